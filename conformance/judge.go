@@ -17,7 +17,8 @@ const (
 	VerdictPass Verdict = "pass"
 	// VerdictFail means that the requirement is not met, or the device rejects a feature it claims.
 	VerdictFail Verdict = "fail"
-	// VerdictUnsupported: the device does not claim the feature, or the bench cannot test it.
+	// VerdictUnsupported means that the device does not claim the feature, or the bench cannot test
+	// it.
 	VerdictUnsupported Verdict = "unsupported"
 	// VerdictDeviates means that the requirement is not met, and a deviation is on record.
 	VerdictDeviates Verdict = "deviates"

@@ -217,7 +217,8 @@ func describeErrors(want *scenarios.Expect) string {
 	return strings.Join(all, "; ") + "; nothing else"
 }
 
-// statusName returns the name in scenarios of the text of a verbs.WCStatus, or the text if none.
+// statusName returns the name that scenarios use for the verbs.WCStatus whose String is text, or
+// text if they have none.
 func statusName(text string) string {
 	for _, name := range scenarios.StatusNames() {
 		if s, _ := scenarios.Status(name); s.String() == text {

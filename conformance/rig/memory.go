@@ -100,7 +100,7 @@ func (r *Rig) ExpectUntouched(regions ...*Memory) {
 // ExpectUnchangedOutside fails the case if the region or its guard bytes have changed since
 // registration or the last Snapshot, except for n bytes from off on.
 func (r *Rig) ExpectUnchangedOutside(m *Memory, off, n int) {
-	m.sync()
+	m.sync() // before and after the program accesses the memory
 	for i := range m.all {
 		if at := i - guard; m.all[i] != m.snapshot[i] && (at < off || at >= off+n) {
 			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is unchanged", at, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.snapshot[i])

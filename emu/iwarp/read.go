@@ -6,8 +6,9 @@ import (
 )
 
 // sendRead builds the Read Request of r, a single segment, and reports false if r fails locally.
-// The request names the first SGE as the data sink; the offsets of the response count on through
-// all SGEs. A read that is the RTR message of the start-up is allowed even if the ORD is 0.
+// The request names the first SGE as the data sink; the tagged offsets of the response continue
+// past its end for the other SGEs. A read that is the RTR message of the start-up is allowed even
+// if the ORD is 0.
 func (s *Stream) sendRead(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0 && !r.RTR:

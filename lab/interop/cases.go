@@ -172,7 +172,7 @@ func (c Case) setup(local netip.Addr) Setup {
 	s := Setup{Local: local}
 	if c.Protocol == conformance.IWARP {
 		s.CRC = c.Variant == withCRC
-		s.SpeakFirst = c.Tool == UCMatose && c.Role == Server // its server sends first
+		s.SpeakFirst = c.Tool == UCMatose && c.Role == Server // the server of ucmatose sends first
 	}
 	return s
 }

@@ -176,7 +176,7 @@ func dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
 			refused = err
-		case errors.Is(err, context.DeadlineExceeded): // also before ctx.Err says so
+		case errors.Is(err, context.DeadlineExceeded): // the dialer may report it before ctx.Err
 		case err == nil || ctx.Err() == nil:
 			return conn, err
 		}

@@ -75,15 +75,15 @@ func waitForPath(cfg RawStreamConfig, tx batchSender, rx batchReceiver) error {
 	return fmt.Errorf("stream: none of %d probes arrived: check the receiver's address and the path", probes)
 }
 
-// sendStream sends batches until cfg.Duration has passed or the receiver has failed, at least one.
-// At most windowBytes are in flight.
+// sendStream sends one batch or more, until cfg.Duration has passed or the receiver has failed. At
+// most windowBytes are in flight.
 func sendStream(w *segmentWriter, f *flow, tx batchSender, start time.Time) error {
 	defer f.finished.Store(true)
 	bufs := tx.buffers()
 	window := uint64(windowBytes / w.cfg.Bytes)
 	var base uint64
 	for {
-		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1) // then the next batch fits
+		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1) // fewer than window+1 are then in flight
 		for _, seg := range bufs {
 			w.write(seg)
 		}

@@ -188,7 +188,7 @@ func (c *Carrier) copyLocal(m *transfer) {
 	if err == nil && m.notice.wanted {
 		c.Send(c.env.Rank, &m.notice.header, nil, nil)
 	}
-	m.notice.sent = true
+	m.notice.sent = true // no other function sends it
 	c.finishTransfer(m, err)
 }
 

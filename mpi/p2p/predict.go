@@ -77,9 +77,9 @@ func (e *Engine) sendRTR(r *Request) {
 	})
 }
 
-// handleRTRAck handles the start of a write into the buffer of a receive that has sent a
-// ready-to-receive message (RTR). That must be the first receive that matches; otherwise the error
-// is an ErrProtocol.
+// handleRTRAck handles the message by which a sender accepts the ready-to-receive message (RTR) of
+// a receive and announces its write. The receive must be the first that matches; otherwise the
+// error is an ErrProtocol.
 func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil || n.Value.id != h.Recv || !n.Value.sentRTR {

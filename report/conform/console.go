@@ -93,7 +93,8 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 	return d.Panel.Finish(b.String(), paths)
 }
 
-// writeBadResult prints a bad result with its citation, its ladder and the replay command.
+// writeBadResult prints a bad result with its citation, its last steps (the ladder diagram of
+// packets and calls) and the replay command.
 func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 	const maxLadder = 16 // the number of last steps that are printed
 	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))

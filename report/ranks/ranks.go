@@ -163,7 +163,7 @@ func (e *Experiment) point(workload, design string, ranks int) *Point {
 	return nil
 }
 
-// experiment returns an experiment by name; nil if there is none.
+// experiment returns a measurement of memory by name; nil if there is none.
 func (r *Run) experiment(name string) *Experiment {
 	for i := range r.Memory {
 		if r.Memory[i].Name == name {

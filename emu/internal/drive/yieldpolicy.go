@@ -48,9 +48,9 @@ func (y *yieldPolicy) pollEmpty() {
 	y.adapt(shift, time.Since(start))
 }
 
-// adapt halves the interval between yields if the last yield, by the time that it took, ran another
-// program that polls and yields, such as the peer; else it doubles the interval, within limits.
-// shift is the current y.shift.
+// adapt halves the interval between yields (shift+1) if the last yield took as long as a yield to
+// another program that polls, such as the peer; else it doubles the interval (shift-1), within
+// limits. shift is the current y.shift.
 func (y *yieldPolicy) adapt(shift uint32, took time.Duration) {
 	switch shared := minSharedYield < took && took < maxSharedYield; {
 	case shared && shift < maxShift:

@@ -46,10 +46,10 @@ func (s *streamTest) bothWays() {
 		if got := s.read(w.to, len(want)); !bytes.Equal(got, want) {
 			s.Error("the received bytes differ")
 		}
-		if n, err := w.to.Read(s.timeAfterArrival(), make([]byte, 10)); n != 0 || err != nil {
+		if n, err := w.to.Read(s.awaitArrival(), make([]byte, 10)); n != 0 || err != nil {
 			s.Errorf("Read while no bytes wait = %d, %v", n, err)
 		}
-		if n, err := w.to.Read(s.timeAfterArrival(), nil); n != 0 || err != nil {
+		if n, err := w.to.Read(s.awaitArrival(), nil); n != 0 || err != nil {
 			s.Errorf("Read into an empty buffer = %d, %v", n, err)
 		}
 	}
@@ -67,7 +67,7 @@ func (s *streamTest) vectors() {
 	}
 	for _, more := range []bool{false, true} {
 		for rest := bufs; len(rest) > 0; {
-			n, err := d.Writev(s.timeAfterArrival(), rest, more)
+			n, err := d.Writev(s.awaitArrival(), rest, more)
 			if err != nil {
 				s.Fatalf("Writev: %v", err)
 			}
@@ -80,7 +80,7 @@ func (s *streamTest) vectors() {
 				rest = rest[1:]
 			}
 		}
-		if _, err := d.Writev(s.timeAfterArrival(), nil, false); err != nil {
+		if _, err := d.Writev(s.awaitArrival(), nil, false); err != nil {
 			s.Fatalf("Writev of nothing: %v", err)
 		}
 		if got := s.read(a, len(want)); !bytes.Equal(got, want) {
@@ -121,7 +121,7 @@ func (s *streamTest) full() {
 	chunk := pattern(1 << 20)
 	sent := 0
 	for {
-		n, err := d.Writev(s.timeAfterArrival(), [][]byte{chunk[:100], chunk[100:]}, false)
+		n, err := d.Writev(s.awaitArrival(), [][]byte{chunk[:100], chunk[100:]}, false)
 		if err != nil {
 			s.Fatalf("Writev: %v", err)
 		}
@@ -133,7 +133,7 @@ func (s *streamTest) full() {
 		}
 	}
 	for { // until buffers on both sides are full
-		n, err := d.Write(s.timeAfterArrival(), chunk)
+		n, err := d.Write(s.awaitArrival(), chunk)
 		if err != nil {
 			s.Fatalf("Write: %v", err)
 		}
@@ -156,13 +156,13 @@ func (s *streamTest) full() {
 				break
 			}
 		}
-		s.timeAfterArrival()
+		s.awaitArrival()
 		for _, r := range s.ready[:s.A.Ready(s.ready[:])] {
 			writable = writable || r.ID == d.ID() && r.Writable
 		}
 		return writable || read == sent
 	})
-	if n, err := d.Write(s.timeAfterArrival(), []byte("more")); n != 4 || err != nil {
+	if n, err := d.Write(s.awaitArrival(), []byte("more")); n != 4 || err != nil {
 		s.Errorf("Write to a writable stream = %d, %v", n, err)
 	}
 	s.read(a, sent-read+4)
@@ -173,7 +173,7 @@ func (s *streamTest) cork() {
 	d, a := s.pair()
 	for i := range 3 {
 		more := i == 0
-		if n, err := d.Writev(s.timeAfterArrival(), [][]byte{[]byte("he"), []byte("llo")}, more); n != 5 || err != nil {
+		if n, err := d.Writev(s.awaitArrival(), [][]byte{[]byte("he"), []byte("llo")}, more); n != 5 || err != nil {
 			s.Fatalf("Writev = %d, %v", n, err)
 		}
 	}

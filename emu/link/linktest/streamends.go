@@ -27,7 +27,7 @@ func (s *streamTest) refused() {
 	if d.Connected(s.now) {
 		s.Error("a refused stream is connected")
 	}
-	must.Fail(s, "Write", must.Err(d.Write(s.timeAfterArrival(), []byte("x"))), link.ErrRefused)
+	must.Fail(s, "Write", must.Err(d.Write(s.awaitArrival(), []byte("x"))), link.ErrRefused)
 }
 
 // halfClose: after CloseWrite the peer reads EOF, writes fail, and the other direction stays open.
@@ -35,7 +35,7 @@ func (s *streamTest) halfClose() {
 	d, a := s.pair()
 	must.Do(s, d.CloseWrite(s.now))
 	s.expectEOF(a)
-	must.Fail(s, "Write after CloseWrite", must.Err(d.Write(s.timeAfterArrival(), []byte("x"))), link.ErrWriteClosed)
+	must.Fail(s, "Write after CloseWrite", must.Err(d.Write(s.awaitArrival(), []byte("x"))), link.ErrWriteClosed)
 	if err := d.CloseWrite(s.now); err != nil {
 		s.Errorf("CloseWrite again: %v", err)
 	}
@@ -86,7 +86,7 @@ func (s *streamTest) abort() {
 		s.expectEnd(peer, link.ErrReset)
 		s.expectEnd(aborter, link.ErrReset)
 		for _, end := range []link.StreamLink{peer, aborter} {
-			_, writeErr := end.Write(s.timeAfterArrival(), []byte("x"))
+			_, writeErr := end.Write(s.awaitArrival(), []byte("x"))
 			for _, err := range []error{writeErr, end.CloseWrite(s.now), end.Abort(s.now)} {
 				if !errors.Is(err, link.ErrReset) {
 					s.Errorf("after the reset: %v", err)
@@ -101,11 +101,11 @@ func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
 	s.write(d, []byte("last bytes"))
 	for range 3 {
-		s.timeAfterArrival() // a reset discards bytes that are still to be sent
+		s.awaitArrival() // a reset discards bytes that are still to be sent
 	}
 	must.Do(s, d.Abort(s.now))
-	s.timeAfterArrival()
-	if _, err := a.Write(s.timeAfterArrival(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
+	s.awaitArrival()
+	if _, err := a.Write(s.awaitArrival(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
 		s.Errorf("Write: %v", err)
 	}
 	if got, err := s.readToError(a); string(got) != "last bytes" || !errors.Is(err, link.ErrReset) {
@@ -164,7 +164,7 @@ func (s *streamTest) inUse() {
 	must.Do(s, l.Close())
 	s.listen(l.Addr().Port())
 	must.Fail(s, "Close again", l.Close(), link.ErrClosed)
-	must.Fail(s, "Accept after Close", must.Err(l.Accept(s.timeAfterArrival())), link.ErrClosed)
+	must.Fail(s, "Accept after Close", must.Err(l.Accept(s.awaitArrival())), link.ErrClosed)
 }
 
 // closedListener: dials to a closed listener are refused, and its accepted streams stay open.
@@ -188,7 +188,7 @@ func (s *streamTest) neverAccepted() {
 	s.expectEnd(d, link.ErrReset)
 }
 
-// many: Ready reports the one of many streams that has received bytes as readable.
+// many: of many streams, Ready reports as readable the one that has received bytes.
 func (s *streamTest) many() {
 	l := s.listen(0)
 	const count = 12
@@ -212,15 +212,15 @@ func (s *streamTest) many() {
 		}
 		return true
 	})
-	for s.timeAfterArrival(); s.B.Ready(s.ready[:]) == len(s.ready); s.timeAfterArrival() { // drop old events
+	for s.awaitArrival(); s.B.Ready(s.ready[:]) == len(s.ready); s.awaitArrival() { // drop old events
 	}
 	for _, i := range []int{7, 2, 9} {
-		if n, err := dialed[i].Write(s.timeAfterArrival(), []byte{byte(i)}); n != 1 || err != nil {
+		if n, err := dialed[i].Write(s.awaitArrival(), []byte{byte(i)}); n != 1 || err != nil {
 			s.Fatalf("Write = %d, %v", n, err)
 		}
 		reported := false
 		for range 1000 {
-			s.timeAfterArrival()
+			s.awaitArrival()
 			for _, r := range s.ready[:s.B.Ready(s.ready[:])] {
 				reported = reported || r.Readable && ids[r.ID] == i && r.ID != l.ID()
 			}
@@ -251,7 +251,7 @@ func (s *streamTest) closedNet() {
 	s.write(kept, []byte("bye"))
 	must.Do(s, kept.CloseWrite(s.now))
 	other := must.Get(s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1))(s)
-	s.timeAfterArrival()
+	s.awaitArrival()
 	s.closed = true
 	if err := s.A.Close(); err != nil {
 		s.Fatalf("Close: %v", err)
@@ -262,7 +262,7 @@ func (s *streamTest) closedNet() {
 	s.expectEnd(brokenPeer, link.ErrReset)
 	_, dialErr := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), l.Addr())
 	_, listenErr := s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1)
-	_, acceptErr := other.Accept(s.timeAfterArrival())
+	_, acceptErr := other.Accept(s.awaitArrival())
 	for _, err := range []error{dialErr, listenErr, acceptErr, s.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {
 			s.Errorf("after Close: %v", err)

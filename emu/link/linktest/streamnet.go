@@ -72,8 +72,8 @@ type streamTest struct {
 	closed bool                // the test has closed A
 }
 
-// timeAfterArrival waits until sent segments have arrived, sets s.now to the time, and returns it.
-func (s *streamTest) timeAfterArrival() mono.Time {
+// awaitArrival waits until sent segments have arrived, sets s.now to the time, and returns it.
+func (s *streamTest) awaitArrival() mono.Time {
 	s.now = s.TimeAfterArrival()
 	return s.now
 }
@@ -82,7 +82,7 @@ func (s *streamTest) timeAfterArrival() mono.Time {
 func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
 	s.Helper()
 	for range 2000 {
-		now := s.timeAfterArrival()
+		now := s.awaitArrival()
 		s.A.Ready(s.ready[:]) // the events are not needed: done asks the streams
 		s.B.Ready(s.ready[:])
 		if done(now) {
@@ -180,7 +180,7 @@ func (s *streamTest) readToError(from link.StreamLink) (got []byte, err error) {
 func (s *streamTest) expectEnd(from link.StreamLink, want error) {
 	s.Helper()
 	got, err := s.readToError(from)
-	_, again := from.Read(s.timeAfterArrival(), make([]byte, 1))
+	_, again := from.Read(s.awaitArrival(), make([]byte, 1))
 	if len(got) != 0 || !errors.Is(err, want) || !errors.Is(again, want) {
 		s.Errorf("Read returned %d bytes, then %v, then %v; want %v twice", len(got), err, again, want)
 	}

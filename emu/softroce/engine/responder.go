@@ -212,8 +212,8 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 }
 
 // remoteInvalidate executes the invalidation of a SEND with invalidate. A failure completes the
-// receive in error and fails the QP without a NAK; by policy, it stops the NIC, or the SEND is
-// acknowledged before.
+// receive in error and fails the QP without a NAK. By the policy UnboundInvalidateFatal it stops
+// the NIC instead; by AckFailedInvalidate the SEND is acknowledged before the QP fails.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
 	if err == nil {
