@@ -66,7 +66,8 @@ func (l *Link) Leave(addr netip.Addr) error {
 	if g == nil {
 		return fmt.Errorf("udplink: leave %v on %v: not joined", addr, l.info.Local)
 	}
-	if g.joins--; g.joins > 0 {
+	if g.joins > 1 {
+		g.joins--
 		return nil
 	}
 	if g.ownSocket {
