@@ -70,6 +70,25 @@ func TestInterfaceRemovedWhileRunning(t *testing.T) {
 	}
 }
 
+// The kernel reports an interface that goes down, and not that it is removed later. Frames that were
+// queued before are received in between.
+func TestInterfaceRemovedWhileDown(t *testing.T) {
+	at, hosts := cables(t, 2, 1500)
+	s := must.Get(New(Config{InNamespace: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)
+	defer s.Close()
+	a, b := openUDP(t, hosts[1].do, hosts[1].v6), openUDP(t, hosts[0].do, hosts[0].v6)
+	must.Do(t, a.send(b.addr, []byte("queued"), 0)) // the switch is not running
+	must.Do(t, device(at, portName(1), netlink.LinkSetDown))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	eventually(t, "the queued frame is received", func() bool { return s.Stats().Ports[1].In.Frames > 0 })
+	must.Do(t, device(at, portName(1), netlink.LinkDel))
+	eventually(t, "the port is removed", func() bool { return s.Stats().Ports[1].State == PortRemoved })
+	cancel()
+	must.Do(t, <-ended)
+}
+
 func TestInterfaceGoesDownAndUp(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s := run(t, at, 2, nil)

@@ -84,9 +84,6 @@ func (s *Switch) serve(index int) {
 		s.checkRemoved(p)
 		return
 	}
-	if n > 0 {
-		sock.failed = false
-	}
 	in := &p.counters[In]
 	in.Frames += uint64(lost)
 	in.Drops.Malformed += uint64(lost)

@@ -16,7 +16,7 @@ type socket struct {
 	index  int // of the interface
 	mtu    int
 	buffer int // bytes granted
-	failed bool
+	failed bool // it has reported an error: the interface went down, and may be removed by now
 }
 
 // openSocket opens a packet socket on an interface in the namespace of the calling thread.
