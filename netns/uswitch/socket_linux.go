@@ -15,7 +15,7 @@ type socket struct {
 	fd     int
 	index  int // of the interface
 	mtu    int
-	buffer int // bytes granted
+	buffer int  // bytes granted
 	failed bool // it has reported an error: the interface went down, and may be removed by now
 }
 
