@@ -69,9 +69,9 @@ func (p *Plan) addEvents() error {
 }
 
 // eachDirection calls f once for each direction of packets that a selector of the scenario selects:
-// its key "on" names ends of cables (here resolved to ends), its key "way" the directions out of
-// and into them. If an end is reversed, the impairments are kept for the port at the other end of
-// the cable: the end's out is that port's in.
+// ends are the cable ends that its key "on" names, and its key "way" selects the directions out of
+// and into them. A reversed end has no Impairments of its own: those of the port at the other end
+// of the cable apply, with out and in swapped.
 func (p *Plan) eachDirection(ends []portEnd, where scenarios.PortSelector, f func(*Impairments)) {
 	done := make(map[*Impairments]bool)
 	call := func(m *Impairments) {

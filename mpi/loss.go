@@ -72,14 +72,14 @@ func (k *rank) dependsOn(context uint32, from, lost int) bool {
 	return from == lost || from == AnySource && (c == nil || c.rankOf(lost) >= 0)
 }
 
-// EachAwaitedPeer implements Upper, for the carrier to probe these peers: it visits those that
-// requests, blocked probes and windows wait for.
+// EachAwaitedPeer implements Upper: it visits the peers that requests, blocked probes and windows
+// wait for, so that the carrier checks that they are alive.
 func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	visitMembers := func(context uint32, from int) { // for a receive or a probe
 		switch {
 		case context&collective != 0:
-			// A collective operation needs all members, but the carrier need not probe those that
-			// it does not talk to: visit only those that have exited.
+			// A collective operation needs all members, but the carrier talks to a few of them
+			// only. Of the others it must learn that they have exited.
 			k.eachMember(context, func(peer int) {
 				if k.env.Control.Gone(peer) {
 					visit(peer)

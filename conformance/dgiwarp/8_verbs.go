@@ -114,9 +114,9 @@ var verbsCases = []conformance.Case{{
 }}
 
 // checkAddressArea sends from three UDP ports, and checks the address area: the first 40 octets of
-// a receive buffer, where UD has the GRH. It must hold the packet's IP header from offset at on (0
-// for IPv6, 20 for IPv4), and the UDP source port in octets 2 and 3, for IPv6 in place of the lower
-// bits of the flow label.
+// a receive buffer, where UD has the GRH. It must hold the packet's IP header at offset at (0 for
+// IPv6, 20 for IPv4), and the UDP source port in octets 2 and 3: in an IPv6 header these are the
+// lower bits of the flow label.
 func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i) // another scripted peer of the same queue pair

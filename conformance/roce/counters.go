@@ -25,8 +25,9 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 	}, tested)
 }
 
-// checkingCounters makes a case's body that calls body and compares the counters in all with the
-// recorded packets and counts. The case is unsupported if the device has no counter of tested.
+// checkingCounters makes a case's body that calls body, and then checks that each counter of the
+// list all has the value that the recorded packets imply, plus that in counts. The case is
+// unsupported if the device has no counter of the list tested.
 func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		p.Sync() // the first Sync makes a connection, which must not count

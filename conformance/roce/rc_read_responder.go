@@ -246,7 +246,8 @@ func (c *Conn) sendLongReads(n int) ib.PSN {
 }
 
 // expectNakAfterReads waits for the NAK of the invalid request with this PSN, which was just sent
-// after READs. The READs need not be answered, because the queue pair fails.
+// after READs. It is invalid only while they are outstanding, so the bench cannot judge if they
+// were answered before. The READs need not be answered, because the queue pair fails.
 func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 	sent := c.Now()
 	for {

@@ -104,7 +104,8 @@ func (a *adi) run(steps int) {
 }
 
 // makeRightSide sets the unknowns of all cells to the right side of a step: the operators of all
-// axes, applied to the exact solution in turn. Each needs the previous result to faceDepth outside.
+// axes, applied to the exact solution in turn. An operator reads faceDepth points beyond the cell
+// along its axis, so those before it are applied to the cell extended along the axes that follow.
 func (a *adi) makeRightSide(step int) {
 	a.step, a.seed = step, key(a.coefficientSeed, uint64(step))
 	for _, c := range a.cells {

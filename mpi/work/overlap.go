@@ -158,8 +158,8 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j.wait(r)
 }
 
-// calibrate returns the time of a message without computation on a rank. It measures twice: from
-// the second measurement on, the later rank starts h.lead, the first result, after the other.
+// calibrate returns the time of a message without computation on a rank. It measures twice: the
+// first result becomes h.lead, by which one rank delays its start in all later measurements.
 func (h *overlapTest) calibrate(rank int) time.Duration {
 	h.lead = h.measure(0, rank)
 	return h.measure(0, rank)

@@ -70,8 +70,8 @@ func TestInterfaceRemovedWhileRunning(t *testing.T) {
 	}
 }
 
-// The kernel reports an interface that goes down, and not that it is removed later. Frames that were
-// queued before are received in between.
+// The kernel reports an interface that goes down, and not that it is removed later. Frames that
+// were queued before are received in between.
 func TestInterfaceRemovedWhileDown(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s := must.Get(New(Config{InNamespace: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)

@@ -32,8 +32,8 @@ type thesisRow struct {
 const connectionBytes = 200 * pageBytes
 
 // newThesisView compares the memory per rank that datagrams save over connections with Rashti 2010
-// Table 6.1, which gives the memory pages of all ranks. connectionBytes, the memory of a connection
-// in both, converts the published memory to connection partners. It returns nil if e is nil or
+// Table 6.1, which gives the memory pages of all ranks. A connection takes connectionBytes in both,
+// so the saving divided by it is the number of peers of a rank. It returns nil if e is nil or
 // measured no row of the table.
 func newThesisView(e *Experiment) *thesisView {
 	if e == nil {
