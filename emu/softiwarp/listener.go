@@ -115,8 +115,9 @@ func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 	return x.c
 }
 
-// onStateChange handles a change of a connection that GetRequest has not returned: its
-// Request has arrived, or it has ended.
+// onStateChange handles a new state of connection x, which the application has not yet taken with
+// GetRequest. When its MPA Request has arrived, x is queued for GetRequest; when it has ended, x is
+// removed.
 func (l *listener) onStateChange(x *connection) {
 	isX := func(other *connection) bool { return other == x }
 	switch s := x.c.State(); {

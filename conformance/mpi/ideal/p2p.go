@@ -72,8 +72,8 @@ func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request
 	return &request{c: c, call: call, buf: buf, peer: dest, tag: tag, start: start}, nil
 }
 
-// transmit sends the message of a send request. It completes the send if the mode allows that
-// before the message is received.
+// transmit sends the message of a send request. Buffered sends, and standard and ready sends up to
+// the eager limit, complete at once; others complete when the message is received.
 func (c *comm) transmit(r *request, m mode) error {
 	message := &msg{source: c.rank, tag: r.tag, data: r.buf, send: r, sender: c.proc, sync: m == synchronous, ready: m == ready}
 	completeEarly := func() { // before the message is received

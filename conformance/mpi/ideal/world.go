@@ -207,7 +207,8 @@ func (w *world) tryAnyEvent() bool {
 	return false
 }
 
-// blockUntil blocks the rank in an MPI call until ready returns true. A HungError contains what.
+// blockUntil blocks the rank in an MPI call until ready returns true. The text what names the wait
+// in the HungError of a deadlock.
 func (p *proc) blockUntil(what string, ready func() bool) {
 	p.inCall = true
 	p.yieldUntil(what, ready)

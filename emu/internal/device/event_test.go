@@ -126,3 +126,33 @@ func TestCompChannel(t *testing.T) {
 	must.Fail(t, "armed without a channel", alone.ReqNotify(false), verbs.ErrInvalid)
 	must.Do(t, alone.Close())
 }
+
+// flushingQP is an engine's queue pair in the error state: it completes each receive at once.
+type flushingQP struct{ cq *CQ }
+
+func (q flushingQP) Query() verbs.QPAttr { return verbs.QPAttr{State: verbs.QPStateErr} }
+
+func (q flushingQP) PostRecv(*verbs.RecvWR) error {
+	q.cq.Q.Push(&verbs.WC{Status: verbs.WCWRFlushErr}, false)
+	return nil
+}
+
+// PostRecv delivers the event of a receive that is flushed at once. It sends packets only if peers
+// wait for receives.
+func TestPostRecvDeliversEventsAndSendsNothing(t *testing.T) {
+	awaited := false
+	r := newRig(t, Hooks{PumpAfterRecv: func() bool { return awaited }})
+	q := &QP{Object: Object{D: &r.Device}, Engine: flushingQP{r.cq}}
+	must.Do(t, r.cq.ReqNotify(false))
+	r.log = nil
+	if n, err := q.PostRecv(make([]verbs.RecvWR, 2)); n != 2 || err != nil {
+		t.Errorf("posted %d of 2, %v", n, err)
+	}
+	r.expectCalls("lock post", "unlock")
+	if cq, err := r.ch.Wait(0); cq != verbs.CQ(r.cq) || err != nil {
+		t.Errorf("event of %p, %v; want %p", cq, err, r.cq)
+	}
+	r.log, awaited = nil, true
+	must.Get(q.PostRecv(make([]verbs.RecvWR, 1)))(t)
+	r.expectCalls("lock post", "pump", "unlock")
+}

@@ -67,7 +67,8 @@ func forEachNetwork(t *testing.T, run func(t *testing.T, open func(testing.TB, t
 	}
 }
 
-// spin polls until done, as a program that busy-polls.
+// spin polls the driver without blocking until done returns true, as a program that busy-polls a
+// CQ. It returns false after the timeout.
 func (r *realToy) spin(timeout time.Duration, done func() bool) bool {
 	for until := time.Now().Add(timeout); time.Now().Before(until); {
 		r.drv.Lock(drive.CallPoll)

@@ -124,7 +124,8 @@ func (c *Conn) openStream() {
 	})
 }
 
-// negotiatedDepth returns depth, or the device's limit if the depth is left to the applications.
+// negotiatedDepth returns an IRD or ORD of an MPA frame. If the peer leaves it to the applications
+// (RFC 6581: 0x3fff), it returns the device's limit.
 func negotiatedDepth(depth, limit uint16) uint16 {
 	if depth == wire.DepthNotNegotiated {
 		return limit

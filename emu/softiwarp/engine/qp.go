@@ -55,8 +55,8 @@ func (n *NIC) CreateQP(c iwarp.QueueConfig) (*QP, error) {
 	return q, nil
 }
 
-// DestroyQP destroys a QP; its requests get no completions. Its connection is aborted, unless that
-// is already closing gracefully.
+// DestroyQP destroys a QP. Its outstanding requests get no completions. It aborts the connection of
+// the QP, unless the connection is already in a graceful close.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.QPN) != q {
 		return q.OpError("destroy_qp", verbs.ErrInvalid, "it is gone already")
