@@ -8,8 +8,11 @@
 //
 //	go run ./cmd/mutationtest ./emu/softroce/cm
 //	go run ./cmd/mutationtest -n 300 -seed 7 -tests ./emu/softroce/engine
+//	go run ./cmd/mutationtest -file defects.txt
 //
-// With -tests, the package's tests run with each mutant that the cases did not notice.
+// With -file, the mutants are those of a file, in the format of [mutant.Parse], instead of
+// mechanical ones. With -tests, the package's tests run with each mutant that the cases did not
+// notice.
 package main
 
 import (
@@ -29,6 +32,7 @@ import (
 )
 
 type options struct {
+	file    string
 	n       int
 	seed    uint64
 	workers int
@@ -42,6 +46,7 @@ type options struct {
 // the internal flags.
 func main() {
 	var o options
+	flag.StringVar(&o.file, "file", "", "judge the mutants of `FILE` instead of mechanical ones")
 	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")
 	flag.Uint64Var(&o.seed, "seed", 1, "the `seed` of the draw")
 	flag.IntVar(&o.workers, "workers", 2, "the `number` of worker processes")
@@ -72,8 +77,8 @@ func (o *options) run(packages []string) error {
 		return errors.Join(writeBaseline(f), f.Close())
 	case o.worker != "":
 		return serveMutants(o.worker, os.Stdin, os.Stdout)
-	case len(packages) == 0:
-		return errors.New("name packages, for example ./emu/softroce/cm")
+	case (len(packages) == 0) == (o.file == ""):
+		return errors.New("name either packages, for example ./emu/softroce/cm, or a file of mutants")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -85,25 +90,29 @@ func (o *options) run(packages []string) error {
 	return o.judgeAll(ctx, dir, packages)
 }
 
-// judgeAll generates the mutants of packages, draws some of them, builds them into one program
+// judgeAll draws mutants from those of the packages or of the file, builds them into one program
 // in the temporary folder dir, judges them with the cases and prints the outcome.
 func (o *options) judgeAll(ctx context.Context, dir string, packages []string) error {
-	root, files, err := sourceFiles(ctx, packages)
+	root, err := mutant.Root()
 	if err != nil {
 		return err
 	}
-	all, err := mutant.Generate(root, files)
+	all, err := o.mutants(ctx, root, packages)
 	if err != nil {
 		return err
 	}
-	generated := len(all)
+	total := len(all)
 	if o.n > 0 && o.n < len(all) {
 		rand.New(rand.NewPCG(o.seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:o.n]
 	}
-	fmt.Fprintf(os.Stderr, "%d mutants in %d files; %d are built\n", generated, len(files), len(all))
+	fmt.Fprintf(os.Stderr, "%d mutants; %d are built\n", total, len(all))
 	program, valid, err := mutant.BuildValid(ctx, dir, "cmd/mutationtest", all)
 	if err != nil {
+		return err
+	}
+	if o.file != "" && len(valid) < len(all) { // only mechanical mutants may fail to compile
+		_, err := mutant.Build(ctx, dir, "cmd/mutationtest", all)
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d do not compile; running all cases without mutants\n", len(all)-len(valid))
@@ -123,23 +132,35 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 	return report(os.Stdout, valid, results, o.min)
 }
 
-// sourceFiles returns the folder of the module, and the Go files of packages relative to it.
-func sourceFiles(ctx context.Context, packages []string) (root string, files []string, err error) {
-	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-f", `{{.Module.Dir}}{{range .GoFiles}} {{$.Dir}}/{{.}}{{end}}`}, packages...)...).Output()
-	if err != nil {
-		return "", nil, fmt.Errorf("go list: %w", err)
-	}
-	for line := range strings.Lines(string(out)) {
-		words := strings.Fields(line)
-		root = words[0]
-		for _, f := range words[1:] {
-			name, err := filepath.Rel(root, f)
-			if err != nil {
-				return "", nil, err
-			}
-			files = append(files, filepath.ToSlash(name))
+// mutants returns the mutants of o.file, or, without it, the mechanical ones of packages.
+func (o *options) mutants(ctx context.Context, root string, packages []string) ([]mutant.Mutant, error) {
+	if o.file == "" {
+		files, err := sourceFiles(ctx, root, packages)
+		if err != nil {
+			return nil, err
 		}
+		return mutant.Generate(root, files)
+	}
+	text, err := os.ReadFile(o.file)
+	if err != nil {
+		return nil, err
+	}
+	return mutant.Parse(o.file, string(text))
+}
+
+// sourceFiles returns the Go files of packages, relative to the root of the module.
+func sourceFiles(ctx context.Context, root string, packages []string) (files []string, err error) {
+	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-f", `{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}`}, packages...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	for _, f := range strings.Fields(string(out)) {
+		name, err := filepath.Rel(root, f)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, filepath.ToSlash(name))
 	}
 	slices.Sort(files)
-	return root, files, nil
+	return files, nil
 }

@@ -21,7 +21,7 @@ var ErrNoSources = errors.New("a build with mutants needs Go and a clone of the 
 // Build builds the main package pkg of the module, such as cmd/fabrictest, with all mutants, and
 // returns the path of the program in dir. The working directory must be in the module's sources.
 func Build(ctx context.Context, dir, pkg string, mutants []Mutant) (program string, err error) {
-	root, err := sources()
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}
@@ -49,7 +49,7 @@ func goBuild(ctx context.Context, root, overlay, program, pkg string) (string, e
 // BuildValid is like [Build] for generated mutants, some of which may not compile. It omits those
 // and returns the mutants that the program has.
 func BuildValid(ctx context.Context, dir, pkg string, mutants []Mutant) (program string, valid []Mutant, err error) {
-	root, err := sources()
+	root, err := Root()
 	if err != nil {
 		return "", nil, err
 	}
@@ -133,12 +133,12 @@ func invalidMutants(root, overlay, output string) (map[int]bool, error) {
 // CheckAvailable returns nil if [Build] can build programs here: Go is installed, and the working
 // directory is in the module's sources. Otherwise it returns ErrNoSources.
 func CheckAvailable() error {
-	_, err := sources()
+	_, err := Root()
 	return err
 }
 
-// sources returns the root of this module's sources, which the working directory must be in.
-func sources() (string, error) {
+// Root returns the root of this module's sources, which the working directory must be in.
+func Root() (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return "", ErrNoSources
 	}
