@@ -83,6 +83,13 @@ func (r *Record) add(e Event) {
 	r.events = append(r.events, e)
 }
 
+// Clear removes all events. The numbers of streams go on.
+func (r *Record) Clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events, r.dropped = nil, 0
+}
+
 // RecordWire returns a wire that records all packets of w.
 func (r *Record) RecordWire(clock verbs.Proc, w Wire) Wire { return &recordedWire{w, clock, r} }
 

@@ -1,0 +1,140 @@
+// Package dialogue compares a device with a reference model of its protocol in random dialogues.
+//
+// A dialogue is a list of steps: packets of a scripted peer, and verb calls of an application on
+// the device. After each step the packets, completions and memory of the device must be those that
+// the model permits. A dialogue in which they are not is shortened: steps are removed as long
+// as device and model still differ. The record of the case then shows the short dialogue only.
+//
+// A protocol supplies the steps and the model as a [Session].
+package dialogue
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+)
+
+// Session is a dialogue on a new connection of the device, with a model in its first state.
+// Methods end the case with [rig.Abort] when the device violates the protocol.
+type Session[Step fmt.Stringer] interface {
+	// Draw returns a random step that makes sense in the state of the model. A step must make
+	// sense in other states too, because earlier steps may be removed: it has a PSN relative
+	// to the expected one, for example.
+	Draw(*rand.Rand) Step
+	// Play performs the step on the device and in the model, and compares their reactions.
+	Play(Step)
+	// Close frees the objects of the dialogue on the device.
+	Close()
+}
+
+// Spec describes the dialogues of a case.
+type Spec[Step fmt.Stringer] struct {
+	// Dialogues is the default number of dialogues, and Steps the number of steps in each.
+	Dialogues, Steps int
+	Open             func(*rig.Rig) Session[Step]
+}
+
+// Limits on the repetitions that shorten a dialogue.
+const (
+	maxReplays = 300
+	maxTime    = time.Minute // on a bench in real time
+)
+
+// Body returns the body of a case: it holds the dialogues until a device violates the protocol.
+func (s Spec[Step]) Body() func(*conformance.Bench) error {
+	return rig.Body(func(r *rig.Rig) {
+		total := r.Schedules(s.Dialogues)
+		for i := range total {
+			steps, err := s.hold(r, rand.New(rand.NewPCG(r.Rand.Uint64(), uint64(i))))
+			if conformance.IsViolation(err) {
+				err = s.explain(r, steps, err)
+			}
+			if err != nil {
+				rig.Abort(err)
+			}
+			r.Progress(i+1, total)
+		}
+	})
+}
+
+// hold draws and plays the steps of a dialogue. After an error, the steps end with the one that
+// caused it.
+func (s Spec[Step]) hold(r *rig.Rig, random *rand.Rand) (steps []Step, err error) {
+	err = s.inSession(r, func(session Session[Step]) {
+		for range s.Steps {
+			step := session.Draw(random)
+			steps = append(steps, step)
+			r.Note("step %d: %v", len(steps), step)
+			session.Play(step)
+		}
+	})
+	return steps, err
+}
+
+// replay plays steps in a new session.
+func (s Spec[Step]) replay(r *rig.Rig, steps []Step) error {
+	return s.inSession(r, func(session Session[Step]) {
+		for i, step := range steps {
+			r.Note("step %d: %v", i+1, step)
+			session.Play(step)
+		}
+	})
+}
+
+// inSession calls play with a new session and closes the session. The record then begins with
+// this session.
+func (s Spec[Step]) inSession(r *rig.Rig, play func(Session[Step])) error {
+	r.Record.Clear()
+	return rig.Catch(func() {
+		session := s.Open(r)
+		err := rig.Catch(func() { play(session) })
+		if closeErr := rig.Catch(session.Close); err == nil {
+			err = closeErr
+		}
+		if err != nil {
+			rig.Abort(err)
+		}
+	})
+}
+
+// explain shortens a dialogue that ended with a violation, and plays the short one again, so that
+// the record shows it. It returns the violation of the short dialogue, or the first one
+// if the device does not repeat it.
+func (s Spec[Step]) explain(r *rig.Rig, steps []Step, first error) error {
+	began, replays := r.Now(), 0
+	fails := func(candidate []Step) bool {
+		if replays == maxReplays || !r.Virtual && r.Now()-began > maxTime {
+			return false
+		}
+		replays++
+		return conformance.IsViolation(s.replay(r, candidate))
+	}
+	short := Shorten(steps, fails)
+	if err := s.replay(r, short); conformance.IsViolation(err) {
+		return fmt.Errorf("in a dialogue of %d steps (%d before it was shortened): %w", len(short), len(steps), err)
+	}
+	return errors.Join(first, fmt.Errorf("the device did this in one dialogue of %d steps and not when it was repeated: %v", len(steps), steps))
+}
+
+// Shorten removes steps while fails holds for the rest: first halves, then smaller and smaller
+// parts down to single steps.
+func Shorten[Step any](steps []Step, fails func([]Step) bool) []Step {
+	for size := max(1, len(steps)/2); ; size /= 2 {
+		for from := 0; from < len(steps); {
+			candidate := slices.Delete(slices.Clone(steps), from, min(from+size, len(steps)))
+			if fails(candidate) {
+				steps = candidate
+			} else {
+				from += size
+			}
+		}
+		if size == 1 {
+			return steps
+		}
+	}
+}
