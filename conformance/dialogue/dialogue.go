@@ -34,7 +34,8 @@ type Session[Step fmt.Stringer] interface {
 
 // Spec describes the dialogues of a case.
 type Spec[Step fmt.Stringer] struct {
-	// Dialogues is the default number of dialogues, and Steps the number of steps in each.
+	// Dialogues is the default number of dialogues in virtual time, and Steps the number of steps
+	// in each. In real time there are fewer.
 	Dialogues, Steps int
 	Open             func(*rig.Rig) Session[Step]
 }
@@ -45,10 +46,17 @@ const (
 	maxTime    = time.Minute // on a bench in real time
 )
 
+// inRealTime is the share of the dialogues that are held by default in real time: one in inRealTime.
+const inRealTime = 8
+
 // Body returns the body of a case: it holds the dialogues until a device violates the protocol.
 func (s Spec[Step]) Body() func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
-		total := r.Schedules(s.Dialogues)
+		total := s.Dialogues
+		if !r.Virtual {
+			total = max(1, total/inRealTime)
+		}
+		total = r.Schedules(total)
 		for i := range total {
 			steps, err := s.hold(r, rand.New(rand.NewPCG(r.Rand.Uint64(), uint64(i))))
 			if conformance.IsViolation(err) {
