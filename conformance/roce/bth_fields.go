@@ -302,8 +302,8 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectSE has the device send messages of three packets and of one, and fails the case
-// unless the last packet of each has SE as wanted and no other packet has it.
+// expectSE has the device send messages of three packets and of one. It fails the case unless
+// SE has the value want in the last packet of each message, and is 0 in the others.
 func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 	for _, n := range []int{2500, 16} {
 		wr := c.WriteWR(7, n)

@@ -382,7 +382,7 @@ func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 	return k
 }
 
-// cmOpenAndClose establishes a connection, disconnects it, and frees its resources.
+// cmOpenAndClose establishes the n-th connection of a case, disconnects, and frees its resources.
 func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
 	k.disconnect()

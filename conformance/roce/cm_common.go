@@ -39,7 +39,8 @@ func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 	return pkt, m
 }
 
-// cmCheck fails the case unless a message matches want and is from the device to the peer's QP 1.
+// cmCheck fails the case unless message m, which arrived in pkt, matches want, and pkt is from the
+// device's address to QP 1 of the peer.
 func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
 		p.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(want), d.Want()), "%v with %s", pkt, d.Got())
@@ -47,7 +48,8 @@ func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
 	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.Peer), pkt)
 }
 
-// cmNext returns the next message. It skips MRAs of a busy application, unless want is an MRA.
+// cmNext returns the next CM message, of any type, and its packet. It skips MRAs, which mean that
+// the device's application is busy, unless want is an MRA.
 func (p *Port) cmNext(timeout time.Duration, want ib.Message) (Arrival, ib.Message) {
 	for {
 		pkt, ok := p.NextPacket(timeout)

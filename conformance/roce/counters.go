@@ -14,8 +14,8 @@ import (
 // fromRecord is the count for a counter of recorded packets only: no event has to be added.
 var fromRecord = rig.Exactly(0)
 
-// counterCase returns a case about the counters in counts, which runs body and checks all counters
-// against the recorded packets. counts has the numbers of events that are not in those packets.
+// counterCase returns a case about the counters in counts. The case runs body, and expects in each
+// counter of the device the events that the recorded packets show, plus the number in counts.
 func counterCase(name, title, sends string, counts rig.Counts, body func(*Port)) conformance.Case {
 	tested := slices.SortedFunc(maps.Keys(counts), func(a, b *rig.Counter) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return rig.CounterCase(conformance.Case{
@@ -25,8 +25,8 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 	}, tested)
 }
 
-// checkingCounters makes a case's body that calls body, and then checks that each counter of the
-// list all has the value that the recorded packets imply, plus that in counts. The case is
+// checkingCounters makes the body of a case that calls body, and then expects in each counter of
+// the list all the events that the recorded packets show, plus the number in counts. The case is
 // unsupported if the device has no counter of the list tested.
 func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {

@@ -47,7 +47,7 @@ func trafficCounts(acks *rig.Counter) rig.Counts {
 	}
 }
 
-// serveRequests sends requests of several kinds, three of which use a receive.
+// serveRequests sends the device requests of several kinds, three of which use a receive.
 func serveRequests(p *Port) {
 	c := p.Connect(Setup{Receives: 3})
 	for k := range 3 {
@@ -116,7 +116,7 @@ var otherCounterCases = []conformance.Case{
 		func(p *Port) { p.overrunCQ(1) }), // the flushed receive overruns the CQ too
 }
 
-// exchangeCNPs sends three marked WRITEs, which make the device send CNPs, and itself four CNPs.
+// exchangeCNPs sends three marked WRITEs, which make the device send CNPs, and then four CNPs.
 func exchangeCNPs(p *Port) {
 	c := p.Connect(Setup{})
 	for i := range 3 {
@@ -310,8 +310,9 @@ func counterDropCases() (all []conformance.Case) {
 	)
 }
 
-// udDropCase returns a case about datagrams that the device drops, and counts by counter. send
-// sends one, to a new queue pair each time: on some devices a drop changes the queue pair's state.
+// udDropCase returns a case about datagrams that the device drops, and counts in counter. send
+// sends one datagram to the queue pair of u, which is new each time: on some devices a drop changes
+// the queue pair's state.
 func udDropCase(name, title string, counter *rig.Counter, send func(u *udPort), defects ...string) conformance.Case {
 	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{counter: rig.Exactly(dropsPerCase)}, func(p *Port) {
 		for range dropsPerCase {

@@ -17,7 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Suite returns the cases.
+// Suite returns the conformance suite of RoCEv2: the cases, and the format of recorded events.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: describeEvent,

@@ -320,8 +320,8 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 
 // sendCNPs sends n CNPs at cnpInterval, as a receiver does, and waits until they are processed.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
-	// The CNPs that a software device receives in one poll of its wire count as one. Wait until it
-	// polls by itself, at the latest this time after its application stopped polling.
+	// A software device counts the CNPs of one poll of its wire as one. While its application
+	// polls, the device itself does not: wait until it does again, 3 ms later at most.
 	c.Sleep(3 * time.Millisecond)
 	for range n {
 		c.Send(cnp)

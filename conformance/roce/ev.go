@@ -239,8 +239,8 @@ func (c *Conn) expectMigState(want verbs.MigState) {
 	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)
 }
 
-// setAddress removes an address from the device's port, or adds it again. The case ends
-// as unsupported if the bench cannot.
+// setAddress removes an address from the device's port, or adds it again. The case ends as
+// unsupported if the bench (the test setup of device and peer) cannot do that.
 func (p *Port) setAddress(a netip.Addr, present bool) {
 	if p.SetAddress == nil {
 		rig.BenchCannot("remove %v from the device", a)

@@ -235,8 +235,8 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"FrameEndICRC"}, Run: onRC(func(c *Conn) { c.expectPaddingIgnored(2, 6, 20) }),
 }})
 
-// expectPaddingIgnored sends SENDs with these numbers of bytes after the packet, the
-// first without payload, and fails the case unless they are accepted.
+// expectPaddingIgnored sends a SEND for each of paddings, the number of bytes after the IP packet.
+// The first SEND has no payload. It fails the case unless the device accepts all of them.
 func (c *Conn) expectPaddingIgnored(paddings ...int) {
 	for i, padding := range paddings {
 		payload := Data(16 * min(i, 1))

@@ -48,7 +48,8 @@ type Arrival struct {
 	At time.Duration
 }
 
-// SendPacket sends a packet, with default addresses and MigReq, and returns the time just before.
+// SendPacket sends a packet and returns the time just before. Unset addresses are those of peer and
+// device; an unset MigReq is 1, except in a CNP.
 func (p *Port) SendPacket(pkt ib.Packet) (at time.Duration) {
 	defaults := ib.Packet{}.Via(p.Peer, p.deviceAddr)
 	if pkt.Opcode() != ib.OpCNP { // a CNP has MigReq 0
@@ -255,8 +256,8 @@ func (p *Port) NextAfterSync(quiet time.Duration) (Arrival, bool) {
 	return p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit)))
 }
 
-// Drain returns all packets that the device has sent until [Port.Sync] returns, and within
-// quiet after the last; see [Port.NextAfterSync].
+// Drain returns all packets that the device has sent until [Port.Sync] returns, and after that
+// until none comes for the time quiet, which is at most reorderLimit in real time.
 func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
 	for a, ok := p.NextAfterSync(quiet); ok; a, ok = p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit))) {
 		all = append(all, a)
@@ -274,8 +275,8 @@ type PacketChecker struct {
 	markSent bool
 }
 
-// PacketSent tells the checker of a packet sent to the device. Once one has a CE mark or FECN, the
-// packets of the device may have FECN and BECN.
+// PacketSent notes a packet that was sent to the device. Once one had a CE mark or FECN, Check
+// allows FECN and BECN in the device's packets.
 func (w *PacketChecker) PacketSent(p ib.Packet) {
 	marked := p.IP.TClass != nil && *p.IP.TClass&3 == 3 /* CE */ || p.BTH.FECN != nil && *p.BTH.FECN
 	w.markSent = w.markSent || marked

@@ -185,9 +185,9 @@ func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 	m.ExpectState(qp, t.To)
 }
 
-// checkOtherTransitions fails the case unless every pair of states that is no transition is
-// refused, with whatever error: with the attributes that other transitions to the state require,
-// and with none. Another case tests RESET to ERR.
+// checkOtherTransitions fails the case unless the device refuses, with any error, to move between
+// two states without a transition. It tries that with the attributes that other transitions to the
+// state require, and with none. Another case tests RESET to ERR.
 func (m *qpMover) checkOtherTransitions() {
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC { // RC has no SQE

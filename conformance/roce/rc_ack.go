@@ -202,8 +202,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectOptionalAcks fails the case if the device answers packets from peerQPN without AckReq, the
-// last of which is the peer's k-th, by anything but correct ACKs.
+// expectOptionalAcks fails the case if the device has answered the peer's k-th packet, which had no
+// AckReq, by anything but an ACK of it with this MSN.
 func (c *Conn) expectOptionalAcks(k int, msn uint32) {
 	for _, p := range c.Drain(sentSoFar) {
 		if p.DestQP() == peerQPN {
@@ -229,7 +229,7 @@ func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 
 // answerWithPlainAck answers a READ or atomic of the device with an ACK. The device may conclude
 // that the response was lost, and retransmit the request, which answer then completes; or it may
-// complete it with an error. The result tells whether the request succeeded.
+// complete it with an error. The result says whether the request succeeded.
 func answerWithPlainAck(c *Conn, wr verbs.SendWR, answer ib.Packet) (succeeded bool) {
 	request := c.request(0, wr)
 	c.Send(c.peerAck(0, 1))

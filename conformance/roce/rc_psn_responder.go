@@ -310,9 +310,9 @@ const longRead = 4096
 
 // expectDuplicateReadFirst sends a short READ with the peer's k-th PSN, a READ of the memory long,
 // which has longRead responses, and a duplicate of the short READ: right after the long READ or,
-// with afterFirst, after the first response to it. The case fails if the duplicate is answered
-// after the long READ although it was sent during the first half of those responses. The result is
-// false if it was sent later.
+// with afterFirst, after the first response to it. The device must answer the duplicate before the
+// long READ is done; then the result is true. Otherwise the case fails or, if half of the responses
+// to the long READ had come before the duplicate was sent, the result is false.
 func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool) bool {
 	short := c.peerRead(k, 8).AckReq()
 	answer := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])

@@ -162,7 +162,7 @@ func (c *Conn) pollRecv(id uint64, n int) {
 func (p *Port) longSGL() (sgl []verbs.SGE) {
 	attr := p.QueryDevice()
 	pieces := 1
-	for pieces < 64 && 2*pieces < attr.MaxSGE && 2*pieces < attr.MaxSGERead {
+	for pieces < 64 && 2*pieces < attr.MaxSGE && 2*pieces < attr.MaxSGERead { // one entry is left for the last byte
 		pieces *= 2
 	}
 	// The memory is never touched and therefore not allocated.

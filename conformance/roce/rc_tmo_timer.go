@@ -199,8 +199,8 @@ func (l *lossyLink) run() {
 			}
 		}
 		for _, wc := range l.Completions() {
-			// A request fails after eight losses in a row, and later ones are flushed: only with
-			// mayFail, a link that loses much. With a loss of 5 % the probability is 10^-8.
+			// On a link that loses much (mayFail), a request may fail by eight losses in a row,
+			// which flushes the later ones. With a loss of 5 % the probability is 10^-8.
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
 			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
@@ -229,8 +229,8 @@ func (l *lossyLink) serveNext() bool {
 	return true
 }
 
-// newRequest returns the i-th request: SEND, WRITE, atomic if supported, and READ alternate. READs
-// use lossySlots buffers in turn.
+// newRequest returns the i-th request: SEND, WRITE, atomic (READ if atomics are not supported) and
+// READ alternate. READs use lossySlots buffers in turn.
 func (l *lossyLink) newRequest(i int) verbs.SendWR {
 	id := uint64(i)
 	switch i % 4 {

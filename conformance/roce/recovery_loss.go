@@ -18,7 +18,8 @@ import (
 // timer. Values that the specification leaves open are measured and not judged.
 var recoveryCases = overRC.Cases(slices.Concat(recoveryLossCases, recoveryECNCases))
 
-// judging makes the body of a case that runs a probe, records its measurements and judges them.
+// judging makes the body of a case. The body calls run to measure, and notes the measurements in
+// the record of the case. Then it calls judge, which fails the case if they violate a rule.
 func judging(run func(*Port) []Measurement, judge func(*Port, []Measurement)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		all := run(p)
@@ -238,8 +239,8 @@ type lossTimes struct {
 	retransmitted []float64 // number of retransmitted packets
 }
 
-// lossAt has the device send windows of packets, of which number at is lost: the peer sends a NAK
-// for it when the next arrives. It measures the retransmissions.
+// lossAt has the device send windows of packets, and treats number at, from 0, of each as lost: the
+// peer sends a NAK for it when the next packet arrives. It measures the retransmissions.
 func lossAt(p *Port, at int) (t lossTimes) {
 	c := p.Connect(Setup{Modify: withTimeoutAndRetries(lossTimeoutCode(p), 7)})
 	for i := range timeoutSamples {

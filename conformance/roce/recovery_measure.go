@@ -234,7 +234,7 @@ func readAt(p *Port, at int) (times []time.Duration, requested []float64) {
 		for k, r := range ib.ReadResponses(c.DevicePSN(base), uint32(i+1), data, MTU) {
 			switch {
 			case k == at:
-			case k == at+1, at == window-1:
+			case k == at+1, at == window-1: // without a response after the last, the one before counts
 				neighborSent = c.Send(r)
 			default:
 				c.Send(r)

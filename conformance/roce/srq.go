@@ -159,7 +159,7 @@ func onSRQ(receives int, body func(*sharedQueue)) func(*conformance.Bench) error
 	return OnPort(func(p *Port) { body(p.newSharedQueue(receives)) })
 }
 
-// newSharedQueue returns a queue with posted receives, with IDs from 1 on.
+// newSharedQueue returns a shared receive queue (SRQ) with posted receives, with IDs from 1 on.
 func (p *Port) newSharedQueue(receives int) *sharedQueue {
 	q := &sharedQueue{Port: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
 	q.srq = p.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})

@@ -96,7 +96,8 @@ var udCases = conformance.Group{DefaultLabels: labelUD}.Cases(slices.Concat([]co
 	}),
 }}))
 
-// udAreaCase returns the case about the GRH area of receives for an IP version.
+// udAreaCase returns the case, for IP version family, about the GRH area: the first 40 bytes of a
+// UD receive.
 func udAreaCase(family int, id, title string) conformance.Case {
 	return conformance.Case{
 		ID:    id,

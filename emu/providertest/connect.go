@@ -116,8 +116,9 @@ type Cable struct {
 	Addrs     [2]netip.Addr
 }
 
-// Open creates a simulated world with two ports, which the cable connects; c.Up impairs both
-// directions, and zero fields have defaults. The world ends after 5 minutes of virtual time.
+// Open creates a simulated world with two ports, which the cable connects; zero fields have
+// defaults. Up impairs what a port sends: as both ports get c.Up, it impairs both directions. The
+// world ends after 5 minutes of virtual time.
 func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	t.Helper()
 	if c.Link == (sim.LinkConfig{}) {

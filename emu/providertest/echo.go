@@ -57,8 +57,8 @@ func (x Echo) Run(t testing.TB) error {
 }
 
 // serve accepts one connection, sends every message back, and waits for the client to
-// disconnect. It calls listening when a client may connect. Receives are posted before the
-// connection, or, if x.Preposted is 0, one before each message.
+// disconnect. It calls listening when a client may connect. It posts x.Preposted receives before
+// the connection and one more after each message; if x.Preposted is 0, one before each message.
 func (x Echo) serve(t testing.TB, listening func()) error {
 	e := NewEnd(t, x.Server, verbs.QPTypeRC)
 	for range x.Preposted {

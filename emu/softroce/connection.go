@@ -104,7 +104,7 @@ func (c *connection) toInit() error {
 }
 
 // toRTR moves the queue pair to RTR. qpn and sendPSN are the QP number and the starting PSN in the
-// peer's REQ or REP; toRTS uses sendPSN.
+// peer's REQ or REP. That PSN is the first one that the peer expects: toRTS uses it.
 func (c *connection) toRTR(qpn, sendPSN uint32, mtu verbs.MTU, responderResources uint8) error {
 	c.sendPSN = sendPSN
 	a := verbs.QPAttr{

@@ -33,8 +33,8 @@ var _ verbs.Context = (*Device)(nil)
 // Device is also the drive.Engine of its driver: the engine with the connection manager and
 // the delivery of events.
 
-// Input implements drive.Engine. A device with defects of its packets receives through the filter
-// that imitates them.
+// Input implements drive.Engine. If the device imitates defects, the filter wireDefects gets the
+// packet before the NIC.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	if d.wireDefects != nil {
 		d.wireDefects.Input(now, dg)
@@ -81,7 +81,7 @@ func (d *Device) StrictDeadline() mono.Time {
 	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
-// Output implements drive.Engine. A device with defects of its packets sends through the filter.
+// Output implements drive.Engine. The filter wireDefects, if any, imitates defects of sent packets.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	if d.wireDefects != nil {
 		return d.wireDefects.Output(now, ds)

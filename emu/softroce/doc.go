@@ -136,7 +136,7 @@ func patchIPID(payload []byte, id uint16) {
 	}
 }
 
-// open fills in the defaults of cfg, creates a device on l, and starts the driver of newDriver.
+// open fills in the defaults of cfg, creates a device on l, and starts it with newDriver's driver.
 func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softroce0"

@@ -38,6 +38,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if local.IsUnspecified() {
 			local = netip.Addr{}
 		}
+		// The service ID contains the low byte of the port space.
 		id, err := m.activateAgent().Listen(wire.IPService(wire.PortSpace(space&0xff), addr.Port()), local, backlog)
 		if err != nil {
 			return connError("listen", addr, err)
@@ -158,12 +159,12 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 	return c, nil
 }
 
-// connect moves the queue pair to RTR, sends the REP, waits for the RTU, and moves the queue pair
-// to RTS. If one of the steps after RTR fails, it closes the connection.
+// connect moves the queue pair to INIT and RTR, sends the REP, waits for the RTU, and moves the
+// queue pair to RTS. If one of the steps after RTR fails, it closes the connection.
 func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
 	isLocal := func(g verbs.GIDEntry) bool { return g.GID.Addr() == req.Path.Local }
-	gidIndex := uint8(max(0, slices.IndexFunc(m.d.nic.Config().GIDs, isLocal)))
+	gidIndex := uint8(max(0, slices.IndexFunc(m.d.nic.Config().GIDs, isLocal))) // 0 if no GID is the address
 	c := &connection{
 		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), recvPSN: m.startPSN(), param: r.Param(),
 		gidIndex: gidIndex, timeoutCode: req.Path.LocalAckTimeout,

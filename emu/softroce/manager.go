@@ -54,7 +54,8 @@ func (m *manager) activateAgent() *cm.Agent {
 	return m.agent
 }
 
-// exchangeMADs passes MADs between NIC and agent, and handles the agent's events.
+// exchangeMADs passes MADs between NIC and agent, and handles the agent's events. If activateAgent
+// was not called since the last exchange, the agent has neither MADs nor events.
 func (m *manager) exchangeMADs(now mono.Time) {
 	for m.d.nic.MADs() > 0 {
 		in, _ := m.d.nic.NextMAD()
@@ -80,7 +81,7 @@ func (m *manager) exchangeMADs(now mono.Time) {
 	}
 }
 
-// onNICEvent tells the agent, at event COMM_EST, that data arrived on a connection before its RTU.
+// onNICEvent reports to the agent, at event COMM_EST, that a connection's data came before its RTU.
 func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
@@ -206,7 +207,7 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 		transport = cm.UC
 	}
 	c.id, err = m.activateAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
-		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
+		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()), // it has the low byte of a port space
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
 		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
 		RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
@@ -244,7 +245,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	c := &connection{m: m, remote: addr}
 	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("service at %v", addr)))
 	c.id, err = m.activateAgent().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
-		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
+		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()), // it has the low byte of a port space
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},
 		SrcPort:   m.ephemeralPort(), PrivateData: private,
 	})

@@ -114,9 +114,9 @@ func (l *Line) String() string { return strings.Join(l.words, " ") }
 
 const maxSuggestions = 5
 
-// Similar returns up to maxSuggestions known words: those that contain word, if it has three or
-// more letters, then those within an edit distance of a third of its length, the most similar
-// first. Case is ignored.
+// Similar returns up to maxSuggestions known words that are similar to word, the most similar
+// first. Known words that contain word are the most similar, if word has three or more letters;
+// others have an edit distance of at most a third of word's length. Case is ignored.
 func Similar(word string, known []string) []string {
 	type candidate struct {
 		word     string
@@ -141,8 +141,8 @@ func Similar(word string, known []string) []string {
 }
 
 // EditDistance returns the number of bytes to insert, delete, replace or swap with
-// their neighbour to turn a into b (optimal string alignment). If the lengths differ
-// widely, it saves the computation and returns an upper bound: the longer length.
+// their neighbour to turn a into b (optimal string alignment). If one is longer than twice the
+// other plus 8, it saves the computation and returns the longer length, an upper bound.
 func EditDistance(a, b string) int {
 	if d := len(a) - len(b); d > len(b)+8 || -d > len(a)+8 {
 		return max(len(a), len(b))

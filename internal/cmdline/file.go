@@ -28,7 +28,7 @@ func OpenFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block if it is a FIFO by now
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func DirFS(dir string) fs.FS { return dirFS(dir) }
 
 type dirFS string
 
-// Open opens a regular file below the folder d. As fs.FS demands, paths in errors are below d.
+// Open opens a regular file below the folder d. As fs.FS demands, errors have paths relative to d.
 func (d dirFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}

@@ -84,8 +84,8 @@ type Call struct {
 var clientLimits = control.Limits{control.Reply: maxReply, control.Pong: 0, control.Exit: 0, control.Close: control.MaxReason}
 
 // Send sends a request with descriptors to a lab, and receives the descriptors of the answer
-// into Call.Files. The caller reads the frames that follow, and closes the call. The whole call
-// must end within timeout, unless that is 0, and ends early with the context.
+// into Call.Files. The caller reads the frames that follow, and closes the call. timeout limits the
+// whole call, unless it is 0. The end of the context ends the call, too.
 func (k *Kind) Send(ctx context.Context, name string, timeout time.Duration, request any, files ...*os.File) (*Call, error) {
 	conn, pid, err := k.dial(ctx, name)
 	if err != nil {
@@ -98,7 +98,7 @@ func (k *Kind) Send(ctx context.Context, name string, timeout time.Duration, req
 		PID: pid, Frames: control.New(conn, control.Config{Limits: clientLimits}),
 		kind: k, ctx: ctx, name: name, hasTimeout: timeout > 0, conn: conn,
 	}
-	c.detachCtx = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(past) })
+	c.detachCtx = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(past) }) // ends blocked reads and writes
 	if err = SendFiles(conn, files...); err == nil {
 		err = c.Frames.SendHello(k.protocol(), request)
 	}
@@ -138,7 +138,7 @@ func (c *Call) WaitForever(detach bool) error {
 
 // WrapErr converts an error of the connection to the error for a user: the lab's own error, the
 // end of the context, a *NotRespondingError after the timeout, or a *NotUpError if the lab has
-// closed the connection. A deadline of the context counts as the timeout if the call has one.
+// closed the connection. In a call with a timeout, a deadline of the context counts as the timeout.
 func (c *Call) WrapErr(err error) error {
 	var failed *control.CloseError
 	switch {
@@ -165,7 +165,7 @@ func (c *Call) ReadReply() ([]byte, error) {
 }
 
 // RoundTrip sends a request, returns the body of the reply, and closes the connection. The caller
-// must close c.Files, the descriptors of the answer. The limit of time is as for Send.
+// must close c.Files, the descriptors of the answer. timeout is that of Send.
 func (k *Kind) RoundTrip(ctx context.Context, name string, timeout time.Duration, request any) (body []byte, c *Call, err error) {
 	c, err = k.Send(ctx, name, timeout, request)
 	if err != nil {
@@ -190,7 +190,7 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 		return err
 	}
 	defer c.Close()
-	// The pidfd tells when the process has ended. If it has already (ESRCH), read its reply anyway.
+	// The pidfd reports the end of the process. After its end (ESRCH), read the reply anyway.
 	pidfd, openErr := unix.PidfdOpen(c.PID, 0)
 	if openErr == nil {
 		defer unix.Close(pidfd)

@@ -67,8 +67,9 @@ func CloseAll(files []*os.File) {
 	}
 }
 
-// peerCred returns the credentials of the other end (SO_PEERCRED): the client, or the process that
-// called listen. A user outside this user namespace has the overflow UID.
+// peerCred returns the credentials of the other end (SO_PEERCRED): on the lab's side the client's,
+// on a client's side those of the process that called listen. A user outside this user namespace
+// has the overflow UID.
 func peerCred(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -49,10 +49,10 @@ func (c *Client) Command(p *Program) (*exec.Cmd, error) {
 	}, nil
 }
 
-// Run calls start to start a command, sends the client the descriptors answer, and forwards the
-// client's signals to the program. It returns when the program has ended and its exit code is sent.
-// If the client disconnects, it sends SIGHUP, and SIGKILL after hangupTimeout. It calls started
-// after the answer, and ended when the program has ended.
+// Run calls start to start a command, sends the descriptors in answer to the client, calls started,
+// and forwards the client's signals to the program. If the client disconnects, Run sends SIGHUP to
+// the program, and SIGKILL after hangupTimeout. When the program has ended, Run calls ended, sends
+// the exit code to the client, and returns.
 func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended func(), answer ...*os.File) error {
 	if err := start(cmd); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended 
 	return c.Frames.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
 
-// AwaitExit waits for the end of a program that the lab runs, and returns its exit code. It sends
-// signals to the program; the lab must acknowledge each within ReplyTimeout.
+// AwaitExit waits for the end of a program that the lab runs, and returns its exit code. It
+// forwards signals to the program; the lab must acknowledge each within ReplyTimeout.
 func (c *Call) AwaitExit(signals <-chan os.Signal) (code int, err error) {
 	code, err = c.Frames.AwaitExit(&control.ProgramClient{Signals: signals, SignalTimeout: c.kind.ReplyTimeout})
 	err = c.WrapErr(err)

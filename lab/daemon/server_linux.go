@@ -44,10 +44,10 @@ type Lab[R any] interface {
 	Close() error
 }
 
-// Serve is the main function of a lab's process. It decodes the job that was given to Start into
-// job, a pointer; calls build, which makes the lab from it; tells Start that the lab is up, or
-// why not; and serves requests until the lab is taken down. The context of build ends with the
-// process that called Start.
+// Serve runs a lab, in the process that Start has started. It decodes the job of Start into job, a
+// pointer, and calls build, which makes the lab from the job. Serve reports to Start that the lab
+// is up, or the error, and serves requests until the lab is taken down. The context of build ends
+// if the process that called Start ends.
 func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string) (Lab[R], error)) error {
 	file := os.NewFile(readyFD, "ready")
 	ready := control.New(file, control.Config{})
@@ -175,7 +175,7 @@ func (s *server[R]) handleConn(conn *net.UnixConn) {
 	defer CloseAll(files)
 	c := &Client{Frames: control.New(conn, control.Config{Limits: control.ProgramLimits}), Files: files, conn: conn, stop: s.stop}
 	fail := func(err error) {
-		_ = c.Answer() // without descriptors, if Handle has sent none: the client expects them before the error
+		_ = c.Answer() // before the error the client expects descriptors; does nothing if Handle has sent them
 		c.Frames.Close(s.kind.encode(err))
 	}
 	defer s.recoverPanic(fail)
@@ -218,7 +218,7 @@ func (c *Client) ReplyJSON(v any) error {
 }
 
 // Down answers the request to take the lab down, and ends the lab. It never returns, so that the
-// connection stays open until the process exits, which tells the client that the lab has ended.
+// connection stays open until the process exits: its end shows the client that the lab has ended.
 func (c *Client) Down() {
 	_ = c.Reply(nil) // the client may have disconnected
 	c.stop()

@@ -63,8 +63,8 @@ func (k *Kind) Start(ctx context.Context, name string, job any) error {
 	return k.awaitReady(ctx, cmd, ready, crashLog)
 }
 
-// awaitReady waits until the process cmd of a lab reports on the pipe ready that it is up. If it
-// fails, crashes, or the context ends, awaitReady kills the process and returns the reason.
+// awaitReady waits until the process cmd of a lab reports on the pipe ready that it is up. If the
+// process fails, or the context ends, awaitReady kills the process and returns the reason.
 func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, crashLog string) error {
 	detachCtx := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	_, err := control.New(ready, control.Config{Limits: readyLimits}).Read()
@@ -91,7 +91,7 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 
 // listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up, and an
 // *otherUserError if that is another user's. After a lab dies, the kernel may keep the name in use
-// for a moment: listen retries while the name is in use but nothing accepts connections.
+// for a moment: while nothing accepts connections, listen retries, up to maxWait.
 func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, error) {
 	const maxWait, retryInterval = 10 * time.Second, 5 * time.Millisecond
 	for start := time.Now(); ; time.Sleep(retryInterval) {
@@ -119,7 +119,7 @@ func startDetached(cmd *exec.Cmd) error {
 	if err := netns.Unshare(cmd); err != nil {
 		return err
 	}
-	cmd.SysProcAttr.Pdeathsig = 0
+	cmd.SysProcAttr.Pdeathsig = 0 // Unshare has set a signal
 	cmd.SysProcAttr.Setsid = true
 	return cmd.Start()
 }

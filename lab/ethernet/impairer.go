@@ -157,7 +157,7 @@ func (p *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
 	}
 }
 
-// NextTimer implements uswitch.FrameHandler. The time of the Pipe is 0 at p.start of the switch.
+// NextTimer implements uswitch.FrameHandler. The Pipe's clock is 0 when the switch's is p.start.
 func (p *Impairer) NextTimer() time.Duration {
 	next := p.Pipe.NextTimer()
 	if next == mono.Never {

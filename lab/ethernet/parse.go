@@ -54,8 +54,8 @@ func (h *headers) parse(b []byte) bool {
 		return false
 	}
 	h.checkTransport(b)
-	h.payload = h.l4 // the payload for impairments begins transportLen (8) bytes later, for TCP within the header
-	if h.end-h.l4 >= transportLen {
+	h.payload = h.l4
+	if h.end-h.l4 >= transportLen { // impairments do not see these 8 bytes: the UDP header or the start of TCP's
 		h.payload += transportLen
 	}
 	return true
@@ -146,7 +146,7 @@ func (h *headers) alwaysPasses(b []byte) bool {
 	return false
 }
 
-// datagram sets d to the header fields and payload of the IP packet in b. Ports are 0 unless UDP.
+// datagram sets d to the header fields (ports for UDP only) and the payload of the IP packet in b.
 func (h *headers) datagram(b []byte, d *link.Datagram) {
 	link.ReadIP(b[h.l3:], d)
 	d.Payload = b[h.payload:h.end:h.end]

@@ -21,7 +21,7 @@ type frameTemplate struct {
 	headerBytes []byte
 }
 
-// set copies the headers of frame b, whose offsets are h. partial tells that the sender left the
+// set copies the headers of frame b, whose offsets are h. partial means that the sender left the
 // transport checksum to the NIC.
 func (t *frameTemplate) set(h *headers, b []byte, partial bool) {
 	t.headers, t.partial = *h, partial
@@ -59,8 +59,9 @@ func (t *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	return b
 }
 
-// appendTCP appends the data of a segment. The payload that the impairment pipe changed begins
-// within the TCP header; changes of header bytes are applied to the data instead.
+// appendTCP appends the data of a segment. payload, which the impairment pipe may have changed,
+// begins with the rest of the TCP header. That part must stay valid: bits that the pipe has
+// inverted there are inverted in the data instead.
 func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 	h := &t.headers
 	header := t.headerBytes[h.payload:] // the part of the header that was in the pipe's payload
@@ -75,7 +76,7 @@ func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 			data[i%len(data)] ^= flipped
 		}
 	}
-	if len(payload) < sentLen && sentLen > len(header) { // truncated: the end of the sender's data is missing
+	if len(payload) < sentLen && sentLen > len(header) { // truncated: the end of the data, with FIN and PSH, is missing
 		flags := &b[start-len(t.headerBytes)+h.l4+13]
 		*flags &^= tcpFIN | tcpPSH
 	}

@@ -27,8 +27,8 @@ func NewDisplay(cfg report.DisplayConfig, ladders bool) *Display {
 	return d
 }
 
-// Done ends the running case that the display shows as label. It prints a bad verdict; a display
-// with ladders prints any verdict, and the ladder diagram of the case.
+// Done ends the running case that the display shows as label. It prints the verdict if that is bad.
+// With d.allLadders it prints every verdict, and the case's ladder diagram of packets and calls.
 func (d *Display) Done(label string, r *Result) {
 	d.EndWith(label, func() string {
 		switch {

@@ -32,8 +32,8 @@ type checkView struct {
 const maxListedCases = 12
 
 // newMatrix returns the table of a device's defects and of the cases that detect them; nil if cases
-// were not run with defects. part is set if only some cases were selected. Full means that every
-// case was run with every defect, except for defects with which none was run.
+// were not run with defects. part is set if only some cases were selected. The table is Full if
+// each defect was tried with all cases or with none.
 func newMatrix(d *Device, part bool) *matrixView {
 	if len(d.DefectChecks) == 0 {
 		return nil

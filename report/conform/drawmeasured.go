@@ -157,7 +157,8 @@ func drawTimes(all []*Measured) template.HTML {
 	return drawStrips(all, kit.Decades(values, stripLeft, stripWidth), timeOf, "")
 }
 
-// drawTimers draws times as multiples of nominal timer values. A band marks the allowed 1 to 4.
+// drawTimers draws times as multiples of nominal timer values. A band marks the multiples that are
+// allowed, from 1 to 4.
 func drawTimers(all []*Measured) template.HTML {
 	if len(all) == 0 {
 		return ""

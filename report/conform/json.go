@@ -92,7 +92,7 @@ func (r *Run) newSuite(name string) kit.Suite {
 	s := kit.NewSuite("fabrictest.conform."+name, r.Started)
 	s.Properties.Add("fabrictest.version", r.Tool)
 	s.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
-	s.Properties.Add("tier", r.Tier)
+	s.Properties.Add("tier", r.Tier) // where the cases ran: sim, netns or wire
 	s.Properties.Add("command", r.Command)
 	s.Properties.Add("machine", fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))
 	return s

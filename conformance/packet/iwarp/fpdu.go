@@ -68,8 +68,8 @@ func (s Segment) EditMarkers(edit func(*Marker)) Segment { s.MPA.EditMarker = ed
 // padLen returns the number of pad octets after a ULPDU.
 func padLen(ulpdu int) int { return -(lengthLen + ulpdu) & 3 }
 
-// crc returns the CRC field: m.CRC or, if that is nil, the CRC that m.CRCStatus selects. inUse says
-// whether CRCs were negotiated.
+// crc returns the CRC field: m.CRC or, if that is nil, the CRC that m.CRCStatus selects. If both
+// are nil, it returns the correct CRC if inUse is set (CRCs were negotiated), otherwise 0.
 func (m MPA) crc(correct uint32, inUse bool) uint32 {
 	switch {
 	case m.CRC != nil:

@@ -99,8 +99,8 @@ type TerminateHeader struct {
 	DDPHeader, RDMAPHeader []byte
 }
 
-// append appends the Terminate header with the headers that it quotes. Bits that are nil are set if
-// their part is there.
+// append appends the Terminate header with the headers that it quotes. A bit that is nil in h is
+// sent as 1 if the part that it announces is not nil.
 func (h TerminateHeader) append(b []byte) []byte {
 	b = packet.AppendFields(b, packet.Or(h, TerminateHeader{
 		LengthValid: new(h.SegmentLength != nil),
@@ -159,8 +159,8 @@ func (h *TerminateHeader) QuotedSegment() (Segment, bool) {
 // exchanges layer and type and puts the three header bits at the low end. It returns false
 // if the control word is in the order of the RFC.
 //
-// Some control words are valid in both orders. started tells whether MPA start-up has
-// finished, which resolves them: some causes occur only before, some only after.
+// Some control words are valid in both orders. For them started, which is set once MPA start-up
+// has finished, decides: some causes occur only before that, some only after.
 func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
 	if s.Terminate == nil {
 		return Segment{}, false

@@ -136,7 +136,7 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// parseAck parses the Ack block of b. If b is too short, ok is false, and a nil or without SACK.
+// parseAck parses the Ack block of b. If b is too short, ok is false, and a is nil or has no SACK.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a, b = packet.ParseAs[AckBlock](b)
 	if a == nil || len(b) < 4*int(*a.Words) {

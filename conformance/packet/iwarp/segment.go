@@ -60,8 +60,9 @@ type RDMAP struct {
 	InvalidateSTag *uint32
 }
 
-// IsTagged reports whether the segment has the tagged header. Set fields decide, then the T
-// bit, then the opcode: a case can set the bit without changing the header.
+// IsTagged reports whether the segment has the tagged header. If fields of one of the two headers
+// are set, they decide, so that a case can add a wrong T bit. Otherwise the T bit decides, if it
+// is set, or else the opcode.
 func (s Segment) IsTagged() bool {
 	d := &s.DDP
 	switch {
@@ -159,7 +160,8 @@ func ParseSegment(b []byte) Segment {
 	return s
 }
 
-// parseHeaders parses a complete DDP header, then the RDMAP header, left in rest if incomplete.
+// parseHeaders parses a complete DDP header, then the RDMAP header. It returns the octets after
+// them; an incomplete RDMAP header is among these.
 func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	be := binary.BigEndian
 	if *s.DDP.Tagged {

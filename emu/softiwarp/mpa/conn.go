@@ -80,7 +80,7 @@ func newConn(cfg Config) *Conn {
 	}
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
 	c.policy, c.count = &c.cfg.Policy, c.cfg.Counters
-	c.cfg.PrivateData = nil // the Request has its own copy
+	c.cfg.PrivateData = nil // NewInitiator copies that of the caller's cfg to the Request
 	// The policy RoundMSSDown also writes each FPDU by itself.
 	c.out.align = c.cfg.Align || c.policy.RoundMSSDown
 	c.params.IRD, c.params.ORD = c.cfg.IRD, c.cfg.ORD

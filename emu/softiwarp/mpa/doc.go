@@ -16,7 +16,7 @@
 //	bufs = c.Output(bufs[:0])
 //	c.Sent(n)
 //
-// A Conn does not interpret ULPDUs, never closes the stream (events tell when to close it)
+// A Conn does not interpret ULPDUs, never closes the stream (events say when to close it)
 // and retransmits nothing: TCP does.
 //
 // Memory is borrowed, not copied. The slice passed to Input belongs to the Conn until Next

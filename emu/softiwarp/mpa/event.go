@@ -32,7 +32,7 @@ var eventNames = [...]string{"no event", "request", "accepted", "rejected", "ULP
 // String prints the kind's name.
 func (k EventKind) String() string { return eventNames[k] }
 
-// Reaction tells what the owner must do with the stream.
+// Reaction is what the owner must do with the stream.
 type Reaction uint8
 
 // Reactions.

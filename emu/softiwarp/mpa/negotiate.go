@@ -32,7 +32,7 @@ func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 	if c.negotiated(s.IRD, s.PeerORD) {
 		raised := min(s.PeerORD, c.cfg.MaxIRD)
 		if s.PeerToPeer && rtr&RTRRead != 0 {
-			raised = max(raised, 1) // an RTR that is a read needs an entry, too
+			raised = max(raised, 1) // an RTR that is a read needs an entry of the read queue
 		}
 		s.IRD = min(max(s.IRD, raised), maxDepth)
 		ird = s.IRD
@@ -42,7 +42,8 @@ func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 }
 
 // offeredRTR returns the RTRs in a responder's Reply: the asked ones that it supports, or all that
-// it supports if none of those is asked; 0 unless peer-to-peer. The policy OfferOneRTR offers one.
+// it supports if none of those is asked; 0 unless peer-to-peer. With the policy OfferOneRTR it is
+// one: the read if the initiator asks for it but not for the write, otherwise the write.
 func (c *Conn) offeredRTR(asked RTR) RTR {
 	if !c.params.PeerToPeer {
 		return 0

@@ -44,9 +44,9 @@ func (o *output) reserve(n int) {
 		o.head, o.tail, o.extendAt = 0, 0, noVector
 	}
 	switch {
-	case o.head >= o.tail && len(o.ring)-o.head >= n: // between head and end
+	case o.head >= o.tail && len(o.ring)-o.head >= n: // they fit between head and the ring's end
 	case o.head >= o.tail && n < o.tail:
-		o.head = 0 // before tail; head == tail would look empty
+		o.head = 0 // they fit before tail; n == o.tail does not: head == tail would look empty
 	case o.head < o.tail && o.tail-o.head > n:
 	default:
 		o.ring = make([]byte, max(firstRing, 2*len(o.ring), 2*n))

@@ -31,7 +31,8 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
 }
 
-// PartialULPDU returns the received part of a ULPDU; nil without DeliverPartial or full operation.
+// PartialULPDU returns the received part of an incomplete ULPDU. It returns nil without the policy
+// DeliverPartial, and outside of full operation.
 func (c *Conn) PartialULPDU() []byte {
 	if !c.policy.DeliverPartial || c.state != fullOperation {
 		return nil

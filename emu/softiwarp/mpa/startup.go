@@ -104,7 +104,7 @@ func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 		return ErrLongPrivateData
 	case enhanced && length < wire.EnhancedLen:
 		return ErrShortEnhanced
-	case !f.Reply || f.Reject:
+	case !f.Reply || f.Reject: // only a Reply that accepts must fit the Request
 		return nil
 	case enhanced && !c.request.Enhanced:
 		return ErrEnhanced

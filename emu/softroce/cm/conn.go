@@ -48,7 +48,7 @@ type retransmission struct {
 	msgAttr        wire.Attr         // type of msg; 0 for none
 }
 
-// newConn creates a connection with a new communication ID.
+// newConn creates a connection with a new communication ID; op names the operation in its error.
 func (a *Agent) newConn(op string, state State) (*conn, error) {
 	if len(a.conns) >= a.cfg.MaxConns {
 		return nil, fmt.Errorf("%s: %w: %d connections", op, ErrLimit, len(a.conns))

@@ -87,8 +87,8 @@ func (a *Agent) handleDREP(in *incoming, m *wire.DREP) {
 }
 
 // Close ends a connection or SIDR request in any state: it rejects a pending request of the peer,
-// gives up its own (a REQ by a REJ with reason timeout), or disconnects. The ID is then invalid and
-// has no more events.
+// gives up its own (a REQ by a REJ with reason timeout), or disconnects. It changes nothing if the
+// connection is disconnecting or in time wait. The ID is then invalid and has no more events.
 func (a *Agent) Close(now mono.Time, id ConnID) error {
 	c := a.conns[id]
 	if c == nil || c.closed {

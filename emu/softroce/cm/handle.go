@@ -18,7 +18,7 @@ type incoming struct {
 }
 
 // HandleMAD handles a MAD received on QP 1. It keeps no reference to b. It counts and drops invalid
-// MADs, and all while MaxEvents events are queued. It rejects requests of other class versions.
+// MADs, and any MAD while MaxEvents events are queued. It rejects requests of other class versions.
 func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []byte) {
 	in := incoming{now: now, from: plain(from), to: plain(to), pkey: pkey}
 	if len(b) != wire.MADLen {
@@ -106,8 +106,8 @@ func (a *Agent) replyRoute(in *incoming) Route {
 }
 
 // findConn returns the connection with the given local and remote IDs, or nil and counts the
-// message as dropped. mayAnswer reports whether the agent may tell the sender that there is no such
-// connection: it may not if the connection belongs to another peer.
+// message as dropped. mayAnswer reports whether the agent may answer that there is no such
+// connection: not if the connection exists, but with another peer than the sender.
 func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer bool) {
 	c = a.conns[ConnID(local)]
 	if c == nil || c.peer.id != remote || c.isSIDR() {

@@ -30,7 +30,7 @@ type packet struct {
 
 type message interface{ Append([]byte) []byte }
 
-// NextMAD removes and returns the oldest MAD to send, or false. It is valid until the next call.
+// NextMAD removes and returns the oldest MAD to send, or false. A MAD is valid until the next call.
 func (a *Agent) NextMAD() (Outgoing, bool) {
 	p, ok := a.outbox.Pop()
 	if !ok {

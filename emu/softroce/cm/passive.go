@@ -99,8 +99,8 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	}
 }
 
-// endStale ends a stale connection: the peer has started another one with the same queue pair. It
-// does nothing if that is another host, or while the consumer has not answered the peer's REP.
+// endStale ends a stale connection c: the message in starts another one with the same queue pair of
+// the peer. It only increments counters if in is of another host, or while c's REP is not answered.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
 	if c.madRoute.Remote != in.from {
@@ -150,7 +150,7 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 	return nil
 }
 
-// Established tells the agent that data arrived on the queue pair before the RTU
+// Established establishes a connection because data arrived on its queue pair before the RTU
 // (COMM_EST). It may be called more than once, and does nothing with Config.RequireRTU.
 func (a *Agent) Established(now mono.Time, id ConnID) error {
 	c, err := a.lookUp("establish", id, StateREPSent, StateMRAREPRcvd, StateEstablished)

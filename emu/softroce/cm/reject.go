@@ -8,8 +8,8 @@ import (
 )
 
 // Reject rejects a request or a reply, or revokes an Accept before the RTU arrived.
-// info is up to 72 bytes, depending on reason; private up to 148. The ID is then
-// invalid, except that a revoked Accept ends with EventTimeWaitExit.
+// info is up to 72 bytes, depending on reason; private up to 148. The ID is then invalid, but after
+// a revoked Accept it stays valid until EventTimeWaitExit.
 func (a *Agent) Reject(now mono.Time, id ConnID, reason wire.REJReason, info, private []byte) error {
 	c, err := a.lookUp("reject", id, StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent, StateREPSent, StateMRAREPRcvd)
 	if err != nil {

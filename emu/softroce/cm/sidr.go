@@ -36,7 +36,7 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 }
 
 // handleSIDRREQ queues EventSIDRRequest, retransmits an earlier SIDR_REP, or rejects the request.
-// It drops a duplicate of a request that waits for its answer, and any if the backlog is full.
+// It drops a duplicate of a request that is not answered yet, and a request if the backlog is full.
 func (a *Agent) handleSIDRREQ(in *incoming, m *wire.SIDRREQ) {
 	key := sidrKey{in.from, m.RequestID}
 	if a.sidrRequests[key] != nil {

@@ -129,7 +129,7 @@ func (b *Browser) Eval(expression string, into any) {
 
 // Inspect loads the page at path in a light and a dark colour scheme, in the width of a phone, and
 // as printed. The test fails if the brightness of a screenshot does not fit the colour scheme
-// (print is always light), or if Audit finds problems. Screenshots are at most maxHeight pixels.
+// (print is always light), or if Audit finds problems. Screenshots show the top maxHeight pixels.
 func (b *Browser) Inspect(name, path string, maxHeight int) {
 	b.t.Helper()
 	for _, l := range []Look{
@@ -147,7 +147,8 @@ func (b *Browser) Inspect(name, path string, maxHeight int) {
 	}
 }
 
-// capturePNG returns the top of the page as a PNG image, at most maxHeight pixels high.
+// capturePNG returns the top of the page, l.Width pixels wide and at most maxHeight pixels high, as
+// a PNG image.
 func (b *Browser) capturePNG(l Look, maxHeight int) []byte {
 	b.t.Helper()
 	height := 0
@@ -156,8 +157,9 @@ func (b *Browser) capturePNG(l Look, maxHeight int) []byte {
 	return call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true), Clip: clip}).Data
 }
 
-// Screenshot takes a screenshot of at most maxHeight pixels and returns its mean brightness, 0 to
-// 1. It saves the image if FABRICTEST_SHOTS names a folder. The test fails if it is almost blank.
+// Screenshot takes a screenshot of the page that Open displays with l, at most maxHeight pixels
+// high, and returns its mean brightness, 0 to 1. If FABRICTEST_SHOTS names a folder, it saves the
+// image there under l.Name. The test fails if the image is almost blank (has few colours).
 func (b *Browser) Screenshot(l Look, maxHeight int) float64 {
 	b.t.Helper()
 	data := b.capturePNG(l, maxHeight)
@@ -171,8 +173,8 @@ func (b *Browser) Screenshot(l Look, maxHeight int) float64 {
 		b.t.Fatal(err)
 	}
 	sum, pixels := 0.0, 0.0
-	colours := map[uint32]bool{} // with four bits for each of red, green and blue
-	const step, minColours = 4, 8
+	colours := map[uint32]bool{}  // with four bits for each of red, green and blue
+	const step, minColours = 4, 8 // it examines each fourth pixel of each fourth line
 	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += step {
 		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x += step {
 			red, green, blue, _ := img.At(x, y).RGBA() // 16 bits each
@@ -190,8 +192,8 @@ func (b *Browser) Screenshot(l Look, maxHeight int) float64 {
 //go:embed audit.js
 var audit string
 
-// Audit evaluates audit.js in the page, which returns a list of problems. Each fails the
-// test, with a message that begins with name.
+// Audit evaluates the script audit.js in the page. The script returns a list of problems. Each
+// problem fails the test, with a message that begins with name.
 func (b *Browser) Audit(name string) {
 	b.t.Helper()
 	var problems []string
