@@ -76,8 +76,8 @@ func (r *run) measureMemory(ctx context.Context) (err error) {
 // withCRC is the argument offloaded of measurements of devices that compute CRCs.
 const withCRC = false
 
-// deviceMeasurement returns the measurement of a program on the devices of a bench. With
-// offloaded, the devices neither compute nor check the CRC.
+// deviceMeasurement returns the measurement of a program on the devices of a bench (two hosts with
+// a device each). With offloaded, the devices neither compute nor check the CRC.
 func deviceMeasurement(b Bench, p Program, offloaded bool) Measurement {
 	name := p.String()
 	if offloaded {

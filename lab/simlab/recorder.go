@@ -170,9 +170,9 @@ func (f *fabric) readCounters(o *lab.Observation) {
 		p := &f.plan.Ports[i]
 		out, in := links.At(i) // the directions of the port's cable
 		f.addPortCounters(f.simPorts[i], out, in)
-		up, down := f.simPorts[i].Impairments()
+		outPipe, inPipe := f.simPorts[i].Impairments()
 		if s := f.streamPorts[i]; s != nil {
-			up, down = s.pipes[lab.Out], s.pipes[lab.In]
+			outPipe, inPipe = s.pipes[lab.Out], s.pipes[lab.In]
 			o.CountStreamEvents(s.matchers[lab.Out])
 			o.CountStreamEvents(s.matchers[lab.In])
 			f.addStreamCounters(s, out, in)
@@ -181,7 +181,7 @@ func (f *fabric) readCounters(o *lab.Observation) {
 			pipe *impair.Pipe
 			link *report.Link
 			plan *lab.Impairments
-		}{{up, out, &p.Out}, {down, in, &p.In}} {
+		}{{outPipe, out, &p.Out}, {inPipe, in, &p.In}} {
 			if d.pipe == nil {
 				continue
 			}

@@ -67,8 +67,8 @@ func (w *Window) releasePart(o *Operation) {
 }
 
 // startNextWord starts an atomic on the next word of its operation: a fetch-and-add for NoOp and
-// for sums of 8-byte integers, else a compare-and-swap. The word's bytes are not known yet: the
-// compare value has 0 for them, and a failed compare-and-swap fetches them.
+// for sums of 8-byte integers, else a compare-and-swap. Its compare value has 0 for each byte of
+// the word that is not known yet: if the compare-and-swap fails, it fetches them.
 func (w *Window) startNextWord(a *Atomic) {
 	o := a.op
 	a.offset, a.expected = o.nextWord, 0

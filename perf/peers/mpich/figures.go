@@ -112,7 +112,7 @@ type result struct {
 
 // compare computes a comparison for each measurement, of medians over the rounds. A round is four
 // runs of all measurements: MPICH, ours, MPICH again, ours without ICRC. Our result is divided by
-// the mean of both MPICH runs, that without ICRC by the second run. MPICH runs differ by noise.
+// the mean of both MPICH runs, without ICRC by the second. Noise is how far the MPICH runs differ.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
 		median := func(of func(r *round) float64) float64 {
