@@ -114,8 +114,8 @@ func (p *plan) createLinks() error {
 	return nil
 }
 
-// addAddresses sets the masters, the addresses and, for bridges, the MTUs of interfaces, without
-// link-local addresses. It enables the forwarding of a routed switch.
+// addAddresses sets the master (bridge) and the addresses of each interface, disables link-local
+// addresses, and sets the MTUs of bridges. In a routed switch it first enables forwarding.
 func (s *namespace) addAddresses() error {
 	if s.routed {
 		if err := s.ns.Do(func() error { return writeSysctls(routerSysctls) }); err != nil {
@@ -221,9 +221,8 @@ func WaitLocalRoute(h *netlink.Handle, a netip.Addr) error {
 	})
 }
 
-// addNeighbours sets bridges up and adds static neighbour, FDB and route
-// entries. A bridge whose ports have a carrier has one at once; otherwise it
-// may take the kernel a second.
+// addNeighbours sets bridges up and adds static neighbour, FDB and route entries. The ports must
+// have carriers before: then the bridge has one at once, else it may take the kernel a second.
 func (s *namespace) addNeighbours() error {
 	b := s.ns.batch
 	for _, d := range s.devices {

@@ -41,8 +41,8 @@ func (f *Fabric) Core() *NS {
 	return f.plan.core.ns
 }
 
-// UserCables lists the user-space cables, whose frames a program forwards, in the
-// topology's order, except those of the switches in UserSwitches.
+// UserCables lists the user-space cables, whose frames a program forwards between two interfaces
+// (halves) in the core namespace. It omits the cables of the switches in UserSwitches.
 func (f *Fabric) UserCables() []UserCable {
 	var all []UserCable
 	for _, c := range f.plan.cables {

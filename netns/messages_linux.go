@@ -211,7 +211,7 @@ func (b *batch) addBlackholeRoutes() {
 	}
 }
 
-// routeRequest returns a request about the route to dst.
+// routeRequest returns a request (RTM_… kind) about a route to dst of the type typ (RTN_…).
 func routeRequest(kind, flags int, typ uint8, dst netip.Prefix) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(kind, flags)
 	msg := nl.NewRtMsg()

@@ -41,8 +41,8 @@ func (p *plan) addressedDevice(port topology.Port) *device {
 	return d
 }
 
-// macsBehind lists the MAC addresses that are reachable through port, for the bridge sender at the
-// other end of its cable.
+// macsBehind lists the MAC addresses that the bridge sender reaches over a cable of its own, whose
+// other end is port. The bridge's own address is not among them.
 func (p *plan) macsBehind(port topology.Port, sender *device) []net.HardwareAddr {
 	if d := p.addressedDevice(port); len(d.addrs) > 0 && d != sender {
 		macs := []net.HardwareAddr{d.mac}
@@ -54,8 +54,8 @@ func (p *plan) macsBehind(port topology.Port, sender *device) []net.HardwareAddr
 	return p.macsBehindOtherPorts(port)
 }
 
-// macsBehindOtherPorts lists the MAC addresses that are reachable, for a frame that enters a switch
-// at port, through the other ports of the switch.
+// macsBehindOtherPorts lists the MAC addresses that a frame can reach through the other ports of a
+// switch if it enters the switch at port.
 func (p *plan) macsBehindOtherPorts(port topology.Port) []net.HardwareAddr {
 	var macs []net.HardwareAddr
 	for _, c := range p.t.CablesOf(port.Node) {
@@ -116,7 +116,7 @@ func (p *plan) subnets() map[int][]netip.Prefix {
 
 // routerRoutes returns the routes of routed switches over the cables that are up.
 func (p *plan) routerRoutes() map[string]map[netip.Prefix][]hop {
-	down := map[string]bool{}
+	down := map[string]bool{} // by the first port of a cable
 	for _, c := range p.cables {
 		down[c.A.String()] = c.down
 	}

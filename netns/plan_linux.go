@@ -271,8 +271,8 @@ func (d *device) setMaster(bridge *device) {
 	}
 }
 
-// planSoftwareGSO has the kernel segment packets before bridge ports with a smaller MTU than their
-// bridge, which would forward larger segments.
+// planSoftwareGSO makes the kernel segment GSO packets before bridge ports with a smaller MTU than
+// their bridge. The bridge would forward segments that are too long for such a port.
 func (p *plan) planSoftwareGSO() {
 	for _, s := range p.namespaces {
 		for _, d := range s.devices {

@@ -91,7 +91,7 @@ func (c *conn) createObjects(cfg connConfig) (err error) {
 	if c.side.Service == ServiceUD {
 		kind, c.grhBytes = verbs.QPTypeUD, verbs.GRHLen
 	}
-	c.creditBase = cfg.memory + c.grhBytes
+	c.creditBase = cfg.memory + c.grhBytes           // room for a message of cfg.memory bytes and its GRH
 	c.buf = make([]byte, c.creditOffset(cfg.qps, 0)) // the end of the last queue pair's credits
 	if c.mr, err = c.PD.RegMR(verbs.MRInit{Buf: c.buf, Access: access}); err != nil {
 		return err

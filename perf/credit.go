@@ -84,7 +84,7 @@ func (p *creditTracker) grant(qp int, reposted uint32) {
 	}
 }
 
-// assumeLost counts all messages without a credit as lost, so that as many may be sent.
+// assumeLost counts all messages without a credit as lost, so that as many more may be sent.
 func (p *creditTracker) assumeLost() {
 	for i := range p.sent {
 		p.lost[i] += p.sent[i] - p.granted[i]

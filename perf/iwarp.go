@@ -50,7 +50,8 @@ type iwarpRun struct {
 	targets   []Target
 }
 
-// addComparison adds to the result a comparison of a device with a baseline, whose name is to.
+// addComparison adds to the result a comparison of a device with a baseline, whose name is to and
+// whose value is Limit.
 func (w *iwarpRun) addComparison(name, to string, d *PairedSeries) {
 	w.result.Comparisons = append(w.result.Comparisons, Comparison{
 		Name: name, To: to, Unit: d.Device.Unit, Ratio: d.Ratio(), Noise: d.Noise(),
@@ -186,7 +187,8 @@ func (r *run) compareBigWrites(ctx context.Context) error {
 	return nil
 }
 
-// setWriteRatio stores the result of WRITEs of 1 MiB. offloaded tells that devices computed no CRC.
+// setWriteRatio stores the ratio of WRITEs of 1 MiB to the limit, that is, the baseline. With
+// offloaded, the devices have computed no CRC.
 func (r *run) setWriteRatio(d *PairedSeries, offloaded bool) {
 	if offloaded {
 		r.result.Ratios.WriteToLimitOffloaded = d.Ratio()

@@ -85,9 +85,9 @@ func (r *receiver) poll() (int, error) {
 	return n, nil
 }
 
-// drain receives messages until it has as many as the other side has sent, which that side
-// reports when it is done, and returns their number. With UD it counts missing messages as lost
-// after lossTimeout without an arrival.
+// drain receives messages until all messages of the other side have arrived, and returns their
+// number. When the other side is done, it reports how many it has sent. With UD, drain counts
+// missing messages as lost after lossTimeout without an arrival.
 func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 	const unknown = ^uint64(0) // the other side is still sending
 	type answer struct {

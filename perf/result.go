@@ -115,8 +115,8 @@ const (
 // NoisyThreshold is the noise at and above which a run is inconclusive.
 const NoisyThreshold = 0.15
 
-// WithVerdict returns the target with its verdict. A miss by less than the noise is Unclear; from
-// NoisyThreshold on, so is every target that is not met by more than the noise.
+// WithVerdict returns the target with its verdict. A miss by less than the noise is Unclear. If the
+// noise is NoisyThreshold or more, a target that is not met by more than the noise is Unclear, too.
 func (t Target) WithVerdict() Target {
 	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise) // limits of the figure without noise
 	if t.IsMax {

@@ -41,8 +41,8 @@ type part struct {
 	do    func(context.Context) error
 }
 
-// measure runs all parts in order, and stores the highest noise and the duration in the result. The
-// progress is the share of r.steps, the steps of all parts.
+// measure runs all parts in order, and stores the highest noise and the duration in the result.
+// r.steps is the number of steps of all parts, from which step computes the progress.
 func (r *run) measure(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		r.steps += p.steps
@@ -76,8 +76,8 @@ func (r *run) measureMemory(ctx context.Context) (err error) {
 // withCRC is the argument offloaded of measurements of devices that compute CRCs.
 const withCRC = false
 
-// deviceMeasurement returns the measurement of a program on the devices of a bench. With
-// offloaded, the devices neither compute nor check the CRC.
+// deviceMeasurement returns the measurement of a program on the devices of a bench (two hosts with
+// a device each). With offloaded, the devices neither compute nor check the CRC.
 func deviceMeasurement(b Bench, p Program, offloaded bool) Measurement {
 	name := p.String()
 	if offloaded {
@@ -100,7 +100,8 @@ func (r *run) compare(ctx context.Context, rounds int, baseline, device Measurem
 }
 
 // compareWrite measures WRITEs against plain sockets, which copy and compute CRCs, too. With
-// offloaded, the devices compute no CRCs, and the sockets do neither. A sample lasts slice.
+// offloaded, the devices compute no CRCs, and the sockets neither copy nor compute CRCs. A sample
+// lasts slice.
 func (r *run) compareWrite(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*PairedSeries, error) {
 	baseline := Measurement{Name: r.baseline + ", copy and CRC", Unit: "Gb/s"}
 	if offloaded {

@@ -172,8 +172,9 @@ func (s *sender) run(ctx context.Context, d time.Duration, least int) (messages 
 // lossTimeout is how long nothing may arrive before datagrams are assumed lost.
 const lossTimeout = 10 * time.Millisecond
 
-// onIdle handles a poll without progress. After lossTimeout it gives up datagrams as lost and
-// sends more; after waitTimeout it returns an error. timer runs since the last progress.
+// onIdle handles a poll without progress; timer runs since the last progress. If all datagrams have
+// completed, but credits are missing after lossTimeout, onIdle counts datagrams as lost and sends
+// more. After waitTimeout it returns an error.
 func (s *sender) onIdle(ctx context.Context, timer *spinTimer) error {
 	switch waited := timer.waited(); {
 	case s.side.Service == ServiceUD && s.inFlight == 0 && waited > lossTimeout:

@@ -96,7 +96,8 @@ func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took
 	return messages, took, s.barrier(ctx) // close only when both are done
 }
 
-// runClient sends when the server has posted receives. It returns how many arrived, in what time.
+// runClient sends once the server has posted its receives. It returns how many messages arrived,
+// and in what time.
 func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (messages float64, took time.Duration, err error) {
 	out, err := newSender(c, w.sendLoad)
 	if err != nil {

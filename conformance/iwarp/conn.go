@@ -120,7 +120,7 @@ func (c *stream) send(frames ...iwarp.Segment) {
 // sendAndSync sends frames, and expects that the device processes them without a response.
 func (c *conn) sendAndSync(frames ...iwarp.Segment) {
 	c.send(frames...)
-	c.sync()
+	c.syncByRead()
 }
 
 // sendCoalesced sends frames in as few TCP segments as possible.

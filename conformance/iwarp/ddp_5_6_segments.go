@@ -47,7 +47,7 @@ func (c *conn) expectPlacedInOrder(order ...int) {
 	for i, k := range order {
 		c.send(c.peerWrite(k*piece, b[k*piece:][:piece]).Last(i == len(order)-1))
 	}
-	c.sync()
+	c.syncByRead()
 	c.ExpectBytes(c.targetMem, 0, b)
 	c.ExpectUnchangedOutside(c.targetMem, 0, len(b))
 }
@@ -130,7 +130,7 @@ var ddpSegmentCases = []conformance.Case{{
 		c.expect(iwarp.Op(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
 		c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
 		c.expectAnswer(c.peerRead(0, 0), iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "ddp/segment/empty-write-needs-no-key", Cite: cite("rfc5041/5.2/6", "rfc5040/5.1/4"),
@@ -141,7 +141,7 @@ var ddpSegmentCases = []conformance.Case{{
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSendMSN(), data(32)))
 		c.expectRecvs(16, 32)
-		c.sync()
+		c.syncByRead()
 		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
@@ -155,7 +155,7 @@ var ddpSegmentCases = []conformance.Case{{
 		c.expectSent(withoutData(c.readWR(1, 0, 0)), iwarp.Op(iwarp.OpReadRequest))
 		c.send(iwarp.ReadResponse(unknownSTag, 0x77, nil))
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "ddp/order/sent-as-posted", Cite: cite("rfc5041/5.3/1", "rfc5040/5.5/4"),
@@ -194,7 +194,7 @@ var ddpSegmentCases = []conformance.Case{{
 	Defects: []string{"DeliversTwice"}, Run: onConn(func(c *conn) {
 		for i, n := range []int{16, 32} {
 			c.expectSendDelivered(uint64(i+1), n)
-			c.sync()
+			c.syncByRead()
 			c.ExpectNoCompletion()
 		}
 		c.ExpectUnchangedOutside(c.localMem, 0, 128)

@@ -177,7 +177,7 @@ var ddpProtectionCases = []conformance.Case{{
 		m.Snapshot()
 		other.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
 		h.ExpectUntouched(m)
-		mine.sync()
+		mine.syncByRead()
 	}),
 }, {
 	ID: "ddp/protection/closed-region", Cite: cite("rfc5041/8.3.1/1"),
@@ -226,9 +226,9 @@ const (
 	pageMargin    = 256
 )
 
-// newPageRegion registers a region in the middle of a page, with all access rights. If the device
-// derives addresses from the buffer's, it tries offsets in the buffer until the page has room
-// before and after the region.
+// newPageRegion registers a region in the middle of a page, with all access rights. It tries
+// offsets in the buffer until the page has room before and after the region. If none is right, the
+// device does not derive addresses from the buffer, and newPageRegion chooses an address.
 func (h *host) newPageRegion() *pageRegion {
 	p := &pageRegion{buf: rig.Pattern(3*pageLen, byte(h.Rand.Uint32()))}
 	p.before = bytes.Clone(p.buf)

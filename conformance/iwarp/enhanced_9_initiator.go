@@ -131,7 +131,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 		hs.recvEnhancedRequest()
 		c := hs.establishWithReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
 		c.expectReadsLimited(8, 4)
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "enhanced/start/local-failure-is-said", Cite: cite("rfc6581/9.3/1"),
@@ -190,7 +190,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 				continue
 			}
 			hs.establishByRTR(rtr.want)
-			hs.sync()
+			hs.syncByRead()
 		}
 	}),
 }, {

@@ -162,7 +162,7 @@ var enhancedResponderCases = []conformance.Case{{
 			hs.Check(ask.ird != open || iwarp.Val(e.ORD) == open, "an ORD of 3fff, since the IRD is not negotiated", "%#x", iwarp.Val(e.ORD))
 			c := hs.establish()
 			c.expectTraffic()
-			c.sync()
+			c.syncByRead()
 		}
 	}),
 }, {
@@ -198,7 +198,7 @@ var enhancedResponderCases = []conformance.Case{{
 			} else {
 				hs.Check(got == 0, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 			}
-			hs.establish().sync()
+			hs.establish().syncByRead()
 		}
 	}),
 }}
@@ -222,7 +222,7 @@ func onUnknownSTags(body func(c *conn, stag uint32, to uint64)) func(*conformanc
 			hs := h.sendRequest(setup{receives: 1}, enhancedRequest())
 			hs.expectEnhancedReply()
 			body(hs.enterFullOperation(), at.STag, at.TO)
-			hs.expectConnected().sync()
+			hs.expectConnected().syncByRead()
 		}
 	})
 }

@@ -168,9 +168,9 @@ func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	}
 }
 
-// sync fails the case unless the next FPDU is the response to a read on this stream. The device
-// has then processed all earlier frames without a response.
-func (c *conn) sync() {
+// syncByRead sends a Read Request, and fails the case unless the next FPDU is its response. The
+// device has then processed all earlier frames, without a response to them.
+func (c *conn) syncByRead() {
 	const n = 8
 	sink := iwarp.At(peerSTag, peerTO)
 	c.send(iwarp.ReadRequest(c.nextRequestMSN(), sink, n, c.targetAddr(len(c.targetMem.Buf)-n)))
@@ -225,7 +225,8 @@ func (c *conn) waitForDevice() {
 	c.Sleep(c.syncUnlessVirtual(silencePeriod))
 }
 
-// exchangeAllKinds makes the device send each kind of message but Terminate, and returns the FPDUs.
+// exchangeAllKinds makes the device send each kind of message that it supports, except Terminate,
+// and returns the FPDUs.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
@@ -291,7 +292,8 @@ func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
 }
 
 // parseTerminate parses a Terminate in the RFC's bit order or in that of Linux's siw. If both are
-// valid, the causes before and after MPA start-up tell them apart. Other cases check the order.
+// valid, the state decides: some causes are possible only before the end of MPA start-up, some
+// only after it. Other cases check the bit order.
 func (c *conn) parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	started := c.deviceConn != nil
 	if t, ok := g.InSiwBitOrder(started); ok {

@@ -47,8 +47,8 @@ func (h *host) startHandshake(s setup) *handshake {
 	return h.startPassive(s)
 }
 
-// startPassive makes the application listen, and accept the connection request or pass it to
-// s.respond, in a task. It opens a TCP connection of the peer.
+// startPassive makes the application listen. A task of the application accepts the connection
+// request, or passes it to s.respond if set. The peer opens a TCP connection to the listener.
 func (h *host) startPassive(s setup) *handshake {
 	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
 	h.accepts = append(h.accepts, hs)
@@ -120,8 +120,8 @@ func (hs *handshake) sendFrame(f startupFrame) {
 	hs.write(f.Append(nil))
 }
 
-// exchangeFrames sends the peer's start-up frame, as setup.frame changes it, and receives the
-// device's; the initiator's is first. It fails the case if the device rejects the peer's Request.
+// exchangeFrames sends the peer's start-up frame, changed by setup.frame, and receives the device's
+// frame. The initiator sends first. The case fails if the device rejects the peer's Request.
 func (hs *handshake) exchangeFrames() {
 	if hs.setup.active {
 		hs.recvFrame()

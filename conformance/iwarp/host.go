@@ -129,7 +129,7 @@ func (h *host) dial(l verbs.Listener) conformance.Stream {
 }
 
 // checkStream fails the case if err says that the device refused a TCP connection, or did not
-// answer. Other errors are those of the bench, and abort the case.
+// answer. Other errors are not the device's, but those of the test setup, and abort the case.
 func (h *host) checkStream(want string, err error) {
 	switch {
 	case err == nil:
@@ -172,7 +172,7 @@ func (h *host) syncUnlessVirtual(quiet time.Duration) time.Duration {
 	if h.syncConn == nil {
 		h.syncConn = h.connect(setup{})
 	}
-	h.syncConn.sync()
-	h.syncConn.sync()
+	h.syncConn.syncByRead()
+	h.syncConn.syncByRead()
 	return 0
 }

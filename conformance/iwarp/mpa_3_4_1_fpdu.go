@@ -187,7 +187,7 @@ var mpaFPDUCases = []conformance.Case{{
 			c.send(iwarp.Send(c.nextSendMSN(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
 			c.expectMessage(uint64(n), n)
 		}
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "mpa/fpdu/pad-is-covered-by-the-crc", Cite: cite("rfc5044/4.1/4", "rfc5044/4.4/7"),
@@ -240,6 +240,6 @@ var mpaFPDUCases = []conformance.Case{{
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(crc))
 			c.ExpectRecv(uint64(i+1), 16)
 		}
-		c.sync()
+		c.syncByRead()
 	}),
 }}

@@ -36,7 +36,7 @@ func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
 	return onMarkersToDevice(func(c *conn) {
 		c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
 		c.expectMessage(1, 600)
-		c.sync()
+		c.syncByRead()
 	})
 }
 
@@ -76,7 +76,8 @@ func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// payloadToMarker returns the payload length of an untagged FPDU from position to the next marker.
+// payloadToMarker returns the payload length with which an untagged FPDU that starts at position
+// of the stream ends at the next marker.
 func payloadToMarker(position uint64) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {

@@ -118,7 +118,7 @@ var mpaCRCCases = []conformance.Case{{
 			c.ExpectRecv(1, 16)
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(0xdeadbeef))
 			c.ExpectRecv(2, 16)
-			c.sync()
+			c.syncByRead()
 		}
 	}),
 }, {

@@ -77,7 +77,7 @@ func (c *conn) expectDelivered(room int, lengths ...int) {
 		c.ExpectRecv(uint64(i+1), n)
 		c.ExpectBytes(c.localMem, room*i, rig.Pattern(n, byte(i)))
 	}
-	c.sync()
+	c.syncByRead()
 	c.ExpectNoCompletion()
 }
 
@@ -200,7 +200,7 @@ var mpaSegmentCases = []conformance.Case{{
 			}
 		}
 		c.expectMessage(1, 13)
-		c.sync()
+		c.syncByRead()
 		c.ExpectBytes(c.targetMem, 0, data(13))
 	}),
 }, {
@@ -258,7 +258,7 @@ var mpaSegmentCases = []conformance.Case{{
 		c.expectSilence(silencePeriod)
 		c.ExpectUntouched(c.targetMem)
 		c.write(b[len(b)-4:])
-		c.sync()
+		c.syncByRead()
 		c.ExpectBytes(c.targetMem, 0, data(512))
 	}),
 }, {
@@ -294,7 +294,7 @@ var mpaSegmentCases = []conformance.Case{{
 	Defects: []string{"OneFPDUPerSegment"}, Run: onRawTCP(conformance.TCPOptions{}, setup{}, func(c *conn) {
 		ends := c.hold(c.peerWrite(0, rig.Pattern(64, 1)), c.peerWrite(0, rig.Pattern(64, 2)))
 		c.release([2]int{ends[0], ends[1]}, [2]int{0, ends[0]}, [2]int{0, 7}, [2]int{3, ends[0]}, [2]int{0, ends[0]})
-		c.sync()
+		c.syncByRead()
 		c.ExpectBytes(c.targetMem, 0, rig.Pattern(64, 2))
 		c.ExpectUnchangedOutside(c.targetMem, 0, 64)
 	}),

@@ -18,18 +18,20 @@ func (h *host) expectRequestDropped(l verbs.Listener, octets []byte, timeout tim
 	h.expectNoConnRequest(l)
 }
 
-// onInvalidRequests makes the body of a case: each Request is dropped, then a valid one accepted.
+// onInvalidRequests makes the body of a case that fails unless the device drops each Request, and
+// then accepts a valid one.
 func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		l := h.listen()
 		for _, f := range requests {
 			h.expectRequestDropped(l, f.Append(nil), h.ResponseTimeout())
 		}
-		h.connect(setup{}).sync()
+		h.connect(setup{}).syncByRead()
 	})
 }
 
-// onInvalidReplies makes the body of a case: the device refuses a Reply with any of edits.
+// onInvalidReplies makes the body of a case that fails unless the device refuses each Reply that
+// one of edits has changed.
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {

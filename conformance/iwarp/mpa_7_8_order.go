@@ -9,9 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onResponderSilent makes the body of a case that fails if a device that has accepted the Request f
-// sends anything before it has received first, an FPDU that the peer sends in the pieces that cut
-// returns. The application posts a Send before each piece; the device may refuse it.
+// onResponderSilent makes the body of a case in which the device accepts the Request f. The peer
+// then sends the FPDU first in the pieces that cut returns. The case fails if the device sends
+// anything before it has all pieces. The application posts a Send, which the device may refuse,
+// before each piece.
 func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))

@@ -201,7 +201,7 @@ var rdmapTerminateCases = []conformance.Case{{
 	Expects: "the DDP header of the last in the Terminate, with its MSN",
 	Defects: []string{"TermReadStale"}, Run: onConn(func(c *conn) {
 		for range 3 {
-			c.sync()
+			c.syncByRead()
 		}
 		wrong := c.readFrom(iwarp.At(unknownSTag, 0x100), 1000)
 		t := c.expectRefusal(wrong, iwarp.RDMAPInvalidSTag)
@@ -216,7 +216,7 @@ var rdmapTerminateCases = []conformance.Case{{
 	Sends:   "a valid Read Request, and one with an unknown key",
 	Expects: "the 18 and the 28 octets of the second in the Terminate",
 	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
-		c.sync()
+		c.syncByRead()
 		wrong := iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(0x11223344, 0x5566778899aabbcc), 16, iwarp.At(unknownSTag, 0x100))
 		t := c.expectRefusal(wrong, iwarp.RDMAPInvalidSTag)
 		c.expectQuotedReadHeader(t, wrong, 0)

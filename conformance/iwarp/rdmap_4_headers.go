@@ -186,7 +186,7 @@ var rdmapHeaderCases = []conformance.Case{{
 			c.expectLastFlagOnce(segments)
 			c.expectPayload(segments, c.targetMem.Buf[off:][:n])
 		}
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "rdmap/read/takes-no-receive", Cite: cite("rfc5040/5.2.1/3"),
@@ -195,7 +195,7 @@ var rdmapHeaderCases = []conformance.Case{{
 	Expects: "a Read Response and no completion, then a completion for the Send",
 	Defects: []string{"EverythingTakesReceive"}, Run: onConn(func(c *conn) {
 		c.expectAnswer(c.peerRead(0, 16), iwarp.Op(iwarp.OpReadResponse))
-		c.sync()
+		c.syncByRead()
 		c.ExpectNoCompletion()
 		c.expectSendDelivered(1, 16)
 	}),

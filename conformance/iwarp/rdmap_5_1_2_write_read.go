@@ -42,7 +42,7 @@ var rdmapWriteReadCases = []conformance.Case{{
 	Defects: []string{"EverythingTakesReceive"}, Run: onConn(func(c *conn) {
 		c.send(c.peerWrite(0, data(16)))
 		c.send(c.peerWrite(64, data(64)).Segments(14 + 16)...)
-		c.sync()
+		c.syncByRead()
 		c.ExpectNoCompletion()
 		c.expectSendDelivered(1, 16)
 		c.ExpectBytes(c.targetMem, 64, data(64))
@@ -164,7 +164,7 @@ var rdmapWriteReadCases = []conformance.Case{{
 		for _, source := range []iwarp.Addr{iwarp.At(unknownSTag, 0x77), c.targetAddr(-1), c.targetAddr(memLen + 100), iwarp.At(c.targetAddr(0).STag, ^uint64(0))} {
 			c.expectAnswer(c.readFrom(source, 0), iwarp.ReadResponse(peerSTag, peerTO, nil).Last(true))
 		}
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "rdmap/read/empty-is-answered", Cite: cite("rfc5040/5.2.1/9", "rfc5041/5.2/5"),
@@ -175,7 +175,7 @@ var rdmapWriteReadCases = []conformance.Case{{
 		for i := range 3 {
 			c.expectAnswer(c.peerRead(i, 0), iwarp.ReadResponse(peerSTag, peerTO, nil).Last(true))
 		}
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "rdmap/read/empty-behind-another", Cite: cite("rfc5040/5.2.1/9", "rfc5042/x/2"),

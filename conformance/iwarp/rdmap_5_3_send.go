@@ -120,7 +120,7 @@ var rdmapSendCases = []conformance.Case{{
 	Defects: []string{"EverySendSolicited"}, Run: onHost(func(h *host) {
 		c, ch := h.connectArmed()
 		c.expectSendDelivered(1, 16)
-		c.sync()
+		c.syncByRead()
 		h.expectNoCQEvent(ch)
 	}),
 }, {

@@ -48,10 +48,10 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(1))
 		c.expect(iwarp.Op(iwarp.OpAtomicRequest).QN(1).MSN(2))
 		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(3))
-		c.sync()
+		c.syncByRead()
 		c.setWord(1)
 		c.expectAnswer(c.peerFetchAdd(9, 1), iwarp.AtomicResponse(1, 9, 1))
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "rdmapx/atomic/limit-shared-with-reads", Cite: cite("rfc7306/5.2/2"),
@@ -189,7 +189,7 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 	Expects: "MSNs 1 and 2 in the Atomic Responses",
 	Defects: []string{"AtomicIdIsMSN"}, Run: onConn(func(c *conn) {
 		for i := range uint32(2) {
-			c.sync()
+			c.syncByRead()
 			c.expectAnswer(c.peerFetchAdd(7, 0), iwarp.Op(iwarp.OpAtomicResponse).QN(3).MSN(i+1))
 		}
 	}),

@@ -163,7 +163,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 		c, ch := first.connectArmed()
 		c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
 		c.expectRecvImm(1, 1)
-		c.sync()
+		c.syncByRead()
 		c.expectNoCQEvent(ch)
 		c.send(iwarp.ImmediateSE(c.nextSendMSN(), doubled(2)))
 		c.expectCQEvent(ch)

@@ -235,7 +235,7 @@ var securityCases = []conformance.Case{{
 	Defects: []string{"ZeroLengthChecked"}, Run: onConn(func(c *conn) {
 		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 		c.expectAnswer(c.readFrom(addrOf(m, 0), 0), iwarp.ReadResponse(peerSTag, peerTO, nil))
-		c.sync()
+		c.syncByRead()
 	}),
 }, {
 	ID: "security/resource/shared-receives-run-low", Cite: cite("rfc5042/6.4.3.1/1"), Needs: verbs.CapSRQ,
@@ -291,7 +291,7 @@ var securityCases = []conformance.Case{{
 		flooded.waitForDevice()
 		h.expectOverrunReported(small)
 		other.expectSendDelivered(1, 16)
-		other.sync()
+		other.syncByRead()
 		other.ExpectState(other.qp, verbs.QPStateRTS)
 	}),
 }, {
@@ -310,7 +310,7 @@ var securityCases = []conformance.Case{{
 			c.Check(len(received) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.name+", or one that rejects it", "% x", head(received))
 		}
 		h.expectNoConnRequest(l)
-		h.connect(setup{}).sync()
+		h.connect(setup{}).syncByRead()
 	}),
 }, {
 	ID:      "security/hostile/replies",
@@ -328,6 +328,6 @@ var securityCases = []conformance.Case{{
 			hs.awaitStreamEnd("a Reply with " + f.name) // a Terminate may be sent before
 			hs.expectConnError()
 		}
-		h.connect(setup{active: true}).sync()
+		h.connect(setup{active: true}).syncByRead()
 	}),
 }}

@@ -29,9 +29,9 @@ const (
 // swap the same words while packets are lost, duplicated and delayed, which causes
 // retransmitted requests and replayed responses. FetchAdd of 0 is the atomic read; plain
 // READs are not checked, as no specification makes them atomic. Each round uses the next of
-// atomicPaths, or the unimpaired path if the bench cannot impair packets.
+// atomicPaths, or the unimpaired path if the bench (the test setup) cannot impair packets.
 func runAtomics(b *conformance.Bench) error {
-	return rig.Catch(func() {
+	return rig.Catch(func() { // returns the error with which rig.Abort ends the function
 		p := rig.NewPair(rig.New(b))
 		s := newAtomicsTest(p)
 		rounds := b.Schedules(len(atomicPaths))

@@ -27,7 +27,8 @@ func (j *Judge) TrialDefects(d *Device) (specs []string) {
 
 // defectsToTry returns the defects to try on a device, each with the cases to run: every defect
 // that a case names, with the cases that name it. With j.Matrix it returns every known defect, with
-// all cases, except one that needs a number that no case gives. j.WithoutMutants omits mutants.
+// all cases; it omits a defect that needs a number if no case gives one. j.WithoutMutants omits
+// mutants, the defects that are changes of the engine's source.
 func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	for _, defect := range d.Known {
 		if j.WithoutMutants && defect.Mutant {
@@ -67,10 +68,10 @@ func specsOf(defect string, cases []Case) (specs []string) {
 	return specs
 }
 
-// checkCases runs the cases of a device again with each defect to try, and adds to its report r
-// which cases detect the defect: those that pass without it and fail with it. r has the results
-// without defects; checkCases adds to the result of each case the verdicts with the defects that
-// the case names (Defective).
+// checkCases runs the cases of a device again with each defect to try. It adds to r, the report
+// with the results without defects, which cases detect the defect (Caught): those that pass without
+// it and fail with it. If a case names the defect (Expects), checkCases adds the verdict with the
+// defect to the result of the case (Defective).
 func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, r *conform.Device) error {
 	resultsWithout := make(map[string]*conform.Result, len(r.Results)) // without defects, by case
 	for i := range r.Results {
@@ -180,7 +181,7 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 }
 
 // uncaughtDefects returns a fault for each defect of a device that no case detects. If the cases
-// that should detect it were not run or are unsupported, it prints a note instead.
+// that should detect the defect were not run or are unsupported, it is excused: a note is printed.
 func (j *Judge) uncaughtDefects(d *Device, r *conform.Device) (faults []conform.Fault) {
 	leftOut := j.casesLeftOut(d)
 	for i := range r.DefectChecks {

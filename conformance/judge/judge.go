@@ -277,7 +277,7 @@ func (j *Judge) result(d *Device, c Case, res *conformance.Result) conform.Resul
 }
 
 // saveCapture writes a pcapng file with the packets of a case, and returns its path in the folder
-// of the report; empty if there were none.
+// of the report. Without packets it writes no file, and the path is empty.
 func (j *Judge) saveCapture(d *Device, id string, record *conformance.Record) (string, error) {
 	events, _ := record.Events()
 	if !slices.ContainsFunc(events, func(e conformance.Event) bool { return e.Kind != conformance.EventNote }) {

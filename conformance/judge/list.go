@@ -96,8 +96,8 @@ func WriteCases(w io.Writer, found []Case) error {
 	return err
 }
 
-// Describe prints everything about some cases: the clause, the requirements in the ledger,
-// the defects that they detect, and how to run them with the program.
+// Describe prints everything about some cases: the clause, the requirements of the standards, the
+// defects that they detect, and how to run them. program is the name of the command to run.
 func (cat *Catalog) Describe(w io.Writer, found []Case, program string) error {
 	rows, err := rowsByID()
 	if err != nil {
@@ -112,7 +112,8 @@ func (cat *Catalog) Describe(w io.Writer, found []Case, program string) error {
 	return nil
 }
 
-// describe prints everything about one case. rows are the rows of the ledger by ID.
+// describe prints everything about one case. rows are the requirements of the standards by ID. They
+// are the rows of the ledger, the list of requirements. program is the name of the command to run.
 func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Row, program string) {
 	fmt.Fprintf(w, "%s\n%s\n\n", c.ID, wrapText(c.Title+".", "  "))
 	writeField := func(name, value string) {

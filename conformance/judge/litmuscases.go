@@ -167,9 +167,9 @@ var (
 // maxPause is the longest pause before a request.
 const maxPause = 20 * time.Microsecond
 
-// draw returns schedule number i, and sets the impairments of the path, if the bench can. The
-// requester (active), the use of fences and the path alternate with i. Whether a thread posts its
-// requests in one call (batched), and the pauses, are random.
+// draw returns schedule number i, and sets the impairments of the path, if the network allows it.
+// The requester (active), the use of fences and the path alternate with i. Whether a thread posts
+// its requests in one call (batched), and the pauses, are random.
 func (l *litmus) draw(i int) *schedule {
 	rand := l.pair.DUT.Rand
 	s := &schedule{active: i % 2, fences: !l.omitsFences() || i/2%2 == 0}

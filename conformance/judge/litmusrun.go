@@ -33,8 +33,8 @@ func (s litmusOutcomes) String() string {
 // violation for the first outcome that is not allowed.
 func (t *litmusTest) run(b *conformance.Bench, schedules int) (seen litmusOutcomes, err error) {
 	seen = make(litmusOutcomes)
-	err = rig.Catch(func() {
-		p := rig.NewPair(rig.New(b))
+	err = rig.Catch(func() { // returns the error with which rig.Abort ends the function
+		p := rig.NewPair(rig.New(b)) // the device under test and its partner
 		l := newLitmus(t, p)
 		for i := range schedules {
 			b.Progress(i, schedules)

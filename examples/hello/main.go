@@ -20,7 +20,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// main joins the job of the launcher, greets the neighbours, and tells the launcher the outcome.
+// main joins the launcher's job, greets the neighbours, and reports the outcome to the launcher.
 func main() {
 	log.SetFlags(0)
 	conn, err := launch.Join()

@@ -179,8 +179,8 @@ func (c *rcConn) createQP(caps verbs.QPCaps, access verbs.Access) {
 	})
 }
 
-// connect creates a queue pair and connects it to a server; while nobody listens, it retries. A
-// queue pair that was rejected cannot be used again, so each attempt creates its own.
+// connect creates a queue pair and connects it to a server. It retries while the server does not
+// listen yet. A rejected queue pair cannot be used again, so each attempt creates another.
 func connect[C interface{ rc() *rcConn }](ctx context.Context, cm verbs.CM, addr netip.AddrPort, newConn func() (C, error)) (C, error) {
 	for {
 		c, err := newConn()

@@ -48,7 +48,7 @@ func (g Guest) wrapError(err error) error {
 	return err
 }
 
-// SetDevice replaces the device of the guest by d, unless it is d.
+// SetDevice replaces the device of the guest by d, unless the guest has d already.
 func (g Guest) SetDevice(ctx context.Context, d guest.Device) error {
 	has, _, err := g.Run(ctx, "cat "+guest.DevicesFile)
 	if err != nil || strings.TrimSpace(has) == string(d) {
@@ -119,7 +119,8 @@ func kernelLacks(t verbs.Transport) map[string]string {
 }
 
 // kernelExceptions returns the failures that are known defects of the kernel or its library, for
-// a device of the kind rxe or siw. lossy says that the link loses packets.
+// a device of the kind rxe or siw. lossy says that the link loses packets. A pattern names an
+// operation and the end that requests it.
 func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	if kind == string(guest.RXE) {
 		exceptions := []interop.Exception{

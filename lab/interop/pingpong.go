@@ -220,7 +220,7 @@ func exchangeAsClient(conn io.ReadWriter, mine []Endpoint) ([]Endpoint, error) {
 }
 
 // exchangeAsServer receives as many endpoints of the client as mine has, calls connect with them,
-// and then sends mine: the client may send to our queue pairs when it knows them.
+// and then sends mine. The client may send messages to our queue pairs as soon as it has mine.
 func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoint) error) error {
 	theirs, err := readEndpoints(conn, len(mine))
 	if err != nil {

@@ -63,7 +63,8 @@ func (r *report) add(res interop.Result) {
 	r.row = append(r.row, res)
 }
 
-// printRow prints the last row: its name, the verdict of each size, and the failures.
+// printRow prints a line for the collected row, the cases that differ only in size: its name and
+// the verdict of each size. The failures and known failures follow.
 func (r *report) printRow() {
 	if len(r.row) == 0 {
 		return

@@ -36,8 +36,8 @@ type resources struct {
 	err     error
 }
 
-// newResources creates a protection domain, and a completion queue, which the program polls or, if
-// events is set, waits for.
+// newResources creates a protection domain and a completion queue. The program polls the queue or,
+// if events is set, waits for its completion events.
 func newResources(dev verbs.Context, cqDepth int, events bool) resources {
 	r := resources{dev: dev}
 	r.pd = create(&r, dev.AllocPD)
@@ -45,7 +45,7 @@ func newResources(dev verbs.Context, cqDepth int, events bool) resources {
 	return r
 }
 
-// create calls newObject unless an earlier creation failed, and has r close the object.
+// create calls newObject, unless an earlier creation failed. r.close later closes the object.
 func create[T io.Closer](r *resources, newObject func() (T, error)) (object T) {
 	r.do(func() (err error) {
 		if object, err = newObject(); err == nil {
@@ -180,7 +180,7 @@ func (p payload) fill(b []byte) {
 	}
 }
 
-// check returns an error if a byte of b differs from the byte at its place in each of the payloads.
+// check returns an error if a byte of b equals the byte at the same place in none of the payloads.
 func check(b []byte, anyOf ...payload) error {
 	for i, got := range b {
 		if !slices.ContainsFunc(anyOf, func(p payload) bool { return p(i) == got }) {

@@ -274,9 +274,9 @@ func (r *rpingRun) run(ctx context.Context) (_ Result, err error) {
 
 func (r *rpingRun) newConn() (*rpingConn, error) { return newRPingConn(r.dev, r.Size, r.Events) }
 
-// runClients runs a client for each connection, all at once. They connect one by one: rping's
-// server remembers one request only, and a second that arrives before it has accepted the
-// first takes its place, never to be answered.
+// runClients runs a client for each connection, all at once. The clients connect one by one, since
+// rping's server remembers one request only: a second request that arrives before the server has
+// accepted the first replaces the first, which is never answered.
 func (r *rpingRun) runClients(ctx context.Context) error {
 	return r.runAll(func() (func() error, error) {
 		c, err := connect(ctx, r.cm, r.Addr, r.newConn)

@@ -66,7 +66,8 @@ func (s *stream) keep(seq uint32, payload []byte) {
 	}
 }
 
-// appendNew appends the octets of b, whose first has the number seq, that were not received before.
+// appendNew appends those octets of b that were not received before. seq is the sequence number of
+// the first octet of b.
 func (s *stream) appendNew(seq uint32, b []byte) {
 	if known := int(s.next - seq); known < len(b) {
 		s.bytes = append(s.bytes, b[known:]...)

@@ -48,8 +48,8 @@ func runUDAddy(ctx context.Context, p CMProgram, dev verbs.Context, content cont
 	return Result{Sent: r.sent, Received: r.received}, errors.Join(err, r.close())
 }
 
-// setUp creates the queue pair, posts all receives and moves the queue pair to RTS. After an error,
-// do, regMR and createQP do nothing; finish returns it.
+// setUp creates the queue pair, moves it to RTS and posts all receives. After the first error, the
+// methods of r.resources that create objects have no effect, and finish returns that error.
 func (r *udaddyRun) setUp(dev verbs.Context) (cm verbs.CM, err error) {
 	if r.gidIndex, err = FindGID(dev, verbs.GIDFrom(r.Local)); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.Datag
 	}
 }
 
-// server tells a client the number of the server's queue pair, receives the datagrams and replies.
+// server sends a client the number of our queue pair, receives the datagrams and replies.
 func (r *udaddyRun) server(ctx context.Context, cm verbs.CM) error {
 	const backlog = 1
 	listener, err := listen(cm, r.Addr, verbs.PortSpaceUDP, backlog, r.Ready)

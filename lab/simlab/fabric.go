@@ -128,7 +128,8 @@ func (f *fabric) addTrunk(n *sim.Net, p *lab.Port) error {
 	return err
 }
 
-// addPort creates port i of the plan, which is a port of a host, and opens a device on it.
+// addPort creates port i of the plan, which is a port of a host, and opens a device on it. In its
+// configuration, Up is the direction from the host to the network, and Down the other direction.
 func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	s, p := r.plan.Scenario, &r.plan.Ports[i]
 	cable := r.plan.Topology.Cables[p.Cable]

@@ -31,7 +31,7 @@ func (k *rank) status() string {
 }
 
 // addRanks creates the ranks, one per host, with a coroutine each. Through the hub, their control
-// channel, they report marks, which are events on the timeline, and samples of their traffic.
+// channel, the ranks report marks (events on the timeline) and samples of their traffic.
 func (r *run) addRanks() {
 	size := r.plan.Scenario.RankCount()
 	r.hub = NewHub(r.world, size)

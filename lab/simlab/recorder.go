@@ -55,8 +55,8 @@ func (c *capture) addPort(p *sim.Port) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// tap implements sim.Tap. It writes a packet that a port sends; when a copy of it arrives, tap
-// compares it with the sent packet, whose number (from 1) is d.Tag.
+// tap implements sim.Tap. It writes every packet that a port sends. It compares every copy that
+// arrives with the sent packet, whose number (from 1) is d.Tag.
 func (c *capture) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
 	sum := crc32.Checksum(d.Payload, castagnoli)
 	if dir == sim.Out {
@@ -125,8 +125,8 @@ func (s *sentPacket) comment() string {
 // limitedBroadcast is 255.255.255.255.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// newCapture creates the capture file of a scenario, whose comment is the command that repeats
-// the run; nil if the options want none.
+// newCapture creates the capture file of a scenario. The comment in the file is the command that
+// repeats the run. newCapture returns nil if the options want no capture.
 func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	if !opts.Capture || opts.Dir == "" {
 		return nil, nil
@@ -170,9 +170,9 @@ func (f *fabric) readCounters(o *lab.Observation) {
 		p := &f.plan.Ports[i]
 		out, in := links.At(i) // the directions of the port's cable
 		f.addPortCounters(f.simPorts[i], out, in)
-		up, down := f.simPorts[i].Impairments()
+		outPipe, inPipe := f.simPorts[i].Impairments()
 		if s := f.streamPorts[i]; s != nil {
-			up, down = s.pipes[lab.Out], s.pipes[lab.In]
+			outPipe, inPipe = s.pipes[lab.Out], s.pipes[lab.In]
 			o.CountStreamEvents(s.matchers[lab.Out])
 			o.CountStreamEvents(s.matchers[lab.In])
 			f.addStreamCounters(s, out, in)
@@ -181,7 +181,7 @@ func (f *fabric) readCounters(o *lab.Observation) {
 			pipe *impair.Pipe
 			link *report.Link
 			plan *lab.Impairments
-		}{{up, out, &p.Out}, {down, in, &p.In}} {
+		}{{outPipe, out, &p.Out}, {inPipe, in, &p.In}} {
 			if d.pipe == nil {
 				continue
 			}

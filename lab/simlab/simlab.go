@@ -132,7 +132,7 @@ func (r *run) runWorld() error {
 }
 
 // abort records why the simulation ended early, and sets the state of the ranks
-// that have not ended to Hung. waiting tells what blocked programs wait for.
+// that have not ended to Hung. waiting lists what each blocked program waits for.
 func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 	r.observed.AbortReason = why
 	blocked := make(map[string]sim.WaitingProgram, len(waiting))

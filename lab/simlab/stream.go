@@ -119,8 +119,8 @@ func (s *stream) sendSegment(now mono.Time, data []byte) {
 	s.transmit(now, g, delay)
 }
 
-// applyEvents applies the stream events of both ports to a new segment. It returns the delay
-// that they add, and whether one drops the segment.
+// applyEvents applies the stream events of both ports to a new segment, which begins at the offset
+// s.written of the stream. It returns the delay that they add, and whether one drops the segment.
 func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
 	apply := func(p *streamPort, dir lab.Direction, connNumber int) {
 		if p == nil {
@@ -168,7 +168,7 @@ func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
 	}
 	g.arrival = now.Add(delay)
 	s.countDupAcks(now, g)
-	if delay > 0 {
+	if delay > 0 { // else the caller calls deliver
 		s.port.world.AtFunc(g.arrival, s.deliver)
 	}
 }
@@ -232,8 +232,8 @@ func (s *stream) countDupAcks(now mono.Time, arriving *segment) {
 	}
 }
 
-// deliver writes arrived segments to the wrapped stream, in order; one with reset aborts it. After
-// the last segment, it closes the stream for writing if CloseWrite was called.
+// deliver writes arrived segments to the wrapped stream, in order. A segment with reset aborts the
+// stream. After the last segment, deliver closes the stream for writing if CloseWrite was called.
 func (s *stream) deliver() {
 	now := s.port.world.Now()
 	for len(s.queue) > 0 {

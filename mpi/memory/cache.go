@@ -83,7 +83,8 @@ func (c *Cache[R]) firstAfter(address uintptr) int {
 }
 
 // Find returns the entry that contains a buffer; nil if there is none. Unlike Get, it does not
-// count a use of the entry, so the entry may be evicted.
+// count a use of the entry, so the entry may be evicted. The entries are sorted and none contains
+// another: only the last one that starts at or before the buffer can contain the buffer.
 func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 	from := addr(buf)
 	if i := c.firstAfter(from); i > 0 && from+uintptr(len(buf)) <= c.entries[i-1].to {

@@ -25,7 +25,7 @@ type Measured struct {
 }
 
 // ComputeThresholds computes the threshold of each size class of 1 KiB up to maxSize: the number of
-// uses after which the copies saved have cost more than the registration. A class has the costs of
+// uses after which the saved copies would cost more than the registration. A class has the costs of
 // its smallest size, the first class those of 512 bytes.
 func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
@@ -239,8 +239,8 @@ func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 // IsFrequent counts a use of a buffer, and reports whether to register it instead of copying.
 func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.recordUse(r.reuse, buf) }
 
-// recordUse counts a use of a buffer in a table and reports whether it is used often. It adds
-// the modelled cost of one lookup, and of one more for each skipped entry of the hash chain.
+// recordUse counts a use of a buffer in a table and reports whether the buffer is used often. In
+// virtual time it takes one lookup, and one more for each skipped entry of the hash chain.
 func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
 	uses, skipped := t.Stats.Uses, t.Stats.Skipped
 	frequent := t.RecordUse(addr(buf), len(buf))

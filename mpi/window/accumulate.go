@@ -67,7 +67,8 @@ func (w *Window) releasePart(o *Operation) {
 }
 
 // startNextWord starts an atomic on the next word of its operation: a fetch-and-add for NoOp and
-// for sums of 8-byte integers, else a compare-and-swap, which guesses unknown bytes as 0 at first.
+// for sums of 8-byte integers, else a compare-and-swap. Its compare value has 0 for each byte of
+// the word that is not known yet: if the compare-and-swap fails, it fetches them.
 func (w *Window) startNextWord(a *Atomic) {
 	o := a.op
 	a.offset, a.expected = o.nextWord, 0
@@ -110,8 +111,8 @@ func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// AtomicDone completes an atomic; without an error, Fetched has set its old value before. It
-// continues with the next word of the operation.
+// AtomicDone handles the completion of an atomic. Unless err is set, Fetched has set a.old before.
+// AtomicDone retries a failed compare-and-swap, or starts an atomic on the operation's next word.
 func (e *Engine) AtomicDone(a *Atomic, err error) {
 	o := a.op
 	w := o.w
@@ -188,7 +189,7 @@ func (w *Window) sendAccumulate(o *Operation) {
 		o.parts++
 		w.send(t, &h, o.Origin[at:to], o)
 	}
-	t.flush.needed = t.flush.needed || o.Result == nil // no reply will tell that the target has executed it
+	t.flush.needed = t.flush.needed || o.Result == nil // no reply will show that the target has executed it
 	o.partDone()
 }
 
@@ -231,7 +232,8 @@ func (w *Window) elements(h *wire.Header, size uint64) []byte {
 	return w.mem[h.Offset : h.Offset+size]
 }
 
-// handleAccumulate executes a peer's accumulate. If it fetches, the old elements are sent first.
+// handleAccumulate executes an accumulate of the peer t on this rank's window. With the flag Fetch
+// it first sends the old elements. A NoOp message has no data: its header has the size.
 func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error {
 	size, op := uint64(len(data)), Op(h.Op)
 	if op == NoOp {
@@ -251,8 +253,8 @@ func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error 
 	return nil
 }
 
-// handleCompareSwap executes a compare-and-swap of a peer. The data are the compare element
-// and the new element; the reply has the old one.
+// handleCompareSwap executes a compare-and-swap of the peer t on this rank's window. The data are
+// the compare element and the new element; the reply has the old one.
 func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error {
 	size := Type(h.Type).Size()
 	element := w.elements(h, uint64(size))

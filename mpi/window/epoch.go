@@ -134,8 +134,8 @@ func (w *Window) Complete() (err error) {
 	return err
 }
 
-// Post opens an exposure epoch for a group of ranks, and tells them unless NoCheck is given. It
-// ends a fence epoch without operations; one with operations is an error.
+// Post opens an exposure epoch for a group of ranks, and notifies them unless NoCheck is given. It
+// ends a fence epoch without operations; a fence epoch with operations is an error.
 func (w *Window) Post(group []int, a Assert) error {
 	if w.exposed {
 		return fmt.Errorf("%w: Post after Post, without Wait between", ErrSync)

@@ -182,8 +182,8 @@ var ErrMalformed = errors.New("malformed header")
 type Encoder struct{ last Header }
 
 // Append appends the encoding of h to dst: kind, flags, and the fields that fieldsOf returns for
-// them. An eager header with context, tag and flags of the previous one is the byte CachedEager,
-// followed by h.Send if Sync is set.
+// them. An eager header with the context, tag and flags of the previous eager header is the byte
+// CachedEager, followed by h.Send if Sync is set.
 func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	le := binary.LittleEndian
 	f := fieldsOf(h.Kind, h.Flags)

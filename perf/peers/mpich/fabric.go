@@ -52,7 +52,8 @@ func fabricMain() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// build creates the pair of hosts, and selects the CPU of each rank and the arguments of the ranks.
+// build creates the pair of hosts and selects the CPU of each rank. The ranks get as arguments the
+// minimum time of a measurement in milliseconds, and the names of the measurements.
 func (f *fabric) build() error {
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: netns.DefaultMTU}})
 	if err != nil {

@@ -110,9 +110,9 @@ type result struct {
 	Rounds      []round      `json:"rounds"`
 }
 
-// compare computes a comparison for each measurement: medians over the rounds. A round is four runs
-// of all measurements: MPICH, ours, MPICH again, ours without ICRC. Our figure is compared with the
-// mean of both MPICH runs, ours without ICRC with the second. Noise is the MPICH runs' difference.
+// compare computes a comparison for each measurement, of medians over the rounds. A round is four
+// runs of all measurements: MPICH, ours, MPICH again, ours without ICRC. Our result is divided by
+// the mean of both MPICH runs, without ICRC by the second. Noise is how far the MPICH runs differ.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
 		median := func(of func(r *round) float64) float64 {

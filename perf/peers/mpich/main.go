@@ -104,7 +104,7 @@ func (j *job) turnLimit() time.Duration {
 }
 
 // command parses the flags, runs the measurement and prints its result. It returns an error if a
-// target was missed. Without MPICH it only prints how to install it.
+// target was missed. If MPICH is not installed, command only prints how to install it.
 func command() error {
 	j := job{}
 	var asJSON bool
