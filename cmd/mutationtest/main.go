@@ -60,8 +60,9 @@ func main() {
 	}
 }
 
-// run finds out which mutants of packages the conformance cases kill. A child process instead
-// writes the baseline, the cases that pass without mutants, or judges mutants as a worker.
+// run finds out which mutants of packages the conformance cases kill. In a child process it
+// instead writes the baseline (the cases that pass without mutants), or serves as a worker, which
+// runs the cases with mutants.
 func (o *options) run(packages []string) error {
 	switch {
 	case o.baseline != "":
@@ -85,8 +86,9 @@ func (o *options) run(packages []string) error {
 	return o.judgeAll(ctx, dir, packages)
 }
 
-// judgeAll generates the mutants of packages, draws some of them, builds them into one program
-// in the temporary folder dir, judges them with the cases and prints the outcome.
+// judgeAll generates the mutants of packages, draws o.n of them at random (0: takes all), and
+// builds these into one program in the temporary folder dir. It runs the conformance cases with
+// each mutant, and prints which mutants they kill.
 func (o *options) judgeAll(ctx context.Context, dir string, packages []string) error {
 	root, files, err := sourceFiles(ctx, packages)
 	if err != nil {
