@@ -154,8 +154,8 @@ func byTime(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// prune removes the oldest runs of a folder, so that fewer than RunsKept with a result remain.
-// A run without a result has not ended or was killed, and is removed after a day.
+// prune removes the oldest runs with a result, so that there are RunsKept after one more run. A run
+// without a result has not ended or was killed; prune removes it after a day.
 func (c Cache) prune(folder string) {
 	root, err := os.OpenRoot(folder) // symbolic links must not lead out of it
 	if err != nil {

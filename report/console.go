@@ -137,7 +137,8 @@ func (d *Display) summary(run *Run) string {
 }
 
 // describe writes the reason of a bad result, its failed checks and its replay command. If
-// checks failed, the heading has their names instead of the reason.
+// checks failed, the heading has their names instead of the reason. If the first of two attempts
+// had another reason, the heading has that too.
 func (d *Display) describe(b *strings.Builder, r *Result) {
 	why := r.Reason
 	if names := r.FailedChecks(); r.Verdict == Failed && len(names) > 0 {
@@ -179,8 +180,8 @@ func (d *Display) countsLine(run *Run) string {
 	return fmt.Sprintf("%s, in %s.", strings.Join(parts, ", "), wall)
 }
 
-// starvedLines returns lines with the number of results that passed only when repeated, and of
-// starved results with advice; empty if there are none.
+// starvedLines returns a line with the number of results that passed only when repeated, and a line
+// with the number of starved results (which lacked CPU time) and advice. It omits numbers of 0.
 func starvedLines(run *Run) (text string) {
 	if n := run.RepeatedCount(); n > 0 {
 		text = fmt.Sprintf("%d passed only when repeated: the machine was too busy the first time.\n", n)

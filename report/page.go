@@ -56,7 +56,7 @@ func newPage(r *Run) *htmlPage {
 		Filter: "Filter by name, title or tag", Results: ResultFile,
 	}
 	p.Title = "fabrictest: " + p.Headline
-	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil) // nil: names are only for the second result
+	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil) // the names (nil) are for the second result only
 	p.addResults(r)
 	return p
 }
@@ -145,7 +145,8 @@ func clip(s string, n int) string {
 	return kit.Clip(s, n, fmt.Sprintf("\n… %s more in result.json", textfmt.Bytes(len(s)-n)))
 }
 
-// cut truncates a text to at most n bytes, after a word in the second half, and appends " …".
+// cut truncates a text of more than n bytes, and appends " …". It cuts at the last space in the
+// first n bytes, or in their middle if that space is before it.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

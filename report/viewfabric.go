@@ -81,7 +81,7 @@ func (l *fabricPainter) Cable(c *topology.Cable) kit.Part {
 			text = append(text, directionTitle(link))
 		}
 	}
-	if c.A.NIC != "" { // a switch has no NIC names
+	if c.A.NIC != "" { // the name of a switch names none of its ports
 		p.State = max(p.State, l.faultStates[a])
 	}
 	if c.B.NIC != "" {

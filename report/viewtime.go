@@ -71,7 +71,7 @@ func newTimeView(r *Result) *timeView {
 			continue
 		}
 		rankBytes, rankResent, rankErrs := tracks(rank.Samples)
-		rankBytes.MaxRate = r.linkRateTo(rank.Host) / 8
+		rankBytes.MaxRate = r.linkRateTo(rank.Host) / 8 // bytes per second
 		bytes, resent, errs = append(bytes, rankBytes), append(resent, rankResent), append(errs, rankErrs)
 		names = append(names, fmt.Sprintf("rank %d", rank.Rank))
 	}
@@ -136,8 +136,8 @@ func mapTracks(all []kit.Track, f func(kit.Track) []float64) [][]float64 {
 	return out
 }
 
-// addThroughput adds a panel with a line per rank if there are few ranks; else a panel with the
-// sum, and one with the least, median and most of a rank. names has the names of the lines.
+// addThroughput adds a panel with a line for each rank if there are few ranks. Else it adds a panel
+// with the sum, and one with the lowest, median and highest rate of a rank. names are the ranks'.
 func (v *timeView) addThroughput(g kit.Grid, bytes []kit.Track, names []string) {
 	const maxRankLines = 6 // ranks with separate lines
 	rates := mapTracks(bytes, g.Rate)
@@ -206,7 +206,7 @@ func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 		}
 		spans[i] = kit.Span{From: f.At, Until: until, Label: utf8.RuneCountInString(f.What) + 3} // 3: margin
 	}
-	rows, room := g.Lanes(spans, laneRows, laneColumns)
+	rows, labelEnds := g.Lanes(spans, laneRows, laneColumns) // row -1: no row has room for the bar
 	for i, s := range spans {
 		x, end := g.X(s.From), g.X(s.Until)
 		if i < maxShades {
@@ -218,7 +218,7 @@ func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 		}
 		v.Rows = max(v.Rows, rows[i]+1)
 		v.Lanes = append(v.Lanes, laneView{
-			Left: percent(x), Room: percent(room[i] - x), Row: rows[i], Text: faults[i].What,
+			Left: percent(x), Room: percent(labelEnds[i] - x), Row: rows[i], Text: faults[i].What,
 		})
 	}
 }

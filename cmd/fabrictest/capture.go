@@ -136,7 +136,7 @@ func splitRun(args []string) (run string, words []string, err error) {
 		if _, err := os.Stat(args[0]); err == nil {
 			return args[0], args[1:], nil
 		} else if len(args) == 1 && strings.ContainsRune(args[0], os.PathSeparator) && !errors.Is(err, fs.ErrNotExist) {
-			return "", nil, err
+			return "", nil, err // the path of a run that cannot be read
 		}
 	}
 	run, err = runs.Last()

@@ -129,8 +129,8 @@ func (g *deviceGuestFlags) shellFlags() []string {
 	return append([]string{"--guest " + g.kind, "--kernel " + g.series}, g.given...)
 }
 
-// runGuest boots a guest, judges its device, and switches it off. To do so, it runs this command
-// again in new namespaces, in a process that ends with this one; inside is set in that process.
+// runGuest boots a guest, tests its device, and switches the guest off. To do so, it runs this
+// command again in new namespaces, in a process that ends with this one; there, inside is true.
 func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	o.device = o.guest.cfg.Devices[0].Name()
 	c, err := runner.NewCertification(o.options(cmd, seed), runner.GuestProtocol(o.guest.cfg))

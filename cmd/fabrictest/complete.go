@@ -107,7 +107,8 @@ func labHosts(cmd *cobra.Command) []topology.Host {
 	return info.Topology.Hosts
 }
 
-// completeHosts offers the hosts of a lab as the first argument.
+// completeHosts offers the hosts of a lab as the first argument. With --hosts, which makes a fabric
+// of its own, and for further arguments the shell completes files.
 func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 || cmd.Flags().Changed("hosts") {
 		return nil, cobra.ShellCompDirectiveDefault

@@ -65,9 +65,9 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// run judges the devices. For mutants, which are defects made by changes of the source code, it
-// runs the command again in a build with them; without the sources, it leaves them out. It may also
-// run the command again in new namespaces.
+// run runs the cases on the devices. If it needs mutants (defects made by changes of the source
+// code), it runs the command again in a build with them; without the sources, it leaves them out.
+// If the cases run in namespaces, it runs the command again in new ones.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.Plan)
 	if err != nil {

@@ -52,7 +52,7 @@ func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 }
 
 // run boots a guest and exchanges the selected operations with it; with --list it only prints them.
-// To boot, it runs this command again in new namespaces; inside is set in that process.
+// To boot, it runs this command again in new namespaces; in that process inside is true.
 func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(cmd); err != nil {
 		return err

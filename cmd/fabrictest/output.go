@@ -14,10 +14,9 @@ import (
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// withoutEscapeFilter returns the writer below a textfmt.PrintableWriter, which filters control
-// characters out of the output of every command, because those in texts of certificates, agents,
-// guests, captures and scenarios must not reach a terminal. Displays that write escape sequences,
-// and processes of this program, filter their own output.
+// withoutEscapeFilter returns the writer below a textfmt.PrintableWriter, for displays and
+// processes that filter their own output. The PrintableWriter removes control characters from the
+// output of commands: those in texts of agents, guests or captures must not reach a terminal.
 func withoutEscapeFilter(w io.Writer) io.Writer {
 	if v, ok := w.(*textfmt.PrintableWriter); ok {
 		return v.W

@@ -65,8 +65,9 @@ func main() {
 	}
 }
 
-// run finds out which mutants of packages the conformance cases kill. A child process instead
-// writes the baseline, the cases that pass without mutants, or judges mutants as a worker.
+// run finds out which mutants of packages the conformance cases kill. In a child process it
+// instead writes the baseline (the cases that pass without mutants), or serves as a worker, which
+// runs the cases with mutants.
 func (o *options) run(packages []string) error {
 	switch {
 	case o.baseline != "":
@@ -90,8 +91,9 @@ func (o *options) run(packages []string) error {
 	return o.judgeAll(ctx, dir, packages)
 }
 
-// judgeAll draws mutants from those of the packages or of the file, builds them into one program
-// in the temporary folder dir, judges them with the cases and prints the outcome.
+// judgeAll draws o.n mutants at random (0: takes all) from those of the packages or of the file, and
+// builds these into one program in the temporary folder dir. It runs the conformance cases with
+// each mutant, and prints which mutants they kill.
 func (o *options) judgeAll(ctx context.Context, dir string, packages []string) error {
 	root, err := mutant.Root()
 	if err != nil {

@@ -77,8 +77,8 @@ type result struct {
 	How      string // verdict of the case, or why the worker ended
 }
 
-// serveMutants reads names of mutants from in, one on a line, judges each with the trials of a
-// baseline file, and writes the results to out as JSON.
+// serveMutants reads names of mutants from in, one on a line. It runs the trials of a baseline file
+// with each mutant, and writes the results to out as JSON.
 func serveMutants(baseline string, in io.Reader, out io.Writer) error {
 	text, err := os.ReadFile(baseline)
 	if err != nil {
@@ -96,7 +96,7 @@ func serveMutants(baseline string, in io.Reader, out io.Writer) error {
 		t.lab, t.c = byID[t.Device+" "+t.Case].lab, byID[t.Device+" "+t.Case].c
 	}
 	w := watchdog{out: json.NewEncoder(out)}
-	go w.run()
+	go w.run() // ends this process if a mutant loops or allocates without end
 	names := mutant.Names()
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -167,8 +167,8 @@ func (w *watchdog) start(r *result, t *trial) {
 
 func (w *watchdog) stop() { w.current.Store(nil) }
 
-// run checks the current attempt periodically. Over its limit of CPU time or memory, run
-// writes the result and exits the process.
+// run checks the current attempt (a trial with a mutant) periodically. If the attempt exceeds a
+// limit of CPU time or memory, run writes the result and exits the process.
 func (w *watchdog) run() {
 	for range time.Tick(250 * time.Millisecond) {
 		a := w.current.Load()
@@ -185,7 +185,7 @@ func (w *watchdog) run() {
 		default:
 			continue
 		}
-		_ = w.out.Encode(a.result)
+		_ = w.out.Encode(a.result) // without a result, the parent counts a crash
 		os.Exit(0)
 	}
 }

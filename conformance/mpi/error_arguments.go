@@ -42,8 +42,8 @@ func recvCalls(t *T, source, tag int) map[string]error {
 	}
 }
 
-// refused returns the body of a case: all calls fail with an error of a class for each envelope,
-// which is a rank and a tag, and send nothing.
+// refused returns the body of a case. It makes the calls with each envelope (a rank and a tag): all
+// must fail with an error of the class, and send nothing.
 func refused(class error, calls func(t *T, rank, tag int) map[string]error, envelopes ...[2]int) func(*T) {
 	return func(t *T) {
 		for _, e := range envelopes {

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// syncWaits returns the body of a case: a synchronous send of n bytes completes after rank 1 posts
-// the receive, and before rank 1 waits for it. Signals tell rank 1 when to do either.
+// syncWaits returns the body of a case: a synchronous send of n bytes by rank 0 completes after
+// rank 1 posts the receive, and before rank 1 waits for it. Rank 0 signals rank 1 before each step.
 func syncWaits(n int) func(*T) {
 	const rounds, tag = 5, 4
 	return byRank(func(t *T) {

@@ -19,9 +19,9 @@ func (t *T) expectTruncated(what string, r *guardedBuf, st Status, err error, me
 // Whether the receive of tooLong is posted before the message is sent.
 const posted, unexpected = true, false
 
-// tooLong returns the body of a case: a message of n bytes for a receive of fewer bytes, which is
-// posted before the message is sent if isPosted is true. The next message, which fits, and the
-// communicator must not be affected.
+// tooLong returns the body of a case: rank 0 sends n bytes, and rank 1 receives into the smaller
+// recvLen bytes. If isPosted is true, the receive is posted before the send. The next message,
+// which fits, and the communicator must not be affected.
 func tooLong(n, recvLen int, isPosted bool) func(*T) {
 	return func(t *T) {
 		if t.Rank() == 0 {

@@ -368,8 +368,8 @@ func pollUntil[A any](t *T, what string, call func() (A, bool, error)) (a A) {
 	return a
 }
 
-// expectUsable checks that a communicator can be used: every rank sends to every rank. The first
-// barrier keeps these messages from being found by ranks that still probe for those of the case.
+// expectUsable checks that a communicator can be used: every rank sends to every rank. No rank that
+// still probes for messages of the case finds these messages, because of the first barrier.
 func (t *T) expectUsable() {
 	t.barrier()
 	n := t.Size()

@@ -227,7 +227,8 @@ func parse6(b []byte) (h IP, size int, err error) {
 	return h, 48, nil
 }
 
-// Fragments splits an IPv4 packet in two. The first gets n bytes of payload, a multiple of 8.
+// Fragments splits an IPv4 packet into two fragments. The first gets the first n bytes of the
+// payload; n must be a multiple of 8.
 func Fragments(ip []byte, n int) ([][]byte, error) {
 	h, payload, _, err := ParseIP(ip)
 	if err != nil {

@@ -15,7 +15,7 @@ var mutantFiles embed.FS
 // Mutants returns the mutants, defects by changed source code, of all files in folder mutants.
 func Mutants() []mutant.Mutant { return slices.Clone(parseMutants()) }
 
-// parseMutants parses the files in mutants once. Its result must not be changed.
+// parseMutants parses the files in folder mutants once. Callers must not change its result.
 var parseMutants = sync.OnceValue(func() (all []mutant.Mutant) {
 	files, err := mutantFiles.ReadDir("mutants")
 	if err != nil {

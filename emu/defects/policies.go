@@ -25,15 +25,15 @@ func (t Table[P]) All() []Info {
 	return all
 }
 
-// Set changes a policy so that it has the defect with a name. It reports whether the table
-// has that defect. If two defects set the same unsigned field, the larger value stays.
+// Set changes a policy so that it has the named defect. It reports whether the table has that
+// defect. If the field is an unsigned number, Set keeps a larger value of an earlier defect.
 func (t Table[P]) Set(policy *P, name string) bool {
 	for _, d := range t {
 		if d.name != name {
 			continue
 		}
 		f, value := reflect.ValueOf(policy).Elem(), reflect.ValueOf(d.value)
-		for field := range strings.SplitSeq(d.field, ".") {
+		for field := range strings.SplitSeq(d.field, ".") { // a path through nested structs
 			f = f.FieldByName(field)
 		}
 		if !f.CanUint() || f.Uint() < value.Uint() {

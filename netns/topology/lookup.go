@@ -92,7 +92,8 @@ func (t Topology) Ports() []Port {
 	return append(hosts, switches...)
 }
 
-// ports returns the result of Ports as two lists: the ports of hosts and those of switches.
+// ports returns every port with a cable: those of hosts in the order of hosts and NICs, and those
+// of switches in the order of cables.
 func (t Topology) ports() (hosts, switches []Port) {
 	byNIC := make(map[string]map[string]Port, len(t.Hosts)) // by host name, NIC name
 	for _, h := range t.Hosts {
@@ -134,9 +135,9 @@ func (t Topology) FindPort(name string) (Port, error) {
 }
 
 // Match returns the ports that match a pattern, in the order of Ports. A pattern is a node
-// ("host1": all its ports) or a node and a port ("host1/rdma0"); both may contain *, ? and [a-z]. A
-// pattern that matches any port of a host matches ports of hosts only: "*" is every NIC, not both
-// ends of every cable. No match is an error.
+// ("host1": all its ports) or a node and a port ("host1/rdma0"); both may contain *, ? and [a-z].
+// If the pattern matches ports of hosts, Match returns only these: "*" is every NIC, not both ends
+// of every cable. No match is an error.
 func (t Topology) Match(pattern string) ([]Port, error) {
 	node, port, split := strings.Cut(pattern, "/")
 	if !split {
@@ -181,7 +182,8 @@ func matches(pattern, name string) bool {
 	return ok
 }
 
-// inventory lists the first and last port of hosts and the first switches, for error messages.
+// inventory names the first and the last of the ports in hosts, and the first switches, for error
+// messages.
 func (t Topology) inventory(hosts []Port) string {
 	const maxSwitches = 8
 	var items []string

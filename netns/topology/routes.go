@@ -118,8 +118,8 @@ func (g *routerGraph) addSubnets(t Topology, seg Segment) {
 	}
 }
 
-// route returns the route of a switch to a subnet, over all neighbours one hop nearer to it. If
-// there is no path, the route has no next hop. ok is false if the switch itself is in the subnet.
+// route returns the route of a switch to a subnet. Its next hops are all neighbours that are one
+// hop nearer to the subnet; none if there is no path. ok is false if the switch is in the subnet.
 func (g *routerGraph) route(sw string, net *subnet) (r Route, ok bool) {
 	hops, reached := net.hops[sw]
 	if reached && hops == 0 {

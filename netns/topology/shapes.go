@@ -25,7 +25,7 @@ type Options struct {
 func Pair(o Options) (Topology, error) {
 	d := newBuilder(2, o)
 	for rail := range d.rails {
-		d.flatRail(rail)
+		d.setNICsInOneSubnet(rail)
 		d.addCable(d.nicPort(0, rail), d.nicPort(1, rail))
 	}
 	return d.finish("pair")
@@ -35,7 +35,7 @@ func Pair(o Options) (Topology, error) {
 func Star(hosts int, o Options) (Topology, error) {
 	d := newBuilder(hosts, o)
 	for rail := range d.rails {
-		d.flatRail(rail)
+		d.setNICsInOneSubnet(rail)
 		sw := d.addSwitch(Switch{Name: "switch0", Rail: rail, Tier: 1})
 		for h := range d.t.Hosts {
 			d.addCable(d.nicPort(h, rail), sw.newPort())
@@ -62,7 +62,7 @@ func FatTree(leaves, spines, hosts int, o Options) (Topology, error) {
 			hosts, leaves, maxHostsPerLeaf, (hosts+maxHostsPerLeaf-1)/maxHostsPerLeaf)
 	}
 	for rail := range d.rails {
-		d.treeRail(rail, leaves, spines)
+		d.addTree(rail, leaves, spines)
 	}
 	return d.finish("fat tree")
 }
@@ -101,15 +101,16 @@ func (d *builder) fail(format string, args ...any) {
 	d.rails, d.t = 0, Topology{}
 }
 
-// flatRail sets the NICs of a rail. Their addresses are in one subnet.
-func (d *builder) flatRail(rail int) {
+// setNICsInOneSubnet sets the NICs of a rail. Their addresses are in one subnet.
+func (d *builder) setNICsInOneSubnet(rail int) {
 	for i := range d.t.Hosts {
 		d.t.Hosts[i].NICs[rail] = NIC{Name: fmt.Sprintf("rdma%d", rail), Rail: rail, Addrs: flatAddrs(rail, i)}
 	}
 }
 
-// treeRail adds the leaves, spines and cables of a rail of a fat tree, and sets the rail's NICs.
-func (d *builder) treeRail(rail, leaves, spines int) {
+// addTree adds one rail of a fat tree: leaves, spines and cables. It also sets the hosts' NICs on
+// that rail, each with the leaf as its gateway.
+func (d *builder) addTree(rail, leaves, spines int) {
 	hosts := len(d.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)
 	for i := range leaf {
@@ -204,8 +205,8 @@ func (d *builder) applyLinkOverrides() error {
 	return nil
 }
 
-// specificity ranks patterns of Match, the most specific highest: any pattern without wildcards
-// above all with wildcards, and otherwise a node and port above a node.
+// specificity returns a rank of a port pattern, which is higher for a more specific pattern. No
+// wildcards counts more than a port: "host1" ranks above "host*/rdma0", and that above "host*".
 func specificity(pattern string) int {
 	rank := 0
 	if !strings.ContainsAny(pattern, "*?[") {

@@ -100,8 +100,8 @@ func (v *validator) checkCables() {
 	}
 }
 
-// checkEnd checks that the end p of a cable is an existing port without another cable, and has
-// exactly the fields that a port of its kind of node has.
+// checkEnd checks that the end p of a cable is an existing port without another cable, and that p
+// sets the fields for its node (a host, a routed or an unrouted switch) and no others.
 func (v *validator) checkEnd(c Cable, p Port) {
 	nics, isHost := v.hosts[p.Node]
 	sw := v.switches[p.Node]

@@ -45,6 +45,8 @@ func (c *comm) joinAndWait(call string, part any) *collective {
 	return coll
 }
 
+// Barrier is MPI_Barrier. Defects (deliberate errors for cases to find) return early, or make
+// messages of the barrier match receives.
 func (c *comm) Barrier() error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Barrier", err)
@@ -73,6 +75,7 @@ func (c *comm) Ibarrier() (cases.Request, error) {
 	return r, nil
 }
 
+// Bcast is MPI_Bcast. Defects (deliberate errors for cases to find) change the root or the data.
 func (c *comm) Bcast(buf []byte, root int) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Bcast", err)
@@ -101,6 +104,7 @@ func (c *comm) copyPart(dst, src []byte) {
 	}
 }
 
+// Allreduce is MPI_Allreduce. Defects (deliberate errors for cases to find) falsify the result.
 func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	if err := cmp.Or(c.startCall(), c.checkReduction(buf, t, op)); err != nil {
 		return c.fail("Allreduce", err)

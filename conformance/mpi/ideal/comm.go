@@ -83,7 +83,8 @@ func (c *comm) fail(call string, err error) error {
 	return err
 }
 
-// startCall begins a call. It fails if the communicator was freed, or if a defect fails all calls.
+// startCall begins an MPI call: it may let other ranks run first. It fails if the communicator was
+// freed, or if a defect makes all calls fail after an error.
 func (c *comm) startCall() error {
 	c.yieldSometimes()
 	if c.freed && !c.Defects.FreedIsUsable {
@@ -116,7 +117,8 @@ func (c *comm) SplitNode(key int) (cases.Comm, error) {
 	return c.split(node, key)
 }
 
-// split is collective: it makes a communicator for each colour, ordered by key.
+// split is collective: it makes a communicator for each colour, with its ranks ordered by key. It
+// returns the caller's; nil for the colour Undefined.
 func (c *comm) split(color, key int) (cases.Comm, error) {
 	if c.Defects.SplitDropsReceives {
 		c.group.queues[c.rank].posted = nil
@@ -171,6 +173,7 @@ func (c *comm) child(g *group, rank int) *comm {
 	return child
 }
 
+// Dup is MPI_Comm_dup. The first rank that continues after the wait makes the group for all ranks.
 func (c *comm) Dup() (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Dup", err)

@@ -75,6 +75,7 @@ func (w *win) waitGranted(lock *lockRequest) {
 	w.c.blockUntil("a lock", func() bool { return lock.granted })
 }
 
+// Unlock is MPI_Win_unlock. It fails with ErrRMASync if Lock did not lock the target.
 func (w *win) Unlock(target int) error {
 	notLocked := target != mpi.ProcNull && w.heldLocks[target] == nil
 	return w.callUnless(notLocked || w.lockedAll, "Unlock", func() error {

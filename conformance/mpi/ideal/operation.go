@@ -150,7 +150,8 @@ func (o *op) combine(accessed []byte) bool {
 }
 
 // epoch returns a function that reports whether an operation on target may be applied yet. It fails
-// with ErrRMASync without an access epoch to target or, with needsLock, without a lock of it.
+// with ErrRMASync if no access epoch includes target, or if needsLock is true and target is not
+// locked.
 func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	if lock := w.heldLocks[target]; lock != nil {
 		return func() bool { return lock.granted }, nil

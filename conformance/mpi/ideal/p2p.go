@@ -253,6 +253,7 @@ func (c *comm) Recv(buf []byte, source, tag int) (mpi.Status, error) {
 	return runRequest(c.newRecv("Recv", buf, source, tag))
 }
 
+// Sendrecv is MPI_Sendrecv. The defect SendrecvInTurn receives only after the send is complete.
 func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag int) (mpi.Status, error) {
 	if c.Defects.SendrecvInTurn {
 		if err := c.send("Sendrecv", synchronous, out, dest, outTag); err != nil {
@@ -275,6 +276,7 @@ func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag i
 	return st, c.fail("Sendrecv", err)
 }
 
+// SendrecvReplace is MPI_Sendrecv_replace. The defect ReplaceSendsLate sends zeros.
 func (c *comm) SendrecvReplace(buf []byte, dest, outTag, source, inTag int) (mpi.Status, error) {
 	out := slices.Clone(buf)
 	if c.Defects.ReplaceSendsLate {

@@ -38,6 +38,7 @@ func (c *comm) probedStatus(queues *recvQueues, k int) mpi.Status {
 // queues returns the queues of this rank in the communicator.
 func (c *comm) queues() *recvQueues { return c.group.queues[c.rank] }
 
+// Iprobe is MPI_Iprobe. findMessage returns index -1 for MPI_PROC_NULL.
 func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 	k, found, err := c.findMessage("Iprobe", source, tag, nonblocking)
 	switch {

@@ -86,6 +86,7 @@ func (r *request) deactivate() (mpi.Status, error) {
 	return r.st, r.err
 }
 
+// Wait is MPI_Wait. Without a defect, it returns at once with an empty status if r is inactive.
 func (r *request) Wait() (mpi.Status, error) {
 	r.c.yieldSometimes()
 	if !r.active {

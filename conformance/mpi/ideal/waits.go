@@ -47,6 +47,7 @@ func (r *rank) deactivateAll(rs []*request) ([]mpi.Status, error) {
 	return sts, nil
 }
 
+// WaitAll is MPI_Waitall. Defects end the wait too early, or never.
 func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
@@ -67,6 +68,8 @@ func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 	return r.deactivateAll(qs)
 }
 
+// TestAll is MPI_Testall. The defect TestAllTakesSome deactivates the complete requests though
+// others are incomplete.
 func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 	r.letOthersRun()
 	qs := ownRequests(rs)

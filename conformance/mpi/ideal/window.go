@@ -102,6 +102,7 @@ func (w *win) callUnless(wrongEpoch bool, name string, do func() error) error {
 	return w.fail(name, err)
 }
 
+// Free is MPI_Win_free, which is collective. It fails with ErrRMASync while a target is locked.
 func (w *win) Free() error {
 	stillLocked := len(w.heldLocks) > 0
 	return w.callUnless(stillLocked, "Free", func() error {
@@ -139,7 +140,8 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post begins an exposure epoch. It counts the posts for each origin; operations wait for them.
+// Post begins an exposure epoch for the origins in group. It counts the posts for each origin: the
+// operations of an origin wait until that count shows the post.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	alreadyPosted := w.exposureGroup != nil
 	return w.callUnless(alreadyPosted, "Post", func() error {
@@ -151,6 +153,7 @@ func (w *win) Post(group []int, _ mpi.Assert) error {
 	})
 }
 
+// Start begins an access epoch for the targets in group.
 func (w *win) Start(group []int, _ mpi.Assert) error {
 	alreadyStarted := w.accessGroup != nil
 	return w.callUnless(alreadyStarted, "Start", func() error {
@@ -172,7 +175,8 @@ func (w *win) posted(target, n int) bool {
 	return w.shared.postCounts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
 }
 
-// Complete ends the access epoch, and counts that for each target: Wait compares it with the posts.
+// Complete ends the access epoch. It adds 1 to a count for each target; Wait at the target compares
+// that count with the number of posts.
 func (w *win) Complete() error {
 	notStarted := w.accessGroup == nil
 	return w.callUnless(notStarted, "Complete", func() error {

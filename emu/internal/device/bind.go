@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ResolveBind returns the engine's window and region for the handles in a bind; nil for other work
-// requests, and a nil region for a bind without one. The device's lock is held.
+// ResolveBind returns the engine's memory window and region for the handles in a bind request. The
+// region is nil if the bind has none; both are nil for other requests. The device's lock is held.
 func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, err error) {
 	if wr.Opcode != verbs.OpBindMW {
 		return nil, nil, nil
@@ -18,7 +18,7 @@ func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, er
 	if !ok || mw.D != d {
 		return nil, nil, ForeignHandleError("post_send", "memory window")
 	}
-	if mw.W.Type == verbs.MWType1 && wr != &mw.bindWR[0] { // BindMW has not built it
+	if mw.W.Type == verbs.MWType1 && wr != &mw.bindWR[0] { // BindMW did not build this request
 		return nil, nil, &verbs.OpError{Op: "post_send", Err: fmt.Errorf("%w: a type 1 window is bound by BindMW", verbs.ErrInvalid)}
 	}
 	if wr.Bind.Info.MR == nil {
@@ -32,7 +32,7 @@ func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, er
 }
 
 // BindMW implements verbs.QP. It posts a bind of a type 1 window, and returns the window's new
-// R_Key.
+// R_Key, which follows that of the last posted bind.
 func (q *QP) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	const op = "bind_mw"
 	w, ok := mw.(*MW)
@@ -46,13 +46,13 @@ func (q *QP) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.
 		return 0, err
 	}
 	defer q.D.Leave()
-	key := verbs.NextRKey(w.nextKey)
+	key := verbs.NextRKey(w.lastKey)
 	w.bindWR[0] = verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}}
 	err := q.Post(&w.bindWR[0])
 	w.bindWR[0] = verbs.SendWR{} // keep no reference to the application's objects
 	if err != nil {
 		return 0, err
 	}
-	w.nextKey = key
+	w.lastKey = key
 	return key, nil
 }

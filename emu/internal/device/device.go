@@ -83,8 +83,8 @@ func (d *Device) Closed() bool { return d.closed }
 // BlockedCalls is the number of calls that wait in the device. The lock is held.
 func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
-// onEvent runs the provider's hook, and wakes WaitAsync: the NIC has queued an asynchronous event.
-// The event stays in the NIC until it is read, so that closing an object removes its events.
+// onEvent is called when the NIC has queued an asynchronous event. It runs the provider's hook and
+// wakes WaitAsync. The NIC keeps the event until it is read: closing an object removes its events.
 func (d *Device) onEvent(e nic.Event) {
 	if d.hooks.OnEvent != nil {
 		d.hooks.OnEvent(e)
@@ -197,8 +197,8 @@ func (d *Device) asyncEvent(e *nic.Event) verbs.AsyncEvent {
 	return out
 }
 
-// Shutdown closes the device: blocked calls return ErrClosed, and the driver stops. Before that it
-// calls last, with the lock held. It reports false if the device was closed already.
+// Shutdown first calls last, with the lock held. It then closes the device: blocked calls return
+// ErrClosed, and the driver stops. If the device was closed already, it only returns false.
 func (d *Device) Shutdown(last func()) bool {
 	d.drv.Lock(drive.CallControl)
 	if d.closed {

@@ -12,9 +12,9 @@ import (
 // joined for it.
 type McastGroups struct{ joined map[netip.Addr]bool }
 
-// Attach attaches queue pair o to a multicast group, in the NIC by the function attach, and joins
-// the group on link l. If the join fails, it calls detach. A queue pair that is attached already
-// stays so.
+// Attach attaches queue pair o to a multicast group: it calls attach, which attaches o in the NIC,
+// and joins the group on link l. If the join fails, it calls detach. It does nothing if o is
+// attached already.
 func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, attach, detach func(netip.Addr) error) error {
 	const op = "attach_mcast"
 	addr := group.Addr()
@@ -27,7 +27,7 @@ func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, atta
 			return err
 		}
 		if err := net.Join(addr); err != nil {
-			_ = detach(addr) // attached just now
+			_ = detach(addr) // cannot fail: attached just now
 			return o.D.opError(op, err)
 		}
 		if g.joined == nil {

@@ -71,7 +71,7 @@ func (m *MR) Close() error {
 type MW struct {
 	Object
 	W       *nic.Window
-	nextKey verbs.RKey      // key of the last posted bind of a type 1 window, which may not have run yet
+	lastKey verbs.RKey      // key of the last posted bind of a type 1 window, which may not have run yet
 	bindWR  [1]verbs.SendWR // of the bind that is being posted
 }
 
@@ -80,7 +80,7 @@ func (p *PD) AllocMW(typ verbs.MWType) (verbs.MW, error) {
 	m := &MW{Object: Object{D: p.D}}
 	return HandleOrNil[verbs.MW](m, p.Control("alloc_mw", func() (err error) {
 		if m.W, err = p.D.base.AllocMW(p.ID, typ); err == nil {
-			m.nextKey = verbs.RKey(m.W.Key)
+			m.lastKey = verbs.RKey(m.W.Key)
 		}
 		return err
 	}))

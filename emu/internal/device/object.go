@@ -61,8 +61,8 @@ func HandleOrNil[I any](h I, err error) (I, error) {
 	return h, nil
 }
 
-// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d. The
-// device's lock is held.
+// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d; what names
+// the kind of handle in the error. The device's lock is held.
 func CheckHandle[T Handle](d *Device, op, what string, x any) (h T, err error) {
 	if x == nil {
 		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: no %s is given", verbs.ErrInvalid, what)}

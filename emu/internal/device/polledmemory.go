@@ -32,9 +32,9 @@ func (p polledMemory) WriteAt(b []byte, off uint64) error {
 	return nil
 }
 
-// Update implements nic.Memory: it replaces the 8-byte word at off by f of its old value, which it
-// returns. If the word is aligned, an application that reads it sees the old or the new value,
-// never a mixture.
+// Update implements nic.Memory: it replaces the 8-byte word at off by f of its old value, and
+// returns the old value. If the word is aligned, an application that reads it sees the old or the
+// new value, never a mixture.
 func (p polledMemory) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	to := p.Slice(off, wordBytes)
 	if to == nil {

@@ -83,8 +83,8 @@ func (s *portState) updateLink(index int, flags uint32, gone bool) (c portChange
 	return c
 }
 
-// updateAddr updates the state of a watched address, and the index of the port's interface (0 until
-// known), which is the one that has the address.
+// updateAddr updates whether a watched address is present. If another interface than before has the
+// address now, updateAddr makes it the port's interface (s.index, 0 until one is known).
 func (s *portState) updateAddr(m *addrMessage) (c portChange) {
 	a := s.find(m)
 	switch {

@@ -67,8 +67,8 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// PostRecv implements verbs.QP. Unlike others it sends packets only if peers wait for the receives:
-// delayed acknowledgements wait for the send request that most likely follows.
+// PostRecv implements verbs.QP. Unlike other verbs it sends packets only if peers wait for the
+// receives: delayed acknowledgements wait for the send request that most likely follows.
 func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err

@@ -94,15 +94,15 @@ func (c *CQ) deliverEvent() {
 	}
 }
 
-// Poll implements verbs.CQ. If the queue is empty, the driver receives packets, and Poll looks
-// again and tells the driver whether that found completions, unless the application is about to
-// wait for an event.
+// Poll implements verbs.CQ. If the queue is empty, Poll has the driver receive packets, polls the
+// queue again, and reports to the driver whether that found completions. It does none of this if
+// ReqNotify was called since the last Poll: the application is about to wait for an event.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if err := c.Enter("poll_cq", drive.CallPoll); err != nil {
 		return 0, err
 	}
 	n, err := c.Q.Poll(into)
-	willWait := c.armed // after ReqNotify the application waits for an event; the driver receives then
+	willWait := c.armed // the driver receives packets during the wait
 	c.armed = false
 	if n == 0 && err == nil && !willWait {
 		c.D.drv.Progress()

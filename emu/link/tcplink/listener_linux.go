@@ -64,7 +64,7 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 			return nil, nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 			if !n.rejectNext(l.fd) {
-				return nil, nil // the kernel fails even if no stream waits
+				return nil, nil // accept returns EMFILE even if no stream waits
 			}
 			continue
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EPROTO):
@@ -78,9 +78,9 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 	}
 }
 
-// newAcceptedStream returns the stream of an accepted socket. It returns nil, and closes the
-// socket, if the stream has broken; it also resets the stream if there are MaxStreams already or
-// epoll cannot watch it.
+// newAcceptedStream returns the stream of an accepted socket. If the stream has broken, it closes
+// the socket and returns nil. If there are MaxStreams already, or epoll cannot watch the socket, it
+// resets the stream and returns nil.
 func (n *Net) newAcceptedStream(fd int, peer netip.AddrPort) *Stream {
 	s := &Stream{net: n, fd: fd, remote: peer}
 	var err error

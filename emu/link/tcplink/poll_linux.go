@@ -116,10 +116,10 @@ func (n *Net) handleEvents(events []unix.EpollEvent) {
 	}
 }
 
-// Ready implements link.StreamNet. With up to maxDirectStreams it reports all that have not ended
-// as readable, because epoll costs as much as two empty reads. It still polls epoll every
-// epollInterval calls, for listeners, and while a stream waits to be connected or writable. With
-// more streams it reports those with events.
+// Ready implements link.StreamNet. With up to maxDirectStreams it reports all that have not ended,
+// or have an event, as readable, because epoll costs as much as two empty reads. It still polls
+// epoll every epollInterval calls, for listeners, and while a stream waits to be connected or
+// writable. With more streams it reports those with events.
 func (n *Net) Ready(ready []link.StreamReady) int {
 	n.mu.Lock()
 	if n.closed {
@@ -184,7 +184,7 @@ func (n *Net) popReady(ready []link.StreamReady) (count int) {
 }
 
 // WaitReady implements link.StreamWaiter: it sleeps until Ready has something to report, Wake is
-// called, or d has passed.
+// called, or d has passed. A negative d never passes.
 func (n *Net) WaitReady(d time.Duration) error {
 	p := &n.poller
 	p.sleeping.Lock()

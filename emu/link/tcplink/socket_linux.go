@@ -34,7 +34,7 @@ func (n *Net) newSocket(a netip.Addr) (fd int, err error) {
 	return fd, nil
 }
 
-// setOptions sets the options of a stream's socket, which the configuration determines.
+// setOptions sets the options of a stream's socket as the configuration of the Net requires.
 func (n *Net) setOptions(fd, family int) error {
 	for _, o := range []struct {
 		wanted            bool

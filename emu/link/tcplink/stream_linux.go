@@ -237,7 +237,8 @@ func (s *Stream) shutdown() error {
 	return nil
 }
 
-// Abort implements link.StreamLink.
+// Abort implements link.StreamLink. It resets an open connection. If the stream broke earlier, it
+// returns that error.
 func (s *Stream) Abort(mono.Time) error {
 	n := s.net
 	n.mu.Lock()

@@ -30,7 +30,7 @@ func (p *CMPath) fields(c bodyCodec, at int) {
 }
 
 // fieldsOfLAP encodes or decodes the path at offset at of a LAP, where Rate, TrafficClass and
-// HopLimit have other places than in a REQ.
+// HopLimit have other places than in a REQ. bitField takes a word's offset, lowest bit and width.
 func (p *CMPath) fieldsOfLAP(c bodyCodec, at int) {
 	p.commonFields(c, at)
 	bitField(c, at+36, 0, 8, &p.TrafficClass)

@@ -61,8 +61,8 @@ var (
 	backward = makeShifter(polyXInv)
 )
 
-// makeShifter returns the tables for shifts by whole bytes: low by n bytes, high by n times as many
-// as low has entries. bitStep is the polynomial of a shift by one bit.
+// makeShifter returns the tables for shifts by whole bytes: low[n] is the factor of a shift by n
+// bytes, high[n] by 256 n bytes. bitStep is the factor of a shift by one bit.
 func makeShifter(bitStep poly) *shifter {
 	s := &shifter{}
 	step := bitStep
@@ -91,8 +91,8 @@ func (s *shifter) shift(p poly, n int) poly {
 // effect is the effect of a byte on the register, by its value.
 type effect [256]poly
 
-// makeEffect returns the effect of a byte, by its value: what it XORs into the CRC register after
-// the byte and n-1 more. With several ns it is the sum of their effects.
+// makeEffect returns for each value of a byte what the byte XORs into the CRC register that follows
+// n bytes, counted from the byte itself. With several ns it is for a byte in several places.
 func makeEffect(ns ...int) (e effect) {
 	for _, n := range ns {
 		for bit := 1; bit < len(e); bit <<= 1 {
@@ -110,8 +110,8 @@ type effect16 struct {
 	upper, lower effect
 }
 
-// makeEffect16 returns what a 16-bit field XORs into the CRC register after n bytes, counted from
-// the first of the field. With several ns it is the sum of their effects.
+// makeEffect16 returns what a 16-bit field XORs into the CRC register that follows n bytes, counted
+// from the first byte of the field. With several ns it is for a field in several places.
 func makeEffect16(ns ...int) *effect16 {
 	after := make([]int, len(ns))
 	for i, n := range ns {

@@ -69,8 +69,8 @@ func makeBTHBytes() (effects [BTHLen]effect) {
 }
 
 // NewICRC returns the ICRC of packets from src to dst. Both addresses are of one family; an IPv4
-// address mapped into IPv6 is IPv4. Fields that routers change are ones; lengths and
-// identification, which differ between packets, are 0 until updateHeaders.
+// address mapped into IPv6 is IPv4. Fields that routers change are ones. Lengths and
+// identification, which differ between packets, are 0 here; updateHeaders adds them.
 func NewICRC(src, dst netip.AddrPort) ICRC {
 	var buf [8 + ipv6HeadersLen]byte
 	b := append(buf[:0], 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF) // in place of the LRH, which RoCE does not have

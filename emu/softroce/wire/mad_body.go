@@ -37,7 +37,8 @@ type bodyCodec struct {
 	encode bool
 }
 
-// bitField encodes or decodes *v, width bits from bit low on of the big-endian 32-bit word at at.
+// bitField encodes or decodes *v. Its place is width bits, the lowest of them bit low, of the
+// big-endian 32-bit word at offset at. Before encoding, these bits are zero.
 func bitField[T ~uint8 | ~uint16 | ~uint32](c bodyCodec, at, low, width int, v *T) {
 	word, mask := binary.BigEndian.Uint32(c.body[at:]), uint32(1)<<width-1
 	if c.encode {

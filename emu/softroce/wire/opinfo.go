@@ -57,7 +57,8 @@ func (s HeaderSet) Len() int {
 	return n
 }
 
-// shortError returns the error of a packet that has only n bytes for the headers in s.
+// shortError returns the error of a packet that has only n bytes for the headers in s: it names the
+// first header that does not fit.
 func (s HeaderSet) shortError(n int) error {
 	for i := range extensions {
 		if s&(1<<i) == 0 {
@@ -155,8 +156,8 @@ var connected = [...]operation{
 	{OpAtomicWrite, "ATOMIC_WRITE", HasRETH, Request | AtomicWrite | single | HasPayload},
 }
 
-// makeOpcodes returns the table of opcodes: the operations of RC, for other transports those that
-// they have, with their own extension headers, then RESYNC, which only RD has, and CNP.
+// makeOpcodes returns the table of opcodes. RC has all operations of connected; UC, XRC, UD and RD
+// have some of these, with the transport's own extension headers. RESYNC of RD and CNP are extra.
 func makeOpcodes() (table [256]Info) {
 	define := func(t Transport, row operation) {
 		table[MakeOpcode(t, row.op)] = Info{

@@ -78,9 +78,9 @@ func readReports(from io.Reader, ranks int) (all []json.RawMessage, started bool
 // notARank is the error text for a program that did not join.
 const notARank = "it did not join the job: it must call mpi.Main, and import lab/mpihost"
 
-// exitStatus returns the exit code of a launch: 0, or that of the first rank that failed by itself,
-// else of a stopped one. It prints the errors of ranks to w: also if a program exited with 0, but
-// never called mpi.Main to join the job.
+// exitStatus returns the exit code of a launch: that of the first rank that failed by itself, else
+// that of a rank that was stopped, else 0. It prints the error of each failed rank to w. A rank
+// that exits with 0 without having called mpi.Main, which joins the job, has failed too.
 func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
 		switch {
@@ -102,8 +102,8 @@ func rankName(o *launch.Outcome) string {
 }
 
 // forwardOutput prints the output line of an event to standard output or standard error, as the
-// rank did. If Label is set, the number of the rank precedes it; in simulation, where one process
-// (without a host) runs all ranks, none does.
+// rank did. If Label is set, the number of the rank precedes the line. A simulation has no labels:
+// one process, without a host, runs all ranks.
 func (r *Config) forwardOutput(e *launch.Event) {
 	to := os.Stdout
 	if e.Stream == launch.Stderr {

@@ -101,9 +101,9 @@ func MemoryExperiments() (names []string) {
 	return names
 }
 
-// Check checks the numbers of ranks, which it sorts, and the names of experiments, workloads and
-// designs, and plans the runs of Measure with them. An empty list of names selects all. An error
-// names the flag that is wrong.
+// Check checks and sorts the numbers of ranks, checks the names of experiments, workloads and
+// designs, and plans the runs for Measure. An empty list of names selects all. An error names the
+// flag that is wrong.
 func (p *MemoryPlan) Check() error {
 	for _, n := range p.Ranks {
 		if n < 2 || n > MaxRanks {

@@ -121,9 +121,9 @@ func ProgressModes() []string { return []string{mpi.Polling.String(), mpi.Backgr
 // program must call WorkloadMain.
 const WorkloadCommand = "mpi-rank"
 
-// RankArgs returns the command line of a rank. words are a workload or program and its
-// arguments. If the first has no slash and is a built-in workload, the command is this program
-// with WorkloadCommand; else the program of that name.
+// RankArgs returns the command line of a rank. words are the name of a workload or program, and
+// its arguments. If the name has no slash and is that of a built-in workload, the command is this
+// program with WorkloadCommand, words and the seed; else it is the program of that name.
 func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	name, isPath := words[0], strings.ContainsRune(words[0], '/')
 	wl, notFound := work.Find(name)

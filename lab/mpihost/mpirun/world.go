@@ -72,7 +72,7 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 const noLimit = 1 << 62
 
 // withStdin returns a function that starts a process as start does, with the standard input of
-// this process, unless it is a terminal, from which a background process group must not read.
+// this process. A terminal is not passed on: a background process group must not read from it.
 func withStdin(start func(*exec.Cmd) error) func(*exec.Cmd) error {
 	return func(cmd *exec.Cmd) error {
 		if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice == 0 {
