@@ -83,7 +83,7 @@ func (c *tcpConn) read() ([]byte, error) {
 
 // hold queues octets that the caller sends later, in segments of its choice, by sendHeldRange.
 func (c *tcpConn) hold(b []byte) error {
-	if c.snd.held != nil && c.snd.held.held {
+	if c.snd.held != nil && c.snd.held.held { // some of them have not been sent
 		return errors.New("octets are held already: send all of them first")
 	}
 	c.snd.enqueue(chunk{data: slices.Clone(b), held: true})

@@ -168,8 +168,8 @@ func (a *Ack) Parse(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// SackSpan returns the number of packets from Next up to the last one that Sack acknowledges,
-// 0 if Sack is empty. Bit i of word w stands for packet Next+1+32w+i.
+// SackSpan returns the number of packets from Next up to and including the last one that Sack
+// acknowledges; 0 if Sack is empty. Bit i of word w stands for packet Next+1+32w+i.
 func (a *Ack) SackSpan() int32 {
 	for w := int32(min(a.Words, MaxSackWords)) - 1; w >= 0; w-- {
 		if n := bits.Len32(a.Sack[w]); n > 0 {
