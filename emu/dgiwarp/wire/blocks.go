@@ -90,8 +90,8 @@ var (
 	errShortRefusal   = shortError("refusal", RefusalLen)
 )
 
-// Append appends d in wire order and returns the extended slice. start is whether the packet
-// has FlagStart: only then Proof, Incarnation and SourceKey are included.
+// Append appends d in wire order and returns the extended slice. start is whether the packet has
+// FlagStart, because it starts a flow: only then Proof, Incarnation and SourceKey are included.
 func (d *Data) Append(b []byte, start bool) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Epoch))
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Seq))
@@ -104,8 +104,9 @@ func (d *Data) Append(b []byte, start bool) []byte {
 	return b
 }
 
-// Parse decodes d from the front of b and returns the octets that follow. start is whether
-// the packet has FlagStart: only then Proof, Incarnation and SourceKey are included.
+// Parse decodes d from the front of b and returns the octets that follow. start is whether the
+// packet has FlagStart, because it starts a flow: only then Proof, Incarnation and SourceKey are
+// included.
 func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
 	if len(b) < DataLen {
 		return nil, errShortData
