@@ -91,7 +91,8 @@ var (
 )
 
 // Append appends d in wire order and returns the extended slice. start is whether the packet has
-// FlagStart, because it starts a flow: only then Proof, Incarnation and SourceKey are included.
+// FlagStart (no packet of its flow has been acknowledged yet): only then Proof, Incarnation and
+// SourceKey are included.
 func (d *Data) Append(b []byte, start bool) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Epoch))
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Seq))
@@ -105,8 +106,8 @@ func (d *Data) Append(b []byte, start bool) []byte {
 }
 
 // Parse decodes d from the front of b and returns the octets that follow. start is whether the
-// packet has FlagStart, because it starts a flow: only then Proof, Incarnation and SourceKey are
-// included.
+// packet has FlagStart (no packet of its flow has been acknowledged yet): only then Proof,
+// Incarnation and SourceKey are included.
 func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
 	if len(b) < DataLen {
 		return nil, errShortData
