@@ -14,8 +14,7 @@ import (
 )
 
 // serveChannel handles frames of the rank until its control channel closes. A CloseError (bye) is
-// the rank's call of Close. Time in which the launcher is blocked in a queue or OnEvent does not
-// count as silence of the rank.
+// the rank's call of Close.
 func (m *member) serveChannel() {
 	defer m.disconnect()
 	err := m.acceptJoin()
@@ -27,7 +26,7 @@ func (m *member) serveChannel() {
 	switch {
 	case errors.As(err, &bye):
 		m.handleBye(strings.ToValidUTF8(bye.Reason, "\uFFFD"))
-		_, _ = io.Copy(io.Discard, m.file) // from goroutines of the rank that raced with Close
+		_, _ = io.Copy(io.Discard, m.file) // frames of the rank's goroutines that raced with Close
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		// the rank closed the channel
 	case errors.Is(err, os.ErrDeadlineExceeded): // which run sets when the rank has exited
@@ -176,7 +175,7 @@ func (g *Group) releaseBarrier() {
 	}
 }
 
-// disconnect tells the other ranks that this rank has ended, after all its messages have been
+// disconnect informs the other ranks that this rank has ended, after all its messages have been
 // forwarded. If it has called Close (a bye), its send queue stays open for the acknowledgement.
 func (m *member) disconnect() {
 	g := m.g

@@ -127,7 +127,7 @@ func (c *Conn) Report(b []byte) error {
 	return c.put("report", control.Frame{Kind: kindReport, Body: b})
 }
 
-// Close tells the launcher that this rank has finished (nil) or failed (reason), waits
+// Close informs the launcher that this rank has finished (nil) or failed (reason), waits
 // for the acknowledgement, and closes the connection. The process must then exit,
 // with a code other than 0 if it failed. A second call does nothing.
 func (c *Conn) Close(reason error) error {

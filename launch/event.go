@@ -92,7 +92,7 @@ func newEventDispatcher(o Options) *eventDispatcher {
 	return t
 }
 
-// post queues an event, unless nobody receives events. It blocks while the queue is full.
+// post queues an event, unless events are discarded. It blocks while the queue is full.
 func (t *eventDispatcher) post(e Event) {
 	if !t.discard {
 		t.events <- e

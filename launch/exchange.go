@@ -90,7 +90,7 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 		}
 	}
 	err := c.waitUntil(fmt.Sprintf("other ranks at barrier %d", n), timeout, func() (bool, error) {
-		if b.released >= n && n > 0 {
+		if b.released >= n && n > 0 { // n is 0 if the connection ended before the first barrier
 			b.passed = max(b.passed, n)
 			return true, nil
 		}

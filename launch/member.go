@@ -186,7 +186,7 @@ func (m *member) finish() {
 			o.StateDump += "\non SIGQUIT it printed:\n" + stacks
 		}
 	}
-	unexpected := !o.State.OK() && o.State != Stopped && m.failState == ""
+	unexpected := !o.State.OK() && o.State != Stopped && m.failState == "" // else fail has recorded it
 	g.mu.Unlock()
 	if unexpected {
 		g.recordFailure(m, o.State, o.Error)

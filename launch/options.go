@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// JoinMode tells whether ranks must call Join.
+// JoinMode says whether ranks must call Join.
 type JoinMode uint8
 
 // Join modes.

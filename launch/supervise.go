@@ -18,7 +18,8 @@ type heartbeat struct {
 	disconnectedAt time.Time // start of the exit timeout
 }
 
-// setHandlingFrame records that the launcher begins or ends to handle a frame of the rank.
+// setHandlingFrame records that the launcher begins or ends to handle a frame of the rank. In
+// between, the rank is not silent: a full queue or OnEvent may block the launcher.
 func (m *member) setHandlingFrame(handling bool) {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()

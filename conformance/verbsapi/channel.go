@@ -233,8 +233,8 @@ func expectTimeout(r *rig.Rig, timeout time.Duration, wait func(timeout time.Dur
 	r.Check(r.Now()-began >= timeout, fmt.Sprintf("a timeout after %v", timeout), "after %v", r.Now()-began)
 }
 
-// expectPromptly calls await, which waits for an event, and waitTime later cause, which raises it.
-// It fails the case unless await returns within a second after cause.
+// expectPromptly calls await, which waits for an event. A task calls cause, which raises the event,
+// waitTime later. The case fails if await returns before, or more than a second after that.
 func expectPromptly(r *rig.Rig, what string, cause, await func()) {
 	began := r.Now()
 	task := r.Go(what, func() error {

@@ -175,8 +175,8 @@ func (e *endpoint) addressTo(other *endpoint) {
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
-// connectByCM connects the two by the connection manager. The device under test listens,
-// at an address that the bench knows.
+// connectByCM connects the two by the connection manager. The device under test listens, at its
+// first address.
 func (l *qpPair) connectByCM() {
 	h := &handshake{
 		Pair:   &rig.Pair{DUT: l.dut.Rig, Partner: l.partner.Rig},

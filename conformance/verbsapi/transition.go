@@ -112,7 +112,8 @@ func (m *qpMover) expectTransition(t rig.Transition, extra verbs.QPAttrMask) {
 	m.Must("a queue pair that can be closed", qp.Close())
 }
 
-// checkAltPaths checks that transitions with an optional alternate path accept one, and its arming.
+// checkAltPaths checks that transitions with an optional alternate path accept one, and its arming:
+// rig.MigrationAttrs are the alternate path and the migration state, which arms the path.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range rig.Transitions(m.kind) {
 		switch t.Optional & rig.MigrationAttrs {

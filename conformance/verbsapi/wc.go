@@ -104,7 +104,7 @@ const unspecified = -1
 // requestCase returns the case about the completion of a request: its opcode and, unless it is
 // unspecified, its length.
 func requestCase(name string, needs verbs.Caps, op verbs.WCOpcode, length int, request func(*qpPair) verbs.SendWR) conformance.Case {
-	var defects []string
+	var defects []string // of emulated devices, which the case must detect
 	if length != unspecified {
 		defects = append(defects, "WCLengthZero")
 	}

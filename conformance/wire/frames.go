@@ -193,8 +193,8 @@ func cannotSend(format string, args ...any) error {
 	return fmt.Errorf("an ordinary UDP socket: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
-// datagram returns the datagram that a socket must send for the wanted IP packet. It fails unless
-// the kernel would then send exactly this packet.
+// datagram returns the datagram that a socket must send for the wanted IP packet. It returns an
+// error if the kernel would send a packet with other headers.
 func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	ip, payload, padding, err := packet.ParseIP(wanted)
 	if err != nil {

@@ -123,8 +123,8 @@ func (c *tcpConn) closeWrite(now time.Time) {
 	c.transmitPending(now)
 }
 
-// transmitPending sends queued chunks that fit into the window, except held ones. It splits the
-// first if it is larger than the window.
+// transmitPending sends queued chunks that fit into the window, except held ones, which only the
+// case sends. It splits the first if it is larger than the window.
 func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
@@ -193,8 +193,9 @@ func (c *tcpConn) abort(why error) {
 	}
 }
 
-// tick does nothing until the timer expires. It then retransmits the first chunk that is not held,
-// aborts after maxRetransmits or, if the window is closed, probes it with one octet.
+// tick does nothing until the timer expires. It then retransmits the first chunk that is not held
+// (only the case sends held ones), aborts after maxRetransmits or, if the window is closed, probes
+// it with one octet.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtx.deadline.IsZero() || now.Before(c.rtx.deadline) {
 		return
@@ -321,7 +322,8 @@ func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
 	}
 }
 
-// removeAcked removes acknowledged octets from the send queue, a held chunk only as a whole.
+// removeAcked removes acknowledged octets from the send queue. It removes a held chunk, which only
+// the case sends, when all of it is acknowledged.
 func (s *sender) removeAcked() {
 	for len(s.queue) > 0 {
 		p := &s.queue[0]

@@ -83,7 +83,7 @@ func (c *tcpConn) read() ([]byte, error) {
 
 // hold queues octets that the caller sends later, in segments of its choice, by sendHeldRange.
 func (c *tcpConn) hold(b []byte) error {
-	if c.snd.held != nil && c.snd.held.held {
+	if c.snd.held != nil && c.snd.held.held { // some of them have not been sent
 		return errors.New("octets are held already: send all of them first")
 	}
 	c.snd.enqueue(chunk{data: slices.Clone(b), held: true})
@@ -92,7 +92,8 @@ func (c *tcpConn) hold(b []byte) error {
 	return nil
 }
 
-// sendHeldFIN sends the held octets from an offset on, with FIN.
+// sendHeldFIN sends the held octets (see hold) from an offset on, with FIN. It returns an error if
+// other octets were written after them.
 func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
 	if c.snd.held == nil || c.snd.end != c.snd.held.end() || c.snd.fin {
 		return errors.New("octets were written after the held ones")

@@ -210,7 +210,7 @@ func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Out
 			break
 		}
 	}
-	if !pass {
+	if !pass { // d overtakes no held packet
 		return append(out, p.copies...)
 	}
 	out = append(append(out, o), p.copies...)

@@ -74,8 +74,8 @@ func (s *Stream) executeAtomic(p *peerRequest) {
 	}
 }
 
-// receiveAtomicResponse completes the oldest outstanding request. It ends the stream unless that is
-// an atomic with the ID of the response.
+// receiveAtomicResponse completes the oldest outstanding request. If that request is not an atomic
+// with the ID of the response, or if its memory is invalid, the stream ends.
 func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	var h wire.AtomicResponse
 	if _, err := h.Parse(msg); err != nil {

@@ -3,8 +3,8 @@ package iwarp
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
 // SendEmptyWrite makes an RDMA Write of no octets the next message, before all posted requests. It
-// wakes a peer, such as soft-iWARP of Linux, that leaves FPDUs which arrived before it sent its MPA
-// Reply unread until more data arrives. The Write completes no request, and receivers ignore it,
+// wakes a peer such as soft-iWARP of Linux: FPDUs that arrive there before the MPA Reply is sent
+// remain unread until more data arrives. The Write completes no request, and receivers ignore it,
 // except that they take immediate data that is sent next for the immediate data of this Write.
 //
 // SendEmptyWrite reports false if the stream has ended, or if a message is partly sent: the rest of

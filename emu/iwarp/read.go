@@ -6,9 +6,9 @@ import (
 )
 
 // sendRead builds the Read Request of r, a single segment, and reports false if r fails locally.
-// The request names the first SGE as the data sink; the tagged offsets of the response continue
-// past its end for the other SGEs. A read that is the RTR message of the start-up is allowed even
-// if the ORD is 0.
+// The request names the first non-empty SGE as the data sink; the tagged offsets of the response
+// continue past its end for the other SGEs. A read that is the RTR message of the start-up is
+// allowed even if the ORD is 0.
 func (s *Stream) sendRead(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0 && !r.RTR:
@@ -50,7 +50,7 @@ func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 }
 
 // receiveReadResponse places a segment of a Read Response, which must belong to the oldest
-// outstanding read. Its policies imitate devices that check more or less than RFC 5040 requires.
+// outstanding read. Policies imitate devices that check more or less than RFC 5040 requires.
 func (s *Stream) receiveReadResponse(a *rxSegment) {
 	r, policy := s.oldestRead, s.policy()
 	if r == nil || r.Op != verbs.OpRDMARead {
@@ -129,7 +129,7 @@ func (s *Stream) completeResponse(r *Request) {
 	for next != nil && next != s.sending && next.stage != requested {
 		next = next.next
 	}
-	if next == s.sending {
+	if next == s.sending { // s.sending and later requests have not been sent
 		next = nil
 	}
 	s.oldestRead = next

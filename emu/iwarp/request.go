@@ -105,7 +105,8 @@ func (s *Stream) retire(status verbs.WCStatus) {
 
 const notSolicited = false // argument of Owner.Received
 
-// flush completes all requests in error, as posted, then the current receive with status recv.
+// flush completes all requests in error, in the order of posting, and then the current receive with
+// status recv.
 func (s *Stream) flush(recv verbs.WCStatus) {
 	for s.first != nil {
 		status := s.first.status

@@ -49,7 +49,7 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 		case emptyWriter:
 			s.buildEmptyWrite(g)
 			return s.countOutput(g)
-		default:
+		default: // nothing to send, or nextSource has executed a local request that ended the stream
 			if s.state == open {
 				return false
 			}
@@ -88,7 +88,7 @@ func (s *Stream) nextSource() source {
 	if s.requestReady() {
 		return requester
 	}
-	if responds && s.state == open {
+	if responds && s.state == open { // requestReady may have ended the stream
 		return responder
 	}
 	return noSource

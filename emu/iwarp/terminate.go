@@ -84,6 +84,7 @@ func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 		length = untaggedHeader + wire.AtomicRequestLen
 	}
 	t := s.newTerminate(e, &h, length)
+	// Only the Terminate for a remote protection error has the header of the read.
 	t.HasRDMAP = !p.atomic && t.HasDDP && e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection
 	t.Read = p.read
 	if s.policy().Terminate.ReadAsReceived && t.HasRDMAP {
@@ -202,12 +203,13 @@ func (s *Stream) terminateMatches(t *wire.Terminate, r *Request) bool {
 		return op == wire.OpWrite && (r.Op == verbs.OpRDMAWrite || r.Op == verbs.OpRDMAWriteImm) &&
 			wire.STag(r.Remote.RKey) == d.Tagged.STag && d.Tagged.TO-r.Remote.Addr < uint64(r.Length)
 	case op == wire.OpReadRequest && t.HasRDMAP && r.Op == verbs.OpRDMARead:
-		// soft-iWARP returns a wrong MSN, but the right Read Request header.
+		// soft-iWARP returns a wrong MSN, but the right header for the unanswered rest of the read.
 		stag, to := sink(r)
 		return t.Read.SinkSTag == stag && t.Read.SinkTO-to <= uint64(r.Length) && wire.STag(r.Remote.RKey) == t.Read.SrcSTag
 	case op == wire.OpReadRequest || op == wire.OpAtomicRequest:
 		return hasResponse(r.Op) && r.msn == d.Untagged.MSN
 	default:
+		// Immediate data gets its MSN when it is sent.
 		sends := r.Op == verbs.OpSend || r.Op == verbs.OpSendInv
 		return (sends || (r.Op == verbs.OpSendImm || r.Op == verbs.OpRDMAWriteImm) && r.stage == sent) && r.msn == d.Untagged.MSN
 	}

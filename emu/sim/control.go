@@ -17,8 +17,8 @@ import (
 
 // Calls of handlers and other programs that kill, pause and resume a program.
 
-// Kill ends a parked program. Its deferred calls run but cannot block; Kill returns a panic of
-// theirs as an error. It has no effect on a program that has ended.
+// Kill ends a program that is parked, in a blocking call. Its deferred calls run but cannot block;
+// Kill returns a panic of theirs as an error. It has no effect on a program that has ended.
 func (p *Proc) Kill() error {
 	w := p.w
 	switch {
@@ -184,8 +184,8 @@ func newWrongGoroutineError(stack string) *WrongGoroutineError {
 	if _, place, ok := strings.Cut(created, "\n"); ok {
 		e.StartSite = fileLineOf(place)
 	}
-	// Each frame has two lines, function and file; the outermost frame is last. The
-	// call is the outermost call of a function of this module.
+	// Each frame has two lines, function and file; the outermost frame is last. The call is the
+	// outermost one of a function of this module: line n-4 has the function, n-1 its caller's place.
 	lines := strings.Split(frames, "\n")
 	for n := len(lines); n >= 4; n -= 2 {
 		e.CallSite, e.Call = fileLineOf(lines[n-1]), functionOf(lines[n-4])

@@ -71,7 +71,7 @@ type DriverConfig struct {
 // NewDriver returns a driver that runs the engine e in virtual time on l: cfg.Port or a wrapper.
 func NewDriver(e drive.Engine, l link.PacketLink, cfg DriverConfig) *Driver {
 	out := drive.NewSmallSendQueue()
-	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // in packets: no longer than the transmit queue, of which it is a part
+	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // in packets: it holds no more than the port's transmit queue
 	d := newDriver(e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, cfg)
 	cfg.Port.OnReadable(d, eventReadable)
 	cfg.Port.OnWritable(d, eventWritable)
@@ -111,8 +111,8 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	}
 }
 
-// reportAddrs tells the Observer which of the port's initial addresses were removed, or added
-// again, since the last call.
+// reportAddrs calls the Observer for each of the port's initial addresses that was removed, or
+// added again, since the last call.
 func (d *Driver) reportAddrs() {
 	has := d.Port.Addrs()
 	for i, a := range d.addrs {

@@ -45,7 +45,7 @@ func (h *Hub) End(rank int) {
 	s.ended, s.inbox = true, nil
 	h.endedRanks++
 	for i := range h.ranks {
-		if w := &h.ranks[i]; w.waitsFor == rank {
+		if w := &h.ranks[i]; w.waitsFor == rank { // no effect if w is not in Recv
 			w.changed.Broadcast()
 		}
 	}
@@ -108,7 +108,7 @@ func (c *Endpoint) Send(to int, msg []byte) error {
 		s.inbox = make(map[int][][]byte)
 	}
 	s.inbox[c.rank] = append(s.inbox[c.rank], append([]byte(nil), msg...))
-	if s.waitsFor == c.rank {
+	if s.waitsFor == c.rank { // no effect if the rank is not in Recv
 		s.changed.Broadcast()
 	}
 	return nil

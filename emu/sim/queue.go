@@ -133,7 +133,7 @@ func (q *queue) down(i int, e entry) {
 	q.place(i, e)
 }
 
-// place stores an entry at position i of the heap, and tells its timer.
+// place stores an entry at position i of the heap, and records the position in its timer, if any.
 func (q *queue) place(i int, e entry) {
 	q.heap[i] = e
 	if e.slot&timerBit != 0 {

@@ -298,7 +298,7 @@ func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 				return
 			}
 			delay := c.RetryDelay << min(s.attempts-1, 32)
-			if delay <= 0 || delay > c.RetryDelayMax {
+			if delay <= 0 || delay > c.RetryDelayMax { // not positive: the shift has overflowed
 				delay = c.RetryDelayMax
 			}
 			s.retryTimer.Reset(now.Add(delay))

@@ -128,8 +128,8 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	return n, nil
 }
 
-// reportEnd returns the error or io.EOF that ended the stream, nil if it is open, and notes that
-// the caller knows it. It releases the ID of a stream that failed or ended in both directions.
+// reportEnd returns the error or io.EOF that ended the stream, nil if it is open, and records that
+// it was reported. It releases the ID of a stream that failed or ended in both directions.
 func (s *Stream) reportEnd() error {
 	switch {
 	case s.err != nil:

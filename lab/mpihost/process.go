@@ -103,8 +103,8 @@ func (e *ReportedError) Unwrap() error { return e.Err }
 // Reported returns true: mpi.Main does not print the error again.
 func (e *ReportedError) Reported() bool { return true }
 
-// Report sends report, the final report of a rank, as JSON to the launcher if Job.Reports is
-// set. In a simulation, Run returns its error. Report is safe for concurrent use.
+// Report sends report, the final report of a rank, as JSON to the launcher if Job.Reports is set.
+// If that fails in a simulation, Run returns the error. Report is safe for concurrent use.
 func (p *Process) Report(rank int, report any) {
 	if !p.job.Reports {
 		return

@@ -124,8 +124,8 @@ func (w *World) kill(r *worldRank) {
 	w.releaseErr = errors.Join(w.releaseErr, r.release()) // now: end only schedules it
 }
 
-// abort ends all ranks, first the rank that aborts: it may hold locks that deferred calls of
-// its tasks need. Only the first abort has an effect.
+// abort ends all ranks. The rank that aborts ends first, because it may hold locks that deferred
+// calls of its tasks need. Only the first abort has an effect.
 func (w *World) abort(rank, code int, why string) {
 	if w.out.Aborted != nil {
 		return

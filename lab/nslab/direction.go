@@ -130,8 +130,8 @@ func (w *switchSet) partition(step *lab.Step) {
 	}
 	groups := make(partitionGroups)
 	for i, g := range step.Groups {
-		for _, k := range g {
-			nic, _ := w.plan.Topology.NIC(w.plan.Ports[k].Port)
+		for _, port := range g {
+			nic, _ := w.plan.Topology.NIC(w.plan.Ports[port].Port)
 			for _, a := range nic.Addrs {
 				groups[a.Addr()] = i + 1 // 0 is for addresses in no group
 			}

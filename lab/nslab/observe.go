@@ -25,8 +25,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// observe combines the reports of the ranks, the exit states of their processes, and the
-// counters of the links. others is the share of CPU time that other processes used.
+// observe combines the reports of the ranks, the exit states of their processes, and the counters
+// of the links. others is the share of CPU time that other processes used. The tier of the
+// observation, where the scenario ran, is NetNS: network namespaces.
 func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.Observation, error) {
 	observed := &lab.Observation{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, AbortReason: p.abortReason}
 	var errs []error
@@ -205,7 +206,7 @@ func (r *recorder) handleEvent(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.Kind != launch.Marked && e.Kind != launch.Sampled {
-		return // may be of no rank
+		return // other events may belong to no rank
 	}
 	k := &r.ranks[e.Rank]
 	var s workload.Sample

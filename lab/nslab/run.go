@@ -83,7 +83,8 @@ func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *repo
 	return r
 }
 
-// runLab runs a scenario in a lab process, this program in new namespaces, and returns its result.
+// runLab runs a scenario in a lab process (this program, started again in new namespaces), and
+// returns its result.
 func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*report.Result, error) {
 	text, err := s.Marshal()
 	if err != nil {

@@ -274,7 +274,7 @@ func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err e
 		return n, errors.New("netem supports loss, delay, jitter, duplicate, reorder and corrupt only, without \"from\" and \"until\"")
 	}
 	if n.ReorderPPM > 0 && n.Delay == 0 {
-		// impair.Spec delays the reordered packets, netem all others.
+		// impair.Spec delays reordered packets. netem sends these at once, and delays all others.
 		n.Delay = max(s.ReorderDelay, time.Microsecond)
 		n.ReorderPPM = impair.PPM - n.ReorderPPM
 	}

@@ -39,7 +39,7 @@ func (p *packet) info() wire.Info {
 	return info
 }
 
-// isReliable reports whether the packet is one of the operation op over RC or XRC.
+// isReliable reports whether the packet belongs to the operation op over RC or XRC.
 func (p *packet) isReliable(op wire.Operation) bool {
 	t := p.opcode().Transport()
 	return (t == wire.TransportRC || t == wire.TransportXRC) && p.opcode().Operation() == op
@@ -156,8 +156,8 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 }
 
 // checkDoubledICRC emulates the defect FlushICRCDoubled on received packets. If the ICRC of a FLUSH
-// covers the packet twice, as the Linux driver rxe computes it, the right ICRC replaces it; else a
-// wrong one does, so that the NIC drops the packet.
+// covers the packet twice, as the Linux driver rxe computes it, the right ICRC replaces it.
+// Otherwise all bits of the ICRC are inverted, so that the NIC drops the packet.
 func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.isReliable(wire.OpFlush) {
 		return true

@@ -125,9 +125,9 @@ func delayNAK(f *Filter, p *packet) (pass bool) {
 	return false
 }
 
-// recordHugeLength is a step of the defect HugeLengthIsAccess, which answers a request that is too
-// long with the NAK for an access error instead of that for an invalid request. It records the PSN
-// of a received request that is longer than allowed, for changeHugeNAK.
+// recordHugeLength is a step of the defect HugeLengthIsAccess: it records the PSN of a received
+// request for more than 2^31 bytes. With the defect, the NAK of such a request reports an access
+// error instead of an invalid request (changeHugeNAK).
 func recordHugeLength(f *Filter, p *packet) (pass bool) {
 	const maxMessage, lengthOffset = 1 << 31, 12
 	if h := p.header(wire.HasRETH); h != nil && binary.BigEndian.Uint32(h[lengthOffset:]) > maxMessage {

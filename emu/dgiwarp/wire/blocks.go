@@ -90,8 +90,9 @@ var (
 	errShortRefusal   = shortError("refusal", RefusalLen)
 )
 
-// Append appends d in wire order and returns the extended slice. start is whether the packet
-// has FlagStart: only then Proof, Incarnation and SourceKey are included.
+// Append appends d in wire order and returns the extended slice. start is whether the packet has
+// FlagStart (no packet of its flow has been acknowledged yet): only then Proof, Incarnation and
+// SourceKey are included.
 func (d *Data) Append(b []byte, start bool) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Epoch))
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Seq))
@@ -104,8 +105,9 @@ func (d *Data) Append(b []byte, start bool) []byte {
 	return b
 }
 
-// Parse decodes d from the front of b and returns the octets that follow. start is whether
-// the packet has FlagStart: only then Proof, Incarnation and SourceKey are included.
+// Parse decodes d from the front of b and returns the octets that follow. start is whether the
+// packet has FlagStart (no packet of its flow has been acknowledged yet): only then Proof,
+// Incarnation and SourceKey are included.
 func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
 	if len(b) < DataLen {
 		return nil, errShortData
@@ -168,8 +170,8 @@ func (a *Ack) Parse(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// SackSpan returns the number of packets from Next up to the last one that Sack acknowledges,
-// 0 if Sack is empty. Bit i of word w stands for packet Next+1+32w+i.
+// SackSpan returns the number of packets from Next up to and including the last one that Sack
+// acknowledges; 0 if Sack is empty. Bit i of word w stands for packet Next+1+32w+i.
 func (a *Ack) SackSpan() int32 {
 	for w := int32(min(a.Words, MaxSackWords)) - 1; w >= 0; w-- {
 		if n := bits.Len32(a.Sack[w]); n > 0 {

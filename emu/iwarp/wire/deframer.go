@@ -85,7 +85,7 @@ func (d *Deframer) Missing() (octets, pad int) {
 	return n - d.received, PadLen(int(binary.BigEndian.Uint16(d.buf[d.markerPrefixLen():])))
 }
 
-// Next consumes b up to the end of an FPDU. If the FPDU is complete, ok is true, and the
+// Next consumes b up to the end of the current FPDU. If the FPDU is complete, ok is true, and the
 // caller continues with rest. If not, all of b is consumed.
 //
 // The ULPDU aliases b if b has the whole FPDU and no marker splits it, else a buffer of the
@@ -216,8 +216,8 @@ func (d *Deframer) markersMismatch(raw []byte, lead int) bool {
 // markerPointer returns the FPDUPTR of a marker, whose two low bits do not count.
 func markerPointer(b []byte) uint16 { return binary.BigEndian.Uint16(b[2:]) &^ 3 }
 
-// strip returns raw without its markers: a subslice of raw if its only marker is the first lead
-// octets, else a copy in d.buf, which raw may alias.
+// strip returns raw without its markers. lead is the length of the marker at its start, or 0. The
+// result is a subslice of raw if there is no other marker, else a copy in d.buf. raw may be d.buf.
 func (d *Deframer) strip(raw []byte, lead int) []byte {
 	n := octetsToMarker(d.offset + uint64(lead))
 	raw = raw[lead:]

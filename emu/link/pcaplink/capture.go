@@ -122,7 +122,7 @@ func (c *Capture) Close() error { return c.file.Close() }
 // the datagrams that Send took and Recv returned, at the time of the call. The result is a
 // link.GroupLink or a link.Waiter if l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
-	socketHeaders := !l.Features().SetsIPID // the kernel makes the headers
+	socketHeaders := !l.Features().SetsIPID // then the kernel makes the IP and UDP headers
 	t := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: socketHeaders}
 	g, isGroup := l.(link.GroupLink)
 	w, isWaiter := l.(link.Waiter)

@@ -86,8 +86,9 @@ func withComment(block []byte, comment string) []byte {
 	}
 	le := binary.LittleEndian
 	padded := func(n int) int { return (n + 3) &^ 3 }
-	options := packetHead + padded(int(le.Uint32(block[20:]))) // offset after the packet data
-	end := len(block) - 4                                      // offset of the second block length
+	dataLength := int(le.Uint32(block[20:]))
+	options := packetHead + padded(dataLength) // offset of the options, after the packet data
+	end := len(block) - 4                      // offset of the second block length
 	if end > options {
 		end -= 4 // opt_endofopt, which is written again below
 	}

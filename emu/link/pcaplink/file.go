@@ -86,19 +86,22 @@ func (f *File) addInterface(name string) (id int, err error) {
 	const maxBlock = 128 // upper bound of an interface, statistics or section block without its texts
 	intf := pcapgo.NgInterface{Name: name, LinkType: f.opts.LinkType}
 	f.intfs = append(f.intfs, packetCounts{})
-	// Reserve space for this block and the statistics block that Close adds at the size limit.
+	// Reserve space for this block, and for the statistics block of the interface: Close writes it
+	// if the file has reached its size limit.
 	f.bytes += int64(2*maxBlock + len(name))
 	if f.ng != nil {
 		return f.ng.AddInterface(intf)
 	}
+	// Reserve space for the section block, and for the comment of the last packet.
 	f.bytes += int64(maxBlock + len(f.opts.Comment) + len(limitComment))
-	// Without hardware and OS: the file must depend on the run alone.
+	// Hardware and OS are left out, so that the same run writes the same file on every machine.
 	info := pcapgo.NgSectionInfo{Application: "fabrictest", Comment: f.opts.Comment}
 	f.ng, err = pcapgo.NewNgWriterInterface(f.out, intf, pcapgo.NgWriterOptions{SectionInfo: info})
 	return 0, err
 }
 
-// Write adds a packet, counts it as dropped at the size limit, or ignores it after an error.
+// Write adds a packet. A packet beyond the size limit is only counted as dropped. After an error or
+// Close, Write ignores the packet.
 func (f *File) Write(p Packet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,9 +126,9 @@ func (f *File) Write(p Packet) {
 	f.count++
 }
 
-// reserve reserves space for p, and reports whether p fits within MaxBytes. If the packet after p
-// might not fit, p is the last one, and gets a comment that says so. That packet is assumed to be
-// up to twice as long as the longest so far, and up to longestPacket if the file is large enough.
+// reserve reserves space for p, and reports whether p fits within MaxBytes. If the next packet
+// might not fit, p is the last one, and gets a comment that says so. The next packet may be twice
+// as long as the longest so far, and as long as longestPacket (in a small file, MaxBytes/16).
 func (f *File) reserve(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {
 		return true

@@ -73,8 +73,8 @@ func (t *capturedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListe
 	return &capturedListener{l, t}, nil
 }
 
-// Close implements link.StreamNet, and captures an RST for each stream that it aborts, in the order
-// of creation and at the time of the last captured segment.
+// Close implements link.StreamNet. It captures an RST for each connected stream whose write side is
+// open, in the order of creation and at the time of the last captured segment.
 func (t *capturedNet) Close() error {
 	err := t.StreamNet.Close()
 	streams := slices.SortedFunc(maps.Keys(t.streams), func(a, b *capturedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
@@ -214,8 +214,8 @@ func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 	return n, err
 }
 
-// writeEnd captures the peer's end of the stream by the error of Read: a FIN for EOF, an RST for a
-// reset or refusal, nothing for a timeout.
+// writeEnd captures how the peer ended the stream, given the error of Read: a FIN for EOF, an RST
+// for a reset or refusal, nothing for a timeout.
 func (s *capturedStream) writeEnd(now mono.Time, err error) {
 	switch {
 	case s.ended:
