@@ -90,8 +90,8 @@ func (c *Content) ParseSeq(b []byte, chunk, messages int) (seq int, ok bool) {
 	return int(number), true
 }
 
-// Describe describes how b differs from message seq, which it must not match. It also tells if the
-// first differing chunk belongs to another of the messages 0 to messages-1.
+// Describe describes how b differs from message seq; b must not be equal to that message. If the
+// first differing chunk is one of another message, from 0 to messages-1, it names that message.
 func (c *Content) Describe(b []byte, seq, messages int) string {
 	want := make([]byte, len(b))
 	c.Fill(want, seq)

@@ -28,8 +28,8 @@ func bucketOf(d time.Duration) int {
 	if x < exactLen {
 		return int(x)
 	}
-	shift := bits.Len64(x) - exactBits // leaves exactBits leading bits
-	return exactLen + (shift-1)*rowLen + int(x>>shift) - rowLen
+	shift := bits.Len64(x) - exactBits                          // leaves exactBits leading bits
+	return exactLen + (shift-1)*rowLen + int(x>>shift) - rowLen // x>>shift is rowLen to exactLen-1
 }
 
 // bucketTop returns the longest duration that bucketOf maps to i.

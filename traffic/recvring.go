@@ -89,8 +89,8 @@ func (r *RecvRing) Post(n int) (int, error) {
 }
 
 // Complete frees and returns the slot of the completed receive with a work request ID. It returns
-// an error if that receive does not exist (slot -1), is not posted, or has overtaken an earlier
-// one; receives of a Shared queue may do that. The data is valid until the slot is posted again.
+// an error if that receive does not exist (slot -1), is not posted or, unless the queue is Shared,
+// completed before one posted earlier. The data is valid until the slot is posted again.
 func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	slot = int(id & (1<<seqShift - 1))
 	if slot >= len(r.seqs) {
@@ -102,7 +102,7 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	}
 	r.seqs[slot] = 0
 	r.free = append(r.free, slot)
-	// Only the first completion after a gap is an error; later ones find lastCompleted beyond it.
+	// A gap is reported once: lastCompleted is then beyond the receives that were skipped.
 	if oldest := r.lastCompleted + 1; seq > r.lastCompleted {
 		if r.lastCompleted = seq; seq > oldest && !r.Shared {
 			err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, oldest))

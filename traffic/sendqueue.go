@@ -69,9 +69,9 @@ func (q *SendQueue) Batched() int { return len(q.batch) }
 // Full reports whether Flush must be called before more requests are added.
 func (q *SendQueue) Full() bool { return len(q.batch) == maxBatch }
 
-// Add adds request r to the batch. sge is the local memory of the request; with length 0 it has
-// none. The caller must have checked Room (of the queue) and Full (of the batch), and sets the
-// other fields of the returned work request.
+// Add adds request r to the batch. sge is the local memory of the request; length 0 means none.
+// The caller must have checked Room (of the queue) and Full (of the batch), and sets the other
+// fields of the returned work request.
 func (q *SendQueue) Add(r Request, sge verbs.SGE) *verbs.SendWR {
 	i := len(q.batch)
 	q.batch = q.batch[:i+1]

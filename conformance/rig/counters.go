@@ -61,7 +61,8 @@ func (s Counts) AddAll(more Counts) {
 }
 
 // CounterCase returns c as a case about the tested counters: it sets the citation, the level, and
-// for each counter a defect that keeps it from increasing.
+// for each counter a defect (a fault of an emulated device that must make the case fail): the
+// counter does not increase.
 func CounterCase(c conformance.Case, tested []*Counter) conformance.Case {
 	c.Cite, c.Level = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}, conformance.Should
 	for _, k := range tested {

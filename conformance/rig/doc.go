@@ -31,8 +31,8 @@ type Rig struct {
 
 const cqDepth = 1024
 
-// Body returns a case's body that calls a function with a new rig, and returns the error with
-// which the function ends the case.
+// Body returns the body of a conformance case. It calls a function with a new Rig, an application
+// on the device under test, and returns the error with which the function ends the case.
 //
 // It is not inlined: inlined into the table of cases, it makes the compiler take three times as
 // long for a package.
@@ -44,8 +44,9 @@ func Body(body func(*Rig)) func(*conformance.Bench) error {
 	}
 }
 
-// New returns a rig on the bench, with a protection domain and a completion queue. Like its
-// methods, it must be called within [Body] or [Catch].
+// New returns a Rig: an application on the device of b, with a protection domain and a completion
+// queue. New and the methods of a Rig end the case by a panic if a verb fails, so they must be
+// called within [Body] or [Catch], which recover it.
 func New(b *conformance.Bench) *Rig {
 	r := &Rig{Bench: b}
 	r.PD = Result(b.Device.AllocPD())(r, "a protection domain")
@@ -102,8 +103,8 @@ func (r *Rig) Check(ok bool, want, format string, args ...any) {
 	}
 }
 
-// Must ends the case if a verb returned an error. ErrNotSupported, ErrBenchCannot and
-// violations are passed on; every other error is a violation of want, the expected result.
+// Must ends the case if a verb returned an error. The case returns ErrNotSupported, ErrBenchCannot
+// and violations as they are. Every other error is a violation of want, the expected result.
 func (r *Rig) Must(want string, err error) {
 	switch {
 	case err == nil:

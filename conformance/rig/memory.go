@@ -17,19 +17,20 @@ type Memory struct {
 	Buf      []byte
 	all      []byte // Buf with the guard bytes
 	snapshot []byte // the contents of all that ExpectUnchangedOutside compares with
-	// sync orders accesses by the device and by the case: the case sees what the device
+	// orderWithDevice orders accesses by the device and by the case: the case sees what the device
 	// wrote before, and the device writes later data only after the case has looked. It is a
 	// verb that changes nothing.
-	sync func()
+	orderWithDevice func()
 }
 
 // Memory registers n bytes in r.PD, as MemoryIn does.
 func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.PD, n, access) }
 
 // MemoryIn registers n bytes in a protection domain, with unregistered guard bytes around them.
-// Their initial content resembles no [Pattern].
+// Their initial content resembles no [Pattern], the payload of messages.
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
-	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: func() { r.QueryPort() }} // any verb call orders memory accesses with the device's
+	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32()))}
+	m.orderWithDevice = func() { r.QueryPort() } // any verb call orders memory accesses with the device's
 	m.Buf = m.all[guard:][:n:n]
 	m.snapshot = bytes.Clone(m.all)
 	m.MR = Result(pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access}))(r, "a memory region")
@@ -72,13 +73,13 @@ func Pattern(n int, first byte) []byte {
 	return b
 }
 
-// ExpectBytes fails the case unless the region contains want at offset off. It calls m.sync, which
-// makes a verb call, before and after reading, to order its reads with the writes of the device.
+// ExpectBytes fails the case unless the region contains want at offset off. It makes a verb call
+// (orderWithDevice) before and after reading, to order its reads with the writes of the device.
 func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
-	m.sync()
+	m.orderWithDevice()
 	got := m.Buf[off:][:len(want)]
 	if bytes.Equal(got, want) {
-		m.sync()
+		m.orderWithDevice()
 		return
 	}
 	i := 0
@@ -100,27 +101,28 @@ func (r *Rig) ExpectUntouched(regions ...*Memory) {
 // ExpectUnchangedOutside fails the case if the region or its guard bytes have changed since
 // registration or the last Snapshot, except for n bytes from off on.
 func (r *Rig) ExpectUnchangedOutside(m *Memory, off, n int) {
-	m.sync() // before and after the program accesses the memory
+	m.orderWithDevice() // earlier writes of the device are visible, and later ones wait for the second call
 	for i := range m.all {
 		if at := i - guard; m.all[i] != m.snapshot[i] && (at < off || at >= off+n) {
 			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is unchanged", at, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.snapshot[i])
 		}
 	}
-	m.sync()
+	m.orderWithDevice()
 }
 
-// Snapshot saves the content for ExpectUnchangedOutside to compare with.
+// Snapshot saves the content for ExpectUnchangedOutside to compare with. The device's writes are
+// ordered before or after the copy.
 func (m *Memory) Snapshot() {
-	m.sync()
+	m.orderWithDevice()
 	copy(m.snapshot, m.all)
-	m.sync()
+	m.orderWithDevice()
 }
 
 // bindID is the WRID of bind requests.
 const bindID = 0xb1d
 
-// BindWindow binds a new window of type 2 to n bytes of m from off on by a request of qp, or fails
-// the case. It returns the window's key.
+// BindWindow allocates a memory window of type 2 and binds it to n bytes of m from off on, by a
+// send request of qp. It returns the window's key, or fails the case.
 func (r *Rig) BindWindow(qp verbs.QP, m *Memory, off, n int, access verbs.Access) verbs.RKey {
 	mw, err := r.PD.AllocMW(verbs.MWType2)
 	r.Must("a window", err)

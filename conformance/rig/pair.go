@@ -18,7 +18,8 @@ func PairBody(body func(*Pair)) func(*conformance.Bench) error {
 	return Body(func(r *Rig) { body(NewPair(r)) })
 }
 
-// NewPair opens a partner for the device of r. The partner's rig has the same clock and record.
+// NewPair opens a second device, the partner of the device of r. The Rig (application) on the
+// partner has the same clock and the same record of events as r.
 func NewPair(r *Rig) *Pair {
 	other, err := r.Partner()
 	if err != nil {
@@ -29,8 +30,8 @@ func NewPair(r *Rig) *Pair {
 	return &Pair{DUT: r, Partner: New(&bench)}
 }
 
-// SetPath sets the impairments between the two devices. It returns false if the bench cannot,
-// and ends the case at any other error.
+// SetPath sets the impairments (losses, delays) between the two devices. It returns false if the
+// test bench has no means to impair packets, and ends the case at any other error.
 func (p *Pair) SetPath(path conformance.Path) bool {
 	err := p.DUT.SetPath(path)
 	if err != nil && !errors.Is(err, conformance.ErrBenchCannot) {
@@ -143,8 +144,8 @@ func GRHLen(qp verbs.QP) int {
 	return 0
 }
 
-// PostSend posts send requests to the other endpoint, which the device must accept. It sets
-// their datagram destination.
+// PostSend posts send requests to the other endpoint; the device must accept all of them. It sets
+// their datagram destination, which is zero for a connected queue pair.
 func (e *Endpoint) PostSend(wrs ...verbs.SendWR) {
 	for i := range wrs {
 		wrs[i].UD = e.dest

@@ -45,8 +45,8 @@ func partOf(name string) (entry part, found bool) {
 	return parts[i], true
 }
 
-// runPattern returns the go test -run pattern of all tests that the entries of parts select to run
-// with the race detector.
+// runPattern returns the go test -run pattern for the packages of parts, of which CI runs only some
+// tests with the race detector.
 func runPattern() string {
 	var all []string
 	for _, p := range parts {

@@ -71,8 +71,8 @@ func NewAgentHost(lab agentLab) *AgentHost {
 	}
 }
 
-// Start starts the agent, which executes verbs in the guest on request, and connects to it. The
-// connection is closed when the agent ends, because TCP does not notice that a guest is off.
+// Start starts the agent, which executes verbs in the guest on request, and connects to the agent.
+// It closes the connection when the agent ends, because TCP does not notice that a guest is off.
 func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
 	key := g.key.Text() + "\n"
 	if err := g.lab.Put(ctx, onlyGuest, guest.File{Path: keyPath, Mode: 0o600, Size: int64(len(key)), Content: strings.NewReader(key)}); err != nil {
@@ -114,7 +114,7 @@ func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
 	return err
 }
 
-// launch starts the agent in the guest. It outlives ctx, so that a test case can clean up.
+// launch starts the agent in the guest. The agent outlives ctx, so that a test case can clean up.
 func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a := &guestAgent{kill: cancel, ended: make(chan struct{})}

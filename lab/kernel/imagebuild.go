@@ -26,7 +26,8 @@ type build struct {
 	release string
 }
 
-// run builds the parts of the image that do not exist yet, with siw or without.
+// run builds the parts of the image that do not exist yet: the base and, if siw is set, the part
+// with the kernel module siw.
 func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	packages, err := b.resolve(ctx)
 	if err != nil {
@@ -74,8 +75,8 @@ func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(
 	return m, b.publish(out, name, m)
 }
 
-// resolve finds the packages, in the apt lists of this machine if it runs the Debian release of the
-// recipe and they have all packages, and else in lists that it fetches from Debian.
+// resolve finds the packages of the image. It uses the apt lists of this machine if the machine has
+// the Debian release of the recipe and the lists have all packages; else it fetches Debian's lists.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, keyring: debianKeyring, logf: b.logf}
 	release, _ := os.ReadFile("/etc/os-release")
@@ -220,8 +221,9 @@ const debianCompiler = "gcc-12"
 
 var compilerLine = regexp.MustCompile(`(?m)^CC = .*\(CROSS_COMPILE\)(gcc[-0-9]*)$`)
 
-// compileSIW builds soft-iWARP for the image's kernel from Debian's source of the same version, the
-// last package: unchanged, and again with the MPA CRC required, for which siw has no option.
+// compileSIW builds soft-iWARP for the image's kernel from Debian's source of the same version,
+// which is the last of the packages. It builds the module unchanged, and again with the MPA CRC
+// required, because siw has no option for that.
 func (b *build) compileSIW(ctx context.Context, out string, packages []Package) error {
 	b.logf("building siw for Linux %s, once", b.release)
 	tree := filepath.Join(b.work, "tree")

@@ -59,7 +59,7 @@ func UpInCurrentNamespace(ctx context.Context, cfg Config) (*Lab, error) {
 	return upIn(ctx, cfg, useCurrentNamespace)
 }
 
-// upIn boots the guests of a lab in the namespace that newNamespace creates.
+// upIn boots the guests of a lab in the network namespace that newNamespace returns.
 func upIn(ctx context.Context, cfg Config, newNamespace func(Config) (netNamespace, error)) (*Lab, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

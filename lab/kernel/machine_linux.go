@@ -161,7 +161,7 @@ func chooseAccel(c Config) (Accel, error) {
 // checkKVM returns an error unless KVM can create a virtual machine on this processor.
 func checkKVM() error {
 	// Inside some virtual machines, /dev/kvm exists although the processor has no virtualisation;
-	// it emulates badly.
+	// guests run badly with it.
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 // ServeCommand is the first argument of a lab's process.
 const ServeCommand = "kernel-lab-process"
 
-// ProgramCommand is the first argument of the process of a lab for one program.
+// ProgramCommand is the first argument of a process that runs a lab for the time of one program.
 const ProgramCommand = "kernel-once-process"
 
 // guestsVar is an environment variable in a lab's namespace, with the number of guests.
@@ -148,7 +148,7 @@ func (r *Remote) Info(ctx context.Context) (*Info, error) {
 	if err := json.Unmarshal(body, &info); err != nil {
 		return nil, fmt.Errorf("kernel lab %s sent an invalid description: %w", r.name, err)
 	}
-	info.PID = pid // the lab only knows its PID in its own namespace
+	info.PID = pid // in its own PID namespace, the lab's process has another PID
 	return &info, nil
 }
 

@@ -139,9 +139,9 @@ func Start(ctx context.Context, name string, cfg Config) error {
 	return kernelLabs.Start(ctx, name, cfg)
 }
 
-// prepareLabDir creates the directory of a lab, in which its crash log is, and removes the console
-// logs of an earlier lab there. The directory is the default of cfg.Consoles. A user without a
-// cache directory has none.
+// prepareLabDir creates the directory of a lab, with its crash log, and removes the console logs of
+// an earlier lab there. It sets cfg.Consoles to that directory if it is empty. It does nothing if
+// the user has no cache directory (log is then empty).
 func prepareLabDir(name string, cfg *Config) error {
 	log := kernelLabs.CrashLog(name)
 	if log == "" {

@@ -43,7 +43,7 @@ func (s *server) Close() error {
 	return s.lab.Down()
 }
 
-// Handle implements daemon.Lab: it executes a request, as that of 'fabrictest lab kernel down'.
+// Handle implements daemon.Lab: it executes request r of a command such as 'lab kernel down'.
 func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	switch r.Op {
 	case opStatus:
@@ -118,7 +118,7 @@ func (s *server) serveGuestConn(c *daemon.Client, id int) error {
 	}
 }
 
-// programJob is the input of the process of a lab for one program.
+// programJob is the input of ProgramMain: the configuration of a lab, and a program.
 type programJob struct {
 	Config  Config
 	Program daemon.Program
@@ -138,8 +138,8 @@ func RunProgram(ctx context.Context, cfg Config, args []string) (code int, err e
 	return daemon.RunOnce(ctx, ProgramCommand, programJob{cfg, program})
 }
 
-// ProgramMain is the main function of the process of a lab for one program. It
-// returns the exit code of the program.
+// ProgramMain is the main function of a process that RunProgram starts. It brings a lab up, runs
+// one program in the lab, takes the lab down, and returns the exit code of the program.
 func ProgramMain() (code int, err error) {
 	var j programJob
 	if err := daemon.ReadJob(&j); err != nil {

@@ -55,7 +55,7 @@ func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPai
 		specs = append(specs, launch.Spec{Rank: i, Host: h.Name, Cmd: launch.Command{Path: args[0], Args: args[1:]}, Start: h.Start, Job: job})
 	}
 	var err error
-	// Heartbeats would disturb a measurement. KeepGoing: on errors, runBoth kills processes.
+	// Heartbeats would disturb a measurement. KeepGoing: runBoth, not the group, kills after errors.
 	p.group, err = launch.Start(context.Background(), specs, launch.Options{Heartbeat: -1, KeepGoing: true, Output: stderr, OnEvent: p.handleEvent})
 	if err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func (p *processPair) handleEvent(e launch.Event) {
 	}
 }
 
-// stop tells the processes to end, and waits for them. It kills them if they do not take the
-// command. It returns the error of a process that has failed.
+// stop sends both processes the command to end, and waits for them. It kills them if one does not
+// take the command. It returns the error of a process that has failed.
 func (p *processPair) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()

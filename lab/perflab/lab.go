@@ -58,8 +58,8 @@ func IWARP(ctx context.Context, opts Options) (*perf.Result, error) {
 	return runInLab(ctx, "iwarp", opts)
 }
 
-// runInLab runs a plan (a named set of measurements) in a new lab process, which creates two hosts,
-// network namespaces, and removes them at the end. Cancelling ctx ends all processes.
+// runInLab runs a plan (a named set of measurements) in a new lab process. That process creates two
+// network namespaces, the hosts, and removes them at the end. Cancelling ctx ends all processes.
 func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, error) {
 	if err := netns.Available(); err != nil {
 		return nil, fmt.Errorf("performance is measured between network namespaces: %w", err)

@@ -18,7 +18,7 @@ type batchSender interface {
 
 // batchReceiver receives segments without blocking.
 type batchReceiver interface {
-	// receive hands each segment that has arrived to r.
+	// receive passes each segment that has arrived to r.
 	receive(r *segmentReader) (segments int, err error)
 }
 
@@ -233,9 +233,9 @@ type flow struct {
 	failed   atomic.Bool // by either: the other one must stop
 }
 
-// waitForWindow returns when fewer than window of the segments before sequence number end are in
-// flight, when a side has failed, or after stallTimeout, when it counts all of them as lost. No
-// segment before base is in flight; waitForWindow returns the new base.
+// waitForWindow waits until fewer than window of the segments from base to end-1 are in flight, or
+// a side has failed. After stallTimeout it counts all of them as lost. It returns the new base: the
+// segments before base have arrived or are lost.
 func (f *flow) waitForWindow(end, base, window uint64) (newBase uint64) {
 	var since time.Time
 	for spins := 1; ; spins++ {

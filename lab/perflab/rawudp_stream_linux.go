@@ -49,8 +49,8 @@ type rawSender struct {
 	msg      unix.Msghdr
 }
 
-// newRawSender returns a sender of batches of segments, each one sendmsg: UDP_SEGMENT makes the
-// kernel divide a batch into datagrams.
+// newRawSender returns a sender that sends a batch of segments by one sendmsg: UDP_SEGMENT makes
+// the kernel divide the batch into datagrams.
 func newRawSender(s socket, cfg RawStreamConfig) *rawSender {
 	t := &rawSender{s: s}
 	batch := make([]byte, batchSegments(cfg.Bytes)*cfg.Bytes)

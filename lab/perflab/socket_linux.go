@@ -242,7 +242,8 @@ func bind(socketType int, e RawEndpoint) (s socket, err error) {
 	return s, err
 }
 
-// inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the process's own.
+// inNetNS calls f in network namespace ns, on a thread that is not reused. With ns 0 it calls f
+// directly, in the namespace of the process.
 func inNetNS(ns int, f func() error) error {
 	if ns == 0 {
 		return f()

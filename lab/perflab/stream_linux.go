@@ -118,8 +118,8 @@ func (s *sender) run(until time.Time) error {
 	return nil
 }
 
-// nextBatch returns the next bytes to send, and counts all but CRCs in s.sent. With copyAndCRC, it
-// copies the messages and appends a CRC to each chunk.
+// nextBatch returns the next bytes to send, and adds their number, without CRCs, to s.sent. With
+// copyAndCRC, it copies the messages and appends a CRC to each chunk.
 func (s *sender) nextBatch() []byte {
 	if !s.copyAndCRC {
 		// Without CRCs, consecutive messages are contiguous in memory.

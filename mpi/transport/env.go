@@ -131,8 +131,8 @@ func ExchangeEndpoints(e *Env, mine []Endpoint) (Endpoints, error) {
 	return all, err
 }
 
-// gatherEndpoints is rank 0's part of ExchangeEndpoints: it receives the encoded endpoints of
-// all other ranks, and sends each of them the whole list, ordered by rank, which it returns.
+// gatherEndpoints is rank 0's part of ExchangeEndpoints. It receives the encoded endpoints of the
+// other ranks, appends them to its own by rank, sends the list to each rank and returns the list.
 func gatherEndpoints(e *Env, own []byte) ([]byte, error) {
 	all := append(make([]byte, 0, e.Size*len(own)), own...)
 	for i := 1; i < e.Size; i++ {

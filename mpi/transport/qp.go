@@ -134,7 +134,7 @@ func (p *Packet) AppendSGLWithTrailer(sges []verbs.SGE, rail int, trailer uint64
 	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], trailer)
 	sges = p.AppendSGL(sges, rail)
 	if p.Gathered == nil {
-		sges[len(sges)-1].Length += TrailerLen
+		sges[len(sges)-1].Length += TrailerLen // the trailer follows the packet in Buf
 		return sges
 	}
 	return append(sges, p.Buf.SGE(rail, p.CopiedLen, TrailerLen))
@@ -192,7 +192,7 @@ func (r *Requests[T]) Add(context T) (wrid uint64) {
 	n := len(r.idle)
 	if n == 0 {
 		r.entries = append(r.entries, request[T]{context: context, posted: true})
-		return uint64(len(r.entries) - 1)
+		return uint64(len(r.entries) - 1) // generation 0
 	}
 	i := r.idle[n-1]
 	r.idle = r.idle[:n-1]
@@ -213,7 +213,7 @@ func (r *Requests[T]) Find(wrid uint64) (context *T, stale bool) {
 		return nil, true
 	}
 	if !e.posted {
-		return nil, false
+		return nil, false // no request has had this WRID yet
 	}
 	return &e.context, false
 }

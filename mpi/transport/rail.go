@@ -40,7 +40,7 @@ func OpenRail(num int, nic NIC) (*Rail, error) {
 }
 
 // open queries the device's attributes, MTU and GID, and creates the protection domain, the
-// completion channel and the CQ. Without atomics, peers get no right to them.
+// completion channel and the CQ. If the device has no atomics, peers get no right to use them.
 func (r *Rail) open() (err error) {
 	if r.Attr, err = r.Dev.QueryDevice(); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (s *SlotRing) trailer() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.
 
 // Peek returns the next packet, which stays in its slot until Advance: it ends where the slot's
 // trailer begins. It returns nil until the trailer, which is written last, has the number of the
-// current pass over the ring (lap).
+// current pass over the ring (lap), and if the length in the trailer exceeds a slot.
 func (s *SlotRing) Peek() []byte {
 	t := atomic.LoadUint64(s.trailer())
 	n := int(t >> 32)
@@ -127,7 +127,7 @@ func NewSharedRings(mem []byte, size, count int, first bool) (r SharedRings, err
 	if !first {
 		out, in = in, out
 	}
-	r.outRead, r.inRead = counterIn(out), counterIn(in) // counters of the slots that were read, before each ring
+	r.outRead, r.inRead = counterIn(out), counterIn(in) // before each ring: how many of its packets were read
 	if r.out, err = NewSlotRing(out[cacheLine:], size, count); err != nil {
 		return r, err
 	}
@@ -155,7 +155,7 @@ func (r *SharedRings) MaxPacket() int { return r.out.MaxPacket() }
 // Slots is the number of slots of each ring.
 func (r *SharedRings) Slots() int { return r.in.count }
 
-// Peek returns the next packet of the peer; nil if there is none. It stays until Advance.
+// Peek returns the next packet of the peer; nil if there is none. The packet stays until Advance.
 func (r *SharedRings) Peek() []byte {
 	b := r.in.Peek()
 	if b != nil {

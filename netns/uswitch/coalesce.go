@@ -101,7 +101,7 @@ func (m *message) coalesce(b []byte) bool {
 	m.payload += n
 	m.id++
 	m.seq += uint32(n)
-	m.canAppend = n == m.segmentSize
+	m.canAppend = n == m.segmentSize // a shorter segment must be the last
 	if l.proto == protoTCP {
 		ending := b[l.l4+tcpFlags] & (tcpFIN | tcpPSH)
 		m.headers[l.l4+tcpFlags] |= ending

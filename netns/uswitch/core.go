@@ -125,9 +125,9 @@ func (c *core) learn(from macAddr, p *port) {
 	p.lastSource = from
 }
 
-// forEachFrame calls do for each frame of k, and segments k if it is a GSO packet. c.stable tells
-// transmit that the frame is valid until flush and need not be copied. The frames of a malformed
-// GSO packet are counted as drops.
+// forEachFrame calls do for each frame of k, and segments k if it is a GSO packet. It sets c.stable
+// to the frame: its bytes are valid until flush, so transmit need not copy them. The frames of a
+// malformed GSO packet are counted as drops.
 func (c *core) forEachFrame(k *packet, counters *Counters, do func(Frame)) {
 	c.flushIfFull()
 	if !k.isGSO() {
@@ -213,8 +213,8 @@ func (c *core) forwardPacket(p *port, k *packet) {
 }
 
 // forEachEgress calls do for each port that frame b from p is forwarded to: none if the destination
-// is link-local, all others if it is a group or unknown; always the other of two ports. It counts n
-// frames of size bytes in total.
+// is link-local, all others if it is a group or unknown. With two ports it is always the other one.
+// Each egress port counts n frames of size bytes in total.
 func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64) {
 	if len(c.ports) == 2 {
 		offer(c.ports[1-p.index], do, n, size)

@@ -92,7 +92,8 @@ func (h *delayQueue) next() time.Duration {
 	return h.heap[0].due
 }
 
-// take removes and returns a frame, or false if none is due. Its bytes are valid until releaseLent.
+// take removes and returns the first frame that is due; false if none is. The bytes of the frame
+// are valid until releaseLent.
 func (h *delayQueue) take(now time.Duration) (delayedFrame, bool) {
 	if len(h.heap) == 0 || h.heap[0].due > now {
 		return delayedFrame{}, false

@@ -179,7 +179,8 @@ func (g *group) wait(deadline time.Time) (int, error) {
 	return n, nil
 }
 
-// epollNow returns how many events are ready (0 on an error), without blocking or Go's scheduler.
+// epollNow returns how many events are ready; 0 on an error. It does not block: a raw system call,
+// without Go's scheduler, is enough.
 func epollNow(epoll int, events []unix.EpollEvent) int {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 	if errno != 0 {

@@ -10,7 +10,7 @@ func (c *core) transmit(p *port, f Frame) {
 		drops.TooBig++
 		return
 	}
-	if c.pending >= maxMessages {
+	if c.pending >= maxMessages { // in one call of a FrameHandler
 		drops.HeldFull++
 		return
 	}

@@ -20,9 +20,9 @@ type series struct {
 // chart has a line there.
 const sharedReceiveLimit = 5e6
 
-// drawLines returns an SVG chart of the mean bytes per rank of each series by number of ranks, on
+// drawLines returns an SVG chart of the mean memory per rank of each series by number of ranks, on
 // logarithmic scales. ranks are the sorted values of the x-axis. Points that measure rank 0 alone
-// look different. A horizontal line marks sharedReceiveLimit.
+// look different. A horizontal line marks sharedReceiveLimit, the published maximum with an SRQ.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
 	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line

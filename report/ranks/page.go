@@ -43,8 +43,8 @@ func WriteHTML(w io.Writer, r *Run) error {
 	return layout.Write(w, p, "")
 }
 
-// facts returns the names and values at the head of the page: machine, version, settings of
-// the job, and the command that repeats the run.
+// facts returns the names and values at the head of the page: machine, version, settings of the
+// job, and the command that repeats the run. The tier is where the job ran: "sim" is a simulation.
 func facts(r *Run) (all kit.Facts) {
 	all.Add("Started", kit.Stamp(r.Started))
 	all.Add("Took", textfmt.Duration(r.Wall.Round(time.Millisecond)))

@@ -18,7 +18,7 @@ type jobView struct {
 	Tiles     []tile
 	Sizes     *kit.Bars // messages by size
 	Packets   *kit.Bars // by transport
-	RTRs      *kit.Bars
+	RTRs      *kit.Bars // ready-to-receive messages
 	Reuse     *kit.Bars // of registrations and of small buffers
 	Memory    *kit.Bars // by kind
 	ByRank    template.HTML
@@ -41,8 +41,9 @@ type rowView struct {
 	Sum, Min, Max string
 }
 
-// newJobView returns the figures, charts and tables of a job's statistics, or only a headline
-// and a note if no rank reported any.
+// newJobView returns the figures, charts and tables of a job's statistics, or only a headline and a
+// note if no rank reported any. RTRs are ready-to-receive messages, Reuse is that of registered
+// memory and small buffers, and PerColumn the number of ranks in each column of the chart ByRank.
 func newJobView(j *Job) *jobView {
 	v := &jobView{Good: j.Code == 0}
 	outcome := "succeeded"
@@ -72,8 +73,8 @@ func sum(all []Values, path string) (n uint64) {
 	return n
 }
 
-// addTiles adds the main figures: messages, connections, memory, and the hit rates of
-// mechanisms that were used.
+// addTiles adds the main figures: messages, connections, memory and, if there were any, the use of
+// RTRs (ready-to-receive messages), registration cache hits, and low watermarks of SRQs.
 func (v *jobView) addTiles(all []Values) {
 	rendezvous := sum(all, rendezvousSends+"Messages")
 	messages := sum(all, eagerSends+"Messages") + rendezvous

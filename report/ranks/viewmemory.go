@@ -47,8 +47,8 @@ type designCell struct {
 	Rank0Only          bool
 }
 
-// newMemoryView returns the curves of memory by number of ranks, and the comparisons with
-// published figures, for the experiments that the run has.
+// newMemoryView returns the curves of memory by number of ranks (the experiment curves), and the
+// comparisons with published figures (thesis and survey), for the experiments that the run has.
 func newMemoryView(r *Run) *memoryView {
 	v := &memoryView{Headline: "Communication memory of ranks"}
 	for i, d := range designs {
@@ -116,9 +116,9 @@ func (e *Experiment) curve(workload, design string) (points []*Point) {
 	return points
 }
 
-// newWorkloadView returns the table and the charts of a workload: the memory per rank by number of
-// ranks, in a chart with a line for each design, the way in which the runtime connects ranks
-// (Lines), and a small chart of each (Minis). It returns nil if the workload was not measured.
+// newWorkloadView returns the table and the charts of a workload. They show the memory per rank by
+// number of ranks and by design (how the runtime connects ranks): Lines is a chart with a line for
+// each design, Minis has a small chart of each. It returns nil if the workload was not measured.
 func newWorkloadView(e *Experiment, workload string) *workloadView {
 	v := &workloadView{Title: workloadTitles[workload][0], About: workloadTitles[workload][1]}
 	var lines []series

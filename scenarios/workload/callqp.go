@@ -153,7 +153,8 @@ func (p *callQP) waitCompletion() (wc verbs.WC, err error) {
 	}
 }
 
-// pollFailed reports whether the queue pair has failed while nothing was expected.
+// pollFailed polls for a completion while none is expected. It reports whether there is one with an
+// error: the queue pair has failed. A successful completion is a violation.
 func (p *callQP) pollFailed() (bool, error) {
 	var one [1]verbs.WC
 	n, err := p.CQs[0].Poll(one[:])

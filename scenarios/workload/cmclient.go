@@ -124,7 +124,7 @@ func (c *cmClient) resolve() error {
 }
 
 // callWithRetries makes call i, a connection with some messages, until it succeeds. Without
-// Reconnect, or after maxTries, it tells the server that it has given up, and returns errPeerEnded.
+// Reconnect, or after maxTries, it sends controlGaveUp to the server, and returns errPeerEnded.
 func (c *cmClient) callWithRetries(i int) error {
 	const maxTries = 60 // attempts at one call
 	for try := 0; ; try++ {

@@ -129,7 +129,8 @@ func (e *cmEndpoint) checkStalled() error {
 	return nil
 }
 
-// pollControl returns the next control message of the peer; empty if there is none.
+// pollControl returns the next control message of the peer; empty if there is none. It returns
+// errPeerEnded if the peer has ended or given up, and a StallError after a long idle time.
 func (e *cmEndpoint) pollControl() (string, error) {
 	b, err := e.rank.Control.Recv(e.peer, 0)
 	switch {

@@ -170,8 +170,9 @@ func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, asked privateDat
 	return err
 }
 
-// waitDisconnect waits until the client disconnects, or has requested the next call (c.nextRequest)
-// or made all calls, when the disconnect is only late. over is false if the connection broke.
+// waitDisconnect waits until the client disconnects. It also returns true if the client has made
+// all calls, or has requested the next (c.nextRequest): the disconnect of this call is then only
+// late. over is false if the connection broke.
 func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err error) {
 	for {
 		err := conn.WaitDisconnect(c.tick() * maxTicks)

@@ -250,7 +250,7 @@ const (
 	rnrTimer    = 60 * time.Microsecond
 )
 
-// timing returns the codes of the ack timeout and the minimum RNR NAK timer. concurrent tells that
+// timing returns the codes of the ack timeout and the minimum RNR NAK timer. concurrent means that
 // devices run in real time, not in a simulation.
 func (c *Config) timing(concurrent bool) (timeout, rnr uint8) {
 	d := simTimeout

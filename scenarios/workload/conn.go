@@ -100,8 +100,8 @@ func (c *conn) requestsDone() bool {
 // finished reports whether both ends have completed.
 func (c *conn) finished() bool { return c.state == connOver && c.doneReported && c.peerDone }
 
-// finish ends a connection for good, after success or failure. It tells the peer, unless both ends
-// are done or the peer ended it first.
+// finish ends a connection for good, after success or failure. It sends controlOver to the peer,
+// unless both ends are done or the peer has sent controlOver first.
 func (c *conn) finish() error {
 	if !(c.doneReported && c.peerDone) && !c.peerOver {
 		if err := c.sendControl(controlMessage{Kind: controlOver}); err != nil {
@@ -215,7 +215,7 @@ func (n *node) peerEnded(p *peer) {
 	}
 }
 
-// handleControl stores what a control message of the peer tells, and schedules the connection.
+// handleControl stores the content of a control message of the peer, and schedules the connection.
 func (c *conn) handleControl(m *controlMessage) error {
 	c.schedule()
 	switch {

@@ -43,7 +43,8 @@ func (c *conn) step() (moved bool, err error) {
 }
 
 // stepWaiting opens the connection's next queue pair (its next incarnation) when its backoff is
-// over or the peer has begun that incarnation, and sends its connInfo.
+// over or the peer has begun that incarnation, and sends its connInfo. It finishes a connection
+// that is no longer needed.
 func (c *conn) stepWaiting() error {
 	if c.unneeded() {
 		return c.finish()
@@ -71,9 +72,10 @@ func (c *conn) stepWaiting() error {
 // unneeded reports whether both ends have completed, or the peer has ended or given up.
 func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peer.gone }
 
-// awaitsPeerOnly reports whether this end has completed, so that only the peer may need another
-// incarnation (a new queue pair). An end whose messages the peer reads must announce them in every
-// incarnation, and one whose completions do not mean delivery cannot know that it has completed.
+// awaitsPeerOnly reports whether this end has completed and reported that to the peer, so that only
+// the peer may need another incarnation (a new queue pair). It is false if the peer reads messages
+// of this end, which announces them in every incarnation, and if completions do not mean delivery:
+// this end may then have to send messages again.
 func (c *conn) awaitsPeerOnly() bool {
 	return c.doneReported && (c.out == nil || c.cfg.Op != OpRead && !c.traits.CompletesEarly)
 }
@@ -159,8 +161,9 @@ func (c *conn) reportEnd() error {
 }
 
 // fail ends the incarnation at its first failed completion, which flushes the later ones. It
-// records the failure unless this end has completed: most likely the peer has too. While draining
-// it ignores only flushes: the completion with the cause may follow the peer's control message.
+// records the failure unless this end has completed: most likely the peer has too, and has closed
+// its queue pair. In connDraining it ignores only flushes: the completion with the cause of the
+// failure may follow the peer's control message.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
 		return

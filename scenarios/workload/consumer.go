@@ -48,7 +48,7 @@ func (x *consumer) complete(peer *remoteEnd) bool {
 	}
 	// The sender reports that all messages were acknowledged: those that do not arrive
 	// within the grace period are lost. With reads, or completions that do not mean
-	// delivery, the sender cannot know.
+	// delivery, its report proves nothing.
 	if peer.peerFinal == nil || x.link.cfg.Op == OpRead || x.link.traits.CompletesEarly || !x.quietAfter(peer.peerSentAt) {
 		return false
 	}
@@ -60,7 +60,7 @@ func (x *consumer) complete(peer *remoteEnd) bool {
 }
 
 // pump posts reads of messages that the peer published. It leaves room in the send queue for
-// notices, messages without data that tell the peer a count.
+// notices: messages with a count as immediate data, and no other data.
 func (x *consumer) pump() (moved bool, err error) {
 	c := x.link
 	if c.cfg.Op != OpRead {
@@ -182,7 +182,8 @@ func (x *consumer) countArrival(seq int) {
 	x.onArrival(seq)
 }
 
-// verify reports lost messages, unless they are excused, if finished: both ends have completed.
+// verify records a violation if messages were lost and the configuration does not excuse that. It
+// checks only if finished, that is if both ends have completed.
 func (x *consumer) verify(finished bool) {
 	lost := x.total - x.arrived
 	if lost > 0 && finished && !(x.lossy() && x.link.cfg.excused(ExcuseLoses)) {
@@ -190,7 +191,8 @@ func (x *consumer) verify(finished bool) {
 	}
 }
 
-// quietAfter reports whether nothing has arrived for the grace period since a time.
+// quietAfter reports whether nothing has arrived for the grace period, which starts at the given
+// time or at the last arrival after it.
 func (x *consumer) quietAfter(at time.Duration) bool {
 	l := x.link
 	if now := uint64(x.arrived + x.duplicates); x.quietSince < at || now != x.quietCount {

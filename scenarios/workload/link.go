@@ -232,8 +232,9 @@ func (l *link) connect() (ok bool, err error) {
 	return true, nil
 }
 
-// connectQPs connects the queue pairs without the connection manager. An endpoint's queue pair is
-// in use by other connections: there it only records that the peer's datagrams are of this one.
+// connectQPs connects the queue pairs without the connection manager. The queue pair of an endpoint
+// is shared, and already in RTS: connectQPs only records that datagrams of the peer belong to this
+// connection. UD queue pairs also get an address handle.
 func (l *link) connectQPs() (err error) {
 	if l.endpoint != nil {
 		from := source{l.peerInfo.GID, l.peerInfo.QPN}

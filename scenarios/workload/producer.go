@@ -66,7 +66,7 @@ func (p *producer) reopenWindow() {
 }
 
 // pump posts messages up to the limit, or for reads publishes them. It leaves room in the send
-// queue for notices, messages without data that tell the peer a count.
+// queue for notices: messages with a count as immediate data, and no other data.
 func (p *producer) pump() (moved bool, err error) {
 	if p.link.cfg.Op == OpRead {
 		return p.publish(), nil
@@ -93,8 +93,8 @@ func (p *producer) pump() (moved bool, err error) {
 	return moved, nil
 }
 
-// post adds the next message to the batch. The last write that may be sent now, and every write
-// number announceEvery, has immediate data, which announces it and the writes before it.
+// post adds the next message to the batch. The last write that may be sent now, and one in
+// announceEvery writes, has immediate data, which announces it and the writes before it.
 func (p *producer) post(last bool) {
 	const announceEvery = 8 // writes between announcements to the receiver
 	c := p.link
@@ -138,8 +138,8 @@ func (p *producer) publish() (moved bool) {
 	return moved
 }
 
-// messageCompleted handles the completion of a message. A send, or a write with immediate data,
-// proves that the receiver knows all messages up to it (announced).
+// messageCompleted handles the completion of a message. That of a send, or of a write with
+// immediate data, proves that all messages up to it were announced to the receiver.
 func (p *producer) messageCompleted(r traffic.Request) {
 	p.acked = r.Seq + 1
 	p.completed++

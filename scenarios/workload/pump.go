@@ -29,8 +29,8 @@ func countOf(imm uint32, near int) int {
 	return near + int(delta)
 }
 
-// pump refills receives, and posts messages, reads, atomics and notices, which tell the peer a
-// count in immediate data. It reports whether it posted any.
+// pump refills receives, and posts messages, reads, atomics and notices (messages with only a count
+// as immediate data). It reports whether it posted any.
 func (c *conn) pump() (moved bool, err error) {
 	// A credit notice lets the peer send: without RNR NAKs, receives must be posted before.
 	if !c.recv.Shared || c.traits.NoRNR {

@@ -99,8 +99,8 @@ func (w *randomProgram) agreeMTU() (verbs.MTU, error) {
 	return min(mine, theirs), nil
 }
 
-// workload returns the traffic plan, the same at both ends. The excuses of cfg tell what the
-// network may do to packets.
+// workload returns the traffic plan, the same at both ends. The excuses of cfg are the faults of
+// the network that are no violations.
 func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	cfg := &w.cfg
 	work := &random.Workload{

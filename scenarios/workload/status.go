@@ -151,9 +151,9 @@ func (n *node) verify() {
 	}
 }
 
-// verifyMemory compares the memory that the peer accesses with its expected contents: guards at
-// both ends that nobody writes, and the last message in each slot. If writes are missing, it checks
-// the guards only: a failed peer may have written more than it announced.
+// verifyMemory compares the memory that the peer accesses with its expected contents: guard bytes
+// at both ends, which must not change, and the last message in each slot. If writes are missing, it
+// checks the guards only: a failed peer may have written more than it announced.
 func (c *conn) verifyMemory() {
 	got := c.public.buf
 	want := make([]byte, len(got))

@@ -185,9 +185,9 @@ func newWaiter(fd C.int) (*waiter, error) {
 	return w, nil
 }
 
-// wait calls take, which reads an event without blocking, whenever the descriptor is readable,
-// until take returns true or an error, which it returns. Else it returns ErrTimeout, or ErrClosed
-// after stop.
+// wait calls take, which reads an event without blocking, at once and then whenever the descriptor
+// is readable. It returns nil when take returns true, else the error of take, ErrTimeout, or
+// ErrClosed after stop.
 func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 	if !w.enter() {
 		return verbs.ErrClosed

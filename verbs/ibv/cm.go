@@ -85,8 +85,8 @@ func (m *manager) dispatch() {
 	}
 }
 
-// handle delivers an event to its identifier. It acknowledges the event only after it has looked up
-// the identifier: rdma_destroy_id waits for that, so no new identifier has the same address yet.
+// handle delivers an event to its identifier. It looks up the identifier before it acknowledges the
+// event: rdma_destroy_id waits for the acknowledgement, so no new identifier has the same address.
 func (m *manager) handle(e *C.struct_shim_cm_event) {
 	m.mu.Lock()
 	id := m.ids[e.id]

@@ -87,7 +87,7 @@ func (m *manager) createID(op string, space verbs.PortSpace, maxRequests int) (*
 	return id, nil
 }
 
-// deliver queues an event. It drops the event if the queue is full: then nobody reads events.
+// deliver queues an event. It drops the event if the queue is full: then no goroutine reads it.
 func (id *cmID) deliver(e *C.struct_shim_cm_event) {
 	select {
 	case id.events <- eventOf(e, nil):

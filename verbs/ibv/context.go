@@ -138,8 +138,8 @@ func (c *Context) removeChild(o child) {
 	}
 }
 
-// create runs f, which creates the library's object for o, as a verb of h, the context or
-// protection domain that o is made from. It registers o with the device and returns it as a T.
+// create creates object o by the verb op of h, the context or protection domain that o is made
+// from: f calls the library. It registers o with the device and returns o as a T.
 func create[T any](h handle, o child, op string, f func() error) (none T, _ error) {
 	err := callVerb(h, op, func() error {
 		err := f()
@@ -170,7 +170,8 @@ func closeObject(o child, op string) error {
 	return nil
 }
 
-// objectOf returns the open object of this device that arg is. closeLock is held for reading.
+// objectOf returns arg as an object of type T; what names that type in errors. It fails if arg has
+// another type, belongs to another opened device or is closed. closeLock is held for reading.
 func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
@@ -268,7 +269,7 @@ func (Provider) Open(device string) (verbs.Context, error) {
 	return found, nil
 }
 
-// deviceHint lists the devices, or tells how to create one.
+// deviceHint lists the devices, or says how to create one.
 func deviceHint(names []string) string {
 	if len(names) == 0 {
 		return "this machine has no RDMA device; soft-RoCE makes one: modprobe rdma_rxe, rdma link add rxe0 type rxe netdev eth0"

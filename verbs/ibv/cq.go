@@ -116,7 +116,7 @@ func (q *cq) Poll(into []verbs.WC) (int, error) {
 	return taken, nil
 }
 
-// copyWC copies a completion; of one with an error, only the fields that are valid then.
+// copyWC copies a completion. If its status is an error, only four fields are valid and copied.
 func copyWC(out *verbs.WC, in *C.struct_ibv_wc) {
 	*out = verbs.WC{
 		WRID: uint64(in.wr_id), Status: verbs.WCStatus(in.status), VendorErr: uint32(in.vendor_err), QPN: verbs.QPN(in.qp_num),

@@ -19,7 +19,7 @@ func (Provider) Open(device string) (verbs.Context, error) {
 	return nil, notLinked("open_device", device)
 }
 
-// notLinked returns the error of a verb, which tells how to build a program with libibverbs.
+// notLinked returns the error of a verb, which says how to build a program with libibverbs.
 func notLinked(op, device string) error {
 	return &verbs.OpError{Op: op, Obj: device, Err: fmt.Errorf(
 		"%w: this program was built without libibverbs; on Linux: apt install libibverbs-dev librdmacm-dev, then go build -tags ibverbs with cgo enabled",

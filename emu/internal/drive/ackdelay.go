@@ -38,7 +38,7 @@ func (a *ackDelay) delivered() (delay bool) {
 
 // emptyPoll notes a poll without a completion, and whether packets were received in it. It reports
 // whether acknowledgements wait: the packets may be RDMA writes, which the application sees in
-// memory and may answer.
+// memory and may answer. In other cases the application has polled instead of answering.
 func (a *ackDelay) emptyPoll(received bool) (delay bool) {
 	if received && !a.awaiting {
 		a.awaiting = true
@@ -48,8 +48,8 @@ func (a *ackDelay) emptyPoll(received bool) (delay bool) {
 	return false
 }
 
-// notAnswered counts a message that the application did not answer by posting work. After
-// maxUnanswered of them in a row, acknowledgements are no longer delayed.
+// notAnswered notes that the application did not answer the last message, if it received one, by
+// posting work. After maxUnanswered in a row, acknowledgements are no longer delayed.
 func (a *ackDelay) notAnswered() {
 	if !a.awaiting {
 		return

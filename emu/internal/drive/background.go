@@ -32,7 +32,8 @@ func (r *Real) background() {
 		}
 		now := r.Now()
 		active, idle := r.poller.appActive(now), detector.mayPark(r)
-		// No application will send the acknowledgements, or no goroutine has handled the deadline.
+		// No application will send the acknowledgements, or a deadline passed appIdle ago and no
+		// goroutine has handled it.
 		if !active && r.acks.pending || r.engine.Deadline() <= now.Add(-appIdle) {
 			r.acks.notAnswered()
 			r.pump(now) // the holder of the poller can stay asleep
@@ -67,7 +68,7 @@ func (d *idleDetector) mayPark(r *Real) bool {
 	return d.checks > parkAfter
 }
 
-// park blocks the background goroutine until unpark.
+// park blocks the background goroutine until unpark or Close.
 func (r *Real) park() {
 	select {
 	case <-r.unparked:
@@ -90,7 +91,7 @@ func (r *Real) pollInBackground() bool {
 		return false
 	}
 	r.lock()
-	empty := backgroundSpins // empty polls in a row: sleep at once if nothing has arrived
+	empty := backgroundSpins // empty polls in a row; starts at the limit, to sleep at once if nothing has arrived
 	for {
 		if r.receiveAndSend() {
 			empty = 0

@@ -120,7 +120,7 @@ func (c *realCond) Wait(timeout time.Duration) bool {
 			r.PollEmpty() // sends delayed acknowledgements: the application blocks here, and will not answer
 			continue
 		}
-		if r.full && r.retryAt <= now { // offer the rest of the packets again
+		if r.full && r.retryAt <= now { // the network was full: send the remaining packets
 			if r.PollEmpty(); c.notified != before {
 				return true
 			}

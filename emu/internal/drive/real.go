@@ -125,8 +125,8 @@ func (r *Real) pump(now mono.Time) {
 	r.send(now)
 }
 
-// expireTimers handles deadlines that have passed. It first receives: if the process was not
-// scheduled, the packet that a timer waits for may have arrived.
+// expireTimers handles deadlines that have passed. It first receives: if the process did not run
+// for a while, the packet that a timer waits for may have arrived.
 func (r *Real) expireTimers(now mono.Time) {
 	if r.lastReceive < now {
 		r.receive(now)
@@ -136,9 +136,9 @@ func (r *Real) expireTimers(now mono.Time) {
 	}
 }
 
-// send has the engine deliver its events (Settle), and sends its packets. It wakes the goroutine
-// that blocks on the network (the holder of the poller), or unparks the background goroutine, if
-// the former would sleep through the next deadline.
+// send has the engine deliver its events (Settle), and sends its packets. If the goroutine that
+// blocks on the network (the holder of the poller) would sleep through a strict deadline, send
+// wakes that goroutine. For other deadlines it unparks the background goroutine.
 func (r *Real) send(now mono.Time) {
 	r.acks.sent()
 	r.engine.Settle(now)
@@ -271,7 +271,7 @@ func (r *Real) sleep(d time.Duration) {
 	}
 	r.lock()
 	r.poller.wakeAt = 0
-	r.unpark()
+	r.unpark() // the background goroutine parks only while the holder of the poller sleeps
 }
 
 // Close implements Driver. Blocked waits return.

@@ -222,7 +222,7 @@ func (s *Streams) handleReady(now mono.Time, r *link.StreamReady) (received bool
 	return s.read(now, st) || received
 }
 
-// connect tells the conn that its stream is established, and queues its output.
+// connect calls Connected of the conn whose stream is established, and queues its output.
 func (s *Streams) connect(now mono.Time, st *stream) {
 	st.connected = true
 	st.conn.Connected(now, st.link.LocalAddr(), st.link.RemoteAddr(), st.link.MSS())
@@ -245,8 +245,8 @@ func (s *Streams) queueRead(st *stream) {
 	}
 }
 
-// read passes the bytes of one read, or the end of the stream, to the conn. It queues another read
-// if there may be more. It reports whether there was something to pass.
+// read passes the bytes of one read, the end of the stream or the error to the conn. It queues
+// another read if there may be more. It reports whether there was something to pass.
 func (s *Streams) read(now mono.Time, st *stream) (received bool) {
 	n, err := st.link.Read(now, s.buf)
 	if n == 0 && err == nil {
