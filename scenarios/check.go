@@ -94,7 +94,8 @@ func checkPatterns(key string, patterns []string, check func(key, pattern string
 	}
 }
 
-// checkPort checks that a pattern matches a port. It skips invalid fabrics and surplus patterns.
+// checkPort checks that a pattern matches a port, unless the fabric is invalid (then c.fabric is
+// nil) or there are more than maxPatterns patterns.
 func (c *checker) checkPort(key, pattern string) {
 	if c.fabric == nil || !c.countPattern(key) {
 		return
@@ -104,7 +105,8 @@ func (c *checker) checkPort(key, pattern string) {
 	}
 }
 
-// checkHost checks that a pattern matches a host. It skips invalid fabrics and surplus patterns.
+// checkHost checks that a pattern matches a host, unless the fabric is invalid (then c.fabric is
+// nil) or there are more than maxPatterns patterns.
 func (c *checker) checkHost(key, pattern string) {
 	if c.fabric == nil || !c.countPattern(key) {
 		return

@@ -34,7 +34,8 @@ func (c *checker) checkWorkload() {
 	}
 }
 
-// checkExpect checks the section "expect" and its exceptions for a tier, which is sim or netns.
+// checkExpect checks the section "expect", and in it the section "in" with the exceptions for a
+// tier (where the scenario is run: sim or netns).
 func (c *checker) checkExpect() {
 	if c.unreadable("expect") {
 		return
@@ -187,7 +188,8 @@ func (r Range) Contains(n uint64) bool {
 // IsZero reports whether r has no limit.
 func (r Range) IsZero() bool { return r.Min == nil && r.Max == nil }
 
-// ExpectOn returns the expectations on a tier: Expect with the exceptions of In.
+// ExpectOn returns the expectations on a tier (where the scenario is run: sim or netns): Expect
+// with the exceptions of In.
 func (s *Scenario) ExpectOn(t Tier) Expect {
 	e := s.Expect
 	exceptions := reflect.ValueOf(s.Expect.In[t])

@@ -27,8 +27,8 @@ type Selected struct {
 	Given string
 }
 
-// Find returns the selected scenarios, in the order of their names, files last; without tags and
-// patterns, those with StandardTag. A shipped scenario must have all tags.
+// Find returns the shipped scenarios that have all tags and match a pattern, sorted by name, and
+// then the files that patterns name. Without tags and patterns, it returns those with StandardTag.
 func (s *Selection) Find() ([]Selected, error) {
 	shipped, err := Builtin()
 	if err != nil {
@@ -155,7 +155,7 @@ func Tags(all []*Scenario) (tags []string) {
 	return slices.Compact(tags)
 }
 
-// ParseTiers reads the value of --on; nil if it is empty.
+// ParseTiers parses the values of --on: the tiers, sim or netns, on which to run scenarios.
 func ParseTiers(on []string) (tiers []Tier, err error) {
 	for _, name := range on {
 		switch t := Tier(name); t {

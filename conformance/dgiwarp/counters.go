@@ -32,9 +32,9 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 			}
 			for _, e := range check.Events() {
 				switch e.Kind {
-				case conformance.EventSent:
+				case conformance.EventSent: // by the case, to the device
 					counts.Add(cntRcvdPackets, rig.Exactly(1))
-				case conformance.EventReceived:
+				case conformance.EventReceived: // from the device
 					counts.Add(cntSentPackets, rig.Exactly(1))
 				}
 			}
@@ -162,7 +162,7 @@ func counterCases() []conformance.Case {
 				return rig.Counts{d.counter: rig.Exactly(dropsPerCase)}
 			}))
 	}
-	// Messages go in both directions, and the bench records all packets of the device.
+	// Messages go in both directions. The bench (the test setup) records all packets of the device.
 	about := []*rig.Counter{cntSentPackets, cntDataSent, cntDataAgain, cntAcksSent, cntChallengesSent}
 	return append(all, rig.CounterCase(conformance.Case{
 		ID:      "counters/dg/reliable-datagrams",

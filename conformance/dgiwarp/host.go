@@ -181,7 +181,7 @@ func (h *host) syncDevice() {
 	if h.syncQP == nil {
 		h.syncQP = newSyncQP(h)
 	}
-	h.syncQP.sync()
+	h.syncQP.requestReply()
 	for {
 		a, ok := h.nextOnWire(h.ResponseTimeout())
 		switch {

@@ -149,10 +149,10 @@ func newSyncQP(h *host) *syncQP {
 // syncBufLen is the buffer size of one message.
 const syncBufLen = addrAreaLen + 8
 
-// sync makes the queue pair reply. If the device has RD, the peer starts a flow without the cookie
-// of a Challenge, and the device answers by a Challenge or Refusal. Else the peer sends a message,
-// and sync posts the application's reply.
-func (c *syncQP) sync() {
+// requestReply makes the queue pair reply. If the device has RD, the peer starts a flow without the
+// cookie of a Challenge, and the device answers by a Challenge or Refusal. Else the peer sends a
+// message, and requestReply posts the application's reply.
+func (c *syncQP) requestReply() {
 	c.round++
 	if c.p.Caps.Has(verbs.CapRD) {
 		const seq, incarnation = 0, 1
@@ -220,8 +220,8 @@ const (
 )
 
 // peer returns the n-th scripted peer of the queue pair, with its own QPN, key and incarnation
-// (which tells it from an earlier queue pair with that QPN). Peers have the bench's peer addresses
-// in turn, so that some share an address.
+// (which differs from that of an earlier queue pair with the same QPN). The peers use the peer
+// addresses of the bench (the test setup) in turn, so that some share an address.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{

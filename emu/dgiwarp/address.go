@@ -87,9 +87,9 @@ type Record = engine.Record
 // Range is a range of bytes of a Write-Record that have arrived.
 type Range = engine.Range
 
-// ParseRecord parses the record that a Write-Record, an unreliable RDMA Write, leaves in a receive:
-// the ranges that have arrived. wc is the completion of the receive, of a UD queue pair, and buf
-// its buffer, which begins with the GRH.
+// ParseRecord returns which ranges of a Write-Record (an unreliable RDMA Write) have arrived. The
+// device writes this record to a receive of the target's UD queue pair. wc is the completion of the
+// receive, and buf is its buffer, which begins with the GRH.
 func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 	const op = "parse_record"
 	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecvRDMAWithImm {

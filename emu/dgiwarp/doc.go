@@ -136,7 +136,7 @@ func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (
 		Protocol: "datagram-iWARP", PKeys: device.DefaultPKeys, Port: d.port, GIDs: nic.GIDs,
 		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
 		CreateAH: d.createAH,
-		// RD peers may wait for receives.
+		// RD peers may wait for receives: PostRecv then sends them an acknowledgement.
 		PumpAfterRecv: nic.PeersAwaitReceives,
 	})
 	d.Start(newDriver(d))

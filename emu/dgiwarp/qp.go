@@ -62,8 +62,8 @@ func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) 
 	}))
 }
 
-// LastError returns the last error that a peer reported for a message of a queue pair of this
-// provider, which verbs.EventQPReqErr announces. ok is false if there is none.
+// LastError returns the last error that a peer reported for a message of qp; verbs.EventQPReqErr
+// announces such an error. ok is false if there is none, or qp is closed or of another provider.
 func LastError(qp verbs.QP) (r ErrorReport, ok bool) {
 	q, ours := qp.(*queuePair)
 	if !ours {

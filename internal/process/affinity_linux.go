@@ -43,7 +43,7 @@ func BindToCPU(cpu int) error {
 			if err != nil || bound[t.Name()] {
 				continue
 			}
-			if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: it has exited
 				return fmt.Errorf("bind to CPU %d: %w", cpu, os.NewSyscallError("sched_setaffinity", err))
 			}
 			bound[t.Name()] = true

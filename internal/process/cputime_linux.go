@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UsedCPU returns the sum of the usage of all running threads of this process. It returns
+// UsedCPU returns the sum of the usage of all live threads of this process. It returns
 // false if the kernel lacks CONFIG_SCHED_INFO.
 func UsedCPU() (CPUUsage, bool) {
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
@@ -33,11 +33,11 @@ func UsedCPU() (CPUUsage, bool) {
 		sum.Ran += u.Ran
 		sum.Waited += u.Waited
 	}
-	return sum, sum.Ran > 0
+	return sum, sum.Ran > 0 // without CONFIG_SCHED_INFO the files are missing, or have only zeros
 }
 
 // parseSchedstat parses /proc/PID/task/TID/schedstat: nanoseconds on a CPU, nanoseconds in a
-// run queue, number of time slices. It returns false if the text is not of that form.
+// run queue, number of time slices. It returns false if the first two are not numbers.
 func parseSchedstat(text []byte) (CPUUsage, bool) {
 	fields := bytes.Fields(text)
 	if len(fields) < 2 {
@@ -48,8 +48,8 @@ func parseSchedstat(text []byte) (CPUUsage, bool) {
 	return CPUUsage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
 }
 
-// SampleCPU reads the counters of the CPUs that this process may use, its and its children's CPU
-// time, and its throttled time. It returns false if the affinity mask or /proc/stat cannot be read.
+// SampleCPU reads the counters of the CPUs that this process may use, the CPU time of the process
+// and its children, and its throttled time. It returns false if the counters cannot be read.
 func SampleCPU() (CPUSample, bool) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -71,7 +71,7 @@ func SampleCPU() (CPUSample, bool) {
 }
 
 // throttledTime returns how long CPU limits throttled this process: the largest time of its
-// control groups and their parents, 0 if there are none. root contains proc and sys.
+// control groups and their parents, 0 if there are none. root is the directory with proc and sys.
 func throttledTime(root string) (longest time.Duration) {
 	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -130,7 +130,7 @@ const (
 )
 
 // addCPUs adds to s the counters of the CPUs for which mayUse is true, from the text of /proc/stat.
-// Interrupt time does not count as busy: OthersShare gives the reason.
+// Interrupt time does not count as busy, because packets of this process cause it too.
 func (s *CPUSample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
 	for line := range bytes.Lines(stat) {
 		fields := bytes.Fields(line)

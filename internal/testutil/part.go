@@ -34,7 +34,7 @@ func (p *Part) Given() bool { return p.of > 0 }
 // Has reports whether the part contains the configuration with a number.
 func (p *Part) Has(number int) bool { return p.of == 0 || number%p.of == p.number }
 
-// Set implements flag.Value.
+// Set implements flag.Value. It parses I/N: part I of N, counted from 0.
 func (p *Part) Set(text string) error {
 	var number, of int
 	var rest string
@@ -126,8 +126,8 @@ func (r Requirements) Run(t *testing.T) {
 }
 
 // ExpectComplete checks that every requirement has either a test or an entry in elsewhere, the
-// reason why it has none here. sections has the number of requirements in each section, which are
-// named section/1, section/2 and so on.
+// reason why it has none here. sections has the number of requirements in each section. The IDs of
+// requirements are section/1, section/2 and so on.
 func (r Requirements) ExpectComplete(t *testing.T, sections map[string]int, elsewhere map[string]string) {
 	t.Helper()
 	known := map[string]bool{}

@@ -117,7 +117,7 @@ func ReadConversations(t testing.TB, name string) (all []*Conversation) {
 			directions[key].next = tcp.Seq + 1
 		case len(tcp.Payload) > 0:
 			d := directions[key]
-			seen := int32(d.next - tcp.Seq)
+			seen := int32(d.next - tcp.Seq) // octets of this packet that earlier packets had
 			if seen < 0 {
 				t.Fatalf("%s: octets are missing before %d", name, tcp.Seq)
 			}

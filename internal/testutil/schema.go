@@ -78,8 +78,8 @@ func (d Document) Schema(t *testing.T) *jsonschema.Schema {
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// scalar returns the schema of a type that is encoded as a string or an unsigned integer; nil for
-// other types, whose schema follows from reflection.
+// scalar returns the schema of an enum in d.Enums, of a type that is encoded as text, or of an
+// unsigned integer. It returns nil for other types, whose schema follows from reflection.
 func (d Document) scalar(t reflect.Type) *jsonschema.Schema {
 	switch values := reflect.ValueOf(d.Enums[t]); {
 	case values.IsValid():

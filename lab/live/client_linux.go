@@ -48,7 +48,7 @@ func Query(ctx context.Context, name string) (*Info, error) {
 	if err := json.Unmarshal(body, &info); err != nil {
 		return nil, fmt.Errorf("lab %s sent an invalid description: %w", name, err)
 	}
-	info.PID = c.PID // the lab only knows its PID in its own namespace
+	info.PID = c.PID // the lab sees only its PID in its own PID namespace
 	return &info, nil
 }
 
@@ -57,13 +57,14 @@ func Down(ctx context.Context, name string) error {
 	return labDaemons.Down(ctx, name, &request{Op: opDown})
 }
 
-// SetLink sets links of a lab up or down: those of the ports that match the pattern ports.
+// SetLink sets the links of all ports of a lab that match the pattern ports up or down.
 func SetLink(ctx context.Context, name, ports string, up bool) error {
 	link := "down"
 	if up {
 		link = "up"
 	}
-	_, _, err := labDaemons.RoundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Link: link})
+	r := &request{Op: opSet, Host: ports, Link: link} // in opSet, Host is the pattern of ports
+	_, _, err := labDaemons.RoundTrip(ctx, name, changeTimeout, r)
 	return err
 }
 
@@ -82,8 +83,8 @@ const drainTimeout = 2 * time.Second
 // stdin and stdout are a terminal, the program gets a new terminal.
 //
 // On a terminal, cancelling the context or closing the terminal ends the call and
-// the program. Otherwise signals are forwarded to the program, and the context
-// matters only until it runs.
+// the program. Otherwise signals are forwarded to the program, and the context has
+// no effect once the program runs.
 func Exec(ctx context.Context, name, host string, args []string) (code int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -95,7 +96,7 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 	if _, _, ok := terminalSize(os.Stdout); !ok {
 		r.Terminal = false
 	}
-	// Before the program starts: a signal may arrive at once.
+	// Catch signals before the program starts: one may arrive at once.
 	signals := make(chan os.Signal, 8)
 	if !r.Terminal {
 		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)

@@ -24,10 +24,10 @@ type FabricOptions struct {
 	Given                        func(flag string) bool // whether a flag was given
 }
 
-// Scenario returns a scenario with fabric, impairments and seed of the scenario that o.Like names,
-// or else with the fabric of the options, which it validates by parsing the scenario as text.
-// Without a kind, two hosts are a pair, and more hosts a star. The defaults of a fat tree (0) are
-// two hosts per leaf, with at least two leaves, and two spines.
+// Scenario returns a scenario for a lab. It has the fabric, impairments and seed of the scenario
+// that o.Like names, or else a fabric from the other options, validated by Parse. Without a kind,
+// two hosts are a pair, and more hosts a star. A fat tree has by default (0) two spines, and a leaf
+// for each two hosts, at least two. The workload is never run, but the format requires one.
 func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	if err := o.check(); err != nil {
 		return nil, err

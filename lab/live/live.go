@@ -175,7 +175,7 @@ func (info *Info) WriteTable(w io.Writer) error {
 		for i, n := range h.NICs {
 			name, farEnd := h.Name, ""
 			if i > 0 {
-				name = ""
+				name = "" // only in the host's first line
 			}
 			port := topology.Port{Node: h.Name, NIC: n.Name}
 			if c, ok := info.Topology.CableAt(port); ok {

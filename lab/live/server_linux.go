@@ -140,8 +140,8 @@ func (s *server) exec(c *daemon.Client, r *request) error {
 	}, master)
 }
 
-// killSession kills all processes of the session of leader, its process ID. Background jobs of a
-// shell have process groups of their own, and would keep the terminal open.
+// killSession kills all processes of a session. leader is the process ID of the session leader.
+// Background jobs of a shell have process groups of their own, and would keep the terminal open.
 func killSession(leader int) {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
 		return // /proc shows another PID namespace: see netns.Unshare

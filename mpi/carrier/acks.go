@@ -113,8 +113,9 @@ func (c *Carrier) refreshPrefix(pkt *packet) {
 	pkt.peer.acks.Acknowledged()
 }
 
-// sendAckOnly sends acknowledgements and credits without a message: on conn (nil on iWARP: any open
-// connection) if it has room, else by datagram. If there is no room, the next packet carries them.
+// sendAckOnly sends acknowledgements and credits without a message: on conn if it has room, else by
+// datagram. On iWARP, without datagrams, a nil conn stands for any open connection. If there is no
+// room, the next packet carries them.
 func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	var via sender
 	if conn == nil && c.rails[0].completesBeforeDelivery() { // iWARP, which has no datagrams

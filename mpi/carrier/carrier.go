@@ -72,8 +72,8 @@ type timing struct {
 	keepalive keepalive
 }
 
-// Open creates the carrier of a rank. All ranks must open theirs at the same time, because they
-// exchange addresses.
+// Open creates the carrier of a rank, for the layer above, up. All ranks must open theirs at the
+// same time, because they exchange addresses.
 func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
@@ -92,7 +92,8 @@ func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	return c, nil
 }
 
-// open opens the rails and their queues, the memory and the shared memory, and exchanges endpoints.
+// open opens the rails (one for each NIC) and their queues, the memory and the shared memory, and
+// exchanges endpoints.
 func (c *Carrier) open() error {
 	for i, nic := range c.env.NICs {
 		r, err := c.openRail(i, nic)

@@ -167,8 +167,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// restrictTo adapts the design to the capabilities of the NICs: those with reliable datagrams, or
-// without connections, use UD. It returns an error if the design needs datagrams that they lack.
+// restrictTo adapts the design (which transports are used) to the capabilities of the NICs: those
+// with reliable datagrams, or without connections, use UD. It returns an error if the design needs
+// datagrams that the NICs lack.
 func (c *Config) restrictTo(caps verbs.Caps) error {
 	switch {
 	case caps.Has(verbs.CapRD), caps.Has(verbs.CapUD) && !caps.Has(verbs.CapRC): // all peers share one queue pair, whatever the design

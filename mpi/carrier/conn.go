@@ -197,8 +197,9 @@ func (k *conn) post() error {
 	return nil
 }
 
-// requestCompleted handles the completion of any send request; an error fails the connection. With
-// the last request it ends a connection that has failed or sent its last packet, or answers a DREQ.
+// requestCompleted handles the completion of any send request; an error fails the connection. When
+// no request is outstanding any more, it ends a connection that has failed or sent its last packet,
+// and answers a DREQ on one that is closing.
 func (k *conn) requestCompleted(wc *verbs.WC) {
 	k.CountCompletion()
 	if k.rail.completesBeforeDelivery() {

@@ -19,8 +19,8 @@ type disconnection struct {
 }
 
 // disconnectIdle sends a DREQ on idle connections. With several rails it does not: the peer handles
-// a DREQ after all earlier packets, perhaps of another rail, and would take an end of the
-// connection before that for a failure.
+// the DREQ only after earlier packets on other rails, and until then would take the end of the
+// connection for a failure.
 func (c *Carrier) disconnectIdle() {
 	if c.cfg.IdleTimeout == 0 || c.Now()-c.conns.lastIdleCheck < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
 		return

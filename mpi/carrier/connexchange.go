@@ -215,7 +215,7 @@ func (c *Carrier) connectionsFull() bool {
 
 // shouldConnect reports whether the design Hybrid should connect to a peer now: after HybridAfter
 // packets or, if the peer has refused, retryConnectAt packets. If all allowed connections exist, it
-// may evict the least used one.
+// returns false, and may evict the least used one for a later call.
 func (c *Carrier) shouldConnect(p *peer) bool {
 	minPackets := c.cfg.HybridAfter
 	if p.packetsSent < max(minPackets, p.retryConnectAt) {

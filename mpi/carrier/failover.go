@@ -89,9 +89,9 @@ func (k *conn) rerouteUnacked() {
 	}
 }
 
-// rewriteUnnoticed queues the writes of this connection again whose notice, the message after the
-// data, was queued (notice.sent) and not sent yet. Without the notice the peer does not use the
-// data, so writing it twice is harmless.
+// rewriteUnnoticed queues again the writes of this connection whose notice (the message after the
+// data) is in pendingNotices: notice.sent is set, but it was not sent yet. Without the notice the
+// peer does not use the data, so writing it twice is harmless.
 func (k *conn) rewriteUnnoticed() {
 	for _, m := range k.pendingNotices {
 		m.pendingParts, m.notice.sent = 1, false
@@ -166,7 +166,7 @@ func (c *Carrier) checkRails(now time.Duration) {
 			if k.state != open {
 				continue
 			}
-			since, outstanding := k.oldestOutstanding()
+			since, outstanding := k.waitingSince()
 			since = max(since, c.keepalive.stalledUntil) // until then, this rank did not call Progress
 			isOtherOpen := func(other *conn) bool { return other != k && other.isOpen() }
 			switch {
@@ -184,11 +184,11 @@ func (c *Carrier) checkRails(now time.Duration) {
 	}
 }
 
-// oldestOutstanding returns since when the connection waits for a completion or an acknowledgement;
+// waitingSince returns since when the connection waits for a completion or an acknowledgement;
 // false if nothing is outstanding. The first packet counts: acknowledgements are cumulative.
-func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
+func (k *conn) waitingSince() (since time.Duration, ok bool) {
 	if k.Outstanding() > 0 {
-		return max(k.lastUsed, k.lastCompletion), true
+		return max(k.lastUsed, k.lastCompletion), true // each post and completion restarts the wait
 	}
 	if unacked := k.peer.out.unacked; len(unacked) > 0 && unacked[0].sentOn == k {
 		return unacked[0].sentAt, true
@@ -234,7 +234,7 @@ func (c *Carrier) checkSilentPeers() {
 }
 
 // probe sends a keepalive probe to a silent peer; from the second on, datagrams use the next rail.
-// A peer that no NIC reports as unreachable must answer, and is lost after PeerTimeout.
+// Where no NIC reports an unreachable peer, the peer is lost if it does not answer for PeerTimeout.
 func (c *Carrier) probe(p *peer) {
 	if p.probes++; p.probes > 1 {
 		c.switchRail(p)

@@ -246,13 +246,13 @@ func (l *peerList) add(p *peer) {
 	}
 }
 
-// visit calls look for each peer, except those that look adds. It removes a peer for which look
-// returns false.
-func (l *peerList) visit(look func(*peer) (stays bool)) {
+// visit calls handle for each peer, except those that handle adds. It removes a peer for which
+// handle returns false.
+func (l *peerList) visit(handle func(*peer) (stays bool)) {
 	visited := l.peers
 	l.peers, l.spare = l.spare[:0], nil
 	for _, p := range visited {
-		stays := look(p)
+		stays := handle(p)
 		*l.in(p) = false // not in the list: add skips peers that are
 		if stays {
 			l.add(p)

@@ -53,8 +53,8 @@ func (c *Carrier) Progress() (moved bool) {
 }
 
 // PollFast is a cheaper Progress for busy polling, which leaves some work to the next Progress.
-// Only the first of several consecutive calls reads the clock. The caller must not Wait after it,
-// because it arms no completion event.
+// first is set in the first of several consecutive calls: only that one reads the clock. The caller
+// must not Wait after PollFast, because it arms no completion event.
 func (c *Carrier) PollFast(first bool) (moved bool) {
 	lastRead := c.clock.cached // enter clears it
 	if !c.enter() {

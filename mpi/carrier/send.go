@@ -135,7 +135,8 @@ func (c *Carrier) selectSender(p *peer, n int) sender {
 	return nil
 }
 
-// trySend sends a packet if a transport has room. False: none has, or it failed; the peer is lost.
+// trySend sends a packet if a transport has room. It returns false if none has, or if sending
+// failed: then the peer is lost.
 func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 	n := prefixLen + len(data)
 	if k == message {
@@ -162,7 +163,8 @@ type contents struct {
 	owner    any            // of gathered
 }
 
-// sendContents sends a packet of o over a transport with room. False: it failed; the peer is lost.
+// sendContents sends a packet with the contents o over via, which has room. It returns false if
+// that failed: then the peer is lost.
 func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first

@@ -140,7 +140,7 @@ func (c *Carrier) deliverCoalesced(p *peer, b []byte) error {
 // holds the variable fields of the prefix.
 
 // canOmitHeader reports whether a message is sent without its header: the header would make the
-// packet exceed the MTU, and the receiver knows it from the previous message (CachedEager). The
+// packet exceed the MTU, and the receiver has it from the previous message (CachedEager). The
 // immediate data must have room for the credits, and the only rail keeps the order of packets.
 func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 	k, ok := via.(*conn)

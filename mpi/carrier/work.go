@@ -116,7 +116,7 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 		return
 	}
 	conn := r.conn
-	if conn == nil && r.grhLen == 0 { // the receive of an SRQ: the QPN tells the connection
+	if conn == nil && r.grhLen == 0 { // the receive of an SRQ: the QPN identifies the connection
 		conn = r.rail.conns[wc.QPN]
 	}
 	r.receive(wc, w.buf, conn)

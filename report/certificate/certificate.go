@@ -115,7 +115,8 @@ const (
 var states = []State{Broken, Fail, Stale, Deviates, NotAsked, Pass, Unsupported, Untestable}
 
 // New returns the certificate of a run: the state of each clause of the standards and the outcome,
-// from the results of the cases. The run must have one device, without injected defects.
+// from the results of the cases. The run must have one device, without injected defects. judge
+// describes the test system.
 func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	if len(run.Devices) != 1 {
 		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", textfmt.Plural(len(run.Devices), "device"))
@@ -130,8 +131,8 @@ func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	return c, nil
 }
 
-// clauses returns the clauses, with their states, of every document (a standard) that has a clause
-// for which a case was run. Other documents do not apply to the device.
+// clauses returns the clauses, with their states, of every document (a standard, with a row for
+// each clause) that applies to the device: a case was run for at least one of its clauses.
 func clauses(run *conform.Run) (all []Clause) {
 	results := make(map[string][]*conform.Result) // of the cases, by row ID of a clause
 	for i := range run.Devices[0].Results {
@@ -192,9 +193,9 @@ func counts(clauses []Clause) (all []Count) {
 	return all
 }
 
-// outcome returns the overall result, which depends on the MUST clauses, and a sentence that
-// explains it. A failed clause takes precedence over an untested one. A clause that is met although
-// a known deviation says otherwise (Stale) makes the outcome incomplete.
+// outcome returns the overall result and a sentence that explains it. They depend on the MUST
+// clauses and on whether all cases were run (not run.Part); the first case of the switch that
+// applies decides. Stale means that a clause is met although a known deviation says otherwise.
 func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 	n := make(map[State]int) // MUST clauses by state
 	for i := range clauses {

@@ -82,7 +82,7 @@ type judgedDevice struct {
 }
 
 // Compare reads result folders of certify or conform, each with one or more devices, and
-// compares the devices.
+// compares the devices. Each device is a column of the comparison.
 func Compare(dirs []string) (*Comparison, error) {
 	c := &Comparison{Version: Version}
 	index := make(map[string]int) // of a clause in c.Clauses, by clause ID
@@ -157,7 +157,8 @@ func readRun(dir string) (*conform.Run, *Certificate, error) {
 }
 
 // column returns the column of a device without its counts. Its name is the kind of device that
-// the certificate names, such as rxe-6.12, or else the device's own name.
+// the certificate names, such as rxe-6.12, or else the device's own name. Its tier is where the
+// cases were run: sim, netns or wire.
 func (d *judgedDevice) column() Column {
 	dev := &d.run.Devices[0]
 	col := Column{Name: dev.Label(), Device: dev.Name, Transport: dev.Title, From: d.dir, Page: conform.PageFile, Tool: d.run.Tool, Tier: d.run.Tier}
@@ -219,7 +220,7 @@ func (c *Comparison) addDevice(d *judgedDevice, index map[string]int) {
 			for _, row := range doc.Sections[j].Rows {
 				s := byID[row.ID]
 				if s == nil {
-					continue
+					continue // the document does not apply to the device
 				}
 				k, known := index[row.ID]
 				if !known {

@@ -152,7 +152,7 @@ func (c *Comparison) pageLinks(dir string) []string {
 	return all
 }
 
-// tiers are the names of the tiers.
+// tiers has the names of the tiers, on which cases are run.
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
 // newDeviceRow returns a row of the table of devices, from the device's column in the tables of
@@ -229,7 +229,7 @@ func (c *Comparison) documents(hrefs []string, include func(*Compared) bool) (al
 			all = append(all, &comparedDocument{Title: e.Document})
 		}
 		d := all[at]
-		if d.Names == nil {
+		if d.Names == nil { // all clauses of a document have states on the same devices
 			for k := range c.Columns {
 				if e.HasState(k) {
 					d.Columns, d.Names = append(d.Columns, k), append(d.Names, c.Columns[k].Name)

@@ -26,7 +26,7 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 	if wc.Status != verbs.WCSuccess {
 		return s.handleFailure(wc, n)
 	}
-	if s.flushing && !o.local() {
+	if s.flushing && !o.local() { // a bind or an invalidation sends no packet
 		return s.violation(n, "only flushed requests once one has failed", "success")
 	}
 	if o.flags&verbs.SendSignaled == 0 {
@@ -87,13 +87,13 @@ func (s *sender) finishRequest(n int) error {
 	return nil
 }
 
-// handleFailure handles a completion with an error: a violation, unless Network.GivesUp and the
-// retries of a request on a reliable connection are exhausted. All later requests must then be
-// flushed, and a control message tells the peer, which cannot detect the failure, to stop as well.
+// handleFailure handles a completion with an error, which must be a flush after an earlier failure
+// or, if Network.GivesUp, the exhausted retries of a reliable connection. After exhausted retries a
+// control message makes the peer stop as well, because the peer cannot detect the failure.
 func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
 	s.completedBefore++
-	if o.shared { // nobody knows whether it was executed
+	if o.shared { // it may have been executed or not
 		s.conn.end.words.changeMayBeMissing = true
 	}
 	if s.flushing || s.qpFailed && wc.Status == verbs.WCWRFlushErr {
@@ -165,7 +165,7 @@ func (c *conn) peerRequestsFailed() error {
 }
 
 // receiveFailed returns a violation if a receive completed with an error that was not expected.
-// If the network makes the peer give up, a flush is allowed before the failed send is polled.
+// With Network.GivesUp a flush is expected too: it may be polled before the send that failed.
 func (c *conn) receiveFailed(wc *verbs.WC) error {
 	from := c.end.side.Peer()
 	if wc.Status == verbs.WCRemInvReqErr && c.spec.Service == UC && c.spec.SharedReceives && c.end.w.Network.Loses {

@@ -122,7 +122,7 @@ func (c *conn) openQPs() (err error) {
 }
 
 // openReceives creates the connection's receive queues, each a ring of receive buffers: one for
-// each SRQ of XRC, else one. With SharedReceives there is none but that of openSharedRing.
+// each SRQ of XRC, else one. With SharedReceives the connection has no queue of its own.
 func (c *conn) openReceives() (err error) {
 	e, s := c.end, c.spec
 	cfg := ringConfig{conn: c, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pace: s.RecvPacing}

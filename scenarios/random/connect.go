@@ -65,8 +65,9 @@ func (e *End) endInfo() *endInfo {
 	return info
 }
 
-// postFirstReceives posts the receives of unreliable connections before the peer may send: messages
-// without a receive are lost. Without RNR it also posts those of reliable connections.
+// postFirstReceives posts the receives of unreliable connections, and those that connections share,
+// before the peer may send: messages without a receive may be lost. On a transport without RNR NAKs
+// it also posts those of reliable connections.
 func (e *End) postFirstReceives() error {
 	for _, r := range e.rings {
 		if r.conn != nil && r.conn.spec.Service.Reliable() && !e.w.Traits.NoRNR {
@@ -102,7 +103,7 @@ func (c *conn) address() verbs.AHAttr {
 	return a
 }
 
-// attr returns the attributes of the queue pairs, except the number of the peer.
+// attr returns the attributes of the queue pairs, except the peer's QP number.
 func (c *conn) attr() verbs.QPAttr {
 	s, me := c.spec, c.end.side
 	return verbs.QPAttr{

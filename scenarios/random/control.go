@@ -96,7 +96,8 @@ func (e *End) receiveControl(timeout time.Duration) (*controlMessage, error) {
 // stallTimeout is how long to wait for the peer.
 func (e *End) stallTimeout() time.Duration { return cmp.Or(e.env.StallTimeout, verbs.Forever) }
 
-// expectControl handles control messages until one of a kind, or fails after the stall timeout.
+// expectControl handles control messages until one of the given kind arrives, and returns that one.
+// It fails after the stall timeout.
 func (e *End) expectControl(kind string) (*controlMessage, error) {
 	for {
 		n, err := e.receiveControl(e.stallTimeout())

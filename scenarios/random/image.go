@@ -18,7 +18,7 @@ func word(b []byte) uint64       { return binary.LittleEndian.Uint64(b) }
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
 // initialTarget returns the initial contents of a connection's target on side s: the memory that
-// the peer's requests access. If unreliable, it ends at the highest address that they write.
+// the peer's requests access. On an unreliable connection it ends with the last byte they write.
 func initialTarget(w *Workload, conn int, s Side) []byte {
 	c := &w.Conns[conn]
 	n := connWordAt(c, connWords) // the end of the last word
@@ -204,7 +204,8 @@ type pacer struct {
 	next   time.Duration
 }
 
-// allowed returns how many requests may be posted now, at most room. If any, it sets the next time.
+// allowed returns how many requests may be posted now, at most room. If it allows any, it draws the
+// time before which no more may be posted.
 func (p *pacer) allowed(now time.Duration, room int) int {
 	if now < p.next || room <= 0 {
 		return 0

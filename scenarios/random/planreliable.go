@@ -54,7 +54,7 @@ type planner struct {
 func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	c := &w.Conns[conn]
 	p := planner{w: w, conn: c, rng: rng, validWindows: slices.Repeat([]bool{true}, c.Windows), readWindows: make([]bool, c.Windows)}
-	p.afterWrite = true // immediate data would belong to the empty write that may be the RTR of iWARP
+	p.afterWrite = true // iWARP may begin with an empty write (the RTR), to which immediate data would belong
 	target := initialTarget(w, conn, s.Peer())
 	for i := range p.words { // the values that atomics will find
 		p.words[i] = word(target[connWordAt(c, i):])
@@ -76,7 +76,8 @@ func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	return ops
 }
 
-// draw draws the next request. If completions do not mean delivery, the last request is a read.
+// draw draws the next request. If completions do not mean delivery, the last request is a read,
+// whose response shows that the requests before it were executed.
 func (p *planner) draw(last bool) op {
 	o := op{code: p.conn.Mix[p.rng.IntN(len(p.conn.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {

@@ -113,8 +113,8 @@ func (r *recvRing) prepare(slot, seq int) {
 
 func (r *recvRing) memory(slot int) []byte { return r.buf[slot*r.size : (slot+1)*r.size] }
 
-// message returns the first n bytes of a completed receive, until the next call. It checks that the
-// rest of the slot is unchanged; a reused receive may contain parts of a dropped message.
+// message returns the first n bytes of a completed receive, valid until the next call. It checks
+// that the rest of the slot is unchanged; a reused receive may contain parts of a dropped message.
 func (r *recvRing) message(slot, n int, reused bool) ([]byte, error) {
 	mem := r.memory(slot)
 	if n > r.maxLen {

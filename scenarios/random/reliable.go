@@ -22,8 +22,8 @@ type reliableChecker struct {
 	invalidated int
 }
 
-// newReliableChecker returns the checker of the peer's plan p, and tells the receive rings which
-// messages to expect.
+// newReliableChecker returns the checker of the peer's plan p, and sets the messages that the
+// receive rings expect.
 func newReliableChecker(c *conn, p plan) *reliableChecker {
 	x := &reliableChecker{incoming: newIncoming(c, p), image: initialTarget(c.end.w, c.index, c.end.side)}
 	sizes := make([][]int, max(1, len(c.xrc)))
@@ -101,7 +101,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}
 	if x.conn.spec.Service.Datagram() {
-		// The device writes the GRH with the first packet, before it knows the message length.
+		// The device writes the GRH with the first packet, which does not have the message length.
 		if want, got := x.conn.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
 			return x.violation(n, want, got)
 		}
@@ -170,9 +170,9 @@ func (x *reliableChecker) checkVisible(n int) error {
 	return nil
 }
 
-// mayBeLate reports whether an atomic on t may still be outstanding when message n arrives:
-// see TransportTraits.AtomicsAfterLaterWrites. Atomics execute in order and writes use other
-// memory, therefore the final memory is the same.
+// mayBeLate reports whether an atomic on t may still be outstanding when message n arrives. Some
+// transports execute atomics after later writes (AtomicsAfterLaterWrites). Atomics execute in order
+// and writes use other memory, therefore the final memory is the same.
 func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 	if !x.conn.end.w.Traits.AtomicsAfterLaterWrites {
 		return false

@@ -110,7 +110,7 @@ func (s *sender) post(now time.Duration) (bool, error) {
 	return true, nil
 }
 
-// prepare returns work request n, and applies it to image, the expected peer target memory.
+// prepare returns work request n, and applies it to image, the expected memory of the peer.
 func (s *sender) prepare(n int) verbs.SendWR {
 	o := &s.plan.ops[n]
 	c := s.conn
@@ -187,7 +187,8 @@ func (s *sender) setSGL(wr *verbs.SendWR, base int) {
 	wr.SGL = s.sges[from:len(s.sges):len(s.sges)]
 }
 
-// prepareFetch prepares the slot of a read or atomic, and its expected result unless o.shared.
+// prepareFetch prepares the slot of a read or atomic, and its expected result. Other connections
+// change a shared word (o.shared), so that its result cannot be predicted.
 func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
 	index, base := s.slot(n)

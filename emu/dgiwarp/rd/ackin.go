@@ -8,11 +8,11 @@ import (
 )
 
 // receiveAck handles an acknowledgement of the flow to the peer: it releases segments, updates the
-// RTT, the timer, the congestion and the receive window, and detects losses. It drops one of
-// another flow, or of packets that were not sent.
+// RTT, the timer, the congestion and the receive window, and detects losses. It drops an
+// acknowledgement of another flow, or of packets that were not sent.
 func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
-	maxAcked := p.send.outstanding() - a.SackSpan() // without the packets from Next to the end of Sack
+	maxAcked := p.send.outstanding() - a.SackSpan() // the packets from Next to the end of Sack are outstanding, too
 	if !p.has(flagSending) || a.Epoch != p.send.epoch || a.Next.Sub(p.send.una) > maxAcked {
 		l.Count.DropAck++
 		return
@@ -71,12 +71,12 @@ func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 
 // applySack marks the segments of a.Sack as arrived, and returns how many of them are new.
 func (f *sendFlow) applySack(a *wire.Ack) (arrived int) {
-	beyond := a.SackSpan()
-	if beyond == 0 {
+	span := a.SackSpan() // packets from Next to the last one in Sack
+	if span == 0 {
 		return 0
 	}
 	s := f.oldest.next // the first bit stands for Next+1: Next is missing
-	for i := int32(0); i < beyond-1; i, s = i+1, s.next {
+	for i := int32(0); i < span-1; i, s = i+1, s.next {
 		if a.Sack[i/32]>>(i%32)&1 != 0 && f.markArrived(s, a.Echo) {
 			arrived++
 		}
@@ -171,7 +171,7 @@ func (p *Peer) receiveChallenge(now mono.Time, c *wire.Challenge) {
 		return
 	}
 	if p.has(flagProved) && c.Incarnation != p.incarnation {
-		// A challenge by the same incarnation means that it accepted none: it would know the flow.
+		// The same incarnation has accepted no segment: it would not challenge a flow that it has.
 		l.fail(p, ErrRestarted)
 		return
 	}
@@ -188,8 +188,8 @@ func (p *Peer) receiveChallenge(now mono.Time, c *wire.Challenge) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// receiveRefusal fails a flow that the peer does not know. It ignores a refusal of a flow that is
-// still starting and is retransmitted, since the peer may not be ready yet.
+// receiveRefusal fails the flow that the peer refuses. It ignores refusals of another flow, of one
+// with nothing outstanding, and of one that is still starting: the peer may not be ready yet.
 func (p *Peer) receiveRefusal(r *wire.Refusal) {
 	l := p.layer
 	if !p.has(flagSending) || p.has(flagStarting) || r.Epoch != p.send.epoch || p.send.outstanding() == 0 {

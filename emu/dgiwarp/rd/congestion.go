@@ -24,8 +24,8 @@ type congestion struct {
 	ackedSinceGrowth uint16    // acknowledged packets since cwnd last grew, after slow start
 }
 
-// grow increases the congestion window after this number of segments was acknowledged: in slow
-// start the window doubles with each round trip, afterwards it grows by one packet per round trip.
+// grow increases the congestion window after acked more segments have arrived: in slow start the
+// window doubles with each round trip, afterwards it grows by one packet per round trip.
 func (c *congestion) grow(acked int) {
 	if c.cwnd < c.ssthresh {
 		c.cwnd = uint16(min(int(c.cwnd)+acked, wire.Window))
@@ -88,7 +88,7 @@ func (c *congestion) resumeAt() mono.Time { return c.paceAt.Add(-burst / 2 * c.p
 
 // sampleRTT updates the smoothed round-trip time and its variation (RFC 6298).
 func (c *congestion) sampleRTT(rtt time.Duration) {
-	r := int64(max(min(rtt, 4*time.Second), 1))
+	r := int64(max(min(rtt, 4*time.Second), 1)) // srtt and rttvar are nanoseconds in 32 bits
 	if c.srtt == 0 {
 		c.srtt, c.rttvar = uint32(r), uint32(r/2)
 		return

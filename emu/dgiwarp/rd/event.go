@@ -106,8 +106,8 @@ func (l *Layer) Accept(now mono.Time) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// Defer refuses the segment that Next returned, because no receive is posted, and tells the sender
-// (window 0). Unless it is stored, the sender retransmits it after Resume, or earlier as a probe.
+// Defer refuses the segment that Next returned, because no receive is posted, and sends window 0 to
+// the peer. A stored segment stays; any other the peer retransmits after Resume, or as a probe.
 func (l *Layer) Defer(now mono.Time) {
 	p := l.offered
 	if p == nil {
@@ -122,9 +122,9 @@ func (l *Layer) Defer(now mono.Time) {
 	p.ackNow()
 }
 
-// Resume tells up to n deferred peers of a queue pair, longest waiting first, that receives
-// are posted again. The limit avoids that thousands of peers send for one receive. It returns
-// the number of resumed peers, and whether there are more.
+// Resume acknowledges to up to n deferred peers of a queue pair, longest waiting first, that
+// receives are posted again. Without the limit, thousands of peers would send for one receive.
+// Resume returns the number of resumed peers, and whether there are more.
 func (l *Layer) Resume(local uint32, n int) (resumed int, more bool) {
 	for p := l.blocked.first; p != nil; {
 		next := p.nextBlocked

@@ -97,7 +97,7 @@ func (l *Layer) shrink() {
 	}
 }
 
-// PeersOf returns the peers of a local queue pair, oldest first: TieBreak numbers them as created.
+// PeersOf returns the peers of a local queue pair, in the order of their creation (TieBreak).
 func (l *Layer) PeersOf(local uint32) []*Peer {
 	var all []*Peer
 	for _, p := range l.peers { //layers:ordered they are sorted

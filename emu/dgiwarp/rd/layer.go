@@ -150,9 +150,9 @@ const (
 	timeoutSlack = 4 * time.Millisecond
 )
 
-// StrictDeadline returns the time until which a driver that also polls for other reasons, and then
-// calls Tick, may sleep: Deadline, plus a slack if that is a delayed acknowledgement or a timeout,
-// which may be late. Pacing deadlines and the removal of peers have no slack.
+// StrictDeadline returns the time at which a sleeping driver must call Tick at the latest. It is
+// Deadline, plus a slack for a delayed acknowledgement or a timeout, which may be late: the driver
+// mostly polls earlier, for other reasons. Pacing and the removal of peers have no slack.
 func (l *Layer) StrictDeadline() mono.Time {
 	at := l.timers.Next()
 	if at == mono.Never || l.paced > 0 {

@@ -69,9 +69,9 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// admit handles a data packet of an unknown flow. It returns the peer if the packet starts the
-// flow: it has the start flag and a proof of its source address. If the peer has restarted, the
-// flow to it fails. Otherwise admit sends a refusal or a challenge, and returns nil.
+// admit handles a data packet of an unknown flow. A packet with the start flag and a proof of its
+// source address starts the flow, unless there are too many peers: admit returns the peer, and ends
+// the flow to a restarted peer. Else it sends a refusal or a challenge, and returns nil.
 func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	d := &k.Data
 	if !k.Flags.Has(wire.FlagStart) {
@@ -170,12 +170,12 @@ func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	l := p.layer
 	l.Count.Delivered++
 	p.recv.next++
-	if p.recv.unacked < 255 {
+	if p.recv.unacked < 255 { // saturates
 		p.recv.unacked++
 	}
 	atOnce := flags.Has(wire.FlagAckNow) && !p.has(flagDelayAcks)
 	switch {
-	case p.has(flagAckDue):
+	case p.has(flagAckDue): // an acknowledgement is due already
 	case atOnce || p.recv.unacked >= ackEvery || p.recv.stored != nil:
 		p.ackNow()
 	default:
@@ -183,7 +183,8 @@ func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	}
 }
 
-// sackWords returns the number of 32-bit words of the selective acknowledgement.
+// sackWords returns the number of 32-bit words of the selective acknowledgement, which ends with
+// the last stored segment.
 func (f *recvFlow) sackWords() int {
 	if f.stored == nil {
 		return 0

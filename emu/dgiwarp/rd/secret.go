@@ -48,9 +48,9 @@ func (x *secrets) newEpoch() wire.Epoch {
 	}
 }
 
-// cookie returns the proof of its address that a peer must send in a time slot to start a flow with
-// epoch e. It depends on the epoch of the flow from p that would be replaced, so that a cookie can
-// start only one flow, and on the incarnation of the local queue pair, which differs after the
+// cookie returns the value with which a peer proves its address in a time slot, to start a flow
+// with epoch e. It depends on the epoch of the flow from p that would be replaced, so that a cookie
+// can start only one flow, and on the incarnation of the local queue pair, which differs after the
 // queue pair is closed.
 func (x *secrets) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
 	incarnation := x.incarnation(k.LocalQP)

@@ -100,7 +100,7 @@ func microseconds(now mono.Time) uint32 { return uint32(now / 1000) }
 // timeoutAfter returns the retransmission timeout, or the interval between probes of a busy peer.
 // Each expiry in a row doubles it.
 func (p *Peer) timeoutAfter() time.Duration {
-	t, cc, backoff := &p.layer.cfg.Timing, &p.send.cc, min(p.send.rto.backoff, 20)
+	t, cc, backoff := &p.layer.cfg.Timing, &p.send.cc, min(p.send.rto.backoff, 20) // 20: no shift overflows
 	if p.has(flagBusy) {
 		return min(t.BusyMin<<backoff, t.BusyMax)
 	}
@@ -112,7 +112,8 @@ func (p *Peer) timeoutAfter() time.Duration {
 }
 
 // timeout handles the expiry of the retransmission timer or probe interval. The flow fails if the
-// timeouts add up to GiveUp, or if the receiver may have removed it and would deliver data twice.
+// timeouts add up to GiveUp, or if the last progress is so long ago that the receiver may have
+// removed the flow: a new flow there would deliver the retransmitted segments twice.
 func (p *Peer) timeout(now mono.Time) {
 	l, rto := p.layer, &p.send.rto
 	rto.at = mono.Never

@@ -32,8 +32,8 @@ func (g group) close() {
 // limitedBroadcast is 255.255.255.255.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Join receives for a multicast group on the interface that owns the link's
-// address. With Config.Broadcast the group may be 255.255.255.255.
+// Join makes the link receive datagrams to a multicast group, on the interface that owns the
+// link's address. With Config.Broadcast the group may be 255.255.255.255.
 func (l *Link) Join(addr netip.Addr) error {
 	if !l.users.enter() {
 		return link.ErrClosed
@@ -131,7 +131,7 @@ func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 		err = membership(fd, addr, l.ifi, joinGroup)
 	}
 	if err == nil && addr == limitedBroadcast && l.ifi != 0 {
-		// Broadcasts arrive from all interfaces: accept only those of the link's.
+		// Broadcasts arrive from all interfaces: accept only those of the link's interface.
 		err = os.NewSyscallError("SO_BINDTOIFINDEX", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, l.ifi))
 	}
 	if err != nil {

@@ -47,8 +47,8 @@ func Open(cfg Config) (*Link, error) {
 	return l, nil
 }
 
-// open opens and configures the sockets of a link. It checks the offloads, and leaves GRO, if that
-// is OffloadAuto, to be enabled when a burst arrives.
+// open opens and configures the sockets of a link. It checks which offloads the kernel has. With
+// OffloadAuto, GRO is enabled later, when a burst arrives.
 func open(cfg Config) (*Link, error) {
 	if !cfg.Local.IsValid() {
 		return nil, errors.New("no local address")

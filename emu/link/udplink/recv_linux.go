@@ -79,8 +79,8 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if !l.users.enter() {
 		return 0, link.ErrClosed
 	}
-	// Fast path for at most one message. As in Send, each function in between would add to
-	// the latency. After an error other than EAGAIN, recv reads again.
+	// Fast path for at most one message, without function calls around the system call, which
+	// would add to the latency. After an error other than EAGAIN, recv reads again.
 	if r := &l.in; r.batch == 1 && len(l.groups) == 0 && !r.pending() {
 		h := &r.headers[0]
 		h.hdr.Namelen = unix.SizeofSockaddrInet6
@@ -120,8 +120,8 @@ func (l *Link) recv(ds []link.Datagram) (int, error) {
 	}
 }
 
-// readAny reads the sockets of link and groups, after the one read last, until one has messages.
-// The caller takes up to room datagrams.
+// readAny reads the sockets of the link and its groups in turn, beginning after the one read last,
+// until one has messages. room is how many datagrams the caller can take.
 func (l *Link) readAny(room int) error {
 	if len(l.groups) == 0 {
 		return l.read(l.fd, l.in.local, room)
@@ -144,9 +144,9 @@ func (l *Link) readAny(room int) error {
 	return nil
 }
 
-// read reads a batch of messages from one socket. They should contain at most room datagrams, if
-// each has perMessage, as the last one had. The batch doubles while it is filled. If the socket is
-// empty, the next batch is one message: recvmsg is cheaper than recvmmsg.
+// read reads a batch of messages from one socket: at most so many that they have room datagrams, if
+// each has perMessage, as the last message had. The batch doubles while it is filled. If the socket
+// is empty, the next batch is one message: recvmsg is cheaper than recvmmsg.
 func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	r := &l.in
 	want := max(1, min(r.batch, room/r.perMessage))

@@ -125,7 +125,8 @@ func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	return nil
 }
 
-// growBuffers sets the buffer sizes. It first tries to exceed the limit, which needs CAP_NET_ADMIN.
+// growBuffers sets the buffer sizes. It first tries to exceed the system's limit, which needs
+// CAP_NET_ADMIN.
 func (o *socketOptions) growBuffers(fd int) error {
 	for _, b := range []struct {
 		name          string
@@ -169,8 +170,8 @@ func enableGRO(fd int) error {
 	return nil
 }
 
-// setDefaults sets the default traffic class and hop limit, which need no control message, and
-// returns the hop limit: Config's, or the kernel's if that is 0. Multicast uses the same.
+// setDefaults sets the traffic class and hop limit of packets without control messages, and returns
+// the hop limit: Config's, or the kernel's if that is 0. Multicast uses the same.
 func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	level, tclass, unicast, multicast := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL, unix.IP_MULTICAST_TTL
 	if o.v6 {

@@ -75,7 +75,7 @@ func (l *Link) sendFD() int {
 func (l *Link) usePeerSocket(m *message) bool {
 	s := &l.source
 	switch l.out.singleRun {
-	case 1:
+	case 1: // the header has changed
 		s.usePeer = s.connected && s.header == m.header
 	case connectAfter:
 		if s.peer >= 0 && !s.usePeer {

@@ -98,7 +98,7 @@ func (l *Link) Wake() {
 	}
 }
 
-// sleep blocks until a datagram can be read, d has passed or wake is called.
+// sleep blocks until a datagram can be read, d has passed (never if negative) or wake is called.
 func (s *sleeper) sleep(d time.Duration) (err error) {
 	if s.undelivered.Load() {
 		return nil
@@ -143,7 +143,8 @@ func (s *sleeper) signal() {
 	unix.Write(s.eventFD, one[:])
 }
 
-// poll blocks in ppoll, whose timeout is finer than the millisecond of Go's poller.
+// poll blocks in ppoll for d, or without a timeout if d is negative. The timeout of ppoll is finer
+// than the millisecond of Go's poller.
 func (s *sleeper) poll(d time.Duration) error {
 	s.fds = s.fds[:0]
 	for _, fd := range *s.watched.Load() {
