@@ -18,9 +18,9 @@ type verb struct {
 	name     string
 	number   int // index in calls
 	function reflect.Value
-	in, out  []*plan // of the parameters but for the session, and of the results but for the error
-	// attributes is the element of attributeFunctions for the object that the call creates.
-	attributes reflect.Value
+	in, out  []*codec // of the parameters but for the session, and of the results but for the error
+	// attributesOf is the element of attributeFunctions for the object that the call creates.
+	attributesOf reflect.Value
 }
 
 // define returns the remote call of a verb, which the agent executes by function. The first
@@ -31,26 +31,27 @@ func define(name string, function any) *verb {
 	t := v.function.Type()
 	for i := range t.NumIn() {
 		if t.In(i) != reflect.TypeFor[*session]() {
-			v.in = append(v.in, planOf(t.In(i)))
+			v.in = append(v.in, codecOf(t.In(i)))
 		}
 	}
 	for i := range t.NumOut() {
 		if t.Out(i) != reflect.TypeFor[error]() {
-			v.out = append(v.out, planOf(t.Out(i)))
-			v.attributes = attributeFunctions[t.Out(i)]
+			v.out = append(v.out, codecOf(t.Out(i)))
+			v.attributesOf = attributeFunctions[t.Out(i)]
 		}
 	}
 	return v
 }
 
 // describe writes the verb's name and the types in its messages, for client and agent to compare.
+// These are the arguments, the results, and the attributes of an object that the verb creates.
 func (v *verb) describe(w *strings.Builder) {
 	w.WriteString(v.name)
 	for _, p := range slices.Concat(v.in, v.out) {
 		p.describe(w)
 	}
-	if v.attributes.IsValid() {
-		planOf(v.attributes.Type().Out(0)).describe(w)
+	if v.attributesOf.IsValid() { // a function
+		codecOf(v.attributesOf.Type().Out(0)).describe(w)
 	}
 }
 
@@ -74,8 +75,8 @@ func (v *verb) serve(s *session, args []byte) (reply []byte) {
 		switch {
 		case err != nil:
 			out[0] = reflect.Zero(out[0].Type())
-		case v.attributes.IsValid():
-			attributes = v.attributes.Call(out[:1])
+		case v.attributesOf.IsValid():
+			attributes = v.attributesOf.Call(out[:1])
 		}
 	}
 	f := failureOf(err)
@@ -84,7 +85,7 @@ func (v *verb) serve(s *session, args []byte) (reply []byte) {
 		reply = p.append(reply, out[i], s)
 	}
 	for _, a := range attributes {
-		reply = planOf(a.Type()).append(reply, a, s)
+		reply = codecOf(a.Type()).append(reply, a, s)
 	}
 	return reply
 }
@@ -223,7 +224,7 @@ func numbered(all ...*verb) []*verb {
 // protocolHash is a hash of the types of all messages. It detects builds with different messages.
 var protocolHash = func() uint64 {
 	var w strings.Builder
-	planOf(reflect.TypeFor[failure]()).describe(&w)
+	codecOf(reflect.TypeFor[failure]()).describe(&w)
 	for _, v := range calls {
 		v.describe(&w)
 	}

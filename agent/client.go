@@ -188,7 +188,7 @@ func (v *verb) call(c *Client, result any, args ...any) error {
 }
 
 // invoke sends the program's changes of registered memory, then makes a call. parseResults decodes
-// the results from the start of b and returns the rest; it runs before later frames are processed.
+// the results from the start of b and returns the rest, before later frames are processed.
 func (v *verb) invoke(c *Client, args []any, parseResults func(b []byte) (rest []byte, err error)) error {
 	done := make(chan error, 1)
 	id, err := c.calls.Begin(maxCalls, func(body []byte, ok bool) {

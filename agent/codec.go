@@ -36,26 +36,26 @@ var (
 	binaryUnmarshaler = reflect.TypeFor[encoding.BinaryUnmarshaler]()
 )
 
-// plan is the encoding of a type.
-type plan struct {
+// codec is the encoding of a type.
+type codec struct {
 	t    reflect.Type
 	kind reflect.Kind // Invalid for types with their own encoding
 	// minLen is the minimum number of bytes of a value.
 	minLen  int
-	fields  []*plan // fields of a struct
-	elem    *plan   // element of a slice or an array
-	ofBytes bool    // the elements are bytes
+	fields  []*codec // fields of a struct
+	elem    *codec   // element of a slice or an array
+	ofBytes bool     // the elements are bytes
 }
 
-var plans sync.Map // of types
+var codecs sync.Map // of types
 
-// planOf returns the encoding of a type, which it computes once. Types that encode themselves as
+// codecOf returns the encoding of a type, which it computes once. Types that encode themselves as
 // encoding.BinaryMarshaler have the kind Invalid.
-func planOf(t reflect.Type) *plan {
-	if p, ok := plans.Load(t); ok {
-		return p.(*plan)
+func codecOf(t reflect.Type) *codec {
+	if p, ok := codecs.Load(t); ok {
+		return p.(*codec)
 	}
-	p := &plan{t: t, kind: t.Kind(), minLen: 1}
+	p := &codec{t: t, kind: t.Kind(), minLen: 1}
 	switch p.kind {
 	case reflect.Struct:
 		if t.Implements(binaryMarshaler) && reflect.PointerTo(t).Implements(binaryUnmarshaler) {
@@ -64,12 +64,12 @@ func planOf(t reflect.Type) *plan {
 		}
 		p.minLen = 0
 		for i := range t.NumField() {
-			f := planOf(t.Field(i).Type)
+			f := codecOf(t.Field(i).Type)
 			p.fields = append(p.fields, f)
 			p.minLen += f.minLen
 		}
 	case reflect.Array, reflect.Slice:
-		p.elem = planOf(t.Elem())
+		p.elem = codecOf(t.Elem())
 		p.ofBytes = p.elem.kind == reflect.Uint8
 		if p.kind == reflect.Array {
 			p.minLen = t.Len() * p.elem.minLen
@@ -80,13 +80,13 @@ func planOf(t reflect.Type) *plan {
 	default:
 		panic(fmt.Sprintf("agent: values of type %v cannot be encoded", t))
 	}
-	plans.Store(t, p)
+	codecs.Store(t, p)
 	return p
 }
 
-// append encodes v, whose type is that of the plan or implements it, and appends it to b. objs has
+// append encodes v, whose type is that of the codec or implements it, and appends it to b. objs has
 // the handles of objects.
-func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
+func (p *codec) append(b []byte, v reflect.Value, objs objects) []byte {
 	switch p.kind {
 	case reflect.Invalid:
 		text, err := v.Interface().(encoding.BinaryMarshaler).MarshalBinary()
@@ -134,7 +134,7 @@ func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
 }
 
 // parse decodes v from the start of b and returns the rest.
-func (p *plan) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err error) {
+func (p *codec) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err error) {
 	switch p.kind {
 	case reflect.Invalid:
 		text, rest, err := parseBytes(b)
@@ -207,7 +207,7 @@ func (p *plan) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err err
 }
 
 // parseSlice decodes a slice: its length plus 1, or 0 for nil, and its elements.
-func (p *plan) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, error) {
+func (p *codec) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 {
 		return nil, fmt.Errorf("%w: invalid length", errBadMessage)
@@ -247,7 +247,7 @@ func parseBytes(b []byte) (text, rest []byte, err error) {
 }
 
 // describe writes a description of the encoding of a type. Client and agent compare it.
-func (p *plan) describe(w *strings.Builder) {
+func (p *codec) describe(w *strings.Builder) {
 	switch p.kind {
 	case reflect.Struct:
 		w.WriteByte('{')
@@ -274,7 +274,7 @@ func (p *plan) describe(w *strings.Builder) {
 // encode appends the message that m points to.
 func encode(b []byte, m any, objs objects) []byte {
 	v := reflect.ValueOf(m).Elem()
-	return planOf(v.Type()).append(b, v, objs)
+	return codecOf(v.Type()).append(b, v, objs)
 }
 
 // decode decodes b into the message that m points to. Data after the message is an error.
@@ -289,5 +289,5 @@ func decode(b []byte, m any, objs objects) error {
 // decodeFront decodes the start of b into the message that m points to, and returns the rest of b.
 func decodeFront(b []byte, m any, objs objects) ([]byte, error) {
 	v := reflect.ValueOf(m).Elem()
-	return planOf(v.Type()).parse(b, v, objs)
+	return codecOf(v.Type()).parse(b, v, objs)
 }

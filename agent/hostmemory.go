@@ -196,9 +196,9 @@ func (m *hostMemories) sendChanges(send func([]byte)) error {
 			}
 			mem.changes(func(c *change) {
 				found = true
-				at := blockOf{id, c.block}
-				m.unacked[at] = append(m.unacked[at], sentChange{m.sent + 1, c.mask})
-				m.unackedOrder = append(m.unackedOrder, sentBlock{m.sent + 1, at})
+				at, frame := blockOf{id, c.block}, m.sent+1 // number of the frame that w fills
+				m.unacked[at] = append(m.unacked[at], sentChange{frame, c.mask})
+				m.unackedOrder = append(m.unackedOrder, sentBlock{frame, at})
 				w.add(&record{kind: recordChange, id: id, change: *c})
 			})
 		}

@@ -59,7 +59,7 @@ func fill(v reflect.Value, n *int) {
 			fill(v.Index(i), n)
 		}
 	case reflect.Struct:
-		if planOf(v.Type()).kind == reflect.Invalid {
+		if codecOf(v.Type()).kind == reflect.Invalid {
 			return // an address; the verbs' tests have some
 		}
 		for i := range v.NumField() {
@@ -87,8 +87,8 @@ func TestMessagesRoundTrip(t *testing.T) {
 		if err := decode(b, out.Interface(), newTable()); err != nil || !reflect.DeepEqual(in.Elem().Interface(), out.Elem().Interface()) {
 			t.Errorf("%v: %+v decoded as %+v, %v", typ, in.Elem(), out.Elem(), err)
 		}
-		if len(b) < planOf(typ).minLen {
-			t.Errorf("%v: %d bytes, and it should have %d at least", typ, len(b), planOf(typ).minLen)
+		if len(b) < codecOf(typ).minLen {
+			t.Errorf("%v: %d bytes, and it should have %d at least", typ, len(b), codecOf(typ).minLen)
 		}
 		for i := range b {
 			if err := decode(b[:i], reflect.New(typ).Interface(), newTable()); err == nil {

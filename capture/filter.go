@@ -60,7 +60,7 @@ func (r Range) contains(v uint32) bool {
 	return v >= r.First && v <= r.Last
 }
 
-// match reports whether the filter selects packet p of stream s, which knows the host names.
+// match reports whether the filter selects packet p. The stream s has the host names.
 func (f *Filter) match(s *Stream, p *Packet) bool {
 	if f.OnlyMarked && len(p.Marks) == 0 {
 		return false

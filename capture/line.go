@@ -129,7 +129,7 @@ func endpointsOf(pkt *Packet) endpoints {
 	return e
 }
 
-// format returns "source → destination" with the host names that s knows.
+// format returns "source → destination" with the host names of s.
 func (e endpoints) format(s *Stream) string {
 	switch {
 	case e.src.Addr().IsValid():
@@ -140,7 +140,7 @@ func (e endpoints) format(s *Stream) string {
 	return "-"
 }
 
-// host formats one endpoint: its host name, or its address if s knows none, and the port if shown.
+// host formats one endpoint: its host name, or its address if s has none, and the port if shown.
 func (e endpoints) host(s *Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {

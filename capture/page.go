@@ -185,8 +185,8 @@ func truncate(s string, n int) string {
 	return strings.TrimRight(string(runes[:n-1]), " ") + "…"
 }
 
-// ViewerCommand returns the command line that opens a capture in Wireshark, or prints it
-// with tshark: if asText is set, or there is no Wireshark or no display.
+// ViewerCommand returns the command line that opens a capture in Wireshark. If asText is set, or
+// there is no Wireshark or no display, the command prints the capture with tshark.
 func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, error) {
 	tshark, noTshark := exec.LookPath("tshark")
 	gui, noGUI := exec.LookPath("wireshark")

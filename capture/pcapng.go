@@ -180,7 +180,8 @@ func (f *pcapngFile) addInterface(b []byte) error {
 	return err
 }
 
-// ticksPerSecond decodes the option if_tsresol; ok is false if the number is too large.
+// ticksPerSecond decodes the option if_tsresol: the exponent of a power of 2 if the highest bit is
+// set, else of 10. ok is false if the number is too large.
 func ticksPerSecond(v uint8) (perSecond uint64, ok bool) {
 	exp := v & 0x7F
 	if v&0x80 != 0 {
@@ -244,7 +245,8 @@ func (i *interfaceClock) time(ticks uint64) time.Time {
 	hi, lo := bits.Mul64(ticks%i.perSecond, 1e9)
 	nano, _ := bits.Div64(hi, lo, i.perSecond) // does not overflow: ticks%perSecond < perSecond
 	sec := ticks / i.perSecond
-	if sec > math.MaxInt32<<8 || i.offset > math.MaxInt32<<8 || i.offset < -math.MaxInt32<<8 {
+	const limit = math.MaxInt32 << 8 // 17,000 years
+	if sec > limit || i.offset > limit || i.offset < -limit {
 		return time.Time{}
 	}
 	return time.Unix(int64(sec)+i.offset, int64(nano)).UTC()

@@ -42,7 +42,7 @@ func NewPrinter(w io.Writer, opts PrintOptions) *Printer {
 }
 
 // Show prints the packets of s until its end, the limit, or the end of ctx, in pages of lines with
-// aligned columns. A read error, for example a *CorruptError, is returned after all packets.
+// aligned columns. It returns a read error, such as a *CorruptError, after the packets before it.
 func (p *Printer) Show(ctx context.Context, s *Stream) error {
 	p.page = page{stream: s, live: p.opts.Live}
 	err := p.printPackets(ctx, s)

@@ -161,7 +161,7 @@ func (s *Stream) bufferSegment(dir, reverse *tcpDirection, g segment, ahead int)
 	case found && dir.outOfOrder[i].len() >= g.len():
 		s.p.mark(MarkRetransmission, fmt.Sprintf("TCP octets %d-%d have been seen", g.seq, g.seq+uint32(g.len())-1))
 		return
-	case i < len(dir.outOfOrder): // before the last gap
+	case i < len(dir.outOfOrder): // before a queued segment
 		s.p.mark(MarkOutOfOrder, fmt.Sprintf("TCP octets come before those of %d", dir.outOfOrder[i].seq))
 	default:
 		s.p.mark(MarkGap, fmt.Sprintf("TCP octets are missing before it, %d of them up to here", ahead))

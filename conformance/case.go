@@ -111,7 +111,8 @@ type Suite struct {
 // Check returns an error for every malformed case.
 func (s *Suite) Check() []error { return CheckCases(s.Cases) }
 
-// CheckCases returns an error for every malformed case.
+// CheckCases returns an error for every malformed case. Each case must cite the rows of the ledger
+// (the list of requirements) that it checks.
 func CheckCases[Body any](cases []CaseOf[Body]) (errs []error) {
 	seen := make(map[string]bool)
 	for i := range cases {

@@ -28,7 +28,7 @@ type KnownDeviation struct {
 	Link      string `yaml:"link,omitempty"`
 }
 
-// DeviationsOf returns the known deviations of a device on a tier: sim, netns or wire, by case ID.
+// DeviationsOf returns, by case ID, the known deviations of a device on a tier: sim, netns or wire.
 // It returns none for a device without a file in ledger/deviations.
 func DeviationsOf(device, tier string) (map[string]Deviation, error) {
 	b, err := ledgerFiles.ReadFile("ledger/deviations/" + device + ".yaml")

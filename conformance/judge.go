@@ -129,8 +129,9 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		err = explainRejection(ctx, lab, spec, rejection)
 	}
 	res.Took = time.Since(begun)
+	// A crash in another case may have an earlier case as its cause: the verdict is then broken.
 	if c.Dangerous() && errors.As(err, new(*CrashError)) {
-		err = Violated("a device that is alive", err.Error()) // in other cases, an earlier case may be the cause
+		err = Violated("a device that is alive", err.Error())
 	}
 	deviation, isKnown := opt.Deviations[c.ID]
 	res.Verdict, res.Err = verdict(err, isKnown, deviation.Intermittent)
@@ -145,8 +146,8 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 }
 
 // verdict maps the error of a case to a verdict, and returns the error for the report. hasDeviation
-// tells that the device is known to fail the case: if it passes, that knowledge is stale, unless
-// intermittent (it fails at random).
+// means that the device is known to fail the case. If the case passes, the deviation is stale,
+// unless it is intermittent (the case fails at random).
 func verdict(err error, hasDeviation, intermittent bool) (Verdict, error) {
 	failed := VerdictFail
 	if hasDeviation {

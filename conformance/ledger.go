@@ -52,7 +52,7 @@ type Row struct {
 	Untestable string `yaml:"untestable,omitempty"`
 }
 
-// Ledger reads the ledger of requirements: for each specification of devices, a document of rows.
+// Ledger reads the ledger (the list of requirements): a document for each specification of devices.
 func Ledger() ([]*Document, error) {
 	dir, err := fs.Sub(ledgerFiles, "ledger")
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *Document) Rows() func(func(*Row) bool) {
 	}
 }
 
-// check returns an error if a field is missing or contradicts another.
+// check returns an error if a field of the row, a requirement, is missing or contradicts another.
 func (r *Row) check() error {
 	switch {
 	case r.ID == "" || r.Text == "":
@@ -185,7 +185,8 @@ func (d *Document) Coverage() (c Coverage) {
 	return c
 }
 
-// CasesByRow returns, by the ID of each cited row, the sorted IDs of the cases that cite it.
+// CasesByRow returns, by the ID of each cited row (requirement), the sorted IDs of the cases that
+// cite it.
 func CasesByRow[Body any](cases []CaseOf[Body]) map[string][]string {
 	casesByRow := make(map[string][]string)
 	for i := range cases {

@@ -127,8 +127,8 @@ func (c *Conn) Write(f Frame) error {
 	return c.write(f.Append(nil))
 }
 
-// write writes b to the stream. It fails if the peer reads nothing for WriteTimeout, unless
-// KeepWaiting returns true, and at the deadline of Close. The caller holds c.writing.
+// write writes b to the stream. It fails if the peer reads nothing for WriteTimeout and KeepWaiting
+// does not return true. After Close, it fails at Close's deadline. The caller holds c.writing.
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
 		closing, err := c.startWriteTimeout()

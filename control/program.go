@@ -107,8 +107,9 @@ func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	return nil
 }
 
-// hangUp ends a program whose client disconnected, and returns its status. It sends SIGKILL; before
-// that, if HangupTimeout is set, SIGHUP, which a shell forwards to its jobs, and SIGCONT.
+// hangUp ends a program whose client disconnected, and returns its status. If HangupTimeout is set,
+// it sends SIGHUP, which a shell forwards to its jobs, and SIGCONT, which stopped processes need.
+// If the program does not end within HangupTimeout, or if that is 0, it sends SIGKILL.
 func (p *Program) hangUp() syscall.WaitStatus {
 	if p.HangupTimeout > 0 {
 		_ = syscall.Kill(-p.PID, syscall.SIGHUP)
@@ -193,7 +194,7 @@ func (c *Conn) AwaitExit(p *ProgramClient) (code int, err error) {
 }
 
 // forwardSignals sends a Signal frame for each of p.Signals until ended is closed. If the
-// other end does not answer within SignalTimeout, reading fails.
+// other end does not answer within SignalTimeout, Read of the connection fails.
 func (c *Conn) forwardSignals(p *ProgramClient, ended <-chan struct{}) {
 	for {
 		select {

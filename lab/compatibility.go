@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// WithProvider returns the scenario with the NICs of another provider, or the
-// scenario itself if these are its NICs. Expectations for single tiers are removed,
+// WithProvider returns the scenario with the NICs of another provider, or the scenario itself if
+// these are its NICs. It removes expectations for one tier (simulation or network namespaces),
 // because their bounds are for the scenario's own provider.
 func WithProvider(s *scenarios.Scenario, provider string) *scenarios.Scenario {
 	if own, err := nics.Find(s.NIC.Provider); err == nil && own.Name == provider {
@@ -146,8 +146,8 @@ func (f *compatibility) checkEvents() (why string) {
 	return ""
 }
 
-// checkErrors checks that work requests can complete with the expected errors. Only TCP tells a
-// peer that a process was killed, which flushes its requests.
+// checkErrors checks that work requests can complete with the expected errors. Only over TCP does a
+// NIC notice at once that the peer's process was killed, and flush the requests.
 func (f *compatibility) checkErrors() (why string) {
 	kills := slices.ContainsFunc(f.s.Faults, func(fault scenarios.Fault) bool { return fault.Do == scenarios.Kill })
 	flushed := []string{scenarios.StatusName(verbs.WCWRFlushErr)}

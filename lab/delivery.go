@@ -76,7 +76,7 @@ func (j *checker) checkDelivered() {
 		timing = false
 	}
 	j.checkProblems("delivered", want, fmt.Sprintf("%d of %d messages, none twice", arrived, expected), wrong)
-	j.setTiming(timing)
+	j.setMayLackCPU(timing)
 }
 
 // rank returns the observation of a rank by its number; nil if there is none.
@@ -189,7 +189,7 @@ func (j *checker) checkErrors() {
 		}
 	}
 	j.checkProblems("errors", describeErrors(&j.want), joinNames(seen), wrong)
-	j.setTiming(timing)
+	j.setMayLackCPU(timing)
 }
 
 // errorsOf returns the names of the errors for a host. byPattern has them by patterns of hosts.

@@ -171,9 +171,9 @@ func NewStreamMatcher(events []StreamEvent) *StreamMatcher {
 // Empty reports whether the matcher has no events.
 func (m *StreamMatcher) Empty() bool { return len(m.events) == 0 }
 
-// Match returns the events in the n bytes from offset from on of a stream, and marks them as done:
-// each event occurs once in a stream. conn numbers the streams of the port from 1. The result is
-// valid until the next call.
+// Match returns the events whose offset is in the n bytes of a stream that start at offset from. It
+// marks them as done: each event occurs once in a stream. conn numbers the streams of the port from
+// 1. The result is valid until the next call.
 func (m *StreamMatcher) Match(conn int, from uint64, n int) []StreamEvent {
 	m.matched = m.matched[:0]
 	for i := range m.events {

@@ -11,9 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Judge compares an observation with the scenario's expectations on its tier. It returns a check
-// for each expectation in the scenario, and for those that apply to all scenarios. A check whose
-// data the tier does not measure is left out.
+// Judge compares an observation with the scenario's expectations on its tier (simulation or network
+// namespaces). It returns a check for each expectation in the scenario, and for those that apply to
+// all scenarios. A check whose data the tier does not measure is left out.
 func Judge(o *Observation) []report.Check {
 	j := &checker{Observation: o, want: o.Plan.Scenario.ExpectOn(o.Tier)}
 	j.checkPrograms()
@@ -41,8 +41,8 @@ func (j *checker) add(name string, ok bool, want, got string) {
 	j.checks = append(j.checks, report.Check{Name: name, Want: want, Got: got, OK: ok})
 }
 
-// setTiming sets whether a lack of CPU time may explain the last check if it failed.
-func (j *checker) setTiming(mayExplain bool) {
+// setMayLackCPU sets whether a lack of CPU time may explain the last check if it failed.
+func (j *checker) setMayLackCPU(mayExplain bool) {
 	c := &j.checks[len(j.checks)-1]
 	c.Timing = mayExplain && !c.OK
 }
@@ -68,7 +68,7 @@ func summary(all []string) string {
 func (r *Rank) name() string { return fmt.Sprintf("rank %d on %s", r.Rank, r.Host) }
 
 // checkPrograms checks that the program of every rank ends without an error, except those killed by
-// a fault, and that the run was not aborted. AbortReason is why it was.
+// a fault, and that the run was not aborted. AbortReason is empty if the run was not aborted.
 func (j *checker) checkPrograms() {
 	var wrong []string
 	finished := 0
@@ -93,7 +93,7 @@ func (j *checker) checkPrograms() {
 	}
 	j.checkProblems("programs", "every program ends without an error", fmt.Sprintf("%d of %d did", finished, len(j.Ranks)), wrong)
 	failedWithoutTimeout := func(r Rank) bool { return !r.endedByTimeout() && r.State != Finished && r.State != Killed }
-	j.setTiming(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
+	j.setMayLackCPU(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
 }
 
 // exitCause returns the error, signal or exit code of a rank after ": ", for messages; "" if none.
@@ -131,7 +131,7 @@ func (j *checker) checkKilled() {
 		j.add("killed", slices.Equal(want, got), joinNames(want), joinNames(got))
 		// With too little CPU time, a host may end before it is killed, but no other is killed.
 		isUnexpected := func(host string) bool { return !slices.Contains(want, host) }
-		j.setTiming(!slices.ContainsFunc(got, isUnexpected))
+		j.setMayLackCPU(!slices.ContainsFunc(got, isUnexpected))
 	}
 }
 
@@ -148,7 +148,7 @@ func (j *checker) checkLimits() {
 	if limit := j.want.MaxTime; limit > 0 {
 		took := j.workTime()
 		j.add("max_time", took <= limit, "at most "+textfmt.Duration(limit), textfmt.Duration(took))
-		j.setTiming(true) // lack of CPU time makes a run longer
+		j.setMayLackCPU(true) // lack of CPU time makes a run longer
 	}
 	if limit := int64(j.want.MaxMemory); limit > 0 {
 		largest := -1
@@ -196,7 +196,7 @@ func (j *checker) checkEvents() {
 	}
 	j.checkProblems("events", "every event occurs", fmt.Sprintf("%d of %d occurred", occurred, len(all)), wrong)
 	// Lack of CPU time makes an event miss its packet only if a rank ended early.
-	j.setTiming(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.endedByTimeout() }))
+	j.setMayLackCPU(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.endedByTimeout() }))
 }
 
 // describeEvent returns the action of an event and the packet or byte that it names.
@@ -247,7 +247,7 @@ func (j *checker) checkCounts() {
 	} {
 		if !c.want.IsZero() {
 			j.add(c.name, c.want.Contains(c.got), describeRange(c.want), fmt.Sprint(c.got))
-			j.setTiming(true) // timers and queues affect these counts
+			j.setMayLackCPU(true) // timers and queues affect these counts
 		}
 	}
 }

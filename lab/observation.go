@@ -95,8 +95,8 @@ func (o *Observation) retransmits(r *Rank) (sum uint64) {
 	return sum
 }
 
-// CountEvents adds the occurrences of the events of one direction of a port to Events. fired has
-// them in the order of m.Config.Events.
+// CountEvents adds the occurrences of the events of one direction of a port to Events. fired[i] is
+// how often event i of m occurred.
 func (o *Observation) CountEvents(m *Impairments, fired []uint64) {
 	o.allocEvents()
 	for i, n := range fired {

@@ -33,8 +33,8 @@ func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.Addr
 	return x
 }
 
-// onStateChange tells the listener, if GetRequest has not returned the connection yet, and
-// goroutines that wait for the connection, that the engine's connection has a new state.
+// onStateChange handles a new state of the engine's connection. It wakes goroutines that wait for
+// the connection, and informs the listener if GetRequest has not returned the connection yet.
 func (x *connection) onStateChange() {
 	if x.listener != nil {
 		x.listener.onStateChange(x)
@@ -42,8 +42,8 @@ func (x *connection) onStateChange() {
 	x.cond.Notify()
 }
 
-// waitEstablished waits until the connection is established, and returns an error if it is not. At
-// the timeout it aborts the connection.
+// waitEstablished waits until the connection is established. It returns an error if the connection
+// ends before. At the timeout it aborts the connection.
 func (x *connection) waitEstablished(timeout time.Duration) error {
 	err := x.m.d.Wait("wait", x.cond, timeout, func() bool { return x.c.State() >= engine.Established })
 	if err != nil {

@@ -46,10 +46,9 @@ func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 // Settle implements drive.StreamEngine: it delivers events that inputs and calls have caused.
 func (d *Device) Settle(mono.Time) { d.deliverEvents() }
 
-// NextOutput implements drive.StreamEngine. When no connection has output left, it delivers the
-// completion events of the written requests, because the driver may sleep next: the driver calls
-// Settle, which delivers events too, only before it writes. A state change that is delivered may
-// cause more output.
+// NextOutput implements drive.StreamEngine. When no connection has output left, it delivers events,
+// such as completions of the written requests, because the driver may sleep next. A delivered state
+// change may cause more output.
 func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	for {
 		if c, ok := d.nic.NextOutput(); ok {

@@ -116,8 +116,8 @@ func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 }
 
 // onStateChange handles a new state of connection x, which the application has not yet taken with
-// GetRequest. When its MPA Request has arrived, x is queued for GetRequest; when it has ended, x is
-// removed.
+// GetRequest. It queues x for GetRequest when the MPA Request of x has arrived, and removes x when
+// the connection has ended.
 func (l *listener) onStateChange(x *connection) {
 	isX := func(other *connection) bool { return other == x }
 	switch s := x.c.State(); {
@@ -189,6 +189,7 @@ func (r *request) Param() verbs.ConnParam { return r.param }
 
 // checkRequester returns an error if the requester has closed the connection.
 func (r *request) checkRequester() error {
+	// A connection without a queue pair was not accepted.
 	if c := r.x.c; c.State() > engine.Requested && c.QP() == nil && c.Err() != nil {
 		return fmt.Errorf("%w: the requester has closed the connection: %w", verbs.ErrClosed, c.Err())
 	}

@@ -22,8 +22,8 @@ type manager struct {
 	fallbacks   uint64 // connects that were retried with RFC 5044
 }
 
-// deliverChanges tells each verbs connection of state changes of its engine connection. It
-// reports whether there were any.
+// deliverChanges calls onStateChange of each verbs connection whose engine connection has a new
+// state. It reports whether there were any.
 func (m *manager) deliverChanges() (changed bool) {
 	for {
 		c, ok := m.d.nic.NextChanged()
@@ -65,7 +65,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 }
 
 // connect makes one attempt to connect, until the deadline. If it returns both a connection and an
-// error, the connection has ended, and its engine.Conn.Fallback tells whether Connect may retry.
+// error, the connection has ended; its engine.Conn.Fallback then reports whether Connect may retry.
 func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam, deadline mono.Time) (*connection, error) {
 	local, err := m.localAddr(addr.Addr())
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 // Printable escapes control characters, invalid UTF-8 and characters that change the text
-// direction. It keeps newlines and tabs. A text that encoding/json wrote stays valid JSON: it has
-// no bytes for which Printable writes \x, and JSON has the escape \u too.
+// direction. It keeps newlines and tabs. Text from encoding/json stays valid JSON: there Printable
+// finds only characters that it escapes with \u, as JSON does.
 func Printable(s string) string {
 	if strings.IndexFunc(s, mustEscape) < 0 && utf8.ValidString(s) {
 		return s
@@ -72,7 +72,8 @@ type PrintableWriter struct {
 	rest []byte // incomplete UTF-8 sequence at the end of the last write
 }
 
-// Write writes p escaped, but keeps an incomplete UTF-8 sequence at the end until Write or Flush.
+// Write writes p escaped. It keeps an incomplete UTF-8 sequence at the end of p, which the next
+// Write or Flush writes.
 func (w *PrintableWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +141,7 @@ func SI(v float64, unit string) string {
 }
 
 // ThreeDigits formats a number below 1000 with three digits, an integer without decimals:
-// "0", "1.25", "13.1". From 9.995 and 99.95 on, rounding would give one digit more.
+// "0", "1.25", "13.1". 9.995 and 99.95 are the limits because rounding gives 10.00 and 100.0.
 func ThreeDigits(v float64) string {
 	switch {
 	case v == float64(int64(v)) && v < 1000:
@@ -155,7 +156,7 @@ func ThreeDigits(v float64) string {
 }
 
 // Duration formats a time: "850 ns", "416 µs", "3.55 ms", "12.3 s", "2 min 5 s",
-// "3 h 3 min". From 999.5 of a unit on, which would be rounded to 1000, it takes the next one.
+// "3 h 3 min". From 999.5 of a unit on, it uses the next unit, as rounding would give 1000.
 func Duration(d time.Duration) string {
 	if d < 0 {
 		return "−" + Duration(-max(d, -math.MaxInt64)) // -math.MinInt64 overflows

@@ -57,7 +57,7 @@ type Certification struct {
 const WireTier = "wire"
 
 // NewCertification returns a Certification. If the protocol of the device is known, it selects the
-// cases now, and returns an error if there is none; otherwise Judge does.
+// cases now, and returns an error if no case matches. If protocol is empty, Judge selects them.
 func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certification, error) {
 	c := &Certification{CertifyOptions: o}
 	if protocol == "" {
@@ -106,9 +106,9 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 	return nil
 }
 
-// knownDeviations returns the deviations of the device, the cases that it is expected to fail, by
-// case ID: those of the file c.Deviations, or those that ship with fabrictest under that name; none
-// without a name. The file may name only cases of all, the suites.
+// knownDeviations returns the deviations of the device (cases that it is expected to fail) by case
+// ID. c.Deviations is a file, which may name only cases of the suites all, or the name of a list
+// that ships with fabrictest. If it is empty, there are none.
 func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	if c.Deviations == "" {
 		return nil, nil
@@ -123,8 +123,8 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 	return judge.ReadDeviations(c.Deviations, WireTier, all)
 }
 
-// Judge runs the cases on the device, which it drives through client, a connection to the agent at
-// addr. It closes the connection. opt describes the link between judge and device.
+// Judge runs the cases on the device. client is a connection to the agent at addr, the program that
+// calls verbs on the device's host; Judge closes it. opt describes the link to the device.
 func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr string, opt bench.DeviceOptions) (*conform.Run, error) {
 	c.began, c.library, c.agent, c.intf = time.Now(), client.Agent(), addr, opt.Interface
 	var err error
@@ -230,7 +230,8 @@ func (c *Certification) subject() certificate.Subject {
 	return s
 }
 
-// judgeIdentity describes the judge and its access to the link, for the certificate.
+// judgeIdentity describes the judge, this program that tests the device, for the certificate: its
+// access to the link, and what it cannot observe there.
 func (c *Certification) judgeIdentity() certificate.Judge {
 	_, judgeAddrs := c.lab.Addresses()
 	wire := c.lab.Wire
@@ -252,7 +253,7 @@ func addrStrings(addrs []netip.Addr) (all []string) {
 	return all
 }
 
-// Certificate makes the certificate of a run, writes it to the folder, and returns both.
+// Certificate makes the certificate of a run, writes it to the run's folder, and returns both.
 func (c *Certification) Certificate(run *conform.Run) (cert *certificate.Certificate, dir string, err error) {
 	if cert, err = certificate.New(run, c.subject(), c.judgeIdentity()); err != nil {
 		return nil, "", err

@@ -78,8 +78,8 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
-// isRawWire reports whether, with a value of --wire, the judge sends packets on a raw socket, as a
-// host with addresses other than the kernel's. The default, empty, depends on the protocol.
+// isRawWire reports whether wire, a value of --wire, makes the judge send packets on a raw socket,
+// as a host with addresses other than the kernel's. An empty wire depends on the protocol.
 func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	switch wire {
 	case bench.WirePackets, bench.WireSegments:

@@ -25,7 +25,7 @@ type Conformance struct {
 	Replay func(device, id string) string
 }
 
-// Plan checks the options, and returns a judge with the devices and the cases to run on them.
+// Plan checks the options, and returns a judge that will run the selected cases on the devices.
 func (c *Conformance) Plan() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {
@@ -96,8 +96,8 @@ func Measurable() []string {
 	return nics.NamesWith(func(p *nics.Provider) bool { return p.Protocol == conformance.RoCE })
 }
 
-// judge checks the options other than those that select devices and cases, and returns a
-// judge, which runs cases on devices, without devices. Part says that a filter leaves out cases.
+// judge checks the options other than those that select devices and cases. It returns a judge,
+// which runs cases on devices, but has no devices yet. Part means that a filter leaves out cases.
 func (c *Conformance) judge() (*judge.Judge, error) {
 	switch {
 	case c.Tier != scenarios.Sim && c.Tier != scenarios.NetNS:

@@ -182,8 +182,9 @@ func (o *labs) caseWorkers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// open opens a lab of the tier for a device, with the restrictions of the device's profile. Cases
-// that explore schedules, orders of concurrent events, get more time for each schedule.
+// open opens a lab (the simulation or network namespaces in which cases run) for a device, with the
+// restrictions of its profile. Cases that explore schedules (orders of concurrent events) get more
+// time for each schedule.
 func (o *labs) open(d *judge.Device) (judge.Lab, error) {
 	provider, err := nics.Find(d.Name)
 	if err != nil {

@@ -171,10 +171,9 @@ func (o *Overrides) Check() error {
 	return checkDefects(check, o.Defects)
 }
 
-// Tasks applies the overrides to the chosen scenarios, which it modifies, and returns a task for
-// each scenario and each tier that it runs on, tier by tier, with the same options, except that
-// netem is for network namespaces only. Tasks that cannot run with the provider or the defects are
-// marked as incompatible.
+// Tasks applies the overrides to the chosen scenarios, which it modifies. It returns a task for
+// each tier and each scenario that runs on the tier. Netem is set in network namespaces only.
+// Tasks that cannot run with the provider or the defects are marked as incompatible.
 func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, options lab.Options) (tasks []Task) {
 	for i := range chosen {
 		s := &chosen[i]

@@ -104,9 +104,9 @@ type losses struct {
 	failedContexts map[uint32]error
 }
 
-// New returns an engine for one rank. By default, an adaptive sender stops RTRs if less than 80 %
-// (Usage) of 16 (Sample) were used, and a receiver sends none after 4 in a row for messages that
-// came eagerly (MaxMispredicted).
+// New returns an engine for one rank. By default, an adaptive sender stops RTRs (ready-to-receive
+// messages) if less than 80 % (Usage) of 16 (Sample) were used, and a receiver sends no more after
+// 4 in a row for messages that came eagerly (MaxMispredicted).
 func New(cfg Config, t Transport) *Engine {
 	cfg.Usage = cmp.Or(cfg.Usage, 0.8)
 	cfg.Sample = cmp.Or(cfg.Sample, 16)
@@ -204,11 +204,12 @@ func (e *Engine) Lost(peer int, cause error) {
 			e.cancelRecv(r, err)
 		}
 	}
-	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer }) // the keys have the receiving rank as Source
+	// In the keys of e.senders, Source is the rank to which this rank sends.
+	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer })
 }
 
-// dependsOn reports whether a posted receive cannot complete once a peer is lost: DependsOn decides
-// or, if it is nil, the receive depends on its source, or from Any on every peer.
+// dependsOn reports whether a posted receive cannot complete once a peer is lost. If DependsOn is
+// nil, a receive depends on its source, and a receive from Any depends on every peer.
 func (e *Engine) dependsOn(r *Request, lost int) bool {
 	if e.DependsOn != nil {
 		return e.DependsOn(r.Context, r.Peer, lost)
@@ -271,8 +272,8 @@ func (e *Engine) ProbeError(envelope Envelope) error {
 	return e.recvError(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
 }
 
-// EachAwaitedPeer calls visit for the peer that each pending request waits for. For a posted
-// receive it calls postedRecv as well; source is Any if any member of the communicator may send.
+// EachAwaitedPeer calls visit for the peer that each pending request waits for, unless that is Any.
+// For a posted receive it also calls postedRecv, whose source may be Any.
 func (e *Engine) EachAwaitedPeer(visit func(peer int), postedRecv func(context uint32, source int)) {
 	for _, r := range e.requests.all() {
 		switch {

@@ -12,9 +12,10 @@ type receiverState struct {
 	mispredicted int  // consecutive RTRs for messages that came eagerly
 }
 
-// receiverState returns what the receiver knows of the RTRs (ready-to-receive messages) of an
-// envelope, and creates it if needed. A full table first drops the states of envelopes whose sender
-// takes RTRs. If it stays full, the new state is not stored, and maySendRTR refuses that envelope.
+// receiverState returns the state that decides whether receives of an envelope send RTRs
+// (ready-to-receive messages), and creates it if needed. A full table first drops the states of
+// envelopes whose sender takes RTRs. If it stays full, the new state is not stored, and receives of
+// the envelope send no RTRs.
 func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	s := e.receiverStates[envelope]
 	if s == nil {

@@ -8,7 +8,8 @@ import (
 )
 
 // Irecv starts a receive. It takes the first matching unexpected message, or is posted. Under the
-// speculative protocol it first processes arrived messages (early progress), and may send an RTR.
+// speculative protocol it first processes arrived messages (early progress), and a posted receive
+// may send an RTR (ready to receive).
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv = true
@@ -58,8 +59,8 @@ func (msg *unexpectedMessage) status() (source int, tag int32, size int) {
 	return msg.peer, msg.header.Tag, int(msg.header.Size)
 }
 
-// handleEager matches an eager message with a receive or queues it as unexpected. If the receive
-// has sent an RTR (ready to receive), for a rendezvous message, that counts as mispredicted.
+// handleEager matches an eager message with a receive or queues it as unexpected. An RTR (ready to
+// receive) that the receive has sent counts as mispredicted: only rendezvous messages use RTRs.
 func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil {
@@ -84,7 +85,7 @@ func (e *Engine) countNotReady(h *wire.Header) {
 	}
 }
 
-// handleRTS matches an RTS with a receive or queues it as unexpected.
+// handleRTS matches an RTS (ready to send) with a receive or queues it as unexpected.
 func (e *Engine) handleRTS(peer int, h *wire.Header) error {
 	envelope := Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
 	if e.cfg.Protocol == Speculative {
@@ -156,7 +157,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bo
 	e.transport.Read(peer, wire.Transfer{Local: r.region, N: n, Remote: h.Memory}, r)
 }
 
-// ReadDone completes the RDMA read of a receive, and tells the sender.
+// ReadDone completes the RDMA read of a receive, and sends Done to the sender.
 func (e *Engine) ReadDone(r *Request, err error) {
 	if e.finishIfFailed(r) {
 		return

@@ -111,8 +111,8 @@ func (e *Engine) finish(r *Request) {
 	r.state = stateDone
 }
 
-// fail completes a request with an error. If the transport uses the buffer, the request
-// completes when the buffer is returned, because the caller may reuse both.
+// fail completes a request with an error. If the transport uses the buffer, the request completes
+// when the buffer is returned, because the caller may reuse the buffer of a completed request.
 func (e *Engine) fail(r *Request, err error) {
 	if r.node.Queued() {
 		e.posted.Remove(&r.node)

@@ -59,8 +59,8 @@ func (e *Engine) sendEager(r *Request) {
 	e.transport.Send(r.Peer, &e.sendHeader, r.Buf, r)
 }
 
-// SendDone tells the engine that the transport does not use the buffer of an eager send any
-// more. err is set if the message was not sent.
+// SendDone is called when the transport no longer uses the buffer of an eager send. err is set if
+// the message was not sent.
 func (e *Engine) SendDone(r *Request, err error) {
 	switch {
 	case e.finishIfFailed(r):
@@ -93,8 +93,8 @@ func (e *Engine) sendRTS(r *Request, flags wire.Flags) {
 	e.sendControl(r.Peer, &h)
 }
 
-// write writes the data of a send to the receive buffer that h, a CTS or an RTR, describes, and
-// tells the receiver with a Done.
+// write writes the data of a send to the receive buffer that h, a CTS or an RTR, describes. A Done
+// to the receiver follows the data.
 func (e *Engine) write(r *Request, h *wire.Header) {
 	n := min(len(r.Buf), int(h.Size))
 	done := wire.Header{Kind: wire.Done, Recv: h.Recv}
@@ -156,7 +156,7 @@ func (e *Engine) handleSendReply(peer int, h *wire.Header) error {
 	return nil
 }
 
-// handleDone handles the end of an RDMA read from this rank or write to this rank.
+// handleDone handles the end of an RDMA read from this rank, or of a write to it (h.Recv is set).
 func (e *Engine) handleDone(peer int, h *wire.Header) error {
 	r := e.requests.get(h.Send)
 	if h.Recv != 0 {

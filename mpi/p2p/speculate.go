@@ -46,7 +46,7 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 	if len(e.senders) >= e.evictAt {
 		e.evictSenders()
 	}
-	s = &senderState{eagerSent: e.evicted} // see evictSenders
+	s = &senderState{eagerSent: e.evicted} // the state of this envelope may have been evicted
 	e.senders[envelope] = s
 	return s
 }
@@ -93,8 +93,8 @@ func (e *Engine) sendSpeculative(r *Request) {
 	e.sendRTS(r, flags)
 }
 
-// rtrFlags returns the flag by which the RTS of a send tells the receiver to stop or to resume
-// RTRs; 0 for neither. RTRs resume only after the receiver has confirmed the stop.
+// rtrFlags returns the flag with which the RTS of a send asks the receiver to stop or to resume
+// RTRs (ready-to-receive messages), or 0. They resume only after the receiver confirmed the stop.
 func (e *Engine) rtrFlags(r *Request, s *senderState) wire.Flags {
 	switch {
 	case !s.stopped && (s.eagerSent || s.usage.tooFewRTRsUsed):
@@ -176,8 +176,9 @@ func (e *Engine) dropRTRs(s *senderState) {
 }
 
 // handleRTR handles the RTR (ready-to-receive message) of a receive. If the RTS of an unmatched
-// send has crossed it, the receiver reads the data, and the RTR only tells that the send has a
-// receive. Otherwise a later send uses the RTR.
+// send has crossed it, the receiver reads the data, and the RTR only shows that the send has a
+// receive. After an eager send, or after RTRs were stopped, it is dropped. Else it is queued for a
+// later send.
 func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	e.Stats.RTRsReceived++

@@ -66,8 +66,8 @@ func (p Packet) bth() BTH {
 	return h
 }
 
-// pad returns the pad bytes after the payload: p.Pad if it is set or if p.Body is, else zeros up
-// to a multiple of four bytes.
+// pad returns the pad bytes after the payload: p.Pad if p.Pad or p.Body is set, else zeros up to a
+// multiple of four bytes.
 func (p Packet) pad() []byte {
 	if p.Pad != nil || p.Body != nil {
 		return p.Pad
@@ -76,7 +76,8 @@ func (p Packet) pad() []byte {
 }
 
 // BodyBytes returns the bytes between BTH and ICRC: p.Body if it is set, else the extension
-// headers, with defaults where the opcode needs one that is not set, the payload and the padding.
+// headers, the payload and the padding. A header that the opcode needs, and that is not set, gets
+// default values.
 func (p Packet) BodyBytes() []byte {
 	if p.Body != nil {
 		return p.Body
@@ -89,7 +90,7 @@ func (p Packet) BodyBytes() []byte {
 	}
 	var b []byte
 	extensions := reflect.ValueOf(p.Extensions)
-	for i := range extensions.NumField() {
+	for i := range extensions.NumField() { // field i is the extension header Header(i)
 		if h := extensions.Field(i); !h.IsNil() {
 			b = packet.AppendFields(b, h.Interface())
 		} else if info.Has(Header(i)) {

@@ -70,7 +70,7 @@ func (p Packet) CM() (MAD, Message, error) {
 	return h, m, err
 }
 
-// parseMessage parses the body of a CM MAD. attr tells the type of the message.
+// parseMessage parses the body of a CM MAD. attr is the type of the message.
 func parseMessage(attr Attr, body []byte) (Message, error) {
 	i := int(attr) - int(AttrREQ)
 	if i < 0 || i >= len(messages) {

@@ -80,8 +80,8 @@ type icrcRow struct{ changes, bits uint32 }
 // icrcRows are rows by the highest ICRC bit that they change.
 type icrcRows [32]icrcRow
 
-// reduce clears the set bits of r.changes, from the highest on: bit i by XOR with rows[i], whose
-// highest set bit it is, if there is such a row.
+// reduce clears the set bits of r.changes, the highest first. It clears bit i by XOR with rows[i],
+// the row whose highest set bit is i. Without such a row the bit stays set.
 func (rows *icrcRows) reduce(r icrcRow) icrcRow {
 	for i := len(rows) - 1; i >= 0; i-- {
 		if r.changes>>i&1 != 0 {

@@ -72,7 +72,7 @@ type heldAck struct {
 	at   mono.Time
 }
 
-// next returns when the method due must be called, because a delayed ACK may be due; or mono.Never.
+// next returns the time of the first entry, at which due must be called; mono.Never if none.
 func (f *holdQueue) next() mono.Time {
 	if f.head == len(f.queue) {
 		return mono.Never
@@ -80,8 +80,8 @@ func (f *holdQueue) next() mono.Time {
 	return f.queue[f.head].at
 }
 
-// add records that q delays an ACK, as h says: it counts q in held, and in strict if the peer may
-// be waiting for the ACK, and queues q unless an earlier delay has left it in the queue.
+// add records that q delays an ACK; h is the state of the delay. It counts q in held, and in strict
+// if the peer may be waiting for the ACK. If q is still queued after an earlier delay, it stays so.
 func (f *holdQueue) add(q *QP, h *ackDelay) {
 	f.held++
 	if h.strict {
@@ -102,7 +102,8 @@ func (f *holdQueue) enqueue(q *QP, h *ackDelay) {
 	f.queue = append(f.queue, heldAck{q, h, h.until})
 }
 
-// drop removes a delay that has ended from the counts of add. The entry of its QP stays queued.
+// drop subtracts a delay that has ended from the counts held and strict. The entry of its QP stays
+// queued until due removes it.
 func (f *holdQueue) drop(h *ackDelay) {
 	f.held--
 	if h.strict {

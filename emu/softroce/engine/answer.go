@@ -20,8 +20,8 @@ func (q *QP) respond(a answer) {
 	q.wake()
 }
 
-// sendFatalNAK schedules a fatal NAK and fails the QP. The claimed receive completes with
-// status; without one, the event is raised, unless failReceive has reported the cause.
+// sendFatalNAK schedules a fatal NAK and fails the QP. If the message has a receive, it completes
+// with status. Otherwise the event is raised, unless a failed receive has reported the cause.
 func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, event verbs.AsyncEventType) {
 	r := &q.resp
 	switch {

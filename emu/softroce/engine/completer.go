@@ -167,7 +167,8 @@ func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 
 // markAcknowledged marks requests as done whose PSNs are all among the wanted PSNs from una to psn.
 // It returns how many of these PSNs are acknowledged (reached). clean is false if it stopped at a
-// READ-like request without its response.
+// READ-like request without its response. By the policy AckCompletesReads, an ACK of the last PSN
+// of such a request stands for the response (ackMayCompleteRead).
 func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean bool, reached int32) {
 	r := &q.req
 	for i := q.sq.head; i != q.sq.tail && reached < wanted; i++ {
@@ -307,8 +308,9 @@ func (q *QP) handleReadResponse(now mono.Time, p *wire.Packet) {
 	}
 }
 
-// placeReadData writes the payload of a READ response to local memory. Its length
-// must be the path MTU, or the remaining length in the last packet.
+// placeReadData writes the payload of a READ response to local memory. Its length must be the path
+// MTU, or the remaining length in the last packet. Another length fails the request; by the policy
+// ShortResponseStops a shorter one stops the send queue.
 func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	off := uint32(w.answered) * uint32(q.mtu)
 	n := min(w.Length-off, uint32(q.mtu))
@@ -360,9 +362,9 @@ func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	q.retire()
 }
 
-// readResponseTooLong reports whether a READ response is longer than the rest of the READ, for the
-// policy BadResponseCompletes: it fails the READ, which other malformed responses complete. Without
-// the policy it reports false, and placeReadData checks the length.
+// readResponseTooLong reports whether a READ response is longer than the rest of the READ. Only the
+// policy BadResponseCompletes needs it: a response that is too long fails the READ, while other
+// malformed ones complete it. Without the policy, or for MIDDLE packets, it reports false.
 func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
 	if !q.nic.policy.BadResponseCompletes || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
 		return false

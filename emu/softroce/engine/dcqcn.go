@@ -207,6 +207,7 @@ func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
 		return
 	}
 	l.drainDebt(now, p)
+	// The limits prevent an overflow.
 	l.debt = min(l.debt+nanobits(min(bytes, 1<<28))*nanobitsPerByte, maxDebt)
 	l.updateReadyAt()
 	for l.bytes += uint64(bytes); l.active && l.bytes >= p.ByteCounter; {

@@ -12,8 +12,8 @@ import (
 // Deadline returns when Tick must be called next, or mono.Never.
 func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
 
-// StrictDeadline is Deadline, but without the delayed ACKs if all of them may be sent a millisecond
-// late, because their peers have been shown not to wait for them.
+// StrictDeadline returns when Tick must be called without delay. Unlike Deadline, it leaves out the
+// delayed ACKs if none of their peers waits for them: these may be sent a millisecond late.
 func (n *NIC) StrictDeadline() mono.Time {
 	if n.holds.strict == 0 {
 		return n.timers.Next()

@@ -43,8 +43,9 @@ func (q *QP) expectedPKey(migReq bool) uint16 {
 }
 
 // acceptPath reports whether the addresses of a packet are those of the QP's path, and updates the
-// migration state. MigReq 1 tells an ARMED QP that the peer has migrated: the packet must have the
-// addresses of the alternate path, and the QP migrates too. MigReq 0 makes a QP in REARM ARMED.
+// migration state. For an ARMED QP, MigReq 1 means that the peer has migrated. If the packet has
+// the addresses of the alternate path, the QP migrates too; if it has those of the old path,
+// acceptPath reports PATH_MIG_ERR. MigReq 0 makes a QP in REARM ARMED.
 func (q *QP) acceptPath(d *link.Datagram, migReq bool) bool {
 	switch state := q.attr.PathMigState; {
 	case state == verbs.MigArmed && migReq && q.alt.matches(d):

@@ -298,7 +298,7 @@ func (q *QP) flushRecvs() {
 	}
 }
 
-// completeSend removes w, the oldest send work request, and completes it: without a completion if w
+// completeSend removes w, the oldest send work request, and adds its completion to the CQ, unless w
 // is unsignaled and succeeded. Completions of sends are never solicited. A full CQ fails the QP.
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++

@@ -13,7 +13,7 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend posts one send request, flushed at once in ERR and SQE. It keeps no reference to wr.
+// PostSend posts one send request. In ERR and SQE it is flushed at once. PostSend does not keep wr.
 func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	if err := q.checkSend(wr, &refs); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	return nil
 }
 
-// PostRecv posts one receive work request, flushed at once in ERR.
+// PostRecv posts one receive work request. In ERR it is flushed at once.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.cfg.SRQ != nil || !hasResponder(q.cfg.Type) || q.cfg.Type == verbs.QPTypeXRCRecv {
 		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)

@@ -31,8 +31,8 @@ func (q *QP) loadRetries() {
 	r.retries, r.rnrRetries = q.attr.RetryCnt, q.attr.RNRRetry
 }
 
-// useRetry uses a retry, of which a retry_cnt of 7 gives any number by the policy UnlimitedRetries.
-// If none is left, an ARMED QP migrates; else the oldest request fails, and useRetry returns false.
+// useRetry uses a retry. By the policy UnlimitedRetries, a retry_cnt of 7 means no limit. If no
+// retry is left, an ARMED QP migrates; else the oldest request fails, and useRetry returns false.
 func (q *QP) useRetry() bool {
 	r := &q.req
 	switch {
@@ -134,7 +134,8 @@ func (q *QP) armTimer(now mono.Time) {
 	}
 }
 
-// localError fails a request because of a local error, as Policy.LocalErrors says.
+// localError fails a request because of a local error, as Policy.LocalErrors says. LocalErrorQPOp
+// does not apply to a failed bind or invalidation (WCMWBindErr).
 func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
 	switch how := q.nic.policy.LocalErrors; {
 	case how == LocalErrorFlushes:
