@@ -24,8 +24,8 @@ func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	return c.collectiveError(err)
 }
 
-// collectiveError returns err. If err is not nil, it first announces the failure to the other
-// ranks, unless they detect it themselves.
+// collectiveError returns err, the result of a collective operation. After an error, it announces
+// the failure to the other ranks, whose collectives might wait for this rank.
 func (c *Comm) collectiveError(err error) error {
 	if err != nil {
 		c.announceFailure()

@@ -48,8 +48,8 @@ func (k *rank) collectiveFailedAt(context uint32, peer int) {
 	}
 }
 
-// announceFailure tells the other members that a collective operation has failed on this rank,
-// unless all lost members have exited: every rank detects an exit itself.
+// announceFailure notifies the other members, once, that a collective operation has failed on this
+// rank. If all lost members have exited, it does nothing: every rank detects an exit itself.
 func (c *Comm) announceFailure() {
 	k := c.rank
 	if c.failureAnnounced || !slices.ContainsFunc(k.lostPeers, func(peer int) bool { return c.rankOf(peer) >= 0 && !k.env.Control.Gone(peer) }) {
@@ -78,8 +78,8 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	visitMembers := func(context uint32, from int) { // for a receive or a probe
 		switch {
 		case context&collective != 0:
-			// A collective operation needs all members, but the carrier talks to a few of them
-			// only. Of the others it must learn that they have exited.
+			// A collective operation needs all members, but this rank exchanges messages with few
+			// of them. The carrier must detect if others have exited.
 			k.eachMember(context, func(peer int) {
 				if k.env.Control.Gone(peer) {
 					visit(peer)

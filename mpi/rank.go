@@ -74,8 +74,9 @@ type programState struct {
 	progressTaskRunning atomic.Bool
 }
 
-// lock locks the rank for the program. Where tasks do not run concurrently, it polls the
-// mutex in virtual time, since blocking would stop the holder too.
+// lock locks the rank for the program, and sets inRuntime: a panic is then not one of the program.
+// Where tasks do not run concurrently, it polls the mutex in virtual time, since blocking would
+// stop the holder too.
 func (k *rank) lock() {
 	if k.env.Concurrent {
 		k.mu.Lock()
@@ -228,8 +229,8 @@ func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	return k.p2p.Arrived(peer, h, data)
 }
 
-// Finished implements Upper; the carrier calls it when an operation has ended. It tells the owner's
-// engine; owner is the request, the window operation or the atomic that the operation belongs to.
+// Finished implements Upper; the carrier calls it when an operation has ended. It notifies the
+// engine of owner, the request, window operation or atomic that the operation belongs to.
 func (k *rank) Finished(owner any, op carrier.Op, err error) {
 	if err != nil {
 		err = &classified{p2p.ErrLost, err} // the carrier has already retried

@@ -165,7 +165,7 @@ func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete
 // unified, so it only polls once for progress.
 func (w *Win) Sync() error {
 	return w.call("Sync", func(e *window.Window) error {
-		if err := e.CheckFlushAll(); err != nil { // no lock epoch is open
+		if err := e.CheckFlushAll(); err != nil { // because no lock epoch is open
 			return fmt.Errorf("Sync: %w", err)
 		}
 		w.c.rank.pollOnce(func() bool { return false })

@@ -73,9 +73,10 @@ func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Met
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
 
 // Cases returns all cases for a transport, ordered by operation, side, method, family and size,
-// including those that the devices do not support. Sizes are chosen around packet, the payload
-// length of a packet: the path MTU for InfiniBand, that of a TCP segment over IPv4 for iWARP.
-func Cases(transport verbs.Transport, packet int) (cases []Case) {
+// including those that the devices do not support. packetBytes is the payload length of a packet:
+// the path MTU for InfiniBand, that of a tagged DDP segment over IPv4 for iWARP. Sizes are just
+// below and above it, and others.
+func Cases(transport verbs.Transport, packetBytes int) (cases []Case) {
 	methods := []ConnectMethod{ByModify, CMOurs, CMTheirs}
 	if transport == verbs.TransportIWARP {
 		methods = methods[1:] // only the CM can connect TCP streams
@@ -91,7 +92,7 @@ func Cases(transport verbs.Transport, packet int) (cases []Case) {
 					continue // rdma_cm has no port space for UC
 				}
 				for _, family := range []Family{IPv4, IPv6} {
-					for _, size := range op.sizesFor(transport, packet, family) {
+					for _, size := range op.sizesFor(transport, packetBytes, family) {
 						cases = append(cases, Case{Op: op.name, By: by, Method: method, Family: family, Size: size})
 					}
 				}
@@ -107,22 +108,22 @@ const (
 	untaggedOverhead = 4
 )
 
-// sizesFor returns the sizes of an operation over an address family. packet is the payload of a
-// packet: over iWARP that of a tagged DDP segment over IPv4, and other segments have less. There, a
-// send with immediate data has no payload (RFC 7306).
-func (op *operation) sizesFor(transport verbs.Transport, packet int, family Family) []int {
+// sizesFor returns the sizes of an operation over an address family. packetBytes is the payload of
+// a packet; over iWARP, that of a tagged DDP segment over IPv4, and other segments carry less. Over
+// iWARP, a send with immediate data has no payload (RFC 7306).
+func (op *operation) sizesFor(transport verbs.Transport, packetBytes int, family Family) []int {
 	if transport == verbs.TransportIWARP {
 		if op.name == "send-imm" {
 			return []int{0}
 		}
 		if family == IPv6 {
-			packet -= ipv6Overhead
+			packetBytes -= ipv6Overhead
 		}
 		if op.untagged {
-			packet -= untaggedOverhead
+			packetBytes -= untaggedOverhead
 		}
 	}
-	return op.sizes(packet)
+	return op.sizes(packetBytes)
 }
 
 // boundarySizes returns the smallest sizes, those around packet, and two of many packets.

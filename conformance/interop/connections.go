@@ -78,7 +78,8 @@ func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done in
 }
 
 // exchangeOnce makes a connection, on which the active side sends a message and the passive side
-// reads memory of the active side, and closes it. seed determines the data.
+// reads memory of the active side, and closes it. seed determines the data. rig.Catch recovers the
+// panic by which must or a step of an operation reports an error.
 func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) error {
 	pair, err := s.connect(pairSetup{service: verbs.QPTypeRC, method: method, family: family})
 	if err != nil {

@@ -39,8 +39,9 @@ type endpoint struct {
 	timeout   time.Duration
 }
 
-// newEndpoint returns the endpoint of a side for an address family. It aborts, as must does, unless
-// the port of the device is active. timeout is how long a completion or a connection may take.
+// newEndpoint returns the endpoint of a side for an address family. It panics, for rig.Catch to
+// recover, if a query fails or the port of the device is not active. timeout is how long a
+// completion or a connection may take.
 func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpoint {
 	s := &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
 	s.attr = rig.Result(s.Device.QueryDevice())(s, "query the device")

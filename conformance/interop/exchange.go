@@ -124,7 +124,8 @@ func (x *exchange) checkMemory(more ...*memory) {
 }
 
 // transfer posts a receive into recvSGL and a request, and waits for both completions; that of the
-// receive must be want. On a lossy link it repeats a request of UC or UD until the message arrives.
+// receive must be want. On a lossy link it repeats a request of UC or UD, up to unreliableTries
+// times, until the message arrives.
 func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCompletion) {
 	wrID := x.responder.postRecv(recvSGL)
 	attempt := func(timeout time.Duration) error {

@@ -49,7 +49,7 @@ func (p *queuePair) open(service verbs.QPType, withSRQ bool, inline int) {
 		init.SRQ, init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = p.srq, 0, 0
 	}
 	p.qp = rig.Result(p.Device.CreateQP(init))(p, "create a queue pair")
-	attr := verbs.QPAttr{Port: 1, QKey: qKey, Access: p.access() &^ verbs.AccessLocalWrite}
+	attr := verbs.QPAttr{Port: 1, QKey: qKey, Access: p.access() &^ verbs.AccessLocalWrite} // a QP has remote rights only
 	p.Must("open a queue pair", traffic.ToInit(p.qp, attr))
 }
 

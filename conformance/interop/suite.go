@@ -92,7 +92,8 @@ func (s *Suite) prepare() error {
 	})
 }
 
-// PacketPayload returns the payload of a packet over InfiniBand: the smaller active MTU.
+// PacketPayload returns the payload of a packet over InfiniBand: the smallest active MTU of the
+// devices.
 func (s *Suite) PacketPayload() (int, error) {
 	if err := s.prepare(); err != nil {
 		return 0, err

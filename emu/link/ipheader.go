@@ -108,8 +108,8 @@ func TransportChecksum(src, dst netip.Addr, protocol byte, b []byte) uint16 {
 	return check
 }
 
-// PseudoHeaderSum returns the SumWords of the pseudo-header of a TCP or UDP checksum. length
-// counts the TCP or UDP header and the payload.
+// PseudoHeaderSum sums the pseudo-header of a TCP or UDP checksum by SumWords. length counts the
+// TCP or UDP header and the payload. The family of dst applies to src, too.
 func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	sum := uint64(protocol) + uint64(length)
 	for _, a := range [...]netip.Addr{src, dst} {

@@ -32,7 +32,7 @@ func (s *source) between(a, b token.Pos) string { return s.text[s.offset(a):s.of
 func (s *source) nodeText(n ast.Node) string    { return s.between(n.Pos(), n.End()) }
 
 // decls returns the top-level declarations of the file by name; a method's name is Type.method.
-// Variables and constants of one line share a node.
+// Variables or constants that are declared together (var a, b int) share a node.
 func (s *source) decls() map[string]ast.Node {
 	all := map[string]ast.Node{}
 	for _, d := range s.file.Decls {
@@ -70,8 +70,8 @@ func funcName(d *ast.FuncDecl) string {
 	return t.(*ast.Ident).Name + "." + d.Name.Name
 }
 
-// apply returns the text of the file with the hunks of a mutant applied. Hunks without old text
-// are appended to the file, and imports follow the package clause, in its line.
+// apply returns the text of the file with the hunks of a mutant applied. It appends the new text of
+// hunks without old text to the file, and added imports to the line of the package clause.
 func (s *source) apply(hunks []Hunk) (string, error) {
 	lines := strings.Split(s.text, "\n")
 	var added []string

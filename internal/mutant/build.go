@@ -85,8 +85,9 @@ var (
 	variantHeader = regexp.MustCompile(`^func .*_mutant(\d+)\(`)
 )
 
-// invalidMutants returns the numbers of the mutants in whose variants of functions the compiler
-// reports errors. output is the compiler's output of a build with the overlay file.
+// invalidMutants returns the numbers of the mutants that do not compile: the compiler reports an
+// error in a function that mutant N changes, which the overlay names NAME_mutantN. output is the
+// compiler's output of a build with the overlay file.
 func invalidMutants(root, overlay, output string) (map[int]bool, error) {
 	data, err := os.ReadFile(overlay)
 	if err != nil {

@@ -14,9 +14,9 @@ const module = "github.com/fabrictest/fabrictest"
 
 // Overlay writes to dir a copy of each file that mutants (deliberate defects) change. The copy adds
 // each changed function under another name, once for each mutant that changes it. root is the
-// folder of the module. Overlay returns the name of a file for the -overlay flag of the Go tool,
-// which replaces the files by their copies, and names.go of this package by a file with the names
-// of the mutants and the numbers that Trace reports for their functions.
+// folder of the module. Overlay returns the name of a file for the -overlay flag of the Go tool.
+// With that flag, the tool compiles the copies, and instead of names.go of this package a file with
+// the names of the mutants and the numbers that Trace reports for their functions.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

@@ -26,8 +26,8 @@ type numbering struct {
 	functions [][]int // of each mutant
 }
 
-// addFunction returns a new number for a function, and records that the mutants change the
-// function. mutants are their indexes plus one.
+// addFunction returns a new number for a function, and records that the given mutants change the
+// function. The number of a mutant is its index plus one.
 func (n *numbering) addFunction(mutants []int) (number int) {
 	for _, m := range mutants {
 		n.functions[m-1] = append(n.functions[m-1], n.count)
@@ -168,7 +168,8 @@ func variantName(d *ast.FuncDecl, number int) string {
 }
 
 // render returns the text of the original file with all that mutants add: variants of functions,
-// fields, declarations and imports. Functions that have variants begin with calls of them.
+// fields, declarations and imports. A function that has variants begins with a switch that calls
+// the variant of the selected mutant.
 func (v *variants) render() string {
 	type replacement struct {
 		from, to int // offsets; equal for an insertion
@@ -217,7 +218,7 @@ func variantCalls(d *ast.FuncDecl, function int, mutants []int) string {
 	var args []string
 	for i, p := range params(d) {
 		if p.Name == "_" {
-			args = append(args, fmt.Sprintf("_p%d", i))
+			args = append(args, fmt.Sprintf("_p%d", i)) // as render renames it
 			continue
 		}
 		args = append(args, p.Name)

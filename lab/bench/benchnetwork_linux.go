@@ -41,7 +41,8 @@ const (
 	partners = 4
 )
 
-// newBenchNetwork builds the network for a device over TCP, if streams is set, or over UDP.
+// newBenchNetwork builds a network of three hosts and a switch: for the device under test, for its
+// peer, and for partner devices. The device runs over TCP if streams is set, else over UDP.
 func newBenchNetwork(streams bool) (*benchNetwork, error) {
 	const hosts = 3 // device, peer and partners
 	topo, err := topology.Star(hosts, topology.Options{Link: topology.Link{MTU: defaultMTU}})
@@ -121,7 +122,7 @@ func (t *benchNetwork) onDeviceNIC(f func(netlink.Link) error) error {
 	})
 }
 
-// segmentWire returns the wire of the user-space TCP, which it opens on first use.
+// segmentWire returns the packet socket of the user-space TCP, which it opens on first use.
 func (t *benchNetwork) segmentWire() (*wire.Ethernet, error) {
 	if t.segments != nil {
 		return t.segments, nil
@@ -258,7 +259,8 @@ const fenceTimeout = 30 * time.Second
 
 // fence returns when all packets of earlier cases have reached the device's host: a device that is
 // opened earlier would answer them. On each CPU, because each has a receive queue, it sends a frame
-// from peerAddr to deviceAddr, and it waits for all frames. Without a wire it does nothing.
+// from peerAddr to deviceAddr, and it waits for all frames. Without a packet socket of the peer
+// (wire) it does nothing.
 func (t *benchNetwork) fence(peerAddr, deviceAddr netip.Addr) error {
 	if t.wire == nil {
 		return nil

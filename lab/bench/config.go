@@ -36,9 +36,9 @@ type benchConfig struct {
 	restrictions nics.Restrictions
 }
 
-// newBenchConfig returns the configuration for a job. The restrictions are those of the device
-// under test, not of its partners. A setup that the provider does not support is a
-// *conformance.SetupError.
+// newBenchConfig returns the configuration of the bench (the device under test, its network and
+// peers) for a job, one run of a case. The restrictions are those of the device under test, not of
+// its partners. A setup that the provider does not support is a *conformance.SetupError.
 func newBenchConfig(p *nics.Provider, restrictions nics.Restrictions, job *conformance.BenchSpec) (*benchConfig, error) {
 	s := job.Setup
 	w := &benchConfig{setup: s, family: cmp.Or(s.Family, 6), mtu: cmp.Or(s.MTU, defaultMTU), restrictions: restrictions}
@@ -179,7 +179,7 @@ const (
 	cableHost    = 254 // address of the device's port for packets to unknown addresses
 )
 
-// hostAddr returns the address of a host in a family.
+// hostAddr returns the address of a host in a family, 4 or 6. host is its last byte.
 func hostAddr(family int, host byte) netip.Addr {
 	if family == 4 {
 		return netip.AddrFrom4([4]byte{10, 66, 0, host})

@@ -269,9 +269,9 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// kernelAddrPairs returns, by family, the addresses of a device (of deviceIPs) and of the interface
-// of the judge, this host (of kernel), that are in one network. wanted, if not empty, selects some
-// of the interface's addresses.
+// kernelAddrPairs pairs addresses of a device with addresses of the judge (this host) in the same
+// network, by family. deviceIPs are all addresses of the device, kernel those of the judge's
+// interface; wanted, if not empty, selects some of the latter.
 func kernelAddrPairs(deviceIPs []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	// Link-local addresses are used only if there are no others.

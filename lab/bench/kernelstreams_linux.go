@@ -52,7 +52,7 @@ func (n *kernelStreams) close() {
 	n.open = nil
 }
 
-// Dial implements conformance.Streams.
+// Dial implements conformance.Streams. startWait records the wait until its result is called.
 func (n *kernelStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
 	defer n.w.startWait("a stream to " + to.String())()
 	ctx := n.w.ctx
@@ -99,7 +99,7 @@ func (l *kernelListener) Addr() netip.AddrPort { return plainAddr(l.l.Addr()) }
 // Close implements conformance.Listener.
 func (l *kernelListener) Close() error { return l.l.Close() }
 
-// Accept implements conformance.Listener.
+// Accept implements conformance.Listener. startWait records the wait until its result is called.
 func (l *kernelListener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	defer l.n.w.startWait(fmt.Sprint("a stream to port ", l.Addr().Port()))()
 	if err := l.l.SetDeadline(deadline(timeout)); err != nil {
@@ -156,7 +156,7 @@ func (s *kernelStream) Write(b []byte) error {
 	return tcpError(err)
 }
 
-// Read implements conformance.Stream.
+// Read implements conformance.Stream. startWait records the wait until its result is called.
 func (s *kernelStream) Read(timeout time.Duration) ([]byte, error) {
 	defer s.n.w.startWait("bytes from the device")()
 	if err := s.c.SetReadDeadline(deadline(timeout)); err != nil {

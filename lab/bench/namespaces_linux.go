@@ -89,7 +89,8 @@ func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 	return nil
 }
 
-// WithBench implements conformance.Lab. Up to opt.Parallel cases run at a time, each in a network.
+// WithBench implements conformance.Lab: it runs body, a case, with a bench (a device under test,
+// its network and peers). Up to opt.Parallel cases run at a time, each in a separate network.
 func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
@@ -117,7 +118,8 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	return cmp.Or(outcome, err, l.putNetwork(t, clean))
 }
 
-// runCase creates the bench and runs the body on it, for maxTime at most.
+// runCase creates the bench of a case (the device under test and its peers), and runs the body of
+// the case on it, for maxTime at most.
 func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error, maxTime time.Duration) error {
 	if err := p.net.setMTU(p.cfg.mtu); err != nil {
 		return err
@@ -273,7 +275,7 @@ func (x *realWire) Send(packet []byte) error {
 const recvPollInterval = 50 * time.Millisecond
 
 // Recv implements conformance.Wire. A negative timeout means none. The frame's time is relative to
-// the start of the case.
+// the start of the case. startWait records the wait until its result is called.
 func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	defer x.w.startWait("a packet from the device")()
 	for deadline := time.Now().Add(timeout); ; {

@@ -197,7 +197,7 @@ func closeDevices(devices []verbs.Context) error {
 // Now implements verbs.Proc.
 func (w *realWorld) Now() time.Duration { return time.Since(w.epoch) }
 
-// Sleep implements verbs.Proc.
+// Sleep implements verbs.Proc. startWait records the wait until its result is called.
 func (w *realWorld) Sleep(d time.Duration) {
 	defer w.startWait("the end of its sleep")()
 	t := time.NewTimer(d)

@@ -103,8 +103,8 @@ type simCase struct {
 	devices   []verbs.Context // the device under test, then its partners
 }
 
-// build creates the bench, with the device open, at time 0. The peer's end of the link is a wire,
-// or streams over TCP.
+// build creates the bench (the device under test, its network and peers), with the device open, at
+// time 0. The peer's end of the link is a wire for packets, or streams over TCP.
 func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conformance.Bench, error) {
 	w := s.cfg
 	var err error

@@ -74,10 +74,10 @@ func (e *ForeignDefectError) Error() string {
 	return fmt.Sprintf("%s NICs cannot have the defect %s; it is a defect of %s", e.Provider.Title, e.Name, strings.Join(e.Of, " and "))
 }
 
-// CheckDefect checks a defect as given by the user: NAME, NAME=NUMBER, or CounterStuck=COUNTER. It
-// is a mutant (a change of the source code), a verb defect (which wraps verbs calls), or a setting
-// of the engine, which is checked by making an opener. The error may be an *UnknownDefectError or a
-// *ForeignDefectError.
+// CheckDefect checks a defect as given by the user: NAME, NAME=NUMBER, or CounterStuck=COUNTER. A
+// defect is a mutant (a change of the source code), a verb defect (which wraps verbs calls), or a
+// setting of the protocol engine, which CheckDefect checks by making an opener of NICs. The error
+// may be an *UnknownDefectError or a *ForeignDefectError.
 func (p *Provider) CheckDefect(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
 	named := func(d Defect) bool { return defectName(d.Name) == name }
@@ -101,7 +101,8 @@ func (p *Provider) CheckDefect(spec string) error {
 	return &UnknownDefectError{Name: name}
 }
 
-// CheckDefect checks a defect as given by the user. It returns nil if a provider can have it.
+// CheckDefect checks a defect as given by the user. It returns nil if NICs of any provider can have
+// it. It tries the next provider only after an error that says that other providers have it.
 func CheckDefect(spec string) (err error) {
 	for _, p := range All() {
 		if err = p.CheckDefect(spec); err == nil {
@@ -189,8 +190,8 @@ func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)
 }
 
-// setVerbDefects sets the verb defects (which change verbs calls) in names that devices of p can
-// have, and returns the other names: they may be defects of the protocol engine.
+// setVerbDefects sets each of the named defects that is a verb defect (which changes verbs calls)
+// and that devices of p can have. It returns the other names, which may be of engine defects.
 func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (others []string, err error) {
 	for _, name := range names {
 		if defectName(name) == verbcalls.CounterStuck {

@@ -11,7 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// datagramIWARP returns the provider of datagram-iWARP NICs. ReliableCaps need the option reliable.
+// datagramIWARP returns the provider of datagram-iWARP NICs. With the option reliable, a NIC has
+// ReliableCaps instead of Caps.
 func datagramIWARP() *Provider {
 	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
 	return datagramStack.addTo(&Provider{
@@ -57,8 +58,8 @@ type datagramOptions struct {
 	RNRTotal time.Duration `json:"rnr_total"`
 }
 
-// timing returns the timers of the reliable service; fields that are 0 have defaults. BusyLimit is
-// how long a sender waits for a posted receive (RNR). If RetryTimeout is set, the retransmission
+// timing returns the timers of the reliable service. 0 stands for the default. BusyLimit is how
+// long a sender waits for a posted receive (RNR). If RetryTimeout is set, the retransmission
 // timeout is fixed: an adaptive one of about a millisecond would expire on a busy machine.
 func (b *datagramOptions) timing() (t rd.Timing) {
 	t.BusyLimit = b.RNRTotal

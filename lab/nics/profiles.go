@@ -95,8 +95,8 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("%s has no option %s; it has %s", e.Provider.Title, e.Option, strings.Join(e.Provider.Options, ", "))
 }
 
-// decode returns defaults, the options struct of a provider, after it has set the fields whose JSON
-// names are in options.
+// decode returns the options struct of provider p: a copy of defaults in which the fields are set
+// whose JSON names are in options.
 func decode[T any](p *Provider, options Options, defaults T) (T, error) {
 	for name := range options {
 		if !slices.Contains(p.Options, name) {

@@ -61,7 +61,8 @@ type cgPartners struct {
 	opposite         int    // the rank across the diagonal
 }
 
-// newCGPartners returns a rank's position, and its partners along the row at halving distances.
+// newCGPartners returns a rank's position, and its partners along the row. Each row is halved again
+// and again; a partner has the same place in the other half.
 func newCGPartners(rank, ranks int) (p cgPartners) {
 	p.rank, p.rows = rank, 1<<(log2(ranks)/2)
 	p.cols = ranks / p.rows

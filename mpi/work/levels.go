@@ -33,7 +33,8 @@ func semicoarsening(j *job) {
 const amgReach = 24
 
 // runLevels exchanges the points of all levels, from the finest to the coarsest and back in each
-// cycle. reach returns how many points away a point of a level is coupled.
+// cycle, which ends with a sum over all ranks. reach returns how many points away a point of a
+// level is coupled.
 func runLevels(j *job, reach func(level, levels, points int) int) {
 	size := map[Class]struct{ points, levels, cycles int }{
 		ClassT: {128, 4, 2}, ClassS: {256, 5, 10}, ClassW: {512, 6, 40}, ClassA: {1024, 7, 100},
@@ -80,8 +81,8 @@ const (
 	tagPoints  = 1000 // plus the level
 )
 
-// newLevel creates a level whose points are coupled to those within reach. All ranks call it, and
-// tell each other which points they need.
+// newLevel creates a level whose points are coupled to those within reach. All ranks call it; each
+// requests the points that it needs from their owners.
 func newLevel(j *job, level, points, reach int) *gridLevel {
 	defer annotateError("level %d", level)
 	t := &gridLevel{j: j, level: level}

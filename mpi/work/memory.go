@@ -40,9 +40,9 @@ type Memory struct {
 	Unexpected float64 `json:"unexpected"`
 }
 
-// MemoryOf returns the peak memory of the ranks of a world so far, or of rank 0 alone, and their
-// numbers of connections, receive rings and messages, and how often an SRQ reached its low
-// watermark, all as they were before the call. It is collective, and returns the same in all ranks.
+// MemoryOf returns the peak memory of the ranks of a world, or of rank 0 alone. It also returns
+// their numbers of connections, receive rings and messages, and how often an SRQ reached its low
+// watermark. Its own messages do not count. It is collective, and all ranks get the same result.
 func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	s := w.Stats()
 	c, ok := s.Carrier.(carrier.Stats)

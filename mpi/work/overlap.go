@@ -21,8 +21,8 @@ func overlap(j *job) {
 
 // progress measures whether a message progresses while the program computes, as Rashti 2010
 // §3.6.2 and Rashti 2007 §7 do: a delay much longer than the message follows the start of a
-// send or receive. For a sender it reports by how much of its delay the message is late;
-// for a receiver, how much of the message's time remains after the delay.
+// send or receive. For a sender it reports how late the message is, as a share of the delay;
+// for a receiver, the share of the message's time that remains after the delay.
 func progress(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
 		const receiver, delays = 1, 10 // rank 1 receives; the delay is ten times as long as the message
@@ -112,7 +112,7 @@ func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
 	} else {
 		clear(h.buf)
 	}
-	j.Sendrecv(nil, 1-me, nil, 1-me, tagReady)
+	j.Sendrecv(nil, 1-me, nil, 1-me, tagReady) // synchronises both ranks
 	if h.side.laterRank == me {
 		j.Compute(h.lead) // without progress
 	}

@@ -123,7 +123,8 @@ func barrier(j *job) {
 // barrierDelay is the delay of the late rank, many times the latency of a message.
 const barrierDelay = 100 * time.Microsecond
 
-// barrierRound returns a round of barrier with messages of n bytes.
+// barrierRound returns a round of barrier with messages of n bytes. Ranks send messages after they
+// have left the barrier: no message may arrive before the receiver enters. One rank enters late.
 func barrierRound(j *job, n int) func(round int) {
 	me, size := j.Rank(), j.Size()
 	var recv [][]byte

@@ -34,7 +34,8 @@ func (d *device) addHandle(inner, handle any) {
 	d.handles[inner] = handle
 }
 
-// removeHandle undoes addHandle unless closing inner failed with closeErr. It returns closeErr.
+// removeHandle removes the program's handle of inner, a QP or CQ of the device, unless closing
+// inner failed with closeErr. It returns closeErr.
 func (d *device) removeHandle(inner any, closeErr error) error {
 	if closeErr == nil {
 		d.mu.Lock()

@@ -111,7 +111,7 @@ func roundUp(n, limit uint8) uint8 {
 
 // PostSend posts sends with the defects: it swaps the operands of atomics (AtomicOperandsSwapped),
 // records IDs for completeReceive (RecvErrorIsQPOp) and keeps a request that is refused before RTS,
-// for postRefused (RefusedWRStays).
+// so that postRefused posts it later (RefusedWRStays).
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	defects := &q.dev.defects
 	wrs = slices.Clone(wrs)
@@ -164,8 +164,8 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// countReceives adds n to the number of posted receives with the IDs of wrs, by which the
-// defect RecvErrorIsQPOp tells failed receives from failed requests.
+// countReceives adds n to the number of posted receives of each ID in wrs. By these numbers the
+// defect RecvErrorIsQPOp distinguishes failed receives from failed send requests.
 func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 	if !q.dev.defects.RecvErrorIsQPOp {
 		return
@@ -178,9 +178,9 @@ func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 }
 
 // completeReceive reports whether wc completes a receive, and if so counts the receive as
-// completed. The opcode of a completion in error is not valid: such a completion is taken for that
-// of a receive if a receive with its ID is posted, or if no send with its ID was ever posted.
-// Receives of an SRQ are not counted.
+// completed. A completion in error has no valid opcode. It is assumed to be of a receive if a
+// receive with its ID is posted, or if no send with its ID ever was: receives of an SRQ are not
+// counted.
 func (q *queuePair) completeReceive(wc *verbs.WC) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

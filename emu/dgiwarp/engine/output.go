@@ -65,9 +65,9 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 }
 
 // commitDatagram adds ds[filled] to the output, and returns the new number of filled datagrams. It
-// discards a packet whose source address was removed. If all datagrams share the buffer of ds[0],
-// the next one gets the rest of that, or nil if the rest is too short for a packet: the buffer that
-// it had may overlap ds[filled].
+// discards a packet whose source address was removed. If ds[0] has a buffer for two packets or
+// more, all datagrams share it: the next one gets the rest, or nil if the rest is too short for a
+// packet, because the buffer that it had may overlap ds[filled].
 func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
 	if n.gids.changed && !n.gids.owns(ds[filled].Src.Addr()) {
 		return filled

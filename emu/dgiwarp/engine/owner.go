@@ -8,9 +8,9 @@ import (
 
 // NextReceive implements iwarp.Owner. It takes the oldest receive of the QP, nil if there is none,
 // and copies it, since its slot may be reused. It writes the sender's address to the place of the
-// GRH, which the SGL that the stream sees leaves out; MemoryStatus says if the receive is too short
-// for that or its memory invalid. It also uses up one of the receives that are reserved for peers
-// that waited for a receive.
+// GRH and cuts this place off the SGL of the copy. It sets MemoryStatus if the receive is too short
+// for a GRH or its memory is invalid. If receives are reserved for peers that waited for one, the
+// receive counts as one of these.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.PeekReceive()

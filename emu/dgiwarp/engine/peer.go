@@ -110,7 +110,7 @@ func (p *peer) post(now mono.Time, r *request) {
 	}
 	ready := p.ready(now)
 	if p.qp.state == verbs.QPStateErr {
-		p.qp.complete(r, verbs.WCWRFlushErr) // completions of requests that ready has failed overflowed the CQ
+		p.qp.complete(r, verbs.WCWRFlushErr) // ready failed older requests, and their completions overflowed the CQ
 		return
 	}
 	if p.last == nil {
@@ -181,7 +181,7 @@ func (p *peer) retry(now mono.Time) {
 	for p.waiting != nil && p.ready(now) {
 		r := p.waiting
 		if r == nil {
-			return // flushed: completions of requests that ready has failed overflowed the CQ, which fails the QP
+			return // flushed: ready failed older requests, whose completions overflowed the CQ; the QP failed
 		}
 		p.waiting = r.next
 		p.requester.stream.Post(&r.Request)

@@ -15,7 +15,8 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend queues a copy of one send work request. refs has the objects that wr refers to.
+// PostSend queues a copy of one send work request. refs has the objects that wr refers to. In ERR,
+// the request completes at once, flushed.
 func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	q.nic.clock = now
 	if err := q.checkSend(wr, &refs); err != nil {
@@ -87,7 +88,7 @@ func (q *QP) allows(op verbs.WROpcode) bool {
 	return false
 }
 
-// PostRecv queues one receive work request.
+// PostRecv queues one receive work request. In ERR, the request completes at once, flushed.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	switch {
 	case q.SRQ != nil:

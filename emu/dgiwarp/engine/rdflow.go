@@ -12,7 +12,8 @@ import (
 )
 
 // receiveRD passes an RD packet to the reliable layer. It refuses a packet for a QP that does not
-// exist or cannot receive, and drops data with a wrong key.
+// exist or cannot receive, and drops data with a wrong key. A QP in ERR receives no data, but still
+// acknowledgements.
 func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 	src := netip.AddrPortFrom(d.Src.Addr().Unmap(), d.Src.Port())
 	q := n.find(k.DstQP)
@@ -119,8 +120,9 @@ func needsReceive(d *ddp.Header) bool {
 	return !d.Control.Tagged && d.Untagged.QN == ddp.QueueSend && d.Untagged.MO == 0
 }
 
-// setSource sets the source of the current segment from s, the source of the last packet. If that
-// is another peer's, the segment was stored before: it keeps the previous segment's source.
+// setSource sets the source of the current segment to s, the source of the last packet. If s is of
+// another peer, the segment had arrived earlier and was stored: its source is assumed to be that of
+// the previous segment, or else the address of the peer.
 func (h *peerStream) setSource(s source) {
 	k := &h.peer.rd.Key
 	if s.src != k.RemoteAddr || s.qp != k.RemoteQP {
@@ -146,8 +148,8 @@ func (p *peer) terminatedStream(body []byte) *peerStream {
 	return p.requester
 }
 
-// acked handles an acknowledgement of the oldest count segments: it tells each of the two streams
-// how many of them were its own.
+// acked handles an acknowledgement of the oldest count segments: it passes to each of the two
+// streams how many of these segments the stream had sent.
 func (p *peer) acked(count int) {
 	ofRequester, ofResponder := 0, 0
 	for range count {

@@ -68,8 +68,8 @@ func placementError(err error) ddp.TermError {
 	}
 }
 
-// takeUntagged handles a segment of a Send, whose message it delivers when no segment is missing,
-// or immediate data.
+// takeUntagged handles immediate data or a segment of a Send. It delivers the message of a Send
+// when no segment is missing.
 func (q *QP) takeUntagged(in *inbound) {
 	u, c := &in.header.Untagged, &in.header.Control
 	immediate := c.Opcode == ddp.OpImmediate || c.Opcode == ddp.OpImmediateSE

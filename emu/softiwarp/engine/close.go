@@ -106,8 +106,8 @@ func (c *Conn) streamEnded(end iwarp.End) {
 	c.closeWhenSent = c.closeWhenSent || c.outputDone()
 }
 
-// copyPendingOutput copies unsent FPDUs, because the stream no longer owns their memory. A
-// partly sent FPDU must be completed before a Terminate can follow.
+// copyPendingOutput copies unsent FPDUs, because the stream no longer owns their memory, and marks
+// them as sent in MPA. A partly sent FPDU must be completed before a Terminate can follow.
 func (c *Conn) copyPendingOutput() {
 	var bufs [][]byte
 	for {
@@ -124,8 +124,9 @@ func (c *Conn) copyPendingOutput() {
 	}
 }
 
-// Disconnect closes our direction after the posted requests; the connection ends when the peer's is
-// closed, too. Before Accepted it aborts instead. SQD stands for iWARP's Closing state.
+// Disconnect closes our direction after the posted requests. The connection ends when the peer has
+// closed its direction, too. Before Accepted, Disconnect aborts; from Closing on, it does nothing.
+// SQD stands for iWARP's Closing state.
 func (c *Conn) Disconnect(now mono.Time) {
 	c.nic.clock = now
 	switch {
@@ -186,8 +187,8 @@ func (c *Conn) advanceClose() {
 	c.closeIfFinished()
 }
 
-// outputDone reports whether a closing connection has nothing more to send. If MPA may not send yet
-// (MaySend), a peer that has closed its direction cannot change that any more.
+// outputDone reports whether a closing connection has nothing more to send. A responder may not
+// send (MaySend) before the initiator's first message, so never if the initiator sent none.
 func (c *Conn) outputDone() bool {
 	q := c.qp
 	switch {

@@ -64,7 +64,8 @@ func (c *Conn) Err() error { return c.err }
 // QP returns the queue pair of the connection, or nil.
 func (c *Conn) QP() *QP { return c.qp }
 
-// setState enters a later state s, and queues the connection for NextChanged; else it does nothing.
+// setState enters state s and queues the connection for NextChanged, but only if s is later than
+// the current state.
 func (c *Conn) setState(s ConnState) {
 	if c.state >= s {
 		return

@@ -98,8 +98,8 @@ func SetDevices(ctx context.Context, conn net.Conn, devices []Device) error {
 	})
 }
 
-// awaitExit passes output of the program to p, and signals of p to the guest. It returns the exit
-// code when the guest sends it. If the connection breaks, the error is ErrConnectionClosed.
+// awaitExit writes the program's output to p and sends p's signals to the guest, until the guest
+// sends the exit code. It returns that code, or ErrConnectionClosed if the connection breaks.
 func awaitExit(c *control.Conn, p control.ProgramClient) (code int, err error) {
 	code, err = c.AwaitExit(&p)
 	var refused *control.CloseError

@@ -53,7 +53,7 @@ var environment = map[string]string{
 }
 
 // boot mounts file systems, configures the system as the kernel command line says, starts the
-// server of the lab's requests on the control link, and creates the RDMA devices.
+// server that executes requests from the control link, and creates the RDMA devices.
 func boot() error {
 	if err := mountAll(); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (r *reaper) reap() {
 		if errors.Is(err, unix.ECHILD) {
 			r.mu.Lock()
 			for len(r.children) == 0 {
-				r.started.Wait() // without children there are no orphans
+				r.started.Wait() // orphans can only come from started children
 			}
 			r.mu.Unlock()
 			continue

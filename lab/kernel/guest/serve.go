@@ -126,9 +126,9 @@ func putFile(c *control.Conn, r request) (err error) {
 	return os.Rename(f.Name(), r.Path)
 }
 
-// exec runs the program of request r, with the program's standard streams on c, and returns the
-// exit code. If s.Start is not nil, it starts the program. The error is nil if the program started.
-// Background processes of the program continue after its end.
+// exec runs the program of a request and returns its exit code. c carries the program's standard
+// streams. exec returns an error only if the program does not start. Background processes of the
+// program continue after its end.
 func (s *Server) exec(c *control.Conn, r request) (code int, err error) {
 	if len(r.Args) == 0 {
 		return 0, errors.New("no program to run")

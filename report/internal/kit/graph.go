@@ -78,8 +78,8 @@ func (g *graph) numberParallelEdges() {
 }
 
 // mergeHosts replaces the hosts of each switch by one node if there are more than limit hosts.
-// Hosts whose state or cable is not Fine stay separate, up to limit. It also numbers the parallel
-// edges that result.
+// Hosts without a switch, and up to limit hosts whose state or cable is not Fine, stay separate. It
+// also numbers the parallel edges that result.
 func (g *graph) mergeHosts(limit int) {
 	defer g.numberParallelEdges()
 	if len(g.hosts) <= limit {

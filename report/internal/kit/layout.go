@@ -205,10 +205,10 @@ type Span struct {
 	Label       int // length in characters
 }
 
-// Lanes assigns spans to at most limit rows so that neither spans nor their labels (of Label
-// characters, from the start of the span) overlap, on a chart that is columns characters wide. It
-// returns the row of each span, -1 if no row has space, and the position where the space for its
-// label ends, from 0 to Width.
+// Lanes assigns spans to at most limit rows, so that neither spans nor their labels overlap. A
+// label has Label characters from the start of its span on; the chart is columns characters wide.
+// Lanes returns the row of each span, -1 if no row has space, and the position (0 to Width) of the
+// next span in the row, up to which the label of the span has space.
 func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []float64) {
 	rows, labelEnds = make([]int, len(spans)), make([]float64, len(spans))
 	order := make([]int, len(spans))

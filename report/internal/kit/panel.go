@@ -52,7 +52,7 @@ const tick = 200 * time.Millisecond
 var logTick = time.Minute
 
 // Open starts the display: a progress line if Status is a terminal, else a line of a log at
-// intervals, and neither if Quiet is set. Call Close or Finish at the end.
+// intervals, and neither if Quiet is set or Status is nil. Call Close or Finish at the end.
 func (d *Panel) Open(cfg PanelConfig) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv

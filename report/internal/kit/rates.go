@@ -60,7 +60,8 @@ func (c curve) limitRate(maxRate float64) (slow curve) {
 	end := c.count[last] // count at the end of the current segment; the loop goes backwards
 	add(c.at[last], end)
 	for i := last - 1; i >= 0; i-- {
-		// The slope to the next segment starts within this segment, in which c is level.
+		// The slope to the next segment starts within this segment, in which c is level: 1 ns
+		// early, since the conversion to a Duration rounds down.
 		if c.count[i] == c.count[i+1] && end > c.count[i] {
 			if riseStart := c.at[i+1] - time.Duration((end-c.count[i])/maxRate*1e9) - 1; riseStart > c.at[i] {
 				end = c.count[i]
