@@ -203,9 +203,9 @@ func Select(all []Target, args []string) (selected []Target, err error) {
 	return selected, nil
 }
 
-// matches reports whether arg names the target: its package, a folder above that, its
-// function, or package.function, each perhaps as a pattern of path.Match. A package may begin
-// with ./ and end in /..., or in /* to name only the packages below it.
+// matches reports whether arg names the target. arg is a pattern of path.Match for its package, its
+// function or package.function, or it is a folder above the package. A package may begin with ./
+// and end in /..., or in /* to name only the packages below it.
 func (t Target) matches(arg string) bool {
 	arg = strings.TrimSuffix(strings.TrimPrefix(arg, "./"), "/...")
 	pkg := strings.TrimPrefix(t.Package, "./")

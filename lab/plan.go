@@ -219,7 +219,8 @@ func AddLost(l *report.Link, cause string, n uint64) {
 	l.Lost[cause] += n
 }
 
-// AddPipeCounters adds the counters of the impairments of one direction.
+// AddPipeCounters adds the counters of the impairments of one direction to a link of the report.
+// EventsDropped are packets dropped by single drops that the scenario lists.
 func AddPipeCounters(l *report.Link, c impair.Counters) {
 	AddLost(l, "loss", c.Lost)
 	AddLost(l, "burst", c.LostInBurst)

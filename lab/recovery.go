@@ -138,8 +138,9 @@ func nextDelivery(r *Rank, after time.Duration) (time.Duration, bool) {
 	return 0, false
 }
 
-// nextFault returns the begin of the first fault after the end of fault k that affects the rank, or
-// a send-only rank that sends to it; 0 if there is none.
+// nextFault returns the begin of the first fault, after the end of fault k, that keeps the rank from
+// receiving: a fault of the rank itself, or of a send-only rank that sends to it. It returns 0 if
+// there is none.
 func (o *Observation) nextFault(all []faultInterval, k, rank int) time.Duration {
 	for _, s := range all[k+1:] {
 		if s.begin >= all[k].end && slices.Contains(o.receivers(s.ranks), rank) {

@@ -49,11 +49,11 @@ func NewRecvRing(num, slots int, shared bool) *RecvRing {
 }
 
 // Attach sets the queue to post to, and frees all slots: it forgets the receives of an earlier
-// queue. Sequence numbers continue.
+// queue. The next receive gets the sequence number after that of the last one, r.posted.
 func (r *RecvRing) Attach(queue RecvQueue) {
 	r.queue, r.free, r.lastCompleted = queue, r.free[:0], r.posted
 	for slot := range r.seqs {
-		r.seqs[slot] = 0
+		r.seqs[slot] = 0 // no receive
 		r.free = append(r.free, slot)
 	}
 }

@@ -78,7 +78,8 @@ func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []res
 }
 
 // parallel runs work in as many goroutines as workers says. Each call of next returns another
-// number from 0 to n-1; false after the last. Progress is printed as "50 of 100" and the word done.
+// number from 0 to n-1; false after the last. It
+// prints progress: "50 of 100", and then done, a participle such as "judged".
 func parallel(n, workers int, done string, work func(next func() (int, bool)) error) error {
 	var mu sync.Mutex
 	taken := 0

@@ -46,19 +46,20 @@ const (
 	maxTime    = time.Minute // on a bench in real time
 )
 
-// inRealTime is the share of the dialogues that are held by default in real time: one in inRealTime.
-const inRealTime = 8
+// realTimeDivisor divides the default number of dialogues on a bench in real time.
+const realTimeDivisor = 8
 
-// Body returns the body of a case: it holds the dialogues until a device violates the protocol.
+// Body returns the body of a case. It runs dialogues until the device violates the protocol, or the
+// number of dialogues is reached.
 func (s Spec[Step]) Body() func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		total := s.Dialogues
 		if !r.Virtual {
-			total = max(1, total/inRealTime)
+			total = max(1, total/realTimeDivisor)
 		}
-		total = r.Schedules(total)
+		total = r.Schedules(total) // the user may ask for another number
 		for i := range total {
-			steps, err := s.hold(r, rand.New(rand.NewPCG(r.Rand.Uint64(), uint64(i))))
+			steps, err := s.run(r, rand.New(rand.NewPCG(r.Rand.Uint64(), uint64(i))))
 			if conformance.IsViolation(err) {
 				err = s.explain(r, steps, err)
 			}
@@ -70,9 +71,9 @@ func (s Spec[Step]) Body() func(*conformance.Bench) error {
 	})
 }
 
-// hold draws and plays the steps of a dialogue. After an error, the steps end with the one that
+// run draws and plays the steps of a dialogue. After an error, the steps end with the one that
 // caused it.
-func (s Spec[Step]) hold(r *rig.Rig, random *rand.Rand) (steps []Step, err error) {
+func (s Spec[Step]) run(r *rig.Rig, random *rand.Rand) (steps []Step, err error) {
 	err = s.inSession(r, func(session Session[Step]) {
 		for range s.Steps {
 			step := session.Draw(random)
@@ -129,8 +130,8 @@ func (s Spec[Step]) explain(r *rig.Rig, steps []Step, first error) error {
 	return errors.Join(first, fmt.Errorf("the device did this in one dialogue of %d steps and not when it was repeated: %v", len(steps), steps))
 }
 
-// Shorten removes steps while fails holds for the rest: first halves, then smaller and smaller
-// parts down to single steps.
+// Shorten removes steps as long as fails returns true for the rest: first halves, then smaller and
+// smaller parts down to single steps.
 func Shorten[Step any](steps []Step, fails func([]Step) bool) []Step {
 	for size := max(1, len(steps)/2); ; size /= 2 {
 		for from := 0; from < len(steps); {

@@ -49,7 +49,7 @@ func TestViolationIsShownByTheShortestDialogue(t *testing.T) {
 		return &letters{closed: &closed}
 	}}
 	r := newRig()
-	steps, err := spec.hold(r, rand.New(rand.NewPCG(1, 1)))
+	steps, err := spec.run(r, rand.New(rand.NewPCG(1, 1)))
 	if !conformance.IsViolation(err) || len(steps) < 3 {
 		t.Fatalf("%d steps end with %v, want a violation after several", len(steps), err)
 	}

@@ -20,10 +20,10 @@ func (c *conn) deviceRead(id uint64, off, n int) iwarp.Segment {
 	return c.expect(iwarp.Op(iwarp.OpReadRequest)).Segment
 }
 
-// onInvalidResponses makes the body of a case that fails unless invalid responses to a read of 32
-// octets, each on a separate connection, end the stream, fail the read (WR ID 1) and change no
-// memory outside that of the read, at offset 64 of localMem. Each of answers returns the segments
-// of an invalid response to a Read Request.
+// onInvalidResponses makes the body of a case that answers Reads with invalid responses, each on a
+// connection of its own. Each of answers returns the segments of a response. The device must end
+// the stream, fail the Read (WR ID 1), and write nothing outside the 32 octets at offset 64 of
+// localMem, the buffer of the Read.
 func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.Segment) func(*conformance.Bench) error {
 	return onEachConn(setup{}, answers, func(c *conn, answer func(*conn, iwarp.Segment) []iwarp.Segment) {
 		c.send(answer(c, c.deviceRead(1, 64, 32))...)

@@ -87,8 +87,8 @@ type Record = engine.Record
 // Range is a range of bytes of a Write-Record that have arrived.
 type Range = engine.Range
 
-// ParseRecord returns which ranges of a Write-Record (an unreliable RDMA Write) have arrived. The
-// device writes this record to a receive of the target's UD queue pair. wc is the completion of the
+// ParseRecord returns which ranges of a Write-Record (an unreliable RDMA Write) have arrived. At its
+// end, the device lists them in a receive of the target's UD queue pair. wc is the completion of the
 // receive, and buf is its buffer, which begins with the GRH.
 func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 	const op = "parse_record"

@@ -35,8 +35,8 @@ var parts = []part{
 	{"scenarios/workload", "RealTime", simulated},
 }
 
-// partOf looks a package up in parts, the packages of which CI runs only some tests with the race
-// detector. name is the path of the package in the module.
+// partOf looks a package up by its path in the module. The list parts has the packages whose tests
+// CI runs only in part with the race detector.
 func partOf(name string) (entry part, found bool) {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 	if i < 0 {

@@ -56,6 +56,7 @@ func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 func (t *Tap) NextTimer() time.Duration { return t.next.NextTimer() }
 
 // HandleTimer implements uswitch.FrameHandler. It captures the frames that the next handler emits.
+// No frame was received: each emitted one counts as changed, and is captured with a comment.
 func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	t.begin(uswitch.Frame{}, emit)
 	t.next.HandleTimer(now, t.observeFunc)

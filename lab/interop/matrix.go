@@ -204,7 +204,7 @@ func (m *Matrix) programs(c Case, port uint16, ready chan struct{}) (ours func(c
 
 // runBothEnds runs our end and the guest's, and returns the failures of both.
 func (m *Matrix) runBothEnds(ctx context.Context, c Case, port uint16) Outcome {
-	ctx, cancel := context.WithTimeoutCause(ctx, m.Timeout, fmt.Errorf("no end after %v", m.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, m.Timeout, fmt.Errorf("not finished after %v", m.Timeout))
 	defer cancel()
 	start := time.Now()
 	ready := make(chan struct{})

@@ -242,7 +242,8 @@ func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoi
 	return nil
 }
 
-// writeEndpoints writes a line for each endpoint in one write: programs with one QP call read once.
+// writeEndpoints writes a line for each endpoint, all in one write: a peer program may read once
+// only, and expects whole lines then.
 func writeEndpoints(w io.Writer, endpoints []Endpoint) error {
 	lines := make([]byte, 0, len(endpoints)*EndpointLen)
 	for _, e := range endpoints {

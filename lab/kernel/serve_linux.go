@@ -88,7 +88,8 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 }
 
 // serveGuestConn sends a client the descriptor of a connection to a guest. It returns when the
-// client disconnects, or with an error when the guest ends, which does not close the connection.
+// client disconnects. When the guest ends, the connection stays open, and serveGuestConn returns an
+// error.
 func (s *server) serveGuestConn(c *daemon.Client, id int) error {
 	ctx, stop, conn, err := s.lab.dial(s.ctx, id)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // softRoCEName is the name of the provider.
 const softRoCEName = "softroce"
 
-// softRoCE returns the provider of soft-RoCE NICs.
+// softRoCE returns the provider of soft-RoCE NICs. roceStack adds the functions that open them, and
+// defects.Manager are the defects of the connection manager.
 func softRoCE() *Provider {
 	return roceStack.addTo(&Provider{
 		Name: softRoCEName, Title: "soft-RoCE", Transport: verbs.TransportIB, Protocol: conformance.RoCE,

@@ -61,8 +61,8 @@ type RDMAP struct {
 }
 
 // IsTagged reports whether the segment has the tagged header. If fields of one of the two headers
-// are set, they decide, so that a case can add a wrong T bit. Otherwise the T bit decides, if it
-// is set, or else the opcode.
+// are given, they decide, so that a case can add a wrong T bit. Otherwise the T bit decides if the
+// case gives one (0 or 1), and else the opcode.
 func (s Segment) IsTagged() bool {
 	d := &s.DDP
 	switch {

@@ -104,7 +104,7 @@ func (s *streamTest) bytesBeforeReset() {
 		s.awaitArrival() // a reset discards bytes that are still to be sent
 	}
 	must.Do(s, d.Abort(s.now))
-	s.awaitArrival()
+	s.awaitArrival() // the reset
 	if _, err := a.Write(s.awaitArrival(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
 		s.Errorf("Write: %v", err)
 	}

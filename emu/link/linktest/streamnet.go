@@ -72,7 +72,8 @@ type streamTest struct {
 	closed bool                // the test has closed A
 }
 
-// awaitArrival waits until sent segments have arrived, sets s.now to the time, and returns it.
+// awaitArrival waits long enough for sent segments to arrive, sets s.now to the time, and returns
+// it.
 func (s *streamTest) awaitArrival() mono.Time {
 	s.now = s.TimeAfterArrival()
 	return s.now

@@ -98,7 +98,8 @@ func (l *Link) Wake() {
 	}
 }
 
-// sleep blocks until a datagram can be read, d has passed (never if negative) or wake is called.
+// sleep blocks until a datagram can be read, d has passed (never if negative) or wake is called. It
+// returns at once if datagrams that were read earlier are still undelivered.
 func (s *sleeper) sleep(d time.Duration) (err error) {
 	if s.undelivered.Load() {
 		return nil
@@ -107,7 +108,7 @@ func (s *sleeper) sleep(d time.Duration) (err error) {
 		s.state.Store(awake) // wake was called before this sleep
 		return nil
 	}
-	// From here on setUndelivered and watch see the state asleep, and wake this goroutine.
+	// From here on other goroutines that read datagrams see the state asleep, and wake this one.
 	if !s.undelivered.Load() {
 		if d != 0 {
 			// A goroutine that has just become runnable may be queued on this P, which

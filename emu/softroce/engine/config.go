@@ -100,7 +100,8 @@ const (
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
-// withDefaults replaces zero fields by defaults and validates the result.
+// withDefaults replaces zero fields by defaults and validates the result. Congestion.CatchUp, how
+// much time a late sender may make up for, can be set alone.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)

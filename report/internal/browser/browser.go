@@ -157,9 +157,10 @@ func (b *Browser) capturePNG(l Look, maxHeight int) []byte {
 	return call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true), Clip: clip}).Data
 }
 
-// Screenshot takes a screenshot of the page that Open displays with l, at most maxHeight pixels
-// high, and returns its mean brightness, 0 to 1. If FABRICTEST_SHOTS names a folder, it saves the
-// image there under l.Name. The test fails if the image is almost blank (has few colours).
+// Screenshot takes a screenshot of the open page, at most maxHeight pixels high, and returns its
+// mean brightness, 0 to 1. l is the size and colour scheme with which [Browser.Open] opened the page.
+// If FABRICTEST_SHOTS names a folder, Screenshot saves the image there under l.Name. The test fails
+// if the image has few colours (is almost blank).
 func (b *Browser) Screenshot(l Look, maxHeight int) float64 {
 	b.t.Helper()
 	data := b.capturePNG(l, maxHeight)

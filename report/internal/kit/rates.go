@@ -100,9 +100,9 @@ type Grid struct {
 	Edges []time.Duration
 }
 
-// NewGrid returns a time axis up to end or the last sample of the tracks, whichever is later. Its
-// edges are the times of samples; if there are MaxSteps or more, they are equally spaced. The last
-// edge is the time of the last sample.
+// NewGrid returns a time axis for tracks. Its steps lie between edges: the times of samples, or
+// equally spaced times if there are MaxSteps samples or more. The last edge is that of the last
+// sample; the axis itself goes on until end if that is later.
 func NewGrid(end time.Duration, tracks []Track) Grid {
 	var times []time.Duration
 	last := time.Duration(1)
@@ -110,7 +110,7 @@ func NewGrid(end time.Duration, tracks []Track) Grid {
 		for _, at := range t.At {
 			last = max(last, at)
 		}
-		if len(times) <= 4*MaxSteps { // more times are not needed to find that there are too many
+		if len(times) <= 4*MaxSteps { // bounds the sorting; with so many, the edges are equally spaced
 			times = append(times, t.At...)
 			slices.Sort(times)
 			times = slices.Compact(times)
