@@ -110,8 +110,8 @@ func (r *Rig) ExpectUnchangedOutside(m *Memory, off, n int) {
 	m.orderWithDevice()
 }
 
-// Snapshot saves the content for ExpectUnchangedOutside to compare with. The device's writes are
-// ordered before or after the copy.
+// Snapshot saves the content for ExpectUnchangedOutside to compare with. A verb call before and one
+// after the copy order it with the writes of the device.
 func (m *Memory) Snapshot() {
 	m.orderWithDevice()
 	copy(m.snapshot, m.all)

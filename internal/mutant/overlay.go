@@ -16,7 +16,7 @@ const module = "github.com/fabrictest/fabrictest"
 // each changed function under another name, once for each mutant that changes it. root is the
 // folder of the module. Overlay returns the name of a file for the -overlay flag of the Go tool.
 // With that flag, the tool compiles the copies. It also compiles another names.go of this package,
-// with the names of the mutants and the numbers of their functions, which [Trace] returns.
+// which has the names of the mutants and gives each changed function a number, for [Trace].
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

@@ -78,7 +78,7 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
-// isRawWire reports whether wire, a value of --wire, makes the judge send packets on a raw socket,
+// isRawWire reports whether wire, a value of --wire, makes fabrictest send packets on a raw socket,
 // as a host with addresses other than the kernel's. An empty wire depends on the protocol.
 func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	switch wire {

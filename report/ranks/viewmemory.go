@@ -17,7 +17,7 @@ type memoryView struct {
 	Config    string // configuration of the curves
 	Workloads []workloadView
 	Thesis    *thesisView
-	Survey    *surveyView
+	Survey    *designsView
 }
 
 // workloadView has the curves of a workload.
@@ -73,7 +73,7 @@ func newMemoryView(r *Run) *memoryView {
 			}
 		}
 	}
-	v.Thesis, v.Survey = newThesisView(r.experiment(thesis)), newSurveyView(r.experiment(survey))
+	v.Thesis, v.Survey = newThesisView(r.experiment(thesis)), newDesignsView(r.experiment(survey))
 	return v
 }
 

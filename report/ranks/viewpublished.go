@@ -72,8 +72,8 @@ func newThesisView(e *Experiment) *thesisView {
 
 func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
 
-// surveyView compares the eager designs with those of Sur 2006.
-type surveyView struct {
+// designsView compares the eager designs with those of Sur 2006.
+type designsView struct {
 	Config string
 	Keys   []kit.Key
 	Bars   *kit.Bars
@@ -91,15 +91,15 @@ type surveyRow struct {
 	LowWatermarks, PublishedLowWatermarks string
 }
 
-// newSurveyView shows the memory per rank of the transport designs ring-sendrecv, ring-srq and srq
+// newDesignsView shows the memory per rank of the transport designs ring-sendrecv, ring-srq and srq
 // on 64 ranks beside the published figures (Sur 2006 Tables 1 and 2). It returns nil if e is nil or
 // has no workload with all three designs.
-func newSurveyView(e *Experiment) *surveyView {
+func newDesignsView(e *Experiment) *designsView {
 	if e == nil {
 		return nil
 	}
 	compared := []string{"ring-sendrecv", "ring-srq", "srq"}
-	v := &surveyView{Config: configText(e.Config), Bars: &kit.Bars{}}
+	v := &designsView{Config: configText(e.Config), Bars: &kit.Bars{}}
 	classes := map[string]string{}
 	for i, d := range designs {
 		classes[d] = designClass(i)

@@ -270,7 +270,8 @@ func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
 }
 
 // WriteRecords returns the packets of a Write-Record message, at least one, with up to maxData
-// octets of data each. Write-Record has the opcode that is reserved for experiments.
+// octets of data each. Write-Record is the RDMA Write of datagram-iWARP, which reports to the target
+// what arrived. It has the opcode that is reserved for experiments.
 func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) (all []Packet) {
 	for mo := 0; mo == 0 || mo < len(data); mo += maxData {
 		end := min(mo+maxData, len(data))
