@@ -135,7 +135,8 @@ func (l *Layer) emitReply(r *reply, b []byte) Packet {
 }
 
 // reply queues r as the answer to a packet from src with the header h. Its kind is Challenge (the
-// source must prove its address first) or Refusal (the flow does not exist). The answer has the received Q_Key. It is dropped if too many are queued.
+// source must prove its address first) or Refusal (the flow does not exist). The answer has the
+// received Q_Key. It is dropped if too many are queued.
 func (l *Layer) reply(src netip.AddrPort, h *wire.Header, r reply, kind wire.Kind) {
 	if l.replies.Len() >= l.cfg.Limits.Replies {
 		l.Count.DropReply++
