@@ -46,6 +46,9 @@ const Dangerous = "dangerous"
 // many steps. Most are fast in the simulator.
 const Slow = "slow"
 
+// BenchHeaders labels cases about fields of IP and UDP headers that a simulated bench writes itself.
+const BenchHeaders = "bench-headers"
+
 // Dangerous reports whether the case may harm a real device.
 func (c *CaseOf[Body]) Dangerous() bool { return slices.Contains(c.Labels, Dangerous) }
 

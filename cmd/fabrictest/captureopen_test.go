@@ -41,7 +41,7 @@ func TestTsharkReportsNoProblemInCaptures(t *testing.T) {
 	some := []string{"clean-ud", "clean-ipv4", "iwarp-markers", "damage", "dgiwarp-ud-ipv4", "--messages", "20"}
 	cases := []string{"pkt/udp/checksum-is-left-out", "rdmap/response/unasked-for-is-named", "--device", "softroce", "--device", "softiwarp"}
 	if *everyCapture {
-		some, cases = nil, []string{"--dangerous"}
+		some, cases = nil, nil
 	}
 	dir := t.TempDir()
 	scenariosRun := []string{filepath.Join(dir, "sim")}

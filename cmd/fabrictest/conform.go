@@ -46,7 +46,6 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	levelFlag(cmd, &o.level)
 	labelFlag(cmd, &o.Labels)
 	withoutFlag(cmd, &o.ExcludeLabels, ", as in slow")
-	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
 	tierFlag(cmd, &o.on)
 	seedFlag(cmd, &o.seed, "", "cases choose", " (default 1)")
 	defectFlag(cmd, &o.Defects, "the device")
@@ -181,7 +180,7 @@ func (o *conformOptions) replay(device, id string, seed uint64) string {
 // addConditions adds the flags that affect verdicts to a command line.
 func (o *conformOptions) addConditions(l *cmdline.Line, seed uint64) *cmdline.Line {
 	l.Flag("on", o.on).Flag("seed", fmt.Sprint(seed)).Flag("as", o.Profile).Flag("defect", o.Defects...)
-	return l.Switch("dangerous", o.IncludeDangerous).Flag("schedules", numberUnless0(o.Schedules)).Flag("deviations", o.Deviations)
+	return l.Flag("schedules", numberUnless0(o.Schedules)).Flag("deviations", o.Deviations)
 }
 
 func newConformMeasureCommand(o *conformOptions) *cobra.Command {

@@ -99,10 +99,10 @@ func TestConformChoosesDevices(t *testing.T) {
 		"rc/psn/gap-naked-once mpa/fpdu/layout":                    both,
 		"rc/psn/gap-naked-once mpa/fpdu/layout --device softiwarp": nil,
 		"mpa/fpdu/layout": iwarp,
-		"--label area:icrc --level must --defect FixedHopLimit":  withDefect,
-		"rc/psn/gap-naked-once --as rxe-6.1":                     {"softroce as rxe-6.1"},
-		"mpa/fpdu/layout --device softiwarp --device softiwarp":  {"softiwarp"},
-		"rc/inv/free-window-leaves-the-device-alive --dangerous": roce,
+		"--label area:icrc --level must --defect FixedHopLimit": withDefect,
+		"rc/psn/gap-naked-once --as rxe-6.1":                    {"softroce as rxe-6.1"},
+		"mpa/fpdu/layout --device softiwarp --device softiwarp": {"softiwarp"},
+		"rc/inv/free-window-leaves-the-device-alive":            roce,
 	} {
 		if want == nil {
 			if code, _, stderr := call(t, append([]string{"conform"}, strings.Fields(line)...)...); code != exitUsage || !strings.Contains(stderr, "no case for softiwarp") {

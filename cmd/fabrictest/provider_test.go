@@ -114,7 +114,7 @@ func TestProfilesFailTheRowsOfTheirKernels(t *testing.T) {
 	for name, want := range all {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(program, append(append([]string{"conform", "--json", "--capture", "none"}, casesOf(t, name)...),
-				"--as", name, "--dangerous", "--without", "slow")...)
+				"--as", name, "--without", "slow")...)
 			cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 			out, err := cmd.Output()
 			run, errRead := conform.Read(bytes.NewReader(out))

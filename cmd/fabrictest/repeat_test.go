@@ -84,7 +84,7 @@ func replayables() []replayable {
 		},
 		{
 			"a case", newConformCommand(conformOne),
-			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3"},
+			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "deviations": "my known.yaml", "schedules": "3"},
 			map[string]string{
 				"level": namesSelection, "label": namesSelection, "without": namesSelection, "check-cases": "the verdict is that of the device without the defect", "matrix": "it is about --check-cases",
 				"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "one case runs alone",
@@ -94,7 +94,7 @@ func replayables() []replayable {
 		{
 			"all cases", newConformCommand(conformAll),
 			map[string]string{
-				"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3",
+				"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "deviations": "my known.yaml", "schedules": "3",
 				"level": "must", "label": "psn", "without": "slow", "check-cases": "true", "matrix": "true",
 			},
 			map[string]string{"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "cases are independent of each other"},
@@ -244,7 +244,6 @@ func TestReplayCommandsRepeatVerdicts(t *testing.T) {
 		"a profile":                {"conform", "rc/psn", "--as", "rxe-6.12", "--level", "must"},
 		"deviations":               {"conform", "rc/psn", "--device", "softroce", "--deviations", known},
 		"deviations of defects":    {"conform", "rc/psn", "--device", "softroce", "--defect", "GhostAckCompletes", "--deviations", known},
-		"dangerous cases":          {"conform", "rc/inv", "--device", "softroce", "--dangerous"},
 		"schedules":                {"conform", "linear", "--device", "softroce", "--schedules", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {

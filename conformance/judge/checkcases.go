@@ -138,8 +138,8 @@ func (j *Judge) addFaults(run *conform.Run) {
 	if j.Part {
 		return // a case that was left out may detect the defect
 	}
-	for i, d := range j.Devices {
-		run.Faults = append(run.Faults, j.uncaughtDefects(d, &run.Devices[i])...)
+	for i := range j.Devices {
+		run.Faults = append(run.Faults, j.uncaughtDefects(&run.Devices[i])...)
 	}
 }
 
@@ -181,15 +181,12 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 }
 
 // uncaughtDefects returns a fault for each defect of a device that no case detects. If the cases
-// that should detect the defect were not run or are unsupported, it is excused: a note is printed.
-func (j *Judge) uncaughtDefects(d *Device, r *conform.Device) (faults []conform.Fault) {
-	leftOut := j.casesLeftOut(d)
+// that should detect the defect are unsupported, it is excused: a note is printed.
+func (j *Judge) uncaughtDefects(r *conform.Device) (faults []conform.Fault) {
 	for i := range r.DefectChecks {
 		check := &r.DefectChecks[i]
 		switch {
 		case len(check.Caught) > 0:
-		case len(check.Expects) == 0 && len(leftOut[check.Defect]) > 0:
-			check.Excused = fmt.Sprintf("%s should detect it, but runs only with --dangerous", strings.Join(leftOut[check.Defect], ", "))
 		case len(check.Expects) > 0 && allUnsupported(r, check.Expects):
 			check.Excused = fmt.Sprintf("%s should detect it, but this bench does not support the case", strings.Join(check.Expects, ", "))
 		default:
@@ -211,21 +208,4 @@ func allUnsupported(d *conform.Device, ids []string) bool {
 	return !slices.ContainsFunc(d.Results, func(r conform.Result) bool {
 		return slices.Contains(ids, r.ID) && r.Verdict != conform.Unsupported
 	})
-}
-
-// casesLeftOut returns the IDs of the dangerous cases that were not run, by the names of the
-// defects that they should detect.
-func (j *Judge) casesLeftOut(d *Device) map[string][]string {
-	leftOut := make(map[string][]string)
-	if j.Dangerous {
-		return leftOut
-	}
-	for _, c := range casesOf(SuitesOf(d.Protocol)) {
-		if c.Dangerous() {
-			for _, spec := range c.Defects {
-				leftOut[DefectName(spec)] = append(leftOut[DefectName(spec)], c.ID)
-			}
-		}
-	}
-	return leftOut
 }

@@ -2,10 +2,14 @@ package judge_test
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 	. "github.com/onsi/gomega"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -18,8 +22,8 @@ import (
 //
 //	ginkgo --label-filter='service:rc && level:must' ./conformance/judge
 //
-// Cases that can crash or wedge a real device are skipped unless the filter names
-// them: --label-filter='dangerous || level:must'.
+// A case that is unsupported is skipped. unsupportedFile lists how many are, for each device and
+// reason: a device that refuses something new, or a bench that can do less, is noticed.
 func TestSpecs(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Conformance of the emulated devices")
@@ -48,14 +52,11 @@ func addSpecs(s *conformance.Suite, lab func() conformance.Lab, opt conformance.
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		It(c.ID+": "+c.Title, Label(append(c.AllLabels(), "suite:"+s.Name)...), func(ctx SpecContext) {
-			if c.Dangerous() && !strings.Contains(GinkgoLabelFilter(), conformance.Dangerous) {
-				Skip("the case can crash or wedge a real device, and runs only if --label-filter names " + conformance.Dangerous)
-			}
 			res := conformance.Judge(ctx, lab(), c, opt)
 			AddReportEntry("verdict", string(res.Verdict), ReportEntryVisibilityFailureOrVerbose)
 			switch {
 			case res.Verdict == conformance.VerdictUnsupported:
-				Skip(res.Err.Error())
+				Skip(conformance.UnsupportedReason(res.Err))
 			case !res.Verdict.Acceptable():
 				AddReportEntry("events", ReportEntryVisibilityFailureOrVerbose, formatEvents(s, &res))
 				Fail(fmt.Sprintf("%s: %s [%s]: %v", res.Verdict, c.ID, c.Cite, res.Err))
@@ -63,6 +64,33 @@ func addSpecs(s *conformance.Suite, lab func() conformance.Lab, opt conformance.
 		})
 	}
 }
+
+// unsupportedFile has the number of unsupported cases in simulation, by device and reason.
+const unsupportedFile = ledgerDir + "/unsupported.txt"
+
+var _ = ReportAfterSuite("unsupported cases are those of the list", func(r Report) {
+	if r.SuiteConfig.LabelFilter != "" || len(r.SuiteConfig.FocusStrings)+len(r.SuiteConfig.SkipStrings) > 0 {
+		return // some cases did not run
+	}
+	numbers := map[string]int{} // by device and reason
+	for i := range r.SpecReports {
+		s := &r.SpecReports[i]
+		if s.State == types.SpecStateSkipped {
+			device := strings.TrimPrefix(s.Labels()[slices.IndexFunc(s.Labels(), func(l string) bool { return strings.HasPrefix(l, "device:") })], "device:")
+			numbers[fmt.Sprintf("%-10s %s", device, s.FailureMessage())]++
+		}
+	}
+	var now strings.Builder
+	for _, line := range slices.Sorted(maps.Keys(numbers)) {
+		fmt.Fprintf(&now, "%4d  %s\n", numbers[line], line)
+	}
+	if update.on {
+		Expect(os.WriteFile(unsupportedFile, []byte(now.String()), 0o666)).To(Succeed())
+	}
+	listed, err := os.ReadFile(unsupportedFile)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(now.String()).To(Equal(string(listed)), "the unsupported cases differ from %s; if that is intended, run go test ./conformance/judge -update", unsupportedFile)
+})
 
 // formatEvents returns the recorded events of the wire, one line each.
 func formatEvents(s *conformance.Suite, res *conformance.Result) (text string) {

@@ -72,21 +72,21 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "pkt/ip/ipv4-lengths-end-at-the-icrc", Cite: annexA17("CA17-6, CA17-21", "pkt/ip/5"), Setup: ipv4,
+	ID: "pkt/ip/ipv4-lengths-end-at-the-icrc", Cite: annexA17("CA17-6, CA17-21", "pkt/ip/5"), Setup: ipv4, Labels: []string{conformance.BenchHeaders},
 	Title:   "The lengths of IPv4 and UDP end at the ICRC",
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the headers, the payload, its padding and the ICRC, and nothing else",
 	Defects: []string{"TrailingBytes"}, Run: onRC(checkLengths),
 }, {
 	ID:   "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
-	Cite: annexA17("CA17-15, CA17-21", "pkt/ip/10", "pkt/ip/5"), Setup: ipv6,
+	Cite: annexA17("CA17-15, CA17-21", "pkt/ip/10", "pkt/ip/5"), Setup: ipv6, Labels: []string{conformance.BenchHeaders},
 	Title:   "The payload length of IPv6 counts from the UDP header to the ICRC",
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the UDP header, the BTH, the payload, its padding and the ICRC, and nothing else",
 	Defects: []string{"TrailingBytes"}, Run: onRC(checkLengths),
 }, {
 	ID:   "pkt/ip/every-packet-forbids-fragmentation",
-	Cite: annexA17("CA17-3, CA17-7, CA17-8", "pkt/ip/6", "pkt/ip/2"), Setup: ipv4,
+	Cite: annexA17("CA17-3, CA17-7, CA17-8", "pkt/ip/6", "pkt/ip/2"), Setup: ipv4, Labels: []string{conformance.BenchHeaders},
 	Title:   "Every IPv4 packet has DF set, is no fragment, and has no options",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DF, no MF, offset 0 and IHL 5 in every packet",

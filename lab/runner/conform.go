@@ -18,7 +18,7 @@ import (
 type Conformance struct {
 	conformance.Filter
 	Selection
-	judge.Options // Workers may be 0 for the default; RealTime, Dangerous and Part follow from the others
+	judge.Options // Workers may be 0 for the default; RealTime and Part follow from the others
 	Tier          scenarios.Tier
 	Deviations    string // a file; empty for those that are known of the devices
 	// Replay returns the command line that repeats a case on a device.
@@ -35,6 +35,7 @@ func (c *Conformance) Plan() (*judge.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.IncludeDangerous = true // the devices are emulated
 	if err := checkFilter(&c.Filter, selected); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (c *Conformance) Plan() (*judge.Judge, error) {
 		}
 	}
 	if len(j.Devices) == 0 {
-		return nil, noCasesError(&c.Filter, selected)
+		return nil, cmdline.Errorf("no case matches the names, --level, --label and --without: 'fabrictest list cases' shows all")
 	}
 	return j, c.addDeviations(j.Devices)
 }
@@ -111,7 +112,7 @@ func (c *Conformance) judge() (*judge.Judge, error) {
 	}
 	labs := &labs{tier: c.Tier, workers: c.Workers, schedules: c.Schedules}
 	o := c.Options
-	o.RealTime, o.Workers, o.Dangerous = c.Tier != scenarios.Sim, labs.caseWorkers(), c.IncludeDangerous
+	o.RealTime, o.Workers = c.Tier != scenarios.Sim, labs.caseWorkers()
 	o.Part = len(c.IDs) > 0 || c.Level != "" || len(c.Labels) > 0 || len(c.ExcludeLabels) > 0
 	return &judge.Judge{Options: o, Hooks: judge.Hooks{
 		Open: labs.open, SelectMutant: selectMutant, CheckDefect: nics.CheckDefect,

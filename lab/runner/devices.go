@@ -114,19 +114,6 @@ func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
 	return judge.NoSuchCase(none.Pattern)
 }
 
-// noCasesError returns the error for a filter that selects no case of the devices. It advises to
-// add --dangerous if that would select some.
-func noCasesError(o *conformance.Filter, devices []*judge.Device) error {
-	dangerous := *o
-	dangerous.IncludeDangerous = true
-	for _, d := range devices {
-		if len(judge.Select(&dangerous, suites(d))) > 0 {
-			return cmdline.Errorf("the selected cases can crash or wedge a real device: add --dangerous")
-		}
-	}
-	return cmdline.Errorf("no case matches the names, --level, --label and --without: 'fabrictest list cases' shows all")
-}
-
 // suites returns the suites of cases for an emulated device.
 func suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
 

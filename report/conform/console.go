@@ -75,6 +75,7 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 	d.writeMeasured(&b, run)
 	d.writeVerdictTable(&b, run)
 	d.writeUnsupported(&b, run)
+	writeNotJudged(&b, run)
 	d.writeDeviations(&b, run)
 	bad := run.Bad()
 	for i, r := range bad {
@@ -252,5 +253,20 @@ func (d *Display) writeUnsupported(b *strings.Builder, run *Run) {
 			}
 			b.WriteString(line + "\n")
 		}
+	}
+}
+
+// writeNotJudged prints the requirements that no case of a whole run judged, with the reasons, and
+// those that depend on headers which a simulated bench writes itself.
+func writeNotJudged(b *strings.Builder, run *Run) {
+	rows := run.NotJudged()
+	if len(rows) > 0 {
+		b.WriteString("\nNot judged in this run, and why\n")
+	}
+	for _, r := range rows {
+		fmt.Fprintf(b, "  %-6s %-16s %s\n", r.Level, r.ID, textfmt.PrintableLine(r.Why))
+	}
+	if written := run.rowsOfBenchHeaders(); len(written) > 0 {
+		fmt.Fprintf(b, "\nThe simulated bench itself writes the lengths, options and fragment fields of IP and UDP headers. Judge them with --on netns:\n  %s\n", strings.Join(written, ", "))
 	}
 }

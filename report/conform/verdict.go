@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
@@ -135,6 +136,60 @@ func (d *Device) UnsupportedReasons() []UnsupportedReason {
 	}
 	slices.SortStableFunc(all, func(a, b UnsupportedReason) int { return cmp.Compare(len(b.Cases), len(a.Cases)) })
 	return all
+}
+
+// NotJudgedRow is a requirement that no case of a run judged.
+type NotJudgedRow struct{ ID, Level, Why string }
+
+// NotJudged returns the requirements for which the run has results, all of them unsupported, on
+// devices that claim the feature. It returns none for a run of selected cases.
+func (r *Run) NotJudged() (rows []NotJudgedRow) {
+	if r.Part {
+		return nil
+	}
+	why := make(map[string]string) // by row; empty if a case judged the row
+	for i := range r.Devices {
+		for k := range r.Devices[i].Results {
+			c := &r.Devices[i].Results[k]
+			for _, row := range c.Rows {
+				if reason, seen := why[row]; c.Verdict != Unsupported {
+					why[row] = ""
+				} else if !seen || reason != "" {
+					why[row] = c.Reason
+				}
+			}
+		}
+	}
+	for i := range r.Documents {
+		for j := range r.Documents[i].Sections {
+			for _, row := range r.Documents[i].Sections[j].Rows {
+				if why[row.ID] != "" && !strings.HasPrefix(why[row.ID], unclaimedPrefix) {
+					rows = append(rows, NotJudgedRow{row.ID, row.Level, why[row.ID]})
+				}
+			}
+		}
+	}
+	return rows
+}
+
+// unclaimedPrefix begins the reason of a case for a feature that the device does not claim.
+const unclaimedPrefix = "the device does not claim "
+
+// rowsOfBenchHeaders returns the requirements of passed cases with the label conformance.BenchHeaders, if the
+// run was in simulation.
+func (r *Run) rowsOfBenchHeaders() []string {
+	rows := make(map[string]bool)
+	for i := range r.Devices {
+		for k := range r.Devices[i].Results {
+			c := &r.Devices[i].Results[k]
+			if r.Tier == "sim" && c.Verdict == Pass && slices.Contains(c.Labels, conformance.BenchHeaders) {
+				for _, row := range c.Rows {
+					rows[row] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(rows))
 }
 
 // measurements returns the number of measurements of all devices.
