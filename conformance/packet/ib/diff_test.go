@@ -133,10 +133,21 @@ func TestFaults(t *testing.T) {
 	feth.FETH.Resv = new(uint32(1))
 	deth := Datagram(1, 1, 1, nil)
 	deth.DETH.Resv = new(uint8(1))
+	badIP, badUDP := SendOnly(1, nil), SendOnly(1, nil)
+	badIP.IP.Checksum, badUDP.UDP.Checksum = new(uint16(1)), new(uint16(1))
+	cnp := CNP()
+	cnp.BTH.PSN = new(PSN(1))
+	padded := SendOnly(1, data[:5])
+	padded.BTH.PadCnt, padded.Pad = new(uint8(2)), data[:2]
 	for rule, broken := range map[string][]Packet{
-		"the ICRC is right":   {SendOnly(1, nil).BadICRC()},
-		"TVer is 0":           {SendOnly(1, nil).WithTVer(1)},
-		"reserved bits are 0": {SendOnly(1, nil).WithReserved(1, 0), SendOnly(1, nil).WithReserved(0, 1), feth, deth},
+		"PadCnt fills the payload up to a multiple of four bytes": {padded},
+		"the syndrome is not a reserved one":                      {Ack(1, 1).WithSyndrome(0x40), Ack(1, 1).WithSyndrome(0x65)},
+		"a CNP has PSN 0 and reserved bytes of 0":                 {cnp, CNP().WithPayload(append(data[:15:15], 1))},
+		"the checksum of the IPv4 header is right":                {badIP},
+		"the UDP checksum is 0 or right":                          {badUDP},
+		"the ICRC is right":                                       {SendOnly(1, nil).BadICRC()},
+		"TVer is 0":                                               {SendOnly(1, nil).WithTVer(1)},
+		"reserved bits are 0":                                     {SendOnly(1, nil).WithReserved(1, 0), SendOnly(1, nil).WithReserved(0, 1), feth, deth},
 		"the payload is as long as the opcode allows": {
 			Ack(1, 1).WithPayload(data[:4]), SendFirst(1, nil), New(OpSendLast, 1, nil), AtomicWrite(1, At(0, 0, 8), data[:4]), CNP().WithPayload(data[:12]),
 		},

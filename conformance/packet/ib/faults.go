@@ -1,12 +1,17 @@
 package ib
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
 
 // Fault is a rule that holds for every RoCEv2 packet, and what was found in a packet instead.
 type Fault struct{ Rule, Found string }
 
-// Faults returns the rules that a parsed packet violates. It does not check the IP and UDP headers,
-// and no length against the path MTU.
+// Faults returns the rules that a parsed packet violates. Of the IP and UDP headers it checks the
+// checksums, and it compares no length with the path MTU.
 func (p Packet) Faults() (faults []Fault) {
 	check := func(ok bool, rule, format string, args ...any) {
 		if !ok {
@@ -30,6 +35,14 @@ func (p Packet) Faults() (faults []Fault) {
 	check(!*h.SE || maySolicit, "only the end of a SEND or of a WRITE with immediate data is solicited", "SE on %v", op)
 	n := len(p.Payload)
 	check(!known || info.Payload.allows(n), "the payload is as long as the opcode allows", "%v with %d bytes", op, n)
+	check(int(*h.PadCnt) == -n&3, "PadCnt fills the payload up to a multiple of four bytes", "%d for %d bytes", *h.PadCnt, n)
+	check(p.AETH == nil || !p.AETH.isReserved(), "the syndrome is not a reserved one", "%v", p)
+	check(op != OpCNP || p.PSN() == 0 && allZero(p.Payload), "a CNP has PSN 0 and reserved bytes of 0", "PSN %d, %x", p.PSN(), p.Payload)
+	if !p.fromSocket { // a socket does not report the headers
+		ip, udp := p.checksumsRight()
+		check(ip, "the checksum of the IPv4 header is right", "%v with %#04x", p, packet.Get(p.IP.Checksum, 0))
+		check(udp, "the UDP checksum is 0 or right", "%v with %#04x", p, *p.UDP.Checksum)
+	}
 	return faults
 }
 
@@ -48,6 +61,28 @@ func (r PayloadRule) allows(n int) bool {
 	}
 	return true
 }
+
+// checksumsRight reports whether the checksum of an IPv4 header is right, and that of UDP 0 or right.
+func (p Packet) checksumsRight() (ip, udp bool) {
+	_, datagram, _, _ := packet.ParseIP(p.raw)
+	ip = p.IP.Is6() || packet.Checksum(p.raw[:len(p.raw)-len(datagram)]) == 0
+	if *p.UDP.Checksum == 0 {
+		return ip, true
+	}
+	_, payload, _, _ := packet.ParseUDP(datagram)
+	h := p.UDP
+	h.Checksum = nil // Append computes it
+	return ip, bytes.Equal(h.Append(nil, p.IP, payload)[:udpHeader], datagram[:udpHeader])
+}
+
+const udpHeader = 8 // bytes
+
+// isReserved reports whether the syndrome has a reserved kind or NAK code.
+func (h *AETH) isReserved() bool {
+	return *h.Kind == AckReserved || *h.Kind > AckNegative || *h.Kind == AckNegative && *h.Value > uint8(NakInvalidRD)
+}
+
+func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
 // reservedExtensionBits returns the union of the reserved fields of the extension headers.
 func (p Packet) reservedExtensionBits() (bits uint32) {
