@@ -9,6 +9,7 @@
 //	go run ./cmd/mutationtest ./emu/softroce/cm
 //	go run ./cmd/mutationtest -n 300 -seed 7 -tests ./emu/softroce/engine
 //	go run ./cmd/mutationtest -file defects.txt
+//	go run ./cmd/mutationtest -cases mpi ./mpi/p2p
 //
 // With -file, the mutants are those of a file, in the format of [mutant.Parse], instead of
 // mechanical ones. With -tests, the package's tests run with each mutant that the cases did not
@@ -33,6 +34,7 @@ import (
 
 type options struct {
 	file    string
+	suite   string
 	n       int
 	seed    uint64
 	workers int
@@ -47,6 +49,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.file, "file", "", "judge the mutants of `FILE` instead of mechanical ones")
+	flag.StringVar(&o.suite, "cases", suiteDevices, "the `cases`: devices (what conform runs), or mpi (those of the MPI runtime)")
 	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")
 	flag.Uint64Var(&o.seed, "seed", 1, "the `seed` of the draw")
 	flag.IntVar(&o.workers, "workers", 2, "the `number` of worker processes")
@@ -75,9 +78,11 @@ func (o *options) run(packages []string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(writeBaseline(f), f.Close())
+		return errors.Join(writeBaseline(f, o.suite), f.Close())
 	case o.worker != "":
-		return serveMutants(o.worker, os.Stdin, os.Stdout)
+		return serveMutants(o.worker, o.suite, os.Stdin, os.Stdout)
+	case o.suite != suiteDevices && o.suite != suiteMPI:
+		return fmt.Errorf("-cases %s: give %s or %s", o.suite, suiteDevices, suiteMPI)
 	case (len(packages) == 0) == (o.file == ""):
 		return errors.New("name either packages, for example ./emu/softroce/cm, or a file of mutants")
 	}
@@ -118,8 +123,8 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d do not compile; running all cases without mutants\n", len(all)-len(valid))
-	p := pool{program: program, baseline: filepath.Join(dir, "baseline.json")}
-	if out, err := exec.CommandContext(ctx, program, "-write-baseline", p.baseline).CombinedOutput(); err != nil {
+	p := pool{program: program, suite: o.suite, baseline: filepath.Join(dir, "baseline.json")}
+	if out, err := exec.CommandContext(ctx, program, "-cases", o.suite, "-write-baseline", p.baseline).CombinedOutput(); err != nil {
 		return fmt.Errorf("run all cases without mutants: %w\n%s", err, out)
 	}
 	results, err := p.judge(ctx, valid, o.workers)

@@ -18,6 +18,7 @@ import (
 // pool judges mutants in worker processes.
 type pool struct {
 	program  string // with all mutants
+	suite    string
 	baseline string // file of writeBaseline
 }
 
@@ -40,7 +41,7 @@ func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]r
 // returns, until there are no more or a mutant ends the worker. more reports the latter: another
 // worker has to judge the rest.
 func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
-	cmd := exec.CommandContext(ctx, p.program, "-worker", p.baseline)
+	cmd := exec.CommandContext(ctx, p.program, "-cases", p.suite, "-worker", p.baseline)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return false, err

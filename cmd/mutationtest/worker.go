@@ -22,40 +22,41 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// trial is a case on a device. Took and Functions are those of a run without mutants.
+// trial is a case on a device, or on a configuration of the MPI runtime. Took and Functions are those of a run without mutants.
 type trial struct {
 	Device, Case string
 	Took         time.Duration // CPU time
 	Functions    []int         // numbers of the called functions that have mutants
 
-	lab   conformance.Lab
-	c     *conformance.Case
-	kills int // number of mutants that the case killed
+	run   func() conformance.Verdict // runs the case in simulation
+	kills int                        // number of mutants that the case killed
 }
 
-// trials returns a trial for each case on each emulated device.
-func trials() (all []*trial) {
+// trials returns a trial for each case of the suite on each emulated device, or configuration of
+// the MPI runtime.
+func trials(suite string) (all []*trial) {
+	if suite == suiteMPI {
+		return mpiTrials()
+	}
 	for _, p := range nics.All() {
 		lab := bench.InSimulation(p, bench.SimOptions{})
 		for _, s := range judge.SuitesOf(p.Protocol) {
 			for i := range s.Cases {
-				all = append(all, &trial{Device: p.Name, Case: s.Cases[i].ID, lab: lab, c: &s.Cases[i]})
+				c := &s.Cases[i]
+				all = append(all, &trial{Device: p.Name, Case: c.ID, run: func() conformance.Verdict {
+					return conformance.Judge(context.Background(), lab, c, conformance.Options{Seed: 1}).Verdict
+				}})
 			}
 		}
 	}
 	return all
 }
 
-// run runs the case on its device, in simulation, and returns the verdict.
-func (t *trial) run() conformance.Verdict {
-	return conformance.Judge(context.Background(), t.lab, t.c, conformance.Options{Seed: 1}).Verdict
-}
-
-// writeBaseline runs every trial, a case on a device, without mutants. It writes, as JSON, the
-// trials that pass and call a function that has mutants.
-func writeBaseline(w io.Writer) error {
+// writeBaseline runs every trial without mutants. It writes, as JSON, the trials that pass and call
+// a function that has mutants.
+func writeBaseline(w io.Writer, suite string) error {
 	var passed []*trial
-	for _, t := range trials() {
+	for _, t := range trials(suite) {
 		begun := cpuTime()
 		var v conformance.Verdict
 		t.Functions = mutant.Trace(func() { v = t.run() })
@@ -79,7 +80,7 @@ type result struct {
 
 // serveMutants reads names of mutants from in, one on a line. It runs the trials of a baseline file
 // with each mutant, and writes the results to out as JSON.
-func serveMutants(baseline string, in io.Reader, out io.Writer) error {
+func serveMutants(baseline, suite string, in io.Reader, out io.Writer) error {
 	text, err := os.ReadFile(baseline)
 	if err != nil {
 		return err
@@ -89,11 +90,11 @@ func serveMutants(baseline string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	byID := map[string]*trial{}
-	for _, t := range trials() {
+	for _, t := range trials(suite) {
 		byID[t.Device+" "+t.Case] = t
 	}
 	for _, t := range passed {
-		t.lab, t.c = byID[t.Device+" "+t.Case].lab, byID[t.Device+" "+t.Case].c
+		t.run = byID[t.Device+" "+t.Case].run
 	}
 	w := watchdog{out: json.NewEncoder(out)}
 	go w.run() // ends this process if a mutant loops or allocates without end
