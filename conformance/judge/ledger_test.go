@@ -49,6 +49,17 @@ func TestLedgerListsCases(t *testing.T) {
 	}
 }
 
+// A citation names a place: a document without public sections has the rows in their stead.
+func TestCitationsNameSectionOrRow(t *testing.T) {
+	for _, c := range allCases() {
+		for _, s := range []string{c.Cite.String(), c.Cite.Short()} {
+			if s == conformance.IBTA || c.Cite.Section == "" && c.Cite.Doc == conformance.IBTA && !strings.Contains(s, c.Cite.Rows[0]) {
+				t.Errorf("%s cites %q, without a section or a row", c.ID, s)
+			}
+		}
+	}
+}
+
 // wrongCitations lists citations of unknown and of untestable rows.
 func wrongCitations(docs []*conformance.Document, casesByRow map[string][]string) (wrong []string) {
 	known := make(map[string]bool)

@@ -8,6 +8,7 @@
 package conform
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/report"
@@ -93,7 +94,7 @@ type Result struct {
 	ID    string `json:"id"`    // stable ID of the case
 	Suite string `json:"suite"` // suite of the case
 	Title string `json:"title"` // required behaviour of the device
-	// Cite is the document and section of the requirement.
+	// Cite is the document and section of the requirement, or its rows if the section is not public.
 	Cite string `json:"cite"`
 	// Rows are the rows of the ledger that the case checks.
 	Rows    []string `json:"rows"`
@@ -182,6 +183,13 @@ const (
 	Reset       = "reset"    // a stream was reset
 	Gap         = "gap"      // omitted steps
 )
+
+// clause returns the citation without its rows. A citation names them in the place of a clause that
+// is not public: "IBTA, clause not public; row roce/rc/psn/6".
+func (r *Result) clause() string {
+	clause, _, _ := strings.Cut(r.Cite, "; row")
+	return clause
+}
 
 // Document is a specification.
 type Document struct {

@@ -167,7 +167,7 @@ func (a *areaView) Counts() []kit.Share {
 // texts of its requirements from rows.
 func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText) *caseView {
 	c := &caseView{
-		ID: ids.Of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.Cite, Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,
+		ID: ids.Of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.clause(), Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,
 		Reason: clip(r.Reason), Detail: clip(r.Detail), Deviation: clip(r.Deviation),
 		Took: textfmt.Duration(r.Took.Round(10 * time.Microsecond)), Replay: r.Replay, Capture: r.Capture, Href: kit.Href(r.Capture),
 	}
