@@ -139,7 +139,11 @@ func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Ro
 		if r.Clause != "" {
 			clause = ", " + r.Clause
 		}
-		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, clause, wrapText(r.Text, "      "))
+		fmt.Fprintf(w, "    %s  %s%s\n", id, r.Level, clause)
+		if len(r.IDs) > 0 {
+			fmt.Fprintf(w, "%s\n", wrapText(strings.Join(r.IDs, ", "), "      public IDs: "))
+		}
+		fmt.Fprintf(w, "%s\n", wrapText(r.Text, "      "))
 	}
 	fmt.Fprintf(w, "\n  Defects that it detects\n")
 	for _, spec := range c.Defects {

@@ -210,7 +210,9 @@ type Row struct {
 	ID     string `json:"id"`
 	Level  string `json:"level"`            // MUST, SHOULD or MAY
 	Clause string `json:"clause,omitempty"` // section or compliance statement
-	Text   string `json:"text"`             // the requirement in words
+	// IDs are the public IDs of compliance statements and test assertions that it covers.
+	IDs  []string `json:"ids,omitempty"`
+	Text string   `json:"text"` // the requirement in words
 	// Cases are the cases that check it, run or not.
 	Cases []string `json:"cases,omitempty"`
 	// Untestable is the reason why no case can check it.
