@@ -54,20 +54,38 @@ func (c *CaseOf[Body]) Dangerous() bool { return slices.Contains(c.Labels, Dange
 
 // Cite is the source of a requirement.
 type Cite struct {
-	// Doc is the document: "RFC 5040", "IBTA", "Annex A17", "datagram-iWARP".
+	// Doc is the document: "RFC 5040", [IBTA], "Annex A17", "datagram-iWARP".
 	Doc string
-	// Section is the section or the compliance statement; empty if it is not public.
+	// Section is the section, or the public ID of a compliance statement; empty if none is public.
 	Section string
 	// Rows are the rows of the ledger that the case covers.
 	Rows []string
 }
 
-// String returns the document and the section, if there is one.
+// IBTA is the document of citations of the InfiniBand base specification. It is not public: a
+// citation names a section or a compliance statement that others quote, or else the rows.
+const IBTA = "IBTA"
+
+// String returns the document and the section. The rows stand for a section of [IBTA] that is not
+// public.
 func (c Cite) String() string {
-	if c.Section == "" {
+	switch {
+	case c.Section != "":
+		return c.Doc + " " + c.Section
+	case c.Doc != IBTA || len(c.Rows) == 0:
 		return c.Doc
+	case len(c.Rows) == 1:
+		return IBTA + ", clause not public; row " + c.Rows[0]
 	}
-	return c.Doc + " " + c.Section
+	return IBTA + ", clause not public; rows " + strings.Join(c.Rows, ", ")
+}
+
+// Short returns the citation for a column of a table: for [IBTA] without a section, the first row.
+func (c Cite) Short() string {
+	if c.Doc == IBTA && c.Section == "" && len(c.Rows) > 0 {
+		return IBTA + ", row " + c.Rows[0]
+	}
+	return c.String()
 }
 
 // Level is the requirement level.

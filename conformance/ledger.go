@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -42,6 +43,10 @@ type Row struct {
 	Level string `yaml:"level"`
 	// Clause is its place in the document; empty if not publicly known.
 	Clause string `yaml:"clause,omitempty"`
+	// IDs are the public IDs of compliance statements and test assertions that the row covers, in
+	// whole or in part: "C9-88" (a statement of the specification), "CA17-24" (of its annex A17),
+	// "V1C09-027#05" (the fifth assertion that a test specification derives from C9-27).
+	IDs []string `yaml:"ids,omitempty,flow"`
 	// Text is the requirement.
 	Text string `yaml:"text"`
 	// IfClaimed limits the requirement to devices that claim the feature.
@@ -120,6 +125,10 @@ func (d *Document) Rows() func(func(*Row) bool) {
 	}
 }
 
+// publicID matches the IDs of compliance statements, "CA17-24" and "o10-37.2.30", and of the
+// assertions that test specifications derive from them, "V1C09-027#05".
+var publicID = regexp.MustCompile(`^([Co]A?\d+-\d+(\.\d+)*|[Vv]1[Cc]\d+-\d+(\.\d+)*#\d+(\.\d+)*)$`)
+
 // check returns an error if a field of the row, a requirement, is missing or contradicts another.
 func (r *Row) check() error {
 	switch {
@@ -129,6 +138,11 @@ func (r *Row) check() error {
 		return fmt.Errorf("level %q is none of MUST, SHOULD, MAY", r.Level)
 	case r.Untestable != "" && len(r.Cases) > 0:
 		return fmt.Errorf("an untestable row has cases")
+	}
+	for i, id := range r.IDs {
+		if !publicID.MatchString(id) || slices.Contains(r.IDs[:i], id) {
+			return fmt.Errorf("ids: %q is a duplicate, or no ID of a compliance statement", id)
+		}
 	}
 	return nil
 }

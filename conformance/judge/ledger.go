@@ -24,7 +24,9 @@ func Documents() (docs []conform.Document, err error) {
 		for i := range d.Sections {
 			s := conform.Section{Title: d.Sections[i].Title}
 			for _, r := range d.Sections[i].Rows {
-				s.Rows = append(s.Rows, conform.Row{ID: r.ID, Level: r.Level, Clause: r.Clause, Text: r.Text, Cases: cases[r.ID], Untestable: r.Untestable})
+				s.Rows = append(s.Rows, conform.Row{
+					ID: r.ID, Level: r.Level, Clause: r.Clause, IDs: r.IDs, Text: r.Text, Cases: cases[r.ID], Untestable: r.Untestable,
+				})
 			}
 			doc.Sections = append(doc.Sections, s)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -45,6 +46,28 @@ func TestLedgerListsCases(t *testing.T) {
 					t.Errorf("%s lists the cases %v, and %v cite it: run go test ./conformance/judge -update", row.ID, row.Cases, want)
 				}
 			}
+		}
+	}
+}
+
+// A citation names a section, a public ID if the ledger has one for the row, or the row.
+func TestCitationsNameSectionOrRow(t *testing.T) {
+	for _, c := range allCases() {
+		for _, s := range []string{c.Cite.String(), c.Cite.Short()} {
+			if s == conformance.IBTA || c.Cite.Section == "" && c.Cite.Doc == conformance.IBTA && !strings.Contains(s, c.Cite.Rows[0]) {
+				t.Errorf("%s cites %q, without a section or a row", c.ID, s)
+			}
+		}
+	}
+	rows := make(map[string]*conformance.Row)
+	for _, d := range must.Get(conformance.Ledger())(t) {
+		for row := range d.Rows() {
+			rows[row.ID] = row
+		}
+	}
+	for _, c := range roce.Suite().Cases {
+		if row := rows[c.Cite.Rows[0]]; row != nil && len(row.IDs) > 0 && c.Cite.Section == "" {
+			t.Errorf("%s cites no section: %s has the public IDs %v", c.ID, row.ID, row.IDs)
 		}
 	}
 }

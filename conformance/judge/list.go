@@ -80,16 +80,16 @@ func (cat *Catalog) devicesOf(s *conformance.Suite) (names []string) {
 func WriteCases(w io.Writer, found []Case) error {
 	idWidth, clauseWidth := 0, 0
 	for _, c := range found {
-		idWidth, clauseWidth = max(idWidth, len(c.ID)), max(clauseWidth, len(c.Cite.String()))
+		idWidth, clauseWidth = max(idWidth, len(c.ID)), max(clauseWidth, len(c.Cite.Short()))
 	}
-	idWidth, clauseWidth = min(idWidth, 56), min(clauseWidth, 24) // longer texts shift the rest of their line
+	idWidth, clauseWidth = min(idWidth, 56), min(clauseWidth, 27) // longer texts shift the rest of their line
 	var b strings.Builder
 	for _, c := range found {
 		risk := ""
 		if c.Dangerous() {
 			risk = " (dangerous)"
 		}
-		fmt.Fprintf(&b, "%-*s  %-6s  %-*s  %s%s\n", idWidth, c.ID, c.Level, clauseWidth, c.Cite, c.Title, risk)
+		fmt.Fprintf(&b, "%-*s  %-6s  %-*s  %s%s\n", idWidth, c.ID, c.Level, clauseWidth, c.Cite.Short(), c.Title, risk)
 	}
 	fmt.Fprintf(&b, "\n%d cases. 'fabrictest conform show CASE' tells what one does.\n", len(found))
 	_, err := io.WriteString(w, b.String())
@@ -139,7 +139,11 @@ func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Ro
 		if r.Clause != "" {
 			clause = ", " + r.Clause
 		}
-		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, clause, wrapText(r.Text, "      "))
+		fmt.Fprintf(w, "    %s  %s%s\n", id, r.Level, clause)
+		if len(r.IDs) > 0 {
+			fmt.Fprintf(w, "%s\n", wrapText(strings.Join(r.IDs, ", "), "      public IDs: "))
+		}
+		fmt.Fprintf(w, "%s\n", wrapText(r.Text, "      "))
 	}
 	fmt.Fprintf(w, "\n  Defects that it detects\n")
 	for _, spec := range c.Defects {

@@ -35,7 +35,6 @@ func litmusCases(prefix, doc string, c conformance.Case, all []requirement) []co
 }
 
 const (
-	ibta    = "IBTA"
 	rfc5040 = "RFC 5040"
 	rfc7306 = "RFC 7306"
 )
@@ -45,8 +44,8 @@ const (
 // earlier READ or atomic.
 func litmusRoCE() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}
-	cite := conformance.Cite{Doc: ibta, Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}}
-	return append(litmusCases("litmus/roce/", ibta, c, []requirement{ // test, section, requirement IDs, level, defects
+	cite := conformance.Cite{Doc: conformance.IBTA, Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}}
+	return append(litmusCases("litmus/roce/", conformance.IBTA, c, []requirement{ // test, section, requirement IDs, level, defects
 		{writeThenRead, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{writeThenWrite, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{sendBehindWrites, "", []string{"roce/rc/wr/6", "roce/rc/psn/8", "roce/cq/10"}, conformance.Must, []string{"LatePlacement", "EarlyExecution"}},

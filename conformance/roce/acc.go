@@ -81,7 +81,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUntouched(c.TargetMem)
 	}),
 }, {
-	ID: "acc/pd/region-of-another-domain-refused", Cite: ibta("", "acc/5"),
+	ID: "acc/pd/region-of-another-domain-refused", Cite: ibta("C10-56", "acc/5"),
 	Title:   "The key of a region in another protection domain is refused with a remote access NAK",
 	Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
 	Expects: "a NAK for a remote access error, memory unchanged",
@@ -90,7 +90,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.expectNoEffect(m, op.packet(c.PeerPSN(0), rethFor(m, 0, 8)), ib.NakRemoteAccess)
 	}),
 }, {
-	ID: "acc/pd/srq-domain-does-not-rule-writes", Cite: ibta("", "acc/5", "srq/1"), Needs: verbs.CapSRQ,
+	ID: "acc/pd/srq-domain-does-not-rule-writes", Cite: ibta("C10-56", "acc/5", "srq/1"), Needs: verbs.CapSRQ,
 	Title:   "A WRITE to a QP with an SRQ of another PD is checked against the PD of the QP",
 	Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
 	Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",
@@ -104,7 +104,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.expectNoEffect(foreign, writeOp.packet(c.PeerPSN(1), rethFor(foreign, 0, 8)), ib.NakRemoteAccess)
 	}),
 }, {
-	ID: "acc/rights/region-without-remote-write-refuses", Cite: ibta("", "acc/3"),
+	ID: "acc/rights/region-without-remote-write-refuses", Cite: ibta("C10-57", "acc/3"),
 	Title:   "A WRITE to a region without the remote write right is refused with a remote access NAK",
 	Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
 	Expects: "a NAK for a remote access error, memory unchanged",

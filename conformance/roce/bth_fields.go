@@ -10,7 +10,7 @@ import (
 )
 
 var bthCases = mostlyRC.Cases([]conformance.Case{{
-	ID: "bth/tver/other-versions-dropped", Cite: ibta("", "bth/tver/1"),
+	ID: "bth/tver/other-versions-dropped", Cite: ibta("C17-21, CA17-23, CA17-39", "bth/tver/1"),
 	Title:   "A packet with another transport version is dropped",
 	Sends:   "SENDs with TVer 1 to 15, then one with 0",
 	Expects: "a response to the last only",
@@ -103,7 +103,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted()
 	}),
 }, {
-	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("", "bth/qpn/1"),
+	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("CA17-23", "bth/qpn/1"),
 	Title:   "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
 	Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -139,7 +139,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted()
 	}),
 }, {
-	ID: "bth/len/packet-that-ends-in-its-headers-dropped", Cite: ibta("", "bth/len/1"),
+	ID: "bth/len/packet-that-ends-in-its-headers-dropped", Cite: ibta("C17-21, CA17-39", "bth/len/1"),
 	Title:   "A packet with truncated extension headers is dropped",
 	Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
 	Expects: "no response, no effect, and the expected PSN unchanged",

@@ -214,7 +214,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "bth/tver/answers-of-other-versions-dropped", Cite: ibta("", "bth/tver/1"),
+	ID: "bth/tver/answers-of-other-versions-dropped", Cite: ibta("C17-21, CA17-23, CA17-39", "bth/tver/1"),
 	Title:   "A response with another transport version is dropped",
 	Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
 	Expects: "no completion, and memory unchanged, before the last",

@@ -198,6 +198,21 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
+	ID: "ecn/rate/becn-outside-cnps-changes-nothing", Cite: annexA17("CA17-29", "ecn/9"), Needs: verbs.CapCongestion,
+	Title:   "BECN and FECN in requests and ACKs change no rate",
+	Sends:   "WRITEs without data and stale ACKs, with BECN and FECN, to a queue pair that sends",
+	Expects: "a queue pair that sends at its rate",
+	Defects: []string{"ICRCCheckUnmasked"}, Run: onFlow(func(f *flow) {
+		mark := func(p ib.Packet) ib.Packet { p.BTH.BECN, p.BTH.FECN = new(true), new(true); return p }
+		before := f.burst()
+		for k := range 20 {
+			f.exchange(mark(f.peerWrite(k, 0)), f.deviceAck(k, ib.AnyMSN))
+		}
+		after, limit := f.burst(), 4*max(before, flowSlow)
+		f.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
+		f.expectSameRateUnder(mark(f.peerAck(-1, 0)), f)
+	}),
+}, {
 	ID: "ecn/drop/cnp-takes-no-psn", Cite: ibta("", "ecn/5"),
 	Title:   "A CNP does not use a PSN and gets no response, whatever its PSN is",
 	Sends:   "CNPs, with PSN 0, to connections on which a PSN above 0 is due, PSN 0 itself, and one shortly before it",

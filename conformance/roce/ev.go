@@ -133,6 +133,48 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendOnly(ib.AnyPSN, nil))
 	}),
 }, {
+	ID:   "ev/mig/exhausted-retries-use-the-alternate-path",
+	Cite: ibta("V1C09-143#01", "mig/3"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Title:   "A requester that exhausts its retries goes on over its armed alternate path, or fails the request",
+	Sends:   "nothing to a SEND with retry_cnt 1 on an armed queue pair; if it is sent on the alternate path, its ACK from there",
+	Expects: "two packets on the first path; then RETRY_EXC_ERR, or the SEND with its PSN and MigReq 1 on the other, PATH_MIG and success",
+	Defects: []string{"MigReqZero"}, Run: onConn(Setup{Receives: 4, Modify: withTimeoutAndRetries(timeout67ms, 1)}, func(c *Conn) {
+		c.armAltPath()
+		c.expectMigReq(0, false)
+		c.expectMigState(verbs.MigArmed)
+		c.PostSend(c.QP, c.SendWR(9, 8))
+		for range 2 {
+			c.expect(ib.SendOnly(c.DevicePSN(1), nil))
+		}
+		c.Peer = c.PeerAddr(1)
+		if pkt, sent := c.NextPacket(8 * ib.AckTimeout(c.Attr.Timeout)); sent {
+			c.checkPacket(c.fromDevice(ib.SendOnly(c.DevicePSN(1), nil).MigReq()), pkt)
+			c.expectQPEvent(verbs.EventPathMig)
+			c.expectMigState(verbs.MigMigrated)
+			c.completeWith(c.peerAck(1, 2), 9)
+			return
+		}
+		c.ExpectCompletion(9, verbs.WCRetryExcErr)
+	}),
+}, {
+	ID:   "ev/port/no-subnet-management-events",
+	Cite: annexA17("CA17-31, CA17-32", "async/5", "async/6"), Setup: ipv4,
+	Title:   "No event tells of subnet management: LID, subnet manager and P_Key changes, registration of clients",
+	Sends:   "SENDs before and after the link goes down and up, and packets of another partition",
+	Expects: "none of the events LID_CHANGE, SM_CHANGE, PKEY_CHANGE and CLIENT_REREGISTER",
+	Defects: []string{"KeysIgnored"}, Run: onRC(func(c *Conn) {
+		c.expectAccepted(0)
+		c.expectDropped(c.peerSend(1, 16).WithPKey(c.pkey(0) ^ 0x6dcb))
+		c.Must("a link that can be set down", c.SetLink(false))
+		c.awaitPortActive(false)
+		c.Must("a link that can be set up", c.SetLink(true))
+		c.awaitPortActive(true)
+		c.expectAccepted(1)
+		for _, e := range c.pendingEvents() {
+			c.Check(!slices.Contains(subnetEvents, e.Type), "no event of subnet management", "%v", e.Type)
+		}
+	}),
+}, {
 	ID: "ev/mig/migreq-means-nothing-unarmed", Cite: ibta("", "mig/2"),
 	Title:   "MigReq is ignored by a queue pair without an armed alternate path",
 	Sends:   "SENDs with MigReq 0, 1, 0 and 1",
@@ -144,6 +186,9 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expectNoMoreEvents()
 	}),
 }})
+
+// subnetEvents tell of subnet management, which RoCEv2 does not have.
+var subnetEvents = []verbs.AsyncEventType{verbs.EventLIDChange, verbs.EventSMChange, verbs.EventPKeyChange, verbs.EventClientReregister}
 
 // expectQPEvent fails the case unless the next event has this type and the connection's QP.
 func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {

@@ -200,7 +200,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Expects: "the first is executed; to the second a NAK for a remote access error",
 	Defects: []string{"WindowBounds"}, Run: OnPort(windowRange(verbs.MWType1)),
 }, {
-	ID: "mw/access/rights-of-the-window-only", Cite: ibta("", "mw/6"), Needs: verbs.CapMWType2,
+	ID: "mw/access/rights-of-the-window-only", Cite: ibta("C10-77", "mw/6"), Needs: verbs.CapMWType2,
 	Title:   "An access through a window has the rights of the window, whatever the region grants",
 	Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
@@ -212,7 +212,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		c.expectNoEffect(win.m, w.refused.packet(c.PeerPSN(1), win.reth(0, 8)), ib.NakRemoteAccess)
 	}),
 }, {
-	ID: "mw/access/atomics-through-a-window", Cite: ibta("", "mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
+	ID: "mw/access/atomics-through-a-window", Cite: ibta("C10-77", "mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
 	Title:   "An atomic through a window is executed if the window grants it, and refused if not",
 	Sends:   "a FETCH_ADD through a window with remote atomic, and one through a window with everything else",
 	Expects: "the first is executed; to the second a NAK for a remote access error",
@@ -228,7 +228,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		c.expectWord(m, 128, 42)
 	}),
 }, {
-	ID: "mw/access/type-2-on-its-own-qp-only", Cite: ibta("", "mw/7"), Needs: verbs.CapMWType2,
+	ID: "mw/access/type-2-on-its-own-qp-only", Cite: ibta("o10-37.2.43", "mw/7"), Needs: verbs.CapMWType2,
 	Title:   "A type 2 window grants access only to requests on the QP that bound it",
 	Sends:   "a READ through a window on its own QP, and one on another QP of the same domain",
 	Expects: "the bytes for the first, a NAK for a remote access error for the second",

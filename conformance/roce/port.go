@@ -348,7 +348,9 @@ func annexA17(section string, rows ...string) conformance.Cite {
 }
 
 // ibta cites a section of the IBTA base specification, "" if it is not public, and ledger rows.
-func ibta(section string, rows ...string) conformance.Cite { return cite("IBTA", section, rows) }
+func ibta(section string, rows ...string) conformance.Cite {
+	return cite(conformance.IBTA, section, rows)
+}
 
 // cite returns a citation of a document, with rows of our list of its requirements,
 // ../ledger/roce.yaml.

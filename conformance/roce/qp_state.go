@@ -228,6 +228,18 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 		}
 	}),
 }, {
+	ID: "qp/create/raw-and-special-types-refused", Cite: annexA17("A17.5.8", "qp/13"), Needs: verbs.CapRC,
+	Title:   "A queue pair of type SMI, raw IPv6 or raw EtherType is refused",
+	Sends:   "nothing",
+	Expects: "a refusal of types 0, 5 and 6",
+	Defects: []string{"AnyQPType"}, Run: rig.Body(func(r *rig.Rig) {
+		const smi, rawIPv6, rawEtherType = 0, 5, 6
+		for _, kind := range []verbs.QPType{smi, rawIPv6, rawEtherType} {
+			_, err := r.Device.CreateQP(qpInit(r, kind, minQPCaps))
+			r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
+		}
+	}),
+}, {
 	ID: "qp/create/deeper-than-the-device-refused", Cite: ibta("", "qp/1"), Needs: verbs.CapRC,
 	Title:   "A queue pair with longer queues or scatter/gather lists than the device supports is refused",
 	Sends:   "nothing",

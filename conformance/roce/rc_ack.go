@@ -61,7 +61,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/ack/ack-waits-for-earlier-read-responses", Cite: ibta("", "rc/ack/11"),
+	ID: "rc/ack/ack-waits-for-earlier-read-responses", Cite: ibta("V1C09-027#02, V1C09-027#05", "rc/ack/11"),
 	Title:   "The ACK of a WRITE is sent after all responses of an earlier READ",
 	Sends:   "a READ of 64 responses with a WRITE right after it, first at full speed, then slowed down by CNPs",
 	Expects: "64 responses in order, then the ACK",
@@ -105,7 +105,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(5, 4), 1, 2, 3, 4)
 	}),
 }, {
-	ID: "rc/ack/ack-inside-a-message-completes-nothing", Cite: ibta("", "rc/ack/7"),
+	ID: "rc/ack/ack-inside-a-message-completes-nothing", Cite: ibta("V1C09-060#05", "rc/ack/7"),
 	Title:   "An ACK with a PSN inside a message completes earlier messages, and not this one",
 	Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",
 	Expects: "the SEND completes at the first, the WRITE at the last",
@@ -155,13 +155,13 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.AtomicAck(c.DevicePSN(2), 3, 7), 1, 2, 3)
 	}),
 }, {
-	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "rc/ack/9"),
+	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("V1C09-060#07", "rc/ack/9"),
 	Title:   "A plain ACK with the PSN of a READ does not complete it",
 	Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
 	Expects: "the READ is retransmitted and completes with its data, or fails",
 	Defects: []string{"AckCompletesRead"}, Run: plainAckToRead,
 }, {
-	ID: "rc/ack/plain-ack-completes-no-atomic", Cite: ibta("", "rc/ack/9"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/plain-ack-completes-no-atomic", Cite: ibta("V1C09-060#07", "rc/ack/9"), Needs: verbs.CapAtomics,
 	Title:   "A plain ACK with the PSN of an atomic does not complete it",
 	Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
 	Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",

@@ -186,7 +186,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.exchange(ib.FetchAdd(c.PeerPSN(1), at, 1), ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
 	}),
 }, {
-	ID: "rc/atm/late-answer-leaves-the-result-alone", Cite: ibta("", "rc/atm/10"),
+	ID: "rc/atm/late-answer-leaves-the-result-alone", Cite: ibta("V1C09-060#07", "rc/atm/10"),
 	Title:   "A duplicate response to a completed atomic changes no result and completes no request",
 	Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
 	Expects: "each result is that of its response",

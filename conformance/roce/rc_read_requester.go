@@ -45,7 +45,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	}),
 }, {
-	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("", "rc/read/11"),
+	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("V1C09-060#05", "rc/read/11"),
 	Title:   "A LAST response after a gap does not complete a READ",
 	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
 	Expects: "no completion before, SUCCESS and all bytes in place after",

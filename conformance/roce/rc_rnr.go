@@ -112,7 +112,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("", "rc/rnr/6"),
+	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("V1C09-130#01", "rc/rnr/6"),
 	Title:   "A request is retried rnr_retry times after RNR NAKs, and no more",
 	Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6",
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
@@ -125,7 +125,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/rnr/giving-up-has-a-status-of-its-own", Cite: ibta("", "rc/rnr/6"),
+	ID: "rc/rnr/giving-up-has-a-status-of-its-own", Cite: ibta("V1C09-130#01", "rc/rnr/6"),
 	Title:   "A request that exhausts its RNR retries completes with RNR_RETRY_EXC_ERR, and the queue pair goes to ERR",
 	Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
 	Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",

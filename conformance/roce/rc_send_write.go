@@ -128,7 +128,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.expectRecvImm(2, 16)
 	}),
 }, {
-	ID: "rc/imm/empty-message-completes-a-receive", Cite: ibta("", "rc/imm/2"),
+	ID: "rc/imm/empty-message-completes-a-receive", Cite: ibta("C9-88", "rc/imm/2"),
 	Title:   "A SEND or WRITE with immediate data and no payload completes a receive",
 	Sends:   "a SEND and a WRITE with immediate data and no payload",
 	Expects: "two completions of no bytes, with the immediate data",

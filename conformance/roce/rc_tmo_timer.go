@@ -87,7 +87,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
-	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("", "rc/tmo/4"),
+	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("V1C09-142#01, V1C09-143#01", "rc/tmo/4"),
 	Title:   "An unanswered request is retransmitted retry_cnt times, and no more",
 	Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
@@ -99,7 +99,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/tmo/exhausted-retries-end-the-request-and-the-qp", Cite: ibta("", "rc/tmo/4"),
+	ID: "rc/tmo/exhausted-retries-end-the-request-and-the-qp", Cite: ibta("V1C09-142#01, V1C09-143#01", "rc/tmo/4"),
 	Title:   "A request that exhausts its retries completes with RETRY_EXC_ERR, later ones are flushed, and the queue pair goes to ERR",
 	Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
 	Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",

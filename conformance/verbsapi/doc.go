@@ -41,7 +41,7 @@ func Suite() *conformance.Suite {
 // where, a section or compliance statement of IBTA. rows are the covered rows of the ledger, the
 // list of requirements.
 func cite(where string, rows ...string) conformance.Cite {
-	doc := "IBTA"
+	doc := conformance.IBTA
 	switch {
 	case strings.HasPrefix(where, "ibv_"):
 		doc = "libibverbs"

@@ -91,7 +91,9 @@ type Clause struct {
 	Row    string `json:"row"` // row of the ledger
 	Level  string `json:"level"`
 	Clause string `json:"clause,omitempty"` // section or compliance statement
-	State  State  `json:"state"`
+	// IDs are the public IDs of compliance statements and test assertions that it covers.
+	IDs   []string `json:"ids,omitempty"`
+	State State    `json:"state"`
 	// Cases are the cases that were run for it.
 	Cases []string `json:"cases,omitempty"`
 }
@@ -146,7 +148,7 @@ func clauses(run *conform.Run) (all []Clause) {
 		applies := false
 		for j := range run.Documents[i].Sections {
 			for _, row := range run.Documents[i].Sections[j].Rows {
-				c := Clause{Row: row.ID, Level: row.Level, Clause: row.Clause, State: NotAsked}
+				c := Clause{Row: row.ID, Level: row.Level, Clause: row.Clause, IDs: row.IDs, State: NotAsked}
 				switch {
 				case len(results[row.ID]) > 0:
 					c.State, c.Cases = clauseState(results[row.ID])
@@ -230,6 +232,20 @@ func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 	return Conforms, count(Pass, "met and none violated")
 }
 
+// place returns the section of a clause, followed by the public IDs that the section does not name.
+func place(section string, ids []string) string {
+	var parts []string
+	if section != "" {
+		parts = strings.Split(section, ", ")
+	}
+	for _, id := range ids {
+		if !slices.Contains(parts, id) {
+			parts = append(parts, id)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 // maxNamed limits the clauses named in a sentence.
 const maxNamed = 5
 
@@ -239,8 +255,8 @@ func rowsIn(clauses []Clause, s State) string {
 	for i := range clauses {
 		if clauses[i].Level == "MUST" && clauses[i].State == s {
 			row := clauses[i].Row
-			if clauses[i].Clause != "" {
-				row += " (" + clauses[i].Clause + ")"
+			if where := place(clauses[i].Clause, clauses[i].IDs); where != "" {
+				row += " (" + where + ")"
 			}
 			rows = append(rows, row)
 		}

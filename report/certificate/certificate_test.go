@@ -54,8 +54,8 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	part := judged(pass)
-	part.Documents[0].Sections[0].Rows = append(part.Documents[0].Sections[0].Rows, conform.Row{ID: "roce/rc/psn/y", Level: "MUST", Clause: "C9-7"})
-	if got, err := New(part, Subject{}, Judge{}); err != nil || got.Outcome != Incomplete || !strings.HasSuffix(got.Why, "1 not asked about: roce/rc/psn/y (C9-7)") {
+	part.Documents[0].Sections[0].Rows = append(part.Documents[0].Sections[0].Rows, conform.Row{ID: "roce/rc/psn/y", Level: "MUST", Clause: "C9-7", IDs: []string{"C9-7", "V1C09-007#01"}})
+	if got, err := New(part, Subject{}, Judge{}); err != nil || got.Outcome != Incomplete || !strings.HasSuffix(got.Why, "1 not asked about: roce/rc/psn/y (C9-7, V1C09-007#01)") {
 		t.Errorf("a clause without a case: %v %v", got, err)
 	}
 	many := judged(fail, fail, fail, fail, fail, fail, fail)

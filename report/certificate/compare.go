@@ -41,7 +41,9 @@ type Compared struct {
 	Section  string `json:"section"`
 	Level    string `json:"level"`
 	Clause   string `json:"clause,omitempty"`
-	Text     string `json:"text"`
+	// IDs are the public IDs of compliance statements and test assertions that it covers.
+	IDs  []string `json:"ids,omitempty"`
+	Text string   `json:"text"`
 	// States are in the order of the columns; empty if the document does not apply to the device.
 	States []State `json:"states"`
 	// Cases are the cases that were run on any device.
@@ -49,6 +51,9 @@ type Compared struct {
 	// Remarks explain the states of clauses that are not met or not supported.
 	Remarks []Remark `json:"remarks,omitempty"`
 }
+
+// Place returns the section of the clause with its public IDs.
+func (c *Compared) Place() string { return place(c.Clause, c.IDs) }
 
 // Remark explains why a case did not pass on a device.
 type Remark struct {
@@ -227,7 +232,7 @@ func (c *Comparison) addDevice(d *judgedDevice, index map[string]int) {
 					k = len(c.Clauses)
 					index[row.ID] = k
 					c.Clauses = append(c.Clauses, Compared{
-						Row: row.ID, Document: doc.Title, Section: doc.Sections[j].Title, Level: row.Level, Clause: row.Clause, Text: row.Text,
+						Row: row.ID, Document: doc.Title, Section: doc.Sections[j].Title, Level: row.Level, Clause: row.Clause, IDs: row.IDs, Text: row.Text,
 						States: make([]State, column+1),
 					})
 				}

@@ -8,6 +8,7 @@
 package conform
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/report"
@@ -93,7 +94,7 @@ type Result struct {
 	ID    string `json:"id"`    // stable ID of the case
 	Suite string `json:"suite"` // suite of the case
 	Title string `json:"title"` // required behaviour of the device
-	// Cite is the document and section of the requirement.
+	// Cite is the document and section of the requirement, or its rows if the section is not public.
 	Cite string `json:"cite"`
 	// Rows are the rows of the ledger that the case checks.
 	Rows    []string `json:"rows"`
@@ -183,6 +184,13 @@ const (
 	Gap         = "gap"      // omitted steps
 )
 
+// clause returns the citation without its rows. A citation names them in the place of a clause that
+// is not public: "IBTA, clause not public; row roce/rc/psn/6".
+func (r *Result) clause() string {
+	clause, _, _ := strings.Cut(r.Cite, "; row")
+	return clause
+}
+
 // Document is a specification.
 type Document struct {
 	Key      string    `json:"key"`                // short name: roce, rfc5044
@@ -202,7 +210,9 @@ type Row struct {
 	ID     string `json:"id"`
 	Level  string `json:"level"`            // MUST, SHOULD or MAY
 	Clause string `json:"clause,omitempty"` // section or compliance statement
-	Text   string `json:"text"`             // the requirement in words
+	// IDs are the public IDs of compliance statements and test assertions that it covers.
+	IDs  []string `json:"ids,omitempty"`
+	Text string   `json:"text"` // the requirement in words
 	// Cases are the cases that check it, run or not.
 	Cases []string `json:"cases,omitempty"`
 	// Untestable is the reason why no case can check it.

@@ -101,7 +101,7 @@ func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
 	fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Title))
 	fmt.Fprintf(b, "    %s, %s", textfmt.PrintableLine(r.Level), textfmt.PrintableLine(r.Cite))
-	if len(r.Rows) > 0 {
+	if r.clause() == r.Cite && len(r.Rows) > 0 { // otherwise the citation has the rows
 		fmt.Fprintf(b, " (%s)", textfmt.PrintableLine(strings.Join(r.Rows, ", ")))
 	}
 	b.WriteString("\n")

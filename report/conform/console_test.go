@@ -37,6 +37,7 @@ func twoDeviceRun() *conform.Run {
 		one("rc/psn/a", "roce/rc/psn/1", conform.Pass), one("rc/psn/b", "roce/rc/psn/1", conform.Fail), one("uc/x/y", "roce/uc/1", conform.Unsupported), one("q/q/q", "nowhere", conform.Stale),
 		one("rc/psn/c", "roce/rc/psn/1", conform.Deviates), one("uc/x/z", "roce/uc/1", conform.Unsupported),
 	}}
+	roce.Results[3].Cite = "IBTA, clause not public; row nowhere"
 	bad := &roce.Results[1]
 	bad.Reason, bad.Want, bad.Got, bad.Capture = "want one, got two\x1b[2J", "one", "two\x1b[2J", "captures/rc/psn/b.pcapng"
 	bad.Ladder = new(conform.Ladder)

@@ -26,7 +26,7 @@ func TestPageShowsAllResults(t *testing.T) {
 		"4 of 47 cases want attention", "fabrictest conform --on sim --seed 7", "softroce as rxe-6.12", "15 Nov 2025, 09:30:12 UTC",
 		"rc/psn/behaviour-0", `href="captures/softroce/rc/psn/behaviour-0.pcapng"`, "<mark>257</mark>", "want ACK psn 256 with PSN 256",
 		"60 s pass", "⋮ 31 more ⋮", "completion of 1: IBV_WC_RECV, 8 bytes", "(stream 2) RST", "goroutine 7 [running]",
-		"no packet shows it", "no case checks it yet", "Not tested: Another document (1 requirement)",
+		"[C9-105, V1C09-105#01]", "no packet shows it", "no case checks it yet", "Not tested: Another document (1 requirement)",
 		"softroce as rxe-6.12: 1 of 3 defects are detected", "which this bench cannot run", "Defects that no case detects", "data arrives late",
 		"not PSNUnsigned: pass", "Not met, for reasons on record: 1 MUST", "Known: the kernel acknowledges twice (seen on every version)", "Why cases are not supported",
 		"How it gets over losses and congestion", "nak/generation: 2.5", "timeout 4.19 ms", "position of the packet that is lost, of 8", "what timeout/code-10 is", "it is known: the kernel does so since 4.8", "1 not met, 1 not supported, 1 not tested, 1 without a case, 1 untestable",

@@ -44,7 +44,7 @@ func sample() *conform.Run {
 
 func documents() []conform.Document {
 	rows := []conform.Row{
-		{ID: "roce/rc/psn/1", Level: "MUST", Clause: "C9-105", Text: "A gap is answered by one NAK.", Cases: []string{"rc/psn/behaviour-0", "rc/psn/behaviour-1"}},
+		{ID: "roce/rc/psn/1", Level: "MUST", Clause: "C9-105", IDs: []string{"C9-105", "V1C09-105#01"}, Text: "A gap is answered by one NAK.", Cases: []string{"rc/psn/behaviour-0", "rc/psn/behaviour-1"}},
 		{ID: "roce/rc/psn/2", Level: "SHOULD", Text: "This has no effect on the wire.", Untestable: "no packet shows it"},
 		{ID: "roce/rc/psn/3", Level: "MAY", Text: "This has no case."},
 		{ID: "roce/rc/psn/4", Level: "MUST", Text: "This was not tested.", Cases: []string{"rc/psn/another"}},

@@ -64,7 +64,7 @@ func (c *caseView) NamesDevices() bool { return len(c.On) > 1 || c.SeveralDevice
 func (c *caseView) ListedAtTop() bool { return c.Verdict.Bad() || c.Verdict == Deviates }
 
 // rowText is a requirement of a case.
-type rowText struct{ ID, Href, Level, Text string }
+type rowText struct{ ID, Href, Level, IDs, Text string }
 
 // maxOpen limits how many bad results are expanded, maxLadders how many ladders are drawn.
 const (
@@ -132,7 +132,7 @@ func (p *htmlPage) setRows(r *Run) {
 		for j := range r.Documents[i].Sections {
 			for _, row := range r.Documents[i].Sections[j].Rows {
 				if _, twice := texts[row.ID]; !twice {
-					texts[row.ID] = rowText{row.ID, ids.Of("r", row.ID), row.Level, row.Text}
+					texts[row.ID] = rowText{row.ID, ids.Of("r", row.ID), row.Level, strings.Join(row.IDs, ", "), row.Text}
 				}
 			}
 		}
@@ -167,7 +167,7 @@ func (a *areaView) Counts() []kit.Share {
 // texts of its requirements from rows.
 func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText) *caseView {
 	c := &caseView{
-		ID: ids.Of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.Cite, Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,
+		ID: ids.Of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.clause(), Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,
 		Reason: clip(r.Reason), Detail: clip(r.Detail), Deviation: clip(r.Deviation),
 		Took: textfmt.Duration(r.Took.Round(10 * time.Microsecond)), Replay: r.Replay, Capture: r.Capture, Href: kit.Href(r.Capture),
 	}

@@ -37,6 +37,7 @@ type sectionView struct {
 type rowView struct {
 	ID, Anchor    string
 	Level, Clause string
+	IDs           string // public IDs, as text
 	Paragraph     string
 	State         string
 	Why           string // reason why there is no verdict
@@ -107,7 +108,7 @@ func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 // newRowView returns the view of a requirement. Its state is the verdict of the cases that
 // ran, or the reason why there is none.
 func (p *htmlPage) newRowView(r *Row, cases map[string][]*caseView) *rowView {
-	v := &rowView{ID: r.ID, Level: r.Level, Clause: r.Clause, Paragraph: r.Text}
+	v := &rowView{ID: r.ID, Level: r.Level, Clause: r.Clause, IDs: strings.Join(r.IDs, ", "), Paragraph: r.Text}
 	if anchor := p.rows[r.ID].Href; !p.usedAnchors[anchor] { // the first row with the ID gets the anchor
 		v.Anchor = anchor
 		p.usedAnchors[anchor] = true

@@ -1,0 +1,123 @@
+package roce
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var windowRuleCases = overRC.Cases([]conformance.Case{{
+	ID: "mw/access/type-1-in-its-own-domain-only", Cite: ibta("C10-76.2.1", "mw/15"), Needs: verbs.CapMWType1,
+	Title:   "A type 1 window grants access only to requests on queue pairs of its protection domain",
+	Sends:   "a READ and a WRITE through a window on the QP that bound it and on another of its domain; then on QPs of another domain",
+	Expects: "the first are executed; a NAK for a remote access error for the others, and memory unchanged",
+	Defects: []string{"IgnorePD"}, Run: OnPort(func(p *Port) {
+		eachConn(p, Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
+			win := c.bindWindow(verbs.MWType1, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+			c.expectOpExecuted(0, op, win.reth(0, 8))
+			c.secondConn(Setup{}).expectOpExecuted(0, op, win.reth(8, 8))
+			foreign := c.portInOtherPD().connect(Setup{})
+			foreign.expectNoEffect(win.m, op.packet(foreign.PeerPSN(0), win.reth(0, 8)), ib.NakRemoteAccess)
+		})
+	}),
+}, {
+	ID: "mw/alloc/type-1-key-opens-nothing", Cite: ibta("o10-37.2.32", "mw/16"), Needs: verbs.CapMWType1,
+	Title:   "The key of a type 1 window that was never bound opens nothing",
+	Sends:   "a READ and a WRITE with the keys of new windows",
+	Expects: "keys that no other window or region has; a NAK for a remote access error for each request",
+	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
+		c.expectFreeKeyRefused(op, verbs.MWType1)
+	}),
+}, {
+	ID: "mw/alloc/type-2-key-opens-nothing", Cite: ibta("o10-37.2.32", "mw/16"), Needs: verbs.CapMWType2,
+	Title:   "The key of a type 2 window that was never bound opens nothing",
+	Sends:   "a READ and a WRITE with the keys of new windows",
+	Expects: "keys that no other window or region has; a NAK for a remote access error for each request",
+	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
+		c.expectFreeKeyRefused(op, verbs.MWType2)
+	}),
+}, {
+	ID: "mw/bind/type-1-not-by-a-request", Cite: ibta("o10-37.2.34", "mw/17"), Needs: verbs.CapMWType1,
+	Title:   "A type 1 window cannot be bound by a posted request",
+	Sends:   "posts a bind of a type 1 window; READs with its key and with the key of the bind",
+	Expects: "an error at the post or of the completion; a NAK for a remote access error for the READs",
+	Defects: []string{"MWTypesMixed"}, Run: onConn(Setup{}, func(c *Conn) {
+		mw, m := c.newWindow(verbs.MWType1), c.bindableMemory()
+		key := verbs.NextRKey(mw.RKey())
+		n, err := c.QP.PostSend([]verbs.SendWR{{
+			WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+			Bind: verbs.Bind{MW: mw, RKey: key, Info: bindRange(m, 0, 64, verbs.AccessRemoteRead)},
+		}})
+		if err == nil && n == 1 {
+			c.expectErrorCompletion(bindID)
+		}
+		c.expectKeysRefused(m, mw.RKey(), key)
+	}),
+}, {
+	ID: "mw/bind/type-2-not-by-the-verb", Cite: ibta("o10-37.2.35", "mw/18"), Needs: verbs.CapMWType2,
+	Title:   "A type 2 window cannot be bound by the bind verb",
+	Sends:   "a type 2 window to the bind verb; READs with its key and with the next one",
+	Expects: "an error of the verb; a NAK for a remote access error for the READs",
+	Defects: []string{"MWTypesMixed"}, Run: onConn(Setup{}, func(c *Conn) {
+		mw, m := c.newWindow(verbs.MWType2), c.bindableMemory()
+		key := verbs.NextRKey(mw.RKey())
+		_, err := c.QP.BindMW(mw, bindID, verbs.SendSignaled, bindRange(m, 0, 64, verbs.AccessRemoteRead))
+		c.MustFail("the bind verb with a type 2 window", err, nil)
+		c.expectKeysRefused(m, mw.RKey(), key)
+	}),
+}, {
+	ID: "mw/bind/present-key-refused", Cite: ibta("", "mw/19"), Level: conformance.Should, Needs: verbs.CapMWType2,
+	Title:   "A bind of a type 2 window with the key that it has is refused",
+	Sends:   "posts a bind with the key that the window got at allocation",
+	Expects: "an error at the post, or MW_BIND_ERR",
+	Defects: []string{"BindUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+		mw := c.newWindow(verbs.MWType2)
+		_, err := c.QP.PostSend([]verbs.SendWR{{
+			WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+			Bind: verbs.Bind{MW: mw, RKey: mw.RKey(), Info: bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)},
+		}})
+		if err == nil {
+			c.ExpectCompletion(bindID, verbs.WCMWBindErr)
+		}
+	}),
+}, {
+	ID: "mw/bind/zero-based-region-refused", Cite: ibta("", "mw/20"), Level: conformance.Should, Needs: verbs.CapMWType2 | verbs.CapZeroBased,
+	Title:   "A window cannot be bound to a zero-based region",
+	Sends:   "binds a type 2 window to a region whose addresses begin at zero",
+	Expects: "an error at the post, or MW_BIND_ERR",
+	Defects: []string{"BindUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+		m := c.Memory(4096, allAccess|verbs.AccessMWBind|verbs.AccessZeroBased)
+		c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(m, 0, 64, verbs.AccessRemoteRead))
+	}),
+}})
+
+// portInOtherPD returns a port of the same device whose objects are in another protection domain.
+func (p *Port) portInOtherPD() *Port {
+	return newPort(&rig.Rig{Bench: p.Bench, PD: p.otherPD(), CQ: p.CQ})
+}
+
+// expectFreeKeyRefused fails the case unless new windows have keys of their own, and an operation
+// with one of them gets a remote access NAK.
+func (c *Conn) expectFreeKeyRefused(op remoteOp, kind verbs.MWType) {
+	keys := []verbs.RKey{c.TargetMem.RKey(), c.LocalMem.RKey()}
+	for range 4 {
+		key := c.newWindow(kind).RKey()
+		c.Check(!slices.Contains(keys, key), "a window with a key of its own", "%#x again", key)
+		keys = append(keys, key)
+	}
+	c.expectOpRefused(op, ib.At(c.TargetMem.Addr(), keys[2], 8))
+}
+
+// expectKeysRefused fails the case unless READs of a region with these keys, each on a new
+// connection, get a remote access NAK.
+func (c *Conn) expectKeysRefused(m *rig.Memory, keys ...verbs.RKey) {
+	for i, key := range keys {
+		conn := c.connect(Setup{Modify: func(a *verbs.QPAttr) { a.DestQPN = verbs.QPN(otherPeerQPN + i) }})
+		c.Note("now key %s", fmt.Sprintf("%#x", key))
+		conn.expectOpRefused(readOp, ib.At(m.Addr(), key, 8))
+	}
+}
