@@ -1,0 +1,403 @@
+package roce
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
+	ID: "dialogue/rc-responder/requests", Cite: ibta("", "rc/psn/1", "rc/ack/1", "rc/msn/4", "rc/wr/5", "rc/send/3", "rc/read/1"),
+	Title:   "A responder executes random sequences of valid requests like the reference model",
+	Sends:   "SENDs, WRITEs, READs and atomics of all sizes, with and without immediate data, SE and AckReq; receives are sometimes missing",
+	Expects: "after each step the packets, completions, events and memory of the model",
+	Defects: []string{"MSNCountsPackets", "SparseCompletions"}, Run: rcResponderMix{
+		{12, drawRCRequest}, {3, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
+	}.body(12),
+}, {
+	ID: "dialogue/rc-responder/duplicates-and-gaps", Cite: ibta("", "rc/psn/4", "rc/psn/6", "rc/psn/9", "rc/psn/10", "rc/read/6", "rc/read/9", "rc/atm/4"),
+	Title:   "A responder treats duplicates and gaps in random sequences of requests like the reference model",
+	Sends:   "valid requests, any of their packets again, packets after a gap, and damaged packets",
+	Expects: "after each step the packets, completions, events and memory of the model",
+	Defects: []string{"DuplicatesExecuted", "NAKStorm"}, Run: rcResponderMix{
+		{8, drawRCRequest}, {2, drawRCReceive}, {5, drawRCDuplicate}, {3, drawRCEarly}, {2, drawRCDropped}, {1, drawRCStore}, {1, drawRCConnect},
+	}.body(12),
+}, {
+	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/1", "acc/1", "acc/2", "async/1", "qp/7", "qp/8"),
+	Title:   "A responder refuses invalid requests in random sequences of requests like the reference model",
+	Sends:   "valid requests, and some with wrong opcodes, lengths, keys, ranges and rights; more requests after a refusal",
+	Expects: "after each step the packets, completions, events and memory of the model, and the state of the queue pair",
+	Defects: []string{"RangeSlack", "OpcodeOrderIgnored"}, Run: rcResponderMix{
+		{6, drawRCRequest}, {2, drawRCReceive}, {4, drawRCInvalid}, {1, drawRCBadReceive}, {1, drawRCDuplicate}, {1, drawRCConnect},
+	}.body(16),
+}, {
+	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "mw/6", "rc/inv/1", "rc/inv/2", "acc/6", "rc/read/21", "qp/6", "sqd/5"),
+	Title:   "A responder follows changes of keys, windows and attributes between random requests like the reference model",
+	Sends:   "valid requests and duplicates, between which the application binds and invalidates windows, registers memory again and modifies the queue pair",
+	Expects: "after each step the packets, completions, events and memory of the model, and the state of the queue pair",
+	Defects: []string{"WindowBounds", "InvalidateLate"}, Run: rcResponderMix{
+		{6, drawRCRequest}, {2, drawRCReceive}, {3, drawRCBind}, {1, drawRCInvalidate}, {1, drawRCRegister}, {1, drawRCModify},
+		{1, drawRCDuplicate}, {1, drawRCInvalid}, {1, drawRCConnect},
+	}.body(12),
+}})
+
+// rcStep is a step of a dialogue with the responder of a connection.
+type rcStep interface {
+	fmt.Stringer
+	play(*rcResponder)
+}
+
+// rcResponderMix are kinds of steps, with how often each is drawn.
+type rcResponderMix []struct {
+	weight int
+	draw   func(*rcResponder, *rand.Rand) rcStep
+}
+
+const rcStepsPerDialogue = 30
+
+// body makes the body of a case of so many dialogues, which share a port.
+func (mix rcResponderMix) body(dialogues int) func(*conformance.Bench) error {
+	return func(b *conformance.Bench) error {
+		var p *Port
+		return dialogue.Spec[rcStep]{Dialogues: dialogues, Steps: rcStepsPerDialogue, Open: func(r *rig.Rig) dialogue.Session[rcStep] {
+			if p == nil {
+				p = newPort(r)
+			}
+			return openRCResponder(p, mix)
+		}}.Body()(b)
+	}
+}
+
+// rcResponder is a dialogue with the responder of a connection of the device.
+type rcResponder struct {
+	*Conn
+	mix           rcResponderMix
+	m             *model.RCResponder
+	target, local *model.RCMemory // expected content of TargetMem and LocalMem
+	regions       []*rcRegion     // the first rcFixedRegions are of the whole dialogue, the others windows
+	foreign       verbs.MR        // of another PD, at the same addresses
+	otherDomain   verbs.PD
+	srq           verbs.SRQ
+	queue         rig.RecvQueue // the queue pair, or its SRQ
+	log           []ib.Packet   // executed requests
+	rest          []ib.Packet   // of the open message
+	ids           uint64 // of receives and requests, so far
+	steps         int
+}
+
+// rcRegion is a region or window that gives the peer access to a part of TargetMem.
+type rcRegion struct {
+	name string
+	mr   verbs.MR
+	mw   verbs.MW
+	rkey uint32
+	key  model.RCKey
+}
+
+const (
+	rcMemLen    = 6 << 10
+	rcMargin    = 128 // bytes at either end of the memory that no key gives access to
+	rcLocalLen  = 12 << 10
+	rcMaxPacket = 5 // packets of the longest message
+)
+
+// rcFixedRegions are the regions of a dialogue: part of the memory, and rights.
+var rcFixedRegions = []struct {
+	name    string
+	off, n  int
+	access  verbs.Access
+	needAll verbs.Caps
+}{
+	{"the region", rcMargin, rcMemLen - 2*rcMargin, allAccess | verbs.AccessMWBind, 0},
+	{"a region inside it", 1001, 2500, allAccess, 0},
+	{"a region with remote read", rcMargin, rcMemLen - 2*rcMargin, verbs.AccessRemoteRead, 0},
+	{"a region with remote write", rcMargin, rcMemLen - 2*rcMargin, verbs.AccessLocalWrite | verbs.AccessRemoteWrite, 0},
+	{"a region with remote atomic", rcMargin, rcMemLen - 2*rcMargin, verbs.AccessLocalWrite | verbs.AccessRemoteAtomic, verbs.CapAtomics},
+}
+
+// openRCResponder makes the memory and the connection of a dialogue.
+func openRCResponder(p *Port, mix rcResponderMix) *rcResponder {
+	p.Sync()
+	p.skipped = nil
+	p.Completions()
+	p.pendingEvents()
+	s := &rcResponder{Conn: &Conn{Port: p}, mix: mix}
+	s.TargetMem, s.LocalMem = p.Memory(rcMemLen, verbs.AccessLocalWrite), p.Memory(rcLocalLen, verbs.AccessLocalWrite)
+	s.target, s.local = &model.RCMemory{Bytes: slices.Clone(s.TargetMem.Buf)}, &model.RCMemory{Bytes: slices.Clone(s.LocalMem.Buf)}
+	for _, f := range rcFixedRegions {
+		s.regions = append(s.regions, s.register(f.name, f.off, f.n, s.granted(f.access)))
+	}
+	s.otherDomain = s.otherPD()
+	s.foreign = rig.Result(s.otherDomain.RegMR(verbs.MRInit{Buf: s.TargetMem.Buf, Addr: s.TargetMem.Addr(), Access: s.granted(allAccess)}))(s, "a region of another PD")
+	s.connect(rcConnect{psn: firstPeerPSN, mtu: verbs.MTU256, resources: 4, timer: 12})
+	return s
+}
+
+// granted leaves out the rights that the device does not know.
+func (s *rcResponder) granted(a verbs.Access) verbs.Access {
+	if !s.Caps.Has(verbs.CapAtomics) {
+		a &^= verbs.AccessRemoteAtomic
+	}
+	if !s.Caps.Has(verbs.CapMWType2) && !s.Caps.Has(verbs.CapMWType1) {
+		a &^= verbs.AccessMWBind
+	}
+	if s.Caps.Has(verbs.CapFlush) && a&verbs.AccessRemoteWrite != 0 {
+		a |= verbs.AccessFlushGlobal
+	}
+	return a
+}
+
+// register registers a part of TargetMem.
+func (s *rcResponder) register(name string, off, n int, access verbs.Access) *rcRegion {
+	addr := s.TargetMem.Addr() + uint64(off)
+	mr := rig.Result(s.PD.RegMR(verbs.MRInit{Buf: s.TargetMem.Buf[off:][:n:n], Addr: addr, Access: access}))(s, "a memory region")
+	return &rcRegion{name: name, mr: mr, rkey: uint32(mr.RKey()), key: model.RCKey{Mem: s.target, Off: off, Len: n, Addr: addr, Access: access}}
+}
+
+// connect makes a new connection, with the old queue pair after RESET or with a new one.
+func (s *rcResponder) connect(a rcConnect) {
+	s.freeWindows()
+	if s.QP != nil && !a.newQP && a.shared == (s.srq != nil) {
+		s.ToState(s.QP, verbs.QPStateReset)
+	} else {
+		s.freeQP()
+		if a.shared {
+			s.srq = s.CreateSRQ(verbs.SRQInit{PD: s.PD, MaxWR: rcMaxReceives, MaxSGE: 2})
+		}
+		s.QP = s.CreateQP(verbs.QPInit{
+			Type: verbs.QPTypeRC, PD: s.PD, SendCQ: s.CQ, RecvCQ: s.CQ, SRQ: s.srq,
+			Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: rcMaxReceives, MaxSendSGE: 1, MaxRecvSGE: 2},
+		})
+		s.queue = s.QP
+		if s.srq != nil {
+			s.queue = s.srq
+		}
+	}
+	s.Sync()
+	s.skipped = nil
+	s.Completions()
+	s.pendingEvents()
+	s.setAttr(a)
+}
+
+// setAttr moves the queue pair from RESET to RTR or RTS, and starts a new model.
+func (s *rcResponder) setAttr(a rcConnect) {
+	access := s.granted(allAccess) &^ verbs.AccessLocalWrite &^ verbs.AccessMWBind
+	s.ToInit(s.QP, access, 0)
+	s.Attr = s.peerAttr(s.Peer)
+	s.Attr.DestQPN, s.Attr.RQPSN, s.Attr.SQPSN = peerQPN, uint32(a.psn), firstDevicePSN
+	s.Attr.PathMTU, s.Attr.MaxDestRdAtomic, s.Attr.MinRNRTimer = a.mtu, a.resources, a.timer
+	s.ToRTR(s.QP, s.Attr)
+	if !a.onlyRTR {
+		s.ToRTS(s.QP, s.Attr)
+	}
+	var waiting []*model.RCReceive
+	if s.m != nil && s.m.HasSRQ && a.shared {
+		waiting = s.m.Receives[0]
+	}
+	s.m = model.NewRCResponder(model.RCResponderAttr{
+		FirstPSN: a.psn, MTU: a.mtu.Bytes(), MaxDestRdAtomic: int(a.resources), MinRNRTimer: a.timer, Access: access,
+		HasSRQ: a.shared, InRTR: a.onlyRTR,
+	})
+	s.m.Receives[0] = waiting
+	for _, g := range s.regions {
+		s.m.Keys[g.rkey] = &g.key
+	}
+	s.log, s.rest = nil, nil
+	s.local.Settle(s.LocalMem.Buf)
+	s.target.Settle(s.TargetMem.Buf)
+}
+
+func (s *rcResponder) freeWindows() {
+	for _, g := range s.regions[len(rcFixedRegions):] {
+		s.Must("a window that can be freed", g.mw.Close())
+	}
+	s.regions = s.regions[:len(rcFixedRegions)]
+}
+
+// freeQP destroys the queue pair and its SRQ.
+func (s *rcResponder) freeQP() {
+	if s.QP != nil {
+		s.Must("a queue pair that can be destroyed", s.QP.Close())
+		s.QP = nil
+	}
+	if s.srq != nil {
+		s.Must("an SRQ that can be destroyed", s.srq.Close())
+		s.srq, s.m = nil, nil
+	}
+}
+
+// Close frees the objects of the dialogue.
+func (s *rcResponder) Close() {
+	s.freeWindows()
+	s.freeQP()
+	for _, g := range s.regions {
+		s.Must("a region that can be deregistered", g.mr.Close())
+	}
+	for _, mr := range []verbs.MR{s.foreign, s.TargetMem, s.LocalMem} {
+		s.Must("a region that can be deregistered", mr.Close())
+	}
+	s.Must("a PD that can be freed", s.otherDomain.Close())
+}
+
+// Draw returns a step of the mix. A dialogue begins with a random connection, and continues with a
+// new one after a failure.
+func (s *rcResponder) Draw(random *rand.Rand) rcStep {
+	s.steps++
+	switch {
+	case s.steps == 1, s.m.HasFailed() && random.IntN(3) == 0:
+		return drawRCConnect(s, random)
+	case len(s.rest) > 0 && random.IntN(3) > 0:
+		return rcContinue{1 + random.IntN(2), random.IntN(2) == 0}
+	}
+	total := 0
+	for _, k := range s.mix {
+		total += k.weight
+	}
+	at := random.IntN(total)
+	for _, k := range s.mix {
+		if at -= k.weight; at < 0 {
+			return k.draw(s, random)
+		}
+	}
+	return nil
+}
+
+// Play performs a step.
+func (s *rcResponder) Play(step rcStep) {
+	step.play(s)
+	s.compare()
+}
+
+// send sends packets, together or one by one. It leaves out those to which the specification does not
+// define the reaction.
+func (s *rcResponder) send(together bool, packets ...ib.Packet) {
+	for _, p := range packets {
+		before := s.m.ExpectedPSN()
+		if !s.m.Receive(p) {
+			s.rest = nil
+			s.Note("left out: %v", p)
+			break
+		}
+		if p.PSN() == before && s.m.ExpectedPSN() != before {
+			s.log = append(s.log, p)
+		}
+		if s.Send(p); !together {
+			s.compare()
+		}
+	}
+	s.compare()
+}
+
+// compare waits until the device has processed all packets, and compares its reaction with the model.
+func (s *rcResponder) compare() {
+	want := s.m.Take()
+	s.compareResponses(want.Responses)
+	s.compareCompletions(want.Completions)
+	s.compareEvents(want)
+	s.compareMemory("the target memory", s.TargetMem, s.target)
+	s.compareMemory("the memory of receives", s.LocalMem, s.local)
+	if want.Failed {
+		s.AwaitState(s.QP, verbs.QPStateErr)
+		s.target.Settle(s.TargetMem.Buf)
+		s.local.Settle(s.LocalMem.Buf)
+		s.rest = nil
+	}
+}
+
+func (s *rcResponder) compareResponses(want []model.RCResponse) {
+	var got []ib.Packet
+	add := func(a Arrival) {
+		if !isCNP(&a) { // which some devices send with a sequence NAK
+			got = append(got, a.Packet)
+		}
+	}
+	for _, a := range s.Drain(byClock(s.Port, sentSoFar, reorderLimit)) {
+		add(a)
+	}
+	for {
+		missing, bad := model.MatchRCResponses(want, got)
+		switch {
+		case bad >= 0 && missing == nil:
+			s.Fail("no more responses", "%v", got[bad])
+		case bad >= 0:
+			wanted, found := missing.Faults(got[bad])
+			s.Fail(fmt.Sprintf("%v with %s", missing.Packet, wanted), "%v with %s", got[bad], found)
+		case missing == nil:
+			s.checkPaths(got)
+			return
+		}
+		a, ok := s.NextPacket(s.ResponseTimeout())
+		s.Check(ok, missing.Packet.String(), "nothing in %v", s.ResponseTimeout())
+		add(a)
+	}
+}
+
+// checkPaths checks the addresses and the destination of responses.
+func (s *rcResponder) checkPaths(got []ib.Packet) {
+	for _, p := range got {
+		s.checkPacket(s.fromDevice(ib.Packet{}), Arrival{Packet: p})
+	}
+}
+
+func (s *rcResponder) compareCompletions(want []model.RCCompletion) {
+	for _, w := range want {
+		got := s.NextCompletion()
+		w.WC.QPN = s.QP.QPN()
+		if len(w.Errors) > 0 {
+			s.Check(got.WRID == w.WC.WRID && got.QPN == w.WC.QPN && slices.Contains(w.Errors, got.Status),
+				fmt.Sprintf("receive %d of QP %#x to complete with one of %v", w.WC.WRID, w.WC.QPN, w.Errors), "%s, QP %#x", rig.Describe(&got), got.QPN)
+			continue
+		}
+		w.WC.SrcQP, w.WC.VendorErr, w.WC.PKeyIndex, w.WC.SL = got.SrcQP, got.VendorErr, got.PKeyIndex, got.SL // not valid for RC
+		if w.WC.Flags&verbs.WCWithImm == 0 {
+			w.WC.Imm = got.Imm
+		}
+		if w.WC.Flags&verbs.WCWithInv == 0 {
+			w.WC.InvalidatedRKey = got.InvalidatedRKey
+		}
+		s.Check(got == w.WC, rig.Describe(&w.WC), "%s, %+v", rig.Describe(&got), got)
+	}
+	s.ExpectNoCompletion()
+}
+
+func (s *rcResponder) compareEvents(want model.RCReaction) {
+	required := slices.Clone(want.Events)
+	check := func(e verbs.AsyncEvent) {
+		if s.isSyncEvent(e) {
+			return
+		}
+		s.Note("event %v", e.Type)
+		if e.Type == verbs.EventCommEst {
+			s.m.CommEstRaised()
+		}
+		i := slices.Index(required, e.Type)
+		s.Check((i >= 0 || slices.Contains(want.MayRaise, e.Type)) && e.QP == s.QP,
+			fmt.Sprintf("the events %v of QP %#x", want.Events, s.QP.QPN()), "%v of %v", e.Type, e.QP)
+		if i >= 0 {
+			required = slices.Delete(required, i, i+1)
+		}
+	}
+	for _, e := range s.pendingEvents() {
+		check(e)
+	}
+	for len(required) > 0 {
+		check(s.nextEvent(required[0]))
+	}
+}
+
+func (s *rcResponder) compareMemory(name string, m *rig.Memory, want *model.RCMemory) {
+	s.QueryPort() // a verb call orders memory accesses with the device's
+	if i := want.Diff(m.Buf); i >= 0 {
+		n := min(8, len(m.Buf)-i)
+		s.Fail(fmt.Sprintf("% x at byte %d of %s", want.Bytes[i:][:n], i, name), "% x", m.Buf[i:][:n])
+	}
+	s.QueryPort()
+}
