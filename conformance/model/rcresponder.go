@@ -271,6 +271,9 @@ func (m *RCResponder) isOutOfOrder(info ib.OpInfo) bool {
 
 func (m *RCResponder) hasWrongLength(p ib.Packet, info ib.OpInfo) bool {
 	n := len(p.Payload)
+	if p.BTH.PadCnt != nil && p.Pad == nil {
+		n -= int(*p.BTH.PadCnt) // instead of as much as the payload needs
+	}
 	switch {
 	case info.Payload == ib.PayloadFull && n != m.MTU, info.Payload == ib.PayloadSome && n == 0,
 		info.Payload == ib.PayloadEight && n != 8, info.Payload == ib.PayloadNone && n != 0, n > m.MTU:

@@ -19,7 +19,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SENDs, WRITEs, READs and atomics of all sizes, with and without immediate data, SE and AckReq; receives are sometimes missing",
 	Expects: "after each step the packets, completions, events and memory of the model",
 	Defects: []string{"MSNCountsPackets", "SparseCompletions"}, Run: rcResponderMix{
-		{12, drawRCRequest}, {3, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
+		{10, drawRCRequest}, {3, drawRCPipeline}, {3, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
 	}.body(12),
 }, {
 	ID: "dialogue/rc-responder/duplicates-and-gaps", Cite: ibta("", "rc/psn/4", "rc/psn/6", "rc/psn/9", "rc/psn/10", "rc/read/6", "rc/read/9", "rc/atm/4"),
@@ -27,7 +27,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 	Sends:   "valid requests, any of their packets again, packets after a gap, and damaged packets",
 	Expects: "after each step the packets, completions, events and memory of the model",
 	Defects: []string{"DuplicatesExecuted", "NAKStorm"}, Run: rcResponderMix{
-		{8, drawRCRequest}, {2, drawRCReceive}, {5, drawRCDuplicate}, {3, drawRCEarly}, {2, drawRCDropped}, {1, drawRCStore}, {1, drawRCConnect},
+		{7, drawRCRequest}, {1, drawRCPipeline}, {2, drawRCReceive}, {5, drawRCDuplicate}, {3, drawRCEarly}, {2, drawRCDropped}, {1, drawRCStore}, {1, drawRCConnect},
 	}.body(12),
 }, {
 	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/1", "acc/1", "acc/2", "async/1", "qp/7", "qp/8"),
@@ -88,7 +88,7 @@ type rcResponder struct {
 	queue         rig.RecvQueue // the queue pair, or its SRQ
 	log           []ib.Packet   // executed requests
 	rest          []ib.Packet   // of the open message
-	ids           uint64 // of receives and requests, so far
+	ids           uint64        // of receives and requests, so far
 	steps         int
 }
 
@@ -194,6 +194,7 @@ func (s *rcResponder) setAttr(a rcConnect) {
 	s.Attr = s.peerAttr(s.Peer)
 	s.Attr.DestQPN, s.Attr.RQPSN, s.Attr.SQPSN = peerQPN, uint32(a.psn), firstDevicePSN
 	s.Attr.PathMTU, s.Attr.MaxDestRdAtomic, s.Attr.MinRNRTimer = a.mtu, a.resources, a.timer
+	s.Attr.AH.GRH.TrafficClass = a.tclass
 	s.ToRTR(s.QP, s.Attr)
 	if !a.onlyRTR {
 		s.ToRTS(s.QP, s.Attr)
@@ -284,7 +285,7 @@ func (s *rcResponder) send(together bool, packets ...ib.Packet) {
 		if !s.m.Receive(p) {
 			s.rest = nil
 			s.Note("left out: %v", p)
-			break
+			return
 		}
 		if p.PSN() == before && s.m.ExpectedPSN() != before {
 			s.log = append(s.log, p)
@@ -293,7 +294,6 @@ func (s *rcResponder) send(together bool, packets ...ib.Packet) {
 			s.compare()
 		}
 	}
-	s.compare()
 }
 
 // compare waits until the device has processed all packets, and compares its reaction with the model.
@@ -340,10 +340,11 @@ func (s *rcResponder) compareResponses(want []model.RCResponse) {
 	}
 }
 
-// checkPaths checks the addresses and the destination of responses.
+// checkPaths checks the addresses, the DSCP and the destination of responses.
 func (s *rcResponder) checkPaths(got []ib.Packet) {
 	for _, p := range got {
 		s.checkPacket(s.fromDevice(ib.Packet{}), Arrival{Packet: p})
+		s.Check(*p.IP.TClass>>2 == s.Attr.AH.GRH.TrafficClass>>2, fmt.Sprintf("traffic class %#02x but for ECN", s.Attr.AH.GRH.TrafficClass), "%v with %#02x", p, *p.IP.TClass)
 	}
 }
 

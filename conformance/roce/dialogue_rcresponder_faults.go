@@ -60,6 +60,20 @@ var rcInvalidRequests = []struct {
 		}
 		return s.packet(op).WithPayload(rig.Pattern(s.m.MTU-4, 1))
 	}},
+	{"LAST of a wrong length", func(s *rcResponder, v rcInvalid) ib.Packet {
+		n := []int{0, s.m.MTU + 4}[v.extra%2]
+		op := ib.OpSendLast
+		if kind, _ := s.m.OpenKind(); kind == ib.KindWrite {
+			op = ib.OpWriteLast
+			if left := s.m.Remaining(); left <= s.m.MTU {
+				n = []int{0, s.m.MTU + 4, left - 1, min(left+1, s.m.MTU+4)}[v.extra%4]
+			}
+		}
+		return s.packet(op).WithPayload(rig.Pattern(n, 1))
+	}},
+	{"a WRITE with a wrong PadCnt", func(s *rcResponder, v rcInvalid) ib.Packet {
+		return s.packet(ib.OpWriteOnly).WithPadCnt(uint8(1 + v.extra%3))
+	}},
 	{"WRITE of another length than announced", func(s *rcResponder, v rcInvalid) ib.Packet {
 		p := s.packet(ib.OpWriteOnly)
 		return p.WithRETH(p.RETH.Sized([]int{15, 17, 12, 24, 1}[v.extra%5]))
@@ -94,6 +108,14 @@ var rcInvalidRequests = []struct {
 			}
 		}
 		return s.access(v, ib.At(s.regions[0].key.Addr, 0x123456, 8))
+	}},
+	{"an ATOMIC WRITE of a wrong length or address", func(s *rcResponder, v rcInvalid) ib.Packet {
+		at := rcRequest{at: 40}.word(s, verbs.AccessRemoteWrite)
+		if !s.Caps.Has(verbs.CapAtomicWrite) {
+			return s.packet(ib.OpSendMiddle)
+		}
+		n := []int{4, 0, 16, 8}[v.extra%4]
+		return ib.AtomicWrite(s.m.ExpectedPSN(), ib.At(*at.VA+uint64(n/8%2*4), *at.RKey, n), rig.Pattern(n, 1))
 	}},
 	{"a misaligned atomic", func(s *rcResponder, v rcInvalid) ib.Packet {
 		at := rcRequest{at: 40}.word(s, verbs.AccessRemoteAtomic)

@@ -18,6 +18,7 @@ type rcConnect struct {
 	resources, timer uint8 // max_dest_rd_atomic and min_rnr_timer
 	newQP, shared    bool  // shared: the queue pair has an SRQ
 	onlyRTR          bool
+	tclass           uint8
 }
 
 func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
@@ -25,7 +26,7 @@ func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU256, verbs.MTU512}
 	return rcConnect{
 		psn: pick(random, psns), mtu: pick(random, mtus), resources: pick(random, []uint8{1, 2, 4, 4, 5}), timer: uint8(random.IntN(32)),
-		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0,
+		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: pick(random, []uint8{0, 0, 0x68}),
 	}
 }
 
@@ -42,7 +43,8 @@ func (a rcConnect) String() string {
 	if a.shared {
 		queue = ", with an SRQ"
 	}
-	return fmt.Sprintf("%s and moved to %s%s: rq_psn %#x, path MTU %v, max_dest_rd_atomic %d, min_rnr_timer %d", how, state, queue, uint32(a.psn), a.mtu, a.resources, a.timer)
+	return fmt.Sprintf("%s and moved to %s%s: rq_psn %#x, path MTU %v, max_dest_rd_atomic %d, min_rnr_timer %d, traffic class %#02x",
+		how, state, queue, uint32(a.psn), a.mtu, a.resources, a.timer, a.tclass)
 }
 
 func (a rcConnect) play(s *rcResponder) { s.connect(a) }
@@ -285,6 +287,39 @@ func (s *rcResponder) windows(kind verbs.MWType) (all []*rcRegion) {
 	return all
 }
 
+// rcPipeline sends several requests without waiting for the device.
+type rcPipeline []rcRequest
+
+func drawRCPipeline(s *rcResponder, random *rand.Rand) rcStep {
+	var all rcPipeline
+	for range 2 + random.IntN(4) {
+		q := drawRCRequest(s, random).(rcRequest)
+		q.now, q.together = 0, true
+		all = append(all, q)
+	}
+	return all
+}
+
+func (l rcPipeline) String() string {
+	return fmt.Sprintf("%d requests at once: %v", len(l), []rcRequest(l))
+}
+
+// play sends the requests. It ends before a request that may change memory which an earlier READ
+// returns, and when all responder resources are in use.
+func (l rcPipeline) play(s *rcResponder) {
+	reads := 0
+	for _, q := range l {
+		info, _ := q.op.Info()
+		if info.Kind != ib.KindSend && reads > 0 && (info.Kind != ib.KindReadRequest || reads == s.m.MaxDestRdAtomic) {
+			return
+		}
+		if info.Kind != ib.KindSend && info.Kind != ib.KindWrite {
+			reads++
+		}
+		q.play(s)
+	}
+}
+
 // rcContinue sends the next packets of the open message.
 type rcContinue struct {
 	n        int
@@ -524,6 +559,11 @@ var rcDroppedPackets = []struct {
 	{"a WRITE of UC", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).On(ib.UC) }},
 	{"a SEND without payload, with PadCnt 3", func(s *rcResponder) ib.Packet {
 		return ib.SendOnly(s.m.ExpectedPSN(), nil).WithPadCnt(3).AckReq()
+	}},
+	{"an ACK, without an outstanding request", func(s *rcResponder) ib.Packet { return ib.Ack(firstDevicePSN-1, 7) }},
+	{"a NAK, without an outstanding request", func(s *rcResponder) ib.Packet { return ib.Nak(firstDevicePSN, ib.NakRemoteAccess, 7) }},
+	{"a READ response, without an outstanding request", func(s *rcResponder) ib.Packet {
+		return ib.ReadResponseOnly(firstDevicePSN, 7, rig.Pattern(16, 1))
 	}},
 	{"a WRITE with a truncated RETH", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).WithBody(make([]byte, 8)) }},
 }
