@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// RCResponder is the responder of an RC or XRC queue pair: it takes the peer's requests in the order
-// of arrival. Its caller posts receives and registers keys, and compares the device with
+// RCResponder is the responder of an RC or XRC queue pair, or the receiver of a UC queue pair: it
+// takes the peer's requests in the order of arrival. Its caller posts receives and registers keys, and compares the device with
 // [RCResponder.Take].
 type RCResponder struct {
 	RCResponderAttr
@@ -50,7 +50,8 @@ type RCReaction struct {
 	Completions []RCCompletion
 	// Events must be raised, and MayRaise may be, in any order.
 	Events, MayRaise []verbs.AsyncEventType
-	Failed           bool // the queue pair moves to ERR
+	// Failed: the queue pair moves to ERR. Dropped: a message was dropped after some of its packets.
+	Failed, Dropped bool
 }
 
 // RCCompletion is the completion of a receive. Its status is one of Errors, if there are any.
@@ -142,7 +143,7 @@ func (m *RCResponder) PostReceive(queue uint32, r *RCReceive) {
 		return
 	}
 	m.Receives[queue] = append(m.Receives[queue], r)
-	if !m.failed && !m.HasSRQ {
+	if !m.failed && !m.HasSRQ && m.Transport != ib.UC {
 		m.ackAgain(true) // with new credits
 	}
 }
@@ -167,6 +168,9 @@ func (m *RCResponder) Fail() {
 func (m *RCResponder) Receive(p ib.Packet) bool {
 	if m.failed || p.Opcode().Transport() != m.Transport {
 		return true
+	}
+	if m.Transport == ib.UC {
+		return m.receiveUC(p)
 	}
 	ahead := p.PSN().Sub(m.psn)
 	switch {
@@ -681,7 +685,11 @@ func (m *RCResponder) raiseRefusal(f *rcFault, reported bool) {
 // end moves the queue pair to ERR and flushes its receives, but not those of an SRQ.
 func (m *RCResponder) end() {
 	m.failed, m.open, m.reaction.Failed = true, nil, true
-	if m.HasSRQ {
+	switch {
+	case m.Transport == ib.XRC: // it has no SRQ of its own
+		m.reaction.MayRaise = append(m.reaction.MayRaise, verbs.EventQPLastWQEReached)
+		return
+	case m.HasSRQ:
 		m.reaction.Events = append(m.reaction.Events, verbs.EventQPLastWQEReached)
 		return
 	}
@@ -698,6 +706,9 @@ func (m *RCResponder) flush(r *RCReceive) {
 // respond adds a response with the present MSN and credits.
 func (m *RCResponder) respond(p ib.Packet, optional bool) {
 	credits := -1
+	if m.Transport == ib.UC {
+		return // nothing is acknowledged
+	}
 	if !m.HasSRQ {
 		credits = len(m.Receives[0])
 		if m.open != nil && m.open.receive != nil {

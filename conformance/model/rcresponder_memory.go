@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -10,8 +11,9 @@ import (
 // RCMemory is the expected content of registered memory. Bytes of a message that has not
 // completed may have their old or their new value.
 type RCMemory struct {
-	Bytes []byte
-	open  []rcPlacement
+	Bytes   []byte
+	open    []rcPlacement
+	dropped []rcPlacement // of messages that will not complete
 }
 
 type rcPlacement struct {
@@ -35,9 +37,12 @@ func (m *RCMemory) complete() {
 	m.open = nil
 }
 
+// abandon makes the noted bytes uncertain until Settle: their message was dropped.
+func (m *RCMemory) abandon() { m.dropped, m.open = append(m.dropped, m.open...), nil }
+
 // isCertain reports whether n bytes from off on can have one value only.
 func (m *RCMemory) isCertain(off, n int) bool {
-	for _, p := range m.open {
+	for _, p := range slices.Concat(m.open, m.dropped) {
 		if off < p.off+len(p.data) && p.off < off+n {
 			return false
 		}
@@ -51,7 +56,7 @@ func (m *RCMemory) Diff(got []byte) int {
 		return -1
 	}
 	seen := bytes.Clone(got)
-	for _, p := range m.open {
+	for _, p := range slices.Concat(m.open, m.dropped) {
 		for i, b := range p.data {
 			if seen[p.off+i] == b {
 				seen[p.off+i] = m.Bytes[p.off+i]
@@ -69,7 +74,7 @@ func (m *RCMemory) Diff(got []byte) int {
 // Settle takes over the actual content, after a message that failed halfway.
 func (m *RCMemory) Settle(got []byte) {
 	copy(m.Bytes, got)
-	m.open = nil
+	m.open, m.dropped = nil, nil
 }
 
 // RCKey is what an R_Key grants to the peer of the queue pair.

@@ -20,7 +20,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 	Expects: "after each step the packets, completions, events and memory of the model",
 	Defects: []string{"MSNCountsPackets", "SparseCompletions"}, Run: rcResponderMix{
 		{10, drawRCRequest}, {3, drawRCPipeline}, {3, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
-	}.body(12),
+	}.body(ib.RC, 12),
 }, {
 	ID: "dialogue/rc-responder/duplicates-and-gaps", Cite: ibta("", "rc/psn/4", "rc/psn/6", "rc/psn/9", "rc/psn/10", "rc/read/6", "rc/read/9", "rc/atm/4"),
 	Title:   "A responder treats duplicates and gaps in random sequences of requests like the reference model",
@@ -28,7 +28,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 	Expects: "after each step the packets, completions, events and memory of the model",
 	Defects: []string{"DuplicatesExecuted", "NAKStorm"}, Run: rcResponderMix{
 		{7, drawRCRequest}, {1, drawRCPipeline}, {2, drawRCReceive}, {5, drawRCDuplicate}, {3, drawRCEarly}, {2, drawRCDropped}, {1, drawRCStore}, {1, drawRCConnect},
-	}.body(12),
+	}.body(ib.RC, 12),
 }, {
 	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/1", "acc/1", "acc/2", "async/1", "qp/7", "qp/8"),
 	Title:   "A responder refuses invalid requests in random sequences of requests like the reference model",
@@ -36,7 +36,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 	Expects: "after each step the packets, completions, events and memory of the model, and the state of the queue pair",
 	Defects: []string{"RangeSlack", "OpcodeOrderIgnored"}, Run: rcResponderMix{
 		{6, drawRCRequest}, {2, drawRCReceive}, {4, drawRCInvalid}, {1, drawRCBadReceive}, {1, drawRCDuplicate}, {1, drawRCConnect},
-	}.body(16),
+	}.body(ib.RC, 16),
 }, {
 	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "mw/6", "rc/inv/1", "rc/inv/2", "acc/6", "rc/read/21", "qp/6", "sqd/5"),
 	Title:   "A responder follows changes of keys, windows and attributes between random requests like the reference model",
@@ -45,7 +45,28 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"WindowBounds", "InvalidateLate"}, Run: rcResponderMix{
 		{6, drawRCRequest}, {2, drawRCReceive}, {3, drawRCBind}, {1, drawRCInvalidate}, {1, drawRCRegister}, {1, drawRCModify},
 		{1, drawRCDuplicate}, {1, drawRCInvalid}, {1, drawRCConnect},
-	}.body(12),
+	}.body(ib.RC, 12),
+}})
+
+var ucReceiverDialogueCases = overUC.Cases([]conformance.Case{{
+	ID: "dialogue/uc-receiver/messages-and-losses", Needs: verbs.CapRC, // for Sync
+	Cite:    ibta("", "uc/1", "uc/2", "uc/3", "uc/4", "uc/5", "uc/6"),
+	Title:   "A UC queue pair receives random sequences of messages, of which packets are lost, like the reference model",
+	Sends:   "SENDs and WRITEs of all sizes, some of which lack packets, have faults or find no receive",
+	Expects: "after each step the completions and memory of the model, and no packet",
+	Defects: []string{"UCPartialDelivered", "UCDropsFatal"}, Run: rcResponderMix{
+		{8, drawRCRequest}, {3, drawRCReceive}, {3, drawRCLoss}, {1, drawRCEarly}, {1, drawRCInvalid}, {1, drawRCPipeline}, {1, drawRCConnect},
+	}.body(ib.UC, 10),
+}})
+
+var xrcResponderDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
+	ID: "dialogue/xrc-responder/requests", Cite: ibta("", "xrc/1", "xrc/2", "xrc/3", "rc/psn/9"),
+	Title:   "An XRC target executes random sequences of requests for two SRQs like the reference model",
+	Sends:   "requests of all kinds for either SRQ, duplicates, packets after a gap, and invalid requests",
+	Expects: "after each step the packets, completions, events and memory of the model",
+	Defects: []string{"XRCAnySRQ"}, Run: rcResponderMix{
+		{8, drawRCRequest}, {3, drawRCReceive}, {2, drawRCDuplicate}, {1, drawRCEarly}, {1, drawRCInvalid}, {1, drawRCPipeline}, {1, drawRCConnect},
+	}.body(ib.XRC, 8),
 }})
 
 // rcStep is a step of a dialogue with the responder of a connection.
@@ -62,15 +83,15 @@ type rcResponderMix []struct {
 
 const rcStepsPerDialogue = 30
 
-// body makes the body of a case of so many dialogues, which share a port.
-func (mix rcResponderMix) body(dialogues int) func(*conformance.Bench) error {
+// body makes the body of a case of so many dialogues with queue pairs of a service. They share a port.
+func (mix rcResponderMix) body(service ib.Transport, dialogues int) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var p *Port
 		return dialogue.Spec[rcStep]{Dialogues: dialogues, Steps: rcStepsPerDialogue, Open: func(r *rig.Rig) dialogue.Session[rcStep] {
 			if p == nil {
 				p = newPort(r)
 			}
-			return openRCResponder(p, mix)
+			return openRCResponder(p, mix, service)
 		}}.Body()(b)
 	}
 }
@@ -79,17 +100,24 @@ func (mix rcResponderMix) body(dialogues int) func(*conformance.Bench) error {
 type rcResponder struct {
 	*Conn
 	mix           rcResponderMix
+	service       ib.Transport
 	m             *model.RCResponder
 	target, local *model.RCMemory // expected content of TargetMem and LocalMem
 	regions       []*rcRegion     // the first rcFixedRegions are of the whole dialogue, the others windows
 	foreign       verbs.MR        // of another PD, at the same addresses
 	otherDomain   verbs.PD
-	srq           verbs.SRQ
-	queue         rig.RecvQueue // the queue pair, or its SRQ
-	log           []ib.Packet   // executed requests
-	rest          []ib.Packet   // of the open message
-	ids           uint64        // of receives and requests, so far
+	queues        rcQueues
+	log           []ib.Packet // executed requests
+	rest          []ib.Packet // of the open message
+	ids           uint64      // of receives and requests, so far
 	steps         int
+}
+
+// rcQueues are the receive queues of a connection. The service decides which it has.
+type rcQueues struct {
+	srq    verbs.SRQ // of an RC queue pair
+	domain verbs.XRCD
+	xrc    []verbs.SRQ
 }
 
 // rcRegion is a region or window that gives the peer access to a part of TargetMem.
@@ -123,12 +151,12 @@ var rcFixedRegions = []struct {
 }
 
 // openRCResponder makes the memory and the connection of a dialogue.
-func openRCResponder(p *Port, mix rcResponderMix) *rcResponder {
+func openRCResponder(p *Port, mix rcResponderMix, service ib.Transport) *rcResponder {
 	p.Sync()
 	p.skipped = nil
 	p.Completions()
 	p.pendingEvents()
-	s := &rcResponder{Conn: &Conn{Port: p}, mix: mix}
+	s := &rcResponder{Conn: &Conn{Port: p}, mix: mix, service: service}
 	s.TargetMem, s.LocalMem = p.Memory(rcMemLen, verbs.AccessLocalWrite), p.Memory(rcLocalLen, verbs.AccessLocalWrite)
 	s.target, s.local = &model.RCMemory{Bytes: slices.Clone(s.TargetMem.Buf)}, &model.RCMemory{Bytes: slices.Clone(s.LocalMem.Buf)}
 	for _, f := range rcFixedRegions {
@@ -164,27 +192,66 @@ func (s *rcResponder) register(name string, off, n int, access verbs.Access) *rc
 // connect makes a new connection, with the old queue pair after RESET or with a new one.
 func (s *rcResponder) connect(a rcConnect) {
 	s.freeWindows()
-	if s.QP != nil && !a.newQP && a.shared == (s.srq != nil) {
+	if s.QP != nil && !a.newQP && a.shared == (s.queues.srq != nil) {
 		s.ToState(s.QP, verbs.QPStateReset)
 	} else {
 		s.freeQP()
-		if a.shared {
-			s.srq = s.CreateSRQ(verbs.SRQInit{PD: s.PD, MaxWR: rcMaxReceives, MaxSGE: 2})
-		}
-		s.QP = s.CreateQP(verbs.QPInit{
-			Type: verbs.QPTypeRC, PD: s.PD, SendCQ: s.CQ, RecvCQ: s.CQ, SRQ: s.srq,
-			Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: rcMaxReceives, MaxSendSGE: 1, MaxRecvSGE: 2},
-		})
-		s.queue = s.QP
-		if s.srq != nil {
-			s.queue = s.srq
-		}
+		s.createQP(a.shared)
 	}
 	s.Sync()
 	s.skipped = nil
 	s.Completions()
 	s.pendingEvents()
 	s.setAttr(a)
+}
+
+// createQP creates a queue pair and, if it is shared, its SRQ. An XRC target has two SRQs.
+func (s *rcResponder) createQP(shared bool) {
+	kind := verbs.QPTypeRC
+	switch {
+	case s.service == ib.XRC:
+		s.queues.domain = rig.Result(s.Device.OpenXRCD())(s, "an XRC domain")
+		for range 2 {
+			s.queues.xrc = append(s.queues.xrc, s.CreateSRQ(verbs.SRQInit{
+				PD: s.PD, Type: verbs.SRQXRC, MaxWR: rcMaxReceives, MaxSGE: 2, XRCD: s.queues.domain, CQ: s.CQ,
+			}))
+		}
+		s.QP = s.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: s.queues.domain})
+		return
+	case s.service == ib.UC:
+		kind = verbs.QPTypeUC
+	case shared:
+		s.queues.srq = s.CreateSRQ(verbs.SRQInit{PD: s.PD, MaxWR: rcMaxReceives, MaxSGE: 2})
+	}
+	s.QP = s.CreateQP(verbs.QPInit{
+		Type: kind, PD: s.PD, SendCQ: s.CQ, RecvCQ: s.CQ, SRQ: s.queues.srq,
+		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: rcMaxReceives, MaxSendSGE: 1, MaxRecvSGE: 2},
+	})
+}
+
+// receiveQueue returns a receive queue of the connection, and its number in the model.
+func (s *rcResponder) receiveQueue(which int) (q rig.RecvQueue, number uint32) {
+	switch {
+	case s.service == ib.XRC:
+		srq := s.queues.xrc[which%len(s.queues.xrc)]
+		return srq, srq.Number()
+	case s.queues.srq != nil:
+		return s.queues.srq, 0
+	}
+	return s.QP, 0
+}
+
+// on makes a request of RC one of the dialogue's service; an XRC request names one of the SRQs.
+func (s *rcResponder) on(p ib.Packet, which int) ib.Packet {
+	switch {
+	case p.Opcode().Transport() != ib.RC:
+	case s.service == ib.UC:
+		return p.On(ib.UC)
+	case s.service == ib.XRC:
+		_, number := s.receiveQueue(which)
+		return p.OnXRC(number)
+	}
+	return p
 }
 
 // setAttr moves the queue pair from RESET to RTR or RTS, and starts a new model.
@@ -199,15 +266,17 @@ func (s *rcResponder) setAttr(a rcConnect) {
 	if !a.onlyRTR {
 		s.ToRTS(s.QP, s.Attr)
 	}
-	var waiting []*model.RCReceive
-	if s.m != nil && s.m.HasSRQ && a.shared {
-		waiting = s.m.Receives[0]
-	}
+	old := s.m
 	s.m = model.NewRCResponder(model.RCResponderAttr{
-		FirstPSN: a.psn, MTU: a.mtu.Bytes(), MaxDestRdAtomic: int(a.resources), MinRNRTimer: a.timer, Access: access,
-		HasSRQ: a.shared, InRTR: a.onlyRTR,
+		Transport: s.service, FirstPSN: a.psn, MTU: a.mtu.Bytes(), MaxDestRdAtomic: int(a.resources), MinRNRTimer: a.timer, Access: access,
+		HasSRQ: a.shared || s.service == ib.XRC, InRTR: a.onlyRTR,
 	})
-	s.m.Receives[0] = waiting
+	for _, srq := range s.queues.xrc {
+		s.m.Receives[srq.Number()] = nil
+	}
+	if old != nil && old.HasSRQ {
+		s.m.Receives = old.Receives // an SRQ keeps its receives
+	}
 	for _, g := range s.regions {
 		s.m.Keys[g.rkey] = &g.key
 	}
@@ -223,16 +292,22 @@ func (s *rcResponder) freeWindows() {
 	s.regions = s.regions[:len(rcFixedRegions)]
 }
 
-// freeQP destroys the queue pair and its SRQ.
+// freeQP destroys the queue pair and its SRQs.
 func (s *rcResponder) freeQP() {
-	if s.QP != nil {
-		s.Must("a queue pair that can be destroyed", s.QP.Close())
-		s.QP = nil
+	if s.QP == nil {
+		return
 	}
-	if s.srq != nil {
-		s.Must("an SRQ that can be destroyed", s.srq.Close())
-		s.srq, s.m = nil, nil
+	s.Must("a queue pair that can be destroyed", s.QP.Close())
+	if s.queues.srq != nil {
+		s.Must("an SRQ that can be destroyed", s.queues.srq.Close())
 	}
+	for _, srq := range s.queues.xrc {
+		s.Must("an SRQ that can be destroyed", srq.Close())
+	}
+	if s.queues.domain != nil {
+		s.Must("an XRC domain that can be closed", s.queues.domain.Close())
+	}
+	s.QP, s.m, s.queues = nil, nil, rcQueues{}
 }
 
 // Close frees the objects of the dialogue.
@@ -306,9 +381,11 @@ func (s *rcResponder) compare() {
 	s.compareMemory("the memory of receives", s.LocalMem, s.local)
 	if want.Failed {
 		s.AwaitState(s.QP, verbs.QPStateErr)
+		s.rest = nil
+	}
+	if want.Failed || want.Dropped {
 		s.target.Settle(s.TargetMem.Buf)
 		s.local.Settle(s.LocalMem.Buf)
-		s.rest = nil
 	}
 }
 
@@ -352,6 +429,9 @@ func (s *rcResponder) compareCompletions(want []model.RCCompletion) {
 	for _, w := range want {
 		got := s.NextCompletion()
 		w.WC.QPN = s.QP.QPN()
+		if s.service == ib.XRC {
+			w.WC.QPN = got.QPN // not specified
+		}
 		if len(w.Errors) > 0 {
 			s.Check(got.WRID == w.WC.WRID && got.QPN == w.WC.QPN && slices.Contains(w.Errors, got.Status),
 				fmt.Sprintf("receive %d of QP %#x to complete with one of %v", w.WC.WRID, w.WC.QPN, w.Errors), "%s, QP %#x", rig.Describe(&got), got.QPN)

@@ -141,7 +141,7 @@ func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 		ops = append(ops, ib.OpFetchAdd, ib.OpCompareSwap)
 	}
 	which := len(rcInvalidRequests)
-	if !s.Caps.Has(verbs.CapSendInv) {
+	if !s.Caps.Has(verbs.CapSendInv) || s.service != ib.RC {
 		which -= 2
 	}
 	if !s.Caps.Has(verbs.CapAtomics) {
@@ -155,7 +155,7 @@ func (v rcInvalid) String() string {
 }
 
 func (v rcInvalid) play(s *rcResponder) {
-	s.send(false, rcInvalidRequests[v.which].packet(s, v))
+	s.send(false, s.on(rcInvalidRequests[v.which].packet(s, v), v.extra))
 }
 
 // region returns a region or window that grants the operation of the step.

@@ -24,10 +24,14 @@ type rcConnect struct {
 func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	psns := []ib.PSN{0, 1, 0x7ffffe, 0xfffff8, 0xfffffd, 0xffffff, ib.PSN(random.Uint32N(1 << 24))}
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU256, verbs.MTU512}
-	return rcConnect{
+	connect := rcConnect{
 		psn: pick(random, psns), mtu: pick(random, mtus), resources: pick(random, []uint8{1, 2, 4, 4, 5}), timer: uint8(random.IntN(32)),
 		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: pick(random, []uint8{0, 0, 0x68}),
 	}
+	if s.service != ib.RC {
+		connect.shared, connect.onlyRTR = false, false
+	}
+	return connect
 }
 
 func pick[T any](random *rand.Rand, all []T) T { return all[random.IntN(len(all))] }
@@ -121,13 +125,16 @@ func drawRCRequest(s *rcResponder, random *rand.Rand) rcStep {
 	ops := []ib.Opcode{
 		ib.OpSendOnly, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteOnly, ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpReadRequest, ib.OpReadRequest,
 	}
-	if s.Caps.Has(verbs.CapAtomics) {
+	if s.service == ib.UC {
+		ops = ops[:6] // SENDs and WRITEs
+	}
+	if s.Caps.Has(verbs.CapAtomics) && s.service != ib.UC {
 		ops = append(ops, ib.OpCompareSwap, ib.OpFetchAdd)
 	}
-	if s.Caps.Has(verbs.CapAtomicWrite) {
+	if s.Caps.Has(verbs.CapAtomicWrite) && s.service == ib.RC {
 		ops = append(ops, ib.OpAtomicWrite)
 	}
-	if s.Caps.Has(verbs.CapFlush) {
+	if s.Caps.Has(verbs.CapFlush) && s.service == ib.RC {
 		ops = append(ops, ib.OpFlush)
 	}
 	if s.Caps.Has(verbs.CapSendInv) && len(s.windows(verbs.MWType2)) > 0 {
@@ -165,7 +172,7 @@ var rcVariants = []struct {
 }
 
 func (q rcRequest) play(s *rcResponder) {
-	if _, open := s.m.OpenKind(); open {
+	if _, open := s.m.OpenKind(); open && s.service != ib.UC { // UC drops the open message
 		return
 	}
 	packets := q.packets(s)
@@ -202,7 +209,7 @@ func (q rcRequest) packets(s *rcResponder) []ib.Packet {
 		if q.variant < len(rcVariants) {
 			p = rcVariants[q.variant].change(p)
 		}
-		all[i] = p
+		all[i] = s.on(p, q.region)
 	}
 	return all
 }
@@ -331,16 +338,31 @@ func (k rcContinue) String() string {
 }
 
 func (k rcContinue) play(s *rcResponder) {
-	if len(s.rest) == 0 || s.rest[0].PSN() != s.m.ExpectedPSN() {
+	if len(s.rest) == 0 || s.service != ib.UC && s.rest[0].PSN() != s.m.ExpectedPSN() {
 		return
 	}
 	n := min(k.n, len(s.rest))
 	next := s.rest[:n]
 	s.rest = s.rest[n:]
 	s.send(k.together, next...)
-	if len(next) > 0 && next[0].PSN() == s.m.ExpectedPSN() && !s.m.HasFailed() {
+	if s.service != ib.UC && next[0].PSN() == s.m.ExpectedPSN() && !s.m.HasFailed() {
 		s.rest = append(slices.Clone(next), s.rest...) // it got an RNR NAK
 	}
+}
+
+// rcLoss loses packets of the open message or, if there is none, PSNs before the next one.
+type rcLoss int
+
+func drawRCLoss(_ *rcResponder, random *rand.Rand) rcStep { return rcLoss(1 + random.IntN(2)) }
+
+func (n rcLoss) String() string { return fmt.Sprintf("%d packets are lost", int(n)) }
+
+func (n rcLoss) play(s *rcResponder) {
+	if lost := min(int(n), len(s.rest)); lost > 0 {
+		s.rest = s.rest[lost:]
+		return
+	}
+	s.send(false, s.on(s.packet(ib.OpSendOnly).WithPSN(s.m.ExpectedPSN().Add(int(n))), 0))
 }
 
 // rcMaxReceives is the size of receive queues.
@@ -351,12 +373,13 @@ type rcReceive struct {
 	count int
 	size  rcSize
 	split int // bytes of the first piece
+	queue int // of an XRC target
 	bad   bool
 }
 
-func drawRCReceive(_ *rcResponder, random *rand.Rand) rcStep {
-	r := rcReceive{count: 1 + random.IntN(4), size: rcSize{rcMaxPacket, 0}}
-	if random.IntN(6) == 0 {
+func drawRCReceive(s *rcResponder, random *rand.Rand) rcStep {
+	r := rcReceive{count: 1 + random.IntN(4), size: rcSize{rcMaxPacket, 0}, queue: random.IntN(2)}
+	if random.IntN(6) == 0 && s.service != ib.UC {
 		r.size = drawRCSize(random)
 	}
 	if random.IntN(3) == 0 {
@@ -381,8 +404,9 @@ func (r rcReceive) String() string {
 }
 
 func (r rcReceive) play(s *rcResponder) {
+	queue, number := s.receiveQueue(r.queue)
 	for range r.count {
-		if len(s.m.Receives[0]) == rcMaxReceives-1 {
+		if len(s.m.Receives[number]) >= rcMaxReceives-1 {
 			return
 		}
 		s.ids++
@@ -400,8 +424,8 @@ func (r rcReceive) play(s *rcResponder) {
 				post.SGL, sgl = append(post.SGL, g), append(sgl, s.receiveSGE(g, r.bad))
 			}
 		}
-		s.PostRecv(s.queue, post.ID, sgl...)
-		s.m.PostReceive(0, post)
+		s.PostRecv(queue, post.ID, sgl...)
+		s.m.PostReceive(number, post)
 	}
 }
 
@@ -476,7 +500,7 @@ func (d rcDuplicate) play(s *rcResponder) {
 func (d rcDuplicate) again(s *rcResponder, p ib.Packet) ib.Packet {
 	p.BTH.AckReq = new(d.ack)
 	switch op := p.Opcode(); {
-	case op == ib.OpReadRequest && *p.RETH.Len > 0:
+	case op.Operation() == ib.OpReadRequest && *p.RETH.Len > 0:
 		skip := min(d.tail, ib.Packets(int(*p.RETH.Len), s.m.MTU)-1)
 		p = p.WithRETH(p.RETH.Skip(skip * s.m.MTU)).WithPSN(p.PSN().Add(skip))
 		if d.odd {
@@ -509,7 +533,7 @@ func (e rcEarly) String() string {
 }
 
 func (e rcEarly) play(s *rcResponder) {
-	s.send(false, s.packet(e.op).WithPSN(s.m.ExpectedPSN().Add(e.ahead)).AckReq())
+	s.send(false, s.on(s.packet(e.op).WithPSN(s.m.ExpectedPSN().Add(e.ahead)).AckReq(), e.ahead&1))
 }
 
 // packet returns a request of one opcode with the expected PSN, of normal length.
