@@ -333,6 +333,9 @@ func (s *rcResponder) Draw(random *rand.Rand) rcStep {
 	case len(s.rest) > 0 && random.IntN(3) > 0:
 		return rcContinue{1 + random.IntN(2), random.IntN(2) == 0}
 	}
+	if _, number := s.receiveQueue(0); len(s.m.Receives[number]) == 0 && random.IntN(3) == 0 {
+		return drawRCReceive(s, random)
+	}
 	total := 0
 	for _, k := range s.mix {
 		total += k.weight
@@ -352,22 +355,22 @@ func (s *rcResponder) Play(step rcStep) {
 	s.compare()
 }
 
-// send sends packets, together or one by one. It leaves out those to which the specification does not
-// define the reaction.
+// send sends packets, together or one by one. It ends before a packet to which the specification does
+// not define the reaction. Play compares the reaction to the last one.
 func (s *rcResponder) send(together bool, packets ...ib.Packet) {
-	for _, p := range packets {
+	for i, p := range packets {
+		if i > 0 && !together {
+			s.compare()
+		}
 		before := s.m.ExpectedPSN()
 		if !s.m.Receive(p) {
-			s.rest = nil
 			s.Note("left out: %v", p)
 			return
 		}
 		if p.PSN() == before && s.m.ExpectedPSN() != before {
 			s.log = append(s.log, p)
 		}
-		if s.Send(p); !together {
-			s.compare()
-		}
+		s.Send(p)
 	}
 }
 

@@ -28,7 +28,10 @@ var rcInvalidRequests = []struct {
 	name   string
 	packet func(*rcResponder, rcInvalid) ib.Packet
 }{
-	{"an opcode out of order", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{"an SRQ that does not exist, or an opcode out of order", func(s *rcResponder, v rcInvalid) ib.Packet {
+		if s.service == ib.XRC && v.extra%2 == 0 {
+			return s.packet(ib.OpSendOnly).OnXRC(0xfffff0)
+		}
 		outside := []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm}
 		inside := []ib.Opcode{ib.OpSendFirst, ib.OpSendOnly, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpReadRequest}
 		if kind, open := s.m.OpenKind(); open {
@@ -137,7 +140,10 @@ var rcRights = map[ib.Kind]verbs.Access{
 
 func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 	ops := []ib.Opcode{ib.OpWriteOnly, ib.OpReadRequest}
-	if s.Caps.Has(verbs.CapAtomics) {
+	switch {
+	case s.service == ib.UC:
+		ops = ops[:1]
+	case s.Caps.Has(verbs.CapAtomics):
 		ops = append(ops, ib.OpFetchAdd, ib.OpCompareSwap)
 	}
 	which := len(rcInvalidRequests)

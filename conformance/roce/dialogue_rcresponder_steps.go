@@ -37,9 +37,9 @@ func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 func pick[T any](random *rand.Rand, all []T) T { return all[random.IntN(len(all))] }
 
 func (a rcConnect) String() string {
-	how, state, queue := "the QP is reset", "RTS", ""
+	how, state, queue := "the QP is reset and", "RTS", ""
 	if a.newQP {
-		how = "a new QP"
+		how = "a new QP is"
 	}
 	if a.onlyRTR {
 		state = "RTR"
@@ -47,7 +47,7 @@ func (a rcConnect) String() string {
 	if a.shared {
 		queue = ", with an SRQ"
 	}
-	return fmt.Sprintf("%s and moved to %s%s: rq_psn %#x, path MTU %v, max_dest_rd_atomic %d, min_rnr_timer %d, traffic class %#02x",
+	return fmt.Sprintf("%s moved to %s%s: rq_psn %#x, path MTU %v, max_dest_rd_atomic %d, min_rnr_timer %d, traffic class %#02x",
 		how, state, queue, uint32(a.psn), a.mtu, a.resources, a.timer, a.tclass)
 }
 
@@ -151,7 +151,10 @@ func drawRCRequest(s *rcResponder, random *rand.Rand) rcStep {
 }
 
 func (q rcRequest) String() string {
-	text := fmt.Sprintf("%v of %v, region %d %v, data from %#02x", q.op, q.size, q.region, q.at, q.data)
+	text := fmt.Sprintf("%v of %v, data from %#02x", q.op, q.size, q.data)
+	if info, _ := q.op.Info(); info.Kind != ib.KindSend {
+		text += fmt.Sprintf(", region %d %v", q.region, q.at)
+	}
 	if q.now > 0 {
 		text += fmt.Sprintf(", the first %d packets", q.now)
 	}
@@ -180,8 +183,21 @@ func (q rcRequest) play(s *rcResponder) {
 	if q.now > 0 {
 		now = min(now, q.now)
 	}
-	s.rest = packets[now:]
-	s.send(q.together, packets[:now]...)
+	s.sendPart(packets, now, q.together)
+}
+
+// sendPart sends the first n packets and keeps the others for [rcContinue], with those that got an
+// RNR NAK.
+func (s *rcResponder) sendPart(packets []ib.Packet, n int, together bool) {
+	s.rest = packets[n:]
+	s.send(together, packets[:n]...)
+	if s.service == ib.UC {
+		return
+	}
+	s.rest = nil
+	if _, open := s.m.OpenKind(); open {
+		s.rest = packets[max(0, slices.IndexFunc(packets, func(p ib.Packet) bool { return p.PSN() == s.m.ExpectedPSN() })):]
+	}
 }
 
 // packets returns the packets of the request, from the expected PSN on.
@@ -341,13 +357,7 @@ func (k rcContinue) play(s *rcResponder) {
 	if len(s.rest) == 0 || s.service != ib.UC && s.rest[0].PSN() != s.m.ExpectedPSN() {
 		return
 	}
-	n := min(k.n, len(s.rest))
-	next := s.rest[:n]
-	s.rest = s.rest[n:]
-	s.send(k.together, next...)
-	if s.service != ib.UC && next[0].PSN() == s.m.ExpectedPSN() && !s.m.HasFailed() {
-		s.rest = append(slices.Clone(next), s.rest...) // it got an RNR NAK
-	}
+	s.sendPart(s.rest, min(k.n, len(s.rest)), k.together)
 }
 
 // rcLoss loses packets of the open message or, if there is none, PSNs before the next one.
@@ -491,9 +501,11 @@ func (d rcDuplicate) String() string {
 
 func (d rcDuplicate) play(s *rcResponder) {
 	from := max(0, len(s.log)-d.back)
+	var again []ib.Packet
 	for _, p := range s.log[from:min(len(s.log), from+d.count)] {
-		s.send(d.together, d.again(s, p))
+		again = append(again, d.again(s, p))
 	}
+	s.send(d.together, again...)
 }
 
 // again returns the duplicate of a packet.
