@@ -28,6 +28,7 @@ type RCResponder struct {
 	lastAck  ib.PSN // of the newest SEND, WRITE or atomic
 	lastA19  ib.PSN // the same, but FLUSH and ATOMIC WRITE count, too
 	saved    []rcSaved
+	kept     int // saved requests before this one may be forgotten
 	reaction RCReaction
 }
 
@@ -150,6 +151,12 @@ func (m *RCResponder) PostReceive(queue uint32, r *RCReceive) {
 
 // CommEstRaised notes that the device has raised an optional COMM_EST.
 func (m *RCResponder) CommEstRaised() { m.InRTR = false }
+
+// SetResources changes max_dest_rd_atomic. The device keeps what it had to keep before.
+func (m *RCResponder) SetResources(n int) {
+	m.kept = max(m.kept, len(m.saved)-m.MaxDestRdAtomic)
+	m.MaxDestRdAtomic = n
+}
 
 // Fail moves the queue pair to ERR, as the application may.
 func (m *RCResponder) Fail() {
@@ -583,10 +590,10 @@ func (m *RCResponder) duplicate(p ib.Packet) bool {
 	switch {
 	case i < 0:
 		return info.Kind == ib.KindReadRequest // dropped
-	case i < len(m.saved)-m.MaxDestRdAtomic:
+	case i < max(m.kept, len(m.saved)-m.MaxDestRdAtomic):
 		return false // the device need not remember it
 	case info.Kind == ib.KindReadRequest:
-		return m.duplicateRead(p, &m.saved[i])
+		return m.duplicateRead(p, &m.saved[i]) && m.mayAckLater()
 	}
 	same := slices.Equal(p.BodyBytes(), m.saved[i].request.BodyBytes()) && p.Opcode() == m.saved[i].request.Opcode()
 	if m.saved[i].request.Opcode().Operation() == ib.OpReadRequest {
@@ -594,7 +601,7 @@ func (m *RCResponder) duplicate(p ib.Packet) bool {
 	}
 	m.respond(m.savedAnswer(&m.saved[i]), !same)
 	m.reaction.Responses[len(m.reaction.Responses)-1].MinMSN = m.saved[i].msn
-	return true
+	return m.mayAckLater()
 }
 
 // duplicateRead answers a duplicate of a READ or of its tail, and drops every other READ.
@@ -631,6 +638,14 @@ func (m *RCResponder) duplicateRead(p ib.Packet, s *rcSaved) bool {
 func (m *RCResponder) ackAgain(optional bool) {
 	m.respond(m.on(ib.Ack(m.lastAck, ib.AnyMSN)), optional)
 	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.on(ib.Ack(m.lastA19, ib.AnyMSN)))
+}
+
+// mayAckLater permits the ACK of a duplicate after the response to a later one. It returns true.
+func (m *RCResponder) mayAckLater() bool {
+	if slices.ContainsFunc(m.reaction.Responses, func(r RCResponse) bool { return r.Packet.IsAck(ib.AckPositive) }) {
+		m.ackAgain(true)
+	}
+	return true
 }
 
 // refuse ends the connection because of a request.

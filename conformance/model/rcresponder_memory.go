@@ -161,6 +161,13 @@ func (r *RCResponse) Faults(got ib.Packet) (want, found string) {
 // coversEarlier reports that an ACK may be left out if a later response arrives.
 func (r *RCResponse) coversEarlier() bool { return r.Packet.IsAck(ib.AckPositive) }
 
+// isAlso reports whether the last packet that arrived is this ACK, too: one ACK may answer several
+// packets.
+func (r *RCResponse) isAlso(last ib.Packet) bool {
+	want, found := r.Faults(last)
+	return r.coversEarlier() && want == "" && found == ""
+}
+
 // MatchRCResponses compares the packets that arrived, in order, with the responses. missing is the
 // first response that is still to come. For a packet that no response permits, bad is its index.
 func MatchRCResponses(responses []RCResponse, got []ib.Packet) (missing *RCResponse, bad int) {
@@ -185,7 +192,7 @@ func MatchRCResponses(responses []RCResponse, got []ib.Packet) (missing *RCRespo
 		next = at + 1
 	}
 	for ; next < len(responses); next++ {
-		if !responses[next].Optional {
+		if r := &responses[next]; !r.Optional && !(len(got) > 0 && r.isAlso(got[len(got)-1])) {
 			return &responses[next], -1
 		}
 	}

@@ -23,12 +23,25 @@ type rcInvalid struct {
 	extra int
 }
 
-// rcInvalidRequests are requests with one fault. Those about access have the opcode of the step.
-var rcInvalidRequests = []struct {
+type rcInvalidRequest struct {
+	group  rcFaultGroup
 	name   string
 	packet func(*rcResponder, rcInvalid) ib.Packet
-}{
-	{"an SRQ that does not exist, or an opcode out of order", func(s *rcResponder, v rcInvalid) ib.Packet {
+}
+
+// rcFaultGroup is what is wrong with a request.
+type rcFaultGroup int
+
+const (
+	rcFaultForm rcFaultGroup = iota // opcode order, lengths, alignment
+	rcFaultReserved
+	rcFaultAccess
+	rcFaultInvalidate
+)
+
+// rcInvalidRequests are requests with one fault. Those about access have the opcode of the step.
+var rcInvalidRequests = []rcInvalidRequest{
+	{rcFaultForm, "an SRQ that does not exist, or an opcode out of order", func(s *rcResponder, v rcInvalid) ib.Packet {
 		if s.service == ib.XRC && v.extra%2 == 0 {
 			return s.packet(ib.OpSendOnly).OnXRC(0xfffff0)
 		}
@@ -43,17 +56,17 @@ var rcInvalidRequests = []struct {
 		}
 		return s.packet(outside[v.extra%len(outside)])
 	}},
-	{"a reserved opcode", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultReserved, "a reserved opcode", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return s.packet(ib.OpSendOnly).WithOpcode([]ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}[v.extra%7])
 	}},
-	{"ONLY longer than the path MTU", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultForm, "ONLY longer than the path MTU", func(s *rcResponder, v rcInvalid) ib.Packet {
 		n := s.m.MTU + 4
 		if v.extra%2 == 0 {
 			return ib.SendOnly(s.m.ExpectedPSN(), rig.Pattern(n, 1)).AckReq()
 		}
 		return ib.WriteOnly(s.m.ExpectedPSN(), ib.At(s.regions[0].key.Addr, s.regions[0].rkey, n), rig.Pattern(n, 1)).AckReq()
 	}},
-	{"FIRST or MIDDLE that is not full", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultForm, "FIRST or MIDDLE that is not full", func(s *rcResponder, v rcInvalid) ib.Packet {
 		op := []ib.Opcode{ib.OpSendFirst, ib.OpWriteFirst}[v.extra%2]
 		if kind, open := s.m.OpenKind(); open {
 			op = ib.OpSendMiddle
@@ -63,7 +76,7 @@ var rcInvalidRequests = []struct {
 		}
 		return s.packet(op).WithPayload(rig.Pattern(s.m.MTU-4, 1))
 	}},
-	{"LAST of a wrong length", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultForm, "LAST of a wrong length", func(s *rcResponder, v rcInvalid) ib.Packet {
 		n := []int{0, s.m.MTU + 4}[v.extra%2]
 		op := ib.OpSendLast
 		if kind, _ := s.m.OpenKind(); kind == ib.KindWrite {
@@ -74,45 +87,49 @@ var rcInvalidRequests = []struct {
 		}
 		return s.packet(op).WithPayload(rig.Pattern(n, 1))
 	}},
-	{"a WRITE with a wrong PadCnt", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultForm, "a WRITE with a wrong PadCnt", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return s.packet(ib.OpWriteOnly).WithPadCnt(uint8(1 + v.extra%3))
 	}},
-	{"WRITE of another length than announced", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultForm, "WRITE of another length than announced", func(s *rcResponder, v rcInvalid) ib.Packet {
 		p := s.packet(ib.OpWriteOnly)
 		return p.WithRETH(p.RETH.Sized([]int{15, 17, 12, 24, 1}[v.extra%5]))
 	}},
-	{"a length of more than 2 GiB", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultForm, "a length of more than 2 GiB", func(s *rcResponder, v rcInvalid) ib.Packet {
 		p := s.packet([]ib.Opcode{ib.OpReadRequest, ib.OpWriteFirst}[v.extra%2])
 		return p.WithRETH(p.RETH.Sized(0x8000_0001))
 	}},
-	{"an unknown key", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultAccess, "an unknown key", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return s.access(v, ib.At(s.regions[0].key.Addr+8, s.regions[0].rkey^[]uint32{0x55, 0x55000000, 0x100}[v.extra%3], 8))
 	}},
-	{"the key of another PD", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultAccess, "the key of another PD", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return s.access(v, ib.At(s.regions[0].key.Addr+8, s.foreign.RKey(), 8))
 	}},
-	{"a range that ends after the region", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultAccess, "a key that is not valid any more", func(s *rcResponder, v rcInvalid) ib.Packet {
+		g := v.choose(s.past)
+		if g == nil {
+			return s.access(v, ib.At(s.regions[0].key.Addr+8, s.regions[0].rkey+1, 8))
+		}
+		return s.access(v, ib.At(g.key.Addr, g.rkey, 8))
+	}},
+	{rcFaultAccess, "a range that ends after the region", func(s *rcResponder, v rcInvalid) ib.Packet {
 		g := v.region(s)
 		return s.access(v, ib.At(g.key.Addr+uint64(g.key.Len)-7+uint64(v.extra%8), g.rkey, 8))
 	}},
-	{"a range that begins before the region", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultAccess, "a range that begins before the region", func(s *rcResponder, v rcInvalid) ib.Packet {
 		g := v.region(s)
 		return s.access(v, ib.At(g.key.Addr-8-uint64(v.extra%2*7), g.rkey, 8+v.extra%2*7))
 	}},
-	{"a range that wraps around 2^64", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultAccess, "a range that wraps around 2^64", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return s.access(v, ib.At(uint64(math.MaxUint64-7), s.regions[0].rkey, 8))
 	}},
-	{"a region or window without the right", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultAccess, "a region or window without the right", func(s *rcResponder, v rcInvalid) ib.Packet {
 		info, _ := v.op.Info()
-		for i := range s.regions {
-			g := s.regions[(i+v.extra)%len(s.regions)]
-			if g.key.Access&rcRights[info.Kind] == 0 && g.key.Len >= 16 {
-				return s.access(v, ib.At(g.key.Addr, g.rkey, 8))
-			}
-		}
-		return s.access(v, ib.At(s.regions[0].key.Addr, 0x123456, 8))
+		g := v.choose(slices.DeleteFunc(slices.Clone(s.regions), func(g *rcRegion) bool {
+			return g.key.Access&rcRights[info.Kind] != 0 || g.key.Len < 16
+		}))
+		return s.access(v, ib.At(g.key.Addr, g.rkey, 8))
 	}},
-	{"an ATOMIC WRITE of a wrong length or address", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultForm, "an ATOMIC WRITE of a wrong length or address", func(s *rcResponder, v rcInvalid) ib.Packet {
 		at := rcRequest{at: 40}.word(s, verbs.AccessRemoteWrite)
 		if !s.Caps.Has(verbs.CapAtomicWrite) {
 			return s.packet(ib.OpSendMiddle)
@@ -120,14 +137,14 @@ var rcInvalidRequests = []struct {
 		n := []int{4, 0, 16, 8}[v.extra%4]
 		return ib.AtomicWrite(s.m.ExpectedPSN(), ib.At(*at.VA+uint64(n/8%2*4), *at.RKey, n), rig.Pattern(n, 1))
 	}},
-	{"a misaligned atomic", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultForm, "a misaligned atomic", func(s *rcResponder, v rcInvalid) ib.Packet {
 		at := rcRequest{at: 40}.word(s, verbs.AccessRemoteAtomic)
 		return ib.FetchAdd(s.m.ExpectedPSN(), ib.At(*at.VA+1+uint64(v.extra%7), *at.RKey, 8), 3)
 	}},
-	{"an unknown key to invalidate", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultInvalidate, "an unknown key to invalidate", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return ib.SendOnlyInv(s.m.ExpectedPSN(), s.regions[0].rkey^0x5500, rig.Pattern(8, 1)).AckReq()
 	}},
-	{"the key of a region to invalidate", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultInvalidate, "the key of a region to invalidate", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return ib.SendOnlyInv(s.m.ExpectedPSN(), s.regions[v.extra%len(rcFixedRegions)].rkey, rig.Pattern(8, 1)).AckReq()
 	}},
 }
@@ -138,22 +155,40 @@ var rcRights = map[ib.Kind]verbs.Access{
 	ib.KindAtomic: verbs.AccessRemoteAtomic, ib.KindAtomicWrite: verbs.AccessRemoteWrite,
 }
 
+// drawRCInvalid returns a request with any fault.
 func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
-	ops := []ib.Opcode{ib.OpWriteOnly, ib.OpReadRequest}
+	ops := []ib.Opcode{ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpReadRequest}
 	switch {
 	case s.service == ib.UC:
-		ops = ops[:1]
+		ops = ops[:2]
 	case s.Caps.Has(verbs.CapAtomics):
 		ops = append(ops, ib.OpFetchAdd, ib.OpCompareSwap)
 	}
 	which := len(rcInvalidRequests)
 	if !s.Caps.Has(verbs.CapSendInv) || s.service != ib.RC {
-		which -= 2
-	}
-	if !s.Caps.Has(verbs.CapAtomics) {
-		which--
+		which = slices.IndexFunc(rcInvalidRequests, func(r rcInvalidRequest) bool { return r.group == rcFaultInvalidate })
 	}
 	return rcInvalid{random.IntN(which), pick(random, ops), random.IntN(1000)}
+}
+
+// drawRCRefusal returns a request with a fault that known devices handle, so that they get far.
+func drawRCRefusal(s *rcResponder, random *rand.Rand) rcStep {
+	for {
+		v := drawRCInvalid(s, random).(rcInvalid)
+		if group := rcInvalidRequests[v.which].group; v.op != ib.OpWriteOnlyImm && (group == rcFaultForm || group == rcFaultAccess) {
+			return v
+		}
+	}
+}
+
+// drawRCAccess returns a request with a wrong key, range or right.
+func drawRCAccess(s *rcResponder, random *rand.Rand) rcStep {
+	for {
+		v := drawRCInvalid(s, random).(rcInvalid)
+		if group := rcInvalidRequests[v.which].group; group == rcFaultAccess || group == rcFaultInvalidate {
+			return v
+		}
+	}
 }
 
 func (v rcInvalid) String() string {
@@ -167,8 +202,19 @@ func (v rcInvalid) play(s *rcResponder) {
 // region returns a region or window that grants the operation of the step.
 func (v rcInvalid) region(s *rcResponder) *rcRegion {
 	info, _ := v.op.Info()
-	all := s.granting(rcRights[info.Kind], 16)
-	return all[v.extra%len(all)]
+	return v.choose(s.granting(rcRights[info.Kind], 16))
+}
+
+// choose returns one of the regions and windows, of which windows are at the end: every second time
+// one of the last three. It returns nil if there is none.
+func (v rcInvalid) choose(all []*rcRegion) *rcRegion {
+	if v.extra%2 == 0 {
+		all = all[max(0, len(all)-3):]
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[v.extra/2%len(all)]
 }
 
 // access returns a request of the step's operation, for this memory; an atomic is aligned.
@@ -177,6 +223,8 @@ func (s *rcResponder) access(v rcInvalid, at ib.RETH) ib.Packet {
 	switch v.op {
 	case ib.OpWriteOnly:
 		return ib.WriteOnly(psn, at, rig.Pattern(int(*at.Len), 0x77)).AckReq()
+	case ib.OpWriteOnlyImm:
+		return ib.WriteOnlyImm(psn, at, 0x1020304, rig.Pattern(int(*at.Len), 0x77)).AckReq()
 	case ib.OpReadRequest:
 		return ib.ReadRequest(psn, at)
 	}
@@ -277,6 +325,7 @@ func (v rcInvalidate) play(s *rcResponder) {
 		return
 	}
 	delete(s.m.Keys, g.rkey)
+	s.past = append(s.past, g)
 }
 
 // rcRegister deregisters a region without windows, and registers it again with another key.
@@ -294,6 +343,7 @@ func (v rcRegister) play(s *rcResponder) {
 	old := s.regions[i]
 	s.Must("a region that can be deregistered", old.mr.Close())
 	delete(s.m.Keys, old.rkey)
+	s.past = append(s.past, old)
 	f := rcFixedRegions[i]
 	s.regions[i] = s.register(f.name, f.off, f.n, s.granted(f.access))
 	s.m.Keys[s.regions[i].rkey] = &s.regions[i].key
@@ -305,7 +355,7 @@ type rcModify struct {
 	value uint32
 }
 
-var rcModifications = []string{"to RTS", "min_rnr_timer", "access rights", "to SQD and back", "to ERR"}
+var rcModifications = []string{"to RTS", "min_rnr_timer", "access rights", "to SQD, max_dest_rd_atomic, and back", "to ERR"}
 
 func drawRCModify(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcModify{random.IntN(len(rcModifications)), random.Uint32()}
@@ -335,6 +385,9 @@ func (v rcModify) play(s *rcResponder) {
 		s.Must("new access rights", s.QP.Modify(verbs.QPAttr{State: state, Access: s.m.Access}, verbs.QPAttrState|verbs.QPAttrAccessFlags))
 	case v.what == 3:
 		s.ToState(s.QP, verbs.QPStateSQD)
+		s.m.SetResources(1 + int(v.value%5))
+		s.Must("other responder resources", s.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: uint8(s.m.MaxDestRdAtomic)},
+			verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
 		s.send(false, s.packet(ib.OpWriteOnly))
 		if !s.m.HasFailed() {
 			s.ToState(s.QP, verbs.QPStateRTS)

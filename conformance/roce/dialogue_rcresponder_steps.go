@@ -25,7 +25,7 @@ func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	psns := []ib.PSN{0, 1, 0x7ffffe, 0xfffff8, 0xfffffd, 0xffffff, ib.PSN(random.Uint32N(1 << 24))}
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU256, verbs.MTU512}
 	connect := rcConnect{
-		psn: pick(random, psns), mtu: pick(random, mtus), resources: pick(random, []uint8{1, 2, 4, 4, 5}), timer: uint8(random.IntN(32)),
+		psn: pick(random, psns), mtu: pick(random, mtus), resources: pick(random, []uint8{0, 1, 2, 3, 4, 4, 4, 5}), timer: uint8(random.IntN(32)),
 		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: pick(random, []uint8{0, 0, 0x68}),
 	}
 	if s.service != ib.RC {
@@ -134,9 +134,6 @@ func drawRCRequest(s *rcResponder, random *rand.Rand) rcStep {
 	if s.Caps.Has(verbs.CapAtomicWrite) && s.service == ib.RC {
 		ops = append(ops, ib.OpAtomicWrite)
 	}
-	if s.Caps.Has(verbs.CapFlush) && s.service == ib.RC {
-		ops = append(ops, ib.OpFlush)
-	}
 	if s.Caps.Has(verbs.CapSendInv) && len(s.windows(verbs.MWType2)) > 0 {
 		ops = append(ops, ib.OpSendOnlyInv, ib.OpSendOnlyInv)
 	}
@@ -148,6 +145,15 @@ func drawRCRequest(s *rcResponder, random *rand.Rand) rcStep {
 		q.now = 1 + random.IntN(3)
 	}
 	return q
+}
+
+// drawRCRead returns a READ of several packets.
+func drawRCRead(_ *rcResponder, random *rand.Rand) rcStep {
+	return rcRequest{op: ib.OpReadRequest, size: rcSize{2 + random.IntN(rcMaxPacket-2), 1}, region: random.IntN(8), at: drawRCPlace(random), variant: len(rcVariants)}
+}
+
+func drawRCFlush(_ *rcResponder, random *rand.Rand) rcStep {
+	return rcRequest{op: ib.OpFlush, size: drawRCSize(random), region: random.IntN(8), at: drawRCPlace(random), variant: len(rcVariants)}
 }
 
 func (q rcRequest) String() string {
@@ -171,6 +177,7 @@ var rcVariants = []struct {
 }{
 	{"MigReq 0", func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(false); return p }},
 	{"reserved bits set", func(p ib.Packet) ib.Packet { return p.WithReserved(0x3f, 0x7f) }},
+	{"P_Key 0x7fff", func(p ib.Packet) ib.Packet { return p.WithPKey(0x7fff) }},
 	{"pad bytes set", func(p ib.Packet) ib.Packet { return p.WithPad([]byte{0xff, 0xfe, 0xfd}[:-len(p.Payload)&3]) }},
 }
 
@@ -291,6 +298,9 @@ func (s *rcResponder) granting(right verbs.Access, n int) (all []*rcRegion) {
 func (q rcRequest) reth(s *rcResponder, right verbs.Access, n int) ib.RETH {
 	all := s.granting(right, n)
 	g := all[q.region%len(all)]
+	if n == 0 && q.data%2 == 0 { // no bytes need no key
+		return ib.At(uint64(q.imm), g.rkey^0x5500, 0)
+	}
 	return ib.At(g.key.Addr+uint64(q.at.in(g.key.Len, n)), g.rkey, n)
 }
 
@@ -387,19 +397,20 @@ type rcReceive struct {
 	bad   bool
 }
 
-func drawRCReceive(s *rcResponder, random *rand.Rand) rcStep {
+func drawRCReceive(_ *rcResponder, random *rand.Rand) rcStep {
 	r := rcReceive{count: 1 + random.IntN(4), size: rcSize{rcMaxPacket, 0}, queue: random.IntN(2)}
-	if random.IntN(6) == 0 && s.service != ib.UC {
-		r.size = drawRCSize(random)
-	}
 	if random.IntN(3) == 0 {
 		r.split = 1 + random.IntN(300)
 	}
 	return r
 }
 
-func drawRCBadReceive(*rcResponder, *rand.Rand) rcStep {
-	return rcReceive{count: 1, size: rcSize{rcMaxPacket, 0}, bad: true}
+// drawRCBadReceive returns a receive that may be too short, or that the device may not write.
+func drawRCBadReceive(_ *rcResponder, random *rand.Rand) rcStep {
+	if random.IntN(3) == 0 {
+		return rcReceive{count: 1, size: rcSize{rcMaxPacket, 0}, bad: true}
+	}
+	return rcReceive{count: 1, size: drawRCSize(random), split: random.IntN(2) * 5}
 }
 
 func (r rcReceive) String() string {
@@ -408,7 +419,7 @@ func (r rcReceive) String() string {
 		text += fmt.Sprintf(", the first %d bytes apart", r.split)
 	}
 	if r.bad {
-		text += ", with memory of another PD"
+		text += ", with memory of another PD or without local write"
 	}
 	return text
 }
@@ -439,10 +450,13 @@ func (r rcReceive) play(s *rcResponder) {
 	}
 }
 
-// receiveSGE returns a piece of LocalMem, or one of another PD that the queue pair may not use.
+// receiveSGE returns a piece of LocalMem, or memory that the queue pair may not write.
 func (s *rcResponder) receiveSGE(g model.RCSegment, bad bool) verbs.SGE {
-	if bad {
+	switch {
+	case bad && s.ids%2 == 0:
 		return verbs.SGEOf(s.foreign, 0, g.Len)
+	case bad:
+		return verbs.SGEOf(s.regions[2].mr, 0, g.Len) // without local write
 	}
 	return s.LocalMem.SGE(g.Off, g.Len)
 }
@@ -481,11 +495,13 @@ type rcDuplicate struct {
 
 func drawRCDuplicate(_ *rcResponder, random *rand.Rand) rcStep {
 	d := rcDuplicate{back: 1 + random.IntN(8), count: 1 + random.IntN(4), ack: random.IntN(3) > 0, together: random.IntN(2) == 0}
-	if random.IntN(2) == 0 {
-		d.tail = random.IntN(rcMaxPacket)
-	}
 	d.odd = random.IntN(5) == 0
 	return d
+}
+
+// drawRCTail returns a duplicate of a part of the last READs.
+func drawRCTail(_ *rcResponder, random *rand.Rand) rcStep {
+	return rcDuplicate{back: 1 + random.IntN(3), count: 1, tail: 1 + random.IntN(rcMaxPacket), odd: random.IntN(8) == 0}
 }
 
 func (d rcDuplicate) String() string {
@@ -591,6 +607,8 @@ var rcDroppedPackets = []struct {
 	}},
 	{"a WRITE with transport version 1", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).WithTVer(1) }},
 	{"a SEND with a wrong P_Key", func(s *rcResponder) ib.Packet { return s.packet(ib.OpSendOnly).WithPKey(0x1234) }},
+	{"a WRITE to a QP that does not exist", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).To(uint32(s.QP.QPN()) ^ 0x700000) }},
+	{"a CNP", func(*rcResponder) ib.Packet { return ib.CNP() }},
 	{"a SEND of UC", func(s *rcResponder) ib.Packet { return s.packet(ib.OpSendOnly).On(ib.UC) }},
 	{"a WRITE of UC", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).On(ib.UC) }},
 	{"a SEND without payload, with PadCnt 3", func(s *rcResponder) ib.Packet {
