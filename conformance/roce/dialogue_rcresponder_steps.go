@@ -287,7 +287,7 @@ func (q rcRequest) single(s *rcResponder, psn ib.PSN, n int) ib.Packet {
 // granting returns the regions and windows that grant a right.
 func (s *rcResponder) granting(right verbs.Access, n int) (all []*rcRegion) {
 	for _, g := range s.regions {
-		if g.key.Access&right != 0 && g.key.Len >= n {
+		if s.m.Keys[g.rkey] != nil && g.key.Access&right != 0 && g.key.Len >= n {
 			all = append(all, g)
 		}
 	}
@@ -310,10 +310,10 @@ func (q rcRequest) word(s *rcResponder, right verbs.Access) ib.RETH {
 	return ib.At((*at.VA+7)&^7, *at.RKey, 8)
 }
 
-// windows returns the bound windows of a type.
+// windows returns the bound windows of a type. Some kernels crash if a window is invalidated twice.
 func (s *rcResponder) windows(kind verbs.MWType) (all []*rcRegion) {
 	for _, g := range s.regions[len(rcFixedRegions):] {
-		if g.mw.Type() == kind {
+		if s.m.Keys[g.rkey] != nil && g.mw.Type() == kind {
 			all = append(all, g)
 		}
 	}
