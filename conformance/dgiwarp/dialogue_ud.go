@@ -115,6 +115,7 @@ func openUD(s udSetup, mix []choice[*udDialogue]) func(*rig.Rig) dialogue.Sessio
 		for range s.ends {
 			d.ends = append(d.ends, d.newEnd(s))
 		}
+		d.shareMemory()
 		d.expected = newUDExpected()
 		return d
 	}
@@ -143,6 +144,18 @@ func (d *udDialogue) newEnd(s udSetup) *udEnd {
 	}
 	e.sender.msn = 1
 	return e
+}
+
+// shareMemory makes the regions of all queue pairs, which share a protection domain, known to
+// each of them.
+func (d *udDialogue) shareMemory() {
+	var all model.DGMemory
+	for _, e := range d.ends {
+		all = append(all, e.model.Memory...)
+	}
+	for _, e := range d.ends {
+		e.model.Memory = all
+	}
 }
 
 // addRegion adds a region that peers can name.
