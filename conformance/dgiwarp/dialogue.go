@@ -215,3 +215,6 @@ func causesMatch(got *iwarp.Segment, wrong iwarp.Segment, causes []iwarp.Cause) 
 		return len(d) == 0
 	})
 }
+
+// nativeWord returns a word of memory in the byte order of the device's host.
+func nativeWord(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
