@@ -218,3 +218,15 @@ func causesMatch(got *iwarp.Segment, wrong iwarp.Segment, causes []iwarp.Cause) 
 
 // nativeWord returns a word of memory in the byte order of the device's host.
 func nativeWord(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
+
+// beginDialogue takes the packets, completions and events of an earlier dialogue that ended with
+// a violation.
+func (h *host) beginDialogue() {
+	h.drainArrived()
+	h.Completions()
+	for {
+		if _, err := h.Device.WaitAsync(0); err != nil {
+			return
+		}
+	}
+}

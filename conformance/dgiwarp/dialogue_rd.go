@@ -45,9 +45,9 @@ type rdPeer struct {
 	base    uint32
 	// states are the correct Acks of the packets since the last Ack.
 	states []ackState
-	// sendMSN and readMSN are the next MSNs of the queues 0 and 1, answerMSN that of queue 3.
-	sendMSN, readMSN, answerMSN uint32
-	out                         rdOutgoing
+	// sendMSN and readMSN are the next MSNs of the queues 0 and 1.
+	sendMSN, readMSN uint32
+	out              rdOutgoing
 }
 
 // rdPacket is a data packet of a peer.
@@ -81,7 +81,7 @@ const (
 func openRD(manual bool, mix []choice[*rdDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
 	return func(r *rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
 		d := &rdDialogue{host: &host{Rig: r}, mix: mix, manual: manual}
-		d.drainArrived() // packets of the queue pair of an earlier dialogue
+		d.beginDialogue()
 		d.q = d.newQP(setup{memLen: rdMemory})
 		d.q.localMem = d.Memory(udRecvMemory, verbs.AccessLocalWrite)
 		d.source, d.sink = d.Memory(rdMemory, verbs.AccessLocalWrite), d.Memory(rdMemory, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
@@ -112,7 +112,7 @@ func (d *rdDialogue) newRDPeer(k int) *rdPeer {
 func (p *rdPeer) beginFlow() {
 	p.in, p.base, p.packets, p.states = model.NewDGFlow(p.toDeviceFlow.epoch, 1), 1, nil, nil
 	p.state = model.DGPeer{Source: model.DGSource{Host: p.route.from, QPN: p.qpn}, Reads: p.state.Reads}
-	p.sendMSN, p.readMSN, p.answerMSN = 1, 1, 1
+	p.sendMSN, p.readMSN = 1, 1
 }
 
 func (d *rdDialogue) Draw(r *rand.Rand) dgStep[*rdDialogue] { return drawStep(d.mix, r) }

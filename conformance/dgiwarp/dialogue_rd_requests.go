@@ -25,10 +25,11 @@ type rdOutgoing struct {
 	sent      map[uint32]*rdSent
 	asked     bool // the last new packet had ack-now
 	fresh     bool // there was a new packet in this step
-	sendMSN   uint32
-	readMSN   uint32
-	nextID    uint64
-	clock     *arrival
+	// sendMSN and readMSN are the next MSNs of the queues 0 and 1, answerMSN that of the peer's
+	// Atomic Responses, which count with the flow of the requests.
+	sendMSN, readMSN, answerMSN uint32
+	nextID                      uint64
+	clock                       *arrival
 }
 
 // rdMessage is a message of a request.
@@ -57,15 +58,16 @@ type rdSent struct {
 	request *rdRequest
 	at      time.Duration
 	// sacked says that an Ack told of it, but not of all before it.
-	sacked bool
-	acked  bool
+	sacked  bool
+	acked   bool
+	ackedAt time.Duration
 }
 
 func newRDOutgoing(p *rdPeer) rdOutgoing {
 	next := p.fromDeviceFlow.next
 	return rdOutgoing{
 		epoch: p.fromDeviceFlow.epoch, next: next, una: next, sent: make(map[uint32]*rdSent),
-		sendMSN: 2, readMSN: 1, nextID: sendIDs + uint64(p.qpn-peerQPN)<<20, // a Send has established the flow
+		sendMSN: 2, readMSN: 1, answerMSN: 1, nextID: sendIDs + uint64(p.qpn-peerQPN)<<20, // a Send has established the flow
 	}
 }
 
@@ -91,7 +93,7 @@ func (d *rdDialogue) compareData(p *rdPeer, a arrival) {
 // compareAgain compares a retransmission with the first transmission.
 func (d *rdDialogue) compareAgain(old *rdSent, a arrival) {
 	if old.acked || old.sacked {
-		d.Check(!d.Virtual, "no retransmission of an acknowledged packet", "%v", a.Packet)
+		d.Check(!d.Virtual || a.At < old.ackedAt+roundTrip, "no retransmission of an acknowledged packet", "%v", a.Packet)
 		return
 	}
 	d.Check(slices.Equal(old.segment, a.Segment.Append(nil)), "a retransmission that equals the first transmission", "%v", a.Packet)
@@ -210,15 +212,20 @@ func (d *rdDialogue) acknowledge(p *rdPeer, next uint32, sacked ...uint32) {
 	o := &p.out
 	p.send(iwarp.RDAck(o.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp).SACK(iwarp.SACKOf(next, sacked...)...))
 	for ; int32(o.una-next) < 0; o.una++ {
-		o.sent[o.una].ack()
+		o.sent[o.una].ack(d.Now())
 	}
 	for _, seq := range sacked {
-		o.sent[seq].sacked = true
+		if s := o.sent[seq]; !s.sacked {
+			s.sacked, s.ackedAt = true, d.Now()
+		}
 	}
 }
 
-// ack notes that a packet was acknowledged.
-func (s *rdSent) ack() {
+// ack notes that a packet was acknowledged, with all before it.
+func (s *rdSent) ack(now time.Duration) {
+	if !s.sacked {
+		s.ackedAt = now
+	}
 	if !s.acked && s.request != nil {
 		s.request.left--
 	}
@@ -251,8 +258,8 @@ func (d *rdDialogue) compareRequests(got []verbs.WC) {
 		for len(o.requests) > 0 {
 			r := o.requests[0]
 			must, may := r.done(o.sent)
-			if !must && (!may || len(mine) == 0 || mine[0].WRID != r.wc.WRID) {
-				break
+			if !must && (!may || len(mine) == 0 || !r.quiet && mine[0].WRID != r.wc.WRID) {
+				break // a later completion shows that an unsignaled request has completed
 			}
 			o.requests = o.requests[1:]
 			if r.quiet {
@@ -395,8 +402,8 @@ func playAnswer(d *rdDialogue, r *rand.Rand) {
 			if req.asked.Read != nil {
 				p.add(iwarp.ReadResponseTo(*req.asked, data(len(req.read.Sink))).Segments(taggedLen + 1 + r.IntN(300))...)
 			} else {
-				p.add(iwarp.AtomicResponse(p.answerMSN, *req.asked.AtomicRequest.ID, r.Uint64()))
-				p.answerMSN++
+				p.add(iwarp.AtomicResponse(p.out.answerMSN, *req.asked.AtomicRequest.ID, r.Uint64()))
+				p.out.answerMSN++
 			}
 			break
 		}
@@ -430,7 +437,7 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 	good := iwarp.RDAck(o.epoch, o.next).Echo(p.fromDeviceFlow.lastTimestamp).SACK()
 	p.send(pick(r,
 		iwarp.RDAck(o.epoch, o.next+1).SACK(), iwarp.RDAck(o.epoch, o.next+pick[uint32](r, 2, 255, 1<<31, 1<<31-1)).SACK(),
-		iwarp.RDAck(o.epoch, o.una).SACK(iwarp.SACKOf(o.una, o.next+uint32(r.IntN(200)))...),
+		iwarp.RDAck(o.epoch, o.una).SACK(iwarp.SACKOf(o.una, max(o.una+1, o.next)+uint32(r.IntN(200)))...),
 		iwarp.RDAck(o.epoch+1, o.next).SACK(), good.BadCRC(), good.ToQP(uint32(d.q.qp.QPN())^0x800000),
 		iwarp.Refusal(o.epoch^1, iwarp.ReasonUnknownFlow), iwarp.Challenge(o.epoch^1, p.incarnation, peerCookie),
 		good.EditHeader(func(h *iwarp.PacketHeader) { h.Version = new(uint8(2)) }),

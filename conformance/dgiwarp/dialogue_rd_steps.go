@@ -70,7 +70,7 @@ func (d *rdDialogue) writeOffset(r *rand.Rand, n int) int {
 	least := rdWords
 	for _, p := range d.peers {
 		reads := slices.ContainsFunc(p.packets, func(x *rdPacket) bool { return x.segment.Read != nil && !x.delivered })
-		if reads || len(p.out.responses) > 0 {
+		if reads || len(p.out.responses) > 0 || p.out.una != p.out.next { // a response may have to be sent again
 			least = rdMemory / 2
 		}
 	}
@@ -274,7 +274,12 @@ func (p *rdPeer) unanswered() bool {
 func playRefusal(d *rdDialogue, r *rand.Rand) {
 	p := pick(r, d.peers...)
 	o := &p.out
-	if o.una == o.next || len(o.responses) > 0 || p.unanswered() {
+	for seq := o.una; seq != o.next; seq++ {
+		if o.sent[seq].request == nil {
+			return // the document does not say what follows from lost responses
+		}
+	}
+	if o.una == o.next || p.unanswered() {
 		return
 	}
 	p.send(iwarp.Refusal(o.epoch, pick(r, iwarp.ReasonUnknownFlow, iwarp.ReasonNotReady, iwarp.ReasonNoQP)))

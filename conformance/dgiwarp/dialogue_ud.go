@@ -107,7 +107,7 @@ func openUD(s udSetup, mix []choice[*udDialogue]) func(*rig.Rig) dialogue.Sessio
 	return func(r *rig.Rig) dialogue.Session[dgStep[*udDialogue]] {
 		d := &udDialogue{host: &host{Rig: r}, mix: mix, nextID: sendIDs, least: s.least}
 		d.Sleep(errorRefill)
-		d.syncDevice() // its queue pair exists: number 0 names none of several
+		d.beginDialogue()
 		first := pick(r.Rand, 1, 1000, 0xfffffffa)
 		for range udSources {
 			d.nextMSN = append(d.nextMSN, uint32(first))
