@@ -73,7 +73,7 @@ type ackState struct {
 // Opening a dialogue.
 const (
 	rdMemory = 4 << 10
-	rdPeers  = 2
+	rdPeers  = 3
 	rdLeast  = 64 // shortest receive, without the address area
 )
 

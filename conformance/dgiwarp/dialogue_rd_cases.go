@@ -14,7 +14,7 @@ func rdCase(dialogues int, manual bool, mix ...choice[*rdDialogue]) func(*confor
 var rdDialogueCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformance.Case{{
 	ID: "dialogue/dg-rd/delivery", Cite: cite("7.2", "dg/ack/1", "dg/ack/4", "dg/rdmap/2", "dg/rdmap/3", "dg/cc/3", "dg/loss/1"),
 	Title:   "Messages of all kinds in flows are executed and acknowledged, in random dialogues",
-	Sends:   "Sends, immediate data, Writes, Read and Atomic Requests of two peers, in order, one by one and in bursts; receives",
+	Sends:   "Sends, immediate data, Writes, Read and Atomic Requests of three peers, in order, one by one and in bursts; receives",
 	Expects: expectsModel,
 	Defects: []string{"EchoLatest"},
 	Run: rdCase(5, false,
@@ -27,7 +27,7 @@ var rdDialogueCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 }, {
 	ID: "dialogue/dg-rd/gaps", Cite: cite("7.2", "dg/ack/1", "dg/ack/2", "dg/ack/3", "dg/ack/4", "dg/loss/1"),
 	Title:   "Lost, reordered and repeated packets of flows are acknowledged and delivered in order, in random dialogues",
-	Sends:   "messages of two peers of which packets are lost, late, repeated or beyond the window",
+	Sends:   "messages of three peers of which packets are lost, late, repeated or beyond the window",
 	Expects: expectsModel,
 	Defects: []string{"DeliversAsTheyCome", "GapsForgotten"},
 	Run: rdCase(5, false,
@@ -42,7 +42,7 @@ var rdDialogueCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 }, {
 	ID: "dialogue/dg-rd/flows", Cite: cite("7.1", "dg/start/4", "dg/start/7", "dg/start/11", "dg/start/12", "dg/rdmap/1", "dg/rdmap/4", "dg/busy/1", "dg/busy/3", "dg/verbs/4"),
 	Title:   "Flows start, are replaced, refused and wait for receives as the document says, in random dialogues",
-	Sends:   "messages of two peers, starts of new flows, packets of unknown ones, Sends without receives, Refusals",
+	Sends:   "messages of three peers, starts of new flows, packets of unknown ones, Sends without receives, Refusals",
 	Expects: expectsModel,
 	Defects: []string{"OldFlowKept"},
 	Run: rdCase(5, false,
@@ -80,5 +80,20 @@ var rdDialogueCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 		choice[*rdDialogue]{1, "no Ack for a while", playSilence},
 		choice[*rdDialogue]{1, "messages in order", playInOrder},
 		choice[*rdDialogue]{1, "a Refusal of the device's flow", playRefusal},
+	),
+}, {
+	ID: "dialogue/dg-rd/isolated-errors", Cite: cite("6", "dg/err/1", "dg/err/2", "dg/err/3"), Level: conformance.Should,
+	Setup:   conformance.Setup{Family: 6, MTU: 1500, Reliable: true, Isolate: true},
+	Title:   "Wrong segments end the flow that they are in and no other, in random dialogues",
+	Sends:   "messages of three peers, few of them wrong; requests are posted",
+	Expects: expectsModel,
+	Defects: []string{"IsolationIgnored", "QueueNumberIgnored"},
+	Run: rdCase(5, false,
+		choice[*rdDialogue]{3, "receives are posted", playRDReceives},
+		choice[*rdDialogue]{2, "a wrong segment", playRDError},
+		choice[*rdDialogue]{4, "messages in order", playInOrder},
+		choice[*rdDialogue]{2, "messages of which packets are lost", playLosses},
+		choice[*rdDialogue]{2, "requests are posted", playRDRequests},
+		choice[*rdDialogue]{2, "a response to a read or atomic", playAnswer},
 	),
 }})

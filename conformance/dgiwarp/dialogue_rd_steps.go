@@ -1,6 +1,7 @@
 package dgiwarp
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -296,4 +297,64 @@ func playRefusal(d *rdDialogue, r *rand.Rand) {
 	p.establishDeviceFlow()
 	*o = newRDOutgoing(p)
 	o.nextID = id
+}
+
+// playRDError sends a wrong segment: the device reports it in the last segment of its flow to the
+// peer, which the rest of the dialogue does without. The flows of other peers go on.
+func playRDError(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	d.sendUnsent(r, p, 0)
+	if len(d.peers) == 1 || p.state.Open != nil || len(p.out.requests) > 0 || len(p.in.Kept()) > 0 || p.out.una != p.out.next {
+		return
+	}
+	wrong := d.wrongSegment(r, p)
+	p.send(p.dataPacket(p.in.Next, wrong.segment).AckNow())
+	d.syncDevice()
+	var got []arrival
+	for _, a := range d.drainArrived() {
+		if a.Data != nil {
+			got = append(got, a)
+		}
+	}
+	d.Check(len(got) == 1 && *got[0].Data.Seq == p.out.next && causesMatch(got[0].Segment, wrong.segment, wrong.causes),
+		fmt.Sprintf("a Terminate for %v about %v", wrong.causes, wrong.segment), "%v", got)
+	p.send(iwarp.RDAck(p.out.epoch, p.out.next+1).Echo(*got[0].Data.Timestamp))
+	d.checkEvents(map[verbs.QPN]int{d.q.qp.QPN(): 1})
+	d.peers = slices.DeleteFunc(slices.Clone(d.peers), func(x *rdPeer) bool { return x == p })
+}
+
+// wrongSegment is a segment with the permitted causes of its error.
+type wrongSegment struct {
+	segment iwarp.Segment
+	causes  []iwarp.Cause
+}
+
+// wrongSegment draws a segment that is wrong as the next of a peer's flow.
+func (d *rdDialogue) wrongSegment(r *rand.Rand, p *rdPeer) wrongSegment {
+	write, send := d.q.writeToTarget(rdWords, data(8)), iwarp.Send(p.sendMSN, data(8))
+	memory := func(s iwarp.Segment) wrongSegment {
+		_, causes := d.model.Memory.Check(iwarp.At(*s.DDP.STag, *s.DDP.TO), len(s.Payload), verbs.AccessRemoteWrite)
+		return wrongSegment{s, causes}
+	}
+	read := func(at iwarp.Addr, causes ...iwarp.Cause) wrongSegment {
+		return wrongSegment{iwarp.ReadRequest(p.readMSN, iwarp.At(peerSTag, peerTO), 8, at), causes}
+	}
+	tooFar, version := []iwarp.Cause{iwarp.DDPUntaggedMSNRange}, []iwarp.Cause{iwarp.RDMAPInvalidVersion}
+	all := []wrongSegment{
+		memory(write.STag(unknownSTag)), memory(write.STag(*write.DDP.STag ^ 1)), memory(d.q.writeToTarget(rdMemory-7, data(8))),
+		memory(d.q.writeToTarget(-1, data(8))), memory(d.q.writeToTarget(rdMemory, data(1))),
+		{write.DV(2), []iwarp.Cause{iwarp.DDPTaggedInvalidVersion}}, {write.RV(0), version},
+		{iwarp.ReadRequest(p.readMSN+1, iwarp.At(peerSTag, peerTO), 8, d.q.targetAddr(0)), tooFar},
+		read(iwarp.At(unknownSTag, 0), iwarp.RDMAPInvalidSTag), read(d.q.targetAddr(rdMemory-7), iwarp.RDMAPBounds),
+		{iwarp.AtomicResponse(p.out.answerMSN, 1, 1), []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPUntaggedNoBuffer, iwarp.DDPUntaggedInvalidQN, iwarp.DDPUntaggedMSNRange}},
+	}
+	if len(d.model.Receives) > 0 { // without a receive, such a segment may wait for one
+		all = append(all,
+			wrongSegment{send.DV(0), []iwarp.Cause{iwarp.DDPUntaggedInvalidVersion}}, wrongSegment{send.RV(2), version},
+			wrongSegment{send.QN(9), []iwarp.Cause{iwarp.DDPUntaggedInvalidQN}},
+			wrongSegment{send.MSN(p.sendMSN + 1), tooFar}, wrongSegment{send.MSN(p.sendMSN - 1), tooFar}, wrongSegment{iwarp.Immediate(p.sendMSN+1, 1), tooFar},
+			wrongSegment{send.Opcode(12), []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}},
+		)
+	}
+	return pick(r, all...)
 }

@@ -14,6 +14,9 @@ func udCase(dialogues int, s udSetup, mix ...choice[*udDialogue]) func(*conforma
 // expectsModel is the expectation of all dialogues.
 const expectsModel = "after each step the packets, completions, memory, events and states that the document permits"
 
+// udIsolated makes queue pairs of the device survive errors of a peer, on a narrow path.
+var udIsolated = conformance.Setup{Family: 6, MTU: 1500, Isolate: true}
+
 var udDialogueCases = []conformance.Case{{
 	ID: "dialogue/dg-ud/sends", Cite: cite("4", "dg/ud/1", "dg/ud/4", "dg/ud/5", "dg/ud/7", "dg/ud/8", "dg/pkt/6", "dg/pkt/7", "dg/addr/3", "dg/addr/5"), Setup: path1500,
 	Title:   "Sends of several sources arrive as the document says, in random dialogues",
@@ -81,7 +84,7 @@ var udDialogueCases = []conformance.Case{{
 	),
 }, {
 	ID: "dialogue/dg-ud/isolated-errors", Cite: cite("6", "dg/err/1", "dg/err/2", "dg/err/3", "dg/tag/8", "dg/ud/10", "dg/addr/2"), Level: conformance.Should,
-	Setup:   conformance.Setup{Family: 6, MTU: 1500, Isolate: true},
+	Setup:   udIsolated,
 	Title:   "Wrong segments to an isolated queue pair are reported and stop nothing, in random dialogues",
 	Sends:   "Sends, Writes and Write-Records, about one in four wrong; requests are posted",
 	Expects: expectsModel,
@@ -116,12 +119,12 @@ var udDialogueCases = []conformance.Case{{
 		choice[*udDialogue]{2, "requests are posted", playRequests},
 	),
 }, {
-	ID: "dialogue/dg-ud/groups", Cite: cite("3", "dg/addr/1", "dg/addr/6", "dg/addr/7"), Setup: path1500, Needs: verbs.CapMulticast,
+	ID: "dialogue/dg-ud/groups", Cite: cite("3", "dg/addr/1", "dg/addr/6", "dg/addr/7"), Setup: udIsolated, Needs: verbs.CapMulticast,
 	Title:   "Packets to groups go to the attached queue pairs, in random dialogues",
-	Sends:   "Sends and Writes to two groups and to three queue pairs, which are attached and detached; damaged packets",
+	Sends:   "Sends and Writes to two groups and to three queue pairs, which are attached and detached; damaged and wrong packets",
 	Expects: expectsModel,
 	Defects: []string{"GroupsMixed"},
-	Run: udCase(5, udSetup{ends: 3, least: 64},
+	Run: udCase(5, udSetup{ends: 3, isolated: true, least: 64},
 		choice[*udDialogue]{4, "receives are posted", postReceives(64, 300)},
 		choice[*udDialogue]{8, "a packet to a group, or a queue pair joins or leaves it", playGroup},
 		choice[*udDialogue]{2, "a Send in one segment", playSend},

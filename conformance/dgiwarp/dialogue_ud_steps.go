@@ -446,7 +446,8 @@ func playGroup(d *udDialogue, r *rand.Rand) {
 		s := pick(r, iwarp.Send(d.msn(k), data(r.IntN(60))), iwarp.SendSE(d.msn(k), data(r.IntN(60))), e.writeToTarget(r.IntN(udMemory-8), data(8)))
 		pkt := iwarp.UD(s).ToQP(iwarp.GroupQP)
 		if r.IntN(5) == 0 {
-			pkt = pick(r, pkt.BadCRC(), pkt.WithKey(e.key+1), pkt.ToQP(uint32(e.qp.QPN())^0x800000), iwarp.UD(unknownKeyWrite()).WithKey(e.key+1).ToQP(iwarp.GroupQP))
+			wrong := pick(r, unknownKeyWrite(), iwarp.Send(1, nil).QN(9), iwarp.Send(1, nil).RV(2), iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, e.targetAddr(0)))
+			pkt = pick(r, pkt.BadCRC(), pkt.WithKey(e.key+1), pkt.ToQP(uint32(e.qp.QPN())^0x800000), iwarp.UD(wrong).ToQP(iwarp.GroupQP))
 		}
 		d.transmitToGroup(group, from, pkt)
 	case member:
