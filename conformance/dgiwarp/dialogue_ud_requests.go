@@ -128,8 +128,6 @@ func (d *udDialogue) compareMessage(req udRequest, got []arrival) int {
 			req.MSN += sender.since
 		}
 		sender.msn, sender.since = req.MSN+1, 0
-	default:
-		sender.since++ // XXX
 	}
 	if len(req.Payload) <= most {
 		n = len(req.Payload)
