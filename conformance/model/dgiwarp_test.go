@@ -11,13 +11,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const testQPN, testKey, testSTag = 7, 99, 0x100
+const testQPN, dgTestKey, testSTag = 7, 99, 0x100
 
 var testSource = DGSource{Host: netip.MustParseAddrPort("10.0.0.1:5000"), QPN: 5}
 
 // octets returns a packet to the queue pair of the test.
 func octets(p iwarp.Packet) []byte {
-	return p.Over(iwarp.PacketPath{Dest: testQPN, Source: testSource.QPN, Key: testKey}).Append(nil)
+	return p.Over(iwarp.PacketPath{Dest: testQPN, Source: testSource.QPN, Key: dgTestKey}).Append(nil)
 }
 
 // receives returns n receives with room for 64 octets after the address area.
@@ -30,7 +30,7 @@ func receives(n int) (all []DGReceive) {
 
 func newTestUD() *DGUD {
 	region := &DGRegion{STag: testSTag, Addr: 0x1000, Access: verbs.AccessRemoteWrite, Buf: make([]byte, 64)}
-	return &DGUD{QPN: testQPN, Key: testKey, Memory: DGMemory{region}, Receives: receives(4)}
+	return &DGUD{QPN: testQPN, Key: dgTestKey, Memory: DGMemory{region}, Receives: receives(4)}
 }
 
 func TestDGUDTakesMessages(t *testing.T) {
