@@ -27,44 +27,52 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 	Sends:   "valid requests, any of their packets again, packets after a gap, and damaged packets",
 	Expects: "after each step the packets, completions and memory of the model",
 	Defects: []string{"DuplicatesExecuted", "NAKStorm"}, Run: rcResponderMix{
-		{6, drawRCRequest}, {2, drawRCRead}, {1, drawRCPipeline}, {2, drawRCReceive}, {6, drawRCDuplicate}, {3, drawRCEarly}, {2, drawRCDropped},
+		{6, drawRCRequest}, {2, drawRCRead}, {1, drawRCLong}, {1, drawRCAtomic}, {1, drawRCPipeline}, {2, drawRCReceive}, {6, drawRCDuplicate}, {3, drawRCEarly}, {2, drawRCDropped},
 		{1, drawRCStore}, {1, drawRCConnect},
 	}.body(ib.RC, 30),
 }, {
-	ID: "dialogue/rc-responder/partial-reads", Cite: ibta("9.4.4", "rc/read/5", "rc/read/6", "rc/read/9"),
+	ID: "dialogue/rc-responder/partial-reads", Cite: ibta("9.4.4", "rc/read/6"),
 	Title:   "A responder answers duplicates of parts of READs like the reference model",
 	Sends:   "READs and other requests, and parts of the last READs again, in any order, between changes of memory",
 	Expects: "after each step the packets, completions and memory of the model",
 	Defects: []string{"SubReadWhole", "SubReadContinues"}, Run: rcResponderMix{
-		{3, drawRCRead}, {3, drawRCRequest}, {5, drawRCTail}, {1, drawRCDuplicate}, {1, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
+		{3, drawRCRead}, {1, drawRCRequest}, {2, drawRCLong}, {5, drawRCTail}, {1, drawRCDuplicate}, {1, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
 	}.body(ib.RC, 10),
 }, {
-	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/1", "rc/wr/4", "acc/1", "acc/2", "qp/7", "qp/8"),
+	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/5", "acc/1", "acc/2", "qp/7", "qp/8"),
 	Title:   "A responder refuses invalid requests in random sequences of requests like the reference model",
-	Sends:   "valid requests, and some with wrong opcodes, lengths, keys, ranges and rights; more requests after a refusal",
+	Sends:   "valid requests, and some with wrong opcodes, keys, ranges and rights; more requests after a refusal",
 	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
 	Defects: []string{"RangeSlack", "OpcodeOrderIgnored"}, Run: rcResponderMix{
 		{6, drawRCRequest}, {3, drawRCReceive}, {4, drawRCRefusal}, {1, drawRCDuplicate}, {1, drawRCConnect},
 	}.body(ib.RC, 36),
 }, {
-	ID: "dialogue/rc-responder/receive-errors", Cite: ibta("C10-87, error class A", "rc/send/1", "rc/send/2", "rc/rnr/2", "qp/7"),
+	ID: "dialogue/rc-responder/lengths", Cite: ibta("C9-92, C9-94", "rc/len/1", "rc/len/2", "rc/len/3", "rc/len/4"),
+	Title:   "A responder refuses packets of invalid lengths in random sequences of requests like the reference model",
+	Sends:   "valid requests, and packets that are longer or shorter than their opcode permits",
+	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
+	Defects: []string{"NoLengthChecks", "HugeLengthIsAccess"}, Run: rcResponderMix{
+		{4, drawRCRequest}, {2, drawRCLong}, {2, drawRCReceive}, {3, drawRCLength}, {1, drawRCConnect},
+	}.body(ib.RC, 12),
+}, {
+	ID: "dialogue/rc-responder/receive-errors", Cite: ibta("C10-87, error class A", "rc/send/1", "rc/send/2"),
 	Title:   "A responder fails SENDs that are too long or that it may not place like the reference model",
 	Sends:   "valid requests, some into receives that are too short, or whose memory the device may not write",
 	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
 	Defects: []string{"LongSendIsOpError", "RecvErrorIsQPOp"}, Run: rcResponderMix{
 		{8, drawRCRequest}, {3, drawRCBadReceive}, {1, drawRCReceive}, {1, drawRCConnect},
-	}.body(ib.RC, 12),
+	}.body(ib.RC, 20),
 }, {
-	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "mw/6", "rc/inv/1", "rc/inv/2", "acc/6", "rc/read/21", "rc/atm/5", "qp/6", "sqd/5"),
+	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "rc/wr/4", "rc/inv/3"),
 	Title:   "A responder follows changes of keys, windows and attributes between random requests like the reference model",
 	Sends:   "valid requests and duplicates, between which the application binds and invalidates windows, registers memory again and modifies the queue pair",
 	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
 	Defects: []string{"WindowBounds", "InvalidateLate", "StaleKeys", "FailedImmConsumes"}, Run: rcResponderMix{
-		{5, drawRCRequest}, {2, drawRCReceive}, {4, drawRCBind}, {1, drawRCInvalidate}, {1, drawRCRegister}, {1, drawRCModify},
-		{1, drawRCDuplicate}, {2, drawRCAccess}, {1, drawRCConnect},
+		{4, drawRCRequest}, {2, drawRCReceive}, {6, drawRCBind}, {2, drawRCInvalidate}, {1, drawRCRegister}, {1, drawRCModify},
+		{1, drawRCDuplicate}, {3, drawRCAccess}, {1, drawRCConnect},
 	}.body(ib.RC, 40),
 }, {
-	ID: "dialogue/rc-responder/events", Cite: ibta("C9-222.1.1", "async/1", "async/2", "srq/5"),
+	ID: "dialogue/rc-responder/events", Cite: ibta("C9-222.1.1", "async/1", "async/2"),
 	Title:   "A responder raises the events of the reference model in random sequences of requests",
 	Sends:   "valid requests and invalid ones, to queue pairs in RTR or RTS, some with an SRQ",
 	Expects: "COMM_EST, QP_REQ_ERR, QP_ACCESS_ERR and QP_LAST_WQE_REACHED when the model raises them, and at no other time",
@@ -72,7 +80,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 		{3, drawRCRequest}, {1, drawRCReceive}, {2, drawRCInvalid}, {2, drawRCConnect}, {0, requireRCEvents},
 	}.body(ib.RC, 8),
 }, {
-	ID: "dialogue/rc-responder/flush", Needs: verbs.CapFlush, Cite: ibta("", "rc/psn/9", "rc/msn/1"),
+	ID: "dialogue/rc-responder/flush", Needs: verbs.CapFlush, Cite: annexA17("CA17-22", "icrc/1"),
 	Title:   "A responder executes FLUSH between random requests like the reference model",
 	Sends:   "valid requests, FLUSH, and duplicates of both",
 	Expects: "after each step the packets, completions and memory of the model; an empty READ response to each FLUSH",
@@ -83,12 +91,12 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 
 var ucReceiverDialogueCases = overUC.Cases([]conformance.Case{{
 	ID: "dialogue/uc-receiver/messages-and-losses", Needs: verbs.CapRC, // for Sync
-	Cite:    ibta("", "uc/1", "uc/2", "uc/3", "uc/4", "uc/5", "uc/6"),
+	Cite:    ibta("9.9.3.1.5, error class D1", "uc/3"),
 	Title:   "A UC queue pair receives random sequences of messages, of which packets are lost, like the reference model",
 	Sends:   "SENDs and WRITEs of all sizes, some of which lack packets, have faults or find no receive",
 	Expects: "after each step the completions and memory of the model, and no packet",
 	Defects: []string{"UCPartialDelivered", "UCDropsFatal"}, Run: rcResponderMix{
-		{8, drawRCRequest}, {3, drawRCReceive}, {3, drawRCLoss}, {1, drawRCEarly}, {1, drawRCInvalid}, {1, drawRCPipeline}, {1, drawRCConnect},
+		{6, drawRCRequest}, {3, drawRCLong}, {3, drawRCReceive}, {2, drawRCLoss}, {1, drawRCEarly}, {1, drawRCInvalid}, {1, drawRCPipeline}, {1, drawRCConnect},
 	}.body(ib.UC, 20),
 }})
 
@@ -364,6 +372,8 @@ func (s *rcResponder) Draw(random *rand.Rand) rcStep {
 	switch {
 	case s.steps == 1, s.m.HasFailed() && random.IntN(3) == 0:
 		return drawRCConnect(s, random)
+	case len(s.rest) > 0 && s.service == ib.UC && random.IntN(3) == 0:
+		return drawRCLoss(s, random)
 	case len(s.rest) > 0 && random.IntN(3) > 0:
 		return rcContinue{1 + random.IntN(2), random.IntN(2) == 0}
 	}

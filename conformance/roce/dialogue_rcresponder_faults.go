@@ -23,6 +23,8 @@ type rcInvalid struct {
 	extra int
 }
 
+const rcPastKey = "a key that is not valid any more"
+
 type rcInvalidRequest struct {
 	group  rcFaultGroup
 	name   string
@@ -33,7 +35,8 @@ type rcInvalidRequest struct {
 type rcFaultGroup int
 
 const (
-	rcFaultForm rcFaultGroup = iota // opcode order, lengths, alignment
+	rcFaultForm rcFaultGroup = iota // opcode order, sum of lengths, alignment
+	rcFaultLength
 	rcFaultReserved
 	rcFaultAccess
 	rcFaultInvalidate
@@ -59,14 +62,14 @@ var rcInvalidRequests = []rcInvalidRequest{
 	{rcFaultReserved, "a reserved opcode", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return s.packet(ib.OpSendOnly).WithOpcode([]ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}[v.extra%7])
 	}},
-	{rcFaultForm, "ONLY longer than the path MTU", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultLength, "ONLY longer than the path MTU", func(s *rcResponder, v rcInvalid) ib.Packet {
 		n := s.m.MTU + 4
 		if v.extra%2 == 0 {
 			return ib.SendOnly(s.m.ExpectedPSN(), rig.Pattern(n, 1)).AckReq()
 		}
 		return ib.WriteOnly(s.m.ExpectedPSN(), ib.At(s.regions[0].key.Addr, s.regions[0].rkey, n), rig.Pattern(n, 1)).AckReq()
 	}},
-	{rcFaultForm, "FIRST or MIDDLE that is not full", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultLength, "FIRST or MIDDLE that is not full", func(s *rcResponder, v rcInvalid) ib.Packet {
 		op := []ib.Opcode{ib.OpSendFirst, ib.OpWriteFirst}[v.extra%2]
 		if kind, open := s.m.OpenKind(); open {
 			op = ib.OpSendMiddle
@@ -76,7 +79,7 @@ var rcInvalidRequests = []rcInvalidRequest{
 		}
 		return s.packet(op).WithPayload(rig.Pattern(s.m.MTU-4, 1))
 	}},
-	{rcFaultForm, "LAST of a wrong length", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultLength, "LAST of a wrong length", func(s *rcResponder, v rcInvalid) ib.Packet {
 		n := []int{0, s.m.MTU + 4}[v.extra%2]
 		op := ib.OpSendLast
 		if kind, _ := s.m.OpenKind(); kind == ib.KindWrite {
@@ -94,7 +97,7 @@ var rcInvalidRequests = []rcInvalidRequest{
 		p := s.packet(ib.OpWriteOnly)
 		return p.WithRETH(p.RETH.Sized([]int{15, 17, 12, 24, 1}[v.extra%5]))
 	}},
-	{rcFaultForm, "a length of more than 2 GiB", func(s *rcResponder, v rcInvalid) ib.Packet {
+	{rcFaultLength, "a length of more than 2 GiB", func(s *rcResponder, v rcInvalid) ib.Packet {
 		p := s.packet([]ib.Opcode{ib.OpReadRequest, ib.OpWriteFirst}[v.extra%2])
 		return p.WithRETH(p.RETH.Sized(0x8000_0001))
 	}},
@@ -104,8 +107,8 @@ var rcInvalidRequests = []rcInvalidRequest{
 	{rcFaultAccess, "the key of another PD", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return s.access(v, ib.At(s.regions[0].key.Addr+8, s.foreign.RKey(), 8))
 	}},
-	{rcFaultAccess, "a key that is not valid any more", func(s *rcResponder, v rcInvalid) ib.Packet {
-		g := v.choose(s.past)
+	{rcFaultAccess, rcPastKey, func(s *rcResponder, v rcInvalid) ib.Packet {
+		g := v.choose(s.invalidKeys(v.op))
 		if g == nil {
 			return s.access(v, ib.At(s.regions[0].key.Addr+8, s.regions[0].rkey+1, 8))
 		}
@@ -171,24 +174,38 @@ func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 	return rcInvalid{random.IntN(which), pick(random, ops), random.IntN(1000)}
 }
 
-// drawRCRefusal returns a request with a fault that known devices handle, so that they get far.
-func drawRCRefusal(s *rcResponder, random *rand.Rand) rcStep {
+// drawRCFault returns a request with a fault of these groups.
+func drawRCFault(s *rcResponder, random *rand.Rand, groups ...rcFaultGroup) rcInvalid {
 	for {
 		v := drawRCInvalid(s, random).(rcInvalid)
-		if group := rcInvalidRequests[v.which].group; v.op != ib.OpWriteOnlyImm && (group == rcFaultForm || group == rcFaultAccess) {
+		if slices.Contains(groups, rcInvalidRequests[v.which].group) {
 			return v
 		}
 	}
 }
 
-// drawRCAccess returns a request with a wrong key, range or right.
-func drawRCAccess(s *rcResponder, random *rand.Rand) rcStep {
-	for {
-		v := drawRCInvalid(s, random).(rcInvalid)
-		if group := rcInvalidRequests[v.which].group; group == rcFaultAccess || group == rcFaultInvalidate {
-			return v
-		}
+// drawRCRefusal returns a request with a fault that known devices handle, so that they get far.
+func drawRCRefusal(s *rcResponder, random *rand.Rand) rcStep {
+	v := drawRCFault(s, random, rcFaultForm, rcFaultAccess)
+	if v.op == ib.OpWriteOnlyImm {
+		v.op = ib.OpWriteOnly
 	}
+	return v
+}
+
+// drawRCLength returns a packet with a wrong length.
+func drawRCLength(s *rcResponder, random *rand.Rand) rcStep {
+	return drawRCFault(s, random, rcFaultLength)
+}
+
+// drawRCAccess returns a request with a wrong key, range or right. Every third time the key is not valid
+// any more.
+func drawRCAccess(s *rcResponder, random *rand.Rand) rcStep {
+	v := drawRCFault(s, random, rcFaultAccess, rcFaultInvalidate)
+	if random.IntN(3) == 0 {
+		v.which = slices.IndexFunc(rcInvalidRequests, func(r rcInvalidRequest) bool { return r.name == rcPastKey })
+	}
+	return v
 }
 
 func (v rcInvalid) String() string {
@@ -203,6 +220,14 @@ func (v rcInvalid) play(s *rcResponder) {
 func (v rcInvalid) region(s *rcResponder) *rcRegion {
 	info, _ := v.op.Info()
 	return v.choose(s.granting(rcRights[info.Kind], 16))
+}
+
+// invalidKeys returns regions and windows that granted an operation, and whose keys are not valid any more.
+func (s *rcResponder) invalidKeys(op ib.Opcode) []*rcRegion {
+	info, _ := op.Info()
+	return slices.DeleteFunc(append(slices.Clone(s.past), s.regions...), func(g *rcRegion) bool {
+		return s.m.Keys[g.rkey] != nil || g.key.Access&rcRights[info.Kind] == 0 || g.key.Len < 16
+	})
 }
 
 // choose returns one of the regions and windows, of which windows are at the end: every second time
@@ -258,7 +283,7 @@ func drawRCBind(s *rcResponder, random *rand.Rand) rcStep {
 	if s.Caps.Has(verbs.CapAtomics) {
 		rights = append(rights, verbs.AccessRemoteAtomic, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
 	}
-	b := rcBind{pick(random, kinds), drawRCPlace(random), pick(random, []int{1, 8, 64, 257, 1500}), pick(random, rights)}
+	b := rcBind{pick(random, kinds), drawRCPlace(random), pick(random, []int{1, 8, 64, 257, 1500, 1501}), pick(random, rights)}
 	if b.kind == verbs.MWType2 && s.Caps.Has(verbs.CapZeroBased) && random.IntN(3) == 0 {
 		b.access |= verbs.AccessZeroBased
 	}

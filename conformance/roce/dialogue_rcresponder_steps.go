@@ -152,6 +152,23 @@ func drawRCRead(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcRequest{op: ib.OpReadRequest, size: rcSize{2 + random.IntN(rcMaxPacket-2), 1}, region: random.IntN(8), at: drawRCPlace(random), variant: len(rcVariants)}
 }
 
+// drawRCLong returns a message of several packets, of which some are sent now.
+func drawRCLong(s *rcResponder, random *rand.Rand) rcStep {
+	q := drawRCRequest(s, random).(rcRequest)
+	q.op = pick(random, []ib.Opcode{ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteOnly, ib.OpWriteOnlyImm})
+	q.size, q.now = rcSize{2 + random.IntN(rcMaxPacket-2), 1 - random.IntN(3)}, 1+random.IntN(2)
+	return q
+}
+
+// drawRCAtomic returns a request whose response the device keeps, if it has any of one packet.
+func drawRCAtomic(s *rcResponder, random *rand.Rand) rcStep {
+	q := drawRCRequest(s, random).(rcRequest)
+	if s.Caps.Has(verbs.CapAtomics) {
+		q.op = ib.OpFetchAdd
+	}
+	return q
+}
+
 func drawRCFlush(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcRequest{op: ib.OpFlush, size: drawRCSize(random), region: random.IntN(8), at: drawRCPlace(random), variant: len(rcVariants)}
 }
