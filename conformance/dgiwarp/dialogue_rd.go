@@ -24,11 +24,9 @@ type rdDialogue struct {
 	buffers recvBuffers
 	peers   []*rdPeer
 	// source and sink are the memory of the application's requests.
-	source     *rig.Memory
-	sink       *rig.Memory
-	sourceWant []byte
-	sinkWant   []byte
-	expected   []udCompletion
+	source, sink *rig.Memory
+	sinkWant     []byte
+	expected     []udCompletion
 	// promised is the number of receives that packets on their way will take.
 	promised int
 	// manual says that steps acknowledge the packets of the device; else all are acknowledged.
@@ -87,7 +85,8 @@ func openRD(manual bool, mix []choice[*rdDialogue]) func(*rig.Rig) dialogue.Sess
 		d.source, d.sink = d.Memory(rdMemory, verbs.AccessLocalWrite), d.Memory(rdMemory, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 		d.buffers = recvBuffers{q: d.q, want: d.memory.add(d.q.localMem), posted: make(map[uint64][]part)}
 		target := &model.DGRegion{STag: uint32(d.q.targetMem.RKey()), Addr: d.q.targetMem.Addr(), Access: allAccess, Buf: d.memory.add(d.q.targetMem)}
-		d.sourceWant, d.sinkWant = d.memory.add(d.source), d.memory.add(d.sink)
+		d.memory.add(d.source)
+		d.sinkWant = d.memory.add(d.sink)
 		d.model = model.DGRD{QPN: uint32(d.q.qp.QPN()), Memory: model.DGMemory{target}}
 		for k := range rdPeers {
 			d.peers = append(d.peers, d.newRDPeer(k))

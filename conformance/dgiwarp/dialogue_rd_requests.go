@@ -16,15 +16,16 @@ import (
 type rdOutgoing struct {
 	epoch     uint32
 	responses []model.DGResponse
-	// messages are those of requests that were not sent yet; at is how far the first was.
-	messages []*rdMessage
-	at, rat  int
-	requests []*rdRequest // not completed, in order
+	// messages are those of requests that were not sent yet; at is how much of the
+	// first was sent, responseAt how much of the first response.
+	messages       []*rdMessage
+	at, responseAt int
+	requests       []*rdRequest // not completed, in order
 	// next is the next sequence number, and una the oldest that is not acknowledged.
 	next, una uint32
 	sent      map[uint32]*rdSent
-	asked     bool // the last new packet had ack-now
-	fresh     bool // there was a new packet in this step
+	// latest is the last new packet of this step; nil if there is none.
+	latest *arrival
 	// sendMSN and readMSN are the next MSNs of the queues 0 and 1, answerMSN that of the peer's
 	// Atomic Responses, which count with the flow of the requests.
 	sendMSN, readMSN, answerMSN uint32
@@ -86,7 +87,7 @@ func (d *rdDialogue) compareData(p *rdPeer, a arrival) {
 	d.Check(seq == o.next, fmt.Sprintf("packet %d of the flow", o.next), "%v", a.Packet)
 	d.Check(seq-o.una < flowWindow, fmt.Sprintf("at most %d packets in flight", flowWindow), "packet %d after %d", seq, o.una)
 	o.next++
-	o.fresh, o.asked = true, *a.Header.AckNow
+	o.latest = &a
 	o.sent[seq] = &rdSent{segment: a.Segment.Append(nil), at: a.At, request: d.matchData(p, a)}
 }
 
@@ -166,13 +167,13 @@ func (o *rdOutgoing) matchResponse(a arrival) bool {
 		return true
 	}
 	m := rdMessage{payload: r.Data, header: fullSegment(iwarp.ReadResponse(r.Sink.STag, r.Sink.TO, nil))}
-	want := m.segment(o.rat, len(a.Segment.Payload))
+	want := m.segment(o.responseAt, len(a.Segment.Payload))
 	var diff packet.Differences
 	if want.Diff(&diff, *a.Segment); len(diff) > 0 {
 		return false
 	}
-	if o.rat += len(a.Segment.Payload); *want.DDP.Last {
-		o.responses, o.rat = o.responses[1:], 0
+	if o.responseAt += len(a.Segment.Payload); *want.DDP.Last {
+		o.responses, o.responseAt = o.responses[1:], 0
 	}
 	return true
 }
@@ -185,10 +186,10 @@ func fullSegment(s iwarp.Segment) iwarp.Segment {
 // compareEnd fails the case unless the device has sent all that it may, and asked for an Ack with
 // the last packet. If steps do not acknowledge, the peer does.
 func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
-	if o.fresh {
-		d.Check(o.asked, "ack-now on the last packet", "none")
+	if o.latest != nil {
+		d.Check(*o.latest.Header.AckNow, "ack-now on the last packet", "%v", o.latest.Packet)
 	}
-	o.fresh = false
+	o.latest = nil
 	if o.awaits() {
 		d.Fail("packets of all responses and requests", "%d responses and %d messages are missing", len(o.responses), len(o.messages))
 	}

@@ -86,7 +86,7 @@ var udDialogueCases = []conformance.Case{{
 	ID: "dialogue/dg-ud/isolated-errors", Cite: cite("6", "dg/err/1", "dg/err/2", "dg/err/3", "dg/tag/8", "dg/ud/10", "dg/addr/2"), Level: conformance.Should,
 	Setup:   udIsolated,
 	Title:   "Wrong segments to an isolated queue pair are reported and stop nothing, in random dialogues",
-	Sends:   "Sends, Writes and Write-Records, about one in four wrong; requests are posted",
+	Sends:   "Sends, Writes and Write-Records, about one in four wrong; Sends are posted",
 	Expects: expectsModel,
 	Defects: []string{"IsolationIgnored", "FirstSegmentChecked"},
 	Run: udCase(6, udSetup{ends: 1, isolated: true, least: 64},
@@ -99,7 +99,7 @@ var udDialogueCases = []conformance.Case{{
 		choice[*udDialogue]{3, "a Write", playWrite},
 		choice[*udDialogue]{2, "a Write-Record", playRecord},
 		choice[*udDialogue]{1, "an error message", playErrorMessage},
-		choice[*udDialogue]{2, "requests are posted", playRequests},
+		choice[*udDialogue]{2, "Sends are posted", playSendRequests},
 	),
 }, {
 	ID: "dialogue/dg-ud/errors", Cite: cite("6", "dg/err/1", "dg/err/3", "dg/err/8"), Setup: path1500,
@@ -116,7 +116,7 @@ var udDialogueCases = []conformance.Case{{
 		choice[*udDialogue]{2, "more segments of a message", playMore},
 		choice[*udDialogue]{3, "a Write", playWrite},
 		choice[*udDialogue]{3, "a part of a Write-Record", playPartOfRecord},
-		choice[*udDialogue]{2, "requests are posted", playRequests},
+		choice[*udDialogue]{2, "Sends are posted", playSendRequests},
 	),
 }, {
 	ID: "dialogue/dg-ud/groups", Cite: cite("3", "dg/addr/1", "dg/addr/6", "dg/addr/7"), Setup: udIsolated, Needs: verbs.CapMulticast,

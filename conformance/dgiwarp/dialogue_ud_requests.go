@@ -33,11 +33,19 @@ func (h *host) udpPayload() int { return h.maxSinglePacketSend() + sendOverhead 
 
 // playRequests posts requests of all kinds, of lengths at the limits of a packet.
 func playRequests(d *udDialogue, r *rand.Rand) {
+	d.postRequests(r, verbs.OpSend, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm)
+}
+
+// playSendRequests posts Sends.
+func playSendRequests(d *udDialogue, r *rand.Rand) { d.postRequests(r, verbs.OpSend) }
+
+// postRequests posts a few requests of these kinds.
+func (d *udDialogue) postRequests(r *rand.Rand, ops ...verbs.WROpcode) {
 	e := pick(r, d.ends...)
 	var wrs []verbs.SendWR
 	for i := range 1 + r.IntN(4) {
 		if i == 0 || d.Virtual { // a real network may change the order of messages
-			wrs = append(wrs, d.newRequest(r, e))
+			wrs = append(wrs, d.newRequest(r, e, pick(r, ops...)))
 		}
 	}
 	if e.model.Failed {
@@ -47,12 +55,11 @@ func playRequests(d *udDialogue, r *rand.Rand) {
 }
 
 // newRequest draws a request, and expects its packets and its completion.
-func (d *udDialogue) newRequest(r *rand.Rand, e *udEnd) verbs.SendWR {
+func (d *udDialogue) newRequest(r *rand.Rand, e *udEnd, op verbs.WROpcode) verbs.SendWR {
 	d.nextID++
 	to := pick(r, e.sources...)
 	req := udRequest{end: e, to: to, DGRequest: model.DGRequest{
-		Op:        pick(r, verbs.OpSend, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm),
-		Solicited: r.IntN(4) == 0, Immediate: r.Uint32(),
+		Op: op, Solicited: r.IntN(4) == 0, Immediate: r.Uint32(),
 	}}
 	fits := req.MaxPayload(d.udpPayload())
 	n := pick(r, 0, 1, 2, 3, r.IntN(64), fits-1, fits, fits+1, 2*fits, 2*fits+1, 3*fits-1, r.IntN(udMemory))
