@@ -108,9 +108,9 @@ func (c *CMConn) unknown(sender *uint32) CMReply {
 	return CMReply{May: []ib.Message{ib.REJ{RemoteCommID: sender, Reason: new(cmRejectInvalidID)}}}
 }
 
-// knows reports whether a message has the IDs of the connection.
+// knows reports whether a message has the IDs of the connection, and the device knows both.
 func (c *CMConn) knows(sender, receiver *uint32) bool {
-	return c.DeviceID != 0 && *receiver == c.DeviceID && *sender == c.PeerID
+	return c.DeviceID != 0 && c.State != CMRequesting && *receiver == c.DeviceID && *sender == c.PeerID
 }
 
 func (c *CMConn) establish() { c.State, c.WasEstablished = CMEstablished, true }
@@ -241,7 +241,7 @@ func (t *CMTimer) Start(now time.Duration) {
 // prolong the time again.
 func (t *CMTimer) Prolong(now, service time.Duration) {
 	if !t.prolonged {
-		t.earliest = max(t.earliest, now+service*9/10)
+		t.earliest = now + service*9/10 // a short service timeout may replace a long response timeout
 	}
 	t.prolonged = true
 	t.latest = max(t.latest, now+service+t.Timeout*3/2+t.Delay)

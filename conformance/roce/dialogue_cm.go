@@ -27,12 +27,14 @@ type cmDialogue struct {
 	pending  []*cmLink // whose REQ the application has not taken, in the order of arrival
 	baseID   uint32    // of the communication IDs and QPNs of the peer
 	guid     uint64    // of the device
+	waited   bool      // for the end of time wait
 }
 
 // cmLink is a connection of a dialogue.
 type cmLink struct {
 	model.CMConn
 	peer    netip.Addr
+	seen    bool   // the device has processed the REQ
 	tid     uint64 // of the REQ
 	dreqTID uint64 // of the device's DREQ
 	req     ib.REQ // of either side
@@ -176,10 +178,11 @@ func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
 	slices.SortStableFunc(choices, func(a, b choice) int { return a.conn - b.conn })
 	picked := choices[r.IntN(len(choices))]
 	step := cmStep{op: picked.op, conn: picked.conn, seed: r.Uint64()}
-	if r.IntN(100) < s.mix["other IDs"] {
+	op := opNamed(step.op)
+	if op.ids && r.IntN(100) < s.mix["other IDs"] {
 		step.ids = r.IntN(len(cmIDVariants))
 	}
-	if r.IntN(100) < s.mix["faults"] {
+	if op.mad && r.IntN(100) < s.mix["faults"] {
 		step.fault = r.IntN(len(cmFaults))
 	}
 	return step
@@ -200,8 +203,10 @@ func (s *cmDialogue) live() (n int) {
 type cmOp struct {
 	name   string
 	always bool
-	when   func(*cmLink) int
-	play   func(s *cmDialogue, c *cmLink, step cmStep, r *rand.Rand)
+	// mad: the peer sends a message, which may have a fault; ids: it may have other IDs.
+	mad, ids bool
+	when     func(*cmLink) int
+	play     func(s *cmDialogue, c *cmLink, step cmStep, r *rand.Rand)
 }
 
 // in returns a weight of usual in some states of the connection and of rare in the others.
@@ -220,8 +225,8 @@ func init() {
 	const requested, replied, requesting = model.CMRequested, model.CMReplied, model.CMRequesting
 	const established, disconnecting = model.CMEstablished, model.CMDisconnecting
 	cmOps = []cmOp{
-		{name: "new REQ", play: (*cmDialogue).newREQ},
-		{name: "REQ for a closed port", always: true, play: (*cmDialogue).refusedREQ},
+		{name: "new REQ", mad: true, play: (*cmDialogue).newREQ},
+		{name: "REQ for a closed port", always: true, mad: true, play: (*cmDialogue).refusedREQ},
 		{name: "connect", play: (*cmDialogue).startConnect},
 		{name: "take", always: true, play: (*cmDialogue).take},
 		{name: "accept", when: undecided, play: (*cmDialogue).accept},
@@ -231,16 +236,25 @@ func init() {
 		{name: "first message", when: in(1, 0, replied), play: (*cmDialogue).message},
 		{name: "wait", when: in(1, 0, replied, requesting, disconnecting), play: (*cmDialogue).await},
 		{name: "time wait", always: true, play: (*cmDialogue).timeWait},
-		{name: "REQ", when: func(c *cmLink) int { return byRole(c, 0, 3) }, play: sends(ib.AttrREQ)},
-		{name: "REP", when: func(c *cmLink) int { return byRole(c, in(9, 3, requesting)(c), 1) }, play: sends(ib.AttrREP)},
-		{name: "RTU", when: in(9, 1, replied), play: sends(attrRTU)},
-		{name: "REJ", when: in(3, 1, requested, replied, requesting, established, disconnecting), play: sends(attrREJ)},
-		{name: "MRA", when: in(4, 1, replied, requesting), play: sends(ib.AttrMRA)},
-		{name: "DREQ", when: in(3, 1, replied, established, disconnecting), play: sends(attrDREQ)},
-		{name: "DREP", when: in(9, 1, disconnecting), play: sends(attrDREP)},
-		{name: "LAP", when: in(1, 1), play: sends(attrLAP)},
-		{name: "APR", when: in(1, 1), play: sends(attrAPR)},
+		{name: "REQ", mad: true, when: func(c *cmLink) int { return byRole(c, 0, requestable(c)) }, play: sends(ib.AttrREQ)},
+		{name: "REP", mad: true, ids: true, when: func(c *cmLink) int { return byRole(c, in(9, 3, requesting)(c), 1) }, play: sends(ib.AttrREP)},
+		{name: "RTU", mad: true, ids: true, when: in(9, 1, replied), play: sends(attrRTU)},
+		{name: "REJ", mad: true, ids: true, when: in(3, 1, requested, replied, requesting, established, disconnecting), play: sends(attrREJ)},
+		{name: "MRA", mad: true, ids: true, when: in(4, 1, replied, requesting), play: sends(ib.AttrMRA)},
+		{name: "DREQ", mad: true, ids: true, when: in(3, 1, replied, established, disconnecting), play: sends(attrDREQ)},
+		{name: "DREP", mad: true, ids: true, when: in(9, 1, disconnecting), play: sends(attrDREP)},
+		{name: "LAP", mad: true, ids: true, when: in(1, 1), play: sends(attrLAP)},
+		{name: "APR", mad: true, ids: true, when: in(1, 1), play: sends(attrAPR)},
 	}
+}
+
+// requestable is the weight of another REQ: 0 after a rejected one, which the device may treat as
+// a new one or not.
+func requestable(c *cmLink) int {
+	if c.State == model.CMIdle && c.seen {
+		return 0
+	}
+	return 3
 }
 
 func byRole(c *cmLink, active, passive int) int {
@@ -258,10 +272,13 @@ func undecided(c *cmLink) int {
 	return 0
 }
 
+func opNamed(name string) cmOp {
+	return cmOps[slices.IndexFunc(cmOps, func(op cmOp) bool { return op.name == name })]
+}
+
 // Play performs a step, and compares the device with the model.
 func (s *cmDialogue) Play(step cmStep) {
-	i := slices.IndexFunc(cmOps, func(op cmOp) bool { return op.name == step.op })
-	op := cmOps[i]
+	op := opNamed(step.op)
 	var c *cmLink
 	if op.when != nil {
 		if len(s.links) == 0 {
@@ -316,12 +333,16 @@ func (s *cmDialogue) newREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 		}
 	}
 	c.req = s.drawREQ(c, r)
-	c.State = model.CMRequested
-	s.transmit(c, c.tid, c.req, step.fault)
-	if !cmFaults[step.fault].harmless {
-		c.State = model.CMIdle
+	s.request(c, step.fault)
+}
+
+// request sends the REQ of a connection that the device does not know.
+func (s *cmDialogue) request(c *cmLink, fault int) {
+	s.transmit(c, c.tid, c.req, fault)
+	if !cmFaults[fault].harmless {
 		return
 	}
+	c.State, c.seen = model.CMRequested, true
 	s.pending = append(s.pending, c)
 	s.settle(cmWant{msg: ib.MRA{RemoteCommID: &c.PeerID, About: new(model.CMAboutREQ)}, tid: &c.tid, to: c.peer, optional: true})
 }
@@ -345,7 +366,7 @@ func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
 
 // refusedREQ has the peer request a service that the device does not have, or with a wrong header.
 func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
-	id, tid := r.Uint32(), r.Uint64()
+	id, tid := s.baseID^r.Uint32(), r.Uint64()
 	c := &cmLink{peer: s.Peer, srcPort: 1}
 	c.PeerID, c.PeerQPN = id, r.Uint32()&0xffffff
 	req := s.drawREQ(c, r)
@@ -386,6 +407,10 @@ func (s *cmDialogue) transmit(c *cmLink, tid uint64, m ib.Message, fault int) {
 // sends returns the operation that sends a message of the peer.
 func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
 	return func(s *cmDialogue, c *cmLink, step cmStep, r *rand.Rand) {
+		if attr == ib.AttrREQ && !c.seen {
+			s.request(c, step.fault)
+			return
+		}
 		m, tid := s.peerMessage(c, attr, r)
 		target := c
 		if step.ids > 0 && attr != ib.AttrREQ {
@@ -424,12 +449,12 @@ func (s *cmDialogue) withOtherIDs(c *cmLink, m ib.Message, variant int, r *rand.
 	local, remote, target := c.PeerID, c.DeviceID, c
 	switch variant {
 	case 1:
-		local = r.Uint32()
+		local = s.baseID + r.Uint32()%0xffff
 	case 2:
 		remote = r.Uint32()
 	case 3:
 		for _, other := range s.links {
-			if other != c && other.peer == c.peer && other.DeviceID != 0 {
+			if other != c && other.peer == c.peer && other.DeviceID != 0 && other.State != model.CMRequesting {
 				remote, target = other.DeviceID, other
 			}
 		}

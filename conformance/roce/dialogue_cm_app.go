@@ -260,15 +260,24 @@ func (s *cmDialogue) giveUp(c *cmLink) {
 	c.out = nil
 }
 
-// timeWait lets time wait pass, in virtual time. The connections are forgotten.
+// timeWait lets time wait pass, once in a dialogue and in virtual time. The device then forgets the
+// connections, whose IDs can be used again.
 func (s *cmDialogue) timeWait(*cmLink, cmStep, *rand.Rand) {
-	if !s.Virtual || s.live() > 0 {
+	if !s.Virtual || s.waited || s.live() > 0 {
 		return
 	}
-	s.Sleep(10 * time.Minute)
-	for _, c := range s.links {
-		c.State = model.CMIdle
+	s.waited = true
+	s.Sleep(20 * time.Second) // many times the timeouts in the REQs
+	for i, c := range s.links {
+		if c.conn != nil {
+			s.closeConn(c.conn)
+		}
+		fresh := &cmLink{peer: c.peer, tid: c.tid + 1, req: c.req, srcPort: c.srcPort}
+		fresh.Active, fresh.PeerID, fresh.PeerQPN, fresh.PeerGUID = c.Active, c.PeerID, c.PeerQPN, c.PeerGUID
+		s.links[i] = fresh
 	}
+	s.pending = nil
+	s.Completions() // flushed receives
 }
 
 // checkApplication compares the results of the verbs and the state of the queue pair with the model.
@@ -297,10 +306,8 @@ func (s *cmDialogue) checkApplication(c *cmLink) {
 		s.Check(ok, fmt.Sprintf("a RejectError with reason %v", *rej.Reason), "%v", err)
 		s.checkPrivate("the RejectError", rejected.PrivateData, rej.Private)
 	}
-	if c.conn.QP != nil {
-		state := s.QueryQP(c.conn.QP).State
-		s.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
-	}
+	state := s.QueryQP(c.conn.QP).State
+	s.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
 }
 
 // resolveEnd finds out whether a REJ has ended the connection, which the specification leaves open.
