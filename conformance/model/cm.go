@@ -260,6 +260,9 @@ func (t *CMTimer) Retransmitted(now time.Duration) error {
 	return nil
 }
 
+// Earliest returns the earliest time of the next retransmission, or of giving up.
+func (t *CMTimer) Earliest() time.Duration { return t.earliest }
+
 // Latest returns the latest time of the next retransmission, or of giving up.
 func (t *CMTimer) Latest() time.Duration { return t.latest }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/dialogue"
@@ -47,7 +48,8 @@ type cmLink struct {
 	result  verbs.Conn
 	out     []byte // the MAD that the device retransmits
 	timer   model.CMTimer
-	sent    [2]int // messages by the peer and by the device
+	endedAt time.Duration // begin of time wait
+	sent    [2]int        // messages by the peer and by the device
 }
 
 // cmCall is a verb that blocks.
@@ -248,10 +250,10 @@ func init() {
 	}
 }
 
-// requestable is the weight of another REQ: 0 after a rejected one, which the device may treat as
+// requestable is the weight of another REQ: 0 after a rejected or withdrawn one, which the device may treat as
 // a new one or not.
 func requestable(c *cmLink) int {
-	if c.State == model.CMIdle && c.seen {
+	if c.State == model.CMIdle && c.seen || c.Cancelled {
 		return 0
 	}
 	return 3
@@ -294,6 +296,7 @@ func (s *cmDialogue) Play(step cmStep) {
 		s.resolveEnd(c)
 		s.checkTimer(c)
 		s.checkApplication(c)
+		s.expire(c)
 	}
 }
 

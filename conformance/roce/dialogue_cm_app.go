@@ -254,10 +254,21 @@ func (s *cmDialogue) checkTimer(c *cmLink) {
 	s.Check(!overdue, fmt.Sprintf("a retransmission of the %v, %d more in all, by now", ib.AttrOf(m), c.timer.Retries), "none")
 }
 
+// expire notes that the device may have left time wait, and forgotten the connection.
+func (s *cmDialogue) expire(c *cmLink) {
+	switch now := s.Now(); {
+	case c.State != model.CMTimeWait:
+	case c.endedAt == 0:
+		c.endedAt = now
+	case now-c.endedAt > ib.AckTimeout(*c.req.AckTimeout)/2: // about one packet lifetime
+		c.State = model.CMIdle
+	}
+}
+
 // giveUp notes that the device has given up.
 func (s *cmDialogue) giveUp(c *cmLink) {
 	c.GiveUp()
-	c.out = nil
+	c.out, c.endedAt = nil, c.timer.Earliest()
 }
 
 // timeWait lets time wait pass, once in a dialogue and in virtual time. The device then forgets the
@@ -381,12 +392,15 @@ func describeQP(a verbs.QPAttr) string {
 
 // Close ends all connections and frees the objects of the dialogue.
 func (s *cmDialogue) Close() {
+	for req, err := s.listener.GetRequest(0); err == nil; req, err = s.listener.GetRequest(0) {
+		_ = req.Reject(nil)
+	}
+	s.Must("a listener that is closed", s.listener.Close())
 	for _, c := range s.links {
 		switch c.State {
 		case model.CMRequested:
-			s.cmRejectAll(s.listener)
 			if c.request != nil {
-				_ = c.request.Reject(nil) // fails if the device has forgotten the request
+				_ = c.request.Reject(nil) // fails if the peer has withdrawn the request
 			}
 		case model.CMReplied, model.CMRequesting:
 			s.SendPacket(ib.CM(c.tid, s.peerREJ(c, rand.New(rand.NewPCG(1, 1)))).From(c.peer))
@@ -407,7 +421,6 @@ func (s *cmDialogue) Close() {
 			s.closeConn(c.conn)
 		}
 	}
-	s.Must("a listener that is closed", s.listener.Close())
 	s.Drain(shortWait)
 	if q := s.syncConn; q != nil {
 		s.Must("a queue pair that is destroyed", q.qp.Close())
