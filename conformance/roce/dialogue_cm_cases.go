@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // cmDialogueOf returns the body of a case that draws operations with the weights of both maps.
@@ -87,4 +88,11 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 	Sends:   "REJs with all reasons in all states",
 	Expects: cmSees,
 	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: cmDialogueOf(cmActive, map[string]int{"REJ": 6}),
+}, {
+	ID: "dialogue/cm-sidr/both-sides", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "In random dialogues, datagram services are resolved like the model",
+	Sends:   "SIDR_REQs and SIDR_REPs, also twice, damaged, for unknown services and with unknown IDs; the application accepts, rejects and resolves",
+	Expects: "the messages with all their fields, and the requests and results that the application gets",
+	Defects: []string{"cm.SIDRZeroQKey", "cm.IgnoreUnknownService"},
+	Run:     dialogue.Spec[cmStep]{Dialogues: 7, Steps: 35, Open: openSIDRDialogue}.Body(),
 }})
