@@ -34,22 +34,27 @@ type cmDialogue struct {
 // cmLink is a connection of a dialogue.
 type cmLink struct {
 	model.CMConn
+	cmApp
 	peer    netip.Addr
+	srcPort uint16 // of the peer
 	seen    bool   // the device has processed the REQ
 	tid     uint64 // of the REQ
 	dreqTID uint64 // of the device's DREQ
 	req     ib.REQ // of either side
-	srcPort uint16 // of the peer
-	conn    *Conn  // the queue pair; nil before Accept
-	request verbs.ConnRequest
-	param   verbs.ConnParam // of the application
-	setup   *cmCall         // Accept or Connect
-	closing *cmCall         // Disconnect
-	result  verbs.Conn
-	out     []byte // the MAD that the device retransmits
+	out     []byte // the MAD that the device retransmits; nil if none
 	timer   model.CMTimer
 	endedAt time.Duration // begin of time wait
 	sent    [2]int        // messages by the peer and by the device
+}
+
+// cmApp is the application's side of a connection.
+type cmApp struct {
+	conn    *Conn             // the queue pair; nil before Accept
+	request verbs.ConnRequest // nil before the application takes it
+	param   verbs.ConnParam
+	setup   *cmCall    // Accept or Connect
+	closing *cmCall    // Disconnect
+	result  verbs.Conn // of setup
 }
 
 // cmCall is a verb that blocks.
@@ -65,7 +70,7 @@ type cmWant struct {
 	tid      *uint64
 	to       netip.Addr
 	optional bool
-	got      func(MAD ib.MAD, m ib.Message, a Arrival)
+	got      func(ib.MAD, ib.Message, Arrival) // called with the message
 }
 
 // cmStep is a step of a dialogue: an operation on a connection.
@@ -221,37 +226,31 @@ func in(usual, rare int, states ...model.CMState) func(*cmLink) int {
 	}
 }
 
-var cmOps []cmOp
-
-func init() {
-	const requested, replied, requesting = model.CMRequested, model.CMReplied, model.CMRequesting
-	const established, disconnecting = model.CMEstablished, model.CMDisconnecting
-	cmOps = []cmOp{
-		{name: "new REQ", mad: true, play: (*cmDialogue).newREQ},
-		{name: "REQ for a closed port", always: true, mad: true, play: (*cmDialogue).refusedREQ},
-		{name: "connect", play: (*cmDialogue).startConnect},
-		{name: "take", always: true, play: (*cmDialogue).take},
-		{name: "accept", when: undecided, play: (*cmDialogue).accept},
-		{name: "reject", when: undecided, play: (*cmDialogue).reject},
-		{name: "disconnect", when: in(1, 0, established), play: (*cmDialogue).disconnect},
-		{name: "message", when: in(1, 0, established), play: (*cmDialogue).message},
-		{name: "first message", when: in(1, 0, replied), play: (*cmDialogue).message},
-		{name: "wait", when: in(1, 0, replied, requesting, disconnecting), play: (*cmDialogue).await},
-		{name: "time wait", always: true, play: (*cmDialogue).timeWait},
-		{name: "REQ", mad: true, when: func(c *cmLink) int { return byRole(c, 0, requestable(c)) }, play: sends(ib.AttrREQ)},
-		{name: "REP", mad: true, ids: true, when: func(c *cmLink) int { return byRole(c, in(9, 3, requesting)(c), 1) }, play: sends(ib.AttrREP)},
-		{name: "RTU", mad: true, ids: true, when: in(9, 1, replied), play: sends(attrRTU)},
-		{name: "REJ", mad: true, ids: true, when: in(3, 1, requested, replied, requesting, established, disconnecting), play: sends(attrREJ)},
-		{name: "MRA", mad: true, ids: true, when: in(4, 1, replied, requesting), play: sends(ib.AttrMRA)},
-		{name: "DREQ", mad: true, ids: true, when: in(3, 1, replied, established, disconnecting), play: sends(attrDREQ)},
-		{name: "DREP", mad: true, ids: true, when: in(9, 1, disconnecting), play: sends(attrDREP)},
-		{name: "LAP", mad: true, ids: true, when: in(1, 1), play: sends(attrLAP)},
-		{name: "APR", mad: true, ids: true, when: in(1, 1), play: sends(attrAPR)},
-	}
+var cmOps = []cmOp{
+	{name: "new REQ", mad: true, play: (*cmDialogue).newREQ},
+	{name: "REQ for a closed port", always: true, mad: true, play: (*cmDialogue).refusedREQ},
+	{name: "connect", play: (*cmDialogue).startConnect},
+	{name: "take", always: true, play: (*cmDialogue).take},
+	{name: "accept", when: undecided, play: (*cmDialogue).accept},
+	{name: "reject", when: undecided, play: (*cmDialogue).reject},
+	{name: "disconnect", when: in(1, 0, model.CMEstablished), play: (*cmDialogue).disconnect},
+	{name: "message", when: in(1, 0, model.CMEstablished), play: (*cmDialogue).message},
+	{name: "first message", when: in(1, 0, model.CMReplied), play: (*cmDialogue).message},
+	{name: "wait", when: in(1, 0, model.CMReplied, model.CMRequesting, model.CMDisconnecting), play: (*cmDialogue).await},
+	{name: "time wait", always: true, play: (*cmDialogue).timeWait},
+	{name: "REQ", mad: true, when: func(c *cmLink) int { return byRole(c, 0, requestable(c)) }, play: sends(ib.AttrREQ)},
+	{name: "REP", mad: true, ids: true, when: func(c *cmLink) int { return byRole(c, in(9, 3, model.CMRequesting)(c), 1) }, play: sends(ib.AttrREP)},
+	{name: "RTU", mad: true, ids: true, when: in(9, 1, model.CMReplied), play: sends(attrRTU)},
+	{name: "REJ", mad: true, ids: true, when: in(3, 1, model.CMRequested, model.CMReplied, model.CMRequesting, model.CMEstablished, model.CMDisconnecting), play: sends(attrREJ)},
+	{name: "MRA", mad: true, ids: true, when: in(4, 1, model.CMReplied, model.CMRequesting), play: sends(ib.AttrMRA)},
+	{name: "DREQ", mad: true, ids: true, when: in(3, 1, model.CMReplied, model.CMEstablished, model.CMDisconnecting), play: sends(attrDREQ)},
+	{name: "DREP", mad: true, ids: true, when: in(9, 1, model.CMDisconnecting), play: sends(attrDREP)},
+	{name: "LAP", mad: true, ids: true, when: in(1, 1), play: sends(attrLAP)},
+	{name: "APR", mad: true, ids: true, when: in(1, 1), play: sends(attrAPR)},
 }
 
-// requestable is the weight of another REQ: 0 after a rejected or withdrawn one, which the device may treat as
-// a new one or not.
+// requestable is the weight of another REQ: 0 after a rejected or withdrawn one, after which the
+// device may treat it as a new one or not.
 func requestable(c *cmLink) int {
 	if c.State == model.CMIdle && c.seen || c.Cancelled {
 		return 0
@@ -259,6 +258,7 @@ func requestable(c *cmLink) int {
 	return 3
 }
 
+// byRole returns active or passive by the role of the device.
 func byRole(c *cmLink, active, passive int) int {
 	if c.Active {
 		return active
@@ -274,6 +274,7 @@ func undecided(c *cmLink) int {
 	return 0
 }
 
+// opNamed returns the operation with this name.
 func opNamed(name string) cmOp {
 	return cmOps[slices.IndexFunc(cmOps, func(op cmOp) bool { return op.name == name })]
 }
@@ -310,10 +311,10 @@ func (s *cmDialogue) newLink(active bool) *cmLink {
 	return c
 }
 
-// cmTimeouts returns the codes of a response timeout that the peer draws.
+// drawTimeout returns the code of a response timeout that the peer chooses.
 func (s *cmDialogue) drawTimeout(r *rand.Rand) uint8 { return s.LongTimeout(uint8(14 + r.IntN(3))) }
 
-// private returns up to n bytes of private data, often none or all.
+// cmPrivate returns up to n bytes of private data, often none or all.
 func cmPrivate(r *rand.Rand, n int) []byte {
 	b := make([]byte, []int{0, 1, n / 2, n - 1, n}[r.IntN(5)])
 	for i := range b {
@@ -361,7 +362,8 @@ func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
 	req.LocalTimeout, req.RemoteTimeout = new(s.drawTimeout(r)), new(uint8(18+r.IntN(4)))
 	req.AckTimeout, req.MaxCMRetries = new(s.LongTimeout(uint8(14+r.IntN(4)))), small(5)
 	req.FlowControl, req.SRQ, req.SubnetLocal = new(r.IntN(2) == 0), new(r.IntN(2) == 0), new(r.IntN(2) == 0)
-	req.LocalLID, req.RemoteLID = new(uint16(r.Uint32())), new(uint16(r.Uint32()))
+	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(r.Uint32())}[r.IntN(3)]) }
+	req.LocalLID, req.RemoteLID = lid(), lid()
 	req.FlowLabel = new(r.Uint32() & 0xfffff)
 	req.Private = append(ib.AddrHeader{SrcPort: c.srcPort, Src: c.peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 56)...)
 	return req
@@ -402,8 +404,9 @@ func (s *cmDialogue) transmit(c *cmLink, tid uint64, m ib.Message, fault int) {
 	}
 	s.SendPacket(pkt.From(c.peer))
 	if f.header.ClassVersion != nil {
-		// IBTA has a REJ for this, which Linux does not send.
-		s.settle(cmWant{msg: ib.REJ{Reason: new(ib.Reason(31))}, to: c.peer, optional: true})
+		// IBTA has answers for this, which Linux does not send.
+		s.settle(cmWant{msg: ib.REJ{Reason: new(ib.Reason(31))}, to: c.peer, optional: true},
+			cmWant{msg: ib.SIDRREP{Status: new(uint8(5))}, to: c.peer, optional: true})
 	}
 }
 

@@ -167,6 +167,7 @@ func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
 		RemoteCommID: &c.PeerID, About: new(model.CMAboutREQ), Reason: new(ib.RejConsumer), InfoLen: new(uint8(0)), Info: []byte{}, Private: private,
 	}
 	s.settle(cmWant{msg: rej, tid: &c.tid, to: c.peer, optional: c.Cancelled})
+	s.MustFail("a second answer", c.request.Reject(nil), nil)
 }
 
 // disconnect has the application disconnect.
@@ -272,23 +273,25 @@ func (s *cmDialogue) giveUp(c *cmLink) {
 }
 
 // timeWait lets time wait pass, once in a dialogue and in virtual time. The device then forgets the
-// connections, whose IDs can be used again.
+// connections that have ended, and their IDs can be used again.
 func (s *cmDialogue) timeWait(*cmLink, cmStep, *rand.Rand) {
-	if !s.Virtual || s.waited || s.live() > 0 {
+	waiting := func(c *cmLink) bool { return c.out != nil }
+	if !s.Virtual || s.waited || slices.ContainsFunc(s.links, waiting) {
 		return
 	}
 	s.waited = true
 	s.Sleep(20 * time.Second) // many times the timeouts in the REQs
 	for i, c := range s.links {
+		if c.State != model.CMIdle && c.State != model.CMTimeWait || c.Active {
+			continue
+		}
 		if c.conn != nil {
 			s.closeConn(c.conn)
 		}
 		fresh := &cmLink{peer: c.peer, tid: c.tid + 1, req: c.req, srcPort: c.srcPort}
-		fresh.Active, fresh.PeerID, fresh.PeerQPN, fresh.PeerGUID = c.Active, c.PeerID, c.PeerQPN, c.PeerGUID
+		fresh.PeerID, fresh.PeerQPN, fresh.PeerGUID = c.PeerID, c.PeerQPN, c.PeerGUID
 		s.links[i] = fresh
 	}
-	s.pending = nil
-	s.Completions() // flushed receives
 }
 
 // checkApplication compares the results of the verbs and the state of the queue pair with the model.
@@ -345,6 +348,11 @@ func (s *cmDialogue) checkConnection(c *cmLink) {
 	case model.CMEstablished:
 		s.Check(errors.Is(err, verbs.ErrTimeout), "a connection that lasts", "WaitDisconnect returns %v", err)
 		s.checkAttr(c, a)
+		from := netip.AddrPortFrom(c.peer, c.srcPort)
+		if c.Active {
+			from = netip.AddrPortFrom(s.Peer, cmConnectPort)
+		}
+		s.Check(c.result.Remote() == from, fmt.Sprintf("a connection with %v", from), "%v", c.result.Remote())
 		if c.Active {
 			p := c.result.Param()
 			s.checkPrivate("the REP", p.PrivateData, c.Reply.Private)
