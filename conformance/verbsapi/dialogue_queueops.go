@@ -1,0 +1,330 @@
+package verbsapi
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// nobodysQPN is the number of a queue pair that does not exist.
+const nobodysQPN verbs.QPN = 0xfffff0
+
+// randomAttrs returns valid values of all attributes. The timeout is longer than a dialogue.
+func (s *queueSession) randomAttrs(random *rand.Rand) verbs.QPAttr {
+	limits := s.QueryDevice()
+	return verbs.QPAttr{
+		Port: 1, QKey: random.Uint32() >> 1, Access: verbs.Access(random.Uint32()) & rig.RemoteAccess(s.Rig),
+		AH: s.path, PathMTU: verbs.MTU(1 + random.IntN(int(s.QueryPort().ActiveMTU))), DestQPN: nobodysQPN + verbs.QPN(random.IntN(8)),
+		RQPSN: random.Uint32() & 0xffffff, SQPSN: random.Uint32() & 0xffffff,
+		MaxDestRdAtomic: uint8(random.IntN(1 + int(limits.MaxQPRdAtomic))), MaxRdAtomic: uint8(random.IntN(1 + int(limits.MaxQPInitAtomic))),
+		MinRNRTimer: uint8(random.IntN(32)), Timeout: []uint8{0, 28, 30, 31}[random.IntN(4)],
+		RetryCnt: uint8(random.IntN(8)), RNRRetry: uint8(random.IntN(8)), EnSQDAsyncNotify: random.IntN(3) > 0, Caps: smallCaps,
+	}
+}
+
+// invalidValues are values that a device must refuse, by the attribute.
+func (s *queueSession) invalidValues() map[verbs.QPAttrMask][]func(*verbs.QPAttr) {
+	limits := s.QueryDevice()
+	return map[verbs.QPAttrMask][]func(*verbs.QPAttr){
+		verbs.QPAttrPort:            {func(a *verbs.QPAttr) { a.Port = 0 }, func(a *verbs.QPAttr) { a.Port = limits.Ports + 1 }},
+		verbs.QPAttrPKeyIndex:       {func(a *verbs.QPAttr) { a.PKeyIndex = uint16(s.QueryPort().PKeys) }},
+		verbs.QPAttrPathMTU:         {func(a *verbs.QPAttr) { a.PathMTU = 0 }, func(a *verbs.QPAttr) { a.PathMTU = 6 }},
+		verbs.QPAttrMaxDestRdAtomic: {func(a *verbs.QPAttr) { a.MaxDestRdAtomic = limits.MaxQPRdAtomic + 1 }},
+		verbs.QPAttrMinRNRTimer:     {func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
+	}
+}
+
+// advance moves a queue pair to the next state: towards RTS, SQD and back, or from SQE or ERR.
+func (s *queueSession) advance(step queueStep) {
+	q := s.qps[step.qp]
+	to := map[verbs.QPState]verbs.QPState{reset: initState, initState: rtr, rtr: rts, rts: sqd, sqd: rts, sqe: rts, errState: reset}[q.State]
+	switch {
+	case q.State == rts && step.n%2 == 0 || q.Draining() && step.n%3 > 0:
+		to = errState
+	case q.Transition(to) == nil: // a connection of iWARP
+		to = errState
+	}
+	s.modify(q, to, step, "")
+}
+
+// modifyAny modifies a queue pair to a random state, often with a wrong mask or a wrong value.
+func (s *queueSession) modifyAny(step queueStep) {
+	q := s.qps[step.qp]
+	flaws := []string{"", "", "missing", "excess", "value"}
+	s.modify(q, everyState[step.n%len(everyState)], step, flaws[step.n/8%len(flaws)])
+}
+
+// modify modifies a queue pair to a state, with a flaw: an attribute that is missing, excess or
+// has a wrong value, if the transition can have it.
+func (s *queueSession) modify(q *modelQP, to verbs.QPState, step queueStep, flaw string) {
+	t := q.Transition(to)
+	switch {
+	case s.kind != verbs.QPTypeUD && !isIB(s.Rig) && (t == nil || flaw != ""):
+		return // other transitions of iWARP are not specified
+	case q.State == sqd && to == sqd && q.Draining():
+		return // IBTA leaves open what can be modified before the send queue has drained
+	}
+	random := rand.New(rand.NewPCG(step.seed, 0))
+	attr := s.randomAttrs(random)
+	attr.State, attr.CurState = to, q.State
+	mask := verbs.QPAttrState
+	if t != nil {
+		mask |= t.Required | t.Optional&verbs.QPAttrMask(random.Uint32())
+	}
+	valid := s.spoilModify(&attr, &mask, t, step, flaw)
+	if to == reset {
+		s.pollAll() // a device may discard the completions of a queue pair that is reset
+	}
+	err := q.qp.Modify(attr, mask)
+	s.Note("modify %s from %v to %v with %v: %v", q.name, q.State, to, mask, err)
+	what := fmt.Sprintf("%s from %v to %v with %v", q.name, q.State, to, mask)
+	if !valid || !q.CanModify(to, mask) {
+		s.MustFail(what, err, verbs.ErrInvalid)
+		return
+	}
+	s.Must(what, err)
+	q.Modify(&attr, mask)
+}
+
+// spoilModify applies a flaw to the attributes or the mask. It reports whether the values are valid.
+func (s *queueSession) spoilModify(attr *verbs.QPAttr, mask *verbs.QPAttrMask, t *model.VerbsTransition, step queueStep, flaw string) (valid bool) {
+	if t == nil {
+		return true
+	}
+	switch flaw {
+	case "missing":
+		*mask &^= nthBit(t.Required, step.n)
+	case "excess":
+		*mask |= nthBit(rig.EveryAttr&^(t.Required|t.Optional|rig.MigrationAttrs), step.n)
+	case "value":
+		for bit, spoils := range s.invalidValues() {
+			if bit == nthBit(*mask&^verbs.QPAttrState, step.n) {
+				spoils[step.n%len(spoils)](attr)
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// nthBit returns one of the bits of a mask, or 0 if it has none.
+func nthBit(mask verbs.QPAttrMask, n int) (bit verbs.QPAttrMask) {
+	if mask == 0 {
+		return 0
+	}
+	n %= bits.OnesCount32(uint32(mask))
+	rig.EachAttr(mask, func(b verbs.QPAttrMask) {
+		if n == 0 {
+			bit = b
+		}
+		n--
+	})
+	return bit
+}
+
+// postRecvs posts up to three receives in one call.
+func (s *queueSession) postRecvs(step queueStep) {
+	q := s.qps[step.qp]
+	wrs := make([]verbs.RecvWR, 1+step.n%3)
+	for i := range wrs {
+		s.lastID++
+		wrs[i] = verbs.RecvWR{WRID: s.lastID, SGL: s.mem.SGL(0, 64)}
+	}
+	n, err := q.qp.PostRecv(wrs)
+	s.Note("post %d receives to %s in %v: %d, %v", len(wrs), q.name, q.State, n, err)
+	if !q.CanReceive() {
+		s.MustFail(fmt.Sprintf("a receive of %s in %v", q.name, q.State), err, nil)
+		s.Check(n == 0, "no receive posted", "%d", n)
+		return
+	}
+	s.expectPosted(&q.Recvs, len(wrs), n, err, q.State == errState)
+	for _, wr := range wrs[:n] {
+		q.PostRecv(wr.WRID)
+	}
+}
+
+// expectPosted checks how many of total requests were posted. atOnce says that each completes
+// before the next is posted.
+func (s *queueSession) expectPosted(queue *model.VerbsQueue, total, posted int, err error, atOnce bool) {
+	least, most := queue.Room()
+	if atOnce {
+		most = total
+	}
+	least, most = min(least, total), min(most, total)
+	s.Check(posted >= least && posted <= most, fmt.Sprintf("%d to %d of %d requests posted", least, most, total), "%d, %v", posted, err)
+	if posted < total {
+		s.MustFail("posting to a full queue", err, verbs.ErrNoMemory)
+	} else {
+		s.Must("a post", err)
+	}
+}
+
+func (s *queueSession) sendWR(signaled bool) verbs.SendWR {
+	s.lastID++
+	wr := verbs.SendWR{WRID: s.lastID, Opcode: verbs.OpSend, SGL: s.mem.SGL(64, 8)}
+	if signaled {
+		wr.Flags = verbs.SendSignaled
+	}
+	if s.kind == verbs.QPTypeUD {
+		wr.UD = verbs.UD{AH: s.ah, QPN: nobodysQPN, QKey: qKey}
+	}
+	return wr
+}
+
+// postSends posts up to three sends in one call.
+func (s *queueSession) postSends(step queueStep) {
+	q := s.qps[step.qp]
+	wrs := make([]verbs.SendWR, 1+step.n%3)
+	for i := range wrs {
+		wrs[i] = s.sendWR(step.n>>(3+i)&1 == 0)
+	}
+	n, err := q.qp.PostSend(wrs)
+	s.Note("post %d sends to %s in %v: %d, %v", len(wrs), q.name, q.State, n, err)
+	if !q.CanSend() {
+		s.MustFail(fmt.Sprintf("a send of %s in %v", q.name, q.State), err, nil)
+		s.Check(n == 0, "no send posted", "%d", n)
+		return
+	}
+	atOnce := q.State == errState || q.State == sqe || q.State == rts && q.Type != verbs.QPTypeRC
+	s.expectPosted(&q.Sends, len(wrs), n, err, atOnce)
+	for _, wr := range wrs[:n] {
+		q.PostSend(wr.WRID, wr.Flags&verbs.SendSignaled != 0)
+	}
+}
+
+// postBadSend posts a send from a closed region: it is refused or completes with LOC_PROT_ERR.
+func (s *queueSession) postBadSend(step queueStep) {
+	q := s.qps[step.qp]
+	least, _ := q.Sends.Room()
+	if q.State != rts || len(q.Sends.Pending()) > 0 || least == 0 {
+		return // it would not be executed now
+	}
+	wr := s.sendWR(step.n%2 == 0)
+	wr.SGL = []verbs.SGE{s.closed.SGE(0, 8)}
+	n, err := q.qp.PostSend([]verbs.SendWR{wr})
+	s.Note("post a send from a closed region to %s: %d, %v", q.name, n, err)
+	if err != nil {
+		return
+	}
+	q.Sends.Add(model.VerbsWR{ID: wr.WRID})
+	q.FailSend(verbs.WCLocProtErr)
+}
+
+// postLongList posts a send or a receive with more list entries than the queue pair has.
+func (s *queueSession) postLongList(step queueStep) {
+	q := s.qps[step.qp]
+	if q.State == errState {
+		return // a device may flush what is posted without looking at it
+	}
+	if step.n%2 == 0 {
+		wr := s.sendWR(true)
+		wr.SGL = sgeList(s.mem, q.caps.MaxSendSGE+1, 4)
+		n, err := q.qp.PostSend([]verbs.SendWR{wr})
+		s.MustFail("a send with too long a list", err, nil)
+		s.Check(n == 0, "no send posted", "%d", n)
+		return
+	}
+	expectRecvRefused(s.Rig, "a receive with too long a list", q.qp, sgeList(s.mem, max(1, q.caps.MaxRecvSGE)+1, 4), nil)
+}
+
+// poll polls a CQ for at most k completions.
+func (s *queueSession) poll(cq *modelCQ, k int) {
+	want := min(k, cq.Len())
+	into := make([]verbs.WC, k)
+	n := rig.Result(cq.cq.Poll(into))(s, cq.name+" that can be polled")
+	s.Check(n == want, fmt.Sprintf("%d completions from a poll of %s for %d", want, cq.name, k), "%d", n)
+	for i := range into[:n] {
+		s.Note("%s: %s", cq.name, rig.Describe(&into[i]))
+		if err := cq.Take(&into[i]); err != nil {
+			s.Fail(err.Error(), "%s, queue pair %#x", rig.Describe(&into[i]), uint32(into[i].QPN))
+		}
+	}
+}
+
+// pollAll polls all completions.
+func (s *queueSession) pollAll() {
+	for _, cq := range s.cqs {
+		s.poll(cq, cq.Len()+1)
+	}
+}
+
+// arm arms a CQ that has no completions, for solicited completions or any. A CQ that is armed for
+// any completion is not armed again: the manual pages leave open how often it reports then.
+func (s *queueSession) arm(cq *modelCQ, solicitedOnly bool) {
+	s.poll(cq, cq.Len()+1)
+	if cq.Arm == model.VerbsArmedAny || solicitedOnly && cq.Arm != model.VerbsUnarmed {
+		return
+	}
+	s.Note("arm %s, solicited only %v", cq.name, solicitedOnly)
+	s.Must(cq.name+" that can be armed", cq.cq.ReqNotify(solicitedOnly))
+	cq.ArmFor(solicitedOnly)
+}
+
+// resize resizes a CQ, often to the number of its completions or one less or more.
+func (s *queueSession) resize(cq *modelCQ, n int) {
+	if !s.Caps.Has(verbs.CapResizeCQ) {
+		return
+	}
+	limit := s.QueryDevice().MaxCQE
+	depth := []int{cq.Len() - 1, cq.Len(), cq.Len() + 1, 1 + n%20, 0, limit + 1}[n%6]
+	err := cq.cq.Resize(depth)
+	s.Note("resize %s with %d completions to %d: %v", cq.name, cq.Len(), depth, err)
+	if cq.ResizeError(depth, limit) {
+		s.MustFail(fmt.Sprintf("a depth of %d for %s with %d completions", depth, cq.name, cq.Len()), err, nil)
+		s.Check(cq.cq.Depth() == cq.Depth, fmt.Sprintf("a depth of %d still", cq.Depth), "%d", cq.cq.Depth())
+		return
+	}
+	s.Must(fmt.Sprintf("a depth of %d for %s with %d completions", depth, cq.name, cq.Len()), err)
+	s.Check(cq.cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.cq.Depth())
+	cq.Depth = cq.cq.Depth()
+}
+
+// useSRQ posts a receive to the shared receive queue, sets its limit or tries to close it.
+func (s *queueSession) useSRQ(n int) {
+	if s.srq == nil {
+		return
+	}
+	q := s.srq
+	switch n % 4 {
+	case 0, 1:
+		posted, err := q.srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: s.mem.SGL(0, 64)}})
+		if q.posted == q.attr.MaxWR {
+			s.MustFail("a receive for a full queue", err, verbs.ErrNoMemory)
+			s.Check(posted == 0, "no receive posted", "%d", posted)
+			return
+		}
+		s.Must("a receive", err)
+		q.posted++
+	case 2:
+		limit := n / 4 % (q.posted + 1)
+		s.Must("a limit", q.srq.Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit))
+		q.attr.Limit = limit
+		s.MustFail("a limit beyond the size", q.srq.Modify(verbs.SRQAttr{Limit: q.attr.MaxWR + 1}, verbs.SRQLimit), nil)
+	default:
+		for _, qp := range s.qps {
+			if qp.Shared {
+				s.MustFail("closing a shared receive queue in use", q.srq.Close(), verbs.ErrBusy)
+				return
+			}
+		}
+		s.Must("a shared receive queue that can be closed", q.srq.Close())
+		s.createSRQ()
+		return
+	}
+	got := srqAttr(s.Rig, q.srq)
+	s.Check(got == q.attr, fmt.Sprintf("%+v", q.attr), "%+v", got)
+}
+
+// expectOverrun checks that polls of a CQ that has lost a completion fail, when it has handed out
+// what it has.
+func (s *queueSession) expectOverrun(cq *modelCQ) {
+	n, err := 1, error(nil)
+	for n > 0 && err == nil {
+		n, err = cq.cq.Poll(make([]verbs.WC, 64))
+	}
+	s.MustFail("polling a CQ that has lost completions", err, verbs.ErrOverrun)
+}
