@@ -12,7 +12,11 @@ type VerbsCompletion struct {
 	verbs.WC
 	// Solicited: the completion is an event for a CQ that is armed for solicited ones only.
 	Solicited bool
-	queue     *VerbsQueue
+	// Payload is that of a received message.
+	Payload []byte
+	// srq is the shared receive queue whose receive is used, which may be any of its receives.
+	srq   *VerbsSRQ
+	queue *VerbsQueue
 }
 
 // VerbsArm says which completions cause an event of a CQ.
@@ -69,29 +73,33 @@ func (c *VerbsCQ) ResizeError(depth, limit int) bool {
 	return depth < max(1, len(c.completions)) || depth > limit
 }
 
-// Take removes a polled completion. It returns an error unless the completion is the oldest of
-// its work queue and has the expected fields.
-func (c *VerbsCQ) Take(got *verbs.WC) error {
+// Take removes a polled completion and returns what is expected of it. It returns an error unless
+// the completion is the oldest of its work queue and has the expected fields.
+func (c *VerbsCQ) Take(got *verbs.WC) (*VerbsCompletion, error) {
 	seen := make(map[*VerbsQueue]bool)
 	var oldest []string
 	for i := range c.completions {
-		want := &c.completions[i]
+		want := c.completions[i]
 		if seen[want.queue] {
 			continue
 		}
 		seen[want.queue] = true
-		if want.WRID != got.WRID {
+		if want.srq != nil && want.QPN == got.QPN && want.srq.Posted[got.WRID] {
+			want.WRID = got.WRID
+			delete(want.srq.Posted, got.WRID)
+		}
+		if want.WRID != got.WRID || want.QPN != got.QPN {
 			oldest = append(oldest, fmt.Sprintf("%d (%v)", want.WRID, want.Status))
 			continue
 		}
 		if err := compareWC(&want.WC, got); err != nil {
-			return err
+			return nil, err
 		}
 		want.queue.retire(want.WRID)
 		c.completions = append(c.completions[:i], c.completions[i+1:]...)
-		return nil
+		return &want, nil
 	}
-	return fmt.Errorf("the next completions of the work queues are those of %v", oldest)
+	return nil, fmt.Errorf("the next completions of the work queues are those of %v", oldest)
 }
 
 // Forget removes the completions of a work queue, which is closed.
@@ -129,4 +137,30 @@ func compareWC(want, got *verbs.WC) error {
 		}
 	}
 	return nil
+}
+
+// VerbsSRQ is a model of a shared receive queue. Its receives may be used in any order.
+type VerbsSRQ struct {
+	// Posted are the receives whose completions were not polled, and Left is the number of those
+	// that are not used.
+	Posted map[uint64]bool
+	Left   int
+	// Limit raises an event when fewer receives are left, once; 0 if it is not armed.
+	Limit  int
+	Events int
+}
+
+// Post adds a receive.
+func (s *VerbsSRQ) Post(id uint64) {
+	s.Posted[id] = true
+	s.Left++
+}
+
+// use takes a receive, and raises the event of the limit.
+func (s *VerbsSRQ) use() {
+	s.Left--
+	if s.Left < s.Limit {
+		s.Limit = 0
+		s.Events++
+	}
 }

@@ -89,16 +89,17 @@ type VerbsTransition struct {
 	Required, Optional verbs.QPAttrMask
 }
 
-// VerbsQP is a model of a queue pair whose peer never answers.
+// VerbsQP is a model of a queue pair. Its requests are never answered unless the application of the
+// model completes them.
 type VerbsQP struct {
 	Type  verbs.QPType
 	State verbs.QPState
 	// Attr has the attributes in Known, which were set since RESET.
 	Attr  verbs.QPAttr
 	Known verbs.QPAttrMask
-	// Sends and Recvs are its queues. Recvs of a queue pair with a shared receive queue is not used.
+	// Sends and Recvs are its queues. Recvs has only the CQ if SRQ is not nil.
 	Sends, Recvs VerbsQueue
-	Shared       bool // it has a shared receive queue
+	SRQ          *VerbsSRQ
 	SignalAll    bool
 	// Transitions are those of its type, without those to RESET and ERR.
 	Transitions []VerbsTransition
@@ -171,7 +172,7 @@ func (q *VerbsQP) fail(from verbs.QPState) {
 	q.State = verbs.QPStateErr
 	q.Sends.Flush()
 	q.Recvs.Flush()
-	if q.Shared && from != verbs.QPStateErr {
+	if q.SRQ != nil && from != verbs.QPStateErr {
 		q.LastWQE++
 	}
 }
@@ -232,7 +233,7 @@ func (q *VerbsQP) Differs(got *verbs.QPAttr) (name string, want, is any) {
 
 // CanReceive reports whether receives can be posted.
 func (q *VerbsQP) CanReceive() bool {
-	return !q.Shared && (q.State != verbs.QPStateReset || q.RecvInReset)
+	return q.SRQ == nil && (q.State != verbs.QPStateReset || q.RecvInReset)
 }
 
 // CanSend reports whether requests can be posted.
@@ -244,6 +245,19 @@ func (q *VerbsQP) PostRecv(id uint64) {
 	if q.State == verbs.QPStateErr {
 		q.Recvs.Flush()
 	}
+}
+
+// Receive completes a receive with a message of the peer.
+func (q *VerbsQP) Receive(wc verbs.WC, solicited bool, payload []byte) {
+	wc.QPN = q.Recvs.qpn
+	if q.SRQ != nil {
+		q.SRQ.use()
+	} else {
+		first := q.Recvs.First()
+		first.done = true
+		wc.WRID = first.ID
+	}
+	q.Recvs.CQ.add(&VerbsCompletion{WC: wc, Solicited: solicited, Payload: payload, srq: q.SRQ, queue: &q.Recvs})
 }
 
 // PostSend adds a SEND of one packet.

@@ -147,22 +147,6 @@ func (s *queueSession) postRecvs(step queueStep) {
 	}
 }
 
-// expectPosted checks how many of total requests were posted. atOnce says that each completes
-// before the next is posted.
-func (s *queueSession) expectPosted(queue *model.VerbsQueue, total, posted int, err error, atOnce bool) {
-	least, most := queue.Room()
-	if atOnce {
-		most = total
-	}
-	least, most = min(least, total), min(most, total)
-	s.Check(posted >= least && posted <= most, fmt.Sprintf("%d to %d of %d requests posted", least, most, total), "%d, %v", posted, err)
-	if posted < total {
-		s.MustFail("posting to a full queue", err, verbs.ErrNoMemory)
-	} else {
-		s.Must("a post", err)
-	}
-}
-
 func (s *queueSession) sendWR(signaled bool) verbs.SendWR {
 	s.lastID++
 	wr := verbs.SendWR{WRID: s.lastID, Opcode: verbs.OpSend, SGL: s.mem.SGL(64, 8)}
@@ -231,58 +215,6 @@ func (s *queueSession) postLongList(step queueStep) {
 	expectRecvRefused(s.Rig, "a receive with too long a list", q.qp, sgeList(s.mem, max(1, q.caps.MaxRecvSGE)+1, 4), nil)
 }
 
-// poll polls a CQ for at most k completions.
-func (s *queueSession) poll(cq *modelCQ, k int) {
-	want := min(k, cq.Len())
-	into := make([]verbs.WC, k)
-	n := rig.Result(cq.cq.Poll(into))(s, cq.name+" that can be polled")
-	s.Check(n == want, fmt.Sprintf("%d completions from a poll of %s for %d", want, cq.name, k), "%d", n)
-	for i := range into[:n] {
-		s.Note("%s: %s", cq.name, rig.Describe(&into[i]))
-		if err := cq.Take(&into[i]); err != nil {
-			s.Fail(err.Error(), "%s, queue pair %#x", rig.Describe(&into[i]), uint32(into[i].QPN))
-		}
-	}
-}
-
-// pollAll polls all completions.
-func (s *queueSession) pollAll() {
-	for _, cq := range s.cqs {
-		s.poll(cq, cq.Len()+1)
-	}
-}
-
-// arm arms a CQ that has no completions, for solicited completions or any. A CQ that is armed for
-// any completion is not armed again: the manual pages leave open how often it reports then.
-func (s *queueSession) arm(cq *modelCQ, solicitedOnly bool) {
-	s.poll(cq, cq.Len()+1)
-	if cq.Arm == model.VerbsArmedAny || solicitedOnly && cq.Arm != model.VerbsUnarmed {
-		return
-	}
-	s.Note("arm %s, solicited only %v", cq.name, solicitedOnly)
-	s.Must(cq.name+" that can be armed", cq.cq.ReqNotify(solicitedOnly))
-	cq.ArmFor(solicitedOnly)
-}
-
-// resize resizes a CQ, often to the number of its completions or one less or more.
-func (s *queueSession) resize(cq *modelCQ, n int) {
-	if !s.Caps.Has(verbs.CapResizeCQ) {
-		return
-	}
-	limit := s.QueryDevice().MaxCQE
-	depth := []int{cq.Len() - 1, cq.Len(), cq.Len() + 1, 1 + n%20, 0, limit + 1}[n%6]
-	err := cq.cq.Resize(depth)
-	s.Note("resize %s with %d completions to %d: %v", cq.name, cq.Len(), depth, err)
-	if cq.ResizeError(depth, limit) {
-		s.MustFail(fmt.Sprintf("a depth of %d for %s with %d completions", depth, cq.name, cq.Len()), err, nil)
-		s.Check(cq.cq.Depth() == cq.Depth, fmt.Sprintf("a depth of %d still", cq.Depth), "%d", cq.cq.Depth())
-		return
-	}
-	s.Must(fmt.Sprintf("a depth of %d for %s with %d completions", depth, cq.name, cq.Len()), err)
-	s.Check(cq.cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.cq.Depth())
-	cq.Depth = cq.cq.Depth()
-}
-
 // useSRQ posts a receive to the shared receive queue, sets its limit or tries to close it.
 func (s *queueSession) useSRQ(n int) {
 	if s.srq == nil {
@@ -291,22 +223,23 @@ func (s *queueSession) useSRQ(n int) {
 	q := s.srq
 	switch n % 4 {
 	case 0, 1:
-		posted, err := q.srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: s.mem.SGL(0, 64)}})
-		if q.posted == q.attr.MaxWR {
+		s.lastID++
+		posted, err := q.srq.PostRecv([]verbs.RecvWR{{WRID: s.lastID, SGL: s.mem.SGL(0, 64)}})
+		if q.Left == q.attr.MaxWR {
 			s.MustFail("a receive for a full queue", err, verbs.ErrNoMemory)
 			s.Check(posted == 0, "no receive posted", "%d", posted)
 			return
 		}
 		s.Must("a receive", err)
-		q.posted++
+		q.Post(s.lastID)
 	case 2:
-		limit := n / 4 % (q.posted + 1)
+		limit := n / 4 % (q.Left + 1)
 		s.Must("a limit", q.srq.Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit))
 		q.attr.Limit = limit
 		s.MustFail("a limit beyond the size", q.srq.Modify(verbs.SRQAttr{Limit: q.attr.MaxWR + 1}, verbs.SRQLimit), nil)
 	default:
 		for _, qp := range s.qps {
-			if qp.Shared {
+			if qp.SRQ != nil {
 				s.MustFail("closing a shared receive queue in use", q.srq.Close(), verbs.ErrBusy)
 				return
 			}
@@ -317,14 +250,4 @@ func (s *queueSession) useSRQ(n int) {
 	}
 	got := srqAttr(s.Rig, q.srq)
 	s.Check(got == q.attr, fmt.Sprintf("%+v", q.attr), "%+v", got)
-}
-
-// expectOverrun checks that polls of a CQ that has lost a completion fail, when it has handed out
-// what it has.
-func (s *queueSession) expectOverrun(cq *modelCQ) {
-	n, err := 1, error(nil)
-	for n > 0 && err == nil {
-		n, err = cq.cq.Poll(make([]verbs.WC, 64))
-	}
-	s.MustFail("polling a CQ that has lost completions", err, verbs.ErrOverrun)
 }

@@ -16,31 +16,27 @@ import (
 // queueSession has three queue pairs without peers, two completion queues on a channel and
 // a shared receive queue. Requests of RC are never acknowledged, and others are lost.
 type queueSession struct {
-	*rig.Rig
+	cqSet
 	kind        verbs.QPType
 	transitions []model.VerbsTransition
 	path        verbs.AHAttr
 	mem, closed *rig.Memory // closed is a closed region
 	ah          verbs.AH    // the destination of datagrams
-	channel     verbs.CompChannel
-	cqs         [2]*modelCQ
-	srq         *modelSRQ // nil if the device has none
+	srq         *modelSRQ   // nil if the device has none
 	qps         [3]*modelQP
 	lastID      uint64
 }
 
-// modelCQ is a completion queue and its model.
-type modelCQ struct {
-	*model.VerbsCQ
-	cq   verbs.CQ
-	name string
+// modelSRQ is a shared receive queue and its model.
+type modelSRQ struct {
+	*model.VerbsSRQ
+	srq  verbs.SRQ
+	attr verbs.SRQAttr
 }
 
-// modelSRQ is a shared receive queue, of which no receive is used.
-type modelSRQ struct {
-	srq    verbs.SRQ
-	attr   verbs.SRQAttr
-	posted int
+func newModelSRQ(r *rig.Rig, init verbs.SRQInit) *modelSRQ {
+	srq := r.CreateSRQ(init)
+	return &modelSRQ{VerbsSRQ: &model.VerbsSRQ{Posted: make(map[uint64]bool)}, srq: srq, attr: srqAttr(r, srq)}
 }
 
 // modelQP is a queue pair and its model.
@@ -88,7 +84,7 @@ var queueActions = []queueAction{
 
 func newQueueSession(kind verbs.QPType) func(*rig.Rig) dialogue.Session[queueStep] {
 	return func(r *rig.Rig) dialogue.Session[queueStep] {
-		s := &queueSession{Rig: r, kind: kind, path: r.PathTo(r)}
+		s := &queueSession{cqSet: cqSet{Rig: r}, kind: kind, path: r.PathTo(r)}
 		for _, t := range slices.Concat(rig.Transitions(kind), transitionsFromSQE(kind)) {
 			if t.Optional &^= rig.MigrationAttrs; isIB(r) || kind == verbs.QPTypeUD || t.From == reset {
 				s.transitions = append(s.transitions, model.VerbsTransition(t))
@@ -106,11 +102,8 @@ func newQueueSession(kind verbs.QPType) func(*rig.Rig) dialogue.Session[queueSte
 
 // open creates the queues.
 func (s *queueSession) open() {
-	s.channel = rig.Result(s.Device.CreateCompChannel())(s, "a channel")
+	s.openCQs(12)
 	s.createSRQ()
-	for i := range s.cqs {
-		s.createCQ(i, 12)
-	}
 	for i := range s.qps {
 		s.createQP(i, 5*i)
 	}
@@ -126,18 +119,10 @@ func (s *queueSession) close() {
 	for _, q := range s.qps {
 		s.Must(q.name+" that can be closed", q.qp.Close())
 	}
-	for _, cq := range s.cqs {
-		s.Must(cq.name+" that can be closed", cq.cq.Close())
-	}
 	if s.srq != nil {
 		s.Must("a shared receive queue that can be closed", s.srq.srq.Close())
 	}
-	s.Must("a channel that can be closed", s.channel.Close())
-}
-
-// overrun reports whether a CQ has lost a completion.
-func (s *queueSession) overrun() bool {
-	return slices.ContainsFunc(s.cqs[:], func(cq *modelCQ) bool { return cq.Overrun })
+	s.closeCQs()
 }
 
 // transitionsFromSQE returns the transition from SQE, which RC does not have.
@@ -195,16 +180,9 @@ func (s *queueSession) Close() {
 	s.Must("a region that can be closed", s.mem.Close())
 }
 
-func (s *queueSession) createCQ(i, depth int) {
-	cq := newCQ(s.Rig, depth, s.channel)
-	s.Check(cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.Depth())
-	s.cqs[i] = &modelCQ{VerbsCQ: &model.VerbsCQ{Depth: cq.Depth()}, cq: cq, name: fmt.Sprintf("CQ %d", i+1)}
-}
-
 func (s *queueSession) createSRQ() {
 	if s.Caps.Has(verbs.CapSRQ) {
-		srq := s.Rig.CreateSRQ(verbs.SRQInit{PD: s.PD, MaxWR: 5, MaxSGE: 1})
-		s.srq = &modelSRQ{srq: srq, attr: srqAttr(s.Rig, srq)}
+		s.srq = newModelSRQ(s.Rig, verbs.SRQInit{PD: s.PD, MaxWR: 5, MaxSGE: 1})
 	}
 }
 
@@ -215,14 +193,15 @@ func (s *queueSession) createQP(i, n int) {
 		Type: s.kind, PD: s.PD, SendCQ: q.sendCQ.cq, RecvCQ: q.recvCQ.cq, SignalAll: n%5 == 1,
 		Caps: verbs.QPCaps{MaxSendWR: 1 + n%4, MaxRecvWR: 1 + n/4%4, MaxSendSGE: 1, MaxRecvSGE: 1},
 	}
-	if shared := s.srq != nil && n%3 == 1; shared {
-		init.SRQ = s.srq.srq
+	var srq *model.VerbsSRQ
+	if s.srq != nil && n%3 == 1 {
+		init.SRQ, srq = s.srq.srq, s.srq.VerbsSRQ
 	}
 	q.qp = s.Rig.CreateQP(init)
 	q.caps = s.QueryQP(q.qp).Caps
 	s.Check(q.caps.MaxSendWR >= init.Caps.MaxSendWR && (init.SRQ != nil || q.caps.MaxRecvWR >= init.Caps.MaxRecvWR), fmt.Sprintf("%+v or more", init.Caps), "%+v", q.caps)
 	q.VerbsQP = model.NewVerbsQP(q.qp.QPN(), model.VerbsQP{
-		Type: s.kind, Shared: init.SRQ != nil, SignalAll: init.SignalAll, Transitions: s.transitions,
+		Type: s.kind, SRQ: srq, SignalAll: init.SignalAll, Transitions: s.transitions,
 		RecvInReset: !isIB(s.Rig) && s.kind == verbs.QPTypeRC, CountsPSN: isIB(s.Rig),
 		HasSQE: isIB(s.Rig) && s.kind != verbs.QPTypeRC,
 		Sends:  model.VerbsQueue{Size: q.caps.MaxSendWR, CQ: q.sendCQ.VerbsCQ},
@@ -324,21 +303,4 @@ func (s *queueSession) expectsEvent(e *verbs.AsyncEvent) bool {
 		}
 	}
 	return false
-}
-
-// expectCompletionEvents compares the events of the channel.
-func (s *queueSession) expectCompletionEvents() {
-	for {
-		cq, err := s.channel.Wait(0)
-		if errors.Is(err, verbs.ErrTimeout) {
-			break
-		}
-		s.Must("completion events", err)
-		i := slices.IndexFunc(s.cqs[:], func(m *modelCQ) bool { return m.cq == cq })
-		s.Check(i >= 0 && s.cqs[i].Events > 0, "no completion event of this CQ", "an event of CQ %d", i+1)
-		s.cqs[i].Events--
-	}
-	for _, cq := range s.cqs {
-		s.Check(cq.Events == 0, "a completion event of "+cq.name, "none")
-	}
 }
