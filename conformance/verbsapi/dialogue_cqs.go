@@ -3,6 +3,7 @@ package verbsapi
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -97,13 +98,17 @@ func (s *cqSet) arm(cq *modelCQ, solicitedOnly bool) {
 	cq.ArmFor(solicitedOnly)
 }
 
-// resize resizes a CQ, often to the number of its completions or one less or more.
-func (s *cqSet) resize(cq *modelCQ, n int) {
+// resize resizes a CQ, often to the number of its completions or one less or more. It does not
+// become smaller than least.
+func (s *cqSet) resize(cq *modelCQ, n, least int) {
 	if !s.Caps.Has(verbs.CapResizeCQ) {
 		return
 	}
 	limit := s.QueryDevice().MaxCQE
 	depth := []int{cq.Len() - 1, cq.Len(), cq.Len() + 1, 1 + n%20, 0, limit + 1}[n%6]
+	if !cq.ResizeError(depth, limit) {
+		depth = max(depth, least)
+	}
 	err := cq.cq.Resize(depth)
 	s.Note("resize %s with %d completions to %d: %v", cq.name, cq.Len(), depth, err)
 	if cq.ResizeError(depth, limit) {
@@ -163,4 +168,19 @@ func (s *cqSet) expectPosted(queue *model.VerbsQueue, total, posted int, err err
 	} else {
 		s.Must("a post", err)
 	}
+}
+
+// drawWeighted returns a random action, with a probability that follows from its weight.
+func drawWeighted[A any](random *rand.Rand, actions []A, weight func(*A) int) *A {
+	total := 0
+	for i := range actions {
+		total += weight(&actions[i])
+	}
+	pick := random.IntN(total)
+	for i := range actions {
+		if pick -= weight(&actions[i]); pick < 0 {
+			return &actions[i]
+		}
+	}
+	panic("unreachable: the weights do not add up")
 }

@@ -248,7 +248,7 @@ func expectStable[A comparable](s *objectSession, what string, get func() A) fun
 }
 
 func objectDialogue(c conformance.Case) conformance.Case {
-	c.Run = dialogue.Spec[objectStep]{Dialogues: 12, Steps: 60, Open: newObjectSession}.Body()
+	c.Run = dialogue.Spec[objectStep]{Dialogues: 25, Steps: 60, Open: newObjectSession}.Body()
 	return c
 }
 

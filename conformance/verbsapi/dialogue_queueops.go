@@ -20,7 +20,7 @@ func (s *queueSession) randomAttrs(random *rand.Rand) verbs.QPAttr {
 		Port: 1, QKey: random.Uint32() >> 1, Access: verbs.Access(random.Uint32()) & rig.RemoteAccess(s.Rig),
 		AH: s.path, PathMTU: verbs.MTU(1 + random.IntN(int(s.QueryPort().ActiveMTU))), DestQPN: nobodysQPN + verbs.QPN(random.IntN(8)),
 		RQPSN: random.Uint32() & 0xffffff, SQPSN: random.Uint32() & 0xffffff,
-		MaxDestRdAtomic: uint8(random.IntN(1 + int(limits.MaxQPRdAtomic))), MaxRdAtomic: uint8(random.IntN(1 + int(limits.MaxQPInitAtomic))),
+		MaxDestRdAtomic: min(1<<random.IntN(8), limits.MaxQPRdAtomic), MaxRdAtomic: min(1<<random.IntN(8), limits.MaxQPInitAtomic),
 		MinRNRTimer: uint8(random.IntN(32)), Timeout: []uint8{0, 28, 30, 31}[random.IntN(4)],
 		RetryCnt: uint8(random.IntN(8)), RNRRetry: uint8(random.IntN(8)), EnSQDAsyncNotify: random.IntN(3) > 0, Caps: smallCaps,
 	}
@@ -54,8 +54,11 @@ func (s *queueSession) advance(step queueStep) {
 // modifyAny modifies a queue pair to a random state, often with a wrong mask or a wrong value.
 func (s *queueSession) modifyAny(step queueStep) {
 	q := s.qps[step.qp]
-	flaws := []string{"", "", "missing", "excess", "value"}
-	s.modify(q, everyState[step.n%len(everyState)], step, flaws[step.n/8%len(flaws)])
+	flaw := ""
+	if s.refusals {
+		flaw = []string{"", "missing", "excess", "value"}[step.n/8%4]
+	}
+	s.modify(q, everyState[step.n%len(everyState)], step, flaw)
 }
 
 // modify modifies a queue pair to a state, with a flaw: an attribute that is missing, excess or
@@ -63,6 +66,8 @@ func (s *queueSession) modifyAny(step queueStep) {
 func (s *queueSession) modify(q *modelQP, to verbs.QPState, step queueStep, flaw string) {
 	t := q.Transition(to)
 	switch {
+	case t == nil && !s.refusals:
+		return
 	case s.kind != verbs.QPTypeUD && !isIB(s.Rig) && (t == nil || flaw != ""):
 		return // other transitions of iWARP are not specified
 	case q.State == sqd && to == sqd && q.Draining():
@@ -129,6 +134,9 @@ func nthBit(mask verbs.QPAttrMask, n int) (bit verbs.QPAttrMask) {
 // postRecvs posts up to three receives in one call.
 func (s *queueSession) postRecvs(step queueStep) {
 	q := s.qps[step.qp]
+	if !s.refusals && !q.CanReceive() {
+		return
+	}
 	wrs := make([]verbs.RecvWR, 1+step.n%3)
 	for i := range wrs {
 		s.lastID++
@@ -162,6 +170,9 @@ func (s *queueSession) sendWR(signaled bool) verbs.SendWR {
 // postSends posts up to three sends in one call.
 func (s *queueSession) postSends(step queueStep) {
 	q := s.qps[step.qp]
+	if !s.refusals && !q.CanSend() {
+		return
+	}
 	wrs := make([]verbs.SendWR, 1+step.n%3)
 	for i := range wrs {
 		wrs[i] = s.sendWR(step.n>>(3+i)&1 == 0)

@@ -18,6 +18,7 @@ import (
 // receive queue. Sends complete on the first CQ, and receives on the second.
 type trafficSession struct {
 	cqSet
+	mix     trafficMix
 	pair    *rig.Pair
 	kind    verbs.QPType
 	links   [2]*trafficLink
@@ -47,23 +48,32 @@ func (s trafficStep) String() string {
 	return fmt.Sprintf("%s (connection %d, CQ %d, variant %d)", s.action.name, s.link+1, s.cq+1, s.n)
 }
 
-// trafficAction is a kind of step. The weight is its share of the steps.
+// trafficAction is a kind of step. The weights are its shares of the steps of each mix.
 type trafficAction struct {
-	name   string
-	weight int
-	play   func(*trafficSession, trafficStep)
+	name    string
+	weights [3]int
+	play    func(*trafficSession, trafficStep)
 }
 
+// trafficMix is a mix of steps.
+type trafficMix int
+
+const (
+	messageMix trafficMix = iota // SENDs, and WRITEs with immediate data of the partner
+	requestMix                   // all operations of the device
+	errorMix                     // messages and failures
+)
+
 var trafficActions = []trafficAction{
-	{"post receives", 12, func(s *trafficSession, step trafficStep) { s.postReceives(s.links[step.link], 1+step.n%3) }},
-	{"receive a message", 30, func(s *trafficSession, step trafficStep) { s.receive(s.links[step.link], step.n) }},
-	{"post requests", 24, func(s *trafficSession, step trafficStep) { s.post(s.links[step.link], step.n) }},
-	{"poll", 12, func(s *trafficSession, step trafficStep) { s.poll(s.cqs[step.cq], 1+step.n%7) }},
-	{"arm", 12, func(s *trafficSession, step trafficStep) { s.arm(s.cqs[step.cq], step.n%3 > 0) }},
-	{"resize", 3, func(s *trafficSession, step trafficStep) { s.enlarge(s.cqs[step.cq], step.n) }},
-	{"set a limit", 8, func(s *trafficSession, step trafficStep) { s.setLimit(step.n) }},
-	{"go to ERR", 2, func(s *trafficSession, step trafficStep) { s.fail(step.link) }},
-	{"receive a message that is too long", 2, func(s *trafficSession, step trafficStep) { s.receiveTooLong(step.link) }},
+	{"post receives", [3]int{12, 6, 12}, func(s *trafficSession, step trafficStep) { s.postReceives(s.links[step.link], 1+step.n%3) }},
+	{"receive a message", [3]int{30, 10, 24}, func(s *trafficSession, step trafficStep) { s.receive(s.links[step.link], step.n) }},
+	{"post requests", [3]int{16, 40, 10}, func(s *trafficSession, step trafficStep) { s.post(s.links[step.link], step.n) }},
+	{"poll", [3]int{12, 12, 6}, func(s *trafficSession, step trafficStep) { s.poll(s.cqs[step.cq], 1+step.n%7) }},
+	{"arm", [3]int{12, 6, 8}, func(s *trafficSession, step trafficStep) { s.arm(s.cqs[step.cq], step.n%3 > 0) }},
+	{"resize", [3]int{3, 3, 1}, func(s *trafficSession, step trafficStep) { s.enlarge(s.cqs[step.cq], step.n) }},
+	{"set a limit", [3]int{8, 0, 8}, func(s *trafficSession, step trafficStep) { s.setLimit(step.n) }},
+	{"go to ERR", [3]int{0, 0, 8}, func(s *trafficSession, step trafficStep) { s.fail(step.link) }},
+	{"receive a message that is too long", [3]int{0, 0, 8}, func(s *trafficSession, step trafficStep) { s.receiveTooLong(step.link) }},
 }
 
 // Offsets in the memory of the device.
@@ -76,9 +86,9 @@ const (
 )
 
 // newTrafficSession makes the connections.
-func newTrafficSession(pair *rig.Pair) *trafficSession {
+func newTrafficSession(pair *rig.Pair, mix trafficMix) *trafficSession {
 	r := pair.DUT
-	s := &trafficSession{cqSet: cqSet{Rig: r}, pair: pair, kind: rig.DefaultQPType(r)}
+	s := &trafficSession{mix: mix, cqSet: cqSet{Rig: r}, pair: pair, kind: rig.DefaultQPType(r)}
 	s.polled = s.expectPayload
 	s.mem = r.Memory(memLen, regionAccess(r, rig.RemoteAccess(r)))
 	s.peerMem = pair.Partner.Memory(memLen, regionAccess(pair.Partner, rig.RemoteAccess(pair.Partner)))
@@ -141,17 +151,7 @@ func (s *trafficSession) Close() {
 
 func (s *trafficSession) Draw(random *rand.Rand) trafficStep {
 	step := trafficStep{link: random.IntN(len(s.links)), cq: random.IntN(len(s.cqs)), n: random.IntN(10000)}
-	total := 0
-	for i := range trafficActions {
-		total += trafficActions[i].weight
-	}
-	pick := random.IntN(total)
-	for i := range trafficActions {
-		if pick -= trafficActions[i].weight; pick < 0 {
-			step.action = &trafficActions[i]
-			break
-		}
-	}
+	step.action = drawWeighted(random, trafficActions, func(a *trafficAction) int { return a.weights[s.mix] })
 	return step
 }
 
@@ -199,24 +199,45 @@ func (s *trafficSession) expectEvents(failed verbs.QP) {
 	}
 }
 
-// trafficDialogueCases compare completions and events of messages with the model.
-var trafficDialogueCases = []conformance.Case{{
-	ID: "dialogue/verbs-traffic/messages",
-	Cite: cite("ibv_poll_cq(3)", "verbs/wc/1", "verbs/wc/2", "verbs/wc/3", "verbs/wc/4", "verbs/signal/1", "verbs/signal/2", "verbs/post/10", "verbs/cq/6",
-		"verbs/channel/1", "verbs/channel/6", "verbs/channel/7", "verbs/channel/8", "verbs/srq/3", "verbs/srq/6", "verbs/srq/10", "verbs/flush/1", "verbs/flush/4"),
-	Title:   "Messages complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
-	Sends:   "random messages in both directions, signaled or not, solicited or not, over a queue pair of its own receives and one with a shared receive queue",
-	Expects: "the completions, payloads, completion events and asynchronous events of a model",
-	Defects: []string{"SignalsAll", "SignalAllIgnored", "SolicitedIsAny", "WCLengthZero", "CQsSwapped", "SRQLimitRepeats", "AsyncEventsLost"},
-	Run: func(b *conformance.Bench) error {
+// trafficDialogue returns the body of the case of a mix.
+func trafficDialogue(mix trafficMix) func(*conformance.Bench) error {
+	return func(b *conformance.Bench) error {
 		var pair *rig.Pair // the partner is opened once for all dialogues
 		return dialogue.Spec[trafficStep]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) dialogue.Session[trafficStep] {
 			if pair == nil {
 				pair = rig.NewPair(r)
 			}
-			return newTrafficSession(pair)
+			return newTrafficSession(pair, mix)
 		}}.Body()(b)
-	},
+	}
+}
+
+// trafficDialogueCases compare completions and events of messages with the model.
+var trafficDialogueCases = []conformance.Case{{
+	ID: "dialogue/verbs-traffic/messages",
+	Cite: cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/4", "verbs/signal/1", "verbs/signal/2", "verbs/cq/6",
+		"verbs/channel/1", "verbs/channel/6", "verbs/channel/8", "verbs/srq/3", "verbs/srq/6"),
+	Title:   "Messages complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
+	Sends:   "random messages in both directions, signaled or not, solicited or not, over a queue pair with receives of its own and one with a shared receive queue",
+	Expects: "the completions, payloads, completion events and asynchronous events of a model",
+	Defects: []string{"SignalAllIgnored", "SolicitedIsAny", "WCLengthZero", "CQsSwapped", "SRQLimitRepeats", "AsyncEventsLost"},
+	Run:     trafficDialogue(messageMix),
+}, {
+	ID: "dialogue/verbs-traffic/requests", Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Cite:    cite("ibv_post_send(3)", "verbs/wc/1", "verbs/post/8", "verbs/post/10", "verbs/signal/1", "verbs/signal/2", "verbs/inline/1", "verbs/atomic/1"),
+	Title:   "Requests of all operations are executed and complete in order, signaled or not, fenced or not",
+	Sends:   "random lists of SENDs, WRITEs, READs and atomics, inline or from one or two list entries",
+	Expects: "the completions of a model, and the memory of both devices",
+	Defects: []string{"SignalsAll", "SignalAllIgnored", "WCOpcodeZero", "SGEsReversed"},
+	Run:     trafficDialogue(requestMix),
+}, {
+	ID: "dialogue/verbs-traffic/failures", Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Cite:    cite("ibv_modify_qp(3)", "verbs/flush/1", "verbs/flush/4", "verbs/srq/6", "verbs/srq/10", "verbs/channel/7", "verbs/wc/2"),
+	Title:   "A connection that fails flushes its receives and leaves those of a shared receive queue, with the events of a model",
+	Sends:   "random messages, ERR, and messages that are too long for their receives",
+	Expects: "LOC_LEN_ERR and flushed receives in order, QP_LAST_WQE_REACHED, and completion events",
+	Defects: []string{"FlushesLost", "LengthErrorsHidden", "AsyncEventsLost"},
+	Run:     trafficDialogue(errorMix),
 }}
 
 // newSlot returns the offset of a free buffer, which receive id uses from now on.

@@ -112,9 +112,9 @@ func (s *trafficSession) sendRequest(l *trafficLink, n, i int) *request {
 	}}
 }
 
-// request returns a request: a SEND or, on a reliable connection, also a WRITE, READ or atomic.
+// request returns a request: a SEND or, in the mix of all operations, also a WRITE, READ or atomic.
 func (s *trafficSession) request(l *trafficLink, n, i int) *request {
-	if s.kind != verbs.QPTypeRC || n%5 < 2 {
+	if s.mix != requestMix || n%5 < 2 {
 		return s.sendRequest(l, n/5, i)
 	}
 	s.lastID++
@@ -203,9 +203,6 @@ func (s *trafficSession) fail(i int) {
 // completes with LOC_LEN_ERR. Those after it are flushed.
 func (s *trafficSession) receiveTooLong(i int) {
 	l := s.links[i]
-	if s.kind != verbs.QPTypeRC {
-		return
-	}
 	s.pollAll()
 	s.postReceives(l, 2)
 	l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, sendOffset, maxPayload+1))
