@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -14,6 +15,8 @@ type VerbsCompletion struct {
 	Solicited bool
 	// Payload is that of a received message.
 	Payload []byte
+	// orStatus are other permitted statuses.
+	orStatus []verbs.WCStatus
 	// srq is the shared receive queue whose receive is used, which may be any of its receives.
 	srq   *VerbsSRQ
 	queue *VerbsQueue
@@ -91,6 +94,9 @@ func (c *VerbsCQ) Take(got *verbs.WC) (*VerbsCompletion, error) {
 		if want.WRID != got.WRID || want.QPN != got.QPN {
 			oldest = append(oldest, fmt.Sprintf("%d (%v)", want.WRID, want.Status))
 			continue
+		}
+		if slices.Contains(want.orStatus, got.Status) {
+			want.Status = got.Status
 		}
 		if err := compareWC(&want.WC, got); err != nil {
 			return nil, err

@@ -288,10 +288,12 @@ func (q *VerbsQP) start() {
 	}
 }
 
-// FailSend completes the oldest request, which has a local error. The queue pair goes to ERR or
-// SQE, and the later requests are flushed.
-func (q *VerbsQP) FailSend(status verbs.WCStatus) {
-	q.Sends.Complete(verbs.WC{Status: status}, false)
+// FailSend completes the oldest request, which has a local error, with one of the statuses. The
+// queue pair goes to ERR or SQE, and the later requests are flushed.
+func (q *VerbsQP) FailSend(statuses ...verbs.WCStatus) {
+	first := q.Sends.First()
+	first.done = true
+	q.Sends.CQ.add(&VerbsCompletion{WC: verbs.WC{WRID: first.ID, QPN: q.Sends.qpn, Status: statuses[0]}, orStatus: statuses[1:], queue: &q.Sends})
 	if !q.HasSQE {
 		q.fail(q.State)
 		return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/dialogue"
@@ -24,8 +25,8 @@ type memorySession struct {
 	buf     *rig.Memory
 	shadow  []byte
 	model   model.VerbsMemory
-	regions [4]verbs.MR
-	windows [4]verbs.MW
+	regions [3]verbs.MR
+	windows [3]verbs.MW
 	// stale are addresses with keys that were valid once.
 	stale []verbs.Remote
 	mix   memoryMix
@@ -75,7 +76,10 @@ type memoryMix struct {
 	hazards bool
 }
 
-// newMemorySession returns a session on pair, with queue pairs of the default type.
+// bindAction is the index of the action that binds windows.
+var bindAction = slices.IndexFunc(memoryActions, func(a memoryAction) bool { return a.name == "bind a window" })
+
+// newMemorySession returns a session on pair, with two regions, windows if the mix binds them, and queue pairs of the default type.
 func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	s := &memorySession{Pair: pair, mix: mix, kind: rig.DefaultQPType(pair.DUT), pds: [2]verbs.PD{pair.DUT.PD, otherPD(pair.DUT)}}
 	s.peerMem = s.Partner.Memory(memLen, regionAccess(s.Partner, rig.RemoteAccess(s.Partner)))
@@ -84,6 +88,14 @@ func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	s.model.Regions, s.model.Windows = make([]*model.VerbsRegion, len(s.regions)), make([]*model.VerbsWindow, len(s.windows))
 	for i := range s.links {
 		s.connect(i)
+	}
+	for i := range 2 {
+		s.register(memoryStep{region: i, from: 32 * i, length: 64, n: 15 * 7})
+	}
+	if mix.weight(&memoryActions[bindAction]) > 0 {
+		for i := range s.windows {
+			s.allocate(i, 1+i)
+		}
 	}
 	return s
 }

@@ -16,18 +16,18 @@ func (s *memorySession) register(step memoryStep) {
 	}
 	remote := rig.RemoteAccess(s.DUT)
 	access := []verbs.Access{
-		regionAccess(s.DUT, remote), regionAccess(s.DUT, remote), regionAccess(s.DUT, verbs.AccessRemoteRead), regionAccess(s.DUT, verbs.AccessRemoteWrite),
+		regionAccess(s.DUT, remote), regionAccess(s.DUT, remote), regionAccess(s.DUT, remote), regionAccess(s.DUT, verbs.AccessRemoteRead), regionAccess(s.DUT, verbs.AccessRemoteWrite),
 		verbs.AccessRemoteRead, verbs.AccessLocalWrite | remote, verbs.AccessRemoteRead | regionAccess(s.DUT, 0)&verbs.AccessMWBind,
-	}[step.n%7]
+	}[step.n%8]
 	r := &model.VerbsRegion{VerbsRange: model.VerbsRange{Off: 2 * step.from, Len: 64 + 2*step.length}, Access: access}
-	if step.n%6 == 0 {
+	if step.n%11 == 0 {
 		r.PD = 1
 	}
 	init := verbs.MRInit{Buf: s.buf.Buf[r.Off:][:r.Len], Access: access}
 	if step.n%4 == 0 {
 		init.Addr = 0x5000_0000_0000 + uint64(step.n)*4096
 	}
-	if step.n%5 == 0 && s.DUT.Caps.Has(verbs.CapZeroBased) {
+	if step.n%9 == 4 && s.DUT.Caps.Has(verbs.CapZeroBased) {
 		init.Addr, init.Access = 0, init.Access|verbs.AccessZeroBased
 	}
 	mr := rig.Result(s.pds[r.PD].RegMR(init))(s.DUT, "a region")
@@ -64,7 +64,7 @@ func (s *memorySession) closeRegion(i int) (closed bool) {
 // end or its beginning.
 func rangeIn(step memoryStep, base uint64, size int) (addr uint64, n int) {
 	n = max(1, min(step.length, size))
-	switch step.n % 10 {
+	switch step.n % 16 {
 	case 0:
 		return base + uint64(size-n) + 1, n
 	case 1:
@@ -228,7 +228,7 @@ func (s *memorySession) allocate(i, n int) {
 		return
 	}
 	w := &model.VerbsWindow{Type: verbs.MWType1 + verbs.MWType(n%2)}
-	if n%9 == 0 {
+	if n%11 == 0 {
 		w.PD = 1
 	}
 	s.windows[i] = rig.Result(s.pds[w.PD].AllocMW(w.Type))(s.DUT, "a window")
@@ -247,13 +247,18 @@ func (s *memorySession) bind(step memoryStep) {
 	if s.regions[step.region] == nil {
 		s.register(step)
 	}
+	if w.Type == verbs.MWType2 && step.n%12 == 5 {
+		_, err := s.links[step.link].dut.qp.BindMW(s.windows[step.w], bindID, verbs.SendSignaled, bindRange(s.buf, 0, 8, verbs.AccessRemoteRead))
+		s.DUT.MustFail("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
+		return
+	}
 	b := &model.VerbsBind{QP: step.link, Region: s.model.Regions[step.region]}
 	b.Addr, b.Len = rangeIn(step, b.Region.Base, b.Region.Len)
 	if step.n/10%10 == 0 {
 		b.Addr, b.Len = b.Region.Base, 0
 	}
 	b.Access = []verbs.Access{verbs.AccessRemoteRead, verbs.AccessRemoteWrite, rig.RemoteAccess(s.DUT)}[step.n%3]
-	if step.n/7%6 == 0 && s.DUT.Caps.Has(verbs.CapZeroBased) {
+	if step.n/7%8 == 0 && s.DUT.Caps.Has(verbs.CapZeroBased) {
 		b.Access |= verbs.AccessZeroBased
 	}
 	info := verbs.BindInfo{MR: s.regions[step.region], Addr: b.Addr, Length: uint64(b.Len), Access: b.Access}

@@ -1,9 +1,11 @@
 package verbsapi
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -191,49 +193,62 @@ func (s *queueSession) postSends(step queueStep) {
 	}
 }
 
-// postBadSend posts a send from a closed region: it is refused or completes with LOC_PROT_ERR.
+// postBadSend posts a send from a closed region, or with an address of another domain: it is refused,
+// or completes with LOC_PROT_ERR or, for the address, LOC_QP_OP_ERR.
 func (s *queueSession) postBadSend(step queueStep) {
 	q := s.qps[step.qp]
 	least, _ := q.Sends.Room()
 	if q.State != rts || len(q.Sends.Pending()) > 0 || least == 0 {
 		return // it would not be executed now
 	}
-	wr := s.sendWR(step.n%2 == 0)
-	wr.SGL = []verbs.SGE{s.closed.SGE(0, 8)}
+	wr, what, statuses := s.sendWR(step.n%2 == 0), "from a closed region", []verbs.WCStatus{verbs.WCLocProtErr}
+	if s.foreign != nil && step.n%3 == 0 {
+		wr.UD.AH, what, statuses = s.foreign, "with an address of another domain", append(statuses, verbs.WCLocQPOpErr)
+	} else {
+		wr.SGL = []verbs.SGE{s.closed.SGE(0, 8)}
+	}
 	n, err := q.qp.PostSend([]verbs.SendWR{wr})
-	s.Note("post a send from a closed region to %s: %d, %v", q.name, n, err)
+	s.Note("post a send %s to %s: %d, %v", what, q.name, n, err)
 	if err != nil {
 		return
 	}
 	q.Sends.Add(model.VerbsWR{ID: wr.WRID})
-	q.FailSend(verbs.WCLocProtErr)
+	q.FailSend(statuses...)
 }
 
-// postLongList posts a send or a receive with more list entries than the queue pair has.
-func (s *queueSession) postLongList(step queueStep) {
+// postInvalid posts a request that is refused in any state: with too long a list, with too much
+// inline data, or of an operation that does not exist.
+func (s *queueSession) postInvalid(step queueStep) {
 	q := s.qps[step.qp]
 	if q.State == errState {
 		return // a device may flush what is posted without looking at it
 	}
-	if step.n%2 == 0 {
-		wr := s.sendWR(true)
-		wr.SGL = sgeList(s.mem, q.caps.MaxSendSGE+1, 4)
-		n, err := q.qp.PostSend([]verbs.SendWR{wr})
-		s.MustFail("a send with too long a list", err, nil)
-		s.Check(n == 0, "no send posted", "%d", n)
+	wr, what := s.sendWR(true), "a send with too long a list"
+	switch step.n % 4 {
+	case 0:
+		expectRecvRefused(s.Rig, "a receive with too long a list", q.qp, sgeList(s.mem, max(1, q.caps.MaxRecvSGE)+1, 4), nil)
 		return
+	case 1:
+		wr.SGL = sgeList(s.mem, q.caps.MaxSendSGE+1, 4)
+	case 2:
+		what, wr.SGL, wr.Inline, wr.Flags = "a send with too much inline data", nil, make([]byte, q.caps.MaxInline+1), wr.Flags|verbs.SendInline
+	default:
+		what, wr.Opcode = "an operation that does not exist", 200
 	}
-	expectRecvRefused(s.Rig, "a receive with too long a list", q.qp, sgeList(s.mem, max(1, q.caps.MaxRecvSGE)+1, 4), nil)
+	n, err := q.qp.PostSend([]verbs.SendWR{wr})
+	s.Note("post %s to %s: %v", what, q.name, err)
+	s.MustFail(what, err, nil)
+	s.Check(n == 0, "no request posted", "%d", n)
 }
 
-// useSRQ posts a receive to the shared receive queue, sets its limit or tries to close it.
+// useSRQ posts a receive to the shared receive queue, sets its limit, resizes it or tries to close it.
 func (s *queueSession) useSRQ(n int) {
 	if s.srq == nil {
 		return
 	}
 	q := s.srq
-	switch n % 4 {
-	case 0, 1:
+	switch n % 6 {
+	case 0, 1, 2:
 		s.lastID++
 		posted, err := q.srq.PostRecv([]verbs.RecvWR{{WRID: s.lastID, SGL: s.mem.SGL(0, 64)}})
 		if q.Left == q.attr.MaxWR {
@@ -243,22 +258,42 @@ func (s *queueSession) useSRQ(n int) {
 		}
 		s.Must("a receive", err)
 		q.Post(s.lastID)
-	case 2:
-		limit := n / 4 % (q.Left + 1)
+	case 3:
+		limit := n / 6 % (q.Left + 1)
 		s.Must("a limit", q.srq.Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit))
 		q.attr.Limit = limit
 		s.MustFail("a limit beyond the size", q.srq.Modify(verbs.SRQAttr{Limit: q.attr.MaxWR + 1}, verbs.SRQLimit), nil)
+	case 4:
+		s.enlargeSRQ(1 + n%3)
 	default:
-		for _, qp := range s.qps {
-			if qp.SRQ != nil {
-				s.MustFail("closing a shared receive queue in use", q.srq.Close(), verbs.ErrBusy)
-				return
-			}
-		}
-		s.Must("a shared receive queue that can be closed", q.srq.Close())
-		s.createSRQ()
+		s.replaceSRQ()
 		return
 	}
 	got := srqAttr(s.Rig, q.srq)
 	s.Check(got == q.attr, fmt.Sprintf("%+v", q.attr), "%+v", got)
+}
+
+// enlargeSRQ resizes the shared receive queue, if the device can.
+func (s *queueSession) enlargeSRQ(by int) {
+	size := s.srq.attr.MaxWR + by
+	if size > 12 {
+		return
+	}
+	err := s.srq.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR)
+	if errors.Is(err, verbs.ErrNotSupported) {
+		return
+	}
+	s.Must(fmt.Sprintf("a size of %d", size), err)
+	s.srq.attr.MaxWR = srqAttr(s.Rig, s.srq.srq).MaxWR
+	s.Check(s.srq.attr.MaxWR >= size, fmt.Sprintf("a size of %d or more", size), "%d", s.srq.attr.MaxWR)
+}
+
+// replaceSRQ tries to close the shared receive queue. If no queue pair uses it, it is created again.
+func (s *queueSession) replaceSRQ() {
+	if slices.ContainsFunc(s.qps[:], func(q *modelQP) bool { return q.SRQ != nil }) {
+		s.MustFail("closing a shared receive queue in use", s.srq.srq.Close(), verbs.ErrBusy)
+		return
+	}
+	s.Must("a shared receive queue that can be closed", s.srq.srq.Close())
+	s.createSRQ()
 }

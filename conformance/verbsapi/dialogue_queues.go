@@ -21,8 +21,10 @@ type queueSession struct {
 	transitions []model.VerbsTransition
 	path        verbs.AHAttr
 	mem, closed *rig.Memory // closed is a closed region
-	ah          verbs.AH    // the destination of datagrams
-	srq         *modelSRQ   // nil if the device has none
+	// ah is the destination of datagrams, and foreign one of another domain.
+	ah, foreign verbs.AH
+	otherPD     verbs.PD
+	srq         *modelSRQ // nil if the device has none
 	qps         [3]*modelQP
 	lastID      uint64
 	// refusals: the dialogue also has calls that the device must refuse, and requests that fail.
@@ -50,6 +52,9 @@ type modelQP struct {
 	caps           verbs.QPCaps
 }
 
+// firstID is the ID before the first of a dialogue. IDs need all 64 bits.
+const firstID = 0x8000_0001_0000_0000
+
 // queueStep is a verb call. Its numbers select an object and vary the arguments.
 type queueStep struct {
 	action *queueAction
@@ -74,8 +79,8 @@ var queueActions = []queueAction{
 	{"modify a queue pair", [2]int{8, 24}, func(s *queueSession, step queueStep) { s.modifyAny(step) }},
 	{"post receives", [2]int{14, 10}, func(s *queueSession, step queueStep) { s.postRecvs(step) }},
 	{"post sends", [2]int{18, 16}, func(s *queueSession, step queueStep) { s.postSends(step) }},
-	{"post a send from a closed region", [2]int{0, 4}, func(s *queueSession, step queueStep) { s.postBadSend(step) }},
-	{"post a list that is too long", [2]int{0, 3}, func(s *queueSession, step queueStep) { s.postLongList(step) }},
+	{"post a send that fails", [2]int{0, 7}, func(s *queueSession, step queueStep) { s.postBadSend(step) }},
+	{"post an invalid request", [2]int{0, 5}, func(s *queueSession, step queueStep) { s.postInvalid(step) }},
 	{"poll", [2]int{16, 12}, func(s *queueSession, step queueStep) { s.poll(s.cqs[step.cq], 1+step.n%9) }},
 	{"arm", [2]int{8, 4}, func(s *queueSession, step queueStep) { s.arm(s.cqs[step.cq], step.n%2 == 0) }},
 	{"resize", [2]int{5, 5}, func(s *queueSession, step queueStep) { s.resize(s.cqs[step.cq], step.n, s.leastDepth()) }},
@@ -86,7 +91,7 @@ var queueActions = []queueAction{
 
 func newQueueSession(kind verbs.QPType, refusals bool) func(*rig.Rig) dialogue.Session[queueStep] {
 	return func(r *rig.Rig) dialogue.Session[queueStep] {
-		s := &queueSession{cqSet: cqSet{Rig: r}, kind: kind, path: r.PathTo(r), refusals: refusals}
+		s := &queueSession{cqSet: cqSet{Rig: r}, kind: kind, path: r.PathTo(r), refusals: refusals, lastID: firstID}
 		for _, t := range slices.Concat(rig.Transitions(kind), transitionsFromSQE(kind)) {
 			if t.Optional &^= rig.MigrationAttrs; isIB(r) || kind == verbs.QPTypeUD || t.From == reset {
 				s.transitions = append(s.transitions, model.VerbsTransition(t))
@@ -95,7 +100,9 @@ func newQueueSession(kind verbs.QPType, refusals bool) func(*rig.Rig) dialogue.S
 		s.mem, s.closed = r.Memory(256, verbs.AccessLocalWrite), r.Memory(64, verbs.AccessLocalWrite)
 		r.Must("a region that can be closed", s.closed.Close())
 		if kind == verbs.QPTypeUD {
+			s.otherPD = otherPD(r)
 			s.ah = rig.Result(r.PD.CreateAH(s.path))(r, "an address handle")
+			s.foreign = rig.Result(s.otherPD.CreateAH(s.path))(r, "an address handle")
 		}
 		s.open()
 		return s
@@ -185,13 +192,15 @@ func (s *queueSession) Close() {
 	s.close()
 	if s.ah != nil {
 		s.Must("an address handle that can be closed", s.ah.Close())
+		s.Must("an address handle that can be closed", s.foreign.Close())
+		s.Must("a domain that can be closed", s.otherPD.Close())
 	}
 	s.Must("a region that can be closed", s.mem.Close())
 }
 
 func (s *queueSession) createSRQ() {
 	if s.Caps.Has(verbs.CapSRQ) {
-		s.srq = newModelSRQ(s.Rig, verbs.SRQInit{PD: s.PD, MaxWR: 5, MaxSGE: 1})
+		s.srq = newModelSRQ(s.Rig, verbs.SRQInit{PD: s.PD, MaxWR: 3, MaxSGE: 1})
 	}
 }
 
@@ -271,9 +280,9 @@ func queueDialogue(name string, kind verbs.QPType, needs verbs.Caps) []conforman
 	}, {
 		ID: "dialogue/verbs-queues/" + name + "-refusals",
 		Cite: cite("ibv_modify_qp(3)", "verbs/modify/1", "verbs/modify/2", "verbs/modify/5", "verbs/post/1", "verbs/post/3", "verbs/post/7",
-			"verbs/qp/6", "verbs/cq/8", "verbs/flush/3", "verbs/srq/7", "verbs/signal/3"),
+			"verbs/qp/6", "verbs/cq/8", "verbs/flush/3", "verbs/srq/7", "verbs/srq/8", "verbs/signal/3", "verbs/post/11", "verbs/inline/2", "verbs/ah/4"),
 		Title:   "Invalid modifies and posts are refused and change nothing, in any state",
-		Sends:   "the same, with missing, excess and invalid attributes, posts in the wrong state, lists that are too long, closed regions and CQs that overrun",
+		Sends:   "the same, with missing, excess and invalid attributes, posts in the wrong state, lists that are too long, memory and addresses of others, and CQs that overrun",
 		Expects: "refusals that leave the states, attributes and queues of the model as they are",
 		Defects: []string{"FlushesLost", "BadPostsSwallowed"},
 		Run:     body(true),

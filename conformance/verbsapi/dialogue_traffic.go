@@ -2,6 +2,7 @@ package verbsapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -86,15 +87,15 @@ const (
 )
 
 // newTrafficSession makes the connections.
-func newTrafficSession(pair *rig.Pair, mix trafficMix) *trafficSession {
+func newTrafficSession(pair *rig.Pair, kind verbs.QPType, mix trafficMix) *trafficSession {
 	r := pair.DUT
-	s := &trafficSession{mix: mix, cqSet: cqSet{Rig: r}, pair: pair, kind: rig.DefaultQPType(r)}
+	s := &trafficSession{mix: mix, cqSet: cqSet{Rig: r}, pair: pair, kind: kind, lastID: firstID}
 	s.polled = s.expectPayload
 	s.mem = r.Memory(memLen, regionAccess(r, rig.RemoteAccess(r)))
 	s.peerMem = pair.Partner.Memory(memLen, regionAccess(pair.Partner, rig.RemoteAccess(pair.Partner)))
 	s.openCQs(64)
 	if r.Caps.Has(verbs.CapSRQ) {
-		s.srq = newModelSRQ(r, verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1})
+		s.srq = newModelSRQ(r, verbs.SRQInit{PD: r.PD, MaxWR: 4, MaxSGE: 1})
 	}
 	for i := range s.links {
 		s.connect(i)
@@ -199,21 +200,23 @@ func (s *trafficSession) expectEvents(failed verbs.QP) {
 	}
 }
 
-// trafficDialogue returns the body of the case of a mix.
-func trafficDialogue(mix trafficMix) func(*conformance.Bench) error {
+// trafficDialogue returns the body of the case of a mix. The queue pairs are of the default type if kind is 0.
+func trafficDialogue(kind verbs.QPType, mix trafficMix) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var pair *rig.Pair // the partner is opened once for all dialogues
 		return dialogue.Spec[trafficStep]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) dialogue.Session[trafficStep] {
 			if pair == nil {
 				pair = rig.NewPair(r)
 			}
-			return newTrafficSession(pair, mix)
+			return newTrafficSession(pair, cmp.Or(kind, rig.DefaultQPType(r)), mix)
 		}}.Body()(b)
 	}
 }
 
 // trafficDialogueCases compare completions and events of messages with the model.
-var trafficDialogueCases = []conformance.Case{{
+var trafficDialogueCases = slices.Concat(messageDialogueCases, alsoOverRD(requestDialogueCases))
+
+var messageDialogueCases = []conformance.Case{{
 	ID: "dialogue/verbs-traffic/messages",
 	Cite: cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/4", "verbs/signal/1", "verbs/signal/2", "verbs/cq/6",
 		"verbs/channel/1", "verbs/channel/6", "verbs/channel/8", "verbs/srq/3", "verbs/srq/6"),
@@ -221,23 +224,33 @@ var trafficDialogueCases = []conformance.Case{{
 	Sends:   "random messages in both directions, signaled or not, solicited or not, over a queue pair with receives of its own and one with a shared receive queue",
 	Expects: "the completions, payloads, completion events and asynchronous events of a model",
 	Defects: []string{"SignalAllIgnored", "SolicitedIsAny", "WCLengthZero", "CQsSwapped", "SRQLimitRepeats", "AsyncEventsLost"},
-	Run:     trafficDialogue(messageMix),
+	Run:     trafficDialogue(0, messageMix),
 }, {
-	ID: "dialogue/verbs-traffic/requests", Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "dialogue/verbs-traffic/datagrams", Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite:    cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/5", "verbs/channel/6", "verbs/srq/3", "verbs/srq/6"),
+	Title:   "Datagrams complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
+	Sends:   "random datagrams in both directions",
+	Expects: "the completions with their senders, payloads behind the header area, completion events and asynchronous events of a model",
+	Defects: []string{"SrcQPLost", "WCFlagsLost", "WCLengthZero"},
+	Run:     trafficDialogue(verbs.QPTypeUD, messageMix),
+}}
+
+var requestDialogueCases = []conformance.Case{{
+	ID:      "dialogue/verbs-traffic/requests",
 	Cite:    cite("ibv_post_send(3)", "verbs/wc/1", "verbs/post/8", "verbs/post/10", "verbs/signal/1", "verbs/signal/2", "verbs/inline/1", "verbs/atomic/1"),
 	Title:   "Requests of all operations are executed and complete in order, signaled or not, fenced or not",
 	Sends:   "random lists of SENDs, WRITEs, READs and atomics, inline or from one or two list entries",
 	Expects: "the completions of a model, and the memory of both devices",
 	Defects: []string{"SignalsAll", "SignalAllIgnored", "WCOpcodeZero", "SGEsReversed"},
-	Run:     trafficDialogue(requestMix),
+	Run:     trafficDialogue(0, requestMix),
 }, {
-	ID: "dialogue/verbs-traffic/failures", Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:      "dialogue/verbs-traffic/failures",
 	Cite:    cite("ibv_modify_qp(3)", "verbs/flush/1", "verbs/flush/4", "verbs/srq/6", "verbs/srq/10", "verbs/channel/7", "verbs/wc/2"),
 	Title:   "A connection that fails flushes its receives and leaves those of a shared receive queue, with the events of a model",
 	Sends:   "random messages, ERR, and messages that are too long for their receives",
 	Expects: "LOC_LEN_ERR and flushed receives in order, QP_LAST_WQE_REACHED, and completion events",
 	Defects: []string{"FlushesLost", "LengthErrorsHidden", "AsyncEventsLost"},
-	Run:     trafficDialogue(errorMix),
+	Run:     trafficDialogue(0, errorMix),
 }}
 
 // newSlot returns the offset of a free buffer, which receive id uses from now on.
@@ -263,6 +276,10 @@ func (s *trafficSession) postReceives(l *trafficLink, k int) {
 	var queue rig.RecvQueue = l.dut.qp
 	if l.SRQ != nil {
 		least, queue = s.srq.attr.MaxWR-s.srq.Left, s.srq.srq
+	}
+	if l.SRQ != nil && least == 0 {
+		_, err := queue.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: s.mem.SGL(0, maxPayload)}})
+		s.MustFail("a receive for a full shared receive queue", err, verbs.ErrNoMemory)
 	}
 	for range min(k, least) {
 		s.lastID++

@@ -105,7 +105,7 @@ func (s *trafficSession) sendRequest(l *trafficLink, n, i int) *request {
 		wr.SGL = []verbs.SGE{s.mem.SGE(off, size/2), s.mem.SGE(off+size/2, size-size/2)}
 	}
 	if n/15%2 == 0 && isIB(s.Rig) {
-		wr.Opcode, wr.Imm = verbs.OpSendImm, uint32(n)<<16|uint32(s.lastID)
+		wr.Opcode, wr.Imm = verbs.OpSendImm, uint32(n)<<16|uint32(uint16(s.lastID))
 	}
 	return &request{SendWR: wr, wc: verbs.WC{Opcode: verbs.WCOpSend}, expect: func() {
 		l.partner.ExpectBytes(s.peerMem, peerSlot(wr.WRID)+l.partner.grhLen(), data)
@@ -121,7 +121,7 @@ func (s *trafficSession) request(l *trafficLink, n, i int) *request {
 	size, local := 1+n/5%maxPayload, readOffset+i*maxPayload
 	at := s.peerMem.Remote(targetOffset + i*maxPayload)
 	remote := s.peerMem.Buf[targetOffset+i*maxPayload:][:size]
-	wr := verbs.SendWR{WRID: s.lastID, Flags: flags(n / 5), SGL: s.mem.SGL(local, size), Remote: at}
+	wr := verbs.SendWR{WRID: s.lastID, Flags: flags(n / 5), SGL: s.mem.SGL(local, size), Remote: at, UD: l.dut.udDest}
 	r := &request{SendWR: wr}
 	switch {
 	case n%5 == 2:
