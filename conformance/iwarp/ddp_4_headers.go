@@ -7,7 +7,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // expectLastFlagOnce fails the case unless only the last segment of a message has L set.
@@ -19,17 +18,24 @@ func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 	c.Check(len(segments) > 1, "a message of several segments", "one")
 }
 
-// onAcceptedWith makes the body of a case that fails unless messages of several kinds are accepted
-// with headers changed by edit.
+// onAcceptedWith makes the body of a case that fails unless messages of every kind are accepted with
+// headers changed by edit: in one segment, and in two.
 func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Bench) error {
-	return onConn(func(c *conn) {
-		c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
-		c.expectMessage(1, 16)
-		c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
-		c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
-		c.send(edit(iwarp.ReadResponseTo(c.deviceRead(7, 1024, 24), data(24))))
-		c.ExpectCompletion(7, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, 1024, data(24))
+	return onHost(func(h *host) {
+		for _, k := range append(h.kinds(), terminateKind) {
+			c := h.connectFor(k)
+			for _, ulpdu := range []int{100, ddpUntaggedLen + kindLen/2} {
+				s := k.valid(c)
+				parts := s.Segments(ulpdu)
+				if ulpdu < 100 && len(parts) == 1 {
+					continue // the message has no payload
+				}
+				for _, part := range parts {
+					c.send(edit(part))
+				}
+				k.expectEffect(c, s)
+			}
+		}
 	})
 }
 
@@ -148,22 +154,22 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/control/reserved-bits-are-ignored", Cite: cite("rfc5041/4.1/7"),
 	Title:   "The reserved bits of DDP's control octet are ignored",
-	Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
+	Sends:   "each kind of message with all reserved bits set, in one segment and in two",
 	Expects: "each is accepted",
 	Defects: []string{"DDPReservedChecked"},
 	Run:     onAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) }),
 }, {
-	ID: "ddp/control/version-on-every-segment", Cite: cite("rfc5041/4.1/8", "rfc5044/C.1/1"),
+	ID: "ddp/control/version-on-every-segment", Cite: cite("rfc5041/4.1/8", "rfc5041/4.1/6", "rfc5044/C.1/1"),
 	Title:   "Every segment of a message has DDP's version 1",
 	Sends:   "a Read Request of several segments; the device sends and writes as much",
-	Expects: "DV 1 in each segment, including the later ones",
+	Expects: "DV 1 in each segment, including the later ones, and no reserved bit",
 	Defects: []string{"ControlFirstOnly"}, Run: onLongMessages(func(c *conn) {
 		n := c.longLen()
 		c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
 		segments := c.nextPayload(2 * n)
 		c.send(c.peerRead(0, n))
 		for _, g := range append(segments, c.nextPayload(n)...) {
-			c.Check(g.ULPDU[0]&3 == 1, "DV 1", "% x", head(g.ULPDU))
+			c.Check(g.ULPDU[0]&0x3f == 1, "DV 1, and no reserved bit", "% x", head(g.ULPDU))
 		}
 	}),
 }, {

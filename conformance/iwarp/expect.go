@@ -226,29 +226,49 @@ func (c *conn) waitForDevice() {
 }
 
 // exchangeAllKinds makes the device send each kind of message that it supports, except Terminate,
-// and returns the FPDUs.
+// and returns the FPDUs, whose opcodes it checks.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
-	solicited := c.sendWR(2, 16, 16)
-	solicited.Flags |= verbs.SendSolicited
-	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited, c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
+	solicited := func(wr verbs.SendWR) verbs.SendWR { wr.Flags |= verbs.SendSolicited; return wr }
+	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited(c.sendWR(2, 16, 16)), c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
+	ops := []iwarp.Opcode{iwarp.OpSend, iwarp.OpSendSE, iwarp.OpWrite, iwarp.OpReadRequest}
 	if c.Caps.Has(verbs.CapSendInv) {
 		invalidate := c.sendWR(5, 64, 16)
 		invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag
-		wrs = append(wrs, invalidate)
+		wrs = append(wrs, invalidate, solicited(invalidate))
+		ops = append(ops, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate)
+	}
+	if c.immediateError() == nil {
+		immediate := c.writeImmWR(6, 96, 16, 7)
+		wrs = append(wrs, immediate, solicited(immediate))
+		ops = append(ops, iwarp.OpWrite, iwarp.OpImmediate, iwarp.OpWrite, iwarp.OpImmediateSE)
 	}
 	if c.Caps.Has(verbs.CapAtomics) {
-		wrs = append(wrs, c.fetchAddWR(6, 80, 1))
+		wrs = append(wrs, c.fetchAddWR(7, 80, 1), c.cmpSwapWR(8, 88, 1, 2))
+		ops = append(ops, iwarp.OpAtomicRequest, iwarp.OpAtomicRequest)
 	}
 	c.PostSend(c.qp, wrs...)
-	all := c.nextFPDUs(len(wrs))
-	c.send(c.peerRead(0, 16))
-	return append(all, c.nextFPDUs(1)...)
+	all := make([]iwarp.ReceivedFPDU, 0, len(ops)+2)
+	for _, op := range ops {
+		all = append(all, c.expect(iwarp.Op(op)))
+	}
+	all = append(all, c.expectAnswer(c.peerRead(0, 16), iwarp.Op(iwarp.OpReadResponse)))
+	if c.Caps.Has(verbs.CapAtomics) {
+		all = append(all, c.expectAnswer(c.peerFetchAdd(1, 0), iwarp.Op(iwarp.OpAtomicResponse)))
+	}
+	return all
 }
 
 // fetchAddWR returns a FetchAdd request of the device, with the result in localMem.
 func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
 	wr := c.wr(verbs.OpAtomicFetchAdd, id, off, 8)
 	wr.Atomic.CompareAdd = add
+	return wr
+}
+
+// cmpSwapWR returns a CmpSwap request of the device, with the result in localMem.
+func (c *conn) cmpSwapWR(id uint64, off int, compare, swap uint64) verbs.SendWR {
+	wr := c.fetchAddWR(id, off, compare)
+	wr.Opcode, wr.Atomic.Swap = verbs.OpAtomicCmpAndSwp, swap
 	return wr
 }
 

@@ -262,6 +262,23 @@ var mpaSegmentCases = []conformance.Case{{
 		c.ExpectBytes(c.targetMem, 0, data(512))
 	}),
 }, {
+	ID: "mpa/segment/every-kind-waits-for-its-crc", Cite: cite("rfc5044/6/2"),
+	Title:   "No message is executed before all of its FPDU has arrived",
+	Sends:   "each kind of message without its CRC; later the CRC",
+	Expects: "no completion, no response and memory unchanged until the CRC has arrived; then the effect of the message",
+	Defects: []string{"PlacesEarly"}, Run: onHost(func(h *host) {
+		for _, k := range append(h.kinds(), terminateKind) {
+			c := h.connectFor(k)
+			s := k.valid(c)
+			b := c.encode(s)
+			c.write(b[:len(b)-4])
+			c.expectIdle()
+			c.ExpectUntouched(c.localMem, c.targetMem)
+			c.write(b[len(b)-4:])
+			k.expectEffect(c, s)
+		}
+	}),
+}, {
 	// These cases need raw TCP, since a kernel decides about its segments.
 	ID: "mpa/segment/what-is-missing-is-waited-for", Cite: cite("rfc5040/5.5/1", "rfc5041/5.3/4"),
 	Title:   "Messages after a missing TCP segment are delivered in order once it arrives",

@@ -12,7 +12,19 @@ import (
 // rdmapControlOctets are the RDMAP control octets of devices: version, reserved bits, opcode.
 var rdmapControlOctets = map[byte]string{
 	0x40: "Write", 0x41: "Read Request", 0x42: "Read Response", 0x43: "Send", 0x44: "Send with Invalidate",
-	0x45: "Send with solicited event", 0x4a: "Atomic Request",
+	0x45: "Send with solicited event", 0x46: "Send with solicited event and Invalidate",
+	0x48: "immediate data", 0x49: "immediate data with solicited event", 0x4a: "Atomic Request", 0x4b: "Atomic Response",
+}
+
+// inOtherHeader returns the message with a valid untagged header if its opcode is tagged, and with a
+// valid tagged header if it is not.
+func (c *conn) inOtherHeader(s iwarp.Segment) iwarp.Segment {
+	if s.Op().Tagged() {
+		return iwarp.Op(s.Op()).QN(0).MSN(c.nextSendMSN()).WithPayload(s.Payload)
+	}
+	at := c.targetAddr(0)
+	s.DDP.QN, s.DDP.MSN, s.DDP.MO, s.RDMAP.InvalidateSTag = nil, nil, nil, nil
+	return s.STag(at.STag).TO(at.TO)
 }
 
 var rdmapHeaderCases = []conformance.Case{{
@@ -31,7 +43,7 @@ var rdmapHeaderCases = []conformance.Case{{
 	ID: "rdmap/header/control-octet", Cite: cite("rfc5040/4.1/1"),
 	Title:   "The RDMAP control octet has two bits of version, two reserved bits and the opcode",
 	Sends:   "a Read Request; the device sends a message of every kind",
-	Expects: "the octets 40 to 45 and 4a, as the kind of the message requires",
+	Expects: "the octets 40 to 46 and 48 to 4b, as the kind of the message requires",
 	Defects: []string{"RDMAPVersion0"}, Run: onConn(func(c *conn) {
 		seen := make(map[byte]bool)
 		for _, g := range c.exchangeAllKinds() {
@@ -52,6 +64,25 @@ var rdmapHeaderCases = []conformance.Case{{
 		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
+	ID: "rdmap/header/tagged-flag-of-every-opcode", Cite: cite("rfc5040/4.1/2", "rfc5041/4.1/2"),
+	Title:   "A message whose T flag does not belong to its opcode is not executed",
+	Sends:   "each kind of message with the other T flag: with the header of its opcode, and with the header that the flag announces",
+	Expects: "the end of the stream, no completion, and memory unchanged",
+	Defects: []string{"TaggedFlagIgnored"}, Run: onHost(func(h *host) {
+		for _, k := range append(h.kinds(), terminateKind) {
+			for _, swapHeader := range []bool{false, true} {
+				c := h.connectFor(k)
+				wrong := k.valid(c).Tagged(!k.op.Tagged())
+				if swapHeader {
+					wrong = c.inOtherHeader(wrong)
+				}
+				c.expectAbortBy(wrong)
+				c.ExpectNoSuccess()
+				c.ExpectUntouched(c.localMem, c.targetMem)
+			}
+		}
+	}),
+}, {
 	ID: "rdmap/header/version-is-one", Cite: cite("rfc5040/4.1/3"),
 	Title:   "RDMAP's version is 1 in every message",
 	Sends:   "a Read Request, and an invalid Write; the device sends a message of every kind",
@@ -66,7 +97,7 @@ var rdmapHeaderCases = []conformance.Case{{
 }, {
 	ID: "rdmap/header/reserved-bits-are-ignored", Cite: cite("rfc5040/4.1/4"),
 	Title:   "The reserved bits of the RDMAP control octet are ignored",
-	Sends:   "a Send, a Write, a Read Request and a Read Response with both reserved bits set",
+	Sends:   "each kind of message with both reserved bits set, in one segment and in two",
 	Expects: "each is accepted",
 	Defects: []string{"DDPReservedChecked"},
 	Run:     onAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.RDMAPReserved(3) }),

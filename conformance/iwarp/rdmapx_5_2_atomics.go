@@ -71,9 +71,7 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 	Sends:   "nothing: the application posts a FetchAdd and a CmpSwap",
 	Expects: "operation, identifier, STag, TO, data, mask, compare data and compare mask",
 	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
-		swap := c.fetchAddWR(2, 8, 0x1111111122222222)
-		swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
-		c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), swap)
+		c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), c.cmpSwapWR(2, 8, 0x1111111122222222, 0x3333333344444444))
 		ones := ^uint64(0)
 		for i, fields := range [][4]uint64{
 			{0x5555555566666666, 0, 0, ones},

@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -24,18 +23,9 @@ func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
 // support that, the verdict is unsupported.
 func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
-		probe := h.connect(setup{})
-		_, err := probe.qp.PostSend([]verbs.SendWR{probe.writeImmWR(1, 0, 16, 7)})
-		if errors.Is(err, verbs.ErrInvalid) {
-			// A library without the opcode may return EINVAL. If a plain Write works, that is why.
-			probe.PostSend(probe.qp, probe.writeWR(1, 0, 16))
-			probe.ExpectCompletion(1, verbs.WCSuccess)
-		}
-		if errors.Is(err, verbs.ErrNotSupported) || errors.Is(err, verbs.ErrInvalid) {
+		if err := h.immediateError(); err != nil {
 			rig.Abort(fmt.Errorf("immediate data: %w: %w", err, conformance.ErrBenchCannot))
 		}
-		h.Must("a Write with immediate data that is accepted", err)
-		probe.ExpectCompletion(1, verbs.WCSuccess)
 		body(h.connect(setup{receives: 4}))
 	})
 }
