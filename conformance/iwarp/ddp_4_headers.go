@@ -198,9 +198,15 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/tagged/any-offset", Cite: cite("rfc5041/4.2/3"), Level: conformance.May,
 	Title:   "A tagged message may begin at any octet",
-	Sends:   "Writes to odd offsets, and a Read Request from one",
-	Expects: "each is placed at its offset",
+	Sends:   "Writes to odd offsets, and a Read Request from one; the device writes to odd offsets and reads from them",
+	Expects: "each is placed at its offset; Writes and Read Requests of the device have their offsets",
 	Defects: []string{"OddOffsetRefused"}, Run: onConn(func(c *conn) {
+		for i := range uint64(4) {
+			write, read := c.writeWR(1, 0, 20), c.readWR(2, 64, 20)
+			write.Remote.Addr, read.Remote.Addr = peerTO+2*i+1, peerTO+2*i+1
+			c.expectSent(write, iwarp.Write(peerSTag, write.Remote.Addr, c.localMem.Buf[:20]))
+			c.expectSent(read, iwarp.Op(iwarp.OpReadRequest).EditRead(func(h *iwarp.ReadRequestHeader) { h.SrcTO = &read.Remote.Addr }))
+		}
 		for _, off := range []int{101, 202, 303} {
 			c.sendAndSync(c.peerWrite(off, data(20)))
 			c.ExpectBytes(c.targetMem, off, data(20))
@@ -230,20 +236,28 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/untagged/constant-within-a-message", Cite: cite("rfc5041/4.3/2"),
 	Title:   "Queue number, MSN and the RDMAP fields are the same in every segment of an untagged message",
-	Sends:   "nothing: the device sends a message of several segments",
-	Expects: "one queue number, one MSN and one opcode",
+	Sends:   "nothing: the device sends a message of several segments, with each kind of Send",
+	Expects: "one queue number, one MSN, one opcode and one Invalidate STag",
 	Defects: []string{"SegmentsCounted"}, Run: onLongMessages(func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
-		c.expectConstantOctets(1, 14, c.nextPayload(c.longLen()))
+		wrs, ops := c.everySendWR(c.longLen())
+		c.PostSend(c.qp, wrs...)
+		for _, op := range ops {
+			c.expectConstantOctets(1, 14, c.nextMessage(op))
+		}
 	}),
 }, {
 	ID: "ddp/untagged/numbers-begin-at-one", Cite: cite("rfc5041/4.3/3"),
 	Title:   "The MSN of a queue's first message is 1, and increases by 1",
-	Sends:   "nothing: the device sends four messages",
-	Expects: "MSNs 1 to 4",
+	Sends:   "nothing: the device sends four messages, and one of each kind of Send",
+	Expects: "MSNs 1 to 4, and the next ones",
 	Defects: []string{"MSNShared"}, Run: onConn(func(c *conn) {
 		for i := range 4 {
 			c.expectSent(c.sendWR(uint64(i), 0, 16), iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
+		}
+		wrs, ops := c.everySendWR(16)
+		c.PostSend(c.qp, wrs...)
+		for i, op := range ops {
+			c.expect(iwarp.Op(op).QN(0).MSN(uint32(i + 5)).WithPayload(c.localMem.Buf[:16]))
 		}
 	}),
 }, {

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -80,12 +81,20 @@ var ddpUntaggedCases = []conformance.Case{{
 }, {
 	ID: "ddp/untagged/no-receive", Cite: cite("rfc5041/7.1/2"),
 	Title:   "A Send without a posted receive ends the stream",
-	Sends:   "three Sends to two receives",
-	Expects: "two receives, and a Terminate: no buffer",
-	Defects: []string{"BadSegmentsDropped"}, Run: onSetup(setup{receives: 2}, func(c *conn) {
+	Sends:   "three Sends to two receives; with each kind of Send, two to one receive, the second of no octets too",
+	Expects: "a receive for each but the last, and a Terminate: no buffer",
+	Defects: []string{"BadSegmentsDropped"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{receives: 2})
 		c.sendSends(16, 16, 16)
 		c.expectRecvs(16, 16)
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
+		for _, k := range h.sendKinds() {
+			for _, n := range []int{0, kindLen} {
+				c := h.connect(setup{receives: 1, memLen: 1024})
+				c.sendAndExpect(k)
+				c.expectRefusalWithoutEffect(k.valid(c).WithPayload(data(n)), iwarp.DDPUntaggedNoBuffer)
+			}
+		}
 	}),
 }, {
 	ID: "ddp/untagged/more-reads-than-places-are-without-buffer", Cite: cite("rfc5041/7.1/2", "rfc5040/6.1/3"),
@@ -119,10 +128,10 @@ var ddpUntaggedCases = []conformance.Case{{
 }, {
 	ID: "ddp/untagged/longer-than-the-receive", Cite: cite("rfc5041/7.1/4"),
 	Title:   "A Send longer than its receive ends the stream with that cause",
-	Sends:   "a Send of 20 octets to a receive of 16",
+	Sends:   "Sends of 17 and 20 octets to receives of 16",
 	Expects: "a Terminate: message too long, and no octet after the receive changed",
-	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
-		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(20)), iwarp.DDPUntaggedTooLong)
+	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onEachConn(setup{receives: 2, recvLen: 16}, []int{17, 20}, func(c *conn, n int) {
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.DDPUntaggedTooLong)
 		c.ExpectNoSuccess()
 		c.ExpectUnchangedOutside(c.localMem, 0, 16)
 	}),
@@ -177,11 +186,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Defects: []string{"UntaggedUnchecked", "ReadNumberUnchecked", "AnswerNumberUnchecked"}, Run: onEachUntagged(func(h *host, k messageKind) {
 		for _, ahead := range []uint32{0xffffffff, 1, 1 << 8, 1 << 16, 1 << 31} {
 			c := h.connectFor(k)
-			first := k.valid(c)
-			c.send(first)
-			k.expectEffect(c, first)
-			c.localMem.Snapshot()
-			c.targetMem.Snapshot()
+			c.sendAndExpect(k)
 			wrong := k.valid(c)
 			c.expectRefusalWithoutEffect(wrong.MSN(*wrong.DDP.MSN+ahead), iwarp.DDPUntaggedMSNRange)
 		}
@@ -245,20 +250,55 @@ var ddpReportCases = []conformance.Case{{
 		c.expectQuotedDDPHeader(c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag), wrong)
 	}),
 }, {
+	ID: "ddp/error/header-of-every-offender", Cite: cite("rfc5041/7.1/13", "rfc5040/7.1/3"),
+	Title:   "A Terminate quotes the DDP header of the invalid segment, whatever is wrong with it",
+	Sends:   "segments with each error of DDP, and with a wrong opcode; valid ones before them",
+	Expects: "the cause, and the header of the invalid segment in the Terminate",
+	Defects: []string{"TermHeaderStale"}, Run: onEachConn(setup{receives: 4}, slices.Concat(ddpFaults, []peerFault{opcodeFault}), func(c *conn, f peerFault) {
+		c.Note("%s", f.name)
+		c.sendSends(16)
+		c.syncByRead()
+		wrong := f.frame(c)
+		c.expectQuotedDDPHeader(c.expectRefusal(wrong, f.causes...), wrong)
+	}),
+}, {
 	ID: "ddp/error/length-of-the-offender", Cite: cite("rfc5041/7.1/13"), Level: conformance.Should,
 	Title:   "A Terminate has the length of the invalid segment, its header included",
-	Sends:   "a Write of 16 octets to an unknown key, and a Send of 20 to a queue that does not exist",
-	Expects: "the lengths 30 and 38",
+	Sends:   "segments with each error of DDP, with a payload of 20 and of 300 octets",
+	Expects: "the lengths of their headers and payloads",
 	Defects: []string{"TermPayloadLength"}, Run: onHost(func(h *host) {
-		tells := func(c *conn, wrong iwarp.Segment) {
-			c.send(wrong)
-			got := c.expectTerminate().Terminate.SegmentLength
-			c.Check(got != nil, fmt.Sprintf("the segment length %d", wrong.Len()), "none")
-			c.Check(int(*got) == wrong.Len(), fmt.Sprintf("the segment length %d", wrong.Len()), "%d", *got)
+		for _, f := range ddpFaults {
+			for _, n := range []int{20, 300} {
+				c := h.connect(setup{receives: 2, recvLen: 512})
+				wrong := f.frame(c).WithPayload(data(n))
+				c.Note("%s", f.name)
+				c.send(wrong)
+				got := c.expectTerminate().Terminate.SegmentLength
+				c.Check(got != nil, fmt.Sprintf("the segment length %d", wrong.Len()), "none")
+				c.Check(int(*got) == wrong.Len(), fmt.Sprintf("the segment length %d", wrong.Len()), "%d", *got)
+			}
 		}
-		tells(h.connect(setup{}), iwarp.Write(unknownSTag, 0, data(16)))
-		c := h.connect(setup{receives: 2})
-		tells(c, iwarp.Send(c.nextSendMSN(), data(20)).QN(4))
+	}),
+}, {
+	ID: "ddp/error/header-cut-short", Cite: cite("rfc5041/6.2.2/1", "rfc5041/4.2/1", "rfc5041/4.3/1", "rfc5040/4.2/1"),
+	Title:   "A segment shorter than its header ends the stream",
+	Sends:   "each kind of message, cut to no octet, in its control octets, in its DDP header, and one octet before the end of its headers",
+	Expects: "the end of the stream, no effect, and the application is notified",
+	Defects: []string{"SkipsGarbage"}, Run: onHost(func(h *host) {
+		for _, k := range h.kinds() {
+			for _, n := range []int{0, 1, 2, 6, -1} {
+				c := h.connectFor(k)
+				whole := k.valid(c)
+				if n < 0 {
+					n = whole.Len() - len(whole.Payload) - 1
+				}
+				c.Note("cut to %d octets", n)
+				c.expectAbortBy(whole.Cut(n))
+				c.ExpectNoSuccess()
+				c.ExpectUntouched(c.localMem, c.targetMem)
+				c.expectDisconnect()
+			}
+		}
 	}),
 }, {
 	ID: "ddp/error/codes-as-listed", Cite: cite("rfc5041/7.2/1"),

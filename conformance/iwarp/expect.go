@@ -228,15 +228,9 @@ func (c *conn) waitForDevice() {
 // exchangeAllKinds makes the device send each kind of message that it supports, except Terminate,
 // and returns the FPDUs, whose opcodes it checks.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
-	solicited := func(wr verbs.SendWR) verbs.SendWR { wr.Flags |= verbs.SendSolicited; return wr }
-	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited(c.sendWR(2, 16, 16)), c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
-	ops := []iwarp.Opcode{iwarp.OpSend, iwarp.OpSendSE, iwarp.OpWrite, iwarp.OpReadRequest}
-	if c.Caps.Has(verbs.CapSendInv) {
-		invalidate := c.sendWR(5, 64, 16)
-		invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag
-		wrs = append(wrs, invalidate, solicited(invalidate))
-		ops = append(ops, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate)
-	}
+	wrs, ops := c.everySendWR(16)
+	wrs = append(wrs, c.writeWR(5, 32, 16), c.readWR(6, 48, 16))
+	ops = append(ops, iwarp.OpWrite, iwarp.OpReadRequest)
 	if c.immediateError() == nil {
 		immediate := c.writeImmWR(6, 96, 16, 7)
 		wrs = append(wrs, immediate, solicited(immediate))
@@ -256,6 +250,26 @@ func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 		all = append(all, c.expectAnswer(c.peerFetchAdd(1, 0), iwarp.Op(iwarp.OpAtomicResponse)))
 	}
 	return all
+}
+
+// solicited returns the request with the flag for a solicited event.
+func solicited(wr verbs.SendWR) verbs.SendWR {
+	wr.Flags |= verbs.SendSolicited
+	return wr
+}
+
+// everySendWR returns Sends of n bytes of localMem, one of each kind that the device supports, with WR
+// IDs from 1 on, and their opcodes.
+func (c *conn) everySendWR(n int) (wrs []verbs.SendWR, ops []iwarp.Opcode) {
+	invalidate := c.sendWR(3, 0, n)
+	invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag
+	wrs = []verbs.SendWR{c.sendWR(1, 0, n), solicited(c.sendWR(2, 0, n)), invalidate, solicited(invalidate)}
+	wrs[3].WRID = 4
+	ops = []iwarp.Opcode{iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate}
+	if !c.Caps.Has(verbs.CapSendInv) {
+		return wrs[:2], ops[:2]
+	}
+	return wrs, ops
 }
 
 // fetchAddWR returns a FetchAdd request of the device, with the result in localMem.

@@ -181,6 +181,16 @@ func onEachUntagged(body func(h *host, k messageKind)) func(*conformance.Bench) 
 	})
 }
 
+// sendAndExpect sends a valid message of a kind, and fails the case unless it takes effect. Later
+// checks expect the memory unchanged since then.
+func (c *conn) sendAndExpect(k messageKind) {
+	s := k.valid(c)
+	c.send(s)
+	k.expectEffect(c, s)
+	c.localMem.Snapshot()
+	c.targetMem.Snapshot()
+}
+
 // expectKindRefused sends a changed message of a kind, on a connection of its own, and fails the case
 // unless it causes a Terminate with one of the causes and has no effect.
 func (h *host) expectKindRefused(k messageKind, change func(iwarp.Segment) iwarp.Segment, causes ...iwarp.Cause) {

@@ -131,27 +131,37 @@ var rdmapHeaderCases = []conformance.Case{{
 	ID: "rdmap/header/invalidate-field-of-a-plain-send-is-ignored", Cite: cite("rfc5040/4.1/5"),
 	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A Send without Invalidate does not invalidate the STag in its header",
-	Sends:   "a Send, a Send with solicited event and a Read Request with the STag of a window in the Invalidate STag field, and a Write to the window",
+	Sends:   "each kind of untagged message that invalidates nothing, in one segment and in two, with the STag of a window in the Invalidate STag field, and a Write to the window",
 	Expects: "each is accepted, and the window stays valid",
-	Defects: []string{"AnySendInvalidates"}, Run: onConn(func(c *conn) {
+	Defects: []string{"AnySendInvalidates"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{receives: 4})
 		m, at := c.newWindow(verbs.AccessRemoteWrite)
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
-		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
+		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag).Segments(18 + 8)...)
 		for id := range uint64(2) {
 			wc := c.ExpectRecv(id+1, 16)
 			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "one with WC_WITH_INV")
 		}
-		c.expectAnswer(c.peerRead(0, 16).InvalidateSTag(at.STag), iwarp.Op(iwarp.OpReadResponse))
+		for _, k := range h.kinds() {
+			if k.op.Tagged() || k.op == iwarp.OpSendInvalidate || k.op == iwarp.OpSendSEInvalidate || k.op.Queue() == 0 && c.nextSendMSN() > 4 {
+				continue
+			}
+			s := k.valid(c)
+			c.send(s.InvalidateSTag(at.STag))
+			k.expectEffect(c, s)
+		}
 		c.sendAndSync(writeTo(at, data(32)))
 		c.ExpectBytes(m, 0, data(32))
 	}),
 }, {
 	ID: "rdmap/read/request-with-payload-is-refused", Cite: cite("rfc5040/4.2/1"),
 	Title:   "A Read Request with octets after its header is not executed",
-	Sends:   "a Read Request with four extra octets",
+	Sends:   "Read Requests with 1, 4 and 28 extra octets, for some octets and for none",
 	Expects: "the end of the stream, and no Read Response",
-	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
-		c.expectAbortBy(c.peerRead(0, 16).WithPayload(data(4)))
+	Defects: []string{"BadSegmentsDropped"}, Run: onEachConn(setup{}, []int{1, 4, 28}, func(c *conn, n int) {
+		c.expectAbortBy(c.peerRead(0, 16).WithPayload(data(n)))
+		c = c.connect(setup{})
+		c.expectAbortBy(c.peerRead(0, 0).WithPayload(data(n)))
 	}),
 }, {
 	ID:   "rdmap/read/request-with-payload-is-terminated",
@@ -194,13 +204,26 @@ var rdmapHeaderCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/sizes", Cite: cite("rfc5040/4.4/3"),
 	Title:   "Reads of any size are answered in full",
-	Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
-	Expects: "Read Responses of the same sizes",
+	Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets; the device reads as much",
+	Expects: "Read Responses, and Read Requests of the device, of the same sizes",
 	Defects: []string{"ReadSize16"}, Run: onSetup(setup{memLen: 1 << 20}, func(c *conn) {
 		c.allowBadFrames = true // the case does not check the pad
 		for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
 			c.send(c.peerRead(0, n))
 			c.expectReadResponse(c.targetMem.Buf[:n])
+			got := *c.deviceRead(uint64(n), 0, n).Read.Size
+			c.Check(int(got) == n, fmt.Sprintf("a Read Request for %d octets", n), "%d", got)
+		}
+	}),
+}, {
+	ID: "rdmap/read/every-bit-of-the-size", Cite: cite("rfc5040/4.4/3", "rfc5040/5.2.1/7"),
+	Title:   "All 32 bits of the size of a Read Request count",
+	Sends:   "Read Requests for 16 octets and one bit more, each of 2^11 to 2^31, from a region of 1024 octets",
+	Expects: "a Terminate: base or bounds, or TO wrap; no Read Response",
+	Defects: []string{"ReadSize16"}, Run: onHost(func(h *host) {
+		for bit := 11; bit < 32; bit++ {
+			c := h.connect(setup{memLen: 1024})
+			c.expectRefusalWithoutEffect(c.peerRead(0, 16|1<<bit), iwarp.RDMAPBounds, iwarp.RDMAPTOWrap)
 		}
 	}),
 }, {
