@@ -212,6 +212,15 @@ const (
 	longMemLen = 256 << 10
 )
 
+// moreThanTCPBuffers returns tcpBufferBytes in real time, and less in virtual time, where TCP buffers
+// less.
+func (h *host) moreThanTCPBuffers() int {
+	if h.Virtual {
+		return tcpBufferBytes / 4
+	}
+	return tcpBufferBytes
+}
+
 // onLongMessages makes the body of a case from a function that uses messages of several segments.
 func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, recvLen: longMemLen / 4, memLen: longMemLen}, body)

@@ -180,20 +180,27 @@ var mpaOrderCases = []conformance.Case{{
 // none; known stacks wait for 5 to 20 seconds.
 const startupLimit = 2 * time.Minute
 
-// onPartialRequest makes the body of a case in which the peer sends only n octets of a Request. It
-// fails unless the device ends the stream within startupLimit.
-func onPartialRequest(n int) func(*conformance.Bench) error {
-	return onHost(func(h *host) { h.expectRequestDropped(h.listen(), revision1Request().Append(nil)[:n], startupLimit) })
+// onPartialRequest makes the body of a case in which the peer sends only n octets of a Request, each
+// number on a separate stream. It fails unless the device ends the stream within startupLimit.
+func onPartialRequest(numbers ...int) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, n := range numbers {
+			h.expectRequestDropped(h.listen(), revision1Request().Private(data(16)).Append(nil)[:n], startupLimit)
+		}
+	})
 }
 
-// onPartialReply makes the body of a case in which the peer sends only n octets of a Reply. It
-// fails unless the device ends the stream within startupLimit.
-func onPartialReply(n int) func(*conformance.Bench) error {
-	return onActive(setup{}, func(hs *handshake) {
-		hs.recvFrame()
-		hs.write(iwarp.Reply().Append(nil)[:n])
-		hs.expectEndWithin(startupLimit)
-		hs.expectConnError()
+// onPartialReply makes the body of a case in which the peer sends only n octets of a Reply, each
+// number on a separate stream. It fails unless the device ends the stream within startupLimit.
+func onPartialReply(numbers ...int) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, n := range numbers {
+			hs := h.startActive(setup{})
+			hs.recvFrame()
+			hs.write(iwarp.Reply().Private(data(16)).Append(nil)[:n])
+			hs.expectEndWithin(startupLimit)
+			hs.expectConnError()
+		}
 	})
 }
 
@@ -206,9 +213,9 @@ var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases(
 }, {
 	ID: "mpa/timer/part-of-a-request", Cite: cite("rfc5044/7.1.2/13"), Level: conformance.Should,
 	Title:   "A responder that receives part of a Request closes the stream",
-	Sends:   "ten octets of a Request",
+	Sends:   "ten octets of a Request; one without its private data, and one without the last octet of it",
 	Expects: "the end of the stream within two minutes",
-	Defects: []string{"TimerStopsEarly"}, Run: onPartialRequest(10),
+	Defects: []string{"TimerStopsEarly"}, Run: onPartialRequest(10, 20, 35),
 }, {
 	ID: "mpa/timer/no-reply", Cite: cite("rfc5044/7.1.2/13"), Level: conformance.Should,
 	Title:   "An initiator that receives no Reply closes the stream",
@@ -218,9 +225,9 @@ var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases(
 }, {
 	ID: "mpa/timer/part-of-a-reply", Cite: cite("rfc5044/7.1.2/13"), Level: conformance.Should,
 	Title:   "An initiator that receives part of a Reply closes the stream",
-	Sends:   "ten octets of a Reply",
+	Sends:   "ten octets of a Reply; one without its private data, and one without the last octet of it",
 	Expects: "the end of the stream within two minutes, and a connect that fails",
-	Defects: []string{"TimerStopsEarly"}, Run: onPartialReply(10),
+	Defects: []string{"TimerStopsEarly"}, Run: onPartialReply(10, 20, 35),
 }})
 
 // onWrongMarkers makes the body of a case that sends messages with a wrong marker, each on a

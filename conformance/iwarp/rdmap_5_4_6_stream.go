@@ -195,13 +195,15 @@ var rdmapStreamCases = []conformance.Case{{
 	Title:   "A Write or a Send does not complete before TCP has accepted all of it",
 	Sends:   "nothing, and does not read at first: the device writes, and then sends, more than TCP buffers",
 	Expects: "no completion until the peer reads, and then one",
-	Defects: []string{"CompletesEarly"}, Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
+	Defects: []string{"CompletesEarly"}, Run: onHost(func(h *host) {
+		n := h.moreThanTCPBuffers()
+		c := h.connect(setup{memLen: n})
 		for _, t := range []struct {
 			wr verbs.SendWR
 			op iwarp.Opcode
 		}{
-			{c.writeWR(1, 0, tcpBufferBytes), iwarp.OpWrite},
-			{c.sendWR(2, 0, tcpBufferBytes), iwarp.OpSend},
+			{c.writeWR(1, 0, n), iwarp.OpWrite},
+			{c.sendWR(2, 0, n), iwarp.OpSend},
 		} {
 			c.PostSend(c.qp, t.wr)
 			c.waitForDevice()
@@ -379,16 +381,20 @@ var rdmapStreamCases = []conformance.Case{{
 	Title:   "An error causes a Terminate also while the device is sending a message",
 	Sends:   "a Write to an unknown key, without reading, while the device writes more than TCP buffers, and while it answers a read of as much",
 	Expects: "a part of the message, and a Terminate",
-	Defects: []string{"TermSkipped"}, Run: onEachConn(setup{memLen: tcpBufferBytes}, []iwarp.Opcode{iwarp.OpWrite, iwarp.OpReadResponse}, func(c *conn, op iwarp.Opcode) {
-		if op == iwarp.OpWrite {
-			c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
-		} else {
-			c.send(c.peerRead(0, tcpBufferBytes))
+	Defects: []string{"TermSkipped"}, Run: onHost(func(h *host) {
+		n := h.moreThanTCPBuffers()
+		for _, op := range []iwarp.Opcode{iwarp.OpWrite, iwarp.OpReadResponse} {
+			c := h.connect(setup{memLen: n})
+			if op == iwarp.OpWrite {
+				c.PostSend(c.qp, c.writeWR(1, 0, n))
+			} else {
+				c.send(c.peerRead(0, n))
+			}
+			c.waitForDevice()
+			c.send(iwarp.Write(unknownSTag, 0, data(16)))
+			c.waitForDevice()
+			c.expectTerminateAfter(op, iwarp.DDPTaggedInvalidSTag)
 		}
-		c.waitForDevice()
-		c.send(iwarp.Write(unknownSTag, 0, data(16)))
-		c.waitForDevice()
-		c.expectTerminateAfter(op, iwarp.DDPTaggedInvalidSTag)
 	}),
 }, {
 	ID: "rdmap/stream/errors-reach-the-program", Cite: cite("rfc5040/7.1/1", "rfc5041/6.2.2/1"),
