@@ -16,6 +16,11 @@ func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
 	return *e
 }
 
+// rtrOpcodes are the opcodes of the kinds of RTR.
+var rtrOpcodes = map[iwarp.RTR]iwarp.Opcode{
+	iwarp.RTRSend: iwarp.OpSend, iwarp.RTRWrite: iwarp.OpWrite, iwarp.RTRRead: iwarp.OpReadRequest,
+}
+
 // excessiveDepth is an ORD that no device supports.
 const excessiveDepth = 16382
 
@@ -181,8 +186,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 			}
 			hs.expectConnected()
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
-			op := map[iwarp.RTR]iwarp.Opcode{iwarp.RTRWrite: iwarp.OpWrite, iwarp.RTRSend: iwarp.OpSend}[kind]
-			c.expect(iwarp.Op(op).WithPayload(nil))
+			c.expect(iwarp.Op(rtrOpcodes[kind]).WithPayload(nil))
 			c.expect(iwarp.Op(iwarp.OpSend).WithPayload(c.localMem.Buf[:16]))
 		}
 	}),
@@ -231,8 +235,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 			}
 			hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer(kinds) })
 			got := hs.establishByRTR(iwarp.Any())
-			wrong := map[iwarp.RTR]iwarp.Opcode{iwarp.RTRWrite: iwarp.OpWrite, iwarp.RTRRead: iwarp.OpReadRequest, iwarp.RTRSend: iwarp.OpSend}[without]
-			hs.Check(got.Op() != wrong && len(got.Payload) == 0, fmt.Sprintf("an RTR other than %v", wrong), "%v", got)
+			hs.Check(got.Op() != rtrOpcodes[without] && len(got.Payload) == 0, fmt.Sprintf("an RTR other than %v", rtrOpcodes[without]), "%v", got)
 		}
 	}),
 }, {

@@ -153,16 +153,6 @@ func (h *host) immediateError() error {
 	return nil
 }
 
-// onEachKind makes the body of a case that calls body for each kind of message, without Terminate,
-// on a connection of its own.
-func onEachKind(body func(*conn, messageKind)) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, k := range h.kinds() {
-			body(h.connectFor(k), k)
-		}
-	})
-}
-
 // connectFor makes a connection for a kind of message, and notes the kind in the record.
 func (h *host) connectFor(k messageKind) *conn {
 	c := h.connect(kindSetup)
