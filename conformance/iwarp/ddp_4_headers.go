@@ -238,7 +238,7 @@ var ddpHeaderCases = []conformance.Case{{
 	Title:   "Queue number, MSN and the RDMAP fields are the same in every segment of an untagged message",
 	Sends:   "nothing: the device sends a message of several segments, with each kind of Send",
 	Expects: "one queue number, one MSN, one opcode and one Invalidate STag",
-	Defects: []string{"SegmentsCounted"}, Run: onLongMessages(func(c *conn) {
+	Defects: []string{"SegmentsCounted", "InvalidateFirstOnly"}, Run: onLongMessages(func(c *conn) {
 		wrs, ops := c.everySendWR(c.longLen())
 		c.PostSend(c.qp, wrs...)
 		for _, op := range ops {

@@ -156,7 +156,7 @@ var securityCases = []conformance.Case{{
 	Title:   "An atomic cannot reach an octet outside its region",
 	Sends:   "a FetchAdd and a CmpSwap to the last word of a region, and to the words before its first, across its end, and after it",
 	Expects: "the inner ones are executed; the others cause a Terminate: base or bounds; no octet outside changes",
-	Defects: []string{"AtomicBoundsUnchecked"}, Run: onHost(func(h *host) {
+	Defects: []string{"PageBounds"}, Run: onHost(func(h *host) {
 		const length = 60 // the last word is across the end, if the region begins with a word
 		m := h.Memory(length, allAccess)
 		first := m.WordOffset(0)
