@@ -308,16 +308,15 @@ var enhancedRTRTakenCases = []conformance.Case{{
 }, {
 	ID: "enhanced/rtr/responder-is-mute-until-it-comes", Cite: cite("rfc6581/9.2/10", "rfc5044/7.1.2/9"),
 	Title:   "In the peer-to-peer model a responder sends nothing before the RTR has arrived",
-	Sends:   "a Request for the peer-to-peer model, then nothing for some time, then the RTR. The application posts a Send meanwhile",
+	Sends:   "Requests for the peer-to-peer model, then nothing for some time, then the RTR: a Write, a Send, a Read. The application posts a Send meanwhile",
 	Expects: "nothing until the RTR has arrived, then the device's message",
-	Defects: []string{"NoFence"}, Run: onResponderSilent(requestWithFlags(flagA|flagC), iwarp.Write(peerSTag, 0, nil), onePiece),
+	Defects: []string{"NoFence"}, Run: onSilentUntilRTR(onePiece),
 }, {
 	ID: "enhanced/rtr/part-of-it-does-not-count", Cite: cite("rfc6581/9.2/10"),
 	Title:   "In the peer-to-peer model a responder sends nothing before the RTR is complete",
-	Sends:   "a Request for the peer-to-peer model, an RTR in three pieces, the last of one octet",
+	Sends:   "Requests for the peer-to-peer model, an RTR in three pieces, the last of one octet: a Write, a Send, a Read",
 	Expects: "nothing until the last octet has arrived, then the device's message",
-	Defects: []string{"EarlyFence"},
-	Run:     onResponderSilent(requestWithFlags(flagA|flagC), iwarp.Write(peerSTag, 0, nil), threePieces),
+	Defects: []string{"EarlyFence"}, Run: onSilentUntilRTR(threePieces),
 }, {
 	ID: "enhanced/rtr/write-with-any-key", Cite: cite("rfc6581/9.2/11"), Level: conformance.Should,
 	Title:   "A Write as RTR is accepted with any STag and TO",

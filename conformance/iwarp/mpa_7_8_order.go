@@ -16,27 +16,57 @@ import (
 func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
-		flags := flagsOf(iwarp.Val(hs.deviceFrame.Enhanced)) & (flagA | flagC) // peer-to-peer, and Write as RTR
-		require(flags != flagA, "the device does not accept a Write as RTR")
-		c := hs.enterFullOperation()
-		posted := 0
-		for _, piece := range cut(c.encode(first)) {
-			if n, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(9, 1024, 16)}); err == nil {
-				posted += n
-			} else {
-				c.Note("post_send: %v", err)
+		hs.expectSilenceUntil(first, cut)
+	})
+}
+
+// onSilentUntilRTR makes the body of a case like onResponderSilent, with each kind of RTR that the
+// device accepts.
+func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, rtr := range []struct {
+			flag  enhancedFlags
+			first iwarp.Segment
+		}{
+			{flagC, iwarp.Write(peerSTag, 0, nil)},
+			{flagB, iwarp.Send(1, nil)},
+			{flagD, iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 0, iwarp.At(peerSTag, 0))},
+		} {
+			hs := h.sendRequest(setup{receives: 1}, requestWithFlags(flagA|rtr.flag))
+			if got := flagsOf(hs.expectEnhancedReply()); got&flagA == 0 || got&rtr.flag == 0 {
+				hs.establish() // the device accepts another RTR
+				continue
 			}
-			c.expectSilence(silencePeriod)
-			c.write(piece)
-		}
-		hs.expectConnected()
-		if posted == 0 {
-			c.PostSend(c.qp, c.sendWR(9, 1024, 16))
-		}
-		for i := range max(posted, 1) {
-			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[1024:1040]))
+			hs.expectSilenceUntil(rtr.first, cut)
 		}
 	})
+}
+
+// expectSilenceUntil sends the FPDU first in the pieces that cut returns, and fails the case if the
+// device sends anything before it has all pieces. The application posts a Send before each piece.
+func (hs *handshake) expectSilenceUntil(first iwarp.Segment, cut func(octets []byte) [][]byte) {
+	c := hs.enterFullOperation()
+	posted := 0
+	for _, piece := range cut(c.encode(first)) {
+		if n, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(9, 1024, 16)}); err == nil {
+			posted += n
+		} else {
+			c.Note("post_send: %v", err)
+		}
+		c.expectSilence(silencePeriod)
+		c.write(piece)
+	}
+	hs.expectConnected()
+	if posted == 0 {
+		c.PostSend(c.qp, c.sendWR(9, 1024, 16))
+	}
+	for i := range uint32(max(posted, 1)) {
+		g := c.mustNextFPDU("SEND")
+		if g.Op() == iwarp.OpReadResponse && first.Op() == iwarp.OpReadRequest {
+			g = c.mustNextFPDU("SEND")
+		}
+		c.checkFPDU(iwarp.Send(i+1, c.localMem.Buf[1024:1040]), g)
+	}
 }
 
 // onePiece returns a frame in one piece.
