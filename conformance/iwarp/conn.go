@@ -43,6 +43,8 @@ type stream struct {
 	endErr error
 	// sendMSN and requestMSN are the MSNs of the peer's last messages to queues 0 and 1.
 	sendMSN, requestMSN uint32
+	// atomicMSN is the MSN of the peer's last message to queue 3, which is for Atomic Responses.
+	atomicMSN uint32
 }
 
 // The STag and TO of the peer's memory, which differ from those that devices choose.
@@ -95,6 +97,8 @@ func (c *stream) encode(frames ...iwarp.Segment) []byte {
 		switch s.Op() {
 		case iwarp.OpReadRequest, iwarp.OpAtomicRequest:
 			c.requestMSN = *s.DDP.MSN
+		case iwarp.OpAtomicResponse:
+			c.atomicMSN = *s.DDP.MSN
 		case iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate, iwarp.OpImmediate, iwarp.OpImmediateSE:
 			c.sendMSN = *s.DDP.MSN
 		}
