@@ -216,9 +216,18 @@ const (
 // less.
 func (h *host) moreThanTCPBuffers() int {
 	if h.Virtual {
-		return tcpBufferBytes / 4
+		return tcpBufferBytes / 8
 	}
 	return tcpBufferBytes
+}
+
+// largeMemory returns a region of moreThanTCPBuffers octets, with all access rights. A device cannot
+// finish the response to a Read of all of it while the peer does not read.
+func (h *host) largeMemory() *rig.Memory {
+	if h.large == nil {
+		h.large = h.Memory(h.moreThanTCPBuffers(), allAccess)
+	}
+	return h.large
 }
 
 // onLongMessages makes the body of a case from a function that uses messages of several segments.

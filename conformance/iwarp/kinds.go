@@ -160,11 +160,17 @@ func (h *host) connectFor(k messageKind) *conn {
 	return c
 }
 
-// onEachUntagged makes the body of a case that calls body for each untagged kind of message.
-func onEachUntagged(body func(h *host, k messageKind)) func(*conformance.Bench) error {
+// Which kinds onEachUntagged selects: those of RFC 5040, those of RFC 7306, or all.
+func baseKinds(op iwarp.Opcode) bool      { return op <= iwarp.OpTerminate }
+func extensionKinds(op iwarp.Opcode) bool { return op > iwarp.OpTerminate }
+func allKinds(iwarp.Opcode) bool          { return true }
+
+// onEachUntagged makes the body of a case that calls body for each untagged kind of message whose
+// opcode is selected.
+func onEachUntagged(selects func(iwarp.Opcode) bool, body func(h *host, k messageKind)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, k := range h.kinds() {
-			if !k.op.Tagged() {
+			if !k.op.Tagged() && selects(k.op) {
 				body(h, k)
 			}
 		}
