@@ -191,7 +191,8 @@ var ddpUntaggedCases = []conformance.Case{{
 	Defects: []string{"UntaggedUnchecked", "ReadQueueUnchecked", "OffsetLow16"}, Run: onEachUntagged(baseKinds, (*host).expectOffsetsRefused),
 }}
 
-// expectQueuesRefused fails the case unless a kind of message is refused on other queues than its own.
+// expectQueuesRefused fails the case unless a kind of message is refused on other queues than its
+// own.
 func (h *host) expectQueuesRefused(k messageKind) {
 	own := k.op.Queue()
 	for _, qn := range []uint32{0, 1, 2, 3, 4, 0xffffffff, own | 1<<8, own | 1<<16, own | 1<<31} {

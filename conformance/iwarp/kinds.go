@@ -22,7 +22,8 @@ type messageKind struct {
 // kindLen is the length of the payload of messageKinds.
 const kindLen = 16
 
-// The places in localMem for the results of the device's requests, after the receives, and their WR ID.
+// The places in localMem for the results of the device's requests, after the receives, and their WR
+// ID.
 const (
 	kindResult = 512
 	kindWRID   = 900
@@ -187,8 +188,8 @@ func (c *conn) sendAndExpect(k messageKind) {
 	c.targetMem.Snapshot()
 }
 
-// expectKindRefused sends a changed message of a kind, on a connection of its own, and fails the case
-// unless it causes a Terminate with one of the causes and has no effect.
+// expectKindRefused sends a changed message of a kind, on a connection of its own, and fails the
+// case unless it causes a Terminate with one of the causes and has no effect.
 func (h *host) expectKindRefused(k messageKind, change func(iwarp.Segment) iwarp.Segment, causes ...iwarp.Cause) {
 	c := h.connectFor(k)
 	c.expectRefusalWithoutEffect(change(k.valid(c)), causes...)

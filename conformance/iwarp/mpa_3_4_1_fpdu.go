@@ -41,8 +41,8 @@ func (c *conn) longestULPDUOf(op iwarp.Opcode) (most int) {
 	return most
 }
 
-// expectFullSegments fails the case unless the longest ULPDUs of a Write, a Send and a Read Response
-// are as long as the MULPDU.
+// expectFullSegments fails the case unless the longest ULPDUs of a Write, a Send and a Read
+// Response are as long as the MULPDU.
 func expectFullSegments(c *conn) {
 	c.PostSend(c.qp, c.writeWR(1, 0, 8000), c.sendWR(2, 0, 8000))
 	c.send(c.peerRead(0, 8000))

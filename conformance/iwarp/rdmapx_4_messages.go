@@ -164,8 +164,8 @@ func (c *conn) deviceFetchAdd(wrID uint64, off int) (id uint32) {
 // misaligned are offsets in a word.
 var misaligned = []int{1, 2, 3, 4, 5, 6, 7}
 
-// addInFields adds field by field: a set bit of the mask is the top of a field, out of which no carry
-// goes.
+// addInFields adds field by field: a set bit of the mask is the top of a field, out of which no
+// carry goes.
 func addInFields(a, b, mask uint64) (sum uint64) {
 	carry := uint64(0)
 	for bit := range 64 {
