@@ -18,8 +18,8 @@ func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 	c.Check(len(segments) > 1, "a message of several segments", "one")
 }
 
-// onAcceptedWith makes the body of a case that fails unless messages of every kind are accepted with
-// headers changed by edit: in one segment, and in two.
+// onAcceptedWith makes the body of a case that fails unless messages of every kind are accepted
+// with headers changed by edit: in one segment, and in two.
 func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, k := range append(h.kinds(), terminateKind) {

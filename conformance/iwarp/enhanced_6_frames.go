@@ -169,18 +169,18 @@ func (c *conn) expectReadsLimited(posted, limit int) {
 	}
 }
 
-// expectReadsServed sends as many Read Requests as n at once, none of which can be answered before all
-// have arrived, and fails the case unless all are answered. The memory has moreThanTCPBuffers octets.
+// expectReadsServed sends n Read Requests at once, none of which can be answered before all have
+// arrived, and fails the case unless all are answered.
 func (c *conn) expectReadsServed(n int) {
-	size := len(c.targetMem.Buf)
+	large := c.largeMemory()
 	c.sendBatch(n, func(i int) iwarp.Segment {
 		if i == 0 {
-			return c.peerRead(0, size)
+			return c.readFrom(addrOf(large, 0), len(large.Buf))
 		}
 		return c.peerRead(0, 16)
 	})
 	c.waitForDevice()
-	c.expectReadResponse(c.targetMem.Buf)
+	c.expectReadResponse(large.Buf)
 	for range n - 1 {
 		c.expectReadResponse(c.targetMem.Buf[:16])
 	}

@@ -101,7 +101,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Expects: "connections, and Read Responses to all",
 	Defects: []string{"InitiatorServesOneRead"}, Run: onHost(func(h *host) {
 		for _, ord := range []uint16{1, defaultOrd} {
-			hs := h.startActive(setup{memLen: h.moreThanTCPBuffers()})
+			hs := h.startActive(setup{})
 			ord = min(ord, iwarp.Val(hs.recvEnhancedRequest().IRD))
 			hs.establishWithReply(withDepths(defaultOrd, ord)).expectReadsServed(int(ord))
 		}
@@ -148,7 +148,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Sends:   "a Reply with IRD and ORD of 3fff; the device has a depth of four and posts eight reads; four Read Requests at once",
 	Expects: "a connection with at most four outstanding reads, and four Read Responses",
 	Defects: []string{"DepthsAlwaysCount"}, Run: onHost(func(h *host) {
-		hs := h.startActive(setup{connParams: depthParam(4, 4), memLen: h.moreThanTCPBuffers()})
+		hs := h.startActive(setup{connParams: depthParam(4, 4)})
 		hs.recvEnhancedRequest()
 		c := hs.establishWithReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
 		c.expectReadsLimited(8, 4)

@@ -156,7 +156,7 @@ var enhancedResponderCases = []conformance.Case{{
 	Defects: []string{"DepthsAlwaysCount"}, Run: onHost(func(h *host) {
 		const open = iwarp.NoNegotiation
 		for _, ask := range []struct{ ird, ord uint16 }{{4, open}, {open, 4}, {open, open}} {
-			hs := h.sendRequest(setup{connParams: depthParam(4, 4), memLen: h.moreThanTCPBuffers()}, withDepths(ask.ird, ask.ord)(enhancedRequest()))
+			hs := h.sendRequest(setup{connParams: depthParam(4, 4)}, withDepths(ask.ird, ask.ord)(enhancedRequest()))
 			e := hs.expectEnhancedReply()
 			hs.Check(ask.ord != open || iwarp.Val(e.IRD) == open, "an IRD of 3fff, since the ORD is not negotiated", "%#x", iwarp.Val(e.IRD))
 			hs.Check(ask.ird != open || iwarp.Val(e.ORD) == open, "an ORD of 3fff, since the IRD is not negotiated", "%#x", iwarp.Val(e.ORD))

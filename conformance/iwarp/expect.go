@@ -212,13 +212,22 @@ const (
 	longMemLen = 256 << 10
 )
 
-// moreThanTCPBuffers returns tcpBufferBytes in real time, and less in virtual time, where TCP buffers
-// less.
+// moreThanTCPBuffers returns tcpBufferBytes in real time, and less in virtual time, where TCP
+// buffers less.
 func (h *host) moreThanTCPBuffers() int {
 	if h.Virtual {
-		return tcpBufferBytes / 4
+		return tcpBufferBytes / 8
 	}
 	return tcpBufferBytes
+}
+
+// largeMemory returns a region of moreThanTCPBuffers octets, with all access rights. A device
+// cannot finish the response to a Read of all of it while the peer does not read.
+func (h *host) largeMemory() *rig.Memory {
+	if h.large == nil {
+		h.large = h.Memory(h.moreThanTCPBuffers(), allAccess)
+	}
+	return h.large
 }
 
 // onLongMessages makes the body of a case from a function that uses messages of several segments.
@@ -267,8 +276,8 @@ func solicited(wr verbs.SendWR) verbs.SendWR {
 	return wr
 }
 
-// everySendWR returns Sends of n bytes of localMem, one of each kind that the device supports, with WR
-// IDs from 1 on, and their opcodes.
+// everySendWR returns Sends of n bytes of localMem, one of each kind that the device supports, with
+// WR IDs from 1 on, and their opcodes.
 func (c *conn) everySendWR(n int) (wrs []verbs.SendWR, ops []iwarp.Opcode) {
 	invalidate := c.sendWR(3, 0, n)
 	invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag

@@ -22,7 +22,8 @@ type messageKind struct {
 // kindLen is the length of the payload of messageKinds.
 const kindLen = 16
 
-// The places in localMem for the results of the device's requests, after the receives, and their WR ID.
+// The places in localMem for the results of the device's requests, after the receives, and their WR
+// ID.
 const (
 	kindResult = 512
 	kindWRID   = 900
@@ -160,11 +161,17 @@ func (h *host) connectFor(k messageKind) *conn {
 	return c
 }
 
-// onEachUntagged makes the body of a case that calls body for each untagged kind of message.
-func onEachUntagged(body func(h *host, k messageKind)) func(*conformance.Bench) error {
+// Which kinds onEachUntagged selects: those of RFC 5040, those of RFC 7306, or all.
+func baseKinds(op iwarp.Opcode) bool      { return op <= iwarp.OpTerminate }
+func extensionKinds(op iwarp.Opcode) bool { return op > iwarp.OpTerminate }
+func allKinds(iwarp.Opcode) bool          { return true }
+
+// onEachUntagged makes the body of a case that calls body for each untagged kind of message whose
+// opcode is selected.
+func onEachUntagged(selects func(iwarp.Opcode) bool, body func(h *host, k messageKind)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, k := range h.kinds() {
-			if !k.op.Tagged() {
+			if !k.op.Tagged() && selects(k.op) {
 				body(h, k)
 			}
 		}
@@ -181,8 +188,8 @@ func (c *conn) sendAndExpect(k messageKind) {
 	c.targetMem.Snapshot()
 }
 
-// expectKindRefused sends a changed message of a kind, on a connection of its own, and fails the case
-// unless it causes a Terminate with one of the causes and has no effect.
+// expectKindRefused sends a changed message of a kind, on a connection of its own, and fails the
+// case unless it causes a Terminate with one of the causes and has no effect.
 func (h *host) expectKindRefused(k messageKind, change func(iwarp.Segment) iwarp.Segment, causes ...iwarp.Cause) {
 	c := h.connectFor(k)
 	c.expectRefusalWithoutEffect(change(k.valid(c)), causes...)

@@ -210,8 +210,8 @@ var mpaOrderCases = []conformance.Case{{
 // none; known stacks wait for 5 to 20 seconds.
 const startupLimit = 2 * time.Minute
 
-// onPartialRequest makes the body of a case in which the peer sends only n octets of a Request, each
-// number on a separate stream. It fails unless the device ends the stream within startupLimit.
+// onPartialRequest makes the body of a case in which the peer sends only n octets of a Request,
+// each number on a separate stream. It fails unless the device ends the stream within startupLimit.
 func onPartialRequest(numbers ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range numbers {
@@ -220,7 +220,8 @@ func onPartialRequest(numbers ...int) func(*conformance.Bench) error {
 	})
 }
 
-// replyWithPrivateData returns a valid Reply to the device's Request, with 16 octets of private data.
+// replyWithPrivateData returns a valid Reply to the device's Request, with 16 octets of private
+// data.
 func (hs *handshake) replyWithPrivateData() startupFrame {
 	f := iwarp.Reply().Revision(iwarp.Val(hs.deviceFrame.Rev)).Private(data(16))
 	if hs.deviceFrame.Enhanced != nil {

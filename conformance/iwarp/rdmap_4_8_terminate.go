@@ -55,8 +55,8 @@ var (
 		func(c *conn) iwarp.Segment { return iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)) })
 )
 
-// readProtectionFault returns a Read Request for 16 octets at a wrong address. Devices may report an
-// unknown key or the bounds in place of a more exact cause.
+// readProtectionFault returns a Read Request for 16 octets at a wrong address. Devices may report
+// an unknown key or the bounds in place of a more exact cause.
 func readProtectionFault(name string, cause iwarp.Cause, at func(*conn) iwarp.Addr) peerFault {
 	return peerFault{
 		name: "a Read Request " + name, causes: []iwarp.Cause{cause, iwarp.RDMAPInvalidSTag, iwarp.RDMAPBounds},

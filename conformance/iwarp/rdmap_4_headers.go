@@ -16,8 +16,8 @@ var rdmapControlOctets = map[byte]string{
 	0x48: "immediate data", 0x49: "immediate data with solicited event", 0x4a: "Atomic Request", 0x4b: "Atomic Response",
 }
 
-// inOtherHeader returns the message with a valid untagged header if its opcode is tagged, and with a
-// valid tagged header if it is not.
+// inOtherHeader returns the message with a valid untagged header if its opcode is tagged, and with
+// a valid tagged header if it is not.
 func (c *conn) inOtherHeader(s iwarp.Segment) iwarp.Segment {
 	if s.Op().Tagged() {
 		return iwarp.Op(s.Op()).QN(0).MSN(c.nextSendMSN()).WithPayload(s.Payload)

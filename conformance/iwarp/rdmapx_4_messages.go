@@ -99,6 +99,18 @@ var rdmapxMessageCases = []conformance.Case{{
 		c.ExpectNoSuccess()
 	}),
 }, {
+	ID: "rdmapx/message/queue-of-every-kind", Cite: cite("rfc7306/4.1/2", "rfc7306/8.2/1"), Needs: verbs.CapAtomics,
+	Title:   "Each kind of message of the extensions is refused on other queues than its own",
+	Sends:   "atomics and immediate data to the queues 0 to 4 and 4294967295, and to their own with one more bit set",
+	Expects: "a Terminate: invalid queue number, or unexpected opcode; no effect",
+	Defects: []string{"UntaggedUnchecked", "QueueLowOctet"}, Run: onEachUntagged(extensionKinds, (*host).expectQueuesRefused),
+}, {
+	ID: "rdmapx/message/offset-of-every-kind", Cite: cite("rfc7306/8.2/1"), Needs: verbs.CapAtomics,
+	Title:   "Each kind of message of the extensions is refused if it does not begin at MO 0",
+	Sends:   "atomics and immediate data with MO 1, 4, 2^16, 2^31, and 2^32-16",
+	Expects: "a Terminate: invalid MO, or message too long; no effect",
+	Defects: []string{"UntaggedUnchecked"}, Run: onEachUntagged(extensionKinds, (*host).expectOffsetsRefused),
+}, {
 	ID: "rdmapx/message/versions-and-numbers-are-checked", Cite: cite("rfc7306/8.2/1"), Needs: verbs.CapAtomics,
 	Title:   "Versions, MSN and MO of Atomic Requests are checked",
 	Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with an MSN that is not the next, and with MO 4",
@@ -152,8 +164,8 @@ func (c *conn) deviceFetchAdd(wrID uint64, off int) (id uint32) {
 // misaligned are offsets in a word.
 var misaligned = []int{1, 2, 3, 4, 5, 6, 7}
 
-// addInFields adds field by field: a set bit of the mask is the top of a field, out of which no carry
-// goes.
+// addInFields adds field by field: a set bit of the mask is the top of a field, out of which no
+// carry goes.
 func addInFields(a, b, mask uint64) (sum uint64) {
 	carry := uint64(0)
 	for bit := range 64 {

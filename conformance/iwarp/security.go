@@ -385,7 +385,7 @@ var securityCases = []conformance.Case{{
 	}),
 }, {
 	ID:      "security/hostile/replies",
-	Cite:    citeSection("RFC 5042", "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/13", "rfc6581/6/4"),
+	Cite:    citeSection("RFC 5042", "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"),
 	Labels:  []string{conformance.Dangerous},
 	Title:   "A connect fails after an invalid or truncated Reply",
 	Sends:   "Replies with wrong keys, lengths and revisions, and truncated valid ones with FIN",
