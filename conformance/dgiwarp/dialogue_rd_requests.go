@@ -206,7 +206,6 @@ func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
 
 // awaits reports whether the device must send a packet, because its window surely permits it.
 func (o *rdOutgoing) awaits() bool {
-	const leastWindow = 4
 	return o.next-o.una < leastWindow && len(o.responses)+len(o.messages) > 0
 }
 
@@ -414,9 +413,18 @@ func playAnswer(d *rdDialogue, r *rand.Rand) {
 	}
 }
 
+// drawUnacked returns a peer, if possible one that has not acknowledged all packets.
+func (d *rdDialogue) drawUnacked(r *rand.Rand) *rdPeer {
+	unacked := slices.DeleteFunc(slices.Clone(d.peers), func(p *rdPeer) bool { return p.out.una == p.out.next })
+	if len(unacked) == 0 {
+		return pick(r, d.peers...)
+	}
+	return pick(r, unacked...)
+}
+
 // playAck acknowledges packets of the device: all, some, or some behind a gap.
 func playAck(d *rdDialogue, r *rand.Rand) {
-	p := pick(r, d.peers...)
+	p := d.drawUnacked(r)
 	o := &p.out
 	n := o.next - o.una
 	next := o.una + pick(r, n, n, uint32(r.IntN(int(n)+1)))
@@ -435,7 +443,7 @@ func playAck(d *rdDialogue, r *rand.Rand) {
 // playFalseAck sends an Ack that the device ignores: of packets that were never sent, of
 // another epoch, damaged, or of packets that were acknowledged before.
 func playFalseAck(d *rdDialogue, r *rand.Rand) {
-	p := pick(r, d.peers...)
+	p := d.drawUnacked(r)
 	o := &p.out
 	good := iwarp.RDAck(o.epoch, o.next).Echo(p.fromDeviceFlow.lastTimestamp).SACK()
 	p.send(pick(r,
@@ -448,26 +456,31 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 	))
 }
 
-// playSilence lets time pass without Acks: the device retransmits its oldest packet.
+// playSilence lets time pass without Acks: the device retransmits as many of the oldest packets as
+// the least window has. Then the peers acknowledge all.
 func playSilence(d *rdDialogue, r *rand.Rand) {
-	before := make(map[*rdPeer]time.Duration)
+	before := make(map[*rdSent]time.Duration)
 	for _, p := range d.peers {
-		if s := p.out.sent[p.out.una]; s != nil && p.out.una != p.out.next {
-			before[p] = s.at
+		for seq, n := p.out.una, 0; seq != p.out.next && n < leastWindow; seq++ {
+			if s := p.out.sent[seq]; !s.sacked {
+				before[s] = s.at
+				n++
+			}
 		}
 	}
-	end := d.Now() + pick(r, 3*time.Millisecond, 50*time.Millisecond, 1100*time.Millisecond)
-	long := end-d.Now() > maxTimeout
-	for d.Now() < end {
-		a, ok := d.nextPacket(end - d.Now())
-		if ok {
+	wait := pick(r, 3*time.Millisecond, 50*time.Millisecond, maxTimeout+maxTimeout/10)
+	for end := d.Now() + wait; d.Now() < end; {
+		if a, ok := d.nextPacket(end - d.Now()); ok {
 			d.comparePacket(a)
 		}
 	}
-	for p, at := range before {
-		if long {
-			d.Check(p.out.sent[p.out.una].at > at, fmt.Sprintf("a retransmission of packet %d", p.out.una), "none in %v", maxTimeout)
-		}
+	for s, at := range before {
+		d.Check(wait < maxTimeout || s.at > at, fmt.Sprintf("a retransmission of %v", iwarp.ParseSegment(s.segment)), "none in %v", wait)
+	}
+	for _, p := range d.peers {
 		d.acknowledge(p, p.out.next)
 	}
 }
+
+// leastWindow is the least congestion window.
+const leastWindow = 4

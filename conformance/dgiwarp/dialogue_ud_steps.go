@@ -153,7 +153,8 @@ func playPartOfSend(d *udDialogue, r *rand.Rand) {
 
 // playSameNumber sends messages of two sources with the same MSN, in alternate pieces.
 func playSameNumber(d *udDialogue, r *rand.Rand) {
-	e, msn := pick(r, d.ends...), max(d.msn(0), d.msn(1), d.msn(2))
+	e := pick(r, d.ends...)
+	msn := slices.MaxFunc(d.nextMSN, func(a, b uint32) int { return int(int32(a - b)) }) // numbers wrap
 	var all []*udMessage
 	for k := range udSources {
 		d.nextMSN[k] = msn + 1
