@@ -28,9 +28,6 @@ func NewVerbsObject(uses ...*VerbsObject) *VerbsObject {
 // Closed reports whether the object is closed.
 func (o *VerbsObject) Closed() bool { return o.closed }
 
-// Uses reports whether the object was created with another.
-func (o *VerbsObject) Uses(other *VerbsObject) bool { return slices.Contains(o.uses, other) }
-
 // CloseError returns the error that a device must return when the object is closed: ErrClosed for
 // the second close, and ErrBusy while another object uses it.
 func (o *VerbsObject) CloseError() error {

@@ -59,8 +59,11 @@ var memoryActions = []memoryAction{
 	{"send from a region", 12, 0, func(s *memorySession, step memoryStep) { s.sendFrom(step) }},
 	{"receive into a region", 12, 0, func(s *memorySession, step memoryStep) { s.receiveInto(step) }},
 	{"allocate or free a window", 0, 7, func(s *memorySession, step memoryStep) { s.allocate(step.w, step.n) }},
-	{"bind a window", 0, 30, func(s *memorySession, step memoryStep) { s.bind(step) }},
-	{"access through a window", 0, 30, func(s *memorySession, step memoryStep) { s.access(step, s.windowRemote(step)) }},
+	{"bind a window", 0, 24, func(s *memorySession, step memoryStep) { s.bind(step) }},
+	{"access through a window", 0, 30, func(s *memorySession, step memoryStep) {
+		step.link = s.ownerOf(step)
+		s.access(step, s.windowRemote(step))
+	}},
 	{"invalidate by a request", 0, 8, func(s *memorySession, step memoryStep) { s.invalidateLocally(step) }},
 	{"invalidate by a message", 0, 8, func(s *memorySession, step memoryStep) { s.invalidateRemotely(step) }},
 	{"close a connection and make another", 2, 2, func(s *memorySession, step memoryStep) { s.reconnect(step.link) }},
@@ -200,7 +203,7 @@ func (s *memorySession) takeEvents(failed verbs.QP) (found bool) {
 func memoryDialogue(c conformance.Case, mix memoryMix) []conformance.Case {
 	c.Run = func(b *conformance.Bench) error {
 		var pair *rig.Pair // the partner is opened once for all dialogues
-		return dialogue.Spec[memoryStep]{Dialogues: 10, Steps: 50, Open: func(r *rig.Rig) dialogue.Session[memoryStep] {
+		return dialogue.Spec[memoryStep]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) dialogue.Session[memoryStep] {
 			if pair == nil {
 				pair = rig.NewPair(r)
 			}

@@ -75,11 +75,12 @@ func rangeIn(step memoryStep, base uint64, size int) (addr uint64, n int) {
 	return base + uint64(step.from%(size-n+1)), n
 }
 
-// target is memory that the partner accesses.
+// target is memory that the partner accesses. Its rights are a hint for the choice of the operation.
 type target struct {
-	name string
-	at   verbs.Remote
-	n    int
+	name   string
+	at     verbs.Remote
+	n      int
+	rights verbs.Access
 }
 
 func (s *memorySession) regionRemote(step memoryStep) *target {
@@ -88,7 +89,7 @@ func (s *memorySession) regionRemote(step memoryStep) *target {
 		return nil
 	}
 	addr, n := rangeIn(step, r.Base, r.Len)
-	return &target{fmt.Sprintf("region %d", step.region+1), verbs.Remote{Addr: addr, RKey: r.RKey}, n}
+	return &target{fmt.Sprintf("region %d", step.region+1), verbs.Remote{Addr: addr, RKey: r.RKey}, n, r.Access}
 }
 
 func (s *memorySession) windowRemote(step memoryStep) *target {
@@ -97,7 +98,7 @@ func (s *memorySession) windowRemote(step memoryStep) *target {
 		return nil
 	}
 	addr, n := rangeIn(step, w.Base, max(1, w.Len))
-	return &target{fmt.Sprintf("window %d", step.w+1), verbs.Remote{Addr: addr, RKey: w.Key}, n}
+	return &target{fmt.Sprintf("window %d", step.w+1), verbs.Remote{Addr: addr, RKey: w.Key}, n, w.Access}
 }
 
 func (s *memorySession) oldRemote(step memoryStep) *target {
@@ -105,7 +106,7 @@ func (s *memorySession) oldRemote(step memoryStep) *target {
 		return nil
 	}
 	at := s.stale[step.n%len(s.stale)]
-	return &target{"an old key", at, 8}
+	return &target{"an old key", at, 8, 0}
 }
 
 // access has the partner read, write or change memory.
@@ -114,12 +115,8 @@ func (s *memorySession) access(step memoryStep, t *target) {
 		return
 	}
 	l := s.links[step.link]
-	op, right := verbs.OpRDMARead, verbs.AccessRemoteRead
-	switch {
-	case step.n/10%5 < 2:
-		op, right = verbs.OpRDMAWrite, verbs.AccessRemoteWrite
-	case step.n/10%5 == 2 && s.DUT.Caps.Has(verbs.CapAtomics):
-		op, right = verbs.OpAtomicFetchAdd, verbs.AccessRemoteAtomic
+	op, right := s.operation(step.n/16, t.rights)
+	if op == verbs.OpAtomicFetchAdd {
 		t.at.Addr, t.n = (t.at.Addr+7)&^7, 8
 	}
 	off, ok := s.model.Remote(step.link, 0, t.at, t.n, right)
@@ -132,6 +129,31 @@ func (s *memorySession) access(step memoryStep, t *target) {
 	wr.Opcode, wr.Atomic.CompareAdd = op, 1
 	l.expectRefused(fmt.Sprintf("%v %d bytes at %#x of %s", op, t.n, t.at.Addr, t.name), wr)
 	s.expectFailed(step.link, true)
+}
+
+// operation returns an operation, mostly one of those that the rights permit, and its right.
+func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, verbs.Access) {
+	all := []struct {
+		op    verbs.WROpcode
+		right verbs.Access
+	}{{verbs.OpRDMARead, verbs.AccessRemoteRead}, {verbs.OpRDMAWrite, verbs.AccessRemoteWrite}, {verbs.OpAtomicFetchAdd, verbs.AccessRemoteAtomic}}
+	if !s.DUT.Caps.Has(verbs.CapAtomics) {
+		all = all[:2]
+	}
+	for i := range all {
+		if o := all[(n+i)%len(all)]; rights&o.right != 0 || n%7 == 0 {
+			return o.op, o.right
+		}
+	}
+	return all[n%len(all)].op, all[n%len(all)].right
+}
+
+// ownerOf returns the connection of a step or, mostly, that whose queue pair has bound the window.
+func (s *memorySession) ownerOf(step memoryStep) int {
+	if w := s.model.Windows[step.w]; w != nil && w.Type == verbs.MWType2 && w.Region != nil && step.n/3%4 > 0 {
+		return w.QP
+	}
+	return step.link
 }
 
 // expectAccess expects that an access of the partner to the buffer at off is executed.
@@ -304,6 +326,7 @@ func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.
 
 // invalidateLocally posts a local invalidate of a window's key.
 func (s *memorySession) invalidateLocally(step memoryStep) {
+	step.link = s.ownerOf(step)
 	w := s.model.Windows[step.w]
 	if w == nil || w.Unknown || w.Region == nil {
 		return // IBTA leaves open what the invalidation of a free window does
@@ -331,6 +354,7 @@ func (s *memorySession) invalidated(w *model.VerbsWindow) {
 
 // invalidateRemotely has the partner send a message that invalidates a window's key.
 func (s *memorySession) invalidateRemotely(step memoryStep) {
+	step.link = s.ownerOf(step)
 	w := s.model.Windows[step.w]
 	if w == nil || w.Unknown || w.Region == nil && !s.mix.hazards {
 		return

@@ -275,6 +275,7 @@ func (s *trafficSession) postReceives(l *trafficLink, k int) {
 	least, _ := l.Recvs.Room()
 	var queue rig.RecvQueue = l.dut.qp
 	if l.SRQ != nil {
+		s.poll(s.cqs[1], s.cqs[1].Len()) // all messages have arrived, and use receives
 		least, queue = s.srq.attr.MaxWR-s.srq.Left, s.srq.srq
 	}
 	if l.SRQ != nil && least == 0 {
