@@ -121,6 +121,26 @@ func (m *dialogueMemory) pieces(off, n int) []model.IWARPPiece {
 type dialogueWire struct {
 	held   []byte      // octets that were not sent yet
 	frames []peerFrame // frames of which some octets were not sent
+	words  []uint64    // addresses of atomics that the device may not have executed yet
+}
+
+// ordered returns a frame without the payload of a Write that overlaps the word of an atomic before
+// it: the RFCs do not order an atomic and a later Write.
+func (w *dialogueWire) ordered(f peerFrame) peerFrame {
+	s := f.Segment
+	if s.AtomicRequest != nil {
+		w.words = append(w.words, *s.AtomicRequest.TO)
+	}
+	if s.Op() != iwarp.OpWrite || !s.IsTagged() {
+		return f
+	}
+	for _, word := range w.words {
+		if *s.DDP.TO < word+8 && word < *s.DDP.TO+uint64(len(s.Payload)) {
+			f.Segment = s.WithPayload(nil)
+			f.MPA.Pad = nil
+		}
+	}
+	return f
 }
 
 // peerFrame is a frame of the peer.
@@ -165,8 +185,12 @@ func (s *dialogueSession) sendFrames(cut dialogueCut, frames []peerFrame) {
 		return // the device has closed the stream
 	}
 	w := &s.wire
+	if len(w.frames) == 0 {
+		w.words = nil
+	}
 	var ends []int
 	for _, f := range frames {
+		f = w.ordered(f)
 		w.held = append(w.held, s.c.encode(f.Segment)...)
 		f.end = s.c.framer.Position
 		w.frames = append(w.frames, f)

@@ -237,6 +237,9 @@ func (m *IWARP) checkSendQueue(s iwarp.Segment, f *iwarpFaults) {
 		at = p.n
 		f.unspecified = p.op != s.Op()
 	}
+	if oneSegment(s.Op()) && (s.Immediate == nil || n > 0) {
+		f.unspecified = true // immediate data of a wrong length
+	}
 	mo := int(*s.DDP.MO)
 	if mo != at {
 		f.add(iwarp.DDPUntaggedInvalidMO)
@@ -265,8 +268,6 @@ func (m *IWARP) checkMessage(s iwarp.Segment) (f iwarpFaults) {
 		if !m.CanInvalidate(*s.RDMAP.InvalidateSTag) {
 			f.add(invalidateCauses...)
 		}
-	case iwarp.OpImmediate, iwarp.OpImmediateSE:
-		f.unspecified = s.Immediate == nil || len(s.Payload) > 0
 	case iwarp.OpReadRequest:
 		f.unspecified = s.Read == nil || len(s.Payload) > 0
 		if !f.unspecified {
