@@ -38,9 +38,9 @@ var dialogueCases = []conformance.Case{{
 	Run: onDialogues(25, 30, dialogueMix{steps: sinkSteps}),
 }, {
 	ID: "dialogue/iwarp-sink/plain-messages", Cite: cite("rfc5041/5.4/1", "rfc5041/5.3/4", "rfc5040/5.2.1/6", "rfc5040/5.5/3"),
-	Title: "Messages of the peer are placed, delivered and answered as specified, on a connection without markers",
+	Title: "Messages of the peer are placed, delivered and answered as specified, one at a time, on a connection without markers",
 	Sends: sinkSends, Expects: dialogueExpects + "; any pad", Defects: []string{"LongDeliveredLate"},
-	Run: onDialogues(10, 30, dialogueMix{plain: true, anyPad: true, steps: []weightedStep{{12, drawMessages}, {3, drawReceives}, {2, drawMemoryChange}}}),
+	Run: onDialogues(10, 30, dialogueMix{plain: true, noMarkers: true, anyPad: true, steps: []weightedStep{{12, drawMessages}, {3, drawReceives}, {2, drawMemoryChange}}}),
 }, {
 	ID: "dialogue/iwarp-sink/frames", Cite: cite("rfc5044/5.1/3", "rfc5044/4.3/9", "rfc5044/4.4/9", "rfc5044/8/1"), Setup: setupMarkers,
 	Title: "FPDUs with markers and CRCs are received as specified, however TCP cuts them",
@@ -50,12 +50,12 @@ var dialogueCases = []conformance.Case{{
 	ID: "dialogue/iwarp-sink/refusals", Cite: cite("rfc5041/7.1/11", "rfc5041/7.2/1", "rfc5040/7.2/1", "rfc5040/7.2/2", "rfc5040/7.2/4"),
 	Title: "Invalid segments end the stream with a Terminate that has the right cause",
 	Sends: sinkSends + "; some are wrong in one field or address", Expects: dialogueExpects, Defects: []string{"UntaggedUnchecked"},
-	Run: onDialogues(60, 10, dialogueMix{steps: withFaults(sinkSteps, weightedStep{3, drawFault}, weightedStep{3, drawAddressFault})}),
+	Run: onDialogues(60, 10, dialogueMix{noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, weightedStep{3, drawFault}, weightedStep{3, drawAddressFault})}),
 }, {
 	ID: "dialogue/iwarp-sink/reports", Cite: cite("rfc5040/4.8/5", "rfc5041/7.1/13", "rfc5040/7.1/3", "rfc5040/7.1/4"), Level: conformance.Should,
 	Title: "The Terminate for an invalid segment quotes it",
 	Sends: sinkSends + "; some are wrong in one field or address", Expects: dialogueExpects + "; in a Terminate, what RFC 5040 lists for its cause", Defects: []string{"TermHeaderStale"},
-	Run: onDialogues(40, 8, dialogueMix{exactReports: true, steps: withFaults(sinkSteps, weightedStep{4, drawFault}, weightedStep{4, drawAddressFault}, weightedStep{1, drawLocalFault})}),
+	Run: onDialogues(40, 8, dialogueMix{exactReports: true, noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, weightedStep{4, drawFault}, weightedStep{4, drawAddressFault}, weightedStep{1, drawLocalFault})}),
 }, {
 	ID: "dialogue/iwarp-source/requests", Cite: cite("rfc5041/5.2/1", "rfc5041/5.3/1", "rfc5040/5.5/6", "rfc5040/6.1/2"), Setup: setupMSS(1460),
 	Title: "Requests of the application are sent, answered and completed as specified",
@@ -70,6 +70,6 @@ var dialogueCases = []conformance.Case{{
 	ID: "dialogue/iwarp-source/failures", Cite: cite("rfc5040/6.2.1/2", "rfc5040/5.4/5", "rfc5040/5.2.2/6", "rfc7306/5.2.2/3"),
 	Title: "Wrong responses, Terminates and the end of the stream fail the outstanding work",
 	Sends: sourceSends + "; some responses are wrong, or the peer ends the stream", Expects: dialogueExpects, Defects: []string{"AtomicResponseUnchecked"},
-	Run: onDialogues(50, 12, dialogueMix{steps: withFaults(sourceSteps, weightedStep{3, drawWrongAnswer}, weightedStep{1, drawUnsolicited},
+	Run: onDialogues(50, 12, dialogueMix{noMarkers: true, anyPad: true, steps: withFaults(sourceSteps, weightedStep{3, drawWrongAnswer}, weightedStep{1, drawUnsolicited},
 		weightedStep{1, drawTerminate}, weightedStep{1, drawStreamEnd}, weightedStep{1, drawLocalFault})}),
 }}

@@ -31,7 +31,7 @@ func (d dialogueConn) String() string {
 // drawConnection returns the first step of a dialogue.
 func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
 	d := dialogueConn{
-		active: random.IntN(2) == 0, markers: random.IntN(3) == 0 && !mix.plain, crc: random.IntN(2) == 0,
+		active: random.IntN(2) == 0, markers: random.IntN(3) == 0 && !mix.noMarkers, crc: random.IntN(2) == 0,
 		rtr: oneOf(random, iwarp.RTRWrite, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend), depth: oneOf[uint16](random, 1, 2, 4, 16),
 	}
 	if mix.plain {
@@ -252,6 +252,10 @@ func peerStep(cut dialogueCut, messages ...peerMessage) dialogueStep {
 		texts[i] = m.text
 	}
 	return dialogueStep{text: "the peer sends " + strings.Join(texts, " and ") + cut.String(), play: func(s *dialogueSession) {
+		if s.mix.plain {
+			s.sendFrames(dialogueCut{}, s.makeFrames(messages[:1], nil))
+			return
+		}
 		s.sendFrames(cut, s.makeFrames(messages, nil))
 	}}
 }

@@ -34,7 +34,9 @@ type dialogueMix struct {
 	exactReports bool
 	// anyPad: the pad of FPDUs is not checked.
 	anyPad bool
-	// plain: the connection has no markers.
+	// noMarkers: the peer does not request markers.
+	noMarkers bool
+	// plain: each step of the peer is one message, in TCP segments that are whole FPDUs.
 	plain bool
 }
 
