@@ -35,7 +35,7 @@ func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
 		rtr: oneOf(random, iwarp.RTRWrite, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend), depth: oneOf[uint16](random, 1, 2, 4, 16),
 	}
 	if mix.plain {
-		d.rtr = iwarp.RTRWrite
+		d.rtr, d.crc = iwarp.RTRWrite, false
 	}
 	return dialogueStep{text: d.String(), connects: true, play: func(s *dialogueSession) {
 		if s.c == nil {

@@ -36,7 +36,8 @@ type dialogueMix struct {
 	anyPad bool
 	// noMarkers: the peer does not request markers.
 	noMarkers bool
-	// plain: each step of the peer is one message, in TCP segments that are whole FPDUs.
+	// plain: each step of the peer is one message, in TCP segments that are whole FPDUs; the peer
+	// does not request CRCs, and the state of the queue pair is not checked.
 	plain bool
 }
 
@@ -206,7 +207,9 @@ func (s *dialogueSession) expectNothingMore() {
 	s.c.expectSilence(dialogueQuiet)
 	s.ExpectNoCompletion()
 	s.drainEvents(func(verbs.AsyncEventType) bool { return false })
-	s.ExpectState(s.c.qp, verbs.QPStateRTS)
+	if !s.mix.plain {
+		s.ExpectState(s.c.qp, verbs.QPStateRTS)
+	}
 }
 
 // expectMessages reads the messages of the reaction. If optional is set, the device may end them

@@ -27,6 +27,8 @@ type IWARPRecv struct {
 type iwarpPartial struct {
 	op iwarp.Opcode
 	n  int
+	// wrongKey: it invalidates a key that it must not. The device may find that at any segment.
+	wrongKey bool
 }
 
 // PostRecv posts a receive. On an ended stream it completes in error.
@@ -73,7 +75,9 @@ func (m *IWARP) Receive(s iwarp.Segment) IWARPReaction {
 		return IWARPReaction{}
 	}
 	f := m.check(s)
-	switch {
+	switch p := m.sink.partial; {
+	case p != nil && p.wrongKey && (f.unspecified || len(f.causes) > 0):
+		return m.refuse(nil, nil)
 	case f.unspecified:
 		return m.refuse(nil, &s)
 	case len(f.causes) > 0:
@@ -265,7 +269,7 @@ func (m *IWARP) checkHeaderQueue(s iwarp.Segment, f *iwarpFaults) {
 func (m *IWARP) checkMessage(s iwarp.Segment) (f iwarpFaults) {
 	switch op := s.Op(); op {
 	case iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate:
-		if !m.CanInvalidate(*s.RDMAP.InvalidateSTag) {
+		if *s.DDP.Last && !m.CanInvalidate(*s.RDMAP.InvalidateSTag) {
 			f.add(invalidateCauses...)
 		}
 	case iwarp.OpReadRequest:
@@ -395,7 +399,8 @@ func atomicResult(h *iwarp.AtomicRequestHeader, was uint64) uint64 {
 func (m *IWARP) acceptSend(s iwarp.Segment) []IWARPCompletion {
 	op, recv := s.Op(), m.sink.recvs[0]
 	if m.sink.partial == nil {
-		m.sink.partial = &iwarpPartial{op: op}
+		invalidates := op == iwarp.OpSendInvalidate || op == iwarp.OpSendSEInvalidate
+		m.sink.partial = &iwarpPartial{op: op, wrongKey: invalidates && !m.CanInvalidate(*s.RDMAP.InvalidateSTag)}
 	}
 	p := m.sink.partial
 	scatter(recv.Pieces, p.n, s.Payload)
