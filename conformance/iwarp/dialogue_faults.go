@@ -22,6 +22,31 @@ func drawFault(random *rand.Rand) dialogueStep {
 	return faultStep(random, draw(random), drawSegmentFault(random))
 }
 
+// drawReceiveFault returns a step with a Send that is too long for its receive, or that has none.
+func drawReceiveFault(random *rand.Rand) dialogueStep {
+	more, split, missing := oneOf(random, 1, 2, 4, 100, 2000), drawSplit(random), random.IntN(3) == 0
+	op := oneOf(random, iwarp.OpSend, iwarp.OpSendSE)
+	if missing {
+		immediate := random.IntN(2) == 0
+		return faultStep(random, peerMessage{"one Send more than there are receives", func(s *dialogueSession) (all []iwarp.Segment) {
+			for k := int(s.peerMSN[0] - s.m.PeerMSN(0)); k < s.m.Receives(); k++ {
+				all = append(all, iwarp.Send(s.nextPeerMSN(0), nil))
+			}
+			if immediate && s.m.Extensions {
+				return append(all, iwarp.Immediate(s.nextPeerMSN(0), doubled(7)))
+			}
+			return append(all, iwarp.Send(s.nextPeerMSN(0), nil).Opcode(op))
+		}}, unchanged)
+	}
+	return faultStep(random, peerMessage{fmt.Sprintf("a %v of %d octets more than its receive%v", op, more, split), func(s *dialogueSession) []iwarp.Segment {
+		room := s.roomForSend(dialogueSize{more: 40})
+		return split.segments(iwarp.Send(s.nextPeerMSN(0), data(room+more)).Opcode(op))
+	}}, unchanged)
+}
+
+// unchanged is a fault that changes nothing: the message is wrong already.
+var unchanged = segmentFault{edit: func(s iwarp.Segment) iwarp.Segment { return s }}
+
 // drawAddressFault returns a step with a Write, Read Request or Atomic Request to a wrong address.
 func drawAddressFault(random *rand.Rand) dialogueStep {
 	draw := oneOf(random, drawWrite, drawRead, drawAtomic)
@@ -34,7 +59,7 @@ func drawAddressFault(random *rand.Rand) dialogueStep {
 		segments[at] = fault.edit(s, segments[at])
 		return segments
 	}}
-	return faultStep(random, wrong, segmentFault{text: fault.text, edit: func(s iwarp.Segment) iwarp.Segment { return s }})
+	return faultStep(random, wrong, segmentFault{text: fault.text, edit: unchanged.edit})
 }
 
 // faultStep returns a step that sends valid messages, a changed one, and a valid one after it.
@@ -50,7 +75,10 @@ func faultStep(random *rand.Rand, wrong peerMessage, fault segmentFault) dialogu
 	for _, m := range before {
 		text += m.text + " and "
 	}
-	text += fmt.Sprintf("%s, changed: %s", wrong.text, fault.text)
+	text += wrong.text
+	if fault.text != "" {
+		text += ", changed: " + fault.text
+	}
 	if hasAfter {
 		text += ", and " + after.text
 	}
