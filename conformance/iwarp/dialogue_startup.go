@@ -177,7 +177,9 @@ func (s *startupSession) playPassive(step startupStep) {
 		own.receives = 1 // for a Send as RTR
 	}
 	if step.rejects {
-		own.respond = func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(step.param.PrivateData) }
+		own.respond = func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) {
+			return nil, r.Reject(step.param.PrivateData)
+		}
 	}
 	hs := s.startPassive(own)
 	s.conns = append(s.conns, hs.conn)
