@@ -222,11 +222,27 @@ func (s *startupSession) playActive(step startupStep) {
 		s.Check(errors.As(err, &rejected), "a connect that is rejected", "%v", err)
 		s.checkPrivateData(rejected.PrivateData, reply.PrivateData)
 	default:
-		c := hs.establish()
+		c := hs.enterFullOperation()
+		c.expectAgreedRTR(*reply.Enhanced)
+		hs.expectConnected()
 		s.checkPrivateData(c.deviceConn.Param().PrivateData, reply.PrivateData)
 		c.expectTraffic()
 	}
 	s.Completions()
+}
+
+// expectAgreedRTR expects a zero-length RTR of a kind that the Reply has, and answers a Read. It
+// does nothing if the peer has not agreed to the peer-to-peer model.
+func (c *conn) expectAgreedRTR(reply iwarp.Enhanced) {
+	if !*reply.PeerToPeer {
+		return
+	}
+	g := c.expect(iwarp.Any().Last(true).WithPayload(nil))
+	kind, ok := map[iwarp.Opcode]enhancedFlags{iwarp.OpSend: flagB, iwarp.OpWrite: flagC, iwarp.OpReadRequest: flagD}[g.Op()]
+	c.Check(ok && flagsOf(reply)&kind != 0, fmt.Sprintf("an RTR of the kinds %v", flagsOf(reply)&rtrFlags), "%v", g)
+	if g.Op() == iwarp.OpReadRequest {
+		c.send(iwarp.ReadResponseTo(g.Segment, nil))
+	}
 }
 
 // completeReply returns the Reply of a step with depths that a Request permits, and an RTR that it
