@@ -258,6 +258,7 @@ func (r *messageReader) take(g iwarp.ReceivedFPDU) {
 		s.Fail("no message", "%v", g)
 	}
 	message, n := r.messages[0], len(g.Payload)
+	s.c.checkFPDU(iwarp.Op(message.Segment.Op()), g)
 	left := len(message.Segment.Payload) - r.at
 	s.Check(n <= left && (n > 0 || left == 0), fmt.Sprintf("%v with 1 to %d octets of payload", message.Segment, left), "%v", g)
 	want := message.Segment.WithPayload(message.Permitted(r.at, g.Payload)).Last(n == left)
