@@ -144,7 +144,8 @@ func (m *RCRequester) MayFail(status verbs.WCStatus, now time.Duration) bool {
 	if m.options.fail != nil && m.options.fail(status) {
 		return true
 	}
-	return status == verbs.WCRetryExcErr && m.timerExpired(now) && m.retry.mostLosses >= m.RetryCnt
+	retries := m.options.repeat || m.timerExpired(now)
+	return status == verbs.WCRetryExcErr && retries && m.retry.mostLosses >= m.RetryCnt
 }
 
 // Fail completes the oldest request with an error that MayFail permits.

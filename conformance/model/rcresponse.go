@@ -131,10 +131,7 @@ func (m *RCRequester) impliedNak(r *RCRequest, inside bool) rcEffect {
 // repeat requires a retransmission from una on. After another one without progress, or when the
 // retries may be exhausted, it is optional.
 func (m *RCRequester) repeat() {
-	if m.retry.mostLosses >= m.RetryCnt {
-		m.options.fail = func(s verbs.WCStatus) bool { return s == verbs.WCRetryExcErr }
-	}
-	if m.retry.repeated || m.options.fail != nil {
+	if m.retry.repeated || m.retry.mostLosses >= m.RetryCnt {
 		m.options.repeat = true
 		return
 	}

@@ -137,9 +137,15 @@ func (s *rcRequesterSession) Close() {
 	if s.Conn == nil {
 		return
 	}
+	s.Must("a queue pair that can be destroyed", s.QP.Close())
+	s.Drain(sentSoFar) // a timer may have expired before
+	for _, p := range s.Drain(silencePeriod) {
+		s.Fail("nothing is sent for a destroyed queue pair", "%v", p)
+	}
+	s.ExpectNoCompletion()
+	s.expectNoMoreEvents()
 	s.ExpectUntouched(s.TargetMem)
 	s.ExpectUnchangedOutside(s.LocalMem, 0, requesterMem) // the guard bytes
-	s.Must("a queue pair that can be destroyed", s.QP.Close())
 	for _, w := range s.windows {
 		s.Must("a window that can be freed", w.mw.Close())
 	}

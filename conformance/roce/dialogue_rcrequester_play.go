@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/model"
@@ -181,49 +182,95 @@ func (s *rcRequesterSession) answers(a model.RCAnswer, restart bool) []ib.Packet
 	return ib.ReadResponses(a.PSN.Add(-a.Index), s.msn(), result(a.Request), mtu)[a.Index:]
 }
 
-// playRespond acknowledges some of the outstanding packets, or sends some or all responses of
-// the first unanswered READ or atomic.
+// validForms are variants of valid responses, which the device must accept.
+var validForms = []variant[func(ib.Packet) ib.Packet]{
+	{"plain", func(p ib.Packet) ib.Packet { return p }},
+	{"plain, restarting", func(p ib.Packet) ib.Packet { return p }},
+	{"with MigReq 0", func(p ib.Packet) ib.Packet {
+		p.BTH.MigReq = new(false)
+		return p
+	}},
+	{"with reserved bits", func(p ib.Packet) ib.Packet { return p.WithReserved(0x3f, 0x7f) }},
+	{"with the P_Key of a limited member", func(p ib.Packet) ib.Packet { return p.WithPKey(0x7fff) }},
+	{"from another UDP port", func(p ib.Packet) ib.Packet { return p.WithSrcPort(0xd123) }},
+	{"with a UDP checksum", ib.Packet.WithUDPChecksum},
+	{"plain, continuing", func(p ib.Packet) ib.Packet { return p }},
+}
+
+// playRespond sends valid responses, up to three times without a pause.
 func (s *rcRequesterSession) playRespond(step *requesterStep) {
+	form := validForms[step.variant%len(validForms)].make
+	for i := range 1 + step.code/8%3 {
+		for _, p := range s.validResponses(step.n>>i, step.code, step.variant%2 == 1) {
+			s.deliver(form(p))
+		}
+	}
+}
+
+// validResponses returns an ACK of some of the outstanding packets, or some or all responses of the
+// first unanswered READ or atomic. A READ that was requested again in part may restart.
+func (s *rcRequesterSession) validResponses(choice, code int, restart bool) []ib.Packet {
 	una, n := s.model.Outstanding()
 	a, ok := s.model.NextAnswer()
 	if ok {
 		n = a.PSN.Sub(una)
 	}
 	switch {
-	case n > 0 && (!ok || step.n%2 == 0):
-		at := step.n / 2 % n
-		if step.code%2 == 0 { // half of the ACKs cover all
+	case n > 0 && (!ok || choice%2 == 0):
+		at := choice / 2 % n
+		if code%2 == 0 { // half of the ACKs cover all
 			at = n - 1
 		}
-		s.deliver(ib.Ack(una.Add(at), s.msn()))
+		return []ib.Packet{ib.Ack(una.Add(at), s.msn())}
 	case ok:
-		all := s.answers(a, step.variant%2 == 0)
-		if step.code%4 == 0 {
-			all = all[:1+step.n%len(all)]
+		all := s.answers(a, restart)
+		if code%4 == 0 {
+			all = all[:1+choice%len(all)]
 		}
-		s.deliver(all...)
+		return all
 	}
+	return nil
 }
 
-// strayResponse returns a response of any kind with this PSN.
+// stray makes a response with any PSN. code is that of a NAK or RNR NAK.
+type stray func(s *rcRequesterSession, psn ib.PSN, code int) ib.Packet
+
+var strayResponses = []variant[stray]{
+	{"ATOMIC_ACKNOWLEDGE", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.AtomicAck(psn, s.msn(), 0xdead_beef_0bad_f00d)
+	}},
+	{"READ_RESPONSE_FIRST", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.Response(ib.OpReadResponseFirst, psn, s.msn(), Data(s.Attr.PathMTU.Bytes()))
+	}},
+	{"READ_RESPONSE_ONLY", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.ReadResponseOnly(psn, s.msn(), Data(64))
+	}},
+	{"READ_RESPONSE_MIDDLE", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.New(ib.OpReadResponseMiddle, psn, Data(s.Attr.PathMTU.Bytes()))
+	}},
+	{"READ_RESPONSE_LAST", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.Response(ib.OpReadResponseLast, psn, s.msn(), Data(8))
+	}},
+	{"ACK", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet { return ib.Ack(psn, s.msn()) }},
+	{"ACK", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet { return ib.Ack(psn, s.msn()) }},
+	{"sequence NAK", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.Nak(psn, ib.NakSequence, s.msn())
+	}},
+	{"fatal NAK", func(s *rcRequesterSession, psn ib.PSN, code int) ib.Packet {
+		return ib.Nak(psn, ib.NakCode(1+code%3), s.msn())
+	}},
+	{"RNR NAK", func(s *rcRequesterSession, psn ib.PSN, code int) ib.Packet {
+		return ib.RNR(psn, uint8(code), s.msn())
+	}},
+}
+
+// strayAnswers is the number of strayResponses, from the first on, that are responses to READs and
+// atomics.
+const strayAnswers = 5
+
+// strayResponse returns a response of the step's variant with this PSN.
 func (s *rcRequesterSession) strayResponse(step *requesterStep, psn ib.PSN) ib.Packet {
-	msn := s.msn()
-	switch junk := Data(64); step.variant % 8 {
-	case 0, 1:
-		return ib.Ack(psn, msn)
-	case 2:
-		return ib.Nak(psn, ib.NakSequence, msn)
-	case 3:
-		return ib.Nak(psn, ib.NakCode(1+step.code%3), msn)
-	case 4:
-		return ib.RNR(psn, uint8(step.code), msn)
-	case 5:
-		return ib.AtomicAck(psn, msn, 0xdead_beef_0bad_f00d)
-	case 6:
-		return ib.Response(ib.OpReadResponseFirst, psn, msn, rig.Data(s.Attr.PathMTU.Bytes()))
-	default:
-		return ib.ReadResponseOnly(psn, msn, junk)
-	}
+	return strayResponses[step.variant%len(strayResponses)].make(s, psn, step.code)
 }
 
 func (s *rcRequesterSession) playStale(step *requesterStep) {
@@ -306,69 +353,79 @@ func (s *rcRequesterSession) playReserved(step *requesterStep) {
 	s.deliver(ib.Ack(psn, s.msn()).WithSyndrome(syndromes[step.code%len(syndromes)]))
 }
 
-// playBadAnswer sends an invalid response to the oldest request.
+// badAnswer returns an invalid response in place of the valid one to a READ or atomic.
+type badAnswer func(step *requesterStep, valid ib.Packet, mtu int) ib.Packet
+
+var badAnswers = []variant[badAnswer]{
+	{"of the wrong kind", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		if valid.Opcode() == ib.OpAtomicAcknowledge {
+			return ib.ReadResponseOnly(valid.PSN(), 0, Data(8))
+		}
+		return ib.AtomicAck(valid.PSN(), 0, 7)
+	}},
+	{"READ_RESPONSE_MIDDLE", func(_ *requesterStep, valid ib.Packet, mtu int) ib.Packet {
+		return ib.New(ib.OpReadResponseMiddle, valid.PSN(), Data(mtu))
+	}},
+	{"READ_RESPONSE_LAST of 8 bytes", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		return ib.Response(ib.OpReadResponseLast, valid.PSN(), 0, Data(8))
+	}},
+	{"READ_RESPONSE_ONLY of 8 bytes", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		return ib.ReadResponseOnly(valid.PSN(), 0, Data(8))
+	}},
+	{"READ_RESPONSE_FIRST", func(_ *requesterStep, valid ib.Packet, mtu int) ib.Packet {
+		return ib.Response(ib.OpReadResponseFirst, valid.PSN(), 0, Data(mtu))
+	}},
+	{"with the syndrome of a NAK", func(step *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		if valid.AETH == nil {
+			return valid
+		}
+		return valid.WithSyndrome(0x60 | uint8(step.code))
+	}},
+	{"with four bytes too many", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		return valid.WithPayload(append(bytes.Clone(valid.Payload), 1, 2, 3, 4))
+	}},
+	{"with up to eight bytes too few", func(step *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		return valid.WithPayload(valid.Payload[:max(0, len(valid.Payload)-1-step.n%8)])
+	}},
+}
+
+// playBadAnswer sends an invalid response to the oldest request. If that is a SEND or WRITE, every
+// response to a READ or atomic is invalid.
 func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 	psn, ok := s.outstanding(0)
 	if !ok {
 		return
 	}
 	a, unanswered := s.model.NextAnswer()
-	mtu := s.Attr.PathMTU.Bytes()
-	if !unanswered || !a.Oldest { // a SEND or WRITE
-		s.deliver(s.strayResponse(&requesterStep{variant: 5 + step.variant%3}, psn))
+	if !unanswered || !a.Oldest {
+		s.deliver(strayResponses[step.variant%strayAnswers].make(s, psn, 0))
 		return
 	}
 	valid := s.answers(a, false)[0]
-	switch step.variant % 8 {
-	case 0:
-		if a.Request.Opcode == verbs.OpRDMARead {
-			s.deliver(ib.AtomicAck(psn, s.msn(), 7))
-		} else {
-			s.deliver(ib.ReadResponseOnly(psn, s.msn(), Data(8)))
+	s.deliver(badAnswers[step.variant%len(badAnswers)].make(step, valid, s.Attr.PathMTU.Bytes()))
+}
+
+// damages make a packet invalid, so that the device has to drop it.
+var damages = []variant[func(*rcRequesterSession, ib.Packet) ib.Packet]{
+	{"wrong ICRC", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.BadICRC() }},
+	{"TVer 1", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.WithTVer(1) }},
+	{"TVer 8", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.WithTVer(8) }},
+	{"another P_Key", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.WithPKey(0x9234) }},
+	{"an opcode of UC", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.On(ib.UC) }},
+	{"another source address", func(s *rcRequesterSession, p ib.Packet) ib.Packet {
+		if len(s.Peers) == 1 {
+			return p.BadICRC()
 		}
-	case 1:
-		s.deliver(ib.New(ib.OpReadResponseMiddle, psn, Data(mtu)))
-	case 2:
-		s.deliver(ib.Response(ib.OpReadResponseLast, psn, s.msn(), Data(8)))
-	case 3:
-		s.deliver(ib.ReadResponseOnly(psn, s.msn(), Data(min(8, mtu))))
-	case 4:
-		if valid.AETH != nil {
-			s.deliver(valid.WithSyndrome(0x60 | uint8(step.code)))
-		}
-	case 5:
-		s.deliver(valid.WithPayload(append(append([]byte{}, valid.Payload...), 1, 2, 3, 4)))
-	case 6:
-		s.deliver(valid.WithPayload(valid.Payload[:max(0, len(valid.Payload)-1-step.n%8)]))
-	default:
-		s.deliver(ib.Response(ib.OpReadResponseFirst, psn, s.msn(), Data(mtu)))
-	}
+		return p.From(s.Peers[1])
+	}},
 }
 
 // playDamaged sends an ACK that would acknowledge everything, and that the device has to drop.
 func (s *rcRequesterSession) playDamaged(step *requesterStep) {
 	_, n := s.model.Outstanding()
-	psn, ok := s.outstanding(n - 1)
-	if !ok {
-		return
+	if psn, ok := s.outstanding(n - 1); ok {
+		s.Send(damages[step.variant%len(damages)].make(s, ib.Ack(psn, s.msn())))
 	}
-	ack := ib.Ack(psn, s.msn())
-	switch step.variant % 5 {
-	case 0:
-		ack = ack.BadICRC()
-	case 1:
-		ack = ack.WithTVer(uint8(1 + step.n%15))
-	case 2:
-		ack = ack.WithPKey(0x9234)
-	case 3:
-		ack = ack.On(ib.UC)
-	default:
-		if len(s.Peers) < 2 {
-			return
-		}
-		ack = ack.From(s.Peers[1])
-	}
-	s.Send(ack)
 }
 
 // playWait waits until the running timer causes a packet or an error. If none runs, the device

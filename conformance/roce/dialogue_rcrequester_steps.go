@@ -44,8 +44,9 @@ type requesterPost struct {
 
 // requesterStepKind is a kind of step.
 type requesterStepKind struct {
-	// describe says what the step does, with the numbers of the step: n, code and variant.
-	describe string
+	// text says what the step does, with %[1]d for n, %[2]d for code and %[3]s for the variant.
+	text     string
+	variants []string
 	play     func(*rcRequesterSession, *requesterStep)
 }
 
@@ -53,49 +54,75 @@ func (s requesterStep) String() string {
 	switch {
 	case s.kind == stepConnect:
 		return fmt.Sprintf("connect with %+v", s.attr)
-	case len(s.posts) > 0:
+	case s.kind == stepPost:
 		var all []string
 		for _, p := range s.posts {
 			all = append(all, p.String())
 		}
 		return "post " + strings.Join(all, ", ")
+	case !strings.Contains(s.kind.text, "%"):
+		return s.kind.text
 	}
-	return fmt.Sprintf(s.kind.describe, s.n, s.code, s.variant)
+	variant := ""
+	if n := len(s.kind.variants); n > 0 {
+		variant = s.kind.variants[s.variant%n]
+	}
+	return fmt.Sprintf(s.kind.text, s.n, s.code, variant)
 }
 
 func (p requesterPost) String() string {
-	s := fmt.Sprintf("%v of %d MTU %+d bytes in %d pieces", p.op, p.mtus, p.extra, p.pieces)
+	s := strings.TrimPrefix(p.op.String(), "IBV_WR_")
+	switch p.op {
+	case verbs.OpBindMW:
+		s = "bind or local invalidate"
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+	default:
+		s += fmt.Sprintf(" of %d MTU %+d bytes in %d pieces", p.mtus, p.extra, p.pieces)
+	}
 	for i, name := range []string{"fenced", "signaled", "solicited", "inline"} {
 		if p.flags>>i&1 != 0 {
 			s += " " + name
 		}
 	}
 	if p.bad {
-		s += ", invalid"
+		s += " invalid"
 	}
 	return s
 }
 
-// Kinds of steps.
+// Kinds of steps. Numbers of packets and PSNs are taken modulo the possible ones.
 var (
-	stepConnect = &requesterStepKind{"connect", func(*rcRequesterSession, *requesterStep) {}}
-	stepPost    = &requesterStepKind{"post", (*rcRequesterSession).playPost}
-	stepRespond = &requesterStepKind{"valid response %d (%d, style %d)", (*rcRequesterSession).playRespond}
-	stepStale   = &requesterStepKind{"response %[3]d (code %[2]d) with a PSN %[1]d before the newest acknowledged one", (*rcRequesterSession).playStale}
-	stepGhost   = &requesterStepKind{"response %[3]d (code %[2]d) with a PSN %[1]d after the newest sent one", (*rcRequesterSession).playGhost}
-	stepAckPast = &requesterStepKind{"ACK at or after the first unanswered READ or atomic, PSN %d", (*rcRequesterSession).playAckPast}
-	stepNak     = &requesterStepKind{"sequence NAK at outstanding packet %[1]d, %[3]d copies more", (*rcRequesterSession).playNak}
-	stepRNR     = &requesterStepKind{"RNR NAK at outstanding packet %d with timer %d", (*rcRequesterSession).playRNR}
-	stepGap     = &requesterStepKind{"READ response after a gap of %d", (*rcRequesterSession).playGap}
-	stepFatal   = &requesterStepKind{"fatal NAK at outstanding packet %d with code %d", (*rcRequesterSession).playFatal}
-	stepOdd     = &requesterStepKind{"ACK with reserved syndrome %[2]d", (*rcRequesterSession).playReserved}
-	stepBad     = &requesterStepKind{"invalid response %[3]d", (*rcRequesterSession).playBadAnswer}
-	stepDamaged = &requesterStepKind{"ACK of everything that is invalid: %[3]d", (*rcRequesterSession).playDamaged}
-	stepWait    = &requesterStepKind{"wait for a timer", (*rcRequesterSession).playWait}
-	stepToErr   = &requesterStepKind{"move the queue pair to ERR", (*rcRequesterSession).playToErr}
-	stepDrain   = &requesterStepKind{"move the queue pair to SQD", (*rcRequesterSession).playDrain}
-	stepResume  = &requesterStepKind{"move the queue pair from SQD to RTS", (*rcRequesterSession).playResume}
+	stepConnect = &requesterStepKind{text: "connect", play: func(*rcRequesterSession, *requesterStep) {}}
+	stepPost    = &requesterStepKind{text: "post", play: (*rcRequesterSession).playPost}
+	stepRespond = &requesterStepKind{"valid ACK or responses, choice %[1]d, %[2]d: %[3]s", names(validForms), (*rcRequesterSession).playRespond}
+	stepStale   = &requesterStepKind{"%[3]s, code %[2]d, with a PSN %[1]d before the newest acknowledged one", names(strayResponses), (*rcRequesterSession).playStale}
+	stepGhost   = &requesterStepKind{"%[3]s, code %[2]d, with a PSN %[1]d after the newest sent one", names(strayResponses), (*rcRequesterSession).playGhost}
+	stepAckPast = &requesterStepKind{"ACK at or after the first unanswered READ or atomic, choice %[1]d", nil, (*rcRequesterSession).playAckPast}
+	stepNak     = &requesterStepKind{"sequence NAK at outstanding packet %[1]d%[3]s", []string{"", ", in two copies", ", in three copies"}, (*rcRequesterSession).playNak}
+	stepRNR     = &requesterStepKind{"RNR NAK at outstanding packet %[1]d with timer %[2]d", nil, (*rcRequesterSession).playRNR}
+	stepGap     = &requesterStepKind{"READ response after a gap, choice %[1]d", nil, (*rcRequesterSession).playGap}
+	stepFatal   = &requesterStepKind{"fatal NAK at outstanding packet %[1]d, choice %[2]d", nil, (*rcRequesterSession).playFatal}
+	stepOdd     = &requesterStepKind{"ACK with a reserved syndrome, choice %[2]d", nil, (*rcRequesterSession).playReserved}
+	stepBad     = &requesterStepKind{"invalid response to the oldest request: %[3]s", names(badAnswers), (*rcRequesterSession).playBadAnswer}
+	stepDamaged = &requesterStepKind{"ACK of everything, to be dropped: %[3]s", names(damages), (*rcRequesterSession).playDamaged}
+	stepWait    = &requesterStepKind{text: "wait for a timer", play: (*rcRequesterSession).playWait}
+	stepToErr   = &requesterStepKind{text: "move the queue pair to ERR", play: (*rcRequesterSession).playToErr}
+	stepDrain   = &requesterStepKind{text: "move the queue pair to SQD", play: (*rcRequesterSession).playDrain}
+	stepResume  = &requesterStepKind{text: "move the queue pair from SQD to RTS", play: (*rcRequesterSession).playResume}
 )
+
+// variant is a variant of a packet, with its name.
+type variant[F any] struct {
+	name string
+	make F
+}
+
+func names[F any](all []variant[F]) (names []string) {
+	for _, v := range all {
+		names = append(names, v.name)
+	}
+	return names
+}
 
 // Draw returns a random step.
 func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
@@ -142,9 +169,12 @@ func (m *rcRequesterMix) drawPost(r *rand.Rand) requesterPost {
 		p.mtus = r.IntN(2)
 	}
 	p.extra = pick(r, []int{0, 1, -1, 2, 3, 4, 8, 61})
-	for flag, percent := range map[verbs.SendFlags]int{verbs.SendFence: 15, verbs.SendSignaled: 70, verbs.SendSolicited: 25, verbs.SendInline: 20} {
-		if int(p.value>>(5*uint(flag)%24)%100) < percent {
-			p.flags |= flag
+	if r.IntN(12) == 0 {
+		p.mtus = 5 + r.IntN(4)
+	}
+	for i, percent := range []int{15, 70, 25, 20} { // fence, signaled, solicited, inline
+		if r.IntN(100) < percent {
+			p.flags |= verbs.SendFence << i
 		}
 	}
 	p.bad = m.invalidPosts && r.IntN(25) == 0
