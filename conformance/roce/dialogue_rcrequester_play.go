@@ -446,6 +446,9 @@ func (s *rcRequesterSession) playToErr(*requesterStep) {
 }
 
 func (s *rcRequesterSession) playDrain(*requesterStep) {
+	if s.model.WaitsForRNRTimer() {
+		s.await() // open: whether local requests begin while the requester waits
+	}
 	if !s.model.Failed() && !s.draining {
 		s.ToState(s.QP, verbs.QPStateSQD)
 		s.draining = true
