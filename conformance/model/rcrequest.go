@@ -21,6 +21,7 @@ type RCRequest struct {
 	// Touched: the buffers of the READ or atomic may have been written.
 	Touched bool
 
+	number   int // among the requests on the wire, from 1 on
 	psn      ib.PSN
 	begun    bool
 	answered int  // response packets received

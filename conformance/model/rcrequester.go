@@ -17,6 +17,8 @@ type RCRequesterAttr struct {
 	RNRRetry    int // 7 is unlimited
 	// Timeout is the shortest time after which the transport timer may expire; 0 if it is off.
 	Timeout time.Duration
+	// HeedsCredits: the requester obeys the credits in responses.
+	HeedsCredits bool
 }
 
 // RCRequester is the requester of an RC queue pair. The caller tells it the posted requests, the
@@ -35,6 +37,15 @@ type RCRequester struct {
 	retry          rcRetry
 	options        rcOptions
 	lastSent       ib.Packet
+	credits        rcCredits
+}
+
+// rcCredits is the state of end-to-end flow control. Requests are counted from 1 on.
+type rcCredits struct {
+	posted, completed int // numbers of the last posted and the last completed request on the wire
+	limited           bool
+	limit             int    // number of the last request that may use a receive
+	probe             ib.PSN // of the last packet that was sent beyond the limit
 }
 
 // rcRetry is the state of retransmissions.
@@ -77,8 +88,29 @@ func (m *RCRequester) Post(r *RCRequest) {
 		m.complete(r, verbs.WCWRFlushErr)
 		return
 	}
+	if !r.isLocal() {
+		m.credits.posted++
+		r.number = m.credits.posted
+	}
 	m.queue = append(m.queue, r)
 	m.advance()
+}
+
+// MSN returns the number of requests that the responder has completed when it has received
+// the packet with this PSN.
+func (m *RCRequester) MSN(psn ib.PSN) int {
+	n := m.credits.completed
+	for _, r := range m.queue {
+		if r.begun && !r.isLocal() && psn.Sub(r.psn.Add(r.packets(m.MTU)-1)) >= 0 {
+			n = r.number
+		}
+	}
+	return n
+}
+
+// lacksCredit reports whether only one packet of the request may be sent, to ask for credits.
+func (m *RCRequester) lacksCredit(r *RCRequest) bool {
+	return m.credits.limited && r.needsReceive() && r.number > m.credits.limit
 }
 
 // Failed reports that the queue pair is in ERR.
@@ -185,6 +217,7 @@ func (m *RCRequester) advance() {
 		if r.Flags&verbs.SendSignaled != 0 {
 			m.complete(r, verbs.WCSuccess)
 		}
+		m.credits.completed = max(m.credits.completed, r.number)
 		m.queue = m.queue[1:]
 		m.advance()
 	}
@@ -245,8 +278,7 @@ func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 			all = append(all, m.earlierStarts(false)...)
 		}
 	} else if r, _ := m.nextRequest(); r != nil {
-		r.psn = m.end
-		all = append(all, RCSend{Packet: r.packet(0, m.MTU), request: r})
+		all = append(all, m.newPacket(r))
 	}
 	byTimer := m.timerExpired(now) && m.retry.losses < m.RetryCnt
 	if m.una != m.end && (m.options.repeat || byTimer) {
@@ -256,16 +288,33 @@ func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 	return all
 }
 
-// nextRequest returns the request that the device may begin to send next, or nil. It must begin
-// it unless a local invalidate is before it.
+// newPacket returns the next packet of a request that was not sent before.
+func (m *RCRequester) newPacket(r *RCRequest) RCSend {
+	if !r.begun {
+		r.psn = m.end
+	}
+	i := m.end.Sub(r.psn)
+	return RCSend{Packet: r.packet(i, m.MTU), request: r, index: i}
+}
+
+// nextRequest returns the request that the device may begin to send next, or the one of which it
+// has sent a part, or nil. The device must send it unless a local invalidate is before it,
+// or it lacks a credit. Without a credit, one packet may be outstanding.
 func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 	must = true
 	for i, r := range m.queue {
+		inPart := r.begun && !r.isLocal() && r.psn.Add(r.packets(m.MTU)).Sub(m.end) > 0
 		switch {
-		case r.begun:
+		case r.begun && !inPart:
 		case r.isLocal():
 			must = false
-		case m.mayBegin(i):
+		case inPart || m.mayBegin(i):
+			if m.lacksCredit(r) {
+				if m.una != m.end && m.credits.probe.Sub(m.una) >= 0 {
+					return nil, false
+				}
+				return r, false
+			}
 			return r, must
 		default:
 			return nil, false
@@ -324,9 +373,14 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 	if r.isAnswered() {
 		m.next = r.psn.Add(r.packets(m.MTU))
 	}
-	// The packets of a SEND or WRITE that has begun follow without a pause.
-	if last := r.psn.Add(r.packets(m.MTU)); last.Sub(m.end) > 0 {
-		m.end = last
+	// The packets of a message that has begun follow without a pause, if it has a credit.
+	end := r.psn.Add(r.packets(m.MTU))
+	if m.lacksCredit(r) {
+		end = psn.Add(1)
+		m.credits.probe = psn
+	}
+	if end.Sub(m.end) > 0 {
+		m.end = end
 	}
 	m.lastSent = got
 	m.advance()
@@ -341,8 +395,7 @@ func (m *RCRequester) Missing() (want ib.Packet, missing bool) {
 		return m.sendAt(m.next, false).Packet, true
 	}
 	if r, must := m.nextRequest(); must {
-		r.psn = m.end
-		return r.packet(0, m.MTU), true
+		return m.newPacket(r).Packet, true
 	}
 	return want, false
 }

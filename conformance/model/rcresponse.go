@@ -20,11 +20,25 @@ func (m *RCRequester) Defined(p ib.Packet) bool { return m.effectOf(p) != nil }
 // Receive processes a response that was sent to the device at the time now.
 func (m *RCRequester) Receive(p ib.Packet, now time.Duration) {
 	m.options = rcOptions{}
+	m.takeCredits(p)
 	if effect := m.effectOf(p); effect != nil {
 		effect(now)
 		if !m.failed {
 			m.advance()
 		}
+	}
+}
+
+// takeCredits notes the credits in a response to an outstanding packet, or in a repetition of the
+// last ACK. They permit as many messages after the number in its MSN.
+func (m *RCRequester) takeCredits(p ib.Packet) {
+	psn := p.PSN()
+	if p.AETH == nil || p.Syndrome()>>5 != uint8(ib.AckPositive) || psn.Sub(m.una.Add(-1)) < 0 || psn.Sub(m.end) >= 0 {
+		return
+	}
+	if n, valid := ib.Credits(p.Syndrome() & 31); valid && m.HeedsCredits {
+		m.credits.limited = true
+		m.credits.limit = max(m.credits.limit, int(p.MSN())+n)
 	}
 }
 

@@ -18,23 +18,32 @@ import (
 // has the attributes of the connection.
 type rcRequesterSession struct {
 	*Conn
-	mix   *rcRequesterMix
-	model *model.RCRequester
-	// shadow is the expected content of LocalMem.
-	shadow []byte
-	// sinks are the buffers of READs and atomics that have not completed.
-	sinks    map[*model.RCRequest][]verbs.SGE
-	sinkNext int // offset of the next buffer in LocalMem
-	windows  []*requesterWindow
-	posted   uint64
-	// unsignaled is the number of unsignaled requests since the last signaled one.
-	unsignaled int
-	bindMem    *rig.Memory // of the windows
-	srcPort    *uint16
 	port       *Port
-	draining   bool // the queue pair is in SQD
-	inline     bool // the device supports inline data
-	signalAll  bool
+	mix        *rcRequesterMix
+	model      *model.RCRequester
+	attr       requesterAttr
+	srcPort    *uint16 // of the device's packets
+	draining   bool    // the queue pair is in SQD
+	inline     bool    // the device supports inline data
+	posted     uint64  // number of requests
+	unsignaled int     // requests since the last signaled one
+	windows    []*requesterWindow
+	bindMem    *rig.Memory // of the windows
+	requesterBuffers
+	requesterCredits
+}
+
+// requesterBuffers are the buffers of READs and atomics in LocalMem.
+type requesterBuffers struct {
+	shadow   []byte                           // the expected content of LocalMem
+	sinks    map[*model.RCRequest][]verbs.SGE // of requests that have not completed
+	sinkNext int                              // offset of the next buffer
+}
+
+// requesterCredits are the credits that the peer sends.
+type requesterCredits struct {
+	receives int // the peer has announced to accept so many messages that use a receive
+	add      int // the next response announces so many at least
 }
 
 // requesterWindow is a type 2 window that requests bind and invalidate.
@@ -56,6 +65,8 @@ type rcRequesterMix struct {
 	every    int
 	// invalidPosts: some requests fail locally.
 	invalidPosts bool
+	// credits: responses have credits, for at most four messages.
+	credits bool
 }
 
 // Layout of LocalMem: sources of SENDs and WRITEs, then the buffers of READs and atomics.
@@ -80,14 +91,16 @@ func onRequester(dialogues int, mix rcRequesterMix) func(*conformance.Bench) err
 			port.Sync()
 			port.skipped = nil
 			port.Completions() // of an earlier dialogue
-			return &rcRequesterSession{port: port, mix: &mix, sinks: make(map[*model.RCRequest][]verbs.SGE)}
+			s := &rcRequesterSession{port: port, mix: &mix}
+			s.sinks = make(map[*model.RCRequest][]verbs.SGE)
+			return s
 		}}.Body()(b)
 	}
 }
 
 // connect makes the connection.
 func (s *rcRequesterSession) connect(a requesterAttr) {
-	s.signalAll = a.signalAll
+	s.attr = a
 	s.inline = s.port.QueryDevice().MaxInline >= requesterInline
 	caps := verbs.QPCaps{MaxSendWR: 2 * requesterMaxQueue, MaxRecvWR: 4, MaxSendSGE: 3, MaxRecvSGE: 1}
 	if s.inline {
@@ -107,7 +120,9 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 	s.model = model.NewRCRequester(model.RCRequesterAttr{
 		MTU: a.mtu.Bytes(), FirstPSN: a.psn, MaxRdAtomic: int(a.rdAtomic),
 		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: timeout,
+		HeedsCredits: s.Caps.Has(verbs.CapCredits),
 	})
+
 	s.shadow = bytes.Clone(s.LocalMem.Buf)
 	s.sinkNext = requesterSources
 	if s.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
@@ -116,6 +131,9 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 			mw := rig.Result(s.PD.AllocMW(verbs.MWType2))(s, "a window")
 			s.windows = append(s.windows, &requesterWindow{mw: mw, key: mw.RKey(), state: new(model.RCWindow)})
 		}
+	}
+	if s.mix.credits {
+		s.learnCredits()
 	}
 }
 
@@ -160,6 +178,7 @@ func (s *rcRequesterSession) Close() {
 // that the specification leaves open are not sent.
 func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 	for _, p := range responses {
+		p = s.withCredits(p)
 		if _, n := s.model.Outstanding(); n > 0 && s.model.WaitsForRNRTimer() && !s.model.Defined(p) {
 			s.await()
 		}
@@ -170,6 +189,33 @@ func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 		s.model.Receive(p, s.Now())
 		s.Send(p)
 	}
+}
+
+// learnCredits has the device send a SEND. The ACK of it has credits.
+func (s *rcRequesterSession) learnCredits() {
+	s.playPost(&requesterStep{posts: []requesterPost{{op: verbs.OpSend, pieces: 1, extra: 8, flags: verbs.SendSignaled}}})
+	s.compare(nil)
+	s.playRespond(&requesterStep{})
+	s.compare(nil)
+}
+
+// withCredits adds credits to an ACK or response of an outstanding packet, and to a repetition of
+// the last ACK, but not to a response after a gap. The peer never has fewer receives than before.
+func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
+	una, n := s.model.Outstanding()
+	at := p.PSN().Sub(una)
+	has := at >= -1 && at < n
+	if p.Opcode() != ib.OpAcknowledge {
+		a, ok := s.model.NextAnswer()
+		has = ok && a.PSN == p.PSN()
+	}
+	if !s.mix.credits || p.AETH == nil || p.Syndrome() != ib.NoCreditCount || !has {
+		return p
+	}
+	msn := s.model.MSN(p.PSN())
+	s.receives = max(s.receives, msn+s.add)
+	s.add = (s.add + 3) % 5
+	return p.WithMSN(uint32(msn)).WithCredits(uint8(s.receives - msn)) // codes up to 4 are numbers
 }
 
 // compare receives the packets that the device sends, after those given, and fails the

@@ -54,7 +54,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoTransportTimer", "RetryOffByOne", "RetryCountShared", "AdaptiveTimeout"},
 	Run: onRequester(16, rcRequesterMix{
 		timeouts: []uint8{12, 13}, retries: []uint8{0, 1, 2, 3, 7}, rnrRetries: []uint8{1, 3, 7}, ops: allSendOps,
-		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepRNR, stepNak, stepGap, stepAckPast}, every: 3,
+		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepWait, stepGiveUp, stepRNR, stepNak, stepGap, stepAckPast}, every: 3,
 	}),
 }, {
 	ID: "dialogue/rc-requester/errors", Cite: ibta("", "rc/ack/9", "rc/ack/12", "rc/ack/13", "rc/ack/15", "rc/read/13", "rc/read/14", "rc/read/19", "rc/read/20", "err/1", "err/2", "err/3", "err/5", "qp/7", "qp/8"),
@@ -75,5 +75,15 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Run: onRequester(8, rcRequesterMix{
 		timeouts: noTimeout, retries: maxRetries, rnrRetries: maxRetries, ops: allSendOps,
 		abnormal: []*requesterStepKind{stepDrain, stepResume, stepResume, stepNak, stepRNR}, every: 3,
+	}),
+}, {
+	ID: "dialogue/rc-requester/credits", Cite: ibta("", "rc/credit/2", "rc/credit/3"), Needs: verbs.CapCredits,
+	Title:   "In random dialogues with credits the requester sends no more messages that use a receive than its model does",
+	Sends:   "posts of all opcodes, valid responses and repeated ACKs with credits for at most four messages, sequence NAKs",
+	Expects: "all requests that have a credit or need none, and at most one packet of a request without a credit",
+	Defects: []string{"NoCreditHeeding", "CreditsBlockAll"},
+	Run: onRequester(16, rcRequesterMix{
+		timeouts: noTimeout, retries: maxRetries, rnrRetries: maxRetries, ops: allSendOps, credits: true,
+		abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost}, every: 4,
 	}),
 }})

@@ -39,7 +39,7 @@ func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool
 	r := &model.RCRequest{SendWR: verbs.SendWR{Opcode: s.supported(p.op), Flags: p.flags &^ verbs.SendInline}}
 	s.posted++
 	r.WRID = s.posted<<40 | s.posted // the upper half must come back too
-	if s.unsignaled++; s.unsignaled > 4 || s.signalAll {
+	if s.unsignaled++; s.unsignaled > 4 || s.attr.signalAll {
 		r.Flags |= verbs.SendSignaled
 	}
 	if r.Flags&verbs.SendSignaled != 0 {
@@ -224,7 +224,7 @@ func (s *rcRequesterSession) validResponses(choice, code int, restart bool) []ib
 		return []ib.Packet{ib.Ack(una.Add(at), s.msn())}
 	case ok:
 		all := s.answers(a, restart)
-		if code%4 == 0 {
+		if code%5 < 2 {
 			all = all[:1+choice%len(all)]
 		}
 		return all
@@ -339,7 +339,7 @@ func (s *rcRequesterSession) playGap(step *requesterStep) {
 }
 
 func (s *rcRequesterSession) playFatal(step *requesterStep) {
-	if psn, ok := s.outstanding(step.n); ok {
+	if psn, ok := s.outstanding(step.n / 2 * (step.n % 2)); ok { // half of them at the oldest packet
 		s.deliver(ib.Nak(psn, ib.NakCode(1+step.code%3), s.msn()))
 	}
 }
@@ -437,6 +437,13 @@ func (s *rcRequesterSession) playWait(*requesterStep) {
 		s.await()
 	case s.Virtual:
 		s.compare(s.Drain(time.Second))
+	}
+}
+
+// playGiveUp answers nothing until the device gives up.
+func (s *rcRequesterSession) playGiveUp(*requesterStep) {
+	for _, n := s.model.Outstanding(); n > 0 && s.attr.timeout > 0 && !s.model.Failed(); {
+		s.await()
 	}
 }
 

@@ -106,6 +106,7 @@ var (
 	stepBad     = &requesterStepKind{"invalid response to the oldest request: %[3]s", names(badAnswers), (*rcRequesterSession).playBadAnswer}
 	stepDamaged = &requesterStepKind{"ACK of everything, to be dropped: %[3]s", names(damages), (*rcRequesterSession).playDamaged}
 	stepWait    = &requesterStepKind{text: "wait for a timer", play: (*rcRequesterSession).playWait}
+	stepGiveUp  = &requesterStepKind{text: "answer nothing until the device gives up", play: (*rcRequesterSession).playGiveUp}
 	stepToErr   = &requesterStepKind{text: "move the queue pair to ERR", play: (*rcRequesterSession).playToErr}
 	stepDrain   = &requesterStepKind{text: "move the queue pair to SQD", play: (*rcRequesterSession).playDrain}
 	stepResume  = &requesterStepKind{text: "move the queue pair from SQD to RTS", play: (*rcRequesterSession).playResume}
