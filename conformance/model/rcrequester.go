@@ -19,6 +19,11 @@ type RCRequesterAttr struct {
 	Timeout time.Duration
 	// HeedsCredits: the requester obeys the credits in responses.
 	HeedsCredits bool
+	// Should: the requester does what it should do, too: it retransmits at once after a second
+	// sequence NAK in the same window.
+	Should bool
+	// AnyCompare: the unused compare field of a FETCH_ADD may have any value.
+	AnyCompare bool
 }
 
 // RCRequester is the requester of an RC queue pair. The caller tells it the posted requests, the
@@ -37,6 +42,7 @@ type RCRequester struct {
 	retry          rcRetry
 	options        rcOptions
 	lastSent       ib.Packet
+	window         ib.PSN // the end of the packets that the last NAK caused to be retransmitted
 	credits        rcCredits
 }
 
@@ -71,7 +77,7 @@ type rcOptions struct {
 
 // NewRCRequester returns the model of a requester in RTS.
 func NewRCRequester(a RCRequesterAttr) *RCRequester {
-	return &RCRequester{RCRequesterAttr: a, una: a.FirstPSN, next: a.FirstPSN, end: a.FirstPSN}
+	return &RCRequester{RCRequesterAttr: a, una: a.FirstPSN, next: a.FirstPSN, end: a.FirstPSN, window: a.FirstPSN}
 }
 
 // RCCompletion is an expected completion.
@@ -293,8 +299,16 @@ func (m *RCRequester) newPacket(r *RCRequest) RCSend {
 	if !r.begun {
 		r.psn = m.end
 	}
-	i := m.end.Sub(r.psn)
-	return RCSend{Packet: r.packet(i, m.MTU), request: r, index: i}
+	return m.send(r, m.end.Sub(r.psn), false)
+}
+
+// send returns the i-th packet of a request.
+func (m *RCRequester) send(r *RCRequest, i int, start bool) RCSend {
+	p := r.packet(i, m.MTU)
+	if r.Opcode == verbs.OpAtomicFetchAdd && m.AnyCompare {
+		p.AtomicETH.Compare = nil
+	}
+	return RCSend{Packet: p, request: r, index: i, start: start}
 }
 
 // nextRequest returns the request that the device may begin to send next, or the one of which it
@@ -326,8 +340,7 @@ func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 // sendAt returns the packet with this PSN, which was sent before or belongs to a request that was.
 func (m *RCRequester) sendAt(psn ib.PSN, start bool) RCSend {
 	r := m.requestOf(psn)
-	i := psn.Sub(r.psn)
-	return RCSend{Packet: r.packet(i, m.MTU), request: r, index: i, start: start}
+	return m.send(r, psn.Sub(r.psn), start)
 }
 
 // earlierStarts returns the packets before una of the same SEND or WRITE: a retransmission may
@@ -359,7 +372,7 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 			m.retry.losses++
 		}
 		m.retry.mostLosses++
-		m.retry.repeated, m.options.repeat = true, false
+		m.retry.repeated, m.options.repeat, m.window = true, false, m.end
 	}
 	if psn == m.una {
 		m.retry.timerStart = now

@@ -142,16 +142,17 @@ func (m *RCRequester) impliedNak(r *RCRequest, inside bool) rcEffect {
 	}
 }
 
-// repeat requires a retransmission from una on. After another one without progress, or when the
-// retries may be exhausted, it is optional.
+// repeat requires a retransmission from una on. It is optional after another one without progress
+// or, unless Should is set, in the same window, and when the retries may be exhausted.
 func (m *RCRequester) repeat() {
-	if m.retry.repeated || m.retry.mostLosses >= m.RetryCnt {
+	sameWindow := !m.Should && m.una.Sub(m.window) < 0
+	if m.retry.repeated || sameWindow || m.retry.mostLosses >= m.RetryCnt {
 		m.options.repeat = true
 		return
 	}
 	m.retry.mostLosses++
 	m.retry.repeated, m.retry.exact = true, false
-	m.next = m.una
+	m.next, m.window = m.una, m.end
 }
 
 // receiverNotReady processes an RNR NAK.

@@ -56,15 +56,16 @@ type requesterWindow struct {
 
 // rcRequesterMix is the mix of steps in the dialogues of a case.
 type rcRequesterMix struct {
-	// timeouts, retries and rnrRetries are the values of the attributes to draw from.
-	timeouts            []uint8
-	retries, rnrRetries []uint8
-	ops                 []verbs.WROpcode
+	// Values of the attributes and timer codes of RNR NAKs to draw from. No timeouts are 0, no
+	// retries are 7, and no rnrTimers are all.
+	timeouts, retries, rnrRetries, rnrTimers []uint8
 	// abnormal are the kinds of steps other than posts and valid responses, one in every steps.
 	abnormal []*requesterStepKind
 	every    int
 	// invalidPosts: some requests fail locally.
 	invalidPosts bool
+	// strict: the dialogues have, and the model requires, what some devices are known to violate.
+	strict bool
 	// credits: responses have credits, for at most four messages.
 	credits bool
 }
@@ -120,7 +121,7 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 	s.model = model.NewRCRequester(model.RCRequesterAttr{
 		MTU: a.mtu.Bytes(), FirstPSN: a.psn, MaxRdAtomic: int(a.rdAtomic),
 		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: timeout,
-		HeedsCredits: s.Caps.Has(verbs.CapCredits),
+		HeedsCredits: s.Caps.Has(verbs.CapCredits), Should: s.mix.strict, AnyCompare: !s.mix.strict,
 	})
 
 	s.shadow = bytes.Clone(s.LocalMem.Buf)

@@ -135,6 +135,9 @@ func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
 	switch {
 	case r.IntN(s.mix.every) == 0:
 		step.kind = pick(r, s.mix.abnormal)
+		if step.kind == stepRNR {
+			step.code = int(pickOr(r, s.mix.rnrTimers, uint8(step.code)))
+		}
 		if r.IntN(8) == 0 {
 			step.n = r.IntN(1 << 22)
 		}
@@ -152,20 +155,32 @@ func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
 // pick returns a random element.
 func pick[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }
 
+// pickOr returns a random element, or the default if there is none.
+func pickOr[T any](r *rand.Rand, all []T, def T) T {
+	if len(all) == 0 {
+		return def
+	}
+	return pick(r, all)
+}
+
 // drawAttr draws the attributes of a connection. PSNs start near the wrap of unsigned and signed
 // numbers, or at a common value.
 func (m *rcRequesterMix) drawAttr(r *rand.Rand) requesterAttr {
+	rdAtomics := []uint8{1, 2, 4}
+	if m.strict {
+		rdAtomics = []uint8{1, 2, 3, 5} // some devices round them up to powers of two
+	}
 	return requesterAttr{
 		mtu:      pick(r, []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU512, verbs.MTU1024}),
 		psn:      pick(r, []ib.PSN{0, 0xfffffa, 0xffffe0, 0x7ffff8, 0x800000, firstDevicePSN}),
-		rdAtomic: uint8(1 + r.IntN(4)), timeout: pick(r, m.timeouts),
-		retries: pick(r, m.retries), rnrRetries: pick(r, m.rnrRetries), signalAll: r.IntN(8) == 0,
+		rdAtomic: pick(r, rdAtomics), timeout: pickOr(r, m.timeouts, 0),
+		retries: pickOr(r, m.retries, 7), rnrRetries: pickOr(r, m.rnrRetries, 7), signalAll: r.IntN(8) == 0,
 	}
 }
 
 // drawPost draws a request.
 func (m *rcRequesterMix) drawPost(r *rand.Rand) requesterPost {
-	p := requesterPost{op: pick(r, m.ops), mtus: r.IntN(5), pieces: 1 + r.IntN(3), value: r.Uint32()}
+	p := requesterPost{op: pick(r, allSendOps), mtus: r.IntN(5), pieces: 1 + r.IntN(3), value: r.Uint32()}
 	if p.mtus == 0 || r.IntN(2) == 0 {
 		p.mtus = r.IntN(2)
 	}
