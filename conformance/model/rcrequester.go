@@ -77,7 +77,10 @@ type rcOptions struct {
 
 // NewRCRequester returns the model of a requester in RTS.
 func NewRCRequester(a RCRequesterAttr) *RCRequester {
-	return &RCRequester{RCRequesterAttr: a, una: a.FirstPSN, next: a.FirstPSN, end: a.FirstPSN, window: a.FirstPSN}
+	return &RCRequester{
+		RCRequesterAttr: a, una: a.FirstPSN, next: a.FirstPSN, end: a.FirstPSN,
+		window: a.FirstPSN, credits: rcCredits{probe: a.FirstPSN.Add(-1)},
+	}
 }
 
 // RCCompletion is an expected completion.

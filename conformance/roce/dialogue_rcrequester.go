@@ -72,9 +72,10 @@ type rcRequesterMix struct {
 
 // Layout of LocalMem: sources of SENDs and WRITEs, then the buffers of READs and atomics.
 const (
-	requesterSources = 16 << 10
-	requesterMem     = 48 << 10
-	requesterInline  = 64 // the largest inline payload
+	requesterSources = 8 << 10
+	requesterMem     = 24 << 10
+	requesterMaxLen  = 5 << 10 // of a request
+	requesterInline  = 64      // the largest inline payload
 	// Limits on requests and packets in flight, below the windows of devices.
 	requesterMaxPackets, requesterMaxQueue = 48, 16
 	// requesterTimeTolerance is how much sooner than the timeout a retransmission may seem to come.

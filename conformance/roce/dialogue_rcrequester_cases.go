@@ -23,7 +23,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes, sizes and flags; ACKs of single packets, of many and of parts of messages; READ and atomic responses; ACKs that are damaged or of another connection",
 	Expects: "each request packet with all its fields, completions in order with all their fields, results in place, and nothing else",
 	Defects: []string{"AckCoversOne", "AckInsideCompletes", "FenceIgnored", "SGEsReversed"},
-	Run:     onRequester(40, rcRequesterMix{abnormal: []*requesterStepKind{stepDamaged, stepWait}, every: 8}),
+	Run:     onRequester(20, rcRequesterMix{abnormal: []*requesterStepKind{stepDamaged, stepWait}, every: 8}),
 }, {
 	ID:      "dialogue/rc-requester/stray-responses",
 	Cite:    ibta("", "rc/psn/13", "rc/psn/14", "rc/ack/10", "rc/atm/10", "rc/atm/12", "rc/read/16"),
@@ -31,7 +31,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes and valid responses; responses of all kinds with PSNs that are acknowledged or were never sent; RNR NAKs",
 	Expects: "no effect of the stray responses; all else as without them",
 	Defects: []string{"GhostAckCompletes", "OldAnswerCompletes", "StaleAckBreaksRead", "RdAtomicRoundsUp"},
-	Run: onRequester(40, rcRequesterMix{
+	Run: onRequester(32, rcRequesterMix{
 		abnormal: []*requesterStepKind{stepStale, stepStale, stepGhost, stepGhost, stepRNR}, every: 3, strict: true,
 	}),
 }, {
@@ -41,7 +41,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes, valid responses, sequence NAKs at any packet, READ responses after a gap",
 	Expects: "retransmissions from the right packet on, with all fields as before; completions in order and results in place",
 	Defects: []string{"RetryRestartsMessage", "ReadRetryFromStart", "NAKAcksNothing", "DuplicateNAKsResend"},
-	Run:     onRequester(40, rcRequesterMix{abnormal: []*requesterStepKind{stepNak, stepNak, stepGap}, every: 4}),
+	Run:     onRequester(32, rcRequesterMix{abnormal: []*requesterStepKind{stepNak, stepNak, stepGap}, every: 4}),
 }, {
 	ID: "dialogue/rc-requester/repeated-losses", Level: conformance.Should,
 	Cite:    ibta("", "rc/tmo/9", "rc/ack/5", "rc/ack/9"),
@@ -49,7 +49,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes, valid responses, sequence NAKs at any packet, ACKs after unanswered READs and atomics, READ responses after a gap",
 	Expects: "a retransmission for every NAK that acknowledges something, and for every lost response that an ACK shows",
 	Defects: []string{"IgnoreSecondNAK", "AckCompletesRead", "AckSkipsRead"},
-	Run: onRequester(24, rcRequesterMix{
+	Run: onRequester(20, rcRequesterMix{
 		abnormal: []*requesterStepKind{stepNak, stepNak, stepAckPast, stepGap, stepStale}, every: 3, strict: true,
 	}),
 }, {
@@ -58,10 +58,10 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Title:   "In random dialogues with RNR NAKs the requester waits, retries and gives up as its model does",
 	Sends:   "posts of all opcodes, valid responses, RNR NAKs at any SEND or WRITE with immediate; sequence NAKs",
 	Expects: "nothing before the RNR timer expires, then the refused packet and all after it; an error when rnr_retry is exhausted",
-	Defects: []string{"RNRNoWait", "RNRInsideRestarts", "RetryOffByOne"},
-	Run: onRequester(24, rcRequesterMix{
+	Defects: []string{"RNRNoWait", "RNRInsideRestarts", "RNRExcIsRetryExc", "RNRRetry7IsSeven"},
+	Run: onRequester(20, rcRequesterMix{
 		rnrRetries: []uint8{0, 1, 2, 3, 6, 7, 7}, rnrTimers: someRNRTimers,
-		abnormal: []*requesterStepKind{stepRNR, stepRNR, stepRNR, stepWait, stepNak}, every: 3,
+		abnormal: []*requesterStepKind{stepRNR, stepRNR, stepRNR, stepRNR, stepRefuse, stepWait, stepNak}, every: 3,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/timeouts",
@@ -70,7 +70,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes, valid responses, and none until the timer has expired; RNR and sequence NAKs, READ responses after a gap",
 	Expects: "retransmissions not before the timeout and not after four times that; an error when retry_cnt is exhausted",
 	Defects: []string{"NoTransportTimer", "RetryOffByOne", "RetryCountShared", "AdaptiveTimeout"},
-	Run: onRequester(24, rcRequesterMix{
+	Run: onRequester(20, rcRequesterMix{
 		timeouts: []uint8{12, 13}, retries: []uint8{0, 1, 2, 3, 6}, rnrRetries: []uint8{1, 3, 7}, rnrTimers: someRNRTimers,
 		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepWait, stepGiveUp, stepRNR, stepNak, stepGap}, every: 3,
 	}),
@@ -82,7 +82,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes, some of them invalid, valid responses, fatal NAKs, responses of the wrong kind or length or with a reserved syndrome, or none; moves to ERR",
 	Expects: "the status of the error for the request that failed, success for those before it, a flush for those after it, the queue pair in ERR, and no packet from then on",
 	Defects: []string{"NAKFlushesAll", "NAKKeepsRTS", "BadRespSucceeds", "LocalErrFlushesAll"},
-	Run: onRequester(64, rcRequesterMix{
+	Run: onRequester(52, rcRequesterMix{
 		timeouts: []uint8{0, 0, 0, 13}, invalidPosts: true,
 		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepOdd, stepBad, stepBad, stepBad, stepAckPast, stepToErr, stepGiveUp}, every: 9,
 	}),
@@ -92,12 +92,12 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes, valid responses and NAKs; moves to SQD and back to RTS",
 	Expects: "no new request in SQD, a refusal of RTS while requests are outstanding, the waiting requests after RTS",
 	Defects: []string{"SQDIgnored", "SQDNoResume"},
-	Run:     onRequester(12, rcRequesterMix{abnormal: []*requesterStepKind{stepDrain, stepResume, stepResume, stepNak, stepRNR}, every: 3}),
+	Run:     onRequester(10, rcRequesterMix{abnormal: []*requesterStepKind{stepDrain, stepResume, stepResume, stepNak, stepRNR}, every: 3}),
 }, {
 	ID: "dialogue/rc-requester/credits", Cite: ibta("", "rc/credit/2", "rc/credit/3"), Needs: verbs.CapCredits,
 	Title:   "In random dialogues with credits the requester sends no more messages that use a receive than its model does",
 	Sends:   "posts of all opcodes, valid responses and repeated ACKs with credits for at most four messages, sequence NAKs",
 	Expects: "all requests that have a credit or need none, and at most one packet of a request without a credit",
 	Defects: []string{"NoCreditHeeding", "CreditsBlockAll"},
-	Run:     onRequester(16, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost}, every: 4, credits: true}),
+	Run:     onRequester(14, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost}, every: 4, credits: true}),
 }})

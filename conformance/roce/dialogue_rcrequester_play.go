@@ -77,7 +77,7 @@ func (s *rcRequesterSession) supported(op verbs.WROpcode) verbs.WROpcode {
 
 // length returns the length of the request's payload.
 func (s *rcRequesterSession) length(p requesterPost) int {
-	return max(0, p.mtus*s.Attr.PathMTU.Bytes()+p.extra)
+	return min(max(0, p.mtus*s.Attr.PathMTU.Bytes()+p.extra), requesterMaxLen)
 }
 
 // addSource adds the payload of a SEND or WRITE to a request.
@@ -329,6 +329,19 @@ func (s *rcRequesterSession) playRNR(step *requesterStep) {
 		code = 1 + code%18 // at most 5 ms
 	}
 	s.deliver(ib.RNR(psn, uint8(code), s.msn()))
+}
+
+// playRefuse answers the oldest request with RNR NAKs of the shortest timer until the device
+// gives up, nine at most.
+func (s *rcRequesterSession) playRefuse(*requesterStep) {
+	for range 9 {
+		psn, ok := s.outstanding(0)
+		if !ok || s.model.Failed() {
+			return
+		}
+		s.deliver(ib.RNR(psn, 1, s.msn()))
+		s.compare(nil)
+	}
 }
 
 func (s *rcRequesterSession) playGap(step *requesterStep) {

@@ -100,6 +100,7 @@ var (
 	stepAckPast = &requesterStepKind{"ACK at or after the first unanswered READ or atomic, choice %[1]d", nil, (*rcRequesterSession).playAckPast}
 	stepNak     = &requesterStepKind{"sequence NAK at outstanding packet %[1]d%[3]s", []string{"", ", in two copies", ", in three copies"}, (*rcRequesterSession).playNak}
 	stepRNR     = &requesterStepKind{"RNR NAK at outstanding packet %[1]d with timer %[2]d", nil, (*rcRequesterSession).playRNR}
+	stepRefuse  = &requesterStepKind{text: "RNR NAKs to the oldest request until the device gives up, nine at most", play: (*rcRequesterSession).playRefuse}
 	stepGap     = &requesterStepKind{"READ response after a gap, choice %[1]d", nil, (*rcRequesterSession).playGap}
 	stepFatal   = &requesterStepKind{"fatal NAK at outstanding packet %[1]d, choice %[2]d", nil, (*rcRequesterSession).playFatal}
 	stepOdd     = &requesterStepKind{"ACK with a reserved syndrome, choice %[2]d", nil, (*rcRequesterSession).playReserved}
