@@ -71,7 +71,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Expects: "retransmissions not before the timeout and not after four times that; an error when retry_cnt is exhausted",
 	Defects: []string{"NoTransportTimer", "RetryOffByOne", "RetryCountShared", "AdaptiveTimeout"},
 	Run: onRequester(20, rcRequesterMix{
-		timeouts: []uint8{12, 13}, retries: []uint8{0, 1, 2, 3, 6}, rnrRetries: []uint8{1, 3, 7}, rnrTimers: someRNRTimers,
+		timeouts: []uint8{12, 13}, retries: []uint8{0, 1, 2, 3, 6}, rnrRetries: []uint8{1, 3, 7}, rnrTimers: []uint8{0, 7, 14, 27, 28, 30, 31},
 		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepWait, stepGiveUp, stepRNR, stepNak, stepGap}, every: 3,
 	}),
 }, {
@@ -84,7 +84,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NAKFlushesAll", "NAKKeepsRTS", "BadRespSucceeds", "LocalErrFlushesAll"},
 	Run: onRequester(52, rcRequesterMix{
 		timeouts: []uint8{0, 0, 0, 13}, invalidPosts: true,
-		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepOdd, stepBad, stepBad, stepBad, stepAckPast, stepToErr, stepGiveUp}, every: 9,
+		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepOdd, stepBad, stepBad, stepBad, stepBad, stepBad, stepAckPast, stepToErr, stepGiveUp}, every: 7,
 	}),
 }, {
 	ID: "dialogue/rc-requester/drained-send-queue", Cite: ibta("", "sqd/1", "sqd/3", "sqd/4"),

@@ -403,19 +403,25 @@ var badAnswers = []variant[badAnswer]{
 }
 
 // playBadAnswer sends an invalid response to the oldest request. If that is a SEND or WRITE, every
-// response to a READ or atomic is invalid.
+// response to a READ or atomic is invalid. With an odd n, the oldest request is the first
+// READ or atomic; with an odd code, the invalid response is the last one of it.
 func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 	psn, ok := s.outstanding(0)
 	if !ok {
 		return
 	}
 	a, unanswered := s.model.NextAnswer()
-	if !unanswered || !a.Oldest {
+	if unanswered && !a.Oldest && step.n%2 == 1 {
+		s.deliver(ib.Ack(a.PSN.Add(-1), s.msn()))
+	}
+	if a, unanswered = s.model.NextAnswer(); !unanswered || !a.Oldest {
 		s.deliver(strayResponses[step.variant%strayAnswers].make(s, psn, 0))
 		return
 	}
-	valid := s.answers(a, false)[0]
-	s.deliver(badAnswers[step.variant%len(badAnswers)].make(step, valid, s.Attr.PathMTU.Bytes()))
+	all := s.answers(a, false)
+	bad := step.code % 2 * (len(all) - 1)
+	s.deliver(all[:bad]...)
+	s.deliver(badAnswers[step.variant%len(badAnswers)].make(step, all[bad], s.Attr.PathMTU.Bytes()))
 }
 
 // damages make a packet invalid, so that the device has to drop it.
