@@ -59,6 +59,7 @@ type rcRequesterMix struct {
 	// Values of the attributes and timer codes of RNR NAKs to draw from. No timeouts are 0, no
 	// retries are 7, and no rnrTimers are all.
 	timeouts, retries, rnrRetries, rnrTimers []uint8
+	ops                                      []verbs.WROpcode // allSendOps if nil
 	// abnormal are the kinds of steps other than posts and valid responses, one in every steps.
 	abnormal []*requesterStepKind
 	every    int

@@ -12,6 +12,10 @@ var allSendOps = []verbs.WROpcode{
 	verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpBindMW,
 }
 
+var mostlyReads = []verbs.WROpcode{
+	verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend, verbs.OpRDMAWriteImm,
+}
+
 // someRNRTimers are timer codes of RNR NAKs without 25, for which some devices wait too short.
 var someRNRTimers = []uint8{0, 1, 2, 5, 7, 9, 12, 14, 15, 18, 20, 22, 24, 27, 30, 31}
 
@@ -75,16 +79,26 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepWait, stepGiveUp, stepRNR, stepNak, stepGap}, every: 3,
 	}),
 }, {
-	ID: "dialogue/rc-requester/errors",
-	Cite: ibta("", "rc/ack/9", "rc/ack/12", "rc/ack/13", "rc/ack/15", "rc/read/13", "rc/read/14", "rc/read/19", "rc/read/20", "rc/tmo/5",
-		"err/1", "err/2", "err/3", "err/5", "qp/7", "qp/8"),
+	ID:      "dialogue/rc-requester/errors",
+	Cite:    ibta("", "rc/ack/15", "rc/read/19", "rc/tmo/5", "err/1", "err/2", "err/3", "err/5", "qp/7", "qp/8"),
 	Title:   "In random dialogues with errors the requester fails and flushes the requests that its model does",
-	Sends:   "posts of all opcodes, some of them invalid, valid responses, fatal NAKs, responses of the wrong kind or length or with a reserved syndrome, or none; moves to ERR",
+	Sends:   "posts of all opcodes, some of them invalid, valid responses, fatal NAKs, or no responses; moves to ERR",
 	Expects: "the status of the error for the request that failed, success for those before it, a flush for those after it, the queue pair in ERR, and no packet from then on",
-	Defects: []string{"NAKFlushesAll", "NAKKeepsRTS", "BadRespSucceeds", "LocalErrFlushesAll"},
-	Run: onRequester(52, rcRequesterMix{
-		timeouts: []uint8{0, 0, 0, 13}, invalidPosts: true,
-		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepOdd, stepBad, stepBad, stepBad, stepBad, stepBad, stepAckPast, stepToErr, stepGiveUp}, every: 7,
+	Defects: []string{"NAKFlushesAll", "NAKKeepsRTS", "NAKInReadSucceeds", "LocalErrFlushesAll"},
+	Run: onRequester(32, rcRequesterMix{
+		timeouts: []uint8{0, 13}, invalidPosts: true,
+		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepFatal, stepToErr, stepGiveUp}, every: 9,
+	}),
+}, {
+	ID:      "dialogue/rc-requester/invalid-responses",
+	Cite:    ibta("", "rc/ack/9", "rc/ack/12", "rc/ack/13", "rc/ack/14", "rc/read/13", "rc/read/14", "rc/read/20"),
+	Title:   "In random dialogues with invalid responses the requester fails, retries or ignores them, as its model does",
+	Sends:   "posts, mostly of READs and atomics, valid responses, responses of the wrong kind or length or with a reserved syndrome, and ACKs of READs",
+	Expects: "an error where the response is of the wrong kind or too long, else an error or a retry; no success, and no byte changed outside of the buffers",
+	Defects: []string{"BadRespSucceeds", "ShortReadHangs", "LongReadOverflows", "ResponseLengthUnchecked", "ReservedNAKIsAck"},
+	Run: onRequester(48, rcRequesterMix{
+		timeouts: []uint8{0, 13}, ops: mostlyReads,
+		abnormal: []*requesterStepKind{stepBad, stepBad, stepBad, stepBad, stepBad, stepOdd, stepAckPast, stepWait}, every: 4,
 	}),
 }, {
 	ID: "dialogue/rc-requester/drained-send-queue", Cite: ibta("", "sqd/1", "sqd/3", "sqd/4"),

@@ -181,7 +181,11 @@ func (m *rcRequesterMix) drawAttr(r *rand.Rand) requesterAttr {
 
 // drawPost draws a request.
 func (m *rcRequesterMix) drawPost(r *rand.Rand) requesterPost {
-	p := requesterPost{op: pick(r, allSendOps), mtus: r.IntN(5), pieces: 1 + r.IntN(3), value: r.Uint32()}
+	ops := m.ops
+	if ops == nil {
+		ops = allSendOps
+	}
+	p := requesterPost{op: pick(r, ops), mtus: r.IntN(5), pieces: 1 + r.IntN(3), value: r.Uint32()}
 	if p.mtus == 0 || r.IntN(2) == 0 {
 		p.mtus = r.IntN(2)
 	}
