@@ -17,6 +17,8 @@ type RCRequesterAttr struct {
 	RNRRetry    int // 7 is unlimited
 	// Timeout is the shortest time after which the transport timer may expire; 0 if it is off.
 	Timeout time.Duration
+	// SignalAll: every request completes visibly.
+	SignalAll bool
 	// HeedsCredits: the requester obeys the credits in responses.
 	HeedsCredits bool
 	// Should: the requester does what it should do, too: it retransmits at once after a second
@@ -223,7 +225,7 @@ func (m *RCRequester) advance() {
 		case !r.begun || !m.isDone(r):
 			return
 		}
-		if r.Flags&verbs.SendSignaled != 0 {
+		if m.SignalAll || r.Flags&verbs.SendSignaled != 0 {
 			m.complete(r, verbs.WCSuccess)
 		}
 		m.credits.completed = max(m.credits.completed, r.number)

@@ -39,7 +39,7 @@ func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool
 	r := &model.RCRequest{SendWR: verbs.SendWR{Opcode: s.supported(p.op), Flags: p.flags &^ verbs.SendInline}}
 	s.posted++
 	r.WRID = s.posted<<40 | s.posted // the upper half must come back too
-	if s.unsignaled++; s.unsignaled > 4 || s.attr.signalAll {
+	if s.unsignaled++; s.unsignaled > 4 {
 		r.Flags |= verbs.SendSignaled
 	}
 	if r.Flags&verbs.SendSignaled != 0 {
