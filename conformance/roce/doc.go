@@ -28,7 +28,8 @@ func Suite() *conformance.Suite {
 			atomicCases, atomicWriteCases, flushCases, orderCases,
 			writeCases, invalidateCases, sendCases, accessCases, bindCases, windowCases, windowRuleCases,
 			ucCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
-			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases)),
+			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases,
+			udDialogueCases, multicastDialogueCases)),
 	}
 }
 
