@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	testSTag    = 0x100
-	testWindow  = 0x200
-	foreignSTag = 0x300
-	readSTag    = 0x400
-	testAddr    = 0x10000
-	testLen     = 256
+	endpointSTag = 0x100
+	testWindow   = 0x200
+	foreignSTag  = 0x300
+	readSTag     = 0x400
+	testAddr     = 0x10000
+	testLen      = 256
 )
 
 // newTestIWARP returns a model with one receive of 16 bytes, with ID 1, and keys to one memory.
@@ -23,7 +23,7 @@ func newTestIWARP() (*IWARP, *IWARPMemory) {
 	m := NewIWARP(true, 2)
 	mem := m.AddMemory(testAddr, make([]byte, testLen))
 	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
-	m.SetKey(testSTag, IWARPKey{Mem: mem, Len: testLen, Access: all})
+	m.SetKey(endpointSTag, IWARPKey{Mem: mem, Len: testLen, Access: all})
 	m.SetKey(testWindow, IWARPKey{Mem: mem, Len: testLen, Access: all, Window: true})
 	m.SetKey(foreignSTag, IWARPKey{Mem: mem, Len: testLen, Access: all, Foreign: true})
 	m.SetKey(readSTag, IWARPKey{Mem: mem, Len: testLen, Access: verbs.AccessRemoteRead})
@@ -48,11 +48,11 @@ func TestIWARPRefusesInvalidSegments(t *testing.T) {
 	}{
 		"Send":                    {iwarp.Send(1, data), nil},
 		"zero-length Write":       {iwarp.Write(7, 7, nil), nil},
-		"Write":                   {iwarp.Write(testSTag, testAddr+240, data), nil},
-		"Write past the end":      {iwarp.Write(testSTag, testAddr+241, data), []iwarp.Cause{iwarp.DDPTaggedBounds}},
+		"Write":                   {iwarp.Write(endpointSTag, testAddr+240, data), nil},
+		"Write past the end":      {iwarp.Write(endpointSTag, testAddr+241, data), []iwarp.Cause{iwarp.DDPTaggedBounds}},
 		"Write to an unknown key": {iwarp.Write(7, testAddr, data), []iwarp.Cause{iwarp.DDPTaggedInvalidSTag}},
 		"Write without the right": {iwarp.Write(readSTag, testAddr, data), writeCauses[missingRight]},
-		"Write of version 0":      {iwarp.Write(testSTag, testAddr, data).DV(0), []iwarp.Cause{iwarp.DDPTaggedInvalidVersion}},
+		"Write of version 0":      {iwarp.Write(endpointSTag, testAddr, data).DV(0), []iwarp.Cause{iwarp.DDPTaggedInvalidVersion}},
 		"Send of version 0":       {iwarp.Send(1, data).DV(0), []iwarp.Cause{iwarp.DDPUntaggedInvalidVersion}},
 		"RDMAP version 2":         {iwarp.Send(1, data).RV(2), []iwarp.Cause{iwarp.RDMAPInvalidVersion}},
 		"opcode 13":               {iwarp.Send(1, data).Opcode(13), []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}},
@@ -60,11 +60,11 @@ func TestIWARPRefusesInvalidSegments(t *testing.T) {
 		"MSN 0":                   {iwarp.Send(0, data), []iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedNoBuffer}},
 		"MO 4":                    {iwarp.Send(1, data[:8]).MO(4), []iwarp.Cause{iwarp.DDPUntaggedInvalidMO}},
 		"too long":                {iwarp.Send(1, make([]byte, 17)), []iwarp.Cause{iwarp.DDPUntaggedTooLong}},
-		"Invalidate of a region":  {iwarp.SendInvalidate(1, testSTag, data), invalidateCauses},
+		"Invalidate of a region":  {iwarp.SendInvalidate(1, endpointSTag, data), invalidateCauses},
 		"Invalidate of a window":  {iwarp.SendInvalidate(1, testWindow, data), nil},
 		"read of a foreign key":   {read(at(foreignSTag, testAddr)), readCauses[foreignKey]},
-		"read that wraps":         {read(at(testSTag, ^uint64(0)-7)), readCauses[wrapsAround]},
-		"misaligned atomic":       {iwarp.FetchAdd(1, 9, at(testSTag, testAddr+4), 1), []iwarp.Cause{iwarp.RDMAPStreamCatastrophic}},
+		"read that wraps":         {read(at(endpointSTag, ^uint64(0)-7)), readCauses[wrapsAround]},
+		"misaligned atomic":       {iwarp.FetchAdd(1, 9, at(endpointSTag, testAddr+4), 1), []iwarp.Cause{iwarp.RDMAPStreamCatastrophic}},
 	} {
 		m, _ := newTestIWARP()
 		r := receive(m, test.segment)
@@ -99,7 +99,7 @@ func TestIWARPDeliversSendAtItsLastSegment(t *testing.T) {
 
 func TestIWARPPlacementIsOpenUntilDelivery(t *testing.T) {
 	m, mem := newTestIWARP()
-	receive(m, iwarp.Write(testSTag, testAddr, []byte{9}))
+	receive(m, iwarp.Write(endpointSTag, testAddr, []byte{9}))
 	if _, differs := mem.Differs(make([]byte, testLen)); differs {
 		t.Error("a Write must be placed before a later message is delivered")
 	}
@@ -122,7 +122,7 @@ func TestIWARPAtomics(t *testing.T) {
 	} {
 		m, mem := newTestIWARP()
 		mem.Set(8, binary.NativeEndian.AppendUint64(nil, test.was))
-		request := iwarp.FetchAdd(1, 9, iwarp.At(testSTag, testAddr+8), test.data).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+		request := iwarp.FetchAdd(1, 9, iwarp.At(endpointSTag, testAddr+8), test.data).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
 			h.Operation, h.Mask, h.Compare, h.CompareMask = &test.op, &test.mask, &test.cmp, &test.cmpMask
 		})
 		r := receive(m, request)
@@ -179,7 +179,7 @@ func TestIWARPFenceWaitsForReads(t *testing.T) {
 }
 
 func TestIWARPRefusesUnsolicitedResponses(t *testing.T) {
-	for _, s := range []iwarp.Segment{iwarp.ReadResponse(testSTag, testAddr, nil), iwarp.AtomicResponse(1, 1, 1)} {
+	for _, s := range []iwarp.Segment{iwarp.ReadResponse(endpointSTag, testAddr, nil), iwarp.AtomicResponse(1, 1, 1)} {
 		m, _ := newTestIWARP()
 		if r := receive(m, s); r.Refusal == nil {
 			t.Errorf("%v is accepted", s)

@@ -29,8 +29,8 @@ const (
 // maxPrivateData is the largest length of private data.
 const maxPrivateData = 512
 
-// wellFormed reports whether a frame has the key, and a revision and length that MPA permits.
-func wellFormed(f iwarp.StartupFrame, key string) bool {
+// frameWellFormed reports whether a frame has the key, and a revision and length that MPA permits.
+func frameWellFormed(f iwarp.StartupFrame, key string) bool {
 	return *f.Key == key && (*f.Rev == 1 || *f.Rev == 2) && *f.PDLength <= maxPrivateData
 }
 
@@ -45,7 +45,7 @@ func (d MPA) Request() iwarp.StartupFrame {
 
 // Reply returns the Reply of the device to a Request with all fields set.
 func (d MPA) Reply(request iwarp.StartupFrame) (iwarp.StartupFrame, MPAVerdict) {
-	if !wellFormed(request, iwarp.KeyRequest) {
+	if !frameWellFormed(request, iwarp.KeyRequest) {
 		return iwarp.StartupFrame{}, MPAMalformed
 	}
 	f := iwarp.Reply().Markers(d.Markers).Reject(d.Rejects).ReservedBits(0).Revision(*request.Rev).Private(d.Param.PrivateData)
@@ -106,7 +106,7 @@ func (d MPA) CheckReply(request, reply iwarp.StartupFrame) error {
 // Answered returns what the device makes of a Reply with all fields set.
 func (d MPA) Answered(reply iwarp.StartupFrame) MPAVerdict {
 	switch {
-	case !wellFormed(reply, iwarp.KeyReply):
+	case !frameWellFormed(reply, iwarp.KeyReply):
 		return MPAMalformed
 	case *reply.R:
 		return MPARejected

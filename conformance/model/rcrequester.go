@@ -38,7 +38,7 @@ type RCRequester struct {
 	RCRequesterAttr
 	queue          []*RCRequest // posted, not completed
 	una, next, end ib.PSN
-	completions    []RCCompletion
+	completions    []RCSendCompletion
 	failed         bool
 	draining       bool // in SQD: no new request begins
 	retry          rcRetry
@@ -85,8 +85,8 @@ func NewRCRequester(a RCRequesterAttr) *RCRequester {
 	}
 }
 
-// RCCompletion is an expected completion.
-type RCCompletion struct {
+// RCSendCompletion is an expected completion.
+type RCSendCompletion struct {
 	Request *RCRequest
 	Status  verbs.WCStatus
 	// AnyError: every status but success is correct. Status is then WCGeneralErr.
@@ -153,19 +153,19 @@ func (m *RCRequester) ToError() {
 }
 
 // TakeCompletions returns the completions since the last call.
-func (m *RCRequester) TakeCompletions() []RCCompletion {
+func (m *RCRequester) TakeCompletions() []RCSendCompletion {
 	all := m.completions
 	m.completions = nil
 	return all
 }
 
 func (m *RCRequester) complete(r *RCRequest, status verbs.WCStatus) {
-	m.completions = append(m.completions, RCCompletion{Request: r, Status: status})
+	m.completions = append(m.completions, RCSendCompletion{Request: r, Status: status})
 }
 
 // fail completes the oldest request with an error and flushes the others.
 func (m *RCRequester) fail(status verbs.WCStatus) {
-	m.completions = append(m.completions, RCCompletion{m.queue[0], status, status == verbs.WCGeneralErr})
+	m.completions = append(m.completions, RCSendCompletion{m.queue[0], status, status == verbs.WCGeneralErr})
 	m.queue = m.queue[1:]
 	m.flush()
 }

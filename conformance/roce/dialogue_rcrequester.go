@@ -292,7 +292,7 @@ func (s *rcRequesterSession) completionDelay() time.Duration {
 	return byClock(s.port, shortWait, reorderLimit)
 }
 
-func describeWanted(w model.RCCompletion) string {
+func describeWanted(w model.RCSendCompletion) string {
 	if w.AnyError {
 		return fmt.Sprintf("completion of %#x with an error", w.Request.WRID)
 	}
@@ -301,7 +301,7 @@ func describeWanted(w model.RCCompletion) string {
 
 // checkCompletion fails the case unless a completion is the wanted one. It updates the shadow memory
 // with the result of a READ or atomic.
-func (s *rcRequesterSession) checkCompletion(w model.RCCompletion, got *verbs.WC) {
+func (s *rcRequesterSession) checkCompletion(w model.RCSendCompletion, got *verbs.WC) {
 	r := w.Request
 	statusOK := got.Status == w.Status || w.AnyError && got.Status != verbs.WCSuccess
 	s.Check(got.WRID == r.WRID && statusOK && got.QPN == s.QP.QPN(), describeWanted(w),

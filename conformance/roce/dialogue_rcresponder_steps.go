@@ -34,8 +34,6 @@ func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	return connect
 }
 
-func pick[T any](random *rand.Rand, all []T) T { return all[random.IntN(len(all))] }
-
 func (a rcConnect) String() string {
 	how, state, queue := "the QP is reset and", "RTS", ""
 	if a.newQP {

@@ -1,0 +1,178 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// dialogueObjects are the objects of a dialogue on the device.
+type dialogueObjects interface{ Close() }
+
+// dialogueStep is a step of a dialogue with the objects S.
+type dialogueStep[S dialogueObjects] struct {
+	text string
+	play func(S)
+}
+
+func (s dialogueStep[S]) String() string { return s.text }
+
+// step makes a step; format and args describe it.
+func step[S dialogueObjects](play func(S), format string, args ...any) dialogueStep[S] {
+	return dialogueStep[S]{fmt.Sprintf(format, args...), play}
+}
+
+// dialogueMix are kinds of steps, with how often each is drawn.
+type dialogueMix[S dialogueObjects] []struct {
+	weight int
+	draw   func(S, *rand.Rand) dialogueStep[S]
+}
+
+// dialogueSession is a dialogue whose steps are of a mix.
+type dialogueSession[S dialogueObjects] struct {
+	objects S
+	mix     dialogueMix[S]
+}
+
+func (s dialogueSession[S]) Play(p dialogueStep[S]) { p.play(s.objects) }
+func (s dialogueSession[S]) Close()                 { s.objects.Close() }
+
+// Draw chooses a kind of steps by the weights, and draws one of it.
+func (s dialogueSession[S]) Draw(r *rand.Rand) dialogueStep[S] {
+	total := 0
+	for _, k := range s.mix {
+		total += k.weight
+	}
+	n := r.IntN(total)
+	for _, k := range s.mix {
+		if n -= k.weight; n < 0 {
+			return k.draw(s.objects, r)
+		}
+	}
+	panic("unreachable: n is less than the sum of the weights")
+}
+
+// body makes the body of a case of so many dialogues, each of so many steps, on one port.
+func (mix dialogueMix[S]) body(dialogues, steps int, open func(*Port) S) func(*conformance.Bench) error {
+	return func(b *conformance.Bench) error {
+		var p *Port
+		return dialogue.Spec[dialogueStep[S]]{Dialogues: dialogues, Steps: steps, Open: func(r *rig.Rig) dialogue.Session[dialogueStep[S]] {
+			if p == nil {
+				p = newPort(r)
+			}
+			p.Sync()
+			p.skipped = nil
+			p.Completions()
+			p.pendingEvents()
+			return dialogueSession[S]{open(p), mix}
+		}}.Body()(b)
+	}
+}
+
+// oneOf returns a random one of the values.
+func oneOf[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
+
+// chance returns true once in n times.
+func chance(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
+
+// sendIDs is set in the IDs of send requests of dialogues, and not in those of receives: the opcode
+// of a completion in error does not tell them apart.
+const sendIDs = 1 << 32
+
+// compareCompletions fails the case unless the device has these completions and no others. Those of
+// one work queue must be in order. The device must have processed all packets after it.
+func (p *Port) compareCompletions(want []verbs.WC) {
+	var got []verbs.WC
+	for len(got) < len(want) {
+		wc, ok := p.PollCompletion(p.ResponseTimeout())
+		p.Check(ok, fmt.Sprintf("%d completions: %s", len(want), describeAll(want)), "%d: %s", len(got), describeAll(got))
+		got = append(got, wc)
+	}
+	p.Sync()
+	got = append(got, p.Completions()...)
+	p.Check(len(got) == len(want), fmt.Sprintf("%d completions: %s", len(want), describeAll(want)), "%d: %s", len(got), describeAll(got))
+	for _, w := range want {
+		i := slices.IndexFunc(got, func(g verbs.WC) bool { return g.QPN == w.QPN && g.WRID&sendIDs == w.WRID&sendIDs })
+		p.Check(i >= 0, fmt.Sprintf("a completion of queue pair %#x: %s", uint32(w.QPN), rig.Describe(&w)), "%s", describeAll(got))
+		p.compareCompletion(w, got[i])
+		got = slices.Delete(got, i, i+1)
+	}
+}
+
+// compareCompletion fails the case unless the fields of a completion that have a meaning are equal.
+func (p *Port) compareCompletion(want, got verbs.WC) {
+	equal := got.WRID == want.WRID && got.Status == want.Status && got.QPN == want.QPN
+	if want.Status == verbs.WCSuccess {
+		equal = equal && got.Opcode == want.Opcode
+	}
+	if want.Status == verbs.WCSuccess && want.WRID&sendIDs == 0 {
+		const meaning = verbs.WCWithGRH | verbs.WCWithImm | verbs.WCWithInv
+		equal = equal && got.ByteLen == want.ByteLen && got.Flags&meaning == want.Flags
+		equal = equal && (want.Flags&verbs.WCWithImm == 0 || got.Imm == want.Imm) && (want.Flags&verbs.WCWithGRH == 0 || got.SrcQP == want.SrcQP)
+	}
+	p.Check(equal, describeFully(&want), "%s", describeFully(&got))
+}
+
+// describeFully formats all fields of a completion that have a meaning.
+func describeFully(wc *verbs.WC) string {
+	return fmt.Sprintf("%s, queue pair %#x, source %#x, flags %#x", rig.Describe(wc), uint32(wc.QPN), uint32(wc.SrcQP), uint32(wc.Flags))
+}
+
+func describeAll(all []verbs.WC) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	s := ""
+	for i := range all {
+		s += fmt.Sprintf("; %s of queue pair %#x", rig.Describe(&all[i]), uint32(all[i].QPN))
+	}
+	return s[2:]
+}
+
+// compareMemory fails the case unless the memory has the expected content, except for undefined
+// parts, whose content becomes the expected one.
+func (p *Port) compareMemory(m *rig.Memory, want []byte, undefined []model.UDSpan) {
+	p.QueryPort() // orders the reads with the writes of the device
+	for _, s := range undefined {
+		copy(want[s.Off:][:s.Len], m.Buf[s.Off:])
+	}
+	p.ExpectBytes(m, 0, want)
+	p.ExpectUnchangedOutside(m, 0, len(want))
+}
+
+// expectNoPackets fails the case if the device has sent a packet that no step has taken.
+func (p *Port) expectNoPackets() {
+	if a, ok := p.NextPacket(0); ok {
+		p.Fail("nothing is sent", "%v", a)
+	}
+}
+
+// expectEvents fails the case unless these events, and no others, are raised. COMM_EST may come too.
+func (p *Port) expectEvents(want ...verbs.AsyncEventType) {
+	want = slices.Clone(want)
+	take := func(e verbs.AsyncEvent) {
+		if p.isSyncEvent(e) || e.Type == verbs.EventCommEst {
+			return
+		}
+		p.Note("event %v", e.Type)
+		i := slices.Index(want, e.Type)
+		p.Check(i >= 0, fmt.Sprintf("the events %v", want), "%v", e.Type)
+		want = slices.Delete(want, i, i+1)
+	}
+	for len(want) > 0 {
+		e, err := p.Device.WaitAsync(p.ResponseTimeout())
+		p.Check(!errors.Is(err, verbs.ErrTimeout), fmt.Sprintf("the event %v", want[0]), "none in %v", p.ResponseTimeout())
+		p.Must("events", err)
+		take(e)
+	}
+	for _, e := range p.pendingEvents() {
+		take(e)
+	}
+}

@@ -1,0 +1,446 @@
+package roce
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var srqDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
+	ID: "dialogue/srq/shared", Cite: ibta("", "srq/1", "srq/4", "srq/6", "rc/credit/1"),
+	Title:   "Queue pairs of all services share the receives of SRQs like the reference model",
+	Sends:   "messages of one and of several packets to queue pairs on two SRQs, packet by packet in turn; the SRQs are empty at times",
+	Expects: "after each step the packets, completions and memory of the model",
+	Defects: []string{"SRQDoubleUse", "RNRSilent"}, Run: srqMix{
+		{3, drawSRQReceives}, {12, drawSRQPackets},
+	}.body(8, 30, openSRQs),
+}, {
+	ID: "dialogue/srq/limits", Cite: ibta("", "srq/2"),
+	Title:   "Limits of SRQs raise the events of the reference model",
+	Sends:   "messages to queue pairs on two SRQs whose limits the application sets",
+	Expects: "one event when the receives fall below the limit, and none at other times; the limit in a query",
+	Defects: []string{"SRQLimitRepeats"}, Run: srqMix{
+		{3, drawSRQReceives}, {6, drawSRQPackets}, {4, drawSRQLimit},
+	}.body(8, 30, openSRQs),
+}, {
+	ID: "dialogue/srq/errors", Cite: ibta("", "srq/5", "qp/7", "rc/send/1"),
+	Title:   "Queue pairs on SRQs fail like the reference model, and leave the receives to the others",
+	Sends:   "messages to queue pairs on two SRQs, some too long for a receive; the application moves queue pairs to ERR and connects them again",
+	Expects: "after each step the packets, completions, memory and events of the model: the receive of an open message is flushed, and no other",
+	Defects: []string{"SRQFlushed", "NoLastWQEEvent"}, Run: srqMix{
+		{3, drawSRQReceives}, {9, drawSRQPackets}, {1, drawSRQTooLong}, {1, drawSRQFail}, {1, drawSRQConnect},
+	}.body(8, 36, openSRQs),
+}})
+
+var xrcDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
+	ID: "dialogue/xrc/targets", Cite: ibta("", "xrc/1", "xrc/2", "xrc/3", "srq/2", "srq/6"),
+	Title:   "XRC targets of two domains use the SRQs that messages name like the reference model",
+	Sends:   "messages to three targets for four SRQs of two domains, packet by packet in turn; some for SRQs of the other domain or of none",
+	Expects: "after each step the packets, completions, memory and events of the model",
+	Defects: []string{"XRCAnySRQ", "XRCETHMisplaced"}, Run: srqMix{
+		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawXRCWrongQueue}, {1, drawSRQLimit}, {1, drawSRQFail}, {1, drawSRQConnect},
+	}.body(10, 36, openXRC),
+}})
+
+type (
+	srqMix  = dialogueMix[*srqDialogue]
+	srqStep = dialogueStep[*srqDialogue]
+)
+
+// srqDialogue is a dialogue with queue pairs on shared receive queues.
+type srqDialogue struct {
+	*Port
+	mem     *rig.Memory
+	want    []byte // the expected content of mem
+	free    []int  // offsets of buffers that no receive uses
+	used    map[uint64]int
+	queues  []*model.SRQueue
+	srqs    []verbs.SRQ // those of the model
+	pairs   []*srqPair
+	domains []verbs.XRCD
+	ids     uint64
+}
+
+// srqPair is a queue pair of the dialogue.
+type srqPair struct {
+	*model.SRQPair
+	conn *Conn
+	rest []ib.Packet // of the message that the peer sends
+}
+
+const (
+	srqBuffers   = 20
+	srqBufferLen = 3*ucMTU + 7 // of each receive
+	srqSplit     = 100         // a receive has two pieces, the first of this length
+)
+
+// srqServices are the services of the queue pairs of a dialogue, in this order on the two SRQs.
+var srqServices = []struct {
+	kind    verbs.QPType
+	service ib.Transport
+	needs   verbs.Caps
+}{
+	{verbs.QPTypeRC, ib.RC, verbs.CapRC}, {verbs.QPTypeRC, ib.RC, verbs.CapRC}, {verbs.QPTypeRC, ib.RC, verbs.CapRC},
+	{verbs.QPTypeUC, ib.UC, verbs.CapUC}, {verbs.QPTypeUD, ib.UD, verbs.CapUD}, {verbs.QPTypeUD, ib.UD, verbs.CapUD},
+}
+
+func newSRQDialogue(p *Port) *srqDialogue {
+	s := &srqDialogue{Port: p, mem: p.Memory(srqBuffers*srqBufferLen, verbs.AccessLocalWrite), used: make(map[uint64]int), ids: 1}
+	s.want = slices.Clone(s.mem.Buf)
+	for i := range srqBuffers {
+		s.free = append(s.free, i*srqBufferLen)
+	}
+	return s
+}
+
+// openSRQs makes two SRQs, and queue pairs of the services that the device has on them in turn.
+func openSRQs(p *Port) *srqDialogue {
+	s := newSRQDialogue(p)
+	for range 2 {
+		s.addQueue(verbs.SRQInit{}, 0)
+	}
+	for i, k := range srqServices {
+		if p.Caps.Has(k.needs) {
+			s.addPair(verbs.QPInit{Type: k.kind, PD: p.PD, SRQ: s.srqs[i%2]}, &model.SRQPair{Service: k.service, Queue: s.queues[i%2]})
+		}
+	}
+	return s
+}
+
+// openXRC makes two XRC domains with two SRQs each, two targets in the first and one in the second,
+// and an SRQ without a domain.
+func openXRC(p *Port) *srqDialogue {
+	s := newSRQDialogue(p)
+	for range 2 {
+		s.domains = append(s.domains, rig.Result(p.Device.OpenXRCD())(p, "an XRC domain"))
+	}
+	for i := range 4 {
+		s.addQueue(verbs.SRQInit{Type: verbs.SRQXRC, XRCD: s.domains[i/2], CQ: p.CQ}, i/2+1)
+	}
+	for i := range 3 {
+		s.addPair(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: s.domains[i/2]}, &model.SRQPair{Service: ib.XRC, Domain: i/2 + 1})
+	}
+	if p.Caps.Has(verbs.CapSRQ) {
+		s.addQueue(verbs.SRQInit{}, 0)
+	}
+	return s
+}
+
+// addQueue makes an SRQ.
+func (s *srqDialogue) addQueue(init verbs.SRQInit, domain int) {
+	init.PD, init.MaxWR, init.MaxSGE = s.PD, srqBuffers, 2
+	srq := s.CreateSRQ(init)
+	s.srqs = append(s.srqs, srq)
+	q := &model.SRQueue{Domain: domain, Len: srqBufferLen}
+	if domain != 0 {
+		q.Number = srq.Number()
+	}
+	s.queues = append(s.queues, q)
+}
+
+// addPair makes a queue pair and connects it.
+func (s *srqDialogue) addPair(init verbs.QPInit, m *model.SRQPair) {
+	if init.Type != verbs.QPTypeXRCRecv {
+		init.SendCQ, init.RecvCQ, init.Caps = s.CQ, s.CQ, minQPCaps
+	}
+	p := &srqPair{SRQPair: m, conn: &Conn{Port: s.Port, QP: s.CreateQP(init)}}
+	m.QPN = p.conn.QP.QPN()
+	a := s.peerAttr(s.Peer)
+	a.DestQPN, a.RQPSN, a.SQPSN, a.PathMTU = verbs.QPN(0x0a0000+len(s.pairs)), 0xfffff8, firstDevicePSN, verbs.MTU256
+	p.conn.Attr, m.Timer = a, a.MinRNRTimer
+	s.pairs = append(s.pairs, p)
+	s.connect(p)
+}
+
+// connect moves a queue pair in RESET to RTS, an XRC target to RTR.
+func (s *srqDialogue) connect(p *srqPair) {
+	qp := p.conn.QP
+	s.ToInit(qp, 0, udQKey)
+	s.ToRTR(qp, p.conn.Attr)
+	p.State, p.PSN, p.MSN = verbs.QPStateRTR, ib.PSN(p.conn.Attr.RQPSN), 0
+	if p.Service != ib.XRC {
+		s.ToRTS(qp, p.conn.Attr)
+		p.State = verbs.QPStateRTS
+	}
+}
+
+// Close frees the objects.
+func (s *srqDialogue) Close() {
+	for _, p := range s.pairs {
+		s.Must("a queue pair that can be destroyed", p.conn.QP.Close())
+	}
+	for _, srq := range s.srqs {
+		s.Must("an SRQ that can be destroyed", srq.Close())
+	}
+	for _, d := range s.domains {
+		s.Must("an XRC domain that can be closed", d.Close())
+	}
+	s.Must("memory that can be deregistered", s.mem.Close())
+}
+
+// drawSRQReceives draws receives of an SRQ.
+func drawSRQReceives(s *srqDialogue, r *rand.Rand) srqStep {
+	i, n := r.IntN(len(s.queues)), 1+r.IntN(5)
+	return step(func(s *srqDialogue) {
+		for range n {
+			s.postReceive(i)
+		}
+		s.compare(nil, model.SRQEffect{})
+	}, "%d receives for SRQ %d", n, i)
+}
+
+// postReceive posts a receive in two pieces, if a buffer is left.
+func (s *srqDialogue) postReceive(i int) {
+	if len(s.free) == 0 {
+		return
+	}
+	at, id := s.free[0], s.ids
+	s.free, s.used[id] = s.free[1:], at
+	s.ids++
+	s.PostRecv(s.srqs[i], id, s.mem.SGE(at, srqSplit), s.mem.SGE(at+srqSplit, srqBufferLen-srqSplit))
+	s.queues[i].Posted = append(s.queues[i].Posted, id)
+}
+
+// drawnMessage is a message of the peer.
+type drawnMessage struct {
+	n         int
+	imm, se   bool
+	first     byte // of the payload
+	immediate uint32
+	queue     int // index of the SRQ of an XRC message, counted in the domain of the target
+}
+
+func drawMessage(r *rand.Rand) drawnMessage {
+	n := oneOf(r, 0, 1, 3, 99, 100, 101, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, 3*ucMTU, srqBufferLen)
+	return drawnMessage{n, chance(r, 2), chance(r, 2), byte(r.Uint32()), r.Uint32(), r.IntN(2)}
+}
+
+// packets returns the packets of a message to a queue pair.
+func (d drawnMessage) packets(s *srqDialogue, p *srqPair) []ib.Packet {
+	n := d.n
+	if p.Service == ib.UD {
+		n = min(n, srqBufferLen-ib.GRHLen)
+		pkt := ib.Datagram(p.PSN, udQKey, udPeerQPN, rig.Pattern(n, d.first))
+		if d.imm {
+			pkt = pkt.WithOpcode(ib.OpUDSendOnlyImm).WithImm(d.immediate)
+		}
+		return []ib.Packet{pkt}
+	}
+	all := ib.Send(p.PSN, rig.Pattern(n, d.first), ucMTU)
+	last := &all[len(all)-1]
+	if d.imm {
+		*last = last.WithOpcode(last.Opcode() + 1).WithImm(d.immediate) // to SEND_LAST_IMM or SEND_ONLY_IMM
+	}
+	last.BTH.SE = &d.se
+	for i := range all {
+		switch p.Service {
+		case ib.XRC:
+			all[i] = all[i].AckReq().OnXRC(s.queues[2*(p.Domain-1)+d.queue].Number)
+		case ib.UC:
+			all[i] = all[i].NoAckReq().On(ib.UC)
+		default:
+			all[i] = all[i].AckReq()
+		}
+	}
+	return all
+}
+
+// drawSRQPackets draws the next packets to a queue pair: of the message that is under way, or else of
+// this one.
+func drawSRQPackets(s *srqDialogue, r *rand.Rand) srqStep {
+	i, n, m := r.IntN(len(s.pairs)), 1+r.IntN(3), drawMessage(r)
+	return step(func(s *srqDialogue) {
+		for range n {
+			s.next(s.pairs[i], m)
+		}
+	}, "%d packets to queue pair %d, of a message of %d bytes if none is under way", n, i, m.n)
+}
+
+// next sends the next packet to a queue pair, of a new message if none is under way.
+func (s *srqDialogue) next(p *srqPair, m drawnMessage) {
+	if len(p.rest) == 0 {
+		p.rest = m.packets(s, p)
+	}
+	pkt := p.rest[0]
+	p.rest = p.rest[1:]
+	effect := p.Receive(pkt, s.queues)
+	p.conn.Send(pkt)
+	if effect.Response != nil {
+		p.conn.expect(*effect.Response)
+		if !effect.Response.IsAck(ib.AckPositive) {
+			p.rest = nil
+		}
+	}
+	s.compare(p, effect)
+}
+
+// compare fails the case unless the device shows this effect of a step on a queue pair, and no other.
+func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
+	if effect.Completed != nil {
+		s.expectReceive(effect.Completed)
+	}
+	s.Sync()
+	s.expectNoPackets()
+	s.ExpectNoCompletion()
+	var undefined []model.UDSpan
+	for _, q := range s.queues {
+		for _, id := range q.Posted {
+			if q.Taken > 0 {
+				undefined = append(undefined, model.UDSpan{Off: s.used[id], Len: srqBufferLen})
+			}
+		}
+	}
+	s.compareMemory(s.mem, s.want, undefined)
+	s.compareEvents(p, effect)
+	if p != nil {
+		s.ExpectState(p.conn.QP, p.State)
+	}
+}
+
+// expectReceive fails the case unless a posted receive completes with a message.
+func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
+	got, want := s.NextCompletion(), m.WC
+	s.Check(m.Queue.Complete(got.WRID), "a receive of the SRQ", "%s", rig.Describe(&got))
+	want.WRID = got.WRID
+	if m.Queue.Domain != 0 {
+		want.QPN = got.QPN // the number of an XRC target is not required
+	}
+	s.compareCompletion(want, got)
+	at := s.used[got.WRID]
+	delete(s.used, got.WRID)
+	s.free = append(s.free, at)
+	if want.Status != verbs.WCSuccess {
+		copy(s.want[at:][:srqBufferLen], s.mem.Buf[at:]) // may have a part of the message
+		return
+	}
+	if want.Flags&verbs.WCWithGRH != 0 { // other cases check the header area
+		copy(m.Data[:ib.GRHLen], s.mem.Buf[at:])
+	}
+	copy(s.want[at:], m.Data)
+}
+
+// compareEvents fails the case unless the events of limits and of the queue pair are raised.
+func (s *srqDialogue) compareEvents(p *srqPair, effect model.SRQEffect) {
+	lastWQE := p != nil && effect.Failed && p.Service != ib.XRC
+	missing := func() bool {
+		return lastWQE || slices.ContainsFunc(s.queues, func(q *model.SRQueue) bool { return q.Reached && q.Taken == 0 })
+	}
+	timeout := func() (verbs.AsyncEvent, error) {
+		if missing() {
+			return s.Device.WaitAsync(s.ResponseTimeout())
+		}
+		return s.Device.WaitAsync(0)
+	}
+	for e, err := timeout(); ; e, err = timeout() {
+		if err != nil {
+			s.Check(!missing(), "the event of a limit, or of the last receive of a queue pair", "none")
+			return
+		}
+		s.Note("event %v", e.Type)
+		switch {
+		case e.Type == verbs.EventSRQLimitReached:
+			s.takeLimitEvent(e)
+		case e.Type == verbs.EventQPLastWQEReached && lastWQE && e.QP == p.conn.QP:
+			lastWQE = false
+		default:
+			harmless := s.isSyncEvent(e) || e.Type == verbs.EventCommEst || p != nil && effect.Failed && e.Type != verbs.EventQPLastWQEReached
+			s.Check(harmless, "no event", "%v", e.Type)
+		}
+	}
+}
+
+// takeLimitEvent fails the case unless the limit of the SRQ of an event is reached.
+func (s *srqDialogue) takeLimitEvent(e verbs.AsyncEvent) {
+	i := slices.Index(s.srqs, e.SRQ)
+	s.Check(i >= 0, "the SRQ in its event", "%v", e.SRQ)
+	q := s.queues[i]
+	s.Check(q.Reached || q.State == model.SRQLimitUnsure, fmt.Sprintf("no event of SRQ %d", i), "%v with %d receives and the limit %d", e.Type, q.Free(), q.Limit)
+	q.Reached = false
+	if q.State == model.SRQLimitUnsure {
+		q.State = model.SRQLimitOff
+	}
+}
+
+// drawSRQLimit draws a limit: off, or near the number of free receives.
+func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
+	i, off, below := r.IntN(len(s.queues)), chance(r, 6), oneOf(r, 0, 0, 0, 1, 1, 2, -1)
+	return step(func(s *srqDialogue) {
+		q := s.queues[i]
+		limit := min(max(1, q.Free()-below), srqBuffers)
+		if off {
+			limit = 0
+		}
+		s.Must("an SRQ with a limit", s.srqs[i].Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit))
+		q.SetLimit(limit)
+		if q.State == model.SRQLimitArmed {
+			got := s.srqAttr(s.srqs[i]).Limit
+			s.Check(got == limit, fmt.Sprintf("limit %d in a query", limit), "%d", got)
+		}
+		s.compare(nil, model.SRQEffect{})
+	}, "limit of SRQ %d: %d below the free receives, off: %v", i, below, off)
+}
+
+// drawSRQTooLong draws an RC message that exceeds the receive by a few bytes or a packet.
+func drawSRQTooLong(_ *srqDialogue, r *rand.Rand) srqStep {
+	i, m := r.IntN(3), drawMessage(r)
+	m.n = srqBufferLen + oneOf(r, 1, 2, ucMTU)
+	return step(func(s *srqDialogue) {
+		p := s.pairs[i]
+		if p.State == verbs.QPStateErr || p.Open != nil {
+			return
+		}
+		for p.rest = m.packets(s, p); len(p.rest) > 0; {
+			s.next(p, m)
+		}
+	}, "a message of %d bytes to queue pair %d, too long for a receive", m.n, i)
+}
+
+// drawSRQFail draws a queue pair that the application moves to ERR.
+func drawSRQFail(s *srqDialogue, r *rand.Rand) srqStep {
+	i := r.IntN(len(s.pairs))
+	return step(func(s *srqDialogue) {
+		p := s.pairs[i]
+		if p.State == verbs.QPStateErr {
+			return
+		}
+		s.ToState(p.conn.QP, verbs.QPStateErr)
+		s.compare(p, p.Fail())
+	}, "queue pair %d to ERR", i)
+}
+
+// drawSRQConnect draws the connection of a queue pair that has failed.
+func drawSRQConnect(_ *srqDialogue, _ *rand.Rand) srqStep {
+	return step(func(s *srqDialogue) {
+		for _, p := range s.pairs {
+			if p.State == verbs.QPStateErr {
+				s.ToState(p.conn.QP, verbs.QPStateReset)
+				p.rest = nil
+				s.connect(p)
+			}
+		}
+		s.compare(nil, model.SRQEffect{})
+	}, "queue pairs in ERR to RESET, and connected again")
+}
+
+// drawXRCWrongQueue draws a message to an SRQ that its target must not use.
+func drawXRCWrongQueue(s *srqDialogue, r *rand.Rand) srqStep {
+	i, m, kind := r.IntN(len(s.pairs)), drawMessage(r), r.IntN(4)
+	return step(func(s *srqDialogue) {
+		p := s.pairs[i]
+		if len(p.rest) > 0 {
+			return
+		}
+		other := s.queues[2*(2-p.Domain)+m.queue].Number
+		number := []uint32{0xfffff0, other, other ^ 1<<23, 0}[kind]
+		p.rest = m.packets(s, p)[:1]
+		p.rest[0] = p.rest[0].OnXRC(number)
+		s.next(p, m)
+		p.rest = nil
+	}, "a message to target %d for an SRQ that it must not use (%d)", i, kind)
+}

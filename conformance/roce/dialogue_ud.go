@@ -1,0 +1,463 @@
+package roce
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels: labelUD}.Cases(slices.Concat(
+	udReceiveDialogueCase(4), udReceiveDialogueCase(6), []conformance.Case{{
+		ID: "dialogue/ud/dropped", Cite: ibta("", "ud/2", "ud/6", "ud/7", "bth/op/3", "bth/pkey/1", "bth/qpn/2"),
+		Title:   "UD queue pairs drop invalid datagrams between valid ones like the reference model",
+		Sends:   "datagrams, of which some have a wrong key, opcode, version, length, address or checksum, or fit no receive",
+		Expects: "after each step the completions, the memory and the count of Q_Key violations of the model, and no packet",
+		Defects: []string{"KeysIgnored", "UDLongConsumes", "KeyViolationsUncounted"}, Run: udMix{
+			{4, drawUDReceive}, {3, drawUDDatagram}, {6, drawUDFault}, {1, drawUDBurst}, {1, drawUDKey},
+		}.body(8, 30, openUD),
+	}, {
+		ID: "dialogue/ud/states", Cite: ibta("", "bth/state/1", "bth/state/3", "qp/3", "qp/4", "qp/5", "qp/6", "qp/7", "qp/8"),
+		Title:   "UD queue pairs receive and send in each state like the reference model",
+		Sends:   "datagrams to queue pairs that the application moves between all states, and lets send",
+		Expects: "after each step the packets, completions, memory and attributes of the model",
+		Defects: []string{"BuffersBeforeRTR", "ErrCompletesRecvs"}, Run: udMix{
+			{4, drawUDReceive}, {5, drawUDDatagram}, {1, drawUDFault}, {1, drawUDKey}, {6, drawUDState}, {3, drawUDSends},
+		}.body(12, 40, openUD),
+	}, {
+		ID: "dialogue/ud/sends", Cite: ibta("C10-15", "ud/3", "ud/5", "ud/9", "bth/ackreq/2", "bth/se/1", "cq/1"),
+		Title:   "UD queue pairs send random datagrams like the reference model",
+		Sends:   "a few datagrams, while the application sends",
+		Expects: "the packets of the model with all their fields, and its completions",
+		Defects: []string{"PrivilegedQKey", "UDOversizeCut", "ByteOrderWrong"}, Run: udMix{
+			{1, drawUDReceive}, {1, drawUDDatagram}, {1, drawUDKey}, {8, drawUDSends}, {2, drawUDOversize},
+		}.body(8, 30, openUD),
+	}, {
+		ID: "dialogue/ud/paths", Cite: annexA17("CA17-4, CA17-9, CA17-11, CA17-12", "pkt/ip/3", "pkt/ip/4", "pkt/ip/8", "pkt/ip/9"),
+		Setup:   conformance.Setup{TwoAddresses: true},
+		Title:   "Datagrams have the addresses, traffic class and hop limit of their address handles",
+		Sends:   "datagrams to both addresses of the device, while the application sends with handles of all kinds",
+		Expects: "the packets, completions and memory of the model",
+		Defects: []string{"ECNFromTClass"}, Run: udMix{
+			{2, drawUDReceive}, {2, drawUDDatagram}, {8, drawUDPaths},
+		}.body(6, 30, openUD),
+	}}))
+
+// udReceiveDialogueCase returns the case of valid datagrams over IP version family.
+func udReceiveDialogueCase(family int) []conformance.Case {
+	return []conformance.Case{{
+		ID: fmt.Sprintf("dialogue/ud/received-over-ipv%d", family), Cite: annexA17("A17.4.5.1, A17.4.5.2", "ud/1", "ud/8", "ud/9", "ud/10", "ud/15", "bth/pkey/2"),
+		Setup:   conformance.Setup{Family: family},
+		Title:   fmt.Sprintf("UD queue pairs receive random datagrams over IPv%d like the reference model", family),
+		Sends:   "datagrams of all sizes with and without immediate data and SE, of several senders, in bursts and one by one",
+		Expects: "after each step the completions and memory of the model, the header area included, and no packet",
+		Defects: []string{"AreaMissing", "SparseCompletions", "UDPSNChecked"}, Run: udMix{
+			{5, drawUDReceive}, {5, drawUDDatagram}, {3, drawUDBurst}, {1, drawUDKey},
+		}.body(8, 30, openUD),
+	}}
+}
+
+var multicastDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC | verbs.CapMulticast, Labels: labelUD}.Cases([]conformance.Case{{
+	ID: "dialogue/multicast/groups", Cite: ibta("", "ud/13", "ud/14", "ud/2", "bth/qpn/2"),
+	Title:   "UD queue pairs join and leave groups, and receive their datagrams, like the reference model",
+	Sends:   "datagrams to groups and to single queue pairs, which join and leave groups, change their keys and states",
+	Expects: "after each step the completions and memory of the model: one copy for each member with a receive that fits",
+	Defects: []string{"MulticastOneCopy", "InUseDestroyed"}, Run: udMix{
+		{6, drawUDReceive}, {1, drawUDDatagram}, {6, drawUDGroupDatagram}, {4, drawUDJoin}, {2, drawUDLeave}, {1, drawUDKey}, {1, drawUDState},
+	}.body(8, 36, openUD),
+}})
+
+type (
+	udMix  = dialogueMix[*udDialogue]
+	udStep = dialogueStep[*udDialogue]
+)
+
+// udDialogue is a dialogue with the UD queue pairs of a port.
+type udDialogue struct {
+	*Port
+	m          *model.UDPort
+	qps        []verbs.QP // those of the model
+	waiting    map[verbs.QP][]model.UDRequest
+	mem        *rig.Memory // of receives
+	source     *rig.Memory // of sends
+	free       []model.UDSpan
+	used       map[uint64]model.UDSpan // by the ID of the receive
+	groups     []netip.Addr
+	paths      map[verbs.AHAttr]verbs.AH
+	mtu        int
+	ids        uint64
+	violations uint32 // of Q_Keys when the dialogue began
+}
+
+// Parts of the memory for receives: short ones, and some for a datagram of the MTU.
+const (
+	udQueuePairs  = 3
+	udShortParts  = 24
+	udShortLen    = ib.GRHLen + 300
+	udLongParts   = 3
+	udMaxReceives = 12
+)
+
+// openUD makes queue pairs in RTS. The last has another Q_Key than the others.
+func openUD(p *Port) *udDialogue {
+	s := &udDialogue{
+		Port: p, mtu: p.QueryPort().ActiveMTU.Bytes(), waiting: make(map[verbs.QP][]model.UDRequest), used: make(map[uint64]model.UDSpan),
+		paths: make(map[verbs.AHAttr]verbs.AH), ids: 1, violations: p.QueryPort().QKeyViolations,
+	}
+	long := ib.GRHLen + s.mtu
+	s.mem, s.source = p.Memory(udShortParts*udShortLen+udLongParts*long, verbs.AccessLocalWrite), p.Memory(s.mtu+64, verbs.AccessLocalWrite)
+	for i := range udShortParts {
+		s.free = append(s.free, model.UDSpan{Off: i * udShortLen, Len: udShortLen})
+	}
+	for i := range udLongParts {
+		s.free = append(s.free, model.UDSpan{Off: udShortParts*udShortLen + i*long, Len: long})
+	}
+	for _, n := range []byte{1, 2, 3} {
+		s.groups = append(s.groups, multicastGroup(p.deviceAddr, n))
+	}
+	if p.deviceAddr.Is4() { // a group with the MAC address of the first one
+		s.groups = append(s.groups, netip.AddrFrom4([4]byte{239, 77 + 128, 0, 1}))
+	}
+	s.m = &model.UDPort{Addrs: p.Local, PKey: p.pkey(0), Mem: slices.Clone(s.mem.Buf), HeadersUnseen: p.UDPSockets}
+	for i := range udQueuePairs {
+		qp := p.CreateQP(verbs.QPInit{
+			Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
+			Caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: udMaxReceives, MaxSendSGE: 2, MaxRecvSGE: 2},
+		})
+		q := &model.UDQueuePair{QPN: qp.QPN(), QKey: udQKey + uint32(i/2), PSN: ib.PSN(0xfffff0 + i), Groups: make(map[netip.Addr]bool)}
+		s.qps, s.m.QPs = append(s.qps, qp), append(s.m.QPs, q)
+		for q.State != verbs.QPStateRTS {
+			s.advance(i)
+		}
+	}
+	return s
+}
+
+// Close checks that nothing else is sent, and frees the objects.
+func (s *udDialogue) Close() {
+	for i, q := range s.m.QPs {
+		for g := range q.Groups {
+			_ = s.qps[i].DetachMulticast(verbs.GIDFrom(g))
+		}
+		s.Must("a queue pair that can be destroyed", s.qps[i].Close())
+	}
+	for _, ah := range s.paths {
+		s.Must("an address handle that can be destroyed", ah.Close())
+	}
+	s.Must("memory that can be deregistered", s.mem.Close())
+	s.Must("memory that can be deregistered", s.source.Close())
+}
+
+// compare fails the case unless the device has these completions, the memory of the model, and has
+// sent nothing.
+func (s *udDialogue) compare(want []verbs.WC) {
+	s.compareCompletions(want)
+	s.expectNoPackets()
+	for _, wc := range want {
+		s.release(wc.WRID)
+	}
+	s.compareMemory(s.mem, s.m.Mem, s.m.Undefined)
+	s.ExpectUntouched(s.source)
+	s.m.Undefined = nil
+	s.expectEvents()
+}
+
+// release makes the memory of a receive usable again.
+func (s *udDialogue) release(id uint64) {
+	if part, ok := s.used[id]; ok {
+		s.free = append(s.free, part)
+		delete(s.used, id)
+	}
+}
+
+// drawUDReceive draws one or two receives of a queue pair: of a length around that of the header
+// area, or longer, in one or two pieces.
+func drawUDReceive(s *udDialogue, r *rand.Rand) udStep {
+	i, count := r.IntN(udQueuePairs), 1+r.IntN(2)
+	n := ib.GRHLen + oneOf(r, 0, 1, 3, 4, 17, 60, 64, 255, 256, 300)
+	switch {
+	case chance(r, 16):
+		n = oneOf(r, 1, 20, ib.GRHLen-1)
+	case chance(r, 6):
+		n = ib.GRHLen + s.mtu
+	}
+	split := 0
+	if chance(r, 3) && n > 1 {
+		split = min(n-1, oneOf(r, 1, 13, 20, 30, 39, 40, 41, 57))
+	}
+	return step(func(s *udDialogue) {
+		for range count {
+			s.postReceive(i, n, split)
+		}
+	}, "%d receives of %d bytes for queue pair %d, split at %d", count, n, i, split)
+}
+
+// postReceive posts a receive of n bytes, in two pieces if split is not 0.
+func (s *udDialogue) postReceive(i, n, split int) {
+	q, qp := s.m.QPs[i], s.qps[i]
+	at := slices.IndexFunc(s.free, func(p model.UDSpan) bool { return p.Len >= n })
+	if at < 0 || len(q.Receives) == udMaxReceives {
+		return
+	}
+	part, r := s.free[at], model.UDReceive{ID: s.ids, Pieces: []model.UDSpan{{Off: s.free[at].Off, Len: n}}}
+	if split > 0 {
+		r.Pieces = []model.UDSpan{{Off: part.Off + n - split, Len: split}, {Off: part.Off, Len: n - split}}
+	}
+	s.ids++
+	var sgl []verbs.SGE
+	for _, p := range r.Pieces {
+		sgl = append(sgl, s.mem.SGE(p.Off, p.Len))
+	}
+	if q.State == verbs.QPStateReset {
+		_, err := qp.PostRecv([]verbs.RecvWR{{WRID: r.ID, SGL: sgl}})
+		s.MustFail("a receive in RESET", err, nil)
+		return
+	}
+	s.PostRecv(qp, r.ID, sgl...)
+	if q.State == verbs.QPStateErr {
+		s.compare([]verbs.WC{{WRID: r.ID, Status: verbs.WCWRFlushErr, QPN: q.QPN}})
+		return
+	}
+	s.free = slices.Delete(s.free, at, at+1)
+	s.used[r.ID] = part
+	q.Receives = append(q.Receives, r)
+}
+
+// udDatagram is a datagram to a queue pair.
+type udDatagram struct {
+	to    int // index of the queue pair
+	size  udSize
+	addr  int // index of the device's address
+	group int // index of the group, or -1
+	pkt   ib.Packet
+	text  string
+	fault func(*udDialogue, ib.Packet) ib.Packet
+}
+
+// udSize is the length of a payload: n bytes, or so that it differs by n from the room in the next
+// receive.
+type udSize struct {
+	fits bool
+	n    int
+}
+
+// drawUDSize draws a length. Most datagrams fit a receive.
+func drawUDSize(s *udDialogue, r *rand.Rand) udSize {
+	switch r.IntN(8) {
+	case 0:
+		return udSize{n: oneOf(r, 0, 1, 2, 3, 4, 5)}
+	case 1:
+		return udSize{n: oneOf(r, 255, 256, 257, 300, s.mtu-1, s.mtu)}
+	case 2:
+		return udSize{fits: true, n: oneOf(r, 1, 2, 4, 100)}
+	}
+	return udSize{fits: true, n: oneOf(r, 0, 0, 0, -1, -2, -3, -5, -40)}
+}
+
+// bytes returns the length for a datagram to the i-th queue pair.
+func (z udSize) bytes(s *udDialogue, i int) int {
+	if !z.fits {
+		return z.n
+	}
+	room := 17
+	if rs := s.m.QPs[i].Receives; len(rs) > 0 {
+		room = rs[0].Len() - ib.GRHLen
+	}
+	return min(s.mtu, max(0, room+z.n))
+}
+
+func (z udSize) String() string {
+	switch {
+	case !z.fits:
+		return fmt.Sprintf("%d bytes", z.n)
+	case z.n == 0:
+		return "as many bytes as fit the receive"
+	}
+	return fmt.Sprintf("%+d bytes more than fit the receive", z.n)
+}
+
+// newUDDatagram draws a valid datagram.
+func newUDDatagram(s *udDialogue, r *rand.Rand) udDatagram {
+	d := udDatagram{to: r.IntN(udQueuePairs), size: drawUDSize(s, r), addr: r.IntN(len(s.Local)), group: -1}
+	source := oneOf(r, udPeerQPN, uint32(s.qps[d.to].QPN()), 1, 0xfffffe, r.Uint32()&0xffffff)
+	p := ib.Datagram(ib.PSN(r.Uint32()&0xffffff), 0, source, nil).From(s.Peers[r.IntN(min(2, len(s.Peers)))])
+	if chance(r, 2) {
+		p = p.WithOpcode(ib.OpUDSendOnlyImm).WithImm(r.Uint32())
+	}
+	p.BTH.SE, p.BTH.AckReq, p.BTH.MigReq = new(chance(r, 2)), new(chance(r, 4)), new(chance(r, 2))
+	if chance(r, 3) {
+		p = p.WithPKey(0x7fff)
+	}
+	if chance(r, 4) {
+		p = p.WithReserved(uint8(r.Uint32()&63), uint8(r.Uint32()&127))
+	}
+	p = p.WithTClass(uint8(r.Uint32()) &^ 3).WithHopLimit(uint8(1 + r.IntN(255))).WithSrcPort(uint16(0xc000 + r.IntN(0x4000)))
+	if s.deviceAddr.Is6() {
+		p.IP.FlowLabel = new(r.Uint32() & 0xfffff)
+	} else if !s.UDPSockets {
+		p.IP.ID = new(r.Uint32() & 0xffff)
+	}
+	if chance(r, 4) {
+		p = p.WithUDPChecksum()
+	}
+	d.pkt = p
+	d.text = fmt.Sprintf("%v from queue pair %#x to queue pair %d with %v", p.Opcode(), source, d.to, d.size)
+	return d
+}
+
+// send sends a datagram, and returns the completions that it causes.
+func (s *udDialogue) send(d udDatagram) []verbs.WC {
+	q := s.m.QPs[d.to]
+	pkt := d.pkt.WithPayload(rig.Pattern(d.size.bytes(s, d.to), byte(s.ids))).To(uint32(q.QPN))
+	pkt = pkt.WithDETH(q.QKey, *d.pkt.DETH.SrcQP).Via(pkt.IP.Src, s.Local[min(d.addr, len(s.Local)-1)])
+	if d.group >= 0 {
+		pkt = pkt.To(uint32(verbs.MulticastQPN)).Via(pkt.IP.Src, s.groups[d.group%len(s.groups)])
+	}
+	if d.fault != nil {
+		pkt = d.fault(s, pkt)
+	}
+	s.ids++
+	want := s.m.Receive(pkt.Build())
+	s.SendPacket(pkt)
+	return want
+}
+
+// sendAll sends datagrams and compares their effects.
+func (s *udDialogue) sendAll(all ...udDatagram) {
+	var want []verbs.WC
+	for _, d := range all {
+		want = append(want, s.send(d)...)
+	}
+	s.compare(want)
+	violations := s.QueryPort().QKeyViolations - s.violations
+	limits := s.m.QKeyViolations
+	s.Check(limits.Min <= violations && violations <= limits.Max, fmt.Sprintf("%d to %d Q_Key violations", limits.Min, limits.Max), "%d", violations)
+}
+
+func drawUDDatagram(s *udDialogue, r *rand.Rand) udStep {
+	d := newUDDatagram(s, r)
+	return step(func(s *udDialogue) { s.sendAll(d) }, "%s", d.text)
+}
+
+// drawUDBurst draws datagrams that are sent at once.
+func drawUDBurst(s *udDialogue, r *rand.Rand) udStep {
+	all, text := make([]udDatagram, 2+r.IntN(5)), ""
+	for i := range all {
+		all[i] = newUDDatagram(s, r)
+		text += ", " + all[i].text
+	}
+	return step(func(s *udDialogue) { s.sendAll(all...) }, "at once %s", text[2:])
+}
+
+// udFaults are changes of a datagram that make a queue pair drop it.
+var udFaults = []struct {
+	name   string
+	change func(*udDialogue, ib.Packet, uint32) ib.Packet
+}{
+	{"another Q_Key", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
+		return p.WithDETH(*p.DETH.QKey^1<<(x%32), *p.DETH.SrcQP)
+	}},
+	{"the Q_Key of another queue pair, 0 or that of QP 1", func(s *udDialogue, p ib.Packet, x uint32) ib.Packet {
+		return p.WithDETH([]uint32{0, ib.GSIQKey, s.m.QPs[0].QKey, s.m.QPs[2].QKey}[x%4], *p.DETH.SrcQP)
+	}},
+	{"another P_Key", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
+		return p.WithPKey([]uint16{0x0000, 0x8000, 0xfffe, 0x7ffe, 0xbfff, 0x8001}[x%6])
+	}},
+	{"an opcode of another service or a reserved one", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
+		op := []ib.Opcode{0x04, 0x05, 0x24, 0x25, 0x44, 0xa4, 0xc4, 0xe4, 0x60, 0x62, 0x63, 0x66, 0x6a, 0x71, 0x77, 0x7f}[x%16]
+		p.Imm = nil
+		return p.WithOpcode(op)
+	}},
+	{"a transport version", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet { return p.WithTVer(uint8(1 + x%15)) }},
+	{"a wrong ICRC", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
+		return p.ChooseICRC(func(c uint32) uint32 { return c ^ 1<<(x%32) })
+	}},
+	{"the number of no queue pair", func(s *udDialogue, p ib.Packet, x uint32) ib.Packet {
+		return p.To([]uint32{0, 0xfffff0, 0xabcdef, uint32(s.qps[0].QPN()) ^ 1<<23}[x%4])
+	}},
+	{"the number of multicast to an address of the device", func(_ *udDialogue, p ib.Packet, _ uint32) ib.Packet {
+		return p.To(uint32(verbs.MulticastQPN))
+	}},
+	{"more pad bytes than there are bytes", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
+		return p.WithPayload(nil).WithPadCnt(uint8(1 + x%3))
+	}},
+	{"a part of the DETH only", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
+		return p.WithBody(make([]byte, 4*(x%2))).WithPadCnt(0)
+	}},
+}
+
+func drawUDFault(s *udDialogue, r *rand.Rand) udStep {
+	d, f, x := newUDDatagram(s, r), oneOf(r, udFaults...), r.Uint32()
+	d.fault = func(s *udDialogue, p ib.Packet) ib.Packet { return f.change(s, p, x) }
+	return step(func(s *udDialogue) { s.sendAll(d) }, "%s, with %s (%d)", d.text, f.name, x)
+}
+
+// drawUDGroupDatagram draws a datagram to a group, some with the Q_Key of few members.
+func drawUDGroupDatagram(s *udDialogue, r *rand.Rand) udStep {
+	d := newUDDatagram(s, r)
+	d.group = oneOf(r, 0, 0, 1, 1, 2, 3)
+	text := ""
+	if chance(r, 6) {
+		f, x := udFaults[r.IntN(6)], r.Uint32()
+		d.fault = func(s *udDialogue, p ib.Packet) ib.Packet { return f.change(s, p, x) }
+		text = fmt.Sprintf(", with %s (%d)", f.name, x)
+	}
+	return step(func(s *udDialogue) { s.sendAll(d) }, "%s, to group %d%s", d.text, d.group, text)
+}
+
+// drawUDJoin draws a queue pair that joins a group. It may be a member already: the device may
+// refuse that, and delivers one copy in any case.
+func drawUDJoin(s *udDialogue, r *rand.Rand) udStep {
+	i, g := r.IntN(udQueuePairs), oneOf(r, 0, 0, 1, 1, 2, 3)
+	return step(func(s *udDialogue) {
+		q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
+		err := s.qps[i].AttachMulticast(verbs.GIDFrom(group))
+		if !q.Groups[group] {
+			s.Must("a queue pair that joins a group", err)
+		}
+		q.Groups[group] = true
+		s.MustFail("destroying a queue pair in a group", s.qps[i].Close(), nil)
+	}, "queue pair %d joins group %d", i, g)
+}
+
+// drawUDLeave draws a queue pair that leaves a group. One that joined it twice may have to leave it
+// twice.
+func drawUDLeave(s *udDialogue, r *rand.Rand) udStep {
+	i, g := r.IntN(udQueuePairs), oneOf(r, 0, 0, 1, 1, 2, 3)
+	return step(func(s *udDialogue) {
+		q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
+		err := s.qps[i].DetachMulticast(verbs.GIDFrom(group))
+		if q.Groups[group] {
+			s.Must("a queue pair that leaves a group", err)
+		}
+		for range 20 {
+			if err := s.qps[i].DetachMulticast(verbs.GIDFrom(group)); err != nil {
+				break
+			}
+		}
+		delete(q.Groups, group)
+	}, "queue pair %d leaves group %d", i, g)
+}
+
+// drawUDKey draws another Q_Key of a queue pair. The device may refuse a privileged one.
+func drawUDKey(_ *udDialogue, r *rand.Rand) udStep {
+	i, key := r.IntN(udQueuePairs), oneOf[uint32](r, udQKey, udQKey, udQKey+1, 0, 0x7fffffff, 0x80000005)
+	return step(func(s *udDialogue) {
+		q := s.m.QPs[i]
+		if q.State != verbs.QPStateRTS {
+			return
+		}
+		err := s.qps[i].Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: key}, verbs.QPAttrState|verbs.QPAttrQKey)
+		if err == nil {
+			q.QKey = key
+		}
+		s.Check(err == nil || key>>31 == 1, fmt.Sprintf("Q_Key %#x", key), "%v", err)
+		s.compareAttr(i)
+	}, "Q_Key %#x for queue pair %d", key, i)
+}

@@ -1,0 +1,315 @@
+package roce
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// compareAttr fails the case unless a query of the i-th queue pair returns what the model has.
+func (s *udDialogue) compareAttr(i int) {
+	q, a := s.m.QPs[i], s.QueryQP(s.qps[i])
+	s.Check(a.State == q.State, fmt.Sprintf("queue pair %d in %v", i, q.State), "%v", a.State)
+	if q.State != verbs.QPStateReset {
+		s.Check(a.QKey == q.QKey, fmt.Sprintf("Q_Key %#x of queue pair %d", q.QKey, i), "%#x", a.QKey)
+	}
+	if q.State == verbs.QPStateRTS && q.PSNSlack == 0 && len(s.waiting[s.qps[i]]) == 0 {
+		s.Check(ib.PSN(a.SQPSN) == q.PSN, fmt.Sprintf("PSN %d to be sent next by queue pair %d", q.PSN, i), "%d", a.SQPSN)
+	}
+}
+
+// drawUDState draws a change of the state of a queue pair: to ERR, RESET, SQD or SQE, or the next
+// one on the way to RTS.
+func drawUDState(_ *udDialogue, r *rand.Rand) udStep {
+	i := r.IntN(udQueuePairs)
+	to := oneOf(r, verbs.QPStateErr, verbs.QPStateReset, verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateInit, verbs.QPStateRTS)
+	if to == verbs.QPStateInit {
+		return step(func(s *udDialogue) { s.advance(i) }, "queue pair %d to the next state", i)
+	}
+	return step(func(s *udDialogue) { s.toState(i, to) }, "queue pair %d to %v, if that is possible", i, to)
+}
+
+// toState moves the i-th queue pair to a state, if that is possible.
+func (s *udDialogue) toState(i int, to verbs.QPState) {
+	q, qp := s.m.QPs[i], s.qps[i]
+	switch {
+	case to == verbs.QPStateRTS:
+		for q.State != to {
+			s.advance(i)
+		}
+		return
+	case to == verbs.QPStateReset:
+		s.ToState(qp, to)
+		for _, r := range q.Receives {
+			s.release(r.ID)
+		}
+		q.Receives, q.State = nil, to
+		delete(s.waiting, qp)
+	case to == verbs.QPStateErr && q.State != verbs.QPStateReset:
+		s.ToState(qp, to)
+		want := q.Flush()
+		for _, r := range s.waiting[qp] {
+			want = append(want, verbs.WC{WRID: r.WR.WRID, Status: verbs.WCWRFlushErr, QPN: q.QPN})
+		}
+		delete(s.waiting, qp)
+		s.compare(want)
+	case to == verbs.QPStateSQD && q.State == verbs.QPStateRTS:
+		s.ToState(qp, to)
+		q.State = to
+	case to == verbs.QPStateSQE && q.State == verbs.QPStateRTS:
+		s.failSend(i)
+	}
+	s.compareAttr(i)
+}
+
+// failSend posts a request with a wrong L_Key between two others: the one after it is flushed.
+func (s *udDialogue) failSend(i int) {
+	q := s.m.QPs[i]
+	all := []model.UDRequest{s.newRequest(9), s.newRequest(10), s.newRequest(11)}
+	all[1].WR.SGL = []verbs.SGE{{Addr: s.source.Addr(), Length: 10, LKey: s.source.LKey() ^ 0x00fff055}}
+	s.post(i, all...)
+	s.expectSent(i, all[0])
+	q.State, q.PSNSlack = verbs.QPStateSQE, q.PSNSlack+1
+	s.compare([]verbs.WC{
+		{WRID: all[0].WR.WRID, QPN: q.QPN, Opcode: verbs.WCOpSend}, {WRID: all[1].WR.WRID, Status: verbs.WCLocProtErr, QPN: q.QPN},
+		{WRID: all[2].WR.WRID, Status: verbs.WCWRFlushErr, QPN: q.QPN},
+	})
+	s.AwaitState(s.qps[i], verbs.QPStateSQE)
+}
+
+// advance moves the i-th queue pair to the next state on the way to RTS.
+func (s *udDialogue) advance(i int) {
+	q, qp := s.m.QPs[i], s.qps[i]
+	switch q.State {
+	case verbs.QPStateReset:
+		s.ToInit(qp, 0, q.QKey)
+		q.State = verbs.QPStateInit
+	case verbs.QPStateInit:
+		s.ToRTR(qp, verbs.QPAttr{})
+		q.State = verbs.QPStateRTR
+	case verbs.QPStateRTR:
+		s.ToRTS(qp, verbs.QPAttr{SQPSN: uint32(q.PSN)})
+		q.State, q.PSNSlack = verbs.QPStateRTS, 0
+	case verbs.QPStateSQD, verbs.QPStateSQE:
+		s.ToState(qp, verbs.QPStateRTS)
+		q.State = verbs.QPStateRTS
+		waiting := s.waiting[qp]
+		delete(s.waiting, qp)
+		s.expectAllSent(i, waiting)
+	case verbs.QPStateErr:
+		s.ToState(qp, verbs.QPStateReset)
+		q.State = verbs.QPStateReset
+	}
+	s.compareAttr(i)
+}
+
+// newRequest returns a signaled datagram of n bytes to the peer.
+func (s *udDialogue) newRequest(n int) model.UDRequest {
+	r := model.UDRequest{
+		WR:     verbs.SendWR{WRID: s.ids | sendIDs, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, UD: verbs.UD{QPN: udPeerQPN, QKey: udQKey}},
+		Source: s.Local[0], Path: s.peerAttr(s.Peer).AH,
+	}
+	s.ids++
+	r.WR.UD.AH = s.handle(r.Path)
+	return s.withPayload(r, 0, n)
+}
+
+// withPayload sets the payload: n bytes of the source from off on, in two pieces if they are many.
+func (s *udDialogue) withPayload(r model.UDRequest, off, n int) model.UDRequest {
+	r.Payload, r.WR.SGL = s.source.Buf[off:][:n], nil
+	if n > 20 {
+		r.WR.SGL = append(r.WR.SGL, s.source.SGE(off, 13))
+		off, n = off+13, n-13
+	}
+	if n > 0 {
+		r.WR.SGL = append(r.WR.SGL, s.source.SGE(off, n))
+	}
+	return r
+}
+
+// handle returns the address handle of a path.
+func (s *udDialogue) handle(a verbs.AHAttr) verbs.AH {
+	if s.paths[a] == nil {
+		s.paths[a] = rig.Result(s.PD.CreateAH(a))(s, "an address handle")
+	}
+	return s.paths[a]
+}
+
+// drawnSend is a datagram of the application, before it has an ID.
+type drawnSend struct {
+	op     verbs.WROpcode
+	flags  verbs.SendFlags
+	off, n int
+	imm    uint32
+	to     verbs.UD
+	path   verbs.GRH // besides the addresses
+	source int       // index of the device's address
+	dest   int       // index of the peer's address, or of a group if it is negative
+}
+
+func (d drawnSend) String() string {
+	return fmt.Sprintf("%v of %d bytes to queue pair %#x with Q_Key %#x, flags %d", d.op, d.n, uint32(d.to.QPN), d.to.QKey, d.flags)
+}
+
+// drawSend draws a datagram to a peer.
+func (s *udDialogue) drawSend(r *rand.Rand) drawnSend {
+	d := drawnSend{
+		op: oneOf(r, verbs.OpSend, verbs.OpSendImm), flags: oneOf(r, 0, verbs.SendSignaled, verbs.SendSignaled|verbs.SendSolicited, verbs.SendSolicited),
+		off: r.IntN(8), n: oneOf(r, 0, 1, 2, 3, 4, 5, 64, 255, 256, 257, s.mtu-1, s.mtu), imm: r.Uint32(),
+	}
+	d.to.QPN = verbs.QPN(oneOf(r, udPeerQPN, 2, 0xfffffe, r.Uint32()&0xfffffe))
+	d.to.QKey = oneOf[uint32](r, udQKey, udQKey, 0, 0x7fffffff, 0x80000000, 0x80010000, 0xffffffff)
+	d.path = verbs.GRH{HopLimit: 64}
+	return d
+}
+
+// request makes a work request of a drawn datagram.
+func (s *udDialogue) request(d drawnSend) model.UDRequest {
+	req := s.newRequest(0)
+	req.WR.Opcode, req.WR.Flags, req.WR.Imm = d.op, d.flags, d.imm
+	req.Source, req.Path.GRH.SGIDIndex = s.Local[d.source%len(s.Local)], s.gidIndex(s.Local[d.source%len(s.Local)])
+	dest := s.Peers[max(0, d.dest)%len(s.Peers)]
+	req.WR.UD.QPN, req.WR.UD.QKey = d.to.QPN, d.to.QKey
+	if d.dest < 0 {
+		dest = s.groups[-d.dest%len(s.groups)]
+		req.WR.UD.QPN = verbs.MulticastQPN
+		s.Must("the peer in a group", s.Wire.Join(dest))
+	}
+	req.Path.GRH.DGID, req.Path.GRH.HopLimit = verbs.GIDFrom(dest), d.path.HopLimit
+	req.Path.GRH.TrafficClass, req.Path.GRH.FlowLabel = d.path.TrafficClass, d.path.FlowLabel
+	req.WR.UD.AH = s.handle(req.Path)
+	return s.withPayload(req, d.off, d.n)
+}
+
+// drawUDSends draws up to four datagrams that a queue pair posts at once. The last is signaled.
+func drawUDSends(s *udDialogue, r *rand.Rand) udStep {
+	all := make([]drawnSend, 1+r.IntN(4))
+	for i := range all {
+		all[i] = s.drawSend(r)
+	}
+	return sendsOf(r.IntN(udQueuePairs), all)
+}
+
+// drawUDPaths draws datagrams with address handles of all kinds, some to groups.
+func drawUDPaths(s *udDialogue, r *rand.Rand) udStep {
+	all := make([]drawnSend, 1+r.IntN(4))
+	for i := range all {
+		d := s.drawSend(r)
+		d.source, d.dest = r.IntN(2), r.IntN(2)
+		if chance(r, 4) && s.Caps.Has(verbs.CapMulticast) {
+			d.dest = -1 - r.IntN(3)
+		}
+		d.path = verbs.GRH{HopLimit: uint8(1 + r.IntN(255)), TrafficClass: uint8(r.Uint32()), FlowLabel: r.Uint32() & 0xfffff}
+		all[i] = d
+	}
+	return sendsOf(r.IntN(udQueuePairs), all)
+}
+
+// sendsOf returns the step in which the i-th queue pair posts datagrams at once.
+func sendsOf(i int, all []drawnSend) udStep {
+	all[len(all)-1].flags |= verbs.SendSignaled
+	return step(func(s *udDialogue) {
+		var requests []model.UDRequest
+		for _, d := range all {
+			requests = append(requests, s.request(d))
+		}
+		s.post(i, requests...)
+		s.afterPost(i, requests)
+	}, "queue pair %d posts %v", i, all)
+}
+
+// post posts requests, which the device must refuse before RTS.
+func (s *udDialogue) post(i int, all ...model.UDRequest) {
+	var wrs []verbs.SendWR
+	for _, r := range all {
+		wrs = append(wrs, r.WR)
+	}
+	if s.m.QPs[i].State < verbs.QPStateRTS {
+		_, err := s.qps[i].PostSend(wrs)
+		s.MustFail(fmt.Sprintf("a send in %v", s.m.QPs[i].State), err, nil)
+		return
+	}
+	s.PostSend(s.qps[i], wrs...)
+}
+
+// afterPost compares what the device does with posted requests in the state of its queue pair.
+func (s *udDialogue) afterPost(i int, all []model.UDRequest) {
+	q := s.m.QPs[i]
+	switch q.State {
+	case verbs.QPStateRTS:
+		s.expectAllSent(i, all)
+	case verbs.QPStateSQD:
+		s.waiting[s.qps[i]] = append(s.waiting[s.qps[i]], all...)
+		s.compare(nil)
+	case verbs.QPStateSQE, verbs.QPStateErr:
+		var want []verbs.WC
+		for _, r := range all {
+			want = append(want, verbs.WC{WRID: r.WR.WRID, Status: verbs.WCWRFlushErr, QPN: q.QPN})
+		}
+		s.compare(want)
+	default:
+		s.compare(nil)
+	}
+	s.compareAttr(i)
+}
+
+// expectAllSent fails the case unless the requests are sent and complete.
+func (s *udDialogue) expectAllSent(i int, all []model.UDRequest) {
+	var want []verbs.WC
+	for _, r := range all {
+		s.expectSent(i, r)
+		if r.WR.Flags&verbs.SendSignaled != 0 {
+			want = append(want, verbs.WC{WRID: r.WR.WRID, QPN: s.m.QPs[i].QPN, Opcode: verbs.WCOpSend})
+		}
+	}
+	s.compare(want)
+}
+
+// expectSent fails the case unless the next packet is that of a request.
+func (s *udDialogue) expectSent(i int, r model.UDRequest) {
+	q := s.m.QPs[i]
+	got := s.expectAnyPacket(fmt.Sprintf("a datagram of %d bytes of queue pair %d", len(r.Payload), i))
+	if more := got.PSN().Sub(q.PSN); more > 0 && more <= q.PSNSlack {
+		q.PSN = got.PSN()
+	}
+	q.PSNSlack = 0
+	s.checkPacket(q.Send(r), got)
+	const ecn = 3
+	allowed := []uint8{0}
+	if s.Caps.Has(verbs.CapCongestion) {
+		allowed = []uint8{0, 1, 2}
+	}
+	tclass := *got.IP.TClass
+	s.Check(tclass&^ecn == r.Path.GRH.TrafficClass&^ecn && slices.Contains(allowed, tclass&ecn),
+		fmt.Sprintf("traffic class %#02x with ECN bits of %v", r.Path.GRH.TrafficClass&^ecn, allowed), "%#02x", tclass)
+}
+
+// drawUDOversize draws a datagram that exceeds the MTU: it is not sent.
+func drawUDOversize(_ *udDialogue, r *rand.Rand) udStep {
+	i, more := r.IntN(udQueuePairs), oneOf(r, 1, 2, 3, 4, 5, 40)
+	return step(func(s *udDialogue) {
+		q := s.m.QPs[i]
+		if q.State != verbs.QPStateRTS {
+			return
+		}
+		wr := s.newRequest(s.mtu + more).WR
+		q.PSNSlack++
+		if _, err := s.qps[i].PostSend([]verbs.SendWR{wr}); err != nil {
+			s.compare(nil)
+			return
+		}
+		wc := s.NextCompletion()
+		s.Check(wc.WRID == wr.WRID && (wc.Status == verbs.WCSuccess || wc.Status == verbs.WCLocLenErr),
+			"a datagram beyond the MTU that completes with success, or with an error of its length", "%s", rig.Describe(&wc))
+		s.compare(nil)
+		if wc.Status != verbs.WCSuccess && s.QueryQP(s.qps[i]).State == verbs.QPStateSQE {
+			s.ToState(s.qps[i], verbs.QPStateRTS)
+		}
+		s.compareAttr(i)
+	}, "queue pair %d posts a datagram of %d bytes more than the MTU", i, more)
+}
