@@ -623,7 +623,6 @@ var rcDroppedPackets = []struct {
 	{"a WRITE with transport version 1", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).WithTVer(1) }},
 	{"a SEND with a wrong P_Key", func(s *rcResponder) ib.Packet { return s.packet(ib.OpSendOnly).WithPKey(0x1234) }},
 	{"a WRITE to a QP that does not exist", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).To(uint32(s.QP.QPN()) ^ 0x700000) }},
-	{"a CNP", func(*rcResponder) ib.Packet { return ib.CNP() }},
 	{"a SEND of UC", func(s *rcResponder) ib.Packet { return s.packet(ib.OpSendOnly).On(ib.UC) }},
 	{"a WRITE of UC", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).On(ib.UC) }},
 	{"a SEND without payload, with PadCnt 3", func(s *rcResponder) ib.Packet {
