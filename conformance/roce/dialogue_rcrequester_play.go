@@ -351,8 +351,13 @@ func (s *rcRequesterSession) playGap(step *requesterStep) {
 	}
 }
 
+// playFatal sends a fatal NAK. Half of them have the oldest PSN.
 func (s *rcRequesterSession) playFatal(step *requesterStep) {
-	if psn, ok := s.outstanding(step.n / 2 * (step.n % 2)); ok { // half of them at the oldest packet
+	psn, ok := s.outstanding(step.n / 2 * (step.n % 2))
+	if a, reads := s.model.NextAnswer(); reads && a.Index > 0 && !s.mix.nakInRead {
+		ok = false
+	}
+	if ok {
 		s.deliver(ib.Nak(psn, ib.NakCode(1+step.code%3), s.msn()))
 	}
 }
