@@ -65,6 +65,8 @@ type rcRequesterMix struct {
 	every    int
 	// invalidPosts: some requests fail locally.
 	invalidPosts bool
+	// nakInRead: there are fatal NAKs after some responses of a READ.
+	nakInRead bool
 	// strict: the dialogues have, and the model requires, what some devices are known to violate.
 	strict bool
 	// credits: responses have credits, for at most four messages.

@@ -351,8 +351,19 @@ func (s *rcRequesterSession) playGap(step *requesterStep) {
 	}
 }
 
+// playFatal sends a fatal NAK. Half of them have the oldest PSN. If the mix permits it, some come
+// after the first of the responses of a READ.
 func (s *rcRequesterSession) playFatal(step *requesterStep) {
-	if psn, ok := s.outstanding(step.n / 2 * (step.n % 2)); ok { // half of them at the oldest packet
+	psn, ok := s.outstanding(step.n / 2 * (step.n % 2))
+	a, reads := s.model.NextAnswer()
+	switch {
+	case reads && a.Total-a.Index > 1 && s.mix.nakInRead && step.variant%2 == 0:
+		s.deliver(s.answers(a, false)[0])
+		psn = a.PSN.Add(1)
+	case reads && a.Index > 0 && !s.mix.nakInRead:
+		return
+	}
+	if ok {
 		s.deliver(ib.Nak(psn, ib.NakCode(1+step.code%3), s.msn()))
 	}
 }
