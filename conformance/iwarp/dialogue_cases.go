@@ -21,7 +21,7 @@ var (
 )
 
 // sinkFaults are steps with invalid messages of the peer.
-var sinkFaults = []weightedStep{{6, drawFault}, {4, drawAddressFault}, {2, drawReceiveFault}}
+var sinkFaults = []weightedStep{{6, drawFault}, {5, drawAddressFault}, {3, drawReceiveFault}}
 
 // withFaults returns steps with additional ones.
 func withFaults(steps []weightedStep, more ...weightedStep) []weightedStep {
@@ -53,12 +53,12 @@ var dialogueCases = []conformance.Case{{
 	ID: "dialogue/iwarp-sink/refusals", Cite: cite("rfc5041/7.1/11", "rfc5041/7.2/1", "rfc5040/7.2/1", "rfc5040/7.2/2", "rfc5040/7.2/4"),
 	Title: "Invalid segments end the stream with a Terminate that has the right cause",
 	Sends: sinkSends + "; some are wrong in one field or address", Expects: dialogueExpects, Defects: []string{"UntaggedUnchecked", "VersionsUnchecked", "BadSegmentsDropped", "PageBounds", "CodesShifted"},
-	Run: onDialogues(120, 7, dialogueMix{noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, sinkFaults...)}),
+	Run: onDialogues(150, 7, dialogueMix{noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, sinkFaults...)}),
 }, {
 	ID: "dialogue/iwarp-sink/reports", Cite: cite("rfc5040/4.8/5", "rfc5041/7.1/13", "rfc5040/7.1/3", "rfc5040/7.1/4"), Level: conformance.Should,
 	Title: "The Terminate for an invalid segment quotes it",
 	Sends: sinkSends + "; some are wrong in one field or address", Expects: dialogueExpects + "; in a Terminate, what RFC 5040 lists for its cause", Defects: []string{"TermHeaderStale", "TermPayloadLength", "TermAllHeaders", "TermBareOperation"},
-	Run: onDialogues(80, 6, dialogueMix{exactReports: true, noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, append(sinkFaults, weightedStep{1, drawLocalFault})...)}),
+	Run: onDialogues(90, 6, dialogueMix{exactReports: true, noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, append(sinkFaults, weightedStep{1, drawLocalFault})...)}),
 }, {
 	ID: "dialogue/iwarp-source/requests", Cite: cite("rfc5041/5.2/1", "rfc5041/5.3/1", "rfc5040/5.5/6", "rfc5040/6.1/2"), Setup: setupMSS(1460),
 	Title: "Requests of the application are sent, answered and completed as specified",

@@ -18,7 +18,7 @@ type segmentFault struct {
 
 // drawFault returns a step with a message of the peer that is changed in one field.
 func drawFault(random *rand.Rand) dialogueStep {
-	draw := oneOf(random, drawSend, drawSend, drawWrite, drawRead, drawImmediate, drawAtomic)
+	draw := oneOf(random, drawSend, drawSend, drawSend, drawSend, drawWrite, drawRead, drawImmediate, drawAtomic)
 	return faultStep(random, draw(random), drawSegmentFault(random))
 }
 
@@ -160,7 +160,9 @@ func drawSegmentFault(random *rand.Rand) segmentFault {
 			return s.InvalidateSTag(inv)
 		})},
 	}
-	f := faults[random.IntN(len(faults))]
+	const msnFault, moFault = 6, 7 // drawn more often: there are many wrong values
+	i := oneOf(random, random.IntN(len(faults)), random.IntN(len(faults)), msnFault, moFault)
+	f := faults[i]
 	edit := f.edit
 	f.edit = func(s iwarp.Segment) iwarp.Segment {
 		if s.CutAt == nil {
@@ -228,7 +230,7 @@ func withAccessLen(s iwarp.Segment, n int) iwarp.Segment {
 func drawWrongAddr(random *rand.Rand) wrongAddr {
 	region := oneOf(random, readOnly, writeOnly, otherDomain, deregistered, bindable, shortMemory)
 	distance := oneOf(random, 1, 2, 7, 8, 16, 64, 4096, 1+random.IntN(1000))
-	k, misaligned, wrap := random.IntN(2), 1+random.IntN(7), uint64(1+random.IntN(8))
+	k, misaligned, wrap, bit := random.IntN(2), 1+random.IntN(7), uint64(1+random.IntN(8)), uint32(1)<<random.IntN(32)
 	at := func(s *dialogueSession, name string, off int) iwarp.Addr {
 		m := s.region(name)
 		return iwarp.At(m.stag, m.model.Addr+uint64(off))
@@ -253,11 +255,15 @@ func drawWrongAddr(random *rand.Rand) wrongAddr {
 			}
 			return setAddr(segment, s.addrInWindow(k))
 		}},
+		{fmt.Sprintf("STag with another bit %#x", bit), func(_ *dialogueSession, segment iwarp.Segment) iwarp.Segment {
+			return changeSTag(segment, bit)
+		}},
 		{fmt.Sprintf("%d octets later", misaligned), func(s *dialogueSession, segment iwarp.Segment) iwarp.Segment {
 			return setAddr(segment, iwarp.At(uint32(s.target.RKey()), s.target.Addr()+uint64(s.target.WordOffset(1)+misaligned)))
 		}},
 	}
-	return all[random.IntN(len(all))]
+	const inRegion = 0 // drawn more often: there are many regions
+	return all[oneOf(random, inRegion, random.IntN(len(all)))]
 }
 
 // addrInWindow returns the address of a window. One that was never bound is unknown to the model.

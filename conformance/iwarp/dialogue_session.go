@@ -222,7 +222,7 @@ func (s *dialogueSession) expectMessages(r *model.IWARPReaction, optional bool) 
 		case !ok && optional && s.c.endErr != nil && len(s.c.deframer.Pending()) == 0:
 			return g, false
 		case !ok:
-			s.Fail(requests.next(responses.next("the end of the stream")), "%s", s.c.describeMissing())
+			s.Fail(requests.next(responses.next(describeAfter(r))), "%s", s.c.describeMissing())
 		case optional && g.Op() == iwarp.OpTerminate:
 			return g, true
 		case g.Op() == iwarp.OpReadResponse || g.Op() == iwarp.OpAtomicResponse:
@@ -232,6 +232,14 @@ func (s *dialogueSession) expectMessages(r *model.IWARPReaction, optional bool) 
 		}
 	}
 	return t, false
+}
+
+// describeAfter describes what must come after the messages of a reaction.
+func describeAfter(r *model.IWARPReaction) string {
+	if r.Refusal != nil {
+		return formatTerminate(r.Refusal.Causes)
+	}
+	return "the end of the stream"
 }
 
 // messageReader compares segments with messages of the model, in order.
@@ -260,7 +268,7 @@ func (r *messageReader) take(g iwarp.ReceivedFPDU) {
 	message, n := r.messages[0], len(g.Payload)
 	s.c.checkFPDU(iwarp.Op(message.Segment.Op()), g)
 	left := len(message.Segment.Payload) - r.at
-	s.Check(n <= left && (n > 0 || left == 0), fmt.Sprintf("%v with 1 to %d octets of payload", message.Segment, left), "%v", g)
+	s.Check(n <= left && (n > 0 || left == 0), fmt.Sprintf("%v with at least one octet of payload, and at most %d, if any are left", message.Segment, left), "%v", g)
 	want := message.Segment.WithPayload(message.Permitted(r.at, g.Payload)).Last(n == left)
 	if want.IsTagged() {
 		want = want.TO(*want.DDP.TO + uint64(r.at))
