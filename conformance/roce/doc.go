@@ -29,7 +29,8 @@ func Suite() *conformance.Suite {
 			writeCases, invalidateCases, sendCases, accessCases, bindCases, windowCases, windowRuleCases,
 			ucCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
 			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases,
-			udDialogueCases, multicastDialogueCases, srqDialogueCases, xrcDialogueCases, cnpDialogueCases)),
+			udDialogueCases, multicastDialogueCases, srqDialogueCases, xrcDialogueCases, cnpDialogueCases,
+			ucSenderDialogueCases, xrcSenderDialogueCases)),
 	}
 }
 
