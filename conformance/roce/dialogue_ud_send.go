@@ -23,12 +23,12 @@ func (s *udDialogue) compareAttr(i int) {
 	}
 }
 
-// drawUDState draws a change of the state of a queue pair: to ERR, RESET, SQD or SQE, or the next
-// one on the way to RTS.
+// drawUDState draws a change of the state of a queue pair: to ERR, RESET, SQD or SQE, to INIT from any
+// state, or to the next one on the way to RTS.
 func drawUDState(_ *udDialogue, r *rand.Rand) udStep {
-	i := r.IntN(udQueuePairs)
+	i := pickUD(r)
 	to := oneOf(r, verbs.QPStateErr, verbs.QPStateReset, verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateInit, verbs.QPStateRTS)
-	if to == verbs.QPStateInit {
+	if chance(r, 2) {
 		return step(func(s *udDialogue) { s.advance(i) }, "queue pair %d to the next state", i)
 	}
 	return step(func(s *udDialogue) { s.toState(i, to) }, "queue pair %d to %v, if that is possible", i, to)
@@ -42,7 +42,9 @@ func (s *udDialogue) toState(i int, to verbs.QPState) {
 		for q.State != to {
 			s.advance(i)
 		}
-		return
+	case to == verbs.QPStateInit:
+		s.toState(i, verbs.QPStateReset)
+		s.advance(i)
 	case to == verbs.QPStateReset:
 		s.ToState(qp, to)
 		for _, r := range q.Receives {
@@ -192,7 +194,7 @@ func drawUDSends(s *udDialogue, r *rand.Rand) udStep {
 	for i := range all {
 		all[i] = s.drawSend(r)
 	}
-	return sendsOf(r.IntN(udQueuePairs), all)
+	return sendsOf(pickUD(r), all)
 }
 
 // drawUDPaths draws datagrams with address handles of all kinds, some to groups.
@@ -207,7 +209,7 @@ func drawUDPaths(s *udDialogue, r *rand.Rand) udStep {
 		d.path = verbs.GRH{HopLimit: uint8(1 + r.IntN(255)), TrafficClass: uint8(r.Uint32()), FlowLabel: r.Uint32() & 0xfffff}
 		all[i] = d
 	}
-	return sendsOf(r.IntN(udQueuePairs), all)
+	return sendsOf(pickUD(r), all)
 }
 
 // sendsOf returns the step in which the i-th queue pair posts datagrams at once.
@@ -291,7 +293,7 @@ func (s *udDialogue) expectSent(i int, r model.UDRequest) {
 
 // drawUDOversize draws a datagram that exceeds the MTU: it is not sent.
 func drawUDOversize(_ *udDialogue, r *rand.Rand) udStep {
-	i, more := r.IntN(udQueuePairs), oneOf(r, 1, 2, 3, 4, 5, 40)
+	i, more := pickUD(r), oneOf(r, 1, 2, 3, 4, 5, 40)
 	return step(func(s *udDialogue) {
 		q := s.m.QPs[i]
 		if q.State != verbs.QPStateRTS {

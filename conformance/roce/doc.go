@@ -29,7 +29,7 @@ func Suite() *conformance.Suite {
 			writeCases, invalidateCases, sendCases, accessCases, bindCases, windowCases, windowRuleCases,
 			ucCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
 			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases,
-			multicastDialogueCases, rcRequesterDialogues, rcResponderDialogueCases, srqDialogueCases, ucReceiverDialogueCases, udDialogueCases, xrcDialogueCases, xrcResponderDialogueCases)),
+			multicastDialogueCases, rcRequesterDialogues, rcResponderDialogueCases, srqDialogueCases, ucReceiverDialogueCases, udDialogueCases, xrcDialogueCases, xrcResponderDialogueCases, cnpDialogueCases, ucSenderDialogueCases, xrcSenderDialogueCases)),
 	}
 }
 

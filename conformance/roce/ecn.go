@@ -277,11 +277,13 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 }
 
 // newFlow connects to a queue pair of the peer, with the port's MTU and memory for a burst.
-func (p *Port) newFlow(to verbs.QPN) *flow {
-	activeMTU := p.QueryPort().ActiveMTU
-	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, activeMTU }})
+func (p *Port) newFlow(to verbs.QPN) *flow { return p.newFlowOf(to, p.QueryPort().ActiveMTU) }
+
+// newFlowOf is newFlow with another path MTU.
+func (p *Port) newFlowOf(to verbs.QPN, mtu verbs.MTU) *flow {
+	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, mtu }})
 	p.Sync() // resolve the peer's address first: the device's host would drop most of a burst meanwhile
-	return &flow{Conn: c, source: p.Memory(flowPackets*activeMTU.Bytes(), verbs.AccessLocalWrite)}
+	return &flow{Conn: c, source: p.Memory(flowPackets*mtu.Bytes(), verbs.AccessLocalWrite)}
 }
 
 // burst returns how long the device takes from the first packet of a burst to the last.

@@ -1,0 +1,348 @@
+package roce
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var ucSenderDialogueCases = conformance.Group{Needs: verbs.CapUC | verbs.CapRC, Labels: labelUC}.Cases([]conformance.Case{{
+	ID: "dialogue/uc-sender/requests", Cite: ibta("", "uc/7", "uc/8", "bth/se/1", "cq/1", "cq/5"),
+	Title:   "A UC queue pair sends random requests like the reference model",
+	Sends:   "packets that are no responses of UC: ACKs, NAKs, READ responses and CNPs",
+	Expects: "the packets of the model with all their fields, and a completion when the last packet of a request was sent",
+	Defects: []string{"UCLikeRC", "UnreliableAckReq"}, Run: senderMix{
+		{6, drawSenderPosts}, {2, drawSenderNoise}, {1, drawSenderDrain},
+	}.body(8, 30, openUCSender),
+}, {
+	ID: "dialogue/uc-sender/errors", Cite: ibta("", "uc/9", "err/1", "err/2"),
+	Title:   "Requests of a UC queue pair fail like the reference model, and it still receives",
+	Sends:   "SENDs to the queue pair, in RTS, SQD and SQE",
+	Expects: "the packets, completions and states of the model",
+	Defects: []string{"UCErrorIsFatal"}, Run: senderMix{
+		{4, drawSenderPosts}, {2, drawSenderFailure}, {1, drawSenderNoise}, {1, drawSenderDrain}, {2, drawSenderReceive},
+	}.body(6, 24, openUCSender),
+}})
+
+var xrcSenderDialogueCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
+	ID: "dialogue/xrc/initiator", Cite: ibta("", "xrc/1", "xrc/3", "cq/1"),
+	Title:   "An XRC initiator sends random requests for many SRQs like the reference model",
+	Sends:   "responses to requests of all kinds, one for each or one for several",
+	Expects: "the packets of the model, with the number of the SRQ that each request names, and its completions",
+	Defects: []string{"XRCETHMisplaced"}, Run: senderMix{
+		{6, drawSenderPosts}, {1, drawSenderDrain},
+	}.body(6, 24, openXRCSender),
+}})
+
+type (
+	senderMix  = dialogueMix[*senderDialogue]
+	senderStep = dialogueStep[*senderDialogue]
+)
+
+// senderDialogue is a dialogue with a queue pair that sends requests.
+type senderDialogue struct {
+	*Conn
+	m          *model.UCSender
+	ops        []verbs.WROpcode
+	ids        uint64
+	psnUnknown bool // after a failed request
+	received   int  // messages of the peer
+	completed  uint32
+	sink       []byte // expected content of the part of LocalMem for results
+}
+
+const senderMaxLen = 5 * ucMTU
+
+func openSender(p *Port, kind verbs.QPType, service ib.Transport, psn uint32) *senderDialogue {
+	c := p.connect(Setup{qpType: kind, caps: verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 8, MaxSendSGE: 3, MaxRecvSGE: 1}, Modify: func(a *verbs.QPAttr) {
+		a.PathMTU, a.SQPSN = verbs.MTU256, psn
+	}})
+	return &senderDialogue{Conn: c, ids: 1, m: &model.UCSender{Service: service, Peer: peerQPN, MTU: ucMTU, PSN: ib.PSN(psn), PKey: p.pkey(0)}}
+}
+
+func openUCSender(p *Port) *senderDialogue {
+	s := openSender(p, verbs.QPTypeUC, ib.UC, 0xffffe8)
+	s.ops = []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
+	return s
+}
+
+func openXRCSender(p *Port) *senderDialogue {
+	s := openSender(p, verbs.QPTypeXRCSend, ib.XRC, 0xffffe8)
+	s.ops = []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead}
+	if p.Caps.Has(verbs.CapAtomics) {
+		s.ops = append(s.ops, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp)
+	}
+	return s
+}
+
+// Close frees the objects.
+func (s *senderDialogue) Close() { s.closeConn(s.Conn) }
+
+// senderPost is a request, before it has an ID.
+type senderPost struct {
+	op     verbs.WROpcode
+	flags  verbs.SendFlags
+	off, n int
+	split  int // lengths of the first two of three pieces
+	imm    uint32
+	srqn   uint32
+	remote verbs.Remote
+}
+
+func (p senderPost) String() string {
+	return fmt.Sprintf("%v of %d bytes, flags %d, SRQ %#x", p.op, p.n, p.flags, p.srqn)
+}
+
+// drawPosts draws up to four requests. The last is signaled.
+func (s *senderDialogue) drawPosts(r *rand.Rand) []senderPost {
+	all := make([]senderPost, 1+r.IntN(4))
+	for i := range all {
+		p := senderPost{
+			op: oneOf(r, s.ops...), flags: oneOf(r, 0, verbs.SendSignaled, verbs.SendSignaled|verbs.SendSolicited, verbs.SendSolicited),
+			n: oneOf(r, 0, 1, 2, 3, 4, 5, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, senderMaxLen-1, senderMaxLen), off: r.IntN(64),
+			split: oneOf(r, 0, 0, 1, 7, 100, ucMTU), imm: r.Uint32(), srqn: oneOf(r, 0xabc123, 1, 0xffffff, r.Uint32()&0xffffff),
+			remote: verbs.Remote{Addr: oneOf(r, PeerMemory.Addr, r.Uint64()&^7), RKey: verbs.RKey(r.Uint32())},
+		}
+		if p.op == verbs.OpAtomicFetchAdd || p.op == verbs.OpAtomicCmpAndSwp {
+			p.n, p.split = 8, 0
+		}
+		all[i] = p
+	}
+	all[len(all)-1].flags |= verbs.SendSignaled
+	return all
+}
+
+// request makes a work request. Results are placed at SinkOffset in LocalMem.
+func (s *senderDialogue) request(p senderPost) model.UCRequest {
+	off := p.off
+	r := model.UCRequest{WR: verbs.SendWR{
+		WRID: s.ids | sendIDs, Opcode: p.op, Flags: p.flags, Imm: p.imm, Remote: p.remote, XRC: verbs.XRC{SRQN: p.srqn},
+		Atomic: verbs.Atomic{CompareAdd: uint64(p.imm) << 17, Swap: uint64(p.srqn) << 33},
+	}}
+	s.ids++
+	if r.HasResponse() {
+		off += SinkOffset
+	}
+	r.Payload = s.LocalMem.Buf[off:][:p.n]
+	for _, n := range []int{p.split, p.split, p.n} {
+		if n = min(n, p.n); n > 0 {
+			r.WR.SGL = append(r.WR.SGL, s.LocalMem.SGE(off, n))
+			off, p.n = off+n, p.n-n
+		}
+	}
+	return r
+}
+
+// senderCompletions are the opcodes of completions.
+var senderCompletions = map[verbs.WROpcode]verbs.WCOpcode{
+	verbs.OpSend: verbs.WCOpSend, verbs.OpSendImm: verbs.WCOpSend, verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
+	verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
+}
+
+// completion returns the completion of a request, none if it is not signaled and has no error.
+func (s *senderDialogue) completion(r model.UCRequest, status verbs.WCStatus) []verbs.WC {
+	if status == verbs.WCSuccess && r.WR.Flags&verbs.SendSignaled == 0 {
+		return nil
+	}
+	return []verbs.WC{{WRID: r.WR.WRID, Status: status, QPN: s.QP.QPN(), Opcode: senderCompletions[r.WR.Opcode]}}
+}
+
+// post posts requests at once.
+func (s *senderDialogue) post(all []model.UCRequest) {
+	var wrs []verbs.SendWR
+	for _, r := range all {
+		wrs = append(wrs, r.WR)
+	}
+	s.PostSend(s.QP, wrs...)
+}
+
+// expectSent fails the case unless the packets of a request come next.
+func (s *senderDialogue) expectSent(r model.UCRequest) {
+	if s.psnUnknown {
+		a := s.expectAnyPacket("a packet of a request")
+		s.skipped = slices.Insert(s.skipped, 0, a)
+		s.m.PSN, s.psnUnknown = a.PSN(), false
+	}
+	for _, want := range s.m.Send(r) {
+		s.expect(want)
+	}
+}
+
+// drawSenderPosts draws requests that the device sends.
+func drawSenderPosts(s *senderDialogue, r *rand.Rand) senderStep {
+	all, together := s.drawPosts(r), chance(r, 2)
+	return step(func(s *senderDialogue) {
+		var requests []model.UCRequest
+		for _, p := range all {
+			requests = append(requests, s.request(p))
+		}
+		s.post(requests)
+		s.finish(requests, together)
+	}, "the application posts %v, responses together: %v", all, together)
+}
+
+// finish expects the packets of requests, responds to those of XRC, and compares completions and
+// memory. together has one ACK respond to several requests.
+func (s *senderDialogue) finish(all []model.UCRequest, together bool) {
+	var want []verbs.WC
+	var responses []ib.Packet
+	for _, r := range all {
+		first := s.m.PSN
+		s.expectSent(r)
+		s.completed++
+		want = append(want, s.completion(r, verbs.WCSuccess)...)
+		if response, ok := s.response(r, first); ok || !together {
+			responses = append(responses, response...)
+		}
+	}
+	if s.m.Service == ib.XRC {
+		responses = append(responses, ib.Ack(s.m.PSN.Add(-1), s.completed))
+		for _, p := range responses {
+			s.Send(p.On(ib.XRC))
+		}
+	}
+	s.compare(want)
+}
+
+// response returns the response to a request whose first PSN is this one. It returns false for the
+// ACK of a request without data to return. The data are random and change memory.
+func (s *senderDialogue) response(r model.UCRequest, first ib.PSN) ([]ib.Packet, bool) {
+	switch r.WR.Opcode {
+	case verbs.OpRDMARead:
+		data := slices.Clone(r.Payload)
+		for i := range data {
+			data[i] ^= byte(s.ids) | 1
+		}
+		s.expectInSink(r, data)
+		return ib.ReadResponses(first, s.completed, data, ucMTU), true
+	case verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp:
+		value := s.ids * 0x0102030405060708
+		s.expectInSink(r, binary.NativeEndian.AppendUint64(nil, value))
+		return []ib.Packet{ib.AtomicAck(first, s.completed, value)}, true
+	}
+	return []ib.Packet{ib.Ack(s.m.PSN.Add(-1), s.completed)}, false
+}
+
+// expectInSink notes the content that a response gives to the memory of a request.
+func (s *senderDialogue) expectInSink(r model.UCRequest, data []byte) {
+	if s.sink == nil {
+		s.sink = slices.Clone(s.LocalMem.Buf[SinkOffset:])
+	}
+	if len(data) > 0 {
+		copy(s.sink[r.WR.SGL[0].Addr-s.LocalMem.Addr()-SinkOffset:], data)
+	}
+}
+
+// compare fails the case unless the device has these completions, the expected memory, and has sent
+// nothing else.
+func (s *senderDialogue) compare(want []verbs.WC) {
+	s.compareCompletions(want)
+	s.expectNoPackets()
+	if s.sink != nil {
+		s.ExpectBytes(s.LocalMem, SinkOffset, s.sink)
+	}
+	s.ExpectUnchangedOutside(s.LocalMem, SinkOffset, len(s.sink))
+	s.ExpectUntouched(s.TargetMem)
+	s.expectEvents()
+}
+
+// drawSenderNoise draws packets that have no meaning for a UC queue pair that sends.
+func drawSenderNoise(_ *senderDialogue, r *rand.Rand) senderStep {
+	kinds := []func(psn ib.PSN) ib.Packet{
+		func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) },
+		func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1).On(ib.UC) },
+		func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakSequence, 0) },
+		func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakRemoteAccess, 0).On(ib.UC) },
+		func(psn ib.PSN) ib.Packet { return ib.RNR(psn, 1, 0).On(ib.UC) },
+		func(psn ib.PSN) ib.Packet { return ib.ReadResponseOnly(psn, 1, Data(8)).On(ib.UC) },
+		func(ib.PSN) ib.Packet { return ib.CNP() },
+	}
+	i, delta := r.IntN(len(kinds)), oneOf(r, -1, 0, 1)
+	return step(func(s *senderDialogue) {
+		pkt := kinds[i](s.m.PSN.Add(delta))
+		s.Send(pkt)
+		s.compare(nil)
+		s.ExpectState(s.QP, verbs.QPStateRTS)
+	}, "%v at the PSN sent next %+d", kinds[i](0).Opcode(), delta)
+}
+
+// drawSenderDrain draws requests that wait in SQD and are sent when the queue pair is in RTS again.
+func drawSenderDrain(s *senderDialogue, r *rand.Rand) senderStep {
+	all := s.drawPosts(r)
+	return step(func(s *senderDialogue) {
+		s.ToState(s.QP, verbs.QPStateSQD)
+		var requests []model.UCRequest
+		for _, p := range all {
+			requests = append(requests, s.request(p))
+		}
+		s.post(requests)
+		s.compare(nil)
+		s.ToState(s.QP, verbs.QPStateRTS)
+		s.finish(requests, false)
+	}, "the application posts %v in SQD, and moves the queue pair to RTS", all)
+}
+
+// drawSenderFailure draws a request with a wrong L_Key among others. Those after it are flushed, those
+// posted in SQE too.
+func drawSenderFailure(s *senderDialogue, r *rand.Rand) senderStep {
+	all, bad, message := s.drawPosts(r), senderPost{op: oneOf(r, s.ops...), n: 9}, chance(r, 2)
+	at := r.IntN(len(all))
+	return step(func(s *senderDialogue) {
+		var requests []model.UCRequest
+		var want []verbs.WC
+		status := verbs.WCSuccess
+		for i, p := range all {
+			if i == at {
+				p = bad
+			}
+			r := s.request(p)
+			if i == at {
+				r.WR.SGL[0].LKey ^= 0x00fff055
+				want, status = append(want, s.completion(r, verbs.WCLocProtErr)...), verbs.WCWRFlushErr
+			} else {
+				want = append(want, s.completion(r, status)...)
+			}
+			requests = append(requests, r)
+		}
+		s.post(requests)
+		for _, r := range requests[:at] {
+			s.expectSent(r)
+		}
+		s.psnUnknown = true
+		s.compare(want)
+		s.AwaitState(s.QP, verbs.QPStateSQE)
+		last := s.request(bad)
+		s.post([]model.UCRequest{last})
+		s.compare(s.completion(last, verbs.WCWRFlushErr))
+		if message {
+			s.receive(16)
+		}
+		s.ToState(s.QP, verbs.QPStateRTS)
+		s.compare(nil)
+	}, "the application posts %v, of which request %d has a wrong L_Key", all, at)
+}
+
+// drawSenderReceive draws a SEND of the peer.
+func drawSenderReceive(_ *senderDialogue, r *rand.Rand) senderStep {
+	n := r.IntN(200)
+	return step(func(s *senderDialogue) { s.receive(n) }, "a SEND of %d bytes to the device", n)
+}
+
+// receive sends a message to the device, which receives it in TargetMem.
+func (s *senderDialogue) receive(n int) {
+	id := s.ids
+	s.ids++
+	s.PostRecv(s.QP, id, s.TargetMem.SGE(0, 256))
+	s.Send(ucSendOnly(s.PeerPSN(s.received), n))
+	s.received++
+	s.ExpectRecv(id, n)
+	s.ExpectBytes(s.TargetMem, 0, Data(n))
+	s.TargetMem.Snapshot()
+	s.compare(nil)
+}
