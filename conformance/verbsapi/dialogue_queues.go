@@ -52,8 +52,8 @@ type modelQP struct {
 	caps           verbs.QPCaps
 }
 
-// firstID is the ID before the first of a dialogue. IDs need all 64 bits.
-const firstID = 0x8000_0001_0000_0000
+// firstID is the ID before the first of a dialogue. It has more than 32 bits.
+const firstID = 1_000_000_000_000
 
 // queueStep is a verb call. Its numbers select an object and vary the arguments.
 type queueStep struct {
