@@ -61,8 +61,9 @@ var memoryActions = []memoryAction{
 	{"allocate or free a window", 0, 7, func(s *memorySession, step memoryStep) { s.allocate(step.w, step.n) }},
 	{"bind a window", 0, 24, func(s *memorySession, step memoryStep) { s.bind(step) }},
 	{"access through a window", 0, 30, func(s *memorySession, step memoryStep) {
+		t := s.windowRemote(step)
 		step.link = s.ownerOf(step)
-		s.access(step, s.windowRemote(step))
+		s.access(step, t)
 	}},
 	{"invalidate by a request", 0, 8, func(s *memorySession, step memoryStep) { s.invalidateLocally(step) }},
 	{"invalidate by a message", 0, 8, func(s *memorySession, step memoryStep) { s.invalidateRemotely(step) }},
@@ -245,7 +246,7 @@ var (
 		Title:   "Queue pairs can be closed while windows are bound to them, and free windows cannot be invalidated",
 		Sends:   "as dialogue/verbs-memory/windows, with bound windows when a queue pair is closed, and messages that invalidate free windows",
 		Expects: "the results and keys of a model, and its content of the memory; windows that can be freed",
-		Defects: []string{"UnboundInvalidate", "WindowOwner"},
+		Defects: []string{"UnboundInvalidate", "BoundMWBusy"},
 	}, memoryMix{weight: windowWeight, hazards: true})
 )
 

@@ -3,6 +3,7 @@ package verbsapi
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -93,6 +94,9 @@ func (s *memorySession) regionRemote(step memoryStep) *target {
 }
 
 func (s *memorySession) windowRemote(step memoryStep) *target {
+	if step.n%8 > 0 {
+		s.bindIfFree(step)
+	}
 	w := s.model.Windows[step.w]
 	if w == nil || w.Unknown {
 		return nil
@@ -148,12 +152,16 @@ func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, v
 	return all[n%len(all)].op, all[n%len(all)].right
 }
 
-// ownerOf returns the connection of a step or, mostly, that whose queue pair has bound the window.
+// ownerOf returns the connection whose queue pair has bound the window or, at times, the other.
 func (s *memorySession) ownerOf(step memoryStep) int {
-	if w := s.model.Windows[step.w]; w != nil && w.Type == verbs.MWType2 && w.Region != nil && step.n/3%4 > 0 {
-		return w.QP
+	w := s.model.Windows[step.w]
+	switch {
+	case w == nil || w.Type != verbs.MWType2 || w.Region == nil:
+		return step.link
+	case step.n/3%5 == 0:
+		return 1 - w.QP
 	}
-	return step.link
+	return w.QP
 }
 
 // expectAccess expects that an access of the partner to the buffer at off is executed.
@@ -279,7 +287,7 @@ func (s *memorySession) bind(step memoryStep) {
 	if step.n/10%10 == 0 {
 		b.Addr, b.Len = b.Region.Base, 0
 	}
-	b.Access = []verbs.Access{verbs.AccessRemoteRead, verbs.AccessRemoteWrite, rig.RemoteAccess(s.DUT)}[step.n%3]
+	b.Access = s.windowRights(step.n)
 	if step.n/7%8 == 0 && s.DUT.Caps.Has(verbs.CapZeroBased) {
 		b.Access |= verbs.AccessZeroBased
 	}
@@ -293,6 +301,26 @@ func (s *memorySession) bind(step memoryStep) {
 	}
 	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x: permitted %v", step.w+1, w.Type, b.Len, b.Addr, step.region+1, uint32(b.Access), ok)
 	s.postBind(step, info, b, ok)
+}
+
+// bindIfFree binds the window of a step if it is free, to a region that grants all rights.
+func (s *memorySession) bindIfFree(step memoryStep) {
+	w := s.model.Windows[step.w]
+	i := slices.IndexFunc(s.model.Regions, func(r *model.VerbsRegion) bool {
+		return r != nil && r.PD == 0 && r.Base != 0 && r.Access&regionAccess(s.DUT, 0) == regionAccess(s.DUT, 0)
+	})
+	if w == nil || w.Unknown || w.Region != nil || w.PD != 0 || i < 0 {
+		return
+	}
+	r := s.model.Regions[i]
+	b := &model.VerbsBind{QP: step.link, Region: r, Addr: r.Base + uint64(step.from%32), Len: 32, Access: s.windowRights(step.n)}
+	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x", step.w+1, w.Type, b.Len, b.Addr, i+1, uint32(b.Access))
+	s.postBind(step, verbs.BindInfo{MR: s.regions[i], Addr: b.Addr, Length: uint64(b.Len), Access: b.Access}, b, true)
+}
+
+// windowRights returns the rights of a window.
+func (s *memorySession) windowRights(n int) verbs.Access {
+	return []verbs.Access{verbs.AccessRemoteRead, verbs.AccessRemoteWrite, rig.RemoteAccess(s.DUT)}[n%3]
 }
 
 // postBind posts a bind, which succeeds if ok, and else is refused or completes with MW_BIND_ERR.
@@ -326,6 +354,7 @@ func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.
 
 // invalidateLocally posts a local invalidate of a window's key.
 func (s *memorySession) invalidateLocally(step memoryStep) {
+	s.bindIfFree(step)
 	step.link = s.ownerOf(step)
 	w := s.model.Windows[step.w]
 	if w == nil || w.Unknown || w.Region == nil {
@@ -354,6 +383,9 @@ func (s *memorySession) invalidated(w *model.VerbsWindow) {
 
 // invalidateRemotely has the partner send a message that invalidates a window's key.
 func (s *memorySession) invalidateRemotely(step memoryStep) {
+	if !s.mix.hazards || step.n%3 > 0 {
+		s.bindIfFree(step)
+	}
 	step.link = s.ownerOf(step)
 	w := s.model.Windows[step.w]
 	if w == nil || w.Unknown || w.Region == nil && !s.mix.hazards {

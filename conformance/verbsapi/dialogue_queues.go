@@ -52,8 +52,8 @@ type modelQP struct {
 	caps           verbs.QPCaps
 }
 
-// firstID is the ID before the first of a dialogue. IDs need all 64 bits.
-const firstID = 0x8000_0001_0000_0000
+// firstID is the ID before the first of a dialogue. It has more than 32 bits.
+const firstID = 1_000_000_000_000
 
 // queueStep is a verb call. Its numbers select an object and vary the arguments.
 type queueStep struct {
@@ -275,7 +275,7 @@ func queueDialogue(name string, kind verbs.QPType, needs verbs.Caps) []conforman
 		Title:   "States, work queues, CQs and events of queue pairs are as in a model, in any order of valid calls",
 		Sends:   "random modifies, posts, polls, arms and resizes; requests that no peer receives",
 		Expects: "the states, attributes, completions, completion events and asynchronous events of the model",
-		Defects: []string{"FlushesLost", "ResetFlushes", "PollDiscards", "ResizeLoses"},
+		Defects: []string{"FlushesLost", "ResetFlushes", "ResizeLoses", "EventsHalved", "CapsShort"},
 		Run:     body(false),
 	}, {
 		ID: "dialogue/verbs-queues/" + name + "-refusals",
@@ -284,7 +284,7 @@ func queueDialogue(name string, kind verbs.QPType, needs verbs.Caps) []conforman
 		Title:   "Invalid modifies and posts are refused and change nothing, in any state",
 		Sends:   "the same, with missing, excess and invalid attributes, posts in the wrong state, lists that are too long, memory and addresses of others, and CQs that overrun",
 		Expects: "refusals that leave the states, attributes and queues of the model as they are",
-		Defects: []string{"FlushesLost", "BadPostsSwallowed"},
+		Defects: []string{"FlushesLost", "BadPostsSwallowed", "PollDiscards", "CQOverrunSilent", "RecvNeedsReady"},
 		Run:     body(true),
 	}})
 }
