@@ -74,6 +74,7 @@ var rdDialogueCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 	Defects: []string{"GhostAckTaken", "TimeoutLosesOne"},
 	Run: rdCase(5, true,
 		choice[*rdDialogue]{6, "requests are posted", playRDRequests},
+		choice[*rdDialogue]{1, "many requests are posted", playManyRequests},
 		choice[*rdDialogue]{6, "an Ack", playAck},
 		choice[*rdDialogue]{4, "a response to a read or atomic", playAnswer},
 		choice[*rdDialogue]{2, "an Ack that is ignored", playFalseAck},
