@@ -200,13 +200,13 @@ func (d *rdDialogue) compare() {
 	d.ExpectNoEvent()
 }
 
-// collect compares the packets that the device has sent. In real time it waits for those that are
-// due: they may be late.
+// collect compares the packets that the device has sent. It waits for those that are due: the
+// device spreads packets over the round trip, and in real time all may be late.
 func (d *rdDialogue) collect() {
 	for _, a := range d.drain(ackDelay + roundTrip + 10*time.Microsecond) {
 		d.comparePacket(a)
 	}
-	for until := d.Now() + d.ResponseTimeout(); !d.Virtual && d.Now() < until && slices.ContainsFunc(d.peers, (*rdPeer).awaits); {
+	for until := d.Now() + min(d.ResponseTimeout(), giveUpTimeout/2); d.Now() < until && slices.ContainsFunc(d.peers, (*rdPeer).awaits); {
 		if a, ok := d.nextPacket(until - d.Now()); ok {
 			d.comparePacket(a)
 		}

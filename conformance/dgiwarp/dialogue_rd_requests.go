@@ -86,9 +86,21 @@ func (d *rdDialogue) compareData(p *rdPeer, a arrival) {
 	}
 	d.Check(seq == o.next, fmt.Sprintf("packet %d of the flow", o.next), "%v", a.Packet)
 	d.Check(seq-o.una < flowWindow, fmt.Sprintf("at most %d packets in flight", flowWindow), "packet %d after %d", seq, o.una)
+	window := firstWindow + o.next - uint32(o.inFlight())
+	d.Check(o.inFlight() < int(window), fmt.Sprintf("at most %d packets in flight", window), "one more: %v", a.Packet)
 	o.next++
 	o.latest = &a
 	o.sent[seq] = &rdSent{segment: a.Segment.Append(nil), at: a.At, request: d.matchData(p, a)}
+}
+
+// inFlight returns how many packets are not acknowledged.
+func (o *rdOutgoing) inFlight() (n int) {
+	for seq := o.una; seq != o.next; seq++ {
+		if !o.sent[seq].sacked {
+			n++
+		}
+	}
+	return n
 }
 
 // compareAgain compares a retransmission with the first transmission.
@@ -186,7 +198,7 @@ func fullSegment(s iwarp.Segment) iwarp.Segment {
 // compareEnd fails the case unless the device has sent all that it may, and asked for an Ack with
 // the last packet. If steps do not acknowledge, the peer does.
 func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
-	if o.latest != nil {
+	if o.latest != nil && len(o.responses)+len(o.messages) == 0 {
 		d.Check(*o.latest.Header.AckNow, "ack-now on the last packet", "%v", o.latest.Packet)
 	}
 	o.latest = nil
@@ -286,17 +298,34 @@ func playRDRequests(d *rdDialogue, r *rand.Rand) {
 	var wrs []verbs.SendWR
 	for i := range 1 + r.IntN(3) {
 		if len(p.out.requests) < maxUncompleted && (i == 0 || d.Virtual) {
-			wrs = append(wrs, d.newRDRequest(r, p))
+			wrs = append(wrs, d.newRDRequest(r, p, pick(r, rdOperations...)))
 		}
 	}
 	d.PostSend(d.q.qp, wrs...)
 }
 
+// rdOperations are the operations of requests; a Send is twice as likely as the others.
+var rdOperations = []verbs.WROpcode{
+	verbs.OpSend, verbs.OpSend, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp,
+}
+
+// playManyRequests posts as many Writes to a peer as it may have requests, each of several packets.
+func playManyRequests(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	var wrs []verbs.SendWR
+	for len(p.out.requests) < maxUncompleted {
+		wr := d.newRDRequest(r, p, verbs.OpRDMAWrite)
+		wr.SGL = d.source.SGL(0, rdMemory)
+		p.out.messages[len(p.out.messages)-1].payload = slices.Clone(d.source.Buf)
+		wrs = append(wrs, wr)
+	}
+	d.PostSend(d.q.qp, wrs...)
+}
+
 // newRDRequest draws a request, and expects its messages.
-func (d *rdDialogue) newRDRequest(r *rand.Rand, p *rdPeer) verbs.SendWR {
+func (d *rdDialogue) newRDRequest(r *rand.Rand, p *rdPeer, op verbs.WROpcode) verbs.SendWR {
 	o := &p.out
 	o.nextID++
-	op := pick(r, verbs.OpSend, verbs.OpSend, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp)
 	fits := d.maxSinglePacketRD()
 	n := pick(r, 0, 1, r.IntN(100), fits-1, fits, fits+1, 2*fits, r.IntN(rdMemory))
 	wr := p.wr(o.nextID, op, 0, 0)
@@ -446,14 +475,18 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 	p := d.drawUnacked(r)
 	o := &p.out
 	good := iwarp.RDAck(o.epoch, o.next).Echo(p.fromDeviceFlow.lastTimestamp).SACK()
-	p.send(pick(r,
+	groups := [][]iwarp.Packet{{
 		iwarp.RDAck(o.epoch, o.next+1).SACK(), iwarp.RDAck(o.epoch, o.next+pick[uint32](r, 2, 255, 1<<31, 1<<31-1)).SACK(),
+		iwarp.RDAck(o.epoch, o.next).SACK(iwarp.SACKOf(o.next, o.next+1)...),
 		iwarp.RDAck(o.epoch, o.una).SACK(iwarp.SACKOf(o.una, max(o.una+1, o.next)+uint32(r.IntN(200)))...),
-		iwarp.RDAck(o.epoch+1, o.next).SACK(), good.BadCRC(), good.ToQP(uint32(d.q.qp.QPN())^0x800000),
+	}, {
+		iwarp.RDAck(o.epoch+1, o.next).SACK(), iwarp.RDAck(o.epoch^1<<31, o.next).SACK(),
 		iwarp.Refusal(o.epoch^1, iwarp.ReasonUnknownFlow), iwarp.Challenge(o.epoch^1, p.incarnation, peerCookie),
+	}, {
+		good.BadCRC(), good.ToQP(uint32(d.q.qp.QPN()) ^ 0x800000), good.Trailing(0),
 		good.EditHeader(func(h *iwarp.PacketHeader) { h.Version = new(uint8(2)) }),
-		good.Trailing(0),
-	))
+	}}
+	p.send(pick(r, pick(r, groups...)...))
 }
 
 // playSilence lets time pass without Acks: the device retransmits as many of the oldest packets as
@@ -482,5 +515,8 @@ func playSilence(d *rdDialogue, r *rand.Rand) {
 	}
 }
 
-// leastWindow is the least congestion window.
-const leastWindow = 4
+// The least congestion window, and the first, which grows by one with each acknowledged packet.
+const (
+	leastWindow = 4
+	firstWindow = 16
+)

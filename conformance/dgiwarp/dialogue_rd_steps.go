@@ -246,8 +246,17 @@ func playUnknownFlow(d *rdDialogue, r *rand.Rand) {
 // dropped, and the receive of an incomplete Send fails.
 func playRestart(d *rdDialogue, r *rand.Rand) {
 	p := pick(r, d.peers...)
+	if i := slices.IndexFunc(d.peers, func(p *rdPeer) bool { return p.state.Open != nil }); i >= 0 && r.IntN(2) == 0 {
+		p = d.peers[i]
+	}
 	if p.unanswered() {
 		return
+	}
+	if d.promised < len(d.model.Receives) && p.state.Open == nil && r.IntN(2) == 0 {
+		d.promised++
+		d.sendUnsent(r, p, 0)
+		p.add(iwarp.Send(p.sendMSN, data(32)).Segments(untaggedLen + 16)...)
+		d.sendOne(p, len(p.packets)-2, rdOptions{})
 	}
 	if p.state.Open != nil {
 		c := udCompletion{mayFail: true}
@@ -276,6 +285,16 @@ func (p *rdPeer) unanswered() bool {
 func playRefusal(d *rdDialogue, r *rand.Rand) {
 	p := pick(r, d.peers...)
 	o := &p.out
+	for _, other := range d.peers { // so that their retransmissions do not disturb the new flow
+		for len(other.out.messages) > 0 || other.out.una != other.out.next {
+			d.acknowledge(other, other.out.next)
+			d.compare()
+		}
+	}
+	if len(o.requests) < maxUncompleted {
+		d.PostSend(d.q.qp, d.newRDRequest(r, p, pick(r, verbs.OpSend, verbs.OpRDMAWrite)))
+		d.collect()
+	}
 	for seq := o.una; seq != o.next; seq++ {
 		if o.sent[seq].request == nil {
 			return // the document does not say what follows from lost responses
