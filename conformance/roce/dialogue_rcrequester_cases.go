@@ -21,7 +21,7 @@ var someRNRTimers = []uint8{0, 1, 2, 5, 7, 9, 12, 14, 15, 18, 20, 22, 24, 27, 30
 
 var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	ID: "dialogue/rc-requester/requests-and-acks",
-	Cite: ibta("", "rc/psn/1", "rc/psn/2", "rc/psn/3", "rc/psn/16", "rc/ack/4", "rc/ack/6", "rc/ack/7", "rc/ack/8", "rc/mtu/2",
+	Cite: ibta("CA17-25", "rc/psn/1", "rc/psn/2", "rc/psn/3", "rc/psn/16", "rc/ack/4", "rc/ack/6", "rc/ack/7", "rc/ack/8", "rc/mtu/2",
 		"rc/wr/1", "rc/imm/1", "rc/atm/11", "rc/read/16", "bth/se/1", "cq/1", "cq/3", "cq/4"),
 	Title:   "In random dialogues without losses the requester sends, completes and places what its model does",
 	Sends:   "posts of all opcodes, sizes and flags; ACKs of single packets, of many and of parts of messages; READ and atomic responses; ACKs that are damaged or of another connection",
@@ -58,7 +58,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:      "dialogue/rc-requester/rnr-naks",
-	Cite:    ibta("", "rc/rnr/5", "rc/rnr/6", "rc/rnr/7", "rc/rnr/8", "rc/rnr/9", "rc/rnr/11"),
+	Cite:    ibta("V1C09-130#01", "rc/rnr/5", "rc/rnr/6", "rc/rnr/7", "rc/rnr/8", "rc/rnr/9", "rc/rnr/11"),
 	Title:   "In random dialogues with RNR NAKs the requester waits, retries and gives up as its model does",
 	Sends:   "posts of all opcodes, valid responses, RNR NAKs at any SEND or WRITE with immediate; sequence NAKs",
 	Expects: "nothing before the RNR timer expires, then the refused packet and all after it; an error when rnr_retry is exhausted",
@@ -69,7 +69,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:      "dialogue/rc-requester/timeouts",
-	Cite:    ibta("", "rc/tmo/1", "rc/tmo/2", "rc/tmo/4", "rc/tmo/6", "rc/rnr/8", "rc/tmo/14"),
+	Cite:    ibta("C9-139", "rc/tmo/1", "rc/tmo/2", "rc/tmo/4", "rc/tmo/6", "rc/rnr/8", "rc/tmo/14"),
 	Title:   "In random dialogues with unanswered requests the requester retransmits and gives up as its model does",
 	Sends:   "posts of all opcodes, valid responses, and none until the timer has expired; RNR and sequence NAKs, READ responses after a gap",
 	Expects: "retransmissions not before the timeout and not after four times that; an error when retry_cnt is exhausted",
@@ -102,7 +102,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:      "dialogue/rc-requester/invalid-responses",
-	Cite:    ibta("", "rc/ack/9", "rc/ack/12", "rc/ack/13", "rc/read/13", "rc/read/20"),
+	Cite:    ibta("V1C09-060#07", "rc/ack/9", "rc/ack/12", "rc/ack/13", "rc/read/13", "rc/read/20"),
 	Title:   "In random dialogues with invalid responses the requester fails, retries or ignores them, as its model does",
 	Sends:   "posts, mostly of READs and atomics, valid responses, responses of the wrong kind or length or with a reserved syndrome, ACKs of READs, fatal NAKs after some responses of a READ",
 	Expects: "an error where the response is of the wrong kind or too long, else an error or a retry; no success, and no byte changed outside of the buffers",

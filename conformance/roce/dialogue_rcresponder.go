@@ -14,7 +14,7 @@ import (
 )
 
 var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
-	ID: "dialogue/rc-responder/requests", Cite: ibta("", "rc/psn/1", "rc/ack/1", "rc/ack/11", "rc/msn/4", "rc/wr/2", "rc/wr/5", "rc/send/3", "rc/read/1"),
+	ID: "dialogue/rc-responder/requests", Cite: ibta("CA17-25", "rc/psn/1", "rc/ack/1", "rc/ack/11", "rc/msn/4", "rc/wr/2", "rc/wr/5", "rc/send/3", "rc/read/1"),
 	Title:   "A responder executes random sequences of valid requests like the reference model",
 	Sends:   "SENDs, WRITEs, READs and atomics of all sizes, with and without immediate data, SE and AckReq; receives are sometimes missing",
 	Expects: "after each step the packets, completions and memory of the model",
