@@ -29,11 +29,11 @@ func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 		ord = s.ORD
 	}
 	rtr := c.offeredRTR(s.RTR)
+	if s.PeerToPeer && rtr&RTRRead != 0 {
+		s.IRD = max(s.IRD, 1) // an RTR that is a read needs an entry of the read queue
+	}
 	if c.negotiated(s.IRD, s.PeerORD) {
 		raised := min(s.PeerORD, c.cfg.MaxIRD)
-		if s.PeerToPeer && rtr&RTRRead != 0 {
-			raised = max(raised, 1) // an RTR that is a read needs an entry of the read queue
-		}
 		s.IRD = min(max(s.IRD, raised), maxDepth)
 		ird = s.IRD
 	}
