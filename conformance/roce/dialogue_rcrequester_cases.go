@@ -30,7 +30,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Run:     onRequester(20, rcRequesterMix{abnormal: []*requesterStepKind{stepDamaged, stepWait}, every: 8}),
 }, {
 	ID:      "dialogue/rc-requester/stray-responses",
-	Cite:    ibta("", "rc/psn/13", "rc/atm/12", "rc/read/16", "rc/rnr/5"),
+	Cite:    ibta("", "rc/psn/13", "rc/atm/12", "rc/read/16"),
 	Title:   "In random dialogues the requester ignores responses with PSNs that are not outstanding, as its model does",
 	Sends:   "posts of all opcodes and valid responses; responses of all kinds with PSNs that are acknowledged or were never sent; RNR NAKs",
 	Expects: "no effect of the stray responses; all else as without them",
