@@ -21,7 +21,7 @@ var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels
 		Expects: "after each step the completions, the memory and the count of Q_Key violations of the model, and no packet",
 		Defects: []string{"KeysIgnored", "UDLongConsumes", "KeyViolationsUncounted"}, Run: udMix{
 			{4, drawUDReceive}, {3, drawUDDatagram}, {6, drawUDFault}, {1, drawUDBurst}, {1, drawUDKey},
-		}.body(8, 30, openUD),
+		}.body(8, 30, openUDShort),
 	}, {
 		ID: "dialogue/ud/states", Cite: ibta("", "bth/state/1", "bth/state/3", "qp/3", "qp/4", "qp/5", "qp/6", "qp/7", "qp/8"),
 		Title:   "UD queue pairs receive and send in each state like the reference model",
@@ -36,7 +36,7 @@ var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels
 		Sends:   "a few datagrams, while the application sends",
 		Expects: "the packets of the model with all their fields, and its completions",
 		Defects: []string{"PrivilegedQKey", "UDOversizeCut", "ByteOrderWrong"}, Run: udMix{
-			{1, drawUDReceive}, {1, drawUDDatagram}, {1, drawUDKey}, {8, drawUDSends}, {2, drawUDOversize},
+			{1, drawUDReceive}, {1, drawUDFitting}, {1, drawUDKey}, {8, drawUDSends}, {2, drawUDOversize},
 		}.body(8, 30, openUD),
 	}, {
 		ID: "dialogue/ud/paths", Cite: annexA17("CA17-4, CA17-9, CA17-11, CA17-12", "pkt/ip/3", "pkt/ip/4", "pkt/ip/8", "pkt/ip/9"),
@@ -45,7 +45,7 @@ var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels
 		Sends:   "datagrams to both addresses of the device, while the application sends with handles of all kinds",
 		Expects: "the packets, completions and memory of the model",
 		Defects: []string{"ECNFromTClass"}, Run: udMix{
-			{2, drawUDReceive}, {2, drawUDDatagram}, {8, drawUDPaths},
+			{2, drawUDReceive}, {2, drawUDFitting}, {8, drawUDPaths},
 		}.body(6, 30, openUD),
 	}}))
 
@@ -58,7 +58,7 @@ func udReceiveDialogueCase(family int) []conformance.Case {
 		Sends:   "datagrams of all sizes with and without immediate data and SE, of several senders, in bursts and one by one",
 		Expects: "after each step the completions and memory of the model, the header area included, and no packet",
 		Defects: []string{"AreaMissing", "SparseCompletions", "UDPSNChecked"}, Run: udMix{
-			{5, drawUDReceive}, {5, drawUDDatagram}, {3, drawUDBurst}, {1, drawUDKey},
+			{5, drawUDReceive}, {5, drawUDFitting}, {3, drawUDBurst}, {1, drawUDKey},
 		}.body(8, 30, openUD),
 	}}
 }
@@ -93,6 +93,8 @@ type udDialogue struct {
 	mtu        int
 	ids        uint64
 	violations uint32 // of Q_Keys when the dialogue began
+	// shortReceives: some receives are shorter than the header area.
+	shortReceives bool
 }
 
 // Parts of the memory for receives: short ones, and some for a datagram of the MTU.
@@ -103,6 +105,13 @@ const (
 	udLongParts   = 3
 	udMaxReceives = 12
 )
+
+// openUDShort is openUD for dialogues with receives that are shorter than the header area.
+func openUDShort(p *Port) *udDialogue {
+	s := openUD(p)
+	s.shortReceives = true
+	return s
+}
 
 // pickUD returns the index of a queue pair. The first is drawn more often, so that steps meet there.
 func pickUD(r *rand.Rand) int { return oneOf(r, 0, 0, 1, 2) }
@@ -185,7 +194,7 @@ func drawUDReceive(s *udDialogue, r *rand.Rand) udStep {
 	i, count := pickUD(r), 1+r.IntN(2)
 	n := ib.GRHLen + oneOf(r, 0, 1, 3, 4, 17, 60, 64, 255, 256, 300)
 	switch {
-	case chance(r, 16):
+	case s.shortReceives && chance(r, 12):
 		n = oneOf(r, 1, 20, ib.GRHLen-1)
 	case chance(r, 6):
 		n = ib.GRHLen + s.mtu
@@ -246,8 +255,9 @@ type udDatagram struct {
 // udSize is the length of a payload: n bytes, or so that it differs by n from the room in the next
 // receive.
 type udSize struct {
-	fits bool
-	n    int
+	fits   bool
+	n      int
+	capped bool // at what fits the receive
 }
 
 // drawUDSize draws a length. Most datagrams fit a receive.
@@ -265,14 +275,17 @@ func drawUDSize(s *udDialogue, r *rand.Rand) udSize {
 
 // bytes returns the length for a datagram to the i-th queue pair.
 func (z udSize) bytes(s *udDialogue, i int) int {
-	if !z.fits {
-		return z.n
-	}
-	room := 17
+	room, n := 17, z.n
 	if rs := s.m.QPs[i].Receives; len(rs) > 0 {
 		room = rs[0].Len() - ib.GRHLen
 	}
-	return min(s.mtu, max(0, room+z.n))
+	if z.fits {
+		n = min(s.mtu, max(0, room+z.n))
+	}
+	if z.capped {
+		n = max(0, min(n, room))
+	}
+	return n
 }
 
 func (z udSize) String() string {
@@ -348,11 +361,19 @@ func drawUDDatagram(s *udDialogue, r *rand.Rand) udStep {
 	return step(func(s *udDialogue) { s.sendAll(d) }, "%s", d.text)
 }
 
-// drawUDBurst draws datagrams that are sent at once.
+// drawUDFitting draws a datagram that is not too long for its receive.
+func drawUDFitting(s *udDialogue, r *rand.Rand) udStep {
+	d := newUDDatagram(s, r)
+	d.size.capped = true
+	return step(func(s *udDialogue) { s.sendAll(d) }, "%s", d.text)
+}
+
+// drawUDBurst draws datagrams that are sent at once. None is too long for its receive.
 func drawUDBurst(s *udDialogue, r *rand.Rand) udStep {
 	all, text := make([]udDatagram, 2+r.IntN(5)), ""
 	for i := range all {
 		all[i] = newUDDatagram(s, r)
+		all[i].size.capped = true
 		text += ", " + all[i].text
 	}
 	return step(func(s *udDialogue) { s.sendAll(all...) }, "at once %s", text[2:])

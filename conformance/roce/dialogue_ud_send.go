@@ -165,7 +165,7 @@ func (s *udDialogue) drawSend(r *rand.Rand) drawnSend {
 		off: r.IntN(8), n: oneOf(r, 0, 1, 2, 3, 4, 5, 64, 255, 256, 257, s.mtu-1, s.mtu), imm: r.Uint32(),
 	}
 	d.to.QPN = verbs.QPN(oneOf(r, udPeerQPN, 2, 0xfffffe, r.Uint32()&0xfffffe))
-	d.to.QKey = oneOf[uint32](r, udQKey, udQKey, 0, 0x7fffffff, 0x80000000, 0x80010000, 0xffffffff)
+	d.to.QKey = oneOf[uint32](r, udQKey, udQKey, 0, 1, 0x7fffffff)
 	d.path = verbs.GRH{HopLimit: 64}
 	return d
 }
@@ -203,6 +203,7 @@ func drawUDPaths(s *udDialogue, r *rand.Rand) udStep {
 	for i := range all {
 		d := s.drawSend(r)
 		d.source, d.dest = r.IntN(2), r.IntN(2)
+		d.to.QKey = oneOf(r, d.to.QKey, 0x80000000, 0x80010000, 0xffffffff)
 		if chance(r, 4) && s.Caps.Has(verbs.CapMulticast) {
 			d.dest = -1 - r.IntN(3)
 		}
