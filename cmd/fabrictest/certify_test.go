@@ -75,7 +75,7 @@ func TestCertifyThroughAgent(t *testing.T) {
 		return call(t, append([]string{"certify", "--agent", at, "--key", key, "--interface", "lo"}, more...)...)
 	}
 	code, out, stderr := certify("mpa/fpdu", "--device", "emu0", "--out", folder)
-	if code != exitOK || !strings.Contains(out, "Certificate: incomplete: of ") || !strings.Contains(out, "7 pass") {
+	if code != exitOK || !strings.Contains(out, "Certificate: incomplete: of ") || !strings.Contains(out, "8 pass") {
 		t.Errorf("exit code %d\n%s\n%s", code, out, stderr)
 	}
 	if code, out, stderr = call(t, "certify", "verify", folder); code != exitOK || !strings.Contains(out, "holds") || !strings.Contains(out, "fabrictest softiwarp") {

@@ -22,6 +22,7 @@ func Suite() *conformance.Suite {
 		udCases, taggedCases, errorCases,
 		errorRDCases, startCases, ackCases,
 		lossCases, busyCases, congestionCases, idleCases, rdmapCases, verbsCases, counterCases(),
+		udDialogueCases, rdDialogueCases,
 	))
 	for i := range cases {
 		c, service := &cases[i], "service:ud"

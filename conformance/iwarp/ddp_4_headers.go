@@ -7,7 +7,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // expectLastFlagOnce fails the case unless only the last segment of a message has L set.
@@ -19,17 +18,24 @@ func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 	c.Check(len(segments) > 1, "a message of several segments", "one")
 }
 
-// onAcceptedWith makes the body of a case that fails unless messages of several kinds are accepted
-// with headers changed by edit.
+// onAcceptedWith makes the body of a case that fails unless messages of every kind are accepted
+// with headers changed by edit: in one segment, and in two.
 func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Bench) error {
-	return onConn(func(c *conn) {
-		c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
-		c.expectMessage(1, 16)
-		c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
-		c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
-		c.send(edit(iwarp.ReadResponseTo(c.deviceRead(7, 1024, 24), data(24))))
-		c.ExpectCompletion(7, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, 1024, data(24))
+	return onHost(func(h *host) {
+		for _, k := range append(h.kinds(), terminateKind) {
+			c := h.connectFor(k)
+			for _, ulpdu := range []int{100, ddpUntaggedLen + kindLen/2} {
+				s := k.valid(c)
+				parts := s.Segments(ulpdu)
+				if ulpdu < 100 && len(parts) == 1 {
+					continue // the message has no payload
+				}
+				for _, part := range parts {
+					c.send(edit(part))
+				}
+				k.expectEffect(c, s)
+			}
+		}
 	})
 }
 
@@ -148,22 +154,22 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/control/reserved-bits-are-ignored", Cite: cite("rfc5041/4.1/7"),
 	Title:   "The reserved bits of DDP's control octet are ignored",
-	Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
+	Sends:   "each kind of message with all reserved bits set, in one segment and in two",
 	Expects: "each is accepted",
 	Defects: []string{"DDPReservedChecked"},
 	Run:     onAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) }),
 }, {
-	ID: "ddp/control/version-on-every-segment", Cite: cite("rfc5041/4.1/8", "rfc5044/C.1/1"),
+	ID: "ddp/control/version-on-every-segment", Cite: cite("rfc5041/4.1/8", "rfc5041/4.1/6", "rfc5044/C.1/1"),
 	Title:   "Every segment of a message has DDP's version 1",
 	Sends:   "a Read Request of several segments; the device sends and writes as much",
-	Expects: "DV 1 in each segment, including the later ones",
+	Expects: "DV 1 in each segment, including the later ones, and no reserved bit",
 	Defects: []string{"ControlFirstOnly"}, Run: onLongMessages(func(c *conn) {
 		n := c.longLen()
 		c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
 		segments := c.nextPayload(2 * n)
 		c.send(c.peerRead(0, n))
 		for _, g := range append(segments, c.nextPayload(n)...) {
-			c.Check(g.ULPDU[0]&3 == 1, "DV 1", "% x", head(g.ULPDU))
+			c.Check(g.ULPDU[0]&0x3f == 1, "DV 1, and no reserved bit", "% x", head(g.ULPDU))
 		}
 	}),
 }, {
@@ -192,9 +198,15 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/tagged/any-offset", Cite: cite("rfc5041/4.2/3"), Level: conformance.May,
 	Title:   "A tagged message may begin at any octet",
-	Sends:   "Writes to odd offsets, and a Read Request from one",
-	Expects: "each is placed at its offset",
+	Sends:   "Writes to odd offsets, and a Read Request from one; the device writes to odd offsets and reads from them",
+	Expects: "each is placed at its offset; Writes and Read Requests of the device have their offsets",
 	Defects: []string{"OddOffsetRefused"}, Run: onConn(func(c *conn) {
+		for i := range uint64(4) {
+			write, read := c.writeWR(1, 0, 20), c.readWR(2, 64, 20)
+			write.Remote.Addr, read.Remote.Addr = peerTO+2*i+1, peerTO+2*i+1
+			c.expectSent(write, iwarp.Write(peerSTag, write.Remote.Addr, c.localMem.Buf[:20]))
+			c.expectSent(read, iwarp.Op(iwarp.OpReadRequest).EditRead(func(h *iwarp.ReadRequestHeader) { h.SrcTO = &read.Remote.Addr }))
+		}
 		for _, off := range []int{101, 202, 303} {
 			c.sendAndSync(c.peerWrite(off, data(20)))
 			c.ExpectBytes(c.targetMem, off, data(20))
@@ -224,20 +236,28 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/untagged/constant-within-a-message", Cite: cite("rfc5041/4.3/2"),
 	Title:   "Queue number, MSN and the RDMAP fields are the same in every segment of an untagged message",
-	Sends:   "nothing: the device sends a message of several segments",
-	Expects: "one queue number, one MSN and one opcode",
-	Defects: []string{"SegmentsCounted"}, Run: onLongMessages(func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
-		c.expectConstantOctets(1, 14, c.nextPayload(c.longLen()))
+	Sends:   "nothing: the device sends a message of several segments, with each kind of Send",
+	Expects: "one queue number, one MSN, one opcode and one Invalidate STag",
+	Defects: []string{"SegmentsCounted", "InvalidateFirstOnly"}, Run: onLongMessages(func(c *conn) {
+		wrs, ops := c.everySendWR(c.longLen())
+		c.PostSend(c.qp, wrs...)
+		for _, op := range ops {
+			c.expectConstantOctets(1, 14, c.nextMessage(op))
+		}
 	}),
 }, {
 	ID: "ddp/untagged/numbers-begin-at-one", Cite: cite("rfc5041/4.3/3"),
 	Title:   "The MSN of a queue's first message is 1, and increases by 1",
-	Sends:   "nothing: the device sends four messages",
-	Expects: "MSNs 1 to 4",
+	Sends:   "nothing: the device sends four messages, and one of each kind of Send",
+	Expects: "MSNs 1 to 4, and the next ones",
 	Defects: []string{"MSNShared"}, Run: onConn(func(c *conn) {
 		for i := range 4 {
 			c.expectSent(c.sendWR(uint64(i), 0, 16), iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
+		}
+		wrs, ops := c.everySendWR(16)
+		c.PostSend(c.qp, wrs...)
+		for i, op := range ops {
+			c.expect(iwarp.Op(op).QN(0).MSN(uint32(i + 5)).WithPayload(c.localMem.Buf[:16]))
 		}
 	}),
 }, {

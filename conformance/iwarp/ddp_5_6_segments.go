@@ -27,11 +27,12 @@ func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []b
 	c.expectPayload(segments, want)
 }
 
-// sglOver4GiB returns a scatter/gather list of 4 GiB and 16 octets.
-func (c *conn) sglOver4GiB() []verbs.SGE {
+// sglOver4GiB returns a scatter/gather list of 4 GiB and 16 octets; without its last piece, of 4
+// GiB.
+func (h *host) sglOver4GiB() []verbs.SGE {
 	const piece = 1 << 30
-	m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, piece), Access: verbs.AccessLocalWrite})
-	c.Must("a region of 1 GiB", err)
+	m, err := h.PD.RegMR(verbs.MRInit{Buf: make([]byte, piece), Access: verbs.AccessLocalWrite})
+	h.Must("a region of 1 GiB", err)
 	sgl := make([]verbs.SGE, 4, 5)
 	for i := range sgl {
 		sgl[i] = verbs.SGEOf(m, 0, piece)
@@ -108,16 +109,21 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/segment/message-below-4-gib", Cite: cite("rfc5041/5.2/4"),
 	Title:   "A message of 4 GiB or more is not sent, nor any part of it",
-	Sends:   "nothing: the application posts a Send of 4 GiB and 16 octets",
-	Expects: "a request that is refused or fails, and no Send",
-	Defects: []string{"LengthModulo"},
-	Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}}, func(c *conn) {
-		wr := c.sendWR(1, 0, 0)
-		wr.SGL = c.sglOver4GiB()
-		posted, err := c.qp.PostSend([]verbs.SendWR{wr})
-		c.Note("post: %d accepted, %v", posted, err)
-		c.expectFailures(posted)
-		c.expectNoResponse()
+	Sends:   "nothing: the application posts Sends, Writes and Reads of 4 GiB, and of 4 GiB and 16 octets",
+	Expects: "requests that are refused or fail, and no message",
+	Defects: []string{"LengthModulo"}, Run: onHost(func(h *host) {
+		sgl := h.sglOver4GiB()
+		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead} {
+			for _, pieces := range []int{len(sgl), len(sgl) - 1} {
+				c := h.connect(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}})
+				wr := c.wr(op, 1, 0, 0)
+				wr.SGL = sgl[:pieces]
+				posted, err := c.qp.PostSend([]verbs.SendWR{wr})
+				c.Note("post: %d accepted, %v", posted, err)
+				c.expectFailures(posted)
+				c.expectNoResponse()
+			}
+		}
 	}),
 }, {
 	ID: "ddp/segment/empty-message-is-one-segment", Cite: cite("rfc5041/5.2/5"),
@@ -173,7 +179,7 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/order/ascending-within-a-message", Cite: cite("rfc5041/5.3/2"), Level: conformance.Should,
 	Title:   "The segments of a message are sent from its beginning on",
-	Sends:   "nothing: the device sends and writes messages of several segments",
+	Sends:   "a Read Request of several segments; the device sends and writes as much",
 	Expects: "offsets that only grow",
 	Defects: []string{"TailFirst"}, Run: onLongMessages(func(c *conn) {
 		grows := func(offset func(iwarp.ReceivedFPDU) uint64) {
@@ -184,6 +190,8 @@ var ddpSegmentCases = []conformance.Case{{
 		}
 		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()), c.writeWR(2, 0, c.longLen()))
 		grows(func(g iwarp.ReceivedFPDU) uint64 { return uint64(iwarp.Val(g.DDP.MO)) })
+		grows(func(g iwarp.ReceivedFPDU) uint64 { return iwarp.Val(g.DDP.TO) })
+		c.send(c.peerRead(0, c.longLen()))
 		grows(func(g iwarp.ReceivedFPDU) uint64 { return iwarp.Val(g.DDP.TO) })
 	}),
 }, {

@@ -80,12 +80,20 @@ var ddpUntaggedCases = []conformance.Case{{
 }, {
 	ID: "ddp/untagged/no-receive", Cite: cite("rfc5041/7.1/2"),
 	Title:   "A Send without a posted receive ends the stream",
-	Sends:   "three Sends to two receives",
-	Expects: "two receives, and a Terminate: no buffer",
-	Defects: []string{"BadSegmentsDropped"}, Run: onSetup(setup{receives: 2}, func(c *conn) {
+	Sends:   "three Sends to two receives; with each kind of Send, two to one receive, the second of no octets too",
+	Expects: "a receive for each but the last, and a Terminate: no buffer",
+	Defects: []string{"BadSegmentsDropped"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{receives: 2})
 		c.sendSends(16, 16, 16)
 		c.expectRecvs(16, 16)
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
+		for _, k := range h.sendKinds() {
+			for _, n := range []int{0, kindLen} {
+				c := h.connect(setup{receives: 1, memLen: 1024})
+				c.sendAndExpect(k)
+				c.expectRefusalWithoutEffect(k.valid(c).WithPayload(data(n)), iwarp.DDPUntaggedNoBuffer)
+			}
+		}
 	}),
 }, {
 	ID: "ddp/untagged/more-reads-than-places-are-without-buffer", Cite: cite("rfc5041/7.1/2", "rfc5040/6.1/3"),
@@ -119,10 +127,10 @@ var ddpUntaggedCases = []conformance.Case{{
 }, {
 	ID: "ddp/untagged/longer-than-the-receive", Cite: cite("rfc5041/7.1/4"),
 	Title:   "A Send longer than its receive ends the stream with that cause",
-	Sends:   "a Send of 20 octets to a receive of 16",
+	Sends:   "Sends of 17 and 20 octets to receives of 16",
 	Expects: "a Terminate: message too long, and no octet after the receive changed",
-	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
-		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(20)), iwarp.DDPUntaggedTooLong)
+	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onEachConn(setup{receives: 2, recvLen: 16}, []int{17, 20}, func(c *conn, n int) {
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.DDPUntaggedTooLong)
 		c.ExpectNoSuccess()
 		c.ExpectUnchangedOutside(c.localMem, 0, 16)
 	}),
@@ -156,7 +164,50 @@ var ddpUntaggedCases = []conformance.Case{{
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedMSNRange)
 		c.ExpectNoSuccess()
 	}),
+}, {
+	ID: "ddp/untagged/queue-of-every-kind", Cite: cite("rfc5041/7.1/1"),
+	Title:   "An untagged message to another queue than that of its opcode is refused",
+	Sends:   "each kind of untagged message to the queues 0 to 4 and 4294967295, and to its own with one more bit set",
+	Expects: "a Terminate: invalid queue number, or unexpected opcode; no effect",
+	Defects: []string{"UntaggedUnchecked", "ReadQueueUnchecked", "QueueLowOctet"}, Run: onEachUntagged(baseKinds, (*host).expectQueuesRefused),
+}, {
+	ID: "ddp/untagged/number-of-every-kind", Cite: cite("rfc5041/7.1/5", "rfc7306/8.2/1"),
+	Title:   "An untagged message with another MSN than the next is refused",
+	Sends:   "a message of each untagged kind, and a second one: with the same MSN again, one too high, and with one more bit set",
+	Expects: "the first is executed; a Terminate for the second: MSN out of range",
+	Defects: []string{"UntaggedUnchecked", "ReadNumberUnchecked", "AnswerNumberUnchecked", "NumberLow16"}, Run: onEachUntagged(allKinds, func(h *host, k messageKind) {
+		for _, ahead := range []uint32{0xffffffff, 1, 1 << 8, 1 << 16, 1 << 31} {
+			c := h.connectFor(k)
+			c.sendAndExpect(k)
+			wrong := k.valid(c)
+			c.expectRefusalWithoutEffect(wrong.MSN(*wrong.DDP.MSN+ahead), iwarp.DDPUntaggedMSNRange)
+		}
+	}),
+}, {
+	ID: "ddp/untagged/offset-of-every-kind", Cite: cite("rfc5041/7.1/3"),
+	Title:   "An untagged message that does not begin at MO 0 is refused",
+	Sends:   "each kind of untagged message with MO 1, 4, 2^16, 2^31, and so high that MO plus length is 2^32",
+	Expects: "a Terminate: invalid MO, or message too long; no effect",
+	Defects: []string{"UntaggedUnchecked", "ReadQueueUnchecked", "OffsetLow16"}, Run: onEachUntagged(baseKinds, (*host).expectOffsetsRefused),
 }}
+
+// expectQueuesRefused fails the case unless a kind of message is refused on other queues than its
+// own.
+func (h *host) expectQueuesRefused(k messageKind) {
+	own := k.op.Queue()
+	for _, qn := range []uint32{0, 1, 2, 3, 4, 0xffffffff, own | 1<<8, own | 1<<16, own | 1<<31} {
+		if qn != own {
+			h.expectKindRefused(k, func(s iwarp.Segment) iwarp.Segment { return s.QN(qn) }, wrongQueueCauses...)
+		}
+	}
+}
+
+// expectOffsetsRefused fails the case unless a kind of message is refused if its MO is not 0.
+func (h *host) expectOffsetsRefused(k messageKind) {
+	for _, mo := range []uint32{1, 4, 1 << 16, 1 << 31, 1<<32 - kindLen} {
+		h.expectKindRefused(k, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) }, iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong)
+	}
+}
 
 // ddpFaults are errors of the peer for which DDP has a code, but for those that involve receives.
 var ddpFaults = []peerFault{
@@ -205,20 +256,55 @@ var ddpReportCases = []conformance.Case{{
 		c.expectQuotedDDPHeader(c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag), wrong)
 	}),
 }, {
+	ID: "ddp/error/header-of-every-offender", Cite: cite("rfc5041/7.1/13", "rfc5040/7.1/3"),
+	Title:   "A Terminate quotes the DDP header of the invalid segment, whatever is wrong with it",
+	Sends:   "segments with each error of DDP; valid ones before them",
+	Expects: "the cause, and the header of the invalid segment in the Terminate",
+	Defects: []string{"TermHeaderStale"}, Run: onEachConn(setup{receives: 4}, ddpFaults, func(c *conn, f peerFault) {
+		c.Note("%s", f.name)
+		c.sendSends(16)
+		c.syncByRead()
+		wrong := f.frame(c)
+		c.expectQuotedDDPHeader(c.expectRefusal(wrong, f.causes...), wrong)
+	}),
+}, {
 	ID: "ddp/error/length-of-the-offender", Cite: cite("rfc5041/7.1/13"), Level: conformance.Should,
 	Title:   "A Terminate has the length of the invalid segment, its header included",
-	Sends:   "a Write of 16 octets to an unknown key, and a Send of 20 to a queue that does not exist",
-	Expects: "the lengths 30 and 38",
+	Sends:   "segments with each error of DDP, with a payload of 20 and of 300 octets",
+	Expects: "the lengths of their headers and payloads",
 	Defects: []string{"TermPayloadLength"}, Run: onHost(func(h *host) {
-		tells := func(c *conn, wrong iwarp.Segment) {
-			c.send(wrong)
-			got := c.expectTerminate().Terminate.SegmentLength
-			c.Check(got != nil, fmt.Sprintf("the segment length %d", wrong.Len()), "none")
-			c.Check(int(*got) == wrong.Len(), fmt.Sprintf("the segment length %d", wrong.Len()), "%d", *got)
+		for _, f := range ddpFaults {
+			for _, n := range []int{20, 300} {
+				c := h.connect(setup{receives: 2, recvLen: 512})
+				wrong := f.frame(c).WithPayload(data(n))
+				c.Note("%s", f.name)
+				c.send(wrong)
+				got := c.expectTerminate().Terminate.SegmentLength
+				c.Check(got != nil, fmt.Sprintf("the segment length %d", wrong.Len()), "none")
+				c.Check(int(*got) == wrong.Len(), fmt.Sprintf("the segment length %d", wrong.Len()), "%d", *got)
+			}
 		}
-		tells(h.connect(setup{}), iwarp.Write(unknownSTag, 0, data(16)))
-		c := h.connect(setup{receives: 2})
-		tells(c, iwarp.Send(c.nextSendMSN(), data(20)).QN(4))
+	}),
+}, {
+	ID: "ddp/error/header-cut-short", Cite: cite("rfc5041/6.2.2/1", "rfc5041/4.2/1", "rfc5041/4.3/1", "rfc5040/4.2/1"),
+	Title:   "A segment shorter than its header ends the stream",
+	Sends:   "each kind of message, cut to no octet, in its control octets, in its DDP header, and one octet before the end of its headers",
+	Expects: "the end of the stream, no effect, and the application is notified",
+	Defects: []string{"SkipsGarbage", "ShortSegmentDropped"}, Run: onHost(func(h *host) {
+		for _, k := range h.kinds() {
+			for _, n := range []int{0, 1, 2, 6, -1} {
+				c := h.connectFor(k)
+				whole := k.valid(c)
+				if n < 0 {
+					n = whole.Len() - len(whole.Payload) - 1
+				}
+				c.Note("cut to %d octets", n)
+				c.expectAbortBy(whole.Cut(n))
+				c.ExpectNoSuccess()
+				c.ExpectUntouched(c.localMem, c.targetMem)
+				c.expectDisconnect()
+			}
+		}
 	}),
 }, {
 	ID: "ddp/error/codes-as-listed", Cite: cite("rfc5041/7.2/1"),
@@ -246,6 +332,22 @@ var ddpReportCases = []conformance.Case{{
 			h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
 				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(v) },
 				func(c *conn) iwarp.Segment { return c.peerRead(0, 16).DV(v) })
+		}
+	}),
+}, {
+	ID: "ddp/error/wrong-version-of-every-kind", Cite: cite("rfc5041/7.2/2", "rfc7306/8.2/1"),
+	Title:   "A message of any kind with another DDP version is refused with that cause",
+	Sends:   "each kind of message with DV 0, 2 and 3",
+	Expects: "a Terminate: invalid version of a tagged or of an untagged segment; no effect",
+	Defects: []string{"VersionsUnchecked", "ReadResponseDDPVersion", "SolicitedVersionUnchecked"}, Run: onHost(func(h *host) {
+		for _, k := range h.kinds() {
+			cause := iwarp.DDPUntaggedInvalidVersion
+			if k.op.Tagged() {
+				cause = iwarp.DDPTaggedInvalidVersion
+			}
+			for _, v := range []uint8{0, 2, 3} {
+				h.expectKindRefused(k, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) }, cause)
+			}
 		}
 	}),
 }, {

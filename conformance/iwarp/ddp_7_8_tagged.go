@@ -42,23 +42,32 @@ var ddpTaggedCases = []conformance.Case{{
 }, {
 	ID: "ddp/tagged/wrong-key-octet", Cite: cite("rfc5041/7.1/6"),
 	Title:   "A Write with an STag that differs in one bit ends the stream",
-	Sends:   "Writes to the key of a region with one bit changed: in its lowest octet, and in its highest",
+	Sends:   "Writes to the key of a region with one bit changed: each of the 32",
 	Expects: "a Terminate: invalid STag, and memory unchanged",
-	Defects: []string{"KeyOctetIgnored"},
-	Run: onEachConn(setup{}, []uint32{1, 0x80, 0x4000_0000}, func(c *conn, bit uint32) {
-		at := c.targetAddr(0)
-		c.expectRefusalWithoutEffect(iwarp.Write(at.STag^bit, at.TO, data(16)), iwarp.DDPTaggedInvalidSTag)
+	Defects: []string{"KeyOctetIgnored", "KeyBitIgnored"},
+	Run: onHost(func(h *host) {
+		for bit := range 32 {
+			c := h.connect(setup{memLen: 1024})
+			at := c.targetAddr(0)
+			c.expectRefusalWithoutEffect(iwarp.Write(at.STag^1<<bit, at.TO, data(16)), iwarp.DDPTaggedInvalidSTag)
+		}
 	}),
 }, {
 	ID: "ddp/tagged/no-right-to-write", Cite: cite("rfc5041/7.1/7"),
 	Title:   "A Write to memory without remote write access is refused",
-	Sends:   "a Write to memory with remote read access only",
+	Sends:   "Writes to memory without remote access, with remote read access, and with remote atomic access too",
 	Expects: "a Terminate, and memory unchanged",
 	// DDP has no code for access rights: an invalid STag and RDMAP's access violation are valid.
-	Defects: []string{"WriteRightsUnchecked", "RightsIgnored"}, Run: onConn(func(c *conn) {
-		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
-		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
-		c.ExpectUntouched(m)
+	Defects: []string{"WriteRightsUnchecked", "RightsIgnored"}, Run: onHost(func(h *host) {
+		rights := []verbs.Access{0, verbs.AccessRemoteRead}
+		if h.Caps.Has(verbs.CapAtomics) {
+			rights = append(rights, verbs.AccessRemoteAtomic, verbs.AccessRemoteAtomic|verbs.AccessRemoteRead)
+		}
+		for _, right := range rights {
+			c, m := h.connect(setup{}), h.Memory(64, verbs.AccessLocalWrite|right)
+			c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
+			c.ExpectUntouched(m)
+		}
 	}),
 }, {
 	ID: "ddp/tagged/before-the-beginning", Cite: cite("rfc5041/7.1/8"),
@@ -76,11 +85,14 @@ var ddpTaggedCases = []conformance.Case{{
 }, {
 	ID: "ddp/tagged/wraps-around", Cite: cite("rfc5041/7.1/10"),
 	Title:   "A Write whose TO wraps around 2^64 ends the stream with that cause",
-	Sends:   "a Write of 16 octets at TO 2^64-8",
-	Expects: "a Terminate: TO wrap, or base or bounds",
-	Defects: []string{"WrapUnchecked", "WrappingRange"}, Run: onConn(func(c *conn) {
-		wrong := iwarp.Write(c.targetAddr(0).STag, ^uint64(0)-7, data(16))
-		c.expectRefusalWithoutEffect(wrong, iwarp.DDPTaggedTOWrap, iwarp.DDPTaggedBounds)
+	Sends:   "Writes of 16 octets at TO 2^64-8, 2^64-15, 2^64-1, and 2^64-16, which does not wrap",
+	Expects: "a Terminate: TO wrap, or base or bounds; for 2^64-16 base or bounds",
+	Defects: []string{"WrapUnchecked", "WrappingRange"}, Run: onEachConn(setup{}, []uint64{8, 15, 1, 16}, func(c *conn, below uint64) {
+		causes := []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.DDPTaggedTOWrap}
+		if below == 16 {
+			causes = causes[:1]
+		}
+		c.expectRefusalWithoutEffect(iwarp.Write(c.targetAddr(0).STag, -below, data(16)), causes...)
 	}),
 }, {
 	ID: "ddp/tagged/nothing-of-a-bad-segment-is-placed", Cite: cite("rfc5041/7.1/11"),
@@ -149,8 +161,11 @@ func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
 	return h.MemoryIn(pd, 64, access|verbs.AccessLocalWrite)
 }
 
-// foreignKeyCauses are the valid causes for a Write with an STag of another stream or domain.
-var foreignKeyCauses = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
+// The valid causes for a Write, and for a Read Request, with an STag of another stream or domain.
+var (
+	foreignKeyCauses  = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
+	foreignReadCauses = []iwarp.Cause{iwarp.RDMAPSTagNotAssociated, iwarp.RDMAPInvalidSTag}
+)
 
 var ddpProtectionCases = []conformance.Case{{
 	ID: "ddp/protection/key-of-another-domain", Cite: cite("rfc5041/8.2/1"),
@@ -167,17 +182,18 @@ var ddpProtectionCases = []conformance.Case{{
 	ID: "ddp/protection/window-of-another-stream", Cite: cite("rfc5041/8.2/2", "rfc5042/6.1.1/2"),
 	Needs:   verbs.CapMWType2,
 	Title:   "A window bound to one stream is not accessible from another",
-	Sends:   "a Write to a window on the stream it is bound to, and one on another stream of the same domain",
-	Expects: "the first is placed; the second ends its stream, and no octet changes",
+	Sends:   "a Write to a window on the stream it is bound to, and a Write and a Read Request on other streams of the same domain",
+	Expects: "the first is placed; the others end their streams, no octet changes, and none is sent",
 	Defects: []string{"WindowOwner"}, Run: onHost(func(h *host) {
-		mine, other := h.connect(setup{}), h.connect(setup{})
-		m, at := mine.newWindow(verbs.AccessRemoteWrite)
+		mine, other, reader := h.connect(setup{}), h.connect(setup{}), h.connect(setup{})
+		m, at := mine.newWindow(verbs.AccessRemoteWrite | verbs.AccessRemoteRead)
 		mine.sendAndSync(writeTo(at, data(16)))
 		h.ExpectBytes(m, 0, data(16))
 		m.Snapshot()
 		other.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
+		reader.expectRefusal(reader.readFrom(at, 16), foreignReadCauses...)
 		h.ExpectUntouched(m)
-		mine.syncByRead()
+		mine.expectAnswer(mine.readFrom(at, 16), iwarp.ReadResponse(peerSTag, peerTO, data(16)))
 	}),
 }, {
 	ID: "ddp/protection/closed-region", Cite: cite("rfc5041/8.3.1/1"),

@@ -30,7 +30,7 @@ func Suite() *conformance.Suite {
 			ddpHeaderCases, ddpSegmentCases, ddpUntaggedCases, ddpTaggedCases, ddpReportCases, ddpProtectionCases,
 			rdmapHeaderCases, rdmapTerminateCases, rdmapWriteReadCases, rdmapSendCases, rdmapStreamCases, rdmapCheckCases,
 			rdmapxMessageCases, rdmapxOperationCases, rdmapxAtomicCases, rdmapxImmediateCases,
-			securityCases, counterCases,
+			securityCases, counterCases, dialogueCases, startupDialogueCases,
 		)),
 	}
 }

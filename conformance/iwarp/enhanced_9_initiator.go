@@ -16,13 +16,18 @@ func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
 	return *e
 }
 
+// rtrOpcodes are the opcodes of the kinds of RTR.
+var rtrOpcodes = map[iwarp.RTR]iwarp.Opcode{
+	iwarp.RTRSend: iwarp.OpSend, iwarp.RTRWrite: iwarp.OpWrite, iwarp.RTRRead: iwarp.OpReadRequest,
+}
+
 // excessiveDepth is an ORD that no device supports.
 const excessiveDepth = 16382
 
-// replyExcessiveORD answers the device's Request with an ORD above the IRD of any device.
-func (hs *handshake) replyExcessiveORD() *conn {
+// replyORD answers the device's Request with an ORD.
+func (hs *handshake) replyORD(ord uint16) *conn {
 	hs.recvEnhancedRequest()
-	hs.sendReply(withDepths(defaultOrd, excessiveDepth))
+	hs.sendReply(withDepths(defaultOrd, ord))
 	return hs.enterFullOperation()
 }
 
@@ -81,8 +86,8 @@ var enhancedInitiatorCases = []conformance.Case{{
 	ID: "enhanced/depth/reply-limits-reads", Cite: cite("rfc6581/9.1/6"),
 	Title:   "An initiator has no more outstanding reads than the IRD of the Reply",
 	Sends:   "Replies with IRD 1 and 2; the device posts eight reads",
-	Expects: "one and two Read Requests until the first Read Response",
-	Defects: []string{"ReplyDepthsIgnored"}, Run: onHost(func(h *host) {
+	Expects: "at most one and two unanswered Read Requests",
+	Defects: []string{"ReplyDepthsIgnored", "ReadLimitGrows"}, Run: onHost(func(h *host) {
 		for _, ird := range []uint16{1, 2} {
 			hs := h.startActive(setup{})
 			hs.recvEnhancedRequest()
@@ -90,15 +95,30 @@ var enhancedInitiatorCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "enhanced/depth/reply-ord-is-served", Cite: cite("rfc6581/9.1/6"),
+	Title:   "An initiator answers as many outstanding reads as the ORD of the Reply",
+	Sends:   "Replies with ORD 1 and with the IRD of the Request; then as many Read Requests, none of which can be answered before all have arrived",
+	Expects: "connections, and Read Responses to all",
+	Defects: []string{"InitiatorServesOneRead"}, Run: onHost(func(h *host) {
+		for _, ord := range []uint16{1, defaultOrd} {
+			hs := h.startActive(setup{})
+			ord = min(ord, iwarp.Val(hs.recvEnhancedRequest().IRD))
+			hs.establishWithReply(withDepths(defaultOrd, ord)).expectReadsServed(int(ord))
+		}
+	}),
+}, {
 	ID: "enhanced/depth/too-few-places-is-terminated", Cite: cite("rfc6581/9.1/7", "rfc6581/8/1"),
 	Title:   "An initiator whose IRD is below the ORD of the Reply sends a Terminate",
-	Sends:   "a Reply with ORD 16382",
+	Sends:   "Replies with ORD 16382, and with one more than the device supports",
 	Expects: "a Terminate for an insufficient IRD, the end of the stream, and a connect that fails",
-	Defects: []string{"ReplyDepthsIgnored", "ErrorResets"}, Run: onActive(setup{}, func(hs *handshake) {
-		c := hs.replyExcessiveORD()
-		c.allowBadFrames = true // the next case checks the CRC of the Terminate
-		c.expectTerminateAndEnd(iwarp.MPAInsufficientIRD)
-		hs.expectConnError()
+	Defects: []string{"ReplyDepthsIgnored", "ErrorResets"}, Run: onHost(func(h *host) {
+		for _, ord := range []uint16{excessiveDepth, uint16(h.QueryDevice().MaxQPRdAtomic) + 1} {
+			hs := h.startActive(setup{})
+			c := hs.replyORD(ord)
+			c.allowBadFrames = true // the next case checks the CRC of the Terminate
+			c.expectTerminateAndEnd(iwarp.MPAInsufficientIRD)
+			hs.expectConnError()
+		}
 	}),
 }, {
 	ID: "enhanced/depth/errors-are-of-layer-2", Cite: cite("rfc6581/8/1", "rfc5044/7.1.1/7"),
@@ -107,7 +127,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply requests",
 	Defects: []string{"MPAErrorType"}, Run: onHost(func(h *host) {
 		hs := h.startActive(setup{})
-		hs.replyExcessiveORD().expect(iwarp.Terminate(iwarp.MPAInsufficientIRD).QuotingNothing())
+		hs.replyORD(excessiveDepth).expect(iwarp.Terminate(iwarp.MPAInsufficientIRD).QuotingNothing())
 		hs.expectConnError()
 		hs = h.startActive(setup{})
 		hs.replyNoCommonRTR().expect(iwarp.Terminate(iwarp.MPANoMatchingRTR).QuotingNothing())
@@ -125,16 +145,17 @@ var enhancedInitiatorCases = []conformance.Case{{
 }, {
 	ID: "enhanced/depth/reply-leaves-it-open", Cite: cite("rfc6581/9.1/10"),
 	Title:   "An initiator keeps its depths if the Reply does not negotiate them",
-	Sends:   "a Reply with IRD and ORD of 3fff; the device has a depth of four and posts eight reads",
-	Expects: "a connection with at most four outstanding reads",
-	Defects: []string{"DepthsAlwaysCount"}, Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
+	Sends:   "a Reply with IRD and ORD of 3fff; the device has a depth of four and posts eight reads; four Read Requests at once",
+	Expects: "a connection with at most four outstanding reads, and four Read Responses",
+	Defects: []string{"DepthsAlwaysCount"}, Run: onHost(func(h *host) {
+		hs := h.startActive(setup{connParams: depthParam(4, 4)})
 		hs.recvEnhancedRequest()
 		c := hs.establishWithReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
 		c.expectReadsLimited(8, 4)
-		c.syncByRead()
+		c.expectReadsServed(4)
 	}),
 }, {
-	ID: "enhanced/start/local-failure-is-said", Cite: cite("rfc6581/9.3/1"),
+	ID: "enhanced/start/local-failure-is-said", Cite: cite("rfc6581/9.3/1", "rfc6581/8/1"),
 	Title:   "An initiator with a local failure during start-up sends a Terminate before it closes",
 	Sends:   "a Reply, after the application has moved the queue pair to the error state",
 	Expects: "a Terminate for a local failure, the end of the stream, and a connect that fails",
@@ -148,14 +169,26 @@ var enhancedInitiatorCases = []conformance.Case{{
 }, {
 	ID: "enhanced/rtr/comes-first", Cite: cite("rfc6581/5/1"),
 	Title:   "An initiator in the peer-to-peer model sends the RTR before anything else",
-	Sends:   "a Reply that selects a Write; the application sends as soon as it is connected",
-	Expects: "a zero-length Write, then the application's Send",
-	Defects: []string{"RTRLate"}, Run: onActive(setup{}, func(hs *handshake) {
-		require(hs.replyOneRTR(iwarp.RTRWrite), "the device does not offer a Write as RTR")
-		c := hs.enterFullOperation()
-		hs.expectConnected()
-		c.expectSent(c.sendWR(1, 0, 16), iwarp.Op(iwarp.OpWrite).WithPayload(nil))
-		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
+	Sends:   "Replies that select a Write, a Send and a Read; the application sends as soon as it is connected",
+	Expects: "a zero-length message of that kind, then the application's Send",
+	Defects: []string{"RTRLate"}, Run: onHost(func(h *host) {
+		for _, kind := range []iwarp.RTR{iwarp.RTRWrite, iwarp.RTRSend, iwarp.RTRRead} {
+			hs := h.startActive(setup{})
+			if !hs.replyOneRTR(kind) {
+				continue
+			}
+			c := hs.enterFullOperation()
+			if kind == iwarp.RTRRead { // the device may be connected only after the response
+				c.recvRTR()
+				hs.expectConnected()
+				c.expectSent(c.sendWR(1, 0, 16), iwarp.Send(1, c.localMem.Buf[:16]))
+				continue
+			}
+			hs.expectConnected()
+			c.PostSend(c.qp, c.sendWR(1, 0, 16))
+			c.expect(iwarp.Op(rtrOpcodes[kind]).WithPayload(nil))
+			c.expect(iwarp.Op(iwarp.OpSend).WithPayload(c.localMem.Buf[:16]))
+		}
 	}),
 }, {
 	ID: "enhanced/rtr/request-names-a-type", Cite: cite("rfc6581/9.2/1"),
@@ -174,8 +207,8 @@ var enhancedInitiatorCases = []conformance.Case{{
 }, {
 	ID: "enhanced/rtr/agreed-type-is-sent", Cite: cite("rfc6581/9.2/6"),
 	Title:   "An initiator sends the negotiated RTR",
-	Sends:   "Replies that select each kind of RTR that the Request offers, alone",
-	Expects: "that RTR, with zero length",
+	Sends:   "Replies that select each kind of RTR that the Request offers, alone; then all but one of them",
+	Expects: "that RTR, or one of those, with zero length",
 	Defects: []string{"RTRUnasked"}, Run: onHost(func(h *host) {
 		for _, rtr := range []struct {
 			kind iwarp.RTR
@@ -191,6 +224,18 @@ var enhancedInitiatorCases = []conformance.Case{{
 			}
 			hs.establishByRTR(rtr.want)
 			hs.syncByRead()
+		}
+		for _, without := range []iwarp.RTR{iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend} {
+			hs := h.startActive(setup{})
+			kinds := hs.recvPeerToPeerRequest().rtrs() &^ without
+			if kinds == 0 {
+				hs.sendReply(func(f startupFrame) startupFrame { return f.Reject(true) })
+				hs.expectConnError()
+				continue
+			}
+			hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer(kinds) })
+			got := hs.establishByRTR(iwarp.Any())
+			hs.Check(got.Op() != rtrOpcodes[without] && len(got.Payload) == 0, fmt.Sprintf("an RTR other than %v", rtrOpcodes[without]), "%v", got)
 		}
 	}),
 }, {

@@ -212,6 +212,24 @@ const (
 	longMemLen = 256 << 10
 )
 
+// moreThanTCPBuffers returns tcpBufferBytes in real time, and less in virtual time, where TCP
+// buffers less.
+func (h *host) moreThanTCPBuffers() int {
+	if h.Virtual {
+		return tcpBufferBytes / 8
+	}
+	return tcpBufferBytes
+}
+
+// largeMemory returns a region of moreThanTCPBuffers octets, with all access rights. A device
+// cannot finish the response to a Read of all of it while the peer does not read.
+func (h *host) largeMemory() *rig.Memory {
+	if h.large == nil {
+		h.large = h.Memory(h.moreThanTCPBuffers(), allAccess)
+	}
+	return h.large
+}
+
 // onLongMessages makes the body of a case from a function that uses messages of several segments.
 func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, recvLen: longMemLen / 4, memLen: longMemLen}, body)
@@ -226,29 +244,63 @@ func (c *conn) waitForDevice() {
 }
 
 // exchangeAllKinds makes the device send each kind of message that it supports, except Terminate,
-// and returns the FPDUs.
+// and returns the FPDUs, whose opcodes it checks.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
-	solicited := c.sendWR(2, 16, 16)
-	solicited.Flags |= verbs.SendSolicited
-	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited, c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
-	if c.Caps.Has(verbs.CapSendInv) {
-		invalidate := c.sendWR(5, 64, 16)
-		invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag
-		wrs = append(wrs, invalidate)
+	wrs, ops := c.everySendWR(16)
+	wrs = append(wrs, c.writeWR(5, 32, 16), c.readWR(6, 48, 16))
+	ops = append(ops, iwarp.OpWrite, iwarp.OpReadRequest)
+	if c.immediateError() == nil {
+		immediate := c.writeImmWR(6, 96, 16, 7)
+		wrs = append(wrs, immediate, solicited(immediate))
+		ops = append(ops, iwarp.OpWrite, iwarp.OpImmediate, iwarp.OpWrite, iwarp.OpImmediateSE)
 	}
 	if c.Caps.Has(verbs.CapAtomics) {
-		wrs = append(wrs, c.fetchAddWR(6, 80, 1))
+		wrs = append(wrs, c.fetchAddWR(7, 80, 1), c.cmpSwapWR(8, 88, 1, 2))
+		ops = append(ops, iwarp.OpAtomicRequest, iwarp.OpAtomicRequest)
 	}
 	c.PostSend(c.qp, wrs...)
-	all := c.nextFPDUs(len(wrs))
-	c.send(c.peerRead(0, 16))
-	return append(all, c.nextFPDUs(1)...)
+	all := make([]iwarp.ReceivedFPDU, 0, len(ops)+2)
+	for _, op := range ops {
+		all = append(all, c.expect(iwarp.Op(op)))
+	}
+	all = append(all, c.expectAnswer(c.peerRead(0, 16), iwarp.Op(iwarp.OpReadResponse)))
+	if c.Caps.Has(verbs.CapAtomics) {
+		all = append(all, c.expectAnswer(c.peerFetchAdd(1, 0), iwarp.Op(iwarp.OpAtomicResponse)))
+	}
+	return all
+}
+
+// solicited returns the request with the flag for a solicited event.
+func solicited(wr verbs.SendWR) verbs.SendWR {
+	wr.Flags |= verbs.SendSolicited
+	return wr
+}
+
+// everySendWR returns Sends of n bytes of localMem, one of each kind that the device supports, with
+// WR IDs from 1 on, and their opcodes.
+func (c *conn) everySendWR(n int) (wrs []verbs.SendWR, ops []iwarp.Opcode) {
+	invalidate := c.sendWR(3, 0, n)
+	invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag
+	wrs = []verbs.SendWR{c.sendWR(1, 0, n), solicited(c.sendWR(2, 0, n)), invalidate, solicited(invalidate)}
+	wrs[3].WRID = 4
+	ops = []iwarp.Opcode{iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate}
+	if !c.Caps.Has(verbs.CapSendInv) {
+		return wrs[:2], ops[:2]
+	}
+	return wrs, ops
 }
 
 // fetchAddWR returns a FetchAdd request of the device, with the result in localMem.
 func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
 	wr := c.wr(verbs.OpAtomicFetchAdd, id, off, 8)
 	wr.Atomic.CompareAdd = add
+	return wr
+}
+
+// cmpSwapWR returns a CmpSwap request of the device, with the result in localMem.
+func (c *conn) cmpSwapWR(id uint64, off int, compare, swap uint64) verbs.SendWR {
+	wr := c.fetchAddWR(id, off, compare)
+	wr.Opcode, wr.Atomic.Swap = verbs.OpAtomicCmpAndSwp, swap
 	return wr
 }
 

@@ -17,6 +17,8 @@ type host struct {
 	*rig.Rig
 	// syncConn is a connection on which the peer only sends RDMA Reads; see syncUnlessVirtual.
 	syncConn *conn
+	// large is the region of largeMemory.
+	large *rig.Memory
 	// accepts are the handshakes in which the device is passive.
 	accepts []*handshake
 }

@@ -30,18 +30,27 @@ func mulpdu(mss int, markers bool) int {
 // longestULPDU makes the device write n octets, and returns the length of its longest ULPDU.
 func (c *conn) longestULPDU(n int) int {
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
-	most := 0
-	for _, g := range c.nextMessage(iwarp.OpWrite) {
+	return c.longestULPDUOf(iwarp.OpWrite)
+}
+
+// longestULPDUOf returns the length of the longest ULPDU of the next message, which has opcode op.
+func (c *conn) longestULPDUOf(op iwarp.Opcode) (most int) {
+	for _, g := range c.nextMessage(op) {
 		most = max(most, len(g.ULPDU))
 	}
 	return most
 }
 
-// expectFullSegments fails the case unless the longest ULPDU of a message is as long as the MULPDU.
+// expectFullSegments fails the case unless the longest ULPDUs of a Write, a Send and a Read
+// Response are as long as the MULPDU.
 func expectFullSegments(c *conn) {
+	c.PostSend(c.qp, c.writeWR(1, 0, 8000), c.sendWR(2, 0, 8000))
+	c.send(c.peerRead(0, 8000))
 	want := mulpdu(c.tcp.MSS(), withoutMarkers)
-	got := c.longestULPDU(8000)
-	c.Check(got == want, fmt.Sprintf("ULPDUs of up to %d octets in segments of %d", want, c.tcp.MSS()), "up to %d", got)
+	for _, op := range []iwarp.Opcode{iwarp.OpWrite, iwarp.OpSend, iwarp.OpReadResponse} {
+		got := c.longestULPDUOf(op)
+		c.Check(got == want, fmt.Sprintf("%v in ULPDUs of up to %d octets in segments of %d", op, want, c.tcp.MSS()), "up to %d", got)
+	}
 }
 
 // Changes to the peer's start-up frame.
@@ -88,30 +97,33 @@ var mpaFPDUCases = []conformance.Case{{
 }, {
 	ID: "mpa/record/mulpdu-fills-segments-of-1460", Cite: cite("rfc5044/4.5/1"), Setup: setupMSS(1460),
 	Title:   "The MULPDU is the MSS less 6 octets",
-	Sends:   "nothing: the device writes 8000 octets, with an MSS of 1460",
+	Sends:   "a Read Request for 8000 octets, with an MSS of 1460; the device writes and sends as much",
 	Expects: "ULPDUs of up to 1454 octets",
 	Defects: []string{"MSSRoundedDown", "MSSIgnored"}, Run: onConn(expectFullSegments),
 }, {
 	ID: "mpa/record/mulpdu-of-odd-segment-size", Cite: cite("rfc5044/4.5/1"), Setup: setupMSS(1463),
 	Title:   "The MULPDU is computed from the MSS rounded down to a multiple of four",
-	Sends:   "nothing: the device writes 8000 octets, with an MSS of 1463",
+	Sends:   "a Read Request for 8000 octets, with an MSS of 1463; the device writes and sends as much",
 	Expects: "ULPDUs of up to 1454 octets",
 	Defects: []string{"MSSRoundedDown"}, Run: onConn(expectFullSegments),
 }, {
 	ID: "mpa/record/mulpdu-leaves-room-for-markers", Cite: cite("rfc5044/4.5/2"), Setup: setupMSS(1460),
 	Title:   "The MULPDU leaves room for the markers of a segment",
 	Sends:   "a Request for markers; the device writes 8000 octets",
-	Expects: "ULPDUs of at most 1442 octets with an MSS of 1460, and FPDUs that fit with their markers",
-	Defects: []string{"MarkersForgotten"}, Run: onMarkersFromDevice(func(c *conn) {
+	Expects: "ULPDUs of up to 1442 octets with an MSS of 1460, and FPDUs that fit with their markers",
+	Defects: []string{"MarkersForgotten", "MarkersTwice"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = false
 		mss := c.tcp.MSS()
 		const markers = true
 		want := mulpdu(mss, markers)
 		c.PostSend(c.qp, c.writeWR(1, 0, 8000))
+		most := 0
 		for _, g := range c.nextMessage(iwarp.OpWrite) {
+			most = max(most, len(g.ULPDU))
 			c.Check(len(g.ULPDU) <= want, fmt.Sprintf("ULPDUs of at most %d octets in segments of %d", want, mss), "one of %d", len(g.ULPDU))
 			c.Check(len(g.Raw) <= mss, fmt.Sprintf("FPDUs of at most %d octets", mss), "one of %d", len(g.Raw))
 		}
+		c.Check(most == want, fmt.Sprintf("ULPDUs of up to %d octets in segments of %d", want, mss), "up to %d", most)
 	}),
 }, {
 	ID: "mpa/record/mulpdu-of-at-least-128", Cite: cite("rfc5044/4.5/3", "rfc5044/3/2"), Setup: setupMSS(88),
@@ -178,16 +190,47 @@ var mpaFPDUCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "mpa/fpdu/pad-of-every-kind-is-zero", Cite: cite("rfc5044/4.1/3", "rfc5042/x/2"),
+	Title:   "The pad of Read Responses and of all kinds of Send is zeros",
+	Sends:   "Read Requests for 32 octets, then for 21, 3, 2 and 1; the device sends as much with each kind of Send",
+	Expects: "pads of zeros",
+	Defects: []string{"StalePad", "ResponsePadStale"}, Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		padded := func(want iwarp.Segment) { c.expect(want.Pad(make([]byte, -(2+want.Len())&3)...)) }
+		for i, n := range []int{32, 21, 3, 2, 1} {
+			c.send(c.peerRead(64*i, n))
+			padded(iwarp.ReadResponse(peerSTag, peerTO, c.targetMem.Buf[64*i:][:n]))
+			wrs, ops := c.everySendWR(n)
+			c.PostSend(c.qp, wrs...)
+			for _, op := range ops {
+				padded(iwarp.Op(op).QN(0).WithPayload(c.localMem.Buf[:n]))
+			}
+		}
+	}),
+}, {
 	ID: "mpa/fpdu/pad-value-is-ignored", Cite: cite("rfc5044/4.1/4"),
 	Title:   "The content of the pad is ignored",
-	Sends:   "Sends of 1, 2 and 3 octets with pads of aa, bb and cc, and correct CRCs",
-	Expects: "each is delivered",
-	Defects: []string{"CRCSkipsPad"}, Run: onConn(func(c *conn) {
-		for n := 1; n <= 3; n++ {
-			c.send(iwarp.Send(c.nextSendMSN(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
-			c.expectMessage(uint64(n), n)
+	Sends:   "Sends, Writes and Read Responses of 1 to 7 octets with pads of aa, bb and cc, and correct CRCs",
+	Expects: "each is delivered or placed, without the pad",
+	Defects: []string{"CRCSkipsPad"}, Run: onSetup(setup{receives: 7}, func(c *conn) {
+		padded := func(s iwarp.Segment) iwarp.Segment {
+			return s.Pad([]byte{0xaa, 0xbb, 0xcc}[:-(2+s.Len())&3]...)
 		}
-		c.syncByRead()
+		for n := 1; n <= 7; n++ {
+			c.send(padded(iwarp.Send(c.nextSendMSN(), data(n))))
+			c.expectMessage(uint64(n), n)
+			c.ExpectUnchangedOutside(c.localMem, 64*(n-1), n)
+			c.localMem.Snapshot()
+			c.send(padded(iwarp.ReadResponseTo(c.deviceRead(8, 1024, n), data(n))))
+			c.ExpectCompletion(8, verbs.WCSuccess)
+			c.ExpectBytes(c.localMem, 1024, data(n))
+			c.ExpectUnchangedOutside(c.localMem, 1024, n)
+			c.localMem.Snapshot()
+			c.sendAndSync(padded(c.peerWrite(64*n, data(n))))
+			c.ExpectBytes(c.targetMem, 64*n, data(n))
+			c.ExpectUnchangedOutside(c.targetMem, 64*n, n)
+			c.targetMem.Snapshot()
+		}
 	}),
 }, {
 	ID: "mpa/fpdu/pad-is-covered-by-the-crc", Cite: cite("rfc5044/4.1/4", "rfc5044/4.4/7"),
@@ -210,14 +253,19 @@ var mpaFPDUCases = []conformance.Case{{
 }, {
 	ID: "mpa/fpdu/multiple-of-four", Cite: cite("rfc5044/4.1/5"),
 	Title:   "FPDUs are padded to the next multiple of four octets, and no further",
-	Sends:   "nothing: the device sends messages of 0 to 7 octets, one at a time",
-	Expects: "FPDUs of 24, 28 and 32 octets",
+	Sends:   "Read Requests for 0 to 7 octets; the device sends and writes as much, one at a time",
+	Expects: "FPDUs of 24, 28 and 32 octets for Sends, of 20, 24 and 28 for the others",
 	Defects: []string{"PadToEight"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for n := range 8 {
 			g := c.expectSent(c.sendWR(1, 0, n), iwarp.Send(uint32(n+1), c.localMem.Buf[:n]))
 			c.expectSilence(shortWait)
 			c.Check(len(g.Raw) == 24+(n+3)&^3, fmt.Sprintf("an FPDU of %d octets", 24+(n+3)&^3), "%d", len(g.Raw))
+			write := c.expectSent(c.writeWR(2, 0, n), iwarp.Op(iwarp.OpWrite).Length(n))
+			for _, g := range []iwarp.ReceivedFPDU{write, c.expectAnswer(c.peerRead(0, n), iwarp.Op(iwarp.OpReadResponse).Length(n))} {
+				c.expectSilence(shortWait)
+				c.Check(len(g.Raw) == 20+(n+3)&^3, fmt.Sprintf("an FPDU of %d octets", 20+(n+3)&^3), "%d", len(g.Raw))
+			}
 		}
 	}),
 }, {

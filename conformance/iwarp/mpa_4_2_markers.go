@@ -270,6 +270,20 @@ var mpaMarkerCases = []conformance.Case{{
 		c.ExpectUnchangedOutside(c.targetMem, 0, 1500)
 	}),
 }, {
+	ID: "mpa/marker/taken-out-of-a-response", Cite: cite("rfc5044/4.3/9"), Setup: setupMarkers,
+	Title:   "Markers in a Read Response are not placed",
+	Sends:   "Read Responses of 1500 octets with their markers, in one segment and in several",
+	Expects: "1500 octets in the memory, without the markers",
+	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
+		for _, ulpdu := range []int{2000, 14 + 400} {
+			c.send(iwarp.ReadResponseTo(c.deviceRead(9, 8192, 1500), data(1500)).Segments(ulpdu)...)
+			c.ExpectCompletion(9, verbs.WCSuccess)
+			c.ExpectBytes(c.localMem, 8192, data(1500))
+			c.ExpectUnchangedOutside(c.localMem, 8192, 1500)
+			clear(c.localMem.Buf[8192:][:1500])
+		}
+	}),
+}, {
 	ID: "mpa/marker/taken-out-between-fpdus", Cite: cite("rfc5044/4.3/9", "rfc5044/4.3/5"), Setup: setupMarkers,
 	Title:   "FPDUs before and after a marker are delivered",
 	Sends:   "a Send that ends at the next marker, then one across the following marker",

@@ -206,6 +206,16 @@ var mpaCRCCases = []conformance.Case{{
 		c.ExpectUntouched(c.localMem)
 	}),
 }, {
+	ID: "mpa/crc/mismatch-of-every-kind", Cite: cite("rfc5044/4.4/9", "rfc5044/6/1"),
+	Title:   "A message of any kind with a wrong CRC is not executed",
+	Sends:   "each kind of message with one bit of its CRC wrong",
+	Expects: "a Terminate for a wrong CRC; no completion, no response, and memory unchanged",
+	Defects: []string{"CRCIgnored"}, Run: onHost(func(h *host) {
+		for _, k := range append(h.kinds(), terminateKind) {
+			h.expectKindRefused(k, iwarp.Segment.BadCRC, iwarp.MPACRC)
+		}
+	}),
+}, {
 	ID: "mpa/crc/every-bit-counts", Cite: cite("rfc5044/4.4/9", "rfc5044/4.4/6"),
 	Title:   "A single wrong bit of payload, pad or CRC is detected",
 	Sends:   "Sends with one flipped bit, each on a separate connection: one bit of every octet of payload and pad, and every bit of the CRC",

@@ -210,6 +210,24 @@ var mpaSegmentCases = []conformance.Case{{
 	Expects: "all are delivered",
 	Defects: []string{"HeaderInOneRead"}, Run: onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(16, 1, 21) }),
 }, {
+	ID: "mpa/segment/cut-in-other-headers", Cite: cite("rfc5044/5.1/3", "rfc5044/5.2/1"),
+	Title:   "A segment may end anywhere in the headers of a Write or a Read Request",
+	Sends:   "Writes and Read Requests split in two, at every octet of length and headers",
+	Expects: "all are executed",
+	Defects: []string{"HeaderInOneRead"}, Run: onSetup(setup{}, func(c *conn) {
+		for at := 1; at < 2+ddpUntaggedLen+28; at++ {
+			if at <= 2+ddpTaggedLen {
+				c.writeInPieces(c.encode(c.peerWrite(16*at, data(16))), at)
+			}
+			c.writeInPieces(c.encode(c.peerRead(16*at, 16)), at)
+			want := c.targetMem.Buf[16*at:][:16]
+			if at <= 2+ddpTaggedLen {
+				want = data(16)
+			}
+			c.expect(iwarp.ReadResponse(peerSTag, peerTO, want))
+		}
+	}),
+}, {
 	ID: "mpa/segment/cut-in-pad-and-crc", Cite: cite("rfc5044/5.1/3"),
 	Title:   "A segment may end anywhere in the pad or the CRC of an FPDU",
 	Sends:   "Sends of 13 octets split in two, at every octet of pad and CRC",
@@ -260,6 +278,23 @@ var mpaSegmentCases = []conformance.Case{{
 		c.write(b[len(b)-4:])
 		c.syncByRead()
 		c.ExpectBytes(c.targetMem, 0, data(512))
+	}),
+}, {
+	ID: "mpa/segment/every-kind-waits-for-its-crc", Cite: cite("rfc5044/6/2"),
+	Title:   "No message is executed before all of its FPDU has arrived",
+	Sends:   "each kind of message without its CRC; later the CRC",
+	Expects: "no completion, no response and memory unchanged until the CRC has arrived; then the effect of the message",
+	Defects: []string{"PlacesEarly"}, Run: onHost(func(h *host) {
+		for _, k := range append(h.kinds(), terminateKind) {
+			c := h.connectFor(k)
+			s := k.valid(c)
+			b := c.encode(s)
+			c.write(b[:len(b)-4])
+			c.expectIdle()
+			c.ExpectUntouched(c.localMem, c.targetMem)
+			c.write(b[len(b)-4:])
+			k.expectEffect(c, s)
+		}
 	}),
 }, {
 	// These cases need raw TCP, since a kernel decides about its segments.

@@ -42,13 +42,28 @@ func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformanc
 			// decides on its CRC.
 			c := hs.enterFullOperation()
 			c.framer.CRC = iwarp.Val(hs.deviceFrame.C)
-			if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
+			if g, ok := c.nextFPDU(belowStartupTimer); ok {
 				c.checkTerminate(g, []iwarp.Cause{iwarp.MPAStartupFrame})
 			}
-			c.expectEnd()
+			c.expectEndWithin(belowStartupTimer)
 			hs.expectConnError()
 		}
 	})
+}
+
+// wrongOctet returns a key with one bit of octet i wrong.
+func wrongOctet(key string, i int) string {
+	b := []byte(key)
+	b[i] ^= 0x20 // another case, or another octet
+	return string(b)
+}
+
+// wrongReplyKeys returns edits of a Reply, each of which makes another octet of its key wrong.
+func wrongReplyKeys() (edits []func(startupFrame) startupFrame) {
+	for i := range iwarp.KeyReply {
+		edits = append(edits, func(f startupFrame) startupFrame { return f.WithKey(wrongOctet(iwarp.KeyReply, i)) })
+	}
+	return edits
 }
 
 // expectTraffic fails the case unless a connection carries Sends in both directions.
@@ -140,10 +155,13 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/start/wrong-key-in-a-request-closes", Cite: cite("rfc5044/7.1.1/2", "rfc5044/7.1.2/3", "rfc5044/8/4"),
 	Title:   "A responder closes a stream that begins with an invalid key",
-	Sends:   "Requests with wrong keys, and one with the key of a Reply",
+	Sends:   "Requests with wrong keys: with the key of a Reply, and with one bit wrong in each octet",
 	Expects: "the end of the stream without a Reply, and no connection request",
-	Defects: []string{"KeyPrefixOnly"}, Run: onHost(func(h *host) {
+	Defects: []string{"KeyPrefixOnly", "KeyOctetSkipped"}, Run: onHost(func(h *host) {
 		l := h.listen()
+		for i := range iwarp.KeyRequest {
+			h.expectRequestDropped(l, enhancedRequest().WithKey(wrongOctet(iwarp.KeyRequest, i)).Append(nil), h.ResponseTimeout())
+		}
 		for _, key := range []string{"MPA ID Xeq Frame", "MPA ID Req FramE", "mpa id req frame", "MPA ID Req\x00Frame", "MPA ID ", iwarp.KeyReply} {
 			h.expectRequestDropped(l, enhancedRequest().WithKey(key).Append(nil), h.ResponseTimeout())
 		}
@@ -151,13 +169,11 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/start/wrong-key-in-a-reply-closes", Cite: cite("rfc5044/7.1.1/4"),
 	Title:   "An initiator closes the stream after a Reply with an invalid key",
-	Sends:   "Replies with wrong keys",
+	Sends:   "Replies with wrong keys: with one that is too short, and with one bit wrong in each octet",
 	Expects: "the end of the stream, and a connect that fails",
-	Defects: []string{"KeyPrefixOnly"}, Run: onInvalidReplies(
-		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Xep Frame") },
-		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Rep FramE") },
+	Defects: []string{"KeyPrefixOnly", "KeyOctetSkipped"}, Run: onInvalidReplies(append(wrongReplyKeys(),
 		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Rep") },
-	),
+	)...),
 }, {
 	ID: "mpa/start/two-initiators-are-found-out", Cite: cite("rfc5044/7.1.2/11", "rfc5044/7.1.1/4"),
 	Title:   "An initiator that receives a Request closes the stream",
@@ -168,10 +184,13 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/start/reject-flag-of-a-request-is-ignored", Cite: cite("rfc5044/7.1.1/8"),
 	Title:   "The R flag of a Request is ignored, and not copied to the Reply",
-	Sends:   "a Request with R set",
-	Expects: "a Reply with R clear, and a working connection",
-	Defects: []string{"EchoesFlags"},
-	Run:     onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, (*conn).expectTraffic),
+	Sends:   "Requests of both revisions with R set",
+	Expects: "Replies with R clear, and working connections",
+	Defects: []string{"EchoesFlags"}, Run: onHost(func(h *host) {
+		for _, f := range []startupFrame{enhancedRequest(), revision1Request()} {
+			h.connect(setup{frame: func(startupFrame) startupFrame { return f.Reject(true) }}).expectTraffic()
+		}
+	}),
 }, {
 	ID: "mpa/start/reserved-flags-are-zero", Cite: cite("rfc5044/7.1.1/9"),
 	Title:   "The reserved flags of start-up frames are zero",
@@ -209,10 +228,12 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/start/unknown-revision-of-a-reply-closes", Cite: cite("rfc5044/7.1.2/7", "rfc5044/7.1.1/11"),
 	Title:   "An initiator closes the stream after a Reply of an unknown revision",
-	Sends:   "Replies of revision 3 and 255",
+	Sends:   "Replies of revision 3, 4, 128 and 255",
 	Expects: "the end of the stream, and a connect that fails",
 	Defects: []string{"AnyRevision"}, Run: onInvalidReplies(
 		func(f startupFrame) startupFrame { return f.Revision(3) },
+		func(f startupFrame) startupFrame { return f.Revision(4) },
+		func(f startupFrame) startupFrame { return f.Revision(128) },
 		func(f startupFrame) startupFrame { return f.Revision(255) },
 	),
 }, {
@@ -277,11 +298,7 @@ var mpaFrameCases = []conformance.Case{{
 		for _, n := range []int{9, 20, 24, 32} {
 			hs := h.startActive(setup{})
 			hs.recvFrame()
-			f := iwarp.Reply().Revision(iwarp.Val(hs.deviceFrame.Rev)).Private(data(16))
-			if hs.deviceFrame.Enhanced != nil {
-				f = f.Depths(1, 1).PeerToPeer(iwarp.RTRWrite)
-			}
-			hs.write(f.Append(nil)[:n])
+			hs.write(hs.replyWithPrivateData().Append(nil)[:n])
 			hs.closeWrite()
 			hs.expectEnd()
 			hs.expectConnError()
@@ -296,9 +313,9 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/private/length-of-252-octets", Cite: cite("rfc5044/7.1.1/12"),
 	Title:   "PD_Length is correct for lengths around 256",
-	Sends:   "Replies; the device connects with 251, 252, 253 and 256 octets of private data",
+	Sends:   "Replies; the device connects with 251, 252, 253, 255 and 256 octets of private data",
 	Expects: "Requests with the data and its length",
-	Defects: []string{"LengthWraps"}, Run: onPrivateData(initiator, 251, 252, 253, 256),
+	Defects: []string{"LengthWraps"}, Run: onPrivateData(initiator, 251, 252, 253, 255, 256),
 }, {
 	ID: "mpa/private/length-of-a-reply", Cite: cite("rfc5044/7.1.1/12"),
 	Title:   "PD_Length of a Reply is the length of its private data",
@@ -315,10 +332,14 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/private/512-in-a-request", Cite: cite("rfc5044/7.1.1/14"),
 	Title:   "A Request may have 512 octets of private data",
-	Sends:   "a Request of revision 1 with 512 octets, and an enhanced one with 508 octets after the enhanced data",
+	Sends:   "Requests of revision 1 with 512 octets, and with 1, 3, 4, 255 to 257 and 511; enhanced ones with as many, and with 508 octets after the enhanced data",
 	Expects: "the application gets the data, and connections are established",
 	Defects: []string{"PrivateData256"}, Run: onHost(func(h *host) {
-		for _, f := range []startupFrame{revision1Request().Private(data(512)), enhancedRequest().Private(data(508))} {
+		frames := []startupFrame{revision1Request().Private(data(512)), revision1Request().Private(data(511)), enhancedRequest().Private(data(508)), enhancedRequest().Private(data(507))}
+		for _, n := range []int{1, 3, 4, 255, 256, 257} {
+			frames = append(frames, revision1Request().Private(data(n)), enhancedRequest().Private(data(n)))
+		}
+		for _, f := range frames {
 			hs := h.sendRequest(setup{}, f)
 			hs.establishAfter(iwarp.Reply().Reject(false))
 			h.checkRequestPrivateData(hs.requestParam.PrivateData, f.PrivateData)
@@ -328,15 +349,17 @@ var mpaFrameCases = []conformance.Case{{
 	ID: "mpa/private/512-in-a-reply", Cite: cite("rfc5044/7.1.1/14", "rfc5042/x/1"),
 	Labels:  []string{conformance.Dangerous},
 	Title:   "A Reply may have 512 octets of private data",
-	Sends:   "a Reply with 512 octets of private data, enhanced data included",
+	Sends:   "Replies with 512 octets of private data, enhanced data included, and with 511, 260, 256, 255 and 5",
 	Expects: "a connection, and the application gets the data",
-	Defects: []string{"PrivateData256", "BadReplyHangs"}, Run: onActive(setup{}, func(hs *handshake) {
-		n := 512
-		if iwarp.Val(hs.recvFrame().S) {
-			n -= 4
+	Defects: []string{"PrivateData256", "BadReplyHangs"}, Run: onHost(func(h *host) {
+		for _, n := range []int{512, 511, 260, 256, 255, 5} {
+			hs := h.startActive(setup{})
+			if iwarp.Val(hs.recvFrame().S) {
+				n -= 4
+			}
+			hs.sendReply(func(f startupFrame) startupFrame { return f.Private(data(n)) })
+			hs.checkRequestPrivateData(hs.establish().deviceConn.Param().PrivateData, data(n))
 		}
-		hs.sendReply(func(f startupFrame) startupFrame { return f.Private(data(n)) })
-		hs.checkRequestPrivateData(hs.establish().deviceConn.Param().PrivateData, data(n))
 	}),
 }, {
 	ID: "mpa/private/more-than-was-announced", Cite: cite("rfc5044/7.1.2/14"),

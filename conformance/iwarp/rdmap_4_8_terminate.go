@@ -39,6 +39,14 @@ var (
 		frame:     func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, 0), 16) },
 		quotesDDP: true, quotesRDMAP: true,
 	}
+	// readFaults are the errors of a Read Request for which a Terminate quotes all headers.
+	readFaults = []peerFault{
+		readFault,
+		readProtectionFault("out of bounds", iwarp.RDMAPBounds, func(c *conn) iwarp.Addr { return c.targetAddr(len(c.targetMem.Buf) - 15) }),
+		readProtectionFault("for memory without the right", iwarp.RDMAPAccess, func(c *conn) iwarp.Addr { return addrOf(c.Memory(64, verbs.AccessLocalWrite), 0) }),
+		readProtectionFault("for memory of another domain", iwarp.RDMAPSTagNotAssociated, func(c *conn) iwarp.Addr { return addrOf(c.otherPDMemory(allAccess), 0) }),
+		readProtectionFault("that wraps around", iwarp.RDMAPTOWrap, func(c *conn) iwarp.Addr { return iwarp.At(c.targetAddr(0).STag, ^uint64(0)-7) }),
+	}
 	opcodeFault = ddpFault("a message of opcode 13", iwarp.RDMAPUnexpectedOpcode,
 		func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) })
 	versionFault = ddpFault("a Send of version 0", iwarp.RDMAPInvalidVersion,
@@ -46,6 +54,16 @@ var (
 	invalidateFault = ddpFault("a Send that invalidates an unknown key", iwarp.RDMAPCannotInvalidate,
 		func(c *conn) iwarp.Segment { return iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)) })
 )
+
+// readProtectionFault returns a Read Request for 16 octets at a wrong address. Devices may report
+// an unknown key or the bounds in place of a more exact cause.
+func readProtectionFault(name string, cause iwarp.Cause, at func(*conn) iwarp.Addr) peerFault {
+	return peerFault{
+		name: "a Read Request " + name, causes: []iwarp.Cause{cause, iwarp.RDMAPInvalidSTag, iwarp.RDMAPBounds},
+		frame:     func(c *conn) iwarp.Segment { return c.readFrom(at(c), 16) },
+		quotesDDP: true, quotesRDMAP: true,
+	}
+}
 
 // layerFaults are an error of MPA, two of DDP, and one of RDMAP.
 var layerFaults = []peerFault{crcFault, taggedFault, untaggedFault, readFault}
@@ -150,9 +168,9 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/headers-by-layer", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,
 	Title:   "A Terminate quotes the headers that its kind of error requires",
-	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
+	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, other errors of DDP, a Read Request with an unknown key",
 	Expects: "no header for the first, length and DDP header for the others, and the header of the Read Request for the last",
-	Defects: []string{"TermAllHeaders"}, Run: onEachFault(layerFaults, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+	Defects: []string{"TermAllHeaders"}, Run: onEachFault(slices.Concat(layerFaults, ddpFaults), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 		t := c.parseTerminate(g).Terminate
 		c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
 			fmt.Sprintf("for %s a Terminate with M=%t, D=%t and R=%t", f.name, f.quotesDDP, f.quotesDDP, f.quotesRDMAP), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
@@ -209,6 +227,21 @@ var rdmapTerminateCases = []conformance.Case{{
 		c.Check(len(quoted) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", quoted)
 		msn := binary.BigEndian.Uint32(quoted[10:])
 		c.Check(msn == *wrong.DDP.MSN, fmt.Sprintf("MSN %d in the quoted header", *wrong.DDP.MSN), "%d", msn)
+		c.expectQuotedDDPHeader(t, wrong)
+	}),
+}, {
+	ID: "rdmap/terminate/headers-of-every-wrong-read", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5"),
+	Title:   "The Terminate of a Read Request quotes its headers, whatever is wrong with its source",
+	Sends:   "Read Requests with an unknown key, out of bounds, for memory without the right and of another domain, and one that wraps around",
+	Expects: "M, D and R, and both headers of the Read Request in the Terminate",
+	Defects: []string{"TermHeaderStale", "TermReadStale"}, Run: onEachConn(setup{}, readFaults, func(c *conn, f peerFault) {
+		c.Note("%s", f.name)
+		c.syncByRead()
+		wrong := f.frame(c)
+		t := c.expectRefusal(wrong, f.causes...)
+		c.expectQuotedDDPHeader(t, wrong)
+		c.expectQuotedReadHeader(t, wrong, 0)
+		c.Check(iwarp.Val(t.Terminate.LengthValid), "a Terminate with M set", "%v", t)
 	}),
 }, {
 	ID: "rdmap/terminate/read-header-is-there", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5"),
@@ -257,11 +290,11 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/local-error-has-no-header", Cite: cite("rfc5040/7.1/2"),
 	Title:   "A local error of a request is reported to the peer in a Terminate without headers",
-	Sends:   "nothing: the application sends from memory of another domain",
+	Sends:   "nothing: the application sends and writes from memory of another domain",
 	Expects: "an error completion, and a Terminate for a local RDMAP error that quotes nothing",
-	Defects: []string{"LocalErrorSilent"}, Run: onConn(func(c *conn) {
+	Defects: []string{"LocalErrorSilent"}, Run: onEachConn(setup{}, []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite}, func(c *conn, op verbs.WROpcode) {
 		m := c.otherPDMemory(verbs.AccessLocalWrite)
-		wr := c.sendWR(9, 0, 0)
+		wr := c.wr(op, 9, 0, 0)
 		wr.SGL = m.SGL(0, 16)
 		if n, err := c.qp.PostSend([]verbs.SendWR{wr}); n == 0 {
 			rig.Abort(fmt.Errorf("the device refuses to post a request with a wrong key (%w): %w", err, conformance.ErrBenchCannot))

@@ -12,7 +12,19 @@ import (
 // rdmapControlOctets are the RDMAP control octets of devices: version, reserved bits, opcode.
 var rdmapControlOctets = map[byte]string{
 	0x40: "Write", 0x41: "Read Request", 0x42: "Read Response", 0x43: "Send", 0x44: "Send with Invalidate",
-	0x45: "Send with solicited event", 0x4a: "Atomic Request",
+	0x45: "Send with solicited event", 0x46: "Send with solicited event and Invalidate",
+	0x48: "immediate data", 0x49: "immediate data with solicited event", 0x4a: "Atomic Request", 0x4b: "Atomic Response",
+}
+
+// inOtherHeader returns the message with a valid untagged header if its opcode is tagged, and with
+// a valid tagged header if it is not.
+func (c *conn) inOtherHeader(s iwarp.Segment) iwarp.Segment {
+	if s.Op().Tagged() {
+		return iwarp.Op(s.Op()).QN(0).MSN(c.nextSendMSN()).WithPayload(s.Payload)
+	}
+	at := c.targetAddr(0)
+	s.DDP.QN, s.DDP.MSN, s.DDP.MO, s.RDMAP.InvalidateSTag = nil, nil, nil, nil
+	return s.STag(at.STag).TO(at.TO)
 }
 
 var rdmapHeaderCases = []conformance.Case{{
@@ -31,7 +43,7 @@ var rdmapHeaderCases = []conformance.Case{{
 	ID: "rdmap/header/control-octet", Cite: cite("rfc5040/4.1/1"),
 	Title:   "The RDMAP control octet has two bits of version, two reserved bits and the opcode",
 	Sends:   "a Read Request; the device sends a message of every kind",
-	Expects: "the octets 40 to 45 and 4a, as the kind of the message requires",
+	Expects: "the octets 40 to 46 and 48 to 4b, as the kind of the message requires",
 	Defects: []string{"RDMAPVersion0"}, Run: onConn(func(c *conn) {
 		seen := make(map[byte]bool)
 		for _, g := range c.exchangeAllKinds() {
@@ -52,6 +64,25 @@ var rdmapHeaderCases = []conformance.Case{{
 		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
+	ID: "rdmap/header/tagged-flag-of-every-opcode", Cite: cite("rfc5040/4.1/2", "rfc5041/4.1/2"),
+	Title:   "A message whose T flag does not belong to its opcode is not executed",
+	Sends:   "each kind of message with the other T flag: with the header of its opcode, and with the header that the flag announces",
+	Expects: "the end of the stream, no completion, and memory unchanged",
+	Defects: []string{"TaggedFlagIgnored"}, Run: onHost(func(h *host) {
+		for _, k := range append(h.kinds(), terminateKind) {
+			for _, swapHeader := range []bool{false, true} {
+				c := h.connectFor(k)
+				wrong := k.valid(c).Tagged(!k.op.Tagged())
+				if swapHeader {
+					wrong = c.inOtherHeader(wrong)
+				}
+				c.expectAbortBy(wrong)
+				c.ExpectNoSuccess()
+				c.ExpectUntouched(c.localMem, c.targetMem)
+			}
+		}
+	}),
+}, {
 	ID: "rdmap/header/version-is-one", Cite: cite("rfc5040/4.1/3"),
 	Title:   "RDMAP's version is 1 in every message",
 	Sends:   "a Read Request, and an invalid Write; the device sends a message of every kind",
@@ -66,7 +97,7 @@ var rdmapHeaderCases = []conformance.Case{{
 }, {
 	ID: "rdmap/header/reserved-bits-are-ignored", Cite: cite("rfc5040/4.1/4"),
 	Title:   "The reserved bits of the RDMAP control octet are ignored",
-	Sends:   "a Send, a Write, a Read Request and a Read Response with both reserved bits set",
+	Sends:   "each kind of message with both reserved bits set, in one segment and in two",
 	Expects: "each is accepted",
 	Defects: []string{"DDPReservedChecked"},
 	Run:     onAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.RDMAPReserved(3) }),
@@ -100,27 +131,37 @@ var rdmapHeaderCases = []conformance.Case{{
 	ID: "rdmap/header/invalidate-field-of-a-plain-send-is-ignored", Cite: cite("rfc5040/4.1/5"),
 	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A Send without Invalidate does not invalidate the STag in its header",
-	Sends:   "a Send, a Send with solicited event and a Read Request with the STag of a window in the Invalidate STag field, and a Write to the window",
+	Sends:   "each kind of untagged message that invalidates nothing, in one segment and in two, with the STag of a window in the Invalidate STag field, and a Write to the window",
 	Expects: "each is accepted, and the window stays valid",
-	Defects: []string{"AnySendInvalidates"}, Run: onConn(func(c *conn) {
+	Defects: []string{"AnySendInvalidates"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{receives: 4})
 		m, at := c.newWindow(verbs.AccessRemoteWrite)
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
-		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
+		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag).Segments(18 + 8)...)
 		for id := range uint64(2) {
 			wc := c.ExpectRecv(id+1, 16)
 			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "one with WC_WITH_INV")
 		}
-		c.expectAnswer(c.peerRead(0, 16).InvalidateSTag(at.STag), iwarp.Op(iwarp.OpReadResponse))
+		for _, k := range h.kinds() {
+			if k.op.Tagged() || k.op == iwarp.OpSendInvalidate || k.op == iwarp.OpSendSEInvalidate || k.op.Queue() == 0 && c.nextSendMSN() > 4 {
+				continue
+			}
+			s := k.valid(c)
+			c.send(s.InvalidateSTag(at.STag))
+			k.expectEffect(c, s)
+		}
 		c.sendAndSync(writeTo(at, data(32)))
 		c.ExpectBytes(m, 0, data(32))
 	}),
 }, {
 	ID: "rdmap/read/request-with-payload-is-refused", Cite: cite("rfc5040/4.2/1"),
 	Title:   "A Read Request with octets after its header is not executed",
-	Sends:   "a Read Request with four extra octets",
+	Sends:   "Read Requests with 1, 4 and 28 extra octets, for some octets and for none",
 	Expects: "the end of the stream, and no Read Response",
-	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
-		c.expectAbortBy(c.peerRead(0, 16).WithPayload(data(4)))
+	Defects: []string{"BadSegmentsDropped"}, Run: onEachConn(setup{}, []int{1, 4, 28}, func(c *conn, n int) {
+		c.expectAbortBy(c.peerRead(0, 16).WithPayload(data(n)))
+		c = c.connect(setup{})
+		c.expectAbortBy(c.peerRead(0, 0).WithPayload(data(n)))
 	}),
 }, {
 	ID:   "rdmap/read/request-with-payload-is-terminated",
@@ -163,13 +204,26 @@ var rdmapHeaderCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/sizes", Cite: cite("rfc5040/4.4/3"),
 	Title:   "Reads of any size are answered in full",
-	Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
-	Expects: "Read Responses of the same sizes",
+	Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets; the device reads as much",
+	Expects: "Read Responses, and Read Requests of the device, of the same sizes",
 	Defects: []string{"ReadSize16"}, Run: onSetup(setup{memLen: 1 << 20}, func(c *conn) {
 		c.allowBadFrames = true // the case does not check the pad
 		for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
 			c.send(c.peerRead(0, n))
 			c.expectReadResponse(c.targetMem.Buf[:n])
+			got := *c.deviceRead(uint64(n), 0, n).Read.Size
+			c.Check(int(got) == n, fmt.Sprintf("a Read Request for %d octets", n), "%d", got)
+		}
+	}),
+}, {
+	ID: "rdmap/read/every-bit-of-the-size", Cite: cite("rfc5040/4.4/3", "rfc5040/5.2.1/7"),
+	Title:   "All 32 bits of the size of a Read Request count",
+	Sends:   "Read Requests for 16 octets and one bit more, each of 2^11 to 2^31, from a region of 1024 octets",
+	Expects: "a Terminate: base or bounds, or TO wrap; no Read Response",
+	Defects: []string{"ReadSize16", "ReadSize31"}, Run: onHost(func(h *host) {
+		for bit := 11; bit < 32; bit++ {
+			c := h.connect(setup{memLen: 1024})
+			c.expectRefusalWithoutEffect(c.peerRead(0, 16|1<<bit), iwarp.RDMAPBounds, iwarp.RDMAPTOWrap)
 		}
 	}),
 }, {

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -62,8 +63,8 @@ var rdmapWriteReadCases = []conformance.Case{{
 }, {
 	ID: "rdmap/write/one-key-for-all-pieces", Cite: cite("rfc5040/5.1/3"),
 	Title:   "A Write with several SGEs is one message",
-	Sends:   "nothing: the application posts a Write with four SGEs",
-	Expects: "one message with the data of all four",
+	Sends:   "nothing: the application posts Writes with four SGEs, of 100 octets, and of several segments",
+	Expects: "one message with the data of all four for each",
 	Defects: []string{"WritePerSGE"},
 	Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 1}}, func(c *conn) {
 		wr := c.writeWR(1, 0, 0)
@@ -76,6 +77,12 @@ var rdmapWriteReadCases = []conformance.Case{{
 		// 100 octets fit into one segment for every MSS.
 		c.expect(iwarp.Write(peerSTag, peerTO, want).Last(true))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
+		wr.SGL = []verbs.SGE{c.localMem.SGE(0, 5000), c.localMem.SGE(8001, 1), c.localMem.SGE(9000, 0), c.localMem.SGE(9000, 5002)}
+		c.PostSend(c.qp, wr)
+		segments := c.nextMessage(iwarp.OpWrite)
+		c.expectLastFlagOnce(segments)
+		c.expectConstantOctets(1, 6, segments)
+		c.expectPayload(segments, slices.Concat(c.localMem.Buf[:5000], c.localMem.Buf[8001:8002], c.localMem.Buf[9000:14002]))
 	}),
 }, {
 	ID: "rdmap/read/places-are-given-back", Cite: cite("rfc5040/5.2.1/2"),
@@ -121,13 +128,17 @@ var rdmapWriteReadCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/unknown-key", Cite: cite("rfc5040/5.2.1/7", "rfc5040/7.2/4"),
 	Title:   "A Read Request with an unknown STag ends the stream",
-	Sends:   "Read Requests with an unknown key, and with a key that differs in the lowest octet",
+	Sends:   "Read Requests with an unknown key, and with a key that differs in one bit: each of the 32",
 	Expects: "a Terminate: invalid STag, and no Read Response",
-	Defects: []string{"BadSegmentsDropped"}, Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidSTag},
-		func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, c.targetAddr(0).TO), 16) },
-		func(c *conn) iwarp.Segment {
-			return c.readFrom(iwarp.At(c.targetAddr(0).STag^1, c.targetAddr(0).TO), 16)
-		}),
+	Defects: []string{"BadSegmentsDropped", "KeyBitIgnored"}, Run: onHost(func(h *host) {
+		h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidSTag},
+			func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, c.targetAddr(0).TO), 16) })
+		for bit := range 32 {
+			c := h.connect(setup{memLen: 1024})
+			at := c.targetAddr(0)
+			c.expectRefusalWithoutEffect(c.readFrom(iwarp.At(at.STag^1<<bit, at.TO), 16), iwarp.RDMAPInvalidSTag)
+		}
+	}),
 }, {
 	ID: "rdmap/read/out-of-bounds", Cite: cite("rfc5040/5.2.1/7", "rfc5040/7.2/4"),
 	Title:   "A Read Request outside its region ends the stream",
@@ -143,7 +154,7 @@ var rdmapWriteReadCases = []conformance.Case{{
 	Sends:   "a Read Request for memory of another domain than the stream's",
 	Expects: "a Terminate: STag not associated, or invalid STag; no Read Response",
 	Defects: []string{"IgnorePD"},
-	Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPSTagNotAssociated, iwarp.RDMAPInvalidSTag},
+	Run: onEachRefused(foreignReadCauses,
 		func(c *conn) iwarp.Segment { return c.readFrom(addrOf(c.otherPDMemory(allAccess), 0), 16) }),
 }, {
 	ID: "rdmap/read/wraps-around", Cite: cite("rfc5040/5.2.1/7", "rfc5040/7.2/4", "rfc5040/6.2.1/1"),
@@ -232,7 +243,7 @@ var rdmapWriteReadCases = []conformance.Case{{
 }, {
 	ID: "rdmap/response/first-segment-is-checked", Cite: cite("rfc5040/5.2.2/5"), Level: conformance.May,
 	Title:   "A Read Response to another sink than requested is refused",
-	Sends:   "Read Responses with the key of other memory that the peer can write, to another TO, and longer than requested",
+	Sends:   "Read Responses with the key of other memory that the peer can write, to a TO 64 octets and one octet away, and longer than requested by one octet and by four",
 	Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
 	Defects: []string{"ResponseUnmatched"}, Run: onInvalidResponses(
 		func(c *conn, _ iwarp.Segment) []iwarp.Segment {
@@ -242,12 +253,21 @@ var rdmapWriteReadCases = []conformance.Case{{
 			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(32)).TO(*r.Read.SinkTO + 64)}
 		},
 		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
+			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(32)).TO(*r.Read.SinkTO - 1)}
+		},
+		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
+			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(32)).TO(*r.Read.SinkTO + 1)}
+		},
+		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
+			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(33))}
+		},
+		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
 			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(36))}
 		}),
 }, {
 	ID: "rdmap/response/later-segments-are-checked", Cite: cite("rfc5040/5.2.2/5"), Level: conformance.May,
 	Title:   "A Read Response to another sink from its second segment on is refused",
-	Sends:   "Read Responses whose second segment has the key of other memory that the peer can write, or another TO",
+	Sends:   "Read Responses whose second segment has the key of other memory that the peer can write, or another TO, or is too long",
 	Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
 	Defects: []string{"LaterResponseUnchecked"}, Run: onInvalidResponses(
 		func(c *conn, r iwarp.Segment) []iwarp.Segment {
@@ -257,15 +277,32 @@ var rdmapWriteReadCases = []conformance.Case{{
 		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
 			parts := iwarp.ReadResponseTo(r, data(32)).Segments(14 + 16)
 			return []iwarp.Segment{parts[0], parts[1].TO(*parts[1].DDP.TO + 64)}
+		},
+		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
+			return iwarp.ReadResponseTo(r, data(33)).Segments(14 + 16) // the third segment is one octet too many
 		}),
 }, {
 	ID: "rdmap/response/unasked-for-is-refused", Cite: cite("rfc5040/5.2.2/6"),
 	Title:   "An unsolicited Read Response ends the stream, and is not placed",
-	Sends:   "a Read Response to memory that the peer can write",
+	Sends:   "a Read Response to memory that the peer can write: at once, and after a read; and the Response to that read a second time",
 	Expects: "the end of the stream, and memory unchanged",
-	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
+	Defects: []string{"BadSegmentsDropped", "SecondResponseDropped"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{})
 		c.expectAbortBy(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
 		c.ExpectUntouched(c.targetMem)
+		for _, again := range []bool{false, true} {
+			c := h.connect(setup{})
+			answer := iwarp.ReadResponseTo(c.deviceRead(1, 64, 16), data(16))
+			c.send(answer)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.localMem.Snapshot()
+			if !again {
+				answer = answer.STag(c.targetAddr(0).STag).TO(c.targetAddr(0).TO)
+			}
+			c.expectAbortBy(answer.WithPayload(rig.Pattern(16, 99)))
+			c.ExpectUntouched(c.localMem, c.targetMem)
+			c.ExpectNoSuccess()
+		}
 	}),
 }, {
 	ID: "rdmap/response/unasked-for-is-named", Cite: cite("rfc5040/5.2.2/6"), Level: conformance.Should,
@@ -279,12 +316,19 @@ var rdmapWriteReadCases = []conformance.Case{{
 }, {
 	ID: "rdmap/response/short-is-no-success", Cite: cite("rfc5040/5.2.2/7"), Level: conformance.Should,
 	Title:   "A read with a short response does not complete with its full length",
-	Sends:   "12 and 4 octets, the latter with L, to a read of 20",
-	Expects: "a read that fails, or that completes with a length of 16",
-	Defects: []string{"ShortResponseTaken"}, Run: onConn(func(c *conn) {
-		parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 20), data(20)).Segments(14 + 12)
-		c.send(parts[0], parts[1].WithPayload(data(20)[12:16]))
-		wc := c.NextCompletion()
-		c.Check(wc.Status != verbs.WCSuccess || wc.ByteLen == 16, fmt.Sprintf("request %d to fail, or to have 16 octets", wc.WRID), "%s", rig.Describe(&wc))
+	Sends:   "12 and 4 octets, the latter with L, to a read of 20; and 19, 1 and no octets in one segment",
+	Expects: "a read that fails, or that completes with the length that was sent",
+	Defects: []string{"ShortResponseTaken"}, Run: onHost(func(h *host) {
+		for _, n := range []int{16, 19, 1, 0} {
+			c := h.connect(setup{})
+			request := c.deviceRead(7, 64, 20)
+			if n == 16 {
+				c.send(iwarp.ReadResponseTo(request, data(n)).Segments(14 + 12)...)
+			} else {
+				c.send(iwarp.ReadResponseTo(request, data(n)))
+			}
+			wc := c.NextCompletion()
+			c.Check(wc.Status != verbs.WCSuccess || int(wc.ByteLen) == n, fmt.Sprintf("request %d to fail, or to have %d octets", wc.WRID, n), "%s", rig.Describe(&wc))
+		}
 	}),
 }}

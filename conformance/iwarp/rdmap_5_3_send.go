@@ -10,6 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// solicitedOnly is the parameter of ReqNotify for solicited events.
+const solicitedOnly = true
+
 // connectArmed makes a connection with two receives. Its completion queue raises an event in the
 // returned channel for the next solicited completion.
 func (h *host) connectArmed() (*conn, verbs.CompChannel) {
@@ -17,7 +20,6 @@ func (h *host) connectArmed() (*conn, verbs.CompChannel) {
 	h.Must("a completion channel", err)
 	h.CQ = h.CreateCQ(verbs.CQInit{Depth: 64, Channel: ch})
 	c := h.connect(setup{receives: 2})
-	const solicitedOnly = true
 	h.Must("a completion queue that can be armed", h.CQ.ReqNotify(solicitedOnly))
 	return c, ch
 }
@@ -81,14 +83,40 @@ var rdmapSendCases = []conformance.Case{{
 }, {
 	ID: "rdmap/send/longer-than-the-receive", Cite: cite("rfc5040/5.3/4"),
 	Title:   "A receive that is too short for its Send fails, and the stream ends",
-	Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several segments, the first of which fit",
+	Sends:   "Sends of each kind of 65 and of 100 octets to receives of 64: in one segment, and in several segments, the first of which fit",
 	Expects: "a Terminate, receives that fail, and no octet after the first changed",
-	Defects: []string{"LongTruncated"},
-	Run: onEachConn(setup{receives: 2}, []int{1000, 18 + 40}, func(c *conn, ulpdu int) {
-		c.send(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu)...)
-		c.expectTerminateAndEnd()
-		c.expectFailures(2)
-		c.ExpectUnchangedOutside(c.localMem, 0, 64)
+	Defects: []string{"LongTruncated"}, Run: onHost(func(h *host) {
+		for _, k := range h.sendKinds() {
+			for _, t := range []struct{ n, ulpdu int }{{100, 1000}, {100, 18 + 40}, {65, 1000}, {65, 18 + 64}} {
+				c := h.connect(setup{receives: 2, memLen: 1024})
+				c.send(k.valid(c).WithPayload(data(t.n)).Segments(t.ulpdu)...)
+				c.expectTerminateAndEnd()
+				c.expectFailures(2)
+				c.ExpectUnchangedOutside(c.localMem, 0, 64)
+			}
+		}
+	}),
+}, {
+	ID: "rdmap/send/every-kind-and-length", Cite: cite("rfc5040/5.3/2", "rfc5040/5.3/3", "rfc5041/5.4/2", "rfc5041/5.3/3"),
+	Title:   "Every kind of Send, of every length up to that of its receive, completes one receive with its data",
+	Sends:   "Sends of each kind of 0 to 4, 31, 32, 63 and 64 octets to receives of 64, in one segment and in several",
+	Expects: "a receive for each, with its length, its octets and the key that it has invalidated; no other octet changed",
+	Defects: []string{"BufferSizeReported", "ZeroSendSkipsReceive"}, Run: onHost(func(h *host) {
+		for _, k := range h.sendKinds() {
+			c := h.connect(setup{receives: 18, memLen: 2048})
+			c.Note("%v", k.op)
+			for _, n := range []int{0, 1, 2, 3, 4, 31, 32, 63, 64} {
+				for _, ulpdu := range []int{100, 18 + 16} {
+					s := k.valid(c).WithPayload(data(n))
+					c.send(s.Segments(ulpdu)...)
+					k.expectEffect(c, s)
+					c.ExpectUnchangedOutside(c.localMem, 64*int(*s.DDP.MSN-1), n)
+					c.localMem.Snapshot()
+				}
+			}
+			c.syncByRead()
+			c.ExpectNoCompletion()
+		}
 	}),
 }, {
 	ID: "rdmap/send/in-order-of-posting", Cite: cite("rfc5040/5.3/7"),
@@ -104,24 +132,41 @@ var rdmapSendCases = []conformance.Case{{
 }, {
 	ID: "rdmap/send/solicited-raises-an-event", Cite: cite("rfc5040/5.3/6"), Level: conformance.May,
 	Title:   "A Send with solicited event raises an event",
-	Sends:   "a Send with solicited event, to an application that waits for solicited events",
-	Expects: "an event",
-	Defects: []string{"NeverSolicited"}, Run: onHost(func(h *host) {
-		c, ch := h.connectArmed()
-		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)))
-		h.expectCQEvent(ch)
-		c.ExpectRecv(1, 16)
+	Sends:   "Sends with solicited event, with and without Invalidate, in one segment and in two, to an application that waits for solicited events",
+	Expects: "an event for each",
+	Defects: []string{"NeverSolicited", "InvalidateSilent"}, Run: onHost(func(h *host) {
+		for _, k := range h.sendKinds() {
+			if k.op != iwarp.OpSendSE && k.op != iwarp.OpSendSEInvalidate {
+				continue
+			}
+			c, ch := h.connectArmed()
+			for _, ulpdu := range []int{100, 18 + 8} {
+				s := k.valid(c)
+				h.Must("a completion queue that can be armed", h.CQ.ReqNotify(solicitedOnly))
+				c.send(s.Segments(ulpdu)...)
+				h.expectCQEvent(ch)
+				k.expectEffect(c, s)
+			}
+		}
 	}),
 }, {
 	ID: "rdmap/send/unsolicited-raises-none", Cite: cite("rfc5040/5.3/6"), Level: conformance.May,
 	Title:   "A Send without solicited event raises no event for an application that waits for solicited events",
-	Sends:   "a Send, to an application that waits for solicited events",
-	Expects: "a receive, and no event",
+	Sends:   "Sends, with and without Invalidate, to an application that waits for solicited events",
+	Expects: "receives, and no event",
 	Defects: []string{"EverySendSolicited"}, Run: onHost(func(h *host) {
-		c, ch := h.connectArmed()
-		c.expectSendDelivered(1, 16)
-		c.syncByRead()
-		h.expectNoCQEvent(ch)
+		for _, k := range h.sendKinds() {
+			if k.op != iwarp.OpSend && k.op != iwarp.OpSendInvalidate {
+				continue
+			}
+			c, ch := h.connectArmed()
+			s := k.valid(c)
+			h.Must("a completion queue that can be armed", h.CQ.ReqNotify(solicitedOnly))
+			c.send(s)
+			k.expectEffect(c, s)
+			c.syncByRead()
+			h.expectNoCQEvent(ch)
+		}
 	}),
 }, {
 	ID: "rdmap/invalidate/takes-effect", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
@@ -163,11 +208,19 @@ var rdmapSendCases = []conformance.Case{{
 }, {
 	ID: "rdmap/invalidate/unknown-key-ends-the-stream", Cite: cite("rfc5040/5.3/9", "rfc5040/7.2/3"),
 	Title:   "A Send with Invalidate of an unknown key ends the stream",
-	Sends:   "Sends with Invalidate: of an unknown key, and of one of another domain",
+	Sends:   "Sends with Invalidate, with and without solicited event, of 16 octets and of none: of an unknown key, and of one of another domain",
 	Expects: "a Terminate: the STag cannot be invalidated; no receive",
-	Defects: []string{"InvalidateErrorKept"}, Run: onInvalidSTags(func(c *conn, stag uint32) {
-		c.expectRefusal(iwarp.SendInvalidate(c.nextSendMSN(), stag, data(16)), invalidateCauses...)
-		c.ExpectNoSuccess()
+	Defects: []string{"InvalidateErrorKept"}, Run: onHost(func(h *host) {
+		foreign := addrOf(h.otherPDMemory(allAccess), 0).STag
+		for _, op := range []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate} {
+			for _, stag := range []uint32{unknownSTag, foreign} {
+				for _, n := range []int{16, 0} {
+					c := h.connect(setup{receives: 2})
+					c.expectRefusal(iwarp.SendInvalidate(c.nextSendMSN(), stag, data(n)).Opcode(op), invalidateCauses...)
+					c.ExpectNoSuccess()
+				}
+			}
+		}
 	}),
 }, {
 	ID: "rdmap/invalidate/solicited-is-checked-too", Cite: cite("rfc5040/7.2/3", "rfc5040/5.3/9"),
@@ -203,13 +256,16 @@ var rdmapSendCases = []conformance.Case{{
 }, {
 	ID: "rdmap/invalidate/shared-region", Cite: cite("rfc5040/8.1.1/3", "rfc5042/6.4.5/1"),
 	Title:   "A region cannot be invalidated by a stream",
-	Sends:   "a Send with Invalidate of a region, and a Write to it on another stream",
-	Expects: "a receive that fails, and another stream can still write",
+	Sends:   "a Send with Invalidate of a region, with and without solicited event, and Writes to it on another stream",
+	Expects: "receives that fail, and another stream can still write",
 	Defects: []string{"InvalidateAnything"}, Run: onHost(func(h *host) {
-		one, other, m := h.connect(setup{receives: 2}), h.connect(setup{}), h.Memory(64, allAccess)
+		other, m := h.connect(setup{}), h.Memory(64, allAccess)
 		other.sendAndSync(writeTo(addrOf(m, 0), data(16)))
-		one.expectInvalidateFails(iwarp.SendInvalidate(one.nextSendMSN(), addrOf(m, 0).STag, data(16)))
-		other.sendAndSync(writeTo(addrOf(m, 16), data(16)))
-		h.ExpectBytes(m, 16, data(16))
+		for i, op := range []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate} {
+			one := h.connect(setup{receives: 1})
+			one.expectInvalidateFails(iwarp.SendInvalidate(one.nextSendMSN(), addrOf(m, 0).STag, data(16)).Opcode(op))
+			other.sendAndSync(writeTo(addrOf(m, 16+16*i), data(16)))
+			h.ExpectBytes(m, 16+16*i, data(16))
+		}
 	}),
 }}

@@ -78,24 +78,36 @@ var rdmapStreamCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/received-is-reported", Cite: cite("rfc5040/5.4/3"),
 	Title:   "A received Terminate is reported to the application",
-	Sends:   "a Terminate: catastrophic error",
+	Sends:   "Terminates with causes of RDMAP, DDP and MPA, with and without the headers of a message of the device",
 	Expects: "an event of the queue pair, or an error completion other than a flush",
-	Defects: []string{"TerminateUnreported"}, Run: onConn(func(c *conn) {
-		c.expectAbortBy(iwarp.Terminate(iwarp.RDMAPStreamCatastrophic))
+	Defects: []string{"TerminateUnreported"}, Run: onEachConn(setup{receives: 4}, []iwarp.Segment{
+		iwarp.Terminate(iwarp.RDMAPStreamCatastrophic),
+		iwarp.Terminate(iwarp.RDMAPInvalidSTag).About(iwarp.ReadRequest(1, iwarp.At(1, 2), 3, iwarp.At(4, 5))),
+		iwarp.Terminate(iwarp.DDPTaggedBounds).About(iwarp.Write(peerSTag, peerTO, data(16))),
+		iwarp.Terminate(iwarp.DDPUntaggedNoBuffer).About(iwarp.Send(1, data(16))),
+		iwarp.Terminate(iwarp.MPACRC),
+	}, func(c *conn, terminate iwarp.Segment) {
+		c.expectAbortBy(terminate)
 		c.expectDisconnect()
 		c.expectQPError()
+		c.Completions() // those of the next connection are counted separately
 	}),
 }, {
 	ID: "rdmap/terminate/received-on-another-queue", Cite: cite("rfc5040/5.4/4"),
-	Title:   "A Terminate on another queue than 2 ends the stream",
-	Sends:   "Terminates on queues 0 and 1, and one with MSN 2",
+	Title:   "A Terminate on another queue than 2, or with another MSN than 1, ends the stream, and so do two Terminates",
+	Sends:   "Terminates on queues 0, 1, 3 and 4, one with MSN 2, one with MO 4, and two in one TCP segment",
 	Expects: "the end of the stream, and no receive",
-	Defects: []string{"StrangeTerminateIgnored"}, Run: onEachConn(setup{receives: 2}, []iwarp.Segment{
-		iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).QN(0),
-		iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).QN(1),
-		iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).MSN(2),
-	}, func(c *conn, odd iwarp.Segment) {
-		c.expectAbortBy(odd)
+	Defects: []string{"StrangeTerminateIgnored"}, Run: onEachConn(setup{receives: 2}, [][]iwarp.Segment{
+		{iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).QN(0)},
+		{iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).QN(1)},
+		{iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).QN(3)},
+		{iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).QN(4)},
+		{iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).MSN(2)},
+		{iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).MO(4)},
+		{iwarp.Terminate(iwarp.RDMAPRemoteUnspecified), iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).MSN(2)},
+	}, func(c *conn, odd []iwarp.Segment) {
+		c.sendCoalesced(odd...)
+		c.expectAbort()
 		c.expectFailures(2)
 	}),
 }, {
@@ -122,10 +134,11 @@ var rdmapStreamCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/graceful-close-behind-it", Cite: cite("rfc5040/6.2.1/3"), Level: conformance.Should,
 	Title:   "The stream is closed with FIN after a Terminate, not reset",
-	Sends:   "a Write to an unknown key",
+	Sends:   "errors of every layer, each on a separate connection",
 	Expects: "a Terminate, and then FIN",
-	Defects: []string{"ErrorResets"}, Run: onConn(func(c *conn) {
-		c.send(iwarp.Write(unknownSTag, 0, data(16)))
+	Defects: []string{"ErrorResets"}, Run: onEachConn(setup{receives: 4}, slices.Concat(layerFaults, []peerFault{opcodeFault}), func(c *conn, f peerFault) {
+		c.Note("%s", f.name)
+		c.send(f.frame(c))
 		c.expectTerminate()
 		c.expectClose()
 	}),
@@ -179,15 +192,25 @@ var rdmapStreamCases = []conformance.Case{{
 	}),
 }, {
 	ID: "rdmap/order/completion-waits-for-the-transport", Cite: cite("rfc5040/5.5/5"),
-	Title:   "A Write does not complete before TCP has accepted all of it",
-	Sends:   "nothing, and does not read at first: the device writes more than TCP buffers",
+	Title:   "A Write or a Send does not complete before TCP has accepted all of it",
+	Sends:   "nothing, and does not read at first: the device writes, and then sends, more than TCP buffers",
 	Expects: "no completion until the peer reads, and then one",
-	Defects: []string{"CompletesEarly"}, Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
-		c.waitForDevice()
-		c.ExpectNoCompletion()
-		c.expectPayload(c.nextMessage(iwarp.OpWrite), c.localMem.Buf)
-		c.ExpectCompletion(1, verbs.WCSuccess)
+	Defects: []string{"CompletesEarly"}, Run: onHost(func(h *host) {
+		n := h.moreThanTCPBuffers()
+		c := h.connect(setup{memLen: n})
+		for _, t := range []struct {
+			wr verbs.SendWR
+			op iwarp.Opcode
+		}{
+			{c.writeWR(1, 0, n), iwarp.OpWrite},
+			{c.sendWR(2, 0, n), iwarp.OpSend},
+		} {
+			c.PostSend(c.qp, t.wr)
+			c.waitForDevice()
+			c.ExpectNoCompletion()
+			c.expectPayload(c.nextMessage(t.op), c.localMem.Buf)
+			c.ExpectCompletion(t.wr.WRID, verbs.WCSuccess)
+		}
 	}),
 }, {
 	ID: "rdmap/order/completions-in-post-order", Cite: cite("rfc5040/5.5/6"),
@@ -204,6 +227,24 @@ var rdmapStreamCases = []conformance.Case{{
 	Defects: []string{"SendsOvertake"},
 	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
 }, {
+	ID: "rdmap/order/every-request-after-an-atomic", Cite: cite("rfc5040/5.5/6"), Needs: verbs.CapAtomics,
+	Title:   "Requests of every kind after an atomic complete after it",
+	Sends:   "a delayed Atomic Response; the application posts an atomic, a Send, a Write and a read",
+	Expects: "no completion before that of the atomic",
+	Defects: []string{"SendsOvertake"}, Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.fetchAddWR(11, 64, 5), c.sendWR(12, 0, 16), c.writeWR(13, 0, 16), c.readWR(14, 128, 16))
+		id := *c.expect(iwarp.Op(iwarp.OpAtomicRequest)).AtomicRequest.ID
+		c.expect(iwarp.Op(iwarp.OpSend))
+		c.expect(iwarp.Op(iwarp.OpWrite))
+		read := c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expectIdle()
+		c.send(iwarp.AtomicResponse(1, id, 7))
+		c.ExpectCompletions(verbs.WCSuccess, 11, 12, 13)
+		c.expectIdle()
+		c.send(iwarp.ReadResponseTo(read.Segment, data(16)))
+		c.ExpectCompletion(14, verbs.WCSuccess)
+	}),
+}, {
 	ID: "rdmap/order/read-completes-with-its-response", Cite: cite("rfc5040/5.5/7"),
 	Title:   "A read does not complete before it is answered",
 	Sends:   "a delayed Read Response",
@@ -217,19 +258,49 @@ var rdmapStreamCases = []conformance.Case{{
 	}),
 }, {
 	ID: "rdmap/order/fence-waits-for-reads", Cite: cite("rfc5040/5.5/10"), Level: conformance.Should,
-	Title:   "A Send with a fence is not sent before earlier reads are answered",
-	Sends:   "delayed responses to two reads",
-	Expects: "no Send before both have been answered, and one after them",
-	Defects: []string{"FenceIgnored"}, Run: onConn(func(c *conn) {
-		fenced := c.sendWR(13, 0, 16)
-		fenced.Flags |= verbs.SendFence
-		c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), fenced)
-		for _, g := range c.nextFPDUs(2) {
-			c.expectSilence(silencePeriod)
-			c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
+	Title:   "A request with a fence is not sent before earlier reads are answered",
+	Sends:   "delayed responses to two reads; a Send, a Write and a read with a fence are posted after them",
+	Expects: "no request with a fence before both have been answered, and all after them",
+	Defects: []string{"FenceIgnored", "FenceOfSendsOnly"}, Run: onConn(func(c *conn) {
+		for _, t := range []struct {
+			fenced verbs.SendWR
+			op     iwarp.Opcode
+		}{
+			{c.sendWR(13, 0, 16), iwarp.OpSend},
+			{c.writeWR(13, 0, 16), iwarp.OpWrite},
+			{c.readWR(13, 192, 16), iwarp.OpReadRequest},
+		} {
+			t.fenced.Flags |= verbs.SendFence
+			c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), t.fenced)
+			for _, g := range c.nextFPDUs(2) {
+				c.expectSilence(silencePeriod)
+				c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
+			}
+			if g := c.expect(iwarp.Op(t.op)); t.op == iwarp.OpReadRequest {
+				c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
+			}
+			c.ExpectCompletions(verbs.WCSuccess, 11, 12, 13)
 		}
-		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
-		c.ExpectCompletions(verbs.WCSuccess, 11, 12, 13)
+	}),
+}, {
+	ID: "rdmap/order/fence-waits-for-atomics", Cite: cite("rfc5040/5.5/10"), Level: conformance.Should, Needs: verbs.CapAtomics,
+	Title:   "A Send with a fence is not sent before an earlier atomic is answered, and an atomic with a fence not before a read",
+	Sends:   "a delayed Atomic Response, and a delayed Read Response",
+	Expects: "the requests with a fence only after the responses",
+	Defects: []string{"FenceIgnored", "FenceOfSendsOnly"}, Run: onConn(func(c *conn) {
+		fenced, atomic := c.sendWR(12, 0, 16), c.fetchAddWR(14, 72, 5)
+		fenced.Flags |= verbs.SendFence
+		atomic.Flags |= verbs.SendFence
+		c.PostSend(c.qp, c.fetchAddWR(11, 64, 5), fenced)
+		id := *c.expect(iwarp.Op(iwarp.OpAtomicRequest)).AtomicRequest.ID
+		c.expectSilence(silencePeriod)
+		c.expectAnswer(iwarp.AtomicResponse(1, id, 7), iwarp.Op(iwarp.OpSend))
+		c.ExpectCompletions(verbs.WCSuccess, 11, 12)
+		c.PostSend(c.qp, c.readWR(13, 128, 16), atomic)
+		read := c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expectSilence(silencePeriod)
+		c.expectAnswer(iwarp.ReadResponseTo(read.Segment, data(16)), iwarp.Op(iwarp.OpAtomicRequest))
+		c.ExpectCompletion(13, verbs.WCSuccess)
 	}),
 }, {
 	ID: "rdmap/stream/garbage-ends-it", Cite: cite("rfc5040/6.1/1"),
@@ -308,17 +379,25 @@ var rdmapStreamCases = []conformance.Case{{
 }, {
 	ID: "rdmap/stream/error-amid-a-message-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,
 	Title:   "An error causes a Terminate also while the device is sending a message",
-	Sends:   "a Write to an unknown key, without reading, while the device writes more than TCP buffers",
-	Expects: "a part of the Write, and a Terminate",
-	Defects: []string{"TermSkipped"}, Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
-		c.waitForDevice()
-		c.send(iwarp.Write(unknownSTag, 0, data(16)))
-		c.waitForDevice()
-		c.expectTerminateAfter(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
+	Sends:   "a Write to an unknown key, without reading, while the device writes more than TCP buffers, and while it answers a read of as much",
+	Expects: "a part of the message, and a Terminate",
+	Defects: []string{"TermSkipped"}, Run: onHost(func(h *host) {
+		n := h.moreThanTCPBuffers()
+		for _, op := range []iwarp.Opcode{iwarp.OpWrite, iwarp.OpReadResponse} {
+			c := h.connect(setup{memLen: n})
+			if op == iwarp.OpWrite {
+				c.PostSend(c.qp, c.writeWR(1, 0, n))
+			} else {
+				c.send(c.peerRead(0, n))
+			}
+			c.waitForDevice()
+			c.send(iwarp.Write(unknownSTag, 0, data(16)))
+			c.waitForDevice()
+			c.expectTerminateAfter(op, iwarp.DDPTaggedInvalidSTag)
+		}
 	}),
 }, {
-	ID: "rdmap/stream/errors-reach-the-program", Cite: cite("rfc5040/7.1/1"),
+	ID: "rdmap/stream/errors-reach-the-program", Cite: cite("rfc5040/7.1/1", "rfc5041/6.2.2/1"),
 	Title:   "The application is notified of an error of its queue pair",
 	Sends:   "errors of every layer, each on a separate connection",
 	Expects: "a disconnect, a queue pair in the error state, and receives that fail",

@@ -41,6 +41,18 @@ var rdmapCheckCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "rdmap/check/version-of-every-kind", Cite: cite("rfc5040/7.2/2", "rfc7306/8.2/1"),
+	Title:   "A message of any kind with another RDMAP version ends the stream",
+	Sends:   "each kind of message with RDMAP versions 0, 2 and 3",
+	Expects: "a Terminate: invalid version; no effect",
+	Defects: []string{"VersionsUnchecked", "TaggedVersionUnchecked", "SolicitedVersionUnchecked"}, Run: onHost(func(h *host) {
+		for _, k := range h.kinds() {
+			for _, v := range []uint8{0, 2, 3} {
+				h.expectKindRefused(k, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) }, iwarp.RDMAPInvalidVersion)
+			}
+		}
+	}),
+}, {
 	ID: "rdmap/resource/keys-do-not-count", Cite: cite("rfc5040/8.1.1/1"),
 	Title: "The keys of memory regions cannot be predicted from earlier ones",
 	Sends: "nothing: the application registers a hundred regions, then a hundred more, each deregistered before the next; " +
@@ -122,11 +134,13 @@ var registryCases = []conformance.Case{{
 }, {
 	ID: "rdmap/registry/unassigned-opcodes", Cite: cite("rfc6580/3.4/1", "rfc5040/7.2/1"),
 	Title:   "Unassigned opcodes are reported as unexpected",
-	Sends:   "messages with the opcodes 12, 13, 14 and 15, each on a separate connection",
-	Expects: "a Terminate for an unexpected opcode each, and a receive that fails",
+	Sends:   "messages with the opcodes 12, 13, 14 and 15, untagged and tagged, each on a separate connection",
+	Expects: "a Terminate for an unexpected opcode each, memory unchanged, and a receive that fails",
 	Defects: []string{"OpcodeMasked"}, Run: onEachConn(setup{receives: 1}, []iwarp.Opcode{12, 13, 14, 15}, func(c *conn, op iwarp.Opcode) {
 		c.Note("opcode %d", op)
 		c.expectRefusal(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)), iwarp.RDMAPUnexpectedOpcode)
 		c.expectFailure(1)
+		c = c.connect(setup{})
+		c.expectRefusalWithoutEffect(c.peerWrite(0, data(16)).Opcode(op), iwarp.RDMAPUnexpectedOpcode)
 	}),
 }}

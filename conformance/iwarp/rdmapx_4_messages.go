@@ -42,6 +42,21 @@ func (c *conn) peerCmpSwap(id uint32, compare, swap uint64) iwarp.Segment {
 	return iwarp.CompareSwap(c.nextRequestMSN(), id, c.wordAddr(0), compare, swap)
 }
 
+// atomicFaults are errors of an Atomic Request.
+var atomicFaults = []peerFault{
+	ddpFault("a misaligned address", iwarp.RDMAPStreamCatastrophic,
+		func(c *conn) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), 1, c.wordAddr(4), 5) }),
+	{name: "a wrong queue", causes: wrongQueueCauses, frame: func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).QN(0) }},
+	ddpFault("a wrong version", iwarp.RDMAPInvalidVersion, func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).RV(2) }),
+	ddpFault("a wrong MSN", iwarp.DDPUntaggedMSNRange, func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).MSN(7) }),
+	{name: "an unknown key", causes: atomicKeyCauses, frame: func(c *conn) iwarp.Segment {
+		return iwarp.FetchAdd(c.nextRequestMSN(), 1, iwarp.At(unknownSTag, 0), 5)
+	}},
+	{name: "a word out of bounds", causes: boundsCauses, frame: func(c *conn) iwarp.Segment {
+		return iwarp.FetchAdd(c.nextRequestMSN(), 1, c.wordAddr(memLen), 5)
+	}},
+}
+
 var rdmapxMessageCases = []conformance.Case{{
 	ID: "rdmapx/message/unsupported-is-told", Cite: cite("rfc7306/1.1/1", "rfc5040/7.2/1"),
 	Title:   "A message with an unsupported operation causes a Terminate",
@@ -84,6 +99,18 @@ var rdmapxMessageCases = []conformance.Case{{
 		c.ExpectNoSuccess()
 	}),
 }, {
+	ID: "rdmapx/message/queue-of-every-kind", Cite: cite("rfc7306/4.1/2", "rfc7306/8.2/1"), Needs: verbs.CapAtomics,
+	Title:   "Each kind of message of the extensions is refused on other queues than its own",
+	Sends:   "atomics and immediate data to the queues 0 to 4 and 4294967295, and to their own with one more bit set",
+	Expects: "a Terminate: invalid queue number, or unexpected opcode; no effect",
+	Defects: []string{"UntaggedUnchecked", "QueueLowOctet"}, Run: onEachUntagged(extensionKinds, (*host).expectQueuesRefused),
+}, {
+	ID: "rdmapx/message/offset-of-every-kind", Cite: cite("rfc7306/8.2/1"), Needs: verbs.CapAtomics,
+	Title:   "Each kind of message of the extensions is refused if it does not begin at MO 0",
+	Sends:   "atomics and immediate data with MO 1, 4, 2^16, 2^31, and 2^32-16",
+	Expects: "a Terminate: invalid MO, or message too long; no effect",
+	Defects: []string{"UntaggedUnchecked"}, Run: onEachUntagged(extensionKinds, (*host).expectOffsetsRefused),
+}, {
 	ID: "rdmapx/message/versions-and-numbers-are-checked", Cite: cite("rfc7306/8.2/1"), Needs: verbs.CapAtomics,
 	Title:   "Versions, MSN and MO of Atomic Requests are checked",
 	Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with an MSN that is not the next, and with MO 4",
@@ -103,13 +130,14 @@ var rdmapxMessageCases = []conformance.Case{{
 }, {
 	ID: "rdmapx/message/terminate-has-the-ddp-header", Cite: cite("rfc7306/8.1/1"), Needs: verbs.CapAtomics,
 	Title:   "The Terminate of an Atomic Request quotes its DDP header, and no other",
-	Sends:   "a FetchAdd to a misaligned address",
+	Sends:   "FetchAdds to a misaligned address, on a wrong queue, of a wrong version, with a wrong MSN, with an unknown key, and out of bounds",
 	Expects: "a Terminate with M and D set, R clear, and the DDP header",
-	Defects: []string{"TermAllHeaders"}, Run: onConn(func(c *conn) {
-		wrong := iwarp.FetchAdd(c.nextRequestMSN(), 1, c.wordAddr(4), 5)
-		t := c.expectRefusal(wrong, iwarp.RDMAPStreamCatastrophic)
-		c.expectQuotedDDPHeader(t, wrong)
-		m, r := iwarp.Val(t.Terminate.LengthValid), iwarp.Val(t.Terminate.HasRDMAP)
+	Defects: []string{"TermAllHeaders"}, Run: onEachConn(setup{}, atomicFaults, func(c *conn, f peerFault) {
+		c.Note("%s", f.name)
+		wrong := f.frame(c)
+		got := c.expectRefusal(wrong, f.causes...)
+		c.expectQuotedDDPHeader(got, wrong)
+		m, r := iwarp.Val(got.Terminate.LengthValid), iwarp.Val(got.Terminate.HasRDMAP)
 		c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
 	}),
 }, {
@@ -134,7 +162,19 @@ func (c *conn) deviceFetchAdd(wrID uint64, off int) (id uint32) {
 }
 
 // misaligned are offsets in a word.
-var misaligned = []int{1, 2, 4, 7}
+var misaligned = []int{1, 2, 3, 4, 5, 6, 7}
+
+// addInFields adds field by field: a set bit of the mask is the top of a field, out of which no
+// carry goes.
+func addInFields(a, b, mask uint64) (sum uint64) {
+	carry := uint64(0)
+	for bit := range 64 {
+		s := a>>bit&1 + b>>bit&1 + carry
+		sum |= s & 1 << bit
+		carry = s >> 1 &^ (mask >> bit & 1)
+	}
+	return sum
+}
 
 var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
 	ID: "rdmapx/fetchadd/returns-what-was-there", Cite: cite("rfc7306/5.1.1/3"),
@@ -153,16 +193,23 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 }, {
 	ID: "rdmapx/fetchadd/mask-stops-carries", Cite: cite("rfc7306/5.1.1/2"),
 	Title:   "A FetchAdd does not carry across the field boundaries of its mask",
-	Sends:   "FetchAdds without a mask, and with masks of two and of eight fields",
+	Sends:   "FetchAdds without a mask, with masks of two and of eight fields, and with random operands and masks",
 	Expects: "the sum of each field",
 	Defects: []string{"AddMaskIsAnd"}, Run: onConn(func(c *conn) {
-		for i, a := range []struct{ before, add, mask, after uint64 }{
+		type addition struct{ before, add, mask, after uint64 }
+		additions := []addition{
 			{0x00000000_ffffffff, 1, 0, 0x00000001_00000000},
 			{0x00000007_ffffffff, 1, 0x80000000, 0x00000007_00000000},
 			{0x00000007_ffffffff, 0x00000001_00000001, 0x80000000_80000000, 0x00000008_00000000},
 			{0xffffffff_ffffffff, 1, 0x80000000_80000000, 0xffffffff_00000000},
 			{0x01ff02ff_03ff04ff, 0x01010101_01010101, 0x80808080_80808080, 0x02000300_04000500},
-		} {
+		}
+		for range 40 {
+			a := addition{before: c.Rand.Uint64(), add: c.Rand.Uint64(), mask: c.Rand.Uint64() & c.Rand.Uint64()}
+			a.after = addInFields(a.before, a.add, a.mask)
+			additions = append(additions, a)
+		}
+		for i, a := range additions {
 			c.setWord(a.before)
 			request := c.peerFetchAdd(uint32(i), a.add).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Mask = &a.mask })
 			c.expectAnswer(request, iwarp.AtomicResponse(uint32(i+1), uint32(i), a.before))
@@ -173,7 +220,7 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 }, {
 	ID: "rdmapx/fetchadd/misaligned", Cite: cite("rfc7306/5.1.1/1"),
 	Title:   "A FetchAdd to a misaligned address changes nothing and ends the stream",
-	Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets after a multiple of eight",
+	Sends:   "FetchAdds to addresses 1 to 7 octets after a multiple of eight",
 	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
 	Defects: []string{"AtomicAlignedTo4"}, Run: onEachConn(setup{}, misaligned, func(c *conn, off int) {
 		wrong := iwarp.FetchAdd(c.nextRequestMSN(), 1, c.wordAddr(off), 5)
@@ -208,17 +255,29 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 }, {
 	ID: "rdmapx/cmpswap/masks", Cite: cite("rfc7306/5.1.2/1"),
 	Title:   "A CmpSwap compares under one mask and swaps under the other",
-	Sends:   "CmpSwaps that compare only some bits, or swap only some",
+	Sends:   "CmpSwaps that compare only some bits, or swap only some, and random ones, half of which differ in one bit",
 	Expects: "the bits of the swap mask swapped where those of the compare mask match",
 	Defects: []string{"MasksSwapped"}, Run: onConn(func(c *conn) {
 		ones := ^uint64(0)
-		for i, s := range []struct{ before, compare, compareMask, swap, swapMask, after uint64 }{
+		type swap struct{ before, compare, compareMask, swap, swapMask, after uint64 }
+		swaps := []swap{
 			{0x11223344_55667788, 0x55667788, 0xffffffff, 0xaabbccdd_eeff0011, 0xffffffff_00000000, 0xaabbccdd_55667788},
 			{0x11223344_55667788, 0x11223344_55667788, ones, 0xffff, 0xff, 0x11223344_556677ff},
 			{0x11223344_55667788, 0x99999999_99999988, 0xff, 7, ones, 7},
 			{0x11223344_55667788, 0, 0, 0x55, ones, 0x55},
 			{0x11223344_55667788, 0x11223344_55667788, ones, 0x99, 0, 0x11223344_55667788},
-		} {
+		}
+		for i := range 40 {
+			s := swap{before: c.Rand.Uint64(), compareMask: c.Rand.Uint64(), swap: c.Rand.Uint64(), swapMask: c.Rand.Uint64()}
+			s.compare = s.before ^ c.Rand.Uint64()&^s.compareMask
+			s.after = s.before&^s.swapMask | s.swap&s.swapMask
+			if i%2 == 1 {
+				s.compare ^= s.compareMask & -s.compareMask // the lowest bit that counts
+				s.after = s.before
+			}
+			swaps = append(swaps, s)
+		}
+		for i, s := range swaps {
 			c.setWord(s.before)
 			c.send(c.peerCmpSwap(uint32(i), s.compare, s.swap).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
 				h.CompareMask, h.Mask = &s.compareMask, &s.swapMask
@@ -243,7 +302,7 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 }, {
 	ID: "rdmapx/cmpswap/misaligned", Cite: cite("rfc7306/5.1.2/3"),
 	Title:   "A CmpSwap to a misaligned address changes nothing and ends the stream",
-	Sends:   "CmpSwaps that match any value, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
+	Sends:   "CmpSwaps that match any value, to addresses 1 to 7 octets after a multiple of eight",
 	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
 	Defects: []string{"AtomicAlignedTo4"}, Run: onEachConn(setup{}, misaligned, func(c *conn, off int) {
 		wrong := iwarp.CompareSwap(c.nextRequestMSN(), 1, c.wordAddr(off), 0, 99).

@@ -56,14 +56,20 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 }, {
 	ID: "rdmapx/atomic/limit-shared-with-reads", Cite: cite("rfc7306/5.2/2"),
 	Title:   "Atomics count as reads for the limit of outstanding reads",
-	Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds",
-	Expects: "the third when the first is answered, and not before",
-	Defects: []string{"AtomicsApart"}, Run: onSetup(setup{frame: withDepths(2, defaultOrd)}, func(c *conn) {
+	Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds; and more reads and FetchAdds at once than the device has granted",
+	Expects: "the third when the first is answered, and not before; a Terminate: no buffer",
+	Defects: []string{"AtomicsApart"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{frame: withDepths(2, defaultOrd)})
 		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
 		read := c.expect(iwarp.Op(iwarp.OpReadRequest))
 		c.expect(iwarp.Op(iwarp.OpAtomicRequest))
 		c.expectSilence(silencePeriod)
 		c.expectAnswer(iwarp.ReadResponseTo(read.Segment, data(16)), iwarp.Op(iwarp.OpAtomicRequest))
+		c = h.connect(setup{connParams: depthParam(3, 3), frame: withDepths(3, 3)})
+		c.send(c.readFrom(addrOf(h.largeMemory(), 0), len(h.largeMemory().Buf)))
+		c.sendFetchAdds(1, c.wordAddr(0), c.grantedIRD())
+		c.waitForDevice()
+		c.expectTerminateAfter(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
 	ID: "rdmapx/atomic/request-layout", Cite: cite("rfc7306/5.2.1/1"),
@@ -71,9 +77,7 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 	Sends:   "nothing: the application posts a FetchAdd and a CmpSwap",
 	Expects: "operation, identifier, STag, TO, data, mask, compare data and compare mask",
 	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
-		swap := c.fetchAddWR(2, 8, 0x1111111122222222)
-		swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
-		c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), swap)
+		c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), c.cmpSwapWR(2, 8, 0x1111111122222222, 0x3333333344444444))
 		ones := ^uint64(0)
 		for i, fields := range [][4]uint64{
 			{0x5555555566666666, 0, 0, ones},
@@ -106,9 +110,9 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 }, {
 	ID: "rdmapx/atomic/unknown-operation", Cite: cite("rfc7306/5.2.1/3"),
 	Title:   "An unassigned atomic operation ends the stream, and changes nothing",
-	Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
+	Sends:   "Atomic Requests with the operations 1 and 3 to 15",
 	Expects: "the end of the stream, with any Terminate, and memory unchanged",
-	Defects: []string{"AnyAtomicAdds"}, Run: onEachConn(setup{}, []uint8{1, 3, 8, 15}, func(c *conn, op uint8) {
+	Defects: []string{"AnyAtomicAdds"}, Run: onEachConn(setup{}, []uint8{1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, func(c *conn, op uint8) {
 		c.expectAbortBy(c.peerFetchAdd(1, 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
 		c.ExpectUntouched(c.targetMem)
 	}),
@@ -196,8 +200,8 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 }, {
 	ID: "rdmapx/atomic/unasked-for-response", Cite: cite("rfc7306/5.2.2/3"),
 	Title:   "An unsolicited Atomic Response ends the stream",
-	Sends:   "an Atomic Response, with no request outstanding, and with a read outstanding",
-	Expects: "the end of the stream, with any Terminate, and a read that fails",
+	Sends:   "an Atomic Response, with no request outstanding, and with a read outstanding; and the response to an atomic a second time, with the next MSN",
+	Expects: "the end of the stream, with any Terminate, and a read that fails; the result of the atomic unchanged",
 	Defects: []string{"AtomicResponseUnchecked"}, Run: onHost(func(h *host) {
 		c := h.connect(setup{})
 		c.expectAbortBy(iwarp.AtomicResponse(1, 1, 7))
@@ -205,15 +209,25 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 		c.deviceRead(1, 64, 16)
 		c.expectAbortBy(iwarp.AtomicResponse(1, 1, 7))
 		c.expectFailures(1)
+		c = h.connect(setup{})
+		id := c.deviceFetchAdd(1, 64)
+		c.send(iwarp.AtomicResponse(1, id, 7))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.localMem.Snapshot()
+		c.expectAbortBy(iwarp.AtomicResponse(2, id, 8))
+		c.ExpectUntouched(c.localMem)
+		c.ExpectNoCompletion()
 	}),
 }, {
 	ID: "rdmapx/atomic/response-to-another-request", Cite: cite("rfc7306/5.2.2/3"),
 	Title:   "An Atomic Response that does not match the request ends the stream",
-	Sends:   "Atomic Responses with another identifier, with four octets missing, and with four extra octets",
+	Sends:   "Atomic Responses with another identifier, with one and four octets missing, and with one and four extra octets",
 	Expects: "the end of the stream, with any Terminate, and an atomic that fails",
 	Defects: []string{"AtomicResponseUnchecked"}, Run: onEachConn(setup{}, []func(id uint32) iwarp.Segment{
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id+1, 7) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 8) },
+		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 11) },
+		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(1)) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(4)) },
 	}, func(c *conn, answer func(id uint32) iwarp.Segment) {
 		c.expectAbortBy(answer(c.deviceFetchAdd(1, 64)))

@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -24,18 +23,9 @@ func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
 // support that, the verdict is unsupported.
 func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
-		probe := h.connect(setup{})
-		_, err := probe.qp.PostSend([]verbs.SendWR{probe.writeImmWR(1, 0, 16, 7)})
-		if errors.Is(err, verbs.ErrInvalid) {
-			// A library without the opcode may return EINVAL. If a plain Write works, that is why.
-			probe.PostSend(probe.qp, probe.writeWR(1, 0, 16))
-			probe.ExpectCompletion(1, verbs.WCSuccess)
-		}
-		if errors.Is(err, verbs.ErrNotSupported) || errors.Is(err, verbs.ErrInvalid) {
+		if err := h.immediateError(); err != nil {
 			rig.Abort(fmt.Errorf("immediate data: %w: %w", err, conformance.ErrBenchCannot))
 		}
-		h.Must("a Write with immediate data that is accepted", err)
-		probe.ExpectCompletion(1, verbs.WCSuccess)
 		body(h.connect(setup{receives: 4}))
 	})
 }
@@ -89,10 +79,10 @@ var rdmapxImmediateCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rdmapx/immediate/eight-octets", Cite: cite("rfc7306/6.3/2"),
+	ID: "rdmapx/immediate/eight-octets", Cite: cite("rfc7306/6.3/2", "rfc7306/4.1/1"),
 	Title:   "Immediate data is sent as eight octets",
-	Sends:   "nothing: the application writes with immediate data",
-	Expects: "a Write, and a message to queue 0 with eight octets that contain the data",
+	Sends:   "nothing: the application writes with immediate data, without and with solicited event",
+	Expects: "a Write, and a message to queue 0 with eight octets that contain the data, of opcode 8 and 9",
 	Defects: []string{"ImmediateOfFour"}, Run: onImmediate(func(c *conn) {
 		c.expectSent(c.writeImmWR(1, 0, 16, 0xfeedf00d), iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:16]))
 		g := c.nextFPDUs(1)[0]
@@ -100,17 +90,21 @@ var rdmapxImmediateCases = []conformance.Case{{
 		c.expectHeaderOctets(g, untaggedHeaderOctets(0x41, 0x48, 0, 0))
 		v := iwarp.Val(g.Immediate.Value)
 		c.Check(uint32(v) == 0xfeedf00d || uint32(v>>32) == 0xfeedf00d, "feedf00d in one half of the data", "%#x", v)
+		c.expectSent(solicited(c.writeImmWR(1, 0, 16, 0xfeedf00d)), iwarp.Op(iwarp.OpWrite))
+		c.expect(iwarp.Op(iwarp.OpImmediateSE).QN(0).MSN(2).MO(0).Last(true).ULPDULength(ddpUntaggedLen + 8))
 	}),
 }, {
 	ID: "rdmapx/immediate/other-lengths-are-refused", Cite: cite("rfc7306/6.3/3"),
 	Title:   "Immediate data of other than eight octets ends the stream",
-	Sends:   "immediate data of 0, 4, 7, 9 and 12 octets",
+	Sends:   "immediate data, with and without solicited event, of 0, 4, 7, 9, 12 and 16 octets",
 	Expects: "the end of the stream, with any Terminate, and no receive",
 	Defects: []string{"ImmediateAnyLength"}, Run: onImmediate(func(first *conn) {
-		for _, n := range []int{0, 4, 7, 9, 12} {
-			c := first.connect(setup{receives: 2})
-			c.expectAbortBy(iwarp.Op(iwarp.OpImmediate).MSN(c.nextSendMSN()).WithPayload(data(n)))
-			c.ExpectNoSuccess()
+		for _, op := range []iwarp.Opcode{iwarp.OpImmediate, iwarp.OpImmediateSE} {
+			for _, n := range []int{0, 4, 7, 9, 12, 16} {
+				c := first.connect(setup{receives: 2})
+				c.expectAbortBy(iwarp.Op(op).MSN(c.nextSendMSN()).WithPayload(data(n)))
+				c.ExpectNoSuccess()
+			}
 		}
 	}),
 }, {

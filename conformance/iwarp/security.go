@@ -23,6 +23,22 @@ var (
 	accessCauses = []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess}
 )
 
+// atomicRequests make a FetchAdd and a CmpSwap, each of which changes any word.
+var atomicRequests = []func(*conn, iwarp.Addr) iwarp.Segment{
+	func(c *conn, at iwarp.Addr) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5) },
+	func(c *conn, at iwarp.Addr) iwarp.Segment {
+		return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
+	},
+}
+
+// atomicKeyCauses are the valid causes for an atomic with a wrong key.
+var atomicKeyCauses = slices.Concat(foreignKeyCauses, foreignReadCauses)
+
+// expectAnswerTo fails the case unless an atomic to the address is answered.
+func (c *conn) expectAnswerTo(atomic func(*conn, iwarp.Addr) iwarp.Segment, at iwarp.Addr) {
+	c.expectAnswer(atomic(c, at), iwarp.Op(iwarp.OpAtomicResponse))
+}
+
 // expectOverrunReported fails the case unless the application is notified of a CQ overrun: by an
 // event, or by an error of the poll.
 func (h *host) expectOverrunReported(cq verbs.CQ) {
@@ -102,8 +118,8 @@ func truncateEnhanced(f startupFrame, n int) []byte {
 var securityCases = []conformance.Case{{
 	ID: "security/domain/write-read-and-invalidate", Cite: cite("rfc5042/6.1.1/1"),
 	Title:   "Memory of another protection domain cannot be accessed by any operation",
-	Sends:   "a Write, a Read Request and a Send with Invalidate for memory of another domain than the stream's",
-	Expects: "the end of the stream for the first two, a receive that fails for the third, and memory unchanged",
+	Sends:   "a Write, a Read Request and Sends with Invalidate, with and without solicited event, for memory of another domain than the stream's",
+	Expects: "the end of the stream for the first two, a receive that fails for the others, and memory unchanged",
 	Defects: []string{"IgnorePD"}, Run: onHost(func(h *host) {
 		m := h.otherPDMemory(allAccess)
 		at := addrOf(m, 0)
@@ -111,6 +127,8 @@ var securityCases = []conformance.Case{{
 		h.expectSegmentRefused(func(c *conn) iwarp.Segment { return c.readFrom(at, 16) })
 		c := h.connect(setup{receives: 2})
 		c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
+		c = h.connect(setup{receives: 2})
+		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), at.STag, data(16)))
 		h.ExpectUntouched(m)
 		h.Must("a region that can be deregistered", m.Close())
 	}),
@@ -132,6 +150,62 @@ var securityCases = []conformance.Case{{
 			h.expectSegmentRefused(func(c *conn) iwarp.Segment { return c.readFrom(p.remoteAddr(off), 1) })
 		}
 		h.expectPageUnchanged(p)
+	}),
+}, {
+	ID: "security/bounds/atomics", Cite: cite("rfc5042/6.2.1/1"), Needs: verbs.CapAtomics,
+	Title:   "An atomic cannot reach an octet outside its region",
+	Sends:   "a FetchAdd and a CmpSwap to the last word of a region, and to the words before its first, across its end, and after it",
+	Expects: "the inner ones are executed; the others cause a Terminate: base or bounds; no octet outside changes",
+	Defects: []string{"PageBounds"}, Run: onHost(func(h *host) {
+		const length = 60 // the last word is across the end, if the region begins with a word
+		m := h.Memory(length, allAccess)
+		first := m.WordOffset(0)
+		last := first + (length-first-8)/8*8
+		for _, atomic := range atomicRequests {
+			h.connect(setup{}).expectAnswerTo(atomic, addrOf(m, last))
+			m.Snapshot()
+			for _, off := range []int{first - 8, last + 8, last + 16} {
+				c := h.connect(setup{})
+				c.expectRefusal(atomic(c, addrOf(m, off)), boundsCauses...)
+				c.ExpectUntouched(m)
+			}
+		}
+	}),
+}, {
+	ID: "security/rights/atomics", Cite: cite("rfc5042/6.3.5/1"), Needs: verbs.CapAtomics,
+	Title:   "Memory without remote atomic access cannot be changed or read by atomics",
+	Sends:   "a FetchAdd and a CmpSwap to memory without remote access, and with each combination of remote read and write access",
+	Expects: "a Terminate, no value, and memory unchanged",
+	Defects: []string{"AtomicRightsUnchecked"}, Run: onHost(func(h *host) {
+		for _, right := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteRead | verbs.AccessRemoteWrite} {
+			m := h.Memory(64, verbs.AccessLocalWrite|right)
+			for _, atomic := range atomicRequests {
+				c := h.connect(setup{})
+				c.expectRefusal(atomic(c, addrOf(m, m.WordOffset(0))), accessCauses...)
+				c.ExpectUntouched(m)
+			}
+		}
+	}),
+}, {
+	ID: "security/domain/atomics", Cite: cite("rfc5042/6.1.1/1"), Needs: verbs.CapAtomics,
+	Title:   "An atomic needs a valid key of its own protection domain",
+	Sends:   "a FetchAdd and a CmpSwap with an unknown key, with a key that differs in one bit of each octet, with one of another domain, and with one of a deregistered region",
+	Expects: "a Terminate: invalid STag, or STag not associated; memory unchanged",
+	Defects: []string{"IgnorePD", "KeyOctetIgnored"}, Run: onHost(func(h *host) {
+		m, foreign, closed := h.Memory(64, allAccess), h.otherPDMemory(allAccess), h.Memory(64, allAccess)
+		at, off := addrOf(m, m.WordOffset(0)), foreign.WordOffset(0)
+		wrong := []iwarp.Addr{iwarp.At(unknownSTag, at.TO), addrOf(foreign, off), addrOf(closed, closed.WordOffset(0))}
+		for _, bit := range []uint32{1, 1 << 7, 1 << 8, 1 << 15, 1 << 16, 1 << 23, 1 << 24, 1 << 31} {
+			wrong = append(wrong, iwarp.At(at.STag^bit, at.TO))
+		}
+		h.Must("a region that can be deregistered", closed.Close())
+		for _, at := range wrong {
+			for _, atomic := range atomicRequests {
+				c := h.connect(setup{memLen: 64})
+				c.expectRefusal(atomic(c, at), atomicKeyCauses...)
+				c.ExpectUntouched(m, foreign, closed)
+			}
+		}
 	}),
 }, {
 	ID: "security/bounds/window-within-its-region", Cite: cite("rfc5042/6.2.1/1"), Needs: verbs.CapMWType2,
@@ -219,10 +293,7 @@ var securityCases = []conformance.Case{{
 	Title:   "A queue pair that does not permit atomics executes none, whatever the memory permits",
 	Sends:   "a FetchAdd and a CmpSwap to memory with all access rights, each to a queue pair that permits reads and Writes only",
 	Expects: "a Terminate, and memory unchanged",
-	Defects: []string{"QPRightsIgnored"}, Run: onEachConn(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}, []func(*conn, iwarp.Addr) iwarp.Segment{
-		func(c *conn, at iwarp.Addr) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5) },
-		func(c *conn, at iwarp.Addr) iwarp.Segment { return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5) },
-	}, func(c *conn, request func(*conn, iwarp.Addr) iwarp.Segment) {
+	Defects: []string{"QPRightsIgnored"}, Run: onEachConn(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}, atomicRequests, func(c *conn, request func(*conn, iwarp.Addr) iwarp.Segment) {
 		m := c.Memory(4096, allAccess)
 		c.expectRefusal(request(c, addrOf(m, m.WordOffset(0))), accessCauses...)
 		c.ExpectUntouched(m)

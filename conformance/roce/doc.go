@@ -22,15 +22,14 @@ func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: describeEvent,
 		Cases: conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, headerDropCases, icrcCases, bthCases, bthKeyCases, lengthCases,
-			cmCases, alternatePathCases,
+			cmCases, cmDialogueCases, alternatePathCases,
 			sequenceCases, psnCases, psnRequesterCases, ackCases, msnCases, rnrCases, timeoutCases, retryCases, badAnswerCases,
 			readCases, readRetryCases,
 			atomicCases, atomicWriteCases, flushCases, orderCases,
 			writeCases, invalidateCases, sendCases, accessCases, bindCases, windowCases, windowRuleCases,
 			ucCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
 			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases,
-			udDialogueCases, multicastDialogueCases, srqDialogueCases, xrcDialogueCases, cnpDialogueCases,
-			ucSenderDialogueCases, xrcSenderDialogueCases)),
+			multicastDialogueCases, rcRequesterDialogues, rcResponderDialogueCases, srqDialogueCases, ucReceiverDialogueCases, udDialogueCases, xrcDialogueCases, xrcResponderDialogueCases, cnpDialogueCases, ucSenderDialogueCases, xrcSenderDialogueCases)),
 	}
 }
 

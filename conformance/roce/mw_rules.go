@@ -70,22 +70,7 @@ var windowRuleCases = overRC.Cases([]conformance.Case{{
 		c.expectKeysRefused(m, mw.RKey(), key)
 	}),
 }, {
-	ID: "mw/bind/present-key-refused", Cite: ibta("", "mw/19"), Level: conformance.Should, Needs: verbs.CapMWType2,
-	Title:   "A bind of a type 2 window with the key that it has is refused",
-	Sends:   "posts a bind with the key that the window got at allocation",
-	Expects: "an error at the post, or MW_BIND_ERR",
-	Defects: []string{"BindUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
-		mw := c.newWindow(verbs.MWType2)
-		_, err := c.QP.PostSend([]verbs.SendWR{{
-			WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-			Bind: verbs.Bind{MW: mw, RKey: mw.RKey(), Info: bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)},
-		}})
-		if err == nil {
-			c.ExpectCompletion(bindID, verbs.WCMWBindErr)
-		}
-	}),
-}, {
-	ID: "mw/bind/zero-based-region-refused", Cite: ibta("", "mw/20"), Level: conformance.Should, Needs: verbs.CapMWType2 | verbs.CapZeroBased,
+	ID: "mw/bind/zero-based-region-refused", Cite: ibta("", "mw/19"), Level: conformance.Should, Needs: verbs.CapMWType2 | verbs.CapZeroBased,
 	Title:   "A window cannot be bound to a zero-based region",
 	Sends:   "binds a type 2 window to a region whose addresses begin at zero",
 	Expects: "an error at the post, or MW_BIND_ERR",

@@ -27,6 +27,8 @@ func Suite() *conformance.Suite {
 		invalidateCases, cqCases, channelCases, qpCases, transitionCases, postCases, signalCases, wcCases, atomicCases,
 		sharedCases, sharedPeerCases, addressCases, xrcCases, asyncCases, asyncPeerCases,
 		listenCases, cmCases, cmLifeCases, cmOtherCases, closingCases, taskCases,
+		objectDialogueCases, queueDialogueCases, regionDialogueCases, windowDialogueCases,
+		hazardDialogueCases, accessEventDialogueCases, trafficDialogueCases,
 	)
 	for i := range cases {
 		cases[i].Sends = cmp.Or(cases[i].Sends, "nothing")

@@ -82,11 +82,15 @@ func (d *Device) StrictDeadline() mono.Time {
 }
 
 // Output implements drive.Engine. The filter wireDefects, if any, imitates defects of sent packets.
-func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
+// It delivers the completion events of requests that complete when they are sent.
+func (d *Device) Output(now mono.Time, ds []link.Datagram) (n int) {
 	if d.wireDefects != nil {
-		return d.wireDefects.Output(now, ds)
+		n = d.wireDefects.Output(now, ds)
+	} else {
+		n = d.nic.Output(now, ds)
 	}
-	return d.nic.Output(now, ds)
+	d.DeliverCompletionEvents()
+	return n
 }
 
 // hooks returns the functions of this provider that package device calls. Events name the first

@@ -152,6 +152,11 @@ func boundaries() []Boundary {
 			Why: "the packet model of conformance tests is written from the specification alone",
 		},
 		{
+			Name: "reference models are pure", From: []string{"./conformance/model"},
+			Only: append([]string{"./conformance/packet", "./conformance/packet/...", "./verbs"}, pureStd...),
+			Why:  "a model says what a correct device may do, from packets and work requests alone", Because: impureReasons,
+		},
+		{
 			Name: "the emulator knows no user", From: []string{"./emu/..."}, Through: true,
 			Never: []string{"./conformance/...", "./mpi/...", "./perf/...", "./traffic", "./scenarios/...", "./lab/...", "./control", "./launch/...", "./netns/...", "./report/...", "./capture/...", "./cmd/..."},
 			Why:   "the emulator is used by these and must not behave differently for one of them",

@@ -32,7 +32,9 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 	q.sent += uint32(n)
 	if q.sent == r.Length {
 		b[wire.HeaderLen] |= lastFlag // in the DDP control field, which follows the header
-		q.msn = q.msn.Next()
+		if r.Op != verbs.OpRDMAWrite { // a Write has no MSN
+			q.msn = q.msn.Next()
+		}
 	}
 	d.Payload = wire.AppendCRC(b, packetStart)
 	return true

@@ -26,7 +26,7 @@ const (
 	EventMRA
 	// EventDisconnectRequested: a DREQ arrived. The agent has sent a DREP.
 	EventDisconnectRequested
-	// EventDisconnected: Disconnect is complete.
+	// EventDisconnected: Disconnect is complete, or the peer rejected an established connection.
 	EventDisconnected
 	// EventTimeWaitExit: the queue pair and the IDs may be reused.
 	EventTimeWaitExit

@@ -130,10 +130,10 @@ func (a *Agent) handleREJ(in *incoming, m *wire.REJ) {
 		e.Final = true
 		a.notify(c, e)
 		a.release(c)
-	case StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent, StateEstablished:
+	case StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
 		a.notify(c, e)
 		a.enterTimeWait(in.now, c)
-	case StateDREQSent:
+	case StateEstablished, StateDREQSent:
 		a.notify(c, Event{Kind: EventDisconnected})
 		a.enterTimeWait(in.now, c)
 	default:

@@ -71,7 +71,7 @@ func TestRejectAfterAccept(t *testing.T) {
 	if rej := rejOf(t, w.pass(w.b, wire.AttrREJ)); rej.Reason != wire.ReasonInvalidCommID {
 		t.Errorf("REJ %+v", rej)
 	}
-	if e := w.a.event(EventRejected); e.Conn != ca || e.Final {
+	if e := w.a.event(EventDisconnected); e.Conn != ca || e.Final {
 		t.Errorf("event %+v", e)
 	}
 	w.a.inState(ca, StateTimeWait)
@@ -140,11 +140,11 @@ func TestREJInEveryState(t *testing.T) {
 		{"established, active", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.established()
 			return w.a, ca, cb
-		}, EventRejected, StateTimeWait},
+		}, EventDisconnected, StateTimeWait},
 		{"established, passive", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.established()
 			return w.b, cb, ca
-		}, EventRejected, StateTimeWait},
+		}, EventDisconnected, StateTimeWait},
 		{"DREQ sent", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.established()
 			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))

@@ -1,0 +1,357 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rdDialogue is a dialogue with a reliable queue pair: scripted peers have flows to it and from
+// it, whose packets are lost, repeated and reordered.
+type rdDialogue struct {
+	*host
+	mix     []choice[*rdDialogue]
+	q       *deviceQP
+	model   model.DGRD
+	memory  dialogueMemory
+	buffers recvBuffers
+	peers   []*rdPeer
+	// source and sink are the memory of the application's requests.
+	source, sink *rig.Memory
+	sinkWant     []byte
+	expected     []udCompletion
+	// promised is the number of receives that packets on their way will take.
+	promised int
+	// manual says that steps acknowledge the packets of the device; else all are acknowledged.
+	manual bool
+}
+
+// rdPeer is a scripted peer, with the models of its flow to the device and of that from it.
+type rdPeer struct {
+	*peer
+	in    *model.DGFlow
+	state model.DGPeer
+	// packets are those of the peer's flow; index 0 has sequence number base.
+	packets []*rdPacket
+	base    uint32
+	// states are the correct Acks of the packets since the last Ack.
+	states []ackState
+	// sendMSN and readMSN are the next MSNs of the queues 0 and 1.
+	sendMSN, readMSN uint32
+	out              rdOutgoing
+}
+
+// rdPacket is a data packet of a peer.
+type rdPacket struct {
+	segment   iwarp.Segment
+	sent      bool
+	delivered bool // to DDP
+}
+
+// ackState is the correct content of an Ack that leaves after a packet.
+type ackState struct {
+	next      uint32
+	kept      []uint32
+	timestamp uint32
+	verdict   model.DGVerdict
+	asked     bool // ack-now
+	marked    bool
+	busy      bool
+	optional  bool
+	sentAt    time.Duration
+}
+
+// Opening a dialogue.
+const (
+	rdMemory = 4 << 10
+	rdPeers  = 3
+	rdLeast  = 64 // shortest receive, without the address area
+)
+
+// openRD opens a dialogue of a mix: flows in both directions between the queue pair and the peers.
+func openRD(manual bool, mix []choice[*rdDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
+	return func(r *rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
+		d := &rdDialogue{host: &host{Rig: r}, mix: mix, manual: manual}
+		d.beginDialogue()
+		d.q = d.newQP(setup{memLen: rdMemory})
+		d.q.localMem = d.Memory(udRecvMemory, verbs.AccessLocalWrite)
+		d.source, d.sink = d.Memory(rdMemory, verbs.AccessLocalWrite), d.Memory(rdMemory, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+		d.buffers = recvBuffers{q: d.q, want: d.memory.add(d.q.localMem), posted: make(map[uint64][]part)}
+		target := &model.DGRegion{STag: uint32(d.q.targetMem.RKey()), Addr: d.q.targetMem.Addr(), Access: allAccess, Buf: d.memory.add(d.q.targetMem)}
+		d.memory.add(d.source)
+		d.sinkWant = d.memory.add(d.sink)
+		d.model = model.DGRD{QPN: uint32(d.q.qp.QPN()), Memory: model.DGMemory{target}}
+		for k := range rdPeers {
+			d.peers = append(d.peers, d.newRDPeer(k))
+		}
+		return d
+	}
+}
+
+// newRDPeer creates a peer with flows in both directions.
+func (d *rdDialogue) newRDPeer(k int) *rdPeer {
+	p := &rdPeer{peer: d.q.peer(k)}
+	p.incarnation += uint32(d.Rand.IntN(1<<16)) << 8 // another one in each dialogue
+	p.openFlow(zeroLengthWrite())
+	p.beginFlow()
+	p.establishDeviceFlow()
+	p.out = newRDOutgoing(p)
+	d.drainArrived()
+	return p
+}
+
+// beginFlow makes the model's flow that which the peer has just opened with one packet.
+func (p *rdPeer) beginFlow() {
+	p.in, p.base, p.packets, p.states = model.NewDGFlow(p.toDeviceFlow.epoch, 1), 1, nil, nil
+	p.state = model.DGPeer{Source: model.DGSource{Host: p.route.from, QPN: p.qpn}, Reads: p.state.Reads}
+	p.sendMSN, p.readMSN = 1, 1
+}
+
+func (d *rdDialogue) Draw(r *rand.Rand) dgStep[*rdDialogue] { return drawStep(d.mix, r) }
+
+func (d *rdDialogue) Play(s dgStep[*rdDialogue]) {
+	s.run(d)
+	d.compare()
+	for _, p := range d.peers {
+		for len(p.packets) > 0 && int32(p.base-p.in.Next) < -keptForRepeats {
+			p.packets, p.base = p.packets[1:], p.base+1
+		}
+	}
+}
+
+// Close destroys the queue pairs.
+func (d *rdDialogue) Close() {
+	if d.syncQP != nil {
+		d.Must("a queue pair that can be destroyed", d.syncQP.p.qp.Close())
+	}
+	d.Must("a queue pair that can be destroyed", d.q.qp.Close())
+	for _, m := range d.memory.regions {
+		d.Must("a region that can be deregistered", m.Close())
+	}
+}
+
+// add appends packets to the peer's flow, which steps send.
+func (p *rdPeer) add(segments ...iwarp.Segment) {
+	for _, s := range segments {
+		p.packets = append(p.packets, &rdPacket{segment: iwarp.ParseSegment(s.Append(nil))})
+	}
+}
+
+// rdOptions are how a packet is sent.
+type rdOptions struct{ ackNow, marked bool }
+
+// transmit sends packet i of the peer's flow, and executes it in the model.
+func (d *rdDialogue) transmit(p *rdPeer, i int, o rdOptions) {
+	pkt := p.packets[i]
+	seq := p.base + uint32(i)
+	timestamp := d.Rand.Uint32()
+	out := p.dataPacket(seq, pkt.segment).Timestamp(timestamp)
+	if o.ackNow {
+		out = out.AckNow()
+	}
+	route := p.route
+	if o.marked {
+		route.tclass = 3 // CE
+	}
+	at := d.Now()
+	d.sendOctets(route, out.Over(p.path()).Append(nil))
+	pkt.sent = true
+	ready, verdict := p.in.Receive(seq, pkt.segment)
+	for k, s := range ready {
+		d.deliver(p, s)
+		p.packets[i+k].delivered = true
+	}
+	p.states = append(p.states, ackState{
+		next: p.in.Next, kept: p.in.Kept(), timestamp: timestamp, verdict: verdict, asked: o.ackNow, marked: o.marked,
+		optional: verdict == model.DGBeyondWindow, sentAt: at,
+	})
+}
+
+// deliver executes a segment in the model, and notes what must follow.
+func (d *rdDialogue) deliver(p *rdPeer, s iwarp.Segment) {
+	before := len(d.model.Receives)
+	e := d.model.Deliver(&p.state, s)
+	d.promised -= before - len(d.model.Receives)
+	for _, c := range e.Completions {
+		d.expected = append(d.expected, udCompletion{DGCompletion: c, to: d.Local[0]})
+	}
+	p.out.responses = append(p.out.responses, e.Responses...)
+}
+
+// compare compares all that the device did in a step with what the models permit.
+func (d *rdDialogue) compare() {
+	d.collect()
+	for _, p := range d.peers {
+		d.compareEnd(p)
+	}
+	sends, receives := d.takeCompletions()
+	d.compareReceives(receives[d.q.qp.QPN()])
+	d.compareRequests(sends[d.q.qp.QPN()])
+	d.adoptOpenReceives()
+	d.memory.compare(d.Rig)
+	d.ExpectState(d.q.qp, verbs.QPStateRTS)
+	d.ExpectNoEvent()
+}
+
+// collect compares the packets that the device has sent. It waits for those that are due: the
+// device spreads packets over the round trip, and in real time all may be late.
+func (d *rdDialogue) collect() {
+	for _, a := range d.drain(ackDelay + roundTrip + 10*time.Microsecond) {
+		d.comparePacket(a)
+	}
+	for until := d.Now() + min(d.ResponseTimeout(), giveUpTimeout/2); d.Now() < until && slices.ContainsFunc(d.peers, (*rdPeer).awaits); {
+		if a, ok := d.nextPacket(until - d.Now()); ok {
+			d.comparePacket(a)
+		}
+	}
+}
+
+// awaits reports whether the device owes the peer an Ack or data.
+func (p *rdPeer) awaits() bool {
+	n := len(p.states)
+	return n > 0 && !p.states[n-1].optional || p.out.awaits()
+}
+
+// comparePacket compares a packet of the device with what the model of its peer permits.
+func (d *rdDialogue) comparePacket(a arrival) {
+	i := slices.IndexFunc(d.peers, func(p *rdPeer) bool { return p.qpn == iwarp.Val(a.Header.DestQP) })
+	d.Check(i >= 0, "packets to the peers", "%v", a.Packet)
+	p := d.peers[i]
+	want := iwarp.PacketOf(iwarp.KindRD).WithKey(p.key)
+	want.Header.Reserved, want.Header.FlagsReserved, want.Header.Version = new(uint16(0)), new(uint8(0)), new(uint8(1))
+	d.checkPacket(p.fromDevice(want), a)
+	d.checkRoute(p.peer, a)
+	if a.Ack != nil {
+		d.compareAck(p, a)
+	}
+	if a.Data != nil {
+		d.compareData(p, a)
+	}
+}
+
+// compareAck fails the case unless an Ack is that of a packet since the last Ack, or of that.
+func (d *rdDialogue) compareAck(p *rdPeer, a arrival) {
+	d.Check(*a.Ack.Epoch == p.in.Epoch, fmt.Sprintf("an Ack of epoch %#x", p.in.Epoch), "%#x", *a.Ack.Epoch)
+	for i := len(p.states) - 1; i >= 0; i-- {
+		if p.states[i].matches(a) {
+			d.compareAckOf(p, i, a)
+			p.states = p.states[i:]
+			p.states[0].optional, p.states[0].verdict = true, acknowledged
+			return
+		}
+	}
+	if len(p.states) == 0 {
+		d.Fail("no Ack", "%v", a.Packet)
+	}
+	s := p.states[len(p.states)-1]
+	want := iwarp.RDAck(p.in.Epoch, s.next).SACK(iwarp.SACKOf(s.next, s.kept...)...)
+	d.Fail(fmt.Sprintf("%v (busy: %t)", want, s.busy), "%v", a.Packet)
+}
+
+// acknowledged is the verdict of a state that an Ack has told of.
+const acknowledged model.DGVerdict = -1
+
+// matches reports whether an Ack tells of this state.
+func (s *ackState) matches(a arrival) bool {
+	if *a.Ack.Next != s.next || (*a.Ack.Window == 0) != s.busy || *a.Ack.Window > flowWindow {
+		return false
+	}
+	for seq := s.next; seq != s.next+flowWindow; seq++ {
+		if a.Ack.Arrived(seq) != slices.Contains(s.kept, seq) {
+			return false
+		}
+	}
+	return true
+}
+
+// compareAckOf compares the other fields of an Ack that leaves after packet i since the last Ack.
+func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
+	s := p.states[i]
+	if s.verdict == acknowledged {
+		d.Check(a.Data != nil || s.busy || !d.Virtual, "no second Ack for the same packets", "%v", a.Packet)
+		return
+	}
+	because, marked, repeats := s, false, false
+	for _, x := range p.states[:i+1] {
+		if x.verdict != acknowledged {
+			marked, repeats = marked || x.marked, repeats || x.verdict == model.DGDuplicate
+		}
+	}
+	first := slices.IndexFunc(p.states, func(x ackState) bool { return x.verdict != acknowledged })
+	if s.verdict == model.DGInOrder || s.verdict == model.DGClosesGap {
+		because = p.states[first]
+	}
+	d.checkPacket(iwarp.RDAck(p.in.Epoch, s.next).Echo(because.timestamp).EditHeader(func(h *iwarp.PacketHeader) {
+		h.Marked, h.Repeats = &marked, &repeats
+	}), a)
+	if d.Virtual {
+		limit := ackDelay
+		if s.verdict != model.DGInOrder {
+			limit = ackDelay / 2
+		}
+		d.Check(a.At-because.sentAt <= limit+roundTrip, fmt.Sprintf("an Ack within %v", limit), "after %v", a.At-because.sentAt)
+	}
+}
+
+// compareEnd fails the case unless the peer's last packet was acknowledged.
+func (d *rdDialogue) compareEnd(p *rdPeer) {
+	if n := len(p.states); n > 0 && !p.states[n-1].optional {
+		d.Fail(fmt.Sprintf("an Ack of the packets before %d", p.states[n-1].next), "none")
+	}
+	p.out.compareEnd(d, p)
+}
+
+// keptForRepeats is how many delivered packets a peer keeps to send them again.
+const keptForRepeats = 8
+
+// compareReceives compares the completions of receives.
+func (d *rdDialogue) compareReceives(got []verbs.WC) {
+	var want []verbs.WC
+	for i, c := range d.expected {
+		if c.mayFail {
+			if i < len(got) && got[i].Status != verbs.WCSuccess {
+				c.WC.Status = got[i].Status // any error
+			}
+		} else if c.WC.Flags&verbs.WCWithImm != 0 && i < len(got) {
+			c.WC.ByteLen, c.WC.Opcode = got[i].ByteLen, got[i].Opcode // the document leaves them open
+			c.WC.Flags |= got[i].Flags & verbs.WCWithGRH
+			c.WC.Flags &= got[i].Flags | verbs.WCWithImm
+		}
+		want = append(want, c.WC)
+	}
+	d.checkCompletions(want, got)
+	for _, c := range d.expected {
+		area := d.buffers.area(c.Receive)
+		if c.WC.Opcode == verbs.WCOpRecv && !c.mayFail {
+			d.checkArea(area, c.Source.Host, c.to)
+		}
+		if c.mayFail {
+			d.buffers.adopt(c.Receive)
+		}
+	}
+	d.expected = nil
+}
+
+// adoptOpenReceives expects in memory what the receives of incomplete Sends hold: the document
+// leaves open when the segments of a Send are placed.
+func (d *rdDialogue) adoptOpenReceives() {
+	for _, p := range d.peers {
+		if p.state.Open != nil {
+			d.buffers.adopt(*p.state.Open)
+		}
+	}
+}
+
+// adopt expects in memory what a receive holds now.
+func (b *recvBuffers) adopt(r model.DGReceive) {
+	for i, p := range b.posted[r.ID] {
+		copy(r.Parts[i], b.q.localMem.Buf[p.off:][:p.n])
+	}
+}

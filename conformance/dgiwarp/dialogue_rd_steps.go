@@ -1,0 +1,377 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// playRDReceives posts receives.
+func playRDReceives(d *rdDialogue, r *rand.Rand) {
+	for range 1 + r.IntN(4) {
+		posted := 0
+		for _, x := range d.model.Receives {
+			posted += x.Len()
+		}
+		n := addrAreaLen + pick(r, rdLeast, rdLeast+1, 200, 1000, 2000)
+		if posted+n > maxPosted {
+			return
+		}
+		d.model.Receives = append(d.model.Receives, d.buffers.post(n, pick(r, 0, 0, 20, 40, 41, r.IntN(n))))
+	}
+}
+
+// rdMessageOf draws a message of a peer, and returns its segments. A message that needs a receive
+// is drawn only if one is free.
+func (d *rdDialogue) rdMessageOf(r *rand.Rand, p *rdPeer) []iwarp.Segment {
+	piece := 1 + r.IntN(400)
+	if d.promised < len(d.model.Receives) && r.IntN(2) == 0 {
+		d.promised++
+		p.sendMSN++
+		msn := p.sendMSN - 1
+		if r.IntN(4) == 0 {
+			value := uint64(r.Uint32()) * (1<<32 + 1) // verbs have half of the eight octets; the document does not say which
+			return []iwarp.Segment{pick(r, iwarp.Immediate(msn, value), iwarp.ImmediateSE(msn, value))}
+		}
+		n := pick(r, 0, 1, r.IntN(rdLeast), rdLeast)
+		s := pick(r, iwarp.Send(msn, rig.Pattern(n, byte(msn))), iwarp.SendSE(msn, rig.Pattern(n, byte(msn))))
+		return s.Segments(untaggedLen + min(piece, 1+r.IntN(rdLeast)))
+	}
+	switch r.IntN(4) {
+	case 0:
+		p.readMSN++
+		n := pick(r, 0, 1, 8, r.IntN(rdReadable), d.maxSinglePacketRD()+1)
+		at := rdWords + r.IntN(rdReadable-n+1)
+		return []iwarp.Segment{iwarp.ReadRequest(p.readMSN-1, iwarp.At(peerSTag, peerTO+r.Uint64N(1<<30)), uint32(n), d.q.targetAddr(at))}
+	case 1:
+		if d.Caps.Has(verbs.CapAtomics) {
+			p.readMSN++
+			at := d.q.targetAddr(d.q.targetMem.WordOffset(r.IntN(4)))
+			return []iwarp.Segment{pick(r, iwarp.FetchAdd(p.readMSN-1, r.Uint32(), at, r.Uint64()), iwarp.CompareSwap(p.readMSN-1, r.Uint32(), at, d.word(at), r.Uint64()))}
+		}
+	}
+	n := pick(r, 0, 1, r.IntN(1000), 1400)
+	return d.q.writeToTarget(d.writeOffset(r, n), rig.Pattern(n, byte(r.Uint32()))).Segments(taggedLen + max(piece, n/5+1))
+}
+
+// The target memory: words for atomics, octets that peers read, octets that they only write.
+const (
+	rdWords    = 64
+	rdReadable = rdMemory/2 - rdWords
+)
+
+// writeOffset draws where a Write of n octets goes. A Write may overtake the response to a read
+// before it, so it goes to memory that is read only if no read is under way.
+func (d *rdDialogue) writeOffset(r *rand.Rand, n int) int {
+	least := rdWords
+	for _, p := range d.peers {
+		reads := slices.ContainsFunc(p.packets, func(x *rdPacket) bool { return x.segment.Read != nil && !x.delivered })
+		if reads || len(p.out.responses) > 0 || p.out.una != p.out.next { // a response may have to be sent again
+			least = rdMemory / 2
+		}
+	}
+	return pick(r, least, rdMemory-n, least+r.IntN(rdMemory-n-least+1))
+}
+
+// word returns the expected value of a word of memory.
+func (d *rdDialogue) word(at iwarp.Addr) uint64 {
+	b, _ := d.model.Memory.Check(at, 8, 0)
+	return nativeWord(b)
+}
+
+// playInOrder sends packets in order: what is missing of the flow, and new messages.
+func playInOrder(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	for range 1 + r.IntN(3) {
+		p.add(d.rdMessageOf(r, p)...)
+	}
+	d.sendUnsent(r, p, 0)
+}
+
+// sendUnsent sends the unsent packets in order, but for a share in percent that is lost.
+func (d *rdDialogue) sendUnsent(r *rand.Rand, p *rdPeer, lost int) {
+	for i, pkt := range p.packets {
+		if !pkt.sent && p.inWindow(i) && r.IntN(100) >= lost {
+			d.sendOne(p, i, rdOptions{ackNow: r.IntN(3) == 0, marked: r.IntN(8) == 0})
+		}
+	}
+}
+
+// inWindow reports whether the device takes packet i.
+func (p *rdPeer) inWindow(i int) bool { return p.base+uint32(i)-p.in.Next < flowWindow }
+
+// sendOne sends a packet and compares the reaction.
+func (d *rdDialogue) sendOne(p *rdPeer, i int, o rdOptions) {
+	d.transmit(p, i, o)
+	d.compare()
+}
+
+// playBurst sends messages in order without a pause between their packets.
+func playBurst(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	d.sendUnsent(r, p, 0) // what is missing
+	first := len(p.packets)
+	for len(p.packets) < first+pick(r, 2, 8, 40) {
+		p.add(d.q.writeToTarget(d.writeOffset(r, 8), rig.Pattern(8, byte(r.Uint32()))))
+	}
+	for i := first; i < len(p.packets); i++ {
+		d.transmit(p, i, rdOptions{})
+	}
+}
+
+// playLosses sends new messages, of which some packets are lost.
+func playLosses(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	for range 1 + r.IntN(4) {
+		p.add(d.rdMessageOf(r, p)...)
+	}
+	for i, pkt := range p.packets {
+		if !pkt.sent && p.inWindow(i) && r.IntN(2) == 0 {
+			d.sendOne(p, i, rdOptions{ackNow: r.IntN(2) == 0, marked: r.IntN(8) == 0})
+		}
+	}
+}
+
+// playReordered sends missing packets in any order.
+func playReordered(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	for _, i := range r.Perm(len(p.packets)) {
+		if !p.packets[i].sent && p.inWindow(i) && r.IntN(3) > 0 {
+			d.sendOne(p, i, rdOptions{ackNow: r.IntN(3) == 0})
+		}
+	}
+}
+
+// playRepeats sends packets again that the device has.
+func playRepeats(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	for range 1 + r.IntN(3) {
+		sent := slices.DeleteFunc(indices(p.packets), func(i int) bool { return !p.packets[i].sent || !p.has(i) })
+		if len(sent) > 0 {
+			d.sendOne(p, pick(r, sent...), rdOptions{ackNow: r.IntN(3) == 0})
+		}
+	}
+}
+
+// has reports whether the device has packet i.
+func (p *rdPeer) has(i int) bool {
+	seq := p.base + uint32(i)
+	return int32(seq-p.in.Next) < 0 || slices.Contains(p.in.Kept(), seq)
+}
+
+func indices[T any](all []T) (is []int) {
+	for i := range all {
+		is = append(is, i)
+	}
+	return is
+}
+
+// playBeyond sends a packet beyond the window, which is dropped.
+func playBeyond(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	seq := p.in.Next + flowWindow + uint32(pick(r, 0, 1, 1000, 1<<30))
+	p.send(p.dataPacket(seq, d.q.writeToTarget(0, data(8))).AckNow())
+	now := ackState{next: p.in.Next, kept: p.in.Kept()}
+	d.syncDevice()
+	// An Ack after such a packet may come or not.
+	d.pending = slices.DeleteFunc(d.pending, func(a arrival) bool { return a.Data == nil && a.Ack != nil && now.matches(a) })
+}
+
+// playRDDamaged sends a data packet that vanishes.
+func playRDDamaged(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	good := p.dataPacket(p.in.Next, d.q.writeToTarget(r.IntN(rdMemory-8), data(8))).AckNow()
+	p.send(pick(r,
+		good.BadCRC(), good.WithKey(d.q.key^1<<r.IntN(32)), good.Cut(headerLen+r.IntN(12)),
+		good.EditHeader(func(h *iwarp.PacketHeader) { h.Version = new(uint8(2)) }),
+		good.EditHeader(func(h *iwarp.PacketHeader) { h.Kind = new(iwarp.PacketKind(5)) }),
+	))
+}
+
+// playBusy sends a Send without a receive, again, and what is behind it; then receives are posted.
+func playBusy(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	d.sendUnsent(r, p, 0)
+	if len(d.model.Receives) > 0 || p.state.Open != nil {
+		return
+	}
+	p.sendMSN++
+	p.add(iwarp.Send(p.sendMSN-1, data(r.IntN(rdLeast))))
+	i := len(p.packets) - 1
+	seq := p.base + uint32(i)
+	for range 1 + r.IntN(2) {
+		timestamp := d.Rand.Uint32()
+		p.states = append(p.states, ackState{next: p.in.Next, verdict: model.DGOutOfOrder, busy: true, timestamp: timestamp, sentAt: d.Now()})
+		p.send(p.dataPacket(seq, p.packets[i].segment).Timestamp(timestamp).AckNow())
+		d.compare()
+	}
+	d.promised++
+	playRDReceives(d, r)
+	for {
+		a := d.mustNextPacket("an Ack with a window when a receive is posted")
+		if *a.Header.DestQP == p.qpn && a.Data == nil && a.Ack != nil && *a.Ack.Window > 0 && *a.Ack.Next == p.in.Next {
+			break
+		}
+		d.Check(a.Ack != nil && *a.Header.DestQP == p.qpn, "an Ack with a window when a receive is posted", "%v", a.Packet)
+	}
+	p.states = nil
+	d.sendOne(p, i, rdOptions{ackNow: true})
+}
+
+// playUnknownFlow sends a data packet of another epoch: it is refused, or challenged if it starts
+// a flow without a proof.
+func playUnknownFlow(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	old := p.toDeviceFlow.epoch
+	p.toDeviceFlow.epoch ^= 1 << r.IntN(32)
+	pkt := p.dataPacket(uint32(r.IntN(3)), d.q.writeToTarget(0, data(8))).AckNow()
+	d.pending = append(d.pending, d.drainArrived()...)
+	if r.IntN(2) == 0 {
+		p.send(pkt)
+		p.expectRefusal(iwarp.ReasonUnknownFlow)
+	} else {
+		p.send(p.withStart(pick(r, uint64(noProof), r.Uint64(), uint64(old)), pkt))
+		a := p.expectChallenge()
+		d.Check(*a.Challenge.Incarnation != 0, "an incarnation", "0")
+	}
+	p.toDeviceFlow.epoch = old
+}
+
+// playRestart starts a new flow of a peer, which replaces the old one: packets behind a gap are
+// dropped, and the receive of an incomplete Send fails.
+func playRestart(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	if i := slices.IndexFunc(d.peers, func(p *rdPeer) bool { return p.state.Open != nil }); i >= 0 && r.IntN(2) == 0 {
+		p = d.peers[i]
+	}
+	if p.unanswered() {
+		return
+	}
+	if d.promised < len(d.model.Receives) && p.state.Open == nil && r.IntN(2) == 0 {
+		d.promised++
+		d.sendUnsent(r, p, 0)
+		p.add(iwarp.Send(p.sendMSN, data(32)).Segments(untaggedLen + 16)...)
+		d.sendOne(p, len(p.packets)-2, rdOptions{})
+	}
+	if p.state.Open != nil {
+		c := udCompletion{mayFail: true}
+		c.WC, c.Receive = verbs.WC{WRID: p.state.Open.ID, Status: verbs.WCWRFlushErr, QPN: d.q.qp.QPN()}, *p.state.Open
+		d.expected = append(d.expected, c)
+	}
+	for i, pkt := range p.packets {
+		first := !pkt.segment.IsTagged() && pkt.segment.Op().Queue() == 0 && *pkt.segment.DDP.MO == 0
+		if first && !p.delivered(i) {
+			d.promised--
+		}
+	}
+	p.openFlow(zeroLengthWrite())
+	p.beginFlow()
+}
+
+// delivered reports whether DDP of the device has got packet i.
+func (p *rdPeer) delivered(i int) bool { return p.packets[i].delivered }
+
+// unanswered reports whether a read or atomic of either side is not answered.
+func (p *rdPeer) unanswered() bool {
+	return len(p.out.responses) > 0 || slices.ContainsFunc(p.out.requests, func(r *rdRequest) bool { return r.read != nil })
+}
+
+// playRefusal refuses the device's flow: its requests fail. The next request starts a new flow.
+func playRefusal(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	o := &p.out
+	for _, other := range d.peers { // so that their retransmissions do not disturb the new flow
+		for len(other.out.messages) > 0 || other.out.una != other.out.next {
+			d.acknowledge(other, other.out.next)
+			d.compare()
+		}
+	}
+	if len(o.requests) < maxUncompleted {
+		d.PostSend(d.q.qp, d.newRDRequest(r, p, pick(r, verbs.OpSend, verbs.OpRDMAWrite)))
+		d.collect()
+	}
+	for seq := o.una; seq != o.next; seq++ {
+		if o.sent[seq].request == nil {
+			return // the document does not say what follows from lost responses
+		}
+	}
+	if o.una == o.next || p.unanswered() {
+		return
+	}
+	p.send(iwarp.Refusal(o.epoch, pick(r, iwarp.ReasonUnknownFlow, iwarp.ReasonNotReady, iwarp.ReasonNoQP)))
+	d.syncDevice()
+	sends, receives := d.takeCompletions()
+	d.compareReceives(receives[d.q.qp.QPN()])
+	for _, wc := range sends[d.q.qp.QPN()] {
+		d.Check(len(o.requests) > 0 && wc.WRID == o.requests[0].wc.WRID && wc.Status != verbs.WCSuccess, "failures of the requests to the peer, in order", "%s", rig.Describe(&wc))
+		o.requests = o.requests[1:]
+	}
+	d.Check(len(o.requests) == 0, "failures of all requests to the peer", "%d are missing", len(o.requests))
+	d.drainArrived()
+	id := o.nextID
+	p.establishDeviceFlow()
+	*o = newRDOutgoing(p)
+	o.nextID = id
+}
+
+// playRDError sends a wrong segment: the device reports it in the last segment of its flow to the
+// peer, which the rest of the dialogue does without. The flows of other peers go on.
+func playRDError(d *rdDialogue, r *rand.Rand) {
+	p := pick(r, d.peers...)
+	d.sendUnsent(r, p, 0)
+	if len(d.peers) == 1 || p.state.Open != nil || len(p.out.requests) > 0 || len(p.in.Kept()) > 0 || p.out.una != p.out.next {
+		return
+	}
+	wrong := d.wrongSegment(r, p)
+	p.send(p.dataPacket(p.in.Next, wrong.segment).AckNow())
+	a := p.mustNextData(fmt.Sprintf("a Terminate for %v", wrong.causes))
+	d.Check(*a.Data.Seq == p.out.next && causesMatch(a.Segment, wrong.segment, wrong.causes),
+		fmt.Sprintf("a Terminate for %v about %v", wrong.causes, wrong.segment), "%v", a.Packet)
+	p.send(iwarp.RDAck(p.out.epoch, p.out.next+1).Echo(*a.Data.Timestamp))
+	for _, a := range d.drainArrived() {
+		d.Check(a.Data == nil || !d.Virtual, "nothing after the error message", "%v", a.Packet)
+	}
+	d.checkEvents(map[verbs.QPN]int{d.q.qp.QPN(): 1})
+	d.peers = slices.DeleteFunc(slices.Clone(d.peers), func(x *rdPeer) bool { return x == p })
+}
+
+// wrongSegment is a segment with the permitted causes of its error.
+type wrongSegment struct {
+	segment iwarp.Segment
+	causes  []iwarp.Cause
+}
+
+// wrongSegment draws a segment that is wrong as the next of a peer's flow.
+func (d *rdDialogue) wrongSegment(r *rand.Rand, p *rdPeer) wrongSegment {
+	write, send := d.q.writeToTarget(rdWords, data(8)), iwarp.Send(p.sendMSN, data(8))
+	memory := func(s iwarp.Segment) wrongSegment {
+		_, causes := d.model.Memory.Check(iwarp.At(*s.DDP.STag, *s.DDP.TO), len(s.Payload), verbs.AccessRemoteWrite)
+		return wrongSegment{s, causes}
+	}
+	read := func(at iwarp.Addr, causes ...iwarp.Cause) wrongSegment {
+		return wrongSegment{iwarp.ReadRequest(p.readMSN, iwarp.At(peerSTag, peerTO), 8, at), causes}
+	}
+	tooFar, version := []iwarp.Cause{iwarp.DDPUntaggedMSNRange}, []iwarp.Cause{iwarp.RDMAPInvalidVersion}
+	all := []wrongSegment{
+		memory(write.STag(unknownSTag)), memory(write.STag(*write.DDP.STag ^ 1)), memory(d.q.writeToTarget(rdMemory-7, data(8))),
+		memory(d.q.writeToTarget(-1, data(8))), memory(d.q.writeToTarget(rdMemory, data(1))),
+		{write.DV(2), []iwarp.Cause{iwarp.DDPTaggedInvalidVersion}}, {write.RV(0), version},
+		{iwarp.ReadRequest(p.readMSN+1, iwarp.At(peerSTag, peerTO), 8, d.q.targetAddr(0)), tooFar},
+		read(iwarp.At(unknownSTag, 0), iwarp.RDMAPInvalidSTag), read(d.q.targetAddr(rdMemory-7), iwarp.RDMAPBounds),
+		{iwarp.AtomicResponse(p.out.answerMSN, 1, 1), []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPUntaggedNoBuffer, iwarp.DDPUntaggedInvalidQN, iwarp.DDPUntaggedMSNRange}},
+	}
+	if len(d.model.Receives) > 0 { // without a receive, such a segment may wait for one
+		all = append(all,
+			wrongSegment{send.DV(0), []iwarp.Cause{iwarp.DDPUntaggedInvalidVersion}}, wrongSegment{send.RV(2), version},
+			wrongSegment{send.QN(9), []iwarp.Cause{iwarp.DDPUntaggedInvalidQN}},
+			wrongSegment{send.MSN(p.sendMSN + 1), tooFar}, wrongSegment{send.MSN(p.sendMSN - 1), tooFar}, wrongSegment{iwarp.Immediate(p.sendMSN+1, 1), tooFar},
+			wrongSegment{send.Opcode(12), []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}},
+		)
+	}
+	return pick(r, all...)
+}

@@ -1,0 +1,283 @@
+package iwarp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// startupSession makes connections to a device one after the other.
+type startupSession struct {
+	*host
+	mpa    model.MPA
+	active bool
+	conns  []*conn
+}
+
+// startupStep is an attempt to connect.
+type startupStep struct {
+	// frame is the peer's start-up frame. A frame to an active device is completed when its Request
+	// is known: depths and RTRs follow it.
+	frame startupFrame
+	// fault describes what is wrong with it.
+	fault string
+	// piece is the length of TCP segments, and cut the number of octets that are not sent at all.
+	piece, cut int
+	param      verbs.ConnParam
+	rejects    bool
+}
+
+// String describes the frame, and how it is sent.
+func (s startupStep) String() string {
+	text := s.frame.String()
+	if s.fault != "" {
+		text += ", changed: " + s.fault
+	}
+	if s.piece > 0 {
+		text += fmt.Sprintf(", in TCP segments of %d octets", s.piece)
+	}
+	return fmt.Sprintf("%s; application: IRD %d, ORD %d, %d octets of private data, rejects %t", text,
+		s.param.ResponderResources, s.param.InitiatorDepth, len(s.param.PrivateData), s.rejects)
+}
+
+// onStartups makes the body of a case that holds dialogues of connection attempts. The device
+// requests markers or CRCs as its setup says.
+func onStartups(active bool, mpa model.MPA) func(*conformance.Bench) error {
+	const dialogues, attempts = 25, 4
+	return dialogue.Spec[startupStep]{Dialogues: dialogues, Steps: attempts, Open: func(r *rig.Rig) dialogue.Session[startupStep] {
+		own := *r
+		own.CQ = r.CreateCQ(verbs.CQInit{Depth: 64})
+		return &startupSession{host: &host{Rig: &own}, mpa: mpa, active: active}
+	}}.Body()
+}
+
+// Draw returns an attempt with random flags, revision, private data, depths and RTRs; one in five
+// is malformed.
+func (s *startupSession) Draw(random *rand.Rand) startupStep {
+	step := startupStep{rejects: random.IntN(5) == 0, piece: oneOf(random, 0, 0, 1, 7, 16, 20, 21, 24)}
+	step.param = verbs.ConnParam{
+		ResponderResources: uint8(random.IntN(20)), InitiatorDepth: uint8(random.IntN(20)),
+		PrivateData: rig.Pattern(oneOf(random, 0, 0, 1, 3, 4, 60, 251, 252, 253, 300, 508), byte(random.Uint32())),
+	}
+	f := iwarp.Request().Markers(random.IntN(2) == 0).CRC(random.IntN(2) == 0)
+	if s.active {
+		f = f.WithKey(iwarp.KeyReply).Reject(step.rejects)
+	} else {
+		f = f.Reject(random.IntN(4) == 0) // ignored in a Request
+	}
+	f = f.ReservedBits(uint8(oneOf(random, 0, 0, random.IntN(16)))).Private(rig.Pattern(oneOf(random, 0, 0, 1, 3, 4, 60, 200, 251), byte(random.Uint32())))
+	if s.active || random.IntN(4) > 0 {
+		f = drawEnhanced(random, f)
+	} else {
+		f = f.Revision(oneOf[uint8](random, 1, 2))
+	}
+	step.frame = f
+	if random.IntN(5) == 0 {
+		step.frame, step.fault = drawStartupFault(random, f, s.active)
+		if step.fault == "cut" {
+			step.cut = 1 + random.IntN(19)
+		}
+	}
+	return step
+}
+
+// drawEnhanced adds enhanced data with random flags and depths.
+func drawEnhanced(random *rand.Rand, f startupFrame) startupFrame {
+	depth := func() uint16 {
+		return oneOf(random, 1, 2, 3, 8, 16, iwarp.NoNegotiation, uint16(1+random.IntN(100)))
+	}
+	flags := enhancedFlags(random.IntN(16))
+	return f.Depths(depth(), depth()).PeerToPeer(flags.rtrs()).EditEnhanced(func(e *iwarp.Enhanced) { e.PeerToPeer = new(flags&flagA != 0) })
+}
+
+// drawStartupFault makes a frame malformed. A Reply never has a long PD_Length, which can crash real
+// devices; another case checks that.
+func drawStartupFault(random *rand.Rand, f startupFrame, reply bool) (startupFrame, string) {
+	key := []byte(*f.Key)
+	key[random.IntN(len(key))] ^= byte(1 << random.IntN(8))
+	rev, length := oneOf[uint8](random, 3, 4, 0x81, 255), uint16(oneOf(random, 513, 600, 0x8000, 0xffff))
+	switch kind := random.IntN(4); {
+	case kind == 0:
+		return f.WithKey(string(key)), fmt.Sprintf("key %q", key)
+	case kind == 1:
+		return f.Revision(rev), fmt.Sprintf("revision %d", rev)
+	case kind == 2 && !reply:
+		return f.PrivateLength(length), fmt.Sprintf("PD_Length %d", length)
+	}
+	return f, "cut"
+}
+
+// Play makes a connection attempt, and compares the device with the model.
+func (s *startupSession) Play(step startupStep) {
+	s.mpa.Param, s.mpa.Rejects = step.param, step.rejects && !s.active
+	if s.active {
+		s.playActive(step)
+	} else {
+		s.playPassive(step)
+	}
+}
+
+// Close frees the objects of the connections.
+func (s *startupSession) Close() {
+	for _, c := range s.conns {
+		c.reset()
+		s.Must("a queue pair that can be closed", c.qp.Close())
+		s.Must("a region that can be deregistered", c.targetMem.MR.Close())
+		s.Must("a region that can be deregistered", c.localMem.MR.Close())
+	}
+	for _, hs := range s.accepts {
+		s.Must("a listener that can be closed", hs.listener.Close())
+	}
+	s.Must("a completion queue that can be closed", s.CQ.Close())
+}
+
+// sendStartup sends the frame in TCP segments, without the octets that are cut off.
+func (s *startupSession) sendStartup(c *conn, step startupStep, f startupFrame) {
+	b := f.Append(nil)
+	b = b[:len(b)-step.cut]
+	for n := step.piece; n > 0 && len(b) > n && len(b) < 8*n; b = b[n:] {
+		c.write(b[:n])
+	}
+	c.write(b)
+	if step.cut > 0 {
+		c.closeWrite()
+	}
+}
+
+// allFields returns a frame with the values of all its fields.
+func allFields(f startupFrame) startupFrame {
+	full, _, _ := iwarp.ParseStartupFrame(f.Append(nil))
+	return full
+}
+
+// playPassive sends a Request to the device.
+func (s *startupSession) playPassive(step startupStep) {
+	request := allFields(step.frame)
+	want, verdict := s.mpa.Reply(request)
+	if verdict == model.MPAMalformed || step.cut > 0 {
+		l := s.listen()
+		c := &conn{stream: stream{host: s.host, tcp: s.dial(l)}}
+		s.sendStartup(c, step, step.frame)
+		c.expectEnd()
+		s.expectNoConnRequest(l)
+		c.reset()
+		s.Must("a listener that can be closed", l.Close())
+		return
+	}
+	own := setup{connParams: &step.param}
+	if e := request.Enhanced; e != nil && flagsOf(*e) == flagA|flagB {
+		own.receives = 1 // for a Send as RTR
+	}
+	if step.rejects {
+		own.respond = func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) {
+			return nil, r.Reject(step.param.PrivateData)
+		}
+	}
+	hs := s.startPassive(own)
+	s.conns = append(s.conns, hs.conn)
+	hs.peerFrame = step.frame
+	s.sendStartup(hs.conn, step, step.frame)
+	reply := hs.expectFrame(want)
+	if err := s.mpa.CheckReply(request, reply); err != nil {
+		s.Fail(err.Error(), "%v", reply)
+	}
+	if verdict == model.MPARejected {
+		s.Must("a connection request that can be rejected", hs.awaitResult())
+	} else {
+		hs.establish().expectTraffic()
+	}
+	s.checkPrivateData(hs.requestParam.PrivateData, request.PrivateData)
+	s.Completions()
+}
+
+// checkPrivateData fails the case unless the application has got the peer's private data.
+func (s *startupSession) checkPrivateData(got, want []byte) {
+	s.Check(bytes.Equal(got, want), fmt.Sprintf("%d octets of private data: % x", len(want), head(want)), "%d: % x", len(got), head(got))
+}
+
+// playActive answers a Request of the device.
+func (s *startupSession) playActive(step startupStep) {
+	hs := s.startActive(setup{connParams: &step.param})
+	s.conns = append(s.conns, hs.conn)
+	request := hs.expectFrame(s.mpa.Request())
+	reply := completeReply(step, request)
+	hs.peerFrame = reply
+	s.sendStartup(hs.conn, step, reply)
+	verdict := s.mpa.Answered(allFields(reply))
+	switch {
+	case verdict == model.MPAMalformed || step.cut > 0:
+		hs.enterFullOperation().expectAbort()
+		hs.expectConnError()
+	case verdict == model.MPARejected:
+		var rejected *verbs.RejectError
+		err := hs.expectConnError()
+		s.Check(errors.As(err, &rejected), "a connect that is rejected", "%v", err)
+		s.checkPrivateData(rejected.PrivateData, reply.PrivateData)
+	default:
+		c := hs.enterFullOperation()
+		c.expectAgreedRTR(*reply.Enhanced)
+		hs.expectConnected()
+		s.checkPrivateData(c.deviceConn.Param().PrivateData, reply.PrivateData)
+		c.expectTraffic()
+	}
+	s.Completions()
+}
+
+// expectAgreedRTR expects a zero-length RTR of a kind that the Reply has, and answers a Read. It
+// does nothing if the peer has not agreed to the peer-to-peer model.
+func (c *conn) expectAgreedRTR(reply iwarp.Enhanced) {
+	if !*reply.PeerToPeer {
+		return
+	}
+	g := c.expect(iwarp.Any().Last(true).WithPayload(nil))
+	kind, ok := map[iwarp.Opcode]enhancedFlags{iwarp.OpSend: flagB, iwarp.OpWrite: flagC, iwarp.OpReadRequest: flagD}[g.Op()]
+	c.Check(ok && flagsOf(reply)&kind != 0, fmt.Sprintf("an RTR of the kinds %v", flagsOf(reply)&rtrFlags), "%v", g)
+	if g.Op() == iwarp.OpReadRequest {
+		c.send(iwarp.ReadResponseTo(g.Segment, nil))
+	}
+}
+
+// completeReply returns the Reply of a step with depths that a Request permits, and an RTR that it
+// offers.
+func completeReply(step startupStep, request startupFrame) startupFrame {
+	asked := request.Enhanced
+	return step.frame.EditEnhanced(func(e *iwarp.Enhanced) {
+		if *e.ORD != iwarp.NoNegotiation {
+			e.ORD = new(min(*e.ORD, *asked.IRD))
+		}
+		offered := flagsOf(*asked)
+		chosen := flagsOf(*e) & offered & rtrFlags
+		if chosen == 0 {
+			chosen = offered & rtrFlags
+		}
+		e.PeerToPeer = asked.PeerToPeer
+		e.SendRTR, e.WriteRTR, e.ReadRTR = new(chosen&flagB != 0), new(chosen&flagC != 0), new(chosen&flagD != 0)
+	})
+}
+
+const startupExpects = "frames with the fields that a model of the RFCs permits; a working connection, a rejection with its private data, or the end of the stream"
+
+var startupDialogueCases = []conformance.Case{{
+	ID: "dialogue/mpa-startup/responder", Cite: cite("rfc5044/7.1.2/3", "rfc5044/7.1.1/9", "rfc5044/7.1.1/12", "rfc6581/10/1", "rfc6581/9.2/9"),
+	Title: "A listening device answers Requests as specified",
+	Sends: "random Requests: flags, revision, private data, depths and RTRs; some malformed", Expects: startupExpects,
+	Defects: []string{"EchoesFlags", "ForcesEnhanced", "RTRBitsLeft"}, Run: onStartups(false, model.MPA{CRC: true}),
+}, {
+	ID: "dialogue/mpa-startup/responder-with-markers", Cite: cite("rfc5044/7.1.1/6", "rfc5044/7.1.2/10", "rfc5044/7.1.1/7"), Setup: setupMarkers,
+	Title: "A listening device that requests markers answers Requests as specified",
+	Sends: "random Requests: flags, revision, private data, depths and RTRs; some malformed", Expects: startupExpects,
+	Defects: []string{"MarkersStartLate"}, Run: onStartups(false, model.MPA{CRC: true, Markers: true}),
+}, {
+	ID: "dialogue/mpa-startup/initiator", Cite: cite("rfc5044/7.1.2/7", "rfc5044/7.1.2/8", "rfc6581/9.2/6", "rfc6581/9.1/10"),
+	Title: "A connecting device handles Replies as specified",
+	Sends: "random Replies: flags, private data, depths and RTRs; some malformed", Expects: startupExpects,
+	Defects: []string{"RTRUnasked", "RejectIsAccept"}, Run: onStartups(true, model.MPA{CRC: true}),
+}}

@@ -1,0 +1,273 @@
+package model
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+)
+
+// CMState is the state of a connection in the communication manager of the device.
+type CMState uint8
+
+// The states. A connection that was rejected or given up before it was established is idle.
+const (
+	CMIdle          CMState = iota
+	CMRequested             // passive: REQ received; the application has not decided
+	CMReplied               // passive: REP sent
+	CMRequesting            // active: REQ sent
+	CMEstablished           //
+	CMDisconnecting         // DREQ sent
+	CMTimeWait              // disconnected
+)
+
+// String returns the name of the state.
+func (s CMState) String() string {
+	return [...]string{"idle", "REQ received", "REP sent", "REQ sent", "established", "DREQ sent", "time wait"}[s]
+}
+
+// The messages that an MRA or a REJ can be about.
+const (
+	CMAboutREQ uint8 = iota
+	CMAboutREP
+	CMAboutOther
+)
+
+// CMRejectTimeout is the reason of a REJ after the last retry.
+const CMRejectTimeout ib.Reason = 4
+
+// Reasons of a REJ that answers a stale message.
+const (
+	cmRejectInvalidID ib.Reason = 6
+	cmRejectStale     ib.Reason = 10
+)
+
+// CMConn is the model of one connection in the communication manager of the device. The methods
+// return the messages that the device sends in response.
+type CMConn struct {
+	Active bool
+	State  CMState
+	// PeerID and DeviceID are the communication IDs; DeviceID is 0 until the device has sent it.
+	PeerID, DeviceID   uint32
+	PeerGUID           uint64
+	PeerQPN, DeviceQPN uint32
+	// WasEstablished: the application got its connection.
+	WasEstablished bool
+	// OpenResult: the specification does not say whether the application gets a connection.
+	OpenResult bool
+	// MayEnd: the connection may have ended by a REJ, or not. Ended says which.
+	MayEnd bool
+	// Cancelled: the peer may have withdrawn its REQ. The device may still send a REP.
+	Cancelled bool
+	// Reject is the REJ that ended an active connection.
+	Reject *ib.REJ
+	// Reply is the REP of the connection.
+	Reply *ib.REP
+}
+
+// CMReply is the response of the device to a message: Must, or any of May or nothing if it is nil.
+type CMReply struct {
+	Must ib.Message
+	May  []ib.Message
+}
+
+// Receive returns the response to a message from the peer of the connection. If its IDs are not
+// those of the connection, the state does not change.
+func (c *CMConn) Receive(m ib.Message) CMReply {
+	switch m := m.(type) {
+	case ib.REQ:
+		return c.receiveREQ()
+	case ib.REP:
+		return c.receiveREP(m)
+	case ib.RTU:
+		if !c.knows(m.LocalCommID, m.RemoteCommID) || c.State == CMIdle || c.State == CMTimeWait {
+			return c.unknown(m.LocalCommID)
+		}
+		if c.State == CMReplied {
+			c.establish()
+		}
+	case ib.MRA:
+		return c.unknown(m.LocalCommID)
+	case ib.REJ:
+		c.receiveREJ(m)
+	case ib.DREQ:
+		return c.receiveDREQ(m)
+	case ib.DREP:
+		if c.knows(m.LocalCommID, m.RemoteCommID) && c.State == CMDisconnecting {
+			c.State = CMTimeWait
+		}
+	case ib.LAP:
+		// A device without alternate paths may refuse or ignore a LAP.
+		return CMReply{May: []ib.Message{ib.APR{RemoteCommID: m.LocalCommID}, ib.REJ{RemoteCommID: m.LocalCommID}}}
+	}
+	return CMReply{}
+}
+
+// unknown is the response to a message whose IDs the device does not know: none, or a REJ.
+func (c *CMConn) unknown(sender *uint32) CMReply {
+	return CMReply{May: []ib.Message{ib.REJ{RemoteCommID: sender, Reason: new(cmRejectInvalidID)}}}
+}
+
+// knows reports whether a message has the IDs of the connection, and the device knows both.
+func (c *CMConn) knows(sender, receiver *uint32) bool {
+	return c.DeviceID != 0 && c.State != CMRequesting && *receiver == c.DeviceID && *sender == c.PeerID
+}
+
+func (c *CMConn) establish() { c.State, c.WasEstablished = CMEstablished, true }
+
+// Data models a valid request packet on the queue pair: it stands for a lost RTU.
+func (c *CMConn) Data() {
+	if c.State == CMReplied {
+		c.establish()
+	}
+}
+
+// receiveREQ is for a REQ with the peer's communication ID and QPN: a duplicate.
+func (c *CMConn) receiveREQ() CMReply {
+	mra := ib.MRA{RemoteCommID: &c.PeerID, About: new(CMAboutREQ)}
+	stale := ib.REJ{RemoteCommID: &c.PeerID, About: new(CMAboutREQ), Reason: new(cmRejectStale)}
+	switch c.State {
+	case CMRequested:
+		return CMReply{May: []ib.Message{mra}}
+	case CMReplied, CMEstablished:
+		return CMReply{May: []ib.Message{*c.Reply, mra}}
+	case CMDisconnecting, CMTimeWait:
+		return CMReply{May: []ib.Message{stale}}
+	}
+	return CMReply{}
+}
+
+// receiveREP is for a REP to the device.
+func (c *CMConn) receiveREP(m ib.REP) CMReply {
+	rtu := ib.RTU{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
+	refused := []ib.Message{
+		ib.REJ{RemoteCommID: m.LocalCommID, Reason: new(cmRejectInvalidID)},
+		ib.REJ{RemoteCommID: m.LocalCommID, Reason: new(cmRejectStale)},
+	}
+	mine := c.Active && *m.RemoteCommID == c.DeviceID
+	same := mine && c.Reply != nil && *m.LocalCommID == c.PeerID
+	switch {
+	case mine && c.State == CMRequesting:
+		c.PeerID, c.PeerQPN, c.Reply = *m.LocalCommID, *m.QPN, &m
+		c.establish()
+		return CMReply{Must: rtu}
+	case same && c.State == CMEstablished:
+		return CMReply{Must: rtu}
+	case same && (c.State == CMDisconnecting || c.State == CMTimeWait):
+		return CMReply{May: append(refused, rtu)}
+	}
+	return CMReply{May: refused}
+}
+
+func (c *CMConn) receiveREJ(m ib.REJ) {
+	if c.State == CMRequesting && *m.RemoteCommID == c.DeviceID {
+		c.State, c.Reject = CMIdle, &m
+		return
+	}
+	if c.State == CMRequested && *m.LocalCommID == c.PeerID {
+		c.Cancelled = true
+	}
+	if !c.knows(m.LocalCommID, m.RemoteCommID) {
+		return
+	}
+	switch c.State {
+	case CMReplied:
+		c.State = CMIdle
+	case CMEstablished, CMDisconnecting:
+		c.MayEnd = true
+	}
+}
+
+// Ended resolves MayEnd by the observation that the connection has ended, or not.
+func (c *CMConn) Ended(ended bool) {
+	if c.MayEnd && ended {
+		c.State = CMTimeWait
+	}
+	c.MayEnd = false
+}
+
+func (c *CMConn) receiveDREQ(m ib.DREQ) CMReply {
+	drep := ib.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
+	if !c.knows(m.LocalCommID, m.RemoteCommID) {
+		return CMReply{May: append(c.unknown(m.LocalCommID).May, drep)}
+	}
+	if *m.RemoteQPN != c.DeviceQPN && c.State != CMTimeWait && c.State != CMIdle {
+		return CMReply{}
+	}
+	switch c.State {
+	case CMReplied:
+		c.OpenResult = true
+		fallthrough
+	case CMEstablished, CMDisconnecting:
+		c.State = CMTimeWait
+		return CMReply{Must: drep}
+	case CMTimeWait:
+		if *m.RemoteQPN == c.DeviceQPN {
+			return CMReply{Must: drep}
+		}
+	}
+	return CMReply{May: []ib.Message{drep}}
+}
+
+// GiveUp models the end of the last retry.
+func (c *CMConn) GiveUp() {
+	switch c.State {
+	case CMReplied, CMRequesting:
+		c.State = CMIdle
+	case CMDisconnecting:
+		c.State = CMTimeWait
+	}
+}
+
+// CMTimer is the retransmission of a message until the response arrives. The times are those
+// of the caller's clock.
+type CMTimer struct {
+	// Timeout is the response timeout of the message, and Delay the longest that the path adds.
+	Timeout, Delay time.Duration
+	Retries        int // that are left
+	// earliest and latest are the limits of the next retransmission, and of giving up.
+	earliest, latest time.Duration
+	prolonged        bool // by an MRA
+}
+
+// Start notes that the message was sent.
+func (t *CMTimer) Start(now time.Duration) {
+	// The caller may have read the clock late.
+	t.earliest, t.latest = now+t.Timeout*9/10, now+t.Timeout*3/2+t.Delay
+	t.prolonged = false
+}
+
+// Prolong notes that the peer has sent an MRA with a service timeout. Another MRA may, or may not,
+// prolong the time again.
+func (t *CMTimer) Prolong(now, service time.Duration) {
+	if !t.prolonged {
+		t.earliest = now + service*9/10 // a short service timeout may replace a long response timeout
+	}
+	t.prolonged = true
+	t.latest = max(t.latest, now+service+t.Timeout*3/2+t.Delay)
+}
+
+// Retransmitted notes a retransmission, and returns an error if it is early or one too many.
+func (t *CMTimer) Retransmitted(now time.Duration) error {
+	if t.Retries == 0 {
+		return fmt.Errorf("no retransmission after the last retry")
+	}
+	if now < t.earliest {
+		return fmt.Errorf("no retransmission for another %v", t.earliest-now)
+	}
+	t.Retries--
+	t.Start(now)
+	return nil
+}
+
+// Earliest returns the earliest time of the next retransmission, or of giving up.
+func (t *CMTimer) Earliest() time.Duration { return t.earliest }
+
+// Latest returns the latest time of the next retransmission, or of giving up.
+func (t *CMTimer) Latest() time.Duration { return t.latest }
+
+// GivenUp reports whether the device may have given up: after the last retry, or
+// after the service timeout of an MRA.
+func (t *CMTimer) GivenUp(now time.Duration) bool {
+	return (t.Retries == 0 || t.prolonged) && now >= t.earliest
+}

@@ -1,0 +1,300 @@
+package model
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// iwarpSource is the state of sent messages.
+type iwarpSource struct {
+	// msn are the MSNs of the next message of each queue.
+	msn [queues]uint32
+	// queue are the posted requests that are not complete, in order.
+	queue []*IWARPRequest
+}
+
+// IWARPRequest is a posted send request.
+type IWARPRequest struct {
+	WR verbs.SendWR
+	// Pieces is the scatter/gather list: the source of Sends and Writes, the sink of others.
+	Pieces []IWARPPiece
+	// Key is the new key of a bind.
+	Key IWARPKey
+
+	sent, done bool
+	// sink and id are those of the device's request, from the wire.
+	sink iwarp.Addr
+	id   uint32
+	// answered is how many octets of a Read Response have arrived.
+	answered int
+	observed bool
+}
+
+// awaitsResponse reports whether the request completes with a response of the peer.
+func (q *IWARPRequest) awaitsResponse() bool {
+	switch q.WR.Opcode {
+	case verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp:
+		return true
+	}
+	return false
+}
+
+// signaled reports whether a successful request has a completion.
+func (q *IWARPRequest) signaled() bool { return q.WR.Flags&verbs.SendSignaled != 0 }
+
+// payload returns the data of a Send or Write.
+func (q *IWARPRequest) payload() []byte {
+	if q.WR.Flags&verbs.SendInline != 0 {
+		return q.WR.Inline
+	}
+	return gather(q.Pieces)
+}
+
+// PostSend posts requests. On an ended stream they complete in error.
+func (m *IWARP) PostSend(requests ...*IWARPRequest) (r IWARPReaction) {
+	for _, q := range requests {
+		if m.ended {
+			r.Completions = append(r.Completions, IWARPCompletion{ID: q.WR.WRID, Status: flushed(false)})
+			continue
+		}
+		m.source.queue = append(m.source.queue, q)
+	}
+	r.Add(m.advance())
+	return r
+}
+
+// Idle reports whether all requests are complete.
+func (m *IWARP) Idle() bool { return len(m.source.queue) == 0 }
+
+// Queued returns the number of requests that are not complete.
+func (m *IWARP) Queued() int { return len(m.source.queue) }
+
+// Outstanding returns the requests that the device has sent and that await a response, in order.
+func (m *IWARP) Outstanding() (all []*IWARPRequest) {
+	for _, q := range m.source.queue {
+		if q.sent && !q.done && q.awaitsResponse() {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+func (s *iwarpSource) outstanding() (n int) {
+	for _, q := range s.queue {
+		if q.sent && !q.done && q.awaitsResponse() {
+			n++
+		}
+	}
+	return n
+}
+
+// oldest returns the request whose response is next; nil if there is none.
+func (s *iwarpSource) oldest() *IWARPRequest {
+	for _, q := range s.queue {
+		if q.sent && !q.done && q.awaitsResponse() {
+			return q
+		}
+	}
+	return nil
+}
+
+func (s *iwarpSource) nextMSN(queue uint32) uint32 {
+	s.msn[queue]++
+	return s.msn[queue] - 1
+}
+
+// Observe notes the sink or the identifier that the device has chosen for its oldest Read or
+// Atomic Request that was not observed.
+func (m *IWARP) Observe(s iwarp.Segment) {
+	if s.Read == nil && s.AtomicRequest == nil {
+		return
+	}
+	for _, q := range m.Outstanding() {
+		if q.observed {
+			continue
+		}
+		q.observed = true
+		if s.Read != nil {
+			q.sink = iwarp.At(*s.Read.SinkSTag, *s.Read.SinkTO)
+		} else {
+			q.id = *s.AtomicRequest.ID
+		}
+		return
+	}
+}
+
+// Response returns the response to the k-th outstanding request, and its length: the rest of
+// a Read Response of which some segments have arrived, with data, or the Atomic Response.
+func (m *IWARP) Response(k int, data func(n int) []byte) (iwarp.Segment, bool) {
+	all := m.Outstanding()
+	if k >= len(all) {
+		return iwarp.Segment{}, false
+	}
+	q := all[k]
+	if q.WR.Opcode == verbs.OpRDMARead {
+		return iwarp.ReadResponse(q.sink.STag, q.sink.TO+uint64(q.answered), data(piecesLen(q.Pieces)-q.answered)), true
+	}
+	before := uint32(0)
+	for _, o := range all[:k] {
+		if o.WR.Opcode != verbs.OpRDMARead {
+			before++
+		}
+	}
+	return iwarp.AtomicResponse(m.sink.msn[atomicResponseQueue]+before, q.id, binary.BigEndian.Uint64(data(8))), true
+}
+
+// matches reports whether a response is the next part of that to the oldest request.
+func (s *iwarpSource) matches(r iwarp.Segment) bool {
+	q := s.oldest()
+	switch {
+	case q == nil:
+		return false
+	case r.Op() == iwarp.OpAtomicResponse:
+		return q.WR.Opcode != verbs.OpRDMARead && *r.AtomicResponse.ID == q.id
+	case q.WR.Opcode != verbs.OpRDMARead:
+		return false
+	}
+	left := piecesLen(q.Pieces) - q.answered
+	n := len(r.Payload)
+	return n <= left && (n == left) == *r.DDP.Last &&
+		(n == 0 || *r.DDP.STag == q.sink.STag && *r.DDP.TO == q.sink.TO+uint64(q.answered))
+}
+
+// acceptResponse places a response that matches the oldest request.
+func (m *IWARP) acceptResponse(r iwarp.Segment) {
+	q := m.source.oldest()
+	if r.Op() == iwarp.OpReadResponse {
+		scatter(q.Pieces, q.answered, r.Payload)
+		q.answered += len(r.Payload)
+		if *r.DDP.Last {
+			q.done = true
+			m.commitPlacements()
+		}
+		return
+	}
+	scatter(q.Pieces, 0, binary.NativeEndian.AppendUint64(nil, *r.AtomicResponse.Original))
+	q.done = true
+	m.deliver(atomicResponseQueue)
+}
+
+// advance sends the requests that can be sent, in order, and completes those that are done.
+func (m *IWARP) advance() (r IWARPReaction) {
+	if m.ended {
+		return r
+	}
+	s := &m.source
+	released := make(map[*IWARPRequest]bool)
+	for _, q := range s.queue {
+		if q.sent {
+			continue
+		}
+		fenced := q.WR.Flags&verbs.SendFence != 0 && s.outstanding() > 0
+		if fenced || q.awaitsResponse() && s.outstanding() == m.ORD {
+			break
+		}
+		q.sent, q.done = true, !q.awaitsResponse()
+		released[q] = q.done
+		r.Requests = append(r.Requests, m.messages(q)...)
+	}
+	for len(s.queue) > 0 && s.queue[0].done {
+		q := s.queue[0]
+		wc := q.success()
+		wc.released, wc.silent = released[q], !q.signaled()
+		r.Completions = append(r.Completions, wc)
+		s.queue = s.queue[1:]
+	}
+	return r
+}
+
+// messages returns the messages of a request. Those of windows are executed here.
+func (m *IWARP) messages(q *IWARPRequest) (all []IWARPMessage) {
+	wr := &q.WR
+	one := func(s iwarp.Segment) []IWARPMessage { return []IWARPMessage{{Segment: withFixedFields(s)}} }
+	write := iwarp.Write(uint32(wr.Remote.RKey), wr.Remote.Addr, nil)
+	switch wr.Opcode {
+	case verbs.OpSend, verbs.OpSendInv:
+		return one(m.sendMessage(q))
+	case verbs.OpRDMAWrite:
+		return one(write.WithPayload(q.payload()))
+	case verbs.OpRDMAWriteImm:
+		imm := iwarp.Op(iwarp.OpImmediate)
+		if wr.Flags&verbs.SendSolicited != 0 {
+			imm = iwarp.Op(iwarp.OpImmediateSE)
+		}
+		imm = imm.MSN(m.source.nextMSN(sendQueue)).MO(0).WithPayload(nil)
+		return append(one(write.WithPayload(q.payload())), IWARPMessage{Segment: withFixedFields(imm), Imm: &wr.Imm})
+	case verbs.OpRDMARead:
+		s := iwarp.ReadRequest(m.source.nextMSN(requestQueue), iwarp.Addr{}, uint32(piecesLen(q.Pieces)), iwarp.At(uint32(wr.Remote.RKey), wr.Remote.Addr))
+		s.Read.SinkSTag, s.Read.SinkTO = nil, nil // the device chooses them
+		return one(s.MO(0))
+	case verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp:
+		return one(m.atomicRequest(wr))
+	case verbs.OpBindMW:
+		m.SetKey(uint32(wr.Bind.RKey), q.Key)
+	case verbs.OpLocalInv:
+		m.Revoke(uint32(wr.InvalidateRKey))
+	}
+	return nil
+}
+
+// sendMessage returns the message of a Send, with the opcode that its flags select.
+func (m *IWARP) sendMessage(q *IWARPRequest) iwarp.Segment {
+	msn, solicited := m.source.nextMSN(sendQueue), q.WR.Flags&verbs.SendSolicited != 0
+	switch {
+	case q.WR.Opcode == verbs.OpSendInv && solicited:
+		return iwarp.SendSEInvalidate(msn, uint32(q.WR.InvalidateRKey), q.payload())
+	case q.WR.Opcode == verbs.OpSendInv:
+		return iwarp.SendInvalidate(msn, uint32(q.WR.InvalidateRKey), q.payload())
+	case solicited:
+		return iwarp.SendSE(msn, q.payload())
+	}
+	return iwarp.Send(msn, q.payload())
+}
+
+// atomicRequest returns the message of an atomic, with the fields that it does not use.
+func (m *IWARP) atomicRequest(wr *verbs.SendWR) iwarp.Segment {
+	msn, at := m.source.nextMSN(requestQueue), iwarp.At(uint32(wr.Remote.RKey), wr.Remote.Addr)
+	s, mask := iwarp.FetchAdd(msn, 0, at, wr.Atomic.CompareAdd), uint64(0)
+	if wr.Opcode == verbs.OpAtomicCmpAndSwp {
+		s, mask = iwarp.CompareSwap(msn, 0, at, wr.Atomic.CompareAdd, wr.Atomic.Swap), ^uint64(0)
+	}
+	return s.MO(0).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+		h.ID = nil // the device chooses it
+		h.Reserved, h.Mask, h.CompareMask = new(uint32(0)), &mask, new(^uint64(0))
+	})
+}
+
+var successOpcodes = map[verbs.WROpcode]verbs.WCOpcode{
+	verbs.OpSend: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,
+	verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
+	verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
+	verbs.OpBindMW: verbs.WCOpBindMW, verbs.OpLocalInv: verbs.WCOpLocalInv,
+}
+
+// success returns the completion of a request.
+func (q *IWARPRequest) success() IWARPCompletion {
+	wc := IWARPCompletion{ID: q.WR.WRID, Status: []verbs.WCStatus{verbs.WCSuccess}, Opcodes: []verbs.WCOpcode{successOpcodes[q.WR.Opcode]}}
+	if q.WR.Opcode == verbs.OpRDMARead {
+		wc.Len = new(uint32(piecesLen(q.Pieces)))
+	}
+	return wc
+}
+
+// flush completes all requests in error. One that was done and awaited an earlier one may succeed.
+func (s *iwarpSource) flush() (all []IWARPCompletion) {
+	first := true
+	for _, q := range s.queue {
+		wc := IWARPCompletion{ID: q.WR.WRID, Status: flushed(first)}
+		if q.done {
+			wc.Status = []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
+			wc.Opcodes = []verbs.WCOpcode{successOpcodes[q.WR.Opcode]}
+			wc.Optional = !q.signaled()
+		}
+		first = first && q.done
+		all = append(all, wc)
+	}
+	s.queue = nil
+	return all
+}

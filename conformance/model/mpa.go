@@ -1,0 +1,115 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// MPA is the reference model of an iWARP device in the start-up of MPA (RFC 5044 section 7.1, RFC
+// 6581): what it requests, and the parameters of its application.
+type MPA struct {
+	Markers, CRC bool
+	Param        verbs.ConnParam
+	// Rejects: the application rejects a connection request.
+	Rejects bool
+}
+
+// MPAVerdict is what a device must make of a start-up frame of the peer.
+type MPAVerdict int
+
+// Verdicts. A malformed frame ends the stream.
+const (
+	MPAAccepted MPAVerdict = iota
+	MPARejected
+	MPAMalformed
+)
+
+// maxPrivateData is the largest length of private data.
+const maxPrivateData = 512
+
+// frameWellFormed reports whether a frame has the key, and a revision and length that MPA permits.
+func frameWellFormed(f iwarp.StartupFrame, key string) bool {
+	return *f.Key == key && (*f.Rev == 1 || *f.Rev == 2) && *f.PDLength <= maxPrivateData
+}
+
+// Request returns the Request of the device. It may be in the peer-to-peer model or not.
+func (d MPA) Request() iwarp.StartupFrame {
+	f := iwarp.Request().Markers(d.Markers).Reject(false).ReservedBits(0).Revision(2).SFlag(true).Private(d.Param.PrivateData)
+	if d.CRC {
+		f = f.CRC(true)
+	}
+	return f.Depths(uint16(d.Param.ResponderResources), uint16(d.Param.InitiatorDepth)).PrivateLength(uint16(len(d.Param.PrivateData) + 4))
+}
+
+// Reply returns the Reply of the device to a Request with all fields set.
+func (d MPA) Reply(request iwarp.StartupFrame) (iwarp.StartupFrame, MPAVerdict) {
+	if !frameWellFormed(request, iwarp.KeyRequest) {
+		return iwarp.StartupFrame{}, MPAMalformed
+	}
+	f := iwarp.Reply().Markers(d.Markers).Reject(d.Rejects).ReservedBits(0).Revision(*request.Rev).Private(d.Param.PrivateData)
+	if d.CRC {
+		f = f.CRC(true)
+	}
+	n := len(d.Param.PrivateData)
+	f = f.SFlag(request.Enhanced != nil)
+	if request.Enhanced != nil {
+		n += 4
+	}
+	f = f.PrivateLength(uint16(n))
+	if d.Rejects {
+		f.M, f.C = nil, nil // no FPDUs follow
+		return f, MPARejected
+	}
+	if e := request.Enhanced; e != nil {
+		f = f.EditEnhanced(func(own *iwarp.Enhanced) { *own = replyFlags(*e) })
+	}
+	return f, MPAAccepted
+}
+
+// replyFlags returns the flags and values of a Reply that follow from those of the Request.
+func replyFlags(request iwarp.Enhanced) (own iwarp.Enhanced) {
+	own.PeerToPeer = request.PeerToPeer
+	if !*request.PeerToPeer {
+		own.SendRTR, own.WriteRTR, own.ReadRTR = new(false), new(false), new(false)
+	}
+	if *request.ORD == iwarp.NoNegotiation {
+		own.IRD = request.ORD
+	}
+	if *request.IRD == iwarp.NoNegotiation {
+		own.ORD = request.IRD
+	}
+	return own
+}
+
+// CheckReply returns an error if values of a Reply that the Request does not determine are wrong.
+func (d MPA) CheckReply(request, reply iwarp.StartupFrame) error {
+	asked, own := request.Enhanced, reply.Enhanced
+	switch {
+	case asked == nil || d.Rejects:
+		return nil
+	case own == nil:
+		return fmt.Errorf("a Reply with enhanced data")
+	case *own.PeerToPeer && !*own.SendRTR && !*own.WriteRTR && !*own.ReadRTR:
+		return fmt.Errorf("a Reply that names an RTR")
+	case *asked.IRD != iwarp.NoNegotiation && *own.ORD > *asked.IRD:
+		return fmt.Errorf("an ORD of at most %d, the IRD of the Request", *asked.IRD)
+	case *asked.IRD != iwarp.NoNegotiation && *own.ORD > uint16(d.Param.InitiatorDepth):
+		return fmt.Errorf("an ORD of at most %d, that of the application", d.Param.InitiatorDepth)
+	case *asked.ORD != iwarp.NoNegotiation && *own.IRD > max(*asked.ORD, uint16(d.Param.ResponderResources), 1):
+		return fmt.Errorf("an IRD of at most %d, the larger of the Request's ORD and the application's IRD", max(*asked.ORD, uint16(d.Param.ResponderResources), 1))
+	}
+	return nil
+}
+
+// Answered returns what the device makes of a Reply with all fields set.
+func (d MPA) Answered(reply iwarp.StartupFrame) MPAVerdict {
+	switch {
+	case !frameWellFormed(reply, iwarp.KeyReply):
+		return MPAMalformed
+	case *reply.R:
+		return MPARejected
+	}
+	return MPAAccepted
+}

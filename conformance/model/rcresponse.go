@@ -1,0 +1,275 @@
+package model
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rcEffect is what a response does to the model. nil stands for an effect that the specification
+// leaves open.
+type rcEffect func(now time.Duration)
+
+func rcIgnored(time.Duration) {}
+
+// Defined reports whether the specification defines the effect of a response in this state.
+func (m *RCRequester) Defined(p ib.Packet) bool { return m.effectOf(p) != nil }
+
+// Receive processes a response that was sent to the device at the time now.
+func (m *RCRequester) Receive(p ib.Packet, now time.Duration) {
+	m.options = rcOptions{}
+	m.takeCredits(p)
+	if effect := m.effectOf(p); effect != nil {
+		effect(now)
+		if !m.failed {
+			m.advance()
+		}
+	}
+}
+
+// takeCredits notes the credits in a response to an outstanding packet, or in a repetition of the
+// last ACK. They permit as many messages after the number in its MSN.
+func (m *RCRequester) takeCredits(p ib.Packet) {
+	psn := p.PSN()
+	if p.AETH == nil || p.Syndrome()>>5 != uint8(ib.AckPositive) || psn.Sub(m.una.Add(-1)) < 0 || psn.Sub(m.end) >= 0 {
+		return
+	}
+	if n, valid := ib.Credits(p.Syndrome() & 31); valid && m.HeedsCredits {
+		m.credits.limited = true
+		m.credits.limit = max(m.credits.limit, int(p.MSN())+n)
+	}
+}
+
+// effectOf returns the effect of a response. A PSN that is not outstanding has none.
+func (m *RCRequester) effectOf(p ib.Packet) rcEffect {
+	if psn := p.PSN(); m.failed || psn.Sub(m.una) < 0 || psn.Sub(m.end) >= 0 {
+		return rcIgnored
+	}
+	if m.next != m.end { // the device waits for an RNR timer
+		return nil
+	}
+	if info, _ := p.Info(); info.Kind == ib.KindAcknowledge {
+		return m.effectOfAck(p)
+	}
+	return m.effectOfAnswer(p)
+}
+
+// firstUnanswered returns the first READ or atomic on the wire without all its responses, or nil.
+func (m *RCRequester) firstUnanswered() *RCRequest {
+	for _, r := range m.queue {
+		if r.begun && r.isAnswered() && !m.isDone(r) {
+			return r
+		}
+	}
+	return nil
+}
+
+// expects returns the PSN of the next response of a READ or atomic.
+func (r *RCRequest) expects() ib.PSN { return r.psn.Add(r.answered) }
+
+// effectOfAck returns the effect of an ACK, NAK or RNR NAK.
+func (m *RCRequester) effectOfAck(p ib.Packet) rcEffect {
+	psn, first := p.PSN(), m.firstUnanswered()
+	// beyond: the first READ or atomic before psn is unanswered.
+	beyond := first != nil && psn.Sub(first.expects()) > 0
+	inside := first != nil && psn.Sub(first.psn) >= 0 && psn.Sub(first.psn) < first.packets(m.MTU)
+	value := p.Syndrome() & 31
+	switch ib.AckKind(p.Syndrome() >> 5) {
+	case ib.AckPositive:
+		if beyond || inside {
+			return m.impliedNak(first, inside)
+		}
+		return func(now time.Duration) { m.acknowledge(psn.Add(1), now) }
+	case ib.AckRNR:
+		if beyond || inside || !m.requestOf(psn).needsReceive() {
+			return nil
+		}
+		return func(now time.Duration) { m.receiverNotReady(psn, value, now) }
+	case ib.AckNegative:
+		return m.effectOfNak(psn, ib.NakCode(value), beyond, inside)
+	}
+	return m.mayFailOldest(psn, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
+}
+
+// effectOfNak returns the effect of a NAK. beyond and inside tell where its PSN is relative to the
+// first unanswered READ or atomic.
+func (m *RCRequester) effectOfNak(psn ib.PSN, code ib.NakCode, beyond, inside bool) rcEffect {
+	status, fatal := map[ib.NakCode]verbs.WCStatus{
+		ib.NakInvalidRequest: verbs.WCRemInvReqErr, ib.NakRemoteAccess: verbs.WCRemAccessErr, ib.NakRemoteOp: verbs.WCRemOpErr,
+	}[code]
+	switch {
+	case code != ib.NakSequence && !fatal:
+		return m.mayFailOldest(psn, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
+	case beyond && inside, beyond && fatal:
+		return nil
+	case beyond:
+		return m.impliedNak(m.firstUnanswered(), false)
+	case fatal:
+		return func(now time.Duration) {
+			m.acknowledge(psn, now)
+			m.fail(status)
+		}
+	}
+	return func(now time.Duration) {
+		m.acknowledge(psn, now)
+		m.repeat()
+	}
+}
+
+// mayFailOldest returns the effect of a response with a reserved syndrome: none, or an error of
+// the oldest request. It is defined for the oldest PSN only.
+func (m *RCRequester) mayFailOldest(psn ib.PSN, status func(verbs.WCStatus) bool) rcEffect {
+	if psn != m.una {
+		return nil
+	}
+	return func(time.Duration) { m.options.fail = status }
+}
+
+// impliedNak returns the effect of an ACK that shows that a response of r was lost: requests
+// before r are acknowledged, and r is retransmitted. An ACK with a PSN of r itself may also
+// be a bad response.
+func (m *RCRequester) impliedNak(r *RCRequest, inside bool) rcEffect {
+	return func(now time.Duration) {
+		m.acknowledge(r.psn, now)
+		if !inside {
+			m.repeat()
+			return
+		}
+		m.options.repeat = true
+		m.options.fail = func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr }
+	}
+}
+
+// repeat requires a retransmission from una on. It is optional after another one without progress
+// or, unless Should is set, in the same window, and when the retries may be exhausted.
+func (m *RCRequester) repeat() {
+	sameWindow := !m.Should && m.una.Sub(m.window) < 0
+	if m.retry.repeated || sameWindow || m.retry.mostLosses >= m.RetryCnt {
+		m.options.repeat = true
+		return
+	}
+	m.retry.mostLosses++
+	m.retry.repeated, m.retry.exact = true, false
+	m.next, m.window = m.una, m.end
+}
+
+// receiverNotReady processes an RNR NAK.
+func (m *RCRequester) receiverNotReady(psn ib.PSN, code uint8, now time.Duration) {
+	m.acknowledge(psn, now)
+	m.retry.rnrs++
+	if m.RNRRetry < 7 && m.retry.rnrs > m.RNRRetry {
+		m.fail(verbs.WCRNRRetryExcErr)
+		return
+	}
+	m.next, m.retry.exact = m.una, true
+	m.retry.rnrUntil = now + ib.RNRTimer(code)
+	m.retry.losses = 0 // open: whether an RNR NAK resets the count
+}
+
+// acknowledge acknowledges the SENDs and WRITEs before PSN upTo. There is no unanswered READ or
+// atomic among them.
+func (m *RCRequester) acknowledge(upTo ib.PSN, now time.Duration) {
+	if upTo.Sub(m.una) <= 0 {
+		return
+	}
+	m.una, m.next = upTo, m.end
+	m.retry = rcRetry{timerStart: now}
+	m.advance()
+}
+
+// effectOfAnswer returns the effect of a READ response or atomic acknowledge.
+func (m *RCRequester) effectOfAnswer(p ib.Packet) rcEffect {
+	psn, r := p.PSN(), m.firstUnanswered()
+	info, _ := p.Info()
+	badResponse := func(time.Duration) { m.fail(verbs.WCBadRespErr) }
+	switch {
+	case r == nil || psn.Sub(r.psn) < 0:
+		if psn == m.una {
+			return badResponse
+		}
+		return nil
+	case psn == r.expects() && m.fits(r, p):
+		return func(now time.Duration) { m.answer(r, p, now) }
+	case m.una != r.expects(): // open: whether an invalid response acknowledges earlier requests
+		return nil
+	case psn != r.expects():
+		return func(time.Duration) { m.options.repeat = true }
+	case (info.Kind == ib.KindAtomicAcknowledge) != r.isAtomic():
+		return badResponse
+	case p.AETH != nil && p.Syndrome()>>5 != uint8(ib.AckPositive):
+		return m.failOrRepeat(r)
+	case !r.isAtomic() && r.answered == 0 && !r.repeated && (info.Position == ib.Middle || info.Position == ib.Last):
+		return badResponse
+	case len(p.Payload) > r.Len-r.answered*m.MTU:
+		return func(time.Duration) {
+			r.Touched = true
+			m.fail(verbs.WCGeneralErr)
+		}
+	}
+	return m.failOrRepeat(r)
+}
+
+// failOrRepeat returns the effect of an invalid response to r: an error or a retransmission. The
+// device may also drop the response.
+func (m *RCRequester) failOrRepeat(r *RCRequest) rcEffect {
+	return func(time.Duration) {
+		r.Touched = true
+		m.options.repeat = true
+		m.options.fail = func(s verbs.WCStatus) bool { return s != verbs.WCSuccess }
+	}
+}
+
+// fits reports whether p is a valid next response of r. After a READ was requested again from a
+// response on, that response may begin a new message or continue the old one.
+func (m *RCRequester) fits(r *RCRequest, p ib.Packet) bool {
+	info, _ := p.Info()
+	if p.AETH != nil && p.Syndrome()>>5 != uint8(ib.AckPositive) {
+		return false
+	}
+	if info.Kind == ib.KindAtomicAcknowledge {
+		return r.isAtomic()
+	}
+	n := r.packets(m.MTU)
+	want := rcPosition(r.answered, n)
+	restarts := r.repeated && r.restart == r.answered && info.Position == rcPosition(0, n-r.answered)
+	return !r.isAtomic() && (info.Position == want || restarts) && len(p.Payload) == min(m.MTU, r.Len-r.answered*m.MTU)
+}
+
+// answer takes the next response of r, which acknowledges all earlier requests.
+func (m *RCRequester) answer(r *RCRequest, p ib.Packet, now time.Duration) {
+	m.acknowledge(r.expects(), now)
+	r.answered++
+	r.Touched = true
+	if r.isAtomic() {
+		r.Result = binary.NativeEndian.AppendUint64(nil, *p.AtomicAck.Original)
+	} else {
+		r.Result = append(r.Result, p.Payload...)
+	}
+	m.acknowledge(r.expects(), now)
+}
+
+// RCAnswer is the response that the peer owes to the first unanswered READ or atomic.
+type RCAnswer struct {
+	Request *RCRequest
+	PSN     ib.PSN
+	// Index is that of the response, of Total.
+	Index, Total int
+	// Restarted: the READ was requested again from this response on.
+	Restarted bool
+	// Oldest: no earlier request is outstanding.
+	Oldest bool
+}
+
+// NextAnswer returns the response that is due next; false if no READ or atomic is outstanding.
+func (m *RCRequester) NextAnswer() (RCAnswer, bool) {
+	r := m.firstUnanswered()
+	if r == nil {
+		return RCAnswer{}, false
+	}
+	return RCAnswer{
+		Request: r, PSN: r.expects(), Index: r.answered, Total: r.packets(m.MTU),
+		Restarted: r.repeated && r.restart == r.answered, Oldest: r.expects() == m.una,
+	}, true
+}

@@ -1,0 +1,50 @@
+package model
+
+import (
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+)
+
+// receiveUC takes a packet of UC. A message that cannot be received whole is dropped silently, its
+// receive is not used, and the next message may begin at any later PSN.
+func (m *RCResponder) receiveUC(p ib.Packet) bool {
+	info, known := p.Info()
+	ahead := p.PSN().Sub(m.psn)
+	if !known || ahead < 0 {
+		return false // a duplicate may be received again
+	}
+	begins := info.Position == ib.First || info.Position == ib.Only
+	if begins || ahead > 0 {
+		m.drop()
+	}
+	if !begins && m.open == nil {
+		m.psn = p.PSN().Add(1)
+		return true
+	}
+	for _, f := range m.faults(p, info, known) {
+		if f.receives != nil {
+			return false // a receive that is too short, or may not be written
+		}
+		m.drop()
+		m.psn = p.PSN().Add(1)
+		return true
+	}
+	m.psn = p.PSN()
+	m.execute(p, info)
+	return true
+}
+
+// drop discards the open message, of which any byte may have been placed.
+func (m *RCResponder) drop() {
+	o := m.open
+	if o == nil {
+		return
+	}
+	m.open, m.reaction.Dropped = nil, true
+	if o.mem != nil {
+		o.mem.abandon()
+	}
+	if r := o.receive; r != nil {
+		r.Mem.abandon()
+		m.Receives[o.queue] = append([]*RCReceive{r}, m.Receives[o.queue]...)
+	}
+}

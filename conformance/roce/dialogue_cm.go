@@ -1,0 +1,658 @@
+package roce
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// cmDialogue compares the communication manager of the device with [model.CMConn] on several
+// connections.
+type cmDialogue struct {
+	*Port
+	mix      map[string]int // weights of the operations
+	listener verbs.Listener
+	links    []*cmLink
+	pending  []*cmLink // whose REQ the application has not taken, in the order of arrival
+	baseID   uint32    // of the communication IDs and QPNs of the peer
+	guid     uint64    // of the device
+	waited   bool      // for the end of time wait
+}
+
+// cmLink is a connection of a dialogue.
+type cmLink struct {
+	model.CMConn
+	cmApp
+	peer    netip.Addr
+	srcPort uint16 // of the peer
+	seen    bool   // the device has processed the REQ
+	tid     uint64 // of the REQ
+	dreqTID uint64 // of the device's DREQ
+	req     ib.REQ // of either side
+	out     []byte // the MAD that the device retransmits; nil if none
+	timer   model.CMTimer
+	endedAt time.Duration // begin of time wait
+	sent    [2]int        // messages by the peer and by the device
+}
+
+// cmApp is the application's side of a connection.
+type cmApp struct {
+	conn    *Conn             // the queue pair; nil before Accept
+	request verbs.ConnRequest // nil before the application takes it
+	param   verbs.ConnParam
+	setup   *cmCall    // Accept or Connect
+	closing *cmCall    // Disconnect
+	result  verbs.Conn // of setup
+}
+
+// cmCall is a verb that blocks.
+type cmCall struct {
+	name string
+	task conformance.Task
+	done atomic.Bool
+}
+
+// cmWant is a message that the device may send, and must unless it is optional.
+type cmWant struct {
+	msg      ib.Message
+	tid      *uint64
+	to       netip.Addr
+	optional bool
+	got      func(ib.MAD, ib.Message, Arrival) // called with the message
+}
+
+// cmStep is a step of a dialogue: an operation on a connection.
+type cmStep struct {
+	op    string
+	conn  int    // modulo the number of connections
+	ids   int    // index in cmIDVariants
+	fault int    // index in cmFaults
+	seed  uint64 // of the random fields
+}
+
+func (s cmStep) String() string {
+	return fmt.Sprintf("%s on connection %d%s%s", s.op, s.conn, cmIDVariants[s.ids], cmFaults[s.fault].name)
+}
+
+// cmIDVariants are the communication IDs of a message.
+var cmIDVariants = []string{"", ", with an unknown local ID", ", with an unknown remote ID", ", with the remote ID of another connection"}
+
+// cmFault changes a message. The device must ignore it unless it is harmless.
+type cmFault struct {
+	name     string
+	harmless bool
+	header   ib.MAD
+	change   func(ib.Packet, ib.Attr) ib.Packet
+}
+
+var cmFaults = []cmFault{
+	{name: "", harmless: true},
+	{name: ", with reserved fields set", harmless: true, change: cmSetReserved,
+		header: ib.MAD{ClassSpecific: new(uint16(0x1234)), Resv: new(uint16(0xffff)), Modifier: new(uint32(0xabcdef01))}},
+	{name: ", with MAD base version 2", header: ib.MAD{BaseVersion: new(uint8(2))}},
+	{name: ", with class version 1", header: ib.MAD{ClassVersion: new(uint8(1))}},
+	{name: ", with another management class", header: ib.MAD{Class: new(uint8(0x30))}},
+	{name: ", with method GetResp", header: ib.MAD{Method: new(uint8(0x81))}},
+	{name: ", with an unknown attribute", header: ib.MAD{Attr: new(ib.Attr(0x2f))}},
+	{name: ", cut to 252 bytes", change: func(p ib.Packet, _ ib.Attr) ib.Packet { return p.WithPayload(p.Payload[:252]) }},
+	{name: ", with another Q_Key", change: func(p ib.Packet, _ ib.Attr) ib.Packet { return p.WithDETH(udQKey, ib.GSIQPN) }},
+	{name: ", with a wrong ICRC", change: func(p ib.Packet, _ ib.Attr) ib.Packet { return p.BadICRC() }},
+}
+
+// cmReserved are the bits of each message that are reserved, by offset in the MAD.
+var cmReserved = map[ib.Attr]map[int]byte{
+	ib.AttrREQ:  {28: 0xff, 31: 0xff, 48: 0xff, 51: 0xff, 115: 0x0f, 118: 0x07, 119: 0x07},
+	ib.AttrMRA:  {32: 0x3f, 33: 0x07},
+	attrREJ:     {32: 0x3f, 33: 0x01},
+	ib.AttrREP:  {39: 0xff, 43: 0xff, 47: 0xff, 51: 0x0f},
+	attrDREQ:    {35: 0xff},
+	attrSIDRREQ: {30: 0xff, 31: 0xff},
+	attrSIDRREP: {30: 0xff, 31: 0xff, 35: 0xff},
+}
+
+var (
+	attrREJ, attrRTU   = ib.AttrOf(ib.REJ{}), ib.AttrOf(ib.RTU{})
+	attrDREQ, attrDREP = ib.AttrOf(ib.DREQ{}), ib.AttrOf(ib.DREP{})
+	attrLAP, attrAPR   = ib.AttrOf(ib.LAP{}), ib.AttrOf(ib.APR{})
+	attrSIDRREQ        = ib.AttrOf(ib.SIDRREQ{})
+	attrSIDRREP        = ib.AttrOf(ib.SIDRREP{})
+)
+
+// cmSetReserved sets the reserved bits of a message.
+func cmSetReserved(p ib.Packet, attr ib.Attr) ib.Packet {
+	b := slices.Clone(p.Payload)
+	for at, bits := range cmReserved[attr] {
+		b[at] |= bits
+	}
+	return p.WithPayload(b)
+}
+
+// openCMDialogue starts a dialogue with a listener on the device.
+func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] {
+	return func(r *rig.Rig) dialogue.Session[cmStep] {
+		p := newPort(r)
+		s := &cmDialogue{Port: p, mix: mix, baseID: r.Rand.Uint32(), guid: r.QueryDevice().NodeGUID}
+		s.listener = p.cmListen(verbs.PortSpaceTCP)
+		p.Sync()
+		return s
+	}
+}
+
+// maxLinks is the number of connections of a dialogue that are not idle or in time wait.
+const maxLinks = 3
+
+// Draw chooses an operation by its weight in the mix, and a connection for which it makes sense.
+func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
+	type choice struct {
+		op   string
+		conn int
+	}
+	var choices []choice
+	add := func(op string, conn, weight int) {
+		for range weight {
+			choices = append(choices, choice{op, conn})
+		}
+	}
+	for _, op := range cmOps {
+		weight := s.mix[op.name]
+		if op.when == nil {
+			if op.always || s.live() < maxLinks {
+				add(op.name, len(s.links), weight)
+			}
+			continue
+		}
+		for i, c := range s.links {
+			if i >= len(s.links)-2*maxLinks {
+				add(op.name, i, weight*op.when(c))
+			}
+		}
+	}
+	if len(choices) == 0 {
+		choices = append(choices, choice{"take", 0})
+	}
+	slices.SortStableFunc(choices, func(a, b choice) int { return a.conn - b.conn })
+	picked := choices[r.IntN(len(choices))]
+	step := cmStep{op: picked.op, conn: picked.conn, seed: r.Uint64()}
+	op := opNamed(step.op)
+	if op.ids && r.IntN(100) < s.mix["other IDs"] {
+		step.ids = r.IntN(len(cmIDVariants))
+	}
+	if op.mad && r.IntN(100) < s.mix["faults"] {
+		step.fault = r.IntN(len(cmFaults))
+	}
+	return step
+}
+
+// live returns the number of connections that are not idle or in time wait.
+func (s *cmDialogue) live() (n int) {
+	for _, c := range s.links {
+		if c.State != model.CMIdle && c.State != model.CMTimeWait {
+			n++
+		}
+	}
+	return n
+}
+
+// cmOp is an operation. Its weight is multiplied by when, which is 0 where it makes no sense; an
+// operation without when makes a new connection, or concerns none if it is always possible.
+type cmOp struct {
+	name   string
+	always bool
+	// mad: the peer sends a message, which may have a fault; ids: it may have other IDs.
+	mad, ids bool
+	when     func(*cmLink) int
+	play     func(s *cmDialogue, c *cmLink, step cmStep, r *rand.Rand)
+}
+
+// in returns a weight of usual in some states of the connection and of rare in the others.
+func in(usual, rare int, states ...model.CMState) func(*cmLink) int {
+	return func(c *cmLink) int {
+		if slices.Contains(states, c.State) {
+			return usual
+		}
+		return rare
+	}
+}
+
+var cmOps = []cmOp{
+	{name: "new REQ", mad: true, play: (*cmDialogue).newREQ},
+	{name: "REQ for a closed port", always: true, mad: true, play: (*cmDialogue).refusedREQ},
+	{name: "connect", play: (*cmDialogue).startConnect},
+	{name: "take", always: true, play: (*cmDialogue).take},
+	{name: "accept", when: undecided, play: (*cmDialogue).accept},
+	{name: "reject", when: undecided, play: (*cmDialogue).reject},
+	{name: "disconnect", when: in(1, 0, model.CMEstablished), play: (*cmDialogue).disconnect},
+	{name: "message", when: in(1, 0, model.CMEstablished), play: (*cmDialogue).message},
+	{name: "first message", when: in(1, 0, model.CMReplied), play: (*cmDialogue).message},
+	{name: "wait", when: in(1, 0, model.CMReplied, model.CMRequesting, model.CMDisconnecting), play: (*cmDialogue).await},
+	{name: "time wait", always: true, play: (*cmDialogue).timeWait},
+	{name: "REQ", mad: true, when: func(c *cmLink) int { return byRole(c, 0, requestable(c)) }, play: sends(ib.AttrREQ)},
+	{name: "REP", mad: true, ids: true, when: func(c *cmLink) int { return byRole(c, in(9, 3, model.CMRequesting)(c), 1) }, play: sends(ib.AttrREP)},
+	{name: "RTU", mad: true, ids: true, when: in(9, 1, model.CMReplied), play: sends(attrRTU)},
+	{name: "REJ", mad: true, ids: true, when: in(3, 1, model.CMRequested, model.CMReplied, model.CMRequesting, model.CMEstablished, model.CMDisconnecting), play: sends(attrREJ)},
+	{name: "MRA", mad: true, ids: true, when: in(4, 1, model.CMReplied, model.CMRequesting), play: sends(ib.AttrMRA)},
+	{name: "DREQ", mad: true, ids: true, when: in(3, 1, model.CMReplied, model.CMEstablished, model.CMDisconnecting), play: sends(attrDREQ)},
+	{name: "DREP", mad: true, ids: true, when: in(9, 1, model.CMDisconnecting), play: sends(attrDREP)},
+	{name: "LAP", mad: true, ids: true, when: in(1, 1), play: sends(attrLAP)},
+	{name: "APR", mad: true, ids: true, when: in(1, 1), play: sends(attrAPR)},
+}
+
+// requestable is the weight of another REQ: 0 after a rejected or withdrawn one, after which the
+// device may treat it as a new one or not.
+func requestable(c *cmLink) int {
+	if c.State == model.CMIdle && c.seen || c.Cancelled {
+		return 0
+	}
+	return 3
+}
+
+// byRole returns active or passive by the role of the device.
+func byRole(c *cmLink, active, passive int) int {
+	if c.Active {
+		return active
+	}
+	return passive
+}
+
+// undecided is the weight of an answer of the application: 0 unless it has taken the REQ.
+func undecided(c *cmLink) int {
+	if c.State == model.CMRequested && c.request != nil {
+		return 1
+	}
+	return 0
+}
+
+// opNamed returns the operation with this name.
+func opNamed(name string) cmOp {
+	return cmOps[slices.IndexFunc(cmOps, func(op cmOp) bool { return op.name == name })]
+}
+
+// Play performs a step, and compares the device with the model.
+func (s *cmDialogue) Play(step cmStep) {
+	op := opNamed(step.op)
+	var c *cmLink
+	if op.when != nil {
+		if len(s.links) == 0 {
+			return // its connection was removed
+		}
+		if c = s.links[step.conn%len(s.links)]; op.when(c) == 0 {
+			return
+		}
+	}
+	op.play(s, c, step, rand.New(rand.NewPCG(step.seed, 1)))
+	s.settle()
+	for _, c := range s.links {
+		s.resolveEnd(c)
+		s.checkTimer(c)
+		s.checkApplication(c)
+		s.expire(c)
+	}
+}
+
+// newLink adds a connection with its own communication ID, QPN and port of the peer.
+func (s *cmDialogue) newLink(active bool) *cmLink {
+	n := uint32(len(s.links))
+	c := &cmLink{peer: s.Peer, srcPort: uint16(cmSourcePort + n)}
+	c.Active, c.PeerID, c.PeerQPN = active, s.baseID+n*0x01000193, (s.baseID>>3+n*7)&0x7fffff|0x100
+	c.PeerGUID = 0x02005efffe000001
+	s.links = append(s.links, c)
+	return c
+}
+
+// drawTimeout returns the code of a response timeout that the peer chooses.
+func (s *cmDialogue) drawTimeout(r *rand.Rand) uint8 { return s.LongTimeout(uint8(14 + r.IntN(3))) }
+
+// cmPrivate returns up to n bytes of private data, often none or all.
+func cmPrivate(r *rand.Rand, n int) []byte {
+	b := make([]byte, []int{0, 1, n / 2, n - 1, n}[r.IntN(5)])
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// newREQ has the peer request a connection.
+func (s *cmDialogue) newREQ(_ *cmLink, step cmStep, r *rand.Rand) {
+	if s.live() >= maxLinks {
+		return
+	}
+	c := s.newLink(false)
+	c.tid = r.Uint64()
+	if len(s.Peers) > 1 && r.IntN(4) == 0 {
+		c.peer, c.PeerGUID = s.PeerAddr(1), c.PeerGUID+1
+		if n := len(s.links); n > 1 && r.IntN(2) == 0 && s.links[n-2].peer == s.Peer {
+			c.PeerID = s.links[n-2].PeerID // another host may choose the same ID
+		}
+	}
+	c.req = s.drawREQ(c, r)
+	s.request(c, step.fault)
+}
+
+// request sends the REQ of a connection that the device does not know.
+func (s *cmDialogue) request(c *cmLink, fault int) {
+	s.transmit(c, c.tid, c.req, fault)
+	if !cmFaults[fault].harmless {
+		return
+	}
+	c.State, c.seen = model.CMRequested, true
+	s.pending = append(s.pending, c)
+	s.settle(cmWant{msg: ib.MRA{RemoteCommID: &c.PeerID, About: new(model.CMAboutREQ)}, tid: &c.tid, to: c.peer, optional: true})
+}
+
+// drawREQ returns a valid REQ with random values.
+func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
+	req := s.cmRequest(cmPort, c.PeerID)
+	req.LocalGID, req.QPN, req.LocalCAGUID = c.peer, &c.PeerQPN, &c.PeerGUID
+	small := func(n int) *uint8 { return new(uint8(r.IntN(n))) }
+	req.StartingPSN = new(ib.PSN([]uint32{0, 0xffffff, 0x7fffff, r.Uint32() & 0xffffff}[r.IntN(4)]))
+	req.RespResources, req.InitiatorDepth = small(5), small(5)
+	req.RetryCount, req.RNRRetryCount, req.PathMTU = small(8), small(8), new(uint8(1+r.IntN(3)))
+	req.LocalTimeout, req.RemoteTimeout = new(s.drawTimeout(r)), new(uint8(18+r.IntN(4)))
+	req.AckTimeout, req.MaxCMRetries = new(s.LongTimeout(uint8(14+r.IntN(4)))), small(5)
+	req.FlowControl, req.SRQ, req.SubnetLocal = new(r.IntN(2) == 0), new(r.IntN(2) == 0), new(r.IntN(2) == 0)
+	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(r.Uint32())}[r.IntN(3)]) }
+	req.LocalLID, req.RemoteLID = lid(), lid()
+	req.FlowLabel = new(r.Uint32() & 0xfffff)
+	req.Private = append(ib.AddrHeader{SrcPort: c.srcPort, Src: c.peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 56)...)
+	return req
+}
+
+// refusedREQ has the peer request a service that the device does not have, or with a wrong header.
+func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
+	id, tid := s.baseID^r.Uint32(), r.Uint64()
+	c := &cmLink{peer: s.Peer, srcPort: 1}
+	c.PeerID, c.PeerQPN = id, r.Uint32()&0xffffff
+	req := s.drawREQ(c, r)
+	rej := ib.REJ{RemoteCommID: &id, LocalCommID: new(uint32(0)), About: new(model.CMAboutREQ)}
+	switch r.IntN(4) {
+	case 0:
+		req.Private[0], rej.LocalCommID = uint8(1+r.IntN(255)), nil // version of the address header
+	case 1:
+		req.Private[1], rej.LocalCommID = []uint8{0x00, 0x50, 0x70, 0xf0}[r.IntN(4)], nil // IP version
+	case 2:
+		req.ServiceID = new(ib.ServiceID(ib.PortSpaceIB, cmPort))
+		rej.Reason = new(ib.RejInvalidServiceID)
+	default:
+		req.ServiceID = new(ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
+		rej.Reason = new(ib.RejInvalidServiceID)
+	}
+	s.transmit(c, tid, req, step.fault)
+	if cmFaults[step.fault].harmless {
+		s.settle(cmWant{msg: rej, tid: &tid, to: c.peer})
+	}
+}
+
+// transmit sends a message of the peer with a fault.
+func (s *cmDialogue) transmit(c *cmLink, tid uint64, m ib.Message, fault int) {
+	f := cmFaults[fault]
+	f.header.TID = &tid
+	pkt := ib.CMWith(f.header, m)
+	if f.change != nil {
+		pkt = f.change(pkt, ib.AttrOf(m))
+	}
+	s.SendPacket(pkt.From(c.peer))
+	if f.header.ClassVersion != nil {
+		// IBTA has answers for this, which Linux does not send.
+		s.settle(cmWant{msg: ib.REJ{Reason: new(ib.Reason(31))}, to: c.peer, optional: true},
+			cmWant{msg: ib.SIDRREP{Status: new(uint8(5))}, to: c.peer, optional: true})
+	}
+}
+
+// sends returns the operation that sends a message of the peer.
+func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
+	return func(s *cmDialogue, c *cmLink, step cmStep, r *rand.Rand) {
+		if attr == ib.AttrREQ && !c.seen {
+			s.request(c, step.fault)
+			return
+		}
+		m, tid := s.peerMessage(c, attr, r)
+		target := c
+		if step.ids > 0 && attr != ib.AttrREQ {
+			m, target = s.withOtherIDs(c, m, step.ids, r)
+		}
+		s.transmit(c, tid, m, step.fault)
+		if !cmFaults[step.fault].harmless {
+			return
+		}
+		var wants []cmWant
+		reply := target.Receive(m)
+		if mra, ok := m.(ib.MRA); ok && target.prolongs(mra) {
+			target.timer.Prolong(s.Now(), ib.AckTimeout(*mra.ServiceTimeout))
+		}
+		if reply.Must != nil {
+			wants = append(wants, cmWant{msg: reply.Must, tid: &tid, to: c.peer})
+		}
+		for _, may := range reply.May {
+			wants = append(wants, cmWant{msg: may, tid: &tid, to: c.peer, optional: true})
+		}
+		s.settle(wants...)
+	}
+}
+
+// prolongs reports whether an MRA is about the message that the device retransmits.
+func (c *cmLink) prolongs(m ib.MRA) bool {
+	if *m.RemoteCommID != c.DeviceID {
+		return false
+	}
+	return c.State == model.CMRequesting && *m.About == model.CMAboutREQ ||
+		c.State == model.CMReplied && *m.About == model.CMAboutREP && *m.LocalCommID == c.PeerID
+}
+
+// withOtherIDs changes the IDs of a message. It returns the connection that the message is for.
+func (s *cmDialogue) withOtherIDs(c *cmLink, m ib.Message, variant int, r *rand.Rand) (ib.Message, *cmLink) {
+	local, remote, target := c.PeerID, c.DeviceID, c
+	switch variant {
+	case 1:
+		local = s.baseID + r.Uint32()%0xffff
+	case 2:
+		remote = r.Uint32()
+	case 3:
+		for _, other := range s.links {
+			if other != c && other.peer == c.peer && other.DeviceID != 0 && other.State != model.CMRequesting {
+				remote, target = other.DeviceID, other
+			}
+		}
+	}
+	switch m := m.(type) {
+	case ib.REP:
+		m.LocalCommID, m.RemoteCommID = &local, &remote
+		return m, target
+	case ib.MRA:
+		m.LocalCommID, m.RemoteCommID = &local, &remote
+		return m, target
+	case ib.REJ:
+		m.LocalCommID, m.RemoteCommID = &local, &remote
+		return m, target
+	case ib.RTU:
+		m.LocalCommID, m.RemoteCommID = &local, &remote
+		return m, target
+	case ib.DREQ:
+		m.LocalCommID, m.RemoteCommID = &local, &remote
+		return m, target
+	case ib.DREP:
+		m.LocalCommID, m.RemoteCommID = &local, &remote
+		return m, target
+	}
+	return m, c
+}
+
+// peerMessage returns a message of the peer about a connection, and its transaction ID.
+func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Message, uint64) {
+	local, remote := &c.PeerID, &c.DeviceID
+	switch attr {
+	case ib.AttrREQ:
+		req := c.req
+		if r.IntN(3) == 0 { // changed contents
+			req.StartingPSN, req.PathMTU, req.MaxCMRetries = new(ib.PSN(r.Uint32()&0xffffff)), new(uint8(2)), new(uint8(7))
+		}
+		return req, c.tid
+	case ib.AttrREP:
+		return s.peerREP(c, r), c.tid
+	case attrRTU:
+		return ib.RTU{LocalCommID: local, RemoteCommID: remote, Private: cmPrivate(r, 224)}, c.tid
+	case attrREJ:
+		return s.peerREJ(c, r), c.tid
+	case ib.AttrMRA:
+		about := map[model.CMState]uint8{model.CMReplied: model.CMAboutREP, model.CMEstablished: model.CMAboutOther}[c.State]
+		if r.IntN(5) == 0 {
+			about = uint8(r.IntN(3))
+		}
+		service := s.drawTimeout(r) + uint8(r.IntN(5))
+		return ib.MRA{LocalCommID: local, RemoteCommID: remote, About: &about, ServiceTimeout: &service}, c.tid
+	case attrDREQ:
+		qpn := c.DeviceQPN
+		if r.IntN(5) == 0 {
+			qpn ^= 1 << r.IntN(24)
+		}
+		return ib.DREQ{LocalCommID: local, RemoteCommID: remote, RemoteQPN: &qpn, Private: cmPrivate(r, 220)}, r.Uint64()
+	case attrDREP:
+		return ib.DREP{LocalCommID: local, RemoteCommID: remote, Private: cmPrivate(r, 224)}, c.dreqTID
+	case attrLAP:
+		return ib.LAP{LocalCommID: local, RemoteCommID: remote}, r.Uint64()
+	}
+	return ib.APR{LocalCommID: local, RemoteCommID: remote}, c.tid
+}
+
+// peerREP returns the REP of a connection: the same one once it was accepted.
+func (s *cmDialogue) peerREP(c *cmLink, r *rand.Rand) ib.REP {
+	small := func(n int) *uint8 { return new(uint8(r.IntN(n))) }
+	rep := ib.REP{
+		LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID, QPN: &c.PeerQPN,
+		StartingPSN:   new(ib.PSN([]uint32{0, 0xffffff, 0x7fffff, r.Uint32() & 0xffffff}[r.IntN(4)])),
+		RespResources: small(5), InitiatorDepth: small(5), RNRRetryCount: small(8), LocalCAGUID: &c.PeerGUID,
+		TargetAckDelay: new(uint8(r.IntN(16))), FlowControl: new(r.IntN(2) == 0), SRQ: new(r.IntN(2) == 0), Private: cmPrivate(r, 196),
+	}
+	if c.Reply != nil && r.IntN(3) > 0 {
+		return *c.Reply
+	}
+	if c.Reply != nil { // a changed duplicate
+		rep.QPN = c.Reply.QPN
+	}
+	if c.Active && c.State == model.CMRequesting {
+		// The device may refuse more outstanding READs than it offered.
+		rep.InitiatorDepth = new(min(*rep.InitiatorDepth, *c.req.RespResources))
+		rep.RespResources = new(min(*rep.RespResources, *c.req.InitiatorDepth))
+	}
+	return rep
+}
+
+// peerREJ returns a REJ of the peer.
+func (s *cmDialogue) peerREJ(c *cmLink, r *rand.Rand) ib.REJ {
+	reasons := []ib.Reason{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 32, 33, 35}
+	rej := ib.REJ{
+		LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID, Reason: new(reasons[r.IntN(len(reasons))]),
+		About: new(model.CMAboutOther), Private: cmPrivate(r, 148),
+	}
+	switch c.State {
+	case model.CMRequested, model.CMReplied:
+		rej.About = new(model.CMAboutREP)
+	case model.CMRequesting:
+		rej.About = new(model.CMAboutREQ)
+		rej.LocalCommID = new([]uint32{0, c.PeerID}[r.IntN(2)])
+	}
+	if *rej.Reason == model.CMRejectTimeout {
+		guid := c.PeerGUID
+		rej.InfoLen, rej.Info = new(uint8(8)), []byte{}
+		for shift := 56; shift >= 0; shift -= 8 {
+			rej.Info = append(rej.Info, byte(guid>>shift))
+		}
+	}
+	return rej
+}
+
+// settle waits for the messages that the device must send, and fails the case if it sends others.
+// Retransmissions are accepted when they are due.
+func (s *cmDialogue) settle(wants ...cmWant) {
+	open := make([]*cmWant, len(wants))
+	for i := range wants {
+		open[i] = &wants[i]
+	}
+	required := func() int { return slices.IndexFunc(open, func(w *cmWant) bool { return !w.optional }) }
+	for i := required(); i >= 0; i = required() {
+		a, ok := s.NextPacket(s.ResponseTimeout())
+		s.Check(ok, fmt.Sprintf("a %v", ib.AttrOf(open[i].msg)), "nothing in %v", s.ResponseTimeout())
+		s.receive(a, &open)
+	}
+	for _, a := range s.Drain(shortWait) {
+		s.receive(a, &open)
+	}
+}
+
+// receive checks a message of the device: it is wanted, or a retransmission.
+func (s *cmDialogue) receive(a Arrival, open *[]*cmWant) {
+	mad, m, err := a.CM()
+	s.Check(err == nil, "a message of the communication manager", "%v (%v)", a, err)
+	s.checkHeaders(mad, m, a)
+	for i, w := range *open {
+		if ib.DiffCM(w.msg, m) == nil && (w.tid == nil || *w.tid == *mad.TID) && a.IP.Dst == w.to {
+			*open = slices.Delete(slices.Clone(*open), i, i+1)
+			if w.got != nil {
+				w.got(mad, m, a)
+			}
+			return
+		}
+	}
+	for _, c := range s.links {
+		if c.out != nil && a.IP.Dst == c.peer && s.isRetransmission(c, a, m) {
+			return
+		}
+	}
+	s.explain(mad, m, a, *open)
+}
+
+// isRetransmission reports whether a packet is a retransmission on connection c, or
+// the REJ of a device that gives up. It fails the case if the retransmission is early.
+func (s *cmDialogue) isRetransmission(c *cmLink, a Arrival, m ib.Message) bool {
+	if rej, ok := m.(ib.REJ); ok {
+		named := *rej.Reason == model.CMRejectTimeout && *rej.LocalCommID == c.DeviceID
+		if named && c.timer.GivenUp(a.At) {
+			s.giveUp(c)
+			return true
+		}
+		return false
+	}
+	if !bytes.Equal(c.out, a.Payload) {
+		return false
+	}
+	if err := c.timer.Retransmitted(a.At); err != nil {
+		s.Fail(err.Error(), "%v", a)
+	}
+	return true
+}
+
+// explain fails the case: the device should have sent one of the open messages, or nothing.
+func (s *cmDialogue) explain(mad ib.MAD, m ib.Message, a Arrival, open []*cmWant) {
+	if len(open) == 0 {
+		s.Fail("nothing is sent", "%v", a)
+	}
+	w := open[0]
+	d := ib.DiffCM(w.msg, m)
+	if d == nil && w.tid != nil {
+		packet.DiffValue(&d, "transaction ID", "%#x", w.tid, mad.TID)
+	}
+	packet.DiffAddr(&d, "IP destination", w.to, a.IP.Dst)
+	s.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(w.msg), d.Want()), "%v with %s", a, d.Got())
+}
+
+// checkHeaders checks the fields that all messages have in common, and that reserved fields are 0.
+func (s *cmDialogue) checkHeaders(mad ib.MAD, m ib.Message, a Arrival) {
+	zero, zero32 := new(uint16(0)), new(uint32(0))
+	want := ib.MAD{BaseVersion: new(uint8(1)), ClassVersion: new(uint8(2)), Status: zero, ClassSpecific: zero, Resv: zero, Modifier: zero32}
+	var d packet.Differences
+	packet.DiffFields(&d, "MAD ", want, mad)
+	packet.DiffBytes(&d, "message with reserved fields 0", ib.CMWith(mad, m).Payload, a.Payload)
+	s.Check(d == nil, "a MAD with "+d.Want(), "%v with %s", a, d.Got())
+	s.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).From(s.deviceAddr), a)
+}

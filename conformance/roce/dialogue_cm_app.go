@@ -1,0 +1,446 @@
+package roce
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// cmConnectPort is the port of the peer's service.
+const cmConnectPort = 9000
+
+// callTimeout is longer than all retransmissions.
+func (s *cmDialogue) callTimeout() time.Duration { return byClock(s.Port, 10*time.Minute, time.Minute) }
+
+// call starts a verb that blocks.
+func (s *cmDialogue) call(name string, f func() error) *cmCall {
+	c := &cmCall{name: name}
+	c.task = s.Go(name, func() error {
+		defer c.done.Store(true)
+		return f()
+	})
+	return c
+}
+
+// drawParam returns connection parameters with up to private bytes of private data.
+func (s *cmDialogue) drawParam(r *rand.Rand, private int) verbs.ConnParam {
+	small := func(n int) uint8 { return uint8(r.IntN(n)) }
+	return verbs.ConnParam{
+		ResponderResources: small(5), InitiatorDepth: small(5), RetryCount: small(8), RNRRetryCount: small(8),
+		FlowControl: r.IntN(2) == 0, PrivateData: cmPrivate(r, private),
+	}
+}
+
+// startConnect has the application connect to the peer.
+func (s *cmDialogue) startConnect(_ *cmLink, _ cmStep, r *rand.Rand) {
+	if s.live() >= maxLinks {
+		return
+	}
+	c := s.newLink(true)
+	c.conn = s.connect(Setup{state: verbs.QPStateInit})
+	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, 56)
+	c.setup = s.call("connect", func() (err error) {
+		c.result, err = s.CM().Connect(c.conn.QP, netip.AddrPortFrom(s.Peer, cmConnectPort), c.param, s.callTimeout())
+		return err
+	})
+	zero, zero16, zero32 := new(uint8(0)), new(uint16(0)), new(uint32(0))
+	s.settle(cmWant{to: c.peer, got: func(mad ib.MAD, m ib.Message, a Arrival) { s.requestSent(c, mad, m, a) }, msg: ib.REQ{
+		ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, cmConnectPort)), LocalCAGUID: &s.guid, QPN: &c.DeviceQPN,
+		RespResources: &c.param.ResponderResources, InitiatorDepth: &c.param.InitiatorDepth, Transport: zero, ExtTransport: zero,
+		RetryCount: &c.param.RetryCount, RNRRetryCount: &c.param.RNRRetryCount, FlowControl: &c.param.FlowControl, SRQ: new(false),
+		PKey: &s.Checker.PKey, LocalGID: s.deviceAddr, RemoteGID: s.Peer, LocalEECN: zero32, RemoteEECN: zero32, RDCExists: new(false),
+		AltLocalLID: zero16, AltRemoteLID: zero16, AltLocalGID: netip.IPv6Unspecified(), AltRemoteGID: netip.IPv6Unspecified(),
+		AltFlowLabel: zero32, AltPacketRate: zero, AltTrafficClass: zero, AltHopLimit: zero, AltSL: zero, AltAckTimeout: zero,
+	}})
+}
+
+// requestSent notes the REQ of the device, and checks its private data.
+func (s *cmDialogue) requestSent(c *cmLink, mad ib.MAD, m ib.Message, a Arrival) {
+	req, _ := m.(ib.REQ)
+	c.req, c.tid, c.DeviceID, c.State = req, *mad.TID, *req.LocalCommID, model.CMRequesting
+	h, user, err := ib.ParseAddrHeader(req.Private)
+	ok := err == nil && h.Version == 0 && h.Src == s.deviceAddr && h.Dst == s.Peer
+	s.Check(ok, fmt.Sprintf("private data with %v and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
+	s.checkPrivate("the REQ", user, c.param.PrivateData)
+	s.Check(*req.PathMTU >= 1 && *req.PathMTU <= 5, "a path MTU code of 1 to 5", "%d", *req.PathMTU)
+	s.checkNewID(c)
+	c.startTimer(a, *req.RemoteTimeout)
+}
+
+// startTimer notes a message that the device retransmits until the peer responds.
+func (c *cmLink) startTimer(a Arrival, code uint8) {
+	c.out = a.Payload
+	c.timer = model.CMTimer{
+		Timeout: ib.AckTimeout(code), Delay: 2 * ib.AckTimeout(*c.req.AckTimeout), Retries: int(*c.req.MaxCMRetries),
+	}
+	c.timer.Start(a.At)
+}
+
+// checkNewID fails the case if two connections that are not idle have the same communication ID.
+func (s *cmDialogue) checkNewID(c *cmLink) {
+	for _, other := range s.links {
+		s.Check(other == c || other.State == model.CMIdle || other.DeviceID != c.DeviceID,
+			"a communication ID of its own", "%#08x, which another connection has", c.DeviceID)
+	}
+}
+
+// checkPrivate fails the case unless got is want, with or without zeros after it.
+func (s *cmDialogue) checkPrivate(where string, got, want []byte) {
+	ok := len(got) >= len(want) && bytes.Equal(got[:len(want)], want) && len(bytes.Trim(got[len(want):], "\x00")) == 0
+	s.Check(ok, fmt.Sprintf("private data % x in %s", want, where), "% x", got)
+}
+
+// take has the application get the next request, if there is one.
+func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
+	mayBeNone := !slices.ContainsFunc(s.pending, func(c *cmLink) bool { return !c.Cancelled })
+	timeout := s.ResponseTimeout()
+	if mayBeNone {
+		timeout = 0
+	}
+	req, err := s.listener.GetRequest(timeout)
+	if mayBeNone && errors.Is(err, verbs.ErrTimeout) {
+		s.pending = nil
+		return
+	}
+	s.Must("a request", err)
+	from := req.Remote()
+	i := slices.IndexFunc(s.pending, func(c *cmLink) bool { return c.srcPort == from.Port() && c.peer == from.Addr().Unmap() })
+	s.Check(i >= 0, "a request of the peer, once", "another from %v", from)
+	for _, c := range s.pending[:i] {
+		s.Check(c.Cancelled, fmt.Sprintf("the request from port %d first", c.srcPort), "that of %v", from)
+	}
+	c := s.pending[i]
+	s.pending = s.pending[i+1:]
+	c.request = req
+	p, q := req.Param(), c.req
+	ok := p.ResponderResources == *q.RespResources && p.InitiatorDepth == *q.InitiatorDepth && p.RNRRetryCount == *q.RNRRetryCount &&
+		p.RetryCount == *q.RetryCount && p.FlowControl == *q.FlowControl
+	s.Check(ok, "the parameters of the REQ", "%+v", p)
+	s.checkPrivate("the request", p.PrivateData, q.Private[ib.AddrHeaderLen:])
+}
+
+// accept has the application accept a request.
+func (s *cmDialogue) accept(c *cmLink, _ cmStep, r *rand.Rand) {
+	c.conn = s.connect(Setup{state: verbs.QPStateInit})
+	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, 196)
+	c.param.ResponderResources = min(c.param.ResponderResources, *c.req.InitiatorDepth)
+	c.param.InitiatorDepth = min(c.param.InitiatorDepth, *c.req.RespResources)
+	c.setup = s.call("accept", func() (err error) {
+		c.result, err = c.request.Accept(c.conn.QP, c.param, s.callTimeout())
+		return err
+	})
+	want := ib.REP{
+		RemoteCommID: &c.PeerID, QPN: &c.DeviceQPN, RespResources: &c.param.ResponderResources, InitiatorDepth: &c.param.InitiatorDepth,
+		RNRRetryCount: &c.param.RNRRetryCount, FlowControl: &c.param.FlowControl, SRQ: new(false), LocalCAGUID: &s.guid, Private: c.param.PrivateData,
+		EECN: new(uint32(0)),
+	}
+	sent := func(_ ib.MAD, m ib.Message, a Arrival) {
+		rep, _ := m.(ib.REP)
+		c.Reply, c.DeviceID, c.State = &rep, *rep.LocalCommID, model.CMReplied
+		s.checkNewID(c)
+		c.startTimer(a, *c.req.LocalTimeout)
+	}
+	s.settle(cmWant{msg: want, tid: &c.tid, to: c.peer, got: sent, optional: c.Cancelled})
+	if c.State == model.CMRequested { // the peer had withdrawn the request
+		c.State = model.CMIdle
+	}
+}
+
+// reject has the application reject a request.
+func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
+	private := cmPrivate(r, 148)
+	err := c.request.Reject(private)
+	if !c.Cancelled {
+		s.Must("a request that can be rejected", err)
+	}
+	c.State = model.CMIdle
+	rej := ib.REJ{
+		RemoteCommID: &c.PeerID, About: new(model.CMAboutREQ), Reason: new(ib.RejConsumer), InfoLen: new(uint8(0)), Info: []byte{}, Private: private,
+	}
+	s.settle(cmWant{msg: rej, tid: &c.tid, to: c.peer, optional: c.Cancelled})
+	s.MustFail("a second answer", c.request.Reject(nil), nil)
+}
+
+// disconnect has the application disconnect.
+func (s *cmDialogue) disconnect(c *cmLink, _ cmStep, _ *rand.Rand) {
+	s.checkApplication(c)
+	c.closing = s.call("disconnect", c.result.Disconnect)
+	dreq := ib.DREQ{LocalCommID: &c.DeviceID, RemoteCommID: &c.PeerID, RemoteQPN: &c.PeerQPN}
+	s.settle(cmWant{msg: dreq, to: c.peer, got: func(mad ib.MAD, _ ib.Message, a Arrival) {
+		c.State, c.dreqTID = model.CMDisconnecting, *mad.TID
+		code := *c.req.LocalTimeout
+		if c.Active {
+			code = *c.req.RemoteTimeout
+		}
+		c.startTimer(a, code)
+	}})
+}
+
+// message exchanges messages in both directions. The first one may stand for the RTU.
+func (s *cmDialogue) message(c *cmLink, _ cmStep, r *rand.Rand) {
+	k, n := c.conn, r.IntN(64)
+	k.from, k.Attr.DestQPN = c.peer, verbs.QPN(c.PeerQPN)
+	// The starting PSN of a REQ or REP is the first PSN that its sender expects.
+	mine, theirs := uint32(*c.req.StartingPSN), uint32(*c.Reply.StartingPSN)
+	if c.Active {
+		mine, theirs = theirs, mine
+	}
+	k.Attr.SQPSN, k.Attr.RQPSN = mine, theirs
+	s.PostRecv(k.QP, uint64(c.sent[0]+1), k.LocalMem.SGE(0, 64))
+	k.Send(k.peerSend(c.sent[0], n))
+	ack := k.Await("an ACK", func(*Arrival) bool { return true })
+	s.checkPacket(k.deviceAck(c.sent[0], uint32(c.sent[0]+1)).To(c.PeerQPN).Via(s.deviceAddr, c.peer), ack)
+	s.ExpectRecv(uint64(c.sent[0]+1), n)
+	c.sent[0]++
+	c.Data()
+	s.settle()
+	s.checkApplication(c)
+	s.PostSend(k.QP, k.SendWR(77, n))
+	sent := k.Await("a SEND", func(*Arrival) bool { return true })
+	s.checkPacket(ib.SendOnly(k.DevicePSN(c.sent[1]), nil).To(c.PeerQPN).Via(s.deviceAddr, c.peer), sent)
+	c.sent[1]++
+	k.Send(k.peerAck(c.sent[1]-1, uint32(c.sent[1])))
+	s.ExpectCompletion(77, verbs.WCSuccess)
+}
+
+// await waits for the next retransmission, or until the device gives up.
+func (s *cmDialogue) await(c *cmLink, _ cmStep, _ *rand.Rand) {
+	if !s.Virtual && c.timer.Timeout > time.Second {
+		return
+	}
+	for left := c.timer.Retries; c.out != nil && c.timer.Retries == left; {
+		deadline := c.timer.Latest() + s.slack()
+		if a, ok := s.NextPacket(max(0, deadline-s.Now())); ok {
+			s.receive(a, new([]*cmWant))
+		} else {
+			s.Sync()
+		}
+		s.checkTimer(c)
+	}
+}
+
+// slack is how late the device may be in real time.
+func (s *cmDialogue) slack() time.Duration { return byClock(s.Port, 0, s.ResponseTimeout()) }
+
+// checkTimer fails the case if a retransmission is overdue, and notes that the device has given up.
+func (s *cmDialogue) checkTimer(c *cmLink) {
+	switch c.State {
+	case model.CMReplied, model.CMRequesting, model.CMDisconnecting:
+	default:
+		c.out = nil // answered
+	}
+	if c.out == nil {
+		return
+	}
+	now := s.Now()
+	blocking := c.setup
+	if c.State == model.CMDisconnecting {
+		blocking = c.closing
+	}
+	overdue := now >= c.timer.Latest()+s.slack()
+	if c.timer.GivenUp(now) && (overdue || blocking.done.Load()) {
+		s.giveUp(c)
+		return
+	}
+	_, m, _ := ib.Datagram(0, 0, 0, c.out).CM()
+	s.Check(!overdue, fmt.Sprintf("a retransmission of the %v, %d more in all, by now", ib.AttrOf(m), c.timer.Retries), "none")
+}
+
+// expire notes that the device may have left time wait, and forgotten the connection.
+func (s *cmDialogue) expire(c *cmLink) {
+	switch now := s.Now(); {
+	case c.State != model.CMTimeWait:
+	case c.endedAt == 0:
+		c.endedAt = now
+	case now-c.endedAt > ib.AckTimeout(*c.req.AckTimeout)/2: // about one packet lifetime
+		c.State = model.CMIdle
+	}
+}
+
+// giveUp notes that the device has given up.
+func (s *cmDialogue) giveUp(c *cmLink) {
+	c.GiveUp()
+	c.out, c.endedAt = nil, c.timer.Earliest()
+}
+
+// timeWait lets time wait pass, once in a dialogue and in virtual time. The device then forgets the
+// connections that have ended, and their IDs can be used again.
+func (s *cmDialogue) timeWait(*cmLink, cmStep, *rand.Rand) {
+	waiting := func(c *cmLink) bool { return c.out != nil }
+	if !s.Virtual || s.waited || slices.ContainsFunc(s.links, waiting) {
+		return
+	}
+	s.waited = true
+	s.Sleep(20 * time.Second) // many times the timeouts in the REQs
+	for i, c := range s.links {
+		if c.State != model.CMIdle && c.State != model.CMTimeWait || c.Active {
+			continue
+		}
+		if c.conn != nil {
+			s.closeConn(c.conn)
+		}
+		fresh := &cmLink{peer: c.peer, tid: c.tid + 1, req: c.req, srcPort: c.srcPort}
+		fresh.PeerID, fresh.PeerQPN, fresh.PeerGUID = c.PeerID, c.PeerQPN, c.PeerGUID
+		s.links[i] = fresh
+	}
+}
+
+// checkApplication compares the results of the verbs and the state of the queue pair with the model.
+func (s *cmDialogue) checkApplication(c *cmLink) {
+	if c.setup == nil {
+		return
+	}
+	if c.State == model.CMReplied || c.State == model.CMRequesting {
+		s.Check(!c.setup.done.Load(), c.setup.name+" waits", "it has returned: %v", c.setup.task.Wait(0))
+		return
+	}
+	err := c.setup.task.Wait(s.ResponseTimeout())
+	s.Check(c.setup.done.Load(), c.setup.name+" returns", "it still waits after %v", s.ResponseTimeout())
+	switch {
+	case c.OpenResult:
+		return
+	case c.WasEstablished:
+		s.Must("a connection", err)
+		s.checkConnection(c)
+		return
+	}
+	s.MustFail(c.setup.name, err, nil)
+	if rej := c.Reject; rej != nil {
+		var rejected *verbs.RejectError
+		ok := errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected) && rejected.Reason == uint16(*rej.Reason)
+		s.Check(ok, fmt.Sprintf("a RejectError with reason %v", *rej.Reason), "%v", err)
+		s.checkPrivate("the RejectError", rejected.PrivateData, rej.Private)
+	}
+	state := s.QueryQP(c.conn.QP).State
+	s.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
+}
+
+// resolveEnd finds out whether a REJ has ended the connection, which the specification leaves open.
+func (s *cmDialogue) resolveEnd(c *cmLink) {
+	if !c.MayEnd || c.result == nil {
+		return
+	}
+	ended := c.result.WaitDisconnect(byClock(s.Port, 0, reorderLimit)) == nil
+	if c.State == model.CMDisconnecting {
+		ended = c.closing.done.Load()
+	}
+	c.Ended(ended)
+}
+
+// checkConnection checks a connection that was established.
+func (s *cmDialogue) checkConnection(c *cmLink) {
+	if c.closing != nil && c.State == model.CMTimeWait {
+		err := c.closing.task.Wait(s.ResponseTimeout())
+		s.Check(c.closing.done.Load(), "Disconnect returns", "it still waits: %v", err)
+	}
+	a := s.QueryQP(c.conn.QP)
+	err := c.result.WaitDisconnect(0)
+	switch c.State {
+	case model.CMEstablished:
+		s.Check(errors.Is(err, verbs.ErrTimeout), "a connection that lasts", "WaitDisconnect returns %v", err)
+		s.checkAttr(c, a)
+		from := netip.AddrPortFrom(c.peer, c.srcPort)
+		if c.Active {
+			from = netip.AddrPortFrom(s.Peer, cmConnectPort)
+		}
+		s.Check(c.result.Remote() == from, fmt.Sprintf("a connection with %v", from), "%v", c.result.Remote())
+		if c.Active {
+			p := c.result.Param()
+			s.checkPrivate("the REP", p.PrivateData, c.Reply.Private)
+			s.Check(p.ResponderResources == *c.Reply.RespResources && p.InitiatorDepth == *c.Reply.InitiatorDepth,
+				"the parameters of the REP", "%+v", p)
+		}
+	case model.CMTimeWait:
+		s.Must("a connection that has ended", c.result.WaitDisconnect(s.ResponseTimeout()))
+		s.AwaitState(c.conn.QP, verbs.QPStateErr)
+	}
+}
+
+// checkAttr compares the attributes of a connected queue pair with those in the REQ and the REP.
+func (s *cmDialogue) checkAttr(c *cmLink, a verbs.QPAttr) {
+	if c.sent != [2]int{} {
+		return // its PSNs have changed
+	}
+	want := verbs.QPAttr{
+		State: verbs.QPStateRTS, DestQPN: verbs.QPN(c.PeerQPN), PathMTU: verbs.MTU(*c.req.PathMTU),
+		RetryCnt: *c.req.RetryCount, RNRRetry: *c.req.RNRRetryCount, MaxRdAtomic: *c.Reply.InitiatorDepth,
+		SQPSN: uint32(*c.req.StartingPSN), RQPSN: uint32(*c.Reply.StartingPSN),
+	}
+	least, most := *c.Reply.RespResources, *c.Reply.RespResources
+	if c.Active {
+		want.SQPSN, want.RQPSN = want.RQPSN, want.SQPSN
+		want.RNRRetry, want.MaxRdAtomic = *c.Reply.RNRRetryCount, *c.Reply.RespResources
+		least, most = *c.Reply.InitiatorDepth, *c.req.RespResources // the peer needs no more
+	}
+	got := verbs.QPAttr{
+		State: a.State, DestQPN: a.DestQPN, PathMTU: a.PathMTU, RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry,
+		MaxRdAtomic: a.MaxRdAtomic, SQPSN: a.SQPSN, RQPSN: a.RQPSN,
+	}
+	s.Check(got == want, fmt.Sprintf("a queue pair with %s", describeQP(want)), "%s", describeQP(got))
+	s.Check(least <= a.MaxDestRdAtomic && a.MaxDestRdAtomic <= most, fmt.Sprintf("max_dest_rd_atomic of %d to %d", least, most), "%d", a.MaxDestRdAtomic)
+	dest := a.AH.GRH.DGID.Addr().Unmap()
+	s.Check(dest == c.peer, fmt.Sprintf("a queue pair with destination GID %v", c.peer), "%v", dest)
+	s.Check(a.Timeout > 0, "a local ACK timeout", "none")
+}
+
+// describeQP formats the attributes of a queue pair that come from CM messages.
+func describeQP(a verbs.QPAttr) string {
+	return fmt.Sprintf("%v, dest QPN %#x, RQ PSN %d, SQ PSN %d, path MTU code %d, retry count %d, RNR retry %d, max_rd_atomic %d",
+		a.State, uint32(a.DestQPN), a.RQPSN, a.SQPSN, a.PathMTU, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic)
+}
+
+// Close ends all connections and frees the objects of the dialogue.
+func (s *cmDialogue) Close() {
+	for req, err := s.listener.GetRequest(0); err == nil; req, err = s.listener.GetRequest(0) {
+		_ = req.Reject(nil)
+	}
+	s.Must("a listener that is closed", s.listener.Close())
+	for _, c := range s.links {
+		switch c.State {
+		case model.CMRequested:
+			if c.request != nil {
+				_ = c.request.Reject(nil) // fails if the peer has withdrawn the request
+			}
+		case model.CMReplied, model.CMRequesting:
+			s.SendPacket(ib.CM(c.tid, s.peerREJ(c, rand.New(rand.NewPCG(1, 1)))).From(c.peer))
+		case model.CMDisconnecting:
+			s.SendPacket(ib.CM(c.dreqTID, ib.DREP{LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID}).From(c.peer))
+		case model.CMEstablished:
+			s.SendPacket(ib.CM(9, ib.DREQ{LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID, RemoteQPN: &c.DeviceQPN}).From(c.peer))
+		}
+	}
+	s.Sync()
+	for _, c := range s.links {
+		for _, call := range []*cmCall{c.setup, c.closing} {
+			if call != nil {
+				_ = call.task.Wait(s.callTimeout() + time.Second) // its result was checked, or does not matter
+			}
+		}
+		if c.conn != nil {
+			s.closeConn(c.conn)
+		}
+	}
+	s.Drain(shortWait)
+	if q := s.syncConn; q != nil {
+		s.Must("a queue pair that is destroyed", q.qp.Close())
+		s.Must("memory that is deregistered", q.mem.Close())
+	}
+	s.Completions()
+}
+
+// closeConn frees a queue pair and its memory.
+func (s *cmDialogue) closeConn(c *Conn) {
+	s.Must("a queue pair that is destroyed", c.QP.Close())
+	for _, m := range []*rig.Memory{c.TargetMem, c.LocalMem} {
+		s.Must("memory that is deregistered", m.Close())
+	}
+}

@@ -1,0 +1,296 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// sidrDialogue compares the resolution of datagram services with [model.SIDRRequest] and
+// [model.SIDRResolve].
+type sidrDialogue struct {
+	cmDialogue
+	service  *udPort
+	requests []*sidrRequest
+	resolves []*sidrResolve
+}
+
+// sidrRequest is a SIDR_REQ of the peer.
+type sidrRequest struct {
+	model.SIDRRequest
+	tid     uint64
+	srcPort uint16
+	taken   verbs.ConnRequest // nil before the application takes it
+}
+
+// sidrResolve is a SIDR_REQ of the device.
+type sidrResolve struct {
+	model.SIDRResolve
+	tid  uint64
+	mad  []byte
+	call *cmCall
+	peer verbs.DatagramPeer
+}
+
+// openSIDRDialogue starts a dialogue with a datagram service on the device.
+func openSIDRDialogue(r *rig.Rig) dialogue.Session[cmStep] {
+	p := newPort(r)
+	s := &sidrDialogue{cmDialogue: cmDialogue{Port: p, baseID: r.Rand.Uint32()}, service: p.newUDPort(0, nil)}
+	p.Must("the Q_Key of rdma_cm", s.service.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
+	s.listener = p.cmListen(verbs.PortSpaceUDP)
+	p.Sync()
+	return s
+}
+
+// sidrOps are the operations, each repeated by its weight.
+var sidrOps = []string{
+	"SIDR_REQ", "SIDR_REQ", "SIDR_REQ", "SIDR_REQ for a closed port", "SIDR_REQ again", "take", "take", "accept", "accept", "accept", "reject",
+	"resolve", "resolve", "SIDR_REP", "SIDR_REP", "SIDR_REP", "SIDR_REP with an unknown ID", "wait",
+}
+
+// Draw chooses an operation, a request and sometimes a fault.
+func (s *sidrDialogue) Draw(r *rand.Rand) cmStep {
+	step := cmStep{op: sidrOps[r.IntN(len(sidrOps))], conn: r.IntN(4), seed: r.Uint64()}
+	if len(step.op) > 4 && step.op[:4] == "SIDR" && r.IntN(5) == 0 {
+		step.fault = r.IntN(len(cmFaults))
+	}
+	return step
+}
+
+// Play performs a step, and compares the device with the model.
+func (s *sidrDialogue) Play(step cmStep) {
+	r := rand.New(rand.NewPCG(step.seed, 1))
+	switch step.op {
+	case "SIDR_REQ", "SIDR_REQ for a closed port":
+		s.ask(step, r)
+	case "SIDR_REQ again":
+		if q := pickLast(s.requests, step.conn); q != nil {
+			s.askAgain(q, step)
+		}
+	case "take":
+		s.takeRequest()
+	case "accept", "reject":
+		s.answer(step, r)
+	case "resolve":
+		s.resolve(r)
+	case "SIDR_REP", "SIDR_REP with an unknown ID":
+		if q := pickLast(s.resolves, step.conn); q != nil {
+			s.reply(q, step, r)
+		}
+	case "wait":
+		if s.Virtual {
+			s.Sleep(time.Second)
+		}
+	}
+	s.settleSIDR()
+	for _, q := range s.resolves {
+		s.checkResolve(q)
+	}
+}
+
+// pickLast returns the k-th last element; nil if there is none.
+func pickLast[T any](all []*T, k int) *T {
+	if k >= len(all) {
+		return nil
+	}
+	return all[len(all)-1-k]
+}
+
+// ask has the peer send a new SIDR_REQ.
+func (s *sidrDialogue) ask(step cmStep, r *rand.Rand) {
+	n := uint32(len(s.requests))
+	q := &sidrRequest{tid: r.Uint64(), srcPort: uint16(cmSourcePort + n)}
+	port := uint16(cmPort)
+	if step.op != "SIDR_REQ" {
+		port = cmClosedPort
+	}
+	q.Request = s.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, port), s.baseID+n)
+	if step.op != "SIDR_REQ" {
+		q.Request.RequestID = new(^s.baseID - r.Uint32()%0xffff)
+	}
+	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: s.Peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 180)...)
+	if step.op == "SIDR_REQ" {
+		s.requests = append(s.requests, q)
+	}
+	s.transmit(&cmLink{peer: s.Peer}, q.tid, q.Request, step.fault)
+	switch {
+	case !cmFaults[step.fault].harmless:
+		s.requests = slices.DeleteFunc(s.requests, func(other *sidrRequest) bool { return other == q })
+	case port == cmClosedPort:
+		s.settleSIDR(cmWant{tid: &q.tid, to: s.Peer, msg: ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(ib.SIDRUnsupported))}})
+	}
+}
+
+// askAgain sends a duplicate of a SIDR_REQ.
+func (s *sidrDialogue) askAgain(q *sidrRequest, step cmStep) {
+	s.transmit(&cmLink{peer: s.Peer}, q.tid, q.Request, step.fault)
+	if !cmFaults[step.fault].harmless {
+		return
+	}
+	var wants []cmWant
+	for _, may := range q.Receive().May {
+		wants = append(wants, cmWant{tid: &q.tid, to: s.Peer, msg: may, optional: true})
+	}
+	s.settleSIDR(wants...)
+}
+
+// takeRequest has the application get the next request, if there is one.
+func (s *sidrDialogue) takeRequest() {
+	var first *sidrRequest // the next one that the device must return
+	for _, q := range s.requests {
+		if q.taken == nil && first == nil {
+			first = q
+		}
+	}
+	for {
+		timeout := s.ResponseTimeout()
+		if first == nil {
+			timeout = 0
+		}
+		req, err := s.listener.GetRequest(timeout)
+		if first == nil && errors.Is(err, verbs.ErrTimeout) {
+			return
+		}
+		s.Must("a request", err)
+		i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool {
+			return netip.AddrPortFrom(req.Remote().Addr().Unmap(), req.Remote().Port()) == netip.AddrPortFrom(s.Peer, q.srcPort)
+		})
+		s.Check(i >= 0 && (s.requests[i] == first || s.requests[i].MayRepeat), "each request of the peer, once and in order", "one from %v", req.Remote())
+		q := s.requests[i]
+		s.checkPrivate("the request", req.Param().PrivateData, q.Request.Private[ib.AddrHeaderLen:])
+		if q == first {
+			q.taken = req
+			return
+		}
+		q.MayRepeat = false
+		s.Must("a request that can be rejected", req.Reject(nil))
+		s.settleSIDR(cmWant{tid: &q.tid, to: s.Peer, msg: ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(2))}})
+	}
+}
+
+// answer has the application accept or reject the oldest request that it has taken.
+func (s *sidrDialogue) answer(step cmStep, r *rand.Rand) {
+	i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool { return q.taken != nil && q.Reply == nil })
+	if i < 0 {
+		return
+	}
+	q, private := s.requests[i], cmPrivate(r, 136)
+	want := ib.SIDRREP{RequestID: q.Request.RequestID, Private: private, InfoLen: new(uint8(0)), Info: []byte{}}
+	if step.op == "accept" {
+		_, err := q.taken.Accept(s.service.QP, verbs.ConnParam{PrivateData: private}, s.ResponseTimeout())
+		s.Must("a request that can be accepted", err)
+		want.Status, want.ServiceID = new(uint8(ib.SIDRValid)), q.Request.ServiceID
+		want.QPN, want.QKey = new(uint32(s.service.QP.QPN())), new(uint32(ib.UDQKey))
+	} else {
+		s.Must("a request that can be rejected", q.taken.Reject(private))
+		want.Status = new(uint8(2))
+	}
+	s.settleSIDR(cmWant{tid: &q.tid, to: s.Peer, msg: want, got: func(_ ib.MAD, m ib.Message, _ Arrival) {
+		rep, _ := m.(ib.SIDRREP)
+		q.Reply = &rep
+	}})
+}
+
+// resolve has the application resolve a service of the peer.
+func (s *sidrDialogue) resolve(r *rand.Rand) {
+	q, private := &sidrResolve{}, cmPrivate(r, 180)
+	q.call = s.call("resolve", func() (err error) {
+		q.peer, err = s.CM().Resolve(netip.AddrPortFrom(s.Peer, cmConnectPort), private, s.callTimeout())
+		return err
+	})
+	want := ib.SIDRREQ{ServiceID: new(ib.ServiceID(ib.PortSpaceUDP, cmConnectPort)), PKey: &s.Checker.PKey}
+	s.settleSIDR(cmWant{to: s.Peer, msg: want, got: func(mad ib.MAD, m ib.Message, a Arrival) {
+		req, _ := m.(ib.SIDRREQ)
+		q.ID, q.tid, q.mad = *req.RequestID, *mad.TID, a.Payload
+		h, user, err := ib.ParseAddrHeader(req.Private)
+		s.Check(err == nil && h.Src == s.deviceAddr && h.Dst == s.Peer, fmt.Sprintf("private data with %v and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
+		s.checkPrivate("the SIDR_REQ", user, private)
+	}})
+	for _, other := range s.resolves {
+		s.Check(other.Reply != nil || other.ID != q.ID, "a request ID of its own", "%#08x, which another request has", q.ID)
+	}
+	s.resolves = append(s.resolves, q)
+}
+
+// reply has the peer answer a SIDR_REQ of the device.
+func (s *sidrDialogue) reply(q *sidrResolve, step cmStep, r *rand.Rand) {
+	rep := ib.SIDRREP{
+		RequestID: &q.ID, Status: new(uint8(max(0, r.IntN(12)-7))), QPN: new(r.Uint32() & 0xffffff), QKey: new(r.Uint32()),
+		ServiceID: new(ib.ServiceID(ib.PortSpaceUDP, cmConnectPort)), Private: cmPrivate(r, 136),
+	}
+	if step.op != "SIDR_REP" {
+		rep.RequestID = new(q.ID ^ 1<<r.IntN(32))
+	}
+	if *rep.Status == 4 {
+		rep.Status = new(uint8(1)) // the device may follow a redirection
+	}
+	s.transmit(&cmLink{peer: s.Peer}, q.tid, rep, step.fault)
+	if !cmFaults[step.fault].harmless {
+		return
+	}
+	for _, other := range s.resolves {
+		if step.op == "SIDR_REP" || other != q {
+			other.Receive(rep)
+		}
+	}
+}
+
+// checkResolve compares the result of Resolve with the model.
+func (s *sidrDialogue) checkResolve(q *sidrResolve) {
+	rep := q.Reply
+	if rep == nil {
+		s.Check(!q.call.done.Load(), "Resolve waits", "it has returned: %v", q.call.task.Wait(0))
+		return
+	}
+	err := q.call.task.Wait(s.ResponseTimeout())
+	s.Check(q.call.done.Load(), "Resolve returns", "it still waits after %v", s.ResponseTimeout())
+	if *rep.Status != ib.SIDRValid {
+		s.MustFail("resolving a service that the peer refuses", err, nil)
+		return
+	}
+	s.Must("a service that is found", err)
+	got, dest := q.peer, q.peer.AH.GRH.DGID.Addr().Unmap()
+	ok := uint32(got.QPN) == *rep.QPN && got.QKey == *rep.QKey && dest == s.Peer
+	s.Check(ok, fmt.Sprintf("QPN %#x, Q_Key %#x at %v", *rep.QPN, *rep.QKey, s.Peer), "%#x, %#x at %v", uint32(got.QPN), got.QKey, dest)
+	s.checkPrivate("the result", got.PrivateData, rep.Private)
+}
+
+// settleSIDR is settle for messages about datagram services. SIDR_REQs that are not answered
+// may be retransmitted at any time.
+func (s *sidrDialogue) settleSIDR(wants ...cmWant) {
+	for _, q := range s.resolves {
+		if q.Reply == nil {
+			s.links = append(s.links, &cmLink{peer: s.Peer, out: q.mad, timer: model.CMTimer{Retries: 1000}})
+		}
+	}
+	s.settle(wants...)
+	s.links = nil
+}
+
+// Close ends all requests and frees the objects of the dialogue.
+func (s *sidrDialogue) Close() {
+	for _, q := range s.resolves {
+		if q.Reply == nil {
+			s.SendPacket(ib.CM(q.tid, ib.SIDRREP{RequestID: &q.ID, Status: new(uint8(1))}))
+		}
+	}
+	for _, q := range s.resolves {
+		_ = q.call.task.Wait(s.callTimeout() + time.Second) // its result was checked, or does not matter
+	}
+	for _, q := range s.requests {
+		if q.taken != nil && q.Reply == nil {
+			_ = q.taken.Reject(nil)
+		}
+	}
+	s.cmDialogue.Close()
+	s.closeConn(s.service.Conn)
+}

@@ -1,0 +1,381 @@
+package roce
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rcRequesterSession compares the requester of an RC queue pair with its model. The first step
+// has the attributes of the connection.
+type rcRequesterSession struct {
+	*Conn
+	port       *Port
+	mix        *rcRequesterMix
+	model      *model.RCRequester
+	attr       requesterAttr
+	srcPort    *uint16 // of the device's packets
+	draining   bool    // the queue pair is in SQD
+	inline     bool    // the device supports inline data
+	posted     uint64  // number of requests
+	unsignaled int     // requests since the last signaled one
+	windows    []*requesterWindow
+	bindMem    *rig.Memory // of the windows
+	requesterBuffers
+	requesterCredits
+}
+
+// requesterBuffers are the buffers of READs and atomics in LocalMem.
+type requesterBuffers struct {
+	shadow   []byte                           // the expected content of LocalMem
+	sinks    map[*model.RCRequest][]verbs.SGE // of requests that have not completed
+	sinkNext int                              // offset of the next buffer
+}
+
+// requesterCredits are the credits that the peer sends.
+type requesterCredits struct {
+	receives int // the peer has announced to accept so many messages that use a receive
+	add      int // the next response announces so many at least
+}
+
+// requesterWindow is a type 2 window that requests bind and invalidate.
+type requesterWindow struct {
+	mw    verbs.MW
+	key   verbs.RKey // of the last posted bind
+	bound bool       // by the last posted request
+	state *model.RCWindow
+}
+
+// rcRequesterMix is the mix of steps in the dialogues of a case.
+type rcRequesterMix struct {
+	// Values of the attributes and timer codes of RNR NAKs to draw from. No timeouts are 0, no
+	// retries are 7, and no rnrTimers are all.
+	timeouts, retries, rnrRetries, rnrTimers []uint8
+	ops                                      []verbs.WROpcode // allSendOps if nil
+	// abnormal are the kinds of steps other than posts and valid responses, one in every steps.
+	abnormal []*requesterStepKind
+	every    int
+	// invalidPosts: some requests fail locally.
+	invalidPosts bool
+	// nakInRead: there are fatal NAKs after some responses of a READ.
+	nakInRead bool
+	// strict: the dialogues have, and the model requires, what some devices are known to violate.
+	strict bool
+	// credits: responses have credits, for at most four messages.
+	credits bool
+}
+
+// Layout of LocalMem: sources of SENDs and WRITEs, then the buffers of READs and atomics.
+const (
+	requesterSources = 8 << 10
+	requesterMem     = 24 << 10
+	requesterMaxLen  = 5 << 10 // of a request
+	requesterInline  = 64      // the largest inline payload
+	// Limits on requests and packets in flight, below the windows of devices.
+	requesterMaxPackets, requesterMaxQueue = 48, 16
+	// requesterTimeTolerance is how much sooner than the timeout a retransmission may seem to come.
+	requesterTimeTolerance = 20 * time.Microsecond
+)
+
+// onRequester returns the body of a case with dialogues of this mix.
+func onRequester(dialogues int, mix rcRequesterMix) func(*conformance.Bench) error {
+	return func(b *conformance.Bench) error {
+		var port *Port // for all dialogues
+		return dialogue.Spec[requesterStep]{Dialogues: dialogues, Steps: 32, Open: func(r *rig.Rig) dialogue.Session[requesterStep] {
+			if port == nil {
+				port = newPort(r)
+			}
+			port.Sync()
+			port.skipped = nil
+			port.Completions() // of an earlier dialogue
+			s := &rcRequesterSession{port: port, mix: &mix}
+			s.sinks = make(map[*model.RCRequest][]verbs.SGE)
+			return s
+		}}.Body()(b)
+	}
+}
+
+// connect makes the connection.
+func (s *rcRequesterSession) connect(a requesterAttr) {
+	s.attr = a
+	s.inline = s.port.QueryDevice().MaxInline >= requesterInline
+	caps := verbs.QPCaps{MaxSendWR: 2 * requesterMaxQueue, MaxRecvWR: 4, MaxSendSGE: 3, MaxRecvSGE: 1}
+	if s.inline {
+		caps.MaxInline = requesterInline
+	}
+	s.Conn = s.port.connect(Setup{
+		memLen: requesterMem, caps: caps, signalAll: a.signalAll, access: rig.RemoteAccess(s.port.Rig),
+		Modify: func(q *verbs.QPAttr) {
+			q.PathMTU, q.SQPSN, q.MaxRdAtomic = a.mtu, uint32(a.psn), a.rdAtomic
+			q.Timeout, q.RetryCnt, q.RNRRetry = a.timeout, a.retries, a.rnrRetries
+		},
+	})
+	timeout := ib.AckTimeout(s.Attr.Timeout)
+	if timeout > 0 {
+		timeout -= byClock(s.port, requesterTimeTolerance, timeout/4)
+	}
+	s.model = model.NewRCRequester(model.RCRequesterAttr{
+		MTU: a.mtu.Bytes(), FirstPSN: a.psn, MaxRdAtomic: int(a.rdAtomic),
+		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: timeout, SignalAll: a.signalAll,
+		HeedsCredits: s.Caps.Has(verbs.CapCredits), Should: s.mix.strict, AnyCompare: !s.mix.strict,
+	})
+
+	s.shadow = bytes.Clone(s.LocalMem.Buf)
+	s.sinkNext = requesterSources
+	if s.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
+		s.bindMem = s.bindableMemory()
+		for range 2 {
+			mw := rig.Result(s.PD.AllocMW(verbs.MWType2))(s, "a window")
+			s.windows = append(s.windows, &requesterWindow{mw: mw, key: mw.RKey(), state: new(model.RCWindow)})
+		}
+	}
+	if s.mix.credits {
+		s.learnCredits()
+	}
+}
+
+// Play performs a step and compares the reactions of device and model.
+func (s *rcRequesterSession) Play(step requesterStep) {
+	if s.Conn == nil {
+		if step.kind == stepConnect {
+			s.connect(step.attr)
+			return
+		}
+		s.connect(defaultRequesterAttr)
+	}
+	step.kind.play(s, &step)
+	s.compare(nil)
+}
+
+// Close destroys the objects of the dialogue.
+func (s *rcRequesterSession) Close() {
+	if s.Conn == nil {
+		return
+	}
+	s.Must("a queue pair that can be destroyed", s.QP.Close())
+	s.Drain(sentSoFar) // a timer may have expired before
+	for _, p := range s.Drain(silencePeriod) {
+		s.Fail("nothing is sent for a destroyed queue pair", "%v", p)
+	}
+	s.ExpectNoCompletion()
+	s.expectNoMoreEvents()
+	s.ExpectUntouched(s.TargetMem)
+	s.ExpectUnchangedOutside(s.LocalMem, 0, requesterMem) // the guard bytes
+	for _, w := range s.windows {
+		s.Must("a window that can be freed", w.mw.Close())
+	}
+	if s.bindMem != nil {
+		s.Must("a region that can be deregistered", s.bindMem.Close())
+	}
+	s.Must("a region that can be deregistered", s.TargetMem.Close())
+	s.Must("a region that can be deregistered", s.LocalMem.Close())
+}
+
+// deliver sends responses to the device, and tells the model of them. Responses with an effect
+// that the specification leaves open are not sent.
+func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
+	for _, p := range responses {
+		p = s.withCredits(p)
+		if _, n := s.model.Outstanding(); n > 0 && s.model.WaitsForRNRTimer() && !s.model.Defined(p) {
+			s.await()
+		}
+		if !s.model.Defined(p) {
+			s.Note("not sent, since its effect is not defined: %v", p)
+			continue
+		}
+		s.model.Receive(p, s.Now())
+		s.Send(p)
+	}
+}
+
+// learnCredits has the device send a SEND. The ACK of it has credits.
+func (s *rcRequesterSession) learnCredits() {
+	s.playPost(&requesterStep{posts: []requesterPost{{op: verbs.OpSend, pieces: 1, extra: 8, flags: verbs.SendSignaled}}})
+	s.compare(nil)
+	s.playRespond(&requesterStep{})
+	s.compare(nil)
+}
+
+// withCredits adds credits to an ACK or response of an outstanding packet, and to a repetition of
+// the last ACK, but not to a response after a gap. The peer never has fewer receives than before.
+func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
+	una, n := s.model.Outstanding()
+	at := p.PSN().Sub(una)
+	has := at >= -1 && at < n
+	if p.Opcode() != ib.OpAcknowledge {
+		a, ok := s.model.NextAnswer()
+		has = ok && a.PSN == p.PSN()
+	}
+	if !s.mix.credits || p.AETH == nil || p.Syndrome() != ib.NoCreditCount || !has {
+		return p
+	}
+	msn := s.model.MSN(p.PSN())
+	s.receives = max(s.receives, msn+s.add)
+	s.add = (s.add + 3) % 5
+	return p.WithMSN(uint32(msn)).WithCredits(uint8(s.receives - msn)) // codes up to 4 are numbers
+}
+
+// compare receives the packets that the device sends, after those given, and fails the
+// case unless they, the completions, the memory and the state are those of the model.
+func (s *rcRequesterSession) compare(packets []Arrival) {
+	packets = append(packets, s.reactions()...)
+	for _, p := range packets {
+		s.checkSent(p)
+	}
+	s.checkCompletions()
+	if want, missing := s.model.Missing(); missing {
+		s.Fail(want.String(), "nothing is sent")
+	}
+	s.Check(!s.model.LacksAckReq(), "AckReq in the last packet before the device waits", "none")
+	s.model.EndOfReactions()
+	s.checkState()
+	s.checkMemory()
+}
+
+// reactions returns the packets that the device sends in reaction to a step. In virtual time they
+// arrive soon, and no exchange on another connection is needed.
+func (s *rcRequesterSession) reactions() (all []Arrival) {
+	if !s.Virtual {
+		return s.Drain(shortWait)
+	}
+	for p, ok := s.NextPacket(shortWait); ok; p, ok = s.NextPacket(shortWait) {
+		all = append(all, p)
+	}
+	return all
+}
+
+// checkSent fails the case unless the model permits a packet of the device.
+func (s *rcRequesterSession) checkSent(p Arrival) {
+	permitted := s.model.Permitted(p.At)
+	if len(permitted) == 0 {
+		s.Fail("nothing is sent", "%v", p)
+	}
+	i := max(0, slices.IndexFunc(permitted, func(send model.RCSend) bool { return send.Packet.PSN() == p.PSN() }))
+	want := s.fromDevice(permitted[i].Packet)
+	if s.srcPort != nil {
+		want.UDP.SrcPort = s.srcPort
+	}
+	s.checkPacket(want, p)
+	s.srcPort = p.UDP.SrcPort
+	s.model.Sent(permitted[i], p.Packet, p.At)
+}
+
+// checkCompletions fails the case unless the completions are those of the model.
+func (s *rcRequesterSession) checkCompletions() {
+	got, want := s.Completions(), s.model.TakeCompletions()
+	for deadline := s.Now() + s.completionDelay(); len(got) < len(want) && s.Now() < deadline; {
+		if wc, ok := s.PollCompletion(s.completionDelay()); ok {
+			got = append(got, wc)
+		}
+	}
+	if n := len(want); len(got) > n && s.model.MayFail(got[n].Status, s.Now()) {
+		s.model.Fail(got[n].Status)
+		want = append(want, s.model.TakeCompletions()...)
+	}
+	for i, w := range want {
+		s.Check(i < len(got), describeWanted(w), "no completion")
+		s.checkCompletion(w, &got[i])
+	}
+	if len(got) > len(want) {
+		s.Fail("no completion", "%s", rig.Describe(&got[len(want)]))
+	}
+}
+
+// completionDelay is how late a completion may be seen after the packets.
+func (s *rcRequesterSession) completionDelay() time.Duration {
+	return byClock(s.port, shortWait, reorderLimit)
+}
+
+func describeWanted(w model.RCSendCompletion) string {
+	if w.AnyError {
+		return fmt.Sprintf("completion of %#x with an error", w.Request.WRID)
+	}
+	return fmt.Sprintf("completion of %#x: %v", w.Request.WRID, w.Status)
+}
+
+// checkCompletion fails the case unless a completion is the wanted one. It updates the shadow memory
+// with the result of a READ or atomic.
+func (s *rcRequesterSession) checkCompletion(w model.RCSendCompletion, got *verbs.WC) {
+	r := w.Request
+	statusOK := got.Status == w.Status || w.AnyError && got.Status != verbs.WCSuccess
+	s.Check(got.WRID == r.WRID && statusOK && got.QPN == s.QP.QPN(), describeWanted(w),
+		"%s of QP %#x", rig.Describe(got), got.QPN)
+	if w.Status == verbs.WCSuccess {
+		s.Check(got.Opcode == r.WCOpcode() && got.Flags == 0, fmt.Sprintf("opcode %v without flags", r.WCOpcode()), "%v, flags %#x", got.Opcode, got.Flags)
+		if r.Opcode == verbs.OpRDMARead {
+			s.Check(int(got.ByteLen) == r.Len, fmt.Sprintf("a READ of %d bytes", r.Len), "%d", got.ByteLen)
+		}
+	}
+}
+
+// checkState fails the case unless the state of the queue pair, and the next PSN, are those of
+// the model.
+func (s *rcRequesterSession) checkState() {
+	want := verbs.QPStateRTS
+	switch {
+	case s.model.Failed():
+		want = verbs.QPStateErr
+	case s.draining:
+		want = verbs.QPStateSQD
+	}
+	a := s.QueryQP(s.QP)
+	s.Check(a.State == want, fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
+	if !s.model.Failed() && !s.model.WaitsForRNRTimer() {
+		s.Check(ib.PSN(a.SQPSN) == s.model.NextPSN(), fmt.Sprintf("next PSN %d in the attributes", s.model.NextPSN()), "%d", a.SQPSN)
+	}
+}
+
+// checkMemory fails the case unless LocalMem has the results of the READs and atomics that have
+// completed, and is unchanged elsewhere. Buffers of incomplete ones may have been written.
+func (s *rcRequesterSession) checkMemory() {
+	for r, sgl := range s.sinks {
+		done := !slices.Contains(s.model.Queue(), r)
+		if done {
+			delete(s.sinks, r)
+		}
+		switch complete := len(r.Result) == r.Len; {
+		case done && complete:
+			s.place(sgl, r.Result)
+		case r.Touched:
+			for _, sge := range sgl {
+				off := int(sge.Addr - s.LocalMem.Addr())
+				copy(s.shadow[off:][:sge.Length], s.LocalMem.Buf[off:])
+			}
+		}
+	}
+	if bytes.Equal(s.shadow, s.LocalMem.Buf) {
+		return
+	}
+	s.ExpectBytes(s.LocalMem, 0, s.shadow)
+}
+
+// place writes the result of a READ or atomic to its buffers in the shadow memory.
+func (s *rcRequesterSession) place(sgl []verbs.SGE, result []byte) {
+	for _, sge := range sgl {
+		n := copy(s.shadow[sge.Addr-s.LocalMem.Addr():][:sge.Length], result)
+		result = result[n:]
+	}
+}
+
+// await waits for the packet that a running timer causes. The case fails if the timer does not expire
+// in time, or if the device does not give up when it has to.
+func (s *rcRequesterSession) await() {
+	limit := s.ResponseTimeout()
+	if t := ib.AckTimeout(s.Attr.Timeout); t > 0 && !s.model.WaitsForRNRTimer() && (s.Virtual || s.model.MustGiveUp()) {
+		limit = 4 * t
+	}
+	if p, ok := s.NextPacket(limit); ok {
+		s.compare([]Arrival{p})
+		return
+	}
+	s.checkCompletions()
+	s.Check(s.model.Failed(), fmt.Sprintf("a retransmission within %v, or the end of the retries", limit), "nothing")
+}

@@ -1,0 +1,509 @@
+package roce
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// playPost posts requests with one call. Requests beyond the limits of the dialogue are left out.
+func (s *rcRequesterSession) playPost(step *requesterStep) {
+	var wrs []verbs.SendWR
+	for _, p := range step.posts {
+		if r, ok := s.newRequest(p); ok {
+			s.model.Post(r)
+			wrs = append(wrs, r.SendWR)
+			s.Note("post %v %#x, %d bytes", r.Opcode, r.WRID, max(len(r.Data), r.Len))
+		}
+	}
+	if len(wrs) == 0 {
+		return
+	}
+	n := rig.Result(s.QP.PostSend(wrs))(s, "send requests that the device accepts")
+	s.Check(n == len(wrs), "all requests accepted", "%d of %d", n, len(wrs))
+	for i := range wrs {
+		clear(wrs[i].Inline) // the memory may be reused after the call
+	}
+}
+
+// newRequest returns the request that p describes; false if it exceeds the limits of the dialogue.
+func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool) {
+	_, packets := s.model.Outstanding()
+	if packets > requesterMaxPackets || len(s.model.Queue()) >= requesterMaxQueue {
+		return nil, false
+	}
+	r := &model.RCRequest{SendWR: verbs.SendWR{Opcode: s.supported(p.op), Flags: p.flags &^ verbs.SendInline}}
+	s.posted++
+	r.WRID = s.posted<<40 | s.posted // the upper half must come back too
+	if s.unsignaled++; s.unsignaled > 4 {
+		r.Flags |= verbs.SendSignaled
+	}
+	if r.Flags&verbs.SendSignaled != 0 {
+		s.unsignaled = 0
+	}
+	r.Remote = verbs.Remote{Addr: PeerMemory.Addr + 8*s.posted, RKey: PeerMemory.RKey + verbs.RKey(s.posted)}
+	switch r.Opcode {
+	case verbs.OpBindMW, verbs.OpLocalInv:
+		return r, s.addWindow(r, p)
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return r, s.addSink(r, p)
+	}
+	s.addSource(r, p)
+	return r, true
+}
+
+// supported returns the opcode, or another one that the device supports.
+func (s *rcRequesterSession) supported(op verbs.WROpcode) verbs.WROpcode {
+	switch op {
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		if !s.Caps.Has(verbs.CapAtomics) {
+			return verbs.OpRDMARead
+		}
+	case verbs.OpSendInv:
+		if !s.Caps.Has(verbs.CapSendInv) {
+			return verbs.OpSend
+		}
+	case verbs.OpBindMW, verbs.OpLocalInv:
+		if len(s.windows) == 0 {
+			return verbs.OpSend
+		}
+	}
+	return op
+}
+
+// length returns the length of the request's payload.
+func (s *rcRequesterSession) length(p requesterPost) int {
+	return min(max(0, p.mtus*s.Attr.PathMTU.Bytes()+p.extra), requesterMaxLen)
+}
+
+// addSource adds the payload of a SEND or WRITE to a request.
+func (s *rcRequesterSession) addSource(r *model.RCRequest, p requesterPost) {
+	n := s.length(p)
+	r.Imm, r.InvalidateRKey = p.value, verbs.RKey(p.value*7)
+	if p.flags&verbs.SendInline != 0 && s.inline {
+		r.Data = rig.Pattern(min(n, requesterInline), byte(p.value))
+		r.Inline, r.Flags = append([]byte{}, r.Data...), r.Flags|verbs.SendInline
+		return
+	}
+	pieces := min(p.pieces, max(1, n))
+	for i := range pieces {
+		size := n / pieces
+		if i == pieces-1 {
+			size = n - len(r.Data)
+		}
+		if size > 0 {
+			off := (int(p.value>>8) + 5003*i) % (requesterSources - size)
+			r.SGL = append(r.SGL, s.LocalMem.SGE(off, size))
+			r.Data = append(r.Data, s.shadow[off:][:size]...)
+		}
+	}
+	if p.bad && n > 0 {
+		r.SGL[0].LKey = verbs.LKey(unknownKey(verbs.RKey(r.SGL[0].LKey)))
+		r.Fails = verbs.WCLocProtErr
+	}
+}
+
+// addSink adds the buffers of a READ or atomic to a request; false if there is no free memory.
+func (s *rcRequesterSession) addSink(r *model.RCRequest, p requesterPost) bool {
+	const gap = 16 // unused bytes after each buffer
+	r.Len = s.length(p)
+	if r.Opcode != verbs.OpRDMARead {
+		r.Len = 8
+		r.Atomic = verbs.Atomic{CompareAdd: uint64(p.value)<<32 | uint64(^p.value), Swap: uint64(p.value) * 0x1_0001_0003}
+	}
+	pieces := min(p.pieces, max(1, r.Len))
+	if r.Opcode != verbs.OpRDMARead {
+		pieces = min(pieces, 2)
+	}
+	need := r.Len + gap*pieces
+	if s.sinkNext+need > requesterMem {
+		s.sinkNext = requesterSources
+	}
+	from := s.LocalMem.Addr() + uint64(s.sinkNext)
+	for _, sgl := range s.sinks {
+		for _, sge := range sgl {
+			if sge.Addr < from+uint64(need) && from < sge.Addr+uint64(sge.Length) {
+				return false
+			}
+		}
+	}
+	for i, left := 0, r.Len; left > 0; i++ {
+		size := left
+		if i < pieces-1 {
+			size = r.Len / pieces
+		}
+		r.SGL = append(r.SGL, s.LocalMem.SGE(s.sinkNext, size))
+		s.sinkNext += size + gap
+		left -= size
+	}
+	s.sinks[r] = r.SGL
+	return true
+}
+
+// addWindow makes a request a bind or a local invalidate of a window, whichever is valid after the
+// requests before it, or the other one if p is to be invalid.
+func (s *rcRequesterSession) addWindow(r *model.RCRequest, p requesterPost) bool {
+	w := s.windows[int(p.value)%len(s.windows)]
+	bind := !w.bound
+	if p.bad {
+		bind = !bind
+	}
+	w.bound = bind
+	r.Window = w.state
+	r.Opcode, r.InvalidateRKey = verbs.OpLocalInv, w.key
+	if bind {
+		w.key = verbs.NextRKey(w.key)
+		r.Opcode = verbs.OpBindMW
+		r.Bind = verbs.Bind{MW: w.mw, RKey: w.key, Info: bindRange(s.bindMem, 64, 256, verbs.AccessRemoteRead)}
+	}
+	return true
+}
+
+// msn returns the MSN of responses.
+func (s *rcRequesterSession) msn() uint32 { return uint32(int(s.posted) - len(s.model.Queue())) }
+
+// result returns the data that the peer returns for a READ.
+func result(r *model.RCRequest) []byte { return rig.Pattern(r.Len, byte(37*r.WRID+11)) }
+
+// answers returns the remaining responses of a READ or atomic. restart selects those of a new
+// message, which are valid if the READ was requested again from there.
+func (s *rcRequesterSession) answers(a model.RCAnswer, restart bool) []ib.Packet {
+	mtu := s.Attr.PathMTU.Bytes()
+	switch {
+	case a.Request.Opcode != verbs.OpRDMARead:
+		return []ib.Packet{ib.AtomicAck(a.PSN, s.msn(), 0x0102_0304_0506_0708*a.Request.WRID)}
+	case restart && a.Restarted:
+		return ib.ReadResponses(a.PSN, s.msn(), result(a.Request)[a.Index*mtu:], mtu)
+	}
+	return ib.ReadResponses(a.PSN.Add(-a.Index), s.msn(), result(a.Request), mtu)[a.Index:]
+}
+
+// validForms are variants of valid responses, which the device must accept.
+var validForms = []variant[func(ib.Packet) ib.Packet]{
+	{"plain", func(p ib.Packet) ib.Packet { return p }},
+	{"plain, restarting", func(p ib.Packet) ib.Packet { return p }},
+	{"with MigReq 0", func(p ib.Packet) ib.Packet {
+		p.BTH.MigReq = new(false)
+		return p
+	}},
+	{"with reserved bits", func(p ib.Packet) ib.Packet { return p.WithReserved(0x3f, 0x7f) }},
+	{"with the P_Key of a limited member", func(p ib.Packet) ib.Packet { return p.WithPKey(0x7fff) }},
+	{"from another UDP port", func(p ib.Packet) ib.Packet { return p.WithSrcPort(0xd123) }},
+	{"with a UDP checksum", ib.Packet.WithUDPChecksum},
+	{"plain, continuing", func(p ib.Packet) ib.Packet { return p }},
+}
+
+// playRespond sends valid responses, up to three times without a pause.
+func (s *rcRequesterSession) playRespond(step *requesterStep) {
+	form := validForms[step.variant%len(validForms)].make
+	for i := range 1 + step.code/8%3 {
+		for _, p := range s.validResponses(step.n>>i, step.code, step.variant%2 == 1) {
+			s.deliver(form(p))
+		}
+	}
+}
+
+// validResponses returns an ACK of some of the outstanding packets, or some or all responses of the
+// first unanswered READ or atomic. A READ that was requested again in part may restart.
+func (s *rcRequesterSession) validResponses(choice, code int, restart bool) []ib.Packet {
+	una, n := s.model.Outstanding()
+	a, ok := s.model.NextAnswer()
+	if ok {
+		n = a.PSN.Sub(una)
+	}
+	switch {
+	case n > 0 && (!ok || choice%2 == 0):
+		at := choice / 2 % n
+		if code%2 == 0 { // half of the ACKs cover all
+			at = n - 1
+		}
+		return []ib.Packet{ib.Ack(una.Add(at), s.msn())}
+	case ok:
+		all := s.answers(a, restart)
+		if code%5 < 2 {
+			all = all[:1+choice%len(all)]
+		}
+		return all
+	}
+	return nil
+}
+
+// stray makes a response with any PSN. code is that of a NAK or RNR NAK.
+type stray func(s *rcRequesterSession, psn ib.PSN, code int) ib.Packet
+
+var strayResponses = []variant[stray]{
+	{"ATOMIC_ACKNOWLEDGE", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.AtomicAck(psn, s.msn(), 0xdead_beef_0bad_f00d)
+	}},
+	{"READ_RESPONSE_FIRST", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.Response(ib.OpReadResponseFirst, psn, s.msn(), Data(s.Attr.PathMTU.Bytes()))
+	}},
+	{"READ_RESPONSE_ONLY", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.ReadResponseOnly(psn, s.msn(), Data(64))
+	}},
+	{"READ_RESPONSE_MIDDLE", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.New(ib.OpReadResponseMiddle, psn, Data(s.Attr.PathMTU.Bytes()))
+	}},
+	{"READ_RESPONSE_LAST", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.Response(ib.OpReadResponseLast, psn, s.msn(), Data(8))
+	}},
+	{"ACK", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet { return ib.Ack(psn, s.msn()) }},
+	{"ACK", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet { return ib.Ack(psn, s.msn()) }},
+	{"sequence NAK", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
+		return ib.Nak(psn, ib.NakSequence, s.msn())
+	}},
+	{"fatal NAK", func(s *rcRequesterSession, psn ib.PSN, code int) ib.Packet {
+		return ib.Nak(psn, ib.NakCode(1+code%3), s.msn())
+	}},
+	{"RNR NAK", func(s *rcRequesterSession, psn ib.PSN, code int) ib.Packet {
+		return ib.RNR(psn, uint8(code), s.msn())
+	}},
+}
+
+// strayAnswers is the number of strayResponses, from the first on, that are responses to READs and
+// atomics.
+const strayAnswers = 5
+
+// strayResponse returns a response of the step's variant with this PSN.
+func (s *rcRequesterSession) strayResponse(step *requesterStep, psn ib.PSN) ib.Packet {
+	return strayResponses[step.variant%len(strayResponses)].make(s, psn, step.code)
+}
+
+func (s *rcRequesterSession) playStale(step *requesterStep) {
+	una, _ := s.model.Outstanding()
+	n := step.n
+	if n < 64 {
+		n %= 6
+	}
+	s.deliver(s.strayResponse(step, una.Add(-1-n)))
+}
+
+func (s *rcRequesterSession) playGhost(step *requesterStep) {
+	n := step.n
+	if n < 64 {
+		n %= 6
+	}
+	s.deliver(s.strayResponse(step, s.model.NextPSN().Add(n)))
+}
+
+func (s *rcRequesterSession) playAckPast(step *requesterStep) {
+	if a, ok := s.model.NextAnswer(); ok {
+		s.deliver(ib.Ack(a.PSN.Add(step.n%s.model.NextPSN().Sub(a.PSN)), s.msn()))
+	}
+}
+
+// outstanding returns the PSN of the n-th outstanding packet; false if there is none.
+func (s *rcRequesterSession) outstanding(n int) (ib.PSN, bool) {
+	una, all := s.model.Outstanding()
+	if all == 0 {
+		return 0, false
+	}
+	return una.Add(n % all), true
+}
+
+func (s *rcRequesterSession) playNak(step *requesterStep) {
+	psn, ok := s.outstanding(step.n)
+	if !ok {
+		return
+	}
+	nak := ib.Nak(psn, ib.NakSequence, s.msn())
+	s.deliver(nak)
+	if _, missing := s.model.Missing(); missing { // the NAK causes a retransmission; its copies no more
+		for range step.variant % 3 {
+			s.Send(nak)
+		}
+	}
+}
+
+func (s *rcRequesterSession) playRNR(step *requesterStep) {
+	psn, ok := s.outstanding(step.n)
+	if !ok {
+		return
+	}
+	code := step.code
+	if !s.Virtual {
+		code = 1 + code%18 // at most 5 ms
+	}
+	s.deliver(ib.RNR(psn, uint8(code), s.msn()))
+}
+
+// playRefuse answers the oldest request with RNR NAKs of the shortest timer until the device
+// gives up, nine at most.
+func (s *rcRequesterSession) playRefuse(*requesterStep) {
+	for range 9 {
+		psn, ok := s.outstanding(0)
+		if !ok || s.model.Failed() {
+			return
+		}
+		s.deliver(ib.RNR(psn, 1, s.msn()))
+		s.compare(nil)
+	}
+}
+
+func (s *rcRequesterSession) playGap(step *requesterStep) {
+	if a, ok := s.model.NextAnswer(); ok && a.Oldest && a.Total-a.Index > 1 {
+		all := s.answers(a, false)
+		s.deliver(all[1+step.n%(len(all)-1)])
+	}
+}
+
+// playFatal sends a fatal NAK. Half of them have the oldest PSN. If the mix permits it, some come
+// after the first of the responses of a READ.
+func (s *rcRequesterSession) playFatal(step *requesterStep) {
+	psn, ok := s.outstanding(step.n / 2 * (step.n % 2))
+	a, reads := s.model.NextAnswer()
+	switch {
+	case reads && a.Total-a.Index > 1 && s.mix.nakInRead && step.variant%2 == 0:
+		s.deliver(s.answers(a, false)[0])
+		psn = a.PSN.Add(1)
+	case reads && a.Index > 0 && !s.mix.nakInRead:
+		return
+	}
+	if ok {
+		s.deliver(ib.Nak(psn, ib.NakCode(1+step.code%3), s.msn()))
+	}
+}
+
+func (s *rcRequesterSession) playReserved(step *requesterStep) {
+	psn, ok := s.outstanding(0)
+	if !ok {
+		return
+	}
+	syndromes := []uint8{0x40, 0x5f, 0x80, 0x9f, 0xe0, 0x64, 0x65, 0x70, 0x7f}
+	s.deliver(ib.Ack(psn, s.msn()).WithSyndrome(syndromes[step.code%len(syndromes)]))
+}
+
+// badAnswer returns an invalid response in place of the valid one to a READ or atomic.
+type badAnswer func(step *requesterStep, valid ib.Packet, mtu int) ib.Packet
+
+var badAnswers = []variant[badAnswer]{
+	{"of the wrong kind", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		if valid.Opcode() == ib.OpAtomicAcknowledge {
+			return ib.ReadResponseOnly(valid.PSN(), 0, Data(8))
+		}
+		return ib.AtomicAck(valid.PSN(), 0, 7)
+	}},
+	{"READ_RESPONSE_MIDDLE", func(_ *requesterStep, valid ib.Packet, mtu int) ib.Packet {
+		return ib.New(ib.OpReadResponseMiddle, valid.PSN(), Data(mtu))
+	}},
+	{"READ_RESPONSE_LAST of 8 bytes", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		return ib.Response(ib.OpReadResponseLast, valid.PSN(), 0, Data(8))
+	}},
+	{"READ_RESPONSE_ONLY of 8 bytes", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		return ib.ReadResponseOnly(valid.PSN(), 0, Data(8))
+	}},
+	{"READ_RESPONSE_FIRST", func(_ *requesterStep, valid ib.Packet, mtu int) ib.Packet {
+		return ib.Response(ib.OpReadResponseFirst, valid.PSN(), 0, Data(mtu))
+	}},
+	{"with the syndrome of a NAK", func(step *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		if valid.AETH == nil {
+			return valid
+		}
+		return valid.WithSyndrome(0x60 | uint8(step.code))
+	}},
+	{"with four bytes too many", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		return valid.WithPayload(append(bytes.Clone(valid.Payload), 1, 2, 3, 4))
+	}},
+	{"with up to eight bytes too few", func(step *requesterStep, valid ib.Packet, _ int) ib.Packet {
+		return valid.WithPayload(valid.Payload[:max(0, len(valid.Payload)-1-step.n%8)])
+	}},
+}
+
+// playBadAnswer sends an invalid response to the oldest request. If that is a SEND or WRITE, every
+// response to a READ or atomic is invalid. With an odd n, the oldest request is the first
+// READ or atomic; with an odd code, the invalid response is the last one of it.
+func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
+	psn, ok := s.outstanding(0)
+	if !ok {
+		return
+	}
+	a, unanswered := s.model.NextAnswer()
+	if unanswered && !a.Oldest && step.n%2 == 1 {
+		s.deliver(ib.Ack(a.PSN.Add(-1), s.msn()))
+	}
+	if a, unanswered = s.model.NextAnswer(); !unanswered || !a.Oldest {
+		s.deliver(strayResponses[step.variant%strayAnswers].make(s, psn, 0))
+		return
+	}
+	all := s.answers(a, false)
+	bad := step.code % 2 * (len(all) - 1)
+	s.deliver(all[:bad]...)
+	s.deliver(badAnswers[step.variant%len(badAnswers)].make(step, all[bad], s.Attr.PathMTU.Bytes()))
+}
+
+// damages make a packet invalid, so that the device has to drop it.
+var damages = []variant[func(*rcRequesterSession, ib.Packet) ib.Packet]{
+	{"wrong ICRC", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.BadICRC() }},
+	{"TVer 1", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.WithTVer(1) }},
+	{"TVer 8", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.WithTVer(8) }},
+	{"another P_Key", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.WithPKey(0x9234) }},
+	{"an opcode of UC", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.On(ib.UC) }},
+	{"another source address", func(s *rcRequesterSession, p ib.Packet) ib.Packet {
+		if len(s.Peers) == 1 {
+			return p.BadICRC()
+		}
+		return p.From(s.Peers[1])
+	}},
+}
+
+// playDamaged sends an ACK that would acknowledge everything, and that the device has to drop.
+func (s *rcRequesterSession) playDamaged(step *requesterStep) {
+	_, n := s.model.Outstanding()
+	if psn, ok := s.outstanding(n - 1); ok {
+		s.Send(damages[step.variant%len(damages)].make(s, ib.Ack(psn, s.msn())))
+	}
+}
+
+// playWait waits until the running timer causes a packet or an error. If none runs, the device
+// must send nothing.
+func (s *rcRequesterSession) playWait(*requesterStep) {
+	_, n := s.model.Outstanding()
+	switch {
+	case !s.model.Failed() && n > 0 && (s.Attr.Timeout > 0 || s.model.WaitsForRNRTimer()):
+		s.await()
+	case s.Virtual:
+		s.compare(s.Drain(time.Second))
+	}
+}
+
+// playGiveUp answers nothing until the device gives up.
+func (s *rcRequesterSession) playGiveUp(*requesterStep) {
+	for _, n := s.model.Outstanding(); n > 0 && s.attr.timeout > 0 && !s.model.Failed(); {
+		s.await()
+	}
+}
+
+func (s *rcRequesterSession) playToErr(*requesterStep) {
+	s.ToState(s.QP, verbs.QPStateErr)
+	s.model.ToError()
+}
+
+func (s *rcRequesterSession) playDrain(*requesterStep) {
+	if s.model.WaitsForRNRTimer() {
+		s.await() // open: whether local requests begin while the requester waits
+	}
+	if !s.model.Failed() && !s.draining {
+		s.ToState(s.QP, verbs.QPStateSQD)
+		s.draining = true
+		s.model.Draining(true)
+	}
+}
+
+// playResume moves the queue pair from SQD to RTS. The device must refuse that while requests are
+// outstanding.
+func (s *rcRequesterSession) playResume(*requesterStep) {
+	switch {
+	case s.model.Failed() || !s.draining:
+	case s.model.Idle():
+		s.ToState(s.QP, verbs.QPStateRTS)
+		s.draining = false
+		s.model.Draining(false)
+	default:
+		err := s.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
+		s.MustFail("a change to RTS while requests are outstanding", err, nil)
+	}
+}

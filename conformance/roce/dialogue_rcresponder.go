@@ -1,0 +1,539 @@
+package roce
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
+	ID: "dialogue/rc-responder/requests", Cite: ibta("", "rc/psn/1", "rc/ack/1", "rc/ack/11", "rc/msn/4", "rc/wr/2", "rc/wr/5", "rc/send/3", "rc/read/1"),
+	Title:   "A responder executes random sequences of valid requests like the reference model",
+	Sends:   "SENDs, WRITEs, READs and atomics of all sizes, with and without immediate data, SE and AckReq; receives are sometimes missing",
+	Expects: "after each step the packets, completions and memory of the model",
+	Defects: []string{"MSNCountsPackets", "SparseCompletions", "ZeroLengthChecksKey"}, Run: rcResponderMix{
+		{10, drawRCRequest}, {3, drawRCPipeline}, {3, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
+	}.body(ib.RC, 24),
+}, {
+	ID: "dialogue/rc-responder/duplicates-and-gaps", Cite: ibta("", "rc/psn/4", "rc/psn/6", "rc/psn/9", "rc/psn/10", "rc/read/9", "rc/atm/4", "rc/seq/6"),
+	Title:   "A responder treats duplicates and gaps in random sequences of requests like the reference model",
+	Sends:   "valid requests, any of their packets again, packets after a gap, and damaged packets",
+	Expects: "after each step the packets, completions and memory of the model",
+	Defects: []string{"DuplicatesExecuted", "NAKStorm"}, Run: rcResponderMix{
+		{6, drawRCRequest}, {2, drawRCRead}, {1, drawRCLong}, {1, drawRCAtomic}, {1, drawRCPipeline}, {2, drawRCReceive}, {6, drawRCDuplicate}, {3, drawRCEarly}, {2, drawRCDropped},
+		{1, drawRCStore}, {1, drawRCConnect},
+	}.body(ib.RC, 30),
+}, {
+	ID: "dialogue/rc-responder/partial-reads", Cite: ibta("9.4.4", "rc/read/6"),
+	Title:   "A responder answers duplicates of parts of READs like the reference model",
+	Sends:   "READs and other requests, and parts of the last READs again, in any order, between changes of memory",
+	Expects: "after each step the packets, completions and memory of the model",
+	Defects: []string{"SubReadWhole", "SubReadContinues"}, Run: rcResponderMix{
+		{3, drawRCRead}, {1, drawRCRequest}, {2, drawRCLong}, {5, drawRCTail}, {1, drawRCDuplicate}, {1, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
+	}.body(ib.RC, 10),
+}, {
+	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/5", "acc/1", "acc/2", "qp/7", "qp/8"),
+	Title:   "A responder refuses invalid requests in random sequences of requests like the reference model",
+	Sends:   "valid requests, and some with wrong opcodes, keys, ranges and rights; more requests after a refusal",
+	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
+	Defects: []string{"RangeSlack", "OpcodeOrderIgnored"}, Run: rcResponderMix{
+		{6, drawRCRequest}, {3, drawRCReceive}, {4, drawRCRefusal}, {1, drawRCDuplicate}, {1, drawRCConnect},
+	}.body(ib.RC, 36),
+}, {
+	ID: "dialogue/rc-responder/lengths", Cite: ibta("C9-92, C9-94", "rc/len/1", "rc/len/2", "rc/len/3", "rc/len/4"),
+	Title:   "A responder refuses packets of invalid lengths in random sequences of requests like the reference model",
+	Sends:   "valid requests, and packets that are longer or shorter than their opcode permits",
+	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
+	Defects: []string{"NoLengthChecks", "HugeLengthIsAccess"}, Run: rcResponderMix{
+		{4, drawRCRequest}, {2, drawRCLong}, {2, drawRCReceive}, {3, drawRCLength}, {1, drawRCConnect},
+	}.body(ib.RC, 12),
+}, {
+	ID: "dialogue/rc-responder/receive-errors", Cite: ibta("C10-87, error class A", "rc/send/1", "rc/send/2"),
+	Title:   "A responder fails SENDs that are too long or that it may not place like the reference model",
+	Sends:   "valid requests, some into receives that are too short, or whose memory the device may not write",
+	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
+	Defects: []string{"LongSendIsOpError", "RecvErrorIsQPOp"}, Run: rcResponderMix{
+		{8, drawRCRequest}, {3, drawRCBadReceive}, {1, drawRCReceive}, {1, drawRCConnect},
+	}.body(ib.RC, 20),
+}, {
+	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "rc/wr/4", "rc/inv/3"),
+	Title:   "A responder follows changes of keys, windows and attributes between random requests like the reference model",
+	Sends:   "valid requests and duplicates, between which the application binds and invalidates windows, registers memory again and modifies the queue pair",
+	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
+	Defects: []string{"WindowBounds", "InvalidateLate", "StaleKeys", "FailedImmConsumes"}, Run: rcResponderMix{
+		{4, drawRCRequest}, {2, drawRCReceive}, {6, drawRCBind}, {2, drawRCInvalidate}, {1, drawRCRegister}, {1, drawRCModify},
+		{1, drawRCDuplicate}, {3, drawRCAccess}, {1, drawRCConnect},
+	}.body(ib.RC, 40),
+}, {
+	ID: "dialogue/rc-responder/events", Cite: ibta("C9-222.1.1", "async/1", "async/2"),
+	Title:   "A responder raises the events of the reference model in random sequences of requests",
+	Sends:   "valid requests and invalid ones, to queue pairs in RTR or RTS, some with an SRQ",
+	Expects: "COMM_EST, QP_REQ_ERR, QP_ACCESS_ERR and QP_LAST_WQE_REACHED when the model raises them, and at no other time",
+	Defects: []string{"NoQPEvents", "NoLastWQEEvent"}, Run: rcResponderMix{
+		{3, drawRCRequest}, {1, drawRCReceive}, {2, drawRCInvalid}, {2, drawRCConnect}, {0, requireRCEvents},
+	}.body(ib.RC, 8),
+}, {
+	ID: "dialogue/rc-responder/flush", Needs: verbs.CapFlush, Cite: annexA17("CA17-22", "icrc/1"),
+	Title:   "A responder executes FLUSH between random requests like the reference model",
+	Sends:   "valid requests, FLUSH, and duplicates of both",
+	Expects: "after each step the packets, completions and memory of the model; an empty READ response to each FLUSH",
+	Defects: []string{"FlushICRCDoubled"}, Run: rcResponderMix{
+		{4, drawRCRequest}, {4, drawRCFlush}, {2, drawRCDuplicate}, {1, drawRCReceive}, {1, drawRCConnect},
+	}.body(ib.RC, 6),
+}})
+
+var ucReceiverDialogueCases = overUC.Cases([]conformance.Case{{
+	ID: "dialogue/uc-receiver/messages-and-losses", Needs: verbs.CapRC, // for Sync
+	Cite:    ibta("9.9.3.1.5, error class D1", "uc/3"),
+	Title:   "A UC queue pair receives random sequences of messages, of which packets are lost, like the reference model",
+	Sends:   "SENDs and WRITEs of all sizes, some of which lack packets, have faults or find no receive",
+	Expects: "after each step the completions and memory of the model, and no packet",
+	Defects: []string{"UCPartialDelivered", "UCDropsFatal"}, Run: rcResponderMix{
+		{6, drawRCRequest}, {3, drawRCLong}, {3, drawRCReceive}, {2, drawRCLoss}, {1, drawRCEarly}, {1, drawRCInvalid}, {1, drawRCPipeline}, {1, drawRCConnect},
+	}.body(ib.UC, 20),
+}})
+
+var xrcResponderDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
+	ID: "dialogue/xrc-responder/requests", Cite: ibta("", "xrc/1", "xrc/2", "xrc/3", "rc/psn/9"),
+	Title:   "An XRC target executes random sequences of requests for two SRQs like the reference model",
+	Sends:   "requests of all kinds for either SRQ, duplicates, packets after a gap, and invalid requests",
+	Expects: "after each step the packets, completions, events and memory of the model",
+	Defects: []string{"XRCAnySRQ"}, Run: rcResponderMix{
+		{8, drawRCRequest}, {3, drawRCReceive}, {2, drawRCDuplicate}, {1, drawRCEarly}, {1, drawRCInvalid}, {1, drawRCPipeline}, {1, drawRCConnect},
+	}.body(ib.XRC, 16),
+}})
+
+// rcStep is a step of a dialogue with the responder of a connection.
+type rcStep interface {
+	fmt.Stringer
+	play(*rcResponder)
+}
+
+// rcResponderMix are kinds of steps, with how often each is drawn.
+type rcResponderMix []struct {
+	weight int
+	draw   func(*rcResponder, *rand.Rand) rcStep
+}
+
+const rcStepsPerDialogue = 30
+
+// body makes the body of a case of so many dialogues with queue pairs of a service. They share a port.
+func (mix rcResponderMix) body(service ib.Transport, dialogues int) func(*conformance.Bench) error {
+	return func(b *conformance.Bench) error {
+		var p *Port
+		return dialogue.Spec[rcStep]{Dialogues: dialogues, Steps: rcStepsPerDialogue, Open: func(r *rig.Rig) dialogue.Session[rcStep] {
+			if p == nil {
+				p = newPort(r)
+			}
+			return openRCResponder(p, mix, service)
+		}}.Body()(b)
+	}
+}
+
+// rcResponder is a dialogue with the responder of a connection of the device.
+type rcResponder struct {
+	*Conn
+	mix           rcResponderMix
+	service       ib.Transport
+	m             *model.RCResponder
+	target, local *model.RCMemory // expected content of TargetMem and LocalMem
+	regions       []*rcRegion     // the first rcFixedRegions are of the whole dialogue, the others windows
+	past          []*rcRegion     // regions and windows whose keys are not valid any more
+	foreign       verbs.MR        // of another PD, at the same addresses
+	otherDomain   verbs.PD
+	queues        rcQueues
+	log           []ib.Packet // executed requests
+	rest          []ib.Packet // of the open message
+	ids           uint64      // of receives and requests, so far
+	steps         int
+}
+
+// rcQueues are the receive queues of a connection. The service decides which it has.
+type rcQueues struct {
+	srq    verbs.SRQ // of an RC queue pair
+	domain verbs.XRCD
+	xrc    []verbs.SRQ
+}
+
+// rcRegion is a region or window that gives the peer access to a part of TargetMem.
+type rcRegion struct {
+	name string
+	mr   verbs.MR
+	mw   verbs.MW
+	rkey uint32
+	key  model.RCKey
+}
+
+const (
+	rcMemLen    = 6 << 10
+	rcMargin    = 128 // bytes at either end of the memory that no key gives access to
+	rcLocalLen  = 12 << 10
+	rcFirstID   = 0x5a << 40
+	rcMaxPacket = 5 // packets of the longest message
+)
+
+// rcFixedRegions are the regions of a dialogue: part of the memory, and rights.
+var rcFixedRegions = []struct {
+	name   string
+	off, n int
+	access verbs.Access
+}{
+	{"the region", rcMargin, rcMemLen - 2*rcMargin, allAccess | verbs.AccessMWBind},
+	{"a region inside it", 1001, 2500, allAccess},
+	{"a region with remote read", rcMargin, rcMemLen - 2*rcMargin, verbs.AccessRemoteRead},
+	{"a region with remote write", rcMargin, rcMemLen - 2*rcMargin, verbs.AccessLocalWrite | verbs.AccessRemoteWrite},
+	{"a region with remote atomic", rcMargin, rcMemLen - 2*rcMargin, verbs.AccessLocalWrite | verbs.AccessRemoteAtomic},
+}
+
+// openRCResponder makes the memory and the connection of a dialogue.
+func openRCResponder(p *Port, mix rcResponderMix, service ib.Transport) *rcResponder {
+	p.Sync()
+	p.skipped = nil
+	p.Completions()
+	p.pendingEvents()
+	s := &rcResponder{Conn: &Conn{Port: p}, mix: mix, service: service, ids: rcFirstID}
+	s.TargetMem, s.LocalMem = p.Memory(rcMemLen, verbs.AccessLocalWrite), p.Memory(rcLocalLen, verbs.AccessLocalWrite)
+	s.target, s.local = &model.RCMemory{Bytes: slices.Clone(s.TargetMem.Buf)}, &model.RCMemory{Bytes: slices.Clone(s.LocalMem.Buf)}
+	for _, f := range rcFixedRegions {
+		s.regions = append(s.regions, s.register(f.name, f.off, f.n, s.granted(f.access)))
+	}
+	s.otherDomain = s.otherPD()
+	s.foreign = rig.Result(s.otherDomain.RegMR(verbs.MRInit{Buf: s.TargetMem.Buf, Addr: s.TargetMem.Addr(), Access: s.granted(allAccess)}))(s, "a region of another PD")
+	s.connect(rcConnect{psn: firstPeerPSN, mtu: verbs.MTU256, resources: 4, timer: 12})
+	return s
+}
+
+// granted leaves out the rights that the device does not know.
+func (s *rcResponder) granted(a verbs.Access) verbs.Access {
+	if !s.Caps.Has(verbs.CapAtomics) {
+		a &^= verbs.AccessRemoteAtomic
+	}
+	if !s.Caps.Has(verbs.CapMWType2) && !s.Caps.Has(verbs.CapMWType1) {
+		a &^= verbs.AccessMWBind
+	}
+	if s.Caps.Has(verbs.CapFlush) && a&verbs.AccessRemoteWrite != 0 {
+		a |= verbs.AccessFlushGlobal
+	}
+	return a
+}
+
+// register registers a part of TargetMem.
+func (s *rcResponder) register(name string, off, n int, access verbs.Access) *rcRegion {
+	addr := s.TargetMem.Addr() + uint64(off)
+	mr := rig.Result(s.PD.RegMR(verbs.MRInit{Buf: s.TargetMem.Buf[off:][:n:n], Addr: addr, Access: access}))(s, "a memory region")
+	return &rcRegion{name: name, mr: mr, rkey: uint32(mr.RKey()), key: model.RCKey{Mem: s.target, Off: off, Len: n, Addr: addr, Access: access}}
+}
+
+// connect makes a new connection, with the old queue pair after RESET or with a new one.
+func (s *rcResponder) connect(a rcConnect) {
+	s.freeWindows()
+	if s.QP != nil && !a.newQP && a.shared == (s.queues.srq != nil) {
+		s.ToState(s.QP, verbs.QPStateReset)
+	} else {
+		s.freeQP()
+		s.createQP(a.shared)
+	}
+	s.compareResponses(nil)
+	s.ExpectNoCompletion()
+	s.pendingEvents()
+	s.setAttr(a)
+}
+
+// createQP creates a queue pair and, if it is shared, its SRQ. An XRC target has two SRQs.
+func (s *rcResponder) createQP(shared bool) {
+	kind := verbs.QPTypeRC
+	switch {
+	case s.service == ib.XRC:
+		s.queues.domain = rig.Result(s.Device.OpenXRCD())(s, "an XRC domain")
+		for range 2 {
+			s.queues.xrc = append(s.queues.xrc, s.CreateSRQ(verbs.SRQInit{
+				PD: s.PD, Type: verbs.SRQXRC, MaxWR: rcMaxReceives, MaxSGE: 2, XRCD: s.queues.domain, CQ: s.CQ,
+			}))
+		}
+		s.QP = s.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: s.queues.domain})
+		return
+	case s.service == ib.UC:
+		kind = verbs.QPTypeUC
+	case shared:
+		s.queues.srq = s.CreateSRQ(verbs.SRQInit{PD: s.PD, MaxWR: rcMaxReceives, MaxSGE: 2})
+	}
+	s.QP = s.CreateQP(verbs.QPInit{
+		Type: kind, PD: s.PD, SendCQ: s.CQ, RecvCQ: s.CQ, SRQ: s.queues.srq,
+		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: rcMaxReceives, MaxSendSGE: 1, MaxRecvSGE: 2},
+	})
+}
+
+// receiveQueue returns a receive queue of the connection, and its number in the model.
+func (s *rcResponder) receiveQueue(which int) (q rig.RecvQueue, number uint32) {
+	switch {
+	case s.service == ib.XRC:
+		srq := s.queues.xrc[which%len(s.queues.xrc)]
+		return srq, srq.Number()
+	case s.queues.srq != nil:
+		return s.queues.srq, 0
+	}
+	return s.QP, 0
+}
+
+// on makes a request of RC one of the dialogue's service; an XRC request names one of the SRQs.
+func (s *rcResponder) on(p ib.Packet, which int) ib.Packet {
+	switch {
+	case p.Opcode().Transport() != ib.RC:
+	case s.service == ib.UC:
+		return p.On(ib.UC)
+	case s.service == ib.XRC:
+		_, number := s.receiveQueue(which)
+		return p.OnXRC(number)
+	}
+	return p
+}
+
+// setAttr moves the queue pair from RESET to RTR or RTS, and starts a new model.
+func (s *rcResponder) setAttr(a rcConnect) {
+	access := s.granted(allAccess) &^ verbs.AccessLocalWrite &^ verbs.AccessMWBind
+	s.ToInit(s.QP, access, 0)
+	s.Attr = s.peerAttr(s.Peer)
+	s.Attr.DestQPN, s.Attr.RQPSN, s.Attr.SQPSN = peerQPN, uint32(a.psn), firstDevicePSN
+	s.Attr.PathMTU, s.Attr.MaxDestRdAtomic, s.Attr.MinRNRTimer = a.mtu, a.resources, a.timer
+	s.Attr.AH.GRH.TrafficClass = a.tclass
+	s.ToRTR(s.QP, s.Attr)
+	if !a.onlyRTR {
+		s.ToRTS(s.QP, s.Attr)
+	}
+	old := s.m
+	s.m = model.NewRCResponder(model.RCResponderAttr{
+		Transport: s.service, FirstPSN: a.psn, MTU: a.mtu.Bytes(), MaxDestRdAtomic: int(a.resources), MinRNRTimer: a.timer, Access: access,
+		HasSRQ: a.shared || s.service == ib.XRC, InRTR: a.onlyRTR,
+	})
+	for _, srq := range s.queues.xrc {
+		s.m.Receives[srq.Number()] = nil
+	}
+	if old != nil && old.HasSRQ {
+		s.m.Receives = old.Receives // an SRQ keeps its receives
+	}
+	for _, g := range s.regions {
+		s.m.Keys[g.rkey] = &g.key
+	}
+	s.log, s.rest = nil, nil
+	s.local.Settle(s.LocalMem.Buf)
+	s.target.Settle(s.TargetMem.Buf)
+}
+
+func (s *rcResponder) freeWindows() {
+	for _, g := range s.regions[len(rcFixedRegions):] {
+		s.Must("a window that can be freed", g.mw.Close())
+	}
+	s.regions, s.past = s.regions[:len(rcFixedRegions)], nil
+}
+
+// freeQP destroys the queue pair and its SRQs.
+func (s *rcResponder) freeQP() {
+	if s.QP == nil {
+		return
+	}
+	s.Must("a queue pair that can be destroyed", s.QP.Close())
+	if s.queues.srq != nil {
+		s.Must("an SRQ that can be destroyed", s.queues.srq.Close())
+	}
+	for _, srq := range s.queues.xrc {
+		s.Must("an SRQ that can be destroyed", srq.Close())
+	}
+	if s.queues.domain != nil {
+		s.Must("an XRC domain that can be closed", s.queues.domain.Close())
+	}
+	s.QP, s.m, s.queues = nil, nil, rcQueues{}
+}
+
+// Close frees the objects of the dialogue.
+func (s *rcResponder) Close() {
+	s.freeWindows()
+	s.freeQP()
+	for _, g := range s.regions {
+		s.Must("a region that can be deregistered", g.mr.Close())
+	}
+	for _, mr := range []verbs.MR{s.foreign, s.TargetMem, s.LocalMem} {
+		s.Must("a region that can be deregistered", mr.Close())
+	}
+	s.Must("a PD that can be freed", s.otherDomain.Close())
+}
+
+// Draw returns a step of the mix. A dialogue begins with a random connection, and continues with a
+// new one after a failure.
+func (s *rcResponder) Draw(random *rand.Rand) rcStep {
+	s.steps++
+	switch {
+	case s.steps == 1, s.m.HasFailed() && random.IntN(3) == 0:
+		return drawRCConnect(s, random)
+	case len(s.rest) > 0 && s.service == ib.UC && random.IntN(3) == 0:
+		return drawRCLoss(s, random)
+	case len(s.rest) > 0 && random.IntN(3) > 0:
+		return rcContinue{1 + random.IntN(2), random.IntN(2) == 0}
+	}
+	if _, number := s.receiveQueue(0); len(s.m.Receives[number]) == 0 && random.IntN(3) == 0 {
+		return drawRCReceive(s, random)
+	}
+	total := 0
+	for _, k := range s.mix {
+		total += k.weight
+	}
+	at := random.IntN(total)
+	for _, k := range s.mix {
+		if at -= k.weight; at < 0 {
+			return k.draw(s, random)
+		}
+	}
+	return nil
+}
+
+// Play performs a step.
+func (s *rcResponder) Play(step rcStep) {
+	step.play(s)
+	s.compare()
+}
+
+// send sends packets, together or one by one. It ends before a packet to which the specification does
+// not define the reaction. Play compares the reaction to the last one.
+func (s *rcResponder) send(together bool, packets ...ib.Packet) {
+	for i, p := range packets {
+		if i > 0 && !together {
+			s.compare()
+		}
+		before := s.m.ExpectedPSN()
+		if !s.m.Receive(p) {
+			s.Note("left out: %v", p)
+			return
+		}
+		if p.PSN() == before && s.m.ExpectedPSN() != before {
+			s.log = append(s.log, p)
+		}
+		s.Send(p)
+	}
+}
+
+// compare waits until the device has processed all packets, and compares its reaction with the model.
+func (s *rcResponder) compare() {
+	want := s.m.Take()
+	s.compareResponses(want.Responses)
+	s.compareCompletions(want.Completions)
+	s.compareEvents(want)
+	s.compareMemory("the target memory", s.TargetMem, s.target)
+	s.compareMemory("the memory of receives", s.LocalMem, s.local)
+	if want.Failed {
+		s.AwaitState(s.QP, verbs.QPStateErr)
+		s.rest = nil
+	}
+	if want.Failed || want.Dropped {
+		s.target.Settle(s.TargetMem.Buf)
+		s.local.Settle(s.LocalMem.Buf)
+	}
+}
+
+func (s *rcResponder) compareResponses(want []model.RCResponse) {
+	var got []ib.Packet
+	quiet := byClock(s.Port, sentSoFar, reorderLimit)
+	for {
+		for _, a := range s.Drain(quiet) {
+			if !isCNP(&a) { // which some devices send with a sequence NAK
+				got = append(got, a.Packet)
+			}
+		}
+		missing, bad := model.MatchRCResponses(want, got)
+		switch {
+		case bad >= 0 && missing == nil:
+			s.Fail("no more responses", "%v", got[bad])
+		case bad >= 0:
+			wanted, found := missing.Faults(got[bad])
+			s.Fail(fmt.Sprintf("%v with %s", missing.Packet, wanted), "%v with %s", got[bad], found)
+		case missing == nil:
+			s.checkPaths(got)
+			return
+		}
+		// Some devices send responses later than the ACK of Sync.
+		a, ok := s.NextPacket(s.ResponseTimeout())
+		s.Check(ok, missing.Packet.String(), "nothing in %v", s.ResponseTimeout())
+		s.skipped = append([]Arrival{a}, s.skipped...)
+		quiet = max(quiet, shortWait)
+	}
+}
+
+// checkPaths checks the addresses, the DSCP and the destination of responses.
+func (s *rcResponder) checkPaths(got []ib.Packet) {
+	for _, p := range got {
+		s.checkPacket(s.fromDevice(ib.Packet{}), Arrival{Packet: p})
+		s.Check(*p.IP.TClass>>2 == s.Attr.AH.GRH.TrafficClass>>2, fmt.Sprintf("traffic class %#02x but for ECN", s.Attr.AH.GRH.TrafficClass), "%v with %#02x", p, *p.IP.TClass)
+	}
+}
+
+func (s *rcResponder) compareCompletions(want []model.RCCompletion) {
+	for _, w := range want {
+		got := s.NextCompletion()
+		w.WC.QPN = s.QP.QPN()
+		if s.service == ib.XRC {
+			w.WC.QPN = got.QPN // not specified
+		}
+		if len(w.Errors) > 0 {
+			s.Check(got.WRID == w.WC.WRID && got.QPN == w.WC.QPN && slices.Contains(w.Errors, got.Status),
+				fmt.Sprintf("receive %d of QP %#x to complete with one of %v", w.WC.WRID, w.WC.QPN, w.Errors), "%s, QP %#x", rig.Describe(&got), got.QPN)
+			continue
+		}
+		got.Flags &^= verbs.WCWithGRH // of no meaning here, like these:
+		w.WC.SrcQP, w.WC.VendorErr, w.WC.PKeyIndex, w.WC.SL = got.SrcQP, got.VendorErr, got.PKeyIndex, got.SL
+		if w.WC.Flags&verbs.WCWithImm == 0 {
+			w.WC.Imm = got.Imm
+		}
+		if w.WC.Flags&verbs.WCWithInv == 0 {
+			w.WC.InvalidatedRKey = got.InvalidatedRKey
+		}
+		s.Check(got == w.WC, rig.Describe(&w.WC), "%s, %+v", rig.Describe(&got), got)
+	}
+	s.ExpectNoCompletion()
+}
+
+// requireRCEvents in a mix, with weight 0, says that missing events fail the case.
+func requireRCEvents(*rcResponder, *rand.Rand) rcStep { return nil }
+
+// compareEvents checks that the device raises no other events than the model and, if the mix says so,
+// all of them.
+func (s *rcResponder) compareEvents(want model.RCReaction) {
+	required := slices.Clone(want.Events)
+	if s.mix[len(s.mix)-1].weight > 0 {
+		want.MayRaise, required = append(want.MayRaise, required...), nil
+	}
+	check := func(e verbs.AsyncEvent) {
+		if s.isSyncEvent(e) {
+			return
+		}
+		s.Note("event %v", e.Type)
+		if e.Type == verbs.EventCommEst {
+			s.m.CommEstRaised()
+		}
+		i := slices.Index(required, e.Type)
+		s.Check((i >= 0 || slices.Contains(want.MayRaise, e.Type)) && e.QP == s.QP,
+			fmt.Sprintf("the events %v of QP %#x", want.Events, s.QP.QPN()), "%v of %v", e.Type, e.QP)
+		if i >= 0 {
+			required = slices.Delete(required, i, i+1)
+		}
+	}
+	for _, e := range s.pendingEvents() {
+		check(e)
+	}
+	for len(required) > 0 {
+		check(s.nextEvent(required[0]))
+	}
+}
+
+func (s *rcResponder) compareMemory(name string, m *rig.Memory, want *model.RCMemory) {
+	s.QueryPort() // a verb call orders memory accesses with the device's
+	if i := want.Diff(m.Buf); i >= 0 {
+		n := min(8, len(m.Buf)-i)
+		s.Fail(fmt.Sprintf("% x at byte %d of %s", want.Bytes[i:][:n], i, name), "% x", m.Buf[i:][:n])
+	}
+	s.QueryPort()
+}

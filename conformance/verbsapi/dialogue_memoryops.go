@@ -1,0 +1,409 @@
+package verbsapi
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// register registers a part of the buffer as a region, after the region in its place was closed.
+func (s *memorySession) register(step memoryStep) {
+	if s.regions[step.region] != nil && !s.closeRegion(step.region) {
+		return
+	}
+	remote := rig.RemoteAccess(s.DUT)
+	access := []verbs.Access{
+		regionAccess(s.DUT, remote), regionAccess(s.DUT, remote), regionAccess(s.DUT, remote), regionAccess(s.DUT, verbs.AccessRemoteRead), regionAccess(s.DUT, verbs.AccessRemoteWrite),
+		verbs.AccessRemoteRead, verbs.AccessLocalWrite | remote, verbs.AccessRemoteRead | regionAccess(s.DUT, 0)&verbs.AccessMWBind,
+	}[step.n%8]
+	r := &model.VerbsRegion{VerbsRange: model.VerbsRange{Off: 2 * step.from, Len: 64 + 2*step.length}, Access: access}
+	if step.n%11 == 0 {
+		r.PD = 1
+	}
+	init := verbs.MRInit{Buf: s.buf.Buf[r.Off:][:r.Len], Access: access}
+	if step.n%4 == 0 {
+		init.Addr = 0x5000_0000_0000 + uint64(step.n)*4096
+	}
+	if step.n%9 == 4 && s.DUT.Caps.Has(verbs.CapZeroBased) {
+		init.Addr, init.Access = 0, init.Access|verbs.AccessZeroBased
+	}
+	mr := rig.Result(s.pds[r.PD].RegMR(init))(s.DUT, "a region")
+	s.DUT.Note("region %d is bytes %d to %d, at %#x, with rights %#x, in domain %d", step.region+1, r.Off, r.Off+r.Len, mr.Addr(), uint32(access), r.PD+1)
+	zeroBased := init.Access&verbs.AccessZeroBased != 0
+	s.DUT.Check(mr.Addr() == init.Addr || init.Addr == 0 && !zeroBased, fmt.Sprintf("a region at %#x", init.Addr), "%#x", mr.Addr())
+	r.Base, r.LKey, r.RKey = mr.Addr(), mr.LKey(), mr.RKey()
+	s.regions[step.region], s.model.Regions[step.region] = mr, r
+}
+
+// closeRegion closes a region, which fails while a window is bound to it.
+func (s *memorySession) closeRegion(i int) (closed bool) {
+	if s.regions[i] == nil {
+		return true
+	}
+	r := s.model.Regions[i]
+	bound, maybe := s.model.BoundTo(r)
+	err := s.regions[i].Close()
+	s.DUT.Note("close region %d, with %d bound windows: %v", i+1, bound, err)
+	switch {
+	case bound > 0:
+		s.DUT.MustFail(fmt.Sprintf("closing region %d, to which a window is bound,", i+1), err, nil)
+		return false
+	case maybe > 0 && err != nil:
+		return false
+	}
+	s.DUT.Must(fmt.Sprintf("region %d without windows that can be closed", i+1), err)
+	s.stale = append(s.stale, verbs.Remote{Addr: r.Base, RKey: r.RKey})
+	s.regions[i], s.model.Regions[i] = nil, nil
+	return true
+}
+
+// rangeIn returns an address and a length of a step in a range: mostly within it, else across its
+// end or its beginning.
+func rangeIn(step memoryStep, base uint64, size int) (addr uint64, n int) {
+	n = max(1, min(step.length, size))
+	switch step.n % 16 {
+	case 0:
+		return base + uint64(size-n) + 1, n
+	case 1:
+		return base - 1, n
+	case 2, 3:
+		return base + uint64(size-n), n
+	}
+	return base + uint64(step.from%(size-n+1)), n
+}
+
+// target is memory that the partner accesses. Its rights are a hint for the choice of the operation.
+type target struct {
+	name   string
+	at     verbs.Remote
+	n      int
+	rights verbs.Access
+}
+
+func (s *memorySession) regionRemote(step memoryStep) *target {
+	r := s.model.Regions[step.region]
+	if r == nil {
+		return nil
+	}
+	addr, n := rangeIn(step, r.Base, r.Len)
+	return &target{fmt.Sprintf("region %d", step.region+1), verbs.Remote{Addr: addr, RKey: r.RKey}, n, r.Access}
+}
+
+func (s *memorySession) windowRemote(step memoryStep) *target {
+	if step.n%8 > 0 {
+		s.bindIfFree(step)
+	}
+	w := s.model.Windows[step.w]
+	if w == nil || w.Unknown {
+		return nil
+	}
+	addr, n := rangeIn(step, w.Base, max(1, w.Len))
+	return &target{fmt.Sprintf("window %d", step.w+1), verbs.Remote{Addr: addr, RKey: w.Key}, n, w.Access}
+}
+
+func (s *memorySession) oldRemote(step memoryStep) *target {
+	if len(s.stale) == 0 {
+		return nil
+	}
+	at := s.stale[step.n%len(s.stale)]
+	return &target{"an old key", at, 8, 0}
+}
+
+// access has the partner read, write or change memory.
+func (s *memorySession) access(step memoryStep, t *target) {
+	if t == nil || s.model.IsUnknown(t.at.RKey) {
+		return
+	}
+	l := s.links[step.link]
+	op, right := s.operation(step.n/16, t.rights)
+	if op == verbs.OpAtomicFetchAdd {
+		t.at.Addr, t.n = (t.at.Addr+7)&^7, 8
+	}
+	off, ok := s.model.Remote(step.link, 0, t.at, t.n, right)
+	s.DUT.Note("%v of %d bytes at %#x with the key %#x, of %s: permitted %v", op, t.n, t.at.Addr, t.at.RKey, t.name, ok)
+	if ok {
+		s.expectAccess(l, op, t, off)
+		return
+	}
+	wr := l.partner.writeWR(9, recvOffset, t.n, t.at)
+	wr.Opcode, wr.Atomic.CompareAdd = op, 1
+	l.expectRefused(fmt.Sprintf("%v %d bytes at %#x of %s", op, t.n, t.at.Addr, t.name), wr)
+	s.expectFailed(step.link, true)
+}
+
+// operation returns an operation, mostly one of those that the rights permit, and its right.
+func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, verbs.Access) {
+	all := []struct {
+		op    verbs.WROpcode
+		right verbs.Access
+	}{{verbs.OpRDMARead, verbs.AccessRemoteRead}, {verbs.OpRDMAWrite, verbs.AccessRemoteWrite}, {verbs.OpAtomicFetchAdd, verbs.AccessRemoteAtomic}}
+	if !s.DUT.Caps.Has(verbs.CapAtomics) {
+		all = all[:2]
+	}
+	for i := range all {
+		if o := all[(n+i)%len(all)]; rights&o.right != 0 || n%7 == 0 {
+			return o.op, o.right
+		}
+	}
+	return all[n%len(all)].op, all[n%len(all)].right
+}
+
+// ownerOf returns the connection whose queue pair has bound the window or, at times, the other.
+func (s *memorySession) ownerOf(step memoryStep) int {
+	w := s.model.Windows[step.w]
+	switch {
+	case w == nil || w.Type != verbs.MWType2 || w.Region == nil:
+		return step.link
+	case step.n/3%5 == 0:
+		return 1 - w.QP
+	}
+	return w.QP
+}
+
+// expectAccess expects that an access of the partner to the buffer at off is executed.
+func (s *memorySession) expectAccess(l *qpPair, op verbs.WROpcode, t *target, off int) {
+	switch op {
+	case verbs.OpRDMARead:
+		l.partner.expectRead(t.at, s.shadow[off:][:t.n])
+	case verbs.OpRDMAWrite:
+		data := rig.Pattern(t.n, byte(t.at.Addr)+byte(len(s.stale))+s.shadow[off]+1)
+		copy(s.peerMem.Buf[sendOffset:], data)
+		copy(s.shadow[off:], data)
+		l.partner.execute(l.partner.writeWR(76, sendOffset, t.n, t.at))
+		// A READ shows that the WRITE is in memory if the transport does not acknowledge it.
+		l.partner.expectRead(s.buf.Remote(off), data)
+	default:
+		was := binary.NativeEndian.Uint64(s.shadow[off:])
+		l.partner.expectAtomic(op, t.at, verbs.Atomic{CompareAdd: 0x0101_0101_0101_0101}, was)
+		binary.NativeEndian.PutUint64(s.shadow[off:], was+0x0101_0101_0101_0101)
+	}
+}
+
+// expectFailed waits until the device's queue pair of a connection has failed, checks its event if
+// the peer caused the failure, and makes another connection.
+func (s *memorySession) expectFailed(i int, byPeer bool) {
+	qp := s.links[i].dut.qp
+	s.DUT.AwaitState(qp, errState)
+	s.DUT.Sleep(shortWait)
+	found := s.takeEvents(qp)
+	s.DUT.Check(found || !byPeer || !s.mix.requireEvents, "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL of the failed queue pair", "no event")
+	s.reconnect(i)
+	s.takeEvents(qp)
+}
+
+// sendFrom has the device send from a region, by its L_Key.
+func (s *memorySession) sendFrom(step memoryStep) {
+	r := s.model.Regions[step.region]
+	if r == nil {
+		return
+	}
+	l := s.links[step.link]
+	addr, n := rangeIn(step, r.Base, r.Len)
+	sge := verbs.SGE{Addr: addr, Length: uint32(n), LKey: r.LKey}
+	off, ok := s.model.Local(0, sge, false)
+	s.DUT.Note("send %d bytes at %#x of region %d: permitted %v", n, addr, step.region+1, ok)
+	if ok {
+		l.dut.expectArrives(l.partner, l.dut.sendOf(2, sge), s.shadow[off:][:n])
+		return
+	}
+	l.partner.postRecv(3, recvOffset, 256)
+	if _, completed := l.dut.expectFailure(fmt.Sprintf("a send of %d bytes at %#x of region %d", n, addr, step.region+1), l.dut.sendOf(2, sge)); completed && isIB(s.DUT) {
+		s.DUT.AwaitState(l.dut.qp, errState)
+	}
+	s.reconnect(step.link)
+	s.takeEvents(l.dut.qp)
+}
+
+// receiveInto has the device receive a message of the partner into a region, by its L_Key.
+func (s *memorySession) receiveInto(step memoryStep) {
+	r := s.model.Regions[step.region]
+	l := s.links[step.link]
+	if r == nil || s.kind == verbs.QPTypeUD {
+		return
+	}
+	addr, n := rangeIn(step, r.Base, r.Len)
+	sge := verbs.SGE{Addr: addr, Length: uint32(n), LKey: r.LKey}
+	off, ok := s.model.Local(0, sge, true)
+	s.DUT.Note("receive %d bytes at %#x of region %d: permitted %v", n, addr, step.region+1, ok)
+	posted, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 5, SGL: []verbs.SGE{sge}}})
+	if !ok && err != nil {
+		s.DUT.Check(posted == 0, "no receive posted if it is refused", "%d", posted)
+		return
+	}
+	s.DUT.Must("a receive", err)
+	data := rig.Pattern(n, byte(step.n))
+	copy(s.peerMem.Buf[sendOffset:], data)
+	l.partner.PostSend(l.partner.qp, l.partner.sendWR(6, sendOffset, n))
+	if ok {
+		l.partner.ExpectCompletion(6, verbs.WCSuccess)
+		s.DUT.ExpectRecv(5, n)
+		copy(s.shadow[off:], data)
+		return
+	}
+	wc := s.DUT.NextCompletion()
+	s.DUT.Check(wc.WRID == 5 && wc.Status != verbs.WCSuccess, "a receive that fails", "%s", rig.Describe(&wc))
+	s.expectFailed(step.link, false)
+}
+
+// allocate allocates a window, or frees it.
+func (s *memorySession) allocate(i, n int) {
+	if w := s.windows[i]; w != nil {
+		s.DUT.Must("a window that can be freed", w.Close())
+		s.stale = append(s.stale, verbs.Remote{Addr: s.model.Windows[i].Base, RKey: s.model.Windows[i].Key})
+		s.windows[i], s.model.Windows[i] = nil, nil
+		return
+	}
+	w := &model.VerbsWindow{Type: verbs.MWType1 + verbs.MWType(n%2)}
+	if n%11 == 0 {
+		w.PD = 1
+	}
+	s.windows[i] = rig.Result(s.pds[w.PD].AllocMW(w.Type))(s.DUT, "a window")
+	w.Key = s.windows[i].RKey()
+	s.DUT.Note("window %d is of type %d, in domain %d, with the key %#x", i+1, w.Type, w.PD+1, w.Key)
+	s.model.Windows[i] = w
+}
+
+// bind binds a window: one of type 1 by the verb, one of type 2 by a request.
+func (s *memorySession) bind(step memoryStep) {
+	w := s.model.Windows[step.w]
+	if w == nil || w.Unknown {
+		s.allocate(step.w, step.n)
+		return
+	}
+	if s.regions[step.region] == nil {
+		s.register(step)
+	}
+	if w.Type == verbs.MWType2 && step.n%12 == 5 {
+		_, err := s.links[step.link].dut.qp.BindMW(s.windows[step.w], bindID, verbs.SendSignaled, bindRange(s.buf, 0, 8, verbs.AccessRemoteRead))
+		s.DUT.MustFail("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
+		return
+	}
+	b := &model.VerbsBind{QP: step.link, Region: s.model.Regions[step.region]}
+	b.Addr, b.Len = rangeIn(step, b.Region.Base, b.Region.Len)
+	if step.n/10%10 == 0 {
+		b.Addr, b.Len = b.Region.Base, 0
+	}
+	b.Access = s.windowRights(step.n)
+	if step.n/7%8 == 0 && s.DUT.Caps.Has(verbs.CapZeroBased) {
+		b.Access |= verbs.AccessZeroBased
+	}
+	info := verbs.BindInfo{MR: s.regions[step.region], Addr: b.Addr, Length: uint64(b.Len), Access: b.Access}
+	ok := w.CanBind(b)
+	switch {
+	case !ok && b.Len == 0 && w.Type == verbs.MWType1:
+		return // a device need not look at the region of a bind that frees the window
+	case ok && b.Region.Base == 0:
+		return // whether a window can be bound to a zero-based region is open
+	}
+	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x: permitted %v", step.w+1, w.Type, b.Len, b.Addr, step.region+1, uint32(b.Access), ok)
+	s.postBind(step, info, b, ok)
+}
+
+// bindIfFree binds the window of a step if it is free, to a region that grants all rights.
+func (s *memorySession) bindIfFree(step memoryStep) {
+	w := s.model.Windows[step.w]
+	i := slices.IndexFunc(s.model.Regions, func(r *model.VerbsRegion) bool {
+		return r != nil && r.PD == 0 && r.Base != 0 && r.Access&regionAccess(s.DUT, 0) == regionAccess(s.DUT, 0)
+	})
+	if w == nil || w.Unknown || w.Region != nil || w.PD != 0 || i < 0 {
+		return
+	}
+	r := s.model.Regions[i]
+	b := &model.VerbsBind{QP: step.link, Region: r, Addr: r.Base + uint64(step.from%32), Len: 32, Access: s.windowRights(step.n)}
+	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x", step.w+1, w.Type, b.Len, b.Addr, i+1, uint32(b.Access))
+	s.postBind(step, verbs.BindInfo{MR: s.regions[i], Addr: b.Addr, Length: uint64(b.Len), Access: b.Access}, b, true)
+}
+
+// windowRights returns the rights of a window.
+func (s *memorySession) windowRights(n int) verbs.Access {
+	return []verbs.Access{verbs.AccessRemoteRead, verbs.AccessRemoteWrite, rig.RemoteAccess(s.DUT)}[n%3]
+}
+
+// postBind posts a bind, which succeeds if ok, and else is refused or completes with MW_BIND_ERR.
+func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.VerbsBind, ok bool) {
+	w, mw, dut := s.model.Windows[step.w], s.windows[step.w], s.links[step.link].dut
+	var err error
+	key := verbs.NextRKey(w.Key)
+	if w.Type == verbs.MWType1 {
+		key, err = dut.qp.BindMW(mw, bindID, verbs.SendSignaled, info)
+		s.DUT.Check(err != nil || key != w.Key, "a new key", "%#x again", key)
+	} else {
+		_, err = dut.qp.PostSend([]verbs.SendWR{bindWR(mw, key, info)})
+	}
+	if !ok && err != nil {
+		return
+	}
+	s.DUT.Must("a bind", err)
+	if !ok {
+		dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
+		w.Unknown = true
+		s.expectFailed(step.link, false)
+		return
+	}
+	wc := dut.ExpectCompletion(bindID, verbs.WCSuccess)
+	s.DUT.Check(wc.Opcode == verbs.WCOpBindMW, verbs.WCOpBindMW.String(), "%v", wc.Opcode)
+	if w.Region != nil {
+		s.stale = append(s.stale, verbs.Remote{Addr: w.Base, RKey: w.Key})
+	}
+	w.Bind(b, key)
+}
+
+// invalidateLocally posts a local invalidate of a window's key.
+func (s *memorySession) invalidateLocally(step memoryStep) {
+	s.bindIfFree(step)
+	step.link = s.ownerOf(step)
+	w := s.model.Windows[step.w]
+	if w == nil || w.Unknown || w.Region == nil {
+		return // IBTA leaves open what the invalidation of a free window does
+	}
+	dut := s.links[step.link].dut
+	wr := verbs.SendWR{WRID: 8, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: w.Key}
+	ok := s.model.CanInvalidate(step.link, w.Key) == w
+	s.DUT.Note("local invalidate of window %d, key %#x: permitted %v", step.w+1, w.Key, ok)
+	if ok {
+		wc := dut.execute(wr)
+		s.DUT.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
+		s.invalidated(w)
+		return
+	}
+	if _, completed := dut.expectFailure(fmt.Sprintf("a local invalidate of window %d", step.w+1), wr); completed {
+		s.expectFailed(step.link, false)
+	}
+}
+
+// invalidated frees a window whose key was invalidated.
+func (s *memorySession) invalidated(w *model.VerbsWindow) {
+	s.stale = append(s.stale, verbs.Remote{Addr: w.Base, RKey: w.Key})
+	w.Region = nil
+}
+
+// invalidateRemotely has the partner send a message that invalidates a window's key.
+func (s *memorySession) invalidateRemotely(step memoryStep) {
+	if !s.mix.hazards || step.n%3 > 0 {
+		s.bindIfFree(step)
+	}
+	step.link = s.ownerOf(step)
+	w := s.model.Windows[step.w]
+	if w == nil || w.Unknown || w.Region == nil && !s.mix.hazards {
+		return
+	}
+	l := s.links[step.link]
+	ok := s.model.CanInvalidate(step.link, w.Key) == w
+	s.DUT.Note("message that invalidates window %d, key %#x: permitted %v", step.w+1, w.Key, ok)
+	if !ok {
+		l.expectInvalidateFails(fmt.Sprintf("window %d", step.w+1), w.Key)
+		s.expectFailed(step.link, false)
+	} else {
+		wr := l.partner.sendWR(32, sendOffset, 16)
+		wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, w.Key
+		wc := l.partner.expectArrives(l.dut, wr, s.peerMem.Buf[sendOffset:][:16])
+		s.DUT.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == w.Key,
+			fmt.Sprintf("a completion that names the key %#x", w.Key), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
+		s.invalidated(w)
+	}
+	copy(s.shadow[recvOffset:], s.buf.Buf[recvOffset:][:l.dut.grhLen()+64]) // the message
+}

@@ -1,0 +1,344 @@
+package verbsapi
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// queueSession has three queue pairs without peers, two completion queues on a channel and
+// a shared receive queue. Requests of RC are never acknowledged, and others are lost.
+type queueSession struct {
+	cqSet
+	kind        verbs.QPType
+	transitions []model.VerbsTransition
+	path        verbs.AHAttr
+	mem, closed *rig.Memory // closed is a closed region
+	// ah is the destination of datagrams, and foreign one of another domain.
+	ah, foreign verbs.AH
+	otherPD     verbs.PD
+	srq         *modelSRQ // nil if the device has none
+	qps         [3]*modelQP
+	lastID      uint64
+	// refusals: the dialogue also has calls that the device must refuse, and requests that fail.
+	refusals bool
+}
+
+// modelSRQ is a shared receive queue and its model.
+type modelSRQ struct {
+	*model.VerbsSRQ
+	srq  verbs.SRQ
+	attr verbs.SRQAttr
+}
+
+func newModelSRQ(r *rig.Rig, init verbs.SRQInit) *modelSRQ {
+	srq := r.CreateSRQ(init)
+	return &modelSRQ{VerbsSRQ: &model.VerbsSRQ{Posted: make(map[uint64]bool)}, srq: srq, attr: srqAttr(r, srq)}
+}
+
+// modelQP is a queue pair and its model.
+type modelQP struct {
+	*model.VerbsQP
+	qp             verbs.QP
+	name           string
+	sendCQ, recvCQ *modelCQ
+	caps           verbs.QPCaps
+}
+
+// firstID is the ID before the first of a dialogue. It has more than 32 bits.
+const firstID = 1_000_000_000_000
+
+// queueStep is a verb call. Its numbers select an object and vary the arguments.
+type queueStep struct {
+	action *queueAction
+	qp, cq int
+	n      int
+	seed   uint64
+}
+
+func (s queueStep) String() string {
+	return fmt.Sprintf("%s (queue pair %d, CQ %d, variant %d)", s.action.name, s.qp+1, s.cq+1, s.n)
+}
+
+// queueAction is a kind of step. The weights are its shares of the steps, without and with refusals.
+type queueAction struct {
+	name    string
+	weights [2]int
+	play    func(*queueSession, queueStep)
+}
+
+var queueActions = []queueAction{
+	{"go to the next state", [2]int{26, 22}, func(s *queueSession, step queueStep) { s.advance(step) }},
+	{"modify a queue pair", [2]int{8, 24}, func(s *queueSession, step queueStep) { s.modifyAny(step) }},
+	{"post receives", [2]int{18, 12}, func(s *queueSession, step queueStep) { s.postRecvs(step) }},
+	{"post sends", [2]int{18, 16}, func(s *queueSession, step queueStep) { s.postSends(step) }},
+	{"post a send that fails", [2]int{0, 7}, func(s *queueSession, step queueStep) { s.postBadSend(step) }},
+	{"post an invalid request", [2]int{0, 5}, func(s *queueSession, step queueStep) { s.postInvalid(step) }},
+	{"poll", [2]int{9, 8}, func(s *queueSession, step queueStep) { s.poll(s.cqs[step.cq], 1+step.n%4) }},
+	{"arm", [2]int{6, 4}, func(s *queueSession, step queueStep) { s.arm(s.cqs[step.cq], step.n%2 == 0) }},
+	{"resize", [2]int{9, 6}, func(s *queueSession, step queueStep) { s.resize(s.cqs[step.cq], step.n, s.leastDepth()) }},
+	{"use the shared receive queue", [2]int{5, 5}, func(s *queueSession, step queueStep) { s.useSRQ(step.n) }},
+	{"close a queue pair and create another", [2]int{5, 4}, func(s *queueSession, step queueStep) { s.replaceQP(step.qp, step.n) }},
+	{"close a CQ and create another", [2]int{3, 3}, func(s *queueSession, step queueStep) { s.replaceCQ(step.cq, step.n) }},
+}
+
+func newQueueSession(kind verbs.QPType, refusals bool) func(*rig.Rig) dialogue.Session[queueStep] {
+	return func(r *rig.Rig) dialogue.Session[queueStep] {
+		s := &queueSession{cqSet: cqSet{Rig: r}, kind: kind, path: r.PathTo(r), refusals: refusals, lastID: firstID}
+		for _, t := range slices.Concat(rig.Transitions(kind), transitionsFromSQE(kind)) {
+			if t.Optional &^= rig.MigrationAttrs; isIB(r) || kind == verbs.QPTypeUD || t.From == reset {
+				s.transitions = append(s.transitions, model.VerbsTransition(t))
+			}
+		}
+		s.mem, s.closed = r.Memory(256, verbs.AccessLocalWrite), r.Memory(64, verbs.AccessLocalWrite)
+		r.Must("a region that can be closed", s.closed.Close())
+		if kind == verbs.QPTypeUD {
+			s.otherPD = otherPD(r)
+			s.ah = rig.Result(r.PD.CreateAH(s.path))(r, "an address handle")
+			s.foreign = rig.Result(s.otherPD.CreateAH(s.path))(r, "an address handle")
+		}
+		s.open()
+		return s
+	}
+}
+
+// open creates the queues.
+func (s *queueSession) open() {
+	s.openCQs(12)
+	s.createSRQ()
+	for i := range s.qps {
+		s.createQP(i, 5*i)
+	}
+}
+
+// close closes the queues. A CQ that overran must fail when it is polled.
+func (s *queueSession) close() {
+	for _, cq := range s.cqs {
+		if cq.Overrun {
+			s.expectOverrun(cq)
+		}
+	}
+	for _, q := range s.qps {
+		s.Must(q.name+" that can be closed", q.qp.Close())
+	}
+	if s.srq != nil {
+		s.Must("a shared receive queue that can be closed", s.srq.srq.Close())
+	}
+	s.closeCQs()
+}
+
+// transitionsFromSQE returns the transition from SQE, which RC does not have.
+func transitionsFromSQE(kind verbs.QPType) []rig.Transition {
+	switch kind {
+	case verbs.QPTypeUD:
+		return []rig.Transition{{From: sqe, To: rts, Optional: verbs.QPAttrCurState | verbs.QPAttrQKey}}
+	case verbs.QPTypeUC:
+		return []rig.Transition{{From: sqe, To: rts, Optional: verbs.QPAttrCurState | verbs.QPAttrAccessFlags}}
+	}
+	return nil
+}
+
+func (s *queueSession) Draw(random *rand.Rand) queueStep {
+	step := queueStep{qp: random.IntN(len(s.qps)), cq: random.IntN(len(s.cqs)), n: random.IntN(1000), seed: random.Uint64()}
+	mix := 0
+	if s.refusals {
+		mix = 1
+	}
+	step.action = drawWeighted(random, queueActions, func(a *queueAction) int { return a.weights[mix] })
+	return step
+}
+
+func (s *queueSession) Play(step queueStep) {
+	if !s.refusals {
+		s.avoidOverrun()
+	}
+	step.action.play(s, step)
+	s.Sleep(shortWait)
+	s.expectEvents()
+	if s.overrun() {
+		s.Note("a CQ overruns: all objects are created again")
+		s.close()
+		s.open()
+		s.expectEvents()
+	}
+	s.expectCompletionEvents()
+	for _, q := range s.qps {
+		s.expectAttrs(q)
+	}
+}
+
+// avoidOverrun polls the CQs if they lack room for the completions of a step.
+func (s *queueSession) avoidOverrun() {
+	const most = 8 // flushed requests and receives of a queue pair
+	for _, cq := range s.cqs {
+		if cq.Depth-cq.Len() < most {
+			s.poll(cq, cq.Len())
+		}
+	}
+}
+
+// Close polls what is left, and closes all objects.
+func (s *queueSession) Close() {
+	if !s.overrun() {
+		s.pollAll()
+	}
+	s.close()
+	if s.ah != nil {
+		s.Must("an address handle that can be closed", s.ah.Close())
+		s.Must("an address handle that can be closed", s.foreign.Close())
+		s.Must("a domain that can be closed", s.otherPD.Close())
+	}
+	s.Must("a region that can be closed", s.mem.Close())
+}
+
+func (s *queueSession) createSRQ() {
+	if s.Caps.Has(verbs.CapSRQ) {
+		s.srq = newModelSRQ(s.Rig, verbs.SRQInit{PD: s.PD, MaxWR: 3, MaxSGE: 1})
+	}
+}
+
+// createQP creates a queue pair in RESET. n selects its capacities, its CQs and its receive queue.
+func (s *queueSession) createQP(i, n int) {
+	q := &modelQP{name: fmt.Sprintf("queue pair %d", i+1), sendCQ: s.cqs[n%2], recvCQ: s.cqs[n/2%2]}
+	init := verbs.QPInit{
+		Type: s.kind, PD: s.PD, SendCQ: q.sendCQ.cq, RecvCQ: q.recvCQ.cq, SignalAll: n%5 == 1,
+		Caps: verbs.QPCaps{MaxSendWR: 1 + n%4, MaxRecvWR: 1 + n/4%4, MaxSendSGE: 1, MaxRecvSGE: 1},
+	}
+	var srq *model.VerbsSRQ
+	if s.srq != nil && n%3 == 1 {
+		init.SRQ, srq = s.srq.srq, s.srq.VerbsSRQ
+	}
+	q.qp = s.Rig.CreateQP(init)
+	q.caps = s.QueryQP(q.qp).Caps
+	s.Check(q.caps.MaxSendWR >= init.Caps.MaxSendWR && (init.SRQ != nil || q.caps.MaxRecvWR >= init.Caps.MaxRecvWR), fmt.Sprintf("%+v or more", init.Caps), "%+v", q.caps)
+	q.VerbsQP = model.NewVerbsQP(q.qp.QPN(), model.VerbsQP{
+		Type: s.kind, SRQ: srq, SignalAll: init.SignalAll, Transitions: s.transitions,
+		RecvInReset: !isIB(s.Rig) && s.kind == verbs.QPTypeRC, CountsPSN: isIB(s.Rig),
+		HasSQE: isIB(s.Rig) && s.kind != verbs.QPTypeRC,
+		Sends:  model.VerbsQueue{Size: q.caps.MaxSendWR, CQ: q.sendCQ.VerbsCQ},
+		Recvs:  model.VerbsQueue{Size: q.caps.MaxRecvWR, CQ: q.recvCQ.VerbsCQ},
+	})
+	s.qps[i] = q
+}
+
+// replaceQP closes a queue pair, in any state and with work outstanding, and creates another.
+func (s *queueSession) replaceQP(i, n int) {
+	s.pollAll()
+	s.closeQP(i)
+	s.createQP(i, n)
+}
+
+func (s *queueSession) closeQP(i int) {
+	q := s.qps[i]
+	s.Must(q.name+" that can be closed", q.qp.Close())
+	s.MustFail("modifying a closed queue pair", q.qp.Modify(verbs.QPAttr{State: reset}, verbs.QPAttrState), verbs.ErrClosed)
+	q.sendCQ.Forget(&q.Sends)
+	q.recvCQ.Forget(&q.Recvs)
+}
+
+// leastDepth returns the depth of the smallest CQ of the dialogue.
+func (s *queueSession) leastDepth() int {
+	if s.refusals {
+		return 2
+	}
+	return 8
+}
+
+// replaceCQ tries to close a CQ. If no queue pair uses it, it is created again.
+func (s *queueSession) replaceCQ(i, n int) {
+	cq := s.cqs[i]
+	if slices.ContainsFunc(s.qps[:], func(q *modelQP) bool { return q.sendCQ == cq || q.recvCQ == cq }) {
+		s.MustFail("closing "+cq.name+", which queue pairs use,", cq.cq.Close(), verbs.ErrBusy)
+		return
+	}
+	s.Must(cq.name+" that can be closed", cq.cq.Close())
+	s.createCQ(i, s.leastDepth()+n%14)
+}
+
+// queueDialogue returns the cases of a queue pair type: with valid calls, and also with others.
+func queueDialogue(name string, kind verbs.QPType, needs verbs.Caps) []conformance.Case {
+	body := func(refusals bool) func(*conformance.Bench) error {
+		return dialogue.Spec[queueStep]{Dialogues: 10, Steps: 80, Open: newQueueSession(kind, refusals)}.Body()
+	}
+	return conformance.Group{Needs: needs, Labels: []string{"service:" + name}}.Cases([]conformance.Case{{
+		ID: "dialogue/verbs-queues/" + name,
+		Cite: cite("ibv_modify_qp(3)", "verbs/modify/1", "verbs/modify/3", "verbs/modify/4", "verbs/modify/6", "verbs/post/2", "verbs/post/4",
+			"verbs/flush/1", "verbs/flush/2", "verbs/qp/8", "verbs/qp/9", "verbs/cq/4", "verbs/cq/7", "verbs/cq/10", "verbs/cq/11",
+			"verbs/channel/2", "verbs/channel/7", "verbs/channel/8", "verbs/srq/4", "verbs/srq/9", "verbs/srq/10"),
+		Title:   "States, work queues, CQs and events of queue pairs are as in a model, in any order of valid calls",
+		Sends:   "random modifies, posts, polls, arms and resizes; requests that no peer receives",
+		Expects: "the states, attributes, completions, completion events and asynchronous events of the model",
+		Defects: []string{"FlushesLost", "ResetFlushes", "ResizeLoses", "EventsHalved", "CapsShort"},
+		Run:     body(false),
+	}, {
+		ID: "dialogue/verbs-queues/" + name + "-refusals",
+		Cite: cite("ibv_modify_qp(3)", "verbs/modify/1", "verbs/modify/2", "verbs/modify/5", "verbs/post/1", "verbs/post/3", "verbs/post/7",
+			"verbs/qp/6", "verbs/cq/8", "verbs/flush/3", "verbs/srq/7", "verbs/srq/8", "verbs/signal/3", "verbs/post/11", "verbs/inline/2", "verbs/ah/4"),
+		Title:   "Invalid modifies and posts are refused and change nothing, in any state",
+		Sends:   "the same, with missing, excess and invalid attributes, posts in the wrong state, lists that are too long, memory and addresses of others, and CQs that overrun",
+		Expects: "refusals that leave the states, attributes and queues of the model as they are",
+		Defects: []string{"FlushesLost", "BadPostsSwallowed", "PollDiscards", "CQOverrunSilent", "RecvNeedsReady"},
+		Run:     body(true),
+	}})
+}
+
+var queueDialogueCases = slices.Concat(
+	queueDialogue("rc", verbs.QPTypeRC, verbs.CapRC),
+	queueDialogue("uc", verbs.QPTypeUC, verbs.CapUC),
+	queueDialogue("ud", verbs.QPTypeUD, verbs.CapUD),
+)
+
+// expectAttrs compares the state and the attributes of a queue pair.
+func (s *queueSession) expectAttrs(q *modelQP) {
+	got := s.QueryQP(q.qp)
+	s.Check(got.State == q.State, fmt.Sprintf("%s in %v", q.name, q.State), "%v", got.State)
+	name, want, is := q.Differs(&got)
+	s.Check(name == "", fmt.Sprintf("%s with %s %v", q.name, name, want), "%v", is)
+	s.Check(got.Caps == q.caps, fmt.Sprintf("%s with the capacities %+v", q.name, q.caps), "%+v", got.Caps)
+	s.Check(q.State != sqd || got.SQDraining == q.Draining(), fmt.Sprintf("%s with sq_draining %v", q.name, q.Draining()), "%v", got.SQDraining)
+}
+
+// expectEvents compares the asynchronous events.
+func (s *queueSession) expectEvents() {
+	overrun := s.overrun()
+	reported := make(map[verbs.CQ]bool)
+	for {
+		e, err := s.Device.WaitAsync(0)
+		if errors.Is(err, verbs.ErrTimeout) {
+			break
+		}
+		s.Must("events", err)
+		s.Note("event %v", e.Type)
+		// The queue pairs of a CQ that overruns may fail, and overrun their other CQ.
+		s.Check(s.expectsEvent(&e) || overrun && !reported[e.CQ], "no event of this kind for this object", "%v", e.Type)
+		if e.Type == verbs.EventCQErr {
+			reported[e.CQ] = true
+		}
+	}
+	for _, cq := range s.cqs {
+		s.Check(!cq.Overrun || reported[cq.cq], "CQ_ERR of "+cq.name, "no event")
+	}
+	for _, q := range s.qps {
+		s.Check(q.LastWQE == 0 || overrun, "QP_LAST_WQE_REACHED of "+q.name, "no event")
+		s.Check(q.Drained == 0 || overrun, "SQ_DRAINED of "+q.name, "no event")
+	}
+}
+
+// expectsEvent reports whether the model has raised the event, and takes it.
+func (s *queueSession) expectsEvent(e *verbs.AsyncEvent) bool {
+	for _, q := range s.qps {
+		count := map[verbs.AsyncEventType]*int{verbs.EventQPLastWQEReached: &q.LastWQE, verbs.EventSQDrained: &q.Drained}[e.Type]
+		if e.QP == q.qp && count != nil && *count > 0 {
+			*count--
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,362 @@
+package verbsapi
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// trafficSession has two connections to the partner. The second receives from a shared
+// receive queue. Sends complete on the first CQ, and receives on the second.
+type trafficSession struct {
+	cqSet
+	mix     trafficMix
+	pair    *rig.Pair
+	kind    verbs.QPType
+	links   [2]*trafficLink
+	srq     *modelSRQ // nil if the device has none
+	mem     *rig.Memory
+	peerMem *rig.Memory
+	lastID  uint64
+	lastImm uint32
+	// recvs has the IDs of the receives whose buffers are in use, and 0 for free buffers.
+	recvs [slots]uint64
+}
+
+// trafficLink is a connection, with the model of the device's queue pair.
+type trafficLink struct {
+	*qpPair
+	*model.VerbsQP
+}
+
+// trafficStep is a message, or a verb call. The numbers select objects and vary the arguments.
+type trafficStep struct {
+	action   *trafficAction
+	link, cq int
+	n        int
+}
+
+func (s trafficStep) String() string {
+	return fmt.Sprintf("%s (connection %d, CQ %d, variant %d)", s.action.name, s.link+1, s.cq+1, s.n)
+}
+
+// trafficAction is a kind of step. The weights are its shares of the steps of each mix.
+type trafficAction struct {
+	name    string
+	weights [3]int
+	play    func(*trafficSession, trafficStep)
+}
+
+// trafficMix is a mix of steps.
+type trafficMix int
+
+const (
+	messageMix trafficMix = iota // SENDs, and WRITEs with immediate data of the partner
+	requestMix                   // all operations of the device
+	errorMix                     // messages and failures
+)
+
+var trafficActions = []trafficAction{
+	{"post receives", [3]int{12, 6, 12}, func(s *trafficSession, step trafficStep) { s.postReceives(s.links[step.link], 1+step.n%3) }},
+	{"receive a message", [3]int{30, 10, 24}, func(s *trafficSession, step trafficStep) { s.receive(s.links[step.link], step.n) }},
+	{"post requests", [3]int{16, 40, 10}, func(s *trafficSession, step trafficStep) { s.post(s.links[step.link], step.n) }},
+	{"poll", [3]int{12, 12, 6}, func(s *trafficSession, step trafficStep) { s.poll(s.cqs[step.cq], 1+step.n%7) }},
+	{"arm", [3]int{12, 6, 8}, func(s *trafficSession, step trafficStep) { s.arm(s.cqs[step.cq], step.n%3 > 0) }},
+	{"resize", [3]int{3, 3, 1}, func(s *trafficSession, step trafficStep) { s.enlarge(s.cqs[step.cq], step.n) }},
+	{"set a limit", [3]int{8, 0, 8}, func(s *trafficSession, step trafficStep) { s.setLimit(step.n) }},
+	{"go to ERR", [3]int{0, 0, 8}, func(s *trafficSession, step trafficStep) { s.fail(step.link) }},
+	{"receive a message that is too long", [3]int{0, 0, 8}, func(s *trafficSession, step trafficStep) { s.receiveTooLong(step.link) }},
+}
+
+// Offsets in the memory of the device.
+const (
+	readOffset  = 4 << 10 // results of READs and atomics
+	writeOffset = 6 << 10 // targets of the partner's WRITEs
+	slotLen     = 128     // of a receive
+	slots       = 48
+	maxPayload  = 64
+)
+
+// newTrafficSession makes the connections.
+func newTrafficSession(pair *rig.Pair, kind verbs.QPType, mix trafficMix) *trafficSession {
+	r := pair.DUT
+	s := &trafficSession{mix: mix, cqSet: cqSet{Rig: r}, pair: pair, kind: kind, lastID: firstID}
+	s.polled = s.expectPayload
+	s.mem = r.Memory(memLen, regionAccess(r, rig.RemoteAccess(r)))
+	s.peerMem = pair.Partner.Memory(memLen, regionAccess(pair.Partner, rig.RemoteAccess(pair.Partner)))
+	s.openCQs(64)
+	if r.Caps.Has(verbs.CapSRQ) {
+		s.srq = newModelSRQ(r, verbs.SRQInit{PD: r.PD, MaxWR: 4, MaxSGE: 1})
+	}
+	for i := range s.links {
+		s.connect(i)
+	}
+	return s
+}
+
+// connect makes connection i. The device's queue pair of the first signals all requests.
+func (s *trafficSession) connect(i int) {
+	l := &qpPair{dut: &endpoint{Rig: s.Rig, mem: s.mem}, partner: &endpoint{Rig: s.pair.Partner, mem: s.peerMem}}
+	init := verbs.QPInit{Type: s.kind, PD: s.PD, SendCQ: s.cqs[0].cq, RecvCQ: s.cqs[1].cq, Caps: smallCaps, SignalAll: i == 0}
+	init.Caps.MaxInline = min(32, s.QueryDevice().MaxInline)
+	var srq *model.VerbsSRQ
+	if s.srq != nil && i == 1 {
+		init.SRQ, srq = s.srq.srq, s.srq.VerbsSRQ
+	}
+	l.dut.qp = s.CreateQP(init)
+	l.partner.qp = s.pair.Partner.CreateQP(verbs.QPInit{Type: s.kind, PD: s.pair.Partner.PD, SendCQ: s.pair.Partner.CQ, RecvCQ: s.pair.Partner.CQ, Caps: smallCaps})
+	for _, e := range []*endpoint{l.dut, l.partner} {
+		e.ToInit(e.qp, rig.RemoteAccess(e.Rig), qKey)
+	}
+	l.connect(&setup{qpType: s.kind})
+	caps := s.QueryQP(l.dut.qp).Caps
+	s.links[i] = &trafficLink{qpPair: l, VerbsQP: model.NewVerbsQP(l.dut.qp.QPN(), model.VerbsQP{
+		Type: s.kind, State: rts, SignalAll: init.SignalAll, SRQ: srq,
+		Sends: model.VerbsQueue{Size: caps.MaxSendWR, CQ: s.cqs[0].VerbsCQ}, Recvs: model.VerbsQueue{Size: caps.MaxRecvWR, CQ: s.cqs[1].VerbsCQ},
+	})}
+}
+
+func (s *trafficSession) disconnect(i int) {
+	l := s.links[i]
+	for _, e := range []*endpoint{l.dut, l.partner} {
+		e.Must("a queue pair that can be closed", e.qp.Close())
+		if ah := e.udDest.AH; ah != nil {
+			e.Must("an address handle that can be closed", ah.Close())
+		}
+	}
+	for _, ok := l.partner.PollCompletion(shortWait); ok; _, ok = l.partner.PollCompletion(shortWait) {
+	}
+}
+
+func (s *trafficSession) Close() {
+	s.pollAll()
+	for i := range s.links {
+		s.disconnect(i)
+	}
+	if s.srq != nil {
+		s.Must("a shared receive queue that can be closed", s.srq.srq.Close())
+	}
+	s.closeCQs()
+	s.Must("a region that can be closed", s.mem.Close())
+	s.pair.Partner.Must("a region that can be closed", s.peerMem.Close())
+}
+
+func (s *trafficSession) Draw(random *rand.Rand) trafficStep {
+	step := trafficStep{link: random.IntN(len(s.links)), cq: random.IntN(len(s.cqs)), n: random.IntN(10000)}
+	step.action = drawWeighted(random, trafficActions, func(a *trafficAction) int { return a.weights[s.mix] })
+	return step
+}
+
+// Play plays a step, and compares the events and the states. It polls before a CQ overruns.
+func (s *trafficSession) Play(step trafficStep) {
+	for _, cq := range s.cqs {
+		if cq.Len() > 20 {
+			s.poll(cq, cq.Len())
+		}
+	}
+	step.action.play(s, step)
+	s.expectCompletionEvents()
+	s.expectEvents(nil)
+	for _, l := range s.links {
+		s.ExpectState(l.dut.qp, rts)
+	}
+}
+
+// expectEvents compares the asynchronous events. A queue pair that failed because of a message may
+// have an event, besides the completion of its receive.
+func (s *trafficSession) expectEvents(failed verbs.QP) {
+	for {
+		missing := s.srq != nil && s.srq.Events > 0 || s.links[1].LastWQE > 0
+		timeout := s.ResponseTimeout()
+		if !missing {
+			timeout = 0
+		}
+		e, err := s.Device.WaitAsync(timeout)
+		if errors.Is(err, verbs.ErrTimeout) {
+			s.Check(!missing, "SRQ_LIMIT_REACHED, or QP_LAST_WQE_REACHED of the failed queue pair", "no event")
+			return
+		}
+		s.Must("events", err)
+		s.Note("event %v", e.Type)
+		switch {
+		case e.Type == verbs.EventCommEst:
+		case e.Type == verbs.EventSRQLimitReached && s.srq != nil && s.srq.Events > 0 && e.SRQ == s.srq.srq:
+			s.srq.Events--
+		case e.Type == verbs.EventQPLastWQEReached && s.links[1].LastWQE > 0 && e.QP == s.links[1].dut.qp:
+			s.links[1].LastWQE--
+		case failed != nil && e.QP == failed && (e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal):
+		default:
+			s.Fail("no event of this kind for this object", "%v", e.Type)
+		}
+	}
+}
+
+// trafficDialogue returns the body of the case of a mix. The queue pairs are of the default type if kind is 0.
+func trafficDialogue(kind verbs.QPType, mix trafficMix) func(*conformance.Bench) error {
+	return func(b *conformance.Bench) error {
+		var pair *rig.Pair // the partner is opened once for all dialogues
+		return dialogue.Spec[trafficStep]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) dialogue.Session[trafficStep] {
+			if pair == nil {
+				pair = rig.NewPair(r)
+			}
+			return newTrafficSession(pair, cmp.Or(kind, rig.DefaultQPType(r)), mix)
+		}}.Body()(b)
+	}
+}
+
+// trafficDialogueCases compare completions and events of messages with the model.
+var trafficDialogueCases = slices.Concat(messageDialogueCases, alsoOverRD(requestDialogueCases))
+
+var messageDialogueCases = []conformance.Case{{
+	ID: "dialogue/verbs-traffic/messages",
+	Cite: cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/4", "verbs/signal/1", "verbs/signal/2", "verbs/cq/6",
+		"verbs/channel/1", "verbs/channel/6", "verbs/channel/8", "verbs/srq/3", "verbs/srq/6"),
+	Title:   "Messages complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
+	Sends:   "random messages in both directions, signaled or not, solicited or not, over a queue pair with receives of its own and one with a shared receive queue",
+	Expects: "the completions, payloads, completion events and asynchronous events of a model",
+	Defects: []string{"SignalAllIgnored", "SolicitedIsAny", "WCLengthZero", "CQsSwapped", "SRQLimitRepeats", "AsyncEventsLost"},
+	Run:     trafficDialogue(0, messageMix),
+}, {
+	ID: "dialogue/verbs-traffic/datagrams", Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite:    cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/5", "verbs/channel/6", "verbs/srq/3", "verbs/srq/6"),
+	Title:   "Datagrams complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
+	Sends:   "random datagrams in both directions",
+	Expects: "the completions with their senders, payloads behind the header area, completion events and asynchronous events of a model",
+	Defects: []string{"SrcQPLost", "WCFlagsLost", "WCLengthZero"},
+	Run:     trafficDialogue(verbs.QPTypeUD, messageMix),
+}}
+
+var requestDialogueCases = []conformance.Case{{
+	ID:      "dialogue/verbs-traffic/requests",
+	Cite:    cite("ibv_post_send(3)", "verbs/wc/1", "verbs/post/8", "verbs/post/10", "verbs/signal/1", "verbs/signal/2", "verbs/inline/1", "verbs/atomic/1"),
+	Title:   "Requests of all operations are executed and complete in order, signaled or not, fenced or not",
+	Sends:   "random lists of SENDs, WRITEs, READs and atomics, inline or from one or two list entries",
+	Expects: "the completions of a model, and the memory of both devices",
+	Defects: []string{"SignalsAll", "SignalAllIgnored", "WCOpcodeZero", "SGEsReversed"},
+	Run:     trafficDialogue(0, requestMix),
+}, {
+	ID:      "dialogue/verbs-traffic/failures",
+	Cite:    cite("ibv_modify_qp(3)", "verbs/flush/1", "verbs/flush/4", "verbs/srq/6", "verbs/srq/10", "verbs/channel/7", "verbs/wc/2"),
+	Title:   "A connection that fails flushes its receives and leaves those of a shared receive queue, with the events of a model",
+	Sends:   "random messages, ERR, and messages that are too long for their receives",
+	Expects: "LOC_LEN_ERR and flushed receives in order, QP_LAST_WQE_REACHED, and completion events",
+	Defects: []string{"FlushesLost", "LengthErrorsHidden", "AsyncEventsLost"},
+	Run:     trafficDialogue(0, errorMix),
+}}
+
+// newSlot returns the offset of a free buffer, which receive id uses from now on.
+func (s *trafficSession) newSlot(id uint64) int {
+	i := slices.Index(s.recvs[:], 0)
+	s.recvs[i] = id
+	return recvOffset + i*slotLen
+}
+
+// freeSlot returns the offset of the buffer of a receive, and frees it.
+func (s *trafficSession) freeSlot(id uint64) int {
+	i := slices.Index(s.recvs[:], id)
+	s.recvs[i] = 0
+	return recvOffset + i*slotLen
+}
+
+// unused is the content of the buffer of a receive before a message arrives.
+var unused = bytes.Repeat([]byte{0xee}, slotLen)
+
+// postReceives posts up to k receives to the queue of a connection, while it has room.
+func (s *trafficSession) postReceives(l *trafficLink, k int) {
+	least, _ := l.Recvs.Room()
+	var queue rig.RecvQueue = l.dut.qp
+	if l.SRQ != nil {
+		s.poll(s.cqs[1], s.cqs[1].Len()) // all messages have arrived, and use receives
+		least, queue = s.srq.attr.MaxWR-s.srq.Left, s.srq.srq
+	}
+	if l.SRQ != nil && least == 0 {
+		_, err := queue.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: s.mem.SGL(0, maxPayload)}})
+		s.MustFail("a receive for a full shared receive queue", err, verbs.ErrNoMemory)
+	}
+	for range min(k, least) {
+		s.lastID++
+		off := s.newSlot(s.lastID)
+		copy(s.mem.Buf[off:], unused)
+		s.PostRecv(queue, s.lastID, s.mem.SGE(off, l.dut.grhLen()+maxPayload))
+		if l.SRQ != nil {
+			l.SRQ.Post(s.lastID)
+		} else {
+			l.PostRecv(s.lastID)
+		}
+	}
+}
+
+// receivesLeft returns the number of receives that a message of the connection can use.
+func (l *trafficLink) receivesLeft() int {
+	if l.SRQ != nil {
+		return l.SRQ.Left
+	}
+	return len(l.Recvs.Pending())
+}
+
+// receive has the partner send a message: a SEND or a WRITE with immediate data.
+func (s *trafficSession) receive(l *trafficLink, n int) {
+	if l.receivesLeft() == 0 {
+		s.pollAll()
+		s.postReceives(l, 1)
+	}
+	size := []int{0, 1, 8, 63, maxPayload}[n%5]
+	data := rig.Pattern(size, byte(n))
+	copy(s.peerMem.Buf[sendOffset:], data)
+	s.lastImm++
+	wr := l.partner.sendWR(1, sendOffset, size)
+	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: uint32(l.dut.grhLen() + size)}
+	if s.kind == verbs.QPTypeUD {
+		wc.Flags, wc.SrcQP = verbs.WCWithGRH, l.partner.qp.QPN()
+	}
+	switch kind := n / 5 % 4; {
+	case kind == 0 && isIB(s.Rig):
+		wr.Opcode = verbs.OpSendImm
+	case kind == 1 && isIB(s.Rig) && s.kind == verbs.QPTypeRC:
+		wr.Opcode, wr.Remote = verbs.OpRDMAWriteImm, s.mem.Remote(s.writeSlot(s.lastImm))
+		wc.Opcode = verbs.WCOpRecvRDMAWithImm
+	}
+	if wr.Opcode != verbs.OpSend {
+		wr.Imm, wc.Imm, wc.Flags = s.lastImm, s.lastImm, wc.Flags|verbs.WCWithImm
+	}
+	solicited := n/20%2 == 0
+	if solicited {
+		wr.Flags |= verbs.SendSolicited
+	}
+	s.Note("the partner posts %v of %d bytes, solicited %v", wr.Opcode, size, solicited)
+	l.partner.execute(wr)
+	l.Receive(wc, solicited, data)
+}
+
+// writeSlot returns the offset of the target of a WRITE with immediate data.
+func (s *trafficSession) writeSlot(imm uint32) int { return writeOffset + int(imm%24)*maxPayload }
+
+// expectPayload checks the memory of a polled receive: the message, and nothing behind it.
+func (s *trafficSession) expectPayload(wc *verbs.WC, want *model.VerbsCompletion) {
+	if !slices.Contains(s.recvs[:], wc.WRID) {
+		return // a request
+	}
+	off := s.freeSlot(wc.WRID)
+	if wc.Status != verbs.WCSuccess {
+		return
+	}
+	if want.Opcode == verbs.WCOpRecvRDMAWithImm {
+		s.ExpectBytes(s.mem, s.writeSlot(wc.Imm), want.Payload)
+		s.ExpectBytes(s.mem, off, unused[:maxPayload])
+		return
+	}
+	if s.kind == verbs.QPTypeUD {
+		off += verbs.GRHLen
+	}
+	s.ExpectBytes(s.mem, off, want.Payload)
+	s.ExpectBytes(s.mem, off+len(want.Payload), unused[:maxPayload-len(want.Payload)])
+}
