@@ -96,7 +96,12 @@ func (p *Port) compareCompletions(want []verbs.WC) {
 		got = append(got, wc)
 	}
 	p.Sync()
-	got = append(got, p.Completions()...)
+	p.matchCompletions(want, append(got, p.Completions()...))
+}
+
+// matchCompletions fails the case unless got are these completions. Those of one work queue must be in
+// order.
+func (p *Port) matchCompletions(want, got []verbs.WC) {
 	p.Check(len(got) == len(want), fmt.Sprintf("%d completions: %s", len(want), describeAll(want)), "%d: %s", len(got), describeAll(got))
 	for _, w := range want {
 		i := slices.IndexFunc(got, func(g verbs.WC) bool { return g.QPN == w.QPN && g.WRID&sendIDs == w.WRID&sendIDs })

@@ -14,64 +14,79 @@ import (
 )
 
 var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels: labelUD}.Cases(slices.Concat(
-	udReceiveDialogueCase(4), udReceiveDialogueCase(6), []conformance.Case{{
-		ID: "dialogue/ud/dropped", Cite: ibta("", "ud/2", "ud/6", "ud/7", "bth/op/3", "bth/pkey/1", "bth/qpn/2"),
+	udFamilyDialogueCases(4), udFamilyDialogueCases(6), []conformance.Case{{
+		ID: "dialogue/ud/dropped", Cite: ibta("", "ud/2", "ud/6", "ud/7", "bth/op/3", "bth/pkey/1", "bth/qpn/2", "pkt/udp/1"),
 		Title:   "UD queue pairs drop invalid datagrams between valid ones like the reference model",
 		Sends:   "datagrams, of which some have a wrong key, opcode, version, length, address or checksum, or fit no receive",
 		Expects: "after each step the completions, the memory and the count of Q_Key violations of the model, and no packet",
-		Defects: []string{"KeysIgnored", "UDLongConsumes", "KeyViolationsUncounted"}, Run: udMix{
+		Defects: []string{"KeysIgnored", "UDLongConsumes", "KeyViolationsUncounted", "UnknownOpFatal"}, Run: udMix{
 			{4, drawUDReceive}, {3, drawUDDatagram}, {6, drawUDFault}, {1, drawUDBurst}, {1, drawUDKey},
 		}.body(8, 30, openUDShort),
 	}, {
 		ID: "dialogue/ud/states", Cite: ibta("", "bth/state/1", "bth/state/3", "qp/3", "qp/4", "qp/5", "qp/6", "qp/7", "qp/8"),
-		Title:   "UD queue pairs receive and send in each state like the reference model",
-		Sends:   "datagrams to queue pairs that the application moves between all states, and lets send",
+		Title:   "UD queue pairs receive and send in RESET, INIT, RTR, RTS and ERR like the reference model",
+		Sends:   "datagrams to queue pairs that the application moves between states, and lets send",
 		Expects: "after each step the packets, completions, memory and attributes of the model",
-		Defects: []string{"BuffersBeforeRTR", "ErrCompletesRecvs"}, Run: udMix{
-			{4, drawUDReceive}, {6, drawUDDatagram}, {1, drawUDFault}, {1, drawUDKey}, {7, drawUDState}, {3, drawUDSends},
-		}.body(12, 40, openUD),
+		Defects: []string{"BuffersBeforeRTR", "ErrCompletesRecvs", "ResetKeepsQueues", "EarlySendSwallowed"}, Run: udMix{
+			{4, drawUDReceive}, {6, drawUDFitting}, {1, drawUDFault}, {1, drawUDKey}, {7, drawUDState}, {3, drawUDSends},
+		}.body(10, 40, openUD),
 	}, {
-		ID: "dialogue/ud/sends", Cite: ibta("C10-15", "ud/3", "ud/5", "ud/9", "bth/ackreq/2", "bth/se/1", "cq/1"),
+		ID: "dialogue/ud/send-states", Cite: ibta("", "err/2", "sqd/1", "sqd/4", "sqd/5", "qp/8"),
+		Title:   "UD queue pairs wait in SQD, and stop sending in SQE, like the reference model",
+		Sends:   "datagrams to queue pairs that the application moves to SQD and SQE, and lets send",
+		Expects: "after each step the packets, completions, memory and attributes of the model",
+		Defects: []string{"SQDNoResume", "LocalErrFlushesAll", "NoFlushInError"}, Run: udMix{
+			{2, drawUDReceive}, {3, drawUDFitting}, {7, drawUDSendState}, {1, drawUDState}, {6, drawUDSends},
+		}.body(8, 36, openUD),
+	}, {
+		ID: "dialogue/ud/sends", Cite: ibta("", "ud/5", "ud/9", "bth/ackreq/2", "bth/se/1", "cq/1"),
 		Title:   "UD queue pairs send random datagrams like the reference model",
-		Sends:   "a few datagrams, while the application sends",
-		Expects: "the packets of the model with all their fields, and its completions",
-		Defects: []string{"PrivilegedQKey", "UDOversizeCut", "ByteOrderWrong"}, Run: udMix{
-			{1, drawUDReceive}, {1, drawUDFitting}, {1, drawUDKey}, {8, drawUDSends}, {2, drawUDOversize},
+		Sends:   "a few datagrams, while the application sends, to its own queue pairs too",
+		Expects: "the packets of the model with all their fields, its completions and memory",
+		Defects: []string{"UDOversizeCut", "ByteOrderWrong", "UnreliableAckReq"}, Run: udMix{
+			{2, drawUDReceive}, {1, drawUDFitting}, {1, drawUDKey}, {8, drawUDSends}, {2, drawUDOversize}, {3, drawUDLoopback},
 		}.body(8, 30, openUD),
-	}, {
-		ID: "dialogue/ud/paths", Cite: annexA17("CA17-4, CA17-9, CA17-11, CA17-12", "pkt/ip/3", "pkt/ip/4", "pkt/ip/8", "pkt/ip/9"),
-		Setup:   conformance.Setup{TwoAddresses: true},
-		Title:   "Datagrams have the addresses, traffic class and hop limit of their address handles",
-		Sends:   "datagrams to both addresses of the device, while the application sends with handles of all kinds",
-		Expects: "the packets, completions and memory of the model",
-		Defects: []string{"ECNFromTClass"}, Run: udMix{
-			{2, drawUDReceive}, {2, drawUDFitting}, {8, drawUDPaths},
-		}.body(6, 30, openUD),
 	}}))
 
-// udReceiveDialogueCase returns the case of valid datagrams over IP version family.
-func udReceiveDialogueCase(family int) []conformance.Case {
+// udFamilyDialogueCases returns the cases over IP version family.
+func udFamilyDialogueCases(family int) []conformance.Case {
 	return []conformance.Case{{
 		ID: fmt.Sprintf("dialogue/ud/received-over-ipv%d", family), Cite: annexA17("A17.4.5.1, A17.4.5.2", "ud/1", "ud/8", "ud/9", "ud/10", "ud/15", "bth/pkey/2"),
 		Setup:   conformance.Setup{Family: family},
 		Title:   fmt.Sprintf("UD queue pairs receive random datagrams over IPv%d like the reference model", family),
 		Sends:   "datagrams of all sizes with and without immediate data and SE, of several senders, in bursts and one by one",
 		Expects: "after each step the completions and memory of the model, the header area included, and no packet",
-		Defects: []string{"AreaMissing", "SparseCompletions", "UDPSNChecked"}, Run: udMix{
+		Defects: []string{"AreaMissing", "SparseCompletions", "UDPSNChecked", "PKeyExact"}, Run: udMix{
 			{5, drawUDReceive}, {5, drawUDFitting}, {3, drawUDBurst}, {1, drawUDKey},
-		}.body(8, 30, openUD),
+		}.body(6, 30, openUD),
+	}, {
+		ID: fmt.Sprintf("dialogue/ud/paths-over-ipv%d", family), Cite: annexA17("CA17-4, CA17-9, CA17-11, CA17-12", "pkt/ip/3", "pkt/ip/4", "pkt/ip/8", "pkt/ip/9", "ud/3"),
+		Setup:   conformance.Setup{Family: family, TwoAddresses: true},
+		Title:   fmt.Sprintf("Datagrams over IPv%d have the Q_Keys, addresses, traffic class and hop limit of their requests", family),
+		Sends:   "datagrams to both addresses of the device, while the application sends with address handles of all kinds",
+		Expects: "the packets, completions and memory of the model",
+		Defects: []string{"PrivilegedQKey", "FixedHopLimit", "PrimaryAddressUsed"}, Run: udMix{
+			{2, drawUDReceive}, {2, drawUDFitting}, {8, drawUDPaths},
+		}.body(4, 30, openUD),
 	}}
 }
 
-var multicastDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC | verbs.CapMulticast, Labels: labelUD}.Cases([]conformance.Case{{
-	ID: "dialogue/multicast/groups", Cite: ibta("", "ud/13", "ud/14", "ud/2", "bth/qpn/2"),
-	Title:   "UD queue pairs join and leave groups, and receive their datagrams, like the reference model",
-	Sends:   "datagrams to groups and to single queue pairs, which join and leave groups, change their keys and states",
-	Expects: "after each step the completions and memory of the model: one copy for each member with a receive that fits",
-	Defects: []string{"MulticastOneCopy", "InUseDestroyed"}, Run: udMix{
-		{6, drawUDReceive}, {1, drawUDDatagram}, {6, drawUDGroupDatagram}, {4, drawUDJoin}, {2, drawUDLeave}, {1, drawUDKey}, {1, drawUDState},
-	}.body(8, 36, openUD),
-}})
+var multicastDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC | verbs.CapMulticast, Labels: labelUD}.Cases(slices.Concat(
+	multicastDialogueCase(4), multicastDialogueCase(6)))
+
+// multicastDialogueCase returns the case of groups of IP version family.
+func multicastDialogueCase(family int) []conformance.Case {
+	return []conformance.Case{{
+		ID: fmt.Sprintf("dialogue/multicast/groups-of-ipv%d", family), Cite: ibta("", "ud/13", "ud/14", "ud/2", "bth/qpn/2"),
+		Setup:   conformance.Setup{Family: family},
+		Title:   fmt.Sprintf("UD queue pairs join and leave groups of IPv%d, and receive their datagrams, like the reference model", family),
+		Sends:   "datagrams to groups and to single queue pairs, which join and leave groups, send to them, change their keys and states",
+		Expects: "after each step the completions and memory of the model: one copy for each member with a receive that fits",
+		Defects: []string{"MulticastOneCopy", "InUseDestroyed", "UDLongConsumes"}, Run: udMix{
+			{6, drawUDReceive}, {1, drawUDDatagram}, {6, drawUDGroupDatagram}, {4, drawUDJoin}, {2, drawUDLeave}, {1, drawUDKey}, {1, drawUDState}, {2, drawUDGroupSend},
+		}.body(5, 36, openUD),
+	}}
+}
 
 type (
 	udMix  = dialogueMix[*udDialogue]
@@ -408,6 +423,7 @@ var udFaults = []struct {
 	{"the number of multicast to an address of the device", func(_ *udDialogue, p ib.Packet, _ uint32) ib.Packet {
 		return p.To(uint32(verbs.MulticastQPN))
 	}},
+	{"another UDP port", func(_ *udDialogue, p ib.Packet, _ uint32) ib.Packet { return p.WithDstPort(ib.Port + 1) }},
 	{"more pad bytes than there are bytes", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
 		return p.WithPayload(nil).WithPadCnt(uint8(1 + x%3))
 	}},
