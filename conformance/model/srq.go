@@ -86,6 +86,7 @@ type SRQMessage struct {
 	Queue *SRQueue
 	WC    verbs.WC // of its receive, without the ID
 	Data  []byte   // so far
+	Write bool     // a WRITE with immediate data: nothing is placed in the receive
 }
 
 // SRQEffect is the effect of a packet.
@@ -95,8 +96,8 @@ type SRQEffect struct {
 	Failed    bool        // the queue pair goes to ERR
 }
 
-// Receive returns the effect of a packet at the expected PSN, in the right order of opcodes and with
-// AckReq. queues are those of the device.
+// Receive returns the effect of a packet of a SEND, or of a WRITE with immediate data in one packet, at
+// the expected PSN, in the right order of opcodes and with AckReq. queues are those of the device.
 func (p *SRQPair) Receive(pkt ib.Packet, queues []*SRQueue) SRQEffect {
 	if p.State == verbs.QPStateErr {
 		return SRQEffect{}
@@ -111,6 +112,9 @@ func (p *SRQPair) Receive(pkt ib.Packet, queues []*SRQueue) SRQEffect {
 			return p.notReady(pkt)
 		}
 		p.Open = &SRQMessage{Queue: queue, WC: verbs.WC{QPN: p.QPN, Opcode: verbs.WCOpRecv}}
+		if info.Kind == ib.KindWrite {
+			p.Open.Write, p.Open.WC.Opcode = true, verbs.WCOpRecvRDMAWithImm
+		}
 	}
 	p.PSN = pkt.PSN().Add(1)
 	m := p.Open
@@ -118,7 +122,7 @@ func (p *SRQPair) Receive(pkt ib.Packet, queues []*SRQueue) SRQEffect {
 		return SRQEffect{} // of UC: the message found no receive
 	}
 	p.add(m, pkt)
-	if len(m.Data) > m.Queue.Len {
+	if !m.Write && len(m.Data) > m.Queue.Len {
 		m.WC.Status, p.Open = verbs.WCLocLenErr, nil
 		return p.refuse(pkt, m)
 	}

@@ -15,13 +15,17 @@ import (
 )
 
 var cnpDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "dialogue/cnp/marks", Cite: annexA17("CA17-44", "ecn/1", "ecn/2", "ecn/5", "ecn/6", "async/6"),
-	Title:   "Queue pairs of all services answer marked packets by CNPs like the reference model",
+	ID: "dialogue/cnp/marks-over-ipv4", Cite: annexA17("CA17-44", "ecn/1", "ecn/2", "ecn/5", "ecn/6"), Setup: ipv4,
+	Title:   "Queue pairs of all services answer marked packets over IPv4 by CNPs like the reference model",
 	Sends:   "packets of all kinds with all ECN bits, some invalid, to queue pairs of two peers",
 	Expects: "the CNPs of the model with all their fields, the usual responses, and no CNP for invalid packets",
-	Defects: []string{"CNPMisaddressed", "CNPReservedUsed", "CNPPerPeer", "CNPOnNAK"}, Run: cnpMix{
-		{8, drawCNPRequest}, {2, drawCNPResponse}, {3, drawCNPDatagram}, {3, drawCNPInvalid}, {1, drawCNPBurst}, {5, drawCNPWait}, {1, drawCNPToDevice},
-	}.body(8, 36, openCNP),
+	Defects: []string{"CNPMisaddressed", "CNPReservedUsed", "CNPPerPeer", "SourceUnchecked"}, Run: cnpMarks.body(5, 36, openCNP),
+}, {
+	ID: "dialogue/cnp/marks-over-ipv6", Cite: annexA17("CA17-44", "ecn/1", "ecn/2", "ecn/5", "ecn/6"), Setup: ipv6,
+	Title:   "Queue pairs of all services answer marked packets over IPv6 by CNPs like the reference model",
+	Sends:   "packets of all kinds with all ECN bits, some invalid, to queue pairs of two peers",
+	Expects: "the CNPs of the model with all their fields, the usual responses, and no CNP for invalid packets",
+	Defects: []string{"NoCongestion", "MarkedDropped", "CNPPerPort", "CNPOnNAK", "CNPTakesPSN"}, Run: cnpMarks.body(5, 36, openCNP),
 }, {
 	ID: "dialogue/cnp/rates", Cite: annexA17("CA17-45, CA17-46", "ecn/3", "ecn/4", "ecn/5", "ecn/6"),
 	Title:   "CNPs reduce the rate of the queue pair that they name like the reference model, and of no other",
@@ -31,6 +35,12 @@ var cnpDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestio
 		{3, drawRateCNPs}, {2, drawRateInvalid}, {4, drawRateBurst}, {1, drawRateWait},
 	}.body(2, 20, openRates),
 }})
+
+// cnpMarks are packets with marks, at short and at long intervals.
+var cnpMarks = cnpMix{
+	{8, drawCNPRequest}, {2, drawCNPResponse}, {3, drawCNPDatagram}, {3, drawCNPInvalid}, {1, drawCNPBurst}, {2, drawCNPGap}, {1, drawCNPDuplicate},
+	{5, drawCNPWait}, {1, drawCNPToDevice},
+}
 
 type (
 	cnpMix  = dialogueMix[*cnpDialogue]
@@ -200,6 +210,34 @@ func drawCNPBurst(s *cnpDialogue, r *rand.Rand) cnpStep {
 func (s *cnpDialogue) takeAcks() {
 	s.Sync()
 	s.skipped = slices.DeleteFunc(s.skipped, func(a Arrival) bool { return a.IsAck(ib.AckPositive) })
+}
+
+// drawCNPGap draws a WRITE after a gap and then the missing one, with any ECN bits. The device may send
+// a CNP for a marked WRITE after the gap.
+func drawCNPGap(s *cnpDialogue, r *rand.Rand) cnpStep {
+	i, early, fields := r.IntN(3), senderFields(r, ib.Packet{}), senderFields(r, ib.Packet{})
+	return step(func(s *cnpDialogue) {
+		c := s.conns[i]
+		ahead := ib.WriteOnly(c.PeerPSN(c.received+1), c.RETH(0, 8), c.TargetMem.Buf[:8]).AckReq()
+		s.sendMarked(c.Conn, ahead.Or(early), uint32(c.Attr.DestQPN), false)
+		s.compare(c.response(ib.Nak(c.PeerPSN(c.received), ib.NakSequence, uint32(c.messages))))
+		pkt, responses := c.request(false, 8)
+		s.sendMarked(c.Conn, pkt.Or(fields), uint32(c.Attr.DestQPN), true)
+		s.compare(responses...)
+	}, "a WRITE after a gap on connection %d, ECN %d, and the missing one, ECN %d", i, *early.IP.TClass&3, *fields.IP.TClass&3)
+}
+
+// drawCNPDuplicate draws a WRITE, and a duplicate with any ECN bits, for which the device may send a CNP.
+func drawCNPDuplicate(s *cnpDialogue, r *rand.Rand) cnpStep {
+	i, fields := r.IntN(3), senderFields(r, ib.Packet{})
+	return step(func(s *cnpDialogue) {
+		c := s.conns[i]
+		pkt, responses := c.request(false, 8)
+		c.Send(pkt)
+		s.compare(responses...)
+		s.sendMarked(c.Conn, pkt.Or(fields), uint32(c.Attr.DestQPN), false)
+		s.compare(responses...)
+	}, "a WRITE and a duplicate on connection %d, ECN %d", i, *fields.IP.TClass&3)
 }
 
 // drawCNPResponse draws a request of the device whose response has any ECN bits.

@@ -18,7 +18,7 @@ var srqDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, Labe
 	Sends:   "messages of one and of several packets to queue pairs on two SRQs, packet by packet in turn; the SRQs are empty at times",
 	Expects: "after each step the packets, completions and memory of the model",
 	Defects: []string{"SRQDoubleUse", "RNRSilent"}, Run: srqMix{
-		{3, drawSRQReceives}, {12, drawSRQPackets},
+		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawSRQResize},
 	}.body(8, 30, openSRQs),
 }, {
 	ID: "dialogue/srq/limits", Cite: ibta("", "srq/2"),
@@ -31,11 +31,19 @@ var srqDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, Labe
 }, {
 	ID: "dialogue/srq/errors", Cite: ibta("", "srq/5", "qp/7", "rc/send/1"),
 	Title:   "Queue pairs on SRQs fail like the reference model, and leave the receives to the others",
-	Sends:   "messages to queue pairs on two SRQs, some too long for a receive; the application moves queue pairs to ERR and connects them again",
+	Sends:   "messages to queue pairs on two SRQs, which the application moves to ERR, connects again, or destroys and replaces",
 	Expects: "after each step the packets, completions, memory and events of the model: the receive of an open message is flushed, and no other",
-	Defects: []string{"SRQFlushed", "NoLastWQEEvent"}, Run: srqMix{
-		{3, drawSRQReceives}, {9, drawSRQPackets}, {1, drawSRQTooLong}, {1, drawSRQFail}, {1, drawSRQConnect},
+	Defects: []string{"SRQFlushed", "NoLastWQEEvent", "AnswersInError"}, Run: srqMix{
+		{3, drawSRQReceives}, {9, drawSRQPackets}, {1, drawSRQFail}, {1, drawSRQConnect},
 	}.body(8, 36, openSRQs),
+}, {
+	ID: "dialogue/srq/too-long", Cite: ibta("C10-87", "rc/send/1", "srq/5"),
+	Title:   "An RC message that is too long for a receive of its SRQ fails its queue pair like the reference model",
+	Sends:   "messages to queue pairs on two SRQs, some too long for a receive",
+	Expects: "after each step the packets, completions, memory and events of the model",
+	Defects: []string{"LongSendIsOpError", "LengthErrorsHidden"}, Run: srqMix{
+		{3, drawSRQReceives}, {6, drawSRQPackets}, {2, drawSRQTooLong}, {1, drawSRQConnect},
+	}.body(4, 24, openSRQs),
 }})
 
 var xrcDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
@@ -62,6 +70,8 @@ type srqDialogue struct {
 	used    map[uint64]int
 	queues  []*model.SRQueue
 	srqs    []verbs.SRQ // those of the model
+	cqs     []verbs.CQ  // of their receives
+	target  *rig.Memory // of WRITEs
 	pairs   []*srqPair
 	domains []verbs.XRCD
 	ids     uint64
@@ -71,6 +81,7 @@ type srqDialogue struct {
 type srqPair struct {
 	*model.SRQPair
 	conn *Conn
+	init verbs.QPInit
 	rest []ib.Packet // of the message that the peer sends
 }
 
@@ -78,6 +89,7 @@ const (
 	srqBuffers   = 20
 	srqBufferLen = 3*ucMTU + 7 // of each receive
 	srqSplit     = 100         // a receive has two pieces, the first of this length
+	srqTargetLen = ucMTU
 )
 
 // srqServices are the services of the queue pairs of a dialogue, in this order on the two SRQs.
@@ -92,6 +104,7 @@ var srqServices = []struct {
 
 func newSRQDialogue(p *Port) *srqDialogue {
 	s := &srqDialogue{Port: p, mem: p.Memory(srqBuffers*srqBufferLen, verbs.AccessLocalWrite), used: make(map[uint64]int), ids: 1}
+	s.target = p.Memory(srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	s.want = slices.Clone(s.mem.Buf)
 	for i := range srqBuffers {
 		s.free = append(s.free, i*srqBufferLen)
@@ -121,7 +134,11 @@ func openXRC(p *Port) *srqDialogue {
 		s.domains = append(s.domains, rig.Result(p.Device.OpenXRCD())(p, "an XRC domain"))
 	}
 	for i := range 4 {
-		s.addQueue(verbs.SRQInit{Type: verbs.SRQXRC, XRCD: s.domains[i/2], CQ: p.CQ}, i/2+1)
+		cq := p.CQ
+		if i%2 == 1 {
+			cq = p.CreateCQ(verbs.CQInit{Depth: srqBuffers})
+		}
+		s.addQueue(verbs.SRQInit{Type: verbs.SRQXRC, XRCD: s.domains[i/2], CQ: cq}, i/2+1)
 	}
 	for i := range 3 {
 		s.addPair(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: s.domains[i/2]}, &model.SRQPair{Service: ib.XRC, Domain: i/2 + 1})
@@ -136,7 +153,10 @@ func openXRC(p *Port) *srqDialogue {
 func (s *srqDialogue) addQueue(init verbs.SRQInit, domain int) {
 	init.PD, init.MaxWR, init.MaxSGE = s.PD, srqBuffers, 2
 	srq := s.CreateSRQ(init)
-	s.srqs = append(s.srqs, srq)
+	s.srqs, s.cqs = append(s.srqs, srq), append(s.cqs, init.CQ)
+	if init.CQ == nil {
+		s.cqs[len(s.cqs)-1] = s.CQ
+	}
 	q := &model.SRQueue{Domain: domain, Len: srqBufferLen}
 	if domain != 0 {
 		q.Number = srq.Number()
@@ -149,7 +169,7 @@ func (s *srqDialogue) addPair(init verbs.QPInit, m *model.SRQPair) {
 	if init.Type != verbs.QPTypeXRCRecv {
 		init.SendCQ, init.RecvCQ, init.Caps = s.CQ, s.CQ, minQPCaps
 	}
-	p := &srqPair{SRQPair: m, conn: &Conn{Port: s.Port, QP: s.CreateQP(init)}}
+	p := &srqPair{SRQPair: m, conn: &Conn{Port: s.Port, QP: s.CreateQP(init)}, init: init}
 	m.QPN = p.conn.QP.QPN()
 	a := s.peerAttr(s.Peer)
 	a.DestQPN, a.RQPSN, a.SQPSN, a.PathMTU = verbs.QPN(0x0a0000+len(s.pairs)), 0xfffff8, firstDevicePSN, verbs.MTU256
@@ -161,7 +181,7 @@ func (s *srqDialogue) addPair(init verbs.QPInit, m *model.SRQPair) {
 // connect moves a queue pair in RESET to RTS, an XRC target to RTR.
 func (s *srqDialogue) connect(p *srqPair) {
 	qp := p.conn.QP
-	s.ToInit(qp, 0, udQKey)
+	s.ToInit(qp, verbs.AccessRemoteWrite, udQKey)
 	s.ToRTR(qp, p.conn.Attr)
 	p.State, p.PSN, p.MSN = verbs.QPStateRTR, ib.PSN(p.conn.Attr.RQPSN), 0
 	if p.Service != ib.XRC {
@@ -178,10 +198,16 @@ func (s *srqDialogue) Close() {
 	for _, srq := range s.srqs {
 		s.Must("an SRQ that can be destroyed", srq.Close())
 	}
+	for _, cq := range s.cqs {
+		if cq != s.CQ {
+			s.Must("a CQ that can be destroyed", cq.Close())
+		}
+	}
 	for _, d := range s.domains {
 		s.Must("an XRC domain that can be closed", d.Close())
 	}
 	s.Must("memory that can be deregistered", s.mem.Close())
+	s.Must("memory that can be deregistered", s.target.Close())
 }
 
 // drawSRQReceives draws receives of an SRQ.
@@ -213,12 +239,13 @@ type drawnMessage struct {
 	imm, se   bool
 	first     byte // of the payload
 	immediate uint32
-	queue     int // index of the SRQ of an XRC message, counted in the domain of the target
+	queue     int  // index of the SRQ of an XRC message, counted in the domain of the target
+	write     bool // a WRITE with immediate data, in one packet
 }
 
 func drawMessage(r *rand.Rand) drawnMessage {
 	n := oneOf(r, 0, 1, 3, 99, 100, 101, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, 3*ucMTU, srqBufferLen)
-	return drawnMessage{n, chance(r, 2), chance(r, 2), byte(r.Uint32()), r.Uint32(), r.IntN(2)}
+	return drawnMessage{n, chance(r, 2), chance(r, 2), byte(r.Uint32()), r.Uint32(), r.IntN(2), chance(r, 5)}
 }
 
 // packets returns the packets of a message to a queue pair.
@@ -234,7 +261,13 @@ func (d drawnMessage) packets(s *srqDialogue, p *srqPair) []ib.Packet {
 	}
 	all := ib.Send(p.PSN, rig.Pattern(n, d.first), ucMTU)
 	last := &all[len(all)-1]
-	if d.imm {
+	switch {
+	case d.write:
+		n = min(n, srqTargetLen)
+		all = all[:1]
+		last = &all[0]
+		*last = ib.WriteOnlyImm(p.PSN, rethFor(s.target, 0, n), d.immediate, rig.Pattern(n, d.first))
+	case d.imm:
 		*last = last.WithOpcode(last.Opcode() + 1).WithImm(d.immediate) // to SEND_LAST_IMM or SEND_ONLY_IMM
 	}
 	last.BTH.SE = &d.se
@@ -259,7 +292,7 @@ func drawSRQPackets(s *srqDialogue, r *rand.Rand) srqStep {
 		for range n {
 			s.next(s.pairs[i], m)
 		}
-	}, "%d packets to queue pair %d, of a message of %d bytes if none is under way", n, i, m.n)
+	}, "%d packets to queue pair %d, of a message of %d bytes if none is under way, WRITE %v", n, i, m.n, m.write)
 }
 
 // next sends the next packet to a queue pair, of a new message if none is under way.
@@ -287,7 +320,10 @@ func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
 	}
 	s.Sync()
 	s.expectNoPackets()
-	s.ExpectNoCompletion()
+	for _, cq := range s.cqs {
+		wc, ok := s.PollCQ(cq, 0)
+		s.Check(!ok, "no completion", "%s", rig.Describe(&wc))
+	}
 	var undefined []model.UDSpan
 	for _, q := range s.queues {
 		for _, id := range q.Posted {
@@ -305,7 +341,10 @@ func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
 
 // expectReceive fails the case unless a posted receive completes with a message.
 func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
-	got, want := s.NextCompletion(), m.WC
+	cq := s.cqs[slices.Index(s.queues, m.Queue)]
+	got, ok := s.PollCQ(cq, s.ResponseTimeout())
+	s.Check(ok, "a completion in the CQ of the receive", "none in %v", s.ResponseTimeout())
+	want := m.WC
 	s.Check(m.Queue.Complete(got.WRID), "a receive of the SRQ", "%s", rig.Describe(&got))
 	want.WRID = got.WRID
 	if m.Queue.Domain != 0 {
@@ -317,6 +356,12 @@ func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 	s.free = append(s.free, at)
 	if want.Status != verbs.WCSuccess {
 		copy(s.want[at:][:srqBufferLen], s.mem.Buf[at:]) // may have a part of the message
+		return
+	}
+	if m.Write {
+		s.ExpectBytes(s.target, 0, m.Data)
+		s.ExpectUnchangedOutside(s.target, 0, len(m.Data))
+		s.target.Snapshot()
 		return
 	}
 	if want.Flags&verbs.WCWithGRH != 0 { // other cases check the header area
@@ -389,7 +434,7 @@ func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
 // drawSRQTooLong draws an RC message that exceeds the receive by a few bytes or a packet.
 func drawSRQTooLong(_ *srqDialogue, r *rand.Rand) srqStep {
 	i, m := r.IntN(3), drawMessage(r)
-	m.n = srqBufferLen + oneOf(r, 1, 2, ucMTU)
+	m.n, m.write = srqBufferLen+oneOf(r, 1, 2, ucMTU), false
 	return step(func(s *srqDialogue) {
 		p := s.pairs[i]
 		if p.State == verbs.QPStateErr || p.Open != nil {
@@ -414,18 +459,44 @@ func drawSRQFail(s *srqDialogue, r *rand.Rand) srqStep {
 	}, "queue pair %d to ERR", i)
 }
 
-// drawSRQConnect draws the connection of a queue pair that has failed.
-func drawSRQConnect(_ *srqDialogue, _ *rand.Rand) srqStep {
+// drawSRQConnect draws the connection of the queue pairs that have failed: after RESET, or with new
+// queue pairs in their place.
+func drawSRQConnect(_ *srqDialogue, r *rand.Rand) srqStep {
+	replace := chance(r, 2)
 	return step(func(s *srqDialogue) {
 		for _, p := range s.pairs {
-			if p.State == verbs.QPStateErr {
-				s.ToState(p.conn.QP, verbs.QPStateReset)
-				p.rest = nil
-				s.connect(p)
+			if p.State != verbs.QPStateErr {
+				continue
 			}
+			p.rest = nil
+			if replace {
+				s.Must("a queue pair that can be destroyed", p.conn.QP.Close())
+				p.conn.QP = s.CreateQP(p.init)
+				p.QPN = p.conn.QP.QPN()
+			} else {
+				s.ToState(p.conn.QP, verbs.QPStateReset)
+			}
+			s.connect(p)
 		}
 		s.compare(nil, model.SRQEffect{})
-	}, "queue pairs in ERR to RESET, and connected again")
+	}, "queue pairs in ERR are connected again, with new ones in their place: %v", replace)
+}
+
+// drawSRQResize draws another size of an SRQ. The device may refuse it; its receives stay posted.
+func drawSRQResize(s *srqDialogue, r *rand.Rand) srqStep {
+	i, more := r.IntN(len(s.queues)), r.IntN(6)
+	return step(func(s *srqDialogue) {
+		q := s.queues[i]
+		if q.Taken > 0 { // whether these count is not specified
+			return
+		}
+		size := max(srqBuffers, len(q.Posted)) + more
+		if err := s.srqs[i].Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR); err == nil {
+			got := s.srqAttr(s.srqs[i]).MaxWR
+			s.Check(got >= size, fmt.Sprintf("an SRQ with room for %d receives", size), "%d", got)
+		}
+		s.compare(nil, model.SRQEffect{})
+	}, "SRQ %d is resized", i)
 }
 
 // drawXRCWrongQueue draws a message to an SRQ that its target must not use.

@@ -18,11 +18,11 @@ var ucSenderDialogueCases = conformance.Group{Needs: verbs.CapUC | verbs.CapRC, 
 	Sends:   "packets that are no responses of UC: ACKs, NAKs, READ responses and CNPs",
 	Expects: "the packets of the model with all their fields, and a completion when the last packet of a request was sent",
 	Defects: []string{"UCLikeRC", "UnreliableAckReq"}, Run: senderMix{
-		{6, drawSenderPosts}, {2, drawSenderNoise}, {1, drawSenderDrain},
+		{6, drawSenderPosts}, {2, drawSenderNoise}, {1, drawSenderReceive},
 	}.body(8, 30, openUCSender),
 }, {
-	ID: "dialogue/uc-sender/errors", Cite: ibta("", "uc/9", "err/1", "err/2"),
-	Title:   "Requests of a UC queue pair fail like the reference model, and it still receives",
+	ID: "dialogue/uc-sender/states", Cite: ibta("", "uc/9", "err/1", "err/2", "sqd/1", "sqd/4"),
+	Title:   "Requests of a UC queue pair fail, and wait in SQD, like the reference model",
 	Sends:   "SENDs to the queue pair, in RTS, SQD and SQE",
 	Expects: "the packets, completions and states of the model",
 	Defects: []string{"UCErrorIsFatal"}, Run: senderMix{

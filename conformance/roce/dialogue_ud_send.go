@@ -23,11 +23,21 @@ func (s *udDialogue) compareAttr(i int) {
 	}
 }
 
-// drawUDState draws a change of the state of a queue pair: to ERR, RESET, SQD or SQE, to INIT from any
-// state, or to the next one on the way to RTS.
+// drawUDState draws a change of the state of a queue pair: to ERR or RESET, to INIT from any state, or
+// to the next one on the way to RTS.
 func drawUDState(_ *udDialogue, r *rand.Rand) udStep {
-	i := pickUD(r)
-	to := oneOf(r, verbs.QPStateErr, verbs.QPStateReset, verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateInit, verbs.QPStateRTS)
+	return stateOf(r, verbs.QPStateErr, verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTS)
+}
+
+// drawUDSendState draws a change of the state of a send queue: to SQD or SQE, or to RTS.
+func drawUDSendState(_ *udDialogue, r *rand.Rand) udStep {
+	return stateOf(r, verbs.QPStateSQD, verbs.QPStateSQE)
+}
+
+// stateOf returns the step that moves a queue pair to one of the states, or to the next one on the way
+// to RTS.
+func stateOf(r *rand.Rand, states ...verbs.QPState) udStep {
+	i, to := pickUD(r), oneOf(r, states...)
 	if chance(r, 2) {
 		return step(func(s *udDialogue) { s.advance(i) }, "queue pair %d to the next state", i)
 	}
@@ -165,7 +175,7 @@ func (s *udDialogue) drawSend(r *rand.Rand) drawnSend {
 		off: r.IntN(8), n: oneOf(r, 0, 1, 2, 3, 4, 5, 64, 255, 256, 257, s.mtu-1, s.mtu), imm: r.Uint32(),
 	}
 	d.to.QPN = verbs.QPN(oneOf(r, udPeerQPN, 2, 0xfffffe, r.Uint32()&0xfffffe))
-	d.to.QKey = oneOf[uint32](r, udQKey, udQKey, 0, 0x7fffffff, 0x80000000, 0x80010000, 0xffffffff)
+	d.to.QKey = oneOf[uint32](r, udQKey, udQKey, 0, 1, 0x7fffffff)
 	d.path = verbs.GRH{HopLimit: 64}
 	return d
 }
@@ -203,6 +213,7 @@ func drawUDPaths(s *udDialogue, r *rand.Rand) udStep {
 	for i := range all {
 		d := s.drawSend(r)
 		d.source, d.dest = r.IntN(2), r.IntN(2)
+		d.to.QKey = oneOf(r, d.to.QKey, 0x80000000, 0x80010000, 0xffffffff)
 		if chance(r, 4) && s.Caps.Has(verbs.CapMulticast) {
 			d.dest = -1 - r.IntN(3)
 		}
@@ -314,4 +325,86 @@ func drawUDOversize(_ *udDialogue, r *rand.Rand) udStep {
 		}
 		s.compareAttr(i)
 	}, "queue pair %d posts a datagram of %d bytes more than the MTU", i, more)
+}
+
+// drawUDLoopback draws a datagram to a queue pair of the device itself, with its Q_Key or another.
+func drawUDLoopback(s *udDialogue, r *rand.Rand) udStep {
+	d, from, to, wrongKey := s.drawSend(r), pickUD(r), pickUD(r), chance(r, 5)
+	d.flags, d.n = verbs.SendSignaled|d.flags, min(d.n, 300)
+	return step(func(s *udDialogue) {
+		if s.m.QPs[from].State != verbs.QPStateRTS {
+			return
+		}
+		d.to.QPN, d.to.QKey = s.m.QPs[to].QPN, s.m.QPs[to].QKey
+		if wrongKey {
+			d.to.QKey ^= 2
+		}
+		req := s.request(d)
+		req.Path.GRH.DGID = verbs.GIDFrom(s.Local[0])
+		req.WR.UD.AH = s.handle(req.Path)
+		s.post(from, req)
+		sent := s.m.QPs[from].Send(req)
+		want := s.receiveOwn(sent)
+		s.Sync()
+		s.skipped = slices.DeleteFunc(s.skipped, func(a Arrival) bool { return a.IP.Dst == s.Local[0] }) // where the wire shows it
+		s.compare(append(want, verbs.WC{WRID: req.WR.WRID, QPN: s.m.QPs[from].QPN, Opcode: verbs.WCOpSend}))
+		s.compareAttr(from)
+	}, "queue pair %d sends %v to queue pair %d, with a wrong Q_Key: %v", from, d, to, wrongKey)
+}
+
+// receiveOwn returns the completions that a datagram of the device causes in its own queue pairs. The
+// IP header that they see is not known.
+func (s *udDialogue) receiveOwn(sent ib.Packet) []verbs.WC {
+	unseen := s.m.HeadersUnseen
+	s.m.HeadersUnseen = true
+	defer func() { s.m.HeadersUnseen = unseen }()
+	return s.m.Receive(sent.Build())
+}
+
+// drawUDGroupSend draws a datagram of the device to a group. Each member of the device may receive a
+// copy, and receives one at most; the sender too.
+func drawUDGroupSend(s *udDialogue, r *rand.Rand) udStep {
+	d, from := s.drawSend(r), pickUD(r)
+	d.dest, d.n, d.flags, d.to.QKey = -1-r.IntN(2), min(d.n, 64), d.flags|verbs.SendSignaled, udQKey
+	return step(func(s *udDialogue) {
+		q := s.m.QPs[from]
+		if q.State != verbs.QPStateRTS {
+			return
+		}
+		req := s.request(d)
+		s.post(from, req)
+		next := q.PSN
+		s.expectSent(from, req)
+		wc := s.NextCompletion()
+		s.Sync()
+		got := append([]verbs.WC{wc}, s.Completions()...)
+		want := []verbs.WC{{WRID: req.WR.WRID, QPN: q.QPN, Opcode: verbs.WCOpSend}}
+		q.PSN = next
+		sent := q.Send(req)
+		want = append(want, s.copies(sent, got)...)
+		s.matchCompletions(want, got)
+		for _, wc := range want {
+			s.release(wc.WRID)
+		}
+		s.compare(nil)
+	}, "queue pair %d sends %v to group %d", from, d, -d.dest)
+}
+
+// copies returns the completions of those queue pairs of the device that have received a copy of its
+// own datagram, if got shows one.
+func (s *udDialogue) copies(sent ib.Packet, got []verbs.WC) (want []verbs.WC) {
+	all := s.m.QPs
+	defer func() { s.m.QPs = all }()
+	s.m.QKeyViolations.Max += uint32(len(all))
+	for _, q := range all {
+		isCopy := func(wc verbs.WC) bool { return wc.QPN == q.QPN && wc.WRID&sendIDs == 0 }
+		switch {
+		case slices.ContainsFunc(got, isCopy):
+			s.m.QPs = []*model.UDQueuePair{q}
+			want = append(want, s.receiveOwn(sent)...)
+		case len(q.Receives) > 0: // the copy may have been too long
+			s.m.Undefined = append(s.m.Undefined, q.Receives[0].Pieces...)
+		}
+	}
+	return want
 }
