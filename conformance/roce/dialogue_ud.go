@@ -39,7 +39,7 @@ var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels
 			{2, drawUDReceive}, {3, drawUDFitting}, {7, drawUDSendState}, {1, drawUDState}, {6, drawUDSends},
 		}.body(8, 36, openUD),
 	}, {
-		ID: "dialogue/ud/sends", Cite: ibta("", "ud/5", "ud/9", "bth/ackreq/2", "bth/se/1", "cq/1"),
+		ID: "dialogue/ud/sends", Cite: ibta("C10-93.1.1", "ud/5", "ud/9", "bth/ackreq/2", "bth/se/1", "cq/1"),
 		Title:   "UD queue pairs send random datagrams like the reference model",
 		Sends:   "a few datagrams, while the application sends, to its own queue pairs too",
 		Expects: "the packets of the model with all their fields, its completions and memory",
