@@ -360,7 +360,8 @@ func (d *rdDialogue) wrongSegment(r *rand.Rand, p *rdPeer) wrongSegment {
 	all := []wrongSegment{
 		memory(write.STag(unknownSTag)), memory(write.STag(*write.DDP.STag ^ 1)), memory(d.q.writeToTarget(rdMemory-7, data(8))),
 		memory(d.q.writeToTarget(-1, data(8))), memory(d.q.writeToTarget(rdMemory, data(1))),
-		{write.DV(2), []iwarp.Cause{iwarp.DDPTaggedInvalidVersion}}, {write.RV(0), version},
+		{write.DV(2), []iwarp.Cause{iwarp.DDPTaggedInvalidVersion}},
+		{write.RV(0), version},
 		{iwarp.ReadRequest(p.readMSN+1, iwarp.At(peerSTag, peerTO), 8, d.q.targetAddr(0)), tooFar},
 		read(iwarp.At(unknownSTag, 0), iwarp.RDMAPInvalidSTag), read(d.q.targetAddr(rdMemory-7), iwarp.RDMAPBounds),
 		{iwarp.AtomicResponse(p.out.answerMSN, 1, 1), []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPUntaggedNoBuffer, iwarp.DDPUntaggedInvalidQN, iwarp.DDPUntaggedMSNRange}},

@@ -299,9 +299,8 @@ func (s *dialogueSession) sinkPieces(n, pieces int) (sgl []verbs.SGE, modelled [
 	}
 	off := sourceLen + s.ring
 	s.ring += n + gap
-	first := n
 	if pieces > 1 {
-		first = n / 3
+		first := n / 3
 		modelled = append(modelled, model.IWARPPiece{Mem: s.local.model, Off: off + n - first + gap, Len: first})
 		modelled = append(modelled, model.IWARPPiece{Mem: s.local.model, Off: off, Len: n - first})
 	} else {

@@ -56,8 +56,10 @@ const (
 	queues
 )
 
-// SkipPeerMSN and SkipDeviceMSN count a message of the start-up in a queue.
-func (m *IWARP) SkipPeerMSN(queue uint32)   { m.sink.msn[queue]++ }
+// SkipPeerMSN counts a message of the start-up in a queue of the device.
+func (m *IWARP) SkipPeerMSN(queue uint32) { m.sink.msn[queue]++ }
+
+// SkipDeviceMSN counts a message of the start-up in a queue of the peer.
 func (m *IWARP) SkipDeviceMSN(queue uint32) { m.source.msn[queue]++ }
 
 // PeerMSN is the MSN of the next message of the peer to a queue.

@@ -147,8 +147,11 @@ func TestRCMemoryPermitsOldAndNewBytesOfOpenMessages(t *testing.T) {
 		got  []byte
 		want int
 	}{
-		{[]byte{0, 0, 0, 0, 0, 0, 0, 0}, -1}, {[]byte{0, 0, 1, 0, 0, 0, 0, 0}, -1}, {[]byte{0, 0, 1, 2, 0, 0, 0, 0}, -1},
-		{[]byte{0, 0, 2, 2, 0, 0, 0, 0}, 2}, {[]byte{0, 0, 0, 0, 1, 0, 0, 0}, 4},
+		{[]byte{0, 0, 0, 0, 0, 0, 0, 0}, -1},
+		{[]byte{0, 0, 1, 0, 0, 0, 0, 0}, -1},
+		{[]byte{0, 0, 1, 2, 0, 0, 0, 0}, -1},
+		{[]byte{0, 0, 2, 2, 0, 0, 0, 0}, 2},
+		{[]byte{0, 0, 0, 0, 1, 0, 0, 0}, 4},
 	} {
 		if got := m.Diff(c.got); got != c.want {
 			t.Errorf("%v: %d, want %d", c.got, got, c.want)

@@ -20,8 +20,8 @@ func (m *RCResponder) receiveUC(p ib.Packet) bool {
 		m.psn = p.PSN().Add(1)
 		return true
 	}
-	for _, f := range m.faults(p, info, known) {
-		if f.receives != nil {
+	if faults := m.faults(p, info, known); len(faults) > 0 {
+		if faults[0].receives != nil {
 			return false // a receive that is too short, or may not be written
 		}
 		m.drop()

@@ -99,8 +99,10 @@ type cmFault struct {
 
 var cmFaults = []cmFault{
 	{name: "", harmless: true},
-	{name: ", with reserved fields set", harmless: true, change: cmSetReserved,
-		header: ib.MAD{ClassSpecific: new(uint16(0x1234)), Resv: new(uint16(0xffff)), Modifier: new(uint32(0xabcdef01))}},
+	{
+		name: ", with reserved fields set", harmless: true, change: cmSetReserved,
+		header: ib.MAD{ClassSpecific: new(uint16(0x1234)), Resv: new(uint16(0xffff)), Modifier: new(uint32(0xabcdef01))},
+	},
 	{name: ", with MAD base version 2", header: ib.MAD{BaseVersion: new(uint8(2))}},
 	{name: ", with class version 1", header: ib.MAD{ClassVersion: new(uint8(1))}},
 	{name: ", with another management class", header: ib.MAD{Class: new(uint8(0x30))}},

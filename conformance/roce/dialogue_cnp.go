@@ -38,8 +38,15 @@ var cnpDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestio
 
 // cnpMarks are packets with marks, at short and at long intervals.
 var cnpMarks = cnpMix{
-	{8, drawCNPRequest}, {2, drawCNPResponse}, {3, drawCNPDatagram}, {3, drawCNPInvalid}, {1, drawCNPBurst}, {2, drawCNPGap}, {1, drawCNPDuplicate},
-	{5, drawCNPWait}, {1, drawCNPToDevice},
+	{8, drawCNPRequest},
+	{2, drawCNPResponse},
+	{3, drawCNPDatagram},
+	{3, drawCNPInvalid},
+	{1, drawCNPBurst},
+	{2, drawCNPGap},
+	{1, drawCNPDuplicate},
+	{5, drawCNPWait},
+	{1, drawCNPToDevice},
 }
 
 type (
@@ -400,8 +407,11 @@ func drawRateInvalid(s *rateDialogue, r *rand.Rand) rateStep {
 		cnp  ib.Packet
 	}
 	kinds := []kind{
-		{"a wrong ICRC", ib.CNP().BadICRC()}, {"another P_Key", ib.CNP().WithPKey(0x8001)}, {"a transport version", ib.CNP().WithTVer(1)},
-		{"the number of no queue pair", ib.CNP().To(0xabcdef)}, {"another opcode", ib.CNP().WithOpcode(0x80 + ib.Opcode(oneOf(r, 0, 2, 3, 0x1f)))},
+		{"a wrong ICRC", ib.CNP().BadICRC()},
+		{"another P_Key", ib.CNP().WithPKey(0x8001)},
+		{"a transport version", ib.CNP().WithTVer(1)},
+		{"the number of no queue pair", ib.CNP().To(0xabcdef)},
+		{"another opcode", ib.CNP().WithOpcode(0x80 + ib.Opcode(oneOf(r, 0, 2, 3, 0x1f)))},
 	}
 	if len(s.Peers) > 1 {
 		kinds = append(kinds, kind{"the address of another peer", ib.CNP().From(s.Peers[1])})

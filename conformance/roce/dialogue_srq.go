@@ -98,8 +98,12 @@ var srqServices = []struct {
 	service ib.Transport
 	needs   verbs.Caps
 }{
-	{verbs.QPTypeRC, ib.RC, verbs.CapRC}, {verbs.QPTypeRC, ib.RC, verbs.CapRC}, {verbs.QPTypeRC, ib.RC, verbs.CapRC},
-	{verbs.QPTypeUC, ib.UC, verbs.CapUC}, {verbs.QPTypeUD, ib.UD, verbs.CapUD}, {verbs.QPTypeUD, ib.UD, verbs.CapUD},
+	{verbs.QPTypeRC, ib.RC, verbs.CapRC},
+	{verbs.QPTypeRC, ib.RC, verbs.CapRC},
+	{verbs.QPTypeRC, ib.RC, verbs.CapRC},
+	{verbs.QPTypeUC, ib.UC, verbs.CapUC},
+	{verbs.QPTypeUD, ib.UD, verbs.CapUD},
+	{verbs.QPTypeUD, ib.UD, verbs.CapUD},
 }
 
 func newSRQDialogue(p *Port) *srqDialogue {

@@ -88,7 +88,8 @@ func (s *udDialogue) failSend(i int) {
 	s.expectSent(i, all[0])
 	q.State, q.PSNSlack = verbs.QPStateSQE, q.PSNSlack+1
 	s.compare([]verbs.WC{
-		{WRID: all[0].WR.WRID, QPN: q.QPN, Opcode: verbs.WCOpSend}, {WRID: all[1].WR.WRID, Status: verbs.WCLocProtErr, QPN: q.QPN},
+		{WRID: all[0].WR.WRID, QPN: q.QPN, Opcode: verbs.WCOpSend},
+		{WRID: all[1].WR.WRID, Status: verbs.WCLocProtErr, QPN: q.QPN},
 		{WRID: all[2].WR.WRID, Status: verbs.WCWRFlushErr, QPN: q.QPN},
 	})
 	s.AwaitState(s.qps[i], verbs.QPStateSQE)

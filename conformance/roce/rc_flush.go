@@ -89,8 +89,11 @@ var flushCases = conformance.Group{Needs: verbs.CapRC | verbs.CapFlush, Labels: 
 	Sends:   "FLUSHes for global visibility, for persistence and for both, of regions that grant neither or global visibility only",
 	Expects: "a NAK for a remote access error; an answer where the right is granted",
 	Defects: []string{"AccessNAKsSwapped", "FlushICRCDoubled"}, Run: onEachConn(flushSetup, []flushRight{
-		{0, flushGlobal}, {0, flushPersistent}, {verbs.AccessFlushGlobal, flushPersistent},
-		{verbs.AccessFlushGlobal, flushGlobal | flushPersistent}, {verbs.AccessFlushGlobal, flushGlobal},
+		{0, flushGlobal},
+		{0, flushPersistent},
+		{verbs.AccessFlushGlobal, flushPersistent},
+		{verbs.AccessFlushGlobal, flushGlobal | flushPersistent},
+		{verbs.AccessFlushGlobal, flushGlobal},
 	}, func(c *Conn, f flushRight) {
 		if f.placement&flushPersistent != 0 && !c.allowPersistentFlush() {
 			return
