@@ -86,8 +86,8 @@ var (
 		valid: func(c *conn) iwarp.Segment { return c.peerFetchAdd(7, 5) },
 		expectEffect: func(c *conn, _ iwarp.Segment) {
 			g := c.expect(iwarp.Op(iwarp.OpAtomicResponse))
-			was := *g.AtomicResponse.Original
-			c.Check(c.word() == was+5, "the sum in memory", "%#x after %#x", c.word(), was)
+			sum := binary.NativeEndian.AppendUint64(nil, *g.AtomicResponse.Original+5)
+			c.ExpectBytes(c.targetMem, c.targetMem.WordOffset(0), sum)
 		},
 	}
 	atomicResponseKind = messageKind{

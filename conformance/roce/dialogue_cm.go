@@ -144,6 +144,9 @@ func cmSetReserved(p ib.Packet, attr ib.Attr) ib.Packet {
 // openCMDialogue starts a dialogue with a listener on the device.
 func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] {
 	return func(r *rig.Rig) dialogue.Session[cmStep] {
+		if r.CallTime > maxCMCallTime {
+			rig.BenchCannot("verb calls take %v: messages of the CM may be retransmitted between two steps", r.CallTime)
+		}
 		p := newPort(r)
 		s := &cmDialogue{Port: p, mix: mix, baseID: r.Rand.Uint32(), guid: r.QueryDevice().NodeGUID}
 		s.listener = p.cmListen(verbs.PortSpaceTCP)
@@ -151,6 +154,9 @@ func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] 
 		return s
 	}
 }
+
+// maxCMCallTime is the longest verb call of a bench on which the model can follow the CM's timers.
+const maxCMCallTime = 10 * time.Millisecond
 
 // maxLinks is the number of connections of a dialogue that are not idle or in time wait.
 const maxLinks = 3
