@@ -361,7 +361,7 @@ type rateDialogue struct {
 
 // rateQuick is the shortest burst at the full rate that is taken for one: the simulator spends no
 // time per bit.
-const rateQuick = 4 * time.Microsecond
+const rateQuick = time.Microsecond
 
 // rateFlow is a queue pair of the dialogue. Its rate is full until a CNP arrives, and then not known
 // until a burst was as fast as at first.
