@@ -46,7 +46,7 @@ var cnpMarks = cnpMix{
 	{2, drawCNPGap},
 	{1, drawCNPDuplicate},
 	{5, drawCNPWait},
-	{1, drawCNPToDevice},
+	{3, drawCNPToDevice},
 }
 
 type (
@@ -339,7 +339,7 @@ func drawCNPWait(_ *cnpDialogue, _ *rand.Rand) cnpStep {
 // drawCNPToDevice draws a CNP for a queue pair of the device, with any content, even marked: it has
 // no response and takes no PSN.
 func drawCNPToDevice(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, ahead, fill, ecn := r.IntN(len(s.conns)), oneOf(r, 0, 0, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
+	i, ahead, fill, ecn := r.IntN(len(s.conns)), oneOf(r, 0, 1, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
 		c.Send(ib.CNP().WithPSN(c.PeerPSN(c.received + ahead)).WithPayload(bytes.Repeat([]byte{fill}, 16)).WithTClass(ecn))
@@ -361,7 +361,7 @@ type rateDialogue struct {
 
 // rateQuick is the shortest burst at the full rate that is taken for one: the simulator spends no
 // time per bit.
-const rateQuick = 4 * time.Microsecond
+const rateQuick = time.Microsecond
 
 // rateFlow is a queue pair of the dialogue. Its rate is full until a CNP arrives, and then not known
 // until a burst was as fast as at first.

@@ -96,7 +96,11 @@ type senderPost struct {
 }
 
 func (p senderPost) String() string {
-	return fmt.Sprintf("%v of %d bytes, flags %d, SRQ %#x", p.op, p.n, p.flags, p.srqn)
+	text := fmt.Sprintf("%v of %d bytes, flags %d", p.op, p.n, p.flags)
+	if p.srqn != 0 {
+		text += fmt.Sprintf(", SRQ %#x", p.srqn)
+	}
+	return text
 }
 
 // drawPosts draws up to four requests. The last is signaled.
@@ -106,8 +110,11 @@ func (s *senderDialogue) drawPosts(r *rand.Rand) []senderPost {
 		p := senderPost{
 			op: oneOf(r, s.ops...), flags: oneOf(r, 0, verbs.SendSignaled, verbs.SendSignaled|verbs.SendSolicited, verbs.SendSolicited),
 			n: oneOf(r, 0, 1, 2, 3, 4, 5, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, senderMaxLen-1, senderMaxLen), off: r.IntN(64),
-			split: oneOf(r, 0, 0, 1, 7, 100, ucMTU), imm: r.Uint32(), srqn: oneOf(r, 0xabc123, 1, 0xffffff, r.Uint32()&0xffffff),
+			split: oneOf(r, 0, 0, 1, 7, 100, ucMTU), imm: r.Uint32(),
 			remote: verbs.Remote{Addr: oneOf(r, PeerMemory.Addr, r.Uint64()&^7), RKey: verbs.RKey(r.Uint32())},
+		}
+		if s.m.Service == ib.XRC {
+			p.srqn = oneOf(r, 0xabc123, 1, 0xffffff, r.Uint32()&0xffffff)
 		}
 		if p.op == verbs.OpAtomicFetchAdd || p.op == verbs.OpAtomicCmpAndSwp {
 			p.n, p.split = 8, 0
@@ -123,7 +130,7 @@ func (s *senderDialogue) request(p senderPost) model.UCRequest {
 	off := p.off
 	r := model.UCRequest{WR: verbs.SendWR{
 		WRID: s.ids | sendIDs, Opcode: p.op, Flags: p.flags, Imm: p.imm, Remote: p.remote, XRC: verbs.XRC{SRQN: p.srqn},
-		Atomic: verbs.Atomic{CompareAdd: uint64(p.imm) << 17, Swap: uint64(p.srqn) << 33},
+		Atomic: verbs.Atomic{CompareAdd: uint64(p.imm) << 17, Swap: uint64(p.imm)<<33 | 5},
 	}}
 	s.ids++
 	if r.HasResponse() {

@@ -333,6 +333,7 @@ func drawUDLoopback(s *udDialogue, r *rand.Rand) udStep {
 	d, from, to, wrongKey := s.drawSend(r), pickUD(r), pickUD(r), chance(r, 5)
 	d.flags, d.n = verbs.SendSignaled|d.flags, min(d.n, 300)
 	return step(func(s *udDialogue) {
+		d := d
 		if s.m.QPs[from].State != verbs.QPStateRTS {
 			return
 		}
@@ -340,6 +341,7 @@ func drawUDLoopback(s *udDialogue, r *rand.Rand) udStep {
 		if wrongKey {
 			d.to.QKey ^= 2
 		}
+		d.n = udSize{n: d.n, capped: true}.bytes(s, to)
 		req := s.request(d)
 		req.Path.GRH.DGID = verbs.GIDFrom(s.Local[0])
 		req.WR.UD.AH = s.handle(req.Path)
