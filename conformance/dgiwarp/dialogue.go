@@ -204,9 +204,6 @@ func drawStep[S any](mix []choice[S], r *rand.Rand) dgStep[S] {
 // run plays the step on a session.
 func (s dgStep[S]) run(session S) { s.play(session, rand.New(rand.NewPCG(s.seed, 1))) }
 
-// pick returns one of the values.
-func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
-
 // causesMatch reports whether a segment is a Terminate about wrong with one of the causes.
 func causesMatch(got *iwarp.Segment, wrong iwarp.Segment, causes []iwarp.Cause) bool {
 	return got != nil && slices.ContainsFunc(causes, func(c iwarp.Cause) bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -294,11 +295,11 @@ const maxUncompleted = 8
 
 // playRDRequests posts requests of all kinds to a peer.
 func playRDRequests(d *rdDialogue, r *rand.Rand) {
-	p := pick(r, d.peers...)
+	p := dialogue.Pick(r, d.peers...)
 	var wrs []verbs.SendWR
 	for i := range 1 + r.IntN(3) {
 		if len(p.out.requests) < maxUncompleted && (i == 0 || d.Virtual) {
-			wrs = append(wrs, d.newRDRequest(r, p, pick(r, rdOperations...)))
+			wrs = append(wrs, d.newRDRequest(r, p, dialogue.Pick(r, rdOperations...)))
 		}
 	}
 	d.PostSend(d.q.qp, wrs...)
@@ -311,7 +312,7 @@ var rdOperations = []verbs.WROpcode{
 
 // playManyRequests posts as many Writes to a peer as it may have requests, each of several packets.
 func playManyRequests(d *rdDialogue, r *rand.Rand) {
-	p := pick(r, d.peers...)
+	p := dialogue.Pick(r, d.peers...)
 	var wrs []verbs.SendWR
 	for len(p.out.requests) < maxUncompleted {
 		wr := d.newRDRequest(r, p, verbs.OpRDMAWrite)
@@ -327,7 +328,7 @@ func (d *rdDialogue) newRDRequest(r *rand.Rand, p *rdPeer, op verbs.WROpcode) ve
 	o := &p.out
 	o.nextID++
 	fits := d.maxSinglePacketRD()
-	n := pick(r, 0, 1, r.IntN(100), fits-1, fits, fits+1, 2*fits, r.IntN(rdMemory))
+	n := dialogue.Pick(r, 0, 1, r.IntN(100), fits-1, fits, fits+1, 2*fits, r.IntN(rdMemory))
 	wr := p.wr(o.nextID, op, 0, 0)
 	req := &rdRequest{wc: verbs.WC{WRID: o.nextID, QPN: d.q.qp.QPN(), Opcode: verbs.WCOpSend}}
 	off := r.IntN(rdMemory - n + 1)
@@ -446,9 +447,9 @@ func playAnswer(d *rdDialogue, r *rand.Rand) {
 func (d *rdDialogue) drawUnacked(r *rand.Rand) *rdPeer {
 	unacked := slices.DeleteFunc(slices.Clone(d.peers), func(p *rdPeer) bool { return p.out.una == p.out.next })
 	if len(unacked) == 0 {
-		return pick(r, d.peers...)
+		return dialogue.Pick(r, d.peers...)
 	}
-	return pick(r, unacked...)
+	return dialogue.Pick(r, unacked...)
 }
 
 // playAck acknowledges packets of the device: all, some, or some behind a gap.
@@ -456,7 +457,7 @@ func playAck(d *rdDialogue, r *rand.Rand) {
 	p := d.drawUnacked(r)
 	o := &p.out
 	n := o.next - o.una
-	next := o.una + pick(r, n, n, uint32(r.IntN(int(n)+1)))
+	next := o.una + dialogue.Pick(r, n, n, uint32(r.IntN(int(n)+1)))
 	for next != o.next && o.sent[next].sacked {
 		next++
 	}
@@ -476,7 +477,7 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 	o := &p.out
 	good := iwarp.RDAck(o.epoch, o.next).Echo(p.fromDeviceFlow.lastTimestamp).SACK()
 	groups := [][]iwarp.Packet{{
-		iwarp.RDAck(o.epoch, o.next+1).SACK(), iwarp.RDAck(o.epoch, o.next+pick[uint32](r, 2, 255, 1<<31, 1<<31-1)).SACK(),
+		iwarp.RDAck(o.epoch, o.next+1).SACK(), iwarp.RDAck(o.epoch, o.next+dialogue.Pick[uint32](r, 2, 255, 1<<31, 1<<31-1)).SACK(),
 		iwarp.RDAck(o.epoch, o.next).SACK(iwarp.SACKOf(o.next, o.next+1)...),
 		iwarp.RDAck(o.epoch, o.una).SACK(iwarp.SACKOf(o.una, max(o.una+1, o.next)+uint32(r.IntN(200)))...),
 	}, {
@@ -486,7 +487,7 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 		good.BadCRC(), good.ToQP(uint32(d.q.qp.QPN()) ^ 0x800000), good.Trailing(0),
 		good.EditHeader(func(h *iwarp.PacketHeader) { h.Version = new(uint8(2)) }),
 	}}
-	p.send(pick(r, pick(r, groups...)...))
+	p.send(dialogue.Pick(r, dialogue.Pick(r, groups...)...))
 }
 
 // playSilence lets time pass without Acks: the device retransmits as many of the oldest packets as
@@ -501,7 +502,7 @@ func playSilence(d *rdDialogue, r *rand.Rand) {
 			}
 		}
 	}
-	wait := pick(r, 3*time.Millisecond, 50*time.Millisecond, maxTimeout+maxTimeout/10)
+	wait := dialogue.Pick(r, 3*time.Millisecond, 50*time.Millisecond, maxTimeout+maxTimeout/10)
 	for end := d.Now() + wait; d.Now() < end; {
 		if a, ok := d.nextPacket(end - d.Now()); ok {
 			d.comparePacket(a)

@@ -108,7 +108,7 @@ func openUD(s udSetup, mix []choice[*udDialogue]) func(*rig.Rig) dialogue.Sessio
 		d := &udDialogue{host: &host{Rig: r}, mix: mix, nextID: sendIDs, least: s.least}
 		d.Sleep(errorRefill)
 		d.beginDialogue()
-		first := pick(r.Rand, 1, 1000, 0xfffffffa)
+		first := dialogue.Pick(r.Rand, 1, 1000, 0xfffffffa)
 		for range udSources {
 			d.nextMSN = append(d.nextMSN, uint32(first))
 		}

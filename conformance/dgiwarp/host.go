@@ -143,8 +143,9 @@ func (h *host) nextPackets(n int) []arrival {
 	return all
 }
 
-// expectSilence fails the case if the device sends a packet before another queue pair (syncQP)
-// has replied. In virtual time it then waits for quiet, to observe timers.
+// expectSilence fails the case if the device sends a packet. It observes the device until another
+// of its queue pairs has answered a request, which shows that all earlier packets are processed; in
+// virtual time also for the duration quiet after that, in which timers may expire.
 func (h *host) expectSilence(quiet time.Duration) {
 	a, ok := h.packetAfterSync(quiet)
 	h.Check(!ok, "nothing is sent", "%v", a.Packet)

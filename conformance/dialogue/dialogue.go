@@ -40,6 +40,9 @@ type Spec[Step fmt.Stringer] struct {
 	Open             func(*rig.Rig) Session[Step]
 }
 
+// Pick returns a random one of the elements, of which there must be at least one.
+func Pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+
 // Limits on the repetitions that shorten a dialogue.
 const (
 	maxReplays = 300

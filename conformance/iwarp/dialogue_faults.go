@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -18,14 +19,14 @@ type segmentFault struct {
 
 // drawFault returns a step with a message of the peer that is changed in one field.
 func drawFault(random *rand.Rand) dialogueStep {
-	draw := oneOf(random, drawSend, drawSend, drawSend, drawSend, drawWrite, drawRead, drawImmediate, drawAtomic)
+	draw := dialogue.Pick(random, drawSend, drawSend, drawSend, drawSend, drawWrite, drawRead, drawImmediate, drawAtomic)
 	return faultStep(random, draw(random), drawSegmentFault(random))
 }
 
 // drawReceiveFault returns a step with a Send that is too long for its receive, or that has none.
 func drawReceiveFault(random *rand.Rand) dialogueStep {
-	more, split, missing := oneOf(random, 1, 2, 4, 100, 2000), drawSplit(random), random.IntN(3) == 0
-	op := oneOf(random, iwarp.OpSend, iwarp.OpSendSE)
+	more, split, missing := dialogue.Pick(random, 1, 2, 4, 100, 2000), drawSplit(random), random.IntN(3) == 0
+	op := dialogue.Pick(random, iwarp.OpSend, iwarp.OpSendSE)
 	if missing {
 		immediate := random.IntN(2) == 0
 		return faultStep(random, peerMessage{"one Send more than there are receives", func(s *dialogueSession) (all []iwarp.Segment) {
@@ -49,7 +50,7 @@ var unchanged = segmentFault{edit: func(s iwarp.Segment) iwarp.Segment { return 
 
 // drawAddressFault returns a step with a Write, Read Request or Atomic Request to a wrong address.
 func drawAddressFault(random *rand.Rand) dialogueStep {
-	draw := oneOf(random, drawWrite, drawRead, drawAtomic)
+	draw := dialogue.Pick(random, drawWrite, drawRead, drawAtomic)
 	fault := drawWrongAddr(random)
 	message := draw(random)
 	valid := message.make
@@ -138,9 +139,9 @@ func untaggedOnly(edit func(iwarp.Segment) iwarp.Segment) func(iwarp.Segment) iw
 
 // drawSegmentFault returns a change of a field.
 func drawSegmentFault(random *rand.Rand) segmentFault {
-	version, op, qn := oneOf[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), oneOf(random, 0, 1, 2, 3, 4, 5, 0x100, 0xffffffff, random.Uint32())
-	msn, mo := oneOf(random, 1, 2, 0xffffffff, 0x80000000, random.Uint32()|1), oneOf[uint32](random, 1, 4, 64, 4096, 0x10000, 0xfffffffc, 0xffffffff)
-	extra, cut := oneOf(random, 1, 3, 4, 8, 28), random.IntN(71)
+	version, op, qn := dialogue.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), dialogue.Pick(random, 0, 1, 2, 3, 4, 5, 0x100, 0xffffffff, random.Uint32())
+	msn, mo := dialogue.Pick(random, 1, 2, 0xffffffff, 0x80000000, random.Uint32()|1), dialogue.Pick[uint32](random, 1, 4, 64, 4096, 0x10000, 0xfffffffc, 0xffffffff)
+	extra, cut := dialogue.Pick(random, 1, 3, 4, 8, 28), random.IntN(71)
 	bit, inv := uint32(1)<<random.IntN(32), random.Uint32()
 	faults := []segmentFault{
 		{fmt.Sprintf("DV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.DV(version) }},
@@ -161,7 +162,7 @@ func drawSegmentFault(random *rand.Rand) segmentFault {
 		})},
 	}
 	const msnFault, moFault = 6, 7 // drawn more often: there are many wrong values
-	i := oneOf(random, random.IntN(len(faults)), random.IntN(len(faults)), msnFault, moFault)
+	i := dialogue.Pick(random, random.IntN(len(faults)), random.IntN(len(faults)), msnFault, moFault)
 	f := faults[i]
 	edit := f.edit
 	f.edit = func(s iwarp.Segment) iwarp.Segment {
@@ -228,8 +229,8 @@ func withAccessLen(s iwarp.Segment, n int) iwarp.Segment {
 
 // drawWrongAddr returns an address in a region that the peer must not access so, or outside one.
 func drawWrongAddr(random *rand.Rand) wrongAddr {
-	region := oneOf(random, readOnly, writeOnly, otherDomain, deregistered, bindable, shortMemory)
-	distance := oneOf(random, 1, 2, 7, 8, 16, 64, 4096, 1+random.IntN(1000))
+	region := dialogue.Pick(random, readOnly, writeOnly, otherDomain, deregistered, bindable, shortMemory)
+	distance := dialogue.Pick(random, 1, 2, 7, 8, 16, 64, 4096, 1+random.IntN(1000))
 	k, misaligned, wrap, bit := random.IntN(2), 1+random.IntN(7), uint64(1+random.IntN(8)), uint32(1)<<random.IntN(32)
 	at := func(s *dialogueSession, name string, off int) iwarp.Addr {
 		m := s.region(name)
@@ -263,7 +264,7 @@ func drawWrongAddr(random *rand.Rand) wrongAddr {
 		}},
 	}
 	const inRegion = 0 // drawn more often: there are many regions
-	return all[oneOf(random, inRegion, random.IntN(len(all)))]
+	return all[dialogue.Pick(random, inRegion, random.IntN(len(all)))]
 }
 
 // addrInWindow returns the address of a window. One that was never bound is unknown to the model.
@@ -277,8 +278,8 @@ func (s *dialogueSession) addrInWindow(k int) iwarp.Addr {
 
 // drawFrameFault returns a step with an FPDU of the peer whose CRC or markers are wrong.
 func drawFrameFault(random *rand.Rand) dialogueStep {
-	distance := oneOf[uint16](random, 4, 8, 512, 0xfffc)
-	fault := oneOf(random,
+	distance := dialogue.Pick[uint16](random, 4, 8, 512, 0xfffc)
+	fault := dialogue.Pick(random,
 		segmentFault{"wrong CRC", iwarp.Segment.BadCRC},
 		segmentFault{fmt.Sprintf("markers that point to %#x more", distance), func(s iwarp.Segment) iwarp.Segment {
 			return s.EditMarkers(func(m *iwarp.Marker) { m.Ptr += distance })
@@ -288,9 +289,9 @@ func drawFrameFault(random *rand.Rand) dialogueStep {
 
 // drawWrongAnswer returns a step with a response to the device that is changed in one field.
 func drawWrongAnswer(random *rand.Rand) dialogueStep {
-	version, op, id := oneOf[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), random.Uint32()|1
-	msn, qn := oneOf(random, 1, 0xffffffff, 0x80000000, random.Uint32()|1), oneOf[uint32](random, 0, 1, 2, 4, 0xffffffff)
-	fault := oneOf(random,
+	version, op, id := dialogue.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), random.Uint32()|1
+	msn, qn := dialogue.Pick(random, 1, 0xffffffff, 0x80000000, random.Uint32()|1), dialogue.Pick[uint32](random, 0, 1, 2, 4, 0xffffffff)
+	fault := dialogue.Pick(random,
 		segmentFault{fmt.Sprintf("DV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.DV(version) }},
 		segmentFault{fmt.Sprintf("RV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.RV(version) }},
 		segmentFault{fmt.Sprintf("opcode %d", op), func(s iwarp.Segment) iwarp.Segment { return s.Opcode(op) }},
@@ -342,7 +343,7 @@ func drawUnsolicited(random *rand.Rand) dialogueStep {
 
 // drawTerminate returns a step in which the peer sends a Terminate.
 func drawTerminate(random *rand.Rand) dialogueStep {
-	cause := oneOf(random, iwarp.RDMAPCatastrophic, iwarp.RDMAPInvalidSTag, iwarp.RDMAPRemoteUnspecified, iwarp.DDPTaggedBounds, iwarp.DDPUntaggedNoBuffer, iwarp.MPACRC)
+	cause := dialogue.Pick(random, iwarp.RDMAPCatastrophic, iwarp.RDMAPInvalidSTag, iwarp.RDMAPRemoteUnspecified, iwarp.DDPTaggedBounds, iwarp.DDPUntaggedNoBuffer, iwarp.MPACRC)
 	reserved := uint16(random.IntN(0x2000))
 	message := iwarp.Terminate(cause).EditTerminate(func(h *iwarp.TerminateHeader) { h.Reserved = &reserved })
 	return peerStep(dialogueCut{}, peerMessage{fmt.Sprintf("a TERMINATE with %v", cause), func(*dialogueSession) []iwarp.Segment { return []iwarp.Segment{message} }})
@@ -377,7 +378,7 @@ func drawStreamEnd(random *rand.Rand) dialogueStep {
 // drawLocalFault returns a step in which the application posts a request with a wrong list.
 func drawLocalFault(random *rand.Rand) dialogueStep {
 	d, long := drawRequest(random), random.IntN(2) == 0
-	d.op, d.flags = oneOf(random, verbs.OpSend, verbs.OpRDMAWrite), verbs.SendSignaled
+	d.op, d.flags = dialogue.Pick(random, verbs.OpSend, verbs.OpRDMAWrite), verbs.SendSignaled
 	return dialogueStep{text: fmt.Sprintf("the application posts %v of memory that it may not use (too long: %t)", d.op, long), play: func(s *dialogueSession) {
 		if s.m.Ended() || !s.m.Idle() {
 			return

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -32,7 +33,7 @@ func (d dialogueConn) String() string {
 func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
 	d := dialogueConn{
 		active: random.IntN(2) == 0, markers: random.IntN(3) == 0 && !mix.noMarkers, crc: random.IntN(2) == 0,
-		rtr: oneOf(random, iwarp.RTRWrite, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend), depth: oneOf[uint16](random, 1, 2, 4, 16),
+		rtr: dialogue.Pick(random, iwarp.RTRWrite, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend), depth: dialogue.Pick[uint16](random, 1, 2, 4, 16),
 	}
 	if mix.plain {
 		d.rtr, d.crc = iwarp.RTRWrite, false
@@ -43,9 +44,6 @@ func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
 		}
 	}}
 }
-
-// oneOf returns one of the values.
-func oneOf[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
 
 // connectDialogue makes the connection, and the model of its queue pair.
 func (s *dialogueSession) connectDialogue(d dialogueConn) {
@@ -157,9 +155,9 @@ type peerFrame struct {
 type dialogueCut struct{ piece, held int }
 
 func drawCut(random *rand.Rand) (cut dialogueCut) {
-	cut.piece = oneOf(random, 0, 0, 0, 1<<20, 1<<20, 1<<20, 1+random.IntN(40), 100+random.IntN(1000))
+	cut.piece = dialogue.Pick(random, 0, 0, 0, 1<<20, 1<<20, 1<<20, 1+random.IntN(40), 100+random.IntN(1000))
 	if random.IntN(5) == 0 {
-		cut.held = oneOf(random, 1, 3, 4, 5, 8, 20, 1+random.IntN(600))
+		cut.held = dialogue.Pick(random, 1, 3, 4, 5, 8, 20, 1+random.IntN(600))
 	}
 	return cut
 }

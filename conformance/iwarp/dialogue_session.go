@@ -105,7 +105,7 @@ func (s *dialogueSession) Draw(random *rand.Rand) dialogueStep {
 		return drawConnection(random, s.mix)
 	}
 	if s.m != nil && s.m.Ended() {
-		return oneOf(random, drawReceives, drawRequests)(random)
+		return dialogue.Pick(random, drawReceives, drawRequests)(random)
 	}
 	total := 0
 	for _, w := range s.mix.steps {

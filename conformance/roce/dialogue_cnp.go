@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -116,7 +117,7 @@ func (p *Port) closeConn(c *Conn) {
 
 // senderFields draws fields of a packet that its CNP depends on, or that must not change it.
 func senderFields(r *rand.Rand, p ib.Packet) ib.Packet {
-	p = p.WithTClass(uint8(r.Uint32())&^3 | oneOf[uint8](r, 0, 1, 2, 3, 3, 3)).WithPKey(oneOf[uint16](r, 0xffff, 0xffff, 0x7fff))
+	p = p.WithTClass(uint8(r.Uint32())&^3 | dialogue.Pick[uint8](r, 0, 1, 2, 3, 3, 3)).WithPKey(dialogue.Pick[uint16](r, 0xffff, 0xffff, 0x7fff))
 	p.BTH.MigReq, p.BTH.FECN, p.BTH.BECN = new(chance(r, 2)), new(chance(r, 3)), new(chance(r, 3))
 	return p.WithSrcPort(uint16(0xc000 + r.IntN(0x4000))).WithHopLimit(uint8(1 + r.IntN(255)))
 }
@@ -271,7 +272,7 @@ func drawCNPResponse(_ *cnpDialogue, r *rand.Rand) cnpStep {
 // drawCNPDatagram draws a datagram with any ECN bits, of one of several senders. Without a receive it
 // is dropped, and the device need not send a CNP.
 func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
-	source, from, receive := oneOf[uint32](r, udPeerQPN, 0x123456, 7), s.Peers[r.IntN(min(2, len(s.Peers)))], !chance(r, 4)
+	source, from, receive := dialogue.Pick[uint32](r, udPeerQPN, 0x123456, 7), s.Peers[r.IntN(min(2, len(s.Peers)))], !chance(r, 4)
 	fields := senderFields(r, ib.Packet{})
 	return step(func(s *cnpDialogue) {
 		if s.ud == nil {
@@ -313,7 +314,7 @@ var cnpInvalid = []struct {
 
 // drawCNPInvalid draws a marked packet that the device must drop.
 func drawCNPInvalid(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, f, x := r.IntN(len(s.conns)), oneOf(r, cnpInvalid...), r.Uint32()
+	i, f, x := r.IntN(len(s.conns)), dialogue.Pick(r, cnpInvalid...), r.Uint32()
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
 		pkt, _ := c.request(false, 8)
@@ -339,7 +340,7 @@ func drawCNPWait(_ *cnpDialogue, _ *rand.Rand) cnpStep {
 // drawCNPToDevice draws a CNP for a queue pair of the device, with any content, even marked: it has
 // no response and takes no PSN.
 func drawCNPToDevice(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, ahead, fill, ecn := r.IntN(len(s.conns)), oneOf(r, 0, 1, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
+	i, ahead, fill, ecn := r.IntN(len(s.conns)), dialogue.Pick(r, 0, 1, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
 		c.Send(ib.CNP().WithPSN(c.PeerPSN(c.received + ahead)).WithPayload(bytes.Repeat([]byte{fill}, 16)).WithTClass(ecn))
@@ -411,12 +412,12 @@ func drawRateInvalid(s *rateDialogue, r *rand.Rand) rateStep {
 		{"another P_Key", ib.CNP().WithPKey(0x8001)},
 		{"a transport version", ib.CNP().WithTVer(1)},
 		{"the number of no queue pair", ib.CNP().To(0xabcdef)},
-		{"another opcode", ib.CNP().WithOpcode(0x80 + ib.Opcode(oneOf(r, 0, 2, 3, 0x1f)))},
+		{"another opcode", ib.CNP().WithOpcode(0x80 + ib.Opcode(dialogue.Pick(r, 0, 2, 3, 0x1f)))},
 	}
 	if len(s.Peers) > 1 {
 		kinds = append(kinds, kind{"the address of another peer", ib.CNP().From(s.Peers[1])})
 	}
-	k, i := oneOf(r, kinds...), r.IntN(len(s.flows))
+	k, i := dialogue.Pick(r, kinds...), r.IntN(len(s.flows))
 	return step(func(s *rateDialogue) { s.burst(i, s.flows[i], k.cnp, false) }, "queue pair %d sends while CNPs for it with %s arrive", i, k.name)
 }
 

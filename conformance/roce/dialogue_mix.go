@@ -76,9 +76,6 @@ func (mix dialogueMix[S]) body(dialogues, steps int, open func(*Port) S) func(*c
 	}
 }
 
-// oneOf returns a random one of the values.
-func oneOf[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
-
 // chance returns true once in n times.
 func chance(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
 

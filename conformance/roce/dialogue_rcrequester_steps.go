@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -135,7 +136,7 @@ func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
 	step := requesterStep{n: r.IntN(64), code: r.IntN(32), variant: r.IntN(64)}
 	switch {
 	case r.IntN(s.mix.every) == 0:
-		step.kind = pick(r, s.mix.abnormal)
+		step.kind = dialogue.Pick(r, s.mix.abnormal...)
 		if step.kind == stepRNR {
 			step.code = int(pickOr(r, s.mix.rnrTimers, uint8(step.code)))
 		}
@@ -153,15 +154,12 @@ func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
 	return step
 }
 
-// pick returns a random element.
-func pick[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }
-
 // pickOr returns a random element, or the default if there is none.
 func pickOr[T any](r *rand.Rand, all []T, def T) T {
 	if len(all) == 0 {
 		return def
 	}
-	return pick(r, all)
+	return dialogue.Pick(r, all...)
 }
 
 // drawAttr draws the attributes of a connection. PSNs start near the wrap of unsigned and signed
@@ -172,9 +170,9 @@ func (m *rcRequesterMix) drawAttr(r *rand.Rand) requesterAttr {
 		rdAtomics = []uint8{1, 2, 3, 5} // some devices round them up to powers of two
 	}
 	return requesterAttr{
-		mtu:      pick(r, []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU512, verbs.MTU1024}),
-		psn:      pick(r, []ib.PSN{0, 0xfffffa, 0xffffe0, 0x7ffff8, 0x800000, firstDevicePSN}),
-		rdAtomic: pick(r, rdAtomics), timeout: pickOr(r, m.timeouts, 0),
+		mtu:      dialogue.Pick(r, []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU512, verbs.MTU1024}...),
+		psn:      dialogue.Pick(r, []ib.PSN{0, 0xfffffa, 0xffffe0, 0x7ffff8, 0x800000, firstDevicePSN}...),
+		rdAtomic: dialogue.Pick(r, rdAtomics...), timeout: pickOr(r, m.timeouts, 0),
 		retries: pickOr(r, m.retries, 7), rnrRetries: pickOr(r, m.rnrRetries, 7), signalAll: r.IntN(8) == 0,
 	}
 }
@@ -185,11 +183,11 @@ func (m *rcRequesterMix) drawPost(r *rand.Rand) requesterPost {
 	if ops == nil {
 		ops = allSendOps
 	}
-	p := requesterPost{op: pick(r, ops), mtus: r.IntN(5), pieces: 1 + r.IntN(3), value: r.Uint32()}
+	p := requesterPost{op: dialogue.Pick(r, ops...), mtus: r.IntN(5), pieces: 1 + r.IntN(3), value: r.Uint32()}
 	if p.mtus == 0 || r.IntN(2) == 0 {
 		p.mtus = r.IntN(2)
 	}
-	p.extra = pick(r, []int{0, 1, -1, 2, 3, 4, 8, 61})
+	p.extra = dialogue.Pick(r, []int{0, 1, -1, 2, 3, 4, 8, 61}...)
 	if r.IntN(12) == 0 {
 		p.mtus = 5 + r.IntN(4)
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -171,7 +172,7 @@ func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 	if !s.Caps.Has(verbs.CapSendInv) || s.service != ib.RC {
 		which = slices.IndexFunc(rcInvalidRequests, func(r rcInvalidRequest) bool { return r.group == rcFaultInvalidate })
 	}
-	return rcInvalid{random.IntN(which), pick(random, ops), random.IntN(1000)}
+	return rcInvalid{random.IntN(which), dialogue.Pick(random, ops...), random.IntN(1000)}
 }
 
 // drawRCFault returns a request with a fault of these groups.
@@ -283,7 +284,7 @@ func drawRCBind(s *rcResponder, random *rand.Rand) rcStep {
 	if s.Caps.Has(verbs.CapAtomics) {
 		rights = append(rights, verbs.AccessRemoteAtomic, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
 	}
-	b := rcBind{pick(random, kinds), drawRCPlace(random), pick(random, []int{1, 8, 64, 257, 1500, 1501}), pick(random, rights)}
+	b := rcBind{dialogue.Pick(random, kinds...), drawRCPlace(random), dialogue.Pick(random, []int{1, 8, 64, 257, 1500, 1501}...), dialogue.Pick(random, rights...)}
 	if b.kind == verbs.MWType2 && s.Caps.Has(verbs.CapZeroBased) && random.IntN(3) == 0 {
 		b.access |= verbs.AccessZeroBased
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -25,8 +26,8 @@ func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	psns := []ib.PSN{0, 1, 0x7ffffe, 0xfffff8, 0xfffffd, 0xffffff, ib.PSN(random.Uint32N(1 << 24))}
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU256, verbs.MTU512}
 	connect := rcConnect{
-		psn: pick(random, psns), mtu: pick(random, mtus), resources: pick(random, []uint8{0, 1, 2, 3, 4, 4, 4, 5}), timer: uint8(random.IntN(32)),
-		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: pick(random, []uint8{0, 0, 0x68}),
+		psn: dialogue.Pick(random, psns...), mtu: dialogue.Pick(random, mtus...), resources: dialogue.Pick(random, []uint8{0, 1, 2, 3, 4, 4, 4, 5}...), timer: uint8(random.IntN(32)),
+		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: dialogue.Pick(random, []uint8{0, 0, 0x68}...),
 	}
 	if s.service != ib.RC {
 		connect.shared, connect.onlyRTR = false, false
@@ -70,9 +71,9 @@ func drawRCSize(random *rand.Rand) rcSize {
 	small := []rcSize{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 8}, {0, 33}, {1, -1}, {1, 0}}
 	large := []rcSize{{1, 1}, {1, 4}, {2, -1}, {2, 0}, {2, 1}, {3, 0}, {4, -3}, {rcMaxPacket, 0}}
 	if random.IntN(3) > 0 {
-		return pick(random, small)
+		return dialogue.Pick(random, small...)
 	}
-	return pick(random, large)
+	return dialogue.Pick(random, large...)
 }
 
 // rcPlace is a place in a region: its start, its end, or some byte.
@@ -81,7 +82,7 @@ type rcPlace int
 const rcAtEnd rcPlace = -1
 
 func drawRCPlace(random *rand.Rand) rcPlace {
-	return pick(random, []rcPlace{0, rcAtEnd, rcPlace(random.IntN(4096)), rcPlace(random.IntN(4096))})
+	return dialogue.Pick(random, []rcPlace{0, rcAtEnd, rcPlace(random.IntN(4096)), rcPlace(random.IntN(4096))}...)
 }
 
 func (p rcPlace) String() string {
@@ -136,7 +137,7 @@ func drawRCRequest(s *rcResponder, random *rand.Rand) rcStep {
 		ops = append(ops, ib.OpSendOnlyInv, ib.OpSendOnlyInv)
 	}
 	q := rcRequest{
-		op: pick(random, ops), size: drawRCSize(random), region: random.IntN(8), at: drawRCPlace(random), data: byte(random.Uint32()), imm: random.Uint32(),
+		op: dialogue.Pick(random, ops...), size: drawRCSize(random), region: random.IntN(8), at: drawRCPlace(random), data: byte(random.Uint32()), imm: random.Uint32(),
 		ackAll: random.IntN(2) == 0, noAck: random.IntN(4) == 0, se: random.IntN(4) == 0, together: random.IntN(2) == 0, variant: random.IntN(3 * len(rcVariants)),
 	}
 	if random.IntN(3) == 0 {
@@ -153,7 +154,7 @@ func drawRCRead(_ *rcResponder, random *rand.Rand) rcStep {
 // drawRCLong returns a message of several packets, of which some are sent now.
 func drawRCLong(s *rcResponder, random *rand.Rand) rcStep {
 	q := drawRCRequest(s, random).(rcRequest)
-	q.op = pick(random, []ib.Opcode{ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteOnly, ib.OpWriteOnlyImm})
+	q.op = dialogue.Pick(random, []ib.Opcode{ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteOnly, ib.OpWriteOnlyImm}...)
 	q.size, q.now = rcSize{2 + random.IntN(rcMaxPacket-2), 1 - random.IntN(3)}, 1+random.IntN(2)
 	return q
 }
@@ -568,7 +569,7 @@ type rcEarly struct {
 func drawRCEarly(_ *rcResponder, random *rand.Rand) rcStep {
 	aheads := []int{1, 1, 2, 3, 7, 1 << 12, halfPSNs - 1, -halfPSNs, 1 - halfPSNs, -halfPSNs / 2}
 	ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendMiddle, ib.OpSendFirst, ib.OpWriteLast, ib.OpReadRequest, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
-	return rcEarly{pick(random, aheads), pick(random, ops)}
+	return rcEarly{dialogue.Pick(random, aheads...), dialogue.Pick(random, ops...)}
 }
 
 func (e rcEarly) String() string {

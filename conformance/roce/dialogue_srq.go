@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -248,7 +249,7 @@ type drawnMessage struct {
 }
 
 func drawMessage(r *rand.Rand) drawnMessage {
-	n := oneOf(r, 0, 1, 3, 99, 100, 101, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, 3*ucMTU, srqBufferLen)
+	n := dialogue.Pick(r, 0, 1, 3, 99, 100, 101, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, 3*ucMTU, srqBufferLen)
 	return drawnMessage{n, chance(r, 2), chance(r, 2), byte(r.Uint32()), r.Uint32(), r.IntN(2), chance(r, 5)}
 }
 
@@ -418,7 +419,7 @@ func (s *srqDialogue) takeLimitEvent(e verbs.AsyncEvent) {
 
 // drawSRQLimit draws a limit: off, or near the number of free receives.
 func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
-	i, off, below := r.IntN(len(s.queues)), chance(r, 6), oneOf(r, 0, 0, 0, 1, 1, 2, -1)
+	i, off, below := r.IntN(len(s.queues)), chance(r, 6), dialogue.Pick(r, 0, 0, 0, 1, 1, 2, -1)
 	return step(func(s *srqDialogue) {
 		q := s.queues[i]
 		limit := min(max(1, q.Free()-below), srqBuffers)
@@ -438,7 +439,7 @@ func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
 // drawSRQTooLong draws an RC message that exceeds the receive by a few bytes or a packet.
 func drawSRQTooLong(_ *srqDialogue, r *rand.Rand) srqStep {
 	i, m := r.IntN(3), drawMessage(r)
-	m.n, m.write = srqBufferLen+oneOf(r, 1, 2, ucMTU), false
+	m.n, m.write = srqBufferLen+dialogue.Pick(r, 1, 2, ucMTU), false
 	return step(func(s *srqDialogue) {
 		p := s.pairs[i]
 		if p.State == verbs.QPStateErr || p.Open != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -129,7 +130,7 @@ func openUDShort(p *Port) *udDialogue {
 }
 
 // pickUD returns the index of a queue pair. The first is drawn more often, so that steps meet there.
-func pickUD(r *rand.Rand) int { return oneOf(r, 0, 0, 1, 2) }
+func pickUD(r *rand.Rand) int { return dialogue.Pick(r, 0, 0, 1, 2) }
 
 // openUD makes queue pairs in RTS. The last has another Q_Key than the others.
 func openUD(p *Port) *udDialogue {
@@ -207,16 +208,16 @@ func (s *udDialogue) release(id uint64) {
 // area, or longer, in one or two pieces.
 func drawUDReceive(s *udDialogue, r *rand.Rand) udStep {
 	i, count := pickUD(r), 1+r.IntN(2)
-	n := ib.GRHLen + oneOf(r, 0, 1, 3, 4, 17, 60, 64, 255, 256, 300)
+	n := ib.GRHLen + dialogue.Pick(r, 0, 1, 3, 4, 17, 60, 64, 255, 256, 300)
 	switch {
 	case s.shortReceives && chance(r, 12):
-		n = oneOf(r, 1, 20, ib.GRHLen-1)
+		n = dialogue.Pick(r, 1, 20, ib.GRHLen-1)
 	case chance(r, 6):
 		n = ib.GRHLen + s.mtu
 	}
 	split := 0
 	if chance(r, 3) && n > 1 {
-		split = min(n-1, oneOf(r, 1, 13, 20, 30, 39, 40, 41, 57))
+		split = min(n-1, dialogue.Pick(r, 1, 13, 20, 30, 39, 40, 41, 57))
 	}
 	return step(func(s *udDialogue) {
 		for range count {
@@ -279,13 +280,13 @@ type udSize struct {
 func drawUDSize(s *udDialogue, r *rand.Rand) udSize {
 	switch r.IntN(8) {
 	case 0:
-		return udSize{n: oneOf(r, 0, 1, 2, 3, 4, 5)}
+		return udSize{n: dialogue.Pick(r, 0, 1, 2, 3, 4, 5)}
 	case 1:
-		return udSize{n: oneOf(r, 255, 256, 257, 300, s.mtu-1, s.mtu)}
+		return udSize{n: dialogue.Pick(r, 255, 256, 257, 300, s.mtu-1, s.mtu)}
 	case 2:
-		return udSize{fits: true, n: oneOf(r, 1, 2, 4, 100)}
+		return udSize{fits: true, n: dialogue.Pick(r, 1, 2, 4, 100)}
 	}
-	return udSize{fits: true, n: oneOf(r, 0, 0, 0, -1, -2, -3, -5, -40)}
+	return udSize{fits: true, n: dialogue.Pick(r, 0, 0, 0, -1, -2, -3, -5, -40)}
 }
 
 // bytes returns the length for a datagram to the i-th queue pair.
@@ -316,7 +317,7 @@ func (z udSize) String() string {
 // newUDDatagram draws a valid datagram.
 func newUDDatagram(s *udDialogue, r *rand.Rand) udDatagram {
 	d := udDatagram{to: pickUD(r), size: drawUDSize(s, r), addr: r.IntN(len(s.Local)), group: -1}
-	source := oneOf(r, udPeerQPN, uint32(s.qps[d.to].QPN()), 1, 0xfffffe, r.Uint32()&0xffffff)
+	source := dialogue.Pick(r, udPeerQPN, uint32(s.qps[d.to].QPN()), 1, 0xfffffe, r.Uint32()&0xffffff)
 	p := ib.Datagram(ib.PSN(r.Uint32()&0xffffff), 0, source, nil).From(s.Peers[r.IntN(min(2, len(s.Peers)))])
 	if chance(r, 2) {
 		p = p.WithOpcode(ib.OpUDSendOnlyImm).WithImm(r.Uint32())
@@ -433,7 +434,7 @@ var udFaults = []struct {
 }
 
 func drawUDFault(s *udDialogue, r *rand.Rand) udStep {
-	d, f, x := newUDDatagram(s, r), oneOf(r, udFaults...), r.Uint32()
+	d, f, x := newUDDatagram(s, r), dialogue.Pick(r, udFaults...), r.Uint32()
 	d.fault = func(s *udDialogue, p ib.Packet) ib.Packet { return f.change(s, p, x) }
 	return step(func(s *udDialogue) { s.sendAll(d) }, "%s, with %s (%d)", d.text, f.name, x)
 }
@@ -441,7 +442,7 @@ func drawUDFault(s *udDialogue, r *rand.Rand) udStep {
 // drawUDGroupDatagram draws a datagram to a group, some with the Q_Key of few members.
 func drawUDGroupDatagram(s *udDialogue, r *rand.Rand) udStep {
 	d := newUDDatagram(s, r)
-	d.group = oneOf(r, 0, 0, 1, 1, 2, 3)
+	d.group = dialogue.Pick(r, 0, 0, 1, 1, 2, 3)
 	text := ""
 	if chance(r, 6) {
 		f, x := udFaults[r.IntN(6)], r.Uint32()
@@ -454,7 +455,7 @@ func drawUDGroupDatagram(s *udDialogue, r *rand.Rand) udStep {
 // drawUDJoin draws a queue pair that joins a group. It may be a member already: the device may
 // refuse that, and delivers one copy in any case.
 func drawUDJoin(s *udDialogue, r *rand.Rand) udStep {
-	i, g := pickUD(r), oneOf(r, 0, 0, 1, 1, 2, 3)
+	i, g := pickUD(r), dialogue.Pick(r, 0, 0, 1, 1, 2, 3)
 	return step(func(s *udDialogue) {
 		q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
 		err := s.qps[i].AttachMulticast(verbs.GIDFrom(group))
@@ -469,7 +470,7 @@ func drawUDJoin(s *udDialogue, r *rand.Rand) udStep {
 // drawUDLeave draws a queue pair that leaves a group. One that joined it twice may have to leave it
 // twice.
 func drawUDLeave(s *udDialogue, r *rand.Rand) udStep {
-	i, g := pickUD(r), oneOf(r, 0, 0, 1, 1, 2, 3)
+	i, g := pickUD(r), dialogue.Pick(r, 0, 0, 1, 1, 2, 3)
 	return step(func(s *udDialogue) {
 		q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
 		err := s.qps[i].DetachMulticast(verbs.GIDFrom(group))
@@ -487,7 +488,7 @@ func drawUDLeave(s *udDialogue, r *rand.Rand) udStep {
 
 // drawUDKey draws another Q_Key of a queue pair. The device may refuse a privileged one.
 func drawUDKey(_ *udDialogue, r *rand.Rand) udStep {
-	i, key := pickUD(r), oneOf[uint32](r, udQKey, udQKey, udQKey+1, 0, 0x7fffffff, 0x80000005)
+	i, key := pickUD(r), dialogue.Pick[uint32](r, udQKey, udQKey, udQKey+1, 0, 0x7fffffff, 0x80000005)
 	return step(func(s *udDialogue) {
 		q := s.m.QPs[i]
 		if q.State != verbs.QPStateRTS {

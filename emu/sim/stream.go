@@ -62,11 +62,12 @@ type streamPath struct {
 
 var _ link.StreamLink = (*Stream)(nil)
 
-// OnReadable runs h, in an event, when bytes or a FIN have arrived, or the stream has failed.
+// OnReadable sets a handler. The simulator calls h with arg when bytes or a FIN have arrived, or the
+// stream has failed.
 func (s *Stream) OnReadable(h Handler, arg uint64) { s.readable = callback{h, arg} }
 
-// OnWritable runs h, in an event, when the stream is connected, has failed, or
-// has window again for a segment or half of its buffer.
+// OnWritable sets a handler. The simulator calls h with arg when the stream is connected or has
+// failed, or when its send window has space again for a segment or half of its buffer.
 func (s *Stream) OnWritable(h Handler, arg uint64) { s.writable = callback{h, arg} }
 
 // Connected reports whether the peer has accepted the stream.

@@ -158,7 +158,8 @@ func resourceError(o *launch.Outcome) error {
 	return nil
 }
 
-// startError adds advice to the error of a process that could not be started.
+// startError adds advice to the error of a process that could not be started because of a limit on
+// threads or processes (EAGAIN). It returns other errors unchanged.
 func startError(err error) error {
 	if errors.Is(err, syscall.EAGAIN) {
 		return fmt.Errorf("%w: %s", err, limitAdvice("newosproc")) // the Go runtime's word for too few threads

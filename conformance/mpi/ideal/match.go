@@ -109,8 +109,9 @@ func (w *world) nextIndex(link *messageLink) int {
 	return 0
 }
 
-// findMatch returns the index of the first element that matches, or -1. For defects that match out
-// of order, isPreferred reports that a later match (next) replaces the best so far.
+// findMatch returns the index of the element that matches, or -1. Of several it returns the first,
+// as MPI requires, unless isPreferred returns true for a later one (next): a runtime with a defect
+// matches out of order.
 func findMatch[E any](all []E, matches func(E) bool, isPreferred func(best, next E) bool) int {
 	best := -1
 	for i, e := range all {
