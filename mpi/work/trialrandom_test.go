@@ -33,10 +33,11 @@ var (
 )
 
 // A world counts as hung after the simulated time limit, or after this many events, which
-// take half a minute of real time.
+// take two to three minutes of real time. The slowest trials, with RoCE on links that reorder
+// and lose packets, need 40 million.
 const (
 	limit  = 20 * time.Minute
-	events = 30_000_000
+	events = 200_000_000
 )
 
 // each calls try with the usual number of seeds, or as the flags say. It reports errors of try
