@@ -11,6 +11,10 @@
 //	go run ./cmd/mutationtest -file defects.txt
 //	go run ./cmd/mutationtest -cases mpi ./mpi/p2p
 //
+// The folder survivors lists mutants that were looked at and that no case notices, with the reason.
+// Those that no peer and no application can notice do not count. -run REGEXP selects
+// mutants by what they do, for example those of one function.
+//
 // With -file, the mutants are those of a file, in the format of [mutant.Parse], instead of
 // mechanical ones. With -tests, the package's tests run with each mutant that the cases did not
 // notice.
@@ -26,6 +30,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,6 +40,7 @@ import (
 type options struct {
 	file    string
 	suite   string
+	match   string
 	n       int
 	seed    uint64
 	workers int
@@ -50,6 +56,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.file, "file", "", "judge the mutants of `FILE` instead of mechanical ones")
 	flag.StringVar(&o.suite, "cases", suiteDevices, "the `cases`: devices (what conform runs), or mpi (those of the MPI runtime)")
+	flag.StringVar(&o.match, "run", "", "take only mutants of which `REGEXP` matches what they do (FUNCTION: CHANGE)")
 	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")
 	flag.Uint64Var(&o.seed, "seed", 1, "the `seed` of the draw")
 	flag.IntVar(&o.workers, "workers", 2, "the `number` of worker processes")
@@ -136,17 +143,27 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 			return err
 		}
 	}
-	return report(os.Stdout, valid, results, o.min)
+	reasons, err := survivorReasons()
+	if err != nil {
+		return err
+	}
+	return report(os.Stdout, reasons, valid, results, o.min)
 }
 
-// mutants returns the mutants of o.file, or, without it, the mechanical ones of packages.
+// mutants returns the mutants of o.file, or, without it, the mechanical ones of packages that
+// o.match matches.
 func (o *options) mutants(ctx context.Context, root string, packages []string) ([]mutant.Mutant, error) {
 	if o.file == "" {
 		files, err := sourceFiles(ctx, root, packages)
 		if err != nil {
 			return nil, err
 		}
-		return mutant.Generate(root, files)
+		wanted, err := regexp.Compile(o.match)
+		if err != nil {
+			return nil, err
+		}
+		all, err := mutant.Generate(root, files)
+		return slices.DeleteFunc(all, func(m mutant.Mutant) bool { return !wanted.MatchString(m.Does) }), err
 	}
 	text, err := os.ReadFile(o.file)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path"
@@ -16,13 +17,15 @@ const (
 	byTests     = "tests"
 )
 
-// count is the outcome of a package: its mutants, and those that cases and Go tests killed.
-type count struct{ mutants, byCases, byTests int }
+// count is the outcome of a package: its mutants without the equivalent ones, those that cases and
+// Go tests killed, and the equivalent ones.
+type count struct{ mutants, byCases, byTests, equivalent int }
 
 // report prints the mutants that survived, and how many of each package were killed. It returns an
 // error if the conformance cases killed a smaller share of the mutants than minimum (0 to 1); kills
-// by Go tests do not count.
-func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64) error {
+// by Go tests do not count. A mutant that survives and that reasons call equivalent does not count
+// either.
+func report(w io.Writer, reasons map[string]string, all []mutant.Mutant, results []result, minimum float64) error {
 	counts := map[string]*count{}
 	var folders []string
 	sum := count{}
@@ -34,7 +37,13 @@ func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64)
 			counts[folder] = c
 			folders = append(folders, folder)
 		}
+		reason := reasons[survivorKey(folder, all[i].Does)]
+		equivalent := results[i].KilledBy == "" && isEquivalent(reason)
 		for _, c := range []*count{c, &sum} {
+			if equivalent {
+				c.equivalent++
+				continue
+			}
 			c.mutants++
 			switch {
 			case results[i].How == byTests:
@@ -43,16 +52,16 @@ func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64)
 				c.byCases++
 			}
 		}
-		if results[i].KilledBy == "" {
+		if results[i].KilledBy == "" && !equivalent {
 			reached := fmt.Sprintf("%d cases call the function", results[i].Reached)
 			if results[i].Reached == 0 {
 				reached = "no case calls the function"
 			}
-			fmt.Fprintf(w, "%s\n    %s\n    %s\n", all[i].Name, all[i].Does, reached)
+			fmt.Fprintf(w, "%s\n    %s\n    %s\n", all[i].Name, all[i].Does, cmp.Or(reason, reached))
 		}
 	}
 	slices.Sort(folders)
-	fmt.Fprintf(w, "\n%-40s %8s %8s %8s %8s\n", "package", "mutants", "cases", "tests", "left")
+	fmt.Fprintf(w, "\n%-40s %8s %8s %8s %8s %10s\n", "package", "mutants", "cases", "tests", "left", "equivalent")
 	for _, f := range folders {
 		counts[f].print(w, f)
 	}
@@ -64,9 +73,10 @@ func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64)
 }
 
 // print prints a line of the table: the mutants, the share that cases killed, the share that
-// cases or tests killed, and the number of survivors.
+// cases or tests killed, the number of survivors, and that of equivalent ones, which are in none
+// of the others.
 func (c *count) print(w io.Writer, name string) {
 	killed := c.byCases + c.byTests
-	fmt.Fprintf(w, "%-40s %8d %7.1f%% %7.1f%% %8d\n", name, c.mutants, 100*float64(c.byCases)/float64(c.mutants),
-		100*float64(killed)/float64(c.mutants), c.mutants-killed)
+	fmt.Fprintf(w, "%-40s %8d %7.1f%% %7.1f%% %8d %10d\n", name, c.mutants, 100*float64(c.byCases)/float64(c.mutants),
+		100*float64(killed)/float64(c.mutants), c.mutants-killed, c.equivalent)
 }

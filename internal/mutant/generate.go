@@ -50,16 +50,23 @@ type edit struct {
 	does     string // describes the edit
 }
 
-// mutants returns a mutant of a function for each possible edit of each node in its body.
+// mutants returns a mutant of a function for each possible edit of each node in its body. Does is
+// unique in the function: a number tells equal edits apart.
 func (s *source) mutants(f *ast.FuncDecl) (all []Mutant) {
 	var parents []ast.Node
+	equal := map[string]int{}
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		if n == nil {
 			parents = parents[:len(parents)-1]
 			return true
 		}
 		for _, e := range s.edits(n, parents) {
-			all = append(all, s.mutant(f, e))
+			m := s.mutant(f, e)
+			equal[m.Does]++
+			if n := equal[m.Does]; n > 1 {
+				m.Does += fmt.Sprintf(" #%d", n)
+			}
+			all = append(all, m)
 		}
 		parents = append(parents, n)
 		return true
@@ -71,11 +78,16 @@ func (s *source) mutants(f *ast.FuncDecl) (all []Mutant) {
 func (s *source) mutant(f *ast.FuncDecl, e edit) Mutant {
 	at := s.fset.Position(e.from)
 	first, last := s.fset.Position(f.Pos()).Line-1, s.fset.Position(f.End()).Line
+	old := s.text[at.Offset:s.offset(e.to)]
 	changed := s.text[:at.Offset] + e.with + s.text[s.offset(e.to):]
+	does := oneLine(old) + " -> " + oneLine(e.with)
+	if e.does == dropsStatement {
+		does = "drops " + oneLine(old)
+	}
 	newLast := last + strings.Count(changed, "\n") - strings.Count(s.text, "\n")
 	return Mutant{
 		Name: fmt.Sprintf("%s:%d:%d %s", s.name, at.Line, at.Column, e.does),
-		Does: fmt.Sprintf("%s: %s", funcName(f), oneLine(s.text[at.Offset:s.offset(e.to)])+" -> "+oneLine(e.with)),
+		Does: funcName(f) + ": " + does,
 		Hunks: []Hunk{{
 			File: s.name, Decl: funcName(f),
 			Old: strings.Split(s.text, "\n")[first:last], New: strings.Split(changed, "\n")[first:newLast],
@@ -146,6 +158,8 @@ func addOne(n *ast.BasicLit) []edit {
 	return []edit{{n.Pos(), n.End(), v.Add(v, big.NewInt(1)).String(), "has a constant that is one more"}}
 }
 
+const dropsStatement = "drops the statement"
+
 // dropStatement returns the edit that keeps a statement from running. There is none for a
 // declaration, and for the init or post statement of an if, for or switch.
 func (s *source) dropStatement(n ast.Stmt, parents []ast.Node) []edit {
@@ -158,5 +172,5 @@ func (s *source) dropStatement(n ast.Stmt, parents []ast.Node) []edit {
 		return nil
 	}
 	// In a block that never runs, its operands count as used, so that the rest compiles.
-	return []edit{{n.Pos(), n.End(), "if false {\n" + s.nodeText(n) + "\n}", "drops the statement"}}
+	return []edit{{n.Pos(), n.End(), "if false {\n" + s.nodeText(n) + "\n}", dropsStatement}}
 }
