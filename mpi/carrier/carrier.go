@@ -32,7 +32,7 @@ type Upper interface {
 	// Lost reports that a peer cannot be reached any more. Finished follows for operations
 	// that the NIC still has.
 	Lost(peer int, cause error)
-	// EachAwaitedPeer visits the peers that the rank waits for.
+	// EachAwaitedPeer visits the peers that the rank waits for, perhaps several times each.
 	EachAwaitedPeer(visit func(peer int))
 	// FlushNeeded reports deferred messages: the rank must call Flush or Progress soon.
 	FlushNeeded()

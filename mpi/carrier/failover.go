@@ -227,7 +227,8 @@ func (c *Carrier) checkSilentPeers() {
 		case p.lost != nil:
 		case c.env.Control.Gone(rank):
 			c.losePeer(p, errGone)
-		case p.shm == nil && now-p.lastHeard >= c.cfg.KeepaliveIdle:
+		case p.shm == nil && now-max(p.lastHeard, p.lastProbe) >= c.cfg.KeepaliveIdle:
+			p.lastProbe = now // EachAwaitedPeer may visit p again
 			c.probe(p)
 		}
 	})

@@ -94,6 +94,7 @@ type transfers struct {
 type liveness struct {
 	lastHeard time.Duration // when a packet last arrived
 	probes    int           // keepalive probes since then
+	lastProbe time.Duration // when the last of them was due
 }
 
 // outgoing is a queued message. It gets its sequence number when it is sent.

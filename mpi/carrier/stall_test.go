@@ -62,6 +62,34 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 	}
 }
 
+// A silent peer gets one probe at a time, however many requests wait for it.
+func TestManyPendingRequestsDoNotLosePeer(t *testing.T) {
+	const down = 3 * time.Second // less than PeerTimeout
+	f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) {
+		w.At(time.Millisecond, func() { w.LinkDown(1, -1) })
+		w.At(down, func() { w.LinkUp(1, -1) })
+	}}
+	_, err := runOnFabric(f, setting{"softroce", carrier.UD, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		must.Do(t, r.wait("the link failure", func() bool { return r.Now() > 2*time.Millisecond }))
+		if r.Rank == 1 {
+			r.Env.Proc.Sleep(down)
+		}
+		var qs []*p2p.Request
+		for i := range 100 {
+			q := &p2p.Request{Peer: 1 - r.Rank, Tag: int32(i), Buf: make([]byte, 10)}
+			if qs = append(qs, q); r.Rank == 0 {
+				r.engine.Irecv(q)
+			} else {
+				r.engine.Isend(q)
+			}
+		}
+		return r.waitAll(qs...)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // A rail does not fail because of requests that were outstanding while the rank was not
 // scheduled.
 func TestStalledRankKeepsItsRails(t *testing.T) {

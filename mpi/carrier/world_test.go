@@ -53,6 +53,7 @@ func (r *rank) EachAwaitedPeer(visit func(int)) {
 			visit(i)
 		}
 	}
+	r.engine.EachAwaitedPeer(visit, func(uint32, int) {}) // visits a peer for each pending request
 }
 
 func (r *rank) Finished(owner any, op carrier.Op, err error) {
