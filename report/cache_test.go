@@ -121,3 +121,13 @@ func TestOldRunsAreRemoved(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestCutKeepsWordsAndValidText(t *testing.T) {
+	for text, want := range map[string]string{
+		"short": "short", "a few more words": "a few …", "unbroken words": "unbr …", "\xff\xff\xff\xff\xff\xff\xff\xff\xff": " …",
+	} {
+		if got := cut(text, 8); got != want {
+			t.Errorf("%q is cut to %q, want %q", text, got, want)
+		}
+	}
+}

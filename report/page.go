@@ -152,7 +152,7 @@ func cut(s string, n int) string {
 		return s
 	}
 	s = strings.ToValidUTF8(s[:n], "")
-	return s[:max(strings.LastIndexByte(s, ' '), n/2)] + " …"
+	return s[:max(strings.LastIndexByte(s, ' '), min(n/2, len(s)))] + " …"
 }
 
 // rankList formats sorted ranks as ranges: "0–7, 9".

@@ -43,6 +43,20 @@ func TestClosedCQHasNoCompletionEvents(t *testing.T) {
 	}, idle)
 }
 
+// A UD send completes when it is sent, and its event does not wait for a packet.
+func TestSentDatagramCausesCompletionEvent(t *testing.T) {
+	inWorld(t, func(_ *sim.Proc, d *Device) {
+		e := providertest.NewEnd(t, d, verbs.QPTypeUD)
+		e.ReadyUD(1)
+		ah := must.Get(e.PD.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addrB), HopLimit: 64}}))(t)
+		must.Do(t, e.CQ.ReqNotify(false))
+		must.Get(e.QP.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: e.SGL(0, 8), UD: verbs.UD{AH: ah, QPN: 99, QKey: 1}}}))(t)
+		if cq, err := e.Ch.Wait(time.Second); cq != e.CQ {
+			t.Errorf("event of %p, %v; want %p", cq, err, e.CQ)
+		}
+	}, idle)
+}
+
 func TestClosingObjectsRemovesTheirEvents(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) {
 		overrunCQ := func() *end {
