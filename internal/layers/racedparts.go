@@ -45,8 +45,8 @@ func partOf(name string) (entry part, found bool) {
 	return parts[i], true
 }
 
-// runPattern returns the go test -run pattern for the packages of parts, of which CI runs only some
-// tests with the race detector.
+// runPattern returns the go test -run pattern that selects the tests of all entries of parts. CI
+// runs them with the race detector.
 func runPattern() string {
 	var all []string
 	for _, p := range parts {
