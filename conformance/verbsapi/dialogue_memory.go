@@ -202,7 +202,7 @@ var (
 		ID:      "dialogue/verbs-memory/regions",
 		Cite:    cite("ibv_reg_mr(3)", "verbs/mr/1", "verbs/mr/5", "verbs/mr/7", "verbs/mr/8", "verbs/mr/9", "verbs/mr/11", "verbs/mr/12", "verbs/pd/2", "verbs/pd/3"),
 		Title:   "Local and remote accesses to overlapping regions succeed or fail as their keys, ranges, rights and domains say",
-		Sends:   "random registrations; READs, WRITEs, atomics and SENDs of the partner, sends of the device, by valid, old and foreign keys",
+		Sends:   "random registrations; READs, WRITEs, atomics and SENDs of the partner, sends and READs of the device, by valid, old and foreign keys",
 		Expects: "the results of a model, and its content of the memory",
 		Defects: []string{"IgnorePD", "StaleKeys", "RightsIgnored", "RangeSlack", "DeregOverlapping"},
 	}, memoryMix{})
@@ -216,7 +216,7 @@ var (
 	}, memoryMix{requireEvents: true})
 	windowDialogueCases = memoryDialogue(conformance.Case{
 		ID: "dialogue/verbs-memory/windows", Needs: verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapSendInv,
-		Cite:    cite("ibv_bind_mw(3)", "verbs/mw/1", "verbs/mw/2", "verbs/mw/4", "verbs/mw/5", "verbs/mw/6", "verbs/mw/7", "verbs/mw/8", "verbs/mw/9", "verbs/mw/10", "verbs/mw/11", "verbs/mw/12", "verbs/mw/14", "verbs/mw/15", "verbs/mw/16", "verbs/mr/10"),
+		Cite:    cite("ibv_bind_mw(3)", "verbs/mw/1", "verbs/mw/2", "verbs/mw/4", "verbs/mw/5", "verbs/mw/6", "verbs/mw/7", "verbs/mw/8", "verbs/mw/9", "verbs/mw/10", "verbs/mw/11", "verbs/mw/12", "verbs/mw/14", "verbs/mw/15", "verbs/mw/16", "verbs/mw/17", "verbs/mr/10"),
 		Title:   "Windows of both types can be bound, used, invalidated and freed in any order, as the model says",
 		Sends:   "random binds, valid or not; accesses of the partner through windows; invalidates by requests and by messages; frees",
 		Expects: "the results and keys of a model, its content of the memory, and regions that are busy while windows are bound",

@@ -255,7 +255,8 @@ func (s *memorySession) sendFrom(step memoryStep) {
 func (s *memorySession) expectLocalFailure(link int, wr verbs.SendWR) {
 	dut := s.links[link].dut
 	what := fmt.Sprintf("a %v of %d bytes at %#x with the key %#x", wr.Opcode, wr.SGL[0].Length, wr.SGL[0].Addr, wr.SGL[0].LKey)
-	if _, completed := dut.expectFailure(what, wr); completed && isIB(s.DUT) {
+	if wc, completed := dut.expectFailure(what, wr); completed && isIB(s.DUT) {
+		s.DUT.Check(wc.Status == verbs.WCLocProtErr, what+" to fail with LOC_PROT_ERR", "%s", rig.Describe(&wc))
 		s.DUT.AwaitState(dut.qp, errState)
 	}
 	s.reconnect(link)
@@ -474,4 +475,4 @@ func (s *memorySession) invalidateRemotely(step memoryStep) {
 			fmt.Sprintf("a completion that names the key %#x", w.Key), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
 		s.invalidated(w)
 	}
-	}
+}

@@ -131,6 +131,9 @@ func (s *trafficSession) request(l *trafficLink, n, i int) *request {
 		if isIB(s.Rig) && n/5%3 == 0 {
 			r.Opcode, r.Imm = verbs.OpRDMAWriteImm, uint32(s.lastID)
 		}
+		if size <= min(32, s.QueryDevice().MaxInline) {
+			r.SGL, r.Inline, r.Flags = nil, data, r.Flags|verbs.SendInline
+		}
 		r.expect = func() { l.partner.ExpectBytes(s.peerMem, targetOffset+i*maxPayload, data) }
 	case n%5 == 3 || !s.Caps.Has(verbs.CapAtomics):
 		copy(remote, rig.Pattern(size, byte(n+3)))
