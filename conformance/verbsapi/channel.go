@@ -101,11 +101,14 @@ var channelCases = []conformance.Case{{
 }, {
 	ID: "verbs/channel/errors-are-solicited", Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/7"),
 	Title:   "A completion with an error raises an event also if the queue is armed for solicited ones",
-	Sends:   "an arm for solicited completions, and a completion with an error",
-	Expects: "an event",
+	Sends:   "an arm for solicited completions, and a completion with an error; then an arm, and a receive for the queue pair that has failed",
+	Expects: "an event each time",
 	Defects: []string{"SolicitedMisses"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, true)
 		c.source.addCompletions(1)
+		c.expectEvent(c.cq)
+		c.arm(c.cq, true)
+		c.PostRecv(c.source.qp, 9, c.source.mem.SGE(0, 64))
 		c.expectEvent(c.cq)
 	}),
 }, {

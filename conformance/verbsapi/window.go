@@ -99,9 +99,12 @@ var windowCases = []conformance.Case{{
 }, {
 	ID: "verbs/mw/bind-stays-in-its-domain", Cite: cite("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
 	Title:   "Queue pair, window and region of a bind must be in the same protection domain",
-	Sends:   "a bind to a region of another domain",
-	Expects: "it is refused or completes with MW_BIND_ERR",
+	Sends:   "a bind of a window of the partner's device, and one to its region; a bind to a region of another domain",
+	Expects: "each is refused, or the last completes with MW_BIND_ERR",
 	Defects: []string{"BindUnchecked", "BindForeignRegion"}, Run: onPair(setup{}, func(l *qpPair) {
+		own, foreign := l.dut.newWindow(verbs.MWType2), l.partner.newWindow(verbs.MWType2)
+		l.dut.expectPostRefused("a bind of a window of another device", bindWR(foreign, verbs.NextRKey(foreign.RKey()), bindAll(l.dut.mem, verbs.AccessRemoteRead)), nil)
+		l.dut.expectPostRefused("a bind to a region of another device", bindWR(own, verbs.NextRKey(own.RKey()), bindAll(l.partner.mem, verbs.AccessRemoteRead)), nil)
 		m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		l.dut.expectBindFails("a region of another domain", bindAll(m, verbs.AccessRemoteRead))
 	}),
