@@ -233,3 +233,20 @@ func TestVerbsWindowCanBind(t *testing.T) {
 		}
 	}
 }
+
+func TestVerbsWindowOfClosedQPOpensForNoQP(t *testing.T) {
+	r := &VerbsRegion{VerbsRange: VerbsRange{Base: 0x1000, Len: 64}, Access: verbs.AccessRemoteRead}
+	m := VerbsMemory{Windows: []*VerbsWindow{{Type: verbs.MWType2}, {Type: verbs.MWType1}}}
+	for i, w := range m.Windows {
+		w.Bind(&VerbsBind{QP: 1, Region: r, Addr: 0x1000, Len: 8, Access: verbs.AccessRemoteRead}, verbs.RKey(i+7))
+	}
+	m.QPGone(1)
+	for qp := range 3 {
+		if _, ok := m.Remote(qp, 0, verbs.Remote{Addr: 0x1000, RKey: 7}, 8, verbs.AccessRemoteRead); ok || m.MayBeValid(7) {
+			t.Errorf("queue pair %d: the window of a closed queue pair may open", qp)
+		}
+		if _, ok := m.Remote(qp, 0, verbs.Remote{Addr: 0x1000, RKey: 8}, 8, verbs.AccessRemoteRead); !ok {
+			t.Errorf("queue pair %d: a window of type 1 does not open", qp)
+		}
+	}
+}

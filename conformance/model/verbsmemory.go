@@ -36,7 +36,7 @@ type VerbsWindow struct {
 	Key    verbs.RKey
 	Region *VerbsRegion
 	Access verbs.Access
-	// QP is the queue pair that bound a window of type 2.
+	// QP is the queue pair that bound a window of type 2, or -1 if it is gone.
 	QP int
 	// Unknown: the specification leaves open whether the window is bound, because its queue pair
 	// is gone or a bind has failed. Nothing can be done through it, and it can be freed.
@@ -65,9 +65,10 @@ func (m *VerbsMemory) Remote(qp, pd int, at verbs.Remote, n int, right verbs.Acc
 	return 0, false
 }
 
-// IsUnknown reports whether a key is that of a window in an unknown state.
-func (m *VerbsMemory) IsUnknown(key verbs.RKey) bool {
-	return slices.ContainsFunc(m.Windows, func(w *VerbsWindow) bool { return w != nil && w.Unknown && w.Key == key })
+// MayBeValid reports whether a key is that of a window of which the model does not know whether it
+// is bound. A window of type 2 whose queue pair is gone opens for no other.
+func (m *VerbsMemory) MayBeValid(key verbs.RKey) bool {
+	return slices.ContainsFunc(m.Windows, func(w *VerbsWindow) bool { return w != nil && w.Unknown && w.Key == key && w.QP >= 0 })
 }
 
 // Local returns the offset in the buffer of an entry of a list in domain pd, and whether it can be
@@ -149,7 +150,7 @@ func (m *VerbsMemory) CanInvalidate(qp int, key verbs.RKey) *VerbsWindow {
 func (m *VerbsMemory) QPGone(qp int) {
 	for _, w := range m.Windows {
 		if w != nil && w.Type == verbs.MWType2 && w.Region != nil && w.QP == qp {
-			w.Unknown = true
+			w.Unknown, w.QP = true, -1
 		}
 	}
 }

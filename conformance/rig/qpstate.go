@@ -59,16 +59,24 @@ func Transitions(qpType verbs.QPType) []Transition {
 			{sqd, sqd, 0, verbs.QPAttrAV | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | MigrationAttrs},
 			{sqd, rts, 0, connectedRTS},
 		}
-	default: // RC
+	default: // RC; the queue pairs of XRC have the attributes of a requester or of a responder
+		requester, responder := verbs.QPAttrMask(RequesterAttrs), verbs.QPAttrMask(ResponderAttrs)
+		switch qpType {
+		case verbs.QPTypeXRCSend:
+			responder = 0
+		case verbs.QPTypeXRCRecv:
+			requester = verbs.QPAttrTimeout
+		}
+		rnrTimer := responder & verbs.QPAttrMinRNRTimer
 		return []Transition{
 			{reset, initState, PortAttrs | verbs.QPAttrAccessFlags, 0},
 			{initState, initState, 0, PortAttrs | verbs.QPAttrAccessFlags},
-			{initState, rtr, PathAttrs | ResponderAttrs, toRTR},
-			{rtr, rts, verbs.QPAttrSQPSN | RequesterAttrs, connectedRTS | verbs.QPAttrMinRNRTimer},
-			{rts, rts, 0, connectedRTS | verbs.QPAttrMinRNRTimer},
+			{initState, rtr, PathAttrs | responder, toRTR},
+			{rtr, rts, verbs.QPAttrSQPSN | requester, connectedRTS | rnrTimer},
+			{rts, rts, 0, connectedRTS | rnrTimer},
 			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
-			{sqd, sqd, 0, PortAttrs | verbs.QPAttrAV | RequesterAttrs | ResponderAttrs | verbs.QPAttrAccessFlags | MigrationAttrs},
-			{sqd, rts, 0, connectedRTS | verbs.QPAttrMinRNRTimer},
+			{sqd, sqd, 0, PortAttrs | verbs.QPAttrAV | requester | responder | verbs.QPAttrAccessFlags | MigrationAttrs},
+			{sqd, rts, 0, connectedRTS | rnrTimer},
 		}
 	}
 }

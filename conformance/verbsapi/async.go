@@ -26,8 +26,8 @@ var asyncCases = []conformance.Case{{
 	ID:   "verbs/async/communication-established",
 	Cite: cite("ibv_get_async_event(3)", "verbs/async/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Title:   "A queue pair in RTR raises COMM_EST when its peer sends",
-	Sends:   "a message of the peer to a queue pair in RTR",
-	Expects: "COMM_EST that names the queue pair, and the message",
+	Sends:   "two messages of the peer to a queue pair in RTR",
+	Expects: "COMM_EST that names the queue pair, once, and the messages",
 	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r)
 		d := rig.NewPair(r)
@@ -42,6 +42,9 @@ var asyncCases = []conformance.Case{{
 		l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:16])
 		e := r.ExpectEvent(verbs.EventCommEst)
 		r.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
+		l.partner.ExpectCompletion(2, verbs.WCSuccess)
+		expectDelivery(l.partner, l.dut, 24)
+		r.ExpectNoEvent()
 	}),
 }, {
 	ID: "verbs/async/port-goes-and-comes", Cite: cite("ibv_get_async_event(3)", "verbs/async/4"),
@@ -60,6 +63,42 @@ var asyncCases = []conformance.Case{{
 			r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
 			p := r.QueryPort()
 			r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("port active: %v", step.up), "%v", p.State)
+		}
+		r.Sleep(shortWait)
+		r.ExpectNoEvent()
+	}),
+}, {
+	ID: "verbs/async/closed-objects-have-no-events", Cite: cite("ibv_get_async_event(3)", "verbs/async/5"), Needs: verbs.CapSRQ,
+	Title:   "Closing an object removes its asynchronous events, and leaves those of others",
+	Sends:   "overruns of three completion queues, and two queue pairs of a shared receive queue that fail; then all but one of each are closed",
+	Expects: "CQ_ERR and QP_LAST_WQE_REACHED of those that are left, and no other event",
+	Defects: []string{"ClosedObjectsReport"}, Run: rig.Body(func(r *rig.Rig) {
+		srq := r.CreateSRQ(srqInit(r))
+		var qps []verbs.QP
+		for range 2 {
+			qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
+			r.ToInit(qp, 0, qKey)
+			r.ToState(qp, errState)
+			qps = append(qps, qp)
+		}
+		var sources []*flushSource
+		for range 3 {
+			s := newFlushSource(r, newCQ(r, 1, nil))
+			s.addCompletions(s.cq.Depth() + 1)
+			sources = append(sources, s)
+		}
+		r.Sleep(shortWait)
+		r.Must("a queue pair that can be closed", qps[0].Close())
+		for _, s := range []*flushSource{sources[0], sources[2]} {
+			r.Must("a queue pair that can be closed", s.qp.Close())
+			r.Must("a completion queue that can be closed", s.cq.Close())
+		}
+		e := r.ExpectEvent(verbs.EventQPLastWQEReached)
+		r.Check(e.QP == qps[1], "an event of the queue pair that is left", "%v", e.QP)
+		e = r.ExpectEvent(verbs.EventCQErr, verbs.EventQPFatal, verbs.EventQPReqErr)
+		r.Check(e.CQ == sources[1].cq, "an event of the completion queue that is left", "%v", e.CQ)
+		for e, err := r.Device.WaitAsync(0); err == nil; e, err = r.Device.WaitAsync(0) {
+			r.Check(e.QP == sources[1].qp, "no event of another object", "%v", e.Type) // the queue pair may fail
 		}
 	}),
 }}

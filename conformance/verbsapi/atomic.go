@@ -12,28 +12,32 @@ import (
 var atomicCases = alsoOverRD([]conformance.Case{{
 	ID: "verbs/atomic/compare-and-swap", Cite: cite("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
 	Title:   "A compare-and-swap stores its operand if the word is as expected, and returns the original word in any case",
-	Sends:   "one with the current value, and one with another",
+	Sends:   "one with the current value, and one with another, by the device and by its partner",
 	Expects: "the first is swapped, the second is not; both return the original word in host byte order",
 	Defects: []string{"AtomicOperandsSwapped"}, Run: onPair(setup{}, func(l *qpPair) {
-		at := l.partner.wordRemote()
-		l.partner.setWord(100)
-		l.dut.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 1<<40 + 7}, 100)
-		l.dut.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 5}, 1<<40+7)
-		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 1<<40+7)
+		for _, dir := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
+			at := dir.to.wordRemote()
+			dir.to.setWord(1<<60 + 100)
+			dir.from.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 1<<60 + 100, Swap: 1<<40 + 7}, 1<<60+100)
+			dir.from.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 7, Swap: 5}, 1<<40+7)
+			dir.from.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 1<<40+7)
+		}
 	}),
 }, {
 	ID: "verbs/atomic/fetch-and-add", Cite: cite("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
 	Title:   "A fetch-and-add adds its operand modulo 2^64, and returns the original word",
-	Sends:   "additions of 1, of 2^40 and of the complement to 0",
+	Sends:   "additions of 1, of 2^40 and of the complement to 0, by the device and by its partner",
 	Expects: "the sums, and the original word as each result",
 	Defects: []string{"AtomicAddendCut"}, Run: onPair(setup{}, func(l *qpPair) {
-		at := l.partner.wordRemote()
-		l.partner.setWord(41)
-		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}, 41)
-		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1 << 40}, 42)
-		sum := uint64(42 + 1<<40)
-		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: -sum}, sum)
-		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 0)
+		for _, dir := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
+			at := dir.to.wordRemote()
+			dir.to.setWord(41)
+			dir.from.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}, 41)
+			dir.from.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1 << 40}, 42)
+			sum := uint64(42 + 1<<40)
+			dir.from.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: -sum}, sum)
+			dir.from.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 0)
+		}
 	}),
 }, {
 	ID:   "verbs/atomic/result-is-eight-bytes",
@@ -62,14 +66,18 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 }, {
 	ID: "verbs/atomic/aligned-only", Cite: cite("9.4.5", "verbs/atomic/3"), Needs: verbs.CapAtomics,
 	Title:   "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
-	Sends:   "a fetch-and-add four bytes into a word",
+	Sends:   "a fetch-and-add four bytes into a word, and a compare-and-swap one byte into it",
 	Expects: "it is refused or fails; the word and the next are unchanged",
-	Defects: []string{"AtomicAligned"}, Run: onPair(setup{}, func(l *qpPair) {
-		l.partner.setWord(7)
-		at := l.partner.wordRemote()
-		at.Addr += 4
-		l.dut.expectFailure("an atomic at an address that is not aligned", l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}))
-		l.dut.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
+	Defects: []string{"AtomicAligned"}, Run: rig.PairBody(func(d *rig.Pair) {
+		for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
+			off := uint64(4 - 3*i)
+			l := newPair(d, setup{})
+			at := l.partner.wordRemote()
+			at.Addr += off
+			is := binary.NativeEndian.Uint64(l.partner.mem.Buf[l.partner.mem.WordOffset(0)+int(off):])
+			l.dut.expectFailure("an atomic at an address that is not aligned", l.dut.atomicWR(1, op, at, verbs.Atomic{CompareAdd: is, Swap: 7}))
+			l.partner.ExpectUntouched(l.partner.mem)
+		}
 	}),
 }})
 

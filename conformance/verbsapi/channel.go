@@ -101,25 +101,31 @@ var channelCases = []conformance.Case{{
 }, {
 	ID: "verbs/channel/errors-are-solicited", Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/7"),
 	Title:   "A completion with an error raises an event also if the queue is armed for solicited ones",
-	Sends:   "an arm for solicited completions, and a completion with an error",
-	Expects: "an event",
+	Sends:   "an arm for solicited completions, and a completion with an error; then an arm, and a receive for the queue pair that has failed",
+	Expects: "an event each time",
 	Defects: []string{"SolicitedMisses"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, true)
 		c.source.addCompletions(1)
 		c.expectEvent(c.cq)
+		c.arm(c.cq, true)
+		c.PostRecv(c.source.qp, 9, c.source.mem.SGE(0, 64))
+		c.expectEvent(c.cq)
 	}),
 }, {
 	ID: "verbs/channel/all-overrides-solicited", Cite: cite("C11-31, C11-32", "verbs/channel/8"),
-	Title:   "Arming for all completions overrides arming for solicited ones",
-	Sends:   "an arm for solicited completions, one for all, and an unsolicited message",
-	Expects: "an event",
+	Title:   "Arming for all completions overrides arming for solicited ones, earlier or later",
+	Sends:   "an arm for solicited completions, one for all, and an unsolicited message; then the same with the arms in the other order",
+	Expects: "an event each time",
 	Defects: []string{"ArmLost"}, Run: onChannel(func(c *channel) {
 		l := newPair(rig.NewPair(c.Rig), setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
-		c.arm(c.cq, true)
-		c.arm(c.cq, false)
-		l.dut.postRecv(1, recvOffset, 64)
-		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
-		c.expectEvent(c.cq)
+		for _, solicitedFirst := range []bool{true, false} {
+			c.arm(c.cq, solicitedFirst)
+			c.arm(c.cq, !solicitedFirst)
+			l.dut.postRecv(1, recvOffset, 64)
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
+			c.expectEvent(c.cq)
+			pollCompletions(c.Rig, c.cq, 1, 4)
+		}
 	}),
 }, {
 	ID: "verbs/channel/several-queues", Cite: cite("ibv_get_cq_event(3)", "verbs/channel/9"),
@@ -177,6 +183,28 @@ var channelCases = []conformance.Case{{
 		for _, solicited := range []bool{false, true} {
 			r.MustFail("arming a completion queue without a channel", r.CQ.ReqNotify(solicited), nil)
 		}
+	}),
+}, {
+	ID: "verbs/channel/closed-queues-have-no-events", Cite: cite("ibv_get_cq_event(3)", "verbs/channel/14"),
+	Title:   "Closing a completion queue removes its events, and leaves those of others",
+	Sends:   "a completion on each of three armed queues of a channel; the first and the last are closed before a wait",
+	Expects: "the event of the second only",
+	Defects: []string{"ClosedCQsReport"}, Run: onChannel(func(c *channel) {
+		queues := []verbs.CQ{c.cq, newCQ(c.Rig, 8, c.CompChannel), newCQ(c.Rig, 8, c.CompChannel)}
+		var sources []*flushSource
+		for _, cq := range queues {
+			c.arm(cq, false)
+			s := newFlushSource(c.Rig, cq)
+			s.addCompletions(1)
+			sources = append(sources, s)
+		}
+		c.Sleep(shortWait)
+		for _, i := range []int{0, 2} {
+			c.Must("a queue pair that can be closed", sources[i].qp.Close())
+			c.Must("a completion queue that can be closed", queues[i].Close())
+		}
+		c.expectEvent(queues[1])
+		c.expectNoEvent()
 	}),
 }}
 

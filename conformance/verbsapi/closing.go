@@ -105,9 +105,9 @@ var closingCases = []conformance.Case{
 	{
 		ID: "verbs/close/device-closes-everything", Cite: cite(packageVerbs, "verbs/close/2"),
 		Title:   "Closing a device closes all its objects: every verb returns ErrClosed",
-		Expects: "ErrClosed from the verbs of the device, and of its protection domain, completion queue, channel and queue pair",
+		Expects: "ErrClosed from the verbs of the device, and of its protection domain, region, completion queue, channel and queue pair",
 		Defects: []string{"DeviceCloseShallow"}, Run: rig.Body(func(r *rig.Rig) {
-			ch, qp := newChannel(r), newDefaultQP(r)
+			ch, qp, mr := newChannel(r), newDefaultQP(r), r.Memory(64, 0)
 			r.Must("a device that can be closed", r.Device.Close())
 			expectClosed(r, "after the device was closed", []verbCall{
 				{"alloc_pd", func() error { return errorOf(r.Device.AllocPD()) }},
@@ -120,6 +120,14 @@ var closingCases = []conformance.Case{
 				{"get_cq_event", func() error { return errorOf(ch.Wait(time.Second)) }},
 				{"query_qp", func() error { return errorOf(qp.Query()) }},
 				{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: reset}, verbs.QPAttrState) }},
+				{"post_recv", func() error { return errorOf(qp.PostRecv(make([]verbs.RecvWR, 1))) }},
+				{"post_send", func() error { return errorOf(qp.PostSend(make([]verbs.SendWR, 1))) }},
+				{"resize_cq", func() error { return r.CQ.Resize(4) }},
+				{"destroy_qp", qp.Close},
+				{"destroy_cq", r.CQ.Close},
+				{"destroy_comp_channel", ch.Close},
+				{"dereg_mr", mr.Close},
+				{"dealloc_pd", r.PD.Close},
 			})
 		}),
 	},
@@ -152,7 +160,7 @@ var closingCases = []conformance.Case{
 	{
 		ID: "verbs/close/closed-objects-do-not-count", Cite: cite(packageVerbs, "verbs/close/4"),
 		Title:   "Closed objects do not count: a device creates objects again, however many there were before",
-		Sends:   "600 rounds: create and close a protection domain, region, channel, completion queue and queue pair",
+		Sends:   "600 rounds: create and close a protection domain, region, channel, completion queue and queue pair; and more XRC domains than the device claims",
 		Expects: "all of them",
 		Defects: []string{"ClosedCount"}, Run: rig.Body(func(r *rig.Rig) {
 			for i := range 600 {
@@ -162,6 +170,11 @@ var closingCases = []conformance.Case{
 				qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: smallCaps})
 				for _, c := range []closer{qp, mr, cq, ch, pd} {
 					r.Must(fmt.Sprintf("objects that can be closed, in round %d", i+1), c.Close())
+				}
+			}
+			if r.Caps.Has(verbs.CapXRC) {
+				for range min(4096, r.QueryDevice().MaxXRCD+1) {
+					r.Must("an XRC domain that can be closed", xrcDomain(r).Close())
 				}
 			}
 		}),

@@ -126,9 +126,11 @@ var deviceCases = []conformance.Case{{
 		for i := range p.PKeys {
 			rig.Result(r.Device.QueryPKey(1, i))(r, fmt.Sprintf("P_Key %d of %d", i, p.PKeys))
 		}
-		for _, beyond := range []int{-1, max(p.GIDs, p.PKeys), 10000} {
-			r.MustFail(fmt.Sprintf("GID %d of %d", beyond, p.GIDs), errorOf(r.Device.QueryGID(1, beyond)), nil)
-			r.MustFail(fmt.Sprintf("P_Key %d of %d", beyond, p.PKeys), errorOf(r.Device.QueryPKey(1, beyond)), nil)
+		for _, i := range []int{-1, p.GIDs, 10000} {
+			r.MustFail(fmt.Sprintf("GID %d of %d", i, p.GIDs), errorOf(r.Device.QueryGID(1, i)), nil)
+		}
+		for _, i := range []int{-1, max(1, p.PKeys), 10000} { // iWARP may have an entry that the attributes do not count
+			r.MustFail(fmt.Sprintf("P_Key %d of %d", i, p.PKeys), errorOf(r.Device.QueryPKey(1, i)), nil)
 		}
 	}),
 }, {
@@ -136,14 +138,39 @@ var deviceCases = []conformance.Case{{
 	Title:   "The addresses of a port that routes by IP are in its GID table",
 	Expects: "each of the device's addresses in one entry",
 	Defects: []string{"GIDsWrong"}, Run: rig.Body(func(r *rig.Rig) {
-		p := r.QueryPort()
-		table := make([]string, 0, p.GIDs)
-		for i := range p.GIDs {
-			g := rig.Result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
-			table = append(table, g.GID.String())
-		}
+		table := gids(r)
 		for _, own := range r.Local {
 			r.Check(slices.Contains(table, own.String()), fmt.Sprintf("%v in the GID table", own), "%v", table)
+		}
+	}),
+}, {
+	ID: "verbs/port/addresses-go-and-come", Cite: cite("ibv_get_async_event(3)", "verbs/port/5"), Setup: conformance.Setup{TwoAddresses: true},
+	Title:   "An address that is removed from a port leaves the GID table, with an event, and comes back to it",
+	Sends:   "nothing: each of the two addresses of the port is removed and added again",
+	Expects: "GID_CHANGE of port 1 and a table without the address, then GID_CHANGE and a table with both",
+	Defects: []string{"GIDsNeverChange"}, Run: rig.Body(func(r *rig.Rig) {
+		if r.SetAddress == nil {
+			rig.BenchCannot("remove an address from the device")
+		}
+		for _, own := range r.Local {
+			if !slices.Contains(gids(r), own.String()) {
+				rig.NotApplicable("the device's GIDs are not its addresses")
+			}
+		}
+		for _, changed := range r.Local {
+			for _, present := range []bool{false, true} {
+				r.Must("an address that can be removed and added", r.SetAddress(changed, present))
+				e := r.ExpectEvent(verbs.EventGIDChange)
+				r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
+				r.Sleep(shortWait) // a table with several kinds of entries for an address changes several times
+				table := gids(r)
+				for _, own := range r.Local {
+					want := present || own != changed
+					r.Check(slices.Contains(table, own.String()) == want, fmt.Sprintf("%v in the GID table: %v", own, want), "%v", table)
+				}
+				for _, err := r.Device.WaitAsync(0); err == nil; _, err = r.Device.WaitAsync(0) {
+				}
+			}
 		}
 	}),
 }, {
@@ -181,6 +208,16 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }}
+
+// gids returns the GID table.
+func gids(r *rig.Rig) (table []string) {
+	n := r.QueryPort().GIDs
+	for i := range n {
+		g := rig.Result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, n))
+		table = append(table, g.GID.String())
+	}
+	return table
+}
 
 // counterNames returns the names of the device's counters. Without any the case is unsupported.
 func counterNames(r *rig.Rig) (names []string) {

@@ -3,7 +3,6 @@ package verbsapi
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -168,19 +167,4 @@ func (s *cqSet) expectPosted(queue *model.VerbsQueue, total, posted int, err err
 	} else {
 		s.Must("a post", err)
 	}
-}
-
-// drawWeighted returns a random action, with a probability that follows from its weight.
-func drawWeighted[A any](random *rand.Rand, actions []A, weight func(*A) int) *A {
-	total := 0
-	for i := range actions {
-		total += weight(&actions[i])
-	}
-	pick := random.IntN(total)
-	for i := range actions {
-		if pick -= weight(&actions[i]); pick < 0 {
-			return &actions[i]
-		}
-	}
-	panic("unreachable: the weights do not add up")
 }

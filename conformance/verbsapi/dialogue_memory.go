@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/dialogue"
@@ -13,17 +12,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// memorySession has regions and windows over one buffer of the device, in two domains, and two
-// connections to the partner, which accesses them.
+// memorySession has regions and windows over one buffer of the device, in two domains, and three
+// connections to the partner, which accesses them. The last is in the second domain.
 type memorySession struct {
 	*rig.Pair
 	kind    verbs.QPType
-	pds     [2]verbs.PD // the queue pairs are in the first
-	links   [2]*qpPair
+	pds     [2]verbs.PD
+	links   [3]*qpPair
 	peerMem *rig.Memory
-	// buf is the buffer of all regions, and shadow the expected content.
-	buf     *rig.Memory
-	shadow  []byte
+	// buf is the buffer of all regions, shadow the expected content, and whole has a region of all
+	// of it for each domain.
+	buf    *rig.Memory
+	shadow []byte
+	whole  [2]verbs.MR
+	// mems have the receives of the queue pairs, for each domain.
+	mems    [2]*rig.Memory
 	model   model.VerbsMemory
 	regions [3]verbs.MR
 	windows [3]verbs.MW
@@ -32,47 +35,42 @@ type memorySession struct {
 	mix   memoryMix
 }
 
-// memoryStep is a verb call on a region or a window, or an access to one. The numbers select
-// objects and vary the arguments.
-type memoryStep struct {
-	action          *memoryAction
-	link, region, w int
-	n, from, length int
+// linkDomains has the domains of the device's queue pairs.
+var linkDomains = [3]int{0, 0, 1}
+
+// linkIn returns the connection of a step: mostly one whose queue pair is in domain pd.
+func linkIn(pd int, step memoryStep) int {
+	switch {
+	case step.n%7 == 0:
+		return step.qp
+	case pd == 1:
+		return 2
+	}
+	return step.qp % 2
 }
 
-func (s memoryStep) String() string {
-	return fmt.Sprintf("%s (connection %d, region %d, window %d, bytes %d+%d, variant %d)", s.action.name, s.link+1, s.region+1, s.w+1, s.from, s.length, s.n)
-}
+type memoryStep = sessionStep[*memorySession]
 
-// memoryAction is a kind of step, with its shares in the mixes for regions and for windows.
-type memoryAction struct {
-	name            string
-	regions, window int
-	play            func(*memorySession, memoryStep)
-}
-
-var memoryActions = []memoryAction{
-	{"register a region", 10, 6, func(s *memorySession, step memoryStep) { s.register(step) }},
-	{"close a region", 6, 5, func(s *memorySession, step memoryStep) { s.closeRegion(step.region) }},
-	{"access by a region's key", 30, 6, func(s *memorySession, step memoryStep) { s.access(step, s.regionRemote(step)) }},
-	{"access by an old key", 3, 3, func(s *memorySession, step memoryStep) { s.access(step, s.oldRemote(step)) }},
-	{"send from a region", 12, 0, func(s *memorySession, step memoryStep) { s.sendFrom(step) }},
-	{"receive into a region", 12, 0, func(s *memorySession, step memoryStep) { s.receiveInto(step) }},
-	{"allocate or free a window", 0, 7, func(s *memorySession, step memoryStep) { s.allocate(step.w, step.n) }},
-	{"bind a window", 0, 24, func(s *memorySession, step memoryStep) { s.bind(step) }},
-	{"access through a window", 0, 30, func(s *memorySession, step memoryStep) {
-		t := s.windowRemote(step)
-		step.link = s.ownerOf(step)
-		s.access(step, t)
-	}},
-	{"invalidate by a request", 0, 8, func(s *memorySession, step memoryStep) { s.invalidateLocally(step) }},
-	{"invalidate by a message", 0, 8, func(s *memorySession, step memoryStep) { s.invalidateRemotely(step) }},
-	{"close a connection and make another", 2, 2, func(s *memorySession, step memoryStep) { s.reconnect(step.link) }},
+// memoryActions have two weights: in the mixes for regions and for windows.
+var memoryActions = []sessionAction[*memorySession]{
+	{"register a region", []int{10, 6}, (*memorySession).register},
+	{"close a region", []int{6, 5}, func(s *memorySession, step memoryStep) { s.closeRegion(step.region) }},
+	{"access by a region's key", []int{30, 6}, func(s *memorySession, step memoryStep) { s.access(step, s.regionRemote(step)) }},
+	{"access by a key that is not valid", []int{4, 4}, func(s *memorySession, step memoryStep) { s.access(step, s.oldRemote(step)) }},
+	{"send from a region", []int{10, 0}, (*memorySession).sendFrom},
+	{"receive into a region", []int{10, 0}, (*memorySession).receiveInto},
+	{"read into a region", []int{8, 0}, (*memorySession).readInto},
+	{"allocate or free a window", []int{0, 7}, func(s *memorySession, step memoryStep) { s.allocate(step.window, step.n) }},
+	{"bind a window", []int{0, 24}, (*memorySession).bind},
+	{"access through a window", []int{0, 30}, (*memorySession).accessThroughWindow},
+	{"invalidate by a request", []int{0, 8}, (*memorySession).invalidateLocally},
+	{"invalidate by a message", []int{0, 8}, (*memorySession).invalidateRemotely},
+	{"close a connection and make another", []int{2, 2}, func(s *memorySession, step memoryStep) { s.reconnect(step.qp) }},
 }
 
 // memoryMix is a mix of steps.
 type memoryMix struct {
-	weight func(*memoryAction) int
+	windows bool
 	// requireEvents: a refused access must raise an event.
 	requireEvents bool
 	// hazards: queue pairs are closed while windows are bound to them, and messages invalidate free
@@ -80,23 +78,25 @@ type memoryMix struct {
 	hazards bool
 }
 
-// bindAction is the index of the action that binds windows.
-var bindAction = slices.IndexFunc(memoryActions, func(a memoryAction) bool { return a.name == "bind a window" })
-
 // newMemorySession returns a session on pair, with two regions, windows if the mix binds them, and queue pairs of the default type.
 func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	s := &memorySession{Pair: pair, mix: mix, kind: rig.DefaultQPType(pair.DUT), pds: [2]verbs.PD{pair.DUT.PD, otherPD(pair.DUT)}}
+	access := regionAccess(s.DUT, rig.RemoteAccess(s.DUT))
 	s.peerMem = s.Partner.Memory(memLen, regionAccess(s.Partner, rig.RemoteAccess(s.Partner)))
-	s.buf = s.DUT.Memory(memLen, regionAccess(s.DUT, rig.RemoteAccess(s.DUT)))
+	s.buf = s.DUT.Memory(bufLen, access)
 	s.shadow = append(s.shadow, s.buf.Buf...)
+	for i, pd := range s.pds {
+		s.whole[i] = rig.Result(pd.RegMR(verbs.MRInit{Buf: s.buf.Buf, Access: access}))(s.DUT, "a region")
+		s.mems[i] = s.DUT.MemoryIn(pd, memLen, access)
+	}
 	s.model.Regions, s.model.Windows = make([]*model.VerbsRegion, len(s.regions)), make([]*model.VerbsWindow, len(s.windows))
 	for i := range s.links {
 		s.connect(i)
 	}
 	for i := range 2 {
-		s.register(memoryStep{region: i, from: 32 * i, length: 64, n: 15 * 7})
+		s.register(memoryStep{stepNumbers: stepNumbers{region: i, from: 32 * i, length: 64, n: 15 * 7}})
 	}
-	if mix.weight(&memoryActions[bindAction]) > 0 {
+	if mix.windows {
 		for i := range s.windows {
 			s.allocate(i, 1+i)
 		}
@@ -104,15 +104,14 @@ func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	return s
 }
 
+// bufLen is the length of the buffer of all regions.
+const bufLen = 512
+
 // connect makes connection i.
 func (s *memorySession) connect(i int) {
-	l := &qpPair{dut: &endpoint{Rig: s.DUT, mem: s.buf}, partner: &endpoint{Rig: s.Partner, mem: s.peerMem}}
-	for _, e := range []*endpoint{l.dut, l.partner} {
-		e.qp = e.CreateQP(verbs.QPInit{Type: s.kind, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ, Caps: smallCaps})
-		e.ToInit(e.qp, rig.RemoteAccess(e.Rig), qKey)
-	}
-	l.connect(&setup{qpType: s.kind})
-	s.links[i] = l
+	pd := linkDomains[i]
+	init := verbs.QPInit{Type: s.kind, PD: s.pds[pd], SendCQ: s.DUT.CQ, RecvCQ: s.DUT.CQ, Caps: smallCaps}
+	s.links[i] = newLink(s.Pair, init, s.mems[pd], s.peerMem)
 }
 
 // reconnect closes both queue pairs of a connection, in any state, and makes another.
@@ -122,20 +121,9 @@ func (s *memorySession) reconnect(i int) {
 			s.allocate(j, 0) // frees it
 		}
 	}
-	s.disconnect(i)
+	s.links[i].close()
 	s.model.QPGone(i)
 	s.connect(i)
-}
-
-func (s *memorySession) disconnect(i int) {
-	for _, e := range []*endpoint{s.links[i].dut, s.links[i].partner} {
-		e.Must("a queue pair that can be closed", e.qp.Close())
-		if ah := e.udDest.AH; ah != nil {
-			e.Must("an address handle that can be closed", ah.Close())
-		}
-		for _, ok := e.PollCompletion(shortWait); ok; _, ok = e.PollCompletion(shortWait) {
-		}
-	}
 }
 
 func (s *memorySession) Close() {
@@ -144,26 +132,29 @@ func (s *memorySession) Close() {
 			s.DUT.Must("a window that can be freed", s.windows[i].Close())
 		}
 	}
-	for i := range s.links {
-		s.disconnect(i)
+	for _, l := range s.links {
+		l.close()
 	}
 	for i := range s.regions {
 		if s.regions[i] != nil {
 			s.DUT.Must("a region without windows that can be closed", s.regions[i].Close())
 		}
 	}
-	s.DUT.Must("a region that can be closed", s.buf.Close())
+	for _, r := range []closer{s.buf, s.whole[0], s.whole[1], s.mems[0], s.mems[1]} {
+		s.DUT.Must("a region that can be closed", r.Close())
+	}
 	s.DUT.Must("a domain that can be closed", s.pds[1].Close())
 	s.Partner.Must("a region that can be closed", s.peerMem.Close())
 	s.takeEvents(nil)
 }
 
 func (s *memorySession) Draw(random *rand.Rand) memoryStep {
-	step := memoryStep{
-		link: random.IntN(len(s.links)), region: random.IntN(len(s.regions)), w: random.IntN(len(s.windows)),
-		n: random.IntN(1000), from: random.IntN(64), length: []int{1, 8, 8, 16, 40, 64, 100}[random.IntN(7)],
+	mix := 0
+	if s.mix.windows {
+		mix = 1
 	}
-	step.action = drawWeighted(random, memoryActions, s.mix.weight)
+	step := drawStep(random, memoryActions, mix)
+	step.qp %= len(s.links)
 	return step
 }
 
@@ -202,15 +193,7 @@ func (s *memorySession) takeEvents(failed verbs.QP) (found bool) {
 
 // memoryDialogue returns the cases of a mix, for RC and reliable datagrams.
 func memoryDialogue(c conformance.Case, mix memoryMix) []conformance.Case {
-	c.Run = func(b *conformance.Bench) error {
-		var pair *rig.Pair // the partner is opened once for all dialogues
-		return dialogue.Spec[memoryStep]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) dialogue.Session[memoryStep] {
-			if pair == nil {
-				pair = rig.NewPair(r)
-			}
-			return newMemorySession(pair, mix)
-		}}.Body()(b)
-	}
+	c.Run = pairDialogue(func(pair *rig.Pair) dialogue.Session[memoryStep] { return newMemorySession(pair, mix) })
 	return alsoOverRD([]conformance.Case{c})
 }
 
@@ -219,10 +202,10 @@ var (
 		ID:      "dialogue/verbs-memory/regions",
 		Cite:    cite("ibv_reg_mr(3)", "verbs/mr/1", "verbs/mr/5", "verbs/mr/7", "verbs/mr/8", "verbs/mr/9", "verbs/mr/11", "verbs/mr/12", "verbs/pd/2", "verbs/pd/3"),
 		Title:   "Local and remote accesses to overlapping regions succeed or fail as their keys, ranges, rights and domains say",
-		Sends:   "random registrations; READs, WRITEs, atomics and SENDs of the partner, sends of the device, by valid, old and foreign keys",
+		Sends:   "random registrations; READs, WRITEs, atomics and SENDs of the partner, sends and READs of the device, by valid, old and foreign keys",
 		Expects: "the results of a model, and its content of the memory",
 		Defects: []string{"IgnorePD", "StaleKeys", "RightsIgnored", "RangeSlack", "DeregOverlapping"},
-	}, memoryMix{weight: regionWeight})
+	}, memoryMix{})
 	accessEventDialogueCases = memoryDialogue(conformance.Case{
 		ID:      "dialogue/verbs-memory/access-errors",
 		Cite:    cite("ibv_get_async_event(3)", "verbs/async/3", "verbs/mr/11", "verbs/mr/12"),
@@ -230,15 +213,15 @@ var (
 		Sends:   "as dialogue/verbs-memory/regions",
 		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL for each refused access, and the results of the model",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-	}, memoryMix{weight: regionWeight, requireEvents: true})
+	}, memoryMix{requireEvents: true})
 	windowDialogueCases = memoryDialogue(conformance.Case{
 		ID: "dialogue/verbs-memory/windows", Needs: verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapSendInv,
-		Cite:    cite("ibv_bind_mw(3)", "verbs/mw/1", "verbs/mw/2", "verbs/mw/4", "verbs/mw/5", "verbs/mw/6", "verbs/mw/7", "verbs/mw/8", "verbs/mw/9", "verbs/mw/10", "verbs/mw/11", "verbs/mw/12", "verbs/mw/14", "verbs/mw/15", "verbs/mw/16", "verbs/mr/10"),
+		Cite:    cite("ibv_bind_mw(3)", "verbs/mw/1", "verbs/mw/2", "verbs/mw/4", "verbs/mw/5", "verbs/mw/6", "verbs/mw/7", "verbs/mw/8", "verbs/mw/9", "verbs/mw/10", "verbs/mw/11", "verbs/mw/12", "verbs/mw/14", "verbs/mw/15", "verbs/mw/16", "verbs/mw/17", "verbs/mr/10"),
 		Title:   "Windows of both types can be bound, used, invalidated and freed in any order, as the model says",
 		Sends:   "random binds, valid or not; accesses of the partner through windows; invalidates by requests and by messages; frees",
 		Expects: "the results and keys of a model, its content of the memory, and regions that are busy while windows are bound",
 		Defects: []string{"WindowBounds", "WindowOwner", "LocalInvNoop", "RebindBound", "DeregBound", "ForeignInvalidate"},
-	}, memoryMix{weight: windowWeight})
+	}, memoryMix{windows: true})
 	hazardDialogueCases = memoryDialogue(conformance.Case{
 		ID: "dialogue/verbs-memory/windows-of-closed-queue-pairs", Needs: verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapSendInv,
 		Labels:  []string{conformance.Dangerous},
@@ -247,9 +230,5 @@ var (
 		Sends:   "as dialogue/verbs-memory/windows, with bound windows when a queue pair is closed, and messages that invalidate free windows",
 		Expects: "the results and keys of a model, and its content of the memory; windows that can be freed",
 		Defects: []string{"UnboundInvalidate", "BoundMWBusy"},
-	}, memoryMix{weight: windowWeight, hazards: true})
+	}, memoryMix{windows: true, hazards: true})
 )
-
-func windowWeight(a *memoryAction) int { return a.window }
-
-func regionWeight(a *memoryAction) int { return a.regions }

@@ -21,7 +21,7 @@ func (s *memorySession) register(step memoryStep) {
 		verbs.AccessRemoteRead, verbs.AccessLocalWrite | remote, verbs.AccessRemoteRead | regionAccess(s.DUT, 0)&verbs.AccessMWBind,
 	}[step.n%8]
 	r := &model.VerbsRegion{VerbsRange: model.VerbsRange{Off: 2 * step.from, Len: 64 + 2*step.length}, Access: access}
-	if step.n%11 == 0 {
+	if step.n%5 == 0 {
 		r.PD = 1
 	}
 	init := verbs.MRInit{Buf: s.buf.Buf[r.Off:][:r.Len], Access: access}
@@ -62,7 +62,7 @@ func (s *memorySession) closeRegion(i int) (closed bool) {
 }
 
 // rangeIn returns an address and a length of a step in a range: mostly within it, else across its
-// end or its beginning.
+// end or its beginning, or far from it.
 func rangeIn(step memoryStep, base uint64, size int) (addr uint64, n int) {
 	n = max(1, min(step.length, size))
 	switch step.n % 16 {
@@ -72,16 +72,19 @@ func rangeIn(step memoryStep, base uint64, size int) (addr uint64, n int) {
 		return base - 1, n
 	case 2, 3:
 		return base + uint64(size-n), n
+	case 4:
+		return base + 1<<32, n
 	}
 	return base + uint64(step.from%(size-n+1)), n
 }
 
-// target is memory that the partner accesses. Its rights are a hint for the choice of the operation.
+// target is memory that the partner accesses over a link. Its rights are a hint for the choice of the operation.
 type target struct {
 	name   string
 	at     verbs.Remote
 	n      int
 	rights verbs.Access
+	link   int
 }
 
 func (s *memorySession) regionRemote(step memoryStep) *target {
@@ -90,49 +93,60 @@ func (s *memorySession) regionRemote(step memoryStep) *target {
 		return nil
 	}
 	addr, n := rangeIn(step, r.Base, r.Len)
-	return &target{fmt.Sprintf("region %d", step.region+1), verbs.Remote{Addr: addr, RKey: r.RKey}, n, r.Access}
+	return &target{fmt.Sprintf("region %d", step.region+1), verbs.Remote{Addr: addr, RKey: r.RKey}, n, r.Access, linkIn(r.PD, step)}
 }
 
-func (s *memorySession) windowRemote(step memoryStep) *target {
+// accessThroughWindow has the partner access a window, which is bound before if it is free. A window
+// whose queue pair is closed cannot be accessed over any other.
+func (s *memorySession) accessThroughWindow(step memoryStep) {
 	if step.n%8 > 0 {
 		s.bindIfFree(step)
 	}
-	w := s.model.Windows[step.w]
-	if w == nil || w.Unknown {
-		return nil
+	w := s.model.Windows[step.window]
+	if w == nil {
+		return
 	}
 	addr, n := rangeIn(step, w.Base, max(1, w.Len))
-	return &target{fmt.Sprintf("window %d", step.w+1), verbs.Remote{Addr: addr, RKey: w.Key}, n, w.Access}
+	s.access(step, &target{fmt.Sprintf("window %d", step.window+1), verbs.Remote{Addr: addr, RKey: w.Key}, n, w.Access, s.ownerOf(step)})
 }
 
+// oldRemote returns a target with a key that was valid once, or that differs from a valid one in a
+// bit, or with a key of no bits or of all.
 func (s *memorySession) oldRemote(step memoryStep) *target {
-	if len(s.stale) == 0 {
+	t := &target{name: "an old key", n: 8, link: step.qp}
+	r := s.model.Regions[step.region]
+	switch {
+	case step.n%3 > 0 && r != nil:
+		t.name, t.at.Addr = "no object", r.Base
+		t.at.RKey = []verbs.RKey{r.RKey ^ 1, r.RKey ^ 0x80, r.RKey ^ 0x100, r.RKey ^ 1<<31, 0, ^verbs.RKey(0)}[step.n/3%6]
+	case len(s.stale) > 0:
+		t.at = s.stale[step.n%len(s.stale)]
+	default:
 		return nil
 	}
-	at := s.stale[step.n%len(s.stale)]
-	return &target{"an old key", at, 8, 0}
+	return t
 }
 
 // access has the partner read, write or change memory.
 func (s *memorySession) access(step memoryStep, t *target) {
-	if t == nil || s.model.IsUnknown(t.at.RKey) {
+	if t == nil || s.model.MayBeValid(t.at.RKey) {
 		return
 	}
-	l := s.links[step.link]
+	l := s.links[t.link]
 	op, right := s.operation(step.n/16, t.rights)
 	if op == verbs.OpAtomicFetchAdd {
 		t.at.Addr, t.n = (t.at.Addr+7)&^7, 8
 	}
-	off, ok := s.model.Remote(step.link, 0, t.at, t.n, right)
-	s.DUT.Note("%v of %d bytes at %#x with the key %#x, of %s: permitted %v", op, t.n, t.at.Addr, t.at.RKey, t.name, ok)
+	off, ok := s.model.Remote(t.link, linkDomains[t.link], t.at, t.n, right)
+	s.DUT.Note("%v of %d bytes at %#x with the key %#x, of %s, over connection %d: permitted %v", op, t.n, t.at.Addr, t.at.RKey, t.name, t.link+1, ok)
 	if ok {
-		s.expectAccess(l, op, t, off)
+		s.expectAccess(op, t, off)
 		return
 	}
 	wr := l.partner.writeWR(9, recvOffset, t.n, t.at)
 	wr.Opcode, wr.Atomic.CompareAdd = op, 1
 	l.expectRefused(fmt.Sprintf("%v %d bytes at %#x of %s", op, t.n, t.at.Addr, t.name), wr)
-	s.expectFailed(step.link, true)
+	s.expectFailed(t.link, true)
 }
 
 // operation returns an operation, mostly one of those that the rights permit, and its right.
@@ -152,20 +166,24 @@ func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, v
 	return all[n%len(all)].op, all[n%len(all)].right
 }
 
-// ownerOf returns the connection whose queue pair has bound the window or, at times, the other.
+// ownerOf returns a connection for a use of the window: that whose queue pair has bound it or, at
+// times, another one.
 func (s *memorySession) ownerOf(step memoryStep) int {
-	w := s.model.Windows[step.w]
+	w := s.model.Windows[step.window]
 	switch {
-	case w == nil || w.Type != verbs.MWType2 || w.Region == nil:
-		return step.link
+	case w == nil || w.Region == nil || w.QP < 0:
+		return step.qp
+	case w.Type == verbs.MWType1:
+		return linkIn(w.PD, step)
 	case step.n/3%5 == 0:
-		return 1 - w.QP
+		return (w.QP + 1 + step.n%2) % len(s.links)
 	}
 	return w.QP
 }
 
 // expectAccess expects that an access of the partner to the buffer at off is executed.
-func (s *memorySession) expectAccess(l *qpPair, op verbs.WROpcode, t *target, off int) {
+func (s *memorySession) expectAccess(op verbs.WROpcode, t *target, off int) {
+	l, whole := s.links[t.link], s.whole[linkDomains[t.link]]
 	switch op {
 	case verbs.OpRDMARead:
 		l.partner.expectRead(t.at, s.shadow[off:][:t.n])
@@ -175,7 +193,7 @@ func (s *memorySession) expectAccess(l *qpPair, op verbs.WROpcode, t *target, of
 		copy(s.shadow[off:], data)
 		l.partner.execute(l.partner.writeWR(76, sendOffset, t.n, t.at))
 		// A READ shows that the WRITE is in memory if the transport does not acknowledge it.
-		l.partner.expectRead(s.buf.Remote(off), data)
+		l.partner.expectRead(verbs.Remote{Addr: whole.Addr() + uint64(off), RKey: whole.RKey()}, data)
 	default:
 		was := binary.NativeEndian.Uint64(s.shadow[off:])
 		l.partner.expectAtomic(op, t.at, verbs.Atomic{CompareAdd: 0x0101_0101_0101_0101}, was)
@@ -195,41 +213,85 @@ func (s *memorySession) expectFailed(i int, byPeer bool) {
 	s.takeEvents(qp)
 }
 
-// sendFrom has the device send from a region, by its L_Key.
-func (s *memorySession) sendFrom(step memoryStep) {
+// localSGE returns a list entry of a region, for a queue pair of the returned connection. At times it
+// has the L_Key of another region, an old key or that of a window. It returns nil without a region.
+func (s *memorySession) localSGE(step memoryStep) (sge *verbs.SGE, link int) {
 	r := s.model.Regions[step.region]
 	if r == nil {
+		return nil, 0
+	}
+	addr, n := rangeIn(step, r.Base, r.Len)
+	sge = &verbs.SGE{Addr: addr, Length: uint32(n), LKey: r.LKey}
+	other, mw := s.model.Regions[(step.region+1)%3], s.model.Windows[step.window]
+	switch k := step.n / 16 % 20; {
+	case k == 0 && other != nil:
+		sge.LKey = other.LKey
+	case k == 1 && len(s.stale) > 0:
+		sge.LKey = verbs.LKey(s.stale[step.from%len(s.stale)].RKey)
+	case k == 2 && mw != nil:
+		sge.LKey = verbs.LKey(mw.Key)
+	}
+	return sge, linkIn(r.PD, step)
+}
+
+// sendFrom has the device send from a region, by its L_Key.
+func (s *memorySession) sendFrom(step memoryStep) {
+	sge, link := s.localSGE(step)
+	if sge == nil {
 		return
 	}
-	l := s.links[step.link]
-	addr, n := rangeIn(step, r.Base, r.Len)
-	sge := verbs.SGE{Addr: addr, Length: uint32(n), LKey: r.LKey}
-	off, ok := s.model.Local(0, sge, false)
-	s.DUT.Note("send %d bytes at %#x of region %d: permitted %v", n, addr, step.region+1, ok)
+	l := s.links[link]
+	off, ok := s.model.Local(linkDomains[link], *sge, false)
+	s.DUT.Note("send %d bytes at %#x of region %d over connection %d: permitted %v", sge.Length, sge.Addr, step.region+1, link+1, ok)
 	if ok {
-		l.dut.expectArrives(l.partner, l.dut.sendOf(2, sge), s.shadow[off:][:n])
+		l.dut.expectArrives(l.partner, l.dut.sendOf(2, *sge), s.shadow[off:][:sge.Length])
 		return
 	}
 	l.partner.postRecv(3, recvOffset, 256)
-	if _, completed := l.dut.expectFailure(fmt.Sprintf("a send of %d bytes at %#x of region %d", n, addr, step.region+1), l.dut.sendOf(2, sge)); completed && isIB(s.DUT) {
-		s.DUT.AwaitState(l.dut.qp, errState)
+	s.expectLocalFailure(link, l.dut.sendOf(2, *sge))
+}
+
+// expectLocalFailure expects that a request of the device fails because of its list.
+func (s *memorySession) expectLocalFailure(link int, wr verbs.SendWR) {
+	dut := s.links[link].dut
+	what := fmt.Sprintf("a %v of %d bytes at %#x with the key %#x", wr.Opcode, wr.SGL[0].Length, wr.SGL[0].Addr, wr.SGL[0].LKey)
+	if wc, completed := dut.expectFailure(what, wr); completed && isIB(s.DUT) {
+		s.DUT.Check(wc.Status == verbs.WCLocProtErr, what+" to fail with LOC_PROT_ERR", "%s", rig.Describe(&wc))
+		s.DUT.AwaitState(dut.qp, errState)
 	}
-	s.reconnect(step.link)
-	s.takeEvents(l.dut.qp)
+	s.reconnect(link)
+	s.takeEvents(dut.qp)
+}
+
+// readInto has the device read memory of the partner into a region, by its L_Key.
+func (s *memorySession) readInto(step memoryStep) {
+	sge, link := s.localSGE(step)
+	if sge == nil || !isIB(s.DUT) && s.model.Regions[step.region].Access&verbs.AccessRemoteWrite == 0 {
+		return // iWARP may demand the right to remote write
+	}
+	l := s.links[link]
+	off, ok := s.model.Local(linkDomains[link], *sge, true)
+	s.DUT.Note("read %d bytes to %#x of region %d over connection %d: permitted %v", sge.Length, sge.Addr, step.region+1, link+1, ok)
+	wr := l.dut.sendOf(2, *sge)
+	wr.Opcode, wr.Remote = verbs.OpRDMARead, s.peerMem.Remote(step.from)
+	if !ok {
+		s.expectLocalFailure(link, wr)
+		return
+	}
+	l.dut.execute(wr)
+	copy(s.shadow[off:], s.peerMem.Buf[step.from:][:sge.Length])
 }
 
 // receiveInto has the device receive a message of the partner into a region, by its L_Key.
 func (s *memorySession) receiveInto(step memoryStep) {
-	r := s.model.Regions[step.region]
-	l := s.links[step.link]
-	if r == nil || s.kind == verbs.QPTypeUD {
+	sge, link := s.localSGE(step)
+	if sge == nil || s.kind == verbs.QPTypeUD {
 		return
 	}
-	addr, n := rangeIn(step, r.Base, r.Len)
-	sge := verbs.SGE{Addr: addr, Length: uint32(n), LKey: r.LKey}
-	off, ok := s.model.Local(0, sge, true)
-	s.DUT.Note("receive %d bytes at %#x of region %d: permitted %v", n, addr, step.region+1, ok)
-	posted, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 5, SGL: []verbs.SGE{sge}}})
+	l, n := s.links[link], int(sge.Length)
+	off, ok := s.model.Local(linkDomains[link], *sge, true)
+	s.DUT.Note("receive %d bytes at %#x of region %d over connection %d: permitted %v", n, sge.Addr, step.region+1, link+1, ok)
+	posted, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 5, SGL: []verbs.SGE{*sge}}})
 	if !ok && err != nil {
 		s.DUT.Check(posted == 0, "no receive posted if it is refused", "%d", posted)
 		return
@@ -246,7 +308,7 @@ func (s *memorySession) receiveInto(step memoryStep) {
 	}
 	wc := s.DUT.NextCompletion()
 	s.DUT.Check(wc.WRID == 5 && wc.Status != verbs.WCSuccess, "a receive that fails", "%s", rig.Describe(&wc))
-	s.expectFailed(step.link, false)
+	s.expectFailed(link, false)
 }
 
 // allocate allocates a window, or frees it.
@@ -258,7 +320,7 @@ func (s *memorySession) allocate(i, n int) {
 		return
 	}
 	w := &model.VerbsWindow{Type: verbs.MWType1 + verbs.MWType(n%2)}
-	if n%11 == 0 {
+	if n%4 == 0 {
 		w.PD = 1
 	}
 	s.windows[i] = rig.Result(s.pds[w.PD].AllocMW(w.Type))(s.DUT, "a window")
@@ -269,20 +331,21 @@ func (s *memorySession) allocate(i, n int) {
 
 // bind binds a window: one of type 1 by the verb, one of type 2 by a request.
 func (s *memorySession) bind(step memoryStep) {
-	w := s.model.Windows[step.w]
+	w := s.model.Windows[step.window]
 	if w == nil || w.Unknown {
-		s.allocate(step.w, step.n)
+		s.allocate(step.window, step.n)
 		return
 	}
+	step.qp = linkIn(w.PD, step)
 	if s.regions[step.region] == nil {
 		s.register(step)
 	}
 	if w.Type == verbs.MWType2 && step.n%12 == 5 {
-		_, err := s.links[step.link].dut.qp.BindMW(s.windows[step.w], bindID, verbs.SendSignaled, bindRange(s.buf, 0, 8, verbs.AccessRemoteRead))
+		_, err := s.links[step.qp].dut.qp.BindMW(s.windows[step.window], bindID, verbs.SendSignaled, bindRange(s.buf, 0, 8, verbs.AccessRemoteRead))
 		s.DUT.MustFail("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
 		return
 	}
-	b := &model.VerbsBind{QP: step.link, Region: s.model.Regions[step.region]}
+	b := &model.VerbsBind{QP: step.qp, PD: linkDomains[step.qp], Region: s.model.Regions[step.region]}
 	b.Addr, b.Len = rangeIn(step, b.Region.Base, b.Region.Len)
 	if step.n/10%10 == 0 {
 		b.Addr, b.Len = b.Region.Base, 0
@@ -299,22 +362,25 @@ func (s *memorySession) bind(step memoryStep) {
 	case ok && b.Region.Base == 0:
 		return // whether a window can be bound to a zero-based region is open
 	}
-	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x: permitted %v", step.w+1, w.Type, b.Len, b.Addr, step.region+1, uint32(b.Access), ok)
+	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x: permitted %v", step.window+1, w.Type, b.Len, b.Addr, step.region+1, uint32(b.Access), ok)
 	s.postBind(step, info, b, ok)
 }
 
 // bindIfFree binds the window of a step if it is free, to a region that grants all rights.
 func (s *memorySession) bindIfFree(step memoryStep) {
-	w := s.model.Windows[step.w]
+	w := s.model.Windows[step.window]
 	i := slices.IndexFunc(s.model.Regions, func(r *model.VerbsRegion) bool {
-		return r != nil && r.PD == 0 && r.Base != 0 && r.Access&regionAccess(s.DUT, 0) == regionAccess(s.DUT, 0)
+		return r != nil && w != nil && r.PD == w.PD && r.Base != 0 && r.Access&regionAccess(s.DUT, 0) == regionAccess(s.DUT, 0)
 	})
-	if w == nil || w.Unknown || w.Region != nil || w.PD != 0 || i < 0 {
+	if w == nil || w.Unknown || w.Region != nil || i < 0 {
 		return
 	}
+	for linkDomains[step.qp] != w.PD {
+		step.qp = (step.qp + 1) % len(s.links)
+	}
 	r := s.model.Regions[i]
-	b := &model.VerbsBind{QP: step.link, Region: r, Addr: r.Base + uint64(step.from%32), Len: 32, Access: s.windowRights(step.n)}
-	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x", step.w+1, w.Type, b.Len, b.Addr, i+1, uint32(b.Access))
+	b := &model.VerbsBind{QP: step.qp, PD: w.PD, Region: r, Addr: r.Base + uint64(step.from%32), Len: 32, Access: s.windowRights(step.n)}
+	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x", step.window+1, w.Type, b.Len, b.Addr, i+1, uint32(b.Access))
 	s.postBind(step, verbs.BindInfo{MR: s.regions[i], Addr: b.Addr, Length: uint64(b.Len), Access: b.Access}, b, true)
 }
 
@@ -325,9 +391,13 @@ func (s *memorySession) windowRights(n int) verbs.Access {
 
 // postBind posts a bind, which succeeds if ok, and else is refused or completes with MW_BIND_ERR.
 func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.VerbsBind, ok bool) {
-	w, mw, dut := s.model.Windows[step.w], s.windows[step.w], s.links[step.link].dut
+	w, mw, dut := s.model.Windows[step.window], s.windows[step.window], s.links[step.qp].dut
 	var err error
 	key := verbs.NextRKey(w.Key)
+	if w.Type == verbs.MWType2 && step.n%19 == 6 {
+		key, ok = key^0x100, false // the upper bits are the device's
+		s.DUT.Note("the bind names the key %#x, of another window", key)
+	}
 	if w.Type == verbs.MWType1 {
 		key, err = dut.qp.BindMW(mw, bindID, verbs.SendSignaled, info)
 		s.DUT.Check(err != nil || key != w.Key, "a new key", "%#x again", key)
@@ -341,7 +411,7 @@ func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.
 	if !ok {
 		dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 		w.Unknown = true
-		s.expectFailed(step.link, false)
+		s.expectFailed(step.qp, false)
 		return
 	}
 	wc := dut.ExpectCompletion(bindID, verbs.WCSuccess)
@@ -355,23 +425,23 @@ func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.
 // invalidateLocally posts a local invalidate of a window's key.
 func (s *memorySession) invalidateLocally(step memoryStep) {
 	s.bindIfFree(step)
-	step.link = s.ownerOf(step)
-	w := s.model.Windows[step.w]
+	step.qp = s.ownerOf(step)
+	w := s.model.Windows[step.window]
 	if w == nil || w.Unknown || w.Region == nil {
 		return // IBTA leaves open what the invalidation of a free window does
 	}
-	dut := s.links[step.link].dut
+	dut := s.links[step.qp].dut
 	wr := verbs.SendWR{WRID: 8, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: w.Key}
-	ok := s.model.CanInvalidate(step.link, w.Key) == w
-	s.DUT.Note("local invalidate of window %d, key %#x: permitted %v", step.w+1, w.Key, ok)
+	ok := s.model.CanInvalidate(step.qp, w.Key) == w
+	s.DUT.Note("local invalidate of window %d, key %#x: permitted %v", step.window+1, w.Key, ok)
 	if ok {
 		wc := dut.execute(wr)
 		s.DUT.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
 		s.invalidated(w)
 		return
 	}
-	if _, completed := dut.expectFailure(fmt.Sprintf("a local invalidate of window %d", step.w+1), wr); completed {
-		s.expectFailed(step.link, false)
+	if _, completed := dut.expectFailure(fmt.Sprintf("a local invalidate of window %d", step.window+1), wr); completed {
+		s.expectFailed(step.qp, false)
 	}
 }
 
@@ -386,17 +456,17 @@ func (s *memorySession) invalidateRemotely(step memoryStep) {
 	if !s.mix.hazards || step.n%3 > 0 {
 		s.bindIfFree(step)
 	}
-	step.link = s.ownerOf(step)
-	w := s.model.Windows[step.w]
+	step.qp = s.ownerOf(step)
+	w := s.model.Windows[step.window]
 	if w == nil || w.Unknown || w.Region == nil && !s.mix.hazards {
 		return
 	}
-	l := s.links[step.link]
-	ok := s.model.CanInvalidate(step.link, w.Key) == w
-	s.DUT.Note("message that invalidates window %d, key %#x: permitted %v", step.w+1, w.Key, ok)
+	l := s.links[step.qp]
+	ok := s.model.CanInvalidate(step.qp, w.Key) == w
+	s.DUT.Note("message that invalidates window %d, key %#x: permitted %v", step.window+1, w.Key, ok)
 	if !ok {
-		l.expectInvalidateFails(fmt.Sprintf("window %d", step.w+1), w.Key)
-		s.expectFailed(step.link, false)
+		l.expectInvalidateFails(fmt.Sprintf("window %d", step.window+1), w.Key)
+		s.expectFailed(step.qp, false)
 	} else {
 		wr := l.partner.sendWR(32, sendOffset, 16)
 		wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, w.Key
@@ -405,5 +475,4 @@ func (s *memorySession) invalidateRemotely(step memoryStep) {
 			fmt.Sprintf("a completion that names the key %#x", w.Key), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
 		s.invalidated(w)
 	}
-	copy(s.shadow[recvOffset:], s.buf.Buf[recvOffset:][:l.dut.grhLen()+64]) // the message
 }

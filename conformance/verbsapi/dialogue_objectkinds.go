@@ -112,9 +112,23 @@ var objectKinds = []objectKind{
 		inspect: func(*objectSession, *object, int) func() { return func() {} },
 	},
 	{
-		name: "XRC shared receive queue", needs: verbs.CapXRC | verbs.CapSRQ, uses: []string{domainKind, xrcdKind},
+		name: "XRC shared receive queue", needs: verbs.CapXRC | verbs.CapSRQ, uses: []string{domainKind, xrcdKind, cqKind},
 		create: func(s *objectSession, used []closer, n int) (closer, error) {
-			return asCloser(s.Device.CreateSRQ(verbs.SRQInit{PD: used[0].(verbs.PD), Type: verbs.SRQXRC, MaxWR: 1 + n%9, MaxSGE: 1, XRCD: used[1].(verbs.XRCD), CQ: s.CQ}))
+			return asCloser(s.Device.CreateSRQ(xrcSRQInit(used, n)))
+		},
+		invalid: func(s *objectSession, used []closer, n int) error {
+			init := xrcSRQInit(used, n)
+			switch n % 4 {
+			case 0:
+				init.XRCD = nil
+			case 1:
+				init.CQ = nil
+			case 2:
+				init.PD = nil
+			default:
+				init.MaxWR = s.limits.MaxSRQWR + 1
+			}
+			return errorOf(s.Device.CreateSRQ(init))
 		},
 		inspect: func(s *objectSession, o *object, _ int) func() {
 			s.others(o, func(other *object) {
@@ -133,6 +147,10 @@ var objectKinds = []objectKind{
 		inspect: inspectQP,
 		use:     func(_ *objectSession, o *object, _ int) error { return errorOf(o.handle.(verbs.QP).Query()) },
 	},
+}
+
+func xrcSRQInit(used []closer, n int) verbs.SRQInit {
+	return verbs.SRQInit{PD: used[0].(verbs.PD), Type: verbs.SRQXRC, MaxWR: 1 + n%9, MaxSGE: 1, XRCD: used[1].(verbs.XRCD), CQ: used[2].(verbs.CQ)}
 }
 
 // asCloser converts the result of a verb that creates an object.
@@ -180,8 +198,10 @@ func inspectRegion(s *objectSession, o *object, n int) func() {
 	s.others(o, func(other *object) {
 		m := other.handle.(verbs.MR)
 		s.Check(m.LKey() != mr.LKey(), "an L_Key of its own", "%#x, as %s", mr.LKey(), other.name)
-		s.Check(m.RKey() != mr.RKey() || init.Access&rig.RemoteAccess(s.Rig) == 0, "an R_Key of its own", "%#x, as %s", mr.RKey(), other.name)
 	})
+	if init.Access&rig.RemoteAccess(s.Rig) != 0 {
+		s.expectOwnRKey(o, mr.RKey())
+	}
 	type attrs struct {
 		lkey verbs.LKey
 		rkey verbs.RKey
@@ -189,6 +209,15 @@ func inspectRegion(s *objectSession, o *object, n int) func() {
 		len  int
 	}
 	return expectStable(s, o.name+" with", func() attrs { return attrs{mr.LKey(), mr.RKey(), mr.Addr(), mr.Len()} })
+}
+
+// expectOwnRKey checks that no other region or window has an R_Key. Keys of 0 are not valid.
+func (s *objectSession) expectOwnRKey(o *object, key verbs.RKey) {
+	for _, other := range s.objects {
+		if k, ok := other.handle.(interface{ RKey() verbs.RKey }); ok && other != o && !other.Closed() {
+			s.Check(k.RKey() != key || key == 0, "an R_Key of its own", "%#x, as %s", key, other.name)
+		}
+	}
 }
 
 func windowKind(name string, needs verbs.Caps, kind verbs.MWType) objectKind {
@@ -203,9 +232,7 @@ func windowKind(name string, needs verbs.Caps, kind verbs.MWType) objectKind {
 		inspect: func(s *objectSession, o *object, _ int) func() {
 			mw := o.handle.(verbs.MW)
 			s.Check(mw.Type() == kind, fmt.Sprintf("a window of %v", kind), "%v", mw.Type())
-			s.others(o, func(other *object) {
-				s.Check(mw.RKey()>>8 != other.handle.(verbs.MW).RKey()>>8 || mw.RKey() == 0, "a key of its own", "%#x, as %s", mw.RKey(), other.name)
-			})
+			s.expectOwnRKey(o, mw.RKey())
 			return expectStable(s, o.name+" with the key", mw.RKey)
 		},
 	}
@@ -215,6 +242,9 @@ func windowKind(name string, needs verbs.Caps, kind verbs.MWType) objectKind {
 func (s *objectSession) addressTo(n int) verbs.AHAttr {
 	attr := s.PathTo(s.Rig)
 	attr.GRH.TrafficClass, attr.GRH.HopLimit = uint8(n%64)<<2, uint8(1+n%255)
+	if isIB(s.Rig) {
+		attr.GRH.FlowLabel = uint32(n) << 10 & 0xfffff
+	}
 	return attr
 }
 

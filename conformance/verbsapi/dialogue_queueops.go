@@ -36,7 +36,9 @@ func (s *queueSession) invalidValues() map[verbs.QPAttrMask][]func(*verbs.QPAttr
 		verbs.QPAttrPKeyIndex:       {func(a *verbs.QPAttr) { a.PKeyIndex = uint16(s.QueryPort().PKeys) }},
 		verbs.QPAttrPathMTU:         {func(a *verbs.QPAttr) { a.PathMTU = 0 }, func(a *verbs.QPAttr) { a.PathMTU = 6 }},
 		verbs.QPAttrMaxDestRdAtomic: {func(a *verbs.QPAttr) { a.MaxDestRdAtomic = limits.MaxQPRdAtomic + 1 }},
+		verbs.QPAttrMaxQPRdAtomic:   {func(a *verbs.QPAttr) { a.MaxRdAtomic = limits.MaxQPInitAtomic + 1 }},
 		verbs.QPAttrMinRNRTimer:     {func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
+		verbs.QPAttrTimeout:         {func(a *verbs.QPAttr) { a.Timeout = 32 }},
 	}
 }
 
@@ -265,6 +267,9 @@ func (s *queueSession) useSRQ(n int) {
 		s.MustFail("a limit beyond the size", q.srq.Modify(verbs.SRQAttr{Limit: q.attr.MaxWR + 1}, verbs.SRQLimit), nil)
 	case 4:
 		s.enlargeSRQ(1 + n%3)
+		size := q.attr.MaxWR + 1 // a refused modify changes neither
+		err := q.srq.Modify(verbs.SRQAttr{MaxWR: size, Limit: size + 1}, verbs.SRQMaxWR|verbs.SRQLimit)
+		s.MustFail("a limit beyond the new size", err, nil)
 	default:
 		s.replaceSRQ()
 		return
@@ -279,7 +284,11 @@ func (s *queueSession) enlargeSRQ(by int) {
 	if size > 12 {
 		return
 	}
-	err := s.srq.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR)
+	mask := verbs.SRQMaxWR
+	if size%2 == 0 {
+		mask |= verbs.SRQLimit
+	}
+	err := s.srq.srq.Modify(verbs.SRQAttr{MaxWR: size, Limit: s.srq.attr.Limit}, mask)
 	if errors.Is(err, verbs.ErrNotSupported) {
 		return
 	}

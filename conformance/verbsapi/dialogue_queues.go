@@ -55,38 +55,22 @@ type modelQP struct {
 // firstID is the ID before the first of a dialogue. It has more than 32 bits.
 const firstID = 1_000_000_000_000
 
-// queueStep is a verb call. Its numbers select an object and vary the arguments.
-type queueStep struct {
-	action *queueAction
-	qp, cq int
-	n      int
-	seed   uint64
-}
+type queueStep = sessionStep[*queueSession]
 
-func (s queueStep) String() string {
-	return fmt.Sprintf("%s (queue pair %d, CQ %d, variant %d)", s.action.name, s.qp+1, s.cq+1, s.n)
-}
-
-// queueAction is a kind of step. The weights are its shares of the steps, without and with refusals.
-type queueAction struct {
-	name    string
-	weights [2]int
-	play    func(*queueSession, queueStep)
-}
-
-var queueActions = []queueAction{
-	{"go to the next state", [2]int{26, 22}, func(s *queueSession, step queueStep) { s.advance(step) }},
-	{"modify a queue pair", [2]int{8, 24}, func(s *queueSession, step queueStep) { s.modifyAny(step) }},
-	{"post receives", [2]int{18, 12}, func(s *queueSession, step queueStep) { s.postRecvs(step) }},
-	{"post sends", [2]int{18, 16}, func(s *queueSession, step queueStep) { s.postSends(step) }},
-	{"post a send that fails", [2]int{0, 7}, func(s *queueSession, step queueStep) { s.postBadSend(step) }},
-	{"post an invalid request", [2]int{0, 5}, func(s *queueSession, step queueStep) { s.postInvalid(step) }},
-	{"poll", [2]int{9, 8}, func(s *queueSession, step queueStep) { s.poll(s.cqs[step.cq], 1+step.n%4) }},
-	{"arm", [2]int{6, 4}, func(s *queueSession, step queueStep) { s.arm(s.cqs[step.cq], step.n%2 == 0) }},
-	{"resize", [2]int{9, 6}, func(s *queueSession, step queueStep) { s.resize(s.cqs[step.cq], step.n, s.leastDepth()) }},
-	{"use the shared receive queue", [2]int{5, 5}, func(s *queueSession, step queueStep) { s.useSRQ(step.n) }},
-	{"close a queue pair and create another", [2]int{5, 4}, func(s *queueSession, step queueStep) { s.replaceQP(step.qp, step.n) }},
-	{"close a CQ and create another", [2]int{3, 3}, func(s *queueSession, step queueStep) { s.replaceCQ(step.cq, step.n) }},
+// queueActions have two weights: without and with refusals.
+var queueActions = []sessionAction[*queueSession]{
+	{"go to the next state", []int{26, 22}, (*queueSession).advance},
+	{"modify a queue pair", []int{8, 24}, (*queueSession).modifyAny},
+	{"post receives", []int{18, 12}, (*queueSession).postRecvs},
+	{"post sends", []int{18, 16}, (*queueSession).postSends},
+	{"post a send that fails", []int{0, 7}, (*queueSession).postBadSend},
+	{"post an invalid request", []int{0, 5}, (*queueSession).postInvalid},
+	{"poll", []int{9, 8}, func(s *queueSession, step queueStep) { s.poll(s.cqs[step.cq], 1+step.n%4) }},
+	{"arm", []int{6, 4}, func(s *queueSession, step queueStep) { s.arm(s.cqs[step.cq], step.n%2 == 0) }},
+	{"resize", []int{9, 6}, func(s *queueSession, step queueStep) { s.resize(s.cqs[step.cq], step.n, s.leastDepth()) }},
+	{"use the shared receive queue", []int{5, 5}, func(s *queueSession, step queueStep) { s.useSRQ(step.n) }},
+	{"close a queue pair and create another", []int{5, 4}, (*queueSession).replaceQP},
+	{"close a CQ and create another", []int{3, 3}, (*queueSession).replaceCQ},
 }
 
 func newQueueSession(kind verbs.QPType, refusals bool) func(*rig.Rig) dialogue.Session[queueStep] {
@@ -146,12 +130,12 @@ func transitionsFromSQE(kind verbs.QPType) []rig.Transition {
 }
 
 func (s *queueSession) Draw(random *rand.Rand) queueStep {
-	step := queueStep{qp: random.IntN(len(s.qps)), cq: random.IntN(len(s.cqs)), n: random.IntN(1000), seed: random.Uint64()}
 	mix := 0
 	if s.refusals {
 		mix = 1
 	}
-	step.action = drawWeighted(random, queueActions, func(a *queueAction) int { return a.weights[mix] })
+	step := drawStep(random, queueActions, mix)
+	step.qp %= len(s.qps)
 	return step
 }
 
@@ -229,10 +213,10 @@ func (s *queueSession) createQP(i, n int) {
 }
 
 // replaceQP closes a queue pair, in any state and with work outstanding, and creates another.
-func (s *queueSession) replaceQP(i, n int) {
+func (s *queueSession) replaceQP(step queueStep) {
 	s.pollAll()
-	s.closeQP(i)
-	s.createQP(i, n)
+	s.closeQP(step.qp)
+	s.createQP(step.qp, step.n)
 }
 
 func (s *queueSession) closeQP(i int) {
@@ -252,14 +236,14 @@ func (s *queueSession) leastDepth() int {
 }
 
 // replaceCQ tries to close a CQ. If no queue pair uses it, it is created again.
-func (s *queueSession) replaceCQ(i, n int) {
-	cq := s.cqs[i]
+func (s *queueSession) replaceCQ(step queueStep) {
+	cq := s.cqs[step.cq]
 	if slices.ContainsFunc(s.qps[:], func(q *modelQP) bool { return q.sendCQ == cq || q.recvCQ == cq }) {
 		s.MustFail("closing "+cq.name+", which queue pairs use,", cq.cq.Close(), verbs.ErrBusy)
 		return
 	}
 	s.Must(cq.name+" that can be closed", cq.cq.Close())
-	s.createCQ(i, s.leastDepth()+n%14)
+	s.createCQ(step.cq, s.leastDepth()+step.n%14)
 }
 
 // queueDialogue returns the cases of a queue pair type: with valid calls, and also with others.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -38,23 +37,7 @@ type trafficLink struct {
 	*model.VerbsQP
 }
 
-// trafficStep is a message, or a verb call. The numbers select objects and vary the arguments.
-type trafficStep struct {
-	action   *trafficAction
-	link, cq int
-	n        int
-}
-
-func (s trafficStep) String() string {
-	return fmt.Sprintf("%s (connection %d, CQ %d, variant %d)", s.action.name, s.link+1, s.cq+1, s.n)
-}
-
-// trafficAction is a kind of step. The weights are its shares of the steps of each mix.
-type trafficAction struct {
-	name    string
-	weights [3]int
-	play    func(*trafficSession, trafficStep)
-}
+type trafficStep = sessionStep[*trafficSession]
 
 // trafficMix is a mix of steps.
 type trafficMix int
@@ -65,16 +48,17 @@ const (
 	errorMix                     // messages and failures
 )
 
-var trafficActions = []trafficAction{
-	{"post receives", [3]int{12, 6, 12}, func(s *trafficSession, step trafficStep) { s.postReceives(s.links[step.link], 1+step.n%3) }},
-	{"receive a message", [3]int{30, 10, 24}, func(s *trafficSession, step trafficStep) { s.receive(s.links[step.link], step.n) }},
-	{"post requests", [3]int{16, 40, 10}, func(s *trafficSession, step trafficStep) { s.post(s.links[step.link], step.n) }},
-	{"poll", [3]int{12, 12, 6}, func(s *trafficSession, step trafficStep) { s.poll(s.cqs[step.cq], 1+step.n%7) }},
-	{"arm", [3]int{12, 6, 8}, func(s *trafficSession, step trafficStep) { s.arm(s.cqs[step.cq], step.n%3 > 0) }},
-	{"resize", [3]int{3, 3, 1}, func(s *trafficSession, step trafficStep) { s.enlarge(s.cqs[step.cq], step.n) }},
-	{"set a limit", [3]int{8, 0, 8}, func(s *trafficSession, step trafficStep) { s.setLimit(step.n) }},
-	{"go to ERR", [3]int{0, 0, 8}, func(s *trafficSession, step trafficStep) { s.fail(step.link) }},
-	{"receive a message that is too long", [3]int{0, 0, 8}, func(s *trafficSession, step trafficStep) { s.receiveTooLong(step.link) }},
+// trafficActions have a weight for each trafficMix.
+var trafficActions = []sessionAction[*trafficSession]{
+	{"post receives", []int{12, 6, 12}, func(s *trafficSession, step trafficStep) { s.postReceives(s.links[step.qp], 1+step.n%3) }},
+	{"receive a message", []int{30, 10, 24}, func(s *trafficSession, step trafficStep) { s.receive(s.links[step.qp], step.n) }},
+	{"post requests", []int{16, 40, 10}, func(s *trafficSession, step trafficStep) { s.post(s.links[step.qp], step.n) }},
+	{"poll", []int{12, 12, 6}, func(s *trafficSession, step trafficStep) { s.poll(s.cqs[step.cq], 1+step.n%7) }},
+	{"arm", []int{12, 6, 8}, func(s *trafficSession, step trafficStep) { s.arm(s.cqs[step.cq], step.n%3 > 0) }},
+	{"resize", []int{3, 3, 1}, (*trafficSession).enlarge},
+	{"set a limit", []int{8, 0, 8}, (*trafficSession).setLimit},
+	{"go to ERR", []int{0, 0, 8}, (*trafficSession).fail},
+	{"receive a message that is too long", []int{0, 0, 8}, (*trafficSession).receiveTooLong},
 }
 
 // Offsets in the memory of the device.
@@ -105,19 +89,13 @@ func newTrafficSession(pair *rig.Pair, kind verbs.QPType, mix trafficMix) *traff
 
 // connect makes connection i. The device's queue pair of the first signals all requests.
 func (s *trafficSession) connect(i int) {
-	l := &qpPair{dut: &endpoint{Rig: s.Rig, mem: s.mem}, partner: &endpoint{Rig: s.pair.Partner, mem: s.peerMem}}
 	init := verbs.QPInit{Type: s.kind, PD: s.PD, SendCQ: s.cqs[0].cq, RecvCQ: s.cqs[1].cq, Caps: smallCaps, SignalAll: i == 0}
 	init.Caps.MaxInline = min(32, s.QueryDevice().MaxInline)
 	var srq *model.VerbsSRQ
 	if s.srq != nil && i == 1 {
 		init.SRQ, srq = s.srq.srq, s.srq.VerbsSRQ
 	}
-	l.dut.qp = s.CreateQP(init)
-	l.partner.qp = s.pair.Partner.CreateQP(verbs.QPInit{Type: s.kind, PD: s.pair.Partner.PD, SendCQ: s.pair.Partner.CQ, RecvCQ: s.pair.Partner.CQ, Caps: smallCaps})
-	for _, e := range []*endpoint{l.dut, l.partner} {
-		e.ToInit(e.qp, rig.RemoteAccess(e.Rig), qKey)
-	}
-	l.connect(&setup{qpType: s.kind})
+	l := newLink(s.pair, init, s.mem, s.peerMem)
 	caps := s.QueryQP(l.dut.qp).Caps
 	s.links[i] = &trafficLink{qpPair: l, VerbsQP: model.NewVerbsQP(l.dut.qp.QPN(), model.VerbsQP{
 		Type: s.kind, State: rts, SignalAll: init.SignalAll, SRQ: srq,
@@ -125,22 +103,10 @@ func (s *trafficSession) connect(i int) {
 	})}
 }
 
-func (s *trafficSession) disconnect(i int) {
-	l := s.links[i]
-	for _, e := range []*endpoint{l.dut, l.partner} {
-		e.Must("a queue pair that can be closed", e.qp.Close())
-		if ah := e.udDest.AH; ah != nil {
-			e.Must("an address handle that can be closed", ah.Close())
-		}
-	}
-	for _, ok := l.partner.PollCompletion(shortWait); ok; _, ok = l.partner.PollCompletion(shortWait) {
-	}
-}
-
 func (s *trafficSession) Close() {
 	s.pollAll()
-	for i := range s.links {
-		s.disconnect(i)
+	for _, l := range s.links {
+		l.close()
 	}
 	if s.srq != nil {
 		s.Must("a shared receive queue that can be closed", s.srq.srq.Close())
@@ -151,8 +117,8 @@ func (s *trafficSession) Close() {
 }
 
 func (s *trafficSession) Draw(random *rand.Rand) trafficStep {
-	step := trafficStep{link: random.IntN(len(s.links)), cq: random.IntN(len(s.cqs)), n: random.IntN(10000)}
-	step.action = drawWeighted(random, trafficActions, func(a *trafficAction) int { return a.weights[s.mix] })
+	step := drawStep(random, trafficActions, int(s.mix))
+	step.qp %= len(s.links)
 	return step
 }
 
@@ -202,15 +168,9 @@ func (s *trafficSession) expectEvents(failed verbs.QP) {
 
 // trafficDialogue returns the body of the case of a mix. The queue pairs are of the default type if kind is 0.
 func trafficDialogue(kind verbs.QPType, mix trafficMix) func(*conformance.Bench) error {
-	return func(b *conformance.Bench) error {
-		var pair *rig.Pair // the partner is opened once for all dialogues
-		return dialogue.Spec[trafficStep]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) dialogue.Session[trafficStep] {
-			if pair == nil {
-				pair = rig.NewPair(r)
-			}
-			return newTrafficSession(pair, cmp.Or(kind, rig.DefaultQPType(r)), mix)
-		}}.Body()(b)
-	}
+	return pairDialogue(func(pair *rig.Pair) dialogue.Session[trafficStep] {
+		return newTrafficSession(pair, cmp.Or(kind, rig.DefaultQPType(pair.DUT)), mix)
+	})
 }
 
 // trafficDialogueCases compare completions and events of messages with the model.

@@ -131,6 +131,9 @@ func (s *trafficSession) request(l *trafficLink, n, i int) *request {
 		if isIB(s.Rig) && n/5%3 == 0 {
 			r.Opcode, r.Imm = verbs.OpRDMAWriteImm, uint32(s.lastID)
 		}
+		if size <= min(32, s.QueryDevice().MaxInline) {
+			r.SGL, r.Inline, r.Flags = nil, data, r.Flags|verbs.SendInline
+		}
 		r.expect = func() { l.partner.ExpectBytes(s.peerMem, targetOffset+i*maxPayload, data) }
 	case n%5 == 3 || !s.Caps.Has(verbs.CapAtomics):
 		copy(remote, rig.Pattern(size, byte(n+3)))
@@ -162,23 +165,24 @@ func (s *trafficSession) atomic(r *request, n, i int) {
 }
 
 // enlarge resizes a CQ to a depth that has room for the completions of a dialogue.
-func (s *trafficSession) enlarge(cq *modelCQ, n int) {
+func (s *trafficSession) enlarge(step trafficStep) {
+	cq := s.cqs[step.cq]
 	if !s.Caps.Has(verbs.CapResizeCQ) {
 		return
 	}
-	depth := 48 + n%40
+	depth := 48 + step.n%40
 	s.Must(fmt.Sprintf("a depth of %d", depth), cq.cq.Resize(depth))
 	s.Check(cq.cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.cq.Depth())
 	cq.Depth = cq.cq.Depth()
 }
 
 // setLimit arms the limit of the shared receive queue, with at most as many as it has.
-func (s *trafficSession) setLimit(n int) {
+func (s *trafficSession) setLimit(step trafficStep) {
 	if s.srq == nil {
 		return
 	}
 	s.poll(s.cqs[1], s.cqs[1].Len()) // all messages have arrived
-	limit := n % (s.srq.Left + 1)
+	limit := step.n % (s.srq.Left + 1)
 	s.Note("limit %d of a shared receive queue with %d receives", limit, s.srq.Left)
 	s.Must("a limit", s.srq.srq.Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit))
 	s.srq.Limit = limit
@@ -187,22 +191,22 @@ func (s *trafficSession) setLimit(n int) {
 }
 
 // fail takes the device's queue pair to ERR, which flushes its receives, and connects again.
-func (s *trafficSession) fail(i int) {
-	l := s.links[i]
+func (s *trafficSession) fail(step trafficStep) {
+	l := s.links[step.qp]
 	s.pollAll()
 	s.ToState(l.dut.qp, errState)
 	l.Modify(&verbs.QPAttr{State: errState}, verbs.QPAttrState)
 	s.pollAll()
 	s.expectEvents(nil)
 	s.expectCompletionEvents()
-	s.disconnect(i)
-	s.connect(i)
+	l.close()
+	s.connect(step.qp)
 }
 
 // receiveTooLong has the partner send a message that does not fit into its receive, which
 // completes with LOC_LEN_ERR. Those after it are flushed.
-func (s *trafficSession) receiveTooLong(i int) {
-	l := s.links[i]
+func (s *trafficSession) receiveTooLong(step trafficStep) {
+	l := s.links[step.qp]
 	s.pollAll()
 	s.postReceives(l, 2)
 	l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, sendOffset, maxPayload+1))
@@ -212,6 +216,6 @@ func (s *trafficSession) receiveTooLong(i int) {
 	s.AwaitState(l.dut.qp, errState)
 	s.expectEvents(l.dut.qp)
 	s.expectCompletionEvents()
-	s.disconnect(i)
-	s.connect(i)
+	l.close()
+	s.connect(step.qp)
 }

@@ -2,6 +2,7 @@ package verbsapi
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -79,8 +80,8 @@ var postCases = []conformance.Case{{
 }, {
 	ID: "verbs/post/stops-at-the-first-bad-request", Cite: cite("ibv_post_send(3)", "verbs/post/6"),
 	Title:   "Posting a list with a bad request posts those before it only",
-	Sends:   "three sends in one call, of which the second has a list that is too long",
-	Expects: "one posted, and EINVAL; the first completes, and nothing else",
+	Sends:   "three sends in one call, of which the second has a list that is too long; then three such receives",
+	Expects: "one posted each time, and EINVAL; the first completes, and nothing else",
 	Defects: []string{"PostCountWrong", "BadPostsSwallowed"}, Run: onPair(setup{}, func(l *qpPair) {
 		l.partner.postRecv(1, recvOffset, 64)
 		l.partner.postRecv(2, recvOffset+1024, 64)
@@ -93,6 +94,13 @@ var postCases = []conformance.Case{{
 		l.dut.PostSend(l.dut.qp, l.dut.sendWR(4, 32, 8)) // no other message was sent in between
 		l.dut.ExpectCompletion(4, verbs.WCSuccess)
 		l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
+		good, long := l.dut.mem.SGL(0, 64), sgeList(l.dut.mem, l.dut.QueryQP(l.dut.qp).Caps.MaxRecvSGE+1, 64)
+		n, err = l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 11, SGL: good}, {WRID: 12, SGL: long}, {WRID: 13, SGL: good}})
+		l.dut.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
+		l.dut.Check(n == 1, "one receive posted", "%d", n)
+		l.dut.ToState(l.dut.qp, errState)
+		l.dut.ExpectCompletion(11, verbs.WCWRFlushErr)
+		expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 	}),
 }, {
 	ID: "verbs/post/lists-that-are-too-long-refused", Cite: cite("ibv_post_send(3)", "verbs/post/7"),
@@ -111,17 +119,21 @@ var postCases = []conformance.Case{{
 }, {
 	ID: "verbs/post/lists-are-taken-in-order", Cite: cite("ibv_post_send(3)", "verbs/post/8"),
 	Title:   "A message is gathered from its list in order, and scattered over the receive's in order",
-	Sends:   "a message of two pieces, in each direction",
+	Sends:   "messages of two pieces, one or none of which is empty, in each direction; connections also have one of several packets",
 	Expects: "the pieces one after the other, split where the receive's first entry ends",
 	Defects: []string{"SGEsReversed"}, Run: onPair(setup{}, func(l *qpPair) {
 		for _, dir := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
-			first := dir.to.grhLen() + 10
-			dir.to.PostRecv(dir.to.qp, 1, dir.to.mem.SGE(recvOffset, first), dir.to.mem.SGE(recvOffset+1024, 64))
-			dir.from.execute(dir.from.sendOf(2, dir.from.mem.SGE(100, 7), dir.from.mem.SGE(40, 20)))
-			dir.to.ExpectRecv(1, dir.to.grhLen()+27)
-			buf := dir.from.mem.Buf
-			dir.to.ExpectBytes(dir.to.mem, recvOffset+dir.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
-			dir.to.ExpectBytes(dir.to.mem, recvOffset+1024, buf[43:60])
+			for _, split := range []struct{ first, second, recv int }{{7, 20, 10}, {0, 27, 27}, {27, 0, 0}, {1, 26, 26}, {1500, 1227, 1100}, {900, 2200, 2100}} {
+				if split.second > 1024 && dir.from.qp.Type() == verbs.QPTypeUD {
+					continue
+				}
+				dir.to.PostRecv(dir.to.qp, 1, dir.to.mem.SGE(recvOffset, dir.to.grhLen()+split.recv), dir.to.mem.SGE(recvOffset+4096, 2048))
+				dir.from.execute(dir.from.sendOf(2, dir.from.mem.SGE(100, split.first), dir.from.mem.SGE(40, split.second)))
+				dir.to.ExpectRecv(1, dir.to.grhLen()+split.first+split.second)
+				message := slices.Concat(dir.from.mem.Buf[100:][:split.first], dir.from.mem.Buf[40:][:split.second])
+				dir.to.ExpectBytes(dir.to.mem, recvOffset+dir.to.grhLen(), message[:split.recv])
+				dir.to.ExpectBytes(dir.to.mem, recvOffset+4096, message[split.recv:])
+			}
 		}
 	}),
 }, {
@@ -169,20 +181,32 @@ var postCases = []conformance.Case{{
 }, {
 	ID:   "verbs/post/operations-of-other-services",
 	Cite: cite("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Title:   "READs and atomics fail on a UD queue pair, and nothing is sent",
-	Sends:   "a READ, a compare-and-swap and a fetch-and-add on a UD queue pair",
+	Title:   "READs and atomics fail on UC and UD queue pairs, WRITEs on UD ones of InfiniBand, and nothing is sent",
+	Sends:   "a READ, a compare-and-swap and a fetch-and-add on a UD queue pair, and on a UC one if the device has UC; WRITEs with and without immediate data on a UD one of InfiniBand",
 	Expects: "each is refused or completes with an error, and the partner's receive is not used",
 	Defects: []string{"OpsDowngraded"}, Run: rig.Body(func(r *rig.Rig) {
 		if r.Caps.Has(verbs.CapRD) {
 			rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))
 		}
 		d := rig.NewPair(r)
-		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-			l := newPair(d, setup{qpType: verbs.QPTypeUD})
+		for i, op := range []verbs.WROpcode{
+			verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm,
+			verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
+		} {
+			kind := verbs.QPTypeUD
+			switch {
+			case i >= 3 && !isIB(r): // datagrams of iWARP have WRITEs
+				continue
+			case i >= 5 && !r.Caps.Has(verbs.CapUC):
+				continue
+			case i >= 5:
+				kind = verbs.QPTypeUC
+			}
+			l := newPair(d, setup{qpType: kind})
 			l.partner.postRecv(1, recvOffset, 64)
 			wr := l.dut.sendWR(2, 0, 8)
 			wr.Opcode, wr.Remote = op, l.partner.mem.Remote(0)
-			l.dut.expectFailure(fmt.Sprintf("%v on UD", op), wr)
+			l.dut.expectFailure(fmt.Sprintf("%v on %v", op, kind), wr)
 			if wc, ok := l.partner.PollCompletion(shortWait); ok {
 				r.Fail("nothing sent", "%s", rig.Describe(&wc))
 			}

@@ -9,6 +9,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// mustUnlessNoMemory fails the case if an object at a limit of the device is refused. ibv_query_device(3)
+// allows ErrNoMemory: the host may have less memory than the device's limits need.
+func mustUnlessNoMemory(r *rig.Rig, what string, err error) {
+	if errors.Is(err, verbs.ErrNoMemory) {
+		r.Note("the device's host has no memory for %s", what)
+		return
+	}
+	r.Must(what, err)
+}
+
 var qpCases = []conformance.Case{{
 	ID: "verbs/qp/sizes-at-least-as-asked", Cite: cite("ibv_create_qp(3)", "verbs/qp/1"),
 	Title:   "A new queue pair has at least the requested capacities, the requested type, and state RESET",
@@ -30,7 +40,7 @@ var qpCases = []conformance.Case{{
 }, {
 	ID: "verbs/qp/sizes-within-the-limits", Cite: cite("ibv_create_qp(3)", "verbs/qp/2"),
 	Title:   "A queue pair with capacities beyond the device's limits is refused, and one at the limits is not",
-	Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
+	Expects: "queue pairs with as many requests, receives, list entries and inline bytes as the device claims, if there is memory for them; a refusal of one more",
 	Defects: []string{"CapsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
 		try := func(change func(*verbs.QPCaps)) error {
@@ -51,15 +61,9 @@ var qpCases = []conformance.Case{{
 			{"receives", limit.MaxQPWR, func(c *verbs.QPCaps) *int { return &c.MaxRecvWR }},
 			{"entries a send", limit.MaxSGE, func(c *verbs.QPCaps) *int { return &c.MaxSendSGE }},
 			{"entries a receive", limit.MaxSGE, func(c *verbs.QPCaps) *int { return &c.MaxRecvSGE }},
+			{"inline bytes", limit.MaxInline, func(c *verbs.QPCaps) *int { return &c.MaxInline }},
 		} {
-			err := try(func(c *verbs.QPCaps) { *f.field(c) = f.limit })
-			if errors.Is(err, verbs.ErrNoMemory) {
-				// ibv_query_device(3) allows it: the host may have less memory than
-				// the device's limits need.
-				r.Note("the device's host has no memory for a queue pair with %d %s", f.limit, f.what)
-				err = nil
-			}
-			r.Must(fmt.Sprintf("a queue pair with %d %s", f.limit, f.what), err)
+			mustUnlessNoMemory(r, fmt.Sprintf("a queue pair with %d %s", f.limit, f.what), try(func(c *verbs.QPCaps) { *f.field(c) = f.limit }))
 			r.MustFail(fmt.Sprintf("a queue pair with %d %s", f.limit+1, f.what), try(func(c *verbs.QPCaps) { *f.field(c) = f.limit + 1 }), nil)
 		}
 	}),
@@ -85,7 +89,7 @@ var qpCases = []conformance.Case{{
 }, {
 	ID: "verbs/qp/objects-of-its-own-device", Cite: cite("ibv_create_qp(3)", "verbs/qp/4"),
 	Title:   "A queue pair cannot use objects of another device",
-	Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
+	Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner; and of its domain for a shared receive queue, and of its channel for a completion queue",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		partner := rig.NewPair(r).Partner
 		good := verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
@@ -100,7 +104,9 @@ var qpCases = []conformance.Case{{
 		if r.Caps.Has(verbs.CapSRQ) {
 			srq := partner.CreateSRQ(srqInit(partner))
 			try("a shared receive queue", func(i *verbs.QPInit) { i.SRQ = srq })
+			r.MustFail("a shared receive queue with a domain of another device", errorOf(r.Device.CreateSRQ(srqInit(partner))), nil)
 		}
+		r.MustFail("a completion queue with a channel of another device", errorOf(r.Device.CreateCQ(verbs.CQInit{Depth: 4, Channel: newChannel(partner)})), nil)
 	}),
 }, {
 	ID: "verbs/qp/numbers-of-their-own", Cite: cite("ibv_create_qp(3)", "verbs/qp/5"),

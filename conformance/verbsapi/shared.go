@@ -22,12 +22,16 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	}),
 }, {
 	ID: "verbs/srq/sizes-within-the-limits", Cite: cite("ibv_create_srq(3)", "verbs/srq/2"),
-	Title:   "A shared receive queue beyond the device's limits is refused",
-	Expects: "a refusal of one receive and of one list entry more than the device claims",
+	Title:   "A shared receive queue beyond the device's limits is refused, and one at the limits is not",
+	Expects: "a refusal of one receive and of one list entry more than the device claims; a queue with as many, if there is memory for it",
 	Defects: []string{"CapsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
 		deep, wide := srqInit(r), srqInit(r)
-		deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR+1, limit.MaxSRQSGE+1
+		deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR, limit.MaxSRQSGE
+		mustUnlessNoMemory(r, "a shared receive queue with as many receives as the device claims", errorOf(r.Device.CreateSRQ(deep)))
+		mustUnlessNoMemory(r, "a shared receive queue with as long lists as the device claims", errorOf(r.Device.CreateSRQ(wide)))
+		deep.MaxWR++
+		wide.MaxSGE++
 		_, err := r.Device.CreateSRQ(deep)
 		r.MustFail("a shared receive queue with more receives than the device claims", err, nil)
 		_, err = r.Device.CreateSRQ(wide)
@@ -126,8 +130,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	ID: "verbs/srq/resize", Cite: cite("ibv_modify_srq(3)", "verbs/srq/8"),
 	Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
 	Title:   "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
-	Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
-	Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
+	Sends:   "as many receives as there is room for, a larger size, more receives, a size below them, one beyond the device's limit and one of as many; then a message of the peer for each",
+	Expects: "at least the requested size, room for that many, a refusal of the size below and of that beyond the limit, and a completion of each receive; or resizing is not supported",
 	Defects: []string{"SRQResizeNoop", "SRQModifyLies"}, Run: rig.PairBody(func(d *rig.Pair) {
 		r := d.DUT
 		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
@@ -151,7 +155,9 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 			r.Check(now.MaxWR >= was+8, fmt.Sprintf("%d receives or more", was+8), "%d", now.MaxWR)
 		}
 		fill(8)
-		r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
+		r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was + 7}, verbs.SRQMaxWR), nil)
+		r.MustFail("a size beyond the device's limit", srq.Modify(verbs.SRQAttr{MaxWR: r.QueryDevice().MaxSRQWR + 1}, verbs.SRQMaxWR), nil)
+		r.Must("a size of what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was + 8}, verbs.SRQMaxWR))
 		l := newSRQPair(d, srq)
 		for range was + 8 {
 			l.partner.execute(l.partner.sendWR(1, 0, 8))

@@ -20,16 +20,23 @@ type qpService struct {
 
 var services = []qpService{
 	{"rc", verbs.QPTypeRC, verbs.CapRC}, {"uc", verbs.QPTypeUC, verbs.CapUC}, {"ud", verbs.QPTypeUD, verbs.CapUD},
+	{"xrc-send", verbs.QPTypeXRCSend, verbs.CapXRC}, {"xrc-recv", verbs.QPTypeXRCRecv, verbs.CapXRC},
 }
 
 // transitionCases has a case for every transition of every type, and one per type for all others.
-var transitionCases = slices.Concat(transitionCasesOf(services[0]), transitionCasesOf(services[1]), transitionCasesOf(services[2]), settingCases)
+var transitionCases = func() (cases []conformance.Case) {
+	for _, s := range services {
+		cases = append(cases, transitionCasesOf(s)...)
+	}
+	return append(cases, settingCases...)
+}()
 
 // transitionCasesOf returns the transition cases of a queue pair type. Connected types are tested
 // over InfiniBand only: the connection manager moves those of iWARP. With the defect ModifyLies a
 // refused modify reports success.
 func transitionCasesOf(s qpService) []conformance.Case {
-	label := []string{"service:" + s.name}
+	service, _, _ := strings.Cut(s.name, "-")
+	label := []string{"service:" + service}
 	transitions := rig.Transitions(s.kind)
 	cases := make([]conformance.Case, 0, len(transitions)+3)
 	for _, t := range transitions {
@@ -171,9 +178,9 @@ const (
 var everyState = []verbs.QPState{reset, initState, rtr, rts, sqd, sqe, errState}
 
 // hasTransition reports whether a queue pair type has this transition. Besides [rig.Transitions],
-// every state leads to RESET, every state but RESET to ERR, and SQE to RTS in types other than RC.
+// every state leads to RESET, every state but RESET to ERR, and SQE to RTS in UC and UD.
 func hasTransition(kind verbs.QPType, from, to verbs.QPState) bool {
-	return to == reset || to == errState && from != reset || from == sqe && to == rts && kind != verbs.QPTypeRC ||
+	return to == reset || to == errState && from != reset || from == sqe && to == rts && (kind == verbs.QPTypeUC || kind == verbs.QPTypeUD) ||
 		slices.ContainsFunc(rig.Transitions(kind), func(t rig.Transition) bool { return t.From == from && t.To == to })
 }
 
@@ -184,6 +191,7 @@ type qpMover struct {
 	// unspecified are attributes that a device may accept or reject: those of a feature
 	// that it does not claim.
 	unspecified verbs.QPAttrMask
+	domain      verbs.XRCD // of XRC targets
 }
 
 // newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the
@@ -193,6 +201,9 @@ func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
 	if kind != verbs.QPTypeUD {
 		requireModifyConnect(r)
+	}
+	if kind == verbs.QPTypeXRCRecv {
+		m.domain = xrcDomain(r)
 	}
 	if !r.Caps.Has(verbs.CapAutoMigration) {
 		m.unspecified = rig.MigrationAttrs
@@ -219,7 +230,14 @@ func (m *qpMover) modify(qp verbs.QP, from, to verbs.QPState, mask verbs.QPAttrM
 // newQPIn moves a new queue pair to a state: to ERR from INIT, and to others by [rig.Transitions],
 // which are in the order in which a queue pair makes them.
 func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
-	qp := m.Rig.CreateQP(verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps})
+	init := verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps}
+	switch m.kind {
+	case verbs.QPTypeXRCSend:
+		init.RecvCQ, init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = nil, 0, 0
+	case verbs.QPTypeXRCRecv:
+		init = verbs.QPInit{Type: m.kind, XRCD: m.domain}
+	}
+	qp := m.Rig.CreateQP(init)
 	current := reset
 	for _, t := range rig.Transitions(m.kind) {
 		switch {

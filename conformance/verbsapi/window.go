@@ -11,7 +11,7 @@ import (
 var windowCases = []conformance.Case{{
 	ID: "verbs/mw/type-1-bind", Cite: cite("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1,
 	Title:   "Every bind of a type 1 window gives it a new key, which the verb and the window return",
-	Sends:   "three binds of one window, one after the other",
+	Sends:   "three binds of one window, one after the other; then three at once",
 	Expects: "a completion of BIND_MW and a new key for each; the window has the last",
 	Defects: []string{"BindKeepsKey", "MWKeyStale"}, Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType1)
@@ -22,6 +22,16 @@ var windowCases = []conformance.Case{{
 			l.dut.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
 			keys[key] = true
 		}
+		var last verbs.RKey
+		for i := range 3 {
+			last = rig.Result(l.dut.qp.BindMW(mw, bindID+uint64(i), verbs.SendSignaled, bindRange(l.dut.mem, 64*i, 64, verbs.AccessRemoteRead)))(l.dut, "a bind")
+			l.dut.Check(!keys[last], fmt.Sprintf("a new key for bind %d", i+4), "%#x again", last)
+			keys[last] = true
+		}
+		for i := range 3 {
+			l.dut.ExpectCompletion(bindID+uint64(i), verbs.WCSuccess)
+		}
+		l.dut.Check(mw.RKey() == last, fmt.Sprintf("a window with the key %#x", last), "%#x", mw.RKey())
 	}),
 }, {
 	ID: "verbs/mw/type-2-bind", Cite: cite("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2,
@@ -89,9 +99,12 @@ var windowCases = []conformance.Case{{
 }, {
 	ID: "verbs/mw/bind-stays-in-its-domain", Cite: cite("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
 	Title:   "Queue pair, window and region of a bind must be in the same protection domain",
-	Sends:   "a bind to a region of another domain",
-	Expects: "it is refused or completes with MW_BIND_ERR",
+	Sends:   "a bind of a window of the partner's device, and one to its region; a bind to a region of another domain",
+	Expects: "each is refused, or the last completes with MW_BIND_ERR",
 	Defects: []string{"BindUnchecked", "BindForeignRegion"}, Run: onPair(setup{}, func(l *qpPair) {
+		own, foreign := l.dut.newWindow(verbs.MWType2), l.partner.newWindow(verbs.MWType2)
+		l.dut.expectPostRefused("a bind of a window of another device", bindWR(foreign, verbs.NextRKey(foreign.RKey()), bindAll(l.dut.mem, verbs.AccessRemoteRead)), nil)
+		l.dut.expectPostRefused("a bind to a region of another device", bindWR(own, verbs.NextRKey(own.RKey()), bindAll(l.partner.mem, verbs.AccessRemoteRead)), nil)
 		m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		l.dut.expectBindFails("a region of another domain", bindAll(m, verbs.AccessRemoteRead))
 	}),
@@ -268,6 +281,35 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 			closed := l.dut.bindReadable(mw, 256, 0)
 			l.expectRefused("read by the old key of a window that was closed", l.partner.readWR(9, 8, old))
 			again.expectRefused("read by the new key of a window that was closed", again.partner.readWR(9, 8, closed))
+		}),
+	},
+	{
+		ID: "verbs/mw/keys-wrap", Cite: cite("ibv_bind_mw(3)", "verbs/mw/1", "verbs/mw/2", "verbs/mr/9"), Needs: verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv,
+		Title:   "Windows and regions keep keys of their own when the low byte of their keys has wrapped",
+		Sends:   "300 binds of a type 1 window, 300 binds and invalidates of a type 2 window and 300 registrations; READs of the peer by every hundredth key",
+		Expects: "keys that differ from the one before and from those of the others, and the bytes for each READ",
+		Defects: []string{"TagCarries"}, Run: onPair(setup{}, func(l *qpPair) {
+			mws := []verbs.MW{l.dut.newWindow(verbs.MWType1), l.dut.newWindow(verbs.MWType2)}
+			info := bindRange(l.dut.mem, 256, 64, verbs.AccessRemoteRead)
+			for i := range 300 {
+				for _, mw := range mws {
+					was := mw.RKey()
+					at := verbs.Remote{Addr: info.Addr, RKey: l.dut.bind(mw, info)}
+					l.dut.Check(at.RKey != was && at.RKey == mw.RKey(), fmt.Sprintf("another key than %#x", was), "%#x, and %#x of the window", at.RKey, mw.RKey())
+					if i%100 == 99 {
+						l.partner.expectRead(at, l.dut.mem.Buf[256:320])
+					}
+					if mw.Type() == verbs.MWType2 {
+						l.dut.execute(verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: at.RKey})
+					}
+				}
+				m := l.dut.Memory(16, verbs.AccessRemoteRead)
+				l.dut.Check(m.RKey() != mws[0].RKey() && m.RKey() != mws[1].RKey() && mws[0].RKey() != mws[1].RKey(), "keys of their own", "region %#x, windows %#x and %#x", m.RKey(), mws[0].RKey(), mws[1].RKey())
+				if i%100 == 99 {
+					l.partner.expectRead(m.Remote(0), m.Buf)
+				}
+				l.dut.Must("a region that can be closed", m.Close())
+			}
 		}),
 	},
 	{

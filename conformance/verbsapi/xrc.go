@@ -18,6 +18,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 			wr := x.partner.sendWR(9, 0, 24)
 			wr.XRC.SRQN = x.srqs[which].Number()
 			x.partner.execute(wr)
+			x.dut.CQ = x.cqs[which]
 			wc := x.dut.ExpectRecv(uint64(which), 24)
 			x.dut.Check(wc.QPN == x.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.dut.qp.QPN())), "%#x", uint32(wc.QPN))
 		}
@@ -68,6 +69,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 type xrcPair struct {
 	*qpPair
 	srqs [2]verbs.SRQ
+	cqs  [2]verbs.CQ // of the SRQs
 }
 
 // onXRC makes the body of a case from a function that uses a connected xrcPair, with two receives
@@ -82,7 +84,8 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 			partner: &endpoint{Rig: d.Partner, mem: d.Partner.Memory(memLen, verbs.AccessLocalWrite)},
 		}}
 		for i := range x.srqs {
-			x.srqs[i] = xrcSRQ(r, domain)
+			x.cqs[i] = newCQ(r, 8, nil)
+			x.srqs[i] = r.CreateSRQ(verbs.SRQInit{PD: r.PD, Type: verbs.SRQXRC, MaxWR: 8, MaxSGE: 1, XRCD: domain, CQ: x.cqs[i]})
 			r.PostRecv(x.srqs[i], uint64(i), x.dut.mem.SGE(4096*i, 64))
 			r.PostRecv(x.srqs[i], uint64(i), x.dut.mem.SGE(4096*i+64, 64))
 		}
