@@ -21,7 +21,7 @@ var (
 )
 
 // sinkFaults are steps with invalid messages of the peer.
-var sinkFaults = []weightedStep{{6, drawFault}, {5, drawAddressFault}, {3, drawReceiveFault}}
+var sinkFaults = []weightedStep{{6, drawFault}, {5, drawAddressFault}, {3, drawReceiveFault}, {1, drawBadReceive}}
 
 // withFaults returns steps with additional ones.
 func withFaults(steps []weightedStep, more ...weightedStep) []weightedStep {
@@ -50,7 +50,7 @@ var dialogueCases = []conformance.Case{{
 	Sends: sinkSends + "; wrong CRCs and markers", Expects: dialogueExpects, Defects: []string{"MarkersUnchecked", "CRCIgnored", "Resynchronises", "MarkersKept", "HeaderInOneRead"},
 	Run: onDialogues(25, 12, dialogueMix{steps: withFaults(sinkSteps, weightedStep{2, drawFrameFault})}),
 }, {
-	ID: "dialogue/iwarp-sink/refusals", Cite: cite("rfc5041/7.1/11", "rfc5041/7.2/1", "rfc5040/7.2/1", "rfc5040/7.2/2", "rfc5040/7.2/4"),
+	ID: "dialogue/iwarp-sink/refusals", Cite: cite("rfc5041/7.1/11", "rfc5041/7.2/1", "rfc5040/7.2/1", "rfc5040/7.2/2", "rfc5040/7.2/4", "rfc5040/7.1/1"),
 	Title: "Invalid segments end the stream with a Terminate that has the right cause",
 	Sends: sinkSends + "; some are wrong in one field or address", Expects: dialogueExpects, Defects: []string{"UntaggedUnchecked", "VersionsUnchecked", "BadSegmentsDropped", "PageBounds", "CodesShifted"},
 	Run: onDialogues(150, 7, dialogueMix{noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, sinkFaults...)}),
@@ -58,7 +58,7 @@ var dialogueCases = []conformance.Case{{
 	ID: "dialogue/iwarp-sink/reports", Cite: cite("rfc5040/4.8/5", "rfc5041/7.1/13", "rfc5040/7.1/3", "rfc5040/7.1/4"), Level: conformance.Should,
 	Title: "The Terminate for an invalid segment quotes it",
 	Sends: sinkSends + "; some are wrong in one field or address", Expects: dialogueExpects + "; in a Terminate, what RFC 5040 lists for its cause", Defects: []string{"TermHeaderStale", "TermPayloadLength", "TermAllHeaders", "TermBareOperation"},
-	Run: onDialogues(90, 6, dialogueMix{exactReports: true, noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, append(sinkFaults, weightedStep{1, drawLocalFault})...)}),
+	Run: onDialogues(90, 6, dialogueMix{exactReports: true, noMarkers: true, anyPad: true, steps: withFaults(sinkSteps, append(sinkFaults, weightedStep{1, drawLocalFault}, weightedStep{2, drawRequests}, weightedStep{3, drawWrongAnswer})...)}),
 }, {
 	ID: "dialogue/iwarp-source/requests", Cite: cite("rfc5041/5.2/1", "rfc5041/5.3/1", "rfc5040/5.5/6", "rfc5040/6.1/2"), Setup: setupMSS(1460),
 	Title: "Requests of the application are sent, answered and completed as specified",
@@ -72,7 +72,7 @@ var dialogueCases = []conformance.Case{{
 }, {
 	ID: "dialogue/iwarp-source/failures", Cite: cite("rfc5040/6.2.1/2", "rfc5040/5.4/5", "rfc5040/5.2.2/6", "rfc7306/5.2.2/3"),
 	Title: "Wrong responses, Terminates and the end of the stream fail the outstanding work",
-	Sends: sourceSends + "; some responses are wrong, or the peer ends the stream", Expects: dialogueExpects, Defects: []string{"AtomicResponseUnchecked", "FlushForgets", "FlushReversed", "TalksAfterTerminate"},
-	Run: onDialogues(60, 10, dialogueMix{noMarkers: true, anyPad: true, steps: withFaults(sourceSteps, weightedStep{3, drawWrongAnswer}, weightedStep{1, drawUnsolicited},
-		weightedStep{1, drawTerminate}, weightedStep{1, drawStreamEnd}, weightedStep{1, drawLocalFault})}),
+	Sends: sourceSends + "; some responses are wrong, or the peer ends the stream", Expects: dialogueExpects, Defects: []string{"AtomicResponseUnchecked", "FlushForgets", "FlushReversed", "ResetKeepsReceives"},
+	Run: onDialogues(90, 10, dialogueMix{noMarkers: true, anyPad: true, steps: withFaults(sourceSteps, weightedStep{3, drawWrongAnswer}, weightedStep{1, drawUnsolicited},
+		weightedStep{1, drawTerminate}, weightedStep{2, drawStreamEnd}, weightedStep{2, drawLocalFault}, weightedStep{1, drawDisconnect}, weightedStep{1, drawErrorState})}),
 }}

@@ -349,14 +349,16 @@ func drawTerminate(random *rand.Rand) dialogueStep {
 	return peerStep(dialogueCut{}, peerMessage{fmt.Sprintf("a TERMINATE with %v", cause), func(*dialogueSession) []iwarp.Segment { return []iwarp.Segment{message} }})
 }
 
-// drawStreamEnd returns a step in which the peer closes or resets the stream.
+// drawStreamEnd returns a step in which the peer closes or resets the stream. A close inside an FPDU
+// or a message is an error.
 func drawStreamEnd(random *rand.Rand) dialogueStep {
 	reset := random.IntN(2) == 0
 	return dialogueStep{text: fmt.Sprintf("the peer ends the stream (reset: %t)", reset), play: func(s *dialogueSession) {
 		if s.m.Ended() {
 			return
 		}
-		idle := s.m.Idle()
+		failed := reset || s.wire.inFrame(s.c.framer.Position) || s.m.Receiving()
+		orderly := !failed && s.m.Idle()
 		r := s.m.End()
 		if reset {
 			s.c.reset()
@@ -366,33 +368,99 @@ func drawStreamEnd(random *rand.Rand) dialogueStep {
 			s.c.expectAbort() // a Terminate says that TCP was closed
 			s.c.expectDisconnect()
 		}
-		s.over = !reset && idle // receives of an orderly close may fail, or stay for the next connection
+		s.over = orderly // receives of an orderly close may fail, or stay for the next connection
 		if !s.over {
 			s.expectCompletions(r.Completed())
-			s.expectErrorState()
+			s.expectErrorState(failed)
 		}
 		s.expectMemory()
 	}}
 }
 
-// drawLocalFault returns a step in which the application posts a request with a wrong list.
-func drawLocalFault(random *rand.Rand) dialogueStep {
-	d, long := drawRequest(random), random.IntN(2) == 0
-	d.op, d.flags = dialogue.Pick(random, verbs.OpSend, verbs.OpRDMAWrite), verbs.SendSignaled
-	return dialogueStep{text: fmt.Sprintf("the application posts %v of memory that it may not use (too long: %t)", d.op, long), play: func(s *dialogueSession) {
-		if s.m.Ended() || !s.m.Idle() {
+// drawDisconnect returns a step in which the application closes an idle connection.
+func drawDisconnect(*rand.Rand) dialogueStep {
+	return dialogueStep{text: "the application disconnects", play: func(s *dialogueSession) {
+		if s.m.Ended() || !s.m.Idle() || s.m.Receiving() || len(s.wire.frames) > 0 {
 			return
 		}
-		q := s.makeRequest(d)
-		q.WR.SGL = s.region(otherDomain).SGL(0, 16)
-		if long {
-			q.WR.SGL = s.local.SGL(0, 16)
-			q.WR.SGL[0].Addr += dialogueMemLen - 15
+		disconnecting := s.c.startDisconnect()
+		s.c.expectClose()
+		s.c.closeWrite()
+		s.Must("a disconnect", disconnecting.Wait(s.ResponseTimeout()))
+		s.c.expectDisconnect()
+		s.m.End()
+		s.over = true // receives may fail, or stay for the next connection
+		s.expectMemory()
+	}}
+}
+
+// drawErrorState returns a step in which the application moves its queue pair to ERR.
+func drawErrorState(*rand.Rand) dialogueStep {
+	return dialogueStep{text: "the application moves the queue pair to ERR", play: func(s *dialogueSession) {
+		if s.m.Ended() {
+			return
 		}
+		r := s.m.End()
+		s.ToState(s.c.qp, verbs.QPStateErr)
+		s.c.expectAbort()
+		s.c.expectDisconnect()
+		s.expectCompletions(r.Completed())
+		s.expectErrorState(false)
+		s.expectMemory()
+	}}
+}
+
+// badMemory returns a scatter/gather list of n bytes that the application may not use.
+func (s *dialogueSession) badMemory(kind, n int) []verbs.SGE {
+	sgl := s.local.SGL(0, n)
+	switch kind {
+	case 0:
+		return s.region(otherDomain).SGL(0, n)
+	case 1:
+		sgl[0].Addr += uint64(dialogueMemLen - n + 1)
+	case 2:
+		sgl[0].Addr -= 1
+	default:
+		sgl[0].LKey = verbs.LKey(s.region(deregistered).stag)
+	}
+	return sgl
+}
+
+// drawBadReceive returns a step in which the application posts a receive with a wrong list.
+func drawBadReceive(random *rand.Rand) dialogueStep {
+	kind, n := dialogue.Pick(random, 0, 2, 3), dialogue.Pick(random, 1, 16, 400) // the first octet is wrong
+	return dialogueStep{text: fmt.Sprintf("the application posts a receive of memory that it may not use (kind %d)", kind), play: func(s *dialogueSession) {
+		if s.m.Ended() {
+			return
+		}
+		s.lastID++
+		recv := model.IWARPRecv{ID: recvIDs + s.lastID, Pieces: s.local.pieces(0, n), Bad: true}
+		posted, err := s.c.qp.PostRecv([]verbs.RecvWR{{WRID: recv.ID, SGL: s.badMemory(kind, n)}})
+		s.Note("post receive %d: %d accepted, %v", recv.ID, posted, err)
+		if posted > 0 {
+			s.m.PostRecv(recv)
+		}
+	}}
+}
+
+// drawLocalFault returns a step in which the application posts a request with a wrong list.
+func drawLocalFault(random *rand.Rand) dialogueStep {
+	d, kind, n := drawRequest(random), random.IntN(4), dialogue.Pick(random, 8, 16, 300, 400)
+	d.flags = d.flags&verbs.SendFence | verbs.SendSignaled
+	return dialogueStep{text: fmt.Sprintf("the application posts %v of memory that it may not use (kind %d)", d.op, kind), play: func(s *dialogueSession) {
+		if s.m.Ended() || s.m.Queued() > maxOutstanding {
+			return
+		}
+		q, n := s.makeRequest(d), n
+		q.Bad = true
+		if q.WR.Opcode == verbs.OpAtomicFetchAdd || q.WR.Opcode == verbs.OpAtomicCmpAndSwp {
+			n = 8
+		}
+		q.WR.SGL = s.badMemory(kind, n)
 		posted, err := s.c.qp.PostSend([]verbs.SendWR{q.WR})
 		s.Note("post: %d accepted, %v", posted, err)
 		if posted > 0 {
-			s.settle(s.m.FailLocally(q))
+			s.settle(s.m.PostSend(q))
 		}
 	}}
 }

@@ -29,8 +29,8 @@ func (d dialogueConn) String() string {
 	return fmt.Sprintf("%s; of the peer: markers %t, CRC %t, IRD %d, RTR %s", role, d.markers, d.crc, d.depth, rtr)
 }
 
-// drawConnection returns the first step of a dialogue.
-func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
+// drawDialogueConn returns random settings of a connection.
+func drawDialogueConn(random *rand.Rand, mix *dialogueMix) dialogueConn {
 	d := dialogueConn{
 		active: random.IntN(2) == 0, markers: random.IntN(3) == 0 && !mix.noMarkers, crc: random.IntN(2) == 0,
 		rtr: dialogue.Pick(random, iwarp.RTRWrite, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend), depth: dialogue.Pick[uint16](random, 1, 2, 4, 16),
@@ -38,6 +38,12 @@ func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
 	if mix.plain {
 		d.rtr, d.crc = iwarp.RTRWrite, false
 	}
+	return d
+}
+
+// drawConnection returns the first step of a dialogue.
+func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
+	d := drawDialogueConn(random, mix)
 	return dialogueStep{text: d.String(), connects: true, play: func(s *dialogueSession) {
 		if s.c == nil {
 			s.connectDialogue(d)
@@ -47,7 +53,7 @@ func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
 
 // connectDialogue makes the connection, and the model of its queue pair.
 func (s *dialogueSession) connectDialogue(d dialogueConn) {
-	own := setup{active: d.active, memLen: dialogueMemLen, caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64}}
+	own := setup{active: d.active, reuse: s.c, memLen: dialogueMemLen, caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64}}
 	if d.rtr == iwarp.RTRSend && !d.active {
 		own.receives = 1 // for the RTR
 	}
@@ -69,7 +75,7 @@ func (s *dialogueSession) connectDialogue(d dialogueConn) {
 	s.c = hs.establish()
 	s.c.allowBadPad = s.mix.anyPad
 	s.modelConnection(d, own.receives)
-	s.drainEvents(func(t verbs.AsyncEventType) bool { return t == verbs.EventCommEst })
+	s.drainEvents(func(e verbs.AsyncEvent) bool { return e.Type == verbs.EventCommEst })
 }
 
 // modelConnection makes the model of the connection after its start-up.
@@ -88,6 +94,8 @@ func (s *dialogueSession) modelConnection(d dialogueConn, receives int) {
 	}
 	if s.c.sendMSN > 0 {
 		s.m.SkipPeerMSN(0)
+		s.channel.completed(false) // the receive of the RTR
+		s.channel.check(s)
 	} else if receives > 0 {
 		s.m.PostRecv(model.IWARPRecv{ID: rtrRecvID, Pieces: s.local.pieces(0, s.c.recvLen)})
 	}
@@ -98,6 +106,38 @@ func (s *dialogueSession) modelConnection(d dialogueConn, receives int) {
 		}
 		s.m.SkipDeviceMSN(queue)
 	}
+}
+
+// drawReconnect returns a step in which the application resets its queue pair, whether or not the
+// connection has ended, and connects it again.
+func drawReconnect(random *rand.Rand, mix *dialogueMix) dialogueStep {
+	d := drawDialogueConn(random, mix)
+	return dialogueStep{text: "the application resets the queue pair; " + d.String(), connects: true, play: func(s *dialogueSession) {
+		if s.m == nil || s.over && !s.m.Ended() {
+			return
+		}
+		if s.over { // after an orderly close, receives may have failed
+			s.Sleep(s.syncUnlessVirtual(dialogueQuiet))
+			for range s.Completions() {
+				s.channel.completed(true)
+			}
+			s.channel.check(s)
+		}
+		err := s.c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
+		s.Note("reset the queue pair: %s", errorOr(err, "done"))
+		if s.over = err != nil; s.over {
+			return
+		}
+		if !s.m.Ended() {
+			s.c.expectAbort()
+		}
+		s.c.reset()
+		s.drainEvents(anyEvent)
+		s.ExpectNoCompletion()
+		s.freeRegions()
+		s.wire, s.peerMSN = dialogueWire{}, [2]uint32{}
+		s.connectDialogue(d)
+	}}
 }
 
 // rtrRecvID is the work request ID of a receive for a Send as RTR.
@@ -119,7 +159,13 @@ func (m *dialogueMemory) pieces(off, n int) []model.IWARPPiece {
 type dialogueWire struct {
 	held   []byte      // octets that were not sent yet
 	frames []peerFrame // frames of which some octets were not sent
+	begin  uint64      // where the first of them begins
 	words  []uint64    // addresses of atomics that the device may not have executed yet
+}
+
+// inFrame reports whether a part of a frame was sent. position is the offset after all frames.
+func (w *dialogueWire) inFrame(position uint64) bool {
+	return len(w.frames) > 0 && position-uint64(len(w.held)) > w.begin
 }
 
 // ordered returns a frame without the payload of a Write that overlaps the word of an atomic before
@@ -184,7 +230,7 @@ func (s *dialogueSession) sendFrames(cut dialogueCut, frames []peerFrame) {
 	}
 	w := &s.wire
 	if len(w.frames) == 0 {
-		w.words = nil
+		w.words, w.begin = nil, s.c.framer.Position
 	}
 	var ends []int
 	for _, f := range frames {
@@ -202,6 +248,7 @@ func (s *dialogueSession) sendFrames(cut dialogueCut, frames []peerFrame) {
 	for len(w.frames) > 0 && w.frames[0].end <= arrived {
 		r.Add(s.modelFrame(w.frames[0]))
 		r.NoteLaterWrites()
+		w.begin = w.frames[0].end
 		w.frames = w.frames[1:]
 	}
 	s.settle(r)

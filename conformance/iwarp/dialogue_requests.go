@@ -141,7 +141,11 @@ func (s *dialogueSession) makeRequest(d drawnRequest) *model.IWARPRequest {
 
 // addSource adds the data of a Send or Write: inline, or in one or two pieces.
 func (s *dialogueSession) addSource(q *model.IWARPRequest, d drawnRequest) {
-	n := d.size.in(s.fullSegment(ddpUntaggedLen), sourceLen*3/4)
+	header := ddpUntaggedLen
+	if q.WR.Opcode == verbs.OpRDMAWrite || q.WR.Opcode == verbs.OpRDMAWriteImm {
+		header = ddpTaggedLen
+	}
+	n := d.size.in(s.fullSegment(header), sourceLen*3/4)
 	if d.flags&verbs.SendInline != 0 && n <= 64 {
 		q.WR.Flags |= verbs.SendInline
 		q.WR.Inline = rig.Pattern(n, byte(d.value))

@@ -66,6 +66,8 @@ type dialogueSession struct {
 	lastID  uint64
 	ring    int // the offset in local of the next receive or sink
 	channel dialogueChannel
+	// reported: an event or a completion has reported that the stream has failed.
+	reported bool
 	// over: what the device does next is not specified, and steps have no effect.
 	over bool
 }
@@ -104,7 +106,11 @@ func (s *dialogueSession) Draw(random *rand.Rand) dialogueStep {
 	if s.drawn == 1 {
 		return drawConnection(random, s.mix)
 	}
-	if s.m != nil && s.m.Ended() {
+	ended := s.m != nil && s.m.Ended()
+	if !s.mix.plain && (ended && random.IntN(2) == 0 || random.IntN(60) == 0) {
+		return drawReconnect(random, s.mix)
+	}
+	if ended {
 		return dialogue.Pick(random, drawReceives, drawRequests)(random)
 	}
 	total := 0
@@ -122,7 +128,7 @@ func (s *dialogueSession) Draw(random *rand.Rand) dialogueStep {
 
 // Play plays a step on a connection, which it makes with default settings if there is none.
 func (s *dialogueSession) Play(step dialogueStep) {
-	if s.over {
+	if s.over && !step.connects {
 		return
 	}
 	if s.c == nil && !step.connects {
@@ -131,26 +137,42 @@ func (s *dialogueSession) Play(step dialogueStep) {
 	step.play(s)
 }
 
-// Close ends the stream and frees the objects of the device.
+// Close frees the objects of the device. A connection that is up ends with its queue pair.
 func (s *dialogueSession) Close() {
+	if c := s.c; c != nil && s.m != nil && !s.m.Ended() && !s.over {
+		s.Must("a queue pair that can be closed", c.qp.Close())
+		c.expectAbort()
+		s.c.qp = nil
+	}
 	for _, c := range []*conn{s.c, s.syncConn} {
 		if c != nil {
 			c.reset()
+		}
+		if c != nil && c.qp != nil {
 			s.Must("a queue pair that can be closed", c.qp.Close())
 		}
 	}
-	for _, w := range s.windows {
-		s.Must("a window that can be freed", w.mw.Close())
-	}
-	for _, m := range s.memories() {
-		s.ExpectUnchangedOutside(m.Memory, 0, len(m.Buf)) // the guard bytes
-		s.closeRegion(m)
+	s.freeRegions()
+	if s.c != nil {
+		s.closeRegion(s.local)
+		s.closeRegion(s.target)
 	}
 	for _, hs := range s.accepts {
 		s.Must("a listener that can be closed", hs.listener.Close())
 	}
-	s.drainEvents(func(verbs.AsyncEventType) bool { return true })
+	s.drainEvents(anyEvent)
 	s.channel.close(s)
+}
+
+// freeRegions frees the windows, and the regions besides local and target.
+func (s *dialogueSession) freeRegions() {
+	for _, w := range s.windows {
+		s.Must("a window that can be freed", w.mw.Close())
+	}
+	for _, m := range s.regions {
+		s.closeRegion(m)
+	}
+	s.windows, s.regions = nil, make(map[string]*dialogueMemory)
 }
 
 // memories returns all memory of the session.
@@ -169,6 +191,7 @@ func (s *dialogueSession) memories() (all []*dialogueMemory) {
 
 // closeRegion deregisters memory, unless a step has done so.
 func (s *dialogueSession) closeRegion(m *dialogueMemory) {
+	s.ExpectUnchangedOutside(m.Memory, 0, len(m.Buf)) // the guard bytes
 	if m.MR != nil {
 		s.Must("a region that can be deregistered", m.MR.Close())
 		m.MR = nil
@@ -195,7 +218,10 @@ func (s *dialogueSession) settle(r model.IWARPReaction) {
 	}
 	s.expectCompletions(r.Completed())
 	if s.m.Ended() {
-		s.expectErrorState()
+		if r.Refusal != nil && !r.Refusal.Local {
+			s.reported = false // an error of the peer raises an event
+		}
+		s.expectErrorState(r.Refusal != nil || r.Terminated)
 	} else {
 		s.expectNothingMore()
 	}
@@ -206,7 +232,7 @@ func (s *dialogueSession) settle(r model.IWARPReaction) {
 func (s *dialogueSession) expectNothingMore() {
 	s.c.expectSilence(dialogueQuiet)
 	s.ExpectNoCompletion()
-	s.drainEvents(func(verbs.AsyncEventType) bool { return false })
+	s.drainEvents(func(verbs.AsyncEvent) bool { return false })
 	if !s.mix.plain {
 		s.ExpectState(s.c.qp, verbs.QPStateRTS)
 	}
@@ -329,6 +355,8 @@ func (s *dialogueSession) checkReport(g iwarp.ReceivedFPDU, refusal *model.IWARP
 	}
 	if quoted := t.Terminate.DDPHeader; quoted != nil && refusal.Wrong != nil {
 		s.c.expectQuotedDDPHeader(t, *refusal.Wrong)
+		n, length := len(refusal.Wrong.Append(nil)), t.Terminate.SegmentLength
+		s.Check(!s.mix.exactReports || length == nil || int(*length) == n, fmt.Sprintf("a Terminate with a segment length of %d", n), "%v", t)
 	}
 }
 
@@ -353,27 +381,35 @@ func (s *dialogueSession) expectStreamEnd() {
 	s.c.expectDisconnect()
 }
 
-// expectErrorState expects a queue pair in the error state, and no events but those of its error.
-func (s *dialogueSession) expectErrorState() {
+// expectErrorState expects a queue pair in the error state, and no events but those of its error. If
+// the stream has failed, an event or a completion must report that.
+func (s *dialogueSession) expectErrorState(failed bool) {
 	s.AwaitState(s.c.qp, verbs.QPStateErr)
 	s.Sleep(s.syncUnlessVirtual(dialogueQuiet))
 	s.ExpectNoCompletion()
-	s.drainEvents(func(t verbs.AsyncEventType) bool {
-		return t == verbs.EventQPFatal || t == verbs.EventQPReqErr || t == verbs.EventQPAccessErr || t == verbs.EventQPLastWQEReached
+	s.drainEvents(func(e verbs.AsyncEvent) bool {
+		isError := e.Type == verbs.EventQPFatal || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPAccessErr
+		s.reported = s.reported || isError
+		return (isError || e.Type == verbs.EventQPLastWQEReached) && e.QP == s.c.qp
 	})
+	s.Check(s.reported || !failed, "an event of the queue pair, or a completion with its error", "neither")
+	s.reported = false
 }
 
 // drainEvents fails the case if an asynchronous event is pending that is not permitted.
-func (s *dialogueSession) drainEvents(permitted func(verbs.AsyncEventType) bool) {
+func (s *dialogueSession) drainEvents(permitted func(verbs.AsyncEvent) bool) {
 	for {
 		e, err := s.Device.WaitAsync(0)
 		if errors.Is(err, verbs.ErrTimeout) {
 			return
 		}
 		s.Must("events", err)
-		s.Check(permitted(e.Type), "no event", "%v", e.Type)
+		s.Check(permitted(e), "no event", "%v", e.Type)
 	}
 }
+
+// anyEvent permits all events.
+func anyEvent(verbs.AsyncEvent) bool { return true }
 
 // expectMemory compares all memory with the model.
 func (s *dialogueSession) expectMemory() {
@@ -442,6 +478,7 @@ func (s *dialogueSession) checkCompletion(want model.IWARPCompletion, got verbs.
 	s.Check(got.QPN == s.c.qp.QPN(), fmt.Sprintf("a completion of queue pair %d", s.c.qp.QPN()), "queue pair %d", got.QPN)
 	s.channel.completed(want.Solicited || !success)
 	if !success {
+		s.reported = s.reported || got.Status != verbs.WCWRFlushErr
 		return
 	}
 	s.Check(slices.Contains(want.Opcodes, got.Opcode), fmt.Sprintf("a completion of %v", want.Opcodes), "%s", text)

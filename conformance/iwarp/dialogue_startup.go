@@ -192,7 +192,11 @@ func (s *startupSession) playPassive(step startupStep) {
 	if verdict == model.MPARejected {
 		s.Must("a connection request that can be rejected", hs.awaitResult())
 	} else {
-		hs.establish().expectTraffic()
+		c := hs.establish()
+		c.expectTraffic()
+		if own := reply.Enhanced; own != nil {
+			c.expectDepths(*own.ORD, *own.IRD)
+		}
 	}
 	s.checkPrivateData(hs.requestParam.PrivateData, request.PrivateData)
 	s.Completions()
@@ -227,8 +231,35 @@ func (s *startupSession) playActive(step startupStep) {
 		hs.expectConnected()
 		s.checkPrivateData(c.deviceConn.Param().PrivateData, reply.PrivateData)
 		c.expectTraffic()
+		c.expectDepths(min(*request.Enhanced.ORD, *reply.Enhanced.IRD), *reply.Enhanced.ORD)
 	}
 	s.Completions()
+}
+
+// expectDepths fails the case unless the device has ord reads outstanding and no more, and answers
+// ird reads that arrive at once. It does nothing for large values, and those not negotiated.
+func (c *conn) expectDepths(ord, ird uint16) {
+	const most, first = 6, 80
+	if 0 < ord && ord <= most {
+		n := int(ord) + 1
+		c.postBatch(n, func(i int) verbs.SendWR { return c.readWR(first+uint64(i), 8*i, 8) })
+		requests := c.nextFPDUs(n - 1)
+		c.expectSilence(silencePeriod)
+		for i := range n {
+			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), requests[i])
+			c.send(iwarp.ReadResponseTo(requests[i].Segment, data(8)))
+			if i == 0 {
+				requests = append(requests, c.nextFPDUs(1)...)
+			}
+			c.ExpectCompletion(first+uint64(i), verbs.WCSuccess)
+		}
+	}
+	if ird <= most {
+		c.sendBatch(int(ird), func(i int) iwarp.Segment { return c.peerRead(8*i, 8) })
+		for i := range int(ird) {
+			c.expectReadResponse(c.targetMem.Buf[8*i:][:8])
+		}
+	}
 }
 
 // expectAgreedRTR expects a zero-length RTR of a kind that the Reply has, and answers a Read. It

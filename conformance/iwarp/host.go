@@ -51,6 +51,9 @@ func abortOn(step string, err error) {
 type setup struct {
 	// active makes the device connect; else it listens.
 	active bool
+	// reuse is a connection that has ended, of which the queue pair and the memory are used; nil
+	// for new ones.
+	reuse *conn
 	// frame changes the peer's start-up frame: its Request, or its Reply to an active device.
 	frame func(startupFrame) startupFrame
 	// connParams are the parameters of the application; an IRD and ORD of 16 if nil.
@@ -96,10 +99,14 @@ func (h *host) newConn(s *setup) *conn {
 	if s.caps == (verbs.QPCaps{}) {
 		s.caps = verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
 	}
-	c.targetMem, c.localMem = h.Memory(n, access|verbs.AccessLocalWrite), h.Memory(n, verbs.AccessLocalWrite)
-	c.qp = h.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
-	})
+	if old := s.reuse; old != nil {
+		c.targetMem, c.localMem, c.qp = old.targetMem, old.localMem, old.qp
+	} else {
+		c.targetMem, c.localMem = h.Memory(n, access|verbs.AccessLocalWrite), h.Memory(n, verbs.AccessLocalWrite)
+		c.qp = h.CreateQP(verbs.QPInit{
+			Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
+		})
+	}
 	h.ToInit(c.qp, access&^verbs.AccessLocalWrite, 0) // RC has no Q_Key
 	c.recvLen = cmp.Or(s.recvLen, 64)
 	for i := range s.receives {

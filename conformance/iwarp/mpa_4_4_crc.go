@@ -216,6 +216,23 @@ var mpaCRCCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "mpa/crc/of-memory-that-changes", Cite: cite("rfc5044/4.4/1", "rfc5044/4.4/3"),
+	Title:   "The CRCs of a Read Response are correct even if the application changes the memory meanwhile",
+	Sends:   "a Read Request for more than TCP buffers; the application changes the memory before the peer reads from the stream",
+	Expects: "Read Responses with correct CRCs",
+	Defects: []string{"ResponseNotCopied"}, Run: onConn(func(c *conn) {
+		m := c.largeMemory()
+		c.send(c.readFrom(addrOf(m, 0), len(m.Buf)))
+		c.waitForDevice()
+		for i := range m.Buf {
+			m.Buf[i] ^= 0x55
+		}
+		c.QueryPort() // a verb shows the device the memory
+		for _, g := range c.nextPayload(len(m.Buf)) {
+			c.checkFPDU(iwarp.Op(iwarp.OpReadResponse), g)
+		}
+	}),
+}, {
 	ID: "mpa/crc/every-bit-counts", Cite: cite("rfc5044/4.4/9", "rfc5044/4.4/6"),
 	Title:   "A single wrong bit of payload, pad or CRC is detected",
 	Sends:   "Sends with one flipped bit, each on a separate connection: one bit of every octet of payload and pad, and every bit of the CRC",

@@ -268,6 +268,29 @@ var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases(
 	Sends:   "ten octets of a Reply; one without its private data, and one without the last octet of it",
 	Expects: "the end of the stream within two minutes, and a connect that fails",
 	Defects: []string{"TimerStopsEarly", "TimerStopsAtHeader"}, Run: onPartialReply(10, 20, 35),
+}, {
+	ID: "mpa/timer/ends-with-the-start-up", Cite: cite("rfc5044/7.1.2/13", "rfc5044/7.1.2/6"), Level: conformance.Should,
+	Title:   "The start-up timers stop when the Request or Reply has arrived",
+	Sends:   "a Request, which the application accepts a minute later, and a Reply; nothing for a minute; then a Send",
+	Expects: "connections that work",
+	Defects: []string{"TimerRunsOn"}, Run: onHost(func(h *host) {
+		passive := &handshake{conn: h.newConn(&setup{}), listener: h.listen()}
+		passive.tcp = h.dial(passive.listener)
+		passive.sendFrame(enhancedRequest())
+		request, err := passive.listener.GetRequest(h.ResponseTimeout())
+		h.Must("a connection request", err)
+		h.Sleep(startupLimit / 2)
+		passive.task = h.Go("accept", func() (err error) {
+			passive.result, err = request.Accept(passive.qp, defaultParam, appTimeout)
+			return err
+		})
+		passive.expectFrame(iwarp.Reply().Reject(false))
+		conns := []*conn{passive.establish(), h.connect(setup{active: true})}
+		h.Sleep(startupLimit / 2)
+		for _, c := range conns {
+			c.expectTraffic()
+		}
+	}),
 }})
 
 // onWrongMarkers makes the body of a case that sends messages with a wrong marker, each on a

@@ -52,6 +52,35 @@ func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(
 	})
 }
 
+// expectTruncatedFailed sends a part of a message of a kind and FIN, and fails the case unless the
+// device reports an error. It sends some octets of the FPDU, or all but some if octets is negative;
+// if octets is 0, all segments but the last.
+func (h *host) expectTruncatedFailed(k messageKind, octets int) {
+	c := h.connect(setup{receives: 1, recvLen: 64})
+	message, causes := k.valid(c), []iwarp.Cause{iwarp.MPAConnectionLost}
+	h.Note("%d octets of %v", octets, message)
+	switch b := c.encode(message); {
+	case octets > 0:
+		c.write(b[:octets])
+	case octets < 0:
+		c.write(b[:len(b)+octets])
+	default:
+		header := ddpUntaggedLen
+		if message.IsTagged() {
+			header = ddpTaggedLen
+		}
+		c.framer.Position -= uint64(len(b)) // that FPDU is not sent
+		c.send(message.Segments(header + kindLen/2)[0])
+		causes = nil
+	}
+	c.closeWrite()
+	c.expectTerminateAndEnd(causes...)
+	c.expectDisconnect()
+	c.AwaitState(c.qp, verbs.QPStateErr)
+	c.expectQPError()
+	c.Completions() // those of the next connection are counted separately
+}
+
 var rdmapStreamCases = []conformance.Case{{
 	ID: "rdmap/terminate/queue-and-number", Cite: cite("rfc5040/5.4/1", "rfc5040/3.1/1"),
 	Title:   "A Terminate has queue 2 and MSN 1",
@@ -394,6 +423,18 @@ var rdmapStreamCases = []conformance.Case{{
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
 			c.waitForDevice()
 			c.expectTerminateAfter(op, iwarp.DDPTaggedInvalidSTag)
+		}
+	}),
+}, {
+	ID: "rdmap/stream/truncated-is-an-error", Cite: cite("rfc5040/6.2.1/1", "rfc5040/7.1/1", "rfc5044/8/1"), Level: conformance.Should,
+	Title:   "A FIN inside an FPDU or a message is an error, which is reported to both sides",
+	Sends:   "parts of the FPDU of a Send, a Write, and a Read Response; all but the last segment of each; and FIN",
+	Expects: "a Terminate, which says that TCP was closed if an FPDU is incomplete; an event of the queue pair, or a completion with its error",
+	Defects: []string{"TruncatedIsOrderly", "PartialIsOrderly"}, Run: onHost(func(h *host) {
+		for _, k := range []messageKind{sendKind(iwarp.OpSend, false), writeKind, responseKind} {
+			for _, octets := range []int{1, 2, 10, 30, -5, -1, 0} {
+				h.expectTruncatedFailed(k, octets)
+			}
 		}
 	}),
 }, {

@@ -346,9 +346,9 @@ var securityCases = []conformance.Case{{
 	}),
 }, {
 	ID: "security/resource/full-completion-queue", Cite: cite("rfc5042/6.4.6/1", "rfc5040/8.1.1/2"),
-	Title:   "A CQ overrun is reported to the application, and affects no other queue pair",
+	Title:   "A CQ overrun is reported to the application, and ends the stream that uses the CQ, but no other",
 	Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
-	Expects: "an event, or an error of the queue; the other stream still works",
+	Expects: "an event, or an error of the queue; the end of the first stream; the other still works",
 	Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"}, Run: onHost(func(h *host) {
 		roomy := h.CQ
 		small := h.CreateCQ(verbs.CQInit{Depth: 4})
@@ -361,6 +361,8 @@ var securityCases = []conformance.Case{{
 		flooded.sendSends(slices.Repeat([]int{16}, n)...)
 		flooded.waitForDevice()
 		h.expectOverrunReported(small)
+		flooded.expectAbort()
+		flooded.AwaitState(flooded.qp, verbs.QPStateErr)
 		other.expectSendDelivered(1, 16)
 		other.syncByRead()
 		other.ExpectState(other.qp, verbs.QPStateRTS)

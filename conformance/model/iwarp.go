@@ -325,16 +325,10 @@ func (m *IWARP) RefuseFrame(causes ...iwarp.Cause) IWARPReaction {
 	return m.refuse(causes, nil)
 }
 
-// FailLocally posts a request that the device cannot execute, on a queue pair without other
-// requests: a key of its scatter/gather list is wrong, for example.
-func (m *IWARP) FailLocally(q *IWARPRequest) IWARPReaction {
-	if m.ended {
-		return m.PostSend(q)
-	}
-	m.source.queue = append(m.source.queue, q)
-	r := m.refuse([]iwarp.Cause{}, nil)
-	r.Refusal.Local = true
-	return r
+// Receiving reports whether a message of the peer has arrived in part.
+func (m *IWARP) Receiving() bool {
+	q := m.source.oldest()
+	return m.sink.partial != nil || m.sink.inWrite || q != nil && q.answered > 0
 }
 
 // flushed are the statuses of flushed work: the first of a queue may have the error itself.

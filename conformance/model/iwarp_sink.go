@@ -15,12 +15,18 @@ type iwarpSink struct {
 	recvs []IWARPRecv
 	// partial is a Send of which some segments have arrived; nil if there is none.
 	partial *iwarpPartial
+	// inWrite: a Write has arrived in part.
+	inWrite bool
+	// badPlacement: the first receive is Bad, and data has arrived for it.
+	badPlacement bool
 }
 
 // IWARPRecv is a posted receive.
 type IWARPRecv struct {
 	ID     uint64
 	Pieces []IWARPPiece
+	// Bad: its list names memory that the application may not use.
+	Bad bool
 }
 
 // iwarpPartial is a Send of which n octets have arrived.
@@ -54,7 +60,11 @@ func (m *IWARP) Room(k int) int {
 
 func (s *iwarpSink) flush() (all []IWARPCompletion) {
 	for i, recv := range s.recvs {
-		all = append(all, IWARPCompletion{ID: recv.ID, Recv: true, Status: flushed(i == 0)})
+		wc := IWARPCompletion{ID: recv.ID, Recv: true, Status: flushed(i == 0)}
+		if i == 0 && s.badPlacement {
+			wc.Status = []verbs.WCStatus{verbs.WCLocProtErr}
+		}
+		all = append(all, wc)
 	}
 	s.recvs = nil
 	return all
@@ -82,8 +92,16 @@ func (m *IWARP) Receive(s iwarp.Segment) IWARPReaction {
 		return m.refuse(nil, &s)
 	case len(f.causes) > 0:
 		return m.refuse(f.causes, &s)
+	case m.toBadReceive(s):
+		m.sink.badPlacement = true
+		return m.refuse(nil, &s)
 	}
 	return m.accept(s)
+}
+
+// toBadReceive reports whether a segment has data for a receive whose memory cannot be used.
+func (m *IWARP) toBadReceive(s iwarp.Segment) bool {
+	return !*s.DDP.Tagged && *s.DDP.QN == sendQueue && len(s.Payload) > 0 && m.sink.recvs[0].Bad
 }
 
 // check returns the errors of a segment. If there are several, a device may report any of them:
@@ -309,6 +327,7 @@ func (m *IWARP) accept(s iwarp.Segment) (r IWARPReaction) {
 	switch op {
 	case iwarp.OpWrite:
 		m.place(taggedAddr(s), s.Payload)
+		m.sink.inWrite = !*s.DDP.Last
 	case iwarp.OpReadResponse, iwarp.OpAtomicResponse:
 		m.acceptResponse(s)
 		r.Add(m.advance())

@@ -22,8 +22,12 @@ type IWARPRequest struct {
 	Pieces []IWARPPiece
 	// Key is the new key of a bind.
 	Key IWARPKey
+	// Bad: its list names memory that the application may not use.
+	Bad bool
 
 	sent, done bool
+	// failed: the device has tried to send it although it is Bad.
+	failed bool
 	// sink and id are those of the device's request, from the wire.
 	sink iwarp.Addr
 	id   uint32
@@ -194,6 +198,13 @@ func (m *IWARP) advance() (r IWARPReaction) {
 		if fenced || q.awaitsResponse() && s.outstanding() == m.ORD {
 			break
 		}
+		if q.Bad {
+			q.failed = true
+			failed := m.refuse([]iwarp.Cause{}, nil)
+			failed.Refusal.Local = true
+			r.Add(failed)
+			return r
+		}
 		q.sent, q.done = true, !q.awaitsResponse()
 		released[q] = q.done
 		r.Requests = append(r.Requests, m.messages(q)...)
@@ -287,7 +298,12 @@ func (s *iwarpSource) flush() (all []IWARPCompletion) {
 	first := true
 	for _, q := range s.queue {
 		wc := IWARPCompletion{ID: q.WR.WRID, Status: flushed(first)}
-		if q.done {
+		switch {
+		case q.failed:
+			wc.Status = []verbs.WCStatus{verbs.WCLocProtErr}
+		case q.Bad: // the device may have looked at its list early
+			wc.Status = []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
+		case q.done:
 			wc.Status = []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
 			wc.Opcodes = []verbs.WCOpcode{successOpcodes[q.WR.Opcode]}
 			wc.Optional = !q.signaled()
