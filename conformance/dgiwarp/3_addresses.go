@@ -62,7 +62,7 @@ var addressCases = []conformance.Case{{
 	Title:   "A UD queue pair refuses data of RD as no reliable queue pair, and drops other RD packets",
 	Sends:   "a start, data, an Ack, a Challenge and a Refusal to a UD queue pair",
 	Expects: "Refusals with reason 2 of the start and the data, and nothing else",
-	Defects: []string{"UnknownFlowSilent"}, Run: onPeer(func(p *peer) {
+	Defects: []string{"ServiceUnchecked"}, Run: onPeer(func(p *peer) {
 		p.toDeviceFlow.epoch = 7
 		for _, pkt := range []iwarp.Packet{p.start(noProof, iwarp.Send(1, data(8))), p.dataPacket(1, zeroLengthWrite())} {
 			p.send(pkt)
