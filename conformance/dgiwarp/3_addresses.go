@@ -44,6 +44,44 @@ var addressCases = []conformance.Case{{
 		p.expectRecv(1, data(8))
 	}),
 }, {
+	ID: "dg/address/zero-names-the-only-reliable-one", Cite: cite("3", "dg/addr/1"), Setup: setupRD,
+	Title:   "QPN 0 addresses the only queue pair of a socket in a flow, too",
+	Sends:   "a flow to QPN 0 of a socket with one queue pair, and a packet of the same flow to its QPN",
+	Expects: "a Challenge, Acks and receives",
+	Defects: []string{"ZeroUnknown"}, Run: onPeer(func(p *peer) {
+		p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
+		p.send(p.start(noProof, iwarp.Send(1, data(8))).ToQP(0))
+		cookie := *p.expectChallenge().Challenge.Cookie
+		p.send(p.withStart(cookie, p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow().ToQP(0))
+		p.expectAck(1)
+		p.expectRecv(1, data(8))
+		p.expectDeliveredTo(2, iwarp.Send(2, data(16)))
+	}),
+}, {
+	ID: "dg/address/services-do-not-mix", Cite: cite("3", "dg/addr/1", "dg/start/11"),
+	Title:   "A UD queue pair refuses data of RD as no reliable queue pair, and drops other RD packets",
+	Sends:   "a start, data, an Ack, a Challenge and a Refusal to a UD queue pair",
+	Expects: "Refusals with reason 2 of the start and the data, and nothing else",
+	Defects: []string{"ServiceUnchecked"}, Run: onPeer(func(p *peer) {
+		p.toDeviceFlow.epoch = 7
+		for _, pkt := range []iwarp.Packet{p.start(noProof, iwarp.Send(1, data(8))), p.dataPacket(1, zeroLengthWrite())} {
+			p.send(pkt)
+			p.expectRefusal(iwarp.ReasonNoQP)
+		}
+		p.send(iwarp.RDAck(7, 0), iwarp.Challenge(7, 1, 1), iwarp.Refusal(7, iwarp.ReasonUnknownFlow))
+		p.expectNoEffect()
+	}),
+}, {
+	ID: "dg/address/reliable-queue-pairs-take-no-ud", Cite: cite("3", "dg/addr/1"), Setup: setupRD,
+	Title:   "A reliable queue pair drops UD packets",
+	Sends:   "a Send, a Write and an invalid segment in UD packets to an RD queue pair",
+	Expects: "no receive, no answer, memory unchanged",
+	Defects: []string{"ServiceUnchecked"}, Run: onPeer(func(p *peer) {
+		p.sendSegments(iwarp.Send(1, data(8)), p.writeToTarget(0, data(8)), unknownKeyWrite())
+		p.expectNoEffect()
+		p.openFlowTo(1, iwarp.Send(1, data(16)))
+	}),
+}, {
 	ID: "dg/address/zero-names-none-of-several", Cite: cite("3", "dg/addr/1"),
 	Title:   "QPN 0 addresses no queue pair if there are several",
 	Sends:   "a Send to QPN 0 of a socket with two queue pairs",
@@ -243,16 +281,20 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 	Title:   "A packet to a group goes to every queue pair that is attached to it, once, and to no other",
 	Sends:   "Sends to the group QPN at two group addresses; two of four queue pairs are in the first, one of them and a third in the second",
 	Expects: "one receive of each member of the group",
+	Defects: []string{"GroupsMixed"},
+	Run:     onHost(func(h *host) { h.expectCopiesForMembers(groupA, groupB) }),
+}, {
+	ID: "dg/group/one-copy-for-each-that-attached-over-ipv4", Cite: cite("3", "dg/addr/6"), Needs: verbs.CapMulticast, Setup: ipv4,
+	Title:   "A packet to an IPv4 group goes to every queue pair that is attached to it, once, and to no other",
+	Sends:   "Sends to the group QPN at two group addresses; two of four queue pairs are in the first, one of them and a third in the second",
+	Expects: "one receive of each member of the group",
 	Defects: []string{"GroupsMixed"}, Run: onHost(func(h *host) {
-		first, both, second, none := h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3})
-		h.attachToGroup(groupA, first, both)
-		h.attachToGroup(groupB, both, second)
-		p := none.peer(0)
-		p.sendToGroup(groupA, iwarp.Send(1, data(8)))
-		h.expectGroupDelivery(data(8), first, both)
-		p.sendToGroup(groupB, iwarp.Send(2, data(16)))
-		h.expectGroupDelivery(data(16), both, second)
-		h.expectIdle()
+		h.expectCopiesForMembers(netip.MustParseAddr("239.0.217.1"), netip.MustParseAddr("239.0.217.2"))
+		q := h.newQP(setup{receives: 1})
+		if q.qp.AttachMulticast(verbs.GIDFrom(ipv4Broadcast)) == nil { // a network may not have it
+			q.peer(0).sendToGroup(ipv4Broadcast, iwarp.Send(1, data(8)))
+			q.expectRecv(1, data(8))
+		}
 	}),
 }, {
 	ID: "dg/group/detached-gets-no-more", Cite: cite("3", "dg/addr/6"), Needs: verbs.CapMulticast,
@@ -285,7 +327,7 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 }, {
 	ID: "dg/group/errors-are-not-answered", Cite: cite("3", "dg/addr/7", "dg/err/3"), Needs: verbs.CapMulticast,
 	Title:   "Errors of multicast packets are not reported to the sender",
-	Sends:   "a Write with an unknown key, a Send to an unknown queue and a Read Request, each to a separate group",
+	Sends:   "a Write with an unknown key, a Send to an unknown queue and a Read Request, each to a separate group; data of RD",
 	Expects: "no packet at all",
 	Defects: []string{"GroupAnswered"}, Run: onHost(func(h *host) {
 		for i, wrong := range []iwarp.Segment{
@@ -297,6 +339,16 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 			q.peer(0).sendToGroup(group, wrong)
 			h.expectSilence(silencePeriod)
 		}
+		q := h.newQP(setup{receives: 2})
+		h.attachToGroup(groupA, q)
+		p := q.peer(0)
+		for _, pkt := range []iwarp.Packet{p.start(noProof, zeroLengthWrite()), p.dataPacket(1, zeroLengthWrite())} {
+			for _, to := range []uint32{uint32(q.qp.QPN()), iwarp.GroupQP} {
+				p.sendOctets(p.route.toAddr(groupA), pkt.ToQP(to).Over(p.path()).Append(nil))
+			}
+		}
+		q.expectSilence(silencePeriod)
+		q.ExpectUntouched(q.localMem)
 	}),
 }, {
 	ID: "dg/group/reliable-packets-are-not-answered", Cite: cite("3", "dg/addr/7"), Setup: conformance.Setup{Family: 4, Reliable: true},
@@ -319,6 +371,19 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 		p.expectRecv(1, data(8))
 	}),
 }})
+
+// expectCopiesForMembers fails the case unless packets to two groups are delivered to their members.
+func (h *host) expectCopiesForMembers(a, b netip.Addr) {
+	first, both, second, none := h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3})
+	h.attachToGroup(a, first, both)
+	h.attachToGroup(b, both, second)
+	p := none.peer(0)
+	p.sendToGroup(a, iwarp.Send(1, data(8)))
+	h.expectGroupDelivery(data(8), first, both)
+	p.sendToGroup(b, iwarp.Send(2, data(16)))
+	h.expectGroupDelivery(data(16), both, second)
+	h.expectIdle()
+}
 
 // attachToGroup attaches queue pairs to a multicast group.
 func (h *host) attachToGroup(group netip.Addr, qs ...*deviceQP) {

@@ -214,13 +214,14 @@ var udCases = []conformance.Case{{
 }, {
 	ID: "dg/ud/sources-are-kept-apart", Cite: cite("4", "dg/ud/5"),
 	Title:   "Segments of different sources with the same MSN are not reassembled together",
-	Sends:   "messages of two segments with the same MSN from two hosts and from two queue pairs of one host, first halves before second ones",
+	Sends:   "messages of two segments with the same MSN from two hosts, and from two ports and two queue pairs of one host, first halves before second ones",
 	Expects: "a receive of each message as it was sent",
-	Defects: []string{"SourcesMixed"}, Run: onSetup(setup{receives: 3, recvLen: 80}, func(p *peer) {
-		host, pair := p.peer(0), p.peer(0)
+	Defects: []string{"SourcesMixed"}, Run: onSetup(setup{receives: 4, recvLen: 80}, func(p *peer) {
+		host, port, pair := p.peer(0), p.peer(0), p.peer(0)
 		host.route = p.defaultRoute(1)
+		port.route = p.route.fromPort(peerPort + 1)
 		pair.qpn++
-		sources := []*peer{p, host, pair}
+		sources := []*peer{p, host, port, pair}
 		for i, from := range sources {
 			from.sendSegments(sendSegmentsOf(5, rig.Pattern(80, byte(i)), 40)[0])
 		}
@@ -246,15 +247,45 @@ var udCases = []conformance.Case{{
 }, {
 	ID: "dg/ud/old-halves-are-dropped", Cite: cite("4", "dg/ud/6"),
 	Title:   "A message that is not complete 100 ms after its first segment is dropped",
-	Sends:   "half a message, the rest 200 ms later, and a complete message",
-	Expects: "a receive of the complete message only",
-	Defects: []string{"PiecesUnbounded"}, Run: onSetup(setup{receives: 2, recvLen: 80}, func(p *peer) {
-		halves := sendSegmentsOf(1, data(80), 40)
-		p.sendSegments(halves[0])
-		p.Sleep(2 * assemblyTimeout)
-		p.sendSegments(halves[1], iwarp.Send(2, data(16)))
-		p.expectRecv(1, data(16))
+	Sends:   "thirds of a message, the last of them 90 ms after the first; of others 110 and 200 ms after it, and complete messages",
+	Expects: "receives of the first and of the complete messages only",
+	Defects: []string{"PiecesUnbounded"}, Run: onSetup(setup{receives: 4, recvLen: 80}, func(p *peer) {
+		thirds := func(msn uint32, percent time.Duration) {
+			s := sendSegmentsOf(msn, data(80), 30)
+			p.sendSegments(s[0])
+			p.Sleep(assemblyTimeout * percent / 200)
+			p.sendSegments(s[1])
+			p.Sleep(assemblyTimeout * percent / 200)
+			p.sendSegments(s[2])
+		}
+		thirds(1, 90)
+		p.expectRecv(1, data(80))
+		for i, percent := range []time.Duration{110, 200} {
+			thirds(uint32(i+2), percent)
+			p.expectReceived(uint64(i+2), iwarp.Send(9, data(16)))
+		}
 		p.expectNothingElse()
+	}),
+}, {
+	ID: "dg/ud/reset-drops-halves", Cite: cite("4", "dg/ud/5"),
+	Title:   "A reset ends the reassembly of messages, and the MSNs and Q_Key of the queue pair",
+	Sends:   "half a Send and half a Write-Record; the rest after the queue pair was reset, and given another Q_Key",
+	Expects: "no receive of these, then one of a Send with the new key",
+	Defects: []string{"ResetKeepsParts"}, Run: onPeer(func(p *peer) {
+		send, record := sendSegmentsOf(1, data(60), 30), p.writeRecords(2, 0, data(32), 16)
+		p.sendSegments(send[0])
+		p.send(record[0])
+		p.syncDevice()
+		p.ToState(p.qp, verbs.QPStateReset)
+		p.deviceQP.key++
+		p.toRTS()
+		p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
+		p.sendSegments(send[1])
+		p.send(iwarp.UD(iwarp.Send(3, data(8))).WithKey(deviceKey))
+		p.expectNoCompletionYet()
+		p.Sleep(2 * recordTimeout)
+		p.expectNothingElse()
+		p.expectReceived(1, iwarp.Send(4, data(8)))
 	}),
 }, {
 	ID: "dg/ud/oldest-half-gives-way", Cite: cite("4", "dg/ud/6"),

@@ -217,6 +217,38 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.ExpectCompletions(verbs.WCWRFlushErr, 3, 4)
 	}),
 }, {
+	ID: "dg/error/of-a-flow-has-the-reason", Cite: cite("6", "dg/err/7"),
+	Title:   "The status of a request that an error message names follows from the error, and the queue pair stays usable",
+	Sends:   "error messages with different causes about a Send, a Write or a read, in flows of several peers",
+	Expects: "a remote access error for errors of memory, a remote invalid request or operation error for others; then another flow",
+	Defects: []string{"ErrorFailsAll"}, Run: onPeer(func(p *peer) {
+		access, invalid := []verbs.WCStatus{verbs.WCRemAccessErr}, []verbs.WCStatus{verbs.WCRemInvReqErr, verbs.WCRemOpErr}
+		for i, t := range []struct {
+			op     verbs.WROpcode
+			cause  iwarp.Cause
+			status []verbs.WCStatus
+		}{
+			{verbs.OpRDMAWrite, iwarp.DDPTaggedInvalidSTag, access}, {verbs.OpRDMAWrite, iwarp.RDMAPAccess, access},
+			{verbs.OpRDMAWrite, iwarp.DDPTaggedBounds, access}, {verbs.OpSend, iwarp.DDPUntaggedTooLong, invalid},
+			{verbs.OpSend, iwarp.RDMAPUnexpectedOpcode, invalid}, {verbs.OpSend, iwarp.RDMAPStreamCatastrophic, invalid},
+			{verbs.OpRDMARead, iwarp.RDMAPAccess, access}, {verbs.OpRDMARead, iwarp.RDMAPBounds, access},
+		} {
+			from := p.peer(i)
+			from.openFlow(zeroLengthWrite())
+			from.establishDeviceFlow()
+			from.PostSend(p.qp, from.wr(1, t.op, 0, 8))
+			a := from.expectData(1)
+			from.send(from.nextDataPacket(iwarp.Terminate(t.cause).About(*a.Segment)).AckNow())
+			status := from.expectFailure(1)
+			p.Check(slices.Contains(t.status, status), fmt.Sprintf("%v for %v", t.status, t.cause), "%v", status)
+			p.expectQPEvent()
+			p.ExpectState(p.qp, verbs.QPStateRTS)
+			from.ackAll()
+			p.drainArrived()
+			from.establishDeviceFlow()
+		}
+	}),
+}, {
 	ID: "dg/error/is-the-last-of-its-flow", Cite: cite("6", "dg/err/3", "dg/err/1"),
 	Title:   "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
 	Sends:   "a Write with an unknown key, in a flow; Acks",
@@ -227,8 +259,10 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.send(p.nextDataPacket(wrong).AckNow())
 		a := p.expectData(1)
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
-		p.ackAll()
 		p.expectErrorState()
+		again := p.expectData(1) // it is retransmitted until it is acknowledged
+		p.Check(slices.Equal(again.Segment.Append(nil), a.Segment.Append(nil)), "the error message again", "%v", again.Packet)
+		p.ackAll()
 		for _, a := range p.drain(silencePeriod) {
 			p.Check(a.Data == nil || *a.Data.Seq == 1, "nothing after the error message", "%v", a.Packet)
 		}

@@ -1,6 +1,7 @@
 package dgiwarp
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -144,10 +145,33 @@ var startCases = overRD.Cases([]conformance.Case{{
 		p.challenge(peerCookie)
 		p.incarnation++
 		p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
-		p.expectFailure(1)
+		p.expectFlowFailure(1)
 		old := p.fromDeviceFlow.epoch
 		p.establishDeviceFlow()
 		p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
+	}),
+}, {
+	ID: "dg/start/other-incarnation-after-the-own-epoch", Cite: cite("7.1", "dg/start/8", "dg/start/9"),
+	Title:   "A flow whose proof is the epoch of the peer's flow answers a Challenge of the known incarnation, and fails at one of another",
+	Sends:   "a flow of the peer; for the device's flow a Challenge of the same incarnation, and for that to another peer one of another incarnation",
+	Expects: "a start with the peer's epoch as proof, the cookie, a completion; a failure",
+	Defects: []string{"IncarnationsIgnored"}, Run: onFlow(setup{}, func(p *peer) {
+		start := func(p *peer) {
+			a := p.recvStartOf(p.sendWR(1, 0, 8))
+			proof := *a.Data.Start.Proof
+			p.Check(proof == noProof || proof == uint64(p.toDeviceFlow.epoch), fmt.Sprintf("no proof, or epoch %#x", p.toDeviceFlow.epoch), "%#x", proof)
+			if proof == noProof {
+				p.challenge(peerCookie)
+			}
+		}
+		start(p)
+		p.challenge(peerCookie + 1)
+		p.ackAndComplete(1)
+		other := p.peer(1)
+		other.openFlow(zeroLengthWrite())
+		start(other)
+		other.send(iwarp.Challenge(other.fromDeviceFlow.epoch, other.incarnation+1, peerCookie+1))
+		other.expectFlowFailure(1)
 	}),
 }, {
 	ID: "dg/start/other-incarnation-before-a-proof-is-harmless", Cite: cite("7.1", "dg/start/9", "dg/start/10"),
@@ -174,7 +198,27 @@ var startCases = overRD.Cases([]conformance.Case{{
 		p.send(p.start(noProof, zeroLengthWrite()))
 		cookie := p.awaitChallenge()
 		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
-		p.expectFailure(1)
+		p.expectFlowFailure(1)
+	}),
+}, {
+	ID: "dg/start/new-incarnation-before-a-proof-is-harmless", Cite: cite("7.1", "dg/start/10"), Labels: []string{conformance.Slow},
+	Title:   "A start that shows a new incarnation of the peer does not fail a flow that has sent no proof",
+	Sends:   "a flow of the peer, which is then silent for 11 s; no answer to the device's start, but a flow of another incarnation",
+	Expects: "a start without proof, which goes on; with the cookie of a Challenge it completes",
+	Defects: []string{"UnprovedFails"}, Run: onFlow(setup{}, func(p *peer) {
+		p.Sleep(flowIdleTimeout + time.Second)
+		a := p.recvStartOf(p.sendWR(1, 0, 8))
+		p.Check(*a.Data.Start.Proof == noProof, "no proof after 11 s of silence", "%#x", *a.Data.Start.Proof)
+		p.incarnation++
+		p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
+		p.send(p.start(noProof, zeroLengthWrite()))
+		cookie := p.awaitChallenge()
+		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
+		p.syncDevice()
+		p.drainArrived()
+		p.ExpectNoCompletion()
+		p.challenge(peerCookie)
+		p.ackAndComplete(1)
 	}),
 }, {
 	ID: "dg/start/refusal-ends-an-acknowledged-flow", Cite: cite("7.1", "dg/start/11"),
@@ -252,7 +296,7 @@ var startCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/start/cookie-is-bound-to-its-source", Cite: cite("7.1", "dg/start/5"),
 	Title:   "A cookie is valid only for the address, port and queue pair that it was sent to",
-	Sends:   "a start with the cookie from another host, another port and another queue pair, then from its original source",
+	Sends:   "a start with the cookie from another host, another port and another queue pair, and to another queue pair of the device, then from its original source",
 	Expects: "Challenges, then an Ack",
 	Defects: []string{"CookieUnbound"}, Run: onPeer(func(p *peer) {
 		cookie := p.startAndRecvChallenge(zeroLengthWrite())
@@ -260,7 +304,9 @@ var startCases = overRD.Cases([]conformance.Case{{
 		host.route = p.defaultRoute(1)
 		port.route = p.route.fromPort(peerPort + 1)
 		pair.qpn++
-		for _, thief := range []*peer{&host, &port, &pair} {
+		target := p.newQP(setup{}).peer(0)
+		target.toDeviceFlow = p.toDeviceFlow
+		for _, thief := range []*peer{&host, &port, &pair, target} {
 			thief.expectStartChallenged(cookie, zeroLengthWrite())
 		}
 		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
@@ -358,6 +404,31 @@ var startCases = overRD.Cases([]conformance.Case{{
 		p.expectIdle()
 	}),
 }, {
+	ID: "dg/start/new-flow-begins-afresh", Cite: cite("7.1", "dg/start/7", "dg/loss/1"),
+	Title:   "The first Ack of a new flow tells nothing of the flow that it replaces",
+	Sends:   "a packet of the old flow with CE, and at once the start of a new one",
+	Expects: "one Ack of the new flow, with the start's timestamp and without flags",
+	Defects: []string{"OldAckState"}, Run: onFlow(setup{}, func(p *peer) {
+		old := p.toDeviceFlow
+		cookie := p.startAndRecvChallenge(zeroLengthWrite())
+		start := p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).Timestamp(77).AckNow()
+		fresh := p.toDeviceFlow
+		p.toDeviceFlow = old
+		p.route.tclass = ce
+		p.send(p.nextDataPacket(zeroLengthWrite()).Timestamp(11))
+		p.route.tclass = ect0
+		p.toDeviceFlow = fresh
+		p.send(start)
+		a := p.mustNextPacket("an Ack")
+		if iwarp.Val(a.Ack.Epoch) == old.epoch { // in real time
+			a = p.mustNextPacket("an Ack of the new flow")
+		}
+		p.checkPacket(p.fromDevice(iwarp.RDAck(fresh.epoch, 1).SACK().Echo(77).EditHeader(func(h *iwarp.PacketHeader) {
+			h.Marked, h.Repeats = new(!p.Virtual && *a.Header.Marked), new(false)
+		})), a)
+		p.expectSilence(silencePeriod)
+	}),
+}, {
 	ID: "dg/start/unknown-flow-is-refused", Cite: cite("7.1", "dg/start/11"),
 	Title:   "Data of an unknown flow without the start flag is answered with a Refusal",
 	Sends:   "data of another epoch from a peer with a flow and from one without, and data to an unknown queue pair",
@@ -376,6 +447,42 @@ var startCases = overRD.Cases([]conformance.Case{{
 		p.checkPacket(iwarp.Refusal(known.epoch, iwarp.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), p.mustNextPacket("a Refusal"))
 		p.toDeviceFlow = known
 		p.expectDeliveredTo(1, iwarp.Send(1, data(8)))
+		p.ExpectNoCompletion()
+	}),
+}, {
+	ID: "dg/start/queue-pairs-that-cannot-receive", Cite: cite("7.1", "dg/start/11", "dg/err/8"),
+	Title:   "Data for a queue pair that is not ready to receive or was destroyed is refused with that reason, and accepted from RTR on",
+	Sends:   "a start with a Send to a queue pair in RESET, INIT, RTR, RTS and RESET again, and after it was destroyed",
+	Expects: "Refusals with reason 3, Acks and receives in RTR and RTS, a Refusal with reason 2",
+	Defects: []string{"InitReceives"}, Run: onPeer(func(p *peer) {
+		p.syncDevice() // creates the other queue pair
+		refused := func(reason iwarp.RefusalReason) {
+			p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
+			p.send(p.start(noProof, iwarp.Send(1, data(8))))
+			p.expectRefusal(reason)
+		}
+		p.ToState(p.qp, verbs.QPStateReset)
+		refused(iwarp.ReasonNotReady)
+		p.ToInit(p.qp, 0, deviceKey)
+		refused(iwarp.ReasonNotReady)
+		for id := range uint64(2) {
+			p.PostRecv(p.qp, id+1, p.localMem.SGE(int(id)*p.recvLen, p.recvLen))
+		}
+		p.ToRTR(p.qp, verbs.QPAttr{})
+		p.openFlowTo(1, iwarp.Send(1, data(8)))
+		p.ToRTS(p.qp, verbs.QPAttr{})
+		p.expectDeliveredTo(2, iwarp.Send(2, data(8)))
+		old := p.toDeviceFlow
+		p.ToState(p.qp, verbs.QPStateReset)
+		refused(iwarp.ReasonNotReady)
+		p.toRTS()
+		p.toDeviceFlow = old
+		p.send(p.dataPacket(1, zeroLengthWrite()))
+		p.expectRefusal(iwarp.ReasonUnknownFlow) // the flow has ended with the reset
+		number := uint32(p.qp.QPN())
+		p.Must("a queue pair that can be destroyed", p.qp.Close())
+		p.send(p.start(noProof, iwarp.Send(1, data(8))).ToQP(number))
+		p.expectRefusal(iwarp.ReasonNoQP)
 		p.ExpectNoCompletion()
 	}),
 }, {

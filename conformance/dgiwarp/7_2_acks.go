@@ -2,6 +2,7 @@ package dgiwarp
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -14,6 +15,7 @@ const (
 	ackEvery   = 32                     // maximum number of packets per Ack
 	flowWindow = 256                    // maximum number of packets in flight
 	roundTrip  = 20 * time.Microsecond  // upper bound of the round-trip time in virtual time
+	keptLimit  = 17 << 20               // a little more octets than are kept behind gaps
 )
 
 // expectAckWithin sends pkt and expects an Ack of all packets before next. In virtual time, the Ack
@@ -62,6 +64,24 @@ var ackCases = overRD.Cases([]conformance.Case{{
 		for seq := range 5 {
 			p.expectRecv(uint64(seq+1), data(8*(seq+1)))
 		}
+	}),
+}, {
+	ID: "dg/ack/kept-behind-many-gaps", Cite: cite("7.2", "dg/ack/3"), Level: conformance.Should, Setup: conformance.Setup{Family: 6, MTU: 9000, Reliable: true},
+	Title:   "Packets of all lengths after a gap are kept, again and again",
+	Sends:   "Writes of many lengths, each before the packet that precedes it: more than there are of the longest packets in 16 MiB",
+	Expects: "a SACK of each, an Ack of both, and the data in memory",
+	Defects: []string{"StoreLeaks"}, Run: onFlow(setup{memLen: 64 << 10}, func(p *peer) {
+		lengths := slices.Concat([]int{64, 128, 255, 256, 511, 512, 513, 1024, 2048, 4096, 8192, 8500}, slices.Repeat([]int{600}, keptLimit/p.MTU))
+		for _, n := range lengths {
+			seq := p.toDeviceFlow.next
+			n -= taggedLen // so that the segment has this length
+			p.send(p.dataPacket(seq+1, p.writeToTarget(0, data(n))))
+			p.expect(iwarp.RDAck(p.toDeviceFlow.epoch, seq).SACK(1))
+			p.toDeviceFlow.next += 2
+			p.send(p.dataPacket(seq, zeroLengthWrite()))
+			p.expectAck(seq + 2)
+		}
+		p.ExpectBytes(p.targetMem, 0, data(600-taggedLen))
 	}),
 }, {
 	ID: "dg/ack/beyond-the-window-is-dropped", Cite: cite("7.2", "dg/ack/2"),

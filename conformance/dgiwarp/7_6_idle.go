@@ -31,13 +31,15 @@ var idleCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/idle/remembered-for-thirty-seconds", Cite: cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow},
 	Title:   "A receiver keeps a flow for 30 s after the last packet",
-	Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
+	Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later; of a third an Ack after 5 s, and a packet 29 s later",
 	Expects: "Acks, and no second receive of the retransmission",
 	Defects: []string{"ForgetsEarly"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		const early, almost = 5 * time.Second, flowMemory - time.Second
-		again := p.peer(1)
+		again, acks := p.peer(1), p.peer(2)
 		again.openFlow(zeroLengthWrite())
+		acks.openFlow(zeroLengthWrite())
 		p.Sleep(early)
+		acks.establishDeviceFlow() // its Ack is a sign of life, too
 		s := again.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		again.send(s)
 		again.expectAck(again.toDeviceFlow.next)
@@ -47,6 +49,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		p.Sleep(early) // 34 s since the flow began, and 29 s since its last packet
 		again.send(s)
 		again.expectAck(again.toDeviceFlow.next)
+		acks.expectDelivered(zeroLengthWrite())
 		p.ExpectNoCompletion()
 	}),
 }, {

@@ -213,20 +213,24 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/rdmap/sixteen-reads-under-way", Cite: cite("7.7", "dg/rdmap/5"),
 	Title:   "At most 16 reads and atomics to one peer are outstanding",
-	Sends:   "Acks for Read Requests, of which the application posts 20; then responses one after the other",
+	Sends:   "Acks for Read and Atomic Requests, of which the application posts 20; then responses one after the other",
 	Expects: "16 requests, and one more for each response",
 	Defects: []string{"ReadsUnlimited", "AlwaysFenced"}, Run: onFlow(setup{}, func(p *peer) {
 		p.establishDeviceFlow()
 		var wrs []verbs.SendWR
 		for i := range 20 {
-			wrs = append(wrs, p.wr(uint64(i), verbs.OpRDMARead, 8*i, 8))
+			op := verbs.OpRDMARead
+			if i%2 == 1 && p.Caps.Has(verbs.CapAtomics) {
+				op = verbs.OpAtomicFetchAdd
+			}
+			wrs = append(wrs, p.wr(uint64(i), op, 8*i, 8))
 		}
 		p.PostSend(p.qp, wrs...)
 		var requests []arrival
 		take := func(n int) {
 			for range n {
 				a := p.expectData(p.fromDeviceFlow.next)
-				p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpReadRequest)), a)
+				p.Check(a.Segment.Read != nil || a.Segment.AtomicRequest != nil, "a Read or Atomic Request", "%v", a.Packet)
 				requests = append(requests, a)
 			}
 			p.ackAll()
@@ -236,7 +240,12 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		}
 		take(maxOutstandingReads)
 		for i := range 4 {
-			p.send(p.nextDataPacket(iwarp.ReadResponseTo(*requests[i].Segment, data(8))))
+			request := *requests[i].Segment
+			if request.AtomicRequest != nil {
+				p.send(p.nextDataPacket(iwarp.AtomicResponse(uint32(i/2+1), *request.AtomicRequest.ID, 7)))
+			} else {
+				p.send(p.nextDataPacket(iwarp.ReadResponseTo(request, data(8))))
+			}
 			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			take(1)
 		}

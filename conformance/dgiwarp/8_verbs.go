@@ -96,6 +96,27 @@ var verbsCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "dg/verbs/address-handle-sets-the-ip-header", Cite: cite("8", "dg/verbs/7"), Setup: conformance.Setup{TwoAddresses: true},
+	Title:   "Traffic class, hop limit and GID index of an address handle are those of the packets",
+	Sends:   "nothing; the device sends with several address handles",
+	Expects: "UD packets with the traffic class without ECN, the hop limit and the source address",
+	Defects: []string{"HandleFieldsIgnored"}, Run: onPeer(func(p *peer) {
+		p.withHandles(func(int) { p.expectSent(p.sendWR(1, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend))) })
+	}),
+}, {
+	ID: "dg/verbs/address-handle-sets-the-ip-header-of-rd", Cite: cite("8", "dg/verbs/7"), Setup: conformance.Setup{TwoAddresses: true, Reliable: true},
+	Title:   "Traffic class, hop limit and GID index of an address handle are those of the data packets of RD",
+	Sends:   "Acks; the device sends with several address handles",
+	Expects: "RD packets with the traffic class, the hop limit and the source address",
+	Defects: []string{"HandleFieldsIgnored"}, Run: onPeer(func(p *peer) {
+		p.withHandles(func(i int) {
+			to := p.peer(i * len(p.Peers)) // another queue pair at the same address
+			to.ah = p.ah
+			to.acceptFlowOf(to.sendWR(1, 0, 8))
+			to.ackAndComplete(1)
+		})
+	}),
+}, {
 	ID: "dg/verbs/flow-label-of-more-than-16-bits", Cite: cite("8", "dg/verbs/6"),
 	Title:   "An address handle with a flow label above 65535 is refused",
 	Sends:   "nothing; the application creates address handles with the flow labels 0x10000 and 0xfffff, and sends to them",
@@ -121,6 +142,7 @@ func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i) // another scripted peer of the same queue pair
 		from.route = from.route.fromPort(port)
+		from.route.tclass = uint8(i*0x4c + 1)
 		from.sendSegments(iwarp.Send(1, data(8)))
 		p.expectRecv(uint64(i+1), data(8))
 		area := p.localMem.Buf[i*p.recvLen:][:addrAreaLen]
@@ -131,8 +153,43 @@ func (p *peer) checkAddressArea(at int) {
 		if at != 0 {
 			src, dst, version, protocol = header[12:16], header[16:20], 4, header[9]
 		}
+		if !p.UDPSockets {
+			p.checkIPHeader(header, from.route.tclass)
+		}
 		p.Check(header[0]>>4 == version && protocol == packet.ProtocolUDP, fmt.Sprintf("a header of IPv%d and UDP", version), "% x", header)
 		p.Check(bytes.Equal(src, from.route.from.Addr().AsSlice()) && bytes.Equal(dst, from.route.to.Addr().AsSlice()),
 			fmt.Sprintf("from %v to %v", from.route.from.Addr(), from.route.to.Addr()), "% x", header)
+	}
+}
+
+// checkIPHeader checks the traffic class and the hop limit of an IP header in an address area, and
+// the checksum of IPv4.
+func (p *peer) checkIPHeader(header []byte, tclass uint8) {
+	const hopLimit = 64 // of the peer's packets
+	class, hops := uint8(binary.BigEndian.Uint16(header)>>4), header[7]
+	if header[0]>>4 == 4 {
+		class, hops = header[1], header[8]
+		var sum uint32
+		for i := 0; i < 20; i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(header[i:]))
+		}
+		p.Check(header[0]&15 == 5 && (sum>>16+sum)&0xffff == 0xffff, "an IPv4 header of 20 octets with its checksum", "% x", header)
+	}
+	p.Check(class == tclass && hops == hopLimit, fmt.Sprintf("traffic class %#x and hop limit %d", tclass, hopLimit), "%#x and %d", class, hops)
+}
+
+// withHandles calls send, which sends a packet, with address handles of different traffic classes,
+// hop limits and GID indexes, and checks the IP headers of all packets that the device then sends.
+func (p *peer) withHandles(send func(i int)) {
+	for i, g := range []verbs.GRH{{}, {TrafficClass: 0xfc, HopLimit: 1}, {TrafficClass: 0x2b, HopLimit: 255, SGIDIndex: 1}} {
+		a := ahAttr(p.Peers[0], peerPort)
+		a.GRH.TrafficClass, a.GRH.HopLimit, a.GRH.SGIDIndex = g.TrafficClass, g.HopLimit, g.SGIDIndex
+		p.ah = p.addressHandle(a)
+		p.checkIP = func(ip packet.IP) {
+			class, hops := iwarp.Val(ip.TClass), iwarp.Val(ip.HopLimit)
+			p.Check(class&^ecnMask == g.TrafficClass&^ecnMask && ip.Src == p.Local[g.SGIDIndex] && (g.HopLimit == 0 || hops == g.HopLimit),
+				fmt.Sprintf("traffic class %#x, hop limit %d, from %v", g.TrafficClass&^ecnMask, g.HopLimit, p.Local[g.SGIDIndex]), "%#x, %d, from %v", class, hops, ip.Src)
+		}
+		send(i)
 	}
 }

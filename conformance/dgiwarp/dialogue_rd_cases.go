@@ -37,6 +37,7 @@ var rdDialogueCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 		choice[*rdDialogue]{2, "messages in order, after what is missing", playInOrder},
 		choice[*rdDialogue]{2, "packets again", playRepeats},
 		choice[*rdDialogue]{1, "a packet beyond the window", playBeyond},
+		choice[*rdDialogue]{1, "a burst far behind a gap", playFarAhead},
 		choice[*rdDialogue]{1, "a packet that vanishes", playRDDamaged},
 	),
 }, {
@@ -64,6 +65,8 @@ var rdDialogueCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 		choice[*rdDialogue]{6, "requests are posted", playRDRequests},
 		choice[*rdDialogue]{4, "a response to a read or atomic", playAnswer},
 		choice[*rdDialogue]{2, "messages in order", playInOrder},
+		choice[*rdDialogue]{4, "a message of the peer and a request at the same time", playExchange},
+		choice[*rdDialogue]{1, "a burst far behind a gap", playFarAhead},
 		choice[*rdDialogue]{1, "an Ack that is ignored", playFalseAck},
 	),
 }, {

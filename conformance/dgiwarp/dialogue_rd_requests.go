@@ -305,6 +305,22 @@ func playRDRequests(d *rdDialogue, r *rand.Rand) {
 	d.PostSend(d.q.qp, wrs...)
 }
 
+// playExchange sends packets of a peer, in order or behind a gap, just before the application posts
+// requests to that peer: their packets may carry the Ack.
+func playExchange(d *rdDialogue, r *rand.Rand) {
+	p := dialogue.Pick(r, d.peers...)
+	if len(p.out.requests) >= maxUncompleted {
+		return
+	}
+	p.add(d.q.writeToTarget(d.writeOffset(r, 8), data(8)))
+	op := dialogue.Pick(r, verbs.OpSend, verbs.OpRDMAWrite)
+	wr := d.newRDRequest(r, p, op)
+	if i := slices.IndexFunc(p.packets, func(x *rdPacket) bool { return !x.sent }); p.inWindow(i) {
+		d.transmit(p, i, rdOptions{ackNow: r.IntN(2) == 0})
+	}
+	d.PostSend(d.q.qp, wr)
+}
+
 // rdOperations are the operations of requests; a Send is twice as likely as the others.
 var rdOperations = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSend, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp,
@@ -328,7 +344,9 @@ func (d *rdDialogue) newRDRequest(r *rand.Rand, p *rdPeer, op verbs.WROpcode) ve
 	o := &p.out
 	o.nextID++
 	fits := d.maxSinglePacketRD()
-	n := dialogue.Pick(r, 0, 1, r.IntN(100), fits-1, fits, fits+1, 2*fits, r.IntN(rdMemory))
+	const ackBlock, sackWord = 16, 4
+	withAck := fits - ackBlock - sackWord*r.IntN(3)
+	n := dialogue.Pick(r, 0, 1, r.IntN(100), withAck, withAck+1, fits-1, fits, fits+1, 2*fits, r.IntN(rdMemory))
 	wr := p.wr(o.nextID, op, 0, 0)
 	req := &rdRequest{wc: verbs.WC{WRID: o.nextID, QPN: d.q.qp.QPN(), Opcode: verbs.WCOpSend}}
 	off := r.IntN(rdMemory - n + 1)
@@ -484,7 +502,8 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 		iwarp.RDAck(o.epoch+1, o.next).SACK(), iwarp.RDAck(o.epoch^1<<31, o.next).SACK(),
 		iwarp.Refusal(o.epoch^1, iwarp.ReasonUnknownFlow), iwarp.Challenge(o.epoch^1, p.incarnation, peerCookie),
 	}, {
-		good.BadCRC(), good.ToQP(uint32(d.q.qp.QPN()) ^ 0x800000), good.Trailing(0),
+		good.BadCRC(), good.ToQP(uint32(d.q.qp.QPN()) ^ 0x800000), good.Trailing(0), good.SACK(make([]uint32, 9)...),
+		good.Cut(headerLen + r.IntN(16)), good.SACK(0, 0).Cut(headerLen + 16 + r.IntN(8)),
 		good.EditHeader(func(h *iwarp.PacketHeader) { h.Version = new(uint8(2)) }),
 	}}
 	p.send(dialogue.Pick(r, dialogue.Pick(r, groups...)...))

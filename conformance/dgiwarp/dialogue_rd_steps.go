@@ -125,6 +125,26 @@ func playBurst(d *rdDialogue, r *rand.Rand) {
 	}
 }
 
+// playFarAhead adds many Writes to the peer's flow, and sends the last of them: the Ack has several
+// words of SACK. In some cases the others follow.
+func playFarAhead(d *rdDialogue, r *rand.Rand) {
+	p := dialogue.Pick(r, d.peers...)
+	for range dialogue.Pick(r, 31, 32, 33, 64, 65, 100) {
+		p.add(d.q.writeToTarget(d.writeOffset(r, 8), rig.Pattern(8, byte(r.Uint32()))))
+	}
+	last := len(p.packets) - 1
+	for i := last - r.IntN(3); i <= last; i++ {
+		if p.inWindow(i) {
+			d.sendOne(p, i, rdOptions{ackNow: r.IntN(2) == 0})
+		}
+	}
+	for i, pkt := range p.packets {
+		if !pkt.sent && p.inWindow(i) && r.IntN(16) > 0 {
+			d.transmit(p, i, rdOptions{})
+		}
+	}
+}
+
 // playLosses sends new messages, of which some packets are lost.
 func playLosses(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)

@@ -22,7 +22,7 @@ func Suite() *conformance.Suite {
 		udCases, taggedCases, errorCases,
 		errorRDCases, startCases, ackCases,
 		lossCases, busyCases, congestionCases, idleCases, rdmapCases, verbsCases, counterCases(),
-		udDialogueCases, rdDialogueCases,
+		udDialogueCases, rdDialogueCases, senderDialogueCases,
 	))
 	for i := range cases {
 		c, service := &cases[i], "service:ud"

@@ -192,7 +192,14 @@ func (p *peer) ackAndComplete(ids ...uint64) {
 // refuseFlow refuses the device's flow, and fails the case unless request id fails.
 func (p *peer) refuseFlow(id uint64) {
 	p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
-	p.expectFailure(id)
+	p.expectFlowFailure(id)
+}
+
+// expectFlowFailure fails the case unless the oldest request of a failed flow, id, fails as
+// dg/verbs/4 says.
+func (p *peer) expectFlowFailure(id uint64) {
+	status := p.expectFailure(id)
+	p.Check(status == verbs.WCRetryExcErr, "retries exceeded", "%v", status)
 }
 
 // nextData returns the next data packet to the peer; false after the timeout. It skips others.

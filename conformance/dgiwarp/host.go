@@ -19,6 +19,8 @@ type host struct {
 	syncQP *syncQP
 	// pending are received packets that the case has not consumed.
 	pending []arrival
+	// checkIP checks the IP header of each packet, if it is not nil.
+	checkIP func(packet.IP)
 }
 
 // UDP ports: the protocol's port for the device, and another for the peer, to detect mix-ups.
@@ -93,7 +95,7 @@ func (h *host) mustNextPacket(want string) arrival {
 }
 
 // nextOnWire returns the next UDP datagram on the wire; false after the timeout. It fails the case
-// if the CRC is wrong.
+// if the CRC is wrong, or the packet is longer than the path MTU or may be fragmented.
 func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	until := h.Now() + timeout
 	for {
@@ -110,6 +112,11 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 		}
 		ok = packet.Get(a.CRCStatus, iwarp.CRCWrong) == iwarp.CRCCorrect
 		h.Check(ok, fmt.Sprintf("the CRC %08x", a.CorrectCRC), "%08x in %v", iwarp.Val(a.CRC), a)
+		h.Check(a.size <= h.MTU, fmt.Sprintf("packets of at most %d octets", h.MTU), "%d in %v", a.size, a)
+		h.Check(h.UDPSockets || !a.IP.Fragmented() && packet.Get(a.IP.DF, true), "packets that may not be fragmented", "%v", a)
+		if h.checkIP != nil {
+			h.checkIP(a.IP)
+		}
 		return a, true
 	}
 }

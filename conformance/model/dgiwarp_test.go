@@ -185,3 +185,50 @@ func TestDGRDExecutesSegments(t *testing.T) {
 		t.Errorf("second half: %+v", out)
 	}
 }
+
+// fill sends as many packets as the model permits, and returns how many are in flight then.
+func fill(t *testing.T, s *DGSender) int {
+	t.Helper()
+	for _, seq := range s.Missing() {
+		if s.IsLost(seq) {
+			_ = s.Send(seq)
+		}
+	}
+	for s.Send(s.Next) == nil {
+	}
+	if err := s.Settle(); err != nil {
+		t.Error(err)
+	}
+	return s.InFlight()
+}
+
+func TestDGSenderWindowFollowsAcks(t *testing.T) {
+	s := NewDGSender()
+	check := func(what string, want int) {
+		t.Helper()
+		if got := fill(t, s); got != want {
+			t.Errorf("%s: %d packets in flight, want %d", what, got, want)
+		}
+	}
+	check("start", 16)
+	s.Receive(DGSenderAck{Next: 16, Window: DGWindow})
+	check("all acknowledged", 32)
+	s.Receive(DGSenderAck{Next: 20, Marked: true, Window: DGWindow})
+	if s.least != 22 || s.most != 26 {
+		t.Errorf("marked: window of %d to %d", s.least, s.most)
+	}
+	check("marked", 28) // that were in flight before
+	if err := s.Send(21); err == nil {
+		t.Error("a packet is retransmitted that is not lost")
+	}
+	s.Receive(DGSenderAck{Next: 20, Sacked: []uint32{21, 22}, Window: DGWindow})
+	if s.IsLost(20) {
+		t.Error("two later packets tell of a loss")
+	}
+	s.Receive(DGSenderAck{Next: 20, Sacked: []uint32{21, 22, 23}, Window: DGWindow})
+	if !s.IsLost(20) {
+		t.Error("three later packets do not tell of a loss")
+	}
+	s.Timeout()
+	check("timeout", 4)
+}

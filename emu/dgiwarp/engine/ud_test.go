@@ -2,6 +2,7 @@ package engine
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -243,5 +244,32 @@ func TestPacketsToOnePeerAreContiguous(t *testing.T) {
 			}
 			at += len(ds[i].Payload)
 		}
+	}
+}
+
+// A Write has no MSN: the Sends before and after it have consecutive ones.
+func TestUDSendsDoNotCountWrites(t *testing.T) {
+	w, a, b := pair(t, false)
+	var numbers []ddp.MSN
+	w.intercept = func(_ *link.Datagram, k *wire.Packet) bool {
+		var h ddp.Header
+		if _, err := h.Parse(k.ULPDU); err != nil {
+			t.Error(err)
+		}
+		if !h.Control.Tagged {
+			numbers = append(numbers, h.Untagged.MSN)
+		}
+		return true
+	}
+	write := verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 3000), Remote: verbs.Remote{RKey: 77}}
+	for range 2 {
+		a.post(b, write)
+		a.send(b, 1, 10)
+		a.post(b, write)
+		a.send(b, 2, 10)
+	}
+	w.output()
+	if !slices.Equal(numbers, []ddp.MSN{1, 2, 3, 4}) {
+		t.Errorf("Sends between Writes have the MSNs %d", numbers)
 	}
 }
