@@ -19,15 +19,16 @@ const (
 	suiteMPI     = "mpi"
 )
 
-// mpiConfigs are configurations of the MPI runtime that together use all of its protocols.
+// mpiConfigs are configurations of the MPI runtime that together use all of its protocols. Each has
+// another limit of eager messages; the small one mixes eager messages with speculative ones.
 var mpiConfigs = []struct {
 	name, provider string
 	perHost        int
 	options        mpi.Options
 }{
-	{"srq-rget", "softroce", 1, mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}, P2P: p2p.Config{Protocol: p2p.RGET}, Progress: mpi.Background}},
+	{"srq-rget", "softroce", 1, mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}, P2P: p2p.Config{Protocol: p2p.RGET, EagerLimit: -1}, Progress: mpi.Background}},
 	{"ring-speculative", "softroce", 2, mpi.Options{
-		Carrier: carrier.Config{Design: carrier.RingSRQ}, P2P: p2p.Config{Protocol: p2p.Speculative, Adaptive: true, EagerLimit: -1}, Progress: mpi.Background,
+		Carrier: carrier.Config{Design: carrier.RingSRQ}, P2P: p2p.Config{Protocol: p2p.Speculative, Adaptive: true, EagerLimit: 64}, Progress: mpi.Background,
 	}},
 	{"hybrid-rput", "dgiwarp", 1, mpi.Options{
 		Carrier: carrier.Config{Design: carrier.Hybrid}, P2P: p2p.Config{Protocol: p2p.RPUT, EagerLimit: 40_000}, Window: window.Config{ByTarget: true},
