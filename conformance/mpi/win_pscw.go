@@ -56,6 +56,39 @@ var pscwCases = []Case{{
 		}
 	},
 }, {
+	ID: "mpi/pscw/post-in-another-epoch", Cite: rule("mpi/11.5.2/1"), Setup: ranks(3),
+	Title:   "A window that is posted while its origin accesses another rank can be accessed next",
+	Sends:   "rank 2 posts while rank 0 is between Start and Complete to rank 1; then rank 0 starts to rank 2",
+	Expects: "the data on both",
+	Defects: []string{"PostForgotten"}, Run: func(t *T) {
+		w := t.window(32)
+		for i := range 3 {
+			switch t.Rank() {
+			case 0:
+				w.start(1)
+				t.signal(2)
+				t.awaitSignal(2)
+				t.idle()
+				w.put(data(10*i+1, 32), 1, 0)
+				w.complete()
+				w.start(2)
+				w.put(data(10*i+2, 32), 2, 0)
+				w.complete()
+			case 1:
+				w.post(0)
+				w.wait()
+			case 2:
+				t.awaitSignal(0)
+				w.post(0)
+				t.signal(0)
+				w.wait()
+			}
+			if t.Rank() > 0 {
+				t.expectEqual("the data of Put", w.Memory(), data(10*i+t.Rank(), 32))
+			}
+		}
+	},
+}, {
 	ID: "mpi/pscw/test", Cite: rule("mpi/11.5.2/3"), Setup: ranks(3),
 	Title:   "Win.Test is false until all origins are through, and then does what Wait does",
 	Sends:   "two origins; the second completes only after the target has looked",

@@ -181,6 +181,7 @@ type Defects struct {
 	GetsNothing          bool `does:"gets bring nothing"`
 	FenceEarly           bool `does:"Fence does not wait for operations"`
 	FenceAlone           bool `does:"Fence does not wait for other ranks"`
+	PostForgotten        bool `does:"a Post is forgotten while its origin accesses another rank"`
 	StartIgnoresPost     bool `does:"operations do not wait for Post"`
 	CompleteEarly        bool `does:"Complete does not wait for operations"`
 	WaitEarly            bool `does:"Wait does not wait for origins"`

@@ -14,6 +14,7 @@ type window struct {
 	fenceCounts    []int
 	postCounts     [][]int // count by target and origin
 	completeCounts [][]int // count of completed epochs, likewise
+	accessGroups   [][]int // the targets of an origin's Start, by origin
 }
 
 // win is a window of one rank.
@@ -49,7 +50,7 @@ func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 	coll := c.joinAndWait("WinCreate", buf)
 	n := c.Size()
 	if coll.win == nil {
-		coll.win = &window{locks: make([]targetLock, n), fenceCounts: make([]int, n)}
+		coll.win = &window{locks: make([]targetLock, n), fenceCounts: make([]int, n), accessGroups: make([][]int, n)}
 		for _, b := range coll.parts {
 			coll.win.mem = append(coll.win.mem, b.([]byte))
 			coll.win.postCounts = append(coll.win.postCounts, make([]int, n))
@@ -159,6 +160,10 @@ func (w *win) Post(group []int, _ mpi.Assert) error {
 		w.fenced = false
 		w.exposureGroup = append([]int{}, group...)
 		for _, o := range group {
+			targets := w.shared.accessGroups[o]
+			if w.c.Defects.PostForgotten && targets != nil && !slices.Contains(targets, w.c.rank) {
+				continue
+			}
 			w.shared.postCounts[w.c.rank][o]++
 		}
 		return nil
@@ -170,6 +175,7 @@ func (w *win) Start(group []int, _ mpi.Assert) error {
 	return w.callUnless(w.inAccessEpoch(), "Start", func() error {
 		w.fenced = false
 		w.accessGroup = append([]int{}, group...)
+		w.shared.accessGroups[w.c.rank] = w.accessGroup
 		for _, t := range group {
 			w.startCounts[t]++
 		}
@@ -198,7 +204,7 @@ func (w *win) Complete() error {
 		for _, t := range w.accessGroup {
 			w.shared.completeCounts[t][w.c.rank]++
 		}
-		w.accessGroup = nil
+		w.accessGroup, w.shared.accessGroups[w.c.rank] = nil, nil
 		return nil
 	})
 }
