@@ -45,7 +45,8 @@ func mpiTrials() (all []*trial) {
 			if config.options.Progress == mpi.Polling && cases.NeedsBackground(c) {
 				continue
 			}
-			f := mpihost.Fabric{Ranks: c.Setup.Ranks, PerHost: max(c.Setup.PerNode, config.perHost), Rails: 1, Provider: config.provider, Seed: 1, Limit: 10 * time.Minute}
+			const limit = 30 * time.Second // of simulated time; no case needs half of it
+			f := mpihost.Fabric{Ranks: c.Setup.Ranks, PerHost: max(c.Setup.PerNode, config.perHost), Rails: 1, Provider: config.provider, Seed: 1, Limit: limit}
 			all = append(all, &trial{Device: config.name, Case: c.ID, run: func() conformance.Verdict {
 				_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 					return mpi.Run(e, config.options, func(w *mpi.World) error { return cases.RunOn(c, cases.On(w)) })
