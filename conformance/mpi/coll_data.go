@@ -274,6 +274,23 @@ var typed = []struct {
 	{mpi.Float32, mpi.Min, func(r int) []byte { return le32(math.Float32bits(-1.5 * float32(r))) }, le32(math.Float32bits(-3))},
 	{mpi.Float64, mpi.Prod, func(r int) []byte { return word(math.Float64bits(1.5 + float64(r))) }, word(math.Float64bits(13.125))},
 	{mpi.Float64, mpi.Max, func(r int) []byte { return word(math.Float64bits(-1 - float64(r))) }, word(math.Float64bits(-1))},
+	{mpi.Byte, mpi.Min, func(r int) []byte { return []byte{byte(200 - 50*r)} }, []byte{100}},
+	{mpi.Byte, mpi.Prod, func(r int) []byte { return []byte{20} }, []byte{64}},
+	{mpi.Byte, mpi.LXor, func(r int) []byte { return []byte{byte(r), 4, byte(r / 2)} }, []byte{0, 1, 1}},
+	{mpi.Int32, mpi.Max, func(r int) []byte { return le32(uint32(int32(r) - 3)) }, le32(0xffffffff)},
+	{mpi.Int32, mpi.Prod, func(r int) []byte { return le32(uint32(-2 - int32(r))) }, le32(uint32(0xffffffe8))},
+	{mpi.Int32, mpi.LAnd, func(r int) []byte { return append(le32(uint32(r)), le32(8)...) }, append(le32(0), le32(1)...)},
+	{mpi.Uint32, mpi.Sum, func(r int) []byte { return append(le32(0xf0000000), le32(1)...) }, append(le32(0xd0000000), le32(3)...)},
+	{mpi.Uint32, mpi.Prod, func(r int) []byte { return append(le32(0x10000+uint32(r)), le32(1)...) }, append(le32(0x20000), le32(1)...)},
+	{mpi.Uint32, mpi.BXor, func(r int) []byte { return le32(5 << r) }, le32(0b11011)},
+	{mpi.Int64, mpi.Sum, func(r int) []byte { return word(uint64(int64(r) - 5)) }, word(uint64(1<<64 - 12))},
+	{mpi.Int64, mpi.Prod, func(r int) []byte { return word(uint64(-3 - int64(r))) }, word(uint64(1<<64 - 60))},
+	{mpi.Uint64, mpi.Min, func(r int) []byte { return word(1<<63 + uint64(r) - 1) }, word(1<<63 - 1)},
+	{mpi.Uint64, mpi.Max, func(r int) []byte { return word(1<<63 + uint64(r) - 1) }, word(1<<63 + 1)},
+	{mpi.Float32, mpi.Prod, func(r int) []byte { return le32(math.Float32bits(-0.5 - float32(r))) }, le32(math.Float32bits(-1.875))},
+	{mpi.Float32, mpi.Max, func(r int) []byte { return le32(math.Float32bits(-1.5 * float32(r+1))) }, le32(math.Float32bits(-1.5))},
+	{mpi.Float64, mpi.Sum, func(r int) []byte { return word(math.Float64bits(0.25 - float64(r))) }, word(math.Float64bits(-2.25))},
+	{mpi.Float64, mpi.Min, func(r int) []byte { return word(math.Float64bits(2 - 1.5*float64(r))) }, word(math.Float64bits(-1))},
 }
 
 // le32 encodes a number in four bytes, little-endian.

@@ -184,7 +184,7 @@ var modeCases = []Case{{
 	Expects: "the contents of the time of the sends",
 	Defects: []string{"LateCopy"}, Run: func(t *T) {
 		sizes := sizesUpTo(maxSize)
-		buf := make([]byte, sizes[len(sizes)-1])
+		buf := make([]byte, maxSize)
 		for i, n := range sizes {
 			t.onRank(0, func() {
 				copy(buf, data(i, n))

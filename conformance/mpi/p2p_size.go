@@ -38,6 +38,33 @@ var sizeCases = []Case{{
 		t.expectRecv(data(i, n), 0, 1)
 	}),
 }, {
+	ID: "mpi/size/modes", Cite: rule("mpi/3.4/1", "mpi/3.4/2", "mpi/3.4/5", "mpi/3.2.2/2"),
+	Title:   "Sends of all modes mean the same at every limit of eager messages",
+	Sends:   "for sizes around such limits: an Issend that is probed before its receive, a Bsend, and an Rsend to a posted receive",
+	Expects: "the synchronous send pending until its receive, the size in the probe, and every byte",
+	Defects: []string{"SyncAtLimitEarly", "SyncOnArrival", "ReadyEmpty"}, Run: func(t *T) {
+		t.onRank(0, func() { t.must("AttachBuffer", t.w.AttachBuffer(1<<18)) })
+		onSizes(limitSizes, func(t *T, i, n int) {
+			r := t.issend(data(i, n), 1, 1)
+			t.awaitSignal(1)
+			t.expectPending("a synchronous send without a receive", r)
+			t.signal(1)
+			t.wait(r)
+			t.must("Bsend", t.Bsend(data(100+i, n), 1, 2))
+			t.must("Rsend", t.Rsend(data(200+i, n), 1, 3))
+		}, func(t *T, i, n int) {
+			ready := t.irecv(n, 0, 3)
+			t.expectStatus("the probe", result(t.Probe(0, 1))(t, "Probe"), 0, 1, n)
+			t.idle()
+			t.signal(0)
+			t.awaitSignal(0)
+			t.expectRecv(data(i, n), 0, 1)
+			t.expectRecv(data(100+i, n), 0, 2)
+			t.expectWait(ready, data(200+i, n))
+		})(t)
+		t.onRank(0, func() { t.must("DetachBuffer", t.w.DetachBuffer()) })
+	},
+}, {
 	ID: "mpi/size/near-neighbours", Cite: rule("mpi/3.2.2/2"), Setup: inPairs(4),
 	Title:   "Ranks of one host and of others exchange messages of all sizes",
 	Sends:   "everybody with everybody, two ranks a host, sizes up to large ones",

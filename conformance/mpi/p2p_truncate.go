@@ -83,6 +83,18 @@ var truncateCases = []Case{{
 	Expects: "ErrTruncate",
 	Defects: []string{"TruncatesSilently"}, Run: tooLong(1, 0, posted),
 }, {
+	ID: "mpi/truncate/by-one-byte", Cite: rule("mpi/3.2.4/3", "mpi/3.2.4/4"),
+	Title:   "One byte too many is an error, and a message as long as the buffer is none, at every limit of eager messages",
+	Sends:   "messages of sizes around such limits to receives of one byte less, posted and late by turns, and of the same size",
+	Expects: "ErrTruncate of the former; every byte of the latter",
+	Defects: []string{"TruncatesOneByte"}, Run: func(t *T) {
+		for i, n := range limitSizes[1:] {
+			tooLong(n, n-1, i%2 == 0)(t)
+			t.onRank(0, func() { t.send(data(i, n), 1, 4) })
+			t.onRank(1, func() { t.expectWait(t.irecv(n, 0, 4), data(i, n)) })
+		}
+	},
+}, {
 	ID: "mpi/truncate/shorter-is-fine", Cite: rule("mpi/3.2.4/4"),
 	Title:   "A message that is shorter than the buffer leaves the rest of it alone",
 	Sends:   "messages of several sizes to receives with twice the room",

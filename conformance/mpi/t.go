@@ -383,13 +383,17 @@ func (t *T) expectUsable() {
 	t.barrier()
 }
 
+// limitSizes are sizes around the limits of eager messages of runtimes, as a program may set them.
+var limitSizes = []int{0, 1, 63, 64, 65, 4095, 4096, 4097, 39_999, 40_000, 40_001}
+
 // sizesUpTo returns message sizes at which runtimes change protocols: small ones, those
-// around powers of two, and large ones, up to a limit.
+// around powers of two and around 40 000, and large ones, up to a limit.
 func sizesUpTo(limit int) []int {
 	sizes := []int{0, 1, 7, 8, 9, 31, 63, 64, 65}
 	for n := 128; n <= 1<<20; n *= 2 {
 		sizes = append(sizes, n-1, n, n+1)
 	}
+	sizes = append(sizes, 39_999, 40_000, 40_001)
 	return slices.DeleteFunc(sizes, func(n int) bool { return n > limit })
 }
 

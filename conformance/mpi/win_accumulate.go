@@ -3,6 +3,7 @@ package mpi
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/fabrictest/fabrictest/mpi"
 )
@@ -113,6 +114,47 @@ var accumulateCases = []Case{{
 		w.expectGet("the numbers", words(40, want), 0, at)
 	},
 }, {
+	ID: "mpi/accumulate/overlapping", Cite: rule("mpi/11.7.2/1", "mpi/11.3.4/2"), Setup: ranks(3),
+	Title:   "Accumulates of one rank on parts that overlap are done in its order, with the results of that order",
+	Sends:   "by each rank in its own part, sums, Replace and Max of bytes on ranges drawn at random, half of them fetching, without a flush",
+	Expects: "the bytes and the results of doing one after the other",
+	Defects: []string{"AccumulatesUnordered", "FetchesNew"}, Run: func(t *T) {
+		const part = 40
+		rng := rand.New(rand.NewPCG(1, uint64(t.Rank())))
+		w := t.window(3 * part)
+		there := make([]byte, part)
+		var got, want [][]byte
+		w.lock(mpi.Shared, 0)
+		for i := range 50 {
+			from := rng.IntN(part)
+			d := data(i, 1+rng.IntN(part-from))
+			op := []mpi.Op{mpi.Sum, mpi.Replace, mpi.Max}[rng.IntN(3)]
+			at := part*t.Rank() + from
+			if i%2 == 0 {
+				w.accumulate(d, 0, at, mpi.Byte, op)
+			} else {
+				r := make([]byte, len(d))
+				t.must("GetAccumulate", w.GetAccumulate(d, r, 0, at, mpi.Byte, op))
+				got, want = append(got, r), append(want, bytes.Clone(there[from:from+len(d)]))
+			}
+			for k, b := range d {
+				switch was := there[from+k]; op {
+				case mpi.Sum:
+					there[from+k] = was + b
+				case mpi.Max:
+					there[from+k] = max(was, b)
+				default:
+					there[from+k] = b
+				}
+			}
+		}
+		w.unlock(0)
+		for i := range got {
+			t.expectEqual(fmt.Sprintf("result %d", i), got[i], want[i])
+		}
+		w.expectGet("the bytes", there, 0, part*t.Rank())
+	},
+}, {
 	ID: "mpi/accumulate/elements-whole", Cite: rule("mpi/11.7.1/1"), Setup: ranks(4),
 	Title:   "Elements are replaced whole: each is of one writer or of another",
 	Sends:   "three ranks replace eight numbers by ones with equal halves, at the same time; the fourth reads atomically",
@@ -141,11 +183,12 @@ var accumulateCases = []Case{{
 }, {
 	ID: "mpi/accumulate/fetches", Cite: rule("mpi/11.3.4/2"),
 	Title:   "GetAccumulate brings what was there before, of every element",
-	Sends:   "sums, Replace and Max on a vector, one after the other",
+	Sends:   "sums, Replace and Max on a vector, one after the other; Replace of longer ones around 1 KiB",
 	Expects: "before and after, by hand",
 	Defects: []string{"FetchesNew", "AccumulatesReplace"}, Run: func(t *T) {
-		w := t.window(24)
-		w.initOwn(0, words(1, 2, 3))
+		const room = 9000
+		w := t.window(24 + room)
+		w.initOwn(0, append(words(1, 2, 3), data(t.Rank(), room)...))
 		do := func(op mpi.Op, with, before []uint64) {
 			r := newGuardedBuf(24)
 			w.lock(mpi.Exclusive, t.other())
@@ -157,6 +200,15 @@ var accumulateCases = []Case{{
 		do(mpi.Replace, []uint64{7, 50, 9}, []uint64{11, 22, 33})
 		do(mpi.Max, []uint64{8, 8, 8}, []uint64{7, 50, 9})
 		do(mpi.Sum, []uint64{0, 0, 0}, []uint64{8, 50, 9})
+		there := bytes.Clone(data(t.other(), room))
+		for i, n := range []int{1016, 1024, 1032, room} {
+			r := newGuardedBuf(n)
+			w.lock(mpi.Exclusive, t.other())
+			t.must("GetAccumulate", w.GetAccumulate(data(10+i, n), r.buf, t.other(), 24, mpi.Uint64, mpi.Replace))
+			w.unlock(t.other())
+			t.expectBuffer("the content before", r, there[:n])
+			copy(there, data(10+i, n))
+		}
 		w.expectOwnAfterBarrier("the window", 0, words(8, 50, 9))
 	},
 }, {

@@ -30,7 +30,7 @@ var assertCases = []Case{{
 }, {
 	ID: "mpi/assert/lock", Cite: rule("mpi/11.5.5/1"), Setup: ranks(3),
 	Title:   "A lock that nobody else asks for need not be checked, and is an epoch all the same",
-	Sends:   "by turns, which they tell each other, ranks lock with NoCheck, put and get",
+	Sends:   "by turns, which they tell each other, ranks lock one target or all with NoCheck, put and get",
 	Expects: "what was put in the turn before",
 	Defects: []string{"UnlockEarly", "PutsCut"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -42,12 +42,21 @@ var assertCases = []Case{{
 			if i > 0 {
 				t.awaitSignal((me + n - 1) % n)
 			}
-			t.must("Lock", w.Lock(mpi.Exclusive, 1, mpi.NoCheck))
+			all := i%2 == 1
+			if all {
+				t.must("LockAll", w.LockAll(mpi.NoCheck))
+			} else {
+				t.must("Lock", w.Lock(mpi.Exclusive, 1, mpi.NoCheck))
+			}
 			if i > 0 {
 				w.expectFlushedGet("the data of the Put of the turn before", data(i-1, 300), 1, 0)
 			}
 			w.put(data(i, 300), 1, 0)
-			w.unlock(1)
+			if all {
+				w.unlockAll()
+			} else {
+				w.unlock(1)
+			}
 			if i < 5*n-1 {
 				t.signal((me + 1) % n)
 			}

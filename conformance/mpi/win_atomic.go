@@ -100,6 +100,24 @@ var atomicCases = []Case{{
 		w.expectOwnAfterBarrier("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
 	},
 }, {
+	ID: "mpi/atomic/compare-and-swap-beside-others", Cite: rule("mpi/11.3.4/5", "mpi/11.7.1/1"), Setup: ranks(4),
+	Title:   "CompareAndSwap of narrow types compares its own bytes only, while others change those beside it",
+	Sends:   "each rank counts its own byte of one word of rank 0 up to 20 by swaps",
+	Expects: "the byte as it left it, before each swap; all at 20",
+	Defects: []string{"NeighboursRace"}, Run: func(t *T) {
+		w := t.window(8)
+		w.lockAll()
+		old := make([]byte, 1)
+		for i := range byte(20) {
+			t.must("CompareAndSwap", w.CompareAndSwap([]byte{i + 1}, []byte{i}, old, 0, 2*t.Rank(), mpi.Byte))
+			w.flush(0)
+			t.expectEqual("the old byte", old, []byte{i})
+		}
+		w.unlockAll()
+		t.barrier()
+		t.onRank(0, func() { w.expectOwn("the bytes", 0, []byte{20, 0, 20, 0, 20, 0, 20, 0}) })
+	},
+}, {
 	ID: "mpi/atomic/spin-lock", Cite: rule("mpi/11.7.1/1", "mpi/11.3.4/5"), Setup: ranks(3),
 	Title:   "A lock made of CompareAndSwap keeps others out",
 	Sends:   "all ranks take a lock word by swaps, add 1 to a number by Get and Put, and give it back",

@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var windowCases = []Case{{
 	ID: "mpi/win/over-a-buffer", Cite: rule("mpi/11.2.1/1"),
 	Title:   "A window that is made of a buffer is that buffer",
-	Sends:   "WinCreate over a part of a buffer, a put from the other rank",
+	Sends:   "WinCreate over a part of a buffer, a put from the other rank; windows that end within a word, accumulates up to their ends",
 	Expects: "the data in the buffer itself, nothing beside it; Memory is the same memory",
 	Defects: []string{"WinCopies"}, Run: func(t *T) {
 		r := newGuardedBuf(100)
@@ -18,6 +18,15 @@ var windowCases = []Case{{
 		r.buf[0] ^= 0xff
 		t.check(w.Memory()[0] == r.buf[0] && len(w.Memory()) == 100, "Memory to be the buffer", "other memory")
 		w.free()
+		for _, n := range []int{4, 60, 63, 65} {
+			b := make([]byte, n)
+			w = &W{result(t.WinCreate(b))(t, "WinCreate"), t}
+			w.fence(0)
+			w.accumulate([]byte{9, byte(8 + t.Rank())}, t.other(), n-2, mpi.Byte, mpi.Sum)
+			w.fence(0)
+			t.expectEqual("the buffer", b, append(make([]byte, n-2), 9, byte(8+t.other())))
+			w.free()
+		}
 	},
 }, {
 	ID: "mpi/win/sizes-differ", Cite: rule("mpi/11.2.1/2"), Setup: ranks(4),
@@ -64,8 +73,8 @@ var windowCases = []Case{{
 }, {
 	ID: "mpi/win/ranks-of-its-communicator", Cite: rule("mpi/11.2.1/3"), Setup: ranks(4),
 	Title:   "Targets are ranks of the communicator that the window was made of",
-	Sends:   "a window in a communicator with the ranks turned round, a put to the next rank there",
-	Expects: "the data where that rank is",
+	Sends:   "a window in a communicator with the ranks turned round, operations on the next rank there in epochs of all kinds",
+	Expects: "the data where that rank is, and in results",
 	Defects: []string{"WindowRanksOfWorld", "KeysIgnored"}, Run: func(t *T) {
 		c := t.split(0, -t.Rank())
 		w := c.window(32)
@@ -75,6 +84,22 @@ var windowCases = []Case{{
 		from := (c.Rank() + 3) % 4
 		t.expectEqual("the window", w.Memory()[:16], data(3-from, 16))
 		t.expectPlace(3-c.Rank(), 4)
+		next := (c.Rank() + 1) % 4
+		w.post(from)
+		w.start(next)
+		w.put(data(10+t.Rank(), 16), next, 0)
+		w.accumulate(word(uint64(5+c.Rank())), next, 16, mpi.Uint64, mpi.Sum)
+		w.complete()
+		w.wait()
+		t.expectEqual("the window", w.Memory()[:24], append(data(10+3-from, 16), word(uint64(5+from))...))
+		c.barrier()
+		w.lock(mpi.Exclusive, next)
+		was := w.fetch(1, next, 16, mpi.Sum)
+		t.check(was == uint64(5+c.Rank()), "the word of the next rank", "%d", was)
+		was = w.swap(uint64(6+c.Rank()), 40, next, 16)
+		t.check(was == uint64(6+c.Rank()), "the word of the next rank, and 1", "%d", was)
+		w.unlock(next)
+		w.expectOwnAfterBarrier("the word", 16, word(40))
 		w.free()
 	},
 }, {
@@ -116,6 +141,33 @@ var windowCases = []Case{{
 		all()
 		w.unlockAll()
 		w.expectOwn("the window", 0, make([]byte, 16))
+	},
+}, {
+	ID: "mpi/win/empty-operations", Cite: rule("mpi/11.3/3"),
+	Title:   "Operations without data do nothing, up to the end of a window",
+	Sends:   "puts, gets and accumulates of no bytes, with and without requests, between fences and under LockAll; one beyond the end",
+	Expects: "no error, requests that complete, no effect; ErrRMARange beyond the end",
+	Defects: []string{"EmptyOperationsHang"}, Run: func(t *T) {
+		w := t.window(16)
+		w.initOwn(0, data(t.Rank(), 16))
+		all := func() {
+			for _, at := range []int{0, 16} {
+				w.put(nil, t.other(), at)
+				w.get(nil, t.other(), at)
+				w.accumulate(nil, t.other(), at, mpi.Uint64, mpi.Sum)
+				t.must("GetAccumulate", w.GetAccumulate(nil, nil, t.other(), at, mpi.Uint64, mpi.NoOp))
+			}
+			t.mustFail("Put beyond the end", w.Put(nil, t.other(), 17), mpi.ErrRMARange)
+		}
+		w.fence(0)
+		all()
+		w.fence(mpi.NoSucceed)
+		w.lockAll()
+		all()
+		t.waitAll(started(w.Rput(nil, t.other(), 0))(t, "Rput"), started(w.Rget(nil, t.other(), 16))(t, "Rget"),
+			started(w.Raccumulate(nil, t.other(), 8, mpi.Uint64, mpi.Sum))(t, "Raccumulate"))
+		w.unlockAll()
+		w.expectOwnAfterBarrier("the window", 0, data(t.Rank(), 16))
 	},
 }, {
 	ID: "mpi/win/beside-messages", Cite: rule("mpi/11.7/1"), Setup: ranks(3),

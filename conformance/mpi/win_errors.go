@@ -27,7 +27,7 @@ var rmaErrorCases = []Case{{
 }, {
 	ID: "mpi/rma-error/no-epoch", Cite: rule("mpi/11.5/1"),
 	Title:   "Operations outside of an epoch are errors",
-	Sends:   "all operations on a new window, after an epoch of locks, and on a target outside of the group of Start",
+	Sends:   "all operations on a new window, after an epoch of locks or a last fence, and on a target outside of the group of Start or not locked",
 	Expects: "ErrRMASync; the window as it was",
 	Defects: []string{"EpochsUnchecked"}, Run: func(t *T) {
 		w := t.window(16)
@@ -43,15 +43,26 @@ var rmaErrorCases = []Case{{
 		w.lock(mpi.Shared, t.other())
 		w.unlock(t.other())
 		none()
+		w.lock(mpi.Shared, t.Rank())
+		none()
+		w.unlock(t.Rank())
+		w.fence(0)
+		w.fence(mpi.NoSucceed)
+		none()
 		w.start()
 		none()
 		w.complete()
+		w.post(t.Rank())
+		w.start(t.Rank())
+		none()
+		w.complete()
+		w.wait()
 		w.expectOwn("the window", 0, make([]byte, 16))
 	},
 }, {
 	ID: "mpi/rma-error/requests-need-locks", Cite: rule("mpi/11.3.5/4"),
 	Title:   "Operations with requests are errors outside of epochs of locks",
-	Sends:   "Rput, Rget and Raccumulate between fences",
+	Sends:   "Rput, Rget and Raccumulate between fences, and Rput after Start",
 	Expects: "ErrRMASync; a plain put there arrives",
 	Defects: []string{"EpochsUnchecked"}, Run: func(t *T) {
 		w := t.window(8)
@@ -63,6 +74,11 @@ var rmaErrorCases = []Case{{
 		w.put(data(t.Rank(), 8), t.other(), 0)
 		w.fence(mpi.NoSucceed)
 		t.expectEqual("the window", w.Memory(), data(t.other(), 8))
+		w.post(t.other())
+		w.start(t.other())
+		t.mustFail("Rput after Start", errorOf(w.Rput(b, t.other(), 0)), mpi.ErrRMASync)
+		w.complete()
+		w.wait()
 	},
 }, {
 	ID: "mpi/rma-error/unpaired-calls", Cite: rule("mpi/11.5/2"),
@@ -79,7 +95,12 @@ var rmaErrorCases = []Case{{
 		t.mustFail("Flush", w.Flush(t.other()), mpi.ErrRMASync)
 		t.mustFail("FlushLocal", w.FlushLocal(t.other()), mpi.ErrRMASync)
 		t.mustFail("FlushAll", w.FlushAll(), mpi.ErrRMASync)
+		t.mustFail("FlushLocalAll", w.FlushLocalAll(), mpi.ErrRMASync)
+		t.mustFail("Sync", w.Sync(), mpi.ErrRMASync)
 		w.lock(mpi.Shared, t.other())
+		t.mustFail("UnlockAll after Lock", w.UnlockAll(), mpi.ErrRMASync)
+		t.mustFail("Flush of another", w.Flush(t.Rank()), mpi.ErrRMASync)
+		t.mustFail("FlushLocal of another", w.FlushLocal(t.Rank()), mpi.ErrRMASync)
 		t.mustFail("Lock of what is locked", w.Lock(mpi.Shared, t.other(), 0), mpi.ErrRMASync)
 		t.mustFail("LockAll beside a lock", w.LockAll(0), mpi.ErrRMASync)
 		t.mustFail("Unlock of another", w.Unlock(t.Rank()), mpi.ErrRMASync)
@@ -89,6 +110,7 @@ var rmaErrorCases = []Case{{
 		w.lockAll()
 		t.mustFail("LockAll twice", w.LockAll(0), mpi.ErrRMASync)
 		t.mustFail("Lock under LockAll", w.Lock(mpi.Shared, t.other(), 0), mpi.ErrRMASync)
+		t.mustFail("Unlock after LockAll", w.Unlock(t.other()), mpi.ErrRMASync)
 		w.unlockAll()
 		w.post()
 		t.mustFail("Post twice", w.Post(nil, 0), mpi.ErrRMASync)
@@ -96,6 +118,45 @@ var rmaErrorCases = []Case{{
 		w.start()
 		t.mustFail("Start twice", w.Start(nil, 0), mpi.ErrRMASync)
 		w.complete()
+	},
+}, {
+	ID: "mpi/rma-error/overlapping-epochs", Cite: rule("mpi/11.5/3"),
+	Title:   "Epochs of one rank on a window do not overlap, and Free is not within one",
+	Sends:   "in each kind of epoch, the calls that begin one of another kind, and Free; a lock after a fence without operations",
+	Expects: "ErrRMASync of each; the epochs, and the lock, work",
+	Defects: []string{"EpochsUnchecked", "FencesOverlap"}, Run: func(t *T) {
+		w := t.window(16)
+		calls := map[string]func() error{
+			"Lock":    func() error { return w.Lock(mpi.Shared, t.other(), 0) },
+			"LockAll": func() error { return w.LockAll(0) },
+			"Start":   func() error { return w.Start(nil, 0) },
+			"Post":    func() error { return w.Post(nil, 0) },
+			"Fence":   func() error { return w.Fence(0) },
+			"Free":    w.Free,
+		}
+		refused := func(epoch string, names ...string) {
+			for _, name := range names {
+				t.mustFail(name+" in an epoch of "+epoch, calls[name](), mpi.ErrRMASync)
+			}
+		}
+		w.lock(mpi.Shared, t.other())
+		refused("Lock", "LockAll", "Start", "Fence", "Free")
+		w.unlock(t.other())
+		w.lockAll()
+		refused("LockAll", "Lock", "Start", "Fence", "Free")
+		w.unlockAll()
+		w.start()
+		refused("Start", "Lock", "LockAll", "Fence", "Free")
+		w.complete()
+		w.post()
+		refused("Post", "Fence", "Free")
+		w.wait()
+		w.fence(0)
+		w.put(data(t.Rank(), 8), t.other(), 0)
+		refused("Fence", "Lock", "LockAll", "Start", "Post", "Free")
+		w.fence(0)
+		w.lockedPut(data(2+t.Rank(), 8), t.other(), 8)
+		w.expectOwnAfterBarrier("the window", 0, append(data(t.other(), 8), data(2+t.other(), 8)...))
 	},
 }, {
 	ID: "mpi/rma-error/no-rank", Cite: rule("mpi/8.4/1"),
@@ -133,6 +194,9 @@ var rmaErrorCases = []Case{{
 			"Accumulate of one and a half elements": w.Accumulate(b[:12], t.other(), 0, mpi.Uint64, mpi.Sum),
 			"Accumulate between elements":           w.Accumulate(b, t.other(), 4, mpi.Uint64, mpi.Sum),
 			"GetAccumulate with a short result":     w.GetAccumulate(b, make([]byte, 8), t.other(), 0, mpi.Uint64, mpi.Sum),
+			"CompareAndSwap of two elements":        w.CompareAndSwap(b, word(0), make([]byte, 8), t.other(), 0, mpi.Uint64),
+			"CompareAndSwap with two to compare":    w.CompareAndSwap(word(1), b, make([]byte, 8), t.other(), 0, mpi.Uint64),
+			"CompareAndSwap with a short result":    w.CompareAndSwap(word(1), word(0), make([]byte, 4), t.other(), 0, mpi.Uint64),
 		} {
 			t.check(err != nil, "an error of "+what, "none")
 		}

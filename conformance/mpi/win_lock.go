@@ -153,6 +153,36 @@ var lockCases = []Case{{
 		w.unlockAll()
 	},
 }, {
+	ID: "mpi/lock/all-waits-for-exclusive", Cite: rule("mpi/11.5.3/1"), Setup: ranks(4),
+	Title:   "Operations under LockAll wait for the holder of an exclusive lock",
+	Sends:   "rank 1 locks rank 2 exclusively, and looks for a while; ranks 0 and 3 put and add under LockAll meanwhile",
+	Expects: "nothing of them before rank 1 unlocks; then all of them",
+	Defects: []string{"ExclusiveLetsShared", "LocksAlike"}, Run: func(t *T) {
+		w := t.window(16)
+		switch t.Rank() {
+		case 1:
+			w.lock(mpi.Exclusive, 2)
+			w.flushedPut(words(7, 7), 2, 0)
+			t.signal(0, 3)
+			for range 3 {
+				t.idle()
+				w.expectFlushedGet("the locked words", words(7, 7), 2, 0)
+			}
+			w.unlock(2)
+		case 0, 3:
+			t.awaitSignal(1)
+			w.lockAll()
+			if t.Rank() == 0 {
+				w.put(word(9), 2, 0)
+			} else {
+				w.accumulate(word(1), 2, 8, mpi.Uint64, mpi.Sum)
+			}
+			w.unlockAll()
+		}
+		t.barrier()
+		t.onRank(2, func() { w.expectOwn("the words", 0, words(9, 8)) })
+	},
+}, {
 	ID: "mpi/lock/again-and-again", Cite: rule("mpi/11.5.3/2"),
 	Title:   "Epochs of locks follow each other, each sees what came before",
 	Sends:   "100 epochs by turns of put and get on one place",

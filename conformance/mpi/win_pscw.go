@@ -29,14 +29,17 @@ var pscwCases = []Case{{
 }, {
 	ID: "mpi/pscw/not-before-post", Cite: rule("mpi/11.5.2/2"),
 	Title:   "Nothing of an origin is done to a window before it is posted",
-	Sends:   "the origin starts and puts while the target works on its memory and posts late",
-	Expects: "the memory as the target left it until it posts, then the put",
+	Sends:   "the origin starts and puts, or does nothing by turns, while the target works on its memory and posts late",
+	Expects: "the memory as the target left it until it posts, then the put, if there is one",
 	Defects: []string{"StartIgnoresPost"}, Run: func(t *T) {
 		w := t.window(64)
-		for i := range 3 {
+		for i := range 5 {
+			puts := i%2 == 0
 			if t.Rank() == 1 {
 				w.start(0)
-				w.put(data(i, 64), 0, 0)
+				if puts {
+					w.put(data(i, 64), 0, 0)
+				}
 				w.complete()
 			} else {
 				mine := data(100+i, 64)
@@ -45,7 +48,43 @@ var pscwCases = []Case{{
 				t.expectEqual("the memory before Post", w.Memory(), mine)
 				w.post(1)
 				w.wait()
-				t.expectEqual("the memory behind Wait", w.Memory(), data(i, 64))
+				if puts {
+					mine = data(i, 64)
+				}
+				t.expectEqual("the memory behind Wait", w.Memory(), mine)
+			}
+		}
+	},
+}, {
+	ID: "mpi/pscw/post-in-another-epoch", Cite: rule("mpi/11.5.2/1"), Setup: ranks(3),
+	Title:   "A window that is posted while its origin accesses another rank can be accessed next",
+	Sends:   "rank 2 posts while rank 0 is between Start and Complete to rank 1; then rank 0 starts to rank 2",
+	Expects: "the data on both",
+	Defects: []string{"PostForgotten"}, Run: func(t *T) {
+		w := t.window(32)
+		for i := range 3 {
+			switch t.Rank() {
+			case 0:
+				w.start(1)
+				t.signal(2)
+				t.awaitSignal(2)
+				t.idle()
+				w.put(data(10*i+1, 32), 1, 0)
+				w.complete()
+				w.start(2)
+				w.put(data(10*i+2, 32), 2, 0)
+				w.complete()
+			case 1:
+				w.post(0)
+				w.wait()
+			case 2:
+				t.awaitSignal(0)
+				w.post(0)
+				t.signal(0)
+				w.wait()
+			}
+			if t.Rank() > 0 {
+				t.expectEqual("the data of Put", w.Memory(), data(10*i+t.Rank(), 32))
 			}
 		}
 	},

@@ -49,6 +49,7 @@ type Defects struct {
 	// Modes.
 	SyncEarly          bool `does:"synchronous sends complete without a receive"`
 	SyncSmallEarly     bool `does:"small synchronous sends complete without a receive"`
+	SyncAtLimitEarly   bool `does:"synchronous sends of the largest eager size complete without a receive"`
 	SyncOnArrival      bool `does:"synchronous sends complete when the message has arrived"`
 	ProbeCompletesSync bool `does:"synchronous sends complete when they are probed"`
 	BufferedWaits      bool `does:"buffered sends wait for their receive"`
@@ -63,6 +64,7 @@ type Defects struct {
 
 	// Truncation.
 	TruncatesSilently   bool `does:"messages that are too long are cut without an error"`
+	TruncatesOneByte    bool `does:"a message that is one byte too long is cut silently"`
 	TruncateCountsAll   bool `does:"the count of a message that was cut is that of all of it"`
 	TruncateFailsSender bool `does:"a message that is too long is an error of its sender"`
 	TruncateWedges      bool `does:"after a message that was too long nothing works"`
@@ -179,6 +181,7 @@ type Defects struct {
 	GetsNothing          bool `does:"gets bring nothing"`
 	FenceEarly           bool `does:"Fence does not wait for operations"`
 	FenceAlone           bool `does:"Fence does not wait for other ranks"`
+	PostForgotten        bool `does:"a Post is forgotten while its origin accesses another rank"`
 	StartIgnoresPost     bool `does:"operations do not wait for Post"`
 	CompleteEarly        bool `does:"Complete does not wait for operations"`
 	WaitEarly            bool `does:"Wait does not wait for origins"`
@@ -202,8 +205,10 @@ type Defects struct {
 	AlwaysSwaps          bool `does:"CompareAndSwap does not compare"`
 	NeverSwaps           bool `does:"CompareAndSwap does not swap"`
 	SwapsUnequal         bool `does:"CompareAndSwap swaps what is not as expected"`
+	EmptyOperationsHang  bool `does:"operations without data are never done"`
 	RangesUnchecked      bool `does:"operations beyond a window are ignored"`
 	RangeErrorWrites     bool `does:"operations beyond a window do what fits"`
+	FencesOverlap        bool `does:"any epoch can begin between fences, after operations too"`
 	EpochsUnchecked      bool `does:"epochs are not checked"`
 }
 

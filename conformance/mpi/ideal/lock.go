@@ -42,16 +42,18 @@ func (g *targetLock) release(lock *lockRequest) {
 	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
-// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked it already.
+// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked it already, or
+// in an epoch of another kind.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
-	alreadyLocked := w.heldLocks[target] != nil || w.lockedAll
-	return w.callUnless(alreadyLocked, "Lock", func() error {
+	inOtherEpoch := w.heldLocks[target] != nil || w.inAccessEpoch() && (w.lockedAll || len(w.heldLocks) == 0)
+	return w.callUnless(inOtherEpoch, "Lock", func() error {
 		if target == mpi.ProcNull {
 			return nil
 		}
 		if !w.c.hasRank(target) {
 			return unless(w.c.Defects.RanksUnchecked, mpi.ErrRank)
 		}
+		w.fenced = false
 		lock := w.requestLock(kind, target)
 		// Lock may return before it is granted, except for the rank's own memory.
 		if target == w.c.rank || w.c.rng.IntN(2) == 0 {
@@ -100,9 +102,8 @@ func (w *win) release(target int) {
 
 // LockAll requests a shared lock of every target, and waits only for that of the rank's own memory.
 func (w *win) LockAll(mpi.Assert) error {
-	alreadyLocked := len(w.heldLocks) > 0
-	return w.callUnless(alreadyLocked, "LockAll", func() error {
-		w.lockedAll = true
+	return w.callUnless(w.inAccessEpoch(), "LockAll", func() error {
+		w.lockedAll, w.fenced = true, false
 		for t := range w.c.Size() {
 			if lock := w.requestLock(mpi.Shared, t); t == w.c.rank {
 				w.waitGranted(lock)

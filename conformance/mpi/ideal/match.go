@@ -192,7 +192,7 @@ func (w *world) completeRecv(r *request, m *msg) {
 	}
 	var err error
 	if len(data) > len(r.buf) {
-		if !w.Defects.TruncatesSilently {
+		if !w.Defects.TruncatesSilently && !(w.Defects.TruncatesOneByte && len(data) == len(r.buf)+1) {
 			err = mpi.ErrTruncate
 		}
 		if w.Defects.TruncateCountsAll {

@@ -49,7 +49,7 @@ func (o *op) size() int {
 // and reports whether it did anything. Some defects need two calls: the first saves the target's
 // memory, the second applies the operation.
 func (o *op) tryApply() bool {
-	if !o.epochReady() || !o.world.canReceive(o.win.c.group.ranks[o.target]) {
+	if o.Defects.EmptyOperationsHang && o.size() == 0 || !o.epochReady() || !o.world.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
 	}
 	if o.isAccumulate() && !o.Defects.AccumulatesUnordered { // accumulates of an origin are applied in order
@@ -202,6 +202,7 @@ func (w *win) issue(o *op, needsLock bool) error {
 	if w.c.Defects.WindowRanksOfWorld { // the operation goes to a wrong rank
 		o.target = min(w.c.rank, len(w.c.group.ranks)-1)
 	}
+	w.fenceUsed = true
 	o.world, o.win, o.origin, o.epochReady = w.c.world, w, w.c.rank, ready
 	w.ops = append(w.ops, o)
 	o.world.ops = append(o.world.ops, o)
@@ -217,6 +218,8 @@ func (w *win) checkOperation(o *op) error {
 		return mpi.ErrType
 	case int(o.op) > int(mpi.NoOp), bitwise(o.op) && floating(o.elemType):
 		return mpi.ErrOp
+	case o.compare != nil && (len(o.data) != o.elemType.Size() || len(o.compare) != len(o.data)):
+		return mpi.ErrArg
 	case o.size()%o.elemType.Size() != 0, o.offset%o.elemType.Size() != 0, o.result != nil && o.data != nil && len(o.result) != len(o.data):
 		return mpi.ErrArg
 	}

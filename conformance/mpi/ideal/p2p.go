@@ -95,6 +95,7 @@ func (c *comm) transmit(r *request, m mode) error {
 		completeEarly()
 	case m == synchronous && c.Defects.SyncEarly,
 		m == synchronous && c.Defects.SyncSmallEarly && len(r.buf) < 1000,
+		m == synchronous && c.Defects.SyncAtLimitEarly && len(r.buf) == c.Eager,
 		m != synchronous && len(r.buf) <= c.Eager,
 		m != synchronous && c.Defects.LateCopy:
 		completeEarly()

@@ -14,6 +14,7 @@ type window struct {
 	fenceCounts    []int
 	postCounts     [][]int // count by target and origin
 	completeCounts [][]int // count of completed epochs, likewise
+	accessGroups   [][]int // the targets of an origin's Start, by origin
 }
 
 // win is a window of one rank.
@@ -22,6 +23,7 @@ type win struct {
 	shared        *window
 	freed         bool
 	fenced        bool        // between fences
+	fenceUsed     bool        // an operation was started since the last fence
 	startCounts   map[int]int // count of Starts by target
 	accessGroup   []int       // the targets of Start; nil if there is no such epoch
 	exposureGroup []int       // the origins of Post, likewise
@@ -48,7 +50,7 @@ func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 	coll := c.joinAndWait("WinCreate", buf)
 	n := c.Size()
 	if coll.win == nil {
-		coll.win = &window{locks: make([]targetLock, n), fenceCounts: make([]int, n)}
+		coll.win = &window{locks: make([]targetLock, n), fenceCounts: make([]int, n), accessGroups: make([][]int, n)}
 		for _, b := range coll.parts {
 			coll.win.mem = append(coll.win.mem, b.([]byte))
 			coll.win.postCounts = append(coll.win.postCounts, make([]int, n))
@@ -102,10 +104,20 @@ func (w *win) callUnless(wrongEpoch bool, name string, do func() error) error {
 	return w.fail(name, err)
 }
 
-// Free is MPI_Win_free, which is collective. It fails with ErrRMASync while a target is locked.
+// usedFence reports whether the program has started operations since a fence, which only another
+// fence can end.
+func (w *win) usedFence() bool { return w.fenced && w.fenceUsed && !w.c.Defects.FencesOverlap }
+
+// inAccessEpoch reports whether an access epoch is open that excludes others. A fence without
+// operations does not.
+func (w *win) inAccessEpoch() bool {
+	return len(w.heldLocks) > 0 || w.lockedAll || w.accessGroup != nil || w.usedFence()
+}
+
+// Free is MPI_Win_free, which is collective. It fails with ErrRMASync in an epoch.
 func (w *win) Free() error {
-	stillLocked := len(w.heldLocks) > 0
-	return w.callUnless(stillLocked, "Free", func() error {
+	inEpoch := w.inAccessEpoch() || w.exposureGroup != nil
+	return w.callUnless(inEpoch, "Free", func() error {
 		w.c.joinAndWait("Win.Free", nil)
 		w.freed = true
 		return nil
@@ -126,7 +138,7 @@ func anyTarget(int) bool { return true }
 // Fence ends an epoch, with a barrier unless NoPrecede is asserted, and begins another unless
 // NoSucceed is. Operations of the new epoch wait until their target has called Fence as often.
 func (w *win) Fence(a mpi.Assert) error {
-	inOtherEpoch := len(w.heldLocks) > 0 || w.accessGroup != nil
+	inOtherEpoch := len(w.heldLocks) > 0 || w.accessGroup != nil || w.exposureGroup != nil
 	return w.callUnless(inOtherEpoch, "Fence", func() error {
 		if !w.c.Defects.FenceEarly {
 			w.waitApplied("Fence", anyTarget)
@@ -135,7 +147,7 @@ func (w *win) Fence(a mpi.Assert) error {
 			w.c.joinAndWait("Fence", nil)
 		}
 		w.shared.fenceCounts[w.c.rank]++
-		w.fenced = a&mpi.NoSucceed == 0
+		w.fenced, w.fenceUsed = a&mpi.NoSucceed == 0, false
 		return nil
 	})
 }
@@ -143,10 +155,15 @@ func (w *win) Fence(a mpi.Assert) error {
 // Post begins an exposure epoch for the origins in group. It counts the posts for each origin: the
 // operations of an origin wait until that count shows the post.
 func (w *win) Post(group []int, _ mpi.Assert) error {
-	alreadyPosted := w.exposureGroup != nil
-	return w.callUnless(alreadyPosted, "Post", func() error {
+	inEpoch := w.exposureGroup != nil || w.usedFence()
+	return w.callUnless(inEpoch, "Post", func() error {
+		w.fenced = false
 		w.exposureGroup = append([]int{}, group...)
 		for _, o := range group {
+			targets := w.shared.accessGroups[o]
+			if w.c.Defects.PostForgotten && targets != nil && !slices.Contains(targets, w.c.rank) {
+				continue
+			}
 			w.shared.postCounts[w.c.rank][o]++
 		}
 		return nil
@@ -155,9 +172,10 @@ func (w *win) Post(group []int, _ mpi.Assert) error {
 
 // Start begins an access epoch for the targets in group.
 func (w *win) Start(group []int, _ mpi.Assert) error {
-	alreadyStarted := w.accessGroup != nil
-	return w.callUnless(alreadyStarted, "Start", func() error {
+	return w.callUnless(w.inAccessEpoch(), "Start", func() error {
+		w.fenced = false
 		w.accessGroup = append([]int{}, group...)
+		w.shared.accessGroups[w.c.rank] = w.accessGroup
 		for _, t := range group {
 			w.startCounts[t]++
 		}
@@ -186,7 +204,7 @@ func (w *win) Complete() error {
 		for _, t := range w.accessGroup {
 			w.shared.completeCounts[t][w.c.rank]++
 		}
-		w.accessGroup = nil
+		w.accessGroup, w.shared.accessGroups[w.c.rank] = nil, nil
 		return nil
 	})
 }
