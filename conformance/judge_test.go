@@ -79,6 +79,8 @@ func TestJudgeVerdicts(t *testing.T) {
 		{name: "claimed feature rejected", body: &verbs.OpError{Op: "create_srq", Err: verbs.ErrNotSupported}, want: conformance.VerdictFail, wantErr: "claims the capability and rejects"},
 		{name: "wire cannot send the packet", body: fmt.Errorf("IP options: %w", conformance.ErrBenchCannot), want: conformance.VerdictUnsupported, wantErr: "IP options"},
 		{name: "lab cannot make the setup", lab: fmt.Errorf("links of 9000: %w", conformance.ErrBenchCannot), want: conformance.VerdictUnsupported, wantErr: "links"},
+		{name: "violation, and the bench cannot clean up", body: errors.Join(violated, conformance.ErrBenchCannot), want: conformance.VerdictFail, wantErr: "want one ACK, got two"},
+		{name: "violation in a setup of the device's choice", body: errors.Join(&conformance.SetupError{Reason: "no CRC"}, violated), want: conformance.VerdictFail, wantErr: "want one ACK, got two"},
 		{name: "case does not apply", body: &conformance.SetupError{Reason: "it asks for no CRC"}, want: conformance.VerdictUnsupported, wantErr: "no CRC"},
 		{name: "other error", body: errors.New("index out of range"), want: conformance.VerdictBroken, wantErr: "index"},
 		{name: "hang", lab: &conformance.HangError{Waiting: "main in poll"}, deviates: true, want: conformance.VerdictBroken, wantErr: "main in poll"},
