@@ -161,13 +161,18 @@ func addOne(n *ast.BasicLit) []edit {
 const dropsStatement = "drops the statement"
 
 // dropStatement returns the edit that keeps a statement from running. There is none for a
-// declaration, and for the init or post statement of an if, for or switch.
+// declaration, for the init or post statement of an if, for or switch, and for the communication of
+// a select clause.
 func (s *source) dropStatement(n ast.Stmt, parents []ast.Node) []edit {
 	if a, ok := n.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
 		return nil
 	}
-	switch parents[len(parents)-1].(type) {
-	case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
+	switch parent := parents[len(parents)-1].(type) {
+	case *ast.BlockStmt, *ast.CaseClause:
+	case *ast.CommClause:
+		if n == parent.Comm {
+			return nil
+		}
 	default:
 		return nil
 	}

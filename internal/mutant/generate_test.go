@@ -33,6 +33,14 @@ func Pair() (all [size]int) {
 	all[0] = one[0]
 	return all
 }
+
+func Wait(c chan int) (got int) {
+	select {
+	case got = <-c:
+		got++
+	}
+	return got
+}
 `
 
 const clampMain = `package main
