@@ -114,6 +114,18 @@ func TestJudgeVerdicts(t *testing.T) {
 	}
 }
 
+// A run with a verdict that is not acceptable ends with an exit code other than 0.
+func TestOnlySomeVerdictsAreAcceptable(t *testing.T) {
+	for v, want := range map[conformance.Verdict]bool{
+		conformance.VerdictPass: true, conformance.VerdictUnsupported: true, conformance.VerdictDeviates: true,
+		conformance.VerdictFail: false, conformance.VerdictStale: false, conformance.VerdictBroken: false, "": false,
+	} {
+		if v.Acceptable() != want {
+			t.Errorf("%q: %v, want %v", v, !want, want)
+		}
+	}
+}
+
 // A rejected setup is unsupported only if the device does not claim the feature.
 func TestRejectedSetupIsFailureIfClaimed(t *testing.T) {
 	const iwarp = verbs.TransportIWARP

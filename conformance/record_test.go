@@ -86,3 +86,55 @@ func TestRecordRawTCPRecordsAndForwards(t *testing.T) {
 		t.Errorf("%+v, %+v", events, r.Stream(1))
 	}
 }
+
+func TestFullRecordCountsLaterEvents(t *testing.T) {
+	clock := &testClock{}
+	var r Record
+	b := &Bench{Runtime: noteClock{clock}, Record: &r}
+	for i := range maxEvents + 2 {
+		b.Note("%d", i)
+	}
+	events, dropped := r.Events()
+	if len(events) != maxEvents || events[maxEvents-1].Text != "19999" || dropped != 2 {
+		t.Errorf("%d events and %d dropped, want %d and 2", len(events), dropped, maxEvents)
+	}
+	r.Clear()
+	b.Note("again")
+	if events, dropped := r.Events(); len(events) != 1 || dropped != 0 {
+		t.Errorf("after Clear: %d events and %d dropped, want 1 and 0", len(events), dropped)
+	}
+}
+
+// noteClock is the runtime of a bench on which only the time is needed.
+type noteClock struct{ *testClock }
+
+func (noteClock) Go(string, func() error) Task { panic("noteClock has no tasks") }
+
+// slowPort is a device that takes longer to query its port the second time.
+type slowPort struct {
+	verbs.Context
+	clock *testClock
+	calls int
+}
+
+func (d *slowPort) QueryPort(uint8) (verbs.PortAttr, error) {
+	d.calls++
+	d.clock.now += []time.Duration{time.Millisecond, 200 * time.Millisecond, 2 * time.Millisecond, 0}[d.calls-1]
+	return verbs.PortAttr{}, nil
+}
+
+func TestTimeoutsFollowLongestCall(t *testing.T) {
+	clock := &testClock{now: time.Hour}
+	b := &Bench{Runtime: noteClock{clock}, Device: &slowPort{clock: clock}}
+	if got := b.ResponseTimeout(); got != 3*time.Second {
+		t.Errorf("response timeout %v before a call was measured, want 3s", got)
+	}
+	b.measureCalls()
+	if b.CallTime != 200*time.Millisecond || b.ReactionTime() != 1600*time.Millisecond || b.ResponseTimeout() != 20*time.Second {
+		t.Errorf("call %v, reaction %v, response %v; want 200ms, 1.6s, 20s", b.CallTime, b.ReactionTime(), b.ResponseTimeout())
+	}
+	b.Virtual = true
+	if got := b.ResponseTimeout(); got != time.Minute {
+		t.Errorf("response timeout %v in virtual time, want 1m", got)
+	}
+}
