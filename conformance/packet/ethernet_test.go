@@ -90,6 +90,14 @@ func TestNeighbor(t *testing.T) {
 		t.Errorf("type, code and checksum %x, want 88001c9a", b[40:44])
 	}
 
+	for i, n := range []Neighbor{{Router: true}, {Solicited: true}, {Override: true}} {
+		n.Type, n.Target = NeighborAdvertisement, b6
+		b := n.Append(nil, a6, b6)
+		if _, got, err := ParseNeighbor(b); b[44] != 0x80>>i || got != n || err != nil {
+			t.Errorf("%+v, flags %#02x, %v; want %+v", got, b[44], err, n)
+		}
+	}
+
 	// A duplicate address detection probe has no source address: all nodes get the answer.
 	h, got, err = ParseNeighbor(Neighbor{Type: NeighborSolicitation, Target: b6}.Append(nil, netip.IPv6Unspecified(), group))
 	if err != nil || got.MAC != (MAC{}) {

@@ -3,6 +3,7 @@ package packet
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -85,32 +86,53 @@ func TestAppendFieldsPanicsOnValueThatDoesNotFit(t *testing.T) {
 }
 
 func TestInvalidTagsPanic(t *testing.T) {
-	for name, v := range map[string]any{
-		"beyond the end": struct {
+	for want, v := range map[string]any{
+		"ends after the header's 1 bytes": struct {
 			_ struct{} `size:"1"`
-			A *uint16  `at:"0,16"`
+			A *uint8   `at:"0.1,8"`
 		}{},
-		"no pointer": struct {
+		"a field is a pointer": struct {
 			_ struct{} `size:"1"`
 			A uint8    `at:"0,8"`
 		}{},
-		"no number": struct {
+		"tag": struct {
 			_ struct{} `size:"1"`
 			A *uint8   `at:"x,8"`
 		}{},
-		"bytes across bytes": struct {
+		"does not lie on whole bytes": struct {
 			_ struct{} `size:"4"`
 			A []byte   `at:"0.1,8"`
 		}{},
 	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
+				if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
+					t.Errorf("panic %q, want %q", got, want)
 				}
 			}()
 			AppendFields(nil, v)
 		}()
+	}
+}
+
+// Differences in contents are shown from the first differing byte on, for eight bytes.
+func TestDiffBytes(t *testing.T) {
+	for _, c := range []struct {
+		want, got []byte
+		diff      string
+	}{
+		{nil, []byte("x"), ""},
+		{[]byte{}, nil, ""},
+		{[]byte{}, []byte("x"), "data: want 0 B, got 1 B"},
+		{[]byte("0123456789ab"), []byte("0123456789ab"), ""},
+		{[]byte("0123456789ab"), []byte("0x23456x89ab"), "data: want 3132333435363738 at byte 1, got 7832333435367838 there (2 of 12 bytes differ)"},
+		{[]byte("0123456789ab"), []byte("0123456789ax"), "data: want 62 at byte 11, got 78 there (1 of 12 bytes differ)"},
+		{[]byte("01"), []byte("x1"), "data: want 3031 at byte 0, got 7831 there (1 of 2 bytes differ)"},
+	} {
+		var d Differences
+		if DiffBytes(&d, "data", c.want, c.got); d.String() != c.diff {
+			t.Errorf("%q and %q: %q, want %q", c.want, c.got, d, c.diff)
+		}
 	}
 }
 

@@ -100,6 +100,35 @@ func TestIPEncodesEveryField(t *testing.T) {
 	}
 }
 
+// ParseIP returns every field that Append encodes, and no bit of one field in another.
+func TestIPParsesEveryField(t *testing.T) {
+	no, yes, v4, v6, top, one := new(false), new(true), new(uint8(4)), new(uint8(6)), new(uint8(0xff)), new(uint8(1))
+	for name, h := range map[string]IP{
+		"IPv4, ones":  {Src: a4, Dst: b4, Version: v4, TClass: top, ID: new(uint32(0xffff)), ReservedFlag: no, DF: no, MF: no, FragOff: new(uint16(0x1fff)), HopLimit: top, Protocol: top, Options: []byte{}},
+		"IPv4, flags": {Src: a4, Dst: b4, Version: v4, TClass: one, ID: new(uint32(1)), ReservedFlag: yes, DF: yes, MF: yes, FragOff: new(uint16(0)), HopLimit: one, Protocol: one, Options: []byte{1, 2, 3, 4}},
+		"IPv4, DF":    {Src: a4, Dst: b4, ReservedFlag: no, DF: yes, MF: no},
+		"IPv6, ones":  {Src: a6, Dst: b6, Version: v6, TClass: top, FlowLabel: new(uint32(0xfffff)), HopLimit: top, Protocol: top},
+		"IPv6, label": {Src: a6, Dst: b6, Version: v6, TClass: one, FlowLabel: new(uint32(0x80001)), HopLimit: one, Protocol: one},
+		"fragment":    {Src: a6, Dst: b6, MF: yes, FragOff: new(uint16(0)), ID: new(uint32(0xffffffff)), Protocol: one},
+		"last":        {Src: a6, Dst: b6, MF: no, FragOff: new(uint16(0x1fff)), ID: new(uint32(0)), Protocol: one},
+	} {
+		got, payload, trailer, err := ParseIP(append(h.Append(nil, nil), 9))
+		var d Differences
+		if h.Diff(&d, got); d != nil || err != nil || len(payload) != 0 || len(trailer) != 1 {
+			t.Errorf("%s: %v, %d bytes of payload, %v", name, d, len(payload), err)
+		}
+		if want := name == "fragment" || name == "last" || name == "IPv4, ones" || name == "IPv4, flags"; got.Fragmented() != want {
+			t.Errorf("%s: fragmented %v", name, !want)
+		}
+	}
+	defaults, _, _, _ := ParseIP(IP{Src: a4, Dst: b4}.Append(nil, nil))
+	want := IP{TClass: new(uint8(0)), ID: new(uint32(0)), ReservedFlag: no, DF: yes, MF: no, FragOff: new(uint16(0)), HopLimit: new(uint8(64)), Protocol: new(uint8(17)), Options: []byte{}}
+	var d Differences
+	if want.Diff(&d, defaults); d != nil {
+		t.Errorf("defaults: %v", d)
+	}
+}
+
 func TestIPErrors(t *testing.T) {
 	for _, b := range [][]byte{linux4, linux6} {
 		for n := range b {
@@ -211,6 +240,9 @@ func TestChecksum(t *testing.T) {
 	}
 	if got := Checksum(unhex("0001f203"), unhex("f4f5f6f7")); got != 0xffff-0xddf2 {
 		t.Errorf("in two parts %#04x", got)
+	}
+	if got := Checksum([]byte{0xff, 0xff, 0, 1}); got != 0xfffe { // the carry is added once
+		t.Errorf("with a carry %#04x", got)
 	}
 	if got := Checksum(linux4[:20]); got != 0 {
 		t.Errorf("of a header with its checksum %#04x", got)
