@@ -158,6 +158,13 @@ func TestParseRejectsWrongLengths(t *testing.T) {
 			t.Errorf("%s: %v, and no error", name, got)
 		}
 	}
+	if got, err := Parse(p.WithBody([]byte("ab")).WithPadCnt(3).Build()); !errors.Is(err, ErrPad) || string(got.Payload) != "ab" || got.Pad == nil || len(got.Pad) != 0 {
+		t.Errorf("more padding than payload: %q and %q, %v", got.Payload, got.Pad, err)
+	}
+	// A packet of another protocol has no ICRC, although it is long enough for one.
+	if got, err := Parse(p.WithDstPort(4790).Build()); !errors.Is(err, ErrNotRoCE) || got.CheckICRC() == nil || got.PSN() != 0 {
+		t.Errorf("another port: PSN %d, %v, ICRC %v", got.PSN(), err, got.CheckICRC())
+	}
 	longer := p
 	longer.Behind = []byte("xyz")
 	behind, err := Parse(longer.Build())
