@@ -162,6 +162,7 @@ func TestOdditiesAreNamed(t *testing.T) {
 		{ReadRequest(1, At(1, 1), 1, At(1, 1)).Cut(40), "the header of READ REQUEST is 28 octets, of which there are 22"},
 		{Immediate(1, 1).Cut(25), "the header of IMMEDIATE is 8 octets, of which there are 7"},
 		{FetchAdd(1, 1, At(1, 1), 1).EditAtomic(func(h *AtomicRequestHeader) { h.Operation = new(uint8(1)) }), "atomic operation 1 is not assigned"},
+		{FetchAdd(1, 1, At(1, 1), 1).EditAtomic(func(h *AtomicRequestHeader) { h.Reserved = new(uint32(1)) }), "reserved bits of the atomic: 1 instead of 0"},
 		{Terminate(MPACRC).MSN(2), "MSN of TERMINATE: 2 instead of 1"},
 		{Terminate(Cause(0x2103)), "cause 2/1/03 is in no list"},
 		{Terminate(MPACRC).EditTerminate(func(h *TerminateHeader) { h.HasRDMAP = new(true) }), "R is set and no RDMAP header is there"},
@@ -207,6 +208,43 @@ func TestSegmentsOfAMessage(t *testing.T) {
 	}
 }
 
+// Fields of one of the two DDP headers decide which one is sent.
+func TestFieldsDecideWhichHeaderIsSent(t *testing.T) {
+	for _, tc := range []struct {
+		s    Segment
+		want bool
+	}{
+		{Op(OpSend), false},
+		{Op(OpWrite), true},
+		{Op(OpSend).Tagged(true), true},
+		{Op(OpWrite).Tagged(false), false},
+		{Op(OpSend).STag(1).Tagged(false), true},
+		{Op(OpSend).TO(1), true},
+		{Op(OpWrite).QN(1).Tagged(true), false},
+		{Op(OpWrite).MSN(1), false},
+		{Op(OpWrite).MO(1), false},
+		{Op(OpWrite).InvalidateSTag(1), false},
+	} {
+		if tc.s.IsTagged() != tc.want {
+			t.Errorf("%v: tagged %v, want %v", tc.s, !tc.want, tc.want)
+		}
+	}
+}
+
+func TestPayloadIsCutOrFilled(t *testing.T) {
+	header := Send(1, nil).Append(nil)
+	for n, want := range map[int]string{0: "", 1: "a", 2: "ab", 4: "ab\x00\x00", -1: ""} {
+		s := Send(1, []byte("ab"))
+		s.PayloadLen = &n
+		if got := s.Append(nil); string(got[len(header):]) != want {
+			t.Errorf("length %d: %q, want %q", n, got[len(header):], want)
+		}
+	}
+	if h := Terminate(MPACRC).About(Send(1, nil).Cut(0)).Terminate; len(h.DDPHeader) != 0 || *h.SegmentLength != 0 {
+		t.Errorf("a segment without octets is quoted as %x of %d", h.DDPHeader, *h.SegmentLength)
+	}
+}
+
 func TestTaggedChangesOnlyTheTBit(t *testing.T) {
 	plain, odd := Send(1, []byte("abcd")).Append(nil), Send(1, []byte("abcd")).Tagged(true).Append(nil)
 	plain[0] |= 0x80
@@ -223,6 +261,21 @@ func TestModifiersCopy(t *testing.T) {
 	term.About(base)
 	if !bytes.Equal(before, base.Append(nil)) || term.Terminate.DDPHeader != nil {
 		t.Error("a modifier changed its receiver")
+	}
+}
+
+func TestSegmentsInWords(t *testing.T) {
+	for want, s := range map[string]Segment{
+		"SEND INVALIDATE msn 2 invalidate 0xbad 1 B":         SendInvalidate(2, 0xbad, []byte("x")),
+		"READ REQUEST msn 1 4 B from 0x1+0x2 to 0x3+0x4 1 B": ReadRequest(1, At(3, 4), 4, At(1, 2)).WithPayload([]byte("x")),
+		"ATOMIC REQUEST msn 1 id 0x2 add 0x5 at 0x3+0x4":     FetchAdd(1, 2, At(3, 4), 5),
+		"SEND msn 1 mo 4 2 B more":                           Send(1, []byte("ab")).MO(4).Last(false),
+		"IMMEDIATE msn 1 0x2":                                Immediate(1, 2),
+		"TERMINATE mpa crc about SEND msn 1 last":            Terminate(MPACRC).About(Send(1, nil)),
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

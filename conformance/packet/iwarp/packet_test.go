@@ -155,6 +155,26 @@ func TestUnsetPacketFieldsAreNotCompared(t *testing.T) {
 	}
 }
 
+// A packet without a segment, or with another CRC, does not match.
+func TestSegmentAndCRCAreCompared(t *testing.T) {
+	got := ParsePacket(RDAck(1, 2).Append(nil))
+	other := AnyPacket()
+	other.CRC = new(*got.CRC + 1)
+	for _, tc := range []struct {
+		want Packet
+		diff string
+	}{
+		{AnyPacket().With(Any()), "segment: want one, got none"},
+		{other, fmt.Sprintf("CRC: want %#08x, got %#08x", *other.CRC, *got.CRC)},
+		{AnyPacket().BadCRC(), "CRC: want wrong, got right"},
+		{AnyPacket().Trailing(1), "octets behind the last block: want 1 B, got 0 B"},
+	} {
+		if d := tc.want.Diff(got).String(); d != tc.diff {
+			t.Errorf("expected %v: %q, want %q", tc.want, d, tc.diff)
+		}
+	}
+}
+
 func TestPacketOdditiesAreNamed(t *testing.T) {
 	ud, rd := UD(Send(1, []byte("x"))), RDData(1, 0, Send(1, []byte("x")))
 	for _, tc := range []struct {
