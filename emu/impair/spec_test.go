@@ -220,6 +220,10 @@ func TestRateSpacesPacketsAndDropsAtQueueLimit(t *testing.T) {
 	if !reflect.DeepEqual(delays, want) || p.Counters().Overflowed != 2 {
 		t.Errorf("delays %v, overflowed %d, want %v and 2", delays, p.Counters().Overflowed, want)
 	}
+	tiny := specPipe(t, Spec{RateBps: 28_000_000, QueueBytes: 1})
+	if out := tiny.Apply(0, datagram(toyPacket(1, 1, 1)), nil); len(out) != 0 {
+		t.Errorf("a queue of one byte holds %+v", out)
+	}
 	if out := p.Apply(10_000, datagram(toyPacket(1, 1, 1)), nil); len(out) != 1 || out[0].Delay != 30*time.Microsecond {
 		t.Errorf("after one departed: %+v, want it queued", out)
 	}
@@ -243,6 +247,28 @@ func TestSpecsApplyInOrder(t *testing.T) {
 	for _, o := range out {
 		if o.Delay != 11 {
 			t.Errorf("delay %v, want 11ns: each spec adds its own", o.Delay)
+		}
+	}
+}
+
+// The smallest value enables a kind, and only that kind has a random stream.
+func TestOnlyEnabledKindsHaveStreams(t *testing.T) {
+	for want, s := range map[string]Spec{
+		"":           {Delay: 1, KeepOrder: true, RateBps: 1, QueueBytes: 1},
+		"loss":       {LossPPM: 1},
+		"burst":      {Burst: GilbertElliott{LossGoodPPM: 1}},
+		"duplicate":  {DuplicatePPM: 1},
+		"reorder":    {ReorderPPM: 1},
+		"jitter":     {Jitter: 1},
+		"corrupt":    {CorruptPPM: 1},
+		"truncate":   {TruncatePPM: 1},
+		"mark":       {MarkPPM: 1},
+		"queue_mark": {QueueMarks: QueueMarks{MaxBytes: 1}},
+	} {
+		var kinds []string
+		newStage(s, func(kind string) Source { kinds = append(kinds, kind); return fixed(0) })
+		if got := strings.Join(kinds, " "); got != want {
+			t.Errorf("%+v: streams %q, want %q", s, got, want)
 		}
 	}
 }
@@ -339,7 +365,20 @@ func TestValidateReportsEveryError(t *testing.T) {
 		{Spec{From: 10, Until: 10}, "an empty span"},
 		{Spec{From: -1}, "an empty span"},
 		{Spec{QueueBytes: 1}, "without rate_bps"},
-		{Spec{QueueBytes: -1}, "negative"},
+		{Spec{QueueBytes: -1, RateBps: 1}, "queue_bytes: -1 is negative"},
+		{Spec{Burst: GilbertElliott{ToGoodPPM: PPM + 1, LossBadPPM: 1}}, "burst.to_good_ppm"},
+		{Spec{Burst: GilbertElliott{LossBadPPM: PPM + 1}}, "burst.loss_bad_ppm"},
+		{Spec{Burst: GilbertElliott{LossGoodPPM: PPM + 1}}, "burst.loss_good_ppm"},
+		{Spec{ReorderPPM: PPM + 1, ReorderDelay: 1}, "reorder_ppm"},
+		{Spec{CorruptPPM: PPM + 1}, "corrupt_ppm"},
+		{Spec{TruncatePPM: PPM + 1}, "truncate_ppm"},
+		{Spec{DuplicateDelay: -1}, "duplicate_delay: -1ns is negative"},
+		{Spec{ReorderDelay: -1}, "reorder_delay: -1ns is negative"},
+		{Spec{QueueMarks: QueueMarks{MaxBytes: 1}}, "queue_marks: without rate_bps"},
+		{Spec{RateBps: 1, QueueMarks: QueueMarks{MinBytes: -1, MaxBytes: 1}}, "queue_marks: -1 to 1 bytes"},
+		{Spec{RateBps: 1, QueueMarks: QueueMarks{MinBytes: 2, MaxBytes: 1}}, "queue_marks: 2 to 1 bytes"},
+		{Spec{RateBps: 1, QueueMarks: QueueMarks{MaxPPM: 1}}, "queue_marks: 0 to 0 bytes"},
+		{Spec{RateBps: 1, QueueMarks: QueueMarks{MaxBytes: 1, MaxPPM: PPM + 1}}, "queue_marks.max_ppm"},
 	} {
 		err := tc.spec.Validate()
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -353,9 +392,14 @@ func TestValidateReportsEveryError(t *testing.T) {
 	if err := two.Validate(); strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("two errors gave %q", err)
 	}
-	good := Spec{LossPPM: PPM, Burst: GilbertElliott{ToBadPPM: 1, LossBadPPM: 1}, RateBps: 1, QueueBytes: 1, From: 1, Until: 2}
-	if err := good.Validate(); err != nil {
-		t.Errorf("a valid spec: %v", err)
+	for _, good := range []Spec{
+		{LossPPM: PPM, Burst: GilbertElliott{ToBadPPM: 1, LossBadPPM: 1}, RateBps: 1, QueueBytes: 1, From: 1, Until: 2},
+		{Burst: GilbertElliott{LossGoodPPM: PPM}, ReorderPPM: 1, ReorderDelay: 1, From: 1},
+		{RateBps: 1, QueueMarks: QueueMarks{MinBytes: 1, MaxBytes: 1, MaxPPM: PPM}, Until: 1},
+	} {
+		if err := good.Validate(); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
 	}
 }
 
