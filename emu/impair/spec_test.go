@@ -36,13 +36,13 @@ func TestZeroSpecIsTransparentAndDoesNotAllocate(t *testing.T) {
 func TestLossRateMatchesSpec(t *testing.T) {
 	p := specPipe(t, Spec{LossPPM: 100_000})
 	lost := 0
-	for _, out := range feed(p, 50_000) {
+	for _, out := range feed(p, 20_000) {
 		if len(out) == 0 {
 			lost++
 		}
 	}
-	share(t, "loss", lost, 50_000, 100_000, 5_000)
-	if c := p.Counters(); c.Lost != uint64(lost) || c.Offered != 50_000 || c.Emitted != 50_000-c.Lost {
+	share(t, "loss", lost, 20_000, 100_000, 5_000)
+	if c := p.Counters(); c.Lost != uint64(lost) || c.Offered != 20_000 || c.Emitted != 20_000-c.Lost {
 		t.Errorf("counters %+v, lost %d", c, lost)
 	}
 }
@@ -50,7 +50,7 @@ func TestLossRateMatchesSpec(t *testing.T) {
 func TestBurstLossMatchesGilbertElliott(t *testing.T) {
 	// Bad a quarter of the time (1/30 in, 1/10 out); bursts of 10 packets.
 	p := specPipe(t, Spec{Burst: GilbertElliott{ToBadPPM: 33_333, ToGoodPPM: 100_000, LossBadPPM: PPM}})
-	const n = 200_000
+	const n = 50_000
 	lost, bursts, before := 0, 0, false
 	for _, out := range feed(p, n) {
 		now := len(out) == 0
@@ -72,12 +72,12 @@ func TestBurstLossMatchesGilbertElliott(t *testing.T) {
 func TestGilbertElliottDropsInBothStates(t *testing.T) {
 	p := specPipe(t, Spec{Burst: GilbertElliott{ToBadPPM: 100_000, ToGoodPPM: 100_000, LossBadPPM: 800_000, LossGoodPPM: 100_000}})
 	lost := 0
-	for _, out := range feed(p, 100_000) {
+	for _, out := range feed(p, 40_000) {
 		if len(out) == 0 {
 			lost++
 		}
 	}
-	share(t, "loss", lost, 100_000, 450_000, 15_000)
+	share(t, "loss", lost, 40_000, 450_000, 15_000)
 }
 
 func TestDuplicateFollowsFirstCopy(t *testing.T) {
