@@ -19,17 +19,22 @@ type fakeLab struct {
 	fail      error // result of WithBench, if not nil
 	// rejectSetup rejects every setup but the default, and rejectOpen that too.
 	rejectSetup, rejectOpen bool
+	virtual                 bool
+	queries                 int // of the port
 }
 
 // fakeDevice implements Info and QueryPort only.
 type fakeDevice struct {
 	verbs.Context
-	transport verbs.Transport
+	*fakeLab
 }
 
 func (d fakeDevice) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Transport: d.transport} }
 
-func (d fakeDevice) QueryPort(uint8) (verbs.PortAttr, error) { return verbs.PortAttr{}, nil }
+func (d fakeDevice) QueryPort(uint8) (verbs.PortAttr, error) {
+	d.queries++
+	return verbs.PortAttr{}, nil
+}
 
 type fakeRuntime struct{}
 
@@ -45,7 +50,7 @@ func (l *fakeLab) WithBench(_ context.Context, job conformance.BenchSpec, body f
 	case l.rejectOpen, l.rejectSetup && job.Setup != conformance.Setup{}:
 		return &conformance.SetupError{Reason: "not supported"}
 	}
-	return body(&conformance.Bench{Runtime: fakeRuntime{}, Device: fakeDevice{transport: l.transport}, Caps: l.caps, Record: job.Record})
+	return body(&conformance.Bench{Runtime: fakeRuntime{}, Device: fakeDevice{fakeLab: l}, Caps: l.caps, Record: job.Record, Virtual: l.virtual})
 }
 
 func newCase(id string, defects ...string) *conformance.Case {
@@ -164,6 +169,16 @@ func TestRejectedSetupIsFailureIfClaimed(t *testing.T) {
 	}
 }
 
+// In virtual time, verb calls take no time.
+func TestCallsAreMeasuredInRealTime(t *testing.T) {
+	for virtual, want := range map[bool]bool{true: false, false: true} {
+		lab := &fakeLab{virtual: virtual}
+		if res := conformance.Judge(t.Context(), lab, newCase("a/b/c"), conformance.Options{}); (lab.queries > 0) != want || res.Took <= 0 {
+			t.Errorf("virtual %v: %d calls, took %v", virtual, lab.queries, res.Took)
+		}
+	}
+}
+
 func TestRunReturnsResultsInOrderOfCases(t *testing.T) {
 	var cases []*conformance.Case
 	for i := range 50 {
@@ -207,6 +222,7 @@ func TestFailedCaseIsRepeatedOnBusyMachine(t *testing.T) {
 		{"busy, fails twice", 0.5, 2, "", 3, conformance.VerdictPass},
 		{"busy, always fails", 0.5, 9, "", 3, conformance.VerdictFail},
 		{"busy, passes", 0.5, 0, "", 1, conformance.VerdictPass},
+		{"just busy, fails once", 0.2, 1, "", 2, conformance.VerdictPass},
 		{"quiet, fails once", 0.1, 1, "", 1, conformance.VerdictFail},
 		{"busy, dangerous", 0.5, 1, conformance.Dangerous, 1, conformance.VerdictFail},
 	} {

@@ -6,6 +6,7 @@ import (
 	"testing/fstest"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // The public IDs of a row have one of the forms that the specifications use, and none is repeated.
@@ -44,7 +45,11 @@ func TestLedgerRejectsInvalidRows(t *testing.T) {
 		if tc.other != "" {
 			files["b.yaml"] = &fstest.MapFile{Data: []byte(doc + tc.other)}
 		}
-		if _, err := conformance.ReadLedger(files); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+		docs, err := conformance.ReadLedger(files)
+		if err == nil && (len(docs) != 1 || docs[0].Key != "a" || docs[0].Sections[0].Rows[0].ID != "a/1") {
+			t.Errorf("%s: read %+v", tc.rows, docs)
+		}
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.rows, err, tc.want)
 		}
 	}
@@ -53,12 +58,12 @@ func TestLedgerRejectsInvalidRows(t *testing.T) {
 func TestCoverageCountsRows(t *testing.T) {
 	cases := []string{"a/b/c"}
 	doc := conformance.Document{Sections: []conformance.Section{
-		{Rows: []conformance.Row{{Level: "MUST", Cases: cases}, {Level: "MUST"}, {Level: "MUST"}, {Level: "MUST", Untestable: "why"}}},
+		{Rows: []conformance.Row{{Level: "MUST", Cases: cases}, {Level: "MUST"}, {Level: "MUST"}, {Level: "MUST"}, {Level: "MUST", Untestable: "why"}}},
 		{Rows: []conformance.Row{{Level: "SHOULD", Cases: cases}, {Level: "MAY"}, {Level: "MUST", Cases: cases}, {Level: "MAY", Untestable: "why"}, {Level: "MAY", Cases: cases}}},
 	}}
-	want := conformance.Coverage{Rows: 9, Covered: 4, Untestable: 2, Musts: 4, MustsCovered: 2}
-	if got := doc.Coverage(); got != want || got.Open() != 3 {
-		t.Errorf("%+v with %d open, want %+v with 3", got, got.Open(), want)
+	want := conformance.Coverage{Rows: 10, Covered: 4, Untestable: 2, Musts: 5, MustsCovered: 2}
+	if got := doc.Coverage(); got != want || got.Open() != 4 {
+		t.Errorf("%+v with %d open, want %+v with 4", got, got.Open(), want)
 	}
 	rows := 0
 	for range doc.Rows() {
@@ -68,5 +73,12 @@ func TestCoverageCountsRows(t *testing.T) {
 	}
 	if rows != 6 {
 		t.Errorf("%d rows before the loop ends, want 6", rows)
+	}
+}
+
+func TestLedgerHasDocuments(t *testing.T) {
+	docs := must.Get(conformance.Ledger())(t)
+	if len(docs) < 9 || docs[0].Key != "datagram-iwarp" || docs[0].Coverage().Rows == 0 {
+		t.Errorf("%d documents", len(docs))
 	}
 }
