@@ -45,6 +45,9 @@ func TestFieldsRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(got, fullSample) {
 		t.Errorf("parsed %+v, want %+v", got, fullSample)
 	}
+	if rest, err := ParseFields(b[1:41], &got); err != nil || len(rest) != 0 {
+		t.Errorf("exactly the header: rest %x, %v", rest, err)
+	}
 	if n := len(AppendFields(nil, got)); n != 40 {
 		t.Errorf("length %d", n)
 	}
@@ -60,6 +63,17 @@ func TestFieldsDefaults(t *testing.T) {
 	b := AppendFields(nil, sample{})
 	if got := hex.EncodeToString(b[:2]); got != "0808" || strings.Trim(hex.EncodeToString(b[2:]), "0") != "" {
 		t.Errorf("no field set: %x", b)
+	}
+	if b := AppendFields(nil, sample{Flag: new(false), Over: new(uint16(0))}); b[0] != 0 {
+		t.Errorf("false is encoded as %#x", b[0])
+	}
+	type gap struct {
+		_    struct{} `size:"2"`
+		A    *uint8   `at:"0,8"`
+		Half *uint8   `at:"1,4"`
+	}
+	if b := AppendFields(nil, gap{A: new(uint8(0xff)), Half: new(uint8(5))}); b[0] != 0xff || b[1] != 0x50 {
+		t.Errorf("a field before unused bits: %x", b)
 	}
 	got := Or(sample{Mid: new(uint32(1)), Tail: []byte{}}, fullSample)
 	if *got.Mid != 1 || len(got.Tail) != 0 || *got.Long != *fullSample.Long || got.Addr != fullSample.Addr {
@@ -112,6 +126,23 @@ func TestInvalidTagsPanic(t *testing.T) {
 			}()
 			AppendFields(nil, v)
 		}()
+	}
+}
+
+func TestDifferencesInWords(t *testing.T) {
+	d := Differences{{"PSN", "1", "2"}, {"MSN", "3", "4"}}
+	if d.String() != "PSN: want 1, got 2; MSN: want 3, got 4" || d.Want() != "PSN 1, MSN 3" || d.Got() != "PSN 2, MSN 4" {
+		t.Errorf("%q, %q, %q", d.String(), d.Want(), d.Got())
+	}
+	var l Line
+	l.Addf("%d", 1)
+	l.AddFlag("yes", new(true))
+	l.AddFlag("no", new(false))
+	l.AddFlag("unset", nil)
+	AddField(&l, "x %d", new(2))
+	AddField[int](&l, "y %d", nil)
+	if l.String() != "1 yes x 2" {
+		t.Errorf("%q", l.String())
 	}
 }
 
