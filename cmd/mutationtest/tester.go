@@ -80,8 +80,12 @@ func (t *tester) build(ctx context.Context, mutants []mutant.Mutant) error {
 // test runs the tests of a package with a mutant, or without if the name is empty.
 func (t *tester) test(ctx context.Context, folder, name string) (output []byte, err error) {
 	p := t.programs[folder]
+	const grace = 10 * time.Second // a test program that loops may not notice its own timeout
+	ctx, cancel := context.WithTimeout(ctx, p.limit+grace)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, p.path, "-test.failfast", "-test.timeout="+p.limit.String(), "-test.skip="+t.skip)
 	cmd.Dir = filepath.Join(t.root, filepath.FromSlash(folder))
 	cmd.Env = append(os.Environ(), mutant.Variable+"="+name)
+	cmd.WaitDelay = grace // for output of its child processes
 	return cmd.CombinedOutput()
 }

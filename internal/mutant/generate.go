@@ -35,8 +35,14 @@ func Generate(root string, files []string) (all []Mutant, err error) {
 }
 
 // canDispatch reports whether a function can call a mutated variant of itself, as Overlay makes it
-// do: its receiver has a name, and it is neither init nor a function with type parameters.
+// do: its receiver and parameters have names, and it is neither init nor a function with type
+// parameters.
 func canDispatch(f *ast.FuncDecl) bool {
+	for _, p := range f.Type.Params.List {
+		if len(p.Names) == 0 {
+			return false
+		}
+	}
 	if f.Recv == nil {
 		return f.Type.TypeParams == nil && f.Name.Name != "init"
 	}

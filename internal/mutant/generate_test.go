@@ -41,6 +41,8 @@ func Wait(c chan int) (got int) {
 	}
 	return got
 }
+
+func (r *Range) Reset(int) { r.Low, r.High = 0, 0 }
 `
 
 const clampMain = `package main
