@@ -150,6 +150,15 @@ func TestJitterIsUniformAndKeepOrderKeepsOrder(t *testing.T) {
 	}
 }
 
+func TestJitterReachesItsLimits(t *testing.T) {
+	for draw, want := range map[uint64]time.Duration{0: 0, 1<<64 - 1: 10} {
+		p := must.Get(NewPipe(Config{Specs: []Spec{{Jitter: 10}}}, nil, func(string) Source { return fixed(draw) }))(t)
+		if got := p.Apply(0, datagram(nil), nil)[0].Delay; got != want {
+			t.Errorf("draw %d: delay %v, want %v", draw, got, want)
+		}
+	}
+}
+
 func TestCorruptionInvertsOneBitOfCopy(t *testing.T) {
 	p := specPipe(t, Spec{CorruptPPM: PPM})
 	seen := make(map[int]int)
