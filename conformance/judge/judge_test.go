@@ -170,6 +170,31 @@ func checkResults(t *testing.T, j *Judge, results []conform.Result) {
 	}
 }
 
+// Results that need attention, and all if asked for, have a ladder diagram.
+func TestResultsHaveLadders(t *testing.T) {
+	show := conform.NewDisplay(report.DisplayConfig{Out: io.Discard, Status: io.Discard}, false)
+	defer show.Close()
+	for _, tc := range []struct {
+		verdict conformance.Verdict
+		options Options
+		want    bool
+	}{
+		{conformance.VerdictPass, Options{}, false},
+		{conformance.VerdictUnsupported, Options{}, false},
+		{conformance.VerdictFail, Options{}, true},
+		{conformance.VerdictDeviates, Options{}, true},
+		{conformance.VerdictPass, Options{Ladders: true}, true},
+		{conformance.VerdictPass, Options{Capture: CaptureAll}, true},
+	} {
+		j := &Judge{Options: tc.options, Show: show, Hooks: Hooks{Replay: func(*Device, string) string { return "" }}}
+		c := scriptedCases(new(scriptedLab))[0]
+		r := j.finishResult(new(Device), c, &conformance.Result{Case: c.Case, Verdict: tc.verdict, Record: new(conformance.Record), Err: errors.New("x")})
+		if (r.Ladder != nil) != tc.want {
+			t.Errorf("%s with %+v: ladder %v", tc.verdict, tc.options, !tc.want)
+		}
+	}
+}
+
 // With several devices, the capture is in a folder of the device; an error is reported.
 func TestCaptureOfSeveralDevices(t *testing.T) {
 	record := new(conformance.Record)
@@ -227,6 +252,12 @@ func TestDescribeTellsAll(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+	out.Reset()
+	cat.CheckDefect = func(string) error { return errors.New("no device has it") }
+	must.Do(t, cat.Describe(&out, []Case{c}, "prog"))
+	if strings.Contains(out.String(), "--defect") {
+		t.Errorf("a defect that no device can have is tried:\n%s", out.String())
 	}
 	listed := cat.ListCases([]Case{c})
 	s.Name = "roce"
