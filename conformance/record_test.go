@@ -127,7 +127,7 @@ func TestRecordHasReceivedData(t *testing.T) {
 	if _, err := w.Recv(0); !errors.Is(err, verbs.ErrTimeout) {
 		t.Errorf("%v, want a timeout", err)
 	}
-	peer := &script{results: []error{failed, failed, nil, failed, nil, nil, io.EOF, ErrReset, verbs.ErrTimeout, nil, nil}}
+	peer := &script{results: []error{failed, failed, nil, failed, nil, nil, io.EOF, verbs.ErrTimeout, ErrReset, verbs.ErrTimeout, nil, nil}}
 	streams := r.RecordStreams(&testClock{}, peer)
 	if _, err := streams.Dial(netip.AddrPort{}, 0); !errors.Is(err, failed) {
 		t.Errorf("dial: %v", err)
@@ -140,7 +140,7 @@ func TestRecordHasReceivedData(t *testing.T) {
 		t.Errorf("accept: %v", err)
 	}
 	s := must.Get(l.Accept(0))(t)
-	for range 4 {
+	for range 5 {
 		_, _ = s.Read(0)
 	}
 	must.Do(t, s.CloseWrite())
