@@ -285,3 +285,26 @@ func TestSegmentsInWords(t *testing.T) {
 		t.Error("one octet is a segment")
 	}
 }
+
+// Held octets are retransmitted once all of them were sent.
+func TestHeldOctetsAreRetransmitted(t *testing.T) {
+	b := established(t, 7)
+	must.Do(t, b.hold([]byte("hello")))
+	must.Do(t, b.sendHeldRange(b.now, 2, 5, 0))
+	must.Do(t, b.sendHeldRange(b.now, 0, 3, 0))
+	expectSegments(t, "held", b.data(), "llo", "hel")
+	b.now = b.now.Add(initialRTO)
+	b.tick(b.now)
+	expectSegments(t, "retransmitted", b.data(), "hello")
+}
+
+// A closed host refuses connections, and can be asked again.
+func TestDialOnClosedHost(t *testing.T) {
+	h := &TCPHost{err: io.ErrClosedPipe, lastPort: firstPort}
+	if _, err := h.Dial(tcpFar, time.Second); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("%v, want the error of the host", err)
+	}
+	if !h.mu.TryLock() {
+		t.Error("the host is still locked")
+	}
+}
