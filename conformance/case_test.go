@@ -15,6 +15,7 @@ func TestCiteNamesRowsIfClauseIsNotPublic(t *testing.T) {
 		{conformance.Cite{Doc: conformance.IBTA, Section: "C9-43", Rows: []string{"roce/a/1"}}, "IBTA C9-43", "IBTA C9-43"},
 		{conformance.Cite{Doc: conformance.IBTA, Rows: []string{"roce/a/1"}}, "IBTA, clause not public; row roce/a/1", "IBTA, row roce/a/1"},
 		{conformance.Cite{Doc: conformance.IBTA, Rows: []string{"roce/a/1", "roce/a/2"}}, "IBTA, clause not public; rows roce/a/1, roce/a/2", "IBTA, row roce/a/1"},
+		{conformance.Cite{Doc: conformance.IBTA}, "IBTA", "IBTA"},
 		{conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/a/1"}}, "package verbs", "package verbs"},
 	} {
 		if got, short := tc.cite.String(), tc.cite.Short(); got != tc.want || short != tc.short {

@@ -34,9 +34,21 @@ func TestUnsupportedReasonDropsContext(t *testing.T) {
 		"SQD closes a connection":         fmt.Errorf("SQD closes a connection: %w", ErrBenchCannot),
 		"no immediate data (unsupported)": fmt.Errorf("no immediate data (%w): %w", errors.New("unsupported"), ErrBenchCannot),
 		"cannot be done on this bench":    ErrBenchCannot,
+		"tc is too old":                   errors.Join(errors.New("other"), fmt.Errorf("%w: tc is too old", ErrBenchCannot)),
 	} {
 		if got := UnsupportedReason(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
+	}
+}
+
+func TestSetupNamesSettings(t *testing.T) {
+	all := Setup{Family: 6, TwoAddresses: true, Markers: true, NoCRC: true, Reliable: true, Isolate: true, MTU: 1500, Ranks: 2}
+	want := "IPv6, two addresses, requests MPA markers, requests no MPA CRC, reliable datagrams, survives errors of a peer, an MTU of 1500"
+	if got := all.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (Setup{}).String(); got != "" {
+		t.Errorf("default settings: %q", got)
 	}
 }

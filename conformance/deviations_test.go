@@ -11,6 +11,9 @@ func TestParseRejectsInvalidDeviations(t *testing.T) {
 	if known, err := DeviationsOf("unknown", "sim"); known != nil || err != nil {
 		t.Errorf("a device without a file: %v, %v", known, err)
 	}
+	if known, err := DeviationsOf("rxe-6.12", "sim"); len(known) == 0 || err != nil {
+		t.Errorf("a device with a file: %v, %v", known, err)
+	}
 	for text, want := range map[string]string{
 		"a/b/c: {}":                        `the key "reason" is missing`,
 		"a/b/c: {reason: x, why: y}":       "field why not found",

@@ -158,10 +158,10 @@ func verdict(err error, hasDeviation, intermittent bool) (Verdict, error) {
 		return VerdictStale, nil
 	case err == nil:
 		return VerdictPass, nil
+	case IsViolation(err): // even if the bench could not be cleaned up after it
+		return failed, err
 	case errors.As(err, new(*UnclaimedError)), errors.As(err, new(*SetupError)), errors.Is(err, ErrBenchCannot):
 		return VerdictUnsupported, err
-	case IsViolation(err):
-		return failed, err
 	case errors.Is(err, verbs.ErrNotSupported):
 		return failed, fmt.Errorf("the device claims the capability and rejects the call: %w", err)
 	default:

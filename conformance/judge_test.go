@@ -19,17 +19,22 @@ type fakeLab struct {
 	fail      error // result of WithBench, if not nil
 	// rejectSetup rejects every setup but the default, and rejectOpen that too.
 	rejectSetup, rejectOpen bool
+	virtual                 bool
+	queries                 int // of the port
 }
 
 // fakeDevice implements Info and QueryPort only.
 type fakeDevice struct {
 	verbs.Context
-	transport verbs.Transport
+	*fakeLab
 }
 
 func (d fakeDevice) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Transport: d.transport} }
 
-func (d fakeDevice) QueryPort(uint8) (verbs.PortAttr, error) { return verbs.PortAttr{}, nil }
+func (d fakeDevice) QueryPort(uint8) (verbs.PortAttr, error) {
+	d.queries++
+	return verbs.PortAttr{}, nil
+}
 
 type fakeRuntime struct{}
 
@@ -45,7 +50,7 @@ func (l *fakeLab) WithBench(_ context.Context, job conformance.BenchSpec, body f
 	case l.rejectOpen, l.rejectSetup && job.Setup != conformance.Setup{}:
 		return &conformance.SetupError{Reason: "not supported"}
 	}
-	return body(&conformance.Bench{Runtime: fakeRuntime{}, Device: fakeDevice{transport: l.transport}, Caps: l.caps, Record: job.Record})
+	return body(&conformance.Bench{Runtime: fakeRuntime{}, Device: fakeDevice{fakeLab: l}, Caps: l.caps, Record: job.Record, Virtual: l.virtual})
 }
 
 func newCase(id string, defects ...string) *conformance.Case {
@@ -79,6 +84,8 @@ func TestJudgeVerdicts(t *testing.T) {
 		{name: "claimed feature rejected", body: &verbs.OpError{Op: "create_srq", Err: verbs.ErrNotSupported}, want: conformance.VerdictFail, wantErr: "claims the capability and rejects"},
 		{name: "wire cannot send the packet", body: fmt.Errorf("IP options: %w", conformance.ErrBenchCannot), want: conformance.VerdictUnsupported, wantErr: "IP options"},
 		{name: "lab cannot make the setup", lab: fmt.Errorf("links of 9000: %w", conformance.ErrBenchCannot), want: conformance.VerdictUnsupported, wantErr: "links"},
+		{name: "violation, and the bench cannot clean up", body: errors.Join(violated, conformance.ErrBenchCannot), want: conformance.VerdictFail, wantErr: "want one ACK, got two"},
+		{name: "violation in a setup of the device's choice", body: errors.Join(&conformance.SetupError{Reason: "no CRC"}, violated), want: conformance.VerdictFail, wantErr: "want one ACK, got two"},
 		{name: "case does not apply", body: &conformance.SetupError{Reason: "it asks for no CRC"}, want: conformance.VerdictUnsupported, wantErr: "no CRC"},
 		{name: "other error", body: errors.New("index out of range"), want: conformance.VerdictBroken, wantErr: "index"},
 		{name: "hang", lab: &conformance.HangError{Waiting: "main in poll"}, deviates: true, want: conformance.VerdictBroken, wantErr: "main in poll"},
@@ -109,6 +116,18 @@ func TestJudgeVerdicts(t *testing.T) {
 				t.Errorf("error %q, want %q in it", got, tc.wantErr)
 			}
 		})
+	}
+}
+
+// A run with a verdict that is not acceptable ends with an exit code other than 0.
+func TestOnlySomeVerdictsAreAcceptable(t *testing.T) {
+	for v, want := range map[conformance.Verdict]bool{
+		conformance.VerdictPass: true, conformance.VerdictUnsupported: true, conformance.VerdictDeviates: true,
+		conformance.VerdictFail: false, conformance.VerdictStale: false, conformance.VerdictBroken: false, "": false,
+	} {
+		if v.Acceptable() != want {
+			t.Errorf("%q: %v, want %v", v, !want, want)
+		}
 	}
 }
 
@@ -147,6 +166,16 @@ func TestRejectedSetupIsFailureIfClaimed(t *testing.T) {
 				t.Errorf("%s: %v; want %s: %q", res.Verdict, res.Err, tc.want, tc.wantErr)
 			}
 		})
+	}
+}
+
+// In virtual time, verb calls take no time.
+func TestCallsAreMeasuredInRealTime(t *testing.T) {
+	for virtual, want := range map[bool]bool{true: false, false: true} {
+		lab := &fakeLab{virtual: virtual}
+		if res := conformance.Judge(t.Context(), lab, newCase("a/b/c"), conformance.Options{}); (lab.queries > 0) != want || res.Took <= 0 {
+			t.Errorf("virtual %v: %d calls, took %v", virtual, lab.queries, res.Took)
+		}
 	}
 }
 
@@ -193,6 +222,7 @@ func TestFailedCaseIsRepeatedOnBusyMachine(t *testing.T) {
 		{"busy, fails twice", 0.5, 2, "", 3, conformance.VerdictPass},
 		{"busy, always fails", 0.5, 9, "", 3, conformance.VerdictFail},
 		{"busy, passes", 0.5, 0, "", 1, conformance.VerdictPass},
+		{"just busy, fails once", 0.2, 1, "", 2, conformance.VerdictPass},
 		{"quiet, fails once", 0.1, 1, "", 1, conformance.VerdictFail},
 		{"busy, dangerous", 0.5, 1, conformance.Dangerous, 1, conformance.VerdictFail},
 	} {

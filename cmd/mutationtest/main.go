@@ -17,7 +17,10 @@
 //
 // With -file, the mutants are those of a file, in the format of [mutant.Parse], instead of
 // mechanical ones. With -tests, the package's tests run with each mutant that the cases did not
-// notice.
+// notice. With -cases none, no case runs: only the tests judge, as they must where a package is part
+// of the suite itself. -skip leaves out tests that take long.
+//
+//	go run ./cmd/mutationtest -cases none -tests ./emu/impair
 package main
 
 import (
@@ -25,10 +28,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -41,6 +46,7 @@ type options struct {
 	file    string
 	suite   string
 	match   string
+	skip    string
 	n       int
 	seed    uint64
 	workers int
@@ -55,8 +61,9 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.file, "file", "", "judge the mutants of `FILE` instead of mechanical ones")
-	flag.StringVar(&o.suite, "cases", suiteDevices, "the `cases`: devices (what conform runs), or mpi (those of the MPI runtime)")
+	flag.StringVar(&o.suite, "cases", suiteDevices, "the `cases`: devices (what conform runs), mpi (those of the MPI runtime), or none")
 	flag.StringVar(&o.match, "run", "", "take only mutants of which `REGEXP` matches what they do (FUNCTION: CHANGE)")
+	flag.StringVar(&o.skip, "skip", "", "do not run tests of which `REGEXP` matches the name")
 	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")
 	flag.Uint64Var(&o.seed, "seed", 1, "the `seed` of the draw")
 	flag.IntVar(&o.workers, "workers", 2, "the `number` of worker processes")
@@ -88,8 +95,10 @@ func (o *options) run(packages []string) error {
 		return errors.Join(writeBaseline(f, o.suite), f.Close())
 	case o.worker != "":
 		return serveMutants(o.worker, o.suite, os.Stdin, os.Stdout)
-	case o.suite != suiteDevices && o.suite != suiteMPI:
-		return fmt.Errorf("-cases %s: give %s or %s", o.suite, suiteDevices, suiteMPI)
+	case !slices.Contains([]string{suiteDevices, suiteMPI, suiteNone}, o.suite):
+		return fmt.Errorf("-cases %s: give %s, %s or %s", o.suite, suiteDevices, suiteMPI, suiteNone)
+	case o.suite == suiteNone && !o.tests:
+		return errors.New("-cases none needs -tests: nothing else would judge the mutants")
 	case (len(packages) == 0) == (o.file == ""):
 		return errors.New("name either packages, for example ./emu/softroce/cm, or a file of mutants")
 	}
@@ -121,25 +130,13 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 		all = all[:o.n]
 	}
 	fmt.Fprintf(os.Stderr, "%d mutants; %d are built\n", total, len(all))
-	program, valid, err := mutant.BuildValid(ctx, dir, "cmd/mutationtest", all)
-	if err != nil {
-		return err
-	}
-	if o.file != "" && len(valid) < len(all) { // only mechanical mutants may fail to compile
-		_, err := mutant.Build(ctx, dir, "cmd/mutationtest", all)
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "%d do not compile; running all cases without mutants\n", len(all)-len(valid))
-	p := pool{program: program, suite: o.suite, baseline: filepath.Join(dir, "baseline.json")}
-	if out, err := exec.CommandContext(ctx, program, "-cases", o.suite, "-write-baseline", p.baseline).CombinedOutput(); err != nil {
-		return fmt.Errorf("run all cases without mutants: %w\n%s", err, out)
-	}
-	results, err := p.judge(ctx, valid, o.workers)
+	valid, results, err := o.runCases(ctx, dir, all)
 	if err != nil {
 		return err
 	}
 	if o.tests {
-		if err := runTests(ctx, root, dir, valid, results, o.workers); err != nil {
+		t := tester{root: root, dir: dir, skip: o.skip}
+		if err := t.run(ctx, valid, results, o.workers); err != nil {
 			return err
 		}
 	}
@@ -148,6 +145,54 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 		return err
 	}
 	return report(os.Stdout, reasons, valid, results, o.min)
+}
+
+// runCases builds the mutants into one program and runs the cases with each. It returns the mutants
+// that compile, and their results. Without cases, it only finds the mutants that compile.
+func (o *options) runCases(ctx context.Context, dir string, all []mutant.Mutant) (valid []mutant.Mutant, results []result, err error) {
+	if o.suite == suiteNone {
+		folders := byFolder(all)
+		for _, folder := range slices.Sorted(maps.Keys(folders)) {
+			_, compiling, err := o.build(ctx, dir, folder, folders[folder])
+			if err != nil {
+				return nil, nil, err
+			}
+			valid = append(valid, compiling...)
+		}
+		return valid, make([]result, len(valid)), nil
+	}
+	program, valid, err := o.build(ctx, dir, "cmd/mutationtest", all)
+	if err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprintln(os.Stderr, "running all cases without mutants")
+	p := pool{program: program, suite: o.suite, baseline: filepath.Join(dir, "baseline.json")}
+	if out, err := exec.CommandContext(ctx, program, "-cases", o.suite, "-write-baseline", p.baseline).CombinedOutput(); err != nil {
+		return nil, nil, fmt.Errorf("run all cases without mutants: %w\n%s", err, out)
+	}
+	results, err = p.judge(ctx, valid, o.workers)
+	return valid, results, err
+}
+
+// build builds a package with those of the mutants that compile. Mutants of o.file must compile.
+func (o *options) build(ctx context.Context, dir, pkg string, all []mutant.Mutant) (program string, valid []mutant.Mutant, err error) {
+	if o.file != "" {
+		program, err = mutant.Build(ctx, dir, pkg, all)
+		return program, all, err
+	}
+	program, valid, err = mutant.BuildValid(ctx, dir, pkg, all)
+	fmt.Fprintf(os.Stderr, "%s: %d do not compile\n", pkg, len(all)-len(valid))
+	return program, valid, err
+}
+
+// byFolder returns the mutants of each package.
+func byFolder(all []mutant.Mutant) map[string][]mutant.Mutant {
+	folders := map[string][]mutant.Mutant{}
+	for i := range all {
+		folder := path.Dir(all[i].Hunks[0].File)
+		folders[folder] = append(folders[folder], all[i])
+	}
+	return folders
 }
 
 // mutants returns the mutants of o.file, or, without it, the mechanical ones of packages that

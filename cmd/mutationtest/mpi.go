@@ -17,6 +17,7 @@ import (
 const (
 	suiteDevices = "devices"
 	suiteMPI     = "mpi"
+	suiteNone    = "none"
 )
 
 // mpiConfigs are configurations of the MPI runtime that together use all of its protocols. Each has

@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path"
-	"path/filepath"
 	"sync"
 
 	"github.com/fabrictest/fabrictest/internal/mutant"
@@ -103,46 +101,4 @@ func parallel(n, workers int, done string, work func(next func() (int, bool)) er
 	}
 	group.Wait()
 	return errors.Join(errs...)
-}
-
-// runTests runs the Go tests of the packages with each mutant that no case killed, and sets
-// the results of mutants with which a test fails. It builds one test program for each package,
-// with all of these mutants, in the temporary folder dir.
-func runTests(ctx context.Context, root, dir string, all []mutant.Mutant, results []result, workers int) error {
-	var survivors []mutant.Mutant
-	var indexes []int // of the survivors in all and results
-	for i := range all {
-		if results[i].KilledBy == "" {
-			indexes, survivors = append(indexes, i), append(survivors, all[i])
-		}
-	}
-	overlay, err := mutant.Overlay(root, dir, survivors)
-	if err != nil {
-		return err
-	}
-	programs := map[string]string{} // by folder
-	for i := range survivors {
-		folder := path.Dir(survivors[i].Hunks[0].File)
-		if programs[folder] != "" {
-			continue
-		}
-		programs[folder] = filepath.Join(dir, fmt.Sprintf("%d.test", len(programs)))
-		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", programs[folder], "./"+folder)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build tests with mutants: %w\n%s", err, out)
-		}
-	}
-	return parallel(len(survivors), workers, "tested", func(next func() (int, bool)) error {
-		for k, ok := next(); ok && ctx.Err() == nil; k, ok = next() {
-			folder := path.Dir(survivors[k].Hunks[0].File)
-			cmd := exec.CommandContext(ctx, programs[folder], "-test.failfast", "-test.timeout=10m")
-			cmd.Dir = filepath.Join(root, folder)
-			cmd.Env = append(os.Environ(), mutant.Variable+"="+survivors[k].Name)
-			if cmd.Run() != nil {
-				results[indexes[k]].KilledBy, results[indexes[k]].How = "tests", byTests
-			}
-		}
-		return ctx.Err()
-	})
 }

@@ -119,13 +119,11 @@ func (s *atomicsTest) plan(host int) []atomicStep {
 	for i := range plan {
 		a := atomicOp{Word: (1-host)*atomicWords + rand.IntN(atomicWords)}
 		switch rand.IntN(4) {
-		case 0:
-			a.Add = 0 // an atomic read
-		case 1:
-			// Small values make many comparisons succeed.
+		case 0: // an add of 0: an atomic read
+		case 1, 2:
 			a.Swap, a.Compare, a.New = true, uint64(rand.IntN(6)), uint64(rand.IntN(6))
 		default:
-			a.Add = uint64(rand.IntN(3))
+			a.Add = 1 + uint64(rand.IntN(2))
 		}
 		plan[i] = atomicStep{a, time.Duration(rand.IntN(5)) * time.Microsecond}
 	}
@@ -133,15 +131,18 @@ func (s *atomicsTest) plan(host int) []atomicStep {
 }
 
 // execute executes a plan on queue pair i of a host, with up to atomicDepth operations
-// outstanding. It returns the operations with their times and old values.
+// outstanding. It returns the operations with their times and old values. A swap compares with the
+// value after the queue pair's last completed operation on the word, so that many swaps succeed.
 func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 	e, local, remote := s.endpoints[i][host], s.hosts[host], s.hosts[1-host]
 	done := make([]atomicOp, len(plan))
+	last := make(map[int]uint64) // value by word
 	awaitCompletion := func() {
 		wc := e.NextSuccess()
 		a := &done[wc.WRID]
 		a.Return = e.Now()
 		a.Old = binary.NativeEndian.Uint64(local.results.Buf[8*(i*atomicsPerQP+int(wc.WRID)):])
+		last[a.Word] = a.after(a.Old)
 	}
 	for k, step := range plan {
 		if k >= atomicDepth {
@@ -154,6 +155,9 @@ func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 			Remote: remote.words.Remote(8 * (step.Word % atomicWords)), Atomic: verbs.Atomic{CompareAdd: step.Add},
 		}
 		if step.Swap {
+			if v, known := last[step.Word]; known {
+				step.Compare = v
+			}
 			wr.Opcode, wr.Atomic = verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: step.Compare, Swap: step.New}
 		}
 		done[k] = step.atomicOp
@@ -178,6 +182,17 @@ type atomicOp struct {
 	Call, Return time.Duration
 }
 
+// after returns the value of a word that had the value old before the operation.
+func (a *atomicOp) after(old uint64) uint64 {
+	switch {
+	case !a.Swap:
+		return old + a.Add
+	case old == a.Compare:
+		return a.New
+	}
+	return old
+}
+
 func (a atomicOp) String() string {
 	if a.Swap {
 		return fmt.Sprintf("word %d: swap %d by %d -> %d", a.Word, a.Compare, a.New, a.Old)
@@ -193,13 +208,7 @@ var wordModel = porcupine.Model{
 		if output.(uint64) != now {
 			return false, now
 		}
-		switch {
-		case !a.Swap:
-			return true, now + a.Add
-		case now == a.Compare:
-			return true, a.New
-		}
-		return true, now
+		return true, a.after(now)
 	},
 }
 

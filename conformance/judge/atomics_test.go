@@ -1,10 +1,15 @@
 package judge
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
 func TestCheckRejectsHistoriesThatAreNotLinearizable(t *testing.T) {
@@ -34,5 +39,48 @@ func TestCheckRejectsHistoriesThatAreNotLinearizable(t *testing.T) {
 		if (err == nil) != c.sound || err != nil && !conformance.IsViolation(err) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The history has all atomics, with their times and results, and few of them outstanding at a time.
+func TestHistoryOfAtomicsIsComplete(t *testing.T) {
+	var history []atomicOp
+	lab := bench.InSimulation(must.Get(nics.Find("softroce"))(t), bench.SimOptions{})
+	must.Do(t, lab.WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) error {
+		return rig.Catch(func() { history = newAtomicsTest(rig.NewPair(rig.New(b))).run() })
+	}))
+	if len(history) != 2*atomicQPs*atomicsPerQP {
+		t.Fatalf("%d atomics, want %d", len(history), 2*atomicQPs*atomicsPerQP)
+	}
+	var reads, adds, swapped, failed int
+	words := map[int]bool{}
+	for i, a := range history {
+		words[a.Word] = true
+		switch {
+		case a.Swap && a.Old == a.Compare:
+			swapped++
+		case a.Swap:
+			failed++
+		case a.Add == 0:
+			reads++
+		default:
+			adds++
+		}
+		outstanding := 0
+		for _, b := range history {
+			if b.Client == a.Client && b.Call <= a.Call && b.Return > a.Call {
+				outstanding++
+			}
+		}
+		if a.Call <= 0 || a.Return <= a.Call || a.Client != i/atomicsPerQP || outstanding > atomicDepth {
+			t.Errorf("%v of client %d from %v to %v, with %d outstanding", a, a.Client, a.Call, a.Return, outstanding)
+		}
+	}
+	if reads < 20 || adds < 20 || swapped < 10 || failed < 10 || len(words) != 2*atomicWords {
+		t.Errorf("%d reads, %d adds, %d swaps and %d failed ones on %d words", reads, adds, swapped, failed, len(words))
+	}
+	err := checkLinearizable(append(history, atomicOp{Add: 1, Old: 999, Call: time.Hour, Return: 2 * time.Hour}))
+	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "atomics on word 0, got none: word 0: ") || strings.Count(err.Error(), ";") != 6 {
+		t.Errorf("a wrong result: %v", err)
 	}
 }

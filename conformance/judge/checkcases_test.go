@@ -3,6 +3,7 @@ package judge
 import (
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/report"
@@ -28,7 +29,7 @@ func TestUndetectedDefectIsFault(t *testing.T) {
 		Results: []conform.Result{{ID: "a/b/passed", Verdict: conform.Pass}, {ID: "a/b/unsupported", Verdict: conform.Unsupported}},
 		DefectChecks: []conform.DefectCheck{
 			{Defect: "Detected", Expects: []string{"a/b/passed"}, Caught: []string{"a/b/passed"}},
-			{Defect: "Undetected", Expects: []string{"a/b/passed"}, Does: "wrong"},
+			{Defect: "Undetected", Expects: []string{"a/b/passed"}, Does: "wrong", Tried: 1},
 			{Defect: "NotNamed", Does: "wrong"},
 			{Defect: "OnlyUnsupported", Expects: []string{"a/b/unsupported"}},
 		},
@@ -39,6 +40,9 @@ func TestUndetectedDefectIsFault(t *testing.T) {
 	var uncaught []string
 	for _, f := range run.Faults {
 		uncaught = append(uncaught, f.Defect)
+		if want := "no case detects Undetected: wrong"; f.Defect == "Undetected" && f.What != want || f.Defect == "NotNamed" && !strings.HasPrefix(f.What, "no case names NotNamed") {
+			t.Errorf("%s: %s", f.Defect, f.What)
+		}
 	}
 	if want := []string{"Undetected", "NotNamed"}; !slices.Equal(uncaught, want) || d.DefectChecks[3].Excused == "" {
 		t.Errorf("%q are uncaught, want %q; %+v", uncaught, want, d.DefectChecks)

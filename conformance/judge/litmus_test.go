@@ -1,11 +1,15 @@
 package judge
 
 import (
+	"encoding/binary"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -82,5 +86,76 @@ func TestForbiddenOutcomeIsViolation(t *testing.T) {
 	_, err := runOn(t, "softroce", wrong, 10)
 	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "r0=1 x=1, in schedule 0") {
 		t.Error(err)
+	}
+}
+
+// Schedules vary the requester, fences, path, batches and pauses.
+func TestSchedulesVary(t *testing.T) {
+	p := must.Get(nics.Find("softroce"))(t)
+	for _, test := range []litmusTest{fencedWriteBehindRead, readsInOrder} {
+		seen := map[string]bool{}
+		must.Do(t, bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) error {
+			return rig.Catch(func() {
+				l := newLitmus(&test, rig.NewPair(rig.New(b)))
+				for i := range 4 * len(orderedPaths) {
+					s := l.draw(i)
+					if s.path != orderedPaths[i/4] || len(s.pauses) != len(test.Threads) {
+						t.Errorf("schedule %d has the path %+v and pauses %v", i, s.path, s.pauses)
+					}
+					seen[fmt.Sprint("active ", s.active)], seen[fmt.Sprint("fences ", s.fences)], seen[fmt.Sprint("batched ", s.batched[0])] = true, true, true
+					for _, pause := range s.pauses[0] {
+						seen[fmt.Sprint("pause ", pause > maxPause/2)] = true
+					}
+				}
+			})
+		}))
+		want := []string{"active 0", "active 1", "batched false", "batched true", "fences false", "fences true", "pause false", "pause true"}
+		if !test.omitsFences() {
+			want = slices.DeleteFunc(want, func(s string) bool { return s == "fences false" })
+		}
+		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", test.Name, got, want)
+		}
+	}
+}
+
+func TestLitmusTestsInWords(t *testing.T) {
+	for want, got := range map[string]fmt.Stringer{
+		"swap x 0:1 -> r0":                      swapVar("x", 0, 1, "r0"),
+		"fence, add x+1 -> r0":                  addOne("x", "r0").fenced(),
+		"send; peer reads x -> r0":              sendAndRead("x", "r0"),
+		"b (3 times), a (2 times), c (2 times)": litmusOutcomes{"a": 2, "b": 3, "c": 2},
+		"the device is the requester":           &schedule{fences: true},
+		"the device is the responder, without fences, 1 ppm loss, 2 ppm duplicates, 3ns jitter": &schedule{active: 1, path: conformance.Path{LossPPM: 1, DuplicatePPM: 2, Jitter: 3}},
+	} {
+		if got.String() != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	swapped := litmusTest{Threads: []litmusThread{{readVar("y", "r1"), readVar("x", "r0")}}}
+	if regs, variables := swapped.names(); !slices.Equal(regs, []string{"r0", "r1"}) || !slices.Equal(variables, []string{"x", "y"}) {
+		t.Errorf("%q and %q are not sorted", regs, variables)
+	}
+}
+
+// A variable with different words is torn; one that was never written is unset.
+func TestValuesOfVariables(t *testing.T) {
+	l := &litmus{size: 24}
+	m := &rig.Memory{Buf: make([]byte, 2*stride)}
+	words := func(all ...uint64) {
+		for i, w := range all {
+			binary.NativeEndian.PutUint64(m.Buf[stride+8*i:], w)
+		}
+	}
+	for _, tc := range []struct {
+		words []uint64
+		want  string
+	}{
+		{[]uint64{0, 0, 0, 9}, "0"}, {[]uint64{7, 7, 7, 9}, "7"}, {[]uint64{7, 7, 8}, torn}, {[]uint64{8, 7, 7}, torn}, {[]uint64{unwritten, unwritten, unwritten}, unset},
+	} {
+		words(tc.words...)
+		if got := l.value(m, 1); got != tc.want {
+			t.Errorf("%x: %s, want %s", tc.words, got, tc.want)
+		}
 	}
 }

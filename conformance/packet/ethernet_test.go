@@ -16,8 +16,13 @@ func TestEthernet(t *testing.T) {
 	if want := "020000000002" + "020000000001" + "0800" + hex.EncodeToString(linux4); hex.EncodeToString(b[1:]) != want {
 		t.Errorf("frame %x, want %s", b[1:], want)
 	}
-	if n := len(h.Append(nil, []byte("x"))); n != 60 {
-		t.Errorf("a short frame has %d bytes", n)
+	for size, want := range map[int]int{1: 60, 45: 60, 46: 60, 47: 61} {
+		if n := len(h.Append([]byte{9}, make([]byte, size))) - 1; n != want {
+			t.Errorf("a frame with %d bytes has %d, want %d", size, n, want)
+		}
+	}
+	if _, payload, err := ParseEthernet(b[1:15]); err != nil || len(payload) != 0 {
+		t.Errorf("14 bytes: payload %x, %v", payload, err)
 	}
 	got, payload, err := ParseEthernet(b[1:])
 	if err != nil || got != h || !bytes.Equal(payload, linux4) {
@@ -26,13 +31,13 @@ func TestEthernet(t *testing.T) {
 	if _, _, err := ParseEthernet(b[1:14]); !errors.Is(err, ErrShort) {
 		t.Errorf("13 bytes: %v", err)
 	}
-	if _, _, err := ParseEthernet(Ethernet{Type: EtherTypeVLAN}.Append(nil, nil)); err == nil {
-		t.Error("a frame with a VLAN tag is accepted")
+	if _, payload, err := ParseEthernet(Ethernet{Type: EtherTypeVLAN}.Append(nil, nil)); err == nil || len(payload) != 46 {
+		t.Errorf("a frame with a VLAN tag: %d bytes of payload, %v", len(payload), err)
 	}
 	if macA.String() != "02:00:00:00:00:01" || Broadcast.String() != "ff:ff:ff:ff:ff:ff" {
 		t.Errorf("%v %v", macA, Broadcast)
 	}
-	for group, want := range map[string]string{"239.1.2.3": "01:00:5e:01:02:03", "224.129.2.3": "01:00:5e:01:02:03", "ff02::1:ff00:11": "33:33:ff:00:00:11"} {
+	for group, want := range map[string]string{"239.1.2.3": "01:00:5e:01:02:03", "224.129.2.3": "01:00:5e:01:02:03", "ff02::1:ff12:3456": "33:33:ff:12:34:56"} {
 		if got := MulticastMAC(netip.MustParseAddr(group)).String(); got != want {
 			t.Errorf("%s maps to %s, want %s", group, got, want)
 		}
@@ -48,6 +53,10 @@ func TestARP(t *testing.T) {
 	got, err := ParseARP(append(b, make([]byte, 18)...))
 	if err != nil || got != request {
 		t.Errorf("%+v, %v", got, err)
+	}
+	odd := ARP{Op: 0x0102, Sender: a4, Target: b4}
+	if got, err := ParseARP(odd.Append(nil)); err != nil || got != odd {
+		t.Errorf("%+v, %v, want %+v", got, err, odd)
 	}
 	if got, want := request.Reply(macB), (ARP{ARPReply, macB, b4, macA, a4}); got != want {
 		t.Errorf("reply %+v, want %+v", got, want)
@@ -90,6 +99,36 @@ func TestNeighbor(t *testing.T) {
 		t.Errorf("type, code and checksum %x, want 88001c9a", b[40:44])
 	}
 
+	for i, n := range []Neighbor{{Router: true}, {Solicited: true}, {Override: true}} {
+		n.Type, n.Target = NeighborAdvertisement, b6
+		b := n.Append(nil, a6, b6)
+		if _, got, err := ParseNeighbor(b); b[44] != 0x80>>i || got != n || err != nil {
+			t.Errorf("%+v, flags %#02x, %v; want %+v", got, b[44], err, n)
+		}
+	}
+
+	if option := hex.EncodeToString(b[64:]); option != "0101"+"020000000001" {
+		t.Errorf("option %s, want that of the source", option)
+	}
+	message := func(flags byte, options ...byte) []byte {
+		m := append(append([]byte{NeighborAdvertisement, 0, 0, 0, flags, 0, 0, 0}, make([]byte, 16)...), options...)
+		sum := Checksum(pseudoHeader(a6, b6, ProtocolICMPv6, len(m)), m)
+		m[2], m[3] = byte(sum>>8), byte(sum)
+		return IP{Src: a6, Dst: b6, Protocol: new(uint8(ProtocolICMPv6)), HopLimit: new(uint8(255))}.Append(nil, m)
+	}
+	unknown := append([]byte{14, 2}, make([]byte, 14)...)
+	if _, got, err := ParseNeighbor(message(0x1f, append(unknown, 2, 1, 2, 0, 0, 0, 0, 2)...)); err != nil || got.Router || got.Solicited || got.Override || got.MAC != macB {
+		t.Errorf("reserved bits and an unknown option: %+v, %v", got, err)
+	}
+	if _, got, err := ParseNeighbor(message(0, 14, 1, 1, 1, 1, 1, 1, 1)); err != nil || got.MAC != (MAC{}) {
+		t.Errorf("an unknown option: %+v, %v", got, err)
+	}
+	for _, options := range [][]byte{{2, 0, 0, 0, 0, 0, 0, 0}, {2, 2, 0, 0, 0, 0, 0, 0}} {
+		if _, got, err := ParseNeighbor(message(0, options...)); err == nil {
+			t.Errorf("option %x: %+v, and no error", options, got)
+		}
+	}
+
 	// A duplicate address detection probe has no source address: all nodes get the answer.
 	h, got, err = ParseNeighbor(Neighbor{Type: NeighborSolicitation, Target: b6}.Append(nil, netip.IPv6Unspecified(), group))
 	if err != nil || got.MAC != (MAC{}) {
@@ -110,10 +149,20 @@ func TestNeighbor(t *testing.T) {
 			t.Errorf("%d bytes: no error", i)
 		}
 	}
-	for _, other := range [][]byte{linux4, linux6} {
+	icmp := new(uint8(ProtocolICMPv6))
+	for _, other := range [][]byte{
+		linux4, linux6, IP{Src: a4, Dst: b4, Protocol: icmp}.Append(nil, b[40:]), IP{Src: a6, Dst: b6}.Append(nil, b[40:]),
+		IP{Src: a6, Dst: b6, Protocol: icmp}.Append(nil, nil), IP{Src: a6, Dst: b6, Protocol: icmp}.Append(nil, []byte{128}),
+	} {
 		if _, _, err := ParseNeighbor(other); !errors.Is(err, ErrNotNeighbor) {
 			t.Errorf("not a neighbour message: %v", err)
 		}
+	}
+}
+
+func TestShortNeighborMessages(t *testing.T) {
+	if _, _, err := ParseNeighbor(IP{Src: a6, Dst: b6, Protocol: new(uint8(ProtocolICMPv6))}.Append(nil, []byte{NeighborSolicitation})); !errors.Is(err, ErrShort) {
+		t.Errorf("one byte: %v", err)
 	}
 }
 

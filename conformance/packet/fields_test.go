@@ -3,6 +3,7 @@ package packet
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -44,6 +45,9 @@ func TestFieldsRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(got, fullSample) {
 		t.Errorf("parsed %+v, want %+v", got, fullSample)
 	}
+	if rest, err := ParseFields(b[1:41], &got); err != nil || len(rest) != 0 {
+		t.Errorf("exactly the header: rest %x, %v", rest, err)
+	}
 	if n := len(AppendFields(nil, got)); n != 40 {
 		t.Errorf("length %d", n)
 	}
@@ -59,6 +63,17 @@ func TestFieldsDefaults(t *testing.T) {
 	b := AppendFields(nil, sample{})
 	if got := hex.EncodeToString(b[:2]); got != "0808" || strings.Trim(hex.EncodeToString(b[2:]), "0") != "" {
 		t.Errorf("no field set: %x", b)
+	}
+	if b := AppendFields(nil, sample{Flag: new(false), Over: new(uint16(0))}); b[0] != 0 {
+		t.Errorf("false is encoded as %#x", b[0])
+	}
+	type gap struct {
+		_    struct{} `size:"2"`
+		A    *uint8   `at:"0,8"`
+		Half *uint8   `at:"1,4"`
+	}
+	if b := AppendFields(nil, gap{A: new(uint8(0xff)), Half: new(uint8(5))}); b[0] != 0xff || b[1] != 0x50 {
+		t.Errorf("a field before unused bits: %x", b)
 	}
 	got := Or(sample{Mid: new(uint32(1)), Tail: []byte{}}, fullSample)
 	if *got.Mid != 1 || len(got.Tail) != 0 || *got.Long != *fullSample.Long || got.Addr != fullSample.Addr {
@@ -85,32 +100,70 @@ func TestAppendFieldsPanicsOnValueThatDoesNotFit(t *testing.T) {
 }
 
 func TestInvalidTagsPanic(t *testing.T) {
-	for name, v := range map[string]any{
-		"beyond the end": struct {
+	for want, v := range map[string]any{
+		"ends after the header's 1 bytes": struct {
 			_ struct{} `size:"1"`
-			A *uint16  `at:"0,16"`
+			A *uint8   `at:"0.1,8"`
 		}{},
-		"no pointer": struct {
+		"a field is a pointer": struct {
 			_ struct{} `size:"1"`
 			A uint8    `at:"0,8"`
 		}{},
-		"no number": struct {
+		"tag": struct {
 			_ struct{} `size:"1"`
 			A *uint8   `at:"x,8"`
 		}{},
-		"bytes across bytes": struct {
+		"does not lie on whole bytes": struct {
 			_ struct{} `size:"4"`
 			A []byte   `at:"0.1,8"`
 		}{},
 	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
+				if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
+					t.Errorf("panic %q, want %q", got, want)
 				}
 			}()
 			AppendFields(nil, v)
 		}()
+	}
+}
+
+func TestDifferencesInWords(t *testing.T) {
+	d := Differences{{"PSN", "1", "2"}, {"MSN", "3", "4"}}
+	if d.String() != "PSN: want 1, got 2; MSN: want 3, got 4" || d.Want() != "PSN 1, MSN 3" || d.Got() != "PSN 2, MSN 4" {
+		t.Errorf("%q, %q, %q", d.String(), d.Want(), d.Got())
+	}
+	var l Line
+	l.Addf("%d", 1)
+	l.AddFlag("yes", new(true))
+	l.AddFlag("no", new(false))
+	l.AddFlag("unset", nil)
+	AddField(&l, "x %d", new(2))
+	AddField[int](&l, "y %d", nil)
+	if l.String() != "1 yes x 2" {
+		t.Errorf("%q", l.String())
+	}
+}
+
+// Differences in contents are shown from the first differing byte on, for eight bytes.
+func TestDiffBytes(t *testing.T) {
+	for _, c := range []struct {
+		want, got []byte
+		diff      string
+	}{
+		{nil, []byte("x"), ""},
+		{[]byte{}, nil, ""},
+		{[]byte{}, []byte("x"), "data: want 0 B, got 1 B"},
+		{[]byte("0123456789ab"), []byte("0123456789ab"), ""},
+		{[]byte("0123456789ab"), []byte("0x23456x89ab"), "data: want 3132333435363738 at byte 1, got 7832333435367838 there (2 of 12 bytes differ)"},
+		{[]byte("0123456789ab"), []byte("0123456789ax"), "data: want 62 at byte 11, got 78 there (1 of 12 bytes differ)"},
+		{[]byte("01"), []byte("x1"), "data: want 3031 at byte 0, got 7831 there (1 of 2 bytes differ)"},
+	} {
+		var d Differences
+		if DiffBytes(&d, "data", c.want, c.got); d.String() != c.diff {
+			t.Errorf("%q and %q: %q, want %q", c.want, c.got, d, c.diff)
+		}
 	}
 }
 

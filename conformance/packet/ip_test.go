@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/netip"
+	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -97,6 +99,109 @@ func TestIPEncodesEveryField(t *testing.T) {
 	h, payload, _, err := ParseIP(IP{Src: a6, Dst: b6, FragOff: new(uint16(5)), ID: new(uint32(9))}.Append(nil, payload))
 	if err != nil || *h.FragOff != 5 || *h.ID != 9 || *h.Protocol != ProtocolUDP || !h.Fragmented() || string(payload) != "abcdefgh" {
 		t.Errorf("fragment: %+v, %q, %v", h, payload, err)
+	}
+}
+
+// ParseIP returns every field that Append encodes, and no bit of one field in another.
+func TestIPParsesEveryField(t *testing.T) {
+	no, yes, v4, v6, top, one := new(false), new(true), new(uint8(4)), new(uint8(6)), new(uint8(0xff)), new(uint8(1))
+	for name, h := range map[string]IP{
+		"IPv4, ones":  {Src: a4, Dst: b4, Version: v4, TClass: top, ID: new(uint32(0xffff)), ReservedFlag: no, DF: no, MF: no, FragOff: new(uint16(0x1fff)), HopLimit: top, Protocol: top, Options: []byte{}},
+		"IPv4, flags": {Src: a4, Dst: b4, Version: v4, TClass: one, ID: new(uint32(1)), ReservedFlag: yes, DF: yes, MF: yes, FragOff: new(uint16(0)), HopLimit: one, Protocol: one, Options: []byte{1, 2, 3, 4}},
+		"IPv4, DF":    {Src: a4, Dst: b4, ReservedFlag: no, DF: yes, MF: no},
+		"IPv6, ones":  {Src: a6, Dst: b6, Version: v6, TClass: top, FlowLabel: new(uint32(0xfffff)), HopLimit: top, Protocol: top},
+		"IPv6, label": {Src: a6, Dst: b6, Version: v6, TClass: one, FlowLabel: new(uint32(0x80001)), HopLimit: one, Protocol: one},
+		"fragment":    {Src: a6, Dst: b6, MF: yes, FragOff: new(uint16(0)), ID: new(uint32(0xffffffff)), Protocol: one},
+		"only MF":     {Src: a6, Dst: b6, MF: yes},
+		"only ID":     {Src: a6, Dst: b6, ID: new(uint32(7))},
+		"only offset": {Src: a6, Dst: b6, FragOff: new(uint16(7))},
+		"IPv6":        {Src: a6, Dst: b6},
+		"last":        {Src: a6, Dst: b6, MF: no, FragOff: new(uint16(0x1fff)), ID: new(uint32(0)), Protocol: one},
+	} {
+		b := h.Append(nil, nil)
+		if _, payload, trailer, err := ParseIP(b); err != nil || len(payload) != 0 || len(trailer) != 0 {
+			t.Errorf("%s without a trailer: %d bytes of payload, %d of trailer, %v", name, len(payload), len(trailer), err)
+		}
+		got, payload, trailer, err := ParseIP(append(b, 9))
+		var d Differences
+		if h.Diff(&d, got); d != nil || err != nil || len(payload) != 0 || len(trailer) != 1 {
+			t.Errorf("%s: %v, %d bytes of payload, %v", name, d, len(payload), err)
+		}
+		if want := Get(h.MF, false) || Get(h.FragOff, 0) != 0; got.Fragmented() != want {
+			t.Errorf("%s: fragmented %v", name, !want)
+		}
+	}
+	defaults, _, _, _ := ParseIP(IP{Src: a4, Dst: b4}.Append(nil, nil))
+	want := IP{TClass: new(uint8(0)), ID: new(uint32(0)), ReservedFlag: no, DF: yes, MF: no, FragOff: new(uint16(0)), HopLimit: new(uint8(64)), Protocol: new(uint8(17)), Options: []byte{}}
+	var d Differences
+	if want.Diff(&d, defaults); d != nil {
+		t.Errorf("defaults: %v", d)
+	}
+	defaults, _, _, _ = ParseIP(IP{Src: a6, Dst: b6}.Append(nil, nil))
+	want = IP{TClass: new(uint8(0)), FlowLabel: new(uint32(0)), HopLimit: new(uint8(64)), Protocol: new(uint8(17))}
+	if want.Diff(&d, defaults); d != nil {
+		t.Errorf("defaults of IPv6: %v", d)
+	}
+	fragment, _, _, _ := ParseIP(IP{Src: a6, Dst: b6, MF: yes}.Append(nil, nil))
+	want = IP{ID: new(uint32(0)), FragOff: new(uint16(0)), Protocol: new(uint8(17))}
+	if want.Diff(&d, fragment); d != nil {
+		t.Errorf("defaults of a fragment: %v", d)
+	}
+}
+
+// Diff compares each field of the headers.
+func TestDiffComparesEveryHeaderField(t *testing.T) {
+	check := func(base any, diff func(changed any) Differences) {
+		for i := range reflect.TypeOf(base).NumField() {
+			c := reflect.New(reflect.TypeOf(base)).Elem()
+			c.Set(reflect.ValueOf(base))
+			f := c.Field(i)
+			switch {
+			case !f.CanSet():
+				continue
+			case f.Type() == addrType:
+				f.Set(reflect.ValueOf(netip.MustParseAddr("1.2.3.4")))
+			case f.Kind() == reflect.Slice:
+				f.SetBytes([]byte{1})
+			default:
+				f.Set(reflect.New(f.Type().Elem())) // false or 0
+			}
+			if d := diff(c.Interface()); len(d) != 1 {
+				t.Errorf("%s changed: %v", reflect.TypeOf(base).Field(i).Name, d)
+			}
+		}
+	}
+	ip := IP{
+		Src: a4, Dst: b4, Version: new(uint8(4)), IHL: new(uint8(5)), TClass: new(uint8(1)), Length: new(uint16(1)), ID: new(uint32(1)),
+		ReservedFlag: new(true), DF: new(true), MF: new(true), FragOff: new(uint16(1)), HopLimit: new(uint8(1)), Protocol: new(uint8(1)),
+		Checksum: new(uint16(1)), Options: []byte{}, FlowLabel: new(uint32(1)),
+	}
+	check(ip, func(c any) (d Differences) { ip.Diff(&d, c.(IP)); return d })
+	udp := UDP{SrcPort: new(uint16(1)), DstPort: new(uint16(1)), Length: new(uint16(1)), Checksum: new(uint16(1))}
+	check(udp, func(c any) (d Differences) { udp.Diff(&d, c.(UDP)); return d })
+}
+
+// A packet that cannot be parsed has the version that it says, and its bytes after the parsed part
+// as the payload.
+func TestUnparsedPackets(t *testing.T) {
+	fragment := new(uint8(ProtocolFragment))
+	for _, c := range []struct {
+		b       []byte
+		version uint8
+		payload int
+		want    string
+	}{
+		{[]byte{0x51, 2, 3}, 5, 3, "IP version 5"},
+		{linux4[:19], 4, 19, "19 of 20 bytes"},
+		{linux6[:39], 6, 39, "39 of 40 bytes"},
+		{IP{Src: a4, IHL: new(uint8(6))}.Append(nil, make([]byte, 3)), 4, 3, "the header has 24 bytes, there are 23"},
+		{IP{Src: a6, Protocol: fragment}.Append(nil, make([]byte, 7)), 6, 7, "7 of 8 bytes"},
+		{IP{Src: a6, Protocol: fragment}.Append(nil, []byte{17, 0, 0, 6, 0, 0, 0, 0, 9}), 6, 1, "reserved bits"},
+	} {
+		h, payload, _, err := ParseIP(c.b)
+		if err == nil || !strings.Contains(err.Error(), c.want) || *h.Version != c.version || len(payload) != c.payload {
+			t.Errorf("%x: version %d, %d bytes of payload, %v; want %d, %d, %q", c.b, *h.Version, len(payload), err, c.version, c.payload, c.want)
+		}
 	}
 }
 
@@ -205,12 +310,21 @@ func TestUDP(t *testing.T) {
 }
 
 func TestChecksum(t *testing.T) {
+	if got := hex.EncodeToString(pseudoHeader(a4, b4, ProtocolUDP, 0x1234)); got != "0a4d000b0a4d000c00111234" {
+		t.Errorf("pseudo-header of IPv4: %s", got)
+	}
+	if got := hex.EncodeToString(pseudoHeader(a6, b6, ProtocolUDP, 0x1234)[32:]); got != "0000123400000011" {
+		t.Errorf("pseudo-header of IPv6: %s", got)
+	}
 	// RFC 1071, section 3: the sum is ddf2.
 	if got := Checksum(unhex("0001f203f4f5f6f7")); got != 0xffff-0xddf2 {
 		t.Errorf("%#04x", got)
 	}
 	if got := Checksum(unhex("0001f203"), unhex("f4f5f6f7")); got != 0xffff-0xddf2 {
 		t.Errorf("in two parts %#04x", got)
+	}
+	if got := Checksum([]byte{0xff, 0xff, 0, 1}); got != 0xfffe { // the carry is added once
+		t.Errorf("with a carry %#04x", got)
 	}
 	if got := Checksum(linux4[:20]); got != 0 {
 		t.Errorf("of a header with its checksum %#04x", got)

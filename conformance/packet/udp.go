@@ -21,8 +21,7 @@ type UDP struct {
 func (h UDP) Append(b []byte, ip IP, payload []byte) []byte {
 	size := 8 + len(payload)
 	h.Length = new(Get(h.Length, uint16(size)))
-	if h.Checksum == nil {
-		h.Checksum = new(uint16(0))
+	if h.Checksum == nil { // it counts as 0
 		sum := Checksum(pseudoHeader(ip.Src, ip.Dst, ProtocolUDP, size), AppendFields(nil, h), payload)
 		if sum == 0 { // 0 means no checksum
 			sum = 0xffff

@@ -205,3 +205,106 @@ func FuzzConn(f *testing.F) {
 		}
 	})
 }
+
+// Segments that arrive early are kept by sequence number, the longer of two first.
+func TestEarlySegmentsAreSorted(t *testing.T) {
+	var r receiver
+	for _, p := range []chunk{{seq: 30, data: []byte("e")}, {seq: 10, data: []byte("a")}, {seq: 20, data: []byte("c")}, {seq: 10, data: []byte("ab")}} {
+		r.storeOutOfOrder(p)
+	}
+	var got []string
+	for _, p := range r.outOfOrder {
+		got = append(got, string(p.data))
+	}
+	expectSegments(t, "in order", got, "ab", "a", "c", "e")
+}
+
+// An acknowledgement of all data but not of the FIN leaves the FIN in the queue.
+func TestFINStaysUntilAcknowledged(t *testing.T) {
+	s := sender{una: 12, queue: []chunk{{seq: 10, data: []byte("ab"), flags: fin}}}
+	s.removeAcked()
+	if len(s.queue) != 1 || s.queue[0].seq != 12 || len(s.queue[0].data) != 0 {
+		t.Errorf("%+v, want the FIN at 12", s.queue)
+	}
+	if s.una = 13; len(s.queue) == 1 {
+		s.removeAcked()
+	}
+	if len(s.queue) != 0 {
+		t.Errorf("%+v after all is acknowledged", s.queue)
+	}
+}
+
+// Only a segment with the flag ACK acknowledges.
+func TestSegmentWithoutACKAcknowledgesNothing(t *testing.T) {
+	b := established(t, 7)
+	before := b.snd.una
+	b.receiveSegment(&segment{seq: peerISN, ack: before + 1, window: 5, payload: []byte("x")})
+	if b.snd.una != before || b.readAll() != "x" {
+		t.Errorf("acknowledged up to %d, want %d", b.snd.una, before)
+	}
+}
+
+// A window update is sent as soon as half of the window is free again.
+func TestWindowUpdateAtHalfOfTheWindow(t *testing.T) {
+	const half = maxWindow - maxWindow/2                                       // unread octets that leave half of the window
+	for unread, want := range map[int]int{half + 1: 0, half: 1, half - 1: 1} { // after one octet is read
+		b := established(t, 7)
+		b.rcv.queue, b.rcv.unread, b.rcv.advertised = [][]byte{{1}}, unread+1, maxWindow/2-1
+		must.Get(b.read())(t)
+		if len(b.log) != want {
+			t.Errorf("%d octets unread: %d segments, want %d", unread, len(b.log), want)
+		}
+	}
+}
+
+func TestPortsWrap(t *testing.T) {
+	h := &TCPHost{lastPort: 65534, listeners: map[uint16]*tcpListener{firstPort: {}}}
+	for _, want := range []uint16{65535, firstPort + 1} {
+		if got := must.Get(h.freePort(tcpFar))(t); got != want {
+			t.Errorf("port %d, want %d", got, want)
+		}
+	}
+}
+
+func TestSegmentsInWords(t *testing.T) {
+	for _, tc := range []struct {
+		s    segment
+		want string
+	}{
+		{segment{flags: syn, seq: 1, mss: 1460, window: 1}, "SYN seq 1 mss 1460"},
+		{segment{flags: fin | ack, seq: 2, ack: 3, window: 1, payload: []byte("ab")}, "FIN seq 2 ack 3"},
+		{segment{flags: rst, seq: 2}, "RST seq 2"},
+		{segment{flags: ack, seq: 2, ack: 3}, "seq 2 ack 3 no window"},
+	} {
+		tc.s.src, tc.s.dst = tcpNear, tcpFar
+		if text, payload, ok := DescribeTCP(tc.s.packet()); text != tc.want || !ok || len(payload) != len(tc.s.payload) {
+			t.Errorf("%q, %d octets, %v; want %q", text, len(payload), ok, tc.want)
+		}
+	}
+	if _, _, ok := DescribeTCP([]byte{0x45}); ok {
+		t.Error("one octet is a segment")
+	}
+}
+
+// Held octets are retransmitted once all of them were sent.
+func TestHeldOctetsAreRetransmitted(t *testing.T) {
+	b := established(t, 7)
+	must.Do(t, b.hold([]byte("hello")))
+	must.Do(t, b.sendHeldRange(b.now, 2, 5, 0))
+	must.Do(t, b.sendHeldRange(b.now, 0, 3, 0))
+	expectSegments(t, "held", b.data(), "llo", "hel")
+	b.now = b.now.Add(initialRTO)
+	b.tick(b.now)
+	expectSegments(t, "retransmitted", b.data(), "hello")
+}
+
+// A closed host refuses connections, and can be asked again.
+func TestDialOnClosedHost(t *testing.T) {
+	h := &TCPHost{err: io.ErrClosedPipe, lastPort: firstPort}
+	if _, err := h.Dial(tcpFar, time.Second); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("%v, want the error of the host", err)
+	}
+	if !h.mu.TryLock() {
+		t.Error("the host is still locked")
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -240,5 +242,15 @@ func TestOpenErrorsAndClose(t *testing.T) {
 	must.Do(t, w.Close())
 	if err := <-done; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// Link-local and multicast addresses need the interface.
+func TestSocketAddressHasZoneOfInterface(t *testing.T) {
+	for addr, want := range map[string]uint32{"fd00::1": 0, "fe80::1": 7, "ff0e::1": 7} {
+		a := sockaddr(netip.AddrPortFrom(netip.MustParseAddr(addr), 4791), 7).(*unix.SockaddrInet6)
+		if a.ZoneId != want || a.Port != 4791 {
+			t.Errorf("%s: zone %d, port %d, want zone %d", addr, a.ZoneId, a.Port, want)
+		}
 	}
 }

@@ -29,6 +29,25 @@ func seqs(out []Outcome) (all []uint32) {
 	return all
 }
 
+func TestEventMatchesAddresses(t *testing.T) {
+	for _, tc := range []struct {
+		match Match
+		want  int // packets that pass
+	}{
+		{Match{Src: source.Addr()}, 0},
+		{Match{Src: destination.Addr()}, 1},
+		{Match{Dst: destination.Addr()}, 0},
+		{Match{Dst: source.Addr()}, 1},
+		{Match{Src: source.Addr(), Dst: destination.Addr()}, 0},
+		{Match{Src: source.Addr(), Dst: source.Addr()}, 1},
+	} {
+		p := eventPipe(t, Event{Match: tc.match, Action: Action{Kind: Drop}})
+		if got := len(p.Apply(0, datagram(nil), nil)); got != tc.want {
+			t.Errorf("%+v: %d packets, want %d", tc.match, got, tc.want)
+		}
+	}
+}
+
 func TestDropThirdOccurrenceOfPSN(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Flow: new(Flow(5)), Seq: new(uint32(7))}, Occurrence: 3, Action: Action{Kind: Drop}})
 	for i, want := range []int{1, 1, 0, 1, 1} {

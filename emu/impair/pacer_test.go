@@ -44,8 +44,8 @@ func TestPacerBacklogCountsDown(t *testing.T) {
 		}
 	}
 	p.Reset()
-	if p.Backlog(100) != 0 || p.Next(100, 1) != 101 {
-		t.Error("the backlog is not 0 after Reset")
+	if want := (Pacer{RateBps: 8e9}); p != want {
+		t.Errorf("after Reset %+v, want %+v", p, want)
 	}
 }
 
@@ -164,6 +164,25 @@ func TestRateLimitMarksPacketsOfLongQueue(t *testing.T) {
 		}
 	}
 }
+
+// Between the limits of the queue, a random number decides.
+func TestQueueMarksAreDrawn(t *testing.T) {
+	for draw, want := range map[uint64]uint64{0: 2, 1<<64 - 1: 1} { // the smallest and the largest number
+		spec := Spec{RateBps: 8_000_000, QueueMarks: QueueMarks{MinBytes: 1000, MaxBytes: 2000, MaxPPM: PPM / 2}}
+		p := must.Get(NewPipe(Config{Specs: []Spec{spec}}, nil, func(string) Source { return fixed(draw) }))(t)
+		for range 4 { // find queues of 0, 1000, 2000 and 3000 bytes
+			p.Apply(0, &link.Datagram{TClass: link.ECT0, Payload: make([]byte, 952)}, nil)
+		}
+		if got := p.Counters().Marked; got != want {
+			t.Errorf("draw %d: %d marked, want %d", draw, got, want)
+		}
+	}
+}
+
+// fixed is a Source of one number.
+type fixed uint64
+
+func (f fixed) Uint64() uint64 { return uint64(f) }
 
 type counting struct{ n uint64 }
 

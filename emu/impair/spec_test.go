@@ -36,13 +36,13 @@ func TestZeroSpecIsTransparentAndDoesNotAllocate(t *testing.T) {
 func TestLossRateMatchesSpec(t *testing.T) {
 	p := specPipe(t, Spec{LossPPM: 100_000})
 	lost := 0
-	for _, out := range feed(p, 50_000) {
+	for _, out := range feed(p, 20_000) {
 		if len(out) == 0 {
 			lost++
 		}
 	}
-	share(t, "loss", lost, 50_000, 100_000, 5_000)
-	if c := p.Counters(); c.Lost != uint64(lost) || c.Offered != 50_000 || c.Emitted != 50_000-c.Lost {
+	share(t, "loss", lost, 20_000, 100_000, 5_000)
+	if c := p.Counters(); c.Lost != uint64(lost) || c.Offered != 20_000 || c.Emitted != 20_000-c.Lost {
 		t.Errorf("counters %+v, lost %d", c, lost)
 	}
 }
@@ -50,7 +50,7 @@ func TestLossRateMatchesSpec(t *testing.T) {
 func TestBurstLossMatchesGilbertElliott(t *testing.T) {
 	// Bad a quarter of the time (1/30 in, 1/10 out); bursts of 10 packets.
 	p := specPipe(t, Spec{Burst: GilbertElliott{ToBadPPM: 33_333, ToGoodPPM: 100_000, LossBadPPM: PPM}})
-	const n = 200_000
+	const n = 50_000
 	lost, bursts, before := 0, 0, false
 	for _, out := range feed(p, n) {
 		now := len(out) == 0
@@ -72,12 +72,12 @@ func TestBurstLossMatchesGilbertElliott(t *testing.T) {
 func TestGilbertElliottDropsInBothStates(t *testing.T) {
 	p := specPipe(t, Spec{Burst: GilbertElliott{ToBadPPM: 100_000, ToGoodPPM: 100_000, LossBadPPM: 800_000, LossGoodPPM: 100_000}})
 	lost := 0
-	for _, out := range feed(p, 100_000) {
+	for _, out := range feed(p, 40_000) {
 		if len(out) == 0 {
 			lost++
 		}
 	}
-	share(t, "loss", lost, 100_000, 450_000, 15_000)
+	share(t, "loss", lost, 40_000, 450_000, 15_000)
 }
 
 func TestDuplicateFollowsFirstCopy(t *testing.T) {
@@ -147,6 +147,15 @@ func TestJitterIsUniformAndKeepOrderKeepsOrder(t *testing.T) {
 			t.Fatalf("packet %d leaves at %v, the one before at %v", i, at, last)
 		}
 		last = at
+	}
+}
+
+func TestJitterReachesItsLimits(t *testing.T) {
+	for draw, want := range map[uint64]time.Duration{0: 0, 1<<64 - 1: 10} {
+		p := must.Get(NewPipe(Config{Specs: []Spec{{Jitter: 10}}}, nil, func(string) Source { return fixed(draw) }))(t)
+		if got := p.Apply(0, datagram(nil), nil)[0].Delay; got != want {
+			t.Errorf("draw %d: delay %v, want %v", draw, got, want)
+		}
 	}
 }
 
@@ -220,6 +229,10 @@ func TestRateSpacesPacketsAndDropsAtQueueLimit(t *testing.T) {
 	if !reflect.DeepEqual(delays, want) || p.Counters().Overflowed != 2 {
 		t.Errorf("delays %v, overflowed %d, want %v and 2", delays, p.Counters().Overflowed, want)
 	}
+	tiny := specPipe(t, Spec{RateBps: 28_000_000, QueueBytes: 1})
+	if out := tiny.Apply(0, datagram(toyPacket(1, 1, 1)), nil); len(out) != 0 {
+		t.Errorf("a queue of one byte holds %+v", out)
+	}
 	if out := p.Apply(10_000, datagram(toyPacket(1, 1, 1)), nil); len(out) != 1 || out[0].Delay != 30*time.Microsecond {
 		t.Errorf("after one departed: %+v, want it queued", out)
 	}
@@ -243,6 +256,28 @@ func TestSpecsApplyInOrder(t *testing.T) {
 	for _, o := range out {
 		if o.Delay != 11 {
 			t.Errorf("delay %v, want 11ns: each spec adds its own", o.Delay)
+		}
+	}
+}
+
+// The smallest value enables a kind, and only that kind has a random stream.
+func TestOnlyEnabledKindsHaveStreams(t *testing.T) {
+	for want, s := range map[string]Spec{
+		"":           {Delay: 1, KeepOrder: true, RateBps: 1, QueueBytes: 1},
+		"loss":       {LossPPM: 1},
+		"burst":      {Burst: GilbertElliott{LossGoodPPM: 1}},
+		"duplicate":  {DuplicatePPM: 1},
+		"reorder":    {ReorderPPM: 1},
+		"jitter":     {Jitter: 1},
+		"corrupt":    {CorruptPPM: 1},
+		"truncate":   {TruncatePPM: 1},
+		"mark":       {MarkPPM: 1},
+		"queue_mark": {QueueMarks: QueueMarks{MaxBytes: 1}},
+	} {
+		var kinds []string
+		newStage(s, func(kind string) Source { kinds = append(kinds, kind); return fixed(0) })
+		if got := strings.Join(kinds, " "); got != want {
+			t.Errorf("%+v: streams %q, want %q", s, got, want)
 		}
 	}
 }
@@ -339,7 +374,20 @@ func TestValidateReportsEveryError(t *testing.T) {
 		{Spec{From: 10, Until: 10}, "an empty span"},
 		{Spec{From: -1}, "an empty span"},
 		{Spec{QueueBytes: 1}, "without rate_bps"},
-		{Spec{QueueBytes: -1}, "negative"},
+		{Spec{QueueBytes: -1, RateBps: 1}, "queue_bytes: -1 is negative"},
+		{Spec{Burst: GilbertElliott{ToGoodPPM: PPM + 1, LossBadPPM: 1}}, "burst.to_good_ppm"},
+		{Spec{Burst: GilbertElliott{LossBadPPM: PPM + 1}}, "burst.loss_bad_ppm"},
+		{Spec{Burst: GilbertElliott{LossGoodPPM: PPM + 1}}, "burst.loss_good_ppm"},
+		{Spec{ReorderPPM: PPM + 1, ReorderDelay: 1}, "reorder_ppm"},
+		{Spec{CorruptPPM: PPM + 1}, "corrupt_ppm"},
+		{Spec{TruncatePPM: PPM + 1}, "truncate_ppm"},
+		{Spec{DuplicateDelay: -1}, "duplicate_delay: -1ns is negative"},
+		{Spec{ReorderDelay: -1}, "reorder_delay: -1ns is negative"},
+		{Spec{QueueMarks: QueueMarks{MaxBytes: 1}}, "queue_marks: without rate_bps"},
+		{Spec{RateBps: 1, QueueMarks: QueueMarks{MinBytes: -1, MaxBytes: 1}}, "queue_marks: -1 to 1 bytes"},
+		{Spec{RateBps: 1, QueueMarks: QueueMarks{MinBytes: 2, MaxBytes: 1}}, "queue_marks: 2 to 1 bytes"},
+		{Spec{RateBps: 1, QueueMarks: QueueMarks{MaxPPM: 1}}, "queue_marks: 0 to 0 bytes"},
+		{Spec{RateBps: 1, QueueMarks: QueueMarks{MaxBytes: 1, MaxPPM: PPM + 1}}, "queue_marks.max_ppm"},
 	} {
 		err := tc.spec.Validate()
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -353,9 +401,14 @@ func TestValidateReportsEveryError(t *testing.T) {
 	if err := two.Validate(); strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("two errors gave %q", err)
 	}
-	good := Spec{LossPPM: PPM, Burst: GilbertElliott{ToBadPPM: 1, LossBadPPM: 1}, RateBps: 1, QueueBytes: 1, From: 1, Until: 2}
-	if err := good.Validate(); err != nil {
-		t.Errorf("a valid spec: %v", err)
+	for _, good := range []Spec{
+		{LossPPM: PPM, Burst: GilbertElliott{ToBadPPM: 1, LossBadPPM: 1}, RateBps: 1, QueueBytes: 1, From: 1, Until: 2},
+		{Burst: GilbertElliott{LossGoodPPM: PPM}, ReorderPPM: 1, ReorderDelay: 1, From: 1},
+		{RateBps: 1, QueueMarks: QueueMarks{MinBytes: 1, MaxBytes: 1, MaxPPM: PPM}, Until: 1},
+	} {
+		if err := good.Validate(); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
 	}
 }
 

@@ -35,8 +35,14 @@ func Generate(root string, files []string) (all []Mutant, err error) {
 }
 
 // canDispatch reports whether a function can call a mutated variant of itself, as Overlay makes it
-// do: its receiver has a name, and it is neither init nor a function with type parameters.
+// do: its receiver and parameters have names, and it is neither init nor a function with type
+// parameters.
 func canDispatch(f *ast.FuncDecl) bool {
+	for _, p := range f.Type.Params.List {
+		if len(p.Names) == 0 {
+			return false
+		}
+	}
 	if f.Recv == nil {
 		return f.Type.TypeParams == nil && f.Name.Name != "init"
 	}
@@ -161,13 +167,18 @@ func addOne(n *ast.BasicLit) []edit {
 const dropsStatement = "drops the statement"
 
 // dropStatement returns the edit that keeps a statement from running. There is none for a
-// declaration, and for the init or post statement of an if, for or switch.
+// declaration, for the init or post statement of an if, for or switch, and for the communication of
+// a select clause.
 func (s *source) dropStatement(n ast.Stmt, parents []ast.Node) []edit {
 	if a, ok := n.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
 		return nil
 	}
-	switch parents[len(parents)-1].(type) {
-	case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
+	switch parent := parents[len(parents)-1].(type) {
+	case *ast.BlockStmt, *ast.CaseClause:
+	case *ast.CommClause:
+		if n == parent.Comm {
+			return nil
+		}
 	default:
 		return nil
 	}

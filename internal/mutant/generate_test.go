@@ -33,6 +33,16 @@ func Pair() (all [size]int) {
 	all[0] = one[0]
 	return all
 }
+
+func Wait(c chan int) (got int) {
+	select {
+	case got = <-c:
+		got++
+	}
+	return got
+}
+
+func (r *Range) Reset(int) { r.Low, r.High = 0, 0 }
 `
 
 const clampMain = `package main

@@ -206,3 +206,24 @@ func TestWatchdogEndsCasesWithoutProgress(t *testing.T) {
 		})
 	}
 }
+
+// failingDevice is a device that does not close.
+type failingDevice struct {
+	verbs.Context
+	err error
+}
+
+func (d failingDevice) Close() error           { return d.err }
+func (d failingDevice) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Name: "dev"} }
+
+// A device that fails to close is reported; one that the case has closed, or that did not open, is
+// no error.
+func TestDevicesThatFailToClose(t *testing.T) {
+	failed := errors.New("busy")
+	if err := closeDevices([]verbs.Context{nil, failingDevice{}, failingDevice{err: verbs.ErrClosed}}); err != nil {
+		t.Error(err)
+	}
+	if err := closeDevices([]verbs.Context{failingDevice{err: failed}, failingDevice{}}); !errors.Is(err, failed) || err.Error() != "close dev: busy" {
+		t.Errorf("%v, want the error of the device", err)
+	}
+}

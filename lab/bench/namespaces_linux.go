@@ -218,7 +218,8 @@ func (p *netnsCase) openPartner() (verbs.Context, error) {
 }
 
 // cleanUp closes the devices, and undoes changes of the link, addresses and path. clean is false if
-// the device or the case has not ended in time, so that the network cannot be used again.
+// the device or the case has not ended in time, or a change could not be undone, so that the
+// network cannot be used again.
 func (p *netnsCase) cleanUp() (clean bool, err error) {
 	p.stop()
 	timeout, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
@@ -230,7 +231,11 @@ func (p *netnsCase) cleanUp() (clean bool, err error) {
 		clean, err = false, fmt.Errorf("the device was not closed within %v", cleanUpTimeout)
 	}
 	clean = p.world.awaitEnd(timeout) && clean
-	return clean, errors.Join(err, p.restore(), p.net.setPath(conformance.Path{}))
+	if restoreErr := errors.Join(p.restore(), p.net.setPath(conformance.Path{})); restoreErr != nil {
+		// It is not wrapped: the verdict must be broken, even if it is ErrBenchCannot.
+		clean, err = false, errors.Join(err, fmt.Errorf("restore the network: %v", restoreErr)) //nolint:errorlint // see above
+	}
+	return clean, err
 }
 
 // rawTCP returns the peer's user-space TCP, which it creates on first use.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
@@ -323,5 +324,21 @@ func TestUnreadPacketsDoNotReachNextCase(t *testing.T) {
 			}
 			return nil
 		}))
+	}
+}
+
+// stuckLink is a link that cannot be set up again.
+type stuckLink struct{ linkController }
+
+func (stuckLink) SetLink(string, bool) error { return agent.ErrHostCannot }
+
+// A network whose link stays down is not used again, and the case has no verdict about the device.
+func TestNetworkThatIsNotRestoredIsNotClean(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		p := &netnsCase{net: new(benchNetwork), realTimeCase: realTimeCase{world: newRealWorld(), interfaceState: interfaceState{host: stuckLink{}, linkDown: down}}}
+		clean, err := p.cleanUp()
+		if clean == down || (err != nil) != down || errors.Is(err, conformance.ErrBenchCannot) {
+			t.Errorf("link down %v: clean %v, %v", down, clean, err)
+		}
 	}
 }

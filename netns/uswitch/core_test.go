@@ -95,6 +95,16 @@ func TestSwitchLearnsAddresses(t *testing.T) {
 	}
 }
 
+func TestAddressIsLearntAgainAfterPortWasDown(t *testing.T) {
+	r := newRig(t, 3, nil)
+	r.offer(1, bare(macB, macA))
+	r.setDown(r.ports[1], PortDown)
+	r.ports[1].state = PortUp
+	r.expect("forgotten", r.offer(0, bare(macA, macB)), 0, 1, 1)
+	r.offer(1, bare(macB, macA))
+	r.expect("learnt again", r.offer(0, bare(macA, macB)), 0, 1, 0)
+}
+
 func TestStaticAddressesAreNotRelearnt(t *testing.T) {
 	r := newRig(t, 3, func(c *Config) { c.Ports[1].Addresses = []net.HardwareAddr{macB} })
 	r.expect("given", r.offer(0, bare(macA, macB)), 0, 1, 0)

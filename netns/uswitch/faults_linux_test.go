@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/must"
 )
@@ -285,5 +286,23 @@ func TestVLANTagIsKept(t *testing.T) {
 	}
 	if tci := arriving.tag(t); tci != 0x6005 {
 		t.Errorf("arrived with tag %#x, want 0x6005", tci)
+	}
+}
+
+// Packets that are cut, or too short for their metadata, are not forwarded.
+func TestIncompletePacketsAreLost(t *testing.T) {
+	fds := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0))(t)
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	for _, size := range []int{vnetLen - 1, vnetLen + slotBytes - tagRoom + 1, vnetLen + 60, 1} {
+		must.Get(unix.Write(fds[0], make([]byte, size)))(t)
+	}
+	r := newReceiver()
+	n, lost, errno := r.receive(fds[1])
+	if n != 1 || lost != 3 || errno != 0 || len(r.packets[0].bytes) != 60 {
+		t.Errorf("%d packets, the first of %d bytes, %d lost, %v; want 1 of 60 bytes and 3 lost", n, len(r.packets[0].bytes), lost, errno)
+	}
+	if n, lost, errno := r.receive(fds[1]); n != 0 || lost != 0 || errno != 0 {
+		t.Errorf("an empty socket: %d packets, %d lost, %v", n, lost, errno)
 	}
 }

@@ -121,6 +121,7 @@ func TestFaults(t *testing.T) {
 		SendOnly(1, data[:5]).AckReq().SE(), SendFirst(1, data), SendOnly(1, nil).WithUDPChecksum(), CNP(), Nak(1, NakRemoteOp, 0), RNR(1, 31, 0),
 		SendOnlyImm(1, 1, data).On(UC).SE(), Datagram(1, 1, 1, data[:7]), WriteOnlyImm(1, At(0, 0, 0), 0, nil).SE(), AtomicWrite(1, At(0, 0, 8), data[:8]),
 		Flush(1, 1, 0, At(0, 0, 0)), FetchAdd(1, At(0, 0, 8), 1), CompareSwap(1, At(0, 0, 8), 1, 2), Ack(1, 1).WithCredits(0),
+		Nak(1, NakInvalidRD, 0), SendFirst(1, data[:1]), New(OpSendLast, 1, data[:1]), SendOnly(1, nil).OnXRC(5),
 	}
 	for _, path := range []Packet{path4, path6} {
 		for _, p := range valid {
@@ -131,6 +132,8 @@ func TestFaults(t *testing.T) {
 	}
 	feth := Flush(1, 1, 0, At(0, 0, 0))
 	feth.FETH.Resv = new(uint32(1))
+	xrceth := SendOnly(1, nil).OnXRC(5)
+	xrceth.XRCETH.Resv = new(uint8(1))
 	deth := Datagram(1, 1, 1, nil)
 	deth.DETH.Resv = new(uint8(1))
 	badIP, badUDP := SendOnly(1, nil), SendOnly(1, nil)
@@ -147,7 +150,7 @@ func TestFaults(t *testing.T) {
 		"the UDP checksum is 0 or right":                          {badUDP},
 		"the ICRC is right":                                       {SendOnly(1, nil).BadICRC()},
 		"TVer is 0":                                               {SendOnly(1, nil).WithTVer(1)},
-		"reserved bits are 0":                                     {SendOnly(1, nil).WithReserved(1, 0), SendOnly(1, nil).WithReserved(0, 1), feth, deth},
+		"reserved bits are 0":                                     {SendOnly(1, nil).WithReserved(1, 0), SendOnly(1, nil).WithReserved(0, 1), feth, deth, xrceth},
 		"the payload is as long as the opcode allows": {
 			Ack(1, 1).WithPayload(data[:4]), SendFirst(1, nil), New(OpSendLast, 1, nil), AtomicWrite(1, At(0, 0, 8), data[:4]), CNP().WithPayload(data[:12]),
 		},
@@ -206,6 +209,9 @@ func TestAckKinds(t *testing.T) {
 	}
 	if p := Nak(1, NakSequence, 2); !p.IsAck(AckNegative) || p.IsAck(AckPositive) || !p.IsNak(NakSequence) || p.IsNak(NakRemoteOp) || p.Syndrome() != 0x60 {
 		t.Errorf("%v has the wrong kind", p)
+	}
+	if p := (Packet{BTH: BTH{Opcode: new(OpAcknowledge)}, Extensions: Extensions{AETH: &AETH{Kind: new(AckNegative)}}}); !p.IsNak(NakSequence) {
+		t.Errorf("%v without a code is no sequence NAK, whose code is 0", p)
 	}
 	if p := ReadResponseOnly(1, 2, nil); p.IsAck(AckPositive) {
 		t.Errorf("%v is taken for an ACK", p)

@@ -165,7 +165,7 @@ func TestGRH(t *testing.T) {
 	for name, c := range map[string]struct {
 		area   []byte
 		family int
-	}{"IPv4 as IPv6": {four, 6}, "IPv6 as IPv4": {six, 4}, "cut": {six[:39], 6}, "zeros": {make([]byte, 40), 4}} {
+	}{"IPv4 as IPv6": {four, 6}, "IPv6 as IPv4": {six, 4}, "cut": {six[:39], 6}, "IPv4 first": {append(four[20:], four[:20]...), 6}, "zeros": {make([]byte, 40), 4}} {
 		if _, err := ParseGRH(c.area, c.family); err == nil {
 			t.Errorf("%s: no error", name)
 		}

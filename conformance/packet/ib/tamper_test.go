@@ -158,10 +158,33 @@ func TestParseRejectsWrongLengths(t *testing.T) {
 			t.Errorf("%s: %v, and no error", name, got)
 		}
 	}
+	if got, err := Parse(p.WithBody([]byte("ab")).WithPadCnt(3).Build()); !errors.Is(err, ErrPad) || string(got.Payload) != "ab" || got.Pad == nil || len(got.Pad) != 0 {
+		t.Errorf("more padding than payload: %q and %q, %v", got.Payload, got.Pad, err)
+	}
+	// A packet of another protocol has no ICRC, although it is long enough for one.
+	if got, err := Parse(p.WithDstPort(4790).Build()); !errors.Is(err, ErrNotRoCE) || got.CheckICRC() == nil || got.PSN() != 0 {
+		t.Errorf("another port: PSN %d, %v, ICRC %v", got.PSN(), err, got.CheckICRC())
+	}
+	bytesOf := p.WithPayload([]byte("abcde")).Build()
+	padded, err := Parse(bytesOf)
+	clear(bytesOf)
+	_ = append(padded.Payload, 0xff)
+	if err != nil || string(padded.Payload) != "abcde" || string(padded.Pad) != "\x00\x00\x00" {
+		t.Errorf("payload %q, pad %q, %v: it must not alias other bytes", padded.Payload, padded.Pad, err)
+	}
+	whole := SendOnly(100, nil).Or(path4).Build()
+	for n := range len(whole) {
+		if _, err := ICRC(whole[:n]); !errors.Is(err, packet.ErrShort) {
+			t.Errorf("ICRC of %d bytes: %v", n, err)
+		}
+	}
+	if _, err := ICRC(whole[:43]); err.Error() != "ICRC: too short: 23 bytes after the IP header, not 24" {
+		t.Error(err)
+	}
 	longer := p
-	longer.Behind = []byte("xyz")
+	longer.Behind = []byte("x")
 	behind, err := Parse(longer.Build())
-	if !errors.Is(err, ErrBehind) || string(behind.Behind) != "xyz" || string(behind.Payload) != "abcd" || behind.CheckICRC() != nil {
+	if !errors.Is(err, ErrBehind) || string(behind.Behind) != "x" || string(behind.Payload) != "abcd" || behind.CheckICRC() != nil {
 		t.Errorf("bytes after the packet: %v, %v", behind, err)
 	}
 	// The ICRC covers IP options, although RoCEv2 does not allow them.
@@ -215,12 +238,14 @@ func TestSocketPacketsReportUnseenFields(t *testing.T) {
 	df.IP.DF = new(true)
 	sum := Packet{}
 	sum.UDP.Checksum = new(uint16(0))
+	options, behind := Packet{}, Packet{Behind: []byte{}}
+	options.IP.Options = []byte{}
 	ttl := SendOnly(1, nil)
 	ttl.IP.HopLimit, ttl.UDP.SrcPort = new(uint8(64)), new(uint16(0xc000))
 	for _, c := range []struct {
 		want   Packet
 		unseen int
-	}{{df, 1}, {sum, 1}, {df.Or(sum), 2}, {ttl, 0}} {
+	}{{df, 1}, {sum, 1}, {df.Or(sum), 2}, {ttl, 0}, {options, 1}, {behind, 1}} {
 		if len(c.want.UnseenFields(parsed)) > 0 || len(c.want.UnseenFields(parsed.AsFromSocket())) != c.unseen {
 			t.Errorf("%v", c.want)
 		}

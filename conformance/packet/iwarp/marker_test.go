@@ -160,3 +160,19 @@ func deframe(t *testing.T, d *Deframer, b []byte) []ReceivedFPDU {
 	}
 	return got
 }
+
+// The CRC covers a marker at any place of an FPDU, also one between pad and CRC. An FPDU without its
+// last octet is incomplete.
+func TestCRCCoversMarkersAtAnyPlace(t *testing.T) {
+	for size := 430; size < 560; size++ {
+		b := (&Framer{Markers: true, CRC: true}).Append(nil, Write(1, 2, make([]byte, size)))
+		for _, n := range []int{len(b) - 1, len(b)} {
+			d := Deframer{Markers: true}
+			d.Feed(b[:n])
+			got, ok := d.Next()
+			if ok != (n == len(b)) || ok && *got.MPA.CRCStatus != CRCCorrect {
+				t.Errorf("%d of %d octets: complete %v, %v", n, len(b), ok, got)
+			}
+		}
+	}
+}

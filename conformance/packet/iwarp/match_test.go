@@ -71,6 +71,7 @@ func TestEveryFieldIsCompared(t *testing.T) {
 		{term, term.EditTerminate(func(h *TerminateHeader) { h.Reserved = new(uint16(1)) }), "Reserved: want 0x0, got 0x1"},
 		{term, term.EditTerminate(func(h *TerminateHeader) { h.SegmentLength = new(uint16(4)) }), "SegmentLength: want 18, got 4"},
 		{term, term.About(write.TO(0)), "quoted DDP header: want 2200 at byte 12, got 0000 there (1 of 14 bytes differ)"},
+		{Terminate(RDMAPBounds).About(read), Terminate(RDMAPBounds).About(read.EditRead(func(h *ReadRequestHeader) { h.Size = new(uint32(5)) })), "quoted RDMAP header: want 0400000005000000 at byte 15, got 0500000005000000 there (1 of 28 bytes differ)"},
 		{response, AtomicResponse(1, 2, 4), "Original: want 0x3, got 0x4"},
 		{response, AtomicResponse(1, 3, 3), "ID: want 0x2, got 0x3"},
 		{imm, Immediate(1, 3), "Value: want 0x2, got 0x3"},
@@ -103,6 +104,24 @@ func TestUnsetFieldsAreNotCompared(t *testing.T) {
 	} {
 		if len(Diff(want, odd)) == 0 {
 			t.Errorf("expected %v: %v matches", want, odd)
+		}
+	}
+}
+
+// Fields that a strict expectation of a valid segment implies are compared on their own, too.
+func TestSingleFieldsAreCompared(t *testing.T) {
+	other := Any()
+	other.OtherHeader = []byte{1}
+	for want, s := range map[string]Segment{
+		"T: want true, got false":     Any().Tagged(true),
+		"CRC: want wrong, got right":  Any().BadCRC(),
+		"header: want 1 B, got 0 B":   other,
+		"ULPDU_Length: want 7, got 2": Any().ULPDULength(7),
+	} {
+		got := received(t, Send(1, nil))
+		got.MPA.Length = new(uint16(2))
+		if d := Diff(s, got); d.String() != want {
+			t.Errorf("%q, want %q", d, want)
 		}
 	}
 }
@@ -162,6 +181,10 @@ func TestOdditiesAreNamed(t *testing.T) {
 		{ReadRequest(1, At(1, 1), 1, At(1, 1)).Cut(40), "the header of READ REQUEST is 28 octets, of which there are 22"},
 		{Immediate(1, 1).Cut(25), "the header of IMMEDIATE is 8 octets, of which there are 7"},
 		{FetchAdd(1, 1, At(1, 1), 1).EditAtomic(func(h *AtomicRequestHeader) { h.Operation = new(uint8(1)) }), "atomic operation 1 is not assigned"},
+		{FetchAdd(1, 1, At(1, 1), 1).EditAtomic(func(h *AtomicRequestHeader) { h.Reserved = new(uint32(1)) }), "reserved bits of the atomic: 1 instead of 0"},
+		{Terminate(MPACRC).EditTerminate(func(h *TerminateHeader) { h.Reserved = new(uint16(1)) }), "reserved bits of TERMINATE: 1 instead of 0"},
+		{Send(1, make([]byte, maxULPDU-untaggedLen)), ""},
+		{Send(1, make([]byte, maxULPDU-untaggedLen+1)), "ULPDU of 64769 octets, the most there can be is 64768"},
 		{Terminate(MPACRC).MSN(2), "MSN of TERMINATE: 2 instead of 1"},
 		{Terminate(Cause(0x2103)), "cause 2/1/03 is in no list"},
 		{Terminate(MPACRC).EditTerminate(func(h *TerminateHeader) { h.HasRDMAP = new(true) }), "R is set and no RDMAP header is there"},
@@ -207,6 +230,43 @@ func TestSegmentsOfAMessage(t *testing.T) {
 	}
 }
 
+// Fields of one of the two DDP headers decide which one is sent.
+func TestFieldsDecideWhichHeaderIsSent(t *testing.T) {
+	for _, tc := range []struct {
+		s    Segment
+		want bool
+	}{
+		{Op(OpSend), false},
+		{Op(OpWrite), true},
+		{Op(OpSend).Tagged(true), true},
+		{Op(OpWrite).Tagged(false), false},
+		{Op(OpSend).STag(1).Tagged(false), true},
+		{Op(OpSend).TO(1), true},
+		{Op(OpWrite).QN(1).Tagged(true), false},
+		{Op(OpWrite).MSN(1), false},
+		{Op(OpWrite).MO(1), false},
+		{Op(OpWrite).InvalidateSTag(1), false},
+	} {
+		if tc.s.IsTagged() != tc.want {
+			t.Errorf("%v: tagged %v, want %v", tc.s, !tc.want, tc.want)
+		}
+	}
+}
+
+func TestPayloadIsCutOrFilled(t *testing.T) {
+	header := Send(1, nil).Append(nil)
+	for n, want := range map[int]string{0: "", 1: "a", 2: "ab", 4: "ab\x00\x00", -1: ""} {
+		s := Send(1, []byte("ab"))
+		s.PayloadLen = &n
+		if got := s.Append(nil); string(got[len(header):]) != want {
+			t.Errorf("length %d: %q, want %q", n, got[len(header):], want)
+		}
+	}
+	if h := Terminate(MPACRC).About(Send(1, nil).Cut(0)).Terminate; len(h.DDPHeader) != 0 || *h.SegmentLength != 0 {
+		t.Errorf("a segment without octets is quoted as %x of %d", h.DDPHeader, *h.SegmentLength)
+	}
+}
+
 func TestTaggedChangesOnlyTheTBit(t *testing.T) {
 	plain, odd := Send(1, []byte("abcd")).Append(nil), Send(1, []byte("abcd")).Tagged(true).Append(nil)
 	plain[0] |= 0x80
@@ -223,6 +283,74 @@ func TestModifiersCopy(t *testing.T) {
 	term.About(base)
 	if !bytes.Equal(before, base.Append(nil)) || term.Terminate.DDPHeader != nil {
 		t.Error("a modifier changed its receiver")
+	}
+}
+
+func TestSegmentsInWords(t *testing.T) {
+	for want, s := range map[string]Segment{
+		"SEND INVALIDATE msn 2 invalidate 0xbad 1 B":                       SendInvalidate(2, 0xbad, []byte("x")),
+		"READ REQUEST msn 1 4 B from 0x1+0x2 to 0x3+0x4 1 B":               ReadRequest(1, At(3, 4), 4, At(1, 2)).WithPayload([]byte("x")),
+		"ATOMIC REQUEST msn 1 id 0x2 add 0x5 at 0x3+0x4":                   FetchAdd(1, 2, At(3, 4), 5),
+		"SEND msn 1 mo 4 2 B more":                                         Send(1, []byte("ab")).MO(4).Last(false),
+		"SEND msn 1 0 B dv 0x2 rv 0x0 ddp-reserved 0x5 rdmap-reserved 0x3": Send(1, nil).DV(2).RV(0).DDPReserved(5).RDMAPReserved(3),
+		"WRITE stag 0x1 to 0x2 0 B T=false":                                Write(1, 2, nil).Tagged(false),
+		"IMMEDIATE msn 1 0x2":                                              Immediate(1, 2),
+		"TERMINATE mpa crc about SEND msn 1 last":                          Terminate(MPACRC).About(Send(1, nil)),
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A Terminate may say only the length of the wrong segment.
+func TestTerminateWithLengthOnly(t *testing.T) {
+	got := received(t, Terminate(MPACRC).EditTerminate(func(h *TerminateHeader) { h.SegmentLength = new(uint16(77)) })).Terminate
+	if got.SegmentLength == nil || *got.SegmentLength != 77 || !*got.LengthValid || *got.HasDDP {
+		t.Errorf("%+v, want a length of 77", got)
+	}
+}
+
+// siw puts the header bits at the low end, and exchanges layer and type.
+func TestSiwBitOrder(t *testing.T) {
+	for _, tc := range []struct {
+		ctrl                  [4]byte
+		beforeStart, afterEnd bool // is in siw's order before and after the end of start-up
+	}{
+		{[4]byte{0x21}, true, true}, {[4]byte{0x21, 0, 0x40}, false, false}, {[4]byte{0x11, 0, 0x20, 0x07}, false, false}, {[4]byte{0x11, 0, 0x01}, true, true},
+		{[4]byte{0x02, 1}, false, false}, {[4]byte{0x02, 2}, true, true}, {[4]byte{0x02, 4}, true, true}, {[4]byte{0x02, 5}, false, false},
+		{[4]byte{0x02, 6}, true, false}, {[4]byte{0x02, 7}, true, false}, {[4]byte{0x02, 8}, false, false},
+		{[4]byte{0x20, 4}, false, false}, {[4]byte{0x20, 5}, false, true}, {[4]byte{0x20, 6}, false, true}, {[4]byte{0x20, 7}, false, false},
+		{[4]byte{0x10, 0}, false, false}, {[4]byte{0x10, 1}, true, true}, {[4]byte{0x10, 2}, true, true}, {[4]byte{0x11, 1}, false, false}, {[4]byte{0x01, 1}, false, false},
+	} {
+		if b, a := inSiwOrder(tc.ctrl[:], false), inSiwOrder(tc.ctrl[:], true); b != tc.beforeStart || a != tc.afterEnd {
+			t.Errorf("%x: %v during start-up, %v after", tc.ctrl, b, a)
+		}
+	}
+	for bit := range 3 {
+		b := Terminate(DDPTaggedBounds).Append(nil)
+		ctrl := b[len(b)-terminateLen:]
+		ctrl[0], ctrl[2] = 0x01, 1<<bit|0x18 // protection error of layer 1 in siw's order, with unused bits
+		s, ok := ParseSegment(b).InSiwBitOrder(true)
+		if !ok {
+			t.Fatalf("bit %d is not in siw's order", bit)
+		}
+		if h := s.Terminate; *h.LengthValid != (bit == 0) || *h.HasDDP != (bit == 1) || *h.HasRDMAP != (bit == 2) || *h.Reserved != 0 || h.Cause.Layer() != 1 || h.Cause.Type() != 0 {
+			t.Errorf("bit %d: %+v", bit, h)
+		}
+	}
+}
+
+// A parsed segment does not alias its octets, and two octets have an opcode.
+func TestParsedSegments(t *testing.T) {
+	b := Send(1, []byte("abcd")).Append(nil)
+	s := ParseSegment(b)
+	clear(b)
+	if string(s.Payload) != "abcd" {
+		t.Errorf("the payload changed to %q", s.Payload)
+	}
+	if s := ParseSegment([]byte{0x41, 0x43}); s.Op() != OpSend || len(s.Verbatim) != 2 {
+		t.Errorf("two octets: %v", s)
 	}
 }
 

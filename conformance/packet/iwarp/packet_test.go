@@ -155,6 +155,26 @@ func TestUnsetPacketFieldsAreNotCompared(t *testing.T) {
 	}
 }
 
+// A packet without a segment, or with another CRC, does not match.
+func TestSegmentAndCRCAreCompared(t *testing.T) {
+	got := ParsePacket(RDAck(1, 2).Append(nil))
+	other := AnyPacket()
+	other.CRC = new(*got.CRC + 1)
+	for _, tc := range []struct {
+		want Packet
+		diff string
+	}{
+		{AnyPacket().With(Any()), "segment: want one, got none"},
+		{other, fmt.Sprintf("CRC: want %#08x, got %#08x", *other.CRC, *got.CRC)},
+		{AnyPacket().BadCRC(), "CRC: want wrong, got right"},
+		{AnyPacket().Trailing(1), "octets behind the last block: want 1 B, got 0 B"},
+	} {
+		if d := tc.want.Diff(got).String(); d != tc.diff {
+			t.Errorf("expected %v: %q, want %q", tc.want, d, tc.diff)
+		}
+	}
+}
+
 func TestPacketOdditiesAreNamed(t *testing.T) {
 	ud, rd := UD(Send(1, []byte("x"))), RDData(1, 0, Send(1, []byte("x")))
 	for _, tc := range []struct {
@@ -182,6 +202,15 @@ func TestPacketOdditiesAreNamed(t *testing.T) {
 		{Challenge(1, 0, 1), "[incarnation 0]"},
 		{Challenge(1, 1, 1).Cut(30), "[34 octets are too few for the blocks]"},
 		{Refusal(1, 5), "[reason 5 is not assigned]"},
+		{Refusal(1, ReasonNoRoom), "[]"},
+		{Refusal(1, ReasonNoQP).edit(func(p *Packet) { p.Refusal.Reserved = new(uint32(1)) }), "[reserved octets of the Refusal are set]"},
+		{RDAck(1, 1).SACK(make([]uint32, 8)...), "[]"},
+		{RDAck(1, 1).Trailing(1), "[1 octets behind the last block]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.HasData = new(true) }), "[flags of RD are set in UD]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.HasAck = new(true) }), "[flags of RD are set in UD]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.Start = new(true) }), "[flags of RD are set in UD]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.Marked = new(true) }), "[flags of RD are set in UD]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.Repeats = new(true) }), "[flags of RD are set in UD]"},
 		{ud.EditSegment(func(s Segment) Segment { return s.DV(0) }), "[DV: 0 instead of 1]"},
 		{WriteRecord(1, At(1, 2), []byte("abc"), 4), "[]"},
 		{WriteRecord(1, At(1, 2), []byte("abc"), 4).Cut(40), "[a Write-Record without its header]"},
@@ -194,6 +223,32 @@ func TestPacketOdditiesAreNamed(t *testing.T) {
 	got := ParsePacket(ud.BadCRC().Append(nil))
 	if len(got.Odd) != 1 || !strings.HasPrefix(got.Odd[0], "CRC ") {
 		t.Errorf("a wrong CRC: %q", got.Odd)
+	}
+}
+
+// edit changes the packet.
+func (p Packet) edit(change func(*Packet)) Packet { change(&p); return p }
+
+// Only a tagged segment of the experimental opcode is a Write-Record. Packets do not alias their
+// octets, and short ones have a CRC and a trailer.
+func TestParsedPackets(t *testing.T) {
+	data := make([]byte, 20)
+	for _, s := range []Segment{Write(1, 2, data), Op(OpExperimental).MSN(1).WithPayload(data)} {
+		if got := ParsePacket(UD(s).Append(nil)); got.Record != nil {
+			t.Errorf("%v is a Write-Record", got)
+		}
+	}
+	b := UD(Send(1, []byte("abcd"))).Append(nil)
+	got := ParsePacket(b)
+	clear(b)
+	if string(got.Segment.Payload) != "abcd" || got.Raw[0] == 0 {
+		t.Errorf("the packet changed to %v", got)
+	}
+	if short := ParsePacket([]byte{1, 2, 3, 4}); short.CRC == nil || len(short.Trailer) != 0 {
+		t.Errorf("four octets: %+v", short)
+	}
+	if short := ParsePacket([]byte{8, 9, 1, 2, 3, 4}); string(short.Trailer) != "\x08\x09" {
+		t.Errorf("six octets have the trailer %x", short.Trailer)
 	}
 }
 
