@@ -24,6 +24,7 @@ type rcRequesterSession struct {
 	attr       requesterAttr
 	srcPort    *uint16 // of the device's packets
 	draining   bool    // the queue pair is in SQD
+	notify     bool    // SQ_DRAINED is due when the send queue is drained
 	inline     bool    // the device supports inline data
 	posted     uint64  // number of requests
 	unsignaled int     // requests since the last signaled one
@@ -44,6 +45,7 @@ type requesterBuffers struct {
 type requesterCredits struct {
 	receives int // the peer has announced to accept so many messages that use a receive
 	add      int // the next response announces so many at least
+	announce int // responses since the last one without a credit count, which ends the limit
 }
 
 // requesterWindow is a type 2 window that requests bind and invalidate.
@@ -118,13 +120,9 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 			q.Timeout, q.RetryCnt, q.RNRRetry = a.timeout, a.retries, a.rnrRetries
 		},
 	})
-	timeout := ib.AckTimeout(s.Attr.Timeout)
-	if timeout > 0 {
-		timeout -= byClock(s.port, requesterTimeTolerance, timeout/4)
-	}
 	s.model = model.NewRCRequester(model.RCRequesterAttr{
 		MTU: a.mtu.Bytes(), FirstPSN: a.psn, MaxRdAtomic: int(a.rdAtomic),
-		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: timeout, SignalAll: a.signalAll,
+		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: s.shortestTimeout(), SignalAll: a.signalAll,
 		HeedsCredits: s.Caps.Has(verbs.CapCredits), Should: s.mix.strict, AnyCompare: !s.mix.strict,
 	})
 
@@ -140,6 +138,15 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 	if s.mix.credits {
 		s.learnCredits()
 	}
+}
+
+// shortestTimeout returns the shortest time after which the transport timer may expire.
+func (s *rcRequesterSession) shortestTimeout() time.Duration {
+	timeout := ib.AckTimeout(s.Attr.Timeout)
+	if timeout > 0 {
+		timeout -= byClock(s.port, requesterTimeTolerance, timeout/4)
+	}
+	return timeout
 }
 
 // Play performs a step and compares the reactions of device and model.
@@ -193,6 +200,9 @@ func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 		}
 		s.model.Receive(p, s.Now())
 		s.Send(p)
+		if s.mix.credits && s.announce == 0 {
+			s.compare(nil) // before the next response limits the credits again
+		}
 	}
 }
 
@@ -206,6 +216,7 @@ func (s *rcRequesterSession) learnCredits() {
 
 // withCredits adds credits to an ACK or response of an outstanding packet, and to a repetition of
 // the last ACK, but not to a response after a gap. The peer never has fewer receives than before.
+// Some responses have no count, which ends the limit; the next count covers all requests sent so far.
 func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
 	una, n := s.model.Outstanding()
 	at := p.PSN().Sub(una)
@@ -219,7 +230,14 @@ func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
 	}
 	msn := s.model.MSN(p.PSN())
 	s.receives = max(s.receives, msn+s.add)
+	if s.announce == 0 {
+		s.receives = max(s.receives, s.model.LastBegun())
+	}
 	s.add = (s.add + 3) % 5
+	if s.announce++; s.announce == 6 || s.receives-msn > 4 {
+		s.announce = 0
+		return p
+	}
 	return p.WithMSN(uint32(msn)).WithCredits(uint8(s.receives - msn)) // codes up to 4 are numbers
 }
 
@@ -236,6 +254,7 @@ func (s *rcRequesterSession) compare(packets []Arrival) {
 	}
 	s.Check(!s.model.LacksAckReq(), "AckReq in the last packet before the device waits", "none")
 	s.model.EndOfReactions()
+	s.checkDrained()
 	s.checkState()
 	s.checkMemory()
 }
@@ -264,6 +283,8 @@ func (s *rcRequesterSession) checkSent(p Arrival) {
 		want.UDP.SrcPort = s.srcPort
 	}
 	s.checkPacket(want, p)
+	tclass := s.Attr.AH.GRH.TrafficClass
+	s.Check(*p.IP.TClass>>2 == tclass>>2, fmt.Sprintf("traffic class %#02x but for ECN", tclass), "%v with %#02x", p, *p.IP.TClass)
 	s.srcPort = p.UDP.SrcPort
 	s.model.Sent(permitted[i], p.Packet, p.At)
 }
@@ -313,6 +334,21 @@ func (s *rcRequesterSession) checkCompletion(w model.RCSendCompletion, got *verb
 		if r.Opcode == verbs.OpRDMARead {
 			s.Check(int(got.ByteLen) == r.Len, fmt.Sprintf("a READ of %d bytes", r.Len), "%d", got.ByteLen)
 		}
+	}
+}
+
+// checkDrained fails the case unless SQ_DRAINED, if it was asked for, is raised when no packet is
+// outstanding any more, and not before.
+func (s *rcRequesterSession) checkDrained() {
+	if !s.notify {
+		return
+	}
+	if s.model.Idle() {
+		s.expectQPEvent(verbs.EventSQDrained)
+		s.notify = false
+	}
+	for _, e := range s.pendingEvents() {
+		s.Check(s.isSyncEvent(e), "no event", "%v", e.Type)
 	}
 }
 

@@ -16,6 +16,10 @@ var mostlyReads = []verbs.WROpcode{
 	verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend, verbs.OpRDMAWriteImm,
 }
 
+var mostlyFlushes = []verbs.WROpcode{
+	verbs.OpFlush, verbs.OpFlush, verbs.OpAtomicWrite, verbs.OpAtomicWrite, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend, verbs.OpRDMAWrite,
+}
+
 // someRNRTimers are timer codes of RNR NAKs without 25, for which some devices wait too short.
 var someRNRTimers = []uint8{0, 1, 2, 5, 7, 9, 12, 14, 15, 18, 20, 22, 24, 27, 30, 31}
 
@@ -32,11 +36,12 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	ID:      "dialogue/rc-requester/stray-responses",
 	Cite:    ibta("", "rc/psn/13", "rc/atm/12", "rc/read/16"),
 	Title:   "In random dialogues the requester ignores responses with PSNs that are not outstanding, as its model does",
-	Sends:   "posts of all opcodes and valid responses; responses of all kinds with PSNs that are acknowledged or were never sent; RNR NAKs",
-	Expects: "no effect of the stray responses; all else as without them",
+	Sends:   "posts of all opcodes and valid responses; responses of all kinds with PSNs that are acknowledged or were never sent, also between retries; RNR NAKs, or no responses",
+	Expects: "no effect of the stray responses, on counts of retries either; all else as without them",
 	Defects: []string{"GhostAckCompletes", "OldAnswerCompletes", "StaleAckBreaksRead", "RdAtomicRoundsUp"},
 	Run: onRequester(32, rcRequesterMix{
-		abnormal: []*requesterStepKind{stepStale, stepStale, stepGhost, stepGhost, stepRNR}, every: 3, strict: true,
+		timeouts: []uint8{0, 0, 13}, retries: []uint8{1, 3, 7}, rnrRetries: []uint8{1, 2, 7},
+		abnormal: []*requesterStepKind{stepStale, stepStale, stepStale, stepGhost, stepGhost, stepRNR, stepRNR, stepWait}, every: 3, strict: true,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/losses",
@@ -54,7 +59,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Expects: "a retransmission for every NAK that acknowledges something, and for every lost response that an ACK shows",
 	Defects: []string{"IgnoreSecondNAK", "AckCompletesRead", "AckSkipsRead"},
 	Run: onRequester(20, rcRequesterMix{
-		abnormal: []*requesterStepKind{stepNak, stepNak, stepAckPast, stepGap, stepStale}, every: 3, strict: true,
+		timeouts: []uint8{0, 13}, abnormal: []*requesterStepKind{stepNak, stepNak, stepAckPast, stepGap, stepStale, stepWait}, every: 3, strict: true,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/rnr-naks",
@@ -87,7 +92,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NAKFlushesAll", "NAKKeepsRTS", "FlushReversed"},
 	Run: onRequester(24, rcRequesterMix{
 		timeouts: []uint8{0, 13}, retries: []uint8{2, 6},
-		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepFatal, stepToErr, stepGiveUp}, every: 9,
+		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepFatal, stepToErr, stepGiveUp, stepRNR, stepNak}, every: 9,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/local-errors",
@@ -114,15 +119,27 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "dialogue/rc-requester/drained-send-queue", Cite: ibta("", "sqd/4"),
 	Title:   "In random dialogues the requester in SQD finishes the requests on the wire, begins no other, and resumes in RTS, as its model does",
-	Sends:   "posts of all opcodes, valid responses and NAKs; moves to SQD and back to RTS",
-	Expects: "no new request in SQD, a refusal of RTS while requests are outstanding, the waiting requests after RTS",
+	Sends:   "posts of all opcodes, valid responses and NAKs; moves to SQD, other timeouts, retries, max_rd_atomic and traffic class there, and back to RTS",
+	Expects: "no new request in SQD, SQ_DRAINED if it was asked for, a refusal of RTS while requests are outstanding, the waiting requests after RTS, and the new attributes in effect",
 	Defects: []string{"SQDIgnored", "SQDNoResume"},
-	Run:     onRequester(10, rcRequesterMix{abnormal: []*requesterStepKind{stepDrain, stepResume, stepResume, stepNak, stepRNR}, every: 3}),
+	Run: onRequester(16, rcRequesterMix{
+		abnormal: []*requesterStepKind{stepDrain, stepDrain, stepModify, stepModify, stepResume, stepResume, stepResume, stepNak, stepRNR, stepWait, stepRefuse}, every: 2,
+	}),
 }, {
 	ID: "dialogue/rc-requester/credits", Cite: ibta("", "rc/credit/2", "rc/credit/3"), Needs: verbs.CapCredits,
 	Title:   "In random dialogues with credits the requester sends no more messages that use a receive than its model does",
-	Sends:   "posts of all opcodes, valid responses and repeated ACKs with credits for at most four messages, sequence NAKs",
+	Sends:   "posts of all opcodes, valid responses and repeated ACKs with credits for at most four messages or without a limit, sequence NAKs",
 	Expects: "all requests that have a credit or need none, and at most one packet of a request without a credit",
 	Defects: []string{"NoCreditHeeding", "CreditsBlockAll"},
 	Run:     onRequester(14, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost}, every: 4, credits: true}),
+}, {
+	ID: "dialogue/rc-requester/flush-and-atomic-write", Cite: annexA19("", "rc/flush/2", "rc/atm/15"), Needs: verbs.CapFlush | verbs.CapAtomicWrite,
+	Title:   "In random dialogues with FLUSH and ATOMIC WRITE the requester sends, retries and completes what its model does",
+	Sends:   "posts of all opcodes, mostly FLUSH and ATOMIC WRITE, valid and invalid responses, ACKs of unanswered requests, sequence, RNR and fatal NAKs, or no responses",
+	Expects: "the packets, completions and states of the model; FLUSH and ATOMIC WRITE complete by an empty READ response only",
+	Defects: []string{"FlushICRCDoubled", "AckCompletesRead"},
+	Run: onRequester(12, rcRequesterMix{
+		timeouts: []uint8{0, 13}, ops: mostlyFlushes,
+		abnormal: []*requesterStepKind{stepNak, stepAckPast, stepStale, stepGhost, stepBad, stepRNR, stepFatal, stepWait}, every: 4, strict: true,
+	}),
 }})

@@ -51,6 +51,11 @@ func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool
 		return r, s.addWindow(r, p)
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
 		return r, s.addSink(r, p)
+	case verbs.OpFlush:
+		r.Flush = verbs.Flush{Length: uint32(s.length(p)), Type: verbs.FlushGlobal, Level: verbs.FlushLevel(p.value % 2)}
+		return r, true
+	case verbs.OpAtomicWrite:
+		p.mtus, p.extra = 0, 8
 	}
 	s.addSource(r, p)
 	return r, true
@@ -66,6 +71,14 @@ func (s *rcRequesterSession) supported(op verbs.WROpcode) verbs.WROpcode {
 	case verbs.OpSendInv:
 		if !s.Caps.Has(verbs.CapSendInv) {
 			return verbs.OpSend
+		}
+	case verbs.OpFlush:
+		if !s.Caps.Has(verbs.CapFlush) {
+			return verbs.OpRDMAWrite
+		}
+	case verbs.OpAtomicWrite:
+		if !s.Caps.Has(verbs.CapAtomicWrite) {
+			return verbs.OpRDMAWrite
 		}
 	case verbs.OpBindMW, verbs.OpLocalInv:
 		if len(s.windows) == 0 {
@@ -102,9 +115,26 @@ func (s *rcRequesterSession) addSource(r *model.RCRequest, p requesterPost) {
 		}
 	}
 	if p.bad && n > 0 {
-		r.SGL[0].LKey = verbs.LKey(unknownKey(verbs.RKey(r.SGL[0].LKey)))
-		r.Fails = verbs.WCLocProtErr
+		s.damageSource(r, p)
 	}
+}
+
+// damageSource makes a piece of the first packet invalid: by a wrong L_Key, or by a range that
+// begins before or ends after the region.
+func (s *rcRequesterSession) damageSource(r *model.RCRequest, p requesterPost) {
+	sge, isShort := &r.SGL[0], len(r.Data) <= s.Attr.PathMTU.Bytes()
+	if isShort {
+		sge = &r.SGL[int(p.value>>2)%len(r.SGL)]
+	}
+	switch {
+	case p.value%3 == 0:
+		sge.Addr = s.LocalMem.Addr() - 1
+	case p.value%3 == 1 && isShort:
+		sge.Addr = s.LocalMem.Addr() + requesterMem - uint64(sge.Length) + 1
+	default:
+		sge.LKey = verbs.LKey(unknownKey(verbs.RKey(sge.LKey)))
+	}
+	r.Fails = verbs.WCLocProtErr
 }
 
 // addSink adds the buffers of a READ or atomic to a request; false if there is no free memory.
@@ -174,7 +204,7 @@ func result(r *model.RCRequest) []byte { return rig.Pattern(r.Len, byte(37*r.WRI
 func (s *rcRequesterSession) answers(a model.RCAnswer, restart bool) []ib.Packet {
 	mtu := s.Attr.PathMTU.Bytes()
 	switch {
-	case a.Request.Opcode != verbs.OpRDMARead:
+	case a.Request.Opcode == verbs.OpAtomicCmpAndSwp || a.Request.Opcode == verbs.OpAtomicFetchAdd:
 		return []ib.Packet{ib.AtomicAck(a.PSN, s.msn(), 0x0102_0304_0506_0708*a.Request.WRID)}
 	case restart && a.Restarted:
 		return ib.ReadResponses(a.PSN, s.msn(), result(a.Request)[a.Index*mtu:], mtu)
@@ -482,15 +512,32 @@ func (s *rcRequesterSession) playToErr(*requesterStep) {
 	s.model.ToError()
 }
 
-func (s *rcRequesterSession) playDrain(*requesterStep) {
+func (s *rcRequesterSession) playDrain(step *requesterStep) {
 	if s.model.WaitsForRNRTimer() {
 		s.await() // open: whether local requests begin while the requester waits
 	}
 	if !s.model.Failed() && !s.draining {
-		s.ToState(s.QP, verbs.QPStateSQD)
+		s.notify = step.variant%2 == 0
+		s.Must("a change to SQD", s.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: s.notify}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
 		s.draining = true
 		s.model.Draining(true)
 	}
+}
+
+// playModify changes attributes of a drained queue pair, which are in effect from then on.
+func (s *rcRequesterSession) playModify(step *requesterStep) {
+	if s.model.Failed() || !s.draining || !s.model.Idle() {
+		return
+	}
+	a := &s.Attr
+	a.State, a.MaxRdAtomic, a.Timeout = verbs.QPStateSQD, []uint8{1, 2, 4}[step.n%3], []uint8{0, 12, 13}[step.code%3]
+	a.RetryCnt, a.RNRRetry = []uint8{7, 2, 3}[step.n/3%3], []uint8{7, 1, 2}[step.code/3%3]
+	a.AH.GRH.TrafficClass = []uint8{0, 0x68}[step.variant%2]
+	s.Must("other attributes in SQD", s.QP.Modify(*a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic|
+		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrAV))
+	s.attr.timeout = a.Timeout
+	s.model.MaxRdAtomic, s.model.RetryCnt, s.model.RNRRetry = int(a.MaxRdAtomic), int(a.RetryCnt), int(a.RNRRetry)
+	s.model.Timeout = s.shortestTimeout()
 }
 
 // playResume moves the queue pair from SQD to RTS. The device must refuse that while requests are

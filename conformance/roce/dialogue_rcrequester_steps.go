@@ -111,6 +111,7 @@ var (
 	stepGiveUp  = &requesterStepKind{text: "answer nothing until the device gives up", play: (*rcRequesterSession).playGiveUp}
 	stepToErr   = &requesterStepKind{text: "move the queue pair to ERR", play: (*rcRequesterSession).playToErr}
 	stepDrain   = &requesterStepKind{text: "move the queue pair to SQD", play: (*rcRequesterSession).playDrain}
+	stepModify  = &requesterStepKind{"other attributes of the queue pair in SQD, choice %[1]d, %[2]d", nil, (*rcRequesterSession).playModify}
 	stepResume  = &requesterStepKind{text: "move the queue pair from SQD to RTS", play: (*rcRequesterSession).playResume}
 )
 

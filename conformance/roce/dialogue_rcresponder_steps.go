@@ -369,6 +369,24 @@ func (l rcPipeline) play(s *rcResponder) {
 	}
 }
 
+// rcPipelinedFault sends a request that the device must refuse directly after valid ones, which it
+// answers first.
+type rcPipelinedFault struct {
+	before rcPipeline
+	fault  rcInvalid
+}
+
+func drawRCPipelinedFault(s *rcResponder, random *rand.Rand) rcStep {
+	return rcPipelinedFault{drawRCPipeline(s, random).(rcPipeline), drawRCRefusal(s, random).(rcInvalid)}
+}
+
+func (f rcPipelinedFault) String() string { return fmt.Sprintf("%v, and then %v", f.before, f.fault) }
+
+func (f rcPipelinedFault) play(s *rcResponder) {
+	f.before.play(s)
+	f.fault.play(s)
+}
+
 // rcContinue sends the next packets of the open message.
 type rcContinue struct {
 	n        int
