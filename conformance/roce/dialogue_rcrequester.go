@@ -27,6 +27,7 @@ type rcRequesterSession struct {
 	notify     bool    // SQ_DRAINED is due when the send queue is drained
 	inline     bool    // the device supports inline data
 	posted     uint64  // number of requests
+	earlier    uint64  // those of earlier connections of the queue pair
 	unsignaled int     // requests since the last signaled one
 	windows    []*requesterWindow
 	bindMem    *rig.Memory // of the windows
@@ -98,9 +99,7 @@ func onRequester(dialogues int, mix rcRequesterMix) func(*conformance.Bench) err
 			port.Sync()
 			port.skipped = nil
 			port.Completions() // of an earlier dialogue
-			s := &rcRequesterSession{port: port, mix: &mix}
-			s.sinks = make(map[*model.RCRequest][]verbs.SGE)
-			return s
+			return &rcRequesterSession{port: port, mix: &mix}
 		}}.Body()(b)
 	}
 }
@@ -120,16 +119,26 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 			q.Timeout, q.RetryCnt, q.RNRRetry = a.timeout, a.retries, a.rnrRetries
 		},
 	})
+	s.start()
+}
+
+// start makes the model of a new connection and the windows, and forgets the requests of the last one.
+func (s *rcRequesterSession) start() {
+	a := &s.attr
 	s.model = model.NewRCRequester(model.RCRequesterAttr{
 		MTU: a.mtu.Bytes(), FirstPSN: a.psn, MaxRdAtomic: int(a.rdAtomic),
 		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: s.shortestTimeout(), SignalAll: a.signalAll,
 		HeedsCredits: s.Caps.Has(verbs.CapCredits), Should: s.mix.strict, AnyCompare: !s.mix.strict,
 	})
 
+	s.draining, s.notify, s.requesterCredits = false, false, requesterCredits{}
+	s.earlier = s.posted
 	s.shadow = bytes.Clone(s.LocalMem.Buf)
-	s.sinkNext = requesterSources
+	s.sinkNext, s.sinks = requesterSources, make(map[*model.RCRequest][]verbs.SGE)
 	if s.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
-		s.bindMem = s.bindableMemory()
+		if s.bindMem == nil {
+			s.bindMem = s.bindableMemory()
+		}
 		for range 2 {
 			mw := rig.Result(s.PD.AllocMW(verbs.MWType2))(s, "a window")
 			s.windows = append(s.windows, &requesterWindow{mw: mw, key: mw.RKey(), state: new(model.RCWindow)})
@@ -176,14 +185,19 @@ func (s *rcRequesterSession) Close() {
 	s.expectNoMoreEvents()
 	s.ExpectUntouched(s.TargetMem)
 	s.ExpectUnchangedOutside(s.LocalMem, 0, requesterMem) // the guard bytes
-	for _, w := range s.windows {
-		s.Must("a window that can be freed", w.mw.Close())
-	}
+	s.freeWindows()
 	if s.bindMem != nil {
 		s.Must("a region that can be deregistered", s.bindMem.Close())
 	}
 	s.Must("a region that can be deregistered", s.TargetMem.Close())
 	s.Must("a region that can be deregistered", s.LocalMem.Close())
+}
+
+func (s *rcRequesterSession) freeWindows() {
+	for _, w := range s.windows {
+		s.Must("a window that can be freed", w.mw.Close())
+	}
+	s.windows = nil
 }
 
 // deliver sends responses to the device, and tells the model of them. Responses with an effect

@@ -41,7 +41,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"GhostAckCompletes", "OldAnswerCompletes", "StaleAckBreaksRead", "RdAtomicRoundsUp"},
 	Run: onRequester(32, rcRequesterMix{
 		timeouts: []uint8{0, 0, 13}, retries: []uint8{1, 3, 7}, rnrRetries: []uint8{1, 2, 7},
-		abnormal: []*requesterStepKind{stepStale, stepStale, stepStale, stepGhost, stepGhost, stepRNR, stepRNR, stepWait}, every: 3, strict: true,
+		abnormal: []*requesterStepKind{stepStale, stepStale, stepStale, stepGhost, stepGhost, stepRNR, stepRefuse, stepGiveUp, stepReset}, every: 3, strict: true,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/losses",
@@ -59,7 +59,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Expects: "a retransmission for every NAK that acknowledges something, and for every lost response that an ACK shows",
 	Defects: []string{"IgnoreSecondNAK", "AckCompletesRead", "AckSkipsRead"},
 	Run: onRequester(20, rcRequesterMix{
-		timeouts: []uint8{0, 13}, abnormal: []*requesterStepKind{stepNak, stepNak, stepAckPast, stepGap, stepStale, stepWait}, every: 3, strict: true,
+		timeouts: []uint8{0, 13}, abnormal: []*requesterStepKind{stepNak, stepNak, stepAckPast, stepGap, stepStale, stepAgain}, every: 3, strict: true,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/rnr-naks",
@@ -81,18 +81,18 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoTransportTimer", "RetryOffByOne", "RetryCountShared", "AdaptiveTimeout"},
 	Run: onRequester(20, rcRequesterMix{
 		timeouts: []uint8{12, 13}, retries: []uint8{0, 1, 2, 3, 6}, rnrRetries: []uint8{1, 3, 7}, rnrTimers: []uint8{0, 7, 14, 27, 28, 30, 31},
-		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepWait, stepGiveUp, stepRNR, stepNak, stepGap}, every: 3,
+		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepWait, stepGiveUp, stepRNR, stepRefuse, stepNak, stepGap}, every: 3,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/errors",
 	Cite:    ibta("", "rc/ack/15", "err/1", "err/5", "qp/7", "qp/8"),
 	Title:   "In random dialogues with errors the requester fails and flushes the requests that its model does",
-	Sends:   "posts of all opcodes, valid responses, fatal NAKs, or no responses; moves to ERR",
+	Sends:   "posts of all opcodes, valid responses, fatal NAKs, or no responses; moves to ERR; connections after a RESET",
 	Expects: "the status of the error for the request that failed, success for those before it, a flush for those after it, the queue pair in ERR, and no packet from then on",
 	Defects: []string{"NAKFlushesAll", "NAKKeepsRTS", "FlushReversed"},
 	Run: onRequester(24, rcRequesterMix{
 		timeouts: []uint8{0, 13}, retries: []uint8{2, 6},
-		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepFatal, stepToErr, stepGiveUp, stepRNR, stepNak}, every: 9,
+		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepFatal, stepToErr, stepGiveUp, stepRNR, stepNak, stepReset, stepReset}, every: 7,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/local-errors",
@@ -123,7 +123,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Expects: "no new request in SQD, SQ_DRAINED if it was asked for, a refusal of RTS while requests are outstanding, the waiting requests after RTS, and the new attributes in effect",
 	Defects: []string{"SQDIgnored", "SQDNoResume"},
 	Run: onRequester(16, rcRequesterMix{
-		abnormal: []*requesterStepKind{stepDrain, stepDrain, stepModify, stepModify, stepResume, stepResume, stepResume, stepNak, stepRNR, stepWait, stepRefuse}, every: 2,
+		timeouts: []uint8{0, 12, 13}, abnormal: []*requesterStepKind{stepDrain, stepDrain, stepModify, stepModify, stepResume, stepResume, stepResume, stepNak, stepRNR, stepWait, stepRefuse}, every: 2,
 	}),
 }, {
 	ID: "dialogue/rc-requester/credits", Cite: ibta("", "rc/credit/2", "rc/credit/3"), Needs: verbs.CapCredits,
@@ -131,7 +131,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes, valid responses and repeated ACKs with credits for at most four messages or without a limit, sequence NAKs",
 	Expects: "all requests that have a credit or need none, and at most one packet of a request without a credit",
 	Defects: []string{"NoCreditHeeding", "CreditsBlockAll"},
-	Run:     onRequester(14, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost}, every: 4, credits: true}),
+	Run:     onRequester(14, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost, stepCredits, stepCredits, stepReset}, every: 4, credits: true}),
 }, {
 	ID: "dialogue/rc-requester/flush-and-atomic-write", Cite: annexA19("", "rc/flush/2", "rc/atm/15"), Needs: verbs.CapFlush | verbs.CapAtomicWrite,
 	Title:   "In random dialogues with FLUSH and ATOMIC WRITE the requester sends, retries and completes what its model does",

@@ -194,7 +194,9 @@ func (s *rcRequesterSession) addWindow(r *model.RCRequest, p requesterPost) bool
 }
 
 // msn returns the MSN of responses.
-func (s *rcRequesterSession) msn() uint32 { return uint32(int(s.posted) - len(s.model.Queue())) }
+func (s *rcRequesterSession) msn() uint32 {
+	return uint32(int(s.posted-s.earlier) - len(s.model.Queue()))
+}
 
 // result returns the data that the peer returns for a READ.
 func result(r *model.RCRequest) []byte { return rig.Pattern(r.Len, byte(37*r.WRID+11)) }
@@ -362,8 +364,8 @@ func (s *rcRequesterSession) playRNR(step *requesterStep) {
 }
 
 // playRefuse answers the oldest request with RNR NAKs of the shortest timer until the device
-// gives up, nine at most.
-func (s *rcRequesterSession) playRefuse(*requesterStep) {
+// gives up, nine at most. Some come after a timeout or, in strict mixes, a stray response.
+func (s *rcRequesterSession) playRefuse(step *requesterStep) {
 	for range 9 {
 		psn, ok := s.outstanding(0)
 		if !ok || s.model.Failed() {
@@ -371,7 +373,40 @@ func (s *rcRequesterSession) playRefuse(*requesterStep) {
 		}
 		s.deliver(ib.RNR(psn, 1, s.msn()))
 		s.compare(nil)
+		s.strayBetween(step)
+		if step.n%3 == 0 && s.Attr.Timeout > 0 && !s.model.Failed() {
+			s.await()
+		}
 	}
+}
+
+// strayBetween sends an acknowledged response again between retries, in every second step of a
+// strict mix.
+func (s *rcRequesterSession) strayBetween(step *requesterStep) {
+	if s.mix.strict && step.code%2 == 0 {
+		s.playStale(step)
+	}
+}
+
+// playNakAgain sends a sequence NAK for the oldest packet before and after a timeout.
+func (s *rcRequesterSession) playNakAgain(*requesterStep) {
+	for i := range 2 {
+		psn, ok := s.outstanding(0)
+		if !ok || s.model.Failed() || s.Attr.Timeout == 0 || s.model.WaitsForRNRTimer() {
+			return
+		}
+		s.deliver(ib.Nak(psn, ib.NakSequence, s.msn()))
+		s.compare(nil)
+		if i == 0 && !s.model.Failed() {
+			s.await()
+		}
+	}
+}
+
+// playCredits repeats the last ACK with other credits.
+func (s *rcRequesterSession) playCredits(*requesterStep) {
+	una, _ := s.model.Outstanding()
+	s.deliver(ib.Ack(una.Add(-1), s.msn()))
 }
 
 func (s *rcRequesterSession) playGap(step *requesterStep) {
@@ -500,11 +535,26 @@ func (s *rcRequesterSession) playWait(*requesterStep) {
 	}
 }
 
-// playGiveUp answers nothing until the device gives up.
-func (s *rcRequesterSession) playGiveUp(*requesterStep) {
-	for _, n := s.model.Outstanding(); n > 0 && s.attr.timeout > 0 && !s.model.Failed(); {
+// playGiveUp answers nothing, or with stray responses, until the device gives up.
+func (s *rcRequesterSession) playGiveUp(step *requesterStep) {
+	for _, n := s.model.Outstanding(); n > 0 && s.Attr.Timeout > 0 && !s.model.Failed(); {
 		s.await()
+		s.strayBetween(step)
 	}
+}
+
+// playReset moves the queue pair to RESET and connects it again. The device forgets all requests
+// without completions.
+func (s *rcRequesterSession) playReset(*requesterStep) {
+	s.ToState(s.QP, verbs.QPStateReset)
+	for _, p := range s.reactions() {
+		s.Fail("nothing is sent in RESET", "%v", p)
+	}
+	s.freeWindows()
+	s.ToInit(s.QP, rig.RemoteAccess(s.port.Rig)&^verbs.AccessLocalWrite, 0)
+	s.ToRTR(s.QP, s.Attr)
+	s.ToRTS(s.QP, s.Attr)
+	s.start()
 }
 
 func (s *rcRequesterSession) playToErr(*requesterStep) {
@@ -535,7 +585,7 @@ func (s *rcRequesterSession) playModify(step *requesterStep) {
 	a.AH.GRH.TrafficClass = []uint8{0, 0x68}[step.variant%2]
 	s.Must("other attributes in SQD", s.QP.Modify(*a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic|
 		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrAV))
-	s.attr.timeout = a.Timeout
+	s.attr.timeout, s.attr.rdAtomic, s.attr.retries, s.attr.rnrRetries = a.Timeout, a.MaxRdAtomic, a.RetryCnt, a.RNRRetry
 	s.model.MaxRdAtomic, s.model.RetryCnt, s.model.RNRRetry = int(a.MaxRdAtomic), int(a.RetryCnt), int(a.RNRRetry)
 	s.model.Timeout = s.shortestTimeout()
 }
