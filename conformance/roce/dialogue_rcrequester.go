@@ -378,6 +378,9 @@ func (s *rcRequesterSession) checkState() {
 	}
 	a := s.QueryQP(s.QP)
 	s.Check(a.State == want, fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
+	if want == verbs.QPStateSQD {
+		s.Check(a.SQDraining == !s.model.Idle(), fmt.Sprintf("sq_draining %v", !s.model.Idle()), "%v", a.SQDraining)
+	}
 	if !s.model.Failed() && !s.model.WaitsForRNRTimer() {
 		s.Check(ib.PSN(a.SQPSN) == s.model.NextPSN(), fmt.Sprintf("next PSN %d in the attributes", s.model.NextPSN()), "%d", a.SQPSN)
 	}

@@ -567,8 +567,11 @@ func (s *rcRequesterSession) playDrain(step *requesterStep) {
 		s.await() // open: whether local requests begin while the requester waits
 	}
 	if !s.model.Failed() && !s.draining {
-		s.notify = step.variant%2 == 0
-		s.Must("a change to SQD", s.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: s.notify}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+		mask := verbs.QPAttrState
+		if s.notify = step.variant%2 == 0; s.notify {
+			mask |= verbs.QPAttrEnSQDAsyncNotify
+		}
+		s.Must("a change to SQD", s.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: s.notify}, mask))
 		s.draining = true
 		s.model.Draining(true)
 	}
