@@ -54,16 +54,27 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/len/announced-beyond-two-gib-refused", Cite: ibta("C9-94", "rc/len/4"),
 	Title:   "A RETH that announces more than 2 GiB is refused as invalid, whatever its key",
-	Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
-	Expects: "a NAK for an invalid request",
-	Defects: []string{"HugeLengthIsAccess"}, Run: expectEachRefused(
-		[]segment{{op: ib.OpWriteFirst, announced: 0x8000_0001, payload: 1024}},
-		[]segment{{op: ib.OpWriteFirst, announced: 0xffff_ffff, payload: 1024}},
-		[]segment{{op: ib.OpReadRequest, announced: 0x8000_0001}},
-		[]segment{{op: ib.OpReadRequest, announced: 0xffff_ffff}},
-		[]segment{{op: ib.OpReadRequest, announced: 0x8000_0001, unknownKey: true}},
-		[]segment{{op: ib.OpReadRequest, announced: 0xffff_ffff, unknownKey: true}},
-	),
+	Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one; and 2 GiB, with a bad one",
+	Expects: "a NAK for an invalid request; a remote access NAK for 2 GiB",
+	Defects: []string{"HugeLengthIsAccess"}, Run: OnPort(func(p *Port) {
+		for _, s := range []segment{
+			{op: ib.OpWriteFirst, announced: 0x8000_0001, payload: 1024},
+			{op: ib.OpWriteFirst, announced: 0xffff_ffff, payload: 1024},
+			{op: ib.OpReadRequest, announced: 0x8000_0001},
+			{op: ib.OpReadRequest, announced: 0xffff_ffff},
+			{op: ib.OpReadRequest, announced: 0x8000_0001, unknownKey: true},
+			{op: ib.OpReadRequest, announced: 0xffff_ffff, unknownKey: true},
+		} {
+			p.expectLastRefused([]segment{s})
+		}
+		for _, s := range []segment{
+			{op: ib.OpWriteFirst, announced: 0x8000_0000, payload: 1024, unknownKey: true},
+			{op: ib.OpReadRequest, announced: 0x8000_0000, unknownKey: true},
+		} {
+			c := p.connect(Setup{})
+			c.exchange(s.packet(c, 0), c.deviceNak(0, ib.NakRemoteAccess, 0))
+		}
+	}),
 }, {
 	ID: "rc/len/write-of-another-sum-refused", Cite: ibta("", "rc/len/5"),
 	Title:   "A WRITE with more or less payload than the RETH announced is refused as invalid",
