@@ -458,6 +458,9 @@ var badAnswers = []variant[badAnswer]{
 	{"READ_RESPONSE_LAST of 8 bytes", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
 		return ib.Response(ib.OpReadResponseLast, valid.PSN(), 0, Data(8))
 	}},
+	{"READ_RESPONSE_LAST of a full packet", func(_ *requesterStep, valid ib.Packet, mtu int) ib.Packet {
+		return ib.Response(ib.OpReadResponseLast, valid.PSN(), 0, Data(mtu))
+	}},
 	{"READ_RESPONSE_ONLY of 8 bytes", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
 		return ib.ReadResponseOnly(valid.PSN(), 0, Data(8))
 	}},
@@ -480,7 +483,7 @@ var badAnswers = []variant[badAnswer]{
 
 // playBadAnswer sends an invalid response to the oldest request. If that is a SEND or WRITE, every
 // response to a READ or atomic is invalid. With an odd n, the oldest request is the first
-// READ or atomic; with an odd code, the invalid response is the last one of it.
+// READ or atomic. With an odd code, the invalid response is the last one of it, else n chooses one.
 func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 	psn, ok := s.outstanding(0)
 	if !ok {
@@ -495,7 +498,10 @@ func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 		return
 	}
 	all := s.answers(a, false)
-	bad := step.code % 2 * (len(all) - 1)
+	bad := len(all) - 1
+	if step.code%2 == 0 {
+		bad = step.n / 2 % len(all)
+	}
 	s.deliver(all[:bad]...)
 	s.deliver(badAnswers[step.variant%len(badAnswers)].make(step, all[bad], s.Attr.PathMTU.Bytes()))
 }
@@ -544,8 +550,11 @@ func (s *rcRequesterSession) playGiveUp(step *requesterStep) {
 }
 
 // playReset moves the queue pair to RESET and connects it again. The device forgets all requests
-// without completions.
-func (s *rcRequesterSession) playReset(*requesterStep) {
+// without completions. Every second time it waits for an RNR timer before, if it can.
+func (s *rcRequesterSession) playReset(step *requesterStep) {
+	if psn, ok := s.outstanding(0); ok && step.variant%2 == 0 {
+		s.deliver(ib.RNR(psn, 20, s.msn()))
+	}
 	s.ToState(s.QP, verbs.QPStateReset)
 	for _, p := range s.reactions() {
 		s.Fail("nothing is sent in RESET", "%v", p)

@@ -37,6 +37,19 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expectNoMoreEvents()
 	}),
 }, {
+	ID: "ev/qp/not-lost-with-another-queue-pair", Cite: ibta("C9-222.1.1", "async/1"),
+	Title:   "The event of a queue pair is not lost when another one, which has an event too, is destroyed",
+	Sends:   "WRITE_MIDDLEs without a FIRST to two queue pairs, of which one is destroyed before its event is taken",
+	Expects: "QP_REQ_ERR of the other",
+	Defects: []string{"NoQPEvents", "DestroyDropsEvents"}, Run: onConn(Setup{}, func(c *Conn) {
+		gone := c.secondConn(Setup{})
+		for _, conn := range []*Conn{c, gone} {
+			conn.exchange(ib.New(ib.OpWriteMiddle, conn.PeerPSN(0), Data(MTU)).AckReq(), conn.deviceNak(0, ib.NakInvalidRequest, 0))
+		}
+		c.Must("a queue pair that can be destroyed", gone.QP.Close())
+		c.expectQPEvent(verbs.EventQPReqErr)
+	}),
+}, {
 	ID: "ev/qp/communication-established-reported", Cite: ibta("", "async/2"),
 	Title:   "The first packet that a queue pair receives in RTR raises COMM_EST",
 	Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
