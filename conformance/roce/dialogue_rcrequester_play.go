@@ -554,6 +554,7 @@ func (s *rcRequesterSession) playGiveUp(step *requesterStep) {
 func (s *rcRequesterSession) playReset(step *requesterStep) {
 	if psn, ok := s.outstanding(0); ok && step.variant%2 == 0 {
 		s.deliver(ib.RNR(psn, 20, s.msn()))
+		s.compare(nil)
 	}
 	s.ToState(s.QP, verbs.QPStateReset)
 	for _, p := range s.reactions() {
