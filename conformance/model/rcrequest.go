@@ -8,9 +8,9 @@ import (
 // RCRequest is a send request of an RC queue pair.
 type RCRequest struct {
 	verbs.SendWR
-	// Data is the payload of a SEND or WRITE.
+	// Data is the payload of a SEND, WRITE or ATOMIC WRITE.
 	Data []byte
-	// Len is the length of a READ, and 8 for an atomic.
+	// Len is the length of the response to a READ, 8 for an atomic, 0 for a FLUSH or ATOMIC WRITE.
 	Len int
 	// Window is the memory window of a bind or local invalidate.
 	Window *RCWindow
@@ -46,8 +46,14 @@ func (r *RCRequest) execute() {
 
 func (r *RCRequest) isLocal() bool { return r.Window != nil }
 
-// isAnswered reports whether the request is a READ or atomic, which its own response completes.
-func (r *RCRequest) isAnswered() bool { return r.Opcode == verbs.OpRDMARead || r.isAtomic() }
+// isAnswered reports whether its own response, not an ACK, completes the request. FLUSH and ATOMIC
+// WRITE are answered like a READ of no bytes.
+func (r *RCRequest) isAnswered() bool {
+	return r.isRead() || r.Opcode == verbs.OpFlush || r.Opcode == verbs.OpAtomicWrite
+}
+
+// isRead reports whether the request is a READ or atomic.
+func (r *RCRequest) isRead() bool { return r.Opcode == verbs.OpRDMARead || r.isAtomic() }
 
 func (r *RCRequest) isAtomic() bool {
 	return r.Opcode == verbs.OpAtomicCmpAndSwp || r.Opcode == verbs.OpAtomicFetchAdd
@@ -80,6 +86,7 @@ func (r *RCRequest) WCOpcode() verbs.WCOpcode {
 		verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
 		verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
 		verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpBindMW: verbs.WCOpBindMW, verbs.OpLocalInv: verbs.WCOpLocalInv,
+		verbs.OpFlush: verbs.WCOpFlush, verbs.OpAtomicWrite: verbs.WCOpAtomicWrite,
 	}[r.Opcode]
 }
 
@@ -128,6 +135,14 @@ func (r *RCRequest) packet(i, mtu int) ib.Packet {
 		p = ib.FetchAdd(psn, at, r.Atomic.CompareAdd).WithCompare(0).WithPayload([]byte{})
 	case verbs.OpAtomicCmpAndSwp:
 		p = ib.CompareSwap(psn, at, r.Atomic.CompareAdd, r.Atomic.Swap).WithPayload([]byte{})
+	case verbs.OpFlush:
+		at = ib.At(r.Remote.Addr, r.Remote.RKey, int(r.Flush.Length))
+		if r.Flush.Level == verbs.FlushMR {
+			at.Len = nil // it has no meaning
+		}
+		p = ib.Flush(psn, uint8(r.Flush.Type), uint8(r.Flush.Level), at).WithPayload([]byte{})
+	case verbs.OpAtomicWrite:
+		p = ib.AtomicWrite(psn, at.Sized(8), r.Data)
 	default:
 		return r.messagePacket(i, mtu)
 	}

@@ -22,7 +22,7 @@ type RCRequesterAttr struct {
 	// HeedsCredits: the requester obeys the credits in responses.
 	HeedsCredits bool
 	// Should: the requester does what it should do, too: it retransmits at once after a second
-	// sequence NAK in the same window.
+	// sequence NAK in the same window, and after one that follows a timeout.
 	Should bool
 	// AnyCompare: the unused compare field of a FETCH_ADD may have any value.
 	AnyCompare bool
@@ -119,6 +119,17 @@ func (m *RCRequester) MSN(psn ib.PSN) int {
 	return n
 }
 
+// LastBegun returns the number of the newest request that was sent, as MSN counts them.
+func (m *RCRequester) LastBegun() int {
+	n := m.credits.completed
+	for _, r := range m.queue {
+		if r.begun {
+			n = max(n, r.number)
+		}
+	}
+	return n
+}
+
 // lacksCredit reports whether only one packet of the request may be sent, to ask for credits.
 func (m *RCRequester) lacksCredit(r *RCRequest) bool {
 	return m.credits.limited && r.needsReceive() && r.number > m.credits.limit
@@ -209,7 +220,7 @@ func (m *RCRequester) WaitsForRNRTimer() bool { return m.retry.rnrUntil > 0 }
 func (m *RCRequester) advance() {
 	for i, r := range m.queue {
 		if !r.begun {
-			if !r.isLocal() || !m.mayBegin(i) {
+			if may, _ := m.mayBegin(i); !r.isLocal() || !may {
 				break
 			}
 			r.begun = true
@@ -245,29 +256,37 @@ func (m *RCRequester) isDone(r *RCRequest) bool {
 	return r.psn.Add(r.packets(m.MTU)).Sub(m.una) <= 0
 }
 
-// mayBegin reports whether the i-th request of the queue may begin now. A local invalidate
-// waits until all earlier requests have completed.
-func (m *RCRequester) mayBegin(i int) bool {
-	r, unanswered := m.queue[i], 0
+// mayBegin reports whether the i-th request of the queue may begin now, and whether the device must
+// begin it. A local invalidate waits until all earlier requests have completed. Whether FLUSH and
+// ATOMIC WRITE count for max_rd_atomic and a fence, like READs and atomics, is open.
+func (m *RCRequester) mayBegin(i int) (may, must bool) {
+	r, reads, unanswered := m.queue[i], 0, 0
 	if r.Opcode == verbs.OpLocalInv && i > 0 {
-		return false
+		return false, false
 	}
 	for _, earlier := range m.queue[:i] {
 		waits := !earlier.begun && !earlier.isLocal()
 		if waits || earlier.Fails != verbs.WCSuccess {
-			return false
+			return false, false
 		}
 		if earlier.isAnswered() && !m.isDone(earlier) {
 			unanswered++
+			if earlier.isRead() {
+				reads++
+			}
 		}
 	}
+	limit := 1 << 24 // of unanswered requests
 	switch {
 	case m.draining || r.Fails != verbs.WCSuccess:
-		return false
-	case r.Flags&verbs.SendFence != 0 && unanswered > 0:
-		return false
+		return false, false
+	case r.Flags&verbs.SendFence != 0:
+		limit = 1
+	case r.isAnswered():
+		limit = m.MaxRdAtomic
 	}
-	return !r.isAnswered() || unanswered < m.MaxRdAtomic
+	isLimited := r.isRead() || r.Flags&verbs.SendFence != 0
+	return reads < limit || !isLimited, unanswered < limit
 }
 
 // RCSend is a packet that the device may send.
@@ -318,7 +337,7 @@ func (m *RCRequester) send(r *RCRequest, i int, start bool) RCSend {
 
 // nextRequest returns the request that the device may begin to send next, or the one of which it
 // has sent a part, or nil. The device must send it unless a local invalidate is before it,
-// or it lacks a credit. Without a credit, one packet may be outstanding.
+// or it lacks a credit.
 func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 	must = true
 	for i, r := range m.queue {
@@ -327,19 +346,28 @@ func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 		case r.begun && !inPart:
 		case r.isLocal():
 			must = false
-		case inPart || m.mayBegin(i):
-			if m.lacksCredit(r) {
-				if m.una != m.end && m.credits.probe.Sub(m.una) >= 0 {
-					return nil, false
-				}
-				return r, false
-			}
-			return r, must
+		case inPart:
+			return m.withCredit(r, must)
 		default:
-			return nil, false
+			may, mustBegin := m.mayBegin(i)
+			if !may {
+				return nil, false
+			}
+			return m.withCredit(r, must && mustBegin)
 		}
 	}
 	return nil, false
+}
+
+// withCredit returns the request that is sent next. Without a credit, one packet may be outstanding.
+func (m *RCRequester) withCredit(r *RCRequest, must bool) (*RCRequest, bool) {
+	switch {
+	case !m.lacksCredit(r):
+		return r, must
+	case m.una != m.end && m.credits.probe.Sub(m.una) >= 0:
+		return nil, false
+	}
+	return r, false
 }
 
 // sendAt returns the packet with this PSN, which was sent before or belongs to a request that was.
@@ -377,7 +405,8 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 			m.retry.losses++
 		}
 		m.retry.mostLosses++
-		m.retry.repeated, m.options.repeat, m.window = true, false, m.end
+		m.retry.repeated = m.options.repeat || !m.Should // a NAK after a timeout is not a copy
+		m.options.repeat, m.window = false, m.end
 	}
 	if psn == m.una {
 		m.retry.timerStart = now

@@ -158,6 +158,30 @@ func TestRCRequesterSendsOnePacketWithoutCredit(t *testing.T) {
 	expectSent(t, m, 0, 9)
 }
 
+func TestRCRequesterSendsAllWithoutCreditCount(t *testing.T) {
+	m := model.NewRCRequester(model.RCRequesterAttr{MTU: testMTU, FirstPSN: testOldest, MaxRdAtomic: 1, HeedsCredits: true})
+	for id := range uint64(4) {
+		post(m, id+1, verbs.OpSend, 8)
+		if id == 0 {
+			expectSent(t, m, 0, 0)
+			m.Receive(ib.Ack(at(0), 1).WithCredits(0), 0)
+		}
+	}
+	expectSent(t, m, 0, 1)
+	m.Receive(ib.Ack(at(1), 2).WithCredits(ib.NoCreditCount), 0)
+	expectSent(t, m, 0, 2, 3)
+}
+
+func TestRCRequesterCompletesFlushByEmptyResponse(t *testing.T) {
+	m := model.NewRCRequester(model.RCRequesterAttr{MTU: testMTU, FirstPSN: testOldest, MaxRdAtomic: 1})
+	m.Post(&model.RCRequest{SendWR: verbs.SendWR{WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled}})
+	expectSent(t, m, 0, 0)
+	m.Receive(ib.ReadResponseOnly(at(0), 1, []byte{}), 0)
+	if !m.Idle() || len(m.TakeCompletions()) != 1 {
+		t.Error("the FLUSH is not complete")
+	}
+}
+
 func TestRCRequesterBindsInOrder(t *testing.T) {
 	m := requester(t, model.RCRequesterAttr{RetryCnt: 7})
 	window := new(model.RCWindow)

@@ -30,14 +30,19 @@ func (m *RCRequester) Receive(p ib.Packet, now time.Duration) {
 }
 
 // takeCredits notes the credits in a response to an outstanding packet, or in a repetition of the
-// last ACK. They permit as many messages after the number in its MSN.
+// last ACK. They permit as many messages after the number in its MSN. Without a count there is no
+// limit any more.
 func (m *RCRequester) takeCredits(p ib.Packet) {
 	psn := p.PSN()
 	if p.AETH == nil || p.Syndrome()>>5 != uint8(ib.AckPositive) || psn.Sub(m.una.Add(-1)) < 0 || psn.Sub(m.end) >= 0 {
 		return
 	}
-	if n, valid := ib.Credits(p.Syndrome() & 31); valid && m.HeedsCredits {
-		m.credits.limited = true
+	if r := m.firstUnanswered(); p.Opcode() != ib.OpAcknowledge && (r == nil || psn != r.expects()) {
+		return
+	}
+	n, counted := ib.Credits(p.Syndrome() & 31)
+	m.credits.limited = counted && m.HeedsCredits
+	if counted {
 		m.credits.limit = max(m.credits.limit, int(p.MSN())+n)
 	}
 }

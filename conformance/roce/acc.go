@@ -130,9 +130,9 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	ID: "acc/rights/qp-without-the-right-is-an-invalid-request", Cite: ibta("", "acc/4"), Needs: verbs.CapAtomics,
 	// A QP has no local write right, so this grants nothing.
 	Title:   "An operation that the QP does not permit is refused as an invalid request",
-	Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
+	Sends:   "a WRITE without and with immediate data, a READ, a FETCH_ADD and a COMPARE_SWAP to a region that grants everything, on a QP that grants nothing",
 	Expects: "a NAK for an invalid request for each",
-	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *Conn, op remoteOp) {
+	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{access: verbs.AccessLocalWrite, Receives: 1}, []remoteOp{writeOp, writeImmOp, readOp, addOp, swapOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
 		c.expectNoEffect(m, op.packet(c.PeerPSN(0), wordRETH(m, 2)), ib.NakInvalidRequest)
 	}),

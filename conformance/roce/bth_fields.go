@@ -232,14 +232,17 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/se/solicited-message-raises-the-event", Cite: ibta("C11-31, C11-32", "bth/se/2"),
 	Title:   "A message with SE raises the event of a queue that is armed for solicited completions",
-	Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
+	Sends:   "a SEND, a SEND with immediate data and a WRITE with immediate data, of one packet and of two, with SE on the last",
 	Expects: "a completion and an event for each",
 	Defects: []string{"SolicitedInverted"}, Run: OnPort(func(p *Port) {
-		c, events := p.connectWithChannel(Setup{Receives: 3, recvLen: 2048})
+		c, events := p.connectWithChannel(Setup{Receives: 6, recvLen: 2048})
 		for i, message := range [][]ib.Packet{
 			{c.peerSend(0, 16)},
 			{ib.SendFirst(c.PeerPSN(1), Data(1024)), ib.New(ib.OpSendLast, c.PeerPSN(2), Data(16)).AckReq()},
 			{ib.WriteOnlyImm(c.PeerPSN(3), c.RETH(0, 16), 7, Data(16)).AckReq()},
+			{ib.New(ib.OpSendOnlyImm, c.PeerPSN(4), Data(16)).WithImm(7).AckReq()},
+			{ib.SendFirst(c.PeerPSN(5), Data(1024)), ib.New(ib.OpSendLastImm, c.PeerPSN(6), Data(16)).WithImm(7).AckReq()},
+			{ib.WriteFirst(c.PeerPSN(7), c.RETH(0, 1040), Data(1024)), ib.New(ib.OpWriteLastImm, c.PeerPSN(8), Data(16)).WithImm(7).AckReq()},
 		} {
 			c.armCQ(true)
 			last := len(message) - 1

@@ -24,8 +24,10 @@ type rcRequesterSession struct {
 	attr       requesterAttr
 	srcPort    *uint16 // of the device's packets
 	draining   bool    // the queue pair is in SQD
+	notify     bool    // SQ_DRAINED is due when the send queue is drained
 	inline     bool    // the device supports inline data
 	posted     uint64  // number of requests
+	earlier    uint64  // those of earlier connections of the queue pair
 	unsignaled int     // requests since the last signaled one
 	windows    []*requesterWindow
 	bindMem    *rig.Memory // of the windows
@@ -44,6 +46,7 @@ type requesterBuffers struct {
 type requesterCredits struct {
 	receives int // the peer has announced to accept so many messages that use a receive
 	add      int // the next response announces so many at least
+	announce int // responses since the last one without a credit count, which ends the limit
 }
 
 // requesterWindow is a type 2 window that requests bind and invalidate.
@@ -96,9 +99,7 @@ func onRequester(dialogues int, mix rcRequesterMix) func(*conformance.Bench) err
 			port.Sync()
 			port.skipped = nil
 			port.Completions() // of an earlier dialogue
-			s := &rcRequesterSession{port: port, mix: &mix}
-			s.sinks = make(map[*model.RCRequest][]verbs.SGE)
-			return s
+			return &rcRequesterSession{port: port, mix: &mix}
 		}}.Body()(b)
 	}
 }
@@ -118,20 +119,26 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 			q.Timeout, q.RetryCnt, q.RNRRetry = a.timeout, a.retries, a.rnrRetries
 		},
 	})
-	timeout := ib.AckTimeout(s.Attr.Timeout)
-	if timeout > 0 {
-		timeout -= byClock(s.port, requesterTimeTolerance, timeout/4)
-	}
+	s.start()
+}
+
+// start makes the model of a new connection and the windows, and forgets the requests of the last one.
+func (s *rcRequesterSession) start() {
+	a := &s.attr
 	s.model = model.NewRCRequester(model.RCRequesterAttr{
 		MTU: a.mtu.Bytes(), FirstPSN: a.psn, MaxRdAtomic: int(a.rdAtomic),
-		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: timeout, SignalAll: a.signalAll,
+		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: s.shortestTimeout(), SignalAll: a.signalAll,
 		HeedsCredits: s.Caps.Has(verbs.CapCredits), Should: s.mix.strict, AnyCompare: !s.mix.strict,
 	})
 
+	s.draining, s.notify, s.requesterCredits = false, false, requesterCredits{}
+	s.earlier = s.posted
 	s.shadow = bytes.Clone(s.LocalMem.Buf)
-	s.sinkNext = requesterSources
+	s.sinkNext, s.sinks = requesterSources, make(map[*model.RCRequest][]verbs.SGE)
 	if s.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
-		s.bindMem = s.bindableMemory()
+		if s.bindMem == nil {
+			s.bindMem = s.bindableMemory()
+		}
 		for range 2 {
 			mw := rig.Result(s.PD.AllocMW(verbs.MWType2))(s, "a window")
 			s.windows = append(s.windows, &requesterWindow{mw: mw, key: mw.RKey(), state: new(model.RCWindow)})
@@ -140,6 +147,15 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 	if s.mix.credits {
 		s.learnCredits()
 	}
+}
+
+// shortestTimeout returns the shortest time after which the transport timer may expire.
+func (s *rcRequesterSession) shortestTimeout() time.Duration {
+	timeout := ib.AckTimeout(s.Attr.Timeout)
+	if timeout > 0 {
+		timeout -= byClock(s.port, requesterTimeTolerance, timeout/4)
+	}
+	return timeout
 }
 
 // Play performs a step and compares the reactions of device and model.
@@ -169,14 +185,19 @@ func (s *rcRequesterSession) Close() {
 	s.expectNoMoreEvents()
 	s.ExpectUntouched(s.TargetMem)
 	s.ExpectUnchangedOutside(s.LocalMem, 0, requesterMem) // the guard bytes
-	for _, w := range s.windows {
-		s.Must("a window that can be freed", w.mw.Close())
-	}
+	s.freeWindows()
 	if s.bindMem != nil {
 		s.Must("a region that can be deregistered", s.bindMem.Close())
 	}
 	s.Must("a region that can be deregistered", s.TargetMem.Close())
 	s.Must("a region that can be deregistered", s.LocalMem.Close())
+}
+
+func (s *rcRequesterSession) freeWindows() {
+	for _, w := range s.windows {
+		s.Must("a window that can be freed", w.mw.Close())
+	}
+	s.windows = nil
 }
 
 // deliver sends responses to the device, and tells the model of them. Responses with an effect
@@ -193,6 +214,9 @@ func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 		}
 		s.model.Receive(p, s.Now())
 		s.Send(p)
+		if s.mix.credits && s.announce == 0 {
+			s.compare(nil) // before the next response limits the credits again
+		}
 	}
 }
 
@@ -206,6 +230,7 @@ func (s *rcRequesterSession) learnCredits() {
 
 // withCredits adds credits to an ACK or response of an outstanding packet, and to a repetition of
 // the last ACK, but not to a response after a gap. The peer never has fewer receives than before.
+// Some responses have no count, which ends the limit; the next count covers all requests sent so far.
 func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
 	una, n := s.model.Outstanding()
 	at := p.PSN().Sub(una)
@@ -219,7 +244,14 @@ func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
 	}
 	msn := s.model.MSN(p.PSN())
 	s.receives = max(s.receives, msn+s.add)
+	if s.announce == 0 {
+		s.receives = max(s.receives, s.model.LastBegun())
+	}
 	s.add = (s.add + 3) % 5
+	if s.announce++; s.announce == 6 || s.receives-msn > 4 {
+		s.announce = 0
+		return p
+	}
 	return p.WithMSN(uint32(msn)).WithCredits(uint8(s.receives - msn)) // codes up to 4 are numbers
 }
 
@@ -236,6 +268,7 @@ func (s *rcRequesterSession) compare(packets []Arrival) {
 	}
 	s.Check(!s.model.LacksAckReq(), "AckReq in the last packet before the device waits", "none")
 	s.model.EndOfReactions()
+	s.checkDrained()
 	s.checkState()
 	s.checkMemory()
 }
@@ -264,6 +297,8 @@ func (s *rcRequesterSession) checkSent(p Arrival) {
 		want.UDP.SrcPort = s.srcPort
 	}
 	s.checkPacket(want, p)
+	tclass := s.Attr.AH.GRH.TrafficClass
+	s.Check(*p.IP.TClass>>2 == tclass>>2, fmt.Sprintf("traffic class %#02x but for ECN", tclass), "%v with %#02x", p, *p.IP.TClass)
 	s.srcPort = p.UDP.SrcPort
 	s.model.Sent(permitted[i], p.Packet, p.At)
 }
@@ -316,6 +351,21 @@ func (s *rcRequesterSession) checkCompletion(w model.RCSendCompletion, got *verb
 	}
 }
 
+// checkDrained fails the case unless SQ_DRAINED, if it was asked for, is raised when no packet is
+// outstanding any more, and not before.
+func (s *rcRequesterSession) checkDrained() {
+	if !s.notify {
+		return
+	}
+	if s.model.Idle() {
+		s.expectQPEvent(verbs.EventSQDrained)
+		s.notify = false
+	}
+	for _, e := range s.pendingEvents() {
+		s.Check(s.isSyncEvent(e), "no event", "%v", e.Type)
+	}
+}
+
 // checkState fails the case unless the state of the queue pair, and the next PSN, are those of
 // the model.
 func (s *rcRequesterSession) checkState() {
@@ -328,6 +378,9 @@ func (s *rcRequesterSession) checkState() {
 	}
 	a := s.QueryQP(s.QP)
 	s.Check(a.State == want, fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
+	if want == verbs.QPStateSQD {
+		s.Check(a.SQDraining == !s.model.Idle(), fmt.Sprintf("sq_draining %v", !s.model.Idle()), "%v", a.SQDraining)
+	}
 	if !s.model.Failed() && !s.model.WaitsForRNRTimer() {
 		s.Check(ib.PSN(a.SQPSN) == s.model.NextPSN(), fmt.Sprintf("next PSN %d in the attributes", s.model.NextPSN()), "%d", a.SQPSN)
 	}

@@ -16,6 +16,10 @@ var mostlyReads = []verbs.WROpcode{
 	verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend, verbs.OpRDMAWriteImm,
 }
 
+var mostlyFlushes = []verbs.WROpcode{
+	verbs.OpFlush, verbs.OpFlush, verbs.OpAtomicWrite, verbs.OpAtomicWrite, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend, verbs.OpRDMAWrite,
+}
+
 // someRNRTimers are timer codes of RNR NAKs without 25, for which some devices wait too short.
 var someRNRTimers = []uint8{0, 1, 2, 5, 7, 9, 12, 14, 15, 18, 20, 22, 24, 27, 30, 31}
 
@@ -32,11 +36,12 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	ID:      "dialogue/rc-requester/stray-responses",
 	Cite:    ibta("", "rc/psn/13", "rc/atm/12", "rc/read/16"),
 	Title:   "In random dialogues the requester ignores responses with PSNs that are not outstanding, as its model does",
-	Sends:   "posts of all opcodes and valid responses; responses of all kinds with PSNs that are acknowledged or were never sent; RNR NAKs",
-	Expects: "no effect of the stray responses; all else as without them",
+	Sends:   "posts of all opcodes and valid responses; responses of all kinds with PSNs that are acknowledged or were never sent, also between retries; RNR NAKs, or no responses",
+	Expects: "no effect of the stray responses, on counts of retries either; all else as without them",
 	Defects: []string{"GhostAckCompletes", "OldAnswerCompletes", "StaleAckBreaksRead", "RdAtomicRoundsUp"},
 	Run: onRequester(32, rcRequesterMix{
-		abnormal: []*requesterStepKind{stepStale, stepStale, stepGhost, stepGhost, stepRNR}, every: 3, strict: true,
+		timeouts: []uint8{0, 0, 13}, retries: []uint8{1, 3, 7}, rnrRetries: []uint8{1, 2, 7},
+		abnormal: []*requesterStepKind{stepStale, stepStale, stepStale, stepGhost, stepGhost, stepRNR, stepRefuse, stepGiveUp, stepReset}, every: 3, strict: true,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/losses",
@@ -52,9 +57,9 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Title:   "In random dialogues with several losses in a window the requester retransmits at once, as its model does",
 	Sends:   "posts of all opcodes, valid responses, sequence NAKs at any packet, ACKs after unanswered READs and atomics, READ responses after a gap",
 	Expects: "a retransmission for every NAK that acknowledges something, and for every lost response that an ACK shows",
-	Defects: []string{"IgnoreSecondNAK", "AckCompletesRead", "AckSkipsRead"},
+	Defects: []string{"IgnoreSecondNAK", "AckCompletesRead", "AckSkipsRead", "NAKAfterTimeoutIgnored"},
 	Run: onRequester(20, rcRequesterMix{
-		abnormal: []*requesterStepKind{stepNak, stepNak, stepAckPast, stepGap, stepStale}, every: 3, strict: true,
+		timeouts: []uint8{0, 13}, abnormal: []*requesterStepKind{stepNak, stepNak, stepAckPast, stepGap, stepStale, stepAgain}, every: 3, strict: true,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/rnr-naks",
@@ -76,18 +81,18 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoTransportTimer", "RetryOffByOne", "RetryCountShared", "AdaptiveTimeout"},
 	Run: onRequester(20, rcRequesterMix{
 		timeouts: []uint8{12, 13}, retries: []uint8{0, 1, 2, 3, 6}, rnrRetries: []uint8{1, 3, 7}, rnrTimers: []uint8{0, 7, 14, 27, 28, 30, 31},
-		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepWait, stepGiveUp, stepRNR, stepNak, stepGap}, every: 3,
+		abnormal: []*requesterStepKind{stepWait, stepWait, stepWait, stepWait, stepWait, stepGiveUp, stepRNR, stepRefuse, stepNak, stepGap}, every: 3,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/errors",
 	Cite:    ibta("", "rc/ack/15", "err/1", "err/5", "qp/7", "qp/8"),
 	Title:   "In random dialogues with errors the requester fails and flushes the requests that its model does",
-	Sends:   "posts of all opcodes, valid responses, fatal NAKs, or no responses; moves to ERR",
+	Sends:   "posts of all opcodes, valid responses, fatal NAKs, or no responses; moves to ERR; connections after a RESET",
 	Expects: "the status of the error for the request that failed, success for those before it, a flush for those after it, the queue pair in ERR, and no packet from then on",
 	Defects: []string{"NAKFlushesAll", "NAKKeepsRTS", "FlushReversed"},
 	Run: onRequester(24, rcRequesterMix{
 		timeouts: []uint8{0, 13}, retries: []uint8{2, 6},
-		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepFatal, stepToErr, stepGiveUp}, every: 9,
+		abnormal: []*requesterStepKind{stepFatal, stepFatal, stepFatal, stepToErr, stepGiveUp, stepRNR, stepNak, stepReset, stepReset}, every: 7,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/local-errors",
@@ -114,15 +119,27 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "dialogue/rc-requester/drained-send-queue", Cite: ibta("", "sqd/4"),
 	Title:   "In random dialogues the requester in SQD finishes the requests on the wire, begins no other, and resumes in RTS, as its model does",
-	Sends:   "posts of all opcodes, valid responses and NAKs; moves to SQD and back to RTS",
-	Expects: "no new request in SQD, a refusal of RTS while requests are outstanding, the waiting requests after RTS",
-	Defects: []string{"SQDIgnored", "SQDNoResume"},
-	Run:     onRequester(10, rcRequesterMix{abnormal: []*requesterStepKind{stepDrain, stepResume, stepResume, stepNak, stepRNR}, every: 3}),
+	Sends:   "posts of all opcodes, valid responses and NAKs; moves to SQD, other timeouts, retries, max_rd_atomic and traffic class there, and back to RTS",
+	Expects: "no new request in SQD, SQ_DRAINED if it was asked for, a refusal of RTS while requests are outstanding, the waiting requests after RTS, and the new attributes in effect",
+	Defects: []string{"SQDIgnored", "SQDNoResume", "NewTimeoutIgnored"},
+	Run: onRequester(20, rcRequesterMix{
+		timeouts: []uint8{0, 12, 13}, abnormal: []*requesterStepKind{stepDrain, stepDrain, stepModify, stepModify, stepResume, stepResume, stepResume, stepNak, stepRNR, stepWait, stepRefuse, stepRefuse}, every: 2,
+	}),
 }, {
 	ID: "dialogue/rc-requester/credits", Cite: ibta("", "rc/credit/2", "rc/credit/3"), Needs: verbs.CapCredits,
 	Title:   "In random dialogues with credits the requester sends no more messages that use a receive than its model does",
-	Sends:   "posts of all opcodes, valid responses and repeated ACKs with credits for at most four messages, sequence NAKs",
+	Sends:   "posts of all opcodes, valid responses and repeated ACKs with credits for at most four messages or without a limit, sequence NAKs",
 	Expects: "all requests that have a credit or need none, and at most one packet of a request without a credit",
-	Defects: []string{"NoCreditHeeding", "CreditsBlockAll"},
-	Run:     onRequester(14, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost}, every: 4, credits: true}),
+	Defects: []string{"NoCreditHeeding", "CreditsBlockAll", "CreditsStayLimited"},
+	Run:     onRequester(14, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost, stepCredits, stepCredits, stepReset}, every: 4, credits: true}),
+}, {
+	ID: "dialogue/rc-requester/flush-and-atomic-write", Cite: annexA19("oA19-2, oA19-5, oA19-28", "rc/flush/2", "rc/atm/15"), Needs: verbs.CapFlush | verbs.CapAtomicWrite,
+	Title:   "In random dialogues with FLUSH and ATOMIC WRITE the requester sends, retries and completes what its model does",
+	Sends:   "posts of all opcodes, mostly FLUSH and ATOMIC WRITE, valid and invalid responses, ACKs of unanswered requests, sequence, RNR and fatal NAKs, or no responses",
+	Expects: "the packets, completions and states of the model; FLUSH and ATOMIC WRITE complete by an empty READ response only",
+	Defects: []string{"FlushICRCDoubled", "AckCompletesRead", "FlushAnswerUnchecked"},
+	Run: onRequester(12, rcRequesterMix{
+		timeouts: []uint8{0, 13}, ops: mostlyFlushes,
+		abnormal: []*requesterStepKind{stepNak, stepAckPast, stepStale, stepGhost, stepBad, stepRNR, stepFatal, stepWait}, every: 4, strict: true,
+	}),
 }})

@@ -51,6 +51,11 @@ func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool
 		return r, s.addWindow(r, p)
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
 		return r, s.addSink(r, p)
+	case verbs.OpFlush:
+		r.Flush = verbs.Flush{Length: uint32(s.length(p)), Type: verbs.FlushGlobal, Level: verbs.FlushLevel(p.value % 2)}
+		return r, true
+	case verbs.OpAtomicWrite:
+		p.mtus, p.extra = 0, 8
 	}
 	s.addSource(r, p)
 	return r, true
@@ -66,6 +71,14 @@ func (s *rcRequesterSession) supported(op verbs.WROpcode) verbs.WROpcode {
 	case verbs.OpSendInv:
 		if !s.Caps.Has(verbs.CapSendInv) {
 			return verbs.OpSend
+		}
+	case verbs.OpFlush:
+		if !s.Caps.Has(verbs.CapFlush) {
+			return verbs.OpRDMAWrite
+		}
+	case verbs.OpAtomicWrite:
+		if !s.Caps.Has(verbs.CapAtomicWrite) {
+			return verbs.OpRDMAWrite
 		}
 	case verbs.OpBindMW, verbs.OpLocalInv:
 		if len(s.windows) == 0 {
@@ -102,9 +115,26 @@ func (s *rcRequesterSession) addSource(r *model.RCRequest, p requesterPost) {
 		}
 	}
 	if p.bad && n > 0 {
-		r.SGL[0].LKey = verbs.LKey(unknownKey(verbs.RKey(r.SGL[0].LKey)))
-		r.Fails = verbs.WCLocProtErr
+		s.damageSource(r, p)
 	}
+}
+
+// damageSource makes a piece of the first packet invalid: by a wrong L_Key, or by a range that
+// begins before or ends after the region.
+func (s *rcRequesterSession) damageSource(r *model.RCRequest, p requesterPost) {
+	sge, isShort := &r.SGL[0], len(r.Data) <= s.Attr.PathMTU.Bytes()
+	if isShort {
+		sge = &r.SGL[int(p.value>>2)%len(r.SGL)]
+	}
+	switch {
+	case p.value%3 == 0:
+		sge.Addr = s.LocalMem.Addr() - 1
+	case p.value%3 == 1 && isShort:
+		sge.Addr = s.LocalMem.Addr() + requesterMem - uint64(sge.Length) + 1
+	default:
+		sge.LKey = verbs.LKey(unknownKey(verbs.RKey(sge.LKey)))
+	}
+	r.Fails = verbs.WCLocProtErr
 }
 
 // addSink adds the buffers of a READ or atomic to a request; false if there is no free memory.
@@ -164,7 +194,9 @@ func (s *rcRequesterSession) addWindow(r *model.RCRequest, p requesterPost) bool
 }
 
 // msn returns the MSN of responses.
-func (s *rcRequesterSession) msn() uint32 { return uint32(int(s.posted) - len(s.model.Queue())) }
+func (s *rcRequesterSession) msn() uint32 {
+	return uint32(int(s.posted-s.earlier) - len(s.model.Queue()))
+}
 
 // result returns the data that the peer returns for a READ.
 func result(r *model.RCRequest) []byte { return rig.Pattern(r.Len, byte(37*r.WRID+11)) }
@@ -174,7 +206,7 @@ func result(r *model.RCRequest) []byte { return rig.Pattern(r.Len, byte(37*r.WRI
 func (s *rcRequesterSession) answers(a model.RCAnswer, restart bool) []ib.Packet {
 	mtu := s.Attr.PathMTU.Bytes()
 	switch {
-	case a.Request.Opcode != verbs.OpRDMARead:
+	case a.Request.Opcode == verbs.OpAtomicCmpAndSwp || a.Request.Opcode == verbs.OpAtomicFetchAdd:
 		return []ib.Packet{ib.AtomicAck(a.PSN, s.msn(), 0x0102_0304_0506_0708*a.Request.WRID)}
 	case restart && a.Restarted:
 		return ib.ReadResponses(a.PSN, s.msn(), result(a.Request)[a.Index*mtu:], mtu)
@@ -332,8 +364,8 @@ func (s *rcRequesterSession) playRNR(step *requesterStep) {
 }
 
 // playRefuse answers the oldest request with RNR NAKs of the shortest timer until the device
-// gives up, nine at most.
-func (s *rcRequesterSession) playRefuse(*requesterStep) {
+// gives up, nine at most. Some come after a timeout or, in strict mixes, a stray response.
+func (s *rcRequesterSession) playRefuse(step *requesterStep) {
 	for range 9 {
 		psn, ok := s.outstanding(0)
 		if !ok || s.model.Failed() {
@@ -341,7 +373,40 @@ func (s *rcRequesterSession) playRefuse(*requesterStep) {
 		}
 		s.deliver(ib.RNR(psn, 1, s.msn()))
 		s.compare(nil)
+		s.strayBetween(step)
+		if step.n%3 == 0 && s.Attr.Timeout > 0 && !s.model.Failed() {
+			s.await()
+		}
 	}
+}
+
+// strayBetween sends an acknowledged response again between retries, in every second step of a
+// strict mix.
+func (s *rcRequesterSession) strayBetween(step *requesterStep) {
+	if s.mix.strict && step.code%2 == 0 {
+		s.playStale(step)
+	}
+}
+
+// playNakAgain sends a sequence NAK for the oldest packet before and after a timeout.
+func (s *rcRequesterSession) playNakAgain(*requesterStep) {
+	for i := range 2 {
+		psn, ok := s.outstanding(0)
+		if !ok || s.model.Failed() || s.Attr.Timeout == 0 || s.model.WaitsForRNRTimer() {
+			return
+		}
+		s.deliver(ib.Nak(psn, ib.NakSequence, s.msn()))
+		s.compare(nil)
+		if i == 0 && !s.model.Failed() {
+			s.await()
+		}
+	}
+}
+
+// playCredits repeats the last ACK with other credits.
+func (s *rcRequesterSession) playCredits(*requesterStep) {
+	una, _ := s.model.Outstanding()
+	s.deliver(ib.Ack(una.Add(-1), s.msn()))
 }
 
 func (s *rcRequesterSession) playGap(step *requesterStep) {
@@ -393,6 +458,9 @@ var badAnswers = []variant[badAnswer]{
 	{"READ_RESPONSE_LAST of 8 bytes", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
 		return ib.Response(ib.OpReadResponseLast, valid.PSN(), 0, Data(8))
 	}},
+	{"READ_RESPONSE_LAST of a full packet", func(_ *requesterStep, valid ib.Packet, mtu int) ib.Packet {
+		return ib.Response(ib.OpReadResponseLast, valid.PSN(), 0, Data(mtu))
+	}},
 	{"READ_RESPONSE_ONLY of 8 bytes", func(_ *requesterStep, valid ib.Packet, _ int) ib.Packet {
 		return ib.ReadResponseOnly(valid.PSN(), 0, Data(8))
 	}},
@@ -415,7 +483,7 @@ var badAnswers = []variant[badAnswer]{
 
 // playBadAnswer sends an invalid response to the oldest request. If that is a SEND or WRITE, every
 // response to a READ or atomic is invalid. With an odd n, the oldest request is the first
-// READ or atomic; with an odd code, the invalid response is the last one of it.
+// READ or atomic. With an odd code, the invalid response is the last one of it, else n chooses one.
 func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 	psn, ok := s.outstanding(0)
 	if !ok {
@@ -430,7 +498,10 @@ func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 		return
 	}
 	all := s.answers(a, false)
-	bad := step.code % 2 * (len(all) - 1)
+	bad := len(all) - 1
+	if step.code%2 == 0 {
+		bad = step.n / 2 % len(all)
+	}
 	s.deliver(all[:bad]...)
 	s.deliver(badAnswers[step.variant%len(badAnswers)].make(step, all[bad], s.Attr.PathMTU.Bytes()))
 }
@@ -470,11 +541,30 @@ func (s *rcRequesterSession) playWait(*requesterStep) {
 	}
 }
 
-// playGiveUp answers nothing until the device gives up.
-func (s *rcRequesterSession) playGiveUp(*requesterStep) {
-	for _, n := s.model.Outstanding(); n > 0 && s.attr.timeout > 0 && !s.model.Failed(); {
+// playGiveUp answers nothing, or with stray responses, until the device gives up.
+func (s *rcRequesterSession) playGiveUp(step *requesterStep) {
+	for _, n := s.model.Outstanding(); n > 0 && s.Attr.Timeout > 0 && !s.model.Failed(); {
 		s.await()
+		s.strayBetween(step)
 	}
+}
+
+// playReset moves the queue pair to RESET and connects it again. The device forgets all requests
+// without completions. Every second time it waits for an RNR timer before, if it can.
+func (s *rcRequesterSession) playReset(step *requesterStep) {
+	if psn, ok := s.outstanding(0); ok && step.variant%2 == 0 {
+		s.deliver(ib.RNR(psn, 20, s.msn()))
+		s.compare(nil)
+	}
+	s.ToState(s.QP, verbs.QPStateReset)
+	for _, p := range s.reactions() {
+		s.Fail("nothing is sent in RESET", "%v", p)
+	}
+	s.freeWindows()
+	s.ToInit(s.QP, rig.RemoteAccess(s.port.Rig)&^verbs.AccessLocalWrite, 0)
+	s.ToRTR(s.QP, s.Attr)
+	s.ToRTS(s.QP, s.Attr)
+	s.start()
 }
 
 func (s *rcRequesterSession) playToErr(*requesterStep) {
@@ -482,15 +572,35 @@ func (s *rcRequesterSession) playToErr(*requesterStep) {
 	s.model.ToError()
 }
 
-func (s *rcRequesterSession) playDrain(*requesterStep) {
+func (s *rcRequesterSession) playDrain(step *requesterStep) {
 	if s.model.WaitsForRNRTimer() {
 		s.await() // open: whether local requests begin while the requester waits
 	}
 	if !s.model.Failed() && !s.draining {
-		s.ToState(s.QP, verbs.QPStateSQD)
+		mask := verbs.QPAttrState
+		if s.notify = step.variant%2 == 0; s.notify {
+			mask |= verbs.QPAttrEnSQDAsyncNotify
+		}
+		s.Must("a change to SQD", s.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: s.notify}, mask))
 		s.draining = true
 		s.model.Draining(true)
 	}
+}
+
+// playModify changes attributes of a drained queue pair, which are in effect from then on.
+func (s *rcRequesterSession) playModify(step *requesterStep) {
+	if s.model.Failed() || !s.draining || !s.model.Idle() {
+		return
+	}
+	a := &s.Attr
+	a.State, a.MaxRdAtomic, a.Timeout = verbs.QPStateSQD, []uint8{1, 2, 4}[step.n%3], []uint8{0, 12, 13}[step.code%3]
+	a.RetryCnt, a.RNRRetry = []uint8{7, 2, 3}[step.n/3%3], []uint8{7, 1, 2}[step.code/3%3]
+	a.AH.GRH.TrafficClass = []uint8{0, 0x68}[step.variant%2]
+	s.Must("other attributes in SQD", s.QP.Modify(*a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic|
+		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrAV))
+	s.attr.timeout, s.attr.rdAtomic, s.attr.retries, s.attr.rnrRetries = a.Timeout, a.MaxRdAtomic, a.RetryCnt, a.RNRRetry
+	s.model.MaxRdAtomic, s.model.RetryCnt, s.model.RNRRetry = int(a.MaxRdAtomic), int(a.RetryCnt), int(a.RNRRetry)
+	s.model.Timeout = s.shortestTimeout()
 }
 
 // playResume moves the queue pair from SQD to RTS. The device must refuse that while requests are

@@ -101,16 +101,20 @@ var (
 	stepAckPast = &requesterStepKind{"ACK at or after the first unanswered READ or atomic, choice %[1]d", nil, (*rcRequesterSession).playAckPast}
 	stepNak     = &requesterStepKind{"sequence NAK at outstanding packet %[1]d%[3]s", []string{"", ", in two copies", ", in three copies"}, (*rcRequesterSession).playNak}
 	stepRNR     = &requesterStepKind{"RNR NAK at outstanding packet %[1]d with timer %[2]d", nil, (*rcRequesterSession).playRNR}
-	stepRefuse  = &requesterStepKind{text: "RNR NAKs to the oldest request until the device gives up, nine at most", play: (*rcRequesterSession).playRefuse}
+	stepRefuse  = &requesterStepKind{"RNR NAKs to the oldest request until the device gives up, nine at most, choice %[1]d, %[2]d", nil, (*rcRequesterSession).playRefuse}
+	stepAgain   = &requesterStepKind{text: "sequence NAK at the oldest packet, before and after a timeout", play: (*rcRequesterSession).playNakAgain}
+	stepCredits = &requesterStepKind{text: "the last ACK again with other credits", play: (*rcRequesterSession).playCredits}
 	stepGap     = &requesterStepKind{"READ response after a gap, choice %[1]d", nil, (*rcRequesterSession).playGap}
 	stepFatal   = &requesterStepKind{"fatal NAK at outstanding packet %[1]d, choice %[2]d", nil, (*rcRequesterSession).playFatal}
 	stepOdd     = &requesterStepKind{"ACK with a reserved syndrome, choice %[2]d", nil, (*rcRequesterSession).playReserved}
 	stepBad     = &requesterStepKind{"invalid response to the oldest request: %[3]s", names(badAnswers), (*rcRequesterSession).playBadAnswer}
 	stepDamaged = &requesterStepKind{"ACK of everything, to be dropped: %[3]s", names(damages), (*rcRequesterSession).playDamaged}
 	stepWait    = &requesterStepKind{text: "wait for a timer", play: (*rcRequesterSession).playWait}
-	stepGiveUp  = &requesterStepKind{text: "answer nothing until the device gives up", play: (*rcRequesterSession).playGiveUp}
+	stepGiveUp  = &requesterStepKind{"no valid response until the device gives up, choice %[2]d", nil, (*rcRequesterSession).playGiveUp}
+	stepReset   = &requesterStepKind{text: "move the queue pair to RESET and connect it again", play: (*rcRequesterSession).playReset}
 	stepToErr   = &requesterStepKind{text: "move the queue pair to ERR", play: (*rcRequesterSession).playToErr}
 	stepDrain   = &requesterStepKind{text: "move the queue pair to SQD", play: (*rcRequesterSession).playDrain}
+	stepModify  = &requesterStepKind{"other attributes of the queue pair in SQD, choice %[1]d, %[2]d", nil, (*rcRequesterSession).playModify}
 	stepResume  = &requesterStepKind{text: "move the queue pair from SQD to RTS", play: (*rcRequesterSession).playResume}
 )
 

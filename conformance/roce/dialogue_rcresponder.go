@@ -50,10 +50,10 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/5", "acc/1", "acc/2", "qp/7", "qp/8"),
 	Title:   "A responder refuses invalid requests in random sequences of requests like the reference model",
-	Sends:   "valid requests, and some with wrong opcodes, keys, ranges and rights; more requests after a refusal",
+	Sends:   "valid requests, and some with wrong opcodes, keys, ranges and rights, alone or directly after valid ones; more requests after a refusal",
 	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
 	Defects: []string{"RangeSlack", "OpcodeOrderIgnored"}, Run: rcResponderMix{
-		{6, drawRCRequest}, {3, drawRCReceive}, {4, drawRCRefusal}, {1, drawRCDuplicate}, {1, drawRCConnect},
+		{6, drawRCRequest}, {3, drawRCReceive}, {3, drawRCRefusal}, {2, drawRCPipelinedFault}, {1, drawRCDuplicate}, {1, drawRCConnect},
 	}.body(ib.RC, 36),
 }, {
 	ID: "dialogue/rc-responder/lengths", Cite: ibta("C9-92, C9-94", "rc/len/1", "rc/len/2", "rc/len/3", "rc/len/4"),
@@ -98,11 +98,11 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "dialogue/rc-responder/flush", Needs: verbs.CapFlush, Cite: annexA17("CA17-22", "icrc/1"),
 	Title:   "A responder executes FLUSH between random requests like the reference model",
-	Sends:   "valid requests, FLUSH, and duplicates of both",
-	Expects: "after each step the packets, completions and memory of the model; an empty READ response to each FLUSH",
+	Sends:   "valid requests, FLUSH, and duplicates of both; FLUSHes with wrong keys, ranges and rights",
+	Expects: "after each step the packets, completions and memory of the model; an empty READ response to each valid FLUSH",
 	Defects: []string{"FlushICRCDoubled"}, Run: rcResponderMix{
-		{4, drawRCRequest}, {4, drawRCFlush}, {2, drawRCDuplicate}, {1, drawRCReceive}, {1, drawRCConnect},
-	}.body(ib.RC, 6),
+		{4, drawRCRequest}, {4, drawRCFlush}, {2, drawRCDuplicate}, {1, drawRCFlushRefusal}, {1, drawRCReceive}, {1, drawRCConnect},
+	}.body(ib.RC, 8),
 }})
 
 var ucReceiverDialogueCases = overUC.Cases([]conformance.Case{{

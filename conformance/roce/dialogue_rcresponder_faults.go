@@ -156,7 +156,7 @@ var rcInvalidRequests = []rcInvalidRequest{
 // rcRights are the rights that operations need.
 var rcRights = map[ib.Kind]verbs.Access{
 	ib.KindWrite: verbs.AccessRemoteWrite, ib.KindReadRequest: verbs.AccessRemoteRead,
-	ib.KindAtomic: verbs.AccessRemoteAtomic, ib.KindAtomicWrite: verbs.AccessRemoteWrite,
+	ib.KindAtomic: verbs.AccessRemoteAtomic, ib.KindAtomicWrite: verbs.AccessRemoteWrite, ib.KindFlush: verbs.AccessFlushGlobal,
 }
 
 // drawRCInvalid returns a request with any fault.
@@ -167,6 +167,9 @@ func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 		ops = ops[:2]
 	case s.Caps.Has(verbs.CapAtomics):
 		ops = append(ops, ib.OpFetchAdd, ib.OpCompareSwap)
+	}
+	if s.service == ib.RC && s.Caps.Has(verbs.CapAtomicWrite) {
+		ops = append(ops, ib.OpAtomicWrite)
 	}
 	which := len(rcInvalidRequests)
 	if !s.Caps.Has(verbs.CapSendInv) || s.service != ib.RC {
@@ -191,6 +194,13 @@ func drawRCRefusal(s *rcResponder, random *rand.Rand) rcStep {
 	if v.op == ib.OpWriteOnlyImm {
 		v.op = ib.OpWriteOnly
 	}
+	return v
+}
+
+// drawRCFlushRefusal returns a FLUSH with a wrong key, range or right.
+func drawRCFlushRefusal(s *rcResponder, random *rand.Rand) rcStep {
+	v := drawRCFault(s, random, rcFaultAccess)
+	v.op = ib.OpFlush
 	return v
 }
 
@@ -253,10 +263,15 @@ func (s *rcResponder) access(v rcInvalid, at ib.RETH) ib.Packet {
 		return ib.WriteOnlyImm(psn, at, 0x1020304, rig.Pattern(int(*at.Len), 0x77)).AckReq()
 	case ib.OpReadRequest:
 		return ib.ReadRequest(psn, at)
+	case ib.OpFlush:
+		return ib.Flush(psn, ib.FlushGlobal, ib.FlushRange, at)
 	}
 	at = ib.At(*at.VA&^7, *at.RKey, 8)
-	if v.op == ib.OpFetchAdd {
+	switch v.op {
+	case ib.OpFetchAdd:
 		return ib.FetchAdd(psn, at, 5)
+	case ib.OpAtomicWrite:
+		return ib.AtomicWrite(psn, at, rig.Pattern(8, 0x77))
 	}
 	return ib.CompareSwap(psn, at, 0, 1)
 }

@@ -369,6 +369,27 @@ func (l rcPipeline) play(s *rcResponder) {
 	}
 }
 
+// rcPipelinedFault sends a request that the device must refuse directly after valid SENDs and WRITEs.
+type rcPipelinedFault struct {
+	before rcPipeline
+	fault  rcInvalid
+}
+
+func drawRCPipelinedFault(s *rcResponder, random *rand.Rand) rcStep {
+	before := slices.DeleteFunc(drawRCPipeline(s, random).(rcPipeline), func(q rcRequest) bool {
+		info, _ := q.op.Info()
+		return info.Kind != ib.KindSend && info.Kind != ib.KindWrite // a READ need not be answered when the queue pair fails
+	})
+	return rcPipelinedFault{before, drawRCRefusal(s, random).(rcInvalid)}
+}
+
+func (f rcPipelinedFault) String() string { return fmt.Sprintf("%v, and then %v", f.before, f.fault) }
+
+func (f rcPipelinedFault) play(s *rcResponder) {
+	f.before.play(s)
+	f.fault.play(s)
+}
+
 // rcContinue sends the next packets of the open message.
 type rcContinue struct {
 	n        int

@@ -37,6 +37,19 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expectNoMoreEvents()
 	}),
 }, {
+	ID: "ev/qp/not-lost-with-another-queue-pair", Cite: ibta("C9-222.1.1", "async/1"),
+	Title:   "The event of a queue pair is not lost when another one, which has an event too, is destroyed",
+	Sends:   "WRITE_MIDDLEs without a FIRST to two queue pairs, of which one is destroyed before its event is taken",
+	Expects: "QP_REQ_ERR of the other",
+	Defects: []string{"NoQPEvents", "DestroyDropsEvents"}, Run: onConn(Setup{}, func(c *Conn) {
+		gone := c.secondConn(Setup{})
+		for _, conn := range []*Conn{c, gone} {
+			conn.exchange(ib.New(ib.OpWriteMiddle, conn.PeerPSN(0), Data(MTU)).AckReq(), conn.deviceNak(0, ib.NakInvalidRequest, 0))
+		}
+		c.Must("a queue pair that can be destroyed", gone.QP.Close())
+		c.expectQPEvent(verbs.EventQPReqErr)
+	}),
+}, {
 	ID: "ev/qp/communication-established-reported", Cite: ibta("", "async/2"),
 	Title:   "The first packet that a queue pair receives in RTR raises COMM_EST",
 	Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
@@ -131,6 +144,16 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expectMigState(verbs.MigMigrated)
 		c.PostSend(c.QP, c.SendWR(9, 8))
 		c.expect(ib.SendOnly(ib.AnyPSN, nil))
+	}),
+}, {
+	ID: "ev/mig/alternate-path-becomes-the-primary", Cite: ibta("", "mig/1", "mig/4"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Title:   "A queue pair that has migrated uses the alternate path with its traffic class and timeout, drops packets of the old path, and can migrate again",
+	Sends:   "to an armed queue pair: MigReq 1 on its path, then on the alternate one, and SENDs on the old path; twice",
+	Expects: "no response on the old path and no migration, but PATH_MIG_ERR; PATH_MIG, the attributes of the alternate path in a query and in effect, and nothing for the old path; the same back again",
+	Defects: []string{"MigrationIgnored", "MigrationKeepsTimeout"}, Run: onConn(Setup{Receives: 8, Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
+		for i := range 2 {
+			c.migrate(i)
+		}
 	}),
 }, {
 	ID:   "ev/mig/exhausted-retries-use-the-alternate-path",
@@ -261,11 +284,62 @@ func (p *Port) awaitPortActive(active bool) {
 }
 
 // armAltPath sets an alternate path to the peer's second address, and migration state REARM.
-func (c *Conn) armAltPath() {
-	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.Attr.AH, AltPort: 1}
-	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAddr(1))
+func (c *Conn) armAltPath() { c.armPath(c.pathTo(1)) }
+
+// pathTo returns the attributes of an alternate path to the i-th address of the peer.
+func (c *Conn) pathTo(i int) verbs.QPAttr {
+	a := verbs.QPAttr{AltAH: c.Attr.AH}
+	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAddr(i))
+	return a
+}
+
+// armPath sets the alternate path of a, and migration state REARM.
+func (c *Conn) armPath(a verbs.QPAttr) {
+	a.State, a.PathMigState, a.AltPort = verbs.QPStateRTS, verbs.MigRearm, 1
 	c.Must("an alternate path", c.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 }
+
+// migrate moves the connection to its other path for the i-th time, from 0 on, with the peer's
+// messages from 3i on and the device's from 2i on. The case fails unless the queue pair uses the
+// new path, with its own traffic class and timeout, and no longer the old one.
+func (c *Conn) migrate(i int) {
+	old, k, n := c.Peer, 3*i, 2*i
+	alt := c.pathTo(1 - i)
+	alt.AltTimeout, alt.AltAH.GRH.TrafficClass = c.Attr.Timeout-3, []uint8{0x68, 0xb8}[i]
+	c.armPath(alt)
+	c.exchange(noMigReq(c.peerSend(k, 16)), noMigReq(c.deviceAck(k, uint32(k+1))))
+	c.ExpectRecv(uint64(k+1), 16)
+	c.expectMigState(verbs.MigArmed)
+	c.Send(c.peerSend(k+1, 16).MigReq()) // not on the alternate path: dropped
+	c.Sleep(shortWait)
+	c.expectMigState(verbs.MigArmed)
+	c.expectQPEvent(verbs.EventPathMigErr)
+	c.ExpectNoEvent()
+
+	c.Peer = c.PeerAddr(1 - i)
+	c.expectAccepted(k+1, ib.Packet.MigReq)
+	c.expectQPEvent(verbs.EventPathMig)
+	a := c.QueryQP(c.QP)
+	c.Check(a.PathMigState == verbs.MigMigrated && a.AH.GRH == alt.AltAH.GRH && a.Timeout == alt.AltTimeout,
+		fmt.Sprintf("MIGRATED, %+v and timeout %d", alt.AltAH.GRH, alt.AltTimeout), "%v, %+v and %d", a.PathMigState, a.AH.GRH, a.Timeout)
+	c.PostSend(c.QP, c.SendWR(9, 8))
+	want := ib.SendOnly(c.DevicePSN(n), nil).MigReq()
+	first := c.expect(want)
+	c.Check(*first.IP.TClass>>2 == alt.AltAH.GRH.TrafficClass>>2, "the traffic class of the alternate path", "%#02x", *first.IP.TClass)
+	again := c.expect(want)
+	limit := 4 * ib.AckTimeout(alt.AltTimeout)
+	c.Check(again.At-first.At <= limit, fmt.Sprintf("a retransmission within %v, four timeouts of the alternate path", limit), "after %v", again.At-first.At)
+	c.completeWith(c.peerAck(n, uint32(n+1)), 9)
+	c.Send(c.peerSend(k+2, 16).From(old)) // dropped
+	c.expectAccepted(k + 2)
+	c.PostSend(c.QP, c.SendWR(10, 8))
+	c.expect(ib.SendOnly(c.DevicePSN(n+1), nil))
+	c.completeWith(c.peerAck(n+1, uint32(n+2)), 10)
+	c.Attr.AH, c.Attr.Timeout = alt.AltAH, alt.AltTimeout
+}
+
+// noMigReq returns a packet with MigReq 0.
+func noMigReq(p ib.Packet) ib.Packet { p.BTH.MigReq = new(false); return p }
 
 // expectMigReq exchanges the n-th SENDs and ACKs of both ends. The peer's packets have
 // this MigReq bit, and the case fails unless those of the device have it too.

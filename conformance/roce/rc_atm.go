@@ -232,21 +232,21 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 }, {
 	ID: "rc/atm/result-of-another-size-refused", Cite: ibta("", "rc/atm/11"),
 	Title:   "An atomic with a local buffer of another size than eight bytes fails, and is not sent",
-	Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
+	Sends:   "posts FETCH_ADDs and COMPARE_SWAPs with 0, 4, 7 and 16 bytes of local memory",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
 	Defects: []string{"AtomicAnySize"}, Run: onEachConn(Setup{}, []int{0, 4, 7, 16}, func(c *Conn, n int) {
-		c.expectNeverSent(c.fetchAddWR(1, c.LocalMem.SGE(0, n)))
+		c.expectNoneSent(c.fetchAddWR(1, c.LocalMem.SGE(0, n)))
 	}),
 }, {
 	ID: "rc/atm/result-without-a-place-sends-nothing", Cite: ibta("", "rc/atm/11", "rc/read/15"),
 	Title:   "An atomic with an invalid local buffer fails, and is not sent",
-	Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
+	Sends:   "posts FETCH_ADDs and COMPARE_SWAPs whose local memory may not be written, has a key that does not exist, or ends before them",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
 	Defects: []string{"AtomicSinkUnchecked"}, Run: onEachConn(Setup{}, []badBuffer{
 		{"memory without local write", func(c *Conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
 		{"a key that does not exist", func(c *Conn) verbs.SGE { return c.unknownKeySGE(8) }},
 		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
-	}, func(c *Conn, bad badBuffer) { c.expectNeverSent(c.fetchAddWR(1, bad.buffer(c))) }),
+	}, func(c *Conn, bad badBuffer) { c.expectNoneSent(c.fetchAddWR(1, bad.buffer(c))) }),
 }, {
 	ID: "rc/atm/unused-operand-is-zero", Cite: ibta("", "rc/atm/12"),
 	Title:   "The compare field that FETCH_ADD does not use is sent as zero",
@@ -346,6 +346,13 @@ func (c *Conn) expectNeverSent(wr verbs.SendWR) {
 	if err == nil {
 		c.expectErrorCompletion(wr.WRID)
 	}
+}
+
+// expectNoneSent calls expectNeverSent for an atomic, as FETCH_ADD and as COMPARE_SWAP.
+func (c *Conn) expectNoneSent(wr verbs.SendWR) {
+	c.expectNeverSent(wr)
+	wr.Opcode = verbs.OpAtomicCmpAndSwp
+	c.secondConn(Setup{}).expectNeverSent(wr)
 }
 
 // badBuffer is local memory that the device must not write to.

@@ -54,16 +54,27 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/len/announced-beyond-two-gib-refused", Cite: ibta("C9-94", "rc/len/4"),
 	Title:   "A RETH that announces more than 2 GiB is refused as invalid, whatever its key",
-	Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
-	Expects: "a NAK for an invalid request",
-	Defects: []string{"HugeLengthIsAccess"}, Run: expectEachRefused(
-		[]segment{{op: ib.OpWriteFirst, announced: 0x8000_0001, payload: 1024}},
-		[]segment{{op: ib.OpWriteFirst, announced: 0xffff_ffff, payload: 1024}},
-		[]segment{{op: ib.OpReadRequest, announced: 0x8000_0001}},
-		[]segment{{op: ib.OpReadRequest, announced: 0xffff_ffff}},
-		[]segment{{op: ib.OpReadRequest, announced: 0x8000_0001, unknownKey: true}},
-		[]segment{{op: ib.OpReadRequest, announced: 0xffff_ffff, unknownKey: true}},
-	),
+	Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one; and 2 GiB, with a bad one",
+	Expects: "a NAK for an invalid request; a remote access NAK for 2 GiB",
+	Defects: []string{"HugeLengthIsAccess"}, Run: OnPort(func(p *Port) {
+		for _, s := range []segment{
+			{op: ib.OpWriteFirst, announced: 0x8000_0001, payload: 1024},
+			{op: ib.OpWriteFirst, announced: 0xffff_ffff, payload: 1024},
+			{op: ib.OpReadRequest, announced: 0x8000_0001},
+			{op: ib.OpReadRequest, announced: 0xffff_ffff},
+			{op: ib.OpReadRequest, announced: 0x8000_0001, unknownKey: true},
+			{op: ib.OpReadRequest, announced: 0xffff_ffff, unknownKey: true},
+		} {
+			p.expectLastRefused([]segment{s})
+		}
+		for _, s := range []segment{
+			{op: ib.OpWriteFirst, announced: 0x8000_0000, payload: 1024, unknownKey: true},
+			{op: ib.OpReadRequest, announced: 0x8000_0000, unknownKey: true},
+		} {
+			c := p.connect(Setup{})
+			c.exchange(s.packet(c, 0), c.deviceNak(0, ib.NakRemoteAccess, 0))
+		}
+	}),
 }, {
 	ID: "rc/len/write-of-another-sum-refused", Cite: ibta("", "rc/len/5"),
 	Title:   "A WRITE with more or less payload than the RETH announced is refused as invalid",
@@ -83,21 +94,13 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/len/write-first-announcing-less-refused", Cite: ibta("", "rc/len/5"),
 	Title:   "A WRITE whose RETH announces less than the FIRST packet carries, or only that packet, is refused as invalid",
-	Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST after it",
-	Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
+	Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; messages that are as long as announced after the FIRST, one or two MIDDLEs, with a LAST after that",
+	Expects: "a NAK for an invalid request, and no byte in memory; for the others, to the packet that leaves nothing or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
 	Defects: []string{"WriteSumUnchecked"}, Run: OnPort(func(p *Port) {
 		p.expectLastRefused([]segment{{op: ib.OpWriteFirst, announced: 1000, payload: 1024}})
-		c := p.connect(Setup{})
-		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1024), Data(1024)).AckReq())
-		got := c.expectAnyPacket("a response to the FIRST packet")
-		if c.deviceAck(0, 0).Matches(got.Packet) {
-			c.exchange(ib.New(ib.OpWriteLast, c.PeerPSN(1), Data(16)).AckReq(), c.deviceNak(1, ib.NakInvalidRequest, 0))
-			c.ExpectUnchangedOutside(c.TargetMem, 0, 1024)
-		} else {
-			c.checkPacket(c.deviceNak(0, ib.NakInvalidRequest, 0), got)
-			c.ExpectUntouched(c.TargetMem)
+		for full := range 3 {
+			p.connect(Setup{}).expectFilledWriteRefused(full)
 		}
-		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
 	ID: "rc/len/write-announcing-nothing-refused", Cite: ibta("", "rc/len/5"),
@@ -199,6 +202,27 @@ func (p *Port) expectLastRefused(segments []segment) {
 	c.AwaitState(c.QP, verbs.QPStateErr)
 	c.ExpectUntouched(c.TargetMem, c.LocalMem)
 	c.ExpectNoSuccess()
+}
+
+// expectFilledWriteRefused sends a WRITE that is as long as announced before its LAST packet: after
+// the FIRST and so many MIDDLEs. The case fails unless the last of these or the LAST is refused.
+func (c *Conn) expectFilledWriteRefused(middles int) {
+	n := (1 + middles) * 1024
+	next := segment{op: ib.OpWriteFirst, announced: n, payload: 1024}
+	for k := range middles {
+		c.exchange(next.packet(c, k), c.deviceAck(k, 0))
+		next = segment{op: ib.OpWriteMiddle, payload: 1024}
+	}
+	c.Send(next.packet(c, middles))
+	got := c.expectAnyPacket("a response to the packet that leaves nothing for a LAST")
+	if c.deviceAck(middles, 0).Matches(got.Packet) {
+		c.exchange(segment{op: ib.OpWriteLast, payload: 16}.packet(c, middles+1), c.deviceNak(middles+1, ib.NakInvalidRequest, 0))
+	} else {
+		c.checkPacket(c.deviceNak(middles, ib.NakInvalidRequest, 0), got)
+		n -= 1024
+	}
+	c.ExpectUnchangedOutside(c.TargetMem, 0, n)
+	c.AwaitState(c.QP, verbs.QPStateErr)
 }
 
 // expectEachRefused makes the body of a case that calls expectLastRefused for each message.

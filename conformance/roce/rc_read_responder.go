@@ -103,10 +103,15 @@ var readCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/read/requester-keeps-to-max-rd-atomic", Cite: ibta("11.2.4.2", "rc/read/16"),
 	Title:   "A requester has at most max_rd_atomic READs and atomics outstanding",
-	Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
-	Expects: "three requests at first, and one more for each answer",
+	Sends:   "posts a READ with max_rd_atomic 0, and six (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
+	Expects: "nothing; then three requests at first, and one more for each answer",
 	Defects: []string{"RdAtomicRoundsUp"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *Conn) {
 		const all, most = 6, 3
+		none := c.connect(Setup{Modify: func(a *verbs.QPAttr) { a.DestQPN, a.MaxRdAtomic = otherPeerQPN, 0 }})
+		_, _ = none.QP.PostSend([]verbs.SendWR{none.ReadWR(9, 8)}) // it may fail, now or later
+		c.expectSilence(shortWait)
+		c.ExpectNoSuccess()
+		c.Completions()
 		for i := range all {
 			wr := c.ReadWR(uint64(i), 8)
 			if i%2 == 1 && c.Caps.Has(verbs.CapAtomics) {

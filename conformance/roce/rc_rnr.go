@@ -67,13 +67,18 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/rnr/no-sequence-nak-behind-it", Cite: ibta("", "rc/rnr/4"), Level: conformance.Should,
 	Title:   "Packets after one that got an RNR NAK are dropped without a NAK",
-	Sends:   "three SENDs without a posted receive",
-	Expects: "one RNR NAK, with the PSN of the first, and nothing else",
+	Sends:   "a WRITE, and three SENDs without a posted receive, twice; the WRITE again, and the last SENDs",
+	Expects: "an RNR NAK with the PSN of the first SEND each time, and nothing else but ACKs of the WRITE",
 	Defects: []string{"SeqNAKAfterRNR"}, Run: onConn(Setup{}, func(c *Conn) {
-		for k := range 3 {
-			c.Send(c.peerSend(k, 16))
+		c.exchange(c.peerWrite(0, 8), c.deviceAck(0, 1))
+		behind := []ib.Packet{c.peerSend(2, 16), c.peerSend(3, 16)}
+		for range 2 {
+			c.Send(append([]ib.Packet{c.peerSend(1, 16)}, behind...)...)
+			c.expect(anyRNRNak(c.PeerPSN(1)))
+			c.expectSilence(shortWait)
 		}
-		c.expect(anyRNRNak(c.PeerPSN(0)))
+		c.exchange(c.peerWrite(0, 8), c.deviceAck(0, 1))
+		c.Send(behind...)
 		c.expectSilence(silencePeriod)
 	}),
 }, {

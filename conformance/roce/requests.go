@@ -145,6 +145,9 @@ var (
 	writeOp = remoteOp{"WRITE", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.WriteOnly(psn, at, Data(int(*at.Len))).AckReq()
 	}, ib.OpAcknowledge}
+	writeImmOp = remoteOp{"WRITE with immediate", func(psn ib.PSN, at ib.RETH) ib.Packet {
+		return ib.WriteOnlyImm(psn, at, 7, Data(int(*at.Len))).AckReq()
+	}, ib.OpAcknowledge}
 	readOp = remoteOp{"READ", ib.ReadRequest, ib.OpReadResponseOnly}
 	addOp  = remoteOp{"FETCH_ADD", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.FetchAdd(psn, at, 1)

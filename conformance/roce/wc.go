@@ -192,12 +192,14 @@ func (c *Conn) expectBytesNow(m *rig.Memory, off int, want []byte) {
 var cqCases = overRC.Cases([]conformance.Case{{
 	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "cq/6"),
 	Title:   "A CQ overrun raises CQ_ERR, and the queue pair goes to ERR",
-	Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
-	Expects: "CQ_ERR of that CQ, and the state ERR",
+	Sends:   "one SEND more than the CQ has room for, of which nothing is polled; the ACK of as many SENDs of the device",
+	Expects: "CQ_ERR of that CQ, and the state ERR, each time",
 	Defects: []string{"CQOverrunSilent"}, Run: OnPort(func(p *Port) {
-		c := p.overrunCQ(0)
-		c.expectCQError()
-		c.AwaitState(c.QP, verbs.QPStateErr)
+		for _, overrun := range []func() *Conn{func() *Conn { return p.overrunCQ(0) }, p.overrunCQBySends} {
+			c := overrun()
+			c.expectCQError()
+			c.AwaitState(c.QP, verbs.QPStateErr)
+		}
 	}),
 }, {
 	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "cq/6"),
@@ -329,6 +331,20 @@ func (p *Port) overrunCQ(extra int) *Conn {
 		c.exchange(c.peerSend(i, 16), c.deviceAck(i, uint32(i+1)))
 	}
 	c.Send(c.peerSend(room, 16))
+	return c
+}
+
+// overrunCQBySends connects a queue pair to a small CQ, and has it send one SEND more than the CQ
+// has entries.
+func (p *Port) overrunCQBySends() *Conn {
+	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
+	room, caps := p.CQ.Depth(), minQPCaps
+	caps.MaxSendWR = room + 1
+	c := p.connect(Setup{caps: caps})
+	for i := range room + 1 {
+		c.request(i, c.SendWR(uint64(i), 8))
+	}
+	c.Send(c.peerAck(room, uint32(room+1)))
 	return c
 }
 
