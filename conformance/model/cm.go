@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -33,21 +35,42 @@ const (
 	CMAboutOther
 )
 
-// CMRejectTimeout is the reason of a REJ after the last retry.
-const CMRejectTimeout ib.Reason = 4
-
-// Reasons of a REJ that answers a stale message.
+// Reasons of a REJ.
 const (
+	CMRejectTimeout   ib.Reason = 4 // after the last retry, or of an application that no longer waits
 	cmRejectInvalidID ib.Reason = 6
-	cmRejectStale     ib.Reason = 10
+	CMRejectStale     ib.Reason = 10 // the queue pair has a connection
+	cmRejectSameID    ib.Reason = 30
 )
+
+// Status codes of an APR.
+const (
+	aprInvalidID  = 1
+	aprInvalidLID = 7
+	aprStatuses   = 14
+)
+
+// CMReject returns a REJ to the sender of a message, without additional information.
+func CMReject(sender *uint32, about uint8, reason ib.Reason) ib.REJ {
+	return ib.REJ{RemoteCommID: sender, About: &about, Reason: &reason, InfoLen: new(uint8(0)), Info: []byte{}}
+}
+
+// CMRejectGUID returns the REJ of a sender that no longer waits. Its additional information is the
+// GUID of the sender's CA.
+func CMRejectGUID(local, remote *uint32, guid uint64) ib.REJ {
+	return ib.REJ{
+		LocalCommID: local, RemoteCommID: remote, About: new(CMAboutOther), Reason: new(CMRejectTimeout),
+		InfoLen: new(uint8(8)), Info: binary.BigEndian.AppendUint64(nil, guid),
+	}
+}
 
 // CMConn is the model of one connection in the communication manager of the device. The methods
 // return the messages that the device sends in response.
 type CMConn struct {
 	Active bool
 	State  CMState
-	// PeerID and DeviceID are the communication IDs; DeviceID is 0 until the device has sent it.
+	// PeerID and DeviceID are the communication IDs; DeviceID is 0 until the device has sent it, in
+	// a REQ, an MRA or a REP.
 	PeerID, DeviceID   uint32
 	PeerGUID           uint64
 	PeerQPN, DeviceQPN uint32
@@ -59,6 +82,8 @@ type CMConn struct {
 	MayEnd bool
 	// Cancelled: the peer may have withdrawn its REQ. The device may still send a REP.
 	Cancelled bool
+	// Withdrawn: the peer has withdrawn its REQ. The device must not send a REP.
+	Withdrawn bool
 	// Reject is the REJ that ended an active connection.
 	Reject *ib.REJ
 	// Reply is the REP of the connection.
@@ -76,7 +101,7 @@ type CMReply struct {
 func (c *CMConn) Receive(m ib.Message) CMReply {
 	switch m := m.(type) {
 	case ib.REQ:
-		return c.receiveREQ()
+		return c.receiveREQ(m)
 	case ib.REP:
 		return c.receiveREP(m)
 	case ib.RTU:
@@ -97,20 +122,32 @@ func (c *CMConn) Receive(m ib.Message) CMReply {
 			c.State = CMTimeWait
 		}
 	case ib.LAP:
-		// A device without alternate paths may refuse or ignore a LAP.
-		return CMReply{May: []ib.Message{ib.APR{RemoteCommID: m.LocalCommID}, ib.REJ{RemoteCommID: m.LocalCommID}}}
+		return c.receiveLAP(m)
 	}
 	return CMReply{}
 }
 
 // unknown is the response to a message whose IDs the device does not know: none, or a REJ.
 func (c *CMConn) unknown(sender *uint32) CMReply {
-	return CMReply{May: []ib.Message{ib.REJ{RemoteCommID: sender, Reason: new(cmRejectInvalidID)}}}
+	return CMReply{May: []ib.Message{CMReject(sender, CMAboutOther, cmRejectInvalidID)}}
 }
 
-// knows reports whether a message has the IDs of the connection, and the device knows both.
+// receiveLAP is for a LAP. A device without alternate paths may refuse or ignore it.
+func (c *CMConn) receiveLAP(m ib.LAP) (reply CMReply) {
+	known := c.knows(m.LocalCommID, m.RemoteCommID) && c.State != CMIdle
+	for status := range uint8(aprStatuses) {
+		if status != aprInvalidLID && (known != (status == aprInvalidID) || c.State == CMTimeWait) {
+			reply.May = append(reply.May, ib.APR{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID, Status: &status})
+		}
+	}
+	return reply
+}
+
+// knows reports whether a message has the IDs of the connection, and the device knows both. It may
+// have forgotten a request that was withdrawn.
 func (c *CMConn) knows(sender, receiver *uint32) bool {
-	return c.DeviceID != 0 && c.State != CMRequesting && *receiver == c.DeviceID && *sender == c.PeerID
+	forgotten := c.State == CMRequested && c.Cancelled
+	return c.DeviceID != 0 && c.State != CMRequesting && !forgotten && *receiver == c.DeviceID && *sender == c.PeerID
 }
 
 func (c *CMConn) establish() { c.State, c.WasEstablished = CMEstablished, true }
@@ -122,27 +159,35 @@ func (c *CMConn) Data() {
 	}
 }
 
-// receiveREQ is for a REQ with the peer's communication ID and QPN: a duplicate.
-func (c *CMConn) receiveREQ() CMReply {
+// MRASent notes an MRA of the device about the REQ. Its REP must have the same communication ID.
+func (c *CMConn) MRASent(m ib.MRA) { c.DeviceID = *m.LocalCommID }
+
+// receiveREQ is for a REQ with the peer's communication ID. It is a duplicate, but one with another
+// QPN may also be refused.
+func (c *CMConn) receiveREQ(m ib.REQ) (reply CMReply) {
 	mra := ib.MRA{RemoteCommID: &c.PeerID, About: new(CMAboutREQ)}
-	stale := ib.REJ{RemoteCommID: &c.PeerID, About: new(CMAboutREQ), Reason: new(cmRejectStale)}
+	if c.DeviceID != 0 {
+		mra.LocalCommID = &c.DeviceID
+	}
 	switch c.State {
 	case CMRequested:
-		return CMReply{May: []ib.Message{mra}}
+		reply.May = []ib.Message{mra}
 	case CMReplied, CMEstablished:
-		return CMReply{May: []ib.Message{*c.Reply, mra}}
+		reply.May = []ib.Message{*c.Reply, mra}
 	case CMDisconnecting, CMTimeWait:
-		return CMReply{May: []ib.Message{stale}}
+		reply.May = []ib.Message{CMReject(&c.PeerID, CMAboutREQ, CMRejectStale)}
 	}
-	return CMReply{}
+	if *m.QPN != c.PeerQPN {
+		reply.May = append(reply.May, CMReject(&c.PeerID, CMAboutREQ, cmRejectSameID))
+	}
+	return reply
 }
 
 // receiveREP is for a REP to the device.
 func (c *CMConn) receiveREP(m ib.REP) CMReply {
 	rtu := ib.RTU{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
 	refused := []ib.Message{
-		ib.REJ{RemoteCommID: m.LocalCommID, Reason: new(cmRejectInvalidID)},
-		ib.REJ{RemoteCommID: m.LocalCommID, Reason: new(cmRejectStale)},
+		CMReject(m.LocalCommID, CMAboutREP, cmRejectInvalidID), CMReject(m.LocalCommID, CMAboutREP, CMRejectStale),
 	}
 	mine := c.Active && *m.RemoteCommID == c.DeviceID
 	same := mine && c.Reply != nil && *m.LocalCommID == c.PeerID
@@ -165,7 +210,7 @@ func (c *CMConn) receiveREJ(m ib.REJ) {
 		return
 	}
 	if c.State == CMRequested && *m.LocalCommID == c.PeerID {
-		c.Cancelled = true
+		c.receiveCancel(m)
 	}
 	if !c.knows(m.LocalCommID, m.RemoteCommID) {
 		return
@@ -176,6 +221,19 @@ func (c *CMConn) receiveREJ(m ib.REJ) {
 	case CMEstablished, CMDisconnecting:
 		c.MayEnd = true
 	}
+}
+
+// receiveCancel is for a REJ before the REP. The peer may not know the ID of the device: a REJ with
+// reason timeout then names the connection by the GUID of the peer, or another by another GUID.
+func (c *CMConn) receiveCancel(m ib.REJ) {
+	known := c.DeviceID != 0 && *m.RemoteCommID == c.DeviceID
+	if *m.RemoteCommID == 0 && *m.Reason == CMRejectTimeout && *m.InfoLen >= 8 {
+		known = bytes.Equal(m.Info, binary.BigEndian.AppendUint64(nil, c.PeerGUID))
+		if !known {
+			return
+		}
+	}
+	c.Cancelled, c.Withdrawn = true, c.Withdrawn || known
 }
 
 // Ended resolves MayEnd by the observation that the connection has ended, or not.
@@ -201,8 +259,8 @@ func (c *CMConn) receiveDREQ(m ib.DREQ) CMReply {
 	case CMEstablished, CMDisconnecting:
 		c.State = CMTimeWait
 		return CMReply{Must: drep}
-	case CMTimeWait:
-		if *m.RemoteQPN == c.DeviceQPN {
+	case CMTimeWait, CMIdle:
+		if *m.RemoteQPN == c.DeviceQPN && c.WasEstablished {
 			return CMReply{Must: drep}
 		}
 	}

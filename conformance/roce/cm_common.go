@@ -42,10 +42,15 @@ func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 // cmCheck fails the case unless message m, which arrived in pkt, matches want, and pkt is from the
 // device's address to QP 1 of the peer.
 func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
+	p.cmCheckFields(want, pkt, m)
+	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.Peer), pkt)
+}
+
+// cmCheckFields fails the case unless message m, which arrived in pkt, matches want.
+func (p *Port) cmCheckFields(want ib.Message, pkt Arrival, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
 		p.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(want), d.Want()), "%v with %s", pkt, d.Got())
 	}
-	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.Peer), pkt)
 }
 
 // cmNext returns the next CM message, of any type, and its packet. It skips MRAs, which mean that
@@ -88,9 +93,11 @@ func cmParam() verbs.ConnParam {
 	return verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
 }
 
-// cmAccept starts an application that accepts the next request of the listener.
-func (p *Port) cmAccept(l verbs.Listener) *cmAcceptor {
-	a := &cmAcceptor{Conn: p.connect(Setup{state: verbs.QPStateInit, Receives: 1})}
+// cmAccept starts an application that accepts the next request of the listener, by default with
+// an RC queue pair that has a receive.
+func (p *Port) cmAccept(l verbs.Listener, setup ...Setup) *cmAcceptor {
+	setup = append(setup, Setup{state: verbs.QPStateInit, Receives: 1})
+	a := &cmAcceptor{Conn: p.connect(setup[0])}
 	a.task = p.Go("accept", func() error {
 		defer a.done.Store(true)
 		req, err := l.GetRequest(verbs.Forever)

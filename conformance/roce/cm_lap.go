@@ -53,7 +53,7 @@ func (k *cmSession) loadAlternatePath(local, remote uint16) int {
 	for _, pkt := range k.Drain(time.Second) {
 		if _, m, err := pkt.CM(); err == nil {
 			if apr, ok := m.(ib.APR); ok {
-				status = int(apr.Rest[9-8])
+				status = int(*apr.Status)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -28,7 +29,9 @@ type cmDialogue struct {
 	pending  []*cmLink // whose REQ the application has not taken, in the order of arrival
 	baseID   uint32    // of the communication IDs and QPNs of the peer
 	guid     uint64    // of the device
-	waited   bool      // for the end of time wait
+	maxMTU   verbs.MTU // of the device's port
+	gids     []verbs.GIDEntry
+	waited   bool // for the end of time wait
 }
 
 // cmLink is a connection of a dialogue.
@@ -36,7 +39,7 @@ type cmLink struct {
 	model.CMConn
 	cmApp
 	peer    netip.Addr
-	srcPort uint16 // of the peer
+	srcPort uint16 // of the active side
 	seen    bool   // the device has processed the REQ
 	tid     uint64 // of the REQ
 	dreqTID uint64 // of the device's DREQ
@@ -79,11 +82,16 @@ type cmStep struct {
 	conn  int    // modulo the number of connections
 	ids   int    // index in cmIDVariants
 	fault int    // index in cmFaults
+	twice bool   // the peer sends the message twice in a row
 	seed  uint64 // of the random fields
 }
 
 func (s cmStep) String() string {
-	return fmt.Sprintf("%s on connection %d%s%s", s.op, s.conn, cmIDVariants[s.ids], cmFaults[s.fault].name)
+	text := fmt.Sprintf("%s on connection %d%s%s", s.op, s.conn, cmIDVariants[s.ids], cmFaults[s.fault].name)
+	if s.twice {
+		text += ", twice"
+	}
+	return text
 }
 
 // cmIDVariants are the communication IDs of a message.
@@ -149,6 +157,7 @@ func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] 
 		}
 		p := newPort(r)
 		s := &cmDialogue{Port: p, mix: mix, baseID: r.Rand.Uint32(), guid: r.QueryDevice().NodeGUID}
+		s.maxMTU, s.gids = p.QueryPort().ActiveMTU, p.gidTable()
 		s.listener = p.cmListen(verbs.PortSpaceTCP)
 		p.Sync()
 		return s
@@ -200,6 +209,7 @@ func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
 	if op.mad && r.IntN(100) < s.mix["faults"] {
 		step.fault = r.IntN(len(cmFaults))
 	}
+	step.twice = op.mad && r.IntN(8) == 0
 	return step
 }
 
@@ -236,7 +246,7 @@ func in(usual, rare int, states ...model.CMState) func(*cmLink) int {
 
 var cmOps = []cmOp{
 	{name: "new REQ", mad: true, play: (*cmDialogue).newREQ},
-	{name: "REQ for a closed port", always: true, mad: true, play: (*cmDialogue).refusedREQ},
+	{name: "refused REQ", always: true, mad: true, play: (*cmDialogue).refusedREQ},
 	{name: "connect", play: (*cmDialogue).startConnect},
 	{name: "take", always: true, play: (*cmDialogue).take},
 	{name: "accept", when: undecided, play: (*cmDialogue).accept},
@@ -245,7 +255,11 @@ var cmOps = []cmOp{
 	{name: "message", when: in(1, 0, model.CMEstablished), play: (*cmDialogue).message},
 	{name: "first message", when: in(1, 0, model.CMReplied), play: (*cmDialogue).message},
 	{name: "wait", when: in(1, 0, model.CMReplied, model.CMRequesting, model.CMDisconnecting), play: (*cmDialogue).await},
+	{name: "give up", when: in(1, 0, model.CMReplied, model.CMRequesting, model.CMDisconnecting), play: (*cmDialogue).awaitAll},
 	{name: "time wait", always: true, play: (*cmDialogue).timeWait},
+	{name: "stale REQ", mad: true, when: in(1, 0, model.CMEstablished), play: (*cmDialogue).staleREQ},
+	{name: "stale REP", mad: true, when: in(1, 0, model.CMRequesting), play: (*cmDialogue).staleREP},
+	{name: "cancel", mad: true, when: in(1, 0, model.CMRequested), play: (*cmDialogue).cancel},
 	{name: "REQ", mad: true, when: func(c *cmLink) int { return byRole(c, 0, requestable(c)) }, play: sends(ib.AttrREQ)},
 	{name: "REP", mad: true, ids: true, when: func(c *cmLink) int { return byRole(c, in(9, 3, model.CMRequesting)(c), 1) }, play: sends(ib.AttrREP)},
 	{name: "RTU", mad: true, ids: true, when: in(9, 1, model.CMReplied), play: sends(attrRTU)},
@@ -345,18 +359,27 @@ func (s *cmDialogue) newREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 		}
 	}
 	c.req = s.drawREQ(c, r)
-	s.request(c, step.fault)
+	s.request(c, step)
 }
 
 // request sends the REQ of a connection that the device does not know.
-func (s *cmDialogue) request(c *cmLink, fault int) {
-	s.transmit(c, c.tid, c.req, fault)
-	if !cmFaults[fault].harmless {
+func (s *cmDialogue) request(c *cmLink, step cmStep) {
+	n := s.transmit(c, c.tid, c.req, step)
+	if !cmFaults[step.fault].harmless {
 		return
 	}
 	c.State, c.seen = model.CMRequested, true
 	s.pending = append(s.pending, c)
-	s.settle(cmWant{msg: ib.MRA{RemoteCommID: &c.PeerID, About: new(model.CMAboutREQ)}, tid: &c.tid, to: c.peer, optional: true})
+	s.settle(slices.Repeat([]cmWant{s.wantFor(c, c.tid, ib.MRA{RemoteCommID: &c.PeerID, About: new(model.CMAboutREQ)}, true)}, n)...)
+}
+
+// wantFor returns the wish for a response of the device on connection c.
+func (s *cmDialogue) wantFor(c *cmLink, tid uint64, m ib.Message, optional bool) cmWant {
+	return cmWant{msg: m, tid: &tid, to: c.peer, optional: optional, got: func(_ ib.MAD, m ib.Message, _ Arrival) {
+		if mra, ok := m.(ib.MRA); ok && c.State == model.CMRequested {
+			c.MRASent(mra)
+		}
+	}}
 }
 
 // drawREQ returns a valid REQ with random values.
@@ -365,64 +388,65 @@ func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
 	req.LocalGID, req.QPN, req.LocalCAGUID = c.peer, &c.PeerQPN, &c.PeerGUID
 	small := func(n int) *uint8 { return new(uint8(r.IntN(n))) }
 	req.StartingPSN = new(ib.PSN([]uint32{0, 0xffffff, 0x7fffff, r.Uint32() & 0xffffff}[r.IntN(4)]))
-	req.RespResources, req.InitiatorDepth = small(5), small(5)
-	req.RetryCount, req.RNRRetryCount, req.PathMTU = small(8), small(8), new(uint8(1+r.IntN(3)))
+	depth := func() *uint8 { return new([]uint8{0, 1, 2, 4, 255}[r.IntN(5)]) }
+	req.RespResources, req.InitiatorDepth = depth(), depth()
+	req.RetryCount, req.RNRRetryCount, req.PathMTU = small(8), small(8), new(uint8(1+r.IntN(int(s.maxMTU))))
 	req.LocalTimeout, req.RemoteTimeout = new(s.drawTimeout(r)), new(uint8(18+r.IntN(4)))
 	req.AckTimeout, req.MaxCMRetries = new(s.LongTimeout(uint8(14+r.IntN(4)))), small(5)
 	req.FlowControl, req.SRQ, req.SubnetLocal = new(r.IntN(2) == 0), new(r.IntN(2) == 0), new(r.IntN(2) == 0)
 	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(r.Uint32())}[r.IntN(3)]) }
 	req.LocalLID, req.RemoteLID = lid(), lid()
-	req.FlowLabel = new(r.Uint32() & 0xfffff)
+	req.FlowLabel, req.PacketRate, req.SL, req.HopLimit = new(r.Uint32()&0xfffff), small(64), small(16), new(uint8(1+r.IntN(255)))
+	req.PKey = new(s.Checker.PKey &^ uint16(r.IntN(2)<<15)) // the peer may be a limited member
 	req.Private = append(ib.AddrHeader{SrcPort: c.srcPort, Src: c.peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 56)...)
 	return req
 }
 
-// refusedREQ has the peer request a service that the device does not have, or with a wrong header.
-func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
-	id, tid := s.baseID^r.Uint32(), r.Uint64()
-	c := &cmLink{peer: s.Peer, srcPort: 1}
-	c.PeerID, c.PeerQPN = id, r.Uint32()&0xffffff
-	req := s.drawREQ(c, r)
-	rej := ib.REJ{RemoteCommID: &id, LocalCommID: new(uint32(0)), About: new(model.CMAboutREQ)}
-	switch r.IntN(4) {
-	case 0:
-		req.Private[0], rej.LocalCommID = uint8(1+r.IntN(255)), nil // version of the address header
-	case 1:
-		req.Private[1], rej.LocalCommID = []uint8{0x00, 0x50, 0x70, 0xf0}[r.IntN(4)], nil // IP version
-	case 2:
-		req.ServiceID = new(ib.ServiceID(ib.PortSpaceIB, cmPort))
-		rej.Reason = new(ib.RejInvalidServiceID)
-	default:
-		req.ServiceID = new(ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
-		rej.Reason = new(ib.RejInvalidServiceID)
-	}
-	s.transmit(c, tid, req, step.fault)
-	if cmFaults[step.fault].harmless {
-		s.settle(cmWant{msg: rej, tid: &tid, to: c.peer})
-	}
-}
-
-// transmit sends a message of the peer with a fault.
-func (s *cmDialogue) transmit(c *cmLink, tid uint64, m ib.Message, fault int) {
-	f := cmFaults[fault]
+// transmit sends a message of the peer, once or twice, with the fault of the step. It returns how
+// often it was sent.
+func (s *cmDialogue) transmit(c *cmLink, tid uint64, m ib.Message, step cmStep) (n int) {
+	f := cmFaults[step.fault]
 	f.header.TID = &tid
 	pkt := ib.CMWith(f.header, m)
 	if f.change != nil {
 		pkt = f.change(pkt, ib.AttrOf(m))
 	}
-	s.SendPacket(pkt.From(c.peer))
-	if f.header.ClassVersion != nil {
-		// IBTA has answers for this, which Linux does not send.
-		s.settle(cmWant{msg: ib.REJ{Reason: new(ib.Reason(31))}, to: c.peer, optional: true},
-			cmWant{msg: ib.SIDRREP{Status: new(uint8(5))}, to: c.peer, optional: true})
+	n = 1
+	if step.twice {
+		n = 2
 	}
+	for range n {
+		s.SendPacket(pkt.From(c.peer))
+	}
+	if f.header.ClassVersion != nil {
+		s.settle(slices.Repeat(cmVersionAnswers(c, tid, m), n)...)
+	}
+	return n
+}
+
+// cmVersionAnswers returns the optional responses to a message of another class version. IBTA has
+// some for requests, which Linux does not send.
+func cmVersionAnswers(c *cmLink, tid uint64, m ib.Message) []cmWant {
+	const invalidClassVersion, versionNotSupported = 31, 5
+	var answer ib.Message
+	switch m := m.(type) {
+	case ib.REQ:
+		rej := model.CMReject(m.LocalCommID, model.CMAboutREQ, invalidClassVersion)
+		rej.LocalCommID = new(uint32(0))
+		answer = rej
+	case ib.SIDRREQ:
+		answer = ib.SIDRREP{RequestID: m.RequestID, Status: new(uint8(versionNotSupported))}
+	default:
+		return nil
+	}
+	return []cmWant{{msg: answer, tid: &tid, to: c.peer, optional: true}}
 }
 
 // sends returns the operation that sends a message of the peer.
 func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
 	return func(s *cmDialogue, c *cmLink, step cmStep, r *rand.Rand) {
 		if attr == ib.AttrREQ && !c.seen {
-			s.request(c, step.fault)
+			s.request(c, step)
 			return
 		}
 		m, tid := s.peerMessage(c, attr, r)
@@ -430,20 +454,27 @@ func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
 		if step.ids > 0 && attr != ib.AttrREQ {
 			m, target = s.withOtherIDs(c, m, step.ids, r)
 		}
-		s.transmit(c, tid, m, step.fault)
+		n := s.transmit(c, tid, m, step)
 		if !cmFaults[step.fault].harmless {
 			return
 		}
 		var wants []cmWant
-		reply := target.Receive(m)
-		if mra, ok := m.(ib.MRA); ok && target.prolongs(mra) {
-			target.timer.Prolong(s.Now(), ib.AckTimeout(*mra.ServiceTimeout))
-		}
-		if reply.Must != nil {
-			wants = append(wants, cmWant{msg: reply.Must, tid: &tid, to: c.peer})
-		}
-		for _, may := range reply.May {
-			wants = append(wants, cmWant{msg: may, tid: &tid, to: c.peer, optional: true})
+		for i := range n {
+			reply := target.Receive(m)
+			if mra, ok := m.(ib.MRA); ok && target.prolongs(mra) {
+				target.timer.Prolong(s.Now(), ib.AckTimeout(*mra.ServiceTimeout))
+			}
+			// The application may not have answered the first of two REPs when the second arrives.
+			busy := i > 0 && attr == ib.AttrREP
+			if reply.Must != nil {
+				wants = append(wants, s.wantFor(target, tid, reply.Must, busy))
+			}
+			if busy {
+				reply.May = append(reply.May, ib.MRA{RemoteCommID: &target.PeerID, LocalCommID: &target.DeviceID, About: new(model.CMAboutREP)})
+			}
+			for _, may := range reply.May {
+				wants = append(wants, s.wantFor(target, tid, may, true))
+			}
 		}
 		s.settle(wants...)
 	}
@@ -492,6 +523,9 @@ func (s *cmDialogue) withOtherIDs(c *cmLink, m ib.Message, variant int, r *rand.
 	case ib.DREP:
 		m.LocalCommID, m.RemoteCommID = &local, &remote
 		return m, target
+	case ib.LAP:
+		m.LocalCommID, m.RemoteCommID = &local, &remote
+		return m, target
 	}
 	return m, c
 }
@@ -504,6 +538,9 @@ func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Mess
 		req := c.req
 		if r.IntN(3) == 0 { // changed contents
 			req.StartingPSN, req.PathMTU, req.MaxCMRetries = new(ib.PSN(r.Uint32()&0xffffff)), new(uint8(2)), new(uint8(7))
+		}
+		if r.IntN(6) == 0 { // not a retransmission, but with a communication ID that is in use
+			req.QPN = new((*req.QPN ^ 1<<r.IntN(23)))
 		}
 		return req, c.tid
 	case ib.AttrREP:
@@ -518,6 +555,9 @@ func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Mess
 			about = uint8(r.IntN(3))
 		}
 		service := s.drawTimeout(r) + uint8(r.IntN(5))
+		if c.State == model.CMRequesting { // about the response timeout in the REQ
+			service = *c.req.RemoteTimeout - 2 + uint8(r.IntN(5))
+		}
 		return ib.MRA{LocalCommID: local, RemoteCommID: remote, About: &about, ServiceTimeout: &service}, c.tid
 	case attrDREQ:
 		qpn := c.DeviceQPN
@@ -564,18 +604,14 @@ func (s *cmDialogue) peerREJ(c *cmLink, r *rand.Rand) ib.REJ {
 		About: new(model.CMAboutOther), Private: cmPrivate(r, 148),
 	}
 	switch c.State {
-	case model.CMRequested, model.CMReplied:
+	case model.CMReplied:
 		rej.About = new(model.CMAboutREP)
 	case model.CMRequesting:
 		rej.About = new(model.CMAboutREQ)
 		rej.LocalCommID = new([]uint32{0, c.PeerID}[r.IntN(2)])
 	}
 	if *rej.Reason == model.CMRejectTimeout {
-		guid := c.PeerGUID
-		rej.InfoLen, rej.Info = new(uint8(8)), []byte{}
-		for shift := 56; shift >= 0; shift -= 8 {
-			rej.Info = append(rej.Info, byte(guid>>shift))
-		}
+		rej.InfoLen, rej.Info = new(uint8(8)), binary.BigEndian.AppendUint64(nil, c.PeerGUID)
 	}
 	return rej
 }
@@ -624,12 +660,16 @@ func (s *cmDialogue) receive(a Arrival, open *[]*cmWant) {
 // the REJ of a device that gives up. It fails the case if the retransmission is early.
 func (s *cmDialogue) isRetransmission(c *cmLink, a Arrival, m ib.Message) bool {
 	if rej, ok := m.(ib.REJ); ok {
-		named := *rej.Reason == model.CMRejectTimeout && *rej.LocalCommID == c.DeviceID
-		if named && c.timer.GivenUp(a.At) {
-			s.giveUp(c)
-			return true
+		if *rej.Reason != model.CMRejectTimeout || *rej.LocalCommID != c.DeviceID || !c.timer.GivenUp(a.At) {
+			return false
 		}
-		return false
+		want := model.CMRejectGUID(&c.DeviceID, &c.PeerID, s.guid)
+		if c.State == model.CMRequesting && *rej.RemoteCommID == 0 {
+			want.RemoteCommID = nil // the device does not know it
+		}
+		s.cmCheckFields(want, a, m)
+		s.giveUp(c)
+		return true
 	}
 	if !bytes.Equal(c.out, a.Payload) {
 		return false

@@ -68,8 +68,10 @@ func (s *cmDialogue) requestSent(c *cmLink, mad ib.MAD, m ib.Message, a Arrival)
 	req, _ := m.(ib.REQ)
 	c.req, c.tid, c.DeviceID, c.State = req, *mad.TID, *req.LocalCommID, model.CMRequesting
 	h, user, err := ib.ParseAddrHeader(req.Private)
-	ok := err == nil && h.Version == 0 && h.Src == s.deviceAddr && h.Dst == s.Peer
-	s.Check(ok, fmt.Sprintf("private data with %v and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
+	sameSource := func(other *cmLink) bool { return other.Active && other != c && other.srcPort == h.SrcPort }
+	ok := err == nil && h.Version == 0 && h.Src == s.deviceAddr && h.Dst == s.Peer && !slices.ContainsFunc(s.links, sameSource)
+	c.srcPort = h.SrcPort
+	s.Check(ok, fmt.Sprintf("private data with %v, a port of its own, and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
 	s.checkPrivate("the REQ", user, c.param.PrivateData)
 	s.Check(*req.PathMTU >= 1 && *req.PathMTU <= 5, "a path MTU code of 1 to 5", "%d", *req.PathMTU)
 	s.checkNewID(c)
@@ -139,7 +141,7 @@ func (s *cmDialogue) accept(c *cmLink, _ cmStep, r *rand.Rand) {
 		return err
 	})
 	want := ib.REP{
-		RemoteCommID: &c.PeerID, QPN: &c.DeviceQPN, RespResources: &c.param.ResponderResources, InitiatorDepth: &c.param.InitiatorDepth,
+		LocalCommID: c.knownID(), RemoteCommID: &c.PeerID, QPN: &c.DeviceQPN, RespResources: &c.param.ResponderResources, InitiatorDepth: &c.param.InitiatorDepth,
 		RNRRetryCount: &c.param.RNRRetryCount, FlowControl: &c.param.FlowControl, SRQ: new(false), LocalCAGUID: &s.guid, Private: c.param.PrivateData,
 		EECN: new(uint32(0)),
 	}
@@ -149,10 +151,20 @@ func (s *cmDialogue) accept(c *cmLink, _ cmStep, r *rand.Rand) {
 		s.checkNewID(c)
 		c.startTimer(a, *c.req.LocalTimeout)
 	}
-	s.settle(cmWant{msg: want, tid: &c.tid, to: c.peer, got: sent, optional: c.Cancelled})
+	if !c.Withdrawn {
+		s.settle(cmWant{msg: want, tid: &c.tid, to: c.peer, got: sent, optional: c.Cancelled})
+	}
 	if c.State == model.CMRequested { // the peer had withdrawn the request
 		c.State = model.CMIdle
 	}
+}
+
+// knownID returns the communication ID of the device if it has sent it, in an MRA.
+func (c *cmLink) knownID() *uint32 {
+	if c.DeviceID == 0 {
+		return nil
+	}
+	return new(c.DeviceID)
 }
 
 // reject has the application reject a request.
@@ -166,7 +178,11 @@ func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
 	rej := ib.REJ{
 		RemoteCommID: &c.PeerID, About: new(model.CMAboutREQ), Reason: new(ib.RejConsumer), InfoLen: new(uint8(0)), Info: []byte{}, Private: private,
 	}
-	s.settle(cmWant{msg: rej, tid: &c.tid, to: c.peer, optional: c.Cancelled})
+	s.settle(cmWant{msg: rej, tid: &c.tid, to: c.peer, optional: c.Cancelled, got: func(_ ib.MAD, m ib.Message, a Arrival) {
+		got, _ := m.(ib.REJ)
+		s.Check(*got.LocalCommID == 0 || c.DeviceID == 0 || *got.LocalCommID == c.DeviceID,
+			fmt.Sprintf("a REJ with communication ID 0 or %#08x, as in the MRA", c.DeviceID), "%v", a)
+	}})
 	s.MustFail("a second answer", c.request.Reject(nil), nil)
 }
 
@@ -174,15 +190,20 @@ func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
 func (s *cmDialogue) disconnect(c *cmLink, _ cmStep, _ *rand.Rand) {
 	s.checkApplication(c)
 	c.closing = s.call("disconnect", c.result.Disconnect)
+	s.settle(s.wantDREQ(c))
+}
+
+// wantDREQ returns the wish for the DREQ of the device.
+func (s *cmDialogue) wantDREQ(c *cmLink) cmWant {
 	dreq := ib.DREQ{LocalCommID: &c.DeviceID, RemoteCommID: &c.PeerID, RemoteQPN: &c.PeerQPN}
-	s.settle(cmWant{msg: dreq, to: c.peer, got: func(mad ib.MAD, _ ib.Message, a Arrival) {
+	return cmWant{msg: dreq, to: c.peer, got: func(mad ib.MAD, _ ib.Message, a Arrival) {
 		c.State, c.dreqTID = model.CMDisconnecting, *mad.TID
 		code := *c.req.LocalTimeout
 		if c.Active {
 			code = *c.req.RemoteTimeout
 		}
 		c.startTimer(a, code)
-	}})
+	}}
 }
 
 // message exchanges messages in both directions. The first one may stand for the RTU.
@@ -228,6 +249,13 @@ func (s *cmDialogue) await(c *cmLink, _ cmStep, _ *rand.Rand) {
 	}
 }
 
+// awaitAll waits until the device gives up; in real time for the next retransmission only.
+func (s *cmDialogue) awaitAll(c *cmLink, step cmStep, r *rand.Rand) {
+	for again := true; again; again = s.Virtual && c.out != nil {
+		s.await(c, step, r)
+	}
+}
+
 // slack is how late the device may be in real time.
 func (s *cmDialogue) slack() time.Duration { return byClock(s.Port, 0, s.ResponseTimeout()) }
 
@@ -242,12 +270,9 @@ func (s *cmDialogue) checkTimer(c *cmLink) {
 		return
 	}
 	now := s.Now()
-	blocking := c.setup
-	if c.State == model.CMDisconnecting {
-		blocking = c.closing
-	}
+	returned := c.State != model.CMDisconnecting && c.setup.done.Load() || c.closing != nil && c.closing.done.Load()
 	overdue := now >= c.timer.Latest()+s.slack()
-	if c.timer.GivenUp(now) && (overdue || blocking.done.Load()) {
+	if c.timer.GivenUp(now) && (overdue || returned) {
 		s.giveUp(c)
 		return
 	}
@@ -330,7 +355,7 @@ func (s *cmDialogue) resolveEnd(c *cmLink) {
 		return
 	}
 	ended := c.result.WaitDisconnect(byClock(s.Port, 0, reorderLimit)) == nil
-	if c.State == model.CMDisconnecting {
+	if c.closing != nil {
 		ended = c.closing.done.Load()
 	}
 	c.Ended(ended)
@@ -389,7 +414,11 @@ func (s *cmDialogue) checkAttr(c *cmLink, a verbs.QPAttr) {
 	s.Check(least <= a.MaxDestRdAtomic && a.MaxDestRdAtomic <= most, fmt.Sprintf("max_dest_rd_atomic of %d to %d", least, most), "%d", a.MaxDestRdAtomic)
 	dest := a.AH.GRH.DGID.Addr().Unmap()
 	s.Check(dest == c.peer, fmt.Sprintf("a queue pair with destination GID %v", c.peer), "%v", dest)
-	s.Check(a.Timeout > 0, "a local ACK timeout", "none")
+	minTimeout := uint8(1)
+	if !c.Active {
+		minTimeout = *c.req.AckTimeout // the peer needs so long to acknowledge
+	}
+	s.Check(a.Timeout >= minTimeout, fmt.Sprintf("a local ACK timeout of at least %d", minTimeout), "%d", a.Timeout)
 }
 
 // describeQP formats the attributes of a queue pair that come from CM messages.

@@ -19,7 +19,7 @@ func cmDialogueOf(mix, more map[string]int) func(*conformance.Bench) error {
 var (
 	cmPassive = map[string]int{
 		"new REQ": 20, "take": 20, "accept": 60, "reject": 10, "RTU": 8, "message": 10, "DREQ": 3, "disconnect": 8, "DREP": 8, "REQ": 3,
-		"REQ for a closed port": 4, "time wait": 2,
+		"refused REQ": 4, "time wait": 2,
 	}
 	cmActive = map[string]int{
 		"connect": 30, "REP": 8, "message": 10, "DREQ": 3, "disconnect": 8, "DREP": 8, "time wait": 2,
@@ -41,14 +41,14 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 	Sends:   "all messages in all states, some with other communication IDs, damaged, or with reserved fields set",
 	Expects: cmSees,
 	Defects: []string{"cm.DuplicateREQSecondConn", "cm.RejectZeroLID", "cm.AcceptAnyPrivateVersion"}, Run: cmDialogueOf(cmPassive, map[string]int{
-		"REP": 2, "RTU": 5, "MRA": 2, "LAP": 1, "APR": 1, "other IDs": 30, "faults": 25,
+		"REP": 2, "RTU": 5, "REJ": 2, "MRA": 2, "LAP": 1, "APR": 1, "other IDs": 30, "faults": 25,
 	}),
 }, {
 	ID: "dialogue/cm-passive/lost-messages", Cite: ibta("chapter 12", "cm/3", "cm/19", "cm/20"),
 	Title:   "In random dialogues, the passive side retransmits like the model",
 	Sends:   "MRAs, or nothing, where an RTU or a DREP is due",
 	Expects: "retransmissions of REPs and DREQs, at the times and as often as the REQ and the MRA say",
-	Defects: []string{"cm.NoRetransmitREP"}, Run: cmDialogueOf(cmPassive, map[string]int{"wait": 20, "MRA": 4, "DREQ": 1}),
+	Defects: []string{"cm.NoRetransmitREP"}, Run: cmDialogueOf(cmPassive, map[string]int{"wait": 20, "give up": 4, "MRA": 9, "DREQ": 1}),
 }, {
 	ID: "dialogue/cm-passive/lost-rtu", Cite: ibta("chapter 12", "cm/8", "qp/12"),
 	Title:   "In random dialogues, the first message establishes a connection like the model",
@@ -58,9 +58,9 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "dialogue/cm-passive/rejected", Cite: ibta("chapter 12", "cm/22"),
 	Title:   "In random dialogues, a REJ of the peer ends a connection of the passive side like the model",
-	Sends:   "REJs with all reasons in all states",
+	Sends:   "REJs with all reasons in all states, also before the REP, and REQs that the device must reject",
 	Expects: cmSees,
-	Defects: []string{"cm.RejectWithoutCommID"}, Run: cmDialogueOf(cmPassive, map[string]int{"REJ": 10}),
+	Defects: []string{"cm.RejectWithoutCommID"}, Run: cmDialogueOf(cmPassive, map[string]int{"REJ": 10, "cancel": 10, "REQ": 9, "refused REQ": 20}),
 }, {
 	ID: "dialogue/cm-active/handshake", Cite: ibta("chapter 12", "cm/7", "cm/17", "cm/18", "cm/23"),
 	Title:   "In random dialogues, the active side establishes and ends connections like the model",
@@ -73,14 +73,22 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 	Sends:   "all messages in all states, some with other communication IDs, damaged, or with reserved fields set; REQs meanwhile",
 	Expects: cmSees,
 	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: cmDialogueOf(cmActive, map[string]int{
-		"RTU": 2, "MRA": 2, "LAP": 1, "APR": 1, "other IDs": 30, "faults": 25, "new REQ": 4, "take": 8, "accept": 20,
+		"RTU": 2, "REJ": 2, "MRA": 2, "LAP": 1, "APR": 1, "other IDs": 30, "faults": 25, "new REQ": 4, "take": 8, "accept": 20,
 	}),
 }, {
 	ID: "dialogue/cm-active/lost-messages", Cite: ibta("chapter 12", "cm/19", "cm/20"),
 	Title:   "In random dialogues, the active side retransmits like the model",
 	Sends:   "MRAs, or nothing, where a REP or a DREP is due",
 	Expects: "retransmissions of REQs and DREQs, at the times and as often as the REQ and the MRA say",
-	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: cmDialogueOf(cmActive, map[string]int{"wait": 60, "MRA": 4, "DREQ": 1}),
+	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: cmDialogueOf(cmActive, map[string]int{"wait": 60, "give up": 8, "MRA": 20, "DREQ": 1}),
+}, {
+	ID: "dialogue/cm-active/stale", Cite: ibta("12.9.8.3.1", "cm/24", "cm/19"),
+	Title:   "In random dialogues, a REQ or REP for a queue pair that is connected ends the old connection like the model",
+	Sends:   "REQs and REPs with the QPN of an established connection of either side; a DREP, or nothing, for the DREQ of the device",
+	Expects: "a REJ with reason 10, and DREQs for the old connection until it is answered or the retries are spent; the application sees its end",
+	Defects: []string{"cm.StaleConnectionLasts"}, Run: cmDialogueOf(cmActive, map[string]int{
+		"stale REQ": 6, "stale REP": 9, "give up": 10, "new REQ": 6, "take": 8, "accept": 30, "RTU": 8, "REP": 10, "disconnect": 2, "DREP": 3,
+	}),
 }, {
 	ID: "dialogue/cm-active/rejected", Cite: ibta("chapter 12", "cm/22"),
 	Title:   "In random dialogues, a REJ of the peer ends a connection of the active side like the model",

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/dialogue"
@@ -27,6 +28,7 @@ type sidrDialogue struct {
 // sidrRequest is a SIDR_REQ of the peer.
 type sidrRequest struct {
 	model.SIDRRequest
+	peer    netip.Addr
 	tid     uint64
 	srcPort uint16
 	taken   verbs.ConnRequest // nil before the application takes it
@@ -51,17 +53,23 @@ func openSIDRDialogue(r *rig.Rig) dialogue.Session[cmStep] {
 	return s
 }
 
+// sidrRejected is the status of a SIDR_REP that rejects the request.
+const sidrRejected = 2
+
 // sidrOps are the operations, each repeated by its weight.
 var sidrOps = []string{
-	"SIDR_REQ", "SIDR_REQ", "SIDR_REQ", "SIDR_REQ for a closed port", "SIDR_REQ again", "take", "take", "accept", "accept", "accept", "reject",
+	"SIDR_REQ", "SIDR_REQ", "SIDR_REQ", "refused SIDR_REQ", "refused SIDR_REQ", "SIDR_REQ again", "take", "take", "accept", "accept", "accept", "reject",
 	"resolve", "resolve", "SIDR_REP", "SIDR_REP", "SIDR_REP", "SIDR_REP with an unknown ID", "wait",
 }
 
 // Draw chooses an operation, a request and sometimes a fault.
 func (s *sidrDialogue) Draw(r *rand.Rand) cmStep {
 	step := cmStep{op: sidrOps[r.IntN(len(sidrOps))], conn: r.IntN(4), seed: r.Uint64()}
-	if len(step.op) > 4 && step.op[:4] == "SIDR" && r.IntN(5) == 0 {
-		step.fault = r.IntN(len(cmFaults))
+	if strings.Contains(step.op, "SIDR") {
+		if r.IntN(5) == 0 {
+			step.fault = r.IntN(len(cmFaults))
+		}
+		step.twice = r.IntN(8) == 0
 	}
 	return step
 }
@@ -70,8 +78,10 @@ func (s *sidrDialogue) Draw(r *rand.Rand) cmStep {
 func (s *sidrDialogue) Play(step cmStep) {
 	r := rand.New(rand.NewPCG(step.seed, 1))
 	switch step.op {
-	case "SIDR_REQ", "SIDR_REQ for a closed port":
+	case "SIDR_REQ":
 		s.ask(step, r)
+	case "refused SIDR_REQ":
+		s.askRefused(step, r)
 	case "SIDR_REQ again":
 		if q := pickLast(s.requests, step.conn); q != nil {
 			s.askAgain(q, step)
@@ -105,42 +115,61 @@ func pickLast[T any](all []*T, k int) *T {
 	return all[len(all)-1-k]
 }
 
+// newRequest returns a SIDR_REQ with the n-th request ID and port of the peer.
+func (s *sidrDialogue) newRequest(n uint32, r *rand.Rand) *sidrRequest {
+	q := &sidrRequest{peer: s.Peer, tid: r.Uint64(), srcPort: uint16(cmSourcePort + n)}
+	if len(s.requests) > 0 && len(s.Peers) > 1 && r.IntN(4) == 0 { // another host may choose the same ID
+		q.peer, n = s.PeerAddr(1), n-1
+	}
+	q.Request = s.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, cmPort), s.baseID+n)
+	q.Request.PKey = new(s.Checker.PKey &^ uint16(r.IntN(2)<<15)) // the peer may be a limited member
+	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 180)...)
+	return q
+}
+
 // ask has the peer send a new SIDR_REQ.
 func (s *sidrDialogue) ask(step cmStep, r *rand.Rand) {
-	n := uint32(len(s.requests))
-	q := &sidrRequest{tid: r.Uint64(), srcPort: uint16(cmSourcePort + n)}
-	port := uint16(cmPort)
-	if step.op != "SIDR_REQ" {
-		port = cmClosedPort
-	}
-	q.Request = s.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, port), s.baseID+n)
-	if step.op != "SIDR_REQ" {
-		q.Request.RequestID = new(^s.baseID - r.Uint32()%0xffff)
-	}
-	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: s.Peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 180)...)
-	if step.op == "SIDR_REQ" {
+	q := s.newRequest(uint32(len(s.requests)), r)
+	s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
+	if cmFaults[step.fault].harmless {
 		s.requests = append(s.requests, q)
 	}
-	s.transmit(&cmLink{peer: s.Peer}, q.tid, q.Request, step.fault)
-	switch {
-	case !cmFaults[step.fault].harmless:
-		s.requests = slices.DeleteFunc(s.requests, func(other *sidrRequest) bool { return other == q })
-	case port == cmClosedPort:
-		s.settleSIDR(cmWant{tid: &q.tid, to: s.Peer, msg: ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(ib.SIDRUnsupported))}})
+}
+
+// askRefused has the peer send a SIDR_REQ that the device must refuse.
+func (s *sidrDialogue) askRefused(step cmStep, r *rand.Rand) {
+	q := s.newRequest(0x8000+r.Uint32()%0x1000, r)
+	want := ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(sidrRejected)), InfoLen: new(uint8(0))}
+	switch r.IntN(5) {
+	case 0:
+		q.Request.Private[0] = uint8(1 + r.IntN(255)) // version of the address header
+	case 1:
+		q.Request.Private[1] = []uint8{0x00, 0x50, 0xf0}[r.IntN(3)] // IP version
+	case 2:
+		copy(q.Request.Private, ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.Peer}.Append(nil))
+	case 3:
+		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceTCP, cmPort)), new(uint8(ib.SIDRUnsupported))
+	case 4:
+		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceUDP, cmClosedPort)), new(uint8(ib.SIDRUnsupported))
+	}
+	want.ServiceID = q.Request.ServiceID
+	n := s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
+	if cmFaults[step.fault].harmless {
+		s.settleSIDR(slices.Repeat([]cmWant{{tid: &q.tid, to: q.peer, msg: want}}, n)...)
 	}
 }
 
 // askAgain sends a duplicate of a SIDR_REQ.
 func (s *sidrDialogue) askAgain(q *sidrRequest, step cmStep) {
-	s.transmit(&cmLink{peer: s.Peer}, q.tid, q.Request, step.fault)
+	n := s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
 	if !cmFaults[step.fault].harmless {
 		return
 	}
 	var wants []cmWant
 	for _, may := range q.Receive().May {
-		wants = append(wants, cmWant{tid: &q.tid, to: s.Peer, msg: may, optional: true})
+		wants = append(wants, cmWant{tid: &q.tid, to: q.peer, msg: may, optional: true})
 	}
-	s.settleSIDR(wants...)
+	s.settleSIDR(slices.Repeat(wants, n)...)
 }
 
 // takeRequest has the application get the next request, if there is one.
@@ -161,9 +190,8 @@ func (s *sidrDialogue) takeRequest() {
 			return
 		}
 		s.Must("a request", err)
-		i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool {
-			return netip.AddrPortFrom(req.Remote().Addr().Unmap(), req.Remote().Port()) == netip.AddrPortFrom(s.Peer, q.srcPort)
-		})
+		from := netip.AddrPortFrom(req.Remote().Addr().Unmap(), req.Remote().Port())
+		i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool { return from == netip.AddrPortFrom(q.peer, q.srcPort) })
 		s.Check(i >= 0 && (s.requests[i] == first || s.requests[i].MayRepeat), "each request of the peer, once and in order", "one from %v", req.Remote())
 		q := s.requests[i]
 		s.checkPrivate("the request", req.Param().PrivateData, q.Request.Private[ib.AddrHeaderLen:])
@@ -173,7 +201,7 @@ func (s *sidrDialogue) takeRequest() {
 		}
 		q.MayRepeat = false
 		s.Must("a request that can be rejected", req.Reject(nil))
-		s.settleSIDR(cmWant{tid: &q.tid, to: s.Peer, msg: ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(2))}})
+		s.settleSIDR(cmWant{tid: &q.tid, to: q.peer, msg: ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(sidrRejected))}})
 	}
 }
 
@@ -184,17 +212,19 @@ func (s *sidrDialogue) answer(step cmStep, r *rand.Rand) {
 		return
 	}
 	q, private := s.requests[i], cmPrivate(r, 136)
-	want := ib.SIDRREP{RequestID: q.Request.RequestID, Private: private, InfoLen: new(uint8(0)), Info: []byte{}}
+	want := ib.SIDRREP{
+		RequestID: q.Request.RequestID, ServiceID: q.Request.ServiceID, Private: private, InfoLen: new(uint8(0)), Info: []byte{},
+	}
 	if step.op == "accept" {
 		_, err := q.taken.Accept(s.service.QP, verbs.ConnParam{PrivateData: private}, s.ResponseTimeout())
 		s.Must("a request that can be accepted", err)
-		want.Status, want.ServiceID = new(uint8(ib.SIDRValid)), q.Request.ServiceID
+		want.Status = new(uint8(ib.SIDRValid))
 		want.QPN, want.QKey = new(uint32(s.service.QP.QPN())), new(uint32(ib.UDQKey))
 	} else {
 		s.Must("a request that can be rejected", q.taken.Reject(private))
-		want.Status = new(uint8(2))
+		want.Status = new(uint8(sidrRejected))
 	}
-	s.settleSIDR(cmWant{tid: &q.tid, to: s.Peer, msg: want, got: func(_ ib.MAD, m ib.Message, _ Arrival) {
+	s.settleSIDR(cmWant{tid: &q.tid, to: q.peer, msg: want, got: func(_ ib.MAD, m ib.Message, _ Arrival) {
 		rep, _ := m.(ib.SIDRREP)
 		q.Reply = &rep
 	}})
@@ -233,7 +263,7 @@ func (s *sidrDialogue) reply(q *sidrResolve, step cmStep, r *rand.Rand) {
 	if *rep.Status == 4 {
 		rep.Status = new(uint8(1)) // the device may follow a redirection
 	}
-	s.transmit(&cmLink{peer: s.Peer}, q.tid, rep, step.fault)
+	s.transmit(&cmLink{peer: s.Peer}, q.tid, rep, step)
 	if !cmFaults[step.fault].harmless {
 		return
 	}

@@ -22,7 +22,7 @@ func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: describeEvent,
 		Cases: conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, headerDropCases, icrcCases, bthCases, bthKeyCases, lengthCases,
-			cmCases, cmDialogueCases, alternatePathCases,
+			cmCases, cmAppCases, cmDialogueCases, alternatePathCases,
 			sequenceCases, psnCases, psnRequesterCases, ackCases, msnCases, rnrCases, timeoutCases, retryCases, badAnswerCases,
 			readCases, readRetryCases,
 			atomicCases, atomicWriteCases, flushCases, orderCases,

@@ -93,20 +93,21 @@ func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 }
 
 // handleEvent queues an agent's event for its listener or connection. It moves the queue pair to
-// the error state when either side disconnects, and removes a connection after its last event.
+// the error state when either side disconnects, also if the peer does not answer the DREQ, and
+// removes a connection after its last event.
 func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventRequest, cm.EventSIDRRequest:
 		m.queueRequest(now, e)
 		return
-	case cm.EventDisconnectRequested, cm.EventDisconnected:
-		if c := m.conns[e.Conn]; c != nil {
-			c.toError(now)
-		}
 	}
 	c := m.conns[e.Conn]
 	if c == nil {
 		return
+	}
+	disconnected := e.Kind == cm.EventDisconnectRequested || e.Kind == cm.EventDisconnected
+	if disconnected || e.Kind == cm.EventTimedOut && e.State == cm.StateDREQSent {
+		c.toError(now)
 	}
 	c.events = append(c.events, *e)
 	c.cond.Notify()

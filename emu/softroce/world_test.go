@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softroce/cm"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -213,4 +214,16 @@ func TestDisconnectFlushesPeerQP(t *testing.T) {
 		}
 		must.Do(t, conn.WaitDisconnect(verbs.Forever))
 	})
+}
+
+// The CM disconnects by itself when a request of the peer shows that a connection is stale.
+func TestUnansweredDREQEndsConnection(t *testing.T) {
+	at := netip.AddrPortFrom(addrB, 7)
+	inWorld(t, func(p *sim.Proc, d *Device) {
+		p.Sleep(time.Millisecond)
+		e, conn := providertest.Connect(t, d, at)
+		d.cm.handleEvent(0, &cm.Event{Kind: cm.EventTimedOut, State: cm.StateDREQSent, Conn: conn.(*connection).id})
+		must.Do(t, conn.WaitDisconnect(0))
+		e.ExpectState(verbs.QPStateErr)
+	}, func(_ *sim.Proc, d *Device) { acceptOne(t, d, at) })
 }

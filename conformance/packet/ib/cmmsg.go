@@ -144,5 +144,13 @@ type LAP struct {
 	Rest         []byte   `at:"8,1792"`
 }
 
-// APR answers a LAP. It is parsed like a LAP.
-type APR LAP
+// APR answers a LAP.
+type APR struct {
+	_            struct{} `size:"232"`
+	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`
+	RemoteCommID *uint32  `at:"4,32" fmt:"%#08x"`
+	InfoLen      *uint8   `at:"8,8"`
+	Status       *uint8   `at:"9,8"`
+	Info         []byte   `at:"12,576"`
+	Private      []byte   `at:"84,1184"`
+}

@@ -1,0 +1,270 @@
+package roce
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/model"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rejInvalidMTU is the reason of a REJ for an invalid path MTU.
+const rejInvalidMTU ib.Reason = 26
+
+// cmAppCases are about what an application on the device asks the communication manager for.
+var cmAppCases = overCM.Cases([]conformance.Case{{
+	ID: "cm/rej/invalid-path-mtu", Cite: ibta("chapter 12", "cm/25"), Setup: conformance.Setup{MTU: 1500},
+	Title:   "A REQ with a path MTU that the port does not have is rejected",
+	Sends:   "REQs with path MTU codes 0, 6 and 15, and one that is larger than the MTU of the port; then a correct one",
+	Expects: "a REJ of the REQ for each, with reason 26, or 28 if the application could not accept; then a REP",
+	Defects: []string{"cm.AnyPathMTU"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		app := p.cmAccept(l)
+		for n, code := range []uint8{0, uint8(p.QueryPort().ActiveMTU) + 1, 6, 15} {
+			comm := uint32(0x100 + n)
+			req := p.cmRequest(cmPort, comm)
+			req.PathMTU, req.QPN = &code, new(peerQPN+comm)
+			p.SendPacket(ib.CM(uint64(comm), req))
+			pkt, m := p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(model.CMAboutREQ)})
+			rej, _ := m.(ib.REJ)
+			p.Check(slices.Contains([]ib.Reason{rejInvalidMTU, ib.RejConsumer}, *rej.Reason), "a REJ with reason 26 or 28", "%v", pkt)
+			if p.Sync(); app.done.Load() { // the application got the request
+				app = p.cmAccept(l)
+			}
+		}
+		k := &cmSession{cmAcceptor: app, peerID: 0x40000000}
+		p.SendPacket(ib.CM(uint64(k.peerID), p.cmRequest(cmPort, k.peerID)))
+		k.expectREP(p.ResponseTimeout())
+		k.establish()
+	}),
+}, {
+	ID: "cm/rej/abandoned-connect-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should,
+	Title:   "When the application no longer waits for the answer to its REQ, the device sends a REJ",
+	Sends:   "nothing, or an MRA, for a REQ of the device; a REP after the application has given up",
+	Expects: "ErrTimeout; a REJ with reason 4 and the device's GUID; then a REJ or nothing, and the queue pair not in RTS",
+	Defects: []string{"cm.AbandonsSilently", "cm.TimeoutWithoutGUID"}, Run: OnPort(func(p *Port) {
+		guid := p.QueryDevice().NodeGUID
+		for n := range uint32(2) {
+			c, peerID := p.connect(Setup{state: verbs.QPStateInit}), 0x77+n
+			call := p.Go("connect", func() error {
+				_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), cmPatience)
+				return err
+			})
+			pkt, m := p.cmExpect(ib.REQ{})
+			tid, req := transactionOf(pkt), m.(ib.REQ)
+			if n > 0 {
+				p.SendPacket(ib.CM(tid, ib.MRA{LocalCommID: &peerID, RemoteCommID: req.LocalCommID, About: new(model.CMAboutREQ)}))
+			}
+			p.MustFail("Connect without an answer", call.Wait(p.ResponseTimeout()), verbs.ErrTimeout)
+			pkt, m = p.cmExpect(model.CMRejectGUID(req.LocalCommID, nil, guid))
+			rej, _ := m.(ib.REJ)
+			p.Check(*rej.RemoteCommID == 0 || n > 0 && *rej.RemoteCommID == peerID, "a REJ without a remote ID, or with that of the MRA", "%v", pkt)
+			p.SendPacket(ib.CM(tid, ib.REP{LocalCommID: &peerID, RemoteCommID: req.LocalCommID, QPN: new(peerQPN + n), StartingPSN: new(ib.PSN(5))}))
+			p.expectAbandoned(c.QP)
+		}
+	}),
+}, {
+	ID: "cm/rej/given-up-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should, Labels: []string{conformance.Slow},
+	Title:   "After the last retry of a REQ, the device sends a REJ",
+	Sends:   "nothing for a REQ of the device",
+	Expects: "copies of the REQ; then a REJ with reason 4 and the device's GUID, and an error of Connect",
+	Defects: []string{"cm.GivesUpSilently"}, Run: OnPort(func(p *Port) {
+		c, guid := p.connect(Setup{state: verbs.QPStateInit}), p.QueryDevice().NodeGUID
+		call := p.Go("connect", func() error {
+			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), verbs.Forever)
+			return err
+		})
+		_, first := p.cmExpect(ib.REQ{})
+		pkt, m := p.cmExpect(first)
+		for ib.AttrOf(m) == ib.AttrREQ {
+			pkt, m = p.cmNext(p.ResponseTimeout(), ib.REJ{})
+		}
+		p.cmCheck(model.CMRejectGUID(first.(ib.REQ).LocalCommID, new(uint32(0)), guid), pkt, m)
+		p.MustFail("Connect without an answer", call.Wait(p.ResponseTimeout()), nil)
+	}),
+}, {
+	ID: "cm/life/backlog-has-pending-requests-only", Cite: ibta("", "cm/13"),
+	Title:   "Requests that were accepted, rejected or withdrawn do not fill the backlog of a listener",
+	Sends:   "REQs to a listener with a backlog of 1: some accepted, some rejected, some that the peer withdraws",
+	Expects: "each REQ answered, and the last one with a REP",
+	Defects: []string{"cm.AcceptedFillBacklog"}, Run: OnPort(func(p *Port) {
+		l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), verbs.PortSpaceTCP, 1)
+		p.Must("a listener", err)
+		for n := range uint32(3) {
+			p.cmOpen(l, 3*n).establish()
+			for k := 3*n + 1; k < 3*n+3; k++ {
+				comm := 0x40000000 + k
+				req := p.cmRequest(cmPort, comm)
+				req.QPN = new(peerQPN + k)
+				p.SendPacket(ib.CM(uint64(comm), req))
+				if p.Sync(); k == 3*n+1 { // withdraw this one
+					p.SendPacket(ib.CM(uint64(comm), model.CMRejectGUID(&comm, new(uint32(0)), *req.LocalCAGUID)))
+					p.Sync()
+				}
+			}
+			for req, err := l.GetRequest(0); err == nil; req, err = l.GetRequest(0) {
+				_ = req.Reject(nil) // fails if the peer has withdrawn the request
+			}
+			p.Drain(shortWait)
+		}
+		p.cmOpen(l, 100).establish()
+	}),
+}, {
+	ID: "cm/rej/abandoned-accept-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should,
+	Title:   "When the application no longer waits for the RTU, the device sends a REJ",
+	Sends:   "nothing, or an MRA, for a REP of the device; an RTU after the application has given up",
+	Expects: "ErrTimeout; a REJ with both communication IDs about no message; then a REJ or nothing, and the queue pair not in RTS",
+	Defects: []string{"cm.AbandonsSilently"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		for n := range uint32(2) {
+			k := &cmSession{cmAcceptor: &cmAcceptor{Conn: p.connect(Setup{state: verbs.QPStateInit})}, peerID: 0x40000000 + n}
+			call := p.Go("accept", func() error {
+				req, err := l.GetRequest(verbs.Forever)
+				if err == nil {
+					_, err = req.Accept(k.QP, cmParam(), cmPatience)
+				}
+				return err
+			})
+			req := p.cmRequest(cmPort, k.peerID)
+			req.QPN = new(peerQPN + n)
+			p.SendPacket(ib.CM(uint64(k.peerID), req))
+			k.expectREP(p.ResponseTimeout())
+			if n > 0 {
+				p.SendPacket(ib.CM(uint64(k.peerID), ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP)}))
+			}
+			p.MustFail("Accept without an RTU", call.Wait(p.ResponseTimeout()), verbs.ErrTimeout)
+			pkt, m := p.cmExpect(ib.REJ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, About: new(model.CMAboutOther)})
+			rej, _ := m.(ib.REJ)
+			p.Check(slices.Contains([]ib.Reason{model.CMRejectTimeout, ib.RejConsumer}, *rej.Reason), "a REJ with reason 4 or 28", "%v", pkt)
+			k.sendRTU()
+			p.expectAbandoned(k.QP)
+		}
+	}),
+}, {
+	ID: "cm/req/listener-has-its-address", Cite: ibta("Annex A11", "cm/27"), Setup: conformance.Setup{TwoAddresses: true},
+	Title:   "A listener gets the requests for its own address only, or for all addresses if it has none",
+	Sends:   "REQs to two addresses of the device, with a listener at one of them, one at each, and one at all",
+	Expects: "a REJ with reason 8 from the address without a listener; else a REP from the address of the REQ",
+	Defects: []string{"cm.ListenerAnyAddress"}, Run: OnPort(func(p *Port) {
+		listen := func(a netip.Addr) verbs.Listener {
+			l, err := p.CM().Listen(netip.AddrPortFrom(a, cmPort), verbs.PortSpaceTCP, 4)
+			p.Must("a listener", err)
+			return l
+		}
+		opened := uint32(0)
+		open := func(l verbs.Listener, to netip.Addr) {
+			p.deviceAddr = to
+			p.cmOpen(l, opened).establish()
+			opened++
+		}
+		first := listen(p.Local[0])
+		open(first, p.Local[0])
+		p.deviceAddr = p.Local[1]
+		req := p.cmRequest(cmPort, 1)
+		req.QPN = new(uint32(peerQPN + 9))
+		p.SendPacket(ib.CM(1, req))
+		p.cmExpect(ib.REJ{RemoteCommID: new(uint32(1)), Reason: new(ib.RejInvalidServiceID)})
+		second := listen(p.Local[1])
+		open(second, p.Local[1])
+		open(first, p.Local[0])
+		p.Must("a listener that is closed", first.Close())
+		p.Must("a listener that is closed", second.Close())
+		any := netip.IPv4Unspecified()
+		if p.Local[0].Is6() {
+			any = netip.IPv6Unspecified()
+		}
+		all := listen(any)
+		open(all, p.Local[0])
+		open(all, p.Local[1])
+	}),
+}, {
+	ID: "cm/sidr/request-repeated-until-answered", Cite: ibta("chapter 12", "cm/28"), Level: conformance.Should, Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A SIDR_REQ is retransmitted until it is answered, and given up after a limited number of retries",
+	Sends:   "a SIDR_REP for the third copy of a SIDR_REQ, in real time for the second; in virtual time, nothing for another SIDR_REQ",
+	Expects: "equal copies, none after the SIDR_REP or when the application no longer waits; an error of Resolve for the other one",
+	Defects: []string{"cm.SIDRREQOnce"}, Run: OnPort(func(p *Port) {
+		resolve := func() (call conformance.Task, first Arrival, request ib.SIDRREQ) {
+			call = p.Go("resolve", func() error {
+				_, err := p.CM().Resolve(netip.AddrPortFrom(p.Peer, cmConnectPort), nil, time.Hour)
+				return err
+			})
+			first, m := p.cmExpect(ib.SIDRREQ{})
+			request, _ = m.(ib.SIDRREQ)
+			return call, first, request
+		}
+		call, first, request := resolve()
+		for range byClock(p, 2, 1) {
+			pkt, _ := p.cmExpect(ib.SIDRREQ{})
+			p.Check(bytes.Equal(pkt.Payload, first.Payload), "the same SIDR_REQ", "%v", pkt)
+		}
+		p.SendPacket(ib.CM(transactionOf(first), ib.SIDRREP{RequestID: request.RequestID, QPN: new(uint32(9)), QKey: new(uint32(ib.UDQKey))}))
+		p.Must("a service that is found", call.Wait(p.ResponseTimeout()))
+		_, err := p.CM().Resolve(netip.AddrPortFrom(p.Peer, cmConnectPort), nil, cmPatience)
+		p.MustFail("Resolve without an answer in time", err, verbs.ErrTimeout)
+		p.cmExpect(ib.SIDRREQ{})
+		p.expectSilence(byClock(p, time.Minute, silencePeriod))
+		if p.Virtual {
+			call, _, _ = resolve()
+			p.MustFail("Resolve without an answer", call.Wait(30*time.Minute), nil)
+		}
+	}),
+}, {
+	ID: "cm/req/transport-of-the-queue-pair", Cite: ibta("chapter 12", "cm/29"), Needs: verbs.CapUC, Labels: labelUC,
+	Title:   "A REQ has the transport of the queue pair, and connects UC as well",
+	Sends:   "a REP for the REQ of a UC queue pair, and a REQ for UC that the application accepts, or the CM rejects",
+	Expects: "a REQ with transport 1 and an RTU; a REP and a delivered message, or a REJ",
+	Defects: []string{"cm.UCRequestedAsRC"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		setup := ucSetup(1)
+		setup.state = verbs.QPStateInit
+		c := p.connect(setup)
+		call := p.Go("connect", func() error {
+			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), p.ResponseTimeout())
+			return err
+		})
+		pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN())), Transport: new(uint8(cmTransportUC))})
+		tid, req := transactionOf(pkt), m.(ib.REQ)
+		p.SendPacket(ib.CM(tid, ib.REP{LocalCommID: new(uint32(7)), RemoteCommID: req.LocalCommID, QPN: new(uint32(peerQPN)), StartingPSN: new(ib.PSN(5))}))
+		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(7))})
+		p.Must("a connection", call.Wait(p.ResponseTimeout()))
+		c.Attr.RQPSN = uint32(*req.StartingPSN)
+		c.Send(ucSendOnly(c.PeerPSN(0), 48))
+		c.ExpectRecv(1, 48)
+
+		k := &cmSession{cmAcceptor: p.cmAccept(l, setup), peerID: 0x40000000}
+		request := p.cmRequest(cmPort, k.peerID)
+		request.QPN, request.Transport = new(uint32(peerQPN+1)), new(uint8(cmTransportUC))
+		p.SendPacket(ib.CM(uint64(k.peerID), request))
+		if _, m := p.cmNext(p.ResponseTimeout(), ib.REP{}); ib.AttrOf(m) == ib.AttrREP {
+			rep := m.(ib.REP)
+			k.rep, k.deviceID, k.Attr.RQPSN = rep, *rep.LocalCommID, uint32(*rep.StartingPSN)
+			k.establish()
+			k.Send(ucSendOnly(k.PeerPSN(0), 48))
+			k.ExpectRecv(1, 48)
+		}
+	}),
+}})
+
+const (
+	cmTransportUC = 1
+	// cmPatience is how long an application waits: shorter than the timeouts of the CM.
+	cmPatience = 500 * time.Millisecond
+)
+
+// expectAbandoned fails the case if the device sends anything but a REJ, or has connected the queue
+// pair.
+func (p *Port) expectAbandoned(qp verbs.QP) {
+	for _, pkt := range p.Drain(shortWait) {
+		_, m, err := pkt.CM()
+		p.Check(err == nil && ib.AttrOf(m) == attrREJ, "nothing, or a REJ", "%v", pkt)
+	}
+	state := p.QueryQP(qp).State
+	p.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
+}
+
+// transactionOf returns the transaction ID of a packet that cmExpect has returned.
+func transactionOf(pkt Arrival) uint64 {
+	mad, _, _ := pkt.CM()
+	return *mad.TID
+}
