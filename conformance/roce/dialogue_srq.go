@@ -14,12 +14,12 @@ import (
 )
 
 var srqDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "dialogue/srq/shared", Cite: ibta("", "srq/1", "srq/4", "srq/6", "rc/credit/1"),
+	ID: "dialogue/srq/shared", Cite: ibta("", "srq/1", "srq/4", "srq/6", "rc/credit/1", "ud/6"),
 	Title:   "Queue pairs of all services share the receives of SRQs like the reference model",
 	Sends:   "messages of one and of several packets to queue pairs on two SRQs, packet by packet in turn; the SRQs are empty at times",
 	Expects: "after each step the packets, completions and memory of the model",
 	Defects: []string{"SRQDoubleUse", "RNRSilent"}, Run: srqMix{
-		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawSRQResize},
+		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawSRQResize}, {1, drawSRQLongDatagram},
 	}.body(8, 30, openSRQs),
 }, {
 	ID: "dialogue/srq/limits", Cite: ibta("", "srq/2"),
@@ -50,10 +50,10 @@ var srqDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, Labe
 var xrcDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
 	ID: "dialogue/xrc/targets", Cite: ibta("", "xrc/1", "xrc/2", "xrc/3", "srq/2", "srq/6"),
 	Title:   "XRC targets of two domains use the SRQs that messages name like the reference model",
-	Sends:   "messages to three targets for four SRQs of two domains, packet by packet in turn; some for SRQs of the other domain or of none",
+	Sends:   "messages to three targets for four SRQs of two domains, packet by packet in turn; some packets for SRQs of the other domain or of none",
 	Expects: "after each step the packets, completions, memory and events of the model",
-	Defects: []string{"XRCAnySRQ", "XRCETHMisplaced"}, Run: srqMix{
-		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawXRCWrongQueue}, {1, drawSRQLimit}, {1, drawSRQFail}, {1, drawSRQConnect},
+	Defects: []string{"XRCAnySRQ", "XRCETHMisplaced", "XRCSRQUncheckedLater"}, Run: srqMix{
+		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawXRCWrongQueue}, {1, drawXRCOtherQueue}, {1, drawSRQLimit}, {1, drawSRQFail}, {1, drawSRQConnect},
 	}.body(10, 36, openXRC),
 }})
 
@@ -352,6 +352,9 @@ func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 	want := m.WC
 	s.Check(m.Queue.Complete(got.WRID), "a receive of the SRQ", "%s", rig.Describe(&got))
 	want.WRID = got.WRID
+	if m.Failed && got.Status != verbs.WCSuccess {
+		want.Status = got.Status
+	}
 	if m.Queue.Domain != 0 {
 		want.QPN = got.QPN // the number of an XRC target is not required
 	}
@@ -514,9 +517,67 @@ func drawXRCWrongQueue(s *srqDialogue, r *rand.Rand) srqStep {
 		}
 		other := s.queues[2*(2-p.Domain)+m.queue].Number
 		number := []uint32{0xfffff0, other, other ^ 1<<23, 0}[kind]
-		p.rest = m.packets(s, p)[:1]
-		p.rest[0] = p.rest[0].OnXRC(number)
-		s.next(p, m)
+		p.rest = m.packets(s, p)
+		for range len(p.rest) / 2 { // some packets name the right one first
+			if m.se && len(p.rest) > 1 {
+				s.next(p, m)
+			}
+		}
+		if len(p.rest) > 0 {
+			p.rest = p.rest[:1]
+			p.rest[0] = p.rest[0].OnXRC(number)
+			s.next(p, m)
+		}
 		p.rest = nil
-	}, "a message to target %d for an SRQ that it must not use (%d)", i, kind)
+	}, "a message to target %d for an SRQ that it must not use (%d), from a later packet on: %v", i, kind, m.se)
+}
+
+// drawXRCOtherQueue draws a message whose last packet names another SRQ of the domain. The device may
+// refuse it, or deliver the message to the first one.
+func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
+	i, m := r.IntN(len(s.pairs)), drawMessage(r)
+	m.n, m.write = ucMTU+1+r.IntN(ucMTU), false
+	return step(func(s *srqDialogue) {
+		p := s.pairs[i]
+		if len(p.rest) > 0 {
+			return
+		}
+		if s.next(p, m); p.Open == nil {
+			return
+		}
+		pkt := p.rest[0]
+		p.rest = nil
+		p.conn.Send(pkt.OnXRC(s.queues[2*(p.Domain-1)+1-m.queue].Number))
+		effect, got := model.SRQEffect{}, s.expectAnyPacket("a response")
+		if got.IsNak(ib.NakInvalidRequest) {
+			effect = p.Refuse(pkt)
+		} else {
+			effect = p.Receive(pkt, s.queues)
+		}
+		s.checkPacket(p.conn.fromDevice(*effect.Response), got)
+		s.compare(p, effect)
+	}, "a message to target %d whose last packet names another SRQ", i)
+}
+
+// drawSRQLongDatagram draws a datagram that is too long for a receive. It is dropped, and the receive
+// may complete with an error.
+func drawSRQLongDatagram(s *srqDialogue, r *rand.Rand) srqStep {
+	i, more := r.IntN(len(s.pairs)), dialogue.Pick(r, 1, 4, 40)
+	return step(func(s *srqDialogue) {
+		p := s.pairs[i]
+		if p.Service != ib.UD || p.State == verbs.QPStateErr || p.Queue.Free() == 0 {
+			return
+		}
+		p.conn.Send(ib.Datagram(p.PSN, udQKey, udPeerQPN, Data(srqBufferLen-ib.GRHLen+more)))
+		s.Sync()
+		for _, id := range p.Queue.Posted {
+			copy(s.want[s.used[id]:][:srqBufferLen], s.mem.Buf[s.used[id]:]) // may have a part of it
+		}
+		if wc, ok := s.PollCompletion(0); ok {
+			s.Check(wc.Status == verbs.WCLocLenErr && wc.QPN == p.QPN && p.Queue.CompleteUnused(wc.WRID), "nothing, or a receive that completes with LOC_LEN_ERR", "%s", rig.Describe(&wc))
+			s.free = append(s.free, s.used[wc.WRID])
+			delete(s.used, wc.WRID)
+		}
+		s.compare(p, model.SRQEffect{})
+	}, "a datagram of %d bytes too many to queue pair %d", more, i)
 }

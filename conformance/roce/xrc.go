@@ -104,23 +104,36 @@ type xrcTarget struct {
 
 const xrcRecvLen = 64
 
-// onXRC makes the body of a case that uses an XRC target, in RTR: a target sends no requests.
+// onXRC makes the body of a case that uses an XRC target.
 func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
-	return OnPort(func(p *Port) {
-		x := &xrcTarget{Conn: &Conn{Port: p, TargetMem: p.Memory(memLen, allAccess)}}
-		var err error
-		x.domain, err = p.Device.OpenXRCD()
-		p.Must("an XRC domain", err)
-		for i := range x.srqs {
-			x.srqs[i] = x.newSRQ(x.domain, i+1)
-		}
-		x.QP = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
-		p.ToInit(x.QP, allAccess&^verbs.AccessLocalWrite, 0)
-		x.Attr = p.peerAttr(p.Peer)
-		x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
-		p.ToRTR(x.QP, x.Attr)
-		body(x)
-	})
+	return OnPort(func(p *Port) { body(p.newXRCTarget()) })
+}
+
+// newXRCTarget makes an XRC target in RTR: a target sends no requests.
+func (p *Port) newXRCTarget() *xrcTarget {
+	x := &xrcTarget{Conn: &Conn{Port: p, TargetMem: p.Memory(memLen, allAccess)}}
+	x.domain = rig.Result(p.Device.OpenXRCD())(p, "an XRC domain")
+	for i := range x.srqs {
+		x.srqs[i] = x.newSRQ(x.domain, i+1)
+	}
+	x.QP = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
+	p.ToInit(x.QP, allAccess&^verbs.AccessLocalWrite, 0)
+	x.Attr = p.peerAttr(p.Peer)
+	x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
+	p.ToRTR(x.QP, x.Attr)
+	return x
+}
+
+// close frees the objects.
+func (x *xrcTarget) close() {
+	x.Must("a queue pair that can be destroyed", x.QP.Close())
+	for _, srq := range x.srqs {
+		x.Must("an SRQ that can be destroyed", srq.Close())
+	}
+	x.Must("an XRC domain that can be closed", x.domain.Close())
+	for _, m := range append(x.mems, x.TargetMem) {
+		x.Must("memory that can be deregistered", m.Close())
+	}
 }
 
 // newSRQ makes a shared receive queue with four receives, with IDs from 100*hundreds on.
