@@ -233,7 +233,7 @@ const (
 // request returns the packets of the next request of the peer on a connection, and the responses to
 // each of them. It leaves TargetMem as it is.
 func (c *cnpConn) request(kind cnpKind, n int) (packets, responses []ib.Packet) {
-	psn, data := c.PeerPSN(c.received), c.TargetMem.Buf[:n]
+	psn, data, mtu := c.PeerPSN(c.received), c.TargetMem.Buf[:n], c.Attr.PathMTU.Bytes()
 	if c.service == ib.UC && kind != cnpSend {
 		kind = cnpWrite
 	}
@@ -241,14 +241,14 @@ func (c *cnpConn) request(kind cnpKind, n int) (packets, responses []ib.Packet) 
 	var last ib.Packet
 	switch kind {
 	case cnpRead:
-		packets, last = []ib.Packet{ib.ReadRequest(psn, c.RETH(0, min(n, ucMTU)))}, ib.ReadResponseOnly(psn, uint32(c.messages), data[:min(n, ucMTU)])
+		packets, last = []ib.Packet{ib.ReadRequest(psn, c.RETH(0, min(n, mtu)))}, ib.ReadResponseOnly(psn, uint32(c.messages), data[:min(n, mtu)])
 	case cnpAtomic:
 		word := binary.NativeEndian.Uint64(c.TargetMem.Buf[c.TargetMem.WordOffset(0):])
 		packets, last = []ib.Packet{ib.FetchAdd(psn, wordRETH(c.TargetMem, 0), 0)}, ib.AtomicAck(psn, uint32(c.messages), word)
 	case cnpSend:
-		packets = ib.Send(psn, data, ucMTU)
+		packets = ib.Send(psn, data, mtu)
 	default:
-		packets = ib.Write(psn, c.RETH(0, n), data, ucMTU)
+		packets = ib.Write(psn, c.RETH(0, n), data, mtu)
 	}
 	c.received += len(packets)
 	for i := range packets {

@@ -65,6 +65,7 @@ type (
 // srqDialogue is a dialogue with queue pairs on shared receive queues.
 type srqDialogue struct {
 	*Port
+	pd      verbs.PD // of the SRQs and their receives
 	mem     *rig.Memory
 	want    []byte // the expected content of mem
 	free    []int  // offsets of buffers that no receive uses
@@ -108,8 +109,8 @@ var srqServices = []struct {
 }
 
 func newSRQDialogue(p *Port) *srqDialogue {
-	s := &srqDialogue{Port: p, mem: p.Memory(srqBuffers*srqBufferLen, verbs.AccessLocalWrite), used: make(map[uint64]int), ids: 1}
-	s.target = p.Memory(srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	s := &srqDialogue{Port: p, pd: p.otherPD(), used: make(map[uint64]int), ids: 1}
+	s.mem = p.MemoryIn(s.pd, srqBuffers*srqBufferLen, verbs.AccessLocalWrite)
 	s.want = slices.Clone(s.mem.Buf)
 	for i := range srqBuffers {
 		s.free = append(s.free, i*srqBufferLen)
@@ -120,6 +121,7 @@ func newSRQDialogue(p *Port) *srqDialogue {
 // openSRQs makes two SRQs, and queue pairs of the services that the device has on them in turn.
 func openSRQs(p *Port) *srqDialogue {
 	s := newSRQDialogue(p)
+	s.target = p.Memory(srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	for range 2 {
 		s.addQueue(verbs.SRQInit{}, 0)
 	}
@@ -135,6 +137,7 @@ func openSRQs(p *Port) *srqDialogue {
 // and an SRQ without a domain.
 func openXRC(p *Port) *srqDialogue {
 	s := newSRQDialogue(p)
+	s.target = p.MemoryIn(s.pd, srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	for range 2 {
 		s.domains = append(s.domains, rig.Result(p.Device.OpenXRCD())(p, "an XRC domain"))
 	}
@@ -156,7 +159,7 @@ func openXRC(p *Port) *srqDialogue {
 
 // addQueue makes an SRQ.
 func (s *srqDialogue) addQueue(init verbs.SRQInit, domain int) {
-	init.PD, init.MaxWR, init.MaxSGE = s.PD, srqBuffers, 2
+	init.PD, init.MaxWR, init.MaxSGE = s.pd, srqBuffers, 2
 	srq := s.CreateSRQ(init)
 	s.srqs, s.cqs = append(s.srqs, srq), append(s.cqs, init.CQ)
 	if init.CQ == nil {
@@ -213,6 +216,7 @@ func (s *srqDialogue) Close() {
 	}
 	s.Must("memory that can be deregistered", s.mem.Close())
 	s.Must("memory that can be deregistered", s.target.Close())
+	s.Must("a protection domain that can be freed", s.pd.Close())
 }
 
 // drawSRQReceives draws receives of an SRQ.

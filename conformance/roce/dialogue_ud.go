@@ -37,7 +37,7 @@ var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels
 		Sends:   "datagrams to queue pairs that the application moves between all states, SQD and SQE among them, and lets send",
 		Expects: "after each step the packets, completions, memory and attributes of the model",
 		Defects: []string{"SQDNoResume", "LocalErrFlushesAll", "NoFlushInError", "EarlySendSwallowed"}, Run: udMix{
-			{2, drawUDReceive}, {2, drawUDFitting}, {5, drawUDSendState}, {3, drawUDState}, {6, drawUDSends},
+			{2, drawUDReceive}, {2, drawUDFitting}, {5, drawUDSendState}, {3, drawUDState}, {1, drawUDKey}, {6, drawUDSends},
 		}.body(8, 36, openUD),
 	}, {
 		ID: "dialogue/ud/sends", Cite: ibta("C10-93.1.1", "ud/5", "ud/9", "bth/ackreq/2", "bth/se/1", "bth/pkey/5", "cq/1"),
@@ -350,7 +350,7 @@ func (s *udDialogue) send(d udDatagram) []verbs.WC {
 	q := s.m.QPs[d.to]
 	pkt := d.pkt.WithPayload(rig.Pattern(d.size.bytes(s, d.to), byte(s.ids))).To(uint32(q.QPN))
 	pkt = pkt.WithDETH(q.QKey, *d.pkt.DETH.SrcQP).Via(pkt.IP.Src, s.Local[min(d.addr, len(s.Local)-1)]).WithPKey(q.PKey | pkeyFullMember)
-	if d.limited {
+	if d.limited && d.fault == nil {
 		pkt = pkt.WithPKey(q.PKey &^ pkeyFullMember)
 	}
 	if d.group >= 0 {
@@ -358,6 +358,9 @@ func (s *udDialogue) send(d udDatagram) []verbs.WC {
 	}
 	if d.fault != nil {
 		pkt = d.fault(s, pkt)
+		if d.group >= 0 { // which of two faults counts is open
+			s.m.BadPKeys.Max += udQueuePairs
+		}
 	}
 	s.ids++
 	want := s.m.Receive(pkt.Build())
@@ -501,10 +504,10 @@ func drawUDKey(_ *udDialogue, r *rand.Rand) udStep {
 	i, key := pickUD(r), dialogue.Pick[uint32](r, udQKey, udQKey, udQKey+1, 0, 0x7fffffff, 0x80000005)
 	return step(func(s *udDialogue) {
 		q := s.m.QPs[i]
-		if q.State != verbs.QPStateRTS {
+		if !slices.Contains([]verbs.QPState{verbs.QPStateInit, verbs.QPStateRTS, verbs.QPStateSQD}, q.State) {
 			return
 		}
-		err := s.qps[i].Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: key}, verbs.QPAttrState|verbs.QPAttrQKey)
+		err := s.qps[i].Modify(verbs.QPAttr{State: q.State, QKey: key}, verbs.QPAttrState|verbs.QPAttrQKey)
 		if err == nil {
 			q.QKey = key
 		}

@@ -281,7 +281,33 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.
 		d.expectNoCompletion()
 		d.expectDelivery(24)
 	}),
+}, {
+	ID: "ud/wc/bad-key-of-a-receive-is-a-protection-error", Cite: ibta("", "ud/16"), Needs: verbs.CapUD,
+	Title:   "A receive of UD or UC with a bad key completes with LOC_PROT_ERR, and nothing is written",
+	Sends:   "datagrams, and SENDs of UC if supported, into receives with a key that does not exist, and with memory of another protection domain",
+	Expects: "the receive completes with LOC_PROT_ERR; nothing is sent",
+	Defects: []string{"DatagramErrorUnnamed"}, Run: OnPort(func(p *Port) {
+		for _, r := range badReceives {
+			d := p.newUDPort(0, nil)
+			d.PostRecv(d.QP, 1, r.buffer(d.Conn))
+			d.SendPacket(d.datagram(Data(8)))
+			d.expectProtectionError()
+			if p.Caps.Has(verbs.CapUC) {
+				c := p.connect(ucSetup(0))
+				c.PostRecv(c.QP, 1, r.buffer(c))
+				c.Send(ucSendOnly(c.PeerPSN(0), 8))
+				c.expectProtectionError()
+			}
+		}
+	}),
 }})
+
+// expectProtectionError fails the case unless receive 1 completes with LOC_PROT_ERR, without effect.
+func (c *Conn) expectProtectionError() {
+	c.ExpectCompletion(1, verbs.WCLocProtErr)
+	c.ExpectUntouched(c.LocalMem)
+	c.expectSilence(shortWait)
+}
 
 // udWrongKeys are Q_Keys that differ from udQKey.
 var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
@@ -430,6 +456,8 @@ func (p *Port) expectCopies(members ...*udPort) {
 		case wc.Status != verbs.WCSuccess || !missing[wc.QPN]:
 			p.Fail("one copy for each member", "a completion with %v of queue pair %#x, which is not a member or already has a copy", wc.Status, uint32(wc.QPN))
 		}
+		m := members[slices.IndexFunc(members, func(m *udPort) bool { return m.QP.QPN() == wc.QPN })]
+		m.ExpectBytes(m.LocalMem, int(wc.WRID-1)*udRecvLen+ib.GRHLen, Data(int(wc.ByteLen)-ib.GRHLen))
 		delete(missing, wc.QPN)
 	}
 	p.expectNoCompletion()
