@@ -14,12 +14,12 @@ import (
 )
 
 var srqDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "dialogue/srq/shared", Cite: ibta("", "srq/1", "srq/4", "srq/6", "rc/credit/1", "ud/6"),
+	ID: "dialogue/srq/shared", Cite: ibta("", "srq/1", "srq/4", "srq/6", "rc/credit/1", "ud/6", "uc/2", "uc/3"),
 	Title:   "Queue pairs of all services share the receives of SRQs like the reference model",
 	Sends:   "messages of one and of several packets to queue pairs on two SRQs, packet by packet in turn; the SRQs are empty at times",
 	Expects: "after each step the packets, completions and memory of the model",
 	Defects: []string{"SRQDoubleUse", "RNRSilent"}, Run: srqMix{
-		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawSRQResize}, {1, drawSRQLongDatagram},
+		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawSRQResize}, {1, drawSRQLongDatagram}, {2, drawSRQLoss},
 	}.body(8, 30, openSRQs),
 }, {
 	ID: "dialogue/srq/limits", Cite: ibta("", "srq/2"),
@@ -363,9 +363,7 @@ func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 		want.QPN = got.QPN // the number of an XRC target is not required
 	}
 	s.compareCompletion(want, got)
-	at := s.used[got.WRID]
-	delete(s.used, got.WRID)
-	s.free = append(s.free, at)
+	at := s.release(got.WRID)
 	if want.Status != verbs.WCSuccess {
 		copy(s.want[at:][:srqBufferLen], s.mem.Buf[at:]) // may have a part of the message
 		return
@@ -579,9 +577,43 @@ func drawSRQLongDatagram(s *srqDialogue, r *rand.Rand) srqStep {
 		}
 		if wc, ok := s.PollCompletion(0); ok {
 			s.Check(wc.Status == verbs.WCLocLenErr && wc.QPN == p.QPN && p.Queue.CompleteUnused(wc.WRID), "nothing, or a receive that completes with LOC_LEN_ERR", "%s", rig.Describe(&wc))
-			s.free = append(s.free, s.used[wc.WRID])
-			delete(s.used, wc.WRID)
+			s.release(wc.WRID)
 		}
 		s.compare(p, model.SRQEffect{})
 	}, "a datagram of %d bytes too many to queue pair %d", more, i)
+}
+
+// release makes the buffer of a receive usable again, and returns its offset.
+func (s *srqDialogue) release(id uint64) int {
+	at := s.used[id]
+	delete(s.used, id)
+	s.free = append(s.free, at)
+	return at
+}
+
+// drawSRQLoss draws a UC message that loses its second packet, and a SEND after it. Its receive
+// completes with an error, or serves the SEND.
+func drawSRQLoss(s *srqDialogue, r *rand.Rand) srqStep {
+	i, m := slices.IndexFunc(s.pairs, func(p *srqPair) bool { return p.Service == ib.UC }), drawMessage(r)
+	m.n, m.write = 2*ucMTU+1+r.IntN(ucMTU), false
+	return step(func(s *srqDialogue) {
+		if i < 0 || len(s.pairs[i].rest) > 0 || s.pairs[i].Queue.Free() < 2 {
+			return
+		}
+		p := s.pairs[i]
+		s.next(p, m)
+		p.conn.Send(p.rest[1:]...)
+		p.PSN, p.rest = p.PSN.Add(len(p.rest)), nil
+		s.Sync()
+		if wc, ok := s.PollCompletion(0); ok {
+			s.Check(wc.Status != verbs.WCSuccess && wc.QPN == p.QPN && p.Queue.Complete(wc.WRID), "no message that lost a packet", "%s", rig.Describe(&wc))
+			at := s.release(wc.WRID)
+			copy(s.want[at:][:srqBufferLen], s.mem.Buf[at:]) // may have a part of the message
+		} else {
+			p.Queue.Taken--
+		}
+		p.Open = nil
+		m.n = 17
+		s.next(p, m)
+	}, "a message of UC that loses a packet, and another one")
 }

@@ -345,10 +345,10 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 	ID: "ud/post/other-operations-refused", Cite: ibta("", "ud/12"), Needs: verbs.CapRC,
 	Title:   "Operations that UD does not support are refused when they are posted, and the queue pair stays in RTS",
 	Sends:   "nothing",
-	Expects: "that WRITEs, READs and atomics are refused, no packet, and the state RTS; then a datagram",
+	Expects: "that WRITEs, READs, atomics and SENDs with invalidation are refused, no packet, and the state RTS; then a datagram",
 	Defects: []string{"WrongOpKillsQP"}, Run: onUD(0, func(d *udPort) {
 		ah := d.newAH(d.PD)
-		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
+		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite, verbs.OpSendInv} {
 			wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8), Remote: PeerMemory})
 			wr.Opcode = op
 			n, err := d.QP.PostSend([]verbs.SendWR{wr})
