@@ -564,7 +564,7 @@ func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
 // drawSRQLongDatagram draws a datagram that is too long for a receive. It is dropped, and the receive
 // may complete with an error.
 func drawSRQLongDatagram(s *srqDialogue, r *rand.Rand) srqStep {
-	i, more := r.IntN(len(s.pairs)), dialogue.Pick(r, 1, 4, 40)
+	i, more := len(s.pairs)-1-r.IntN(2), dialogue.Pick(r, 1, 4, 40) // the last two are of UD
 	return step(func(s *srqDialogue) {
 		p := s.pairs[i]
 		if p.Service != ib.UD || p.State == verbs.QPStateErr || p.Queue.Free() == 0 {

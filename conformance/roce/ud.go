@@ -432,6 +432,20 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 		d.Must("a queue pair that leaves a group", d.QP.DetachMulticast(group))
 		d.Must("a queue pair in no group that can be destroyed", d.QP.Close())
 	}),
+}, {
+	ID: "ud/mcast/only-ud-joins-only-groups", Cite: ibta("", "ud/17"),
+	Title:   "A queue pair of another service than UD, or with a GID that is no group's, is not attached",
+	Sends:   "nothing",
+	Expects: "that attaching queue pairs of RC and UC, if supported, to a group, and one of UD to a unicast GID, is refused",
+	Defects: []string{"AnythingAttached"}, Run: onUD(0, func(d *udPort) {
+		d.MustFail("attaching a queue pair to the GID of a host", d.QP.AttachMulticast(verbs.GIDFrom(d.Peer)), nil)
+		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
+			if d.Caps.Has(capOf[kind]) {
+				c := d.connect(Setup{qpType: kind})
+				d.MustFail(fmt.Sprintf("attaching a queue pair of %v to a group", kind), c.QP.AttachMulticast(verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))), nil)
+			}
+		}
+	}),
 }})
 
 // multicastGroup returns the n-th multicast group of the address family of addr.
