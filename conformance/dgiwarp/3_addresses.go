@@ -3,6 +3,7 @@ package dgiwarp
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -398,13 +399,16 @@ func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
 }
 
 // expectGroupDelivery expects that the next completions are receives, one of each queue pair, with
-// the length of the message and of the 40 octets before it, where UD has the GRH.
+// the message after the 40 octets where UD has the GRH.
 func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)
 	for range qs {
 		wc := h.NextCompletion()
 		h.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == addrAreaLen+len(message), "a receive of the message", "%v, %d octets", wc.Status, wc.ByteLen)
 		got[wc.QPN]++
+		if i := slices.IndexFunc(qs, func(q *deviceQP) bool { return q.qp.QPN() == wc.QPN }); i >= 0 {
+			qs[i].ExpectBytes(qs[i].localMem, int(wc.WRID-1)*qs[i].recvLen+addrAreaLen, message)
+		}
 	}
 	for _, q := range qs {
 		h.Check(got[q.qp.QPN()] == 1, "one receive of each member of the group", "%d", got[q.qp.QPN()])

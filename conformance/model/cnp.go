@@ -1,23 +1,28 @@
 package model
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // CNPReceiver is the model of a device that sends CNPs for marked packets.
 type CNPReceiver struct {
-	// Interval is the longest time for which a CNP of a queue pair may stand for later marks.
+	// Interval is the longest time for which a CNP to a sender may stand for later marks.
 	Interval time.Duration
-	sent     map[verbs.QPN]time.Duration // the last CNP of each queue pair
+	sent     map[CNPSender]time.Duration // the last CNP to each sender
 	marks    []CNPMark
+}
+
+// CNPSender is a queue pair whose packets were marked.
+type CNPSender struct {
+	Addr netip.Addr
+	QPN  uint32
 }
 
 // CNPMark is a marked packet for which the device may send a CNP.
 type CNPMark struct {
-	QPN verbs.QPN // of the device's queue pair
 	// CNP is the packet to be sent.
 	CNP ib.Packet
 	// Valid packets cause a CNP. Others, such as duplicates, may cause one.
@@ -25,42 +30,44 @@ type CNPMark struct {
 }
 
 // MarkOf returns the mark of a packet, with all its fields set, whose sender has a queue pair.
-func MarkOf(pkt ib.Packet, qpn verbs.QPN, sender uint32) CNPMark {
+func MarkOf(pkt ib.Packet, sender uint32) CNPMark {
 	cnp := ib.CNP().To(sender).Via(pkt.IP.Dst, pkt.IP.Src).WithPKey(*pkt.BTH.PKey)
 	cnp = cnp.NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithReserved(0, 0).WithPayload(make([]byte, 16))
 	cnp.BTH.MigReq = new(false)
-	return CNPMark{QPN: qpn, CNP: cnp, Valid: true}
+	return CNPMark{CNP: cnp, Valid: true}
 }
+
+func senderOf(cnp ib.Packet) CNPSender { return CNPSender{cnp.IP.Dst, cnp.DestQP()} }
 
 // Mark notes that a marked packet has arrived.
 func (r *CNPReceiver) Mark(m CNPMark) { r.marks = append(r.marks, m) }
 
-// Required returns the queue pairs that have to send a CNP for the marks so far: those that have
-// sent none for the interval.
-func (r *CNPReceiver) Required(now time.Duration) map[verbs.QPN]bool {
-	required := make(map[verbs.QPN]bool)
+// Required returns the senders that have to be sent a CNP for the marks so far: those that were sent
+// none for the interval.
+func (r *CNPReceiver) Required(now time.Duration) map[CNPSender]bool {
+	required := make(map[CNPSender]bool)
 	for _, m := range r.marks {
-		if last, ok := r.sent[m.QPN]; m.Valid && (!ok || now-last > r.Interval) {
-			required[m.QPN] = true
+		if last, ok := r.sent[senderOf(m.CNP)]; m.Valid && (!ok || now-last > r.Interval) {
+			required[senderOf(m.CNP)] = true
 		}
 	}
 	return required
 }
 
-// Take returns the queue pair that a CNP is of. It returns false if no mark is left that permits the
+// Take returns the sender that a CNP is for. It returns false if no mark is left that permits the
 // CNP: a mark causes one CNP at most.
-func (r *CNPReceiver) Take(cnp ib.Packet, now time.Duration) (verbs.QPN, bool) {
+func (r *CNPReceiver) Take(cnp ib.Packet, now time.Duration) (CNPSender, bool) {
 	for i, m := range r.marks {
 		if m.CNP.Matches(cnp) {
 			if r.sent == nil {
-				r.sent = make(map[verbs.QPN]time.Duration)
+				r.sent = make(map[CNPSender]time.Duration)
 			}
-			r.sent[m.QPN] = now
+			r.sent[senderOf(cnp)] = now
 			r.marks = append(r.marks[:i:i], r.marks[i+1:]...)
-			return m.QPN, true
+			return senderOf(cnp), true
 		}
 	}
-	return 0, false
+	return CNPSender{}, false
 }
 
 // Expire forgets all marks: CNPs for them come too late now.

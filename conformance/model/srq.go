@@ -58,6 +58,10 @@ func (q *SRQueue) take() bool {
 	return true
 }
 
+// CompleteUnused removes a receive that a dropped message has used up, and returns false if it is not
+// posted.
+func (q *SRQueue) CompleteUnused(id uint64) bool { return q.take() && q.Complete(id) }
+
 // Complete removes the receive of a message, and returns false if it is not posted.
 func (q *SRQueue) Complete(id uint64) bool {
 	i := slices.Index(q.Posted, id)
@@ -87,6 +91,8 @@ type SRQMessage struct {
 	WC    verbs.WC // of its receive, without the ID
 	Data  []byte   // so far
 	Write bool     // a WRITE with immediate data: nothing is placed in the receive
+	// Failed: the receive completes with an error, of any status.
+	Failed bool
 }
 
 // SRQEffect is the effect of a packet.
@@ -120,6 +126,9 @@ func (p *SRQPair) Receive(pkt ib.Packet, queues []*SRQueue) SRQEffect {
 	m := p.Open
 	if m == nil {
 		return SRQEffect{} // of UC: the message found no receive
+	}
+	if p.Service == ib.XRC && p.queueOf(pkt, queues) == nil {
+		return p.Refuse(pkt)
 	}
 	p.add(m, pkt)
 	if !m.Write && len(m.Data) > m.Queue.Len {
@@ -167,6 +176,13 @@ func (p *SRQPair) notReady(pkt ib.Packet) SRQEffect {
 		return SRQEffect{}
 	}
 	return SRQEffect{Response: p.respond(ib.RNR(pkt.PSN(), p.Timer, p.MSN))}
+}
+
+// Refuse is the effect of an invalid packet within a message, whose receive completes with an error.
+func (p *SRQPair) Refuse(pkt ib.Packet) SRQEffect {
+	m := p.Open
+	m.Failed, p.Open = true, nil
+	return p.refuse(pkt, m)
 }
 
 // refuse is the effect of an invalid request of a reliable service, which may have taken a receive.

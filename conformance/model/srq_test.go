@@ -59,8 +59,9 @@ func TestSRQPairReactions(t *testing.T) {
 func TestCNPs(t *testing.T) {
 	m := CNPReceiver{Interval: time.Millisecond}
 	pkt := ib.SendOnly(1, nil).Via(testPeer, testDevice).WithPKey(0x7fff)
-	m.Mark(MarkOf(pkt, 7, 99))
-	if !m.Required(0)[7] {
+	sender := CNPSender{testPeer, 99}
+	m.Mark(MarkOf(pkt, 99))
+	if !m.Required(0)[sender] {
 		t.Error("no CNP is required for the first mark")
 	}
 	cnp := ib.CNP().To(99).Via(testDevice, testPeer).WithPKey(0x7fff)
@@ -68,14 +69,18 @@ func TestCNPs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if qpn, ok := m.Take(got, 0); !ok || qpn != 7 {
-		t.Errorf("the CNP is of queue pair %d, %v, want 7", qpn, ok)
+	if to, ok := m.Take(got, 0); !ok || to != sender {
+		t.Errorf("the CNP is for %v, %v, want %v", to, ok, sender)
 	}
 	if _, ok := m.Take(got, 0); ok {
 		t.Error("a second CNP for one mark is permitted")
 	}
-	m.Mark(MarkOf(pkt, 7, 99))
-	if m.Required(time.Millisecond / 2)[7] || !m.Required(2 * time.Millisecond)[7] {
+	m.Mark(MarkOf(pkt, 99))
+	if m.Required(time.Millisecond / 2)[sender] || !m.Required(2 * time.Millisecond)[sender] {
 		t.Error("a CNP is required within the interval, or not after it")
+	}
+	m.Mark(MarkOf(pkt, 98))
+	if !m.Required(0)[CNPSender{testPeer, 98}] {
+		t.Error("no CNP is required for another sender")
 	}
 }

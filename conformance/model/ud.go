@@ -12,7 +12,6 @@ import (
 // UDPort is the model of the UD queue pairs of a port.
 type UDPort struct {
 	Addrs []netip.Addr // of the port
-	PKey  uint16       // of all queue pairs
 	QPs   []*UDQueuePair
 	// Mem is the content of the memory that receives refer to, and Undefined the parts of it that
 	// the device may have changed in any way.
@@ -21,8 +20,20 @@ type UDPort struct {
 	// HeadersUnseen: the IP headers that the device receives are not known. Header areas are then
 	// undefined.
 	HeadersUnseen bool
-	// QKeyViolations are the limits of the port's count of datagrams with a wrong Q_Key.
-	QKeyViolations struct{ Min, Max uint32 }
+	// QKeyViolations and BadPKeys are the limits of the port's counts of datagrams with a wrong key.
+	QKeyViolations, BadPKeys UDCount
+}
+
+// UDCount are the limits of a count.
+type UDCount struct{ Min, Max uint32 }
+
+// add adds an event. It need not be counted if the queue pair would not have received the datagram
+// anyway, or if that has several receivers.
+func (c *UDCount) add(required bool) {
+	c.Max++
+	if required {
+		c.Min++
+	}
 }
 
 // UDSpan is a part of a memory.
@@ -30,11 +41,14 @@ type UDSpan struct{ Off, Len int }
 
 // UDQueuePair is the model of a UD queue pair. It receives from RTR on, except in ERR.
 type UDQueuePair struct {
-	QPN      verbs.QPN
-	QKey     uint32
-	State    verbs.QPState
-	Receives []UDReceive
-	Groups   map[netip.Addr]bool
+	QPN  verbs.QPN
+	QKey uint32
+	// PKey is the entry of the P_Key table at PKeyIndex.
+	PKey      uint16
+	PKeyIndex uint16
+	State     verbs.QPState
+	Receives  []UDReceive
+	Groups    map[netip.Addr]bool
 	// PSN is that of the next datagram. The device may have used up to PSNSlack more, for requests
 	// that sent nothing.
 	PSN      ib.PSN
@@ -77,14 +91,13 @@ func (p *UDPort) Receive(raw []byte) (all []verbs.WC) {
 // admits reports whether the state and the keys of a queue pair let it receive a datagram.
 func (p *UDPort) admits(q *UDQueuePair, pkt ib.Packet) bool {
 	receives := slices.Contains([]verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE}, q.State)
-	if !PKeysMatch(p.PKey, *pkt.BTH.PKey) {
+	counted := receives && !pkt.IP.Dst.IsMulticast()
+	if !PKeysMatch(q.PKey, *pkt.BTH.PKey) {
+		p.BadPKeys.add(counted)
 		return false
 	}
 	if *pkt.DETH.QKey != q.QKey {
-		p.QKeyViolations.Max++
-		if receives && !pkt.IP.Dst.IsMulticast() {
-			p.QKeyViolations.Min++
-		}
+		p.QKeyViolations.add(counted)
 		return false
 	}
 	return receives
@@ -173,5 +186,5 @@ func (q *UDQueuePair) Send(r UDRequest) ib.Packet {
 	pkt.BTH.SE = new(r.WR.Flags&verbs.SendSolicited != 0)
 	pkt.IP.HopLimit, pkt.UDP = new(r.Path.GRH.HopLimit), packet.UDP{DstPort: new(uint16(ib.Port))}
 	q.PSN = q.PSN.Add(1)
-	return pkt.NoAckReq()
+	return pkt.NoAckReq().WithPKey(q.PKey)
 }

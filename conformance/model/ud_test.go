@@ -17,10 +17,10 @@ var (
 // newTestUDPort returns a port with three queue pairs in RTS, 7 to 9, with a receive of 60 bytes each.
 // The first two are in a group, and the last has another Q_Key.
 func newTestUDPort() *UDPort {
-	p := &UDPort{Addrs: []netip.Addr{testDevice}, PKey: 0xffff, Mem: make([]byte, 300)}
+	p := &UDPort{Addrs: []netip.Addr{testDevice}, Mem: make([]byte, 300)}
 	for i := range 3 {
 		p.QPs = append(p.QPs, &UDQueuePair{
-			QPN: verbs.QPN(7 + i), QKey: 0x11 + uint32(i/2), State: verbs.QPStateRTS, Groups: map[netip.Addr]bool{testGroup: i < 2},
+			QPN: verbs.QPN(7 + i), QKey: 0x11 + uint32(i/2), PKey: 0xffff, State: verbs.QPStateRTS, Groups: map[netip.Addr]bool{testGroup: i < 2},
 			Receives: []UDReceive{{ID: uint64(i + 1), Pieces: []UDSpan{{100 * i, 30}, {100*i + 30, 30}}}},
 		})
 	}

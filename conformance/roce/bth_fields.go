@@ -59,6 +59,21 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted()
 	}),
 }, {
+	ID: "bth/op/other-services-to-qp1-dropped", Cite: ibta("", "bth/op/1"), Needs: verbs.CapCM, Labels: labelCM,
+	Title:   "A packet of a connected service that comes to QP 1 is dropped",
+	Sends:   "a REQ for a service without a listener, then REQs as SENDs of RC, UC and XRC, with and without a DETH",
+	Expects: "an answer to the first only",
+	Defects: []string{"GSIAnyService"}, Run: OnPort(func(p *Port) {
+		req := ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711))
+		p.SendPacket(req)
+		p.expectPacket(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
+		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.XRC} {
+			p.SendPacket(req.On(service))
+			p.SendPacket(ib.SendOnly(0, req.Payload).On(service).To(ib.GSIQPN))
+		}
+		p.expectSilence(silencePeriod)
+	}),
+}, {
 	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "bth/op/2"),
 	Title:   "An RC request with a reserved opcode is refused as invalid, and ends the connection",
 	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
@@ -267,6 +282,19 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectCQEvent(events)
 	}),
 }, {
+	ID: "bth/se/last-packet-decides", Cite: ibta("C11-31, C11-32", "bth/se/2"),
+	Title:   "SE in the last packet of a message decides on the solicited event, in all services",
+	Sends:   "messages of each service with SE in the last packet, in the first only and in none, with and without immediate data",
+	Expects: "an event for those with SE in the last packet, and for no other",
+	Defects: []string{"SolicitedInverted", "DatagramsSolicited"}, Run: OnPort(func(p *Port) {
+		events := p.useCompChannel()
+		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
+			if p.Caps.Has(capOf[kind]) {
+				p.connect(Setup{qpType: kind, Receives: 6, recvLen: 2 * MTU}).checkSolicited(kind, events)
+			}
+		}
+	}),
+}, {
 	ID: "bth/ackreq/zero-on-answers", Cite: ibta("", "bth/ackreq/1"), Needs: verbs.CapAtomics,
 	Title:   "AckReq is 0 in responses",
 	Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
@@ -318,5 +346,42 @@ func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 			c.Check(*pkt.BTH.SE == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
 		}
 		c.completeWith(ib.Ack(all[len(all)-1].PSN(), 1), 7)
+	}
+}
+
+// checkSolicited sends messages with SE in none, the first or the last packet, which use the receives
+// from 1 on, and fails the case unless those with SE in the last raise a solicited event.
+func (c *Conn) checkSolicited(kind verbs.QPType, events verbs.CompChannel) {
+	psn := 0
+	for i := range 6 {
+		imm, last := i%2 == 1, i >= 4
+		var message []ib.Packet
+		switch kind {
+		case verbs.QPTypeUD:
+			message = []ib.Packet{ib.Datagram(c.PeerPSN(psn), udQKey, udPeerQPN, Data(16))}
+		default:
+			message = ib.Send(c.PeerPSN(psn), Data(MTU+16), MTU)
+		}
+		end := len(message) - 1
+		if imm {
+			message[end] = message[end].WithOpcode(message[end].Opcode() + 1).WithImm(7)
+		}
+		for k := range message {
+			message[k].BTH.SE = new(k == end && last || k < end && i/2 == 1)
+			if kind == verbs.QPTypeUC {
+				message[k] = message[k].On(ib.UC)
+			}
+		}
+		psn += len(message)
+		c.armCQ(true)
+		c.Send(message...)
+		c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+		if last {
+			c.expectCQEvent(events)
+		} else {
+			c.expectNoCQEvent(events)
+		}
+		c.Sync()
+		c.skipped = nil // ACKs of RC
 	}
 }

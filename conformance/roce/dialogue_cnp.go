@@ -2,6 +2,8 @@ package roce
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -16,36 +18,45 @@ import (
 )
 
 var cnpDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "dialogue/cnp/marks-over-ipv4", Cite: annexA17("CA17-44", "ecn/1", "ecn/2", "ecn/5", "ecn/6"), Setup: ipv4,
+	ID: "dialogue/cnp/marks-over-ipv4", Cite: annexA17("CA17-44", "ecn/1", "ecn/2", "ecn/5", "ecn/6"), Setup: conformance.Setup{Family: 4, TwoAddresses: true},
 	Title:   "Queue pairs of all services answer marked packets over IPv4 by CNPs like the reference model",
 	Sends:   "packets of all kinds with all ECN bits, some invalid, to queue pairs of two peers",
 	Expects: "the CNPs of the model with all their fields, the usual responses, and no CNP for invalid packets",
-	Defects: []string{"CNPMisaddressed", "CNPReservedUsed", "CNPPerPeer", "SourceUnchecked"}, Run: cnpMarks.body(5, 36, openCNP),
+	Defects: []string{"CNPMisaddressed", "CNPReservedUsed", "CNPPerPeer", "SourceUnchecked", "CNPPerDatagramQP"}, Run: cnpMarks.body(5, 40, openCNP),
 }, {
-	ID: "dialogue/cnp/marks-over-ipv6", Cite: annexA17("CA17-44", "ecn/1", "ecn/2", "ecn/5", "ecn/6"), Setup: ipv6,
+	ID: "dialogue/cnp/marks-over-ipv6", Cite: annexA17("CA17-44", "ecn/1", "ecn/2", "ecn/5", "ecn/6"), Setup: conformance.Setup{Family: 6, TwoAddresses: true},
 	Title:   "Queue pairs of all services answer marked packets over IPv6 by CNPs like the reference model",
 	Sends:   "packets of all kinds with all ECN bits, some invalid, to queue pairs of two peers",
 	Expects: "the CNPs of the model with all their fields, the usual responses, and no CNP for invalid packets",
-	Defects: []string{"NoCongestion", "MarkedDropped", "CNPPerPort", "CNPOnNAK", "CNPTakesPSN"}, Run: cnpMarks.body(5, 36, openCNP),
+	Defects: []string{"NoCongestion", "MarkedDropped", "CNPPerPort", "CNPOnNAK", "CNPTakesPSN"}, Run: cnpMarks.body(5, 40, openCNP),
 }, {
-	ID: "dialogue/cnp/rates", Cite: annexA17("CA17-45, CA17-46", "ecn/3", "ecn/4", "ecn/5", "ecn/6"),
+	ID: "dialogue/cnp/rates", Cite: annexA17("CA17-45", "ecn/3", "ecn/5", "ecn/6", "ecn/9", "bth/len/1"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "CNPs reduce the rate of the queue pair that they name like the reference model, and of no other",
-	Sends:   "CNPs with any content of their reserved fields to queue pairs that send; some invalid",
+	Sends:   "single CNPs and many, with any content of their reserved fields, to queue pairs of all services that send requests or READ responses; some invalid",
 	Expects: "bursts at a lower rate after valid CNPs, and at the full rate after others and when the rate has recovered",
-	Defects: []string{"CNPSlowsAll", "CNPReservedUsed", "NoCongestion"}, Run: rateMix{
-		{3, drawRateCNPs}, {2, drawRateInvalid}, {4, drawRateBurst}, {1, drawRateWait},
-	}.body(2, 20, openRates),
+	Defects: []string{"CNPSlowsAll", "CNPReservedUsed", "NoCongestion", "ShortCNPTaken"}, Run: rateMix{
+		{4, drawRateCNPs}, {4, drawRateInvalid}, {2, drawRateBurst}, {2, drawRateRecovery},
+	}.body(2, 30, openRates),
+}, {
+	ID: "dialogue/cnp/recovery", Cite: annexA17("CA17-46", "ecn/4"), Level: conformance.Should,
+	Title:   "The rates of queue pairs of all services rise again each time CNPs end",
+	Sends:   "single CNPs and many to queue pairs that send requests or READ responses",
+	Expects: "bursts as fast as at first some time after the last CNP",
+	Defects: []string{"RateNeverRecovers"}, Run: rateMix{{1, drawRateCNPs}, {1, drawRateRecovered}}.body(1, 16, openRates),
 }})
 
 // cnpMarks are packets with marks, at short and at long intervals.
 var cnpMarks = cnpMix{
-	{8, drawCNPRequest},
-	{2, drawCNPResponse},
-	{3, drawCNPDatagram},
+	{9, drawCNPRequest},
+	{3, drawCNPResponse},
+	{4, drawCNPDatagram},
 	{3, drawCNPInvalid},
+	{1, drawCNPInvalidDatagram},
 	{1, drawCNPBurst},
 	{2, drawCNPGap},
 	{1, drawCNPDuplicate},
+	{1, drawCNPDrained},
+	{1, drawCNPReconnect},
 	{5, drawCNPWait},
 	{3, drawCNPToDevice},
 }
@@ -55,42 +66,52 @@ type (
 	cnpStep = dialogueStep[*cnpDialogue]
 )
 
-// cnpDialogue is a dialogue with queue pairs that receive marked packets.
+// cnpDialogue is a dialogue with queue pairs that receive marked packets. The first four connections
+// are of RC: two of one peer, one of another, and one with another P_Key.
 type cnpDialogue struct {
 	*Port
-	m     model.CNPReceiver
-	conns []*cnpConn
-	ud    *udPort // nil if the device has no UD
-	ids   uint64
+	m       model.CNPReceiver
+	conns   []*cnpConn // responders
+	initors []*cnpConn // requesters of reliable services
+	xrc     *xrcTarget
+	ud      *udPort // nil if the device has no UD
+	ids     uint64
 }
 
 // cnpConn is a connection of the dialogue.
 type cnpConn struct {
 	*Conn
 	service  ib.Transport
-	received int // packets of the peer
+	srqn     uint32 // of XRC
+	received int    // packets of the peer
 	messages int
-	sent     int // requests of the device
+	sent     int // packets of the device
 }
 
-// openCNP makes connections: of RC two with the first peer and one with the second, and one of UC;
-// and a UD queue pair.
+// cnpRC is the number of RC connections.
+const cnpRC = 4
+
+// openCNP makes connections of the services that the device has.
 func openCNP(p *Port) *cnpDialogue {
 	s := &cnpDialogue{Port: p, m: model.CNPReceiver{Interval: maxCNPInterval}, ids: 1}
-	for i, peer := range []int{0, 0, 1, 0} {
-		c := &cnpConn{service: ib.RC}
-		setup := Setup{PeerIndex: peer, memLen: 256, signalAll: true}
-		if i == 3 {
-			if !p.Caps.Has(verbs.CapUC) {
-				continue
-			}
-			c.service, setup.qpType = ib.UC, verbs.QPTypeUC
-		}
-		from := p.PeerAddr(peer)
-		setup.Modify = func(a *verbs.QPAttr) { a.DestQPN, a.AH.GRH.DGID = verbs.QPN(0x0a0001+i), verbs.GIDFrom(from) }
-		c.Conn = p.connect(setup)
-		c.from = from
-		s.conns = append(s.conns, c)
+	for i, peer := range []int{0, 0, 1} {
+		s.conns = append(s.conns, s.newConn(verbs.QPTypeRC, ib.RC, i, peer))
+	}
+	keyed := s.newConn(verbs.QPTypeRC, ib.RC, 3, 0)
+	if keys := p.pkeyTable(); len(keys) > 1 && keys[1]&^pkeyFullMember != 0 {
+		p.closeConn(keyed.Conn)
+		keyed.Conn = p.connectWithPKey(s.setup(verbs.QPTypeRC, 3, 0), 1, keys[1])
+		keyed.from = p.PeerAddr(0)
+	}
+	s.conns = append(s.conns, keyed)
+	s.initors = slices.Clone(s.conns)
+	if p.Caps.Has(verbs.CapUC) {
+		s.conns = append(s.conns, s.newConn(verbs.QPTypeUC, ib.UC, 4, 0))
+	}
+	if p.Caps.Has(verbs.CapXRC) {
+		s.initors = append(s.initors, s.newConn(verbs.QPTypeXRCSend, ib.XRC, 5, 0))
+		s.xrc = p.newXRCTarget()
+		s.conns = append(s.conns, &cnpConn{Conn: s.xrc.Conn, service: ib.XRC, srqn: s.xrc.srqs[0].Number()})
 	}
 	if p.Caps.Has(verbs.CapUD) {
 		s.ud = p.newUDPort(0, nil)
@@ -98,10 +119,30 @@ func openCNP(p *Port) *cnpDialogue {
 	return s
 }
 
+// setup returns the setup of the i-th connection, with a peer.
+func (s *cnpDialogue) setup(kind verbs.QPType, i, peer int) Setup {
+	return Setup{qpType: kind, memLen: cnpMemLen, signalAll: true, Modify: func(a *verbs.QPAttr) {
+		a.DestQPN, a.AH.GRH.DGID, a.PathMTU = verbs.QPN(0x0a0001+i), verbs.GIDFrom(s.PeerAddr(peer)), verbs.MTU256
+	}}
+}
+
+const cnpMemLen = 4 * ucMTU
+
+func (s *cnpDialogue) newConn(kind verbs.QPType, service ib.Transport, i, peer int) *cnpConn {
+	c := &cnpConn{Conn: s.connect(s.setup(kind, i, peer)), service: service}
+	c.from = s.PeerAddr(peer)
+	return c
+}
+
 // Close frees the objects.
 func (s *cnpDialogue) Close() {
-	for _, c := range s.conns {
-		s.closeConn(c.Conn)
+	for _, c := range slices.Concat(s.conns, s.initors[cnpRC:]) {
+		if s.xrc == nil || c.Conn != s.xrc.Conn {
+			s.closeConn(c.Conn)
+		}
+	}
+	if s.xrc != nil {
+		s.xrc.close()
 	}
 	if s.ud != nil {
 		s.closeConn(s.ud.Conn)
@@ -125,15 +166,25 @@ func senderFields(r *rand.Rand, p ib.Packet) ib.Packet {
 func isMarked(p ib.Packet) bool { return *p.IP.TClass&3 == 3 }
 
 // sendMarked sends a packet to a queue pair, and notes its mark. valid is false if the device may
-// take the packet for one that causes no CNP.
+// take the packet for one that causes no CNP. The P_Key is that of the connection, with the
+// membership that pkt has.
 func (s *cnpDialogue) sendMarked(c *Conn, pkt ib.Packet, sender uint32, valid bool) {
-	pkt = pkt.Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.from, s.deviceAddr))
+	own := cmp.Or(s.Checker.PKeys[sender], s.Checker.PKey) &^ pkeyFullMember
+	pkt = pkt.Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.peerAddr(), s.deviceAddr)).WithPKey(own | *pkt.BTH.PKey&pkeyFullMember)
 	if isMarked(pkt) {
-		mark := model.MarkOf(pkt, c.QP.QPN(), sender)
+		mark := model.MarkOf(pkt, sender)
 		mark.Valid = valid
 		s.m.Mark(mark)
 	}
 	s.SendPacket(pkt)
+}
+
+// peerAddr returns the address of the peer's packets.
+func (c *Conn) peerAddr() netip.Addr {
+	if c.from.IsValid() {
+		return c.from
+	}
+	return c.Peer
 }
 
 // compare fails the case unless the device sends these packets and the CNPs of the model, and has no
@@ -142,11 +193,11 @@ func (s *cnpDialogue) compare(responses ...ib.Packet) {
 	required := s.m.Required(s.Now())
 	take := func(a *Arrival) {
 		if isCNP(a) {
-			qpn, ok := s.m.Take(a.Packet, s.Now())
+			sender, ok := s.m.Take(a.Packet, s.Now())
 			s.Check(ok, "no CNP, or one for a marked packet with its addresses, queue pair and P_Key", "%v to %v, P_Key %#04x", a, a.IP.Dst, *a.BTH.PKey)
 			const ecn = 3
 			s.Check(*a.IP.TClass&ecn != ecn, "a CNP without a CE mark", "traffic class %#02x", *a.IP.TClass)
-			delete(required, qpn)
+			delete(required, sender)
 			return
 		}
 		s.Check(len(responses) > 0, "nothing is sent", "%v", a)
@@ -169,35 +220,89 @@ func (s *cnpDialogue) compare(responses ...ib.Packet) {
 	s.ExpectNoCompletion()
 }
 
-// request returns the next request of the peer on a connection, and the response to it: a WRITE, or a
-// READ of RC.
-func (c *cnpConn) request(read bool, n int) (request ib.Packet, responses []ib.Packet) {
-	psn := c.PeerPSN(c.received)
-	c.received++
-	c.messages++
-	switch {
-	case c.service == ib.UC:
-		return ib.WriteOnly(psn, c.RETH(0, n), c.TargetMem.Buf[:n]).NoAckReq().On(ib.UC), nil
-	case read:
-		return ib.ReadRequest(psn, c.RETH(0, n)), []ib.Packet{c.response(ib.ReadResponseOnly(psn, uint32(c.messages), c.TargetMem.Buf[:n]))}
+// cnpKind is a kind of requests.
+type cnpKind uint8
+
+const (
+	cnpWrite cnpKind = iota
+	cnpSend          // with a receive
+	cnpRead
+	cnpAtomic // that adds 0
+)
+
+// request returns the packets of the next request of the peer on a connection, and the responses to
+// each of them. It leaves TargetMem as it is.
+func (c *cnpConn) request(kind cnpKind, n int) (packets, responses []ib.Packet) {
+	psn, data, mtu := c.PeerPSN(c.received), c.TargetMem.Buf[:n], c.Attr.PathMTU.Bytes()
+	if c.service == ib.UC && kind != cnpSend {
+		kind = cnpWrite
 	}
-	return ib.WriteOnly(psn, c.RETH(0, n), c.TargetMem.Buf[:n]).AckReq(), []ib.Packet{c.response(ib.Ack(psn, uint32(c.messages)))}
+	c.messages++
+	var last ib.Packet
+	switch kind {
+	case cnpRead:
+		packets, last = []ib.Packet{ib.ReadRequest(psn, c.RETH(0, min(n, mtu)))}, ib.ReadResponseOnly(psn, uint32(c.messages), data[:min(n, mtu)])
+	case cnpAtomic:
+		word := binary.NativeEndian.Uint64(c.TargetMem.Buf[c.TargetMem.WordOffset(0):])
+		packets, last = []ib.Packet{ib.FetchAdd(psn, wordRETH(c.TargetMem, 0), 0)}, ib.AtomicAck(psn, uint32(c.messages), word)
+	case cnpSend:
+		packets = ib.Send(psn, data, mtu)
+	default:
+		packets = ib.Write(psn, c.RETH(0, n), data, mtu)
+	}
+	c.received += len(packets)
+	for i := range packets {
+		response := ib.Ack(psn.Add(i), uint32(c.messages-1))
+		if i == len(packets)-1 {
+			response = last.Or(ib.Ack(psn.Add(i), uint32(c.messages)))
+		}
+		switch packets[i] = packets[i].AckReq(); c.service {
+		case ib.UC:
+			packets[i] = packets[i].NoAckReq().On(ib.UC)
+			continue
+		case ib.XRC:
+			packets[i], response = packets[i].OnXRC(c.srqn), response.On(ib.XRC)
+		}
+		responses = append(responses, c.response(response))
+	}
+	return packets, responses
 }
 
 // response adds the addresses of the connection to an expected packet.
 func (c *cnpConn) response(p ib.Packet) ib.Packet {
-	return p.To(uint32(c.Attr.DestQPN)).Via(c.deviceAddr, c.from)
+	return p.To(uint32(c.Attr.DestQPN)).Via(c.deviceAddr, c.peerAddr())
 }
 
-// drawCNPRequest draws a WRITE or READ with any ECN bits.
+// drawCNPRequest draws a request, each packet with any ECN bits.
 func drawCNPRequest(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, read, n, fields := r.IntN(len(s.conns)), chance(r, 3), r.IntN(64), senderFields(r, ib.Packet{})
-	return step(func(s *cnpDialogue) {
-		c := s.conns[i]
-		pkt, responses := c.request(read, n)
-		s.sendMarked(c.Conn, pkt.Or(fields), uint32(c.Attr.DestQPN), true)
-		s.compare(responses...)
-	}, "a request on connection %d, read %v, ECN %d", i, read, *fields.IP.TClass&3)
+	i, kind, n := r.IntN(len(s.conns)), dialogue.Pick(r, cnpWrite, cnpWrite, cnpSend, cnpRead, cnpAtomic), dialogue.Pick(r, r.IntN(64), r.IntN(3*ucMTU))
+	var fields []ib.Packet
+	for range 3 {
+		fields = append(fields, senderFields(r, ib.Packet{}))
+	}
+	return step(func(s *cnpDialogue) { s.sendRequest(s.conns[i], kind, n, fields) },
+		"a request of kind %d and %d bytes on connection %d, ECN %d", kind, n, i, *fields[0].IP.TClass&3)
+}
+
+// sendRequest sends the packets of a request, with these fields, and compares the responses.
+func (s *cnpDialogue) sendRequest(c *cnpConn, kind cnpKind, n int, fields []ib.Packet) {
+	switch {
+	case kind == cnpAtomic && !s.Caps.Has(verbs.CapAtomics), kind == cnpSend && c.service == ib.XRC:
+		kind = cnpWrite
+	}
+	id := s.ids
+	if kind == cnpSend {
+		s.ids++
+		s.PostRecv(c.QP, id, c.LocalMem.SGE(0, cnpMemLen))
+	}
+	packets, responses := c.request(kind, n)
+	for k, pkt := range packets {
+		s.sendMarked(c.Conn, pkt.Or(fields[k]), uint32(c.Attr.DestQPN), true)
+		if kind == cnpSend && k == len(packets)-1 {
+			s.ExpectRecv(id, n)
+		}
+		s.compare(responses[min(k, len(responses)):min(k+1, len(responses))]...)
+	}
 }
 
 // drawCNPBurst draws marked WRITEs that are sent at once.
@@ -206,12 +311,45 @@ func drawCNPBurst(s *cnpDialogue, r *rand.Rand) cnpStep {
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
 		for range n {
-			pkt, _ := c.request(false, 8)
-			s.sendMarked(c.Conn, pkt.Or(fields).NoAckReq(), uint32(c.Attr.DestQPN), true)
+			packets, _ := c.request(cnpWrite, 8)
+			s.sendMarked(c.Conn, packets[0].Or(fields).NoAckReq(), uint32(c.Attr.DestQPN), true)
 		}
 		s.takeAcks()
 		s.compare()
 	}, "%d WRITEs at once on connection %d, ECN %d", n, i, *fields.IP.TClass&3)
+}
+
+// drawCNPDrained draws a request to a queue pair in SQD, which receives as ever.
+func drawCNPDrained(_ *cnpDialogue, r *rand.Rand) cnpStep {
+	i, fields := r.IntN(cnpRC+1), []ib.Packet{senderFields(r, ib.Packet{})}
+	return step(func(s *cnpDialogue) {
+		c := s.conns[min(i, len(s.conns)-1)]
+		if c.service == ib.XRC {
+			return
+		}
+		s.ToState(c.QP, verbs.QPStateSQD)
+		s.sendRequest(c, cnpWrite, 8, fields)
+		s.ToState(c.QP, verbs.QPStateRTS)
+	}, "a request on connection %d in SQD, ECN %d", i, *fields[0].IP.TClass&3)
+}
+
+// drawCNPReconnect draws a marked WRITE to a queue pair in ERR, which causes nothing, and one after
+// the queue pair is connected to another one of the peer, which has to be sent a CNP of its own.
+func drawCNPReconnect(_ *cnpDialogue, r *rand.Rand) cnpStep {
+	i, fields := r.IntN(3), []ib.Packet{senderFields(r, ib.Packet{})}
+	return step(func(s *cnpDialogue) {
+		c := s.conns[i]
+		s.ToState(c.QP, verbs.QPStateErr)
+		c.Send(c.peerWrite(c.received, 8).CE())
+		s.compare()
+		s.ToState(c.QP, verbs.QPStateReset)
+		c.Attr.DestQPN += 0x100
+		s.ToInit(c.QP, allAccess&^verbs.AccessLocalWrite, 0)
+		s.ToRTR(c.QP, c.Attr)
+		s.ToRTS(c.QP, c.Attr)
+		c.received, c.messages, c.sent = 0, 0, 0
+		s.sendRequest(c, cnpWrite, 8, fields)
+	}, "connection %d in ERR, and then to another queue pair, ECN %d", i, *fields[0].IP.TClass&3)
 }
 
 // takeAcks discards ACKs of requests without AckReq.
@@ -229,9 +367,7 @@ func drawCNPGap(s *cnpDialogue, r *rand.Rand) cnpStep {
 		ahead := ib.WriteOnly(c.PeerPSN(c.received+1), c.RETH(0, 8), c.TargetMem.Buf[:8]).AckReq()
 		s.sendMarked(c.Conn, ahead.Or(early), uint32(c.Attr.DestQPN), false)
 		s.compare(c.response(ib.Nak(c.PeerPSN(c.received), ib.NakSequence, uint32(c.messages))))
-		pkt, responses := c.request(false, 8)
-		s.sendMarked(c.Conn, pkt.Or(fields), uint32(c.Attr.DestQPN), true)
-		s.compare(responses...)
+		s.sendRequest(c, cnpWrite, 8, []ib.Packet{fields})
 	}, "a WRITE after a gap on connection %d, ECN %d, and the missing one, ECN %d", i, *early.IP.TClass&3, *fields.IP.TClass&3)
 }
 
@@ -240,40 +376,61 @@ func drawCNPDuplicate(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, fields := r.IntN(3), senderFields(r, ib.Packet{})
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
-		pkt, responses := c.request(false, 8)
-		c.Send(pkt)
+		packets, responses := c.request(cnpWrite, 8)
+		s.sendMarked(c.Conn, packets[0].Or(fields.WithTClass(0)), uint32(c.Attr.DestQPN), true)
 		s.compare(responses...)
-		s.sendMarked(c.Conn, pkt.Or(fields), uint32(c.Attr.DestQPN), false)
+		s.sendMarked(c.Conn, packets[0].Or(fields), uint32(c.Attr.DestQPN), false)
 		s.compare(responses...)
 	}, "a WRITE and a duplicate on connection %d, ECN %d", i, *fields.IP.TClass&3)
 }
 
-// drawCNPResponse draws a request of the device whose response has any ECN bits.
-func drawCNPResponse(_ *cnpDialogue, r *rand.Rand) cnpStep {
-	i, read, fields := r.IntN(3), chance(r, 2), senderFields(r, ib.Packet{})
+// drawCNPResponse draws a request of the device whose responses have any ECN bits: an ACK, maybe after
+// a NAK, or READ responses of one or three packets.
+func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
+	i, reads, nak := r.IntN(len(s.initors)), dialogue.Pick(r, 0, 0, 1, 3), chance(r, 2)
+	var fields []ib.Packet
+	for range 3 {
+		fields = append(fields, senderFields(r, ib.Packet{}))
+	}
 	return step(func(s *cnpDialogue) {
-		c := s.conns[i]
-		psn, id := c.DevicePSN(c.sent), s.ids
-		c.sent++
+		c := s.initors[i]
+		psn, id, n := c.DevicePSN(c.sent), s.ids, max(1, reads)*ucMTU
 		s.ids++
-		response := ib.Ack(psn, uint32(c.sent))
 		wr := c.WriteWR(id, 16)
-		if read {
-			wr.Opcode, response = verbs.OpRDMARead, ib.ReadResponseOnly(psn, uint32(c.sent), Data(16))
+		wr.XRC.SRQN = 5
+		responses := []ib.Packet{ib.Ack(psn, uint32(c.sent+1))}
+		switch {
+		case reads > 0:
+			wr = c.WriteWR(id, n)
+			wr.Opcode, wr.XRC.SRQN = verbs.OpRDMARead, 5
+			responses = ib.ReadResponses(psn, uint32(c.sent+1), Data(n), ucMTU)
+		case nak:
+			responses = []ib.Packet{ib.Nak(psn, ib.NakSequence, uint32(c.sent)), responses[0]}
 		}
+		c.sent += max(1, reads)
+		request := c.response(ib.Packet{}.WithPSN(psn))
 		c.PostSend(c.QP, wr)
-		s.expectPacket(c.response(ib.Packet{}.WithPSN(psn)))
-		s.sendMarked(c.Conn, response.Or(fields), uint32(c.Attr.DestQPN), true)
-		c.ExpectCompletion(id, verbs.WCSuccess)
-		s.compare()
-	}, "a response to the device on connection %d, to a READ: %v, ECN %d", i, read, *fields.IP.TClass&3)
+		s.expectPacket(request)
+		for k, response := range responses {
+			s.sendMarked(c.Conn, response.On(c.service).Or(fields[k]), uint32(c.Attr.DestQPN), true)
+			switch {
+			case k == len(responses)-1:
+				c.ExpectCompletion(id, verbs.WCSuccess)
+				s.compare()
+			case reads == 0:
+				s.compare(request) // retransmitted
+			default:
+				s.compare()
+			}
+		}
+	}, "responses to the device on connection %d, READ responses: %d, NAK: %v, ECN %d", i, reads, nak, *fields[0].IP.TClass&3)
 }
 
 // drawCNPDatagram draws a datagram with any ECN bits, of one of several senders. Without a receive it
 // is dropped, and the device need not send a CNP.
 func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 	source, from, receive := dialogue.Pick[uint32](r, udPeerQPN, 0x123456, 7), s.Peers[r.IntN(min(2, len(s.Peers)))], !chance(r, 4)
-	fields := senderFields(r, ib.Packet{})
+	fields, to := senderFields(r, ib.Packet{}), r.IntN(len(s.Local))
 	return step(func(s *cnpDialogue) {
 		if s.ud == nil {
 			return
@@ -283,7 +440,7 @@ func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 		if receive {
 			s.PostRecv(s.ud.QP, id, s.ud.LocalMem.SGE(0, 64))
 		}
-		s.sendMarked(s.ud.Conn, s.ud.datagram(Data(16)).WithDETH(udQKey, source).From(from).Or(fields), source, receive)
+		s.sendMarked(s.ud.Conn, s.ud.datagram(Data(16)).WithDETH(udQKey, source).Via(from, s.Local[to]).Or(fields), source, receive)
 		if receive {
 			s.ExpectRecv(id, ib.GRHLen+16)
 		}
@@ -291,24 +448,34 @@ func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a datagram of queue pair %#x at %v, ECN %d, with a receive: %v", source, from, *fields.IP.TClass&3, receive)
 }
 
-// cnpInvalid are changes of a marked packet that make the device drop it without a CNP.
+// cnpInvalid are changes of a marked packet that make the device drop it without a CNP. The last two
+// are for connections only.
 var cnpInvalid = []struct {
 	name   string
-	change func(p ib.Packet, other netip.Addr, x uint32) ib.Packet
+	change func(s *cnpDialogue, p ib.Packet, x uint32) ib.Packet
 }{
-	{"a wrong ICRC", func(p ib.Packet, _ netip.Addr, x uint32) ib.Packet {
+	{"a wrong ICRC", func(_ *cnpDialogue, p ib.Packet, x uint32) ib.Packet {
 		return p.ChooseICRC(func(c uint32) uint32 { return c ^ 1<<(x%32) })
 	}},
-	{"another P_Key", func(p ib.Packet, _ netip.Addr, x uint32) ib.Packet {
-		return p.WithPKey([]uint16{0x0000, 0x8000, 0xfffe, 0x8001}[x%4])
+	{"another P_Key", func(_ *cnpDialogue, p ib.Packet, x uint32) ib.Packet {
+		return p.WithPKey([]uint16{0x0000, 0x8000, 0xfffe, 0x9001}[x%4])
 	}},
-	{"the address of another peer", func(p ib.Packet, other netip.Addr, _ uint32) ib.Packet { return p.From(other) }},
-	{"the number of no queue pair", func(p ib.Packet, _ netip.Addr, x uint32) ib.Packet {
+	{"the number of no queue pair", func(_ *cnpDialogue, p ib.Packet, x uint32) ib.Packet {
 		return p.To([]uint32{0, 0xfffff0, 0xffffff}[x%3])
 	}},
-	{"a transport version", func(p ib.Packet, _ netip.Addr, x uint32) ib.Packet { return p.WithTVer(uint8(1 + x%15)) }},
-	{"an opcode of another service", func(p ib.Packet, _ netip.Addr, _ uint32) ib.Packet {
+	{"a transport version", func(_ *cnpDialogue, p ib.Packet, x uint32) ib.Packet { return p.WithTVer(uint8(1 + x%15)) }},
+	{"an opcode of another service", func(_ *cnpDialogue, p ib.Packet, _ uint32) ib.Packet {
 		return p.WithOpcode(p.Opcode() ^ 0x60)
+	}},
+	{"another UDP port", func(_ *cnpDialogue, p ib.Packet, _ uint32) ib.Packet { return p.WithDstPort(ib.Port - 1) }},
+	{"the address of another peer", func(s *cnpDialogue, p ib.Packet, _ uint32) ib.Packet {
+		if p.IP.Src == s.PeerAddr(0) {
+			return p.From(s.PeerAddr(1))
+		}
+		return p.From(s.PeerAddr(0))
+	}},
+	{"another address of the device", func(s *cnpDialogue, p ib.Packet, _ uint32) ib.Packet {
+		return p.Via(p.IP.Src, s.Local[len(s.Local)-1])
 	}},
 }
 
@@ -317,16 +484,31 @@ func drawCNPInvalid(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, f, x := r.IntN(len(s.conns)), dialogue.Pick(r, cnpInvalid...), r.Uint32()
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
-		pkt, _ := c.request(false, 8)
+		packets, _ := c.request(cnpWrite, 8)
 		c.received--
 		c.messages--
-		other := s.PeerAddr(0)
-		if other == c.from {
-			other = s.PeerAddr(1)
-		}
-		s.SendPacket(f.change(pkt.CE().Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.from, s.deviceAddr)), other, x))
+		pkt := packets[0].CE().Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.peerAddr(), s.deviceAddr).WithPKey(cmp.Or(s.Checker.PKeys[uint32(c.Attr.DestQPN)], s.Checker.PKey)))
+		s.SendPacket(f.change(s, pkt, x))
 		s.compare()
 	}, "a marked WRITE on connection %d with %s (%d)", i, f.name, x)
+}
+
+// drawCNPInvalidDatagram draws a marked datagram that the device must drop.
+func drawCNPInvalidDatagram(_ *cnpDialogue, r *rand.Rand) cnpStep {
+	f, x, key := dialogue.Pick(r, cnpInvalid[:len(cnpInvalid)-2]...), r.Uint32(), chance(r, 3)
+	return step(func(s *cnpDialogue) {
+		if s.ud == nil {
+			return
+		}
+		pkt := s.ud.datagram(Data(16)).CE().Via(s.Peer, s.deviceAddr)
+		if key {
+			pkt = pkt.WithDETH(udQKey^1<<(x%32), udPeerQPN)
+		} else {
+			pkt = f.change(s, pkt, x)
+		}
+		s.SendPacket(pkt)
+		s.compare()
+	}, "a marked datagram with another Q_Key: %v, else with %s (%d)", key, f.name, x)
 }
 
 // drawCNPWait draws a pause after which each queue pair has to send a CNP again.
@@ -337,8 +519,8 @@ func drawCNPWait(_ *cnpDialogue, _ *rand.Rand) cnpStep {
 	}, "a pause that is longer than the interval of CNPs")
 }
 
-// drawCNPToDevice draws a CNP for a queue pair of the device, with any content, even marked: it has
-// no response and takes no PSN.
+// drawCNPToDevice draws a CNP for a queue pair of the device, with any content: it has no response and
+// takes no PSN.
 func drawCNPToDevice(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, ahead, fill, ecn := r.IntN(len(s.conns)), dialogue.Pick(r, 0, 1, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
 	return step(func(s *cnpDialogue) {
@@ -371,14 +553,23 @@ type rateFlow struct {
 	full bool
 }
 
-// openRates makes three queue pairs, two of them with the same peer.
+// openRates makes queue pairs of all services that the device has with one peer, two of RC, of which
+// the second sends READ responses.
 func openRates(p *Port) *rateDialogue {
 	s := &rateDialogue{Port: p}
-	for i := range 3 {
-		s.flows = append(s.flows, &rateFlow{p.newFlowOf(verbs.QPN(peerQPN+i), verbs.MTU1024), true})
+	for i, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend} {
+		if p.Caps.Has(capOf[kind]) {
+			s.flows = append(s.flows, &rateFlow{p.newFlowOf(kind, verbs.QPN(peerQPN+i), verbs.MTU1024), true})
+		}
 	}
+	s.flows[1].reads = true
 	s.full = s.flows[0].burst()
 	return s
+}
+
+// capOf are the capabilities of services.
+var capOf = map[verbs.QPType]verbs.Caps{
+	verbs.QPTypeRC: verbs.CapRC, verbs.QPTypeUC: verbs.CapUC, verbs.QPTypeUD: verbs.CapUD, verbs.QPTypeXRCSend: verbs.CapXRC,
 }
 
 // Close frees the objects.
@@ -386,73 +577,131 @@ func (s *rateDialogue) Close() {
 	for _, f := range s.flows {
 		s.closeConn(f.Conn)
 		s.Must("memory that can be deregistered", f.source.Close())
+		if f.ah != nil {
+			s.Must("an address handle that can be destroyed", f.ah.Close())
+		}
 	}
+}
+
+// rateCNPs are CNPs that arrive before and while a queue pair sends.
+type rateCNPs struct {
+	pkt   ib.Packet
+	many  bool // 20 before, and others during the burst; else one before
+	valid bool
 }
 
 // drawRateCNPs draws CNPs for a queue pair, with any content of their reserved fields.
 func drawRateCNPs(s *rateDialogue, r *rand.Rand) rateStep {
-	cnp, text := ib.CNP(), "CNPs"
+	cnps, text := rateCNPs{ib.CNP(), chance(r, 2), true}, "CNPs"
 	if chance(r, 2) {
-		cnp = cnp.WithPSN(ib.PSN(r.Uint32() & 0xffffff)).WithPayload(bytes.Repeat([]byte{byte(r.Uint32())}, 16)).WithTClass(uint8(r.IntN(256)) &^ 3)
+		cnp := ib.CNP().WithPSN(ib.PSN(r.Uint32() & 0xffffff)).WithPayload(bytes.Repeat([]byte{byte(r.Uint32())}, 16)).WithTClass(uint8(r.IntN(256)) &^ 3)
 		cnp.BTH.SE, cnp.BTH.MigReq, cnp.BTH.BECN, cnp.BTH.FECN = new(chance(r, 2)), new(chance(r, 2)), new(chance(r, 2)), new(chance(r, 2))
-		text = "CNPs with reserved fields that are not 0"
+		cnps.pkt, text = cnp.WithReserved(uint8(r.Uint32()&63), uint8(r.Uint32()&127)), "CNPs with reserved fields that are not 0"
+	}
+	if chance(r, 3) {
+		cnps.pkt = cnps.pkt.WithPKey(s.pkey(0) &^ pkeyFullMember) // that of a limited member
 	}
 	to, sends := r.IntN(len(s.flows)), r.IntN(len(s.flows))
-	return step(func(s *rateDialogue) { s.burst(sends, s.flows[to], cnp, true) }, "queue pair %d sends while %s for queue pair %d arrive", sends, text, to)
+	if chance(r, 2) {
+		sends = to
+	}
+	return step(func(s *rateDialogue) { s.burst(sends, s.flows[to], cnps) }, "queue pair %d sends while %s for queue pair %d arrive, many: %v", sends, text, to, cnps.many)
 }
 
-// drawRateInvalid draws CNPs that the device must ignore.
+// rateInvalid are packets that change no rate.
+var rateInvalid = []struct {
+	name   string
+	packet func(f *rateFlow, x int) ib.Packet
+}{
+	{"CNPs with a wrong ICRC", func(*rateFlow, int) ib.Packet { return ib.CNP().BadICRC() }},
+	{"CNPs with another P_Key", func(_ *rateFlow, x int) ib.Packet { return ib.CNP().WithPKey([]uint16{0x8001, 0xfffe, 0x8000}[x%3]) }},
+	{"CNPs with a transport version", func(_ *rateFlow, x int) ib.Packet { return ib.CNP().WithTVer(uint8(1 + x%15)) }},
+	{"CNPs with the number of no queue pair", func(*rateFlow, int) ib.Packet { return ib.CNP().To(0xabcdef) }},
+	{"packets with another opcode", func(_ *rateFlow, x int) ib.Packet {
+		return ib.CNP().WithOpcode(0x80 + ib.Opcode([]int{0, 2, 3, 0x1f}[x%4]))
+	}},
+	{"CNPs that are too short", func(_ *rateFlow, x int) ib.Packet { return ib.CNP().WithPayload(make([]byte, []int{0, 4, 12}[x%3])) }},
+	{"CNPs to another UDP port", func(*rateFlow, int) ib.Packet { return ib.CNP().WithDstPort(ib.Port + 1) }},
+	{"CNPs to another address of the device", func(f *rateFlow, _ int) ib.Packet { return ib.CNP().Via(f.Peer, f.Local[len(f.Local)-1]) }},
+	{"CNPs from the address of another peer", func(f *rateFlow, _ int) ib.Packet { return ib.CNP().From(f.PeerAddr(1)) }},
+	{"responses with BECN and FECN", func(f *rateFlow, x int) ib.Packet {
+		p := []ib.Packet{f.peerAck(-1, 0), ib.ReadResponseOnly(f.DevicePSN(-1), 0, Data(8))}[x%2]
+		p.BTH.BECN, p.BTH.FECN = new(true), new(true)
+		return p.On(f.service)
+	}},
+}
+
+// drawRateInvalid draws packets that must not change the rate of a queue pair. That of UD has no peer,
+// and may take a CNP for any of its datagrams.
 func drawRateInvalid(s *rateDialogue, r *rand.Rand) rateStep {
-	type kind struct {
-		name string
-		cnp  ib.Packet
-	}
-	kinds := []kind{
-		{"a wrong ICRC", ib.CNP().BadICRC()},
-		{"another P_Key", ib.CNP().WithPKey(0x8001)},
-		{"a transport version", ib.CNP().WithTVer(1)},
-		{"the number of no queue pair", ib.CNP().To(0xabcdef)},
-		{"another opcode", ib.CNP().WithOpcode(0x80 + ib.Opcode(dialogue.Pick(r, 0, 2, 3, 0x1f)))},
-	}
-	if len(s.Peers) > 1 {
-		kinds = append(kinds, kind{"the address of another peer", ib.CNP().From(s.Peers[1])})
-	}
-	k, i := dialogue.Pick(r, kinds...), r.IntN(len(s.flows))
-	return step(func(s *rateDialogue) { s.burst(i, s.flows[i], k.cnp, false) }, "queue pair %d sends while CNPs for it with %s arrive", i, k.name)
+	k, i, x, many := dialogue.Pick(r, rateInvalid...), r.IntN(len(s.flows)), r.IntN(1000), chance(r, 2)
+	return step(func(s *rateDialogue) {
+		f := s.flows[i]
+		pkt := k.packet(f, x)
+		f.full = f.full && (f.service != ib.UD || !pkt.IP.Src.IsValid() && !pkt.IP.Dst.IsValid())
+		s.burst(i, f, rateCNPs{pkt, many, false})
+	}, "queue pair %d sends while %s arrive (%d), many: %v", i, k.name, x, many)
 }
 
 // drawRateBurst draws a burst of a queue pair without CNPs.
 func drawRateBurst(s *rateDialogue, r *rand.Rand) rateStep {
 	i := r.IntN(len(s.flows))
-	return step(func(s *rateDialogue) { s.burst(i, nil, ib.Packet{}, false) }, "queue pair %d sends", i)
+	return step(func(s *rateDialogue) { s.burst(i, nil, rateCNPs{}) }, "queue pair %d sends", i)
 }
+
+// slow returns the shortest duration of a burst at half the full rate.
+func (s *rateDialogue) slow() time.Duration { return 2 * max(s.full, rateQuick) }
 
 // burst has the i-th queue pair send while CNPs arrive on a connection, unless that is nil, and
 // compares the rate.
-func (s *rateDialogue) burst(i int, to *rateFlow, cnp ib.Packet, valid bool) {
+func (s *rateDialogue) burst(i int, to *rateFlow, cnps rateCNPs) {
 	send := func() {}
 	if to != nil {
-		to.full = to.full && !valid
-		to.sendCNPs(cnp, 20)
-		send = func() { to.Send(cnp) }
+		to.full = to.full && !cnps.valid
+		if cnps.many {
+			send = func() { to.Send(cnps.pkt) }
+			to.sendCNPs(cnps.pkt, 20)
+		} else {
+			to.sendCNPs(cnps.pkt, 1)
+		}
 	}
 	f := s.flows[i]
 	took := f.burstOnce(send)
 	s.Note("the burst of queue pair %d takes %v", i, took)
 	s.Sync()
 	s.expectNoPackets()
-	slow := 2 * max(s.full, rateQuick)
+	s.ExpectNoCompletion()
 	switch {
-	case to == f && valid && s.Virtual: // in real time, other work of this host changes the rate
-		s.Check(took >= slow, fmt.Sprintf("queue pair %d at half its rate or less: %v or more for %d packets", i, slow, flowPackets), "%v", took)
+	case to == f && cnps.valid && s.Virtual: // in real time, other work of this host changes the rate
+		s.Check(took >= s.slow(), fmt.Sprintf("queue pair %d at half its rate or less: %v or more for %d packets", i, s.slow(), flowPackets), "%v", took)
 	case f.full && s.Virtual:
-		s.Check(took < slow, fmt.Sprintf("queue pair %d at its full rate: less than %v for %d packets", i, slow, flowPackets), "%v", took)
-	case (to != f || !valid) && took <= slow:
+		s.Check(took < s.slow(), fmt.Sprintf("queue pair %d at its full rate: less than %v for %d packets", i, s.slow(), flowPackets), "%v", took)
+	case (to != f || !cnps.valid) && took <= s.slow():
 		f.full = true
 	}
 }
 
-// drawRateWait draws a pause, in which rates recover.
-func drawRateWait(_ *rateDialogue, _ *rand.Rand) rateStep {
-	return step(func(s *rateDialogue) { s.Sleep(maxCNPInterval) }, "a pause")
+// drawRateRecovery draws bursts of a queue pair until its rate is full again, if it soon is.
+func drawRateRecovery(s *rateDialogue, r *rand.Rand) rateStep {
+	i := r.IntN(len(s.flows))
+	return step(func(s *rateDialogue) { s.recover(i) }, "a pause, until queue pair %d sends at its full rate", i)
+}
+
+// recover waits until the rate of a queue pair is full again. It returns false after a while.
+func (s *rateDialogue) recover(i int) bool {
+	f := s.flows[i]
+	for until := s.Now() + s.ResponseTimeout(); !f.full && s.Now() < until; {
+		s.Sleep(maxCNPInterval)
+		s.burst(i, nil, rateCNPs{})
+	}
+	return f.full
+}
+
+// drawRateRecovered is drawRateRecovery with a queue pair whose rate has to recover.
+func drawRateRecovered(s *rateDialogue, r *rand.Rand) rateStep {
+	i := r.IntN(len(s.flows))
+	return step(func(s *rateDialogue) {
+		ok := s.recover(i)
+		s.Check(ok || !s.Virtual, fmt.Sprintf("queue pair %d at its full rate", i), "a lower rate for %v", s.ResponseTimeout())
+	}, "queue pair %d sends at its full rate again", i)
 }

@@ -14,12 +14,12 @@ import (
 )
 
 var srqDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "dialogue/srq/shared", Cite: ibta("", "srq/1", "srq/4", "srq/6", "rc/credit/1"),
+	ID: "dialogue/srq/shared", Cite: ibta("", "srq/1", "srq/4", "srq/6", "rc/credit/1", "ud/6", "uc/2", "uc/3"),
 	Title:   "Queue pairs of all services share the receives of SRQs like the reference model",
 	Sends:   "messages of one and of several packets to queue pairs on two SRQs, packet by packet in turn; the SRQs are empty at times",
 	Expects: "after each step the packets, completions and memory of the model",
 	Defects: []string{"SRQDoubleUse", "RNRSilent"}, Run: srqMix{
-		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawSRQResize},
+		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawSRQResize}, {1, drawSRQLongDatagram}, {2, drawSRQLoss},
 	}.body(8, 30, openSRQs),
 }, {
 	ID: "dialogue/srq/limits", Cite: ibta("", "srq/2"),
@@ -50,10 +50,10 @@ var srqDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, Labe
 var xrcDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
 	ID: "dialogue/xrc/targets", Cite: ibta("", "xrc/1", "xrc/2", "xrc/3", "srq/2", "srq/6"),
 	Title:   "XRC targets of two domains use the SRQs that messages name like the reference model",
-	Sends:   "messages to three targets for four SRQs of two domains, packet by packet in turn; some for SRQs of the other domain or of none",
+	Sends:   "messages to three targets for four SRQs of two domains, packet by packet in turn; some packets for SRQs of the other domain or of none",
 	Expects: "after each step the packets, completions, memory and events of the model",
-	Defects: []string{"XRCAnySRQ", "XRCETHMisplaced"}, Run: srqMix{
-		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawXRCWrongQueue}, {1, drawSRQLimit}, {1, drawSRQFail}, {1, drawSRQConnect},
+	Defects: []string{"XRCAnySRQ", "XRCETHMisplaced", "XRCSRQUncheckedLater"}, Run: srqMix{
+		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawXRCWrongQueue}, {1, drawXRCOtherQueue}, {1, drawSRQLimit}, {1, drawSRQFail}, {1, drawSRQConnect},
 	}.body(10, 36, openXRC),
 }})
 
@@ -65,6 +65,7 @@ type (
 // srqDialogue is a dialogue with queue pairs on shared receive queues.
 type srqDialogue struct {
 	*Port
+	pd      verbs.PD // of the SRQs and their receives
 	mem     *rig.Memory
 	want    []byte // the expected content of mem
 	free    []int  // offsets of buffers that no receive uses
@@ -108,8 +109,8 @@ var srqServices = []struct {
 }
 
 func newSRQDialogue(p *Port) *srqDialogue {
-	s := &srqDialogue{Port: p, mem: p.Memory(srqBuffers*srqBufferLen, verbs.AccessLocalWrite), used: make(map[uint64]int), ids: 1}
-	s.target = p.Memory(srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	s := &srqDialogue{Port: p, pd: p.otherPD(), used: make(map[uint64]int), ids: 1}
+	s.mem = p.MemoryIn(s.pd, srqBuffers*srqBufferLen, verbs.AccessLocalWrite)
 	s.want = slices.Clone(s.mem.Buf)
 	for i := range srqBuffers {
 		s.free = append(s.free, i*srqBufferLen)
@@ -120,6 +121,7 @@ func newSRQDialogue(p *Port) *srqDialogue {
 // openSRQs makes two SRQs, and queue pairs of the services that the device has on them in turn.
 func openSRQs(p *Port) *srqDialogue {
 	s := newSRQDialogue(p)
+	s.target = p.Memory(srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	for range 2 {
 		s.addQueue(verbs.SRQInit{}, 0)
 	}
@@ -135,6 +137,7 @@ func openSRQs(p *Port) *srqDialogue {
 // and an SRQ without a domain.
 func openXRC(p *Port) *srqDialogue {
 	s := newSRQDialogue(p)
+	s.target = p.MemoryIn(s.pd, srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	for range 2 {
 		s.domains = append(s.domains, rig.Result(p.Device.OpenXRCD())(p, "an XRC domain"))
 	}
@@ -156,7 +159,7 @@ func openXRC(p *Port) *srqDialogue {
 
 // addQueue makes an SRQ.
 func (s *srqDialogue) addQueue(init verbs.SRQInit, domain int) {
-	init.PD, init.MaxWR, init.MaxSGE = s.PD, srqBuffers, 2
+	init.PD, init.MaxWR, init.MaxSGE = s.pd, srqBuffers, 2
 	srq := s.CreateSRQ(init)
 	s.srqs, s.cqs = append(s.srqs, srq), append(s.cqs, init.CQ)
 	if init.CQ == nil {
@@ -213,6 +216,7 @@ func (s *srqDialogue) Close() {
 	}
 	s.Must("memory that can be deregistered", s.mem.Close())
 	s.Must("memory that can be deregistered", s.target.Close())
+	s.Must("a protection domain that can be freed", s.pd.Close())
 }
 
 // drawSRQReceives draws receives of an SRQ.
@@ -352,13 +356,14 @@ func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 	want := m.WC
 	s.Check(m.Queue.Complete(got.WRID), "a receive of the SRQ", "%s", rig.Describe(&got))
 	want.WRID = got.WRID
+	if m.Failed && got.Status != verbs.WCSuccess {
+		want.Status = got.Status
+	}
 	if m.Queue.Domain != 0 {
 		want.QPN = got.QPN // the number of an XRC target is not required
 	}
 	s.compareCompletion(want, got)
-	at := s.used[got.WRID]
-	delete(s.used, got.WRID)
-	s.free = append(s.free, at)
+	at := s.release(got.WRID)
 	if want.Status != verbs.WCSuccess {
 		copy(s.want[at:][:srqBufferLen], s.mem.Buf[at:]) // may have a part of the message
 		return
@@ -514,9 +519,101 @@ func drawXRCWrongQueue(s *srqDialogue, r *rand.Rand) srqStep {
 		}
 		other := s.queues[2*(2-p.Domain)+m.queue].Number
 		number := []uint32{0xfffff0, other, other ^ 1<<23, 0}[kind]
-		p.rest = m.packets(s, p)[:1]
-		p.rest[0] = p.rest[0].OnXRC(number)
-		s.next(p, m)
+		p.rest = m.packets(s, p)
+		for range len(p.rest) / 2 { // some packets name the right one first
+			if m.se && len(p.rest) > 1 {
+				s.next(p, m)
+			}
+		}
+		if len(p.rest) > 0 {
+			p.rest = p.rest[:1]
+			p.rest[0] = p.rest[0].OnXRC(number)
+			s.next(p, m)
+		}
 		p.rest = nil
-	}, "a message to target %d for an SRQ that it must not use (%d)", i, kind)
+	}, "a message to target %d for an SRQ that it must not use (%d), from a later packet on: %v", i, kind, m.se)
+}
+
+// drawXRCOtherQueue draws a message whose last packet names another SRQ of the domain. The device may
+// refuse it, or deliver the message to the first one.
+func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
+	i, m := r.IntN(len(s.pairs)), drawMessage(r)
+	m.n, m.write = ucMTU+1+r.IntN(ucMTU), false
+	return step(func(s *srqDialogue) {
+		p := s.pairs[i]
+		if len(p.rest) > 0 {
+			return
+		}
+		if s.next(p, m); p.Open == nil {
+			return
+		}
+		pkt := p.rest[0]
+		p.rest = nil
+		p.conn.Send(pkt.OnXRC(s.queues[2*(p.Domain-1)+1-m.queue].Number))
+		effect, got := model.SRQEffect{}, s.expectAnyPacket("a response")
+		if got.IsNak(ib.NakInvalidRequest) {
+			effect = p.Refuse(pkt)
+		} else {
+			effect = p.Receive(pkt, s.queues)
+		}
+		s.checkPacket(p.conn.fromDevice(*effect.Response), got)
+		s.compare(p, effect)
+	}, "a message to target %d whose last packet names another SRQ", i)
+}
+
+// drawSRQLongDatagram draws a datagram that is too long for a receive. It is dropped, and the receive
+// may complete with an error.
+func drawSRQLongDatagram(s *srqDialogue, r *rand.Rand) srqStep {
+	i, more := len(s.pairs)-1-r.IntN(2), dialogue.Pick(r, 1, 4, 40) // the last two are of UD
+	return step(func(s *srqDialogue) {
+		p := s.pairs[i]
+		if p.Service != ib.UD || p.State == verbs.QPStateErr || p.Queue.Free() == 0 {
+			return
+		}
+		p.conn.Send(ib.Datagram(p.PSN, udQKey, udPeerQPN, Data(srqBufferLen-ib.GRHLen+more)))
+		s.Sync()
+		for _, id := range p.Queue.Posted {
+			copy(s.want[s.used[id]:][:srqBufferLen], s.mem.Buf[s.used[id]:]) // may have a part of it
+		}
+		if wc, ok := s.PollCompletion(0); ok {
+			s.Check(wc.Status == verbs.WCLocLenErr && wc.QPN == p.QPN && p.Queue.CompleteUnused(wc.WRID), "nothing, or a receive that completes with LOC_LEN_ERR", "%s", rig.Describe(&wc))
+			s.release(wc.WRID)
+		}
+		s.compare(p, model.SRQEffect{})
+	}, "a datagram of %d bytes too many to queue pair %d", more, i)
+}
+
+// release makes the buffer of a receive usable again, and returns its offset.
+func (s *srqDialogue) release(id uint64) int {
+	at := s.used[id]
+	delete(s.used, id)
+	s.free = append(s.free, at)
+	return at
+}
+
+// drawSRQLoss draws a UC message that loses its second packet, and a SEND after it. Its receive
+// completes with an error, or serves the SEND.
+func drawSRQLoss(s *srqDialogue, r *rand.Rand) srqStep {
+	i, m := slices.IndexFunc(s.pairs, func(p *srqPair) bool { return p.Service == ib.UC }), drawMessage(r)
+	m.n, m.write = 2*ucMTU+1+r.IntN(ucMTU), false
+	return step(func(s *srqDialogue) {
+		if i < 0 || len(s.pairs[i].rest) > 0 || s.pairs[i].Queue.Free() < 2 {
+			return
+		}
+		p := s.pairs[i]
+		s.next(p, m)
+		p.conn.Send(p.rest[1:]...)
+		p.PSN, p.rest = p.PSN.Add(len(p.rest)), nil
+		s.Sync()
+		if wc, ok := s.PollCompletion(0); ok {
+			s.Check(wc.Status != verbs.WCSuccess && wc.QPN == p.QPN && p.Queue.Complete(wc.WRID), "no message that lost a packet", "%s", rig.Describe(&wc))
+			at := s.release(wc.WRID)
+			copy(s.want[at:][:srqBufferLen], s.mem.Buf[at:]) // may have a part of the message
+		} else {
+			p.Queue.Taken--
+		}
+		p.Open = nil
+		m.n = 17
+		s.next(p, m)
+	}, "a message of UC that loses a packet, and another one")
 }

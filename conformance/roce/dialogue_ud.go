@@ -19,9 +19,9 @@ var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels
 		ID: "dialogue/ud/dropped", Cite: ibta("", "ud/2", "ud/6", "ud/7", "bth/op/3", "bth/pkey/1", "bth/qpn/2", "pkt/udp/1"),
 		Title:   "UD queue pairs drop invalid datagrams between valid ones like the reference model",
 		Sends:   "datagrams, of which some have a wrong key, opcode, version, length, address or checksum, or fit no receive",
-		Expects: "after each step the completions, the memory and the count of Q_Key violations of the model, and no packet",
+		Expects: "after each step the completions, the memory and the counts of wrong Q_Keys and P_Keys of the model, and no packet",
 		Defects: []string{"KeysIgnored", "UDLongConsumes", "KeyViolationsUncounted", "UnknownOpFatal"}, Run: udMix{
-			{4, drawUDReceive}, {3, drawUDDatagram}, {6, drawUDFault}, {1, drawUDBurst}, {1, drawUDKey},
+			{4, drawUDReceive}, {3, drawUDDatagram}, {6, drawUDFault}, {1, drawUDBurst}, {1, drawUDKey}, {1, drawUDPartition},
 		}.body(8, 30, openUDShort),
 	}, {
 		ID: "dialogue/ud/states", Cite: ibta("", "bth/state/1", "bth/state/3", "qp/4", "qp/5", "qp/6", "qp/7", "qp/8"),
@@ -37,15 +37,15 @@ var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels
 		Sends:   "datagrams to queue pairs that the application moves between all states, SQD and SQE among them, and lets send",
 		Expects: "after each step the packets, completions, memory and attributes of the model",
 		Defects: []string{"SQDNoResume", "LocalErrFlushesAll", "NoFlushInError", "EarlySendSwallowed"}, Run: udMix{
-			{2, drawUDReceive}, {2, drawUDFitting}, {5, drawUDSendState}, {3, drawUDState}, {6, drawUDSends},
+			{2, drawUDReceive}, {2, drawUDFitting}, {5, drawUDSendState}, {3, drawUDState}, {1, drawUDKey}, {6, drawUDSends},
 		}.body(8, 36, openUD),
 	}, {
-		ID: "dialogue/ud/sends", Cite: ibta("C10-93.1.1", "ud/5", "ud/9", "bth/ackreq/2", "bth/se/1", "cq/1"),
+		ID: "dialogue/ud/sends", Cite: ibta("C10-93.1.1", "ud/5", "ud/9", "bth/ackreq/2", "bth/se/1", "bth/pkey/5", "cq/1"),
 		Title:   "UD queue pairs send random datagrams like the reference model",
 		Sends:   "a few datagrams, while the application sends, to its own queue pairs too",
 		Expects: "the packets of the model with all their fields, its completions and memory",
 		Defects: []string{"UDOversizeCut", "ByteOrderWrong", "UnreliableAckReq"}, Run: udMix{
-			{2, drawUDReceive}, {1, drawUDFitting}, {1, drawUDKey}, {8, drawUDSends}, {2, drawUDOversize}, {3, drawUDLoopback},
+			{2, drawUDReceive}, {1, drawUDFitting}, {1, drawUDKey}, {1, drawUDPartition}, {8, drawUDSends}, {2, drawUDOversize}, {3, drawUDLoopback},
 		}.body(8, 30, openUD),
 	}}))
 
@@ -58,7 +58,7 @@ func udFamilyDialogueCases(family int) []conformance.Case {
 		Sends:   "datagrams of all sizes with and without immediate data and SE, of several senders, in bursts and one by one",
 		Expects: "after each step the completions and memory of the model, the header area included, and no packet",
 		Defects: []string{"AreaMissing", "SparseCompletions", "UDPSNChecked", "PKeyExact"}, Run: udMix{
-			{5, drawUDReceive}, {5, drawUDFitting}, {3, drawUDBurst}, {1, drawUDKey},
+			{5, drawUDReceive}, {5, drawUDFitting}, {3, drawUDBurst}, {1, drawUDKey}, {1, drawUDPartition},
 		}.body(6, 30, openUD),
 	}, {
 		ID: fmt.Sprintf("dialogue/ud/paths-over-ipv%d", family), Cite: annexA17("CA17-4, CA17-9, CA17-11, CA17-12", "pkt/ip/3", "pkt/ip/4", "pkt/ip/8", "pkt/ip/9", "ud/3"),
@@ -78,13 +78,13 @@ var multicastDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC 
 // multicastDialogueCase returns the case of groups of IP version family.
 func multicastDialogueCase(family int) []conformance.Case {
 	return []conformance.Case{{
-		ID: fmt.Sprintf("dialogue/multicast/groups-of-ipv%d", family), Cite: ibta("", "ud/13", "ud/14", "ud/2", "bth/qpn/2"),
+		ID: fmt.Sprintf("dialogue/multicast/groups-of-ipv%d", family), Cite: ibta("", "ud/13", "ud/14", "ud/2", "bth/qpn/2", "bth/pkey/1"),
 		Setup:   conformance.Setup{Family: family},
 		Title:   fmt.Sprintf("UD queue pairs join and leave groups of IPv%d, and receive their datagrams, like the reference model", family),
 		Sends:   "datagrams to groups and to single queue pairs, which join and leave groups, send to them, change their keys and states",
 		Expects: "after each step the completions and memory of the model: one copy for each member with a receive that fits",
-		Defects: []string{"MulticastOneCopy", "InUseDestroyed", "UDLongConsumes"}, Run: udMix{
-			{6, drawUDReceive}, {1, drawUDDatagram}, {6, drawUDGroupDatagram}, {4, drawUDJoin}, {2, drawUDLeave}, {1, drawUDKey}, {1, drawUDState}, {2, drawUDGroupSend},
+		Defects: []string{"MulticastOneCopy", "InUseDestroyed", "UDLongConsumes", "GroupPKeyOfFirst"}, Run: udMix{
+			{6, drawUDReceive}, {1, drawUDDatagram}, {6, drawUDGroupDatagram}, {4, drawUDJoin}, {2, drawUDLeave}, {1, drawUDKey}, {1, drawUDPartition}, {1, drawUDState}, {2, drawUDGroupSend},
 		}.body(5, 36, openUD),
 	}}
 }
@@ -97,18 +97,19 @@ type (
 // udDialogue is a dialogue with the UD queue pairs of a port.
 type udDialogue struct {
 	*Port
-	m          *model.UDPort
-	qps        []verbs.QP // those of the model
-	waiting    map[verbs.QP][]model.UDRequest
-	mem        *rig.Memory // of receives
-	source     *rig.Memory // of sends
-	free       []model.UDSpan
-	used       map[uint64]model.UDSpan // by the ID of the receive
-	groups     []netip.Addr
-	paths      map[verbs.AHAttr]verbs.AH
-	mtu        int
-	ids        uint64
-	violations uint32 // of Q_Keys when the dialogue began
+	m       *model.UDPort
+	qps     []verbs.QP // those of the model
+	waiting map[verbs.QP][]model.UDRequest
+	mem     *rig.Memory // of receives
+	source  *rig.Memory // of sends
+	free    []model.UDSpan
+	used    map[uint64]model.UDSpan // by the ID of the receive
+	groups  []netip.Addr
+	paths   map[verbs.AHAttr]verbs.AH
+	mtu     int
+	ids     uint64
+	before  verbs.PortAttr // when the dialogue began
+	pkeys   []uint16       // the table of the port
 	// shortReceives: some receives are shorter than the header area.
 	shortReceives bool
 }
@@ -136,8 +137,9 @@ func pickUD(r *rand.Rand) int { return dialogue.Pick(r, 0, 0, 1, 2) }
 func openUD(p *Port) *udDialogue {
 	s := &udDialogue{
 		Port: p, mtu: p.QueryPort().ActiveMTU.Bytes(), waiting: make(map[verbs.QP][]model.UDRequest), used: make(map[uint64]model.UDSpan),
-		paths: make(map[verbs.AHAttr]verbs.AH), ids: 1, violations: p.QueryPort().QKeyViolations,
+		paths: make(map[verbs.AHAttr]verbs.AH), ids: 1, before: p.QueryPort(), pkeys: p.pkeyTable(),
 	}
+	p.Checker.AnyPKey = true // the model has those of the queue pairs
 	long := ib.GRHLen + s.mtu
 	s.mem, s.source = p.Memory(udShortParts*udShortLen+udLongParts*long, verbs.AccessLocalWrite), p.Memory(s.mtu+64, verbs.AccessLocalWrite)
 	for i := range udShortParts {
@@ -152,13 +154,13 @@ func openUD(p *Port) *udDialogue {
 	if p.deviceAddr.Is4() { // a group with the MAC address of the first one
 		s.groups = append(s.groups, netip.AddrFrom4([4]byte{239, 77 + 128, 0, 1}))
 	}
-	s.m = &model.UDPort{Addrs: p.Local, PKey: p.pkey(0), Mem: slices.Clone(s.mem.Buf), HeadersUnseen: p.UDPSockets}
+	s.m = &model.UDPort{Addrs: p.Local, Mem: slices.Clone(s.mem.Buf), HeadersUnseen: p.UDPSockets}
 	for i := range udQueuePairs {
 		qp := p.CreateQP(verbs.QPInit{
 			Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
 			Caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: udMaxReceives, MaxSendSGE: 2, MaxRecvSGE: 2},
 		})
-		q := &model.UDQueuePair{QPN: qp.QPN(), QKey: udQKey + uint32(i/2), PSN: ib.PSN(0xfffff0 + i), Groups: make(map[netip.Addr]bool)}
+		q := &model.UDQueuePair{QPN: qp.QPN(), QKey: udQKey + uint32(i/2), PKey: s.pkeys[0], PSN: ib.PSN(0xfffff0 + i), Groups: make(map[netip.Addr]bool)}
 		s.qps, s.m.QPs = append(s.qps, qp), append(s.m.QPs, q)
 		for q.State != verbs.QPStateRTS {
 			s.advance(i)
@@ -263,9 +265,11 @@ type udDatagram struct {
 	size  udSize
 	addr  int // index of the device's address
 	group int // index of the group, or -1
-	pkt   ib.Packet
-	text  string
-	fault func(*udDialogue, ib.Packet) ib.Packet
+	// limited: the sender is a limited member of the partition.
+	limited bool
+	pkt     ib.Packet
+	text    string
+	fault   func(*udDialogue, ib.Packet) ib.Packet
 }
 
 // udSize is the length of a payload: n bytes, or so that it differs by n from the room in the next
@@ -323,9 +327,7 @@ func newUDDatagram(s *udDialogue, r *rand.Rand) udDatagram {
 		p = p.WithOpcode(ib.OpUDSendOnlyImm).WithImm(r.Uint32())
 	}
 	p.BTH.SE, p.BTH.AckReq, p.BTH.MigReq = new(chance(r, 2)), new(chance(r, 4)), new(chance(r, 2))
-	if chance(r, 3) {
-		p = p.WithPKey(0x7fff)
-	}
+	d.limited = chance(r, 3)
 	if chance(r, 4) {
 		p = p.WithReserved(uint8(r.Uint32()&63), uint8(r.Uint32()&127))
 	}
@@ -347,12 +349,18 @@ func newUDDatagram(s *udDialogue, r *rand.Rand) udDatagram {
 func (s *udDialogue) send(d udDatagram) []verbs.WC {
 	q := s.m.QPs[d.to]
 	pkt := d.pkt.WithPayload(rig.Pattern(d.size.bytes(s, d.to), byte(s.ids))).To(uint32(q.QPN))
-	pkt = pkt.WithDETH(q.QKey, *d.pkt.DETH.SrcQP).Via(pkt.IP.Src, s.Local[min(d.addr, len(s.Local)-1)])
+	pkt = pkt.WithDETH(q.QKey, *d.pkt.DETH.SrcQP).Via(pkt.IP.Src, s.Local[min(d.addr, len(s.Local)-1)]).WithPKey(q.PKey | pkeyFullMember)
+	if d.limited && d.fault == nil {
+		pkt = pkt.WithPKey(q.PKey &^ pkeyFullMember)
+	}
 	if d.group >= 0 {
 		pkt = pkt.To(uint32(verbs.MulticastQPN)).Via(pkt.IP.Src, s.groups[d.group%len(s.groups)])
 	}
 	if d.fault != nil {
 		pkt = d.fault(s, pkt)
+		if d.group >= 0 { // which of two faults counts is open
+			s.m.BadPKeys.Max += udQueuePairs
+		}
 	}
 	s.ids++
 	want := s.m.Receive(pkt.Build())
@@ -367,9 +375,14 @@ func (s *udDialogue) sendAll(all ...udDatagram) {
 		want = append(want, s.send(d)...)
 	}
 	s.compare(want)
-	violations := s.QueryPort().QKeyViolations - s.violations
-	limits := s.m.QKeyViolations
-	s.Check(limits.Min <= violations && violations <= limits.Max, fmt.Sprintf("%d to %d Q_Key violations", limits.Min, limits.Max), "%d", violations)
+	now := s.QueryPort()
+	s.compareCount("Q_Key violations", s.m.QKeyViolations, now.QKeyViolations-s.before.QKeyViolations)
+	s.compareCount("bad P_Keys", s.m.BadPKeys, now.BadPKeys-s.before.BadPKeys)
+}
+
+// compareCount fails the case unless a count is within its limits.
+func (s *udDialogue) compareCount(name string, want model.UDCount, got uint32) {
+	s.Check(want.Min <= got && got <= want.Max, fmt.Sprintf("%d to %d %s", want.Min, want.Max, name), "%d", got)
 }
 
 func drawUDDatagram(s *udDialogue, r *rand.Rand) udStep {
@@ -407,7 +420,7 @@ var udFaults = []struct {
 		return p.WithDETH([]uint32{0, ib.GSIQKey, s.m.QPs[0].QKey, s.m.QPs[2].QKey}[x%4], *p.DETH.SrcQP)
 	}},
 	{"another P_Key", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
-		return p.WithPKey([]uint16{0x0000, 0x8000, 0xfffe, 0x7ffe, 0xbfff, 0x8001}[x%6])
+		return p.WithPKey([]uint16{0x0000, 0x8000, 0xfffe, 0x7ffe, 0xbfff, 0x8001, 0xffff, 0x8002}[x%8])
 	}},
 	{"an opcode of another service or a reserved one", func(_ *udDialogue, p ib.Packet, x uint32) ib.Packet {
 		op := []ib.Opcode{0x04, 0x05, 0x24, 0x25, 0x44, 0xa4, 0xc4, 0xe4, 0x60, 0x62, 0x63, 0x66, 0x6a, 0x71, 0x77, 0x7f}[x%16]
@@ -445,7 +458,7 @@ func drawUDGroupDatagram(s *udDialogue, r *rand.Rand) udStep {
 	d.group = dialogue.Pick(r, 0, 0, 1, 1, 2, 3)
 	text := ""
 	if chance(r, 6) {
-		f, x := udFaults[r.IntN(6)], r.Uint32()
+		f, x := dialogue.Pick(r, udFaults...), r.Uint32()
 		d.fault = func(s *udDialogue, p ib.Packet) ib.Packet { return f.change(s, p, x) }
 		text = fmt.Sprintf(", with %s (%d)", f.name, x)
 	}
@@ -491,14 +504,28 @@ func drawUDKey(_ *udDialogue, r *rand.Rand) udStep {
 	i, key := pickUD(r), dialogue.Pick[uint32](r, udQKey, udQKey, udQKey+1, 0, 0x7fffffff, 0x80000005)
 	return step(func(s *udDialogue) {
 		q := s.m.QPs[i]
-		if q.State != verbs.QPStateRTS {
+		if !slices.Contains([]verbs.QPState{verbs.QPStateInit, verbs.QPStateRTS, verbs.QPStateSQD}, q.State) {
 			return
 		}
-		err := s.qps[i].Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: key}, verbs.QPAttrState|verbs.QPAttrQKey)
+		err := s.qps[i].Modify(verbs.QPAttr{State: q.State, QKey: key}, verbs.QPAttrState|verbs.QPAttrQKey)
 		if err == nil {
 			q.QKey = key
 		}
 		s.Check(err == nil || key>>31 == 1, fmt.Sprintf("Q_Key %#x", key), "%v", err)
 		s.compareAttr(i)
 	}, "Q_Key %#x for queue pair %d", key, i)
+}
+
+// drawUDPartition draws a queue pair that is set up again with another P_Key of the port's table.
+func drawUDPartition(_ *udDialogue, r *rand.Rand) udStep {
+	i, index := pickUD(r), dialogue.Pick(r, 0, 0, 0, 1, 2)
+	return step(func(s *udDialogue) {
+		q, index := s.m.QPs[i], index%len(s.pkeys)
+		if s.pkeys[index]&^pkeyFullMember == 0 {
+			return // an empty entry
+		}
+		s.toState(i, verbs.QPStateReset)
+		q.PKey, q.PKeyIndex = s.pkeys[index], uint16(index)
+		s.toState(i, verbs.QPStateRTS)
+	}, "queue pair %d with P_Key index %d", i, index)
 }

@@ -17,7 +17,7 @@ func (s *udDialogue) compareAttr(i int) {
 	q, a := s.m.QPs[i], s.QueryQP(s.qps[i])
 	s.Check(a.State == q.State, fmt.Sprintf("queue pair %d in %v", i, q.State), "%v", a.State)
 	if q.State != verbs.QPStateReset {
-		s.Check(a.QKey == q.QKey, fmt.Sprintf("Q_Key %#x of queue pair %d", q.QKey, i), "%#x", a.QKey)
+		s.Check(a.QKey == q.QKey && a.PKeyIndex == q.PKeyIndex, fmt.Sprintf("Q_Key %#x and P_Key index %d of queue pair %d", q.QKey, q.PKeyIndex, i), "%#x and %d", a.QKey, a.PKeyIndex)
 	}
 	if q.State == verbs.QPStateRTS && q.PSNSlack == 0 && len(s.waiting[s.qps[i]]) == 0 {
 		s.Check(ib.PSN(a.SQPSN) == q.PSN, fmt.Sprintf("PSN %d to be sent next by queue pair %d", q.PSN, i), "%d", a.SQPSN)
@@ -102,6 +102,9 @@ func (s *udDialogue) advance(i int) {
 	switch q.State {
 	case verbs.QPStateReset:
 		s.ToInit(qp, 0, q.QKey)
+		if q.PKeyIndex != 0 {
+			s.Must("a queue pair with another P_Key", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: q.PKeyIndex}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+		}
 		q.State = verbs.QPStateInit
 	case verbs.QPStateInit:
 		s.ToRTR(qp, verbs.QPAttr{})
@@ -400,6 +403,7 @@ func (s *udDialogue) copies(sent ib.Packet, got []verbs.WC) (want []verbs.WC) {
 	all := s.m.QPs
 	defer func() { s.m.QPs = all }()
 	s.m.QKeyViolations.Max += uint32(len(all))
+	s.m.BadPKeys.Max += uint32(len(all))
 	for _, q := range all {
 		isCopy := func(wc verbs.WC) bool { return wc.QPN == q.QPN && wc.WRID&sendIDs == 0 }
 		switch {

@@ -263,8 +263,11 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 // flow is a connection on which a case measures the sending rate of the device.
 type flow struct {
 	*Conn
-	sent   int         // packets so far
-	source *rig.Memory // of the packets of a burst
+	service ib.Transport
+	reads   bool        // the packets are READ responses
+	sent    int         // packets so far
+	source  *rig.Memory // of the packets of a burst
+	ah      verbs.AH    // of datagrams
 }
 
 // flowPackets is the number of packets in a burst, fewer than any window. They have the
@@ -277,13 +280,20 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 }
 
 // newFlow connects to a queue pair of the peer, with the port's MTU and memory for a burst.
-func (p *Port) newFlow(to verbs.QPN) *flow { return p.newFlowOf(to, p.QueryPort().ActiveMTU) }
+func (p *Port) newFlow(to verbs.QPN) *flow {
+	return p.newFlowOf(verbs.QPTypeRC, to, p.QueryPort().ActiveMTU)
+}
 
-// newFlowOf is newFlow with another path MTU.
-func (p *Port) newFlowOf(to verbs.QPN, mtu verbs.MTU) *flow {
-	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, mtu }})
+// newFlowOf is newFlow with another service and path MTU.
+func (p *Port) newFlowOf(kind verbs.QPType, to verbs.QPN, mtu verbs.MTU) *flow {
+	services := map[verbs.QPType]ib.Transport{verbs.QPTypeUC: ib.UC, verbs.QPTypeUD: ib.UD, verbs.QPTypeXRCSend: ib.XRC}
+	c := p.connect(Setup{qpType: kind, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, mtu }})
 	p.Sync() // resolve the peer's address first: the device's host would drop most of a burst meanwhile
-	return &flow{Conn: c, source: p.Memory(flowPackets*mtu.Bytes(), verbs.AccessLocalWrite)}
+	f := &flow{Conn: c, service: services[kind], source: p.Memory(flowPackets*mtu.Bytes(), verbs.AccessLocalWrite|verbs.AccessRemoteRead)}
+	if kind == verbs.QPTypeUD {
+		f.ah = p.newAH(p.PD)
+	}
+	return f
 }
 
 // burst returns how long the device takes from the first packet of a burst to the last.
@@ -307,22 +317,19 @@ func (f *flow) burstUnder(cnp ib.Packet, cnpConn *flow) time.Duration {
 	return took[1]
 }
 
-// burstOnce has the device send a WRITE, calls sendCNP after each of its packets, and returns the
-// time from the first packet to the last. A task posts the WRITE, and sendCNP is also called while
+// burstOnce has the device send a burst, calls sendCNP after each of its packets, and returns the
+// time from the first packet to the last. A task posts the requests, and sendCNP is also called while
 // no packet arrives, so that a slow verb call leaves no pause in which a reduced rate rises again.
 func (f *flow) burstOnce(sendCNP func()) time.Duration {
-	post := f.Go("post", func() error {
-		_, err := f.QP.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.source.SGL(0, len(f.source.Buf)), Remote: PeerMemory}})
-		return err
-	})
+	start := f.Go("start", f.startBurst)
 	var first, last time.Duration
 	for i := range flowPackets {
 		pkt, ok := f.NextPacket(cnpInterval)
 		for until := f.Now() + f.ResponseTimeout(); !ok && f.Now() < until; pkt, ok = f.NextPacket(cnpInterval) {
 			sendCNP()
 		}
-		f.Check(ok, fmt.Sprintf("a WRITE of %d packets", flowPackets), "%d", i)
-		f.checkPacket(ib.Packet{}.WithPSN(f.DevicePSN(f.sent)), pkt)
+		f.Check(ok, fmt.Sprintf("a burst of %d packets", flowPackets), "%d", i)
+		f.checkPacket(ib.Packet{}.WithPSN(f.psn(f.sent)), pkt)
 		if i == 0 {
 			first = pkt.At
 		}
@@ -330,9 +337,43 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 		f.sent++
 		sendCNP()
 	}
-	f.Must("a WRITE that can be posted", post.Wait(f.ResponseTimeout()))
-	f.completeWith(f.peerAck(f.sent-1, 0), 1)
+	f.Must("a burst that can be posted", start.Wait(f.ResponseTimeout()))
+	switch {
+	case f.reads:
+	case f.service == ib.UC || f.service == ib.UD:
+		f.ExpectCompletion(1, verbs.WCSuccess)
+	default:
+		f.completeWith(f.peerAck(f.sent-1, 0).On(f.service), 1)
+	}
 	return last - first
+}
+
+// psn returns the PSN of the n-th packet of bursts.
+func (f *flow) psn(n int) ib.PSN {
+	if f.reads {
+		return f.PeerPSN(n)
+	}
+	return f.DevicePSN(n)
+}
+
+// startBurst posts a WRITE, or datagrams of UD, or sends a READ to the device.
+func (f *flow) startBurst() error {
+	if f.reads {
+		f.Send(ib.ReadRequest(f.psn(f.sent), rethFor(f.source, 0, len(f.source.Buf))))
+		return nil
+	}
+	wrs := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, SGL: f.source.SGL(0, len(f.source.Buf)), Remote: PeerMemory, XRC: verbs.XRC{SRQN: 5}}}
+	if f.service == ib.UD {
+		wrs = make([]verbs.SendWR, flowPackets)
+		for i := range wrs {
+			n := len(f.source.Buf) / flowPackets
+			wrs[i] = verbs.SendWR{Opcode: verbs.OpSend, SGL: f.source.SGL(i*n, n), UD: verbs.UD{AH: f.ah, QPN: udPeerQPN, QKey: udQKey}}
+		}
+	}
+	last := &wrs[len(wrs)-1]
+	last.WRID, last.Flags = 1, verbs.SendSignaled
+	_, err := f.QP.PostSend(wrs)
+	return err
 }
 
 // sendCNPs sends n CNPs at cnpInterval, as a receiver does, and waits until they are processed.

@@ -52,16 +52,29 @@ var eventCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "ev/qp/communication-established-reported", Cite: ibta("", "async/2"),
 	Title:   "The first packet that a queue pair receives in RTR raises COMM_EST",
-	Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
-	Expects: "the event of the first queue pair",
+	Sends:   "a SEND to a queue pair in RTS, to one in RTR a packet of another partition and two SENDs; and a SEND to one of UC in RTR, if supported",
+	Expects: "an event for the first SEND to each queue pair in RTR, and no other",
 	Defects: []string{"NoQPEvents"}, Run: OnPort(func(p *Port) {
-		rtr, rts := p.connect(Setup{state: verbs.QPStateRTR, Receives: 1}), p.connect(Setup{Receives: 1})
+		rtr, rts := p.connect(Setup{state: verbs.QPStateRTR, Receives: 2}), p.connect(Setup{Receives: 1})
+		p.Sync() // has its own event
+		p.pendingEvents()
 		p.ExpectNoEvent()
 		rts.expectAccepted(0)
 		p.ExpectNoEvent()
+		rtr.expectDropped(rtr.peerSend(0, 16).WithPKey(p.pkey(0) ^ 0x6dcb))
+		p.ExpectNoEvent()
 		rtr.expectAccepted(0)
 		rtr.expectQPEvent(verbs.EventCommEst)
+		rtr.expectAccepted(1)
 		p.ExpectNoEvent()
+		if p.Caps.Has(verbs.CapUC) {
+			uc := ucSetup(1)
+			uc.state = verbs.QPStateRTR
+			c := p.connect(uc)
+			c.expectUCDelivery(0, 16, 1)
+			c.expectQPEvent(verbs.EventCommEst)
+			p.ExpectNoEvent()
+		}
 	}),
 }, {
 	ID: "ev/port/link-change-reported", Cite: ibta("", "async/3"),

@@ -47,12 +47,18 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	ID: "srq/use/own-receives-refused", Cite: ibta("", "srq/3"),
 	Title:   "Posting a receive to a queue pair with an SRQ fails",
 	Sends:   "nothing",
-	Expects: "that posting a receive to the queue pair is refused",
+	Expects: "that posting a receive to queue pairs of RC, UC and UD is refused",
 	Defects: []string{"SRQUnchecked"}, Run: OnPort(func(p *Port) {
-		c := p.newSharedQueue(1).connectN(1)[0]
-		n, err := c.QP.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.LocalMem.SGL(0, 64)}})
-		c.MustFail("a receive of a queue pair on an SRQ", err, nil)
-		c.Check(n == 0, "no receive posted", "%d", n)
+		srq := p.newSharedQueue(1).srq
+		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
+			if !p.Caps.Has(capOf[kind]) {
+				continue
+			}
+			c := p.connect(Setup{qpType: kind, srq: srq})
+			n, err := c.QP.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.LocalMem.SGL(0, 64)}})
+			c.MustFail(fmt.Sprintf("a receive of a queue pair of %v on an SRQ", kind), err, nil)
+			c.Check(n == 0, "no receive posted", "%d", n)
+		}
 	}),
 }, {
 	ID: "srq/empty/rc-gets-an-rnr-nak", Cite: ibta("", "srq/4"),

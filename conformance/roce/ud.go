@@ -281,7 +281,33 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.
 		d.expectNoCompletion()
 		d.expectDelivery(24)
 	}),
+}, {
+	ID: "ud/wc/bad-key-of-a-receive-is-a-protection-error", Cite: ibta("", "ud/16"), Needs: verbs.CapUD,
+	Title:   "A receive of UD or UC with a bad key completes with LOC_PROT_ERR, and nothing is written",
+	Sends:   "datagrams, and SENDs of UC if supported, into receives with a key that does not exist, and with memory of another protection domain",
+	Expects: "the receive completes with LOC_PROT_ERR; nothing is sent",
+	Defects: []string{"DatagramErrorUnnamed"}, Run: OnPort(func(p *Port) {
+		for _, r := range badReceives {
+			d := p.newUDPort(0, nil)
+			d.PostRecv(d.QP, 1, r.buffer(d.Conn))
+			d.SendPacket(d.datagram(Data(8)))
+			d.expectProtectionError()
+			if p.Caps.Has(verbs.CapUC) {
+				c := p.connect(ucSetup(0))
+				c.PostRecv(c.QP, 1, r.buffer(c))
+				c.Send(ucSendOnly(c.PeerPSN(0), 8))
+				c.expectProtectionError()
+			}
+		}
+	}),
 }})
+
+// expectProtectionError fails the case unless receive 1 completes with LOC_PROT_ERR, without effect.
+func (c *Conn) expectProtectionError() {
+	c.ExpectCompletion(1, verbs.WCLocProtErr)
+	c.ExpectUntouched(c.LocalMem)
+	c.expectSilence(shortWait)
+}
 
 // udWrongKeys are Q_Keys that differ from udQKey.
 var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
@@ -319,10 +345,10 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 	ID: "ud/post/other-operations-refused", Cite: ibta("", "ud/12"), Needs: verbs.CapRC,
 	Title:   "Operations that UD does not support are refused when they are posted, and the queue pair stays in RTS",
 	Sends:   "nothing",
-	Expects: "that WRITEs, READs and atomics are refused, no packet, and the state RTS; then a datagram",
+	Expects: "that WRITEs, READs, atomics and SENDs with invalidation are refused, no packet, and the state RTS; then a datagram",
 	Defects: []string{"WrongOpKillsQP"}, Run: onUD(0, func(d *udPort) {
 		ah := d.newAH(d.PD)
-		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
+		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite, verbs.OpSendInv} {
 			wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8), Remote: PeerMemory})
 			wr.Opcode = op
 			n, err := d.QP.PostSend([]verbs.SendWR{wr})
@@ -406,6 +432,20 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 		d.Must("a queue pair that leaves a group", d.QP.DetachMulticast(group))
 		d.Must("a queue pair in no group that can be destroyed", d.QP.Close())
 	}),
+}, {
+	ID: "ud/mcast/only-ud-joins-only-groups", Cite: ibta("", "ud/17"),
+	Title:   "A queue pair of another service than UD, or with a GID that is no group's, is not attached",
+	Sends:   "nothing",
+	Expects: "that attaching queue pairs of RC and UC, if supported, to a group, and one of UD to a unicast GID, is refused",
+	Defects: []string{"AnythingAttached"}, Run: onUD(0, func(d *udPort) {
+		d.MustFail("attaching a queue pair to the GID of a host", d.QP.AttachMulticast(verbs.GIDFrom(d.Peer)), nil)
+		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
+			if d.Caps.Has(capOf[kind]) {
+				c := d.connect(Setup{qpType: kind})
+				d.MustFail(fmt.Sprintf("attaching a queue pair of %v to a group", kind), c.QP.AttachMulticast(verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))), nil)
+			}
+		}
+	}),
 }})
 
 // multicastGroup returns the n-th multicast group of the address family of addr.
@@ -430,6 +470,8 @@ func (p *Port) expectCopies(members ...*udPort) {
 		case wc.Status != verbs.WCSuccess || !missing[wc.QPN]:
 			p.Fail("one copy for each member", "a completion with %v of queue pair %#x, which is not a member or already has a copy", wc.Status, uint32(wc.QPN))
 		}
+		m := members[slices.IndexFunc(members, func(m *udPort) bool { return m.QP.QPN() == wc.QPN })]
+		m.ExpectBytes(m.LocalMem, int(wc.WRID-1)*udRecvLen+ib.GRHLen, Data(int(wc.ByteLen)-ib.GRHLen))
 		delete(missing, wc.QPN)
 	}
 	p.expectNoCompletion()

@@ -73,6 +73,26 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		}
 	}),
 }, {
+	ID: "xrc/pd/domain-of-the-srq-counts", Cite: ibta("", "xrc/4"),
+	Title:   "The key of an XRC request is checked in the protection domain of the SRQ that the request names",
+	Sends:   "WRITEs for two SRQs of different protection domains, each to a region of its domain; then one to a region of the other",
+	Expects: "the first two are executed; to the third a NAK for a remote access error",
+	Defects: []string{"IgnorePD"}, Run: onXRC(func(x *xrcTarget) {
+		pd := x.otherPD()
+		other := x.CreateSRQ(verbs.SRQInit{PD: pd, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: x.domain, CQ: x.CQ}).Number()
+		m := x.MemoryIn(pd, 64, allAccess)
+		write := func(k int, srqn uint32) ib.Packet {
+			return ib.WriteOnly(x.PeerPSN(k), rethFor(m, 0, 16), Data(16)).AckReq().OnXRC(srqn)
+		}
+		x.exchange(x.peerWrite(0, 16).OnXRC(x.srqs[0].Number()), x.deviceAck(0, 1).On(ib.XRC))
+		x.ExpectBytes(x.TargetMem, 0, Data(16))
+		x.exchange(write(1, other), x.deviceAck(1, 2).On(ib.XRC))
+		x.ExpectBytes(m, 0, Data(16))
+		m.Snapshot()
+		x.exchange(write(2, x.srqs[0].Number()), x.deviceNak(2, ib.NakRemoteAccess, 2).On(ib.XRC))
+		x.ExpectUntouched(m)
+	}),
+}, {
 	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "xrc/3"),
 	Title:   "An XRC target remains when the handle that created it is closed and another is open",
 	Sends:   "a SEND before and one after the first handle is closed",
@@ -104,23 +124,36 @@ type xrcTarget struct {
 
 const xrcRecvLen = 64
 
-// onXRC makes the body of a case that uses an XRC target, in RTR: a target sends no requests.
+// onXRC makes the body of a case that uses an XRC target.
 func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
-	return OnPort(func(p *Port) {
-		x := &xrcTarget{Conn: &Conn{Port: p, TargetMem: p.Memory(memLen, allAccess)}}
-		var err error
-		x.domain, err = p.Device.OpenXRCD()
-		p.Must("an XRC domain", err)
-		for i := range x.srqs {
-			x.srqs[i] = x.newSRQ(x.domain, i+1)
-		}
-		x.QP = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
-		p.ToInit(x.QP, allAccess&^verbs.AccessLocalWrite, 0)
-		x.Attr = p.peerAttr(p.Peer)
-		x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
-		p.ToRTR(x.QP, x.Attr)
-		body(x)
-	})
+	return OnPort(func(p *Port) { body(p.newXRCTarget()) })
+}
+
+// newXRCTarget makes an XRC target in RTR: a target sends no requests.
+func (p *Port) newXRCTarget() *xrcTarget {
+	x := &xrcTarget{Conn: &Conn{Port: p, TargetMem: p.Memory(memLen, allAccess)}}
+	x.domain = rig.Result(p.Device.OpenXRCD())(p, "an XRC domain")
+	for i := range x.srqs {
+		x.srqs[i] = x.newSRQ(x.domain, i+1)
+	}
+	x.QP = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
+	p.ToInit(x.QP, allAccess&^verbs.AccessLocalWrite, 0)
+	x.Attr = p.peerAttr(p.Peer)
+	x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
+	p.ToRTR(x.QP, x.Attr)
+	return x
+}
+
+// close frees the objects.
+func (x *xrcTarget) close() {
+	x.Must("a queue pair that can be destroyed", x.QP.Close())
+	for _, srq := range x.srqs {
+		x.Must("an SRQ that can be destroyed", srq.Close())
+	}
+	x.Must("an XRC domain that can be closed", x.domain.Close())
+	for _, m := range append(x.mems, x.TargetMem) {
+		x.Must("memory that can be deregistered", m.Close())
+	}
 }
 
 // newSRQ makes a shared receive queue with four receives, with IDs from 100*hundreds on.
