@@ -59,21 +59,6 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted()
 	}),
 }, {
-	ID: "bth/op/other-services-to-qp1-dropped", Cite: ibta("", "bth/op/1"), Needs: verbs.CapCM, Labels: labelCM,
-	Title:   "A packet of a connected service that comes to QP 1 is dropped",
-	Sends:   "a REQ for a service without a listener, then REQs as SENDs of RC, UC and XRC, with and without a DETH",
-	Expects: "an answer to the first only",
-	Defects: []string{"GSIAnyService"}, Run: OnPort(func(p *Port) {
-		req := ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711))
-		p.SendPacket(req)
-		p.expectPacket(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
-		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.XRC} {
-			p.SendPacket(req.On(service))
-			p.SendPacket(ib.SendOnly(0, req.Payload).On(service).To(ib.GSIQPN))
-		}
-		p.expectSilence(silencePeriod)
-	}),
-}, {
 	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "bth/op/2"),
 	Title:   "An RC request with a reserved opcode is refused as invalid, and ends the connection",
 	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",

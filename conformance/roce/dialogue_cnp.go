@@ -687,11 +687,14 @@ func drawRateRecovery(s *rateDialogue, r *rand.Rand) rateStep {
 	return step(func(s *rateDialogue) { s.recover(i) }, "a pause, until queue pair %d sends at its full rate", i)
 }
 
-// recover waits until the rate of a queue pair is full again. It returns false after a while.
+// recoveryTime is longer than the recovery of any rate.
+const recoveryTime = 5 * time.Second
+
+// recover waits until the rate of a queue pair is full again. It returns false after recoveryTime.
 func (s *rateDialogue) recover(i int) bool {
 	f := s.flows[i]
-	for until := s.Now() + s.ResponseTimeout(); !f.full && s.Now() < until; {
-		s.Sleep(maxCNPInterval)
+	for wait := maxCNPInterval; !f.full && wait < recoveryTime; wait *= 2 {
+		s.Sleep(wait)
 		s.burst(i, nil, rateCNPs{})
 	}
 	return f.full
@@ -702,6 +705,6 @@ func drawRateRecovered(s *rateDialogue, r *rand.Rand) rateStep {
 	i := r.IntN(len(s.flows))
 	return step(func(s *rateDialogue) {
 		ok := s.recover(i)
-		s.Check(ok || !s.Virtual, fmt.Sprintf("queue pair %d at its full rate", i), "a lower rate for %v", s.ResponseTimeout())
+		s.Check(ok || !s.Virtual, fmt.Sprintf("queue pair %d at its full rate", i), "a lower rate for %v", recoveryTime)
 	}, "queue pair %d sends at its full rate again", i)
 }

@@ -53,7 +53,7 @@ var xrcDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapXRC, Labe
 	Sends:   "messages to three targets for four SRQs of two domains, packet by packet in turn; some packets for SRQs of the other domain or of none",
 	Expects: "after each step the packets, completions, memory and events of the model",
 	Defects: []string{"XRCAnySRQ", "XRCETHMisplaced", "XRCSRQUncheckedLater"}, Run: srqMix{
-		{3, drawSRQReceives}, {12, drawSRQPackets}, {1, drawXRCWrongQueue}, {1, drawXRCOtherQueue}, {1, drawSRQLimit}, {1, drawSRQFail}, {1, drawSRQConnect},
+		{3, drawSRQReceives}, {12, drawSRQPackets}, {2, drawXRCWrongQueue}, {1, drawXRCOtherQueue}, {1, drawSRQLimit}, {1, drawSRQFail}, {1, drawSRQConnect},
 	}.body(10, 36, openXRC),
 }})
 
@@ -511,27 +511,31 @@ func drawSRQResize(s *srqDialogue, r *rand.Rand) srqStep {
 
 // drawXRCWrongQueue draws a message to an SRQ that its target must not use.
 func drawXRCWrongQueue(s *srqDialogue, r *rand.Rand) srqStep {
-	i, m, kind := r.IntN(len(s.pairs)), drawMessage(r), r.IntN(4)
+	i, m, kind, later := r.IntN(len(s.pairs)), drawMessage(r), r.IntN(4), chance(r, 2)
+	if later {
+		m.n, m.write = ucMTU+1+r.IntN(ucMTU), false
+	}
 	return step(func(s *srqDialogue) {
 		p := s.pairs[i]
 		if len(p.rest) > 0 {
 			return
 		}
+		if later {
+			s.postReceive(2*(p.Domain-1) + m.queue)
+			if s.next(p, m); p.Open == nil {
+				p.rest = nil
+				return
+			}
+		} else {
+			p.rest = m.packets(s, p)
+		}
 		other := s.queues[2*(2-p.Domain)+m.queue].Number
 		number := []uint32{0xfffff0, other, other ^ 1<<23, 0}[kind]
-		p.rest = m.packets(s, p)
-		for range len(p.rest) / 2 { // some packets name the right one first
-			if m.se && len(p.rest) > 1 {
-				s.next(p, m)
-			}
-		}
-		if len(p.rest) > 0 {
-			p.rest = p.rest[:1]
-			p.rest[0] = p.rest[0].OnXRC(number)
-			s.next(p, m)
-		}
+		p.rest = p.rest[:1]
+		p.rest[0] = p.rest[0].OnXRC(number)
+		s.next(p, m)
 		p.rest = nil
-	}, "a message to target %d for an SRQ that it must not use (%d), from a later packet on: %v", i, kind, m.se)
+	}, "a message to target %d for an SRQ that it must not use (%d), in the second packet: %v", i, kind, later)
 }
 
 // drawXRCOtherQueue draws a message whose last packet names another SRQ of the domain. The device may
@@ -545,6 +549,7 @@ func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
 			return
 		}
 		if s.next(p, m); p.Open == nil {
+			p.rest = nil
 			return
 		}
 		pkt := p.rest[0]

@@ -84,7 +84,7 @@ func multicastDialogueCase(family int) []conformance.Case {
 		Sends:   "datagrams to groups and to single queue pairs, which join and leave groups, send to them, change their keys and states",
 		Expects: "after each step the completions and memory of the model: one copy for each member with a receive that fits",
 		Defects: []string{"MulticastOneCopy", "InUseDestroyed", "UDLongConsumes", "GroupPKeyOfFirst"}, Run: udMix{
-			{6, drawUDReceive}, {1, drawUDDatagram}, {6, drawUDGroupDatagram}, {4, drawUDJoin}, {2, drawUDLeave}, {1, drawUDKey}, {1, drawUDPartition}, {1, drawUDState}, {2, drawUDGroupSend},
+			{6, drawUDReceive}, {1, drawUDDatagram}, {6, drawUDGroupDatagram}, {2, drawUDWholeGroup}, {4, drawUDJoin}, {2, drawUDLeave}, {1, drawUDKey}, {1, drawUDState}, {2, drawUDGroupSend},
 		}.body(5, 36, openUD),
 	}}
 }
@@ -469,15 +469,34 @@ func drawUDGroupDatagram(s *udDialogue, r *rand.Rand) udStep {
 // refuse that, and delivers one copy in any case.
 func drawUDJoin(s *udDialogue, r *rand.Rand) udStep {
 	i, g := pickUD(r), dialogue.Pick(r, 0, 0, 1, 1, 2, 3)
+	return step(func(s *udDialogue) { s.join(i, g) }, "queue pair %d joins group %d", i, g)
+}
+
+// join attaches the i-th queue pair to a group.
+func (s *udDialogue) join(i, g int) {
+	q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
+	err := s.qps[i].AttachMulticast(verbs.GIDFrom(group))
+	if !q.Groups[group] {
+		s.Must("a queue pair that joins a group", err)
+	}
+	q.Groups[group] = true
+	s.MustFail("destroying a queue pair in a group", s.qps[i].Close(), nil)
+}
+
+// drawUDWholeGroup draws a datagram to a group that the first two queue pairs join, with receives. They
+// have the same Q_Key, and the same P_Key or not.
+func drawUDWholeGroup(s *udDialogue, r *rand.Rand) udStep {
+	d, g, keys := newUDDatagram(s, r), r.IntN(len(s.groups)), [2]int{r.IntN(2), r.IntN(2)}
+	d.to, d.group, d.size = 0, g, udSize{n: dialogue.Pick(r, 0, 1, 64, 300)}
 	return step(func(s *udDialogue) {
-		q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
-		err := s.qps[i].AttachMulticast(verbs.GIDFrom(group))
-		if !q.Groups[group] {
-			s.Must("a queue pair that joins a group", err)
+		for i, index := range keys {
+			s.m.QPs[i].QKey = udQKey
+			s.toPartition(i, index)
+			s.join(i, g)
+			s.postReceive(i, udShortLen, 0)
 		}
-		q.Groups[group] = true
-		s.MustFail("destroying a queue pair in a group", s.qps[i].Close(), nil)
-	}, "queue pair %d joins group %d", i, g)
+		s.sendAll(d)
+	}, "%s, to group %d, of which queue pairs with P_Keys %v are members", d.text, g, keys)
 }
 
 // drawUDLeave draws a queue pair that leaves a group. One that joined it twice may have to leave it
@@ -519,13 +538,15 @@ func drawUDKey(_ *udDialogue, r *rand.Rand) udStep {
 // drawUDPartition draws a queue pair that is set up again with another P_Key of the port's table.
 func drawUDPartition(_ *udDialogue, r *rand.Rand) udStep {
 	i, index := pickUD(r), dialogue.Pick(r, 0, 0, 0, 1, 2)
-	return step(func(s *udDialogue) {
-		q, index := s.m.QPs[i], index%len(s.pkeys)
-		if s.pkeys[index]&^pkeyFullMember == 0 {
-			return // an empty entry
-		}
-		s.toState(i, verbs.QPStateReset)
+	return step(func(s *udDialogue) { s.toPartition(i, index) }, "queue pair %d with P_Key index %d", i, index)
+}
+
+// toPartition sets the i-th queue pair up again, with the P_Key at an index unless that is empty.
+func (s *udDialogue) toPartition(i, index int) {
+	q := s.m.QPs[i]
+	s.toState(i, verbs.QPStateReset)
+	if index %= len(s.pkeys); s.pkeys[index]&^pkeyFullMember != 0 {
 		q.PKey, q.PKeyIndex = s.pkeys[index], uint16(index)
-		s.toState(i, verbs.QPStateRTS)
-	}, "queue pair %d with P_Key index %d", i, index)
+	}
+	s.toState(i, verbs.QPStateRTS)
 }
