@@ -170,6 +170,33 @@ var windowCases = []Case{{
 		w.expectOwnAfterBarrier("the window", 0, data(t.Rank(), 16))
 	},
 }, {
+	ID: "mpi/win/origins-unchanged", Cite: rule("mpi/11.3/4"),
+	Title:   "The buffer of a put keeps its content, whatever others do to the window after it",
+	Sends:   "a put, an accumulate, and a fetching one, then operations with results of the other rank; several rounds",
+	Expects: "the origin buffers as they were",
+	Defects: []string{"OriginsReused"}, Run: func(t *T) {
+		w := t.window(64)
+		for i := range 4 {
+			origins := [][]byte{data(i, 32), data(10+i, 32), data(20+i, 32)}
+			w.lock(mpi.Exclusive, t.other())
+			w.put(origins[0], t.other(), 0)
+			w.accumulate(origins[1], t.other(), 32, mpi.Uint64, mpi.Sum)
+			t.must("GetAccumulate", w.GetAccumulate(origins[2], make([]byte, 32), t.other(), 32, mpi.Uint64, mpi.Sum))
+			w.unlock(t.other())
+			t.barrier()
+			w.lock(mpi.Shared, t.other())
+			for range 4 {
+				t.must("GetAccumulate", w.GetAccumulate(nil, make([]byte, 64), t.other(), 0, mpi.Uint64, mpi.NoOp))
+				w.swap(1, 2, t.other(), 8)
+			}
+			w.unlock(t.other())
+			t.barrier()
+			for k, id := range []int{i, 10 + i, 20 + i} {
+				t.expectEqual("an origin buffer", origins[k], data(id, 32))
+			}
+		}
+	},
+}, {
 	ID: "mpi/win/beside-messages", Cite: rule("mpi/11.7/1"), Setup: ranks(3),
 	Title:   "Messages and operations on windows do not disturb each other",
 	Sends:   "between fences, puts and large messages to the same ranks, all at once",

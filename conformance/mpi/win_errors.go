@@ -189,7 +189,10 @@ var rmaErrorCases = []Case{{
 		b := make([]byte, 16)
 		t.mustFail("Accumulate of a type that is none", w.Accumulate(b, t.other(), 0, mpi.Type(99), mpi.Sum), mpi.ErrType)
 		t.mustFail("Accumulate by an operation that is none", w.Accumulate(b, t.other(), 0, mpi.Uint64, mpi.Op(99)), mpi.ErrOp)
-		t.mustFail("Accumulate of the bits of floats", w.Accumulate(b, t.other(), 0, mpi.Float32, mpi.BOr), mpi.ErrOp)
+		for _, op := range []mpi.Op{mpi.BAnd, mpi.BOr, mpi.BXor} {
+			t.mustFail("Accumulate of the bits of floats", w.Accumulate(b, t.other(), 0, mpi.Float32, op), mpi.ErrOp)
+			t.mustFail("Accumulate of the bits of floats", w.Accumulate(b, t.other(), 0, mpi.Float64, op), mpi.ErrOp)
+		}
 		for what, err := range map[string]error{
 			"Accumulate of one and a half elements": w.Accumulate(b[:12], t.other(), 0, mpi.Uint64, mpi.Sum),
 			"Accumulate between elements":           w.Accumulate(b, t.other(), 4, mpi.Uint64, mpi.Sum),

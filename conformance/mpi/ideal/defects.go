@@ -206,6 +206,7 @@ type Defects struct {
 	NeverSwaps           bool `does:"CompareAndSwap does not swap"`
 	SwapsUnequal         bool `does:"CompareAndSwap swaps what is not as expected"`
 	EmptyOperationsHang  bool `does:"operations without data are never done"`
+	OriginsReused        bool `does:"results for others are put into the buffer of an earlier put"`
 	RangesUnchecked      bool `does:"operations beyond a window are ignored"`
 	RangeErrorWrites     bool `does:"operations beyond a window do what fits"`
 	FencesOverlap        bool `does:"any epoch can begin between fences, after operations too"`

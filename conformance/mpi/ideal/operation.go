@@ -96,6 +96,7 @@ func (o *op) apply(mem []byte) bool {
 		copy(mem[o.offset+1:], o.data)
 	case o.put:
 		copy(accessed, o.data)
+		o.win.shared.lastOrigins[o.origin] = o.data
 	case o.get && o.Defects.GetsNothing:
 	case o.get:
 		n := copy(o.result, accessed)
@@ -140,6 +141,9 @@ func (o *op) combine(accessed []byte) bool {
 		combine(accessed, o.data, o.elemType, kind, &o.Defects)
 	}
 	if o.result != nil {
+		if o.Defects.OriginsReused {
+			copy(o.win.shared.lastOrigins[o.target], old)
+		}
 		if o.Defects.FetchesNew {
 			copy(o.result, accessed)
 		} else {

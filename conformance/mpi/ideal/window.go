@@ -12,9 +12,10 @@ type window struct {
 	mem            [][]byte
 	locks          []targetLock
 	fenceCounts    []int
-	postCounts     [][]int // count by target and origin
-	completeCounts [][]int // count of completed epochs, likewise
-	accessGroups   [][]int // the targets of an origin's Start, by origin
+	postCounts     [][]int  // count by target and origin
+	completeCounts [][]int  // count of completed epochs, likewise
+	accessGroups   [][]int  // the targets of an origin's Start, by origin
+	lastOrigins    [][]byte // the buffer of a rank's last put, by rank
 }
 
 // win is a window of one rank.
@@ -50,7 +51,7 @@ func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 	coll := c.joinAndWait("WinCreate", buf)
 	n := c.Size()
 	if coll.win == nil {
-		coll.win = &window{locks: make([]targetLock, n), fenceCounts: make([]int, n), accessGroups: make([][]int, n)}
+		coll.win = &window{locks: make([]targetLock, n), fenceCounts: make([]int, n), accessGroups: make([][]int, n), lastOrigins: make([][]byte, n)}
 		for _, b := range coll.parts {
 			coll.win.mem = append(coll.win.mem, b.([]byte))
 			coll.win.postCounts = append(coll.win.postCounts, make([]int, n))
