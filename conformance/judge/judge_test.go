@@ -268,7 +268,7 @@ func TestDescribeTellsAll(t *testing.T) {
 	safe := *c.Case
 	safe.ID, safe.Labels = "a/b/safe", nil
 	must.Do(t, WriteCases(&out, []Case{c, {s, &safe}}))
-	if got := out.String(); !strings.Contains(got, "It works (dangerous)\n") || !strings.Contains(got, "It works\n") || !strings.Contains(got, "\n2 cases.") {
+	if got := out.String(); !strings.HasPrefix(got, "a/b/c     MUST    RFC 1  It works (dangerous)\na/b/safe  MUST    RFC 1  It works\n") || !strings.Contains(got, "\n2 cases.") {
 		t.Errorf("listed as\n%s", got)
 	}
 }
@@ -279,6 +279,11 @@ func TestCoverageOfDocuments(t *testing.T) {
 	must.Do(t, WriteCoverage(&one, []string{"rfc5044"}))
 	if !strings.Contains(all.String(), "rfc5040  ") || !strings.Contains(all.String(), "\n100.0 % of the testable MUSTs are covered.\n") || strings.Contains(one.String(), "rfc5040") || strings.Count(one.String(), "\n") < 8 {
 		t.Errorf("%s\n%s", all.String(), one.String())
+	}
+	for line := range strings.Lines(one.String()) {
+		if n := len([]rune(line)); n > 103 {
+			t.Errorf("a line of %d characters: %s", n, line)
+		}
 	}
 	if err := WriteCoverage(io.Discard, []string{"rfc5045"}); err == nil || !strings.Contains(err.Error(), `no document "rfc5045"`) {
 		t.Errorf("an unknown document: %v", err)

@@ -195,7 +195,7 @@ func TestUnparsedPackets(t *testing.T) {
 		{linux4[:19], 4, 19, "19 of 20 bytes"},
 		{linux6[:39], 6, 39, "39 of 40 bytes"},
 		{IP{Src: a4, IHL: new(uint8(6))}.Append(nil, make([]byte, 3)), 4, 3, "the header has 24 bytes, there are 23"},
-		{IP{Src: a6, Protocol: fragment}.Append(nil, make([]byte, 7)), 6, 7, "7 of 8 bytes"},
+		{IP{Src: a6, Protocol: fragment}.Append(nil, make([]byte, 7)), 6, 7, ": 7 of 8 bytes"},
 		{IP{Src: a6, Protocol: fragment}.Append(nil, []byte{17, 0, 0, 6, 0, 0, 0, 0, 9}), 6, 1, "reserved bits"},
 	} {
 		h, payload, _, err := ParseIP(c.b)

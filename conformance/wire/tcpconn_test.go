@@ -237,6 +237,7 @@ func TestFINStaysUntilAcknowledged(t *testing.T) {
 // Only a segment with the flag ACK acknowledges.
 func TestSegmentWithoutACKAcknowledgesNothing(t *testing.T) {
 	b := established(t, 7)
+	b.write(b.now, []byte("y"))
 	before := b.snd.una
 	b.receiveSegment(&segment{seq: peerISN, ack: before + 1, window: 5, payload: []byte("x")})
 	if b.snd.una != before || b.readAll() != "x" {
