@@ -93,8 +93,8 @@ func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	for i := range s.links {
 		s.connect(i)
 	}
-	for i := range 2 {
-		s.register(memoryStep{stepNumbers: stepNumbers{region: i, from: 32 * i, length: 64, n: 15 * 7}})
+	for i := range 2 { // with all rights, one in each domain
+		s.register(memoryStep{stepNumbers: stepNumbers{region: i, from: 32 * i, length: 64, n: 9 + 16*i}})
 	}
 	if mix.windows {
 		for i := range s.windows {

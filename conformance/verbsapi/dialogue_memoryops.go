@@ -175,6 +175,8 @@ func (s *memorySession) ownerOf(step memoryStep) int {
 		return step.qp
 	case w.Type == verbs.MWType1:
 		return linkIn(w.PD, step)
+	case step.n/3%4 == 0 && w.QP < 2 && step.n%8 > 0:
+		return 1 - w.QP // in the same domain
 	case step.n/3%5 == 0:
 		return (w.QP + 1 + step.n%2) % len(s.links)
 	}
