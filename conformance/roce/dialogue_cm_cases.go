@@ -56,7 +56,7 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 	Expects: cmSees,
 	Defects: []string{"cm.IgnoreCommEst"}, Run: cmDialogueOf(cmPassive, map[string]int{"first message": 30, "RTU": 3, "wait": 5}),
 }, {
-	ID: "dialogue/cm-passive/rejected", Cite: ibta("chapter 12", "cm/22"),
+	ID: "dialogue/cm-passive/rejected", Cite: ibta("chapter 12", "cm/22", "cm/25"),
 	Title:   "In random dialogues, a REJ of the peer ends a connection of the passive side like the model",
 	Sends:   "REJs with all reasons in all states, also before the REP, and REQs that the device must reject",
 	Expects: cmSees,
