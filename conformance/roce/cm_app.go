@@ -143,6 +143,29 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
+	ID: "cm/rej/closed-listener-rejects-pending", Cite: ibta("Table 106", "cm/1"),
+	Title:   "Requests that the application has not taken are rejected when it closes the listener",
+	Sends:   "two REQs to a listener, which the application then closes",
+	Expects: "a REJ with reason 8 or 28 for each",
+	Defects: []string{"cm.ClosedListenerIsSilent"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		comms := []uint32{0x100, 0x101}
+		for n, comm := range comms {
+			req := p.cmRequest(cmPort, comm)
+			req.QPN = new(peerQPN + uint32(n))
+			p.SendPacket(ib.CM(uint64(comm), req))
+		}
+		p.Sync()
+		p.Must("a listener that is closed", l.Close())
+		for range comms {
+			pkt, m := p.cmExpect(ib.REJ{About: new(model.CMAboutREQ)})
+			rej, _ := m.(ib.REJ)
+			i := slices.Index(comms, *rej.RemoteCommID)
+			p.Check(i >= 0 && transactionOf(pkt) == uint64(comms[i]), "a REJ of a request, once", "%v", pkt)
+			p.Check(slices.Contains([]ib.Reason{ib.RejInvalidServiceID, ib.RejConsumer}, *rej.Reason), "a REJ with reason 8 or 28", "%v", pkt)
+			comms[i] = 0
+		}
+	}),
+}, {
 	ID: "cm/req/listener-has-its-address", Cite: ibta("Annex A11", "cm/27"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "A listener gets the requests for its own address only, or for all addresses if it has none",
 	Sends:   "REQs to two addresses of the device, with a listener at one of them, one at each, and one at all",

@@ -550,8 +550,8 @@ func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Mess
 	case attrREJ:
 		return s.peerREJ(c, r), c.tid
 	case ib.AttrMRA:
-		about := map[model.CMState]uint8{model.CMReplied: model.CMAboutREP, model.CMEstablished: model.CMAboutOther}[c.State]
-		if r.IntN(5) == 0 {
+		about := map[model.CMState]uint8{model.CMReplied: model.CMAboutREP, model.CMEstablished: model.CMAboutREP}[c.State]
+		if r.IntN(4) == 0 {
 			about = uint8(r.IntN(3))
 		}
 		service := s.drawTimeout(r) + uint8(r.IntN(5))

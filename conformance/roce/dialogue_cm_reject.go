@@ -112,8 +112,10 @@ func (s *cmDialogue) staleREP(c *cmLink, step cmStep, r *rand.Rand) {
 	}
 	s.settle(cmWant{msg: model.CMReject(&c.PeerID, model.CMAboutREP, model.CMRejectStale), tid: &c.tid, to: c.peer}, s.wantDREQ(old))
 	_ = c.setup.task.Wait(byClock(s.Port, 0, reorderLimit))
-	if c.setup.done.Load() { // the device may also wait for another REP
+	if c.setup.done.Load() {
 		c.State = model.CMIdle
+	} else { // the device may also wait for another REP
+		s.await(c, step, r)
 	}
 }
 

@@ -118,8 +118,8 @@ func TestMessagesInPackets(t *testing.T) {
 // TestFieldsDoNotOverlap sets one bit at a time. It belongs to one field, or to none if it is
 // reserved.
 func TestFieldsDoNotOverlap(t *testing.T) {
-	whole := []any{BTH{}, RETH{}, AtomicETH{}, AtomicAckETH{}, AETH{}, DETH{}, ImmDt{}, IETH{}, XRCETH{}, RDETH{}, FETH{}, MAD{}, LAP{}, APR{}, RTU{}, DREP{}}
-	parts := []any{REQ{}, MRA{}, REJ{}, REP{}, DREQ{}, SIDRREQ{}, SIDRREP{}}
+	whole := []any{BTH{}, RETH{}, AtomicETH{}, AtomicAckETH{}, AETH{}, DETH{}, ImmDt{}, IETH{}, XRCETH{}, RDETH{}, FETH{}, MAD{}, LAP{}, RTU{}, DREP{}}
+	parts := []any{REQ{}, MRA{}, REJ{}, REP{}, DREQ{}, SIDRREQ{}, SIDRREP{}, APR{}}
 	for i, h := range append(whole, parts...) {
 		typ := reflect.TypeOf(h)
 		size := len(packet.AppendFields(nil, h))
