@@ -2,6 +2,7 @@ package roce
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -267,7 +268,48 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 			k.ExpectRecv(1, 48)
 		}
 	}),
+}, {
+	ID: "cm/qp/reads-within-responder-resources", Cite: ibta("chapter 12", "cm/23"),
+	Title:   "A connected queue pair has no more READs outstanding than the responder resources of its peer",
+	Sends:   "REQs, and REPs for REQs of the device, with responder resources 1, 2, 4 and 8; the application has an initiator depth of 4, and posts six READs",
+	Expects: "1, 2, 4 and 4 READ requests",
+	Defects: []string{"cm.PassiveDepthNotLimited", "cm.ActiveDepthNotLimited"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		for n, resources := range []uint8{1, 2, 4, 8} {
+			k := p.cmOpen(l, uint32(2*n), func(r *ib.REQ) { r.RespResources = &resources })
+			k.establish()
+			k.expectReads(int(min(resources, cmParam().InitiatorDepth)))
+
+			c, id := p.connect(Setup{state: verbs.QPStateInit}), uint32(7+n)
+			call := p.Go("connect", func() error {
+				_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), p.ResponseTimeout())
+				return err
+			})
+			pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN()))})
+			req := m.(ib.REQ)
+			p.SendPacket(ib.CM(transactionOf(pkt), ib.REP{
+				LocalCommID: &id, RemoteCommID: req.LocalCommID, QPN: new(uint32(peerQPN + 2*n + 1)), StartingPSN: new(ib.PSN(5)), RespResources: &resources,
+			}))
+			p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: &id})
+			p.Must("a connection", call.Wait(p.ResponseTimeout()))
+			c.expectReads(int(min(resources, cmParam().InitiatorDepth)))
+		}
+	}),
 }})
+
+// expectReads has the application post six READs, and fails the case unless want of them are sent.
+// The queue pair is then in the error state.
+func (c *Conn) expectReads(want int) {
+	for id := range uint64(6) {
+		c.PostSend(c.QP, c.ReadWR(id, 8))
+	}
+	sent := c.Drain(sentSoFar)
+	c.Check(len(sent) == want, fmt.Sprintf("%d READ requests", want), "%d: %v", len(sent), sent)
+	for _, pkt := range sent {
+		c.checkPacket(ib.Op(ib.OpReadRequest), pkt)
+	}
+	c.Must("a queue pair that goes to ERR", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+	c.Completions()
+}
 
 const (
 	cmTransportUC = 1

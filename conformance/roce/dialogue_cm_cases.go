@@ -96,10 +96,10 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 	Expects: cmSees,
 	Defects: []string{"RejectIsTimeout"}, Run: cmDialogueOf(cmActive, map[string]int{"REJ": 6, "MRA": 5}),
 }, {
-	ID: "dialogue/cm-sidr/both-sides", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "dialogue/cm-sidr/both-sides", Cite: ibta("Tables 119, 120", "cm/11", "cm/17", "cm/25"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "In random dialogues, datagram services are resolved like the model",
-	Sends:   "SIDR_REQs and SIDR_REPs, also twice, damaged, for unknown services and with unknown IDs; the application accepts, rejects and resolves",
+	Sends:   "SIDR_REQs and SIDR_REPs, also twice, damaged, for unknown services and partitions, with unknown IDs and with those of answered requests; the application accepts, rejects and resolves",
 	Expects: "the messages with all their fields, and the requests and results that the application gets",
-	Defects: []string{"cm.SIDRZeroQKey", "cm.IgnoreUnknownService", "ResolvedKeyLost"},
+	Defects: []string{"cm.SIDRZeroQKey", "cm.IgnoreUnknownService", "ResolvedKeyLost", "cm.SIDRPKeyUnchecked", "cm.SIDRAnswerIgnoresTID"},
 	Run:     dialogue.Spec[cmStep]{Dialogues: 7, Steps: 35, Open: openSIDRDialogue}.Body(),
 }})

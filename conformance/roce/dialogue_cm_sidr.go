@@ -32,6 +32,7 @@ type sidrRequest struct {
 	tid     uint64
 	srcPort uint16
 	taken   verbs.ConnRequest // nil before the application takes it
+	reused  bool              // another request has the same ID
 }
 
 // sidrResolve is a SIDR_REQ of the device.
@@ -122,9 +123,22 @@ func (s *sidrDialogue) newRequest(n uint32, r *rand.Rand) *sidrRequest {
 		q.peer, n = s.PeerAddr(1), n-1
 	}
 	q.Request = s.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, cmPort), s.baseID+n)
+	if old := s.reusable(); old != nil && r.IntN(3) == 0 {
+		q.peer, q.Request.RequestID, q.reused, old.reused = old.peer, old.Request.RequestID, true, true
+	}
 	q.Request.PKey = new(s.Checker.PKey &^ uint16(r.IntN(2)<<15)) // the peer may be a limited member
 	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 180)...)
 	return q
+}
+
+// reusable returns an answered request, of which the peer may use the ID in a new request, with
+// another transaction ID. It returns nil if there is none.
+func (s *sidrDialogue) reusable() *sidrRequest {
+	i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool { return q.Reply != nil && !q.MayRepeat && !q.reused })
+	if i < 0 {
+		return nil
+	}
+	return s.requests[i]
 }
 
 // ask has the peer send a new SIDR_REQ.
@@ -140,7 +154,7 @@ func (s *sidrDialogue) ask(step cmStep, r *rand.Rand) {
 func (s *sidrDialogue) askRefused(step cmStep, r *rand.Rand) {
 	q := s.newRequest(0x8000+r.Uint32()%0x1000, r)
 	want := ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(sidrRejected)), InfoLen: new(uint8(0))}
-	switch r.IntN(5) {
+	switch r.IntN(6) {
 	case 0:
 		q.Request.Private[0] = uint8(1 + r.IntN(255)) // version of the address header
 	case 1:
@@ -151,11 +165,16 @@ func (s *sidrDialogue) askRefused(step cmStep, r *rand.Rand) {
 		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceTCP, cmPort)), new(uint8(ib.SIDRUnsupported))
 	case 4:
 		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceUDP, cmClosedPort)), new(uint8(ib.SIDRUnsupported))
+	case 5: // of a partition of which the device is no member
+		q.Request.PKey, want.Status = new(s.Checker.PKey^1<<r.IntN(15)), nil
 	}
 	want.ServiceID = q.Request.ServiceID
 	n := s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
 	if cmFaults[step.fault].harmless {
-		s.settleSIDR(slices.Repeat([]cmWant{{tid: &q.tid, to: q.peer, msg: want}}, n)...)
+		s.settleSIDR(slices.Repeat([]cmWant{{tid: &q.tid, to: q.peer, msg: want, got: func(_ ib.MAD, m ib.Message, _ Arrival) {
+			rep, _ := m.(ib.SIDRREP)
+			s.Check(*rep.Status != ib.SIDRValid, "a SIDR_REP that refuses the request", "status 0")
+		}}}, n)...)
 	}
 }
 

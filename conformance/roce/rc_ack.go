@@ -308,6 +308,30 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
+	ID: "rc/ack/response-opcode-has-its-place", Cite: ibta("", "rc/ack/13"),
+	Title:   "A READ response whose opcode does not fit its place completes the READ with BAD_RESP_ERR",
+	Sends:   "to READs of one, two and three full packets: at each place, after correct responses, a response of every other kind",
+	Expects: "BAD_RESP_ERR and the QP in ERR; for a LAST or ONLY that comes too early, another error or a retry is right as well",
+	Defects: []string{"ReadMiddleEndsRead", "BadRespSucceeds"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, misplacedResponses(), func(c *Conn, m misplacedResponse) {
+		bytes := Data(m.packets * MTU)
+		responses := c.startRead(bytes)
+		valid := responses[m.at]
+		wrong := ib.Response(m.op, valid.PSN(), 1, valid.Payload)
+		switch m.op {
+		case ib.OpReadResponseMiddle:
+			wrong = ib.New(m.op, valid.PSN(), valid.Payload)
+		case ib.OpAtomicAcknowledge:
+			wrong = ib.AtomicAck(valid.PSN(), 1, 7)
+		}
+		c.Send(append(responses[:m.at:m.at], wrong)...)
+		if m.at < m.packets-1 && (m.op == ib.OpReadResponseLast || m.op == ib.OpReadResponseOnly) {
+			c.expectErrorOrRetry(bytes)
+			return
+		}
+		c.ExpectCompletion(1, verbs.WCBadRespErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
+	}),
+}, {
 	ID: "rc/ack/fatal-nak-codes-have-statuses-of-their-own", Cite: ibta("Table 63", "rc/ack/15"),
 	Title:   "NAK codes 1, 2 and 3 complete the refused request with REM_INV_REQ_ERR, REM_ACCESS_ERR and REM_OP_ERR",
 	Sends:   "to a WRITE of the device: a NAK with each code",
@@ -353,4 +377,26 @@ func (c *Conn) expectNotSuccess(syndrome uint8, allowed func(verbs.WCStatus) boo
 		return
 	}
 	c.completeWith(c.peerAck(0, 1), 1)
+}
+
+// misplacedResponse is a response with opcode op, at a place in the response to a READ where another
+// opcode is right.
+type misplacedResponse struct {
+	packets, at int
+	op          ib.Opcode
+}
+
+// misplacedResponses returns every wrong opcode at every place of one, two and three responses.
+func misplacedResponses() (all []misplacedResponse) {
+	ops := []ib.Opcode{ib.OpReadResponseFirst, ib.OpReadResponseMiddle, ib.OpReadResponseLast, ib.OpReadResponseOnly, ib.OpAtomicAcknowledge}
+	for packets := 1; packets <= 3; packets++ {
+		for at, valid := range ib.ReadResponses(0, 0, Data(packets*MTU), MTU) {
+			for _, op := range ops {
+				if op != valid.Opcode() {
+					all = append(all, misplacedResponse{packets, at, op})
+				}
+			}
+		}
+	}
+	return all
 }

@@ -85,19 +85,21 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/credit/advertised-where-claimed",
 	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Title:   "A responder that claims end-to-end flow control advertises credits",
-	Sends:   "a SEND to a queue pair with three receives",
-	Expects: "an ACK with a credit code",
-	Defects: []string{"NoCreditReporting"}, Run: onConn(Setup{Receives: 3}, func(c *Conn) {
+	Sends:   "a SEND to a queue pair with three receives, a WRITE, READs of one and three packets and, if supported, a FETCH_ADD and a COMPARE_SWAP",
+	Expects: "a credit code in every AETH",
+	Defects: []string{"NoCreditReporting", "AtomicAckWithoutCredits", "ReadResponseWithoutCredits"}, Run: onConn(Setup{Receives: 3}, func(c *Conn) {
 		ack := c.exchange(c.peerSend(0, 16), c.deviceAck(0, ib.AnyMSN))
-		_, advertised := ib.Credits(ack.Syndrome())
-		c.Check(advertised, "credits in the ACK", "code %d, which means none", ack.Syndrome())
+		for _, a := range append(c.creditResponses(1), ack) {
+			_, advertised := ib.Credits(a.Syndrome())
+			c.Check(advertised, "credits in each AETH", "%v with code %d, which means none", a, a.Syndrome())
+		}
 	}),
 }, {
 	ID:   "rc/credit/never-more-than-receives-posted",
 	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Title:   "A responder advertises no more credits than it has receives",
-	Sends:   "WRITEs and SENDs with no, one and thirteen receives, a number without a credit code",
-	Expects: "no more credits than there are receives, in any ACK",
+	Sends:   "WRITEs, READs, atomics if supported, and SENDs with no, one and thirteen receives, a number without a credit code",
+	Expects: "no more credits than there are receives, in any AETH",
 	Defects: []string{"CreditsInvented"}, Run: onConn(Setup{}, func(c *Conn) {
 		k, posted := 0, 0
 		send := func(p ib.Packet) {
@@ -116,6 +118,10 @@ var msnCases = overRC.Cases([]conformance.Case{{
 				posted++
 			}
 			send(ib.WriteOnly(0, c.RETH(0, 0), nil))
+			for _, a := range c.creditResponses(k) {
+				expectCreditsAtMost(c, posted, a)
+				k = a.PSN().Sub(c.PeerPSN(0)) + 1
+			}
 		}
 		for posted > 0 {
 			posted--
@@ -126,8 +132,8 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/credit/none-advertised-with-an-srq",
 	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ,
 	Title:   "A queue pair with a shared receive queue advertises no credits",
-	Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
-	Expects: "credit code 31 in all answers",
+	Sends:   "a SEND, a WRITE, READs and, if supported, atomics to a queue pair on an SRQ with four receives",
+	Expects: "credit code 31 in every AETH",
 	Defects: []string{"CreditsInvented"}, Run: OnPort(func(p *Port) {
 		srq := p.newSRQ(p.PD)
 		c := p.connect(Setup{srq: srq})
@@ -135,8 +141,9 @@ var msnCases = overRC.Cases([]conformance.Case{{
 			c.PostRecv(srq, uint64(id+1), c.LocalMem.SGE(64*id, 64))
 		}
 		c.exchange(c.peerSend(0, 16), c.deviceAck(0, ib.AnyMSN).WithCredits(ib.NoCreditCount))
-		c.exchange(c.peerWrite(1, 8), c.deviceAck(1, ib.AnyMSN).WithCredits(ib.NoCreditCount))
-		c.exchange(c.peerRead(2, 8).AckReq(), ib.ReadResponseOnly(c.PeerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCreditCount))
+		for _, a := range c.creditResponses(1) {
+			c.Check(a.Syndrome() == ib.NoCreditCount, "credit code 31 in each AETH", "%v with code %d", a, a.Syndrome())
+		}
 	}),
 }, {
 	ID: "rc/credit/requester-stops-where-they-end", Cite: ibta("", "rc/credit/2"), Needs: verbs.CapCredits,
@@ -184,6 +191,30 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }})
+
+// creditResponses sends requests of every kind that needs no receive, one at a time from the k-th PSN
+// on. It returns the responses that have an AETH.
+func (c *Conn) creditResponses(k int) (all []Arrival) {
+	requests := []ib.Packet{c.peerWrite(0, 16), c.peerRead(0, 16), c.peerRead(0, 2500)}
+	if c.Caps.Has(verbs.CapAtomics) {
+		at := wordRETH(c.TargetMem, 2)
+		requests = append(requests, ib.FetchAdd(0, at, 1), ib.CompareSwap(0, at, 1, 2))
+	}
+	for _, request := range requests {
+		c.Send(request.WithPSN(c.PeerPSN(k)).AckReq())
+		if request.Opcode() == ib.OpReadRequest {
+			k += ib.Packets(int(*request.RETH.Len), MTU) - 1
+		}
+		for done := false; !done; { // ACKs with new credits may come before
+			a := c.expect(ib.Packet{})
+			if done = a.PSN() == c.PeerPSN(k); a.AETH != nil {
+				all = append(all, a)
+			}
+		}
+		k++
+	}
+	return all
+}
 
 // expectCreditsAtMost fails the case if an ACK advertises more than most credits.
 func expectCreditsAtMost(c *Conn, most int, ack Arrival) {
