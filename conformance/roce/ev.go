@@ -142,17 +142,23 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "ev/mig/migreq-moves-an-armed-qp",
-	Cite: ibta("", "mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
-	Title:   "A queue pair with an armed alternate path migrates when its peer sends MigReq 1, and raises PATH_MIG",
-	Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
-	Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
-	Defects: []string{"MigrationIgnored"}, Run: onRC(func(c *Conn) {
+	Cite: ibta("", "mig/1", "mig/2"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Title:   "A queue pair with an armed alternate path migrates when its peer sends MigReq 1 after 0, and raises PATH_MIG",
+	Sends:   "a SEND and an ACK with MigReq 1, and again with MigReq 0; then a SEND with MigReq 1 from the alternate address",
+	Expects: "the state REARM until MigReq is 0; then PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
+	Defects: []string{"MigrationIgnored", "RearmArmsOnAnyPacket"}, Run: onRC(func(c *Conn) {
 		c.armAltPath()
-		c.expectMigReq(0, false)
+		c.expectAccepted(0, ib.Packet.MigReq)
+		c.expectMigState(verbs.MigRearm)
+		c.PostSend(c.QP, c.SendWR(9, 8))
+		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
+		c.completeWith(c.peerAck(0, 1).MigReq(), 9)
+		c.expectMigState(verbs.MigRearm)
+		c.expectMigReq(1, false)
 		c.expectMigState(verbs.MigArmed)
 		c.ExpectNoEvent()
 		c.Peer = c.PeerAddr(1)
-		c.expectAccepted(1, ib.Packet.MigReq)
+		c.expectAccepted(2, ib.Packet.MigReq)
 		c.expectQPEvent(verbs.EventPathMig)
 		c.expectMigState(verbs.MigMigrated)
 		c.PostSend(c.QP, c.SendWR(9, 8))

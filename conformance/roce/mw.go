@@ -31,10 +31,10 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 }, []conformance.Case{{
 	ID:   "mw/bind/type-1-refused-likewise",
 	Cite: ibta("C10-72..75", "mw/1", "mw/2", "mw/3", "mw/4"), Needs: verbs.CapMWType1,
-	Title:   "Binds that fail for type 2 windows fail for type 1 windows, whose keys then grant no access",
-	Sends:   "binds type 1 windows beyond a region, without the required rights, and across PDs; then READs with their keys",
-	Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
-	Defects: []string{"BindUnchecked"}, Run: OnPort(func(p *Port) {
+	Title:   "Binds that fail for type 2 windows fail for type 1 windows, which then grant what they granted before",
+	Sends:   "binds type 1 windows beyond a region, without the required rights, and across PDs; then READs with their keys; the same with windows that are bound, then READs and WRITEs",
+	Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs; through bound windows the bytes for a READ of their range, a NAK for a WRITE without the right",
+	Defects: []string{"BindUnchecked", "FailedBindChangesKey"}, Run: OnPort(func(p *Port) {
 		for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
 			eachConn(p, Setup{}, binds, func(c *Conn, b badBind) {
 				mw, info := b.bind(c, verbs.MWType1)
@@ -42,18 +42,29 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 				c.secondConn(Setup{}).expectOpRefused(readOp, ib.At(info.Addr, mw.RKey(), 8))
 			})
 		}
+		eachConn(p, Setup{}, slices.Concat(outOfRangeBinds, noMWBindBinds, readOnlyBinds), func(c *Conn, b badBind) {
+			win := c.bindWindow(verbs.MWType1, 1024, 256, verbs.AccessRemoteRead)
+			_, info := b.bind(c, verbs.MWType1)
+			c.expectBindFails(win.mw, verbs.SendSignaled, info)
+			other := c.secondConn(Setup{})
+			other.expectRead(0, win.reth(0, 256), win.m.Buf[1024:1280])
+			other.expectNoEffect(win.m, writeOp.packet(other.PeerPSN(1), win.reth(0, 8)), ib.NakRemoteAccess)
+		})
 	}),
 }, {
 	ID: "mw/bind/bound-type-2-window-refused", Cite: ibta("o10-37.2.30", "mw/8"), Needs: verbs.CapMWType2,
 	Title:   "A bind of a type 2 window that is already bound completes with MW_BIND_ERR",
-	Sends:   "binds a window to one range of a region, then to another",
-	Expects: "SUCCESS, then MW_BIND_ERR",
+	Sends:   "binds a window to one range of a region, then to another: on another queue pair, with a READ by the key on the first, and on the first",
+	Expects: "SUCCESS, then MW_BIND_ERR; the bytes for the READ",
 	Defects: []string{"RebindBound"}, Run: onConn(Setup{}, func(c *Conn) {
 		win := c.bindWindow(verbs.MWType2, 0, 256, verbs.AccessRemoteRead)
 		// The post must succeed: an earlier request in the queue might have invalidated the window.
-		_, err := c.postBind(win.mw, verbs.SendSignaled, bindRange(win.m, 1024, 256, verbs.AccessRemoteRead))
-		c.Must("a bind that can be posted", err)
-		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
+		for _, on := range []*Conn{c.secondConn(Setup{}), c} {
+			c.expectRead(0, win.reth(0, 256), win.m.Buf[:256])
+			_, err := on.postBind(win.mw, verbs.SendSignaled, bindRange(win.m, 1024, 256, verbs.AccessRemoteRead))
+			c.Must("a bind that can be posted", err)
+			c.ExpectCompletion(bindID, verbs.WCMWBindErr)
+		}
 	}),
 }, {
 	ID:   "mw/bind/invalidated-type-2-window-bound-again",

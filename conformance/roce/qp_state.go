@@ -149,27 +149,45 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "qp/7"),
 	Title:   "When a queue pair goes to ERR, every posted send and receive completes as flushed, in the order of posting",
-	Sends:   "nothing",
-	Expects: "WR_FLUSH_ERR for four sends, signaled or not, in order, and for three receives, in order",
-	Defects: []string{"FlushReversed"}, Run: onConn(Setup{Receives: 3}, func(c *Conn) {
+	Sends:   "nothing, or the FIRST packet of a SEND, to RC and UC",
+	Expects: "WR_FLUSH_ERR for four sends, signaled or not, in order, and for three receives, in order, also if a message has begun to arrive",
+	Defects: []string{"FlushReversed", "ClaimedReceiveFlushedLast"}, Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{Receives: 3})
 		c.PostSend(c.QP, unsignaled(c.SendWR(101, 8)), c.SendWR(102, 8), unsignaled(c.SendWR(103, 8)), c.SendWR(104, 8))
 		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectFlushed(4, 3)
+		c.Drain(sentSoFar) // the device may have sent the sends
+		c = p.connect(Setup{Receives: 3, recvLen: 2 * MTU})
+		c.beginMessage()
+		c.ToState(c.QP, verbs.QPStateErr)
+		c.expectFlushed(0, 3)
+		if p.Caps.Has(verbs.CapUC) {
+			c = p.connect(ucSetup(3))
+			c.Send(ucSend(c.PeerPSN(0), 2*ucMTU)[0])
+			c.Sync()
+			c.ToState(c.QP, verbs.QPStateErr)
+			c.expectFlushed(0, 3)
+		}
 	}),
 }, {
 	ID: "qp/error/pending-receives-are-no-messages", Cite: ibta("", "qp/7"),
 	Title:   "Receives that are posted when a queue pair fails are flushed, and do not complete with success",
-	Sends:   "a READ with a bad key, which fails the queue pair; to another queue pair, a NAK for its request",
-	Expects: "WR_FLUSH_ERR for each receive",
-	Defects: []string{"ErrCompletesRecvs"}, Run: OnPort(func(p *Port) {
+	Sends:   "a READ with a bad key, which fails the queue pair; to others, a NAK for their request, also after the FIRST packet of a SEND",
+	Expects: "WR_FLUSH_ERR for each receive, in order",
+	Defects: []string{"ErrCompletesRecvs", "ClaimedReceiveFlushedLast"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 3})
 		c.exchange(ib.ReadRequest(c.PeerPSN(0), c.deregisteredRETH()), c.deviceNak(0, ib.NakRemoteAccess, 0))
 		c.expectFlushed(0, 3)
-		c = p.connect(Setup{Receives: 3})
-		c.sendUnacked(101)
-		c.Send(c.peerNak(0, ib.NakRemoteOp, 0))
-		c.ExpectCompletion(101, verbs.WCRemOpErr)
-		c.expectFlushed(0, 3)
+		for _, begun := range []bool{false, true} {
+			c = p.connect(Setup{Receives: 3, recvLen: 2 * MTU})
+			if begun {
+				c.beginMessage()
+			}
+			c.sendUnacked(101)
+			c.Send(c.peerNak(0, ib.NakRemoteOp, 0))
+			c.ExpectCompletion(101, verbs.WCRemOpErr)
+			c.expectFlushed(0, 3)
+		}
 	}),
 }, {
 	ID: "qp/error/work-posted-afterwards-flushed", Cite: ibta("", "qp/8"),
@@ -186,6 +204,11 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }})
+
+// beginMessage sends the FIRST packet of a SEND, and awaits its ACK.
+func (c *Conn) beginMessage() {
+	c.exchange(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceAck(0, 0))
+}
 
 // reconnect moves the queue pair from RESET to RTS, with the same attributes.
 func (c *Conn) reconnect() {

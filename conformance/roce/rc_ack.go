@@ -121,18 +121,20 @@ var ackCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "rc/ack/5"),
 	Title:   "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
-	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
+	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on; on another queue pair the response to a READ after it, then correct responses",
 	Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
 	Defects: []string{"AckSkipsRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
+		answerPastUnanswered(c.secondConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}), c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 	}),
 }, {
 	ID: "rc/ack/ack-past-an-atomic-repeats-the-atomic", Cite: ibta("", "rc/ack/5"), Needs: verbs.CapAtomics,
 	Title:   "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
-	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
+	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on; on another queue pair the response to a READ after it, then correct responses",
 	Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
 	Defects: []string{"AckSkipsRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(1), 2, 7))
+		answerPastUnanswered(c.secondConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}), c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(0), 1, 7))
 	}),
 }, {
 	ID: "rc/ack/read-response-acknowledges-earlier-writes", Cite: ibta("", "rc/ack/6"),
@@ -212,7 +214,7 @@ func (c *Conn) expectOptionalAcks(k int, msn uint32) {
 	}
 }
 
-// ackPastUnanswered has the device post a WRITE, wr, which is a READ or atomic with ID 2, a WRITE
+// ackPastUnanswered has the device post a WRITE, wr, which has its own response and ID 2, a WRITE
 // and a SEND, and acknowledges the last, as if only the response to wr had been lost. The case
 // fails unless the device retransmits from wr on, and all complete after answer.
 func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
@@ -225,6 +227,18 @@ func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	if len(answer.Payload) > 0 {
 		c.ExpectBytes(c.LocalMem, SinkOffset, answer.Payload)
 	}
+}
+
+// answerPastUnanswered has the device post wr, which has its own response and ID 2, and a READ, and
+// answers the READ only. The case fails if wr completes before answer, or not after it.
+func answerPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
+	c.request(0, wr, c.ReadWR(3, 8))
+	read := ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8))
+	c.Send(read)
+	c.expectNoCompletion()
+	c.Drain(sentSoFar) // retransmissions
+	c.Send(answer, read)
+	c.ExpectCompletions(verbs.WCSuccess, 2, 3)
 }
 
 // answerWithPlainAck answers a READ or atomic of the device with an ACK. The device may conclude

@@ -54,10 +54,10 @@ var flushCases = conformance.Group{Needs: verbs.CapRC | verbs.CapFlush, Labels: 
 		c.ExpectUntouched(c.TargetMem)
 	}),
 }, {
-	ID: "rc/flush/request-is-one-packet", Cite: annexA19("oA19-2, oA19-5", "rc/flush/2"),
+	ID: "rc/flush/request-is-one-packet", Cite: annexA19("oA19-2, oA19-5", "rc/flush/2", "rc/ack/5"),
 	Title:   "A requester sends a FLUSH as one packet without payload, and its answer acknowledges earlier WRITEs",
-	Sends:   "a READ response without payload to a WRITE and a FLUSH of a range, then to a FLUSH of a region",
-	Expects: "opcode 0x1C with the FETH and RETH of the request and SE 0; completions of the WRITE and the FLUSHes, in order",
+	Sends:   "a READ response without payload to a WRITE and a FLUSH of a range, then to a FLUSH of a region; to others first an ACK or response of a later request",
+	Expects: "opcode 0x1C with the FETH and RETH of the request and SE 0; completions of the WRITE and the FLUSHes, in order, by their own answer only",
 	Defects: []string{"ReadAckIgnored"}, Run: onConn(flushSetup, func(c *Conn) {
 		c.request(0, c.WriteWR(1, 2500))
 		c.PostSend(c.QP, flushWR(2, verbs.FlushRange, 2500))
@@ -71,6 +71,7 @@ var flushCases = conformance.Group{Needs: verbs.CapRC | verbs.CapFlush, Labels: 
 		want.RETH.Len = nil // it has no meaning
 		c.expect(want)
 		c.completeWith(flushed(c.DevicePSN(4)).WithMSN(3), 3)
+		c.expectOwnAnswerOnly(flushWR(2, verbs.FlushRange, 8))
 	}),
 }, {
 	ID: "rc/flush/payload-is-no-success", Cite: annexA19("oA19-2", "rc/flush/3"), Level: conformance.Should,
@@ -145,6 +146,14 @@ var flushCases = conformance.Group{Needs: verbs.CapRC | verbs.CapFlush, Labels: 
 
 // flushed is the answer to a FLUSH or ATOMIC WRITE: a READ response without payload.
 func flushed(psn ib.PSN) ib.Packet { return ib.ReadResponseOnly(psn, ib.AnyMSN, []byte{}) }
+
+// expectOwnAnswerOnly fails the case if a FLUSH or ATOMIC WRITE with ID 2 is completed by an ACK or
+// READ response of a later request.
+func (c *Conn) expectOwnAnswerOnly(wr verbs.SendWR) {
+	s := Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}
+	ackPastUnanswered(c.secondConn(s), wr, flushed(c.DevicePSN(1)).WithMSN(2))
+	answerPastUnanswered(c.secondConn(s), wr, flushed(c.DevicePSN(0)).WithMSN(1))
+}
 
 // awaitFlushed waits for the answer to a FLUSH. ACKs of earlier requests may come before.
 func (c *Conn) awaitFlushed(psn ib.PSN) {

@@ -78,13 +78,17 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/len/write-of-another-sum-refused", Cite: ibta("", "rc/len/5"),
 	Title:   "A WRITE with more or less payload than the RETH announced is refused as invalid",
-	Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and after the announced length, and a MIDDLE that does",
+	Sends:   "with immediate data and without: ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and after the announced length, and a MIDDLE that does",
 	Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
-	Defects: []string{"WriteSumUnchecked"}, Run: expectEachRefused(
+	Defects: []string{"WriteSumUnchecked", "ShortWriteImmAccepted"}, Run: expectEachRefused(
 		[]segment{{op: ib.OpWriteOnly, announced: 8, payload: 4}},
 		[]segment{{op: ib.OpWriteOnly, announced: 4, payload: 8}},
+		[]segment{{op: ib.OpWriteOnlyImm, announced: 8, payload: 4}},
+		[]segment{{op: ib.OpWriteOnlyImm, announced: 4, payload: 8}},
 		[]segment{{op: ib.OpWriteFirst, announced: 1100, payload: 1024}, {op: ib.OpWriteLast, payload: 72}},
 		[]segment{{op: ib.OpWriteFirst, announced: 1100, payload: 1024}, {op: ib.OpWriteLast, payload: 80}},
+		[]segment{{op: ib.OpWriteFirst, announced: 1100, payload: 1024}, {op: ib.OpWriteLastImm, payload: 72}},
+		[]segment{{op: ib.OpWriteFirst, announced: 1100, payload: 1024}, {op: ib.OpWriteLastImm, payload: 80}},
 		[]segment{
 			{op: ib.OpWriteFirst, announced: 3000, payload: 1024},
 			{op: ib.OpWriteMiddle, payload: 1024},

@@ -112,11 +112,11 @@ var orderCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUntouched(c.TargetMem, c.LocalMem)
 	}),
 }, {
-	ID: "rc/atm/atomic-write-request-is-one-packet", Cite: annexA19("oA19-28", "rc/atm/15"), Needs: verbs.CapAtomicWrite,
+	ID: "rc/atm/atomic-write-request-is-one-packet", Cite: annexA19("oA19-28", "rc/atm/15", "rc/ack/5"), Needs: verbs.CapAtomicWrite,
 	Title:   "A requester sends an ATOMIC WRITE as one packet of eight bytes, and a response without payload completes it",
-	Sends:   "an ACK of the WRITE before it only; then a READ response without payload; posts ATOMIC WRITEs of four and of sixteen bytes",
+	Sends:   "an ACK of the WRITE before it only, of a SEND after it, or a response to a READ after it; then a READ response without payload; posts ATOMIC WRITEs of four and of sixteen bytes",
 	Expects: "a packet with a RETH of length 8 and the eight bytes; no completion before the response; the others fail, and are not sent",
-	Defects: []string{"PSNStartsAtZero", "WCOpcodeZero"}, Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"PSNStartsAtZero", "WCOpcodeZero", "AtomicWriteAckedByLaterAck"}, Run: onConn(Setup{}, func(c *Conn) {
 		wr := c.WriteWR(2, 8)
 		wr.Opcode = verbs.OpAtomicWrite
 		c.request(0, c.WriteWR(1, 8))
@@ -127,6 +127,7 @@ var orderCases = overRC.Cases([]conformance.Case{{
 		c.Send(flushed(c.DevicePSN(1)).WithMSN(2))
 		wc := c.ExpectCompletion(2, verbs.WCSuccess)
 		c.Check(wc.Opcode == verbs.WCOpAtomicWrite, "a completion of ATOMIC WRITE", "%v", wc.Opcode)
+		c.expectOwnAnswerOnly(wr)
 		for _, n := range []int{4, 16} {
 			wr.SGL = c.WriteWR(3, n).SGL
 			c.secondConn(Setup{}).expectNeverSent(wr)

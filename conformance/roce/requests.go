@@ -89,6 +89,8 @@ func (c *Conn) request(k int, wrs ...verbs.SendWR) (all []ib.Packet) {
 		verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: func(k, n int) []ib.Packet {
 			return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), peerMemoryRETH(n), 1)}
 		},
+		verbs.OpAtomicWrite: func(k, _ int) []ib.Packet { return []ib.Packet{ib.Op(ib.OpAtomicWrite).WithPSN(c.DevicePSN(k))} },
+		verbs.OpFlush:       func(k, _ int) []ib.Packet { return []ib.Packet{ib.Op(ib.OpFlush).WithPSN(c.DevicePSN(k))} },
 	}
 	for i := range wrs {
 		n := 0
