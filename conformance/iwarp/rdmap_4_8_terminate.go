@@ -99,6 +99,15 @@ func terminateContentLen(h *iwarp.TerminateHeader) int {
 	return n
 }
 
+// sendAmongReads sends a wrong frame between two valid Read Requests, in one TCP segment.
+func (c *conn) sendAmongReads(frame makeSegment) (wrong iwarp.Segment) {
+	b := c.encode(c.peerRead(0, 16))
+	wrong = frame(c)
+	b = append(b, c.encode(wrong)...)
+	c.write(append(b, c.encode(c.peerRead(0, 16))...))
+	return wrong
+}
+
 // expectQuotedReadHeader fails the case unless Terminate t quotes the header of a Read Request as
 // it is after done octets were answered: with later addresses and a smaller size.
 func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
@@ -232,13 +241,12 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/headers-of-every-wrong-read", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5"),
 	Title:   "The Terminate of a Read Request quotes its headers, whatever is wrong with its source",
-	Sends:   "Read Requests with an unknown key, out of bounds, for memory without the right and of another domain, and one that wraps around",
+	Sends:   "Read Requests with an unknown key, out of bounds, for memory without the right and of another domain, and one that wraps around; each between two valid ones in a TCP segment",
 	Expects: "M, D and R, and both headers of the Read Request in the Terminate",
 	Defects: []string{"TermHeaderStale", "TermReadStale"}, Run: onEachConn(setup{}, readFaults, func(c *conn, f peerFault) {
 		c.Note("%s", f.name)
-		c.syncByRead()
-		wrong := f.frame(c)
-		t := c.expectRefusal(wrong, f.causes...)
+		wrong := c.sendAmongReads(f.frame)
+		t := c.expectTerminateAfter(iwarp.OpReadResponse, f.causes...)
 		c.expectQuotedDDPHeader(t, wrong)
 		c.expectQuotedReadHeader(t, wrong, 0)
 		c.Check(iwarp.Val(t.Terminate.LengthValid), "a Terminate with M set", "%v", t)
