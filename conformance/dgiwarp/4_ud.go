@@ -377,7 +377,50 @@ var udCases = []conformance.Case{{
 			h.ExpectBytes(m, i*128+addrAreaLen, data(8+i))
 		}
 	}),
+}, {
+	ID: "dg/ud/solicited-raises-an-event", Cite: cite("8", "dg/verbs/1"), Level: conformance.May,
+	Title:   "A Send or immediate data raises an event only with solicited event, for an application that waits for solicited events",
+	Sends:   "Sends of one segment and of two, and immediate data, with and without solicited event",
+	Expects: "receives of all, and events for those with solicited event",
+	Defects: []string{"ImmediateUnsolicited"}, Run: onHost(func(h *host) { h.checkSolicited(false) }),
 }}
+
+// checkSolicited sends every kind of message that takes a receive to a queue pair whose application
+// waits for solicited events, and fails the case unless exactly those with solicited event raise one.
+func (h *host) checkSolicited(reliable bool) {
+	events := rig.Result(h.Device.CreateCompChannel())(h, "a completion channel")
+	h.CQ = h.CreateCQ(verbs.CQInit{Depth: 64, Channel: events})
+	p := h.newQP(setup{receives: 8}).peer(0)
+	messages := [][]iwarp.Segment{
+		{iwarp.Send(1, data(16))}, {iwarp.SendSE(2, data(16))}, sendSegmentsOf(3, data(16), 8), iwarp.SendSE(4, data(16)).Segments(untaggedLen + 8),
+		{iwarp.Immediate(5, immediateData)}, {iwarp.ImmediateSE(6, immediateData)},
+	}
+	if reliable {
+		p.openFlow(zeroLengthWrite())
+		if h.Caps.Has(verbs.CapMWType2 | verbs.CapSendInv) {
+			for i, op := range []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate} {
+				key := p.BindWindow(p.qp, p.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteWrite)
+				messages = append(messages, []iwarp.Segment{iwarp.SendInvalidate(uint32(i+7), uint32(key), data(16)).Opcode(op)})
+			}
+		}
+	}
+	for i, segments := range messages {
+		h.Must("a CQ that can be armed", h.CQ.ReqNotify(true))
+		for _, s := range segments {
+			if reliable {
+				p.expectDelivered(s)
+			} else {
+				p.sendSegments(s)
+			}
+		}
+		h.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+		h.syncDevice()
+		_, err := events.Wait(0)
+		op := segments[0].Op()
+		solicited := op == iwarp.OpSendSE || op == iwarp.OpSendSEInvalidate || op == iwarp.OpImmediateSE
+		h.Check((err == nil) == solicited, fmt.Sprintf("for %v an event of the CQ: %t", op, solicited), "%t", err == nil)
+	}
+}
 
 // expectNothingElse expects no further response, completion or event.
 func (h *host) expectNothingElse() {

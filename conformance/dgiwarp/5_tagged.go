@@ -186,11 +186,12 @@ var taggedCases = []conformance.Case{{
 }, {
 	ID: "dg/record/segments-must-agree", Cite: cite("5", "dg/tag/3"),
 	Title:   "A segment with another address, key or length than the first segment of its record is dropped",
-	Sends:   "the first and the last of three segments, and the second with another address, another valid key, or another length",
+	Sends:   "the first and the last of three segments, and the second with another address, the key of other memory, another key of the same memory, or another length",
 	Expects: "a record without the second after 10 ms, and nothing of the second in memory",
 	Defects: []string{"PiecesUnchecked"}, Run: onPeer(func(p *peer) {
 		other := p.Memory(128, allAccess)
-		var was [3][]byte
+		same := rig.Result(p.PD.RegMR(verbs.MRInit{Buf: p.targetMem.Buf, Access: allAccess}))(p.Rig, "a second region of the same memory")
+		var was [4][]byte
 		for i := range was {
 			was[i] = bytes.Clone(p.targetMem.Buf[100*i+32 : 100*i+64])
 		}
@@ -200,6 +201,7 @@ var taggedCases = []conformance.Case{{
 		for i, wrong := range []func(iwarp.Packet) iwarp.Packet{
 			seg(func(s iwarp.Segment) iwarp.Segment { return s.TO(*s.DDP.TO + 1000) }),
 			seg(func(s iwarp.Segment) iwarp.Segment { return s.STag(uint32(other.RKey())).TO(other.Addr()) }),
+			seg(func(s iwarp.Segment) iwarp.Segment { return s.STag(uint32(same.RKey())) }),
 			func(pkt iwarp.Packet) iwarp.Packet {
 				return pkt.EditRecord(func(r *iwarp.RecordHeader) { r.Length = new(uint32(97)) })
 			},
@@ -213,7 +215,7 @@ var taggedCases = []conformance.Case{{
 			p.ExpectBytes(p.targetMem, off+32, was[i])
 		}
 		p.ExpectUntouched(other)
-		p.ExpectUnchangedOutside(p.targetMem, 0, 300)
+		p.ExpectUnchangedOutside(p.targetMem, 0, 400)
 	}),
 }, {
 	ID: "dg/record/completes-when-whole", Cite: cite("5", "dg/tag/4"),

@@ -118,6 +118,12 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
+	ID: "dg/rdmap/solicited-raises-an-event", Cite: cite("7.7", "dg/rdmap/2"), Level: conformance.May,
+	Title:   "A message raises an event only with solicited event, for an application that waits for solicited events",
+	Sends:   "Sends of one segment and of two, immediate data, and Sends with Invalidate, with and without solicited event",
+	Expects: "receives of all, and events for those with solicited event",
+	Defects: []string{"FlowsUnsolicited"}, Run: onHost(func(h *host) { h.checkSolicited(true) }),
+}, {
 	ID: "dg/rdmap/every-request", Cite: cite("7.7", "dg/rdmap/2"), Needs: verbs.CapAtomics | verbs.CapSendInv,
 	Title:   "All operations of RDMAP and its extensions can be requested",
 	Sends:   "responses to the requests of the application",

@@ -189,7 +189,29 @@ var ddpUntaggedCases = []conformance.Case{{
 	Sends:   "each kind of untagged message with MO 1, 4, 2^16, 2^31, and so high that MO plus length is 2^32",
 	Expects: "a Terminate: invalid MO, or message too long; no effect",
 	Defects: []string{"UntaggedUnchecked", "ReadQueueUnchecked", "OffsetLow16"}, Run: onEachUntagged(baseKinds, (*host).expectOffsetsRefused),
+}, {
+	ID: "ddp/untagged/offset-of-the-second-segment", Cite: cite("rfc5041/7.1/3", "rfc5041/5.3/4"),
+	Title:   "An untagged message whose second segment does not continue the first is refused",
+	Sends:   "each kind of untagged message in two segments, the second with MO 0, one more than its offset, and 2^31 more",
+	Expects: "the end of the stream, with any Terminate; no effect",
+	Defects: []string{"UntaggedUnchecked"}, Run: onEachUntagged(allKinds, (*host).expectSecondOffsetsRefused),
 }}
+
+// expectSecondOffsetsRefused fails the case unless a kind of message is refused if its second
+// segment has a wrong MO. A device may also refuse the first: only Sends need several segments.
+func (h *host) expectSecondOffsetsRefused(k messageKind) {
+	const first = 4
+	for _, mo := range []uint32{0, first + 1, first | 1<<31} {
+		c := h.connectFor(k)
+		part := k.valid(c)
+		octets := part.Append(nil)[ddpUntaggedLen:]
+		part.Read, part.AtomicRequest, part.AtomicResponse, part.Immediate = nil, nil, nil, nil
+		c.send(part.WithPayload(octets[:first]).Last(false), part.WithPayload(octets[first:]).MO(mo))
+		c.expectAbort()
+		c.ExpectNoSuccess()
+		c.ExpectUntouched(c.targetMem)
+	}
+}
 
 // expectQueuesRefused fails the case unless a kind of message is refused on other queues than its
 // own.

@@ -239,6 +239,24 @@ var enhancedInitiatorCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "enhanced/rtr/read-needs-a-place", Cite: cite("rfc6581/9.1/6", "rfc6581/9.2/6"),
+	Title:   "An initiator sends no Read as RTR if the Reply has an IRD of 0",
+	Sends:   "Replies with an IRD of 0 that select a Read or a Send, a Read or a Write, and a Read alone",
+	Expects: "a Send, a Write, and the end of the stream, with any Terminate",
+	Defects: []string{"RTRUnasked"}, Run: onHost(func(h *host) {
+		for _, other := range []iwarp.RTR{iwarp.RTRSend, iwarp.RTRWrite, 0} {
+			hs := h.startActive(setup{})
+			kinds := hs.recvPeerToPeerRequest().rtrs() & (iwarp.RTRRead | other)
+			hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(0, 0).PeerToPeer(kinds) })
+			if other != 0 && kinds&other != 0 {
+				hs.establishByRTR(iwarp.Op(rtrOpcodes[other]).WithPayload(nil))
+				continue
+			}
+			hs.enterFullOperation().expectAbort()
+			hs.expectConnError()
+		}
+	}),
+}, {
 	ID: "enhanced/rtr/no-common-type-is-terminated", Cite: cite("rfc6581/9.2/7", "rfc6581/8/1"),
 	Title:   "An initiator without a common RTR sends a Terminate",
 	Sends:   "a Reply with A and the kinds of RTR that the Request does not offer, if any",

@@ -334,13 +334,14 @@ func (c *conn) expectAbort() {
 
 // expectTerminateAfter fails the case unless the device sends segments of op only, then a
 // Terminate with one of the causes, or with any if there are none, and the end of the stream.
-func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
+func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) iwarp.Segment {
 	g := c.mustNextFPDU("TERMINATE")
 	for ; g.Op() != iwarp.OpTerminate; g = c.mustNextFPDU("TERMINATE") {
 		c.checkFPDU(iwarp.Op(op), g)
 	}
-	c.checkTerminate(g, causes)
+	t := c.checkTerminate(g, causes)
 	c.expectEnd()
+	return t
 }
 
 // parseTerminate parses a Terminate in the RFC's bit order or in that of Linux's siw. If both are

@@ -99,6 +99,20 @@ func terminateContentLen(h *iwarp.TerminateHeader) int {
 	return n
 }
 
+// refuseAmongReads sends a fault after a Read Request was answered, and on another connection between
+// two valid Read Requests in one TCP segment. It calls check with the frame and its Terminate.
+func (c *conn) refuseAmongReads(f peerFault, check func(c *conn, wrong, t iwarp.Segment)) {
+	c.syncByRead()
+	wrong := f.frame(c)
+	check(c, wrong, c.expectRefusal(wrong, f.causes...))
+	c = c.connect(setup{})
+	b := c.encode(c.peerRead(0, 16))
+	wrong = f.frame(c)
+	b = append(b, c.encode(wrong)...)
+	c.write(append(b, c.encode(c.peerRead(0, 16))...))
+	check(c, wrong, c.expectTerminateAfter(iwarp.OpReadResponse, f.causes...))
+}
+
 // expectQuotedReadHeader fails the case unless Terminate t quotes the header of a Read Request as
 // it is after done octets were answered: with later addresses and a smaller size.
 func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
@@ -232,16 +246,15 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/headers-of-every-wrong-read", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5"),
 	Title:   "The Terminate of a Read Request quotes its headers, whatever is wrong with its source",
-	Sends:   "Read Requests with an unknown key, out of bounds, for memory without the right and of another domain, and one that wraps around",
+	Sends:   "Read Requests with an unknown key, out of bounds, for memory without the right and of another domain, and one that wraps around; each alone, and between two valid ones in a TCP segment",
 	Expects: "M, D and R, and both headers of the Read Request in the Terminate",
 	Defects: []string{"TermHeaderStale", "TermReadStale"}, Run: onEachConn(setup{}, readFaults, func(c *conn, f peerFault) {
 		c.Note("%s", f.name)
-		c.syncByRead()
-		wrong := f.frame(c)
-		t := c.expectRefusal(wrong, f.causes...)
-		c.expectQuotedDDPHeader(t, wrong)
-		c.expectQuotedReadHeader(t, wrong, 0)
-		c.Check(iwarp.Val(t.Terminate.LengthValid), "a Terminate with M set", "%v", t)
+		c.refuseAmongReads(f, func(c *conn, wrong, t iwarp.Segment) {
+			c.expectQuotedDDPHeader(t, wrong)
+			c.expectQuotedReadHeader(t, wrong, 0)
+			c.Check(iwarp.Val(t.Terminate.LengthValid), "a Terminate with M set", "%v", t)
+		})
 	}),
 }, {
 	ID: "rdmap/terminate/read-header-is-there", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5"),

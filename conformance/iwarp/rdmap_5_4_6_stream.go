@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -312,6 +313,31 @@ var rdmapStreamCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "rdmap/order/fence-holds-local-requests", Cite: cite("rfc5040/5.5/10"), Level: conformance.Should, Needs: verbs.CapMWType2 | verbs.CapLocalInv,
+	Title:   "A local invalidate or a bind with a fence takes effect only after earlier reads are answered",
+	Sends:   "a delayed response to a read; before it and after it, a Read Request through a window whose invalidate or bind has a fence",
+	Expects: "a window that is valid before the response and invalid after it, or the reverse for a bind",
+	Defects: []string{"FenceIgnored", "FenceOfSendsOnly"}, Run: onHost(func(h *host) {
+		for _, op := range []verbs.WROpcode{verbs.OpLocalInv, verbs.OpBindMW} {
+			for _, answered := range []bool{true, false} {
+				c := h.connect(setup{})
+				m, at, wr := c.fencedWindowWR(op)
+				c.PostSend(c.qp, c.readWR(11, 64, 16), wr)
+				request := c.expect(iwarp.Op(iwarp.OpReadRequest))
+				c.expectSilence(silencePeriod)
+				if answered {
+					c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
+					c.ExpectCompletions(verbs.WCSuccess, 11, wr.WRID)
+				}
+				if answered == (op == verbs.OpBindMW) {
+					c.expectAnswer(c.readFrom(at, 16), iwarp.Op(iwarp.OpReadResponse).WithPayload(m.Buf[:16]))
+				} else {
+					c.expectRefusal(c.readFrom(at, 16), iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
+				}
+			}
+		}
+	}),
+}, {
 	ID: "rdmap/order/fence-waits-for-atomics", Cite: cite("rfc5040/5.5/10"), Level: conformance.Should, Needs: verbs.CapAtomics,
 	Title:   "A Send with a fence is not sent before an earlier atomic is answered, and an atomic with a fence not before a read",
 	Sends:   "a delayed Atomic Response, and a delayed Read Response",
@@ -451,3 +477,19 @@ var rdmapStreamCases = []conformance.Case{{
 		c.expectFailures(2)
 	}),
 }}
+
+// fencedWindowWR returns a request with a fence that invalidates a bound window or binds a new one,
+// with the memory and the address of the window.
+func (c *conn) fencedWindowWR(op verbs.WROpcode) (*rig.Memory, iwarp.Addr, verbs.SendWR) {
+	const flags = verbs.SendFence | verbs.SendSignaled
+	if op == verbs.OpLocalInv {
+		m, at := c.newWindow(verbs.AccessRemoteRead)
+		return m, at, verbs.SendWR{WRID: 12, Opcode: op, Flags: flags, InvalidateRKey: verbs.RKey(at.STag)}
+	}
+	m := c.Memory(64, bindableAccess)
+	mw := rig.Result(c.PD.AllocMW(verbs.MWType2))(c.Rig, "a window")
+	key := verbs.NextRKey(mw.RKey())
+	return m, iwarp.At(uint32(key), m.Addr()), verbs.SendWR{WRID: 12, Opcode: op, Flags: flags, Bind: verbs.Bind{
+		MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: 64, Access: verbs.AccessRemoteRead},
+	}}
+}

@@ -130,15 +130,15 @@ var rdmapxMessageCases = []conformance.Case{{
 }, {
 	ID: "rdmapx/message/terminate-has-the-ddp-header", Cite: cite("rfc7306/8.1/1"), Needs: verbs.CapAtomics,
 	Title:   "The Terminate of an Atomic Request quotes its DDP header, and no other",
-	Sends:   "FetchAdds to a misaligned address, on a wrong queue, of a wrong version, with a wrong MSN, with an unknown key, and out of bounds",
+	Sends:   "FetchAdds to a misaligned address, on a wrong queue, of a wrong version, with a wrong MSN, with an unknown key, and out of bounds; each alone, and between two Read Requests in a TCP segment",
 	Expects: "a Terminate with M and D set, R clear, and the DDP header",
 	Defects: []string{"TermAllHeaders"}, Run: onEachConn(setup{}, atomicFaults, func(c *conn, f peerFault) {
 		c.Note("%s", f.name)
-		wrong := f.frame(c)
-		got := c.expectRefusal(wrong, f.causes...)
-		c.expectQuotedDDPHeader(got, wrong)
-		m, r := iwarp.Val(got.Terminate.LengthValid), iwarp.Val(got.Terminate.HasRDMAP)
-		c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
+		c.refuseAmongReads(f, func(c *conn, wrong, got iwarp.Segment) {
+			c.expectQuotedDDPHeader(got, wrong)
+			m, r := iwarp.Val(got.Terminate.LengthValid), iwarp.Val(got.Terminate.HasRDMAP)
+			c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
+		})
 	}),
 }, {
 	ID: "rdmapx/message/both-atomics", Cite: cite("rfc7306/5/1"), Needs: verbs.CapAtomics,

@@ -48,6 +48,29 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 		return ib.AtomicAck(psn, 1, 5)
 	}),
 }, []conformance.Case{{
+	ID: "wc/fence/bind-waits-for-earlier-reads", Cite: ibta("10.8.3.3", "cq/3"), Needs: verbs.CapMWType2,
+	Title:   "A bind with a fence takes effect only after earlier READs are answered",
+	Sends:   "the answer to a READ, late; a READ through a window, whose bind has a fence, before the answer, and on another connection after it",
+	Expects: "a NAK for a remote access error before the answer, and the bytes of the window after it",
+	Defects: []string{"FenceIgnored"}, Run: OnPort(func(p *Port) {
+		for _, answered := range []bool{true, false} {
+			c := p.connect(Setup{})
+			m := c.bindableMemory()
+			c.request(0, c.ReadWR(1, 8))
+			key, err := c.postBind(c.newWindow(verbs.MWType2), verbs.SendSignaled|verbs.SendFence, bindRange(m, 1024, 256, verbs.AccessRemoteRead))
+			c.Must("a window that can be bound", err)
+			at := ib.At(m.Addr()+1024, key, 8)
+			c.expectSilence(silencePeriod)
+			if !answered {
+				c.ExpectNoCompletion()
+				c.expectReadRefused(0, at)
+				continue
+			}
+			c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)), 1, bindID)
+			c.expectRead(0, at, m.Buf[1024:1032])
+		}
+	}),
+}, {
 	ID: "wc/fence/unfenced-send-passes-a-read", Cite: ibta("", "cq/4"),
 	Title:   "A request without a fence does not wait for responses to earlier READs",
 	Sends:   "no response until a READ, a SEND and a WRITE have arrived; then their responses",
