@@ -142,7 +142,7 @@ func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i) // another scripted peer of the same queue pair
 		from.route = from.route.fromPort(port)
-		from.route.tclass = uint8(i*0x4c + 1)
+		from.route.tclass, from.route.hopLimit = uint8(i*0x4c+1), uint8(255-127*i)
 		from.sendSegments(iwarp.Send(1, data(8)))
 		p.expectRecv(uint64(i+1), data(8))
 		area := p.localMem.Buf[i*p.recvLen:][:addrAreaLen]
@@ -154,7 +154,7 @@ func (p *peer) checkAddressArea(at int) {
 			src, dst, version, protocol = header[12:16], header[16:20], 4, header[9]
 		}
 		if !p.UDPSockets {
-			p.checkIPHeader(header, from.route.tclass)
+			p.checkIPHeader(header, from.route)
 		}
 		p.Check(header[0]>>4 == version && protocol == packet.ProtocolUDP, fmt.Sprintf("a header of IPv%d and UDP", version), "% x", header)
 		p.Check(bytes.Equal(src, from.route.from.Addr().AsSlice()) && bytes.Equal(dst, from.route.to.Addr().AsSlice()),
@@ -164,8 +164,7 @@ func (p *peer) checkAddressArea(at int) {
 
 // checkIPHeader checks the traffic class and the hop limit of an IP header in an address area, and
 // the checksum of IPv4.
-func (p *peer) checkIPHeader(header []byte, tclass uint8) {
-	const hopLimit = 64 // of the peer's packets
+func (p *peer) checkIPHeader(header []byte, from route) {
 	class, hops := uint8(binary.BigEndian.Uint16(header)>>4), header[7]
 	if header[0]>>4 == 4 {
 		class, hops = header[1], header[8]
@@ -175,7 +174,7 @@ func (p *peer) checkIPHeader(header []byte, tclass uint8) {
 		}
 		p.Check(header[0]&15 == 5 && (sum>>16+sum)&0xffff == 0xffff, "an IPv4 header of 20 octets with its checksum", "% x", header)
 	}
-	p.Check(class == tclass && hops == hopLimit, fmt.Sprintf("traffic class %#x and hop limit %d", tclass, hopLimit), "%#x and %d", class, hops)
+	p.Check(class == from.tclass && hops == from.hopLimit, fmt.Sprintf("traffic class %#x and hop limit %d", from.tclass, from.hopLimit), "%#x and %d", class, hops)
 }
 
 // withHandles calls send, which sends a packet, with address handles of different traffic classes,

@@ -34,11 +34,13 @@ func onHost(body func(*host)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(&host{Rig: r}) })
 }
 
-// route has the addresses and the traffic class of a packet to the device.
+// route has the addresses, the traffic class and the hop limit of a packet to the device.
 type route struct {
 	from, to netip.AddrPort
 	// tclass is the traffic class; its lower two bits are ECN.
 	tclass uint8
+	// hopLimit is the hop limit; 0 means 64.
+	hopLimit uint8
 }
 
 // defaultRoute returns the route from the n-th address of the peer.
@@ -61,6 +63,9 @@ func (w route) fromPort(port uint16) route {
 // sendOctets sends octets in a UDP datagram with the addresses, ports and traffic class of r.
 func (h *host) sendOctets(r route, octets []byte) {
 	ip := packet.IP{Src: r.from.Addr(), Dst: r.to.Addr(), TClass: &r.tclass}
+	if r.hopLimit != 0 {
+		ip.HopLimit = &r.hopLimit
+	}
 	udp := packet.UDP{SrcPort: new(r.from.Port()), DstPort: new(r.to.Port())}
 	if err := h.Wire.Send(ip.Append(nil, udp.Append(nil, ip, octets))); err != nil {
 		rig.Abort(fmt.Errorf("send %v from %v to %v: %w", iwarp.ParsePacket(octets).Packet, r.from, r.to, err))

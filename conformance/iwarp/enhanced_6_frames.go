@@ -41,12 +41,15 @@ var enhancedFrameCases = []conformance.Case{{
 }, {
 	ID: "enhanced/frame/flag-means-nothing-in-revision-1", Cite: cite("rfc6581/6/1", "rfc5044/7.1.1/9"),
 	Title:   "In revision 1 the S flag is reserved: ignored in a Request, and zero in the Reply",
-	Sends:   "a Request of revision 1 with S set and eight octets of private data",
-	Expects: "a Reply of revision 1 with S clear, and the application gets the eight octets",
+	Sends:   "Requests of revision 1 with S set and 0, 3 and 8 octets of private data",
+	Expects: "Replies of revision 1 with S clear, and the application gets the octets",
 	Defects: []string{"EchoesFlags"},
-	Run: onRequest(setup{}, revision1Request().SFlag(true).Private(data(8)), func(hs *handshake) {
-		hs.establishAfter(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
-		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
+	Run: onHost(func(h *host) {
+		for _, n := range []int{0, 3, 8} {
+			hs := h.sendRequest(setup{}, revision1Request().SFlag(true).Private(data(n)))
+			hs.establishAfter(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
+			hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(n))
+		}
 	}),
 }, {
 	ID: "enhanced/frame/revision-1-is-taken", Cite: cite("rfc6581/6/2", "rfc6581/10/1"),

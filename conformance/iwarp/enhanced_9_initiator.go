@@ -97,14 +97,24 @@ var enhancedInitiatorCases = []conformance.Case{{
 }, {
 	ID: "enhanced/depth/reply-ord-is-served", Cite: cite("rfc6581/9.1/6"),
 	Title:   "An initiator answers as many outstanding reads as the ORD of the Reply",
-	Sends:   "Replies with ORD 1 and with the IRD of the Request; then as many Read Requests, none of which can be answered before all have arrived",
-	Expects: "connections, and Read Responses to all",
+	Sends:   "Replies with ORD 1 and with the IRD of the Request; then as many Read Requests, none of which can be answered before all have arrived; the same with ORD 4 and an IRD of 1",
+	Expects: "connections, and Read Responses to all; to ORD 4, a Terminate for an insufficient IRD or the same",
 	Defects: []string{"InitiatorServesOneRead"}, Run: onHost(func(h *host) {
 		for _, ord := range []uint16{1, defaultOrd} {
 			hs := h.startActive(setup{})
 			ord = min(ord, iwarp.Val(hs.recvEnhancedRequest().IRD))
 			hs.establishWithReply(withDepths(defaultOrd, ord)).expectReadsServed(int(ord))
 		}
+		hs := h.startActive(setup{connParams: depthParam(1, 1)})
+		c := hs.replyORD(4)
+		if g, ok := c.nextFPDU(h.ResponseTimeout()); ok && g.Op() == iwarp.OpTerminate {
+			c.checkTerminate(g, []iwarp.Cause{iwarp.MPAInsufficientIRD})
+			hs.expectConnError()
+			return
+		} else if ok && g.Op() == iwarp.OpReadRequest { // the RTR
+			c.send(iwarp.ReadResponseTo(g.Segment, nil))
+		}
+		hs.expectConnected().expectReadsServed(4)
 	}),
 }, {
 	ID: "enhanced/depth/too-few-places-is-terminated", Cite: cite("rfc6581/9.1/7", "rfc6581/8/1"),

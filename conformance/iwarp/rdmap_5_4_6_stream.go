@@ -423,13 +423,21 @@ var rdmapStreamCases = []conformance.Case{{
 }, {
 	ID: "rdmap/stream/opcode-change-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,
 	Title:   "A message whose opcode changes between segments causes a Terminate",
-	Sends:   "a Send whose second segment has the opcode of a Send with solicited event",
+	Sends:   "a Send whose second segment has the opcode of a Send with solicited event; Immediate Data with the MSN of a Send, and with the next, after its first segment",
 	Expects: "a Terminate with any cause, and no receive",
-	Defects: []string{"OpcodeChangeSilent"}, Run: onConn(func(c *conn) {
-		parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
-		c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
-		c.expectTerminateAndEnd()
-		c.ExpectNoSuccess()
+	Defects: []string{"OpcodeChangeSilent"}, Run: onHost(func(h *host) {
+		for _, second := range []func(part iwarp.Segment, msn uint32) iwarp.Segment{
+			func(part iwarp.Segment, _ uint32) iwarp.Segment { return part.Opcode(iwarp.OpSendSE) },
+			func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.Immediate(msn, doubled(1)) },
+			func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.ImmediateSE(msn+1, doubled(1)) },
+		} {
+			c := h.connect(setup{receives: 2})
+			msn := c.nextSendMSN()
+			parts := iwarp.Send(msn, data(32)).Segments(18 + 16)
+			c.send(parts[0], second(parts[1], msn))
+			c.expectTerminateAndEnd()
+			c.ExpectNoSuccess()
+		}
 	}),
 }, {
 	ID: "rdmap/stream/error-amid-a-message-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,

@@ -67,13 +67,14 @@ var wcCases = []conformance.Case{
 	{
 		ID: "verbs/wc/receive-of-a-write", Cite: cite("ibv_poll_cq(3)", "verbs/wc/4"), Needs: verbs.CapRC,
 		Title:   "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the length of the WRITE, and does not change the receive's buffer",
-		Sends:   "a write with immediate data of the peer",
+		Sends:   "a write, and a write with immediate data, of the peer",
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
 		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"}, Run: onPair(setup{}, func(l *qpPair) {
 			l.requireImm()
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
 			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
 			wr := l.partner.writeWR(2, 0, 40, l.dut.mem.Remote(512))
+			l.partner.execute(wr) // whose length does not count
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
 			l.partner.sendImm(wr)
 			wc := l.dut.ExpectRecv(1, 40)
