@@ -69,10 +69,10 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "cm/rej/given-up-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should, Labels: []string{conformance.Slow},
-	Title:   "After the last retry of a REQ, the device sends a REJ",
-	Sends:   "nothing for a REQ of the device",
-	Expects: "copies of the REQ; then a REJ with reason 4 and the device's GUID, and an error of Connect",
-	Defects: []string{"cm.GivesUpSilently"}, Run: OnPort(func(p *Port) {
+	Title:   "After the last retry of a REQ or REP, the device sends a REJ",
+	Sends:   "nothing for a REQ and a REP of the device",
+	Expects: "copies of the message; then a REJ with reason 4 and the device's GUID, and an error of the verb",
+	Defects: []string{"cm.GivesUpSilently", "cm.GivesUpREPSilently"}, Run: OnPort(func(p *Port) {
 		c, guid := p.connect(Setup{state: verbs.QPStateInit}), p.QueryDevice().NodeGUID
 		call := p.Go("connect", func() error {
 			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), verbs.Forever)
@@ -85,6 +85,14 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		}
 		p.cmCheck(model.CMRejectGUID(first.(ib.REQ).LocalCommID, new(uint32(0)), guid), pkt, m)
 		p.MustFail("Connect without an answer", call.Wait(p.ResponseTimeout()), nil)
+
+		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(14)), new(uint8(1)) })
+		pkt, m = p.cmExpect(k.rep)
+		for ib.AttrOf(m) == ib.AttrREP {
+			pkt, m = p.cmNext(p.ResponseTimeout(), ib.REJ{})
+		}
+		p.cmCheck(model.CMRejectGUID(&k.deviceID, &k.peerID, guid), pkt, m)
+		p.MustFail("Accept without an RTU", k.task.Wait(p.ResponseTimeout()), nil)
 	}),
 }, {
 	ID: "cm/life/backlog-has-pending-requests-only", Cite: ibta("", "cm/13"),

@@ -302,9 +302,9 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/drep/answered-after-the-end", Cite: ibta("chapter 12", "cm/7"),
 	Title:   "A DREQ is answered by a DREP, even after the connection has ended",
-	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
-	Expects: "a DREP for each DREQ, and both connections ended",
-	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ; an MRA for a REP, and a DREQ",
+	Expects: "a DREP for each DREQ, and the connections ended",
+	Defects: []string{"cm.NoDREPWhenDisconnected", "cm.DREQIgnoredAfterMRA"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		k := p.cmEstablish(l, 0)
 		k.disconnect()
 		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
@@ -319,6 +319,12 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 		p.Sync()
 		k.disconnect()
+
+		k = p.cmOpen(l, 2) // its RTU is lost
+		p.SendPacket(ib.CM(uint64(k.peerID), ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(uint8(1))}))
+		p.Sync()
+		k.disconnect()
+		_ = k.task.Wait(p.ResponseTimeout()) // whether the application gets a connection is open
 	}),
 }, {
 	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},
