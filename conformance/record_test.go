@@ -113,10 +113,11 @@ func (s *script) Accept(time.Duration) (Stream, error)               { return s,
 func (s *script) Addr() netip.AddrPort                               { return netip.AddrPort{} }
 func (s *script) Close() error                                       { return nil }
 func (s *script) Local() netip.AddrPort                              { return netip.MustParseAddrPort("10.0.0.1:1") }
-func (s *script) Remote() netip.AddrPort                             { return netip.MustParseAddrPort("10.0.0.2:2") }
-func (s *script) Read(time.Duration) ([]byte, error)                 { return []byte{8}, s.next() }
-func (s *script) CloseWrite() error                                  { return s.next() }
-func (s *script) Reset() error                                       { return s.next() }
+
+func (s *script) Remote() netip.AddrPort             { return netip.MustParseAddrPort("10.0.0.2:2") }
+func (s *script) Read(time.Duration) ([]byte, error) { return []byte{8}, s.next() }
+func (s *script) CloseWrite() error                  { return s.next() }
+func (s *script) Reset() error                       { return s.next() }
 
 // The record has what was received, and no event for a call that failed.
 func TestRecordHasReceivedData(t *testing.T) {
@@ -146,8 +147,12 @@ func TestRecordHasReceivedData(t *testing.T) {
 	must.Do(t, s.CloseWrite())
 	must.Do(t, s.Reset())
 	want := []Event{
-		{At: time.Second, Kind: EventReceived, Data: []byte{7}}, {Kind: EventReceived, Stream: 1, Data: []byte{8}},
-		{Kind: EventReceivedFIN, Stream: 1}, {Kind: EventReset, Stream: 1}, {Kind: EventSentFIN, Stream: 1}, {Kind: EventReset, Stream: 1},
+		{At: time.Second, Kind: EventReceived, Data: []byte{7}},
+		{Kind: EventReceived, Stream: 1, Data: []byte{8}},
+		{Kind: EventReceivedFIN, Stream: 1},
+		{Kind: EventReset, Stream: 1},
+		{Kind: EventSentFIN, Stream: 1},
+		{Kind: EventReset, Stream: 1},
 	}
 	if events, _ := r.Events(); !reflect.DeepEqual(events, want) {
 		t.Errorf("%+v, want %+v", events, want)

@@ -392,8 +392,11 @@ func (h *host) checkSolicited(reliable bool) {
 	h.CQ = h.CreateCQ(verbs.CQInit{Depth: 64, Channel: events})
 	p := h.newQP(setup{receives: 8}).peer(0)
 	messages := [][]iwarp.Segment{
-		{iwarp.Send(1, data(16))}, {iwarp.SendSE(2, data(16))}, sendSegmentsOf(3, data(16), 8), iwarp.SendSE(4, data(16)).Segments(untaggedLen + 8),
-		{iwarp.Immediate(5, immediateData)}, {iwarp.ImmediateSE(6, immediateData)},
+		{iwarp.Send(1, data(16))},
+		{iwarp.SendSE(2, data(16))},
+		sendSegmentsOf(3, data(16), 8), iwarp.SendSE(4, data(16)).Segments(untaggedLen + 8),
+		{iwarp.Immediate(5, immediateData)},
+		{iwarp.ImmediateSE(6, immediateData)},
 	}
 	if reliable {
 		p.openFlow(zeroLengthWrite())

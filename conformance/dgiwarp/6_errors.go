@@ -228,10 +228,14 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 			cause  iwarp.Cause
 			status []verbs.WCStatus
 		}{
-			{verbs.OpRDMAWrite, iwarp.DDPTaggedInvalidSTag, access}, {verbs.OpRDMAWrite, iwarp.RDMAPAccess, access},
-			{verbs.OpRDMAWrite, iwarp.DDPTaggedBounds, access}, {verbs.OpSend, iwarp.DDPUntaggedTooLong, invalid},
-			{verbs.OpSend, iwarp.RDMAPUnexpectedOpcode, invalid}, {verbs.OpSend, iwarp.RDMAPStreamCatastrophic, invalid},
-			{verbs.OpRDMARead, iwarp.RDMAPAccess, access}, {verbs.OpRDMARead, iwarp.RDMAPBounds, access},
+			{verbs.OpRDMAWrite, iwarp.DDPTaggedInvalidSTag, access},
+			{verbs.OpRDMAWrite, iwarp.RDMAPAccess, access},
+			{verbs.OpRDMAWrite, iwarp.DDPTaggedBounds, access},
+			{verbs.OpSend, iwarp.DDPUntaggedTooLong, invalid},
+			{verbs.OpSend, iwarp.RDMAPUnexpectedOpcode, invalid},
+			{verbs.OpSend, iwarp.RDMAPStreamCatastrophic, invalid},
+			{verbs.OpRDMARead, iwarp.RDMAPAccess, access},
+			{verbs.OpRDMARead, iwarp.RDMAPBounds, access},
 		} {
 			from := p.peer(i)
 			from.openFlow(zeroLengthWrite())

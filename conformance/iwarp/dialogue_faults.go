@@ -419,7 +419,7 @@ func (s *dialogueSession) badMemory(kind, n int) []verbs.SGE {
 	case 1:
 		sgl[0].Addr += uint64(dialogueMemLen - n + 1)
 	case 2:
-		sgl[0].Addr -= 1
+		sgl[0].Addr--
 	default:
 		sgl[0].LKey = verbs.LKey(s.region(deregistered).stag)
 	}

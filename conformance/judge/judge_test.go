@@ -113,7 +113,7 @@ func TestRunJudgesCasesAndChecksThem(t *testing.T) {
 		t.Errorf("checks %q, want %q", checks, wantChecks)
 	}
 	for _, f := range run.Faults {
-		faults = append(faults, strings.TrimSpace(strings.Join([]string{string(f.Kind), f.Case, f.Defect}, " ")))
+		faults = append(faults, strings.TrimSpace(strings.Join([]string{f.Kind, f.Case, f.Defect}, " ")))
 	}
 	wantFaults := []string{
 		string(conform.Unproven) + " a/b/blind Other=1", string(conform.Unsound) + " a/b/fails", string(conform.Unsound) + " a/b/notes",

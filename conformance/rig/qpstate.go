@@ -60,7 +60,7 @@ func Transitions(qpType verbs.QPType) []Transition {
 			{sqd, rts, 0, connectedRTS},
 		}
 	default: // RC; the queue pairs of XRC have the attributes of a requester or of a responder
-		requester, responder := verbs.QPAttrMask(RequesterAttrs), verbs.QPAttrMask(ResponderAttrs)
+		requester, responder := RequesterAttrs, ResponderAttrs
 		switch qpType {
 		case verbs.QPTypeXRCSend:
 			responder = 0

@@ -203,11 +203,11 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		open(first, p.Local[0])
 		p.Must("a listener that is closed", first.Close())
 		p.Must("a listener that is closed", second.Close())
-		any := netip.IPv4Unspecified()
+		unspecified := netip.IPv4Unspecified()
 		if p.Local[0].Is6() {
-			any = netip.IPv6Unspecified()
+			unspecified = netip.IPv6Unspecified()
 		}
-		all := listen(any)
+		all := listen(unspecified)
 		open(all, p.Local[0])
 		open(all, p.Local[1])
 	}),

@@ -225,13 +225,19 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ecn/drop/cnp-for-nobody-slows-nobody", Cite: ibta("", "ecn/5"), Needs: verbs.CapCongestion,
-	Title:   "A CNP for a queue pair that does not exist is dropped without effect",
-	Sends:   "CNPs for the number of no queue pair",
-	Expects: "no answer, and a queue pair that sends at its rate",
-	Defects: []string{"QPNLoose"}, Run: onFlow(func(f *flow) {
+	ID: "ecn/drop/cnp-for-nobody-slows-nobody", Cite: ibta("", "ecn/5", "pkt/addr/2"), Needs: verbs.CapCongestion,
+	Title:   "A CNP for a queue pair that does not exist, or from another address than the peer's, is dropped without effect",
+	Sends:   "CNPs for the number of no queue pair; from another address, for a queue pair of RC and, if supported, of UC",
+	Expects: "no answer, and queue pairs that send at their rate",
+	Defects: []string{"QPNLoose", "CNPOfAnyHost"}, Run: onFlow(func(f *flow) {
 		f.expectSameRateUnder(ib.CNP().To(0xabcdef), f)
+		f.expectSameRateUnder(ib.CNP().From(f.PeerAddr(1)), f)
 		f.expectSilence(shortWait)
+		if f.Caps.Has(verbs.CapUC) {
+			uc := f.newFlowOf(verbs.QPTypeUC, peerQPN+1, f.QueryPort().ActiveMTU)
+			uc.expectSameRateUnder(ib.CNP().From(f.PeerAddr(1)), uc)
+			uc.expectSilence(shortWait)
+		}
 	}),
 }, {
 	ID: "ecn/drop/cnp-with-wrong-icrc-slows-nobody", Cite: ibta("", "ecn/5"), Needs: verbs.CapCongestion,

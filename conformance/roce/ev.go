@@ -52,9 +52,9 @@ var eventCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "ev/qp/communication-established-reported", Cite: ibta("", "async/2"),
 	Title:   "The first packet that a queue pair receives in RTR raises COMM_EST",
-	Sends:   "a SEND to a queue pair in RTS, to one in RTR a packet of another partition and two SENDs; and a SEND to one of UC in RTR, if supported",
-	Expects: "an event for the first SEND to each queue pair in RTR, and no other",
-	Defects: []string{"NoQPEvents"}, Run: OnPort(func(p *Port) {
+	Sends:   "a SEND to a queue pair in RTS, to one in RTR a packet of another partition and two SENDs; and a SEND to one of UC in RTR, if supported; a SEND to each again after RESET and RTR",
+	Expects: "an event for the first SEND to each queue pair in RTR, also after RESET, and no other",
+	Defects: []string{"NoQPEvents", "CommEstOncePerQP"}, Run: OnPort(func(p *Port) {
 		rtr, rts := p.connect(Setup{state: verbs.QPStateRTR, Receives: 2}), p.connect(Setup{Receives: 1})
 		p.Sync() // has its own event
 		p.pendingEvents()
@@ -67,13 +67,19 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		rtr.expectQPEvent(verbs.EventCommEst)
 		rtr.expectAccepted(1)
 		p.ExpectNoEvent()
+		rtr.backToRTR()
+		rtr.expectAccepted(0)
+		rtr.expectQPEvent(verbs.EventCommEst)
 		if p.Caps.Has(verbs.CapUC) {
 			uc := ucSetup(1)
 			uc.state = verbs.QPStateRTR
 			c := p.connect(uc)
-			c.expectUCDelivery(0, 16, 1)
-			c.expectQPEvent(verbs.EventCommEst)
-			p.ExpectNoEvent()
+			for range 2 {
+				c.expectUCDelivery(0, 16, 1)
+				c.expectQPEvent(verbs.EventCommEst)
+				p.ExpectNoEvent()
+				c.backToRTR()
+			}
 		}
 	}),
 }, {
@@ -422,4 +428,12 @@ func (p *Port) awaitGID(present bool) {
 // hasRoCEv2GID reports whether a GID table has a RoCEv2 entry for an address.
 func hasRoCEv2GID(table []verbs.GIDEntry, a netip.Addr) bool {
 	return slices.ContainsFunc(table, func(e verbs.GIDEntry) bool { return e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 })
+}
+
+// backToRTR resets a queue pair, posts a receive with ID 1, and moves the queue pair to RTR.
+func (c *Conn) backToRTR() {
+	c.ToState(c.QP, verbs.QPStateReset)
+	c.ToInit(c.QP, 0, 0)
+	c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
+	c.ToRTR(c.QP, c.Attr)
 }

@@ -87,20 +87,18 @@ var flushCases = conformance.Group{Needs: verbs.CapRC | verbs.CapFlush, Labels: 
 }, {
 	ID: "rc/flush/placement-needs-the-right-of-the-region", Cite: annexA19("oA19-13", "rc/flush/4"),
 	Title:   "A FLUSH for a placement type that its region does not grant is a remote access error",
-	Sends:   "FLUSHes for global visibility, for persistence and for both, of regions that grant neither or global visibility only",
-	Expects: "a NAK for a remote access error; an answer where the right is granted",
-	Defects: []string{"AccessNAKsSwapped", "FlushICRCDoubled"}, Run: onEachConn(flushSetup, []flushRight{
-		{0, flushGlobal},
-		{0, flushPersistent},
-		{verbs.AccessFlushGlobal, flushPersistent},
-		{verbs.AccessFlushGlobal, flushGlobal | flushPersistent},
-		{verbs.AccessFlushGlobal, flushGlobal},
-	}, func(c *Conn, f flushRight) {
+	Sends:   "FLUSHes for global visibility, for persistence and for both, of regions that grant neither, either or both",
+	Expects: "a NAK for a remote access error; an answer where all rights are granted",
+	Defects: []string{"AccessNAKsSwapped", "FlushICRCDoubled", "FlushOfBothNeedsOne"}, Run: onEachConn(flushSetup, flushRights(), func(c *Conn, f flushRight) {
 		if f.placement&flushPersistent != 0 && !c.allowPersistentFlush() {
 			return
 		}
-		m := c.Memory(64, allAccess|f.region)
-		flush := ib.Flush(c.PeerPSN(0), f.placement, flushRange, rethFor(m, 0, 64))
+		m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, 64), Access: allAccess | f.region})
+		if err != nil && f.region&verbs.AccessFlushPersistent != 0 {
+			return // the device has no persistent memory
+		}
+		c.Must("a memory region", err)
+		flush := ib.Flush(c.PeerPSN(0), f.placement, flushRange, ib.At(m.Addr(), m.RKey(), 64))
 		if f.granted() {
 			c.exchange(flush, flushed(c.PeerPSN(0)))
 			return
@@ -185,9 +183,20 @@ type flushRight struct {
 	placement uint8
 }
 
-// granted reports whether the region grants the FLUSH.
+// flushRights returns all placement types with all rights for them.
+func flushRights() (all []flushRight) {
+	for _, placement := range []uint8{flushGlobal, flushPersistent, flushGlobal | flushPersistent} {
+		for _, region := range []verbs.Access{0, verbs.AccessFlushGlobal, verbs.AccessFlushPersistent, verbs.AccessFlushGlobal | verbs.AccessFlushPersistent} {
+			all = append(all, flushRight{region, placement})
+		}
+	}
+	return all
+}
+
+// granted reports whether the region grants all placement types of the FLUSH.
 func (f flushRight) granted() bool {
-	return f.placement == flushGlobal && f.region&verbs.AccessFlushGlobal != 0
+	return (f.placement&flushGlobal == 0 || f.region&verbs.AccessFlushGlobal != 0) &&
+		(f.placement&flushPersistent == 0 || f.region&verbs.AccessFlushPersistent != 0)
 }
 
 // badFlushRange is memory that a FLUSH must not reach.

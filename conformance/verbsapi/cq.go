@@ -157,9 +157,9 @@ var cqCases = []conformance.Case{{
 }, {
 	ID: "verbs/cq/resize-keeps-completions", Cite: cite("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ,
 	Title:   "Resizing a completion queue keeps its completions in order",
-	Sends:   "five completions before a queue grows, and five before it shrinks",
+	Sends:   "five completions before a queue grows, and five before it shrinks; ten before either, after so many others that the ring of the queue wraps around between them",
 	Expects: "all of them, in order",
-	Defects: []string{"ResizeLoses"}, Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ResizeLoses", "ResizeLosesWrapped"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		s := newFlushSource(r, cq)
 		s.addCompletions(5)
@@ -169,6 +169,17 @@ var cqCases = []conformance.Case{{
 		r.Sleep(shortWait)
 		r.Must("a queue that can shrink to what is in it", cq.Resize(10))
 		checkOrder(r, pollCompletions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
+		for _, depth := range []int{64, 10} {
+			cq := newCQ(r, 16, nil)
+			s := newFlushSource(r, cq)
+			before := cq.Depth() - 5
+			s.addCompletions(before)
+			pollCompletions(r, cq, before, 64)
+			s.addCompletions(10)
+			r.Sleep(shortWait)
+			r.Must(fmt.Sprintf("a queue that can be resized to %d", depth), cq.Resize(depth))
+			checkOrder(r, pollCompletions(r, cq, 10, 64), uint64(before)+1, verbs.WCWRFlushErr)
+		}
 	}),
 }, {
 	ID:   "verbs/cq/resize-below-what-is-there-refused",

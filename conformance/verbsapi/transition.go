@@ -19,8 +19,11 @@ type qpService struct {
 }
 
 var services = []qpService{
-	{"rc", verbs.QPTypeRC, verbs.CapRC}, {"uc", verbs.QPTypeUC, verbs.CapUC}, {"ud", verbs.QPTypeUD, verbs.CapUD},
-	{"xrc-send", verbs.QPTypeXRCSend, verbs.CapXRC}, {"xrc-recv", verbs.QPTypeXRCRecv, verbs.CapXRC},
+	{"rc", verbs.QPTypeRC, verbs.CapRC},
+	{"uc", verbs.QPTypeUC, verbs.CapUC},
+	{"ud", verbs.QPTypeUD, verbs.CapUD},
+	{"xrc-send", verbs.QPTypeXRCSend, verbs.CapXRC},
+	{"xrc-recv", verbs.QPTypeXRCRecv, verbs.CapXRC},
 }
 
 // transitionCases has a case for every transition of every type, and one per type for all others.

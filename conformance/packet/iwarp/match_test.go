@@ -317,11 +317,26 @@ func TestSiwBitOrder(t *testing.T) {
 		ctrl                  [4]byte
 		beforeStart, afterEnd bool // is in siw's order before and after the end of start-up
 	}{
-		{[4]byte{0x21}, true, true}, {[4]byte{0x21, 0, 0x40}, false, false}, {[4]byte{0x11, 0, 0x20, 0x07}, false, false}, {[4]byte{0x11, 0, 0x01}, true, true},
-		{[4]byte{0x02, 1}, false, false}, {[4]byte{0x02, 2}, true, true}, {[4]byte{0x02, 4}, true, true}, {[4]byte{0x02, 5}, false, false},
-		{[4]byte{0x02, 6}, true, false}, {[4]byte{0x02, 7}, true, false}, {[4]byte{0x02, 8}, false, false},
-		{[4]byte{0x20, 4}, false, false}, {[4]byte{0x20, 5}, false, true}, {[4]byte{0x20, 6}, false, true}, {[4]byte{0x20, 7}, false, false},
-		{[4]byte{0x10, 0}, false, false}, {[4]byte{0x10, 1}, true, true}, {[4]byte{0x10, 2}, true, true}, {[4]byte{0x11, 1}, false, false}, {[4]byte{0x01, 1}, false, false},
+		{[4]byte{0x21}, true, true},
+		{[4]byte{0x21, 0, 0x40}, false, false},
+		{[4]byte{0x11, 0, 0x20, 0x07}, false, false},
+		{[4]byte{0x11, 0, 0x01}, true, true},
+		{[4]byte{0x02, 1}, false, false},
+		{[4]byte{0x02, 2}, true, true},
+		{[4]byte{0x02, 4}, true, true},
+		{[4]byte{0x02, 5}, false, false},
+		{[4]byte{0x02, 6}, true, false},
+		{[4]byte{0x02, 7}, true, false},
+		{[4]byte{0x02, 8}, false, false},
+		{[4]byte{0x20, 4}, false, false},
+		{[4]byte{0x20, 5}, false, true},
+		{[4]byte{0x20, 6}, false, true},
+		{[4]byte{0x20, 7}, false, false},
+		{[4]byte{0x10, 0}, false, false},
+		{[4]byte{0x10, 1}, true, true},
+		{[4]byte{0x10, 2}, true, true},
+		{[4]byte{0x11, 1}, false, false},
+		{[4]byte{0x01, 1}, false, false},
 	} {
 		if b, a := inSiwOrder(tc.ctrl[:], false), inSiwOrder(tc.ctrl[:], true); b != tc.beforeStart || a != tc.afterEnd {
 			t.Errorf("%x: %v during start-up, %v after", tc.ctrl, b, a)
