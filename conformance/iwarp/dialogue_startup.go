@@ -127,6 +127,9 @@ func (s *startupSession) Play(step startupStep) {
 
 // Close frees the objects of the connections.
 func (s *startupSession) Close() {
+	if s.syncConn != nil {
+		s.conns = append(s.conns, s.syncConn)
+	}
 	for _, c := range s.conns {
 		c.reset()
 		s.Must("a queue pair that can be closed", c.qp.Close())

@@ -79,17 +79,17 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 			return err
 		})
 		_, first := p.cmExpect(ib.REQ{})
-		pkt, m := p.cmExpect(first)
-		for ib.AttrOf(m) == ib.AttrREQ {
-			pkt, m = p.cmNext(p.ResponseTimeout(), ib.REJ{})
+		pkt, m := p.cmNext(cmRetryTimeout, first)
+		for p.cmCheck(first, pkt, m); ib.AttrOf(m) == ib.AttrREQ; {
+			pkt, m = p.cmNext(cmRetryTimeout, ib.REJ{})
 		}
 		p.cmCheck(model.CMRejectGUID(first.(ib.REQ).LocalCommID, new(uint32(0)), guid), pkt, m)
 		p.MustFail("Connect without an answer", call.Wait(p.ResponseTimeout()), nil)
 
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(14)), new(uint8(1)) })
-		pkt, m = p.cmExpect(k.rep)
-		for ib.AttrOf(m) == ib.AttrREP {
-			pkt, m = p.cmNext(p.ResponseTimeout(), ib.REJ{})
+		pkt, m = p.cmNext(cmRetryTimeout, k.rep)
+		for p.cmCheck(k.rep, pkt, m); ib.AttrOf(m) == ib.AttrREP; {
+			pkt, m = p.cmNext(cmRetryTimeout, ib.REJ{})
 		}
 		p.cmCheck(model.CMRejectGUID(&k.deviceID, &k.peerID, guid), pkt, m)
 		p.MustFail("Accept without an RTU", k.task.Wait(p.ResponseTimeout()), nil)
@@ -228,7 +228,7 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		}
 		call, first, request := resolve()
 		for range byClock(p, 2, 1) {
-			pkt, _ := p.cmExpect(ib.SIDRREQ{})
+			pkt, _ := p.cmNext(cmRetryTimeout, ib.SIDRREQ{})
 			p.Check(bytes.Equal(pkt.Payload, first.Payload), "the same SIDR_REQ", "%v", pkt)
 		}
 		p.SendPacket(ib.CM(transactionOf(first), ib.SIDRREP{RequestID: request.RequestID, QPN: new(uint32(9)), QKey: new(uint32(ib.UDQKey))}))

@@ -67,6 +67,9 @@ func (p *Port) cmNext(timeout time.Duration, want ib.Message) (Arrival, ib.Messa
 	}
 }
 
+// cmRetryTimeout is longer than devices wait before they send a message of the CM again.
+const cmRetryTimeout = time.Minute
+
 // cmListen makes the application on the device listen at cmPort.
 func (p *Port) cmListen(space verbs.PortSpace) verbs.Listener {
 	const backlog = 16

@@ -557,8 +557,9 @@ func (s *rcRequesterSession) playReset(step *requesterStep) {
 		s.compare(nil)
 	}
 	s.ToState(s.QP, verbs.QPStateReset)
-	for _, p := range s.reactions() {
-		s.Fail("nothing is sent in RESET", "%v", p)
+	sent := s.reactions() // during a long verb call the queue pair may send before it is in RESET
+	if s.CallTime < time.Millisecond && len(sent) > 0 {
+		s.Fail("nothing is sent in RESET", "%v", sent[0])
 	}
 	s.freeWindows()
 	s.ToInit(s.QP, rig.RemoteAccess(s.port.Rig)&^verbs.AccessLocalWrite, 0)
