@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ type fakeLab struct {
 	// rejectSetup rejects every setup but the default, and rejectOpen that too.
 	rejectSetup, rejectOpen bool
 	virtual                 bool
-	queries                 int // of the port
+	queries                 int32 // of the port, changed atomically
 }
 
 // fakeDevice implements Info and QueryPort only.
@@ -32,7 +33,7 @@ type fakeDevice struct {
 func (d fakeDevice) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Transport: d.transport} }
 
 func (d fakeDevice) QueryPort(uint8) (verbs.PortAttr, error) {
-	d.queries++
+	atomic.AddInt32(&d.queries, 1)
 	return verbs.PortAttr{}, nil
 }
 
