@@ -243,12 +243,12 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 			from.PostSend(p.qp, from.wr(1, t.op, 0, 8))
 			a := from.expectData(1)
 			from.send(from.nextDataPacket(iwarp.Terminate(t.cause).About(*a.Segment)).AckNow())
+			from.expectAck(2)
 			status := from.expectFailure(1)
 			p.Check(slices.Contains(t.status, status), fmt.Sprintf("%v for %v", t.status, t.cause), "%v", status)
 			p.expectQPEvent()
 			p.ExpectState(p.qp, verbs.QPStateRTS)
 			from.ackAll()
-			p.drainArrived()
 			from.establishDeviceFlow()
 		}
 	}),
