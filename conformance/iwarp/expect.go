@@ -304,7 +304,8 @@ func (c *conn) cmpSwapWR(id uint64, off int, compare, swap uint64) verbs.SendWR 
 	return wr
 }
 
-// nextPayload returns the next segments with n octets of payload in total.
+// nextPayload receives FPDUs until they have at least n octets of payload in total, and returns
+// them.
 func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	var all []iwarp.ReceivedFPDU
 	for left := n; left > 0; {

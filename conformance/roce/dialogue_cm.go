@@ -489,7 +489,9 @@ func (c *cmLink) prolongs(m ib.MRA) bool {
 		c.State == model.CMReplied && *m.About == model.CMAboutREP && *m.LocalCommID == c.PeerID
 }
 
-// withOtherIDs changes the IDs of a message. It returns the connection that the message is for.
+// withOtherIDs returns m with wrong communication IDs, and the connection that they name. Variant 1
+// has an unknown local ID, 2 an unknown remote ID, and 3 the remote ID of another connection. If no
+// connection matches, it returns c.
 func (s *cmDialogue) withOtherIDs(c *cmLink, m ib.Message, variant int, r *rand.Rand) (ib.Message, *cmLink) {
 	local, remote, target := c.PeerID, c.DeviceID, c
 	switch variant {

@@ -101,7 +101,8 @@ func (s *cmDialogue) checkPrivate(where string, got, want []byte) {
 	s.Check(ok, fmt.Sprintf("private data % x in %s", want, where), "% x", got)
 }
 
-// take has the application get the next request, if there is one.
+// take calls GetRequest and checks that it returns the oldest REQ that the peer has sent and not
+// withdrawn, with its parameters. If the peer has withdrawn all, there may be no request.
 func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
 	mayBeNone := !slices.ContainsFunc(s.pending, func(c *cmLink) bool { return !c.Cancelled })
 	timeout := s.ResponseTimeout()
@@ -130,7 +131,8 @@ func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
 	s.checkPrivate("the request", p.PrivateData, q.Private[ib.AddrHeaderLen:])
 }
 
-// accept has the application accept a request.
+// accept creates a queue pair, accepts the connection request of c with it, and expects a REP with
+// the parameters of the call.
 func (s *cmDialogue) accept(c *cmLink, _ cmStep, r *rand.Rand) {
 	c.conn = s.connect(Setup{state: verbs.QPStateInit})
 	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, 196)
@@ -349,7 +351,8 @@ func (s *cmDialogue) checkApplication(c *cmLink) {
 	s.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
 }
 
-// resolveEnd finds out whether a REJ has ended the connection, which the specification leaves open.
+// resolveEnd tells the model whether the device ended the connection after a REJ. The specification
+// permits both. It asks the device by WaitDisconnect, or looks whether a Disconnect has returned.
 func (s *cmDialogue) resolveEnd(c *cmLink) {
 	if !c.MayEnd || c.result == nil {
 		return
