@@ -506,28 +506,8 @@ func (s *cmDialogue) withOtherIDs(c *cmLink, m ib.Message, variant int, r *rand.
 			}
 		}
 	}
-	switch m := m.(type) {
-	case ib.REP:
-		m.LocalCommID, m.RemoteCommID = &local, &remote
-		return m, target
-	case ib.MRA:
-		m.LocalCommID, m.RemoteCommID = &local, &remote
-		return m, target
-	case ib.REJ:
-		m.LocalCommID, m.RemoteCommID = &local, &remote
-		return m, target
-	case ib.RTU:
-		m.LocalCommID, m.RemoteCommID = &local, &remote
-		return m, target
-	case ib.DREQ:
-		m.LocalCommID, m.RemoteCommID = &local, &remote
-		return m, target
-	case ib.DREP:
-		m.LocalCommID, m.RemoteCommID = &local, &remote
-		return m, target
-	case ib.LAP:
-		m.LocalCommID, m.RemoteCommID = &local, &remote
-		return m, target
+	if changed, ok := ib.WithCommIDs(m, local, remote); ok {
+		return changed, target
 	}
 	return m, c
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var windowRuleCases = overRC.Cases([]conformance.Case{{
+var windowRuleCases = overRC.Cases([]conformance.Case{
+	freshKeyCase(1, verbs.MWType1, verbs.CapMWType1), freshKeyCase(2, verbs.MWType2, verbs.CapMWType2), {
 	ID: "mw/access/type-1-in-its-own-domain-only", Cite: ibta("C10-76.2.1", "mw/15"), Needs: verbs.CapMWType1,
 	Title:   "A type 1 window grants access only to requests on queue pairs of its protection domain",
 	Sends:   "a READ and a WRITE through a window on the QP that bound it and on another of its domain; then on QPs of another domain",
@@ -23,22 +24,6 @@ var windowRuleCases = overRC.Cases([]conformance.Case{{
 			foreign := c.portInOtherPD().connect(Setup{})
 			foreign.expectNoEffect(win.m, op.packet(foreign.PeerPSN(0), win.reth(0, 8)), ib.NakRemoteAccess)
 		})
-	}),
-}, {
-	ID: "mw/alloc/type-1-key-opens-nothing", Cite: ibta("o10-37.2.32", "mw/16"), Needs: verbs.CapMWType1,
-	Title:   "The key of a type 1 window that was never bound opens nothing",
-	Sends:   "a READ and a WRITE with the keys of new windows",
-	Expects: "keys that no other window or region has; a NAK for a remote access error for each request",
-	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
-		c.expectFreeKeyRefused(op, verbs.MWType1)
-	}),
-}, {
-	ID: "mw/alloc/type-2-key-opens-nothing", Cite: ibta("o10-37.2.32", "mw/16"), Needs: verbs.CapMWType2,
-	Title:   "The key of a type 2 window that was never bound opens nothing",
-	Sends:   "a READ and a WRITE with the keys of new windows",
-	Expects: "keys that no other window or region has; a NAK for a remote access error for each request",
-	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
-		c.expectFreeKeyRefused(op, verbs.MWType2)
 	}),
 }, {
 	ID: "mw/bind/type-1-not-by-a-request", Cite: ibta("o10-37.2.34", "mw/17"), Needs: verbs.CapMWType1,
@@ -85,16 +70,23 @@ func (p *Port) portInOtherPD() *Port {
 	return newPort(&rig.Rig{Bench: p.Bench, PD: p.otherPD(), CQ: p.CQ})
 }
 
-// expectFreeKeyRefused fails the case unless new windows have keys of their own, and an operation
-// with one of them gets a remote access NAK.
-func (c *Conn) expectFreeKeyRefused(op remoteOp, kind verbs.MWType) {
-	keys := []verbs.RKey{c.TargetMem.RKey(), c.LocalMem.RKey()}
-	for range 4 {
-		key := c.newWindow(kind).RKey()
-		c.Check(!slices.Contains(keys, key), "a window with a key of its own", "%#x again", key)
-		keys = append(keys, key)
+// freshKeyCase is the case for the keys of windows of one type that were never bound.
+func freshKeyCase(number int, kind verbs.MWType, capability verbs.Caps) conformance.Case {
+	return conformance.Case{
+		ID: fmt.Sprintf("mw/alloc/type-%d-key-opens-nothing", number), Cite: ibta("o10-37.2.32", "mw/16"), Needs: capability,
+		Title:   fmt.Sprintf("The key of a type %d window that was never bound opens nothing", number),
+		Sends:   "a READ and a WRITE with the keys of new windows",
+		Expects: "keys that no other window or region has; a NAK for a remote access error for each request",
+		Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
+			keys := []verbs.RKey{c.TargetMem.RKey(), c.LocalMem.RKey()}
+			for range 4 {
+				key := c.newWindow(kind).RKey()
+				c.Check(!slices.Contains(keys, key), "a window with a key of its own", "%#x again", key)
+				keys = append(keys, key)
+			}
+			c.expectOpRefused(op, ib.At(c.TargetMem.Addr(), keys[2], 8))
+		}),
 	}
-	c.expectOpRefused(op, ib.At(c.TargetMem.Addr(), keys[2], 8))
 }
 
 // expectKeysRefused fails the case unless READs of a region with these keys, each on a new

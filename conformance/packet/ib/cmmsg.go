@@ -1,6 +1,9 @@
 package ib
 
-import "net/netip"
+import (
+	"net/netip"
+	"reflect"
+)
 
 // REQ requests a connection.
 type REQ struct {
@@ -153,4 +156,18 @@ type APR struct {
 	Status       *uint8   `at:"9,8"`
 	Info         []byte   `at:"12,576"`
 	Private      []byte   `at:"84,1184"`
+}
+
+// WithCommIDs returns a copy of m with these communication IDs, and false if messages of its kind
+// do not have both.
+func WithCommIDs(m Message, local, remote uint32) (Message, bool) {
+	changed := reflect.New(reflect.TypeOf(m)).Elem()
+	changed.Set(reflect.ValueOf(m))
+	l, r := changed.FieldByName("LocalCommID"), changed.FieldByName("RemoteCommID")
+	if !l.IsValid() || !r.IsValid() {
+		return m, false
+	}
+	l.Set(reflect.ValueOf(&local))
+	r.Set(reflect.ValueOf(&remote))
+	return changed.Interface().(Message), true
 }
