@@ -322,6 +322,23 @@ var ackCases = overRD.Cases([]conformance.Case{{
 		p.ExpectNoCompletion()
 		p.ackAndComplete(1, 3)
 	}),
+}, {
+	ID: "dg/ack/window-of-the-receiver", Cite: cite("7.2", "dg/ack/9"), Setup: setupNarrowRD,
+	Title:   "A sender sends no new packet beyond the window of the last Ack",
+	Sends:   "Acks for all packets of a long Write, with windows of 5, 1, 9 and 2 packets",
+	Expects: "as many packets after each Ack as its window, and no more",
+	Defects: []string{"SmallWindowExceeded"}, Run: onSetup(setup{memLen: 64 << 10}, func(p *peer) {
+		p.establishDeviceFlow()
+		for i, window := range []uint16{5, 1, 9, 2} {
+			oldest := p.fromDeviceFlow.next
+			p.send(p.ack(oldest).Window(window))
+			if i == 0 {
+				p.syncDevice() // the device has received the Ack
+				p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 64<<10))
+			}
+			p.expectInFlight(oldest, int(window), int(window))
+		}
+	}),
 }})
 
 // checkInWindow fails the case if a data packet is outside the window that begins with oldest.
