@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,9 +34,42 @@ func examplesOf(cmd *cobra.Command) (lines []string) {
 	return lines
 }
 
-// The examples of the help succeed, except those with a defect, which fail.
+// The commands in the examples of the help exist, and accept the flags and arguments.
+func TestHelpExamplesParse(t *testing.T) {
+	var check func(cmd *cobra.Command)
+	found := 0
+	check = func(cmd *cobra.Command) {
+		for _, line := range examplesOf(cmd) {
+			found++
+			of, args, err := newRootCommand("fabrictest").Find(splitArgs(line))
+			if err == nil {
+				err = of.ParseFlags(args)
+			}
+			if err == nil {
+				err = of.ValidateArgs(of.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("fabrictest %s: %v", line, err)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(newRootCommand("fabrictest"))
+	if found < 50 {
+		t.Errorf("only %d examples", found)
+	}
+}
+
+var runExamples = flag.Bool("examples", false, "run the examples of the help, which takes half a minute")
+
+// The examples of the help succeed, except those with a defect, which fail. .ci/docs runs it.
 func TestHelpExamplesSucceed(t *testing.T) {
 	t.Parallel() // most of the time it waits for processes
+	if !*runExamples {
+		t.Skip("without -examples")
+	}
 	noNamespaces := netns.Available()
 	program, dir := testProgram(t), t.TempDir()
 	env := append(os.Environ(), "XDG_CACHE_HOME="+t.TempDir())
@@ -59,7 +93,7 @@ func TestHelpExamplesSucceed(t *testing.T) {
 	if code, out := run("run", "loss-5-percent", "pingpong", "--on", "sim", "--capture", "none", "--out", "saved"); code != exitOK {
 		t.Fatal(out)
 	}
-	runExamples := func(command string) {
+	runExamplesOf := func(command string) {
 		cmd, _, err := newRootCommand("fabrictest").Find(strings.Fields(command))
 		if err != nil {
 			t.Error(err)
@@ -84,11 +118,11 @@ func TestHelpExamplesSucceed(t *testing.T) {
 	var background sync.WaitGroup
 	background.Go(func() {
 		for _, command := range []string{"conform", "conform show", "conform coverage", "conform measure"} {
-			runExamples(command)
+			runExamplesOf(command)
 		}
 	})
 	for _, command := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab list", "lab down", "doctor", "version"} {
-		runExamples(command)
+		runExamplesOf(command)
 	}
 	background.Wait()
 	run("lab", "down", exampleLab()) // of the last example

@@ -12,58 +12,58 @@ import (
 
 var windowRuleCases = overRC.Cases([]conformance.Case{
 	freshKeyCase(1, verbs.MWType1, verbs.CapMWType1), freshKeyCase(2, verbs.MWType2, verbs.CapMWType2), {
-	ID: "mw/access/type-1-in-its-own-domain-only", Cite: ibta("C10-76.2.1", "mw/15"), Needs: verbs.CapMWType1,
-	Title:   "A type 1 window grants access only to requests on queue pairs of its protection domain",
-	Sends:   "a READ and a WRITE through a window on the QP that bound it and on another of its domain; then on QPs of another domain",
-	Expects: "the first are executed; a NAK for a remote access error for the others, and memory unchanged",
-	Defects: []string{"IgnorePD"}, Run: OnPort(func(p *Port) {
-		eachConn(p, Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
-			win := c.bindWindow(verbs.MWType1, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-			c.expectOpExecuted(0, op, win.reth(0, 8))
-			c.secondConn(Setup{}).expectOpExecuted(0, op, win.reth(8, 8))
-			foreign := c.portInOtherPD().connect(Setup{})
-			foreign.expectNoEffect(win.m, op.packet(foreign.PeerPSN(0), win.reth(0, 8)), ib.NakRemoteAccess)
-		})
-	}),
-}, {
-	ID: "mw/bind/type-1-not-by-a-request", Cite: ibta("o10-37.2.34", "mw/17"), Needs: verbs.CapMWType1,
-	Title:   "A type 1 window cannot be bound by a posted request",
-	Sends:   "posts a bind of a type 1 window; READs with its key and with the key of the bind",
-	Expects: "an error at the post or of the completion; a NAK for a remote access error for the READs",
-	Defects: []string{"MWTypesMixed"}, Run: onConn(Setup{}, func(c *Conn) {
-		mw, m := c.newWindow(verbs.MWType1), c.bindableMemory()
-		key := verbs.NextRKey(mw.RKey())
-		n, err := c.QP.PostSend([]verbs.SendWR{{
-			WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-			Bind: verbs.Bind{MW: mw, RKey: key, Info: bindRange(m, 0, 64, verbs.AccessRemoteRead)},
-		}})
-		if err == nil && n == 1 {
-			c.expectErrorCompletion(bindID)
-		}
-		c.expectKeysRefused(m, mw.RKey(), key)
-	}),
-}, {
-	ID: "mw/bind/type-2-not-by-the-verb", Cite: ibta("o10-37.2.35", "mw/18"), Needs: verbs.CapMWType2,
-	Title:   "A type 2 window cannot be bound by the bind verb",
-	Sends:   "a type 2 window to the bind verb; READs with its key and with the next one",
-	Expects: "an error of the verb; a NAK for a remote access error for the READs",
-	Defects: []string{"MWTypesMixed"}, Run: onConn(Setup{}, func(c *Conn) {
-		mw, m := c.newWindow(verbs.MWType2), c.bindableMemory()
-		key := verbs.NextRKey(mw.RKey())
-		_, err := c.QP.BindMW(mw, bindID, verbs.SendSignaled, bindRange(m, 0, 64, verbs.AccessRemoteRead))
-		c.MustFail("the bind verb with a type 2 window", err, nil)
-		c.expectKeysRefused(m, mw.RKey(), key)
-	}),
-}, {
-	ID: "mw/bind/zero-based-region-refused", Cite: ibta("", "mw/19"), Level: conformance.Should, Needs: verbs.CapMWType2 | verbs.CapZeroBased,
-	Title:   "A window cannot be bound to a zero-based region",
-	Sends:   "binds a type 2 window to a region whose addresses begin at zero",
-	Expects: "an error at the post, or MW_BIND_ERR",
-	Defects: []string{"BindUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
-		m := c.Memory(4096, allAccess|verbs.AccessMWBind|verbs.AccessZeroBased)
-		c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(m, 0, 64, verbs.AccessRemoteRead))
-	}),
-}})
+		ID: "mw/access/type-1-in-its-own-domain-only", Cite: ibta("C10-76.2.1", "mw/15"), Needs: verbs.CapMWType1,
+		Title:   "A type 1 window grants access only to requests on queue pairs of its protection domain",
+		Sends:   "a READ and a WRITE through a window on the QP that bound it and on another of its domain; then on QPs of another domain",
+		Expects: "the first are executed; a NAK for a remote access error for the others, and memory unchanged",
+		Defects: []string{"IgnorePD"}, Run: OnPort(func(p *Port) {
+			eachConn(p, Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
+				win := c.bindWindow(verbs.MWType1, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+				c.expectOpExecuted(0, op, win.reth(0, 8))
+				c.secondConn(Setup{}).expectOpExecuted(0, op, win.reth(8, 8))
+				foreign := c.portInOtherPD().connect(Setup{})
+				foreign.expectNoEffect(win.m, op.packet(foreign.PeerPSN(0), win.reth(0, 8)), ib.NakRemoteAccess)
+			})
+		}),
+	}, {
+		ID: "mw/bind/type-1-not-by-a-request", Cite: ibta("o10-37.2.34", "mw/17"), Needs: verbs.CapMWType1,
+		Title:   "A type 1 window cannot be bound by a posted request",
+		Sends:   "posts a bind of a type 1 window; READs with its key and with the key of the bind",
+		Expects: "an error at the post or of the completion; a NAK for a remote access error for the READs",
+		Defects: []string{"MWTypesMixed"}, Run: onConn(Setup{}, func(c *Conn) {
+			mw, m := c.newWindow(verbs.MWType1), c.bindableMemory()
+			key := verbs.NextRKey(mw.RKey())
+			n, err := c.QP.PostSend([]verbs.SendWR{{
+				WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+				Bind: verbs.Bind{MW: mw, RKey: key, Info: bindRange(m, 0, 64, verbs.AccessRemoteRead)},
+			}})
+			if err == nil && n == 1 {
+				c.expectErrorCompletion(bindID)
+			}
+			c.expectKeysRefused(m, mw.RKey(), key)
+		}),
+	}, {
+		ID: "mw/bind/type-2-not-by-the-verb", Cite: ibta("o10-37.2.35", "mw/18"), Needs: verbs.CapMWType2,
+		Title:   "A type 2 window cannot be bound by the bind verb",
+		Sends:   "a type 2 window to the bind verb; READs with its key and with the next one",
+		Expects: "an error of the verb; a NAK for a remote access error for the READs",
+		Defects: []string{"MWTypesMixed"}, Run: onConn(Setup{}, func(c *Conn) {
+			mw, m := c.newWindow(verbs.MWType2), c.bindableMemory()
+			key := verbs.NextRKey(mw.RKey())
+			_, err := c.QP.BindMW(mw, bindID, verbs.SendSignaled, bindRange(m, 0, 64, verbs.AccessRemoteRead))
+			c.MustFail("the bind verb with a type 2 window", err, nil)
+			c.expectKeysRefused(m, mw.RKey(), key)
+		}),
+	}, {
+		ID: "mw/bind/zero-based-region-refused", Cite: ibta("", "mw/19"), Level: conformance.Should, Needs: verbs.CapMWType2 | verbs.CapZeroBased,
+		Title:   "A window cannot be bound to a zero-based region",
+		Sends:   "binds a type 2 window to a region whose addresses begin at zero",
+		Expects: "an error at the post, or MW_BIND_ERR",
+		Defects: []string{"BindUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+			m := c.Memory(4096, allAccess|verbs.AccessMWBind|verbs.AccessZeroBased)
+			c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(m, 0, 64, verbs.AccessRemoteRead))
+		}),
+	}})
 
 // portInOtherPD returns a port of the same device whose objects are in another protection domain.
 func (p *Port) portInOtherPD() *Port {

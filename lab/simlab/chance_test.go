@@ -166,7 +166,9 @@ func (m *model) exceeds(most time.Duration) float64 {
 		if k&1 == 1 {
 			all = convolve(all, one)
 		}
-		one = convolve(one, one)
+		if k > 1 {
+			one = convolve(one, one)
+		}
 	}
 	within := 0.0
 	for _, p := range all {
@@ -183,11 +185,12 @@ func (m *model) cost(n int) (sum int) {
 	return sum
 }
 
-// convolve returns the distribution of the sum of two random variables.
+// convolve returns the distribution of the sum of two random variables. It leaves out values of
+// the first with a probability that is negligible beside maxMissRate.
 func convolve(a, b []float64) []float64 {
 	out := make([]float64, len(a))
 	for i, p := range a {
-		for j := 0; p > 0 && i+j < len(out); j++ {
+		for j := 0; p > 1e-20 && i+j < len(out); j++ {
 			out[i+j] += p * b[j]
 		}
 	}

@@ -159,7 +159,7 @@ func runCorrupted(wl *work.Workload, by dataPath, at int) (corruption, []error) 
 // place.
 func TestCorruptedDataIsDetected(t *testing.T) {
 	for _, by := range []dataPath{
-		{"messages", "softroce", p2p.RGET, 64 << 10, 2},
+		{"messages", "softroce", p2p.RGET, 64 << 10, 1},
 		{"reads", "softroce", p2p.RGET, 8, 1},
 		{"writes", "dgiwarp", p2p.RPUT, 8, 1},
 	} {

@@ -47,7 +47,7 @@ func each(t *testing.T, usual uint64, try func(seed uint64) error) {
 	n := *seeds
 	switch {
 	case n == 0 && testing.Short():
-		n = usual / 4
+		n = max(1, usual/4)
 	case n == 0:
 		n = usual
 	}
@@ -65,7 +65,7 @@ func each(t *testing.T, usual uint64, try func(seed uint64) error) {
 // Workloads verify with random options of the runtime and impairments of the network.
 func TestRandomConfigurationsVerify(t *testing.T) {
 	t.Parallel()
-	each(t, 10, func(seed uint64) error { return draw(chooserOf(seed), seed).verify() })
+	each(t, 5, func(seed uint64) error { return draw(chooserOf(seed), seed).verify() })
 }
 
 // FuzzTrial draws the trial from fuzzed bytes.

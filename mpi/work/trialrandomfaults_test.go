@@ -31,7 +31,7 @@ const detectTimeout = 90 * time.Second
 // mpi.ErrPeerLost, or need no peer any more.
 func TestRandomFaultsAreDetected(t *testing.T) {
 	t.Parallel()
-	each(t, 6, func(seed uint64) error {
+	each(t, 3, func(seed uint64) error {
 		c := chooserOf(seed)
 		return runWithFault(c, pick(c, rankKilled, hostDown, rankAborts), draw(c, seed))
 	})
@@ -40,7 +40,7 @@ func TestRandomFaultsAreDetected(t *testing.T) {
 // If a host keeps one rail, all ranks continue and verify their results.
 func TestRandomRailFaultsAreSurvived(t *testing.T) {
 	t.Parallel()
-	each(t, 3, func(seed uint64) error {
+	each(t, 2, func(seed uint64) error {
 		c := chooserOf(seed)
 		t := draw(c, seed)
 		t.fabric.Rails = 2

@@ -32,7 +32,7 @@ func inWorld(f mpihost.Fabric, o mpi.Options, wl *work.Workload, p work.Params) 
 // Every workload verifies its result, with every permitted number of ranks.
 func TestAllWorkloadsVerify(t *testing.T) {
 	for _, wl := range work.All() {
-		for _, ranks := range []int{4, 7, 9, 16} {
+		for _, ranks := range []int{4, 7, 9} {
 			if wl.Check(ranks, work.Params{}) != nil {
 				continue
 			}
@@ -59,9 +59,12 @@ func TestAllWorkloadsVerify(t *testing.T) {
 func TestAllWorkloadsOverAllDesigns(t *testing.T) {
 	for i, design := range carrier.Designs() {
 		for k, wl := range work.All() {
-			// Each workload runs with each design; providers, protocols and modes
-			// alternate.
-			f := mpihost.Fabric{Ranks: 4, PerHost: 1 + k%2, Provider: []string{"softroce", "dgiwarp"}[(i+k)%2], Limit: time.Minute}
+			// Each workload runs with every second design; providers, protocols and modes
+			// alternate. .ci/rotate runs all combinations.
+			if (i+k)%2 == 1 {
+				continue
+			}
+			f := mpihost.Fabric{Ranks: 4, PerHost: 1 + k%2, Provider: []string{"softroce", "dgiwarp"}[(i+k)/2%2], Limit: time.Minute}
 			if (i+k)%3 == 0 {
 				f.Impair = []impair.Spec{{LossPPM: 5000}}
 			}
