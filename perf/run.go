@@ -100,8 +100,8 @@ func (r *run) compare(ctx context.Context, rounds int, baseline, device Measurem
 }
 
 // compareWrite measures WRITEs against plain sockets, which copy and compute CRCs, too. With
-// offloaded, the devices compute no CRCs, and the sockets neither copy nor compute CRCs. A sample
-// lasts slice.
+// offloaded, the devices compute no CRCs, and the sockets neither copy nor compute CRCs. slice is
+// the duration of each sample.
 func (r *run) compareWrite(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*PairedSeries, error) {
 	baseline := Measurement{Name: r.baseline + ", copy and CRC", Unit: "Gb/s"}
 	if offloaded {

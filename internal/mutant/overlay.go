@@ -15,8 +15,8 @@ const module = "github.com/fabrictest/fabrictest"
 // Overlay writes to dir a copy of each file that mutants (deliberate defects) change. The copy adds
 // each changed function under another name, once for each mutant that changes it. root is the
 // folder of the module. Overlay returns the name of a file for the -overlay flag of the Go tool.
-// With that flag, the tool compiles the copies. It also compiles another names.go of this package,
-// which has the names of the mutants and gives each changed function a number, for [Trace].
+// With that flag, the tool compiles the copies instead of the originals. It also replaces names.go
+// of this package by one with the mutants' names and the numbers of the functions that they change.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

@@ -127,8 +127,8 @@ func slotLen(n, sges int) int { return (n + sges*maxGap + 7) &^ 7 }
 type piece struct{ off, n int }
 
 // split divides n bytes into up to maxPieces pieces of random sizes, with random gaps before them,
-// and appends the pieces to into. Zero bytes have no piece.
-func split(into []piece, seed uint64, n, maxPieces int) []piece {
+// and appends them to pieces. Zero bytes have no piece.
+func split(pieces []piece, seed uint64, n, maxPieces int) []piece {
 	rng := rand.New(rand.NewPCG(seed, seed))
 	off := 0
 	for left, parts := n, 1+rng.IntN(maxPieces); left > 0; parts-- {
@@ -137,19 +137,19 @@ func split(into []piece, seed uint64, n, maxPieces int) []piece {
 			size = 1 + rng.IntN(left)
 		}
 		off += rng.IntN(maxGap + 1)
-		into = append(into, piece{off, size})
+		pieces = append(pieces, piece{off, size})
 		off += size
 		left -= size
 	}
-	return into
+	return pieces
 }
 
-// sgl appends to into the SGEs of the pieces of the slot at offset base of mr.
-func sgl(into []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
+// sgl appends the SGEs of the pieces of the slot at offset base of mr to list.
+func sgl(list []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
 	for _, p := range pieces {
-		into = append(into, verbs.SGEOf(mr, base+p.off, p.n))
+		list = append(list, verbs.SGEOf(mr, base+p.off, p.n))
 	}
-	return into
+	return list
 }
 
 // scatter copies msg into the pieces of a slot.

@@ -80,8 +80,9 @@ func (f *holdQueue) next() mono.Time {
 	return f.queue[f.head].at
 }
 
-// add records that q delays an ACK; h is the state of the delay. It counts q in held, and in strict
-// if the peer may be waiting for the ACK. If q is still queued after an earlier delay, it stays so.
+// add records that q delays an ACK; h is the state of the delay. It increments the counters held
+// and, if the peer may be waiting for the ACK, strict. A QP that is still queued after an earlier
+// delay keeps its place.
 func (f *holdQueue) add(q *QP, h *ackDelay) {
 	f.held++
 	if h.strict {
@@ -102,8 +103,8 @@ func (f *holdQueue) enqueue(q *QP, h *ackDelay) {
 	f.queue = append(f.queue, heldAck{q, h, h.until})
 }
 
-// drop subtracts a delay that has ended from the counts held and strict. The entry of its QP stays
-// queued until due removes it.
+// drop undoes the counting of add when a delay ends. The entry of its QP stays queued until due
+// removes it.
 func (f *holdQueue) drop(h *ackDelay) {
 	f.held--
 	if h.strict {

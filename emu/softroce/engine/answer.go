@@ -36,10 +36,10 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 	q.fail()
 }
 
-// delayAck decides whether to delay the pending ACK by d, after a request was sent ahead of it: if
-// the peer's next message follows soon, one ACK can acknowledge (cover) several. All delays of an
-// ACK together, since the first, must end well before the ACK timeout, and must not withhold
-// credits that the peer needs. After a failed delay, the next ACKs (skip) are not delayed.
+// delayAck decides whether to delay the pending ACK by Config.AckDelay, after a request was sent
+// ahead of it: if the peer's next message follows soon, one ACK can acknowledge (cover) several.
+// All delays of an ACK together must end well before the ACK timeout, and must not withhold credits
+// that the peer needs. After a failed delay, some ACKs (h.skip) are not delayed.
 func (q *QP) delayAck(now mono.Time) {
 	h, d := &q.resp.hold, q.nic.cfg.AckDelay
 	if !h.eligible || d < 0 { // a negative AckDelay disables delays

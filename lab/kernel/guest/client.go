@@ -99,13 +99,14 @@ func SetDevices(ctx context.Context, conn net.Conn, devices []Device) error {
 }
 
 // awaitExit writes the program's output to p and sends p's signals to the guest, until the guest
-// sends the exit code. It returns that code, or ErrConnectionClosed if the connection breaks.
+// sends the exit code or the error with which the request failed. It returns that code or error,
+// and ErrConnectionClosed if the connection breaks.
 func awaitExit(c *control.Conn, p control.ProgramClient) (code int, err error) {
 	code, err = c.AwaitExit(&p)
-	var refused *control.CloseError
+	var failed *control.CloseError
 	var output *control.OutputError
 	switch {
-	case err == nil, errors.As(err, &refused), errors.As(err, &output), errors.Is(err, control.ErrProtocol):
+	case err == nil, errors.As(err, &failed), errors.As(err, &output), errors.Is(err, control.ErrProtocol):
 		return code, err
 	}
 	return 0, fmt.Errorf("%w: %w", ErrConnectionClosed, err)
