@@ -76,8 +76,8 @@ func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// payloadToMarker returns the payload length with which an untagged FPDU that starts at position
-// of the stream ends at the next marker.
+// payloadToMarker returns the payload length of an untagged FPDU that starts at this position of
+// the stream and ends at the next marker.
 func payloadToMarker(position uint64) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {
