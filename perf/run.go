@@ -60,9 +60,9 @@ func (r *run) measure(ctx context.Context, parts []part) error {
 	return nil
 }
 
-// step reports progress: the measurement named doing starts.
-func (r *run) step(doing string) {
-	r.Progress(doing, float64(r.done)/float64(r.steps))
+// step reports that the named measurement starts, and the share of all steps that is done.
+func (r *run) step(name string) {
+	r.Progress(name, float64(r.done)/float64(r.steps))
 	r.done++
 }
 

@@ -95,6 +95,7 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) (n int) {
 
 // hooks returns the functions of this provider that package device calls. QPHandle returns the
 // handle of a queue pair for events; of an XRC target QP with several handles, the oldest.
+// BeforeControl is called before each control verb, such as modify_qp.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
 		Protocol: "RoCE", XRC: true, PKeys: d.nic.Config().PKeys,

@@ -146,9 +146,9 @@ const (
 // protocol has the parameters of the hello that a client sends and a guest reads.
 var protocol = control.Protocol{Version: version, Us: "the guest", Them: "the client", MaxHello: maxRequest}
 
-// sendRequest sends a request to the guest, calls talk to exchange the frames that follow, and
-// closes conn. When ctx ends, it closes conn early and returns the cause.
-func sendRequest(ctx context.Context, conn net.Conn, r request, talk func(frames *control.Conn) error) error {
+// sendRequest sends a request to the guest, calls exchange for the frames that follow, and closes
+// conn. When ctx ends, it closes conn early and returns the cause.
+func sendRequest(ctx context.Context, conn net.Conn, r request, exchange func(frames *control.Conn) error) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	b, err := json.Marshal(r)
@@ -160,7 +160,7 @@ func sendRequest(ctx context.Context, conn net.Conn, r request, talk func(frames
 	}
 	frames := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
 	if err = frames.SendHello(protocol, json.RawMessage(b)); err == nil {
-		err = talk(frames)
+		err = exchange(frames)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
