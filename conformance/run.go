@@ -114,8 +114,8 @@ func (b *Bench) Schedules(defaultNumber int) int {
 	return cmp.Or(b.schedules, defaultNumber)
 }
 
-// Progress tells the caller of Judge that a case has explored done of total orders of its
-// concurrent events.
+// Progress tells the caller of Judge how many of the orders of concurrent events a case has
+// explored so far: done of total.
 func (b *Bench) Progress(done, total int) {
 	if b.progress != nil {
 		b.progress(done, total)

@@ -454,8 +454,8 @@ func (s *dialogueSession) expectCompletions(all []model.IWARPCompletion) {
 	s.channel.check(s)
 }
 
-// expectOptional fails the case if a completion arrives that is not among all, in this order. Any
-// of them may be absent.
+// expectOptional fails the case if a completion arrives that is not one of those given, in their
+// order. Any of them may be absent.
 func (s *dialogueSession) expectOptional(all []model.IWARPCompletion) {
 	if len(all) == 0 {
 		return

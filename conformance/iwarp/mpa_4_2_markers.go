@@ -67,7 +67,8 @@ func (c *conn) expectLeadingMarker() {
 
 const markerInterval = 512
 
-// checkMarkers expects a marker at every 512th octet from first on, which points to its FPDU.
+// checkMarkers expects markers at the multiples of 512 from stream offset first on, each with a
+// pointer to its FPDU.
 func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	for i, m := range markers {
 		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval

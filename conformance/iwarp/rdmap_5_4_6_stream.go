@@ -41,7 +41,8 @@ func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
 }
 
 // onRequestAfterRead makes the body of a case that fails if a request completes before a read that
-// was posted before it. after returns the request, with ID 12; the device sends it with opcode op.
+// was posted before it. The function after returns the request, with ID 12, which the device sends
+// with opcode op.
 func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
 	return onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))

@@ -79,9 +79,9 @@ func (p *plan) fillPayload(n int, b []byte) {
 	}
 }
 
-// checkMemory compares bytes [at, at+n) of a target with image, its contents after all requests
-// before request next. Later requests may have been executed in whole or in part: a byte that
-// differs must have the value that one of them writes.
+// checkMemory compares bytes [at, at+n) of a target with image, the contents after all requests
+// before the one with number next. Later requests may have been executed in whole or in part: a
+// byte that differs must have the value that one of them writes.
 func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 	want, got := image[at:at+n], target[at:at+n]
 	diff := traffic.FirstDifference(want, got)
@@ -144,7 +144,7 @@ func split(pieces []piece, seed uint64, n, maxPieces int) []piece {
 	return pieces
 }
 
-// sgl appends the SGEs of the pieces of the slot at offset base of mr to list.
+// sgl appends to list an SGE for each piece of a slot, which begins at offset base of mr.
 func sgl(list []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
 	for _, p := range pieces {
 		list = append(list, verbs.SGEOf(mr, base+p.off, p.n))

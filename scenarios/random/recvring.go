@@ -62,9 +62,8 @@ func (e *End) newRing(queue traffic.RecvQueue, cfg ringConfig) (r *recvRing, err
 	return r, err
 }
 
-// expect limits the number of receives that the ring posts: one for each message, whose sizes are
-// given, and the number spare in addition. If tight is set, each receive has exactly the size of
-// its message.
+// expect limits the number of receives that the ring posts to len(sizes) + spare. sizes are those
+// of the expected messages. If tight is set, each receive has exactly the size of its message.
 func (r *recvRing) expect(sizes []int, spare int, tight bool) {
 	r.limit = len(sizes) + spare
 	if tight {

@@ -24,7 +24,7 @@ func (c *Conn) fail(term wire.TermError, then Reaction, why error) Event {
 	return Event{Kind: EventError, Reaction: then, Term: term, Err: why}
 }
 
-// countFailure increments the counter of the error why, or BadFrames if it has none of its own.
+// countFailure increments the counter of an error, or BadFrames if the error has none of its own.
 func (c *Conn) countFailure(why error) {
 	is := func(errs ...error) bool {
 		return slices.ContainsFunc(errs, func(err error) bool { return errors.Is(why, err) })

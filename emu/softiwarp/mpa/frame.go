@@ -62,7 +62,7 @@ const (
 
 // fillPad fills the pad, which begins at offset i of an FPDU with payloadLen octets of payload,
 // with zeros. The policy ReusePad imitates a device that builds FPDUs with short payloads in one
-// buffer and does not clear the pad: it then has octets of earlier FPDUs, which c.stale keeps.
+// buffer and does not clear the pad. The pad then has octets of earlier FPDUs, kept in c.stale.
 func (c *Conn) fillPad(pad []byte, i, payloadLen int) {
 	if c.policy.ReusePad && payloadLen <= shortPayload && i+len(pad) <= staleLen {
 		copy(pad, c.stale[i:])
