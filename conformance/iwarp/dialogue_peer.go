@@ -200,9 +200,12 @@ type peerFrame struct {
 // every frame if piece is zero. The last heldBack octets are sent with the peer's next step.
 type dialogueCut struct{ piece, heldBack int }
 
-// drawCut returns a random cut: after every frame, none (1<<20), or in small or larger pieces.
+// uncut is a piece that is longer than all octets of a step.
+const uncut = 1 << 20
+
+// drawCut returns a random cut: after every frame, none, or into small or larger pieces.
 func drawCut(random *rand.Rand) (cut dialogueCut) {
-	cut.piece = dialogue.Pick(random, 0, 0, 0, 1<<20, 1<<20, 1<<20, 1+random.IntN(40), 100+random.IntN(1000))
+	cut.piece = dialogue.Pick(random, 0, 0, 0, uncut, uncut, uncut, 1+random.IntN(40), 100+random.IntN(1000))
 	if random.IntN(5) == 0 {
 		cut.heldBack = dialogue.Pick(random, 1, 3, 4, 5, 8, 20, 1+random.IntN(600))
 	}
@@ -212,7 +215,7 @@ func drawCut(random *rand.Rand) (cut dialogueCut) {
 func (cut dialogueCut) String() string {
 	text := ""
 	switch {
-	case cut.piece == 1<<20:
+	case cut.piece == uncut:
 		text = " in one TCP segment"
 	case cut.piece > 0:
 		text = fmt.Sprintf(" in TCP segments of %d octets", cut.piece)
