@@ -18,7 +18,7 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 		return nil
 	}
 	q.reservedReceives = max(q.reservedReceives-1, 0)
-	r := &h.receive
+	r := &h.recv
 	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
 	if !h.grhSet {
 		h.from.fillGRH(&h.grh, 0) // without the length of the message

@@ -31,14 +31,14 @@ type peer struct {
 
 // peerStream is one of the two streams of a peer.
 type peerStream struct {
-	stream  iwarp.Stream
-	peer    *peer
-	epoch   wire.Epoch         // of the flow of the requester stream; 0 without one
-	cause   verbs.WCStatus     // error status of the first flushed request
-	receive iwarp.Receive      // receive of the current message (responder)
-	from    source             // source of that message (responder)
-	grh     [verbs.GRHLen]byte // the octets before a message, built from from if grhSet is set
-	grhSet  bool
+	stream iwarp.Stream
+	peer   *peer
+	epoch  wire.Epoch         // of the flow of the requester stream; 0 without one
+	cause  verbs.WCStatus     // error status of the first flushed request
+	recv   iwarp.Receive      // receive of the current message (responder)
+	from   source             // source of that message (responder)
+	grh    [verbs.GRHLen]byte // the octets before a message, built from from if grhSet is set
+	grhSet bool
 }
 
 // origins is a FIFO of bits that records for each unacknowledged segment whether the responder
