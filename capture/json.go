@@ -109,7 +109,8 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// pduJSON converts a PDU for JSON, with any opcode, sequence numbers and checksum status.
+// pduJSON converts a PDU for JSON, with the opcode, sequence numbers and checksum status of a RoCE
+// packet or an FPDU.
 func pduJSON(d PDU) jsonPDU {
 	out := jsonPDU{Op: d.Op(), Summary: d.Summary(), Payload: d.PayloadLen()}
 	switch d := d.(type) {

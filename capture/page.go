@@ -207,8 +207,8 @@ func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, err
 	return append(append([]string{gui}, options...), "-r", file), nil
 }
 
-// Find returns the captures in the folder of a run whose path below it contains all of
-// the words. A run that is a file is a capture itself.
+// Find returns the captures in the folder of a run whose paths below the folder contain all words.
+// If run is a file, that is the capture.
 func Find(run string, words []string) ([]string, error) {
 	if info, err := os.Stat(run); err != nil {
 		return nil, err

@@ -121,8 +121,8 @@ func (f *pcapngFile) readBody(kind, length uint32, alreadyRead int) ([]byte, err
 	return b[:end], nil
 }
 
-// readSection reads a section header block after its type and length. Interfaces and
-// names are per section.
+// readSection reads a section header block after its type and length, of which rawLength are the
+// octets. It clears the interfaces and names, which are per section.
 func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	magic, err := f.in.read(4)
 	if err != nil {

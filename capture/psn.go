@@ -127,7 +127,7 @@ func (q *requestTracker) fillGap(psn wire.PSN) bool {
 	return false
 }
 
-// psnRange formats n PSNs beginning with from.
+// psnRange formats a range of n PSNs, of which from is the first.
 func psnRange(from wire.PSN, n int32) string {
 	if n == 1 {
 		return fmt.Sprintf("PSN %d", from)

@@ -138,7 +138,8 @@ func (r *RoCE) bth() Header {
 	return h
 }
 
-// extensions returns the extension headers of the packet; has reports whether its opcode has one.
+// extensions returns the extension headers of the packet. The function has reports which headers
+// the opcode has.
 func (r *RoCE) extensions(has func(wire.HeaderSet) bool) (all []Header) {
 	header := func(set wire.HeaderSet, name string, fields ...Field) {
 		if has(set) {

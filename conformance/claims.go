@@ -68,7 +68,8 @@ func UnsupportedReason(err error) string {
 	return strings.TrimPrefix(strings.Replace(err.Error(), ": "+ErrBenchCannot.Error(), "", 1), ErrBenchCannot.Error()+": ")
 }
 
-// innerBenchCannot returns the error directly wrapped by err that wraps ErrBenchCannot, or nil.
+// innerBenchCannot returns the error that err wraps directly, if that wraps ErrBenchCannot in turn,
+// or nil.
 func innerBenchCannot(err error) error {
 	var inner []error
 	switch e := err.(type) { //nolint:errorlint // the wrapped errors are needed themselves

@@ -129,7 +129,7 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		err = explainRejection(ctx, lab, spec, rejection)
 	}
 	res.Took = time.Since(begun)
-	// A crash in another case may have an earlier case as its cause: the verdict is then broken.
+	// In a case that is not dangerous, an earlier one may have caused the crash: the verdict is broken.
 	if c.Dangerous() && errors.As(err, new(*CrashError)) {
 		err = Violated("a device that is alive", err.Error())
 	}

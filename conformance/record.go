@@ -159,8 +159,8 @@ func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 	return &recordedListener{l, n}, nil
 }
 
-// recordStream adds a stream to the record, with whether its packets are recorded too, and returns
-// a Stream that records its data.
+// recordStream adds a stream to the list of streams in the record, and returns a Stream that
+// records its data.
 func (n *recordedStreams) recordStream(s Stream) Stream {
 	n.r.mu.Lock()
 	n.r.streams = append(n.r.streams, StreamInfo{Peer: s.Local(), Device: s.Remote(), InPackets: n.inPackets})

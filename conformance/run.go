@@ -29,7 +29,7 @@ const (
 	maxAttempts = 3
 )
 
-// Run judges the cases and returns the results in the order of the cases. When ctx is
+// Run runs the cases and returns the results in the order of the cases. When ctx is
 // cancelled it returns the results of the cases that have ended, and the error of ctx.
 func (r *Runner) Run(ctx context.Context, cases []*Case) ([]Result, error) {
 	runs := make([]caseRun, len(cases))
@@ -45,7 +45,7 @@ type caseRun struct {
 	opt Options
 }
 
-// runAll judges cases, each with its own options, in r.Workers goroutines. See Run for the results.
+// runAll runs cases, each with its own options, in r.Workers goroutines. See Run for the results.
 func (r *Runner) runAll(ctx context.Context, runs []caseRun) ([]Result, error) {
 	var (
 		results = make([]Result, len(runs))
@@ -85,8 +85,9 @@ feed:
 	return results, nil
 }
 
-// judge judges a case. If r.BeforeRepeat is set, it repeats a case that failed while other
-// processes kept the machine busy, unless the case is dangerous, up to maxAttempts times in all.
+// judge runs a case and returns its result. If r.BeforeRepeat is set, it repeats a case that failed
+// or broke while other processes kept the machine busy, unless the case is dangerous. A case runs
+// at most maxAttempts times.
 func (r *Runner) judge(ctx context.Context, run caseRun) Result {
 	for attempt := 1; ; attempt++ {
 		before, _ := sampleCPU()
@@ -113,8 +114,8 @@ func (b *Bench) Schedules(defaultNumber int) int {
 	return cmp.Or(b.schedules, defaultNumber)
 }
 
-// Progress tells the caller of Judge that a case has explored done of total orders of its
-// concurrent events.
+// Progress tells the caller of Judge how many of the orders of concurrent events a case has
+// explored so far: done of total.
 func (b *Bench) Progress(done, total int) {
 	if b.progress != nil {
 		b.progress(done, total)

@@ -159,8 +159,8 @@ func (c *Conn) startWriteTimeout() (closing bool, err error) {
 }
 
 // Queue queues a frame for Run. It blocks while the queue would exceed QueueBytes; an empty
-// queue takes a frame of any size. To avoid deadlock, a goroutine that reads a connection must
-// not block on it: it replies with QueueNow.
+// queue takes a frame of any size. The goroutine that reads the connection must call QueueNow
+// instead: two ends that both block in Queue would wait for each other.
 func (c *Conn) Queue(f Frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,8 +279,8 @@ func (c *Conn) Close(reason error) {
 	if !first {
 		return
 	}
-	// Wait for another goroutine that writes: it ends by the deadline. On a pipe without
-	// deadlines it may block for ever: then close the stream without a Close frame.
+	// A goroutine that is writing ends by the deadline. On a pipe without deadlines it may block
+	// for ever: while it writes, close the stream without a Close frame.
 	if deadlineErr == nil {
 		c.writing.Lock()
 		c.writeReason(reason)

@@ -28,8 +28,7 @@ const (
 	Own Kind = 32 // the first kind that a protocol may define
 )
 
-// String returns the name of a kind of this package, and the number of a kind from Own on, which
-// a protocol defines itself.
+// String returns the name of a kind of this package, and the number of any other kind.
 func (k Kind) String() string {
 	names := [...]string{"kind 0x00", "hello", "close", "ping", "pong", "call", "reply", "stdin", "stdout", "stderr", "signal", "exit"}
 	if int(k) < len(names) {

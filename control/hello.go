@@ -29,10 +29,10 @@ func (c *Conn) SendHello(p Protocol, body any) error {
 	return c.Write(Frame{Kind: Hello, Num: p.Version, Body: b})
 }
 
-// ReadHello reads the hello of the peer and decodes its JSON body into the variable that into
-// points to. It fails after p.Timeout, if that is set. It returns ErrVersion if the peer has
-// another version, and a CloseError if the peer closed the connection instead.
-func (c *Conn) ReadHello(p Protocol, into any) error {
+// ReadHello reads the hello of the peer and stores its JSON body in the variable that body points
+// to. It fails after p.Timeout, if that is set. It returns ErrVersion if the peer has another
+// version, and a CloseError if the peer sent a Close frame instead.
+func (c *Conn) ReadHello(p Protocol, body any) error {
 	if p.Timeout > 0 {
 		if err := c.stream.SetReadDeadline(time.Now().Add(p.Timeout)); err != nil {
 			return err
@@ -50,17 +50,17 @@ func (c *Conn) ReadHello(p Protocol, into any) error {
 	case f.Num > p.Version:
 		return fmt.Errorf("%w: %s has version %d, %s has %d: update %[4]s", ErrVersion, p.Them, f.Num, p.Us, p.Version)
 	}
-	if err := unmarshalStrict(f.Body, into); err != nil {
+	if err := unmarshalStrict(f.Body, body); err != nil {
 		return fmt.Errorf("%w: invalid hello: %w", ErrProtocol, err)
 	}
 	return nil
 }
 
-// unmarshalStrict decodes b into into. It rejects unknown fields, and more than one value.
-func unmarshalStrict(b []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
+// unmarshalStrict decodes JSON text into v. It rejects unknown fields, and more than one value.
+func unmarshalStrict(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := d.Decode(v); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {

@@ -14,23 +14,23 @@ import (
 )
 
 // connectQPs connects the queue pairs with those of the other side: by the CM over iWARP,
-// else with the addresses in theirs.
-func (c *conn) connectQPs(theirs connInfo) error {
+// else with the addresses in remote.
+func (c *conn) connectQPs(remote connInfo) error {
 	switch c.side.Service {
 	case ServiceIWARP:
 		if c.side.Role == Client {
-			return c.connectCM(theirs.Listen)
+			return c.connectCM(remote.Listen)
 		}
 		return c.acceptCM()
 	case ServiceUD:
-		return c.connectUD(theirs)
+		return c.connectUD(remote)
 	default:
-		return c.connectRC(theirs)
+		return c.connectRC(remote)
 	}
 }
 
-// connectRC moves each RC queue pair to RTS, connected with the one of the same index in to.
-func (c *conn) connectRC(to connInfo) error {
+// connectRC moves each RC queue pair to RTS, connected with the remote one of the same index.
+func (c *conn) connectRC(remote connInfo) error {
 	s := c.side
 	localPort, err := s.Device.QueryPort(s.port())
 	if err != nil {
@@ -38,8 +38,8 @@ func (c *conn) connectRC(to connInfo) error {
 	}
 	for i, q := range c.qps {
 		if err := traffic.Connect(q, verbs.QPAttr{
-			Port: s.port(), Access: access, PathMTU: min(localPort.ActiveMTU, to.MTU), DestQPN: to.QPNs[i],
-			AH: traffic.Address(s.port(), s.GIDIndex, to.GID), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
+			Port: s.port(), Access: access, PathMTU: min(localPort.ActiveMTU, remote.MTU), DestQPN: remote.QPNs[i],
+			AH: traffic.Address(s.port(), s.GIDIndex, remote.GID), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
 			MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
 		}); err != nil {
 			return err
@@ -52,18 +52,18 @@ func (c *conn) connectRC(to connInfo) error {
 const datagramKey = 0x0fab
 
 // connectUD moves UD queue pairs to RTS, and stores their destinations.
-func (c *conn) connectUD(to connInfo) error {
+func (c *conn) connectUD(remote connInfo) error {
 	for _, q := range c.qps {
 		if err := traffic.Connect(q, verbs.QPAttr{Port: c.side.port(), QKey: datagramKey}); err != nil {
 			return err
 		}
 	}
-	ah, err := c.PD.CreateAH(traffic.Address(c.side.port(), c.side.GIDIndex, to.GID))
+	ah, err := c.PD.CreateAH(traffic.Address(c.side.port(), c.side.GIDIndex, remote.GID))
 	if err != nil {
 		return err
 	}
 	c.deferClose(ah.Close)
-	for _, n := range to.QPNs {
+	for _, n := range remote.QPNs {
 		c.peers = append(c.peers, verbs.UD{AH: ah, QPN: n, QKey: datagramKey})
 	}
 	return nil

@@ -17,8 +17,8 @@ const (
 var pingSizes = []int{8, 64}
 
 // RunIWARP measures iWARP devices against plain TCP: WRITEs of all sizes, half
-// round trips, the rate of small messages, and idle memory. Unless datagrams is
-// nil, it also measures the datagram-iWARP devices of datagrams against the devices of streams.
+// round trips, the rate of small messages, and idle memory. streams is the bench of these devices.
+// Unless datagrams is nil, RunIWARP also measures its datagram-iWARP devices against them.
 func RunIWARP(ctx context.Context, streams, datagrams Bench, opt Options) (*Result, error) {
 	r := &run{Bench: streams, Options: opt.orDefault(), baseline: "plain TCP"}
 	w := &iwarpRun{run: r, datagrams: datagrams}
@@ -50,11 +50,11 @@ type iwarpRun struct {
 	targets   []Target
 }
 
-// addComparison adds to the result a comparison of a device with a baseline, whose name is to and
-// whose value is Limit.
-func (w *iwarpRun) addComparison(name, to string, d *PairedSeries) {
+// addComparison adds a comparison of a device with a baseline to the result. name and baseline are
+// their names, Got and Limit their values.
+func (w *iwarpRun) addComparison(name, baseline string, d *PairedSeries) {
 	w.result.Comparisons = append(w.result.Comparisons, Comparison{
-		Name: name, To: to, Unit: d.Device.Unit, Ratio: d.Ratio(), Noise: d.Noise(),
+		Name: name, To: baseline, Unit: d.Device.Unit, Ratio: d.Ratio(), Noise: d.Noise(),
 		Got: Median(d.Device.Values), Limit: (Median(d.Baseline.Values) + Median(d.BaselineAgain.Values)) / 2,
 	})
 }
@@ -175,7 +175,8 @@ func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
 	return &r.result, nil
 }
 
-// compareBigWrites compares WRITEs of 1 MiB, with and without CRC.
+// compareBigWrites compares WRITEs of 1 MiB with plain sockets, first with the CRC computed, then
+// with the CRC offloaded, and stores both ratios in the result.
 func (r *run) compareBigWrites(ctx context.Context) error {
 	for _, offloaded := range []bool{false, true} {
 		d, err := r.compareWrite(ctx, targetWriteBytes, offloaded, r.Rounds, r.Slice)
@@ -187,8 +188,8 @@ func (r *run) compareBigWrites(ctx context.Context) error {
 	return nil
 }
 
-// setWriteRatio stores the ratio of WRITEs of 1 MiB to the limit, that is, the baseline. With
-// offloaded, the devices have computed no CRC.
+// setWriteRatio stores the ratio of WRITEs of 1 MiB to the baseline (the limit) in the result.
+// offloaded is set if the devices computed no CRC; the noise is stored only with CRC.
 func (r *run) setWriteRatio(d *PairedSeries, offloaded bool) {
 	if offloaded {
 		r.result.Ratios.WriteToLimitOffloaded = d.Ratio()
@@ -197,7 +198,7 @@ func (r *run) setWriteRatio(d *PairedSeries, offloaded bool) {
 	}
 }
 
-// compareLatencies compares half round trips of 8 bytes, spinning and blocking.
+// compareLatencies compares half round trips of 8 bytes with plain sockets, spinning and blocking.
 func (r *run) compareLatencies(ctx context.Context) error {
 	for _, blocking := range []bool{false, true} {
 		if _, err := r.compareLatency(ctx, 8, blocking); err != nil {

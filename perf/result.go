@@ -115,10 +115,11 @@ const (
 // NoisyThreshold is the noise at and above which a run is inconclusive.
 const NoisyThreshold = 0.15
 
-// WithVerdict returns the target with its verdict. A miss by less than the noise is Unclear. If the
-// noise is NoisyThreshold or more, a target that is not met by more than the noise is Unclear, too.
+// WithVerdict returns the target with its verdict. A target missed by less than the noise is
+// Unclear. If the noise is NoisyThreshold or more, a target is Unclear unless it is met by more
+// than the noise.
 func (t Target) WithVerdict() Target {
-	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise) // limits of the figure without noise
+	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise) // the range of the value without noise
 	if t.IsMax {
 		worst, best = best, worst
 	}

@@ -60,9 +60,9 @@ func (r *run) measure(ctx context.Context, parts []part) error {
 	return nil
 }
 
-// step reports progress: the measurement named doing starts.
-func (r *run) step(doing string) {
-	r.Progress(doing, float64(r.done)/float64(r.steps))
+// step reports that the named measurement starts, and the share of all steps that is done.
+func (r *run) step(name string) {
+	r.Progress(name, float64(r.done)/float64(r.steps))
 	r.done++
 }
 
@@ -100,8 +100,8 @@ func (r *run) compare(ctx context.Context, rounds int, baseline, device Measurem
 }
 
 // compareWrite measures WRITEs against plain sockets, which copy and compute CRCs, too. With
-// offloaded, the devices compute no CRCs, and the sockets neither copy nor compute CRCs. A sample
-// lasts slice.
+// offloaded, the devices compute no CRCs, and the sockets neither copy nor compute CRCs. slice is
+// the duration of each sample.
 func (r *run) compareWrite(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*PairedSeries, error) {
 	baseline := Measurement{Name: r.baseline + ", copy and CRC", Unit: "Gb/s"}
 	if offloaded {

@@ -87,8 +87,8 @@ func (c *stream) nextSendMSN() uint32 { return c.sendMSN + 1 }
 // nextRequestMSN is the MSN of the peer's next message to queue 1, which is for Read Requests.
 func (c *stream) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
-// encode returns the octets of frames in the peer's stream, and records their MSNs for nextSendMSN
-// and nextRequestMSN.
+// encode returns the octets of frames in the peer's stream, and records the last MSN of each queue,
+// from which nextSendMSN and nextRequestMSN go on.
 func (c *stream) encode(frames ...iwarp.Segment) []byte {
 	var b []byte
 	for _, s := range frames {
@@ -270,7 +270,7 @@ func (c *conn) postBatch(n int, wr func(i int) verbs.SendWR) {
 	c.PostSend(c.qp, wrs...)
 }
 
-// wr returns a work request of the device, with n bytes of localMem from off on.
+// wr returns a signaled work request of the device for n bytes of localMem at offset off.
 func (c *conn) wr(op verbs.WROpcode, id uint64, off, n int) verbs.SendWR {
 	return verbs.SendWR{
 		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),

@@ -262,8 +262,8 @@ func postRequests(h *host) int {
 	return sends
 }
 
-// needsAtomics restricts a counter case to devices with atomics. The text of what it expects then
-// says that no other counter changes.
+// needsAtomics restricts a counter case to devices with atomics, and adds to its expected result
+// that no other counter changes.
 func needsAtomics(c conformance.Case) conformance.Case {
 	c.Needs |= verbs.CapAtomics
 	c.Expects = fmt.Sprintf("%s, and no other counter changed", c.Expects)

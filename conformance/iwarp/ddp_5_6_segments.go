@@ -27,8 +27,7 @@ func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []b
 	c.expectPayload(segments, want)
 }
 
-// sglOver4GiB returns a scatter/gather list of 4 GiB and 16 octets; without its last piece, of 4
-// GiB.
+// sglOver4GiB returns a scatter/gather list of 4 GiB and 16 octets, of which the last entry has 16.
 func (h *host) sglOver4GiB() []verbs.SGE {
 	const piece = 1 << 30
 	m, err := h.PD.RegMR(verbs.MRInit{Buf: make([]byte, piece), Access: verbs.AccessLocalWrite})

@@ -63,7 +63,8 @@ func drawAddressFault(random *rand.Rand) dialogueStep {
 	return faultStep(random, wrong, segmentFault{text: fault.text, edit: unchanged.edit})
 }
 
-// faultStep returns a step that sends valid messages, a changed one, and a valid one after it.
+// faultStep returns a step that may send a valid message, sends a changed one, and may send a valid
+// one after it.
 func faultStep(random *rand.Rand, wrong peerMessage, fault segmentFault) dialogueStep {
 	before := make([]peerMessage, random.IntN(2))
 	for i := range before {
@@ -71,7 +72,7 @@ func faultStep(random *rand.Rand, wrong peerMessage, fault segmentFault) dialogu
 	}
 	after, cut, pick := drawMessage(random), drawCut(random), random.IntN(1<<16)
 	hasAfter := random.IntN(2) == 0
-	cut.held = 0
+	cut.heldBack = 0 // the device must get the whole fault in this step
 	text := "the peer sends "
 	for _, m := range before {
 		text += m.text + " and "
@@ -116,7 +117,8 @@ func pinQueue(s iwarp.Segment) iwarp.Segment {
 	return s.QN(s.Op().Queue())
 }
 
-// countMarkers counts the markers of a frame that its fault changes; nil if it changes none.
+// countMarkers returns a counter of the markers that the fault of frame s changes when the frame is
+// encoded; nil if the fault changes no markers.
 func countMarkers(s *iwarp.Segment) *int {
 	edit := s.MPA.EditMarker
 	if edit == nil {
@@ -127,7 +129,7 @@ func countMarkers(s *iwarp.Segment) *int {
 	return n
 }
 
-// untaggedOnly makes a change of fields that only untagged segments have. Others keep their value.
+// untaggedOnly returns a change that edits untagged segments, and leaves tagged ones unchanged.
 func untaggedOnly(edit func(iwarp.Segment) iwarp.Segment) func(iwarp.Segment) iwarp.Segment {
 	return func(s iwarp.Segment) iwarp.Segment {
 		if s.IsTagged() {
@@ -137,7 +139,7 @@ func untaggedOnly(edit func(iwarp.Segment) iwarp.Segment) func(iwarp.Segment) iw
 	}
 }
 
-// drawSegmentFault returns a change of a field.
+// drawSegmentFault returns a change of a header field or of the length of a segment.
 func drawSegmentFault(random *rand.Rand) segmentFault {
 	version, op, qn := dialogue.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), dialogue.Pick(random, 0, 1, 2, 3, 4, 5, 0x100, 0xffffffff, random.Uint32())
 	msn, mo := dialogue.Pick(random, 1, 2, 0xffffffff, 0x80000000, random.Uint32()|1), dialogue.Pick[uint32](random, 1, 4, 64, 4096, 0x10000, 0xfffffffc, 0xffffffff)
@@ -167,14 +169,14 @@ func drawSegmentFault(random *rand.Rand) segmentFault {
 	edit := f.edit
 	f.edit = func(s iwarp.Segment) iwarp.Segment {
 		if s.CutAt == nil {
-			s.MPA.Pad = nil
+			s.MPA.Pad = nil // the pad of the new length
 		}
 		return edit(s)
 	}
 	return f
 }
 
-// changeSTag changes a bit of the STag that the peer uses, of any header.
+// changeSTag inverts a bit of the STag with which a segment accesses the device's memory.
 func changeSTag(s iwarp.Segment, bit uint32) iwarp.Segment {
 	switch {
 	case s.IsTagged():
@@ -215,7 +217,7 @@ func accessLen(s iwarp.Segment) uint64 {
 	return uint64(len(s.Payload))
 }
 
-// withAccessLen limits the length that a segment accesses.
+// withAccessLen limits the length that a segment accesses to n; that of an atomic stays 8.
 func withAccessLen(s iwarp.Segment, n int) iwarp.Segment {
 	switch {
 	case s.Read != nil:
@@ -227,7 +229,8 @@ func withAccessLen(s iwarp.Segment, n int) iwarp.Segment {
 	return s.WithPayload(s.Payload[:min(n, len(s.Payload))])
 }
 
-// drawWrongAddr returns an address in a region that the peer must not access so, or outside one.
+// drawWrongAddr returns a change of the address that a segment accesses, to one that is wrong in
+// most cases: in memory for which the peer has no right, outside of a region, or misaligned.
 func drawWrongAddr(random *rand.Rand) wrongAddr {
 	region := dialogue.Pick(random, readOnly, writeOnly, otherDomain, deregistered, bindable, shortMemory)
 	distance := dialogue.Pick(random, 1, 2, 7, 8, 16, 64, 4096, 1+random.IntN(1000))
@@ -267,7 +270,8 @@ func drawWrongAddr(random *rand.Rand) wrongAddr {
 	return all[dialogue.Pick(random, inRegion, random.IntN(len(all)))]
 }
 
-// addrInWindow returns the address of a window. One that was never bound is unknown to the model.
+// addrInWindow returns the address of window k. The model does not know the key of a window that
+// was never bound: addrInWindow adds it as revoked.
 func (s *dialogueSession) addrInWindow(k int) iwarp.Addr {
 	w := s.window(k)
 	if w.length == 0 {
@@ -307,7 +311,7 @@ func drawWrongAnswer(random *rand.Rand) dialogueStep {
 			return s
 		}})
 	answer, cut, pick := drawAnswer(random), drawCut(random), random.IntN(1<<16)
-	cut.held = 0
+	cut.heldBack = 0 // the device must get the whole fault in this step
 	return dialogueStep{text: fmt.Sprintf("the peer sends %s, one changed: %s%v", answer.text, fault.text, cut), play: func(s *dialogueSession) {
 		segments := answer.make(s)
 		if s.m.Ended() || len(segments) == 0 {
@@ -410,7 +414,9 @@ func drawErrorState(*rand.Rand) dialogueStep {
 	}}
 }
 
-// badMemory returns a scatter/gather list of n bytes that the application may not use.
+// badMemory returns a scatter/gather list of n bytes that the application may not use. By kind, it
+// is in another protection domain (0), ends beyond the region (1), begins before the region (2), or
+// has a deregistered key (3).
 func (s *dialogueSession) badMemory(kind, n int) []verbs.SGE {
 	sgl := s.local.SGL(0, n)
 	switch kind {
@@ -428,7 +434,7 @@ func (s *dialogueSession) badMemory(kind, n int) []verbs.SGE {
 
 // drawBadReceive returns a step in which the application posts a receive with a wrong list.
 func drawBadReceive(random *rand.Rand) dialogueStep {
-	kind, n := dialogue.Pick(random, 0, 2, 3), dialogue.Pick(random, 1, 16, 400) // the first octet is wrong
+	kind, n := dialogue.Pick(random, 0, 2, 3), dialogue.Pick(random, 1, 16, 400) // without 1: the first octet must be wrong
 	return dialogueStep{text: fmt.Sprintf("the application posts a receive of memory that it may not use (kind %d)", kind), play: func(s *dialogueSession) {
 		if s.m.Ended() {
 			return

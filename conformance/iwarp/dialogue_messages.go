@@ -15,7 +15,7 @@ import (
 // dialogueSize is a length relative to full segments of the device, or to the room of a receive.
 type dialogueSize struct{ units, more int }
 
-// drawSize returns a size at an edge: of padding, of markers, of segments.
+// drawSize returns a size near a boundary of padding, markers or segments.
 func drawSize(random *rand.Rand) dialogueSize {
 	switch random.IntN(4) {
 	case 0:
@@ -71,30 +71,31 @@ func (d dialogueSplit) segments(s iwarp.Segment) []iwarp.Segment {
 	return s.Segments(header + max(int(d), len(s.Payload)/most+1))
 }
 
-// dialogueDecoration sets bits that a receiver must ignore.
-type dialogueDecoration struct {
+// ignoredFields are the values of fields that a receiver must ignore.
+type ignoredFields struct {
 	ddpReserved, rdmapReserved uint8
 	pad                        byte
 	invalidate                 uint32
 }
 
-func drawDecoration(random *rand.Rand) (d dialogueDecoration) {
+// drawIgnoredFields returns random values of the fields in one of four cases, else zeros.
+func drawIgnoredFields(random *rand.Rand) (d ignoredFields) {
 	if random.IntN(4) == 0 {
-		d = dialogueDecoration{ddpReserved: uint8(random.IntN(16)), rdmapReserved: uint8(random.IntN(4)), pad: byte(random.Uint32()), invalidate: random.Uint32()}
+		d = ignoredFields{ddpReserved: uint8(random.IntN(16)), rdmapReserved: uint8(random.IntN(4)), pad: byte(random.Uint32()), invalidate: random.Uint32()}
 	}
 	return d
 }
 
-func (d dialogueDecoration) String() string {
-	if d == (dialogueDecoration{}) {
+func (d ignoredFields) String() string {
+	if d == (ignoredFields{}) {
 		return ""
 	}
 	return " with reserved bits and pad set"
 }
 
-// apply returns the segments with the decoration.
-func (d dialogueDecoration) apply(segments []iwarp.Segment) []iwarp.Segment {
-	if d == (dialogueDecoration{}) {
+// apply sets the fields in the segments, and returns these.
+func (d ignoredFields) apply(segments []iwarp.Segment) []iwarp.Segment {
+	if d == (ignoredFields{}) {
 		return segments
 	}
 	for i, s := range segments {
@@ -127,11 +128,11 @@ func drawMessages(random *rand.Rand) dialogueStep {
 // drawSend returns a Send of one of the four kinds. It fits its receive.
 func drawSend(random *rand.Rand) peerMessage {
 	op := dialogue.Pick(random, iwarp.OpSend, iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate)
-	size, split, decoration, first := drawSize(random), drawSplit(random), drawDecoration(random), byte(random.Uint32())
+	size, split, ignored, first := drawSize(random), drawSplit(random), drawIgnoredFields(random), byte(random.Uint32())
 	full := random.IntN(3) == 0
-	text := fmt.Sprintf("a %v of %v%v%v", op, size, split, decoration)
+	text := fmt.Sprintf("a %v of %v%v%v", op, size, split, ignored)
 	if full {
-		text = fmt.Sprintf("a %v that fills its receive%v%v", op, split, decoration)
+		text = fmt.Sprintf("a %v that fills its receive%v%v", op, split, ignored)
 	}
 	return peerMessage{text, func(s *dialogueSession) []iwarp.Segment {
 		room := s.roomForSend(size)
@@ -143,12 +144,12 @@ func drawSend(random *rand.Rand) peerMessage {
 		if op == iwarp.OpSendInvalidate || op == iwarp.OpSendSEInvalidate {
 			w := s.boundWindow()
 			if w == nil {
-				return decoration.apply(split.segments(message.Opcode(iwarp.OpSend)))
+				return ignored.apply(split.segments(message.Opcode(iwarp.OpSend)))
 			}
 			w.used = true
 			message = message.InvalidateSTag(uint32(w.key))
 		}
-		return decoration.apply(split.segments(message))
+		return ignored.apply(split.segments(message))
 	}}
 }
 
@@ -170,19 +171,19 @@ func (s *dialogueSession) roomForSend(size dialogueSize) int {
 
 // drawImmediate returns immediate data, or a Send if the device does not support it.
 func drawImmediate(random *rand.Rand) peerMessage {
-	half, op, decoration := random.Uint32(), dialogue.Pick(random, iwarp.OpImmediate, iwarp.OpImmediateSE), drawDecoration(random)
-	return peerMessage{fmt.Sprintf("%v %#x%v", op, half, decoration), func(s *dialogueSession) []iwarp.Segment {
+	half, op, ignored := random.Uint32(), dialogue.Pick(random, iwarp.OpImmediate, iwarp.OpImmediateSE), drawIgnoredFields(random)
+	return peerMessage{fmt.Sprintf("%v %#x%v", op, half, ignored), func(s *dialogueSession) []iwarp.Segment {
 		s.roomForSend(dialogueSize{more: 16})
 		msn := s.nextPeerMSN(0)
 		if !s.m.Extensions {
 			return []iwarp.Segment{iwarp.Send(msn, nil)}
 		}
-		return decoration.apply([]iwarp.Segment{iwarp.Immediate(msn, doubled(half)).Opcode(op)})
+		return ignored.apply([]iwarp.Segment{iwarp.Immediate(msn, doubled(half)).Opcode(op)})
 	}}
 }
 
-// drawAddr returns a function that finds n octets of the device with a right of the peer: in
-// target, or in a window if one has the right.
+// drawAddr returns a function that chooses n octets of the device's memory for which the peer has a
+// right: in target, or at times in a window with that right.
 func drawAddr(random *rand.Rand, right verbs.Access) func(s *dialogueSession, n, align int) iwarp.Addr {
 	inWindow, part := random.IntN(4) == 0, random.IntN(1<<16)
 	return func(s *dialogueSession, n, align int) iwarp.Addr {
@@ -194,7 +195,8 @@ func drawAddr(random *rand.Rand, right verbs.Access) func(s *dialogueSession, n,
 	}
 }
 
-// alignedAddr returns an address up to room octets after at, a multiple of align.
+// alignedAddr returns a multiple of align that is 0 to room octets after at; part/65536 of room
+// selects which.
 func alignedAddr(at iwarp.Addr, room, part, align int) iwarp.Addr {
 	most := at.TO + uint64(room)
 	at.TO += uint64(part * room >> 16)
@@ -207,36 +209,36 @@ func alignedAddr(at iwarp.Addr, room, part, align int) iwarp.Addr {
 
 // drawWrite returns a Write.
 func drawWrite(random *rand.Rand) peerMessage {
-	size, split, decoration, first := drawSize(random), drawSplit(random), drawDecoration(random), byte(random.Uint32())
+	size, split, ignored, first := drawSize(random), drawSplit(random), drawIgnoredFields(random), byte(random.Uint32())
 	addr, anyKey := drawAddr(random, verbs.AccessRemoteWrite), random.Uint32()
-	return peerMessage{fmt.Sprintf("a WRITE of %v%v%v", size, split, decoration), func(s *dialogueSession) []iwarp.Segment {
+	return peerMessage{fmt.Sprintf("a WRITE of %v%v%v", size, split, ignored), func(s *dialogueSession) []iwarp.Segment {
 		n := size.in(s.fullSegment(ddpTaggedLen), dialogueMemLen/2)
 		at := addr(s, n, 1)
 		if n == 0 {
 			at.STag ^= anyKey // a zero-length Write needs no key
 		}
-		return decoration.apply(split.segments(writeTo(at, rig.Pattern(n, first))))
+		return ignored.apply(split.segments(writeTo(at, rig.Pattern(n, first))))
 	}}
 }
 
 // drawRead returns a Read Request.
 func drawRead(random *rand.Rand) peerMessage {
-	size, decoration, anyKey := drawSize(random), drawDecoration(random), random.Uint32()
+	size, ignored, anyKey := drawSize(random), drawIgnoredFields(random), random.Uint32()
 	addr, sink := drawAddr(random, verbs.AccessRemoteRead), iwarp.At(random.Uint32(), random.Uint64()>>1)
-	decoration.pad = 0 // the header ends at a multiple of four
-	return peerMessage{fmt.Sprintf("a READ REQUEST for %v%v", size, decoration), func(s *dialogueSession) []iwarp.Segment {
+	ignored.pad = 0 // the header ends at a multiple of four
+	return peerMessage{fmt.Sprintf("a READ REQUEST for %v%v", size, ignored), func(s *dialogueSession) []iwarp.Segment {
 		n := size.in(s.fullSegment(ddpTaggedLen), dialogueMemLen/2)
 		at := addr(s, n, 1)
 		if n == 0 {
-			at.STag ^= anyKey // nor does a zero-length Read Request
+			at.STag ^= anyKey // a zero-length Read Request needs no key
 		}
-		return decoration.apply([]iwarp.Segment{iwarp.ReadRequest(s.nextPeerMSN(1), sink, uint32(n), at)})
+		return ignored.apply([]iwarp.Segment{iwarp.ReadRequest(s.nextPeerMSN(1), sink, uint32(n), at)})
 	}}
 }
 
 // drawAtomic returns an Atomic Request, or a Read Request if the device does not support it.
 func drawAtomic(random *rand.Rand) peerMessage {
-	decoration, id, addr := drawDecoration(random), random.Uint32(), drawAddr(random, verbs.AccessRemoteAtomic)
+	ignored, id, addr := drawIgnoredFields(random), random.Uint32(), drawAddr(random, verbs.AccessRemoteAtomic)
 	operand, swap, matching := random.Uint64(), random.IntN(2) == 0, random.IntN(2) == 0
 	mask, compareMask := drawMask(random), drawMask(random)
 	read := drawRead(random)
@@ -244,7 +246,7 @@ func drawAtomic(random *rand.Rand) peerMessage {
 	if swap {
 		text = fmt.Sprintf("a CmpSwap to %#x with masks %#x, %#x, matching %t", operand, compareMask, mask, matching)
 	}
-	return peerMessage{text + decoration.String(), func(s *dialogueSession) []iwarp.Segment {
+	return peerMessage{text + ignored.String(), func(s *dialogueSession) []iwarp.Segment {
 		if !s.m.Extensions {
 			return read.make(s)
 		}
@@ -258,7 +260,7 @@ func drawAtomic(random *rand.Rand) peerMessage {
 			message = message.EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation, h.Compare = new(iwarp.AtomicCompareSwap), &compare })
 		}
 		message = message.EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Mask, h.CompareMask = &mask, &compareMask })
-		return decoration.apply([]iwarp.Segment{message})
+		return ignored.apply([]iwarp.Segment{message})
 	}}
 }
 
@@ -336,7 +338,7 @@ func drawMemoryChange(random *rand.Rand) dialogueStep {
 				most = sourceLen
 			}
 			b := rig.Pattern(min(n, max(0, most-off)), first)
-			s.QueryPort()
+			s.QueryPort() // a verb before and after orders the change with the device's accesses
 			copy(m.Buf[min(off, most):], b)
 			m.model.Set(min(off, most), b)
 			s.QueryPort()
@@ -344,7 +346,7 @@ func drawMemoryChange(random *rand.Rand) dialogueStep {
 	}}
 }
 
-// drawArm returns a step in which the application requests an event.
+// drawArm returns a step in which the application requests a completion event.
 func drawArm(random *rand.Rand) dialogueStep {
 	solicitedOnly := random.IntN(3) > 0
 	return dialogueStep{text: fmt.Sprintf("the application requests an event (solicited only: %t)", solicitedOnly), play: func(s *dialogueSession) {

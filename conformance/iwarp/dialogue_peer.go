@@ -157,7 +157,7 @@ func (m *dialogueMemory) pieces(off, n int) []model.IWARPPiece {
 
 // dialogueWire is the peer's direction of the stream.
 type dialogueWire struct {
-	held   []byte      // octets that were not sent yet
+	unsent []byte      // octets that were not sent yet
 	frames []peerFrame // frames of which some octets were not sent
 	begin  uint64      // where the first of them begins
 	words  []uint64    // addresses of atomics that the device may not have executed yet
@@ -165,11 +165,11 @@ type dialogueWire struct {
 
 // inFrame reports whether a part of a frame was sent. position is the offset after all frames.
 func (w *dialogueWire) inFrame(position uint64) bool {
-	return len(w.frames) > 0 && position-uint64(len(w.held)) > w.begin
+	return len(w.frames) > 0 && position-uint64(len(w.unsent)) > w.begin
 }
 
-// ordered returns a frame without the payload of a Write that overlaps the word of an atomic before
-// it: the RFCs do not order an atomic and a later Write.
+// ordered returns frame f. If it is a Write that overlaps the word of an earlier atomic, ordered
+// removes its payload, because the RFCs do not order an atomic and a later Write.
 func (w *dialogueWire) ordered(f peerFrame) peerFrame {
 	s := f.Segment
 	if s.AtomicRequest != nil {
@@ -197,13 +197,17 @@ type peerFrame struct {
 }
 
 // dialogueCut is how a step cuts its octets into TCP segments: after every piece octets, or after
-// every frame if piece is zero. The last octets are held back until the next step of the peer.
-type dialogueCut struct{ piece, held int }
+// every frame if piece is zero. The last heldBack octets are sent with the peer's next step.
+type dialogueCut struct{ piece, heldBack int }
 
+// uncut is a piece that is longer than all octets of a step.
+const uncut = 1 << 20
+
+// drawCut returns a random cut: after every frame, none, or into small or larger pieces.
 func drawCut(random *rand.Rand) (cut dialogueCut) {
-	cut.piece = dialogue.Pick(random, 0, 0, 0, 1<<20, 1<<20, 1<<20, 1+random.IntN(40), 100+random.IntN(1000))
+	cut.piece = dialogue.Pick(random, 0, 0, 0, uncut, uncut, uncut, 1+random.IntN(40), 100+random.IntN(1000))
 	if random.IntN(5) == 0 {
-		cut.held = dialogue.Pick(random, 1, 3, 4, 5, 8, 20, 1+random.IntN(600))
+		cut.heldBack = dialogue.Pick(random, 1, 3, 4, 5, 8, 20, 1+random.IntN(600))
 	}
 	return cut
 }
@@ -211,13 +215,13 @@ func drawCut(random *rand.Rand) (cut dialogueCut) {
 func (cut dialogueCut) String() string {
 	text := ""
 	switch {
-	case cut.piece == 1<<20:
+	case cut.piece == uncut:
 		text = " in one TCP segment"
 	case cut.piece > 0:
 		text = fmt.Sprintf(" in TCP segments of %d octets", cut.piece)
 	}
-	if cut.held > 0 {
-		text += fmt.Sprintf(", the last %d octets later", cut.held)
+	if cut.heldBack > 0 {
+		text += fmt.Sprintf(", the last %d octets later", cut.heldBack)
 	}
 	return text
 }
@@ -235,15 +239,15 @@ func (s *dialogueSession) sendFrames(cut dialogueCut, frames []peerFrame) {
 	var ends []int
 	for _, f := range frames {
 		f = w.ordered(f)
-		w.held = append(w.held, s.c.encode(f.Segment)...)
+		w.unsent = append(w.unsent, s.c.encode(f.Segment)...)
 		f.end = s.c.framer.Position
 		w.frames = append(w.frames, f)
-		ends = append(ends, len(w.held))
+		ends = append(ends, len(w.unsent))
 	}
-	b := w.held[:max(0, len(w.held)-cut.held)]
+	b := w.unsent[:max(0, len(w.unsent)-cut.heldBack)]
 	s.writeCut(b, cut, ends)
-	w.held = append([]byte{}, w.held[len(b):]...)
-	arrived := s.c.framer.Position - uint64(len(w.held))
+	w.unsent = append([]byte{}, w.unsent[len(b):]...)
+	arrived := s.c.framer.Position - uint64(len(w.unsent))
 	var r model.IWARPReaction
 	for len(w.frames) > 0 && w.frames[0].end <= arrived {
 		r.Add(s.modelFrame(w.frames[0]))
@@ -254,7 +258,8 @@ func (s *dialogueSession) sendFrames(cut dialogueCut, frames []peerFrame) {
 	s.settle(r)
 }
 
-// writeCut sends octets in TCP segments. ends are the offsets after each frame.
+// writeCut sends octets in TCP segments of cut.piece octets, or one for each frame if that is zero.
+// ends are the offsets after each frame.
 func (s *dialogueSession) writeCut(b []byte, cut dialogueCut, ends []int) {
 	for at := 0; at < len(b); {
 		end := at + cut.piece
@@ -290,7 +295,7 @@ type peerMessage struct {
 	make func(*dialogueSession) []iwarp.Segment
 }
 
-// peerStep returns a step in which the peer sends messages.
+// peerStep returns a step in which the peer sends messages; in a plain mix, only the first of them.
 func peerStep(cut dialogueCut, messages ...peerMessage) dialogueStep {
 	texts := make([]string, len(messages))
 	for i, m := range messages {

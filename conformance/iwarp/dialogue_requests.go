@@ -173,8 +173,8 @@ func drawAnswers(random *rand.Rand) dialogueStep {
 
 // drawAnswer returns the responses to one or several requests of the device.
 func drawAnswer(random *rand.Rand) peerMessage {
-	count, split, decoration, first := dialogue.Pick(random, 1, 1, 2, 3, 16), drawSplit(random), drawDecoration(random), byte(random.Uint32())
-	return peerMessage{fmt.Sprintf("responses to %d requests%v%v", count, split, decoration), func(s *dialogueSession) (all []iwarp.Segment) {
+	count, split, ignored, first := dialogue.Pick(random, 1, 1, 2, 3, 16), drawSplit(random), drawIgnoredFields(random), byte(random.Uint32())
+	return peerMessage{fmt.Sprintf("responses to %d requests%v%v", count, split, ignored), func(s *dialogueSession) (all []iwarp.Segment) {
 		if len(s.wire.frames) > 0 {
 			return nil // the rest of a message comes first
 		}
@@ -183,7 +183,7 @@ func drawAnswer(random *rand.Rand) peerMessage {
 			if !ok {
 				break
 			}
-			all = append(all, decoration.apply(split.segments(response))...)
+			all = append(all, ignored.apply(split.segments(response))...)
 		}
 		return all
 	}}
@@ -205,8 +205,8 @@ func (s *dialogueSession) bound(w *dialogueWindow) bool {
 	return w.length > 0 && !w.used && s.m.CanInvalidate(uint32(w.key))
 }
 
-// boundWindow returns a window that the peer can invalidate; nil if there is none. A read of a
-// window is not ordered before a later Send that invalidates it.
+// boundWindow returns a window that the peer can invalidate; nil if there is none. It returns none
+// that earlier frames access, since a read is not ordered before a later Send that invalidates.
 func (s *dialogueSession) boundWindow() *dialogueWindow {
 	if w := s.windowWith(^verbs.Access(0), 0); w != nil && !w.accessed {
 		return w
@@ -272,7 +272,7 @@ const (
 
 var regionNames = []string{bindable, readOnly, writeOnly, otherDomain, deregistered, shortMemory}
 
-// region returns a region by its name, and registers it at first.
+// region returns a region by its name, and registers it at the first call.
 func (s *dialogueSession) region(name string) *dialogueMemory {
 	if m := s.regions[name]; m != nil {
 		return m

@@ -90,7 +90,7 @@ const (
 	recvIDs = 1 << 20
 )
 
-// openDialogue returns a function that opens sessions of a mix.
+// openDialogue returns a function that opens a session, which draws and plays the steps of a mix.
 func openDialogue(mix *dialogueMix) func(*rig.Rig) dialogue.Session[dialogueStep] {
 	return func(r *rig.Rig) dialogue.Session[dialogueStep] {
 		own := *r
@@ -396,7 +396,7 @@ func (s *dialogueSession) expectErrorState(failed bool) {
 	s.reported = false
 }
 
-// drainEvents fails the case if an asynchronous event is pending that is not permitted.
+// drainEvents takes all pending asynchronous events, and fails the case if one is not permitted.
 func (s *dialogueSession) drainEvents(permitted func(verbs.AsyncEvent) bool) {
 	for {
 		e, err := s.Device.WaitAsync(0)
@@ -454,7 +454,8 @@ func (s *dialogueSession) expectCompletions(all []model.IWARPCompletion) {
 	s.channel.check(s)
 }
 
-// expectOptional expects a part of completions that may be absent.
+// expectOptional fails the case if a completion arrives that is not one of those given, in their
+// order. Any of them may be absent.
 func (s *dialogueSession) expectOptional(all []model.IWARPCompletion) {
 	if len(all) == 0 {
 		return
@@ -529,7 +530,7 @@ func (ch *dialogueChannel) arm(s *dialogueSession, solicitedOnly bool) {
 	ch.armed, ch.solicitedOnly = true, solicitedOnly
 }
 
-// completed notes a completion.
+// completed notes a completion. If an event was requested for it, check then expects that event.
 func (ch *dialogueChannel) completed(solicited bool) {
 	if ch.armed && (solicited || !ch.solicitedOnly) {
 		ch.armed, ch.due = false, true

@@ -48,8 +48,8 @@ func (s startupStep) String() string {
 		s.param.ResponderResources, s.param.InitiatorDepth, len(s.param.PrivateData), s.rejects)
 }
 
-// onStartups makes the body of a case that holds dialogues of connection attempts. The device
-// requests markers or CRCs as its setup says.
+// onStartups makes the body of a case with random connection attempts, by the device if active. mpa
+// is the model of the device, with the markers and CRCs that its setup makes it request.
 func onStartups(active bool, mpa model.MPA) func(*conformance.Bench) error {
 	const dialogues, attempts = 25, 4
 	return dialogue.Spec[startupStep]{Dialogues: dialogues, Steps: attempts, Open: func(r *rig.Rig) dialogue.Session[startupStep] {
@@ -142,7 +142,8 @@ func (s *startupSession) Close() {
 	s.Must("a completion queue that can be closed", s.CQ.Close())
 }
 
-// sendStartup sends the frame in TCP segments, without the octets that are cut off.
+// sendStartup sends frame f without the last step.cut octets, and FIN if some are missing. A frame
+// of less than eight times step.piece octets is sent in TCP segments of step.piece octets.
 func (s *startupSession) sendStartup(c *conn, step startupStep, f startupFrame) {
 	b := f.Append(nil)
 	b = b[:len(b)-step.cut]

@@ -172,8 +172,8 @@ func (c *conn) expectReadsLimited(posted, limit int) {
 	}
 }
 
-// expectReadsServed sends n Read Requests at once, none of which can be answered before all have
-// arrived, and fails the case unless all are answered.
+// expectReadsServed sends n Read Requests at once, and fails the case unless all are answered. The
+// first is for more than TCP buffers, so that none is answered completely before all have arrived.
 func (c *conn) expectReadsServed(n int) {
 	large := c.largeMemory()
 	c.sendBatch(n, func(i int) iwarp.Segment {

@@ -32,10 +32,10 @@ func onHost(body func(*host)) func(*conformance.Bench) error {
 	})
 }
 
-// require ends the case as not applicable, for the reason why, unless ok.
-func require(ok bool, why string) {
+// require ends the case as not applicable, for this reason, unless ok is set.
+func require(ok bool, reason string) {
 	if !ok {
-		rig.NotApplicable(why)
+		rig.NotApplicable(reason)
 	}
 }
 

@@ -29,7 +29,8 @@ const (
 	kindWRID   = 900
 )
 
-// sendKind returns the kind of Send with an opcode. invalidates: it invalidates a new window.
+// sendKind returns the kind of Send with an opcode, which invalidates a new window if invalidates
+// is set.
 func sendKind(op iwarp.Opcode, invalidates bool) messageKind {
 	return messageKind{op: op, valid: func(c *conn) iwarp.Segment {
 		s := iwarp.Send(c.nextSendMSN(), data(kindLen)).Opcode(op)

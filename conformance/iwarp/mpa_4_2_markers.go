@@ -67,7 +67,8 @@ func (c *conn) expectLeadingMarker() {
 
 const markerInterval = 512
 
-// checkMarkers expects a marker at every 512th octet from first on, which points to its FPDU.
+// checkMarkers expects markers at the multiples of 512 from stream offset first on, each with a
+// pointer to its FPDU.
 func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	for i, m := range markers {
 		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
@@ -76,8 +77,8 @@ func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// payloadToMarker returns the payload length with which an untagged FPDU that starts at position
-// of the stream ends at the next marker.
+// payloadToMarker returns the payload length of an untagged FPDU that starts at this position of
+// the stream and ends at the next marker.
 func payloadToMarker(position uint64) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {

@@ -70,12 +70,12 @@ func (c *conn) newSends(lengths ...int) (frames []iwarp.Segment) {
 	return frames
 }
 
-// expectDelivered expects that the Sends of newSends(lengths...) complete receives of room octets
-// each, in order, and that nothing else completes.
-func (c *conn) expectDelivered(room int, lengths ...int) {
+// expectDelivered expects that the Sends of newSends(lengths...) complete receives, which have
+// recvLen octets each, in order, and that nothing else completes.
+func (c *conn) expectDelivered(recvLen int, lengths ...int) {
 	for i, n := range lengths {
 		c.ExpectRecv(uint64(i+1), n)
-		c.ExpectBytes(c.localMem, room*i, rig.Pattern(n, byte(i)))
+		c.ExpectBytes(c.localMem, recvLen*i, rig.Pattern(n, byte(i)))
 	}
 	c.syncByRead()
 	c.ExpectNoCompletion()

@@ -10,13 +10,13 @@ import (
 )
 
 // onResponderSilent makes the body of a case in which the device accepts the Request f. The peer
-// then sends the FPDU first in the pieces that cut returns. The case fails if the device sends
+// then sends its first FPDU in the pieces that cut returns. The case fails if the device sends
 // anything before it has all pieces. The application posts a Send, which the device may refuse,
 // before each piece.
-func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
+func onResponderSilent(f startupFrame, fpdu iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
-		hs.expectSilenceUntil(first, cut)
+		hs.expectSilenceUntil(fpdu, cut)
 	})
 }
 
@@ -42,12 +42,13 @@ func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench)
 	})
 }
 
-// expectSilenceUntil sends the FPDU first in the pieces that cut returns, and fails the case if the
-// device sends anything before it has all pieces. The application posts a Send before each piece.
-func (hs *handshake) expectSilenceUntil(first iwarp.Segment, cut func(octets []byte) [][]byte) {
+// expectSilenceUntil sends the peer's first FPDU in the pieces that cut returns, and fails the case
+// if the device sends anything before it has all pieces. The application posts a Send, which the
+// device may refuse, before each piece.
+func (hs *handshake) expectSilenceUntil(fpdu iwarp.Segment, cut func(octets []byte) [][]byte) {
 	c := hs.enterFullOperation()
 	posted := 0
-	for _, piece := range cut(c.encode(first)) {
+	for _, piece := range cut(c.encode(fpdu)) {
 		if n, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(9, 1024, 16)}); err == nil {
 			posted += n
 		} else {
@@ -62,7 +63,7 @@ func (hs *handshake) expectSilenceUntil(first iwarp.Segment, cut func(octets []b
 	}
 	for i := range uint32(max(posted, 1)) {
 		g := c.mustNextFPDU("SEND")
-		if g.Op() == iwarp.OpReadResponse && first.Op() == iwarp.OpReadRequest {
+		if g.Op() == iwarp.OpReadResponse && fpdu.Op() == iwarp.OpReadRequest {
 			g = c.mustNextFPDU("SEND")
 		}
 		c.checkFPDU(iwarp.Send(i+1, c.localMem.Buf[1024:1040]), g)
@@ -210,8 +211,9 @@ var mpaOrderCases = []conformance.Case{{
 // none; known stacks wait for 5 to 20 seconds.
 const startupLimit = 2 * time.Minute
 
-// onPartialRequest makes the body of a case in which the peer sends only n octets of a Request,
-// each number on a separate stream. It fails unless the device ends the stream within startupLimit.
+// onPartialRequest makes the body of a case in which the peer sends only the first n octets of a
+// Request, for each number n on a separate stream. It fails unless the device ends the stream
+// within startupLimit.
 func onPartialRequest(numbers ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range numbers {
@@ -230,8 +232,9 @@ func (hs *handshake) replyWithPrivateData() startupFrame {
 	return f
 }
 
-// onPartialReply makes the body of a case in which the peer sends only n octets of a Reply, each
-// number on a separate stream. It fails unless the device ends the stream within startupLimit.
+// onPartialReply makes the body of a case in which the peer sends only the first n octets of a
+// Reply, for each number n on a separate stream. It fails unless the device ends the stream within
+// startupLimit.
 func onPartialReply(numbers ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range numbers {

@@ -114,7 +114,7 @@ func (c *conn) refuseAmongReads(f peerFault, check func(c *conn, wrong, t iwarp.
 }
 
 // expectQuotedReadHeader fails the case unless Terminate t quotes the header of a Read Request as
-// it is after done octets were answered: with later addresses and a smaller size.
+// it is after some octets (done) were answered: with later addresses and a smaller size.
 func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
 	request = request.EditRead(func(h *iwarp.ReadRequestHeader) {
 		h.SinkTO, h.SrcTO = new(*h.SinkTO+uint64(done)), new(*h.SrcTO+uint64(done))

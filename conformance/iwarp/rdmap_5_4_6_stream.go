@@ -41,7 +41,8 @@ func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
 }
 
 // onRequestAfterRead makes the body of a case that fails if a request completes before a read that
-// was posted before it. after returns the request, with ID 12; the device sends it with opcode op.
+// was posted before it. The function after returns the request, with ID 12, which the device sends
+// with opcode op.
 func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
 	return onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))
@@ -54,8 +55,8 @@ func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(
 }
 
 // expectTruncatedFailed sends a part of a message of a kind and FIN, and fails the case unless the
-// device reports an error. It sends some octets of the FPDU, or all but some if octets is negative;
-// if octets is 0, all segments but the last.
+// device reports an error. A positive octets is how many octets of the FPDU it sends, a negative
+// one how many it leaves out; if octets is 0, it sends the first of two segments.
 func (h *host) expectTruncatedFailed(k messageKind, octets int) {
 	c := h.connect(setup{receives: 1, recvLen: 64})
 	message, causes := k.valid(c), []iwarp.Cause{iwarp.MPAConnectionLost}

@@ -75,8 +75,8 @@ func (d *Device) Settle(now mono.Time) {
 // there were any.
 func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
-// StrictDeadline implements drive.DelayingEngine: it returns Deadline, but without the delayed ACKs
-// if all of them may be sent a millisecond late.
+// StrictDeadline implements drive.DelayingEngine: it returns when Tick must be called next, like
+// Deadline, but ignores the delayed ACKs if all of them may be sent a millisecond late.
 func (d *Device) StrictDeadline() mono.Time {
 	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
@@ -93,8 +93,9 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) (n int) {
 	return n
 }
 
-// hooks returns the functions of this provider that package device calls. Events name the first
-// handle of a queue pair.
+// hooks returns the functions of this provider that package device calls. QPHandle returns the
+// handle of a queue pair for events; of an XRC target QP with several handles, the oldest.
+// BeforeControl is called before each control verb, such as modify_qp.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
 		Protocol: "RoCE", XRC: true, PKeys: d.nic.Config().PKeys,
@@ -107,8 +108,8 @@ func (d *Device) hooks() device.Hooks {
 	}
 }
 
-// sendDelayedAcks sends ACKs that the NIC delays. It is called before control verbs: a QP must
-// acknowledge the messages that the application has received before it is destroyed.
+// sendDelayedAcks sends ACKs that the NIC delays. It is called before each control verb, because a
+// QP must acknowledge the messages that the application has received before it is destroyed.
 func (d *Device) sendDelayedAcks() {
 	if d.nic.ReleaseAcks() {
 		d.Driver().Pump()

@@ -70,8 +70,8 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 	})
 }
 
-// OnLink opens a device in real time on an open link, which the device closes. Congestion control
-// makes up for threads that wake late, up to wakeSlack.
+// OnLink opens a device in real time on an open link, which the device closes. A paced sender
+// whose thread wakes late, by up to wakeSlack, sends the packets that it missed at once.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()
@@ -127,7 +127,7 @@ func windowPackets(i udplink.Info) int {
 const minWindow, maxWindow = 16, 256
 
 // patchIPID changes the ICRC of a packet, which covers the IPv4 identification, from identification
-// 0 to id, or back. The CRC is linear: the difference depends on id and length.
+// 0 to id, or back. The CRC is linear, so the difference depends on id and the length only.
 func patchIPID(payload []byte, id uint16) {
 	delta := wire.IDDelta(id, len(payload))
 	tail := payload[len(payload)-wire.ICRCLen:]

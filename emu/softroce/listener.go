@@ -131,8 +131,8 @@ func (r *request) Reject(private []byte) error {
 	})
 }
 
-// Accept implements verbs.ConnRequest. It answers a SIDR request with the QP number and Q_Key of
-// qp, and then returns no connection.
+// Accept implements verbs.ConnRequest. It answers a REQ and connects qp. It answers a SIDR request
+// with the QP number and Q_Key of qp, and then returns no connection.
 func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	if err := r.m.d.Enter(op, drive.CallControl); err != nil {

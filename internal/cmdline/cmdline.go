@@ -176,8 +176,8 @@ var goBuildDir = regexp.MustCompile(`/go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-
 const GoRun = "go run ./cmd/fabrictest"
 
 // Invocation returns the command that starts this program, for command lines that it prints.
-// arg0 is os.Args[0]. The result is the program's name if a shell finds it on PATH, else its
-// path; GoRun for a program in a go-build folder, which "go run" started.
+// arg0 is os.Args[0]. The result is GoRun if "go run" started the program, its name if a shell
+// finds it on PATH, else its path.
 func Invocation(arg0 string) string {
 	if goBuildDir.MatchString(filepath.ToSlash(arg0)) {
 		return GoRun

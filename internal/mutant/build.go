@@ -85,9 +85,9 @@ var (
 	variantHeader = regexp.MustCompile(`^func .*_mutant(\d+)\(`)
 )
 
-// invalidMutants returns the numbers of the mutants that do not compile: the compiler reports an
-// error in a function that mutant N changes, which the overlay names NAME_mutantN. output is the
-// compiler's output of a build with the overlay file.
+// invalidMutants returns the numbers of the mutants that do not compile. In the overlay, the
+// variant of function NAME for mutant N is called NAME_mutantN; mutant N is invalid if the compiler
+// reports an error in a variant of N. output is the compiler's output of a build with the overlay.
 func invalidMutants(root, overlay, output string) (map[int]bool, error) {
 	data, err := os.ReadFile(overlay)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Generate returns mechanical mutants of the functions of Go files, whose names are relative to the
-// root of the module. Each mutant changes one place: it negates a condition, moves a comparison or
-// a constant by one, drops a statement, or swaps operands. Some of them may not compile;
-// [BuildValid] leaves those out.
+// Generate returns mechanical mutants of the functions in Go files, whose names are relative to
+// root, the folder of the module. Each mutant changes one place: it negates a condition, replaces
+// an operator, adds one to a constant, drops a statement, or swaps operands. Some mutants may not
+// compile; [BuildValid] leaves those out.
 func Generate(root string, files []string) (all []Mutant, err error) {
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
@@ -56,8 +56,8 @@ type edit struct {
 	does     string // describes the edit
 }
 
-// mutants returns a mutant of a function for each possible edit of each node in its body. Does is
-// unique in the function: a number tells equal edits apart.
+// mutants returns a mutant of a function for each possible edit of each node in its body. Equal
+// edits are numbered, so that Does is unique in the function.
 func (s *source) mutants(f *ast.FuncDecl) (all []Mutant) {
 	var parents []ast.Node
 	equal := map[string]int{}
@@ -115,7 +115,8 @@ func (s *source) edits(n ast.Node, parents []ast.Node) []edit {
 			return []edit{s.negate(n.Cond)}
 		}
 	case *ast.CaseClause:
-		// The parent is the block of the switch. Cases of a switch without a tag are conditions.
+		// The parent is the block of the switch, and its parent the switch. Without a tag (an
+		// expression after "switch"), the cases are conditions.
 		if sw, ok := parents[len(parents)-2].(*ast.SwitchStmt); ok && sw.Tag == nil && len(n.List) == 1 {
 			return []edit{s.negate(n.List[0])}
 		}

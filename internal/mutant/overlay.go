@@ -12,11 +12,11 @@ import (
 // module is the path of the module whose sources are mutated.
 const module = "github.com/fabrictest/fabrictest"
 
-// Overlay writes to dir a copy of each file that mutants (deliberate defects) change. The copy adds
-// each changed function under another name, once for each mutant that changes it. root is the
-// folder of the module. Overlay returns the name of a file for the -overlay flag of the Go tool.
-// With that flag, the tool compiles the copies. It also compiles another names.go of this package,
-// which has the names of the mutants and gives each changed function a number, for [Trace].
+// Overlay writes to dir a copy of each file that mutants (deliberate defects) change. For each
+// mutant, the copy also has the changed functions, under other names. The result is the name of a
+// file for the -overlay flag of go build, which then compiles the copies instead of the originals,
+// and instead of names.go of this package one with the mutants' names and the numbers of the
+// functions that each mutant changes. root is the folder of the module.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -56,7 +56,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 			return "", err
 		}
 		for _, i := range mutantsOf[name] {
-			if err := v.addMutant(i+1, &mutants[i]); err != nil {
+			if err := v.addMutant(i+1, &mutants[i]); err != nil { // mutants are numbered from 1
 				return "", fmt.Errorf("mutant %s: %w", mutants[i].Name, err)
 			}
 		}

@@ -57,9 +57,9 @@ type explainer interface {
 	explanation() string
 }
 
-// explanation lists what the Pipe, which impairs the packets, did to the last frame: the effects
-// whose counters have grown. "event", an action on a single packet, is listed only if no other
-// effect is: it usually causes one.
+// explanation lists what the Pipe did to the last frame: the effects whose counters have grown. An
+// event, an action on a single packet, usually causes another effect, and is listed only if it did
+// not.
 func (p *Impairer) explanation() string {
 	after, before := p.Pipe.Counters(), &p.before
 	var effects []string

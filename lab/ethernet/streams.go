@@ -72,8 +72,8 @@ func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.
 		}
 	}
 	if delay > 0 {
-		undelayed := emit // a negative after means at once
-		emit = func(after time.Duration, f uswitch.Frame) { undelayed(max(after, 0)+delay, f) }
+		undelayed := emit
+		emit = func(after time.Duration, f uswitch.Frame) { undelayed(max(after, 0)+delay, f) } // after < 0 means at once
 	}
 	y.next.Apply(now, f, emit)
 }

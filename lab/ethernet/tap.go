@@ -28,8 +28,8 @@ type Tap struct {
 	scratch []byte
 }
 
-// Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and captures it
-// with a comment that says what the handler did, followed by the changed frames that it emitted.
+// Apply implements uswitch.FrameHandler. It passes the frame to the next handler and captures it,
+// with a comment if the handler did more than delay it, and then any changed frames.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	t.begin(f, emit)
 	t.next.Apply(now, f, t.observeFunc)

@@ -191,7 +191,8 @@ func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 }
 
 // setVerbDefects sets each of the named defects that is a verb defect (which changes verbs calls)
-// and that devices of p can have. It returns the other names, which may be of engine defects.
+// and that devices of p can have. It returns the other names, which may be of engine defects, and
+// an error for a CounterStuck defect with a counter that devices of p do not have.
 func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (others []string, err error) {
 	for _, name := range names {
 		if defectName(name) == verbcalls.CounterStuck {

@@ -244,7 +244,7 @@ type stack[C, O any] struct {
 	onSockets func(nic *NICConfig, cfg C) (verbs.Context, error)
 }
 
-// addTo makes s the protocol stack of p, whose options are the JSON names of O's fields.
+// addTo makes s the protocol stack of p. The JSON names of O's fields become the options of p.
 func (s *stack[C, O]) addTo(p *Provider) *Provider {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[O]()) {
 		p.Options = append(p.Options, f.Tag.Get("json"))

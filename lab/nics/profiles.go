@@ -95,8 +95,8 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("%s has no option %s; it has %s", e.Provider.Title, e.Option, strings.Join(e.Provider.Options, ", "))
 }
 
-// decode returns the options struct of provider p: a copy of defaults in which the fields are set
-// whose JSON names are in options.
+// decode returns the options of provider p as a struct: defaults, overwritten by options, which are
+// named by the JSON names of the fields. An option that p does not have is an *OptionError.
 func decode[T any](p *Provider, options Options, defaults T) (T, error) {
 	for name := range options {
 		if !slices.Contains(p.Options, name) {

@@ -70,9 +70,9 @@ type roceOptions struct {
 	MaxCMConns int `json:"max_cm_connections"`
 }
 
-// disableRateControl sets the minimum rate of DCQCN above any line rate, so that
-// senders do not slow down. Marking and CNPs are unchanged. The engine takes all values or
-// none, so that the others have to be set too, to the published defaults.
+// disableRateControl sets the minimum rate of DCQCN above any line rate, so that senders do not
+// slow down. ECN marks and CNPs are sent as before. The engine uses the configured values only if
+// all are set, so the others are set too, to the published defaults.
 func disableRateControl(nic *engine.Config) {
 	const unlimited = 10e12
 	c := &nic.Congestion

@@ -146,9 +146,9 @@ func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	return nil
 }
 
-// peerRequestsFailed stops a connection after the failure of the peer's requests. Packets under way
-// may still arrive; moving the queue pair to the error state ends that. For RC, whose own requests
-// are then flushed, it posts a marker.
+// peerRequestsFailed stops a connection after the failure of the peer's requests. It moves the
+// queue pair to the error state, so that late packets have no effect. On RC this also flushes the
+// requests of this end, and a marker shows when all are flushed.
 func (c *conn) peerRequestsFailed() error {
 	c.incoming.peerStopped()
 	if c.spec.Service == RC {

@@ -177,9 +177,9 @@ func (c *conn) complete() bool {
 	return c.outgoing.complete() && c.incoming.complete()
 }
 
-// close destroys the resources of the connection. If no window is bound any more, neither those for
-// the peer's requests nor the spare one, it deregisters the memory first, which must succeed: only
-// a bound window prevents it.
+// close destroys the resources of the connection. If it is certain that no window is bound to the
+// memory any more, close deregisters the memory first: that must succeed, since only a bound window
+// may prevent it.
 func (c *conn) close() error {
 	var first, later io.Closer = nil, c.memory
 	x, reliable := c.incoming.(*reliableChecker)

@@ -79,9 +79,9 @@ func (p *plan) fillPayload(n int, b []byte) {
 	}
 }
 
-// checkMemory compares bytes [at, at+n) of a target with image, its contents after all requests
-// before request next. Later requests may have been executed in whole or in part: a byte that
-// differs must have the value that one of them writes.
+// checkMemory compares bytes [at, at+n) of a target with image, the contents after all requests
+// before the one with number next. Later requests may have been executed in whole or in part: a
+// byte that differs must have the value that one of them writes.
 func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 	want, got := image[at:at+n], target[at:at+n]
 	diff := traffic.FirstDifference(want, got)
@@ -127,8 +127,8 @@ func slotLen(n, sges int) int { return (n + sges*maxGap + 7) &^ 7 }
 type piece struct{ off, n int }
 
 // split divides n bytes into up to maxPieces pieces of random sizes, with random gaps before them,
-// and appends the pieces to into. Zero bytes have no piece.
-func split(into []piece, seed uint64, n, maxPieces int) []piece {
+// and appends them to pieces. Zero bytes have no piece.
+func split(pieces []piece, seed uint64, n, maxPieces int) []piece {
 	rng := rand.New(rand.NewPCG(seed, seed))
 	off := 0
 	for left, parts := n, 1+rng.IntN(maxPieces); left > 0; parts-- {
@@ -137,19 +137,19 @@ func split(into []piece, seed uint64, n, maxPieces int) []piece {
 			size = 1 + rng.IntN(left)
 		}
 		off += rng.IntN(maxGap + 1)
-		into = append(into, piece{off, size})
+		pieces = append(pieces, piece{off, size})
 		off += size
 		left -= size
 	}
-	return into
+	return pieces
 }
 
-// sgl appends to into the SGEs of the pieces of the slot at offset base of mr.
-func sgl(into []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
+// sgl appends to list an SGE for each piece of a slot, which begins at offset base of mr.
+func sgl(list []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
 	for _, p := range pieces {
-		into = append(into, verbs.SGEOf(mr, base+p.off, p.n))
+		list = append(list, verbs.SGEOf(mr, base+p.off, p.n))
 	}
-	return into
+	return list
 }
 
 // scatter copies msg into the pieces of a slot.

@@ -62,8 +62,8 @@ func (e *End) newRing(queue traffic.RecvQueue, cfg ringConfig) (r *recvRing, err
 	return r, err
 }
 
-// expect limits the number of receives that the ring posts: one for each message of the given
-// sizes, and spare more. If tight, each receive has exactly the size of its message.
+// expect limits the number of receives that the ring posts to len(sizes) + spare. sizes are those
+// of the expected messages. If tight is set, each receive has exactly the size of its message.
 func (r *recvRing) expect(sizes []int, spare int, tight bool) {
 	r.limit = len(sizes) + spare
 	if tight {
@@ -98,7 +98,7 @@ func (r *recvRing) postNext(n int) (bool, error) {
 }
 
 // prepare sets the work request of a slot for receive seq, with random pieces as SGEs. It fills the
-// slot with poison, so that message detects writes beside the pieces.
+// slot with poison, so that r.message detects writes outside of the pieces.
 func (r *recvRing) prepare(slot, seq int) {
 	room := r.maxLen
 	if seq < len(r.sizes) {

@@ -155,6 +155,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 func (s *sender) peer() *connInfo { return &s.conn.end.peer.Conns[s.conn.index] }
 
 // prepareData puts the payload into a slot or, for a random half of the payloads that fit, inline.
+// A FLUSH has no payload, only the length of its range.
 func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
 	if o.code == verbs.OpFlush {

@@ -79,7 +79,7 @@ func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 		return repeated, nil
 	}
 	for {
-		polled, err := c.CQ.Poll(into) // without the lock: the call may wait in a simulated world
+		polled, err := c.CQ.Poll(into) // without c.mu: the call may block in a simulation
 		n := c.change(into[:polled])
 		if n > 0 || polled == 0 {
 			return n, err

@@ -179,8 +179,8 @@ func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 
 // completeReceive reports whether wc completes a receive, and if so counts the receive as
 // completed. A completion in error has no valid opcode. It is assumed to be of a receive if a
-// receive with its ID is posted, or if no send with its ID ever was: receives of an SRQ are not
-// counted.
+// receive with its ID is posted, or if no send with its ID was ever posted, since receives of an
+// SRQ are not counted.
 func (q *queuePair) completeReceive(wc *verbs.WC) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -95,9 +95,10 @@ func (s *source) replyPath() path {
 	return path{src: s.dst, dst: s.src, hopLimit: DefaultHopLimit, tclass: s.tclass &^ link.ECN}
 }
 
-// fillGRH builds the octets before a message, like a GRH: an IPv6 header, or an IPv4 header in the
-// last 20 octets, with the UDP source port in octets 2 and 3. length is that of the message; the
-// length field of the header is at most that of the largest IPv4 packet.
+// fillGRH builds the 40 octets that precede a message in its receive, as a GRH does: an IPv6
+// header, or an IPv4 header in the last 20 octets, with the UDP source port in octets 2 and 3.
+// length is that of the message; the length field of the header is at most that of the largest IPv4
+// packet.
 func (s *source) fillGRH(grh *[verbs.GRHLen]byte, length int) {
 	const udp = 17
 	*grh = [verbs.GRHLen]byte{}

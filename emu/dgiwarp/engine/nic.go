@@ -80,8 +80,8 @@ func (n *NIC) Deadline() mono.Time {
 	return min(n.rd.Deadline(), n.messages.deadline(), n.records.deadline())
 }
 
-// StrictDeadline returns until when a driver may sleep that also polls for other reasons, and then
-// calls Tick: later than Deadline if the next timer of RD may be late.
+// StrictDeadline returns the time at which a sleeping driver must call Tick at the latest. It is
+// later than Deadline if the next timer of RD may be handled late.
 func (n *NIC) StrictDeadline() mono.Time {
 	return min(n.rd.StrictDeadline(), n.messages.deadline(), n.records.deadline())
 }

@@ -7,10 +7,10 @@ import (
 )
 
 // NextReceive implements iwarp.Owner. It takes the oldest receive of the QP, nil if there is none,
-// and copies it, since its slot may be reused. It writes the sender's address to the place of the
-// GRH and cuts this place off the SGL of the copy. It sets MemoryStatus if the receive is too short
-// for a GRH or its memory is invalid. If receives are reserved for peers that waited for one, the
-// receive counts as one of these.
+// and copies it, since its slot may be reused. It writes the sender's address to the first GRHLen
+// octets, and removes these from the SGL of the copy. It sets MemoryStatus if the receive is too
+// short for a GRH or its memory is invalid. If receives are reserved for peers that waited for one,
+// the receive counts as one of these.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.PeekReceive()
@@ -18,7 +18,7 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 		return nil
 	}
 	q.reservedReceives = max(q.reservedReceives-1, 0)
-	r := &h.held
+	r := &h.recv
 	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
 	if !h.grhSet {
 		h.from.fillGRH(&h.grh, 0) // without the length of the message

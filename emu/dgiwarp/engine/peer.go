@@ -35,7 +35,7 @@ type peerStream struct {
 	peer   *peer
 	epoch  wire.Epoch         // of the flow of the requester stream; 0 without one
 	cause  verbs.WCStatus     // error status of the first flushed request
-	held   iwarp.Receive      // receive of the current message (responder)
+	recv   iwarp.Receive      // receive of the current message (responder)
 	from   source             // source of that message (responder)
 	grh    [verbs.GRHLen]byte // the octets before a message, built from from if grhSet is set
 	grhSet bool

@@ -33,8 +33,8 @@ func (q *QP) receiveSegment(in *inbound) {
 	}
 }
 
-// place writes the payload of a tagged segment to memory at tagged offset to, and reports whether
-// that is allowed. If not, it refuses the segment.
+// place writes the payload of a tagged segment to memory, and reports whether that is allowed. If
+// not, it refuses the segment. The parameter to is the tagged offset (TO).
 func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 	if len(payload) == 0 {
 		return true // STag and TO of an empty segment are not checked

@@ -85,8 +85,8 @@ func (f *sendFlow) applySack(a *wire.Ack) (arrived int) {
 }
 
 // markArrived marks s as arrived, and reports whether it was not marked before. It advances
-// loss.arrived, the latest transmission known to have arrived, unless the echoed timestamp is older
-// than the last transmission of s: then an earlier one arrived.
+// loss.arrived, the latest transmission known to have arrived, unless the echoed timestamp shows
+// that an earlier transmission of s arrived, not its last.
 func (f *sendFlow) markArrived(s *segment, echo uint32) bool {
 	if s.sacked {
 		return false

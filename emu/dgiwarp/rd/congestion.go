@@ -59,8 +59,8 @@ func (c *congestion) paceInterval() time.Duration {
 	return time.Duration(c.srtt / 5 * 4 / uint32(max(c.cwnd, 1)))
 }
 
-// paced reports whether pacing forbids another packet now, and sets flagPaced accordingly. The peer
-// may send a burst ahead of its pace, and then waits until it is only half a burst ahead.
+// paced reports whether pacing forbids another packet to p now, and sets flagPaced accordingly. A
+// flow may be a burst ahead of its pace, and then waits until it is only half a burst ahead.
 func (p *Peer) paced(now mono.Time) bool {
 	allowed := (burst - 1) * p.send.cc.paceInterval() // a peer that is ahead by no more may send one packet more
 	if p.has(flagPaced) {

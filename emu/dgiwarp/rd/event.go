@@ -122,8 +122,8 @@ func (l *Layer) Defer(now mono.Time) {
 	p.ackNow()
 }
 
-// Resume acknowledges to up to n deferred peers of a queue pair, longest waiting first, that
-// receives are posted again. Without the limit, thousands of peers would send for one receive.
+// Resume tells up to n deferred peers of a queue pair, longest waiting first, by an acknowledgement
+// that receives are posted again. Without the limit, thousands of peers would send for one receive.
 // Resume returns the number of resumed peers, and whether there are more.
 func (l *Layer) Resume(local uint32, n int) (resumed int, more bool) {
 	for p := l.blocked.first; p != nil; {

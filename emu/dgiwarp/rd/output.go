@@ -39,7 +39,7 @@ type reply struct {
 }
 
 // Output appends the next packet to b: first challenges and refusals (l.replies), then up to
-// packetsPerTurn packets of each active peer in turn. It reports false if there is none.
+// packetsPerTurn packets to each active peer in turn. It reports false if there is none.
 func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 	if r, ok := l.replies.Pop(); ok {
 		return l.emitReply(&r, b), true
@@ -71,7 +71,7 @@ func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 	}
 }
 
-// emit appends the peer's next packet to b: a segment, an acknowledgement, or both. It returns
+// emit appends the next packet to peer p to b: a segment, an acknowledgement, or both. It returns
 // false if there is neither.
 func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	l := p.layer

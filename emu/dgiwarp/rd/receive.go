@@ -69,9 +69,10 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// admit handles a data packet of an unknown flow. A packet with the start flag and a proof of its
-// source address starts the flow, unless there are too many peers: admit returns the peer, and ends
-// the flow to a restarted peer. Else it sends a refusal or a challenge, and returns nil.
+// admit handles a data packet of an unknown flow. If the packet has the start flag and a proof of
+// its source address, and there are not too many peers, admit starts the flow and returns the peer.
+// If the peer has restarted, the flow to it fails. Otherwise admit sends a refusal or a challenge,
+// and returns nil.
 func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	d := &k.Data
 	if !k.Flags.Has(wire.FlagStart) {
@@ -111,9 +112,9 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	return p
 }
 
-// receiveData offers the next segment to the layer's owner, and stores a segment that arrives
-// early. The echoed timestamp is that of the first packet since the last acknowledgement, or of a
-// later packet out of order.
+// receiveData offers the next segment to the layer's owner, stores a segment that arrives early,
+// and drops a duplicate or a segment beyond the window. The timestamp to echo is that of the first
+// packet since the last acknowledgement, or of a later packet out of order.
 func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	l := p.layer
 	p.lastReceived = now

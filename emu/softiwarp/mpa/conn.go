@@ -88,8 +88,9 @@ func newConn(cfg Config) *Conn {
 	return c
 }
 
-// Input passes received octets, split anywhere; b must not change until Next reports false. The
-// policy HoldFirst may keep b until more arrives, ResponderSends may let a responder send now.
+// Input passes received octets, which TCP may have split anywhere. b must not change until Next
+// reports false. The policy HoldFirst may keep b until more arrives; the policy ResponderSends may
+// let a responder send now.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	if len(c.in) > 0 {
 		panic("mpa: Input before Next has consumed the previous input")

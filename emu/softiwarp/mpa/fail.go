@@ -24,7 +24,7 @@ func (c *Conn) fail(term wire.TermError, then Reaction, why error) Event {
 	return Event{Kind: EventError, Reaction: then, Term: term, Err: why}
 }
 
-// countFailure increments the counter of the error why, or BadFrames if it has none of its own.
+// countFailure increments the counter of an error, or BadFrames if the error has none of its own.
 func (c *Conn) countFailure(why error) {
 	is := func(errs ...error) bool {
 		return slices.ContainsFunc(errs, func(err error) bool { return errors.Is(why, err) })
@@ -49,8 +49,8 @@ func (c *Conn) countFailure(why error) {
 	*n++
 }
 
-// adviseFallback reports, and counts, whether a peer that has closed the stream may have rejected
-// the enhanced Request, so that a Request without enhanced data may succeed.
+// adviseFallback reports, and counts, whether a connection may have failed because the peer does
+// not support the enhanced Request, so that a Request without enhanced data may succeed.
 func (c *Conn) adviseFallback() bool {
 	advised := c.state == waitReply && c.request.Enhanced && !c.policy.NoFallback
 	if advised {
@@ -59,8 +59,8 @@ func (c *Conn) adviseFallback() bool {
 	return advised
 }
 
-// setDeadline sets the deadline to timeout after now. A timeout of 0 or less stands for none:
-// setDeadline does nothing.
+// setDeadline sets the deadline to timeout after now. It does nothing for a timeout of 0 or less,
+// which means no limit.
 func (c *Conn) setDeadline(now mono.Time, timeout time.Duration) {
 	if timeout > 0 {
 		c.deadline = now.Add(timeout)

@@ -61,8 +61,8 @@ const (
 )
 
 // fillPad fills the pad, which begins at offset i of an FPDU with payloadLen octets of payload,
-// with zeros. With the policy ReusePad it leaves the octets of earlier FPDUs there, as a device
-// does that reuses its buffer (c.stale).
+// with zeros. The policy ReusePad imitates a device that builds FPDUs with short payloads in one
+// buffer and does not clear the pad. The pad then has octets of earlier FPDUs, kept in c.stale.
 func (c *Conn) fillPad(pad []byte, i, payloadLen int) {
 	if c.policy.ReusePad && payloadLen <= shortPayload && i+len(pad) <= staleLen {
 		copy(pad, c.stale[i:])
@@ -71,8 +71,8 @@ func (c *Conn) fillPad(pad []byte, i, payloadLen int) {
 	clear(pad)
 }
 
-// keepStale copies an FPDU to the buffer from which the policy ReusePad takes the pad of later
-// FPDUs. Of an FPDU with a long payload it copies only the headers.
+// keepStale copies an FPDU to c.stale, from which the policy ReusePad takes the pad of later FPDUs.
+// Of an FPDU with a long payload, the imitated device has only the headers in that buffer.
 func (c *Conn) keepStale(b []byte, payloadLen int) {
 	if !c.policy.ReusePad {
 		return

@@ -80,7 +80,8 @@ func (w *markedFPDU) updateCRC(b []byte) {
 	}
 }
 
-// addMarker queues a marker that points back to the ULPDU_Length. Before that, its pointer is 0.
+// addMarker queues a marker that points back to the ULPDU_Length; the pointer of a marker before
+// the ULPDU_Length is 0.
 func (w *markedFPDU) addMarker() {
 	m := wire.Marker{}
 	if w.at > w.start {

@@ -41,9 +41,10 @@ func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 	return enhancedData(s.PeerToPeer, rtr, ird, ord)
 }
 
-// offeredRTR returns the RTRs in a responder's Reply: the asked ones that it supports, or all that
-// it supports if none of those is asked; 0 unless peer-to-peer. With the policy OfferOneRTR it is
-// one: the read if the initiator asks for it but not for the write, otherwise the write.
+// offeredRTR returns the RTRs in a responder's Reply: those that the initiator asks for and the
+// responder supports, or all that it supports if there are none; 0 outside of the peer-to-peer
+// model. With the policy OfferOneRTR it is one: the read if the initiator asks for it but not for
+// the write, otherwise the write.
 func (c *Conn) offeredRTR(asked RTR) RTR {
 	if !c.params.PeerToPeer {
 		return 0

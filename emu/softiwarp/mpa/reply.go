@@ -2,9 +2,9 @@ package mpa
 
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
-// receiveReply handles a Reply that checkFrame has accepted: it starts full operation, or ends the
-// connection if the Reply rejects it, requests markers despite the policy RefuseMarkers, or the
-// negotiation fails.
+// receiveReply handles a Reply that checkFrame has accepted. It starts full operation, or ends the
+// connection if the Reply rejects it or requests markers, which the policy RefuseMarkers does not
+// send, or if the negotiation fails.
 func (c *Conn) receiveReply(f *wire.StartFrame) Event {
 	e, private, enhanced := f.Split()
 	s := &c.params

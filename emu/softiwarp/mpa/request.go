@@ -84,8 +84,8 @@ func (c *Conn) checkAnswer(private []byte) error {
 	return checkPrivateData(private, c.params.Enhanced)
 }
 
-// reply returns a Reply with the revision of the Request. It requests CRCs if the Request does,
-// although one side's request suffices. The policy EchoFlags repeats the Request's other flags.
+// reply returns a Reply with the revision of the Request. It requests CRCs if the Request does. The
+// policy EchoFlags also repeats the Request's reject, enhanced and reserved flags.
 func (c *Conn) reply() wire.StartFrame {
 	f := wire.StartFrame{Reply: true, Revision: c.request.Revision, Enhanced: c.params.Enhanced, CRC: c.request.CRC}
 	if c.policy.EchoFlags {

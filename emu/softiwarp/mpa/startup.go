@@ -44,9 +44,9 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 // wantsCRC reports whether this side requests CRCs.
 func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.policy.NeverAskCRC }
 
-// nextFrame collects the peer's Request or Reply, and no octet after it, and returns its event. It
-// reports an invalid frame at the first octet that shows it, and false while the frame is
-// incomplete or if stopOnBadReply ignores it.
+// nextFrame collects the peer's Request or Reply, and no octet after it, and returns its event: an
+// error as soon as the received octets show that the frame is invalid. It reports false while the
+// frame is incomplete, and if stopOnBadReply ignores it.
 func (c *Conn) nextFrame() (e Event, ok bool) {
 	for {
 		need := wire.StartFrameLen
@@ -122,8 +122,8 @@ func (c *Conn) supportsRevision(revision uint8) bool {
 	return revision <= c.cfg.MaxRevision
 }
 
-// stopOnBadReply implements the policy StopOnBadReply: it stops the connection if f is a Reply of
-// an invalid length, and reports whether it did.
+// stopOnBadReply implements the policy StopOnBadReply: it stops the connection if f is a Reply with
+// private data that is too long, or too short for the enhanced data, and reports whether it did.
 func (c *Conn) stopOnBadReply(f *wire.StartFrame) bool {
 	if !c.policy.StopOnBadReply || !f.Reply || c.state != waitReply || len(c.startFrame) < wire.StartFrameLen {
 		return false

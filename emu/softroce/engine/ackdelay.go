@@ -56,34 +56,35 @@ func (h *ackDelay) noteFailure() {
 	h.penalty = min(2*h.penalty, ackDelayWary)
 }
 
-// holdQueue holds delayed ACKs and their QPs, ordered by deadline. All delays are
+// delayedAcks holds delayed ACKs and their QPs, ordered by deadline. All delays are
 // equally long, so a FIFO is sorted. A QP whose delay ends or restarts keeps its
 // entry; due corrects it.
-type holdQueue struct {
-	queue  []heldAck
+type delayedAcks struct {
+	queue  []delayedAck
 	head   int
-	held   int // QPs that delay an ACK
+	count  int // QPs that delay an ACK
 	strict int // of them, QPs whose peer may be waiting for the ACK
 }
 
-type heldAck struct {
-	q    *QP
-	hold *ackDelay
-	at   mono.Time
+type delayedAck struct {
+	q     *QP
+	delay *ackDelay
+	at    mono.Time
 }
 
 // next returns the time of the first entry, at which due must be called; mono.Never if none.
-func (f *holdQueue) next() mono.Time {
+func (f *delayedAcks) next() mono.Time {
 	if f.head == len(f.queue) {
 		return mono.Never
 	}
 	return f.queue[f.head].at
 }
 
-// add records that q delays an ACK; h is the state of the delay. It counts q in held, and in strict
-// if the peer may be waiting for the ACK. If q is still queued after an earlier delay, it stays so.
-func (f *holdQueue) add(q *QP, h *ackDelay) {
-	f.held++
+// add records that q delays an ACK; h is the state of the delay. It increments f.count and, if the
+// peer may be waiting for the ACK, f.strict. A QP that is still queued after an earlier delay keeps
+// its place.
+func (f *delayedAcks) add(q *QP, h *ackDelay) {
+	f.count++
 	if h.strict {
 		f.strict++
 	}
@@ -93,19 +94,19 @@ func (f *holdQueue) add(q *QP, h *ackDelay) {
 }
 
 // enqueue adds q at the end. If the slice is full, it first reuses the part before head.
-func (f *holdQueue) enqueue(q *QP, h *ackDelay) {
+func (f *delayedAcks) enqueue(q *QP, h *ackDelay) {
 	if f.head > 0 && len(f.queue) == cap(f.queue) {
 		f.queue = append(f.queue[:0], f.queue[f.head:]...)
 		f.head = 0
 	}
 	h.queued = true
-	f.queue = append(f.queue, heldAck{q, h, h.until})
+	f.queue = append(f.queue, delayedAck{q, h, h.until})
 }
 
-// drop subtracts a delay that has ended from the counts held and strict. The entry of its QP stays
-// queued until due removes it.
-func (f *holdQueue) drop(h *ackDelay) {
-	f.held--
+// drop undoes the counting of add when a delay ends. The entry of its QP stays queued until due
+// removes it.
+func (f *delayedAcks) drop(h *ackDelay) {
+	f.count--
 	if h.strict {
 		f.strict--
 	}
@@ -113,10 +114,10 @@ func (f *holdQueue) drop(h *ackDelay) {
 
 // due removes and returns a QP whose delayed ACK must be sent now, or nil. It removes entries whose
 // delay has ended, and queues those again whose delay has restarted.
-func (f *holdQueue) due(now mono.Time) *QP {
+func (f *delayedAcks) due(now mono.Time) *QP {
 	for f.next() <= now {
-		q, h := f.queue[f.head].q, f.queue[f.head].hold
-		f.queue[f.head] = heldAck{}
+		q, h := f.queue[f.head].q, f.queue[f.head].delay
+		f.queue[f.head] = delayedAck{}
 		f.head++
 		h.queued = false
 		switch {

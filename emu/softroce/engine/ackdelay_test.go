@@ -61,7 +61,7 @@ func (t *pingPongPeer) acked() {
 	t.expect(t.answer(), t.ackOf(t.turns-1))
 	t.ack(t.turns - 1)
 }
-func (t *pingPongPeer) holdEnds() mono.Time { return t.q.resp.hold.until }
+func (t *pingPongPeer) holdEnds() mono.Time { return t.q.resp.delay.until }
 
 func TestRCAckOfAnsweredMessageIsDelayed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
@@ -139,7 +139,7 @@ func TestRCAckDelayBacksOffWhenPeerWaits(t *testing.T) {
 		k.turnWithDelayedAck()
 		k.to(k.holdEnds())
 		k.expect(k.ackOf(k.turns - 1))
-		for gap = 0; k.q.resp.hold.skip > 0; gap++ {
+		for gap = 0; k.q.resp.delay.skip > 0; gap++ {
 			k.turn()
 			k.acked()
 		}
@@ -147,8 +147,8 @@ func TestRCAckDelayBacksOffWhenPeerWaits(t *testing.T) {
 			k.Fatalf("no delay for %d messages, want %d", gap, want)
 		}
 	}
-	if k.q.resp.hold.penalty != ackDelayWary {
-		k.Errorf("no delay for the next %d messages, want %d", k.q.resp.hold.penalty, ackDelayWary)
+	if k.q.resp.delay.penalty != ackDelayWary {
+		k.Errorf("no delay for the next %d messages, want %d", k.q.resp.delay.penalty, ackDelayWary)
 	}
 	// Many successful delays reset the penalty.
 	for range 2 * ackDelayStreak {
@@ -156,8 +156,8 @@ func TestRCAckDelayBacksOffWhenPeerWaits(t *testing.T) {
 		k.answeredWithoutAck(k.answer(), k.ackOf(k.turns-1))
 		k.ack(k.turns - 1)
 	}
-	if k.q.resp.hold.penalty != ackDelayProof {
-		k.Errorf("after a long streak a failure ends delays for %d messages", k.q.resp.hold.penalty)
+	if k.q.resp.delay.penalty != ackDelayProof {
+		k.Errorf("after a long streak a failure ends delays for %d messages", k.q.resp.delay.penalty)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestRCAcksOfWritesAreDelayed(t *testing.T) {
 		k.send(wire.OpWriteOnly, k.turns, k.at(0, 0), ackReq)
 		k.post(1, verbs.OpSend, 4)
 		k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns))
-		if !k.q.resp.hold.on {
+		if !k.q.resp.delay.on {
 			k.Error("no ACK is delayed")
 		}
 	})
@@ -246,7 +246,7 @@ func TestRCAckIsNotDelayed(t *testing.T) {
 					k.post(1, verbs.OpSend, 4)
 					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns), fmt.Sprintf("ACK %d msn %d", k.turns+1, k.turns+1))
 				case "peer has no credits":
-					k.q.resp.hold.creditLimit = k.q.resp.msn.Add(2) // two credits were advertised
+					k.q.resp.delay.creditLimit = k.q.resp.msn.Add(2) // two credits were advertised
 					k.turn()
 					k.acked()
 				case "message without answer":
@@ -271,7 +271,7 @@ func TestDestroyQPDropsDelayedAck(t *testing.T) {
 		k := newPingPong(p)
 		k.turnWithDelayedAck()
 		must.Do(k, k.h.nic.DestroyQP(k.q))
-		if k.h.nic.holds.held != 0 || k.h.nic.holds.strict != 0 {
+		if k.h.nic.holds.count != 0 || k.h.nic.holds.strict != 0 {
 			k.Errorf("delayed ACKs are still counted: %+v", k.h.nic.holds)
 		}
 		k.to(k.now.Add(time.Second))
@@ -294,7 +294,7 @@ func TestStrictDeadlineOmitsProvenAckDelays(t *testing.T) {
 			k.answeredWithoutAck(k.answer(), k.ackOf(k.turns-1))
 			k.ack(k.turns - 1)
 		}
-		if !k.q.resp.hold.on {
+		if !k.q.resp.delay.on {
 			k.turnWithDelayedAck()
 		}
 		if at := k.h.nic.StrictDeadline(); at == k.holdEnds() {

@@ -16,7 +16,7 @@ func (q *QP) respond(a answer) {
 		return // an ACK of earlier packets must not replace a NAK
 	}
 	q.releaseAck()
-	r.pending, r.answer, r.hold.eligible = true, a, false
+	r.pending, r.answer, r.delay.eligible = true, a, false
 	q.wake()
 }
 
@@ -36,12 +36,12 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 	q.fail()
 }
 
-// delayAck decides whether to delay the pending ACK by d, after a request was sent ahead of it: if
-// the peer's next message follows soon, one ACK can acknowledge (cover) several. All delays of an
-// ACK together, since the first, must end well before the ACK timeout, and must not withhold
-// credits that the peer needs. After a failed delay, the next ACKs (skip) are not delayed.
+// delayAck decides whether to delay the pending ACK by Config.AckDelay, after a request was sent
+// ahead of it: if the peer's next message follows soon, one ACK can acknowledge (cover) several.
+// All delays of an ACK together must end well before the ACK timeout, and must not withhold credits
+// that the peer needs. After a failed delay, some ACKs (h.skip) are not delayed.
 func (q *QP) delayAck(now mono.Time) {
-	h, d := &q.resp.hold, q.nic.cfg.AckDelay
+	h, d := &q.resp.delay, q.nic.cfg.AckDelay
 	if !h.eligible || d < 0 { // a negative AckDelay disables delays
 		return
 	}
@@ -64,22 +64,22 @@ func (q *QP) delayAck(now mono.Time) {
 
 // peerShortOfCredits reports whether the peer's next message may use its last credit.
 func (q *QP) peerShortOfCredits() bool {
-	h := &q.resp.hold
+	h := &q.resp.delay
 	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
 }
 
 // noteAdvertisedCredits records the credits in s, the syndrome of the next AETH, and returns s.
 func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
 	n, counted := wire.CreditCount(s.Value())
-	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
+	q.resp.delay.creditLimit, q.resp.delay.counted = q.resp.msn.Add(int32(n)), counted
 	return s
 }
 
 // releaseAck ends a delay. The ACK stays pending until the QP next sends.
 func (q *QP) releaseAck() {
-	if q.resp.hold.on {
-		q.nic.holds.drop(&q.resp.hold)
-		q.resp.hold.on = false
+	if q.resp.delay.on {
+		q.nic.holds.drop(&q.resp.delay)
+		q.resp.delay.on = false
 		q.resp.requestSentFirst = false
 	}
 }
@@ -87,7 +87,7 @@ func (q *QP) releaseAck() {
 // notePeerContinued ends a delay because a request arrived in order: the peer did not wait for the
 // delayed ACK. After ackDelayStreak such successes in a row, earlier failures are forgotten.
 func (q *QP) notePeerContinued() {
-	h := &q.resp.hold
+	h := &q.resp.delay
 	if !h.on {
 		return
 	}
@@ -98,21 +98,21 @@ func (q *QP) notePeerContinued() {
 	}
 }
 
-// holdExpired ends a delay without success: it makes the QP send the ACK, and notes the failure.
-func (q *QP) holdExpired() {
+// delayExpired ends a delay without success: it makes the QP send the ACK, and notes the failure.
+func (q *QP) delayExpired() {
 	q.releaseAck()
-	q.resp.hold.noteFailure()
+	q.resp.delay.noteFailure()
 	q.wake()
 }
 
 // ReleaseAcks makes all delayed ACKs ready to send and reports whether there were any. A driver
 // calls it before it stops calling Tick, and before a QP is modified or destroyed.
 func (n *NIC) ReleaseAcks() bool {
-	if n.holds.held == 0 {
+	if n.holds.count == 0 {
 		return false
 	}
 	for _, e := range n.holds.queue[n.holds.head:] {
-		if e.hold != nil && e.hold.on {
+		if e.delay != nil && e.delay.on {
 			e.q.releaseAck()
 			e.q.wake()
 		}
@@ -151,7 +151,7 @@ func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 // buildAck makes d the pending ACK or NAK, which is then no longer pending.
 func (q *QP) buildAck(d *link.Datagram) {
 	r := &q.resp
-	r.pending, r.requestSentFirst, r.hold.covers = false, false, 0
+	r.pending, r.requestSentFirst, r.delay.covers = false, false, 0
 	syndrome := r.answer.syndrome
 	if r.answer.ack {
 		syndrome = q.noteAdvertisedCredits(q.creditSyndrome())

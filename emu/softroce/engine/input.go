@@ -21,10 +21,10 @@ func (n *NIC) StrictDeadline() mono.Time {
 	return n.Deadline()
 }
 
-// Tick handles all deadlines that have passed.
+// Tick handles all deadlines that have passed: of delayed ACKs (n.holds), and of the QPs' timers.
 func (n *NIC) Tick(now mono.Time) {
 	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
-		q.holdExpired()
+		q.delayExpired()
 	}
 	for {
 		q := n.timers.due(now)

@@ -25,7 +25,7 @@ type NIC struct {
 
 	active qpQueue // QPs that may have something to send
 	timers qpTimers
-	holds  holdQueue
+	holds  delayedAcks // QPs that hold back an ACK
 	gsi
 
 	flows map[flow]*cnpNotifier

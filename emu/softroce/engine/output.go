@@ -46,7 +46,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 }
 
 // emit builds the QP's next packet and reports whether there was one: first CNPs, then responses
-// unless an ACK is delayed (hold), then requests. But one request may precede an ACK, because an
+// unless an ACK is delayed, then requests. But one request may precede an ACK, because an
 // application often answers a message at once, and requests alternate with READ responses.
 func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.cnpDue {
@@ -60,7 +60,7 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.interleaveRequest(now, d) {
 		return true
 	}
-	if (q.resp.pending || q.resp.reading) && !q.resp.hold.on {
+	if (q.resp.pending || q.resp.reading) && !q.resp.delay.on {
 		if q.nextResponse(now, d) {
 			return true
 		}

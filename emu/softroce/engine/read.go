@@ -143,8 +143,8 @@ func (q *QP) handleDuplicate(p *wire.Packet) {
 	if c&(wire.Send|wire.Write) != 0 {
 		ack := r.ackPSN
 		q.nic.Count.Duplicates++
-		if r.hold.on { // the peer has waited for the delayed ACK
-			q.holdExpired()
+		if r.delay.on { // the peer has waited for the delayed ACK
+			q.delayExpired()
 		}
 		q.respond(answer{psn: ack, ack: true})
 		return

@@ -72,8 +72,8 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 			q.respond(answer{psn: r.ackPSN, ack: true})
 			// The application may answer a message of one packet at once: its ACK may be delayed.
 			if c.Has(wire.Start | wire.End) {
-				r.hold.eligible = true
-				r.hold.covers++
+				r.delay.eligible = true
+				r.delay.covers++
 			}
 		}
 	case notReady:

@@ -47,7 +47,7 @@ type pendingAnswer struct {
 	pending          bool // answer must be sent
 	answer           answer
 	requestSentFirst bool // a request was sent ahead of the pending ACK
-	hold             ackDelay
+	delay            ackDelay
 	fatal            bool // answer is a NAK to send although the QP is in ERR
 }
 
@@ -90,11 +90,12 @@ const (
 )
 
 // reset restores the state after QP creation. It keeps the memory of the scatter list, and queued,
-// because the QP may still be in NIC.holds. The first ACKs are not delayed.
+// because the QP may still be in NIC.holds, the queue of delayed ACKs. The first ACKs are not
+// delayed.
 func (r *responder) reset() {
-	queued, sges := r.hold.queued, r.recv.sges[:0]
+	queued, sges := r.delay.queued, r.recv.sges[:0]
 	*r = responder{}
-	r.hold = ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: queued}
+	r.delay = ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: queued}
 	r.recv.sges = sges
 }
 
@@ -120,7 +121,7 @@ func (r *responder) resize(n int) {
 
 // dropPending drops all unsent responses.
 func (r *responder) dropPending() {
-	r.pending, r.reading, r.hold.covers = false, false, 0
+	r.pending, r.reading, r.delay.covers = false, false, 0
 	for i := range r.replays.count {
 		r.replays.at(i).finish()
 	}

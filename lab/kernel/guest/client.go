@@ -99,13 +99,14 @@ func SetDevices(ctx context.Context, conn net.Conn, devices []Device) error {
 }
 
 // awaitExit writes the program's output to p and sends p's signals to the guest, until the guest
-// sends the exit code. It returns that code, or ErrConnectionClosed if the connection breaks.
+// sends the exit code or the error with which the request failed. It returns that code or error,
+// and ErrConnectionClosed if the connection breaks.
 func awaitExit(c *control.Conn, p control.ProgramClient) (code int, err error) {
 	code, err = c.AwaitExit(&p)
-	var refused *control.CloseError
+	var failed *control.CloseError
 	var output *control.OutputError
 	switch {
-	case err == nil, errors.As(err, &refused), errors.As(err, &output), errors.Is(err, control.ErrProtocol):
+	case err == nil, errors.As(err, &failed), errors.As(err, &output), errors.Is(err, control.ErrProtocol):
 		return code, err
 	}
 	return 0, fmt.Errorf("%w: %w", ErrConnectionClosed, err)
@@ -145,9 +146,9 @@ const (
 // protocol has the parameters of the hello that a client sends and a guest reads.
 var protocol = control.Protocol{Version: version, Us: "the guest", Them: "the client", MaxHello: maxRequest}
 
-// sendRequest sends a request to the guest, calls talk to exchange the frames that follow, and
-// closes conn. When ctx ends, it closes conn early and returns the cause.
-func sendRequest(ctx context.Context, conn net.Conn, r request, talk func(frames *control.Conn) error) error {
+// sendRequest sends a request to the guest, calls exchange for the frames that follow, and closes
+// conn. When ctx ends, it closes conn early and returns the cause.
+func sendRequest(ctx context.Context, conn net.Conn, r request, exchange func(frames *control.Conn) error) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	b, err := json.Marshal(r)
@@ -159,7 +160,7 @@ func sendRequest(ctx context.Context, conn net.Conn, r request, talk func(frames
 	}
 	frames := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
 	if err = frames.SendHello(protocol, json.RawMessage(b)); err == nil {
-		err = talk(frames)
+		err = exchange(frames)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

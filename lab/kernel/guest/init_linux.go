@@ -369,8 +369,8 @@ func setDevices(all []Device, run func(args ...string) error) error {
 	return os.WriteFile(DevicesFile, []byte(formatDevices(all)+"\n"), 0o644)
 }
 
-// loadModule loads the kernel module of a device by run, which runs a program. Of siw.ko and
-// siw-crc.ko (which requests the MPA CRC), only one can be loaded: it unloads the other first.
+// loadModule loads the kernel module of a device. run runs a program. siw.ko and siw-crc.ko (which
+// requests the MPA CRC) both contain the module siw, so loadModule first unloads a loaded one.
 func loadModule(d Device, run func(args ...string) error) error {
 	if d.Kind() != string(SIW) {
 		return run("/bin/modprobe", "rdma_rxe")

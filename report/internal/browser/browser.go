@@ -32,8 +32,8 @@ type Browser struct {
 }
 
 // Start starts Chromium, which runs until the test ends. It skips the test if Chromium is not
-// installed. A console message of a page, and a request for
-// anything but an HTML file, fail the test.
+// installed. A console message of a page fails the test, and so does a request for anything but an
+// HTML file.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	path := ""
@@ -114,13 +114,13 @@ func (b *Browser) Open(path string, l Look) {
 	}
 }
 
-// Eval evaluates a JavaScript expression in the page and decodes its value, as JSON, into
-// the variable that into points to. An error ends the test.
-func (b *Browser) Eval(expression string, into any) {
+// Eval evaluates a JavaScript expression in the page and stores its value, decoded from JSON, in
+// the variable that result points to. An error ends the test.
+func (b *Browser) Eval(expression string, result any) {
 	b.t.Helper()
 	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](expression))
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		err = json.Unmarshal(text, result)
 	}
 	if err != nil {
 		b.t.Fatalf("evaluate JavaScript in the page: %v", err)

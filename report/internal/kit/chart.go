@@ -17,8 +17,8 @@ type Scale struct {
 }
 
 // Decades returns a logarithmic scale that begins and ends at powers of ten and includes all
-// positive values. Its axis starts at position at and has this length.
-func Decades(values []float64, at, length float64) Scale {
+// positive values. Its axis starts at position start and has this length.
+func Decades(values []float64, start, length float64) Scale {
 	least, most := math.Inf(1), 0.0
 	for _, v := range values {
 		if v > 0 {
@@ -29,7 +29,7 @@ func Decades(values []float64, at, length float64) Scale {
 		least, most = 1, 10
 	}
 	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
-	return Scale{From: from, To: max(to, from+1), At: at, Len: length, Log: true}
+	return Scale{From: from, To: max(to, from+1), At: start, Len: length, Log: true}
 }
 
 // Position returns the position of a value on the axis. On a logarithmic scale, lower values

@@ -79,9 +79,9 @@ func hasSlices(t reflect.Type) bool {
 	return false
 }
 
-// Read reads a document into the value that into points to. It checks the version first;
+// Read reads a document into the value that doc points to. It checks the version first;
 // unknown, missing and duplicate keys are errors. A *KeyError names the key.
-func (f Format) Read(r io.Reader, into any) error {
+func (f Format) Read(r io.Reader, doc any) error {
 	text, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	switch {
 	case err != nil:
@@ -92,7 +92,7 @@ func (f Format) Read(r io.Reader, into any) error {
 	if err := f.checkVersion(text); err != nil {
 		return err
 	}
-	return decode(text, into)
+	return decode(text, doc)
 }
 
 // checkVersion checks only the key "version": another version may have unknown keys.

@@ -206,10 +206,10 @@ type Span struct {
 }
 
 // Lanes assigns spans to at most limit rows, so that neither spans nor their labels overlap. A
-// label has Label characters from the start of its span on; the chart is columns characters wide.
-// Lanes returns the row of each span, -1 if no row has space, and the position (0 to Width) of the
-// next span in the row, up to which the label of the span has space.
-func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []float64) {
+// label starts at the start of its span; chartChars is the width of the chart in characters. Lanes
+// returns the row of each span, -1 if no row has space, and the position (0 to Width) at which the
+// space for its label ends: the start of the next span in the row.
+func (g Grid) Lanes(spans []Span, limit, chartChars int) (rows []int, labelEnds []float64) {
 	rows, labelEnds = make([]int, len(spans)), make([]float64, len(spans))
 	order := make([]int, len(spans))
 	for i := range order {
@@ -226,7 +226,7 @@ func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []f
 		for r := range last {
 			if prev := last[r]; prev >= 0 {
 				end := g.X(spans[prev].Until)
-				labelEnd := g.X(spans[prev].From) + float64(spans[prev].Label)*Width/float64(columns)
+				labelEnd := g.X(spans[prev].From) + float64(spans[prev].Label)*Width/float64(chartChars)
 				if g.X(spans[i].From) < end || g.X(spans[i].From) < labelEnd {
 					continue
 				}

@@ -50,12 +50,12 @@ type Share struct {
 	N     int
 }
 
-// Bar returns a segment of a bar for each state that n counts at least once, in the given order,
-// and the counts as texts such as "3 passed", with the names of the states.
-func Bar[S ~string](n map[S]int, order []S, names map[S]string) (shares []Share, text []string) {
+// Bar returns a segment of a bar for each state whose count is not 0, in the given order, and the
+// counts as texts such as "3 passed". names has the names of the states for the texts.
+func Bar[S ~string](counts map[S]int, order []S, names map[S]string) (shares []Share, text []string) {
 	for _, s := range order {
-		if n[s] > 0 {
-			shares, text = append(shares, Share{string(s), n[s]}), append(text, fmt.Sprintf("%d %s", n[s], names[s]))
+		if n := counts[s]; n > 0 {
+			shares, text = append(shares, Share{string(s), n}), append(text, fmt.Sprintf("%d %s", n, names[s]))
 		}
 	}
 	return shares, text
@@ -104,8 +104,8 @@ func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout 
 	return &Layout{t, baseCSS + css, baseJS + js}
 }
 
-// Write writes a page. The data embeds a Page, whose CSS, JS and JSHash (for the content security
-// policy) it sets; css is added to the style of the layout.
+// Write writes a page. It sets the CSS, JS and JSHash (for the content security policy) of the Page
+// that data embeds; css is added to the style of the layout.
 func (l *Layout) Write(w io.Writer, data interface{ basePage() *Page }, css string) error {
 	p := data.basePage()
 	hash := sha256.Sum256([]byte(l.js))

@@ -51,8 +51,9 @@ const tick = 200 * time.Millisecond
 
 var logTick = time.Minute
 
-// Open starts the display: a progress line if Status is a terminal, else a line of a log at
-// intervals, and neither if Quiet is set or Status is nil. Call Close or Finish at the end.
+// Open starts the display. If Status is a terminal, it has a progress line; else a line with the
+// progress is added at intervals, as in a log. If Quiet is set or Status is nil, there is neither.
+// Call Close or Finish at the end.
 func (d *Panel) Open(cfg PanelConfig) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv

@@ -22,12 +22,12 @@ func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// decode parses a JSON document into the value that into points to. Unlike encoding/json
+// decode parses a JSON document into the value that doc points to. Unlike encoding/json
 // it rejects unknown, missing and duplicate keys, keys that differ in letter case, and null,
 // and names the element of a list in errors.
-func decode(text []byte, into any) error {
+func decode(text []byte, doc any) error {
 	d := decoder{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type][]field{}}
-	if err := d.value(reflect.ValueOf(into).Elem(), ""); err != nil {
+	if err := d.value(reflect.ValueOf(doc).Elem(), ""); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
