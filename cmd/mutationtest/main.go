@@ -109,13 +109,13 @@ func (o *options) run(packages []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	return o.judgeAll(ctx, dir, packages)
+	return o.runMutants(ctx, dir, packages)
 }
 
-// judgeAll draws o.n mutants at random (0: takes all) from those of the packages or of the file, and
-// builds these into one program in the temporary folder dir. It runs the conformance cases with
-// each mutant, and prints which mutants they kill.
-func (o *options) judgeAll(ctx context.Context, dir string, packages []string) error {
+// runMutants runs the conformance cases, and if o.tests is set the packages' Go tests, with each
+// mutant of the packages or of o.file, and prints which mutants survive. If o.n is not 0, it takes
+// only o.n mutants, drawn at random. It builds programs in the temporary folder dir.
+func (o *options) runMutants(ctx context.Context, dir string, packages []string) error {
 	root, err := mutant.Root()
 	if err != nil {
 		return err
@@ -148,7 +148,8 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 }
 
 // runCases builds the mutants into one program and runs the cases with each. It returns the mutants
-// that compile, and their results. Without cases, it only finds the mutants that compile.
+// that compile, and their results. If o.suite is none, it runs no case, and builds the packages
+// only to find the mutants that compile.
 func (o *options) runCases(ctx context.Context, dir string, all []mutant.Mutant) (valid []mutant.Mutant, results []result, err error) {
 	if o.suite == suiteNone {
 		folders := byFolder(all)

@@ -36,7 +36,7 @@ var mpiConfigs = []struct {
 	}},
 }
 
-// mpiTrials returns a trial for each case of MPI on each configuration that can run it.
+// mpiTrials returns a trial for each MPI case on each of mpiConfigs that can run it.
 func mpiTrials() (all []*trial) {
 	list := cases.Cases()
 	for i := range mpiConfigs {

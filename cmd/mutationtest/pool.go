@@ -35,9 +35,9 @@ func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]r
 	return results, err
 }
 
-// runWorker runs one worker process. It has the worker judge the mutants whose indexes next
-// returns, until there are no more or a mutant ends the worker. more reports the latter: another
-// worker has to judge the rest.
+// runWorker runs one worker process, which runs the cases with the mutants whose indexes next
+// returns. It ends when there are no more, or when a mutant ends the worker; more is then true, and
+// the caller starts another worker for the rest.
 func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
 	cmd := exec.CommandContext(ctx, p.program, "-cases", p.suite, "-worker", p.baseline)
 	in, err := cmd.StdinPipe()
@@ -76,9 +76,9 @@ func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []res
 	}
 }
 
-// parallel runs work in as many goroutines as workers says. Each call of next returns another
-// number from 0 to n-1; false after the last. It
-// prints progress: "50 of 100", and then done, a participle such as "judged".
+// parallel calls work in the given number of goroutines. Calls of next return the numbers 0 to n-1,
+// each once, and then false. They also print progress, such as "50 of 100 judged", where done is
+// the last word.
 func parallel(n, workers int, done string, work func(next func() (int, bool)) error) error {
 	var mu sync.Mutex
 	taken := 0

@@ -22,7 +22,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// trial is a case on a device, or on a configuration of the MPI runtime. Took and Functions are those of a run without mutants.
+// trial is a case on a device, or on a configuration of the MPI runtime. Took and Functions are
+// those of a run without mutants.
 type trial struct {
 	Device, Case string
 	Took         time.Duration // CPU time
@@ -78,8 +79,8 @@ type result struct {
 	How      string // verdict of the case, or why the worker ended
 }
 
-// serveMutants reads names of mutants from in, one on a line. It runs the trials of a baseline file
-// with each mutant, and writes the results to out as JSON.
+// serveMutants reads names of mutants from in, one on a line. With each mutant it runs the trials
+// (cases on devices) of the file baseline, and writes the result to out as JSON.
 func serveMutants(baseline, suite string, in io.Reader, out io.Writer) error {
 	text, err := os.ReadFile(baseline)
 	if err != nil {

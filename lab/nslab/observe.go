@@ -89,7 +89,8 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 	return r
 }
 
-// exitReason returns why a process ended; if it exited, with the cause or last lines of its stderr.
+// exitReason returns why a process ended. If it exited by itself, the text includes the line of its
+// stderr with the cause of a crash, or the last lines if there is none.
 func exitReason(o *launch.Outcome) string {
 	stderr := strings.TrimSpace(o.Stderr.Tail)
 	if stderr == "" || o.State != launch.Exited {

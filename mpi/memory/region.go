@@ -39,8 +39,8 @@ func (r *Registry) newRegion(fields Region) *Region {
 	return region
 }
 
-// Release ends the use of a region: it returns the bounce buffer, or the registration to the cache,
-// where it may stay.
+// Release ends the use of a region. A bounce buffer returns to its pool; other memory may stay
+// registered in the cache.
 func (r *Registry) Release(region *Region) (err error) {
 	if region.bounce != nil {
 		region.bounce.Release()

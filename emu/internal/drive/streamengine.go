@@ -106,8 +106,8 @@ func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.
 func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
 // flush implements network. If a stream has more to write than its share of one call (writeBytes),
-// retryAfter is 0: the driver flushes again in its next round, after it has received. more is
-// false, because it would repeat the flush in the same round.
+// retryAfter is 0: the driver flushes again after it has received. more is always false, because
+// with true the driver would flush again at once.
 func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	allWritten := n.Flush(now)
 	if len(n.readQueue) > 0 { // a write has failed, and a read returns its error
