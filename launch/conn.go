@@ -161,19 +161,20 @@ func (c *Conn) Close(reason error) error {
 	return nil
 }
 
-// put queues a frame for the launcher. It blocks while the queue is full. Errors begin with what.
-func (c *Conn) put(what string, f control.Frame) error {
+// put queues a frame for the launcher. It blocks while the queue is full. Errors begin with op, the
+// name of the operation.
+func (c *Conn) put(op string, f control.Frame) error {
 	c.mu.Lock()
 	closing, ended := c.closing, c.disconnectErr
 	c.mu.Unlock()
 	switch {
 	case closing:
-		return fmt.Errorf("%s: %w", what, ErrClosed)
+		return fmt.Errorf("%s: %w", op, ErrClosed)
 	case ended != nil:
-		return fmt.Errorf("%s: %w", what, ended)
+		return fmt.Errorf("%s: %w", op, ended)
 	}
 	if err := c.frames.Queue(f); err != nil {
-		return fmt.Errorf("%s: %w", what, ErrDisconnected)
+		return fmt.Errorf("%s: %w", op, ErrDisconnected)
 	}
 	return nil
 }

@@ -243,8 +243,8 @@ func (p *plan) switchIndex(name string) int {
 	return slices.IndexFunc(p.t.Switches, func(s topology.Switch) bool { return s.Name == name })
 }
 
-// bridgeFor returns the bridge of the ports with the same address, which the first call adds to the
-// plan, with this MAC.
+// bridgeFor returns the bridge that all ports with the address of port share. The first call for an
+// address adds the bridge to the plan, with the given MAC.
 func (s *namespace) bridgeFor(port topology.Port, mac net.HardwareAddr) *device {
 	key := bridgeKey(port)
 	if s.bridges[key] == nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // receiveWrite places a segment of an RDMA Write. Every segment is checked separately, since a
-// sender need not send them in the order of their offsets. Immediate data may follow the Write
-// (afterWrite), unless it is the empty Write that a peer sends as RTR message (RFC 6581).
+// sender need not send them in the order of their offsets. Immediate data that follows belongs to
+// the Write (afterWrite), except to the empty Write that is a peer's RTR message (RFC 6581).
 func (s *Stream) receiveWrite(a *rxSegment) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
 	if n := uint64(len(a.body)); n > 0 {

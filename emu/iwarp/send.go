@@ -94,8 +94,8 @@ func (s *Stream) nextSource() source {
 	return noSource
 }
 
-// requestReady reports whether the next request may be sent. It executes local requests, which
-// send nothing, on the way.
+// requestReady reports whether the next request may be sent. It first executes the local requests
+// before it, which send nothing.
 func (s *Stream) requestReady() bool {
 	for r := s.sending; r != nil; r = s.sending {
 		if r.Flags&verbs.SendFence != 0 && s.outstanding > 0 {
