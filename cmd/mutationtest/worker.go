@@ -113,8 +113,8 @@ func serveMutants(baseline, suite string, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// judge runs, with the named mutant, those trials of passed that call a function which the mutant
-// changes, until a trial does not pass. functions are the numbers of the changed functions.
+// judge runs the trials in passed that call a function which the named mutant changes, each with
+// that mutant, until one does not pass. functions are the numbers of the changed functions.
 func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 	var reaching []*trial
 	for _, t := range passed {

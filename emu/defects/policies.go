@@ -26,7 +26,7 @@ func (t Table[P]) All() []Info {
 }
 
 // Set changes a policy so that it has the named defect. It reports whether the table has that
-// defect. If the field is an unsigned number, Set keeps a larger value of an earlier defect.
+// defect. If the field is an unsigned number, Set keeps a larger value that another defect has set.
 func (t Table[P]) Set(policy *P, name string) bool {
 	for _, d := range t {
 		if d.name != name {
