@@ -132,13 +132,13 @@ func (b *inbox) deliver(from uint64, msg []byte) error {
 
 // wait describes a blocked call, for state dumps.
 type wait struct {
-	awaited string
-	since   time.Time
+	reason string
+	since  time.Time
 }
 
 // waitUntil calls ready, with the lock held, after every change until it returns true. It returns
-// the error of ready, or ErrTimeout after timeout (never if negative). State dumps show awaited.
-func (c *Conn) waitUntil(awaited string, timeout time.Duration, ready func() (bool, error)) error {
+// the error of ready, or ErrTimeout after timeout (never if negative). State dumps show the reason.
+func (c *Conn) waitUntil(reason string, timeout time.Duration, ready func() (bool, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ok, err := ready(); ok {
@@ -147,7 +147,7 @@ func (c *Conn) waitUntil(awaited string, timeout time.Duration, ready func() (bo
 	if timeout == 0 {
 		return ErrTimeout
 	}
-	w := &wait{awaited, time.Now()}
+	w := &wait{reason, time.Now()}
 	c.waits[w] = struct{}{}
 	defer delete(c.waits, w)
 	var expired <-chan time.Time
@@ -263,7 +263,7 @@ func (c *Conn) describeWaits() string {
 	defer c.mu.Unlock()
 	var b strings.Builder
 	for _, w := range slices.SortedFunc(maps.Keys(c.waits), func(a, b *wait) int { return a.since.Compare(b.since) }) {
-		fmt.Fprintf(&b, "waits for %s, for %v\n", w.awaited, time.Since(w.since).Round(time.Millisecond))
+		fmt.Fprintf(&b, "waits for %s, for %v\n", w.reason, time.Since(w.since).Round(time.Millisecond))
 	}
 	if c.requests.running != nil {
 		fmt.Fprintf(&b, "runs the command %q\n", *c.requests.running)

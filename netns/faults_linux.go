@@ -58,8 +58,8 @@ func (f *Fabric) applyLink(c *cable) error {
 	return f.reroute()
 }
 
-// devicesToSetDown returns interfaces of the cable without addresses, whose
-// down state disconnects both ends; nil if there are none.
+// devicesToSetDown returns the interfaces of the cable that have no addresses and
+// disconnect both ends when they are set down; nil if there are none.
 func (c *cable) devicesToSetDown() []*device {
 	if c.halves[0] != nil { // the ends of a user-space cable in the core namespace
 		return c.halves[:]
@@ -130,7 +130,7 @@ func (f *Fabric) applyLinkConfigs() error {
 			}
 		}
 		if c.Link.RateBps != 0 || c.Link.Latency != 0 {
-			if err := f.setRate(c, c.Link.RateBps); err != nil {
+			if err := f.setRate(c, c.Link.RateBps); err != nil { // also applies the latency
 				return err
 			}
 		}

@@ -211,7 +211,7 @@ func (b *batch) addBlackholeRoutes() {
 	}
 }
 
-// routeRequest returns a request (RTM_… kind) about a route to dst of the type typ (RTN_…).
+// routeRequest returns a netlink request of a kind (RTM_…) for a route of a type (RTN_…) to dst.
 func routeRequest(kind, flags int, typ uint8, dst netip.Prefix) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(kind, flags)
 	msg := nl.NewRtMsg()

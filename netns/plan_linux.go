@@ -263,7 +263,8 @@ func bridgeKey(port topology.Port) string {
 	return port.Node + " " + port.Addrs[0].String()
 }
 
-// setMaster makes d a port of a bridge, whose MTU is the largest of its ports. nil is no bridge.
+// setMaster makes d a port of a bridge, whose MTU is the largest of its ports. It does nothing if
+// bridge is nil.
 func (d *device) setMaster(bridge *device) {
 	if bridge != nil {
 		d.master = bridge

@@ -51,8 +51,8 @@ func Probe() []Capability {
 	return append(all, probeLimits()...)
 }
 
-// tryNamespace starts a process in a new namespace of one kind, in a user
-// namespace if unprivileged.
+// tryNamespace tests whether a process can be started in a new namespace of one
+// kind, which is in a new user namespace if this process is unprivileged.
 func tryNamespace(name, use string, kind uintptr) Capability {
 	c := Capability{Name: name, For: use, State: Yes}
 	if self, _ := os.Readlink("/proc/self"); kind == unix.CLONE_NEWUSER && self != strconv.Itoa(os.Getpid()) {

@@ -17,8 +17,8 @@
 //
 // With -file, the mutants are those of a file, in the format of [mutant.Parse], instead of
 // mechanical ones. With -tests, the package's tests run with each mutant that the cases did not
-// notice. With -cases none, no case runs: only the tests judge, as they must where a package is part
-// of the suite itself. -skip leaves out tests that take long.
+// notice. With -cases none, no case runs: only the tests judge, as they must where a package is
+// part of the suite itself. -skip leaves out tests that take long.
 //
 //	go run ./cmd/mutationtest -cases none -tests ./emu/impair
 package main
@@ -196,8 +196,8 @@ func byFolder(all []mutant.Mutant) map[string][]mutant.Mutant {
 	return folders
 }
 
-// mutants returns the mutants of o.file, or, without it, the mechanical ones of packages that
-// o.match matches.
+// mutants returns the mutants of o.file. Without a file, it generates the mutants of packages, and
+// returns those whose description o.match matches.
 func (o *options) mutants(ctx context.Context, root string, packages []string) ([]mutant.Mutant, error) {
 	if o.file == "" {
 		files, err := sourceFiles(ctx, root, packages)

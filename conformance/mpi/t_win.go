@@ -71,8 +71,8 @@ func (w *W) expectGet(name string, want []byte, target, at int) {
 	w.t.expectBuffer(name, r, want)
 }
 
-// expectGets gets n bytes of the window of every rank from at on, and ends the rank unless they are
-// want(rank). complete completes the gets.
+// expectGets gets n bytes at an offset (at) of every rank's window, and ends the rank unless those
+// of each rank are want(rank). complete completes the gets.
 func (w *W) expectGets(at, n int, complete func(), want func(rank int) []byte) {
 	bufs := startAll(w.t.Size(), func(rank int) *guardedBuf {
 		r := newGuardedBuf(n)

@@ -189,7 +189,7 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 }
 
 // sendWrite builds the next segment of an RDMA Write, and reports false if its memory is invalid.
-// The request is not sent yet if immediate data follows.
+// If immediate data follows, the last segment of the Write is not the last of the request.
 func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	n := min(limit-taggedHeader, int(r.Length-r.sent))
 	last := r.sent+uint32(n) == r.Length
@@ -204,7 +204,8 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendImmediate builds an Immediate Data message: four octets of verbs, then four zeros (RFC 7306).
+// sendImmediate builds an Immediate Data message (RFC 7306): the four octets that verbs have, then
+// four zeros.
 func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	op := wire.OpImmediate
 	if r.Flags&verbs.SendSolicited != 0 {

@@ -18,9 +18,9 @@ import (
 	"unicode/utf8"
 )
 
-// Printable escapes control characters, invalid UTF-8 and characters that change the text
-// direction. It keeps newlines and tabs. Text from encoding/json stays valid JSON: there Printable
-// finds only characters that it escapes with \u, as JSON does.
+// Printable escapes control characters, invisible characters such as those that change the text
+// direction, and invalid UTF-8. It keeps newlines and tabs. Text from encoding/json stays valid
+// JSON, because it contains only characters that Printable escapes with \u, as JSON does.
 func Printable(s string) string {
 	if strings.IndexFunc(s, mustEscape) < 0 && utf8.ValidString(s) {
 		return s

@@ -78,7 +78,7 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 		r.State = lab.Killed
 	case out.Error != "":
 		r.State, r.Err, r.Timeout = lab.Errored, errors.New(out.Error), out.Timeout
-	case o.State == launch.Stopped || o.State == launch.Hung:
+	case o.State == launch.Stopped || o.State == launch.Hung: // a stopped rank did not end in time
 		r.State = lab.Hung
 	case o.State != launch.Finished:
 		r.State = lab.Exited

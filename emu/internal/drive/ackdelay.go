@@ -37,8 +37,8 @@ func (a *ackDelay) delivered() (delay bool) {
 }
 
 // emptyPoll notes a poll without a completion, and whether packets were received in it. It reports
-// whether acknowledgements wait for an answer of the application: received packets may be RDMA
-// writes, which it sees in memory. If it polls again, it has not answered, and they do not wait.
+// whether acknowledgements wait for an answer of the application, which may see received RDMA
+// writes in memory. They do not wait if the application polls again instead of answering.
 func (a *ackDelay) emptyPoll(received bool) (delay bool) {
 	if received && !a.awaiting {
 		a.awaiting = true

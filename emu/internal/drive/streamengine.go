@@ -39,7 +39,7 @@ type StreamConn interface {
 	// the stream goes on after them: StreamOpen, StreamClose (nothing follows) or
 	// StreamAbort (bufs is ignored). Until Sent reports them, Output returns the same
 	// bytes again, from the first that was not sent. The driver borrows them until then.
-	Output(into [][]byte) (bufs [][]byte, then StreamEnd)
+	Output(into [][]byte) (bufs [][]byte, end StreamEnd)
 	// Sent says that the stream took n more of the bytes that Output returned. The
 	// driver calls it before the next Output.
 	Sent(now mono.Time, n int)

@@ -117,7 +117,7 @@ func (n *Net) handleEvents(events []unix.EpollEvent) {
 }
 
 // Ready implements link.StreamNet. With more than maxDirectStreams streams, it reports those with
-// epoll events. With fewer it reports all streams as readable, except after EOF without an event,
+// epoll events. Otherwise it reports all as readable, except streams after EOF without an event,
 // because epoll costs as much as two empty reads. It then polls epoll only every epollInterval
 // calls, for listeners, and while a stream waits to be connected or writable.
 func (n *Net) Ready(ready []link.StreamReady) int {
