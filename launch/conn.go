@@ -73,8 +73,7 @@ func newConn(f *os.File, frames *control.Conn, w welcome, onDisconnect func(erro
 		requests: requests{commands: make(chan control.Frame, maxCommands)},
 	}
 	go func() {
-		// Ignore the error: if writing fails, reading fails too. Only Close sets a
-		// deadline.
+		// Ignore the error: if writing fails, reading fails too. Only Close sets a deadline.
 		_ = c.frames.Run()
 		close(c.flushed)
 	}()
@@ -138,8 +137,7 @@ func (c *Conn) Close(reason error) error {
 	}
 	c.closing = true
 	c.mu.Unlock()
-	// Let a running command reply first. It times out if the command itself calls
-	// Close.
+	// Let a running command reply first. It times out if the command itself calls Close.
 	_ = c.waitUntil("a command to complete", commandTimeout, func() (bool, error) { return c.requests.running == nil, nil })
 	err := c.frames.QueueNow(control.Frame{Kind: control.Close, Body: errorText(reason)})
 	if err == nil {

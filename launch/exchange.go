@@ -44,9 +44,8 @@ func (c *Conn) Send(to int, msg []byte) error {
 	return c.put(op, control.Frame{Kind: kindData, Num: uint64(to), Body: msg})
 }
 
-// Recv returns the next message from a rank. After timeout (never if negative) it
-// returns ErrTimeout. It returns ErrEnded if the rank has ended and all its
-// messages have been received.
+// Recv returns the next message from a rank. After timeout (never if negative) it returns
+// ErrTimeout. It returns ErrEnded if the rank has ended and all its messages have been received.
 func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 	if from < 0 || from >= c.welcome.Size {
 		return nil, fmt.Errorf("receive from rank %d: there are %d ranks", from, c.welcome.Size)

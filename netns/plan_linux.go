@@ -25,9 +25,8 @@ type plan struct {
 	portsWithAddr map[string]int // number of ports by bridgeKey
 	ports         map[string]*device
 	userPorts     map[string][]UserPort
-	// ifindexes counts interfaces: indexes are unique across namespaces. If
-	// both ends of a veth pair have the same index, the kernel notices their
-	// carrier up to a second late.
+	// ifindexes counts interfaces: indexes are unique across namespaces. If both ends of a veth
+	// pair have the same index, the kernel notices their carrier up to a second late.
 	ifindexes int
 }
 
@@ -54,9 +53,8 @@ type device struct {
 	addrs      []netip.Prefix
 	neighbours []neighbour        // addresses of the segment, including its own; shared
 	fdb        []net.HardwareAddr // of a bridge port: addresses reached through it
-	// softwareGSO makes the kernel segment GSO packets before the device. A
-	// bridge forwards them whatever their segment size, even to ports with a
-	// smaller MTU.
+	// softwareGSO makes the kernel segment GSO packets before the device. A bridge forwards them
+	// whatever their segment size, even to ports with a smaller MTU.
 	softwareGSO   bool
 	qdisc         qdisc
 	countsDrops   bool   // the current qdisc counts drops

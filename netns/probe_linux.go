@@ -100,8 +100,7 @@ func probeUnshared() ([]Capability, error) {
 	return found, nil
 }
 
-// probeSoftRDMA checks for a software RDMA module of the kernel. It does not
-// load the module.
+// probeSoftRDMA checks for a software RDMA module of the kernel. It does not load the module.
 func probeSoftRDMA(module, kind string) Capability {
 	c := Capability{
 		Name: "kernel " + kind, For: "the kernel's RDMA in software as a device under test",
@@ -143,8 +142,7 @@ func installed(module string) bool {
 	return false
 }
 
-// probeLimits reports system limits that affect fabrics. They are the same in
-// all namespaces.
+// probeLimits reports system limits that affect fabrics. They are the same in all namespaces.
 func probeLimits() []Capability {
 	return []Capability{
 		probeSysctlMin("receive buffers", "bursts of packets that a busy receiver does not lose", "net/core/rmem_max", 4<<20),
