@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// serveChannel handles frames of the rank until its control channel closes. A CloseError (bye) is
-// the rank's call of Close.
+// serveChannel handles frames of the rank until its control channel closes. A CloseError (bye)
+// means that the rank has called Close.
 func (m *member) serveChannel() {
 	defer m.disconnect()
 	err := m.acceptJoin()
@@ -29,7 +29,7 @@ func (m *member) serveChannel() {
 		_, _ = io.Copy(io.Discard, m.file) // frames of the rank's goroutines that raced with Close
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		// the rank closed the channel
-	case errors.Is(err, os.ErrDeadlineExceeded): // which run sets when the rank has exited
+	case errors.Is(err, os.ErrDeadlineExceeded): // run sets the deadline when the rank has exited
 	default:
 		m.fail(Failed, err.Error())
 	}

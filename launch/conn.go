@@ -73,8 +73,7 @@ func newConn(f *os.File, frames *control.Conn, w welcome, onDisconnect func(erro
 		requests: requests{commands: make(chan control.Frame, maxCommands)},
 	}
 	go func() {
-		// Ignore the error: if writing fails, reading fails too. Only Close sets a
-		// deadline.
+		// Ignore the error: if writing fails, reading fails too. Only Close sets a deadline.
 		_ = c.frames.Run()
 		close(c.flushed)
 	}()
@@ -138,8 +137,7 @@ func (c *Conn) Close(reason error) error {
 	}
 	c.closing = true
 	c.mu.Unlock()
-	// Let a running command reply first. It times out if the command itself calls
-	// Close.
+	// Let a running command reply first. It times out if the command itself calls Close.
 	_ = c.waitUntil("a command to complete", commandTimeout, func() (bool, error) { return c.requests.running == nil, nil })
 	err := c.frames.QueueNow(control.Frame{Kind: control.Close, Body: errorText(reason)})
 	if err == nil {
@@ -161,19 +159,20 @@ func (c *Conn) Close(reason error) error {
 	return nil
 }
 
-// put queues a frame for the launcher. It blocks while the queue is full. Errors begin with what.
-func (c *Conn) put(what string, f control.Frame) error {
+// put queues a frame for the launcher. It blocks while the queue is full. Errors begin with op, the
+// name of the operation.
+func (c *Conn) put(op string, f control.Frame) error {
 	c.mu.Lock()
 	closing, ended := c.closing, c.disconnectErr
 	c.mu.Unlock()
 	switch {
 	case closing:
-		return fmt.Errorf("%s: %w", what, ErrClosed)
+		return fmt.Errorf("%s: %w", op, ErrClosed)
 	case ended != nil:
-		return fmt.Errorf("%s: %w", what, ended)
+		return fmt.Errorf("%s: %w", op, ended)
 	}
 	if err := c.frames.Queue(f); err != nil {
-		return fmt.Errorf("%s: %w", what, ErrDisconnected)
+		return fmt.Errorf("%s: %w", op, ErrDisconnected)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
-// Package launch starts one process per rank, like mpiexec, and supervises them over
-// a control channel (package control): barriers, messages between ranks, results,
-// heartbeats, state dumps, commands, output and exit codes. A started process connects
-// to its launcher with Join:
+// Package launch starts one process per rank, like mpiexec, and supervises them over a control
+// channel (package control): barriers, messages between ranks, results, heartbeats, state dumps,
+// commands, output and exit codes. A started process connects to its launcher with Join:
 //
 //	conn, err := launch.Join()
 //	if errors.Is(err, launch.ErrNotLaunched) { … run alone … }
@@ -19,10 +18,9 @@
 //
 // # Untrusted ranks
 //
-// A rank can fail, but cannot harm its launcher. The launcher checks the kind and the
-// size of every frame, bounds all queues, disconnects a rank that does not read, and
-// drops output beyond a limit. A rank that violates the protocol is Failed, and its
-// Outcome names the violation.
+// A rank can fail, but cannot harm its launcher. The launcher checks the kind and the size of every
+// frame, bounds all queues, disconnects a rank that does not read, and drops output beyond a limit.
+// A rank that violates the protocol is Failed, and its Outcome names the violation.
 //
 // # Clean-up
 //
@@ -33,9 +31,8 @@
 //
 // # Threads
 //
-// Pdeathsig applies when the forking thread exits, not the process. Each rank is
-// therefore started on a separate OS thread that lives as long as the rank: see
-// Spec.Start.
+// Pdeathsig applies when the forking thread exits, not the process. Each rank is therefore started
+// on a separate OS thread that lives as long as the rank: see Spec.Start.
 //
 // A Group and a Conn may be used from several goroutines. Background goroutines of a
 // Conn answer heartbeats and requests of the launcher, so only a process that is stopped

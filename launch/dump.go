@@ -19,9 +19,8 @@ const maxCalls = 1024
 // sigquitTimeout limits the time a Go program takes to print its goroutines and exit.
 const sigquitTimeout = 5 * time.Second
 
-// Dump requests a state dump (see Conn.OnDump) from every running rank. If a rank
-// does not reply before ctx ends or within Options.DumpTimeout, its dump is the state
-// of its process in /proc.
+// Dump requests a state dump (see Conn.OnDump) from every running rank. If a rank does not reply
+// before ctx ends or within Options.DumpTimeout, its dump is the state of its process in /proc.
 func (g *Group) Dump(ctx context.Context) map[int]string {
 	ctx, cancel := context.WithTimeout(ctx, g.opts.DumpTimeout)
 	defer cancel()

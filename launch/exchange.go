@@ -31,22 +31,21 @@ func (c *Conn) Send(to int, msg []byte) error {
 	if to < 0 || to >= c.welcome.Size {
 		return fmt.Errorf("send to rank %d: there are %d ranks", to, c.welcome.Size)
 	}
-	what := fmt.Sprintf("send to rank %d", to)
+	op := fmt.Sprintf("send to rank %d", to)
 	if len(msg) > c.welcome.MaxMessage {
-		return fmt.Errorf("%s: %w: %d bytes, the launcher's limit is %d", what, ErrTooBig, len(msg), c.welcome.MaxMessage)
+		return fmt.Errorf("%s: %w: %d bytes, the launcher's limit is %d", op, ErrTooBig, len(msg), c.welcome.MaxMessage)
 	}
 	c.mu.Lock()
 	ended := c.inbox.from[to].ended
 	c.mu.Unlock()
 	if ended {
-		return fmt.Errorf("%s: %w", what, ErrEnded)
+		return fmt.Errorf("%s: %w", op, ErrEnded)
 	}
-	return c.put(what, control.Frame{Kind: kindData, Num: uint64(to), Body: msg})
+	return c.put(op, control.Frame{Kind: kindData, Num: uint64(to), Body: msg})
 }
 
-// Recv returns the next message from a rank. After timeout (never if negative) it
-// returns ErrTimeout. It returns ErrEnded if the rank has ended and all its
-// messages have been received.
+// Recv returns the next message from a rank. After timeout (never if negative) it returns
+// ErrTimeout. It returns ErrEnded if the rank has ended and all its messages have been received.
 func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 	if from < 0 || from >= c.welcome.Size {
 		return nil, fmt.Errorf("receive from rank %d: there are %d ranks", from, c.welcome.Size)
@@ -109,7 +108,8 @@ func (c *Conn) HasEnded(rank int) bool {
 	return rank >= 0 && rank < len(c.inbox.from) && c.inbox.from[rank].ended
 }
 
-// endErr reports whether the connection has ended, and why. The caller holds the lock.
+// endErr reports whether the connection has ended or Close was called, and returns the error. The
+// caller holds the lock.
 func (c *Conn) endErr() (bool, error) {
 	if c.disconnectErr != nil || !c.closing {
 		return c.disconnectErr != nil, c.disconnectErr
@@ -131,13 +131,13 @@ func (b *inbox) deliver(from uint64, msg []byte) error {
 
 // wait describes a blocked call, for state dumps.
 type wait struct {
-	what  string
-	since time.Time
+	reason string
+	since  time.Time
 }
 
-// waitUntil calls ready, with the lock held, after every change until it returns true, and returns
-// ready's error, or ErrTimeout after timeout (never if negative). State dumps show what is awaited.
-func (c *Conn) waitUntil(what string, timeout time.Duration, ready func() (bool, error)) error {
+// waitUntil calls ready, with the lock held, after every change until it returns true. It returns
+// the error of ready, or ErrTimeout after timeout (never if negative). State dumps show the reason.
+func (c *Conn) waitUntil(reason string, timeout time.Duration, ready func() (bool, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ok, err := ready(); ok {
@@ -146,7 +146,7 @@ func (c *Conn) waitUntil(what string, timeout time.Duration, ready func() (bool,
 	if timeout == 0 {
 		return ErrTimeout
 	}
-	w := &wait{what, time.Now()}
+	w := &wait{reason, time.Now()}
 	c.waits[w] = struct{}{}
 	defer delete(c.waits, w)
 	var expired <-chan time.Time
@@ -262,7 +262,7 @@ func (c *Conn) describeWaits() string {
 	defer c.mu.Unlock()
 	var b strings.Builder
 	for _, w := range slices.SortedFunc(maps.Keys(c.waits), func(a, b *wait) int { return a.since.Compare(b.since) }) {
-		fmt.Fprintf(&b, "waits for %s, for %v\n", w.what, time.Since(w.since).Round(time.Millisecond))
+		fmt.Fprintf(&b, "waits for %s, for %v\n", w.reason, time.Since(w.since).Round(time.Millisecond))
 	}
 	if c.requests.running != nil {
 		fmt.Fprintf(&b, "runs the command %q\n", *c.requests.running)

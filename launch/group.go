@@ -26,9 +26,8 @@ type Group struct {
 	stopping     bool
 }
 
-// Start starts a process for every spec, or none if one cannot be started. The group
-// stops when a rank fails (see Options.KeepGoing), when ctx is cancelled, or by Stop.
-// The caller must call Wait.
+// Start starts a process for every spec, or none if one cannot be started. The group stops when a
+// rank fails (see Options.KeepGoing), when ctx is cancelled, or by Stop. The caller must call Wait.
 func Start(ctx context.Context, specs []Spec, opts Options) (*Group, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

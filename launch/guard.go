@@ -35,9 +35,9 @@ func init() {
 	}
 }
 
-// guardMain is the main function of the guard. Until the launcher exits, it reads from in which
-// process groups were started ("+PID") and have ended ("-PID"). Then it kills those that are left,
-// and the ranks' processes that left their process group.
+// guardMain is the main function of the guard. Until the launcher exits, it reads lines: "+PID" for
+// a process group that was started, and "-PID" for one that has ended. Then it kills those that are
+// left, and the ranks' processes that left their process group.
 func guardMain(groupID string, in io.Reader) {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	groups := map[int]bool{}

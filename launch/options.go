@@ -52,9 +52,8 @@ type Options struct {
 	MaxMessage int // bytes of a message between ranks; 4 MiB
 	MaxReport  int // bytes of a rank's report; 16 MiB
 
-	// OnEvent is called for one event at a time; the events of each rank are in
-	// order. Ranks block while it runs, so it must not call Wait, SendCommand or
-	// Dump.
+	// OnEvent is called for one event at a time; the events of each rank are in order. Ranks block
+	// while it runs, so it must not call Wait, SendCommand or Dump.
 	OnEvent func(Event)
 }
 

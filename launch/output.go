@@ -35,9 +35,10 @@ type outputReader struct {
 	panicLine string
 }
 
-// newOutputReader returns the reader of a stream. line is called for every line; nil if not needed.
-func newOutputReader(o Options, rank int, s Stream, line func(string)) *outputReader {
-	k := &outputReader{limit: o.LogLimit, onLine: line, tail: tail{size: tailBytes}}
+// newOutputReader returns the reader of a stream. It calls onLine, if that is not nil, for every
+// line.
+func newOutputReader(o Options, rank int, s Stream, onLine func(string)) *outputReader {
+	k := &outputReader{limit: o.LogLimit, onLine: onLine, tail: tail{size: tailBytes}}
 	if o.LogDir != "" {
 		path := filepath.Join(o.LogDir, fmt.Sprintf("rank%d.%v", rank, s))
 		k.openLog = func() (io.WriteCloser, error) {

@@ -23,8 +23,8 @@ type process struct {
 	reaped bool
 }
 
-// startProcess starts cmd, by start unless that is nil, on a thread that lives until the process
-// has exited: Pdeathsig would kill the process when the thread ends.
+// startProcess starts cmd, with the function start if it is not nil, on a thread that lives until
+// the process has exited, because Pdeathsig would kill the process when the thread ends.
 func startProcess(cmd *exec.Cmd, start func(*exec.Cmd) error) (*process, error) {
 	if start == nil {
 		start = (*exec.Cmd).Start

@@ -37,15 +37,15 @@ func (g *Group) Thaw(rank int) error {
 
 // signal sends a signal to the process group of a rank, and calls sent if that succeeded. Both are
 // under one lock, so that sent is called if and only if the rank had not ended.
-func (g *Group) signal(what string, rank int, sig unix.Signal, sent func(*member)) error {
+func (g *Group) signal(op string, rank int, sig unix.Signal, sent func(*member)) error {
 	m, err := g.member(rank)
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", op, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := m.proc.signalGroup(sig); err != nil {
-		return fmt.Errorf("%s %s: %w", what, rankName(m.spec.Rank, m.spec.Host), err)
+		return fmt.Errorf("%s %s: %w", op, rankName(m.spec.Rank, m.spec.Host), err)
 	}
 	sent(m)
 	return nil

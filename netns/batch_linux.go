@@ -81,8 +81,7 @@ func (b *batch) send() error {
 		return nil
 	}
 	first := b.seq - uint32(len(b.actions)) + 1
-	// The kernel always reports errors. The last message requests an ACK, which
-	// ends readAcks.
+	// The kernel always reports errors. The last message requests an ACK, which ends readAcks.
 	flags := b.buf[b.last+6:] // nlmsg_flags
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	err := unix.Sendto(b.fd, b.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})

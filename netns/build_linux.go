@@ -14,13 +14,11 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// Build creates the namespaces, links and routes of a topology. When it
-// returns, every cable has a carrier, all addresses are usable, and no frame
-// has been sent.
+// Build creates the namespaces, links and routes of a topology. When it returns, every cable has a
+// carrier, all addresses are usable, and no frame has been sent.
 //
-// Each host and each routed switch has a namespace. The core namespace, if
-// needed, holds the bridges of unrouted switches and the ends of user-space
-// cables.
+// Each host and each routed switch has a namespace. The core namespace, if needed, holds the
+// bridges of unrouted switches and the ends of user-space cables.
 func Build(t topology.Topology, opts Options) (*Fabric, error) {
 	p, err := newPlan(t, opts)
 	if err != nil {
@@ -194,8 +192,7 @@ func (s *namespace) waitCarriers() error {
 	})
 }
 
-// waitLocalRoutes waits until the namespace receives packets to the addresses
-// of its links.
+// waitLocalRoutes waits until the namespace receives packets to the addresses of its links.
 func (s *namespace) waitLocalRoutes() error {
 	for _, d := range s.devices {
 		if d.bridge {
@@ -210,10 +207,9 @@ func (s *namespace) waitLocalRoutes() error {
 	return nil
 }
 
-// WaitLocalRoute waits until the kernel has a local route to one of its own
-// addresses. The kernel adds the route of a new IPv6 address asynchronously,
-// after the address is set and the link has a carrier, and drops packets to it
-// until then.
+// WaitLocalRoute waits until the kernel has a local route to one of its own addresses. The kernel
+// adds the route of a new IPv6 address asynchronously, after the address is set and the link has a
+// carrier, and drops packets to it until then.
 func WaitLocalRoute(h *netlink.Handle, a netip.Addr) error {
 	return poll(fmt.Sprintf("there is no local route to %v", a), func() (bool, error) {
 		routes, err := h.RouteGet(a.AsSlice())

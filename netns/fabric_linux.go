@@ -53,8 +53,7 @@ func (f *Fabric) UserCables() []UserCable {
 	return all
 }
 
-// UserSwitches lists the ports of the switches that user space must implement,
-// by switch name.
+// UserSwitches lists the ports of the switches that user space must implement, by switch name.
 func (f *Fabric) UserSwitches() map[string][]UserPort {
 	all := make(map[string][]UserPort, len(f.plan.userPorts))
 	for name, ports := range f.plan.userPorts {

@@ -7,10 +7,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// SetLink sets the cable at a port down or up, in both directions. A host loses
-// its carrier, unless both ends are hosts: then packets are dropped silently.
-// Addresses and host routes are kept. Routed switches reroute at once, without
-// the delay of a routing protocol.
+// SetLink sets the cable at a port down or up, in both directions. A host loses its carrier, unless
+// both ends are hosts: then packets are dropped silently. Addresses and host routes are kept.
+// Routed switches reroute at once, without the delay of a routing protocol.
 //
 // On a user-space cable its interfaces in the core namespace go down too: a
 // packet socket of the program that forwards its frames returns ENETDOWN once.
@@ -21,8 +20,7 @@ func (f *Fabric) SetLink(port string, up bool) error {
 		}
 		c.down = !up
 		if err := f.applyLink(c); err != nil {
-			// Restore the old state as far as possible, so that a retry is not
-			// ignored.
+			// Restore the old state as far as possible, so that a retry is not ignored.
 			c.down = up
 			return fmt.Errorf("set %s: %w", upOrDown(up), errors.Join(err, f.applyLink(c)))
 		}
@@ -58,8 +56,8 @@ func (f *Fabric) applyLink(c *cable) error {
 	return f.reroute()
 }
 
-// devicesToSetDown returns interfaces of the cable without addresses, whose
-// down state disconnects both ends; nil if there are none.
+// devicesToSetDown returns the interfaces of the cable that have no addresses and
+// disconnect both ends when they are set down; nil if there are none.
 func (c *cable) devicesToSetDown() []*device {
 	if c.halves[0] != nil { // the ends of a user-space cable in the core namespace
 		return c.halves[:]
@@ -130,7 +128,7 @@ func (f *Fabric) applyLinkConfigs() error {
 			}
 		}
 		if c.Link.RateBps != 0 || c.Link.Latency != 0 {
-			if err := f.setRate(c, c.Link.RateBps); err != nil {
+			if err := f.setRate(c, c.Link.RateBps); err != nil { // also applies the latency
 				return err
 			}
 		}

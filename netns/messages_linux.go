@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netlink requests. The plan chooses interface indexes, so that no lookup is
-// needed.
+// Netlink requests. The plan chooses interface indexes, so that no lookup is needed.
 
 const (
 	create  = unix.NLM_F_CREATE | unix.NLM_F_EXCL
@@ -127,8 +126,7 @@ func (b *batch) setMaster(d *device) {
 		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(d.master.index))))
 }
 
-// disableLinkLocal keeps the kernel from generating and announcing a link-local
-// address.
+// disableLinkLocal keeps the kernel from generating and announcing a link-local address.
 func (b *batch) disableLinkLocal(d *device) {
 	const none = 1 // IN6_ADDR_GEN_MODE_NONE
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
@@ -154,8 +152,7 @@ func (b *batch) addNeighbour(d *device, a netip.Addr, mac net.HardwareAddr) {
 		nl.NewRtAttr(unix.NDA_DST, a.AsSlice()), nl.NewRtAttr(unix.NDA_LLADDR, mac))
 }
 
-// addFDBEntry adds a static FDB entry to a bridge port, so that no frame is
-// flooded.
+// addFDBEntry adds a static FDB entry to a bridge port, so that no frame is flooded.
 func (b *batch) addFDBEntry(d *device, mac net.HardwareAddr) {
 	const viaMaster = 4 // NTF_MASTER
 	b.neigh(d, unix.AF_BRIDGE, viaMaster, unix.NUD_NOARP, fmt.Sprintf("tell the bridge that %v is behind %s", mac, d.name),
@@ -211,7 +208,7 @@ func (b *batch) addBlackholeRoutes() {
 	}
 }
 
-// routeRequest returns a request (RTM_… kind) about a route to dst of the type typ (RTN_…).
+// routeRequest returns a netlink request of a kind (RTM_…) for a route of a type (RTN_…) to dst.
 func routeRequest(kind, flags int, typ uint8, dst netip.Prefix) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(kind, flags)
 	msg := nl.NewRtMsg()

@@ -41,8 +41,8 @@ func (p *plan) addressedDevice(port topology.Port) *device {
 	return d
 }
 
-// macsBehind lists the MAC addresses that the bridge sender reaches over a cable of its own, whose
-// other end is port. The bridge's own address is not among them.
+// macsBehind lists the MAC addresses that a bridge, sender, reaches over its cable to port. The
+// bridge's own address is not among them.
 func (p *plan) macsBehind(port topology.Port, sender *device) []net.HardwareAddr {
 	if d := p.addressedDevice(port); len(d.addrs) > 0 && d != sender {
 		macs := []net.HardwareAddr{d.mac}

@@ -86,9 +86,8 @@ func (ns *NS) enter() error {
 	return nil
 }
 
-// Start starts cmd inside the namespace. It mounts a /sys whose /sys/class/net
-// is the namespace's, if the machine allows it. The process is killed when the
-// NS is closed or this process dies.
+// Start starts cmd inside the namespace. It mounts a /sys whose /sys/class/net is the namespace's,
+// if the machine allows it. The process is killed when the NS is closed or this process dies.
 func (ns *NS) Start(cmd *exec.Cmd) error {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()

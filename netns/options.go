@@ -18,9 +18,8 @@ type Options struct {
 	// An unrouted switch with only user-space cables is not built. User space
 	// must implement it, with the ports that UserSwitches lists.
 	UserCable func(topology.Cable) bool
-	// SegmentGSO makes the kernel segment GSO packets before it sends them into
-	// a user-space cable. Packet sockets of kernels before 6.2 cannot receive
-	// UDP GSO packets.
+	// SegmentGSO makes the kernel segment GSO packets before it sends them into a user-space cable.
+	// Packet sockets of kernels before 6.2 cannot receive UDP GSO packets.
 	SegmentGSO bool
 	// Netem allows netem for the latency of kernel cables. Without it a cable
 	// with latency must be a user-space cable.
@@ -57,8 +56,7 @@ type Stats struct {
 	QueueDropped uint64
 }
 
-// NetemSpec configures netem for the packets that a port sends. The zero value
-// has no effect.
+// NetemSpec configures netem for the packets that a port sends. The zero value has no effect.
 type NetemSpec struct {
 	Delay, Jitter time.Duration
 	LossPPM       uint32

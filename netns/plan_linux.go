@@ -25,9 +25,8 @@ type plan struct {
 	portsWithAddr map[string]int // number of ports by bridgeKey
 	ports         map[string]*device
 	userPorts     map[string][]UserPort
-	// ifindexes counts interfaces: indexes are unique across namespaces. If
-	// both ends of a veth pair have the same index, the kernel notices their
-	// carrier up to a second late.
+	// ifindexes counts interfaces: indexes are unique across namespaces. If both ends of a veth
+	// pair have the same index, the kernel notices their carrier up to a second late.
 	ifindexes int
 }
 
@@ -54,9 +53,8 @@ type device struct {
 	addrs      []netip.Prefix
 	neighbours []neighbour        // addresses of the segment, including its own; shared
 	fdb        []net.HardwareAddr // of a bridge port: addresses reached through it
-	// softwareGSO makes the kernel segment GSO packets before the device. A
-	// bridge forwards them whatever their segment size, even to ports with a
-	// smaller MTU.
+	// softwareGSO makes the kernel segment GSO packets before the device. A bridge forwards them
+	// whatever their segment size, even to ports with a smaller MTU.
 	softwareGSO   bool
 	qdisc         qdisc
 	countsDrops   bool   // the current qdisc counts drops
@@ -243,8 +241,8 @@ func (p *plan) switchIndex(name string) int {
 	return slices.IndexFunc(p.t.Switches, func(s topology.Switch) bool { return s.Name == name })
 }
 
-// bridgeFor returns the bridge of the ports with the same address, which the first call adds to the
-// plan, with this MAC.
+// bridgeFor returns the bridge that all ports with the address of port share. The first call for an
+// address adds the bridge to the plan, with the given MAC.
 func (s *namespace) bridgeFor(port topology.Port, mac net.HardwareAddr) *device {
 	key := bridgeKey(port)
 	if s.bridges[key] == nil {
@@ -263,7 +261,8 @@ func bridgeKey(port topology.Port) string {
 	return port.Node + " " + port.Addrs[0].String()
 }
 
-// setMaster makes d a port of a bridge, whose MTU is the largest of its ports. nil is no bridge.
+// setMaster makes d a port of a bridge, whose MTU is the largest of its ports. It does nothing if
+// bridge is nil.
 func (d *device) setMaster(bridge *device) {
 	if bridge != nil {
 		d.master = bridge

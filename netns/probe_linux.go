@@ -51,8 +51,8 @@ func Probe() []Capability {
 	return append(all, probeLimits()...)
 }
 
-// tryNamespace starts a process in a new namespace of one kind, in a user
-// namespace if unprivileged.
+// tryNamespace tests whether a process can be started in a new namespace of one
+// kind, which is in a new user namespace if this process is unprivileged.
 func tryNamespace(name, use string, kind uintptr) Capability {
 	c := Capability{Name: name, For: use, State: Yes}
 	if self, _ := os.Readlink("/proc/self"); kind == unix.CLONE_NEWUSER && self != strconv.Itoa(os.Getpid()) {
@@ -100,8 +100,7 @@ func probeUnshared() ([]Capability, error) {
 	return found, nil
 }
 
-// probeSoftRDMA checks for a software RDMA module of the kernel. It does not
-// load the module.
+// probeSoftRDMA checks for a software RDMA module of the kernel. It does not load the module.
 func probeSoftRDMA(module, kind string) Capability {
 	c := Capability{
 		Name: "kernel " + kind, For: "the kernel's RDMA in software as a device under test",
@@ -143,8 +142,7 @@ func installed(module string) bool {
 	return false
 }
 
-// probeLimits reports system limits that affect fabrics. They are the same in
-// all namespaces.
+// probeLimits reports system limits that affect fabrics. They are the same in all namespaces.
 func probeLimits() []Capability {
 	return []Capability{
 		probeSysctlMin("receive buffers", "bursts of packets that a busy receiver does not lose", "net/core/rmem_max", 4<<20),

@@ -71,13 +71,14 @@ var probes = []struct {
 
 const probeDevice = "probe0"
 
-// tryVeth and the functions below create an object of their kind, and return why that fails.
+// tryVeth creates a veth pair, and returns why that fails.
 func tryVeth() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = probeDevice
 	return explainUnsupported(netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "probe1"}))
 }
 
+// tryBridge creates a bridge, and returns why that fails.
 func tryBridge() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "probebr"
@@ -92,6 +93,7 @@ func explainUnsupported(err error) error {
 	return err
 }
 
+// tryIPv6 adds an IPv6 address to the loopback interface, and returns why that fails.
 func tryIPv6() error {
 	lo, err := netlink.LinkByIndex(loopbackIndex)
 	if err != nil {
@@ -104,6 +106,7 @@ func tryIPv6() error {
 	return explainUnsupported(netlink.AddrAdd(lo, addr))
 }
 
+// tryPacketSocket opens a packet socket, and returns why that fails.
 func tryPacketSocket() error {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -112,6 +115,7 @@ func tryPacketSocket() error {
 	return unix.Close(fd)
 }
 
+// tryTun creates a TAP interface, and returns why that fails.
 func tryTun() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

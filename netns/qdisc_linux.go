@@ -75,9 +75,9 @@ func (d *device) qdiscDrops() (n uint64, err error) {
 	return n, err
 }
 
-// asTBF returns a token bucket filter with a burst of two milliseconds of the
-// rate, or a few frames: enough for the kernel's timers, small enough for a
-// steady flow. By default its queue holds 20 ms of the rate, or some frames.
+// asTBF returns a token bucket filter with a burst of two milliseconds of the rate, but at least
+// four frames: enough for the kernel's timers, small enough for a steady flow. By default its queue
+// holds 20 ms of the rate, but at least 16 frames.
 func (q qdisc) asTBF(attrs netlink.QdiscAttrs, mtu int) *netlink.Tbf {
 	rate := max(q.rateBps/8, 1)
 	burst := max(rate/500, 4*uint64(mtu+64))

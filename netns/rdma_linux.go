@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RDMALinkAdd creates a software RDMA device of the kernel on an interface of a
-// namespace, as "rdma link add NAME type KIND netdev NETDEV" does. kind is
-// "rxe" (RoCE) or "siw" (iWARP). The kernel requires root in the initial user
-// namespace.
+// RDMALinkAdd creates a software RDMA device of the kernel on an interface of a namespace, as "rdma
+// link add NAME type KIND netdev NETDEV" does. kind is "rxe" (RoCE) or "siw" (iWARP). The kernel
+// requires root in the initial user namespace.
 func RDMALinkAdd(ns *NS, kind, name, netdev string) error {
 	if kind != "rxe" && kind != "siw" {
 		return fmt.Errorf("rdma link %s: kind %q: the kernel has rxe and siw", name, kind)

@@ -10,15 +10,13 @@ import (
 // onOwnThread runs fn on a thread that ends with it: the goroutine exits while
 // locked, so the runtime does not reuse a thread in another namespace.
 //
-// It never uses the main thread, which cannot end alone and which /proc/self
-// refers to.
+// It never uses the main thread, which cannot end alone and which /proc/self refers to.
 func onOwnThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// While this goroutine holds the main thread, the call runs on
-			// another.
+			// While this goroutine holds the main thread, the call runs on another.
 			done <- onOwnThread(fn)
 			runtime.UnlockOSThread()
 			return

@@ -17,16 +17,14 @@ const unsharedEnv = "FABRICTEST_ENCLOSURE"
 // IsUnshared reports whether this process runs in namespaces made by StartUnshared.
 func IsUnshared() bool { return os.Getenv(unsharedEnv) != "" }
 
-// Unshare prepares cmd to start in new network, PID and mount namespaces, and
-// in a new user namespace if this process is unprivileged. There cmd is root;
-// its namespaces are removed when it ends. Use StartUnshared, unless the thread
-// that starts cmd lives as long as this process.
+// Unshare prepares cmd to start in new network, PID and mount namespaces, and in a new user
+// namespace if this process is unprivileged. There cmd is root; its namespaces are removed when it
+// ends. Use StartUnshared, unless the thread that starts cmd lives as long as this process.
 //
-// This program itself runs as the init process of the PID namespace. It reaps
-// orphans, forwards SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 (the SIGINT of a
-// terminal reaches cmd directly), and exits with cmd's exit code, or 128 plus
-// the number of the signal that ended it. When init ends, the kernel kills all
-// processes of the namespace; init is killed when this process dies.
+// This program itself runs as the init process of the PID namespace. It reaps orphans, forwards
+// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 (the SIGINT of a terminal reaches cmd directly), and exits
+// with cmd's exit code, or 128 plus the number of the signal that ended it. When init ends, the
+// kernel kills all processes of the namespace; init is killed when this process dies.
 func Unshare(cmd *exec.Cmd) error {
 	if cmd.Err != nil {
 		return cmd.Err

@@ -125,7 +125,8 @@ func (o *certifyOptions) checkKey() error {
 	return nil
 }
 
-// run tests the device, of a guest or through an agent, and writes the certificate.
+// run tests a device, that of a guest which it boots (--guest) or one that an agent serves
+// (--agent), and writes the certificate.
 func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err
@@ -146,7 +147,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := runner.NewCertification(o.options(cmd, seed), "") // Judge asks the device for its protocol
+	c, err := runner.NewCertification(o.options(cmd, seed), "") // no protocol: c.Judge asks the device for it
 	if err != nil {
 		return err
 	}

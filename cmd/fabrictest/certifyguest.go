@@ -115,8 +115,8 @@ func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
 	return cfg, nil
 }
 
-// calledAs returns the command that starts this program, given how it was started. Without another
-// program as agent in the guest, 'go run' needs the build tag ibverbs.
+// calledAs returns the command that starts this program, given how it was started. If this program
+// is also the agent in the guest, 'go run' needs the build tag ibverbs.
 func (g *deviceGuestFlags) calledAs(program string) string {
 	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs

@@ -201,8 +201,8 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// runMeasure measures the devices, in new namespaces if that is needed. It runs no cases, so it
-// sets the run's Part.
+// runMeasure measures the devices, in new namespaces if that is needed. It sets the run's Part,
+// which marks incomplete results, because no cases run.
 func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.PlanMeasurement)
 	if err != nil {

@@ -72,10 +72,10 @@ func outFlag(cmd *cobra.Command, p *string) {
 	cmd.Flags().StringVar(p, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 }
 
-// seedFlag adds --seed with a default value. decides says what the seed decides, and unset what
-// happens without the flag.
-func seedFlag(cmd *cobra.Command, p *string, value, decides, unset string) {
-	cmd.Flags().StringVar(p, "seed", value, "`N` decides all that "+decides+" by chance; \"random\" draws one"+unset)
+// seedFlag adds --seed with a default value. Its help has a clause such as "happens" in "decides
+// all that happens by chance", and ends with suffix.
+func seedFlag(cmd *cobra.Command, p *string, value, clause, suffix string) {
+	cmd.Flags().StringVar(p, "seed", value, "`N` decides all that "+clause+" by chance; \"random\" draws one"+suffix)
 }
 
 // tierFlag adds --on for a command that runs on one tier.
@@ -99,9 +99,10 @@ func profileFlag(cmd *cobra.Command, p *string) {
 	choiceFlag(cmd, p, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()), nics.ProfileNames()...)
 }
 
-// providerFlag adds --provider with a default value. usage and unset begin and end the help text.
-func providerFlag(cmd *cobra.Command, p *string, value, usage, unset string) {
-	choiceFlag(cmd, p, "provider", value, usage+" `NAME`: "+cmdline.Choices(nics.Names())+unset, nics.Names()...)
+// providerFlag adds --provider with a default value. Its help begins with prefix and ends with
+// suffix.
+func providerFlag(cmd *cobra.Command, p *string, value, prefix, suffix string) {
+	choiceFlag(cmd, p, "provider", value, prefix+" `NAME`: "+cmdline.Choices(nics.Names())+suffix, nics.Names()...)
 }
 
 func levelFlag(cmd *cobra.Command, p *string) {

@@ -123,7 +123,8 @@ func (o *labGuestFlags) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
 }
 
-// config checks the flags and the machine, finds or builds the image, and returns the result.
+// config checks the flags and the machine, finds or builds the image, and returns the configuration
+// of the guests.
 func (o *labGuestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	devices, err := guest.ParseDevices(o.devices)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // withoutEscapeFilter returns the writer below a textfmt.PrintableWriter, for displays and
-// processes that filter their own output. The PrintableWriter removes control characters from the
+// processes that filter their own output. The PrintableWriter escapes control characters in the
 // output of commands: those in texts of agents, guests or captures must not reach a terminal.
 func withoutEscapeFilter(w io.Writer) io.Writer {
 	if v, ok := w.(*textfmt.PrintableWriter); ok {

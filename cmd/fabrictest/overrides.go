@@ -34,11 +34,11 @@ func (o *overrides) flags(cmd *cobra.Command) {
 
 const defaultSeed = 1 // of commands without scenarios, which have seeds of their own
 
-// parseSeed reads the value of --seed: a number, or "random". For an empty text it returns unset.
-func parseSeed(text string, unset uint64) (seed uint64, err error) {
+// parseSeed reads the value of --seed: a number, "random", or empty for the default.
+func parseSeed(text string, defaultValue uint64) (seed uint64, err error) {
 	switch text {
 	case "":
-		return unset, nil
+		return defaultValue, nil
 	case "random":
 		var b [4]byte // short enough to be typed
 		_, _ = rand.Read(b[:])

@@ -40,11 +40,11 @@ func newReplayCommand(o *replayOptions) *cobra.Command {
 	return cmd
 }
 
-// run repeats scenarios of a saved run, and compares the results: the scenarios in only, else those
-// that failed or, with --all, all of them.
-func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) error {
+// run repeats scenarios of a saved run, and compares the results. It repeats the named scenarios;
+// without names those that failed, or with --all every scenario.
+func (o *replayOptions) run(cmd *cobra.Command, from string, names []string) error {
 	began := time.Now()
-	replay := runner.Replay{Scenarios: only, Passed: o.all}
+	replay := runner.Replay{Scenarios: names, Passed: o.all}
 	var err error
 	if replay.Tiers, err = scenarios.ParseTiers(o.on); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 	}
 	show := report.NewDisplay(report.DisplayConfig{Out: withoutEscapeFilter(cmd.OutOrStdout()), Status: withoutEscapeFilter(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
-	run := report.NewRun(o.command(from, only), saved.Seed, began)
+	run := report.NewRun(o.command(from, names), saved.Seed, began)
 	var ended int
 	run.Scenarios, ended = runner.Run(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)
@@ -100,6 +100,6 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 }
 
 // command is the command line that replays the same scenarios again.
-func (o *replayOptions) command(from string, only []string) string {
-	return cmdline.NewLine(o.program+" replay").Args(from).Args(only...).Flag("on", strings.Join(o.on, ",")).Switch("all", o.all).String()
+func (o *replayOptions) command(from string, names []string) string {
+	return cmdline.NewLine(o.program+" replay").Args(from).Args(names...).Flag("on", strings.Join(o.on, ",")).Switch("all", o.all).String()
 }

@@ -124,7 +124,8 @@ func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, sho
 }
 
 // verdict returns the error that sets the exit code of a run of total tasks. A starved task was too
-// late because the host was busy. Tasks that their NICs cannot run do not count as skipped.
+// late because the host was busy. The incompatible tasks, whose NICs cannot run them, do not count
+// as skipped.
 func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total, incompatible int) error {
 	skipped := run.Counts()[report.Skipped] - incompatible
 	switch {

@@ -17,8 +17,8 @@
 //
 // With -file, the mutants are those of a file, in the format of [mutant.Parse], instead of
 // mechanical ones. With -tests, the package's tests run with each mutant that the cases did not
-// notice. With -cases none, no case runs: only the tests judge, as they must where a package is part
-// of the suite itself. -skip leaves out tests that take long.
+// notice. With -cases none, no case runs: only the tests judge, as they must where a package is
+// part of the suite itself. -skip leaves out tests that take long.
 //
 //	go run ./cmd/mutationtest -cases none -tests ./emu/impair
 package main
@@ -109,13 +109,13 @@ func (o *options) run(packages []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	return o.judgeAll(ctx, dir, packages)
+	return o.runMutants(ctx, dir, packages)
 }
 
-// judgeAll draws o.n mutants at random (0: takes all) from those of the packages or of the file, and
-// builds these into one program in the temporary folder dir. It runs the conformance cases with
-// each mutant, and prints which mutants they kill.
-func (o *options) judgeAll(ctx context.Context, dir string, packages []string) error {
+// runMutants runs the conformance cases, and if o.tests is set the packages' Go tests, with each
+// mutant of the packages or of o.file, and prints which mutants survive. If o.n is not 0, it takes
+// only o.n mutants, drawn at random. It builds programs in the temporary folder dir.
+func (o *options) runMutants(ctx context.Context, dir string, packages []string) error {
 	root, err := mutant.Root()
 	if err != nil {
 		return err
@@ -148,7 +148,8 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 }
 
 // runCases builds the mutants into one program and runs the cases with each. It returns the mutants
-// that compile, and their results. Without cases, it only finds the mutants that compile.
+// that compile, and their results. If o.suite is none, it runs no case, and builds the packages
+// only to find the mutants that compile.
 func (o *options) runCases(ctx context.Context, dir string, all []mutant.Mutant) (valid []mutant.Mutant, results []result, err error) {
 	if o.suite == suiteNone {
 		folders := byFolder(all)
@@ -195,8 +196,8 @@ func byFolder(all []mutant.Mutant) map[string][]mutant.Mutant {
 	return folders
 }
 
-// mutants returns the mutants of o.file, or, without it, the mechanical ones of packages that
-// o.match matches.
+// mutants returns the mutants of o.file. Without a file, it generates the mutants of packages, and
+// returns those whose description o.match matches.
 func (o *options) mutants(ctx context.Context, root string, packages []string) ([]mutant.Mutant, error) {
 	if o.file == "" {
 		files, err := sourceFiles(ctx, root, packages)

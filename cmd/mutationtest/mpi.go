@@ -36,7 +36,8 @@ var mpiConfigs = []struct {
 	}},
 }
 
-// mpiTrials returns a trial for each case of MPI on each configuration that can run it.
+// mpiTrials returns a trial (a case on a configuration) for each MPI case and each of mpiConfigs
+// that can run it.
 func mpiTrials() (all []*trial) {
 	list := cases.Cases()
 	for i := range mpiConfigs {

@@ -20,13 +20,13 @@ type pool struct {
 	baseline string // file of writeBaseline
 }
 
-// judge runs the conformance cases with each mutant of all, in the given number of worker
-// processes. The results, in the order of all, say which mutants the cases kill.
-func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]result, error) {
-	results := make([]result, len(all))
-	err := parallel(len(all), workers, "judged", func(next func() (int, bool)) error {
+// judge runs the conformance cases with each of the mutants, in the given number of worker
+// processes. The results, in the same order, say which mutants the cases kill.
+func (p *pool) judge(ctx context.Context, mutants []mutant.Mutant, workers int) ([]result, error) {
+	results := make([]result, len(mutants))
+	err := parallel(len(mutants), workers, "judged", func(next func() (int, bool)) error {
 		for {
-			more, err := p.runWorker(ctx, all, results, next)
+			more, err := p.runWorker(ctx, mutants, results, next)
 			if err != nil || !more {
 				return err
 			}
@@ -35,10 +35,10 @@ func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]r
 	return results, err
 }
 
-// runWorker runs one worker process. It has the worker judge the mutants whose indexes next
-// returns, until there are no more or a mutant ends the worker. more reports the latter: another
-// worker has to judge the rest.
-func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
+// runWorker runs one worker process, which runs the cases with the mutants whose indexes next
+// returns. It ends when there are no more, or when a mutant ends the worker; more is then true, and
+// the caller starts another worker for the rest.
+func (p *pool) runWorker(ctx context.Context, mutants []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
 	cmd := exec.CommandContext(ctx, p.program, "-cases", p.suite, "-worker", p.baseline)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -61,12 +61,12 @@ func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []res
 		if !ok {
 			return false, ctx.Err()
 		}
-		_, _ = fmt.Fprintln(in, all[i].Name) // if it fails, so does Decode
+		_, _ = fmt.Fprintln(in, mutants[i].Name) // if it fails, so does Decode
 		switch err := dec.Decode(&results[i]); {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case errors.Is(err, io.EOF): // the worker crashed in a case, and did not say in which
-			results[i] = result{Mutant: all[i].Name, Reached: 1, KilledBy: "(any)", How: "crash"}
+			results[i] = result{Mutant: mutants[i].Name, Reached: 1, KilledBy: "(any)", How: "crash"}
 			return true, nil
 		case err != nil:
 			return false, err
@@ -76,9 +76,9 @@ func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []res
 	}
 }
 
-// parallel runs work in as many goroutines as workers says. Each call of next returns another
-// number from 0 to n-1; false after the last. It
-// prints progress: "50 of 100", and then done, a participle such as "judged".
+// parallel calls work in the given number of goroutines. Calls of next return the numbers 0 to n-1,
+// each once, and then false. They also print progress, such as "50 of 100 judged", where done is
+// the last word.
 func parallel(n, workers int, done string, work func(next func() (int, bool)) error) error {
 	var mu sync.Mutex
 	taken := 0

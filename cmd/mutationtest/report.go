@@ -23,8 +23,8 @@ type count struct{ mutants, byCases, byTests, equivalent int }
 
 // report prints the mutants that survived, and how many of each package were killed. It returns an
 // error if the conformance cases killed a smaller share of the mutants than minimum (0 to 1); kills
-// by Go tests do not count. A mutant that survives and that reasons call equivalent does not count
-// either.
+// by Go tests do not count. Survivors whose reason says that they are equivalent are not counted
+// among the mutants.
 func report(w io.Writer, reasons map[string]string, all []mutant.Mutant, results []result, minimum float64) error {
 	counts := map[string]*count{}
 	var folders []string
@@ -73,8 +73,8 @@ func report(w io.Writer, reasons map[string]string, all []mutant.Mutant, results
 }
 
 // print prints a line of the table: the mutants, the share that cases killed, the share that
-// cases or tests killed, the number of survivors, and that of equivalent ones, which are in none
-// of the others.
+// cases or tests killed, the number of survivors, and the number of equivalent ones, which no other
+// number includes.
 func (c *count) print(w io.Writer, name string) {
 	killed := c.byCases + c.byTests
 	fmt.Fprintf(w, "%-40s %8d %7.1f%% %7.1f%% %8d %10d\n", name, c.mutants, 100*float64(c.byCases)/float64(c.mutants),

@@ -19,8 +19,8 @@ import (
 //go:embed survivors/*.txt
 var survivorFiles embed.FS
 
-// survivorReasons returns the reasons of the listed mutants, by package and what they do, as
-// survivorKey makes it.
+// survivorReasons returns why no case notices the mutants that the embedded files list. The keys
+// are those of survivorKey: the package, and what the mutant does.
 func survivorReasons() (map[string]string, error) {
 	entries, err := survivorFiles.ReadDir("survivors")
 	if err != nil {

@@ -52,8 +52,8 @@ func (t *tester) run(ctx context.Context, all []mutant.Mutant, results []result,
 	})
 }
 
-// build builds the test program of each package that mutants change, with all mutants, and runs it
-// once without.
+// build builds the test program of each package that mutants change, with all mutants. It runs the
+// program once without a mutant, to check that it passes and to set its time limit.
 func (t *tester) build(ctx context.Context, mutants []mutant.Mutant) error {
 	overlay, err := mutant.Overlay(t.root, t.dir, mutants)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// trial is a case on a device, or on a configuration of the MPI runtime. Took and Functions are those of a run without mutants.
+// trial is a case on a device, or on a configuration of the MPI runtime. Took and Functions are
+// those of a run without mutants.
 type trial struct {
 	Device, Case string
 	Took         time.Duration // CPU time
@@ -78,8 +79,8 @@ type result struct {
 	How      string // verdict of the case, or why the worker ended
 }
 
-// serveMutants reads names of mutants from in, one on a line. It runs the trials of a baseline file
-// with each mutant, and writes the results to out as JSON.
+// serveMutants reads names of mutants from in, one on a line. With each mutant it runs the trials
+// (cases on devices) of the file baseline, and writes the result to out as JSON.
 func serveMutants(baseline, suite string, in io.Reader, out io.Writer) error {
 	text, err := os.ReadFile(baseline)
 	if err != nil {
@@ -112,8 +113,8 @@ func serveMutants(baseline, suite string, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// judge runs, with the named mutant, those trials of passed that call a function which the mutant
-// changes, until a trial does not pass. functions are the numbers of the changed functions.
+// judge runs the trials in passed that call a function which the named mutant changes, each with
+// that mutant, until one does not pass. functions are the numbers of the changed functions.
 func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 	var reaching []*trial
 	for _, t := range passed {

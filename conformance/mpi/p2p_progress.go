@@ -7,16 +7,16 @@ import (
 )
 
 // spinUntil repeats call until it reports true, and returns its status. Unlike pollUntil it does
-// not pause between calls, and ends the rank after a number of calls instead of a time. Errors
-// name the condition by the text what.
-func spinUntil(t *T, what string, call func() (Status, bool, error)) Status {
+// not pause between calls, and ends the rank after a number of calls instead of a time. The
+// violation names the condition.
+func spinUntil(t *T, condition string, call func() (Status, bool, error)) Status {
 	const spins = 2_000_000
 	for range spins {
-		if st, done := result2(call())(t, "a test whether "+what); done {
+		if st, done := result2(call())(t, "a test whether "+condition); done {
 			return st
 		}
 	}
-	t.check(false, what+" in the end", "not in %d calls", spins)
+	t.check(false, condition+" in the end", "not in %d calls", spins)
 	return Status{}
 }
 

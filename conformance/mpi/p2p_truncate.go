@@ -9,8 +9,8 @@ import (
 
 // expectTruncated ends the rank unless a receive failed because its message is too long, and
 // the bytes that its status counts are the beginning of the message.
-func (t *T) expectTruncated(what string, r *guardedBuf, st Status, err error, message []byte) {
-	t.mustFail(what, err, mpi.ErrTruncate)
+func (t *T) expectTruncated(name string, r *guardedBuf, st Status, err error, message []byte) {
+	t.mustFail(name, err, mpi.ErrTruncate)
 	t.check(st.Count >= 0 && st.Count <= len(r.buf), fmt.Sprintf("a count of at most %d", len(r.buf)), "%+v", st)
 	t.expectEqual("the received part of the message", r.buf[:st.Count], message[:st.Count])
 	t.expectUnwritten("the buffer", r, len(r.buf))

@@ -54,7 +54,8 @@ func (t *T) onRank(rank int, f func()) {
 	}
 }
 
-// check ends the rank with a violation unless ok: want was expected, format and args were found.
+// check ends the rank unless ok, with a violation: want describes the expected behaviour, and
+// format and args the observed one.
 func (t *T) check(ok bool, want, format string, args ...any) {
 	if !ok {
 		panic(rankFailed{conformance.Violatedf(want, format, args...)})
@@ -117,8 +118,8 @@ func data(id, n int) []byte {
 	return b[:n]
 }
 
-// expectEqual ends the rank unless got equals want. what names got in the violation.
-func (t *T) expectEqual(what string, got, want []byte) {
+// expectEqual ends the rank unless got equals want. The violation calls got by this name.
+func (t *T) expectEqual(name string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
 	}
@@ -126,7 +127,7 @@ func (t *T) expectEqual(what string, got, want []byte) {
 	for at < len(got) && at < len(want) && got[at] == want[at] {
 		at++
 	}
-	t.check(false, fmt.Sprintf("%s to be the %d bytes that were sent", what, len(want)), "%d bytes that differ from byte %d on: %x, not %x",
+	t.check(false, fmt.Sprintf("%s to be the %d bytes that were sent", name, len(want)), "%d bytes that differ from byte %d on: %x, not %x",
 		len(got), at, got[at:min(at+8, len(got))], want[at:min(at+8, len(want))])
 }
 
@@ -150,25 +151,25 @@ func newGuardedBuf(n int) *guardedBuf {
 }
 
 // expectBuffer ends the rank unless the buffer begins with want, and nothing else was written.
-func (t *T) expectBuffer(what string, r *guardedBuf, want []byte) {
-	t.expectEqual(what, r.buf[:len(want)], want)
-	t.expectUnwritten(what, r, len(want))
+func (t *T) expectBuffer(name string, r *guardedBuf, want []byte) {
+	t.expectEqual(name, r.buf[:len(want)], want)
+	t.expectUnwritten(name, r, len(want))
 }
 
 // expectUnwritten ends the rank if a byte was written outside of the first n bytes of a buffer.
-func (t *T) expectUnwritten(what string, r *guardedBuf, n int) {
+func (t *T) expectUnwritten(name string, r *guardedBuf, n int) {
 	for i, b := range r.all {
 		if in := i - guardLen; (in < 0 || in >= n) && b != guardByte {
-			t.check(false, "nothing written outside of "+what, "byte %d written to %#x, of a buffer of %d with %d received",
+			t.check(false, "nothing written outside of "+name, "byte %d written to %#x, of a buffer of %d with %d received",
 				in, b, len(r.buf), n)
 		}
 	}
 }
 
 // expectStatus ends the rank unless a status has these fields.
-func (t *T) expectStatus(what string, st Status, source, tag, count int) {
+func (t *T) expectStatus(name string, st Status, source, tag, count int) {
 	want := Status{Source: source, Tag: tag, Count: count}
-	t.check(st == want, fmt.Sprintf("%s with the status %+v", what, want), "%+v", st)
+	t.check(st == want, fmt.Sprintf("%s with the status %+v", name, want), "%+v", st)
 }
 
 // empty is the status of an inactive request.
@@ -303,9 +304,9 @@ func (t *T) waitAll(rs ...Request) []Status {
 }
 
 // expectPending ends the rank if a request is complete.
-func (t *T) expectPending(what string, r Request) {
+func (t *T) expectPending(name string, r Request) {
 	_, done := result2(r.Test())(t, "Test")
-	t.check(!done, what+" not to be complete yet", "complete")
+	t.check(!done, name+" not to be complete yet", "complete")
 }
 
 // signalTag is the tag of messages that only tell another rank to continue.
@@ -348,28 +349,28 @@ func (t *T) idle() {
 // waitLimit is how long waitUntil waits.
 const waitLimit = 10 * time.Second
 
-// waitUntil polls a condition, and ends the rank if it does not hold within waitLimit. what names
-// it in the violation.
-func (t *T) waitUntil(what string, holds func() bool) {
+// waitUntil polls holds, and ends the rank if it does not return true within waitLimit. The
+// violation names the condition.
+func (t *T) waitUntil(condition string, holds func() bool) {
 	pause := time.Microsecond
 	for began := t.w.Wtime(); !holds(); t.w.Compute(pause) {
-		t.check(t.w.Wtime()-began < waitLimit, what+" in the end", "not within %v", waitLimit)
+		t.check(t.w.Wtime()-began < waitLimit, condition+" in the end", "not within %v", waitLimit)
 		pause = min(2*pause, time.Millisecond)
 	}
 }
 
 // pollUntil repeats a call that tests for completion until it reports true, and returns its
 // result. It ends the rank if the call fails, or does not report true in time.
-func pollUntil[A any](t *T, what string, call func() (A, bool, error)) (a A) {
-	t.waitUntil(what, func() (done bool) {
-		a, done = result2(call())(t, "a test whether "+what)
+func pollUntil[A any](t *T, condition string, call func() (A, bool, error)) (a A) {
+	t.waitUntil(condition, func() (done bool) {
+		a, done = result2(call())(t, "a test whether "+condition)
 		return done
 	})
 	return a
 }
 
-// expectUsable checks that a communicator can be used: every rank sends to every rank. No rank that
-// still probes for messages of the case finds these messages, because of the first barrier.
+// expectUsable checks that a communicator can be used: every rank sends to every rank. The first
+// barrier keeps ranks that still probe for messages of the case from finding these messages.
 func (t *T) expectUsable() {
 	t.barrier()
 	n := t.Size()

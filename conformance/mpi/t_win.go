@@ -54,25 +54,25 @@ func (w *W) flushedPut(d []byte, target, at int) {
 
 // expectFlushedGet gets len(want) bytes of the window of target, and ends the rank unless they are
 // want. The caller holds a lock.
-func (w *W) expectFlushedGet(what string, want []byte, target, at int) {
+func (w *W) expectFlushedGet(name string, want []byte, target, at int) {
 	r := newGuardedBuf(len(want))
 	w.get(r.buf, target, at)
 	w.flush(target)
-	w.t.expectBuffer(what, r, want)
+	w.t.expectBuffer(name, r, want)
 }
 
 // expectGet gets len(want) bytes of the window of target under a shared lock, and ends the rank
 // unless they are want.
-func (w *W) expectGet(what string, want []byte, target, at int) {
+func (w *W) expectGet(name string, want []byte, target, at int) {
 	r := newGuardedBuf(len(want))
 	w.lock(mpi.Shared, target)
 	w.get(r.buf, target, at)
 	w.unlock(target)
-	w.t.expectBuffer(what, r, want)
+	w.t.expectBuffer(name, r, want)
 }
 
-// expectGets gets n bytes of the window of every rank from at on, and ends the rank unless they are
-// want(rank). complete completes the gets.
+// expectGets gets n bytes at an offset (at) of every rank's window, and ends the rank unless those
+// of each rank are want(rank). complete completes the gets.
 func (w *W) expectGets(at, n int, complete func(), want func(rank int) []byte) {
 	bufs := startAll(w.t.Size(), func(rank int) *guardedBuf {
 		r := newGuardedBuf(n)
@@ -138,14 +138,14 @@ func (w *W) initOwn(at int, d []byte) {
 }
 
 // expectOwn ends the rank unless its own window has this content.
-func (w *W) expectOwn(what string, at int, want []byte) {
-	w.t.expectEqual(what, w.readOwn(at, len(want)), want)
+func (w *W) expectOwn(name string, at int, want []byte) {
+	w.t.expectEqual(name, w.readOwn(at, len(want)), want)
 }
 
 // expectOwnAfterBarrier waits for all ranks, then ends the rank unless its own window has want.
-func (w *W) expectOwnAfterBarrier(what string, at int, want []byte) {
+func (w *W) expectOwnAfterBarrier(name string, at int, want []byte) {
 	w.t.barrier()
-	w.expectOwn(what, at, want)
+	w.expectOwn(name, at, want)
 }
 
 // word encodes a number for a window, and number decodes it.

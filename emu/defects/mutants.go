@@ -35,8 +35,8 @@ var parseMutants = sync.OnceValue(func() (all []mutant.Mutant) {
 	return all
 })
 
-// FindMutant returns the mutant (a defect that is a change of the source code) with a name; nil if
-// there is none. The caller must not modify it.
+// FindMutant returns the mutant (a defect that is a change of the source code) with the given name,
+// or nil if there is none. The caller must not modify it.
 func FindMutant(name string) *mutant.Mutant {
 	i := slices.IndexFunc(parseMutants(), func(m mutant.Mutant) bool { return m.Name == name })
 	if i < 0 {

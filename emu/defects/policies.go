@@ -26,7 +26,7 @@ func (t Table[P]) All() []Info {
 }
 
 // Set changes a policy so that it has the named defect. It reports whether the table has that
-// defect. If the field is an unsigned number, Set keeps a larger value of an earlier defect.
+// defect. If the field is an unsigned number, Set keeps a larger value that another defect has set.
 func (t Table[P]) Set(policy *P, name string) bool {
 	for _, d := range t {
 		if d.name != name {
@@ -44,14 +44,14 @@ func (t Table[P]) Set(policy *P, name string) bool {
 	return false
 }
 
-// SetSoftRoCE changes the policy of a soft-RoCE NIC so that it has the defect with a name. It
-// reports whether there is such a defect.
+// SetSoftRoCE changes the policy of a soft-RoCE NIC so that it has the named defect. It reports
+// whether there is such a defect.
 func SetSoftRoCE(p *roce.Policy, name string) bool {
 	return RoCE.Set(p, name) || Shared.Set(&p.Shared, name)
 }
 
-// SetSoftIWARP changes the policy of a soft-iWARP NIC so that it has the defect with a name.
-// It reports whether there is such a defect.
+// SetSoftIWARP changes the policy of a soft-iWARP NIC so that it has the named defect. It reports
+// whether there is such a defect.
 func SetSoftIWARP(p *iwarp.Policy, name string) bool {
 	return IWARP.Set(p, name) || MPA.Set(&p.MPA, name) || RDMAP.Set(&p.Stream, name) || Shared.Set(&p.Shared, name)
 }

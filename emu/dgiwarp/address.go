@@ -40,7 +40,7 @@ type Source struct {
 // SourceOf returns the sender of a received message. grh is the GRH, the first verbs.GRHLen bytes
 // of the receive buffer. The flow label that InitAHFromWC returns is the peer's UDP port.
 func SourceOf(wc *verbs.WC, grh []byte) (Source, error) {
-	const port, sgidIndex = 1, 0 // of this end: they do not change the result
+	const port, sgidIndex = 1, 0 // the local ones; the result does not depend on them
 	a, err := InitAHFromWC(port, sgidIndex, wc, grh)
 	udpPort := uint16(a.GRH.FlowLabel)
 	return Source{netip.AddrPortFrom(a.GRH.DGID.Addr(), udpPort), wc.SrcQP}, err
@@ -87,9 +87,9 @@ type Record = engine.Record
 // Range is a range of bytes of a Write-Record that have arrived.
 type Range = engine.Range
 
-// ParseRecord returns which ranges of a Write-Record (an unreliable RDMA Write) have arrived. At its
-// end, the device lists them in a receive of the target's UD queue pair. wc is the completion of the
-// receive, and buf is its buffer, which begins with the GRH.
+// ParseRecord returns which ranges of a Write-Record (an unreliable RDMA Write) have arrived. When
+// the Write-Record ends, the device lists them in a receive of the target's UD queue pair. wc is
+// the completion of the receive, and buf is its buffer, which begins with the GRH.
 func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 	const op = "parse_record"
 	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecvRDMAWithImm {

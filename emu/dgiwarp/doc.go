@@ -112,8 +112,8 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open creates a device on a link, with defaults for what cfg does not set, and starts the driver
-// that newDriver returns.
+// open creates a device on a link, with defaults for fields that cfg does not set, and starts the
+// driver that newDriver returns.
 func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (*Device, error) {
 	cfg.Name = cmp.Or(cfg.Name, "dgiwarp0")
 	if len(cfg.Addrs) == 0 {

@@ -19,8 +19,8 @@ func (s *Stream) PlaceEarly(part []byte) {
 }
 
 // PlaceUnchecked places the payload of a segment whose CRC is wrong, as devices do that place
-// before they check: of a Read Response in the memory of the oldest read, of a Send in the next
-// receive, and of a Write in the memory that it names. The caller must fail the stream afterwards.
+// before they check. A Read Response goes to the memory of the oldest read, a Send to the current
+// receive, a Write to the memory that it names. The caller must fail the stream afterwards.
 func (s *Stream) PlaceUnchecked(segment []byte) {
 	a := rxSegment{raw: segment}
 	var err error

@@ -20,8 +20,9 @@ func (s *Stream) readable(sgl []verbs.SGE, length uint32) bool {
 	}) == nil
 }
 
-// gather appends n octets of sgl at offset off to g: a copy to g.Header, or the memory itself to
-// g.Payload. It reports false if the memory is invalid.
+// gather appends n octets of sgl at offset off to g: a copy to g.Header if there are few or the
+// memory is not addressable, else the memory itself to g.Payload. It reports false if the memory is
+// invalid.
 func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	if n == 0 {
 		return true

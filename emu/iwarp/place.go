@@ -9,8 +9,8 @@ import (
 )
 
 // receiveWrite places a segment of an RDMA Write. Every segment is checked separately, since a
-// sender need not send them in the order of their offsets. Immediate data may follow the Write
-// (afterWrite), unless it is the empty Write that a peer sends as RTR message (RFC 6581).
+// sender need not send them in the order of their offsets. Immediate data that follows belongs to
+// the Write (afterWrite), unless that is the empty Write of a peer's RTR message (RFC 6581).
 func (s *Stream) receiveWrite(a *rxSegment) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
 	if n := uint64(len(a.body)); n > 0 {
@@ -38,9 +38,9 @@ func (s *Stream) receiveWrite(a *rxSegment) {
 	}
 }
 
-// resolveRemote checks n octets of memory that the peer names by STag and tagged offset, to. It
-// returns the memory and the offset of the octets in it. Callers skip it if n is 0: STag and offset
-// of no octets are not checked.
+// resolveRemote checks n octets at the tagged offset to of the memory that the peer names by STag,
+// and returns the memory and the offset of the octets in it. Callers skip it if n is 0: STag and
+// offset of no octets are not checked.
 func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), nic.TargetQP{PD: ep.PD, QPN: ep.QPN}, to, n, need)
@@ -51,8 +51,8 @@ func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) 
 }
 
 // readSource resolves the next n octets that the read p asks for. If the check fails, it ends the
-// stream with a Terminate and reports false. By policy, to imitate devices, ReadWithoutRight skips
-// the access check, and WrapIsLocal sends no Terminate for a tagged offset that wraps.
+// stream with a Terminate and reports false. The policy ReadWithoutRight skips the access check,
+// and WrapIsLocal sends no Terminate for a tagged offset that wraps.
 func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
 	need, policy := verbs.AccessRemoteRead, s.policy()
 	if policy.ReadWithoutRight {

@@ -42,7 +42,7 @@ type Queues struct {
 }
 
 // Init creates the queues of queue pair num, without access rights, and returns the number of
-// Slots, the entries of the send queue. They use the CQs, the SRQ and the PD until Release.
+// Slots, the entries of the send queue. The CQs, the SRQ and the PD are in use until Release.
 func (q *Queues) Init(l *Layer, num uint32, c *QueueConfig) (slots int) {
 	*q = Queues{
 		Endpoint: Endpoint{Layer: l, PD: c.PD, QPN: num},

@@ -96,7 +96,7 @@ func (s *Stream) receiveReadResponse(a *rxSegment) {
 }
 
 // sinkOffset returns the offset of a Read Response segment in the data sink of r, or the
-// Terminate error if it is outside.
+// Terminate error if it does not start there. Callers check its end.
 func (s *Stream) sinkOffset(r *Request, a *rxSegment) (uint32, wire.TermError, bool) {
 	stag, base := sink(r)
 	to, n := a.hdr.Tagged.TO, uint64(len(a.body))
@@ -111,8 +111,8 @@ func (s *Stream) sinkOffset(r *Request, a *rxSegment) (uint32, wire.TermError, b
 	return uint32(to - base), wire.TermError{}, true
 }
 
-// refuseResponse ends the stream for a response that matches no request. The oldest
-// outstanding request fails with WCBadRespErr.
+// refuseResponse ends the stream for a response that does not match the oldest outstanding request,
+// or if there is none. The request fails with WCBadRespErr.
 func (s *Stream) refuseResponse(e wire.TermError, a *rxSegment) {
 	if s.oldestRead != nil {
 		s.oldestRead.status = verbs.WCBadRespErr

@@ -94,8 +94,8 @@ func (s *Stream) nextSource() source {
 	return noSource
 }
 
-// requestReady reports whether the next request may be sent. It executes local requests, which
-// send nothing, on the way.
+// requestReady reports whether the next request may be sent. It first executes the local requests
+// before it, which send nothing.
 func (s *Stream) requestReady() bool {
 	for r := s.sending; r != nil; r = s.sending {
 		if r.Flags&verbs.SendFence != 0 && s.outstanding > 0 {
@@ -189,7 +189,7 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 }
 
 // sendWrite builds the next segment of an RDMA Write, and reports false if its memory is invalid.
-// The request is not sent yet if immediate data follows.
+// If immediate data follows, the last segment of the Write is not the last of the request.
 func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	n := min(limit-taggedHeader, int(r.Length-r.sent))
 	last := r.sent+uint32(n) == r.Length
@@ -204,7 +204,8 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendImmediate builds an Immediate Data message: four octets of verbs, then four zeros (RFC 7306).
+// sendImmediate builds an Immediate Data message (RFC 7306): the four octets that verbs have, then
+// four zeros.
 func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	op := wire.OpImmediate
 	if r.Flags&verbs.SendSolicited != 0 {

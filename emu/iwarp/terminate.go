@@ -97,9 +97,9 @@ func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 	s.endWithTerminate(ByPeer, t, verbs.WCWRFlushErr)
 }
 
-// newTerminate returns the Terminate for a segment, with the headers that RFC 5040, figure 10,
-// requires for the error, except the header of a Read Request, and without headers for an invalid
-// version or opcode if the policy says so.
+// newTerminate returns the Terminate for a segment, with its length and DDP header if RFC 5040,
+// figure 10, requires them for the error; callers add the header of a Read Request. With the policy
+// NoOperationHeader, the Terminate for an invalid version or opcode has neither.
 func (s *Stream) newTerminate(e wire.TermError, h *wire.Header, length int) *wire.Terminate {
 	t := &wire.Terminate{Error: e}
 	switch {
@@ -118,7 +118,8 @@ func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 }
 
 // endWithTerminate ends the stream and completes all work in error, the current receive with status
-// recv. Output returns the Terminate t next, but not within a message if MidMessageSilent is set.
+// recv. Output then returns the Terminate t, unless a message is partly sent and the policy
+// MidMessageSilent is set.
 func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
 	if s.policy().Terminate.MidMessageSilent && s.inProgress != noSource {
 		s.counters().SilentEnds++

@@ -197,8 +197,9 @@ func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool)
 	return p.buf[:p.n], c.Last
 }
 
-// refuseLong ends the stream for a control message that is too long. To DDP it exceeds its queue's
-// buffers; Immediate Data uses the application's receives, so its length is an RDMAP error.
+// refuseLong ends the stream for a control message that is too long for the buffers of its queue.
+// For Immediate Data it is an RDMAP error, because that uses receives of the application. With the
+// policy LongReadSilent, a Read Request causes no Terminate.
 func (s *Stream) refuseLong(a *rxSegment) {
 	switch op := a.hdr.Control.Opcode; {
 	case op == wire.OpImmediate || op == wire.OpImmediateSE:

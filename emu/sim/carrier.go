@@ -54,8 +54,8 @@ type Flap struct {
 	Times          int
 }
 
-// Flap schedules the times at which the link goes down and up, as f says: Times times, from From
-// on, down for DownFor and up for UpFor, each longer by a random time of up to Jitter.
+// Flap schedules the times at which the link goes down and up again, beginning at f.From. The link
+// is down for f.DownFor and up for f.UpFor, each prolonged by a random time of up to f.Jitter.
 func (p *Port) Flap(f Flap) {
 	w, rng := p.net.w, p.net.w.Rand(p.net.randName(p.cfg.Name, "flap0"))
 	at := f.From

@@ -184,8 +184,8 @@ func newWrongGoroutineError(stack string) *WrongGoroutineError {
 	if _, place, ok := strings.Cut(created, "\n"); ok {
 		e.StartSite = fileLineOf(place)
 	}
-	// Each frame has two lines, function and file; the outermost frame is last. The call is the
-	// outermost one of a function of this module: line n-4 has the function, n-1 its caller's place.
+	// Each frame has two lines, function and file, and the outermost frame is last. Go inwards to
+	// the first call of a function of this module: line n-4 names it, line n-1 is the call site.
 	lines := strings.Split(frames, "\n")
 	for n := len(lines); n >= 4; n -= 2 {
 		e.CallSite, e.Call = fileLineOf(lines[n-1]), functionOf(lines[n-4])

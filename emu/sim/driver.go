@@ -210,10 +210,10 @@ func (n *packetNetwork) flush(now mono.Time) bool {
 	return more && !full
 }
 
-// NewSecret draws a secret from the random number generator of the world that is called stream (see
+// NewSecret draws a secret from the world's random number generator of the given name (see
 // World.Rand). The next call with the same name returns another secret.
-func NewSecret(w *World, stream string) (s [16]byte) {
-	r := w.Rand(stream)
+func NewSecret(w *World, name string) (s [16]byte) {
+	r := w.Rand(name)
 	binary.LittleEndian.PutUint64(s[:], r.Uint64())
 	binary.LittleEndian.PutUint64(s[8:], r.Uint64())
 	return s

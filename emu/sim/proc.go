@@ -185,7 +185,7 @@ func (p *Proc) wait(reason fmt.Stringer) {
 	p.waitReason = nil
 }
 
-// checkRunning panics unless the program is the running one and is called in its own goroutine. In
+// checkRunning panics unless the program is the running one and the caller is in its goroutine. In
 // a deferred call of a program that is being ended, it panics with unwindError again.
 func (p *Proc) checkRunning(call string) {
 	if self := process.Goroutine(); self != p.goroutine {

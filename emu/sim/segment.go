@@ -168,7 +168,8 @@ func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	return n
 }
 
-// applyCorruption inverts the bits of seg that StreamEvents name, and drops events before its end.
+// applyCorruption inverts the bits of seg that StreamEvents name, and removes the events before the
+// end of seg from s.events.
 func (s *Stream) applyCorruption(seg *segment) {
 	end := s.written + uint64(len(seg.data))
 	for len(s.events) > 0 && s.events[0].Offset < end {

@@ -187,7 +187,8 @@ func (s *streamSlot) hasUnread() bool {
 	return s.stream != nil && (s.stream.in.Len() > 0 || (s.stream.eof || s.stream.err != nil) && !s.stream.endReported)
 }
 
-// Close implements link.StreamNet. It aborts streams, but lets those after CloseWrite finish.
+// Close implements link.StreamNet. It aborts the streams on which CloseWrite was not called, and
+// lets the others finish.
 func (h *StreamHost) Close() error {
 	if h.closed {
 		return fmt.Errorf("streams of port %s: %w", h.port.cfg.Name, link.ErrClosed)

@@ -155,7 +155,8 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>31
 }
 
-// walkPath calls f for every trunk on a flow's path, and reports whether the path reaches to.
+// walkPath calls f for every trunk on the path of a flow between two switches. It reports false if
+// the path ends at a switch without a next hop that is up.
 func (n *Net) walkPath(from, to *Switch, flow uint64, f func(*trunkDir)) bool {
 	for from != to {
 		trunk := from.nextHop(to, flow)

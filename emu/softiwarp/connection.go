@@ -43,7 +43,7 @@ func (x *connection) onStateChange() {
 }
 
 // waitEstablished waits until the connection is established. It returns an error if the connection
-// ends before. At the timeout it aborts the connection.
+// ends first. If the wait fails, for example at the timeout, it aborts the connection.
 func (x *connection) waitEstablished(timeout time.Duration) error {
 	err := x.m.d.Wait("wait", x.cond, timeout, func() bool { return x.c.State() >= engine.Established })
 	if err != nil {
@@ -64,8 +64,8 @@ const (
 	reasonConsumer       = 28
 )
 
-// connectError maps the engine's error of a connection that was not established to one of package
-// verbs. Errors of the peer, and corrupted data, are rejections; a local abort is ErrInvalid.
+// connectError returns the error of package verbs for a connection that ended before it was
+// established. Errors of the peer and invalid data are rejections; link errors stay as they are.
 func (x *connection) connectError() error {
 	err := x.c.Err()
 	is := func(targets ...error) bool {

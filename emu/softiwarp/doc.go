@@ -104,7 +104,7 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open creates a device with defaults for what cfg does not set, and starts the driver that
+// open creates a device with defaults for fields that cfg does not set, and starts the driver that
 // newDriver returns. mtu is the MTU of the interface.
 func open(cfg Config, n link.StreamNet, mtu int, newDriver func(*Device) drive.StreamDriver) (*Device, error) {
 	cfg.Name = cmp.Or(cfg.Name, "softiwarp0")

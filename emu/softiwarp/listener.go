@@ -80,8 +80,8 @@ func (l *listener) listen(addr netip.AddrPort) (err error) {
 	return err
 }
 
-// listenOnPort opens a stream listener on a port of each address. If port is 0, the first address
-// decides on a free port.
+// listenOnPort opens a stream listener on each address, all with the same port. If port is 0, that
+// is a free port of the first address.
 func (l *listener) listenOnPort(local []netip.Addr, port uint16) error {
 	for _, a := range local {
 		stream, err := l.m.d.streams.Listen(netip.AddrPortFrom(a, port), l.backlog, l.accept)

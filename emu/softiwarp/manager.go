@@ -122,7 +122,8 @@ func (m *manager) peerParam(c *engine.Conn) verbs.ConnParam {
 	return verbs.ConnParam{PrivateData: c.PrivateData, ResponderResources: depth(peer.PeerIRD), InitiatorDepth: depth(peer.PeerORD)}
 }
 
-// connError adds the peer's address to an error, and maps errors of package link to those of verbs.
+// connError adds the operation and the address, that of the peer or of a listener, to an error. It
+// maps errors of package link to those of verbs.
 func connError(op string, addr netip.AddrPort, err error) error {
 	for _, pair := range []struct{ link, verbs error }{
 		{link.ErrAddrInUse, verbs.ErrBusy},

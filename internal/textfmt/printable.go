@@ -18,9 +18,9 @@ import (
 	"unicode/utf8"
 )
 
-// Printable escapes control characters, invalid UTF-8 and characters that change the text
-// direction. It keeps newlines and tabs. Text from encoding/json stays valid JSON: there Printable
-// finds only characters that it escapes with \u, as JSON does.
+// Printable escapes control characters, invisible characters such as those that change the text
+// direction, and invalid UTF-8. It keeps newlines and tabs. Text from encoding/json stays valid
+// JSON, because it contains only characters that Printable escapes with \u, as JSON does.
 func Printable(s string) string {
 	if strings.IndexFunc(s, mustEscape) < 0 && utf8.ValidString(s) {
 		return s
@@ -47,8 +47,8 @@ func Printable(s string) string {
 }
 
 // mustEscape reports whether r is a control character other than newline and tab, an invisible
-// format character, a line separator or a noncharacter. Zero-width joiners (200c, 200d) need no
-// escape: they are part of visible characters.
+// format character, a line separator or a noncharacter. The zero-width non-joiner and joiner (200c,
+// 200d) need no escape, because they are part of visible characters.
 func mustEscape(r rune) bool {
 	switch {
 	case r >= ' ' && r < 0x7f || r == '\n' || r == '\t':
@@ -108,7 +108,8 @@ func incompleteLen(text []byte) int {
 	return 0
 }
 
-// Bytes formats a size with at most three digits before the point: "512 B", "5.5 MiB".
+// Bytes formats a size with at most three digits before the point, unless it is 1000 TiB or more:
+// "512 B", "5.5 MiB".
 func Bytes[T int | int64 | uint64](n T) string {
 	v, unit := float64(n), 0
 	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
@@ -140,8 +141,8 @@ func SI(v float64, unit string) string {
 	return text + " " + prefixes[prefix] + unit
 }
 
-// ThreeDigits formats a number below 1000 with three digits, an integer without decimals:
-// "0", "1.25", "13.1". 9.995 and 99.95 are the limits because rounding gives 10.00 and 100.0.
+// ThreeDigits formats a number below 1000 with three digits, but an integer without decimals:
+// "0", "1.25", "13.1". The limits are 9.995 and 99.95 because these round to 10.0 and 100.
 func ThreeDigits(v float64) string {
 	switch {
 	case v == float64(int64(v)) && v < 1000:
@@ -156,7 +157,7 @@ func ThreeDigits(v float64) string {
 }
 
 // Duration formats a time: "850 ns", "416 µs", "3.55 ms", "12.3 s", "2 min 5 s",
-// "3 h 3 min". From 999.5 of a unit on, it uses the next unit, as rounding would give 1000.
+// "3 h 3 min". From 999.5 µs and 999.5 ms on it uses the next unit, because they round to 1000.
 func Duration(d time.Duration) string {
 	if d < 0 {
 		return "−" + Duration(-max(d, -math.MaxInt64)) // -math.MinInt64 overflows

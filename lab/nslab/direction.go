@@ -83,8 +83,8 @@ func (d *portDirection) name() string {
 	return d.switches.plan.Ports[d.planPort].Name + " " + dir
 }
 
-// withLinkSpecs appends the specs of the cable. They come last, and do not change
-// the random sources of the scenario's specs.
+// withLinkSpecs appends the specs of the cable. They come last, so that each spec of the scenario
+// has the same random source with and without them.
 func (d *portDirection) withLinkSpecs(specs []impair.Spec) []impair.Spec {
 	return append(slices.Clip(specs), d.linkSpecs...)
 }

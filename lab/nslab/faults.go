@@ -39,8 +39,8 @@ func (p *scenarioRun) runFaults(ctx context.Context) {
 	}
 }
 
-// begin waits until all ranks are ready, sets time 0, and sends it to them in the start command, by
-// CLOCK_MONOTONIC, which all processes share. No packet is sent before time 0.
+// begin waits until all ranks are ready, sets time 0, and sends it to them in the start command, as
+// a time of CLOCK_MONOTONIC, which all processes share. No packet is sent before time 0.
 func (p *scenarioRun) begin(ctx context.Context) error {
 	select {
 	case <-p.recorder.allReady:

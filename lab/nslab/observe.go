@@ -78,7 +78,7 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 		r.State = lab.Killed
 	case out.Error != "":
 		r.State, r.Err, r.Timeout = lab.Errored, errors.New(out.Error), out.Timeout
-	case o.State == launch.Stopped || o.State == launch.Hung:
+	case o.State == launch.Stopped || o.State == launch.Hung: // a stopped rank did not end in time
 		r.State = lab.Hung
 	case o.State != launch.Finished:
 		r.State = lab.Exited
@@ -89,7 +89,8 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 	return r
 }
 
-// exitReason returns why a process ended; if it exited, with the cause or last lines of its stderr.
+// exitReason returns why a process ended. If it exited by itself, the text includes the line of its
+// stderr with the cause of a crash, or the last lines if there is none.
 func exitReason(o *launch.Outcome) string {
 	stderr := strings.TrimSpace(o.Stderr.Tail)
 	if stderr == "" || o.State != launch.Exited {

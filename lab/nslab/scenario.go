@@ -159,7 +159,7 @@ func (p *scenarioRun) reportStates(ctx context.Context) {
 	}
 }
 
-// rankSpecs returns the processes of the ranks to launch: one in the namespace of each host.
+// rankSpecs returns the processes to launch: rank i runs in the namespace of host i.
 func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 	text, err := p.Plan.Scenario.Marshal()
 	if err != nil {

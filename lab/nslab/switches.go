@@ -20,8 +20,8 @@ import (
 )
 
 // needsUserSpace returns a predicate for cables that must pass through user space: those with
-// impairments, events, or a rate, latency or queue, and those of a host that are partitioned or go
-// down. The kernel carries the others.
+// impairments, events, or a rate, latency or queue, all cables of hosts if the plan has a
+// partition, and cables of hosts that go down. The kernel carries the others.
 func needsUserSpace(plan *lab.Plan) func(topology.Cable) bool {
 	hasPartition := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
 	hostCables := make(map[int]bool) // by index
@@ -118,8 +118,8 @@ type switchPort struct {
 	far    topology.Port
 }
 
-// addSwitch opens a switch whose ports lead to ends, and adds both directions of each port of the
-// plan among these. Packets that leave a port of the plan (Out) enter the switch (In).
+// addSwitch opens a switch with a port for each of ends. If the port at the far end is in the plan,
+// it adds both directions of that port: packets that leave it (Out) enter the switch (In).
 func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPort) error {
 	cfg := uswitch.Config{Name: name, InNamespace: fabric.Core().Do, Epoch: w.epoch}
 	for _, e := range ends {
@@ -139,7 +139,7 @@ func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPo
 			cable := w.plan.Topology.Cables[p.Cable]
 			out := &portDirection{switches: w, planPort: i, dir: lab.Out, sw: s, swPort: k, swDir: uswitch.In}
 			in := &portDirection{switches: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out}
-			fromSwitch := p.Host < 0 // ports of switches have a finite queue; hosts wait
+			fromSwitch := p.Host < 0 // a switch drops packets that its queue cannot hold; a host waits
 			out.linkSpecs = linkSpecs(cable.Link, fromSwitch)
 			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost { // a host at the other end applies them in its Out
 				const finiteQueue = true

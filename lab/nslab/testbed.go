@@ -33,9 +33,9 @@ type TestbedOptions struct {
 	Capture CaptureOptions
 }
 
-// Open builds the fabric of a plan. Packets are not impaired before Begin. With opts.Netem, no
-// cable passes through a user-space switch. With opts.UserSpace, every cable of a NIC does. By
-// default, the cables that the plan impairs do.
+// Open builds the fabric of a plan. Packets are not impaired before Begin. Cables that the plan
+// impairs, or takes down, pass through a user-space switch; with opts.UserSpace also every cable of
+// a NIC, and with opts.Netem no cable.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
 	userCable := needsUserSpace(plan) // reports whether a cable passes through user space
 	switch {

@@ -95,9 +95,9 @@ func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, err
 	return result, nil
 }
 
-// readMessages reads the messages of a lab process until it ends, and passes those about progress
-// to progress, unless that is nil. It returns the result or the error that the process reported.
-func readMessages(from io.Reader, progress func(string, float64)) (result *perf.Result, labErr error) {
+// readMessages reads the messages of a lab process until it ends, and calls onProgress, if it is
+// not nil, for those about progress. It returns the result or the error that the process reported.
+func readMessages(from io.Reader, onProgress func(string, float64)) (result *perf.Result, labErr error) {
 	in := json.NewDecoder(from)
 	for {
 		var msg labMessage
@@ -109,8 +109,8 @@ func readMessages(from io.Reader, progress func(string, float64)) (result *perf.
 			labErr = errors.New(msg.Error)
 		case msg.Result != nil:
 			result = msg.Result
-		case progress != nil:
-			progress(msg.Doing, msg.Done)
+		case onProgress != nil:
+			onProgress(msg.Doing, msg.Done)
 		}
 	}
 }

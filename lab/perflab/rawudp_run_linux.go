@@ -23,7 +23,7 @@ type batchReceiver interface {
 }
 
 // runStream runs sender and receiver, each on its CPU of cpus, counted from 1; 0 is any. Both
-// busy-poll. The result is what the receiver has counted.
+// busy-poll. The result has the counters of both.
 func runStream(cfg RawStreamConfig, cpus [2]int, tx batchSender, rx batchReceiver) (RawUDPStreamResult, error) {
 	if err := waitForPath(cfg, tx, rx); err != nil {
 		return RawUDPStreamResult{}, err
@@ -52,8 +52,8 @@ func runStream(cfg RawStreamConfig, cpus [2]int, tx batchSender, rx batchReceive
 	return result, err
 }
 
-// waitForPath sends probes until one arrives. The first datagrams between two hosts wait
-// for neighbour discovery in a short queue.
+// waitForPath sends probes until one arrives. The kernel may drop the first datagrams between two
+// hosts, because they wait for neighbour discovery in a short queue.
 func waitForPath(cfg RawStreamConfig, tx batchSender, rx batchReceiver) error {
 	writer, reader := newSegmentWriter(cfg), newSegmentReader(cfg)
 	writer.seq = firstProbeSeq

@@ -122,7 +122,8 @@ func (s socket) receiveBlocking(b []byte) (int, error) {
 	}
 }
 
-// connectTCP opens a TCP connection from a to b with TCP_NODELAY, of blocking sockets if block.
+// connectTCP opens a TCP connection from a to b with TCP_NODELAY. block says whether its sockets
+// block.
 func connectTCP(a, b RawEndpoint, block bool) (client, server socket, err error) {
 	listener, err := bind(unix.SOCK_STREAM, b)
 	if err != nil {

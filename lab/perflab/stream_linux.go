@@ -97,7 +97,7 @@ func newSender(s socket, cfg RawStreamConfig) *sender {
 	return out
 }
 
-// run sends batches until a time, at least one.
+// run sends at least one batch, and then further ones until the given time.
 func (s *sender) run(until time.Time) error {
 	for s.sent == 0 || time.Now().Before(until) {
 		b := s.nextBatch()

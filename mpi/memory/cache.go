@@ -176,10 +176,10 @@ func (c *Cache[R]) removeIdle(e *Entry[R]) {
 	c.idleBytes -= len(e.buf)
 }
 
-// evictIdle deregisters the least recently used of the unused entries, until at most count
-// entries with at most bytes bytes are left.
-func (c *Cache[R]) evictIdle(count, bytes int) (err error) {
-	for c.idleCount > count || c.idleBytes > bytes {
+// evictIdle deregisters the least recently used of the unused entries, until at most maxCount of
+// them, with at most maxBytes in total, are left.
+func (c *Cache[R]) evictIdle(maxCount, maxBytes int) (err error) {
+	for c.idleCount > maxCount || c.idleBytes > maxBytes {
 		e := c.idle.prev
 		c.removeIdle(e)
 		i := c.firstAfter(e.from) - 1

@@ -39,8 +39,8 @@ func (r *Registry) newRegion(fields Region) *Region {
 	return region
 }
 
-// Release ends the use of a region: it returns the bounce buffer, or the registration to the cache,
-// where it may stay.
+// Release ends the use of a region. A bounce buffer returns to its pool; other memory may stay
+// registered in the cache.
 func (r *Registry) Release(region *Region) (err error) {
 	if region.bounce != nil {
 		region.bounce.Release()
@@ -84,8 +84,9 @@ func (r *Registry) Invalidated(buf []byte) bool {
 // maxBounced limits the bounce buffers in use. Beyond it buffers are registered.
 const maxBounced = 256
 
-// Source returns a region to write data to a peer from: the data itself, or a bounce buffer with a
-// copy if the data is small and its buffer not used often. The caller must Release it.
+// Source returns a region from which data can be written to a peer: the data itself, or a bounce
+// buffer with a copy if the data is small and its buffer not used often. The caller must Release
+// it.
 func (r *Registry) Source(data []byte) (*Region, error) {
 	region, err := r.localRegion(data)
 	if err == nil && region.bounce != nil {
@@ -95,8 +96,8 @@ func (r *Registry) Source(data []byte) (*Region, error) {
 	return region, err
 }
 
-// Sink returns a region to read data of a peer into. If it is a bounce buffer, the caller must copy
-// the data to its destination, [Region.Sink], when the read completes.
+// Sink returns a region into which data of a peer can be read. If it is a bounce buffer, the caller
+// must copy the data to its destination, [Region.Sink], when the read completes.
 func (r *Registry) Sink(into []byte) (*Region, error) {
 	region, err := r.localRegion(into)
 	if err == nil && region.bounce != nil {

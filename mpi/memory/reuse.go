@@ -239,8 +239,8 @@ func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 // IsFrequent counts a use of a buffer, and reports whether to register it instead of copying.
 func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.recordUse(r.reuse, buf) }
 
-// recordUse counts a use of a buffer in a table and reports whether the buffer is used often. In
-// virtual time it takes one lookup, and one more for each skipped entry of the hash chain.
+// recordUse counts a use of a buffer in a table and reports whether the buffer is used often. It
+// advances the virtual time by one lookup, and one more for each skipped entry of the hash chain.
 func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
 	uses, skipped := t.Stats.Uses, t.Stats.Skipped
 	frequent := t.RecordUse(addr(buf), len(buf))

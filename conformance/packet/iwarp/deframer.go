@@ -100,8 +100,8 @@ func crcState(got, correct uint32) CRCState {
 	}
 }
 
-// oddFrame lists unusual values of the FPDU's framing: length, pad, markers and CRC. A CRC of zero
-// is usual: CRCs may not be in use.
+// oddFrame lists unusual values of the FPDU's framing: length, pad, markers and CRC. It does not
+// list a CRC of zero, because CRCs may not be in use.
 func (g ReceivedFPDU) oddFrame() (odd oddities) {
 	n := Val(g.MPA.Length)
 	odd.addIf(n > maxULPDU, "ULPDU of %d octets, the most there can be is %d", n, maxULPDU)

@@ -159,8 +159,8 @@ func (h *TerminateHeader) QuotedSegment() (Segment, bool) {
 // exchanges layer and type and puts the three header bits at the low end. It returns false
 // if the control word is in the order of the RFC.
 //
-// Some control words are valid in both orders. For them started, which is set once MPA start-up
-// has finished, decides: some causes occur only before that, some only after.
+// Some control words are valid in both orders. For these the argument decides, which is true once
+// MPA start-up has finished: some causes occur only before that, some only after.
 func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
 	if s.Terminate == nil {
 		return Segment{}, false
@@ -248,7 +248,8 @@ var forms = [...]form{
 	OpAtomicResponse:   {name: "ATOMIC RESPONSE", qn: queueAtomicResponse, header: 12},
 }
 
-// form returns the layout of o's messages; for unassigned opcodes untagged with payload, and false.
+// form returns the layout of o's messages. For an unassigned opcode it returns the layout of an
+// untagged message with payload, and false.
 func (o Opcode) form() (form, bool) {
 	if int(o) >= len(forms) {
 		return form{payload: true}, false

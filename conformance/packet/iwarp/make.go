@@ -146,7 +146,7 @@ func (s Segment) MO(v uint32) Segment { s.DDP.MO = &v; return s }
 // InvalidateSTag sets the Invalidate STag of an untagged segment.
 func (s Segment) InvalidateSTag(v uint32) Segment { s.RDMAP.InvalidateSTag = &v; return s }
 
-// WithPayload sets the payload; nil is none.
+// WithPayload sets the payload; nil means an empty one.
 func (s Segment) WithPayload(b []byte) Segment {
 	if b == nil {
 		b = []byte{}

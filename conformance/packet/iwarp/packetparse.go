@@ -17,9 +17,9 @@ type ReceivedPacket struct {
 	Odd        oddities // descriptions of unusual values
 }
 
-// ParsePacket parses a packet of datagram-iWARP, which may be malformed. The blocks are the headers
-// that its kind and flags announce: those that are cut short are nil, and the octets after the last
-// are the trailer. The result does not alias b.
+// ParsePacket parses a packet of datagram-iWARP, which may be malformed. It parses the blocks, the
+// headers that kind and flags announce, up to the first that is incomplete. The octets that it does
+// not parse are the trailer. The result does not alias b.
 func ParsePacket(b []byte) ReceivedPacket {
 	g := ReceivedPacket{Raw: append([]byte{}, b...)}
 	b = g.Raw

@@ -60,9 +60,9 @@ type RDMAP struct {
 	InvalidateSTag *uint32
 }
 
-// IsTagged reports whether the segment has the tagged header. If fields of one of the two headers
-// are given, they decide, so that a case can add a wrong T bit. Otherwise the T bit decides if the
-// case gives one (0 or 1), and else the opcode.
+// IsTagged reports whether the segment has the tagged header. Fields that only one of the two
+// headers has decide first, so that a case can combine them with a wrong T bit. Without such fields
+// the T bit decides, or the opcode if that is nil too.
 func (s Segment) IsTagged() bool {
 	d := &s.DDP
 	switch {

@@ -63,7 +63,8 @@ func (s Segment) describeHeaders(l *packet.Line) {
 	}
 }
 
-// describeData adds the payload length and, if the L bit is set or cleared, "last" or "more".
+// describeData adds the payload length and, unless the L bit is nil, "more" if it is 0, or "last"
+// if it is 1 and the message has a payload.
 func (s Segment) describeData(l *packet.Line) {
 	f, _ := s.Op().form()
 	switch {
@@ -148,7 +149,8 @@ func (s Segment) findControlOddities(odd *oddities, f form, known bool) {
 	odd.addIf(single && mo != 0, "MO is %d, %v is one segment", mo, s.Op())
 }
 
-// findHeaderOddities adds unusual values if the opcode requires an RDMAP header and no payload.
+// findHeaderOddities checks a segment whose opcode requires an RDMAP header and no payload. It adds
+// a missing header, octets after the header, and unusual values of an atomic.
 func (s Segment) findHeaderOddities(odd *oddities, f form) {
 	if f.payload || s.IsTagged() {
 		return

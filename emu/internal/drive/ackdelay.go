@@ -37,8 +37,8 @@ func (a *ackDelay) delivered() (delay bool) {
 }
 
 // emptyPoll notes a poll without a completion, and whether packets were received in it. It reports
-// whether acknowledgements wait: the packets may be RDMA writes, which the application sees in
-// memory and may answer. In other cases the application has polled instead of answering.
+// whether acknowledgements wait for an answer of the application, which may see received RDMA
+// writes in memory. They do not wait if the application polls again instead of answering.
 func (a *ackDelay) emptyPoll(received bool) (delay bool) {
 	if received && !a.awaiting {
 		a.awaiting = true

@@ -61,7 +61,8 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 
 func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
 
-// flush implements network. It retries a full link after fullRetry: links do not report room.
+// flush implements network. If the link is full, the driver retries after fullRetry, because links
+// do not report when they have room.
 func (n *packetNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	if full {

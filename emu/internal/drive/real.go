@@ -77,8 +77,8 @@ func (r *Real) lock() {
 	r.now = 0
 }
 
-// Now implements Driver. It reads the clock once per Lock: receiving a short message takes not
-// much longer than a few reads of the clock.
+// Now implements Driver. It reads the clock only once per Lock, because a few reads of the clock
+// take almost as long as receiving a short message.
 func (r *Real) Now() mono.Time {
 	if r.now == 0 {
 		r.now = mono.Time(time.Since(r.epoch))
@@ -86,7 +86,8 @@ func (r *Real) Now() mono.Time {
 	return r.now
 }
 
-// Pump implements Driver: the application posted work, maybe an answer, or made a control call.
+// Pump implements Driver. The application has posted work, which may be an answer, or has made a
+// control call.
 func (r *Real) Pump() {
 	r.acks.posted()
 	r.poller.lastEvent = r.Now()

@@ -39,7 +39,7 @@ type StreamConn interface {
 	// the stream goes on after them: StreamOpen, StreamClose (nothing follows) or
 	// StreamAbort (bufs is ignored). Until Sent reports them, Output returns the same
 	// bytes again, from the first that was not sent. The driver borrows them until then.
-	Output(into [][]byte) (bufs [][]byte, then StreamEnd)
+	Output(into [][]byte) (bufs [][]byte, end StreamEnd)
 	// Sent says that the stream took n more of the bytes that Output returned. The
 	// driver calls it before the next Output.
 	Sent(now mono.Time, n int)
@@ -106,8 +106,8 @@ func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.
 func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
 // flush implements network. If a stream has more to write than its share of one call (writeBytes),
-// retryAfter is 0: the driver flushes again in its next round, after it has received. more is
-// false, because it would repeat the flush in the same round.
+// retryAfter is 0: the driver flushes again after it has received. more is always false, because
+// with true the driver would flush again at once.
 func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	allWritten := n.Flush(now)
 	if len(n.readQueue) > 0 { // a write has failed, and a read returns its error

@@ -216,7 +216,7 @@ func (s *Streams) handleReady(now mono.Time, r *link.StreamReady) (received bool
 		s.queueWrite(st)
 		received = true
 	}
-	if st.readQueued { // read in this call already, or in the next
+	if st.readQueued { // it was read in this call already, or will be in the next
 		return received
 	}
 	return s.read(now, st) || received

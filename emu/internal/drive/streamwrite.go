@@ -28,8 +28,8 @@ func (s *Streams) Flush(now mono.Time) (all bool) {
 // written (it then queues the stream). It closes or aborts the stream if the conn requests it.
 func (s *Streams) write(now mono.Time, st *stream) {
 	for written := 0; ; {
-		bufs, then := st.conn.Output(s.vecs)
-		if then == StreamAbort {
+		bufs, end := st.conn.Output(s.vecs)
+		if end == StreamAbort {
 			_ = st.link.Abort(now) // the stream may have broken before
 			s.remove(st)
 			return
@@ -38,14 +38,14 @@ func (s *Streams) write(now mono.Time, st *stream) {
 			return
 		}
 		if len(bufs) == 0 {
-			s.finishWrite(now, st, then)
+			s.finishWrite(now, st, end)
 			return
 		}
 		total := 0
 		for _, b := range bufs {
 			total += len(b)
 		}
-		// If bufs is full more follows: the last segment waits to be filled.
+		// If bufs is full, more output follows, and Writev may hold back the last segment.
 		st.corked = len(bufs) == cap(s.vecs)
 		n, err := st.link.Writev(now, bufs, st.corked)
 		if n > 0 {
@@ -66,11 +66,11 @@ func (s *Streams) write(now mono.Time, st *stream) {
 	}
 }
 
-// finishWrite is called when all output is written. It closes the stream for writing if then is
+// finishWrite is called when all output is written. It closes the stream for writing if end is
 // StreamClose, or else sends a partial segment that Writev has held back (corked).
-func (s *Streams) finishWrite(now mono.Time, st *stream, then StreamEnd) {
+func (s *Streams) finishWrite(now mono.Time, st *stream, end StreamEnd) {
 	switch {
-	case then == StreamClose:
+	case end == StreamClose:
 		st.writeClosed = true
 		if err := st.link.CloseWrite(now); err != nil {
 			s.failWrite(st)

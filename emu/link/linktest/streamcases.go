@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// pattern returns n bytes that repeat after 2048 bytes.
+// pattern returns n bytes of a sequence that repeats every 2048 bytes.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

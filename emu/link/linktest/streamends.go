@@ -237,9 +237,9 @@ func (s *streamTest) many() {
 	}
 }
 
-// closedNet: closing a StreamNet aborts its streams, except those after CloseWrite. The peers of
-// these read all bytes and EOF, even if the stream has unread bytes. Later calls of the StreamNet
-// return ErrClosed.
+// closedNet: closing a StreamNet aborts its streams, except those on which CloseWrite was called.
+// The peer of such a stream reads all bytes and EOF, even if bytes that the peer sent are unread.
+// Later calls of the StreamNet return ErrClosed.
 func (s *streamTest) closedNet() {
 	l := s.listen(0)
 	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())

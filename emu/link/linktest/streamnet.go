@@ -79,8 +79,8 @@ func (s *streamTest) awaitArrival() mono.Time {
 	return s.now
 }
 
-// waitUntil lets segments arrive until done returns true. what names the condition in the error.
-func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
+// waitUntil lets segments arrive until done returns true. The error names the condition.
+func (s *streamTest) waitUntil(condition string, done func(now mono.Time) bool) {
 	s.Helper()
 	for range 2000 {
 		now := s.awaitArrival()
@@ -90,7 +90,7 @@ func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
 			return
 		}
 	}
-	s.Fatalf("timed out waiting until %s", what)
+	s.Fatalf("timed out waiting until %s", condition)
 }
 
 // listen listens on a port of B; 0 is any port.

@@ -101,7 +101,7 @@ func (n *Net) newAcceptedStream(fd int, peer netip.AddrPort) *Stream {
 
 // rejectNext accepts and resets the next stream that waits at a listening socket, with the
 // spare descriptor because the process has no other. It reports whether a stream waited. The
-// stream must not stay in the backlog: epoll does not report it again.
+// stream must not stay in the backlog, because edge-triggered epoll does not report it again.
 func (n *Net) rejectNext(listenFD int) bool {
 	if n.spareFD >= 0 {
 		unix.Close(n.spareFD)

@@ -116,10 +116,10 @@ func (n *Net) handleEvents(events []unix.EpollEvent) {
 	}
 }
 
-// Ready implements link.StreamNet. With up to maxDirectStreams it reports all that have not ended,
-// or have an event, as readable, because epoll costs as much as two empty reads. It still polls
-// epoll every epollInterval calls, for listeners, and while a stream waits to be connected or
-// writable. With more streams it reports those with events.
+// Ready implements link.StreamNet. With more than maxDirectStreams streams, it reports those with
+// epoll events. Otherwise it reports all as readable, except streams after EOF without an event,
+// because epoll costs as much as two empty reads. It then polls epoll only every epollInterval
+// calls, for listeners, and while a stream waits to be connected or writable.
 func (n *Net) Ready(ready []link.StreamReady) int {
 	n.mu.Lock()
 	if n.closed {
@@ -162,8 +162,8 @@ func (n *Net) pollEpoll() {
 	}
 }
 
-// popReady moves queued IDs to ready and returns how many. It drops an ID that is no longer
-// readable or writable: Ready has reported that without the queue.
+// popReady moves queued IDs to ready and returns how many. It drops an ID without events: Ready has
+// reported them without the queue, or the stream was closed.
 func (n *Net) popReady(ready []link.StreamReady) (count int) {
 	p := &n.poller
 	for i, id := range p.queue {

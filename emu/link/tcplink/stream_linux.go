@@ -237,8 +237,8 @@ func (s *Stream) shutdown() error {
 	return nil
 }
 
-// Abort implements link.StreamLink. It resets an open connection. If the stream broke earlier, it
-// returns that error.
+// Abort implements link.StreamLink. It resets the connection if the socket is open. If the socket
+// is closed because the stream broke, it returns that error.
 func (s *Stream) Abort(mono.Time) error {
 	n := s.net
 	n.mu.Lock()
