@@ -258,9 +258,9 @@ func (s *session) regMR(pd verbs.PD, in newMR) (registeredMR, error) {
 	return registeredMR{}, err
 }
 
-// end closes all objects, the newest first, and then those made by calls that were pending. After
-// grace it returns an error and goes on in the background. It holds the opened devices once more,
-// so that no other client gets them until all objects are closed.
+// end closes all objects, the newest first, and then those made by calls that were pending. If that
+// takes longer than grace, it returns an error and goes on in the background. Meanwhile it holds
+// the opened devices once more, so that no other client gets them before all objects are closed.
 func (s *session) end(grace time.Duration) error {
 	s.state.Lock()
 	s.ended = true

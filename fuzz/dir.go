@@ -16,8 +16,8 @@ type tempDir struct {
 	lock *os.File
 }
 
-// newTempDir creates a folder for test programs and locks it. It removes the folders of earlier
-// calls that no process has locked: their processes were killed.
+// newTempDir creates a folder for test programs and locks it. It also removes such folders that
+// nobody has locked any more, because the processes that created them were killed.
 func newTempDir() (*tempDir, error) {
 	existing, err := filepath.Glob(filepath.Join(os.TempDir(), tempDirPrefix+"*"))
 	if err != nil {

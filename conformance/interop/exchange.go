@@ -113,8 +113,8 @@ func (x *exchange) fillSourceAndExpect() {
 	x.dst.setWant(0, x.data)
 }
 
-// checkMemory ends the case unless the memory of both sides, and more memory, has the content that
-// was set by write and setWant.
+// checkMemory ends the case unless x.src, x.dst and the regions in more have the content that was
+// set by write and setWant.
 func (x *exchange) checkMemory(more ...*memory) {
 	errs := []error{x.requester.syncMemory(), x.responder.syncMemory()}
 	for _, m := range append([]*memory{x.src, x.dst}, more...) {

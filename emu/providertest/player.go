@@ -83,8 +83,9 @@ func (p *Player) answer(rounds int) error {
 	return nil
 }
 
-// PingPong sends messages from a, which b answers, one at a time. It returns the median of half the
-// round-trip time. Both must have receives posted, and have as many afterwards.
+// PingPong sends messages from a, which b answers, one at a time, and returns half the median
+// round-trip time. Both players must have a receive posted; each receive that completes is posted
+// again.
 func PingPong(a, b *Player, rounds int) (time.Duration, error) {
 	errs := make(chan error, 1)
 	go func() { errs <- b.answer(rounds) }()

@@ -26,8 +26,8 @@ func ParseGuest(word string) (int, error) {
 	return id, nil
 }
 
-// ChangeLinks changes the link of the guest with the number in word, or of AllGuests, in a lab:
-// the words of change are up, down, or those of ParseImpairment.
+// ChangeLinks changes the link of one guest or of all guests in a lab. word is the number of the
+// guest, or AllGuests; change has the word up or down, or the words of ParseImpairment.
 func ChangeLinks(ctx context.Context, lab, word string, change []string) error {
 	id := 0
 	var err error

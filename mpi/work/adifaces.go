@@ -27,8 +27,8 @@ func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64)
 	return c.at, 0
 }
 
-// checkPoint compares got, the unknowns of a point, with want. In an error, where says what got is
-// part of: this rank's cells, the reference, or a face from another rank.
+// checkPoint compares got, the unknowns of a point, with want. The text where says in an error what
+// got is part of: this rank's cells, the reference, or a face from another rank.
 func (a *adi) checkPoint(at [3]int, want [adiVars]float64, got []float64, bound float64, where string) {
 	for v, w := range want {
 		if !a.j.withinBound(w, got[v], bound) {

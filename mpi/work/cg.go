@@ -229,11 +229,11 @@ func (s *sparse) multiply(y, x []float64) {
 	}
 }
 
-// system is a rank's part of a matrix and its right side.
+// system is a rank's part of a matrix and its right-hand side.
 type system struct {
 	block    sparse
 	solution []float64 // of its columns
-	right    []float64 // right side: matrix times solution, of its columns
+	right    []float64 // right-hand side: matrix times solution, of its columns
 	norm     float64   // bound of the operator norm
 }
 

@@ -90,7 +90,8 @@ func (s *slu) reset(solve int) {
 	}
 }
 
-// solve does a triangular solve: first of diagonal blocks that need no messages, then by messages.
+// solve does a triangular solve. It solves diagonal blocks that need no messages first, then the
+// others as the messages that they need arrive.
 func (s *slu) solve(number int) {
 	defer annotateError("solution %d", number)
 	s.sends = s.sends[:0]

@@ -133,8 +133,8 @@ func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	return c, nil
 }
 
-// clauses returns the clauses, with their states, of every document (a standard, with a row for
-// each clause) that applies to the device: a case was run for at least one of its clauses.
+// clauses returns the clauses, with their states, of the documents that apply to the device. A
+// document is a standard, with a row for each clause; it applies if a case was run for some clause.
 func clauses(run *conform.Run) (all []Clause) {
 	results := make(map[string][]*conform.Result) // of the cases, by row ID of a clause
 	for i := range run.Devices[0].Results {

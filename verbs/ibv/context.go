@@ -138,8 +138,8 @@ func (c *Context) removeChild(o child) {
 	}
 }
 
-// create creates object o by the verb op of h, the context or protection domain that o is made
-// from: f calls the library. It registers o with the device and returns o as a T.
+// create calls f, which creates the object o by the verb op of the library. h is the context or
+// protection domain that o is made from. create registers o with the device and returns o as a T.
 func create[T any](h handle, o child, op string, f func() error) (none T, _ error) {
 	err := callVerb(h, op, func() error {
 		err := f()
@@ -170,8 +170,8 @@ func closeObject(o child, op string) error {
 	return nil
 }
 
-// objectOf returns arg as an object of type T; what names that type in errors. It fails if arg has
-// another type, belongs to another opened device or is closed. closeLock is held for reading.
+// objectOf returns arg as an object of type T. It fails if arg has another type, belongs to another
+// opened device or is closed. what is the name of T for errors. closeLock is held for reading.
 func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
