@@ -42,8 +42,8 @@ type holder interface {
 	release(device string, s *session)
 }
 
-// newSession returns the agent's end of a connection. It opens devices of host, which it reserves
-// by holds, and sends frames by out. Each call runs in a goroutine.
+// newSession returns the agent's end of a connection. It reserves devices with holds, opens them on
+// the host, and sends frames with out. Each call runs in a goroutine.
 func newSession(host Host, holds holder, out func(control.Frame)) *session {
 	return &session{
 		table: newTable(), host: host, holds: holds, out: out, memory: newHostMemories(),

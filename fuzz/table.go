@@ -169,14 +169,14 @@ func Times(total, each time.Duration, targets []Target) []time.Duration {
 	return times
 }
 
-// Select returns the targets in the list all that match one of the arguments, or the whole list if
-// there are no arguments. An argument that matches no target is an error.
-func Select(all []Target, args []string) (selected []Target, err error) {
+// Select returns the targets that match one of the arguments, or all targets if there are no
+// arguments. An argument that matches no target is an error.
+func Select(targets []Target, args []string) (selected []Target, err error) {
 	if len(args) == 0 {
-		return all, nil
+		return targets, nil
 	}
 	matched := make([]bool, len(args))
-	for _, t := range all {
+	for _, t := range targets {
 		isSelected := false
 		for i, arg := range args {
 			if t.matches(arg) {
@@ -190,7 +190,7 @@ func Select(all []Target, args []string) (selected []Target, err error) {
 	for i, arg := range args {
 		if !matched[i] {
 			var names []string
-			for _, t := range all {
+			for _, t := range targets {
 				names = append(names, t.String(), t.Name)
 			}
 			hint := "'fabrictest fuzz --list' shows all targets"

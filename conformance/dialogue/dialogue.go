@@ -52,8 +52,8 @@ const (
 // realTimeDivisor divides the default number of dialogues on a bench in real time.
 const realTimeDivisor = 8
 
-// Body returns the body of a case. It runs dialogues until one fails or their number is reached. A
-// dialogue that violates the protocol is then shortened.
+// Body returns the body of a case. It runs dialogues until one fails or their number is reached. If
+// the device violates the protocol in a dialogue, the body shortens this dialogue.
 func (s Spec[Step]) Body() func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		total := s.Dialogues
@@ -114,10 +114,10 @@ func (s Spec[Step]) inSession(r *rig.Rig, play func(Session[Step])) error {
 	})
 }
 
-// explain shortens a dialogue that ended with the violation first, and replays the short one, so
-// that the record shows it. It returns the violation of the short dialogue, or first and the steps
-// if the device does not repeat its violation.
-func (s Spec[Step]) explain(r *rig.Rig, steps []Step, first error) error {
+// explain shortens a dialogue that ended with a violation, and replays the short one, so that the
+// record shows it. It returns the violation of the short dialogue or, if the device does not repeat
+// it, the original violation with all steps.
+func (s Spec[Step]) explain(r *rig.Rig, steps []Step, original error) error {
 	began, replays := r.Now(), 0
 	fails := func(candidate []Step) bool {
 		if replays == maxReplays || !r.Virtual && r.Now()-began > maxTime {
@@ -130,7 +130,7 @@ func (s Spec[Step]) explain(r *rig.Rig, steps []Step, first error) error {
 	if err := s.replay(r, short); conformance.IsViolation(err) {
 		return fmt.Errorf("in a dialogue of %d steps (%d before it was shortened): %w", len(short), len(steps), err)
 	}
-	return errors.Join(first, fmt.Errorf("the device did this in one dialogue of %d steps and not when it was repeated: %v", len(steps), steps))
+	return errors.Join(original, fmt.Errorf("the device did this in one dialogue of %d steps and not when it was repeated: %v", len(steps), steps))
 }
 
 // Shorten returns the steps without those that a failure does not need. It removes one part at a

@@ -108,9 +108,9 @@ func TransportChecksum(src, dst netip.Addr, protocol byte, b []byte) uint16 {
 	return check
 }
 
-// PseudoHeaderSum returns the sum of the pseudo-header of a TCP or UDP checksum, for SumWords to
-// continue. length counts the TCP or UDP header and the payload. The pseudo-header is that of IPv4
-// if dst is an IPv4 address, else of IPv6.
+// PseudoHeaderSum returns the sum, as of SumWords, of the pseudo-header of a TCP or UDP checksum.
+// length counts the TCP or UDP header and the payload. The pseudo-header is that of IPv4 if dst is
+// an IPv4 address, else that of IPv6.
 func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	sum := uint64(protocol) + uint64(length)
 	for _, a := range [...]netip.Addr{src, dst} {

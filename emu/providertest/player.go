@@ -18,8 +18,8 @@ type Player struct {
 }
 
 // NewPlayer returns one side of an exchange of messages of size bytes. It sends them, up to 16 with
-// one post, from the start of the end's memory, and receives into its second half. With block it
-// waits for completion events, otherwise it polls. ud addresses the peer of a UD queue pair.
+// one post, from the first half of e.Buf, and receives into the second. With block it waits for
+// completion events, otherwise it polls. ud addresses the peer of a UD queue pair.
 func NewPlayer(e *End, size int, block bool, ud verbs.UD) *Player {
 	p := &Player{End: e, Block: block, wcs: make([]verbs.WC, 64)}
 	grh := 0

@@ -62,8 +62,8 @@ func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	return y
 }
 
-// applyBlocks implements lineSolver.apply: it returns the left-hand side of the equations of the
-// point at, a sum over the point and its two neighbours along the axis, with the values of field.
+// applyBlocks implements lineSolver.apply: it returns the left-hand side of the equations of a
+// point, a sum over the point and its two neighbours along the axis, with the values of field.
 func applyBlocks(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	l, m, u := lower(), middle(a, axis, at), upper()
 	for d, b := range []*block{&l, &m, &u} {
@@ -81,12 +81,12 @@ func applyBlocks(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float6
 }
 
 // eliminateBlocks implements lineSolver.eliminate, the forward elimination along a line of a cell.
-// It turns the diagonal block of each point into the identity, and stores the block that couples it
-// to the next point, and the right-hand side in place. before has both for the last point of the
-// previous cell, if any; after gets those of this one.
+// It turns the diagonal block of each point into the identity. The block that couples the point to
+// the next one is then in c.eliminated, and the right-hand side in place of the old one. before has
+// both for the last point of the previous cell, nil if there is none; after gets those of this one.
 func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
-	var next block             // of the previous point
-	var right [adiVars]float64 // of the previous point
+	var next block             // couples the previous point to its next one
+	var right [adiVars]float64 // right-hand side of the previous point
 	if before != nil {
 		next.load(before)
 		copy(right[:], before[blockSize:])

@@ -111,8 +111,8 @@ func (h *hpl) substitute() {
 	}
 }
 
-// solveBlock solves the w unknowns x of a diagonal block, whose owner is the rank diagonal. The
-// other ranks of its process row send it the part of the right-hand side that their columns
+// solveBlock solves the w unknowns x of a diagonal block on the rank that owns it, called diagonal.
+// The other ranks of its process row send it the part of the right-hand side that their columns
 // determine.
 func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	at := h.rows.local(first)

@@ -27,8 +27,8 @@ func coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
 	return [5]float64{pentaOuter, -1, 5 + a.coefficient(axis, at) + 0.3*float64(set), -1, 0.3}
 }
 
-// applyDiagonals implements lineSolver.apply: it returns the left-hand side of the equations of the
-// point at, a sum over the point and the two before and after it along the axis, with the values of
+// applyDiagonals implements lineSolver.apply: it returns the left-hand side of the equations of a
+// point, a sum over the point and the two before and after it along the axis, with the values of
 // field. Unknown v has the set of coefficients factorSet(v).
 func applyDiagonals(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	var sets [pentaSets][5]float64

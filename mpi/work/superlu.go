@@ -10,8 +10,8 @@ import (
 // triangularSolve solves with a sparse triangular matrix as SuperLU_DIST does: blocks are
 // distributed on a grid of ranks, and received messages determine the next operation. Their
 // order is unknown, therefore receives are of any source and any tag. Messages come in
-// bursts and up to a third of them unexpected; 94 % and more are below 2 KB, and a few have
-// most of the volume (Sur 2006 §3.3, Table 2, Fig. 7).
+// bursts, and up to a third of them are unexpected; 94 % and more are below 2 KB, and a few
+// have most of the volume (Sur 2006 §3.3, Table 2, Fig. 7).
 func triangularSolve(j *job) {
 	size := map[Class]sluSize{
 		ClassT: {blocks: 40, percent: 30, nrhs: 2, solves: 2},

@@ -109,7 +109,7 @@ func (d *builder) setNICsInOneSubnet(rail int) {
 }
 
 // addTree adds one rail of a fat tree: leaves, spines and cables. It also sets the hosts' NICs on
-// that rail, each with the leaf as its gateway.
+// that rail. The gateway of a NIC is its leaf.
 func (d *builder) addTree(rail, leaves, spines int) {
 	hosts := len(d.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)

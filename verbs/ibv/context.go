@@ -171,12 +171,12 @@ func closeObject(o child, op string) error {
 }
 
 // objectOf returns arg as an object of type T. It fails if arg has another type, belongs to another
-// opened device or is closed. what is the name of T for errors. closeLock is held for reading.
-func objectOf[T child](c *Context, what string, arg any) (T, error) {
+// opened device or is closed. kind names the type in errors. closeLock is held for reading.
+func objectOf[T child](c *Context, kind string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
 	case !ok:
-		return o, invalid("not a %s of this provider: %T", what, arg)
+		return o, invalid("not a %s of this provider: %T", kind, arg)
 	case o.state().ctx != c:
 		return o, invalid("%s belongs to another opened device, not to %s", o.name(), c.info.Name)
 	case o.state().closed:

@@ -99,8 +99,8 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	}
 }
 
-// endStale ends c, which is stale because the peer starts another connection with the same queue
-// pair, by the message in. It only increments counters if this message is from another host, or if
+// endStale ends c, which is stale: the peer has sent a message (in) to start another connection
+// with the same queue pair. It only increments counters if this message is from another host, or if
 // the consumer has not yet answered the REP that c received.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++

@@ -157,7 +157,7 @@ func (c ICRC) Check(ipID uint16, b []byte) bool {
 	return ok && diff == 0
 }
 
-// difference returns the right ICRC XOR the ICRC in the last four bytes of b; false if b does not
+// difference returns the correct ICRC XOR the ICRC in the last four bytes of b; false if b does not
 // have the length of a packet.
 func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 	if len(b) < BTHLen+ICRCLen || len(b) > MaxUDPPayload {
