@@ -1,10 +1,9 @@
 package work
 
 // scalarPentadiagonal solves lines of five diagonals on a multipartition, as NPB's SP does.
-// Unknowns are not coupled to each other; three have the same factors and two their own.
-// Each line passes on factors and right-hand sides of two points (22 numbers), and unknowns of
-// two points on the way back (10): smaller messages than BT's, and more of them per work
-// (Sur 2006 Table 1).
+// Unknowns are not coupled to each other; three have the same factors and two their own. Each line
+// passes on factors and right-hand sides of two points (22 numbers), and unknowns of two points on
+// the way back (10): smaller messages than BT's, and more of them per work (Sur 2006 Table 1).
 func scalarPentadiagonal(j *job) { runADI(j, &pentaSolver) }
 
 var pentaSolver = lineSolver{
