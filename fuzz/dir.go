@@ -41,8 +41,8 @@ func newTempDir() (*tempDir, error) {
 	return d, err
 }
 
-// lockDir locks a temporary folder by a lock file in it, which it opens with the flags of
-// os.OpenFile. It fails if another process holds the lock.
+// lockDir locks a temporary folder by a lock file in it, which it opens with flags, as
+// os.OpenFile does. It fails if another process holds the lock.
 func lockDir(path string, flags int) (*tempDir, error) {
 	f, err := os.OpenFile(filepath.Join(path, "lock"), flags, 0o600)
 	if err != nil {
