@@ -266,7 +266,8 @@ func getOrCreate[T any](c *Client, h handle, newObject func() T) T {
 	return o
 }
 
-// recordClosed records that an object was closed. It keeps the last keptObjects closed objects.
+// recordClosed records that an object was closed. It keeps the last keptObjects closed objects, to
+// which later replies may refer.
 func (c *Client) recordClosed(h handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

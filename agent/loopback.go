@@ -23,7 +23,7 @@ func loopback(h Host) (*Client, *session) {
 			}
 		}
 	}
-	s := newSession(h, loopbackHost{}, passTo(c.receive)) // the only client: no device needs to be held
+	s := newSession(h, loopbackHost{}, passTo(c.receive)) // the only client: it need not reserve devices
 	s.run = func(f func()) { f() }                        // calls run in the calling goroutine
 	c.out = passTo(s.receive)
 	// Each end sends memory changes with its own memory locked, and the other end locks its memory

@@ -53,8 +53,8 @@ func (t Timing) withDefaults() Timing {
 	return t
 }
 
-// newConn returns an end of a connection. It receives pings, close frames, memory frames and frames
-// of kind: that is control.Call at the agent, control.Reply at the client.
+// newConn returns an end of a connection. It receives pings, close frames, memory frames, and
+// frames of one more kind: control.Call at the agent, control.Reply at the client.
 func newConn(conn net.Conn, t Timing, kind control.Kind) *control.Conn {
 	return control.New(conn, control.Config{
 		Limits: control.Limits{control.Ping: 0, control.Close: control.MaxReason, kindMemory: maxFrameLen, kind: maxFrameLen},

@@ -84,11 +84,6 @@ func handshake(conn *tls.Conn, limit time.Duration) error {
 // isKeyRejection reports whether err is a TLS alert that the agent sent, as it does to reject our
 // certificate. In TLS 1.3 a client gets that alert from its first read after the handshake.
 func isKeyRejection(err error) bool {
-	const badCertificate = tls.AlertError(42)
-	var alert tls.AlertError
-	if errors.As(err, &alert) && alert == badCertificate {
-		return true
-	}
-	var remote *net.OpError
-	return errors.As(err, &remote) && remote.Op == "remote error"
+	var alert *net.OpError
+	return errors.As(err, &alert) && alert.Op == "remote error" // the Op of package tls for alerts of the peer
 }

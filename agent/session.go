@@ -42,8 +42,8 @@ type holder interface {
 	release(device string, s *session)
 }
 
-// newSession returns the agent's end of a connection. It opens devices of host, which it reserves
-// by holds, and sends frames by out. Each call runs in a goroutine.
+// newSession returns the agent's end of a connection. It reserves devices with holds, opens them on
+// the host, and sends frames with out. Each call runs in a goroutine.
 func newSession(host Host, holds holder, out func(control.Frame)) *session {
 	return &session{
 		table: newTable(), host: host, holds: holds, out: out, memory: newHostMemories(),
@@ -258,9 +258,9 @@ func (s *session) regMR(pd verbs.PD, in newMR) (registeredMR, error) {
 	return registeredMR{}, err
 }
 
-// end closes all objects, the newest first, and then those made by calls that were pending. After
-// grace it returns an error and goes on in the background. It holds the opened devices once more,
-// so that no other client gets them until all objects are closed.
+// end closes all objects, the newest first, and then those made by calls that were pending. If that
+// takes longer than grace, it returns an error and goes on in the background. Meanwhile it holds
+// the opened devices once more, so that no other client gets them before all objects are closed.
 func (s *session) end(grace time.Duration) error {
 	s.state.Lock()
 	s.ended = true

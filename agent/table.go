@@ -101,7 +101,8 @@ func (t *table) openEntries(match func(*entry) bool) (all []*entry) {
 }
 
 // markClosed marks an object as closed, and for a context all objects made from it. It keeps the
-// last keptObjects closed objects, and returns the regions' memory for the caller to release.
+// last keptObjects closed objects, so that the device itself answers calls on them. It returns the
+// memory of closed regions for the caller to release.
 func (t *table) markClosed(e *entry) (released []*hostMemory) {
 	if e.isContext() {
 		for _, part := range t.openEntries(func(o *entry) bool { return o.context == e && o != e }) {

@@ -16,8 +16,8 @@ type tempDir struct {
 	lock *os.File
 }
 
-// newTempDir creates a folder for test programs and locks it. It removes the folders of earlier
-// calls that no process has locked: their processes were killed.
+// newTempDir creates a folder for test programs and locks it. It also removes such folders that
+// nobody has locked any more, because the processes that created them were killed.
 func newTempDir() (*tempDir, error) {
 	existing, err := filepath.Glob(filepath.Join(os.TempDir(), tempDirPrefix+"*"))
 	if err != nil {
@@ -41,8 +41,8 @@ func newTempDir() (*tempDir, error) {
 	return d, err
 }
 
-// lockDir locks a temporary folder by a lock file in it, which it opens with the flags of
-// os.OpenFile. It fails if another process holds the lock.
+// lockDir locks a temporary folder by a lock file in it, which it opens with flags, as
+// os.OpenFile does. It fails if another process holds the lock.
 func lockDir(path string, flags int) (*tempDir, error) {
 	f, err := os.OpenFile(filepath.Join(path, "lock"), flags, 0o600)
 	if err != nil {

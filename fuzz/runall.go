@@ -6,7 +6,7 @@ import (
 )
 
 // RunAll fuzzes the targets one after the other, targets[i] for times[i], until ctx is
-// cancelled. Run builds their test programs. RunAll adds the results to the table.
+// cancelled, and adds the results to the table.
 func (f *Tree) RunAll(ctx context.Context, targets []Target, times []time.Duration, table *Table) error {
 	if err := f.Prepare(ctx); err != nil {
 		return err

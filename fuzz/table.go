@@ -58,7 +58,7 @@ func (t *Table) clearProgress() {
 func (t *Table) Add(r *Result) {
 	t.clearProgress()
 	t.results = append(t.results, r)
-	if r.Seconds > 0 {
+	if r.Seconds > 0 { // the average replaces the last value that the fuzzer printed
 		r.PerSecond = float64(r.Executions) / r.Seconds
 	}
 	if !t.hasHeader {
@@ -94,7 +94,7 @@ func indentFirstLines(text string) string {
 	return "    " + strings.Join(lines, "\n    ")
 }
 
-// Finish prints how many targets have each verdict, and all executions.
+// Finish prints how many targets have each verdict, and the executions and time of all together.
 func (t *Table) Finish() {
 	t.clearProgress()
 	summary := t.Summary()
@@ -148,9 +148,9 @@ func thousands(n uint64) string { return textfmt.Count(n, " ") }
 // whose inputs run whole stacks and take longer. Other targets have one share.
 const wholeStackShares = 4
 
-// Times returns how long to fuzz each target: the duration each or, if each is 0, the target's
-// share of total, at least a second. Targets of ./fuzz, which test the whole stack, have
-// wholeStackShares shares, all others one.
+// Times returns how long to fuzz every target. If the argument each is not 0, it is the time of
+// every target. Otherwise the targets share total, with at least a second each: those of ./fuzz,
+// which test the whole stack, get wholeStackShares shares, the others one.
 func Times(total, each time.Duration, targets []Target) []time.Duration {
 	shares := make([]int, len(targets))
 	sum := 0
@@ -169,14 +169,14 @@ func Times(total, each time.Duration, targets []Target) []time.Duration {
 	return times
 }
 
-// Select returns the targets that match one of the arguments, in the order of all; all of
-// them without arguments. An argument that matches no target is an error.
-func Select(all []Target, args []string) (selected []Target, err error) {
+// Select returns the targets that match one of the arguments, or all targets if there are no
+// arguments. An argument that matches no target is an error.
+func Select(targets []Target, args []string) (selected []Target, err error) {
 	if len(args) == 0 {
-		return all, nil
+		return targets, nil
 	}
 	matched := make([]bool, len(args))
-	for _, t := range all {
+	for _, t := range targets {
 		isSelected := false
 		for i, arg := range args {
 			if t.matches(arg) {
@@ -190,7 +190,7 @@ func Select(all []Target, args []string) (selected []Target, err error) {
 	for i, arg := range args {
 		if !matched[i] {
 			var names []string
-			for _, t := range all {
+			for _, t := range targets {
 				names = append(names, t.String(), t.Name)
 			}
 			hint := "'fabrictest fuzz --list' shows all targets"
@@ -203,9 +203,9 @@ func Select(all []Target, args []string) (selected []Target, err error) {
 	return selected, nil
 }
 
-// matches reports whether arg names the target. arg is a pattern of path.Match for its package, its
-// function or package.function, or it is a folder above the package. A package may begin with ./
-// and end in /..., or in /* to name only the packages below it.
+// matches reports whether arg names the target: by a path.Match pattern for its package, its
+// function or package.function, or by a folder above its package. A package or folder in arg may
+// begin with ./ and end in /...; dir/* stands for all packages below dir.
 func (t Target) matches(arg string) bool {
 	arg = strings.TrimSuffix(strings.TrimPrefix(arg, "./"), "/...")
 	pkg := strings.TrimPrefix(t.Package, "./")

@@ -35,8 +35,8 @@ func (d *decoder) unreadable(key string) bool {
 	return false
 }
 
-// checkVersion returns an error if the version is another number than 1, before all other errors:
-// other versions may have other keys. decodeStruct reports a missing version.
+// checkVersion returns an error if the version is another number than 1. It is called before keys
+// are checked, because other versions may have other keys. decodeStruct reports a missing version.
 func (d *decoder) checkVersion(root *yaml.Node) *Error {
 	for i := 0; i < len(root.Content); i += 2 {
 		if n := root.Content[i+1]; root.Content[i].Value == "version" && n.ShortTag() == "!!int" && n.Value != "1" {

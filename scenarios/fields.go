@@ -154,8 +154,8 @@ func ImpairKeys() (keys []string) {
 	return keys
 }
 
-// TranslateErrors rewrites the errors of a scenario that was made of a command line: name
-// returns the part of the command line that a key was made of.
+// TranslateErrors rewrites the errors of a scenario that was made from a command line. name returns
+// the part of the command line from which a key was made.
 func TranslateErrors(err error, name func(key string) string) error {
 	var all Errors
 	if !errors.As(err, &all) {

@@ -1,7 +1,6 @@
-// Package scenarios defines the format of scenario files: a fabric, its impairments and
-// faults, the workload of its ranks, and the expected result. It contains the scenarios
-// that ship with fabrictest, the JSON schema of the format, and the loader, whose errors
-// have file, line and key.
+// Package scenarios defines the format of scenario files: a fabric, its impairments and faults, the
+// workload of its ranks, and the expected result. It contains the scenarios that ship with
+// fabrictest, the JSON schema of the format, and the loader, whose errors have file, line and key.
 //
 // It does not run scenarios: package lab does, in simulation and in network namespaces. The
 // package has no state; a Scenario may be read from several goroutines.

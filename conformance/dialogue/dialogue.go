@@ -52,8 +52,8 @@ const (
 // realTimeDivisor divides the default number of dialogues on a bench in real time.
 const realTimeDivisor = 8
 
-// Body returns the body of a case. It runs dialogues until the device violates the protocol, or the
-// number of dialogues is reached.
+// Body returns the body of a case. It runs dialogues until one fails or their number is reached. If
+// the device violates the protocol in a dialogue, the body shortens this dialogue.
 func (s Spec[Step]) Body() func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		total := s.Dialogues
@@ -98,8 +98,8 @@ func (s Spec[Step]) replay(r *rig.Rig, steps []Step) error {
 	})
 }
 
-// inSession calls play with a new session and closes the session. The record then begins with
-// this session.
+// inSession calls play with a new session and closes the session. It clears the record first, which
+// then shows only this session. It returns the error of play or else that of Close.
 func (s Spec[Step]) inSession(r *rig.Rig, play func(Session[Step])) error {
 	r.Record.Clear()
 	return rig.Catch(func() {
@@ -109,19 +109,19 @@ func (s Spec[Step]) inSession(r *rig.Rig, play func(Session[Step])) error {
 			err = closeErr
 		}
 		if err != nil {
-			rig.Abort(err)
+			rig.Abort(err) // makes the outer Catch return it
 		}
 	})
 }
 
-// explain shortens a dialogue that ended with a violation, and plays the short one again, so that
-// the record shows it. It returns the violation of the short dialogue, or the first one
-// if the device does not repeat it.
-func (s Spec[Step]) explain(r *rig.Rig, steps []Step, first error) error {
+// explain shortens a dialogue that ended with a violation, and replays the short one, so that the
+// record shows it. It returns the violation of the short dialogue or, if the device does not repeat
+// it, the original violation with all steps.
+func (s Spec[Step]) explain(r *rig.Rig, steps []Step, original error) error {
 	began, replays := r.Now(), 0
 	fails := func(candidate []Step) bool {
 		if replays == maxReplays || !r.Virtual && r.Now()-began > maxTime {
-			return false
+			return false // Shorten then removes no more steps
 		}
 		replays++
 		return conformance.IsViolation(s.replay(r, candidate))
@@ -130,11 +130,11 @@ func (s Spec[Step]) explain(r *rig.Rig, steps []Step, first error) error {
 	if err := s.replay(r, short); conformance.IsViolation(err) {
 		return fmt.Errorf("in a dialogue of %d steps (%d before it was shortened): %w", len(short), len(steps), err)
 	}
-	return errors.Join(first, fmt.Errorf("the device did this in one dialogue of %d steps and not when it was repeated: %v", len(steps), steps))
+	return errors.Join(original, fmt.Errorf("the device did this in one dialogue of %d steps and not when it was repeated: %v", len(steps), steps))
 }
 
-// Shorten removes steps as long as fails returns true for the rest: first halves, then smaller and
-// smaller parts down to single steps.
+// Shorten returns the steps without those that a failure does not need. It removes one part at a
+// time, halves first and single steps last, and keeps a part if fails is false for the rest.
 func Shorten[Step any](steps []Step, fails func([]Step) bool) []Step {
 	for size := max(1, len(steps)/2); ; size /= 2 {
 		for from := 0; from < len(steps); {

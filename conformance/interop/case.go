@@ -74,8 +74,8 @@ func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
 
 // Cases returns all cases for a transport, ordered by operation, side, method, family and size,
 // including those that the devices do not support. packetBytes is the payload length of a packet:
-// the path MTU for InfiniBand, that of a tagged DDP segment over IPv4 for iWARP. Sizes are just
-// below and above it, and others.
+// the path MTU for InfiniBand, that of a tagged DDP segment over IPv4 for iWARP. Some sizes of
+// messages are just below and above it.
 func Cases(transport verbs.Transport, packetBytes int) (cases []Case) {
 	methods := []ConnectMethod{ByModify, CMOurs, CMTheirs}
 	if transport == verbs.TransportIWARP {
@@ -198,7 +198,7 @@ var operations = defaultToRC([]operation{
 	{name: "ud-send", service: verbs.QPTypeUD, needs: verbs.CapUD, sizes: upTo(func(packet int) int { return packet }), run: datagram},
 })
 
-// defaultToRC gives operations without a service the service RC and the need of CapRC.
+// defaultToRC makes RC the service of operations without one, which then need the capability CapRC.
 func defaultToRC(all []operation) []operation {
 	for i := range all {
 		if op := &all[i]; op.service == 0 {

@@ -33,7 +33,7 @@ const maxFailures = 10
 // RunConnections makes n connections by the connection manager, one after the other, from both
 // sides and over all address families. It transfers data over each in both directions and closes
 // it, until maxFailures have failed. It counts the objects (QPs, CQs, …) of both devices before and
-// after. progress may be nil, or gets result.Made.
+// after. progress, unless nil, is called with the number of connections made so far.
 func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done int)) (*ConnectionsResult, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err

@@ -1,9 +1,8 @@
-// Package interop runs every operation between two devices, for example of different
-// vendors, and checks every byte: each operation that both support, requested by either
-// side, at sizes around the packet payload, over IPv4 and IPv6, on queue pairs connected
-// by ibv_modify_qp and by the connection manager. Both devices are used through verbs,
-// the remote one usually through an agent. Package lab/interop runs it, and tests against
-// existing programs.
+// Package interop runs every operation between two devices, for example of different vendors, and
+// checks every byte: each operation that both support, requested by either side, at sizes around
+// the packet payload, over IPv4 and IPv6, on queue pairs connected by ibv_modify_qp and by the
+// connection manager. Both devices are used through verbs, the remote one usually through an agent.
+// Package lab/interop runs it, and tests against existing programs.
 //
 // A case passes if both sides get every expected completion with the expected fields, and
 // no other, if memory has the transferred data and is unchanged around it, and if invalid

@@ -73,7 +73,7 @@ func gidIndex(dev verbs.Context, n int, addr netip.Addr) (uint8, error) {
 	return 0, fmt.Errorf("%w in the table of GIDs", verbs.ErrNotFound)
 }
 
-// verbError returns an error that says that the endpoint could not do what, or nil if err is nil.
+// verbError returns an error that says what the endpoint could not do, or nil if err is nil.
 func (s *endpoint) verbError(what string, err error) error {
 	if err == nil {
 		return nil
@@ -177,7 +177,7 @@ func (m *memory) check() error {
 		n, len(m.buf)-2*guard, first-guard, m.buf[from:to], m.want[from:to])
 }
 
-// pattern returns pseudo-random data.
+// pattern returns n octets of pseudo-random data.
 func pattern(seed uint64, n int) []byte {
 	b := make([]byte, n+8)
 	r := rand.New(rand.NewPCG(seed, 0xfab))

@@ -76,7 +76,7 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 		dstAccess := verbs.Access(noExtraAccess)
 		bindsWindow := op.responderNeeds&(verbs.CapMWType1|verbs.CapMWType2) != 0 || c.Op == "send-inv"
 		if bindsWindow && x.responder.attr.Caps.Has(verbs.CapMWType1) {
-			dstAccess = verbs.AccessMWBind // windows may be bound to the memory
+			dstAccess = verbs.AccessMWBind // to bind windows to the memory; devices without windows refuse it
 		}
 		length := max(c.Size, 1) // some devices refuse a receive without memory
 		if op.service == verbs.QPTypeUD {
@@ -113,8 +113,8 @@ func (x *exchange) fillSourceAndExpect() {
 	x.dst.setWant(0, x.data)
 }
 
-// checkMemory ends the case unless the memory of both sides, and more memory, has the content that
-// was set by write and setWant.
+// checkMemory ends the case unless x.src, x.dst and the regions in more have the content that was
+// set by write and setWant.
 func (x *exchange) checkMemory(more ...*memory) {
 	errs := []error{x.requester.syncMemory(), x.responder.syncMemory()}
 	for _, m := range append([]*memory{x.src, x.dst}, more...) {

@@ -57,15 +57,15 @@ func readMany(x *exchange) {
 	x.checkMemory(from, to)
 }
 
-// atomic sets a word of the responder to before, executes an atomic operation on it, and checks
-// that the operation returns before and changes the word to after.
-func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, before, after uint64) {
+// atomic sets a word of the responder to oldValue, executes an atomic operation on it, and checks
+// that the operation returns oldValue and changes the word to newValue.
+func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, oldValue, newValue uint64) {
 	word := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
-	x.dst.write(word(before))
+	x.dst.write(word(oldValue))
 	must(x.responder.syncMemory())
 	x.src.clear()
-	x.src.setWant(0, word(before))
-	x.dst.setWant(0, word(after))
+	x.src.setWant(0, word(oldValue))
+	x.dst.setWant(0, word(newValue))
 	x.requester.execute(verbs.SendWR{Opcode: op, SGL: x.src.sge(0, 8), Remote: x.dst.remote(), Atomic: operands})
 	x.checkMemory()
 }

@@ -146,10 +146,10 @@ func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	}
 }
 
-// setPeer sets the destination of the datagrams of p, a UD queue pair: qpn at the address to.
-func (p *queuePair) setPeer(to verbs.AHAttr, qpn verbs.QPN, qKey uint32) {
+// setPeer sets the destination of the datagrams of p, which is a UD queue pair.
+func (p *queuePair) setPeer(addr verbs.AHAttr, qpn verbs.QPN, qKey uint32) {
 	old := p.ah
-	p.ah = rig.Result(p.pd.CreateAH(to))(p, "create an address handle")
+	p.ah = rig.Result(p.pd.CreateAH(addr))(p, "create an address handle")
 	if old != nil {
 		p.Must("close an address handle", old.Close())
 	}

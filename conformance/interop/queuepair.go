@@ -34,15 +34,15 @@ type queuePair struct {
 	unclaimed []verbs.WC // polled completions that were not awaited yet
 }
 
-// open creates a queue pair in INIT, with an SRQ if withSRQ is set, and up to inline octets of
+// open creates a queue pair in INIT, with an SRQ if withSRQ is set, and up to maxInline octets of
 // inline data. An error ends the case; the caller must then call close, which closes the objects
 // that were created.
-func (p *queuePair) open(service verbs.QPType, withSRQ bool, inline int) {
+func (p *queuePair) open(service verbs.QPType, withSRQ bool, maxInline int) {
 	p.pd = rig.Result(p.Device.AllocPD())(p, "allocate a protection domain")
 	p.cq = rig.Result(p.Device.CreateCQ(verbs.CQInit{Depth: 4 * depth}))(p, "create a completion queue")
 	init := verbs.QPInit{
 		Type: service, PD: p.pd, SendCQ: p.cq, RecvCQ: p.cq,
-		Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: inline},
+		Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: maxInline},
 	}
 	if withSRQ {
 		p.srq = rig.Result(p.Device.CreateSRQ(verbs.SRQInit{PD: p.pd, MaxWR: depth, MaxSGE: 2}))(p, "create a shared receive queue")

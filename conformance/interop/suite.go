@@ -192,8 +192,8 @@ func (s *Suite) checkAlive() error {
 }
 
 // judge returns the result of a case that returned err. An error that an exception (a known
-// failure) names is no failure, and a case that should fail by an exception but passes is stale.
-// The last exception that matches counts.
+// failure) names is no failure. A case that passes although an exception says that it always fails
+// is stale. The last exception that matches the name of the case counts.
 func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	res := Result{Case: c, Verdict: Pass, Took: took}
 	var known *Exception

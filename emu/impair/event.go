@@ -145,8 +145,8 @@ type eventState struct {
 	fired uint64 // packets to which the action was applied
 }
 
-// countMatch counts a packet if it matches, and reports whether the event applies to it: it is
-// matching packet number Nth or Occurrence, or Occurrence is 0.
+// countMatch counts a packet if it matches, and reports whether the event applies to it. If Nth or
+// Occurrence is set, the event applies only to the matching packet with this number.
 func (x *eventState) countMatch(d *link.Datagram, id dissection) bool {
 	if !x.Match.matchesFlow(d, id) {
 		return false
@@ -161,8 +161,8 @@ func (x *eventState) countMatch(d *link.Datagram, id dissection) bool {
 	return x.Occurrence == 0 || x.seen == uint64(x.Occurrence)
 }
 
-// exhausted reports whether the event applies to no later packet: matching packet number Nth or
-// Occurrence has passed.
+// exhausted reports whether the event applies to no later packet, because the matching packet with
+// the number Nth or Occurrence has been counted.
 func (x *eventState) exhausted() bool {
 	if x.Match.Nth != nil {
 		return x.seen >= *x.Match.Nth

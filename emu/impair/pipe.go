@@ -151,8 +151,9 @@ func (p *Pipe) Fired() []uint64 {
 	return all
 }
 
-// Apply appends the packets that d becomes to out: none, d unchanged, or changed, delayed or
-// duplicated, and held packets that d releases. It does not change the bytes of d's payload.
+// Apply impairs d and appends the resulting packets to out: d, perhaps changed or delayed, unless
+// it is lost or held; its duplicates; and packets held by reorder events that enough packets have
+// now overtaken. It does not change the bytes of d's payload.
 func (p *Pipe) Apply(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
 	p.counters.Offered++
 	p.arena = p.arena[:0] // the payloads of the last call's outcomes are no longer valid
@@ -174,8 +175,8 @@ func (p *Pipe) NextTimer() mono.Time {
 	return next
 }
 
-// HandleTimer applies the random impairments to the held packets whose deadline has passed, and
-// appends them to out.
+// HandleTimer releases the packets that a reorder event has held until their deadline: it applies
+// the random impairments to them and appends them to out.
 func (p *Pipe) HandleTimer(now mono.Time, out []Outcome) []Outcome {
 	p.arena = p.arena[:0]
 	start := len(out)

@@ -61,8 +61,8 @@ type QueueMarks struct {
 }
 
 // ShouldMark reports whether to mark a packet that arrives when the queue holds queued bytes: never
-// up to MinBytes, always above MaxBytes. In between, the probability grows linearly to MaxPPM, and
-// the random number draw, from [0, PPM), decides. MaxBytes 0 disables marking.
+// up to MinBytes, always above MaxBytes. In between, the probability grows linearly to MaxPPM; draw
+// is a random number in [0, PPM). MaxBytes 0 disables marking.
 func (m *QueueMarks) ShouldMark(queued int64, draw uint64) bool {
 	low, high := int64(m.MinBytes), int64(m.MaxBytes)
 	switch {

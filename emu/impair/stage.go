@@ -120,7 +120,7 @@ func (s *stage) decideBurst() (lost bool) {
 }
 
 // applyStage applies the impairments of s to the packet o, and appends the result to out: nothing
-// if o is lost, else o as changed and delayed, and perhaps a duplicate.
+// if o is lost or overflows the queue, else o as changed and delayed, and perhaps a duplicate.
 func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []Outcome {
 	drawn := s.decide()
 	counters := &p.counters

@@ -108,8 +108,9 @@ func TransportChecksum(src, dst netip.Addr, protocol byte, b []byte) uint16 {
 	return check
 }
 
-// PseudoHeaderSum sums the pseudo-header of a TCP or UDP checksum by SumWords. length counts the
-// TCP or UDP header and the payload. The family of dst applies to src, too.
+// PseudoHeaderSum returns the sum, as of SumWords, of the pseudo-header of a TCP or UDP checksum.
+// length counts the TCP or UDP header and the payload. The pseudo-header is that of IPv4 if dst is
+// an IPv4 address, else that of IPv6.
 func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	sum := uint64(protocol) + uint64(length)
 	for _, a := range [...]netip.Addr{src, dst} {
@@ -124,8 +125,8 @@ func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	return sum
 }
 
-// SumWords adds b to a sum in the ones' complement arithmetic of the Internet checksum, eight bytes
-// at a time. FoldSum reduces the result to 16 bits. An odd last byte is the upper byte of a word.
+// SumWords adds b to a ones' complement sum of 64 bits, which FoldSum reduces to the 16 bits of an
+// Internet checksum. Bytes that are missing in the last word count as 0.
 func SumWords(sum uint64, b []byte) uint64 {
 	var carry uint64
 	for ; len(b) >= 8; b = b[8:] {

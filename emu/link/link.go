@@ -1,7 +1,6 @@
-// Package link defines the interfaces between a protocol stack and its network:
-// PacketLink for datagrams, StreamNet for byte streams. Package sim implements them in
-// virtual time, udplink and tcplink on sockets; pcaplink captures their traffic, and
-// linktest tests implementations.
+// Package link defines the interfaces between a protocol stack and its network: PacketLink for
+// datagrams, StreamNet for byte streams. Package sim implements them in virtual time, udplink and
+// tcplink on sockets; pcaplink captures their traffic, and linktest tests implementations.
 //
 // Its only functions are for IP and UDP headers and checksums. The time is always an argument.
 package link

@@ -116,9 +116,9 @@ type Cable struct {
 	Addrs     [2]netip.Addr
 }
 
-// Open creates a simulated world with two ports, which the cable connects; zero fields have
-// defaults. Up impairs what a port sends: as both ports get c.Up, it impairs both directions. The
-// world ends after 5 minutes of virtual time.
+// Open creates a simulated world with two ports that the cable connects. If Link or Addrs is zero,
+// it has the default. Both ports impair the packets that they send as c.Up says. The world ends
+// after 5 minutes of virtual time.
 func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	t.Helper()
 	if c.Link == (sim.LinkConfig{}) {
@@ -136,10 +136,10 @@ func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	return w, [2]*sim.Port{a, b}
 }
 
-// ExpectSameCapture checks that captures of a simulated world follow from the seed alone:
-// capture must write the same file for a seed each time, with any number of threads. recorded is
-// the SHA-256 of the file of seed 3, the same on all machines. A change that makes runs of a seed
-// differ needs a new value, and an entry in the change log. An empty recorded is not compared.
+// ExpectSameCapture checks that captures of a simulated world depend on the seed alone: capture
+// writes the same file for the same seed, with any number of threads, and another file for another
+// seed. recorded, unless empty, is the SHA-256 of the file of seed 3, the same on all machines. A
+// change that alters this file needs a new value, and an entry in the change log.
 func ExpectSameCapture(t *testing.T, recorded string, capture func(seed uint64, file *bytes.Buffer)) {
 	t.Helper()
 	captureWith := func(seed uint64, procs int) []byte {

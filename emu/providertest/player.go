@@ -18,8 +18,8 @@ type Player struct {
 }
 
 // NewPlayer returns one side of an exchange of messages of size bytes. It sends them, up to 16 with
-// one post, from the start of the end's memory, and receives into its second half. With block it
-// waits for completion events, otherwise it polls. ud addresses the peer of a UD queue pair.
+// one post, from the first half of e.Buf, and receives into the second. With block it waits for
+// completion events, otherwise it polls. ud addresses the peer of a UD queue pair.
 func NewPlayer(e *End, size int, block bool, ud verbs.UD) *Player {
 	p := &Player{End: e, Block: block, wcs: make([]verbs.WC, 64)}
 	grh := 0
@@ -83,8 +83,9 @@ func (p *Player) answer(rounds int) error {
 	return nil
 }
 
-// PingPong sends messages from a, which b answers, one at a time. It returns the median of half the
-// round-trip time. Both must have receives posted, and have as many afterwards.
+// PingPong sends messages from a, which b answers, one at a time, and returns half the median
+// round-trip time. Both players must have a receive posted; each receive that completes is posted
+// again.
 func PingPong(a, b *Player, rounds int) (time.Duration, error) {
 	errs := make(chan error, 1)
 	go func() { errs <- b.answer(rounds) }()

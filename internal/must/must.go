@@ -19,8 +19,8 @@ func Do(t testing.TB, err error) {
 	}
 }
 
-// Get takes the results of a call and returns a function, which returns the value, or ends
-// the test if the call failed:
+// Get returns the value of a call, or ends the test if the call failed. The test is the argument of
+// a second call, because Go passes on several results only if there is no other argument:
 //
 //	pd := must.Get(dev.AllocPD())(t)
 func Get[T any](value T, err error) func(testing.TB) T {
@@ -34,7 +34,8 @@ func Get[T any](value T, err error) func(testing.TB) T {
 }
 
 // Fail checks the error of a call that must fail: errors.Is(err, want) holds, and the message
-// contains all texts. If not, it reports an error that begins with call, and the test goes on.
+// contains all texts. Otherwise Fail reports an error, with call as the name of the call, and the
+// test goes on.
 func Fail(t testing.TB, call string, err, want error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -121,8 +121,8 @@ func (d *FaultyDevice) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	return &faultyCQ{CQ: cq, d: d}, err
 }
 
-// CreateQP implements verbs.Context. It unwraps the objects of in for the underlying device, and
-// the new queue pair records buffers.
+// CreateQP implements verbs.Context. The underlying device gets its own PD and CQs instead of their
+// wrappers, and the new queue pair records buffers.
 func (d *FaultyDevice) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	in.SendCQ, in.RecvCQ, in.PD = unwrapCQ(in.SendCQ), unwrapCQ(in.RecvCQ), unwrapPD(in.PD)
 	q, err := d.Context.CreateQP(in)

@@ -19,8 +19,8 @@ func Poison(pointer any, text string, keep ...reflect.Type) {
 	poison(reflect.ValueOf(pointer).Elem(), text, keep)
 }
 
-// poison appends text, which output must escape, to the strings and map keys in v, but not to
-// values of the types keep. It descends into pointers, slices and structs. v must be settable.
+// poison appends text, which output must escape, to the strings and map keys in v, except in values
+// whose type is in keep. It descends into pointers, slices and structs. v must be settable.
 func poison(v reflect.Value, text string, keep []reflect.Type) {
 	switch {
 	case slices.Contains(keep, v.Type()):

@@ -21,7 +21,8 @@ import (
 // Part is the set of configurations to run; without -part it contains all.
 type Part struct{ number, of int }
 
-// PartFlag defines the flag -part=I/N, and returns the part of a test's configurations it selects.
+// PartFlag defines the flag -part=I/N, and returns its value: the part of a test's configurations
+// to run.
 func PartFlag() *Part {
 	p := new(Part)
 	flag.Var(p, "part", "run part `I/N` of the configurations: number I, I+N, I+2N, and so on, counted from 0")

@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// Golden fails the test if a file differs from the text got. With update it writes the file first.
+// Golden fails the test if the file does not contain got. With update it writes got to it first.
 func Golden(t *testing.T, file string, got []byte, update bool) {
 	t.Helper()
 	if update {

@@ -26,8 +26,8 @@ func ParseGuest(word string) (int, error) {
 	return id, nil
 }
 
-// ChangeLinks changes the link of the guest with the number in word, or of AllGuests, in a lab:
-// the words of change are up, down, or those of ParseImpairment.
+// ChangeLinks changes the link of one guest or of all guests in a lab. word is the number of the
+// guest, or AllGuests; change has the word up or down, or the words of ParseImpairment.
 func ChangeLinks(ctx context.Context, lab, word string, change []string) error {
 	id := 0
 	var err error
@@ -80,25 +80,25 @@ func Query(ctx context.Context, lab string) (*Info, error) {
 	return remote.Info(ctx)
 }
 
-// CopyFile copies a local file with its mode to a guest. If the path to is empty or ends with
-// a slash, the file keeps its name, in /tmp or in that directory.
-func CopyFile(ctx context.Context, lab string, id int, file, to string) error {
+// CopyFile copies a local file with its mode to the path target in a guest. If target is empty or
+// ends with a slash, the file keeps its name, in /tmp or in that directory.
+func CopyFile(ctx context.Context, lab string, id int, file, target string) error {
 	f, info, err := openFile(file)
 	if err != nil {
 		return cmdline.Errorf("%w", err)
 	}
 	defer f.Close()
-	if to == "" {
-		to = "/tmp/"
+	if target == "" {
+		target = "/tmp/"
 	}
-	if strings.HasSuffix(to, "/") {
-		to += path.Base(file)
+	if strings.HasSuffix(target, "/") {
+		target += path.Base(file)
 	}
 	remote, err := Connect(lab)
 	if err != nil {
 		return err
 	}
-	return remote.Put(ctx, id, guest.File{Path: to, Mode: info.Mode(), Size: info.Size(), Content: f})
+	return remote.Put(ctx, id, guest.File{Path: target, Mode: info.Mode(), Size: info.Size(), Content: f})
 }
 
 // Capabilities reports whether this machine can boot guests, and whether this program can be the

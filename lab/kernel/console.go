@@ -177,14 +177,14 @@ func Errors(console string) (lines []string) {
 	return lines
 }
 
-// ErrorReport returns up to most lines of a console from the first kernel
-// error on; without one, the last lines.
-func ErrorReport(console string, most int) string {
+// ErrorReport returns up to maxLines lines of a console from the first kernel error on, or the last
+// maxLines lines if there is no kernel error.
+func ErrorReport(console string, maxLines int) string {
 	lines := strings.Split(strings.TrimRight(console, "\n"), "\n")
 	for i, line := range lines {
 		if kernelErrorLine.MatchString(line) {
-			return strings.Join(lines[i:min(len(lines), i+most)], "\n")
+			return strings.Join(lines[i:min(len(lines), i+maxLines)], "\n")
 		}
 	}
-	return lastLines(console, most, "\n")
+	return lastLines(console, maxLines, "\n")
 }

@@ -12,23 +12,20 @@
 // Commands and files go to guests over the control links, so that the wire carries
 // test traffic only, and may be down. Package guest runs inside of the guests.
 //
-// [Up] creates a lab that ends with this process. It needs the right to create
-// network namespaces: root, or a process of netns.StartUnshared.
-// [UpInCurrentNamespace] creates the bridge in the namespace of such a process.
-// [Start] creates a lab in a detached process and needs no rights; [Connect] finds
-// it by its name. [RunProgram] creates a lab for the duration of a program. A
-// program that uses Start or RunProgram must call ServeMain if its first argument
-// is ServeCommand, and ProgramMain if it is ProgramCommand.
+// [Up] creates a lab that ends with this process. It needs the right to create network namespaces:
+// root, or a process of netns.StartUnshared. [UpInCurrentNamespace] creates the bridge in the
+// namespace of such a process. [Start] creates a lab in a detached process and needs no rights;
+// [Connect] finds it by its name. [RunProgram] creates a lab for the duration of a program. A
+// program that uses Start or RunProgram must call ServeMain if its first argument is ServeCommand,
+// and ProgramMain if it is ProgramCommand.
 //
-// An [ImageCache] has the images that guests boot: a stock Debian kernel, and an
-// initramfs with the modules, libraries and RDMA programs that a guest needs. It
-// downloads and unpacks Debian packages, installs nothing, and needs no root. It builds
-// siw, which Debian leaves out, from Debian's source of the same kernel. Each image is in
-// a directory named after all of its inputs, which is renamed into place when it is
-// complete. Find only looks there; Build asks apt for current packages. Processes may
-// share a cache: one builds, the others wait. A [MissingError] names missing programs
-// with the command that installs them.
+// An [ImageCache] has the images that guests boot: a stock Debian kernel, and an initramfs with the
+// modules, libraries and RDMA programs that a guest needs. It downloads and unpacks Debian
+// packages, installs nothing, and needs no root. It builds siw, which Debian leaves out, from
+// Debian's source of the same kernel. Each image is in a directory named after all of its inputs,
+// which is renamed into place when it is complete. Find only looks there; Build asks apt for
+// current packages. Processes may share a cache: one builds, the others wait. A [MissingError]
+// names missing programs with the command that installs them.
 //
-// Guests are untrusted and are on no network but the lab's. A Lab is safe for
-// concurrent use.
+// Guests are untrusted and are on no network but the lab's. A Lab is safe for concurrent use.
 package kernel

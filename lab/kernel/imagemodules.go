@@ -66,7 +66,7 @@ func moduleFiles(root string) (map[string]string, error) {
 	return files, err
 }
 
-// builtinModules returns the modules that are part of the kernel below root.
+// builtinModules returns the modules that are built into the kernel below root.
 func builtinModules(root string) (map[string]bool, error) {
 	text, err := os.ReadFile(filepath.Join(root, "modules.builtin"))
 	if err != nil {

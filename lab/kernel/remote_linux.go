@@ -140,8 +140,8 @@ func Start(ctx context.Context, name string, cfg Config) error {
 }
 
 // prepareLabDir creates the directory of a lab, with its crash log, and removes the console logs of
-// an earlier lab there. It sets cfg.Consoles to that directory if it is empty. It does nothing if
-// the user has no cache directory (log is then empty).
+// an earlier lab there. If cfg.Consoles is empty, it is set to that directory. prepareLabDir does
+// nothing if the user has no cache directory (log is then empty).
 func prepareLabDir(name string, cfg *Config) error {
 	log := kernelLabs.CrashLog(name)
 	if log == "" {

@@ -7,7 +7,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 // slice along every axis (multipartition). In each slice of a sweep every rank has one cell
 // to work on, and its input comes from the same neighbour every time.
 //
-// The right side of a step is the product of the operators of the three axes and a known
+// The right-hand side of a step is the product of the operators of the three axes and a known
 // solution that differs in every step. Every unknown, and every number on the exchanged
 // faces, is checked.
 type adi struct {
@@ -103,9 +103,9 @@ func (a *adi) run(steps int) {
 	}
 }
 
-// makeRightSide sets the unknowns of all cells to the right side of a step: the operators of all
-// axes, applied to the exact solution in turn. An operator reads faceDepth points beyond the cell
-// along its axis, so those before it are applied to the cell extended along the axes that follow.
+// makeRightSide sets the unknowns of all cells to the right-hand side of a step: the operators of
+// all axes, applied to the exact solution in turn. An operator reads faceDepth points beyond its
+// box along its axis, so the boxes of the operators applied before it are extended along that axis.
 func (a *adi) makeRightSide(step int) {
 	a.step, a.seed = step, key(a.coefficientSeed, uint64(step))
 	for _, c := range a.cells {

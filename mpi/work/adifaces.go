@@ -13,8 +13,8 @@ const (
 	adiReference = 24
 )
 
-// reference returns the expected unknowns and the bound of their error: for small grids those of a
-// solution by one rank, equal to the bit, and for large grids the exact solution of the step.
+// reference returns the expected unknowns and the bound of their error. For small grids they are
+// the solution by one rank, with the bound 0, and for large grids the exact solution of the step.
 func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64) {
 	if a.side > adiReference {
 		return a.exact, adiBound
@@ -27,12 +27,12 @@ func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64)
 	return c.at, 0
 }
 
-// checkPoint compares got, the unknowns of a point, with want. In an error, where says what got is
-// part of: this rank's cells, the reference, or a face from another rank.
-func (a *adi) checkPoint(at [3]int, want [adiVars]float64, got []float64, bound float64, where string) {
+// checkPoint compares got, the unknowns of a point, with want. An error contains source, which says
+// whether got is of this rank's cells, of the reference, or on a face from another rank.
+func (a *adi) checkPoint(at [3]int, want [adiVars]float64, got []float64, bound float64, source string) {
 	for v, w := range want {
 		if !a.j.withinBound(w, got[v], bound) {
-			a.j.failVerification(w, got[v], "unknown %d at %v %s in step %d", v, at, where, a.step)
+			a.j.failVerification(w, got[v], "unknown %d at %v %s in step %d", v, at, source, a.step)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func lower() block                             { return diagonal(-1, 0.1) }
 func upper() block                             { return diagonal(-1, -0.1) }
 func middle(a *adi, axis int, at [3]int) block { return diagonal(5+a.coefficient(axis, at), 0.2) }
 
-// diagonal returns a block with d on its diagonal and next beside it.
+// diagonal returns a block with d on its diagonal, and next to the right of each d, cyclically.
 func diagonal(d, next float64) (b block) {
 	for v := range b {
 		b[v][v] = d
@@ -62,8 +62,8 @@ func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	return y
 }
 
-// applyBlocks implements lineSolver.apply: it returns the left side of the equations of the point
-// at, a sum over the point and its two neighbours along the axis, with the values of field.
+// applyBlocks implements lineSolver.apply: it returns the left-hand side of the equations of a
+// point, a sum over the point and its two neighbours along the axis, with the values of field.
 func applyBlocks(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	l, m, u := lower(), middle(a, axis, at), upper()
 	for d, b := range []*block{&l, &m, &u} {
@@ -81,12 +81,12 @@ func applyBlocks(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float6
 }
 
 // eliminateBlocks implements lineSolver.eliminate, the forward elimination along a line of a cell.
-// It turns the diagonal block of each point into the identity, and stores the block that couples it
-// to the next point, and the right side in place. before has both for the last point of the
-// previous cell, if any; after gets those of this one.
+// It turns the diagonal block of each point into the identity. The block that couples the point to
+// the next one is then in c.eliminated, and the right-hand side in place of the old one. before has
+// both for the last point of the previous cell, nil if there is none; after gets those of this one.
 func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
-	var next block             // of the previous point
-	var right [adiVars]float64 // of the previous point
+	var next block             // couples the previous point to its next one
+	var right [adiVars]float64 // right-hand side of the previous point
 	if before != nil {
 		next.load(before)
 		copy(right[:], before[blockSize:])
@@ -115,9 +115,9 @@ func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 	copy(after[blockSize:], right[:])
 }
 
-// solveBlocks implements lineSolver.solve, the back substitution along a line of a cell. It
-// subtracts the known values of the next point from each point. before has those of the cell solved
-// before, and after gets those of this one.
+// solveBlocks implements lineSolver.solve, the back substitution along a line of a cell. From each
+// point it subtracts the coupling block times the next point, whose values are known. before has
+// the first point of the line in the next cell, nil if there is none; after gets that of this cell.
 func solveBlocks(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [adiVars]float64
 	copy(known[:], before)

@@ -56,7 +56,7 @@ type cg struct {
 type cgPartners struct {
 	rank, rows, cols int
 	row, col         int
-	across           []int  // partners along the row
+	rowPartners      []int  // partners along the row
 	sent, kept       [2]int // part of a sum that goes to the first partner, and part that stays
 	opposite         int    // the rank across the diagonal
 }
@@ -68,7 +68,7 @@ func newCGPartners(rank, ranks int) (p cgPartners) {
 	p.cols = ranks / p.rows
 	p.row, p.col = rank/p.cols, rank%p.cols
 	for group := p.cols; group > 1; group /= 2 {
-		p.across = append(p.across, p.row*p.cols+(p.col+group/2)%group+p.col/group*group)
+		p.rowPartners = append(p.rowPartners, p.row*p.cols+(p.col+group/2)%group+p.col/group*group)
 	}
 	return p
 }
@@ -117,12 +117,12 @@ func (c *cg) multiply(y, x []float64) {
 	kept := c.sums[c.kept[0]:c.kept[1]]
 	other := make([]float64, len(kept))
 	// The nearest partner first: the sum may be divided with it.
-	for i := len(c.across) - 1; i >= 0; i-- {
+	for i := len(c.rowPartners) - 1; i >= 0; i-- {
 		out := kept
-		if i == len(c.across)-1 {
+		if i == len(c.rowPartners)-1 {
 			out = c.sums[c.sent[0]:c.sent[1]]
 		}
-		c.vectors.exchange(c.j, other, out, c.across[i], cgTagSum)
+		c.vectors.exchange(c.j, other, out, c.rowPartners[i], cgTagSum)
 		for k := range kept {
 			kept[k] += other[k]
 		}
@@ -155,7 +155,7 @@ func (c *cg) innerProduct(x, y []float64) float64 {
 		sum += x[i] * y[i]
 	}
 	var other [1]float64
-	for _, partner := range c.across {
+	for _, partner := range c.rowPartners {
 		c.scalars.exchange(c.j, other[:], []float64{sum}, partner, cgTagScalar)
 		sum += other[0]
 	}
@@ -229,11 +229,11 @@ func (s *sparse) multiply(y, x []float64) {
 	}
 }
 
-// system is a rank's part of a matrix and its right side.
+// system is a rank's part of a matrix and its right-hand side.
 type system struct {
 	block    sparse
 	solution []float64 // of its columns
-	right    []float64 // right side: matrix times solution, of its columns
+	right    []float64 // right-hand side: matrix times solution, of its columns
 	norm     float64   // bound of the operator norm
 }
 

@@ -4,9 +4,8 @@
 // system is really solved, keys are really sorted, and transported bytes are compared with
 // those sent. The command fabrictest mpirun and the tests of the runtime run them.
 //
-// A workload is not the benchmark of the same name. It has the communication and as much
-// arithmetic as a verifiable result needs; its times describe the runtime and the fabric,
-// not the processors.
+// A workload is not the benchmark of the same name. It has the communication and as much arithmetic
+// as a verifiable result needs; its times describe the runtime and the fabric, not the processors.
 //
 // Wrong data is a *VerificationError with rank and place. A workload repairs nothing and is
 // deterministic: two runs with the same parameters send the same bytes.

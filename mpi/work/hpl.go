@@ -39,7 +39,7 @@ const (
 	hplTagSum
 )
 
-// hpl is a rank's part of the matrix. The right side is an additional column.
+// hpl is a rank's part of the matrix. The right-hand side is an additional column.
 type hpl struct {
 	*blockCyclic
 	j *job
@@ -83,10 +83,10 @@ func (h *hpl) eliminatePanel(first int) {
 	}
 	h.forwardPanel()
 	h.j.spendComputeFraction(1, 1)
-	trailing := h.columns.before(first + h.width)
-	h.swapRows(trailing)
-	h.solveTop(trailing)
-	h.update(trailing)
+	trailingStart := h.columns.before(first + h.width)
+	h.swapRows(trailingStart)
+	h.solveTop(trailingStart)
+	h.update(trailingStart)
 }
 
 // factorPanel eliminates within the panel, together with the other ranks of this process column,
@@ -224,8 +224,8 @@ type blockCyclic struct {
 	rows, columns cyclicAxis
 }
 
-// newBlockCyclic returns a rank's part of an n × n matrix with the right side as column n. The
-// grid of ranks is as square as possible.
+// newBlockCyclic returns a rank's part of an n × n matrix with the right-hand side as column n.
+// The grid of ranks is as square as possible.
 func newBlockCyclic(seed uint64, n, block, ranks, rank int) *blockCyclic {
 	rows, columns := rectangle(ranks)
 	return &blockCyclic{

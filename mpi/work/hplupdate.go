@@ -2,10 +2,11 @@ package work
 
 import "math"
 
-// swapRows swaps each row of the panel with its pivot row in the trailing matrix: the columns from
-// local index trailing on. If two ranks of this process column own the rows, they exchange them.
-func (h *hpl) swapRows(trailing int) {
-	n := h.columns.owned - trailing
+// swapRows swaps each row of the panel with its pivot row in the trailing matrix, which begins at
+// the local column trailingStart. If two ranks of this process column own the rows, they exchange
+// them.
+func (h *hpl) swapRows(trailingStart int) {
+	n := h.columns.owned - trailingStart
 	if n == 0 {
 		return
 	}
@@ -16,7 +17,7 @@ func (h *hpl) swapRows(trailing int) {
 		switch {
 		case current == pivot:
 		case a == b && h.rows.me == a:
-			x, y := h.localRow(h.rows.local(current))[trailing:], h.localRow(h.rows.local(pivot))[trailing:]
+			x, y := h.localRow(h.rows.local(current))[trailingStart:], h.localRow(h.rows.local(pivot))[trailingStart:]
 			for k := range x {
 				x[k], y[k] = y[k], x[k]
 			}
@@ -25,16 +26,16 @@ func (h *hpl) swapRows(trailing int) {
 			if h.rows.me == b {
 				row, other = pivot, a
 			}
-			own := h.localRow(h.rows.local(row))[trailing:]
+			own := h.localRow(h.rows.local(row))[trailingStart:]
 			buffers.exchange(h.j, own, own, h.rankAt(other, h.columns.me), hplTagSwap)
 		}
 	}
 }
 
-// solveTop computes the panel's rows of the trailing matrix, the columns from local index trailing
-// on, on the ranks that own these rows, and passes them down the process columns.
-func (h *hpl) solveTop(trailing int) {
-	n, w := h.columns.owned-trailing, h.width
+// solveTop computes the panel's rows of the trailing matrix, which begins at the local column
+// trailingStart, on the ranks that own these rows, and passes them down the process columns.
+func (h *hpl) solveTop(trailingStart int) {
+	n, w := h.columns.owned-trailingStart, h.width
 	h.top = make([]float64, w*n)
 	if n == 0 {
 		return
@@ -44,7 +45,7 @@ func (h *hpl) solveTop(trailing int) {
 	if h.rows.me == origin {
 		at := h.rows.local(h.first)
 		for i := range w {
-			row := h.localRow(at + i)[trailing:]
+			row := h.localRow(at + i)[trailingStart:]
 			for k := range i {
 				f := h.panel[(at+i)*w+k]
 				for c, above := range h.top[k*n:][:n] {
@@ -63,12 +64,12 @@ func (h *hpl) solveTop(trailing int) {
 	}
 }
 
-// update subtracts the product of the panel and the rows of solveTop from the rows below them, in
-// the columns from local index trailing on.
-func (h *hpl) update(trailing int) {
-	n, w := h.columns.owned-trailing, h.width
+// update subtracts the product of the panel and the rows of solveTop from the rows below them in
+// the trailing matrix, which begins at the local column trailingStart.
+func (h *hpl) update(trailingStart int) {
+	n, w := h.columns.owned-trailingStart, h.width
 	for i := h.rows.before(h.first + w); i < h.rows.owned; i++ {
-		row := h.localRow(i)[trailing:]
+		row := h.localRow(i)[trailingStart:]
 		for k, f := range h.panel[i*w:][:w] {
 			for c, above := range h.top[k*n:][:n] {
 				row[c] -= f * above
@@ -110,14 +111,15 @@ func (h *hpl) substitute() {
 	}
 }
 
-// solveBlock solves the w unknowns x of a diagonal block, whose owner is the rank diagonal. The
-// other ranks of its process row send it the part of the right side that their columns determine.
+// solveBlock solves the w unknowns x of a diagonal block on the rank that owns it, called diagonal.
+// The other ranks of its process row send it the part of the right-hand side that their columns
+// determine.
 func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	at := h.rows.local(first)
 	sum := make([]float64, w)
 	for i := range sum {
 		sum[i] = -known[at+i]
-		if h.columns.me == h.columns.owner(h.n) { // column n is the right side
+		if h.columns.me == h.columns.owner(h.n) { // column n is the right-hand side
 			sum[i] += h.localRow(at + i)[h.columns.local(h.n)]
 		}
 	}

@@ -33,8 +33,8 @@ func semicoarsening(j *job) {
 const amgReach = 24
 
 // runLevels exchanges the points of all levels, from the finest to the coarsest and back in each
-// cycle, which ends with a sum over all ranks. reach returns how many points away a point of a
-// level is coupled.
+// cycle, which ends with a sum over all ranks. reach returns the distance, in points, up to which
+// the points of a level are coupled.
 func runLevels(j *job, reach func(level, levels, points int) int) {
 	size := map[Class]struct{ points, levels, cycles int }{
 		ClassT: {128, 4, 2}, ClassS: {256, 5, 10}, ClassW: {512, 6, 40}, ClassA: {1024, 7, 100},

@@ -22,8 +22,8 @@ const (
 	luContraction = (6 + luCoupling) / luDiagonal * (6 + luCoupling) / luDiagonal
 )
 
-// newLUGrid returns the points of a rank in rows × columns ranks: u is 0, and b the right side of
-// the exact solution.
+// newLUGrid returns the points of a rank in rows × columns ranks: u is 0, and b the right-hand side
+// for the exact solution.
 func newLUGrid(seed uint64, side, rows, columns, rank int) *luGrid {
 	g := &luGrid{seed: seed, side: side, rows: rows, columns: columns, row: rank / columns, column: rank % columns}
 	g.fx, g.fy = partStart(side, columns, g.column), partStart(side, rows, g.row)
@@ -40,7 +40,7 @@ func newLUGrid(seed uint64, side, rows, columns, rank int) *luGrid {
 	return g
 }
 
-// exact is the exact solution, from which the right side is computed.
+// exact is the exact solution, from which the right-hand side is computed.
 func (g *luGrid) exact(x, y, z, v int) float64 {
 	for _, p := range []int{x, y, z} {
 		if p < 0 || p >= g.side {

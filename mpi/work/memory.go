@@ -79,8 +79,8 @@ func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	return m, nil
 }
 
-// combineMemory computes means and maximums over ranks. all has a row of columns numbers for each
-// rank: one for each kind of memory, and those that MemoryOf appends.
+// combineMemory computes means and maximums over ranks. all has a row for each rank: a number for
+// each kind of memory, and those that MemoryOf appends. columns is the length of a row.
 func combineMemory(all []byte, columns, kinds int) Memory {
 	ranks := len(all) / (8 * columns)
 	spreads, sums := make([]Spread, columns), make([]uint64, columns)

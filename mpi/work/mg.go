@@ -41,7 +41,7 @@ type mg struct {
 	torus  torus
 	levels []*mgLevel // the finest first
 	coarse *mg        // of all ranks together, below the last level
-	v      []float64  // the right side; nil for a coarse solver, whose finest level has it in r
+	v      []float64  // the right-hand side; nil for a coarse solver, whose finest level has it in r
 	norms  []float64  // of the residual, before and after every cycle
 }
 

@@ -142,7 +142,8 @@ func (h *overlapTest) runWaiting() {
 	check(h.j.world.Ssend(h.buf, 1, h.tag))
 }
 
-// runComputing starts the operation, computes, and waits.
+// runComputing starts the send or receive, announces a receive to a peer that waits for that,
+// computes, and waits.
 func (h *overlapTest) runComputing(compute time.Duration) {
 	j := h.j
 	var r *mpi.Request

@@ -1,10 +1,9 @@
 package work
 
 // scalarPentadiagonal solves lines of five diagonals on a multipartition, as NPB's SP does.
-// Unknowns are not coupled to each other; three have the same factors and two their own.
-// Each line passes on factors and right sides of two points (22 numbers), and unknowns of
-// two points on the way back (10): smaller messages than BT's, and more of them per work
-// (Sur 2006 Table 1).
+// Unknowns are not coupled to each other; three have the same factors and two their own. Each line
+// passes on factors and right-hand sides of two points (22 numbers), and unknowns of two points on
+// the way back (10): smaller messages than BT's, and more of them per work (Sur 2006 Table 1).
 func scalarPentadiagonal(j *job) { runADI(j, &pentaSolver) }
 
 var pentaSolver = lineSolver{
@@ -27,8 +26,8 @@ func coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
 	return [5]float64{pentaOuter, -1, 5 + a.coefficient(axis, at) + 0.3*float64(set), -1, 0.3}
 }
 
-// applyDiagonals implements lineSolver.apply: it returns the left side of the equations of the
-// point at, a sum over the point and the two before and after it along the axis, with the values of
+// applyDiagonals implements lineSolver.apply: it returns the left-hand side of the equations of a
+// point, a sum over the point and the two before and after it along the axis, with the values of
 // field. Unknown v has the set of coefficients factorSet(v).
 func applyDiagonals(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	var sets [pentaSets][5]float64
@@ -50,7 +49,7 @@ func applyDiagonals(a *adi, axis int, at [3]int, field func([3]int) [adiVars]flo
 }
 
 // row is the equation of a point after elimination: its unknown, plus factors times the
-// next two, is the right side.
+// next two, is the right-hand side.
 type row struct {
 	first, second [pentaSets]float64 // factors of the next point and of the one after it
 	right         [adiVars]float64
@@ -110,9 +109,10 @@ func eliminateDiagonals(a *adi, c *adiCell, l line, before, after []float64) {
 	last[1].store(after[rowSize:])
 }
 
-// solveDiagonals implements lineSolver.solve, the back substitution along a line of a cell. It
-// subtracts the known values of the next two points from each point. before has those of the cell
-// solved before, and after gets those of this one. Points after the end of the line are 0.
+// solveDiagonals implements lineSolver.solve, the back substitution along a line of a cell. From
+// each point it subtracts the couplings times the next two points, whose values are known. before
+// has the first two points of the line in the next cell, nil if there is none; after gets those of
+// this cell. Points after the end of the line are 0.
 func solveDiagonals(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [2][adiVars]float64 // the next two points
 	if before != nil {

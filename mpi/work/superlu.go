@@ -10,8 +10,8 @@ import (
 // triangularSolve solves with a sparse triangular matrix as SuperLU_DIST does: blocks are
 // distributed on a grid of ranks, and received messages determine the next operation. Their
 // order is unknown, therefore receives are of any source and any tag. Messages come in
-// bursts and up to a third of them unexpected; 94 % and more are below 2 KB, and a few have
-// most of the volume (Sur 2006 §3.3, Table 2, Fig. 7).
+// bursts, and up to a third of them are unexpected; 94 % and more are below 2 KB, and a few
+// have most of the volume (Sur 2006 §3.3, Table 2, Fig. 7).
 func triangularSolve(j *job) {
 	size := map[Class]sluSize{
 		ClassT: {blocks: 40, percent: 30, nrhs: 2, solves: 2},
@@ -90,7 +90,8 @@ func (s *slu) reset(solve int) {
 	}
 }
 
-// solve does a triangular solve: first of diagonal blocks that need no messages, then by messages.
+// solve does a triangular solve. It solves diagonal blocks that need no messages first, then the
+// others as the messages that they need arrive.
 func (s *slu) solve(number int) {
 	defer annotateError("solution %d", number)
 	s.sends = s.sends[:0]

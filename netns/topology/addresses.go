@@ -37,8 +37,8 @@ func leafAddrs(rail, leaf, n int) []netip.Prefix {
 	}
 }
 
-// trunkAddrs returns the addresses of both ends of the cable between a leaf and a spine, which
-// are a subnet of two addresses. spines is the number of spines.
+// trunkAddrs returns the addresses of both ends of the cable between a leaf and a spine. The two
+// ends are the only addresses of their subnet. spines is the number of spines.
 func trunkAddrs(rail, leaf, spine, spines int) (atLeaf, atSpine []netip.Prefix) {
 	end := func(side int) []netip.Prefix {
 		n := 2*(leaf*spines+spine) + side

@@ -9,7 +9,8 @@ type Segment struct {
 }
 
 // Segments returns the sets of ports that reach each other without a router, in the order of their
-// first cables. Only ports with addresses count: unrouted switches alone are an empty segment.
+// first cables. Ports of unrouted switches have no addresses and are left out, so that a segment
+// with only such ports is empty.
 func (t Topology) Segments() []Segment {
 	x := t.index()
 	domains, _ := t.broadcastDomains(x)
@@ -32,7 +33,8 @@ func (t Topology) Segments() []Segment {
 	return segments
 }
 
-// add adds a port. A routed switch with several ports in the segment counts once, by the lowest.
+// add adds a port. If a routed switch has several ports in the segment, add keeps only the one with
+// the lowest number.
 func (s *Segment) add(p Port) {
 	if p.NIC == "" {
 		i := slices.IndexFunc(s.Ports, func(q Port) bool { return q.NIC == "" && q.Node == p.Node })

@@ -109,7 +109,7 @@ func (d *builder) setNICsInOneSubnet(rail int) {
 }
 
 // addTree adds one rail of a fat tree: leaves, spines and cables. It also sets the hosts' NICs on
-// that rail, each with the leaf as its gateway.
+// that rail. The gateway of a NIC is its leaf.
 func (d *builder) addTree(rail, leaves, spines int) {
 	hosts := len(d.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)
@@ -170,7 +170,7 @@ func (s *switchBuilder) newPort() Port {
 	return Port{Node: s.name, Num: s.ports - 1}
 }
 
-// finish applies Options.Links and validates the topology. shape begins error messages.
+// finish applies Options.Links and validates the topology. Error messages begin with shape.
 func (d *builder) finish(shape string) (Topology, error) {
 	err := d.err
 	if err == nil {
@@ -205,8 +205,9 @@ func (d *builder) applyLinkOverrides() error {
 	return nil
 }
 
-// specificity returns a rank of a port pattern, which is higher for a more specific pattern. No
-// wildcards counts more than a port: "host1" ranks above "host*/rdma0", and that above "host*".
+// specificity returns the rank of a port pattern, higher for a more specific one. A pattern without
+// wildcards ranks above all others ("host1" above "host*/rdma0"), then one with a port ranks above
+// one without ("host*/rdma0" above "host*").
 func specificity(pattern string) int {
 	rank := 0
 	if !strings.ContainsAny(pattern, "*?[") {

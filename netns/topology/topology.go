@@ -1,12 +1,10 @@
-// Package topology describes fabrics as data: hosts with their NICs, switches,
-// and the cables between them, with names and addresses. It creates nothing:
-// package netns builds namespaces from a Topology, and the simulation builds
-// ports.
+// Package topology describes fabrics as data: hosts with their NICs, switches, and the cables
+// between them, with names and addresses. It creates nothing: package netns builds namespaces from
+// a Topology, and the simulation builds ports.
 //
-// Pair, Star and FatTree return common shapes; others can be written by hand
-// and checked with Validate. The package also derives what all users must agree
-// on: segments that share a subnet (Segments), routes between subnets (Routes),
-// and MAC addresses (MAC).
+// Pair, Star and FatTree return common shapes; others can be written by hand and checked with
+// Validate. The package also derives what all users must agree on: segments that share a subnet
+// (Segments), routes between subnets (Routes), and MAC addresses (MAC).
 //
 // Methods do not modify a Topology; it is safe for concurrent reading.
 package topology

@@ -133,8 +133,8 @@ func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	return c, nil
 }
 
-// clauses returns the clauses, with their states, of every document (a standard, with a row for
-// each clause) that applies to the device: a case was run for at least one of its clauses.
+// clauses returns the clauses, with their states, of the documents that apply to the device. A
+// document is a standard, with a row for each clause; it applies if a case was run for some clause.
 func clauses(run *conform.Run) (all []Clause) {
 	results := make(map[string][]*conform.Result) // of the cases, by row ID of a clause
 	for i := range run.Devices[0].Results {
@@ -166,7 +166,7 @@ func clauses(run *conform.Run) (all []Clause) {
 	return all
 }
 
-// clauseState returns the state of a clause, the worst verdict of the results of its cases, and the
+// clauseState returns the state of a clause, which is the worst verdict of its cases, and the
 // sorted IDs of the cases.
 func clauseState(results []*conform.Result) (s State, cases []string) {
 	verdicts := make([]conform.Verdict, 0, len(results))
@@ -232,7 +232,8 @@ func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 	return Conforms, count(Pass, "met and none violated")
 }
 
-// place returns the section of a clause, followed by the public IDs that the section does not name.
+// place returns the section of a clause, followed by the IDs of compliance statements and test
+// assertions that the section does not name.
 func place(section string, ids []string) string {
 	var parts []string
 	if section != "" {

@@ -79,8 +79,8 @@ func (c *Compared) Differs() bool {
 // HasState reports whether the clause has a state on the device of a column.
 func (c *Compared) HasState(column int) bool { return c.States[column] != "" }
 
-// judgedDevice is a device of a result folder.
-type judgedDevice struct {
+// testedDevice is a device of a result folder.
+type testedDevice struct {
 	run  conform.Run  // results of this device only
 	cert *Certificate // nil for a folder of conform
 	dir  string       // the folder
@@ -97,7 +97,7 @@ func Compare(dirs []string) (*Comparison, error) {
 			return nil, err
 		}
 		for i := range run.Devices {
-			d := &judgedDevice{run: *run, cert: cert, dir: dir}
+			d := &testedDevice{run: *run, cert: cert, dir: dir}
 			d.run.Devices = run.Devices[i : i+1]
 			c.addDevice(d, index)
 		}
@@ -164,7 +164,7 @@ func readRun(dir string) (*conform.Run, *Certificate, error) {
 // column returns the column of a device without its counts. Its name is the kind of device that
 // the certificate names, such as rxe-6.12, or else the device's own name. Its tier is where the
 // cases were run: sim, netns or wire.
-func (d *judgedDevice) column() Column {
+func (d *testedDevice) column() Column {
 	dev := &d.run.Devices[0]
 	col := Column{Name: dev.Label(), Device: dev.Name, Transport: dev.Title, From: d.dir, Page: conform.PageFile, Tool: d.run.Tool, Tier: d.run.Tier}
 	if d.cert != nil {
@@ -203,7 +203,7 @@ func (c *Comparison) makeNamesUnique() {
 
 // addDevice adds a column with the states of a device's clauses, and appends clauses that c does
 // not have yet. index has the indexes in c.Clauses by clause ID; addDevice extends it.
-func (c *Comparison) addDevice(d *judgedDevice, index map[string]int) {
+func (c *Comparison) addDevice(d *testedDevice, index map[string]int) {
 	found := clauses(&d.run)
 	column := len(c.Columns)
 	c.Columns = append(c.Columns, d.column())

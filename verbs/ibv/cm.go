@@ -66,7 +66,7 @@ func (c *Context) CM() (verbs.CM, error) {
 	return c.cm, nil
 }
 
-// dispatch reads the events of all identifiers and delivers them.
+// dispatch reads the events of all rdma_cm identifiers and delivers them.
 func (m *manager) dispatch() {
 	defer close(m.done)
 	for {

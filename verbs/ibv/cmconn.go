@@ -118,7 +118,7 @@ func (c *conn) dial(addr netip.AddrPort, cmParam *C.struct_shim_cm_param, param 
 	return nil
 }
 
-// connectableQP returns the queue pair of an argument, which must be in RESET or INIT.
+// connectableQP returns pair as a queue pair of this device, which must be in RESET or INIT.
 func (m *manager) connectableQP(op string, pair verbs.QP) (q *qp, err error) {
 	err = callVerb(m.ctx, op, func() error {
 		if q, err = objectOf[*qp](m.ctx, "queue pair", pair); err != nil {
@@ -142,7 +142,8 @@ func (c *conn) setQP(cmParam *C.struct_shim_cm_param) {
 }
 
 // moveToInit moves the queue pair from RESET to INIT with the attributes of librdmacm and access
-// rights for remote writes and, with allowReads, reads and atomics. One in INIT stays unchanged.
+// rights for remote writes and, with allowReads, reads and atomics. In any other state than RESET,
+// the queue pair stays unchanged.
 func (c *conn) moveToInit(allowReads bool) error {
 	return c.move(C.IBV_QPS_INIT, func(current verbs.QPState, a *C.struct_ibv_qp_attr) bool {
 		a.qp_access_flags |= C.IBV_ACCESS_REMOTE_WRITE

@@ -133,8 +133,8 @@ func (id *cmID) accept(param *C.struct_shim_cm_param) error {
 	return id.call(func() C.int { return C.shim_connect_or_accept(id.c, param, accept) })
 }
 
-// call runs f, which calls the library with the identifier, unless it is destroyed, and returns the
-// error of the errno that f returns. destroy waits for f.
+// call runs f, which calls librdmacm, unless the identifier is destroyed, and returns the error for
+// the errno that f returns. destroy waits for f.
 func (id *cmID) call(f func() C.int) error {
 	id.mu.RLock()
 	defer id.mu.RUnlock()
@@ -212,7 +212,7 @@ func (id *cmID) resolve(addr netip.AddrPort, until deadline) error {
 
 // callWithTimeout calls a function of librdmacm, whose argument is a timeout in milliseconds, and
 // returns its event. The kernel may look up an unknown address only once, at the end of the
-// timeout: the call is repeated with a short timeout until the deadline.
+// timeout, so callWithTimeout repeats the call with a short timeout until the deadline.
 func (id *cmID) callWithTimeout(call func(ms C.int) C.int, until deadline) (cmEvent, error) {
 	const maxTimeout = 250 // milliseconds
 	for {

@@ -138,8 +138,8 @@ func (c *Context) removeChild(o child) {
 	}
 }
 
-// create creates object o by the verb op of h, the context or protection domain that o is made
-// from: f calls the library. It registers o with the device and returns o as a T.
+// create calls f, which creates the object o by the verb op of the library. h is the context or
+// protection domain that o is made from. create registers o with the device and returns o as a T.
 func create[T any](h handle, o child, op string, f func() error) (none T, _ error) {
 	err := callVerb(h, op, func() error {
 		err := f()
@@ -170,13 +170,13 @@ func closeObject(o child, op string) error {
 	return nil
 }
 
-// objectOf returns arg as an object of type T; what names that type in errors. It fails if arg has
-// another type, belongs to another opened device or is closed. closeLock is held for reading.
-func objectOf[T child](c *Context, what string, arg any) (T, error) {
+// objectOf returns arg as an object of type T. It fails if arg has another type, belongs to another
+// opened device or is closed. kind names the type in errors. closeLock is held for reading.
+func objectOf[T child](c *Context, kind string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
 	case !ok:
-		return o, invalid("not a %s of this provider: %T", what, arg)
+		return o, invalid("not a %s of this provider: %T", kind, arg)
 	case o.state().ctx != c:
 		return o, invalid("%s belongs to another opened device, not to %s", o.name(), c.info.Name)
 	case o.state().closed:

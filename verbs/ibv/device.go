@@ -228,8 +228,9 @@ type probed struct {
 // maxProbedInline bounds the search for the limit of inline data.
 const maxProbedInline = 4096
 
-// probe finds out, in its first call, capabilities that no query of libibverbs reports, by creating
-// objects. The caller holds the read lock of closeLock.
+// probe finds out capabilities that no query of libibverbs reports, by creating objects, and
+// whether the device has atomic writes. Later calls return the result of the first. The caller
+// holds the read lock of closeLock.
 func (c *Context) probe() (*probed, error) {
 	p := &c.probes
 	p.once.Do(func() {
@@ -277,11 +278,11 @@ func probeServices(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq) (caps verbs.
 	return caps
 }
 
-// canCreateQP reports whether a queue pair with inline bytes of inline data can be created.
-func canCreateQP(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, kind verbs.QPType, inline int) bool {
+// canCreateQP reports whether a queue pair can be created with maxInline bytes of inline data.
+func canCreateQP(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, kind verbs.QPType, maxInline int) bool {
 	attr := C.struct_ibv_qp_init_attr{send_cq: queue, recv_cq: queue, qp_type: uint32(kind)}
 	attr.cap.max_send_wr, attr.cap.max_recv_wr, attr.cap.max_send_sge, attr.cap.max_recv_sge = 1, 1, 1, 1
-	attr.cap.max_inline_data = C.uint32_t(inline)
+	attr.cap.max_inline_data = C.uint32_t(maxInline)
 	p := C.ibv_create_qp(domain, &attr)
 	if p == nil {
 		return false

@@ -64,7 +64,7 @@ func (c *CQ) Gone() bool { return c.gone }
 // Depth returns the number of entries.
 func (c *CQ) Depth() int { return len(c.ring) }
 
-// Poll moves the oldest completions to into. After an overrun, it fails once all are polled.
+// Poll moves the oldest completions to the slice. After an overrun, it fails once all are polled.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if c.overrun && c.count == 0 {
 		return 0, verbs.ErrOverrun

@@ -15,8 +15,8 @@ type keyGenerator struct {
 
 const nameMask = MaxEntries
 
-// Scramble makes keys unpredictable without secret, even if many are known. It must
-// be called before any entry is added. A zero secret restores sequential keys.
+// Scramble makes keys unpredictable for peers that do not know the secret, even if they know many
+// keys. It must be called before any entry is added. A zero secret restores sequential keys.
 func (t *Table) Scramble(secret [16]byte) {
 	if len(t.slots) > 1 {
 		panic(fmt.Sprintf("nic: Scramble of a table with %d entries: their keys are in use", len(t.slots)-1))

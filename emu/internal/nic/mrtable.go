@@ -224,8 +224,8 @@ func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
 	return r.Mem, addr - r.Addr, nil
 }
 
-// Local returns the memory of an L_Key and the offset of addr in it, if the key gives QPs of pd
-// the access need to n bytes at addr.
+// Local returns the memory of an L_Key and the offset of addr in it. It fails unless the key gives
+// QPs of the protection domain pd all rights in need, for n bytes at addr.
 func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
 	r, _ := t.find(uint32(key))
 	switch {
@@ -245,8 +245,8 @@ type TargetQP struct {
 	QPN uint32
 }
 
-// Remote returns the memory of the R_Key of a region or window and the offset of addr in it, if
-// the key gives requests to QP q the access need to n bytes at addr.
+// Remote returns the memory of the R_Key of a region or window and the offset of addr in it. It
+// fails unless the key gives requests to QP q all rights in need, for n bytes at addr.
 func (t *Table) Remote(key uint32, q TargetQP, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
 	r, w := t.find(key)
 	switch {
@@ -266,6 +266,7 @@ func (t *Table) Remote(key uint32, q TargetQP, addr, n uint64, need verbs.Access
 }
 
 // throughWindow checks an access to a window and returns its region and the address in the region.
+// Policy.WindowCoversRegion permits addresses outside of the window.
 func (t *Table) throughWindow(w *Window, q TargetQP, addr, n uint64, need verbs.Access) (*Region, uint64, error) {
 	if w.region == nil {
 		return nil, 0, ErrKey

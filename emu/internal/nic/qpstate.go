@@ -24,7 +24,7 @@ func CheckModify(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask
 }
 
 // Transition checks a modify_qp of a QP in state current and returns the new state. Without
-// QPAttrState the new state is current, and the attributes must be those of current to current.
+// QPAttrState the QP stays in current, and only attributes that may change in this state are valid.
 //
 // QPAttrCurState is the state that the consumer assumes. A QP can leave RTS by
 // itself, so the request fails if the assumption is wrong.

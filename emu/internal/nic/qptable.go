@@ -52,6 +52,7 @@ func (t *QPTable[QP]) Next() (uint32, error) {
 	return t.first + uint32(t.next), nil
 }
 
+// advance moves t.next to the next index, and from the last to the first.
 func (t *QPTable[QP]) advance() {
 	if t.next++; t.next == t.limit {
 		t.next = 0

@@ -65,8 +65,9 @@ func (h *TimerHeap[T]) Set(t *Timer[T], at mono.Time) {
 	h.down(int(t.position) - 1)
 }
 
-// SetIfEarlier sets t, unless it is set to an earlier time or at is mono.Never. It is cheaper for
-// deadlines that mostly move later; an owner whose timer expires early has to check its deadline.
+// SetIfEarlier sets t, unless t is set to an earlier time already, or the new time is mono.Never.
+// It is cheaper for deadlines that mostly move later; an owner whose timer expires early has to
+// check its deadline.
 func (h *TimerHeap[T]) SetIfEarlier(t *Timer[T], at mono.Time) {
 	if at != mono.Never && (t.position == 0 || at < t.at) {
 		h.Set(t, at)

@@ -38,7 +38,7 @@ func (w *Work) Gather(b *Base, pd PD, dst []byte, off uint32) error {
 	return b.Gather(dst, w.SGL, pd, off)
 }
 
-// Completion returns the completion of w.
+// Completion returns the completion of w. Only successful READs and atomics have a ByteLen.
 func (w *Work) Completion(status verbs.WCStatus, qpn verbs.QPN) verbs.WC {
 	wc := verbs.WC{WRID: w.WRID, Status: status, Opcode: CompletionOpcode(w.Op), QPN: qpn}
 	if status != verbs.WCSuccess {

@@ -26,7 +26,7 @@ const (
 
 var errShortControl = shortError("DDP control", ControlLen)
 
-// NewControl returns the control octets of a segment with the current versions.
+// NewControl returns the control octets of a segment, with the current versions of DDP and RDMAP.
 func NewControl(op Opcode, last bool) Control {
 	return Control{
 		Tagged: opcodes[op&opcodeMask].Tagged, Last: last, DDPVersion: DDPVersion, RDMAPVersion: RDMAPVersion, Opcode: op,

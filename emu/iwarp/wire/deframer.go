@@ -112,9 +112,9 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 }
 
 // Skip consumes n octets that were sent but are missing, as in a truncated capture, up to the end
-// of an FPDU. If it reaches the end, ok is true, f has the octets before the first skipped one, and
-// rest octets are left to skip. If ok is false and rest is not 0, a ULPDU_Length is missing, and
-// the deframer cannot continue.
+// of an FPDU. If it reaches the end, ok is true, and f has the octets before the first skipped one.
+// rest is the number of octets that are left to skip. If ok is false and rest is not 0, a
+// ULPDU_Length is missing, and the deframer cannot continue.
 func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
 	d.discardReturned()
 	if n == 0 {
@@ -161,8 +161,8 @@ func (d *Deframer) extent(raw []byte) (n int, known bool) {
 	return lead + n, true
 }
 
-// finish returns the FPDU of raw, its octets on the wire, and moves on to the next FPDU. raw ends
-// early if the caller passed octets to Skip.
+// finish decodes an FPDU from raw, its octets on the wire, and advances the stream offset past it.
+// raw ends early if octets of the FPDU were skipped.
 func (d *Deframer) finish(raw []byte) FPDU {
 	lead := d.markerPrefixLen()
 	wireLen, _ := d.extent(raw)

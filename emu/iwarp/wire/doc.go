@@ -6,11 +6,10 @@
 // opcode or a message is in sequence is decided by the engine. Reserved bits survive a
 // round trip, so that tests can set them and captures can be written again byte for byte.
 //
-// Two types have state, of one direction of a stream: a [Framer] counts octets, a
-// [Deframer] buffers an incomplete FPDU of up to [MaxFPDULen] octets. Results of Parse and
-// of a Deframer borrow the input, or the Deframer's buffer until the next call. Apart from
-// that buffer nothing allocates, unless an Append outgrows its slice. Distinct values may
-// be used concurrently.
+// Two types have state, of one direction of a stream: a [Framer] counts octets, a [Deframer]
+// buffers an incomplete FPDU of up to [MaxFPDULen] octets. Results of Parse and of a Deframer
+// borrow the input, or the Deframer's buffer until the next call. Apart from that buffer nothing
+// allocates, unless an Append outgrows its slice. Distinct values may be used concurrently.
 //
 // The layouts are those of RFC 5044 (MPA), RFC 6581 (enhanced start-up), RFC
 // 5041 (DDP), RFC 5040 (RDMAP) and RFC 7306 (atomics, immediate data); the tests

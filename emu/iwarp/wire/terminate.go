@@ -129,9 +129,9 @@ func (t *Terminate) ParseWithOrder(b []byte, order TerminateOrder) (rest []byte,
 }
 
 // GuessTerminateOrder guesses the bit order of a Terminate, of the RFC or of the Linux driver siw:
-// by the position of M, D or R if one is set, else by which order gives a defined error. The MPA
-// errors "insufficient IRD" and "no matching RTR" occur only during start-up; after it
-// (inOperation) the same octets are RDMAP errors in the other order.
+// by the position of M, D or R if one is set, else by which order gives a defined error. Some
+// octets are an MPA error of the start-up in one order ("insufficient IRD", "no matching RTR"), and
+// an RDMAP error in the other: inOperation, set after the start-up, decides between them.
 func GuessTerminateOrder(b []byte, inOperation bool) TerminateOrder {
 	if len(b) < TerminateLen {
 		return OrderRFC

@@ -130,8 +130,9 @@ func Trim(name string) (err error) {
 	return nil
 }
 
-// endOfLastBlock returns the offset after the last complete block of a pcapng file of size bytes,
-// up to the first invalid block; 0 if the file does not begin with a section block.
+// endOfLastBlock returns the offset after the last complete block of a pcapng file of size bytes.
+// It stops at the first invalid block, and returns 0 if the file does not begin with a section
+// block.
 func endOfLastBlock(f io.ReaderAt, size int64) (end int64, err error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	var head [minBlock]byte // type, length, and the byte order of a section

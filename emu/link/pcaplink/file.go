@@ -127,8 +127,9 @@ func (f *File) Write(p Packet) {
 }
 
 // reserve reserves space for p, and reports whether p fits within MaxBytes. If the next packet
-// might not fit, p is the last one, and gets a comment that says so. The next packet may be twice
-// as long as the longest so far, and as long as longestPacket (in a small file, MaxBytes/16).
+// might not fit, p is the last one: it gets a comment that says so, and OnLimit is called. For the
+// next packet, reserve assumes twice the length of the longest so far, but at least longestPacket
+// (or, in a small file, MaxBytes/16).
 func (f *File) reserve(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {
 		return true
@@ -154,7 +155,7 @@ const longestPacket = 1<<16 + 14
 // limitComment is the comment of the last packet of a file that has reached its limit.
 const limitComment = "fabrictest: the capture has reached its size limit; later packets are counted as dropped"
 
-// blockBytes returns the size of the block of p with length bytes of data, its comment and flags.
+// blockBytes returns the size of a block with length bytes of data, and the comment and flags of p.
 func blockBytes(length int, p *Packet) int64 {
 	padded := func(n int) int { return (n + 3) &^ 3 }
 	size, options := packetHead+padded(length)+4, 0 // 4: the second block length
@@ -203,8 +204,8 @@ func (f *File) flush() error {
 	return f.err
 }
 
-// Close completes the file and returns the first error. Reaching the size limit is not an error.
-// Close does not close the underlying writer. Packets written afterwards are dropped.
+// Close completes the file, adds the number of dropped packets if the size limit was reached, and
+// returns the first error. It does not close the underlying writer. Later packets are ignored.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -97,7 +97,7 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 }
 
 // acceptREP handles the first REP of a connection. It rejects a REP whose communication ID is
-// invalid or in use, or whose QP has another connection, which is then stale.
+// invalid or in use, or whose QP has another connection, which it ends as stale.
 func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 	qpn := m.LocalQPN
 	if c.transport == XRC {

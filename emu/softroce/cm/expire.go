@@ -33,8 +33,8 @@ func (a *Agent) expire(now mono.Time, c *conn) {
 	}
 }
 
-// retransmit retransmits the unanswered message of c, and leaves a state in which an MRA has
-// delayed the answer: an MRA delays only one retransmission.
+// retransmit retransmits the unanswered message of c. An MRA delays only one retransmission, so c
+// also leaves the state into which an MRA has put it.
 func (a *Agent) retransmit(now mono.Time, c *conn) {
 	switch c.state {
 	case StateMRAREQRcvd:

@@ -105,9 +105,9 @@ func (a *Agent) replyRoute(in *incoming) Route {
 	return Route{Local: in.to, Remote: in.from, PKey: in.pkey, HopLimit: a.cfg.HopLimit}
 }
 
-// findConn returns the connection with the given local and remote IDs, or nil and counts the
-// message as dropped. mayAnswer reports whether the agent may answer that there is no such
-// connection: not if the connection exists, but with another peer than the sender.
+// findConn returns the connection with the given local and remote IDs. If it returns nil, it counts
+// the message as dropped, and mayAnswer reports whether the agent may answer that there is no such
+// connection. It may not if the connection exists, but the sender is not its peer.
 func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer bool) {
 	c = a.conns[ConnID(local)]
 	if c == nil || c.peer.id != remote || c.isSIDR() {

@@ -53,8 +53,8 @@ func (a *Agent) CloseListen(id ListenID) error {
 	return nil
 }
 
-// listenerFor returns the listener of a service at the local address to, or else its listener at
-// all addresses; nil if there is neither.
+// listenerFor returns the listener of a service at a local address, or else its listener at all
+// addresses; nil if there is neither.
 func (a *Agent) listenerFor(service wire.ServiceID, to netip.Addr) *listener {
 	if l := a.listeners[listenKey{service, to}]; l != nil {
 		return l

@@ -99,8 +99,9 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	}
 }
 
-// endStale ends a stale connection c: the message in starts another one with the same queue pair of
-// the peer. It only increments counters if in is of another host, or while c's REP is not answered.
+// endStale ends c, which is stale: the peer has sent a message (in) to start another connection
+// with the same queue pair. It only increments counters if this message is from another host, or if
+// the consumer has not yet answered the REP that c received.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
 	if c.madRoute.Remote != in.from {
@@ -169,7 +170,8 @@ func (a *Agent) establish(c *conn) {
 	c.established = true
 }
 
-// handleRTU establishes a connection on the passive side.
+// handleRTU establishes a connection on the passive side. It rejects the RTU of a connection that
+// is unknown, or in time wait without having been established.
 func (a *Agent) handleRTU(in *incoming, m *wire.RTU) {
 	c, mayAnswer := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {

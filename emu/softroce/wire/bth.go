@@ -42,11 +42,11 @@ var errShortBTH = shortError("BTH", BTHLen)
 func (h BTH) Append(b []byte) []byte {
 	flags := bit(h.Solicited, bthSolicited) | bit(h.MigReq, bthMigReq) |
 		h.PadCount&3<<bthPadShift | h.TVer&0x0F
-	marks := bit(h.FECN, bthFECN) | bit(h.BECN, bthBECN) | h.Reserved6&0x3F
+	congestion := bit(h.FECN, bthFECN) | bit(h.BECN, bthBECN) | h.Reserved6&0x3F
 	ack := bit(h.AckReq, bthAckReq) | h.Reserved7&0x7F
 
 	b = binary.BigEndian.AppendUint32(b, uint32(h.Opcode)<<24|uint32(flags)<<16|uint32(h.PKey))
-	b = binary.BigEndian.AppendUint32(b, uint32(marks)<<24|h.DestQP&mask24)
+	b = binary.BigEndian.AppendUint32(b, uint32(congestion)<<24|h.DestQP&mask24)
 	return binary.BigEndian.AppendUint32(b, uint32(ack)<<24|uint32(h.PSN&PSNMask))
 }
 

@@ -20,8 +20,8 @@ type CMPath struct {
 	AckTimeout          uint8 // 5 bits: local ACK timeout, a code for CMTimeout
 }
 
-// fields encodes or decodes the path at offset at of a REQ. bitField takes the offset of a 32-bit
-// word, the lowest bit and the width.
+// fields encodes or decodes the path of a REQ that begins at the offset at. bitField takes the
+// offset of a 32-bit word, the lowest bit and the width.
 func (p *CMPath) fields(c bodyCodec, at int) {
 	p.commonFields(c, at)
 	bitField(c, at+36, 0, 6, &p.Rate)
@@ -29,8 +29,8 @@ func (p *CMPath) fields(c bodyCodec, at int) {
 	bitField(c, at+40, 16, 8, &p.HopLimit)
 }
 
-// fieldsOfLAP encodes or decodes the path at offset at of a LAP, where Rate, TrafficClass and
-// HopLimit have other places than in a REQ. bitField takes a word's offset, lowest bit and width.
+// fieldsOfLAP encodes or decodes the path of a LAP that begins at the offset at. Rate, TrafficClass
+// and HopLimit have other places than in a REQ. bitField takes a word's offset, lowest bit, width.
 func (p *CMPath) fieldsOfLAP(c bodyCodec, at int) {
 	p.commonFields(c, at)
 	bitField(c, at+36, 0, 8, &p.TrafficClass)

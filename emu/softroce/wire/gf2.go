@@ -91,8 +91,8 @@ func (s *shifter) shift(p poly, n int) poly {
 // effect is the effect of a byte on the register, by its value.
 type effect [256]poly
 
-// makeEffect returns for each value of a byte what the byte XORs into the CRC register that follows
-// n bytes, counted from the byte itself. With several ns it is for a byte in several places.
+// makeEffect returns for each value of a byte the bits that it flips in the CRC register n bytes
+// later, counted from the start of this byte. Several ns are for a byte that occurs several times.
 func makeEffect(ns ...int) (e effect) {
 	for _, n := range ns {
 		for bit := 1; bit < len(e); bit <<= 1 {
@@ -110,8 +110,7 @@ type effect16 struct {
 	upper, lower effect
 }
 
-// makeEffect16 returns what a 16-bit field XORs into the CRC register that follows n bytes, counted
-// from the first byte of the field. With several ns it is for a field in several places.
+// makeEffect16 is makeEffect for a 16-bit field: n counts bytes from the start of the field.
 func makeEffect16(ns ...int) *effect16 {
 	after := make([]int, len(ns))
 	for i, n := range ns {

@@ -7,11 +7,10 @@ import (
 	"net/netip"
 )
 
-// ICRC computes and checks the invariant CRC of the packets from one address
-// to another. It is the CRC-32 of Ethernet over eight bytes of ones, the IP and UDP headers
-// and the packet, with ones in the fields that may change on the path: traffic class, flow
-// label, hop limit, both checksums, and byte 4 of the BTH. Unlike all other fields it is
-// sent least significant byte first.
+// ICRC computes and checks the invariant CRC of the packets from one address to another. It is the
+// CRC-32 of Ethernet over eight bytes of ones, the IP and UDP headers and the packet, with ones in
+// the fields that may change on the path: traffic class, flow label, hop limit, both checksums, and
+// byte 4 of the BTH. Unlike all other fields it is sent least significant byte first.
 //
 // It covers the IPv4 identification, which users of sockets neither set nor see. Over IPv6
 // the identification is ignored. The don't-fragment bit is taken to be set.
@@ -157,7 +156,7 @@ func (c ICRC) Check(ipID uint16, b []byte) bool {
 	return ok && diff == 0
 }
 
-// difference returns the right ICRC XOR the ICRC in the last four bytes of b; false if b does not
+// difference returns the correct ICRC XOR the ICRC in the last four bytes of b; false if b does not
 // have the length of a packet.
 func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 	if len(b) < BTHLen+ICRCLen || len(b) > MaxUDPPayload {
@@ -170,9 +169,8 @@ func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 // CheckAnyIPID is Check for a receiver that cannot see the IPv4 identification:
 // it reports whether the ICRC is right for some identification, and for which.
 //
-// 16 of the 32 bits remain to detect errors: a random ICRC passes once in 65536 times.
-// Single-bit errors are detected in packets of up to MaxAnyIPIDLen bytes. Over IPv6 it is
-// the same as Check.
+// 16 of the 32 bits remain to detect errors: a random ICRC passes once in 65536 times. Single-bit
+// errors are detected in packets of up to MaxAnyIPIDLen bytes. Over IPv6 it is the same as Check.
 func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 	diff, ok := c.difference(0, b)
 	if !ok || diff == 0 {

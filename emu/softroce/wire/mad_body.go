@@ -37,8 +37,8 @@ type bodyCodec struct {
 	encode bool
 }
 
-// bitField encodes or decodes *v. Its place is width bits, the lowest of them bit low, of the
-// big-endian 32-bit word at offset at. Before encoding, these bits are zero.
+// bitField encodes or decodes *v, a field of width bits in the big-endian 32-bit word at offset at.
+// low is the number of its lowest bit. Before encoding, the bits of the field are zero.
 func bitField[T ~uint8 | ~uint16 | ~uint32](c bodyCodec, at, low, width int, v *T) {
 	word, mask := binary.BigEndian.Uint32(c.body[at:]), uint32(1)<<width-1
 	if c.encode {

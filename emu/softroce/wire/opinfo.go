@@ -156,8 +156,9 @@ var connected = [...]operation{
 	{OpAtomicWrite, "ATOMIC_WRITE", HasRETH, Request | AtomicWrite | single | HasPayload},
 }
 
-// makeOpcodes returns the table of opcodes. RC has all operations of connected; UC, XRC, UD and RD
-// have some of these, with the transport's own extension headers. RESYNC of RD and CNP are extra.
+// makeOpcodes returns the table of opcodes. RC and XRC have all operations in the list connected,
+// UC, UD and RD some of them, with the transport's own extension headers. CNP and the RESYNC of RD
+// are not in the list.
 func makeOpcodes() (table [256]Info) {
 	define := func(t Transport, row operation) {
 		table[MakeOpcode(t, row.op)] = Info{

@@ -1,7 +1,6 @@
 package wire
 
-// PSN is a 24-bit packet sequence number. Ordering wraps: use Less and Sub,
-// never < or -.
+// PSN is a 24-bit packet sequence number. Ordering wraps: use Less and Sub, never < or -.
 type PSN uint32
 
 // PSNMask is the largest PSN; the one after it is 0.
