@@ -149,8 +149,8 @@ func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 	return h, n, nil
 }
 
-// Answer appends the packet that answers solicitation n with IP header h: an advertisement that
-// the target has this MAC.
+// Answer appends the packet that answers solicitation n: an advertisement that the target has this
+// MAC. h is the IP header of the solicitation.
 func (n Neighbor) Answer(b []byte, h IP, mac MAC) []byte {
 	advertisement := Neighbor{Type: NeighborAdvertisement, Solicited: true, Override: true, Target: n.Target, MAC: mac}
 	dst := h.Src

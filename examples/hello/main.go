@@ -94,8 +94,8 @@ func greet(conn *launch.Conn) error {
 			return err
 		}
 	}
-	// Every rank sends first to the next rank, then to the previous one. With two ranks both
-	// are the same peer: its first message is for our QP to the previous rank.
+	// Receive from the previous rank first. With two ranks both neighbours are the same peer, and
+	// its first message is that for its next rank: our QP to the previous rank connects to it.
 	var peers [2]qpAddress
 	for _, i := range []int{1, 0} {
 		text, err := conn.Recv([]int{next, prev}[i], timeout)

@@ -187,8 +187,9 @@ func (c *Conn) advanceClose() {
 	c.closeIfFinished()
 }
 
-// outputDone reports whether a closing connection has nothing more to send. A responder may not
-// send (MaySend) before the initiator's first message, so never if the initiator sent none.
+// outputDone reports whether a closing connection has nothing more to send. A responder must not
+// send (MaySend) before the initiator's first message: if the initiator closed without one, nothing
+// is left to send.
 func (c *Conn) outputDone() bool {
 	q := c.qp
 	switch {
@@ -197,8 +198,8 @@ func (c *Conn) outputDone() bool {
 	case !q.stream.Live(), c.disconnecting && !c.inputClosed:
 		return q.stream.Idle()
 	default:
-		// The peer has closed its direction and answers none of our requests any more. Its own
-		// requests are still answered.
+		// The peer has closed its direction and no longer answers our requests, but we still
+		// answer its requests.
 		return q.stream.WaitsForPeer()
 	}
 }

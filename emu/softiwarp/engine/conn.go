@@ -166,9 +166,9 @@ func (c *Conn) InputEOF(now mono.Time) {
 	c.releaseBuffers()
 }
 
-// Output appends to the slice into, up to its capacity, the next buffers to be written, and returns
-// whether to keep the stream open, close our direction or reset it after them. Output that was
-// pending when the QP's stream ended (c.copiedOutput) precedes that of MPA.
+// Output appends the next buffers to be written to its argument, up to the capacity of that, and
+// returns whether to keep the stream open, close our direction or reset it after them. Output that
+// was pending when the QP's stream ended (c.copiedOutput) precedes that of MPA.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.aborted {
 		c.releaseBuffers()
@@ -218,7 +218,8 @@ func (c *Conn) fill() {
 	}
 }
 
-// Sent reports that TCP has accepted n more octets of Output: first c.copiedOutput, then MPA's.
+// Sent is called when TCP has accepted n more octets of Output: first those of c.copiedOutput, then
+// those of MPA.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {

@@ -33,8 +33,8 @@ type MemoryJob struct {
 	Seed   uint64
 }
 
-// MeasureMemory measures the memory of the run in j. A new process of this program, which has run
-// no other simulation, does the run in MemoryMain.
+// MeasureMemory measures the memory of the run in j. MemoryMain does the run in a new process of
+// this program, because memory of an earlier run in the same process would be measured too.
 func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) {
 	self, err := os.Executable()
 	if err != nil {
