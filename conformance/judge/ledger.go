@@ -61,13 +61,13 @@ func DocumentKeys() (keys []string) {
 }
 
 // WriteCoverage prints, by document, how many rows (requirements of the standards) of the ledger
-// the cases cover. If only is not empty, it prints just the documents with these keys, by section.
-func WriteCoverage(w io.Writer, only []string) error {
+// the cases cover. If keys is not empty, it prints just the documents with these keys, by section.
+func WriteCoverage(w io.Writer, keys []string) error {
 	docs, err := conformance.Ledger()
 	if err != nil {
 		return err
 	}
-	for _, key := range only {
+	for _, key := range keys {
 		if !slices.Contains(DocumentKeys(), key) {
 			return cmdline.Errorf("the ledger has no document %q%s: it has %s", key, cmdline.Guess(key, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
 		}
@@ -84,7 +84,7 @@ func WriteCoverage(w io.Writer, only []string) error {
 	}
 	var all conformance.Coverage
 	for _, d := range docs {
-		if len(only) > 0 && !slices.Contains(only, d.Key) {
+		if len(keys) > 0 && !slices.Contains(keys, d.Key) {
 			continue
 		}
 		for row := range d.Rows() {
@@ -93,7 +93,7 @@ func WriteCoverage(w io.Writer, only []string) error {
 		all = all.Add(d.Coverage())
 		writeLine(d.Key+"  "+d.Title, d.Coverage())
 		for i := range d.Sections {
-			if len(only) > 0 {
+			if len(keys) > 0 {
 				writeLine("  "+d.Sections[i].Title, d.Sections[i].Coverage())
 			}
 		}

@@ -143,7 +143,7 @@ const unwritten = 0xeeee_eeee_eeee_eeee
 
 // fill sets all variables or registers in m to a value.
 func (l *litmus) fill(m *rig.Memory, value uint64) {
-	m.Snapshot() // fetches what a remote device has written, so that it does not replace value later
+	m.Snapshot() // fetches what a remote device has written: a later fetch would replace the value
 	for at := 0; at < len(m.Buf); at += 8 {
 		binary.NativeEndian.PutUint64(m.Buf[at:], value)
 	}
