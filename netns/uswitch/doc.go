@@ -29,8 +29,8 @@
 //
 // # Limits
 //
-// Delayed frames are limited in number and bytes ([Config.MaxHeldFrames],
-// [Config.MaxHeldBytes]), as are learnt addresses. Frames beyond the limits are
+// Delayed frames are limited in number and bytes ([Config.MaxDelayedFrames],
+// [Config.MaxDelayedBytes]), as are learnt addresses. Frames beyond the limits are
 // dropped, and every drop is counted by its cause ([Drops]).
 //
 // # Ownership

@@ -47,7 +47,8 @@ func (p Packet) title() string {
 	return op.String()
 }
 
-// addHeaders adds the fields of the extension headers.
+// addHeaders adds the fields of the extension headers, except the DETH of a datagram to QP 1, and
+// the destination QP of a CNP.
 func addHeaders(l *packet.Line, p Packet) {
 	if p.Opcode() == OpCNP {
 		packet.AddField(l, "qp %#x", p.BTH.DestQP)
