@@ -18,7 +18,7 @@ import (
 type DeviceOptions struct {
 	// Interface is the judge's interface on the device's link.
 	Interface string
-	// Wire is the access of the judge to the link; empty means the default for the device.
+	// Wire is how the judge uses the link; empty means the default for the device.
 	Wire DeviceWire
 	// Peers are the judge's addresses with their networks. With WirePackets and
 	// WireSegments each is the first of four unused addresses, which the kernel
@@ -199,10 +199,10 @@ func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _
 	return none, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
 }
 
-// DeviceWire is the access of the judge to a device's link.
+// DeviceWire is how the judge (this host) sends and receives on a device's link.
 type DeviceWire string
 
-// The kinds of access.
+// The wires.
 const (
 	// WirePackets uses packet sockets, with addresses of the judge only: it sees
 	// and sets every bit. It is the default for RoCE, and needs CAP_NET_RAW.
@@ -216,8 +216,8 @@ const (
 	WireSegments DeviceWire = "segments"
 )
 
-// DeviceWires returns the ways to access the wire of a device, which uses TCP if streams is set;
-// the default is first.
+// DeviceWires returns the wires (how this host sends and receives on the link) for a device, which
+// is an iWARP device if streams is set and else a RoCE device. The default is first.
 func DeviceWires(streams bool) []DeviceWire {
 	if streams {
 		return []DeviceWire{WireTCP, WireSegments}
@@ -225,7 +225,7 @@ func DeviceWires(streams bool) []DeviceWire {
 	return []DeviceWire{WirePackets, WireUDP}
 }
 
-// Description returns the name of the access for users.
+// Description returns the name of the wire for users.
 func (w DeviceWire) Description() string {
 	switch w {
 	case WirePackets:
@@ -240,7 +240,7 @@ func (w DeviceWire) Description() string {
 	return string(w)
 }
 
-// Limitations lists what the judge (the test system) cannot see or set, as text for users.
+// Limitations lists what the judge (this host) cannot see or set over the wire, as text for users.
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
@@ -252,8 +252,9 @@ func (w DeviceWire) Limitations() []string {
 	return nil
 }
 
-// wireFor returns the requested access, or the default if that is empty. It returns an error if
-// the access does not fit the device.
+// wireFor returns the requested wire (how this host sends and receives on the device's link), or the
+// default if that is empty. It returns an error if the wire is not one for the device, which is an
+// iWARP device if streams is set and else a RoCE device.
 func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	wires := DeviceWires(streams)
 	switch {

@@ -66,7 +66,8 @@ func (n *node) runOnce() (moved bool, err error) {
 	return moved || did, err
 }
 
-// pollControlMessages receives the control messages of all peers.
+// pollControlMessages receives the control messages of all peers. On transports that connect by the
+// connection manager, it also rejects requests of earlier connection attempts.
 func (n *node) pollControlMessages() (moved bool, err error) {
 	n.nextControlPoll = n.now + n.tick()
 	for _, p := range n.peerList {
@@ -204,7 +205,8 @@ func (n *node) stallTimeout() time.Duration {
 }
 
 // waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it
-// only sleeps, after a long time without progress. It returns a StallError after stallTimeout.
+// returns at once, or after a sleep if there was no progress for long. It returns a StallError after
+// stallTimeout.
 func (n *node) waitForEvent() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())
