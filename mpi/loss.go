@@ -78,8 +78,8 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	visitMembers := func(context uint32, from int) { // for a receive or a probe
 		switch {
 		case context&collective != 0:
-			// A collective operation needs all members, but this rank exchanges messages with few of
-			// them. Visit those that have exited, so that the carrier detects their loss.
+			// A collective operation needs all members, but this rank exchanges messages with few
+			// of them. Visit those that have exited, so that the carrier detects their loss.
 			k.eachMember(context, func(peer int) {
 				if k.env.Control.Gone(peer) {
 					visit(peer)

@@ -131,8 +131,8 @@ func (d *Device) Report() conform.Device {
 	return conform.Device{Name: d.Name, Title: d.Title, As: d.Profile, Defects: d.Defects, Results: []conform.Result{}}
 }
 
-// judgeDevice runs the cases of a device in its lab, and stores the results in r. With CheckCases it
-// then runs the cases on the device with deliberate defects, which they must detect.
+// judgeDevice runs the cases of a device in its lab, and stores the results in r. With CheckCases
+// it then runs the cases on the device with deliberate defects, which they must detect.
 func (j *Judge) judgeDevice(ctx context.Context, d *Device, r *conform.Device) (err error) {
 	lab, err := j.Open(d)
 	if err != nil {

@@ -31,8 +31,8 @@ type Rig struct {
 
 const cqDepth = 1024
 
-// Body returns the body of a conformance case, which calls a function with a new Rig, an application
-// on the device under test. Its error is that with which the function ended the case.
+// Body returns the body of a conformance case, which calls a function with a new Rig, an
+// application on the device under test. Its error is that with which the function ended the case.
 //
 // It is not inlined: inlined into the table of cases, it makes the compiler take three times as
 // long for a package.

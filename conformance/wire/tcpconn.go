@@ -64,8 +64,8 @@ type chunk struct {
 	data  []byte
 	flags tcpFlags // SYN or FIN, which take a sequence number
 	sent  bool
-	// manual: only the case sends the chunk, in segments of its choice, and sentRanges are the parts
-	// sent so far.
+	// manual: only the case sends the chunk, in segments of its choice, and sentRanges are the
+	// parts sent so far.
 	manual     bool
 	sentRanges [][2]int
 }
@@ -323,8 +323,8 @@ func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
 	}
 }
 
-// removeAcked removes acknowledged octets from the send queue. It removes a manual chunk, which only
-// the case sends, when all of it is acknowledged.
+// removeAcked removes acknowledged octets from the send queue. It removes a manual chunk, which
+// only the case sends, when all of it is acknowledged.
 func (s *sender) removeAcked() {
 	for len(s.queue) > 0 {
 		p := &s.queue[0]

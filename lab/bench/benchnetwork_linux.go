@@ -258,9 +258,9 @@ func (t *benchNetwork) close() error {
 const fenceTimeout = 30 * time.Second
 
 // fence waits until all packets of earlier cases have reached the device's host, because a device
-// that is opened before that would answer them. It sends a frame from peerAddr to deviceAddr on each
-// CPU, since each CPU has a receive queue, and waits until all of them arrive. Without a packet
-// socket of the peer (wire) it does nothing.
+// that is opened before that would answer them. It sends a frame from peerAddr to deviceAddr on
+// each CPU, since each CPU has a receive queue, and waits until all of them arrive. Without a
+// packet socket of the peer (wire) it does nothing.
 func (t *benchNetwork) fence(peerAddr, deviceAddr netip.Addr) error {
 	if t.wire == nil {
 		return nil

@@ -252,9 +252,9 @@ func (w DeviceWire) Limitations() []string {
 	return nil
 }
 
-// wireFor returns the requested wire (how this host sends and receives on the device's link), or the
-// default if that is empty. It returns an error if the wire is not one for the device, which is an
-// iWARP device if streams is set and else a RoCE device.
+// wireFor returns the requested wire (how this host sends and receives on the device's link), or
+// the default if that is empty. It returns an error if the wire is not one for the device, which is
+// an iWARP device if streams is set and else a RoCE device.
 func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	wires := DeviceWires(streams)
 	switch {

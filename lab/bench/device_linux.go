@@ -247,8 +247,8 @@ func withHostProblem(outcome, problem error) error {
 }
 
 // reset restarts the device after a case, and reports that with the reason by OnNote. If the host
-// has crashed, or the device does not restart, it restarts the host. Without control of the host, it
-// gives up a device that hangs or whose agent is lost, and only reports other errors.
+// has crashed, or the device does not restart, it restarts the host. Without control of the host,
+// it gives up a device that hangs or whose agent is lost, and only reports other errors.
 func (d *Device) reset(ctx context.Context, id, reason string, hostProblem error) {
 	if ctx.Err() != nil {
 		return // no more cases

@@ -202,8 +202,8 @@ func (f *fabric) readCounters(o *lab.Observation) {
 }
 
 // addPortCounters writes the counters of a port or trunk to the two links of its cable: out is the
-// direction away from the port (or from the first end of the trunk), in the direction to it. Without
-// switches the cable connects two hosts, and its packets are counted once, at the sender.
+// direction away from the port (or from the first end of the trunk), in the direction to it.
+// Without switches the cable connects two hosts, and its packets are counted once, at the sender.
 func (f *fabric) addPortCounters(at simPort, out, in *report.Link) {
 	switch at := at.(type) {
 	case *sim.Port:

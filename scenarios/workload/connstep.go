@@ -162,9 +162,9 @@ func (c *conn) reportEnd() error {
 }
 
 // fail handles a failed completion of the current queue pair. The first one breaks the connection;
-// later ones are flushes, and ignored. fail records the failure unless this end has completed, since
-// most likely the peer has too, and has closed its queue pair. While the queue pair drains, only
-// flushes are ignored: the completion with the cause may follow the peer's control message.
+// later ones are flushes, and ignored. fail records the failure unless this end has completed,
+// since most likely the peer has too, and has closed its queue pair. While the queue pair drains,
+// only flushes are ignored: the completion with the cause may follow the peer's control message.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
 		return

@@ -205,8 +205,8 @@ func (n *node) stallTimeout() time.Duration {
 }
 
 // waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it
-// returns at once, or after a sleep if there was no progress for long. It returns a StallError after
-// stallTimeout.
+// returns at once, or after a sleep if there was no progress for long. It returns a StallError
+// after stallTimeout.
 func (n *node) waitForEvent() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())

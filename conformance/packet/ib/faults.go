@@ -10,8 +10,8 @@ import (
 // Fault is a rule that holds for every RoCEv2 packet, and what was found in a packet instead.
 type Fault struct{ Rule, Found string }
 
-// Faults returns the rules that a parsed packet violates. It checks only the checksums of the IP and
-// UDP headers, and does not compare the payload with the path MTU.
+// Faults returns the rules that a parsed packet violates. It checks only the checksums of the IP
+// and UDP headers, and does not compare the payload with the path MTU.
 func (p Packet) Faults() (faults []Fault) {
 	check := func(ok bool, rule, format string, args ...any) {
 		if !ok {
@@ -62,7 +62,8 @@ func (r PayloadRule) allows(n int) bool {
 	return true
 }
 
-// checksumsRight reports whether the checksum of an IPv4 header is right, and that of UDP 0 or right.
+// checksumsRight reports whether the checksum of an IPv4 header is right, and that of UDP 0 or
+// right.
 func (p Packet) checksumsRight() (ip, udp bool) {
 	_, datagram, _, _ := packet.ParseIP(p.raw)
 	ip = p.IP.Is6() || packet.Checksum(p.raw[:len(p.raw)-len(datagram)]) == 0
