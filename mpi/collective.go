@@ -221,9 +221,8 @@ func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
 	return nil
 }
 
-// alltoallBruck is Bruck's algorithm for blocks of n bytes, with log2(size) rounds. Block i is
-// for rank me+i; in the round with distance step, the blocks whose index has bit step set are
-// sent to rank me+step.
+// alltoallBruck is Bruck's algorithm for blocks of n bytes, with log2(size) rounds. Block i is for
+// rank me+i; each round sends the blocks whose index has the bit step set to rank me+step.
 func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 	blocks := make([]byte, len(send))
 	offset := c.me * n

@@ -34,8 +34,7 @@ func OpenQueues(dev verbs.Context, n, depth int) (q Queues, err error) {
 	return q, nil
 }
 
-// Close closes the completion queues, the channel and the protection domain. No queue pair may use
-// them any more.
+// Close closes the completion queues, the channel and the PD, which no queue pair may use any more.
 func (q *Queues) Close() error {
 	var errs []error
 	for _, cq := range q.CQs {

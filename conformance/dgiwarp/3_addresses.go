@@ -373,8 +373,7 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectCopiesForMembers fails the case unless packets to two groups are delivered to their
-// members.
+// expectCopiesForMembers fails the case unless packets to two groups reach exactly their members.
 func (h *host) expectCopiesForMembers(a, b netip.Addr) {
 	first, both, second, none := h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3})
 	h.attachToGroup(a, first, both)

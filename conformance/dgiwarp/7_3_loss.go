@@ -207,8 +207,7 @@ func (p *peer) ackAfter(rtt time.Duration, id uint64) {
 	p.ExpectCompletion(id, verbs.WCSuccess)
 }
 
-// checkDelay fails the case unless a retransmission has the expected delay, give or take 5 %. In
-// real time it may be later.
+// checkDelay fails the case unless a retransmission has the delay due or, in real time, a longer.
 func (p *peer) checkDelay(due, got time.Duration) {
 	p.Check(got >= due*95/100 && (!p.Virtual || got <= due*105/100), fmt.Sprintf("a retransmission after %v", due), "after %v", got)
 }

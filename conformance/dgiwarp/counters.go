@@ -12,9 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// counterCase returns a case that runs body and then checks all counters; about are those that the
-// case tests. Counters of packets must agree with the recorded packets; body returns the expected
-// values of the others.
+// counterCase returns a case about some counters, which runs body and then checks all counters: of
+// packets by the recorded packets, of others by the values that body returns.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*host) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
 		ID: "counters/dg/" + name, Title: title, Sends: sends,

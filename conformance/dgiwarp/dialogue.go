@@ -98,8 +98,8 @@ func (h *host) checkGRHArea(area []byte, from netip.AddrPort, to netip.Addr) {
 		fmt.Sprintf("an address area from %v to %v", from, to), "% x", area)
 }
 
-// checkCompletions fails the case unless the completions of a queue pair are the expected ones, in
-// order. Of failed ones it compares only the work request ID, the status and the QPN.
+// checkCompletions fails the case unless the completions are the expected ones, in order. Of failed
+// ones it compares only the work request ID, the status and the QPN.
 func (h *host) checkCompletions(want, got []verbs.WC) {
 	for i := range max(len(want), len(got)) {
 		switch {
@@ -120,8 +120,7 @@ func (h *host) checkCompletions(want, got []verbs.WC) {
 	}
 }
 
-// checkEvents fails the case unless each queue pair raises the number of events in counts, and no
-// other events are pending.
+// checkEvents fails the case unless each queue pair raises as many events as counts has, no more.
 func (h *host) checkEvents(counts map[verbs.QPN]int) {
 	total := 0
 	for _, n := range counts {
@@ -209,8 +208,7 @@ func drawStep[S any](mix []choice[S], r *rand.Rand) dgStep[S] {
 // run plays the step on a session.
 func (s dgStep[S]) run(session S) { s.play(session, rand.New(rand.NewPCG(s.seed, 1))) }
 
-// causesMatch reports whether a segment is a Terminate that quotes the wrong segment and has one of
-// the causes.
+// causesMatch reports whether a segment is a Terminate about the wrong one, with one of the causes.
 func causesMatch(got *iwarp.Segment, wrong iwarp.Segment, causes []iwarp.Cause) bool {
 	return got != nil && slices.ContainsFunc(causes, func(c iwarp.Cause) bool {
 		var d packet.Differences

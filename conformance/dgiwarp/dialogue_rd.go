@@ -74,10 +74,9 @@ const (
 	rdLeast  = 64 // shortest receive, without the address area
 )
 
-// openRD returns a function that opens a dialogue: random steps, drawn from a mix of kinds, whose
-// effects on the device are compared with a model. It opens flows (RD packets of one direction)
-// from the queue pair to each scripted peer and back. stepsAck says that steps acknowledge the
-// packets of the device; else the peers acknowledge all.
+// openRD returns a function that opens a dialogue, random steps whose effects on the device are
+// compared with a model: it opens flows between a queue pair and scripted peers. stepsAck says that
+// steps acknowledge the packets of the device; else the peers acknowledge all.
 func openRD(stepsAck bool, mix []choice[*rdDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
 	return func(r *rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
 		d := &rdDialogue{host: &host{Rig: r}, mix: mix, stepsAck: stepsAck}
@@ -177,8 +176,7 @@ func (d *rdDialogue) transmit(p *rdPeer, i int, o rdOptions) {
 	})
 }
 
-// deliver executes a segment in the model, and adds the completions and responses that the device
-// must produce to the expected ones.
+// deliver executes a segment in the model, and expects the completions and responses of the model.
 func (d *rdDialogue) deliver(p *rdPeer, s iwarp.Segment) {
 	before := len(d.model.Receives)
 	e := d.model.Deliver(&p.state, s)
@@ -278,9 +276,9 @@ func (s *ackState) matches(a arrival) bool {
 	return true
 }
 
-// compareAckOf checks an Ack that matches p.states[i]: its echoed timestamp, its flags and, in
-// virtual time, its delay. Ack i must not repeat an earlier one, unless it comes with data or the
-// device is busy.
+// compareAckOf checks the echoed timestamp, the flags and, in virtual time, the delay of an Ack
+// that matches p.states[i]. An Ack without data must not repeat an earlier one, unless its window
+// is 0.
 func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
 	s := p.states[i]
 	if s.verdict == acknowledged {
@@ -309,8 +307,7 @@ func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
 	}
 }
 
-// compareEnd fails the case unless the device has acknowledged the peer's last packet, and has sent
-// all that it must.
+// compareEnd fails the case unless the device has sent the last Ack, and all other packets due.
 func (d *rdDialogue) compareEnd(p *rdPeer) {
 	if n := len(p.states); n > 0 && !p.states[n-1].optional {
 		d.Fail(fmt.Sprintf("an Ack of the packets before %d", p.states[n-1].next), "none")
@@ -321,9 +318,8 @@ func (d *rdDialogue) compareEnd(p *rdPeer) {
 // keptForRepeats is how many delivered packets a peer keeps to send them again.
 const keptForRepeats = 8
 
-// compareReceives compares the completions of receives with the expected ones. It accepts any error
-// for a receive that may fail, and both lengths and opcodes that the specification leaves open for
-// immediate data.
+// compareReceives compares the completions of receives. It accepts any error of a receive that may
+// fail, and for immediate data any length and opcode, which the specification leaves open.
 func (d *rdDialogue) compareReceives(got []verbs.WC) {
 	var want []verbs.WC
 	for i, c := range d.expected {

@@ -73,9 +73,8 @@ func newRDOutgoing(p *rdPeer) rdOutgoing {
 	}
 }
 
-// compareData compares a data packet of the device: a retransmission with the first transmission, a
-// new packet with the messages and responses that the device has to send. A new packet must be the
-// next of the flow, and within the windows.
+// compareData compares a retransmission with the first transmission, and a new data packet, which
+// must be in sequence and in the windows, with the messages that the device has to send.
 func (d *rdDialogue) compareData(p *rdPeer, a arrival) {
 	o := &p.out
 	seq := *a.Data.Seq
@@ -107,8 +106,7 @@ func (o *rdOutgoing) inFlight() (n int) {
 }
 
 // compareRetransmission fails the case unless a retransmission equals the first transmission and
-// asks for an Ack at once (ack-now). An acknowledged packet may be retransmitted only within the
-// round trip after the Ack.
+// has ack-now. After an Ack a packet may be retransmitted for a round trip only.
 func (d *rdDialogue) compareRetransmission(old *rdSent, a arrival) {
 	if old.acked || old.sacked {
 		d.Check(!d.Virtual || a.At < old.ackedAt+roundTrip, "no retransmission of an acknowledged packet", "%v", a.Packet)
@@ -173,8 +171,7 @@ func (m *rdMessage) segment(at, n int) iwarp.Segment {
 	return s.MO(uint32(at))
 }
 
-// matchResponse reports whether a packet continues the first response that the device has to send.
-// It removes a response that is then complete.
+// matchResponse reports whether a packet continues the first response; it removes a complete one.
 func (o *rdOutgoing) matchResponse(a arrival) bool {
 	r := o.responses[0]
 	if r.Atomic != nil {
@@ -202,9 +199,8 @@ func fullSegment(s iwarp.Segment) iwarp.Segment {
 	return s.Tagged(s.IsTagged()).DV(1).RV(1).DDPReserved(0).RDMAPReserved(0)
 }
 
-// compareEnd fails the case unless the device has sent all that its window permits, and asked for
-// an Ack (ack-now) with the last packet. Unless steps acknowledge packets, the peer then
-// acknowledges all.
+// compareEnd fails the case unless the device has sent all that its window permits, the last packet
+// with ack-now. Unless steps acknowledge packets, the peer then acknowledges all.
 func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
 	if o.latest != nil && len(o.responses)+len(o.messages) == 0 {
 		d.Check(*o.latest.Header.AckNow, "ack-now on the last packet", "%v", o.latest.Packet)
@@ -224,14 +220,12 @@ func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
 	}
 }
 
-// awaits reports whether the device must send a packet: it has one, and even the smallest
-// congestion window permits it.
+// awaits reports whether the device must send a packet, which even the smallest window permits.
 func (o *rdOutgoing) awaits() bool {
 	return o.next-o.una < leastWindow && len(o.responses)+len(o.messages) > 0
 }
 
-// acknowledge sends the device an Ack of its packets before next and of those in sacked, and
-// records them as acknowledged.
+// acknowledge sends and records an Ack of the device's packets before next and of those in sacked.
 func (d *rdDialogue) acknowledge(p *rdPeer, next uint32, sacked ...uint32) {
 	o := &p.out
 	p.send(iwarp.RDAck(o.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp).SACK(iwarp.SACKOf(next, sacked...)...))

@@ -50,8 +50,7 @@ func rowsByID() (map[string]conformance.Row, error) {
 	return rows, nil
 }
 
-// DocumentKeys returns the keys of the documents whose requirements the ledger lists; none if the
-// ledger is invalid.
+// DocumentKeys returns the keys of the documents of the ledger; none if the ledger is invalid.
 func DocumentKeys() (keys []string) {
 	docs, _ := conformance.Ledger()
 	for _, d := range docs {
@@ -110,8 +109,7 @@ func WriteCoverage(w io.Writer, keys []string) error {
 const maxDeviations = 4 << 20
 
 // ReadDeviations reads a file of known deviations of a device from the standards, and returns those
-// that apply to a tier ("sim", "netns" or "wire"), by case. Every deviation must have a reason and
-// name a case of the suites.
+// that apply to a tier ("sim", "netns" or "wire"), by case. Each must name a case of the suites.
 func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	b, err := cmdline.ReadFile(file, maxDeviations)
 	if err != nil {

@@ -149,8 +149,7 @@ func (l *litmus) fill(m *rig.Memory, value uint64) {
 	}
 }
 
-// value formats the k-th variable or register in m: a number, torn if its words differ, or unset if
-// it was not written.
+// value formats the k-th variable or register in m: a number, torn (its words differ) or unset.
 func (l *litmus) value(m *rig.Memory, k int) string {
 	first := binary.NativeEndian.Uint64(m.Buf[k*stride:])
 	for at := 8; at < l.size; at += 8 {

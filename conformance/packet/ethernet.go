@@ -86,8 +86,7 @@ type Neighbor struct {
 	MAC MAC
 }
 
-// Append appends an IPv6 packet from src to dst with the neighbour discovery message, and the MAC
-// option if n.MAC is set.
+// Append appends an IPv6 packet with the message, and with the MAC option if n.MAC is set.
 func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 	m := []byte{n.Type, 0, 0, 0, 0, 0, 0, 0}
 	for i, set := range []bool{n.Router, n.Solicited, n.Override} {

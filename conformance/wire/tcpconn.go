@@ -64,8 +64,7 @@ type chunk struct {
 	data  []byte
 	flags tcpFlags // SYN or FIN, which take a sequence number
 	sent  bool
-	// manual: only the case sends the chunk, in segments of its choice, and sentRanges are the
-	// parts sent so far.
+	// manual: only the case sends the chunk, in segments of its choice. sentRanges are those sent.
 	manual     bool
 	sentRanges [][2]int
 }

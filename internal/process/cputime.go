@@ -22,8 +22,7 @@ type CPUSample struct {
 	Busy, All time.Duration
 	// Own is the CPU time of this process and its reaped children.
 	Own time.Duration
-	// Throttled is the time for which a CPU limit of a cgroup kept CPUs from this process,
-	// summed over all CPUs.
+	// Throttled is the time for which a CPU limit throttled this process, summed over all CPUs.
 	Throttled time.Duration
 }
 

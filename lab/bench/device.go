@@ -20,11 +20,10 @@ type DeviceOptions struct {
 	Interface string
 	// Wire is how the judge uses the link; empty means the default for the device.
 	Wire DeviceWire
-	// Peers are the judge's addresses with their networks. With WirePackets and
-	// WireSegments each is the first of four unused addresses, which the kernel
-	// must not have; without an IPv6 one, WirePackets uses link-local addresses.
-	// With WireUDP and WireTCP they are addresses of the kernel on Interface; empty
-	// means all of these.
+	// Peers are the judge's addresses with their networks. With WirePackets and WireSegments each
+	// is the first of four unused addresses, which the kernel must not have; without an IPv6 one,
+	// WirePackets uses link-local addresses. With WireUDP and WireTCP they are addresses of the
+	// kernel on Interface; empty means all of these.
 	Peers []netip.Prefix
 	// PartnerInterface is the interface with the addresses of emulated partner
 	// devices; empty means Interface.

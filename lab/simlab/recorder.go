@@ -95,8 +95,7 @@ func (c *capture) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s
 	}
 }
 
-// comments returns a function that maps the index of a packet in the file to its comment, or to ""
-// if it has none.
+// comments returns a function that maps a packet's index in the file to its comment, or to "".
 func (c *capture) comments() func(i int) string {
 	comments := make(map[int]string)
 	for i := range c.sent {

@@ -211,7 +211,7 @@ func (r *run) addError(err error) {
 	}
 }
 
-// eachRank calls f for each rank on the hosts of a step. Rank i is on host i; further hosts have
+// eachRank calls f for each rank on the hosts of a step. Rank i is on host i; later hosts have
 // none.
 func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 	for _, host := range step.Hosts {

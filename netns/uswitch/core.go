@@ -50,8 +50,7 @@ type core struct {
 	flooded, learnFailures uint64
 }
 
-// newCore returns a core, the forwarding of a switch without its sockets. It calls send to send the
-// messages of a port.
+// newCore returns the forwarding part of a switch, which sends the messages of a port by send.
 func newCore(cfg *Config, send func(*port, []message)) *core {
 	c := &core{fdb: newFDB(cfg.MaxAddresses), send: send}
 	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxDelayedFrames, cfg.MaxDelayedBytes

@@ -66,8 +66,8 @@ func (n *node) runOnce() (moved bool, err error) {
 	return moved || did, err
 }
 
-// pollControlMessages receives the control messages of all peers. On transports that connect by the
-// connection manager, it also rejects requests of earlier connection attempts.
+// pollControlMessages receives the control messages of all peers. Where only the CM connects queue
+// pairs, it also rejects CM requests of earlier attempts.
 func (n *node) pollControlMessages() (moved bool, err error) {
 	n.nextControlPoll = n.now + n.tick()
 	for _, p := range n.peerList {
@@ -205,8 +205,7 @@ func (n *node) stallTimeout() time.Duration {
 }
 
 // waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it
-// returns at once, or after a sleep if there was no progress for long. It returns a StallError
-// after stallTimeout.
+// returns at once, or sleeps after a long idle time. After stallTimeout it returns a StallError.
 func (n *node) waitForEvent() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())

@@ -62,8 +62,8 @@ func (r PayloadRule) allows(n int) bool {
 	return true
 }
 
-// checksumsRight reports whether the checksum of an IPv4 header is right, and that of UDP 0 or
-// right.
+// checksumsRight reports whether the checksum of an IPv4 header is right, and that of UDP right or
+// 0.
 func (p Packet) checksumsRight() (ip, udp bool) {
 	_, datagram, _, _ := packet.ParseIP(p.raw)
 	ip = p.IP.Is6() || packet.Checksum(p.raw[:len(p.raw)-len(datagram)]) == 0

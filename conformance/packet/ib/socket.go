@@ -44,8 +44,7 @@ func (p Packet) UnseenFields(got Packet) (unseen []string) {
 // ICRC: those for which the ICRC is correct. A wrong ICRC has a solution with a probability of only
 // 1/32,768. ok is false if there is none.
 //
-// A CRC is linear: each bit of these fields flips a fixed set of CRC bits. Gaussian elimination
-// finds the bits that are set.
+// A CRC is linear: each field bit flips fixed CRC bits. Gaussian elimination finds the field bits.
 func Identify(ip []byte) (id uint16, df, ok bool) {
 	b := slices.Clone(ip)
 	if len(b) < 20 || b[0]>>4 != 4 {

@@ -37,8 +37,7 @@ type Ack struct {
 	Window   uint16
 	Words    uint8 // number of valid words of Sack
 	Reserved uint8
-	// Sack has a bit for each packet after Next: bit i of word w is set if packet
-	// Next+1+32w+i has arrived.
+	// Sack has a bit for each packet after Next: bit i of word w is that of packet Next+1+32w+i.
 	Sack [MaxSackWords]uint32
 }
 
@@ -132,8 +131,7 @@ func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
 // Len returns the length of a on the wire in octets, with its SACK words.
 func (a *Ack) Len() int { return AckLen + SackWordLen*int(min(a.Words, MaxSackWords)) }
 
-// Append appends a in wire order, with at most MaxSackWords SACK words, and returns the extended
-// slice.
+// Append appends a in wire order, with at most MaxSackWords words, and returns the extended slice.
 func (a *Ack) Append(b []byte) []byte {
 	words := min(a.Words, MaxSackWords)
 	b = binary.BigEndian.AppendUint32(b, uint32(a.Epoch))

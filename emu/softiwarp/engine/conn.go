@@ -64,8 +64,7 @@ func (c *Conn) Err() error { return c.err }
 // QP returns the queue pair of the connection, or nil.
 func (c *Conn) QP() *QP { return c.qp }
 
-// setState enters state s and queues the connection for NextChanged, but only if s is later than
-// the current state.
+// setState enters state s and queues c for NextChanged, if s is later than the current state.
 func (c *Conn) setState(s ConnState) {
 	if c.state >= s {
 		return
@@ -218,8 +217,7 @@ func (c *Conn) fill() {
 	}
 }
 
-// Sent is called when TCP has accepted n more octets of Output: first those of c.copiedOutput, then
-// those of MPA.
+// Sent is called when TCP has accepted n more octets of Output: of c.copiedOutput, then of MPA.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {

@@ -102,8 +102,7 @@ func MemoryExperiments() (names []string) {
 }
 
 // Check checks and sorts the numbers of ranks, checks the names of experiments, workloads and
-// designs, and plans the runs for Measure. An empty list of names selects all. An error names the
-// flag that is wrong.
+// designs, and plans the runs for Measure. An empty list of names selects all.
 func (p *MemoryPlan) Check() error {
 	for _, n := range p.Ranks {
 		if n < 2 || n > MaxRanks {

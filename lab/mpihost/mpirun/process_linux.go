@@ -30,9 +30,8 @@ const (
 )
 
 // ProcessMain is the main function of the process that InNamespaces starts: it builds the fabric of
-// network namespaces, runs the ranks, writes their reports to reportsFD, and returns the exit code:
-// that of the rank that aborted the job, 1 if the job's time limit stopped the ranks, else that of
-// exitStatus.
+// network namespaces, runs the ranks and writes their reports to reportsFD. It returns the exit
+// code of the rank that aborted the job, 1 if the time limit stopped the ranks, else exitStatus.
 func ProcessMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
