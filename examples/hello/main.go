@@ -94,8 +94,8 @@ func greet(conn *launch.Conn) error {
 			return err
 		}
 	}
-	// Receive from the previous rank first. With two ranks both neighbours are the same peer, and
-	// its first message is that for its next rank: our QP to the previous rank connects to it.
+	// Every rank sends to its next rank first. With two ranks both neighbours are the same peer, so
+	// its first message is the address for our QP to the previous rank: receive that one first.
 	var peers [2]qpAddress
 	for _, i := range []int{1, 0} {
 		text, err := conn.Recv([]int{next, prev}[i], timeout)

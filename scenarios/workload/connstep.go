@@ -15,7 +15,7 @@ const (
 	maxFailedIncarnations = 60
 )
 
-// step advances the state of the connection as far as possible.
+// step advances the state of the connection as far as possible. moved is false if nothing changed.
 func (c *conn) step() (moved bool, err error) {
 	for {
 		before := c.state

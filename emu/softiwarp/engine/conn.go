@@ -165,8 +165,8 @@ func (c *Conn) InputEOF(now mono.Time) {
 	c.releaseBuffers()
 }
 
-// Output appends the next buffers to be written to its argument, up to the capacity of that, and
-// returns whether to keep the stream open, close our direction or reset it after them. Output that
+// Output appends the next buffers to write to the slice, as many as its capacity holds, and returns
+// whether to keep the stream open, close our direction or reset it after them. Output that
 // was pending when the QP's stream ended (c.copiedOutput) precedes that of MPA.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.aborted {
