@@ -259,7 +259,7 @@ func (d *rdDialogue) compareAck(p *rdPeer, a arrival) {
 	d.Fail(fmt.Sprintf("%v (busy: %t)", want, s.busy), "%v", a.Packet)
 }
 
-// acknowledged is the verdict of a state that an Ack has told of.
+// acknowledged is the verdict of a state that an Ack has reported.
 const acknowledged model.DGVerdict = -1
 
 // matches reports whether an Ack has the next sequence number, the SACK and the window of this

@@ -59,7 +59,7 @@ type rdSent struct {
 	segment []byte
 	request *rdRequest
 	at      time.Duration
-	// sacked says that an Ack told of it, but not of all before it.
+	// sacked says that a SACK acknowledged it.
 	sacked  bool
 	acked   bool
 	ackedAt time.Duration

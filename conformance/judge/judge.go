@@ -24,7 +24,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Device is a device to be judged by some cases.
+// Device is a device on which some cases run.
 type Device struct {
 	Name, Title string
 	Protocol    conformance.Protocol // of the device
@@ -54,7 +54,7 @@ type Lab interface {
 	io.Closer
 }
 
-// Options are how devices are judged.
+// Options are how the cases run.
 type Options struct {
 	Seed     uint64
 	RealTime bool // cases that fail while the machine is busy are repeated
@@ -84,7 +84,7 @@ type Hooks struct {
 	AfterCase func()
 }
 
-// Judge judges devices, one after the other.
+// Judge runs the cases of devices, one device after the other.
 type Judge struct {
 	Options
 	Hooks

@@ -104,7 +104,7 @@ func globalAddrs(device []netip.Prefix) (deviceIPs []netip.Addr) {
 }
 
 // pairWithRange returns addresses by family. For each family, it selects the first network that
-// contains some of deviceIPs, and pairs these with consecutive addresses for the judge (this host),
+// contains some of deviceIPs, and pairs these with consecutive addresses for this host,
 // from the network's address on. kind describes the device's addresses in errors.
 func pairWithRange(kind string, deviceIPs []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
@@ -198,7 +198,7 @@ func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _
 	return none, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
 }
 
-// DeviceWire is how the judge (this host) sends and receives on a device's link.
+// DeviceWire is how this host sends and receives on a device's link.
 type DeviceWire string
 
 // The wires.
@@ -239,7 +239,7 @@ func (w DeviceWire) Description() string {
 	return string(w)
 }
 
-// Limitations lists what the judge (this host) cannot see or set over the wire, as text for users.
+// Limitations lists what this host cannot see or set over the wire, as text for users.
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
@@ -269,8 +269,8 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// kernelAddrPairs pairs addresses of a device with addresses of the judge (this host) in the same
-// network, by family. deviceIPs are all addresses of the device, kernel those of the judge's
+// kernelAddrPairs pairs addresses of a device with addresses of this host in the same
+// network, by family. deviceIPs are all addresses of the device, kernel those of this host's
 // interface; wanted, if not empty, selects some of the latter.
 func kernelAddrPairs(deviceIPs []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
@@ -318,7 +318,7 @@ func roceV2Addrs(dev verbs.Context) (deviceIPs []netip.Addr, err error) {
 	return deviceIPs, nil
 }
 
-// reservePartnerAddr removes the last of several addresses of the judge (this host) in each family
+// reservePartnerAddr removes the last of several addresses of this host in each family
 // from pairs. Partners, other emulated devices on this host, use it, with separate sockets.
 func reservePartnerAddr(pairs map[int]addrPair) {
 	for family, e := range pairs {

@@ -94,9 +94,9 @@ func (d *Device) identify() (err error) {
 	}
 }
 
-// addrPairs returns the addresses of the open device and of the judge (this host). Those of a RoCE
+// addrPairs returns the addresses of the open device and of this host. Those of a RoCE
 // device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
-// With WireUDP and no configured Peers, it leaves an address of the judge to partner devices.
+// With WireUDP and no configured Peers, it leaves an address of this host to partner devices.
 func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {
 	deviceIPs := globalAddrs(d.Identity.Addrs)
 	if !d.Streams() {
@@ -201,7 +201,7 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 	return outcome
 }
 
-// openSockets opens UDP sockets at the addresses of the judge (this host). It leaves the host's
+// openSockets opens UDP sockets at the addresses of this host. It leaves the host's
 // other addresses to partners.
 func (d *Device) openSockets() error {
 	device, judge := d.Addresses()
@@ -354,7 +354,7 @@ func (d *Device) awaitAddrs(client *agent.Client) error {
 	}
 }
 
-// queryAddrPairs opens the device, and returns its addresses and those of the judge (this host).
+// queryAddrPairs opens the device, and returns its addresses and those of this host.
 func (d *Device) queryAddrPairs(client *agent.Client) (pairs map[int]addrPair, err error) {
 	dev, err := client.Open(d.name)
 	if err != nil {
