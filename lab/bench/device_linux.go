@@ -201,8 +201,8 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 	return outcome
 }
 
-// openSockets opens UDP sockets at the addresses of this host. It leaves the host's
-// other addresses to partners.
+// openSockets opens UDP sockets at the selected addresses of this host, and leaves its others to
+// partner devices.
 func (d *Device) openSockets() error {
 	device, judge := d.Addresses()
 	d.partnerAddrs = slices.DeleteFunc(d.partnerAddrs, func(p netip.Prefix) bool { return slices.Contains(judge, p.Addr()) })
