@@ -19,8 +19,7 @@ const (
 
 	maxIbarriers = 1 << 16
 
-	// tagFailed marks the message by which a rank announces that collectives on a
-	// communicator have failed.
+	// tagFailed marks the announcement that collectives on a communicator have failed.
 	tagFailed = TagMax
 )
 

@@ -101,9 +101,9 @@ func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 	return c.locked("Allreduce", err, func() error { return c.allreduce(buf, t, op) })
 }
 
-// allreduce uses recursive doubling among the largest power of two of ranks. Each remaining rank
-// sends its buffer to one of these first and receives the result last. Both partners of a pair
-// combine the same two values with a commutative operation, so all ranks compute the same bits.
+// allreduce uses recursive doubling among the first pow2 ranks, the largest power of two. Each
+// remaining rank first sends its buffer to one of these, and at the end receives the result. Both
+// ranks of a pair combine the same values with a commutative operation, and so get the same bits.
 func (c *Comm) allreduce(buf []byte, t Type, op Op) error {
 	pow2 := 1
 	for pow2*2 <= c.size {
@@ -221,9 +221,8 @@ func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
 	return nil
 }
 
-// alltoallBruck is Bruck's algorithm for blocks of n bytes, with log2(size) rounds. Block i is
-// for rank me+i; in the round with distance step, the blocks whose index has bit step set are
-// sent to rank me+step.
+// alltoallBruck is Bruck's algorithm for blocks of n bytes, with log2(size) rounds. Block i is for
+// rank me+i; each round sends the blocks whose index has the bit step set to rank me+step.
 func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 	blocks := make([]byte, len(send))
 	offset := c.me * n

@@ -112,8 +112,7 @@ func TestRunFailsWhenCarrierFailsToOpen(t *testing.T) {
 	}
 }
 
-// TestMain also serves as the program that TestMainExitCode runs, since Main exits the
-// process.
+// TestMain also serves as the program that TestMainExitCode runs, since Main exits the process.
 func TestMain(m *testing.M) {
 	launcher.run = nil // of lab/mpihost, which tests import
 	switch os.Getenv("MPI_TEST_MAIN") {

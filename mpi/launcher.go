@@ -31,8 +31,7 @@ func RegisterLauncher(name string, run Launcher) {
 // the code that the launcher's error has.
 func Main(f func(*World) error) { os.Exit(start(f)) }
 
-// start runs f with the registered launcher, prints the error unless that was done already, and
-// returns the exit code.
+// start runs f with the registered launcher, prints its error if needed, and returns the exit code.
 func start(f func(*World) error) int {
 	if launcher.run == nil {
 		fmt.Fprintln(os.Stderr, `mpi: no launcher is registered: import _ "github.com/fabrictest/fabrictest/lab/mpihost"`)

@@ -79,7 +79,7 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 		switch {
 		case context&collective != 0:
 			// A collective operation needs all members, but this rank exchanges messages with few
-			// of them. The carrier must detect if others have exited.
+			// of them. Visit those that have exited, so that the carrier detects their loss.
 			k.eachMember(context, func(peer int) {
 				if k.env.Control.Gone(peer) {
 					visit(peer)

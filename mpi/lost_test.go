@@ -93,8 +93,7 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 	}
 }
 
-// Communicators without the lost rank keep working, including receives from AnySource and
-// collectives.
+// Communicators without the lost rank keep working, with receives from AnySource and collectives.
 func TestCommsWithoutLostRankContinue(t *testing.T) {
 	for name, o := range configurations() {
 		t.Run(name, func(t *testing.T) {

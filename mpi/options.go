@@ -37,8 +37,7 @@ type Options struct {
 	P2P      p2p.Config
 	Progress ProgressMode
 	Window   window.Config
-	// BruckLimit is the largest block size for which Alltoall uses Bruck's algorithm; 256 if 0,
-	// never if negative.
+	// BruckLimit is the largest block of Alltoall for Bruck's algorithm; 0: 256, negative: none.
 	BruckLimit int
 	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`

@@ -18,8 +18,7 @@ const (
 	maxWait = 10 * time.Millisecond
 	// maxWaitWithTask is the limit where the progress task may have processed the event.
 	maxWaitWithTask = time.Millisecond
-	// minYield and maxYield limit how long the progress task sleeps while the program
-	// itself waits and progresses.
+	// minYield and maxYield limit the sleep of the progress task while the program progresses.
 	minYield = 100 * time.Microsecond
 	maxYield = 10 * time.Millisecond
 	// emptyPollTime is the virtual time that an unsuccessful poll takes.

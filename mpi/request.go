@@ -89,8 +89,7 @@ func (k *rank) freeRequest(r *Request) {
 // Active reports whether the request has been started and neither Wait nor Test has completed it.
 func (r *Request) Active() bool { return r != nil && r.active && !r.freed }
 
-// Wait blocks until the request completes and deactivates it. Wait on an inactive request
-// returns an empty status.
+// Wait blocks until the request completes, and deactivates it. An inactive one has an empty status.
 func (r *Request) Wait() (Status, error) {
 	if !r.Active() {
 		return emptyStatus, nil
@@ -179,8 +178,7 @@ func (a *arguments) check(c *Comm) error {
 	return c.checkSend(a.peer, a.tag)
 }
 
-// begin checks the arguments of a nonblocking send or receive, and starts it. call is the name of
-// the MPI function, for errors.
+// begin checks and starts a nonblocking send or receive. call is the MPI function, for errors.
 func (c *Comm) begin(call string, a arguments) (*Request, error) {
 	err := a.check(c)
 	if err == nil {

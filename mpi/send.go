@@ -132,7 +132,7 @@ func (c *Comm) SendrecvReplace(buf []byte, dest, sendtag, source, recvtag int) (
 	return c.sendrecv("SendrecvReplace", message{slices.Clone(buf), dest, sendtag}, message{buf, source, recvtag})
 }
 
-// sendrecv sends out and receives in, and waits for both.
+// sendrecv checks the arguments, sends one message, receives the other, and waits for both.
 func (c *Comm) sendrecv(call string, out, in message) (Status, error) {
 	err := c.checkSend(out.peer, out.tag)
 	if err == nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
-// With every NIC provider, each call that needs a killed or disconnected rank fails in
-// time.
+// With every NIC provider, each call that needs a killed or disconnected rank fails in time.
 func TestPeerLossOverNICs(t *testing.T) {
 	calls := map[string]func(*mpi.World, *mpi.Win) error{
 		"receive":                 func(w *mpi.World, _ *mpi.Win) error { return must.Err(w.Recv(nil, 1, 1)) },

@@ -89,8 +89,7 @@ func WaitAll(rs []*Request) ([]Status, error) {
 // TestAll reports whether all requests are complete, and finishes them if so.
 func TestAll(rs []*Request) ([]Status, bool, error) { return completeAll(rs, nonblocking) }
 
-// completeAll waits until all requests are complete or, if wait is false, polls once. It
-// finishes them if they are.
+// completeAll waits until all requests are complete, or polls once. If all are, it finishes them.
 func completeAll(rs []*Request, wait bool) (statuses []Status, done bool, err error) {
 	var o requestErrors
 	k, err := rankOf(rs)
@@ -114,8 +113,7 @@ func completeAll(rs []*Request, wait bool) (statuses []Status, done bool, err er
 	return statuses, done, o.raise()
 }
 
-// poll waits until a condition holds or, if wait is false, polls once. It reports whether
-// the condition holds.
+// poll waits until a condition holds, or polls once if wait is false. It reports whether it holds.
 func (k *rank) poll(wait bool, holds func() bool) bool {
 	if !wait {
 		return k.pollOnce(holds)

@@ -14,8 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
-// withLockedWindow runs a program on rank 0 of two, which holds the lock of rank 1's
-// window.
+// withLockedWindow runs a program on rank 0 of two, which holds the lock of rank 1's window.
 func withLockedWindow(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size int, program func(*mpi.World, *mpi.Win) error) {
 	t.Helper()
 	f.Ranks, f.Limit = 2, time.Minute
@@ -37,8 +36,7 @@ func withLockedWindow(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size i
 
 func carrierStats(w *mpi.World) carrier.Stats { return w.Stats().Carrier.(carrier.Stats) }
 
-// Small puts and gets use a bounce buffer until the program's buffer has been used often
-// enough to be registered.
+// Small puts and gets use a bounce buffer until the program has used its own buffer often enough.
 func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 	const size, times = 700, 30
 	for _, at := range []struct {
@@ -105,8 +103,7 @@ func boolToUint(b bool) uint64 {
 	return 0
 }
 
-// With very many pending puts the runtime does not copy all of them: its send buffers do
-// not grow.
+// With very many pending puts the runtime does not copy all of them: its send buffers do not grow.
 func TestManyPutsDoNotGrowSendBuffers(t *testing.T) {
 	const many, each = 2000, 8
 	withLockedWindow(t, mpihost.Fabric{}, carrier.Config{}, many*each, func(w *mpi.World, win *mpi.Win) error {

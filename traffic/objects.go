@@ -34,7 +34,7 @@ func OpenQueues(dev verbs.Context, n, depth int) (q Queues, err error) {
 	return q, nil
 }
 
-// Close closes completion queues, channel and protection domain, which must not be in use.
+// Close closes the completion queues, the channel and the PD, which no queue pair may use any more.
 func (q *Queues) Close() error {
 	var errs []error
 	for _, cq := range q.CQs {

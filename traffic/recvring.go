@@ -49,7 +49,7 @@ func NewRecvRing(num, slots int, shared bool) *RecvRing {
 }
 
 // Attach sets the queue to post to, and frees all slots: it forgets the receives of an earlier
-// queue. The next receive gets the sequence number after that of the last one, r.posted.
+// queue, but sequence numbers continue.
 func (r *RecvRing) Attach(queue RecvQueue) {
 	r.queue, r.free, r.lastCompleted = queue, r.free[:0], r.posted
 	for slot := range r.seqs {

@@ -199,7 +199,7 @@ var addressCases = []conformance.Case{{
 			from.sendSegments(iwarp.Send(1, data(8)))
 			wc := p.expectRecv(uint64(i+1), data(8))
 			p.Check(uint32(wc.SrcQP) == from.qpn, fmt.Sprintf("the source %#x", from.qpn), "%#x", uint32(wc.SrcQP))
-			area := p.localMem.Buf[i*p.recvLen:][:addrAreaLen]
+			area := p.localMem.Buf[i*p.recvLen:][:grhAreaLen]
 			attr, err := verbs.InitAHFromWC(1, 0, &wc, area)
 			p.Check(err == nil, "an address area that a reply can use", "%v: % x", err, area)
 			from.ah = p.addressHandle(attr)
@@ -373,7 +373,7 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectCopiesForMembers fails the case unless packets to two groups are delivered to their members.
+// expectCopiesForMembers fails the case unless packets to two groups reach exactly their members.
 func (h *host) expectCopiesForMembers(a, b netip.Addr) {
 	first, both, second, none := h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3})
 	h.attachToGroup(a, first, both)
@@ -404,10 +404,10 @@ func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)
 	for range qs {
 		wc := h.NextCompletion()
-		h.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == addrAreaLen+len(message), "a receive of the message", "%v, %d octets", wc.Status, wc.ByteLen)
+		h.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == grhAreaLen+len(message), "a receive of the message", "%v, %d octets", wc.Status, wc.ByteLen)
 		got[wc.QPN]++
 		if i := slices.IndexFunc(qs, func(q *deviceQP) bool { return q.qp.QPN() == wc.QPN }); i >= 0 {
-			qs[i].ExpectBytes(qs[i].localMem, int(wc.WRID-1)*qs[i].recvLen+addrAreaLen, message)
+			qs[i].ExpectBytes(qs[i].localMem, int(wc.WRID-1)*qs[i].recvLen+grhAreaLen, message)
 		}
 	}
 	for _, q := range qs {

@@ -372,9 +372,9 @@ var udCases = []conformance.Case{{
 		for i := range 4 {
 			q := qs[i%2]
 			q.peer(0).sendSegments(iwarp.Send(uint32(i), data(8+i)))
-			wc := h.ExpectRecv(uint64(i+1), addrAreaLen+8+i)
+			wc := h.ExpectRecv(uint64(i+1), grhAreaLen+8+i)
 			h.Check(wc.QPN == q.qp.QPN(), "a completion that names the queue pair", "%#x", uint32(wc.QPN))
-			h.ExpectBytes(m, i*128+addrAreaLen, data(8+i))
+			h.ExpectBytes(m, i*128+grhAreaLen, data(8+i))
 		}
 	}),
 }, {
@@ -386,7 +386,7 @@ var udCases = []conformance.Case{{
 }}
 
 // checkSolicited sends every kind of message that takes a receive to a queue pair whose application
-// waits for solicited events, and fails the case unless exactly those with solicited event raise one.
+// waits for solicited events, and fails the case unless just those with solicited event raise one.
 func (h *host) checkSolicited(reliable bool) {
 	events := rig.Result(h.Device.CreateCompChannel())(h, "a completion channel")
 	h.CQ = h.CreateCQ(verbs.CQInit{Depth: 64, Channel: events})

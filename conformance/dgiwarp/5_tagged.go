@@ -38,7 +38,7 @@ func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.
 // octets for the source address, where UD has the GRH, and then the record: where the Write begins,
 // its length, and spans, the ranges that have arrived.
 func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) {
-	wc := q.ExpectRecv(id, addrAreaLen+recordLen+rangeLen*len(spans))
+	wc := q.ExpectRecv(id, grhAreaLen+recordLen+rangeLen*len(spans))
 	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediateData, fmt.Sprintf("a Write with immediate data %#x", immediateData), "%s", rig.Describe(&wc))
 	at := q.targetAddr(off)
 	want := binary.BigEndian.AppendUint32(nil, at.STag)
@@ -49,7 +49,7 @@ func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) 
 		want = binary.BigEndian.AppendUint32(want, uint32(s.off))
 		want = binary.BigEndian.AppendUint32(want, uint32(s.n))
 	}
-	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+addrAreaLen, want)
+	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+grhAreaLen, want)
 }
 
 var taggedCases = []conformance.Case{{
@@ -296,7 +296,7 @@ var taggedCases = []conformance.Case{{
 		pkts := p.writeRecords(1, 0, data(128), 16)
 		p.send(pkts[0], pkts[2], pkts[4], pkts[6])
 		p.expectRecord(1, 0, 128, byteRange{0, 16}, byteRange{32, 16})
-		p.ExpectUnchangedOutside(p.localMem, 0, addrAreaLen+recordLen+2*rangeLen)
+		p.ExpectUnchangedOutside(p.localMem, 0, grhAreaLen+recordLen+2*rangeLen)
 	}),
 }, {
 	ID: "dg/record/more-ranges-than-fit", Cite: cite("5", "dg/tag/6"),

@@ -369,6 +369,6 @@ var peerErrors = []peerError{
 		iwarp.RDMAPInvalidVersion),
 	{
 		name: "a message longer than the receive", causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}, consumesReceive: true,
-		segment: func(q *deviceQP) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-addrAreaLen+1)) },
+		segment: func(q *deviceQP) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-grhAreaLen+1)) },
 	},
 }

@@ -200,14 +200,14 @@ var lossCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// ackAfter acknowledges all received packets with an echo that tells of a round trip, and expects
-// that request id completes.
+// ackAfter acknowledges all received packets, with an echoed timestamp from which the device
+// measures the round-trip time rtt, and expects that request id completes.
 func (p *peer) ackAfter(rtt time.Duration, id uint64) {
 	p.send(p.ack(p.fromDeviceFlow.next).Echo(p.fromDeviceFlow.lastTimestamp - uint32(rtt/time.Microsecond)))
 	p.ExpectCompletion(id, verbs.WCSuccess)
 }
 
-// checkDelay fails the case unless a retransmission is due then; in real time it may be late.
+// checkDelay fails the case unless a retransmission has the delay due or, in real time, a longer.
 func (p *peer) checkDelay(due, got time.Duration) {
 	p.Check(got >= due*95/100 && (!p.Virtual || got <= due*105/100), fmt.Sprintf("a retransmission after %v", due), "after %v", got)
 }

@@ -62,7 +62,7 @@ func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(seco
 	p := h.establishedPeer()
 	parts := sendSegmentsOf(1, data(2*first), first)
 	p.expectSegmentError(causes, parts[0], change(parts[1]))
-	p.ExpectUnchangedOutside(p.localMem, 0, addrAreaLen+first)
+	p.ExpectUnchangedOutside(p.localMem, 0, grhAreaLen+first)
 }
 
 // expectResponseRefused answers a read with a changed Read Response, and fails the case unless the

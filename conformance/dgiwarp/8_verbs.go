@@ -27,13 +27,13 @@ var verbsCases = []conformance.Case{{
 	Title:   "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
-	Defects: []string{"SourceLost", "HopLimitOfIPv6Constant"}, Run: onPeer(func(p *peer) { p.checkAddressArea(0) }),
+	Defects: []string{"SourceLost", "HopLimitOfIPv6Constant"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(0) }),
 }, {
 	ID: "dg/verbs/address-area-of-ipv4", Cite: cite("8", "dg/verbs/2"), Setup: ipv4,
 	Title:   "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
-	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkAddressArea(20) }),
+	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(20) }),
 }, {
 	ID: "dg/verbs/write-with-immediate-on-rd", Cite: cite("8", "dg/verbs/3"), Setup: setupRD,
 	Title:   "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
@@ -134,23 +134,23 @@ var verbsCases = []conformance.Case{{
 	}),
 }}
 
-// checkAddressArea sends from three UDP ports, and checks the address area: the first 40 octets of
-// a receive buffer, where UD has the GRH. It must hold the packet's IP header at offset at (0 for
-// IPv6, 20 for IPv4), and the UDP source port in octets 2 and 3: in an IPv6 header these are the
-// lower bits of the flow label.
-func (p *peer) checkAddressArea(at int) {
+// checkGRHAreas sends from three UDP ports, and checks the GRH areas of the receives: the first 40
+// octets of a receive buffer, where UD has the GRH. Each must have the packet's IP header, whose
+// offset is 0 for IPv6 and 20 for IPv4, and the UDP source port in octets 2 and 3, which in an IPv6
+// header are the lower bits of the flow label.
+func (p *peer) checkGRHAreas(headerOffset int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i) // another scripted peer of the same queue pair
 		from.route = from.route.fromPort(port)
 		from.route.tclass, from.route.hopLimit = uint8(i*0x4c+1), uint8(255-127*i)
 		from.sendSegments(iwarp.Send(1, data(8)))
 		p.expectRecv(uint64(i+1), data(8))
-		area := p.localMem.Buf[i*p.recvLen:][:addrAreaLen]
+		area := p.localMem.Buf[i*p.recvLen:][:grhAreaLen]
 		got := binary.BigEndian.Uint16(area[2:])
 		p.Check(got == port, fmt.Sprintf("port %d in octets 2 and 3", port), "%d: % x", got, area)
-		header := area[at:]
+		header := area[headerOffset:]
 		src, dst, version, protocol := header[8:24], header[24:40], byte(6), header[6]
-		if at != 0 {
+		if headerOffset != 0 {
 			src, dst, version, protocol = header[12:16], header[16:20], 4, header[9]
 		}
 		if !p.UDPSockets {
@@ -162,8 +162,8 @@ func (p *peer) checkAddressArea(at int) {
 	}
 }
 
-// checkIPHeader checks the traffic class and the hop limit of an IP header in an address area, and
-// the checksum of IPv4.
+// checkIPHeader checks the traffic class and the hop limit of the IP header in the GRH area of a
+// receive, and for IPv4 also its length and checksum.
 func (p *peer) checkIPHeader(header []byte, from route) {
 	class, hops := uint8(binary.BigEndian.Uint16(header)>>4), header[7]
 	if header[0]>>4 == 4 {

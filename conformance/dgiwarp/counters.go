@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// counterCase returns a case that runs body and checks the counters in about. Those of packets must
-// agree with the recorded packets; body returns the expected values of the others.
+// counterCase returns a case about some counters, which runs body and then checks all counters: of
+// packets by the recorded packets, of others by the values that body returns.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*host) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
 		ID: "counters/dg/" + name, Title: title, Sends: sends,
@@ -126,7 +126,7 @@ func counterCases() []conformance.Case {
 			func(h *host) rig.Counts {
 				h.sendRequests()
 				for i, n := range []int{8, 16, 24} {
-					h.ExpectRecv(uint64(i+1), addrAreaLen+n)
+					h.ExpectRecv(uint64(i+1), grhAreaLen+n)
 				}
 				return rig.Counts{cntReceives: rig.Exactly(3)}
 			}),
@@ -217,8 +217,9 @@ func exchangeMessages(p *rig.Pair) {
 	}
 }
 
-// countSent counts the packets of the device until none arrives for quiet. The specification leaves
-// open whether retransmissions count as data packets and Acks in data packets as Acks.
+// countSent counts the packets of the device, until none arrives for the duration quiet. Two counts
+// are ranges: the specification leaves open whether retransmissions count as data packets, and
+// whether Acks in data packets count as Acks.
 func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
 	counts := make(rig.Counts)
 	seen := make(map[string]bool)

@@ -48,7 +48,8 @@ type recvBuffers struct {
 	free   int // offset of the next receive
 }
 
-// post posts a receive of n octets, in two parts if split is not 0.
+// post posts a receive of n octets, as two SGEs if split, the length of the first, is in 1 to n-1.
+// Receives take the memory of localMem in turn. The result has the expected content of this memory.
 func (b *recvBuffers) post(n, split int) model.DGReceive {
 	b.nextID++
 	if b.free+n > len(b.want) {
@@ -71,20 +72,21 @@ func (b *recvBuffers) post(n, split int) model.DGReceive {
 	return r
 }
 
-// area returns the address area of a completed receive, and expects it in memory from now on.
-func (b *recvBuffers) area(r model.DGReceive) []byte {
+// grhArea returns the GRH area of a completed receive: the 40 octets where UD has the GRH. It makes
+// its present content the expected one, for later comparisons of memory.
+func (b *recvBuffers) grhArea(r model.DGReceive) []byte {
 	var area []byte
 	for i, p := range b.posted[r.ID] {
-		n := min(p.n, addrAreaLen-len(area))
+		n := min(p.n, grhAreaLen-len(area))
 		area = append(area, b.q.localMem.Buf[p.off:][:n]...)
 		copy(r.Parts[i], b.q.localMem.Buf[p.off:][:n])
 	}
 	return area
 }
 
-// checkArea fails the case unless an address area is the IP header of a UDP packet between two
-// addresses, with the UDP source port in octets 2 and 3.
-func (h *host) checkArea(area []byte, from netip.AddrPort, to netip.Addr) {
+// checkGRHArea fails the case unless the GRH area of a receive, 40 octets, has the IP header of a
+// UDP packet between two addresses, and the UDP source port in octets 2 and 3.
+func (h *host) checkGRHArea(area []byte, from netip.AddrPort, to netip.Addr) {
 	header, src, dst, version, protocol := area, area[8:24], area[24:40], byte(6), area[6]
 	if from.Addr().Is4() {
 		header = area[20:]
@@ -96,7 +98,8 @@ func (h *host) checkArea(area []byte, from netip.AddrPort, to netip.Addr) {
 		fmt.Sprintf("an address area from %v to %v", from, to), "% x", area)
 }
 
-// checkCompletions fails the case unless a queue pair has these completions, in this order.
+// checkCompletions fails the case unless the completions are the expected ones, in order. Of failed
+// ones it compares only the work request ID, the status and the QPN.
 func (h *host) checkCompletions(want, got []verbs.WC) {
 	for i := range max(len(want), len(got)) {
 		switch {
@@ -117,7 +120,7 @@ func (h *host) checkCompletions(want, got []verbs.WC) {
 	}
 }
 
-// checkEvents fails the case unless each queue pair raises as many events as counts has for it.
+// checkEvents fails the case unless each queue pair raises as many events as counts has, no more.
 func (h *host) checkEvents(counts map[verbs.QPN]int) {
 	total := 0
 	for _, n := range counts {
@@ -159,7 +162,8 @@ func (h *host) margin() time.Duration {
 	return 20*time.Millisecond + h.ReactionTime()
 }
 
-// settle lets time pass until no deadline is near, and returns the time.
+// settle waits until no deadline is within the margin between the clocks of the model and of the
+// device: near a deadline, the timer of the device may have expired or not. It returns the time.
 func (h *host) settle(deadlines func() []time.Duration) time.Duration {
 	for {
 		now, margin := h.Now(), h.margin()
@@ -186,7 +190,7 @@ type dgStep[S any] struct {
 
 func (s dgStep[S]) String() string { return s.text }
 
-// drawStep draws a step of a mix.
+// drawStep draws a kind of step by the weights of a mix, and a seed for the details of the step.
 func drawStep[S any](mix []choice[S], r *rand.Rand) dgStep[S] {
 	total := 0
 	for _, c := range mix {
@@ -204,7 +208,7 @@ func drawStep[S any](mix []choice[S], r *rand.Rand) dgStep[S] {
 // run plays the step on a session.
 func (s dgStep[S]) run(session S) { s.play(session, rand.New(rand.NewPCG(s.seed, 1))) }
 
-// causesMatch reports whether a segment is a Terminate about wrong with one of the causes.
+// causesMatch reports whether a segment is a Terminate about the wrong one, with one of the causes.
 func causesMatch(got *iwarp.Segment, wrong iwarp.Segment, causes []iwarp.Cause) bool {
 	return got != nil && slices.ContainsFunc(causes, func(c iwarp.Cause) bool {
 		var d packet.Differences
@@ -216,8 +220,8 @@ func causesMatch(got *iwarp.Segment, wrong iwarp.Segment, causes []iwarp.Cause) 
 // nativeWord returns a word of memory in the byte order of the device's host.
 func nativeWord(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
 
-// beginDialogue takes the packets, completions and events of an earlier dialogue that ended with
-// a violation.
+// beginDialogue discards the packets, completions and events of an earlier dialogue (a sequence of
+// random steps) that ended with a violation.
 func (h *host) beginDialogue() {
 	h.drainArrived()
 	h.Completions()

@@ -27,10 +27,10 @@ type rdDialogue struct {
 	source, sink *rig.Memory
 	sinkWant     []byte
 	expected     []udCompletion
-	// promised is the number of receives that packets on their way will take.
-	promised int
-	// manual says that steps acknowledge the packets of the device; else all are acknowledged.
-	manual bool
+	// reservedReceives is the number of receives that packets on their way will take.
+	reservedReceives int
+	// stepsAck says that steps acknowledge the device's packets; else the peers acknowledge all.
+	stepsAck bool
 }
 
 // rdPeer is a scripted peer, with the models of its flow to the device and of that from it.
@@ -55,16 +55,15 @@ type rdPacket struct {
 	delivered bool // to DDP
 }
 
-// ackState is the correct content of an Ack that leaves after a packet.
+// ackState is the correct content of an Ack that the device sends after a packet of the peer.
 type ackState struct {
 	next      uint32
-	kept      []uint32
-	timestamp uint32
+	kept      []uint32 // packets after a gap, which the SACK acknowledges
+	timestamp uint32   // of the packet
 	verdict   model.DGVerdict
-	asked     bool // ack-now
-	marked    bool
-	busy      bool
-	optional  bool
+	marked    bool // the packet was CE-marked
+	busy      bool // the window is 0, because there is no receive
+	optional  bool // the device may send no Ack
 	sentAt    time.Duration
 }
 
@@ -75,10 +74,12 @@ const (
 	rdLeast  = 64 // shortest receive, without the address area
 )
 
-// openRD opens a dialogue of a mix: flows in both directions between the queue pair and the peers.
-func openRD(manual bool, mix []choice[*rdDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
+// openRD returns a function that opens a dialogue, random steps whose effects on the device are
+// compared with a model: it opens flows between a queue pair and scripted peers. stepsAck says that
+// steps acknowledge the packets of the device; else the peers acknowledge all.
+func openRD(stepsAck bool, mix []choice[*rdDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
 	return func(r *rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
-		d := &rdDialogue{host: &host{Rig: r}, mix: mix, manual: manual}
+		d := &rdDialogue{host: &host{Rig: r}, mix: mix, stepsAck: stepsAck}
 		d.beginDialogue()
 		d.q = d.newQP(setup{memLen: rdMemory})
 		d.q.localMem = d.Memory(udRecvMemory, verbs.AccessLocalWrite)
@@ -95,7 +96,7 @@ func openRD(manual bool, mix []choice[*rdDialogue]) func(*rig.Rig) dialogue.Sess
 	}
 }
 
-// newRDPeer creates a peer with flows in both directions.
+// newRDPeer creates scripted peer k, with flows to the device and from it.
 func (d *rdDialogue) newRDPeer(k int) *rdPeer {
 	p := &rdPeer{peer: d.q.peer(k)}
 	p.incarnation += uint32(d.Rand.IntN(1<<16)) << 8 // another one in each dialogue
@@ -107,7 +108,7 @@ func (d *rdDialogue) newRDPeer(k int) *rdPeer {
 	return p
 }
 
-// beginFlow makes the model's flow that which the peer has just opened with one packet.
+// beginFlow resets the models to the flow that the peer has just opened with one packet.
 func (p *rdPeer) beginFlow() {
 	p.in, p.base, p.packets, p.states = model.NewDGFlow(p.toDeviceFlow.epoch, 1), 1, nil, nil
 	p.state = model.DGPeer{Source: model.DGSource{Host: p.route.from, QPN: p.qpn}, Reads: p.state.Reads}
@@ -147,7 +148,8 @@ func (p *rdPeer) add(segments ...iwarp.Segment) {
 // rdOptions are how a packet is sent.
 type rdOptions struct{ ackNow, marked bool }
 
-// transmit sends packet i of the peer's flow, and executes it in the model.
+// transmit sends packet i of the peer's flow to the device, and delivers it to the model. It
+// appends the Ack that is then correct to p.states.
 func (d *rdDialogue) transmit(p *rdPeer, i int, o rdOptions) {
 	pkt := p.packets[i]
 	seq := p.base + uint32(i)
@@ -169,23 +171,24 @@ func (d *rdDialogue) transmit(p *rdPeer, i int, o rdOptions) {
 		p.packets[i+k].delivered = true
 	}
 	p.states = append(p.states, ackState{
-		next: p.in.Next, kept: p.in.Kept(), timestamp: timestamp, verdict: verdict, asked: o.ackNow, marked: o.marked,
+		next: p.in.Next, kept: p.in.Kept(), timestamp: timestamp, verdict: verdict, marked: o.marked,
 		optional: verdict == model.DGBeyondWindow, sentAt: at,
 	})
 }
 
-// deliver executes a segment in the model, and notes what must follow.
+// deliver executes a segment in the model, and expects the completions and responses of the model.
 func (d *rdDialogue) deliver(p *rdPeer, s iwarp.Segment) {
 	before := len(d.model.Receives)
 	e := d.model.Deliver(&p.state, s)
-	d.promised -= before - len(d.model.Receives)
+	d.reservedReceives -= before - len(d.model.Receives)
 	for _, c := range e.Completions {
 		d.expected = append(d.expected, udCompletion{DGCompletion: c, to: d.Local[0]})
 	}
 	p.out.responses = append(p.out.responses, e.Responses...)
 }
 
-// compare compares all that the device did in a step with what the models permit.
+// compare fails the case unless the packets, completions, memory, state and events of the device
+// after a step are those that the models permit.
 func (d *rdDialogue) compare() {
 	d.collect()
 	for _, p := range d.peers {
@@ -194,14 +197,14 @@ func (d *rdDialogue) compare() {
 	sends, receives := d.takeCompletions()
 	d.compareReceives(receives[d.q.qp.QPN()])
 	d.compareRequests(sends[d.q.qp.QPN()])
-	d.adoptOpenReceives()
+	d.acceptOpenReceives()
 	d.memory.compare(d.Rig)
 	d.ExpectState(d.q.qp, verbs.QPStateRTS)
 	d.ExpectNoEvent()
 }
 
-// collect compares the packets that the device has sent. It waits for those that are due: the
-// device spreads packets over the round trip, and in real time all may be late.
+// collect receives the packets of the device and compares each with the model. It waits for those
+// that must still come, since the device paces its packets, and in real time all may be late.
 func (d *rdDialogue) collect() {
 	for _, a := range d.drain(ackDelay + roundTrip + 10*time.Microsecond) {
 		d.comparePacket(a)
@@ -213,7 +216,7 @@ func (d *rdDialogue) collect() {
 	}
 }
 
-// awaits reports whether the device owes the peer an Ack or data.
+// awaits reports whether the device must still send the peer an Ack or data.
 func (p *rdPeer) awaits() bool {
 	n := len(p.states)
 	return n > 0 && !p.states[n-1].optional || p.out.awaits()
@@ -236,7 +239,8 @@ func (d *rdDialogue) comparePacket(a arrival) {
 	}
 }
 
-// compareAck fails the case unless an Ack is that of a packet since the last Ack, or of that.
+// compareAck fails the case unless an Ack is correct after one of the packets that the peer has
+// sent since the last Ack, or repeats the last Ack. p.states has the correct Acks.
 func (d *rdDialogue) compareAck(p *rdPeer, a arrival) {
 	d.Check(*a.Ack.Epoch == p.in.Epoch, fmt.Sprintf("an Ack of epoch %#x", p.in.Epoch), "%#x", *a.Ack.Epoch)
 	for i := len(p.states) - 1; i >= 0; i-- {
@@ -255,10 +259,11 @@ func (d *rdDialogue) compareAck(p *rdPeer, a arrival) {
 	d.Fail(fmt.Sprintf("%v (busy: %t)", want, s.busy), "%v", a.Packet)
 }
 
-// acknowledged is the verdict of a state that an Ack has told of.
+// acknowledged is the verdict of a state that an Ack has reported.
 const acknowledged model.DGVerdict = -1
 
-// matches reports whether an Ack tells of this state.
+// matches reports whether an Ack has the next sequence number, the SACK and the window of this
+// state: a window of 0 if the device is busy, that is has no receive for the next packet.
 func (s *ackState) matches(a arrival) bool {
 	if *a.Ack.Next != s.next || (*a.Ack.Window == 0) != s.busy || *a.Ack.Window > flowWindow {
 		return false
@@ -271,14 +276,16 @@ func (s *ackState) matches(a arrival) bool {
 	return true
 }
 
-// compareAckOf compares the other fields of an Ack that leaves after packet i since the last Ack.
+// compareAckOf checks the echoed timestamp, the flags and, in virtual time, the delay of an Ack
+// that matches p.states[i]. An Ack without data must not repeat an earlier one, unless its window
+// is 0.
 func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
 	s := p.states[i]
 	if s.verdict == acknowledged {
 		d.Check(a.Data != nil || s.busy || !d.Virtual, "no second Ack for the same packets", "%v", a.Packet)
 		return
 	}
-	because, marked, repeats := s, false, false
+	trigger, marked, repeats := s, false, false // trigger is the packet whose timestamp is echoed
 	for _, x := range p.states[:i+1] {
 		if x.verdict != acknowledged {
 			marked, repeats = marked || x.marked, repeats || x.verdict == model.DGDuplicate
@@ -286,9 +293,9 @@ func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
 	}
 	first := slices.IndexFunc(p.states, func(x ackState) bool { return x.verdict != acknowledged })
 	if s.verdict == model.DGInOrder || s.verdict == model.DGClosesGap {
-		because = p.states[first]
+		trigger = p.states[first]
 	}
-	d.checkPacket(iwarp.RDAck(p.in.Epoch, s.next).Echo(because.timestamp).EditHeader(func(h *iwarp.PacketHeader) {
+	d.checkPacket(iwarp.RDAck(p.in.Epoch, s.next).Echo(trigger.timestamp).EditHeader(func(h *iwarp.PacketHeader) {
 		h.Marked, h.Repeats = &marked, &repeats
 	}), a)
 	if d.Virtual {
@@ -296,11 +303,11 @@ func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
 		if s.verdict != model.DGInOrder {
 			limit = ackDelay / 2
 		}
-		d.Check(a.At-because.sentAt <= limit+roundTrip, fmt.Sprintf("an Ack within %v", limit), "after %v", a.At-because.sentAt)
+		d.Check(a.At-trigger.sentAt <= limit+roundTrip, fmt.Sprintf("an Ack within %v", limit), "after %v", a.At-trigger.sentAt)
 	}
 }
 
-// compareEnd fails the case unless the peer's last packet was acknowledged.
+// compareEnd fails the case unless the device has sent the last Ack, and all other packets due.
 func (d *rdDialogue) compareEnd(p *rdPeer) {
 	if n := len(p.states); n > 0 && !p.states[n-1].optional {
 		d.Fail(fmt.Sprintf("an Ack of the packets before %d", p.states[n-1].next), "none")
@@ -311,7 +318,8 @@ func (d *rdDialogue) compareEnd(p *rdPeer) {
 // keptForRepeats is how many delivered packets a peer keeps to send them again.
 const keptForRepeats = 8
 
-// compareReceives compares the completions of receives.
+// compareReceives compares the completions of receives. It accepts any error of a receive that may
+// fail, and for immediate data any length and opcode, which the specification leaves open.
 func (d *rdDialogue) compareReceives(got []verbs.WC) {
 	var want []verbs.WC
 	for i, c := range d.expected {
@@ -328,29 +336,29 @@ func (d *rdDialogue) compareReceives(got []verbs.WC) {
 	}
 	d.checkCompletions(want, got)
 	for _, c := range d.expected {
-		area := d.buffers.area(c.Receive)
+		area := d.buffers.grhArea(c.Receive)
 		if c.WC.Opcode == verbs.WCOpRecv && !c.mayFail {
-			d.checkArea(area, c.Source.Host, c.to)
+			d.checkGRHArea(area, c.Source.Host, c.to)
 		}
 		if c.mayFail {
-			d.buffers.adopt(c.Receive)
+			d.buffers.acceptContents(c.Receive)
 		}
 	}
 	d.expected = nil
 }
 
-// adoptOpenReceives expects in memory what the receives of incomplete Sends hold: the document
-// leaves open when the segments of a Send are placed.
-func (d *rdDialogue) adoptOpenReceives() {
+// acceptOpenReceives accepts the present contents of the receives of incomplete Sends: the
+// specification leaves open when the segments of a Send are placed.
+func (d *rdDialogue) acceptOpenReceives() {
 	for _, p := range d.peers {
 		if p.state.Open != nil {
-			d.buffers.adopt(*p.state.Open)
+			d.buffers.acceptContents(*p.state.Open)
 		}
 	}
 }
 
-// adopt expects in memory what a receive holds now.
-func (b *recvBuffers) adopt(r model.DGReceive) {
+// acceptContents makes the present contents of a receive the expected ones.
+func (b *recvBuffers) acceptContents(r model.DGReceive) {
 	for i, p := range b.posted[r.ID] {
 		copy(r.Parts[i], b.q.localMem.Buf[p.off:][:p.n])
 	}

@@ -44,14 +44,14 @@ type rdMessage struct {
 
 // rdRequest is a posted request.
 type rdRequest struct {
-	wc    verbs.WC
-	left  int // packets that are not acknowledged, or not sent
-	read  *model.DGRead
-	asked *iwarp.Segment // the Read or Atomic Request as it was sent
-	quiet bool           // unsignaled
-	// answering says that the peer's response is on its way.
-	answering bool
-	whole     bool // all packets were sent
+	wc          verbs.WC
+	left        int // packets that are not acknowledged, or not sent
+	read        *model.DGRead
+	sentRequest *iwarp.Segment // the Read or Atomic Request as it was sent
+	unsignaled  bool
+	// responseQueued says that the peer's response is in its flow.
+	responseQueued bool
+	allSent        bool // all packets were sent
 }
 
 // rdSent is a packet of the device.
@@ -59,7 +59,7 @@ type rdSent struct {
 	segment []byte
 	request *rdRequest
 	at      time.Duration
-	// sacked says that an Ack told of it, but not of all before it.
+	// sacked says that a SACK acknowledged it.
 	sacked  bool
 	acked   bool
 	ackedAt time.Duration
@@ -73,7 +73,8 @@ func newRDOutgoing(p *rdPeer) rdOutgoing {
 	}
 }
 
-// compareData compares a data packet of the device.
+// compareData compares a retransmission with the first transmission, and a new data packet, which
+// must be in sequence and in the windows, with the messages that the device has to send.
 func (d *rdDialogue) compareData(p *rdPeer, a arrival) {
 	o := &p.out
 	seq := *a.Data.Seq
@@ -82,7 +83,7 @@ func (d *rdDialogue) compareData(p *rdPeer, a arrival) {
 	o.checkClock(d, a)
 	p.fromDeviceFlow.lastTimestamp = *a.Data.Timestamp
 	if old := o.sent[seq]; old != nil {
-		d.compareAgain(old, a)
+		d.compareRetransmission(old, a)
 		return
 	}
 	d.Check(seq == o.next, fmt.Sprintf("packet %d of the flow", o.next), "%v", a.Packet)
@@ -94,7 +95,7 @@ func (d *rdDialogue) compareData(p *rdPeer, a arrival) {
 	o.sent[seq] = &rdSent{segment: a.Segment.Append(nil), at: a.At, request: d.matchData(p, a)}
 }
 
-// inFlight returns how many packets are not acknowledged.
+// inFlight returns how many packets are acknowledged neither by an Ack nor by a SACK.
 func (o *rdOutgoing) inFlight() (n int) {
 	for seq := o.una; seq != o.next; seq++ {
 		if !o.sent[seq].sacked {
@@ -104,8 +105,9 @@ func (o *rdOutgoing) inFlight() (n int) {
 	return n
 }
 
-// compareAgain compares a retransmission with the first transmission.
-func (d *rdDialogue) compareAgain(old *rdSent, a arrival) {
+// compareRetransmission fails the case unless a retransmission equals the first transmission and
+// has ack-now. After an Ack a packet may be retransmitted for a round trip only.
+func (d *rdDialogue) compareRetransmission(old *rdSent, a arrival) {
 	if old.acked || old.sacked {
 		d.Check(!d.Virtual || a.At < old.ackedAt+roundTrip, "no retransmission of an acknowledged packet", "%v", a.Packet)
 		return
@@ -115,7 +117,8 @@ func (d *rdDialogue) compareAgain(old *rdSent, a arrival) {
 	old.at = a.At
 }
 
-// checkClock fails the case unless the timestamps of the device count microseconds.
+// checkClock fails the case unless, in virtual time, the timestamps of two successive data packets
+// differ by the microseconds between them.
 func (o *rdOutgoing) checkClock(d *rdDialogue, a arrival) {
 	if o.clock != nil && d.Virtual {
 		took := a.At - o.clock.At
@@ -126,8 +129,8 @@ func (o *rdOutgoing) checkClock(d *rdDialogue, a arrival) {
 	o.clock = &a
 }
 
-// matchData fails the case unless a new packet continues a response or a request. It returns the
-// request.
+// matchData fails the case unless a new packet continues the first response or the first message
+// that the device has to send. It returns the request of the message; nil for a response.
 func (d *rdDialogue) matchData(p *rdPeer, a arrival) *rdRequest {
 	o := &p.out
 	if len(o.responses) > 0 && o.matchResponse(a) {
@@ -143,11 +146,11 @@ func (d *rdDialogue) matchData(p *rdPeer, a arrival) *rdRequest {
 	m := o.messages[0]
 	want := m.segment(o.at, len(a.Segment.Payload))
 	d.checkPacket(iwarp.AnyPacket().With(want), a)
-	m.request.asked = a.Segment
+	m.request.sentRequest = a.Segment
 	m.request.left++
 	if o.at += len(a.Segment.Payload); *want.DDP.Last {
 		o.messages, o.at = o.messages[1:], 0
-		m.request.whole = len(o.messages) == 0 || o.messages[0].request != m.request
+		m.request.allSent = len(o.messages) == 0 || o.messages[0].request != m.request
 	}
 	if r := m.request.read; r != nil && a.Segment.Read != nil {
 		r.Base = *a.Segment.Read.SinkTO
@@ -155,7 +158,7 @@ func (d *rdDialogue) matchData(p *rdPeer, a arrival) *rdRequest {
 	return m.request
 }
 
-// segment returns the expected segment of n octets of payload from at on.
+// segment returns the expected segment of the message with n octets of payload, from offset at on.
 func (m *rdMessage) segment(at, n int) iwarp.Segment {
 	end := min(at+n, len(m.payload))
 	if n == 0 {
@@ -168,7 +171,7 @@ func (m *rdMessage) segment(at, n int) iwarp.Segment {
 	return s.MO(uint32(at))
 }
 
-// matchResponse reports whether a packet continues the first response.
+// matchResponse reports whether a packet continues the first response; it removes a complete one.
 func (o *rdOutgoing) matchResponse(a arrival) bool {
 	r := o.responses[0]
 	if r.Atomic != nil {
@@ -196,8 +199,8 @@ func fullSegment(s iwarp.Segment) iwarp.Segment {
 	return s.Tagged(s.IsTagged()).DV(1).RV(1).DDPReserved(0).RDMAPReserved(0)
 }
 
-// compareEnd fails the case unless the device has sent all that it may, and asked for an Ack with
-// the last packet. If steps do not acknowledge, the peer does.
+// compareEnd fails the case unless the device has sent all that its window permits, the last packet
+// with ack-now. Unless steps acknowledge packets, the peer then acknowledges all.
 func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
 	if o.latest != nil && len(o.responses)+len(o.messages) == 0 {
 		d.Check(*o.latest.Header.AckNow, "ack-now on the last packet", "%v", o.latest.Packet)
@@ -206,7 +209,7 @@ func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
 	if o.awaits() {
 		d.Fail("packets of all responses and requests", "%d responses and %d messages are missing", len(o.responses), len(o.messages))
 	}
-	if !d.manual {
+	if !d.stepsAck {
 		for range 8 { // Acks make the device send more
 			if o.una == o.next {
 				break
@@ -217,12 +220,12 @@ func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
 	}
 }
 
-// awaits reports whether the device must send a packet, because its window surely permits it.
+// awaits reports whether the device must send a packet, which even the smallest window permits.
 func (o *rdOutgoing) awaits() bool {
 	return o.next-o.una < leastWindow && len(o.responses)+len(o.messages) > 0
 }
 
-// acknowledge sends an Ack of all packets before next, and notes it.
+// acknowledge sends and records an Ack of the device's packets before next and of those in sacked.
 func (d *rdDialogue) acknowledge(p *rdPeer, next uint32, sacked ...uint32) {
 	o := &p.out
 	p.send(iwarp.RDAck(o.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp).SACK(iwarp.SACKOf(next, sacked...)...))
@@ -236,7 +239,7 @@ func (d *rdDialogue) acknowledge(p *rdPeer, next uint32, sacked ...uint32) {
 	}
 }
 
-// ack notes that a packet was acknowledged, with all before it.
+// ack records that a packet, and all before it, were acknowledged.
 func (s *rdSent) ack(now time.Duration) {
 	if !s.sacked {
 		s.ackedAt = now
@@ -247,10 +250,10 @@ func (s *rdSent) ack(now time.Duration) {
 	s.acked = true
 }
 
-// done reports whether a request must have completed, and whether it may have: the document
-// leaves open whether a SACK completes it.
+// done reports whether a request must have completed, and whether it may have: the specification
+// leaves open whether a SACK of its packets completes it. sent are the packets of the device.
 func (r *rdRequest) done(sent map[uint32]*rdSent) (must, may bool) {
-	if !r.whole || r.read != nil && !r.read.Answered {
+	if !r.allSent || r.read != nil && !r.read.Answered {
 		return false, false
 	}
 	unknown := 0
@@ -265,7 +268,8 @@ func (r *rdRequest) done(sent map[uint32]*rdSent) (must, may bool) {
 	return r.left == 0, r.left == unknown
 }
 
-// compareRequests compares the completions of requests, which are in order for each peer.
+// compareRequests compares the completions of requests with those that must or may have come. They
+// are in order for each peer, whose index is in the work request IDs.
 func (d *rdDialogue) compareRequests(got []verbs.WC) {
 	for _, p := range d.peers {
 		o := &p.out
@@ -273,11 +277,11 @@ func (d *rdDialogue) compareRequests(got []verbs.WC) {
 		for len(o.requests) > 0 {
 			r := o.requests[0]
 			must, may := r.done(o.sent)
-			if !must && (!may || len(mine) == 0 || !r.quiet && mine[0].WRID != r.wc.WRID) {
+			if !must && (!may || len(mine) == 0 || !r.unsignaled && mine[0].WRID != r.wc.WRID) {
 				break // a later completion shows that an unsignaled request has completed
 			}
 			o.requests = o.requests[1:]
-			if r.quiet {
+			if r.unsignaled {
 				continue
 			}
 			d.checkCompletions([]verbs.WC{r.wc}, mine[:min(1, len(mine))])
@@ -305,8 +309,8 @@ func playRDRequests(d *rdDialogue, r *rand.Rand) {
 	d.PostSend(d.q.qp, wrs...)
 }
 
-// playExchange sends packets of a peer, in order or behind a gap, just before the application posts
-// requests to that peer: their packets may carry the Ack.
+// playExchange sends a packet of a peer, in order or after a gap, just before the application posts
+// a request to that peer: the packets of the request may carry the Ack.
 func playExchange(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	if len(p.out.requests) >= maxUncompleted {
@@ -326,7 +330,7 @@ var rdOperations = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSend, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp,
 }
 
-// playManyRequests posts as many Writes to a peer as it may have requests, each of several packets.
+// playManyRequests posts Writes of several packets to a peer until it has maxUncompleted requests.
 func playManyRequests(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	var wrs []verbs.SendWR
@@ -339,7 +343,8 @@ func playManyRequests(d *rdDialogue, r *rand.Rand) {
 	d.PostSend(d.q.qp, wrs...)
 }
 
-// newRDRequest draws a request, and expects its messages.
+// newRDRequest draws a request to a peer, with a length near the limits of a packet, and adds its
+// messages to those that the device has to send.
 func (d *rdDialogue) newRDRequest(r *rand.Rand, p *rdPeer, op verbs.WROpcode) verbs.SendWR {
 	o := &p.out
 	o.nextID++
@@ -359,7 +364,7 @@ func (d *rdDialogue) newRDRequest(r *rand.Rand, p *rdPeer, op verbs.WROpcode) ve
 	}
 	if r.IntN(4) == 0 {
 		wr.Flags &^= verbs.SendSignaled
-		req.quiet = true
+		req.unsignaled = true
 	}
 	d.addMessages(p, req, &wr, payload)
 	o.requests = append(o.requests, req)
@@ -372,7 +377,7 @@ func (h *host) maxSinglePacketRD() int {
 	return h.maxSinglePacketSend() - dataBlock
 }
 
-// addMessages adds the messages of a request to those that the device must send.
+// addMessages adds the messages of a request to those that the device has to send.
 func (d *rdDialogue) addMessages(p *rdPeer, req *rdRequest, wr *verbs.SendWR, payload []byte) {
 	o := &p.out
 	at := iwarp.At(uint32(wr.Remote.RKey), wr.Remote.Addr)
@@ -406,7 +411,8 @@ func (d *rdDialogue) addMessages(p *rdPeer, req *rdRequest, wr *verbs.SendWR, pa
 	}
 }
 
-// addRead adds the Read or Atomic Request of a request. Its result goes to the next part of sink.
+// addRead calls add with the Read or Atomic Request of a request, whose result goes to a part of
+// sink. It draws the length of a read from the random immediate data of the request.
 func (d *rdDialogue) addRead(p *rdPeer, req *rdRequest, wr *verbs.SendWR, add func(iwarp.Segment, []byte)) {
 	o := &p.out
 	slot := int((wr.WRID - sendIDs) % 16 * 256)
@@ -445,14 +451,14 @@ func (d *rdDialogue) addRead(p *rdPeer, req *rdRequest, wr *verbs.SendWR, add fu
 func playAnswer(d *rdDialogue, r *rand.Rand) {
 	for _, p := range d.peers {
 		for _, req := range p.out.requests {
-			if req.read == nil || req.answering || req.asked == nil {
+			if req.read == nil || req.responseQueued || req.sentRequest == nil {
 				continue
 			}
-			req.answering = true
-			if req.asked.Read != nil {
-				p.add(iwarp.ReadResponseTo(*req.asked, data(len(req.read.Sink))).Segments(taggedLen + 1 + r.IntN(300))...)
+			req.responseQueued = true
+			if req.sentRequest.Read != nil {
+				p.add(iwarp.ReadResponseTo(*req.sentRequest, data(len(req.read.Sink))).Segments(taggedLen + 1 + r.IntN(300))...)
 			} else {
-				p.add(iwarp.AtomicResponse(p.out.answerMSN, *req.asked.AtomicRequest.ID, r.Uint64()))
+				p.add(iwarp.AtomicResponse(p.out.answerMSN, *req.sentRequest.AtomicRequest.ID, r.Uint64()))
 				p.out.answerMSN++
 			}
 			break
@@ -470,7 +476,7 @@ func (d *rdDialogue) drawUnacked(r *rand.Rand) *rdPeer {
 	return dialogue.Pick(r, unacked...)
 }
 
-// playAck acknowledges packets of the device: all, some, or some behind a gap.
+// playAck acknowledges packets of the device: all, some, or some after a gap (SACK).
 func playAck(d *rdDialogue, r *rand.Rand) {
 	p := d.drawUnacked(r)
 	o := &p.out
@@ -509,8 +515,9 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 	p.send(dialogue.Pick(r, dialogue.Pick(r, groups...)...))
 }
 
-// playSilence lets time pass without Acks: the device retransmits as many of the oldest packets as
-// the least window has. Then the peers acknowledge all.
+// playSilence lets time pass without Acks. After the largest retransmission timeout, the device
+// must have retransmitted the oldest packets, as many as the smallest congestion window has. Then
+// the peers acknowledge all.
 func playSilence(d *rdDialogue, r *rand.Rand) {
 	before := make(map[*rdSent]time.Duration)
 	for _, p := range d.peers {

@@ -22,22 +22,25 @@ type senderDialogue struct {
 	model *model.DGSender
 	// clock is the last data packet, whose timestamp tells the device's clock.
 	clock arrival
-	// acked is the time of the last Ack of the oldest packet, news that of the last Ack that told
-	// of any packet or of the last data packet. They bound the start of the device's timer.
-	acked, news time.Duration
-	timeouts    int // in a row
+	// unaAdvancedAt is the time of the last Ack of the oldest packet, or of the last timeout;
+	// lastPacketAt that of the last Ack or data packet. The device's timer started between them.
+	unaAdvancedAt, lastPacketAt time.Duration
+	timeouts                    int // in a row
 }
 
 const (
 	senderMemory = 256 << 10
 	senderWrites = 24
-	// senderQuiet is longer than the pauses between the packets of a flight, and shorter than the timeout.
+	// senderQuiet is longer than the pauses between the packets of a flight, and shorter than the
+	// timeout.
 	senderQuiet = 300 * time.Microsecond
 	// senderRoundTrip is the round trip that the peer's Acks claim.
 	senderRoundTrip = 10 * time.Microsecond
 )
 
-// openSender opens a dialogue of a mix.
+// openSender returns a function that opens a dialogue: random steps, drawn from a mix of kinds,
+// whose effects on the sending device are compared with a model. The device sends long Writes
+// meanwhile.
 func openSender(mix []choice[*senderDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*senderDialogue]] {
 	return func(r *rig.Rig) dialogue.Session[dgStep[*senderDialogue]] {
 		h := &host{Rig: r}
@@ -53,7 +56,7 @@ func openSender(mix []choice[*senderDialogue]) func(*rig.Rig) dialogue.Session[d
 		for id := range uint64(senderWrites) {
 			d.PostSend(d.qp, d.wr(id, verbs.OpRDMAWrite, 0, senderMemory))
 		}
-		d.acked, d.news = d.Now(), d.Now()
+		d.unaAdvancedAt, d.lastPacketAt = d.Now(), d.Now()
 		d.collect()
 		return d
 	}
@@ -75,7 +78,7 @@ func (d *senderDialogue) Close() {
 	}
 }
 
-// must fails the case if the model returned an error, which says what the device must do.
+// must fails the case if the model returned an error, whose text is the expected behaviour.
 func (d *senderDialogue) must(err error) {
 	if err != nil {
 		d.Fail(err.Error(), "%d packets in flight, the oldest %d, the next %d", d.model.InFlight(), d.model.Una, d.model.Next)
@@ -85,7 +88,8 @@ func (d *senderDialogue) must(err error) {
 // timeout returns the device's timeout, which doubles when it expires.
 func (d *senderDialogue) timeout() time.Duration { return min(minTimeout<<d.timeouts, maxTimeout) }
 
-// collect compares the packets that the device sends until it pauses.
+// collect compares the packets that the device sends until it pauses. The last one must ask for an
+// Ack (ack-now), and the model must not require more.
 func (d *senderDialogue) collect() {
 	var last arrival
 	for {
@@ -100,28 +104,28 @@ func (d *senderDialogue) collect() {
 	}
 }
 
-// compareData compares a data packet. One that is neither new nor lost must be due to a timeout, and
-// one that is lost and not in the window may be.
+// compareData compares a data packet with the model. A retransmission must be due to a timeout if
+// the model does not count the packet as lost; it may be if it does, and the window is full.
 func (d *senderDialogue) compareData(a arrival) {
 	seq := *a.Data.Seq
 	again := int32(seq-d.model.Next) < 0
 	due := d.timeout()
-	if again && (!d.model.IsLost(seq) || d.model.Full() && a.At >= d.acked+due-due/10) {
-		d.Check(seq == d.model.Una && a.At >= d.acked+due-due/10, fmt.Sprintf("no retransmission of packet %d yet", seq), "%v after the last Ack", a.At-d.acked)
-		d.Check(a.At <= d.news+due+due/10, fmt.Sprintf("a timeout after %v", due), "after %v", a.At-d.news)
+	if again && (!d.model.IsLost(seq) || d.model.Full() && a.At >= d.unaAdvancedAt+due-due/10) {
+		d.Check(seq == d.model.Una && a.At >= d.unaAdvancedAt+due-due/10, fmt.Sprintf("no retransmission of packet %d yet", seq), "%v after the last Ack", a.At-d.unaAdvancedAt)
+		d.Check(a.At <= d.lastPacketAt+due+due/10, fmt.Sprintf("a timeout after %v", due), "after %v", a.At-d.lastPacketAt)
 		d.model.Timeout()
 		d.timeouts++
-		d.acked = a.At
+		d.unaAdvancedAt = a.At
 	}
 	if err := d.model.Send(seq); err != nil {
 		d.Fail(err.Error(), "%v with %d packets in flight", a.Packet, d.model.InFlight())
 	}
 	d.Check(!again || *a.Header.AckNow, "ack-now on a retransmission", "%v", a.Packet)
-	d.clock, d.news = a, a.At
+	d.clock, d.lastPacketAt = a, a.At
 }
 
-// acknowledge sends an Ack, unless the document leaves open what follows from it. Its echo is the
-// timestamp of the last packet, or that of one that left senderRoundTrip ago.
+// acknowledge sends an Ack to the device and to the model, unless the specification leaves open how
+// the device reacts. Its echo is the timestamp of the last packet, or one of senderRoundTrip ago.
 func (d *senderDialogue) acknowledge(a model.DGSenderAck) {
 	if d.model.LeavesOpen(a) {
 		return
@@ -135,15 +139,15 @@ func (d *senderDialogue) acknowledge(a model.DGSenderAck) {
 	}
 	d.send(iwarp.RDAck(d.fromDeviceFlow.epoch, a.Next).Echo(echo).SACK(iwarp.SACKOf(a.Next, a.Sacked...)...).Window(uint16(a.Window)).
 		EditHeader(func(h *iwarp.PacketHeader) { h.Marked, h.Repeats = &a.Marked, &a.Repeats }))
-	d.news, d.timeouts = d.Now(), 0
+	d.lastPacketAt, d.timeouts = d.Now(), 0
 	if a.Next != d.model.Una {
-		d.acked = d.Now()
+		d.unaAdvancedAt = d.Now()
 	}
 	d.model.Receive(a)
 }
 
-// sacked returns the packets behind next that have arrived: those of which Acks have told, and
-// those of the others for which take returns true.
+// sacked returns the packets after next to acknowledge by SACK: those that earlier Acks have
+// acknowledged, and those of the others for which take returns true.
 func (d *senderDialogue) sacked(next uint32, take func(seq uint32) bool) (all []uint32) {
 	missing := d.model.Missing()
 	for seq := next + 1; int32(seq-d.model.Next) < 0; seq++ {
@@ -154,7 +158,8 @@ func (d *senderDialogue) sacked(next uint32, take func(seq uint32) bool) (all []
 	return all
 }
 
-// ackThrough returns an Ack of n of the missing packets, with all that Acks have told of.
+// ackThrough returns an Ack of the first n packets that are not acknowledged. It repeats the SACK
+// of all later packets that earlier Acks have acknowledged.
 func (d *senderDialogue) ackThrough(n int) model.DGSenderAck {
 	next := d.model.Next
 	if missing := d.model.Missing(); n < len(missing) {
@@ -179,7 +184,7 @@ func playWindow(d *senderDialogue, r *rand.Rand) {
 	d.acknowledge(a)
 }
 
-// playMark acknowledges packets with the marked flag, twice in some cases.
+// playMark acknowledges packets with the flag that reports a CE mark, in some cases twice.
 func playMark(d *senderDialogue, r *rand.Rand) {
 	for range 1 + r.IntN(2) {
 		a := d.ackThrough(1 + r.IntN(max(1, len(d.model.Missing()))))
@@ -189,7 +194,7 @@ func playMark(d *senderDialogue, r *rand.Rand) {
 	}
 }
 
-// playRepeated acknowledges all packets with the repeats flag, several times in some cases.
+// playRepeated acknowledges all packets with the flag that reports a duplicate, up to five times.
 func playRepeated(d *senderDialogue, r *rand.Rand) {
 	for range 1 + r.IntN(5) {
 		d.acknowledge(model.DGSenderAck{Next: d.model.Next, Repeats: true})
@@ -197,8 +202,8 @@ func playRepeated(d *senderDialogue, r *rand.Rand) {
 	}
 }
 
-// playSACK tells of packets behind one or a few that are missing: fewer than make these count as
-// lost, as many, or all others.
+// playSACK sends Acks with a SACK of packets after some missing ones: fewer than the reordering
+// threshold, from which on the device counts the missing ones as lost, as many, or all others.
 func playSACK(d *senderDialogue, r *rand.Rand) {
 	missing := d.model.Missing()
 	if len(missing) < 3 {
@@ -206,7 +211,7 @@ func playSACK(d *senderDialogue, r *rand.Rand) {
 	}
 	skip := r.IntN(min(4, len(missing)-2))
 	next, n := missing[skip], dialogue.Pick(r, 1, 2, d.model.Reorder()-1, d.model.Reorder()-1, d.model.Reorder(), len(missing))
-	gap := dialogue.Pick(r, 1<<30, 1<<30, 2, 5) // every so many further packets are missing
+	gap := dialogue.Pick(r, 1<<30, 1<<30, 2, 5) // one in gap further packets is missing, too
 	for _, more := range []int{0, 1, len(missing)} {
 		i := 0
 		a := model.DGSenderAck{Next: next}
@@ -222,7 +227,7 @@ func playTimeout(d *senderDialogue, r *rand.Rand) {
 		if len(d.model.Missing()) == 0 {
 			return
 		}
-		wait := d.news + d.timeout()*12/10 - d.Now()
+		wait := d.lastPacketAt + d.timeout()*12/10 - d.Now()
 		a, ok := d.nextData(wait)
 		d.Check(ok, "a retransmission at a timeout", "none in %v", wait)
 		d.compareData(a)
@@ -230,11 +235,12 @@ func playTimeout(d *senderDialogue, r *rand.Rand) {
 	}
 }
 
-// playBusySender says that the peer has no receive, several times in some cases, and then that it
-// has. The device sends its oldest packet again, ever more rarely, and then all of them.
+// playBusySender sends Acks with window 0, which say that the peer has no receive, one to four
+// times: after each the device must retransmit its oldest packet, with twice the delay each time.
+// Then the peer acknowledges that packet.
 func playBusySender(d *senderDialogue, r *rand.Rand) {
 	if len(d.model.Missing()) != int(d.model.Next-d.model.Una) || d.model.Una == d.model.Next {
-		return // a busy peer keeps nothing
+		return // a peer without a receive stores no later packets, so it cannot have sent a SACK
 	}
 	a := d.ackThrough(0)
 	for wait := range 1 + r.IntN(4) {

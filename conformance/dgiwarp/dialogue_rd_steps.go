@@ -12,14 +12,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// playRDReceives posts receives.
+// playRDReceives posts one to four receives, in so far as maxPosted octets permit.
 func playRDReceives(d *rdDialogue, r *rand.Rand) {
 	for range 1 + r.IntN(4) {
 		posted := 0
 		for _, x := range d.model.Receives {
 			posted += x.Len()
 		}
-		n := addrAreaLen + dialogue.Pick(r, rdLeast, rdLeast+1, 200, 1000, 2000)
+		n := grhAreaLen + dialogue.Pick(r, rdLeast, rdLeast+1, 200, 1000, 2000)
 		if posted+n > maxPosted {
 			return
 		}
@@ -27,12 +27,12 @@ func playRDReceives(d *rdDialogue, r *rand.Rand) {
 	}
 }
 
-// rdMessageOf draws a message of a peer, and returns its segments. A message that needs a receive
-// is drawn only if one is free.
+// rdMessageOf draws a message of a peer to the device, and returns its segments. It draws a Send or
+// immediate data only if a receive is posted that no earlier message needs.
 func (d *rdDialogue) rdMessageOf(r *rand.Rand, p *rdPeer) []iwarp.Segment {
 	piece := 1 + r.IntN(400)
-	if d.promised < len(d.model.Receives) && r.IntN(2) == 0 {
-		d.promised++
+	if d.reservedReceives < len(d.model.Receives) && r.IntN(2) == 0 {
+		d.reservedReceives++
 		p.sendMSN++
 		msn := p.sendMSN - 1
 		if r.IntN(4) == 0 {
@@ -66,8 +66,8 @@ const (
 	rdReadable = rdMemory/2 - rdWords
 )
 
-// writeOffset draws where a Write of n octets goes. A Write may overtake the response to a read
-// before it, so it goes to memory that is read only if no read is under way.
+// writeOffset draws the offset of a Write of n octets in targetMem. A Write may overtake the
+// response to an earlier read, so it goes to the half that reads do not use while one is pending.
 func (d *rdDialogue) writeOffset(r *rand.Rand, n int) int {
 	least := rdWords
 	for _, p := range d.peers {
@@ -85,7 +85,7 @@ func (d *rdDialogue) word(at iwarp.Addr) uint64 {
 	return nativeWord(b)
 }
 
-// playInOrder sends packets in order: what is missing of the flow, and new messages.
+// playInOrder adds messages to a peer's flow, and sends all unsent packets of the flow in order.
 func playInOrder(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	for range 1 + r.IntN(3) {
@@ -94,7 +94,8 @@ func playInOrder(d *rdDialogue, r *rand.Rand) {
 	d.sendUnsent(r, p, 0)
 }
 
-// sendUnsent sends the unsent packets in order, but for a share in percent that is lost.
+// sendUnsent sends the unsent packets of a peer in order, except those outside the window and a
+// random share, lost percent of them.
 func (d *rdDialogue) sendUnsent(r *rand.Rand, p *rdPeer, lost int) {
 	for i, pkt := range p.packets {
 		if !pkt.sent && p.inWindow(i) && r.IntN(100) >= lost {
@@ -112,10 +113,11 @@ func (d *rdDialogue) sendOne(p *rdPeer, i int, o rdOptions) {
 	d.compare()
 }
 
-// playBurst sends messages in order without a pause between their packets.
+// playBurst first sends the unsent packets of a peer, and then Writes, without comparing the
+// device's reaction after each.
 func playBurst(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
-	d.sendUnsent(r, p, 0) // what is missing
+	d.sendUnsent(r, p, 0)
 	first := len(p.packets)
 	for len(p.packets) < first+dialogue.Pick(r, 2, 8, 40) {
 		p.add(d.q.writeToTarget(d.writeOffset(r, 8), rig.Pattern(8, byte(r.Uint32()))))
@@ -125,8 +127,8 @@ func playBurst(d *rdDialogue, r *rand.Rand) {
 	}
 }
 
-// playFarAhead adds many Writes to the peer's flow, and sends the last of them: the Ack has several
-// words of SACK. In some cases the others follow.
+// playFarAhead adds many Writes to a peer's flow, and sends the last of them first: the Ack needs
+// several words of SACK. Then it sends most of the others.
 func playFarAhead(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	for range dialogue.Pick(r, 31, 32, 33, 64, 65, 100) {
@@ -158,7 +160,7 @@ func playLosses(d *rdDialogue, r *rand.Rand) {
 	}
 }
 
-// playReordered sends missing packets in any order.
+// playReordered sends most of the unsent packets of a peer, in random order.
 func playReordered(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	for _, i := range r.Perm(len(p.packets)) {
@@ -168,7 +170,7 @@ func playReordered(d *rdDialogue, r *rand.Rand) {
 	}
 }
 
-// playRepeats sends packets again that the device has.
+// playRepeats sends packets again that the device has already received.
 func playRepeats(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	for range 1 + r.IntN(3) {
@@ -192,18 +194,18 @@ func indices[T any](all []T) (is []int) {
 	return is
 }
 
-// playBeyond sends a packet beyond the window, which is dropped.
+// playBeyond sends a packet beyond the receive window, which the device must drop. Whether it
+// answers by an Ack is left open.
 func playBeyond(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	seq := p.in.Next + flowWindow + uint32(dialogue.Pick(r, 0, 1, 1000, 1<<30))
 	p.send(p.dataPacket(seq, d.q.writeToTarget(0, data(8))).AckNow())
 	now := ackState{next: p.in.Next, kept: p.in.Kept()}
 	d.syncDevice()
-	// An Ack after such a packet may come or not.
 	d.pending = slices.DeleteFunc(d.pending, func(a arrival) bool { return a.Data == nil && a.Ack != nil && now.matches(a) })
 }
 
-// playRDDamaged sends a data packet that vanishes.
+// playRDDamaged sends an invalid data packet, which the device must drop without an answer.
 func playRDDamaged(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	good := p.dataPacket(p.in.Next, d.q.writeToTarget(r.IntN(rdMemory-8), data(8))).AckNow()
@@ -214,7 +216,9 @@ func playRDDamaged(d *rdDialogue, r *rand.Rand) {
 	))
 }
 
-// playBusy sends a Send without a receive, again, and what is behind it; then receives are posted.
+// playBusy sends a Send once or twice while no receive is posted: the device must answer by Acks
+// with window 0. Then receives are posted, and the device must send an Ack with a window, after
+// which the peer sends the Send again.
 func playBusy(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	d.sendUnsent(r, p, 0)
@@ -231,7 +235,7 @@ func playBusy(d *rdDialogue, r *rand.Rand) {
 		p.send(p.dataPacket(seq, p.packets[i].segment).Timestamp(timestamp).AckNow())
 		d.compare()
 	}
-	d.promised++
+	d.reservedReceives++
 	playRDReceives(d, r)
 	for {
 		a := d.mustNextPacket("an Ack with a window when a receive is posted")
@@ -263,8 +267,9 @@ func playUnknownFlow(d *rdDialogue, r *rand.Rand) {
 	p.toDeviceFlow.epoch = old
 }
 
-// playRestart starts a new flow of a peer, which replaces the old one: packets behind a gap are
-// dropped, and the receive of an incomplete Send fails.
+// playRestart starts a new flow of a peer, which replaces the old one: the device drops stored
+// packets after a gap, and the receive of an incomplete Send fails. In some cases the peer leaves a
+// Send incomplete just before.
 func playRestart(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	if i := slices.IndexFunc(d.peers, func(p *rdPeer) bool { return p.state.Open != nil }); i >= 0 && r.IntN(2) == 0 {
@@ -273,8 +278,8 @@ func playRestart(d *rdDialogue, r *rand.Rand) {
 	if p.unanswered() {
 		return
 	}
-	if d.promised < len(d.model.Receives) && p.state.Open == nil && r.IntN(2) == 0 {
-		d.promised++
+	if d.reservedReceives < len(d.model.Receives) && p.state.Open == nil && r.IntN(2) == 0 {
+		d.reservedReceives++
 		d.sendUnsent(r, p, 0)
 		p.add(iwarp.Send(p.sendMSN, data(32)).Segments(untaggedLen + 16)...)
 		d.sendOne(p, len(p.packets)-2, rdOptions{})
@@ -287,17 +292,17 @@ func playRestart(d *rdDialogue, r *rand.Rand) {
 	for i, pkt := range p.packets {
 		first := !pkt.segment.IsTagged() && pkt.segment.Op().Queue() == 0 && *pkt.segment.DDP.MO == 0
 		if first && !p.delivered(i) {
-			d.promised--
+			d.reservedReceives--
 		}
 	}
 	p.openFlow(zeroLengthWrite())
 	p.beginFlow()
 }
 
-// delivered reports whether DDP of the device has got packet i.
+// delivered reports whether the device has delivered packet i to DDP.
 func (p *rdPeer) delivered(i int) bool { return p.packets[i].delivered }
 
-// unanswered reports whether a read or atomic of either side is not answered.
+// unanswered reports whether a read or atomic of either side has no response yet.
 func (p *rdPeer) unanswered() bool {
 	return len(p.out.responses) > 0 || slices.ContainsFunc(p.out.requests, func(r *rdRequest) bool { return r.read != nil })
 }
@@ -340,8 +345,8 @@ func playRefusal(d *rdDialogue, r *rand.Rand) {
 	o.nextID = id
 }
 
-// playRDError sends a wrong segment: the device reports it in the last segment of its flow to the
-// peer, which the rest of the dialogue does without. The flows of other peers go on.
+// playRDError sends an invalid segment: the device must report it by a Terminate, the last segment
+// of its flow to the peer, and raise an event. The dialogue continues without this peer.
 func playRDError(d *rdDialogue, r *rand.Rand) {
 	p := dialogue.Pick(r, d.peers...)
 	d.sendUnsent(r, p, 0)
@@ -367,7 +372,8 @@ type wrongSegment struct {
 	causes  []iwarp.Cause
 }
 
-// wrongSegment draws a segment that is wrong as the next of a peer's flow.
+// wrongSegment draws a segment that is invalid as the next of a peer's flow, with the permitted
+// causes of its error.
 func (d *rdDialogue) wrongSegment(r *rand.Rand, p *rdPeer) wrongSegment {
 	write, send := d.q.writeToTarget(rdWords, data(8)), iwarp.Send(p.sendMSN, data(8))
 	memory := func(s iwarp.Segment) wrongSegment {

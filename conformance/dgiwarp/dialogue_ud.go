@@ -29,7 +29,7 @@ type udDialogue struct {
 	// expected since the last comparison
 	expected udExpected
 	nextID   uint64
-	// least is the length of the shortest receive, without the address area.
+	// least is the length of the shortest receive, without the GRH area.
 	least int
 }
 
@@ -87,7 +87,7 @@ type udMessage struct {
 type udSetup struct {
 	ends     int
 	isolated bool
-	// least is the length of the shortest receive, without the address area.
+	// least is the length of the shortest receive, without the GRH area.
 	least int
 }
 
@@ -102,7 +102,8 @@ const (
 	errorRefill       = 200 * time.Millisecond
 )
 
-// openUD opens a dialogue of a mix.
+// openUD returns a function that opens a dialogue: random steps, drawn from a mix of kinds, whose
+// effects on the device are compared with a model. It creates the queue pairs of the setup.
 func openUD(s udSetup, mix []choice[*udDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*udDialogue]] {
 	return func(r *rig.Rig) dialogue.Session[dgStep[*udDialogue]] {
 		d := &udDialogue{host: &host{Rig: r}, mix: mix, nextID: sendIDs, least: s.least}
@@ -125,7 +126,7 @@ func newUDExpected() udExpected {
 	return udExpected{completions: make(map[*udEnd][]udCompletion), sends: make(map[*udEnd][]verbs.WC), events: make(map[verbs.QPN]int)}
 }
 
-// newEnd creates a queue pair with a few receives, its model and the peers.
+// newEnd creates a queue pair without receives, with its memory, its model and the scripted peers.
 func (d *udDialogue) newEnd(s udSetup) *udEnd {
 	q := d.newQP(setup{memLen: udMemory})
 	q.localMem = d.Memory(udRecvMemory, verbs.AccessLocalWrite)
@@ -199,7 +200,8 @@ func (d *udDialogue) Close() {
 	}
 }
 
-// transmit sends a packet of a peer to the address of a queue pair.
+// transmit sends a packet of a peer to a queue pair of the device, and adds the effects that it has
+// in the model to the expected ones.
 func (d *udDialogue) transmit(e *udEnd, from *peer, pkt iwarp.Packet) {
 	octets := pkt.Over(from.path()).Append(nil)
 	d.sendOctets(from.route, octets)
@@ -210,7 +212,8 @@ func (d *udDialogue) transmit(e *udEnd, from *peer, pkt iwarp.Packet) {
 	}
 }
 
-// transmitToGroup sends a packet of a peer to a group.
+// transmitToGroup sends a packet of a peer to a multicast group, and adds the effects that it has
+// in the models of the members to the expected ones.
 func (d *udDialogue) transmitToGroup(group netip.Addr, from *peer, pkt iwarp.Packet) {
 	octets := pkt.Over(from.path()).Append(nil)
 	d.sendOctets(from.route.toAddr(group), octets)
@@ -223,7 +226,8 @@ func (d *udDialogue) transmitToGroup(group netip.Addr, from *peer, pkt iwarp.Pac
 	}
 }
 
-// setDestination sets the destination address of the completions of an outcome.
+// setDestination sets the destination address of the expected completions that expect has just
+// added for an outcome.
 func (d *udDialogue) setDestination(e *udEnd, out model.DGOutcome, to netip.Addr) {
 	all := d.expected.completions[e]
 	for i := len(all) - len(out.Completions); i < len(all); i++ {
@@ -231,7 +235,9 @@ func (d *udDialogue) setDestination(e *udEnd, out model.DGOutcome, to netip.Addr
 	}
 }
 
-// expect adds the outcome of a packet to what is expected.
+// expect adds the outcome of a packet in the model to what the device is expected to do:
+// completions, an event for an error or a received error message, and a receive that an error may
+// consume.
 func (d *udDialogue) expect(e *udEnd, out model.DGOutcome) {
 	for _, c := range out.Completions {
 		d.expected.completions[e] = append(d.expected.completions[e], udCompletion{DGCompletion: c, to: d.Local[0]})
@@ -257,7 +263,8 @@ func (d *udDialogue) deadlines() (all []time.Duration) {
 	return all
 }
 
-// compare compares all that the device did in a step with what the models permit.
+// compare fails the case unless the packets, events, completions, memory and states of the device
+// after a step are those that the models permit.
 func (d *udDialogue) compare() {
 	d.syncDevice()
 	now := d.settle(d.deadlines)
@@ -281,7 +288,8 @@ func (d *udDialogue) compare() {
 	d.expected = newUDExpected()
 }
 
-// compareReceives compares the completions of receives, then those that an error flushed.
+// compareReceives compares the completions of receives with the expected ones, and after an error
+// in the model with flushes of all other receives. A receive that may fail may also stay posted.
 func (d *udDialogue) compareReceives(e *udEnd, got []verbs.WC) {
 	var want []verbs.WC
 	for _, c := range d.expected.completions[e] {
@@ -304,7 +312,7 @@ func (d *udDialogue) compareReceives(e *udEnd, got []verbs.WC) {
 	d.checkCompletions(want, got)
 	for _, c := range d.expected.completions[e] {
 		if !c.mayFail {
-			d.checkArea(e.buffers.area(c.Receive), c.Source.Host, c.to)
+			d.checkGRHArea(e.buffers.grhArea(c.Receive), c.Source.Host, c.to)
 		}
 	}
 }

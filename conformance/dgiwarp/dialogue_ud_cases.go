@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// udCase returns the body of a case: dialogues of 32 steps of a mix.
+// udCase returns the body of a case: dialogues of 32 random steps, drawn from a mix.
 func udCase(dialogues int, s udSetup, mix ...choice[*udDialogue]) func(*conformance.Bench) error {
 	return dialogue.Spec[dgStep[*udDialogue]]{Dialogues: dialogues, Steps: 32, Open: openUD(s, mix)}.Body()
 }

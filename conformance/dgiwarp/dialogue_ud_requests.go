@@ -55,7 +55,8 @@ func (d *udDialogue) postRequests(r *rand.Rand, ops ...verbs.WROpcode) {
 	d.PostSend(e.qp, wrs...)
 }
 
-// newRequest draws a request, and expects its packets and its completion.
+// newRequest draws a request to one of the peers, with a length near the limits of a packet. Unless
+// the queue pair has failed, it adds the packets and the completion to the expected ones.
 func (d *udDialogue) newRequest(r *rand.Rand, e *udEnd, op verbs.WROpcode) verbs.SendWR {
 	d.nextID++
 	to := dialogue.Pick(r, e.sources...)
@@ -119,7 +120,9 @@ func (d *udDialogue) compareMessages(got []arrival) {
 	}
 }
 
-// compareMessage compares the packets of a request. It returns how many there are.
+// compareMessage compares the first packets of got with those of a request, and returns how many
+// these are. The device chooses the length of segments and the MSNs of Write-Records, and whether
+// these count in the MSNs of Sends.
 func (d *udDialogue) compareMessage(req udRequest, got []arrival) int {
 	n, most := len(got[0].Segment.Payload), req.MaxPayload(d.udpPayload())
 	sender := &req.end.sender

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// drawEnd returns a queue pair and a peer that sends to it.
+// drawEnd draws a queue pair and a peer that sends to it, and returns the index of the peer, too.
 func (d *udDialogue) drawEnd(r *rand.Rand) (*udEnd, *peer, int) {
 	e, k := dialogue.Pick(r, d.ends...), r.IntN(udSources)
 	return e, e.sources[k], k
@@ -25,12 +25,12 @@ func (d *udDialogue) msn(source int) uint32 {
 	return d.nextMSN[source] - 1
 }
 
-// roomFor returns the length of the message that fits into the first receive.
+// room returns the length of the longest message that fits into the first receive; 64 without one.
 func (e *udEnd) room() int {
 	if len(e.model.Receives) == 0 {
 		return 64
 	}
-	return e.model.Receives[0].Len() - addrAreaLen
+	return e.model.Receives[0].Len() - grhAreaLen
 }
 
 // messageLength draws the length of a message: at the limits of the receive and of a packet.
@@ -40,7 +40,7 @@ func (d *udDialogue) messageLength(r *rand.Rand, e *udEnd) int {
 	return max(0, min(n, room))
 }
 
-// cut returns the ends of n octets in at most k pieces.
+// cut divides n octets at random into at most k pieces, and returns their offsets.
 func cut(r *rand.Rand, n, k int) []model.DGCut {
 	at := []int{0, n}
 	for range k - 1 {
@@ -58,7 +58,7 @@ func cut(r *rand.Rand, n, k int) []model.DGCut {
 	return all
 }
 
-// overlap makes pieces begin earlier or end later, so that they overlap.
+// overlap makes pieces of n octets begin earlier or end later, so that they overlap.
 func overlap(r *rand.Rand, cuts []model.DGCut, n int) {
 	for i := range cuts {
 		cuts[i].From -= r.IntN(cuts[i].From + 1)
@@ -68,8 +68,8 @@ func overlap(r *rand.Rand, cuts []model.DGCut, n int) {
 	}
 }
 
-// playMessage sends the packets of a new message in any order, some of them twice. A share of them
-// in percent is left for later.
+// playMessage sends the packets of a new message in random order, some of them twice. It leaves a
+// random share, later percent of them, to playMore.
 func (d *udDialogue) playMessage(r *rand.Rand, m *udMessage, later int) {
 	order := r.Perm(len(m.packets))
 	m.unsent = order
@@ -87,12 +87,13 @@ func (d *udDialogue) playMessage(r *rand.Rand, m *udMessage, later int) {
 	}
 }
 
-// sendNext sends the next unsent packet of a message.
+// sendNext sends the next unsent packet of a message, except that of a Write-Record which the
+// device no longer assembles.
 func (d *udDialogue) sendNext(m *udMessage) {
 	i := m.unsent[0]
 	m.unsent = m.unsent[1:]
 	if m.record && len(m.unsent)+1 < len(m.packets) && !d.open(m) {
-		return // it is open to the device whether a late segment begins another record
+		return // the specification leaves open whether a late segment starts another record
 	}
 	d.transmit(m.end, m.from, m.packets[i])
 }
@@ -107,7 +108,8 @@ func (m *udMessage) sent() (all []int) {
 	return all
 }
 
-// newSend returns a Send of n octets in pieces.
+// newSend returns a Send of n octets, or of a random length if n is negative, to a random queue
+// pair, divided into this many pieces.
 func (d *udDialogue) newSend(r *rand.Rand, n, pieces int) *udMessage {
 	e, from, k := d.drawEnd(r)
 	return d.newSendTo(r, e, &udMessage{end: e, from: from}, udPieces{d.msn(k), n, pieces})
@@ -120,7 +122,8 @@ type udPieces struct {
 	pieces int
 }
 
-// newSendTo fills in the packets of a Send.
+// newSendTo adds the packets of a Send to m. It draws the length if p.n is negative, and divides
+// pieces further that do not fit into a packet. In some cases the pieces overlap.
 func (d *udDialogue) newSendTo(r *rand.Rand, e *udEnd, m *udMessage, p udPieces) *udMessage {
 	if p.n < 0 {
 		p.n = d.messageLength(r, e)
@@ -184,8 +187,8 @@ func playManyParts(d *udDialogue, r *rand.Rand) {
 	}
 }
 
-// playMore sends packets of an earlier message: all that are missing, or one; one that was sent
-// before it in some cases.
+// playMore sends unsent packets of an incomplete message: all of them, or one. In some cases it
+// first repeats a packet that was sent before.
 func playMore(d *udDialogue, r *rand.Rand) {
 	if len(d.partial) == 0 {
 		return
@@ -205,8 +208,8 @@ func playMore(d *udDialogue, r *rand.Rand) {
 	}
 }
 
-// open reports whether the device still assembles a message. Later it is open to the device
-// whether it remembers a message that has ended.
+// open reports whether the device still assembles a message, according to the model. The
+// specification leaves open whether a device recognizes packets of a message that has ended.
 func (d *udDialogue) open(m *udMessage) bool {
 	p := m.packets[0]
 	if m.record {
@@ -215,7 +218,8 @@ func (d *udDialogue) open(m *udMessage) bool {
 	return m.end.model.HasAssembly(model.DGSource{Host: m.from.route.from, QPN: m.from.qpn}, *p.Segment.DDP.MSN)
 }
 
-// playContradiction sends a packet that disagrees with an earlier one of a message.
+// playContradiction sends the packets of a message, one of which disagrees with earlier ones on the
+// end or the opcode of the message.
 func playContradiction(d *udDialogue, r *rand.Rand) {
 	m := d.newSend(r, 48, 1)
 	payload := m.packets[0].Segment.Payload
@@ -246,8 +250,8 @@ func playContradiction(d *udDialogue, r *rand.Rand) {
 	}
 }
 
-// postReceives returns a step that posts receives of lengths between two limits, without the
-// address area.
+// postReceives returns a step that posts receives for messages of least to most octets, to which
+// the length of the GRH area is added.
 func postReceives(least, most int) func(*udDialogue, *rand.Rand) {
 	return func(d *udDialogue, r *rand.Rand) {
 		e := dialogue.Pick(r, d.ends...)
@@ -259,7 +263,7 @@ func postReceives(least, most int) func(*udDialogue, *rand.Rand) {
 			for _, x := range e.model.Receives {
 				posted += x.Len()
 			}
-			n := addrAreaLen + dialogue.Pick(r, least, most, least+r.IntN(most-least+1), least+r.IntN(most-least+1))
+			n := grhAreaLen + dialogue.Pick(r, least, most, least+r.IntN(most-least+1), least+r.IntN(most-least+1))
 			if posted+n > maxPosted {
 				return
 			}
@@ -268,7 +272,7 @@ func postReceives(least, most int) func(*udDialogue, *rand.Rand) {
 	}
 }
 
-// playWrite sends the segments of a Write in any order; some are lost.
+// playWrite sends the segments of a Write in random order, without some that count as lost.
 func playWrite(d *udDialogue, r *rand.Rand) {
 	e, from, _ := d.drawEnd(r)
 	n := dialogue.Pick(r, 0, 1, 8, 100, 1000, 1400, 2000)
@@ -279,7 +283,8 @@ func playWrite(d *udDialogue, r *rand.Rand) {
 	}
 }
 
-// shuffled returns pieces of n octets, of at most size, in any order, without a few.
+// shuffled returns pieces of n octets in random order, without those longer than size and without
+// some others, which count as lost.
 func (d *udDialogue) shuffled(r *rand.Rand, n, size int) []model.DGCut {
 	cuts := cut(r, n, dialogue.Pick(r, 1, 2, 5))
 	r.Shuffle(len(cuts), func(i, j int) { cuts[i], cuts[j] = cuts[j], cuts[i] })
@@ -287,7 +292,8 @@ func (d *udDialogue) shuffled(r *rand.Rand, n, size int) []model.DGCut {
 	return cuts
 }
 
-// newRecord returns a Write-Record in pieces.
+// newRecord returns a Write-Record of n octets to a random queue pair, in this many pieces, which
+// overlap in some cases.
 func (d *udDialogue) newRecord(r *rand.Rand, n, pieces int) *udMessage {
 	e, from, k := d.drawEnd(r)
 	m := &udMessage{end: e, from: from, record: true}
@@ -313,7 +319,8 @@ func playPartOfRecord(d *udDialogue, r *rand.Rand) {
 	d.playMessage(r, d.newRecord(r, 200+r.IntN(1000), 4+r.IntN(9)), 50)
 }
 
-// playManyRecords sends parts of many records, or of one with many ranges.
+// playManyRecords sends parts of many Write-Records, or every other piece of one, whose record then
+// has many ranges.
 func playManyRecords(d *udDialogue, r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		m := d.newRecord(r, 1200, 180)
@@ -330,8 +337,8 @@ func playManyRecords(d *udDialogue, r *rand.Rand) {
 	}
 }
 
-// playWrongRecord sends a segment that disagrees with an open record on its beginning, its STag
-// or its length.
+// playWrongRecord sends three segments of a Write-Record, of which the second disagrees with the
+// first on the begin or the length of the message.
 func playWrongRecord(d *udDialogue, r *rand.Rand) {
 	m := d.newRecord(r, 96, 1)
 	at, payload := *m.packets[0].Segment.DDP.TO, m.packets[0].Segment.Payload
@@ -357,7 +364,7 @@ func playWait(d *udDialogue, r *rand.Rand) {
 	d.Sleep(dialogue.Pick(r, time.Millisecond, 5*time.Millisecond, 12*time.Millisecond, 50*time.Millisecond, 120*time.Millisecond))
 }
 
-// playDamaged sends a packet that vanishes.
+// playDamaged sends an invalid packet, which the device must drop.
 func playDamaged(d *udDialogue, r *rand.Rand) {
 	e, from, k := d.drawEnd(r)
 	good := iwarp.UD(dialogue.Pick(r, iwarp.Send(d.msn(k), data(8)), e.writeToTarget(r.IntN(udMemory-8), data(8))))
@@ -382,7 +389,8 @@ func playReserved(d *udDialogue, r *rand.Rand) {
 	d.playMessage(r, m, 0)
 }
 
-// playError sends a wrong segment.
+// playError sends an invalid segment, or a Write-Record with the same error, in some cases after a
+// valid segment. It does nothing if the device might exceed its limit of error messages.
 func playError(d *udDialogue, r *rand.Rand) {
 	if d.errors >= maxDialogueErrors {
 		return
@@ -428,7 +436,7 @@ func playTooLong(d *udDialogue, r *rand.Rand) {
 	d.playMessage(r, d.newSendTo(r, e, &udMessage{end: e, from: from}, udPieces{d.msn(k), n, 1}), 0)
 }
 
-// playErrorMessage sends an error message, which is an event and changes no state.
+// playErrorMessage sends the device an error message, which raises an event and changes no state.
 func playErrorMessage(d *udDialogue, r *rand.Rand) {
 	e, from, _ := d.drawEnd(r)
 	about := iwarp.Send(e.sender.msn-1, data(8))

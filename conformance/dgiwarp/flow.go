@@ -195,8 +195,8 @@ func (p *peer) refuseFlow(id uint64) {
 	p.expectFlowFailure(id)
 }
 
-// expectFlowFailure fails the case unless the oldest request of a failed flow, id, fails as
-// dg/verbs/4 says.
+// expectFlowFailure fails the case unless request id, the oldest of a failed flow, fails with the
+// status retries exceeded.
 func (p *peer) expectFlowFailure(id uint64) {
 	status := p.expectFailure(id)
 	p.Check(status == verbs.WCRetryExcErr, "retries exceeded", "%v", status)

@@ -20,14 +20,14 @@ type deviceQP struct {
 	key uint32
 	// targetMem is for requests of peers; localMem for requests and receives of the device.
 	targetMem, localMem *rig.Memory
-	// recvLen is the length of its receives, address area included.
+	// recvLen is the length of its receives, GRH area included.
 	recvLen int
 }
 
 // setup describes a queue pair. The zero value is one in RTS without receives.
 type setup struct {
 	// receives is how many receives are posted, with IDs from 1 on and recvLen octets after the
-	// address area (64 if zero), one after the other in localMem.
+	// GRH area (64 if zero), one after the other in localMem.
 	receives, recvLen int
 	// access are the rights of peers on targetMem; all if zero.
 	access verbs.Access
@@ -40,8 +40,8 @@ type setup struct {
 
 const (
 	allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
-	// addrAreaLen is the length of the address area before a received message.
-	addrAreaLen = verbs.GRHLen
+	// grhAreaLen is the length of the GRH area before a received message, which has the IP header.
+	grhAreaLen = verbs.GRHLen
 	// deviceKey is the default Q_Key. Its first bit is 0: with 1, verbs use the Q_Key of the
 	// queue pair in place of that of the request.
 	deviceKey = 0x0badcafe
@@ -50,7 +50,7 @@ const (
 // newQP creates a queue pair of the device in RTS, with its memory and s.receives posted receives.
 // Receive i, from 1 on, fills the i-th part of localMem, of recvLen octets.
 func (h *host) newQP(s setup) *deviceQP {
-	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: addrAreaLen + cmp.Or(s.recvLen, 64)}
+	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: grhAreaLen + cmp.Or(s.recvLen, 64)}
 	if s.cq == nil {
 		s.cq = h.CQ
 	}
@@ -92,9 +92,9 @@ func (h *host) addressHandle(a verbs.AHAttr) verbs.AH {
 // with the message in the receive's part of localMem, after the 40 octets where UD has the GRH. It
 // returns the completion.
 func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
-	wc := q.ExpectRecv(id, addrAreaLen+len(message))
+	wc := q.ExpectRecv(id, grhAreaLen+len(message))
 	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
-	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+addrAreaLen, message)
+	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+grhAreaLen, message)
 	return wc
 }
 
@@ -147,7 +147,7 @@ func newSyncQP(h *host) *syncQP {
 }
 
 // syncBufLen is the buffer size of one message.
-const syncBufLen = addrAreaLen + 8
+const syncBufLen = grhAreaLen + 8
 
 // requestReply makes the queue pair reply. If the device has RD, the peer starts a flow without the
 // cookie of a Challenge, and the device answers by a Challenge or Refusal. Else the peer sends a

@@ -16,8 +16,8 @@ type caseDefect struct {
 	cases []Case
 }
 
-// TrialDefects returns the specs, NAME or NAME=VALUE, of the defects with which CheckCases runs
-// cases on a device.
+// TrialDefects returns the specs, NAME or NAME=VALUE, of the defects (deliberate faults of an
+// emulated device) with which CheckCases runs the cases of a device.
 func (j *Judge) TrialDefects(d *Device) (specs []string) {
 	for _, defect := range j.defectsToTry(d) {
 		specs = append(specs, defect.spec)
@@ -25,10 +25,10 @@ func (j *Judge) TrialDefects(d *Device) (specs []string) {
 	return specs
 }
 
-// defectsToTry returns the defects to try on a device, each with the cases to run: every defect
-// that a case names, with the cases that name it. With j.Matrix it returns every known defect, with
-// all cases; it omits a defect that needs a number if no case gives one. j.WithoutMutants omits
-// mutants, the defects that are changes of the engine's source.
+// defectsToTry returns the defects (deliberate faults) to give to an emulated device, each with the
+// cases to run: every defect that a case names, with the cases that name it. With j.Matrix it
+// returns every known defect with all cases, except a defect that needs a number if no case gives
+// one. j.WithoutMutants omits mutants, the defects that are changes of the engine's source.
 func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	for _, defect := range d.Known {
 		if j.WithoutMutants && defect.Mutant {
@@ -68,10 +68,10 @@ func specsOf(defect string, cases []Case) (specs []string) {
 	return specs
 }
 
-// checkCases runs the cases of a device again with each defect to try. It adds to r, the report
-// with the results without defects, which cases detect the defect (Caught): those that pass without
-// it and fail with it. If a case names the defect (Expects), checkCases adds the verdict with the
-// defect to the result of the case (Defective).
+// checkCases runs the cases of a device again with each defect (deliberate fault) of defectsToTry.
+// r is the report with the results without defects. checkCases adds to it which cases detect the
+// defect (Caught): those that pass without it and fail with it. If a case names the defect
+// (Expects), checkCases adds the verdict with the defect to the result of the case (Defective).
 func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, r *conform.Device) error {
 	resultsWithout := make(map[string]*conform.Result, len(r.Results)) // without defects, by case
 	for i := range r.Results {
@@ -143,11 +143,11 @@ func (j *Judge) addFaults(run *conform.Run) {
 	}
 }
 
-// caseFaults returns the faults of a case: it does not pass on the device without defects, or
-// does not fail with a defect that it should detect.
+// caseFaults returns the faults of a case: it does not pass on the device without defects, or does
+// not fail with a defect that it should detect. Unsupported cases and known deviations have none.
 func caseFaults(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
 	if r.Verdict == conform.Unsupported || r.Verdict == conform.Deviates {
-		return nil // such a case need not detect anything
+		return nil
 	}
 	if r.Verdict != conform.Pass {
 		faults = append(faults, conform.Fault{
@@ -180,8 +180,8 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 	return faults
 }
 
-// uncaughtDefects returns a fault for each defect of a device that no case detects. If the cases
-// that should detect the defect are unsupported, it is excused: a note is printed.
+// uncaughtDefects returns a fault for each defect of a device that no case detects. If all cases
+// that should detect the defect are unsupported, it prints a note instead (Excused).
 func (j *Judge) uncaughtDefects(r *conform.Device) (faults []conform.Fault) {
 	for i := range r.DefectChecks {
 		check := &r.DefectChecks[i]

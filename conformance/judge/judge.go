@@ -24,7 +24,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Device is a device to be judged by some cases.
+// Device is a device on which some cases run.
 type Device struct {
 	Name, Title string
 	Protocol    conformance.Protocol // of the device
@@ -54,7 +54,7 @@ type Lab interface {
 	io.Closer
 }
 
-// Options are how devices are judged.
+// Options are how the cases run.
 type Options struct {
 	Seed     uint64
 	RealTime bool // cases that fail while the machine is busy are repeated
@@ -84,7 +84,7 @@ type Hooks struct {
 	AfterCase func()
 }
 
-// Judge judges devices, one after the other.
+// Judge runs the cases of devices, one device after the other.
 type Judge struct {
 	Options
 	Hooks
@@ -109,8 +109,8 @@ func (j *Judge) Trials() (n int) {
 	return n
 }
 
-// Run judges all devices and adds their results to the run. If a device cannot be judged
-// to its end, the run has the results so far.
+// Run runs the cases of all devices and adds their results to the run. After an error, the run has
+// the results so far. With CheckCases, Run also adds the faults of the cases.
 func (j *Judge) Run(ctx context.Context, run *conform.Run) error {
 	for _, d := range j.Devices {
 		r := d.Report()
@@ -131,8 +131,8 @@ func (d *Device) Report() conform.Device {
 	return conform.Device{Name: d.Name, Title: d.Title, As: d.Profile, Defects: d.Defects, Results: []conform.Result{}}
 }
 
-// judgeDevice runs the cases of a device in its lab and, if asked for, checks them with defects.
-// The results go to r.
+// judgeDevice runs the cases of a device in its lab, and stores the results in r. With CheckCases
+// it then runs the cases on the device with deliberate defects, which they must detect.
 func (j *Judge) judgeDevice(ctx context.Context, d *Device, r *conform.Device) (err error) {
 	lab, err := j.Open(d)
 	if err != nil {
@@ -222,8 +222,8 @@ func (w *shownLab) WithBench(ctx context.Context, spec conformance.BenchSpec, bo
 	return w.Lab.WithBench(ctx, spec, body)
 }
 
-// label returns the name under which a running case is shown: its ID, with the first of the
-// defects under CheckCases, else with the device if there are several.
+// label returns the name under which a running case is shown: its ID, followed by the defect with
+// which CheckCases runs it or, if there are several devices, by the name of the device.
 func (j *Judge) label(d *Device, id string, defects []string) string {
 	if j.CheckCases && len(defects) > 0 {
 		return fmt.Sprintf("%s with %s", id, defects[0])

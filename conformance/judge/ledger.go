@@ -50,8 +50,7 @@ func rowsByID() (map[string]conformance.Row, error) {
 	return rows, nil
 }
 
-// DocumentKeys returns the keys of the documents whose requirements the ledger lists; none if the
-// ledger is invalid.
+// DocumentKeys returns the keys of the documents of the ledger; none if the ledger is invalid.
 func DocumentKeys() (keys []string) {
 	docs, _ := conformance.Ledger()
 	for _, d := range docs {
@@ -61,13 +60,13 @@ func DocumentKeys() (keys []string) {
 }
 
 // WriteCoverage prints, by document, how many rows (requirements of the standards) of the ledger
-// the cases cover. If only is not empty, it prints just the documents with these keys, by section.
-func WriteCoverage(w io.Writer, only []string) error {
+// the cases cover. If keys is not empty, it prints just the documents with these keys, by section.
+func WriteCoverage(w io.Writer, keys []string) error {
 	docs, err := conformance.Ledger()
 	if err != nil {
 		return err
 	}
-	for _, key := range only {
+	for _, key := range keys {
 		if !slices.Contains(DocumentKeys(), key) {
 			return cmdline.Errorf("the ledger has no document %q%s: it has %s", key, cmdline.Guess(key, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
 		}
@@ -84,7 +83,7 @@ func WriteCoverage(w io.Writer, only []string) error {
 	}
 	var all conformance.Coverage
 	for _, d := range docs {
-		if len(only) > 0 && !slices.Contains(only, d.Key) {
+		if len(keys) > 0 && !slices.Contains(keys, d.Key) {
 			continue
 		}
 		for row := range d.Rows() {
@@ -93,7 +92,7 @@ func WriteCoverage(w io.Writer, only []string) error {
 		all = all.Add(d.Coverage())
 		writeLine(d.Key+"  "+d.Title, d.Coverage())
 		for i := range d.Sections {
-			if len(only) > 0 {
+			if len(keys) > 0 {
 				writeLine("  "+d.Sections[i].Title, d.Sections[i].Coverage())
 			}
 		}
@@ -110,8 +109,7 @@ func WriteCoverage(w io.Writer, only []string) error {
 const maxDeviations = 4 << 20
 
 // ReadDeviations reads a file of known deviations of a device from the standards, and returns those
-// that apply to a tier ("sim", "netns" or "wire"), by case. Every deviation must have a reason and
-// name a case of the suites.
+// that apply to a tier ("sim", "netns" or "wire"), by case. Each must name a case of the suites.
 func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	b, err := cmdline.ReadFile(file, maxDeviations)
 	if err != nil {

@@ -112,8 +112,8 @@ func (cat *Catalog) Describe(w io.Writer, found []Case, program string) error {
 	return nil
 }
 
-// describe prints everything about one case. rows are the requirements of the standards by ID. They
-// are the rows of the ledger, the list of requirements. program is the name of the command to run.
+// describe prints everything about one case. rows are the rows of the ledger, the list of the
+// standards' requirements, by ID. program is the name of the command to run.
 func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Row, program string) {
 	fmt.Fprintf(w, "%s\n%s\n\n", c.ID, wrapText(c.Title+".", "  "))
 	writeField := func(name, value string) {

@@ -9,16 +9,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A litmusTest has a few threads, each the operations of one queue pair on a few variables
-// in a peer's memory, and a list of allowed outcomes. The device and a partner run it over
-// many schedules. A schedule draws the active device, the times of the requests, whether
-// they are posted together, and the impairments of the network. An outcome that is not
-// allowed fails the case.
+// A litmusTest has a few threads, each the operations of one queue pair on a few variables in a
+// peer's memory, and a list of allowed outcomes. The device and a partner run it over many
+// schedules. A schedule draws the active device, the times of the requests, whether they are posted
+// together, and the impairments of the network. An outcome that is not allowed fails the case.
 //
-// An outcome is forbidden only if the specification forbids it. Reads may see later writes
-// unless a fence is between them (IBTA 10.8.3.3). Nothing orders the operations of two queue
-// pairs, except atomics. Rare allowed outcomes are counted and reported: they show that the
-// schedules reach them.
+// An outcome is forbidden only if the specification forbids it. Reads may see later writes unless a
+// fence is between them (IBTA 10.8.3.3). Nothing orders the operations of two queue pairs, except
+// atomics. Rare allowed outcomes are counted and reported: they show that the schedules reach them.
 type litmusTest struct {
 	// Name is the last element of the case's ID, Title the required behaviour.
 	Name, Title string

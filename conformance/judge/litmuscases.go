@@ -144,10 +144,9 @@ func (s *schedule) String() string {
 // Impairments that schedules use in turn. The loss rates are low enough that no request
 // exceeds its retries: eight losses in a row have a probability of 1e-8.
 //
-// InfiniBand fabrics, and networks for RoCE, neither reorder nor duplicate packets of a
-// connection. A requester may take a duplicate of an earlier READ response for a later
-// one, and the specification promises nothing then. Reliable datagrams have to work on
-// networks that do both.
+// InfiniBand fabrics, and networks for RoCE, neither reorder nor duplicate packets of a connection.
+// A requester may take a duplicate of an earlier READ response for a later one, and the
+// specification promises nothing then. Reliable datagrams have to work on networks that do both.
 var (
 	orderedPaths = []conformance.Path{
 		{},

@@ -143,14 +143,13 @@ const unwritten = 0xeeee_eeee_eeee_eeee
 
 // fill sets all variables or registers in m to a value.
 func (l *litmus) fill(m *rig.Memory, value uint64) {
-	m.Snapshot() // fetches what a remote device has written, so that it does not replace value later
+	m.Snapshot() // fetches what a remote device has written: a later fetch would replace the value
 	for at := 0; at < len(m.Buf); at += 8 {
 		binary.NativeEndian.PutUint64(m.Buf[at:], value)
 	}
 }
 
-// value formats the k-th variable or register in m: a number, torn if its words differ, or unset if
-// it was not written.
+// value formats the k-th variable or register in m: a number, torn (its words differ) or unset.
 func (l *litmus) value(m *rig.Memory, k int) string {
 	first := binary.NativeEndian.Uint64(m.Buf[k*stride:])
 	for at := 8; at < l.size; at += 8 {

@@ -24,7 +24,7 @@ func Select(f *conformance.Filter, all []*conformance.Suite) (cases []Case) {
 	return cases
 }
 
-// CheckLabels returns an error for the first of labels, the values of flag, that no case has.
+// CheckLabels returns an error for the first label that no case has. flag names their flag.
 func CheckLabels(flag string, labels []string, all []*conformance.Suite) error {
 	known := Labels(all)
 	for _, l := range labels {

@@ -77,8 +77,8 @@ func DiffAddr(d *Differences, name string, want, got netip.Addr) {
 	}
 }
 
-// DiffBytes adds the contents called name to d if they differ: the lengths, or some bytes from the
-// first that differs on. nil in want matches any contents, an empty slice only empty ones.
+// DiffBytes adds the contents called name to d if they differ: the lengths, or up to eight bytes
+// from the first difference on. nil in want matches any contents, an empty slice only empty ones.
 func DiffBytes(d *Differences, name string, want, got []byte) {
 	if want == nil || bytes.Equal(want, got) {
 		return
@@ -128,7 +128,7 @@ func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 }
 
 // DiffHeader adds to d the fields in which two optional headers differ, with prefix before their
-// names. nil in want matches any header; if only got is nil, it adds the whole header as name.
+// names. nil in want matches any header. If only got is nil, it adds one difference, called name.
 func DiffHeader[H any](d *Differences, name, prefix string, want, got *H) {
 	switch {
 	case want == nil:

@@ -86,8 +86,7 @@ type Neighbor struct {
 	MAC MAC
 }
 
-// Append appends an IPv6 packet from src to dst with the neighbour discovery message, and the MAC
-// option if n.MAC is set.
+// Append appends an IPv6 packet with the message, and with the MAC option if n.MAC is set.
 func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 	m := []byte{n.Type, 0, 0, 0, 0, 0, 0, 0}
 	for i, set := range []bool{n.Router, n.Solicited, n.Override} {
@@ -149,8 +148,8 @@ func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 	return h, n, nil
 }
 
-// Answer appends the packet that answers solicitation n with IP header h: an advertisement that
-// the target has this MAC.
+// Answer appends the packet that answers solicitation n: an advertisement that the target has this
+// MAC. h is the IP header of the solicitation.
 func (n Neighbor) Answer(b []byte, h IP, mac MAC) []byte {
 	advertisement := Neighbor{Type: NeighborAdvertisement, Solicited: true, Override: true, Target: n.Target, MAC: mac}
 	dst := h.Src

@@ -65,8 +65,7 @@ func structOf(v any) reflect.Value { return reflect.Indirect(reflect.ValueOf(v))
 
 var addrType = reflect.TypeFor[netip.Addr]()
 
-// put writes the value v of the field into the header b. It panics, with the header's name, if the
-// value does not fit.
+// put writes the value v of the field into the header b. It panics if the value does not fit.
 func (f *field) put(b []byte, v reflect.Value, header string) {
 	switch {
 	case f.kind == kindAddr:
@@ -146,8 +145,7 @@ func putBits(b []byte, at, count int, n uint64) {
 	}
 }
 
-// ParseAs parses a header of type H at the start of b, and returns it with the bytes after it;
-// nil and b if b is too short.
+// ParseAs parses a header of type H at the start of b, and returns the rest; nil if b is too short.
 func ParseAs[H any](b []byte) (h *H, rest []byte) {
 	h = new(H)
 	rest, err := ParseFields(b, h)

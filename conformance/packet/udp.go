@@ -21,7 +21,7 @@ type UDP struct {
 func (h UDP) Append(b []byte, ip IP, payload []byte) []byte {
 	size := 8 + len(payload)
 	h.Length = new(Get(h.Length, uint16(size)))
-	if h.Checksum == nil { // it counts as 0
+	if h.Checksum == nil { // AppendFields writes 0 for it, as the sum requires
 		sum := Checksum(pseudoHeader(ip.Src, ip.Dst, ProtocolUDP, size), AppendFields(nil, h), payload)
 		if sum == 0 { // 0 means no checksum
 			sum = 0xffff

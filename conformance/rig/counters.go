@@ -60,9 +60,9 @@ func (s Counts) AddAll(more Counts) {
 	}
 }
 
-// CounterCase returns c as a case about the tested counters: it sets the citation, the level, and
-// for each counter a defect (a fault of an emulated device that must make the case fail): the
-// counter does not increase.
+// CounterCase returns c as a case about the tested counters: with the clause that it cites, the
+// level and, for each counter, the defect CounterStuck. An emulated device with this defect never
+// increases the counter, and must fail the case.
 func CounterCase(c conformance.Case, tested []*Counter) conformance.Case {
 	c.Cite, c.Level = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}, conformance.Should
 	for _, k := range tested {

@@ -31,8 +31,8 @@ type Rig struct {
 
 const cqDepth = 1024
 
-// Body returns the body of a conformance case. It calls a function with a new Rig, an application
-// on the device under test, and returns the error with which the function ends the case.
+// Body returns the body of a conformance case, which calls a function with a new Rig, an
+// application on the device under test. Its error is that with which the function ended the case.
 //
 // It is not inlined: inlined into the table of cases, it makes the compiler take three times as
 // long for a package.
@@ -103,8 +103,8 @@ func (r *Rig) Check(ok bool, want, format string, args ...any) {
 	}
 }
 
-// Must ends the case if a verb returned an error. The case returns ErrNotSupported, ErrBenchCannot
-// and violations as they are. Every other error is a violation of want, the expected result.
+// Must ends the case if a verb returned an error: with that error if it is ErrNotSupported,
+// ErrBenchCannot or a violation, else with a violation. want is the expected result.
 func (r *Rig) Must(want string, err error) {
 	switch {
 	case err == nil:

@@ -76,8 +76,7 @@ func (p *Pair) Connect() (dut, partner *Endpoint) {
 
 const qKey = 0x0a0b0c0d
 
-// newEndpoint creates a completion queue and a queue pair, RC if the device has it and else UD,
-// in the state INIT.
+// newEndpoint creates a CQ, and a queue pair in INIT: RC if the device has it, else UD.
 func newEndpoint(r *Rig) *Endpoint {
 	e := &Endpoint{Rig: r, CQ: r.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})}
 	e.QP = r.CreateQP(verbs.QPInit{

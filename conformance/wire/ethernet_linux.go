@@ -194,8 +194,8 @@ func (w *Ethernet) deliver(ip []byte, info *ancillary) {
 }
 
 // DisableOffloads disables checksum offload, segmentation offload and GRO of an interface in the
-// calling thread's network namespace. Use it for
-// both ends of a virtual link; on a real link, for the end of this host.
+// calling thread's network namespace. Use it for both ends of a virtual link; on a real link, for
+// the end of this host.
 func DisableOffloads(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -33,8 +33,8 @@ type sender struct {
 	wnd      int    // from una on
 	mss      int    // of the other side
 	queue    []chunk
-	held     *chunk
-	fin      bool // FIN is queued or sent
+	manual   *chunk // a copy of the last manual chunk
+	fin      bool   // FIN is queued or sent
 }
 
 // retransmission is the state of the retransmission timer and of loss recovery.
@@ -64,8 +64,8 @@ type chunk struct {
 	data  []byte
 	flags tcpFlags // SYN or FIN, which take a sequence number
 	sent  bool
-	// held: only the case sends the chunk. sentRanges are the parts sent so far.
-	held       bool
+	// manual: only the case sends the chunk, in segments of its choice. sentRanges are those sent.
+	manual     bool
 	sentRanges [][2]int
 }
 
@@ -123,15 +123,15 @@ func (c *tcpConn) closeWrite(now time.Time) {
 	c.transmitPending(now)
 }
 
-// transmitPending sends queued chunks that fit into the window, except held ones, which only the
-// case sends. It splits the first if it is larger than the window.
+// transmitPending sends queued chunks that fit into the window, except manual ones, which only the
+// case sends. It splits the first unacknowledged chunk if it is larger than the window.
 func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
 	}
 	for i := 0; i < len(c.snd.queue); i++ {
 		p := &c.snd.queue[i]
-		if p.sent || p.held {
+		if p.sent || p.manual {
 			continue
 		}
 		if p.seq == c.snd.una && c.snd.wnd > 0 && c.snd.wnd < len(p.data) { // the chunk would never fit: split it
@@ -193,15 +193,15 @@ func (c *tcpConn) abort(why error) {
 	}
 }
 
-// tick does nothing until the timer expires. It then retransmits the first chunk that is not held
-// (only the case sends held ones), aborts after maxRetransmits or, if the window is closed, probes
-// it with one octet.
+// tick handles an expired retransmission timer: it retransmits the first chunk that is not manual
+// (only the case sends manual ones), or aborts the connection after maxRetransmits. If that chunk
+// has not been sent because the window is closed, it probes the window with one octet.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtx.deadline.IsZero() || now.Before(c.rtx.deadline) {
 		return
 	}
 	c.rtx.deadline = time.Time{}
-	i := slices.IndexFunc(c.snd.queue, func(p chunk) bool { return !p.held })
+	i := slices.IndexFunc(c.snd.queue, func(p chunk) bool { return !p.manual })
 	if i < 0 {
 		return
 	}
@@ -317,13 +317,13 @@ func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
 	if s.len() > 0 || int(s.window) != c.snd.wnd || len(c.snd.queue) == 0 {
 		return
 	}
-	if c.rtx.dupAcks++; c.rtx.dupAcks == 3 && c.snd.queue[0].sent && !c.snd.queue[0].held {
+	if c.rtx.dupAcks++; c.rtx.dupAcks == 3 && c.snd.queue[0].sent && !c.snd.queue[0].manual {
 		c.retransmit(now, &c.snd.queue[0])
 	}
 }
 
-// removeAcked removes acknowledged octets from the send queue. It removes a held chunk, which only
-// the case sends, when all of it is acknowledged.
+// removeAcked removes acknowledged octets from the send queue. It removes a manual chunk, which
+// only the case sends, when all of it is acknowledged.
 func (s *sender) removeAcked() {
 	for len(s.queue) > 0 {
 		p := &s.queue[0]
@@ -334,7 +334,7 @@ func (s *sender) removeAcked() {
 		case s.una.sub(p.end()) >= 0:
 			s.queue = s.queue[1:]
 			continue
-		case n <= len(p.data) && !p.held:
+		case n <= len(p.data) && !p.manual:
 			p.seq, p.data = s.una, p.data[n:]
 		}
 		return

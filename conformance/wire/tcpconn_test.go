@@ -180,13 +180,13 @@ func FuzzConn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		b := established(t, 1<<32-40)
 		b.write(b.now, bytes.Repeat([]byte("data"), 30))
-		must.Do(t, b.hold([]byte("held back")))
+		must.Do(t, b.queueManual([]byte("held back")))
 		var got []byte
 		for ; len(script) >= 4; script = script[4:] {
 			at, n, fl := int(binary.BigEndian.Uint16(script)), int(script[2]), tcpFlags(script[3]&^byte(syn))
 			s := &segment{seq: peerISN.add(at), ack: b.snd.una.add(n % 7), flags: fl | ack, window: uint16(n) * 3, payload: tcpStream[at:min(len(tcpStream), at+n)]}
 			b.receiveSegment(s)
-			_ = b.sendHeldRange(b.now, n%9, 9, 0)
+			_ = b.sendManualRange(b.now, n%9, 9, 0)
 			b.now = b.now.Add(time.Duration(n) * time.Millisecond)
 			b.tick(b.now)
 			if octets, err := b.read(); err == nil {
@@ -290,9 +290,9 @@ func TestSegmentsInWords(t *testing.T) {
 // Held octets are retransmitted once all of them were sent.
 func TestHeldOctetsAreRetransmitted(t *testing.T) {
 	b := established(t, 7)
-	must.Do(t, b.hold([]byte("hello")))
-	must.Do(t, b.sendHeldRange(b.now, 2, 5, 0))
-	must.Do(t, b.sendHeldRange(b.now, 0, 3, 0))
+	must.Do(t, b.queueManual([]byte("hello")))
+	must.Do(t, b.sendManualRange(b.now, 2, 5, 0))
+	must.Do(t, b.sendManualRange(b.now, 0, 3, 0))
 	expectSegments(t, "held", b.data(), "llo", "hel")
 	b.now = b.now.Add(initialRTO)
 	b.tick(b.now)

@@ -242,9 +242,9 @@ func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
 }
 
 // waitUntil blocks until done returns true, and returns verbs.ErrTimeout after the timeout. It
-// calls done with h.mu held. what names the awaited event for cfg.OnWait and the error.
-func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool) error {
-	defer h.cfg.OnWait(what)()
+// locks h.mu for calls of done. event names the awaited event, for cfg.OnWait and the error.
+func (h *TCPHost) waitUntil(event string, timeout time.Duration, done func() bool) error {
+	defer h.cfg.OnWait(event)()
 	var expired <-chan time.Time // nil, and therefore never ready, without a timeout
 	if timeout >= 0 {
 		expired = time.After(timeout)
@@ -259,7 +259,7 @@ func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool
 		case err != nil:
 			return err
 		case timedOut:
-			return fmt.Errorf("no %s: %w", what, verbs.ErrTimeout)
+			return fmt.Errorf("no %s: %w", event, verbs.ErrTimeout)
 		}
 		select {
 		case <-change:

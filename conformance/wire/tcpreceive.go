@@ -81,24 +81,24 @@ func (c *tcpConn) read() ([]byte, error) {
 	return nil, c.err
 }
 
-// hold queues octets that the caller sends later, in segments of its choice, by sendHeldRange.
-func (c *tcpConn) hold(b []byte) error {
-	if c.snd.held != nil && c.snd.held.held { // some of them have not been sent
+// queueManual queues octets as a manual chunk, which the case sends by sendManualRange.
+func (c *tcpConn) queueManual(b []byte) error {
+	if c.snd.manual != nil && c.snd.manual.manual { // some of its octets have not been sent
 		return errors.New("octets are held already: send all of them first")
 	}
-	c.snd.enqueue(chunk{data: slices.Clone(b), held: true})
+	c.snd.enqueue(chunk{data: slices.Clone(b), manual: true})
 	p := c.snd.queue[len(c.snd.queue)-1] // a copy: chunks in the queue move
-	c.snd.held = &p
+	c.snd.manual = &p
 	return nil
 }
 
-// sendHeldFIN sends the held octets (see hold) from an offset on, with FIN. It returns an error if
-// other octets were written after them.
-func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
-	if c.snd.held == nil || c.snd.end != c.snd.held.end() || c.snd.fin {
+// sendManualFIN sends the octets of the manual chunk from an offset on, with FIN. It returns an
+// error if other octets were written after them.
+func (c *tcpConn) sendManualFIN(now time.Time, from int) error {
+	if c.snd.manual == nil || c.snd.end != c.snd.manual.end() || c.snd.fin {
 		return errors.New("octets were written after the held ones")
 	}
-	if err := c.sendHeldRange(now, from, len(c.snd.held.data), fin); err != nil {
+	if err := c.sendManualRange(now, from, len(c.snd.manual.data), fin); err != nil {
 		return err
 	}
 	c.snd.fin = true
@@ -107,10 +107,10 @@ func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
 	return nil
 }
 
-// sendHeldRange sends a range of the held octets (see hold) as one segment with the given flags.
-// Once every octet was sent, they are retransmitted like others.
-func (c *tcpConn) sendHeldRange(now time.Time, from, to int, flags tcpFlags) error {
-	p := c.snd.held
+// sendManualRange sends a range of the octets of the manual chunk as one segment with the given
+// flags. Once every octet was sent, the chunk is no longer manual: lost octets are retransmitted.
+func (c *tcpConn) sendManualRange(now time.Time, from, to int, flags tcpFlags) error {
+	p := c.snd.manual
 	switch {
 	case c.err != nil:
 		return c.err
@@ -120,27 +120,27 @@ func (c *tcpConn) sendHeldRange(now time.Time, from, to int, flags tcpFlags) err
 		return fmt.Errorf("range %d to %d of %d held octets", from, to, len(p.data))
 	}
 	c.sendSegment(p.seq.add(from), p.data[from:to], flags)
-	if !p.held {
+	if !p.manual {
 		return nil
 	}
 	p.sentRanges = append(p.sentRanges, [2]int{from, to})
 	if covered(p.sentRanges, len(p.data)) {
-		p.held = false
-		c.queueHeld(now)
+		p.manual = false
+		c.replaceManual(now)
 	}
 	return nil
 }
 
-// queueHeld replaces the held chunk in the send queue, all of which has been sent, by chunks of one
-// MSS, which are retransmitted if lost.
-func (c *tcpConn) queueHeld(now time.Time) {
+// replaceManual is called when the case has sent every octet of the manual chunk. It replaces the
+// chunk in the send queue by ordinary chunks of one MSS, which are retransmitted if lost.
+func (c *tcpConn) replaceManual(now time.Time) {
 	var rest []chunk
-	at := c.snd.held.seq
-	for part := range slices.Chunk(c.snd.held.data, max(c.snd.mss, 1)) {
+	at := c.snd.manual.seq
+	for part := range slices.Chunk(c.snd.manual.data, max(c.snd.mss, 1)) {
 		rest = append(rest, chunk{seq: at, data: part, sent: true})
 		at = at.add(len(part))
 	}
-	if i := slices.IndexFunc(c.snd.queue, func(x chunk) bool { return x.held }); i >= 0 {
+	if i := slices.IndexFunc(c.snd.queue, func(x chunk) bool { return x.manual }); i >= 0 {
 		c.snd.queue = slices.Concat(c.snd.queue[:i], rest, c.snd.queue[i+1:])
 	}
 	c.snd.removeAcked()

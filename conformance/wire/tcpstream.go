@@ -186,15 +186,15 @@ func (s *tcpStream) Reset() error {
 
 // Hold implements conformance.RawStream.
 func (s *tcpStream) Hold(b []byte) error {
-	return s.locked(func(c *tcpConn, _ time.Time) error { return c.hold(b) })
+	return s.locked(func(c *tcpConn, _ time.Time) error { return c.queueManual(b) })
 }
 
 // SendHeldFIN implements conformance.RawStream.
 func (s *tcpStream) SendHeldFIN(from int) error {
-	return s.locked(func(c *tcpConn, now time.Time) error { return c.sendHeldFIN(now, from) })
+	return s.locked(func(c *tcpConn, now time.Time) error { return c.sendManualFIN(now, from) })
 }
 
 // SendHeld implements conformance.RawStream.
 func (s *tcpStream) SendHeld(from, to int) error {
-	return s.locked(func(c *tcpConn, now time.Time) error { return c.sendHeldRange(now, from, to, 0) })
+	return s.locked(func(c *tcpConn, now time.Time) error { return c.sendManualRange(now, from, to, 0) })
 }

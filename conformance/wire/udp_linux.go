@@ -12,11 +12,10 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// UDP is a wire of UDP sockets, at IP addresses of this host. It sends a packet only if the
-// kernel would send it bit for bit, and returns an error that wraps
-// conformance.ErrBenchCannot for others. Of a received packet a socket reports the payload,
-// addresses, ports, hop limit, traffic class and flow label. The wire invents the other
-// header fields; cases must not judge them.
+// UDP is a wire of UDP sockets, at IP addresses of this host. It sends a packet only if the kernel
+// would send it bit for bit, and returns an error that wraps conformance.ErrBenchCannot for others.
+// Of a received packet a socket reports the payload, addresses, ports, hop limit, traffic class and
+// flow label. The wire invents the other header fields; cases must not judge them.
 //
 // It does not know RoCE. The caller may supply the identification of a received IPv4 packet
 // (UDPConfig.LookupIPv4ID).

@@ -323,10 +323,10 @@ func (t *ancillary) parse(level, kind int, data []byte) {
 // must not invent these fields.
 var errMissingAncillary = errors.New("the kernel did not report hop limit and traffic class of a datagram")
 
-// newReceived returns the datagram that a socket at address at received, with the header fields
-// that are in its control messages t.
-func newReceived(from unix.Sockaddr, at netip.AddrPort, t *ancillary, payload []byte) (*datagram, error) {
-	d := &datagram{dst: at, payload: payload}
+// newReceived returns the datagram that a socket with a local address received, with the header
+// fields that its control messages report.
+func newReceived(from unix.Sockaddr, local netip.AddrPort, t *ancillary, payload []byte) (*datagram, error) {
+	d := &datagram{dst: local, payload: payload}
 	switch a := from.(type) {
 	case *unix.SockaddrInet4:
 		d.src = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))

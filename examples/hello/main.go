@@ -94,8 +94,8 @@ func greet(conn *launch.Conn) error {
 			return err
 		}
 	}
-	// Every rank sends first to the next rank, then to the previous one. With two ranks both
-	// are the same peer: its first message is for our QP to the previous rank.
+	// Every rank sends to its next rank first. With two ranks both neighbours are the same peer, so
+	// its first message is the address for our QP to the previous rank: receive that one first.
 	var peers [2]qpAddress
 	for _, i := range []int{1, 0} {
 		text, err := conn.Recv([]int{next, prev}[i], timeout)

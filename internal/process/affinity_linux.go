@@ -24,8 +24,8 @@ func UsableCPUs() (all []int, err error) {
 	return all, nil
 }
 
-// BindToCPU binds all threads of this process to the CPU with this number, from 0 on, and sets
-// GOMAXPROCS to 1. Later threads inherit the affinity of the thread that creates them.
+// BindToCPU binds all threads of this process to one CPU, counted from 0, and sets GOMAXPROCS to 1.
+// Later threads inherit the affinity of the thread that creates them.
 func BindToCPU(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)

@@ -22,21 +22,20 @@ type CPUSample struct {
 	Busy, All time.Duration
 	// Own is the CPU time of this process and its reaped children.
 	Own time.Duration
-	// Throttled is the time for which a CPU limit of a cgroup kept CPUs from this process,
-	// summed over all CPUs.
+	// Throttled is the time for which a CPU limit throttled this process, summed over all CPUs.
 	Throttled time.Duration
 }
 
-// OthersShare returns the share of CPU time between two samples, from 0 to 1, that this
-// process could not use: other processes used it, a CPU limit withheld it, or the machine was
-// stopped. It returns 0 if the number of CPUs has changed. Interrupt time does not count,
+// OthersShare returns the share of CPU time between two samples, from 0 to 1, that this process
+// could not use: other processes used it, a CPU limit withheld it, or the machine was suspended. It
+// returns 0 if no time has passed or the number of CPUs has changed. Interrupt time does not count,
 // because packets of this process cause it too.
 func OthersShare(from, to CPUSample) float64 {
 	capacity := to.At.Sub(from.At) * time.Duration(from.CPUs)
 	if capacity <= 0 || from.CPUs != to.CPUs {
 		return 0
 	}
-	stopped := max(capacity-(to.All-from.All), 0) // the machine was stopped: the kernel counted neither work nor idling
-	others := to.Busy - from.Busy + stopped - (to.Own - from.Own) + to.Throttled - from.Throttled
+	suspended := max(capacity-(to.All-from.All), 0) // the kernel counts neither work nor idle time while the machine is suspended
+	others := to.Busy - from.Busy + suspended - (to.Own - from.Own) + to.Throttled - from.Throttled
 	return min(max(float64(others)/float64(capacity), 0), 1)
 }

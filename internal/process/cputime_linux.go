@@ -70,8 +70,8 @@ func SampleCPU() (CPUSample, bool) {
 	return s, s.CPUs > 0 && s.All > 0
 }
 
-// throttledTime returns how long CPU limits throttled this process: the largest time of its
-// control groups and their parents, 0 if there are none. root is the directory with proc and sys.
+// throttledTime returns how long CPU limits throttled this process: the longest time in cpu.stat of
+// its control groups and their ancestors, 0 without any. root is the directory with proc and sys.
 func throttledTime(root string) (longest time.Duration) {
 	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {

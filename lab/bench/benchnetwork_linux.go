@@ -257,10 +257,10 @@ func (t *benchNetwork) close() error {
 // fenceTimeout is how long a frame may take to the device's host.
 const fenceTimeout = 30 * time.Second
 
-// fence returns when all packets of earlier cases have reached the device's host: a device that is
-// opened earlier would answer them. On each CPU, because each has a receive queue, it sends a frame
-// from peerAddr to deviceAddr, and it waits for all frames. Without a packet socket of the peer
-// (wire) it does nothing.
+// fence waits until all packets of earlier cases have reached the device's host, because a device
+// that is opened before that would answer them. It sends a frame from peerAddr to deviceAddr on
+// each CPU, since each CPU has a receive queue, and waits until all of them arrive. Without a
+// packet socket of the peer (wire) it does nothing.
 func (t *benchNetwork) fence(peerAddr, deviceAddr netip.Addr) error {
 	if t.wire == nil {
 		return nil

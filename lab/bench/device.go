@@ -18,13 +18,12 @@ import (
 type DeviceOptions struct {
 	// Interface is the judge's interface on the device's link.
 	Interface string
-	// Wire is the access of the judge to the link; empty means the default for the device.
+	// Wire is how the judge uses the link; empty means the default for the device.
 	Wire DeviceWire
-	// Peers are the judge's addresses with their networks. With WirePackets and
-	// WireSegments each is the first of four unused addresses, which the kernel
-	// must not have; without an IPv6 one, WirePackets uses link-local addresses.
-	// With WireUDP and WireTCP they are addresses of the kernel on Interface; empty
-	// means all of these.
+	// Peers are the judge's addresses with their networks. With WirePackets and WireSegments each
+	// is the first of four unused addresses, which the kernel must not have; without an IPv6 one,
+	// WirePackets uses link-local addresses. With WireUDP and WireTCP they are addresses of the
+	// kernel on Interface; empty means all of these.
 	Peers []netip.Prefix
 	// PartnerInterface is the interface with the addresses of emulated partner
 	// devices; empty means Interface.
@@ -105,7 +104,7 @@ func globalAddrs(device []netip.Prefix) (deviceIPs []netip.Addr) {
 }
 
 // pairWithRange returns addresses by family. For each family, it selects the first network that
-// contains some of deviceIPs, and pairs these with consecutive addresses for the judge (this host),
+// contains some of deviceIPs, and pairs these with consecutive addresses for this host,
 // from the network's address on. kind describes the device's addresses in errors.
 func pairWithRange(kind string, deviceIPs []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
@@ -199,10 +198,10 @@ func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _
 	return none, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
 }
 
-// DeviceWire is the access of the judge to a device's link.
+// DeviceWire is how this host sends and receives on a device's link.
 type DeviceWire string
 
-// The kinds of access.
+// The wires.
 const (
 	// WirePackets uses packet sockets, with addresses of the judge only: it sees
 	// and sets every bit. It is the default for RoCE, and needs CAP_NET_RAW.
@@ -216,8 +215,8 @@ const (
 	WireSegments DeviceWire = "segments"
 )
 
-// DeviceWires returns the ways to access the wire of a device, which uses TCP if streams is set;
-// the default is first.
+// DeviceWires returns the wires (how this host sends and receives on the link) for a device, which
+// is an iWARP device if streams is set and else a RoCE device. The default is first.
 func DeviceWires(streams bool) []DeviceWire {
 	if streams {
 		return []DeviceWire{WireTCP, WireSegments}
@@ -225,7 +224,7 @@ func DeviceWires(streams bool) []DeviceWire {
 	return []DeviceWire{WirePackets, WireUDP}
 }
 
-// Description returns the name of the access for users.
+// Description returns the name of the wire for users.
 func (w DeviceWire) Description() string {
 	switch w {
 	case WirePackets:
@@ -240,7 +239,7 @@ func (w DeviceWire) Description() string {
 	return string(w)
 }
 
-// Limitations lists what the judge (the test system) cannot see or set, as text for users.
+// Limitations lists what this host cannot see or set over the wire, as text for users.
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
@@ -252,8 +251,9 @@ func (w DeviceWire) Limitations() []string {
 	return nil
 }
 
-// wireFor returns the requested access, or the default if that is empty. It returns an error if
-// the access does not fit the device.
+// wireFor returns the requested wire (how this host sends and receives on the device's link), or
+// the default if that is empty. It returns an error if the wire is not one for the device, which is
+// an iWARP device if streams is set and else a RoCE device.
 func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	wires := DeviceWires(streams)
 	switch {
@@ -269,8 +269,8 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// kernelAddrPairs pairs addresses of a device with addresses of the judge (this host) in the same
-// network, by family. deviceIPs are all addresses of the device, kernel those of the judge's
+// kernelAddrPairs pairs addresses of a device with addresses of this host in the same
+// network, by family. deviceIPs are all addresses of the device, kernel those of this host's
 // interface; wanted, if not empty, selects some of the latter.
 func kernelAddrPairs(deviceIPs []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
@@ -318,7 +318,7 @@ func roceV2Addrs(dev verbs.Context) (deviceIPs []netip.Addr, err error) {
 	return deviceIPs, nil
 }
 
-// reservePartnerAddr removes the last of several addresses of the judge (this host) in each family
+// reservePartnerAddr removes the last of several addresses of this host in each family
 // from pairs. Partners, other emulated devices on this host, use it, with separate sockets.
 func reservePartnerAddr(pairs map[int]addrPair) {
 	for family, e := range pairs {

@@ -94,9 +94,9 @@ func (d *Device) identify() (err error) {
 	}
 }
 
-// addrPairs returns the addresses of the open device and of the judge (this host). Those of a RoCE
+// addrPairs returns the addresses of the open device and of this host. Those of a RoCE
 // device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
-// With WireUDP and no configured Peers, it leaves an address of the judge to partner devices.
+// With WireUDP and no configured Peers, it leaves an address of this host to partner devices.
 func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {
 	deviceIPs := globalAddrs(d.Identity.Addrs)
 	if !d.Streams() {
@@ -159,8 +159,8 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.client.Load().Close())
 }
 
-// WithBench implements conformance.Lab: it runs one case at a time on the device. After a case that
-// hung the device or crashed its host, it restarts them, and also if RestartAfter asks for it.
+// WithBench implements conformance.Lab: it runs one case at a time on the device. It restarts the
+// device or its host after a case that hung or crashed them, or that RestartAfter selects.
 func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Defects)
@@ -201,8 +201,8 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 	return outcome
 }
 
-// openSockets opens UDP sockets at the addresses of the judge (this host). It leaves the host's
-// other addresses to partners.
+// openSockets opens UDP sockets at the selected addresses of this host, and leaves its others to
+// partner devices.
 func (d *Device) openSockets() error {
 	device, judge := d.Addresses()
 	d.partnerAddrs = slices.DeleteFunc(d.partnerAddrs, func(p netip.Prefix) bool { return slices.Contains(judge, p.Addr()) })
@@ -237,7 +237,8 @@ func (d *Device) hostProblem(hung bool, outcome error) error {
 	return d.opt.Host.Problem(sign)
 }
 
-// withHostProblem returns the outcome of a case if the host crashed: no verdict on the device.
+// withHostProblem returns the outcome of a case during which the host crashed. It is a CrashError,
+// and no longer a violation, because the crash says nothing about the device.
 func withHostProblem(outcome, problem error) error {
 	if outcome == nil || errors.Is(outcome, agent.ErrLost) {
 		return &conformance.CrashError{Cause: problem}
@@ -245,10 +246,10 @@ func withHostProblem(outcome, problem error) error {
 	return fmt.Errorf("%v; %w", outcome, &conformance.CrashError{Cause: problem}) //nolint:errorlint // no violation any more
 }
 
-// reset restarts the device after the case id, for the reason why, and reports that by OnNote. If
-// the host has crashed, or the device does not restart, it restarts the host; without control of
-// the host, it gives up a device that hangs or whose agent is lost, and only reports other errors.
-func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
+// reset restarts the device after a case, and reports that with the reason by OnNote. If the host
+// has crashed, or the device does not restart, it restarts the host. Without control of the host,
+// it gives up a device that hangs or whose agent is lost, and only reports other errors.
+func (d *Device) reset(ctx context.Context, id, reason string, hostProblem error) {
 	if ctx.Err() != nil {
 		return // no more cases
 	}
@@ -283,30 +284,30 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 	}
 	switch {
 	case err == nil:
-		d.opt.OnNote(fmt.Sprintf("%s was restarted after %s (%s)", d.name, id, why))
+		d.opt.OnNote(fmt.Sprintf("%s was restarted after %s (%s)", d.name, id, reason))
 	case d.opt.Host != nil:
-		d.restartHost(ctx, id, fmt.Sprintf("%s; %v", why, err))
+		d.restartHost(ctx, id, fmt.Sprintf("%s; %v", reason, err))
 	case wedged:
-		d.fail(fmt.Errorf("%s wedged in %s (%s): %w, and its host has to be restarted", d.name, id, why, err))
+		d.fail(fmt.Errorf("%s wedged in %s (%s): %w, and its host has to be restarted", d.name, id, reason, err))
 	default:
-		d.opt.OnNote(fmt.Sprintf("%s should be restarted after %s (%s): %v", d.name, id, why, err))
+		d.opt.OnNote(fmt.Sprintf("%s should be restarted after %s (%s): %v", d.name, id, reason, err))
 	}
 }
 
-// restartHost restarts the device's host after the case id, and reports the reason why by OnNote.
-func (d *Device) restartHost(ctx context.Context, id, why string) {
-	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
-	_ = d.client.Load().Close()        // it never fails
+// restartHost restarts the device's host after a case, and reports that with the reason by OnNote.
+func (d *Device) restartHost(ctx context.Context, id, reason string) {
+	reason, _, _ = strings.Cut(reason, "\n") // the rest is in the result of the case
+	_ = d.client.Load().Close()              // it never fails
 	newClient, err := d.opt.Host.Restart(ctx)
 	if err == nil {
 		d.client.Store(newClient)
 		err = d.awaitAddrs(newClient)
 	}
 	if err != nil {
-		d.fail(fmt.Errorf("the host of %s was restarted after %s (%s), and its device is not available: %w", d.name, id, why, err))
+		d.fail(fmt.Errorf("the host of %s was restarted after %s (%s), and its device is not available: %w", d.name, id, reason, err))
 		return
 	}
-	d.opt.OnNote(fmt.Sprintf("The host of %s was restarted after %s (%s)", d.name, id, why))
+	d.opt.OnNote(fmt.Sprintf("The host of %s was restarted after %s (%s)", d.name, id, reason))
 }
 
 // fail records that the device is lost for good.
@@ -353,7 +354,7 @@ func (d *Device) awaitAddrs(client *agent.Client) error {
 	}
 }
 
-// queryAddrPairs opens the device, and returns its addresses and those of the judge (this host).
+// queryAddrPairs opens the device, and returns its addresses and those of this host.
 func (d *Device) queryAddrPairs(client *agent.Client) (pairs map[int]addrPair, err error) {
 	dev, err := client.Open(d.name)
 	if err != nil {

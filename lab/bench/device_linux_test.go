@@ -277,8 +277,7 @@ func TestWireUDP(t *testing.T) {
 	}
 }
 
-// The user-space TCP exchanges the same data, shows segments, and can request a
-// smaller MSS.
+// The user-space TCP exchanges the same data, shows segments, and can request a smaller MSS.
 func TestWireSegments(t *testing.T) {
 	t.Parallel()
 	_, d := onRemoteDevice(t, WireSegments)

@@ -216,8 +216,7 @@ type failingDevice struct {
 func (d failingDevice) Close() error           { return d.err }
 func (d failingDevice) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Name: "dev"} }
 
-// A device that fails to close is reported; one that the case has closed, or that did not open, is
-// no error.
+// A device that fails to close is reported; one that is closed, or did not open, is no error.
 func TestDevicesThatFailToClose(t *testing.T) {
 	failed := errors.New("busy")
 	if err := closeDevices([]verbs.Context{nil, failingDevice{}, failingDevice{err: verbs.ErrClosed}}); err != nil {

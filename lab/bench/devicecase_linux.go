@@ -46,7 +46,7 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 	return err
 }
 
-// open opens the device and the end of its link at the judge, this host: a user-space TCP or
+// open opens the device and this host's end of its link: a user-space TCP or
 // packets on the lab's wire, or TCP of the kernel if the lab has no wire. A device that hangs since
 // an earlier case may not open within openTimeout.
 func (r *deviceCase) open(b *conformance.Bench) error {

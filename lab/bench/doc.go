@@ -8,15 +8,14 @@
 //
 // # Packets in simulation
 //
-// Simulated devices send datagrams with some IP header fields, or byte streams, and
-// cases see IP packets. These fields come from the device: addresses and UDP ports,
-// traffic class with ECN, hop limit, IPv4 identification and DF, IPv6 flow label,
-// the presence of a UDP checksum, and the payload. All others are generated as a
-// socket would: no IPv4 options or fragments, valid checksums and lengths. Short
-// packets may be padded, as in Ethernet frames. A case cannot send a packet that
-// differs in generated fields: Send returns an error that wraps
-// conformance.ErrBenchCannot. TCP segments are not simulated; a Read returns the data of
-// one write of the device, up to the MSS.
+// Simulated devices send datagrams with some IP header fields, or byte streams, and cases see IP
+// packets. These fields come from the device: addresses and UDP ports, traffic class with ECN, hop
+// limit, IPv4 identification and DF, IPv6 flow label, the presence of a UDP checksum, and the
+// payload. All others are generated as a socket would: no IPv4 options or fragments, valid
+// checksums and lengths. Short packets may be padded, as in Ethernet frames. A case cannot send a
+// packet that differs in generated fields: Send returns an error that wraps
+// conformance.ErrBenchCannot. TCP segments are not simulated; a Read returns the data of one write
+// of the device, up to the MSS.
 //
 // A hop limit of 0 cannot be sent. Every packet takes a microsecond.
 //

@@ -99,7 +99,7 @@ func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A device on sockets has one address. Without GSO, the interface carries the wire's packets.
+	// A device on sockets has one address. Without GSO, the interface carries packets as on a wire.
 	nicConfig := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true}
 	return h.opener.OnSockets(nicConfig)
 }

@@ -236,16 +236,16 @@ func (n *hostNetwork) awaitUp(name string) error {
 	})
 }
 
-// await polls until done returns true or an error, for up to kernelTimeout. what describes the
+// await polls until done returns true or an error, for up to kernelTimeout. change describes the
 // expected change in the error of a timeout.
-func await(what string, done func() (bool, error)) error {
+func await(change string, done func() (bool, error)) error {
 	for deadline := time.Now().Add(kernelTimeout); ; time.Sleep(time.Millisecond) {
 		ok, err := done()
 		switch {
 		case ok || err != nil:
 			return err
 		case time.Now().After(deadline):
-			return fmt.Errorf("waited %v for %s", kernelTimeout, what)
+			return fmt.Errorf("waited %v for %s", kernelTimeout, change)
 		}
 	}
 }

@@ -221,7 +221,7 @@ func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 // TCP does not, and subtracts it from the MSS of a smaller MTU, to get payloads of the usual size.
 const timestampsLen = 12
 
-// openTCP opens a user-space TCP with the address local for the case, and records all packets. If
+// openTCP opens a user-space TCP at a local address for the case, and records all packets. If
 // pathMTU is smaller than the MTU of the link, it limits the MSS.
 func (r *realTimeCase) openTCP(l openWire, record *conformance.Record, local netip.Addr, linkMTU, pathMTU int) conformance.RawTCP {
 	l.Discard()

@@ -310,8 +310,8 @@ type crashError struct {
 	violation error // set if the device panicked
 }
 
-// newCrashError returns the error of a panic: a violation if the stack shows that an emulated
-// device panicked, else a broken case. The simulator is no device: it panics on misuse.
+// newCrashError returns the error of a panic. It is a violation if the stack shows that an emulated
+// device panicked. The simulator, package emu/sim, is no device: it panics on misuse.
 func newCrashError(value any, stack []byte) error {
 	c := &crashError{value: value, stack: stack}
 	f := panickingFunction(stack)

@@ -55,8 +55,8 @@ func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance
 	return s, nil
 }
 
-// await waits until try returns true or an error, which await returns. It calls try whenever a
-// stream has changed.
+// await calls try whenever a stream has changed, until it returns true or an error. It returns the
+// error, or verbs.ErrTimeout after the timeout.
 func (n *simStreams) await(reason string, timeout time.Duration, try func() (bool, error)) (err error) {
 	ended := n.w.waitUntil(&n.changed, sim.WaitReason(reason), timeout, func() bool {
 		var done bool

@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// simWire is the peer's end of the device's link. It sees all packets of the
-// device, to any address.
+// simWire is the peer's end of the device's link. It sees all packets of the device.
 type simWire struct {
 	w      *simWorld
 	device *sim.Port

@@ -159,7 +159,7 @@ func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.
 	lab.AddLost(l, "overrun", c.Drops.Overrun-before.Drops.Overrun)
 	lab.AddLost(l, "malformed", c.Drops.Malformed-before.Drops.Malformed)
 	lab.AddLost(l, "link_down", c.Drops.Down-before.Drops.Down)
-	lab.AddLost(l, "held_full", c.Drops.HeldFull-before.Drops.HeldFull)
+	lab.AddLost(l, "held_full", c.Drops.QueueFull-before.Drops.QueueFull)
 	lab.AddLost(l, "too_big", c.Drops.TooBig-before.Drops.TooBig)
 	lab.AddLost(l, "refused", c.Drops.SendErrors-before.Drops.SendErrors)
 	if d.filter != nil {

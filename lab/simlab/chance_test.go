@@ -104,8 +104,7 @@ type model struct {
 	packets  int     // packets of a message of which a loss causes a timeout
 	messages int
 	timer    time.Duration // 0 if nothing is retransmitted
-	// longestTimer limits the timer, which doubles with each lost retransmission; it is constant
-	// if 0.
+	// longestTimer limits the timer, which doubles with each lost retransmission unless this is 0.
 	longestTimer time.Duration
 }
 

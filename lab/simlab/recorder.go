@@ -95,8 +95,7 @@ func (c *capture) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s
 	}
 }
 
-// comments returns a function that maps the index of a packet in the file to its comment, empty for
-// a packet that arrived unchanged or is still under way.
+// comments returns a function that maps a packet's index in the file to its comment, or to "".
 func (c *capture) comments() func(i int) string {
 	comments := make(map[int]string)
 	for i := range c.sent {
@@ -107,7 +106,8 @@ func (c *capture) comments() func(i int) string {
 	return func(i int) string { return comments[i] }
 }
 
-// comment describes what happened to a packet; empty if it arrived unchanged or is under way.
+// comment tells whether a packet was lost, duplicated, changed or CE-marked; "" if it arrived as it
+// was sent or is still in flight.
 func (s *sentPacket) comment() string {
 	switch {
 	case s.copies == 0 && s.dropped != "":
@@ -186,7 +186,7 @@ func (f *fabric) readCounters(o *lab.Observation) {
 				continue
 			}
 			lab.AddPipeCounters(d.link, d.pipe.Counters())
-			if f.streamPorts[i] == nil {
+			if f.streamPorts[i] == nil { // else CountStreamEvents has counted them
 				o.CountEvents(d.plan, d.pipe.Fired())
 			}
 			if err := d.pipe.Err(); err != nil {
@@ -200,9 +200,9 @@ func (f *fabric) readCounters(o *lab.Observation) {
 	o.Links = links.All
 }
 
-// addPortCounters writes the counters of a port or trunk to the two links of its cable. The link
-// out leads away from the port (or first end of the trunk), and the link in leads to it. Without
-// switches the cable connects two hosts, and its packets are counted once, at the sender.
+// addPortCounters writes the counters of a port or trunk to the two links of its cable: out is the
+// direction away from the port (or from the first end of the trunk), in the direction to it.
+// Without switches the cable connects two hosts, and its packets are counted once, at the sender.
 func (f *fabric) addPortCounters(at simPort, out, in *report.Link) {
 	switch at := at.(type) {
 	case *sim.Port:

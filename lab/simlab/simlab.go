@@ -211,7 +211,8 @@ func (r *run) addError(err error) {
 	}
 }
 
-// eachRank calls f for the ranks on the hosts of a step: rank i on host i, none on later hosts.
+// eachRank calls f for each rank on the hosts of a step. Rank i is on host i; later hosts have
+// none.
 func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 	for _, host := range step.Hosts {
 		if host < len(r.ranks) {

@@ -30,8 +30,8 @@ type streamEnds struct{ local, remote netip.AddrPort }
 type packetCount struct{ packets, bytes uint64 }
 
 // newStreamPort returns the streamPort of a port of the plan. Its pipes apply random impairments
-// only, so they have no dissector (nil), which selects single packets. Its matchers find the
-// segments for which the plan has events. rail has the streamPorts of the same rail by address.
+// only, and need no dissector to parse packets. Its matchers find the segments for which the plan
+// has events. rail has the streamPorts of the same rail by address.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
 	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
 	for direction, impairments := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {

@@ -68,8 +68,7 @@ func TestAdaptiveStopsAndResumesRTRs(t *testing.T) {
 	}
 }
 
-// An RTR that arrives after the sender has stopped RTRs is dropped; its receive matches an
-// RTS.
+// An RTR that arrives after the sender has stopped RTRs is dropped; its receive matches an RTS.
 func TestRTRAfterStopIsDropped(t *testing.T) {
 	w := newAdaptiveWorld(t)
 	for i := range 5 {

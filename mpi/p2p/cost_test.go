@@ -101,8 +101,7 @@ func (a *queueCase) cost(turns int) (ratio float64, each time.Duration) {
 	return best[1].Seconds() / best[0].Seconds(), best[1] / times
 }
 
-// The cost of a match does not depend on the queue length, although a linear search would
-// be a thousand times as long.
+// The cost of a match does not depend on the length of the queue.
 func TestMatchCostIndependentOfQueueLength(t *testing.T) {
 	const most = 10 // cache misses make a long queue somewhat slower
 	for _, a := range queueCases() {

@@ -29,8 +29,7 @@ type Config struct {
 	EagerLimit int
 	// NoEarlyProgress disables the progress call that begins speculative sends and receives.
 	NoEarlyProgress bool
-	// Adaptive stops RTRs for an envelope when too few of them are used, and resumes them
-	// when enough would be.
+	// Adaptive stops RTRs for an envelope when too few are used; it resumes when enough would be.
 	Adaptive bool
 	// Usage is the fraction of RTRs that must be used; 0.8 if 0.
 	Usage float64
@@ -41,8 +40,7 @@ type Config struct {
 	MaxMispredicted int
 }
 
-// Transport sends the messages of an engine and moves its data. If it cannot reach a peer,
-// Engine.Lost is called.
+// Transport sends an engine's messages and moves its data. Engine.Lost is called for a lost peer.
 type Transport interface {
 	Now() time.Duration
 	// CanSend reports whether there is credit for an eager message of n bytes.

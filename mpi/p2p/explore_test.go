@@ -66,8 +66,7 @@ type act struct {
 	size     int // of the message or the buffer
 	noCredit bool
 	mode     Mode
-	// noMemory makes registration fail during the call: a send fails, a receive sends no
-	// RTR.
+	// noMemory makes registration fail during the call: a send fails, a receive sends no RTR.
 	noMemory bool
 	target   int // index of the act that is waited for, cancelled or received
 }

@@ -102,8 +102,7 @@ func matchReceives(sent, recv []*placedAct) (unregistered []*placedAct, err erro
 	return unregistered, nil
 }
 
-// matchTo matches a completed receive with the first send that fits, and reports whether
-// there is one.
+// matchTo matches a completed receive with the first send that fits, if there is one.
 func (p *placedAct) matchTo(sent []*placedAct, same func(*placedAct) bool) bool {
 	for _, s := range sent {
 		if p.matches(s) && s.matched == nil && p.q.Source == s.rank && int(p.q.MatchedTag) == s.a.tag && p.q.Size == s.a.size && same(s) {

@@ -8,9 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// A failed receive whose RTR is outstanding completes only after the peer has acknowledged
-// the revocation or has written, because its buffer must not be written to after
-// completion.
+// A failed receive whose RTR is outstanding completes only after the peer has acknowledged the
+// revocation or has written, because its buffer must not be written to after completion.
 func TestCancelledReceiveRevokesRTRFirst(t *testing.T) {
 	cause := errors.New("a rank is lost")
 	received, failed := 0, 0

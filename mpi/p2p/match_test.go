@@ -19,8 +19,7 @@ func removeFirst(q *[]*Node[int], matches func(*Node[int]) bool) *Node[int] {
 	return n
 }
 
-// In random orders of messages, receives, wildcards and cancels, the queues match like a
-// linear search.
+// In random orders of messages, receives and cancels, the queues match like a linear search.
 func TestQueuesMatchInOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))

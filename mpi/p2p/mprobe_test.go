@@ -67,8 +67,7 @@ func TestMprobePreventsRTRMismatch(t *testing.T) {
 	}
 }
 
-// A probed eager message can be received although its sender is lost; a rendezvous message
-// cannot.
+// A probed eager message can be received although its sender is lost; a rendezvous message cannot.
 func TestMprobedMessageOfLostPeer(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
 		for _, c := range []struct {

@@ -30,8 +30,8 @@ func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	return s
 }
 
-// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS, which also ends a series
-// of mispredicted RTRs (ready-to-receive messages). A sender that stops RTRs uses none of the
+// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS (ready to send). Any RTS
+// ends a series of mispredicted RTRs (ready to receive). A sender that stops RTRs uses none of the
 // outstanding ones, so the posted receives count as receives without an RTR.
 func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	if s := e.receiverStates[envelope]; s != nil {
@@ -51,7 +51,7 @@ func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 // maySendRTR reports whether a receive that is about to be posted may send an RTR (ready-to-receive
 // message). It may not if the source or tag is a wildcard, maxEnvelopes other envelopes are
 // tracked, the sender wants no RTRs, too many were mispredicted, or an earlier posted receive
-// without an RTR could match the message: the sender would use the RTR for that receive.
+// without an RTR could match the message: the sender would write it to the later receive's buffer.
 func (e *Engine) maySendRTR(envelope Envelope) bool {
 	if envelope.Source == Any || envelope.Tag == Any {
 		return false

@@ -16,8 +16,7 @@ var (
 	exploreFrom = flag.Uint64("explore.from", 0, "the seed of the first random program")
 )
 
-// exploredConfigs are the configurations that are explored. Thresholds are low because
-// programs are short.
+// exploredConfigs are the explored configurations, with low thresholds for short programs.
 func exploredConfigs() map[string]Config {
 	return map[string]Config{
 		"rget":        {Protocol: RGET, EagerLimit: eagerLimit},
@@ -113,8 +112,7 @@ func explore(t *testing.T, cfg Config, p program, maxStates int, sum *Stats) (st
 	return len(x.seen)
 }
 
-// All interleavings of all programs in which one rank sends two messages and another
-// receives two.
+// All interleavings of all programs in which one rank sends two messages and another receives two.
 func TestAllInterleavingsOfTwoMessages(t *testing.T) {
 	for name, cfg := range exploredConfigs() {
 		t.Run(name, func(t *testing.T) {

@@ -146,7 +146,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bo
 		return
 	}
 	if e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked {
-		// The sender would otherwise use the RTR of a later receive for this one.
+		// Else the sender would take the RTR of a later receive for an answer to this RTS.
 		e.sendControl(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, PostedFor: uint64(waited)})
 	}
 	if n == 0 {
@@ -217,8 +217,8 @@ func (e *Engine) Improbe(envelope Envelope) *Message {
 	msg := n.Value
 	e.unexpected.Remove(n)
 	if e.cfg.Protocol == Speculative && msg.header.Kind == wire.RTS && e.lost[msg.peer] == nil {
-		// Acknowledge now, not in Imrecv: a receive posted in between may send an RTR, and
-		// the sender would use it for this message.
+		// Acknowledge now, not in Imrecv: a receive posted in between may send an RTR, which
+		// the sender would take for an answer to this RTS.
 		msg.rtsAcked = true
 		e.sendControl(msg.peer, &wire.Header{Kind: wire.RTSAck, Send: msg.header.Send})
 	}

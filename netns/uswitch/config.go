@@ -11,10 +11,10 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultMaxHeldFrames = 1 << 16
-	DefaultMaxHeldBytes  = 64 << 20
-	DefaultMaxAddresses  = 1 << 13
-	DefaultBufferBytes   = 4 << 20
+	DefaultMaxDelayedFrames = 1 << 16
+	DefaultMaxDelayedBytes  = 64 << 20
+	DefaultMaxAddresses     = 1 << 13
+	DefaultBufferBytes      = 4 << 20
 )
 
 // PortConfig configures a port.
@@ -42,9 +42,9 @@ type Config struct {
 	InNamespace func(fn func() error) error
 	// Epoch is time 0 of the times that FrameHandlers see; the default is the time of New.
 	Epoch time.Time
-	// MaxHeldFrames and MaxHeldBytes limit the delayed frames of all ports. A
+	// MaxDelayedFrames and MaxDelayedBytes limit the delayed frames of all ports. A
 	// frame counts with the size of its buffer.
-	MaxHeldFrames, MaxHeldBytes int
+	MaxDelayedFrames, MaxDelayedBytes int
 	// MaxAddresses limits the learnt addresses; frames to others are flooded.
 	MaxAddresses int
 	// BufferBytes is the receive buffer of each port's socket. Unprivileged
@@ -65,8 +65,8 @@ func (c Config) withDefaults() (Config, error) {
 		value *int
 		def   int
 	}{
-		{"MaxHeldFrames", &c.MaxHeldFrames, DefaultMaxHeldFrames},
-		{"MaxHeldBytes", &c.MaxHeldBytes, DefaultMaxHeldBytes},
+		{"MaxDelayedFrames", &c.MaxDelayedFrames, DefaultMaxDelayedFrames},
+		{"MaxDelayedBytes", &c.MaxDelayedBytes, DefaultMaxDelayedBytes},
 		{"MaxAddresses", &c.MaxAddresses, DefaultMaxAddresses},
 		{"BufferBytes", &c.BufferBytes, DefaultBufferBytes},
 	} {

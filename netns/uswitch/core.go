@@ -50,11 +50,10 @@ type core struct {
 	flooded, learnFailures uint64
 }
 
-// newCore returns a core, the forwarding of a switch without its sockets. It calls send to send the
-// messages of a port.
+// newCore returns the forwarding part of a switch, which sends the messages of a port by send.
 func newCore(cfg *Config, send func(*port, []message)) *core {
 	c := &core{fdb: newFDB(cfg.MaxAddresses), send: send}
-	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxHeldFrames, cfg.MaxHeldBytes
+	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxDelayedFrames, cfg.MaxDelayedBytes
 	for i := range cfg.Ports {
 		pc := &cfg.Ports[i]
 		p := &port{index: i, name: pc.Name, mtu: maxIP, timers: [2]time.Duration{Never, Never}}
@@ -172,7 +171,7 @@ func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
 	if after > 0 {
 		h := delayedFrame{dir: dir, partial: f.ChecksumPartial, port: int32(p.index), epoch: p.epoch}
 		if !c.delayed.put(c.now+after, h, f.Bytes) {
-			drops.HeldFull++
+			drops.QueueFull++
 		}
 		return
 	}
@@ -212,9 +211,10 @@ func (c *core) forwardPacket(p *port, k *packet) {
 	}, uint64(n), uint64(size))
 }
 
-// forEachEgress calls do for each port that frame b from p is forwarded to: none if the destination
-// is link-local, all others if it is a group or unknown. With two ports it is always the other one.
-// Each egress port counts n frames of size bytes in total.
+// forEachEgress calls do for each port to which frame b from port p is forwarded. A switch of two
+// ports always uses the other one. A larger switch drops frames to link-local addresses and to
+// addresses at p itself, and floods frames to groups and unknown addresses. Each egress port counts
+// n frames of size bytes in total.
 func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64) {
 	if len(c.ports) == 2 {
 		offer(c.ports[1-p.index], do, n, size)

@@ -172,7 +172,7 @@ func TestSetDownDropsDelayedFrames(t *testing.T) {
 	r.runTimers()
 	r.flush()
 	r.expect("lost", r.sent(), 0, 0, 0)
-	if st := r.stats(); st.Ports[1].Out.Drops.Down != 1 || st.HeldFrames != 0 {
+	if st := r.stats(); st.Ports[1].Out.Drops.Down != 1 || st.DelayedFrames != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -244,7 +244,7 @@ func TestHandlerOutputIsBounded(t *testing.T) {
 		})
 	})
 	r.expect("copies", r.offer(0, bare(macA, macB)), 0, maxMessages)
-	if d := r.stats().Ports[1].Out.Drops; d != (Drops{HeldFull: 100}) {
+	if d := r.stats().Ports[1].Out.Drops; d != (Drops{QueueFull: 100}) {
 		t.Errorf("drops %+v", d)
 	}
 }
@@ -252,20 +252,20 @@ func TestHandlerOutputIsBounded(t *testing.T) {
 func TestDelayedFramesAreBounded(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) {
 		c.Ports[0].In = delay(time.Second)
-		c.MaxHeldFrames = 100
+		c.MaxDelayedFrames = 100
 	})
 	for range 150 {
 		r.offer(0, bare(macA, macB))
 	}
 	st := r.stats()
-	if st.HeldFrames != 100 || st.HeldFramesMax != 100 || st.Ports[0].In.Drops != (Drops{HeldFull: 50}) {
+	if st.DelayedFrames != 100 || st.DelayedFramesMax != 100 || st.Ports[0].In.Drops != (Drops{QueueFull: 50}) {
 		t.Errorf("%+v", st)
 	}
 	r.now = time.Second
 	r.runTimers()
 	r.flush()
 	r.expect("after the delay", r.sent(), 0, 100)
-	if st := r.stats(); st.HeldFrames != 0 || st.HeldBytes != 0 {
+	if st := r.stats(); st.DelayedFrames != 0 || st.DelayedBytes != 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -40,8 +40,7 @@ type delayQueue struct {
 	lent  []delayedFrame // returned by take since releaseLent
 }
 
-// put adds frame f, due at due, with a copy of b as its bytes. It returns false if the queue is
-// full or b is too long.
+// put adds frame f with a copy of b, for the time due; false if the queue is full or b too long.
 func (h *delayQueue) put(due time.Duration, f delayedFrame, b []byte) bool {
 	class := 0
 	for class < len(bufferSizes) && bufferSizes[class] < len(b) {

@@ -239,7 +239,7 @@ func TestInvalidConfigIsRejected(t *testing.T) {
 		"a switch has two or more":        {Ports: two[:1]},
 		"port 1: no Interface":            {Ports: []PortConfig{two[0], {}}},
 		"are both interface port0":        {Ports: []PortConfig{two[0], two[0]}},
-		"MaxHeldBytes is negative":        {Ports: two, MaxHeldBytes: -1},
+		"MaxDelayedBytes is negative":     {Ports: two, MaxDelayedBytes: -1},
 		"find interface nosuch":           {Ports: []PortConfig{two[0], {Interface: "nosuch"}}},
 		"not an Ethernet address":         {Ports: []PortConfig{two[0], {Interface: portName(1), Addresses: []net.HardwareAddr{broadcast}}}},
 		"port1: port port1: find interfa": {Name: "port1", Ports: []PortConfig{two[0], {Interface: "x", Name: "port1"}}},

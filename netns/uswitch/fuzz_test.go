@@ -70,8 +70,8 @@ func FuzzSwitch(f *testing.F) {
 				}
 			}
 		}
-		if st := r.stats(); st.HeldFrames != 0 || st.HeldBytes != 0 {
-			t.Errorf("%d frames, %d bytes held at the end", st.HeldFrames, st.HeldBytes)
+		if st := r.stats(); st.DelayedFrames != 0 || st.DelayedBytes != 0 {
+			t.Errorf("%d frames, %d bytes held at the end", st.DelayedFrames, st.DelayedBytes)
 		}
 	})
 }

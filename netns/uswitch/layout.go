@@ -145,8 +145,7 @@ func (l *layout) pseudoSum(h []byte, transport int) uint16 {
 	return fold(sum(addresses) + uint64(l.proto) + uint64(transport))
 }
 
-// sum adds up b as big-endian 32-bit words. fold reduces the sum to that of 16-bit words, as
-// checksums need it.
+// sum adds up b as big-endian 32-bit words, which fold reduces to the sum of 16-bit words.
 func sum(b []byte) (s uint64) {
 	for ; len(b) >= 4; b = b[4:] {
 		s += uint64(binary.BigEndian.Uint32(b))

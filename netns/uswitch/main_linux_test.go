@@ -14,8 +14,7 @@ import (
 
 const inUserNS = "FABRICTEST_USWITCH_USERNS"
 
-// TestMain restarts the tests in a user namespace if this user cannot create
-// network namespaces.
+// TestMain restarts the tests in a user namespace if this user cannot create network namespaces.
 func TestMain(m *testing.M) {
 	why := onOwnThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	if why == nil || !errors.Is(why, unix.EPERM) || os.Getenv(inUserNS) != "" {

@@ -89,7 +89,7 @@ type segmenter struct {
 	coveredAt   int // offset where headers cover payload; -1 if none
 }
 
-// begin prepares to segment p; false if p is not a known kind of GSO packet.
+// begin prepares to segment GSO packet p; false if its headers are unknown or it has no payload.
 func (c *segmenter) begin(p *packet) bool {
 	l, ok := parse(p.bytes)
 	if !ok || !p.vnet.matches(&l) || !p.checksumPartial() || len(p.bytes) == l.payload {

@@ -51,8 +51,7 @@ func TestSegmenterRejectsUnknownPackets(t *testing.T) {
 	}
 }
 
-// Segmenting and coalescing must give the same frames. The test segments messages as the kernel
-// does.
+// Segmenting and coalescing must give the same frames. The test segments as the kernel does.
 func TestCoalescedFramesEqualSegments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

@@ -11,8 +11,8 @@ func (c *core) setDown(p *port, state PortState) {
 // stats returns the counters, except those of the sockets.
 func (c *core) stats() Stats {
 	st := Stats{
-		HeldFrames: len(c.delayed.heap), HeldBytes: c.delayed.bytes,
-		HeldFramesMax: c.delayed.framesPeak, HeldBytesMax: c.delayed.bytesPeak,
+		DelayedFrames: len(c.delayed.heap), DelayedBytes: c.delayed.bytes,
+		DelayedFramesMax: c.delayed.framesPeak, DelayedBytesMax: c.delayed.bytesPeak,
 		Addresses: len(c.fdb.entries), LearnFailures: c.learnFailures, Flooded: c.flooded,
 	}
 	for _, p := range c.ports {

@@ -5,9 +5,9 @@ import "time"
 // Stats are the counters of a switch.
 type Stats struct {
 	Ports []PortStats
-	// HeldFrames and HeldBytes are delayed now; the maxima are the peaks.
-	HeldFrames, HeldBytes       int
-	HeldFramesMax, HeldBytesMax int
+	// DelayedFrames and DelayedBytes are delayed now; the maxima are the peaks.
+	DelayedFrames, DelayedBytes       int
+	DelayedFramesMax, DelayedBytesMax int
 	// Addresses is the number of known addresses, static or learnt.
 	// LearnFailures counts frames whose source did not fit in the table.
 	Addresses     int
@@ -44,14 +44,14 @@ type Drops struct {
 	Overrun    uint64 // in: the receive buffer of the socket was full
 	Malformed  uint64 // shorter than an Ethernet header, or a GSO packet that cannot be segmented
 	Down       uint64 // the port is down, or went down while the frame was delayed
-	HeldFull   uint64 // too many delayed frames
+	QueueFull  uint64 // too many delayed frames
 	TooBig     uint64 // out: larger than the MTU of the interface
 	SendErrors uint64 // out: other errors of the kernel
 }
 
 // Total returns the sum over all causes.
 func (d Drops) Total() uint64 {
-	return d.Overrun + d.Malformed + d.Down + d.HeldFull + d.TooBig + d.SendErrors
+	return d.Overrun + d.Malformed + d.Down + d.QueueFull + d.TooBig + d.SendErrors
 }
 
 // PortState is the state of a port.

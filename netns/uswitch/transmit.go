@@ -11,7 +11,7 @@ func (c *core) transmit(p *port, f Frame) {
 		return
 	}
 	if c.pending >= maxMessages { // in one call of a FrameHandler
-		drops.HeldFull++
+		drops.QueueFull++
 		return
 	}
 	b := f.Bytes

@@ -16,8 +16,7 @@ type series struct {
 	points      []*Point
 }
 
-// sharedReceiveLimit is the maximum of bytes per rank with an SRQ that Sur 2006 published. The
-// chart has a line there.
+// sharedReceiveLimit is the maximum of bytes per rank with an SRQ that Sur 2006 published.
 const sharedReceiveLimit = 5e6
 
 // drawLines returns an SVG chart of the mean memory per rank of each series by number of ranks, on

@@ -138,8 +138,7 @@ var (
 	memoryKinds = []string{"send buffers", "receives of connections", "shared receives", "receives of datagrams", "rings", "shared segments"}
 )
 
-// memoryOf returns the maximum size of each of memoryKinds in the statistics of a rank, in
-// bytes, and their sum.
+// memoryOf returns the maximum bytes of each of memoryKinds in a rank's statistics, and their sum.
 func memoryOf(stats Values) (kinds []uint64, sum uint64) {
 	for k := range memoryKinds {
 		n := stats.Count(fmt.Sprint(memoryBytes, k)) // such as "Carrier.memory.max.0"

@@ -68,8 +68,8 @@ const (
 	groupMemory       = "Communication memory"
 )
 
-// Rows returns the statistics that the tables show, in their order: heading, name, kind, and
-// path in the JSON of mpi.Stats.
+// Rows returns the statistics of the tables: heading, name, kind, and path in the JSON of
+// mpi.Stats.
 func Rows() []Row {
 	const maxRails = 4 // of a rank
 	rows := []Row{     //nolint:prealloc // built once, and short

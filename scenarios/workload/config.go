@@ -92,7 +92,7 @@ const (
 )
 
 // excused reports whether Excuses lists a fault of the network, which then is no violation.
-func (c *Config) excused(what string) bool { return slices.Contains(c.Excuses, what) }
+func (c *Config) excused(fault string) bool { return slices.Contains(c.Excuses, fault) }
 
 // service returns the first transport service of the workload, by default rc. Only the workload
 // "random" may have more.

@@ -91,8 +91,7 @@ func (c *conn) railOf(incarnation int) *rail {
 	return c.n.rails[num%len(c.n.rails)]
 }
 
-// requestsDone reports whether this end has posted all its messages and atomics, and all its
-// requests have completed.
+// requestsDone reports whether all messages and atomics of this end were posted and have completed.
 func (c *conn) requestsDone() bool {
 	return c.sq.Outstanding() == 0 && (c.out == nil || c.out.complete()) && (c.add == nil || c.add.complete())
 }

@@ -15,7 +15,7 @@ const (
 	maxFailedIncarnations = 60
 )
 
-// step advances the state of the connection as far as possible.
+// step advances the state of the connection as far as possible. moved is false if nothing changed.
 func (c *conn) step() (moved bool, err error) {
 	for {
 		before := c.state
@@ -81,7 +81,8 @@ func (c *conn) awaitsPeerOnly() bool {
 }
 
 // stepConnecting connects the queue pair when the peer has sent its connInfo, and enters connUp
-// when the peer is ready. It drains a queue pair that has failed or that the peer will not use.
+// when the peer is ready. It starts to drain a queue pair that has failed or that the peer will not
+// use: the queue pair enters the error state, and its requests are flushed.
 func (c *conn) stepConnecting() error {
 	if c.unneeded() || c.peerIncarnation > c.incarnation || c.broken {
 		return c.startDraining()
@@ -111,7 +112,7 @@ func (c *conn) stepConnecting() error {
 }
 
 // stepUp exchanges messages, and reports whether there was progress. When nothing is left to do, or
-// the incarnation must end, it starts to drain the queue pair.
+// the queue pair must be replaced, it starts to drain it: the queue pair enters the error state.
 func (c *conn) stepUp() (bool, error) {
 	// Responses to outstanding requests may still arrive although the peer has ended: its control
 	// message can overtake its NAK. Moving the queue pair to the error state would flush them
@@ -160,10 +161,10 @@ func (c *conn) reportEnd() error {
 	return nil
 }
 
-// fail ends the incarnation at its first failed completion, which flushes the later ones. It
-// records the failure unless this end has completed: most likely the peer has too, and has closed
-// its queue pair. In connDraining it ignores only flushes: the completion with the cause of the
-// failure may follow the peer's control message.
+// fail handles a failed completion of the current queue pair. The first one breaks the connection;
+// later ones are flushes, and ignored. fail records the failure unless this end has completed,
+// since most likely the peer has too, and has closed its queue pair. While the queue pair drains,
+// only flushes are ignored: the completion with the cause may follow the peer's control message.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
 		return

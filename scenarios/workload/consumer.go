@@ -191,8 +191,8 @@ func (x *consumer) verify(finished bool) {
 	}
 }
 
-// quietAfter reports whether nothing has arrived for the grace period, which starts at the given
-// time or at the last arrival after it.
+// quietAfter reports whether nothing has arrived for the grace period (the time for packets in
+// flight to arrive), which starts at the given time or at the last arrival after it.
 func (x *consumer) quietAfter(at time.Duration) bool {
 	l := x.link
 	if now := uint64(x.arrived + x.duplicates); x.quietSince < at || now != x.quietCount {

@@ -90,8 +90,7 @@ func (c *qpCounter) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	return c.Context.CreateQP(in)
 }
 
-// A silent peer fails the requests to it, but not those to other peers on the same queue
-// pair.
+// A silent peer fails the requests to it, but not those to other peers on the same queue pair.
 func TestSilentPeerFailsOnlyItsRequests(t *testing.T) {
 	r := rigOf(t, reliableDatagrams, sim.StreamConfig{}, rigSeed, 4, 1)
 	r.at(2*time.Millisecond, func() { r.ports[0][3].SetDown() })

@@ -16,8 +16,7 @@ var requiredCaps = map[string]verbs.Caps{
 	ServiceRD: verbs.CapRD,
 }
 
-// UnsupportedServices returns the services of the workload that a device with these
-// capabilities lacks.
+// UnsupportedServices returns the workload's services that a device with these capabilities lacks.
 func (c *Config) UnsupportedServices(caps verbs.Caps) []string {
 	services := c.WithDefaults(anyHosts).Services
 	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return caps.Has(requiredCaps[s]) })

@@ -54,8 +54,7 @@ func (e *env) endpointQKey(rank int) uint32 {
 	return uint32(traffic.Derive(e.rank.Seed, rank, salt) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
-// connOf returns the connection that the source of a datagram belongs to; if none, it logs a
-// violation and returns noConn.
+// connOf returns the connection of a datagram's source. Without one it logs a violation: noConn.
 func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
 	log, me := e.rail.log, e.rail.host()
 	if wc.ByteLen < verbs.GRHLen {

@@ -28,7 +28,7 @@ const (
 	maxTicks = 32 // longest wait
 )
 
-// Time for packets under way to arrive.
+// Time for packets in flight to arrive.
 const (
 	simGrace  = 5 * time.Millisecond
 	realGrace = 100 * time.Millisecond
@@ -40,7 +40,7 @@ func (e *env) host() string { return hostOf(e.rank.Rank) }
 // tick is the interval at which a rank polls control messages.
 func (e *env) tick() time.Duration { return e.byClock(simTick, realTick) }
 
-// grace is the time for packets under way to arrive.
+// grace is the time for packets in flight to arrive.
 func (e *env) grace() time.Duration { return e.byClock(simGrace, realGrace) }
 
 // byClock returns the first duration in a simulation, and the second in real time.

@@ -187,8 +187,7 @@ func TestKindsOverStreams(t *testing.T) {
 	}
 }
 
-// Broken connections reconnect, and exactly the messages that have not arrived are sent
-// again.
+// Broken connections reconnect, and exactly the messages that have not arrived are sent again.
 func TestBrokenStreamsReconnect(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, op := range []string{workload.OpSend, workload.OpWrite, workload.OpRead} {

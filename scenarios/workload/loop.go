@@ -66,7 +66,8 @@ func (n *node) runOnce() (moved bool, err error) {
 	return moved || did, err
 }
 
-// pollControlMessages receives the control messages of all peers.
+// pollControlMessages receives the control messages of all peers. Where only the CM connects queue
+// pairs, it also rejects CM requests of earlier attempts.
 func (n *node) pollControlMessages() (moved bool, err error) {
 	n.nextControlPoll = n.now + n.tick()
 	for _, p := range n.peerList {
@@ -204,7 +205,7 @@ func (n *node) stallTimeout() time.Duration {
 }
 
 // waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it
-// only sleeps, after a long time without progress. It returns a StallError after stallTimeout.
+// returns at once, or sleeps after a long idle time. After stallTimeout it returns a StallError.
 func (n *node) waitForEvent() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())

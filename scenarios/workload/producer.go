@@ -149,7 +149,8 @@ func (p *producer) messageCompleted(r traffic.Request) {
 	}
 }
 
-// resume continues with next, the first message that the receiver lacks.
+// resume continues with next, the first message that the receiver lacks. It records a violation if
+// next is before an acknowledged message, or after the last that was sent.
 func (p *producer) resume(next int) {
 	switch {
 	case next < p.announced && reliable(p.link.cfg.service()) && !p.link.traits.CompletesEarly:

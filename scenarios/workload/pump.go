@@ -137,8 +137,7 @@ func (c *conn) handleCredit(count int) {
 	p.windowClosedSince = 0
 }
 
-// resume continues with a new queue pair, a new incarnation of the connection, from the first
-// message that has not arrived.
+// resume continues on a new queue pair, from the first message that has not arrived.
 func (c *conn) resume() {
 	if c.out != nil {
 		c.out.resume(c.peerInfo.Next)

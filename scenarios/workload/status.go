@@ -185,7 +185,7 @@ func (c *conn) verifyMemory() {
 	}
 }
 
-// flow returns the counters of the connection.
+// flow returns the counters of the connection. Posted and Acked count messages sent and reads.
 func (c *conn) flow() Flow {
 	f := Flow{Peer: c.peer.rank, Rail: c.rail.num, Service: c.cfg.service()}
 	if p := c.out; p != nil {

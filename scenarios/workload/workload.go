@@ -1,7 +1,6 @@
-// Package workload contains the built-in programs of scenarios: stream, ping-pong, random
-// verbs, incast, all-to-all, one-sided halo exchange, and connections through the
-// connection manager. Every program checks each byte that it receives, and reports
-// counters, failures and violations.
+// Package workload contains the built-in programs of scenarios: stream, ping-pong, random verbs,
+// incast, all-to-all, one-sided halo exchange, and connections through the connection manager.
+// Every program checks each byte that it receives, and reports counters, failures and violations.
 //
 // A program uses verbs and a Rank only. Therefore the same code runs as a coroutine in a
 // simulated world and as a process in a network namespace. It opens no device, starts no

@@ -110,8 +110,7 @@ func clone(p Packet) Packet {
 	return p
 }
 
-// copyPointers replaces each slice in the exported fields of struct v by a copy, and each pointer
-// by one to a deep copy.
+// copyPointers replaces each slice and pointer in the exported fields of struct v by a deep copy.
 func copyPointers(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)

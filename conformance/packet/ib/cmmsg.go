@@ -158,8 +158,8 @@ type APR struct {
 	Private      []byte   `at:"84,1184"`
 }
 
-// WithCommIDs returns a copy of m with these communication IDs, and false if messages of its kind
-// do not have both.
+// WithCommIDs returns a copy of m with these communication IDs; false if its kind lacks one of
+// them.
 func WithCommIDs(m Message, local, remote uint32) (Message, bool) {
 	changed := reflect.New(reflect.TypeOf(m)).Elem()
 	changed.Set(reflect.ValueOf(m))

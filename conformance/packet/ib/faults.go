@@ -10,8 +10,8 @@ import (
 // Fault is a rule that holds for every RoCEv2 packet, and what was found in a packet instead.
 type Fault struct{ Rule, Found string }
 
-// Faults returns the rules that a parsed packet violates. Of the IP and UDP headers it checks the
-// checksums, and it compares no length with the path MTU.
+// Faults returns the rules that a parsed packet violates. It checks only the checksums of the IP
+// and UDP headers, and does not compare the payload with the path MTU.
 func (p Packet) Faults() (faults []Fault) {
 	check := func(ok bool, rule, format string, args ...any) {
 		if !ok {
@@ -62,7 +62,8 @@ func (r PayloadRule) allows(n int) bool {
 	return true
 }
 
-// checksumsRight reports whether the checksum of an IPv4 header is right, and that of UDP 0 or right.
+// checksumsRight reports whether the checksum of an IPv4 header is right, and that of UDP right or
+// 0.
 func (p Packet) checksumsRight() (ip, udp bool) {
 	_, datagram, _, _ := packet.ParseIP(p.raw)
 	ip = p.IP.Is6() || packet.Checksum(p.raw[:len(p.raw)-len(datagram)]) == 0
@@ -84,7 +85,7 @@ func (h *AETH) isReserved() bool {
 
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// reservedExtensionBits returns the union of the reserved fields of the extension headers.
+// reservedExtensionBits returns the bitwise OR of the reserved fields of DETH, XRCETH and FETH.
 func (p Packet) reservedExtensionBits() (bits uint32) {
 	if h := p.DETH; h != nil {
 		bits |= uint32(*h.Resv)

@@ -30,7 +30,7 @@ func ICRC(ip []byte) (uint32, error) {
 }
 
 // icrcOf computes the ICRC of an IP packet by the length and family of its header, whatever the
-// version field says.
+// version field says. Variant fields, and eight bytes in place of an LRH, count as ones.
 func icrcOf(ip []byte, headerLen int, isIPv6 bool) uint32 {
 	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ip[:len(ip)-icrcLen]...)
 	h := b[8:]

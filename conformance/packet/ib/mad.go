@@ -49,8 +49,7 @@ func CMWith(h MAD, m Message) Packet {
 	return Datagram(0, GSIQKey, GSIQPN, b).To(GSIQPN)
 }
 
-// CM parses the CM message of the packet. The error wraps [ErrNotCM] if the packet has none, or if
-// its attribute is unknown.
+// CM parses the packet's CM message. The error wraps [ErrNotCM] if it has none, or an unknown one.
 func (p Packet) CM() (MAD, Message, error) {
 	var h MAD
 	if op := p.Opcode(); op != OpUDSendOnly {

@@ -20,8 +20,8 @@ func (p Packet) AsFromSocket() Packet {
 	return p
 }
 
-// UnseenFields returns the names of fields that are set in the expected packet p, and that the
-// UDP socket which received got did not report. A case cannot judge them.
+// UnseenFields returns the names of fields that are set in the expected packet p, but that the UDP
+// socket did not report of the received packet. A case cannot check them.
 func (p Packet) UnseenFields(got Packet) (unseen []string) {
 	if !got.fromSocket {
 		return nil
@@ -41,10 +41,10 @@ func (p Packet) UnseenFields(got Packet) (unseen []string) {
 }
 
 // Identify finds the IPv4 identification and DF flag, which a UDP socket does not report, from the
-// ICRC: those for which the ICRC is correct. A random ICRC has a solution with probability
-// 2/65,536: a solution is almost certainly right, and none means a wrong ICRC.
+// ICRC: those for which the ICRC is correct. A wrong ICRC has a solution with a probability of only
+// 1/32,768. ok is false if there is none.
 //
-// A CRC is linear: each bit flips a fixed set of CRC bits. Gaussian elimination finds the bits.
+// A CRC is linear: each field bit flips fixed CRC bits. Gaussian elimination finds the field bits.
 func Identify(ip []byte) (id uint16, df, ok bool) {
 	b := slices.Clone(ip)
 	if len(b) < 20 || b[0]>>4 != 4 {

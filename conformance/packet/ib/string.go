@@ -47,7 +47,7 @@ func (p Packet) title() string {
 	return op.String()
 }
 
-// addHeaders adds the fields of the extension headers.
+// addHeaders adds the fields of extension headers, without a DETH to QP 1, and the QP of a CNP.
 func addHeaders(l *packet.Line, p Packet) {
 	if p.Opcode() == OpCNP {
 		packet.AddField(l, "qp %#x", p.BTH.DestQP)

@@ -37,8 +37,7 @@ type Ack struct {
 	Window   uint16
 	Words    uint8 // number of valid words of Sack
 	Reserved uint8
-	// Sack has a bit for each packet after Next: bit i of word w is set if packet
-	// Next+1+32w+i has arrived.
+	// Sack has a bit for each packet after Next: bit i of word w is that of packet Next+1+32w+i.
 	Sack [MaxSackWords]uint32
 }
 
@@ -132,7 +131,7 @@ func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
 // Len returns the length of a on the wire in octets, with its SACK words.
 func (a *Ack) Len() int { return AckLen + SackWordLen*int(min(a.Words, MaxSackWords)) }
 
-// Append appends a in wire order and returns the extended slice.
+// Append appends a in wire order, with at most MaxSackWords words, and returns the extended slice.
 func (a *Ack) Append(b []byte) []byte {
 	words := min(a.Words, MaxSackWords)
 	b = binary.BigEndian.AppendUint32(b, uint32(a.Epoch))
@@ -146,8 +145,8 @@ func (a *Ack) Append(b []byte) []byte {
 	return b
 }
 
-// Parse decodes a from the front of b and returns the octets that follow. It returns ErrShort
-// or, for too many SACK words, ErrLong.
+// Parse decodes a from the front of b and returns the octets that follow. It returns ErrShort if b
+// ends inside the Ack, and ErrLong if the Ack has more than MaxSackWords SACK words.
 func (a *Ack) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < AckLen {
 		return nil, errShortAck

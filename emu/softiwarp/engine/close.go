@@ -187,8 +187,8 @@ func (c *Conn) advanceClose() {
 	c.closeIfFinished()
 }
 
-// outputDone reports whether a closing connection has nothing more to send. A responder may not
-// send (MaySend) before the initiator's first message, so never if the initiator sent none.
+// outputDone reports whether a closing connection has nothing more to send. That includes a
+// responder that must not send (MaySend), because the initiator closed without a first message.
 func (c *Conn) outputDone() bool {
 	q := c.qp
 	switch {
@@ -197,8 +197,7 @@ func (c *Conn) outputDone() bool {
 	case !q.stream.Live(), c.disconnecting && !c.inputClosed:
 		return q.stream.Idle()
 	default:
-		// The peer has closed its direction and answers none of our requests any more. Its own
-		// requests are still answered.
+		// The peer has closed its direction and answers no requests; we still answer its requests.
 		return q.stream.WaitsForPeer()
 	}
 }

@@ -64,8 +64,7 @@ func (c *Conn) Err() error { return c.err }
 // QP returns the queue pair of the connection, or nil.
 func (c *Conn) QP() *QP { return c.qp }
 
-// setState enters state s and queues the connection for NextChanged, but only if s is later than
-// the current state.
+// setState enters state s and queues c for NextChanged, if s is later than the current state.
 func (c *Conn) setState(s ConnState) {
 	if c.state >= s {
 		return
@@ -166,9 +165,9 @@ func (c *Conn) InputEOF(now mono.Time) {
 	c.releaseBuffers()
 }
 
-// Output appends to the slice into, up to its capacity, the next buffers to be written, and returns
-// whether to keep the stream open, close our direction or reset it after them. Output that was
-// pending when the QP's stream ended (c.copiedOutput) precedes that of MPA.
+// Output appends the next buffers to write to the slice, as many as its capacity holds, and returns
+// whether to keep the stream open, close our direction or reset it after them. Output that
+// was pending when the QP's stream ended (c.copiedOutput) precedes that of MPA.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.aborted {
 		c.releaseBuffers()
@@ -218,7 +217,7 @@ func (c *Conn) fill() {
 	}
 }
 
-// Sent reports that TCP has accepted n more octets of Output: first c.copiedOutput, then MPA's.
+// Sent is called when TCP has accepted n more octets of Output: of c.copiedOutput, then of MPA.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {

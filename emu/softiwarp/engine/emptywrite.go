@@ -24,7 +24,7 @@ type emptyWrites struct {
 const maxEmptyWrites = 5
 
 // startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, unless
-// the timer runs or the connection has sent all its empty Writes.
+// the timer runs or no empty Write is left to send.
 func (c *Conn) startEmptyWrites(now mono.Time) {
 	if c.emptyWrites.left == 0 || c.emptyWrites.at != mono.Never {
 		return

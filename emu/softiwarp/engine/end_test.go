@@ -168,7 +168,7 @@ const (
 	replyFrame   = "4d504120494420526570204672616d65"
 )
 
-// asResponder connects a host that the tester sent a Request to. request has its flags and private
+// asResponder connects a host to which the tester sends a Request with these flags and private
 // data.
 func asResponder(t testing.TB, h *host, request string, p ConnParam) *tester {
 	t.Helper()

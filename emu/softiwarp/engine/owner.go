@@ -126,7 +126,7 @@ const (
 	vendorReceived  uint32 = 1 << 30 // the peer sent it
 )
 
-// VendorError returns the VendorErr that encodes a Terminate, and whether the peer sent it.
+// VendorError encodes a Terminate, and whether the peer sent it, as the VendorErr of completions.
 func VendorError(e wire.TermError, received bool) uint32 {
 	v := vendorTerminate | uint32(e.Layer)<<16 | uint32(e.Type)<<8 | uint32(e.Code)
 	if received {

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// feed gives the connection data, as it is or as ULPDUs in valid FPDUs, in pieces that seed
-// decides.
+// feed gives the connection data, raw or as ULPDUs in valid FPDUs, in pieces that seed decides.
 func (b *stateRig) feed(data []byte, framed bool, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	data = bytes.ReplaceAll(data, []byte{secretByte}, []byte{0}) // only the NIC sends them

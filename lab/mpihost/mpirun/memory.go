@@ -33,8 +33,8 @@ type MemoryJob struct {
 	Seed   uint64
 }
 
-// MeasureMemory measures the memory of the run in j. A new process of this program, which has run
-// no other simulation, does the run in MemoryMain.
+// MeasureMemory measures the memory of the run in j. MemoryMain does the run in a new process of
+// this program, because memory of an earlier run in the same process would be measured too.
 func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -102,8 +102,7 @@ func MemoryExperiments() (names []string) {
 }
 
 // Check checks and sorts the numbers of ranks, checks the names of experiments, workloads and
-// designs, and plans the runs for Measure. An empty list of names selects all. An error names the
-// flag that is wrong.
+// designs, and plans the runs for Measure. An empty list of names selects all.
 func (p *MemoryPlan) Check() error {
 	for _, n := range p.Ranks {
 		if n < 2 || n > MaxRanks {

@@ -30,8 +30,8 @@ const (
 )
 
 // ProcessMain is the main function of the process that InNamespaces starts: it builds the fabric of
-// network namespaces, runs the ranks, writes their reports to reportsFD, and returns the exit code.
-// After the time limit of the job it stops the ranks, and returns 1.
+// network namespaces, runs the ranks and writes their reports to reportsFD. It returns the exit
+// code of the rank that aborted the job, 1 if the time limit stopped the ranks, else exitStatus.
 func ProcessMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -87,7 +87,8 @@ func ProcessMain() (code int, err error) {
 // maxStateLines limits the lines that are printed of the state of a rank.
 const maxStateLines = 20
 
-// printStates prints the reason for which ranks were stopped, and the state dumps of those ranks.
+// printStates prints the reason for which ranks were stopped, and the first maxStateLines lines of
+// the state dump of each rank that did not succeed.
 func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	fmt.Fprintf(w, "fabrictest: %v\n", reason)
 	for i := range outcomes {
@@ -99,8 +100,8 @@ func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	}
 }
 
-// specs returns the processes to start, one for each rank. The caller must call closeShared, also
-// after an error: it closes the files of the memory that the ranks of a host share.
+// specs returns the processes to start, one for each rank. closeShared closes the files of the
+// memory that the ranks of a host share; the caller must call it, also after an error.
 func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeShared func(), err error) {
 	var shared []*os.File // by host
 	closeShared = func() {

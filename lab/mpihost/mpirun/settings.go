@@ -113,8 +113,8 @@ func Protocols() []string {
 	return []string{p2p.RGET.String(), p2p.RPUT.String(), p2p.Speculative.String()}
 }
 
-// ProgressModes returns the names of the progress modes, in the order of their values. The
-// first is the default.
+// ProgressModes returns the names of the progress modes in the order of their values, default
+// first.
 func ProgressModes() []string { return []string{mpi.Polling.String(), mpi.Background.String()} }
 
 // WorkloadCommand is the first argument of a process that runs a built-in workload. Its

@@ -83,8 +83,8 @@ func withStdin(start func(*exec.Cmd) error) func(*exec.Cmd) error {
 }
 
 // plan returns the plan of the fabric in namespaces: two hosts back to back, or more hosts around a
-// switch, whose NICs have an address for each rank of the host. A plan needs a scenario with a
-// workload, which is not run.
+// switch. A NIC has an address for each rank of its host. The plan is made from a scenario, which
+// must have a workload; the workload is not run.
 func (r *Config) plan() (*lab.Plan, error) {
 	hosts := max(2, (r.Ranks+r.PerHost-1)/r.PerHost)
 	s := &scenarios.Scenario{
