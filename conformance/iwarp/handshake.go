@@ -219,6 +219,17 @@ func (hs *handshake) expectConnError() error {
 	return err
 }
 
+// expectEndOfStartup fails the case unless the device ends the stream, with or without a start-up
+// frame before.
+func (hs *handshake) expectEndOfStartup() {
+	for {
+		if _, err := hs.tcp.Read(hs.ResponseTimeout()); err != nil {
+			hs.Check(!errors.Is(err, verbs.ErrTimeout), "the end of the stream", "%s", describeEnd(err))
+			return
+		}
+	}
+}
+
 // describeEnd describes what a read of the stream has found in place of octets.
 func describeEnd(err error) string {
 	switch {
