@@ -41,7 +41,8 @@ func (j *checker) add(name string, ok bool, want, got string) {
 	j.checks = append(j.checks, report.Check{Name: name, Want: want, Got: got, OK: ok})
 }
 
-// setMayLackCPU sets whether a lack of CPU time may explain the last check if it failed.
+// setMayLackCPU sets whether a lack of CPU time may explain that the last check failed. It has no
+// effect if that check passed.
 func (j *checker) setMayLackCPU(mayExplain bool) {
 	c := &j.checks[len(j.checks)-1]
 	c.Timing = mayExplain && !c.OK

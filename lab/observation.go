@@ -175,7 +175,8 @@ func checkReason(c *report.Check) string {
 	return text[:max(strings.LastIndexByte(text, ' '), len(c.Name)+1)] + " …"
 }
 
-// unfinishedRanks describes the ranks that did not finish.
+// unfinishedRanks describes the ranks that neither finished nor were killed by a fault: the state,
+// the error and what each waited for.
 func (o *Observation) unfinishedRanks() string {
 	var b strings.Builder
 	for i := range o.Ranks {

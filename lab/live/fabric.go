@@ -119,9 +119,9 @@ func (o *FabricOptions) flagFor(key string) string {
 	return "the fabric"
 }
 
-// CaptureFile checks the name of a new capture file and returns its absolute path, for the
-// lab's process. An empty name, for no capture, stays empty. direct means that the kernel
-// carries the cables, which cannot be captured.
+// CaptureFile checks the name of a new capture file and returns its absolute path, because the
+// lab's process has another working directory. An empty name means no capture and stays empty.
+// direct means that the kernel carries the cables, which cannot be captured.
 func CaptureFile(file string, direct bool) (string, error) {
 	if file == "" {
 		return "", nil

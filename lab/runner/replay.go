@@ -33,7 +33,7 @@ type Replay struct {
 }
 
 // Select returns the results of a saved run to repeat: those that match the names and tiers.
-// Without names these are the failed ones; with Passed, all. Skipped scenarios are never repeated.
+// Without names it omits scenarios that passed, unless r.Passed is set. It omits all skipped ones.
 func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error) {
 	for i := range saved.Scenarios {
 		res := &saved.Scenarios[i]

@@ -47,9 +47,9 @@ func (s *SlotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
 // trailer is the trailer in the memory of the next slot.
 func (s *SlotRing) trailer() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TrailerLen])) }
 
-// Peek returns the next packet, which stays in its slot until Advance: it ends where the slot's
-// trailer begins. It returns nil until the trailer, which is written last, has the number of the
-// current pass over the ring (lap), and if the length in the trailer exceeds a slot.
+// Peek returns the next packet, which stays in its slot until Advance. It returns nil if the slot's
+// trailer, which the writer stores last, is not of the current lap (pass over the slots), or if the
+// length in it exceeds a slot.
 func (s *SlotRing) Peek() []byte {
 	t := atomic.LoadUint64(s.trailer())
 	n := int(t >> 32)

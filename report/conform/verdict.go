@@ -175,8 +175,8 @@ func (r *Run) NotJudged() (rows []NotJudgedRow) {
 // unclaimedPrefix begins the reason of a case for a feature that the device does not claim.
 const unclaimedPrefix = "the device does not claim "
 
-// rowsOfBenchHeaders returns the requirements of passed cases with the label conformance.BenchHeaders, if the
-// run was in simulation.
+// rowsOfBenchHeaders returns the requirements of passed cases with the label BenchHeaders, if the
+// run was in simulation: there the test bench itself writes the headers that these cases check.
 func (r *Run) rowsOfBenchHeaders() []string {
 	rows := make(map[string]bool)
 	for i := range r.Devices {
