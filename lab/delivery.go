@@ -231,8 +231,8 @@ func statusName(text string) string {
 }
 
 // checkOverlaps returns an error if a fault is at a killed host, or if two faults of one kind
-// overlap at one port or host: the end of the first would undo the second. Impairments that were set
-// without an end may be replaced.
+// overlap at one port or host: the end of the first would undo the second. Impairments that were
+// set without an end may be replaced.
 func (p *Plan) checkOverlaps() error {
 	type location struct {
 		do    scenarios.FaultAction

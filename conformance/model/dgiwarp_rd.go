@@ -36,7 +36,8 @@ func NewDGFlow(epoch, next uint32) *DGFlow {
 	return &DGFlow{Epoch: epoch, Next: next, kept: make(map[uint32]iwarp.Segment)}
 }
 
-// Receive takes a data packet. It returns the segments that DDP gets, in order.
+// Receive takes a data packet. It returns the segments that are passed to DDP now, in order, and
+// how the packet arrived.
 func (f *DGFlow) Receive(seq uint32, s iwarp.Segment) (ready []iwarp.Segment, v DGVerdict) {
 	_, has := f.kept[seq]
 	switch ahead := int32(seq - f.Next); {
@@ -146,12 +147,12 @@ func (q *DGRD) take() DGReceive {
 	return r
 }
 
-// send takes a segment of a Send: the first takes the receive.
+// send takes a segment of a Send. The first one takes a receive, and the last one completes it.
 func (q *DGRD) send(p *DGPeer, s iwarp.Segment) DGEffect {
 	if p.Open == nil {
 		p.Open, p.opened = new(q.take()), nil
 	}
-	if p.Open.Len() < DGAddressArea+len(p.opened)+len(s.Payload) {
+	if p.Open.Len() < verbs.GRHLen+len(p.opened)+len(s.Payload) {
 		return DGEffect{Causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}}
 	}
 	p.opened = append(p.opened, s.Payload...)
@@ -170,8 +171,8 @@ func (q *DGRD) send(p *DGPeer, s iwarp.Segment) DGEffect {
 
 // complete returns the completion of a receive, and places the message.
 func (q *DGRD) complete(p *DGPeer, r DGReceive, b []byte, wc verbs.WC) DGCompletion {
-	r.place(DGAddressArea, b)
-	wc.WRID, wc.ByteLen, wc.QPN, wc.SrcQP = r.ID, uint32(DGAddressArea+len(b)), verbs.QPN(q.QPN), verbs.QPN(p.Source.QPN)
+	r.place(verbs.GRHLen, b)
+	wc.WRID, wc.ByteLen, wc.QPN, wc.SrcQP = r.ID, uint32(verbs.GRHLen+len(b)), verbs.QPN(q.QPN), verbs.QPN(p.Source.QPN)
 	wc.Flags |= verbs.WCWithGRH
 	return DGCompletion{WC: wc, Receive: r, Source: p.Source, Data: b}
 }

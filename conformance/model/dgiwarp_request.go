@@ -35,8 +35,8 @@ func (r *DGRequest) MaxPayload(udp int) int {
 	return udp - dgPacketOverhead - dgUntagged
 }
 
-// Packets returns the packets of the request on UD, with at most n octets of payload each:
-// dg/ud/1, dg/ud/2, dg/tag/2.
+// Packets returns the packets of the request on UD, with at most n octets of payload each
+// (requirements dg/ud/1, dg/ud/2 and dg/tag/2).
 func (r *DGRequest) Packets(n int) (all []iwarp.Packet) {
 	n = max(n, 1)
 	if r.Op == verbs.OpRDMAWriteImm {

@@ -30,7 +30,7 @@ type DGUD struct {
 	records    []*dgRecord   // oldest first
 }
 
-// DGCompletion is a completion of a receive, with the octets after its address area.
+// DGCompletion is a completion of a receive, with the octets after the room for a GRH.
 type DGCompletion struct {
 	WC      verbs.WC
 	Receive DGReceive
@@ -93,7 +93,7 @@ func (u *DGUD) ReceiveGroup(now time.Duration, from DGSource, octets []byte) DGO
 	return u.take(now, from, p)
 }
 
-// wellFormed reports whether a packet does not vanish: dg/pkt/6.
+// wellFormed reports whether a packet must not be dropped silently (requirement dg/pkt/6).
 func wellFormed(p iwarp.ReceivedPacket) bool {
 	if p.CRCStatus == nil || *p.CRCStatus != iwarp.CRCCorrect || p.Header.Version == nil || *p.Header.Version != 1 {
 		return false
@@ -109,7 +109,7 @@ func (u *DGUD) take(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DG
 	}
 	from.QPN = *p.Header.SourceQP
 	if s.Op() == iwarp.OpTerminate {
-		return DGOutcome{ErrorReport: true} // dg/addr/4: its key does not matter
+		return DGOutcome{ErrorReport: true} // its key does not matter (requirement dg/addr/4)
 	}
 	if *p.Header.Key != u.Key {
 		return DGOutcome{}
@@ -163,7 +163,8 @@ func (u *DGUD) write(s iwarp.Segment) []iwarp.Cause {
 	return causes
 }
 
-// send takes a segment of a Send: dg/ud/5 to dg/ud/8.
+// send takes a segment of a Send, and delivers the message if it is complete (requirements dg/ud/5
+// to dg/ud/8).
 func (u *DGUD) send(now time.Duration, from DGSource, s iwarp.Segment) DGOutcome {
 	key := dgMessage{from, *s.DDP.MSN}
 	i := slices.IndexFunc(u.assemblies, func(a *dgAssembly) bool { return a.dgMessage == key })
@@ -202,6 +203,7 @@ func (a *dgAssembly) contradicts(s iwarp.Segment) bool {
 	}
 }
 
+// add adds a segment to the message.
 func (a *dgAssembly) add(s iwarp.Segment) {
 	from := int(*s.DDP.MO)
 	to := from + len(s.Payload)
@@ -222,7 +224,7 @@ func (u *DGUD) deliver(from DGSource, message []byte) DGOutcome {
 	switch {
 	case len(u.Receives) == 0:
 		return DGOutcome{}
-	case u.Receives[0].Len() < DGAddressArea+len(message):
+	case u.Receives[0].Len() < verbs.GRHLen+len(message):
 		return DGOutcome{Causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}, MayConsume: true}
 	}
 	return DGOutcome{Completions: []DGCompletion{u.complete(from, message, verbs.WC{Opcode: verbs.WCOpRecv})}}
@@ -232,13 +234,14 @@ func (u *DGUD) deliver(from DGSource, message []byte) DGOutcome {
 func (u *DGUD) complete(from DGSource, b []byte, wc verbs.WC) DGCompletion {
 	r := u.Receives[0]
 	u.Receives = u.Receives[1:]
-	r.place(DGAddressArea, b)
-	wc.WRID, wc.ByteLen, wc.QPN, wc.SrcQP = r.ID, uint32(DGAddressArea+len(b)), verbs.QPN(u.QPN), verbs.QPN(from.QPN)
+	r.place(verbs.GRHLen, b)
+	wc.WRID, wc.ByteLen, wc.QPN, wc.SrcQP = r.ID, uint32(verbs.GRHLen+len(b)), verbs.QPN(u.QPN), verbs.QPN(from.QPN)
 	wc.Flags |= verbs.WCWithGRH
 	return DGCompletion{WC: wc, Receive: r, Source: from, Data: b}
 }
 
-// record takes a segment of a Write-Record: dg/tag/2 to dg/tag/8.
+// record takes a segment of a Write-Record, and completes a receive if all have arrived
+// (requirements dg/tag/2 to dg/tag/8).
 func (u *DGUD) record(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DGOutcome {
 	h, s := p.Record, *p.Segment
 	mo, to := int(*h.MO), int(*h.MO)+len(s.Payload)
@@ -275,12 +278,13 @@ func (u *DGUD) record(now time.Duration, from DGSource, p iwarp.ReceivedPacket) 
 	return u.endRecord(r)
 }
 
-// endRecord completes the first receive with a record, which is dropped if there is none.
+// endRecord completes the first receive with a description of the Write-Record: its address, its
+// length and the ranges that have arrived. Without a receive it does nothing.
 func (u *DGUD) endRecord(r *dgRecord) DGOutcome {
 	if len(u.Receives) == 0 {
 		return DGOutcome{}
 	}
-	room := max(0, u.Receives[0].Len()-DGAddressArea-dgRecordLen) / dgRangeLen
+	room := max(0, u.Receives[0].Len()-verbs.GRHLen-dgRecordLen) / dgRangeLen
 	ranges := r.arrived[:min(room, len(r.arrived))]
 	b := binary.BigEndian.AppendUint32(nil, r.begin.STag)
 	b = binary.BigEndian.AppendUint64(b, r.begin.TO)
@@ -294,7 +298,7 @@ func (u *DGUD) endRecord(r *dgRecord) DGOutcome {
 	return DGOutcome{Completions: []DGCompletion{u.complete(r.from, b, wc)}}
 }
 
-// Deadlines returns when the assemblies and records end.
+// Deadlines returns when the incomplete Sends (assemblies) and Write-Records time out.
 func (u *DGUD) Deadlines() (all []time.Duration) {
 	if u.Failed {
 		return nil
@@ -308,7 +312,7 @@ func (u *DGUD) Deadlines() (all []time.Duration) {
 	return all
 }
 
-// Expire drops the assemblies, and completes the records, that are due now.
+// Expire drops the incomplete Sends (assemblies), and completes the Write-Records, that time out.
 func (u *DGUD) Expire(now time.Duration) (out DGOutcome) {
 	u.assemblies = slices.DeleteFunc(u.assemblies, func(a *dgAssembly) bool { return a.begun+DGAssemblyTimeout <= now })
 	for !u.Failed && len(u.records) > 0 && u.records[0].begun+DGRecordTimeout <= now {

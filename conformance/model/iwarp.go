@@ -271,8 +271,8 @@ func (r *IWARPReaction) Add(o IWARPReaction) {
 	}
 }
 
-// relaxRequests lets requests fail that the device could send right before the stream ended: it may
-// not have sent them.
+// relaxRequests permits the flush of requests that the device could send only right before the
+// stream ended, because it may not have sent them.
 func (r *IWARPReaction) relaxRequests() {
 	for i := range r.Completions {
 		if wc := &r.Completions[i]; wc.released {
@@ -331,7 +331,8 @@ func (m *IWARP) Receiving() bool {
 	return m.sink.partial != nil || m.sink.inWrite || q != nil && q.answered > 0
 }
 
-// flushed are the statuses of flushed work: the first of a queue may have the error itself.
+// flushed returns the permitted statuses of flushed work. The first of a queue may have any error
+// (nil), because it may have caused the flush.
 func flushed(first bool) []verbs.WCStatus {
 	if first {
 		return nil

@@ -129,8 +129,8 @@ func (m *IWARP) Observe(s iwarp.Segment) {
 	}
 }
 
-// Response returns the response to the k-th outstanding request, and its length: the rest of
-// a Read Response of which some segments have arrived, with data, or the Atomic Response.
+// Response returns the response to the k-th outstanding request, with n octets that data returns;
+// false if there is no such request. Of a Read Response it returns the part that has not arrived.
 func (m *IWARP) Response(k int, data func(n int) []byte) (iwarp.Segment, bool) {
 	all := m.Outstanding()
 	if k >= len(all) {
@@ -183,7 +183,8 @@ func (m *IWARP) acceptResponse(r iwarp.Segment) {
 	m.deliver(atomicResponseQueue)
 }
 
-// advance sends the requests that can be sent, in order, and completes those that are done.
+// advance sends the requests that can be sent, in order, and completes those that are done. A
+// request with memory that the application may not use (Bad) ends the stream.
 func (m *IWARP) advance() (r IWARPReaction) {
 	if m.ended {
 		return r
@@ -219,7 +220,8 @@ func (m *IWARP) advance() (r IWARPReaction) {
 	return r
 }
 
-// messages returns the messages of a request. Those of windows are executed here.
+// messages returns the messages of a request. A bind or invalidation of a memory window has none,
+// and is executed here.
 func (m *IWARP) messages(q *IWARPRequest) (all []IWARPMessage) {
 	wr := &q.WR
 	one := func(s iwarp.Segment) []IWARPMessage { return []IWARPMessage{{Segment: withFixedFields(s)}} }
@@ -264,7 +266,7 @@ func (m *IWARP) sendMessage(q *IWARPRequest) iwarp.Segment {
 	return iwarp.Send(msn, q.payload())
 }
 
-// atomicRequest returns the message of an atomic, with the fields that it does not use.
+// atomicRequest returns the message of an atomic, with the values that its unused fields must have.
 func (m *IWARP) atomicRequest(wr *verbs.SendWR) iwarp.Segment {
 	msn, at := m.source.nextMSN(requestQueue), iwarp.At(uint32(wr.Remote.RKey), wr.Remote.Addr)
 	s, mask := iwarp.FetchAdd(msn, 0, at, wr.Atomic.CompareAdd), uint64(0)

@@ -83,7 +83,8 @@ func replyFlags(request iwarp.Enhanced) (own iwarp.Enhanced) {
 	return own
 }
 
-// CheckReply returns an error if values of a Reply that the Request does not determine are wrong.
+// CheckReply checks the values of a Reply that the Request limits, but does not determine. The
+// error says what is expected.
 func (d MPA) CheckReply(request, reply iwarp.StartupFrame) error {
 	asked, own := request.Enhanced, reply.Enhanced
 	switch {

@@ -181,6 +181,7 @@ func (m *RCRequester) fail(status verbs.WCStatus) {
 	m.flush()
 }
 
+// flush moves the queue pair to ERR, and completes all requests with WR_FLUSH_ERR.
 func (m *RCRequester) flush() {
 	for _, r := range m.queue {
 		m.complete(r, verbs.WCWRFlushErr)
@@ -189,7 +190,7 @@ func (m *RCRequester) flush() {
 	m.retry.rnrUntil = 0
 }
 
-// MayFail reports whether the oldest request may complete with this error now, and no error was
+// MayFail reports whether the oldest request may complete with this error now, although no error is
 // required: because of the last response, or because the transport timer may have expired.
 func (m *RCRequester) MayFail(status verbs.WCStatus, now time.Duration) bool {
 	if m.failed || len(m.queue) == 0 {
@@ -359,7 +360,8 @@ func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 	return nil, false
 }
 
-// withCredit returns the request that is sent next. Without a credit, one packet may be outstanding.
+// withCredit returns r and must if r has a credit. If it has none, r may be sent only while no
+// packet beyond the credits is outstanding, and need not be.
 func (m *RCRequester) withCredit(r *RCRequest, must bool) (*RCRequest, bool) {
 	switch {
 	case !m.lacksCredit(r):
@@ -405,7 +407,7 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 			m.retry.losses++
 		}
 		m.retry.mostLosses++
-		m.retry.repeated = m.options.repeat || !m.Should // a NAK after a timeout is not a copy
+		m.retry.repeated = m.options.repeat || !m.Should // with Should, a NAK after a timeout causes another
 		m.options.repeat, m.window = false, m.end
 	}
 	if psn == m.una {

@@ -255,7 +255,7 @@ func (m *RCRequester) answer(r *RCRequest, p ib.Packet, now time.Duration) {
 	m.acknowledge(r.expects(), now)
 }
 
-// RCAnswer is the response that the peer owes to the first unanswered READ or atomic.
+// RCAnswer is the next response of the peer to the first unanswered READ or atomic.
 type RCAnswer struct {
 	Request *RCRequest
 	PSN     ib.PSN

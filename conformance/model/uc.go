@@ -43,8 +43,8 @@ func (r UCRequest) isAtomic() bool {
 	return r.WR.Opcode == verbs.OpAtomicFetchAdd || r.WR.Opcode == verbs.OpAtomicCmpAndSwp
 }
 
-// Send returns the packets of a request, whose PSNs are used then. AckReq is open in those of XRC. A
-// READ has its length in place of a payload.
+// Send returns the packets of a request, and advances the PSN. AckReq is left open (nil) in those
+// of XRC. The payload of a READ stands only for its length.
 func (s *UCSender) Send(r UCRequest) (all []ib.Packet) {
 	count := ib.Packets(len(r.Payload), s.MTU)
 	if r.HasResponse() {

@@ -140,7 +140,7 @@ func (q *VerbsQP) Draining() bool {
 }
 
 // CanModify reports whether the device must accept valid attributes of this mask, for a
-// transition to attr.State.
+// transition to the state to.
 func (q *VerbsQP) CanModify(to verbs.QPState, mask verbs.QPAttrMask) bool {
 	t := q.Transition(to)
 	mask &^= verbs.QPAttrState

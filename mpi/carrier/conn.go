@@ -210,7 +210,7 @@ func (k *conn) requestCompleted(wc *verbs.WC) {
 	}
 	switch {
 	case k.Outstanding() > 0:
-	case k.state == failed || k.disconnection.lastPacket && !k.disconnection.awaitsPeerClose:
+	case k.state == failed || k.disconnection.noMorePackets && !k.disconnection.awaitsPeerClose:
 		k.c.endConn(k)
 	case k.state == closing:
 		k.sendDREP()

@@ -103,7 +103,7 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 		return nil
 	}
 	// msg is a REQ.
-	if k != nil && k.disconnection.lastPacket && k.state != failed { // the peer has ended k
+	if k != nil && k.disconnection.noMorePackets && k.state != failed { // the peer has ended k
 		c.endConn(k)
 		k = nil
 	}

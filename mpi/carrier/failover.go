@@ -132,7 +132,7 @@ func (k *conn) connFailed(cause error) {
 	if k.state == failed || k.ended {
 		return
 	}
-	if k.disconnection.lastPacket { // the peer has closed its end
+	if k.disconnection.noMorePackets { // the peer has closed its end
 		k.c.endConn(k)
 		return
 	}

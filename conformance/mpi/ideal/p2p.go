@@ -129,11 +129,11 @@ func runRequest(r *request, err error) (mpi.Status, error) {
 	if err := r.begin(); err != nil {
 		return mpi.Status{}, r.c.fail(r.call, err)
 	}
-	what := r.call + " to be complete"
+	waitingFor := r.call + " to be complete"
 	if r.queues != nil {
-		what = "a message"
+		waitingFor = "a message"
 	}
-	r.c.blockUntil(what, r.isComplete)
+	r.c.blockUntil(waitingFor, r.isComplete)
 	st, err := r.deactivate()
 	return st, r.c.fail(r.call, err)
 }

@@ -153,8 +153,8 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post begins an exposure epoch for the origins in group. It counts the posts for each origin: the
-// operations of an origin wait until that count shows the post.
+// Post begins an exposure epoch for the origins in group. It counts the posts for each origin. The
+// operations of an origin wait until there are as many posts as the origin has called Start.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	inEpoch := w.exposureGroup != nil || w.usedFence()
 	return w.callUnless(inEpoch, "Post", func() error {
