@@ -48,7 +48,8 @@ func (j *checker) setMayLackCPU(mayExplain bool) {
 	c.Timing = mayExplain && !c.OK
 }
 
-// checkProblems adds a check that fails if there are problems. Its result is their summary, or got.
+// checkProblems adds a check that fails if there are problems, and then reports their summary
+// instead of got.
 func (j *checker) checkProblems(name, want, got string, problems []string) {
 	if len(problems) > 0 {
 		got = summary(problems)

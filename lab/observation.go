@@ -130,8 +130,9 @@ func MarkBroken(r *report.Result, err error) {
 	}
 }
 
-// FillResult judges the observation and writes it to r. The verdict of a failure is Starved, not
-// Failed, if a lack of CPU time may explain all failed checks.
+// FillResult writes the observation to r, with the checks of the scenario's expectations and the
+// verdict. The verdict of a failure is Starved, not Failed, if a lack of CPU time may explain all
+// failed checks.
 func (o *Observation) FillResult(r *report.Result) {
 	r.Elapsed, r.Fabric, r.Links, r.Faults = o.Elapsed, o.Plan.Topology, o.Links, o.faults()
 	for i := range o.Ranks {

@@ -24,7 +24,7 @@ const (
 	dgRecordHeader   = 16
 )
 
-// MaxPayload returns how many octets of the request fit into a packet with udp octets of payload.
+// MaxPayload returns how many octets of the request fit into a UDP payload of udp octets.
 func (r *DGRequest) MaxPayload(udp int) int {
 	switch r.Op {
 	case verbs.OpRDMAWrite:

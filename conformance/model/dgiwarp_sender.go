@@ -197,8 +197,8 @@ func (s *DGSender) grow(newlyArrived, acked int) {
 	s.most = min(most, DGWindow)
 }
 
-// findLost marks packets as lost of which at least s.reorder later transmissions have arrived, and
-// reports whether there are any.
+// findLost marks a packet as lost if at least s.reorder packets that were sent after it have
+// arrived. It reports whether it has marked any.
 func (s *DGSender) findLost() (found bool) {
 	for _, p := range s.packets {
 		if !p.arrived && !p.lost && s.later(p, s.arrived) >= s.reorder {

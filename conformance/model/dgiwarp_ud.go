@@ -156,7 +156,7 @@ func dgHeaderError(s *iwarp.Segment) []iwarp.Cause {
 	return []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPUntaggedInvalidQN}
 }
 
-// write places a segment of a Write: dg/tag/1, dg/tag/8.
+// write places a segment of a Write (requirements dg/tag/1 and dg/tag/8).
 func (u *DGUD) write(s iwarp.Segment) []iwarp.Cause {
 	target, causes := u.Memory.Check(iwarp.At(*s.DDP.STag, *s.DDP.TO), len(s.Payload), verbs.AccessRemoteWrite)
 	copy(target, s.Payload)
@@ -219,7 +219,8 @@ func (a *dgAssembly) add(s iwarp.Segment) {
 	}
 }
 
-// deliver completes the first receive with a message, which is dropped if there is none.
+// deliver completes the first receive with a message. It drops the message if there is no receive,
+// and returns the cause of an error if the receive is too short.
 func (u *DGUD) deliver(from DGSource, message []byte) DGOutcome {
 	switch {
 	case len(u.Receives) == 0:

@@ -102,7 +102,8 @@ func (mem *IWARPMemory) Differs(got []byte) (int, bool) {
 	return 0, false
 }
 
-// commitPlacements makes all data that has arrived placed, as it is when a message is delivered.
+// commitPlacements notes that all data that has arrived is placed, as the delivery of a message
+// implies.
 func (m *IWARP) commitPlacements() {
 	for _, mem := range m.memories {
 		copy(mem.before, mem.Data)
@@ -257,7 +258,7 @@ type IWARPReaction struct {
 	Stalled bool
 }
 
-// Add appends a later reaction.
+// Add appends a later reaction. If that ends the stream, some earlier requests may be flushed.
 func (r *IWARPReaction) Add(o IWARPReaction) {
 	r.Responses = append(r.Responses, o.Responses...)
 	r.Requests = append(r.Requests, o.Requests...)
@@ -307,7 +308,8 @@ func (m *IWARP) End() (r IWARPReaction) {
 	return r
 }
 
-// refuse ends the stream with an error.
+// refuse ends the stream with an error. Atomics whose responses the device may not have sent may
+// not have been executed.
 func (m *IWARP) refuse(causes []iwarp.Cause, wrong *iwarp.Segment) IWARPReaction {
 	r := m.End()
 	r.Refusal = &IWARPRefusal{Causes: causes, Wrong: wrong}

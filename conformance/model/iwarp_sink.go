@@ -240,8 +240,8 @@ func (m *IWARP) checkUntagged(s iwarp.Segment) (f iwarpFaults) {
 	return m.checkMessage(s)
 }
 
-// addMSNFault adds the causes of an MSN that is not the next. One for which no buffer is posted
-// may be reported as such.
+// addMSNFault adds the permitted causes of a wrong MSN: out of range if it is not the next one, and
+// no buffer if fewer buffers are posted.
 func (m *IWARP) addMSNFault(s iwarp.Segment, buffers int, f *iwarpFaults) {
 	ahead := *s.DDP.MSN - m.sink.msn[*s.DDP.QN]
 	if ahead != 0 {

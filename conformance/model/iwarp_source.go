@@ -76,8 +76,11 @@ func (m *IWARP) Idle() bool { return len(m.source.queue) == 0 }
 func (m *IWARP) Queued() int { return len(m.source.queue) }
 
 // Outstanding returns the requests that the device has sent and that await a response, in order.
-func (m *IWARP) Outstanding() (all []*IWARPRequest) {
-	for _, q := range m.source.queue {
+func (m *IWARP) Outstanding() []*IWARPRequest { return m.source.outstanding() }
+
+// outstanding implements Outstanding.
+func (s *iwarpSource) outstanding() (all []*IWARPRequest) {
+	for _, q := range s.queue {
 		if q.sent && !q.done && q.awaitsResponse() {
 			all = append(all, q)
 		}
@@ -85,21 +88,10 @@ func (m *IWARP) Outstanding() (all []*IWARPRequest) {
 	return all
 }
 
-func (s *iwarpSource) outstanding() (n int) {
-	for _, q := range s.queue {
-		if q.sent && !q.done && q.awaitsResponse() {
-			n++
-		}
-	}
-	return n
-}
-
 // oldest returns the request whose response is next; nil if there is none.
 func (s *iwarpSource) oldest() *IWARPRequest {
-	for _, q := range s.queue {
-		if q.sent && !q.done && q.awaitsResponse() {
-			return q
-		}
+	if all := s.outstanding(); len(all) > 0 {
+		return all[0]
 	}
 	return nil
 }
@@ -195,8 +187,8 @@ func (m *IWARP) advance() (r IWARPReaction) {
 		if q.sent {
 			continue
 		}
-		fenced := q.WR.Flags&verbs.SendFence != 0 && s.outstanding() > 0
-		if fenced || q.awaitsResponse() && s.outstanding() == m.ORD {
+		fenced := q.WR.Flags&verbs.SendFence != 0 && len(s.outstanding()) > 0
+		if fenced || q.awaitsResponse() && len(s.outstanding()) == m.ORD {
 			break
 		}
 		if q.Bad {

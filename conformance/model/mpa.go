@@ -104,7 +104,7 @@ func (d MPA) CheckReply(request, reply iwarp.StartupFrame) error {
 	return nil
 }
 
-// Answered returns what the device makes of a Reply with all fields set.
+// Answered returns how the device reacts to a Reply with all fields set.
 func (d MPA) Answered(reply iwarp.StartupFrame) MPAVerdict {
 	switch {
 	case !frameWellFormed(reply, iwarp.KeyReply):

@@ -298,7 +298,8 @@ type RCSend struct {
 	start   bool // of a retransmission that is not required
 }
 
-// Permitted returns the packets that the device may send next.
+// Permitted returns the packets that the device may send next, including those with which a
+// retransmission may start.
 func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 	if m.failed || now < m.retry.rnrUntil {
 		return nil
@@ -319,7 +320,7 @@ func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 	return all
 }
 
-// newPacket returns the next packet of a request that was not sent before.
+// newPacket returns the first packet of r that was not sent before.
 func (m *RCRequester) newPacket(r *RCRequest) RCSend {
 	if !r.begun {
 		r.psn = m.end
@@ -336,9 +337,8 @@ func (m *RCRequester) send(r *RCRequest, i int, start bool) RCSend {
 	return RCSend{Packet: p, request: r, index: i, start: start}
 }
 
-// nextRequest returns the request that the device may begin to send next, or the one of which it
-// has sent a part, or nil. The device must send it unless a local invalidate is before it,
-// or it lacks a credit.
+// nextRequest returns the request that the device may continue or begin to send next; nil if there
+// is none. The device must send it unless a local request is before it, or it lacks a credit.
 func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 	must = true
 	for i, r := range m.queue {
@@ -399,7 +399,8 @@ func (m *RCRequester) requestOf(psn ib.PSN) *RCRequest {
 	return m.queue[i]
 }
 
-// Sent notes that the device has sent a permitted packet.
+// Sent notes that the device has sent a permitted packet: it counts retries, starts the transport
+// timer, and advances the PSNs.
 func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 	r, psn := s.request, got.PSN()
 	if s.start {

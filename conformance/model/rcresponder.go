@@ -19,17 +19,17 @@ type RCResponder struct {
 	// Receives are the posted receives by SRQ number; 0 is the only queue unless the service is XRC.
 	Receives map[uint32][]*RCReceive
 
-	failed   bool
-	psn      ib.PSN // expected next
-	msn      uint32
-	nakSent  bool // a sequence NAK was sent, and the expected PSN has not arrived since
-	rnrSent  bool // the expected PSN got an RNR NAK
-	open     *rcMessage
-	lastAck  ib.PSN // of the newest SEND, WRITE or atomic
-	lastA19  ib.PSN // the same, but FLUSH and ATOMIC WRITE count, too
-	saved    []rcSaved
-	kept     int // saved requests before this one may be forgotten
-	reaction RCReaction
+	failed         bool
+	psn            ib.PSN // expected next
+	msn            uint32
+	nakSent        bool // a sequence NAK was sent, and the expected PSN has not arrived since
+	rnrSent        bool // the expected PSN got an RNR NAK
+	open           *rcMessage
+	lastAck        ib.PSN // of the newest SEND, WRITE or atomic
+	lastAckOrFlush ib.PSN // the same, but FLUSH and ATOMIC WRITE count, too
+	saved          []rcSaved
+	kept           int // saved requests before this one may be forgotten
+	reaction       RCReaction
 }
 
 // RCResponderAttr are the attributes of a queue pair on which its responder depends.
@@ -100,7 +100,7 @@ var (
 // NewRCResponder returns the model of a queue pair in RTR or RTS.
 func NewRCResponder(a RCResponderAttr) *RCResponder {
 	return &RCResponder{
-		RCResponderAttr: a, psn: a.FirstPSN, lastAck: a.FirstPSN.Add(-1), lastA19: a.FirstPSN.Add(-1),
+		RCResponderAttr: a, psn: a.FirstPSN, lastAck: a.FirstPSN.Add(-1), lastAckOrFlush: a.FirstPSN.Add(-1),
 		Keys: make(map[uint32]*RCKey), Receives: make(map[uint32][]*RCReceive),
 	}
 }
@@ -207,6 +207,7 @@ func (m *RCResponder) Receive(p ib.Packet) bool {
 	return true
 }
 
+// mayRaiseCommEst permits the event COMM_EST if the queue pair is in RTR.
 func (m *RCResponder) mayRaiseCommEst() {
 	if m.InRTR {
 		m.reaction.MayRaise = append(m.reaction.MayRaise, verbs.EventCommEst)
@@ -441,8 +442,8 @@ func (m *RCResponder) execute(p ib.Packet, info ib.OpInfo) {
 		m.msn = (m.msn + 1) & 0xffffff
 		m.save(p, 1, m.executeAtomic(p, info))
 		m.respond(m.savedAnswer(&m.saved[len(m.saved)-1]), false)
-		m.lastA19 = p.PSN()
-		if info.Kind == ib.KindAtomic {
+		m.lastAckOrFlush = p.PSN()
+		if info.Kind == ib.KindAtomic { // whether an ACK counts FLUSH and ATOMIC WRITE is not specified
 			m.lastAck = p.PSN()
 		}
 	}
@@ -462,7 +463,7 @@ func (m *RCResponder) executeMessage(p ib.Packet, info ib.OpInfo) {
 		}
 	}
 	m.place(p.Payload)
-	m.lastAck, m.lastA19, m.psn = p.PSN(), p.PSN(), m.psn.Add(1)
+	m.lastAck, m.lastAckOrFlush, m.psn = p.PSN(), p.PSN(), m.psn.Add(1)
 	if info.Position == ib.Last || info.Position == ib.Only {
 		m.finish(p, info)
 	}
@@ -647,10 +648,11 @@ func (m *RCResponder) duplicateRead(p ib.Packet, s *rcSaved) bool {
 // WRITE count as READs is not specified.
 func (m *RCResponder) ackAgain(optional bool) {
 	m.respond(m.on(ib.Ack(m.lastAck, ib.AnyMSN)), optional)
-	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.on(ib.Ack(m.lastA19, ib.AnyMSN)))
+	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.on(ib.Ack(m.lastAckOrFlush, ib.AnyMSN)))
 }
 
-// mayAckLater permits the ACK of a duplicate after the response to a later one. It returns true.
+// mayAckLater permits that the ACK of an earlier duplicate follows the response to this one. It
+// returns true, for the use in return statements.
 func (m *RCResponder) mayAckLater() bool {
 	if slices.ContainsFunc(m.reaction.Responses, func(r RCResponse) bool { return r.Packet.IsAck(ib.AckPositive) }) {
 		m.ackAgain(true)

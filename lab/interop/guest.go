@@ -109,7 +109,8 @@ func parseResources(line string) (map[string]int, error) {
 	return all, nil
 }
 
-// kernelLacks returns the operations that kernel devices lack without reporting so, with reasons.
+// kernelLacks returns operations that kernel devices lack although they do not report it, with the
+// reasons.
 func kernelLacks(t verbs.Transport) map[string]string {
 	if t != verbs.TransportIWARP {
 		return nil

@@ -86,8 +86,8 @@ func (m *Monitor) Frame(now time.Time, frame []byte) {
 	c.add(now, from, &s)
 }
 
-// add takes a segment that the end from has sent. It sets changed if the segment has new octets or
-// acknowledges some.
+// add takes a segment that one end, from, has sent. It sets changed if the segment has new octets
+// or acknowledges some.
 func (c *conn) add(now time.Time, from int, s *segment) {
 	sender, other := &c.streams[from], &c.streams[1-from]
 	before := sender.next
@@ -102,8 +102,8 @@ func (c *conn) add(now time.Time, from int, s *segment) {
 	}
 }
 
-// read parses the octets that the end from has sent, and counts the complete FPDUs. It sets notMPA
-// if the stream does not begin with the key of an MPA start-up frame.
+// read parses the octets that one end, from, has sent, and counts the complete FPDUs. It sets
+// notMPA if the stream does not begin with the key of an MPA start-up frame.
 func (c *conn) read(from int) {
 	sent := c.streams[from].bytes
 	c.streams[from].bytes = nil

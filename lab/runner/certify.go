@@ -160,8 +160,8 @@ func (c *Certification) ensureFolder() (err error) {
 	return err
 }
 
-// permissionHint adds the value of --wire that needs no permission to a permission error. It
-// returns other errors unchanged.
+// permissionHint extends a permission error by a hint: the value of --wire that needs no
+// permission. It returns other errors unchanged.
 func (c *Certification) permissionHint(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -254,7 +254,7 @@ func addrStrings(addrs []netip.Addr) (all []string) {
 	return all
 }
 
-// Certificate makes the certificate of a run, writes it to the run's folder, and returns both.
+// Certificate makes the certificate of a run, and writes it to the folder dir of the run.
 func (c *Certification) Certificate(run *conform.Run) (cert *certificate.Certificate, dir string, err error) {
 	if cert, err = certificate.New(run, c.subject(), c.judgeIdentity()); err != nil {
 		return nil, "", err

@@ -205,8 +205,8 @@ func DropIncompatible(tasks []Task) []Task {
 	return slices.DeleteFunc(tasks, func(t Task) bool { return t.Incompatible != "" })
 }
 
-// Tiers returns the named tiers. Without names it returns both, or simulation alone if network
-// namespaces are not available; why is the reason then.
+// Tiers returns the named tiers. Without names it returns both tiers or, if network namespaces are
+// not available, simulation alone, with the reason in why.
 func Tiers(names []string) (tiers []scenarios.Tier, why string, err error) {
 	if tiers, err = scenarios.ParseTiers(names); err != nil || tiers != nil {
 		return tiers, "", err

@@ -217,7 +217,8 @@ func (c *Carrier) failAll(err error) {
 	c.failOutstanding(err)
 }
 
-// Close releases all resources. Operations under way, if not AllDelivered, are lost.
+// Close releases all resources. Operations under way are lost: the caller first waits until
+// AllDelivered returns true.
 func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {

@@ -161,7 +161,7 @@ func (h connInfo) bytes() []byte {
 	return le.AppendUint16(b, uint16(h.credits))
 }
 
-// parseConnInfo decodes the information that bytes encodes, and checks its length and rail.
+// parseConnInfo decodes a connInfo of a peer, and checks its length and rail.
 func (c *Carrier) parseConnInfo(b []byte) (h connInfo, err error) {
 	if len(b) != connInfoLen || int(b[0]) >= len(c.rails) {
 		return h, fmt.Errorf("%w: of a connection: % x", errMalformed, b)
@@ -230,7 +230,8 @@ func (c *Carrier) shouldConnect(p *peer) bool {
 	return false
 }
 
-// evictLeastUsed disconnects the idle peer with the fewest packets sent, if less than half of p's.
+// evictLeastUsed disconnects the idle peer to which the fewest packets were sent, if these are less
+// than half of those to p.
 func (c *Carrier) evictLeastUsed(p *peer) {
 	var least *peer
 	for _, q := range c.peers {

@@ -29,8 +29,9 @@ func (k *conn) packetPosted(pkt *packet) {
 	pkt.posted++
 }
 
-// queueReroute queues a packet for another rail or for datagrams; the peer drops a duplicate. A
-// headerless packet (data alone) depends on its connection's order: instead, the peer is lost.
+// queueReroute queues a packet for another rail or for datagrams; the peer drops a duplicate. If
+// the packet is headerless (data alone), and so depends on the order of its connection, the peer is
+// lost instead.
 func (c *Carrier) queueReroute(pkt *packet) {
 	p := pkt.peer
 	if pkt.HasImm { // headerless: it depends on the order of its connection

@@ -63,7 +63,8 @@ func (s *SlotRing) Peek() []byte {
 // Advance frees the slot of the packet that Peek returned.
 func (s *SlotRing) Advance() { s.next++ }
 
-// write copies a packet before the next slot's trailer. The trailer, stored last, publishes it.
+// write copies a packet to the end of the next slot, before its trailer, and then stores the
+// trailer, which makes the packet visible to the reader.
 func (s *SlotRing) write(b []byte) {
 	copy(s.mem[s.end()-TrailerLen-len(b):], b)
 	atomic.StoreUint64(s.trailer(), s.trailerOf(len(b)))
@@ -119,8 +120,8 @@ const cacheLine = 64
 // SharedRingsLen is the length of the memory of two rings of count slots of size bytes.
 func SharedRingsLen(size, count int) int { return 2 * (cacheLine + size*count) }
 
-// NewSharedRings returns the rings in a zeroed segment of SharedRingsLen bytes. Exactly one of
-// the two ranks must set first, so that each writes to the ring that the other reads.
+// NewSharedRings returns the rings in a zeroed segment of SharedRingsLen bytes. One of the two
+// ranks passes true for first, the other false, so that each writes to the ring that the other reads.
 func NewSharedRings(mem []byte, size, count int, first bool) (r SharedRings, err error) {
 	half := SharedRingsLen(size, count) / 2
 	out, in := mem[:half], mem[half:2*half]

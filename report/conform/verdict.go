@@ -54,7 +54,7 @@ type Judged struct {
 // Bad returns the results that fail the run, in order.
 func (r *Run) Bad() []Judged { return r.resultsWith(Verdict.Bad) }
 
-// resultsWith returns the results whose verdict match accepts, in order.
+// resultsWith returns the results for whose verdict match returns true, in order.
 func (r *Run) resultsWith(match func(Verdict) bool) (all []Judged) {
 	for i := range r.Devices {
 		d := &r.Devices[i]

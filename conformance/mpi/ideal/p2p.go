@@ -150,7 +150,7 @@ func makePersistent(r *request, err error) (cases.Request, error) {
 	return r, nil
 }
 
-// isend starts a send.
+// isend starts a send. With the defect IsendWaits it also waits for the end of the send.
 func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
 	r, err := startRequest(c.newSend(call, m, buf, dest, tag))
 	if r != nil && c.Defects.IsendWaits {
@@ -227,7 +227,8 @@ func (c *comm) newRecv(call string, buf []byte, source, tag int) (*request, erro
 // procNullStatus is the status of a receive from MPI_PROC_NULL.
 var procNullStatus = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
-// recvFromProcNull completes a receive from MPI_PROC_NULL.
+// recvFromProcNull completes a receive from MPI_PROC_NULL. Defects (deliberate errors) block it,
+// clear the buffer, or set a wrong status.
 func (c *comm) recvFromProcNull(r *request) {
 	if c.Defects.NullBlocks {
 		return

@@ -85,7 +85,8 @@ func (d *Device) Closed() bool { return d.closed }
 func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
 // onEvent is called when the NIC has queued an asynchronous event. It runs the provider's hook and
-// wakes WaitAsync. The NIC keeps the event until it is read: closing an object removes its events.
+// wakes WaitAsync. The NIC keeps the event until it is read, so that closing an object can remove
+// its events.
 func (d *Device) onEvent(e nic.Event) {
 	if d.hooks.OnEvent != nil {
 		d.hooks.OnEvent(e)

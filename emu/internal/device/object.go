@@ -77,8 +77,8 @@ func CheckHandle[T Handle](d *Device, op, kind string, x any) (h T, err error) {
 	return h, nil
 }
 
-// CheckOptionalHandle calls set with x, and fails unless x is an open handle of d. If x is nil, it
-// does nothing, because the engine decides whether a handle is required.
+// CheckOptionalHandle calls set with x if x is an open handle of d, and fails otherwise. If x is
+// nil, it does nothing, because the engine decides whether a handle is required.
 func CheckOptionalHandle[T Handle](d *Device, op, kind string, x any, set func(T)) error {
 	if x == nil {
 		return nil
