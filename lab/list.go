@@ -141,9 +141,8 @@ func stateText(coloured bool) func(netns.State) string {
 	return func(s netns.State) string { return "\x1b[" + codes[s] + "m" + plain(s) + "\x1b[0m" }
 }
 
-// portEnd is one end of a cable. It has the index of the port at this end or, if that end has none
-// in Plan.Ports, of the port at the other end, with reversed set: packets out of this end come in
-// at that port.
+// portEnd is an end of a cable. It has the index of its port or, if it has none in Plan.Ports, that
+// of the port at the other end, with reversed set: packets out of this end come in there.
 type portEnd struct {
 	port     int
 	reversed bool

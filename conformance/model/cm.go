@@ -164,8 +164,7 @@ func (c *CMConn) Data() {
 func (c *CMConn) MRASent(m ib.MRA) { c.DeviceID = *m.LocalCommID }
 
 // receiveREQ returns the response to a duplicate REQ, one with the peer's communication ID: none,
-// the REP or an MRA or, after the end of the connection, a REJ. A REQ with another QPN may also be
-// rejected.
+// the REP, an MRA or, for another QPN or after the end of the connection, a REJ.
 func (c *CMConn) receiveREQ(m ib.REQ) (reply CMReply) {
 	mra := ib.MRA{RemoteCommID: &c.PeerID, About: new(CMAboutREQ)}
 	if c.DeviceID != 0 {

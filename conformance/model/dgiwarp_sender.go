@@ -84,8 +84,7 @@ func (s *DGSender) Reorder() int { return s.reorder }
 // IsLost reports whether a packet has to be retransmitted.
 func (s *DGSender) IsLost(seq uint32) bool { return s.packets[seq] != nil && s.packets[seq].lost }
 
-// Send takes a packet that the device sends. If the device must not send it, Send returns an error
-// that says what is permitted.
+// Send takes a packet of the device. If the packet is not permitted, the error says what is.
 func (s *DGSender) Send(seq uint32) error {
 	p := s.packets[seq]
 	switch {
@@ -109,8 +108,8 @@ func (s *DGSender) Send(seq uint32) error {
 	return nil
 }
 
-// Settle is called when the device sends no more by itself. If the device must send more, Settle
-// returns an error that says what is required.
+// Settle is called when the device sends no more by itself. If more is required, the error says
+// what.
 func (s *DGSender) Settle() error {
 	if s.ReceiveWindow == 0 {
 		return nil

@@ -77,17 +77,18 @@ type dgRecord struct {
 
 // Receive takes the octets of a datagram to the device's address. Use ReceiveGroup for others.
 func (u *DGUD) Receive(now time.Duration, from DGSource, octets []byte) DGOutcome {
-	p := iwarp.ParsePacket(octets)
-	if !wellFormed(p) || *p.Header.DestQP != u.QPN {
-		return DGOutcome{}
-	}
-	return u.take(now, from, p)
+	return u.receive(now, from, octets, u.QPN)
 }
 
 // ReceiveGroup takes the octets of a datagram to a group to which the queue pair is attached.
 func (u *DGUD) ReceiveGroup(now time.Duration, from DGSource, octets []byte) DGOutcome {
+	return u.receive(now, from, octets, iwarp.GroupQP)
+}
+
+// receive takes the octets of a datagram, and drops it if its destination is not destQP.
+func (u *DGUD) receive(now time.Duration, from DGSource, octets []byte, destQP uint32) DGOutcome {
 	p := iwarp.ParsePacket(octets)
-	if !wellFormed(p) || *p.Header.DestQP != iwarp.GroupQP {
+	if !wellFormed(p) || *p.Header.DestQP != destQP {
 		return DGOutcome{}
 	}
 	return u.take(now, from, p)
@@ -163,8 +164,7 @@ func (u *DGUD) write(s iwarp.Segment) []iwarp.Cause {
 	return causes
 }
 
-// send takes a segment of a Send, and delivers the message if it is complete (requirements dg/ud/5
-// to dg/ud/8).
+// send takes a segment of a Send, and delivers a complete message (requirements dg/ud/5 to 8).
 func (u *DGUD) send(now time.Duration, from DGSource, s iwarp.Segment) DGOutcome {
 	key := dgMessage{from, *s.DDP.MSN}
 	i := slices.IndexFunc(u.assemblies, func(a *dgAssembly) bool { return a.dgMessage == key })
@@ -235,10 +235,7 @@ func (u *DGUD) deliver(from DGSource, message []byte) DGOutcome {
 func (u *DGUD) complete(from DGSource, b []byte, wc verbs.WC) DGCompletion {
 	r := u.Receives[0]
 	u.Receives = u.Receives[1:]
-	r.place(verbs.GRHLen, b)
-	wc.WRID, wc.ByteLen, wc.QPN, wc.SrcQP = r.ID, uint32(verbs.GRHLen+len(b)), verbs.QPN(u.QPN), verbs.QPN(from.QPN)
-	wc.Flags |= verbs.WCWithGRH
-	return DGCompletion{WC: wc, Receive: r, Source: from, Data: b}
+	return r.complete(u.QPN, from, b, wc)
 }
 
 // record takes a segment of a Write-Record, and completes a receive if all have arrived

@@ -102,8 +102,7 @@ func (mem *IWARPMemory) Differs(got []byte) (int, bool) {
 	return 0, false
 }
 
-// commitPlacements notes that all data that has arrived is placed, as the delivery of a message
-// implies.
+// commitPlacements notes that all data that has arrived is placed, as a delivered message implies.
 func (m *IWARP) commitPlacements() {
 	for _, mem := range m.memories {
 		copy(mem.before, mem.Data)
@@ -308,8 +307,7 @@ func (m *IWARP) End() (r IWARPReaction) {
 	return r
 }
 
-// refuse ends the stream with an error. Atomics whose responses the device may not have sent may
-// not have been executed.
+// refuse ends the stream with an error. Atomics without a response may not have been executed.
 func (m *IWARP) refuse(causes []iwarp.Cause, wrong *iwarp.Segment) IWARPReaction {
 	r := m.End()
 	r.Refusal = &IWARPRefusal{Causes: causes, Wrong: wrong}

@@ -271,16 +271,9 @@ func (m *IWARP) atomicRequest(wr *verbs.SendWR) iwarp.Segment {
 	})
 }
 
-var successOpcodes = map[verbs.WROpcode]verbs.WCOpcode{
-	verbs.OpSend: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,
-	verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
-	verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
-	verbs.OpBindMW: verbs.WCOpBindMW, verbs.OpLocalInv: verbs.WCOpLocalInv,
-}
-
 // success returns the completion of a request.
 func (q *IWARPRequest) success() IWARPCompletion {
-	wc := IWARPCompletion{ID: q.WR.WRID, Status: []verbs.WCStatus{verbs.WCSuccess}, Opcodes: []verbs.WCOpcode{successOpcodes[q.WR.Opcode]}}
+	wc := IWARPCompletion{ID: q.WR.WRID, Status: []verbs.WCStatus{verbs.WCSuccess}, Opcodes: []verbs.WCOpcode{wcOpcodes[q.WR.Opcode]}}
 	if q.WR.Opcode == verbs.OpRDMARead {
 		wc.Len = new(uint32(piecesLen(q.Pieces)))
 	}
@@ -299,7 +292,7 @@ func (s *iwarpSource) flush() (all []IWARPCompletion) {
 			wc.Status = []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
 		case q.done:
 			wc.Status = []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
-			wc.Opcodes = []verbs.WCOpcode{successOpcodes[q.WR.Opcode]}
+			wc.Opcodes = []verbs.WCOpcode{wcOpcodes[q.WR.Opcode]}
 			wc.Optional = !q.signaled()
 		}
 		first = first && q.done

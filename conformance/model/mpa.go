@@ -83,8 +83,8 @@ func replyFlags(request iwarp.Enhanced) (own iwarp.Enhanced) {
 	return own
 }
 
-// CheckReply checks the values of a Reply that the Request limits, but does not determine. The
-// error says what is expected.
+// CheckReply checks the values of a Reply that the Request only limits. The error says what is
+// expected.
 func (d MPA) CheckReply(request, reply iwarp.StartupFrame) error {
 	asked, own := request.Enhanced, reply.Enhanced
 	switch {

@@ -298,8 +298,7 @@ type RCSend struct {
 	start   bool // of a retransmission that is not required
 }
 
-// Permitted returns the packets that the device may send next, including those with which a
-// retransmission may start.
+// Permitted returns the packets that the device may send next, also to start a retransmission.
 func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 	if m.failed || now < m.retry.rnrUntil {
 		return nil

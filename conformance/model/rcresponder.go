@@ -283,8 +283,7 @@ func (m *RCResponder) isOutOfOrder(info ib.OpInfo) bool {
 	return begins || info.Kind != m.open.kind
 }
 
-// hasWrongLength reports whether the payload or the length in the RETH does not fit the opcode, the
-// MTU or the open message.
+// hasWrongLength reports whether the payload or the length in the RETH is wrong.
 func (m *RCResponder) hasWrongLength(p ib.Packet, info ib.OpInfo) bool {
 	n := len(p.Payload)
 	if p.BTH.PadCnt != nil && p.Pad == nil {
@@ -522,8 +521,7 @@ func (m *RCResponder) save(p ib.Packet, packets int, original uint64) {
 	m.psn = m.psn.Add(packets)
 }
 
-// executeAtomic executes an atomic or ATOMIC WRITE, and returns the original value of the word. A
-// FLUSH changes nothing.
+// executeAtomic executes an atomic, ATOMIC WRITE or FLUSH, and returns the word's original value.
 func (m *RCResponder) executeAtomic(p ib.Packet, info ib.OpInfo) (original uint64) {
 	va, rkey, n, _ := rcTarget(p)
 	if info.Kind == ib.KindFlush {
@@ -581,8 +579,7 @@ func (m *RCResponder) answerRead(p ib.Packet, skipped int) {
 	}
 }
 
-// duplicate reacts to a PSN before the expected one. It returns false if the specification leaves
-// the reaction open.
+// duplicate reacts to a PSN before the expected one. It returns false if the reaction is open.
 func (m *RCResponder) duplicate(p ib.Packet) bool {
 	info, known := p.Info()
 	if !known || info.Response {
@@ -615,7 +612,7 @@ func (m *RCResponder) duplicate(p ib.Packet) bool {
 }
 
 // duplicateRead answers a duplicate of a READ or of its tail, and drops a READ that is not within
-// the original. It returns false if the specification leaves the reaction open.
+// the original. It returns false if the reaction is open.
 func (m *RCResponder) duplicateRead(p ib.Packet, s *rcSaved) bool {
 	skipped := p.PSN().Sub(s.request.PSN())
 	if s.request.Opcode() != p.Opcode() {

@@ -147,9 +147,8 @@ func (m *RCRequester) impliedNak(r *RCRequest, inside bool) rcEffect {
 	}
 }
 
-// repeat requires a retransmission from una on. The retransmission is only permitted after another
-// one without progress, in the same window unless Should is set, and if the retries may be
-// exhausted.
+// repeat requires a retransmission from una on. It is only permitted after another one without
+// progress, in the same window unless Should is set, and if the retries may be exhausted.
 func (m *RCRequester) repeat() {
 	sameWindow := !m.Should && m.una.Sub(m.window) < 0
 	if m.retry.repeated || sameWindow || m.retry.mostLosses >= m.RetryCnt {

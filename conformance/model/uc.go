@@ -22,18 +22,6 @@ type UCRequest struct {
 	Payload []byte
 }
 
-// ucOpcodes are the opcodes of the requests: of one packet, or of the first, middle and last.
-var ucOpcodes = map[verbs.WROpcode]struct{ only, first, middle, last ib.Opcode }{
-	verbs.OpSend:            {ib.OpSendOnly, ib.OpSendFirst, ib.OpSendMiddle, ib.OpSendLast},
-	verbs.OpSendImm:         {ib.OpSendOnlyImm, ib.OpSendFirst, ib.OpSendMiddle, ib.OpSendLastImm},
-	verbs.OpSendInv:         {ib.OpSendOnlyInv, ib.OpSendFirst, ib.OpSendMiddle, ib.OpSendLastInv},
-	verbs.OpRDMAWrite:       {ib.OpWriteOnly, ib.OpWriteFirst, ib.OpWriteMiddle, ib.OpWriteLast},
-	verbs.OpRDMAWriteImm:    {ib.OpWriteOnlyImm, ib.OpWriteFirst, ib.OpWriteMiddle, ib.OpWriteLastImm},
-	verbs.OpRDMARead:        {only: ib.OpReadRequest},
-	verbs.OpAtomicFetchAdd:  {only: ib.OpFetchAdd},
-	verbs.OpAtomicCmpAndSwp: {only: ib.OpCompareSwap},
-}
-
 // HasResponse reports whether the request has a response with data.
 func (r UCRequest) HasResponse() bool {
 	return r.WR.Opcode == verbs.OpRDMARead || r.isAtomic()
@@ -59,16 +47,7 @@ func (s *UCSender) Send(r UCRequest) (all []ib.Packet) {
 
 // packet returns the i-th packet of count.
 func (s *UCSender) packet(r UCRequest, i, count int) ib.Packet {
-	ops := ucOpcodes[r.WR.Opcode]
-	op, last := ops.middle, i == count-1
-	switch {
-	case count == 1:
-		op = ops.only
-	case i == 0:
-		op = ops.first
-	case last:
-		op = ops.last
-	}
+	op, last := rcMessageOpcodes[r.WR.Opcode][rcPosition(i, count)], i == count-1
 	payload := []byte{}
 	if !r.HasResponse() {
 		payload = slices.Concat(payload, r.Payload[i*s.MTU:min((i+1)*s.MTU, len(r.Payload))])

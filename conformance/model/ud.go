@@ -87,9 +87,8 @@ func (p *UDPort) Receive(raw []byte) (all []verbs.WC) {
 	return all
 }
 
-// admits reports whether the state and the keys of a queue pair let it receive a datagram. It adds
-// wrong keys to the counts. The device need not count those of a multicast, or of a queue pair that
-// cannot receive.
+// admits reports whether the state and the keys of a queue pair let it receive a datagram. It
+// counts wrong keys; the device need not if the datagram is multicast or the state wrong.
 func (p *UDPort) admits(q *UDQueuePair, pkt ib.Packet) bool {
 	receives := slices.Contains([]verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE}, q.State)
 	counted := receives && !pkt.IP.Dst.IsMulticast()

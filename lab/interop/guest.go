@@ -109,8 +109,7 @@ func parseResources(line string) (map[string]int, error) {
 	return all, nil
 }
 
-// kernelLacks returns operations that kernel devices lack although they do not report it, with the
-// reasons.
+// kernelLacks returns the operations that kernel devices lack without saying so, with reasons.
 func kernelLacks(t verbs.Transport) map[string]string {
 	if t != verbs.TransportIWARP {
 		return nil

@@ -206,8 +206,7 @@ func accept(ctx context.Context, addr netip.AddrPort, ready func()) (net.Conn, e
 	return conn, err
 }
 
-// exchangeAsClient sends our endpoints, mine. It receives as many of the server, acknowledges and
-// returns them.
+// exchangeAsClient sends our endpoints, and receives, acknowledges and returns the server's.
 func exchangeAsClient(conn io.ReadWriter, mine []Endpoint) ([]Endpoint, error) {
 	if err := writeEndpoints(conn, mine); err != nil {
 		return nil, err

@@ -180,8 +180,7 @@ func (p payload) fill(b []byte) {
 	}
 }
 
-// check returns an error unless each byte of b equals the byte at the same place of one of the
-// payloads anyOf.
+// check returns an error unless each byte of b equals that of one of the payloads at its place.
 func check(b []byte, anyOf ...payload) error {
 	for i, got := range b {
 		if !slices.ContainsFunc(anyOf, func(p payload) bool { return p(i) == got }) {

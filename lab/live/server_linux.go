@@ -140,9 +140,8 @@ func (s *server) exec(c *daemon.Client, r *request) error {
 	}, master)
 }
 
-// killSession kills all processes of a session. leader is the process ID of the session leader.
-// Killing its process group is not enough: background jobs of a shell have other groups, and would
-// keep the terminal open.
+// killSession kills all processes of the session with the leader's process ID. Its process group is
+// not enough: background jobs of a shell have other groups, and would keep the terminal open.
 func killSession(leader int) {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
 		return // /proc shows another PID namespace: see netns.Unshare

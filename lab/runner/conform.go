@@ -71,9 +71,8 @@ func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	return nil
 }
 
-// PlanMeasurement checks the options, and returns a judge, which runs cases and measurements, with
-// the devices whose recovery from loss and congestion is to be measured. Without names these are
-// all that can be measured.
+// PlanMeasurement checks the options, and returns a judge, which will measure the recovery of the
+// devices from loss and congestion. Without names these are all devices that can be measured.
 func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {

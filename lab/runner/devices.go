@@ -117,8 +117,7 @@ func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
 // suites returns the suites of cases for an emulated device.
 func suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
 
-// Catalog returns the emulated devices, and functions that describe and check defects, for lists of
-// cases.
+// Catalog returns the emulated devices, and functions that describe and check defects, for lists.
 func Catalog() *judge.Catalog {
 	c := new(judge.Catalog)
 	for _, p := range nics.All() {

@@ -217,8 +217,7 @@ func (c *Carrier) failAll(err error) {
 	c.failOutstanding(err)
 }
 
-// Close releases all resources. Operations under way are lost: the caller first waits until
-// AllDelivered returns true.
+// Close releases all resources. Unless AllDelivered returns true, operations under way are lost.
 func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {

@@ -230,8 +230,7 @@ func (c *Carrier) shouldConnect(p *peer) bool {
 	return false
 }
 
-// evictLeastUsed disconnects the idle peer to which the fewest packets were sent, if these are less
-// than half of those to p.
+// evictLeastUsed disconnects the idle peer with the least packetsSent, if less than half of p's.
 func (c *Carrier) evictLeastUsed(p *peer) {
 	var least *peer
 	for _, q := range c.peers {

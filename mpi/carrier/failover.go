@@ -29,9 +29,8 @@ func (k *conn) packetPosted(pkt *packet) {
 	pkt.posted++
 }
 
-// queueReroute queues a packet for another rail or for datagrams; the peer drops a duplicate. If
-// the packet is headerless (data alone), and so depends on the order of its connection, the peer is
-// lost instead.
+// queueReroute queues a packet for another rail or for datagrams; the peer drops a duplicate. If it
+// is headerless (data alone), and so depends on its connection's order, the peer is lost instead.
 func (c *Carrier) queueReroute(pkt *packet) {
 	p := pkt.peer
 	if pkt.HasImm { // headerless: it depends on the order of its connection

@@ -227,8 +227,7 @@ func (c *comm) newRecv(call string, buf []byte, source, tag int) (*request, erro
 // procNullStatus is the status of a receive from MPI_PROC_NULL.
 var procNullStatus = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
-// recvFromProcNull completes a receive from MPI_PROC_NULL. Defects (deliberate errors) block it,
-// clear the buffer, or set a wrong status.
+// recvFromProcNull completes a receive from MPI_PROC_NULL. Defects block it or falsify its result.
 func (c *comm) recvFromProcNull(r *request) {
 	if c.Defects.NullBlocks {
 		return

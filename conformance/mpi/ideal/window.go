@@ -155,9 +155,8 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post begins an exposure epoch for the origins in group. It counts the posts for each origin. The
-// operations of an origin wait until it has as many posts as Starts. The defect PostForgotten does
-// not count all.
+// Post begins an exposure epoch for the origins in group. It counts the posts for each origin,
+// whose operations wait for as many posts as Starts. The defect PostForgotten counts too few.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	inEpoch := w.exposureGroup != nil || w.usedFence()
 	return w.callUnless(inEpoch, "Post", func() error {

@@ -231,8 +231,7 @@ func (p *proc) yieldSometimes() {
 	}
 }
 
-// letOthersRun lets other ranks run. MPI calls such as Test and Iprobe use it, so that a program
-// that calls them in a loop lets other ranks progress.
+// letOthersRun lets other ranks run. Calls such as Test use it, so that a loop of them can end.
 func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return true }) }
 
 // canReceive reports whether messages can arrive at a rank: always, but with Polling (or a defect)

@@ -145,8 +145,7 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 		return true
 	}
 	p.Variants &^= link.MayFragment // which a link that reports DF sets if DF is clear
-	// A CRC is linear: how a bit changes it depends only on the number of bytes after the bit. So
-	// zeros can stand for the packet, from the byte with DF on.
+	// A CRC is linear: the effect of DF depends only on the number of bytes after it, here zeros.
 	const dfBit, flagsToUDPEnd = 0x40, link.IPv4HeaderLen - 6 + link.UDPHeaderLen
 	body, icrc := p.splitICRC()
 	covered := make([]byte, flagsToUDPEnd+len(body))

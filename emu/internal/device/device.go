@@ -85,8 +85,7 @@ func (d *Device) Closed() bool { return d.closed }
 func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
 // onEvent is called when the NIC has queued an asynchronous event. It runs the provider's hook and
-// wakes WaitAsync. The NIC keeps the event until it is read, so that closing an object can remove
-// its events.
+// wakes WaitAsync. The NIC keeps events until they are read: closing an object can remove them.
 func (d *Device) onEvent(e nic.Event) {
 	if d.hooks.OnEvent != nil {
 		d.hooks.OnEvent(e)
