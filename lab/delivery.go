@@ -34,7 +34,7 @@ func defaultDelivery(c *workload.Config) string {
 	return exactlyOnce
 }
 
-// checkDelivered checks that every message arrives once, or at most once. Messages
+// checkDelivered checks that every message arrives once, or at most once, as is expected. Messages
 // from or to a killed host may be missing, but not duplicated.
 func (j *checker) checkDelivered() {
 	want := j.want.Delivered

@@ -213,7 +213,7 @@ func (m *IWARP) checkWrite(s iwarp.Segment) (f iwarpFaults) {
 	return f
 }
 
-// checkUntagged checks the queue, and the message if its header is right.
+// checkUntagged checks the queue number, DDP's fields and, if these are right, the message.
 func (m *IWARP) checkUntagged(s iwarp.Segment) (f iwarpFaults) {
 	op, q := s.Op(), *s.DDP.QN
 	switch {

@@ -86,8 +86,8 @@ func (s *server) Handle(c *daemon.Client, r *request) error {
 	return fmt.Errorf("unknown operation %q", r.Op)
 }
 
-// set carries out an opSet request for the ports that match r.Host: it sets their links up or down
-// if r.Link says so, and otherwise replaces their impairments by those of the scenario r.Impair.
+// set carries out an opSet request for the ports that match the pattern r.Host: it sets their links
+// up or down if r.Link says so, else it replaces their impairments by those of scenario r.Impair.
 func (s *server) set(r *request) error {
 	switch r.Link {
 	case "":

@@ -68,7 +68,7 @@ func (c *Certification) testGuest(ctx context.Context, cfg kernel.Config, status
 	defer g.Stop()
 	c.machine = "a QEMU guest with " + describeMachine(cfg, lab.Accel)
 	opt := bench.DeviceOptions{Interface: kernel.WireDevice, PartnerInterface: kernel.WireDevice, Host: g}
-	if isRawWire(c.Wire, GuestProtocol(cfg)) {
+	if isRawWire(c.Wire, GuestProtocol(cfg)) { // this program is a host of its own on the link
 		opt.Interface, opt.Peers = kernel.JudgeDevice, judgeAddresses
 	}
 	run, err = c.TestDevice(ctx, client, g.Addr, opt)

@@ -77,7 +77,7 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 }
 
 // pack fills messages with as many of ds as fit, in order, and returns how many; 0 if ds[0] fails
-// checkSendable. Datagrams may share a message by GSO, except singles of them, from the first on.
+// checkSendable. singles is how many of ds, from the first on, must not share a message by GSO.
 func (s *sender) pack(ds []link.Datagram, singles int) int {
 	s.used = 0
 	s.copyBuf = s.copyBuf[:0]
