@@ -102,8 +102,8 @@ func ProgramCapabilities() (found []netns.Capability) {
 	return found
 }
 
-// WriteCapabilities prints a line for each capability, with the cure for those that are
-// missing, in colour for a terminal.
+// WriteCapabilities prints a line for each capability, with the reason and the remedy for those
+// that are missing, in colour for a terminal.
 func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) error {
 	formatState := stateText(coloured)
 	width := 0

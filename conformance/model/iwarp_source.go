@@ -141,7 +141,7 @@ func (m *IWARP) Response(k int, data func(n int) []byte) (iwarp.Segment, bool) {
 	return iwarp.AtomicResponse(m.sink.msn[atomicResponseQueue]+before, q.id, binary.BigEndian.Uint64(data(8))), true
 }
 
-// matches reports whether a response is the next part of that to the oldest request.
+// matches reports whether r is the next segment of the response to the oldest request.
 func (s *iwarpSource) matches(r iwarp.Segment) bool {
 	q := s.oldest()
 	switch {

@@ -74,7 +74,7 @@ func (s *UCSender) packet(r UCRequest, i, count int) ib.Packet {
 	return p.NoAckReq().On(s.Service)
 }
 
-// atomicETH returns the header of an atomic. The compare field of a FETCH_ADD is open.
+// atomicETH returns the header of an atomic. The compare field of a FETCH_ADD is left open (nil).
 func (r UCRequest) atomicETH() *ib.AtomicETH {
 	h := &ib.AtomicETH{VA: &r.WR.Remote.Addr, RKey: new(uint32(r.WR.Remote.RKey)), SwapAdd: &r.WR.Atomic.CompareAdd}
 	if r.WR.Opcode == verbs.OpAtomicCmpAndSwp {
