@@ -113,7 +113,7 @@ func (f *compatibility) checkServices() (why string) {
 	return ""
 }
 
-// checkReceives checks that the provider has RNR if receivers of the workload post receives late.
+// checkReceives checks that the provider has RNR NAKs if receivers of the workload post late.
 func (f *compatibility) checkReceives() (why string) {
 	w := &f.w
 	if f.p.HasRNR || !w.RunsIntoRNR() && w.RNRTimer == 0 && w.RNRRetries == nil {
@@ -219,7 +219,7 @@ func (f *compatibility) checkReconnects() (why string) {
 	return "it expects connections to break by exhausted retries: TCP retries for minutes"
 }
 
-// checkTrunks checks that impairments and events of simulated streams are not between switches.
+// checkTrunks checks that no impairment or event of simulated streams is at a link of two switches.
 func (f *compatibility) checkTrunks() (why string) {
 	if !f.p.OverTCP || f.tier != scenarios.Sim {
 		return ""

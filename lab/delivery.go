@@ -34,7 +34,7 @@ func defaultDelivery(c *workload.Config) string {
 	return exactlyOnce
 }
 
-// checkDelivered checks that every message arrives once, or at most once. Messages
+// checkDelivered checks that every message arrives once, or at most once, as is expected. Messages
 // from or to a killed host may be missing, but not duplicated.
 func (j *checker) checkDelivered() {
 	want := j.want.Delivered
@@ -46,7 +46,7 @@ func (j *checker) checkDelivered() {
 	}
 	var wrong []string
 	var arrived, expected int
-	timing := true // every problem can result from a timeout
+	timing := true // every problem can result from a timeout, and so from a lack of CPU time
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
@@ -76,7 +76,7 @@ func (j *checker) checkDelivered() {
 		timing = false
 	}
 	j.checkProblems("delivered", want, fmt.Sprintf("%d of %d messages, none twice", arrived, expected), wrong)
-	j.setMayLackCPU(timing)
+	j.setMayLackCPU(timing) // has no effect if the check passed
 }
 
 // rank returns the observation of a rank by its number; nil if there is none.
@@ -126,8 +126,9 @@ func (j *checker) violationTexts(match func(traffic.ViolationKind) bool) (all []
 	return all
 }
 
-// checkViolations checks the number of violations that programs found; without an expectation
-// there must be none. It counts those that the memory check lists, but does not list them again.
+// checkViolations checks the number of violations: broken guarantees of the transport that the
+// ranks' programs found. Without an expectation there must be none. Wrong contents of memory count,
+// but are not listed if checkMemory lists them.
 func (j *checker) checkViolations() {
 	inMemoryCheck := func(k traffic.ViolationKind) bool { return k == traffic.Contents && j.want.Memory != anything }
 	inMemory, others := j.violationTexts(inMemoryCheck), j.violationTexts(func(k traffic.ViolationKind) bool { return !inMemoryCheck(k) })
@@ -148,8 +149,9 @@ func (j *checker) checkViolations() {
 	j.add("violations", j.want.Violations.Contains(uint64(n)), describeRange(j.want.Violations), got)
 }
 
-// checkErrors checks that each expected completion error occurs at each rank for which it is
-// expected, and no others but allowed and flushed ones. Without expectations it checks nothing.
+// checkErrors checks that each rank that was not killed saw the completion errors that are expected
+// at its host, and that no rank saw others, except allowed and flushed ones. Without expectations
+// it checks nothing.
 func (j *checker) checkErrors() {
 	if j.want.Errors == nil && j.want.AllowedErrors == nil {
 		return
@@ -159,7 +161,7 @@ func (j *checker) checkErrors() {
 		flushed = []string{scenarios.StatusName(verbs.WCWRFlushErr)}
 	}
 	var wrong, seen []string
-	timing := true // all problems can result from timeouts
+	timing := true // all problems can result from timeouts, and so from a lack of CPU time
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
@@ -189,7 +191,7 @@ func (j *checker) checkErrors() {
 		}
 	}
 	j.checkProblems("errors", describeErrors(&j.want), joinNames(seen), wrong)
-	j.setMayLackCPU(timing)
+	j.setMayLackCPU(timing) // has no effect if the check passed
 }
 
 // errorsOf returns the names of the errors for a host. byPattern has them by patterns of hosts.
@@ -228,8 +230,8 @@ func statusName(text string) string {
 	return text
 }
 
-// checkOverlaps returns an error if two faults of one kind overlap at one port or host, because the
-// end of the first would undo the second, and if a fault is at a killed host. Impairments that were
+// checkOverlaps returns an error if a fault is at a killed host, or if two faults of one kind
+// overlap at one port or host: the end of the first would undo the second. Impairments that were
 // set without an end may be replaced.
 func (p *Plan) checkOverlaps() error {
 	type location struct {

@@ -41,13 +41,13 @@ func (j *checker) add(name string, ok bool, want, got string) {
 	j.checks = append(j.checks, report.Check{Name: name, Want: want, Got: got, OK: ok})
 }
 
-// setMayLackCPU sets whether a lack of CPU time may explain the last check if it failed.
+// setMayLackCPU sets whether a lack of CPU time may explain the last check, if that failed.
 func (j *checker) setMayLackCPU(mayExplain bool) {
 	c := &j.checks[len(j.checks)-1]
 	c.Timing = mayExplain && !c.OK
 }
 
-// checkProblems adds a check that fails if there are problems. Its result is their summary, or got.
+// checkProblems adds a check, which fails with a summary of the problems, if there are any.
 func (j *checker) checkProblems(name, want, got string, problems []string) {
 	if len(problems) > 0 {
 		got = summary(problems)

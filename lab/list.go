@@ -37,7 +37,8 @@ func ListScenarios(selected []scenarios.Selected) []ListedScenario {
 	return all
 }
 
-// WriteScenarios prints a line for each scenario, those that cannot run with their NICs last.
+// WriteScenarios prints a line for each scenario. Scenarios that cannot run with the NICs of their
+// provider come last, with the reason.
 func WriteScenarios(w io.Writer, selected []scenarios.Selected) error {
 	width, all := 0, make([]*scenarios.Scenario, 0, len(selected))
 	for _, s := range selected {
@@ -101,8 +102,8 @@ func ProgramCapabilities() (found []netns.Capability) {
 	return found
 }
 
-// WriteCapabilities prints a line for each capability, with the cure for those that are
-// missing, in colour for a terminal.
+// WriteCapabilities prints a line for each capability, with the reason and the remedy for those
+// that are missing, in colour for a terminal.
 func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) error {
 	formatState := stateText(coloured)
 	width := 0
@@ -140,16 +141,17 @@ func stateText(coloured bool) func(netns.State) string {
 	return func(s netns.State) string { return "\x1b[" + codes[s] + "m" + plain(s) + "\x1b[0m" }
 }
 
-// portEnd is a port of the plan, selected by one end of its cable. If reversed, the
-// pattern named the other end: its outgoing packets come in at the port.
+// portEnd is an end of a cable. It has the index of its port or, if it has none in Plan.Ports, that
+// of the port at the other end, with reversed set: packets out of this end come in there.
 type portEnd struct {
 	port     int
 	reversed bool
 }
 
-// selectPorts returns the ports that the patterns match, ordered by index, and for each whether the
-// pattern named the other end of its cable. Without patterns it returns those of all hosts. key is
-// the key of the patterns in the scenario, for errors.
+// selectPorts returns the cable ends that the patterns match, ordered by the index of their port.
+// An end at a switch may have no port of its own: the result then has the port at the other end,
+// with reversed set. Without patterns it returns the ports of all hosts. key is the key of the
+// patterns in the scenario, for errors.
 func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err error) {
 	if len(patterns) == 0 {
 		for i := range p.Ports {

@@ -130,8 +130,8 @@ func MarkBroken(r *report.Result, err error) {
 	}
 }
 
-// FillResult judges the observation and writes it to r. The verdict of a failure is Starved, not
-// Failed, if a lack of CPU time may explain all failed checks.
+// FillResult writes the observation, its checks and the verdict to r. The verdict of a failure is
+// Starved, not Failed, if a lack of CPU time may explain all failed checks.
 func (o *Observation) FillResult(r *report.Result) {
 	r.Elapsed, r.Fabric, r.Links, r.Faults = o.Elapsed, o.Plan.Topology, o.Links, o.faults()
 	for i := range o.Ranks {
@@ -175,7 +175,7 @@ func checkReason(c *report.Check) string {
 	return text[:max(strings.LastIndexByte(text, ' '), len(c.Name)+1)] + " …"
 }
 
-// unfinishedRanks describes the ranks that did not finish.
+// unfinishedRanks describes the ranks that neither finished nor were killed by a fault.
 func (o *Observation) unfinishedRanks() string {
 	var b strings.Builder
 	for i := range o.Ranks {

@@ -220,7 +220,7 @@ func AddLost(l *report.Link, cause string, n uint64) {
 }
 
 // AddPipeCounters adds the counters of the impairments of one direction to a link of the report.
-// EventsDropped are packets dropped by single drops that the scenario lists.
+// EventsDropped are packets dropped by events of the scenario, not at random.
 func AddPipeCounters(l *report.Link, c impair.Counters) {
 	AddLost(l, "loss", c.Lost)
 	AddLost(l, "burst", c.LostInBurst)

@@ -47,7 +47,8 @@ func (o *Observation) faultIntervals() []faultInterval {
 	return all
 }
 
-// affectedRanks returns the ranks on the hosts of a fault.
+// affectedRanks returns the ranks on the hosts of a fault, and all ranks if the fault is at a link
+// between switches.
 func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 	ports := slices.Concat(s.Ports, slices.Concat(s.Groups...))
 	for i := range o.Ranks {

@@ -40,9 +40,9 @@ func (w *SchedStat) waitedPart() float64 {
 	return float64(w.Waited) / float64(w.Ran+w.Waited)
 }
 
-// SetScheduling records how the processes of the run were scheduled: how late a fault was executed,
-// at most, and which process waited longest for a CPU. others is the share of CPU time used by
-// processes outside of the run.
+// SetScheduling records how the processes of the run were scheduled: the largest delay of a fault,
+// and the process that waited for a CPU for the largest part of its runnable time. others is the
+// share of CPU time used by processes outside of the run.
 func (o *Observation) SetScheduling(others float64, all []SchedStat) {
 	o.Scheduling = &report.Scheduling{Others: others}
 	for _, executed := range o.Steps {

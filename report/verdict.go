@@ -74,7 +74,7 @@ type Cause struct {
 	Packets uint64
 }
 
-// Causes returns the causes of loss, the most frequent first.
+// Causes returns the causes of loss, corruption among them, the most frequent first.
 func (l *Link) Causes() []Cause {
 	causes := make([]Cause, 0, len(l.Lost)+1)
 	if l.Corrupted > 0 {

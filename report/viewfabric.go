@@ -81,7 +81,7 @@ func (l *fabricPainter) Cable(c *topology.Cable) kit.Part {
 			text = append(text, directionTitle(link))
 		}
 	}
-	if c.A.NIC != "" { // the name of a switch names none of its ports
+	if c.A.NIC != "" { // without a NIC, a is the name of a switch, whose faults are not the cable's
 		p.State = max(p.State, l.faultStates[a])
 	}
 	if c.B.NIC != "" {

@@ -65,7 +65,8 @@ func (t *table) add(class string, texts ...string) {
 const shownRows = 12
 
 // fold finishes a table: it removes empty columns, omits the rows after maxRows, and collapses
-// those after shownRows. noun names a row in a note. It returns nil for a table without rows.
+// those after shownRows. noun is the word for a row, such as "rank", in the note about omitted
+// rows. fold returns nil for a table without rows.
 func (t *table) fold(noun string, maxRows int) *table {
 	if len(t.Rows) == 0 {
 		return nil

@@ -136,8 +136,8 @@ func mapTracks(all []kit.Track, f func(kit.Track) []float64) [][]float64 {
 	return out
 }
 
-// addThroughput adds a panel with a line for each rank if there are few ranks. Else it adds a panel
-// with the sum, and one with the lowest, median and highest rate of a rank. names are the ranks'.
+// addThroughput adds a panel with a line for each rank, and its name, if there are few ranks. Else
+// it adds a panel with the sum, and one with the lowest, median and highest rate of a rank.
 func (v *timeView) addThroughput(g kit.Grid, bytes []kit.Track, names []string) {
 	const maxRankLines = 6 // ranks with separate lines
 	rates := mapTracks(bytes, g.Rate)

@@ -151,7 +151,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	run, err := c.Judge(cmd.Context(), client, o.agent, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Agent: o.agentAddr(), Redial: dial})
+	run, err := c.TestDevice(cmd.Context(), client, o.agent, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Agent: o.agentAddr(), Redial: dial})
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	case err != nil:
 		return err
 	case inside:
-		run, err := c.JudgeGuest(cmd.Context(), cfg, cmd.ErrOrStderr())
+		run, err := c.TestGuest(cmd.Context(), cfg, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}

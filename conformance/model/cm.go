@@ -132,7 +132,8 @@ func (c *CMConn) unknown(sender *uint32) CMReply {
 	return CMReply{May: []ib.Message{CMReject(sender, CMAboutOther, cmRejectInvalidID)}}
 }
 
-// receiveLAP is for a LAP. A device without alternate paths may refuse or ignore it.
+// receiveLAP returns the response to a LAP: none, or an APR, whose status is that of an invalid ID
+// if and only if the device does not know the connection. In time wait either is permitted.
 func (c *CMConn) receiveLAP(m ib.LAP) (reply CMReply) {
 	known := c.knows(m.LocalCommID, m.RemoteCommID) && c.State != CMIdle
 	for status := range uint8(aprStatuses) {
@@ -162,8 +163,8 @@ func (c *CMConn) Data() {
 // MRASent notes an MRA of the device about the REQ. Its REP must have the same communication ID.
 func (c *CMConn) MRASent(m ib.MRA) { c.DeviceID = *m.LocalCommID }
 
-// receiveREQ is for a REQ with the peer's communication ID. It is a duplicate, but one with another
-// QPN may also be refused.
+// receiveREQ returns the response to a duplicate REQ, one with the peer's communication ID: none,
+// the REP, an MRA or, for another QPN or after the end of the connection, a REJ.
 func (c *CMConn) receiveREQ(m ib.REQ) (reply CMReply) {
 	mra := ib.MRA{RemoteCommID: &c.PeerID, About: new(CMAboutREQ)}
 	if c.DeviceID != 0 {
@@ -183,7 +184,8 @@ func (c *CMConn) receiveREQ(m ib.REQ) (reply CMReply) {
 	return reply
 }
 
-// receiveREP is for a REP to the device.
+// receiveREP returns the response to a REP: an RTU if it is for a REQ of the device, else none or a
+// REJ. After the end of the connection all are permitted.
 func (c *CMConn) receiveREP(m ib.REP) CMReply {
 	rtu := ib.RTU{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
 	refused := []ib.Message{
@@ -204,6 +206,7 @@ func (c *CMConn) receiveREP(m ib.REP) CMReply {
 	return CMReply{May: refused}
 }
 
+// receiveREJ notes a REJ, which ends the connection or, once it is established, may end it.
 func (c *CMConn) receiveREJ(m ib.REJ) {
 	if c.State == CMRequesting && *m.RemoteCommID == c.DeviceID {
 		c.State, c.Reject = CMIdle, &m
@@ -223,8 +226,8 @@ func (c *CMConn) receiveREJ(m ib.REJ) {
 	}
 }
 
-// receiveCancel is for a REJ before the REP. The peer may not know the ID of the device: a REJ with
-// reason timeout then names the connection by the GUID of the peer, or another by another GUID.
+// receiveCancel notes a REJ before the REP. If the peer does not know the ID of the device, a REJ
+// with reason timeout has the GUID of the peer's CA. One with another GUID is not for c.
 func (c *CMConn) receiveCancel(m ib.REJ) {
 	known := c.DeviceID != 0 && *m.RemoteCommID == c.DeviceID
 	if *m.RemoteCommID == 0 && *m.Reason == CMRejectTimeout && *m.InfoLen >= 8 {
@@ -244,6 +247,8 @@ func (c *CMConn) Ended(ended bool) {
 	c.MayEnd = false
 }
 
+// receiveDREQ returns the response to a DREQ, which ends the connection: a DREP. If the device does
+// not know the connection, it may also be a REJ or none. A DREQ with a wrong QPN has none.
 func (c *CMConn) receiveDREQ(m ib.DREQ) CMReply {
 	drep := ib.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
 	if !c.knows(m.LocalCommID, m.RemoteCommID) {

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 )
 
-// CNPReceiver is the model of a device that sends CNPs for marked packets.
+// CNPReceiver is the model of a device that sends CNPs for ECN-marked packets.
 type CNPReceiver struct {
 	// Interval is the longest time for which a CNP to a sender may stand for later marks.
 	Interval time.Duration
@@ -29,9 +29,10 @@ type CNPMark struct {
 	Valid bool
 }
 
-// MarkOf returns the mark of a packet, with all its fields set, whose sender has a queue pair.
-func MarkOf(pkt ib.Packet, sender uint32) CNPMark {
-	cnp := ib.CNP().To(sender).Via(pkt.IP.Dst, pkt.IP.Src).WithPKey(*pkt.BTH.PKey)
+// MarkOf returns the CNPMark of pkt, an ECN-marked packet with all fields set, with the CNP that it
+// causes. senderQPN is the number of the queue pair that sent pkt.
+func MarkOf(pkt ib.Packet, senderQPN uint32) CNPMark {
+	cnp := ib.CNP().To(senderQPN).Via(pkt.IP.Dst, pkt.IP.Src).WithPKey(*pkt.BTH.PKey)
 	cnp = cnp.NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithReserved(0, 0).WithPayload(make([]byte, 16))
 	cnp.BTH.MigReq = new(false)
 	return CNPMark{CNP: cnp, Valid: true}
@@ -42,8 +43,8 @@ func senderOf(cnp ib.Packet) CNPSender { return CNPSender{cnp.IP.Dst, cnp.DestQP
 // Mark notes that a marked packet has arrived.
 func (r *CNPReceiver) Mark(m CNPMark) { r.marks = append(r.marks, m) }
 
-// Required returns the senders that have to be sent a CNP for the marks so far: those that were sent
-// none for the interval.
+// Required returns the senders of valid marked packets that must get a CNP now, because they got
+// none within the interval.
 func (r *CNPReceiver) Required(now time.Duration) map[CNPSender]bool {
 	required := make(map[CNPSender]bool)
 	for _, m := range r.marks {
@@ -54,8 +55,8 @@ func (r *CNPReceiver) Required(now time.Duration) map[CNPSender]bool {
 	return required
 }
 
-// Take returns the sender that a CNP is for. It returns false if no mark is left that permits the
-// CNP: a mark causes one CNP at most.
+// Take notes a CNP of the device, and returns the sender that it is for. It returns false if no
+// marked packet is left that permits the CNP: each permits one.
 func (r *CNPReceiver) Take(cnp ib.Packet, now time.Duration) (CNPSender, bool) {
 	for i, m := range r.marks {
 		if m.CNP.Matches(cnp) {

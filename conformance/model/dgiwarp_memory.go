@@ -31,8 +31,8 @@ func (m DGMemory) Find(stag uint32) *DGRegion {
 	return m[i]
 }
 
-// Check returns the octets that an access names, or the permitted causes of its error: DDP and
-// RDMAP have a cause of their own for most.
+// Check returns the octets that an access names, or the permitted causes of its error. For most
+// errors, both DDP and RDMAP have a cause.
 func (m DGMemory) Check(at iwarp.Addr, n int, right verbs.Access) ([]byte, []iwarp.Cause) {
 	r := m.Find(at.STag)
 	switch {
@@ -94,7 +94,7 @@ type DGCut struct{ From, To int }
 // dgRanges are disjoint ranges in order, none of which touches another.
 type dgRanges []DGCut
 
-// add returns the ranges with another one.
+// add returns the ranges with r, which it merges with those that r overlaps or touches.
 func (all dgRanges) add(r DGCut) dgRanges {
 	var sum dgRanges
 	for _, x := range all {
@@ -120,8 +120,6 @@ const (
 	DGMaxRecords      = 64
 	DGMaxRanges       = 64
 	DGRecordTimeout   = 10 * time.Millisecond
-	// DGAddressArea is the number of octets before a received message.
-	DGAddressArea = verbs.GRHLen
-	dgRecordLen   = 20 // without ranges
-	dgRangeLen    = 8
+	dgRecordLen       = 20 // without ranges
+	dgRangeLen        = 8
 )

@@ -36,7 +36,7 @@ func NewDGFlow(epoch, next uint32) *DGFlow {
 	return &DGFlow{Epoch: epoch, Next: next, kept: make(map[uint32]iwarp.Segment)}
 }
 
-// Receive takes a data packet. It returns the segments that DDP gets, in order.
+// Receive takes a data packet. It returns the segments that DDP gets now, and how it arrived.
 func (f *DGFlow) Receive(seq uint32, s iwarp.Segment) (ready []iwarp.Segment, v DGVerdict) {
 	_, has := f.kept[seq]
 	switch ahead := int32(seq - f.Next); {
@@ -132,7 +132,7 @@ func (q *DGRD) Deliver(p *DGPeer, s iwarp.Segment) (e DGEffect) {
 		p.answer(s)
 	case iwarp.OpImmediate, iwarp.OpImmediateSE:
 		wc := verbs.WC{Opcode: verbs.WCOpRecvRDMAWithImm, Imm: uint32(*s.Immediate.Value), Flags: verbs.WCWithImm}
-		e.Completions = []DGCompletion{q.complete(p, q.take(), nil, wc)}
+		e.Completions = []DGCompletion{q.take().complete(q.QPN, p.Source, nil, wc)}
 	default:
 		e = q.send(p, s)
 	}
@@ -146,12 +146,12 @@ func (q *DGRD) take() DGReceive {
 	return r
 }
 
-// send takes a segment of a Send: the first takes the receive.
+// send takes a segment of a Send. The first one takes a receive, and the last one completes it.
 func (q *DGRD) send(p *DGPeer, s iwarp.Segment) DGEffect {
 	if p.Open == nil {
 		p.Open, p.opened = new(q.take()), nil
 	}
-	if p.Open.Len() < DGAddressArea+len(p.opened)+len(s.Payload) {
+	if p.Open.Len() < verbs.GRHLen+len(p.opened)+len(s.Payload) {
 		return DGEffect{Causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}}
 	}
 	p.opened = append(p.opened, s.Payload...)
@@ -165,15 +165,16 @@ func (q *DGRD) send(p *DGPeer, s iwarp.Segment) DGEffect {
 	}
 	r := *p.Open
 	p.Open = nil
-	return DGEffect{Completions: []DGCompletion{q.complete(p, r, p.opened, wc)}}
+	return DGEffect{Completions: []DGCompletion{r.complete(q.QPN, p.Source, p.opened, wc)}}
 }
 
-// complete returns the completion of a receive, and places the message.
-func (q *DGRD) complete(p *DGPeer, r DGReceive, b []byte, wc verbs.WC) DGCompletion {
-	r.place(DGAddressArea, b)
-	wc.WRID, wc.ByteLen, wc.QPN, wc.SrcQP = r.ID, uint32(DGAddressArea+len(b)), verbs.QPN(q.QPN), verbs.QPN(p.Source.QPN)
+// complete places a message of a source in the receive, after the room for a GRH, and returns the
+// completion on queue pair qpn, with the other fields of wc.
+func (r DGReceive) complete(qpn uint32, from DGSource, b []byte, wc verbs.WC) DGCompletion {
+	r.place(verbs.GRHLen, b)
+	wc.WRID, wc.ByteLen, wc.QPN, wc.SrcQP = r.ID, uint32(verbs.GRHLen+len(b)), verbs.QPN(qpn), verbs.QPN(from.QPN)
 	wc.Flags |= verbs.WCWithGRH
-	return DGCompletion{WC: wc, Receive: r, Source: p.Source, Data: b}
+	return DGCompletion{WC: wc, Receive: r, Source: from, Data: b}
 }
 
 // atomic executes an Atomic Request on a word in the byte order of the device's host.

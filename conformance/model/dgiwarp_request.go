@@ -24,7 +24,7 @@ const (
 	dgRecordHeader   = 16
 )
 
-// MaxPayload returns how many octets of the request fit into a packet with udp octets of payload.
+// MaxPayload returns how many octets of the request fit into a UDP payload of udp octets.
 func (r *DGRequest) MaxPayload(udp int) int {
 	switch r.Op {
 	case verbs.OpRDMAWrite:
@@ -35,8 +35,8 @@ func (r *DGRequest) MaxPayload(udp int) int {
 	return udp - dgPacketOverhead - dgUntagged
 }
 
-// Packets returns the packets of the request on UD, with at most n octets of payload each:
-// dg/ud/1, dg/ud/2, dg/tag/2.
+// Packets returns the packets of the request on UD, with at most n octets of payload each
+// (requirements dg/ud/1, dg/ud/2 and dg/tag/2).
 func (r *DGRequest) Packets(n int) (all []iwarp.Packet) {
 	n = max(n, 1)
 	if r.Op == verbs.OpRDMAWriteImm {

@@ -68,7 +68,7 @@ func (s *DGSender) InFlight() (n int) {
 // Full reports whether the congestion window permits no packet.
 func (s *DGSender) Full() bool { return s.InFlight() >= s.most }
 
-// Missing returns the packets of which no Ack has told, in order.
+// Missing returns the packets that no Ack has acknowledged or SACKed, in order.
 func (s *DGSender) Missing() (all []uint32) {
 	for seq := s.Una; seq != s.Next; seq++ {
 		if !s.packets[seq].arrived {
@@ -84,7 +84,7 @@ func (s *DGSender) Reorder() int { return s.reorder }
 // IsLost reports whether a packet has to be retransmitted.
 func (s *DGSender) IsLost(seq uint32) bool { return s.packets[seq] != nil && s.packets[seq].lost }
 
-// Send takes a packet that the device sends. It returns an error if the device must not send it.
+// Send takes a packet of the device. If the packet is not permitted, the error says what is.
 func (s *DGSender) Send(seq uint32) error {
 	p := s.packets[seq]
 	switch {
@@ -108,8 +108,8 @@ func (s *DGSender) Send(seq uint32) error {
 	return nil
 }
 
-// Settle is called when the device sends no more by itself. It returns an error if the device must
-// send more.
+// Settle is called when the device sends no more by itself. If more is required, the error says
+// what.
 func (s *DGSender) Settle() error {
 	if s.ReceiveWindow == 0 {
 		return nil
@@ -146,15 +146,16 @@ type DGSenderAck struct {
 	Window          uint32
 }
 
-// Receive takes an Ack.
+// Receive takes an Ack: it grows the congestion window, finds lost packets, and reduces the window
+// after a loss or a marked Ack, once for the packets in flight.
 func (s *DGSender) Receive(a DGSenderAck) {
 	s.resumed = false
-	fresh, acked := 0, int(a.Next-s.Una)
+	newlyArrived, acked := 0, int(a.Next-s.Una)
 	for seq, p := range s.packets {
 		if (int32(seq-a.Next) < 0 || slices.Contains(a.Sacked, seq)) && !p.arrived {
 			p.arrived, p.lost = true, false
 			s.arrived = append(s.arrived, p.number)
-			fresh++
+			newlyArrived++
 		}
 	}
 	slices.Sort(s.arrived)
@@ -167,20 +168,21 @@ func (s *DGSender) Receive(a DGSenderAck) {
 		s.reorder = min(2*s.reorder, dgMostReorder)
 	}
 	before := s.least
-	s.grow(fresh, acked)
+	s.grow(newlyArrived, acked)
 	if lost := s.findLost(); (lost || a.Marked) && int32(s.Una-s.recoverAt) >= 0 {
 		s.reduce(before)
 	}
 }
 
-// grow widens the bounds of the window after fresh packets were acknowledged or SACKed for the
-// first time, and acked were acknowledged with all before them.
-func (s *DGSender) grow(fresh, acked int) {
+// grow widens the bounds of the window after an Ack. newlyArrived is the number of packets that it
+// has acknowledged or SACKed for the first time, acked that of packets that it has acknowledged
+// cumulatively. Which of the two counts is open.
+func (s *DGSender) grow(newlyArrived, acked int) {
 	if s.slowStart {
-		s.least, s.most = min(s.least+min(fresh, acked), DGWindow), min(s.most+max(fresh, acked), DGWindow)
+		s.least, s.most = min(s.least+min(newlyArrived, acked), DGWindow), min(s.most+max(newlyArrived, acked), DGWindow)
 		return
 	}
-	s.ackedLeast, s.ackedMost = s.ackedLeast+min(fresh, acked), s.ackedMost+max(fresh, acked)
+	s.ackedLeast, s.ackedMost = s.ackedLeast+min(newlyArrived, acked), s.ackedMost+max(newlyArrived, acked)
 	most := s.most
 	if s.ackedMost >= s.least {
 		most++
@@ -189,13 +191,13 @@ func (s *DGSender) grow(fresh, acked int) {
 		s.least, s.ackedLeast = min(s.least+1, DGWindow), 0
 	}
 	if s.least < s.threshold {
-		most = s.most + max(fresh, acked)
+		most = s.most + max(newlyArrived, acked)
 	}
 	s.most = min(most, DGWindow)
 }
 
-// findLost marks the packets as lost before enough that were sent later and have arrived, and
-// reports whether there are any.
+// findLost marks a packet as lost if at least s.reorder packets that were sent after it have
+// arrived. It reports whether it has marked any.
 func (s *DGSender) findLost() (found bool) {
 	for _, p := range s.packets {
 		if !p.arrived && !p.lost && s.later(p, s.arrived) >= s.reorder {
@@ -215,10 +217,10 @@ func (s *DGSender) later(p *dgTransmission, arrived []int) (n int) {
 	return n
 }
 
-// LeavesOpen reports whether the document leaves open what follows from an Ack. Which packets are
-// lost: it counts later transmissions that have arrived, and a sender may also count those in
-// between. Whether the marked flag reduces the window, if the Ack is the first of all that was in
-// flight at the last reduction.
+// LeavesOpen reports whether the document leaves open how a sender reacts to an Ack. Either the Ack
+// is marked, and the first one of all packets in flight at the last reduction of the window: it may
+// reduce the window again or not. Or a packet may count as lost or not, because enough packets were
+// transmitted after it, but not enough of them have arrived.
 func (s *DGSender) LeavesOpen(a DGSenderAck) bool {
 	if a.Marked && int32(s.Una-s.recoverAt) < 0 && int32(a.Next-s.recoverAt) >= 0 {
 		return true

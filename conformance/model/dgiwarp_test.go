@@ -20,10 +20,10 @@ func octets(p iwarp.Packet) []byte {
 	return p.Over(iwarp.PacketPath{Dest: testQPN, Source: testSource.QPN, Key: dgTestKey}).Append(nil)
 }
 
-// receives returns n receives with room for 64 octets after the address area.
+// receives returns n receives with room for 64 octets after a GRH.
 func receives(n int) (all []DGReceive) {
 	for i := range n {
-		all = append(all, DGReceive{ID: uint64(i + 1), Parts: [][]byte{make([]byte, 20), make([]byte, DGAddressArea+44)}})
+		all = append(all, DGReceive{ID: uint64(i + 1), Parts: [][]byte{make([]byte, 20), make([]byte, verbs.GRHLen+44)}})
 	}
 	return all
 }
@@ -57,7 +57,7 @@ func TestDGUDTakesMessages(t *testing.T) {
 		var got []string
 		for _, p := range c.packets {
 			for _, x := range u.Receive(0, testSource, octets(p)).Completions {
-				got = append(got, string(x.Receive.octets(int(x.WC.ByteLen))[DGAddressArea:]))
+				got = append(got, string(x.Receive.octets(int(x.WC.ByteLen))[verbs.GRHLen:]))
 			}
 		}
 		if !slices.Equal(got, c.want) {

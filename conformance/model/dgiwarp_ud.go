@@ -30,7 +30,7 @@ type DGUD struct {
 	records    []*dgRecord   // oldest first
 }
 
-// DGCompletion is a completion of a receive, with the octets after its address area.
+// DGCompletion is a completion of a receive, with the octets after the room for a GRH.
 type DGCompletion struct {
 	WC      verbs.WC
 	Receive DGReceive
@@ -77,23 +77,24 @@ type dgRecord struct {
 
 // Receive takes the octets of a datagram to the device's address. Use ReceiveGroup for others.
 func (u *DGUD) Receive(now time.Duration, from DGSource, octets []byte) DGOutcome {
-	p := iwarp.ParsePacket(octets)
-	if !wellFormed(p) || *p.Header.DestQP != u.QPN {
-		return DGOutcome{}
-	}
-	return u.take(now, from, p)
+	return u.receive(now, from, octets, u.QPN)
 }
 
 // ReceiveGroup takes the octets of a datagram to a group to which the queue pair is attached.
 func (u *DGUD) ReceiveGroup(now time.Duration, from DGSource, octets []byte) DGOutcome {
+	return u.receive(now, from, octets, iwarp.GroupQP)
+}
+
+// receive takes the octets of a datagram, and drops it if its destination is not destQP.
+func (u *DGUD) receive(now time.Duration, from DGSource, octets []byte, destQP uint32) DGOutcome {
 	p := iwarp.ParsePacket(octets)
-	if !wellFormed(p) || *p.Header.DestQP != iwarp.GroupQP {
+	if !wellFormed(p) || *p.Header.DestQP != destQP {
 		return DGOutcome{}
 	}
 	return u.take(now, from, p)
 }
 
-// wellFormed reports whether a packet does not vanish: dg/pkt/6.
+// wellFormed reports whether a packet must not be dropped silently (requirement dg/pkt/6).
 func wellFormed(p iwarp.ReceivedPacket) bool {
 	if p.CRCStatus == nil || *p.CRCStatus != iwarp.CRCCorrect || p.Header.Version == nil || *p.Header.Version != 1 {
 		return false
@@ -109,7 +110,7 @@ func (u *DGUD) take(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DG
 	}
 	from.QPN = *p.Header.SourceQP
 	if s.Op() == iwarp.OpTerminate {
-		return DGOutcome{ErrorReport: true} // dg/addr/4: its key does not matter
+		return DGOutcome{ErrorReport: true} // its key does not matter (requirement dg/addr/4)
 	}
 	if *p.Header.Key != u.Key {
 		return DGOutcome{}
@@ -156,14 +157,14 @@ func dgHeaderError(s *iwarp.Segment) []iwarp.Cause {
 	return []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPUntaggedInvalidQN}
 }
 
-// write places a segment of a Write: dg/tag/1, dg/tag/8.
+// write places a segment of a Write (requirements dg/tag/1 and dg/tag/8).
 func (u *DGUD) write(s iwarp.Segment) []iwarp.Cause {
 	target, causes := u.Memory.Check(iwarp.At(*s.DDP.STag, *s.DDP.TO), len(s.Payload), verbs.AccessRemoteWrite)
 	copy(target, s.Payload)
 	return causes
 }
 
-// send takes a segment of a Send: dg/ud/5 to dg/ud/8.
+// send takes a segment of a Send, and delivers a complete message (requirements dg/ud/5 to 8).
 func (u *DGUD) send(now time.Duration, from DGSource, s iwarp.Segment) DGOutcome {
 	key := dgMessage{from, *s.DDP.MSN}
 	i := slices.IndexFunc(u.assemblies, func(a *dgAssembly) bool { return a.dgMessage == key })
@@ -202,6 +203,7 @@ func (a *dgAssembly) contradicts(s iwarp.Segment) bool {
 	}
 }
 
+// add adds a segment to the message.
 func (a *dgAssembly) add(s iwarp.Segment) {
 	from := int(*s.DDP.MO)
 	to := from + len(s.Payload)
@@ -217,12 +219,13 @@ func (a *dgAssembly) add(s iwarp.Segment) {
 	}
 }
 
-// deliver completes the first receive with a message, which is dropped if there is none.
+// deliver completes the first receive with a message. It drops the message if there is no receive,
+// and returns the cause of an error if the receive is too short.
 func (u *DGUD) deliver(from DGSource, message []byte) DGOutcome {
 	switch {
 	case len(u.Receives) == 0:
 		return DGOutcome{}
-	case u.Receives[0].Len() < DGAddressArea+len(message):
+	case u.Receives[0].Len() < verbs.GRHLen+len(message):
 		return DGOutcome{Causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}, MayConsume: true}
 	}
 	return DGOutcome{Completions: []DGCompletion{u.complete(from, message, verbs.WC{Opcode: verbs.WCOpRecv})}}
@@ -232,13 +235,11 @@ func (u *DGUD) deliver(from DGSource, message []byte) DGOutcome {
 func (u *DGUD) complete(from DGSource, b []byte, wc verbs.WC) DGCompletion {
 	r := u.Receives[0]
 	u.Receives = u.Receives[1:]
-	r.place(DGAddressArea, b)
-	wc.WRID, wc.ByteLen, wc.QPN, wc.SrcQP = r.ID, uint32(DGAddressArea+len(b)), verbs.QPN(u.QPN), verbs.QPN(from.QPN)
-	wc.Flags |= verbs.WCWithGRH
-	return DGCompletion{WC: wc, Receive: r, Source: from, Data: b}
+	return r.complete(u.QPN, from, b, wc)
 }
 
-// record takes a segment of a Write-Record: dg/tag/2 to dg/tag/8.
+// record takes a segment of a Write-Record, and completes a receive if all have arrived
+// (requirements dg/tag/2 to dg/tag/8).
 func (u *DGUD) record(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DGOutcome {
 	h, s := p.Record, *p.Segment
 	mo, to := int(*h.MO), int(*h.MO)+len(s.Payload)
@@ -275,12 +276,13 @@ func (u *DGUD) record(now time.Duration, from DGSource, p iwarp.ReceivedPacket) 
 	return u.endRecord(r)
 }
 
-// endRecord completes the first receive with a record, which is dropped if there is none.
+// endRecord completes the first receive with a description of the Write-Record: its address, its
+// length and the ranges that have arrived. Without a receive it does nothing.
 func (u *DGUD) endRecord(r *dgRecord) DGOutcome {
 	if len(u.Receives) == 0 {
 		return DGOutcome{}
 	}
-	room := max(0, u.Receives[0].Len()-DGAddressArea-dgRecordLen) / dgRangeLen
+	room := max(0, u.Receives[0].Len()-verbs.GRHLen-dgRecordLen) / dgRangeLen
 	ranges := r.arrived[:min(room, len(r.arrived))]
 	b := binary.BigEndian.AppendUint32(nil, r.begin.STag)
 	b = binary.BigEndian.AppendUint64(b, r.begin.TO)
@@ -294,7 +296,7 @@ func (u *DGUD) endRecord(r *dgRecord) DGOutcome {
 	return DGOutcome{Completions: []DGCompletion{u.complete(r.from, b, wc)}}
 }
 
-// Deadlines returns when the assemblies and records end.
+// Deadlines returns when the incomplete Sends (assemblies) and Write-Records time out.
 func (u *DGUD) Deadlines() (all []time.Duration) {
 	if u.Failed {
 		return nil
@@ -308,7 +310,7 @@ func (u *DGUD) Deadlines() (all []time.Duration) {
 	return all
 }
 
-// Expire drops the assemblies, and completes the records, that are due now.
+// Expire drops the incomplete Sends (assemblies), and completes the Write-Records, that time out.
 func (u *DGUD) Expire(now time.Duration) (out DGOutcome) {
 	u.assemblies = slices.DeleteFunc(u.assemblies, func(a *dgAssembly) bool { return a.begun+DGAssemblyTimeout <= now })
 	for !u.Failed && len(u.records) > 0 && u.records[0].begun+DGRecordTimeout <= now {

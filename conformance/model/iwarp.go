@@ -102,7 +102,7 @@ func (mem *IWARPMemory) Differs(got []byte) (int, bool) {
 	return 0, false
 }
 
-// commitPlacements makes all data that has arrived placed, as it is when a message is delivered.
+// commitPlacements notes that all data that has arrived is placed, as a delivered message implies.
 func (m *IWARP) commitPlacements() {
 	for _, mem := range m.memories {
 		copy(mem.before, mem.Data)
@@ -257,7 +257,7 @@ type IWARPReaction struct {
 	Stalled bool
 }
 
-// Add appends a later reaction.
+// Add appends a later reaction. If that ends the stream, some earlier requests may be flushed.
 func (r *IWARPReaction) Add(o IWARPReaction) {
 	r.Responses = append(r.Responses, o.Responses...)
 	r.Requests = append(r.Requests, o.Requests...)
@@ -271,8 +271,8 @@ func (r *IWARPReaction) Add(o IWARPReaction) {
 	}
 }
 
-// relaxRequests lets requests fail that the device could send right before the stream ended: it may
-// not have sent them.
+// relaxRequests permits the flush of requests that the device could send only right before the
+// stream ended, because it may not have sent them.
 func (r *IWARPReaction) relaxRequests() {
 	for i := range r.Completions {
 		if wc := &r.Completions[i]; wc.released {
@@ -307,7 +307,7 @@ func (m *IWARP) End() (r IWARPReaction) {
 	return r
 }
 
-// refuse ends the stream with an error.
+// refuse ends the stream with an error. Atomics without a response may not have been executed.
 func (m *IWARP) refuse(causes []iwarp.Cause, wrong *iwarp.Segment) IWARPReaction {
 	r := m.End()
 	r.Refusal = &IWARPRefusal{Causes: causes, Wrong: wrong}
@@ -331,7 +331,8 @@ func (m *IWARP) Receiving() bool {
 	return m.sink.partial != nil || m.sink.inWrite || q != nil && q.answered > 0
 }
 
-// flushed are the statuses of flushed work: the first of a queue may have the error itself.
+// flushed returns the permitted statuses of flushed work. The first of a queue may have any error
+// (nil), because it may have caused the flush.
 func flushed(first bool) []verbs.WCStatus {
 	if first {
 		return nil

@@ -58,6 +58,7 @@ func (m *IWARP) Room(k int) int {
 	return piecesLen(m.sink.recvs[k].Pieces)
 }
 
+// flush completes all receives in error.
 func (s *iwarpSink) flush() (all []IWARPCompletion) {
 	for i, recv := range s.recvs {
 		wc := IWARPCompletion{ID: recv.ID, Recv: true, Status: flushed(i == 0)}
@@ -79,7 +80,7 @@ type iwarpFaults struct {
 
 func (f *iwarpFaults) add(causes ...iwarp.Cause) { f.causes = append(f.causes, causes...) }
 
-// Receive is the arrival of a segment of the peer, with all fields set.
+// Receive returns the reaction to a segment of the peer, which has all fields set.
 func (m *IWARP) Receive(s iwarp.Segment) IWARPReaction {
 	if m.ended {
 		return IWARPReaction{}
@@ -171,7 +172,7 @@ var (
 	invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
 )
 
-// keyFaults returns the errors of an access to n octets. No octets need no key.
+// keyFaults returns the errors of an access to n octets. An access to no octets needs no key.
 func (m *IWARP) keyFaults(at iwarp.Addr, n uint64, right verbs.Access) (faults []iwarpFault) {
 	if n == 0 {
 		return nil
@@ -212,7 +213,7 @@ func (m *IWARP) checkWrite(s iwarp.Segment) (f iwarpFaults) {
 	return f
 }
 
-// checkUntagged checks the queue, and the message if its header is right.
+// checkUntagged checks the queue number, DDP's fields and, if these are right, the message.
 func (m *IWARP) checkUntagged(s iwarp.Segment) (f iwarpFaults) {
 	op, q := s.Op(), *s.DDP.QN
 	switch {
@@ -239,8 +240,8 @@ func (m *IWARP) checkUntagged(s iwarp.Segment) (f iwarpFaults) {
 	return m.checkMessage(s)
 }
 
-// addMSNFault adds the causes of an MSN that is not the next. One for which no buffer is posted
-// may be reported as such.
+// addMSNFault adds the permitted causes of a wrong MSN: out of range if it is not the next one, and
+// no buffer if fewer buffers are posted.
 func (m *IWARP) addMSNFault(s iwarp.Segment, buffers int, f *iwarpFaults) {
 	ahead := *s.DDP.MSN - m.sink.msn[*s.DDP.QN]
 	if ahead != 0 {
@@ -305,6 +306,7 @@ func (m *IWARP) checkMessage(s iwarp.Segment) (f iwarpFaults) {
 
 func sourceAddr(h *iwarp.ReadRequestHeader) iwarp.Addr { return iwarp.At(*h.SrcSTag, *h.SrcTO) }
 
+// checkAtomic checks the header of an Atomic Request, and the STag and alignment of its word.
 func (m *IWARP) checkAtomic(s iwarp.Segment) (f iwarpFaults) {
 	h := s.AtomicRequest
 	if h == nil || len(s.Payload) > 0 || *h.Operation != iwarp.AtomicFetchAdd && *h.Operation != iwarp.AtomicCompareSwap {

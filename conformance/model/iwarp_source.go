@@ -76,8 +76,11 @@ func (m *IWARP) Idle() bool { return len(m.source.queue) == 0 }
 func (m *IWARP) Queued() int { return len(m.source.queue) }
 
 // Outstanding returns the requests that the device has sent and that await a response, in order.
-func (m *IWARP) Outstanding() (all []*IWARPRequest) {
-	for _, q := range m.source.queue {
+func (m *IWARP) Outstanding() []*IWARPRequest { return m.source.outstanding() }
+
+// outstanding implements Outstanding.
+func (s *iwarpSource) outstanding() (all []*IWARPRequest) {
+	for _, q := range s.queue {
 		if q.sent && !q.done && q.awaitsResponse() {
 			all = append(all, q)
 		}
@@ -85,21 +88,10 @@ func (m *IWARP) Outstanding() (all []*IWARPRequest) {
 	return all
 }
 
-func (s *iwarpSource) outstanding() (n int) {
-	for _, q := range s.queue {
-		if q.sent && !q.done && q.awaitsResponse() {
-			n++
-		}
-	}
-	return n
-}
-
 // oldest returns the request whose response is next; nil if there is none.
 func (s *iwarpSource) oldest() *IWARPRequest {
-	for _, q := range s.queue {
-		if q.sent && !q.done && q.awaitsResponse() {
-			return q
-		}
+	if all := s.outstanding(); len(all) > 0 {
+		return all[0]
 	}
 	return nil
 }
@@ -129,8 +121,8 @@ func (m *IWARP) Observe(s iwarp.Segment) {
 	}
 }
 
-// Response returns the response to the k-th outstanding request, and its length: the rest of
-// a Read Response of which some segments have arrived, with data, or the Atomic Response.
+// Response returns the response to the k-th outstanding request, with n octets that data returns;
+// false if there is no such request. Of a Read Response it returns the part that has not arrived.
 func (m *IWARP) Response(k int, data func(n int) []byte) (iwarp.Segment, bool) {
 	all := m.Outstanding()
 	if k >= len(all) {
@@ -149,7 +141,7 @@ func (m *IWARP) Response(k int, data func(n int) []byte) (iwarp.Segment, bool) {
 	return iwarp.AtomicResponse(m.sink.msn[atomicResponseQueue]+before, q.id, binary.BigEndian.Uint64(data(8))), true
 }
 
-// matches reports whether a response is the next part of that to the oldest request.
+// matches reports whether r is the next segment of the response to the oldest request.
 func (s *iwarpSource) matches(r iwarp.Segment) bool {
 	q := s.oldest()
 	switch {
@@ -183,7 +175,8 @@ func (m *IWARP) acceptResponse(r iwarp.Segment) {
 	m.deliver(atomicResponseQueue)
 }
 
-// advance sends the requests that can be sent, in order, and completes those that are done.
+// advance sends the requests that can be sent, in order, and completes those that are done. A
+// request with memory that the application may not use (Bad) ends the stream.
 func (m *IWARP) advance() (r IWARPReaction) {
 	if m.ended {
 		return r
@@ -194,8 +187,8 @@ func (m *IWARP) advance() (r IWARPReaction) {
 		if q.sent {
 			continue
 		}
-		fenced := q.WR.Flags&verbs.SendFence != 0 && s.outstanding() > 0
-		if fenced || q.awaitsResponse() && s.outstanding() == m.ORD {
+		fenced := q.WR.Flags&verbs.SendFence != 0 && len(s.outstanding()) > 0
+		if fenced || q.awaitsResponse() && len(s.outstanding()) == m.ORD {
 			break
 		}
 		if q.Bad {
@@ -219,7 +212,8 @@ func (m *IWARP) advance() (r IWARPReaction) {
 	return r
 }
 
-// messages returns the messages of a request. Those of windows are executed here.
+// messages returns the messages of a request. A bind or invalidation of a memory window has none,
+// and is executed here.
 func (m *IWARP) messages(q *IWARPRequest) (all []IWARPMessage) {
 	wr := &q.WR
 	one := func(s iwarp.Segment) []IWARPMessage { return []IWARPMessage{{Segment: withFixedFields(s)}} }
@@ -264,7 +258,7 @@ func (m *IWARP) sendMessage(q *IWARPRequest) iwarp.Segment {
 	return iwarp.Send(msn, q.payload())
 }
 
-// atomicRequest returns the message of an atomic, with the fields that it does not use.
+// atomicRequest returns the message of an atomic, with the values that its unused fields must have.
 func (m *IWARP) atomicRequest(wr *verbs.SendWR) iwarp.Segment {
 	msn, at := m.source.nextMSN(requestQueue), iwarp.At(uint32(wr.Remote.RKey), wr.Remote.Addr)
 	s, mask := iwarp.FetchAdd(msn, 0, at, wr.Atomic.CompareAdd), uint64(0)
@@ -277,16 +271,9 @@ func (m *IWARP) atomicRequest(wr *verbs.SendWR) iwarp.Segment {
 	})
 }
 
-var successOpcodes = map[verbs.WROpcode]verbs.WCOpcode{
-	verbs.OpSend: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,
-	verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
-	verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
-	verbs.OpBindMW: verbs.WCOpBindMW, verbs.OpLocalInv: verbs.WCOpLocalInv,
-}
-
 // success returns the completion of a request.
 func (q *IWARPRequest) success() IWARPCompletion {
-	wc := IWARPCompletion{ID: q.WR.WRID, Status: []verbs.WCStatus{verbs.WCSuccess}, Opcodes: []verbs.WCOpcode{successOpcodes[q.WR.Opcode]}}
+	wc := IWARPCompletion{ID: q.WR.WRID, Status: []verbs.WCStatus{verbs.WCSuccess}, Opcodes: []verbs.WCOpcode{wcOpcodes[q.WR.Opcode]}}
 	if q.WR.Opcode == verbs.OpRDMARead {
 		wc.Len = new(uint32(piecesLen(q.Pieces)))
 	}
@@ -305,7 +292,7 @@ func (s *iwarpSource) flush() (all []IWARPCompletion) {
 			wc.Status = []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
 		case q.done:
 			wc.Status = []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
-			wc.Opcodes = []verbs.WCOpcode{successOpcodes[q.WR.Opcode]}
+			wc.Opcodes = []verbs.WCOpcode{wcOpcodes[q.WR.Opcode]}
 			wc.Optional = !q.signaled()
 		}
 		first = first && q.done

@@ -83,7 +83,8 @@ func replyFlags(request iwarp.Enhanced) (own iwarp.Enhanced) {
 	return own
 }
 
-// CheckReply returns an error if values of a Reply that the Request does not determine are wrong.
+// CheckReply checks the values of a Reply that the Request only limits. The error says what is
+// expected.
 func (d MPA) CheckReply(request, reply iwarp.StartupFrame) error {
 	asked, own := request.Enhanced, reply.Enhanced
 	switch {
@@ -103,7 +104,7 @@ func (d MPA) CheckReply(request, reply iwarp.StartupFrame) error {
 	return nil
 }
 
-// Answered returns what the device makes of a Reply with all fields set.
+// Answered returns how the device reacts to a Reply with all fields set.
 func (d MPA) Answered(reply iwarp.StartupFrame) MPAVerdict {
 	switch {
 	case !frameWellFormed(reply, iwarp.KeyReply):

@@ -80,14 +80,15 @@ func (r *RCRequest) packets(mtu int) int {
 }
 
 // WCOpcode returns the opcode of the completion.
-func (r *RCRequest) WCOpcode() verbs.WCOpcode {
-	return map[verbs.WROpcode]verbs.WCOpcode{
-		verbs.OpSend: verbs.WCOpSend, verbs.OpSendImm: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,
-		verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
-		verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
-		verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpBindMW: verbs.WCOpBindMW, verbs.OpLocalInv: verbs.WCOpLocalInv,
-		verbs.OpFlush: verbs.WCOpFlush, verbs.OpAtomicWrite: verbs.WCOpAtomicWrite,
-	}[r.Opcode]
+func (r *RCRequest) WCOpcode() verbs.WCOpcode { return wcOpcodes[r.Opcode] }
+
+// wcOpcodes are the opcodes of completions.
+var wcOpcodes = map[verbs.WROpcode]verbs.WCOpcode{
+	verbs.OpSend: verbs.WCOpSend, verbs.OpSendImm: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,
+	verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
+	verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
+	verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpBindMW: verbs.WCOpBindMW, verbs.OpLocalInv: verbs.WCOpLocalInv,
+	verbs.OpFlush: verbs.WCOpFlush, verbs.OpAtomicWrite: verbs.WCOpAtomicWrite,
 }
 
 // rcOpcodes are the opcodes of packets by their position in the message.
@@ -102,6 +103,8 @@ var (
 		verbs.OpSendImm:      rcSend.ending(ib.OpSendOnlyImm, ib.OpSendLastImm),
 		verbs.OpSendInv:      rcSend.ending(ib.OpSendOnlyInv, ib.OpSendLastInv),
 		verbs.OpRDMAWriteImm: rcWrite.ending(ib.OpWriteOnlyImm, ib.OpWriteLastImm),
+		verbs.OpRDMARead:     {ib.Only: ib.OpReadRequest}, verbs.OpAtomicFetchAdd: {ib.Only: ib.OpFetchAdd},
+		verbs.OpAtomicCmpAndSwp: {ib.Only: ib.OpCompareSwap},
 	}
 )
 
@@ -124,7 +127,7 @@ func rcPosition(i, n int) ib.Position {
 }
 
 // packet returns the i-th packet of the request. For a READ it requests the responses from the
-// i-th on. AckReq is open.
+// i-th on. AckReq is left open (nil).
 func (r *RCRequest) packet(i, mtu int) ib.Packet {
 	psn, at := r.psn.Add(i), ib.At(r.Remote.Addr, r.Remote.RKey, r.Len)
 	var p ib.Packet

@@ -181,6 +181,7 @@ func (m *RCRequester) fail(status verbs.WCStatus) {
 	m.flush()
 }
 
+// flush moves the queue pair to ERR, and completes all requests with WR_FLUSH_ERR.
 func (m *RCRequester) flush() {
 	for _, r := range m.queue {
 		m.complete(r, verbs.WCWRFlushErr)
@@ -189,7 +190,7 @@ func (m *RCRequester) flush() {
 	m.retry.rnrUntil = 0
 }
 
-// MayFail reports whether the oldest request may complete with this error now, and no error was
+// MayFail reports whether the oldest request may complete with this error now, although no error is
 // required: because of the last response, or because the transport timer may have expired.
 func (m *RCRequester) MayFail(status verbs.WCStatus, now time.Duration) bool {
 	if m.failed || len(m.queue) == 0 {
@@ -297,7 +298,7 @@ type RCSend struct {
 	start   bool // of a retransmission that is not required
 }
 
-// Permitted returns the packets that the device may send next.
+// Permitted returns the packets that the device may send next, also to start a retransmission.
 func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 	if m.failed || now < m.retry.rnrUntil {
 		return nil
@@ -318,7 +319,7 @@ func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 	return all
 }
 
-// newPacket returns the next packet of a request that was not sent before.
+// newPacket returns the first packet of r that was not sent before.
 func (m *RCRequester) newPacket(r *RCRequest) RCSend {
 	if !r.begun {
 		r.psn = m.end
@@ -335,9 +336,8 @@ func (m *RCRequester) send(r *RCRequest, i int, start bool) RCSend {
 	return RCSend{Packet: p, request: r, index: i, start: start}
 }
 
-// nextRequest returns the request that the device may begin to send next, or the one of which it
-// has sent a part, or nil. The device must send it unless a local invalidate is before it,
-// or it lacks a credit.
+// nextRequest returns the request that the device may continue or begin to send next; nil if there
+// is none. The device must send it unless a local request is before it, or it lacks a credit.
 func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 	must = true
 	for i, r := range m.queue {
@@ -359,7 +359,8 @@ func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 	return nil, false
 }
 
-// withCredit returns the request that is sent next. Without a credit, one packet may be outstanding.
+// withCredit returns r and must if r has a credit. If it has none, r may be sent only while no
+// packet beyond the credits is outstanding, and need not be.
 func (m *RCRequester) withCredit(r *RCRequest, must bool) (*RCRequest, bool) {
 	switch {
 	case !m.lacksCredit(r):
@@ -397,7 +398,8 @@ func (m *RCRequester) requestOf(psn ib.PSN) *RCRequest {
 	return m.queue[i]
 }
 
-// Sent notes that the device has sent a permitted packet.
+// Sent notes that the device has sent a permitted packet: it counts retries, starts the transport
+// timer, and advances the PSNs.
 func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 	r, psn := s.request, got.PSN()
 	if s.start {
@@ -405,7 +407,7 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 			m.retry.losses++
 		}
 		m.retry.mostLosses++
-		m.retry.repeated = m.options.repeat || !m.Should // a NAK after a timeout is not a copy
+		m.retry.repeated = m.options.repeat || !m.Should // with Should, a NAK after a timeout causes another
 		m.options.repeat, m.window = false, m.end
 	}
 	if psn == m.una {

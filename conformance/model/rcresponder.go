@@ -10,8 +10,8 @@ import (
 )
 
 // RCResponder is the responder of an RC or XRC queue pair, or the receiver of a UC queue pair: it
-// takes the peer's requests in the order of arrival. Its caller posts receives and registers keys, and compares the device with
-// [RCResponder.Take].
+// takes the peer's requests in the order of arrival. Its caller posts receives and registers keys,
+// and compares the device with [RCResponder.Take].
 type RCResponder struct {
 	RCResponderAttr
 	// Keys are the R_Keys that give the peer access.
@@ -19,17 +19,17 @@ type RCResponder struct {
 	// Receives are the posted receives by SRQ number; 0 is the only queue unless the service is XRC.
 	Receives map[uint32][]*RCReceive
 
-	failed   bool
-	psn      ib.PSN // expected next
-	msn      uint32
-	nakSent  bool // a sequence NAK was sent, and the expected PSN has not arrived since
-	rnrSent  bool // the expected PSN got an RNR NAK
-	open     *rcMessage
-	lastAck  ib.PSN // of the newest SEND, WRITE or atomic
-	lastA19  ib.PSN // the same, but FLUSH and ATOMIC WRITE count, too
-	saved    []rcSaved
-	kept     int // saved requests before this one may be forgotten
-	reaction RCReaction
+	failed         bool
+	psn            ib.PSN // expected next
+	msn            uint32
+	nakSent        bool // a sequence NAK was sent, and the expected PSN has not arrived since
+	rnrSent        bool // the expected PSN got an RNR NAK
+	open           *rcMessage
+	lastAck        ib.PSN // of the newest SEND, WRITE or atomic
+	lastAckOrFlush ib.PSN // the same, but FLUSH and ATOMIC WRITE count, too
+	saved          []rcSaved
+	kept           int // saved requests before this one may be forgotten
+	reaction       RCReaction
 }
 
 // RCResponderAttr are the attributes of a queue pair on which its responder depends.
@@ -100,7 +100,7 @@ var (
 // NewRCResponder returns the model of a queue pair in RTR or RTS.
 func NewRCResponder(a RCResponderAttr) *RCResponder {
 	return &RCResponder{
-		RCResponderAttr: a, psn: a.FirstPSN, lastAck: a.FirstPSN.Add(-1), lastA19: a.FirstPSN.Add(-1),
+		RCResponderAttr: a, psn: a.FirstPSN, lastAck: a.FirstPSN.Add(-1), lastAckOrFlush: a.FirstPSN.Add(-1),
 		Keys: make(map[uint32]*RCKey), Receives: make(map[uint32][]*RCReceive),
 	}
 }
@@ -145,14 +145,15 @@ func (m *RCResponder) PostReceive(queue uint32, r *RCReceive) {
 	}
 	m.Receives[queue] = append(m.Receives[queue], r)
 	if !m.failed && !m.HasSRQ && m.Transport != ib.UC {
-		m.ackAgain(true) // with new credits
+		m.ackAgain(true) // the device may send an ACK with the new credits
 	}
 }
 
 // CommEstRaised notes that the device has raised an optional COMM_EST.
 func (m *RCResponder) CommEstRaised() { m.InRTR = false }
 
-// SetResources changes max_dest_rd_atomic. The device keeps what it had to keep before.
+// SetResources changes max_dest_rd_atomic. Requests that the device could forget before (their
+// duplicates need no answer) can still be forgotten.
 func (m *RCResponder) SetResources(n int) {
 	m.kept = max(m.kept, len(m.saved)-m.MaxDestRdAtomic)
 	m.MaxDestRdAtomic = n
@@ -189,7 +190,7 @@ func (m *RCResponder) Receive(p ib.Packet) bool {
 		return m.duplicate(p)
 	}
 	info, known := p.Info()
-	fault, determined := m.judge(p, info, known)
+	fault, determined := m.faultOf(p, info, known)
 	switch {
 	case !determined:
 		return false
@@ -206,6 +207,7 @@ func (m *RCResponder) Receive(p ib.Packet) bool {
 	return true
 }
 
+// mayRaiseCommEst permits the event COMM_EST if the queue pair is in RTR.
 func (m *RCResponder) mayRaiseCommEst() {
 	if m.InRTR {
 		m.reaction.MayRaise = append(m.reaction.MayRaise, verbs.EventCommEst)
@@ -220,9 +222,9 @@ func (m *RCResponder) early() {
 	}
 }
 
-// judge returns the fault of a request with the expected PSN, or nil. It is not determined if the
+// faultOf returns the fault of a request with the expected PSN, or nil. It is not determined if the
 // request has faults with different consequences.
-func (m *RCResponder) judge(p ib.Packet, info ib.OpInfo, known bool) (fault *rcFault, determined bool) {
+func (m *RCResponder) faultOf(p ib.Packet, info ib.OpInfo, known bool) (fault *rcFault, determined bool) {
 	faults := m.faults(p, info, known)
 	for i := range faults {
 		if faults[i].code != faults[0].code || faults[i].rnr != faults[0].rnr || faults[i].silent != faults[0].silent {
@@ -254,6 +256,7 @@ func (m *RCResponder) rangeIsDetermined(p ib.Packet) bool {
 	return !inside || *p.RETH.Len > 1<<31
 }
 
+// faults returns all faults of a request, in its order, length, access and receive.
 func (m *RCResponder) faults(p ib.Packet, info ib.OpInfo, known bool) (all []rcFault) {
 	if !known || m.isOutOfOrder(info) {
 		return []rcFault{rcInvalid}
@@ -280,6 +283,7 @@ func (m *RCResponder) isOutOfOrder(info ib.OpInfo) bool {
 	return begins || info.Kind != m.open.kind
 }
 
+// hasWrongLength reports whether the payload or the length in the RETH is wrong.
 func (m *RCResponder) hasWrongLength(p ib.Packet, info ib.OpInfo) bool {
 	n := len(p.Payload)
 	if p.BTH.PadCnt != nil && p.Pad == nil {
@@ -307,7 +311,7 @@ func (m *RCResponder) hasWrongLength(p ib.Packet, info ib.OpInfo) bool {
 	return m.open.arrived+n != m.open.length
 }
 
-// right is what an operation needs from the queue pair and from the key.
+// rcRight returns the right that an operation needs from the queue pair and from the key.
 func rcRight(kind ib.Kind) verbs.Access {
 	switch kind {
 	case ib.KindWrite, ib.KindAtomicWrite:
@@ -322,7 +326,7 @@ func rcRight(kind ib.Kind) verbs.Access {
 	return 0
 }
 
-// target returns the address, key and length that a request accesses; false if it has none.
+// rcTarget returns the address, key and length that a request accesses; false if it has none.
 func rcTarget(p ib.Packet) (va uint64, rkey uint32, n int, ok bool) {
 	switch {
 	case p.AtomicETH != nil:
@@ -333,6 +337,7 @@ func rcTarget(p ib.Packet) (va uint64, rkey uint32, n int, ok bool) {
 	return 0, 0, 0, false
 }
 
+// accessFaults returns the faults of a request's access to memory.
 func (m *RCResponder) accessFaults(p ib.Packet, info ib.OpInfo) (all []rcFault) {
 	va, rkey, n, ok := rcTarget(p)
 	if !ok {
@@ -342,7 +347,7 @@ func (m *RCResponder) accessFaults(p ib.Packet, info ib.OpInfo) (all []rcFault) 
 	if m.Access&right == 0 {
 		all = append(all, rcInvalid)
 		if n == 0 {
-			return append(all, rcAccess) // unspecified
+			return append(all, rcAccess) // which of the two is not specified
 		}
 	}
 	if n == 0 {
@@ -436,8 +441,8 @@ func (m *RCResponder) execute(p ib.Packet, info ib.OpInfo) {
 		m.msn = (m.msn + 1) & 0xffffff
 		m.save(p, 1, m.executeAtomic(p, info))
 		m.respond(m.savedAnswer(&m.saved[len(m.saved)-1]), false)
-		m.lastA19 = p.PSN()
-		if info.Kind == ib.KindAtomic {
+		m.lastAckOrFlush = p.PSN()
+		if info.Kind == ib.KindAtomic { // whether an ACK counts FLUSH and ATOMIC WRITE is not specified
 			m.lastAck = p.PSN()
 		}
 	}
@@ -457,13 +462,14 @@ func (m *RCResponder) executeMessage(p ib.Packet, info ib.OpInfo) {
 		}
 	}
 	m.place(p.Payload)
-	m.lastAck, m.lastA19, m.psn = p.PSN(), p.PSN(), m.psn.Add(1)
+	m.lastAck, m.lastAckOrFlush, m.psn = p.PSN(), p.PSN(), m.psn.Add(1)
 	if info.Position == ib.Last || info.Position == ib.Only {
 		m.finish(p, info)
 	}
 	m.respond(m.on(ib.Ack(p.PSN(), ib.AnyMSN)), !p.HasAckReq())
 }
 
+// consume takes the first receive of a queue.
 func (m *RCResponder) consume(queue uint32) *RCReceive {
 	r := m.Receives[queue][0]
 	m.Receives[queue] = m.Receives[queue][1:]
@@ -515,7 +521,7 @@ func (m *RCResponder) save(p ib.Packet, packets int, original uint64) {
 	m.psn = m.psn.Add(packets)
 }
 
-// executeAtomic changes memory and returns the original value.
+// executeAtomic executes an atomic, ATOMIC WRITE or FLUSH, and returns the word's original value.
 func (m *RCResponder) executeAtomic(p ib.Packet, info ib.OpInfo) (original uint64) {
 	va, rkey, n, _ := rcTarget(p)
 	if info.Kind == ib.KindFlush {
@@ -544,7 +550,8 @@ func (m *RCResponder) savedAnswer(s *rcSaved) ib.Packet {
 	return m.on(ib.AtomicAck(s.request.PSN(), ib.AnyMSN, s.original))
 }
 
-// answerRead responds to a READ. The first skipped responses of the original are not requested.
+// answerRead responds to a READ. A duplicate may request only the last responses of the original
+// READ: then skipped is the number of the others.
 func (m *RCResponder) answerRead(p ib.Packet, skipped int) {
 	n := int(*p.RETH.Len)
 	data, certain := []byte{}, true
@@ -572,7 +579,7 @@ func (m *RCResponder) answerRead(p ib.Packet, skipped int) {
 	}
 }
 
-// duplicate reacts to a PSN before the expected one.
+// duplicate reacts to a PSN before the expected one. It returns false if the reaction is open.
 func (m *RCResponder) duplicate(p ib.Packet) bool {
 	info, known := p.Info()
 	if !known || info.Response {
@@ -604,7 +611,8 @@ func (m *RCResponder) duplicate(p ib.Packet) bool {
 	return m.mayAckLater()
 }
 
-// duplicateRead answers a duplicate of a READ or of its tail, and drops every other READ.
+// duplicateRead answers a duplicate of a READ or of its tail, and drops a READ that is not within
+// the original. It returns false if the reaction is open.
 func (m *RCResponder) duplicateRead(p ib.Packet, s *rcSaved) bool {
 	skipped := p.PSN().Sub(s.request.PSN())
 	if s.request.Opcode() != p.Opcode() {
@@ -633,14 +641,15 @@ func (m *RCResponder) duplicateRead(p ib.Packet, s *rcSaved) bool {
 	return true
 }
 
-// ackAgain responds with an ACK of the newest request, of which READs do not count. Whether FLUSH and
-// ATOMIC WRITE count is not specified.
+// ackAgain responds with an ACK of the newest request that is no READ. Whether FLUSH and ATOMIC
+// WRITE count as READs is not specified.
 func (m *RCResponder) ackAgain(optional bool) {
 	m.respond(m.on(ib.Ack(m.lastAck, ib.AnyMSN)), optional)
-	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.on(ib.Ack(m.lastA19, ib.AnyMSN)))
+	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.on(ib.Ack(m.lastAckOrFlush, ib.AnyMSN)))
 }
 
-// mayAckLater permits the ACK of a duplicate after the response to a later one. It returns true.
+// mayAckLater permits that the ACK of an earlier duplicate follows the response to this one. It
+// returns true, for the use in return statements.
 func (m *RCResponder) mayAckLater() bool {
 	if slices.ContainsFunc(m.reaction.Responses, func(r RCResponse) bool { return r.Packet.IsAck(ib.AckPositive) }) {
 		m.ackAgain(true)
@@ -648,7 +657,8 @@ func (m *RCResponder) mayAckLater() bool {
 	return true
 }
 
-// refuse ends the connection because of a request.
+// refuse moves the queue pair to ERR because of an invalid request. It responds with a NAK, unless
+// the fault is silent, and completes a receive that the request uses in error.
 func (m *RCResponder) refuse(p ib.Packet, info ib.OpInfo, f *rcFault) {
 	if !f.silent {
 		m.respond(m.on(ib.Nak(p.PSN(), f.code, ib.AnyMSN)), false)
@@ -741,6 +751,7 @@ func (m *RCResponder) on(p ib.Packet) ib.Packet {
 	return p.NoAckReq().NoSE()
 }
 
+// rcRange formats a value, or a range of values, with its name.
 func rcRange(name string, from, to int) string {
 	if from == to {
 		return fmt.Sprintf("%s %d", name, from)

@@ -115,7 +115,8 @@ func (r *RCReceive) room() (n int) {
 	return n
 }
 
-// scatter notes data of a message, from its byte at on, as far as the receive has room.
+// scatter notes data of a message in the entries of the list, as far as they have room. at is the
+// offset of the data in the message.
 func (r *RCReceive) scatter(at int, data []byte) {
 	for _, s := range r.SGL {
 		if skip := min(at, s.Len); len(data) > 0 {
@@ -138,7 +139,7 @@ type RCResponse struct {
 	MaxCredits     int
 }
 
-// Faults returns how a packet differs from the response: want and got are empty if it does not.
+// Faults returns how a packet differs from the response: want and found are empty if it does not.
 func (r *RCResponse) Faults(got ib.Packet) (want, found string) {
 	d := r.Packet.Diff(got)
 	if d != nil && r.Alternative != nil {
@@ -161,15 +162,16 @@ func (r *RCResponse) Faults(got ib.Packet) (want, found string) {
 // coversEarlier reports that an ACK may be left out if a later response arrives.
 func (r *RCResponse) coversEarlier() bool { return r.Packet.IsAck(ib.AckPositive) }
 
-// isAlso reports whether the last packet that arrived is this ACK or NAK, too: one may answer several
-// packets.
+// isAlso reports whether last, the last packet that arrived, can be this ACK or NAK as well: one
+// may answer several packets.
 func (r *RCResponse) isAlso(last ib.Packet) bool {
 	want, found := r.Faults(last)
 	return r.Packet.Opcode().Operation() == ib.OpAcknowledge && want == "" && found == ""
 }
 
 // MatchRCResponses compares the packets that arrived, in order, with the responses. missing is the
-// first response that is still to come. For a packet that no response permits, bad is its index.
+// first response that is still to come; nil if none is. bad is the index of the first packet that
+// no response permits; -1 if there is none.
 func MatchRCResponses(responses []RCResponse, got []ib.Packet) (missing *RCResponse, bad int) {
 	next := 0
 	for i, p := range got {

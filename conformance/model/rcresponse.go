@@ -30,8 +30,8 @@ func (m *RCRequester) Receive(p ib.Packet, now time.Duration) {
 }
 
 // takeCredits notes the credits in a response to an outstanding packet, or in a repetition of the
-// last ACK. They permit as many messages after the number in its MSN. Without a count there is no
-// limit any more.
+// last ACK. They permit that many messages after the one that its MSN counts. A response without a
+// credit count removes the limit.
 func (m *RCRequester) takeCredits(p ib.Packet) {
 	psn := p.PSN()
 	if p.AETH == nil || p.Syndrome()>>5 != uint8(ib.AckPositive) || psn.Sub(m.una.Add(-1)) < 0 || psn.Sub(m.end) >= 0 {
@@ -147,8 +147,8 @@ func (m *RCRequester) impliedNak(r *RCRequest, inside bool) rcEffect {
 	}
 }
 
-// repeat requires a retransmission from una on. It is optional after another one without progress
-// or, unless Should is set, in the same window, and when the retries may be exhausted.
+// repeat requires a retransmission from una on. It is only permitted after another one without
+// progress, in the same window unless Should is set, and if the retries may be exhausted.
 func (m *RCRequester) repeat() {
 	sameWindow := !m.Should && m.una.Sub(m.window) < 0
 	if m.retry.repeated || sameWindow || m.retry.mostLosses >= m.RetryCnt {
@@ -255,7 +255,7 @@ func (m *RCRequester) answer(r *RCRequest, p ib.Packet, now time.Duration) {
 	m.acknowledge(r.expects(), now)
 }
 
-// RCAnswer is the response that the peer owes to the first unanswered READ or atomic.
+// RCAnswer is the next response of the peer to the first unanswered READ or atomic.
 type RCAnswer struct {
 	Request *RCRequest
 	PSN     ib.PSN

@@ -155,7 +155,7 @@ func (p *SRQPair) queueOf(pkt ib.Packet, queues []*SRQueue) *SRQueue {
 	return queues[i]
 }
 
-// add adds the payload and the immediate data of a packet. A datagram has a header area before.
+// add adds the payload and the immediate data of a packet. A datagram has room for a GRH before.
 func (p *SRQPair) add(m *SRQMessage, pkt ib.Packet) {
 	if pkt.DETH != nil {
 		m.Data = make([]byte, ib.GRHLen)

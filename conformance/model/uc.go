@@ -22,18 +22,6 @@ type UCRequest struct {
 	Payload []byte
 }
 
-// ucOpcodes are the opcodes of the requests: of one packet, or of the first, middle and last.
-var ucOpcodes = map[verbs.WROpcode]struct{ only, first, middle, last ib.Opcode }{
-	verbs.OpSend:            {ib.OpSendOnly, ib.OpSendFirst, ib.OpSendMiddle, ib.OpSendLast},
-	verbs.OpSendImm:         {ib.OpSendOnlyImm, ib.OpSendFirst, ib.OpSendMiddle, ib.OpSendLastImm},
-	verbs.OpSendInv:         {ib.OpSendOnlyInv, ib.OpSendFirst, ib.OpSendMiddle, ib.OpSendLastInv},
-	verbs.OpRDMAWrite:       {ib.OpWriteOnly, ib.OpWriteFirst, ib.OpWriteMiddle, ib.OpWriteLast},
-	verbs.OpRDMAWriteImm:    {ib.OpWriteOnlyImm, ib.OpWriteFirst, ib.OpWriteMiddle, ib.OpWriteLastImm},
-	verbs.OpRDMARead:        {only: ib.OpReadRequest},
-	verbs.OpAtomicFetchAdd:  {only: ib.OpFetchAdd},
-	verbs.OpAtomicCmpAndSwp: {only: ib.OpCompareSwap},
-}
-
 // HasResponse reports whether the request has a response with data.
 func (r UCRequest) HasResponse() bool {
 	return r.WR.Opcode == verbs.OpRDMARead || r.isAtomic()
@@ -43,8 +31,8 @@ func (r UCRequest) isAtomic() bool {
 	return r.WR.Opcode == verbs.OpAtomicFetchAdd || r.WR.Opcode == verbs.OpAtomicCmpAndSwp
 }
 
-// Send returns the packets of a request, whose PSNs are used then. AckReq is open in those of XRC. A
-// READ has its length in place of a payload.
+// Send returns the packets of a request, and advances the PSN. AckReq is left open (nil) in those
+// of XRC. The payload of a READ stands only for its length.
 func (s *UCSender) Send(r UCRequest) (all []ib.Packet) {
 	count := ib.Packets(len(r.Payload), s.MTU)
 	if r.HasResponse() {
@@ -59,16 +47,7 @@ func (s *UCSender) Send(r UCRequest) (all []ib.Packet) {
 
 // packet returns the i-th packet of count.
 func (s *UCSender) packet(r UCRequest, i, count int) ib.Packet {
-	ops := ucOpcodes[r.WR.Opcode]
-	op, last := ops.middle, i == count-1
-	switch {
-	case count == 1:
-		op = ops.only
-	case i == 0:
-		op = ops.first
-	case last:
-		op = ops.last
-	}
+	op, last := rcMessageOpcodes[r.WR.Opcode][rcPosition(i, count)], i == count-1
 	payload := []byte{}
 	if !r.HasResponse() {
 		payload = slices.Concat(payload, r.Payload[i*s.MTU:min((i+1)*s.MTU, len(r.Payload))])
@@ -95,7 +74,7 @@ func (s *UCSender) packet(r UCRequest, i, count int) ib.Packet {
 	return p.NoAckReq().On(s.Service)
 }
 
-// atomicETH returns the header of an atomic. The compare field of a FETCH_ADD is open.
+// atomicETH returns the header of an atomic. The compare field of a FETCH_ADD is left open (nil).
 func (r UCRequest) atomicETH() *ib.AtomicETH {
 	h := &ib.AtomicETH{VA: &r.WR.Remote.Addr, RKey: new(uint32(r.WR.Remote.RKey)), SwapAdd: &r.WR.Atomic.CompareAdd}
 	if r.WR.Opcode == verbs.OpAtomicCmpAndSwp {

@@ -17,8 +17,8 @@ type UDPort struct {
 	// the device may have changed in any way.
 	Mem       []byte
 	Undefined []UDSpan
-	// HeadersUnseen: the IP headers that the device receives are not known. Header areas are then
-	// undefined.
+	// HeadersUnseen: the IP headers that the device receives are not known. The room for a GRH is
+	// then undefined.
 	HeadersUnseen bool
 	// QKeyViolations and BadPKeys are the limits of the port's counts of datagrams with a wrong key.
 	QKeyViolations, BadPKeys UDCount
@@ -27,8 +27,7 @@ type UDPort struct {
 // UDCount are the limits of a count.
 type UDCount struct{ Min, Max uint32 }
 
-// add adds an event. It need not be counted if the queue pair would not have received the datagram
-// anyway, or if that has several receivers.
+// add adds an event, which the device may count or, if required is set, must count.
 func (c *UDCount) add(required bool) {
 	c.Max++
 	if required {
@@ -88,7 +87,8 @@ func (p *UDPort) Receive(raw []byte) (all []verbs.WC) {
 	return all
 }
 
-// admits reports whether the state and the keys of a queue pair let it receive a datagram.
+// admits reports whether the state and the keys of a queue pair let it receive a datagram. It
+// counts wrong keys; the device need not if the datagram is multicast or the state wrong.
 func (p *UDPort) admits(q *UDQueuePair, pkt ib.Packet) bool {
 	receives := slices.Contains([]verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE}, q.State)
 	counted := receives && !pkt.IP.Dst.IsMulticast()
@@ -133,8 +133,8 @@ func (p *UDPort) deliver(q *UDQueuePair, pkt ib.Packet) []verbs.WC {
 	return []verbs.WC{wc}
 }
 
-// place writes the header area and the payload to the memory of a receive. The IPv6 header fills
-// the area; the first 20 bytes before an IPv4 header are undefined.
+// place writes the IP header and the payload to the memory of a receive. An IPv6 header fills the
+// room for the GRH; the 20 bytes before an IPv4 header are undefined.
 func (p *UDPort) place(r UDReceive, pkt ib.Packet) {
 	const ipv4Header = 20
 	area, undefined := pkt.Raw()[:ib.GRHLen], 0

@@ -164,7 +164,7 @@ func (s *VerbsSRQ) Post(id uint64) {
 	s.Left++
 }
 
-// use takes a receive, and raises the event of the limit.
+// use takes a receive, and raises the event of the limit, once, if fewer receives are left.
 func (s *VerbsSRQ) use() {
 	s.Left--
 	if s.Left < s.Limit {

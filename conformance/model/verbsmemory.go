@@ -65,14 +65,14 @@ func (m *VerbsMemory) Remote(qp, pd int, at verbs.Remote, n int, right verbs.Acc
 	return 0, false
 }
 
-// MayBeValid reports whether a key is that of a window of which the model does not know whether it
-// is bound. A window of type 2 whose queue pair is gone opens for no other.
+// MayBeValid reports whether a key is that of a window that may or may not be bound (Unknown). A
+// window of type 2 whose queue pair is gone gives no access to another.
 func (m *VerbsMemory) MayBeValid(key verbs.RKey) bool {
 	return slices.ContainsFunc(m.Windows, func(w *VerbsWindow) bool { return w != nil && w.Unknown && w.Key == key && w.QP >= 0 })
 }
 
-// Local returns the offset in the buffer of an entry of a list in domain pd, and whether it can be
-// used: write says that the device writes it.
+// Local returns the offset in the buffer of a scatter/gather entry of domain pd, and whether the
+// device can use it. write says that the device writes to it.
 func (m *VerbsMemory) Local(pd int, sge verbs.SGE, write bool) (off int, ok bool) {
 	for _, r := range m.Regions {
 		if r != nil && r.LKey == sge.LKey && r.PD == pd && (!write || r.Access&verbs.AccessLocalWrite != 0) {
@@ -135,8 +135,8 @@ func (w *VerbsWindow) Bind(b *VerbsBind, key verbs.RKey) {
 	}
 }
 
-// CanInvalidate reports whether a request or a message of queue pair qp can invalidate a key: that
-// of a window of type 2 that qp has bound.
+// CanInvalidate returns the window whose key a request or a message of queue pair qp can
+// invalidate: one of type 2 that qp has bound. It returns nil if there is none.
 func (m *VerbsMemory) CanInvalidate(qp int, key verbs.RKey) *VerbsWindow {
 	for _, w := range m.Windows {
 		if w != nil && w.Key == key && w.Type == verbs.MWType2 && w.Region != nil && !w.Unknown && w.QP == qp {

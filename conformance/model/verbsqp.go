@@ -139,8 +139,8 @@ func (q *VerbsQP) Draining() bool {
 	return q.State == verbs.QPStateSQD && first != nil && first.Outstanding
 }
 
-// CanModify reports whether the device must accept valid attributes of this mask, for a
-// transition to attr.State.
+// CanModify reports whether the device must accept a state transition with valid attributes of
+// this mask.
 func (q *VerbsQP) CanModify(to verbs.QPState, mask verbs.QPAttrMask) bool {
 	t := q.Transition(to)
 	mask &^= verbs.QPAttrState
@@ -167,7 +167,8 @@ func (q *VerbsQP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 }
 
-// fail flushes the queues. Receives of a shared receive queue stay there.
+// fail moves the queue pair to ERR and flushes its queues. Receives of a shared receive queue stay
+// there, and LAST_WQE_REACHED is raised unless the state before, from, is ERR.
 func (q *VerbsQP) fail(from verbs.QPState) {
 	q.State = verbs.QPStateErr
 	q.Sends.Flush()
@@ -195,6 +196,7 @@ type verbsAttr struct {
 	get  func(*verbs.QPAttr) any
 }
 
+// verbsAttrOf returns the verbsAttr whose value is in the field that the function field returns.
 func verbsAttrOf[A any](bit verbs.QPAttrMask, name string, field func(*verbs.QPAttr) *A) verbsAttr {
 	return verbsAttr{
 		bit: bit, name: name,

@@ -113,7 +113,7 @@ func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
-// usesConcurrency reports uses of goroutines, channels, locks, atomics or parallel tests.
+// usesConcurrency reports whether f uses goroutines, channels, locks, atomics or parallel tests.
 func usesConcurrency(f *ast.File) (found bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

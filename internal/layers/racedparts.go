@@ -35,8 +35,8 @@ var parts = []part{
 	{"scenarios/workload", "RealTime", simulated},
 }
 
-// partOf looks a package up by its path in the module. The list parts has the packages whose tests
-// CI runs only in part with the race detector.
+// partOf returns the entry of the package with this path in the module. found is false if the
+// package has none: then CI does not limit which of its tests run with the race detector.
 func partOf(name string) (entry part, found bool) {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 	if i < 0 {

@@ -190,7 +190,8 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 		return err
 	}
 	defer c.Close()
-	// The pidfd reports the end of the process. After its end (ESRCH), read the reply anyway.
+	// The pidfd reports the end of the process. If the process has ended already (ESRCH), its
+	// reply is still to be read.
 	pidfd, openErr := unix.PidfdOpen(c.PID, 0)
 	if openErr == nil {
 		defer unix.Close(pidfd)

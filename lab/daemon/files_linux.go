@@ -107,7 +107,7 @@ func createCrashLog(path string) *os.File {
 	return f
 }
 
-// removeEmptyCrashLog removes the log of a lab that did not crash.
+// removeEmptyCrashLog removes the log if it is empty: the lab did not crash.
 func removeEmptyCrashLog(path string) {
 	if info, err := os.Lstat(path); err == nil && info.Size() == 0 {
 		os.Remove(path)

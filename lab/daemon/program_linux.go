@@ -49,19 +49,19 @@ func (c *Client) Command(p *Program) (*exec.Cmd, error) {
 	}, nil
 }
 
-// Run calls start to start a command, sends the descriptors in answer to the client, calls started,
-// and forwards the client's signals to the program. If the client disconnects, Run sends SIGHUP to
+// Run calls start to start a command, sends answerFiles to the client, calls started, and forwards
+// the client's signals to the program. If the client disconnects, Run sends SIGHUP to
 // the program, and SIGKILL after hangupTimeout. When the program has ended, Run calls ended, sends
 // the exit code to the client, and returns.
-func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended func(), answer ...*os.File) error {
+func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended func(), answerFiles ...*os.File) error {
 	if err := start(cmd); err != nil {
 		return err
 	}
-	if err := c.Answer(answer...); err != nil {
+	if err := c.Answer(answerFiles...); err != nil {
 		_ = cmd.Process.Kill()
 		return errors.Join(err, cmd.Wait())
 	}
-	CloseAll(append(c.Files, answer...)) // the program and the client have copies
+	CloseAll(append(c.Files, answerFiles...)) // the program and the client have copies
 	started()
 	pid := cmd.Process.Pid
 	code, _ := c.Frames.ServeProgram(&control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout})

@@ -90,8 +90,8 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 }
 
 // listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up, and an
-// *otherUserError if that is another user's. After a lab dies, the kernel may keep the name in use
-// for a moment: while nothing accepts connections, listen retries, up to maxWait.
+// *otherUserError if another user has bound the name. After a lab dies, the kernel may keep the
+// name in use for a moment, so listen retries for up to maxWait while nothing accepts connections.
 func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, error) {
 	const maxWait, retryInterval = 10 * time.Second, 5 * time.Millisecond
 	for start := time.Now(); ; time.Sleep(retryInterval) {

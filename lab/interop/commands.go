@@ -157,9 +157,9 @@ func (m *Matrix) timeoutPrefix() string {
 	return fmt.Sprintf("timeout -s KILL %d", int(m.Timeout.Seconds())+1)
 }
 
-// judge returns the failure of the guest's program, if any, from its output and exit code.
-// The programs report wrong data only in their output.
-func judge(c Case, count int, output string, code int) error {
+// checkOutput returns an error if the guest's program failed, by its output and exit code. The
+// programs report wrong data only in their output.
+func checkOutput(c Case, count int, output string, code int) error {
 	if code != 0 {
 		return fmt.Errorf("the guest's %s exits with %d", program(c), code)
 	}

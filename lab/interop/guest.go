@@ -109,7 +109,7 @@ func parseResources(line string) (map[string]int, error) {
 	return all, nil
 }
 
-// kernelLacks returns the operations that kernel devices lack without reporting so, with reasons.
+// kernelLacks returns the operations that kernel devices lack without saying so, with reasons.
 func kernelLacks(t verbs.Transport) map[string]string {
 	if t != verbs.TransportIWARP {
 		return nil

@@ -188,7 +188,7 @@ func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 		outcome.Faults.Stalls = 1
 		return outcome
 	}
-	outcome.Err = errors.Join(outcome.Err, judgeWire(c, report))
+	outcome.Err = errors.Join(outcome.Err, checkWire(c, report))
 	return outcome
 }
 
@@ -219,7 +219,7 @@ func (m *Matrix) runBothEnds(ctx context.Context, c Case, port uint16) Outcome {
 		}
 		output, code, err := m.Guest.Run(ctx, command)
 		if err == nil {
-			err = judge(c, m.count(c), output, code)
+			err = checkOutput(c, m.count(c), output, code)
 		}
 		theirs <- Outcome{Output: output, Err: err}
 	}()

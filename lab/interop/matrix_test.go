@@ -98,7 +98,7 @@ func TestJudgeChecksProgramOutput(t *testing.T) {
 		{"two clients", persistentClient, pinged("", 50) + pinged("", 50), 0, true},
 		{"one client", persistentClient, pinged("", 50), 0, false},
 	} {
-		if err := judge(test.c, 50, test.output, test.code); (err == nil) != test.ok {
+		if err := checkOutput(test.c, 50, test.output, test.code); (err == nil) != test.ok {
 			t.Errorf("%s: %v", test.what, err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestJudgeWireFailsOnOurFaults(t *testing.T) {
 		{"unread connection", two, TapReport{Unread: 1}, ""},
 		{"unread, with a fault", two, TapReport{Unread: 1, Ours: Side{DirtyPads: 1}}, "the pad of 1"},
 	} {
-		err := judgeWire(test.c, test.r)
+		err := checkWire(test.c, test.r)
 		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.what, err, test.want)
 		}

@@ -86,8 +86,8 @@ func (m *Monitor) Frame(now time.Time, frame []byte) {
 	c.add(now, from, &s)
 }
 
-// add takes a segment that the end from has sent. It sets changed if the segment has new octets or
-// acknowledges some.
+// add takes a segment that one end, from, has sent. It sets changed if the segment has new octets
+// or acknowledges some.
 func (c *conn) add(now time.Time, from int, s *segment) {
 	sender, other := &c.streams[from], &c.streams[1-from]
 	before := sender.next
@@ -102,8 +102,8 @@ func (c *conn) add(now time.Time, from int, s *segment) {
 	}
 }
 
-// read parses the octets that the end from has sent, and counts the complete FPDUs. It sets notMPA
-// if the stream does not begin with the key of an MPA start-up frame.
+// read parses the octets that one end, from, has sent, and counts the complete FPDUs. It sets
+// notMPA if the stream does not begin with the key of an MPA start-up frame.
 func (c *conn) read(from int) {
 	sent := c.streams[from].bytes
 	c.streams[from].bytes = nil
@@ -154,8 +154,8 @@ func (c *conn) accepted() bool {
 	return c.startup[initiator] != nil && c.startup[responder] != nil && !*c.startup[responder].R
 }
 
-// stalled reports whether for longer than timeout the responder has had all frames of the
-// initiator, which its TCP has acknowledged, and has sent no frame since its MPA reply.
+// stalled reports whether the responder has sent no frame since its MPA reply, although its TCP has
+// acknowledged all frames of the initiator, for longer than timeout.
 func (c *conn) stalled(now time.Time, timeout time.Duration) bool {
 	sent := &c.streams[initiator]
 	received := !sent.lost && len(sent.early) == 0 && sent.acked == sent.next // by the responder's TCP, all of it
@@ -244,9 +244,9 @@ func (f Faults) String() string {
 	return strings.Join(list, ", ")
 }
 
-// judgeWire returns an error if our device sent a faulty frame or a Terminate, or if not all
+// checkWire returns an error if our device sent a faulty frame or a Terminate, or if not all
 // connections of the case were made, with a CRC or without as the case asks.
-func judgeWire(c Case, r TapReport) error {
+func checkWire(c Case, r TapReport) error {
 	var errs []error
 	expect := func(ok bool, format string, args ...any) {
 		if !ok {

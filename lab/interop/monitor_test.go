@@ -204,7 +204,7 @@ func TestUnreadableConnectionsAreCounted(t *testing.T) {
 		},
 		"too many octets after a gap": func(k *monitoredConn) {
 			k.seqs[initiator]++
-			for range maxHeld/60000 + 1 {
+			for range maxEarlyLen/60000 + 1 {
 				k.send(initiator, tcpACK, make([]byte, 60000))
 			}
 		},

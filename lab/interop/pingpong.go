@@ -206,7 +206,7 @@ func accept(ctx context.Context, addr netip.AddrPort, ready func()) (net.Conn, e
 	return conn, err
 }
 
-// exchangeAsClient sends mine, and receives and acknowledges as many endpoints of the server.
+// exchangeAsClient sends our endpoints, and receives, acknowledges and returns the server's.
 func exchangeAsClient(conn io.ReadWriter, mine []Endpoint) ([]Endpoint, error) {
 	if err := writeEndpoints(conn, mine); err != nil {
 		return nil, err
@@ -219,8 +219,9 @@ func exchangeAsClient(conn io.ReadWriter, mine []Endpoint) ([]Endpoint, error) {
 	return theirs, err
 }
 
-// exchangeAsServer receives as many endpoints of the client as mine has, calls connect with them,
-// and then sends mine. The client may send messages to our queue pairs as soon as it has mine.
+// exchangeAsServer receives the endpoints of the client, calls connect with them, and only then
+// sends as many of ours (mine), because the client may send messages to our queue pairs as soon as
+// it has their endpoints. It waits for the client's acknowledgement.
 func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoint) error) error {
 	theirs, err := readEndpoints(conn, len(mine))
 	if err != nil {

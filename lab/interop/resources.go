@@ -180,7 +180,7 @@ func (p payload) fill(b []byte) {
 	}
 }
 
-// check returns an error if a byte of b equals the byte at the same place in none of the payloads.
+// check returns an error unless each byte of b equals that of one of the payloads at its place.
 func check(b []byte, anyOf ...payload) error {
 	for i, got := range b {
 		if !slices.ContainsFunc(anyOf, func(p payload) bool { return p(i) == got }) {
@@ -280,9 +280,9 @@ func (c *completions) next(ctx context.Context) ([]verbs.WC, error) {
 	}
 }
 
-// waitEvent waits for an event and requests the next one, before the caller polls: a completion
-// after the request causes an event. If ctx ends, it returns an error, which says whether a
-// completion without an event is in the queue.
+// waitEvent waits for an event, and requests the next one before the caller polls, so that no later
+// completion lacks an event. If ctx ends, it returns an error, which says whether a completion
+// without an event is in the queue.
 func (c *completions) waitEvent(ctx context.Context) error {
 	for {
 		cq, err := c.channel.Wait(eventSlice)

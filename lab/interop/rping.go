@@ -157,8 +157,8 @@ func (c *rpingConn) recv(ctx context.Context) (m BufferInfo, err error) {
 	return m, c.postRecv(slot)
 }
 
-// waitFor handles completions until the work request want has completed. Earlier sends and early
-// messages may complete before it. If want is a receive, a disconnect by the peer is an error.
+// waitFor handles completions until the work request with the ID want has completed. Earlier sends
+// and early messages may complete before. If want is wrRecv, a disconnect by the peer is an error.
 func (c *rpingConn) waitFor(ctx context.Context, want uint64) error {
 	had := false
 	handle := func(wc *verbs.WC) error {

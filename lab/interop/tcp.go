@@ -10,17 +10,17 @@ import (
 
 // stream reassembles one direction of a TCP connection.
 type stream struct {
-	begun bool
-	next  uint32            // sequence number of the first octet that is missing
-	early map[uint32][]byte // segments after missing octets, by sequence number
-	held  int               // octets in early
-	lost  bool              // early exceeded maxHeld: the stream is no longer read
-	acked uint32            // last acknowledgement number of the other end; 0 before the first
-	bytes []byte            // in order, not yet parsed
+	begun    bool
+	next     uint32            // sequence number of the first octet that is missing
+	early    map[uint32][]byte // segments after missing octets, by sequence number
+	earlyLen int               // octets in early
+	lost     bool              // early exceeded maxEarlyLen: the stream is no longer read
+	acked    uint32            // last acknowledgement number of the other end; 0 before the first
+	bytes    []byte            // in order, not yet parsed
 }
 
-// maxHeld limits the octets that wait for a missing segment.
-const maxHeld = 4 << 20
+// maxEarlyLen limits the octets that wait for a missing segment.
+const maxEarlyLen = 4 << 20
 
 // add appends the payload of a segment, unless it is a retransmission, or keeps it until the octets
 // before it arrive. It ignores segments before the SYN, and those of a lost stream (see keep).
@@ -43,7 +43,7 @@ func (s *stream) add(seg *segment) {
 		for seq, b := range s.early {
 			if int32(seq-s.next) <= 0 {
 				delete(s.early, seq)
-				s.held -= len(b)
+				s.earlyLen -= len(b)
 				s.appendNew(seq, b)
 				again = true
 			}
@@ -51,7 +51,7 @@ func (s *stream) add(seg *segment) {
 	}
 }
 
-// keep keeps an out-of-order segment. With more than maxHeld octets kept, the stream is lost.
+// keep keeps an out-of-order segment. With more than maxEarlyLen octets kept, the stream is lost.
 func (s *stream) keep(seq uint32, payload []byte) {
 	if len(s.early[seq]) >= len(payload) {
 		return
@@ -59,9 +59,9 @@ func (s *stream) keep(seq uint32, payload []byte) {
 	if s.early == nil {
 		s.early = make(map[uint32][]byte)
 	}
-	s.held += len(payload) - len(s.early[seq])
+	s.earlyLen += len(payload) - len(s.early[seq])
 	s.early[seq] = bytes.Clone(payload)
-	if s.held > maxHeld {
+	if s.earlyLen > maxEarlyLen {
 		s.lost, s.early = true, nil
 	}
 }

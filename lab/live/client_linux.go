@@ -57,7 +57,7 @@ func Down(ctx context.Context, name string) error {
 	return labDaemons.Down(ctx, name, &request{Op: opDown})
 }
 
-// SetLink sets the links of all ports of a lab that match the pattern ports up or down.
+// SetLink sets links of a lab up or down. ports is a pattern of the names of their ports.
 func SetLink(ctx context.Context, name, ports string, up bool) error {
 	link := "down"
 	if up {
@@ -68,7 +68,7 @@ func SetLink(ctx context.Context, name, ports string, up bool) error {
 	return err
 }
 
-// Impair replaces the impairments of the ports that match the pattern ports. scenario is the
+// Impair replaces the impairments of a lab's ports. ports is a pattern of their names, scenario the
 // text of a scenario with the same fabric and the new impairments.
 func Impair(ctx context.Context, name, ports, scenario string) error {
 	_, _, err := labDaemons.RoundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Impair: scenario})

@@ -26,8 +26,8 @@ type FabricOptions struct {
 
 // Scenario returns a scenario for a lab. It has the fabric, impairments and seed of the scenario
 // that o.Like names, or else a fabric from the other options, validated by Parse. Without a kind,
-// two hosts are a pair, and more hosts a star. A fat tree has by default (0) two spines, and a leaf
-// for each two hosts, at least two. The workload is never run, but the format requires one.
+// two hosts are a pair, and more hosts a star. By default (0) a fat tree has two spines, and a leaf
+// for every two hosts, but at least two. The workload is never run, but the format requires one.
 func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -119,9 +119,9 @@ func (o *FabricOptions) flagFor(key string) string {
 	return "the fabric"
 }
 
-// CaptureFile checks the name of a new capture file and returns its absolute path, for the
-// lab's process. An empty name, for no capture, stays empty. direct means that the kernel
-// carries the cables, which cannot be captured.
+// CaptureFile checks the name of a new capture file and returns its absolute path, because the
+// lab's process has another working directory. An empty name means no capture and stays empty.
+// direct means that the kernel carries the cables, which cannot be captured.
 func CaptureFile(file string, direct bool) (string, error) {
 	if file == "" {
 		return "", nil
@@ -142,8 +142,8 @@ func CaptureFile(file string, direct bool) (string, error) {
 // which work without such a device, load them at run time instead of linking them.
 var kernelRDMALibraries = []string{"libibverbs.so", "librdmacm.so", "libibumad.so"}
 
-// kernelRDMALibrary returns the first library that a program is linked with and that opens
-// RDMA devices of the kernel; empty if there is none, or the file is not an ELF file.
+// kernelRDMALibrary returns the first of kernelRDMALibraries that a program is linked with; empty
+// if there is none, or the file is not an ELF file.
 func kernelRDMALibrary(path string) string {
 	f, err := cmdline.OpenFile(path)
 	if err != nil {

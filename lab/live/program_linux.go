@@ -39,7 +39,7 @@ func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int
 
 // ProgramMain is the main function of the process that RunProgram starts in new namespaces. It
 // creates the fabric, begins its impairments, runs the program in each host, and returns the exit
-// code of RunProgram.
+// code of the first host whose program failed, or 0.
 func ProgramMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -63,8 +63,9 @@ func ProgramMain() (code int, err error) {
 	if err := testbed.Begin(time.Now()); err != nil {
 		return 0, err
 	}
-	group, err := launch.Start(ctx, j.specs(testbed), launch.Options{ // JoinOptional: a program need not connect to the launcher
-		Join: launch.JoinOptional, Output: &textfmt.PrintableWriter{W: os.Stdout}, KeepGoing: j.KeepGoing,
+	group, err := launch.Start(ctx, j.specs(testbed), launch.Options{
+		Join:   launch.JoinOptional, // a program need not connect to the launcher
+		Output: &textfmt.PrintableWriter{W: os.Stdout}, KeepGoing: j.KeepGoing,
 		Prefix: func(rank int, host string, _ launch.Stream) string {
 			if j.Plain {
 				return ""

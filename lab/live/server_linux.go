@@ -86,8 +86,8 @@ func (s *server) Handle(c *daemon.Client, r *request) error {
 	return fmt.Errorf("unknown operation %q", r.Op)
 }
 
-// set carries out an opSet request: it sets the links of the ports that match r.Host up or down,
-// or else replaces their impairments.
+// set carries out an opSet request for the ports that match the pattern r.Host: it sets their links
+// up or down if r.Link says so, else it replaces their impairments by those of scenario r.Impair.
 func (s *server) set(r *request) error {
 	switch r.Link {
 	case "":
@@ -140,8 +140,8 @@ func (s *server) exec(c *daemon.Client, r *request) error {
 	}, master)
 }
 
-// killSession kills all processes of a session. leader is the process ID of the session leader.
-// Background jobs of a shell have process groups of their own, and would keep the terminal open.
+// killSession kills all processes of the session with the leader's process ID. Its process group is
+// not enough: background jobs of a shell have other groups, and would keep the terminal open.
 func killSession(leader int) {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
 		return // /proc shows another PID namespace: see netns.Unshare

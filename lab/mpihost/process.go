@@ -31,8 +31,8 @@ type Process struct {
 // ErrNotStarted is returned by Join in a program that no launcher has started.
 var ErrNotStarted = errors.New("this program was not started as a rank: run it with 'fabrictest mpirun -n 4 PROGRAM'")
 
-// Join reads the job of this process from its launcher: a simulation has the job in the environment
-// variable WorldVar, and reports its start if the launcher asks for reports; a rank in a network
+// Join reads the job of this process from its launcher. A simulation has its job in the environment
+// variable WorldVar, and reports its start if the launcher asks for reports. A rank in a network
 // namespace receives its job over a connection. Join can be called once.
 func Join() (*Process, error) {
 	if text, ok := os.LookupEnv(WorldVar); ok {

@@ -52,8 +52,8 @@ type sharedFile struct {
 	mapped map[string][]byte
 }
 
-// openSharedMemory maps the index, the list of segments, of the shared memory of this rank's host,
-// whose inherited descriptor is fd.
+// openSharedMemory opens the shared memory of this rank's host, a file that the rank has inherited
+// as descriptor fd. It maps only the index, which lists the segments.
 func openSharedMemory(fd int) (transport.SharedMemory, error) {
 	unix.CloseOnExec(fd)
 	var st unix.Stat_t

@@ -36,7 +36,7 @@ type CertifyOptions struct {
 	Show func(total int) *conform.Display
 }
 
-// Certification judges a device of another host on its own wire.
+// Certification tests a device of another host on its own link.
 type Certification struct {
 	CertifyOptions
 	judge     *judge.Judge
@@ -57,7 +57,7 @@ type Certification struct {
 const WireTier = "wire"
 
 // NewCertification returns a Certification. If the protocol of the device is known, it selects the
-// cases now, and returns an error if no case matches. If protocol is empty, Judge selects them.
+// cases, and returns an error if no case matches. If protocol is empty, TestDevice selects them.
 func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certification, error) {
 	c := &Certification{CertifyOptions: o}
 	if protocol == "" {
@@ -123,9 +123,9 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 	return judge.ReadDeviations(c.Deviations, WireTier, all)
 }
 
-// Judge runs the cases on the device. client is a connection to the agent at addr, the program that
-// calls verbs on the device's host; Judge closes it. opt describes the link to the device.
-func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr string, opt bench.DeviceOptions) (*conform.Run, error) {
+// TestDevice runs the cases on the device. client is a connection, which TestDevice closes, to the
+// agent at addr: the program that calls verbs on the device's host. opt describes the link to it.
+func (c *Certification) TestDevice(ctx context.Context, client *agent.Client, addr string, opt bench.DeviceOptions) (*conform.Run, error) {
 	c.began, c.library, c.agent, c.intf = time.Now(), client.Agent(), addr, opt.Interface
 	var err error
 	if c.host, err = client.Identity(); err != nil {
@@ -160,8 +160,8 @@ func (c *Certification) ensureFolder() (err error) {
 	return err
 }
 
-// permissionHint adds the value of --wire that needs no permission to a permission error. It
-// returns other errors unchanged.
+// permissionHint extends a permission error by a hint: the value of --wire that needs no
+// permission. It returns other errors unchanged.
 func (c *Certification) permissionHint(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -174,7 +174,8 @@ func (c *Certification) permissionHint(err error) error {
 }
 
 // runCases runs the cases and returns their results. It stops early when ctx is cancelled or the
-// agent is lost and cannot be restarted. Such a run, and one with a filter, is marked as a part.
+// agent is lost and cannot be restarted. It sets run.Part if it stopped early or with a filter:
+// such a run is only a part of a certification.
 func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
 	run := conform.NewRun(c.Seed, WireTier)
 	run.Started, run.Command = c.began, c.Command(c.Filter.IDs)
@@ -224,7 +225,7 @@ func (c *Certification) subject() certificate.Subject {
 	if claims := conformance.CapNames(attr.Caps); claims != "" {
 		s.Claims = strings.Split(claims, ", ")
 	}
-	if c.Deviations != "" { // the name of the kind of device, or a file with this name
+	if c.Deviations != "" { // lists of deviations, and their files, are named after a kind of device
 		s.Kind = strings.TrimSuffix(filepath.Base(c.Deviations), ".yaml")
 	}
 	return s
@@ -253,7 +254,7 @@ func addrStrings(addrs []netip.Addr) (all []string) {
 	return all
 }
 
-// Certificate makes the certificate of a run, writes it to the run's folder, and returns both.
+// Certificate makes the certificate of a run, and writes it to the folder dir of the run.
 func (c *Certification) Certificate(run *conform.Run) (cert *certificate.Certificate, dir string, err error) {
 	if cert, err = certificate.New(run, c.subject(), c.judgeIdentity()); err != nil {
 		return nil, "", err

@@ -31,14 +31,14 @@ func GuestProtocol(cfg kernel.Config) conformance.Protocol {
 	return conformance.RoCE
 }
 
-// JudgeGuest boots a guest in the current network namespace, which must be empty, judges its
-// device, and shuts the guest down, so that its console log is complete. It prints progress to
-// status. If the device could not be judged, it removes the folder of the certificate.
-func (c *Certification) JudgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (*conform.Run, error) {
+// TestGuest boots a guest (a virtual machine) in the current network namespace, which must be
+// empty, tests its device, and shuts the guest down, so that its console log is complete. It prints
+// progress to status. If the test fails to run, it removes the folder of the certificate.
+func (c *Certification) TestGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (*conform.Run, error) {
 	if err := c.ensureFolder(); err != nil {
 		return nil, err
 	}
-	run, err := c.judgeGuest(ctx, cfg, status)
+	run, err := c.testGuest(ctx, cfg, status)
 	if err != nil {
 		_ = os.Remove(filepath.Join(c.judge.Dir, kernel.ConsoleName(1)))
 		_ = os.Remove(c.judge.Dir)
@@ -46,9 +46,9 @@ func (c *Certification) JudgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
-// judgeGuest boots the guest, judges its device through an agent, a program in the guest that calls
-// verbs for the judge, and stops the guest.
-func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (run *conform.Run, err error) {
+// testGuest boots the guest, tests its device through an agent, a program in the guest that calls
+// verbs for this one, and stops the guest.
+func (c *Certification) testGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (run *conform.Run, err error) {
 	fmt.Fprintf(status, "Booting Linux %s with %s …\n", cfg.Image.Release, c.Device)
 	cfg.Consoles = c.judge.Dir
 	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)
@@ -68,10 +68,10 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	defer g.Stop()
 	c.machine = "a QEMU guest with " + describeMachine(cfg, lab.Accel)
 	opt := bench.DeviceOptions{Interface: kernel.WireDevice, PartnerInterface: kernel.WireDevice, Host: g}
-	if isRawWire(c.Wire, GuestProtocol(cfg)) {
+	if isRawWire(c.Wire, GuestProtocol(cfg)) { // this program is a host of its own on the link
 		opt.Interface, opt.Peers = kernel.JudgeDevice, judgeAddresses
 	}
-	run, err = c.Judge(ctx, client, g.Addr, opt)
+	run, err = c.TestDevice(ctx, client, g.Addr, opt)
 	if errors.Is(err, agent.ErrLost) { // before the first case; later the results report it
 		err = errors.Join(err, g.Problem(err))
 	}

@@ -71,8 +71,8 @@ func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	return nil
 }
 
-// PlanMeasurement checks the options, and returns a judge with the devices whose recovery from loss
-// and congestion is to be measured. Without names these are all that can be measured.
+// PlanMeasurement checks the options, and returns a judge, which will measure the recovery of the
+// devices from loss and congestion. Without names these are all devices that can be measured.
 func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {
@@ -120,8 +120,8 @@ func (c *Conformance) judge() (*judge.Judge, error) {
 	}}, nil
 }
 
-// Measure measures how the devices of a judge recover from lost packets, and adds their reports
-// to a run. It continues after an error, and returns the errors of all devices.
+// Measure measures how j.Devices recover from lost packets, and adds their reports to a run. It
+// continues after an error, and returns the errors of all devices.
 func Measure(ctx context.Context, j *judge.Judge, run *conform.Run) (errs error) {
 	for _, d := range j.Devices {
 		r := d.Report()

@@ -117,7 +117,7 @@ func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
 // suites returns the suites of cases for an emulated device.
 func suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
 
-// Catalog returns the emulated devices, and describes and checks defects, for lists of cases.
+// Catalog returns the emulated devices, and functions that describe and check defects, for lists.
 func Catalog() *judge.Catalog {
 	c := new(judge.Catalog)
 	for _, p := range nics.All() {
@@ -231,7 +231,7 @@ func NeedsMutants(j *judge.Judge) bool {
 	return false
 }
 
-// DropMutants makes a judge check cases without mutants, the defects compiled into the program. It
+// DropMutants makes j check cases without mutants, the defects compiled into the program. It
 // returns an error if a device must have one. why says why mutants cannot be built here.
 func DropMutants(j *judge.Judge, why error) error {
 	for _, d := range j.Devices {

@@ -33,7 +33,7 @@ type Replay struct {
 }
 
 // Select returns the results of a saved run to repeat: those that match the names and tiers.
-// Without names these are the failed ones; with Passed, all. Skipped scenarios are never repeated.
+// Without names it omits scenarios that passed, unless r.Passed is set. It omits all skipped ones.
 func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error) {
 	for i := range saved.Scenarios {
 		res := &saved.Scenarios[i]
@@ -65,14 +65,14 @@ func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task
 	}}, nil
 }
 
-// Compare compares now, the results of a replay, with then, the results of the saved run, by index.
-// It prints a line for each, and reports whether all are the same.
-func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool, err error) {
+// Compare compares the results of a replay with those of the saved run, by index. It prints a line
+// for each, and reports whether all are the same.
+func Compare(w io.Writer, saved []*report.Result, replayed []report.Result) (same bool, err error) {
 	same = true
-	for i := range now {
-		equal, comparison := sameOutcome(then[i], &now[i])
+	for i := range replayed {
+		equal, comparison := sameOutcome(saved[i], &replayed[i])
 		same = same && equal
-		if _, err := fmt.Fprintf(w, "%s on %s: %s\n", now[i].Name, now[i].Tier, comparison); err != nil {
+		if _, err := fmt.Fprintf(w, "%s on %s: %s\n", replayed[i].Name, replayed[i].Tier, comparison); err != nil {
 			return false, err
 		}
 	}
@@ -82,21 +82,21 @@ func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool
 // sameOutcome compares two runs of a scenario, and describes the comparison. In simulation every
 // figure must be the same, in namespaces only the verdict. A scenario that starved, because the
 // host was too busy, may pass now.
-func sameOutcome(then, now *report.Result) (same bool, text string) {
-	if then.Verdict == report.Starved && now.Verdict == report.Passed {
+func sameOutcome(saved, replayed *report.Result) (same bool, text string) {
+	if saved.Verdict == report.Starved && replayed.Verdict == report.Passed {
 		return true, "the machine was too busy then, and the scenario passed now"
 	}
-	if then.Verdict != now.Verdict {
-		return false, fmt.Sprintf("%s then, %s now", then.Verdict, now.Verdict)
+	if saved.Verdict != replayed.Verdict {
+		return false, fmt.Sprintf("%s then, %s now", saved.Verdict, replayed.Verdict)
 	}
-	if then.Tier != string(scenarios.Sim) {
-		return true, fmt.Sprintf("%s again", now.Verdict)
+	if saved.Tier != string(scenarios.Sim) {
+		return true, fmt.Sprintf("%s again", replayed.Verdict)
 	}
-	a, b := reproduciblePart(then), reproduciblePart(now)
+	a, b := reproduciblePart(saved), reproduciblePart(replayed)
 	if a == b {
-		return true, fmt.Sprintf("%s again, the same in every figure", now.Verdict)
+		return true, fmt.Sprintf("%s again, the same in every figure", replayed.Verdict)
 	}
-	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a bug of fabrictest: please report it with both result.json files", now.Verdict)
+	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a bug of fabrictest: please report it with both result.json files", replayed.Verdict)
 }
 
 // reproduciblePart returns the part of a result that depends on the seed alone, as JSON.

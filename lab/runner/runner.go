@@ -33,7 +33,7 @@ type Task struct {
 	Given        string // the name or the file that selected the scenario
 	Tier         scenarios.Tier
 	Options      lab.Options
-	Incompatible string // why it cannot run with its NICs; it is skipped
+	Incompatible string // why it cannot run with the provider or the defects of Overrides; it is skipped
 }
 
 // Progress is called when a task starts and ends, by several goroutines. A
@@ -200,13 +200,13 @@ func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, o
 	return tasks
 }
 
-// DropIncompatible returns the tasks without those that cannot run with their NICs.
+// DropIncompatible returns the tasks that can run with the provider and the defects of Overrides.
 func DropIncompatible(tasks []Task) []Task {
 	return slices.DeleteFunc(tasks, func(t Task) bool { return t.Incompatible != "" })
 }
 
-// Tiers returns the named tiers. Without names it returns both, or simulation alone if network
-// namespaces are not available; why is the reason then.
+// Tiers returns the named tiers. Without names it returns both tiers or, if network namespaces are
+// not available, simulation alone, with the reason in why.
 func Tiers(names []string) (tiers []scenarios.Tier, why string, err error) {
 	if tiers, err = scenarios.ParseTiers(names); err != nil || tiers != nil {
 		return tiers, "", err

@@ -122,7 +122,7 @@ func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 		conn = p.anyOpen()
 	}
 	switch dg := c.datagrams(p); {
-	case conn != nil && (conn.state == open || conn.state == closing && !conn.disconnection.lastPacket) && conn.Free() > 0 && conn.canSendAck():
+	case conn != nil && (conn.state == open || conn.state == closing && !conn.disconnection.noMorePackets) && conn.Free() > 0 && conn.canSendAck():
 		via = conn
 	case dg != nil && dg.Free() > 0:
 		via = dg

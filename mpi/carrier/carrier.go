@@ -217,7 +217,7 @@ func (c *Carrier) failAll(err error) {
 	c.failOutstanding(err)
 }
 
-// Close releases all resources. Operations under way, if not AllDelivered, are lost.
+// Close releases all resources. Unless AllDelivered returns true, operations under way are lost.
 func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {

@@ -210,7 +210,7 @@ func (k *conn) requestCompleted(wc *verbs.WC) {
 	}
 	switch {
 	case k.Outstanding() > 0:
-	case k.state == failed || k.disconnection.lastPacket && !k.disconnection.awaitsPeerClose:
+	case k.state == failed || k.disconnection.noMorePackets && !k.disconnection.awaitsPeerClose:
 		k.c.endConn(k)
 	case k.state == closing:
 		k.sendDREP()
@@ -218,7 +218,7 @@ func (k *conn) requestCompleted(wc *verbs.WC) {
 }
 
 // sendCompleted handles the completion of a packet. It frees a packet that was delivered or need
-// not be, and queues one that failed for another rail.
+// not be, and queues a failed one to be sent on another rail.
 func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	p := pkt.peer
 	succeeded := wc.Status == verbs.WCSuccess

@@ -13,8 +13,8 @@ import (
 
 // disconnection is the progress of a disconnect.
 type disconnection struct {
-	receivedDREQ    bool
-	lastPacket      bool // our last packet was sent, or the peer's has arrived
+	mustSendDREP    bool // the peer's DREQ must be answered
+	noMorePackets   bool // our last packet was sent, or the peer's has arrived
 	awaitsPeerClose bool // the peer may still have to receive our last packet
 }
 
@@ -44,27 +44,27 @@ func (k *conn) disconnect() {
 	k.c.sendOn(k.peer, k, connDREQ, nil, []byte{byte(k.rail.Num)})
 }
 
-// handleDisconnect handles msg, a DREQ or a DREP of the peer.
+// handleDisconnect handles msg, a DREQ or a DREP of the peer. It answers a DREQ by a DREP, unless
+// the DREQs of both ranks crossed: then only the lower rank on iWARP does.
 func (k *conn) handleDisconnect(msg kind) {
-	k.disconnection.receivedDREQ = true // also for a DREP: lastPacket, set below, keeps sendDREP from answering it
+	d := &k.disconnection
 	switch {
 	case k.state == open || k.state == accepted:
-		k.state = closing
+		k.state, d.mustSendDREP = closing, true
 		k.c.markBusy(k.peer)
 		k.sendDREP()
 	case msg == connDREQ && k.rail.IsIWARP():
-		// The DREQs crossed, and neither rank knows whether its own has arrived. The lower
-		// rank sends a DREP.
-		if k.disconnection.receivedDREQ = k.c.env.Rank < k.peer.rank; k.disconnection.receivedDREQ {
+		// The DREQs crossed, and neither rank knows whether its own has arrived.
+		if d.mustSendDREP = k.c.env.Rank < k.peer.rank; d.mustSendDREP {
 			k.c.markBusy(k.peer)
 			k.sendDREP()
 		}
 	case msg == connDREQ: // the DREQs crossed; the peer may not have received ours yet
-		if k.disconnection.lastPacket = true; k.Outstanding() == 0 {
+		if d.noMorePackets = true; k.Outstanding() == 0 {
 			k.c.endConn(k)
 		}
 	default: // the peer has received our DREQ, and nothing else was outstanding
-		k.disconnection.lastPacket = true
+		d.noMorePackets = true
 		k.c.endConn(k)
 	}
 }
@@ -72,11 +72,11 @@ func (k *conn) handleDisconnect(msg kind) {
 // sendDREP answers a received DREQ, once all send requests of the connection have completed. The
 // DREP is the last packet that is sent on the connection.
 func (k *conn) sendDREP() {
-	if k.state != closing || !k.disconnection.receivedDREQ || k.disconnection.lastPacket || k.Outstanding() > 0 || !k.canSendAck() {
+	if k.state != closing || !k.disconnection.mustSendDREP || k.disconnection.noMorePackets || k.Outstanding() > 0 || !k.canSendAck() {
 		return
 	}
 	// On iWARP a completion means that TCP has the packet: closing now could cut it off.
-	k.disconnection.lastPacket, k.disconnection.awaitsPeerClose = true, k.rail.IsIWARP()
+	k.disconnection.noMorePackets, k.disconnection.awaitsPeerClose = true, k.rail.IsIWARP()
 	k.c.sendOn(k.peer, k, connDREP, nil, []byte{byte(k.rail.Num)})
 }
 

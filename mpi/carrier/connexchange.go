@@ -103,7 +103,7 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 		return nil
 	}
 	// msg is a REQ.
-	if k != nil && k.disconnection.lastPacket && k.state != failed { // the peer has ended k
+	if k != nil && k.disconnection.noMorePackets && k.state != failed { // the peer has ended k
 		c.endConn(k)
 		k = nil
 	}
@@ -161,7 +161,7 @@ func (h connInfo) bytes() []byte {
 	return le.AppendUint16(b, uint16(h.credits))
 }
 
-// parseConnInfo decodes the information that bytes encodes, and checks its length and rail.
+// parseConnInfo decodes a connInfo of a peer, and checks its length and rail.
 func (c *Carrier) parseConnInfo(b []byte) (h connInfo, err error) {
 	if len(b) != connInfoLen || int(b[0]) >= len(c.rails) {
 		return h, fmt.Errorf("%w: of a connection: % x", errMalformed, b)
@@ -230,7 +230,7 @@ func (c *Carrier) shouldConnect(p *peer) bool {
 	return false
 }
 
-// evictLeastUsed disconnects the idle peer with the fewest packets sent, if less than half of p's.
+// evictLeastUsed disconnects the idle peer with the least packetsSent, if less than half of p's.
 func (c *Carrier) evictLeastUsed(p *peer) {
 	var least *peer
 	for _, q := range c.peers {

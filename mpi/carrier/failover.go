@@ -29,8 +29,8 @@ func (k *conn) packetPosted(pkt *packet) {
 	pkt.posted++
 }
 
-// queueReroute queues a packet for another rail or for datagrams; the peer drops a duplicate. A
-// headerless packet (data alone) depends on its connection's order: instead, the peer is lost.
+// queueReroute queues a packet for another rail or for datagrams; the peer drops a duplicate. If it
+// is headerless (data alone), and so depends on its connection's order, the peer is lost instead.
 func (c *Carrier) queueReroute(pkt *packet) {
 	p := pkt.peer
 	if pkt.HasImm { // headerless: it depends on the order of its connection
@@ -132,7 +132,7 @@ func (k *conn) connFailed(cause error) {
 	if k.state == failed || k.ended {
 		return
 	}
-	if k.disconnection.lastPacket { // the peer has closed its end
+	if k.disconnection.noMorePackets { // the peer has closed its end
 		k.c.endConn(k)
 		return
 	}

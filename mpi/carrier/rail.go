@@ -92,7 +92,7 @@ func (r *rail) openDatagrams(cfg *Config) error {
 // datagrams returns the queue pair that reaches a peer; nil on rails without datagrams.
 func (c *Carrier) datagrams(p *peer) *datagrams { return c.rails[p.rail].dg }
 
-// switchRail sends later datagrams to a peer by the next working rail, and reports if there is one.
+// switchRail makes later datagrams to a peer use the next working rail; false if there is none.
 func (c *Carrier) switchRail(p *peer) bool {
 	for i := 1; i < len(c.rails); i++ {
 		if next := (p.rail + i) % len(c.rails); !p.railFailed[next] {
@@ -112,7 +112,7 @@ func (c *Carrier) failRail(p *peer, r *rail) bool {
 	return !p.railFailed[p.rail] || c.switchRail(p)
 }
 
-// learnRail sends later datagrams to a peer by the rail on which its packet arrived.
+// learnRail makes later datagrams to a peer use the rail on which its packet arrived.
 func (d *datagrams) learnRail(packet []byte) {
 	c := d.rail.c
 	if len(c.rails) == 1 {
@@ -136,8 +136,8 @@ func (d *datagrams) hasRoom(p *peer, n int) bool {
 }
 
 // postDatagram posts a packet on the rail that reaches its peer, or on the next one if the NIC
-// rejects it, as without an IP address. If the send queue is full, the packet is sent later or, if
-// it needs no acknowledgement, dropped.
+// rejects it, for example for lack of an IP address. If the send queue is full, the packet is sent
+// later or, if it needs no acknowledgement, dropped.
 func (c *Carrier) postDatagram(pkt *packet) error {
 	p := pkt.peer
 	for {

@@ -163,8 +163,8 @@ type contents struct {
 	owner    any            // of gathered
 }
 
-// sendContents sends a packet with the contents o over via, which has room. It returns false if
-// that failed: then the peer is lost.
+// sendContents sends a packet with the contents o over the transport via, which has room. It
+// returns false if that failed: then the peer is lost.
 func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
@@ -202,8 +202,9 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	return true
 }
 
-// countSent counts a packet to a peer, in total for the design Hybrid, and in the current burst for
-// coalescing. A burst ends with the next call of Progress.
+// countSent counts a packet to a peer: in packetsSent, by which the design Hybrid selects the peers
+// to connect to, and in the current burst, by which coalescing starts. A burst ends with the next
+// call of Progress.
 func (c *Carrier) countSent(p *peer) {
 	p.packetsSent++
 	if u := &p.coalescing; u.burstAt == c.clock.progressCalls {
@@ -213,8 +214,8 @@ func (c *Carrier) countSent(p *peer) {
 	}
 }
 
-// writePrefix writes the prefix of a packet that is sent over via. A headerless packet has
-// immediate data instead of a prefix.
+// writePrefix writes the prefix of a packet that is sent over the transport via. A headerless
+// packet has immediate data instead of a prefix.
 func (c *Carrier) writePrefix(pkt *packet, k kind, via sender) {
 	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.next}
 	if conn := via.usedConn(); conn != nil { // a datagram returns no credits: it may arrive twice

@@ -38,8 +38,8 @@ func (u *coalescing) fits(n int) bool {
 	return u.pkt != nil && n <= maxCoalescedData && len(u.b)+lengthLen+wire.MaxLen+n <= u.maxLen
 }
 
-// start sets the packet in which messages are collected until they are sent over via, with at
-// most maxLen bytes. With nil no messages are collected.
+// start sets pkt, the packet in which messages of up to maxLen bytes together are collected until
+// they are sent over the transport via. If pkt is nil, no messages are collected.
 func (u *coalescing) start(pkt *packet, via sender, maxLen int) {
 	u.pkt, u.sender, u.b, u.maxLen = pkt, via, nil, maxLen
 	if pkt != nil {

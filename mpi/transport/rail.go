@@ -110,8 +110,8 @@ func (r *Rail) Poll(handle func(*verbs.WC)) (polled bool, err error) {
 	return polled, nil
 }
 
-// Arm requests a completion event, unless one is requested already. If pollAgain, the caller
-// must poll once more: completions that came before the request cause no event.
+// Arm requests a completion event, unless one is requested already. If pollAgain is true, the
+// caller must poll once more, because completions before the request cause no event.
 func (r *Rail) Arm() (pollAgain bool, err error) {
 	const solicitedOnly = false
 	if r.armed {

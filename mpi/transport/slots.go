@@ -47,9 +47,9 @@ func (s *SlotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
 // trailer is the trailer in the memory of the next slot.
 func (s *SlotRing) trailer() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TrailerLen])) }
 
-// Peek returns the next packet, which stays in its slot until Advance: it ends where the slot's
-// trailer begins. It returns nil until the trailer, which is written last, has the number of the
-// current pass over the ring (lap), and if the length in the trailer exceeds a slot.
+// Peek returns the next packet, which stays in its slot until Advance. It returns nil if the slot's
+// trailer, which the writer stores last, is not of the current lap (pass over the slots), or if the
+// length in it exceeds a slot.
 func (s *SlotRing) Peek() []byte {
 	t := atomic.LoadUint64(s.trailer())
 	n := int(t >> 32)
@@ -63,7 +63,8 @@ func (s *SlotRing) Peek() []byte {
 // Advance frees the slot of the packet that Peek returned.
 func (s *SlotRing) Advance() { s.next++ }
 
-// write copies a packet before the next slot's trailer. The trailer, stored last, publishes it.
+// write copies a packet to the end of the next slot, before its trailer, and then stores the
+// trailer, which makes the packet visible to the reader.
 func (s *SlotRing) write(b []byte) {
 	copy(s.mem[s.end()-TrailerLen-len(b):], b)
 	atomic.StoreUint64(s.trailer(), s.trailerOf(len(b)))
@@ -119,8 +120,8 @@ const cacheLine = 64
 // SharedRingsLen is the length of the memory of two rings of count slots of size bytes.
 func SharedRingsLen(size, count int) int { return 2 * (cacheLine + size*count) }
 
-// NewSharedRings returns the rings in a zeroed segment of SharedRingsLen bytes. Exactly one of
-// the two ranks must set first, so that each writes to the ring that the other reads.
+// NewSharedRings returns the rings in a zeroed segment of SharedRingsLen bytes. One of the two
+// ranks passes true for first, the other false, so that each writes to the ring that the other reads.
 func NewSharedRings(mem []byte, size, count int, first bool) (r SharedRings, err error) {
 	half := SharedRingsLen(size, count) / 2
 	out, in := mem[:half], mem[half:2*half]

@@ -67,8 +67,9 @@ func (w *Window) releasePart(o *Operation) {
 }
 
 // startNextWord starts an atomic on the next word of its operation: a fetch-and-add for NoOp and
-// for sums of 8-byte integers, else a compare-and-swap. Its compare value has 0 for each byte of
-// the word that is not known yet: if the compare-and-swap fails, it fetches them.
+// for sums of 8-byte integers, else a compare-and-swap. Its compare value has 0 for the bytes of
+// the word that are not known yet. If they are not 0, the compare-and-swap fails and fetches them,
+// and AtomicDone retries it.
 func (w *Window) startNextWord(a *Atomic) {
 	o := a.op
 	a.offset, a.expected = o.nextWord, 0

@@ -75,8 +75,8 @@ func (w *Window) CheckUnlock(rank int) error {
 	return nil
 }
 
-// Unlock releases the lock of a rank's window, and returns the first error of the operations on it,
-// or that the rank is lost. The caller has waited for RemoteComplete.
+// Unlock releases the lock of a rank's window. It returns the first error of the operations on it;
+// without one, an ErrLost if the rank is lost. The caller has waited for RemoteComplete.
 func (w *Window) Unlock(rank int) error {
 	t := &w.targets[rank]
 	err := cmp.Or(w.TakeError(rank), t.lost)

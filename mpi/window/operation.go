@@ -106,7 +106,7 @@ func (w *Window) checkOp(a *Access, size int) error {
 }
 
 // start starts a valid operation on size bytes. It issues the operation now if prepareTarget allows
-// it, else when the target's post or lock has arrived. An empty operation is complete at once.
+// it, else when the target's post or lock grant arrives. An empty operation is complete at once.
 func (w *Window) start(a Access, size int) (*Operation, error) {
 	t := &w.targets[a.Rank]
 	o := w.e.allocOp()
@@ -219,7 +219,7 @@ func (o *Operation) partDone() {
 
 // complete completes an operation, records its error as that of the target, and returns the
 // operation to the free list unless the caller keeps it as a request. A replyOp, a reply of this
-// rank to a peer, is no operation on a target.
+// rank to a peer, does not count as an operation on the target.
 func (o *Operation) complete() {
 	e := o.w.e
 	e.busy--

@@ -205,7 +205,7 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	if f&context != 0 {
 		dst = le.AppendUint32(dst, h.Context)
 	}
-	if f&elements != 0 { // of an accumulate
+	if f&elements != 0 { // of an accumulate or a compare-and-swap
 		dst = le.AppendUint64(dst, h.Offset)
 		dst = append(dst, h.Type, h.Op)
 	}

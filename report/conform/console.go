@@ -256,8 +256,8 @@ func (d *Display) writeUnsupported(b *strings.Builder, run *Run) {
 	}
 }
 
-// writeNotJudged prints the requirements that no case of a whole run judged, with the reasons, and
-// those that depend on headers which a simulated bench writes itself.
+// writeNotJudged prints the requirements that no case of a complete run could test, with the
+// reasons, and those that depend on headers which a simulated bench writes itself.
 func writeNotJudged(b *strings.Builder, run *Run) {
 	rows := run.NotJudged()
 	if len(rows) > 0 {

@@ -33,8 +33,9 @@ type ladder struct {
 	y float64
 }
 
-// drawLadder draws the ladder diagram of a case as SVG, with the expected behaviour below the step
-// that caused a failure, or at the end. All texts are escaped.
+// drawLadder draws the ladder diagram of a case as SVG. If it finds the step that caused a failure,
+// it writes the expected behaviour below that step, else the expected and the observed behaviour
+// at the end. All texts are escaped.
 func drawLadder(r *Result) template.HTML {
 	d := &ladder{y: ladderTop}
 	culprit := culpritOf(r)

@@ -110,7 +110,8 @@ func (r *Run) junitSuite(d *Device) kit.Suite {
 	return s
 }
 
-// junitCase returns the result as a JUnit case, its verdict mapped as WriteJUnit says.
+// junitCase returns the result as a JUnit case. Fail and stale are failures, broken is an error,
+// unsupported and deviates are skipped.
 func (r *Result) junitCase() kit.Case {
 	c := kit.Case{Name: r.ID, SystemOut: kit.Text{Text: "replay: " + r.Replay + "\n"}}
 	c.Properties.Add("title", r.Title)

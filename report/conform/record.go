@@ -133,8 +133,8 @@ func writePacket(ng *pcapgo.NgWriter, at time.Time, out bool, data []byte, notes
 	return ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(data), Length: len(data)}, data, opts)
 }
 
-// peerSendsFirst reports whether the peer sent the first data of a stream, or there is none. In MPA
-// the side that opened the connection sends first.
+// peerSendsFirst reports whether the peer sent the first data of a stream; true without data. In
+// MPA the side that opened the connection sends first.
 func peerSendsFirst(events []conformance.Event, stream int) bool {
 	i := slices.IndexFunc(events, func(e conformance.Event) bool {
 		return e.Stream == stream && (e.Kind == conformance.EventSent || e.Kind == conformance.EventReceived)
@@ -166,7 +166,7 @@ func udp6(b []byte) (datagram []byte, ok bool) {
 	return datagram[:n], true
 }
 
-// allWithoutChecksum reports whether all UDP datagrams over IPv6, at least one, have no checksum.
+// allWithoutChecksum reports whether there are UDP datagrams over IPv6, and none has a checksum.
 func allWithoutChecksum(events []conformance.Event) (found bool) {
 	for i := range events {
 		if u, ok := udp6(events[i].Data); ok && events[i].Stream == 0 { // Data is a packet, not TCP data

@@ -54,7 +54,7 @@ type Judged struct {
 // Bad returns the results that fail the run, in order.
 func (r *Run) Bad() []Judged { return r.resultsWith(Verdict.Bad) }
 
-// resultsWith returns the results whose verdict match accepts, in order.
+// resultsWith returns the results for whose verdict match returns true, in order.
 func (r *Run) resultsWith(match func(Verdict) bool) (all []Judged) {
 	for i := range r.Devices {
 		d := &r.Devices[i]
@@ -175,8 +175,8 @@ func (r *Run) NotJudged() (rows []NotJudgedRow) {
 // unclaimedPrefix begins the reason of a case for a feature that the device does not claim.
 const unclaimedPrefix = "the device does not claim "
 
-// rowsOfBenchHeaders returns the requirements of passed cases with the label conformance.BenchHeaders, if the
-// run was in simulation.
+// rowsOfBenchHeaders returns the requirements of passed cases with the label BenchHeaders, if the
+// run was in simulation: there the test bench itself writes the headers that these cases check.
 func (r *Run) rowsOfBenchHeaders() []string {
 	rows := make(map[string]bool)
 	for i := range r.Devices {

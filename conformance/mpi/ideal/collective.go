@@ -63,6 +63,7 @@ func (c *comm) Barrier() error {
 	return nil
 }
 
+// Ibarrier is MPI_Ibarrier. Defects (deliberate errors for cases to find) complete it early.
 func (c *comm) Ibarrier() (cases.Request, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Ibarrier", err)
@@ -151,6 +152,7 @@ func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	return nil
 }
 
+// Allgather is MPI_Allgather. The defect GatherReversed stores the parts in reverse order.
 func (c *comm) Allgather(mine, all []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Allgather", err)
@@ -170,6 +172,7 @@ func (c *comm) Allgather(mine, all []byte) error {
 	return nil
 }
 
+// Alltoall is MPI_Alltoall. The defect NotTransposed makes all ranks receive the same parts.
 func (c *comm) Alltoall(send, recv []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Alltoall", err)

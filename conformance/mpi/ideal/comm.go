@@ -38,6 +38,7 @@ type comm struct {
 func (c *comm) Rank() int { return c.rank }
 func (c *comm) Size() int { return len(c.group.ranks) }
 
+// Node returns the host of a rank. The defect NodeIsRank returns the rank.
 func (c *comm) Node(rank int) int {
 	if c.Defects.NodeIsRank {
 		return rank
@@ -45,6 +46,7 @@ func (c *comm) Node(rank int) int {
 	return c.group.ranks[rank] / c.PerNode
 }
 
+// SetErrorHandler is MPI_Comm_set_errhandler. The defect HandlerOfParent also changes the parent.
 func (c *comm) SetErrorHandler(h func(rank, size int, err error) error) {
 	c.handler = h
 	if c.Defects.HandlerOfParent && c.parent != nil {
@@ -63,7 +65,8 @@ func unless(defect bool, err error) error {
 	return err
 }
 
-// fail returns the error of a call, or what the error handler returns for it.
+// fail returns the error of a call, or what the error handler returns for it. Defects (deliberate
+// errors) falsify the error, ignore the handler, or make all later calls fail.
 func (c *comm) fail(call string, err error) error {
 	if err == nil {
 		return nil
@@ -96,6 +99,7 @@ func (c *comm) startCall() error {
 // splitArgs are the arguments of one rank in Split or SplitNode.
 type splitArgs struct{ color, key, rank int }
 
+// Split is MPI_Comm_split. The defect ColorsUnchecked accepts negative colours.
 func (c *comm) Split(color, key int) (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Split", err)
@@ -106,6 +110,7 @@ func (c *comm) Split(color, key int) (cases.Comm, error) {
 	return c.split(color, key)
 }
 
+// SplitNode is MPI_Comm_split_type by host. The defect NodesMixed puts all hosts together.
 func (c *comm) SplitNode(key int) (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("SplitNode", err)
@@ -194,6 +199,7 @@ func (c *comm) Dup() (cases.Comm, error) {
 	return c.child(g, slices.Index(g.ranks, c.proc.rank)), nil
 }
 
+// Free is MPI_Comm_free. Defects (deliberate errors) drop posted receives, or free the parent, too.
 func (c *comm) Free() error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Free", err)

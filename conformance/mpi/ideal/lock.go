@@ -113,6 +113,7 @@ func (w *win) LockAll(mpi.Assert) error {
 	})
 }
 
+// UnlockAll is MPI_Win_unlock_all. It fails with ErrRMASync without LockAll.
 func (w *win) UnlockAll() error {
 	notLocked := !w.lockedAll
 	return w.callUnless(notLocked, "UnlockAll", func() error {

@@ -84,6 +84,7 @@ func (o *op) tryApply() bool {
 }
 
 // apply applies the operation to the memory of its target, and reports whether it is finished.
+// Defects (deliberate errors) lose or misplace data.
 func (o *op) apply(mem []byte) bool {
 	accessed := mem[o.offset : o.offset+o.size()]
 	switch {

@@ -129,11 +129,11 @@ func runRequest(r *request, err error) (mpi.Status, error) {
 	if err := r.begin(); err != nil {
 		return mpi.Status{}, r.c.fail(r.call, err)
 	}
-	what := r.call + " to be complete"
+	waitingFor := r.call + " to be complete"
 	if r.queues != nil {
-		what = "a message"
+		waitingFor = "a message"
 	}
-	r.c.blockUntil(what, r.isComplete)
+	r.c.blockUntil(waitingFor, r.isComplete)
 	st, err := r.deactivate()
 	return st, r.c.fail(r.call, err)
 }
@@ -150,7 +150,7 @@ func makePersistent(r *request, err error) (cases.Request, error) {
 	return r, nil
 }
 
-// isend starts a send.
+// isend starts a send. With the defect IsendWaits it also waits for the end of the send.
 func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
 	r, err := startRequest(c.newSend(call, m, buf, dest, tag))
 	if r != nil && c.Defects.IsendWaits {
@@ -227,7 +227,7 @@ func (c *comm) newRecv(call string, buf []byte, source, tag int) (*request, erro
 // procNullStatus is the status of a receive from MPI_PROC_NULL.
 var procNullStatus = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
-// recvFromProcNull completes a receive from MPI_PROC_NULL.
+// recvFromProcNull completes a receive from MPI_PROC_NULL. Defects block it or falsify its result.
 func (c *comm) recvFromProcNull(r *request) {
 	if c.Defects.NullBlocks {
 		return

@@ -52,6 +52,7 @@ func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 	return mpi.Status{}, false, nil
 }
 
+// Probe is MPI_Probe. findMessage returns index -1 for MPI_PROC_NULL.
 func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 	k, _, err := c.findMessage("Probe", source, tag, blocking)
 	if err != nil || k < 0 {
@@ -100,7 +101,8 @@ func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
 	return m, st, err
 }
 
-// mprobe removes a message from the unexpected messages. If wait is true, it waits for one.
+// mprobe removes a message from the unexpected messages. If wait is true, it waits for one. Defects
+// (deliberate errors) leave the message there, or return another.
 func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, mpi.Status, bool, error) {
 	k, found, err := c.findMessage(call, source, tag, wait)
 	switch {
@@ -141,6 +143,7 @@ func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	return r, nil
 }
 
+// Recv is MPI_Mrecv: it receives a message that a probe has matched.
 func (x *message) Recv(buf []byte) (mpi.Status, error) {
 	r, err := x.Irecv(buf)
 	if err != nil {

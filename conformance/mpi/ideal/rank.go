@@ -26,6 +26,7 @@ func (p *proc) newWorld() cases.World {
 
 func (r *rank) Self() cases.Comm { return r.self }
 
+// Wtime is MPI_Wtime. With the defect ClockRunsBack, the time decreases.
 func (r *rank) Wtime() time.Duration {
 	if r.Defects.ClockRunsBack {
 		return time.Hour - r.now
@@ -53,6 +54,7 @@ func (r *rank) Invalidate(buf []byte) error {
 	return nil
 }
 
+// AttachBuffer is MPI_Buffer_attach. The defect AttachesTwice accepts a second buffer.
 func (r *rank) AttachBuffer(n int) error {
 	p := r.proc
 	if p.hasBuffer && !p.Defects.AttachesTwice || n < 0 {

@@ -61,6 +61,8 @@ func (r *request) begin() error {
 	return err
 }
 
+// Start is MPI_Start, for an inactive persistent request. Defects (deliberate errors) accept other
+// requests, or refuse a second start.
 func (r *request) Start() error {
 	r.c.yieldSometimes()
 	switch {
@@ -103,6 +105,7 @@ func (r *request) Wait() (mpi.Status, error) {
 	return st, r.c.fail("Wait", err)
 }
 
+// Test is MPI_Test. Defects (deliberate errors for cases to find) return a wrong flag.
 func (r *request) Test() (mpi.Status, bool, error) {
 	r.c.letOthersRun()
 	if !r.active {
@@ -115,6 +118,7 @@ func (r *request) Test() (mpi.Status, bool, error) {
 	return st, true, r.c.fail("Test", err)
 }
 
+// GetStatus is MPI_Request_get_status. The defect GetStatusFrees deactivates the request.
 func (r *request) GetStatus() (mpi.Status, bool, error) {
 	r.c.letOthersRun()
 	if !r.active {
@@ -150,7 +154,8 @@ func (r *request) Cancel() error {
 	return nil
 }
 
-// cancelNow cancels a receive that has no message yet.
+// cancelNow cancels a receive that has no message yet. Defects (deliberate errors) cancel another
+// one, leave it posted, or falsify its status.
 func (r *request) cancelNow() {
 	r.cancelling = false
 	victim := r

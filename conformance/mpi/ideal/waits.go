@@ -7,6 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
+// StartAll is MPI_Startall. The defect StartAllMissesLast does not start the last request.
 func (r *rank) StartAll(rs []cases.Request) error {
 	if r.Defects.StartAllMissesLast && len(rs) > 1 {
 		rs = rs[:len(rs)-1]
@@ -136,6 +137,7 @@ func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (i
 	return i, st, err
 }
 
+// WaitAny is MPI_Waitany.
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
@@ -144,6 +146,7 @@ func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 	return i, st, r.fail("WaitAny", err)
 }
 
+// TestAny is MPI_Testany. Defects (deliberate errors for cases to find) return a wrong flag.
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	qs := ownRequests(rs)
 	completed, noneActive := r.findComplete(qs, nonblocking)
@@ -171,6 +174,7 @@ func (r *rank) deactivateSome(qs []*request, completed []int) ([]int, []mpi.Stat
 	return completed, sts, err
 }
 
+// WaitSome is MPI_Waitsome. The defect NoneIsFirst returns index 0 if no request is active.
 func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
@@ -181,6 +185,7 @@ func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	return r.deactivateSome(qs, completed)
 }
 
+// TestSome is MPI_Testsome. The defect TestNever finds no complete request.
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	qs := ownRequests(rs)
 	completed, _ := r.findComplete(qs, nonblocking)

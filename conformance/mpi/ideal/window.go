@@ -33,6 +33,7 @@ type win struct {
 	ops           []*op
 }
 
+// WinCreate is MPI_Win_create. The defect WinCopies uses a copy of buf.
 func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
 	if c.Defects.WinCopies {
 		buf = slices.Clone(buf)
@@ -73,6 +74,7 @@ func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 
 func (w *win) Memory() []byte { return w.shared.mem[w.c.rank] }
 
+// Size returns the size of a rank's window. The defect SizesAlike returns that of this rank.
 func (w *win) Size(rank int) int {
 	if w.c.Defects.SizesAlike {
 		rank = w.c.rank
@@ -153,8 +155,8 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post begins an exposure epoch for the origins in group. It counts the posts for each origin: the
-// operations of an origin wait until that count shows the post.
+// Post begins an exposure epoch for the origins in group. It counts the posts for each origin,
+// whose operations wait for as many posts as Starts. The defect PostForgotten counts too few.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	inEpoch := w.exposureGroup != nil || w.usedFence()
 	return w.callUnless(inEpoch, "Post", func() error {
@@ -221,6 +223,7 @@ func (w *win) awaitsOrigin() bool {
 	return false
 }
 
+// Wait is MPI_Win_wait. It fails with ErrRMASync without Post.
 func (w *win) Wait() error {
 	notPosted := w.exposureGroup == nil
 	return w.callUnless(notPosted, "Wait", func() error {
@@ -230,6 +233,7 @@ func (w *win) Wait() error {
 	})
 }
 
+// Test is MPI_Win_test. It fails with ErrRMASync without Post.
 func (w *win) Test() (done bool, err error) {
 	w.c.letOthersRun()
 	notPosted := w.exposureGroup == nil

@@ -207,31 +207,31 @@ func (w *world) tryAnyEvent() bool {
 	return false
 }
 
-// blockUntil blocks the rank in an MPI call until ready returns true. The text what names the wait
-// in the HungError of a deadlock.
-func (p *proc) blockUntil(what string, ready func() bool) {
+// blockUntil blocks the rank in an MPI call until ready returns true. The HungError of a deadlock
+// has waitingFor as the reason of the wait.
+func (p *proc) blockUntil(waitingFor string, ready func() bool) {
 	p.inCall = true
-	p.yieldUntil(what, ready)
+	p.yieldUntil(waitingFor, ready)
 	p.inCall = false
 }
 
 // yieldUntil lets other ranks run until ready returns true.
-func (p *proc) yieldUntil(what string, ready func() bool) {
-	p.ready, p.waitingFor = ready, what
+func (p *proc) yieldUntil(waitingFor string, ready func() bool) {
+	p.ready, p.waitingFor = ready, waitingFor
 	if !p.yield(struct{}{}) {
 		panic(errStopped) // Run has ended: unwind the rank
 	}
 	p.ready, p.waitingFor = nil, ""
 }
 
-// yieldSometimes starts an MPI call: at random, it lets other ranks run first, or does nothing.
+// yieldSometimes is called at the start of an MPI call. At random, it lets other ranks run first.
 func (p *proc) yieldSometimes() {
 	if p.rng.IntN(2) == 0 {
 		p.letOthersRun()
 	}
 }
 
-// letOthersRun lets other ranks run. Calls that test use it, so that a loop of tests can end.
+// letOthersRun lets other ranks run. Calls such as Test use it, so that a loop of them can end.
 func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return true }) }
 
 // canReceive reports whether messages can arrive at a rank: always, but with Polling (or a defect)

@@ -145,7 +145,7 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 		return true
 	}
 	p.Variants &^= link.MayFragment // which a link that reports DF sets if DF is clear
-	// A CRC is linear: the effect of a bit depends only on the number of bytes after it.
+	// A CRC is linear: the effect of DF depends only on the number of bytes after it, here zeros.
 	const dfBit, flagsToUDPEnd = 0x40, link.IPv4HeaderLen - 6 + link.UDPHeaderLen
 	body, icrc := p.splitICRC()
 	covered := make([]byte, flagsToUDPEnd+len(body))
@@ -171,8 +171,8 @@ func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// doubledICRC returns the ICRC of rxe for a FLUSH, which covers the packet from the BTH on (body)
-// twice, the second time with the bits that an ICRC masks. icrc is the right ICRC.
+// doubledICRC returns the ICRC that rxe computes for a FLUSH. It covers body, the packet from the
+// BTH on, twice, the second time unmasked. icrc is the right ICRC.
 func doubledICRC(icrc uint32, body []byte) uint32 {
 	return crc32.Update(icrc, crc32.IEEETable, body)
 }

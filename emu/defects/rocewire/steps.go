@@ -116,7 +116,7 @@ func hideSequenceNAK(_ *Filter, p *packet) (pass bool) {
 // nakDelay is the delay of NAKLate.
 const nakDelay = 10 * time.Millisecond
 
-// delayNAK, a step of the defect NAKLate, holds a sequence NAK, which Output sends after nakDelay.
+// delayNAK is a step of the defect NAKLate: it delays a sequence NAK by nakDelay (see Output).
 func delayNAK(f *Filter, p *packet) (pass bool) {
 	if s, ok := p.syndrome(); !ok || s != wire.Nak(wire.NakPSNSequence) {
 		return true

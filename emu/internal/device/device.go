@@ -44,7 +44,8 @@ type Hooks struct {
 	QPHandle func(qp any) verbs.QP
 	// OnEvent is called for every asynchronous event, with the lock held.
 	OnEvent func(nic.Event)
-	// BeforeControl is called before every control verb, with the lock held.
+	// BeforeControl is called, with the lock held, before every verb that queries, creates or
+	// changes an object (drive.CallControl).
 	BeforeControl func()
 	// CreateAH creates an address handle.
 	CreateAH func(*PD, verbs.AHAttr) (verbs.AH, error)
@@ -84,7 +85,7 @@ func (d *Device) Closed() bool { return d.closed }
 func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
 // onEvent is called when the NIC has queued an asynchronous event. It runs the provider's hook and
-// wakes WaitAsync. The NIC keeps the event until it is read: closing an object removes its events.
+// wakes WaitAsync. The NIC keeps events until they are read: closing an object can remove them.
 func (d *Device) onEvent(e nic.Event) {
 	if d.hooks.OnEvent != nil {
 		d.hooks.OnEvent(e)
@@ -197,15 +198,15 @@ func (d *Device) asyncEvent(e *nic.Event) verbs.AsyncEvent {
 	return out
 }
 
-// Shutdown first calls last, with the lock held. It then closes the device: blocked calls return
-// ErrClosed, and the driver stops. If the device was closed already, it only returns false.
-func (d *Device) Shutdown(last func()) bool {
+// Shutdown closes the device: it calls beforeClose with the lock held, makes blocked calls return
+// ErrClosed, and stops the driver. If the device was closed already, it only returns false.
+func (d *Device) Shutdown(beforeClose func()) bool {
 	d.drv.Lock(drive.CallControl)
 	if d.closed {
 		d.drv.Unlock()
 		return false
 	}
-	last()
+	beforeClose()
 	d.closed = true
 	for _, cond := range d.blocked {
 		cond.Notify()

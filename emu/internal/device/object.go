@@ -61,36 +61,36 @@ func HandleOrNil[I any](h I, err error) (I, error) {
 	return h, nil
 }
 
-// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d; what names
-// the kind of handle in the error. The device's lock is held.
-func CheckHandle[T Handle](d *Device, op, what string, x any) (h T, err error) {
+// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d. kind is
+// the kind of handle in the error, such as "PD". The device's lock is held.
+func CheckHandle[T Handle](d *Device, op, kind string, x any) (h T, err error) {
 	if x == nil {
-		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: no %s is given", verbs.ErrInvalid, what)}
+		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: no %s is given", verbs.ErrInvalid, kind)}
 	}
 	h, ok := x.(T)
 	if !ok || h.object().D != d {
-		return h, ForeignHandleError(op, what)
+		return h, ForeignHandleError(op, kind)
 	}
 	if h.object().closed {
-		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s", verbs.ErrClosed, what)}
+		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s", verbs.ErrClosed, kind)}
 	}
 	return h, nil
 }
 
-// CheckOptionalHandle passes x to use if it is an open handle of d. It accepts nil and
-// does nothing: the engine decides whether a handle is required.
-func CheckOptionalHandle[T Handle](d *Device, op, what string, x any, use func(T)) error {
+// CheckOptionalHandle calls set with x if x is an open handle of d, and fails otherwise. If x is
+// nil, it does nothing, because the engine decides whether a handle is required.
+func CheckOptionalHandle[T Handle](d *Device, op, kind string, x any, set func(T)) error {
 	if x == nil {
 		return nil
 	}
-	h, err := CheckHandle[T](d, op, what, x)
+	h, err := CheckHandle[T](d, op, kind, x)
 	if err == nil {
-		use(h)
+		set(h)
 	}
 	return err
 }
 
 // ForeignHandleError is the error for a handle of another device.
-func ForeignHandleError(op, what string) error {
-	return &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s belongs to another device", verbs.ErrInvalid, what)}
+func ForeignHandleError(op, kind string) error {
+	return &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s belongs to another device", verbs.ErrInvalid, kind)}
 }

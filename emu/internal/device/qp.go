@@ -67,8 +67,9 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// PostRecv implements verbs.QP. Unlike other verbs it sends packets only if peers wait for the
-// receives: delayed acknowledgements wait for the send request that most likely follows.
+// PostRecv implements verbs.QP. Other verbs send all pending packets when they return. PostRecv
+// does so only if peers wait for the receives, because a send request most likely follows, and
+// delayed acknowledgements can be sent with it.
 func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err

@@ -77,7 +77,7 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 }
 
 // pack fills messages with as many of ds as fit, in order, and returns how many; 0 if ds[0] fails
-// checkSendable. The first singles datagrams get a message each, the others may share one by GSO.
+// checkSendable. singles is how many of ds, from the first on, must not share a message by GSO.
 func (s *sender) pack(ds []link.Datagram, singles int) int {
 	s.used = 0
 	s.copyBuf = s.copyBuf[:0]

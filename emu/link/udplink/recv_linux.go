@@ -144,9 +144,9 @@ func (l *Link) readAny(room int) error {
 	return nil
 }
 
-// read reads a batch of messages from one socket: at most so many that they have room datagrams, if
-// each has perMessage, as the last message had. The batch doubles while it is filled. If the socket
-// is empty, the next batch is one message: recvmsg is cheaper than recvmmsg.
+// read reads a batch of messages from one socket. It assumes that a message has as many datagrams
+// as the last one (perMessage), and reads at most room datagrams. The batch doubles while it is
+// filled. If the socket is empty, the next batch is one message, as recvmsg is the cheaper call.
 func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	r := &l.in
 	want := max(1, min(r.batch, room/r.perMessage))
@@ -188,8 +188,8 @@ func (l *Link) enableGROForBursts() {
 	}
 }
 
-// messagesRead notes that n of want messages were read from the socket with the address dst. If
-// the socket had all of them, the next batch is twice as large.
+// messagesRead notes that n messages were read from the socket with the address dst. If these are
+// as many as wanted, the next batch is twice as large.
 func (r *receiver) messagesRead(n, want int, dst netip.AddrPort) {
 	process.RaceReceived() // for the race detector, which does not see raw system calls
 	r.filled, r.next, r.off, r.dst = n, 0, 0, dst

@@ -48,9 +48,10 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return taken, nil
 }
 
-// sendSome packs and sends one batch, whose first singles datagrams must not share a super-packet
-// (GSO). It returns how many datagrams the link took, how many of the next must be sent as single
-// datagrams because the kernel refused their super-packet, and whether the socket is full.
+// sendSome packs and sends one batch. singles is the number of datagrams, from the first on, that
+// must not share a super-packet (GSO). It returns how many datagrams the link took, how many of the
+// next must be sent as single datagrams because the kernel refused their super-packet, and whether
+// the socket is full.
 func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int, full bool) {
 	s := &l.out
 	packed := s.pack(ds, singles)

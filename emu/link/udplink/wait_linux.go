@@ -70,12 +70,12 @@ func (s *sleeper) unwatch(fd int) {
 
 // setUndelivered notes whether Recv has datagrams that it did not return yet, which are no
 // longer in a socket. They end the sleep.
-func (s *sleeper) setUndelivered(held bool) {
-	if held == s.undelivered.Load() {
+func (s *sleeper) setUndelivered(undelivered bool) {
+	if undelivered == s.undelivered.Load() {
 		return
 	}
-	s.undelivered.Store(held)
-	if held {
+	s.undelivered.Store(undelivered)
+	if undelivered {
 		s.wakeIfAsleep()
 	}
 }

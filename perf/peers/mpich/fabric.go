@@ -80,8 +80,8 @@ func (f *fabric) build() error {
 	return nil
 }
 
-// runRound runs the four turns of a round, in each of which one runtime runs all measurements. The
-// two turns of MPICH show the noise.
+// runRound runs the four turns of a round. In a turn, one runtime runs all measurements. The two
+// turns of MPICH show the noise.
 func (f *fabric) runRound(ctx context.Context) (r round, err error) {
 	const withICRC, withoutICRC = true, false
 	for _, t := range []struct {

@@ -111,8 +111,9 @@ type result struct {
 }
 
 // compare computes a comparison for each measurement, of medians over the rounds. A round is four
-// runs of all measurements: MPICH, ours, MPICH again, ours without ICRC. Our result is divided by
-// the mean of both MPICH runs, without ICRC by the second. Noise is how far the MPICH runs differ.
+// runs of all measurements: MPICH, ours, MPICH again, ours without ICRC. Ratio is our result
+// divided by the mean of both MPICH runs, RatioNoICRC our result without ICRC divided by the second
+// MPICH run. Noise is the relative difference of the two MPICH runs.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
 		median := func(of func(r *round) float64) float64 {

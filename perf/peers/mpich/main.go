@@ -158,7 +158,7 @@ func command() error {
 // build of everything in normal builds.
 const profilePath = "perf/peers/mpich/ranks.pgo"
 
-// measureInFabric runs the job in a child process with namespaces, which end with the process.
+// measureInFabric runs the job in a child process in new namespaces, and returns its result.
 func measureInFabric(ctx context.Context, j *job) (*result, error) {
 	const turnsPerRound = 4 // a turn is one run of all measurements
 	limit := time.Duration(j.Rounds) * turnsPerRound * j.turnLimit()

@@ -85,9 +85,9 @@ type measurer struct {
 	requests []*mpi.Request
 }
 
-// measure repeats a measurement with increasing counts until it takes at least the time
-// slice, and prints the last result: the name and the seconds per message. Earlier runs warm
-// up. Then it checks the contents of the last messages. Both ranks call it.
+// measure runs a measurement with more and more repetitions until a run takes at least the time
+// slice; earlier runs are the warm-up. Rank 0 prints the name and the seconds per message of the
+// last run. Then each rank checks the contents of the last messages. Both ranks call it.
 func measure(w *mpi.World, name string, slice time.Duration) error {
 	kind, text, _ := strings.Cut(name, ":")
 	size, err := strconv.Atoi(text)
