@@ -103,9 +103,9 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted()
 	}),
 }, {
-	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("CA17-23", "bth/qpn/1"),
+	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("CA17-23", "bth/qpn/1", "pkt/addr/5"),
 	Title:   "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
-	Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
+	Sends:   "valid SENDs for the device's only connection with other QPNs, among them 0 and that of a destroyed queue pair",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"QPNLoose"}, Run: acceptsAfter(func(c *Conn) {
 		gone := c.connect(Setup{})
@@ -113,7 +113,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		c.Must("a queue pair that is destroyed", gone.QP.Close())
 		c.Sync() // creates the synchronization queue pair
 		used := []uint32{uint32(c.QP.QPN()), uint32(c.syncConn.qp.QPN())}
-		for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
+		for _, qpn := range []uint32{number, 0, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
 			if qpn != used[0] && qpn != used[1] {
 				c.expectDropped(c.peerSend(0, 16).To(qpn))
 			}

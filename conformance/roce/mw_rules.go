@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var windowRuleCases = overRC.Cases([]conformance.Case{
-	freshKeyCase(1, verbs.MWType1, verbs.CapMWType1), freshKeyCase(2, verbs.MWType2, verbs.CapMWType2), {
+var windowRuleCases = overRC.Cases(append([]conformance.Case{{
 	ID: "mw/access/type-1-in-its-own-domain-only", Cite: ibta("C10-76.2.1", "mw/15"), Needs: verbs.CapMWType1,
 	Title:   "A type 1 window grants access only to requests on queue pairs of its protection domain",
 	Sends:   "a READ and a WRITE through a window on the QP that bound it and on another of its domain; then on QPs of another domain",
@@ -63,7 +62,7 @@ var windowRuleCases = overRC.Cases([]conformance.Case{
 		m := c.Memory(4096, allAccess|verbs.AccessMWBind|verbs.AccessZeroBased)
 		c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(m, 0, 64, verbs.AccessRemoteRead))
 	}),
-}})
+}}, freshKeyCase(1, verbs.MWType1, verbs.CapMWType1), freshKeyCase(2, verbs.MWType2, verbs.CapMWType2)))
 
 // portInOtherPD returns a port of the same device whose objects are in another protection domain.
 func (p *Port) portInOtherPD() *Port {
