@@ -72,7 +72,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 		{8, drawRCRequest}, {3, drawRCBadReceive}, {1, drawRCReceive}, {1, drawRCConnect},
 	}.body(ib.RC, 20),
 }, {
-	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "acc/6", "rc/wr/4", "rc/inv/3"),
+	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "mw/6", "acc/6", "rc/wr/4", "rc/inv/3"),
 	Title:   "A responder follows changes of keys, windows and attributes between random requests like the reference model",
 	Sends:   "valid requests and duplicates, between which the application binds and invalidates windows, registers memory again and modifies the queue pair",
 	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
