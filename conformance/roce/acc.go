@@ -20,10 +20,10 @@ var accessCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "acc/key/unknown-key-refused-to-reads-and-atomics",
 	Cite: ibta("Table 63, error class C", "acc/1"), Needs: verbs.CapAtomics,
-	Title:   "READs and atomics with a key that does not exist are refused with a remote access NAK",
-	Sends:   "a READ, a FETCH_ADD and a COMPARE_SWAP with a key that does not exist",
+	Title:   "READs, atomics and other WRITEs with a key that does not exist are refused with a remote access NAK",
+	Sends:   "a READ, a FETCH_ADD, a COMPARE_SWAP, a WRITE with immediate data and the first packet of a long WRITE, with a key that does not exist",
 	Expects: "a NAK for a remote access error for each, the QPs in ERR",
-	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *Conn, op remoteOp) {
+	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{Receives: 1}, []remoteOp{readOp, addOp, swapOp, writeImmOp, writeFirstOp}, func(c *Conn, op remoteOp) {
 		at := wordRETH(c.TargetMem, 2)
 		at.RKey = new(uint32(unknownKey(c.TargetMem.RKey())))
 		c.expectOpRefused(op, at)
@@ -46,9 +46,23 @@ var accessCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "acc/range/one-byte-beyond-refused", Cite: ibta("Table 63", "acc/2"),
 	Title:   "An access that ends one byte after its region is refused with a remote access NAK",
-	Sends:   "a WRITE and a READ of the last eight bytes of a region, then of eight bytes from one byte later",
-	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-	Defects: []string{"RangeSlack"}, Run: onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) }),
+	Sends:   "a WRITE and a READ of the last eight bytes of a region, then of eight bytes from one byte later; a WRITE and a READ of three packets that end one byte after it",
+	Expects: "the first are executed; to the others a NAK for a remote access error, and no byte changed by those of one packet",
+	Defects: []string{"RangeSlack"}, Run: OnPort(func(p *Port) {
+		eachConn(p, Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })
+		eachConn(p, Setup{}, []bool{true, false}, func(c *Conn, isWrite bool) {
+			const n = 2500
+			at := c.RETH(memLen-n+1, n)
+			if !isWrite {
+				c.expectReadRefused(0, at)
+				return
+			}
+			c.Send(ib.Write(c.PeerPSN(0), at, Data(n), MTU)...)
+			// The device may refuse the first packet, or the one that leaves the region.
+			got := c.expectAfter(func(a *Arrival) bool { return a.IsAck(ib.AckPositive) && a.PSN() != c.PeerPSN(2) }, "a NAK for a remote access error")
+			c.Check(got.IsNak(ib.NakRemoteAccess), "a NAK for a remote access error", "%v", got)
+		})
+	}),
 }, {
 	ID: "acc/range/one-byte-before-refused", Cite: ibta("Table 63", "acc/2"),
 	Title:   "An access that begins one byte before its region is refused with a remote access NAK",

@@ -61,7 +61,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "bth/op/2"),
 	Title:   "An RC request with a reserved opcode is refused as invalid, and ends the connection",
-	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
+	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, FLUSH, ATOMIC WRITE, SEND with invalidate and atomics where the device does not claim them, each on a separate connection with the expected PSN",
 	Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
 	Defects: []string{"ReservedOpSilent"}, Run: OnPort(func(p *Port) {
 		reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
@@ -71,10 +71,19 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		if !p.Caps.Has(verbs.CapAtomicWrite) {
 			reserved = append(reserved, ib.OpAtomicWrite)
 		}
+		if !p.Caps.Has(verbs.CapSendInv) {
+			reserved = append(reserved, ib.OpSendOnlyInv)
+		}
 		eachConn(p, Setup{Receives: 1}, reserved, func(c *Conn, op ib.Opcode) {
 			c.exchange(c.peerSend(0, 16).WithOpcode(op), c.deviceNak(0, ib.NakInvalidRequest, 0))
 			c.AwaitState(c.QP, verbs.QPStateErr)
 		})
+		if !p.Caps.Has(verbs.CapAtomics) {
+			eachConn(p, Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, []remoteOp{addOp, swapOp}, func(c *Conn, op remoteOp) {
+				c.exchange(op.packet(c.PeerPSN(0), wordRETH(c.TargetMem, 0)), c.deviceNak(0, ib.NakInvalidRequest, 0))
+				c.AwaitState(c.QP, verbs.QPStateErr)
+			})
+		}
 	}),
 }, {
 	ID: "bth/op/reserved-uc-opcodes-dropped", Cite: ibta("", "bth/op/3"), Needs: verbs.CapUC, Labels: labelUC,
@@ -103,9 +112,9 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted()
 	}),
 }, {
-	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("CA17-23", "bth/qpn/1"),
+	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("CA17-23", "bth/qpn/1", "pkt/addr/5"),
 	Title:   "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
-	Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
+	Sends:   "valid SENDs for the device's only connection with other QPNs, among them 0 and that of a destroyed queue pair",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"QPNLoose"}, Run: acceptsAfter(func(c *Conn) {
 		gone := c.connect(Setup{})
@@ -113,7 +122,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		c.Must("a queue pair that is destroyed", gone.QP.Close())
 		c.Sync() // creates the synchronization queue pair
 		used := []uint32{uint32(c.QP.QPN()), uint32(c.syncConn.qp.QPN())}
-		for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
+		for _, qpn := range []uint32{number, 0, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
 			if qpn != used[0] && qpn != used[1] {
 				c.expectDropped(c.peerSend(0, 16).To(qpn))
 			}
@@ -188,8 +197,8 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/mig/either-value-accepted", Cite: ibta("", "bth/mig/1"),
 	Title:   "A connection without an alternate path accepts MigReq 0 and 1",
-	Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
-	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
+	Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either; UC SENDs with either",
+	Expects: "a completion of each SEND, an ACK for those of RC, and the completion of the acknowledged request",
 	Defects: []string{"DropMigReqZero"}, Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			mig := n%2 == 1
@@ -197,6 +206,16 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 			c.expectAccepted(n, withMigReq)
 			c.request(n, c.SendWR(100, 8))
 			c.completeWith(withMigReq(c.peerAck(n, uint32(n+1))), 100)
+		}
+		if !c.Caps.Has(verbs.CapUC) {
+			return
+		}
+		uc := c.connect(Setup{qpType: verbs.QPTypeUC, Receives: 2})
+		for n, mig := range []bool{false, true} {
+			send := ucSendOnly(uc.PeerPSN(n), 24)
+			send.BTH.MigReq = &mig
+			uc.Send(send)
+			uc.ExpectRecv(uint64(n+1), 24)
 		}
 	}),
 }, {

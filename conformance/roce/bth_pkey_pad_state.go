@@ -97,7 +97,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/pad/count-fills-up-to-four-bytes", Cite: ibta("", "bth/pad/1"),
 	Title:   "Payloads are padded to a multiple of four bytes, and PadCnt says by how many",
-	Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
+	Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs and WRITEs of as many; the device also sends over UC and UD",
 	Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
 	Defects: []string{"PadSloppy"}, Run: onRC(func(c *Conn) {
 		c.checkPadding(func(pkt Arrival, n int) {
@@ -109,12 +109,9 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/pad/bytes-are-zero", Cite: ibta("", "bth/pad/2"), Level: conformance.Should,
 	Title:   "Pad bytes are zero, whatever was in memory",
-	Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
+	Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs and WRITEs of as many; the device also sends over UC and UD",
 	Expects: "pad bytes of 0",
 	Defects: []string{"PadSloppy"}, Run: onRC(func(c *Conn) {
-		for _, m := range []*rig.Memory{c.TargetMem, c.LocalMem} {
-			copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
-		}
 		c.checkPadding(func(pkt Arrival, n int) {
 			raw := pkt.Raw()
 			// Everything between payload and ICRC is padding, whatever PadCnt is.
@@ -126,43 +123,78 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/pad/count-beyond-the-payload-dropped", Cite: ibta("", "bth/pad/3"),
 	Title:   "A packet whose PadCnt exceeds its payload is dropped without effect",
-	Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
+	Sends:   "SENDs and WRITEs without payload, READ requests, atomics, an ACK, an empty READ response and UC SENDs, with PadCnt 1 to 3",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"PadUnderflow"}, Run: acceptsAfter(func(c *Conn) {
+		c.request(0, c.SendWR(100, 8), c.ReadWR(101, 0))
+		packets := []ib.Packet{
+			c.peerSend(0, 0), ib.SendOnlyImm(c.PeerPSN(0), 7, nil).AckReq(), c.peerWrite(0, 0), c.peerRead(0, 8),
+			c.peerAck(0, 1), ib.ReadResponseOnly(c.DevicePSN(1), 2, nil),
+		}
+		if c.Caps.Has(verbs.CapAtomics) {
+			packets = append(packets, ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 0), 1), ib.CompareSwap(c.PeerPSN(0), wordRETH(c.TargetMem, 0), 0, 1))
+		}
 		for pad := range uint8(3) {
-			for _, pkt := range []ib.Packet{c.peerSend(0, 0), ib.SendOnlyImm(c.PeerPSN(0), 7, nil).AckReq(), c.peerWrite(0, 0)} {
+			for _, pkt := range packets {
 				c.expectDropped(pkt.WithPadCnt(pad + 1))
+			}
+			if c.Caps.Has(verbs.CapUC) {
+				uc := c.connect(Setup{qpType: verbs.QPTypeUC, Receives: 1})
+				uc.expectDropped(ucSendOnly(uc.PeerPSN(0), 0).WithPadCnt(pad + 1))
+				uc.expectUCDelivery(0, 24, 1)
 			}
 		}
 	}),
 }, {
 	ID: "bth/pad/ragged-payload-not-delivered", Cite: ibta("", "bth/pad/4"), Level: conformance.Should,
 	Title:   "A payload that is no multiple of four bytes and has no padding is not delivered",
-	Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a separate connection",
-	Expects: "nothing, or a NAK for an invalid request; no message received",
-	Defects: []string{"RaggedAccepted"}, Run: onEachConn(Setup{Receives: 1}, []int{5, 6, 7}, func(c *Conn, n int) {
-		c.Send(c.peerSend(0, n).WithPad([]byte{}))
-		got, ok := c.NextAfterSync(silencePeriod)
-		isNak := c.deviceNak(0, ib.NakInvalidRequest, 0).Matches(got.Packet)
-		c.Check(!ok || isNak, "nothing, or a NAK for an invalid request", "%v", got)
-		wc, ok := c.PollCompletion(0)
-		c.Check(!ok || wc.Status != verbs.WCSuccess, "no message received", "%s", rig.Describe(&wc))
-		c.ExpectUntouched(c.LocalMem)
+	Sends:   "SENDs and WRITEs of 5, 6 and 7 bytes with PadCnt 0 and no padding, and of 5 with two pad bytes, each on a separate connection; a datagram and a UC SEND of 5 bytes without padding",
+	Expects: "nothing, or a NAK for an invalid request; no message received, and memory unchanged",
+	Defects: []string{"RaggedAccepted"}, Run: OnPort(func(p *Port) {
+		eachConn(p, Setup{Receives: 1}, []ragged{{n: 5}, {n: 6}, {n: 7}, {n: 5, pad: 2}, {n: 5, write: true}, {n: 6, write: true}, {n: 7, write: true}, {5, 2, true}}, expectRaggedRefused)
+		if p.Caps.Has(verbs.CapUD) {
+			d := p.newUDPort(1, nil)
+			d.expectDropped(d.datagram(Data(5)).WithPad([]byte{}))
+		}
+		if p.Caps.Has(verbs.CapUC) {
+			c := p.connect(Setup{qpType: verbs.QPTypeUC, Receives: 1})
+			c.expectDropped(ucSendOnly(c.PeerPSN(0), 5).WithPad([]byte{}))
+		}
 	}),
 }, {
 	ID: "bth/state/request-before-rtr-dropped", Cite: ibta("", "bth/state/1"),
 	Title:   "A request for a queue pair in RESET or INIT is dropped, and not executed later",
-	Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
+	Sends:   "a SEND, a WRITE and a READ to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR; SENDs and WRITEs to one of UC likewise",
 	Expects: "nothing before, nothing after, and the expected PSN unchanged",
-	Defects: []string{"BuffersBeforeRTR"}, Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
-		fresh := c.CreateQP(qpInit(c.Rig, verbs.QPTypeRC, minQPCaps))
-		for _, qpn := range []verbs.QPN{fresh.QPN(), c.QP.QPN()} {
-			c.expectDropped(c.peerSend(0, 16).To(uint32(qpn)))
-			c.expectDropped(c.peerWrite(1, 16).To(uint32(qpn)))
+	Defects: []string{"BuffersBeforeRTR"}, Run: OnPort(func(p *Port) {
+		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
+			if !p.Caps.Has(capOf[kind]) {
+				continue
+			}
+			c := p.connect(Setup{qpType: kind, state: verbs.QPStateInit})
+			requests := []ib.Packet{c.peerSend(0, 16), c.peerWrite(1, 16), c.peerRead(0, 16)}
+			if kind == verbs.QPTypeUC {
+				requests = []ib.Packet{requests[0].On(ib.UC), requests[1].On(ib.UC)}
+			}
+			c.ToState(c.QP, verbs.QPStateReset)
+			for state := verbs.QPStateReset; state <= verbs.QPStateInit; state++ {
+				if state == verbs.QPStateInit {
+					c.ToInit(c.QP, allAccess&^verbs.AccessLocalWrite, 0)
+					c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
+				}
+				for _, request := range requests {
+					c.expectDropped(request)
+				}
+			}
+			c.ToRTR(c.QP, c.Attr)
+			c.expectNothing()
+			c.ExpectUntouched(c.TargetMem, c.LocalMem)
+			if kind == verbs.QPTypeUC {
+				c.expectUCDelivery(0, 24, 1)
+			} else {
+				c.expectAccepted(0)
+			}
 		}
-		c.ToRTR(c.QP, c.Attr)
-		c.expectNothing()
-		c.expectAccepted(0)
 	}),
 }, {
 	ID: "bth/state/datagram-before-rtr-dropped", Cite: ibta("", "bth/state/1"), Needs: verbs.CapUD, Labels: labelUD,
@@ -181,21 +213,34 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/state/answers-before-rts-dropped", Cite: ibta("", "bth/state/2"),
 	Title:   "A response that arrives before RTS does not complete later requests",
-	Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in RTR, with the PSNs that it will use; later an ACK that is due",
-	Expects: "nothing; then requests that complete with their ACK, and not before",
-	Defects: []string{"EarlyAckCounts"}, Run: onConn(Setup{Receives: 1, state: verbs.QPStateRTR}, func(c *Conn) {
-		c.expectDropped(c.peerAck(1, 2))
-		c.expectDropped(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
-		c.expectDropped(ib.AtomicAck(c.DevicePSN(0), 1, 5))
+	Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in INIT and in RTR, with the PSNs that it will use; later those that are due",
+	Expects: "nothing; then requests that complete with their response, and not before",
+	Defects: []string{"EarlyAckCounts"}, Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
+		wrs := []verbs.SendWR{c.SendWR(0, 8), c.ReadWR(1, 8)}
+		answers := []ib.Packet{c.peerAck(0, 1), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8))}
+		if c.Caps.Has(verbs.CapAtomics) {
+			wrs, answers = append(wrs, c.fetchAddWR(2)), append(answers, ib.AtomicAck(c.DevicePSN(2), 3, 5))
+		}
+		early := append([]ib.Packet{c.peerAck(2, 3), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8))}, answers...)
+		for state := verbs.QPStateInit; state <= verbs.QPStateRTR; state++ {
+			if state == verbs.QPStateRTR {
+				c.ToRTR(c.QP, c.Attr)
+			}
+			for _, answer := range early {
+				c.expectDropped(answer)
+			}
+		}
 		c.ToRTS(c.QP, c.Attr)
-		c.request(0, c.SendWR(100, 8))
+		c.request(0, wrs...)
 		c.expectNothing()
-		c.completeWith(c.peerAck(0, 1), 100)
+		for i, answer := range answers {
+			c.completeWith(answer, uint64(i))
+		}
 	}),
 }, {
 	ID: "bth/state/failed-qp-is-dead", Cite: ibta("", "bth/state/3"),
 	Title:   "A queue pair in the error state neither executes nor answers requests",
-	Sends:   "a WRITE that is refused; then a SEND, WRITEs and READs with the expected PSN, an earlier one and later ones. The same after the application has put a queue pair into that state",
+	Sends:   "a WRITE that is refused; then a SEND, WRITEs, READs and atomics with the expected PSN, an earlier one and later ones. The same after the application has put a queue pair into that state; WRITEs to one of UC",
 	Expects: "nothing after the NAK: no answer, and no byte in memory",
 	Defects: []string{"AnswersInError"}, Run: OnPort(func(p *Port) {
 		refused := p.connect(Setup{})
@@ -210,6 +255,16 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 				c.expectDropped(c.peerSend(n, 16))
 				c.expectDropped(c.peerWrite(n, 16))
 				c.expectDropped(c.peerRead(n, 16))
+				if c.Caps.Has(verbs.CapAtomics) {
+					c.expectDropped(ib.FetchAdd(c.PeerPSN(n), wordRETH(c.TargetMem, 0), 1))
+				}
+			}
+		}
+		if p.Caps.Has(verbs.CapUC) {
+			c := p.connect(Setup{qpType: verbs.QPTypeUC})
+			c.ToState(c.QP, verbs.QPStateErr)
+			for n := range 2 {
+				c.expectDropped(c.peerWrite(n, 16).On(ib.UC))
 			}
 		}
 	}),
@@ -306,16 +361,57 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, and calls
-// check for each packet and its number of payload bytes.
+// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, out of memory
+// full of ones, and calls check for each packet and its number of payload bytes.
 func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
+	senders := []*Conn{c}
+	if c.Caps.Has(verbs.CapUC) {
+		senders = append(senders, c.connect(Setup{qpType: verbs.QPTypeUC}))
+	}
+	copy(c.TargetMem.Buf, bytes.Repeat([]byte{0xff}, memLen))
 	for n := range 9 {
 		c.Send(c.peerRead(n, n))
 		check(c.nextPackets(1)[0], n)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n)})
-		check(c.nextPackets(1)[0], n)
-		c.Send(c.peerAck(n, uint32(n+1)))
+		for _, s := range senders {
+			copy(s.LocalMem.Buf, bytes.Repeat([]byte{0xff}, memLen))
+			for i, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite} {
+				s.PostSend(s.QP, verbs.SendWR{WRID: 100, Opcode: op, SGL: s.LocalMem.SGL(0, n), Remote: PeerMemory})
+				check(c.nextPackets(1)[0], n)
+				if s == c {
+					c.Send(c.peerAck(2*n+i, uint32(2*n+i+1)))
+				}
+			}
+		}
 	}
+	if c.Caps.Has(verbs.CapUD) {
+		d := c.newUDPort(0, nil)
+		copy(d.LocalMem.Buf, bytes.Repeat([]byte{0xff}, memLen))
+		for n := range 9 {
+			d.post(verbs.OpSend, n)
+			check(c.nextPackets(1)[0], n)
+		}
+	}
+}
+
+// ragged is a SEND or WRITE of n bytes with some pad bytes, together no multiple of four.
+type ragged struct {
+	n, pad int
+	write  bool
+}
+
+// expectRaggedRefused fails the case unless a request is dropped, or refused as invalid.
+func expectRaggedRefused(c *Conn, r ragged) {
+	request := c.peerSend(0, r.n)
+	if r.write {
+		request = c.peerWrite(0, r.n)
+	}
+	c.Send(request.WithPad(make([]byte, r.pad)))
+	got, ok := c.NextAfterSync(silencePeriod)
+	isNak := c.deviceNak(0, ib.NakInvalidRequest, 0).Matches(got.Packet)
+	c.Check(!ok || isNak, "nothing, or a NAK for an invalid request", "%v", got)
+	wc, ok := c.PollCompletion(0)
+	c.Check(!ok || wc.Status != verbs.WCSuccess, "no message received", "%s", rig.Describe(&wc))
+	c.ExpectUntouched(c.LocalMem, c.TargetMem)
 }
 
 // pkeyFullMember is the bit of a P_Key that marks full membership of the partition.

@@ -48,7 +48,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 		{3, drawRCRead}, {1, drawRCRequest}, {2, drawRCLong}, {5, drawRCTail}, {1, drawRCDuplicate}, {1, drawRCReceive}, {1, drawRCStore}, {1, drawRCConnect},
 	}.body(ib.RC, 10),
 }, {
-	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/5", "acc/1", "acc/2", "qp/7", "qp/8"),
+	ID: "dialogue/rc-responder/refusals", Cite: ibta("", "rc/seq/1", "rc/seq/9", "rc/len/5", "acc/1", "acc/2", "acc/3", "acc/5", "qp/7", "qp/8"),
 	Title:   "A responder refuses invalid requests in random sequences of requests like the reference model",
 	Sends:   "valid requests, and some with wrong opcodes, keys, ranges and rights, alone or directly after valid ones; more requests after a refusal",
 	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
@@ -72,7 +72,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 		{8, drawRCRequest}, {3, drawRCBadReceive}, {1, drawRCReceive}, {1, drawRCConnect},
 	}.body(ib.RC, 20),
 }, {
-	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "rc/wr/4", "rc/inv/3"),
+	ID: "dialogue/rc-responder/windows-and-state", Cite: ibta("", "mw/5", "mw/6", "acc/6", "rc/wr/4", "rc/inv/3"),
 	Title:   "A responder follows changes of keys, windows and attributes between random requests like the reference model",
 	Sends:   "valid requests and duplicates, between which the application binds and invalidates windows, registers memory again and modifies the queue pair",
 	Expects: "after each step the packets, completions and memory of the model, and the state of the queue pair",
@@ -88,7 +88,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 		{1, drawRCConnect},
 	}.body(ib.RC, 40),
 }, {
-	ID: "dialogue/rc-responder/events", Cite: ibta("C9-222.1.1", "async/1", "async/2"),
+	ID: "dialogue/rc-responder/events", Cite: ibta("C9-222.1.1", "async/1", "async/2", "acc/7"),
 	Title:   "A responder raises the events of the reference model in random sequences of requests",
 	Sends:   "valid requests and invalid ones, to queue pairs in RTR or RTS, some with an SRQ",
 	Expects: "COMM_EST, QP_REQ_ERR, QP_ACCESS_ERR and QP_LAST_WQE_REACHED when the model raises them, and at no other time",
@@ -107,7 +107,7 @@ var rcResponderDialogueCases = overRC.Cases([]conformance.Case{{
 
 var ucReceiverDialogueCases = overUC.Cases([]conformance.Case{{
 	ID: "dialogue/uc-receiver/messages-and-losses", Needs: verbs.CapRC, // for Sync
-	Cite:    ibta("9.9.3.1.5, error class D1", "uc/3"),
+	Cite:    ibta("9.9.3.1.5, error class D1", "uc/2", "uc/3", "uc/5", "uc/6"),
 	Title:   "A UC queue pair receives random sequences of messages, of which packets are lost, like the reference model",
 	Sends:   "SENDs and WRITEs of all sizes, some of which lack packets, have faults or find no receive",
 	Expects: "after each step the completions and memory of the model, and no packet",

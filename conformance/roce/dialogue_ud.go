@@ -16,7 +16,7 @@ import (
 
 var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels: labelUD}.Cases(slices.Concat(
 	udFamilyDialogueCases(4), udFamilyDialogueCases(6), []conformance.Case{{
-		ID: "dialogue/ud/dropped", Cite: ibta("", "ud/2", "ud/6", "ud/7", "bth/op/3", "bth/pkey/1", "bth/qpn/2", "pkt/udp/1"),
+		ID: "dialogue/ud/dropped", Cite: ibta("", "ud/2", "ud/6", "ud/7", "bth/op/3", "bth/pkey/1", "bth/qpn/2", "pkt/udp/1", "pkt/addr/5", "icrc/2", "bth/pad/3"),
 		Title:   "UD queue pairs drop invalid datagrams between valid ones like the reference model",
 		Sends:   "datagrams, of which some have a wrong key, opcode, version, length, address or checksum, or fit no receive",
 		Expects: "after each step the completions, the memory and the counts of wrong Q_Keys and P_Keys of the model, and no packet",

@@ -2,7 +2,9 @@ package roce
 
 import (
 	"fmt"
+	"hash/crc32"
 	"math/bits"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -11,11 +13,11 @@ import (
 
 // [PacketChecker] checks the ICRC of every packet in all cases. These cases make the device send
 // packets of all kinds.
-var icrcCases = mostlyRC.Cases([]conformance.Case{{
+var icrcCases = mostlyRC.Cases(append([]conformance.Case{{
 	ID: "icrc/sent/requests-of-every-opcode-and-pad", Cite: annexA17("CA17-22", "icrc/1"), Setup: ipv4,
 	Title:   "Requests of every kind and of every padding have a correct ICRC",
 	Sends:   "ACKs for the device's requests",
-	Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
+	Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics, of one and of several packets, with 0 to 3 pad bytes; in ATOMIC WRITE if the device has it",
 	Defects: []string{"ICRCWrong"}, Run: onConn(Setup{}, exchangeAllRequests),
 }, {
 	ID: "icrc/sent/answers-of-every-kind", Cite: annexA17("CA17-22", "icrc/1"), Needs: verbs.CapAtomics, Setup: ipv4,
@@ -35,24 +37,6 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 		exchangeAllResponses(c)
 	}),
 }, {
-	ID:   "icrc/sent/datagrams-and-mads",
-	Cite: annexA17("CA17-22", "icrc/1"), Needs: verbs.CapUD | verbs.CapCM, Labels: []string{"service:ud", "service:cm"},
-	Title:   "Datagrams and MADs of the communication manager have a correct ICRC",
-	Sends:   "a REQ for a service without a listener",
-	Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
-	Defects: []string{"ICRCWrong"}, Run: OnPort(func(p *Port) {
-		p.RequireICRCFields()
-		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
-		p.cmExpect(ib.REJ{})
-		d := p.newUDPort(0, nil)
-		for n := range 6 {
-			d.post(verbs.OpSend, n)
-			d.expectPacket(ib.Op(ib.OpUDSendOnly))
-			d.post(verbs.OpSendImm, n)
-			d.expectPacket(ib.Op(ib.OpUDSendOnlyImm))
-		}
-	}),
-}, {
 	ID: "icrc/sent/flush-counts-each-byte-once", Cite: annexA17("CA17-22", "icrc/1"), Needs: verbs.CapFlush,
 	Title:   "A FLUSH has a correct ICRC, which covers its headers once",
 	Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
@@ -70,16 +54,26 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "icrc/received/wrong-icrc-changes-nothing", Cite: annexA17("CA17-24", "icrc/2"),
 	Title:   "A packet with a wrong ICRC is dropped: no NAK, no effect, and the expected PSN unchanged",
-	Sends:   "a SEND, a WRITE, a READ and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN",
-	Expects: "a response to the last only",
+	Sends:   "a SEND, a WRITE, a READ, an atomic, a READ response and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN; the same with SENDs and WRITEs of UC",
+	Expects: "a response to the good one only; of UC, a completion of the good one only",
 	Defects: []string{"ICRCIgnored"}, Run: acceptsAfter(func(c *Conn) {
+		if c.Caps.Has(verbs.CapUC) {
+			uc := c.connect(Setup{qpType: verbs.QPTypeUC, Receives: 1})
+			uc.expectDropped(ucSendOnly(uc.PeerPSN(0), 16).BadICRC())
+			uc.expectDropped(ib.WriteOnly(uc.PeerPSN(0), uc.RETH(0, 16), Data(16)).On(ib.UC).BadICRC())
+			uc.expectUCDelivery(0, 24, 1)
+		}
+		if c.Caps.Has(verbs.CapAtomics) {
+			c.expectDropped(ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 0), 1).BadICRC())
+		}
 		c.expectDropped(c.peerSend(0, 16).BadICRC())
 		c.expectDropped(c.peerSend(0, 16).InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
 		c.expectDropped(c.peerWrite(0, 16).BadICRC())
 		c.expectDropped(c.peerRead(0, 16).BadICRC())
 		c.expectDropped(c.peerSend(3, 16).BadICRC()) // its PSN would be after a gap
-		c.request(0, c.SendWR(100, 8))
+		c.request(0, c.SendWR(100, 8), c.ReadWR(101, 8))
 		c.expectDropped(c.peerAck(0, 1).BadICRC())
+		c.expectDropped(ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)).BadICRC())
 	}),
 }, {
 	ID: "icrc/order/byte-reversed-icrc-dropped", Cite: ibta("7.8.1", "icrc/6"),
@@ -97,19 +91,22 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "SENDs whose type of service, time to live and UDP checksum change after their ICRC was computed, and the header checksum with them",
 	Expects: "an ACK and a completion for each",
 	Defects: []string{"ICRCCheckUnmasked"}, Run: onRC(func(c *Conn) {
-		c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
-		c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
+		// All bits change but the last of ECN: a CE mark is answered.
+		c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0xfe)) }))
+		c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(0xbf)) }))
 		c.expectAccepted(2, ib.Packet.WithUDPChecksum)
 	}),
 }, {
 	ID: "icrc/masked/ipv6-class-label-and-hop-limit-may-change", Cite: annexA17("CA17-22(c)", "icrc/3"), Setup: ipv6,
 	Title:   "Fields that routers change in an IPv6 packet are not covered by the ICRC",
-	Sends:   "SENDs whose traffic class, flow label and hop limit change after their ICRC was computed",
+	Sends:   "SENDs whose traffic class, flow label, hop limit and UDP checksum change after their ICRC was computed",
 	Expects: "an ACK and a completion for each",
 	Defects: []string{"ICRCCheckUnmasked"}, Run: onRC(func(c *Conn) {
-		c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
-		c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.FlowLabel = new(uint32(0xfedcb)) }))
-		c.expectAccepted(2, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
+		// All bits change but the last of ECN: a CE mark is answered.
+		c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0xfe)) }))
+		c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.FlowLabel = new(uint32(0xfffff)) }))
+		c.expectAccepted(2, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(0xbf)) }))
+		c.expectAccepted(3, ib.Packet.WithUDPChecksum)
 	}),
 }, {
 	ID: "icrc/masked/fecn-becn-and-their-reserved-bits-may-change", Cite: ibta("7.8.1", "icrc/4"),
@@ -153,13 +150,10 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "icrc/covered/addresses-ports-and-lengths", Cite: annexA17("CA17-22", "icrc/5"),
 	Title:   "Addresses, ports and lengths are covered by the ICRC",
-	Sends:   "SENDs whose source address, source port or length is another after their ICRC was computed",
+	Sends:   "SENDs whose source address or length is another after their ICRC was computed",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"ICRCIgnored"}, Run: acceptsAfter(func(c *Conn) {
 		send := c.peerSend(0, 32)
-		for bit := range 16 {
-			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.UDP.SrcPort = new(uint16(0xc000 ^ 1<<bit)) }))
-		}
 		// The ICRC is correct for another source address.
 		c.expectDropped(send.From(c.PeerAddr(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.Peer }))
 		c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Payload = p.Payload[:28] }))
@@ -212,9 +206,10 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	ID:   "icrc/blind/random-icrcs-are-hardly-ever-accepted",
 	Cite: annexA17("CA17-24", "icrc/8"), Level: conformance.May, Setup: ipv4,
 	Title:   "A receiver that cannot see all that the ICRC covers still accepts no more than one random ICRC in 32,768",
-	Sends:   "16,384 WRITEs of no bytes with random ICRCs, then a good one",
-	Expects: "at most four answers before the last",
+	Sends:   "SENDs with the ICRC of a packet that differs in one bit of a header, but not in DF or the identification; 16,384 WRITEs of no bytes with random ICRCs, then a good one",
+	Expects: "no answer to the SENDs; at most four answers before the last",
 	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
+		c.expectHeadersCovered()
 		// A receiver that cannot see 16 bits of the header accepts a random ICRC in every fourth
 		// run, more than maxAccepted once in 150,000. One that sees the whole header accepts none.
 		const attempts, batch, maxAccepted = 1 << 14, 64, 4
@@ -229,24 +224,94 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 		c.skipped = nil
 		c.exchange(c.peerWrite(0, 0), c.deviceAck(0, 1))
 	}),
-}})
+}}, datagramICRCCase("icrc/sent/datagrams-and-mads", 4), datagramICRCCase("icrc/sent/ipv6-datagrams-and-mads", 6),
+	coveredHeaderCase("icrc/covered/ipv4-and-udp-header", 4), coveredHeaderCase("icrc/covered/ipv6-and-udp-header", 6)))
 
-// exchangeAllRequests has the device send requests of every supported kind, those with a payload of
-// one and of several packets and with 0 to 3 pad bytes, and answers them.
+// datagramICRCCase returns the case about the ICRC of packets of UC, UD and QP 1 over an IP version.
+func datagramICRCCase(id string, family int) conformance.Case {
+	return conformance.Case{
+		ID: id, Cite: annexA17("CA17-22", "icrc/1"), Setup: conformance.Setup{Family: family},
+		Needs: verbs.CapUD | verbs.CapCM, Labels: []string{"service:ud", "service:cm"},
+		Title:   fmt.Sprintf("Over IPv%d, datagrams, MADs of the communication manager and UC packets have a correct ICRC", family),
+		Sends:   "a REQ for a service without a listener",
+		Expects: "the ICRC by the specification in the REJ, in datagrams of 0 to 5 bytes with and without immediate data, and in SENDs and WRITEs of UC",
+		Defects: []string{"ICRCWrong"}, Run: OnPort(func(p *Port) {
+			p.RequireICRCFields()
+			p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+			p.cmExpect(ib.REJ{})
+			d := p.newUDPort(0, nil)
+			for n := range 6 {
+				d.post(verbs.OpSend, n)
+				d.expectPacket(ib.Op(ib.OpUDSendOnly))
+				d.post(verbs.OpSendImm, n)
+				d.expectPacket(ib.Op(ib.OpUDSendOnlyImm))
+			}
+			if p.Caps.Has(verbs.CapUC) {
+				c := p.connect(Setup{qpType: verbs.QPTypeUC})
+				for _, wr := range c.paddedRequests(verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm) {
+					c.PostSend(c.QP, wr)
+					c.nextPackets(ib.Packets(int(wr.SGL[0].Length), MTU))
+				}
+			}
+		}),
+	}
+}
+
+// coveredHeaderCase returns the case about bits of the IP and UDP headers over an IP version.
+func coveredHeaderCase(id string, family int) conformance.Case {
+	return conformance.Case{
+		ID: id, Cite: annexA17("CA17-22", "icrc/5"), Setup: conformance.Setup{Family: family},
+		Title:   fmt.Sprintf("Every bit of the IPv%d and UDP headers that routers must not change is covered by the ICRC", family),
+		Sends:   "for each of these bits, but DF and those of the identification, a SEND with the ICRC of a packet that differs in it",
+		Expects: "no response, no effect, and the expected PSN unchanged",
+		Defects: []string{"ICRCIgnored"}, Run: acceptsAfter((*Conn).expectHeadersCovered),
+	}
+}
+
+// expectHeadersCovered fails the case unless the device drops SENDs with the ICRC of a packet that
+// differs in one bit of the IP or UDP header. Other cases are about the identification and DF.
+func (c *Conn) expectHeadersCovered() {
+	const payload, dfOfIPv4 = 32, 8*6 + 1
+	size := c.bthOffset() + 12 + payload
+	notTested := []int{1, 4, 5, 8, 10, 11, 26, 27} // TOS, identification, TTL, checksums
+	if c.deviceAddr.Is6() {
+		notTested = []int{1, 2, 3, 7, 46, 47} // traffic class, flow label, hop limit, checksum
+	}
+	for at := range c.bthOffset() {
+		bits := 8
+		if at == 0 && c.deviceAddr.Is6() {
+			bits = 4 // of the version; the traffic class follows
+		}
+		for bit := 8 * at; bit < 8*at+bits && !slices.Contains(notTested, at); bit++ {
+			if bit == dfOfIPv4 && c.deviceAddr.Is4() {
+				continue
+			}
+			wrong := c.peerSend(0, payload).ChooseICRC(func(correct uint32) uint32 { return correct ^ icrcChange(size, bit) })
+			if bit < 8*at+bits-1 {
+				c.Send(wrong)
+			} else {
+				c.expectDropped(wrong)
+			}
+		}
+	}
+}
+
+// icrcChange returns by which bits the ICRC changes if a bit of n bytes is flipped: a CRC is linear.
+func icrcChange(n, bit int) uint32 {
+	zeros, one := make([]byte, n), make([]byte, n)
+	flipBit(bit)(one)
+	return crc32.ChecksumIEEE(zeros) ^ crc32.ChecksumIEEE(one)
+}
+
+// exchangeAllRequests has the device send requests of every supported kind but FLUSH, those with a
+// payload of one and of several packets and with 0 to 3 pad bytes, and answers them.
 func exchangeAllRequests(c *Conn) {
 	c.RequireICRCFields() // else the case ends as unsupported
 	ops := []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
 	if c.Caps.Has(verbs.CapSendInv) {
 		ops = append(ops, verbs.OpSendInv)
 	}
-	var wrs []verbs.SendWR
-	for n := range 4 {
-		for _, size := range []int{n, 2048 + n} {
-			for _, op := range ops {
-				wrs = append(wrs, verbs.SendWR{Opcode: op, SGL: c.LocalMem.SGL(0, size), Imm: 0x1234, Remote: PeerMemory, InvalidateRKey: 0x77})
-			}
-		}
-	}
+	wrs := c.paddedRequests(ops...)
 	psn := 0
 	for i, wr := range wrs {
 		wr.WRID, wr.Flags = uint64(1000+i), verbs.SendSignaled
@@ -258,16 +323,40 @@ func exchangeAllRequests(c *Conn) {
 	}
 	c.request(psn, c.ReadWR(1, 8))
 	c.completeWith(ib.ReadResponseOnly(c.DevicePSN(psn), uint32(len(wrs)+1), Data(8)), 1)
-	if !c.Caps.Has(verbs.CapAtomics) {
-		return
-	}
-	for i, op := range []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-		wr := c.fetchAddWR(1)
-		wr.Opcode, wr.Atomic = op, verbs.Atomic{CompareAdd: 5, Swap: 6}
+	msn := uint32(len(wrs) + 1)
+	for _, op := range []struct {
+		code  verbs.WROpcode
+		needs verbs.Caps
+	}{
+		{verbs.OpAtomicCmpAndSwp, verbs.CapAtomics}, {verbs.OpAtomicFetchAdd, verbs.CapAtomics},
+		{verbs.OpAtomicWrite, verbs.CapAtomicWrite},
+	} {
+		if !c.Caps.Has(op.needs) {
+			continue
+		}
+		psn, msn = psn+1, msn+1
+		wr, response := c.fetchAddWR(1), ib.AtomicAck(c.DevicePSN(psn), msn, 7)
+		wr.Opcode, wr.Atomic = op.code, verbs.Atomic{CompareAdd: 5, Swap: 6}
+		if op.needs != verbs.CapAtomics {
+			response = ib.ReadResponseOnly(c.DevicePSN(psn), msn, nil)
+		}
 		c.PostSend(c.QP, wr)
 		c.nextPackets(1)
-		c.completeWith(ib.AtomicAck(c.DevicePSN(psn+1+i), uint32(len(wrs)+2+i), 7), 1)
+		c.completeWith(response, 1)
 	}
+}
+
+// paddedRequests returns requests with these opcodes, of one and of several packets, with 0 to 3 pad
+// bytes.
+func (c *Conn) paddedRequests(ops ...verbs.WROpcode) (wrs []verbs.SendWR) {
+	for n := range 4 {
+		for _, size := range []int{n, 2048 + n} {
+			for _, op := range ops {
+				wrs = append(wrs, verbs.SendWR{Opcode: op, SGL: c.LocalMem.SGL(0, size), Imm: 0x1234, Remote: PeerMemory, InvalidateRKey: 0x77})
+			}
+		}
+	}
+	return wrs
 }
 
 // exchangeAllResponses has the device send responses of every kind, READ responses with 0 to 3 pad

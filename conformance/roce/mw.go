@@ -70,14 +70,21 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	ID:   "mw/bind/invalidated-type-2-window-bound-again",
 	Cite: ibta("o10-37.2.30", "mw/8", "rc/inv/1"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "An invalidated type 2 window can be bound again, and its old key is invalid",
-	Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
-	Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
+	Sends:   "binds a window, invalidates it by a SEND, binds it with another key; if the device can, the same with a local invalidate; READs by the new keys and the first",
+	Expects: "SUCCESS for all binds; the bytes for the new keys, a NAK for a remote access error for the first",
 	Defects: []string{"InvalidateLate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		old := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
 		c.Send(ib.SendOnlyInv(c.PeerPSN(0), old.key, nil))
 		c.ExpectRecv(1, 0)
 		again := c.bind(old.mw, bindRange(old.m, 1024, 256, verbs.AccessRemoteRead))
 		c.expectRead(1, again.reth(0, 8), old.m.Buf[1024:1032])
+		if c.Caps.Has(verbs.CapLocalInv) {
+			c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: again.key})
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			third := c.bind(old.mw, bindRange(old.m, 2048, 256, verbs.AccessRemoteRead))
+			c.expectRead(2, third.reth(0, 8), old.m.Buf[2048:2056])
+			c.Attr.RQPSN++
+		}
 		c.expectReadRefused(2, old.reth(0, 8))
 	}),
 }, {
@@ -114,12 +121,24 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 }, {
 	ID: "mw/bind/unsignaled-failure-completes", Cite: ibta("", "mw/13", "err/1"), Needs: verbs.CapMWType2,
 	Title:   "An unsignaled bind that fails completes with an error",
-	Sends:   "an unsignaled bind that exceeds its region",
+	Sends:   "an unsignaled bind that exceeds its region, of a window of each type that the device has",
 	Expects: "MW_BIND_ERR, unless the post is refused",
-	Defects: []string{"UnsignaledBindSilent"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.expectBindFails(c.newWindow(verbs.MWType2), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
+	Defects: []string{"UnsignaledBindSilent"}, Run: onEachWindowType(func(c *Conn, kind verbs.MWType) {
+		c.expectBindFails(c.newWindow(kind), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
 	}),
 }}))
+
+// onEachWindowType makes the body of a case that calls steps for each type of window that the device
+// has, each time with a new connection.
+func onEachWindowType(steps func(*Conn, verbs.MWType)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) {
+		kinds := []verbs.MWType{verbs.MWType1, verbs.MWType2}
+		if !p.Caps.Has(verbs.CapMWType1) {
+			kinds = kinds[1:]
+		}
+		eachConn(p, Setup{}, kinds, steps)
+	})
+}
 
 // badBindCase returns a case of binds of a type 2 window that must fail.
 func badBindCase(id, title string, cite conformance.Cite, binds []badBind, extraDefects ...string) conformance.Case {
@@ -131,11 +150,16 @@ func badBindCase(id, title string, cite conformance.Cite, binds []badBind, extra
 		ID:    id,
 		Title: title,
 		Cite:  cite, Needs: verbs.CapMWType2, Defects: append([]string{"BindUnchecked"}, extraDefects...),
-		Sends:   "binds a type 2 window to " + strings.Join(names, "; to "),
-		Expects: "an error at the post, or MW_BIND_ERR",
+		Sends:   "binds a type 2 window to " + strings.Join(names, "; to ") + "; then READs with the keys of the window and of the bind",
+		Expects: "an error at the post, or MW_BIND_ERR; a NAK for a remote access error for the READs",
 		Run: onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
 			mw, info := b.bind(c, verbs.MWType2)
+			before, bound := mw.RKey(), verbs.NextRKey(mw.RKey())
 			c.expectBindFails(mw, verbs.SendSignaled, info)
+			c.expectKeysRefused(info.Addr, before, bound)
+			if c.QueryQP(c.QP).State == verbs.QPStateRTS { // the post was refused
+				c.expectReadRefused(0, ib.At(info.Addr, bound, 8))
+			}
 		}),
 	}
 }
@@ -213,15 +237,15 @@ var windowCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "mw/access/rights-of-the-window-only", Cite: ibta("C10-77", "mw/6"), Needs: verbs.CapMWType2,
 	Title:   "An access through a window has the rights of the window, whatever the region grants",
-	Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
+	Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written; likewise with atomics",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
-	Defects: []string{"WindowRights"}, Run: onEachConn(Setup{}, []windowAccess{
-		{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
-	}, func(c *Conn, w windowAccess) {
-		win := c.bindWindow(verbs.MWType2, 1024, 256, w.access)
-		c.expectOpExecuted(0, w.granted, win.reth(0, 8))
-		c.expectNoEffect(win.m, w.refused.packet(c.PeerPSN(1), win.reth(0, 8)), ib.NakRemoteAccess)
-	}),
+	Defects: []string{"WindowRights"}, Run: OnPort(windowRights(verbs.MWType2)),
+}, {
+	ID: "mw/access/rights-of-a-type-1-window-only", Cite: ibta("C10-77", "mw/6"), Needs: verbs.CapMWType1,
+	Title:   "An access through a type 1 window has the rights of the window, whatever the region grants",
+	Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written; likewise with atomics",
+	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
+	Defects: []string{"WindowRights"}, Run: OnPort(windowRights(verbs.MWType1)),
 }, {
 	ID: "mw/access/atomics-through-a-window", Cite: ibta("C10-77", "mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
 	Title:   "An atomic through a window is executed if the window grants it, and refused if not",
@@ -241,12 +265,20 @@ var windowCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "mw/access/type-2-on-its-own-qp-only", Cite: ibta("o10-37.2.43", "mw/7"), Needs: verbs.CapMWType2,
 	Title:   "A type 2 window grants access only to requests on the QP that bound it",
-	Sends:   "a READ through a window on its own QP, and one on another QP of the same domain",
-	Expects: "the bytes for the first, a NAK for a remote access error for the second",
-	Defects: []string{"WindowOwner"}, Run: onConn(Setup{}, func(c *Conn) {
-		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
-		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
-		c.secondConn(Setup{}).expectOpRefused(readOp, win.reth(0, 8))
+	Sends:   "a READ, a WRITE and atomics through a window on its own QP, and the same on another QP of the same domain",
+	Expects: "the first are executed; a NAK for a remote access error for the others, and memory unchanged",
+	Defects: []string{"WindowOwner"}, Run: OnPort(func(p *Port) {
+		ops, access := []remoteOp{readOp, writeOp}, verbs.AccessRemoteRead|verbs.AccessRemoteWrite
+		if p.Caps.Has(verbs.CapAtomics) {
+			ops, access = append(ops, addOp, swapOp), access|verbs.AccessRemoteAtomic
+		}
+		eachConn(p, Setup{}, ops, func(c *Conn, op remoteOp) {
+			win := c.bindWindow(verbs.MWType2, 1024, 256, access)
+			c.expectOpExecuted(0, op, win.word())
+			setWord(win.m, windowWord, 0) // which a COMPARE_SWAP would change
+			other := c.secondConn(Setup{})
+			other.expectNoEffect(win.m, op.packet(other.PeerPSN(0), win.word()), ib.NakRemoteAccess)
+		})
 	}),
 }, {
 	ID:   "mw/access/zero-based-window-begins-at-zero",
@@ -275,10 +307,10 @@ var windowCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "mw/life/region-with-windows-is-not-left-open", Cite: ibta("10.6.7.2.6", "mw/11"), Needs: verbs.CapMWType2,
 	Title:   "Deregistering a region with bound windows is refused, or revokes their keys",
-	Sends:   "binds a window, deregisters its region, then READs by the key of the window",
+	Sends:   "binds a window of each type that the device has, deregisters its region, then READs by the key of the window",
 	Expects: "an error and a window that works, or success and a NAK for a remote access error",
-	Defects: []string{"DeregBound"}, Run: onConn(Setup{}, func(c *Conn) {
-		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+	Defects: []string{"DeregBound"}, Run: onEachWindowType(func(c *Conn, kind verbs.MWType) {
+		win := c.bindWindow(kind, 1024, 256, verbs.AccessRemoteRead)
 		if err := win.m.Close(); err != nil {
 			c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
 			return
@@ -306,16 +338,30 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	ID:   "mw/life/local-invalidate-waits-for-earlier-requests",
 	Cite: ibta("10.6.5.1", "mw/14"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
 	Title:   "A local invalidate takes effect after all earlier requests of its QP, and not before",
-	Sends:   "posts a READ, which is not answered yet, and a local invalidate of a window; a READ through the window; the answer; another READ through the window",
-	Expects: "the bytes of the window; completions of READ and invalidate; a NAK for a remote access error",
-	Defects: []string{"LocalInvEarly"}, Run: onConn(Setup{}, func(c *Conn) {
-		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
-		c.request(0, c.ReadWR(1, 8))
-		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
-		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
-		c.ExpectNoCompletion()
-		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)), 1, 2)
-		c.expectReadRefused(1, win.reth(0, 8))
+	Sends:   "posts a READ, an atomic, a WRITE or a SEND, which is not answered yet, and a local invalidate of a window; a READ through the window; the answer; another READ through the window",
+	Expects: "the bytes of the window; completions of request and invalidate; a NAK for a remote access error",
+	Defects: []string{"LocalInvEarly"}, Run: OnPort(func(p *Port) {
+		requests := []func(*Conn) (verbs.SendWR, ib.Packet){
+			func(c *Conn) (verbs.SendWR, ib.Packet) {
+				return c.ReadWR(1, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8))
+			},
+			func(c *Conn) (verbs.SendWR, ib.Packet) { return c.WriteWR(1, 8), c.peerAck(0, 1) },
+			func(c *Conn) (verbs.SendWR, ib.Packet) { return c.SendWR(1, 8), c.peerAck(0, 1) },
+			func(c *Conn) (verbs.SendWR, ib.Packet) { return c.fetchAddWR(1), ib.AtomicAck(c.DevicePSN(0), 1, 5) },
+		}
+		if !p.Caps.Has(verbs.CapAtomics) {
+			requests = requests[:3]
+		}
+		eachConn(p, Setup{}, requests, func(c *Conn, request func(*Conn) (verbs.SendWR, ib.Packet)) {
+			win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+			wr, answer := request(c)
+			c.request(0, wr)
+			c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
+			c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
+			c.ExpectNoCompletion()
+			c.completeWith(answer, 1, 2)
+			c.expectReadRefused(1, win.reth(0, 8))
+		})
 	}),
 }})
 
@@ -341,6 +387,25 @@ func windowRange(kind verbs.MWType) func(*Port) {
 				c.expectNoEffect(win.m, op.packet(c.PeerPSN(1), win.reth(outside, accessLen)), ib.NakRemoteAccess)
 			})
 		}
+	}
+}
+
+// windowRights returns a function that fails the case unless operations through a window need its
+// rights.
+func windowRights(kind verbs.MWType) func(*Port) {
+	return func(p *Port) {
+		all := []windowAccess{{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp}}
+		if p.Caps.Has(verbs.CapAtomics) {
+			const readWrite = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+			all = append(all, windowAccess{verbs.AccessRemoteAtomic, addOp, readOp}, windowAccess{verbs.AccessRemoteAtomic, swapOp, writeOp},
+				windowAccess{readWrite, readOp, addOp}, windowAccess{readWrite, readOp, swapOp})
+		}
+		eachConn(p, Setup{}, all, func(c *Conn, w windowAccess) {
+			win := c.bindWindow(kind, 1024, 256, w.access)
+			setWord(win.m, windowWord, 0) // which a COMPARE_SWAP changes
+			c.expectOpExecuted(0, w.granted, win.word())
+			c.expectNoEffect(win.m, w.refused.packet(c.PeerPSN(1), win.word()), ib.NakRemoteAccess)
+		})
 	}
 }
 
@@ -402,6 +467,14 @@ func (c *Conn) bindWindow(kind verbs.MWType, off, n int, access verbs.Access) bo
 
 // reth returns the RETH for n bytes of the window's range from off on.
 func (w boundWindow) reth(off, n int) ib.RETH { return ib.At(w.addr+uint64(off), w.key, n) }
+
+// windowWord is a word of a window's memory that lies in bytes 1024 to 1279.
+const windowWord = 130
+
+// word returns the RETH for windowWord through the window.
+func (w boundWindow) word() ib.RETH {
+	return ib.At(w.m.Addr()+uint64(w.m.WordOffset(windowWord)), w.key, 8)
+}
 
 // expectBindFails fails the case unless a bind is rejected at the post or completes with an error.
 func (c *Conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {

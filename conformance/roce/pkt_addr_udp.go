@@ -67,12 +67,16 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 	ID:   "pkt/addr/gid-of-rocev1-only-receives-nothing",
 	Cite: annexA17("CA17-41", "pkt/addr/4"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A packet to an address that the GID table has for RoCEv1 only is dropped",
-	Sends:   "a datagram to the address of a GID of RoCEv1, then one to an address of RoCEv2",
-	Expects: "a completion of the second only",
+	Sends:   "a datagram, and a REQ for QP 1, to the address of a GID of RoCEv1; then a datagram to an address of RoCEv2",
+	Expects: "a completion of the last, and nothing else",
 	Defects: []string{"IPUnchecked"}, Run: OnPort(func(p *Port) {
 		v1 := p.rocev1OnlyAddr()
 		d := p.newUDPort(2, nil)
 		d.expectDropped(d.datagram(Data(16)).Via(p.Peer, v1))
+		if p.Caps.Has(verbs.CapCM) {
+			p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)).Via(p.Peer, v1))
+			p.expectSilence(silencePeriod)
+		}
 		d.expectAccepted()
 	}),
 }, {
@@ -187,79 +191,89 @@ var udpCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "pkt/udp/checksum-is-left-out", Cite: annexA17("A17.3.2.4", "pkt/udp/3"), Level: conformance.Should, Setup: ipv4,
 	Title:   "The UDP checksum is sent as 0, over IPv4",
-	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
-	Expects: "a UDP checksum of 0 in every packet",
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device; a REQ for a service without a listener",
+	Expects: "a UDP checksum of 0 in every packet of RC, UC and UD and in the REJ",
 	Defects: []string{"PlainSocket"}, Run: onConn(Setup{Receives: 1}, expectNoChecksum),
 }, {
 	ID:   "pkt/udp/ipv6-checksum-is-left-out",
 	Cite: annexA17("A17.3.2.4", "pkt/udp/3"), Level: conformance.Should, Setup: ipv6,
 	Title:   "The UDP checksum is sent as 0, over IPv6",
-	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
-	Expects: "a UDP checksum of 0 in every packet",
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device; a REQ for a service without a listener",
+	Expects: "a UDP checksum of 0 in every packet of RC, UC and UD and in the REJ",
 	Defects: []string{"PlainSocket"}, Run: onConn(Setup{Receives: 1}, expectNoChecksum),
 }, {
 	ID: "pkt/udp/packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv4,
 	Title:   "A packet with a correct UDP checksum is accepted, over IPv4",
-	Sends:   "SENDs with a UDP checksum",
-	Expects: "an ACK and a completion for each",
+	Sends:   "SENDs, and an ACK for the device's SEND, with a UDP checksum",
+	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
 	Defects: []string{"ICRCCheckUnmasked"}, Run: acceptsThree(ib.Packet.WithUDPChecksum),
 }, {
 	ID: "pkt/udp/ipv6-packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv6,
 	Title:   "A packet with a correct UDP checksum is accepted, over IPv6",
-	Sends:   "SENDs with a UDP checksum",
-	Expects: "an ACK and a completion for each",
+	Sends:   "SENDs, and an ACK for the device's SEND, with a UDP checksum",
+	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
 	Defects: []string{"ICRCCheckUnmasked"}, Run: acceptsThree(ib.Packet.WithUDPChecksum),
 }, {
 	ID: "pkt/udp/packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv4,
 	Title:   "A packet without UDP checksum is accepted, over IPv4",
-	Sends:   "SENDs with a UDP checksum of 0",
-	Expects: "an ACK and a completion for each",
+	Sends:   "SENDs, and an ACK for the device's SEND, with a UDP checksum of 0",
+	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
 	Defects: []string{"UDPChecksumRequired"}, Run: acceptsThree(withZeroChecksum),
 }, {
 	ID: "pkt/udp/ipv6-packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv6,
 	Title:   "A packet without UDP checksum is accepted, over IPv6",
-	Sends:   "SENDs with a UDP checksum of 0",
-	Expects: "an ACK and a completion for each",
+	Sends:   "SENDs, and an ACK for the device's SEND, with a UDP checksum of 0",
+	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
 	Defects: []string{"UDPChecksumRequired"}, Run: acceptsThree(withZeroChecksum),
 }, {
 	ID: "pkt/udp/padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "pkt/udp/5"), Setup: ipv4,
 	Title:   "Bytes after the end of the IP packet in a frame are ignored",
-	Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
+	Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs, and a READ response, in frames with 6 and 20 bytes too many",
 	Expects: "an ACK and a completion for each, and no byte of the padding in memory",
 	Defects: []string{"FrameEndICRC"}, Run: onRC(func(c *Conn) { c.expectPaddingIgnored(46-44, 6, 20) }),
 }, {
 	ID: "pkt/udp/ipv6-padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "pkt/udp/5"), Setup: ipv6,
 	Title:   "Bytes after the end of the IP packet in a frame are ignored, over IPv6",
-	Sends:   "a SEND without payload and SENDs with some, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
+	Sends:   "a SEND without payload, SENDs with some, and a READ response, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
 	Expects: "an ACK and a completion for each, and no byte of the padding in memory",
 	Defects: []string{"FrameEndICRC"}, Run: onRC(func(c *Conn) { c.expectPaddingIgnored(2, 6, 20) }),
 }})
 
 // expectPaddingIgnored sends a SEND for each of paddings, the number of bytes after the IP packet.
-// The first SEND has no payload. It fails the case unless the device accepts all of them.
+// The first SEND has no payload. A READ response has the last padding. It fails the case unless the
+// device accepts all of them.
 func (c *Conn) expectPaddingIgnored(paddings ...int) {
+	var trailer []byte
 	for i, padding := range paddings {
 		payload := Data(16 * min(i, 1))
-		c.Send(ib.SendOnly(c.PeerPSN(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
+		trailer = bytes.Repeat([]byte{0xee}, padding)
+		c.Send(ib.SendOnly(c.PeerPSN(i), payload).AckReq().WithTrailer(trailer))
 		c.expect(c.deviceAck(i, uint32(i+1)))
 		c.ExpectRecv(uint64(i+1), len(payload))
 		c.ExpectBytes(c.LocalMem, 64*i, payload)
 		c.ExpectUnchangedOutside(c.LocalMem, 64*i, len(payload))
 		c.LocalMem.Snapshot()
 	}
+	c.request(0, c.ReadWR(100, 8))
+	c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)).WithTrailer(trailer), 100)
+	c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
+	c.ExpectUnchangedOutside(c.LocalMem, SinkOffset, 8)
 }
 
 // expectNoChecksum fails the case unless packets of many kinds have UDP checksum 0.
 func expectNoChecksum(c *Conn) {
-	c.expectInAllPackets(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}})
+	c.expectInAllServices(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}})
 }
 
-// acceptsThree makes the body of a case in which three modified SENDs must be accepted.
+// acceptsThree makes the body of a case in which three modified SENDs and a modified ACK must be
+// accepted.
 func acceptsThree(modify func(ib.Packet) ib.Packet) func(*conformance.Bench) error {
 	return onRC(func(c *Conn) {
 		for n := range 3 {
 			c.expectAccepted(n, modify)
 		}
+		c.request(0, c.SendWR(100, 8))
+		c.completeWith(modify(c.peerAck(0, 1)), 100)
 	})
 }
 

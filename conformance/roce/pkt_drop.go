@@ -1,6 +1,8 @@
 package roce
 
 import (
+	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -9,16 +11,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var headerDropCases = mostlyRC.Cases([]conformance.Case{{
+var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 	ID: "pkt/ip/contradictory-lengths-dropped", Cite: annexA17("CA17-24", "pkt/ip/11"), Setup: ipv4,
 	Title:   "An IPv4 packet whose lengths contradict each other is dropped, although its ICRC is correct",
-	Sends:   "SENDs whose UDP length, or IP total length, is 4, 8 and 1 too large and too small, with an ICRC that covers it",
+	Sends:   "SENDs whose UDP length, or IP total length, is 4, 8 and 1 too large and too small, or both are too large for the frame, with an ICRC that covers them",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"FrameEndICRC"}, Run: acceptsAfter(dropContradictoryLengths),
 }, {
 	ID: "pkt/ip/ipv6-contradictory-lengths-dropped", Cite: annexA17("CA17-24", "pkt/ip/11"), Setup: ipv6,
 	Title:   "An IPv6 packet whose lengths contradict each other is dropped, although its ICRC is correct",
-	Sends:   "SENDs whose UDP length, or IPv6 payload length, is 4, 8 and 1 too large and too small, with an ICRC that covers it",
+	Sends:   "SENDs whose UDP length, or IPv6 payload length, is 4, 8 and 1 too large and too small, or both are too large for the frame, with an ICRC that covers them",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"FrameEndICRC"}, Run: acceptsAfter(dropContradictoryLengths),
 }, {
@@ -36,7 +38,7 @@ var headerDropCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "pkt/udp/ipv6-extension-header-dropped", Cite: annexA17("CA17-16", "pkt/udp/6"), Setup: ipv6,
 	Title:   "A packet with an IPv6 extension header before UDP is dropped",
-	Sends:   "SENDs behind a header of hop-by-hop options, and of destination options",
+	Sends:   "SENDs behind a header of hop-by-hop options, and of destination options, with an ICRC that covers it and with one that does not",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"ICRCIgnored"}, Run: acceptsAfter(dropExtensionHeaders),
 }, {
@@ -79,37 +81,30 @@ var headerDropCases = mostlyRC.Cases([]conformance.Case{{
 		p.cmExpect(ib.REJ{RemoteCommID: new(uint32(0x1001))})
 	}),
 }, {
-	ID: "pkt/addr/gid-entries-have-a-type", Cite: annexA17("CA17-26", "pkt/addr/6"),
-	Title:   "Each entry of the GID table has a type, and each address of the port an entry for RoCEv2",
-	Sends:   "nothing",
-	Expects: "types RoCEv1 or RoCEv2; for each address exactly one entry of RoCEv2; entries of RoCEv2 with addresses only",
-	Defects: []string{"GIDsWrong"}, Run: OnPort(func(p *Port) {
-		entries := make(map[verbs.GID]int) // of RoCEv2
-		for _, e := range p.gidTable() {
-			p.Check(e.Type == verbs.GIDTypeRoCEv1 || e.Type == verbs.GIDTypeRoCEv2, "a GID of type RoCEv1 or RoCEv2", "%v of type %v", e.GID, e.Type)
-			if e.Type == verbs.GIDTypeRoCEv2 {
-				entries[e.GID]++
-			}
-		}
-		for _, own := range p.Local {
-			p.Check(entries[verbs.GIDFrom(own)] == 1, "one entry of RoCEv2 for "+own.String(), "%d", entries[verbs.GIDFrom(own)])
-		}
-	}),
-}, {
 	ID: "pkt/addr/rocev1-gid-sends-no-rocev2", Cite: annexA17("CA17-40", "pkt/addr/7"),
 	Title:   "A connection with a GID for RoCEv1 only sends no RoCEv2 packets",
-	Sends:   "nothing: the device posts a SEND on a connection with such a GID",
+	Sends:   "nothing: the device posts a SEND on an RC and on a UC connection with such a GID",
 	Expects: "the address vector is refused, or nothing is sent over IP",
 	Defects: []string{"GIDsWrong"}, Run: OnPort(func(p *Port) {
 		index := p.rocev1OnlyIndex()
-		c := p.connect(Setup{state: verbs.QPStateInit})
-		c.Attr.State, c.Attr.AH.GRH.SGIDIndex = verbs.QPStateRTR, index
-		if err := c.QP.Modify(c.Attr, verbs.QPAttrState|rig.PathAttrs|rig.ResponderAttrs); err != nil {
-			return
+		attrs := verbs.QPAttrState | rig.PathAttrs
+		for _, kind := range []verbs.QPType{verbs.QPTypeUC, verbs.QPTypeRC} {
+			if !p.Caps.Has(capOf[kind]) {
+				continue
+			}
+			c := p.connect(Setup{qpType: kind, state: verbs.QPStateInit})
+			c.Attr.State, c.Attr.AH.GRH.SGIDIndex = verbs.QPStateRTR, index
+			if kind == verbs.QPTypeRC {
+				p.Completions() // a UC request may have been sent over RoCEv1
+				attrs |= rig.ResponderAttrs
+			}
+			if err := c.QP.Modify(c.Attr, attrs); err != nil {
+				continue
+			}
+			p.ToRTS(c.QP, c.Attr)
+			_, _ = c.postSend(100) // unspecified result
+			p.expectSilence(silencePeriod)
 		}
-		p.ToRTS(c.QP, c.Attr)
-		_, _ = c.postSend(100) // unspecified result
-		p.expectSilence(silencePeriod)
 		p.ExpectNoSuccess()
 	}),
 }, {
@@ -128,7 +123,31 @@ var headerDropCases = mostlyRC.Cases([]conformance.Case{{
 		_, _ = d.QP.PostSend([]verbs.SendWR{d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 16)})}) // unspecified result
 		p.expectSilence(silencePeriod)
 	}),
-}})
+}}, gidTypeCase("pkt/addr/gid-entries-have-a-type", 4), gidTypeCase("pkt/addr/gid-entries-of-ipv6-have-a-type", 6)))
+
+// gidTypeCase returns the case about the types of GIDs, of a port with addresses of IP version family.
+func gidTypeCase(id string, family int) conformance.Case {
+	return conformance.Case{
+		ID: id, Cite: annexA17("CA17-26", "pkt/addr/6"), Setup: conformance.Setup{Family: family},
+		Title:   fmt.Sprintf("Each entry of the GID table has a type, and each IPv%d address of the port an entry for RoCEv2", family),
+		Sends:   "nothing",
+		Expects: "types RoCEv1 or RoCEv2; for each address exactly one entry of RoCEv2; entries of RoCEv2 with unicast addresses only",
+		Defects: []string{"GIDsWrong"}, Run: OnPort(func(p *Port) {
+			entries := make(map[verbs.GID]int) // of RoCEv2
+			for _, e := range p.gidTable() {
+				p.Check(e.Type == verbs.GIDTypeRoCEv1 || e.Type == verbs.GIDTypeRoCEv2, "a GID of type RoCEv1 or RoCEv2", "%v of type %v", e.GID, e.Type)
+				if e.Type == verbs.GIDTypeRoCEv2 {
+					entries[e.GID]++
+					a := e.GID.Addr()
+					p.Check(a.IsValid() && !a.IsUnspecified() && !a.IsMulticast(), "a GID of RoCEv2 that is a unicast address", "%v", e.GID)
+				}
+			}
+			for _, own := range p.Local {
+				p.Check(entries[verbs.GIDFrom(own)] == 1, "one entry of RoCEv2 for "+own.String(), "%d", entries[verbs.GIDFrom(own)])
+			}
+		}),
+	}
+}
 
 // invalidPKeys are the P_Keys whose low fifteen bits are 0.
 var invalidPKeys = []uint16{0, pkeyFullMember}
@@ -157,6 +176,10 @@ func dropContradictoryLengths(c *Conn) {
 		c.expectDropped(udp)
 		ip.IP.Length = new(uint16(ipLen + wrong))
 		c.expectDropped(ip)
+		if wrong > 0 { // else the frame has padding
+			ip.UDP.Length = udp.UDP.Length
+			c.expectDropped(ip)
+		}
 	}
 }
 
@@ -181,9 +204,13 @@ func dropExtensionHeaders(c *Conn) {
 		extension := []byte{raw[6], 0, 1, 4, 0, 0, 0, 0} // next header, 8 bytes, and an option that pads them
 		raw[6] = kind
 		raw[5] += byte(len(extension))
-		if err := c.Wire.Send(slices.Insert(raw, headerLen, extension...)); err != nil {
-			rig.Abort(err)
+		raw = slices.Insert(raw, headerLen, extension...)
+		for range 2 {
+			if err := c.Wire.Send(raw); err != nil {
+				rig.Abort(err)
+			}
+			c.expectNothing()
+			binary.LittleEndian.PutUint32(raw[len(raw)-4:], ib.ICRCBehind(raw, headerLen+len(extension)))
 		}
-		c.expectNothing()
 	}
 }

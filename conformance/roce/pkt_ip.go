@@ -88,23 +88,25 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	ID:   "pkt/ip/every-packet-forbids-fragmentation",
 	Cite: annexA17("CA17-3, CA17-7, CA17-8", "pkt/ip/6", "pkt/ip/2"), Setup: ipv4, Labels: []string{conformance.BenchHeaders},
 	Title:   "Every IPv4 packet has DF set, is no fragment, and has no options",
-	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
-	Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
-	Defects: []string{"PlainSocket"}, Run: onRC(func(c *Conn) {
-		c.expectInAllPackets(ib.Packet{IP: packet.IP{
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device; a REQ for a service without a listener",
+	Expects: "DF, no MF, offset 0 and IHL 5 in every packet of RC, UC and UD and in the REJ",
+	Defects: []string{"PlainSocket"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		c.expectInAllServices(ib.Packet{IP: packet.IP{
 			DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5)),
 		}})
 	}),
 }, {
 	ID: "pkt/ip/fragments-dropped", Cite: annexA17("CA17-24", "pkt/ip/7"), Setup: ipv4,
 	Title:   "Fragments are dropped and not reassembled",
-	Sends:   "a SEND with MF set; SENDs in two fragments with the ICRC of the whole packet",
+	Sends:   "a SEND with MF set, and one with a fragment offset; SENDs in two fragments with the ICRC of the whole packet",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"ICRCIgnored"}, Run: acceptsAfter(func(c *Conn) {
 		send := c.peerSend(0, 64)
-		more := send
+		more, last := send, send
 		more.IP.MF, more.IP.ID = new(true), new(uint32(0x1100))
 		c.expectDropped(more)
+		last.IP.FragOff, last.IP.ID = new(uint16(185)), new(uint32(0x1103))
+		c.expectDropped(last)
 		// Fragments have DF clear. The ICRC covers the DF bit of the whole packet;
 		// both values are tried.
 		for id, df := range []bool{true, false} {
@@ -123,12 +125,14 @@ var ipCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "pkt/ip/packet-without-df-dropped", Cite: annexA17("CA17-24", "pkt/ip/7"), Setup: ipv4,
 	Title:   "A packet with DF clear is dropped, although its ICRC is correct",
-	Sends:   "a SEND with DF clear, which the ICRC covers",
+	Sends:   "a SEND, and an ACK for the device's SEND, with DF clear, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"DFUnchecked"}, Run: acceptsAfter(func(c *Conn) {
-		send := c.peerSend(0, 16)
-		send.IP.DF = new(false)
-		c.expectDropped(send)
+		c.request(0, c.SendWR(100, 8))
+		for _, pkt := range []ib.Packet{c.peerSend(0, 16), c.peerAck(0, 1)} {
+			pkt.IP.DF = new(false)
+			c.expectDropped(pkt)
+		}
 	}),
 }, {
 	ID: "pkt/ip/ttl-is-the-hop-limit-of-the-path", Cite: annexA17("CA17-9, CA17-17", "pkt/ip/8"),
@@ -185,6 +189,31 @@ func (c *Conn) outOfBoundsWrite(k int) ib.Packet {
 // expectInAllPackets fails the case unless all of variedPackets have the fields of want.
 func (c *Conn) expectInAllPackets(want ib.Packet) {
 	for _, pkt := range c.variedPackets() {
+		c.checkPacket(want, pkt)
+	}
+}
+
+// expectInAllServices fails the case unless all of variedPackets, and packets of the other services
+// that the device has, have the fields of want.
+func (c *Conn) expectInAllServices(want ib.Packet) {
+	c.expectInAllPackets(want)
+	var others []Arrival
+	if c.Caps.Has(verbs.CapUC) {
+		uc := c.connect(Setup{qpType: verbs.QPTypeUC, Modify: func(a *verbs.QPAttr) { a.DestQPN = otherPeerQPN }})
+		uc.PostSend(uc.QP, uc.SendWR(1, 5), uc.WriteWR(2, 2500))
+		others = append(others, c.nextPackets(4)...)
+	}
+	if c.Caps.Has(verbs.CapUD) {
+		d := c.newUDPort(0, nil)
+		d.post(verbs.OpSend, 5)
+		d.post(verbs.OpSendImm, 6)
+		others = append(others, c.nextPackets(2)...)
+	}
+	if c.Caps.Has(verbs.CapCM) {
+		c.SendPacket(ib.CM(0x11, c.cmRequest(cmClosedPort, 0x1001)))
+		others = append(others, c.nextPackets(1)...)
+	}
+	for _, pkt := range others {
 		c.checkPacket(want, pkt)
 	}
 }

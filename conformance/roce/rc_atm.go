@@ -49,24 +49,28 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectNoEffect(c.TargetMem, ib.CompareSwap(c.PeerPSN(0), at, 0, 1), ib.NakInvalidRequest)
 	}),
 }, {
-	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "rc/atm/8"),
+	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "rc/atm/8", "acc/4"),
 	Title:   "A QP without the remote atomic right refuses atomics as invalid requests",
-	Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
+	Sends:   "a FETCH_ADD and a COMPARE_SWAP to a region that grants atomics on a QP that does not",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: onConn(Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *Conn) {
+	Defects: []string{"RightsIgnored"}, Run: onEachConn(Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, []remoteOp{addOp, swapOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
-		c.expectNoEffect(m, ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
+		setWord(m, 2, 0) // which a COMPARE_SWAP would change
+		c.expectNoEffect(m, op.packet(c.PeerPSN(0), wordRETH(m, 2)), ib.NakInvalidRequest)
 	}),
 }, {
-	ID: "rc/atm/region-without-the-right-refuses", Cite: ibta("", "rc/atm/8", "rc/atm/13"),
+	ID: "rc/atm/region-without-the-right-refuses", Cite: ibta("", "rc/atm/8", "rc/atm/13", "acc/3"),
 	Title:   "A region without the remote atomic right refuses atomics with a remote access NAK",
-	Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
+	Sends:   "a FETCH_ADD and a COMPARE_SWAP to a region that may be read and written but grants no atomics, and to one that may only be read",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: onEachConn(Setup{}, []verbs.Access{
-		allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
-	}, func(c *Conn, access verbs.Access) {
-		m := c.Memory(64, access)
-		c.expectNoEffect(m, ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakRemoteAccess)
+	Defects: []string{"RightsIgnored"}, Run: OnPort(func(p *Port) {
+		for _, access := range []verbs.Access{allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead} {
+			eachConn(p, Setup{}, []remoteOp{addOp, swapOp}, func(c *Conn, op remoteOp) {
+				m := c.Memory(64, access)
+				setWord(m, 2, 0) // which a COMPARE_SWAP would change
+				c.expectNoEffect(m, op.packet(c.PeerPSN(0), wordRETH(m, 2)), ib.NakRemoteAccess)
+			})
+		}
 	}),
 }, {
 	ID: "rc/atm/end-of-the-region-refused", Cite: ibta("", "rc/atm/13"),

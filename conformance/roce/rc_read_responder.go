@@ -69,7 +69,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil), 1)
 	}),
 }, {
-	ID: "rc/read/needs-the-right-of-qp-and-region", Cite: ibta("", "rc/read/22"),
+	ID: "rc/read/needs-the-right-of-qp-and-region", Cite: ibta("", "rc/read/22", "acc/3", "acc/4"),
 	Title:   "A READ needs the remote read right from the QP and from the region",
 	Sends:   "a READ to a QP without the right, and one of a region without it",
 	Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",

@@ -150,6 +150,10 @@ var (
 	writeImmOp = remoteOp{"WRITE with immediate", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.WriteOnlyImm(psn, at, 7, Data(int(*at.Len))).AckReq()
 	}, ib.OpAcknowledge}
+	// writeFirstOp is the first packet of a WRITE that is longer than the RETH says.
+	writeFirstOp = remoteOp{"WRITE of several packets", func(psn ib.PSN, at ib.RETH) ib.Packet {
+		return ib.WriteFirst(psn, at.Sized(2*MTU), Data(MTU)).AckReq()
+	}, ib.OpAcknowledge}
 	readOp = remoteOp{"READ", ib.ReadRequest, ib.OpReadResponseOnly}
 	addOp  = remoteOp{"FETCH_ADD", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.FetchAdd(psn, at, 1)

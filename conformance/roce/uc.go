@@ -71,14 +71,17 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "uc/send/reads-and-atomics-never-sent", Cite: ibta("", "uc/8"), Needs: verbs.CapRC,
-	Title:   "A READ or atomic posted to a UC queue pair fails, and is not sent",
+	Title:   "A READ, atomic, ATOMIC WRITE or FLUSH posted to a UC queue pair fails, and is not sent",
 	Sends:   "nothing",
 	Expects: "that the post is refused, or that the request completes with an error; and no packet",
 	Defects: []string{"UCReadsSent"}, Run: onEachConn(ucSetup(0), []verbs.WROpcode{
-		verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
+		verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush,
 	}, func(c *Conn, op verbs.WROpcode) {
 		wr := c.ReadWR(1, 8)
 		wr.Opcode = op
+		if op == verbs.OpFlush {
+			wr = flushWR(1, verbs.FlushRange, 8)
+		}
 		c.expectNeverSent(wr)
 	}),
 }, {
@@ -101,30 +104,45 @@ var ucCases = overUC.Cases([]conformance.Case{{
 }, {
 	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "uc/5"), Needs: verbs.CapRC,
 	Title:   "A UC WRITE with an access error is dropped silently, and the queue pair stays in RTS",
-	Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; each followed by a SEND",
+	Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; one of three packets and one with immediate data; WRITEs on a queue pair without the right; each followed by a SEND",
 	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
-	Defects: []string{"UCDropsFatal"}, Run: onUC(3, func(c *Conn) {
+	Defects: []string{"UCDropsFatal"}, Run: onUC(5, func(c *Conn) {
 		guarded := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		for i, to := range []ib.RETH{c.deregisteredRETH(), rethFor(guarded, 0, 16), c.RETH(memLen-8, 16)} {
-			c.Send(ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)).On(ib.UC))
-			c.expectSilence(silencePeriod)
-			c.ExpectState(c.QP, verbs.QPStateRTS)
-			c.expectUCDelivery(2*i+1, 20+i, uint64(i+1))
+			c.expectUCDropped(2*i, uint64(i+1), ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)))
 		}
+		c.expectUCDropped(6, 4, ib.WriteOnlyImm(c.PeerPSN(6), rethFor(guarded, 0, 16), 7, Data(16)))
+		c.expectUCDropped(8, 5, ib.Write(c.PeerPSN(8), rethFor(guarded, 0, 3*ucMTU), Data(3*ucMTU), ucMTU)...)
 		c.ExpectUntouched(c.TargetMem, guarded)
+		s := ucSetup(2)
+		s.access = noRemoteWrite
+		other := c.connect(s)
+		m := c.Memory(64, allAccess)
+		other.expectUCDropped(0, 1, ib.WriteOnly(other.PeerPSN(0), rethFor(m, 0, 16), Data(16)))
+		other.expectUCDropped(2, 2, ib.WriteOnlyImm(other.PeerPSN(2), rethFor(m, 0, 16), 7, Data(16)))
+		other.ExpectUntouched(m)
 	}),
 }, {
 	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "uc/6"), Needs: verbs.CapRC,
 	Title:   "A UC message without a posted receive is dropped silently, and the next one is delivered",
-	Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",
-	Expects: "nothing for the first, a completion with the bytes of the second",
+	Sends:   "a SEND of one packet, one of three and a WRITE with immediate data to a queue pair without receives; when one is posted, another SEND",
+	Expects: "nothing for the first, a completion with the bytes of the SEND after it",
 	Defects: []string{"UCLikeRC"}, Run: onUC(0, func(c *Conn) {
-		c.Send(ucSendOnly(c.PeerPSN(0), 16))
-		c.expectSilence(silencePeriod)
-		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
-		c.expectNoCompletion()
-		c.expectUCDelivery(1, 24, 1)
-		c.ExpectBytes(c.LocalMem, 0, Data(24))
+		psn := 0
+		for i, n := range []int{16, 2*ucMTU + 100, 0} {
+			message := ucSend(c.PeerPSN(psn), n)
+			if n == 0 {
+				message[0] = ib.WriteOnlyImm(c.PeerPSN(psn), c.RETH(0, 8), 7, Data(8)).On(ib.UC)
+			}
+			psn += len(message)
+			c.Send(message...)
+			c.expectSilence(silencePeriod)
+			c.PostRecv(c.QP, uint64(i+1), c.LocalMem.SGE(64*i, 64))
+			c.expectNoCompletion()
+			c.expectUCDelivery(psn, 24, uint64(i+1))
+			c.ExpectBytes(c.LocalMem, 64*i, Data(24))
+			psn++
+		}
 	}),
 }, {
 	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "uc/2"), Needs: verbs.CapRC,
@@ -187,7 +205,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 }, {
 	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "uc/4"),
 	Title:   "A UC message may begin at any later PSN, which becomes the expected one",
-	Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
+	Sends:   "SENDs and WRITEs of one and of three packets that begin 10, 1000 and 2^22 PSNs ahead, or fewer, also across the end of the PSNs; each is followed by a SEND at the next PSN",
 	Expects: "all of them delivered, in order",
 	Defects: []string{"UCStrictPSN"}, Run: OnPort(func(p *Port) {
 		s := ucSetup(8)
@@ -208,6 +226,12 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.Send(ib.WriteOnly(c.PeerPSN(psn), c.RETH(0, 16), Data(16)).On(ib.UC), ucSendOnly(c.PeerPSN(psn+1), 9))
 		c.ExpectRecv(id+1, 9)
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
+		for _, pkt := range ib.Write(c.PeerPSN(psn+100), c.RETH(64, 2*ucMTU+7), Data(2*ucMTU+7), ucMTU) {
+			c.Send(pkt.NoAckReq().On(ib.UC))
+		}
+		c.Send(ucSendOnly(c.PeerPSN(psn+103), 10))
+		c.ExpectRecv(id+2, 10)
+		c.ExpectBytes(c.TargetMem, 64, Data(2*ucMTU+7))
 	}),
 }, {
 	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "uc/10"), Level: conformance.May, Needs: verbs.CapRC,
@@ -261,6 +285,17 @@ func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).
 func (c *Conn) expectUCDelivery(k, n int, id uint64) {
 	c.Send(ucSendOnly(c.PeerPSN(k), n))
 	c.ExpectRecv(id, n)
+}
+
+// expectUCDropped sends a message with the peer's k-th PSN as UC packets, which the device must drop
+// without an answer, and a SEND with the next PSN, which completes receive id.
+func (c *Conn) expectUCDropped(k int, id uint64, message ...ib.Packet) {
+	for _, pkt := range message {
+		c.Send(pkt.NoAckReq().On(ib.UC))
+	}
+	c.expectSilence(silencePeriod)
+	c.ExpectState(c.QP, verbs.QPStateRTS)
+	c.expectUCDelivery(k+len(message), 20, id)
 }
 
 // ucSend returns the packets of a UC SEND of n bytes.

@@ -29,6 +29,10 @@ func ICRC(ip []byte) (uint32, error) {
 	return icrcOf(ip, size, h.Is6()), nil
 }
 
+// ICRCBehind computes the ICRC of an IPv6 packet whose headers before UDP, extension headers
+// included, have headerLen bytes.
+func ICRCBehind(ip []byte, headerLen int) uint32 { return icrcOf(ip, headerLen, true) }
+
 // icrcOf computes the ICRC of an IP packet by the length and family of its header, whatever the
 // version field says. Variant fields, and eight bytes in place of an LRH, count as ones.
 func icrcOf(ip []byte, headerLen int, isIPv6 bool) uint32 {
