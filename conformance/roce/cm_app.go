@@ -125,8 +125,9 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/rej/abandoned-accept-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should,
 	Title:   "When the application no longer waits for the RTU, the device sends a REJ",
 	Sends:   "nothing, or an MRA, for a REP of the device; an RTU after the application has given up",
-	Expects: "ErrTimeout; a REJ with both communication IDs about no message; then a REJ or nothing, and the queue pair not in RTS",
+	Expects: "ErrTimeout; a REJ with both communication IDs about no message, and with the device's GUID if its reason is 4; then a REJ or nothing, and the queue pair not in RTS",
 	Defects: []string{"cm.AbandonsSilently"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		guid := p.QueryDevice().NodeGUID
 		for n := range uint32(2) {
 			k := &cmSession{cmAcceptor: &cmAcceptor{Conn: p.connect(Setup{state: verbs.QPStateInit})}, peerID: 0x40000000 + n}
 			call := p.Go("accept", func() error {
@@ -147,6 +148,9 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 			pkt, m := p.cmExpect(ib.REJ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, About: new(model.CMAboutOther)})
 			rej, _ := m.(ib.REJ)
 			p.Check(slices.Contains([]ib.Reason{model.CMRejectTimeout, ib.RejConsumer}, *rej.Reason), "a REJ with reason 4 or 28", "%v", pkt)
+			if *rej.Reason == model.CMRejectTimeout {
+				p.cmCheckFields(model.CMRejectGUID(&k.deviceID, &k.peerID, guid), pkt, m)
+			}
 			k.sendRTU()
 			p.expectAbandoned(k.QP)
 		}

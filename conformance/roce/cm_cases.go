@@ -47,12 +47,15 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "cm/5"),
 	Title:   "The LIDs in a REQ are ignored",
-	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
+	Sends:   "REQs whose LIDs are 0xffff, 0 and something else; the same with an alternate path that has these LIDs",
 	Expects: "a REP for each",
 	Defects: []string{"cm.RejectZeroLID"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
-			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
-			k.establish()
+			p.cmOpen(l, uint32(2*n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] }).establish()
+			p.cmOpen(l, uint32(2*n+1), func(r *ib.REQ) {
+				r.AltLocalLID, r.AltRemoteLID = &lids[0], &lids[1]
+				r.AltLocalGID, r.AltRemoteGID, r.AltHopLimit, r.AltAckTimeout = p.Peer, p.deviceAddr, new(uint8(64)), new(uint8(timeout67ms))
+			}).establish()
 		}
 	}),
 }, {
@@ -144,10 +147,20 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "cm/12"), Setup: ipv6,
 	Title:   "CM messages of a connection over IPv6 are sent over IPv6",
-	Sends:   "a REQ, and a REP for the device's REQ",
-	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
+	Sends:   "REQs, one of them for a service without a listener, a DREQ, and a REP for the device's REQ",
+	Expects: "REPs, a REJ, a DREP, a DREQ, a REQ and an RTU between the addresses of IPv6, which the REQ names",
 	Defects: []string{"cm.OverIPv4"}, Run: onListener(func(p *Port, l verbs.Listener) {
-		p.cmOpen(l, 0).establish()
+		k := p.cmOpen(l, 0)
+		k.establish()
+		k.disconnect()
+		p.SendPacket(ib.CM(1, p.cmRequest(cmClosedPort, 1)))
+		p.cmExpect(ib.REJ{RemoteCommID: new(uint32(1))})
+		k = p.cmOpen(l, 1)
+		k.establish()
+		closing := p.Go("disconnect", k.established.Disconnect)
+		dreq, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
+		p.SendPacket(ib.CM(transactionOf(dreq), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 
 		// Read the GID table first: that can take long on a remote device, and the
 		// device's CM timers run between REQ and REP.
