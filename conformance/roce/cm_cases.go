@@ -342,11 +342,14 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},
 	Title:   "After thousands of connections another can be established",
-	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
-	Expects: "a REP and a DREP for each",
+	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time; after every fourth a REP and a DREP for a connection of the device",
+	Expects: "a REP and a DREP, or a REQ, an RTU and a DREQ, for each",
 	Defects: []string{"cm.StopAfterConns"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n := range byClock[uint32](p, 10_000, 1200) {
 			p.cmOpenAndClose(l, n)
+			if n%4 == 3 {
+				p.cmConnectAndClose(n)
+			}
 		}
 	}),
 }, {
@@ -406,10 +409,36 @@ func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
 	k.disconnect()
 	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
-	p.Must("a queue pair that is destroyed", k.QP.Close())
-	p.Must("memory that is deregistered", k.TargetMem.Close())
-	p.Must("memory that is deregistered", k.LocalMem.Close())
-	p.Completions() // discards flushed receives
+	k.free()
+}
+
+// cmConnectAndClose has the application make the n-th connection to the peer, disconnect, and free
+// its resources.
+func (p *Port) cmConnectAndClose(n uint32) {
+	c, id := p.connect(Setup{state: verbs.QPStateInit}), 0x5000_0000+n
+	var conn verbs.Conn
+	call := p.Go("connect", func() (err error) {
+		conn, err = p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), p.ResponseTimeout())
+		return err
+	})
+	pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN()))})
+	local := m.(ib.REQ).LocalCommID
+	p.SendPacket(ib.CM(transactionOf(pkt), ib.REP{LocalCommID: &id, RemoteCommID: local, QPN: new(0x200000 + n), StartingPSN: new(ib.PSN(5))}))
+	p.cmExpect(ib.RTU{LocalCommID: local, RemoteCommID: &id})
+	p.Must("a connection", call.Wait(p.ResponseTimeout()))
+	closing := p.Go("disconnect", conn.Disconnect)
+	pkt, _ = p.cmExpect(ib.DREQ{LocalCommID: local, RemoteCommID: &id})
+	p.SendPacket(ib.CM(transactionOf(pkt), ib.DREP{LocalCommID: &id, RemoteCommID: local}))
+	p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
+	c.free()
+}
+
+// free destroys the queue pair and deregisters its memory. It discards flushed receives.
+func (c *Conn) free() {
+	c.Must("a queue pair that is destroyed", c.QP.Close())
+	c.Must("memory that is deregistered", c.TargetMem.Close())
+	c.Must("memory that is deregistered", c.LocalMem.Close())
+	c.Completions()
 }
 
 // cmSIDRRequest returns a SIDR_REQ.
