@@ -125,8 +125,9 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/rej/abandoned-accept-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should,
 	Title:   "When the application no longer waits for the RTU, the device sends a REJ",
 	Sends:   "nothing, or an MRA, for a REP of the device; an RTU after the application has given up",
-	Expects: "ErrTimeout; a REJ with both communication IDs about no message; then a REJ or nothing, and the queue pair not in RTS",
+	Expects: "ErrTimeout; a REJ with both communication IDs about no message, and with the device's GUID if its reason is 4; then a REJ or nothing, and the queue pair not in RTS",
 	Defects: []string{"cm.AbandonsSilently"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		guid := p.QueryDevice().NodeGUID
 		for n := range uint32(2) {
 			k := &cmSession{cmAcceptor: &cmAcceptor{Conn: p.connect(Setup{state: verbs.QPStateInit})}, peerID: 0x40000000 + n}
 			call := p.Go("accept", func() error {
@@ -147,6 +148,9 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 			pkt, m := p.cmExpect(ib.REJ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, About: new(model.CMAboutOther)})
 			rej, _ := m.(ib.REJ)
 			p.Check(slices.Contains([]ib.Reason{model.CMRejectTimeout, ib.RejConsumer}, *rej.Reason), "a REJ with reason 4 or 28", "%v", pkt)
+			if *rej.Reason == model.CMRejectTimeout {
+				p.cmCheckFields(model.CMRejectGUID(&k.deviceID, &k.peerID, guid), pkt, m)
+			}
 			k.sendRTU()
 			p.expectAbandoned(k.QP)
 		}
@@ -245,8 +249,8 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/req/transport-of-the-queue-pair", Cite: ibta("chapter 12", "cm/29"), Needs: verbs.CapUC, Labels: labelUC,
 	Title:   "A REQ has the transport of the queue pair, and connects UC as well",
-	Sends:   "a REP for the REQ of a UC queue pair, and a REQ for UC that the application accepts, or the CM rejects",
-	Expects: "a REQ with transport 1 and an RTU; a REP and a delivered message, or a REJ",
+	Sends:   "a REP for the REQ of a UC queue pair, and a REQ for UC that the application accepts, or the CM rejects; nothing to UD and XRC queue pairs that the application connects, if supported",
+	Expects: "a REQ with transport 1 and an RTU; a REP and a delivered message, or a REJ; no REQ for UD, and none but that of XRC for XRC",
 	Defects: []string{"cm.UCRequestedAsRC"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		setup := ucSetup(1)
 		setup.state = verbs.QPStateInit
@@ -275,6 +279,8 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 			k.Send(ucSendOnly(k.PeerPSN(0), 48))
 			k.ExpectRecv(1, 48)
 		}
+		p.expectNoOtherTransport(verbs.QPTypeUD)
+		p.expectNoOtherTransport(verbs.QPTypeXRCSend)
 	}),
 }, {
 	ID: "cm/qp/reads-within-responder-resources", Cite: ibta("chapter 12", "cm/23"),
@@ -319,8 +325,30 @@ func (c *Conn) expectReads(want int) {
 	c.Completions()
 }
 
+// expectNoOtherTransport has the application connect a queue pair of UD or XRC, if supported. The case
+// fails if the device sends a REQ for another transport: UD has none, and that of XRC is an extended one.
+func (p *Port) expectNoOtherTransport(kind verbs.QPType) {
+	if !p.Caps.Has(capOf[kind]) {
+		return
+	}
+	c := p.connect(Setup{qpType: kind, state: verbs.QPStateInit})
+	call := p.Go("connect", func() error {
+		_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), cmPatience)
+		return err
+	})
+	p.MustFail(fmt.Sprintf("Connect of %v without an answer", kind), call.Wait(p.ResponseTimeout()), nil)
+	for _, pkt := range p.Drain(shortWait) {
+		_, m, _ := pkt.CM()
+		req, isREQ := m.(ib.REQ)
+		ofXRC := isREQ && kind == verbs.QPTypeXRCSend && *req.Transport == cmTransportExt && *req.ExtTransport == cmExtXRC
+		p.Check(!isREQ || ofXRC, fmt.Sprintf("no REQ with another transport than that of %v", kind), "%v with transport %d", pkt, *req.Transport)
+	}
+}
+
 const (
-	cmTransportUC = 1
+	cmTransportUC  = 1
+	cmTransportExt = 3 // an extended one
+	cmExtXRC       = 1
 	// cmPatience is how long an application waits: shorter than the timeouts of the CM.
 	cmPatience = 500 * time.Millisecond
 )

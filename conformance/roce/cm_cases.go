@@ -47,12 +47,15 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "cm/5"),
 	Title:   "The LIDs in a REQ are ignored",
-	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
+	Sends:   "REQs whose LIDs are 0xffff, 0 and something else; the same with an alternate path that has these LIDs",
 	Expects: "a REP for each",
 	Defects: []string{"cm.RejectZeroLID"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
-			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
-			k.establish()
+			p.cmOpen(l, uint32(2*n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] }).establish()
+			p.cmOpen(l, uint32(2*n+1), func(r *ib.REQ) {
+				r.AltLocalLID, r.AltRemoteLID = &lids[0], &lids[1]
+				r.AltLocalGID, r.AltRemoteGID, r.AltHopLimit, r.AltAckTimeout = p.Peer, p.deviceAddr, new(uint8(64)), new(uint8(timeout67ms))
+			}).establish()
 		}
 	}),
 }, {
@@ -144,10 +147,20 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "cm/12"), Setup: ipv6,
 	Title:   "CM messages of a connection over IPv6 are sent over IPv6",
-	Sends:   "a REQ, and a REP for the device's REQ",
-	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
+	Sends:   "REQs, one of them for a service without a listener, a DREQ, and a REP for the device's REQ",
+	Expects: "REPs, a REJ, a DREP, a DREQ, a REQ and an RTU between the addresses of IPv6, which the REQ names",
 	Defects: []string{"cm.OverIPv4"}, Run: onListener(func(p *Port, l verbs.Listener) {
-		p.cmOpen(l, 0).establish()
+		k := p.cmOpen(l, 0)
+		k.establish()
+		k.disconnect()
+		p.SendPacket(ib.CM(1, p.cmRequest(cmClosedPort, 1)))
+		p.cmExpect(ib.REJ{RemoteCommID: new(uint32(1))})
+		k = p.cmOpen(l, 1)
+		k.establish()
+		closing := p.Go("disconnect", k.established.Disconnect)
+		dreq, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
+		p.SendPacket(ib.CM(transactionOf(dreq), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 
 		// Read the GID table first: that can take long on a remote device, and the
 		// device's CM timers run between REQ and REP.
@@ -329,11 +342,14 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},
 	Title:   "After thousands of connections another can be established",
-	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
-	Expects: "a REP and a DREP for each",
+	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time; after every fourth a REP and a DREP for a connection of the device",
+	Expects: "a REP and a DREP, or a REQ, an RTU and a DREQ, for each",
 	Defects: []string{"cm.StopAfterConns"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n := range byClock[uint32](p, 10_000, 1200) {
 			p.cmOpenAndClose(l, n)
+			if n%4 == 3 {
+				p.cmConnectAndClose(n)
+			}
 		}
 	}),
 }, {
@@ -393,10 +409,36 @@ func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
 	k.disconnect()
 	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
-	p.Must("a queue pair that is destroyed", k.QP.Close())
-	p.Must("memory that is deregistered", k.TargetMem.Close())
-	p.Must("memory that is deregistered", k.LocalMem.Close())
-	p.Completions() // discards flushed receives
+	k.free()
+}
+
+// cmConnectAndClose has the application make the n-th connection to the peer, disconnect, and free
+// its resources.
+func (p *Port) cmConnectAndClose(n uint32) {
+	c, id := p.connect(Setup{state: verbs.QPStateInit}), 0x5000_0000+n
+	var conn verbs.Conn
+	call := p.Go("connect", func() (err error) {
+		conn, err = p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), p.ResponseTimeout())
+		return err
+	})
+	pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN()))})
+	local := m.(ib.REQ).LocalCommID
+	p.SendPacket(ib.CM(transactionOf(pkt), ib.REP{LocalCommID: &id, RemoteCommID: local, QPN: new(0x200000 + n), StartingPSN: new(ib.PSN(5))}))
+	p.cmExpect(ib.RTU{LocalCommID: local, RemoteCommID: &id})
+	p.Must("a connection", call.Wait(p.ResponseTimeout()))
+	closing := p.Go("disconnect", conn.Disconnect)
+	pkt, _ = p.cmExpect(ib.DREQ{LocalCommID: local, RemoteCommID: &id})
+	p.SendPacket(ib.CM(transactionOf(pkt), ib.DREP{LocalCommID: &id, RemoteCommID: local}))
+	p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
+	c.free()
+}
+
+// free destroys the queue pair and deregisters its memory. It discards flushed receives.
+func (c *Conn) free() {
+	c.Must("a queue pair that is destroyed", c.QP.Close())
+	c.Must("memory that is deregistered", c.TargetMem.Close())
+	c.Must("memory that is deregistered", c.LocalMem.Close())
+	c.Completions()
 }
 
 // cmSIDRRequest returns a SIDR_REQ.

@@ -113,7 +113,7 @@ var otherCounterCases = []conformance.Case{
 		})),
 	counterCase("overruns", "CQ overruns are counted",
 		"one SEND more than the completion queue has entries", rig.Counts{cntOverruns: rig.Between(1, 2)},
-		func(p *Port) { p.overrunCQ(1) }), // the flushed receive overruns the CQ too
+		func(p *Port) { p.overrunCQ(1, (*Conn).peerMessage) }), // the flushed receive overruns the CQ too
 }
 
 // exchangeCNPs sends three marked WRITEs, which make the device send CNPs, and then four CNPs.

@@ -62,7 +62,7 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 	Expects: cmSees,
 	Defects: []string{"cm.RejectWithoutCommID"}, Run: cmDialogueOf(cmPassive, map[string]int{"REJ": 10, "cancel": 10, "REQ": 9, "refused REQ": 20}),
 }, {
-	ID: "dialogue/cm-active/handshake", Cite: ibta("chapter 12", "cm/7", "cm/17", "cm/18", "cm/23"),
+	ID: "dialogue/cm-active/handshake", Cite: ibta("chapter 12", "cm/7", "cm/9", "cm/17", "cm/18", "cm/23", "cm/29"),
 	Title:   "In random dialogues, the active side establishes and ends connections like the model",
 	Sends:   "REPs, DREQs and DREPs for connections that the device requests, also twice",
 	Expects: cmSees,

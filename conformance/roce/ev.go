@@ -103,8 +103,8 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	ID:   "ev/gid/removed-address-receives-nothing",
 	Cite: ibta("", "async/4"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "After an address is removed from the port, packets to it are dropped, and its connections send nothing from another address",
-	Sends:   "SENDs to a connection of the second address before and after that is removed, then one to a connection of the first",
-	Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
+	Sends:   "SENDs to a connection of the second address, and datagrams if supported, before and after that is removed, then a SEND to a connection of the first",
+	Expects: "an ACK, nothing at all, and an ACK; and nothing for the requests that the device posts on the queue pairs that are cut off",
 	Defects: []string{"RemovedAddressUsed"}, Run: OnPort(func(p *Port) {
 		second := newPort(p.Rig)
 		second.deviceAddr = p.Local[1]
@@ -112,12 +112,30 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		gone := second.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
 		stays := p.connect(Setup{Receives: 1})
 		gone.expectAccepted(0)
+		datagrams := p.Caps.Has(verbs.CapUD)
+		var d *udPort
+		var ah verbs.AH
+		if datagrams {
+			d = second.newUDPort(2, nil)
+			path := p.peerAttr(p.Peer).AH
+			path.GRH.SGIDIndex = index
+			ah = rig.Result(p.PD.CreateAH(path))(p, "an address handle")
+			d.expectDelivery(24)
+		}
 		p.setAddress(second.deviceAddr, false)
 		gone.Send(gone.peerSend(1, 16))
+		if datagrams {
+			d.SendPacket(d.datagram(Data(16)))
+		}
 		p.expectSilence(silencePeriod)
 		_, _ = gone.postSend(9) // unspecified result, but it must not succeed or send anything
 		p.expectSilence(silencePeriod)
 		p.ExpectNoSuccess()
+		if datagrams {
+			_, _ = d.QP.PostSend([]verbs.SendWR{d.sendTo(ah, d.SendWR(10, 8))}) // may complete with any status
+			p.expectSilence(silencePeriod)
+			p.Completions()
+		}
 		stays.expectAccepted(0)
 	}),
 }, {

@@ -12,10 +12,10 @@ import (
 
 var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{{
 	ID:   "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
-	Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapRC,
+	Cite: ibta("11.2.4.2, Table 91", "qp/1", "qp/2"), Needs: verbs.CapRC,
 	Title:   "Each transition of an RC queue pair requires its attributes, accepts the optional ones and refuses all others",
 	Sends:   "nothing",
-	Expects: "each transition succeeds with its required attributes, also with each and all optional ones but an alternate path; it is refused without a required one, and with any other",
+	Expects: "each transition succeeds with its required attributes, also with each and all optional ones but an alternate path; it is refused, and changes nothing, without a required one, and with any other",
 	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
 }, {
 	ID: "qp/modify/rc-refuses-other-transitions", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapRC,
@@ -24,19 +24,19 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
 	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
 }, {
-	ID: "qp/modify/uc-table", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapUC, Labels: labelUC,
+	ID: "qp/modify/uc-table", Cite: ibta("11.2.4.2, Table 91", "qp/1", "qp/2"), Needs: verbs.CapUC, Labels: labelUC,
 	Title:   "A UC queue pair accepts the transitions and attributes of the UC table, and no others",
 	Sends:   "nothing",
-	Expects: "every transition succeeds with its required attributes and each optional one but an alternate path; everything else is refused",
+	Expects: "every transition succeeds with its required attributes and each optional one but an alternate path; everything else is refused, and changes nothing",
 	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
 		m.checkMasks()
 		m.checkOtherTransitions()
 	}),
 }, {
-	ID: "qp/modify/ud-table", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "qp/modify/ud-table", Cite: ibta("11.2.4.2, Table 91", "qp/1", "qp/2"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A UD queue pair accepts the transitions and attributes of the UD table, and no others",
 	Sends:   "nothing",
-	Expects: "every transition succeeds with its required attributes and each optional one; everything else is refused",
+	Expects: "every transition succeeds with its required attributes and each optional one; everything else is refused, and changes nothing",
 	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
 		m.checkMasks()
 		m.checkOtherTransitions()
@@ -59,14 +59,18 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	ID: "qp/modify/reset-does-not-lead-to-error", Cite: ibta("11.2.4.2, Table 91", "qp/9"), Needs: verbs.CapRC,
 	Title:   "A queue pair cannot go from RESET to ERR",
 	Sends:   "nothing",
-	Expects: "a new queue pair and one that was reset refuse it and stay in RESET",
-	Defects: []string{"ModifyUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.ToState(c.QP, verbs.QPStateReset)
-		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC}
-		fresh, _ := m.newQP(verbs.QPStateReset)
-		for _, qp := range []verbs.QP{fresh, c.QP} {
-			c.MustFail("RESET to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
-			c.ExpectState(qp, verbs.QPStateReset)
+	Expects: "new queue pairs of RC, UC and UD, if supported, and those that were reset refuse it and stay in RESET",
+	Defects: []string{"ModifyUnchecked"}, Run: OnPort(func(p *Port) {
+		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
+			if !p.Caps.Has(capOf[kind]) {
+				continue
+			}
+			c, fresh := p.connect(Setup{qpType: kind}), p.CreateQP(qpInit(p.Rig, kind, minQPCaps))
+			c.ToState(c.QP, verbs.QPStateReset)
+			for _, qp := range []verbs.QP{fresh, c.QP} {
+				c.MustFail(fmt.Sprintf("%v: RESET to ERR", kind), qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
+				c.ExpectState(qp, verbs.QPStateReset)
+			}
 		}
 	}),
 }, {
@@ -74,7 +78,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	Cite: conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Needs: verbs.CapRC,
 	Title:   "A refused modify changes neither the state nor any attribute",
 	Sends:   "a SEND, when the queue pair is in RTS",
-	Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist; then an ACK",
+	Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist, and after refused changes in RTR, RTS and SQD; then an ACK",
 	Defects: []string{"ModifyHalfway"}, Run: onConn(Setup{state: verbs.QPStateInit, Receives: 1}, func(c *Conn) {
 		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
 		toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
@@ -90,17 +94,33 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 			{"no path", toRTR.Required &^ verbs.QPAttrAV, nil},
 			{"a timeout", toRTR.Required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
 		} {
-			a, before := good, c.QueryQP(c.QP)
+			a := good
 			a.DestQPN, a.RQPSN, a.MaxDestRdAtomic, a.Access = 0x777, 0x888, 2, verbs.AccessRemoteRead
 			if bad.wrong != nil {
 				bad.wrong(&a)
 			}
-			c.MustFail("INIT to RTR with "+bad.what, c.QP.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
-			after := c.QueryQP(c.QP)
-			c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
+			c.expectRefusedModify(c.QP, "INIT to RTR with "+bad.what, a, bad.mask|verbs.QPAttrAccessFlags)
 		}
+		// Each of these changes has some attributes with other values than before.
+		other := m.Attr(*toRTR)
+		other.Access, other.MinRNRTimer, other.Timeout, other.RetryCnt, other.SQPSN = verbs.AccessRemoteRead, 3, 9, 2, 0x999
+		refused := func(what string, to verbs.QPState, mask verbs.QPAttrMask) {
+			other.State, other.CurState = to, c.QueryQP(c.QP).State
+			c.expectRefusedModify(c.QP, what, other, mask)
+		}
+		const rts, optional = verbs.QPStateRTS, verbs.QPAttrAccessFlags | verbs.QPAttrMinRNRTimer
 		c.ToRTR(c.QP, c.Attr)
+		toRTS := m.find(verbs.QPStateRTR, rts).Required
+		refused("RTR to RTS without a retry count", rts, optional|toRTS&^verbs.QPAttrRetryCnt)
+		refused("RTR to RTS with a path MTU", rts, optional|toRTS|verbs.QPAttrPathMTU)
 		c.ToRTS(c.QP, c.Attr)
+		refused("RTS to RTS with a PSN", rts, optional|verbs.QPAttrSQPSN)
+		refused("RTS to RTR", verbs.QPStateRTR, optional)
+		refused("RTS to SQD with a timeout", verbs.QPStateSQD, verbs.QPAttrEnSQDAsyncNotify|verbs.QPAttrTimeout)
+		c.toSQD(false)
+		c.awaitDrained()
+		refused("SQD to SQD with a PSN", verbs.QPStateSQD, optional|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrSQPSN)
+		refused("SQD to RTS with a timeout", rts, optional|verbs.QPAttrTimeout)
 		c.expectAccepted(0)
 	}),
 }, {
@@ -138,6 +158,23 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	}),
 }})
 
+// expectRefusedModify fails the case unless a modify of the state and these attributes is refused,
+// and changes nothing. The send queue may drain meanwhile.
+func (p *Port) expectRefusedModify(qp verbs.QP, what string, a verbs.QPAttr, mask verbs.QPAttrMask) {
+	before := p.QueryQP(qp)
+	p.MustFail(what, qp.Modify(a, mask|verbs.QPAttrState), nil)
+	after := p.QueryQP(qp)
+	before.SQDraining, after.SQDraining = false, false
+	p.Check(after == before, fmt.Sprintf("%s: attributes as before: %+v", what, before), "%+v", after)
+}
+
+// expectRefused fails the case unless a transition with these attributes is refused, and changes
+// nothing.
+func (m *qpMover) expectRefused(qp verbs.QP, t rig.Transition, mask verbs.QPAttrMask, what string) {
+	m.expectRefusedModify(qp, what, m.Attr(t), mask)
+	m.ExpectState(qp, t.From)
+}
+
 // checkMasks fails the case unless every transition succeeds with its required and optional
 // attributes, and fails without a required one or with another that is not in m.unspecified.
 func (m *qpMover) checkMasks() {
@@ -148,12 +185,10 @@ func (m *qpMover) checkMasks() {
 		}
 		what := t.String()
 		rig.EachAttr(t.Required, func(missing verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.Modify(qp, t, t.Required&^missing), nil)
-			m.ExpectState(qp, t.From)
+			m.expectRefused(qp, t, t.Required&^missing, fmt.Sprintf("%s without %v", what, missing))
 		})
 		rig.EachAttr(rig.EveryAttr&^(t.Required|t.Optional|m.unspecified), func(extra verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.Modify(qp, t, t.Required|extra), nil)
-			m.ExpectState(qp, t.From)
+			m.expectRefused(qp, t, t.Required|extra, fmt.Sprintf("%s with %v", what, extra))
 		})
 		m.Must(what, m.Modify(qp, t, t.Required))
 		m.ExpectState(qp, t.To)

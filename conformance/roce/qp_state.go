@@ -14,15 +14,15 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	ID: "qp/post/send-before-rts-refused", Cite: ibta("C10-96", "qp/3"),
 	Title:   "Posting a send in RESET, INIT or RTR fails",
 	Sends:   "nothing",
-	Expects: "an error from the post in each of these states, and no request posted",
-	Defects: []string{"EarlySendSwallowed"}, Run: OnPort(func(p *Port) {
+	Expects: "an error from the post in each of these states, over RC and, if supported, UC; and no request posted",
+	Defects: []string{"EarlySendSwallowed"}, Run: onConnected(func(p *Port, kind verbs.QPType) {
 		for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateReset} {
-			c := p.connect(Setup{state: max(state, verbs.QPStateInit)})
+			c := p.connect(Setup{qpType: kind, state: max(state, verbs.QPStateInit)})
 			if state == verbs.QPStateReset {
 				c.ToState(c.QP, verbs.QPStateReset)
 			}
 			n, err := c.postSend(1)
-			c.MustFail(fmt.Sprintf("a send in %v", c.QueryQP(c.QP).State), err, nil)
+			c.MustFail(fmt.Sprintf("a send of %v in %v", kind, c.QueryQP(c.QP).State), err, nil)
 			c.Check(n == 0, "no request posted", "%d", n)
 		}
 	}),
@@ -30,24 +30,37 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	ID: "qp/post/refused-send-leaves-nothing-queued", Cite: ibta("C10-96", "qp/3"),
 	Title:   "A send that was refused because of the state is neither sent nor flushed later",
 	Sends:   "an ACK for the one request that is posted in RTS",
-	Expects: "no packet when the queue pair enters RTS; then this request, with the first PSN; and only its completion",
-	Defects: []string{"RefusedWRStays"}, Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
+	Expects: "no packet when the queue pair enters RTS; then this request, with the first PSN; and only its completion; over RC and, if supported, UC",
+	Defects: []string{"RefusedWRStays"}, Run: onConnected(func(p *Port, kind verbs.QPType) {
+		c := p.connect(Setup{qpType: kind, state: verbs.QPStateInit})
 		c.postSend(1)
-		c.ToRTR(c.QP, c.Attr)
+		c.ToState(c.QP, verbs.QPStateReset)
 		c.postSend(2)
+		c.ToInit(c.QP, allAccess&^verbs.AccessLocalWrite, 0)
+		c.postSend(3)
+		c.ToRTR(c.QP, c.Attr)
+		c.postSend(4)
 		c.ToRTS(c.QP, c.Attr)
 		c.expectSilence(silencePeriod)
-		c.request(0, c.SendWR(3, 16))
-		c.completeWith(c.peerAck(0, 1), 3)
+		c.PostSend(c.QP, c.SendWR(5, 16))
+		c.expect(c.wantSend(0, 16)[0].On(serviceOf[kind]))
+		if kind == verbs.QPTypeRC {
+			c.Send(c.peerAck(0, 1))
+		}
+		c.ExpectCompletion(5, verbs.WCSuccess)
 		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectNoCompletion()
 	}),
 }, {
 	ID: "qp/post/send-beyond-the-queue-refused", Cite: ibta("C10-96", "qp/3"),
 	Title:   "Sends that exceed the size of the send queue are refused, and no other is lost",
-	Sends:   "an ACK for all requests",
-	Expects: "as many requests are posted as the queue has room for; these are sent and complete, and no others; then there is room again",
-	Defects: []string{"OverflowSendQueue"}, Run: onConn(Setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *Conn) {
+	Sends:   "an ACK for all requests of RC; nothing to a UC queue pair in SQD, if supported",
+	Expects: "as many requests are posted as the queue has room for; those of RC are sent and complete, and no others; then there is room again; in ERR those that are left are flushed, and no others",
+	Defects: []string{"OverflowSendQueue"}, Run: onConnected(func(p *Port, kind verbs.QPType) {
+		c := p.connect(Setup{qpType: kind, caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		if kind == verbs.QPTypeUC { // requests wait for no ACK, only in SQD
+			c.toSQD(false)
+		}
 		room := c.QueryQP(c.QP).Caps.MaxSendWR // the device may have rounded it up
 		wrs := make([]verbs.SendWR, room+2)
 		for i := range wrs {
@@ -59,6 +72,14 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		n, err = c.QP.PostSend(wrs[room:])
 		c.MustFail("another request too many", err, nil)
 		c.Check(n == 0, "none posted", "%d", n)
+		if kind == verbs.QPTypeUC {
+			c.ToState(c.QP, verbs.QPStateErr)
+			for i := range room {
+				c.ExpectCompletion(uint64(i), verbs.WCWRFlushErr)
+			}
+			c.expectNoCompletion()
+			return
+		}
 		for i := range room {
 			c.expect(ib.SendOnly(c.DevicePSN(i), nil))
 		}
@@ -69,6 +90,9 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 		c.PostSend(c.QP, wrs[room])
 		c.expect(ib.SendOnly(c.DevicePSN(room), nil))
+		c.ToState(c.QP, verbs.QPStateErr)
+		c.ExpectCompletion(uint64(room), verbs.WCWRFlushErr)
+		c.expectNoCompletion()
 	}),
 }, {
 	ID: "qp/post/receive-taken-from-init-on", Cite: ibta("C10-97.2.1", "qp/4"),
@@ -91,9 +115,10 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	ID: "qp/post/receive-in-reset-refused", Cite: ibta("C10-97.2.1", "qp/4"),
 	Title:   "Posting a receive in RESET fails",
 	Sends:   "nothing",
-	Expects: "an error from the post, on a new queue pair and on one that was reset",
-	Defects: []string{"RecvStateWrong"}, Run: onConn(Setup{}, func(c *Conn) {
-		fresh := c.CreateQP(qpInit(c.Rig, verbs.QPTypeRC, minQPCaps))
+	Expects: "an error from the post, on a new queue pair and on one that was reset, over RC and, if supported, UC",
+	Defects: []string{"RecvStateWrong"}, Run: onConnected(func(p *Port, kind verbs.QPType) {
+		c := p.connect(Setup{qpType: kind})
+		fresh := c.CreateQP(qpInit(c.Rig, kind, minQPCaps))
 		c.ToState(c.QP, verbs.QPStateReset)
 		for _, qp := range []verbs.QP{fresh, c.QP} {
 			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.LocalMem.SGL(0, 64)}})
@@ -104,11 +129,26 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/rtr/receives-and-answers", Cite: ibta("", "qp/5"),
 	Title:   "A queue pair in RTR receives messages and answers them",
-	Sends:   "SENDs, WRITEs and READs to a queue pair in RTR",
-	Expects: "an answer to each, and nothing else",
-	Defects: []string{"RTSOnly"}, Run: onConn(Setup{state: verbs.QPStateRTR, Receives: 2}, func(c *Conn) {
+	Sends:   "SENDs, WRITEs, READs and a FETCH_ADD, if supported, to a queue pair in RTR; a SEND and a WRITE with immediate data to one of UC, if supported",
+	Expects: "an answer to each request of RC, the messages of UC delivered, and nothing else",
+	Defects: []string{"RTSOnly"}, Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{state: verbs.QPStateRTR, Receives: 2})
 		c.expectServed(0)
 		c.expectServed(1)
+		if p.Caps.Has(verbs.CapAtomics) {
+			c.expectOpExecuted(6, addOp, wordRETH(c.TargetMem, 40))
+		}
+		c.expectSilence(silencePeriod)
+		c.ExpectState(c.QP, verbs.QPStateRTR)
+		if !p.Caps.Has(verbs.CapUC) {
+			return
+		}
+		uc := ucSetup(2)
+		uc.state = verbs.QPStateRTR
+		c = p.connect(uc)
+		c.expectUCDelivery(0, 16, 1)
+		c.Send(ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 24), 7, Data(24)).On(ib.UC))
+		c.ExpectRecv(2, 24)
 		c.expectSilence(silencePeriod)
 		c.ExpectState(c.QP, verbs.QPStateRTR)
 	}),
@@ -150,10 +190,10 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "qp/7"),
 	Title:   "When a queue pair goes to ERR, every posted send and receive completes as flushed, in the order of posting",
 	Sends:   "nothing, or the FIRST packet of a SEND, to RC and UC",
-	Expects: "WR_FLUSH_ERR for four sends, signaled or not, in order, and for three receives, in order, also if a message has begun to arrive",
+	Expects: "WR_FLUSH_ERR for four sends of RC, of UC in SQD and of XRC, signaled or not, in order, and for three receives, in order, also if a message has begun to arrive",
 	Defects: []string{"FlushReversed", "ClaimedReceiveFlushedLast"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 3})
-		c.PostSend(c.QP, unsignaled(c.SendWR(101, 8)), c.SendWR(102, 8), unsignaled(c.SendWR(103, 8)), c.SendWR(104, 8))
+		c.postFourSends()
 		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectFlushed(4, 3)
 		c.Drain(sentSoFar) // the device may have sent the sends
@@ -165,8 +205,17 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 			c = p.connect(ucSetup(3))
 			c.Send(ucSend(c.PeerPSN(0), 2*ucMTU)[0])
 			c.Sync()
+			c.toSQD(false)
+			c.postFourSends()
 			c.ToState(c.QP, verbs.QPStateErr)
-			c.expectFlushed(0, 3)
+			c.expectFlushed(4, 3)
+		}
+		if p.Caps.Has(verbs.CapXRC) {
+			c = p.connect(Setup{qpType: verbs.QPTypeXRCSend})
+			c.postFourSends()
+			c.ToState(c.QP, verbs.QPStateErr)
+			c.expectFlushed(4, 0)
+			c.Drain(sentSoFar)
 		}
 	}),
 }, {
@@ -193,8 +242,9 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	ID: "qp/error/work-posted-afterwards-flushed", Cite: ibta("", "qp/8"),
 	Title:   "Sends and receives that are posted to a queue pair in ERR complete as flushed",
 	Sends:   "nothing",
-	Expects: "WR_FLUSH_ERR for two sends and two receives, and no packet",
-	Defects: []string{"NoFlushInError"}, Run: onConn(Setup{}, func(c *Conn) {
+	Expects: "WR_FLUSH_ERR for two sends and two receives, and no packet, over RC and, if supported, UC",
+	Defects: []string{"NoFlushInError"}, Run: onConnected(func(p *Port, kind verbs.QPType) {
+		c := p.connect(Setup{qpType: kind})
 		c.ToState(c.QP, verbs.QPStateErr)
 		for i := range uint64(2) {
 			c.PostSend(c.QP, unsignaled(c.SendWR(101+i, 8)))
@@ -204,6 +254,25 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }})
+
+// serviceOf are the transports of connected queue pairs.
+var serviceOf = map[verbs.QPType]ib.Transport{verbs.QPTypeRC: ib.RC, verbs.QPTypeUC: ib.UC}
+
+// onConnected makes the body of a case that is played with RC and, if the device has it, with UC.
+func onConnected(body func(*Port, verbs.QPType)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) {
+		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
+			if p.Caps.Has(capOf[kind]) {
+				body(p, kind)
+			}
+		}
+	})
+}
+
+// postFourSends posts four SENDs with IDs from 101 on, of which every other is signaled.
+func (c *Conn) postFourSends() {
+	c.PostSend(c.QP, unsignaled(c.SendWR(101, 8)), c.SendWR(102, 8), unsignaled(c.SendWR(103, 8)), c.SendWR(104, 8))
+}
 
 // beginMessage sends the FIRST packet of a SEND, and awaits its ACK.
 func (c *Conn) beginMessage() {

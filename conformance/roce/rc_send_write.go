@@ -258,7 +258,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 // badReceives are receive buffers that the device must not write to.
 var badReceives = []badBuffer{
 	{"a key that does not exist", func(c *Conn) verbs.SGE { return c.unknownKeySGE(64) }},
-	{"memory of another PD", func(c *Conn) verbs.SGE { return c.otherPDMemory(verbs.AccessLocalWrite).SGE(0, 64) }},
+	{"memory of another PD", func(c *Conn) verbs.SGE { return c.otherPDSGE(64) }},
 }
 
 // rdmaImm is immediate data that differs in every byte order.

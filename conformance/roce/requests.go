@@ -295,6 +295,13 @@ func (c *Conn) otherPDMemory(access verbs.Access) *rig.Memory {
 	return c.MemoryIn(c.otherPD(), 64, access)
 }
 
+// otherPDSGE returns n bytes of LocalMem with the L_Key of a region in another protection domain.
+func (c *Conn) otherPDSGE(n int) verbs.SGE {
+	mr, err := c.otherPD().RegMR(verbs.MRInit{Buf: c.LocalMem.Buf, Addr: c.LocalMem.Addr(), Access: verbs.AccessLocalWrite})
+	c.Must("a region of another PD", err)
+	return verbs.SGEOf(mr, 0, n)
+}
+
 // otherPD allocates another protection domain.
 func (p *Port) otherPD() verbs.PD {
 	pd, err := p.Device.AllocPD()

@@ -253,7 +253,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	ID: "srq/size/beyond-the-device-refused", Cite: ibta("", "srq/8"),
 	Title:   "An SRQ with more receives or longer scatter lists than the device claims is refused",
 	Sends:   "nothing",
-	Expects: "SRQs with one receive or one list entry more than claimed are refused, and one with as many as claimed is created",
+	Expects: "SRQs with one receive or one list entry more than claimed are refused, as is a resize to one receive more; one with as many as claimed is created",
 	Defects: []string{"CapsUnchecked"}, Run: OnPort(func(p *Port) {
 		attr := p.QueryDevice()
 		_, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR + 1, MaxSGE: 1})
@@ -262,6 +262,11 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		p.MustFail("an SRQ of longer lists than claimed", err, nil)
 		_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR, MaxSGE: 1})
 		p.Must("an SRQ of as many receives as claimed", err)
+		srq := p.newSRQ(p.PD)
+		was := p.srqAttr(srq)
+		p.MustFail("a resize to more receives than claimed", srq.Modify(verbs.SRQAttr{MaxWR: attr.MaxSRQWR + 1}, verbs.SRQMaxWR), nil)
+		now := p.srqAttr(srq)
+		p.Check(now == was, fmt.Sprintf("the attributes %+v as before", was), "%+v", now)
 	}),
 }, {
 	ID: "srq/size/excess-receive-refused", Cite: ibta("", "srq/9"), Needs: verbs.CapRC,

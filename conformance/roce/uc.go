@@ -86,20 +86,29 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "uc/9"),
-	Title:   "A request with a bad L_Key moves a UC queue pair to SQE, where it still receives; it can return to RTS",
-	Sends:   "a SEND after the device's send has failed, and another when the queue pair is in RTS again",
-	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, a completion for the received SEND; requests are sent again in RTS",
-	Defects: []string{"UCErrorIsFatal"}, Run: onUC(2, func(c *Conn) {
-		c.PostSend(c.QP, c.badSendWR(100), c.SendWR(101, 8))
+	Title:   "A request with bad local memory moves a UC queue pair to SQE, where it still receives; it can return to RTS",
+	Sends:   "a SEND and a WRITE with immediate data after a request of the device has failed, and a SEND when the queue pair is in RTS again",
+	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, both messages received; requests are sent again in RTS",
+	Defects: []string{"UCErrorIsFatal"}, Run: onEachConn(ucSetup(3), []badBuffer{
+		{"the key of a deregistered region", func(c *Conn) verbs.SGE { return c.badSendWR(100).SGL[0] }},
+		{"memory of another PD", func(c *Conn) verbs.SGE { return c.otherPDSGE(8) }},
+		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
+	}, func(c *Conn, bad badBuffer) {
+		wr := c.WriteWR(100, 0)
+		wr.SGL = []verbs.SGE{bad.buffer(c)}
+		c.PostSend(c.QP, wr, c.SendWR(101, 8))
 		c.ExpectCompletion(100, verbs.WCLocProtErr)
 		c.ExpectCompletion(101, verbs.WCWRFlushErr)
 		c.AwaitState(c.QP, verbs.QPStateSQE)
 		c.expectUCDelivery(0, 24, 1)
+		c.Send(ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 16), 0x1234, Data(16)).On(ib.UC))
+		c.ExpectRecv(2, 16)
+		c.ExpectBytes(c.TargetMem, 0, Data(16))
 		c.ToState(c.QP, verbs.QPStateRTS)
 		c.PostSend(c.QP, c.SendWR(102, 8))
 		c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
 		c.ExpectCompletion(102, verbs.WCSuccess)
-		c.expectUCDelivery(1, 32, 2)
+		c.expectUCDelivery(2, 32, 3)
 	}),
 }, {
 	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "uc/5"), Needs: verbs.CapRC,
@@ -236,24 +245,36 @@ var ucCases = overUC.Cases([]conformance.Case{{
 }, {
 	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "uc/10"), Level: conformance.May, Needs: verbs.CapRC,
 	Title:   "A duplicate UC message is delivered once or twice, and has no other effect",
-	Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",
-	Expects: "each whole message once or twice, then the last; the state RTS",
-	Defects: []string{"UCDropsFatal"}, Run: onUC(4, func(c *Conn) {
-		one, two := ucSendOnly(c.PeerPSN(0), 32), ucSend(c.PeerPSN(1), ucMTU+8)
-		for _, msg := range [][]ib.Packet{{one}, two} {
-			c.Send(msg...)
-			first := c.NextCompletion()
-			c.Check(first.Status == verbs.WCSuccess, "the message is delivered", "%s", rig.Describe(&first))
-			c.Send(msg...)
-			c.Sync()
-			if again, ok := c.PollCompletion(0); ok {
-				c.Check(again.Status == verbs.WCSuccess && again.ByteLen == first.ByteLen,
-					fmt.Sprintf("the same %d bytes again", first.ByteLen), "%s", rig.Describe(&again))
+	Sends:   "a SEND of one packet, one of two, and a WRITE with immediate data, each twice; then a SEND at the next PSN",
+	Expects: "each whole message once or twice, with all its bytes, then the last; the state RTS",
+	Defects: []string{"UCDropsFatal"}, Run: onUC(7, func(c *Conn) {
+		two := ucMTU + 8
+		for _, m := range []struct {
+			packets []ib.Packet
+			n       int
+			write   bool
+		}{
+			{ucSend(c.PeerPSN(0), 32), 32, false},
+			{ucSend(c.PeerPSN(1), two), two, false},
+			{[]ib.Packet{ib.WriteOnlyImm(c.PeerPSN(3), c.RETH(0, 40), 7, Data(40)).On(ib.UC)}, 40, true},
+		} {
+			for _, copied := range []bool{false, true} {
+				c.Send(m.packets...)
+				c.Sync()
+				wc, ok := c.PollCompletion(0)
+				if !ok && copied {
+					continue
+				}
+				c.Check(ok && wc.Status == verbs.WCSuccess && int(wc.ByteLen) == m.n, fmt.Sprintf("a message of %d bytes", m.n), "%s", rig.Describe(&wc))
+				placed, at := c.LocalMem, int(wc.WRID-1)*ucRecvLen
+				if m.write {
+					placed, at = c.TargetMem, 0
+				}
+				c.ExpectBytes(placed, at, Data(m.n))
 			}
 		}
 		c.ExpectState(c.QP, verbs.QPStateRTS)
-		c.PostRecv(c.QP, 5, c.LocalMem.SGE(3*ucRecvLen, ucRecvLen))
-		c.Send(ucSendOnly(c.PeerPSN(3), 33))
+		c.Send(ucSendOnly(c.PeerPSN(4), 33))
 		wc := c.NextCompletion()
 		c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
 	}),

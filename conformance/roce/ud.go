@@ -102,7 +102,7 @@ func udAreaCase(family int, id, title string) conformance.Case {
 	return conformance.Case{
 		ID:    id,
 		Title: title,
-		Cite:  annexA17("A17.4.5.1, A17.4.5.2", "ud/1", "ud/10"), Needs: verbs.CapUD,
+		Cite:  annexA17("A17.4.5.1, A17.4.5.2", "ud/1", "ud/10", "cq/9"), Needs: verbs.CapUD,
 		Setup: conformance.Setup{Family: family}, Labels: labelUD, Defects: []string{"AreaMissing"},
 		Sends:   "datagrams of 4, 0 and 1000 bytes with hop limit 37",
 		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload after it",
@@ -284,7 +284,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.
 }, {
 	ID: "ud/wc/bad-key-of-a-receive-is-a-protection-error", Cite: ibta("", "ud/16"), Needs: verbs.CapUD,
 	Title:   "A receive of UD or UC with a bad key completes with LOC_PROT_ERR, and nothing is written",
-	Sends:   "datagrams, and SENDs of UC if supported, into receives with a key that does not exist, and with memory of another protection domain",
+	Sends:   "datagrams, and SENDs of UC of one and two packets if supported, into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "the receive completes with LOC_PROT_ERR; nothing is sent",
 	Defects: []string{"DatagramErrorUnnamed"}, Run: OnPort(func(p *Port) {
 		for _, r := range badReceives {
@@ -292,11 +292,15 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.
 			d.PostRecv(d.QP, 1, r.buffer(d.Conn))
 			d.SendPacket(d.datagram(Data(8)))
 			d.expectProtectionError()
-			if p.Caps.Has(verbs.CapUC) {
-				c := p.connect(ucSetup(0))
-				c.PostRecv(c.QP, 1, r.buffer(c))
-				c.Send(ucSendOnly(c.PeerPSN(0), 8))
-				c.expectProtectionError()
+			for _, n := range []int{8, ucMTU + 8} {
+				if p.Caps.Has(verbs.CapUC) {
+					c := p.connect(ucSetup(0))
+					sge := r.buffer(c)
+					sge.Length = 2 * ucMTU
+					c.PostRecv(c.QP, 1, sge)
+					c.Send(ucSend(c.PeerPSN(0), n)...)
+					c.expectProtectionError()
+				}
 			}
 		}
 	}),
@@ -309,6 +313,9 @@ func (c *Conn) expectProtectionError() {
 	c.expectSilence(shortWait)
 }
 
+// udSendOps are the operations of UD.
+var udSendOps = []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm}
+
 // udWrongKeys are Q_Keys that differ from udQKey.
 var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
 
@@ -316,11 +323,13 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 	ID: "ud/post/beyond-the-mtu-not-sent", Cite: ibta("C10-93.1.1", "ud/5"), Needs: verbs.CapRC,
 	Title:   "A datagram longer than the port's MTU is not sent, neither whole nor segmented, and the queue pair continues",
 	Sends:   "nothing",
-	Expects: "no packet for requests of 1, 4 and 2000 bytes too many; then a datagram that fills the MTU",
+	Expects: "no packet for SENDs, without and with immediate data, of 1, 4 and 2000 bytes too many; then a datagram that fills the MTU",
 	Defects: []string{"UDOversizeCut"}, Run: onUD(0, func(d *udPort) {
 		mtu, ah := d.QueryPort().ActiveMTU.Bytes(), d.newAH(d.PD)
-		for _, more := range []int{1, 4, 2000} {
-			d.expectNotSent(d.sendTo(ah, d.SendWR(1, mtu+more)),
+		for i, more := range []int{1, 1, 4, 2000} {
+			wr := d.SendWR(1, mtu+more)
+			wr.Opcode = udSendOps[i%2]
+			d.expectNotSent(d.sendTo(ah, wr),
 				// The clause wants the datagram dropped without an error. Other test
 				// suites expect LOC_LEN_ERR, and a device may reject the post.
 				verbs.WCSuccess, verbs.WCLocLenErr)
@@ -338,8 +347,13 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 	Sends:   "nothing",
 	Expects: "that the post is refused, or a completion with an error; and no packet",
 	Defects: []string{"AHOtherPD"}, Run: onUD(0, func(d *udPort) {
-		other := d.otherPD()
-		d.expectNotSent(d.sendTo(d.newAH(other), d.SendWR(1, 16)), verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+		ah := d.newAH(d.otherPD())
+		for _, op := range udSendOps {
+			wr := d.SendWR(1, 16)
+			wr.Opcode = op
+			// The first request may have moved its queue pair to SQE or ERR.
+			d.newUDPort(0, nil).expectNotSent(d.sendTo(ah, wr), verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+		}
 	}),
 }, {
 	ID: "ud/post/other-operations-refused", Cite: ibta("", "ud/12"), Needs: verbs.CapRC,
@@ -440,10 +454,14 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 	ID: "ud/mcast/only-ud-joins-only-groups", Cite: ibta("", "ud/17"),
 	Title:   "A queue pair of another service than UD, or with a GID that is no group's, is not attached",
 	Sends:   "nothing",
-	Expects: "that attaching queue pairs of RC and UC, if supported, to a group, and one of UD to a unicast GID, is refused",
+	Expects: "that attaching queue pairs of RC, UC and XRC, if supported, to a group, and one of UD to unicast GIDs and the zero GID, is refused",
 	Defects: []string{"AnythingAttached"}, Run: onUD(0, func(d *udPort) {
-		d.MustFail("attaching a queue pair to the GID of a host", d.QP.AttachMulticast(verbs.GIDFrom(d.Peer)), nil)
-		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
+		for _, gid := range []verbs.GID{
+			verbs.GIDFrom(d.Peer), verbs.GIDFrom(d.deviceAddr), verbs.GIDFrom(netip.MustParseAddr("10.77.0.9")), verbs.GIDFrom(netip.MustParseAddr("fe80::9")), {},
+		} {
+			d.MustFail(fmt.Sprintf("attaching a queue pair to %v", gid.Addr()), d.QP.AttachMulticast(gid), nil)
+		}
+		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeXRCSend} {
 			if d.Caps.Has(capOf[kind]) {
 				c := d.connect(Setup{qpType: kind})
 				d.MustFail(fmt.Sprintf("attaching a queue pair of %v to a group", kind), c.QP.AttachMulticast(verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))), nil)

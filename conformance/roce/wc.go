@@ -29,15 +29,33 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 }, {
 	ID: "wc/order/receives-complete-as-messages-came", Cite: ibta("", "cq/2"),
 	Title:   "Receives complete in the order in which the messages were sent",
-	Sends:   "SENDs of one packet and of several, WRITEs with immediate data between them",
+	Sends:   "SENDs of one packet and of several, WRITEs with immediate data between them; to UC and UD queue pairs, if supported, such messages at once",
 	Expects: "their completions in this order",
-	Defects: []string{"ReceivesSwapped"}, Run: onConn(Setup{Receives: 6, recvLen: 2 << 10}, func(c *Conn) {
+	Defects: []string{"ReceivesSwapped"}, Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{Receives: 6, recvLen: 2 << 10})
 		long := ib.Send(c.PeerPSN(2), Data(MTU+9), MTU)
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(11)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 12), 1, Data(12)))
 		c.Send(long...)
 		c.Send(ib.SendOnly(c.PeerPSN(4), Data(14)), ib.SendOnlyImm(c.PeerPSN(5), 2, Data(15)), c.peerSend(6, 16))
 		for i, n := range []int{11, 12, MTU + 9, 14, 15, 16} {
 			c.ExpectRecv(uint64(i+1), n)
+		}
+		if p.Caps.Has(verbs.CapUC) {
+			c = p.connect(ucSetup(4))
+			c.Send(ucSendOnly(c.PeerPSN(0), 11), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 12), 1, Data(12)).On(ib.UC))
+			c.Send(append(ucSend(c.PeerPSN(2), ucMTU+9), ucSendOnly(c.PeerPSN(4), 14))...)
+			for i, n := range []int{11, 12, ucMTU + 9, 14} {
+				c.ExpectRecv(uint64(i+1), n)
+			}
+		}
+		if p.Caps.Has(verbs.CapUD) {
+			d := p.newUDPort(4, nil)
+			for i := range 4 {
+				d.SendPacket(d.datagram(Data(10 + i)))
+			}
+			for i := range 4 {
+				d.ExpectRecv(uint64(i+1), ib.GRHLen+10+i)
+			}
 		}
 	}),
 }}, []conformance.Case{
@@ -83,17 +101,37 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 }, {
 	ID: "wc/signal/all-signaled-all-complete", Cite: ibta("", "cq/5"),
 	Title:   "On a queue pair with sq_sig_all every request completes",
-	Sends:   "answers to a SEND, a WRITE and a READ that are not marked as signaled; on another queue pair the same",
-	Expects: "three completions; on a queue pair that does not signal all, none",
+	Sends:   "answers to a SEND, a WRITE, a READ and a FETCH_ADD, if supported, that are not marked as signaled; nothing to SENDs and a WRITE of UC and UD queue pairs, if supported",
+	Expects: "a completion of each; on queue pairs that do not signal all, none",
 	Defects: []string{"SignalAllIgnored"}, Run: OnPort(func(p *Port) {
 		for _, all := range []bool{true, false} {
+			expect := func(c *Conn, ids ...uint64) {
+				if all {
+					c.ExpectCompletions(verbs.WCSuccess, ids...)
+				}
+				c.expectNoCompletion()
+			}
 			c := p.connect(Setup{signalAll: all})
 			c.request(0, unsignaled(c.SendWR(1, 8)), unsignaled(c.WriteWR(2, 8)), unsignaled(c.ReadWR(3, 16)))
 			c.Send(c.peerAck(1, 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(16)))
-			if all {
-				c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
+			expect(c, 1, 2, 3)
+			if p.Caps.Has(verbs.CapAtomics) {
+				c.request(3, unsignaled(c.fetchAddWR(4)))
+				c.Send(ib.AtomicAck(c.DevicePSN(3), 4, 5))
+				expect(c, 4)
 			}
-			c.expectNoCompletion()
+			if p.Caps.Has(verbs.CapUC) {
+				c = p.connect(Setup{qpType: verbs.QPTypeUC, signalAll: all})
+				c.PostSend(c.QP, unsignaled(c.SendWR(1, 8)), unsignaled(c.WriteWR(2, 8)))
+				c.nextPackets(2)
+				expect(c, 1, 2)
+			}
+			if p.Caps.Has(verbs.CapUD) {
+				d := &udPort{p.connect(Setup{qpType: verbs.QPTypeUD, signalAll: all})}
+				d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), unsignaled(d.SendWR(1, 8))))
+				d.nextPackets(1)
+				expect(d.Conn, 1)
+			}
 		}
 	}),
 }, {
@@ -118,10 +156,11 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 }, {
 	ID: "wc/flags/connected-receives-claim-no-header-area", Cite: ibta("", "cq/9"),
 	Title:   "The completion of a receive of a connected queue pair has no GRH flag, and its data start at the first byte",
-	Sends:   "a SEND and a WRITE with immediate data",
+	Sends:   "a SEND and a WRITE with immediate data, to RC and, if supported, to UC",
 	Expects: "completions without the flag of the header area",
-	Defects: []string{"GRHFlagOnConnected"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 8), 1, Data(8)).AckReq())
+	Defects: []string{"GRHFlagOnConnected"}, Run: onConnected(func(p *Port, kind verbs.QPType) {
+		c, service := p.connect(Setup{qpType: kind, Receives: 2}), serviceOf[kind]
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).On(service), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 8), 1, Data(8)).On(service))
 		for i, n := range []int{16, 8} {
 			wc := c.ExpectRecv(uint64(i+1), n)
 			c.Check(wc.Flags&verbs.WCWithGRH == 0, "no GRH flag", "flags %#x", uint32(wc.Flags))
@@ -131,7 +170,7 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 }, {
 	ID: "wc/data/none-before-its-data", Cite: ibta("", "cq/10"), Level: conformance.Should,
 	Title:   "When a completion is polled, the data of its message are in memory",
-	Sends:   "SENDs and WRITEs with immediate data of one and of three packets, and responses to READs",
+	Sends:   "SENDs and WRITEs with immediate data of one and of three packets, responses to a READ and a FETCH_ADD, a SEND of UC and a datagram, where supported",
 	Expects: "the data in memory at the very moment of the completion event",
 	Defects: []string{"LatePlacement"}, Run: OnPort(func(p *Port) {
 		c, events := p.connectWithChannel(Setup{Receives: 4, recvLen: 3 << 10, memLen: 32 << 10})
@@ -156,6 +195,27 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, rig.Pattern(3<<10, 9), MTU)...)
 		c.expectCompletionEvent(events, 100)
 		c.expectBytesNow(c.LocalMem, SinkOffset, rig.Pattern(3<<10, 9))
+		if p.Caps.Has(verbs.CapAtomics) {
+			c.armCQ(false)
+			c.request(3, c.fetchAddWR(101))
+			c.Send(ib.AtomicAck(c.DevicePSN(3), 2, 0x0102030405060708))
+			c.expectCompletionEvent(events, 101)
+			c.expectBytesNow(c.LocalMem, SinkOffset, hostOrder(0x0102030405060708))
+		}
+		if p.Caps.Has(verbs.CapUC) {
+			c = p.connect(ucSetup(1))
+			c.armCQ(false)
+			c.Send(ucSend(c.PeerPSN(0), 3*ucMTU)...)
+			c.expectCompletionEvent(events, 1)
+			c.expectBytesNow(c.LocalMem, 0, Data(3*ucMTU))
+		}
+		if p.Caps.Has(verbs.CapUD) {
+			d := p.newUDPort(1, nil)
+			d.armCQ(false)
+			d.SendPacket(d.datagram(Data(1000)))
+			d.expectCompletionEvent(events, 1)
+			d.expectBytesNow(d.LocalMem, ib.GRHLen, Data(1000))
+		}
 	}),
 }, {
 	ID: "wc/data/read-completes-with-its-data-only", Cite: ibta("", "cq/10"), Level: conformance.Should,
@@ -215,10 +275,16 @@ func (c *Conn) expectBytesNow(m *rig.Memory, off int, want []byte) {
 var cqCases = overRC.Cases([]conformance.Case{{
 	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "cq/6"),
 	Title:   "A CQ overrun raises CQ_ERR, and the queue pair goes to ERR",
-	Sends:   "one SEND more than the CQ has room for, of which nothing is polled; the ACK of as many SENDs of the device",
+	Sends:   "one SEND more than the CQ has room for, of which nothing is polled; the ACK of as many SENDs of the device; as many SENDs of UC and datagrams, if supported",
 	Expects: "CQ_ERR of that CQ, and the state ERR, each time",
 	Defects: []string{"CQOverrunSilent"}, Run: OnPort(func(p *Port) {
-		for _, overrun := range []func() *Conn{func() *Conn { return p.overrunCQ(0) }, p.overrunCQBySends} {
+		overruns := []func() *Conn{func() *Conn { return p.overrunCQ(0, (*Conn).peerMessage) }, func() *Conn { return p.overrunCQBySends(0) }}
+		for _, kind := range []verbs.QPType{verbs.QPTypeUC, verbs.QPTypeUD} {
+			if p.Caps.Has(capOf[kind]) {
+				overruns = append(overruns, func() *Conn { return p.overrunUnreliableCQ(kind) })
+			}
+		}
+		for _, overrun := range overruns {
 			c := overrun()
 			c.expectCQError()
 			c.AwaitState(c.QP, verbs.QPStateErr)
@@ -227,26 +293,33 @@ var cqCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "cq/6"),
 	Title:   "A CQ overrun raises one CQ_ERR, however many completions are lost",
-	Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
-	Expects: "CQ_ERR, once",
+	Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush; the ACK of four SENDs of the device too many",
+	Expects: "CQ_ERR, once each time",
 	Defects: []string{"CQErrRepeats"}, Run: OnPort(func(p *Port) {
-		c := p.overrunCQ(3)
-		c.expectCQError()
-		c.AwaitState(c.QP, verbs.QPStateErr)
-		c.Sync()
-		for _, e := range p.pendingEvents() {
-			p.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "another")
+		for _, overrun := range []func() *Conn{func() *Conn { return p.overrunCQ(3, (*Conn).peerMessage) }, func() *Conn { return p.overrunCQBySends(3) }} {
+			c := overrun()
+			c.expectCQError()
+			c.AwaitState(c.QP, verbs.QPStateErr)
+			c.Sync()
+			for _, e := range p.pendingEvents() {
+				p.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "another")
+			}
 		}
 	}),
 }, {
 	ID: "wc/overrun/message-not-acknowledged", Cite: ibta("error class G", "cq/6"),
 	Title:   "A message whose completion was lost in a CQ overrun is not acknowledged",
-	Sends:   "one SEND more than the CQ has room for",
+	Sends:   "one SEND more than the CQ has room for; to another queue pair, as many WRITEs with immediate data",
 	Expects: "ACKs for all of them but the last",
 	Defects: []string{"OverrunAcked"}, Run: OnPort(func(p *Port) {
-		c := p.overrunCQ(0)
-		for _, pkt := range c.Drain(silencePeriod) {
-			c.Check(!pkt.IsAck(ib.AckPositive), "no ACK for the message whose completion was lost", "%v", pkt)
+		write := func(c *Conn, k int) ib.Packet {
+			return ib.WriteOnlyImm(c.PeerPSN(k), c.RETH(0, 16), 7, Data(16)).AckReq()
+		}
+		for _, message := range []func(*Conn, int) ib.Packet{(*Conn).peerMessage, write} {
+			c := p.overrunCQ(0, message)
+			for _, pkt := range c.Drain(silencePeriod) {
+				c.Check(!pkt.IsAck(ib.AckPositive), "no ACK for the message whose completion was lost", "%v", pkt)
+			}
 		}
 	}),
 }, {
@@ -270,15 +343,15 @@ var cqCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "wc/arm/one-event-for-one-arm", Cite: ibta("C11-31, C11-32", "cq/7"),
 	Title:   "An armed CQ raises one event until it is armed again",
-	Sends:   "two SENDs, and another two when the CQ is armed again",
+	Sends:   "two solicited SENDs, and another two each time the CQ is armed again, for any completion or for solicited ones",
 	Expects: "one event for each pair, at its first",
 	Defects: []string{"ArmStays"}, Run: OnPort(func(p *Port) {
-		c, events := p.connectWithChannel(Setup{Receives: 4})
-		for i := range 2 {
-			c.armCQ(false)
-			c.expectAccepted(2 * i)
+		c, events := p.connectWithChannel(Setup{Receives: 8})
+		for i, solicited := range []bool{false, false, true, true} {
+			c.armCQ(solicited)
+			c.expectAccepted(2*i, ib.Packet.SE)
 			c.expectCQEvent(events)
-			c.expectAccepted(2*i + 1)
+			c.expectAccepted(2*i+1, ib.Packet.SE)
 			c.expectNoCQEvent(events)
 		}
 	}),
@@ -301,9 +374,15 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		p.useCompChannel()
 		c := p.connect(Setup{Receives: 1})
 		sender := p.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
-		p.MustFail("destroying a CQ of two queue pairs", p.CQ.Close(), nil)
+		receiver := p.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: rest, RecvCQ: p.CQ, Caps: minQPCaps})
+		p.MustFail("destroying a CQ of three queue pairs", p.CQ.Close(), nil)
 		c.expectAccepted(0)
 		p.Must("a queue pair that can be destroyed", c.QP.Close())
+		p.MustFail("destroying a CQ of a send and a receive queue", p.CQ.Close(), nil)
+		p.Must("a queue pair that can be destroyed", sender.Close())
+		p.MustFail("destroying a CQ of a receive queue", p.CQ.Close(), nil)
+		p.Must("a queue pair that can be destroyed", receiver.Close())
+		sender = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
 		p.MustFail("destroying a CQ of a send queue", p.CQ.Close(), nil)
 		p.Must("a queue pair that can be destroyed", sender.Close())
 		p.Must("an unused CQ that can be destroyed", p.CQ.Close())
@@ -343,31 +422,51 @@ func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
 	p.Check(errors.Is(err, verbs.ErrTimeout), "no event of the CQ", "one (%v)", err)
 }
 
-// overrunCQ connects a queue pair to a small CQ, and sends one SEND more than the CQ has
-// entries. The queue pair has a receive for each SEND, and extra more.
-func (p *Port) overrunCQ(extra int) *Conn {
+// peerMessage is a SEND of 16 bytes with the peer's k-th PSN.
+func (c *Conn) peerMessage(k int) ib.Packet { return c.peerSend(k, 16) }
+
+// overrunCQ connects a queue pair to a small CQ, and sends one message more than the CQ has
+// entries. The queue pair has a receive for each message, and extra more.
+func (p *Port) overrunCQ(extra int, message func(*Conn, int) ib.Packet) *Conn {
 	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
 	room, caps := p.CQ.Depth(), minQPCaps
 	caps.MaxRecvWR = room + 1 + extra
 	c := p.connect(Setup{Receives: caps.MaxRecvWR, caps: caps})
 	for i := range room {
-		c.exchange(c.peerSend(i, 16), c.deviceAck(i, uint32(i+1)))
+		c.exchange(message(c, i), c.deviceAck(i, uint32(i+1)))
 	}
-	c.Send(c.peerSend(room, 16))
+	c.Send(message(c, room))
+	return c
+}
+
+// overrunUnreliableCQ connects a UC or UD queue pair to a small CQ, and sends one message more than
+// the CQ has entries.
+func (p *Port) overrunUnreliableCQ(kind verbs.QPType) *Conn {
+	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
+	room, caps := p.CQ.Depth(), minQPCaps
+	caps.MaxRecvWR = room + 1
+	c := p.connect(Setup{qpType: kind, Receives: caps.MaxRecvWR, caps: caps})
+	for i := range room + 1 {
+		pkt := ucSendOnly(c.PeerPSN(i), 16)
+		if kind == verbs.QPTypeUD {
+			pkt = ib.Datagram(0, udQKey, udPeerQPN, Data(16))
+		}
+		c.Send(pkt)
+	}
 	return c
 }
 
 // overrunCQBySends connects a queue pair to a small CQ, and has it send one SEND more than the CQ
-// has entries.
-func (p *Port) overrunCQBySends() *Conn {
+// has entries, and extra more.
+func (p *Port) overrunCQBySends(extra int) *Conn {
 	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
 	room, caps := p.CQ.Depth(), minQPCaps
-	caps.MaxSendWR = room + 1
+	caps.MaxSendWR = room + 1 + extra
 	c := p.connect(Setup{caps: caps})
-	for i := range room + 1 {
+	for i := range caps.MaxSendWR {
 		c.request(i, c.SendWR(uint64(i), 8))
 	}
-	c.Send(c.peerAck(room, uint32(room+1)))
+	c.Send(c.peerAck(caps.MaxSendWR-1, uint32(caps.MaxSendWR)))
 	return c
 }
 

@@ -75,22 +75,30 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 }, {
 	ID: "xrc/pd/domain-of-the-srq-counts", Cite: ibta("", "xrc/4"),
 	Title:   "The key of an XRC request is checked in the protection domain of the SRQ that the request names",
-	Sends:   "WRITEs for two SRQs of different protection domains, each to a region of its domain; then one to a region of the other",
+	Sends:   "for each of WRITE, WRITE with immediate data, READ and atomics: requests for two SRQs of different protection domains, each to a region of its domain; then one to a region of the other",
 	Expects: "the first two are executed; to the third a NAK for a remote access error",
-	Defects: []string{"IgnorePD"}, Run: onXRC(func(x *xrcTarget) {
-		pd := x.otherPD()
-		other := x.CreateSRQ(verbs.SRQInit{PD: pd, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: x.domain, CQ: x.CQ}).Number()
-		m := x.MemoryIn(pd, 64, allAccess)
-		write := func(k int, srqn uint32) ib.Packet {
-			return ib.WriteOnly(x.PeerPSN(k), rethFor(m, 0, 16), Data(16)).AckReq().OnXRC(srqn)
+	Defects: []string{"IgnorePD"}, Run: OnPort(func(p *Port) {
+		ops := []remoteOp{writeOp, writeImmOp, readOp}
+		if p.Caps.Has(verbs.CapAtomics) {
+			ops = append(ops, addOp, swapOp)
 		}
-		x.exchange(x.peerWrite(0, 16).OnXRC(x.srqs[0].Number()), x.deviceAck(0, 1).On(ib.XRC))
-		x.ExpectBytes(x.TargetMem, 0, Data(16))
-		x.exchange(write(1, other), x.deviceAck(1, 2).On(ib.XRC))
-		x.ExpectBytes(m, 0, Data(16))
-		m.Snapshot()
-		x.exchange(write(2, x.srqs[0].Number()), x.deviceNak(2, ib.NakRemoteAccess, 2).On(ib.XRC))
-		x.ExpectUntouched(m)
+		for _, op := range ops {
+			p.Note("now %v", op)
+			x, pd := p.newXRCTarget(), p.otherPD()
+			other := p.CreateSRQ(verbs.SRQInit{PD: pd, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: x.domain, CQ: p.CQ})
+			p.PostRecv(other, 300)
+			m := p.MemoryIn(pd, 64, allAccess)
+			for k, to := range []struct {
+				mem *rig.Memory
+				srq verbs.SRQ
+			}{{x.TargetMem, x.srqs[0]}, {m, other}} {
+				got := x.exchange(op.packet(x.PeerPSN(k), wordRETH(to.mem, 2)).OnXRC(to.srq.Number()), ib.Op(op.answer).WithPSN(x.PeerPSN(k)).On(ib.XRC))
+				x.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response without a NAK", "%v", got)
+			}
+			m.Snapshot()
+			x.exchange(op.packet(x.PeerPSN(2), wordRETH(m, 3)).OnXRC(x.srqs[0].Number()), x.deviceNak(2, ib.NakRemoteAccess, 2).On(ib.XRC))
+			x.ExpectUntouched(m)
+		}
 	}),
 }, {
 	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "xrc/3"),

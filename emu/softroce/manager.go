@@ -192,8 +192,15 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	return c, nil
 }
 
+// connTransports are the transports of REQs, by the type of the queue pair.
+var connTransports = map[verbs.QPType]cm.Transport{verbs.QPTypeRC: cm.RC, verbs.QPTypeUC: cm.UC}
+
 // sendRequest moves the queue pair to INIT, and passes the REQ of a new connection to the agent.
 func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnParam) (*connection, error) {
+	transport, ok := connTransports[q.Type()]
+	if !ok {
+		return nil, fmt.Errorf("%w: connections of %v", verbs.ErrNotSupported, q.Type())
+	}
 	local, index, err := m.localAddr(addr.Addr())
 	if err != nil {
 		return nil, err
@@ -202,10 +209,6 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("connection to %v", addr)))
 	if err := c.toInit(); err != nil {
 		return nil, err
-	}
-	transport := cm.RC
-	if q.Type() == verbs.QPTypeUC {
-		transport = cm.UC
 	}
 	c.id, err = m.activateAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
 		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()), // it has the low byte of a port space

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -27,6 +28,15 @@ func TestXRCObjectsOfAnotherDeviceAreRejected(t *testing.T) {
 	must.Fail(t, "SRQ", err, verbs.ErrInvalid, "create_srq", "the CQ belongs to another device")
 	_, err = d.OpenQP(nil, 1)
 	must.Fail(t, "no domain", err, verbs.ErrInvalid, "no XRC domain is given")
+}
+
+func TestConnectRefusesQPsThatAreNotConnected(t *testing.T) {
+	_, d, _ := pairInWorld(t, 1, impair.Config{})
+	for _, kind := range []verbs.QPType{verbs.QPTypeUD, verbs.QPTypeXRCSend} {
+		qp := must.Get(d.CreateQP(newEnd(t, d).QPInit(kind)))(t)
+		_, err := providertest.CM(t, d).Connect(qp, netip.MustParseAddrPort("10.0.0.2:7"), verbs.ConnParam{}, time.Second)
+		must.Fail(t, kind.String(), err, verbs.ErrNotSupported, "connect", kind.String())
+	}
 }
 
 func TestErrorsNameInvalidArgument(t *testing.T) {
