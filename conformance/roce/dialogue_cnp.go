@@ -683,12 +683,8 @@ func (s *rateDialogue) burst(i int, to *rateFlow, cnps rateCNPs) {
 
 // drawRateRecovery draws bursts of a queue pair until its rate is full again, if it soon is.
 func drawRateRecovery(s *rateDialogue, r *rand.Rand) rateStep {
-	i, idle := r.IntN(len(s.flows)), chance(r, 2)
-	return step(func(s *rateDialogue) {
-		if s.recover(i) && idle && s.Virtual { // what the device knows of earlier congestion expires
-			s.Sleep(time.Second)
-		}
-	}, "a pause, until queue pair %d sends at its full rate; another one: %v", i, idle)
+	i := r.IntN(len(s.flows))
+	return step(func(s *rateDialogue) { s.recover(i) }, "a pause, until queue pair %d sends at its full rate", i)
 }
 
 // recoveryTime is longer than the recovery of any rate.
