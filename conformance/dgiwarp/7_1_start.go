@@ -187,18 +187,25 @@ var startCases = overRD.Cases([]conformance.Case{{
 		p.ackAndComplete(2)
 	}),
 }, {
-	ID: "dg/start/new-incarnation-of-the-peer-fails-the-flow", Cite: cite("7.1", "dg/start/10"),
-	Title:   "A start that shows a new incarnation of the peer fails the flow to it",
-	Sends:   "a flow of the peer, no Ack for the device's, then a flow of another incarnation",
-	Expects: "a request that fails",
+	ID: "dg/start/new-incarnation-of-the-peer-fails-the-flow", Cite: cite("7.1", "dg/start/10", "dg/start/7"),
+	Title:   "A start that shows a new incarnation of the peer fails the flow to it, and is accepted",
+	Sends:   "a flow of the peer with a Read Request, no Ack for the device's, then a flow of another incarnation",
+	Expects: "a request that fails, and Acks of the new flow",
 	Defects: []string{"IncarnationsIgnored"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.acceptFlowOf(p.sendWR(1, 0, 8))
+		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
+		p.expectData(1) // the Read Response
+		p.syncDevice()
+		p.drainArrived()
 		p.incarnation++
 		p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
 		p.send(p.start(noProof, zeroLengthWrite()))
 		cookie := p.awaitChallenge()
 		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
 		p.expectFlowFailure(1)
+		p.syncDevice()
+		p.drainArrived()
+		p.expectDelivered(zeroLengthWrite())
 	}),
 }, {
 	ID: "dg/start/new-incarnation-before-a-proof-is-harmless", Cite: cite("7.1", "dg/start/10"), Labels: []string{conformance.Slow},
@@ -315,13 +322,15 @@ var startCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/start/cookie-is-bound-to-its-epoch", Cite: cite("7.1", "dg/start/5"),
 	Title:   "A cookie is valid only for its epoch and for the incarnation of the queue pair",
-	Sends:   "a start of another epoch with the cookie, and the correct one after the queue pair was reset",
+	Sends:   "starts of epochs that differ in one octet with the cookie, and the correct one after the queue pair was reset",
 	Expects: "Challenges",
 	Defects: []string{"CookieUnbound"}, Run: onPeer(func(p *peer) {
 		cookie := p.startAndRecvChallenge(zeroLengthWrite())
-		p.toDeviceFlow.epoch ^= 1
-		p.expectStartChallenged(cookie, zeroLengthWrite())
-		p.toDeviceFlow.epoch ^= 1
+		for octet := range 4 {
+			p.toDeviceFlow.epoch ^= 1 << (8 * octet)
+			p.expectStartChallenged(cookie, zeroLengthWrite())
+			p.toDeviceFlow.epoch ^= 1 << (8 * octet)
+		}
 		p.ToState(p.qp, verbs.QPStateReset)
 		p.toRTS()
 		p.expectStartChallenged(cookie, zeroLengthWrite())

@@ -41,8 +41,8 @@ var busyCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/busy/sender-asks-ever-more-rarely", Cite: cite("7.4", "dg/busy/2"),
 	Title:   "A sender whose peer is busy retransmits only its oldest packet, after 1 ms, 2 ms and so on up to 128 ms",
-	Sends:   "repeated Acks with window 0 for a Send",
-	Expects: "retransmissions of the oldest packet of four, at doubling intervals",
+	Sends:   "repeated Acks with window 0 for a Send, and one for the first packet of another peer's flow",
+	Expects: "retransmissions of the oldest packet of four, at doubling intervals; one of the first packet after 1 ms",
 	Defects: []string{"BusyHammers"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
@@ -63,6 +63,13 @@ var busyCases = overRD.Cases([]conformance.Case{{
 			p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*13/10), fmt.Sprintf("a retransmission of packet 1 after %v", due), "after %v", gap)
 			p.sendBusy()
 			last = a
+		}
+		if p.Virtual { // the timeout of a first packet is longer than the first interval
+			other := p.peer(1)
+			start := other.acceptFlowOf(other.sendWR(5, 0, 8))
+			other.send(other.ack(0).Window(0))
+			gap := other.expectData(0).At - start.At
+			p.Check(gap >= firstBusyWait*9/10 && gap <= firstBusyWait*13/10, fmt.Sprintf("a retransmission of the first packet after %v", firstBusyWait), "after %v", gap)
 		}
 		p.ExpectNoCompletion()
 	}),

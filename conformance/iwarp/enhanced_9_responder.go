@@ -151,8 +151,8 @@ var enhancedResponderCases = []conformance.Case{{
 }, {
 	ID: "enhanced/depth/request-leaves-it-open", Cite: cite("rfc6581/9.1/9"),
 	Title:   "A depth that the Request does not negotiate is not negotiated in the Reply",
-	Sends:   "Requests with an ORD, an IRD, and both of 3fff, to an application with a depth of four, which posts eight reads; four Read Requests at once",
-	Expects: "3fff for its counterpart in the Reply; at most four outstanding reads, and four Read Responses",
+	Sends:   "Requests with an ORD, an IRD, and both of 3fff, to an application with a depth of four, which posts eight reads; four Read Requests at once. A Request with an ORD of 3fff and a Write as RTR, to an application without reads; a Read Request",
+	Expects: "3fff for its counterpart in the Reply; at most four outstanding reads, and four Read Responses. A Terminate for the last Read Request",
 	Defects: []string{"DepthsAlwaysCount"}, Run: onHost(func(h *host) {
 		const open = iwarp.NoNegotiation
 		for _, ask := range []struct{ ird, ord uint16 }{{4, open}, {open, 4}, {open, open}} {
@@ -165,6 +165,11 @@ var enhancedResponderCases = []conformance.Case{{
 			c.expectReadsLimited(8, 4)
 			c.expectReadsServed(4)
 		}
+		hs := h.sendRequest(setup{connParams: depthParam(0, 4)}, iwarp.Request().Depths(4, open).PeerToPeer(iwarp.RTRWrite))
+		hs.expectEnhancedReply()
+		c := hs.establish()
+		c.expectTraffic()
+		c.expectRefusal(c.peerRead(0, 16), iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
 	ID: "enhanced/depth/odd-values", Cite: cite("rfc6581/12/1"), Level: conformance.Should,

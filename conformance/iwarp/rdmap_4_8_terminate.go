@@ -293,12 +293,14 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/first-error-wins", Cite: cite("rfc5040/7.1/5"),
 	Title:   "Of two errors in one TCP segment only the first is reported",
-	Sends:   "a Send to an unknown queue and a Write to an unknown key, in one TCP segment",
-	Expects: "a Terminate for the Send, and the end of the stream",
-	Defects: []string{"TermRepeated"}, Run: onConn(func(c *conn) {
-		first := iwarp.Send(c.nextSendMSN(), data(16)).QN(4)
-		c.sendCoalesced(first, iwarp.Write(unknownSTag, 0, data(16)))
-		c.expectTerminateAndEnd(iwarp.DDPUntaggedInvalidQN)
+	Sends:   "a Send to an unknown queue, or a Read Request for one octet with an unknown key, and a Write to an unknown key, in one TCP segment",
+	Expects: "a Terminate for the first, and the end of the stream",
+	Defects: []string{"TermRepeated"}, Run: onEachConn(setup{receives: 1}, []peerFault{
+		codedFault(iwarp.DDPUntaggedInvalidQN, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(4) }),
+		codedFault(iwarp.RDMAPInvalidSTag, func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, 0), 1) }),
+	}, func(c *conn, f peerFault) {
+		c.sendCoalesced(f.frame(c), iwarp.Write(unknownSTag, 0, data(16)))
+		c.expectTerminateAndEnd(f.causes...)
 	}),
 }, {
 	ID: "rdmap/terminate/local-error-has-no-header", Cite: cite("rfc5040/7.1/2"),

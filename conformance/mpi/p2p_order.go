@@ -37,8 +37,8 @@ var orderCases = []Case{{
 	}),
 }, {
 	ID: "mpi/order/large-behind-small", Cite: rule("mpi/3.5/1"),
-	Title:   "A large message does not overtake a small one",
-	Sends:   "receives posted, then pairs of a small and a large message",
+	Title:   "A large message does not overtake a small one, or a large one",
+	Sends:   "receives posted, then pairs of a small and a large message; a large message, then three receives, then two large messages",
 	Expects: "each in the receive whose turn it is",
 	Defects: []string{"LargeOvertakes"}, Run: byRank(func(t *T) {
 		t.awaitSignal(1)
@@ -46,6 +46,9 @@ var orderCases = []Case{{
 			a, b := t.isend(data(2*i, 16), 1, 3), t.isend(data(2*i+1, largeSize), 1, 3)
 			t.waitAll(b, a)
 		}
+		early := t.isend(data(0, largeSize), 1, 4)
+		t.awaitSignal(1)
+		t.waitAll(early, t.isend(data(1, largeSize), 1, 4), t.isend(data(2, largeSize), 1, 4))
 	}, func(t *T) {
 		ps := startAll(8, func(int) *pending { return t.irecv(largeSize, 0, 3) })
 		t.signal(0)
@@ -55,6 +58,12 @@ var orderCases = []Case{{
 				n = largeSize
 			}
 			t.expectWait(p, data(i, n))
+		}
+		t.idle() // the first of three has arrived before its receive
+		ps = startAll(3, func(int) *pending { return t.irecv(largeSize, 0, 4) })
+		t.signal(0)
+		for i, p := range ps {
+			t.expectWait(p, data(i, largeSize))
 		}
 	}),
 }, {

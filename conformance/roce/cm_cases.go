@@ -61,15 +61,17 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/req/mra-while-the-consumer-is-slow", Cite: ibta("chapter 12", "cm/10"), Level: conformance.Should,
 	Title:   "A duplicate REQ is answered by an MRA while the application has not decided",
-	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
-	Expects: "an MRA for the REQ, then a REP",
+	Sends:   "a REQ, and the same twice again while the application waits; then an RTU for its REP",
+	Expects: "an MRA for each repeated REQ, then a REP",
 	Defects: []string{"cm.NoMRA"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const comm = 0x40000000
 		req := ib.CM(comm, p.cmRequest(cmPort, comm))
 		p.SendPacket(req)
 		p.Sync() // the device may send an MRA at once
-		p.SendPacket(req)
-		p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
+		for range 2 {
+			p.SendPacket(req)
+			p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
+		}
 		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
 		k.expectREP(p.ResponseTimeout())
 		k.establish()
@@ -125,8 +127,8 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "qp/12", "async/2"),
 	Title:   "An RTU or the first message establishes the connection, in any order",
-	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
-	Expects: "an ACK for each message, and three connections",
+	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU; on another one a REJ, then a SEND",
+	Expects: "an ACK for each message, and three connections; the last message does no harm",
 	Defects: []string{"cm.IgnoreCommEst"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		k := p.cmOpen(l, 0)
 		k.establish()
@@ -143,6 +145,13 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		k.Send(k.peerWrite(0, 0))
 		k.expectPacket(k.deviceAck(0, 1).To(peerQPN + 2))
 		k.expectEstablished("a WRITE")
+
+		k = p.cmOpen(l, 3)
+		k.SendPacket(ib.CM(uint64(k.peerID), ib.REJ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(uint8(1)), Reason: new(ib.RejConsumer)}))
+		k.Send(k.peerSend(0, 16))
+		_ = k.task.Wait(p.ResponseTimeout()) // in real time, the message may be first
+		p.Drain(shortWait)
+		p.cmOpen(l, 4).establish()
 	}),
 }, {
 	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "cm/12"), Setup: ipv6,
@@ -218,22 +227,27 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/rej/refusal-of-the-program-is-told", Cite: ibta("Table 106", "cm/1"),
 	Title:   "A REQ that the application rejects is answered by a REJ with the private data of the application",
-	Sends:   "a REQ that an application on the device refuses with private data",
-	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
+	Sends:   "a REQ that an application on the device refuses with private data, and the same again, as if the REJ was lost",
+	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data, twice",
 	Defects: []string{"cm.IgnoreREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const comm = 0x0a0b0c0d
 		program := p.Go("refuse", func() error {
 			req, err := l.GetRequest(verbs.Forever)
-			if err == nil {
-				err = req.Reject([]byte("not today"))
+			for err == nil {
+				if err = req.Reject([]byte("not today")); err == nil {
+					req, err = l.GetRequest(verbs.Forever)
+				}
 			}
 			return err
 		})
-		p.SendPacket(ib.CM(comm, p.cmRequest(cmPort, comm)))
-		p.cmExpect(ib.REJ{
-			RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
-		})
-		p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
+		for range 2 {
+			p.SendPacket(ib.CM(comm, p.cmRequest(cmPort, comm)))
+			p.cmExpect(ib.REJ{
+				RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
+			})
+		}
+		p.Must("a listener that is closed", l.Close())
+		p.MustFail("GetRequest of a closed listener", program.Wait(p.ResponseTimeout()), nil)
 	}),
 }, {
 	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "cm/6"),

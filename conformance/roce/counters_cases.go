@@ -166,12 +166,18 @@ var counterRecoveryCases = []conformance.Case{
 		"twice, an ACK for a SEND after an unanswered READ; then the response",
 		rig.Counts{cntImpliedNAKs: rig.Exactly(2)}, causeImpliedNAKs), "ImpliedNAKCounterStuck", verbs.CapRC),
 	counterCase("timeouts", "Timeouts, retransmitted packets, and requests with exhausted retries are counted",
-		"no response to a SEND with retry_cnt 3",
+		"no response to a SEND with retry_cnt 3, and to one of a queue pair that the application moves to ERR",
 		rig.Counts{cntAckTimeouts: rig.Between(3, 4), cntResentPkts: fromRecord, cntRetriesEnd: rig.Exactly(1)}, func(p *Port) {
 			c := p.Connect(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 10, 3 }})
 			c.PostSend(c.QP, c.SendWR(1, 8))
 			// Some devices count the last timeout, which ends the request, others do not.
 			c.ExpectCompletion(1, verbs.WCRetryExcErr)
+			failed := p.Connect(Setup{Modify: withTimeoutAndRetries(timeout67ms, 3)})
+			failed.PostSend(failed.QP, failed.SendWR(2, 8))
+			failed.AwaitPackets(1)
+			failed.ToState(failed.QP, verbs.QPStateErr)
+			failed.ExpectCompletion(2, verbs.WCWRFlushErr)
+			p.Sleep(8 * ib.AckTimeout(timeout67ms)) // no timeout in ERR
 		}),
 	counterCase("rnr-naks-sent", "Sent RNR NAKs are counted",
 		"three times a SEND without a posted receive", rig.Counts{cntRNRNAKsSent: fromRecord},

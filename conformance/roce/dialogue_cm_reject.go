@@ -43,9 +43,35 @@ var cmBadREQs = []struct {
 	{"a destination GID that is not of the device", []ib.Reason{rejInvalidGID}, func(s *cmDialogue, m *ib.REQ, _ *rand.Rand) {
 		m.RemoteGID = s.Peer
 	}},
-	{"a P_Key that the device does not have", nil, func(s *cmDialogue, m *ib.REQ, r *rand.Rand) {
-		m.PKey = new(s.Checker.PKey ^ 1<<r.IntN(15))
+	{"a P_Key that the device does not have", nil, func(s *cmDialogue, m *ib.REQ, r *rand.Rand) { m.PKey = new(s.unreachablePKey(r)) }},
+	{"a source GID that is not unicast", nil, func(s *cmDialogue, m *ib.REQ, r *rand.Rand) {
+		m.LocalGID = []netip.Addr{netip.IPv6Unspecified(), netip.MustParseAddr("ff0e::1")}[r.IntN(2)]
+		if s.Peer.Is4() {
+			m.LocalGID = []netip.Addr{netip.IPv4Unspecified(), netip.MustParseAddr("224.0.1.1")}[r.IntN(2)]
+		}
 	}},
+}
+
+// reachablePKey returns a P_Key that a peer may have in a partition of the device: one of both is a
+// full member.
+func (p *Port) reachablePKey(r *rand.Rand) uint16 {
+	table := slices.DeleteFunc(p.pkeyTable(), func(k uint16) bool { return k == 0 })
+	k := table[r.IntN(len(table))]
+	if k&pkeyFullMember == 0 {
+		return k | pkeyFullMember
+	}
+	return k &^ uint16(r.IntN(2)<<15)
+}
+
+// unreachablePKey returns a P_Key of another partition, or of a limited member of a partition of
+// which the device is a limited member, too.
+func (p *Port) unreachablePKey(r *rand.Rand) uint16 {
+	table := p.pkeyTable()
+	i := slices.IndexFunc(table, func(k uint16) bool { return k != 0 && k&pkeyFullMember == 0 })
+	if i >= 0 && r.IntN(2) == 0 {
+		return table[i]
+	}
+	return p.Checker.PKey ^ 1<<r.IntN(15)
 }
 
 // checkRejectInfo fails the case if a REJ has additional information, except a GID of the device

@@ -119,14 +119,17 @@ func pickLast[T any](all []*T, k int) *T {
 // newRequest returns a SIDR_REQ with the n-th request ID and port of the peer.
 func (s *sidrDialogue) newRequest(n uint32, r *rand.Rand) *sidrRequest {
 	q := &sidrRequest{peer: s.Peer, tid: r.Uint64(), srcPort: uint16(cmSourcePort + n)}
-	if len(s.requests) > 0 && len(s.Peers) > 1 && r.IntN(4) == 0 { // another host may choose the same ID
+	if len(s.requests) > 0 && len(s.Peers) > 1 && r.IntN(4) == 0 { // another host may choose the same IDs
 		q.peer, n = s.PeerAddr(1), n-1
+		if last := s.requests[len(s.requests)-1]; last.peer == s.Peer && r.IntN(2) == 0 {
+			q.tid = last.tid
+		}
 	}
 	q.Request = s.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, cmPort), s.baseID+n)
 	if old := s.reusable(); old != nil && r.IntN(3) == 0 {
-		q.peer, q.Request.RequestID, q.reused, old.reused = old.peer, old.Request.RequestID, true, true
+		q.peer, q.Request.RequestID, q.reused, old.reused, q.tid = old.peer, old.Request.RequestID, true, true, r.Uint64()
 	}
-	q.Request.PKey = new(s.Checker.PKey &^ uint16(r.IntN(2)<<15)) // the peer may be a limited member
+	q.Request.PKey = new(s.reachablePKey(r))
 	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 180)...)
 	return q
 }
@@ -166,7 +169,7 @@ func (s *sidrDialogue) askRefused(step cmStep, r *rand.Rand) {
 	case 4:
 		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceUDP, cmClosedPort)), new(uint8(ib.SIDRUnsupported))
 	case 5: // of a partition of which the device is no member
-		q.Request.PKey, want.Status = new(s.Checker.PKey^1<<r.IntN(15)), nil
+		q.Request.PKey, want.Status = new(s.unreachablePKey(r)), nil
 	}
 	want.ServiceID = q.Request.ServiceID
 	n := s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)

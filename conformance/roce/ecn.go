@@ -166,10 +166,16 @@ func (p *Port) drainCNPs(quiet time.Duration) []Arrival {
 var congestionCases = overRC.Cases([]conformance.Case{{
 	ID: "ecn/rate/named-qp-slows", Cite: annexA17("CA17-45", "ecn/3"), Needs: verbs.CapCongestion,
 	Title:   "A queue pair that receives CNPs reduces its rate",
-	Sends:   "CNPs to a queue pair that sends",
-	Expects: "the packets of a burst at half the rate or less",
+	Sends:   "CNPs to a queue pair that sends; then 200 at short intervals, and others",
+	Expects: "the packets of a burst at half the rate or less, each time",
 	Defects: []string{"NoCongestion"}, Run: onFlow(func(f *flow) {
+		before := f.burst()
 		f.expectSlowedBy(ib.CNP())
+		f.sendCNPs(ib.CNP(), 200)
+		limit := 2 * max(before, flowQuick)
+		if after := f.burstUnder(ib.CNP(), f); before <= flowSlow {
+			f.Check(after >= limit, fmt.Sprintf("half the rate or less after many CNPs: %v or more for %d packets", limit, flowPackets), "%v", after)
+		}
 	}),
 }, {
 	ID: "ecn/rate/other-qps-keep-theirs", Cite: annexA17("CA17-45", "ecn/3"), Needs: verbs.CapCongestion,

@@ -247,6 +247,27 @@ func TestRDLostResponsesFailRequests(t *testing.T) {
 	b.expectSuccess(1)
 }
 
+// If a peer restarts while it has not acknowledged responses, its new flow is accepted.
+func TestRDRestartedPeerWithLostResponsesIsServed(t *testing.T) {
+	w, a, b := pair(t, true)
+	remote := verbs.Remote{Addr: b.h.mr.Addr, RKey: verbs.RKey(b.h.mr.Key)}
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
+		return d.Src.Addr() == b.h.addr && k.Flags.Has(wire.FlagData)
+	}
+	a.post(b, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: a.sge(0, 100), Remote: remote})
+	w.run(time.Millisecond)
+	w.intercept = nil
+	cfg := *a.h.nic.Config()
+	cfg.Secret[5]++
+	a.h.start(cfg)
+	restarted := a.h.newQP(true)
+	b.recv(2, 0, 100)
+	restarted.send(b, 2, 10)
+	w.run(time.Second)
+	restarted.expectSuccess(1)
+	b.expectSuccess(1)
+}
+
 // A flow restarts after a refused request only when the responses in it were delivered.
 func TestRDFlowRestartsAfterItsResponses(t *testing.T) {
 	w, a, b := pair(t, true, isolated)

@@ -36,9 +36,10 @@ func (p *Peer) End() {
 }
 
 // RefuseFlow refuses all further packets of the current flow from the peer, so that the flow
-// fails there. The peer can begin a new flow.
+// fails there. The peer can begin a new flow. A flow that has not been reported by EventBegins yet
+// is not refused: it has already replaced the one that the layer's owner knows.
 func (p *Peer) RefuseFlow() {
-	if p.has(flagReceiving) && !p.Gone() {
+	if p.has(flagReceiving) && !p.has(flagBegins) && !p.Gone() {
 		p.layer.dropReceived(p)
 		p.setAckTimer(mono.Never)
 		p.set(flagAckDue, false)

@@ -8,6 +8,13 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
+// rfc6581/9.2/8: Without the peer-to-peer model a frame has no RTR flags.
+func TestNoRTRFlagsWithoutPeerToPeer(t *testing.T) {
+	if e := enhancedData(false, RTRSend|RTRWrite|RTRRead, 1, 2); e != (wire.Enhanced{IRD: 1, ORD: 2}) {
+		t.Errorf("%+v", e)
+	}
+}
+
 // depthsOf returns the enhanced data of a frame, which must have it.
 func depthsOf(t *testing.T, f wire.StartFrame) wire.Enhanced {
 	t.Helper()
