@@ -46,7 +46,7 @@ func Pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 // Limits on the repetitions that shorten a dialogue.
 const (
 	maxReplays = 300
-	maxTime    = time.Minute // on a bench in real time
+	maxTime    = 20 * time.Second // on a bench in real time
 )
 
 // realTimeDivisor divides the default number of dialogues on a bench in real time.
