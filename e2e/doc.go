@@ -8,4 +8,6 @@
 // Every spec has its own link to the program, under a unique path. This path, and a token in the
 // environment, identify all processes of the spec. At its end there must be none, and no network
 // namespace, socket or temporary file of theirs. Specs share nothing and can run in parallel.
+//
+// The tests need the build tag e2e: go test -tags e2e ./e2e.
 package e2e

@@ -25,7 +25,6 @@ var parts = []part{
 	},
 	{"conformance/interop", "TestRunConnectionsLeaksNothing|TestDefectsMakeCasesFail", "the others repeat this; with losses, the devices' timers are too short"},
 	{"conformance/mpi", "CasesInNamespaces", simulated},
-	{"e2e", "^$", "the program under test is another process; only its output is read by a goroutine"},
 	{"fuzz", "TestParseList", simulated},
 	{"lab/simlab", "TestInterruptedRun", simulated},
 	{"mpi/carrier", "TestMessagesArrive|TestRanksOfOneHost|TestAtomics", simulated + "; mpi/work races it between NICs on sockets"},
