@@ -114,7 +114,7 @@ func (h *agentHost) Open(name string) (verbs.Context, error) {
 // Identity implements agent.Host.
 func (h *agentHost) Identity() (agent.Identity, error) { return agent.Identity{}, nil }
 
-var agentAll = flag.Bool("agent-all", false, "compare the verdicts on all cases with and without an agent, not on a part of them")
+var agentAll = flag.Bool("agent-all", false, "run all cases through an agent and with slow verb calls, not a part of them")
 
 // loopbackLab uses the devices of another lab through an agent in the goroutines of the case, as a
 // simulation requires.
