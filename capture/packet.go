@@ -141,7 +141,7 @@ func (p *Packet) Headers() (all []Header) {
 		h := Header{Name: "UDP"}
 		h.add("source port", p.UDP.SrcPort)
 		h.add("destination port", p.UDP.DstPort)
-		h.add("length", p.UDP.Length, fmt.Sprintf("%d + 8", p.UDP.Length))
+		h.add("length", p.UDP.Length, fmt.Sprintf("%d + 8", p.UDP.Length)) // payload and header
 		h.add("checksum", p.UDP.Checksum, hexText(p.UDP.Checksum))
 		all = append(all, h)
 	}

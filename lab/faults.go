@@ -116,8 +116,9 @@ func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 }
 
 // specChanges returns the impairments that an impair fault sets, one entry for each direction of a
-// port. A reversed end of a cable has no port of its own: the port is at the other end, where
-// outward is inward. key is the key of the fault in the scenario, for errors.
+// port. A scenario may name the end of a cable that has no port; end.reversed is then set, end.port
+// is the port at the other end, and the directions are swapped. key is the key of the fault in the
+// scenario, for errors.
 func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, err error) {
 	if f.Set == nil {
 		return nil, p.Scenario.Errorf(key+".set", "an impair fault needs impairments")

@@ -197,8 +197,9 @@ var ddpUntaggedCases = []conformance.Case{{
 	Defects: []string{"UntaggedUnchecked"}, Run: onEachUntagged(allKinds, (*host).expectSecondOffsetsRefused),
 }}
 
-// expectSecondOffsetsRefused fails the case unless a kind of message is refused if its second
-// segment has a wrong MO. A device may also refuse the first: only Sends need several segments.
+// expectSecondOffsetsRefused sends messages of a kind in two segments, the second with a wrong MO,
+// and expects that the device ends the stream. The device may refuse the first segment already:
+// messages other than Sends fit in one.
 func (h *host) expectSecondOffsetsRefused(k messageKind) {
 	const first = 4
 	for _, mo := range []uint32{0, first + 1, first | 1<<31} {

@@ -106,13 +106,13 @@ func (c *CMConn) Receive(m ib.Message) CMReply {
 		return c.receiveREP(m)
 	case ib.RTU:
 		if !c.knows(m.LocalCommID, m.RemoteCommID) || c.State == CMIdle || c.State == CMTimeWait {
-			return c.unknown(m.LocalCommID)
+			return c.rejectUnknownIDs(m.LocalCommID)
 		}
 		if c.State == CMReplied {
 			c.establish()
 		}
-	case ib.MRA:
-		return c.unknown(m.LocalCommID)
+	case ib.MRA: // only changes how long the device waits, which the dialogue checks
+		return c.rejectUnknownIDs(m.LocalCommID)
 	case ib.REJ:
 		c.receiveREJ(m)
 	case ib.DREQ:
@@ -127,8 +127,8 @@ func (c *CMConn) Receive(m ib.Message) CMReply {
 	return CMReply{}
 }
 
-// unknown is the response to a message whose IDs the device does not know: none, or a REJ.
-func (c *CMConn) unknown(sender *uint32) CMReply {
+// rejectUnknownIDs is the response to a message whose IDs the device does not know: none, or a REJ.
+func (c *CMConn) rejectUnknownIDs(sender *uint32) CMReply {
 	return CMReply{May: []ib.Message{CMReject(sender, CMAboutOther, cmRejectInvalidID)}}
 }
 
@@ -252,7 +252,7 @@ func (c *CMConn) Ended(ended bool) {
 func (c *CMConn) receiveDREQ(m ib.DREQ) CMReply {
 	drep := ib.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
 	if !c.knows(m.LocalCommID, m.RemoteCommID) {
-		return CMReply{May: append(c.unknown(m.LocalCommID).May, drep)}
+		return CMReply{May: append(c.rejectUnknownIDs(m.LocalCommID).May, drep)}
 	}
 	if *m.RemoteQPN != c.DeviceQPN && c.State != CMTimeWait && c.State != CMIdle {
 		return CMReply{}

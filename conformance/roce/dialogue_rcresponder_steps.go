@@ -209,8 +209,9 @@ func (q rcRequest) play(s *rcResponder) {
 	s.sendPart(packets, now, q.together)
 }
 
-// sendPart sends the first n packets and keeps the others for [rcContinue], with those that got an
-// RNR NAK.
+// sendPart sends the first n packets of a message. It keeps for [rcContinue] what is still to be
+// sent: with UC the other packets; else all from the expected PSN on, because the device may have
+// sent an RNR NAK, and none if the message has ended.
 func (s *rcResponder) sendPart(packets []ib.Packet, n int, together bool) {
 	s.rest = packets[n:]
 	s.send(together, packets[:n]...)

@@ -140,7 +140,7 @@ func (m *message) finish() {
 	l := &m.layout
 	v := vnetHeader{
 		flags: vnetNeedsChecksum, headerLen: uint16(l.payload),
-		checksumAt: uint16(l.l4), checksumOff: uint16(l.checksumAt() - l.l4),
+		csumStart: uint16(l.l4), csumOffset: uint16(l.checksumAt() - l.l4),
 	}
 	if m.frames > 1 {
 		v.gsoSize = uint16(m.segmentSize)

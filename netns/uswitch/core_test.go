@@ -331,7 +331,7 @@ func TestTunnelChecksumIsCompleted(t *testing.T) {
 	copy(b[l.l4+6:], want[l.l4+6:l.l4+8]) // the outer checksum covers the completed packet
 	var seen Frame
 	r := newRig(t, 2, func(c *Config) { c.Ports[1].Out = spy(func(f Frame) { seen = f }) })
-	r.receive(r.ports[0], &packet{bytes: b, vnet: vnetHeader{flags: vnetNeedsChecksum, checksumAt: uint16(at + il.l4), checksumOff: 6}})
+	r.receive(r.ports[0], &packet{bytes: b, vnet: vnetHeader{flags: vnetNeedsChecksum, csumStart: uint16(at + il.l4), csumOffset: 6}})
 	if seen.ChecksumPartial || !bytes.Equal(seen.Bytes, want) {
 		t.Errorf("partial %v\n%x\nwant\n%x", seen.ChecksumPartial, seen.Bytes, want)
 	}

@@ -134,7 +134,7 @@ func verify(b []byte) string {
 func completed(b []byte) []byte {
 	l, _ := parse(b)
 	p := packet{bytes: append([]byte(nil), b...), vnet: vnetHeader{
-		flags: vnetNeedsChecksum, checksumAt: uint16(l.l4), checksumOff: uint16(l.checksumAt() - l.l4),
+		flags: vnetNeedsChecksum, csumStart: uint16(l.l4), csumOffset: uint16(l.checksumAt() - l.l4),
 	}}
 	p.completeChecksum()
 	return p.bytes
@@ -151,7 +151,7 @@ func gsoPacket(tb testing.TB, k kind, size, payload int, flags byte) *packet {
 	l, _ := parse(b)
 	v := vnetHeader{
 		flags: vnetNeedsChecksum, gsoType: gsoUDP, headerLen: uint16(l.payload), gsoSize: uint16(size),
-		checksumAt: uint16(l.l4), checksumOff: uint16(l.checksumAt() - l.l4),
+		csumStart: uint16(l.l4), csumOffset: uint16(l.checksumAt() - l.l4),
 	}
 	switch {
 	case k.tcp && k.v6:

@@ -97,7 +97,7 @@ func (r *receiver) unpack(i int, p *packet) {
 		binary.BigEndian.PutUint16(slot[start+12:], proto)
 		binary.BigEndian.PutUint16(slot[start+14:], tci)
 		p.bytes = slot[start:end]
-		p.vnet.checksumAt += 4
+		p.vnet.csumStart += 4
 		p.vnet.headerLen += 4
 	}
 }

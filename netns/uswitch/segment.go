@@ -28,7 +28,7 @@ func (p *packet) isGSO() bool { return p.vnet.gsoType&^gsoECN != gsoNone && p.vn
 // headerLen returns the length of the headers of a GSO packet according to its
 // vnet header, accurate enough to count frames.
 func (p *packet) headerLen() int {
-	at := int(p.vnet.checksumAt)
+	at := int(p.vnet.csumStart)
 	if p.vnet.gsoType&^gsoECN == gsoUDP {
 		return min(at+8, len(p.bytes))
 	}
@@ -52,7 +52,7 @@ func (p *packet) frames() (n, longest, total int) {
 // completeChecksum computes a checksum that the kernel left partial: the field has only the sum of
 // the pseudo-header. It leaves GSO packets as they are.
 func (p *packet) completeChecksum() {
-	at, field := int(p.vnet.checksumAt), int(p.vnet.checksumAt)+int(p.vnet.checksumOff)
+	at, field := int(p.vnet.csumStart), int(p.vnet.csumStart)+int(p.vnet.csumOffset)
 	if !p.checksumPartial() || p.isGSO() || field+2 > len(p.bytes) {
 		return
 	}
@@ -71,7 +71,7 @@ func (p *packet) completeInnerChecksum() {
 		return
 	}
 	l, ok := parse(p.bytes)
-	if !ok || int(p.vnet.checksumAt) != l.l4 || l.l4+int(p.vnet.checksumOff) != l.checksumAt() {
+	if !ok || int(p.vnet.csumStart) != l.l4 || l.l4+int(p.vnet.csumOffset) != l.checksumAt() {
 		p.completeChecksum()
 	}
 }

@@ -18,7 +18,7 @@ const (
 // vnetHeader is struct virtio_net_hdr.
 type vnetHeader struct {
 	flags, gsoType                              uint8
-	headerLen, gsoSize, checksumAt, checksumOff uint16
+	headerLen, gsoSize, csumStart, csumOffset uint16
 }
 
 // parseVnet decodes a struct virtio_net_hdr.
@@ -26,7 +26,7 @@ func parseVnet(b []byte) vnetHeader {
 	n := binary.NativeEndian
 	return vnetHeader{
 		flags: b[0], gsoType: b[1],
-		headerLen: n.Uint16(b[2:]), gsoSize: n.Uint16(b[4:]), checksumAt: n.Uint16(b[6:]), checksumOff: n.Uint16(b[8:]),
+		headerLen: n.Uint16(b[2:]), gsoSize: n.Uint16(b[4:]), csumStart: n.Uint16(b[6:]), csumOffset: n.Uint16(b[8:]),
 	}
 }
 
@@ -36,8 +36,8 @@ func (v *vnetHeader) put(b []byte) {
 	b[0], b[1] = v.flags, v.gsoType
 	n.PutUint16(b[2:], v.headerLen)
 	n.PutUint16(b[4:], v.gsoSize)
-	n.PutUint16(b[6:], v.checksumAt)
-	n.PutUint16(b[8:], v.checksumOff)
+	n.PutUint16(b[6:], v.csumStart)
+	n.PutUint16(b[8:], v.csumOffset)
 }
 
 // matches reports whether the GSO type agrees with the protocols of the frame's headers.

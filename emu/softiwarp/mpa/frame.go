@@ -27,7 +27,7 @@ func (c *Conn) framePlain(header []byte, payload [][]byte, payloadLen int) {
 			crc = wire.CRC(b[:i+pad])
 		}
 		binary.LittleEndian.PutUint32(b[i+pad:], crc)
-		c.keepStale(b, payloadLen) // for pads of later FPDUs, by the policy ReusePad
+		c.keepStale(b, payloadLen) // a device with the policy ReusePad sends it in later pads
 		return
 	}
 	o.reserve(wire.FPDULen(n) - payloadLen)
