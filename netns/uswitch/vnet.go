@@ -17,7 +17,7 @@ const (
 
 // vnetHeader is struct virtio_net_hdr.
 type vnetHeader struct {
-	flags, gsoType                              uint8
+	flags, gsoType                            uint8
 	headerLen, gsoSize, csumStart, csumOffset uint16
 }
 
