@@ -62,9 +62,11 @@ var retransmitCounters = []string{"retransmitted_pkts", "rd_sent_again"}
 
 // retransmits returns the sum of the NICs' retransmission counters.
 func (l *eventLog) retransmits() (sum uint64) {
-	for _, c := range SumCounters(l.rank.NICs) {
-		if slices.Contains(retransmitCounters, c.Name) {
-			sum += c.Value
+	for i := range l.rank.NICs {
+		for _, c := range l.rank.NICs[i].Device.Counters() {
+			if slices.Contains(retransmitCounters, c.Name) {
+				sum += c.Value
+			}
 		}
 	}
 	return sum
