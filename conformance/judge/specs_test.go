@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ import (
 // A case that is unsupported is skipped. unsupportedFile lists how many are, for each device and
 // reason: a device that refuses something new, or a bench that can do less, is noticed.
 func TestSpecs(t *testing.T) {
+	debug.SetGCPercent(400) // hundreds of small worlds are created and become garbage
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Conformance of the emulated devices")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 			mpi.Main(func(w *mpi.World) error { return cases.InTurn(cases.On(w), pick) })
 		}
 	}
+	debug.SetGCPercent(400) // hundreds of small worlds are created and become garbage
 	os.Exit(m.Run())
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	testutil.SetParallel(4) // some wait for a peer that never answers
+	debug.SetGCPercent(400) // hundreds of small worlds are created and become garbage
 	os.Exit(m.Run())
 }
 
