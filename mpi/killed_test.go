@@ -69,7 +69,7 @@ func runAllOperations(w *World) error {
 // Whenever a rank is killed or a link is cut, all ranks soon end with an error, and no
 // rank accesses unregistered memory.
 func TestPeerLossAtAnyTimeFailsAllRanks(t *testing.T) {
-	seeds := uint64(30)
+	seeds := uint64(15)
 	if testing.Short() {
 		seeds = 10
 	}

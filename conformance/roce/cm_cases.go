@@ -356,10 +356,10 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},
 	Title:   "After thousands of connections another can be established",
-	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time; after every fourth a REP and a DREP for a connection of the device",
+	Sends:   "REQ, RTU and DREQ for one connection after the other: 3,000 in virtual time, 1,200 in real time; after every fourth a REP and a DREP for a connection of the device",
 	Expects: "a REP and a DREP, or a REQ, an RTU and a DREQ, for each",
 	Defects: []string{"cm.StopAfterConns"}, Run: onListener(func(p *Port, l verbs.Listener) {
-		for n := range byClock[uint32](p, 10_000, 1200) {
+		for n := range byClock[uint32](p, 3000, 1200) {
 			p.cmOpenAndClose(l, n)
 			if n%4 == 3 {
 				p.cmConnectAndClose(n)

@@ -127,7 +127,7 @@ limit: 2s
 func TestPauseEndsOnEveryRail(t *testing.T) {
 	for _, service := range []string{"rc", "srq"} {
 		for _, direction := range []string{"in", "out", "both"} {
-			for _, delay := range []string{"1ms", "2ms", "3ms", "4ms", "6ms"} {
+			for _, delay := range []string{"1ms", "3ms", "6ms"} {
 				text := "fabric: {kind: star, hosts: 2, rails: 2}\n" +
 					fmt.Sprintf("impair: [{on: [host1/rdma1], way: %s, delay: %s}]\n", direction, delay) +
 					fmt.Sprintf("workload: {kind: stream, op: send, services: [%s], messages: 300, bytes: 4KiB, pause: 5ms, timeout: 30ms}\n", service)
@@ -144,7 +144,7 @@ func TestPauseEndsOnEveryRail(t *testing.T) {
 func TestPauseEndsForEverySeed(t *testing.T) {
 	const text = "fabric: {kind: star, hosts: 2, rails: 2}\nimpair: [{on: [host1/rdma0], way: in, loss: 3%}]\n" +
 		"workload: {kind: stream, op: send, messages: 200, bytes: 1KiB, pause: 2ms, timeout: 5ms}\n"
-	for seed := uint64(1); seed <= 40; seed++ {
+	for seed := uint64(1); seed <= 15; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			if r := runText(t, text, lab.Options{Seed: seed}); r.Verdict != report.Passed {

@@ -108,7 +108,6 @@ func TestSharedReceivesDoNotGrow(t *testing.T) {
 	const most = 5e6
 	patterns := []work.MemoryPattern{
 		{Workload: "smg", Params: work.Params{Iterations: 1}},
-		{Workload: "radix", Params: work.Params{Class: work.ClassS, Iterations: 1}},
 		{Workload: "star", Rank0Only: true},
 	}
 	designs := []carrier.Design{carrier.SRQ}
