@@ -89,11 +89,14 @@ func (d *Panel) repeat(every time.Duration, show func()) {
 	}
 }
 
-// Start adds a step of the run, such as a test case, to those that are shown as running.
+// Start adds a step of the run, such as a test case, to those that are shown as running. A step
+// that is repeated before it ends is shown once.
 func (d *Panel) Start(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running = append(d.running, textfmt.PrintableLine(name))
+	if name = textfmt.PrintableLine(name); !slices.Contains(d.running, name) {
+		d.running = append(d.running, name)
+	}
 	d.draw()
 }
 

@@ -2,6 +2,7 @@ package kit
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -96,15 +97,16 @@ func TestTerminalShowsProgressLine(t *testing.T) {
 		if got := s.last(); got != "0 of 3 done, 1:02: rc-clean on sim" {
 			t.Errorf("a minute later: %q", got)
 		}
-		for range 9 {
-			d.Start("incast-64 on netns")
+		for i := range 9 {
+			d.Start(fmt.Sprintf("incast-%d on netns", i))
 		}
+		d.Start("incast-8 on netns") // again
 		if got := s.last(); got != "0 of 3 done, 1:02: rc-clean on sim and 9 more" {
 			t.Errorf("%q", got)
 		}
-		d.SetStepProgress("incast-64 on netns", 3, 10)
+		d.SetStepProgress("incast-0 on netns", 3, 10)
 		d.EndWith("rc-clean on sim", func() string { return "ok\n" })
-		if got := s.last(); !strings.HasPrefix(got, "1 of 3 done, 1:02: incast-64 on netns (3 of 10)") {
+		if got := s.last(); !strings.HasPrefix(got, "1 of 3 done, 1:02: incast-0 on netns (3 of 10)") {
 			t.Errorf("%q", got)
 		}
 		d.Note("disk is filling up")
