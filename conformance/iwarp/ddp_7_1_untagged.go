@@ -220,6 +220,14 @@ func splitMessage(s iwarp.Segment, n int) [2]iwarp.Segment {
 	return [2]iwarp.Segment{s.WithPayload(octets[:n]).Last(false), s.WithPayload(octets[n:]).MO(uint32(n))}
 }
 
+// expectAbortByLong sends an untagged message in two segments, with one octet too many, and expects
+// the end of the stream, perhaps after a Terminate.
+func (c *conn) expectAbortByLong(s iwarp.Segment) {
+	parts := splitMessage(s, 4)
+	c.send(parts[0], parts[1].WithPayload(append(parts[1].Payload, 0)))
+	c.expectAbort()
+}
+
 // expectQueuesRefused fails the case unless a kind of message is refused on other queues than its
 // own.
 func (h *host) expectQueuesRefused(k messageKind) {

@@ -213,8 +213,8 @@ var rdmapTerminateCases = []conformance.Case{{
 	ID: "rdmap/terminate/read-header-advanced", Cite: cite("rfc5040/4.8/6"),
 	Title:   "The Terminate of a partly answered read quotes the remaining range",
 	Sends:   "a Read Request for 16 MiB; the application deregisters the region when TCP's buffers are full",
-	Expects: "a Terminate with sink, source and size of the octets not received",
-	Defects: []string{"TermReadStale"}, Run: onSetup(setup{}, func(c *conn) {
+	Expects: "a Terminate with the DDP header, and sink, source and size of the octets not received",
+	Defects: []string{"TermReadStale", "TermPartReadNumber"}, Run: onSetup(setup{}, func(c *conn) {
 		m := c.Memory(tcpBufferBytes, allAccess)
 		request := c.readFrom(addrOf(m, 0), tcpBufferBytes)
 		c.send(request)
@@ -225,6 +225,7 @@ var rdmapTerminateCases = []conformance.Case{{
 			g := c.nextFPDUs(1)[0]
 			if g.Op() == iwarp.OpTerminate {
 				t := c.checkTerminate(g, []iwarp.Cause{iwarp.RDMAPInvalidSTag, iwarp.RDMAPAccess, iwarp.RDMAPSTagNotAssociated})
+				c.expectQuotedDDPHeader(t, request)
 				c.expectQuotedReadHeader(t, request, uint32(done))
 				return
 			}

@@ -156,12 +156,17 @@ var rdmapHeaderCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/request-with-payload-is-refused", Cite: cite("rfc5040/4.2/1"),
 	Title:   "A Read Request with octets after its header is not executed",
-	Sends:   "Read Requests with 1, 4 and 28 extra octets, for some octets and for none",
+	Sends:   "Read Requests with 1, 4 and 28 extra octets, for some octets and for none; and in two segments, with one extra octet",
 	Expects: "the end of the stream, and no Read Response",
-	Defects: []string{"BadSegmentsDropped"}, Run: onEachConn(setup{}, []int{1, 4, 28}, func(c *conn, n int) {
-		c.expectAbortBy(c.peerRead(0, 16).WithPayload(data(n)))
-		c = c.connect(setup{})
-		c.expectAbortBy(c.peerRead(0, 0).WithPayload(data(n)))
+	Defects: []string{"BadSegmentsDropped", "LongInPartsTaken"}, Run: onHost(func(h *host) {
+		for _, n := range []int{1, 4, 28} {
+			for _, size := range []int{16, 0} {
+				c := h.connect(setup{})
+				c.expectAbortBy(c.peerRead(0, size).WithPayload(data(n)))
+			}
+		}
+		c := h.connect(setup{})
+		c.expectAbortByLong(c.peerRead(0, 16))
 	}),
 }, {
 	ID:   "rdmap/read/request-with-payload-is-terminated",
