@@ -74,7 +74,7 @@ func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
 }
 
 var ddpHeaderCases = []conformance.Case{{
-	ID: "ddp/control/tagged-flag-of-what-is-sent", Cite: cite("rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
+	ID: "ddp/control/tagged-flag-of-what-is-sent", Cite: cite("rfc5041/4.1/1", "rfc5040/4.1/2", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
 	Title:   "T is set in Writes and Read Responses, and in nothing else",
 	Sends:   "a Read Request; the device sends a message of every kind",
 	Expects: "T as the opcode requires",

@@ -125,7 +125,7 @@ var ddpSegmentCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ddp/segment/empty-message-is-one-segment", Cite: cite("rfc5041/5.2/5"),
+	ID: "ddp/segment/empty-message-is-one-segment", Cite: cite("rfc5041/5.2/5", "rfc5040/5.1/4"),
 	Title:   "A zero-length message is one segment without payload",
 	Sends:   "a zero-length Read Request; the device posts a zero-length Send and Write",
 	Expects: "one FPDU for each, of 18, 14 and 14 octets, with L set",
@@ -165,8 +165,8 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/order/sent-as-posted", Cite: cite("rfc5041/5.3/1", "rfc5040/5.5/4"),
 	Title:   "Messages are sent in the order in which they were posted, whatever their kind",
-	Sends:   "nothing: the application posts a Write, a Read, a Send, a Write and a Send at once",
-	Expects: "the five in that order",
+	Sends:   "nothing: the application posts a Write, a Read, a Send, a Write and a Send at once, and then a request of every kind",
+	Expects: "the messages in that order",
 	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
 		c.PostSend(c.qp, c.writeWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 0, 20), c.writeWR(4, 0, 24), c.sendWR(5, 0, 28))
 		c.expect(iwarp.Op(iwarp.OpWrite).Length(16))
@@ -174,6 +174,7 @@ var ddpSegmentCases = []conformance.Case{{
 		c.expect(iwarp.Op(iwarp.OpSend).Length(20))
 		c.expect(iwarp.Op(iwarp.OpWrite).Length(24))
 		c.expect(iwarp.Op(iwarp.OpSend).Length(28))
+		c.exchangeAllKinds() // checks the order of the opcodes
 	}),
 }, {
 	ID: "ddp/order/ascending-within-a-message", Cite: cite("rfc5041/5.3/2"), Level: conformance.Should,

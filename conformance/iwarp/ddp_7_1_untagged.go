@@ -35,13 +35,13 @@ func sendToQueue(qn uint32) makeSegment {
 }
 
 // sendReadsUnread sends Read Requests without reading the responses. The first asks for more
-// than TCP buffers, so that the device cannot finish any of them.
-func (c *conn) sendReadsUnread(requests int) {
+// than TCP buffers, so that the device cannot finish any of them; the others ask for n octets.
+func (c *conn) sendReadsUnread(requests, n int) {
 	c.sendBatch(requests, func(i int) iwarp.Segment {
 		if i == 0 {
 			return c.peerRead(0, tcpBufferBytes)
 		}
-		return c.peerRead(0, 16)
+		return c.peerRead(0, n)
 	})
 	c.waitForDevice()
 }
@@ -101,7 +101,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Sends:   "ten Read Requests more than the IRD, without reading the responses",
 	Expects: "a Terminate: no buffer",
 	Defects: []string{"ReadOverflowsStream"}, Run: onSetup(threeReads, func(c *conn) {
-		c.sendReadsUnread(c.grantedIRD() + 10)
+		c.sendReadsUnread(c.grantedIRD()+10, 16)
 		c.expectTerminateAfter(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
@@ -204,14 +204,28 @@ func (h *host) expectSecondOffsetsRefused(k messageKind) {
 	const first = 4
 	for _, mo := range []uint32{0, first + 1, first | 1<<31} {
 		c := h.connectFor(k)
-		part := k.valid(c)
-		octets := part.Append(nil)[ddpUntaggedLen:]
-		part.Read, part.AtomicRequest, part.AtomicResponse, part.Immediate = nil, nil, nil, nil
-		c.send(part.WithPayload(octets[:first]).Last(false), part.WithPayload(octets[first:]).MO(mo))
+		parts := splitMessage(k.valid(c), first)
+		c.send(parts[0], parts[1].MO(mo))
 		c.expectAbort()
 		c.ExpectNoSuccess()
 		c.ExpectUntouched(c.targetMem)
 	}
+}
+
+// splitMessage splits an untagged message of any kind in two segments, the first with n of the
+// octets after the DDP header.
+func splitMessage(s iwarp.Segment, n int) [2]iwarp.Segment {
+	octets := s.Append(nil)[ddpUntaggedLen:]
+	s.Read, s.AtomicRequest, s.AtomicResponse, s.Immediate = nil, nil, nil, nil
+	return [2]iwarp.Segment{s.WithPayload(octets[:n]).Last(false), s.WithPayload(octets[n:]).MO(uint32(n))}
+}
+
+// expectAbortByLong sends an untagged message in two segments, with one octet too many, and expects
+// the end of the stream, perhaps after a Terminate.
+func (c *conn) expectAbortByLong(s iwarp.Segment) {
+	parts := splitMessage(s, 4)
+	c.send(parts[0], parts[1].WithPayload(append(parts[1].Payload, 0)))
+	c.expectAbort()
 }
 
 // expectQueuesRefused fails the case unless a kind of message is refused on other queues than its

@@ -59,11 +59,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Expects: "a Terminate, and memory unchanged",
 	// DDP has no code for access rights: an invalid STag and RDMAP's access violation are valid.
 	Defects: []string{"WriteRightsUnchecked", "RightsIgnored"}, Run: onHost(func(h *host) {
-		rights := []verbs.Access{0, verbs.AccessRemoteRead}
-		if h.Caps.Has(verbs.CapAtomics) {
-			rights = append(rights, verbs.AccessRemoteAtomic, verbs.AccessRemoteAtomic|verbs.AccessRemoteRead)
-		}
-		for _, right := range rights {
+		for _, right := range h.rightsWithout(verbs.AccessRemoteWrite) {
 			c, m := h.connect(setup{}), h.Memory(64, verbs.AccessLocalWrite|right)
 			c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
 			c.ExpectUntouched(m)
@@ -83,7 +79,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Defects: []string{"PageBounds", "RangeSlack"},
 	Run:     onWritesOutsideRegion(pageRegionLen-15, pageRegionLen-8, pageRegionLen),
 }, {
-	ID: "ddp/tagged/wraps-around", Cite: cite("rfc5041/7.1/10"),
+	ID: "ddp/tagged/wraps-around", Cite: cite("rfc5041/7.1/10", "rfc5042/6.2.1/1"),
 	Title:   "A Write whose TO wraps around 2^64 ends the stream with that cause",
 	Sends:   "Writes of 16 octets at TO 2^64-8, 2^64-15, 2^64-1, and 2^64-16, which does not wrap",
 	Expects: "a Terminate: TO wrap, or base or bounds; for 2^64-16 base or bounds",
@@ -154,6 +150,16 @@ var ddpTaggedCases = []conformance.Case{{
 	}),
 }}
 
+// rightsWithout returns the combinations of remote access rights without one, read or write. It
+// includes atomics if the device supports them.
+func (h *host) rightsWithout(right verbs.Access) []verbs.Access {
+	other := (verbs.AccessRemoteRead | verbs.AccessRemoteWrite) &^ right
+	if !h.Caps.Has(verbs.CapAtomics) {
+		return []verbs.Access{0, other}
+	}
+	return []verbs.Access{0, other, verbs.AccessRemoteAtomic, verbs.AccessRemoteAtomic | other}
+}
+
 // otherPDMemory registers memory in a second protection domain.
 func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
 	pd, err := h.Device.AllocPD()
@@ -168,7 +174,7 @@ var (
 )
 
 var ddpProtectionCases = []conformance.Case{{
-	ID: "ddp/protection/key-of-another-domain", Cite: cite("rfc5041/8.2/1"),
+	ID: "ddp/protection/key-of-another-domain", Cite: cite("rfc5041/8.2/1", "rfc5042/6.1.1/1"),
 	Title:   "Memory of another protection domain cannot be written",
 	Sends:   "a Write to memory of another domain than the stream's",
 	Expects: "a Terminate, the application is notified, and memory unchanged",
@@ -179,19 +185,31 @@ var ddpProtectionCases = []conformance.Case{{
 		c.expectDisconnect()
 	}),
 }, {
-	ID: "ddp/protection/window-of-another-stream", Cite: cite("rfc5041/8.2/2", "rfc5042/6.1.1/2"),
+	ID: "ddp/protection/window-of-another-stream", Cite: cite("rfc5041/8.2/2", "rfc5042/6.1.1/2", "rfc5040/7.2/4"),
 	Needs:   verbs.CapMWType2,
 	Title:   "A window bound to one stream is not accessible from another",
-	Sends:   "a Write to a window on the stream it is bound to, and a Write and a Read Request on other streams of the same domain",
+	Sends:   "a Write to a window on the stream it is bound to, and a Write, a Read Request and atomics on other streams of the same domain",
 	Expects: "the first is placed; the others end their streams, no octet changes, and none is sent",
 	Defects: []string{"WindowOwner"}, Run: onHost(func(h *host) {
 		mine, other, reader := h.connect(setup{}), h.connect(setup{}), h.connect(setup{})
-		m, at := mine.newWindow(verbs.AccessRemoteWrite | verbs.AccessRemoteRead)
+		m := h.Memory(64, bindableAccess)
+		rights := verbs.AccessRemoteWrite | verbs.AccessRemoteRead
+		if h.Caps.Has(verbs.CapAtomics) {
+			rights |= verbs.AccessRemoteAtomic
+		}
+		at := mine.windowAddr(m, 0, 64, rights)
 		mine.sendAndSync(writeTo(at, data(16)))
 		h.ExpectBytes(m, 0, data(16))
 		m.Snapshot()
 		other.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
 		reader.expectRefusal(reader.readFrom(at, 16), foreignReadCauses...)
+		if h.Caps.Has(verbs.CapAtomics) {
+			word := iwarp.At(at.STag, addrOf(m, m.WordOffset(0)).TO)
+			for _, atomic := range atomicRequests {
+				c := h.connect(setup{})
+				c.expectRefusal(atomic(c, word), atomicKeyCauses...)
+			}
+		}
 		h.ExpectUntouched(m)
 		mine.expectAnswer(mine.readFrom(at, 16), iwarp.ReadResponse(peerSTag, peerTO, data(16)))
 	}),

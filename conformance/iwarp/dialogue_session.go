@@ -349,6 +349,8 @@ func (s *dialogueSession) checkReport(g iwarp.ReceivedFPDU, refusal *model.IWARP
 		s.Check(cause.Layer() == 0 && cause.Type() == 0, "TERMINATE rdmap/local", "%v", g)
 	case refusal.Causes != nil:
 		s.Check(slices.Contains(refusal.Causes, cause), formatTerminate(refusal.Causes), "%v", g)
+	default:
+		s.Check(cause.Listed(), formatTerminate(nil), "%v", g)
 	}
 	if s.mix.exactReports && (refusal.Causes != nil || refusal.Local) {
 		s.checkExactReport(t, refusal)

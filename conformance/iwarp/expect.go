@@ -15,24 +15,31 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectTerminate expects a Terminate with one of the causes, or any if there are none.
+// expectTerminate expects a Terminate with one of the causes, or any that an RFC lists if there are
+// none.
 func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 	return c.checkTerminate(c.mustNextFPDU(formatTerminate(causes)), causes)
 }
 
 // formatTerminate formats an expected Terminate with alternative causes.
 func formatTerminate(causes []iwarp.Cause) string {
+	if len(causes) == 0 {
+		return "TERMINATE with a cause that an RFC lists"
+	}
 	names := make([]string, len(causes))
 	for i, cause := range causes {
 		names[i] = cause.String()
 	}
-	return strings.TrimSpace("TERMINATE " + strings.Join(names, ", or "))
+	return "TERMINATE " + strings.Join(names, ", or ")
 }
 
-// checkTerminate expects that g is a Terminate with one of the causes, or any if there are none.
+// checkTerminate expects that g is a Terminate with one of the causes, or any that an RFC lists if
+// there are none.
 func (c *conn) checkTerminate(g iwarp.ReceivedFPDU, causes []iwarp.Cause) iwarp.Segment {
 	g.Segment = c.parseTerminate(g)
-	if g.Terminate == nil || len(causes) > 0 && !slices.Contains(causes, iwarp.Val(g.Terminate.Cause)) {
+	cause := iwarp.Val(iwarp.Val(g.Terminate).Cause)
+	permitted := slices.Contains(causes, cause) || len(causes) == 0 && cause.Listed()
+	if g.Terminate == nil || !permitted {
 		c.Fail(formatTerminate(causes), "%v", g)
 	}
 	return g.Segment
@@ -324,13 +331,15 @@ func (c *conn) expectNoResponse() {
 	}
 }
 
-// expectAbort fails the case unless the device ends the stream, with or without a Terminate. It
-// is for errors without a specified cause.
-func (c *conn) expectAbort() {
-	if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
-		c.checkFPDU(iwarp.Op(iwarp.OpTerminate), g)
+// expectAbort fails the case unless the device ends the stream, with or without a Terminate, which
+// it reports. It is for errors without a specified cause.
+func (c *conn) expectAbort() (terminated bool) {
+	g, terminated := c.nextFPDU(c.ResponseTimeout())
+	if terminated {
+		c.checkTerminate(g, nil)
 	}
 	c.expectEnd()
+	return terminated
 }
 
 // expectTerminateAfter fails the case unless the device sends segments of op only, then a

@@ -39,6 +39,8 @@ var (
 		frame:     func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, 0), 16) },
 		quotesDDP: true, quotesRDMAP: true,
 	}
+	readNumberFault = ddpFault("a Read Request with a wrong MSN", iwarp.DDPUntaggedMSNRange,
+		func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MSN(c.nextRequestMSN() + 1) })
 	// readFaults are the errors of a Read Request for which a Terminate quotes all headers.
 	readFaults = []peerFault{
 		readFault,
@@ -149,13 +151,18 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/reserved-bits-are-ignored", Cite: cite("rfc5040/4.8/3"),
 	Title:   "A Terminate with reserved bits set ends the stream",
-	Sends:   "a Terminate with all of the thirteen bits set",
-	Expects: "the end of the stream, and receives that fail",
-	Defects: []string{"StrangeTerminateIgnored"}, Run: onConn(func(c *conn) {
-		c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).EditTerminate(func(h *iwarp.TerminateHeader) { h.Reserved = new(uint16(0x1fff)) }))
-		c.expectAbort()
-		c.expectDisconnect()
-		c.expectFailures(4)
+	Sends:   "a Terminate, and on another connection one with all of the thirteen bits set",
+	Expects: "the end of the stream, and receives that fail; a Terminate of the device after the second only if there was one after the first",
+	Defects: []string{"StrangeTerminateIgnored", "ReservedTerminateAnswered"}, Run: onHost(func(h *host) {
+		var answered [2]bool
+		for i, reserved := range []uint16{0, 0x1fff} {
+			c := h.connect(setup{receives: 4})
+			c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).EditTerminate(func(h *iwarp.TerminateHeader) { h.Reserved = &reserved }))
+			answered[i] = c.expectAbort()
+			c.expectDisconnect()
+			c.expectFailures(4)
+		}
+		h.Check(!answered[1] || answered[0], "no Terminate in response to reserved bits", "one")
 	}),
 }, {
 	ID: "rdmap/terminate/flags-say-what-follows", Cite: cite("rfc5040/4.8/4"),
@@ -182,9 +189,9 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/headers-by-layer", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,
 	Title:   "A Terminate quotes the headers that its kind of error requires",
-	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, other errors of DDP, a Read Request with an unknown key",
-	Expects: "no header for the first, length and DDP header for the others, and the header of the Read Request for the last",
-	Defects: []string{"TermAllHeaders"}, Run: onEachFault(slices.Concat(layerFaults, ddpFaults), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, other errors of DDP, Read Requests with a wrong MSN and with an unknown key",
+	Expects: "no header for the first, length and DDP header for the others, and the header of the Read Request with the unknown key",
+	Defects: []string{"TermAllHeaders", "TermReadHeaderOfDDP"}, Run: onEachFault(slices.Concat(layerFaults, ddpFaults, []peerFault{readNumberFault}), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 		t := c.parseTerminate(g).Terminate
 		c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
 			fmt.Sprintf("for %s a Terminate with M=%t, D=%t and R=%t", f.name, f.quotesDDP, f.quotesDDP, f.quotesRDMAP), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
@@ -206,8 +213,8 @@ var rdmapTerminateCases = []conformance.Case{{
 	ID: "rdmap/terminate/read-header-advanced", Cite: cite("rfc5040/4.8/6"),
 	Title:   "The Terminate of a partly answered read quotes the remaining range",
 	Sends:   "a Read Request for 16 MiB; the application deregisters the region when TCP's buffers are full",
-	Expects: "a Terminate with sink, source and size of the octets not received",
-	Defects: []string{"TermReadStale"}, Run: onSetup(setup{}, func(c *conn) {
+	Expects: "a Terminate with the DDP header, and sink, source and size of the octets not received",
+	Defects: []string{"TermReadStale", "TermPartReadNumber"}, Run: onSetup(setup{}, func(c *conn) {
 		m := c.Memory(tcpBufferBytes, allAccess)
 		request := c.readFrom(addrOf(m, 0), tcpBufferBytes)
 		c.send(request)
@@ -218,6 +225,7 @@ var rdmapTerminateCases = []conformance.Case{{
 			g := c.nextFPDUs(1)[0]
 			if g.Op() == iwarp.OpTerminate {
 				t := c.checkTerminate(g, []iwarp.Cause{iwarp.RDMAPInvalidSTag, iwarp.RDMAPAccess, iwarp.RDMAPSTagNotAssociated})
+				c.expectQuotedDDPHeader(t, request)
 				c.expectQuotedReadHeader(t, request, uint32(done))
 				return
 			}
@@ -271,13 +279,20 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/header-of-a-send", Cite: cite("rfc5040/7.1/3"),
 	Title:   "The Terminate of a Send quotes its header",
-	Sends:   "a valid Send, and one to an unknown queue",
+	Sends:   "a valid Send, and one to an unknown queue, one that is too long for its receive, or one without a receive",
 	Expects: "the header of the second in the Terminate",
-	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		wrong := iwarp.Send(c.nextSendMSN(), data(20)).QN(4)
+	Defects: []string{"TermHeaderStale"}, Run: onEachConn(setup{receives: 2}, []makeSegment{
+		sendToQueue(4),
+		func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(65)) },
+		func(c *conn) iwarp.Segment {
+			c.sendSends(16) // takes the last receive
+			return iwarp.Send(c.nextSendMSN(), data(20))
+		},
+	}, func(c *conn, makeWrong makeSegment) {
+		c.sendSends(16)
+		wrong := makeWrong(c)
 		c.send(wrong)
-		c.expectQuotedDDPHeader(c.expectTerminateAndEnd(iwarp.DDPUntaggedInvalidQN), wrong)
+		c.expectQuotedDDPHeader(c.expectTerminateAndEnd(), wrong)
 	}),
 }, {
 	ID: "rdmap/terminate/header-of-a-response", Cite: cite("rfc5040/7.1/3"),
@@ -293,17 +308,21 @@ var rdmapTerminateCases = []conformance.Case{{
 }, {
 	ID: "rdmap/terminate/first-error-wins", Cite: cite("rfc5040/7.1/5"),
 	Title:   "Of two errors in one TCP segment only the first is reported",
-	Sends:   "a Send to an unknown queue, or a Read Request for one octet with an unknown key, and a Write to an unknown key, in one TCP segment",
+	Sends:   "two of a Send to an unknown queue, a Write to an unknown key and a message of opcode 13, or a Read Request for one octet with an unknown key and the Write, in one TCP segment",
 	Expects: "a Terminate for the first, and the end of the stream",
-	Defects: []string{"TermRepeated"}, Run: onEachConn(setup{receives: 1}, []peerFault{
-		codedFault(iwarp.DDPUntaggedInvalidQN, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(4) }),
-		codedFault(iwarp.RDMAPInvalidSTag, func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, 0), 1) }),
-	}, func(c *conn, f peerFault) {
-		c.sendCoalesced(f.frame(c), iwarp.Write(unknownSTag, 0, data(16)))
-		c.expectTerminateAndEnd(f.causes...)
+	Defects: []string{"TermRepeated", "TermOfLast"}, Run: onEachConn(setup{receives: 1}, [][2]peerFault{
+		{untaggedFault, taggedFault},
+		{taggedFault, untaggedFault},
+		{opcodeFault, untaggedFault},
+		{untaggedFault, opcodeFault},
+		{taggedFault, opcodeFault},
+		{codedFault(iwarp.RDMAPInvalidSTag, func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, 0), 1) }), taggedFault},
+	}, func(c *conn, faults [2]peerFault) {
+		c.sendCoalesced(faults[0].frame(c), faults[1].frame(c))
+		c.expectTerminateAndEnd(faults[0].causes...)
 	}),
 }, {
-	ID: "rdmap/terminate/local-error-has-no-header", Cite: cite("rfc5040/7.1/2"),
+	ID: "rdmap/terminate/local-error-has-no-header", Cite: cite("rfc5040/7.1/2", "rfc5040/4.8/5"),
 	Title:   "A local error of a request is reported to the peer in a Terminate without headers",
 	Sends:   "nothing: the application sends and writes from memory of another domain",
 	Expects: "an error completion, and a Terminate for a local RDMAP error that quotes nothing",

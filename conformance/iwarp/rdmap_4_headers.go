@@ -134,7 +134,7 @@ var rdmapHeaderCases = []conformance.Case{{
 	Sends:   "each kind of untagged message that invalidates nothing, in one segment and in two, with the STag of a window in the Invalidate STag field, and a Write to the window",
 	Expects: "each is accepted, and the window stays valid",
 	Defects: []string{"AnySendInvalidates"}, Run: onHost(func(h *host) {
-		c := h.connect(setup{receives: 4})
+		c := h.connect(setup{receives: 8})
 		m, at := c.newWindow(verbs.AccessRemoteWrite)
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
 		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag).Segments(18 + 8)...)
@@ -143,7 +143,7 @@ var rdmapHeaderCases = []conformance.Case{{
 			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "one with WC_WITH_INV")
 		}
 		for _, k := range h.kinds() {
-			if k.op.Tagged() || k.op == iwarp.OpSendInvalidate || k.op == iwarp.OpSendSEInvalidate || k.op.Queue() == 0 && c.nextSendMSN() > 4 {
+			if k.op.Tagged() || k.op == iwarp.OpSendInvalidate || k.op == iwarp.OpSendSEInvalidate {
 				continue
 			}
 			s := k.valid(c)
@@ -156,20 +156,25 @@ var rdmapHeaderCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/request-with-payload-is-refused", Cite: cite("rfc5040/4.2/1"),
 	Title:   "A Read Request with octets after its header is not executed",
-	Sends:   "Read Requests with 1, 4 and 28 extra octets, for some octets and for none",
+	Sends:   "Read Requests with 1, 4 and 28 extra octets, for some octets and for none; and in two segments, with one extra octet",
 	Expects: "the end of the stream, and no Read Response",
-	Defects: []string{"BadSegmentsDropped"}, Run: onEachConn(setup{}, []int{1, 4, 28}, func(c *conn, n int) {
-		c.expectAbortBy(c.peerRead(0, 16).WithPayload(data(n)))
-		c = c.connect(setup{})
-		c.expectAbortBy(c.peerRead(0, 0).WithPayload(data(n)))
+	Defects: []string{"BadSegmentsDropped", "LongInPartsTaken"}, Run: onHost(func(h *host) {
+		for _, n := range []int{1, 4, 28} {
+			for _, size := range []int{16, 0} {
+				c := h.connect(setup{})
+				c.expectAbortBy(c.peerRead(0, size).WithPayload(data(n)))
+			}
+		}
+		c := h.connect(setup{})
+		c.expectAbortByLong(c.peerRead(0, 16))
 	}),
 }, {
 	ID:   "rdmap/read/request-with-payload-is-terminated",
-	Cite: citeSection("RFC 5040", "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should,
+	Cite: citeSection("RFC 5040", "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1", "rfc5040/4.8/2"), Level: conformance.Should,
 	Title:   "A Read Request with octets after its header causes a Terminate",
 	Sends:   "a Read Request with four extra octets",
-	Expects: "a Terminate with any cause, since no code is specified",
-	Defects: []string{"ReadPayloadSilent"}, Run: onConn(func(c *conn) {
+	Expects: "a Terminate with any listed cause, since no code is specified",
+	Defects: []string{"ReadPayloadSilent", "UnlistedCodes"}, Run: onConn(func(c *conn) {
 		c.expectRefusal(c.peerRead(0, 16).WithPayload(data(4)))
 	}),
 }, {
@@ -245,10 +250,12 @@ var rdmapHeaderCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/takes-no-receive", Cite: cite("rfc5040/5.2.1/3"),
 	Title:   "A Read Request consumes no receive",
-	Sends:   "a Read Request, and a Send",
-	Expects: "a Read Response and no completion, then a completion for the Send",
+	Sends:   "Read Requests for 16 octets and for none, and a Send",
+	Expects: "Read Responses and no completion, then a completion for the Send",
 	Defects: []string{"EverythingTakesReceive"}, Run: onConn(func(c *conn) {
-		c.expectAnswer(c.peerRead(0, 16), iwarp.Op(iwarp.OpReadResponse))
+		for _, n := range []int{16, 0} {
+			c.expectAnswer(c.peerRead(0, n), iwarp.Op(iwarp.OpReadResponse))
+		}
 		c.syncByRead()
 		c.ExpectNoCompletion()
 		c.expectSendDelivered(1, 16)

@@ -87,13 +87,15 @@ var rdmapWriteReadCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/places-are-given-back", Cite: cite("rfc5040/5.2.1/2"),
 	Title:   "An answered read frees its IRD resource",
-	Sends:   "four times as many Read Requests as the IRD, one after the other",
+	Sends:   "four times as many Read Requests as the IRD, one after the other: of 16 octets, of none, and of several segments",
 	Expects: "a Read Response to each",
-	Defects: []string{"IRDLeaks"},
-	Run: onSetup(setup{connParams: depthParam(3, 3), frame: withDepths(3, 3)}, func(c *conn) {
-		for i := range 4 * c.grantedIRD() {
-			c.send(c.peerRead(16*i, 16))
-			c.expectReadResponse(c.targetMem.Buf[16*i:][:16])
+	Defects: []string{"IRDLeaks", "EmptyReadLeaks"}, Run: onHost(func(h *host) {
+		for _, n := range []int{16, 0, memLen} {
+			c := h.connect(setup{connParams: depthParam(3, 3), frame: withDepths(3, 3)})
+			for range 4 * c.grantedIRD() {
+				c.send(c.peerRead(0, n))
+				c.expectReadResponse(c.targetMem.Buf[:n])
+			}
 		}
 	}),
 }, {
@@ -157,7 +159,7 @@ var rdmapWriteReadCases = []conformance.Case{{
 	Run: onEachRefused(foreignReadCauses,
 		func(c *conn) iwarp.Segment { return c.readFrom(addrOf(c.otherPDMemory(allAccess), 0), 16) }),
 }, {
-	ID: "rdmap/read/wraps-around", Cite: cite("rfc5040/5.2.1/7", "rfc5040/7.2/4", "rfc5040/6.2.1/1"),
+	ID: "rdmap/read/wraps-around", Cite: cite("rfc5040/5.2.1/7", "rfc5040/7.2/4", "rfc5040/6.2.1/1", "rfc5042/6.2.1/1"),
 	Title:   "A Read Request whose TO wraps around 2^64 ends the stream with that cause",
 	Sends:   "Read Requests for 16 octets and for 4 GiB less one at TO 2^64-8",
 	Expects: "a Terminate: TO wrap, or base or bounds",
@@ -203,13 +205,15 @@ var rdmapWriteReadCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/no-right-to-read", Cite: cite("rfc5040/5.2.1/10"),
 	Title:   "A Read Request for memory without remote read access is refused",
-	Sends:   "Read Requests for memory with remote write access only, and without remote access",
+	Sends:   "Read Requests for memory without remote access, with remote write access, and with remote atomic access too",
 	Expects: "a Terminate: access rights, and no Read Response",
-	Defects: []string{"ReadRightsUnchecked"}, Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPAccess},
-		func(c *conn) iwarp.Segment {
-			return c.readFrom(addrOf(c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite), 0), 16)
-		},
-		func(c *conn) iwarp.Segment { return c.readFrom(addrOf(c.Memory(64, verbs.AccessLocalWrite), 0), 16) }),
+	Defects: []string{"ReadRightsUnchecked", "ReadByAtomicRight"}, Run: onHost(func(h *host) {
+		for _, right := range h.rightsWithout(verbs.AccessRemoteRead) {
+			h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPAccess}, func(c *conn) iwarp.Segment {
+				return c.readFrom(addrOf(c.Memory(64, verbs.AccessLocalWrite|right), 0), 16)
+			})
+		}
+	}),
 }, {
 	ID: "rdmap/response/as-many-as-granted", Cite: cite("rfc5040/5.2.2/2"),
 	Title:   "As many outstanding reads as the IRD are answered",
@@ -217,7 +221,7 @@ var rdmapWriteReadCases = []conformance.Case{{
 	Expects: "Read Responses to all of them",
 	Defects: []string{"IRDLeaks"}, Run: onSetup(threeReads, func(c *conn) {
 		n := c.grantedIRD()
-		c.sendReadsUnread(n)
+		c.sendReadsUnread(n, 16)
 		c.expectReadResponse(c.targetMem.Buf)
 		for range n - 1 {
 			c.expectReadResponse(c.targetMem.Buf[:16])
@@ -284,12 +288,21 @@ var rdmapWriteReadCases = []conformance.Case{{
 }, {
 	ID: "rdmap/response/unasked-for-is-refused", Cite: cite("rfc5040/5.2.2/6"),
 	Title:   "An unsolicited Read Response ends the stream, and is not placed",
-	Sends:   "a Read Response to memory that the peer can write: at once, and after a read; and the Response to that read a second time",
-	Expects: "the end of the stream, and memory unchanged",
-	Defects: []string{"BadSegmentsDropped", "SecondResponseDropped"}, Run: onHost(func(h *host) {
-		c := h.connect(setup{})
-		c.expectAbortBy(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
-		c.ExpectUntouched(c.targetMem)
+	Sends:   "a Read Response to memory that the peer can write, of 16 octets and of none: at once, and to an atomic; one after a read; and the Response to that read a second time",
+	Expects: "the end of the stream, and memory unchanged; the atomic fails",
+	Defects: []string{"BadSegmentsDropped", "SecondResponseDropped", "EmptyResponseDropped", "ResponseToAtomicDropped"}, Run: onHost(func(h *host) {
+		for _, n := range []int{16, 0} {
+			c := h.connect(setup{})
+			c.expectAbortBy(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(n)))
+			c.ExpectUntouched(c.targetMem)
+			if h.Caps.Has(verbs.CapAtomics) {
+				c = h.connect(setup{})
+				c.deviceFetchAdd(1, 64)
+				c.expectAbortBy(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(n)))
+				c.expectFailures(1)
+				c.ExpectUntouched(c.localMem, c.targetMem)
+			}
+		}
 		for _, again := range []bool{false, true} {
 			c := h.connect(setup{})
 			answer := iwarp.ReadResponseTo(c.deviceRead(1, 64, 16), data(16))

@@ -44,6 +44,9 @@ func errorOr(err error, success string) string {
 	return err.Error()
 }
 
+// invalidateOps are the opcodes of the Sends with Invalidate.
+var invalidateOps = []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate}
+
 // invalidateCauses are for an STag that cannot be invalidated: two types have the code.
 var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
 
@@ -171,14 +174,19 @@ var rdmapSendCases = []conformance.Case{{
 }, {
 	ID: "rdmap/invalidate/takes-effect", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A window is invalid when the Send with its Invalidate is delivered",
-	Sends:   "a Read Request to a window, a Send with solicited event that invalidates it, and another Read Request",
+	Sends:   "a Read Request to a window; a Send that invalidates it, with and without solicited event, in one segment and in two; and another Read Request",
 	Expects: "a Read Response to the first Read Request; the second ends the stream",
-	Defects: []string{"InvalidateIgnored"}, Run: onConn(func(c *conn) {
-		m, at := c.newWindow(verbs.AccessRemoteRead)
-		c.expectAnswer(c.readFrom(at, 16), iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
-		c.send(iwarp.SendSEInvalidate(c.nextSendMSN(), at.STag, data(16)))
-		c.ExpectRecv(1, 16)
-		c.expectRefusal(c.readFrom(at, 16), iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
+	Defects: []string{"InvalidateIgnored", "LongInvalidateIgnored"}, Run: onHost(func(h *host) {
+		for _, op := range invalidateOps {
+			for _, ulpdu := range []int{100, ddpUntaggedLen + 8} {
+				c := h.connect(setup{receives: 1})
+				m, at := c.newWindow(verbs.AccessRemoteRead)
+				c.expectAnswer(c.readFrom(at, 16), iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
+				c.send(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)).Opcode(op).Segments(ulpdu)...)
+				c.ExpectRecv(1, 16)
+				c.expectRefusal(c.readFrom(at, 16), foreignReadCauses...)
+			}
+		}
 	}),
 }, {
 	ID: "rdmap/invalidate/by-an-empty-send", Cite: cite("rfc5040/5.3/8", "rfc5040/5.3/2"),
@@ -186,7 +194,7 @@ var rdmapSendCases = []conformance.Case{{
 	Title:   "A zero-length Send with Invalidate invalidates its key",
 	Sends:   "zero-length Sends that invalidate a window, with and without solicited event, and a Write to the window after each",
 	Expects: "a zero-length receive with the invalidated key; the Write ends the stream, and memory unchanged",
-	Defects: []string{"EmptySendKeepsKey"}, Run: onEachConn(setup{receives: 1}, []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate}, func(c *conn, op iwarp.Opcode) {
+	Defects: []string{"EmptySendKeepsKey"}, Run: onEachConn(setup{receives: 1}, invalidateOps, func(c *conn, op iwarp.Opcode) {
 		m, at := c.newWindow(verbs.AccessRemoteWrite)
 		c.send(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, nil).Opcode(op))
 		c.checkInvalidated(c.ExpectRecv(1, 0), at.STag)
@@ -206,17 +214,18 @@ var rdmapSendCases = []conformance.Case{{
 		c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "%s", rig.Describe(&wc))
 	}),
 }, {
-	ID: "rdmap/invalidate/unknown-key-ends-the-stream", Cite: cite("rfc5040/5.3/9", "rfc5040/7.2/3"),
+	ID: "rdmap/invalidate/unknown-key-ends-the-stream", Cite: cite("rfc5040/5.3/9", "rfc5040/7.2/3", "rfc5040/7.1/3", "rfc5042/6.1.1/1"),
 	Title:   "A Send with Invalidate of an unknown key ends the stream",
 	Sends:   "Sends with Invalidate, with and without solicited event, of 16 octets and of none: of an unknown key, and of one of another domain",
-	Expects: "a Terminate: the STag cannot be invalidated; no receive",
-	Defects: []string{"InvalidateErrorKept"}, Run: onHost(func(h *host) {
+	Expects: "a Terminate: the STag cannot be invalidated, with the header of the Send; no receive",
+	Defects: []string{"InvalidateErrorKept", "TermBareInvalidate"}, Run: onHost(func(h *host) {
 		foreign := addrOf(h.otherPDMemory(allAccess), 0).STag
-		for _, op := range []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate} {
+		for _, op := range invalidateOps {
 			for _, stag := range []uint32{unknownSTag, foreign} {
 				for _, n := range []int{16, 0} {
 					c := h.connect(setup{receives: 2})
-					c.expectRefusal(iwarp.SendInvalidate(c.nextSendMSN(), stag, data(n)).Opcode(op), invalidateCauses...)
+					wrong := iwarp.SendInvalidate(c.nextSendMSN(), stag, data(n)).Opcode(op)
+					c.expectQuotedDDPHeader(c.expectRefusal(wrong, invalidateCauses...), wrong)
 					c.ExpectNoSuccess()
 				}
 			}
@@ -231,27 +240,31 @@ var rdmapSendCases = []conformance.Case{{
 		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), stag, data(16)))
 	}),
 }, {
-	ID: "rdmap/invalidate/window-of-another-stream", Cite: cite("rfc5040/7.2/3"),
+	ID: "rdmap/invalidate/window-of-another-stream", Cite: cite("rfc5040/7.2/3", "rfc5040/5.3/9", "rfc5042/6.1.1/2"),
 	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A window of one stream cannot be invalidated through another",
-	Sends:   "a Send with Invalidate of a window that is bound to another stream of the same domain",
-	Expects: "a receive that fails, and the window stays valid",
-	Defects: []string{"ForeignInvalidate"}, Run: onHost(func(h *host) {
-		mine, other := h.connect(setup{}), h.connect(setup{receives: 2})
+	Sends:   "Sends with Invalidate, with and without solicited event, of a window that is bound to another stream of the same domain",
+	Expects: "a receive that fails, a Terminate: the STag cannot be invalidated; and the window stays valid",
+	Defects: []string{"ForeignInvalidate", "SolicitedForeignInvalidate", "ForeignInvalidateSilent"}, Run: onHost(func(h *host) {
+		mine := h.connect(setup{})
 		m, at := mine.newWindow(verbs.AccessRemoteWrite)
-		other.expectInvalidateFails(iwarp.SendInvalidate(other.nextSendMSN(), at.STag, data(16)))
-		mine.sendAndSync(writeTo(at, data(16)))
-		h.ExpectBytes(m, 0, data(16))
+		for i, op := range invalidateOps {
+			other := h.connect(setup{receives: 1})
+			other.expectInvalidateFails(iwarp.SendInvalidate(other.nextSendMSN(), at.STag, data(16)).Opcode(op))
+			other.expectTerminateAndEnd(invalidateCauses...)
+			mine.sendAndSync(writeTo(at, data(16+i)))
+			h.ExpectBytes(m, 0, data(16+i))
+		}
 	}),
 }, {
 	ID: "rdmap/invalidate/free-window", Cite: cite("rfc5040/7.2/3"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A window that is not bound cannot be invalidated",
-	Sends:   "a Send with Invalidate of an unbound window",
+	Sends:   "Sends with Invalidate, with and without solicited event, of an unbound window",
 	Expects: "a receive that fails",
-	Defects: []string{"UnboundInvalidate"}, Run: onConn(func(c *conn) {
+	Defects: []string{"UnboundInvalidate", "SolicitedFreeInvalidate"}, Run: onEachConn(setup{receives: 1}, invalidateOps, func(c *conn, op iwarp.Opcode) {
 		mw, err := c.PD.AllocMW(verbs.MWType2)
 		c.Must("a window", err)
-		c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), uint32(mw.RKey()), data(16)))
+		c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), uint32(mw.RKey()), data(16)).Opcode(op))
 	}),
 }, {
 	ID: "rdmap/invalidate/shared-region", Cite: cite("rfc5040/8.1.1/3", "rfc5042/6.4.5/1"),
@@ -261,7 +274,7 @@ var rdmapSendCases = []conformance.Case{{
 	Defects: []string{"InvalidateAnything"}, Run: onHost(func(h *host) {
 		other, m := h.connect(setup{}), h.Memory(64, allAccess)
 		other.sendAndSync(writeTo(addrOf(m, 0), data(16)))
-		for i, op := range []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate} {
+		for i, op := range invalidateOps {
 			one := h.connect(setup{receives: 1})
 			one.expectInvalidateFails(iwarp.SendInvalidate(one.nextSendMSN(), addrOf(m, 0).STag, data(16)).Opcode(op))
 			other.sendAndSync(writeTo(addrOf(m, 16+16*i), data(16)))

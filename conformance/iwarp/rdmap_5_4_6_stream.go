@@ -40,18 +40,57 @@ func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
 	}
 }
 
-// onRequestAfterRead makes the body of a case that fails if a request completes before a read that
-// was posted before it. The function after returns the request, with ID 12, which the device sends
-// with opcode op.
-func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
-	return onConn(func(c *conn) {
-		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))
-		request := c.expect(iwarp.Op(iwarp.OpReadRequest))
+// laterRequest is a request that is posted after another one.
+type laterRequest struct {
+	// wr returns the request, with ID 12.
+	wr func(*conn) verbs.SendWR
+	// ops are the messages that the device sends for it.
+	ops []iwarp.Opcode
+}
+
+// otherRequests returns requests of the kinds that the device supports, without Sends, reads and
+// atomics.
+func (h *host) otherRequests() []laterRequest {
+	requests := []laterRequest{{func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, []iwarp.Opcode{iwarp.OpWrite}}}
+	if h.Caps.Has(verbs.CapSendInv) {
+		requests = append(requests, laterRequest{func(c *conn) verbs.SendWR {
+			wr := c.wr(verbs.OpSendInv, 12, 0, 16)
+			wr.InvalidateRKey = peerSTag
+			return wr
+		}, []iwarp.Opcode{iwarp.OpSendInvalidate}})
+	}
+	if h.immediateError() == nil {
+		requests = append(requests, laterRequest{
+			func(c *conn) verbs.SendWR { return c.writeImmWR(12, 0, 16, 7) },
+			[]iwarp.Opcode{iwarp.OpWrite, iwarp.OpImmediate},
+		})
+	}
+	if h.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
+		for _, op := range []verbs.WROpcode{verbs.OpLocalInv, verbs.OpBindMW} {
+			requests = append(requests, laterRequest{wr: func(c *conn) verbs.SendWR {
+				_, _, wr := c.fencedWindowWR(op)
+				wr.Flags &^= verbs.SendFence
+				return wr
+			}})
+		}
+	}
+	return requests
+}
+
+// expectCompletesAfterRead fails the case if a request completes before a read that was posted
+// before it.
+func (h *host) expectCompletesAfterRead(after laterRequest) {
+	c := h.connect(setup{})
+	wr := after.wr(c)
+	c.Note("%v", wr.Opcode)
+	c.PostSend(c.qp, c.readWR(11, 64, 16), wr)
+	request := c.expect(iwarp.Op(iwarp.OpReadRequest))
+	for _, op := range after.ops {
 		c.expect(iwarp.Op(op))
-		c.expectIdle()
-		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
-		c.ExpectCompletions(verbs.WCSuccess, 11, 12)
-	})
+	}
+	c.expectIdle()
+	c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
+	c.ExpectCompletions(verbs.WCSuccess, 11, 12)
 }
 
 // expectTruncatedFailed sends a part of a message of a kind and FIN, and fails the case unless the
@@ -67,12 +106,12 @@ func (h *host) expectTruncatedFailed(k messageKind, octets int) {
 	case octets < 0:
 		c.write(b[:len(b)+octets])
 	default:
-		header := ddpUntaggedLen
-		if message.IsTagged() {
-			header = ddpTaggedLen
-		}
 		c.framer.Position -= uint64(len(b)) // that FPDU is not sent
-		c.send(message.Segments(header + kindLen/2)[0])
+		if message.IsTagged() {
+			c.send(message.Segments(ddpTaggedLen + kindLen/2)[0])
+		} else {
+			c.send(splitMessage(message, kindLen/4)[0])
+		}
 		causes = nil
 	}
 	c.closeWrite()
@@ -248,15 +287,19 @@ var rdmapStreamCases = []conformance.Case{{
 	Title:   "A Send after a read completes after it",
 	Sends:   "a delayed Read Response",
 	Expects: "no completion of the Send before that of the read",
-	Defects: []string{"SendsOvertake"},
-	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, iwarp.OpSend),
+	Defects: []string{"SendsOvertake"}, Run: onHost(func(h *host) {
+		h.expectCompletesAfterRead(laterRequest{func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, []iwarp.Opcode{iwarp.OpSend}})
+	}),
 }, {
 	ID: "rdmap/order/write-behind-a-read-completes-after", Cite: cite("rfc5040/5.5/6"),
-	Title:   "A Write after a read completes after it",
-	Sends:   "a delayed Read Response",
-	Expects: "no completion of the Write before that of the read",
-	Defects: []string{"SendsOvertake"},
-	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
+	Title:   "A Write after a read completes after it, and so does a request of another kind",
+	Sends:   "a delayed Read Response; the application posts a read, and a Write, a Send with Invalidate, a Write with immediate data, a local invalidate or a bind",
+	Expects: "no completion before that of the read",
+	Defects: []string{"SendsOvertake", "LocalCompletesEarly"}, Run: onHost(func(h *host) {
+		for _, r := range h.otherRequests() {
+			h.expectCompletesAfterRead(r)
+		}
+	}),
 }, {
 	ID: "rdmap/order/every-request-after-an-atomic", Cite: cite("rfc5040/5.5/6"), Needs: verbs.CapAtomics,
 	Title:   "Requests of every kind after an atomic complete after it",
@@ -290,27 +333,23 @@ var rdmapStreamCases = []conformance.Case{{
 }, {
 	ID: "rdmap/order/fence-waits-for-reads", Cite: cite("rfc5040/5.5/10"), Level: conformance.Should,
 	Title:   "A request with a fence is not sent before earlier reads are answered",
-	Sends:   "delayed responses to two reads; a Send, a Write and a read with a fence are posted after them",
+	Sends:   "delayed responses to two reads; each kind of Send, a Write or a read with a fence is posted after them",
 	Expects: "no request with a fence before both have been answered, and all after them",
 	Defects: []string{"FenceIgnored", "FenceOfSendsOnly"}, Run: onConn(func(c *conn) {
-		for _, t := range []struct {
-			fenced verbs.SendWR
-			op     iwarp.Opcode
-		}{
-			{c.sendWR(13, 0, 16), iwarp.OpSend},
-			{c.writeWR(13, 0, 16), iwarp.OpWrite},
-			{c.readWR(13, 192, 16), iwarp.OpReadRequest},
-		} {
-			t.fenced.Flags |= verbs.SendFence
-			c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), t.fenced)
+		fenced, ops := c.everySendWR(16)
+		fenced = append(fenced, c.writeWR(5, 0, 16), c.readWR(6, 192, 16))
+		for i, op := range append(ops, iwarp.OpWrite, iwarp.OpReadRequest) {
+			wr := fenced[i]
+			wr.Flags |= verbs.SendFence
+			c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), wr)
 			for _, g := range c.nextFPDUs(2) {
 				c.expectSilence(silencePeriod)
 				c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
 			}
-			if g := c.expect(iwarp.Op(t.op)); t.op == iwarp.OpReadRequest {
+			if g := c.expect(iwarp.Op(op)); op == iwarp.OpReadRequest {
 				c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
 			}
-			c.ExpectCompletions(verbs.WCSuccess, 11, 12, 13)
+			c.ExpectCompletions(verbs.WCSuccess, 11, 12, wr.WRID)
 		}
 	}),
 }, {
@@ -384,31 +423,40 @@ var rdmapStreamCases = []conformance.Case{{
 		c.ExpectState(c.qp, verbs.QPStateRTR)
 	}),
 }, {
-	ID: "rdmap/stream/reads-under-way-are-limited", Cite: cite("rfc5040/6.1/2"),
+	ID: "rdmap/stream/reads-under-way-are-limited", Cite: cite("rfc5040/6.1/2", "rfc5040/5.5/4"),
 	Title:   "No more reads are outstanding than the peer's IRD",
-	Sends:   "a Request with IRD 3; the application posts eight reads",
-	Expects: "three Read Requests, and another one for each that is answered",
-	Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
-	Run: onSetup(setup{frame: withDepths(3, defaultOrd)}, func(c *conn) {
+	Sends:   "a Request with IRD 3; the application posts eight reads, of 16 octets or of none, and a Send",
+	Expects: "three Read Requests, another one for each that is answered, and the Send after the last",
+	Defects: []string{"ORDRoundedUp", "AlwaysFenced", "EmptyReadsUncounted", "BlockedReadOvertaken"},
+	Run: onEachConn(setup{frame: withDepths(3, defaultOrd)}, []int{16, 0}, func(c *conn, n int) {
 		const limit, all = 3, 8
-		c.postBatch(all, func(i int) verbs.SendWR { return c.readWR(uint64(i+1), 16*i, 16) })
+		c.postBatch(all+1, func(i int) verbs.SendWR {
+			if i == all {
+				return c.sendWR(all+1, 0, 16)
+			}
+			return c.readWR(uint64(i+1), 16*i, n)
+		})
 		open := c.nextFPDUs(limit)
 		for i := range all {
 			c.expectSilence(silencePeriod)
-			c.send(iwarp.ReadResponseTo(open[i].Segment, data(16)))
+			c.send(iwarp.ReadResponseTo(open[i].Segment, data(n)))
 			if i+limit < all {
 				open = append(open, c.expect(iwarp.Op(iwarp.OpReadRequest)))
 			}
+			if i+limit == all-1 {
+				c.expect(iwarp.Op(iwarp.OpSend))
+			}
 			c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 		}
+		c.ExpectCompletion(all+1, verbs.WCSuccess)
 	}),
 }, {
 	ID: "rdmap/stream/reads-taken-are-limited", Cite: cite("rfc5040/6.1/3"),
 	Title:   "One more outstanding read than the IRD ends the stream",
-	Sends:   "one more Read Request than the IRD at once, without reading the responses",
+	Sends:   "one more Read Request than the IRD at once, without reading the responses; the last ones for 16 octets or for none",
 	Expects: "a Terminate",
-	Defects: []string{"IRDRoundedUp"}, Run: onSetup(threeReads, func(c *conn) {
-		c.sendReadsUnread(c.grantedIRD() + 1)
+	Defects: []string{"IRDRoundedUp", "EmptyReadsUnlimited"}, Run: onEachConn(threeReads, []int{16, 0}, func(c *conn, n int) {
+		c.sendReadsUnread(c.grantedIRD()+1, n)
 		c.expectTerminateAfter(iwarp.OpReadResponse)
 	}),
 }, {
@@ -418,15 +466,15 @@ var rdmapStreamCases = []conformance.Case{{
 	Sends:   "a thousand Read Requests at once, without reading the responses",
 	Expects: "a Terminate",
 	Defects: []string{"IRDUnlimited"}, Run: onSetup(threeReads, func(c *conn) {
-		c.sendReadsUnread(1000)
+		c.sendReadsUnread(1000, 16)
 		c.expectTerminateAfter(iwarp.OpReadResponse)
 	}),
 }, {
-	ID: "rdmap/stream/opcode-change-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,
+	ID: "rdmap/stream/opcode-change-is-terminated", Cite: cite("rfc5040/6.2.1/1", "rfc5040/4.8/2"), Level: conformance.Should,
 	Title:   "A message whose opcode changes between segments causes a Terminate",
 	Sends:   "a Send whose second segment has the opcode of a Send with solicited event; Immediate Data with the MSN of a Send, and with the next, after its first segment",
-	Expects: "a Terminate with any cause, and no receive",
-	Defects: []string{"OpcodeChangeSilent", "ImmediateWithinSend"}, Run: onHost(func(h *host) {
+	Expects: "a Terminate with any listed cause, and no receive",
+	Defects: []string{"OpcodeChangeSilent", "ImmediateWithinSend", "UnlistedCodes"}, Run: onHost(func(h *host) {
 		for _, second := range []func(part iwarp.Segment, msn uint32) iwarp.Segment{
 			func(part iwarp.Segment, _ uint32) iwarp.Segment { return part.Opcode(iwarp.OpSendSE) },
 			func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.Immediate(msn, doubled(1)) },
@@ -463,10 +511,10 @@ var rdmapStreamCases = []conformance.Case{{
 }, {
 	ID: "rdmap/stream/truncated-is-an-error", Cite: cite("rfc5040/6.2.1/1", "rfc5040/7.1/1", "rfc5044/8/1"), Level: conformance.Should,
 	Title:   "A FIN inside an FPDU or a message is an error, which is reported to both sides",
-	Sends:   "parts of the FPDU of a Send, a Write, and a Read Response; all but the last segment of each; and FIN",
+	Sends:   "parts of the FPDU of a Send, a Write, a Read Response, and a Read Request; the first of two segments of each; and FIN",
 	Expects: "a Terminate, which says that TCP was closed if an FPDU is incomplete; an event of the queue pair, or a completion with its error",
-	Defects: []string{"TruncatedIsOrderly", "PartialIsOrderly"}, Run: onHost(func(h *host) {
-		for _, k := range []messageKind{sendKind(iwarp.OpSend, false), writeKind, responseKind} {
+	Defects: []string{"TruncatedIsOrderly", "PartialIsOrderly", "PartialRequestIsOrderly"}, Run: onHost(func(h *host) {
+		for _, k := range []messageKind{sendKind(iwarp.OpSend, false), writeKind, responseKind, readKind} {
 			for _, octets := range []int{1, 2, 10, 30, -5, -1, 0} {
 				h.expectTruncatedFailed(k, octets)
 			}

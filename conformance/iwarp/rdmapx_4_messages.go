@@ -49,6 +49,9 @@ var atomicFaults = []peerFault{
 	{name: "a wrong queue", causes: wrongQueueCauses, frame: func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).QN(0) }},
 	ddpFault("a wrong version", iwarp.RDMAPInvalidVersion, func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).RV(2) }),
 	ddpFault("a wrong MSN", iwarp.DDPUntaggedMSNRange, func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).MSN(7) }),
+	{name: "an unknown operation", frame: func(c *conn) iwarp.Segment {
+		return c.peerFetchAdd(1, 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = new(uint8(3)) })
+	}},
 	{name: "an unknown key", causes: atomicKeyCauses, frame: func(c *conn) iwarp.Segment {
 		return iwarp.FetchAdd(c.nextRequestMSN(), 1, iwarp.At(unknownSTag, 0), 5)
 	}},
@@ -57,14 +60,43 @@ var atomicFaults = []peerFault{
 	}},
 }
 
+// immediateFaults are errors of immediate data on a connection without receives.
+var immediateFaults = []peerFault{
+	{name: "seven octets", frame: func(c *conn) iwarp.Segment {
+		return iwarp.Op(iwarp.OpImmediate).MSN(c.nextSendMSN()).WithPayload(data(7))
+	}},
+	{name: "a wrong queue", causes: wrongQueueCauses, frame: func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN(), 7).QN(1) }},
+	codedFault(iwarp.DDPUntaggedNoBuffer, func(c *conn) iwarp.Segment { return iwarp.ImmediateSE(c.nextSendMSN(), 7) }),
+}
+
+// expectQuotesDDPOnly fails the case unless a Terminate has the length and the DDP header of the
+// wrong message, and no RDMAP header.
+func (c *conn) expectQuotesDDPOnly(t, wrong iwarp.Segment) {
+	c.expectQuotedDDPHeader(t, wrong)
+	m, r := iwarp.Val(t.Terminate.LengthValid), iwarp.Val(t.Terminate.HasRDMAP)
+	c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
+}
+
 var rdmapxMessageCases = []conformance.Case{{
 	ID: "rdmapx/message/unsupported-is-told", Cite: cite("rfc7306/1.1/1", "rfc5040/7.2/1"),
 	Title:   "A message with an unsupported operation causes a Terminate",
-	Sends:   "a message of opcode 13, which is unassigned, and a FetchAdd of 0",
-	Expects: "a Terminate for the first: unexpected opcode; the same for the second, or a response if the device supports atomics",
-	Defects: []string{"BadSegmentsDropped"}, Run: onHost(func(h *host) {
+	Sends:   "a message of opcode 13, which is unassigned; immediate data, with and without solicited event, and a Read Request after it; and a FetchAdd of 0",
+	Expects: "a Terminate for the first: unexpected opcode; the same for the others, or a receive or a response if the device supports them",
+	Defects: []string{"BadSegmentsDropped", "ImmediateUnknown"}, Run: onHost(func(h *host) {
 		c := h.connect(setup{receives: 2})
 		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13), iwarp.RDMAPUnexpectedOpcode)
+		c.expectFailures(2)
+		for _, op := range []iwarp.Opcode{iwarp.OpImmediate, iwarp.OpImmediateSE} {
+			c := h.connect(setup{receives: 1})
+			c.send(iwarp.Immediate(c.nextSendMSN(), doubled(7)).Opcode(op), c.peerRead(0, 8))
+			if g := c.mustNextFPDU("TERMINATE, or READ RESPONSE"); g.Op() == iwarp.OpReadResponse {
+				c.expectRecvImm(1, 7)
+			} else {
+				c.checkTerminate(g, []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode})
+				c.expectEnd()
+				c.expectFailures(1)
+			}
+		}
 		c = h.connect(setup{})
 		if !c.Caps.Has(verbs.CapAtomics) {
 			c.expectRefusal(c.peerFetchAdd(1, 0), iwarp.RDMAPUnexpectedOpcode)
@@ -129,16 +161,27 @@ var rdmapxMessageCases = []conformance.Case{{
 	}),
 }, {
 	ID: "rdmapx/message/terminate-has-the-ddp-header", Cite: cite("rfc7306/8.1/1"), Needs: verbs.CapAtomics,
-	Title:   "The Terminate of an Atomic Request quotes its DDP header, and no other",
-	Sends:   "FetchAdds to a misaligned address, on a wrong queue, of a wrong version, with a wrong MSN, with an unknown key, and out of bounds; each alone, and between two Read Requests in a TCP segment",
+	Title: "The Terminate of a message of the extensions quotes its DDP header, and no other",
+	Sends: "FetchAdds to a misaligned address, on a wrong queue, of a wrong version, with a wrong MSN, of an unknown operation, with an unknown key, and out of bounds; " +
+		"each alone, and between two Read Requests in a TCP segment; an Atomic Response with a wrong identifier; immediate data of seven octets, on a wrong queue, and without a receive",
 	Expects: "a Terminate with M and D set, R clear, and the DDP header",
-	Defects: []string{"TermAllHeaders"}, Run: onEachConn(setup{}, atomicFaults, func(c *conn, f peerFault) {
-		c.Note("%s", f.name)
-		c.refuseAmongReads(f, func(c *conn, wrong, got iwarp.Segment) {
-			c.expectQuotedDDPHeader(got, wrong)
-			m, r := iwarp.Val(got.Terminate.LengthValid), iwarp.Val(got.Terminate.HasRDMAP)
-			c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
-		})
+	Defects: []string{"TermAllHeaders", "TermBareOperationCode"}, Run: onHost(func(h *host) {
+		for _, f := range atomicFaults {
+			h.Note("%s", f.name)
+			h.connect(setup{}).refuseAmongReads(f, func(c *conn, wrong, t iwarp.Segment) { c.expectQuotesDDPOnly(t, wrong) })
+		}
+		faults := []peerFault{{name: "a wrong identifier", frame: func(c *conn) iwarp.Segment {
+			return iwarp.AtomicResponse(1, c.deviceFetchAdd(1, 64)+1, 7)
+		}}}
+		if h.immediateError() == nil {
+			faults = append(faults, immediateFaults...)
+		}
+		for _, f := range faults {
+			c := h.connect(setup{})
+			c.Note("%s", f.name)
+			wrong := f.frame(c)
+			c.expectQuotesDDPOnly(c.expectRefusal(wrong, f.causes...), wrong)
+		}
 	}),
 }, {
 	ID: "rdmapx/message/both-atomics", Cite: cite("rfc7306/5/1"), Needs: verbs.CapAtomics,

@@ -56,20 +56,22 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 }, {
 	ID: "rdmapx/atomic/limit-shared-with-reads", Cite: cite("rfc7306/5.2/2"),
 	Title:   "Atomics count as reads for the limit of outstanding reads",
-	Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds; and more reads and FetchAdds at once than the device has granted",
+	Sends:   "a Request with IRD 2; the application posts a read, a FetchAdd and a CmpSwap; and more reads and FetchAdds, or CmpSwaps, at once than the device has granted",
 	Expects: "the third when the first is answered, and not before; a Terminate: no buffer",
-	Defects: []string{"AtomicsApart"}, Run: onHost(func(h *host) {
+	Defects: []string{"AtomicsApart", "CmpSwapUnlimited"}, Run: onHost(func(h *host) {
 		c := h.connect(setup{frame: withDepths(2, defaultOrd)})
-		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
+		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.cmpSwapWR(3, 136, 1, 2))
 		read := c.expect(iwarp.Op(iwarp.OpReadRequest))
 		c.expect(iwarp.Op(iwarp.OpAtomicRequest))
 		c.expectSilence(silencePeriod)
 		c.expectAnswer(iwarp.ReadResponseTo(read.Segment, data(16)), iwarp.Op(iwarp.OpAtomicRequest))
-		c = h.connect(setup{connParams: depthParam(3, 3), frame: withDepths(3, 3)})
-		c.send(c.readFrom(addrOf(h.largeMemory(), 0), len(h.largeMemory().Buf)))
-		c.sendFetchAdds(1, c.wordAddr(0), c.grantedIRD())
-		c.waitForDevice()
-		c.expectTerminateAfter(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
+		for _, atomic := range atomicRequests {
+			c = h.connect(setup{connParams: depthParam(3, 3), frame: withDepths(3, 3)})
+			c.send(c.readFrom(addrOf(h.largeMemory(), 0), len(h.largeMemory().Buf)))
+			c.sendBatch(c.grantedIRD(), func(int) iwarp.Segment { return atomic(c, c.wordAddr(0)) })
+			c.waitForDevice()
+			c.expectTerminateAfter(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
+		}
 	}),
 }, {
 	ID: "rdmapx/atomic/request-layout", Cite: cite("rfc7306/5.2.1/1"),
@@ -99,13 +101,15 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 }, {
 	ID: "rdmapx/atomic/reserved-bits-are-ignored", Cite: cite("rfc7306/5.2.1/1"),
 	Title:   "The reserved bits of an Atomic Request are ignored",
-	Sends:   "a FetchAdd with all 28 reserved bits set",
-	Expects: "the sum in memory, and a response",
-	Defects: []string{"DDPReservedChecked"}, Run: onConn(func(c *conn) {
+	Sends:   "a FetchAdd and a CmpSwap with all 28 reserved bits set",
+	Expects: "the results in memory, and responses",
+	Defects: []string{"DDPReservedChecked", "CmpSwapReservedChecked"}, Run: onConn(func(c *conn) {
 		c.setWord(42)
 		reserved := func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }
 		c.expectAnswer(c.peerFetchAdd(1, 5).EditAtomic(reserved), iwarp.AtomicResponse(1, 1, 42))
 		c.expectWord(47)
+		c.expectAnswer(c.peerCmpSwap(2, 47, 11).EditAtomic(reserved), iwarp.AtomicResponse(2, 2, 47))
+		c.expectWord(11)
 	}),
 }, {
 	ID: "rdmapx/atomic/unknown-operation", Cite: cite("rfc7306/5.2.1/3"),
@@ -119,13 +123,14 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 }, {
 	ID: "rdmapx/atomic/takes-no-receive", Cite: cite("rfc7306/5.2.1/4"),
 	Title:   "An Atomic Request consumes no receive, and frees its IRD resource",
-	Sends:   "four times as many FetchAdds as the IRD, one after the other, and a Send",
+	Sends:   "four times as many FetchAdds as the IRD, one after the other, as many CmpSwaps, and a Send",
 	Expects: "a response to each and no completion, then the first receive for the Send",
 	Defects: []string{"EverythingTakesReceive"},
 	Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: withDepths(3, 3)}, func(c *conn) {
 		c.setWord(0)
 		for i := range uint32(4 * c.grantedIRD()) {
-			c.expectAnswer(c.peerFetchAdd(i, 1), iwarp.AtomicResponse(i+1, i, uint64(i)))
+			c.expectAnswer(c.peerFetchAdd(i, 1), iwarp.AtomicResponse(2*i+1, i, uint64(i)))
+			c.expectAnswer(c.peerCmpSwap(i, 0, 1), iwarp.AtomicResponse(2*i+2, i, uint64(i+1)))
 		}
 		c.ExpectNoCompletion()
 		c.expectSendDelivered(1, 16)
@@ -221,16 +226,23 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 }, {
 	ID: "rdmapx/atomic/response-to-another-request", Cite: cite("rfc7306/5.2.2/3"),
 	Title:   "An Atomic Response that does not match the request ends the stream",
-	Sends:   "Atomic Responses with another identifier, with one and four octets missing, and with one and four extra octets",
+	Sends:   "Atomic Responses with another identifier, also with one that differs in a high bit only, with one and four octets missing, with one and four extra octets, and with an extra octet in two segments",
 	Expects: "the end of the stream, with any Terminate, and an atomic that fails",
-	Defects: []string{"AtomicResponseUnchecked"}, Run: onEachConn(setup{}, []func(id uint32) iwarp.Segment{
+	Defects: []string{"AtomicResponseUnchecked", "AtomicIDLowOctet", "LongInPartsTaken"}, Run: onEachConn(setup{}, []func(id uint32) iwarp.Segment{
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id+1, 7) },
+		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id^1<<8, 7) },
+		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id^1<<31, 7) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 8) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 11) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(1)) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(4)) },
+		nil,
 	}, func(c *conn, answer func(id uint32) iwarp.Segment) {
-		c.expectAbortBy(answer(c.deviceFetchAdd(1, 64)))
+		if id := c.deviceFetchAdd(1, 64); answer != nil {
+			c.expectAbortBy(answer(id))
+		} else {
+			c.expectAbortByLong(iwarp.AtomicResponse(1, id, 7))
+		}
 		c.expectFailures(1)
 		c.ExpectUnchangedOutside(c.localMem, 64, 8)
 	}),
@@ -256,22 +268,25 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 }, {
 	ID: "rdmapx/atomic/completes-with-its-response", Cite: cite("rfc7306/5.4/1"),
 	Title:   "An atomic completes when it is answered, with the original value",
-	Sends:   "a delayed response to a FetchAdd",
+	Sends:   "delayed responses to a FetchAdd and to a CmpSwap",
 	Expects: "no completion before the response; one after it, with the original value in memory",
 	Defects: []string{"CompletesEarly"}, Run: onConn(func(c *conn) {
-		id := c.deviceFetchAdd(11, 64)
-		c.expectIdle()
-		c.send(iwarp.AtomicResponse(1, id, 0x0102030405060708))
-		c.ExpectCompletion(11, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))
+		for i, wr := range []verbs.SendWR{c.fetchAddWR(11, 64, 5), c.cmpSwapWR(12, 72, 1, 2)} {
+			g := c.expectSent(wr, iwarp.Op(iwarp.OpAtomicRequest))
+			c.expectIdle()
+			value := 0x0102030405060708 + uint64(i)
+			c.send(iwarp.AtomicResponse(uint32(i+1), *g.AtomicRequest.ID, value))
+			c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+			c.ExpectBytes(c.localMem, 64+8*i, binary.NativeEndian.AppendUint64(nil, value))
+		}
 	}),
 }, {
 	ID: "rdmapx/atomic/request-waits-for-its-end", Cite: cite("rfc7306/5.4/2"),
 	Title:   "An Atomic Request without L is not executed",
-	Sends:   "a FetchAdd with L clear",
+	Sends:   "a FetchAdd and a CmpSwap with L clear, each on a separate connection",
 	Expects: "no response, and memory unchanged; the device may end the stream",
-	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
-		c.send(c.peerFetchAdd(1, 5).Last(false))
+	Defects: []string{"DeliversFirstSegment"}, Run: onEachConn(setup{}, atomicRequests, func(c *conn, atomic func(*conn, iwarp.Addr) iwarp.Segment) {
+		c.send(atomic(c, c.wordAddr(0)).Last(false))
 		c.expectNoResponse()
 		c.ExpectUntouched(c.targetMem)
 	}),

@@ -96,15 +96,18 @@ var rdmapxImmediateCases = []conformance.Case{{
 }, {
 	ID: "rdmapx/immediate/other-lengths-are-refused", Cite: cite("rfc7306/6.3/3"),
 	Title:   "Immediate data of other than eight octets ends the stream",
-	Sends:   "immediate data, with and without solicited event, of 0, 4, 7, 9, 12 and 16 octets",
+	Sends:   "immediate data, with and without solicited event, of 0, 4, 7, 9, 12 and 16 octets, and of 9 in two segments",
 	Expects: "the end of the stream, with any Terminate, and no receive",
-	Defects: []string{"ImmediateAnyLength"}, Run: onImmediate(func(first *conn) {
+	Defects: []string{"ImmediateAnyLength", "LongInPartsTaken"}, Run: onImmediate(func(first *conn) {
 		for _, op := range []iwarp.Opcode{iwarp.OpImmediate, iwarp.OpImmediateSE} {
 			for _, n := range []int{0, 4, 7, 9, 12, 16} {
 				c := first.connect(setup{receives: 2})
 				c.expectAbortBy(iwarp.Op(op).MSN(c.nextSendMSN()).WithPayload(data(n)))
 				c.ExpectNoSuccess()
 			}
+			c := first.connect(setup{receives: 2})
+			c.expectAbortByLong(iwarp.Immediate(c.nextSendMSN(), 7).Opcode(op))
+			c.ExpectNoSuccess()
 		}
 	}),
 }, {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -37,6 +38,21 @@ var atomicKeyCauses = slices.Concat(foreignKeyCauses, foreignReadCauses)
 // expectAnswerTo fails the case unless an atomic to the address is answered.
 func (c *conn) expectAnswerTo(atomic func(*conn, iwarp.Addr) iwarp.Segment, at iwarp.Addr) {
 	c.expectAnswer(atomic(c, at), iwarp.Op(iwarp.OpAtomicResponse))
+}
+
+// expectRevokedAmidWrite sends half of a Write to all of m at an address, revokes the access, and
+// sends the rest. It fails the case unless the stream ends and m does not change after the revoke.
+func (c *conn) expectRevokedAmidWrite(m *rig.Memory, at iwarp.Addr, revoke func()) {
+	const parts = 10
+	n := len(m.Buf)
+	segments := writeTo(at, data(n)).Segments(ddpTaggedLen + n/parts)
+	c.send(segments[:parts/2]...)
+	c.waitForDevice()
+	revoke()
+	m.Snapshot()
+	c.send(segments[parts/2:]...)
+	c.expectAbort()
+	c.ExpectUntouched(m)
 }
 
 // expectOverrunReported fails the case unless the application is notified of a CQ overrun: by an
@@ -210,9 +226,9 @@ var securityCases = []conformance.Case{{
 }, {
 	ID: "security/bounds/window-within-its-region", Cite: cite("rfc5042/6.2.1/1"), Needs: verbs.CapMWType2,
 	Title:   "A window gives access to its range of the region only",
-	Sends:   "Writes and Read Requests that begin one octet before, and end one octet after, a window in the middle of a region",
+	Sends:   "Writes and Read Requests that begin one octet before, and end one octet after, a window in the middle of a region, and atomics to the words before and after it",
 	Expects: "a Terminate: base or bounds; memory unchanged",
-	Defects: []string{"WindowBounds"}, Run: onHost(func(h *host) {
+	Defects: []string{"WindowBounds", "WindowAtomicBounds"}, Run: onHost(func(h *host) {
 		m := h.Memory(256, bindableAccess)
 		const start, length, n = 64, 128, 16            // of the window, and of a Write or Read
 		for _, off := range []int{-1, length - n + 1} { // from the start of the window
@@ -226,23 +242,34 @@ var securityCases = []conformance.Case{{
 				c.expectRefusal(wrong(c, at), boundsCauses...)
 			}
 		}
+		if h.Caps.Has(verbs.CapAtomics) {
+			first := m.WordOffset(start / 8)
+			for _, off := range []int{first - 8, first + length} {
+				for _, atomic := range atomicRequests {
+					c := h.connect(setup{})
+					at := c.windowAddr(m, first, length, verbs.AccessRemoteAtomic)
+					c.expectRefusal(atomic(c, iwarp.At(at.STag, addrOf(m, off).TO)), boundsCauses...)
+				}
+			}
+		}
 		h.ExpectUntouched(m)
 	}),
 }, {
 	ID: "security/revoke/nothing-changes-afterwards", Cite: cite("rfc5042/6.2.2/1"),
-	Title:   "Memory does not change after its region was deregistered",
-	Sends:   "a Write of many segments, half of them before the application deregisters the region and half after",
-	Expects: "the end of the stream, and memory unchanged since the deregistration",
-	Defects: []string{"StaleKeys"}, Run: onConn(func(c *conn) {
-		m := c.Memory(640, allAccess)
-		parts := writeTo(addrOf(m, 0), data(640)).Segments(14 + 64)
-		c.send(parts[:5]...)
-		c.waitForDevice()
-		c.Must("a region that can be deregistered", m.Close())
-		m.Snapshot()
-		c.send(parts[5:]...)
-		c.expectAbort()
-		c.ExpectUntouched(m)
+	Title:   "Memory does not change after its region was deregistered, or its window invalidated",
+	Sends:   "a Write of many segments, half of them before the application deregisters the region and half after; the same with a window that the application invalidates",
+	Expects: "the end of the stream, and memory unchanged since then",
+	Defects: []string{"StaleKeys", "StaleWindowOfAWrite"}, Run: onHost(func(h *host) {
+		c, m := h.connect(setup{}), h.Memory(640, allAccess)
+		c.expectRevokedAmidWrite(m, addrOf(m, 0), func() { c.Must("a region that can be deregistered", m.Close()) })
+		if h.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
+			c, m = h.connect(setup{}), h.Memory(640, bindableAccess)
+			at := c.windowAddr(m, 0, 640, verbs.AccessRemoteWrite)
+			c.expectRevokedAmidWrite(m, at, func() {
+				c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: verbs.RKey(at.STag)})
+				c.ExpectCompletion(1, verbs.WCSuccess)
+			})
+		}
 	}),
 }, {
 	ID: "security/rights/write-only-is-not-readable", Cite: cite("rfc5042/6.3.5/1"),
@@ -310,8 +337,8 @@ var securityCases = []conformance.Case{{
 	}),
 }, {
 	ID: "security/resource/shared-receives-run-low", Cite: cite("rfc5042/6.4.3.1/1"), Needs: verbs.CapSRQ,
-	Title:   "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
-	Sends:   "Sends, until fewer receives are left than the limit",
+	Title:   "The SRQ limit event is raised when peers have consumed most receives of an SRQ",
+	Sends:   "Sends on two streams in turn, until fewer receives are left than the limit",
 	Expects: "an event then, and not before",
 	Defects: []string{"SRQLimitSilent"}, Run: onHost(func(h *host) {
 		srq := h.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
@@ -320,12 +347,12 @@ var securityCases = []conformance.Case{{
 			h.PostRecv(srq, uint64(i+1), m.SGE(64*i, 64))
 		}
 		h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
-		c := h.connect(setup{srq: srq})
+		streams := []*conn{h.connect(setup{srq: srq}), h.connect(setup{srq: srq})}
 		for i := range 4 {
-			c.expectSendDelivered(uint64(i+1), 16)
+			streams[i%2].expectSendDelivered(uint64(i+1), 16)
 		}
 		h.ExpectNoEvent()
-		c.expectSendDelivered(5, 16)
+		streams[0].expectSendDelivered(5, 16)
 		h.ExpectEvent(verbs.EventSRQLimitReached)
 	}),
 }, {
@@ -335,7 +362,7 @@ var securityCases = []conformance.Case{{
 	Expects: "Read Responses on the other, and then on the first",
 	Defects: []string{"ReadQueueShared"}, Run: onHost(func(h *host) {
 		greedy, other := h.connect(threeReads), h.connect(threeReads)
-		greedy.sendReadsUnread(greedy.grantedIRD())
+		greedy.sendReadsUnread(greedy.grantedIRD(), 16)
 		for range 2 {
 			other.sendBatch(other.grantedIRD(), func(int) iwarp.Segment { return other.peerRead(0, 16) })
 			for range other.grantedIRD() {

@@ -190,8 +190,8 @@ func inSiwOrder(ctrl []byte, started bool) bool {
 		return true
 	case 0x02: // MPA errors in siw's order, remote operation errors in the RFC's
 		return code >= 2 && code <= 4 || !started && (code == 6 || code == 7)
-	case 0x20: // remote operation errors in siw's order, MPA errors in the RFC's
-		return started && (code == 5 || code == 6)
+	case 0x20: // remote operation errors in siw's order, MPA errors, of codes up to 7, in the RFC's
+		return code > 7 || started && (code == 5 || code == 6)
 	case 0x10: // protection errors in siw's order; in the RFC's only code 0 is valid
 		return code != 0
 	default:

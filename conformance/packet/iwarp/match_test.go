@@ -332,6 +332,8 @@ func TestSiwBitOrder(t *testing.T) {
 		{[4]byte{0x20, 5}, false, true},
 		{[4]byte{0x20, 6}, false, true},
 		{[4]byte{0x20, 7}, false, false},
+		{[4]byte{0x20, 8}, true, true},
+		{[4]byte{0x20, 0xff}, true, true},
 		{[4]byte{0x10, 0}, false, false},
 		{[4]byte{0x10, 1}, true, true},
 		{[4]byte{0x10, 2}, true, true},
