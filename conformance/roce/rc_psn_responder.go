@@ -42,12 +42,15 @@ var psnCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "rc/psn/7"),
 	Title:   "After a gap has been filled, the next gap is answered by another NAK",
-	Sends:   "three times: a SEND after a gap, and the one that was missing",
-	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
-	Defects: []string{"NAKOnlyOnce"}, Run: onRC(func(c *Conn) {
-		for i := range 3 {
+	Sends:   "before each of three SENDs, and before each packet of a WRITE and a SEND of four packets: a SEND after a gap",
+	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK of the packet that was missing",
+	Defects: []string{"NAKOnlyOnce", "NAKOncePerMessage"}, Run: onConn(Setup{Receives: 4, recvLen: 4 * MTU}, func(c *Conn) {
+		requests := []ib.Packet{c.peerSend(0, 8), c.peerSend(1, 8), c.peerSend(2, 8)}
+		requests = append(requests, ib.Write(c.PeerPSN(3), c.RETH(0, 0), Data(4*MTU), MTU)...)
+		requests = append(requests, ib.Send(c.PeerPSN(7), Data(4*MTU), MTU)...)
+		for i, missing := range requests {
 			c.exchangeIgnoringCNPs(c.peerSend(i+6, 8), c.deviceNak(i, ib.NakSequence, ib.AnyMSN))
-			c.exchangeIgnoringCNPs(c.peerSend(i, 8), c.deviceAck(i, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(missing.AckReq(), c.deviceAck(i, ib.AnyMSN))
 		}
 	}),
 }, {

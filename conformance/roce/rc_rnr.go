@@ -217,6 +217,20 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		expectRNRWait(c, all, 0)
 		c.completeWith(c.peerAck(0, 1), 1)
 	}),
+}, {
+	ID: "rc/rnr/responder-answers-meanwhile", Cite: ibta("9.7.5", "rc/ack/1"),
+	Title:   "While its requester waits for an RNR timer, a queue pair answers the requests of its peer",
+	Sends:   "an RNR NAK of 655.36 ms to a SEND; a SEND, a WRITE and a READ; then an ACK",
+	Expects: "an answer to each, long before that time; the SEND is retransmitted, and succeeds",
+	Defects: []string{"RNRWaitMutesResponder"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		all := c.request(0, c.SendWR(9, 8))
+		begun := c.Now()
+		c.Send(ib.RNR(c.DevicePSN(0), 0, 0))
+		c.expectServed(0)
+		c.checkNoRNRWait(begun)
+		c.expectAll(all)
+		c.completeWith(c.peerAck(0, 1), 9)
+	}),
 }})
 
 // expectRetryAfterRNR answers the first of the packets with an RNR NAK with this timer code, and
