@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -42,6 +43,23 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.Must("a region that can be deregistered", m.Close())
 		c.expectRefused(op.packet(c.PeerPSN(1), at), ib.NakRemoteAccess)
 		c.ExpectUntouched(m)
+	}),
+}, {
+	ID: "acc/key/closed-during-a-write-refused", Cite: ibta("", "acc/6"),
+	Title:   "A WRITE of several packets is refused from the packet on that arrives after its key was revoked",
+	Sends:   "the FIRST packet of a WRITE to a region, its LAST packet when the region was deregistered; the same with a type 2 window, if supported, that is invalidated",
+	Expects: "an ACK, then a NAK for a remote access error, and the bytes of the LAST packet unchanged",
+	Defects: []string{"WriteKeyCheckedOnce"}, Run: onConn(Setup{}, func(c *Conn) {
+		m := c.Memory(2*MTU, allAccess)
+		c.revokeDuringWrite(m, rethFor(m, 0, 0), func() { c.Must("a region that can be deregistered", m.Close()) })
+		if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
+			c = c.secondConn(Setup{})
+			win := c.bindWindow(verbs.MWType2, 0, 2*MTU, verbs.AccessRemoteWrite)
+			c.revokeDuringWrite(win.m, win.reth(0, 0), func() {
+				c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
+				c.ExpectCompletion(1, verbs.WCSuccess)
+			})
+		}
 	}),
 }, {
 	ID: "acc/range/one-byte-beyond-refused", Cite: ibta("Table 63", "acc/2"),
@@ -194,4 +212,14 @@ const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
 type refusedWrite struct {
 	access verbs.Access
 	off, n int
+}
+
+// revokeDuringWrite sends the FIRST packet of a WRITE to the start of m, calls revoke, and fails the
+// case unless the LAST packet is then refused, and not placed.
+func (c *Conn) revokeDuringWrite(m *rig.Memory, at ib.RETH, revoke func()) {
+	parts := ib.Write(c.PeerPSN(0), at, Data(2*MTU), MTU)
+	c.expectAcked(parts[0].AckReq())
+	m.Snapshot()
+	revoke()
+	c.expectNoEffect(m, parts[1], ib.NakRemoteAccess)
 }

@@ -199,12 +199,50 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
+	ID: "ev/mig/alternate-path-has-its-own-pkey", Cite: ibta("", "mig/4"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Title:   "A queue pair that has migrated uses the P_Key of its alternate path",
+	Sends:   "a SEND with another P_Key of the port's table on the alternate path, after a migration, and an ACK with it",
+	Expects: "an ACK and a SEND with that P_Key, and its index in a query",
+	Defects: []string{"MigrationKeepsPKey"}, Run: onRC(func(c *Conn) {
+		table := c.pkeyTable()
+		index := len(table) - 1
+		if index == 0 || table[index] == 0 {
+			rig.BenchCannot("the P_Key table of the port has no other key")
+		}
+		pkey, alt := table[index], c.pathTo(1)
+		alt.AltPKeyIndex = uint16(index)
+		c.armPath(alt)
+		c.expectMigReq(0, false)
+		c.expectMigState(verbs.MigArmed)
+		c.Must("a path migration", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
+		c.Peer = c.PeerAddr(1)
+		c.Checker.PKeys[uint32(c.Attr.DestQPN)] = pkey
+		c.exchange(c.peerSend(1, 16).WithPKey(pkey|pkeyFullMember), c.deviceAck(1, 2).WithPKey(pkey))
+		c.PostSend(c.QP, c.SendWR(9, 8))
+		c.expect(ib.SendOnly(c.DevicePSN(1), nil).WithPKey(pkey))
+		c.Send(c.peerAck(1, 2).WithPKey(pkey | pkeyFullMember))
+		c.ExpectRecv(2, 16)
+		c.ExpectCompletion(9, verbs.WCSuccess)
+		got := c.QueryQP(c.QP).PKeyIndex
+		c.Check(got == alt.AltPKeyIndex, fmt.Sprintf("P_Key index %d", index), "%d", got)
+	}),
+}, {
 	ID:   "ev/mig/exhausted-retries-use-the-alternate-path",
 	Cite: ibta("V1C09-143#01", "mig/3"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Title:   "A requester that exhausts its retries goes on over its armed alternate path, or fails the request",
-	Sends:   "nothing to a SEND with retry_cnt 1 on an armed queue pair; if it is sent on the alternate path, its ACK from there",
-	Expects: "two packets on the first path; then RETRY_EXC_ERR, or the SEND with its PSN and MigReq 1 on the other, PATH_MIG and success",
-	Defects: []string{"MigReqZero"}, Run: onConn(Setup{Receives: 4, Modify: withTimeoutAndRetries(timeout67ms, 1)}, func(c *Conn) {
+	Sends:   "nothing to a SEND with retry_cnt 1 on a queue pair in REARM, then on an armed one; if this is sent on the alternate path, its ACK from there",
+	Expects: "two packets on the first path, and RETRY_EXC_ERR in REARM; of the armed queue pair RETRY_EXC_ERR, or the SEND with its PSN and MigReq 1 on the other path, PATH_MIG and success",
+	Defects: []string{"MigReqZero", "RearmMigrates"}, Run: OnPort(func(p *Port) {
+		modify := withTimeoutAndRetries(timeout67ms, 1)
+		rearm := p.connect(Setup{Modify: modify})
+		rearm.armAltPath()
+		rearm.PostSend(rearm.QP, rearm.SendWR(9, 8))
+		for range 2 {
+			rearm.expect(ib.SendOnly(rearm.DevicePSN(0), nil))
+		}
+		rearm.ExpectCompletion(9, verbs.WCRetryExcErr)
+		rearm.expectSilence(silencePeriod)
+		c := p.connect(Setup{Receives: 4, Modify: modify})
 		c.armAltPath()
 		c.expectMigReq(0, false)
 		c.expectMigState(verbs.MigArmed)

@@ -3,6 +3,7 @@ package roce
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -187,6 +188,23 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
+	ID: "qp/reset/naks-messages-and-waits-forgotten", Cite: ibta("", "qp/6"),
+	Title:   "RESET ends all that a connection was in: reconnected, a queue pair responds and sends as one that is new",
+	Sends:   "before RESET a gap, a SEND without a receive, the FIRST packet of a SEND or WRITE, an RNR NAK of 655.36 ms, or an ACK with 0 credits; after it a gap, the WRITE that was missing, and an ACK of three SENDs",
+	Expects: "after RESET a sequence NAK, an ACK with MSN 1, and the three SENDs long before that time",
+	Defects: []string{"ResetKeepsNAK", "ResetKeepsMessage", "ResetKeepsRNRWait", "ResetKeepsCredits"}, Run: onEachConn(Setup{}, connectionPasts, func(c *Conn, past connectionPast) {
+		past.bring(c)
+		c.ToState(c.QP, verbs.QPStateReset)
+		c.Drain(sentSoFar)
+		c.reconnect()
+		c.exchangeIgnoringCNPs(c.peerWrite(1, 8), c.deviceNak(0, ib.NakSequence, 0))
+		c.exchangeIgnoringCNPs(c.peerWrite(0, 8), c.deviceAck(0, 1))
+		begun := c.Now()
+		c.request(0, c.SendWR(7, 8), c.SendWR(8, 8), c.SendWR(9, 8))
+		c.checkNoRNRWait(begun)
+		c.completeWith(c.peerAck(2, 3), 7, 8, 9)
+	}),
+}, {
 	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "qp/7"),
 	Title:   "When a queue pair goes to ERR, every posted send and receive completes as flushed, in the order of posting",
 	Sends:   "nothing, or the FIRST packet of a SEND, to RC and UC",
@@ -284,6 +302,38 @@ func (c *Conn) reconnect() {
 	c.ToInit(c.QP, allAccess&^verbs.AccessLocalWrite, 0)
 	c.ToRTR(c.QP, c.Attr)
 	c.ToRTS(c.QP, c.Attr)
+}
+
+// connectionPast is a state of a connection that RESET ends.
+type connectionPast struct {
+	name  string
+	bring func(*Conn)
+}
+
+func (p connectionPast) String() string { return p.name }
+
+var connectionPasts = []connectionPast{
+	{"a gap", func(c *Conn) { c.exchangeIgnoringCNPs(c.peerWrite(1, 8), c.deviceNak(0, ib.NakSequence, 0)) }},
+	{"no receive", func(c *Conn) { c.exchange(c.peerSend(0, 16), anyRNRNak(c.PeerPSN(0))) }},
+	{"a SEND that has begun", func(c *Conn) {
+		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 2*MTU))
+		c.exchange(ib.Send(c.PeerPSN(0), Data(2*MTU), MTU)[0].AckReq(), c.deviceAck(0, 0))
+	}},
+	{"a WRITE that has begun", func(c *Conn) {
+		c.exchange(writeFirstOp.packet(c.PeerPSN(0), c.RETH(0, 0)), c.deviceAck(0, 0))
+	}},
+	{"an RNR wait", func(c *Conn) {
+		c.request(0, c.SendWR(1, 8))
+		c.Send(ib.RNR(c.DevicePSN(0), 0, 0))
+		c.Sync()
+	}},
+	{"no credits", exhaustCredits},
+}
+
+// checkNoRNRWait fails the case if the time since begun is more than half the RNR timer with code 0.
+func (c *Conn) checkNoRNRWait(begun time.Duration) {
+	took, most := c.Now()-begun, ib.RNRTimer(0)/2
+	c.Check(took < most, fmt.Sprintf("packets within %v, without waiting for a timer", most), "after %v", took)
 }
 
 // postSend tries to post a SEND.

@@ -87,9 +87,9 @@ var flushCases = conformance.Group{Needs: verbs.CapRC | verbs.CapFlush, Labels: 
 }, {
 	ID: "rc/flush/placement-needs-the-right-of-the-region", Cite: annexA19("oA19-13", "rc/flush/4"),
 	Title:   "A FLUSH for a placement type that its region does not grant is a remote access error",
-	Sends:   "FLUSHes for global visibility, for persistence and for both, of regions that grant neither, either or both",
+	Sends:   "FLUSHes for global visibility, for persistence and for both, of a range and of the whole region, of regions that grant neither, either or both",
 	Expects: "a NAK for a remote access error; an answer where all rights are granted",
-	Defects: []string{"AccessNAKsSwapped", "FlushICRCDoubled", "FlushOfBothNeedsOne"}, Run: onEachConn(flushSetup, flushRights(), func(c *Conn, f flushRight) {
+	Defects: []string{"AccessNAKsSwapped", "FlushICRCDoubled", "FlushOfBothNeedsOne", "RegionFlushNeedsOne"}, Run: onEachConn(flushSetup, flushRights(), func(c *Conn, f flushRight) {
 		if f.placement&flushPersistent != 0 && !c.allowPersistentFlush() {
 			return
 		}
@@ -98,7 +98,7 @@ var flushCases = conformance.Group{Needs: verbs.CapRC | verbs.CapFlush, Labels: 
 			return // the device has no persistent memory
 		}
 		c.Must("a memory region", err)
-		flush := ib.Flush(c.PeerPSN(0), f.placement, flushRange, ib.At(m.Addr(), m.RKey(), 64))
+		flush := ib.Flush(c.PeerPSN(0), f.placement, f.selectivity, ib.At(m.Addr(), m.RKey(), 64))
 		if f.granted() {
 			c.exchange(flush, flushed(c.PeerPSN(0)))
 			return
@@ -179,15 +179,15 @@ func (c *Conn) allowPersistentFlush() bool {
 
 // flushRight is a FLUSH with placement types, and the rights of its region.
 type flushRight struct {
-	region    verbs.Access
-	placement uint8
+	region                 verbs.Access
+	placement, selectivity uint8
 }
 
-// flushRights returns all placement types with all rights for them.
+// flushRights returns all placement types and selectivities with all rights for them.
 func flushRights() (all []flushRight) {
 	for _, placement := range []uint8{flushGlobal, flushPersistent, flushGlobal | flushPersistent} {
 		for _, region := range []verbs.Access{0, verbs.AccessFlushGlobal, verbs.AccessFlushPersistent, verbs.AccessFlushGlobal | verbs.AccessFlushPersistent} {
-			all = append(all, flushRight{region, placement})
+			all = append(all, flushRight{region, placement, flushRange}, flushRight{region, placement, flushRegion})
 		}
 	}
 	return all

@@ -42,12 +42,17 @@ var psnCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "rc/psn/7"),
 	Title:   "After a gap has been filled, the next gap is answered by another NAK",
-	Sends:   "three times: a SEND after a gap, and the one that was missing",
-	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
-	Defects: []string{"NAKOnlyOnce"}, Run: onRC(func(c *Conn) {
-		for i := range 3 {
-			c.exchangeIgnoringCNPs(c.peerSend(i+6, 8), c.deviceNak(i, ib.NakSequence, ib.AnyMSN))
-			c.exchangeIgnoringCNPs(c.peerSend(i, 8), c.deviceAck(i, ib.AnyMSN))
+	Sends:   "before each of three SENDs, and before each packet of a WRITE and a SEND of four packets: a SEND after a gap, every second one without AckReq",
+	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK of the packet that was missing",
+	Defects: []string{"NAKOnlyOnce", "NAKOncePerMessage", "GapNAKNeedsAckReq"}, Run: onConn(Setup{Receives: 4, recvLen: 4 * MTU}, func(c *Conn) {
+		requests := []ib.Packet{c.peerSend(0, 8), c.peerSend(1, 8), c.peerSend(2, 8)}
+		requests = append(requests, ib.Write(c.PeerPSN(3), c.RETH(0, 0), Data(4*MTU), MTU)...)
+		requests = append(requests, ib.Send(c.PeerPSN(7), Data(4*MTU), MTU)...)
+		for i, missing := range requests {
+			behind := c.peerSend(i+6, 8)
+			behind.BTH.AckReq = new(i%2 == 0)
+			c.exchangeIgnoringCNPs(behind, c.deviceNak(i, ib.NakSequence, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(missing.AckReq(), c.deviceAck(i, ib.AnyMSN))
 		}
 	}),
 }, {
@@ -250,6 +255,17 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.Send(c.peerRead(1, 8).AckReq(), c.peerRead(2, 2500).AckReq())
 		c.nextPackets(4)
 		c.exchange(write, c.deviceAck(0, ib.AnyMSN))
+	}),
+}, {
+	ID: "rc/psn/duplicate-hides-no-gap", Cite: ibta("error class B", "rc/psn/5"),
+	Title:   "A gap is answered by a NAK even if a duplicate arrives while the NAK waits for the responses of a READ",
+	Sends:   "a WRITE, CNPs, a READ of 64 responses, a WRITE after a gap, and the first WRITE again",
+	Expects: "a NAK for a sequence error with the expected PSN; the ACK of the duplicate may be sent or not",
+	Defects: []string{"AckReplacesNAK"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
+		c.exchange(c.peerWrite(0, 8), c.deviceAck(0, 1))
+		c.throttle()
+		c.Send(c.peerRead(1, memLen), c.peerWrite(66, 8), c.peerWrite(0, 8))
+		c.Await("a NAK for a sequence error", func(a *Arrival) bool { return a.IsAck(ib.AckNegative) && a.PSN() == c.PeerPSN(65) })
 	}),
 }, {
 	ID: "rc/psn/earlier-duplicate-read-answered-first", Cite: ibta("C9-110", "rc/psn/12"),

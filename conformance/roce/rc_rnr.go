@@ -119,11 +119,19 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("V1C09-130#01", "rc/rnr/6"),
 	Title:   "A request is retried rnr_retry times after RNR NAKs, and no more",
-	Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6",
+	Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6, set when the queue pair goes to RTS, and in SQD",
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
-	Defects: []string{"RetryOffByOne"}, Run: OnPort(func(p *Port) {
-		for _, n := range []uint8{0, 1, 3, 6} {
-			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
+	Defects: []string{"RetryOffByOne", "NewRetriesLate"}, Run: OnPort(func(p *Port) {
+		for i, n := range []uint8{0, 1, 3, 6, 0, 1, 3, 6} {
+			inSQD := i >= 4
+			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) {
+				if !inSQD {
+					a.RNRRetry = n
+				}
+			}})
+			if inSQD {
+				c.setRetriesInSQD(7, n)
+			}
 			exhaustRNRRetries(c)
 			c.expectSilence(silencePeriod)
 			c.expectErrorCompletion(1)
@@ -216,6 +224,20 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		all := c.request(0, c.SendWR(1, 8))
 		expectRNRWait(c, all, 0)
 		c.completeWith(c.peerAck(0, 1), 1)
+	}),
+}, {
+	ID: "rc/rnr/responder-answers-meanwhile", Cite: ibta("9.7.5", "rc/ack/1"),
+	Title:   "While its requester waits for an RNR timer, a queue pair answers the requests of its peer",
+	Sends:   "an RNR NAK of 655.36 ms to a SEND; a SEND, a WRITE and a READ; then an ACK",
+	Expects: "an answer to each, long before that time; the SEND is retransmitted, and succeeds",
+	Defects: []string{"RNRWaitMutesResponder"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		all := c.request(0, c.SendWR(9, 8))
+		begun := c.Now()
+		c.Send(ib.RNR(c.DevicePSN(0), 0, 0))
+		c.expectServed(0)
+		c.checkNoRNRWait(begun)
+		c.expectAll(all)
+		c.completeWith(c.peerAck(0, 1), 9)
 	}),
 }})
 

@@ -89,14 +89,18 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("V1C09-142#01, V1C09-143#01", "rc/tmo/4"),
 	Title:   "An unanswered request is retransmitted retry_cnt times, and no more",
-	Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
+	Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6, and with 2 that was set in SQD",
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
-	Defects: []string{"RetryOffByOne"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"RetryOffByOne", "NewRetriesLate"}, Run: OnPort(func(p *Port) {
 		for _, n := range []uint8{0, 1, 2, 3, 6} {
 			c := p.connect(Setup{Modify: withTimeoutAndRetries(timeout4ms, n)})
 			exhaustRetries(c)
 			c.expectErrorCompletion(1)
 		}
+		c := p.connect(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)})
+		c.setRetriesInSQD(2, 7)
+		exhaustRetries(c)
+		c.expectErrorCompletion(1)
 	}),
 }, {
 	ID: "rc/tmo/exhausted-retries-end-the-request-and-the-qp", Cite: ibta("V1C09-142#01, V1C09-143#01", "rc/tmo/4"),
@@ -159,6 +163,17 @@ func exhaustRetries(c *Conn) {
 	}
 	more, sent := c.NextPacket(8 * ib.AckTimeout(c.Attr.Timeout))
 	c.Check(!sent, fmt.Sprintf("no more than %d retransmissions", c.Attr.RetryCnt), "another %v", more)
+}
+
+// setRetriesInSQD moves the queue pair, which has sent nothing, to SQD, sets its retry counts, and
+// moves it back to RTS.
+func (c *Conn) setRetriesInSQD(retries, rnrRetries uint8) {
+	c.toSQD(false)
+	c.Attr.RetryCnt, c.Attr.RNRRetry = retries, rnrRetries
+	c.Must("other retry counts in SQD", c.QP.Modify(
+		verbs.QPAttr{State: verbs.QPStateSQD, RetryCnt: retries, RNRRetry: rnrRetries},
+		verbs.QPAttrState|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry))
+	c.ToState(c.QP, verbs.QPStateRTS)
 }
 
 // lossyLink connects to a correct responder over a link that drops packets in both directions.

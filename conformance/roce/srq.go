@@ -134,15 +134,23 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 }, {
 	ID: "srq/error/last-wqe-reached-reported", Cite: ibta("", "srq/5"),
 	Title:   "A failed queue pair on an SRQ raises LAST_WQE_REACHED",
-	Sends:   "nothing",
-	Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
-	Defects: []string{"NoLastWQEEvent"}, Run: OnPort(func(p *Port) {
-		pair := p.newSharedQueue(2).connectN(2)
-		p.ExpectNoEvent()
-		p.ToState(pair[1].QP, verbs.QPStateErr)
-		e := p.ExpectEvent(verbs.EventQPLastWQEReached)
-		p.Check(e.QP == pair[1].QP, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].QP.QPN())), "%v", e.QP)
-		p.expectNoMoreEvents()
+	Sends:   "nothing to one queue pair, and the FIRST packet of a SEND to another; both are moved to ERR",
+	Expects: "one LAST_WQE_REACHED of each, and WR_FLUSH_ERR for the receive that the SEND has used",
+	Defects: []string{"NoLastWQEEvent", "TakenSRQReceiveLost"}, Run: onSRQ(2, func(q *sharedQueue) {
+		for i, c := range q.connectN(2) {
+			if i == 1 {
+				c.exchange(ib.Send(c.PeerPSN(0), Data(2*MTU), MTU)[0].AckReq(), c.deviceAck(0, 0))
+			}
+			q.ExpectNoEvent()
+			q.ToState(c.QP, verbs.QPStateErr)
+			if i == 1 {
+				wc := c.NextCompletion()
+				c.Check(wc.Status == verbs.WCWRFlushErr && q.free[wc.WRID] && wc.QPN == c.QP.QPN(), "a flushed receive of the SRQ", "%s", rig.Describe(&wc))
+			}
+			c.expectQPEvent(verbs.EventQPLastWQEReached)
+			q.expectNoMoreEvents()
+			q.ExpectNoCompletion()
+		}
 	}),
 }})
 

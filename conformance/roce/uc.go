@@ -87,9 +87,9 @@ var ucCases = overUC.Cases([]conformance.Case{{
 }, {
 	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "uc/9"),
 	Title:   "A request with bad local memory moves a UC queue pair to SQE, where it still receives; it can return to RTS",
-	Sends:   "a SEND and a WRITE with immediate data after a request of the device has failed, and a SEND when the queue pair is in RTS again",
-	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, both messages received; requests are sent again in RTS",
-	Defects: []string{"UCErrorIsFatal"}, Run: onEachConn(ucSetup(3), []badBuffer{
+	Sends:   "a SEND and a WRITE with immediate data after a request of the device has failed, and a SEND when the queue pair is in RTS again; then a request whose second packet has bad memory fails",
+	Expects: "LOC_PROT_ERR for the bad requests, WR_FLUSH_ERR for the next one, state SQE, both messages received; whole requests are sent again in RTS",
+	Defects: []string{"UCErrorIsFatal", "SQEKeepsPosition"}, Run: onEachConn(ucSetup(3), []badBuffer{
 		{"the key of a deregistered region", func(c *Conn) verbs.SGE { return c.badSendWR(100).SGL[0] }},
 		{"memory of another PD", func(c *Conn) verbs.SGE { return c.otherPDSGE(8) }},
 		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
@@ -104,11 +104,15 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.Send(ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 16), 0x1234, Data(16)).On(ib.UC))
 		c.ExpectRecv(2, 16)
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
-		c.ToState(c.QP, verbs.QPStateRTS)
-		c.PostSend(c.QP, c.SendWR(102, 8))
-		c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
-		c.ExpectCompletion(102, verbs.WCSuccess)
+		c.resumeUC(102)
 		c.expectUCDelivery(2, 32, 3)
+		wr = c.WriteWR(103, 0)
+		wr.SGL = []verbs.SGE{c.LocalMem.SGE(0, MTU), bad.buffer(c)}
+		c.PostSend(c.QP, wr)
+		c.ExpectCompletion(103, verbs.WCLocProtErr)
+		c.AwaitState(c.QP, verbs.QPStateSQE)
+		c.Drain(sentSoFar) // the first packet may have been sent
+		c.resumeUC(104)
 	}),
 }, {
 	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "uc/5"), Needs: verbs.CapRC,
@@ -301,6 +305,14 @@ func ucSetup(receives int) Setup {
 
 // ucSendOnly returns a UC SEND of one packet with n bytes.
 func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
+
+// resumeUC moves the queue pair from SQE to RTS, where a SEND with this ID must be sent.
+func (c *Conn) resumeUC(id uint64) {
+	c.ToState(c.QP, verbs.QPStateRTS)
+	c.PostSend(c.QP, c.SendWR(id, 8))
+	c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
+	c.ExpectCompletion(id, verbs.WCSuccess)
+}
 
 // expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, which completes receive id.
 func (c *Conn) expectUCDelivery(k, n int, id uint64) {

@@ -47,18 +47,19 @@ var udCases = conformance.Group{DefaultLabels: labelUD}.Cases(slices.Concat([]co
 }, {
 	ID: "ud/wc/has-the-immediate", Cite: ibta("", "ud/9"), Needs: verbs.CapUD,
 	Title:   "Immediate data of datagrams keep their byte order in both directions",
-	Sends:   "datagrams with and without immediate data",
+	Sends:   "datagrams with immediate data, also 0, and one without",
 	Expects: "the immediate data in the completion of the datagram that has them; in the device's datagram, the posted number in network byte order",
-	Defects: []string{"ByteOrderWrong"}, Run: onUD(2, func(d *udPort) {
-		const imm = 0x01020304
-		d.SendPacket(ib.Datagram(0, udQKey, udPeerQPN, Data(8)).WithOpcode(ib.OpUDSendOnlyImm).WithImm(imm).To(uint32(d.QP.QPN())))
-		wc := d.ExpectRecv(1, ib.GRHLen+8)
-		d.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate %#x", imm), "flags %#x, immediate %#x", uint32(wc.Flags), wc.Imm)
+	Defects: []string{"ByteOrderWrong", "UDZeroImmLost"}, Run: onUD(3, func(d *udPort) {
+		for i, imm := range []uint32{0x01020304, 0} {
+			d.SendPacket(ib.Datagram(0, udQKey, udPeerQPN, Data(8)).WithOpcode(ib.OpUDSendOnlyImm).WithImm(imm).To(uint32(d.QP.QPN())))
+			wc := d.ExpectRecv(uint64(i+1), ib.GRHLen+8)
+			d.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate %#x", imm), "flags %#x, immediate %#x", uint32(wc.Flags), wc.Imm)
+			d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.LocalMem.SGL(0, 8)}))
+			d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), d.LocalMem.Buf[:8]).WithOpcode(ib.OpUDSendOnlyImm).WithImm(imm).To(udPeerQPN))
+		}
 		d.SendPacket(d.datagram(Data(8)))
-		wc = d.ExpectRecv(2, ib.GRHLen+8)
+		wc := d.ExpectRecv(3, ib.GRHLen+8)
 		d.Check(wc.Flags&verbs.WCWithImm == 0, "no immediate data", "flags %#x", uint32(wc.Flags))
-		d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.LocalMem.SGL(0, 8)}))
-		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), d.LocalMem.Buf[:8]).WithOpcode(ib.OpUDSendOnlyImm).WithImm(imm).To(udPeerQPN))
 	}),
 }, {
 	ID: "ud/psn/means-nothing", Cite: ibta("", "ud/8"), Needs: verbs.CapUD,

@@ -75,9 +75,9 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 }, {
 	ID: "xrc/pd/domain-of-the-srq-counts", Cite: ibta("", "xrc/4"),
 	Title:   "The key of an XRC request is checked in the protection domain of the SRQ that the request names",
-	Sends:   "for each of WRITE, WRITE with immediate data, READ and atomics: requests for two SRQs of different protection domains, each to a region of its domain; then one to a region of the other",
-	Expects: "the first two are executed; to the third a NAK for a remote access error",
-	Defects: []string{"IgnorePD"}, Run: OnPort(func(p *Port) {
+	Sends:   "for each of WRITE, WRITE with immediate data, READ and atomics: requests for two SRQs of different protection domains, each to a region of its domain; a READ or atomic of the first SRQ again; then one to a region of the other",
+	Expects: "the first two are executed, and the repeated one is answered again; to the last a NAK for a remote access error",
+	Defects: []string{"IgnorePD", "XRCRepeatInLastDomain"}, Run: OnPort(func(p *Port) {
 		ops := []remoteOp{writeOp, writeImmOp, readOp}
 		if p.Caps.Has(verbs.CapAtomics) {
 			ops = append(ops, addOp, swapOp)
@@ -88,12 +88,14 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 			other := p.CreateSRQ(verbs.SRQInit{PD: pd, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: x.domain, CQ: p.CQ})
 			p.PostRecv(other, 300)
 			m := p.MemoryIn(pd, 64, allAccess)
-			for k, to := range []struct {
-				mem *rig.Memory
-				srq verbs.SRQ
-			}{{x.TargetMem, x.srqs[0]}, {m, other}} {
-				got := x.exchange(op.packet(x.PeerPSN(k), wordRETH(to.mem, 2)).OnXRC(to.srq.Number()), ib.Op(op.answer).WithPSN(x.PeerPSN(k)).On(ib.XRC))
+			executed := func(k int, mem *rig.Memory, srq verbs.SRQ) {
+				got := x.exchange(op.packet(x.PeerPSN(k), wordRETH(mem, 2)).OnXRC(srq.Number()), ib.Op(op.answer).WithPSN(x.PeerPSN(k)).On(ib.XRC))
 				x.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response without a NAK", "%v", got)
+			}
+			executed(0, x.TargetMem, x.srqs[0])
+			executed(1, m, other)
+			if op.answer != ib.OpAcknowledge {
+				executed(0, x.TargetMem, x.srqs[0]) // a duplicate
 			}
 			m.Snapshot()
 			x.exchange(op.packet(x.PeerPSN(2), wordRETH(m, 3)).OnXRC(x.srqs[0].Number()), x.deviceNak(2, ib.NakRemoteAccess, 2).On(ib.XRC))

@@ -11,9 +11,9 @@ import (
 var windowCases = []conformance.Case{{
 	ID: "verbs/mw/type-1-bind", Cite: cite("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1,
 	Title:   "Every bind of a type 1 window gives it a new key, which the verb and the window return",
-	Sends:   "three binds of one window, one after the other; then three at once",
+	Sends:   "three binds of one window, one after the other; then three at once, which wait for a READ if there are any",
 	Expects: "a completion of BIND_MW and a new key for each; the window has the last",
-	Defects: []string{"BindKeepsKey", "MWKeyStale"}, Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"BindKeepsKey", "MWKeyStale", "BindKeyFromExecuted"}, Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType1)
 		keys := map[verbs.RKey]bool{mw.RKey(): true}
 		for i := range 3 {
@@ -23,10 +23,17 @@ var windowCases = []conformance.Case{{
 			keys[key] = true
 		}
 		var last verbs.RKey
+		reads := l.dut.Caps.Has(verbs.CapRC)
+		if reads {
+			l.dut.PostSend(l.dut.qp, l.dut.readWR(readID, 64, l.partner.mem.Remote(0)))
+		}
 		for i := range 3 {
-			last = rig.Result(l.dut.qp.BindMW(mw, bindID+uint64(i), verbs.SendSignaled, bindRange(l.dut.mem, 64*i, 64, verbs.AccessRemoteRead)))(l.dut, "a bind")
+			last = rig.Result(l.dut.qp.BindMW(mw, bindID+uint64(i), verbs.SendSignaled|verbs.SendFence, bindRange(l.dut.mem, 64*i, 64, verbs.AccessRemoteRead)))(l.dut, "a bind")
 			l.dut.Check(!keys[last], fmt.Sprintf("a new key for bind %d", i+4), "%#x again", last)
 			keys[last] = true
+		}
+		if reads {
+			l.dut.ExpectCompletion(readID, verbs.WCSuccess)
 		}
 		for i := range 3 {
 			l.dut.ExpectCompletion(bindID+uint64(i), verbs.WCSuccess)
@@ -139,8 +146,8 @@ var windowCases = []conformance.Case{{
 	Defects: []string{"BindDefects"}, Run: onPair(setup{}, func(l *qpPair) { l.dut.expectBindFails("no bytes", bindRange(l.dut.mem, 0, 0, verbs.AccessRemoteRead)) }),
 }}
 
-// bindID is the work request ID of binds.
-const bindID = 1000
+// bindID is the work request ID of binds, and readID that of a READ before them.
+const bindID, readID = 1000, 999
 
 // newWindow allocates a memory window, and checks its type.
 func (e *endpoint) newWindow(kind verbs.MWType) verbs.MW {
