@@ -398,9 +398,9 @@ var securityCases = []conformance.Case{{
 	Labels:  []string{conformance.Dangerous},
 	Title:   "A listener survives invalid and truncated Requests",
 	Sends:   "Requests with wrong keys, lengths and revisions, and truncated valid ones with FIN",
-	Expects: "the end of each stream, no connection request, and a working connection afterwards",
-	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
-		l := h.listen()
+	Expects: "the end of each stream, no connection request; then one of a valid Request, and a working connection",
+	Defects: []string{"BadRequestHangs", "BadRequestsFillBacklog"}, Run: onHost(func(h *host) {
+		l := h.listen() // for as many requests as there are invalid ones
 		for _, f := range invalidFrames(enhancedRequest()) {
 			c := h.dialAndSend(l, nil)
 			c.sendInvalidFrame(f)
@@ -409,6 +409,10 @@ var securityCases = []conformance.Case{{
 			c.Check(len(received) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.name+", or one that rejects it", "% x", head(received))
 		}
 		h.expectNoConnRequest(l)
+		h.dialAndSend(l, enhancedRequest().Append(nil))
+		request, err := l.GetRequest(h.ResponseTimeout())
+		h.Must("a valid Request to the same listener", err)
+		h.Must("a request that can be rejected", request.Reject(nil))
 		h.connect(setup{}).syncByRead()
 	}),
 }, {

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -93,6 +94,49 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		}
 		p.cmCheck(model.CMRejectGUID(&k.deviceID, &k.peerID, guid), pkt, m)
 		p.MustFail("Accept without an RTU", k.task.Wait(p.ResponseTimeout()), nil)
+	}),
+}, {
+	ID: "cm/msg/other-ids-change-nothing", Cite: ibta("chapter 12", "cm/21"),
+	Title:   "A message with other communication IDs than those of a connection does not change it",
+	Sends:   "RTUs, REJs, DREQs and DREPs with an unknown or no local ID, or an unknown remote ID: before the RTU, on the connection, and while the device disconnects; in the role of the passive side, REPs and REJs",
+	Expects: "a connection that waits for its RTU, lasts and delivers; copies of the DREQ until the right DREP; a REQ that waits for its REP; at most REJs and DREPs for the others",
+	Defects: []string{"cm.DREPAnyID", "cm.LateREJOfREQ", "cm.REJAnyID", "cm.RTUAnyID"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		k := p.cmOpen(l, 0, func(r *ib.REQ) {
+			r.LocalTimeout, r.MaxCMRetries, r.AckTimeout = new(p.LongTimeout(16)), new(uint8(15)), new(uint8(timeout67ms))
+		})
+		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.QP.QPN()))
+		p.Check(!k.done.Load(), "Accept waits", "it has returned: %v", k.task.Wait(0))
+		k.establish()
+		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.QP.QPN()))
+		k.expectDelivery(0)
+		k.expectLasts(k.established)
+
+		closing := p.Go("disconnect", k.established.Disconnect)
+		pkt, dreq := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
+		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.QP.QPN()))
+		p.expectCopy(dreq, 0)
+		p.SendPacket(ib.CM(transactionOf(pkt), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
+
+		c, id := p.connect(Setup{state: verbs.QPStateInit}), uint32(7)
+		var conn verbs.Conn
+		call := p.Go("connect", func() (err error) {
+			conn, err = p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), verbs.Forever)
+			return err
+		})
+		pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN()))})
+		req := m.(ib.REQ)
+		rep := ib.REP{LocalCommID: &id, RemoteCommID: req.LocalCommID, QPN: new(uint32(peerQPN + 1)), StartingPSN: new(ib.PSN(5))}
+		for _, m := range []ib.Message{rep, ib.REJ{About: new(model.CMAboutREQ), Reason: new(ib.RejConsumer)}} {
+			other, _ := ib.WithCommIDs(m, id, *req.LocalCommID^0x10000)
+			p.SendPacket(ib.CM(transactionOf(pkt), other))
+		}
+		p.drainAnswers()
+		p.SendPacket(ib.CM(transactionOf(pkt), rep))
+		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: &id})
+		p.Must("a connection", call.Wait(p.ResponseTimeout()))
+		p.sendWithOtherIDs(id, *req.LocalCommID, uint32(c.QP.QPN()))
+		p.expectLasts(conn)
 	}),
 }, {
 	ID: "cm/life/backlog-has-pending-requests-only", Cite: ibta("", "cm/13"),
@@ -311,6 +355,37 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }})
+
+// sendWithOtherIDs sends messages about the connection with these communication IDs and this QP of
+// the device, but with an unknown or no local ID, or an unknown remote one.
+func (p *Port) sendWithOtherIDs(local, remote, qpn uint32) {
+	messages := []ib.Message{ib.RTU{}, ib.DREQ{RemoteQPN: &qpn}, ib.DREP{}}
+	for _, about := range []uint8{model.CMAboutREQ, model.CMAboutREP, model.CMAboutOther} {
+		messages = append(messages, ib.REJ{About: &about, Reason: new(ib.RejConsumer)})
+	}
+	for _, m := range messages {
+		for _, ids := range [][2]uint32{{local ^ 0x10000, remote}, {0, remote}, {local, remote ^ 0x10000}} {
+			other, _ := ib.WithCommIDs(m, ids[0], ids[1])
+			p.SendPacket(ib.CM(uint64(local), other))
+		}
+	}
+	p.drainAnswers()
+}
+
+// drainAnswers receives the answers of the device to messages with unknown IDs: REJs, DREPs, or
+// none. Meanwhile it may retransmit a REQ, REP or DREQ.
+func (p *Port) drainAnswers() {
+	for _, pkt := range p.Drain(shortWait) {
+		_, m, err := pkt.CM()
+		p.Check(err == nil && ib.AttrOf(m) != attrRTU, "nothing, a REJ or a DREP", "%v", pkt)
+	}
+}
+
+// expectLasts fails the case if a connection has ended.
+func (p *Port) expectLasts(c verbs.Conn) {
+	err := c.WaitDisconnect(byClock(p, time.Second, 100*time.Millisecond))
+	p.Check(errors.Is(err, verbs.ErrTimeout), "a connection that lasts", "WaitDisconnect returns %v", err)
+}
 
 // expectReads has the application post six READs, and fails the case unless want of them are sent.
 // The queue pair is then in the error state.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -77,30 +78,63 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		k.establish()
 	}),
 }, {
-	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "cm/3"),
-	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
-	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
-	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
-	Defects: []string{"cm.NoRetransmitREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "cm/3", "cm/19"),
+	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ; a DREQ then has all retries",
+	Sends:   "a REQ with a timeout of 134 ms and three retries; the RTU after three REPs; no DREP for the DREQ of the device",
+	Expects: "equal REPs at least 134 ms apart, and none after the RTU; four equal DREQs so far apart, and no fifth",
+	Defects: []string{"cm.NoRetransmitREP", "cm.RetriesOfREPCount"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 15
-		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
 		for range 2 {
-			k.expectREPRetransmission(code)
+			p.expectCopy(k.rep, ib.AckTimeout(code))
 		}
 		k.establish()
 		p.Sleep(5 * ib.AckTimeout(code))
 		p.expectSilence(silencePeriod)
+		closing := p.Go("disconnect", k.established.Disconnect)
+		_, dreq := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
+		for range 3 {
+			p.expectCopy(dreq, ib.AckTimeout(code))
+		}
+		p.Sleep(5 * ib.AckTimeout(code))
+		p.expectSilence(silencePeriod)
+		p.Must("Disconnect without an answer", closing.Wait(p.ResponseTimeout()))
+	}),
+}, {
+	ID: "cm/rep/each-mra-puts-off-a-copy", Cite: ibta("chapter 12", "cm/20", "cm/21"),
+	Title:   "Each MRA puts off the next copy of a REP or REQ; one with other IDs, or about another message, does not",
+	Sends:   "an MRA for a REP, and for its first copy; long MRAs with unknown IDs and about the REQ; the RTU; in virtual time, the same for a REQ",
+	Expects: "the first two copies after the service timeout of the MRA; one more in time, and a connection",
+	Defects: []string{"cm.MRAOfREPOnce", "cm.MRAOfREPAnyID", "cm.MRAOfREQOnce"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		code := p.LongTimeout(14)
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = &code, new(uint8(15)) })
+		p.expectPutOff(k.rep, code, ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP)})
+		k.establish()
+		if !p.Virtual { // the timeout of REQs is several seconds
+			return
+		}
+		c, id := p.connect(Setup{state: verbs.QPStateInit}), uint32(7)
+		call := p.Go("connect", func() error {
+			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), verbs.Forever)
+			return err
+		})
+		pkt, m := p.cmExpect(ib.REQ{})
+		req := m.(ib.REQ)
+		p.expectPutOff(req, *req.RemoteTimeout, ib.MRA{LocalCommID: &id, RemoteCommID: req.LocalCommID, About: new(uint8(ib.AboutREQ))})
+		p.SendPacket(ib.CM(transactionOf(pkt), ib.REP{LocalCommID: &id, RemoteCommID: req.LocalCommID, QPN: new(uint32(peerQPN + 1)), StartingPSN: new(ib.PSN(5))}))
+		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: &id})
+		p.Must("a connection", call.Wait(p.ResponseTimeout()))
 	}),
 }, {
 	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "cm/3"),
 	Title:   "A REP is retransmitted as often as the REQ allows, and no more",
-	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
-	Expects: "four REPs, no fifth, and no connection",
-	Defects: []string{"cm.NoRetransmitREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "a REQ with a timeout of 67 ms and nine retries, and no RTU",
+	Expects: "ten REPs, no other, and no connection",
+	Defects: []string{"cm.NoRetransmitREP", "cm.ManyRetriesCut"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 14
-		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
-		for range 3 {
-			k.expectREPRetransmission(code)
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(9)) })
+		for range 9 {
+			p.expectCopy(k.rep, ib.AckTimeout(code))
 		}
 		err := k.task.Wait(p.ResponseTimeout())
 		p.Check(k.done.Load(), "an error from Accept", "it still waits after %v", p.ResponseTimeout())
@@ -108,21 +142,26 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		// The device may send a REJ.
 		for _, pkt := range p.Drain(8 * ib.AckTimeout(code)) {
 			_, m, err := pkt.CM()
-			p.Check(err == nil && ib.AttrOf(m) != ib.AttrREP, "no REP beyond the third retry", "%v", pkt)
+			p.Check(err == nil && ib.AttrOf(m) != ib.AttrREP, "no REP beyond the last retry", "%v", pkt)
 		}
 	}),
 }, {
 	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "cm/8", "qp/12"),
 	Title:   "If the RTU is lost, the first message establishes the connection",
-	Sends:   "a REQ, no RTU, and a SEND",
-	Expects: "an ACK, a connection, and no more REPs",
-	Defects: []string{"cm.IgnoreCommEst"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "a REQ, no RTU, and a SEND; the same with an MRA for the REP",
+	Expects: "an ACK, a connection, and no more REPs, both times",
+	Defects: []string{"cm.IgnoreCommEst", "cm.MRAHidesData"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 15
-		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
-		k.expectDelivery(0)
-		k.expectEstablished("the first message")
-		p.Sleep(5 * ib.AckTimeout(code))
-		p.expectSilence(silencePeriod)
+		for n := range uint32(2) {
+			k := p.cmOpen(l, n, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
+			if n > 0 {
+				p.SendPacket(ib.CM(1, ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP), ServiceTimeout: new(uint8(code))}))
+			}
+			k.expectDelivery(n)
+			k.expectEstablished("the first message")
+			p.Sleep(5 * ib.AckTimeout(code))
+			p.expectSilence(silencePeriod)
+		}
 	}),
 }, {
 	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "qp/12", "async/2"),
@@ -390,16 +429,44 @@ func (k *cmSession) expectSameREPs() {
 	}
 }
 
-// expectREPRetransmission fails the case unless the device retransmits the REP, with the
-// same communication ID and not before the timeout with this code. The measured time may be
-// a tenth shorter, because the case may have read the clock late.
-func (k *cmSession) expectREPRetransmission(code uint8) {
-	begun, oldID := k.Now(), k.deviceID
-	timeout := ib.AckTimeout(code)
-	k.expectREP(4*timeout + k.ResponseTimeout())
-	k.Check(k.deviceID == oldID, fmt.Sprintf("a retransmission of the REP with communication ID %#08x", oldID), "%#08x", k.deviceID)
-	pause := k.Now() - begun
-	k.Check(pause >= timeout*9/10, fmt.Sprintf("a retransmission of the REP after %v", timeout), "%v", pause)
+// expectCopy fails the case unless the device retransmits a message, not before a time has passed.
+// The measured time may be a tenth shorter, because the case may have read the clock late. A REJ of
+// an earlier message with unknown IDs is permitted.
+func (p *Port) expectCopy(of ib.Message, after time.Duration) {
+	begun := p.Now()
+	pkt, m := p.cmNext(4*after+p.ResponseTimeout(), of)
+	for ib.AttrOf(m) == attrREJ {
+		pkt, m = p.cmNext(4*after+p.ResponseTimeout(), of)
+	}
+	p.cmCheck(of, pkt, m)
+	pause := p.Now() - begun
+	p.Check(pause >= after*9/10, fmt.Sprintf("a retransmission of the %v after %v", ib.AttrOf(of), after), "%v", pause)
+}
+
+// expectPutOff sends MRAs for a message of the device that has the timeout with this code. The case
+// fails unless they put off the next copy, twice. Then it sends some that must not.
+func (p *Port) expectPutOff(m ib.Message, code uint8, mra ib.MRA) {
+	const tooLong = 26 // 4.6 minutes
+	send := func(mra ib.MRA, service uint8) {
+		mra.ServiceTimeout = &service
+		p.SendPacket(ib.CM(1, mra))
+	}
+	for range 2 {
+		send(mra, code+2)
+		p.expectCopy(m, ib.AckTimeout(code+2))
+	}
+	other := mra
+	other.RemoteCommID = new(*mra.RemoteCommID ^ 0x10000)
+	send(other, tooLong)
+	if *mra.About != ib.AboutREQ { // else the device does not know the ID of its peer
+		other = mra
+		other.LocalCommID = new(*mra.LocalCommID ^ 0x10000)
+		send(other, tooLong)
+	}
+	other = mra
+	other.About = new(*mra.About ^ 1)
+	send(other, tooLong)
+	p.expectCopy(m, ib.AckTimeout(code))
 }
 
 // expectNoRequest fails the case if the application gets a connection request within a second of

@@ -392,7 +392,7 @@ func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
 	req.RespResources, req.InitiatorDepth = depth(), depth()
 	req.RetryCount, req.RNRRetryCount, req.PathMTU = small(8), small(8), new(uint8(1+r.IntN(int(s.maxMTU))))
 	req.LocalTimeout, req.RemoteTimeout = new(s.drawTimeout(r)), new(uint8(18+r.IntN(4)))
-	req.AckTimeout, req.MaxCMRetries = new(s.LongTimeout(uint8(14+r.IntN(4)))), small(5)
+	req.AckTimeout, req.MaxCMRetries = new(s.LongTimeout([]uint8{14, 15, 16, 17, 19}[r.IntN(5)])), small(5)
 	req.FlowControl, req.SRQ, req.SubnetLocal = new(r.IntN(2) == 0), new(r.IntN(2) == 0), new(r.IntN(2) == 0)
 	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(r.Uint32())}[r.IntN(3)]) }
 	req.LocalLID, req.RemoteLID = lid(), lid()
@@ -591,6 +591,10 @@ func (s *cmDialogue) peerREJ(c *cmLink, r *rand.Rand) ib.REJ {
 	case model.CMRequesting:
 		rej.About = new(model.CMAboutREQ)
 		rej.LocalCommID = new([]uint32{0, c.PeerID}[r.IntN(2)])
+	case model.CMEstablished, model.CMDisconnecting: // perhaps late, and about an old copy of the REQ
+		if rej.About = new(uint8(r.IntN(3))); *rej.About == model.CMAboutREQ {
+			rej.LocalCommID = new([]uint32{0, c.PeerID}[r.IntN(2)])
+		}
 	}
 	if *rej.Reason == model.CMRejectTimeout {
 		rej.InfoLen, rej.Info = new(uint8(8)), binary.BigEndian.AppendUint64(nil, c.PeerGUID)

@@ -384,8 +384,9 @@ func (s *cmDialogue) checkConnection(c *cmLink) {
 		if c.Active {
 			p := c.result.Param()
 			s.checkPrivate("the REP", p.PrivateData, c.Reply.Private)
-			s.Check(p.ResponderResources == *c.Reply.RespResources && p.InitiatorDepth == *c.Reply.InitiatorDepth,
-				"the parameters of the REP", "%+v", p)
+			ok := p.ResponderResources == *c.Reply.RespResources && p.InitiatorDepth == *c.Reply.InitiatorDepth &&
+				p.RNRRetryCount == *c.Reply.RNRRetryCount && p.FlowControl == *c.Reply.FlowControl
+			s.Check(ok, "the parameters of the REP", "%+v", p)
 		}
 	case model.CMTimeWait:
 		s.Must("a connection that has ended", c.result.WaitDisconnect(s.ResponseTimeout()))

@@ -323,16 +323,21 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	// dereferences the destroyed QP.
 	Labels:  []string{conformance.Dangerous},
 	Title:   "A QP with bound type 2 windows can be destroyed, which revokes their keys",
-	Sends:   "binds a window, destroys the QP, then a READ by the key of the window on another QP",
-	Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the window can be freed",
-	Defects: []string{"BoundQPBusy"}, Run: onConn(Setup{}, func(c *Conn) {
-		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+	Sends:   "binds two windows, destroys the QP, then READs by the keys of the windows on another QP",
+	Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the regions can be deregistered, and the windows freed",
+	Defects: []string{"BoundQPBusy", "DestroyUnbindsOne"}, Run: onConn(Setup{}, func(c *Conn) {
+		windows := []boundWindow{
+			c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead), c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead),
+		}
 		began := c.Now()
 		c.Must("a QP with a bound window that can be destroyed", c.QP.Close())
 		took := c.Now() - began
 		c.Check(took < c.ResponseTimeout(), fmt.Sprintf("a QP with a bound window that is destroyed within %v", c.ResponseTimeout()), "after %v", took)
-		c.secondConn(Setup{}).expectOpRefused(readOp, win.reth(0, 8))
-		c.Must("a window that can be freed", win.mw.Close())
+		for _, win := range windows {
+			c.secondConn(Setup{}).expectOpRefused(readOp, win.reth(0, 8))
+			c.Must("a region without windows that can be deregistered", win.m.Close())
+			c.Must("a window that can be freed", win.mw.Close())
+		}
 	}),
 }, {
 	ID:   "mw/life/local-invalidate-waits-for-earlier-requests",

@@ -459,9 +459,9 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "sqd/2"),
 	Title:   "A queue pair in SQD raises SQ_DRAINED when its last request is acknowledged, if the event was requested",
-	Sends:   "ACKs for two SENDs of the device, one by one",
-	Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
-	Defects: []string{"SQNeverDrains"}, Run: OnPort(func(p *Port) {
+	Sends:   "ACKs for two SENDs of the device, one by one; then an attribute is changed",
+	Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested, and none for the change",
+	Defects: []string{"SQNeverDrains", "DrainedAgainByModify"}, Run: OnPort(func(p *Port) {
 		for _, notify := range []bool{true, false} {
 			c := p.connect(Setup{signalAll: true})
 			c.sendUnacked(1)
@@ -473,6 +473,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 			if notify {
 				c.expectQPEvent(verbs.EventSQDrained)
 			}
+			c.Must("a change in SQD", c.QP.Modify(verbs.QPAttr{MinRNRTimer: 5}, verbs.QPAttrMinRNRTimer))
 			c.expectNoMoreEvents()
 		}
 	}),

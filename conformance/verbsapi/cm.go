@@ -36,6 +36,27 @@ var listenCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		again := rig.Result(r.CM().Listen(at, verbs.PortSpaceTCP, 1))(r, "a listener at a port that is free again")
 		r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 	}),
+}, {
+	ID: "verbs/cm/listen-at-all-addresses", Cite: cite("rdma_bind_addr(3)", "verbs/cm/1"),
+	Needs: verbs.CapRC, Labels: []string{"service:rc"}, Setup: conformance.Setup{TwoAddresses: true},
+	Title:   "A listener at the unspecified address gets the requests to every address of the device",
+	Sends:   "a request of the peer to each of two addresses",
+	Expects: "a connection for each",
+	Defects: []string{"ListensAtFirstAddress"}, Run: rig.Body(func(r *rig.Rig) {
+		unspecified := netip.IPv4Unspecified()
+		if r.Local[0].Is6() {
+			unspecified = netip.IPv6Unspecified()
+		}
+		l := listenAt(r, unspecified)
+		for _, addr := range r.Local[:2] {
+			d := newHandshake(r, false)
+			d.task = r.Go("connect", func() (err error) {
+				d.conn, err = d.active.CM().Connect(d.active.qp, netip.AddrPortFrom(addr, l.Addr().Port()), connParam, r.ResponseTimeout())
+				return err
+			})
+			d.accept(rig.Result(l.GetRequest(r.ResponseTimeout()))(r, "a request to "+addr.String()), connParam)
+		}
+	}),
 }})
 
 // cmCases test connections of RC queue pairs.
@@ -139,9 +160,9 @@ func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:rc"}}.Cases([]conformance.Case{{
 	ID: "verbs/cm/patience", Cite: cite(packageVerbs, "verbs/cm/9"),
 	Title:   "Connect and GetRequest end at their timeouts",
-	Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
-	Expects: "ErrTimeout, not before its time and not long after",
-	Defects: []string{"CMTimeoutsTenfold"}, Run: rig.Body(func(r *rig.Rig) {
+	Sends:   "a request that is not answered for 300 ms, and is accepted then; a wait for a request for 100 ms",
+	Expects: "ErrTimeout, not before its time and not long after; no connection of the request",
+	Defects: []string{"CMTimeoutsTenfold", "TimedOutConnects"}, Run: rig.Body(func(r *rig.Rig) {
 		// The upper limit is generous for a busy machine.
 		takes := func(what string, limit time.Duration, call func() error) {
 			began := r.Now()
@@ -154,6 +175,10 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		takes("a request that is not answered", 300*time.Millisecond, func() error {
 			return errorOf(d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond))
 		})
+		if req, err := d.listener.GetRequest(shortWait); err == nil { // it may have been withdrawn
+			_, _ = req.Accept(d.passive.qp, connParam, shortWait)
+		}
+		r.Check(r.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
 		takes("a wait for a request", 100*time.Millisecond, func() error {
 			return errorOf(listen(r).GetRequest(100 * time.Millisecond))
 		})
@@ -161,31 +186,33 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 }, {
 	ID: "verbs/cm/several-requests", Cite: cite("rdma_listen(3)", "verbs/cm/10"),
 	Title:   "A listener returns every request, also those that arrived while it was busy with another",
-	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
-	Expects: "three requests, told apart by their private data, and three connections",
-	Defects: []string{"ListenerServesOne"}, Run: onPassive(func(d *handshake) {
+	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four; then three others",
+	Expects: "three requests each time, told apart by their private data, and three connections",
+	Defects: []string{"ListenerServesOne", "TakenFillBacklog"}, Run: onPassive(func(d *handshake) {
 		s := setup{qpType: verbs.QPTypeRC}
-		tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
-		for i := range 3 {
-			caller := newEndpoint(d.Partner, &s)
-			callers[i] = caller
-			param := connParam
-			param.PrivateData = []byte{byte(i + 1)}
-			tasks = append(tasks, d.DUT.Go(fmt.Sprintf("caller %d", i), func() error {
-				return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, d.DUT.ResponseTimeout()))
-			}))
-		}
-		d.DUT.Sleep(shortWait)
-		seen := make(map[byte]bool)
-		for range 3 {
-			req := d.nextRequest()
-			who := req.Param().PrivateData
-			d.DUT.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
-			seen[who[0]] = true
-			newEndpoint(d.DUT, &s).accept(req, connParam, callers[who[0]-1])
-		}
-		for _, t := range tasks {
-			d.DUT.Must("a connection", t.Wait(d.DUT.ResponseTimeout()))
+		for range 2 {
+			tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
+			for i := range 3 {
+				caller := newEndpoint(d.Partner, &s)
+				callers[i] = caller
+				param := connParam
+				param.PrivateData = []byte{byte(i + 1)}
+				tasks = append(tasks, d.DUT.Go(fmt.Sprintf("caller %d", i), func() error {
+					return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, d.DUT.ResponseTimeout()))
+				}))
+			}
+			d.DUT.Sleep(shortWait)
+			seen := make(map[byte]bool)
+			for range 3 {
+				req := d.nextRequest()
+				who := req.Param().PrivateData
+				d.DUT.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
+				seen[who[0]] = true
+				newEndpoint(d.DUT, &s).accept(req, connParam, callers[who[0]-1])
+			}
+			for _, t := range tasks {
+				d.DUT.Must("a connection", t.Wait(d.DUT.ResponseTimeout()))
+			}
 		}
 	}),
 }, {

@@ -20,6 +20,7 @@ type object struct {
 	kind   *objectKind
 	name   string
 	handle closer
+	used   []*object // that it was created with
 	// expect fails the case unless the object is as it was created and last modified.
 	expect func()
 }
@@ -183,7 +184,7 @@ func (s *objectSession) create(kind *objectKind, choices []int, n int) *object {
 		return s.create(kind, []int{1, 1, 1, 1}, n) // with open objects
 	}
 	s.Must(fmt.Sprintf("a %s with%s", kind.name, names), err)
-	o := &object{VerbsObject: m, kind: kind, name: fmt.Sprintf("%s %d", kind.name, len(s.objects)+1), handle: handle}
+	o := &object{VerbsObject: m, kind: kind, name: fmt.Sprintf("%s %d", kind.name, len(s.objects)+1), handle: handle, used: used}
 	s.Note("created %s with%s", o.name, cmp.Or(names, " nothing"))
 	s.objects = append(s.objects, o)
 	o.expect = kind.inspect(s, o, n)
@@ -216,6 +217,9 @@ func (s *objectSession) close(o *object) {
 		s.MustFail("closing "+o.name, got, want)
 		if errors.Is(want, verbs.ErrBusy) {
 			o.expect()
+			for _, u := range o.used { // they are still in use
+				s.close(u)
+			}
 		}
 	}
 }

@@ -83,9 +83,9 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }, {
 	ID: "verbs/srq/limit-reported-once", Cite: cite("ibv_modify_srq(3)", "verbs/srq/6"),
 	Title:   "A shared receive queue raises SRQ_LIMIT_REACHED once when its receives fall below the limit, and again after a new limit is set",
-	Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
-	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
-	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
+	Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives; then a limit of 1 and the last message, and the queue is closed",
+	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more; none of the closed queue",
+	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing", "ClosedSRQReports"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := r.CreateSRQ(srqInit(r))
 		l := newSRQPair(rig.NewPair(r), srq)
 		use := func() {
@@ -113,6 +113,11 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Must("a limit again", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 		use()
 		reached()
+		r.Must("a limit once more", srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit))
+		use()
+		r.Must("a queue pair that can be closed", l.dut.qp.Close())
+		r.Must("a shared receive queue that can be closed", srq.Close())
+		l.expectNoEvent()
 	}),
 }, {
 	ID: "verbs/srq/limit-beyond-the-size-refused", Cite: cite("ibv_modify_srq(3)", "verbs/srq/7"),
@@ -169,14 +174,19 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }, {
 	ID: "verbs/srq/busy-with-a-queue-pair", Cite: cite("ibv_destroy_srq(3)", "verbs/srq/9"),
 	Title:   "A shared receive queue cannot be closed while a queue pair uses it",
-	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
-	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
-		srq := r.CreateSRQ(srqInit(r))
-		r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
+	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it, and its domain afterwards",
+	Defects: []string{"BusyClosed", "BusySRQFreesPD"}, Run: rig.Body(func(r *rig.Rig) {
+		init := srqInit(r)
+		init.PD = otherPD(r)
+		srq, m := r.CreateSRQ(init), r.MemoryIn(init.PD, 64, verbs.AccessLocalWrite)
+		r.PostRecv(srq, 1, m.SGE(0, 64))
+		r.Must("a region that can be closed", m.Close())
 		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
 		r.MustFail("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
+		r.MustFail("closing its domain", init.PD.Close(), verbs.ErrBusy)
 		r.Must("a queue pair that can be closed", qp.Close())
 		r.Must("a shared receive queue that can be closed", srq.Close())
+		r.Must("an empty domain that can be closed", init.PD.Close())
 	}),
 }, {
 	ID: "verbs/srq/survives-its-queue-pairs", Cite: cite("ibv_get_async_event(3)", "verbs/srq/10"),

@@ -40,8 +40,8 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 }, {
 	ID: "verbs/xrc/target-opened-by-number", Cite: cite("ibv_open_qp(3)", "verbs/xrc/3"),
 	Title:   "A target can be opened by its QPN in its domain, and exists until its last handle is closed",
-	Expects: "a second handle with the same QPN; a refusal in another domain, and of an unknown QPN; a handle that works when the first is closed",
-	Defects: []string{"OpenQPAny"}, Run: rig.Body(func(r *rig.Rig) {
+	Expects: "further handles with the same QPN; a refusal in another domain, and of an unknown QPN; a handle that works when the others are closed",
+	Defects: []string{"OpenQPAny", "OpenedTwiceClosedOnce"}, Run: rig.Body(func(r *rig.Rig) {
 		domain, other := xrcDomain(r), xrcDomain(r)
 		first := r.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 		r.ToInit(first, 0, qKey)
@@ -49,9 +49,13 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
 		r.MustFail("a target of another domain", errorOf(r.Device.OpenQP(other, first.QPN())), nil)
 		r.MustFail("an unknown target", errorOf(r.Device.OpenQP(domain, first.QPN()+77)), nil)
+		third := rig.Result(r.Device.OpenQP(domain, first.QPN()))(r, "a third handle")
 		r.Must("a first handle that can be closed", first.Close())
 		r.ExpectState(second, initState)
 		r.Must("a second handle that can be closed", second.Close())
+		r.ToState(third, errState)
+		r.MustFail("closing a domain with a target", domain.Close(), verbs.ErrBusy)
+		r.Must("a third handle that can be closed", third.Close())
 		r.Must("an empty domain that can be closed", domain.Close())
 	}),
 }, {
