@@ -90,20 +90,24 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/segment/tagged-offset-goes-on", Cite: cite("rfc5041/5.2/3"),
 	Title:   "The TO of a tagged segment is that of the message plus its offset in the message",
-	Sends:   "a Read Request of several segments; the device writes as much",
+	Sends:   "a Read Request of several segments; the device writes as much; both also across a multiple of 4 GiB",
 	Expects: "each TO follows the end of the segment before",
-	Defects: []string{"OffsetsStandStill"}, Run: onLongMessages(func(c *conn) {
-		goesOn := func(op iwarp.Opcode, want []byte) {
-			at := 0
-			for _, g := range c.nextPayload(len(want)) {
-				c.checkFPDU(iwarp.Op(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
-				at += len(g.Payload)
+	Defects: []string{"OffsetsStandStill", "ResponseCarryLost"}, Run: onLongMessages(func(c *conn) {
+		for _, to := range []uint64{peerTO, 5<<32 - 1000} {
+			goesOn := func(op iwarp.Opcode, want []byte) {
+				at := 0
+				for _, g := range c.nextPayload(len(want)) {
+					c.checkFPDU(iwarp.Op(op).STag(peerSTag).TO(to+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
+					at += len(g.Payload)
+				}
 			}
+			wr := c.writeWR(1, 0, c.longLen())
+			wr.Remote.Addr = to
+			c.PostSend(c.qp, wr)
+			goesOn(iwarp.OpWrite, c.localMem.Buf[:c.longLen()])
+			c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, to), uint32(c.longLen()), c.targetAddr(16)))
+			goesOn(iwarp.OpReadResponse, c.targetMem.Buf[16:][:c.longLen()])
 		}
-		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
-		goesOn(iwarp.OpWrite, c.localMem.Buf[:c.longLen()])
-		c.send(c.peerRead(16, c.longLen()))
-		goesOn(iwarp.OpReadResponse, c.targetMem.Buf[16:][:c.longLen()])
 	}),
 }, {
 	ID: "ddp/segment/message-below-4-gib", Cite: cite("rfc5041/5.2/4"),
