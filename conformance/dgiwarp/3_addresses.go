@@ -164,16 +164,19 @@ var addressCases = []conformance.Case{{
 }, {
 	ID: "dg/address/answers-carry-the-key-of-what-they-answer", Cite: cite("3", "dg/addr/4"), Setup: setupRD,
 	Title:   "A Challenge, a Refusal and an error message carry the key of the packet they respond to, and an Ack that of the peer",
-	Sends:   "a start without proof, data of an unknown flow, and data that is accepted",
-	Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
-	Defects: []string{"KeysUnused"}, Run: onPeer(func(p *peer) {
+	Sends:   "a start without proof, data of an unknown flow, and data that is accepted, in two flows with different source keys",
+	Expects: "a Challenge and a Refusal with the device's key, and Acks with the peer's",
+	Defects: []string{"KeysUnused", "FirstSourceKeyKept"}, Run: onPeer(func(p *peer) {
 		p.toDeviceFlow.epoch = 7
 		p.send(p.withStart(noProof, p.dataPacket(0, zeroLengthWrite())))
 		p.checkPacket(iwarp.PacketOf(iwarp.KindChallenge).WithKey(deviceKey), p.expectChallenge())
 		p.send(p.dataPacket(0, zeroLengthWrite()))
 		p.expect(iwarp.Refusal(7, iwarp.ReasonUnknownFlow).WithKey(deviceKey))
-		p.openFlow(zeroLengthWrite())
-		p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectDelivered(zeroLengthWrite()))
+		for range 2 {
+			p.key++
+			p.openFlow(zeroLengthWrite())
+			p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectDelivered(zeroLengthWrite()))
+		}
 	}),
 }, {
 	ID: "dg/address/errors-need-no-key", Cite: cite("3", "dg/addr/4", "dg/err/6"),

@@ -277,6 +277,29 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		p.expectErrorState()
 	}),
 }, {
+	ID: "dg/rdmap/lost-responses-fail-the-requests", Cite: cite("7.7", "dg/rdmap/6"),
+	Title:   "If the flow with the responses fails, the flow of their requests is refused",
+	Sends:   "a Read Request, a Refusal of the flow with its response, and another Read Request; an atomic in the place of the read; then another flow",
+	Expects: "a Refusal of the peer's flow as unknown; the other flow works",
+	Defects: []string{"LostResponsesUnrefused"}, Run: onFlow(setup{}, func(p *peer) {
+		requests := []iwarp.Segment{iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))}
+		if p.Caps.Has(verbs.CapAtomics) {
+			requests = append(requests, iwarp.FetchAdd(1, 1, p.targetAddr(p.targetMem.WordOffset(0)), 1))
+		}
+		for _, request := range requests {
+			p.establishDeviceFlow()
+			p.send(p.nextDataPacket(request).AckNow())
+			p.expectData(1)
+			p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
+			p.syncDevice()
+			p.drainArrived() // Acks and retransmissions that were sent before
+			p.send(p.nextDataPacket(request.MSN(2)).AckNow())
+			p.expectRefusal(iwarp.ReasonUnknownFlow)
+			p.openFlow(zeroLengthWrite())
+		}
+		p.expectDelivered(zeroLengthWrite())
+	}),
+}, {
 	// A flow is delivered in order, like a TCP stream: missing octets cannot arrive later.
 	ID: "dg/rdmap/offset-of-a-later-segment", Cite: cite("7.7", "dg/err/1", "dg/rdmap/2"),
 	Title:   "A second segment of a Send that does not follow the first is an error",
