@@ -38,7 +38,7 @@ var errorCases = []conformance.Case{{
 	Title:   "Every error of DDP and RDMAP is detected, and reported to the peer with its code",
 	Sends:   "segments with each kind of error, each to a separate queue pair",
 	Expects: "an error message with the cause, an event, the error state, and nothing delivered",
-	Defects: []string{"QueueNumberIgnored", "ErrorsSilent", "LongImmediateTaken"}, Run: onHost(func(h *host) {
+	Defects: []string{"QueueNumberIgnored", "ErrorsSilent", "LongImmediateTaken", "WrapAtTheEnd"}, Run: onHost(func(h *host) {
 		for _, m := range peerErrors {
 			h.Note("%s", m.name)
 			q := h.newQP(setup{receives: 1})
@@ -357,6 +357,8 @@ var peerErrors = []peerError{
 		iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag),
 	newPeerError("memory out of bounds", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf)-4, data(8)) },
 		iwarp.DDPTaggedBounds, iwarp.RDMAPBounds),
+	newPeerError("the end of the offset space", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).TO(1<<64 - 8) },
+		iwarp.DDPTaggedBounds, iwarp.RDMAPBounds), // 2^64 is not exceeded
 	newPeerError("memory without remote write access", func(q *deviceQP) iwarp.Segment {
 		return writeTo(addrOf(q.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0), data(8))
 	},

@@ -77,12 +77,13 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/segment/offset-within-the-message", Cite: cite("rfc5041/5.2/2"),
 	Title:   "The MO of an untagged segment is its offset in the message",
-	Sends:   "nothing: the device sends a message of several segments",
+	Sends:   "nothing: the device sends a message of several segments, longer than 64 KiB",
 	Expects: "offsets equal to the number of octets before",
-	Defects: []string{"OffsetsStandStill"}, Run: onLongMessages(func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+	Defects: []string{"OffsetsStandStill", "OffsetOf16Bits"}, Run: onLongMessages(func(c *conn) {
+		const n = 200 << 10
+		c.PostSend(c.qp, c.sendWR(1, 0, n))
 		at := 0
-		for _, g := range c.nextPayload(c.longLen()) {
+		for _, g := range c.nextPayload(n) {
 			c.checkFPDU(iwarp.Send(1, c.localMem.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
 			at += len(g.Payload)
 		}
@@ -126,6 +127,20 @@ var ddpSegmentCases = []conformance.Case{{
 				c.expectFailures(posted)
 				c.expectNoResponse()
 			}
+		}
+	}),
+}, {
+	ID: "ddp/segment/read-of-3-gib", Cite: cite("rfc5040/4.4/1"),
+	Title:   "A Read Request has all 32 bits of its size",
+	Sends:   "nothing: the application posts Reads of 16 octets and 1, 2 and 3 GiB",
+	Expects: "Read Requests with these sizes",
+	Defects: []string{"ReadSizeOf24Bits"}, Run: onHost(func(h *host) {
+		sgl := h.sglOver4GiB()
+		c := h.connect(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}})
+		for i := range 3 {
+			wr := c.readWR(uint64(i+1), 0, 0)
+			wr.SGL = sgl[len(sgl)-2-i:]
+			c.expectSent(wr, iwarp.Op(iwarp.OpReadRequest).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(i+1)<<30 + 16) }))
 		}
 	}),
 }, {
