@@ -217,11 +217,7 @@ var udCases = []conformance.Case{{
 	Sends:   "messages of two segments with the same MSN from two hosts, and from two ports and two queue pairs of one host, first halves before second ones",
 	Expects: "a receive of each message as it was sent",
 	Defects: []string{"SourcesMixed"}, Run: onSetup(setup{receives: 4, recvLen: 80}, func(p *peer) {
-		host, port, pair := p.peer(0), p.peer(0), p.peer(0)
-		host.route = p.defaultRoute(1)
-		port.route = p.route.fromPort(peerPort + 1)
-		pair.qpn++
-		sources := []*peer{p, host, port, pair}
+		sources := p.similarSources()
 		for i, from := range sources {
 			from.sendSegments(sendSegmentsOf(5, rig.Pattern(80, byte(i)), 40)[0])
 		}

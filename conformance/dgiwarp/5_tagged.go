@@ -218,6 +218,22 @@ var taggedCases = []conformance.Case{{
 		p.ExpectUnchangedOutside(p.targetMem, 0, 400)
 	}),
 }, {
+	ID: "dg/record/sources-are-kept-apart", Cite: cite("5", "dg/tag/2", "dg/ud/4"),
+	Title:   "Segments of different sources with the same MSN are of different records",
+	Sends:   "Write-Records of two segments with the same MSN from two hosts, and from two ports and two queue pairs of one host, first halves before second ones",
+	Expects: "a record of each",
+	Defects: []string{"RecordSourcesMixed"}, Run: onPeer(func(p *peer) {
+		sources := p.similarSources()
+		for half := range 2 {
+			for i, from := range sources {
+				from.send(from.writeRecords(5, 100*i, data(64), 32)[half])
+			}
+		}
+		for i := range sources {
+			p.expectRecord(uint64(i+1), 100*i, 64, byteRange{0, 64})
+		}
+	}),
+}, {
 	ID: "dg/record/completes-when-whole", Cite: cite("5", "dg/tag/4"),
 	Title:   "A Write-Record completes a receive when all of it has arrived, whichever segment arrived last",
 	Sends:   "three segments, the last of the message first; another time in order",

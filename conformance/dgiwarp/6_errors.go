@@ -38,7 +38,7 @@ var errorCases = []conformance.Case{{
 	Title:   "Every error of DDP and RDMAP is detected, and reported to the peer with its code",
 	Sends:   "segments with each kind of error, each to a separate queue pair",
 	Expects: "an error message with the cause, an event, the error state, and nothing delivered",
-	Defects: []string{"QueueNumberIgnored", "ErrorsSilent"}, Run: onHost(func(h *host) {
+	Defects: []string{"QueueNumberIgnored", "ErrorsSilent", "LongImmediateTaken", "WrapAtTheEnd"}, Run: onHost(func(h *host) {
 		for _, m := range peerErrors {
 			h.Note("%s", m.name)
 			q := h.newQP(setup{receives: 1})
@@ -217,31 +217,39 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.ExpectCompletions(verbs.WCWRFlushErr, 3, 4)
 	}),
 }, {
-	ID: "dg/error/of-a-flow-has-the-reason", Cite: cite("6", "dg/err/7"),
+	ID: "dg/error/of-a-flow-has-the-reason", Cite: cite("6", "dg/err/7"), Setup: setupNarrowRD,
 	Title:   "The status of a request that an error message names follows from the error, and the queue pair stays usable",
-	Sends:   "error messages with different causes about a Send, a Write or a read, in flows of several peers",
+	Sends:   "error messages with different causes about a Send, a Write or a read, and about a later segment of a long Send or Write, in flows of several peers",
 	Expects: "a remote access error for errors of memory, a remote invalid request or operation error for others; then another flow",
-	Defects: []string{"ErrorFailsAll"}, Run: onPeer(func(p *peer) {
+	Defects: []string{"ErrorFailsAll", "TermMatchesFirstSegment"}, Run: onPeer(func(p *peer) {
+		const long, segments = 5000, 4 // over a path MTU of 1500
 		access, invalid := []verbs.WCStatus{verbs.WCRemAccessErr}, []verbs.WCStatus{verbs.WCRemInvReqErr, verbs.WCRemOpErr}
 		for i, t := range []struct {
 			op     verbs.WROpcode
+			n      int
 			cause  iwarp.Cause
 			status []verbs.WCStatus
 		}{
-			{verbs.OpRDMAWrite, iwarp.DDPTaggedInvalidSTag, access},
-			{verbs.OpRDMAWrite, iwarp.RDMAPAccess, access},
-			{verbs.OpRDMAWrite, iwarp.DDPTaggedBounds, access},
-			{verbs.OpSend, iwarp.DDPUntaggedTooLong, invalid},
-			{verbs.OpSend, iwarp.RDMAPUnexpectedOpcode, invalid},
-			{verbs.OpSend, iwarp.RDMAPStreamCatastrophic, invalid},
-			{verbs.OpRDMARead, iwarp.RDMAPAccess, access},
-			{verbs.OpRDMARead, iwarp.RDMAPBounds, access},
+			{verbs.OpRDMAWrite, 8, iwarp.DDPTaggedInvalidSTag, access},
+			{verbs.OpRDMAWrite, 8, iwarp.RDMAPAccess, access},
+			{verbs.OpRDMAWrite, 8, iwarp.DDPTaggedBounds, access},
+			{verbs.OpRDMAWrite, long, iwarp.DDPTaggedBounds, access},
+			{verbs.OpSend, 8, iwarp.DDPUntaggedTooLong, invalid},
+			{verbs.OpSend, 8, iwarp.RDMAPUnexpectedOpcode, invalid},
+			{verbs.OpSend, 8, iwarp.RDMAPStreamCatastrophic, invalid},
+			{verbs.OpSend, long, iwarp.DDPUntaggedTooLong, invalid},
+			{verbs.OpRDMARead, 8, iwarp.RDMAPAccess, access},
+			{verbs.OpRDMARead, 8, iwarp.RDMAPBounds, access},
 		} {
 			from := p.peer(i)
 			from.openFlow(zeroLengthWrite())
 			from.establishDeviceFlow()
-			from.PostSend(p.qp, from.wr(1, t.op, 0, 8))
+			from.PostSend(p.qp, from.wr(1, t.op, 0, t.n))
 			a := from.expectData(1)
+			if t.n == long {
+				from.expectDataRange(2, segments-2)
+				a = from.expectData(segments)
+			}
 			from.send(from.nextDataPacket(iwarp.Terminate(t.cause).About(*a.Segment)).AckNow())
 			from.expectAck(2)
 			status := from.expectFailure(1)
@@ -256,8 +264,8 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 	ID: "dg/error/is-the-last-of-its-flow", Cite: cite("6", "dg/err/3", "dg/err/1"),
 	Title:   "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
 	Sends:   "a Write with an unknown key, in a flow; Acks",
-	Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
-	Defects: []string{"ErrorWithoutHeader"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
+	Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, until it is acknowledged, and nothing more; an event, and the error state",
+	Defects: []string{"ErrorWithoutHeader", "ErrorQPTakesNoAcks"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.establishDeviceFlow()
 		wrong := unknownKeyWrite()
 		p.send(p.nextDataPacket(wrong).AckNow())
@@ -267,9 +275,10 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		again := p.expectData(1) // it is retransmitted until it is acknowledged
 		p.Check(slices.Equal(again.Segment.Append(nil), a.Segment.Append(nil)), "the error message again", "%v", again.Packet)
 		p.ackAll()
-		for _, a := range p.drain(silencePeriod) {
+		for _, a := range p.drainArrived() {
 			p.Check(a.Data == nil || *a.Data.Seq == 1, "nothing after the error message", "%v", a.Packet)
 		}
+		p.expectSilence(silencePeriod) // the Ack has arrived
 	}),
 }, {
 	ID: "dg/error/of-a-flow-can-be-isolated", Cite: cite("6", "dg/err/2"), Level: conformance.Should,
@@ -339,12 +348,17 @@ func newPeerError(name string, segment makeSegment, causes ...iwarp.Cause) peerE
 	return peerError{name: name, segment: segment, causes: causes}
 }
 
+// immediateCauses are for Immediate Data of another length than 8, for which RDMAP has no code.
+var immediateCauses = []iwarp.Cause{iwarp.RDMAPRemoteUnspecified, iwarp.DDPUntaggedTooLong, iwarp.RDMAPStreamCatastrophic}
+
 // peerErrors are at most errorBurst, so that each gets an error message.
 var peerErrors = []peerError{
 	newPeerError("an unknown key", func(*deviceQP) iwarp.Segment { return unknownKeyWrite() },
 		iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag),
 	newPeerError("memory out of bounds", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf)-4, data(8)) },
 		iwarp.DDPTaggedBounds, iwarp.RDMAPBounds),
+	newPeerError("the end of the offset space", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).TO(1<<64 - 8) },
+		iwarp.DDPTaggedBounds, iwarp.RDMAPBounds), // 2^64 is not exceeded
 	newPeerError("memory without remote write access", func(q *deviceQP) iwarp.Segment {
 		return writeTo(addrOf(q.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0), data(8))
 	},
@@ -367,6 +381,10 @@ var peerErrors = []peerError{
 		iwarp.RDMAPInvalidVersion),
 	newPeerError("another version of RDMAP in a Write", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).RV(2) },
 		iwarp.RDMAPInvalidVersion),
+	newPeerError("Immediate Data of four octets", func(*deviceQP) iwarp.Segment { return iwarp.Op(iwarp.OpImmediate).MSN(1).WithPayload(data(4)) },
+		immediateCauses...),
+	newPeerError("Immediate Data of twelve octets", func(*deviceQP) iwarp.Segment { return iwarp.Op(iwarp.OpImmediateSE).MSN(1).WithPayload(data(12)) },
+		immediateCauses...),
 	{
 		name: "a message longer than the receive", causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}, consumesReceive: true,
 		segment: func(q *deviceQP) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-grhAreaLen+1)) },

@@ -284,6 +284,57 @@ var ackCases = overRD.Cases([]conformance.Case{{
 		p.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
+	ID: "dg/ack/response-completes-no-request", Cite: cite("7.2", "dg/ack/8"),
+	Title:   "The Ack of a Read Response completes none of the requests after it, however many they are",
+	Sends:   "a Read Request, an Ack for its response while the device has 70 Sends posted, then Acks for each of those",
+	Expects: "no completion for the first Ack, then one for each",
+	Defects: []string{"ResponsesForgotten"}, Run: onFlow(setup{}, func(p *peer) {
+		const sends = 70
+		p.establishDeviceFlow()
+		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpReadResponse)), p.expectData(1))
+		wrs := make([]verbs.SendWR, sends)
+		for i := range wrs {
+			wrs[i] = p.sendWR(uint64(i+1), 0, 8)
+		}
+		p.PostSend(p.qp, wrs...)
+		p.send(p.ack(2))
+		p.expectNoCompletionYet()
+		for id := uint32(1); id <= sends; id++ {
+			p.expectData(id + 1)
+			p.send(p.ack(id + 2))
+			p.ExpectCompletion(uint64(id), verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID: "dg/ack/without-room-is-sent-alone", Cite: cite("7.2", "dg/ack/5", "dg/pkt/8"), Setup: setupNarrowRD,
+	Title:   "An acknowledgement does not make a data packet longer than the path MTU",
+	Sends:   "Read Requests for messages of several packets, at the start of the device's flow and later; a packet after a gap with an Ack for the response",
+	Expects: "the responses, in packets of at most 1500 octets",
+	Defects: []string{"AckMakesPacketTooLong"}, Run: onFlow(setup{memLen: 128 << 10}, func(p *peer) {
+		// Every packet that a case receives is checked against the MTU.
+		read := func(msn uint32, n int) {
+			p.send(p.nextDataPacket(iwarp.ReadRequest(msn, iwarp.At(peerSTag, peerTO), uint32(n), p.targetAddr(0))))
+		}
+		const short, long = 5000, 60000
+		read(1, short)
+		first := p.recvStart()
+		for got := len(first.Segment.Payload); got < short; {
+			got += len(p.mustNextData("a Read Response").Segment.Payload)
+		}
+		p.ackAll()
+		read(2, long)
+		for got := 0; got < long; {
+			a := p.mustNextData("a Read Response")
+			if got += len(a.Segment.Payload); a.Header.AckNow != nil && *a.Header.AckNow {
+				behindGap := p.dataPacket(p.toDeviceFlow.next+1, zeroLengthWrite())
+				p.send(behindGap.Acking(p.fromDeviceFlow.epoch, p.fromDeviceFlow.next).Echo(p.fromDeviceFlow.lastTimestamp))
+			}
+		}
+		p.ackAll()
+		p.drainArrived()
+	}),
+}, {
 	ID: "dg/ack/read-completes-when-answered", Cite: cite("7.2", "dg/ack/8"),
 	Title:   "A Read completes after its response, not after the Ack of its request",
 	Sends:   "an Ack for a Read Request, and the Read Response in two segments",

@@ -66,12 +66,12 @@ func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(seco
 }
 
 // expectResponseRefused answers a read with a changed Read Response, and fails the case unless the
-// device reports it with the cause and does not place it.
-func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
+// device reports it with one of the causes and does not place it.
+func (h *host) expectResponseRefused(change func(iwarp.Segment) iwarp.Segment, causes ...iwarp.Cause) {
 	p := h.establishedPeer()
 	request := p.expectRequest(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))
 	p.ackAll()
-	p.expectSegmentError([]iwarp.Cause{cause}, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
+	p.expectSegmentError(causes, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
 	p.ExpectUntouched(p.localMem)
 }
 
@@ -277,6 +277,29 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		p.expectErrorState()
 	}),
 }, {
+	ID: "dg/rdmap/lost-responses-fail-the-requests", Cite: cite("7.7", "dg/rdmap/6"),
+	Title:   "If the flow with the responses fails, the flow of their requests is refused",
+	Sends:   "a Read Request, a Refusal of the flow with its response, and another Read Request; an atomic in the place of the read; then another flow",
+	Expects: "a Refusal of the peer's flow as unknown; the other flow works",
+	Defects: []string{"LostResponsesUnrefused"}, Run: onFlow(setup{}, func(p *peer) {
+		requests := []iwarp.Segment{iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))}
+		if p.Caps.Has(verbs.CapAtomics) {
+			requests = append(requests, iwarp.FetchAdd(1, 1, p.targetAddr(p.targetMem.WordOffset(0)), 1))
+		}
+		for _, request := range requests {
+			p.establishDeviceFlow()
+			p.send(p.nextDataPacket(request).AckNow())
+			p.expectData(1)
+			p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
+			p.syncDevice()
+			p.drainArrived() // Acks and retransmissions that were sent before
+			p.send(p.nextDataPacket(request.MSN(2)).AckNow())
+			p.expectRefusal(iwarp.ReasonUnknownFlow)
+			p.openFlow(zeroLengthWrite())
+		}
+		p.expectDelivered(zeroLengthWrite())
+	}),
+}, {
 	// A flow is delivered in order, like a TCP stream: missing octets cannot arrive later.
 	ID: "dg/rdmap/offset-of-a-later-segment", Cite: cite("7.7", "dg/err/1", "dg/rdmap/2"),
 	Title:   "A second segment of a Send that does not follow the first is an error",
@@ -331,7 +354,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 			p := h.establishedPeer()
 			p.expectSegmentError([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, p.writeToTarget(0, data(16)).RV(v))
 			p.ExpectUntouched(p.targetMem)
-			h.expectResponseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
+			h.expectResponseRefused(func(s iwarp.Segment) iwarp.Segment { return s.RV(v) }, iwarp.RDMAPInvalidVersion)
 		}
 	}),
 }, {
@@ -341,8 +364,48 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 	Expects: "an error message: invalid version of a tagged segment; nothing is placed, and the reads fail",
 	Defects: []string{"ReadResponseDDPVersion"}, Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2} {
-			h.expectResponseRefused(iwarp.DDPTaggedInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) })
+			h.expectResponseRefused(func(s iwarp.Segment) iwarp.Segment { return s.DV(v) }, iwarp.DDPTaggedInvalidVersion)
 		}
+	}),
+}, {
+	ID: "dg/rdmap/response-to-another-place", Cite: cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.May,
+	Title:   "A Read Response to another sink than requested is an error",
+	Sends:   "responses to reads of the device with an unknown key, to a TO one octet, 64 octets and 4 GiB away, and of one octet more",
+	Expects: "an error message: STag or bounds; nothing is placed, and the reads fail",
+	Defects: []string{"ResponseOffset32"}, Run: onHost(func(h *host) {
+		causes := []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedBounds}
+		h.expectResponseRefused(func(s iwarp.Segment) iwarp.Segment { return s.STag(unknownSTag) }, causes...)
+		h.expectResponseRefused(func(s iwarp.Segment) iwarp.Segment { return s.WithPayload(data(17)) }, causes...)
+		for _, away := range []uint64{1, 64, 1 << 32} {
+			h.expectResponseRefused(func(s iwarp.Segment) iwarp.Segment { return s.TO(*s.DDP.TO + away) }, causes...)
+		}
+	}),
+}, {
+	ID: "dg/rdmap/offsets-of-long-messages", Cite: cite("7.7", "dg/rdmap/2"), Setup: setupNarrowRD,
+	Title:   "MO and TO of a segment are those of the message plus its offset in the message",
+	Sends:   "Acks for a Send of more than 64 KiB and for a Write across a multiple of 4 GiB; a Read Request with such a sink",
+	Expects: "segments with all bits of their offsets",
+	Defects: []string{"OffsetOf16Bits", "ResponseCarryLost"}, Run: onFlow(setup{memLen: 128 << 10}, func(p *peer) {
+		const n = 100 << 10
+		p.establishDeviceFlow()
+		expectSegments := func(length int, want func(at int) iwarp.Segment) {
+			for at := 0; at < length; p.ackAll() {
+				a := p.expectData(p.fromDeviceFlow.next)
+				p.checkPacket(iwarp.AnyPacket().With(want(at)), a)
+				at += len(a.Segment.Payload)
+			}
+		}
+		p.PostSend(p.qp, p.sendWR(1, 0, n))
+		expectSegments(n, func(at int) iwarp.Segment { return iwarp.Op(iwarp.OpSend).MO(uint32(at)) })
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		const to, short = 5<<32 - 1000, 5000
+		wr := p.wr(2, verbs.OpRDMAWrite, 0, short)
+		wr.Remote.Addr = to
+		p.PostSend(p.qp, wr)
+		expectSegments(short, func(at int) iwarp.Segment { return iwarp.Op(iwarp.OpWrite).TO(to + uint64(at)) })
+		p.ExpectCompletion(2, verbs.WCSuccess)
+		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, to), short, p.targetAddr(0))))
+		expectSegments(short, func(at int) iwarp.Segment { return iwarp.Op(iwarp.OpReadResponse).TO(to + uint64(at)) })
 	}),
 }, {
 	ID: "dg/rdmap/every-segment-of-a-write-is-checked", Cite: cite("7.7", "dg/tag/8", "dg/err/1"),

@@ -231,6 +231,15 @@ func (q *deviceQP) peer(n int) *peer {
 	}
 }
 
+// similarSources returns p, and peers that differ from it in the host, the port and the QPN only.
+func (p *peer) similarSources() []*peer {
+	host, port, pair := p.deviceQP.peer(0), p.deviceQP.peer(0), p.deviceQP.peer(0)
+	host.route = p.defaultRoute(1)
+	port.route = p.route.fromPort(peerPort + 1)
+	pair.qpn++
+	return []*peer{p, host, port, pair}
+}
+
 // onSetup makes the body of a case from a function that uses a peer of a queue pair.
 func onSetup(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.newQP(s).peer(0)) })

@@ -77,12 +77,13 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/segment/offset-within-the-message", Cite: cite("rfc5041/5.2/2"),
 	Title:   "The MO of an untagged segment is its offset in the message",
-	Sends:   "nothing: the device sends a message of several segments",
+	Sends:   "nothing: the device sends a message of several segments, longer than 64 KiB",
 	Expects: "offsets equal to the number of octets before",
-	Defects: []string{"OffsetsStandStill"}, Run: onLongMessages(func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+	Defects: []string{"OffsetsStandStill", "OffsetOf16Bits"}, Run: onLongMessages(func(c *conn) {
+		const n = 200 << 10
+		c.PostSend(c.qp, c.sendWR(1, 0, n))
 		at := 0
-		for _, g := range c.nextPayload(c.longLen()) {
+		for _, g := range c.nextPayload(n) {
 			c.checkFPDU(iwarp.Send(1, c.localMem.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
 			at += len(g.Payload)
 		}
@@ -90,20 +91,24 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/segment/tagged-offset-goes-on", Cite: cite("rfc5041/5.2/3"),
 	Title:   "The TO of a tagged segment is that of the message plus its offset in the message",
-	Sends:   "a Read Request of several segments; the device writes as much",
+	Sends:   "a Read Request of several segments; the device writes as much; both also across a multiple of 4 GiB",
 	Expects: "each TO follows the end of the segment before",
-	Defects: []string{"OffsetsStandStill"}, Run: onLongMessages(func(c *conn) {
-		goesOn := func(op iwarp.Opcode, want []byte) {
-			at := 0
-			for _, g := range c.nextPayload(len(want)) {
-				c.checkFPDU(iwarp.Op(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
-				at += len(g.Payload)
+	Defects: []string{"OffsetsStandStill", "ResponseCarryLost"}, Run: onLongMessages(func(c *conn) {
+		for _, to := range []uint64{peerTO, 5<<32 - 1000} {
+			goesOn := func(op iwarp.Opcode, want []byte) {
+				at := 0
+				for _, g := range c.nextPayload(len(want)) {
+					c.checkFPDU(iwarp.Op(op).STag(peerSTag).TO(to+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
+					at += len(g.Payload)
+				}
 			}
+			wr := c.writeWR(1, 0, c.longLen())
+			wr.Remote.Addr = to
+			c.PostSend(c.qp, wr)
+			goesOn(iwarp.OpWrite, c.localMem.Buf[:c.longLen()])
+			c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, to), uint32(c.longLen()), c.targetAddr(16)))
+			goesOn(iwarp.OpReadResponse, c.targetMem.Buf[16:][:c.longLen()])
 		}
-		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
-		goesOn(iwarp.OpWrite, c.localMem.Buf[:c.longLen()])
-		c.send(c.peerRead(16, c.longLen()))
-		goesOn(iwarp.OpReadResponse, c.targetMem.Buf[16:][:c.longLen()])
 	}),
 }, {
 	ID: "ddp/segment/message-below-4-gib", Cite: cite("rfc5041/5.2/4"),
@@ -122,6 +127,20 @@ var ddpSegmentCases = []conformance.Case{{
 				c.expectFailures(posted)
 				c.expectNoResponse()
 			}
+		}
+	}),
+}, {
+	ID: "ddp/segment/read-of-3-gib", Cite: cite("rfc5040/4.4/1"),
+	Title:   "A Read Request has all 32 bits of its size",
+	Sends:   "nothing: the application posts Reads of 16 octets and 1, 2 and 3 GiB",
+	Expects: "Read Requests with these sizes",
+	Defects: []string{"ReadSizeOf24Bits"}, Run: onHost(func(h *host) {
+		sgl := h.sglOver4GiB()
+		c := h.connect(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}})
+		for i := range 3 {
+			wr := c.readWR(uint64(i+1), 0, 0)
+			wr.SGL = sgl[len(sgl)-2-i:]
+			c.expectSent(wr, iwarp.Op(iwarp.OpReadRequest).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(i+1)<<30 + 16) }))
 		}
 	}),
 }, {

@@ -40,15 +40,26 @@ var enhancedFrameCases = []conformance.Case{{
 	}),
 }, {
 	ID: "enhanced/frame/flag-means-nothing-in-revision-1", Cite: cite("rfc6581/6/1", "rfc5044/7.1.1/9"),
-	Title:   "In revision 1 the S flag is reserved: ignored in a Request, and zero in the Reply",
-	Sends:   "Requests of revision 1 with S set and 0, 3 and 8 octets of private data",
-	Expects: "Replies of revision 1 with S clear, and the application gets the octets",
-	Defects: []string{"EchoesFlags", "ReservedFlagOfRevision1"},
+	Title:   "In revision 1 the S flag is reserved: ignored when received, and zero in a Reply",
+	Sends:   "Requests of revision 1 with S set and 0, 3 and 8 octets of private data; a reset after the device's Request, and such Replies if it retries with revision 1",
+	Expects: "Replies of revision 1 with S clear, connections, and the application gets the octets",
+	Defects: []string{"EchoesFlags", "ReservedFlagOfRevision1", "ReservedFlagOfReply"},
 	Run: onHost(func(h *host) {
 		for _, n := range []int{0, 3, 8} {
 			hs := h.sendRequest(setup{}, revision1Request().SFlag(true).Private(data(n)))
 			hs.establishAfter(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
 			hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(n))
+
+			hs = h.startActiveListening(setup{})
+			hs.recvFrame()
+			if !hs.resetAndAwaitRetry() || iwarp.Val(hs.recvFrame().Rev) != 1 {
+				hs.reset()
+				hs.expectConnError()
+				continue
+			}
+			hs.sendFrame(iwarp.Reply().Revision(1).SFlag(true).Private(data(n)))
+			hs.enterFullOperation()
+			hs.checkRequestPrivateData(hs.expectConnected().deviceConn.Param().PrivateData, data(n))
 		}
 	}),
 }, {

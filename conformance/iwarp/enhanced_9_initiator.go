@@ -85,13 +85,27 @@ func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) fun
 var enhancedInitiatorCases = []conformance.Case{{
 	ID: "enhanced/depth/reply-limits-reads", Cite: cite("rfc6581/9.1/6"),
 	Title:   "An initiator has no more outstanding reads than the IRD of the Reply",
-	Sends:   "Replies with IRD 1 and 2; the device posts eight reads",
-	Expects: "at most one and two unanswered Read Requests",
-	Defects: []string{"ReplyDepthsIgnored", "ReadLimitGrows"}, Run: onHost(func(h *host) {
+	Sends:   "Replies with IRD 1 and 2; the device posts eight reads; Replies with IRD 0; the device posts a read, and an atomic",
+	Expects: "at most one and two unanswered Read Requests; none, and no Atomic Request, with IRD 0",
+	Defects: []string{"ReplyDepthsIgnored", "ReadLimitGrows", "IRDZeroIgnored"}, Run: onHost(func(h *host) {
 		for _, ird := range []uint16{1, 2} {
 			hs := h.startActive(setup{})
 			hs.recvEnhancedRequest()
 			hs.establishWithReply(withDepths(ird, 0)).expectReadsLimited(8, int(ird))
+		}
+		ops := []verbs.WROpcode{verbs.OpRDMARead}
+		if h.Caps.Has(verbs.CapAtomics) {
+			ops = append(ops, verbs.OpAtomicFetchAdd)
+		}
+		for _, op := range ops {
+			hs := h.startActive(setup{})
+			hs.recvEnhancedRequest()
+			c := hs.establishWithReply(withDepths(0, 0))
+			_, err := c.qp.PostSend([]verbs.SendWR{c.wr(op, 1, 0, 8)}) // may be refused, or fail
+			c.Note("post: %s", errorOr(err, "taken"))
+			for _, g := range c.drain(silencePeriod) {
+				c.Check(g.Op() != iwarp.OpReadRequest && g.Op() != iwarp.OpAtomicRequest, "no request for a response", "%v", g)
+			}
 		}
 	}),
 }, {

@@ -172,11 +172,11 @@ var enhancedResponderCases = []conformance.Case{{
 		c.expectRefusal(c.peerRead(0, 16), iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
-	ID: "enhanced/depth/odd-values", Cite: cite("rfc6581/12/1"), Level: conformance.Should,
-	Title:   "Depths above the device's maximum are not granted",
-	Sends:   "Requests with IRD and ORD of 0, 1, 128, 129 and 16382",
-	Expects: "Replies with at most the depths of the device attributes, or with R set",
-	Defects: []string{"DepthsUnbounded"}, Run: onHost(func(h *host) {
+	ID: "enhanced/depth/odd-values", Cite: cite("rfc6581/12/1", "rfc6581/9.1/3"), Level: conformance.Should,
+	Title:   "Depths above the device's maximum are not granted, and those in the Reply are",
+	Sends:   "Requests with IRD and ORD of 0, 1, 128, 129 and 16382; as many Read Requests as granted, none of which can be answered before all have arrived",
+	Expects: "Replies with at most the depths of the device attributes, or with R set; Read Responses",
+	Defects: []string{"DepthsUnbounded", "IRDOnlyClaimed"}, Run: onHost(func(h *host) {
 		attr := h.QueryDevice()
 		for _, n := range []uint16{0, 1, 128, 129, 16382} {
 			hs := h.sendRequest(setup{connParams: depthParam(4, 4)}, withDepths(n, n)(enhancedRequest()))
@@ -187,7 +187,11 @@ var enhancedResponderCases = []conformance.Case{{
 			}
 			hs.Check(iwarp.Val(e.IRD) <= uint16(attr.MaxQPRdAtomic), fmt.Sprintf("an IRD of at most %d", attr.MaxQPRdAtomic), "%d", iwarp.Val(e.IRD))
 			hs.Check(iwarp.Val(e.ORD) <= uint16(attr.MaxQPInitAtomic), fmt.Sprintf("an ORD of at most %d", attr.MaxQPInitAtomic), "%d", iwarp.Val(e.ORD))
-			hs.establish().expectTraffic()
+			c := hs.establish()
+			c.expectTraffic()
+			if granted := min(n, iwarp.Val(e.IRD)); granted > 0 {
+				c.expectReadsServed(int(granted))
+			}
 		}
 	}),
 }, {

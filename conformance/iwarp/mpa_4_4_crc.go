@@ -208,11 +208,23 @@ var mpaCRCCases = []conformance.Case{{
 }, {
 	ID: "mpa/crc/mismatch-of-every-kind", Cite: cite("rfc5044/4.4/9", "rfc5044/6/1"),
 	Title:   "A message of any kind with a wrong CRC is not executed",
-	Sends:   "each kind of message with one bit of its CRC wrong",
+	Sends:   "each kind of message with one bit of its CRC wrong: in one TCP segment, and in several",
 	Expects: "a Terminate for a wrong CRC; no completion, no response, and memory unchanged",
-	Defects: []string{"CRCIgnored"}, Run: onHost(func(h *host) {
+	Defects: []string{"CRCIgnored", "CRCOfPartsIgnored"}, Run: onHost(func(h *host) {
 		for _, k := range append(h.kinds(), terminateKind) {
 			h.expectKindRefused(k, iwarp.Segment.BadCRC, iwarp.MPACRC)
+			for _, first := range []int{1, 10, -6, -1} { // in the length, the header, the payload, the CRC
+				c := h.connectFor(k)
+				b := c.encode(k.valid(c).BadCRC())
+				if first < 0 {
+					first += len(b)
+				}
+				c.write(b[:first])
+				c.write(b[first:])
+				c.expectTerminateAndEnd(iwarp.MPACRC)
+				c.ExpectNoSuccess()
+				c.ExpectUntouched(c.localMem, c.targetMem)
+			}
 		}
 	}),
 }, {

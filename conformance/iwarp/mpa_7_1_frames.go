@@ -322,6 +322,29 @@ var mpaFrameCases = []conformance.Case{{
 	Expects: "Replies with the data and its length",
 	Defects: []string{"LengthWraps"}, Run: onPrivateData(responder, 1, 16, 251, 252, 256),
 }, {
+	ID: "mpa/private/no-more-than-512-is-sent", Cite: cite("rfc5044/7.1.1/12"),
+	Title:   "A device sends no Reply with more than 512 octets of private data, enhanced data included",
+	Sends:   "enhanced Requests; the device accepts with 509, 512 and 513 octets of private data, or rejects if it cannot",
+	Expects: "Replies with a PD_Length of at most 512",
+	Defects: []string{"PrivateDataOver512"}, Run: onHost(func(h *host) {
+		for _, n := range []int{509, 512, 513} {
+			hs := h.sendRequest(setup{respond: func(r verbs.ConnRequest, qp verbs.QP) (verbs.Conn, error) {
+				conn, err := r.Accept(qp, *privateDataParam(data(n)), appTimeout)
+				if err != nil {
+					_ = r.Reject(nil) // the case fails if the device sends nothing
+				}
+				return conn, err
+			}}, enhancedRequest())
+			f := hs.recvFrame()
+			hs.Check(iwarp.Val(f.PDLength) <= 512, "a PD_Length of at most 512", "%d", iwarp.Val(f.PDLength))
+			if !iwarp.Val(f.R) {
+				hs.establish()
+				continue
+			}
+			hs.expectConnError()
+		}
+	}),
+}, {
 	ID: "mpa/private/above-512-closes", Cite: cite("rfc5044/7.1.1/13"),
 	Title:   "A Request with more than 512 octets of private data ends the stream",
 	Sends:   "Requests with 513, 600 and 1024 octets of private data",

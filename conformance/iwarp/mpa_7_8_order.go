@@ -301,7 +301,7 @@ var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases(
 func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error {
 	return onEachConn(setup{receives: 1, recvLen: 2048}, edits, func(c *conn, edit func(*iwarp.Marker)) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
-		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit), iwarp.MPAMarker)
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(1600)).EditMarkers(edit), iwarp.MPAMarker)
 		c.expectFailure(1)
 	})
 }
@@ -360,12 +360,17 @@ var mpaErrorCases = []conformance.Case{{
 }, {
 	ID: "mpa/error/marker-beside-the-length", Cite: cite("rfc5044/8/5"), Level: conformance.Should, Setup: setupMarkers,
 	Title:   "A marker that does not point to the length field of its FPDU is detected",
-	Sends:   "Sends with markers whose pointers are four octets short, 0, and 0xfffc, each on a separate connection",
+	Sends:   "Sends with markers whose pointers are four octets short, 0, and 0xfffc, and with such a pointer in the later markers only, each on a separate connection",
 	Expects: "a Terminate that names the marker for each",
-	Defects: []string{"MarkersUnchecked"}, Run: onWrongMarkers(
+	Defects: []string{"MarkersUnchecked", "LaterMarkersUnchecked"}, Run: onWrongMarkers(
 		func(m *iwarp.Marker) { m.Ptr -= 4 },
 		func(m *iwarp.Marker) { m.Ptr = 0 },
 		func(m *iwarp.Marker) { m.Ptr = 0xfffc },
+		func(m *iwarp.Marker) {
+			if m.Want > 512 { // not the first of the FPDU
+				m.Ptr -= 4
+			}
+		},
 	),
 }, {
 	ID: "mpa/error/fin-inside-an-fpdu", Cite: cite("rfc5044/8/1", "rfc5041/6.2.2/1"),

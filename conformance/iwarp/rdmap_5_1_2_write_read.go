@@ -247,14 +247,17 @@ var rdmapWriteReadCases = []conformance.Case{{
 }, {
 	ID: "rdmap/response/first-segment-is-checked", Cite: cite("rfc5040/5.2.2/5"), Level: conformance.May,
 	Title:   "A Read Response to another sink than requested is refused",
-	Sends:   "Read Responses with the key of other memory that the peer can write, to a TO 64 octets and one octet away, and longer than requested by one octet and by four",
+	Sends:   "Read Responses with the key of other memory that the peer can write, to a TO one octet, 64 octets and 4 GiB away, and longer than requested by one octet and by four",
 	Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
-	Defects: []string{"ResponseUnmatched"}, Run: onInvalidResponses(
+	Defects: []string{"ResponseUnmatched", "ResponseOffset32"}, Run: onInvalidResponses(
 		func(c *conn, _ iwarp.Segment) []iwarp.Segment {
 			return []iwarp.Segment{iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(32))}
 		},
 		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
 			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(32)).TO(*r.Read.SinkTO + 64)}
+		},
+		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
+			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(32)).TO(*r.Read.SinkTO + 1<<32)}
 		},
 		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
 			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(32)).TO(*r.Read.SinkTO - 1)}

@@ -472,21 +472,27 @@ var rdmapStreamCases = []conformance.Case{{
 }, {
 	ID: "rdmap/stream/opcode-change-is-terminated", Cite: cite("rfc5040/6.2.1/1", "rfc5040/4.8/2"), Level: conformance.Should,
 	Title:   "A message whose opcode changes between segments causes a Terminate",
-	Sends:   "a Send whose second segment has the opcode of a Send with solicited event; Immediate Data with the MSN of a Send, and with the next, after its first segment",
+	Sends:   "Sends of each kind whose second segment has the opcode of another kind; Immediate Data with the MSN of a Send, and with the next, after its first segment",
 	Expects: "a Terminate with any listed cause, and no receive",
-	Defects: []string{"OpcodeChangeSilent", "ImmediateWithinSend", "UnlistedCodes"}, Run: onHost(func(h *host) {
-		for _, second := range []func(part iwarp.Segment, msn uint32) iwarp.Segment{
-			func(part iwarp.Segment, _ uint32) iwarp.Segment { return part.Opcode(iwarp.OpSendSE) },
-			func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.Immediate(msn, doubled(1)) },
-			func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.ImmediateSE(msn+1, doubled(1)) },
-		} {
-			c := h.connect(setup{receives: 2})
-			msn := c.nextSendMSN()
-			parts := iwarp.Send(msn, data(32)).Segments(18 + 16)
-			c.send(parts[0], second(parts[1], msn))
+	Defects: []string{"OpcodeChangeSilent", "ImmediateWithinSend", "SolicitedMayChange", "UnlistedCodes"}, Run: onHost(func(h *host) {
+		expectChangeRefused := func(k messageKind, second func(part iwarp.Segment, msn uint32) iwarp.Segment) {
+			c := h.connect(setup{receives: 2, memLen: 1024})
+			s := k.valid(c)
+			parts := s.Segments(18 + kindLen/2)
+			c.send(parts[0], second(parts[1], *s.DDP.MSN))
 			c.expectTerminateAndEnd()
 			c.ExpectNoSuccess()
 		}
+		kinds := h.sendKinds()
+		for _, k := range kinds {
+			for _, other := range kinds {
+				if other.op != k.op {
+					expectChangeRefused(k, func(part iwarp.Segment, _ uint32) iwarp.Segment { return part.Opcode(other.op) })
+				}
+			}
+		}
+		expectChangeRefused(kinds[0], func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.Immediate(msn, doubled(1)) })
+		expectChangeRefused(kinds[0], func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.ImmediateSE(msn+1, doubled(1)) })
 	}),
 }, {
 	ID: "rdmap/stream/error-amid-a-message-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,

@@ -131,6 +131,21 @@ func truncateEnhanced(f startupFrame, n int) []byte {
 	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
 }
 
+// onRestrictedQPs makes the body of a case that calls body with a queue pair that permits access
+// only, and with one that does so since it is connected, unless the device refuses such a change.
+func onRestrictedQPs(access verbs.Access, body func(*conn)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		body(h.connect(setup{access: access}))
+		c := h.connect(setup{})
+		c.syncByRead()
+		if err := c.qp.Modify(verbs.QPAttr{Access: access}, verbs.QPAttrAccessFlags); err != nil {
+			c.Note("the access flags of a connected queue pair cannot be changed: %v", err)
+			return
+		}
+		body(c)
+	})
+}
+
 var securityCases = []conformance.Case{{
 	ID: "security/domain/write-read-and-invalidate", Cite: cite("rfc5042/6.1.1/1"),
 	Title:   "Memory of another protection domain cannot be accessed by any operation",
@@ -298,9 +313,9 @@ var securityCases = []conformance.Case{{
 }, {
 	ID: "security/rights/queue-pair-permits-writes", Cite: cite("rfc5041/7.1/7", "verbs/modify/8"),
 	Title:   "A queue pair that does not permit Writes places none, whatever the memory permits",
-	Sends:   "a Write to memory with all access rights, to a queue pair that permits reads only",
+	Sends:   "a Write to memory with all access rights, to a queue pair that permits reads only; to one that permits no more than reads since it is connected",
 	Expects: "a Terminate, and memory unchanged",
-	Defects: []string{"QPRightsIgnored"}, Run: onSetup(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
+	Defects: []string{"QPRightsIgnored", "QPRightsOfStart"}, Run: onRestrictedQPs(verbs.AccessRemoteRead, func(c *conn) {
 		m := c.Memory(64, allAccess)
 		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
 		c.ExpectUntouched(m)
@@ -308,9 +323,9 @@ var securityCases = []conformance.Case{{
 }, {
 	ID: "security/rights/queue-pair-permits-reads", Cite: cite("rfc5040/5.2.1/10", "rfc5042/6.3.5/1"),
 	Title:   "A queue pair that does not permit reads answers none, whatever the memory permits",
-	Sends:   "a Read Request for memory with all access rights, to a queue pair that permits Writes only",
+	Sends:   "a Read Request for memory with all access rights, to a queue pair that permits Writes only; to one that permits no more than Writes since it is connected",
 	Expects: "a Terminate, and no data",
-	Defects: []string{"QPRightsIgnored"}, Run: onSetup(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
+	Defects: []string{"QPRightsIgnored", "QPRightsOfStart"}, Run: onRestrictedQPs(verbs.AccessRemoteWrite, func(c *conn) {
 		m := c.Memory(64, allAccess)
 		c.expectRefusal(c.readFrom(addrOf(m, 0), 16), accessCauses...)
 	}),

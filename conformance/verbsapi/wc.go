@@ -67,20 +67,27 @@ var wcCases = []conformance.Case{
 	{
 		ID: "verbs/wc/receive-of-a-write", Cite: cite("ibv_poll_cq(3)", "verbs/wc/4"), Needs: verbs.CapRC,
 		Title:   "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the length of the WRITE, and does not change the receive's buffer",
-		Sends:   "a write, and a write with immediate data, of the peer",
+		Sends:   "three times a write, and a write with immediate data, of the peer: of 40 bytes, of several packets, and of 24 bytes",
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
-		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero", "WriteLengthsAddUp"}, Run: onPair(setup{}, func(l *qpPair) {
+		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero", "WriteLengthsAddUp", "WriteLengthOfLastSegment", "WriteLengthsOfAll"},
+		Run: onPair(setup{}, func(l *qpPair) {
 			l.requireImm()
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
-			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
-			wr := l.partner.writeWR(2, 0, 40, l.dut.mem.Remote(512))
-			l.partner.execute(wr) // whose length does not count
-			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
-			l.partner.sendImm(wr)
-			wc := l.dut.ExpectRecv(1, 40)
-			l.dut.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, verbs.WCOpRecvRDMAWithImm.String(), "%v", wc.Opcode)
-			l.dut.checkImm(wc, 0x0a0b0c0d)
-			l.dut.ExpectBytes(l.dut.mem, 512, l.partner.mem.Buf[:40])
+			const several = 100 << 10 // more than a TCP segment of any link carries
+			from, to := l.partner.Memory(several, verbs.AccessLocalWrite), l.dut.Memory(several, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+			for i, n := range []int{40, several, 24} {
+				id := uint64(i + 1)
+				l.dut.PostRecv(l.dut.qp, id, m.SGE(0, 64))
+				wr := l.partner.writeWR(10, 0, 0, to.Remote(0))
+				wr.SGL = from.SGL(0, n)
+				l.partner.execute(wr) // whose length does not count
+				wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
+				l.partner.sendImm(wr)
+				wc := l.dut.ExpectRecv(id, n)
+				l.dut.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, verbs.WCOpRecvRDMAWithImm.String(), "%v", wc.Opcode)
+				l.dut.checkImm(wc, 0x0a0b0c0d)
+				l.dut.ExpectBytes(to, 0, from.Buf[:n])
+			}
 			l.dut.ExpectUntouched(m)
 		}),
 	},

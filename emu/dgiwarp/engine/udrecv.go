@@ -39,7 +39,7 @@ func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 	if len(payload) == 0 {
 		return true // STag and TO of an empty segment are not checked
 	}
-	if to+uint64(len(payload)) < to {
+	if to+uint64(len(payload))-1 < to {
 		q.refuseSegment(in, ddp.TermTaggedWrap)
 		return false
 	}
