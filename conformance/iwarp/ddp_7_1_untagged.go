@@ -62,11 +62,13 @@ var threeReads = setup{
 var ddpUntaggedCases = []conformance.Case{{
 	ID: "ddp/untagged/unknown-queue", Cite: cite("rfc5041/7.1/1"),
 	Title:   "A Send to another queue than 0 is refused",
-	Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3",
+	Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3; Sends whose second segment only is to another queue",
 	Expects: "a Terminate: invalid queue number; for 1 and 3 also unexpected opcode",
-	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
+	Defects: []string{"UntaggedUnchecked", "SecondSegmentQueue"}, Run: onHost(func(h *host) {
 		h.expectEachRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
 		h.expectEachRefused(wrongQueueCauses, sendToQueue(1), sendToQueue(3))
+		h.expectSecondSegmentRefused(wrongQueueCauses[:1], func(s iwarp.Segment) iwarp.Segment { return s.QN(4) })
+		h.expectSecondSegmentRefused(wrongQueueCauses, func(s iwarp.Segment) iwarp.Segment { return s.QN(1) })
 	}),
 }, {
 	ID: "ddp/untagged/read-request-on-another-queue", Cite: cite("rfc5041/7.1/1"),
@@ -78,7 +80,7 @@ var ddpUntaggedCases = []conformance.Case{{
 		h.expectEachRefused(wrongQueueCauses[:1], func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(4) })
 	}),
 }, {
-	ID: "ddp/untagged/no-receive", Cite: cite("rfc5041/7.1/2"),
+	ID: "ddp/untagged/no-receive", Cite: cite("rfc5041/7.1/2", "rfc5041/7.2/1"),
 	Title:   "A Send without a posted receive ends the stream",
 	Sends:   "three Sends to two receives; with each kind of Send, two to one receive, the second of no octets too",
 	Expects: "a receive for each but the last, and a Terminate: no buffer",
@@ -125,14 +127,18 @@ var ddpUntaggedCases = []conformance.Case{{
 	Defects: []string{"ReadQueueUnchecked"}, Run: onEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
 		func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MO(4) }),
 }, {
-	ID: "ddp/untagged/longer-than-the-receive", Cite: cite("rfc5041/7.1/4"),
+	ID: "ddp/untagged/longer-than-the-receive", Cite: cite("rfc5041/7.1/4", "rfc5041/7.1/11", "rfc5041/7.2/1"),
 	Title:   "A Send longer than its receive ends the stream with that cause",
-	Sends:   "Sends of 17 and 20 octets to receives of 16",
-	Expects: "a Terminate: message too long, and no octet after the receive changed",
-	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onEachConn(setup{receives: 2, recvLen: 16}, []int{17, 20}, func(c *conn, n int) {
-		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.DDPUntaggedTooLong)
-		c.ExpectNoSuccess()
-		c.ExpectUnchangedOutside(c.localMem, 0, 16)
+	Sends:   "each kind of Send, of 17 and 20 octets, to receives of 16: in one segment, and in two of which the first fits",
+	Expects: "a Terminate: message too long, and no octet of the last segment placed",
+	Defects: []string{"LongIsNoBuffer", "LongTruncated", "LongPlacedInPart"}, Run: onHost(func(h *host) {
+		const recvLen = 16
+		for _, k := range h.sendKinds() {
+			for _, n := range []int{recvLen + 1, recvLen + 4} {
+				h.expectTooLong(k, n, n)
+				h.expectTooLong(k, n, recvLen)
+			}
+		}
 	}),
 }, {
 	ID: "ddp/untagged/number-skipped", Cite: cite("rfc5041/7.1/5"),
@@ -214,6 +220,17 @@ func (h *host) expectSecondOffsetsRefused(k messageKind) {
 	}
 }
 
+// expectTooLong sends a Send of a kind, with n octets in segments of at most segment octets, to a
+// receive of 16, and fails the case unless the last segment is refused and not placed.
+func (h *host) expectTooLong(k messageKind, n, segment int) {
+	c := h.connect(setup{receives: 2, recvLen: 16, memLen: 1024})
+	parts := k.valid(c).WithPayload(data(n)).Segments(ddpUntaggedLen + segment)
+	c.send(parts...)
+	c.expectTerminateAndEnd(iwarp.DDPUntaggedTooLong)
+	c.ExpectNoSuccess()
+	c.ExpectUnchangedOutside(c.localMem, 0, (len(parts)-1)*segment)
+}
+
 // expectQueuesRefused fails the case unless a kind of message is refused on other queues than its
 // own.
 func (h *host) expectQueuesRefused(k messageKind) {
@@ -251,13 +268,14 @@ func codedFault(cause iwarp.Cause, segment makeSegment) peerFault {
 var ddpReportCases = []conformance.Case{{
 	ID: "ddp/error/later-segments-have-no-effect", Cite: cite("rfc5041/7.1/12", "rfc5041/7.1/11"),
 	Title:   "Segments after an invalid segment have no effect",
-	Sends:   "a Write to an unknown key, and with it a valid Write, a Send and a Read Request",
+	Sends:   "segments with each error of DDP, and with each a valid Write, a Send and a Read Request",
 	Expects: "a Terminate for the first, and nothing for the others",
-	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
-		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
-		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
+	Defects: []string{"BadSegmentsDropped", "PlacesAfterUntaggedError"}, Run: onEachConn(setup{receives: 4}, ddpFaults, func(c *conn, f peerFault) {
+		c.Note("%s", f.name)
+		c.sendCoalesced(f.frame(c), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
+		c.expectTerminateAndEnd(f.causes...)
 		c.ExpectNoSuccess()
-		c.ExpectUntouched(c.targetMem)
+		c.ExpectUntouched(c.targetMem, c.localMem)
 	}),
 }, {
 	ID: "ddp/error/told-once", Cite: cite("rfc5041/7.1/12"),
@@ -330,7 +348,7 @@ var ddpReportCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ddp/error/codes-as-listed", Cite: cite("rfc5041/7.2/1"),
+	ID: "ddp/error/codes-as-listed", Cite: cite("rfc5041/7.2/1", "rfc5041/8.2/1"),
 	Title:   "Every DDP error is reported with its code",
 	Sends:   "eight invalid segments, each on a separate connection",
 	Expects: "the type and the code that DDP lists for each",
