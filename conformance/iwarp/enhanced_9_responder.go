@@ -172,11 +172,11 @@ var enhancedResponderCases = []conformance.Case{{
 		c.expectRefusal(c.peerRead(0, 16), iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
-	ID: "enhanced/depth/odd-values", Cite: cite("rfc6581/12/1"), Level: conformance.Should,
+	ID: "enhanced/depth/odd-values", Cite: cite("rfc6581/12/1", "rfc6581/9.1/3"), Level: conformance.Should,
 	Title:   "Depths above the device's maximum are not granted",
-	Sends:   "Requests with IRD and ORD of 0, 1, 128, 129 and 16382",
-	Expects: "Replies with at most the depths of the device attributes, or with R set",
-	Defects: []string{"DepthsUnbounded"}, Run: onHost(func(h *host) {
+	Sends:   "Requests with IRD and ORD of 0, 1, 128, 129 and 16382; as many Read Requests at once as the Reply grants",
+	Expects: "Replies with at most the depths of the device attributes, or with R set; Read Responses to all",
+	Defects: []string{"DepthsUnbounded", "ResponderServes16"}, Run: onHost(func(h *host) {
 		attr := h.QueryDevice()
 		for _, n := range []uint16{0, 1, 128, 129, 16382} {
 			hs := h.sendRequest(setup{connParams: depthParam(4, 4)}, withDepths(n, n)(enhancedRequest()))
@@ -187,7 +187,11 @@ var enhancedResponderCases = []conformance.Case{{
 			}
 			hs.Check(iwarp.Val(e.IRD) <= uint16(attr.MaxQPRdAtomic), fmt.Sprintf("an IRD of at most %d", attr.MaxQPRdAtomic), "%d", iwarp.Val(e.IRD))
 			hs.Check(iwarp.Val(e.ORD) <= uint16(attr.MaxQPInitAtomic), fmt.Sprintf("an ORD of at most %d", attr.MaxQPInitAtomic), "%d", iwarp.Val(e.ORD))
-			hs.establish().expectTraffic()
+			c := hs.establish()
+			c.expectTraffic()
+			if reads := min(iwarp.Val(e.IRD), n); reads > 0 {
+				c.expectReadsServed(int(reads))
+			}
 		}
 	}),
 }, {
