@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // expectLastFlagOnce fails the case unless only the last segment of a message has L set.
@@ -76,10 +77,10 @@ func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
 var ddpHeaderCases = []conformance.Case{{
 	ID: "ddp/control/tagged-flag-of-what-is-sent", Cite: cite("rfc5041/4.1/1", "rfc5040/4.1/2", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
 	Title:   "T is set in Writes and Read Responses, and in nothing else",
-	Sends:   "a Read Request; the device sends a message of every kind",
-	Expects: "T as the opcode requires",
-	Defects: []string{"TaggedFlagInverted"}, Run: onConn(func(c *conn) {
-		for _, g := range c.exchangeAllKinds() {
+	Sends:   "Read Requests and an invalid Write; the device sends a message of every kind, in one segment and in several",
+	Expects: "T as the opcode requires in every segment, the Terminate included",
+	Defects: []string{"TaggedFlagInverted", "TaggedFirstOnly"}, Run: onLongMessages(func(c *conn) {
+		for _, g := range c.exchangeAllSegments() {
 			c.Check(iwarp.Val(g.DDP.Tagged) == g.Op().Tagged(), fmt.Sprintf("%v with T=%t", g.Op(), g.Op().Tagged()), "% x", head(g.ULPDU))
 		}
 	}),
@@ -97,57 +98,71 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/control/last-flag-of-a-send", Cite: cite("rfc5041/4.1/3", "rfc5041/4.1/4"),
 	Title:   "L is set in the last segment of a Send, and in no other",
-	Sends:   "nothing: the device sends a message of several segments",
+	Sends:   "nothing: the device sends a message of several segments, with each kind of Send",
 	Expects: "L in the last segment, which has the highest offset",
-	Defects: []string{"LastOnEvery"}, Run: onLongMessages(func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
-		segments := c.nextPayload(c.longLen())
-		c.expectLastFlagOnce(segments)
-		last := segments[len(segments)-1]
-		for _, g := range segments {
-			c.Check(iwarp.Val(g.DDP.MO) <= iwarp.Val(last.DDP.MO), "the highest offset in the segment with L", "%v after %v", last, g)
+	Defects: []string{"LastOnEvery", "SolicitedLastOnEvery"}, Run: onLongMessages(func(c *conn) {
+		wrs, ops := c.everySendWR(c.longLen())
+		c.PostSend(c.qp, wrs...)
+		for range ops {
+			segments := c.nextPayload(c.longLen())
+			c.expectLastFlagOnce(segments)
+			last := segments[len(segments)-1]
+			for _, g := range segments {
+				c.Check(iwarp.Val(g.DDP.MO) <= iwarp.Val(last.DDP.MO), "the highest offset in the segment with L", "%v after %v", last, g)
+			}
 		}
 	}),
 }, {
 	ID: "ddp/control/last-flag-of-a-write", Cite: cite("rfc5041/4.1/3"),
-	Title:   "L is set in the last segment of a Write and of a Read Response, and in no other",
-	Sends:   "a Read Request of several segments; the device writes as much",
-	Expects: "L in the last segment of each",
-	Defects: []string{"LastOnEvery"}, Run: onLongMessages(func(c *conn) {
+	Title:   "L is set in the last segment of a Write and of a Read Response, and in messages of one segment",
+	Sends:   "Read Requests for one segment and for several, and an invalid Write; the device writes as much, and sends a message of every kind",
+	Expects: "L in the last segment of each, and in no other",
+	Defects: []string{"LastOnEvery", "LastMissing"}, Run: onLongMessages(func(c *conn) {
+		for _, g := range c.exchangeAllKinds() {
+			c.Check(iwarp.Val(g.DDP.Last), fmt.Sprintf("%v with L", g.Op()), "%v", g)
+		}
 		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
 		c.expectLastFlagOnce(c.nextPayload(c.longLen()))
 		c.send(c.peerRead(0, c.longLen()))
 		c.expectLastFlagOnce(c.nextPayload(c.longLen()))
+		c.expectAnswer(iwarp.Write(unknownSTag, 0, data(16)), iwarp.Op(iwarp.OpTerminate).Last(true))
 	}),
 }, {
 	ID: "ddp/control/delivery-waits-for-the-last-segment", Cite: cite("rfc5041/4.1/5", "rfc5041/5.4/1"),
-	Title:   "A Send is delivered after its last segment has arrived, not before",
-	Sends:   "two of three segments of a Send, and later the third",
-	Expects: "a receive that completes after the third",
-	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
-		parts := iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)
-		c.send(parts[0], parts[1])
-		c.expectIdle()
-		c.send(parts[2])
-		c.expectMessage(1, 48)
+	Title:   "A Send or a Read Response is delivered after its last segment has arrived, not before",
+	Sends:   "two of three segments of each kind of Send and of a Read Response, and later the third",
+	Expects: "a receive or a read that completes after the third",
+	Defects: []string{"DeliversFirstSegment"}, Run: onHost(func(h *host) {
+		for _, k := range append(h.sendKinds(), responseKind) {
+			c := h.connectFor(k)
+			s := k.valid(c)
+			parts := s.Segments(s.Len() - kindLen + kindLen/2 - 2) // 6, 6 and 4 octets
+			c.send(parts[0], parts[1])
+			c.expectIdle()
+			c.send(parts[2])
+			k.expectEffect(c, s)
+		}
 	}),
 }, {
 	ID: "ddp/control/delivery-waits-for-earlier-messages", Cite: cite("rfc5041/4.1/5", "rfc5041/5.3/4"),
-	Title:   "A single-segment Send is delivered after an earlier Send of several segments",
-	Sends:   "a Send of three segments, then a Send of one segment",
-	Expects: "the two in the order in which they were sent",
-	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
+	Title:   "A single-segment Send is delivered after an earlier Send or Write of several segments",
+	Sends:   "a Send of three segments, a Send of one segment; a Write of three segments, and a Send of one",
+	Expects: "the Sends in the order in which they were sent, the last after the Write is placed",
+	Defects: []string{"LongDeliveredLate", "WritesPlacedLate"}, Run: onConn(func(c *conn) {
 		c.send(iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)...)
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		c.expectRecvs(48, 16)
+		c.sendCoalesced(append(c.peerWrite(0, data(48)).Segments(14+16), iwarp.Send(c.nextSendMSN(), data(20)))...)
+		c.ExpectRecv(3, 20)
+		c.ExpectBytes(c.targetMem, 0, data(48))
 	}),
 }, {
 	ID: "ddp/control/reserved-bits-are-zero", Cite: cite("rfc5041/4.1/6"),
 	Title:   "The reserved bits of DDP's control octet are sent as zeros",
-	Sends:   "a Read Request; the device sends a message of every kind",
-	Expects: "zeros in the four bits of each",
-	Defects: []string{"UnusedFieldsStale"}, Run: onConn(func(c *conn) {
-		for _, g := range c.exchangeAllKinds() {
+	Sends:   "Read Requests and an invalid Write; the device sends a message of every kind, in one segment and in several",
+	Expects: "zeros in the four bits of each segment, the Terminate included",
+	Defects: []string{"UnusedFieldsStale"}, Run: onLongMessages(func(c *conn) {
+		for _, g := range c.exchangeAllSegments() {
 			c.Check(g.ULPDU[0]&0x3c == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
 		}
 	}),
@@ -161,14 +176,10 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/control/version-on-every-segment", Cite: cite("rfc5041/4.1/8", "rfc5041/4.1/6", "rfc5044/C.1/1"),
 	Title:   "Every segment of a message has DDP's version 1",
-	Sends:   "a Read Request of several segments; the device sends and writes as much",
-	Expects: "DV 1 in each segment, including the later ones, and no reserved bit",
-	Defects: []string{"ControlFirstOnly"}, Run: onLongMessages(func(c *conn) {
-		n := c.longLen()
-		c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
-		segments := c.nextPayload(2 * n)
-		c.send(c.peerRead(0, n))
-		for _, g := range append(segments, c.nextPayload(n)...) {
+	Sends:   "Read Requests and an invalid Write; the device sends a message of every kind, in one segment and in several",
+	Expects: "DV 1 in each segment, including the later ones and the Terminate, and no reserved bit",
+	Defects: []string{"ControlFirstOnly", "TerminateVersion0"}, Run: onLongMessages(func(c *conn) {
+		for _, g := range c.exchangeAllSegments() {
 			c.Check(g.ULPDU[0]&0x3f == 1, "DV 1, and no reserved bit", "% x", head(g.ULPDU))
 		}
 	}),
@@ -198,20 +209,26 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/tagged/any-offset", Cite: cite("rfc5041/4.2/3"), Level: conformance.May,
 	Title:   "A tagged message may begin at any octet",
-	Sends:   "Writes to odd offsets, and a Read Request from one; the device writes to odd offsets and reads from them",
-	Expects: "each is placed at its offset; Writes and Read Requests of the device have their offsets",
-	Defects: []string{"OddOffsetRefused"}, Run: onConn(func(c *conn) {
+	Sends:   "Writes and Read Responses to odd offsets, and Read Requests from and to them; the device writes to odd offsets and reads from them",
+	Expects: "each is placed at its offset; Writes, Read Requests and Read Responses of the device have their offsets",
+	Defects: []string{"OddOffsetRefused", "OddSinkRefused"}, Run: onConn(func(c *conn) {
 		for i := range uint64(4) {
-			write, read := c.writeWR(1, 0, 20), c.readWR(2, 64, 20)
+			local := 65 + 2*int(i)
+			write, read := c.writeWR(1, 0, 20), c.readWR(2, local, 20)
 			write.Remote.Addr, read.Remote.Addr = peerTO+2*i+1, peerTO+2*i+1
 			c.expectSent(write, iwarp.Write(peerSTag, write.Remote.Addr, c.localMem.Buf[:20]))
-			c.expectSent(read, iwarp.Op(iwarp.OpReadRequest).EditRead(func(h *iwarp.ReadRequestHeader) { h.SrcTO = &read.Remote.Addr }))
+			g := c.expectSent(read, iwarp.Op(iwarp.OpReadRequest).EditRead(func(h *iwarp.ReadRequestHeader) { h.SrcTO = &read.Remote.Addr }))
+			c.send(iwarp.ReadResponseTo(g.Segment, data(20)))
+			c.ExpectCompletions(verbs.WCSuccess, 1, 2)
+			c.ExpectBytes(c.localMem, local, data(20))
 		}
 		for _, off := range []int{101, 202, 303} {
 			c.sendAndSync(c.peerWrite(off, data(20)))
 			c.ExpectBytes(c.targetMem, off, data(20))
 		}
-		c.expectAnswer(c.peerRead(203, 16), iwarp.ReadResponse(peerSTag, peerTO, data(20)[1:17]))
+		for _, sink := range []uint64{peerTO, peerTO + 1, peerTO + 3} {
+			c.expectAnswer(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, sink), 16, c.targetAddr(203)), iwarp.ReadResponse(peerSTag, sink, data(20)[1:17]))
+		}
 	}),
 }, {
 	ID: "ddp/untagged/header-layout", Cite: cite("rfc5041/4.3/1"),
@@ -248,11 +265,14 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/untagged/numbers-begin-at-one", Cite: cite("rfc5041/4.3/3"),
 	Title:   "The MSN of a queue's first message is 1, and increases by 1",
-	Sends:   "nothing: the device sends four messages, and one of each kind of Send",
+	Sends:   "nothing: the device sends four messages, the second in several segments, and one of each kind of Send",
 	Expects: "MSNs 1 to 4, and the next ones",
-	Defects: []string{"MSNShared"}, Run: onConn(func(c *conn) {
-		for i := range 4 {
-			c.expectSent(c.sendWR(uint64(i), 0, 16), iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
+	Defects: []string{"MSNShared", "LongSendSkipsNumber"}, Run: onLongMessages(func(c *conn) {
+		for i, n := range []int{16, c.longLen(), 16, 16} {
+			c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
+			for _, g := range c.nextPayload(n) {
+				c.checkFPDU(iwarp.Op(iwarp.OpSend).QN(0).MSN(uint32(i+1)), g)
+			}
 		}
 		wrs, ops := c.everySendWR(16)
 		c.PostSend(c.qp, wrs...)
@@ -275,9 +295,12 @@ var ddpHeaderCases = []conformance.Case{{
 }, {
 	ID: "ddp/untagged/offsets-begin-at-zero", Cite: cite("rfc5041/4.3/5"),
 	Title:   "Every untagged message begins at offset 0",
-	Sends:   "nothing: the device sends three messages, of which the second has several segments",
-	Expects: "offset 0 in the first segment of each",
+	Sends:   "a Read Request; the device sends three messages, of which the second has several segments, and a message of every kind",
+	Expects: "offset 0 in the first segment of each untagged message",
 	Defects: []string{"SegmentsCounted"}, Run: onLongMessages(func(c *conn) {
+		for _, g := range c.exchangeAllKinds() {
+			c.Check(iwarp.Val(g.DDP.MO) == 0, fmt.Sprintf("%v at offset 0", g.Op()), "%v", g)
+		}
 		for i, n := range []int{16, c.longLen(), 16} {
 			c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
 			first := c.nextPayload(n)[0]

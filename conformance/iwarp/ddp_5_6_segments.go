@@ -77,15 +77,18 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/segment/offset-within-the-message", Cite: cite("rfc5041/5.2/2"),
 	Title:   "The MO of an untagged segment is its offset in the message",
-	Sends:   "nothing: the device sends a message of several segments, longer than 64 KiB",
+	Sends:   "nothing: the device sends messages of several segments, longer than 64 KiB, with each kind of Send",
 	Expects: "offsets equal to the number of octets before",
 	Defects: []string{"OffsetsStandStill", "OffsetOf16Bits"}, Run: onLongMessages(func(c *conn) {
 		const n = 200 << 10
-		c.PostSend(c.qp, c.sendWR(1, 0, n))
-		at := 0
-		for _, g := range c.nextPayload(n) {
-			c.checkFPDU(iwarp.Send(1, c.localMem.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
-			at += len(g.Payload)
+		wrs, ops := c.everySendWR(n)
+		c.PostSend(c.qp, wrs...)
+		for _, op := range ops {
+			at := 0
+			for _, g := range c.nextPayload(n) {
+				c.checkFPDU(iwarp.Op(op).WithPayload(c.localMem.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
+				at += len(g.Payload)
+			}
 		}
 	}),
 }, {
@@ -146,24 +149,36 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/segment/empty-message-is-one-segment", Cite: cite("rfc5041/5.2/5", "rfc5040/5.1/4"),
 	Title:   "A zero-length message is one segment without payload",
-	Sends:   "a zero-length Read Request; the device posts a zero-length Send and Write",
-	Expects: "one FPDU for each, of 18, 14 and 14 octets, with L set",
+	Sends:   "a zero-length Read Request; the device posts a zero-length Send of each kind, and a Write",
+	Expects: "one FPDU for each, of 18 octets for a Send, of 14 for the others, with L set",
 	Defects: []string{"ZeroLengthSkipped"}, Run: onConn(func(c *conn) {
-		c.PostSend(c.qp, withoutData(c.sendWR(1, 0, 0)), withoutData(c.writeWR(2, 0, 0)), c.sendWR(3, 0, 16))
-		c.expect(iwarp.Send(1, nil).Last(true).ULPDULength(18))
+		wrs, ops := c.everySendWR(0)
+		for i := range wrs {
+			wrs[i] = withoutData(wrs[i])
+		}
+		c.PostSend(c.qp, append(wrs, withoutData(c.writeWR(5, 0, 0)), c.sendWR(6, 0, 16))...)
+		for i, op := range ops {
+			c.expect(iwarp.Op(op).MSN(uint32(i + 1)).WithPayload(nil).Last(true).ULPDULength(18))
+		}
 		c.expect(iwarp.Op(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
-		c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
+		c.expect(iwarp.Send(uint32(len(ops)+1), c.localMem.Buf[:16]))
 		c.expectAnswer(c.peerRead(0, 0), iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
 		c.syncByRead()
 	}),
 }, {
 	ID: "ddp/segment/empty-write-needs-no-key", Cite: cite("rfc5041/5.2/6", "rfc5040/5.1/4"),
-	Title:   "A zero-length Write may have any STag",
-	Sends:   "a Send, a zero-length Write to an unknown key, a Send",
+	Title:   "A zero-length Write may have any STag and offset",
+	Sends:   "a Send; zero-length Writes to an unknown key, out of the bounds of a region, and to memory without the right and of another domain; a Send",
 	Expects: "both Sends are delivered, and no memory changes",
-	Defects: []string{"ZeroLengthChecked"}, Run: onConn(func(c *conn) {
+	Defects: []string{"ZeroLengthChecked", "ZeroWriteRights"}, Run: onConn(func(c *conn) {
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSendMSN(), data(32)))
+		for _, at := range []iwarp.Addr{
+			iwarp.At(unknownSTag, ^uint64(0)), c.targetAddr(-1), c.targetAddr(memLen + 1),
+			addrOf(c.Memory(64, verbs.AccessLocalWrite), 0), addrOf(c.otherPDMemory(allAccess), 0),
+		} {
+			c.send(writeTo(at, nil))
+		}
+		c.send(iwarp.Send(c.nextSendMSN(), data(32)))
 		c.expectRecvs(16, 32)
 		c.syncByRead()
 		c.ExpectUntouched(c.targetMem)
@@ -254,12 +269,15 @@ var ddpSegmentCases = []conformance.Case{{
 	Defects: []string{"TaggedInOrder"}, Run: onConn(func(c *conn) { c.expectPlacedInOrder(0, 2, 1) }),
 }, {
 	ID: "ddp/order/read-request-waits-for-its-end", Cite: cite("rfc5041/5.4/1"),
-	Title:   "A Read Request without L is not executed",
-	Sends:   "a Read Request with L clear",
-	Expects: "no Read Response; the device may end the stream",
-	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
-		c.send(c.peerRead(0, 16).Last(false))
+	Title:   "A Read Request or another untagged message without L is not executed",
+	Sends:   "each kind of untagged message with L clear",
+	Expects: "no response, no completion, and memory of the peer's requests unchanged; the device may end the stream",
+	Defects: []string{"DeliversFirstSegment", "ImmediateWithoutL"}, Run: onEachUntagged(allKinds, func(h *host, k messageKind) {
+		c := h.connectFor(k)
+		c.send(k.valid(c).Last(false))
 		c.expectNoResponse()
+		c.ExpectNoSuccess()
+		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
 	ID: "ddp/order/length-of-what-was-delivered", Cite: cite("rfc5041/5.4/2", "rfc5040/5.3/3"),
@@ -304,7 +322,7 @@ var ddpSegmentCases = []conformance.Case{{
 	ID: "ddp/end/posts-after-disconnect-fail", Cite: cite("rfc5041/6.2.1/2"),
 	Title:   "A request posted after a disconnect fails",
 	Sends:   "FIN, after that of the device",
-	Expects: "a request that is refused or fails, and nothing on the wire",
+	Expects: "a Send, and later a Send, a Write and a read, that are refused or fail, and nothing on the wire",
 	Defects: []string{"FlushForgets"}, Run: onSetup(setup{}, func(c *conn) {
 		disconnecting := c.startDisconnect()
 		c.expectClose()
@@ -314,9 +332,11 @@ var ddpSegmentCases = []conformance.Case{{
 		c.Must("a disconnect", disconnecting.Wait(c.ResponseTimeout()))
 		c.expectDisconnect()
 		c.expectFailures(posted)
-		posted, err = c.qp.PostSend([]verbs.SendWR{c.sendWR(2, 0, 16)})
-		c.Note("post: %d taken, %v", posted, err)
-		c.expectFailures(posted)
+		for _, wr := range []verbs.SendWR{c.sendWR(2, 0, 16), c.writeWR(3, 0, 16), c.readWR(4, 0, 16)} {
+			posted, err = c.qp.PostSend([]verbs.SendWR{wr})
+			c.Note("post: %d taken, %v", posted, err)
+			c.expectFailures(posted)
+		}
 	}),
 }, {
 	ID: "ddp/end/closed-with-work-outstanding-is-failed", Cite: cite("rfc5041/6.2.1/2"),

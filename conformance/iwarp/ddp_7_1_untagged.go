@@ -29,9 +29,20 @@ func onEachRefused(causes []iwarp.Cause, wrong ...makeSegment) func(*conformance
 // the queue exists but does not carry that opcode.
 var wrongQueueCauses = []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
 
+// The valid causes for an MSN without a buffer, and for an MO outside of the buffer.
+var (
+	wrongMSNCauses = []iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedNoBuffer}
+	wrongMOCauses  = []iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}
+)
+
 // sendToQueue makes a Send to queue qn, although Sends belong to queue 0.
 func sendToQueue(qn uint32) makeSegment {
 	return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(qn) }
+}
+
+// sendAtOffset makes a Send of 16 octets whose only segment has this MO.
+func sendAtOffset(mo uint32) makeSegment {
+	return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(mo) }
 }
 
 // sendReadsUnread sends Read Requests without reading the responses. The first asks for more
@@ -62,11 +73,13 @@ var threeReads = setup{
 var ddpUntaggedCases = []conformance.Case{{
 	ID: "ddp/untagged/unknown-queue", Cite: cite("rfc5041/7.1/1"),
 	Title:   "A Send to another queue than 0 is refused",
-	Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3",
+	Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3; Sends whose second segment only is to another queue",
 	Expects: "a Terminate: invalid queue number; for 1 and 3 also unexpected opcode",
-	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
+	Defects: []string{"UntaggedUnchecked", "SecondSegmentQueue"}, Run: onHost(func(h *host) {
 		h.expectEachRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
 		h.expectEachRefused(wrongQueueCauses, sendToQueue(1), sendToQueue(3))
+		h.expectSecondSegmentRefused(wrongQueueCauses[:1], func(s iwarp.Segment) iwarp.Segment { return s.QN(4) })
+		h.expectSecondSegmentRefused(wrongQueueCauses, func(s iwarp.Segment) iwarp.Segment { return s.QN(1) })
 	}),
 }, {
 	ID: "ddp/untagged/read-request-on-another-queue", Cite: cite("rfc5041/7.1/1"),
@@ -78,7 +91,7 @@ var ddpUntaggedCases = []conformance.Case{{
 		h.expectEachRefused(wrongQueueCauses[:1], func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(4) })
 	}),
 }, {
-	ID: "ddp/untagged/no-receive", Cite: cite("rfc5041/7.1/2"),
+	ID: "ddp/untagged/no-receive", Cite: cite("rfc5041/7.1/2", "rfc5041/7.2/1"),
 	Title:   "A Send without a posted receive ends the stream",
 	Sends:   "three Sends to two receives; with each kind of Send, two to one receive, the second of no octets too",
 	Expects: "a receive for each but the last, and a Terminate: no buffer",
@@ -106,51 +119,48 @@ var ddpUntaggedCases = []conformance.Case{{
 	}),
 }, {
 	ID: "ddp/untagged/offset-out-of-range", Cite: cite("rfc5041/7.1/3"),
-	Title:   "A Send that does not begin at MO 0 is refused",
-	Sends:   "Sends whose only segment has MO 4, and MO 4096 with receives of 64",
-	Expects: "a Terminate: invalid MO; for 4096 also message too long",
-	// TCP delivers in order: the missing octets cannot arrive later.
-	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
-		offset := func(mo uint32) makeSegment {
-			return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(mo) }
-		}
-		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, offset(4))
-		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}, offset(4096))
-	}),
+	Title:   "A Send whose MO is outside of its receive is refused",
+	Sends:   "Sends whose only segment has MO 64, 4096, and 2^32-16, with receives of 64",
+	Expects: "a Terminate: invalid MO, or message too long",
+	Defects: []string{"UntaggedUnchecked"}, Run: onEachRefused(wrongMOCauses, sendAtOffset(64), sendAtOffset(4096), sendAtOffset(1<<32-16)),
 }, {
 	ID: "ddp/untagged/offset-of-a-read-request", Cite: cite("rfc5041/7.1/3"),
 	Title:   "A Read Request that does not begin at MO 0 is refused",
 	Sends:   "a Read Request with MO 4",
 	Expects: "a Terminate: invalid MO, or message too long",
-	Defects: []string{"ReadQueueUnchecked"}, Run: onEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+	Defects: []string{"ReadQueueUnchecked"}, Run: onEachRefused(wrongMOCauses,
 		func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MO(4) }),
 }, {
-	ID: "ddp/untagged/longer-than-the-receive", Cite: cite("rfc5041/7.1/4"),
+	ID: "ddp/untagged/longer-than-the-receive", Cite: cite("rfc5041/7.1/4", "rfc5041/7.1/11", "rfc5041/7.2/1"),
 	Title:   "A Send longer than its receive ends the stream with that cause",
-	Sends:   "Sends of 17 and 20 octets to receives of 16",
-	Expects: "a Terminate: message too long, and no octet after the receive changed",
-	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onEachConn(setup{receives: 2, recvLen: 16}, []int{17, 20}, func(c *conn, n int) {
-		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.DDPUntaggedTooLong)
-		c.ExpectNoSuccess()
-		c.ExpectUnchangedOutside(c.localMem, 0, 16)
+	Sends:   "each kind of Send, of 17 and 20 octets, to receives of 16: in one segment, and in two of which the first fits",
+	Expects: "a Terminate: message too long, and no octet of the last segment placed",
+	Defects: []string{"LongIsNoBuffer", "LongTruncated", "LongPlacedInPart"}, Run: onHost(func(h *host) {
+		const recvLen = 16
+		for _, k := range h.sendKinds() {
+			for _, n := range []int{recvLen + 1, recvLen + 4} {
+				h.expectTooLong(k, n, n)
+				h.expectTooLong(k, n, recvLen)
+			}
+		}
 	}),
 }, {
 	ID: "ddp/untagged/number-skipped", Cite: cite("rfc5041/7.1/5"),
-	Title:   "A Send with another MSN than the next is refused",
-	Sends:   "Sends with the MSN after the next, with that before the first, and with one far away",
-	Expects: "a Terminate: MSN out of range",
+	Title:   "A Send with an MSN that has no receive is refused",
+	Sends:   "Sends with the MSN after the next, with that before the first, and with one far away, with one receive",
+	Expects: "a Terminate: MSN out of range, or no buffer",
 	Defects: []string{"UntaggedUnchecked"},
-	Run: onEachConn(setup{receives: 4}, []uint32{1, 0xffffffff, 0x80000000}, func(c *conn, ahead uint32) {
-		c.expectRefusalWithoutEffect(iwarp.Send(c.nextSendMSN()+ahead, data(16)), iwarp.DDPUntaggedMSNRange)
+	Run: onEachConn(setup{receives: 1}, []uint32{1, 0xffffffff, 0x80000000}, func(c *conn, ahead uint32) {
+		c.expectRefusalWithoutEffect(iwarp.Send(c.nextSendMSN()+ahead, data(16)), wrongMSNCauses...)
 	}),
 }, {
 	ID: "ddp/untagged/number-of-a-read-request", Cite: cite("rfc5041/7.1/5"),
-	Title:   "A Read Request with another MSN than the next is refused",
-	Sends:   "Read Requests with the MSN after the next, and with that before the first",
-	Expects: "a Terminate: MSN out of range, and no Read Response",
+	Title:   "A Read Request with an MSN outside of the IRD is refused",
+	Sends:   "Read Requests with the MSN before the first, and with one far away",
+	Expects: "a Terminate: MSN out of range, or no buffer, and no Read Response",
 	Defects: []string{"ReadNumberUnchecked"},
-	Run: onEachConn(setup{}, []uint32{1, 0xffffffff}, func(c *conn, ahead uint32) {
-		c.expectRefusalWithoutEffect(c.peerRead(0, 16).MSN(c.nextRequestMSN()+ahead), iwarp.DDPUntaggedMSNRange)
+	Run: onEachConn(setup{}, []uint32{0xffffffff, 0x80000000}, func(c *conn, ahead uint32) {
+		c.expectRefusalWithoutEffect(c.peerRead(0, 16).MSN(c.nextRequestMSN()+ahead), wrongMSNCauses...)
 	}),
 }, {
 	ID: "ddp/untagged/number-repeated", Cite: cite("rfc5041/7.1/5", "rfc5041/5.3/3"),
@@ -172,25 +182,36 @@ var ddpUntaggedCases = []conformance.Case{{
 	Defects: []string{"UntaggedUnchecked", "ReadQueueUnchecked", "QueueLowOctet"}, Run: onEachUntagged(baseKinds, (*host).expectQueuesRefused),
 }, {
 	ID: "ddp/untagged/number-of-every-kind", Cite: cite("rfc5041/7.1/5", "rfc7306/8.2/1"),
-	Title:   "An untagged message with another MSN than the next is refused",
-	Sends:   "a message of each untagged kind, and a second one: with the same MSN again, one too high, and with one more bit set",
-	Expects: "the first is executed; a Terminate for the second: MSN out of range",
+	Title:   "An untagged message with an MSN that has no buffer is refused",
+	Sends:   "a message of each untagged kind, and a second one: with the same MSN again, and with one more bit set",
+	Expects: "the first is executed; a Terminate for the second: MSN out of range, or no buffer",
 	Defects: []string{"UntaggedUnchecked", "ReadNumberUnchecked", "AnswerNumberUnchecked", "NumberLow16"}, Run: onEachUntagged(allKinds, func(h *host, k messageKind) {
-		for _, ahead := range []uint32{0xffffffff, 1, 1 << 8, 1 << 16, 1 << 31} {
-			c := h.connectFor(k)
-			c.sendAndExpect(k)
-			wrong := k.valid(c)
-			c.expectRefusalWithoutEffect(wrong.MSN(*wrong.DDP.MSN+ahead), iwarp.DDPUntaggedMSNRange)
+		for _, ahead := range []uint32{0xffffffff, 1 << 8, 1 << 16, 1 << 31} {
+			h.expectSecondNumberRefused(k, ahead, wrongMSNCauses...)
 		}
 	}),
 }, {
+	ID: "ddp/untagged/number-skipped-though-it-has-a-buffer", Cite: cite("rfc5041/7.1/14"), Level: conformance.Should,
+	Title:   "An untagged message that skips an MSN is refused even if it has a buffer",
+	Sends:   "a message of each untagged kind, and a second one with the MSN after the next; Sends of two segments, the second with the next MSN",
+	Expects: "the first is executed; a Terminate for the second: MSN out of range, or for the second segment invalid MO",
+	// TCP delivers in order: the missing message cannot arrive later.
+	Defects: []string{"UntaggedUnchecked", "ReadNumberUnchecked", "AnswerNumberUnchecked"}, Run: onHost(func(h *host) {
+		for _, k := range h.kinds() {
+			if !k.op.Tagged() {
+				h.expectSecondNumberRefused(k, 1, iwarp.DDPUntaggedMSNRange)
+			}
+		}
+		h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}, msnAhead(1))
+	}),
+}, {
 	ID: "ddp/untagged/offset-of-every-kind", Cite: cite("rfc5041/7.1/3"),
-	Title:   "An untagged message that does not begin at MO 0 is refused",
-	Sends:   "each kind of untagged message with MO 1, 4, 2^16, 2^31, and so high that MO plus length is 2^32",
+	Title:   "An untagged message whose MO is outside of its buffer is refused",
+	Sends:   "each kind of untagged message with MO 2^16, 2^31, and so high that MO plus length is 2^32; Read Requests with 1 and 4 too",
 	Expects: "a Terminate: invalid MO, or message too long; no effect",
 	Defects: []string{"UntaggedUnchecked", "ReadQueueUnchecked", "OffsetLow16"}, Run: onEachUntagged(baseKinds, (*host).expectOffsetsRefused),
 }, {
-	ID: "ddp/untagged/offset-of-the-second-segment", Cite: cite("rfc5041/7.1/3", "rfc5041/5.3/4"),
+	ID: "ddp/untagged/offset-of-the-second-segment", Cite: cite("rfc5041/7.1/14"), Level: conformance.Should,
 	Title:   "An untagged message whose second segment does not continue the first is refused",
 	Sends:   "each kind of untagged message in two segments, the second with MO 0, one more than its offset, and 2^31 more",
 	Expects: "the end of the stream, with any Terminate; no effect",
@@ -228,6 +249,30 @@ func (c *conn) expectAbortByLong(s iwarp.Segment) {
 	c.expectAbort()
 }
 
+// expectTooLong sends a Send of a kind, with n octets in segments of at most segment octets, to a
+// receive of 16, and fails the case unless the last segment is refused and not placed.
+func (h *host) expectTooLong(k messageKind, n, segment int) {
+	c := h.connect(setup{receives: 2, recvLen: 16, memLen: 1024})
+	parts := k.valid(c).WithPayload(data(n)).Segments(ddpUntaggedLen + segment)
+	c.send(parts...)
+	c.expectTerminateAndEnd(iwarp.DDPUntaggedTooLong)
+	c.ExpectNoSuccess()
+	c.ExpectUnchangedOutside(c.localMem, 0, (len(parts)-1)*segment)
+}
+
+// expectSecondNumberRefused sends two messages of a kind, the second with an MSN that is so far ahead
+// of the next, and fails the case unless only the second is refused, with one of the causes.
+func (h *host) expectSecondNumberRefused(k messageKind, ahead uint32, causes ...iwarp.Cause) {
+	c := h.connectFor(k)
+	c.sendAndExpect(k)
+	c.expectRefusalWithoutEffect(msnAhead(ahead)(k.valid(c)), causes...)
+}
+
+// msnAhead returns a change of a segment that adds n to its MSN.
+func msnAhead(n uint32) func(iwarp.Segment) iwarp.Segment {
+	return func(s iwarp.Segment) iwarp.Segment { return s.MSN(*s.DDP.MSN + n) }
+}
+
 // expectQueuesRefused fails the case unless a kind of message is refused on other queues than its
 // own.
 func (h *host) expectQueuesRefused(k messageKind) {
@@ -239,10 +284,15 @@ func (h *host) expectQueuesRefused(k messageKind) {
 	}
 }
 
-// expectOffsetsRefused fails the case unless a kind of message is refused if its MO is not 0.
+// expectOffsetsRefused fails the case unless a kind of message is refused if its MO is outside of its
+// buffer. The buffers of messages other than Sends hold one header: there every MO but 0 is.
 func (h *host) expectOffsetsRefused(k messageKind) {
-	for _, mo := range []uint32{1, 4, 1 << 16, 1 << 31, 1<<32 - kindLen} {
-		h.expectKindRefused(k, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) }, iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong)
+	offsets := []uint32{1, 4, 1 << 16, 1 << 31, 1<<32 - kindLen}
+	if k.op >= iwarp.OpSend && k.op <= iwarp.OpSendSEInvalidate {
+		offsets = offsets[2:]
+	}
+	for _, mo := range offsets {
+		h.expectKindRefused(k, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) }, wrongMOCauses...)
 	}
 }
 
@@ -252,8 +302,8 @@ var ddpFaults = []peerFault{
 	codedFault(iwarp.DDPTaggedBounds, func(c *conn) iwarp.Segment { return c.peerWrite(memLen, data(16)) }),
 	codedFault(iwarp.DDPTaggedSTagNotAssociated, func(c *conn) iwarp.Segment { return writeTo(addrOf(c.otherPDMemory(allAccess), 0), data(16)) }),
 	codedFault(iwarp.DDPTaggedInvalidVersion, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).DV(2) }),
-	codedFault(iwarp.DDPUntaggedMSNRange, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+1, data(16)) }),
-	codedFault(iwarp.DDPUntaggedInvalidMO, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(4) }),
+	codedFault(iwarp.DDPUntaggedMSNRange, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()-1, data(16)) }),
+	{name: "an MO outside of the receive", causes: wrongMOCauses, frame: sendAtOffset(1 << 20), quotesDDP: true},
 	codedFault(iwarp.DDPUntaggedInvalidVersion, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(2) }),
 }
 
@@ -265,13 +315,14 @@ func codedFault(cause iwarp.Cause, segment makeSegment) peerFault {
 var ddpReportCases = []conformance.Case{{
 	ID: "ddp/error/later-segments-have-no-effect", Cite: cite("rfc5041/7.1/12", "rfc5041/7.1/11"),
 	Title:   "Segments after an invalid segment have no effect",
-	Sends:   "a Write to an unknown key, and with it a valid Write, a Send and a Read Request",
+	Sends:   "segments with each error of DDP, and with each a valid Write, a Send and a Read Request",
 	Expects: "a Terminate for the first, and nothing for the others",
-	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
-		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
-		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
+	Defects: []string{"BadSegmentsDropped", "PlacesAfterUntaggedError"}, Run: onEachConn(setup{receives: 4}, ddpFaults, func(c *conn, f peerFault) {
+		c.Note("%s", f.name)
+		c.sendCoalesced(f.frame(c), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
+		c.expectTerminateAndEnd(f.causes...)
 		c.ExpectNoSuccess()
-		c.ExpectUntouched(c.targetMem)
+		c.ExpectUntouched(c.targetMem, c.localMem)
 	}),
 }, {
 	ID: "ddp/error/told-once", Cite: cite("rfc5041/7.1/12"),
@@ -344,7 +395,7 @@ var ddpReportCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ddp/error/codes-as-listed", Cite: cite("rfc5041/7.2/1"),
+	ID: "ddp/error/codes-as-listed", Cite: cite("rfc5041/7.2/1", "rfc5041/8.2/1"),
 	Title:   "Every DDP error is reported with its code",
 	Sends:   "eight invalid segments, each on a separate connection",
 	Expects: "the type and the code that DDP lists for each",

@@ -10,11 +10,12 @@ import (
 )
 
 // onWritesOutsideRegion makes the body of a case that fails unless Writes of 16 octets at the
-// offsets, outside a region but inside its page, are refused.
-func onWritesOutsideRegion(offsets ...int) func(*conformance.Bench) error {
-	return onEachConn(setup{}, offsets, func(c *conn, off int) {
+// offsets, outside a region but inside its page or farther away, are refused.
+func onWritesOutsideRegion(offsets ...int64) func(*conformance.Bench) error {
+	return onEachConn(setup{}, offsets, func(c *conn, off int64) {
 		p := c.newPageRegion()
-		c.expectRefusal(writeTo(p.remoteAddr(off), data(16)), iwarp.DDPTaggedBounds)
+		at := p.remoteAddr(0)
+		c.expectRefusal(iwarp.Write(at.STag, at.TO+uint64(off), data(16)), iwarp.DDPTaggedBounds)
 		c.expectPageUnchanged(p)
 	})
 }
@@ -68,16 +69,16 @@ var ddpTaggedCases = []conformance.Case{{
 }, {
 	ID: "ddp/tagged/before-the-beginning", Cite: cite("rfc5041/7.1/8"),
 	Title:   "A Write that begins before its region ends the stream",
-	Sends:   "Writes that begin one octet, and 100 octets before a region in the middle of a page",
+	Sends:   "Writes that begin 1, 16, 100 and 2^32 octets before a region in the middle of a page",
 	Expects: "a Terminate: base or bounds, and the page unchanged",
-	Defects: []string{"PageBounds"}, Run: onWritesOutsideRegion(-1, -100),
+	Defects: []string{"PageBounds", "TaggedOffsetLow32"}, Run: onWritesOutsideRegion(-1, -16, -100, -1<<32),
 }, {
 	ID: "ddp/tagged/beyond-the-end", Cite: cite("rfc5041/7.1/9"),
 	Title:   "A Write that ends after its region ends the stream",
-	Sends:   "Writes that end one octet and eight octets after a region in the middle of a page, and that begin after it",
+	Sends:   "Writes that end one octet and eight octets after a region in the middle of a page, and that begin after it, and 2^32 octets after its beginning",
 	Expects: "a Terminate: base or bounds, and the page unchanged",
-	Defects: []string{"PageBounds", "RangeSlack"},
-	Run:     onWritesOutsideRegion(pageRegionLen-15, pageRegionLen-8, pageRegionLen),
+	Defects: []string{"PageBounds", "RangeSlack", "TaggedOffsetLow32"},
+	Run:     onWritesOutsideRegion(pageRegionLen-15, pageRegionLen-8, pageRegionLen, 1<<32),
 }, {
 	ID: "ddp/tagged/wraps-around", Cite: cite("rfc5041/7.1/10", "rfc5042/6.2.1/1"),
 	Title:   "A Write whose TO wraps around 2^64 ends the stream with that cause",
@@ -99,28 +100,25 @@ var ddpTaggedCases = []conformance.Case{{
 		c.expectRefusalWithoutEffect(c.peerWrite(memLen-48, data(64)), iwarp.DDPTaggedBounds)
 	}),
 }, {
-	ID: "ddp/untagged/offset-of-a-later-segment", Cite: cite("rfc5041/7.1/3"),
-	Title:   "A Send whose second segment does not follow the first is refused",
-	Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48",
+	ID: "ddp/untagged/offset-of-a-later-segment", Cite: cite("rfc5041/7.1/14"), Level: conformance.Should,
+	Title:   "A Send whose second segment does not follow the first, or that does not begin at 0, is refused",
+	Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48; a Send whose only segment has MO 4",
 	Expects: "a Terminate: invalid MO; no receive, and nothing of the second placed",
 	// TCP delivers in order: no segment is lost or duplicated.
 	Defects: []string{"SecondSegmentOffset"}, Run: onHost(func(h *host) {
 		for _, mo := range []uint32{0, 12, 20, 48} {
 			h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
 		}
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, sendAtOffset(4))
 	}),
 }, {
 	ID: "ddp/untagged/number-of-a-later-segment", Cite: cite("rfc5041/7.1/5"),
-	Title:   "A Send whose second segment has another MSN than the first is refused",
-	Sends:   "Sends of two segments, the second with the previous MSN, the next, and one far away",
-	Expects: "a Terminate: MSN out of range; for the next MSN also invalid MO, since that message begins at 16",
+	Title:   "A Send whose second segment has an MSN without a receive is refused",
+	Sends:   "Sends of two segments, the second with the previous MSN, and with one far away",
+	Expects: "a Terminate: MSN out of range, or no buffer",
 	Defects: []string{"SecondSegmentNumber"}, Run: onHost(func(h *host) {
-		ahead := func(n uint32) func(iwarp.Segment) iwarp.Segment {
-			return func(s iwarp.Segment) iwarp.Segment { return s.MSN(*s.DDP.MSN + n) }
-		}
-		h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, ahead(0xffffffff))
-		h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, ahead(0x80000000))
-		h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}, ahead(1))
+		h.expectSecondSegmentRefused(wrongMSNCauses, msnAhead(0xffffffff))
+		h.expectSecondSegmentRefused(wrongMSNCauses, msnAhead(0x80000000))
 	}),
 }, {
 	ID:      "ddp/tagged/every-segment-is-checked",
@@ -232,16 +230,29 @@ var ddpProtectionCases = []conformance.Case{{
 	ID: "ddp/protection/invalidated-window", Cite: cite("rfc5041/8.3.1/1", "rfc5040/5.3/8"),
 	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "An invalidated window cannot be written",
-	Sends:   "a Write to a window, a Send that invalidates it, and another Write",
+	Sends:   "a Write to a window, and another after it was invalidated by a Send of both kinds, and by a local invalidate",
 	Expects: "the second Write ends the stream, and no octet changes",
-	Defects: []string{"InvalidateIgnored"}, Run: onConn(func(c *conn) {
-		m, at := c.newWindow(verbs.AccessRemoteWrite)
-		c.send(writeTo(at, data(16)), iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
-		c.ExpectRecv(1, 16)
-		c.ExpectBytes(m, 0, data(16))
-		m.Snapshot()
-		c.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
-		c.ExpectUntouched(m)
+	Defects: []string{"InvalidateIgnored", "LocalInvNoop"}, Run: onHost(func(h *host) {
+		invalidates := []func(*conn, uint32){
+			func(c *conn, stag uint32) { c.send(iwarp.SendInvalidate(c.nextSendMSN(), stag, data(16))) },
+			func(c *conn, stag uint32) { c.send(iwarp.SendSEInvalidate(c.nextSendMSN(), stag, data(16))) },
+		}
+		if h.Caps.Has(verbs.CapLocalInv) {
+			invalidates = append(invalidates, func(c *conn, stag uint32) {
+				c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: verbs.RKey(stag)})
+			})
+		}
+		for _, invalidate := range invalidates {
+			c := h.connect(setup{receives: 1})
+			m, at := c.newWindow(verbs.AccessRemoteWrite)
+			c.sendAndSync(writeTo(at, data(16)))
+			c.ExpectBytes(m, 0, data(16))
+			m.Snapshot()
+			invalidate(c, at.STag)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
+			c.ExpectUntouched(m)
+		}
 	}),
 }}
 

@@ -142,7 +142,8 @@ func untaggedOnly(edit func(iwarp.Segment) iwarp.Segment) func(iwarp.Segment) iw
 // drawSegmentFault returns a change of a header field or of the length of a segment.
 func drawSegmentFault(random *rand.Rand) segmentFault {
 	version, op, qn := dialogue.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), dialogue.Pick(random, 0, 1, 2, 3, 4, 5, 0x100, 0xffffffff, random.Uint32())
-	msn, mo := dialogue.Pick(random, 1, 2, 0xffffffff, 0x80000000, random.Uint32()|1), dialogue.Pick[uint32](random, 1, 4, 64, 4096, 0x10000, 0xfffffffc, 0xffffffff)
+	// MSN and MO are outside of the posted buffers: RFC 5041 does not demand to refuse others.
+	msn, mo := dialogue.Pick(random, 0x100, 0x8000, 0xffffffff, 0x80000000, random.Uint32()|0x1000), dialogue.Pick[uint32](random, 0x10000, 0x20000, 0x80000, 0x1000000, 0x7fff0000, 0x80000000, 0x80010000)
 	extra, cut := dialogue.Pick(random, 1, 3, 4, 8, 28), random.IntN(71)
 	bit, inv := uint32(1)<<random.IntN(32), random.Uint32()
 	faults := []segmentFault{
@@ -294,7 +295,7 @@ func drawFrameFault(random *rand.Rand) dialogueStep {
 // drawWrongAnswer returns a step with a response to the device that is changed in one field.
 func drawWrongAnswer(random *rand.Rand) dialogueStep {
 	version, op, id := dialogue.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), random.Uint32()|1
-	msn, qn := dialogue.Pick(random, 1, 0xffffffff, 0x80000000, random.Uint32()|1), dialogue.Pick[uint32](random, 0, 1, 2, 4, 0xffffffff)
+	msn, qn := dialogue.Pick(random, 0x100, 0xffffffff, 0x80000000, random.Uint32()|0x1000), dialogue.Pick[uint32](random, 0, 1, 2, 4, 0xffffffff)
 	fault := dialogue.Pick(random,
 		segmentFault{fmt.Sprintf("DV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.DV(version) }},
 		segmentFault{fmt.Sprintf("RV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.RV(version) }},

@@ -145,7 +145,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "enhanced/depth/errors-are-of-layer-2", Cite: cite("rfc6581/8/1", "rfc5044/7.1.1/7"),
+	ID: "enhanced/depth/errors-are-of-layer-2", Cite: cite("rfc6581/8/1", "rfc5044/7.1.1/7", "rfc6580/3.3/1"),
 	Title:   "Errors of enhanced start-up are of layer 2, type 0, with their codes",
 	Sends:   "a Reply with ORD 16382, and one without a common RTR",
 	Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply requests",
@@ -229,7 +229,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 		hs.establishWithReply(nil)
 	}),
 }, {
-	ID: "enhanced/rtr/agreed-type-is-sent", Cite: cite("rfc6581/9.2/6"),
+	ID: "enhanced/rtr/agreed-type-is-sent", Cite: cite("rfc6581/9.2/6", "rfc6581/9.2/1"),
 	Title:   "An initiator sends the negotiated RTR",
 	Sends:   "Replies that select each kind of RTR that the Request offers, alone; then all but one of them",
 	Expects: "that RTR, or one of those, with zero length",

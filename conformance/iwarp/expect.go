@@ -277,6 +277,20 @@ func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	return all
 }
 
+// exchangeAllSegments makes the device send each kind of message that it supports: first in one
+// segment, then Sends, Writes and Read Responses in several segments, at last a Terminate. It
+// returns the FPDUs, whose opcodes it checks. The setup is that of onLongMessages.
+func (c *conn) exchangeAllSegments() []iwarp.ReceivedFPDU {
+	all, n := c.exchangeAllKinds(), c.longLen()
+	wrs, ops := c.everySendWR(n)
+	c.PostSend(c.qp, append(wrs, c.writeWR(5, 0, n))...)
+	c.send(c.peerRead(0, n))
+	for _, op := range append(ops, iwarp.OpWrite, iwarp.OpReadResponse) {
+		all = append(all, c.nextMessage(op)...)
+	}
+	return append(all, c.expectAnswer(iwarp.Write(unknownSTag, 0, data(16)), iwarp.Op(iwarp.OpTerminate)))
+}
+
 // solicited returns the request with the flag for a solicited event.
 func solicited(wr verbs.SendWR) verbs.SendWR {
 	wr.Flags |= verbs.SendSolicited

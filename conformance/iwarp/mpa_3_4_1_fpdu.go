@@ -27,30 +27,29 @@ func mulpdu(mss int, markers bool) int {
 	return min(max(n, 128), maxULPDU) // RFC 5044: at least 128
 }
 
-// longestULPDU makes the device write n octets, and returns the length of its longest ULPDU.
-func (c *conn) longestULPDU(n int) int {
-	c.PostSend(c.qp, c.writeWR(1, 0, n))
-	return c.longestULPDUOf(iwarp.OpWrite)
-}
-
-// longestULPDUOf returns the length of the longest ULPDU of the next message, which has opcode op.
-func (c *conn) longestULPDUOf(op iwarp.Opcode) (most int) {
-	for _, g := range c.nextMessage(op) {
-		most = max(most, len(g.ULPDU))
+// forEachLongMessage makes the device write, send and answer a read of n octets, and calls check
+// with the opcode, the longest ULPDU and the longest FPDU of each message.
+func (c *conn) forEachLongMessage(n int, check func(op iwarp.Opcode, ulpdu, fpdu int)) {
+	c.PostSend(c.qp, c.writeWR(1, 0, n), c.sendWR(2, 0, n))
+	c.send(c.peerRead(0, n))
+	for _, op := range []iwarp.Opcode{iwarp.OpWrite, iwarp.OpSend, iwarp.OpReadResponse} {
+		ulpdu, fpdu := 0, 0
+		for _, g := range c.nextMessage(op) {
+			ulpdu, fpdu = max(ulpdu, len(g.ULPDU)), max(fpdu, len(g.Raw))
+		}
+		check(op, ulpdu, fpdu)
 	}
-	return most
 }
 
 // expectFullSegments fails the case unless the longest ULPDUs of a Write, a Send and a Read
-// Response are as long as the MULPDU.
-func expectFullSegments(c *conn) {
-	c.PostSend(c.qp, c.writeWR(1, 0, 8000), c.sendWR(2, 0, 8000))
-	c.send(c.peerRead(0, 8000))
-	want := mulpdu(c.tcp.MSS(), withoutMarkers)
-	for _, op := range []iwarp.Opcode{iwarp.OpWrite, iwarp.OpSend, iwarp.OpReadResponse} {
-		got := c.longestULPDUOf(op)
-		c.Check(got == want, fmt.Sprintf("%v in ULPDUs of up to %d octets in segments of %d", op, want, c.tcp.MSS()), "up to %d", got)
-	}
+// Response are as long as the MULPDU, and their FPDUs fit into TCP segments.
+func (c *conn) expectFullSegments(markers bool) {
+	mss := c.tcp.MSS()
+	want := mulpdu(mss, markers)
+	c.forEachLongMessage(8000, func(op iwarp.Opcode, ulpdu, fpdu int) {
+		c.Check(ulpdu == want, fmt.Sprintf("%v in ULPDUs of up to %d octets in segments of %d", op, want, mss), "up to %d", ulpdu)
+		c.Check(fpdu <= mss, fmt.Sprintf("FPDUs of at most %d octets", mss), "one of %d", fpdu)
+	})
 }
 
 // Changes to the peer's start-up frame.
@@ -85,54 +84,47 @@ var mpaFPDUCases = []conformance.Case{{
 }, {
 	ID: "mpa/record/never-above-64768", Cite: cite("rfc5044/3/2"), Setup: conformance.Setup{MTU: 65535},
 	Title:   "No ULPDU is longer than 64768 octets, however long TCP segments are",
-	Sends:   "nothing: the device writes 256 KiB over a path with an MTU of 65535",
+	Sends:   "a Read Request for 256 KiB over a path with an MTU of 65535; the device writes and sends as much",
 	Expects: "ULPDUs of at most 64768 octets",
 	Defects: []string{"MULPDUUnbounded"}, Run: onSetup(setup{memLen: 256 << 10}, func(c *conn) {
 		mss := c.tcp.MSS()
 		require(mulpdu(mss, withoutMarkers) >= maxULPDU, fmt.Sprintf("TCP segments hold %d octets here", mss))
 		c.allowBadFrames = true
-		got := c.longestULPDU(256 << 10)
-		c.Check(got <= maxULPDU, fmt.Sprintf("ULPDUs of at most %d octets", maxULPDU), "one of %d", got)
+		c.forEachLongMessage(256<<10, func(op iwarp.Opcode, ulpdu, _ int) {
+			c.Check(ulpdu <= maxULPDU, fmt.Sprintf("%v in ULPDUs of at most %d octets", op, maxULPDU), "one of %d", ulpdu)
+		})
 	}),
 }, {
 	ID: "mpa/record/mulpdu-fills-segments-of-1460", Cite: cite("rfc5044/4.5/1"), Setup: setupMSS(1460),
 	Title:   "The MULPDU is the MSS less 6 octets",
 	Sends:   "a Read Request for 8000 octets, with an MSS of 1460; the device writes and sends as much",
 	Expects: "ULPDUs of up to 1454 octets",
-	Defects: []string{"MSSRoundedDown", "MSSIgnored"}, Run: onConn(expectFullSegments),
+	Defects: []string{"MSSRoundedDown", "MSSIgnored"}, Run: onConn(func(c *conn) { c.expectFullSegments(withoutMarkers) }),
 }, {
 	ID: "mpa/record/mulpdu-of-odd-segment-size", Cite: cite("rfc5044/4.5/1"), Setup: setupMSS(1463),
 	Title:   "The MULPDU is computed from the MSS rounded down to a multiple of four",
 	Sends:   "a Read Request for 8000 octets, with an MSS of 1463; the device writes and sends as much",
 	Expects: "ULPDUs of up to 1454 octets",
-	Defects: []string{"MSSRoundedDown"}, Run: onConn(expectFullSegments),
+	Defects: []string{"MSSRoundedDown"}, Run: onConn(func(c *conn) { c.expectFullSegments(withoutMarkers) }),
 }, {
-	ID: "mpa/record/mulpdu-leaves-room-for-markers", Cite: cite("rfc5044/4.5/2"), Setup: setupMSS(1460),
+	ID: "mpa/record/mulpdu-leaves-room-for-markers", Cite: cite("rfc5044/4.5/2", "rfc5044/3/3"), Setup: setupMSS(1463),
 	Title:   "The MULPDU leaves room for the markers of a segment",
-	Sends:   "a Request for markers; the device writes 8000 octets",
-	Expects: "ULPDUs of up to 1442 octets with an MSS of 1460, and FPDUs that fit with their markers",
-	Defects: []string{"MarkersForgotten", "MarkersTwice"}, Run: onMarkersFromDevice(func(c *conn) {
+	Sends:   "a Request for markers, and a Read Request for 8000 octets; the device writes and sends as much",
+	Expects: "ULPDUs of up to 1442 octets with an MSS of 1463, and FPDUs that fit with their markers",
+	Defects: []string{"MarkersForgotten", "MarkersTwice", "MarkedModForgotten"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = false
-		mss := c.tcp.MSS()
 		const markers = true
-		want := mulpdu(mss, markers)
-		c.PostSend(c.qp, c.writeWR(1, 0, 8000))
-		most := 0
-		for _, g := range c.nextMessage(iwarp.OpWrite) {
-			most = max(most, len(g.ULPDU))
-			c.Check(len(g.ULPDU) <= want, fmt.Sprintf("ULPDUs of at most %d octets in segments of %d", want, mss), "one of %d", len(g.ULPDU))
-			c.Check(len(g.Raw) <= mss, fmt.Sprintf("FPDUs of at most %d octets", mss), "one of %d", len(g.Raw))
-		}
-		c.Check(most == want, fmt.Sprintf("ULPDUs of up to %d octets in segments of %d", want, mss), "up to %d", most)
+		c.expectFullSegments(markers)
 	}),
 }, {
 	ID: "mpa/record/mulpdu-of-at-least-128", Cite: cite("rfc5044/4.5/3", "rfc5044/3/2"), Setup: setupMSS(88),
 	Title:   "The MULPDU is at least 128 octets, however short TCP segments are",
-	Sends:   "nothing: the device writes 1000 octets, with an MSS of 88",
+	Sends:   "a Read Request for 1000 octets, with an MSS of 88; the device writes and sends as much",
 	Expects: "ULPDUs of 128 octets",
 	Defects: []string{"MULPDUUnbounded"}, Run: onConn(func(c *conn) {
-		got := c.longestULPDU(1000)
-		c.Check(got >= 128, "ULPDUs of at least 128 octets", "up to %d in segments of %d", got, c.tcp.MSS())
+		c.forEachLongMessage(1000, func(op iwarp.Opcode, ulpdu, _ int) {
+			c.Check(ulpdu >= 128, fmt.Sprintf("%v in ULPDUs of at least 128 octets", op), "up to %d in segments of %d", ulpdu, c.tcp.MSS())
+		})
 	}),
 }, {
 	ID: "mpa/fpdu/layout", Cite: cite("rfc5044/4.1/1"),

@@ -40,9 +40,13 @@ func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
 	})
 }
 
-// expectMarkers fails the case unless a Write of 2000 octets by the device has at least 3 markers.
+// expectMarkers fails the case unless a Write of 2000 octets by the device has at least 3 markers,
+// at the right positions and with the right pointers.
 func expectMarkers(c *conn) {
-	c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
+	first := c.deframer.Position
+	markers := c.deviceMarkers(2000)
+	c.Check(len(markers) >= 3, "a stream with markers", "none")
+	c.checkMarkers(first, markers)
 }
 
 // deviceMarkers makes the device write n octets, and returns the markers in its FPDUs.
@@ -196,14 +200,14 @@ var mpaMarkerCases = []conformance.Case{{
 		c.Check(len(octets) == 5000, "5000 octets", "%d", len(octets))
 	}),
 }, {
-	ID: "mpa/marker/points-to-the-length", Cite: cite("rfc5044/4.3/4", "rfc5044/4.2/3"),
+	ID: "mpa/marker/points-to-the-length", Cite: cite("rfc5044/4.3/4", "rfc5044/4.2/3", "rfc5044/4.1/2"),
 	Title:   "A marker inside an FPDU has the distance to its length field",
 	Sends:   "a Request for markers; the device sends 100 and then 800 octets",
-	Expects: "a marker in the second FPDU that points to its length field",
+	Expects: "a marker in the second FPDU that points to its length field, and does not count in the length",
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
-		g := c.expect(iwarp.Send(2, c.localMem.Buf[:800]))
+		g := c.expect(iwarp.Send(2, c.localMem.Buf[:800]).ULPDULength(18 + 800))
 		c.Check(len(g.Markers) == 1, "a marker in the second FPDU", "%d", len(g.Markers))
 		back := uint16(g.Markers[0].Offset - g.Offset)
 		c.Check(g.Markers[0].Ptr == back, fmt.Sprintf("a marker that points %d octets back", back), "%d", g.Markers[0].Ptr)
@@ -261,11 +265,11 @@ var mpaMarkerCases = []conformance.Case{{
 		c.ExpectUnchangedOutside(c.localMem, 0, 1500)
 	}),
 }, {
-	ID: "mpa/marker/taken-out-of-a-write", Cite: cite("rfc5044/4.3/9"), Setup: setupMarkers,
+	ID: "mpa/marker/taken-out-of-a-write", Cite: cite("rfc5044/4.3/9", "rfc5044/7.1.1/5"), Setup: setupMarkers,
 	Title:   "Markers in a Write are not placed",
-	Sends:   "a Write of 1500 octets with its markers",
-	Expects: "1500 octets in the memory, without the markers",
-	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
+	Sends:   "a Request with M clear to a device that requests markers; a Write of 1500 octets with its markers, and a Read Request",
+	Expects: "1500 octets in the memory, without the markers; a Read Response without markers",
+	Defects: []string{"MarkersKept", "MarkersBothWays"}, Run: onMarkersToDevice(func(c *conn) {
 		c.sendAndSync(c.peerWrite(0, data(1500)))
 		c.ExpectBytes(c.targetMem, 0, data(1500))
 		c.ExpectUnchangedOutside(c.targetMem, 0, 1500)

@@ -15,14 +15,30 @@ func (c *conn) checkCRC(g iwarp.ReceivedFPDU) {
 	c.Check(iwarp.Val(g.MPA.CRC) == g.CorrectCRC, fmt.Sprintf("the CRC %08x", g.CorrectCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
 }
 
-// expectCRCs fails the case unless the device sends CRCs and checks them.
-func expectCRCs(c *conn) {
-	c.allowBadFrames = true // checkCRC reports a wrong CRC
-	c.PostSend(c.qp, c.sendWR(9, 0, 16))
-	c.checkCRC(c.expect(iwarp.Op(iwarp.OpSend).Length(16)))
-	c.ExpectCompletion(9, verbs.WCSuccess)
-	c.expectSendDelivered(1, 16)
-	c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC(), iwarp.MPACRC)
+// onCRCs makes the body of a case that fails unless the device, as the initiator if active, sends
+// correct CRCs with every kind of message, and checks those of the peer. frame changes the peer's
+// start-up frame, unless it is nil. check is called with the first connection.
+func onCRCs(active bool, frame func(startupFrame) startupFrame, check func(*conn)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		s := kindSetup
+		s.active, s.frame = active, frame
+		c := h.connect(s)
+		check(c)
+		c.allowBadFrames = true // checkCRC reports a wrong CRC
+		for _, g := range c.exchangeAllKinds() {
+			c.checkCRC(g)
+		}
+		c.reset()
+		c.expectDisconnect()
+		c.Completions() // those of the next connections are counted separately
+		for _, k := range h.kinds() {
+			c := h.connect(s)
+			c.Note("%v", k.op)
+			c.sendAndExpect(k)
+			c.expectRefusal(k.valid(c).BadCRC(), iwarp.MPACRC) // another case checks that it has no effect
+			c.Completions()
+		}
+	})
 }
 
 // mustDecodeHex decodes an FPDU in hexadecimal.
@@ -74,51 +90,51 @@ var mpaCRCCases = []conformance.Case{{
 		hs.establishWithReply(nil)
 	}),
 }, {
-	ID: "mpa/crc/asked-for-by-default-in-a-reply", Cite: cite("rfc5044/4.4/2"),
+	ID: "mpa/crc/asked-for-by-default-in-a-reply", Cite: cite("rfc5044/4.4/2", "rfc5044/7.1.1/7"),
 	Title:   "A responder requests CRCs by default, even if the initiator does not",
 	Sends:   "a Request with C clear",
 	Expects: "a Reply with C set, and CRCs in both directions",
 	Defects: []string{"NeverRaisesCRC", "NeverAsksCRC"},
-	Run: onSetup(setup{receives: 2, frame: withoutCRC}, func(c *conn) {
+	Run: onCRCs(responder, withoutCRC, func(c *conn) {
 		c.Check(iwarp.Val(c.deviceFrame.C), "a Reply with C set", "%v", c.deviceFrame)
-		expectCRCs(c)
 	}),
 }, {
 	ID: "mpa/crc/on-if-the-request-asks", Cite: cite("rfc5044/7.1.1/7", "rfc5044/4.4/3"), Setup: setupNoCRC,
 	Title:   "CRCs are used if only the Request requests them",
-	Sends:   "a Request with C set, to a device that does not request CRCs; a Send, and one with a wrong CRC",
+	Sends:   "a Request with C set, to a device that does not request CRCs; a message of every kind, and one with a wrong CRC",
 	Expects: "correct CRCs, and a Terminate for the wrong one",
-	Defects: []string{"CRCNeedsBoth"}, Run: onSetup(setup{receives: 2}, expectCRCs),
+	Defects: []string{"CRCNeedsBoth", "CRCOfWritesUnchecked"}, Run: onCRCs(responder, nil, func(*conn) {}),
 }, {
 	ID: "mpa/crc/on-if-the-reply-asks", Cite: cite("rfc5044/7.1.1/7", "rfc5044/4.4/3"), Setup: setupNoCRC,
 	Title:   "CRCs are used if only the Reply requests them",
-	Sends:   "a Reply with C set, to a device that does not request CRCs; a Send, and one with a wrong CRC",
+	Sends:   "a Reply with C set, to a device that does not request CRCs; a message of every kind, and one with a wrong CRC",
 	Expects: "correct CRCs, and a Terminate for the wrong one",
-	Defects: []string{"CRCNeedsBoth"}, Run: onSetup(setup{active: true, receives: 2}, expectCRCs),
+	Defects: []string{"CRCNeedsBoth", "CRCOfWritesUnchecked"}, Run: onCRCs(initiator, nil, func(*conn) {}),
 }, {
 	ID: "mpa/crc/on-though-the-reply-does-not-ask", Cite: cite("rfc5044/7.1.1/7"),
 	Title:   "An initiator that requested CRCs uses them even if the Reply has C clear",
-	Sends:   "a Reply with C clear to a Request with C set; a Send, and one with a wrong CRC",
+	Sends:   "a Reply with C clear to a Request with C set; a message of every kind, and one with a wrong CRC",
 	Expects: "a connection, correct CRCs, and a Terminate for the wrong one",
 	Defects: []string{"RefusesPlainReply", "CRCNeedsBoth"},
-	Run: onSetup(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
-		require(iwarp.Val(c.deviceFrame.C), "the device does not request CRCs")
-		expectCRCs(c)
-	}),
+	Run:     onCRCs(initiator, withoutCRC, func(c *conn) { require(iwarp.Val(c.deviceFrame.C), "the device does not request CRCs") }),
 }, {
 	ID: "mpa/crc/off-if-nobody-asks", Cite: cite("rfc5044/4.4/4", "rfc5044/7.1.1/7"), Setup: setupNoCRC,
 	Title:   "CRCs are not checked if no side requests them",
-	Sends:   "start-up frames with C clear, as initiator and as responder, then Sends with wrong CRCs",
-	Expects: "each is delivered",
-	Defects: []string{"CRCAlwaysChecked"}, Run: onHost(func(h *host) {
-		for _, active := range []bool{false, true} {
-			c := h.connect(setup{active: active, receives: 2, frame: withoutCRC})
-			require(!c.framer.CRC, "the device requests CRCs")
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC())
-			c.ExpectRecv(1, 16)
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(0xdeadbeef))
-			c.ExpectRecv(2, 16)
-			c.syncByRead()
+	Sends:   "start-up frames with C clear, as initiator and as responder, then messages of every kind with wrong CRCs",
+	Expects: "each is executed",
+	Defects: []string{"CRCAlwaysChecked", "CRCOfResponsesChecked"}, Run: onHost(func(h *host) {
+		s, kinds := kindSetup, append(h.kinds(), terminateKind)
+		s.frame = withoutCRC
+		for _, s.active = range []bool{false, true} {
+			for _, k := range kinds {
+				c := h.connect(s)
+				require(!c.framer.CRC, "the device requests CRCs")
+				c.Note("%v", k.op)
+				message := k.valid(c)
+				c.send(message.CRC(0xdeadbeef))
+				k.expectEffect(c, message)
+				c.Completions() // those of the next connection are counted separately
+			}
 		}
 	}),
 }, {

@@ -155,7 +155,7 @@ func (c *conn) expectAlignedSegments(messages int) {
 var mpaSegmentCases = []conformance.Case{{
 	ID: "mpa/segment/begins-with-an-fpdu", Cite: cite("rfc5044/5.1/1"), Level: conformance.Should, Setup: setupMSS(1460),
 	Title:   "TCP segments begin with an FPDU",
-	Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
+	Sends:   "a Read Request for 20000 octets; before it the device sends messages of several lengths, one at a time, and writes as much",
 	Expects: "each read of the stream begins with a length field",
 	Defects: []string{"SegmentsUnaligned"}, Run: onSetup(setup{memLen: 20000}, func(c *conn) {
 		for i, n := range []int{0, 16, 300, 1000} {
@@ -163,6 +163,8 @@ var mpaSegmentCases = []conformance.Case{{
 			c.expectAlignedSegments(1)
 		}
 		c.PostSend(c.qp, c.writeWR(9, 0, 20000))
+		c.expectAlignedSegments(1)
+		c.send(c.peerRead(0, 20000))
 		c.expectAlignedSegments(1)
 	}),
 }, {
@@ -189,10 +191,11 @@ var mpaSegmentCases = []conformance.Case{{
 	ID: "mpa/segment/octet-by-octet", Cite: cite("rfc5044/5.1/3"),
 	Setup:   setupNoCRC, // another case splits the CRC
 	Title:   "An FPDU may arrive octet by octet",
-	Sends:   "without CRCs, a Send and a Write, each octet in a separate segment",
-	Expects: "one is delivered, the other is placed",
+	Sends:   "without CRCs, a Send, a Write and a Read Response, each octet in a separate segment",
+	Expects: "the first is delivered, the others are placed",
 	Defects: []string{"HeaderInOneRead"}, Run: onWithoutCRC(func(c *conn) {
-		for _, f := range []iwarp.Segment{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
+		response := iwarp.ReadResponseTo(c.deviceRead(9, 512, 13), data(13))
+		for _, f := range []iwarp.Segment{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13)), response} {
 			b := c.encode(f)
 			for i := range b {
 				c.write(b[i : i+1])
@@ -200,6 +203,8 @@ var mpaSegmentCases = []conformance.Case{{
 			}
 		}
 		c.expectMessage(1, 13)
+		c.ExpectCompletion(9, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 512, data(13))
 		c.syncByRead()
 		c.ExpectBytes(c.targetMem, 0, data(13))
 	}),

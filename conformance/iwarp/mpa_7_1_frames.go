@@ -34,20 +34,26 @@ func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error 
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {
-			hs := h.startActive(setup{})
-			hs.recvFrame()
-			hs.sendReply(edit)
-			// The device may send a Terminate. As the Reply is invalid, only the device's own C
-			// decides on its CRC.
-			c := hs.enterFullOperation()
-			c.framer.CRC = iwarp.Val(hs.deviceFrame.C)
-			if g, ok := c.nextFPDU(belowStartupTimer); ok {
-				c.checkTerminate(g, []iwarp.Cause{iwarp.MPAStartupFrame})
-			}
-			c.expectEndWithin(belowStartupTimer)
-			hs.expectConnError()
+			h.expectReplyRefused(edit)
 		}
 	})
+}
+
+// expectReplyRefused sends a Reply that edit has changed, and fails the case unless the device ends
+// the stream, and the connect of the application fails.
+func (h *host) expectReplyRefused(edit func(startupFrame) startupFrame) {
+	hs := h.startActive(setup{})
+	hs.recvFrame()
+	hs.sendReply(edit)
+	// The device may send a Terminate. As the Reply is invalid, only the device's own C decides
+	// on its CRC.
+	c := hs.enterFullOperation()
+	c.framer.CRC = iwarp.Val(hs.deviceFrame.C)
+	if g, ok := c.nextFPDU(belowStartupTimer); ok {
+		c.checkTerminate(g, []iwarp.Cause{iwarp.MPAStartupFrame})
+	}
+	c.expectEndWithin(belowStartupTimer)
+	hs.expectConnError()
 }
 
 // wrongOctet returns a key with one bit of octet i wrong.
@@ -115,6 +121,25 @@ func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	})
 }
 
+// expectReplyDataBounded sends a Reply with 8 octets of private data and 56 zeros after it, which are
+// no valid FPDU. It fails the case unless the device ends the stream, and if the application gets
+// other private data.
+func (h *host) expectReplyDataBounded() {
+	const private = 8
+	hs := h.startActive(setup{})
+	n := uint16(private)
+	if iwarp.Val(hs.recvFrame().S) {
+		n += 4 // enhanced data
+	}
+	hs.sendReply(func(f startupFrame) startupFrame {
+		return f.Private(append(data(private), make([]byte, 56)...)).PrivateLength(n)
+	})
+	hs.expectEndOfStartup()
+	if hs.awaitResult() == nil {
+		h.checkRequestPrivateData(hs.result.Param().PrivateData, data(private))
+	}
+}
+
 // checkRequestPrivateData fails the case unless the application got the private data.
 func (h *host) checkRequestPrivateData(got, want []byte) {
 	h.Check(bytes.Equal(got, want), fmt.Sprintf("%d octets of private data for the application", len(want)), "%d: % x", len(got), head(got))
@@ -166,7 +191,7 @@ var mpaFrameCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "mpa/start/wrong-key-in-a-reply-closes", Cite: cite("rfc5044/7.1.1/4"),
+	ID: "mpa/start/wrong-key-in-a-reply-closes", Cite: cite("rfc5044/7.1.1/4", "rfc5044/8/4"),
 	Title:   "An initiator closes the stream after a Reply with an invalid key",
 	Sends:   "Replies with wrong keys: with one that is too short, and with one bit wrong in each octet",
 	Expects: "the end of the stream, and a connect that fails",
@@ -193,12 +218,16 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/start/reserved-flags-are-zero", Cite: cite("rfc5044/7.1.1/9"),
 	Title:   "The reserved flags of start-up frames are zero",
-	Sends:   "Requests with the reserved flags set, together and one by one; the device sends a Request too",
+	Sends:   "Requests with the reserved flags set, together and one by one, and one that the application rejects; the device sends a Request too",
 	Expects: "zeros in the device's Replies and in its Request",
-	Defects: []string{"EchoesFlags"}, Run: onHost(func(h *host) {
+	Defects: []string{"EchoesFlags", "RejectEchoesReserved"}, Run: onHost(func(h *host) {
 		for _, bits := range []uint8{0xf, 0x8, 0x4, 0x2, 0x1} {
 			h.connect(setup{frame: func(f startupFrame) startupFrame { return f.ReservedBits(bits) }}).expectNoReservedFlags()
 		}
+		rejected := h.sendRequest(rejectingSetup(nil), enhancedRequest().ReservedBits(0xf))
+		rejected.expectFrame(iwarp.Reply().Reject(true))
+		rejected.expectNoReservedFlags()
+		h.Must("a request that can be rejected", rejected.awaitResult())
 		h.connect(setup{active: true}).expectNoReservedFlags()
 	}),
 }, {
@@ -220,12 +249,15 @@ var mpaFrameCases = []conformance.Case{{
 	Run:     onInvalidRequests(revision1Request().Revision(3), enhancedRequest().Revision(3), revision1Request().Revision(4), revision1Request().Revision(128), revision1Request().Revision(255)),
 }, {
 	ID: "mpa/start/revision-0-closes", Cite: cite("rfc5044/7.1.1/11"), Level: conformance.Should,
-	Title:   "A responder closes a stream that begins with a Request of revision 0",
-	Sends:   "a Request of revision 0",
-	Expects: "the end of the stream without a Reply, and no connection request",
-	Defects: []string{"TakesRevision0"}, Run: onInvalidRequests(revision1Request().Revision(0)),
+	Title:   "A stream with a start-up frame of revision 0 is closed",
+	Sends:   "a Request and a Reply of revision 0",
+	Expects: "the end of the stream without a Reply, and no connection request; a connect that fails",
+	Defects: []string{"TakesRevision0", "ReplyRevision0"}, Run: onHost(func(h *host) {
+		h.expectRequestDropped(h.listen(), revision1Request().Revision(0).Append(nil), h.ResponseTimeout())
+		h.expectReplyRefused(func(f startupFrame) startupFrame { return f.Revision(0) })
+	}),
 }, {
-	ID: "mpa/start/unknown-revision-of-a-reply-closes", Cite: cite("rfc5044/7.1.2/7", "rfc5044/7.1.1/11"),
+	ID: "mpa/start/unknown-revision-of-a-reply-closes", Cite: cite("rfc5044/7.1.2/7", "rfc5044/7.1.1/11", "rfc5044/8/4"),
 	Title:   "An initiator closes the stream after a Reply of an unknown revision",
 	Sends:   "Replies of revision 3, 4, 128 and 255",
 	Expects: "the end of the stream, and a connect that fails",
@@ -251,7 +283,7 @@ var mpaFrameCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "mpa/start/malformed-request-ends-it", Cite: cite("rfc5044/8/4", "rfc5044/7.1.2/3"),
+	ID: "mpa/start/malformed-request-ends-it", Cite: cite("rfc5044/8/4", "rfc5044/7.1.2/3", "rfc5044/8/1"),
 	Title:   "An invalid Request ends the stream without waiting for a timer",
 	Sends:   "zeros, another protocol, a Reply, an unknown revision, too much private data",
 	Expects: "the end of each stream, without a Reply, before any timer",
@@ -304,23 +336,23 @@ var mpaFrameCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "mpa/private/length-is-that-of-the-data", Cite: cite("rfc5044/7.1.1/12"),
+	ID: "mpa/private/length-is-that-of-the-data", Cite: cite("rfc5044/7.1.1/12", "rfc6581/6/3"),
 	Title:   "PD_Length is the length of all private data, enhanced data included",
 	Sends:   "Replies; the device connects with 1, 16 and 100 octets of private data",
 	Expects: "Requests with the data and its length",
 	Defects: []string{"EnhancedUncounted"}, Run: onPrivateData(initiator, 1, 16, 100),
 }, {
 	ID: "mpa/private/length-of-252-octets", Cite: cite("rfc5044/7.1.1/12"),
-	Title:   "PD_Length is correct for lengths around 256",
-	Sends:   "Replies; the device connects with 251, 252, 253, 255 and 256 octets of private data",
+	Title:   "PD_Length is correct for lengths around 256, and for the longest private data",
+	Sends:   "Replies; the device connects with 251, 252, 253, 255, 256 and 508 octets of private data",
 	Expects: "Requests with the data and its length",
-	Defects: []string{"LengthWraps"}, Run: onPrivateData(initiator, 251, 252, 253, 255, 256),
+	Defects: []string{"LengthWraps", "PDLengthNineBits"}, Run: onPrivateData(initiator, 251, 252, 253, 255, 256, 508),
 }, {
 	ID: "mpa/private/length-of-a-reply", Cite: cite("rfc5044/7.1.1/12"),
 	Title:   "PD_Length of a Reply is the length of its private data",
-	Sends:   "Requests; the device accepts with 1, 16, 251, 252 and 256 octets of private data",
+	Sends:   "Requests; the device accepts with 1, 16, 251, 252, 256 and 508 octets of private data",
 	Expects: "Replies with the data and its length",
-	Defects: []string{"LengthWraps"}, Run: onPrivateData(responder, 1, 16, 251, 252, 256),
+	Defects: []string{"LengthWraps", "PDLengthNineBits"}, Run: onPrivateData(responder, 1, 16, 251, 252, 256, 508),
 }, {
 	ID: "mpa/private/no-more-than-512-is-sent", Cite: cite("rfc5044/7.1.1/12"),
 	Title:   "A device sends no Reply with more than 512 octets of private data, enhanced data included",
@@ -347,10 +379,11 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/private/above-512-closes", Cite: cite("rfc5044/7.1.1/13"),
 	Title:   "A Request with more than 512 octets of private data ends the stream",
-	Sends:   "Requests with 513, 600 and 1024 octets of private data",
+	Sends:   "Requests with 513, 600 and 1024 octets of private data, and with 509 octets after enhanced data",
 	Expects: "the end of the stream without a Reply, and no connection request",
 	Defects: []string{"LongPrivateDataTaken"},
-	Run:     onInvalidRequests(revision1Request().Private(data(513)), revision1Request().Private(data(600)), revision1Request().Private(data(1024))),
+	Run: onInvalidRequests(revision1Request().Private(data(513)), revision1Request().Private(data(600)), revision1Request().Private(data(1024)),
+		enhancedRequest().Private(data(509))),
 }, {
 	ID: "mpa/private/512-in-a-request", Cite: cite("rfc5044/7.1.1/14"),
 	Title:   "A Request may have 512 octets of private data",
@@ -385,10 +418,11 @@ var mpaFrameCases = []conformance.Case{{
 	}),
 }, {
 	ID: "mpa/private/more-than-was-announced", Cite: cite("rfc5044/7.1.2/14"),
-	Title:   "Octets after the private data of a Request are not part of it",
-	Sends:   "a Request with 8 octets of private data, and 56 more: in the same segment, and in another before the application accepts",
-	Expects: "the application gets 8 octets or no request; the end of the stream, because the other octets are no FPDU",
-	Defects: []string{"PrivateDataOverrun", "EarlyOctetsSkipped"}, Run: onHost(func(h *host) {
+	Title:   "Octets after the private data of a Request or a Reply are not part of it",
+	Sends:   "a Request with 8 octets of private data, and 56 more: in the same segment, and in another before the application accepts; a Reply with 8 octets, and 56 zeros after them",
+	Expects: "the application gets 8 octets, or no request or connection; the end of the stream, because the other octets are no FPDU",
+	Defects: []string{"PrivateDataOverrun", "EarlyOctetsSkipped", "ReplyDataOverrun"}, Run: onHost(func(h *host) {
+		h.expectReplyDataBounded()
 		octets := revision1Request().Private(data(64)).PrivateLength(8).Append(nil)
 		for _, first := range []int{len(octets), len(octets) - 56} {
 			hs := h.startPassive(setup{respond: func(r verbs.ConnRequest, qp verbs.QP) (verbs.Conn, error) {

@@ -9,14 +9,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onResponderSilent makes the body of a case in which the device accepts the Request f. The peer
-// then sends its first FPDU in the pieces that cut returns. The case fails if the device sends
-// anything before it has all pieces. The application posts a Send, which the device may refuse,
-// before each piece.
+// onResponderSilent makes the body of a case in which the device accepts the Request f, without and
+// with markers. The peer then sends its first FPDU in the pieces that cut returns. The case fails if
+// the device sends anything before it has all pieces. The application posts requests, which the
+// device may refuse, before each piece.
 func onResponderSilent(f startupFrame, fpdu iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
-	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
+	return onHost(func(h *host) {
+		hs := h.sendRequest(setup{receives: 1}, f)
 		hs.expectFrame(iwarp.Reply().Reject(false))
 		hs.expectSilenceUntil(fpdu, cut)
+		hs = h.sendRequest(setup{receives: 1}, withMarkers(f))
+		if !iwarp.Val(hs.recvFrame().R) { // another case checks that markers are granted
+			hs.expectSilenceUntil(fpdu, cut)
+		}
 	})
 }
 
@@ -43,30 +48,32 @@ func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench)
 }
 
 // expectSilenceUntil sends the peer's first FPDU in the pieces that cut returns, and fails the case
-// if the device sends anything before it has all pieces. The application posts a Send, which the
-// device may refuse, before each piece.
+// if the device sends anything before it has all pieces. The application posts a Send, a Write and a
+// read, which the device may refuse, before each piece.
 func (hs *handshake) expectSilenceUntil(fpdu iwarp.Segment, cut func(octets []byte) [][]byte) {
 	c := hs.enterFullOperation()
-	posted := 0
+	payload := c.localMem.Buf[1024:1040]
+	wrs := []verbs.SendWR{c.sendWR(9, 1024, 16), c.writeWR(9, 1024, 16), c.readWR(9, 2048, 16)}
+	requests := []iwarp.Segment{iwarp.Op(iwarp.OpSend).WithPayload(payload), iwarp.Write(peerSTag, peerTO, payload), iwarp.Op(iwarp.OpReadRequest)}
+	var want []iwarp.Segment
 	for _, piece := range cut(c.encode(fpdu)) {
-		if n, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(9, 1024, 16)}); err == nil {
-			posted += n
-		} else {
-			c.Note("post_send: %v", err)
-		}
+		n, err := c.qp.PostSend(wrs)
+		c.Note("post_send: %d accepted, %v", n, err)
+		want = append(want, requests[:n]...)
 		c.expectSilence(silencePeriod)
 		c.write(piece)
 	}
 	hs.expectConnected()
-	if posted == 0 {
-		c.PostSend(c.qp, c.sendWR(9, 1024, 16))
+	if len(want) == 0 {
+		c.PostSend(c.qp, wrs...)
+		want = requests
 	}
-	for i := range uint32(max(posted, 1)) {
-		g := c.mustNextFPDU("SEND")
+	for _, w := range want {
+		g := c.mustNextFPDU(w.String())
 		if g.Op() == iwarp.OpReadResponse && fpdu.Op() == iwarp.OpReadRequest {
-			g = c.mustNextFPDU("SEND")
+			g = c.mustNextFPDU(w.String())
 		}
-		c.checkFPDU(iwarp.Send(i+1, c.localMem.Buf[1024:1040]), g)
+		c.checkFPDU(w, g)
 	}
 }
 
@@ -131,12 +138,16 @@ var mpaOrderCases = []conformance.Case{{
 }, {
 	ID: "mpa/order/first-fpdu-behind-the-reply-is-taken", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
 	Title:   "A responder processes an FPDU that arrives right after its Reply",
-	Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
+	Sends:   "a Request of revision 1 or an enhanced one, and a Send right after the Reply, on sixteen streams",
 	Expects: "the Sends are delivered",
-	Defects: []string{"FirstFPDUStuck"}, Run: onHost(func(h *host) {
+	Defects: []string{"FirstFPDUStuck", "FirstEnhancedStuck"}, Run: onHost(func(h *host) {
 		// A device that receives FPDUs from its Reply on misses only those right after it.
-		for range 16 {
-			hs := h.sendRequest(setup{receives: 1}, revision1Request())
+		for i := range 16 {
+			f := revision1Request()
+			if i%2 == 1 {
+				f = requestWithFlags(0)
+			}
+			hs := h.sendRequest(setup{receives: 1}, f)
 			hs.expectFrame(iwarp.Reply().Reject(false))
 			c := hs.enterFullOperation()
 			c.send(iwarp.Send(1, data(16)))
@@ -147,13 +158,13 @@ var mpaOrderCases = []conformance.Case{{
 }, {
 	ID: "mpa/order/responder-is-mute-until-spoken-to", Cite: cite("rfc5044/7.1.2/9"),
 	Title:   "A responder sends no FPDU before it has received one",
-	Sends:   "a Request of revision 1, then nothing for some time, then a Send. The application posts a Send right after it accepts",
-	Expects: "nothing until the Send has arrived, then the device's message",
-	Defects: []string{"NoFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
+	Sends:   "Requests of revision 1 without and with markers, then nothing for some time, then a Send. The application posts a Send, a Write and a read right after it accepts",
+	Expects: "nothing, not even a marker, until the Send has arrived, then the device's messages",
+	Defects: []string{"NoFence", "FirstMarkerEarly"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
 }, {
 	ID: "mpa/order/half-an-fpdu-does-not-unmute", Cite: cite("rfc5044/7.1.2/9", "rfc6581/9.2/10"),
 	Title:   "A responder sends no FPDU before it has received a complete one",
-	Sends:   "a Request of revision 1, a Send in three pieces, the last of one octet. The application posts a Send before each",
+	Sends:   "Requests of revision 1 without and with markers, a Send in three pieces, the last of one octet. The application posts a Send, a Write and a read before each",
 	Expects: "nothing until the last octet has arrived, then the device's messages",
 	Defects: []string{"EarlyFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
 }, {
@@ -181,7 +192,7 @@ var mpaOrderCases = []conformance.Case{{
 		hs.enterFullOperation().expectNothingMore()
 	}),
 }, {
-	ID: "mpa/reject/initiator-sends-nothing", Cite: cite("rfc5044/7.1.2/8"),
+	ID: "mpa/reject/initiator-sends-nothing", Cite: cite("rfc5044/7.1.2/8", "rfc5044/7.1.1/8"),
 	Title:   "A rejected initiator sends nothing more, and has no connection",
 	Sends:   "a Reply with R set",
 	Expects: "no FPDU, and a connect that fails",
@@ -296,13 +307,17 @@ var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases(
 	}),
 }})
 
-// onWrongMarkers makes the body of a case that sends messages with a wrong marker, each on a
-// separate connection, and fails unless the device reports the marker.
+// onWrongMarkers makes the body of a case that sends a Send with wrong markers, and a valid Write
+// behind it, on a separate connection for each edit. It fails unless the device reports the marker
+// and executes neither. The Send has a marker before its length and several in it.
 func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error {
-	return onEachConn(setup{receives: 1, recvLen: 2048}, edits, func(c *conn, edit func(*iwarp.Marker)) {
+	return onEachConn(setup{receives: 2, recvLen: 2048}, edits, func(c *conn, edit func(*iwarp.Marker)) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
-		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(1600)).EditMarkers(edit), iwarp.MPAMarker)
-		c.expectFailure(1)
+		c.expectSendDelivered(1, payloadToMarker(c.framer.Position))
+		c.sendCoalesced(iwarp.Send(c.nextSendMSN(), data(1500)).EditMarkers(edit), c.peerWrite(0, data(16)))
+		c.expectTerminateAndEnd(iwarp.MPAMarker)
+		c.expectFailure(2)
+		c.ExpectUntouched(c.targetMem)
 	})
 }
 
@@ -351,23 +366,28 @@ var mpaErrorCases = []conformance.Case{{
 		c.expectDisconnect()
 	}),
 }, {
-	ID: "mpa/error/wrong-marker-is-said-before-the-end", Cite: cite("rfc5044/8/3", "rfc5044/8/5", "rfc5044/8/1"),
+	ID: "mpa/error/wrong-marker-is-said-before-the-end", Cite: cite("rfc5044/8/3", "rfc5044/8/5", "rfc5044/8/1", "rfc5044/8/2", "rfc6580/3.3/1"),
 	Setup:   setupMarkers,
 	Title:   "A wrong marker is reported in a Terminate before the stream ends",
-	Sends:   "a Send with a marker that points four octets too far, and the correct CRC",
-	Expects: "a Terminate that names the marker, then the end of the stream",
-	Defects: []string{"ErrorResets", "MarkersUnchecked"}, Run: onWrongMarkers(func(m *iwarp.Marker) { m.Ptr += 4 }),
+	Sends:   "a Send with markers that point four octets too far, and the correct CRC; a valid Write behind it",
+	Expects: "a Terminate that names the marker, then the end of the stream; neither has an effect",
+	Defects: []string{"ErrorResets", "MarkersUnchecked", "MarkerErrorPasses"}, Run: onWrongMarkers(func(m *iwarp.Marker) { m.Ptr += 4 }),
 }, {
 	ID: "mpa/error/marker-beside-the-length", Cite: cite("rfc5044/8/5"), Level: conformance.Should, Setup: setupMarkers,
 	Title:   "A marker that does not point to the length field of its FPDU is detected",
-	Sends:   "Sends with markers whose pointers are four octets short, 0, and 0xfffc, and with such a pointer in the later markers only, each on a separate connection",
+	Sends:   "Sends with markers whose pointers are four octets short, 0, and 0xfffc, each on a separate connection; Sends of which only the marker before the length, or only the last marker, is wrong",
 	Expects: "a Terminate that names the marker for each",
-	Defects: []string{"MarkersUnchecked", "LaterMarkersUnchecked"}, Run: onWrongMarkers(
+	Defects: []string{"MarkersUnchecked", "FirstMarkerChecked", "LeadMarkerUnchecked"}, Run: onWrongMarkers(
 		func(m *iwarp.Marker) { m.Ptr -= 4 },
 		func(m *iwarp.Marker) { m.Ptr = 0 },
 		func(m *iwarp.Marker) { m.Ptr = 0xfffc },
 		func(m *iwarp.Marker) {
-			if m.Want > 512 { // not the first of the FPDU
+			if m.Want == 0 {
+				m.Ptr = 4
+			}
+		},
+		func(m *iwarp.Marker) {
+			if m.Want > markerInterval {
 				m.Ptr -= 4
 			}
 		},

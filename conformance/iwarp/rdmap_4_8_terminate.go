@@ -139,7 +139,7 @@ var rdmapTerminateCases = []conformance.Case{{
 			fmt.Sprintf("for %s a Terminate with %04x and flags in the next three bits", f.name, uint16(want)), "% x", word)
 	}),
 }, {
-	ID: "rdmap/terminate/listed-values-only", Cite: cite("rfc5040/4.8/2", "rfc5041/7.2/1"),
+	ID: "rdmap/terminate/listed-values-only", Cite: cite("rfc5040/4.8/2", "rfc5041/7.2/1", "rfc6580/3.1/1"),
 	Title:   "A Terminate has a layer, type and code that an RFC lists",
 	Sends:   "errors of every layer, with the highest codes too, each on a separate connection",
 	Expects: "causes that an RFC lists",
@@ -252,7 +252,7 @@ var rdmapTerminateCases = []conformance.Case{{
 		c.expectQuotedDDPHeader(t, wrong)
 	}),
 }, {
-	ID: "rdmap/terminate/headers-of-every-wrong-read", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5"),
+	ID: "rdmap/terminate/headers-of-every-wrong-read", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5", "rfc6580/3.1/1"),
 	Title:   "The Terminate of a Read Request quotes its headers, whatever is wrong with its source",
 	Sends:   "Read Requests with an unknown key, out of bounds, for memory without the right and of another domain, and one that wraps around; each alone, and between two valid ones in a TCP segment",
 	Expects: "M, D and R, and both headers of the Read Request in the Terminate",

@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/binary"
-	"math"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -278,7 +277,7 @@ func (m *IWARP) checkHeaderQueue(s iwarp.Segment, f *iwarpFaults) {
 		f.unspecified = true
 		return
 	}
-	m.addMSNFault(s, math.MaxInt32, f)
+	m.addMSNFault(s, 1, f) // how many buffers are behind the next is not known here
 	if *s.DDP.MO != 0 {
 		f.add(iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong)
 	}
