@@ -11,7 +11,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -484,12 +483,4 @@ func (s *cmDialogue) Close() {
 		s.Must("memory that is deregistered", q.mem.Close())
 	}
 	s.Completions()
-}
-
-// closeConn frees a queue pair and its memory.
-func (s *cmDialogue) closeConn(c *Conn) {
-	s.Must("a queue pair that is destroyed", c.QP.Close())
-	for _, m := range []*rig.Memory{c.TargetMem, c.LocalMem} {
-		s.Must("memory that is deregistered", m.Close())
-	}
 }
