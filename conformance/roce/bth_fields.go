@@ -354,7 +354,8 @@ func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, lastSE bool) {
 }
 
 // checkSolicited sends six messages, without and with immediate data, with SE in no packet, in the
-// first or in the last. The case fails unless exactly those with SE in the last packet raise an event.
+// first or in the last. The case fails unless exactly those with SE in the last packet raise an
+// event.
 func (c *Conn) checkSolicited(kind verbs.QPType, events verbs.CompChannel) {
 	psn, recvID := 0, uint64(0)
 	for _, se := range []struct{ first, last bool }{{}, {first: true}, {last: true}} {

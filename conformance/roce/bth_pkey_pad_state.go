@@ -361,8 +361,9 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, on RC, UC and
-// UD, and calls check for each packet. All bits of the memory are 1, so that pad bytes from it show.
+// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, on RC, UC
+// and UD, and calls check for each packet. All bits of the memory are 1, so that pad bytes from it
+// show.
 func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
 	senders := []*Conn{c}
 	if c.Caps.Has(verbs.CapUC) {

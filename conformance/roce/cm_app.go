@@ -312,8 +312,8 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectReads has the application post six READs, and fails the case unless the device sends want of
-// them. It then moves the queue pair to ERR and discards the completions.
+// expectReads has the application post six READs, and fails the case unless the device sends want
+// of them. It then moves the queue pair to ERR and discards the completions.
 func (c *Conn) expectReads(want int) {
 	for id := range uint64(6) {
 		c.PostSend(c.QP, c.ReadWR(id, 8))
@@ -327,8 +327,9 @@ func (c *Conn) expectReads(want int) {
 	c.Completions()
 }
 
-// expectNoOtherTransport has the application connect a UD or XRC queue pair, if the device has such.
-// The case fails if the device sends a REQ, except one with the extended transport XRC for XRC.
+// expectNoOtherTransport has the application connect a UD or XRC queue pair, if the device has
+// such. The case fails if the device sends a REQ, except one with the extended transport XRC for
+// XRC.
 func (p *Port) expectNoOtherTransport(kind verbs.QPType) {
 	if !p.Caps.Has(capOf[kind]) {
 		return
@@ -355,12 +356,13 @@ const (
 	cmTransportUC  = 1
 	cmTransportExt = 3 // the field ExtTransport has the transport
 	cmExtXRC       = 1
-	// cmPatience is the timeout of Connect, Accept and Resolve in cases about applications that give
-	// up: shorter than the timeouts of the CM.
+	// cmPatience is the timeout of Connect, Accept and Resolve in cases about applications that
+	// give up: shorter than the timeouts of the CM.
 	cmPatience = 500 * time.Millisecond
 )
 
-// expectAbandoned fails the case if the device sends anything but REJs, or the queue pair is in RTS.
+// expectAbandoned fails the case if the device sends anything but REJs, or the queue pair is in
+// RTS.
 func (p *Port) expectAbandoned(qp verbs.QP) {
 	for _, pkt := range p.Drain(shortWait) {
 		_, m, err := pkt.CM()

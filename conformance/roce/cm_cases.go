@@ -394,8 +394,8 @@ func (k *cmSession) expectSameREPs() {
 }
 
 // expectREPRetransmission fails the case unless the device retransmits the REP with the same
-// communication ID, and not before the timeout with this code. A tenth of the timeout is allowed for
-// a late reading of the clock.
+// communication ID, and not before the timeout with this code. A tenth of the timeout is allowed
+// for a late reading of the clock.
 func (k *cmSession) expectREPRetransmission(code uint8) {
 	begun, oldID := k.Now(), k.deviceID
 	timeout := ib.AckTimeout(code)

@@ -201,8 +201,8 @@ func (c *Conn) deviceNak(k int, code ib.NakCode, msn uint32) ib.Packet {
 // timeout67ms is the code of an ACK timeout of 67 ms, which does not expire while a case reacts.
 const timeout67ms = 14
 
-// LongTimeout returns the code of a local ACK timeout within which a case can react: code itself, or
-// that of a longer timeout of at most 2.1 s.
+// LongTimeout returns the code of a local ACK timeout within which a case can react: code itself,
+// or that of a longer timeout of at most 2.1 s.
 func (p *Port) LongTimeout(code uint8) uint8 {
 	const longest = 19 // 2.1 s
 	for code < longest && ib.AckTimeout(code) < p.ReactionTime() {

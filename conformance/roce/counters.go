@@ -25,9 +25,9 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 	}, tested)
 }
 
-// checkingCounters makes the body of a case that calls body, and then expects in each counter of all
-// the events that the recorded packets show, plus the number in counts. The case is unsupported if
-// the device has none of the counters in tested.
+// checkingCounters makes the body of a case that calls body, and then expects in each counter of
+// all the events that the recorded packets show, plus the number in counts. The case is unsupported
+// if the device has none of the counters in tested.
 func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		p.Sync() // the first Sync makes a connection, which must not count

@@ -39,8 +39,8 @@ var counterTrafficCases = []conformance.Case{
 		"ACKs for three SENDs and a WRITE of four packets", rig.Counts{cntSends: rig.Exactly(3)}, sendRequests),
 }
 
-// trafficCounts returns fromRecord for the counters of packets and bytes and for that of ACKs, which
-// is acks.
+// trafficCounts returns fromRecord for the counters of packets and bytes and for that of ACKs,
+// which is acks.
 func trafficCounts(acks *rig.Counter) rig.Counts {
 	return rig.Counts{
 		cntSentPackets: fromRecord, cntRcvdPackets: fromRecord, cntSentBytes: fromRecord, cntRcvdBytes: fromRecord, acks: fromRecord,
@@ -223,8 +223,8 @@ func onNewConns(n int, steps func(c *Conn, i int)) func(*Port) {
 	}
 }
 
-// causeImpliedNAKs twice has the device send a READ and a SEND, and acknowledges only the SEND, which
-// implies that the READ response was lost. Then it answers both.
+// causeImpliedNAKs twice has the device send a READ and a SEND, and acknowledges only the SEND,
+// which implies that the READ response was lost. Then it answers both.
 func causeImpliedNAKs(p *Port) {
 	c := p.Connect(Setup{})
 	for i := range 2 {
@@ -318,8 +318,8 @@ func counterDropCases() (all []conformance.Case) {
 }
 
 // udDropCase returns a case about datagrams that the device drops, and counts in counter. It calls
-// send, which sends one datagram, with a new queue pair each time: on some devices a drop changes the
-// state of the queue pair.
+// send, which sends one datagram, with a new queue pair each time: on some devices a drop changes
+// the state of the queue pair.
 func udDropCase(name, title string, counter *rig.Counter, send func(u *udPort), defects ...string) conformance.Case {
 	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{counter: rig.Exactly(dropsPerCase)}, func(p *Port) {
 		for range dropsPerCase {

@@ -97,8 +97,8 @@ func (s cmStep) String() string {
 // cmIDVariants describe the communication IDs of a message, by cmStep.ids.
 var cmIDVariants = []string{"", ", with an unknown local ID", ", with an unknown remote ID", ", with the remote ID of another connection"}
 
-// cmFault is a change of a message. The device must ignore the changed message, unless the change is
-// harmless.
+// cmFault is a change of a message. The device must ignore the changed message, unless the change
+// is harmless.
 type cmFault struct {
 	name     string
 	harmless bool
@@ -150,8 +150,8 @@ func cmSetReserved(p ib.Packet, attr ib.Attr) ib.Packet {
 	return p.WithPayload(b)
 }
 
-// openCMDialogue returns a function that starts a dialogue with a listener on the device. mix has the
-// weights of the operations.
+// openCMDialogue returns a function that starts a dialogue with a listener on the device. mix has
+// the weights of the operations.
 func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] {
 	return func(r *rig.Rig) dialogue.Session[cmStep] {
 		if r.CallTime > maxCMCallTime {
@@ -166,15 +166,15 @@ func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] 
 	}
 }
 
-// maxCMCallTime limits how long a verb call may take: longer ones let the CM's timers expire between
-// two steps.
+// maxCMCallTime limits how long a verb call may take: longer ones let the CM's timers expire
+// between two steps.
 const maxCMCallTime = 10 * time.Millisecond
 
 // maxLinks is the largest number of connections of a dialogue that are not idle or in time wait.
 const maxLinks = 3
 
-// Draw chooses an operation by its weight in the mix, and one of the newest connections on which the
-// operation makes sense.
+// Draw chooses an operation by its weight in the mix, and one of the newest connections on which
+// the operation makes sense.
 func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
 	type choice struct {
 		op   string
@@ -228,8 +228,8 @@ func (s *cmDialogue) live() (n int) {
 // cmOp is an operation of a dialogue.
 type cmOp struct {
 	name string
-	// when is a factor of the operation's weight: 0 if it makes no sense on the connection. It is nil
-	// for operations on no existing connection.
+	// when is a factor of the operation's weight: 0 if it makes no sense on the connection. It is
+	// nil for operations on no existing connection.
 	when     func(*cmLink) int
 	always   bool // the operation makes no new connection, although when is nil
 	mad, ids bool // the peer sends a message, which may have a fault; its IDs may be wrong
@@ -326,8 +326,8 @@ func (s *cmDialogue) Play(step cmStep) {
 	}
 }
 
-// newLink adds a connection on which the peer has another communication ID, QPN and port than on the
-// others.
+// newLink adds a connection on which the peer has another communication ID, QPN and port than on
+// the others.
 func (s *cmDialogue) newLink(active bool) *cmLink {
 	n := uint32(len(s.links))
 	c := &cmLink{peer: s.Peer, srcPort: uint16(cmSourcePort + n)}
@@ -367,8 +367,8 @@ func (s *cmDialogue) newREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	s.request(c, step)
 }
 
-// request sends the REQ of a connection that the device does not know. The device may answer with an
-// MRA.
+// request sends the REQ of a connection that the device does not know. The device may answer with
+// an MRA.
 func (s *cmDialogue) request(c *cmLink, step cmStep) {
 	n := s.transmit(c, c.tid, c.req, step)
 	if !cmFaults[step.fault].harmless {

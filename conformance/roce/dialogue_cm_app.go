@@ -39,8 +39,8 @@ func (s *cmDialogue) drawParam(r *rand.Rand, private int) verbs.ConnParam {
 	}
 }
 
-// startConnect has the application connect to the peer, and expects a REQ with the parameters of the
-// call.
+// startConnect has the application connect to the peer, and expects a REQ with the parameters of
+// the call.
 func (s *cmDialogue) startConnect(_ *cmLink, _ cmStep, r *rand.Rand) {
 	if s.live() >= maxLinks {
 		return
@@ -311,8 +311,8 @@ func (s *cmDialogue) giveUp(c *cmLink) {
 	c.out, c.endedAt = nil, c.timer.Earliest()
 }
 
-// timeWait waits until time wait has ended on all connections, once in a dialogue and in virtual time
-// only. The peer can then use the IDs of passive connections that have ended for new ones.
+// timeWait waits until time wait has ended on all connections, once in a dialogue and in virtual
+// time only. The peer can then use the IDs of passive connections that have ended for new ones.
 func (s *cmDialogue) timeWait(*cmLink, cmStep, *rand.Rand) {
 	retransmits := func(c *cmLink) bool { return c.out != nil }
 	if !s.Virtual || s.waited || slices.ContainsFunc(s.links, retransmits) {
@@ -334,7 +334,8 @@ func (s *cmDialogue) timeWait(*cmLink, cmStep, *rand.Rand) {
 	}
 }
 
-// checkApplication compares the results of the verbs and the state of the queue pair with the model.
+// checkApplication compares the results of the verbs and the state of the queue pair with the
+// model.
 func (s *cmDialogue) checkApplication(c *cmLink) {
 	if c.setup == nil {
 		return
@@ -364,9 +365,9 @@ func (s *cmDialogue) checkApplication(c *cmLink) {
 	s.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
 }
 
-// resolveEnd finds out whether the device has ended a connection after a REJ, which the specification
-// leaves open, and passes it to the model. A connection has ended if WaitDisconnect succeeds or, if
-// the application is disconnecting, Disconnect has returned.
+// resolveEnd finds out whether the device has ended a connection after a REJ, which the
+// specification leaves open, and passes it to the model. A connection has ended if WaitDisconnect
+// succeeds or, if the application is disconnecting, Disconnect has returned.
 func (s *cmDialogue) resolveEnd(c *cmLink) {
 	if !c.MayEnd || c.result == nil {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// cmDialogueOf returns the body of a case that draws operations with the weights of both maps; those
-// of more replace those of mix.
+// cmDialogueOf returns the body of a case that draws operations with the weights of both maps;
+// those of more replace those of mix.
 func cmDialogueOf(mix, more map[string]int) func(*conformance.Bench) error {
 	all := maps.Clone(mix)
 	maps.Copy(all, more)

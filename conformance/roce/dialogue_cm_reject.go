@@ -18,7 +18,8 @@ const (
 )
 
 // cmBadREQs are the faults for which the device must reject a REQ, with the permitted reasons. nil
-// permits every reason: rdma_cm, the consumer of the CM, rejects such REQs with reasons of its choice.
+// permits every reason: rdma_cm, the consumer of the CM, rejects such REQs with reasons of its
+// choice.
 var cmBadREQs = []struct {
 	name    string
 	reasons []ib.Reason
@@ -87,7 +88,8 @@ func (s *cmDialogue) checkRejectInfo(m ib.REJ) {
 	s.Check(ok, "a REJ without additional information, or with a GID of the device for an invalid GID", "%d bytes: % x", *m.InfoLen, m.Info)
 }
 
-// refusedREQ has the peer send a REQ with one of cmBadREQs, and expects a REJ with a permitted reason.
+// refusedREQ has the peer send a REQ with one of cmBadREQs, and expects a REJ with a permitted
+// reason.
 func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	id, tid := s.baseID^r.Uint32(), r.Uint64()
 	c := &cmLink{peer: s.Peer, srcPort: 1}
@@ -111,8 +113,8 @@ func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	}
 }
 
-// staleREQ has the peer send a REQ with the QPN of an established connection. The device must reject
-// it as stale, and disconnect the old connection.
+// staleREQ has the peer send a REQ with the QPN of an established connection. The device must
+// reject it as stale, and disconnect the old connection.
 func (s *cmDialogue) staleREQ(old *cmLink, step cmStep, r *rand.Rand) {
 	step.twice = false // the device may accept the second REQ
 	tid, c := r.Uint64(), &cmLink{peer: old.peer, srcPort: 1}
@@ -124,8 +126,8 @@ func (s *cmDialogue) staleREQ(old *cmLink, step cmStep, r *rand.Rand) {
 	}
 }
 
-// staleREP has the peer send a REP with the QPN of an established connection. The device must reject
-// it as stale, and disconnect the old connection.
+// staleREP has the peer send a REP with the QPN of an established connection. The device must
+// reject it as stale, and disconnect the old connection.
 func (s *cmDialogue) staleREP(c *cmLink, step cmStep, r *rand.Rand) {
 	i := slices.IndexFunc(s.links, func(old *cmLink) bool {
 		return old.State == model.CMEstablished && old.peer == c.peer && old.PeerGUID == c.PeerGUID
@@ -150,8 +152,8 @@ func (s *cmDialogue) staleREP(c *cmLink, step cmStep, r *rand.Rand) {
 	}
 }
 
-// cancel has the peer withdraw a REQ by a REJ, which has the device's communication ID if an MRA had
-// it, or else the peer's GUID. A REJ with a wrong GUID withdraws nothing.
+// cancel has the peer withdraw a REQ by a REJ, which has the device's communication ID if an MRA
+// had it, or else the peer's GUID. A REJ with a wrong GUID withdraws nothing.
 func (s *cmDialogue) cancel(c *cmLink, step cmStep, r *rand.Rand) {
 	guid := c.PeerGUID
 	if r.IntN(3) == 0 {

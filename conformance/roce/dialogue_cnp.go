@@ -66,8 +66,8 @@ type (
 	cnpStep = dialogueStep[*cnpDialogue]
 )
 
-// cnpDialogue is a dialogue with queue pairs that receive marked packets. The first four connections
-// are of RC: two of one peer, one of another, and one with another P_Key.
+// cnpDialogue is a dialogue with queue pairs that receive marked packets. The first four
+// connections are of RC: two of one peer, one of another, and one with another P_Key.
 type cnpDialogue struct {
 	*Port
 	m          model.CNPReceiver
@@ -169,7 +169,8 @@ func senderFields(r *rand.Rand, p ib.Packet) ib.Packet {
 func isMarked(p ib.Packet) bool { return *p.IP.TClass&3 == 3 }
 
 // sendMarked sends a packet, with the P_Key of the connection and the membership of pkt. If it is
-// marked, the model expects a CNP to the sender's QPN; the device need not send it if valid is false.
+// marked, the model expects a CNP to the sender's QPN; the device need not send it if valid is
+// false.
 func (s *cnpDialogue) sendMarked(c *Conn, pkt ib.Packet, sender uint32, valid bool) {
 	partition := cmp.Or(s.Checker.PKeys[sender], s.Checker.PKey) &^ pkeyFullMember
 	membership := *pkt.BTH.PKey & pkeyFullMember
@@ -190,8 +191,8 @@ func (c *Conn) peerAddr() netip.Addr {
 	return c.Peer
 }
 
-// compare fails the case unless the device sends these packets, in order, and the CNPs of the model,
-// and has no completion.
+// compare fails the case unless the device sends these packets, in order, and the CNPs of the
+// model, and has no completion.
 func (s *cnpDialogue) compare(responses ...ib.Packet) {
 	required := s.m.Required(s.Now())
 	take := func(a *Arrival) {
@@ -287,8 +288,8 @@ func drawCNPRequest(s *cnpDialogue, r *rand.Rand) cnpStep {
 		"a request of kind %d and %d bytes on connection %d, ECN %d", kind, n, i, *fields[0].IP.TClass&3)
 }
 
-// sendRequest sends the packets of a request, with these fields, and compares the responses to each.
-// A WRITE replaces an atomic that the device does not support, and a SEND on XRC.
+// sendRequest sends the packets of a request, with these fields, and compares the responses to
+// each. A WRITE replaces an atomic that the device does not support, and a SEND on XRC.
 func (s *cnpDialogue) sendRequest(c *cnpConn, kind cnpKind, n int, fields []ib.Packet) {
 	if kind == cnpAtomic && !s.Caps.Has(verbs.CapAtomics) || kind == cnpSend && c.service == ib.XRC {
 		kind = cnpWrite
@@ -365,8 +366,8 @@ func (s *cnpDialogue) discardAcks() {
 	s.skipped = slices.DeleteFunc(s.skipped, func(a Arrival) bool { return a.IsAck(ib.AckPositive) })
 }
 
-// drawCNPGap draws a WRITE after a gap and then the missing one, with random ECN bits. The device may
-// send a CNP for a marked WRITE after the gap.
+// drawCNPGap draws a WRITE after a gap and then the missing one, with random ECN bits. The device
+// may send a CNP for a marked WRITE after the gap.
 func drawCNPGap(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, early, fields := r.IntN(3), senderFields(r, ib.Packet{}), senderFields(r, ib.Packet{})
 	return step(func(s *cnpDialogue) {
@@ -378,8 +379,8 @@ func drawCNPGap(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a WRITE after a gap on connection %d, ECN %d, and the missing one, ECN %d", i, *early.IP.TClass&3, *fields.IP.TClass&3)
 }
 
-// drawCNPDuplicate draws a WRITE, and a duplicate with random ECN bits. The device may send a CNP for
-// a marked duplicate.
+// drawCNPDuplicate draws a WRITE, and a duplicate with random ECN bits. The device may send a CNP
+// for a marked duplicate.
 func drawCNPDuplicate(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, fields := r.IntN(3), senderFields(r, ib.Packet{})
 	return step(func(s *cnpDialogue) {
@@ -392,8 +393,8 @@ func drawCNPDuplicate(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a WRITE and a duplicate on connection %d, ECN %d", i, *fields.IP.TClass&3)
 }
 
-// drawCNPResponse draws a request of the device whose responses have random ECN bits: a WRITE with an
-// ACK, perhaps after a sequence NAK, or a READ with one or three responses.
+// drawCNPResponse draws a request of the device whose responses have random ECN bits: a WRITE with
+// an ACK, perhaps after a sequence NAK, or a READ with one or three responses.
 func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, reads, nak := r.IntN(len(s.requesters)), dialogue.Pick(r, 0, 0, 1, 3), chance(r, 2)
 	var fields []ib.Packet
@@ -434,8 +435,8 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "responses to the device on connection %d, READ responses: %d, NAK: %v, ECN %d", i, reads, nak, *fields[0].IP.TClass&3)
 }
 
-// drawCNPDatagram draws a datagram with random ECN bits from one of several senders. If no receive is
-// posted, the device drops it and need not send a CNP.
+// drawCNPDatagram draws a datagram with random ECN bits from one of several senders. If no receive
+// is posted, the device drops it and need not send a CNP.
 func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 	source, from, receive := dialogue.Pick[uint32](r, udPeerQPN, 0x123456, 7), s.Peers[r.IntN(min(2, len(s.Peers)))], !chance(r, 4)
 	fields, to := senderFields(r, ib.Packet{}), r.IntN(len(s.Local))
@@ -456,8 +457,8 @@ func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a datagram of queue pair %#x at %v, ECN %d, with a receive: %v", source, from, *fields.IP.TClass&3, receive)
 }
 
-// cnpInvalid are changes of a marked packet, with a random x, that make the device drop it without a
-// CNP. The last two are for connections only.
+// cnpInvalid are changes of a marked packet, with a random x, that make the device drop it without
+// a CNP. The last two are for connections only.
 var cnpInvalid = []struct {
 	name   string
 	change func(s *cnpDialogue, p ib.Packet, x uint32) ib.Packet
@@ -557,7 +558,8 @@ const rateQuick = time.Microsecond
 // rateFlow is a queue pair of the dialogue.
 type rateFlow struct {
 	*flow
-	// full: the queue pair sends at its full rate. It is false from a CNP on, until a burst is fast.
+	// full: the queue pair sends at its full rate. It is false from a CNP on, until a burst is
+	// fast.
 	full bool
 }
 
@@ -640,8 +642,8 @@ var rateInvalid = []struct {
 	}},
 }
 
-// drawRateInvalid draws packets that must not change the rate of a queue pair. A UD queue pair has no
-// peer: CNPs with other addresses may reduce its rate.
+// drawRateInvalid draws packets that must not change the rate of a queue pair. A UD queue pair has
+// no peer: CNPs with other addresses may reduce its rate.
 func drawRateInvalid(s *rateDialogue, r *rand.Rand) rateStep {
 	k, i, x, many := dialogue.Pick(r, rateInvalid...), r.IntN(len(s.flows)), r.IntN(1000), chance(r, 2)
 	return step(func(s *rateDialogue) {
@@ -663,9 +665,9 @@ func drawRateBurst(s *rateDialogue, r *rand.Rand) rateStep {
 // slow returns the duration of a burst at half the full rate.
 func (s *rateDialogue) slow() time.Duration { return 2 * max(s.full, rateQuick) }
 
-// burst has the i-th queue pair send a burst while CNPs arrive for queue pair to, unless to is nil. It
-// checks the rate, or finds out whether it is full again. In real time it does not check: other work
-// of this host changes the rate.
+// burst has the i-th queue pair send a burst while CNPs arrive for queue pair to, unless to is nil.
+// It checks the rate, or finds out whether it is full again. In real time it does not check: other
+// work of this host changes the rate.
 func (s *rateDialogue) burst(i int, to *rateFlow, cnps rateCNPs) {
 	send := func() {}
 	if to != nil {
@@ -716,8 +718,8 @@ func (s *rateDialogue) awaitFullRate(i int) bool {
 	return f.full
 }
 
-// drawRateRecovered is drawRateRecovery for devices whose rates must become full again. It fails the
-// case in virtual time only.
+// drawRateRecovered is drawRateRecovery for devices whose rates must become full again. It fails
+// the case in virtual time only.
 func drawRateRecovered(s *rateDialogue, r *rand.Rand) rateStep {
 	i := r.IntN(len(s.flows))
 	return step(func(s *rateDialogue) {

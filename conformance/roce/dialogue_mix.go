@@ -29,7 +29,8 @@ func step[S dialogueObjects](play func(S), format string, args ...any) dialogueS
 	return dialogueStep[S]{fmt.Sprintf(format, args...), play}
 }
 
-// dialogueMix are kinds of steps with their weights: a step is of a kind in proportion to its weight.
+// dialogueMix are kinds of steps with their weights: a step is of a kind in proportion to its
+// weight.
 type dialogueMix[S dialogueObjects] []struct {
 	weight int
 	draw   func(S, *rand.Rand) dialogueStep[S]
@@ -84,8 +85,8 @@ func chance(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
 // The opcode of a completion with an error is not defined.
 const sendIDs = 1 << 32
 
-// compareCompletions fails the case unless the device has these completions, those of each work queue
-// in order, and no others. When it returns, the device has processed all packets.
+// compareCompletions fails the case unless the device has these completions, those of each work
+// queue in order, and no others. When it returns, the device has processed all packets.
 func (p *Port) compareCompletions(want []verbs.WC) {
 	var got []verbs.WC
 	for len(got) < len(want) {

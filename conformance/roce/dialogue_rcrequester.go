@@ -202,8 +202,8 @@ func (s *rcRequesterSession) freeWindows() {
 	s.windows = nil
 }
 
-// deliver sends responses to the device and passes them to the model. It leaves out a response whose
-// effect the specification leaves open, after it has waited for a running RNR timer.
+// deliver sends responses to the device and passes them to the model. It leaves out a response
+// whose effect the specification leaves open, after it has waited for a running RNR timer.
 func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 	for _, p := range responses {
 		p = s.withCredits(p)
@@ -245,8 +245,8 @@ func (s *rcRequesterSession) mayHaveCredits(p ib.Packet) bool {
 	return at >= -1 && at < n // -1 is the PSN of the last ACK
 }
 
-// withCredits adds a credit count to most responses, if the mix has credits. The peer never takes back
-// credits; a response without a count ends the limit until the next count.
+// withCredits adds a credit count to most responses, if the mix has credits. The peer never takes
+// back credits; a response without a count ends the limit until the next count.
 func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
 	if !s.mix.credits || !s.mayHaveCredits(p) {
 		return p
@@ -264,8 +264,8 @@ func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
 	return p.WithMSN(uint32(msn)).WithCredits(uint8(s.receives - msn)) // codes 0 to 4 mean 0 to 4 credits
 }
 
-// compare fails the case unless the packets of the device, its completions, memory and state are those
-// of the model. packets were received before; compare receives those that follow.
+// compare fails the case unless the packets of the device, its completions, memory and state are
+// those of the model. packets were received before; compare receives those that follow.
 func (s *rcRequesterSession) compare(packets []Arrival) {
 	packets = append(packets, s.reactions()...)
 	for _, p := range packets {
@@ -282,8 +282,8 @@ func (s *rcRequesterSession) compare(packets []Arrival) {
 	s.checkMemory()
 }
 
-// reactions returns the packets that the device sends in reaction to a step. In virtual time it only
-// waits shortWait for each; in real time it also waits for an exchange on another connection.
+// reactions returns the packets that the device sends in reaction to a step. In virtual time it
+// only waits shortWait for each; in real time it also waits for an exchange on another connection.
 func (s *rcRequesterSession) reactions() (all []Arrival) {
 	if !s.Virtual {
 		return s.Drain(shortWait)
@@ -294,8 +294,8 @@ func (s *rcRequesterSession) reactions() (all []Arrival) {
 	return all
 }
 
-// checkSent fails the case unless the model permits a packet of the device, the packet has the traffic
-// class of the connection, and its UDP source port is that of the packets before.
+// checkSent fails the case unless the model permits a packet of the device, the packet has the
+// traffic class of the connection, and its UDP source port is that of the packets before.
 func (s *rcRequesterSession) checkSent(p Arrival) {
 	permitted := s.model.Permitted(p.At)
 	if len(permitted) == 0 {
@@ -346,8 +346,8 @@ func describeWanted(w model.RCSendCompletion) string {
 	return fmt.Sprintf("completion of %#x: %v", w.Request.WRID, w.Status)
 }
 
-// checkCompletion fails the case unless a completion has the ID, status, QPN, opcode and length that
-// the model expects.
+// checkCompletion fails the case unless a completion has the ID, status, QPN, opcode and length
+// that the model expects.
 func (s *rcRequesterSession) checkCompletion(w model.RCSendCompletion, got *verbs.WC) {
 	r := w.Request
 	statusOK := got.Status == w.Status || w.AnyError && got.Status != verbs.WCSuccess
@@ -397,7 +397,8 @@ func (s *rcRequesterSession) checkState() {
 }
 
 // checkMemory fails the case unless LocalMem has the results of completed READs and atomics, and is
-// unchanged elsewhere. The device may have written to buffers of requests that it has not completed.
+// unchanged elsewhere. The device may have written to buffers of requests that it has not
+// completed.
 func (s *rcRequesterSession) checkMemory() {
 	for r, sgl := range s.sinks {
 		done := !slices.Contains(s.model.Queue(), r)

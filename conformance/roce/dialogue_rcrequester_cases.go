@@ -5,8 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// allSendOps are the opcodes of send requests; more frequent ones are repeated. A bind becomes a local
-// invalidate if the window is bound.
+// allSendOps are the opcodes of send requests; more frequent ones are repeated. A bind becomes a
+// local invalidate if the window is bound.
 var allSendOps = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWrite, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWriteImm,
 	verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpBindMW,

@@ -119,8 +119,8 @@ func (s *rcRequesterSession) addSource(r *model.RCRequest, p requesterPost) {
 	}
 }
 
-// damageSource makes an SGE of the first packet invalid: by a wrong L_Key, or by a range that begins
-// before or ends after the region.
+// damageSource makes an SGE of the first packet invalid: by a wrong L_Key, or by a range that
+// begins before or ends after the region.
 func (s *rcRequesterSession) damageSource(r *model.RCRequest, p requesterPost) {
 	sge, isShort := &r.SGL[0], len(r.Data) <= s.Attr.PathMTU.Bytes()
 	if isShort {
@@ -202,8 +202,9 @@ func (s *rcRequesterSession) msn() uint32 {
 // result returns the data that the peer returns for a READ.
 func result(r *model.RCRequest) []byte { return rig.Pattern(r.Len, byte(37*r.WRID+11)) }
 
-// answers returns the remaining responses of a READ or atomic. If the device has requested the rest of
-// a READ again, restart makes them begin with FIRST or ONLY, else they continue the old responses.
+// answers returns the remaining responses of a READ or atomic. If the device has requested the rest
+// of a READ again, restart makes them begin with FIRST or ONLY, else they continue the old
+// responses.
 func (s *rcRequesterSession) answers(a model.RCAnswer, restart bool) []ib.Packet {
 	mtu := s.Attr.PathMTU.Bytes()
 	switch {
@@ -240,8 +241,8 @@ func (s *rcRequesterSession) playRespond(step *requesterStep) {
 	}
 }
 
-// validResponses returns an ACK of some or all outstanding packets before the first unanswered READ or
-// atomic, or some or all responses to that. choice and code select among them.
+// validResponses returns an ACK of some or all outstanding packets before the first unanswered READ
+// or atomic, or some or all responses to that. choice and code select among them.
 func (s *rcRequesterSession) validResponses(choice, code int, restart bool) []ib.Packet {
 	una, n := s.model.Outstanding()
 	a, ok := s.model.NextAnswer()
@@ -332,8 +333,8 @@ func (s *rcRequesterSession) playAckPast(step *requesterStep) {
 	}
 }
 
-// outstanding returns the PSN of the n-th outstanding packet, modulo their number; false if there is
-// none.
+// outstanding returns the PSN of the n-th outstanding packet, modulo their number; false if there
+// is none.
 func (s *rcRequesterSession) outstanding(n int) (ib.PSN, bool) {
 	una, all := s.model.Outstanding()
 	if all == 0 {
@@ -370,8 +371,8 @@ func (s *rcRequesterSession) playRNR(step *requesterStep) {
 	s.deliver(ib.RNR(psn, uint8(code), s.msn()))
 }
 
-// playRefuse answers the oldest request by RNR NAKs with the shortest timer until the device gives up,
-// nine at most. In some steps a timeout or, in strict mixes, a stale response is between them.
+// playRefuse answers the oldest request by RNR NAKs with the shortest timer until the device gives
+// up, nine at most. In some steps a timeout or, in strict mixes, a stale response is between them.
 func (s *rcRequesterSession) playRefuse(step *requesterStep) {
 	for range 9 {
 		psn, ok := s.outstanding(0)
@@ -423,8 +424,8 @@ func (s *rcRequesterSession) playGap(step *requesterStep) {
 	}
 }
 
-// playFatal sends a fatal NAK, half of the time with the oldest PSN. If the mix has nakInRead, some are
-// sent after one more response of a READ, else none within the responses of a READ.
+// playFatal sends a fatal NAK, half of the time with the oldest PSN. If the mix has nakInRead, some
+// are sent after one more response of a READ, else none within the responses of a READ.
 func (s *rcRequesterSession) playFatal(step *requesterStep) {
 	psn, ok := s.outstanding(step.n / 2 * (step.n % 2))
 	a, reads := s.model.NextAnswer()
@@ -528,8 +529,8 @@ var damages = []variant[func(*rcRequesterSession, ib.Packet) ib.Packet]{
 	}},
 }
 
-// playDamaged sends an ACK of all outstanding packets with one of the damages, which the device must
-// drop.
+// playDamaged sends an ACK of all outstanding packets with one of the damages, which the device
+// must drop.
 func (s *rcRequesterSession) playDamaged(step *requesterStep) {
 	_, n := s.model.Outstanding()
 	if psn, ok := s.outstanding(n - 1); ok {
@@ -557,8 +558,8 @@ func (s *rcRequesterSession) playGiveUp(step *requesterStep) {
 	}
 }
 
-// playReset moves the queue pair to RESET, in half of the steps after an RNR NAK with a long timer, and
-// connects it again. The requests that were posted before must have no completions.
+// playReset moves the queue pair to RESET, in half of the steps after an RNR NAK with a long timer,
+// and connects it again. The requests that were posted before must have no completions.
 func (s *rcRequesterSession) playReset(step *requesterStep) {
 	if psn, ok := s.outstanding(0); ok && step.variant%2 == 0 {
 		s.deliver(ib.RNR(psn, 20, s.msn()))

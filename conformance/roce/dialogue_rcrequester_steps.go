@@ -15,8 +15,8 @@ type requesterStep struct {
 	kind  *requesterStepKind
 	attr  requesterAttr   // attributes of the connection that stepConnect makes
 	posts []requesterPost // requests that stepPost posts
-	// n selects a PSN, relative to the outstanding ones, or a number of packets; code a timer, NAK or
-	// syndrome; and variant a kind of packet.
+	// n selects a PSN, relative to the outstanding ones, or a number of packets; code a timer, NAK
+	// or syndrome; and variant a kind of packet.
 	n, code, variant int
 }
 

@@ -132,7 +132,8 @@ type rcStep interface {
 	play(*rcResponder)
 }
 
-// rcResponderMix are kinds of steps with their weights: a step is of a kind in proportion to its weight.
+// rcResponderMix are kinds of steps with their weights: a step is of a kind in proportion to its
+// weight.
 type rcResponderMix []struct {
 	weight int
 	draw   func(*rcResponder, *rand.Rand) rcStep
@@ -140,8 +141,8 @@ type rcResponderMix []struct {
 
 const rcStepsPerDialogue = 30
 
-// body makes the body of a case from the service of the queue pairs and the number of dialogues. All
-// dialogues use the same port.
+// body makes the body of a case from the service of the queue pairs and the number of dialogues.
+// All dialogues use the same port.
 func (mix rcResponderMix) body(service ib.Transport, dialogues int) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var p *Port
@@ -196,7 +197,8 @@ const (
 	rcMaxPacket = 5          // packets of the longest message
 )
 
-// rcFixedRegions are the regions that exist during a whole dialogue: n bytes of TargetMem from off on.
+// rcFixedRegions are the regions that exist during a whole dialogue: n bytes of TargetMem from off
+// on.
 var rcFixedRegions = []struct {
 	name   string
 	off, n int
@@ -227,8 +229,8 @@ func openRCResponder(p *Port, mix rcResponderMix, service ib.Transport) *rcRespo
 	return s
 }
 
-// granted returns the rights without those that the device does not support. On a device with FLUSH,
-// the remote write right includes that of global FLUSHes.
+// granted returns the rights without those that the device does not support. On a device with
+// FLUSH, the remote write right includes that of global FLUSHes.
 func (s *rcResponder) granted(a verbs.Access) verbs.Access {
 	if !s.Caps.Has(verbs.CapAtomics) {
 		a &^= verbs.AccessRemoteAtomic
@@ -249,8 +251,8 @@ func (s *rcResponder) register(name string, off, n int, access verbs.Access) *rc
 	return &rcRegion{name: name, mr: mr, rkey: uint32(mr.RKey()), key: model.RCKey{Mem: s.target, Off: off, Len: n, Addr: addr, Access: access}}
 }
 
-// connect makes a new connection. It uses the old queue pair again, after RESET, unless a asks for a
-// new one or for another kind of receive queue.
+// connect makes a new connection. It uses the old queue pair again, after RESET, unless a asks for
+// a new one or for another kind of receive queue.
 func (s *rcResponder) connect(a rcConnect) {
 	s.freeWindows()
 	if s.QP != nil && !a.newQP && a.shared == (s.queues.srq != nil) {
@@ -302,8 +304,8 @@ func (s *rcResponder) receiveQueue(which int) (q rig.RecvQueue, number uint32) {
 	return s.QP, 0
 }
 
-// on converts a request of RC to the service of the dialogue. An XRC request has the number of the SRQ
-// that which selects.
+// on converts a request of RC to the service of the dialogue. An XRC request has the number of the
+// SRQ that which selects.
 func (s *rcResponder) on(p ib.Packet, which int) ib.Packet {
 	switch {
 	case p.Opcode().Transport() != ib.RC:
@@ -385,8 +387,8 @@ func (s *rcResponder) Close() {
 	s.Must("a PD that can be freed", s.otherDomain.Close())
 }
 
-// Draw returns a random step of the mix, or one that the state suggests: a connection at the start or
-// after a failure, the rest of a message, or a receive if none is posted.
+// Draw returns a random step of the mix, or one that the state suggests: a connection at the start
+// or after a failure, the rest of a message, or a receive if none is posted.
 func (s *rcResponder) Draw(random *rand.Rand) rcStep {
 	s.steps++
 	switch {
@@ -419,8 +421,9 @@ func (s *rcResponder) Play(step rcStep) {
 	s.compare()
 }
 
-// send sends packets, and compares the device with the model after each but the last, unless they are
-// sent together. It stops before a packet to which the specification does not define the reaction.
+// send sends packets, and compares the device with the model after each but the last, unless they
+// are sent together. It stops before a packet to which the specification does not define the
+// reaction.
 func (s *rcResponder) send(together bool, packets ...ib.Packet) {
 	for i, p := range packets {
 		if i > 0 && !together {
@@ -438,7 +441,8 @@ func (s *rcResponder) send(together bool, packets ...ib.Packet) {
 	}
 }
 
-// compare waits until the device has processed all packets, and compares its reaction with the model.
+// compare waits until the device has processed all packets, and compares its reaction with the
+// model.
 func (s *rcResponder) compare() {
 	want := s.m.Take()
 	s.compareResponses(want.Responses)
@@ -456,8 +460,8 @@ func (s *rcResponder) compare() {
 	}
 }
 
-// compareResponses fails the case unless the device sends the responses of the model. CNPs, which some
-// devices send with a sequence NAK, are ignored.
+// compareResponses fails the case unless the device sends the responses of the model. CNPs, which
+// some devices send with a sequence NAK, are ignored.
 func (s *rcResponder) compareResponses(want []model.RCResponse) {
 	var got []ib.Packet
 	quiet := byClock(s.Port, sentSoFar, reorderLimit)

@@ -276,9 +276,9 @@ func (p *Port) nextEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	}
 }
 
-// expectPortEvent fails the case unless the next asynchronous event has the type want and is of port
-// 1. It skips GID_CHANGE events, unless want is GID_CHANGE: a host may remove addresses from a port
-// whose link is down.
+// expectPortEvent fails the case unless the next asynchronous event has the type want and is of
+// port 1. It skips GID_CHANGE events, unless want is GID_CHANGE: a host may remove addresses from a
+// port whose link is down.
 func (p *Port) expectPortEvent(want verbs.AsyncEventType) {
 	e := p.nextEvent(want)
 	for e.Type == verbs.EventGIDChange && e.Type != want {

@@ -227,7 +227,8 @@ var icrcCases = mostlyRC.Cases(append([]conformance.Case{{
 }}, datagramICRCCase("icrc/sent/datagrams-and-mads", 4), datagramICRCCase("icrc/sent/ipv6-datagrams-and-mads", 6),
 	coveredHeaderCase("icrc/covered/ipv4-and-udp-header", 4), coveredHeaderCase("icrc/covered/ipv6-and-udp-header", 6)))
 
-// datagramICRCCase returns the case about the ICRC of packets of UC, UD and QP 1 over an IP version.
+// datagramICRCCase returns the case about the ICRC of packets of UC, UD and QP 1 over an IP
+// version.
 func datagramICRCCase(id string, family int) conformance.Case {
 	return conformance.Case{
 		ID: id, Cite: annexA17("CA17-22", "icrc/1"), Setup: conformance.Setup{Family: family},
@@ -296,7 +297,8 @@ func (c *Conn) expectHeadersCovered() {
 	}
 }
 
-// icrcChange returns by which bits the ICRC changes if a bit of n bytes is flipped: a CRC is linear.
+// icrcChange returns by which bits the ICRC changes if a bit of n bytes is flipped: a CRC is
+// linear.
 func icrcChange(n, bit int) uint32 {
 	zeros, one := make([]byte, n), make([]byte, n)
 	flipBit(bit)(one)
@@ -346,8 +348,8 @@ func exchangeAllRequests(c *Conn) {
 	}
 }
 
-// paddedRequests returns requests with these opcodes, of one and of several packets, with 0 to 3 pad
-// bytes.
+// paddedRequests returns requests with these opcodes, of one and of several packets, with 0 to 3
+// pad bytes.
 func (c *Conn) paddedRequests(ops ...verbs.WROpcode) (wrs []verbs.SendWR) {
 	for n := range 4 {
 		for _, size := range []int{n, 2048 + n} {

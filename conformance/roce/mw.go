@@ -128,8 +128,8 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	}),
 }}))
 
-// onEachWindowType makes the body of a case that calls steps for each type of window that the device
-// has, each time with a new connection.
+// onEachWindowType makes the body of a case that calls steps for each type of window that the
+// device has, each time with a new connection.
 func onEachWindowType(steps func(*Conn, verbs.MWType)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		kinds := []verbs.MWType{verbs.MWType1, verbs.MWType2}

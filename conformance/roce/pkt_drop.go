@@ -125,7 +125,8 @@ var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 	}),
 }}, gidTypeCase("pkt/addr/gid-entries-have-a-type", 4), gidTypeCase("pkt/addr/gid-entries-of-ipv6-have-a-type", 6)))
 
-// gidTypeCase returns the case about the types of GIDs, of a port with addresses of IP version family.
+// gidTypeCase returns the case about the types of GIDs, of a port with addresses of IP version
+// family.
 func gidTypeCase(id string, family int) conformance.Case {
 	return conformance.Case{
 		ID: id, Cite: annexA17("CA17-26", "pkt/addr/6"), Setup: conformance.Setup{Family: family},
@@ -163,7 +164,8 @@ func (p *Port) rocev1OnlyIndex() uint8 {
 	return uint8(table[i].Index)
 }
 
-// dropContradictoryLengths sends SENDs with a UDP or IP length that is wrong, which must be dropped.
+// dropContradictoryLengths sends SENDs with a UDP or IP length that is wrong, which must be
+// dropped.
 func dropContradictoryLengths(c *Conn) {
 	if c.UDPSockets {
 		rig.BenchCannot("sockets do not set the lengths in the headers")

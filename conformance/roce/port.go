@@ -118,16 +118,16 @@ func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) 
 	}
 }
 
-// expectAnyPacket returns the next packet, whatever it is. If none arrives, the case fails with want
-// in its message.
+// expectAnyPacket returns the next packet, whatever it is. If none arrives, the case fails with
+// want in its message.
 func (p *Port) expectAnyPacket(want string) Arrival {
 	a, ok := p.NextPacket(p.ResponseTimeout())
 	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
 	return a
 }
 
-// expectAfter returns the next packet for which skip is false, and discards the packets before it. If
-// there is none, the case fails with want in its message.
+// expectAfter returns the next packet for which skip is false, and discards the packets before it.
+// If there is none, the case fails with want in its message.
 func (p *Port) expectAfter(skip func(*Arrival) bool, want string) Arrival {
 	a := p.expectAnyPacket(want)
 	for skip(&a) {
@@ -269,7 +269,8 @@ func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
 // PacketChecker checks rules that hold for every packet from a device: the ICRC, and the
 // fields of transport headers. Network headers and recommendations have their own cases.
 type PacketChecker struct {
-	// PKey is the expected P_Key, the first of the port, for packets to QPNs that PKeys does not have.
+	// PKey is the expected P_Key, the first of the port, for packets to QPNs that PKeys does not
+	// have.
 	PKey  uint16
 	PKeys map[uint32]uint16
 	// AnyPKey allows all P_Keys: the case checks them itself.
@@ -285,8 +286,8 @@ func (w *PacketChecker) PacketSent(p ib.Packet) {
 	w.markSent = w.markSent || marked
 }
 
-// Check fails the case if a packet of the device has [ib.Packet.Faults] or a wrong P_Key, or has FECN
-// or BECN although the peer has marked no packet.
+// Check fails the case if a packet of the device has [ib.Packet.Faults] or a wrong P_Key, or has
+// FECN or BECN although the peer has marked no packet.
 func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 	for _, f := range p.Faults() {
 		r.Fail(f.Rule, "%v: %s", p, f.Found)
@@ -304,8 +305,8 @@ func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 }
 
 // RequireICRCFields ends a case about ICRCs as unsupported on a bench with UDP sockets over IPv4,
-// which does not see all fields that the ICRC covers. [PacketChecker.Check] then accepts an ICRC that
-// is correct for any value of the hidden fields.
+// which does not see all fields that the ICRC covers. [PacketChecker.Check] then accepts an ICRC
+// that is correct for any value of the hidden fields.
 func (p *Port) RequireICRCFields() {
 	if p.UDPSockets && p.Local[0].Is4() {
 		rig.BenchCannot("sockets do not show the identification and the flags of IPv4, which the ICRC covers")

@@ -393,8 +393,8 @@ func (c *Conn) expectNotSuccess(syndrome uint8, allowed func(verbs.WCStatus) boo
 	c.completeWith(c.peerAck(0, 1), 1)
 }
 
-// misplacedResponse is a response with opcode op, at a place in the response to a READ where another
-// opcode is right.
+// misplacedResponse is a response with opcode op, at a place in the response to a READ where
+// another opcode is right.
 type misplacedResponse struct {
 	packets, at int
 	op          ib.Opcode

@@ -192,8 +192,8 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// creditResponses sends requests of every kind that needs no receive, one at a time from the k-th PSN
-// on. It returns the responses that have an AETH.
+// creditResponses sends requests of every kind that needs no receive, one at a time from the k-th
+// PSN on. It returns the responses that have an AETH.
 func (c *Conn) creditResponses(k int) (all []Arrival) {
 	requests := []ib.Packet{c.peerWrite(0, 16), c.peerRead(0, 16), c.peerRead(0, 2500)}
 	if c.Caps.Has(verbs.CapAtomics) {

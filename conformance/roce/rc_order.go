@@ -135,8 +135,8 @@ var orderCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// exchangeMixed sends pairs of requests at once, from a PSN on with a path MTU of 256, and fails the
-// case unless their answers come in order. They take 22 PSNs and one receive.
+// exchangeMixed sends pairs of requests at once, from a PSN on with a path MTU of 256, and fails
+// the case unless their answers come in order. They take 22 PSNs and one receive.
 func (c *Conn) exchangeMixed(first ib.PSN) {
 	const readLen, responses = 8 * 256, 8
 	word := wordRETH(c.TargetMem, 512) // outside the memory that the READs return

@@ -308,8 +308,8 @@ func (c *Conn) expectUCDelivery(k, n int, id uint64) {
 	c.ExpectRecv(id, n)
 }
 
-// expectUCDropped sends a message with the peer's k-th PSN as UC packets, which the device must drop
-// without an answer, and a SEND with the next PSN, which completes receive id.
+// expectUCDropped sends a message with the peer's k-th PSN as UC packets, which the device must
+// drop without an answer, and a SEND with the next PSN, which completes receive id.
 func (c *Conn) expectUCDropped(k int, id uint64, message ...ib.Packet) {
 	for _, pkt := range message {
 		c.Send(pkt.NoAckReq().On(ib.UC))

@@ -306,7 +306,8 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.
 	}),
 }})
 
-// expectProtectionError fails the case unless receive 1 completes with LOC_PROT_ERR, without effect.
+// expectProtectionError fails the case unless receive 1 completes with LOC_PROT_ERR, without
+// effect.
 func (c *Conn) expectProtectionError() {
 	c.ExpectCompletion(1, verbs.WCLocProtErr)
 	c.ExpectUntouched(c.LocalMem)
