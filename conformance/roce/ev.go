@@ -253,7 +253,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// subnetEvents tell of subnet management, which RoCEv2 does not have.
+// subnetEvents are events of subnet management, which RoCEv2 does not have.
 var subnetEvents = []verbs.AsyncEventType{verbs.EventLIDChange, verbs.EventSMChange, verbs.EventPKeyChange, verbs.EventClientReregister}
 
 // expectQPEvent fails the case unless the next event has this type and the connection's QP.
@@ -313,9 +313,10 @@ func (p *Port) expectNoMoreEvents() {
 	}
 }
 
-// awaitCondition polls until a condition of the device holds, or fails the case.
-func (p *Port) awaitCondition(want string, holds func() bool) {
-	for until := p.Now() + p.ResponseTimeout(); !holds(); p.Sleep(shortWait) {
+// awaitCondition polls until isTrue returns true, or fails the case after the response timeout.
+// want describes the condition.
+func (p *Port) awaitCondition(want string, isTrue func() bool) {
+	for until := p.Now() + p.ResponseTimeout(); !isTrue(); p.Sleep(shortWait) {
 		p.Check(p.Now() < until, want, "not within %v", p.ResponseTimeout())
 	}
 }
@@ -343,11 +344,12 @@ func (c *Conn) armPath(a verbs.QPAttr) {
 	c.Must("an alternate path", c.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 }
 
-// migrate moves the connection to its other path for the i-th time, from 0 on, with the peer's
-// messages from 3i on and the device's from 2i on. The case fails unless the queue pair uses the
-// new path, with its own traffic class and timeout, and no longer the old one.
+// migrate moves the connection to its other path for the i-th time, from 0 on. The case fails
+// unless the queue pair then uses the new path, with the traffic class and timeout of that, and not
+// the old one.
 func (c *Conn) migrate(i int) {
-	old, k, n := c.Peer, 3*i, 2*i
+	old := c.Peer
+	k, n := 3*i, 2*i // the next messages of the peer and of the device
 	alt := c.pathTo(1 - i)
 	alt.AltTimeout, alt.AltAH.GRH.TrafficClass = c.Attr.Timeout-3, []uint8{0x68, 0xb8}[i]
 	c.armPath(alt)
@@ -402,8 +404,8 @@ func (c *Conn) expectMigState(want verbs.MigState) {
 	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)
 }
 
-// setAddress removes an address from the device's port, or adds it again. The case ends as
-// unsupported if the bench (the test setup of device and peer) cannot do that.
+// setAddress adds an address to the device's port or, if present is false, removes it. The case
+// ends as unsupported if the bench cannot do that.
 func (p *Port) setAddress(a netip.Addr, present bool) {
 	if p.SetAddress == nil {
 		rig.BenchCannot("remove %v from the device", a)
@@ -420,7 +422,7 @@ func removeAndRestoreAddress(c *Conn) {
 	c.setAddress(c.deviceAddr, absent)
 	c.expectPortEvent(verbs.EventGIDChange)
 	c.awaitGID(absent)
-	_, _ = c.postSend(9) // unspecified result, but it must not succeed or send anything
+	_, _ = c.postSend(9) // may fail or not, but the SEND must not be sent or succeed
 	c.Send(c.peerSend(1, 16))
 	// No connection is left to synchronize with: wait longer than the retransmission timers.
 	pkt, sent := c.NextPacket(50 * time.Millisecond)
@@ -436,8 +438,8 @@ func removeAndRestoreAddress(c *Conn) {
 	c.connect(Setup{Receives: 1}).expectAccepted(0)
 }
 
-// awaitGID fails the case unless a RoCEv2 entry for the device's address is present in the GID
-// table, or absent from it, in time. A restored address may have another index.
+// awaitGID fails the case unless the GID table gets a RoCEv2 entry for the device's address or, if
+// present is false, loses it.
 func (p *Port) awaitGID(present bool) {
 	p.awaitCondition(fmt.Sprintf("GID table has %v: %v", p.deviceAddr, present), func() bool {
 		return hasRoCEv2GID(p.gidTable(), p.deviceAddr) == present
@@ -449,7 +451,8 @@ func hasRoCEv2GID(table []verbs.GIDEntry, a netip.Addr) bool {
 	return slices.ContainsFunc(table, func(e verbs.GIDEntry) bool { return e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 })
 }
 
-// backToRTR resets a queue pair, posts a receive with ID 1, and moves the queue pair to RTR.
+// backToRTR moves the queue pair to RESET and INIT, posts a receive with ID 1, and moves the queue
+// pair to RTR.
 func (c *Conn) backToRTR() {
 	c.ToState(c.QP, verbs.QPStateReset)
 	c.ToInit(c.QP, 0, 0)

@@ -160,9 +160,9 @@ func exchangeBothWays(c *Conn) {
 	c.ExpectBytes(c.LocalMem, SinkOffset, Data(10))
 }
 
-// variedPackets has the device send packets of many kinds on a connection with one
-// receive, and returns them: requests of one and several packets, a retransmission, ACK,
-// READ responses, sequence NAK, RNR NAK, and a fatal NAK.
+// variedPackets has the device send packets of many kinds on a connection with one receive, and
+// returns them: requests of one and several packets, a retransmission, an ACK, READ responses, a
+// sequence NAK, an RNR NAK and a fatal NAK.
 func (c *Conn) variedPackets() []Arrival {
 	c.PostSend(c.QP, c.SendWR(101, 1), c.WriteWR(102, 2500), c.ReadWR(103, 8))
 	all := c.nextPackets(5)
@@ -218,7 +218,8 @@ func (c *Conn) expectInAllServices(want ib.Packet) {
 	}
 }
 
-// checkLengths fails the case unless IP and UDP lengths of an ACK and of SENDs include the ICRC.
+// checkLengths fails the case unless the IP and UDP lengths of an ACK and of SENDs include the pad
+// bytes and the ICRC.
 func checkLengths(c *Conn) {
 	if c.UDPSockets {
 		rig.BenchCannot("sockets do not show the lengths in the headers")
@@ -227,7 +228,7 @@ func checkLengths(c *Conn) {
 	check := func(body int) {
 		f, err := c.Wire.Recv(c.ResponseTimeout())
 		c.Must("a packet", err)
-		// The ICRC is located by the lengths in the headers, therefore it is checked after them.
+		// The lengths are checked before the ICRC, because they locate it.
 		pkt, _ := ib.Parse(f.Packet)
 		udpLen := udpAndBTH + body + icrc
 		ipLen := udpLen // IPv6 does not count its header

@@ -258,7 +258,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 // serviceOf are the transports of connected queue pairs.
 var serviceOf = map[verbs.QPType]ib.Transport{verbs.QPTypeRC: ib.RC, verbs.QPTypeUC: ib.UC}
 
-// onConnected makes the body of a case that is played with RC and, if the device has it, with UC.
+// onConnected makes the body of a case that calls body for RC and, if the device has it, for UC.
 func onConnected(body func(*Port, verbs.QPType)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
@@ -286,7 +286,7 @@ func (c *Conn) reconnect() {
 	c.ToRTS(c.QP, c.Attr)
 }
 
-// postSend tries to post a SEND.
+// postSend posts a SEND, and returns the results of the verb.
 func (c *Conn) postSend(id uint64) (int, error) {
 	return c.QP.PostSend([]verbs.SendWR{c.SendWR(id, 8)})
 }
@@ -294,15 +294,16 @@ func (c *Conn) postSend(id uint64) (int, error) {
 // expectFlushed fails the case unless the next completions are those of flushed sends, with IDs
 // from 101 on, and flushed receives, with IDs from 1 on, each in order, and no other.
 func (c *Conn) expectFlushed(sends, recvs int) {
-	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)}
+	const send, receive = 0, 1
+	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)} // IDs
 	for next != end {
 		wc := c.NextCompletion()
-		q := 1 // receives
+		q := receive
 		if wc.WRID > 100 {
-			q = 0 // sends
+			q = send
 		}
 		c.Check(wc.Status == verbs.WCWRFlushErr && wc.WRID == next[q] && next[q] < end[q],
-			fmt.Sprintf("send %d or receive %d flushed", next[0], next[1]), "%s", rig.Describe(&wc))
+			fmt.Sprintf("send %d or receive %d flushed", next[send], next[receive]), "%s", rig.Describe(&wc))
 		next[q]++
 	}
 	c.expectNoCompletion()
@@ -381,6 +382,7 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 // minQPCaps are capacities that every device supports.
 var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 
+// qpInit returns the attributes of a queue pair that uses the default PD and CQ.
 func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
 	return verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps}
 }
@@ -493,7 +495,8 @@ func (c *Conn) sendUnacked(id uint64) {
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
-// expectServed sends the peer's n-th SEND, WRITE and READ, from 0, which the device must execute.
+// expectServed sends the peer's n-th SEND, WRITE and READ, counting from 0, which the device must
+// execute.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
 	c.exchange(c.peerSend(3*n, 16), c.deviceAck(3*n, msn+1))

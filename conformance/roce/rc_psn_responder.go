@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// halfPSNs is half of the PSN space. As many PSNs before the expected one are duplicates,
-// and the others are early.
+// halfPSNs is half of the number of PSNs. This number of PSNs before the expected one are
+// duplicates; the PSNs after it follow a gap.
 const halfPSNs = 1 << 23
 
 var psnCases = overRC.Cases([]conformance.Case{{
@@ -305,14 +305,13 @@ func (c *Conn) expectSilenceIgnoringCNPs() {
 	}
 }
 
-// longRead is the number of responses to a READ that takes a while on any device.
+// longRead is the number of responses to a READ that no device answers at once.
 const longRead = 4096
 
-// expectDuplicateReadFirst sends a short READ with the peer's k-th PSN, a READ of the memory long,
-// which has longRead responses, and a duplicate of the short READ: right after the long READ or,
-// with afterFirst, after the first response to it. The device must answer the duplicate before the
-// long READ is done; then the result is true. Otherwise the case fails or, if half of the responses
-// to the long READ had come before the duplicate was sent, the result is false.
+// expectDuplicateReadFirst sends a short READ, a READ of long, which has longRead responses, and a
+// duplicate of the short READ. It returns true if the device answers the duplicate before the last
+// response to the long READ, and false if too few responses were left for a verdict; else the case
+// fails. With afterFirst, the duplicate is sent after the first response to the long READ.
 func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool) bool {
 	short := c.peerRead(k, 8).AckReq()
 	answer := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])
@@ -332,7 +331,7 @@ func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool
 			return false
 		case p.PSN() == c.PeerPSN(k):
 			c.checkPacket(c.fromDevice(answer), p)
-			// The rest of the interrupted answer need not be sent.
+			// Discard the other responses to the long READ, which need not be sent.
 			for ok && p.PSN() != c.PeerPSN(k+longRead) {
 				p, ok = c.NextPacket(c.ResponseTimeout())
 			}
@@ -344,5 +343,5 @@ func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool
 	}
 }
 
-// throttle makes a device with congestion control send slowly, so that long READs take a while.
+// throttle sends CNPs, so that a device with congestion control answers long READs slowly.
 func (c *Conn) throttle() { c.sendCNPs(ib.CNP(), 20) }
