@@ -129,7 +129,8 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	}),
 }})
 
-// checkPrivateData fails the case unless got is want, with or without zeros after it.
+// checkPrivateData fails the case unless got is want, with or without zeros after it. what names
+// the message that has the data.
 func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 	ok := bytes.HasPrefix(got, want) && len(bytes.Trim(got[min(len(want), len(got)):], "\x00")) == 0
 	r.Check(ok, fmt.Sprintf("%d bytes of private data with %s, % .8x …", len(want), what, want), "%d bytes, % .8x …", len(got), got)

@@ -209,7 +209,7 @@ var deviceCases = []conformance.Case{{
 	}),
 }}
 
-// gids returns the GID table.
+// gids returns the GID table as text.
 func gids(r *rig.Rig) (table []string) {
 	n := r.QueryPort().GIDs
 	for i := range n {
@@ -248,17 +248,17 @@ var limitCases = []conformance.Case{
 		}),
 }
 
-// maxObjects is how many objects of a kind are created at most, to save memory.
+// maxObjects is the largest number of objects that a case creates. It limits the use of memory.
 const maxObjects = 1 << 17
 
 // asManyAsClaimedCase returns the case that a device creates as many objects of a kind as it
-// claims. limit returns the claim in its attributes; newCreate returns a function that creates one.
+// claims. limit returns the claimed number; newCreate returns a function that creates one object.
 func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
 		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
-		// The manual page calls the numbers upper limits: a lack of memory may prevent
-		// reaching them. An idle device has enough memory.
+		// SHOULD: the manual page calls the numbers upper limits, which a lack of memory may
+		// reduce. An idle device has enough memory.
 		Cite: cite("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
 		Labels:  []string{conformance.Slow},
 		Expects: "as many as claimed",

@@ -20,7 +20,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// Suite returns the cases. Those that do not say what they send, send nothing.
+// Suite returns the conformance suite of the verbs API. A case without a Sends text sends nothing.
 func Suite() *conformance.Suite {
 	cases := slices.Concat(
 		deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
@@ -35,13 +35,13 @@ func Suite() *conformance.Suite {
 	}
 	return &conformance.Suite{
 		Name: "verbs", Title: "The verbs API", Cases: conformance.Group{}.Cases(cases),
-		DescribeEvent: func(e *conformance.Event) string { return e.Text }, // the record of a case has only notes, as texts
+		DescribeEvent: func(e *conformance.Event) string { return e.Text }, // the record has only notes
 	}
 }
 
-// cite cites a manual page of rdma-core, the documentation of package verbs or, for any other
-// where, a section or compliance statement of IBTA. rows are the covered rows of the ledger, the
-// list of requirements.
+// cite cites a manual page of rdma-core ("ibv_..." or "rdma_..."), the documentation of package
+// verbs, or else a section or compliance statement of IBTA. rows are the covered rows of the
+// ledger.
 func cite(where string, rows ...string) conformance.Cite {
 	doc := conformance.IBTA
 	switch {

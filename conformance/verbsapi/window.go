@@ -186,8 +186,8 @@ func (e *endpoint) expectBindFails(what string, info verbs.BindInfo) {
 	e.expectFailureStatus("a bind to "+what, bindWR(mw, verbs.NextRKey(mw.RKey()), info), verbs.WCMWBindErr)
 }
 
-// bindReadable binds a window to a part of the endpoint's memory with remote read, and
-// returns its remote address.
+// bindReadable binds a window to n bytes of the endpoint's memory from off on, with remote read,
+// and returns its remote address.
 func (e *endpoint) bindReadable(mw verbs.MW, off, n int) verbs.Remote {
 	info := bindRange(e.mem, off, n, verbs.AccessRemoteRead)
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}
@@ -344,7 +344,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 })
 
 // windowRangeCase returns the case that a peer can access the bytes of a memory window of a type,
-// and no others of its region.
+// and no other bytes of its region.
 func windowRangeCase(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/mw/peers-stay-within-" + name,
