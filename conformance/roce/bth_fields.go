@@ -21,7 +21,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "bth/op/other-services-to-rc-dropped", Cite: ibta("", "bth/op/1"),
-	Title:   "A packet of another service that comes to an RC queue pair is dropped",
+	Title:   "A packet of another service for an RC queue pair is dropped",
 	Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"BTHUnchecked"}, Run: acceptsAfter(func(c *Conn) {
@@ -36,7 +36,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "bth/op/other-services-to-uc-dropped", Cite: ibta("", "bth/op/1"), Needs: verbs.CapUC, Labels: labelUC,
-	Title:   "A packet of another service that comes to a UC queue pair is dropped",
+	Title:   "A packet of another service for a UC queue pair is dropped",
 	Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
 	Expects: "a completion of the last only",
 	Defects: []string{"BTHUnchecked"}, Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
@@ -48,7 +48,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "bth/op/other-services-to-ud-dropped", Cite: ibta("", "bth/op/1"), Needs: verbs.CapUD, Labels: labelUD,
-	Title:   "A packet of a connected service that comes to a UD queue pair is dropped",
+	Title:   "A packet of a connected service for a UD queue pair is dropped",
 	Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
 	Expects: "a completion of the last only",
 	Defects: []string{"BTHUnchecked"}, Run: onUD(2, func(d *udPort) {
@@ -117,9 +117,9 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "valid SENDs for the device's only connection with other QPNs, among them 0 and that of a destroyed queue pair",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"QPNLoose"}, Run: acceptsAfter(func(c *Conn) {
-		gone := c.connect(Setup{})
-		number := uint32(gone.QP.QPN())
-		c.Must("a queue pair that is destroyed", gone.QP.Close())
+		destroyed := c.connect(Setup{})
+		number := uint32(destroyed.QP.QPN())
+		c.Must("a queue pair that is destroyed", destroyed.QP.Close())
 		c.Sync() // creates the synchronization queue pair
 		used := []uint32{uint32(c.QP.QPN()), uint32(c.syncConn.qp.QPN())}
 		for _, qpn := range []uint32{number, 0, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {

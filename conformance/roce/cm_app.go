@@ -16,7 +16,7 @@ import (
 // rejInvalidMTU is the reason of a REJ for an invalid path MTU.
 const rejInvalidMTU ib.Reason = 26
 
-// cmAppCases are about what an application on the device asks the communication manager for.
+// cmAppCases are about calls of the connection manager by an application on the device.
 var cmAppCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/rej/invalid-path-mtu", Cite: ibta("chapter 12", "cm/25"), Setup: conformance.Setup{MTU: 1500},
 	Title:   "A REQ with a path MTU that the port does not have is rejected",

@@ -14,7 +14,7 @@ import (
 var cmCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "cm/1"),
 	Title:   "A REQ for a service with a listener is answered within the timeout in the REQ",
-	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
+	Sends:   "a REQ with a remote CM response timeout of 1.07 s, and an RTU",
 	Expects: "a REP within that time, and a connection that carries a message",
 	Defects: []string{"cm.IgnoreREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 18
@@ -149,7 +149,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		k = p.cmOpen(l, 3)
 		k.SendPacket(ib.CM(uint64(k.peerID), ib.REJ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(uint8(1)), Reason: new(ib.RejConsumer)}))
 		k.Send(k.peerSend(0, 16))
-		_ = k.task.Wait(p.ResponseTimeout()) // in real time, the message may be first
+		_ = k.task.Wait(p.ResponseTimeout()) // in real time, the message may arrive before Accept returns
 		p.Drain(shortWait)
 		p.cmOpen(l, 4).establish()
 	}),
@@ -347,11 +347,11 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.Sync()
 		k.disconnect()
 
-		k = p.cmOpen(l, 2) // its RTU is lost
+		k = p.cmOpen(l, 2) // the peer sends no RTU, as if it was lost
 		p.SendPacket(ib.CM(uint64(k.peerID), ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(uint8(1))}))
 		p.Sync()
 		k.disconnect()
-		_ = k.task.Wait(p.ResponseTimeout()) // whether the application gets a connection is open
+		_ = k.task.Wait(p.ResponseTimeout()) // Accept may return a connection or an error
 	}),
 }, {
 	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},

@@ -22,7 +22,7 @@ const (
 )
 
 // cmRequest returns a REQ for the service at a TCP port of the device. A case with several
-// connections must give each its own QPN; see [Port.cmOpen].
+// connections must set another QPN in each REQ; see [Port.cmOpen].
 func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 	return ib.REQ{
 		LocalCommID: &commID, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, tcpPort)), LocalCAGUID: new(uint64(0x02005efffe000001)),

@@ -71,7 +71,7 @@ func (s *cmDialogue) requestSent(c *cmLink, mad ib.MAD, m ib.Message, a Arrival)
 	sameSource := func(other *cmLink) bool { return other.Active && other != c && other.srcPort == h.SrcPort }
 	ok := err == nil && h.Version == 0 && h.Src == s.deviceAddr && h.Dst == s.Peer && !slices.ContainsFunc(s.links, sameSource)
 	c.srcPort = h.SrcPort
-	s.Check(ok, fmt.Sprintf("private data with %v, a port of its own, and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
+	s.Check(ok, fmt.Sprintf("private data with %v, a source port that no other connection has, and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
 	s.checkPrivate("the REQ", user, c.param.PrivateData)
 	s.Check(*req.PathMTU >= 1 && *req.PathMTU <= 5, "a path MTU code of 1 to 5", "%d", *req.PathMTU)
 	s.checkNewID(c)

@@ -34,7 +34,7 @@ var udDialogueCases = conformance.Group{Needs: verbs.CapUD | verbs.CapRC, Labels
 	}, {
 		ID: "dialogue/ud/send-states", Cite: ibta("C10-96", "qp/3", "err/2", "sqd/1", "sqd/4", "sqd/5", "qp/8"),
 		Title:   "UD queue pairs send in each state like the reference model",
-		Sends:   "datagrams to queue pairs that the application moves between all states, SQD and SQE among them, and lets send",
+		Sends:   "datagrams to queue pairs that the application moves between all states, SQD and SQE among them, and that send datagrams",
 		Expects: "after each step the packets, completions, memory and attributes of the model",
 		Defects: []string{"SQDNoResume", "LocalErrFlushesAll", "NoFlushInError", "EarlySendSwallowed"}, Run: udMix{
 			{2, drawUDReceive}, {2, drawUDFitting}, {5, drawUDSendState}, {3, drawUDState}, {1, drawUDKey}, {6, drawUDSends},

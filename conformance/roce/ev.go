@@ -56,7 +56,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Expects: "an event for the first SEND to each queue pair in RTR, also after RESET, and no other",
 	Defects: []string{"NoQPEvents", "CommEstOncePerQP"}, Run: OnPort(func(p *Port) {
 		rtr, rts := p.connect(Setup{state: verbs.QPStateRTR, Receives: 2}), p.connect(Setup{Receives: 1})
-		p.Sync() // has its own event
+		p.Sync() // the synchronization queue pair also raises an event
 		p.pendingEvents()
 		p.ExpectNoEvent()
 		rts.expectAccepted(0)
@@ -128,7 +128,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 			d.SendPacket(d.datagram(Data(16)))
 		}
 		p.expectSilence(silencePeriod)
-		_, _ = gone.postSend(9) // unspecified result, but it must not succeed or send anything
+		_, _ = gone.postSend(9) // may fail or not, but the SEND must not be sent or succeed
 		p.expectSilence(silencePeriod)
 		p.ExpectNoSuccess()
 		if datagrams {
@@ -225,7 +225,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "ev/port/no-subnet-management-events",
 	Cite: annexA17("CA17-31, CA17-32", "async/5", "async/6"), Setup: ipv4,
-	Title:   "No event tells of subnet management: LID, subnet manager and P_Key changes, registration of clients",
+	Title:   "No event of subnet management is raised: LID, subnet manager and P_Key changes, registration of clients",
 	Sends:   "SENDs before and after the link goes down and up, and packets of another partition",
 	Expects: "none of the events LID_CHANGE, SM_CHANGE, PKEY_CHANGE and CLIENT_REREGISTER",
 	Defects: []string{"KeysIgnored"}, Run: onRC(func(c *Conn) {

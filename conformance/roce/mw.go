@@ -275,7 +275,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		eachConn(p, Setup{}, ops, func(c *Conn, op remoteOp) {
 			win := c.bindWindow(verbs.MWType2, 1024, 256, access)
 			c.expectOpExecuted(0, op, win.word())
-			setWord(win.m, windowWord, 0) // which a COMPARE_SWAP would change
+			setWord(win.m, windowWord, 0) // swapOp compares with 0, and would change the word
 			other := c.secondConn(Setup{})
 			other.expectNoEffect(win.m, op.packet(other.PeerPSN(0), win.word()), ib.NakRemoteAccess)
 		})

@@ -74,7 +74,7 @@ func (p *Port) portInOtherPD() *Port {
 func freshKeyCase(number int, kind verbs.MWType, capability verbs.Caps) conformance.Case {
 	return conformance.Case{
 		ID: fmt.Sprintf("mw/alloc/type-%d-key-opens-nothing", number), Cite: ibta("o10-37.2.32", "mw/16"), Needs: capability,
-		Title:   fmt.Sprintf("The key of a type %d window that was never bound opens nothing", number),
+		Title:   fmt.Sprintf("The key of a type %d window that was never bound grants no access", number),
 		Sends:   "a READ, a WRITE and atomics with the keys of new windows",
 		Expects: "keys that no other window or region has; a NAK for a remote access error for each request",
 		Defects: []string{"AccessNAKsSwapped"}, Run: OnPort(func(p *Port) {

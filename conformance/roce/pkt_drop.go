@@ -38,7 +38,7 @@ var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 }, {
 	ID: "pkt/udp/ipv6-extension-header-dropped", Cite: annexA17("CA17-16", "pkt/udp/6"), Setup: ipv6,
 	Title:   "A packet with an IPv6 extension header before UDP is dropped",
-	Sends:   "SENDs behind a header of hop-by-hop options, and of destination options, with an ICRC that covers it and with one that does not",
+	Sends:   "SENDs after a header of hop-by-hop options, and of destination options, with an ICRC that covers it and with one that does not",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"ICRCIgnored"}, Run: acceptsAfter(dropExtensionHeaders),
 }, {
@@ -102,7 +102,7 @@ var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 				continue
 			}
 			p.ToRTS(c.QP, c.Attr)
-			_, _ = c.postSend(100) // unspecified result
+			_, _ = c.postSend(100) // may fail or not
 			p.expectSilence(silencePeriod)
 		}
 		p.ExpectNoSuccess()
@@ -120,7 +120,7 @@ var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 			return
 		}
 		d := p.newUDPort(0, nil)
-		_, _ = d.QP.PostSend([]verbs.SendWR{d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 16)})}) // unspecified result
+		_, _ = d.QP.PostSend([]verbs.SendWR{d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 16)})}) // may fail or not
 		p.expectSilence(silencePeriod)
 	}),
 }}, gidTypeCase("pkt/addr/gid-entries-have-a-type", 4), gidTypeCase("pkt/addr/gid-entries-of-ipv6-have-a-type", 6)))

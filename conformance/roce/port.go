@@ -16,8 +16,8 @@ import (
 )
 
 // Port is an application on the device, with a scripted RoCEv2 peer at the other end of
-// the link. It checks the rules that hold for every packet; see [PacketChecker]. It has no
-// connection; see [Conn]. A port belongs to one case.
+// the link, for one case. It checks every packet of the device; see [PacketChecker]. It has no
+// connection; see [Conn].
 type Port struct {
 	*rig.Rig
 	// Peer and deviceAddr are the default addresses of packets.
@@ -258,7 +258,7 @@ func (p *Port) NextAfterSync(quiet time.Duration) (Arrival, bool) {
 }
 
 // Drain returns all packets that the device has sent until [Port.Sync] returns, and after that
-// until none comes for the time quiet, which is at most reorderLimit in real time.
+// until none arrives for the time quiet, which is at most reorderLimit in real time.
 func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
 	for a, ok := p.NextAfterSync(quiet); ok; a, ok = p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit))) {
 		all = append(all, a)
@@ -266,8 +266,8 @@ func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
 	return all
 }
 
-// PacketChecker checks rules that hold for every packet from a device: the ICRC, and the
-// fields of transport headers. Network headers and recommendations have their own cases.
+// PacketChecker checks the ICRC and the transport headers of every packet from a device. Other
+// cases are about network headers and recommendations.
 type PacketChecker struct {
 	// PKey is the expected P_Key, the first of the port, for packets to QPNs that PKeys does not
 	// have.

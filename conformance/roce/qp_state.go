@@ -58,7 +58,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	Expects: "as many requests are posted as the queue has room for; those of RC are sent and complete, and no others; then there is room again; in ERR those that are left are flushed, and no others",
 	Defects: []string{"OverflowSendQueue"}, Run: onConnected(func(p *Port, kind verbs.QPType) {
 		c := p.connect(Setup{qpType: kind, caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
-		if kind == verbs.QPTypeUC { // requests wait for no ACK, only in SQD
+		if kind == verbs.QPTypeUC { // requests of UC wait in SQD only, not for an ACK
 			c.toSQD(false)
 		}
 		room := c.QueryQP(c.QP).Caps.MaxSendWR // the device may have rounded it up
@@ -180,7 +180,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.sendUnacked(100)
 		c.sendUnacked(101)
 		c.ToState(c.QP, verbs.QPStateReset)
-		c.Drain(sentSoFar) // retransmissions before the reset
+		c.Drain(sentSoFar) // discards retransmissions before the reset
 		c.reconnect()
 		c.expectNothing()
 		c.exchange(c.peerSend(0, 16), ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
@@ -196,7 +196,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.postFourSends()
 		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectFlushed(4, 3)
-		c.Drain(sentSoFar) // the device may have sent the sends
+		c.Drain(sentSoFar) // the device may have sent some of the SENDs
 		c = p.connect(Setup{Receives: 3, recvLen: 2 * MTU})
 		c.beginMessage()
 		c.ToState(c.QP, verbs.QPStateErr)

@@ -21,7 +21,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	}, func(c *Conn, early ib.Opcode) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 		c.ExpectRecv(1, 8)
-		c.Drain(sentSoFar) // an ACK without AckReq
+		c.Drain(sentSoFar) // the device may acknowledge a request without AckReq
 		c.exchangeIgnoringCNPs(packetOf(c, early, 3), c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
 		c.exchangeIgnoringCNPs(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
 		c.ExpectRecv(2, 8)
@@ -139,7 +139,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "rc/psn/11"),
 	Title:   "The NAK of a READ has the PSN of the first response that was not sent",
 	Sends:   "a READ of 3 responses and one with an invalid key; on another connection a READ of which the second half is out of bounds",
-	Expects: "a NAK with the PSN after the last response given",
+	Expects: "a NAK with the PSN after the last response",
 	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.Send(c.peerRead(0, 2500).AckReq())

@@ -120,7 +120,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 		qpn := uint32(c.QP.QPN())
 		c.Must("a queue pair that can be destroyed", c.QP.Close())
-		c.Drain(sentSoFar) // a timer may have expired before
+		c.Drain(sentSoFar) // discards packets of a timer that expired before
 		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
 		c.SendPacket(c.peerAck(0, 1).To(qpn))
 		c.expectNothing()

@@ -24,7 +24,7 @@ var cqCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/cq/depth-at-least-as-asked", Cite: cite("ibv_create_cq(3)", "verbs/cq/2"),
-	Title:   "A completion queue is at least as deep as requested, and holds as many completions as it claims",
+	Title:   "A completion queue is at least as deep as requested, and has room for as many completions as it claims",
 	Sends:   "as many completions as fit",
 	Expects: "all of them, and no overrun",
 	Defects: []string{"CQDepthShort"}, Run: rig.Body(func(r *rig.Rig) {
@@ -117,7 +117,7 @@ var cqCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/cq/overrun-is-reported", Cite: cite("ibv_poll_cq(3)", "verbs/cq/8"),
-	Title:   "A completion queue overrun is reported once, and the queue cannot be used any more",
+	Title:   "A completion queue overrun is reported once, and the queue can no longer be used",
 	Sends:   "more completions than a queue has room for",
 	Expects: "one CQ_ERR that names the queue; then polls that fail",
 	Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
@@ -157,7 +157,7 @@ var cqCases = []conformance.Case{{
 }, {
 	ID: "verbs/cq/resize-keeps-completions", Cite: cite("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ,
 	Title:   "Resizing a completion queue keeps its completions in order",
-	Sends:   "five completions before a queue grows, and five before it shrinks; ten before either, after so many others that the ring of the queue wraps around between them",
+	Sends:   "five completions before a queue grows, and five before it shrinks; ten before either, of which some are at the end of the queue's ring and some at its start",
 	Expects: "all of them, in order",
 	Defects: []string{"ResizeLoses", "ResizeLosesWrapped"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)

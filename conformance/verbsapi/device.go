@@ -145,7 +145,7 @@ var deviceCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/port/addresses-go-and-come", Cite: cite("ibv_get_async_event(3)", "verbs/port/5"), Setup: conformance.Setup{TwoAddresses: true},
-	Title:   "An address that is removed from a port leaves the GID table, with an event, and comes back to it",
+	Title:   "An address that is removed from a port and added again leaves the GID table and returns to it, with events",
 	Sends:   "nothing: each of the two addresses of the port is removed and added again",
 	Expects: "GID_CHANGE of port 1 and a table without the address, then GID_CHANGE and a table with both",
 	Defects: []string{"GIDsNeverChange"}, Run: rig.Body(func(r *rig.Rig) {
@@ -195,7 +195,7 @@ var deviceCases = []conformance.Case{{
 	Defects: []string{"CountersReset"}, Run: onPair(setup{}, func(l *qpPair) {
 		counterNames(l.dut.Rig) // unsupported without counters
 		was := make(map[string]uint64)
-		look := func() {
+		check := func() {
 			for _, c := range l.dut.Device.Counters() {
 				l.dut.Check(c.Value >= was[c.Name], fmt.Sprintf("%s at %d or more", c.Name, was[c.Name]), "%d", c.Value)
 				was[c.Name] = c.Value
@@ -203,8 +203,8 @@ var deviceCases = []conformance.Case{{
 		}
 		for range 3 {
 			l.expectBothDeliver()
-			look()
-			look() // reading must not reset counters
+			check()
+			check() // reading must not reset counters
 		}
 	}),
 }}

@@ -184,7 +184,7 @@ var messageDialogueCases = []conformance.Case{{
 	Cite: cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/4", "verbs/signal/1", "verbs/signal/2", "verbs/cq/6",
 		"verbs/channel/1", "verbs/channel/6", "verbs/channel/8", "verbs/srq/3", "verbs/srq/6"),
 	Title:   "Messages complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
-	Sends:   "random messages in both directions, signaled or not, solicited or not, over a queue pair with receives of its own and one with a shared receive queue",
+	Sends:   "random messages in both directions, signaled or not, solicited or not, over a queue pair with a receive queue and one with a shared receive queue",
 	Expects: "the completions, payloads, completion events and asynchronous events of a model",
 	Defects: []string{"SignalAllIgnored", "SolicitedIsAny", "WCLengthZero", "CQsSwapped", "SRQLimitRepeats", "AsyncEventsLost"},
 	Run:     trafficDialogue(0, messageMix),
@@ -193,7 +193,7 @@ var messageDialogueCases = []conformance.Case{{
 	Cite:    cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/5", "verbs/channel/6", "verbs/srq/3", "verbs/srq/6"),
 	Title:   "Datagrams complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
 	Sends:   "random datagrams in both directions",
-	Expects: "the completions with their senders, payloads behind the header area, completion events and asynchronous events of a model",
+	Expects: "the completions with their senders, payloads after the header area, completion events and asynchronous events of a model",
 	Defects: []string{"SrcQPLost", "WCFlagsLost", "WCLengthZero"},
 	Run:     trafficDialogue(verbs.QPTypeUD, messageMix),
 }}

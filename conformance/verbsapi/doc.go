@@ -1,7 +1,7 @@
-// Package verbsapi contains the conformance cases of the verbs API: what an application
-// may rely on whatever the transport. They use the device under test and a partner of the
-// same kind through verbs only, and look at no packets. Files are named after the section
-// of the ledger (../ledger/verbs.yaml).
+// Package verbsapi contains the conformance cases of the verbs API: the behaviour on which an
+// application may rely over every transport. They use the device under test and a partner of the
+// same kind through verbs only, and see no packets. Files are named after the section of the
+// ledger (../ledger/verbs.yaml).
 //
 // The same cases run on every device. Differences between transports depend on
 // [verbs.DeviceInfo].Transport and the capabilities, never on the name of the provider:

@@ -59,7 +59,7 @@ var regionCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/mr/empty-region", Cite: cite("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
-	Title:   "A region of no bytes can be registered, and gives access to no memory",
+	Title:   "A region of no bytes can be registered, and grants access to no memory",
 	Sends:   "a message of no bytes from it, and one of a byte",
 	Expects: "a region of length 0; a message of no bytes at the partner; a message of one byte is refused or fails",
 	Defects: []string{"NoEmptyMR"}, Run: onPair(setup{}, func(l *qpPair) {

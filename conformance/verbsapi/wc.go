@@ -74,7 +74,7 @@ var wcCases = []conformance.Case{
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
 			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
 			wr := l.partner.writeWR(2, 0, 40, l.dut.mem.Remote(512))
-			l.partner.execute(wr) // whose length does not count
+			l.partner.execute(wr) // its length must not be added to that of the next WRITE
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
 			l.partner.sendImm(wr)
 			wc := l.dut.ExpectRecv(1, 40)

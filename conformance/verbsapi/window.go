@@ -10,7 +10,7 @@ import (
 
 var windowCases = []conformance.Case{{
 	ID: "verbs/mw/type-1-bind", Cite: cite("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1,
-	Title:   "Every bind of a type 1 window gives it a new key, which the verb and the window return",
+	Title:   "A type 1 window has a new key after every bind, which the verb and the window return",
 	Sends:   "three binds of one window, one after the other; then three at once",
 	Expects: "a completion of BIND_MW and a new key for each; the window has the last",
 	Defects: []string{"BindKeepsKey", "MWKeyStale"}, Run: onPair(setup{}, func(l *qpPair) {
@@ -35,7 +35,7 @@ var windowCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/mw/type-2-bind", Cite: cite("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2,
-	Title:   "Binding a type 2 window gives it the key that the request names",
+	Title:   "A type 2 window has the key of the bind request after the bind",
 	Sends:   "a bind with the next key of the window",
 	Expects: "a completion of BIND_MW, and a window with this key",
 	Defects: []string{"MWKeyStale", "MW2Refused"}, Run: onPair(setup{}, func(l *qpPair) {
