@@ -174,7 +174,8 @@ const maxCMCallTime = 10 * time.Millisecond
 const maxLinks = 3
 
 // Draw chooses an operation by its weight in the mix, and one of the newest connections on which
-// the operation makes sense.
+// the operation makes sense. The mix also has the percentages of messages with wrong IDs and
+// faults.
 func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
 	type choice struct {
 		op   string
@@ -188,7 +189,7 @@ func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
 	}
 	for _, op := range cmOps {
 		weight := s.mix[op.name]
-		if op.when == nil {
+		if op.when == nil { // for no existing connection
 			if op.always || s.live() < maxLinks {
 				add(op.name, len(s.links), weight)
 			}
@@ -198,7 +199,7 @@ func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
 			add(op.name, i, weight*op.when(s.links[i]))
 		}
 	}
-	if len(choices) == 0 {
+	if len(choices) == 0 { // the mix has no operation for the present states
 		choices = append(choices, choice{"take", 0})
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int { return a.conn - b.conn })

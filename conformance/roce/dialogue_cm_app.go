@@ -228,7 +228,7 @@ func (s *cmDialogue) message(c *cmLink, _ cmStep, r *rand.Rand) {
 	s.checkPacket(k.deviceAck(c.sent[0], uint32(c.sent[0]+1)).To(c.PeerQPN).Via(s.deviceAddr, c.peer), ack)
 	s.ExpectRecv(uint64(c.sent[0]+1), n)
 	c.sent[0]++
-	c.Data()
+	c.Data() // establishes the connection in the model, like an RTU
 	s.settle()
 	s.checkApplication(c)
 	s.PostSend(k.QP, k.SendWR(77, n))
@@ -436,7 +436,7 @@ func (s *cmDialogue) checkAttr(c *cmLink, a verbs.QPAttr) {
 	s.Check(dest == c.peer, fmt.Sprintf("a queue pair with destination GID %v", c.peer), "%v", dest)
 	minTimeout := uint8(1)
 	if !c.Active {
-		minTimeout = *c.req.AckTimeout // by then the peer acknowledges
+		minTimeout = *c.req.AckTimeout // the timeout that the peer asks for
 	}
 	s.Check(a.Timeout >= minTimeout, fmt.Sprintf("a local ACK timeout of at least %d", minTimeout), "%d", a.Timeout)
 }

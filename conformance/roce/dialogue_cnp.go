@@ -403,15 +403,14 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}
 	return step(func(s *cnpDialogue) {
 		c := s.requesters[i]
-		psn, id, n := c.DevicePSN(c.sent), s.nextID, max(1, reads)*ucMTU
+		psn, id, n := c.DevicePSN(c.sent), s.nextID, max(16, reads*ucMTU)
 		s.nextID++
-		wr := c.WriteWR(id, 16)
+		wr := c.WriteWR(id, n)
 		wr.XRC.SRQN = 5 // not used on RC
 		responses := []ib.Packet{ib.Ack(psn, uint32(c.sent+1))}
 		switch {
 		case reads > 0:
-			wr = c.WriteWR(id, n)
-			wr.Opcode, wr.XRC.SRQN = verbs.OpRDMARead, 5
+			wr.Opcode = verbs.OpRDMARead
 			responses = ib.ReadResponses(psn, uint32(c.sent+1), Data(n), ucMTU)
 		case nak:
 			responses = []ib.Packet{ib.Nak(psn, ib.NakSequence, uint32(c.sent)), responses[0]}
@@ -427,7 +426,7 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 				s.compare()
 			case reads == 0:
-				s.compare(request) // retransmitted
+				s.compare(request) // retransmitted after the NAK
 			default:
 				s.compare()
 			}

@@ -160,7 +160,8 @@ func (s *rcRequesterSession) shortestTimeout() time.Duration {
 	return timeout
 }
 
-// Play performs a step and compares the reactions of device and model.
+// Play performs a step and compares the reactions of device and model. If the first step does not
+// connect, because that step was removed, Play connects with default attributes before it.
 func (s *rcRequesterSession) Play(step requesterStep) {
 	if s.Conn == nil {
 		if step.kind == stepConnect {

@@ -142,17 +142,14 @@ func (s *rcRequesterSession) damageSource(r *model.RCRequest, p requesterPost) {
 func (s *rcRequesterSession) addSink(r *model.RCRequest, p requesterPost) bool {
 	const gap = 16 // unused bytes after each buffer
 	r.Len = s.length(p)
-	if r.Opcode != verbs.OpRDMARead {
-		r.Len = 8
-		r.Atomic = verbs.Atomic{CompareAdd: uint64(p.value)<<32 | uint64(^p.value), Swap: uint64(p.value) * 0x1_0001_0003}
-	}
 	pieces := min(p.pieces, max(1, r.Len))
-	if r.Opcode != verbs.OpRDMARead {
-		pieces = min(pieces, 2)
+	if r.Opcode != verbs.OpRDMARead { // an atomic
+		r.Len, pieces = 8, min(p.pieces, 2)
+		r.Atomic = verbs.Atomic{CompareAdd: uint64(p.value)<<32 | uint64(^p.value), Swap: uint64(p.value) * 0x1_0001_0003}
 	}
 	need := r.Len + gap*pieces
 	if s.sinkNext+need > requesterMem {
-		s.sinkNext = requesterSources
+		s.sinkNext = requesterSources // after the last buffer, continue with the first
 	}
 	from := s.LocalMem.Addr() + uint64(s.sinkNext)
 	for _, sgl := range s.sinks {
@@ -447,6 +444,7 @@ func (s *rcRequesterSession) playReserved(step *requesterStep) {
 	if !ok {
 		return
 	}
+	// 0x64 to 0x7f are NAKs with a code that is not defined, the others have a reserved type.
 	syndromes := []uint8{0x40, 0x5f, 0x80, 0x9f, 0xe0, 0x64, 0x65, 0x70, 0x7f}
 	s.deliver(ib.Ack(psn, s.msn()).WithSyndrome(syndromes[step.code%len(syndromes)]))
 }

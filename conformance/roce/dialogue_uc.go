@@ -302,7 +302,8 @@ func drawSenderDrain(s *senderDialogue, r *rand.Rand) senderStep {
 }
 
 // drawSenderFailure draws requests, one of which has a wrong L_Key and moves the queue pair to SQE.
-// The requests after it, and one that is posted in SQE, must be flushed.
+// The requests after it, and one that is posted in SQE, must be flushed. In half of the steps the
+// queue pair receives a SEND in SQE.
 func drawSenderFailure(s *senderDialogue, r *rand.Rand) senderStep {
 	all, bad, message := s.drawPosts(r), senderPost{op: dialogue.Pick(r, s.ops...), n: 9}, chance(r, 2)
 	at := r.IntN(len(all))
@@ -316,7 +317,8 @@ func drawSenderFailure(s *senderDialogue, r *rand.Rand) senderStep {
 			}
 			r := s.request(p)
 			if i == at {
-				r.WR.SGL[0].LKey ^= 0x00fff055
+				sge := &r.WR.SGL[0]
+				sge.LKey = verbs.LKey(unknownKey(verbs.RKey(sge.LKey)))
 				want, status = append(want, s.completion(r, verbs.WCLocProtErr)...), verbs.WCWRFlushErr
 			} else {
 				want = append(want, s.completion(r, status)...)

@@ -517,7 +517,7 @@ func drawUDLeave(s *udDialogue, r *rand.Rand) udStep {
 		if q.Groups[group] {
 			s.Must("a queue pair that leaves a group", err)
 		}
-		for range 20 { // more than a dialogue can join
+		for range 20 { // as long as the queue pair has joined more often
 			if err := s.qps[i].DetachMulticast(verbs.GIDFrom(group)); err != nil {
 				break
 			}

@@ -408,8 +408,8 @@ const (
 )
 
 // expectSlowedBy fails the case unless copies of this CNP make a burst take twice as long as
-// before, and at least 2*flowQuick. Where a burst without CNPs takes more than flowSlow, the case
-// ends as unsupported instead.
+// before, and at least 2*flowQuick. Instead of failing, the case ends as unsupported if a burst
+// without CNPs takes more than flowSlow.
 func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, f), 2*max(before, flowQuick)

@@ -273,16 +273,16 @@ func coveredHeaderCase(id string, family int) conformance.Case {
 // expectHeadersCovered fails the case unless the device drops SENDs with the ICRC of a packet that
 // differs in one bit of the IP or UDP header. Other cases are about the identification and DF.
 func (c *Conn) expectHeadersCovered() {
-	const payload, dfOfIPv4 = 32, 8*6 + 1
-	size := c.bthOffset() + 12 + payload
-	notTested := []int{1, 4, 5, 8, 10, 11, 26, 27} // TOS, identification, TTL, checksums
+	const bth, payload, dfOfIPv4 = 12, 32, 8*6 + 1
+	size := c.bthOffset() + bth + payload          // of the packet that the ICRC covers
+	notTested := []int{1, 4, 5, 8, 10, 11, 26, 27} // bytes of TOS, identification, TTL, checksums
 	if c.deviceAddr.Is6() {
 		notTested = []int{1, 2, 3, 7, 46, 47} // traffic class, flow label, hop limit, checksum
 	}
 	for at := range c.bthOffset() {
 		bits := 8
 		if at == 0 && c.deviceAddr.Is6() {
-			bits = 4 // of the version; the traffic class follows
+			bits = 4 // the other four are of the traffic class
 		}
 		for bit := 8 * at; bit < 8*at+bits && !slices.Contains(notTested, at); bit++ {
 			if bit == dfOfIPv4 && c.deviceAddr.Is4() {

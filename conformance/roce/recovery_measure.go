@@ -132,7 +132,7 @@ func nakGeneration(p *Port) []Measurement {
 		}
 		more := slices.DeleteFunc(p.Drain(sentSoFar), func(a Arrival) bool { return !isSequenceNAK(&a) })
 		naks = append(naks, float64(1+len(more)))
-		c.Send(c.peerWrite(i, 8))
+		c.Send(c.peerWrite(i, 8)) // the missing packet; the device has dropped the later ones
 		awaitAck(c, i)
 	}
 	return []Measurement{

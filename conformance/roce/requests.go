@@ -150,7 +150,8 @@ var (
 	writeImmOp = remoteOp{"WRITE with immediate", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.WriteOnlyImm(psn, at, 7, Data(int(*at.Len))).AckReq()
 	}, ib.OpAcknowledge}
-	// writeFirstOp is the FIRST packet of a WRITE of two packets. It replaces the length in the RETH.
+	// writeFirstOp is the FIRST packet of a WRITE of two packets. It replaces the length in the
+	// RETH.
 	writeFirstOp = remoteOp{"WRITE of several packets", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.WriteFirst(psn, at.Sized(2*MTU), Data(MTU)).AckReq()
 	}, ib.OpAcknowledge}

@@ -344,9 +344,8 @@ func (s *memorySession) allocate(i, n int) {
 	s.model.Windows[i] = w
 }
 
-// bind binds the window of a step to a random part of a region, with random rights. It allocates a
-// missing window instead, and frees one in an unknown state. Some steps use ibv_bind_mw with a type
-// 2 window, which the device must refuse.
+// bind binds the window of a step to a random part of a region, with random rights. If there is no
+// window it allocates one instead, and it frees a window in an unknown state.
 func (s *memorySession) bind(step memoryStep) {
 	w := s.model.Windows[step.window]
 	if w == nil || w.Unknown {
@@ -357,7 +356,7 @@ func (s *memorySession) bind(step memoryStep) {
 	if s.regions[step.region] == nil {
 		s.register(step)
 	}
-	if w.Type == verbs.MWType2 && step.n%12 == 5 {
+	if w.Type == verbs.MWType2 && step.n%12 == 5 { // ibv_bind_mw is for type 1 only
 		_, err := s.links[step.qp].dut.qp.BindMW(s.windows[step.window], bindID, verbs.SendSignaled, bindRange(s.buf, 0, 8, verbs.AccessRemoteRead))
 		s.DUT.MustFail("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
 		return
@@ -365,7 +364,7 @@ func (s *memorySession) bind(step memoryStep) {
 	b := &model.VerbsBind{QP: step.qp, PD: linkDomains[step.qp], Region: s.model.Regions[step.region]}
 	b.Addr, b.Len = rangeIn(step, b.Region.Base, b.Region.Len)
 	if step.n/10%10 == 0 {
-		b.Addr, b.Len = b.Region.Base, 0
+		b.Addr, b.Len = b.Region.Base, 0 // frees a type 1 window
 	}
 	b.Access = s.windowRights(step.n)
 	if step.n/7%8 == 0 && s.DUT.Caps.Has(verbs.CapZeroBased) {
