@@ -198,8 +198,8 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectBoundsChecked registers 64 bytes, and fails the case unless the peer's first request, on
-// the eight bytes at offset inside, is executed, and its second, at offset outside, is refused.
+// expectBoundsChecked registers 64 bytes. It fails the case unless the device executes op on eight
+// bytes at offset inside, and refuses it at offset outside.
 func (c *Conn) expectBoundsChecked(op remoteOp, inside, outside int) {
 	m := c.Memory(64, allAccess)
 	c.expectOpExecuted(0, op, rethFor(m, inside, 8))

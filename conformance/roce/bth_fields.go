@@ -21,7 +21,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "bth/op/other-services-to-rc-dropped", Cite: ibta("", "bth/op/1"),
-	Title:   "A packet of another service that comes to an RC queue pair is dropped",
+	Title:   "A packet of another service for an RC queue pair is dropped",
 	Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"BTHUnchecked"}, Run: acceptsAfter(func(c *Conn) {
@@ -36,7 +36,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "bth/op/other-services-to-uc-dropped", Cite: ibta("", "bth/op/1"), Needs: verbs.CapUC, Labels: labelUC,
-	Title:   "A packet of another service that comes to a UC queue pair is dropped",
+	Title:   "A packet of another service for a UC queue pair is dropped",
 	Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
 	Expects: "a completion of the last only",
 	Defects: []string{"BTHUnchecked"}, Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
@@ -48,7 +48,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "bth/op/other-services-to-ud-dropped", Cite: ibta("", "bth/op/1"), Needs: verbs.CapUD, Labels: labelUD,
-	Title:   "A packet of a connected service that comes to a UD queue pair is dropped",
+	Title:   "A packet of a connected service for a UD queue pair is dropped",
 	Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
 	Expects: "a completion of the last only",
 	Defects: []string{"BTHUnchecked"}, Run: onUD(2, func(d *udPort) {
@@ -117,9 +117,9 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "valid SENDs for the device's only connection with other QPNs, among them 0 and that of a destroyed queue pair",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"QPNLoose"}, Run: acceptsAfter(func(c *Conn) {
-		gone := c.connect(Setup{})
-		number := uint32(gone.QP.QPN())
-		c.Must("a queue pair that is destroyed", gone.QP.Close())
+		destroyed := c.connect(Setup{})
+		number := uint32(destroyed.QP.QPN())
+		c.Must("a queue pair that is destroyed", destroyed.QP.Close())
 		c.Sync() // creates the synchronization queue pair
 		used := []uint32{uint32(c.QP.QPN()), uint32(c.syncConn.qp.QPN())}
 		for _, qpn := range []uint32{number, 0, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
@@ -337,55 +337,62 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectSE has the device send messages of three packets and of one. It fails the case unless
-// SE has the value want in the last packet of each message, and is 0 in the others.
-func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
+// expectSE has the device send messages of three packets and of one, with this opcode and flags. It
+// fails the case unless SE is lastSE in the last packet of each message, and 0 in the others.
+func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, lastSE bool) {
 	for _, n := range []int{2500, 16} {
 		wr := c.WriteWR(7, n)
 		wr.Opcode, wr.Flags, wr.Imm = op, flags|verbs.SendSignaled, 5
 		c.PostSend(c.QP, wr)
 		all := c.nextPackets(ib.Packets(n, MTU))
 		for i, pkt := range all {
-			se := want && i == len(all)-1
+			se := lastSE && i == len(all)-1
 			c.Check(*pkt.BTH.SE == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
 		}
 		c.completeWith(ib.Ack(all[len(all)-1].PSN(), 1), 7)
 	}
 }
 
-// checkSolicited sends messages with SE in none, the first or the last packet, which use the receives
-// from 1 on, and fails the case unless those with SE in the last raise a solicited event.
+// checkSolicited sends six messages, without and with immediate data, with SE in no packet, in the
+// first or in the last. The case fails unless exactly those with SE in the last packet raise an
+// event.
 func (c *Conn) checkSolicited(kind verbs.QPType, events verbs.CompChannel) {
-	psn := 0
-	for i := range 6 {
-		imm, last := i%2 == 1, i >= 4
-		var message []ib.Packet
-		switch kind {
-		case verbs.QPTypeUD:
-			message = []ib.Packet{ib.Datagram(c.PeerPSN(psn), udQKey, udPeerQPN, Data(16))}
-		default:
-			message = ib.Send(c.PeerPSN(psn), Data(MTU+16), MTU)
-		}
-		end := len(message) - 1
-		if imm {
-			message[end] = message[end].WithOpcode(message[end].Opcode() + 1).WithImm(7)
-		}
-		for k := range message {
-			message[k].BTH.SE = new(k == end && last || k < end && i/2 == 1)
-			if kind == verbs.QPTypeUC {
-				message[k] = message[k].On(ib.UC)
+	psn, recvID := 0, uint64(0)
+	for _, se := range []struct{ first, last bool }{{}, {first: true}, {last: true}} {
+		for _, imm := range []bool{false, true} {
+			message := c.sendOf(kind, psn, imm)
+			// The only packet of a datagram is its last.
+			message[0].BTH.SE = &se.first
+			message[len(message)-1].BTH.SE = &se.last
+			psn, recvID = psn+len(message), recvID+1
+			c.armCQ(true)
+			c.Send(message...)
+			c.ExpectCompletion(recvID, verbs.WCSuccess)
+			if se.last {
+				c.expectCQEvent(events)
+			} else {
+				c.expectNoCQEvent(events)
 			}
+			c.Sync()
+			c.skipped = nil // discards the ACKs of RC
 		}
-		psn += len(message)
-		c.armCQ(true)
-		c.Send(message...)
-		c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
-		if last {
-			c.expectCQEvent(events)
-		} else {
-			c.expectNoCQEvent(events)
-		}
-		c.Sync()
-		c.skipped = nil // ACKs of RC
 	}
+}
+
+// sendOf returns a SEND to a queue pair of this type: one packet on UD, else two. The peer's k-th
+// PSN is that of the first packet.
+func (c *Conn) sendOf(kind verbs.QPType, k int, imm bool) []ib.Packet {
+	message := ib.Send(c.PeerPSN(k), Data(MTU+16), MTU)
+	if kind == verbs.QPTypeUD {
+		message = []ib.Packet{ib.Datagram(c.PeerPSN(k), udQKey, udPeerQPN, Data(16))}
+	}
+	if last := &message[len(message)-1]; imm {
+		*last = last.WithOpcode(last.Opcode() + 1).WithImm(7) // the next opcode is that with immediate data
+	}
+	for i := range message {
+		if kind == verbs.QPTypeUC {
+			message[i] = message[i].On(ib.UC)
+		}
+	}
+	return message
 }

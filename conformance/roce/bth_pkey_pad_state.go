@@ -151,7 +151,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "SENDs and WRITEs of 5, 6 and 7 bytes with PadCnt 0 and no padding, and of 5 with two pad bytes, each on a separate connection; a datagram and a UC SEND of 5 bytes without padding",
 	Expects: "nothing, or a NAK for an invalid request; no message received, and memory unchanged",
 	Defects: []string{"RaggedAccepted"}, Run: OnPort(func(p *Port) {
-		eachConn(p, Setup{Receives: 1}, []ragged{{n: 5}, {n: 6}, {n: 7}, {n: 5, pad: 2}, {n: 5, write: true}, {n: 6, write: true}, {n: 7, write: true}, {5, 2, true}}, expectRaggedRefused)
+		eachConn(p, Setup{Receives: 1}, []unaligned{{n: 5}, {n: 6}, {n: 7}, {n: 5, pad: 2}, {n: 5, write: true}, {n: 6, write: true}, {n: 7, write: true}, {5, 2, true}}, expectUnalignedRefused)
 		if p.Caps.Has(verbs.CapUD) {
 			d := p.newUDPort(1, nil)
 			d.expectDropped(d.datagram(Data(5)).WithPad([]byte{}))
@@ -361,8 +361,9 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, out of memory
-// full of ones, and calls check for each packet and its number of payload bytes.
+// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, on RC, UC
+// and UD, and calls check for each packet. All bits of the memory are 1, so that pad bytes from it
+// show.
 func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
 	senders := []*Conn{c}
 	if c.Caps.Has(verbs.CapUC) {
@@ -377,7 +378,7 @@ func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
 			for i, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite} {
 				s.PostSend(s.QP, verbs.SendWR{WRID: 100, Opcode: op, SGL: s.LocalMem.SGL(0, n), Remote: PeerMemory})
 				check(c.nextPackets(1)[0], n)
-				if s == c {
+				if s == c { // RC
 					c.Send(c.peerAck(2*n+i, uint32(2*n+i+1)))
 				}
 			}
@@ -393,24 +394,27 @@ func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
 	}
 }
 
-// ragged is a SEND or WRITE of n bytes with some pad bytes, together no multiple of four.
-type ragged struct {
+// unaligned is a SEND or WRITE of n bytes with pad bytes whose sum is not a multiple of four.
+type unaligned struct {
 	n, pad int
 	write  bool
 }
 
-// expectRaggedRefused fails the case unless a request is dropped, or refused as invalid.
-func expectRaggedRefused(c *Conn, r ragged) {
-	request := c.peerSend(0, r.n)
-	if r.write {
-		request = c.peerWrite(0, r.n)
+// expectUnalignedRefused sends an unaligned request, and fails the case unless the device drops it,
+// or refuses it as invalid.
+func expectUnalignedRefused(c *Conn, u unaligned) {
+	request := c.peerSend(0, u.n)
+	if u.write {
+		request = c.peerWrite(0, u.n)
 	}
-	c.Send(request.WithPad(make([]byte, r.pad)))
-	got, ok := c.NextAfterSync(silencePeriod)
-	isNak := c.deviceNak(0, ib.NakInvalidRequest, 0).Matches(got.Packet)
-	c.Check(!ok || isNak, "nothing, or a NAK for an invalid request", "%v", got)
-	wc, ok := c.PollCompletion(0)
-	c.Check(!ok || wc.Status != verbs.WCSuccess, "no message received", "%s", rig.Describe(&wc))
+	c.Send(request.WithPad(make([]byte, u.pad)))
+	if got, answered := c.NextAfterSync(silencePeriod); answered {
+		isNak := c.deviceNak(0, ib.NakInvalidRequest, 0).Matches(got.Packet)
+		c.Check(isNak, "nothing, or a NAK for an invalid request", "%v", got)
+	}
+	if wc, completed := c.PollCompletion(0); completed {
+		c.Check(wc.Status != verbs.WCSuccess, "no message received", "%s", rig.Describe(&wc))
+	}
 	c.ExpectUntouched(c.LocalMem, c.TargetMem)
 }
 
@@ -432,7 +436,8 @@ func (p *Port) pkey(index int) uint16 {
 	return pkey
 }
 
-// limitedPKey returns a table entry of a limited member, or ends the case as unsupported.
+// limitedPKey returns the first entry of the P_Key table that is of a limited member. If there is
+// none, it ends the case as unsupported.
 func (p *Port) limitedPKey() (index, pkey uint16) {
 	for i, k := range p.pkeyTable() {
 		if k != 0 && k&pkeyFullMember == 0 {
@@ -443,7 +448,8 @@ func (p *Port) limitedPKey() (index, pkey uint16) {
 	return 0, 0
 }
 
-// connectWithPKey connects with the P_Key of a table entry, which the packet checker then expects.
+// connectWithPKey makes a connection with entry index of the P_Key table, which is pkey. The packet
+// checker then expects pkey in its packets.
 func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
 	s.state = verbs.QPStateInit
 	c := p.connect(s)

@@ -17,7 +17,7 @@ import (
 // rejInvalidMTU is the reason of a REJ for an invalid path MTU.
 const rejInvalidMTU ib.Reason = 26
 
-// cmAppCases are about what an application on the device asks the communication manager for.
+// cmAppCases are about calls of the connection manager by an application on the device.
 var cmAppCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/rej/invalid-path-mtu", Cite: ibta("chapter 12", "cm/25"), Setup: conformance.Setup{MTU: 1500},
 	Title:   "A REQ with a path MTU that the port does not have is rejected",
@@ -387,8 +387,8 @@ func (p *Port) expectLasts(c verbs.Conn) {
 	p.Check(errors.Is(err, verbs.ErrTimeout), "a connection that lasts", "WaitDisconnect returns %v", err)
 }
 
-// expectReads has the application post six READs, and fails the case unless want of them are sent.
-// The queue pair is then in the error state.
+// expectReads has the application post six READs, and fails the case unless the device sends want
+// of them. It then moves the queue pair to ERR and discards the completions.
 func (c *Conn) expectReads(want int) {
 	for id := range uint64(6) {
 		c.PostSend(c.QP, c.ReadWR(id, 8))
@@ -402,8 +402,9 @@ func (c *Conn) expectReads(want int) {
 	c.Completions()
 }
 
-// expectNoOtherTransport has the application connect a queue pair of UD or XRC, if supported. The case
-// fails if the device sends a REQ for another transport: UD has none, and that of XRC is an extended one.
+// expectNoOtherTransport has the application connect a UD or XRC queue pair, if the device has
+// such. The case fails if the device sends a REQ, except one with the extended transport XRC for
+// XRC.
 func (p *Port) expectNoOtherTransport(kind verbs.QPType) {
 	if !p.Caps.Has(capOf[kind]) {
 		return
@@ -417,21 +418,26 @@ func (p *Port) expectNoOtherTransport(kind verbs.QPType) {
 	for _, pkt := range p.Drain(shortWait) {
 		_, m, _ := pkt.CM()
 		req, isREQ := m.(ib.REQ)
-		ofXRC := isREQ && kind == verbs.QPTypeXRCSend && *req.Transport == cmTransportExt && *req.ExtTransport == cmExtXRC
-		p.Check(!isREQ || ofXRC, fmt.Sprintf("no REQ with another transport than that of %v", kind), "%v with transport %d", pkt, *req.Transport)
+		if !isREQ {
+			continue
+		}
+		ofXRC := kind == verbs.QPTypeXRCSend && *req.Transport == cmTransportExt && *req.ExtTransport == cmExtXRC
+		p.Check(ofXRC, fmt.Sprintf("no REQ with another transport than that of %v", kind), "%v with transport %d", pkt, *req.Transport)
 	}
 }
 
+// Transports in a REQ, and the timeout of an application.
 const (
 	cmTransportUC  = 1
-	cmTransportExt = 3 // an extended one
+	cmTransportExt = 3 // the field ExtTransport has the transport
 	cmExtXRC       = 1
-	// cmPatience is how long an application waits: shorter than the timeouts of the CM.
+	// cmPatience is the timeout of Connect, Accept and Resolve in cases about applications that
+	// give up: shorter than the timeouts of the CM.
 	cmPatience = 500 * time.Millisecond
 )
 
-// expectAbandoned fails the case if the device sends anything but a REJ, or has connected the queue
-// pair.
+// expectAbandoned fails the case if the device sends anything but REJs, or the queue pair is in
+// RTS.
 func (p *Port) expectAbandoned(qp verbs.QP) {
 	for _, pkt := range p.Drain(shortWait) {
 		_, m, err := pkt.CM()

@@ -22,7 +22,7 @@ const (
 )
 
 // cmRequest returns a REQ for the service at a TCP port of the device. A case with several
-// connections must give each its own QPN; see [Port.cmOpen].
+// connections must set another QPN in each REQ; see [Port.cmOpen].
 func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 	return ib.REQ{
 		LocalCommID: &commID, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, tcpPort)), LocalCAGUID: new(uint64(0x02005efffe000001)),
@@ -32,7 +32,8 @@ func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 	}
 }
 
-// cmExpect returns the next packet and its message, which must match want. cmNext skips some MRAs.
+// cmExpect returns the next packet with a CM message, which must match want, and the message. It
+// skips MRAs unless want is an MRA.
 func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 	pkt, m := p.cmNext(p.ResponseTimeout(), want)
 	p.cmCheck(want, pkt, m)
@@ -88,7 +89,7 @@ type cmAcceptor struct {
 	*Conn
 	task        conformance.Task
 	done        atomic.Bool // Accept has returned
-	established verbs.Conn
+	established verbs.Conn  // the result of Accept
 }
 
 // cmParam returns the connection parameters of the application on the device.
@@ -113,7 +114,8 @@ func (p *Port) cmAccept(l verbs.Listener, setup ...Setup) *cmAcceptor {
 	return a
 }
 
-// expectEstablished waits until the application has its connection. by says what establishes it.
+// expectEstablished fails the case unless Accept returns a connection, and the queue pair gets to
+// RTS. by names the packet that should establish the connection, for the failure message.
 func (a *cmAcceptor) expectEstablished(by string) {
 	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
 	a.AwaitState(a.QP, verbs.QPStateRTS)
@@ -141,7 +143,7 @@ func (p *Port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSe
 	return k
 }
 
-// expectREP waits for the REP and stores it.
+// expectREP stores the next REP, and fails the case unless it has the IDs of the session.
 func (k *cmSession) expectREP(timeout time.Duration) {
 	want := ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.QP.QPN()))}
 	pkt, m := k.cmNext(timeout, want)
@@ -153,7 +155,7 @@ func (k *cmSession) expectREP(timeout time.Duration) {
 	k.rep, k.deviceID = rep, *rep.LocalCommID
 }
 
-// sendRTU sends the RTU of the connection.
+// sendRTU has the peer send an RTU.
 func (k *cmSession) sendRTU() {
 	k.SendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 }
@@ -168,12 +170,13 @@ func (k *cmSession) establish() {
 func (k *cmSession) disconnect() {
 	qpn := uint32(k.QP.QPN())
 	dreq := ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: &qpn}
-	transactionID := uint64(k.peerID) | 1<<32 // that of the REQ was peerID
+	transactionID := uint64(k.peerID) | 1<<32 // the REQ had transaction ID peerID
 	k.SendPacket(ib.CM(transactionID, dreq))
 	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 
-// expectDelivery sends a SEND on the case's n-th session. It must be acknowledged and delivered.
+// expectDelivery sends a SEND on the case's n-th session, which the device must acknowledge and
+// deliver.
 func (k *cmSession) expectDelivery(n uint32) {
 	k.Send(k.peerSend(0, 16))
 	k.expectPacket(k.deviceAck(0, 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// noAPR stands for a LAP without an answer; other values are the status of the APR.
+// noAPR is returned in place of the status of an APR if the device sends none.
 const noAPR = -1
 
 // aprInvalidLID is the status of an APR that names an invalid LID.
@@ -39,16 +39,18 @@ var alternatePathCases = overCM.Cases([]conformance.Case{{
 // loadAlternatePath sends a LAP for a path between the same addresses, with these LIDs. It returns
 // the status of the APR, or noAPR.
 func (k *cmSession) loadAlternatePath(local, remote uint16) int {
+	const responseTimeout = 18
 	lap := ib.LAP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, Rest: make([]byte, 224)}
-	field := func(at int) []byte { return lap.Rest[at-8:] } // by offset in the message
-	binary.BigEndian.PutUint32(field(12), uint32(k.QP.QPN())<<8|18<<3)
+	field := func(offset int) []byte { return lap.Rest[offset-8:] } // Rest follows the two IDs
+	binary.BigEndian.PutUint32(field(12), uint32(k.QP.QPN())<<8|responseTimeout<<3)
 	binary.BigEndian.PutUint16(field(20), local)
 	binary.BigEndian.PutUint16(field(22), remote)
 	gid := func(a netip.Addr) []byte { b := a.As16(); return b[:] }
 	copy(field(24), gid(k.Peer))
 	copy(field(40), gid(k.deviceAddr))
 	field(60)[0], field(62)[0], field(63)[0] = 64, 0, timeout67ms<<3 // hop limit, service level, ACK timeout
-	k.SendPacket(ib.CM(uint64(k.peerID)|2<<32, lap))
+	transactionID := uint64(k.peerID) | 2<<32                        // another than that of the REQ
+	k.SendPacket(ib.CM(transactionID, lap))
 	status := noAPR
 	for _, pkt := range k.Drain(time.Second) {
 		if _, m, err := pkt.CM(); err == nil {

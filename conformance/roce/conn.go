@@ -21,15 +21,15 @@ type Conn struct {
 	// TargetMem is the target of the peer's requests; LocalMem is for requests and
 	// receives of the device.
 	TargetMem, LocalMem *rig.Memory
-	from                netip.Addr // of the peer's packets; the port's Peer if it is unset
+	from                netip.Addr // source address of the peer's packets; the port's Peer if unset
 }
 
 // Initial numbers of a connection, distinct from each other.
 const (
-	peerQPN        = 0x0abcde  // the peer's queue pair
-	firstPeerPSN   = 0x0000100 // of the peer's requests
-	firstDevicePSN = 0x0700000 // of the device's requests
-	memLen         = 16 << 10  // of each memory
+	peerQPN        = 0x0abcde  // QPN of the peer
+	firstPeerPSN   = 0x0000100 // first PSN of the peer's requests
+	firstDevicePSN = 0x0700000 // first PSN of the device's requests
+	memLen         = 16 << 10  // length of TargetMem and of LocalMem
 
 	// MTU is the default path MTU in bytes.
 	MTU = 1024
@@ -38,7 +38,7 @@ const (
 // Setup describes a connection; the zero value is an RC connection in RTS without ACK timeout.
 type Setup struct {
 	qpType verbs.QPType
-	state  verbs.QPState // the last that the queue pair is moved to; RTS if zero
+	state  verbs.QPState // to which the queue pair is moved; RTS if zero
 	caps   verbs.QPCaps
 	// Receives is how many receives are posted, with IDs from 1 on and recvLen bytes
 	// each (64 if zero), one after the other in LocalMem.
@@ -65,8 +65,8 @@ func onConn(s Setup, body func(*Conn)) func(*conformance.Bench) error {
 // onRC makes the body of a case from a function that uses an RC connection with four receives.
 func onRC(body func(*Conn)) func(*conformance.Bench) error { return onConn(Setup{Receives: 4}, body) }
 
-// Connect makes an RC connection for cases that measure or count packets. Each connection has
-// another QPN of the peer, signals all requests, and has exactly the ACK timeout that Modify sets.
+// Connect makes an RC connection for cases that measure or count packets. The peer has another QPN
+// on each, every send request completes, and the ACK timeout is exactly that which Modify sets.
 func (p *Port) Connect(s Setup) *Conn {
 	from, qpn, modify := p.PeerAddr(s.PeerIndex), verbs.QPN(0x0a0000+0x111*p.conns), s.Modify
 	p.conns++
@@ -85,9 +85,8 @@ func (p *Port) Connect(s Setup) *Conn {
 	return c
 }
 
-// connect creates memory and a queue pair, posts its receives, and moves it to s.state, by default
-// RTS, with the peer as its remote end. Zero fields of s get defaults. A short ACK timeout of
-// s.Modify is lengthened, unless s.exactTimeout.
+// connect registers memory, creates a queue pair whose remote end is the peer, posts its receives,
+// and moves it to s.state. A short ACK timeout of s.Modify is lengthened, unless s.exactTimeout.
 func (p *Port) connect(s Setup) *Conn {
 	c := &Conn{Port: p}
 	s.qpType = cmp.Or(s.qpType, verbs.QPTypeRC)
@@ -202,8 +201,8 @@ func (c *Conn) deviceNak(k int, code ib.NakCode, msn uint32) ib.Packet {
 // timeout67ms is the code of an ACK timeout of 67 ms, which does not expire while a case reacts.
 const timeout67ms = 14
 
-// LongTimeout returns the code of a local ACK timeout that is not shorter than that of code, and
-// long enough for a case to react before it expires. It lengthens timeouts up to 2.1 s.
+// LongTimeout returns the code of a local ACK timeout within which a case can react: code itself,
+// or that of a longer timeout of at most 2.1 s.
 func (p *Port) LongTimeout(code uint8) uint8 {
 	const longest = 19 // 2.1 s
 	for code < longest && ib.AckTimeout(code) < p.ReactionTime() {

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// fromRecord is the count for a counter of recorded packets only: no event has to be added.
+// fromRecord is the count of a counter that must show the recorded packets, and no other events.
 var fromRecord = rig.Exactly(0)
 
 // counterCase returns a case about the counters in counts. The case runs body, and expects in each
@@ -26,8 +26,8 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 }
 
 // checkingCounters makes the body of a case that calls body, and then expects in each counter of
-// the list all the events that the recorded packets show, plus the number in counts. The case is
-// unsupported if the device has no counter of the list tested.
+// all the events that the recorded packets show, plus the number in counts. The case is unsupported
+// if the device has none of the counters in tested.
 func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		p.Sync() // the first Sync makes a connection, which must not count
@@ -60,13 +60,14 @@ func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 type tally struct {
 	counts  rig.Counts
 	in, out byteTotals
-	// next is the PSN after the last request packet of the device, for each QPN of the peer.
+	// next is the PSN after the highest that the device has used for requests, by the peer's QPN.
 	next map[uint32]ib.PSN
 }
 
 func (t *tally) add(c *rig.Counter) { t.counts.Add(c, rig.Exactly(1)) }
 
-// addEvent counts a recorded event if it is a RoCEv2 packet, and a valid packet also by its kind.
+// addEvent counts the packet and the bytes of a recorded event if it is a RoCEv2 packet. If the
+// packet is valid, it also counts it by its kind.
 func (t *tally) addEvent(e *conformance.Event) {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return
@@ -87,7 +88,7 @@ func (t *tally) addEvent(e *conformance.Event) {
 	}
 }
 
-// classify counts a valid packet by its kind.
+// classify counts a valid packet in the counters for its opcode, NAK code and CE mark.
 func (t *tally) classify(p *ib.Packet, fromDevice bool) {
 	if !fromDevice && *p.IP.TClass&3 == 3 { // CE
 		t.add(cntMarksSeen)
@@ -126,7 +127,7 @@ func (t *tally) classify(p *ib.Packet, fromDevice bool) {
 // addRequest counts a request packet of the device if it is a retransmission.
 func (t *tally) addRequest(p *ib.Packet, info ib.OpInfo) {
 	psns := 1
-	if info.Kind == ib.KindReadRequest { // has a PSN for each response
+	if info.Kind == ib.KindReadRequest { // uses a PSN for each response packet
 		psns = ib.Packets(int(*p.RETH.Len), MTU)
 	}
 	next, begun := t.next[p.DestQP()]
@@ -138,8 +139,8 @@ func (t *tally) addRequest(p *ib.Packet, info ib.OpInfo) {
 	}
 }
 
-// The counters of RoCE devices: the names of the emulator, rxe, and mlx5 and irdma where they count
-// the same. Names do not tell whether dropped packets count as received, and NAKs as ACKs.
+// The counters of RoCE devices, by their names in the emulator, rxe, mlx5 and irdma. A counter is
+// ambiguous if its name leaves open whether dropped packets count as received, or NAKs as ACKs.
 var (
 	cntSentPackets     = rig.NewAmbiguousCounter("packets sent", "sent_pkts")
 	cntRcvdPackets     = rig.NewAmbiguousCounter("packets received", "rcvd_pkts")

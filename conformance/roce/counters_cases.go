@@ -13,10 +13,10 @@ import (
 // counterCases are the cases about counters.
 var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, counterResponseCases, counterDropCases(), otherCounterCases)
 
-// luminaCite is the study that found wrong counters of congestion and retries.
+// luminaCite cites the study (SIGCOMM 2023) that found wrong counters of congestion and retries.
 var luminaCite = cite("Lumina", "", []string{"ecn/7"})
 
-// ofLumina makes a case cite Lumina (SIGCOMM 2023), and adds a defect and needed capabilities.
+// ofLumina makes a case cite Lumina, and adds a defect and required capabilities to it.
 func ofLumina(c conformance.Case, defect string, needs verbs.Caps) conformance.Case {
 	c.Cite, c.Defects = luminaCite, append(c.Defects, defect)
 	c.Needs |= needs
@@ -39,8 +39,8 @@ var counterTrafficCases = []conformance.Case{
 		"ACKs for three SENDs and a WRITE of four packets", rig.Counts{cntSends: rig.Exactly(3)}, sendRequests),
 }
 
-// trafficCounts returns the counts for a case about packets, bytes and acks: fromRecord, that is,
-// no events besides the recorded packets.
+// trafficCounts returns fromRecord for the counters of packets and bytes and for that of ACKs,
+// which is acks.
 func trafficCounts(acks *rig.Counter) rig.Counts {
 	return rig.Counts{
 		cntSentPackets: fromRecord, cntRcvdPackets: fromRecord, cntSentBytes: fromRecord, cntRcvdBytes: fromRecord, acks: fromRecord,
@@ -223,8 +223,8 @@ func onNewConns(n int, steps func(c *Conn, i int)) func(*Port) {
 	}
 }
 
-// causeImpliedNAKs has the device send a READ and a SEND, and acknowledges only the SEND, which
-// implies that the READ response was lost. Then it answers both. It does this twice.
+// causeImpliedNAKs twice has the device send a READ and a SEND, and acknowledges only the SEND,
+// which implies that the READ response was lost. Then it answers both.
 func causeImpliedNAKs(p *Port) {
 	c := p.Connect(Setup{})
 	for i := range 2 {
@@ -239,7 +239,7 @@ func causeImpliedNAKs(p *Port) {
 	}
 }
 
-// drop is a modification of a packet that makes the device drop it.
+// drop is a modification of a packet that makes the device drop it, and count it in counter.
 type drop struct {
 	name        string
 	counter     *rig.Counter
@@ -263,7 +263,8 @@ var dropKinds = []drop{
 	{"other-service", cntBadService, "an opcode of UC", func(_ *Conn, p ib.Packet) ib.Packet { return p.On(ib.UC).NoAckReq() }},
 }
 
-// counterDropCases returns the cases about packets that are dropped and counted.
+// counterDropCases returns the cases about counters of dropped packets: one for each of dropKinds,
+// and those about queue pairs in INIT and about datagrams.
 func counterDropCases() (all []conformance.Case) {
 	for _, d := range dropKinds {
 		c := counterCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
@@ -316,9 +317,9 @@ func counterDropCases() (all []conformance.Case) {
 	)
 }
 
-// udDropCase returns a case about datagrams that the device drops, and counts in counter. send
-// sends one datagram to the queue pair of u, which is new each time: on some devices a drop changes
-// the queue pair's state.
+// udDropCase returns a case about datagrams that the device drops, and counts in counter. It calls
+// send, which sends one datagram, with a new queue pair each time: on some devices a drop changes
+// the state of the queue pair.
 func udDropCase(name, title string, counter *rig.Counter, send func(u *udPort), defects ...string) conformance.Case {
 	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{counter: rig.Exactly(dropsPerCase)}, func(p *Port) {
 		for range dropsPerCase {

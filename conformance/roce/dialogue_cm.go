@@ -27,11 +27,11 @@ type cmDialogue struct {
 	listener verbs.Listener
 	links    []*cmLink
 	pending  []*cmLink // whose REQ the application has not taken, in the order of arrival
-	baseID   uint32    // of the communication IDs and QPNs of the peer
-	guid     uint64    // of the device
-	maxMTU   verbs.MTU // of the device's port
+	baseID   uint32    // communication IDs and QPNs of the peer are derived from it
+	guid     uint64    // GUID of the device
+	maxMTU   verbs.MTU // active MTU of the device's port
 	gids     []verbs.GIDEntry
-	waited   bool // for the end of time wait
+	waited   bool // timeWait has waited
 }
 
 // cmLink is a connection of a dialogue.
@@ -39,15 +39,15 @@ type cmLink struct {
 	model.CMConn
 	cmApp
 	peer    netip.Addr
-	srcPort uint16 // of the active side
-	seen    bool   // the device has processed the REQ
-	tid     uint64 // of the REQ
-	dreqTID uint64 // of the device's DREQ
-	req     ib.REQ // of either side
-	out     []byte // the MAD that the device retransmits; nil if none
-	timer   model.CMTimer
-	endedAt time.Duration // begin of time wait
-	sent    [2]int        // messages by the peer and by the device
+	srcPort uint16        // TCP port of the active side
+	seen    bool          // the device has processed the REQ
+	tid     uint64        // transaction ID of the REQ
+	dreqTID uint64        // transaction ID of the device's DREQ
+	req     ib.REQ        // of the peer or, on an active connection, of the device
+	out     []byte        // the MAD that the device retransmits; nil if none
+	timer   model.CMTimer // of the retransmissions
+	endedAt time.Duration // when time wait began
+	sent    [2]int        // number of SENDs of the peer and of the device
 }
 
 // cmApp is the application's side of a connection.
@@ -57,23 +57,23 @@ type cmApp struct {
 	param   verbs.ConnParam
 	setup   *cmCall    // Accept or Connect
 	closing *cmCall    // Disconnect
-	result  verbs.Conn // of setup
+	result  verbs.Conn // the result of setup
 }
 
-// cmCall is a verb that blocks.
+// cmCall is a call of a verb that blocks.
 type cmCall struct {
 	name string
 	task conformance.Task
-	done atomic.Bool
+	done atomic.Bool // the verb has returned
 }
 
-// cmWant is a message that the device may send, and must unless it is optional.
+// cmWant is an expected message of the device. The device need not send an optional one.
 type cmWant struct {
 	msg      ib.Message
-	tid      *uint64
+	tid      *uint64 // nil for any
 	to       netip.Addr
 	optional bool
-	got      func(ib.MAD, ib.Message, Arrival) // called with the message
+	got      func(ib.MAD, ib.Message, Arrival) // called with the message; may be nil
 }
 
 // cmStep is a step of a dialogue: an operation on a connection.
@@ -94,10 +94,11 @@ func (s cmStep) String() string {
 	return text
 }
 
-// cmIDVariants are the communication IDs of a message.
+// cmIDVariants describe the communication IDs of a message, by cmStep.ids.
 var cmIDVariants = []string{"", ", with an unknown local ID", ", with an unknown remote ID", ", with the remote ID of another connection"}
 
-// cmFault changes a message. The device must ignore it unless it is harmless.
+// cmFault is a change of a message. The device must ignore the changed message, unless the change
+// is harmless.
 type cmFault struct {
 	name     string
 	harmless bool
@@ -121,7 +122,7 @@ var cmFaults = []cmFault{
 	{name: ", with a wrong ICRC", change: func(p ib.Packet, _ ib.Attr) ib.Packet { return p.BadICRC() }},
 }
 
-// cmReserved are the bits of each message that are reserved, by offset in the MAD.
+// cmReserved are the reserved bits of each message, by their byte offset in the MAD.
 var cmReserved = map[ib.Attr]map[int]byte{
 	ib.AttrREQ:  {28: 0xff, 31: 0xff, 48: 0xff, 51: 0xff, 115: 0x0f, 118: 0x07, 119: 0x07},
 	ib.AttrMRA:  {32: 0x3f, 33: 0x07},
@@ -149,7 +150,8 @@ func cmSetReserved(p ib.Packet, attr ib.Attr) ib.Packet {
 	return p.WithPayload(b)
 }
 
-// openCMDialogue starts a dialogue with a listener on the device.
+// openCMDialogue returns a function that starts a dialogue with a listener on the device. mix has
+// the weights of the operations.
 func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] {
 	return func(r *rig.Rig) dialogue.Session[cmStep] {
 		if r.CallTime > maxCMCallTime {
@@ -164,13 +166,16 @@ func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] 
 	}
 }
 
-// maxCMCallTime is the longest verb call of a bench on which the model can follow the CM's timers.
+// maxCMCallTime limits how long a verb call may take: longer ones let the CM's timers expire
+// between two steps.
 const maxCMCallTime = 10 * time.Millisecond
 
-// maxLinks is the number of connections of a dialogue that are not idle or in time wait.
+// maxLinks is the largest number of connections of a dialogue that are not idle or in time wait.
 const maxLinks = 3
 
-// Draw chooses an operation by its weight in the mix, and a connection for which it makes sense.
+// Draw chooses an operation by its weight in the mix, and one of the newest connections on which
+// the operation makes sense. The mix also has the percentages of messages with wrong IDs and
+// faults.
 func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
 	type choice struct {
 		op   string
@@ -184,19 +189,17 @@ func (s *cmDialogue) Draw(r *rand.Rand) cmStep {
 	}
 	for _, op := range cmOps {
 		weight := s.mix[op.name]
-		if op.when == nil {
+		if op.when == nil { // for no existing connection
 			if op.always || s.live() < maxLinks {
 				add(op.name, len(s.links), weight)
 			}
 			continue
 		}
-		for i, c := range s.links {
-			if i >= len(s.links)-2*maxLinks {
-				add(op.name, i, weight*op.when(c))
-			}
+		for i := max(0, len(s.links)-2*maxLinks); i < len(s.links); i++ {
+			add(op.name, i, weight*op.when(s.links[i]))
 		}
 	}
-	if len(choices) == 0 {
+	if len(choices) == 0 { // the mix has no operation for the present states
 		choices = append(choices, choice{"take", 0})
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int { return a.conn - b.conn })
@@ -223,18 +226,18 @@ func (s *cmDialogue) live() (n int) {
 	return n
 }
 
-// cmOp is an operation. Its weight is multiplied by when, which is 0 where it makes no sense; an
-// operation without when makes a new connection, or concerns none if it is always possible.
+// cmOp is an operation of a dialogue.
 type cmOp struct {
-	name   string
-	always bool
-	// mad: the peer sends a message, which may have a fault; ids: it may have other IDs.
-	mad, ids bool
+	name string
+	// when is a factor of the operation's weight: 0 if it makes no sense on the connection. It is
+	// nil for operations on no existing connection.
 	when     func(*cmLink) int
+	always   bool // the operation makes no new connection, although when is nil
+	mad, ids bool // the peer sends a message, which may have a fault; its IDs may be wrong
 	play     func(s *cmDialogue, c *cmLink, step cmStep, r *rand.Rand)
 }
 
-// in returns a weight of usual in some states of the connection and of rare in the others.
+// in returns a function for cmOp.when: usual in these states of the connection, rare in the others.
 func in(usual, rare int, states ...model.CMState) func(*cmLink) int {
 	return func(c *cmLink) int {
 		if slices.Contains(states, c.State) {
@@ -271,8 +274,8 @@ var cmOps = []cmOp{
 	{name: "APR", mad: true, ids: true, when: in(1, 1), play: sends(attrAPR)},
 }
 
-// requestable is the weight of another REQ: 0 after a rejected or withdrawn one, after which the
-// device may treat it as a new one or not.
+// requestable is the weight of a duplicate REQ. It is 0 if the application has rejected the REQ or
+// the peer has withdrawn it: the device may then treat the duplicate as a new REQ or not.
 func requestable(c *cmLink) int {
 	if c.State == model.CMIdle && c.seen || c.Cancelled {
 		return 0
@@ -280,7 +283,7 @@ func requestable(c *cmLink) int {
 	return 3
 }
 
-// byRole returns active or passive by the role of the device.
+// byRole returns active if the device is the active side of the connection, else passive.
 func byRole(c *cmLink, active, passive int) int {
 	if c.Active {
 		return active
@@ -288,7 +291,8 @@ func byRole(c *cmLink, active, passive int) int {
 	return passive
 }
 
-// undecided is the weight of an answer of the application: 0 unless it has taken the REQ.
+// undecided is the weight of Accept and Reject: 0 unless the application has taken the REQ and not
+// answered it.
 func undecided(c *cmLink) int {
 	if c.State == model.CMRequested && c.request != nil {
 		return 1
@@ -307,10 +311,10 @@ func (s *cmDialogue) Play(step cmStep) {
 	var c *cmLink
 	if op.when != nil {
 		if len(s.links) == 0 {
-			return // its connection was removed
+			return // the step that made its connection was removed
 		}
 		if c = s.links[step.conn%len(s.links)]; op.when(c) == 0 {
-			return
+			return // steps that led to the state for this one were removed
 		}
 	}
 	op.play(s, c, step, rand.New(rand.NewPCG(step.seed, 1)))
@@ -323,20 +327,22 @@ func (s *cmDialogue) Play(step cmStep) {
 	}
 }
 
-// newLink adds a connection with its own communication ID, QPN and port of the peer.
+// newLink adds a connection on which the peer has another communication ID, QPN and port than on
+// the others.
 func (s *cmDialogue) newLink(active bool) *cmLink {
 	n := uint32(len(s.links))
 	c := &cmLink{peer: s.Peer, srcPort: uint16(cmSourcePort + n)}
+	// The factors make IDs and QPNs that differ in high and low bits.
 	c.Active, c.PeerID, c.PeerQPN = active, s.baseID+n*0x01000193, (s.baseID>>3+n*7)&0x7fffff|0x100
 	c.PeerGUID = 0x02005efffe000001
 	s.links = append(s.links, c)
 	return c
 }
 
-// drawTimeout returns the code of a response timeout that the peer chooses.
+// drawTimeout returns the code of a random response timeout of the peer, of 67 ms or more.
 func (s *cmDialogue) drawTimeout(r *rand.Rand) uint8 { return s.LongTimeout(uint8(14 + r.IntN(3))) }
 
-// cmPrivate returns up to n bytes of private data, often none or all.
+// cmPrivate returns random private data of 0, 1, n/2, n-1 or n bytes.
 func cmPrivate(r *rand.Rand, n int) []byte {
 	b := make([]byte, []int{0, 1, n / 2, n - 1, n}[r.IntN(5)])
 	for i := range b {
@@ -362,7 +368,8 @@ func (s *cmDialogue) newREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	s.request(c, step)
 }
 
-// request sends the REQ of a connection that the device does not know.
+// request sends the REQ of a connection that the device does not know. The device may answer with
+// an MRA.
 func (s *cmDialogue) request(c *cmLink, step cmStep) {
 	n := s.transmit(c, c.tid, c.req, step)
 	if !cmFaults[step.fault].harmless {
@@ -373,7 +380,8 @@ func (s *cmDialogue) request(c *cmLink, step cmStep) {
 	s.settle(slices.Repeat([]cmWant{s.wantFor(c, c.tid, ib.MRA{RemoteCommID: &c.PeerID, About: new(model.CMAboutREQ)}, true)}, n)...)
 }
 
-// wantFor returns the wish for a response of the device on connection c.
+// wantFor returns the expectation of response m on connection c. If an MRA arrives before the
+// application has answered the REQ, it is passed to the model.
 func (s *cmDialogue) wantFor(c *cmLink, tid uint64, m ib.Message, optional bool) cmWant {
 	return cmWant{msg: m, tid: &tid, to: c.peer, optional: optional, got: func(_ ib.MAD, m ib.Message, _ Arrival) {
 		if mra, ok := m.(ib.MRA); ok && c.State == model.CMRequested {
@@ -402,8 +410,8 @@ func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
 	return req
 }
 
-// transmit sends a message of the peer, once or twice, with the fault of the step. It returns how
-// often it was sent.
+// transmit sends a message of the peer with the fault of the step, and returns how often: twice if
+// the step says so. It also expects the responses to a fault in the class version.
 func (s *cmDialogue) transmit(c *cmLink, tid uint64, m ib.Message, step cmStep) (n int) {
 	f := cmFaults[step.fault]
 	f.header.TID = &tid
@@ -424,8 +432,8 @@ func (s *cmDialogue) transmit(c *cmLink, tid uint64, m ib.Message, step cmStep) 
 	return n
 }
 
-// cmVersionAnswers returns the optional responses to a message of another class version. IBTA has
-// some for requests, which Linux does not send.
+// cmVersionAnswers returns the optional responses to a message of another class version: a REJ to a
+// REQ, and a SIDR_REP to a SIDR_REQ. IBTA specifies them, but Linux does not send them.
 func cmVersionAnswers(c *cmLink, tid uint64, m ib.Message) []cmWant {
 	const invalidClassVersion, versionNotSupported = 31, 5
 	var answer ib.Message
@@ -442,7 +450,8 @@ func cmVersionAnswers(c *cmLink, tid uint64, m ib.Message) []cmWant {
 	return []cmWant{{msg: answer, tid: &tid, to: c.peer, optional: true}}
 }
 
-// sends returns the operation that sends a message of the peer.
+// sends returns an operation in which the peer sends a message of this type. The device must send
+// the responses of the model.
 func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
 	return func(s *cmDialogue, c *cmLink, step cmStep, r *rand.Rand) {
 		if attr == ib.AttrREQ && !c.seen {
@@ -450,7 +459,7 @@ func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
 			return
 		}
 		m, tid := s.peerMessage(c, attr, r)
-		target := c
+		target := c // the connection that the IDs of the message name
 		if step.ids > 0 && attr != ib.AttrREQ {
 			m, target = s.withOtherIDs(c, m, step.ids, r)
 		}
@@ -464,12 +473,13 @@ func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
 			if mra, ok := m.(ib.MRA); ok && target.prolongs(mra) {
 				target.timer.Prolong(s.Now(), ib.AckTimeout(*mra.ServiceTimeout))
 			}
-			// The application may not have answered the first of two REPs when the second arrives.
-			busy := i > 0 && attr == ib.AttrREP
+			// When the second of two REPs arrives, the device may still process the first: then it
+			// may also send an MRA, or nothing.
+			mayBeBusy := i > 0 && attr == ib.AttrREP
 			if reply.Must != nil {
-				wants = append(wants, s.wantFor(target, tid, reply.Must, busy))
+				wants = append(wants, s.wantFor(target, tid, reply.Must, mayBeBusy))
 			}
-			if busy {
+			if mayBeBusy {
 				reply.May = append(reply.May, ib.MRA{RemoteCommID: &target.PeerID, LocalCommID: &target.DeviceID, About: new(model.CMAboutREP)})
 			}
 			for _, may := range reply.May {
@@ -480,7 +490,7 @@ func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
 	}
 }
 
-// prolongs reports whether an MRA is about the message that the device retransmits.
+// prolongs reports whether an MRA prolongs the timeout of the message that the device retransmits.
 func (c *cmLink) prolongs(m ib.MRA) bool {
 	if *m.RemoteCommID != c.DeviceID {
 		return false
@@ -489,9 +499,8 @@ func (c *cmLink) prolongs(m ib.MRA) bool {
 		c.State == model.CMReplied && *m.About == model.CMAboutREP && *m.LocalCommID == c.PeerID
 }
 
-// withOtherIDs returns m with wrong communication IDs, and the connection that they name. Variant 1
-// has an unknown local ID, 2 an unknown remote ID, and 3 the remote ID of another connection. If no
-// connection matches, it returns c.
+// withOtherIDs returns m with the IDs of a variant (an index in cmIDVariants), and the connection
+// that the remote ID names: c if there is no other connection.
 func (s *cmDialogue) withOtherIDs(c *cmLink, m ib.Message, variant int, r *rand.Rand) (ib.Message, *cmLink) {
 	local, remote, target := c.PeerID, c.DeviceID, c
 	switch variant {
@@ -512,7 +521,8 @@ func (s *cmDialogue) withOtherIDs(c *cmLink, m ib.Message, variant int, r *rand.
 	return m, c
 }
 
-// peerMessage returns a message of the peer about a connection, and its transaction ID.
+// peerMessage returns a message of the peer on a connection, with random values that are valid in
+// most of them, and its transaction ID.
 func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Message, uint64) {
 	local, remote := &c.PeerID, &c.DeviceID
 	switch attr {
@@ -522,7 +532,7 @@ func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Mess
 			req.StartingPSN, req.PathMTU, req.MaxCMRetries = new(ib.PSN(r.Uint32()&0xffffff)), new(uint8(2)), new(uint8(7))
 		}
 		if r.IntN(6) == 0 { // not a retransmission, but with a communication ID that is in use
-			req.QPN = new((*req.QPN ^ 1<<r.IntN(23)))
+			req.QPN = new(*req.QPN ^ 1<<r.IntN(23))
 		}
 		return req, c.tid
 	case ib.AttrREP:
@@ -537,7 +547,7 @@ func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Mess
 			about = uint8(r.IntN(3))
 		}
 		service := s.drawTimeout(r) + uint8(r.IntN(5))
-		if c.State == model.CMRequesting { // about the response timeout in the REQ
+		if c.State == model.CMRequesting { // near the response timeout in the REQ
 			service = *c.req.RemoteTimeout - 2 + uint8(r.IntN(5))
 		}
 		return ib.MRA{LocalCommID: local, RemoteCommID: remote, About: &about, ServiceTimeout: &service}, c.tid
@@ -555,7 +565,8 @@ func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Mess
 	return ib.APR{LocalCommID: local, RemoteCommID: remote}, c.tid
 }
 
-// peerREP returns the REP of a connection: the same one once it was accepted.
+// peerREP returns a REP with random values. Once the device has accepted a REP, most are duplicates
+// of it, and the others have its QPN.
 func (s *cmDialogue) peerREP(c *cmLink, r *rand.Rand) ib.REP {
 	small := func(n int) *uint8 { return new(uint8(r.IntN(n))) }
 	rep := ib.REP{
@@ -578,7 +589,7 @@ func (s *cmDialogue) peerREP(c *cmLink, r *rand.Rand) ib.REP {
 	return rep
 }
 
-// peerREJ returns a REJ of the peer.
+// peerREJ returns a REJ of the peer about the last message of the device, with a random reason.
 func (s *cmDialogue) peerREJ(c *cmLink, r *rand.Rand) ib.REJ {
 	reasons := []ib.Reason{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 32, 33, 35}
 	rej := ib.REJ{
@@ -602,8 +613,8 @@ func (s *cmDialogue) peerREJ(c *cmLink, r *rand.Rand) ib.REJ {
 	return rej
 }
 
-// settle waits for the messages that the device must send, and fails the case if it sends others.
-// Retransmissions are accepted when they are due.
+// settle waits for the messages in wants that are not optional, and fails the case if the device
+// sends a message that is neither in wants nor a retransmission that is due.
 func (s *cmDialogue) settle(wants ...cmWant) {
 	open := make([]*cmWant, len(wants))
 	for i := range wants {
@@ -620,7 +631,8 @@ func (s *cmDialogue) settle(wants ...cmWant) {
 	}
 }
 
-// receive checks a message of the device: it is wanted, or a retransmission.
+// receive fails the case unless a message of the device is one of the open wants, which it removes
+// from the list, or a retransmission.
 func (s *cmDialogue) receive(a Arrival, open *[]*cmWant) {
 	mad, m, err := a.CM()
 	s.Check(err == nil, "a message of the communication manager", "%v (%v)", a, err)
@@ -639,11 +651,11 @@ func (s *cmDialogue) receive(a Arrival, open *[]*cmWant) {
 			return
 		}
 	}
-	s.explain(mad, m, a, *open)
+	s.failUnexpected(mad, m, a, *open)
 }
 
-// isRetransmission reports whether a packet is a retransmission on connection c, or
-// the REJ of a device that gives up. It fails the case if the retransmission is early.
+// isRetransmission reports whether a packet is a retransmission on connection c, or the REJ after
+// the last one. It fails the case if the retransmission is early, or the REJ has wrong fields.
 func (s *cmDialogue) isRetransmission(c *cmLink, a Arrival, m ib.Message) bool {
 	if rej, ok := m.(ib.REJ); ok {
 		if *rej.Reason != model.CMRejectTimeout || *rej.LocalCommID != c.DeviceID || !c.timer.GivenUp(a.At) {
@@ -651,7 +663,7 @@ func (s *cmDialogue) isRetransmission(c *cmLink, a Arrival, m ib.Message) bool {
 		}
 		want := model.CMRejectGUID(&c.DeviceID, &c.PeerID, s.guid)
 		if c.State == model.CMRequesting && *rej.RemoteCommID == 0 {
-			want.RemoteCommID = nil // the device does not know it
+			want.RemoteCommID = nil // the device does not know the peer's ID
 		}
 		s.cmCheckFields(want, a, m)
 		s.giveUp(c)
@@ -666,8 +678,8 @@ func (s *cmDialogue) isRetransmission(c *cmLink, a Arrival, m ib.Message) bool {
 	return true
 }
 
-// explain fails the case: the device should have sent one of the open messages, or nothing.
-func (s *cmDialogue) explain(mad ib.MAD, m ib.Message, a Arrival, open []*cmWant) {
+// failUnexpected fails the case, and shows how a message differs from the first of the open wants.
+func (s *cmDialogue) failUnexpected(mad ib.MAD, m ib.Message, a Arrival, open []*cmWant) {
 	if len(open) == 0 {
 		s.Fail("nothing is sent", "%v", a)
 	}
@@ -680,7 +692,8 @@ func (s *cmDialogue) explain(mad ib.MAD, m ib.Message, a Arrival, open []*cmWant
 	s.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(w.msg), d.Want()), "%v with %s", a, d.Got())
 }
 
-// checkHeaders checks the fields that all messages have in common, and that reserved fields are 0.
+// checkHeaders checks the header of a MAD, the addresses of its packet, and that reserved fields
+// are 0.
 func (s *cmDialogue) checkHeaders(mad ib.MAD, m ib.Message, a Arrival) {
 	zero, zero32 := new(uint16(0)), new(uint32(0))
 	want := ib.MAD{BaseVersion: new(uint8(1)), ClassVersion: new(uint8(2)), Status: zero, ClassSpecific: zero, Resv: zero, Modifier: zero32}

@@ -11,17 +11,16 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // cmConnectPort is the port of the peer's service.
 const cmConnectPort = 9000
 
-// callTimeout is longer than all retransmissions.
+// callTimeout returns the timeout of verbs that block. It is longer than all retransmissions take.
 func (s *cmDialogue) callTimeout() time.Duration { return byClock(s.Port, 10*time.Minute, time.Minute) }
 
-// call starts a verb that blocks.
+// call starts f, which calls a verb that blocks.
 func (s *cmDialogue) call(name string, f func() error) *cmCall {
 	c := &cmCall{name: name}
 	c.task = s.Go(name, func() error {
@@ -40,7 +39,8 @@ func (s *cmDialogue) drawParam(r *rand.Rand, private int) verbs.ConnParam {
 	}
 }
 
-// startConnect has the application connect to the peer.
+// startConnect has the application connect to the peer, and expects a REQ with the parameters of
+// the call.
 func (s *cmDialogue) startConnect(_ *cmLink, _ cmStep, r *rand.Rand) {
 	if s.live() >= maxLinks {
 		return
@@ -63,7 +63,7 @@ func (s *cmDialogue) startConnect(_ *cmLink, _ cmStep, r *rand.Rand) {
 	}})
 }
 
-// requestSent notes the REQ of the device, and checks its private data.
+// requestSent notes the REQ of the device, and checks its private data, path MTU and ID.
 func (s *cmDialogue) requestSent(c *cmLink, mad ib.MAD, m ib.Message, a Arrival) {
 	req, _ := m.(ib.REQ)
 	c.req, c.tid, c.DeviceID, c.State = req, *mad.TID, *req.LocalCommID, model.CMRequesting
@@ -71,14 +71,15 @@ func (s *cmDialogue) requestSent(c *cmLink, mad ib.MAD, m ib.Message, a Arrival)
 	sameSource := func(other *cmLink) bool { return other.Active && other != c && other.srcPort == h.SrcPort }
 	ok := err == nil && h.Version == 0 && h.Src == s.deviceAddr && h.Dst == s.Peer && !slices.ContainsFunc(s.links, sameSource)
 	c.srcPort = h.SrcPort
-	s.Check(ok, fmt.Sprintf("private data with %v, a port of its own, and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
+	s.Check(ok, fmt.Sprintf("private data with %v, a source port that no other connection has, and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
 	s.checkPrivate("the REQ", user, c.param.PrivateData)
 	s.Check(*req.PathMTU >= 1 && *req.PathMTU <= 5, "a path MTU code of 1 to 5", "%d", *req.PathMTU)
 	s.checkNewID(c)
 	c.startTimer(a, *req.RemoteTimeout)
 }
 
-// startTimer notes a message that the device retransmits until the peer responds.
+// startTimer notes a message that the device retransmits until the peer responds. code is that of
+// the response timeout.
 func (c *cmLink) startTimer(a Arrival, code uint8) {
 	c.out = a.Payload
 	c.timer = model.CMTimer{
@@ -87,15 +88,18 @@ func (c *cmLink) startTimer(a Arrival, code uint8) {
 	c.timer.Start(a.At)
 }
 
-// checkNewID fails the case if two connections that are not idle have the same communication ID.
+// checkNewID fails the case if another connection, which is not idle, has the same communication ID
+// of the device as c.
 func (s *cmDialogue) checkNewID(c *cmLink) {
 	for _, other := range s.links {
-		s.Check(other == c || other.State == model.CMIdle || other.DeviceID != c.DeviceID,
-			"a communication ID of its own", "%#08x, which another connection has", c.DeviceID)
+		if other != c && other.State != model.CMIdle {
+			s.Check(other.DeviceID != c.DeviceID, "a communication ID that no other connection has", "%#08x", c.DeviceID)
+		}
 	}
 }
 
-// checkPrivate fails the case unless got is want, with or without zeros after it.
+// checkPrivate fails the case unless private data is want, with or without zeros after it. where
+// names the message or verb result that has the data.
 func (s *cmDialogue) checkPrivate(where string, got, want []byte) {
 	ok := len(got) >= len(want) && bytes.Equal(got[:len(want)], want) && len(bytes.Trim(got[len(want):], "\x00")) == 0
 	s.Check(ok, fmt.Sprintf("private data % x in %s", want, where), "% x", got)
@@ -104,13 +108,13 @@ func (s *cmDialogue) checkPrivate(where string, got, want []byte) {
 // take calls GetRequest and checks that it returns the oldest REQ that the peer has sent and not
 // withdrawn, with its parameters. If the peer has withdrawn all, there may be no request.
 func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
-	mayBeNone := !slices.ContainsFunc(s.pending, func(c *cmLink) bool { return !c.Cancelled })
-	timeout := s.ResponseTimeout()
-	if mayBeNone {
-		timeout = 0
+	certain := slices.ContainsFunc(s.pending, func(c *cmLink) bool { return !c.Cancelled })
+	timeout := time.Duration(0)
+	if certain {
+		timeout = s.ResponseTimeout()
 	}
 	req, err := s.listener.GetRequest(timeout)
-	if mayBeNone && errors.Is(err, verbs.ErrTimeout) {
+	if !certain && errors.Is(err, verbs.ErrTimeout) {
 		s.pending = nil
 		return
 	}
@@ -132,7 +136,7 @@ func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
 }
 
 // accept creates a queue pair, accepts the connection request of c with it, and expects a REP with
-// the parameters of the call.
+// the parameters of the call: not if the peer has withdrawn the REQ, and optionally if it may have.
 func (s *cmDialogue) accept(c *cmLink, _ cmStep, r *rand.Rand) {
 	c.conn = s.connect(Setup{state: verbs.QPStateInit})
 	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, 196)
@@ -156,12 +160,12 @@ func (s *cmDialogue) accept(c *cmLink, _ cmStep, r *rand.Rand) {
 	if !c.Withdrawn {
 		s.settle(cmWant{msg: want, tid: &c.tid, to: c.peer, got: sent, optional: c.Cancelled})
 	}
-	if c.State == model.CMRequested { // the peer had withdrawn the request
+	if c.State == model.CMRequested { // no REP was sent: the peer had withdrawn the request
 		c.State = model.CMIdle
 	}
 }
 
-// knownID returns the communication ID of the device if it has sent it, in an MRA.
+// knownID returns the communication ID of the device if an MRA had it, else nil.
 func (c *cmLink) knownID() *uint32 {
 	if c.DeviceID == 0 {
 		return nil
@@ -169,7 +173,8 @@ func (c *cmLink) knownID() *uint32 {
 	return new(c.DeviceID)
 }
 
-// reject has the application reject a request.
+// reject has the application reject a request, and expects a REJ: an optional one if the peer may
+// have withdrawn the request.
 func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
 	private := cmPrivate(r, 148)
 	err := c.request.Reject(private)
@@ -188,14 +193,14 @@ func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
 	s.MustFail("a second answer", c.request.Reject(nil), nil)
 }
 
-// disconnect has the application disconnect.
+// disconnect has the application disconnect, and expects a DREQ.
 func (s *cmDialogue) disconnect(c *cmLink, _ cmStep, _ *rand.Rand) {
 	s.checkApplication(c)
 	c.closing = s.call("disconnect", c.result.Disconnect)
 	s.settle(s.wantDREQ(c))
 }
 
-// wantDREQ returns the wish for the DREQ of the device.
+// wantDREQ returns the expectation of a DREQ of the device, which starts the timer of the DREQ.
 func (s *cmDialogue) wantDREQ(c *cmLink) cmWant {
 	dreq := ib.DREQ{LocalCommID: &c.DeviceID, RemoteCommID: &c.PeerID, RemoteQPN: &c.PeerQPN}
 	return cmWant{msg: dreq, to: c.peer, got: func(mad ib.MAD, _ ib.Message, a Arrival) {
@@ -208,23 +213,22 @@ func (s *cmDialogue) wantDREQ(c *cmLink) cmWant {
 	}}
 }
 
-// message exchanges messages in both directions. The first one may stand for the RTU.
+// message sends a SEND in each direction. The peer's first SEND can take the place of the RTU.
 func (s *cmDialogue) message(c *cmLink, _ cmStep, r *rand.Rand) {
 	k, n := c.conn, r.IntN(64)
 	k.from, k.Attr.DestQPN = c.peer, verbs.QPN(c.PeerQPN)
 	// The starting PSN of a REQ or REP is the first PSN that its sender expects.
-	mine, theirs := uint32(*c.req.StartingPSN), uint32(*c.Reply.StartingPSN)
+	k.Attr.SQPSN, k.Attr.RQPSN = uint32(*c.req.StartingPSN), uint32(*c.Reply.StartingPSN)
 	if c.Active {
-		mine, theirs = theirs, mine
+		k.Attr.SQPSN, k.Attr.RQPSN = k.Attr.RQPSN, k.Attr.SQPSN
 	}
-	k.Attr.SQPSN, k.Attr.RQPSN = mine, theirs
 	s.PostRecv(k.QP, uint64(c.sent[0]+1), k.LocalMem.SGE(0, 64))
 	k.Send(k.peerSend(c.sent[0], n))
 	ack := k.Await("an ACK", func(*Arrival) bool { return true })
 	s.checkPacket(k.deviceAck(c.sent[0], uint32(c.sent[0]+1)).To(c.PeerQPN).Via(s.deviceAddr, c.peer), ack)
 	s.ExpectRecv(uint64(c.sent[0]+1), n)
 	c.sent[0]++
-	c.Data()
+	c.Data() // establishes the connection in the model, like an RTU
 	s.settle()
 	s.checkApplication(c)
 	s.PostSend(k.QP, k.SendWR(77, n))
@@ -235,7 +239,8 @@ func (s *cmDialogue) message(c *cmLink, _ cmStep, r *rand.Rand) {
 	s.ExpectCompletion(77, verbs.WCSuccess)
 }
 
-// await waits for the next retransmission, or until the device gives up.
+// await waits for the next retransmission, or until the device has given up. In real time it skips
+// timeouts longer than a second.
 func (s *cmDialogue) await(c *cmLink, _ cmStep, _ *rand.Rand) {
 	if !s.Virtual && c.timer.Timeout > time.Second {
 		return
@@ -251,17 +256,19 @@ func (s *cmDialogue) await(c *cmLink, _ cmStep, _ *rand.Rand) {
 	}
 }
 
-// awaitAll waits until the device gives up; in real time for the next retransmission only.
+// awaitAll waits until the device has given up; in real time for the next retransmission only.
 func (s *cmDialogue) awaitAll(c *cmLink, step cmStep, r *rand.Rand) {
-	for again := true; again; again = s.Virtual && c.out != nil {
+	s.await(c, step, r)
+	for s.Virtual && c.out != nil {
 		s.await(c, step, r)
 	}
 }
 
-// slack is how late the device may be in real time.
+// slack returns how late a retransmission may be: not at all in virtual time.
 func (s *cmDialogue) slack() time.Duration { return byClock(s.Port, 0, s.ResponseTimeout()) }
 
-// checkTimer fails the case if a retransmission is overdue, and notes that the device has given up.
+// checkTimer fails the case if a retransmission is overdue. After the last one, it notes that the
+// device has given up.
 func (s *cmDialogue) checkTimer(c *cmLink) {
 	switch c.State {
 	case model.CMReplied, model.CMRequesting, model.CMDisconnecting:
@@ -271,8 +278,12 @@ func (s *cmDialogue) checkTimer(c *cmLink) {
 	if c.out == nil {
 		return
 	}
+	call := c.setup
+	if c.State == model.CMDisconnecting {
+		call = c.closing // nil if a stale REQ or REP caused the DREQ
+	}
 	now := s.Now()
-	returned := c.State != model.CMDisconnecting && c.setup.done.Load() || c.closing != nil && c.closing.done.Load()
+	returned := call != nil && call.done.Load()
 	overdue := now >= c.timer.Latest()+s.slack()
 	if c.timer.GivenUp(now) && (overdue || returned) {
 		s.giveUp(c)
@@ -282,7 +293,8 @@ func (s *cmDialogue) checkTimer(c *cmLink) {
 	s.Check(!overdue, fmt.Sprintf("a retransmission of the %v, %d more in all, by now", ib.AttrOf(m), c.timer.Retries), "none")
 }
 
-// expire notes that the device may have left time wait, and forgotten the connection.
+// expire notes when a connection begins time wait, and makes it idle once the device may have
+// forgotten it.
 func (s *cmDialogue) expire(c *cmLink) {
 	switch now := s.Now(); {
 	case c.State != model.CMTimeWait:
@@ -293,35 +305,37 @@ func (s *cmDialogue) expire(c *cmLink) {
 	}
 }
 
-// giveUp notes that the device has given up.
+// giveUp notes that the device no longer retransmits.
 func (s *cmDialogue) giveUp(c *cmLink) {
 	c.GiveUp()
 	c.out, c.endedAt = nil, c.timer.Earliest()
 }
 
-// timeWait lets time wait pass, once in a dialogue and in virtual time. The device then forgets the
-// connections that have ended, and their IDs can be used again.
+// timeWait waits until time wait has ended on all connections, once in a dialogue and in virtual
+// time only. The peer can then use the IDs of passive connections that have ended for new ones.
 func (s *cmDialogue) timeWait(*cmLink, cmStep, *rand.Rand) {
-	waiting := func(c *cmLink) bool { return c.out != nil }
-	if !s.Virtual || s.waited || slices.ContainsFunc(s.links, waiting) {
+	retransmits := func(c *cmLink) bool { return c.out != nil }
+	if !s.Virtual || s.waited || slices.ContainsFunc(s.links, retransmits) {
 		return
 	}
 	s.waited = true
 	s.Sleep(20 * time.Second) // many times the timeouts in the REQs
 	for i, c := range s.links {
-		if c.State != model.CMIdle && c.State != model.CMTimeWait || c.Active {
+		ended := c.State == model.CMIdle || c.State == model.CMTimeWait
+		if !ended || c.Active {
 			continue
 		}
 		if c.conn != nil {
 			s.closeConn(c.conn)
 		}
-		fresh := &cmLink{peer: c.peer, tid: c.tid + 1, req: c.req, srcPort: c.srcPort}
-		fresh.PeerID, fresh.PeerQPN, fresh.PeerGUID = c.PeerID, c.PeerQPN, c.PeerGUID
-		s.links[i] = fresh
+		next := &cmLink{peer: c.peer, tid: c.tid + 1, req: c.req, srcPort: c.srcPort}
+		next.PeerID, next.PeerQPN, next.PeerGUID = c.PeerID, c.PeerQPN, c.PeerGUID
+		s.links[i] = next
 	}
 }
 
-// checkApplication compares the results of the verbs and the state of the queue pair with the model.
+// checkApplication compares the results of the verbs and the state of the queue pair with the
+// model.
 func (s *cmDialogue) checkApplication(c *cmLink) {
 	if c.setup == nil {
 		return
@@ -334,7 +348,7 @@ func (s *cmDialogue) checkApplication(c *cmLink) {
 	s.Check(c.setup.done.Load(), c.setup.name+" returns", "it still waits after %v", s.ResponseTimeout())
 	switch {
 	case c.OpenResult:
-		return
+		return // the verb may fail or not
 	case c.WasEstablished:
 		s.Must("a connection", err)
 		s.checkConnection(c)
@@ -351,8 +365,9 @@ func (s *cmDialogue) checkApplication(c *cmLink) {
 	s.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
 }
 
-// resolveEnd tells the model whether the device ended the connection after a REJ. The specification
-// permits both. It asks the device by WaitDisconnect, or looks whether a Disconnect has returned.
+// resolveEnd finds out whether the device has ended a connection after a REJ, which the
+// specification leaves open, and passes it to the model. A connection has ended if WaitDisconnect
+// succeeds or, if the application is disconnecting, Disconnect has returned.
 func (s *cmDialogue) resolveEnd(c *cmLink) {
 	if !c.MayEnd || c.result == nil {
 		return
@@ -364,7 +379,8 @@ func (s *cmDialogue) resolveEnd(c *cmLink) {
 	c.Ended(ended)
 }
 
-// checkConnection checks a connection that was established.
+// checkConnection checks a connection that was established: its attributes and parameters, or that
+// it has ended.
 func (s *cmDialogue) checkConnection(c *cmLink) {
 	if c.closing != nil && c.State == model.CMTimeWait {
 		err := c.closing.task.Wait(s.ResponseTimeout())
@@ -397,7 +413,7 @@ func (s *cmDialogue) checkConnection(c *cmLink) {
 // checkAttr compares the attributes of a connected queue pair with those in the REQ and the REP.
 func (s *cmDialogue) checkAttr(c *cmLink, a verbs.QPAttr) {
 	if c.sent != [2]int{} {
-		return // its PSNs have changed
+		return // the PSNs have changed
 	}
 	want := verbs.QPAttr{
 		State: verbs.QPStateRTS, DestQPN: verbs.QPN(c.PeerQPN), PathMTU: verbs.MTU(*c.req.PathMTU),
@@ -408,7 +424,8 @@ func (s *cmDialogue) checkAttr(c *cmLink, a verbs.QPAttr) {
 	if c.Active {
 		want.SQPSN, want.RQPSN = want.RQPSN, want.SQPSN
 		want.RNRRetry, want.MaxRdAtomic = *c.Reply.RNRRetryCount, *c.Reply.RespResources
-		least, most = *c.Reply.InitiatorDepth, *c.req.RespResources // the peer needs no more
+		// The peer needs the resources that its REP asks for, and the device has offered more.
+		least, most = *c.Reply.InitiatorDepth, *c.req.RespResources
 	}
 	got := verbs.QPAttr{
 		State: a.State, DestQPN: a.DestQPN, PathMTU: a.PathMTU, RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry,
@@ -420,7 +437,7 @@ func (s *cmDialogue) checkAttr(c *cmLink, a verbs.QPAttr) {
 	s.Check(dest == c.peer, fmt.Sprintf("a queue pair with destination GID %v", c.peer), "%v", dest)
 	minTimeout := uint8(1)
 	if !c.Active {
-		minTimeout = *c.req.AckTimeout // the peer needs so long to acknowledge
+		minTimeout = *c.req.AckTimeout // the timeout that the peer asks for
 	}
 	s.Check(a.Timeout >= minTimeout, fmt.Sprintf("a local ACK timeout of at least %d", minTimeout), "%d", a.Timeout)
 }
@@ -434,7 +451,7 @@ func describeQP(a verbs.QPAttr) string {
 // Close ends all connections and frees the objects of the dialogue.
 func (s *cmDialogue) Close() {
 	for req, err := s.listener.GetRequest(0); err == nil; req, err = s.listener.GetRequest(0) {
-		_ = req.Reject(nil)
+		_ = req.Reject(nil) // fails if the peer has withdrawn the request
 	}
 	s.Must("a listener that is closed", s.listener.Close())
 	for _, c := range s.links {
@@ -468,12 +485,4 @@ func (s *cmDialogue) Close() {
 		s.Must("memory that is deregistered", q.mem.Close())
 	}
 	s.Completions()
-}
-
-// closeConn frees a queue pair and its memory.
-func (s *cmDialogue) closeConn(c *Conn) {
-	s.Must("a queue pair that is destroyed", c.QP.Close())
-	for _, m := range []*rig.Memory{c.TargetMem, c.LocalMem} {
-		s.Must("memory that is deregistered", m.Close())
-	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// cmDialogueOf returns the body of a case that draws operations with the weights of both maps.
+// cmDialogueOf returns the body of a case that draws operations with the weights of both maps;
+// those of more replace those of mix.
 func cmDialogueOf(mix, more map[string]int) func(*conformance.Bench) error {
 	all := maps.Clone(mix)
 	maps.Copy(all, more)
@@ -26,7 +27,7 @@ var (
 	}
 )
 
-// cmSees is the expectation of most cases.
+// cmSees is the Expects text of most cases.
 const cmSees = "the messages with all their fields, the results of the verbs, and the attributes of the queue pairs, as in the model"
 
 var cmDialogueCases = overCM.Cases([]conformance.Case{{

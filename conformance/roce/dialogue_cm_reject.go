@@ -17,8 +17,9 @@ const (
 	rejInvalidGID       ib.Reason = 12
 )
 
-// cmBadREQs are the faults for which the device rejects a REQ, with the permitted reasons; nil for
-// any. The consumer of the CM, rdma_cm, may reject it with its own reason.
+// cmBadREQs are the faults for which the device must reject a REQ, with the permitted reasons. nil
+// permits every reason: rdma_cm, the consumer of the CM, rejects such REQs with reasons of its
+// choice.
 var cmBadREQs = []struct {
 	name    string
 	reasons []ib.Reason
@@ -52,15 +53,18 @@ var cmBadREQs = []struct {
 	}},
 }
 
-// reachablePKey returns a P_Key that a peer may have in a partition of the device: one of both is a
-// full member.
+// reachablePKey returns a random P_Key with which a peer can reach the device: both are in the same
+// partition, and at least one is a full member.
 func (p *Port) reachablePKey(r *rand.Rand) uint16 {
 	table := slices.DeleteFunc(p.pkeyTable(), func(k uint16) bool { return k == 0 })
 	k := table[r.IntN(len(table))]
 	if k&pkeyFullMember == 0 {
 		return k | pkeyFullMember
 	}
-	return k &^ uint16(r.IntN(2)<<15)
+	if r.IntN(2) == 1 {
+		return k &^ pkeyFullMember
+	}
+	return k
 }
 
 // unreachablePKey returns a P_Key of another partition, or of a limited member of a partition of
@@ -71,7 +75,7 @@ func (p *Port) unreachablePKey(r *rand.Rand) uint16 {
 	if i >= 0 && r.IntN(2) == 0 {
 		return table[i]
 	}
-	return p.Checker.PKey ^ 1<<r.IntN(15)
+	return p.Checker.PKey ^ 1<<r.IntN(15) // not bit 15, the membership
 }
 
 // checkRejectInfo fails the case if a REJ has additional information, except a GID of the device
@@ -84,7 +88,8 @@ func (s *cmDialogue) checkRejectInfo(m ib.REJ) {
 	s.Check(ok, "a REJ without additional information, or with a GID of the device for an invalid GID", "%d bytes: % x", *m.InfoLen, m.Info)
 }
 
-// refusedREQ has the peer send a REQ that the device must reject.
+// refusedREQ has the peer send a REQ with one of cmBadREQs, and expects a REJ with a permitted
+// reason.
 func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	id, tid := s.baseID^r.Uint32(), r.Uint64()
 	c := &cmLink{peer: s.Peer, srcPort: 1}
@@ -94,7 +99,7 @@ func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	fault := cmBadREQs[r.IntN(len(cmBadREQs))]
 	fault.change(s, &req, r)
 	if slices.Contains(fault.reasons, ib.RejInvalidServiceID) {
-		rej.LocalCommID = new(uint32(0))
+		rej.LocalCommID = new(uint32(0)) // the device has no connection for this REQ
 	}
 	check := func(_ ib.MAD, m ib.Message, a Arrival) {
 		got, _ := m.(ib.REJ)
@@ -108,9 +113,10 @@ func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	}
 }
 
-// staleREQ has the peer request another connection of a queue pair that has one.
+// staleREQ has the peer send a REQ with the QPN of an established connection. The device must
+// reject it as stale, and disconnect the old connection.
 func (s *cmDialogue) staleREQ(old *cmLink, step cmStep, r *rand.Rand) {
-	step.twice = false // the queue pair of the second REQ may be free
+	step.twice = false // the device may accept the second REQ
 	tid, c := r.Uint64(), &cmLink{peer: old.peer, srcPort: 1}
 	c.PeerID, c.PeerQPN, c.PeerGUID = s.baseID^r.Uint32(), old.PeerQPN, old.PeerGUID
 	s.checkApplication(old)
@@ -120,7 +126,8 @@ func (s *cmDialogue) staleREQ(old *cmLink, step cmStep, r *rand.Rand) {
 	}
 }
 
-// staleREP has the peer accept a connection with a queue pair that has one.
+// staleREP has the peer send a REP with the QPN of an established connection. The device must
+// reject it as stale, and disconnect the old connection.
 func (s *cmDialogue) staleREP(c *cmLink, step cmStep, r *rand.Rand) {
 	i := slices.IndexFunc(s.links, func(old *cmLink) bool {
 		return old.State == model.CMEstablished && old.peer == c.peer && old.PeerGUID == c.PeerGUID
@@ -145,11 +152,12 @@ func (s *cmDialogue) staleREP(c *cmLink, step cmStep, r *rand.Rand) {
 	}
 }
 
-// cancel has the peer withdraw a REQ. It names the connection by the ID in an MRA, or by its GUID.
+// cancel has the peer withdraw a REQ by a REJ, which has the device's communication ID if an MRA
+// had it, or else the peer's GUID. A REJ with a wrong GUID withdraws nothing.
 func (s *cmDialogue) cancel(c *cmLink, step cmStep, r *rand.Rand) {
 	guid := c.PeerGUID
 	if r.IntN(3) == 0 {
-		guid ^= 1 << r.IntN(64)
+		guid ^= 1 << r.IntN(64) // a wrong one
 	}
 	rej := model.CMRejectGUID(&c.PeerID, new(uint32(0)), guid)
 	if c.DeviceID != 0 && r.IntN(2) == 0 {

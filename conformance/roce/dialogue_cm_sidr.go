@@ -31,7 +31,7 @@ type sidrRequest struct {
 	peer    netip.Addr
 	tid     uint64
 	srcPort uint16
-	taken   verbs.ConnRequest // nil before the application takes it
+	taken   verbs.ConnRequest // the request that GetRequest returned; nil before
 	reused  bool              // another request has the same ID
 }
 
@@ -80,12 +80,12 @@ func (s *sidrDialogue) Play(step cmStep) {
 	r := rand.New(rand.NewPCG(step.seed, 1))
 	switch step.op {
 	case "SIDR_REQ":
-		s.ask(step, r)
+		s.sendRequest(step, r)
 	case "refused SIDR_REQ":
-		s.askRefused(step, r)
+		s.sendRefused(step, r)
 	case "SIDR_REQ again":
 		if q := pickLast(s.requests, step.conn); q != nil {
-			s.askAgain(q, step)
+			s.sendDuplicate(q, step)
 		}
 	case "take":
 		s.takeRequest()
@@ -108,7 +108,7 @@ func (s *sidrDialogue) Play(step cmStep) {
 	}
 }
 
-// pickLast returns the k-th last element; nil if there is none.
+// pickLast returns the element k places before the last; nil if there is none.
 func pickLast[T any](all []*T, k int) *T {
 	if k >= len(all) {
 		return nil
@@ -116,7 +116,8 @@ func pickLast[T any](all []*T, k int) *T {
 	return all[len(all)-1-k]
 }
 
-// newRequest returns a SIDR_REQ with the n-th request ID and port of the peer.
+// newRequest returns a SIDR_REQ with the n-th request ID and port of the peer. Sometimes it is from
+// another host with the previous ID, or has the ID of an answered request.
 func (s *sidrDialogue) newRequest(n uint32, r *rand.Rand) *sidrRequest {
 	q := &sidrRequest{peer: s.Peer, tid: r.Uint64(), srcPort: uint16(cmSourcePort + n)}
 	if len(s.requests) > 0 && len(s.Peers) > 1 && r.IntN(4) == 0 { // another host may choose the same IDs
@@ -134,8 +135,8 @@ func (s *sidrDialogue) newRequest(n uint32, r *rand.Rand) *sidrRequest {
 	return q
 }
 
-// reusable returns an answered request, of which the peer may use the ID in a new request, with
-// another transaction ID. It returns nil if there is none.
+// reusable returns the first answered request whose ID the peer may use in a new request; nil if
+// there is none.
 func (s *sidrDialogue) reusable() *sidrRequest {
 	i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool { return q.Reply != nil && !q.MayRepeat && !q.reused })
 	if i < 0 {
@@ -144,8 +145,8 @@ func (s *sidrDialogue) reusable() *sidrRequest {
 	return s.requests[i]
 }
 
-// ask has the peer send a new SIDR_REQ.
-func (s *sidrDialogue) ask(step cmStep, r *rand.Rand) {
+// sendRequest has the peer send a new SIDR_REQ.
+func (s *sidrDialogue) sendRequest(step cmStep, r *rand.Rand) {
 	q := s.newRequest(uint32(len(s.requests)), r)
 	s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
 	if cmFaults[step.fault].harmless {
@@ -153,8 +154,8 @@ func (s *sidrDialogue) ask(step cmStep, r *rand.Rand) {
 	}
 }
 
-// askRefused has the peer send a SIDR_REQ that the device must refuse.
-func (s *sidrDialogue) askRefused(step cmStep, r *rand.Rand) {
+// sendRefused has the peer send a SIDR_REQ that the device must refuse.
+func (s *sidrDialogue) sendRefused(step cmStep, r *rand.Rand) {
 	q := s.newRequest(0x8000+r.Uint32()%0x1000, r)
 	want := ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(sidrRejected)), InfoLen: new(uint8(0))}
 	switch r.IntN(6) {
@@ -163,12 +164,13 @@ func (s *sidrDialogue) askRefused(step cmStep, r *rand.Rand) {
 	case 1:
 		q.Request.Private[1] = []uint8{0x00, 0x50, 0xf0}[r.IntN(3)] // IP version
 	case 2:
-		copy(q.Request.Private, ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.Peer}.Append(nil))
+		dst := s.Peer // not the device
+		copy(q.Request.Private, ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: dst}.Append(nil))
 	case 3:
 		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceTCP, cmPort)), new(uint8(ib.SIDRUnsupported))
 	case 4:
 		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceUDP, cmClosedPort)), new(uint8(ib.SIDRUnsupported))
-	case 5: // of a partition of which the device is no member
+	case 5: // with a P_Key that does not reach the device; any status but success
 		q.Request.PKey, want.Status = new(s.unreachablePKey(r)), nil
 	}
 	want.ServiceID = q.Request.ServiceID
@@ -181,8 +183,8 @@ func (s *sidrDialogue) askRefused(step cmStep, r *rand.Rand) {
 	}
 }
 
-// askAgain sends a duplicate of a SIDR_REQ.
-func (s *sidrDialogue) askAgain(q *sidrRequest, step cmStep) {
+// sendDuplicate sends a duplicate of a SIDR_REQ. The device may answer it.
+func (s *sidrDialogue) sendDuplicate(q *sidrRequest, step cmStep) {
 	n := s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
 	if !cmFaults[step.fault].harmless {
 		return
@@ -194,13 +196,12 @@ func (s *sidrDialogue) askAgain(q *sidrRequest, step cmStep) {
 	s.settleSIDR(slices.Repeat(wants, n)...)
 }
 
-// takeRequest has the application get the next request, if there is one.
+// takeRequest has the application get the oldest request that it has not taken, if there is one.
+// Before it, the device may return a duplicate as a request again, which the application rejects.
 func (s *sidrDialogue) takeRequest() {
-	var first *sidrRequest // the next one that the device must return
-	for _, q := range s.requests {
-		if q.taken == nil && first == nil {
-			first = q
-		}
+	var first *sidrRequest
+	if i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool { return q.taken == nil }); i >= 0 {
+		first = s.requests[i]
 	}
 	for {
 		timeout := s.ResponseTimeout()
@@ -252,7 +253,7 @@ func (s *sidrDialogue) answer(step cmStep, r *rand.Rand) {
 	}})
 }
 
-// resolve has the application resolve a service of the peer.
+// resolve has the application resolve a service of the peer, and expects a SIDR_REQ.
 func (s *sidrDialogue) resolve(r *rand.Rand) {
 	q, private := &sidrResolve{}, cmPrivate(r, 180)
 	q.call = s.call("resolve", func() (err error) {
@@ -268,22 +269,25 @@ func (s *sidrDialogue) resolve(r *rand.Rand) {
 		s.checkPrivate("the SIDR_REQ", user, private)
 	}})
 	for _, other := range s.resolves {
-		s.Check(other.Reply != nil || other.ID != q.ID, "a request ID of its own", "%#08x, which another request has", q.ID)
+		if other.Reply == nil {
+			s.Check(other.ID != q.ID, "a request ID that no other request has", "%#08x", q.ID)
+		}
 	}
 	s.resolves = append(s.resolves, q)
 }
 
-// reply has the peer answer a SIDR_REQ of the device.
+// reply has the peer answer a SIDR_REQ of the device, in some steps with an unknown request ID.
 func (s *sidrDialogue) reply(q *sidrResolve, step cmStep, r *rand.Rand) {
+	status := uint8(max(0, r.IntN(12)-7)) // 0, success, in most
 	rep := ib.SIDRREP{
-		RequestID: &q.ID, Status: new(uint8(max(0, r.IntN(12)-7))), QPN: new(r.Uint32() & 0xffffff), QKey: new(r.Uint32()),
+		RequestID: &q.ID, Status: &status, QPN: new(r.Uint32() & 0xffffff), QKey: new(r.Uint32()),
 		ServiceID: new(ib.ServiceID(ib.PortSpaceUDP, cmConnectPort)), Private: cmPrivate(r, 136),
 	}
 	if step.op != "SIDR_REP" {
 		rep.RequestID = new(q.ID ^ 1<<r.IntN(32))
 	}
-	if *rep.Status == 4 {
-		rep.Status = new(uint8(1)) // the device may follow a redirection
+	if status == 4 { // a redirection, which the device may follow
+		status = 1
 	}
 	s.transmit(&cmLink{peer: s.Peer}, q.tid, rep, step)
 	if !cmFaults[step.fault].harmless {
@@ -316,8 +320,8 @@ func (s *sidrDialogue) checkResolve(q *sidrResolve) {
 	s.checkPrivate("the result", got.PrivateData, rep.Private)
 }
 
-// settleSIDR is settle for messages about datagram services. SIDR_REQs that are not answered
-// may be retransmitted at any time.
+// settleSIDR calls settle, with a connection for each SIDR_REQ that is not answered, so that settle
+// accepts its retransmissions at any time.
 func (s *sidrDialogue) settleSIDR(wants ...cmWant) {
 	for _, q := range s.resolves {
 		if q.Reply == nil {

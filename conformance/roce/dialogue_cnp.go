@@ -45,7 +45,7 @@ var cnpDialogueCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestio
 	Defects: []string{"RateNeverRecovers"}, Run: rateMix{{1, drawRateCNPs}, {1, drawRateRecovered}}.body(1, 16, openRates),
 }})
 
-// cnpMarks are packets with marks, at short and at long intervals.
+// cnpMarks are the steps of dialogues with marked packets, at short and at long intervals.
 var cnpMarks = cnpMix{
 	{9, drawCNPRequest},
 	{3, drawCNPResponse},
@@ -66,34 +66,35 @@ type (
 	cnpStep = dialogueStep[*cnpDialogue]
 )
 
-// cnpDialogue is a dialogue with queue pairs that receive marked packets. The first four connections
-// are of RC: two of one peer, one of another, and one with another P_Key.
+// cnpDialogue is a dialogue with queue pairs that receive marked packets. The first four
+// connections are of RC: two of one peer, one of another, and one with another P_Key.
 type cnpDialogue struct {
 	*Port
-	m       model.CNPReceiver
-	conns   []*cnpConn // responders
-	initors []*cnpConn // requesters of reliable services
-	xrc     *xrcTarget
-	ud      *udPort // nil if the device has no UD
-	ids     uint64
+	m          model.CNPReceiver
+	conns      []*cnpConn // on which the peer sends requests
+	requesters []*cnpConn // on which the device sends requests, of reliable services
+	xrc        *xrcTarget // nil if the device has no XRC
+	ud         *udPort    // nil if the device has no UD
+	nextID     uint64     // ID of the next work request
 }
 
 // cnpConn is a connection of the dialogue.
 type cnpConn struct {
 	*Conn
 	service  ib.Transport
-	srqn     uint32 // of XRC
-	received int    // packets of the peer
-	messages int
-	sent     int // packets of the device
+	srqn     uint32 // SRQ number of XRC
+	received int    // number of request packets of the peer
+	messages int    // number of requests of the peer
+	sent     int    // number of request packets of the device
 }
 
 // cnpRC is the number of RC connections.
 const cnpRC = 4
 
-// openCNP makes connections of the services that the device has.
+// openCNP makes connections of all services that the device has. One RC connection has the second
+// P_Key of the port, if there is one.
 func openCNP(p *Port) *cnpDialogue {
-	s := &cnpDialogue{Port: p, m: model.CNPReceiver{Interval: maxCNPInterval}, ids: 1}
+	s := &cnpDialogue{Port: p, m: model.CNPReceiver{Interval: maxCNPInterval}, nextID: 1}
 	for i, peer := range []int{0, 0, 1} {
 		s.conns = append(s.conns, s.newConn(verbs.QPTypeRC, ib.RC, i, peer))
 	}
@@ -104,12 +105,12 @@ func openCNP(p *Port) *cnpDialogue {
 		keyed.from = p.PeerAddr(0)
 	}
 	s.conns = append(s.conns, keyed)
-	s.initors = slices.Clone(s.conns)
+	s.requesters = slices.Clone(s.conns)
 	if p.Caps.Has(verbs.CapUC) {
 		s.conns = append(s.conns, s.newConn(verbs.QPTypeUC, ib.UC, 4, 0))
 	}
 	if p.Caps.Has(verbs.CapXRC) {
-		s.initors = append(s.initors, s.newConn(verbs.QPTypeXRCSend, ib.XRC, 5, 0))
+		s.requesters = append(s.requesters, s.newConn(verbs.QPTypeXRCSend, ib.XRC, 5, 0))
 		s.xrc = p.newXRCTarget()
 		s.conns = append(s.conns, &cnpConn{Conn: s.xrc.Conn, service: ib.XRC, srqn: s.xrc.srqs[0].Number()})
 	}
@@ -119,7 +120,7 @@ func openCNP(p *Port) *cnpDialogue {
 	return s
 }
 
-// setup returns the setup of the i-th connection, with a peer.
+// setup returns the setup of the i-th connection, which is with the peer of this index.
 func (s *cnpDialogue) setup(kind verbs.QPType, i, peer int) Setup {
 	return Setup{qpType: kind, memLen: cnpMemLen, signalAll: true, Modify: func(a *verbs.QPAttr) {
 		a.DestQPN, a.AH.GRH.DGID, a.PathMTU = verbs.QPN(0x0a0001+i), verbs.GIDFrom(s.PeerAddr(peer)), verbs.MTU256
@@ -128,21 +129,21 @@ func (s *cnpDialogue) setup(kind verbs.QPType, i, peer int) Setup {
 
 const cnpMemLen = 4 * ucMTU
 
+// newConn makes the i-th connection, with the peer of this index.
 func (s *cnpDialogue) newConn(kind verbs.QPType, service ib.Transport, i, peer int) *cnpConn {
 	c := &cnpConn{Conn: s.connect(s.setup(kind, i, peer)), service: service}
 	c.from = s.PeerAddr(peer)
 	return c
 }
 
-// Close frees the objects.
+// Close frees the objects of the dialogue.
 func (s *cnpDialogue) Close() {
-	for _, c := range slices.Concat(s.conns, s.initors[cnpRC:]) {
-		if s.xrc == nil || c.Conn != s.xrc.Conn {
+	for _, c := range slices.Concat(s.conns, s.requesters[cnpRC:]) { // both lists have those of RC
+		if s.xrc != nil && c.Conn == s.xrc.Conn {
+			s.xrc.close()
+		} else {
 			s.closeConn(c.Conn)
 		}
-	}
-	if s.xrc != nil {
-		s.xrc.close()
 	}
 	if s.ud != nil {
 		s.closeConn(s.ud.Conn)
@@ -156,21 +157,24 @@ func (p *Port) closeConn(c *Conn) {
 	p.Must("memory that can be deregistered", c.LocalMem.Close())
 }
 
-// senderFields draws fields of a packet that its CNP depends on, or that must not change it.
+// senderFields adds random fields to a packet, from which its CNP is made or which must not matter
+// to the CNP. Half of the packets are marked; the P_Key is that of a full or a limited member.
 func senderFields(r *rand.Rand, p ib.Packet) ib.Packet {
 	p = p.WithTClass(uint8(r.Uint32())&^3 | dialogue.Pick[uint8](r, 0, 1, 2, 3, 3, 3)).WithPKey(dialogue.Pick[uint16](r, 0xffff, 0xffff, 0x7fff))
 	p.BTH.MigReq, p.BTH.FECN, p.BTH.BECN = new(chance(r, 2)), new(chance(r, 3)), new(chance(r, 3))
 	return p.WithSrcPort(uint16(0xc000 + r.IntN(0x4000))).WithHopLimit(uint8(1 + r.IntN(255)))
 }
 
+// isMarked reports whether a packet has a CE mark.
 func isMarked(p ib.Packet) bool { return *p.IP.TClass&3 == 3 }
 
-// sendMarked sends a packet to a queue pair, and notes its mark. valid is false if the device may
-// take the packet for one that causes no CNP. The P_Key is that of the connection, with the
-// membership that pkt has.
+// sendMarked sends a packet, with the P_Key of the connection and the membership of pkt. If it is
+// marked, the model expects a CNP to the sender's QPN; the device need not send it if valid is
+// false.
 func (s *cnpDialogue) sendMarked(c *Conn, pkt ib.Packet, sender uint32, valid bool) {
-	own := cmp.Or(s.Checker.PKeys[sender], s.Checker.PKey) &^ pkeyFullMember
-	pkt = pkt.Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.peerAddr(), s.deviceAddr)).WithPKey(own | *pkt.BTH.PKey&pkeyFullMember)
+	partition := cmp.Or(s.Checker.PKeys[sender], s.Checker.PKey) &^ pkeyFullMember
+	membership := *pkt.BTH.PKey & pkeyFullMember
+	pkt = pkt.Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.peerAddr(), s.deviceAddr)).WithPKey(partition | membership)
 	if isMarked(pkt) {
 		mark := model.MarkOf(pkt, sender)
 		mark.Valid = valid
@@ -179,7 +183,7 @@ func (s *cnpDialogue) sendMarked(c *Conn, pkt ib.Packet, sender uint32, valid bo
 	s.SendPacket(pkt)
 }
 
-// peerAddr returns the address of the peer's packets.
+// peerAddr returns the source address of the peer's packets.
 func (c *Conn) peerAddr() netip.Addr {
 	if c.from.IsValid() {
 		return c.from
@@ -187,8 +191,8 @@ func (c *Conn) peerAddr() netip.Addr {
 	return c.Peer
 }
 
-// compare fails the case unless the device sends these packets and the CNPs of the model, and has no
-// completion.
+// compare fails the case unless the device sends these packets, in order, and the CNPs of the
+// model, and has no completion.
 func (s *cnpDialogue) compare(responses ...ib.Packet) {
 	required := s.m.Required(s.Now())
 	take := func(a *Arrival) {
@@ -225,20 +229,20 @@ type cnpKind uint8
 
 const (
 	cnpWrite cnpKind = iota
-	cnpSend          // with a receive
+	cnpSend
 	cnpRead
-	cnpAtomic // that adds 0
+	cnpAtomic // a FETCH_ADD of 0
 )
 
-// request returns the packets of the next request of the peer on a connection, and the responses to
-// each of them. It leaves TargetMem as it is.
+// request returns the packets of the peer's next request on a connection and, except on UC, the
+// response to each of them. The request does not change the content of TargetMem.
 func (c *cnpConn) request(kind cnpKind, n int) (packets, responses []ib.Packet) {
 	psn, data, mtu := c.PeerPSN(c.received), c.TargetMem.Buf[:n], c.Attr.PathMTU.Bytes()
 	if c.service == ib.UC && kind != cnpSend {
 		kind = cnpWrite
 	}
 	c.messages++
-	var last ib.Packet
+	var last ib.Packet // the response to the last packet, if it is not an ACK
 	switch kind {
 	case cnpRead:
 		packets, last = []ib.Packet{ib.ReadRequest(psn, c.RETH(0, min(n, mtu)))}, ib.ReadResponseOnly(psn, uint32(c.messages), data[:min(n, mtu)])
@@ -268,12 +272,12 @@ func (c *cnpConn) request(kind cnpKind, n int) (packets, responses []ib.Packet) 
 	return packets, responses
 }
 
-// response adds the addresses of the connection to an expected packet.
+// response adds the addresses and the peer's QPN to an expected packet.
 func (c *cnpConn) response(p ib.Packet) ib.Packet {
 	return p.To(uint32(c.Attr.DestQPN)).Via(c.deviceAddr, c.peerAddr())
 }
 
-// drawCNPRequest draws a request, each packet with any ECN bits.
+// drawCNPRequest draws a request, each packet with random ECN bits.
 func drawCNPRequest(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, kind, n := r.IntN(len(s.conns)), dialogue.Pick(r, cnpWrite, cnpWrite, cnpSend, cnpRead, cnpAtomic), dialogue.Pick(r, r.IntN(64), r.IntN(3*ucMTU))
 	var fields []ib.Packet
@@ -284,15 +288,15 @@ func drawCNPRequest(s *cnpDialogue, r *rand.Rand) cnpStep {
 		"a request of kind %d and %d bytes on connection %d, ECN %d", kind, n, i, *fields[0].IP.TClass&3)
 }
 
-// sendRequest sends the packets of a request, with these fields, and compares the responses.
+// sendRequest sends the packets of a request, with these fields, and compares the responses to
+// each. A WRITE replaces an atomic that the device does not support, and a SEND on XRC.
 func (s *cnpDialogue) sendRequest(c *cnpConn, kind cnpKind, n int, fields []ib.Packet) {
-	switch {
-	case kind == cnpAtomic && !s.Caps.Has(verbs.CapAtomics), kind == cnpSend && c.service == ib.XRC:
+	if kind == cnpAtomic && !s.Caps.Has(verbs.CapAtomics) || kind == cnpSend && c.service == ib.XRC {
 		kind = cnpWrite
 	}
-	id := s.ids
+	id := s.nextID
 	if kind == cnpSend {
-		s.ids++
+		s.nextID++
 		s.PostRecv(c.QP, id, c.LocalMem.SGE(0, cnpMemLen))
 	}
 	packets, responses := c.request(kind, n)
@@ -301,11 +305,15 @@ func (s *cnpDialogue) sendRequest(c *cnpConn, kind cnpKind, n int, fields []ib.P
 		if kind == cnpSend && k == len(packets)-1 {
 			s.ExpectRecv(id, n)
 		}
-		s.compare(responses[min(k, len(responses)):min(k+1, len(responses))]...)
+		if c.service == ib.UC {
+			s.compare()
+		} else {
+			s.compare(responses[k])
+		}
 	}
 }
 
-// drawCNPBurst draws marked WRITEs that are sent at once.
+// drawCNPBurst draws two to seven WRITEs with the same ECN bits, sent without a pause.
 func drawCNPBurst(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, n, fields := r.IntN(len(s.conns)), 2+r.IntN(6), senderFields(r, ib.Packet{})
 	return step(func(s *cnpDialogue) {
@@ -314,17 +322,17 @@ func drawCNPBurst(s *cnpDialogue, r *rand.Rand) cnpStep {
 			packets, _ := c.request(cnpWrite, 8)
 			s.sendMarked(c.Conn, packets[0].Or(fields).NoAckReq(), uint32(c.Attr.DestQPN), true)
 		}
-		s.takeAcks()
+		s.discardAcks()
 		s.compare()
 	}, "%d WRITEs at once on connection %d, ECN %d", n, i, *fields.IP.TClass&3)
 }
 
-// drawCNPDrained draws a request to a queue pair in SQD, which receives as ever.
+// drawCNPDrained draws a request to a queue pair in SQD, which must respond as in RTS.
 func drawCNPDrained(_ *cnpDialogue, r *rand.Rand) cnpStep {
 	i, fields := r.IntN(cnpRC+1), []ib.Packet{senderFields(r, ib.Packet{})}
 	return step(func(s *cnpDialogue) {
 		c := s.conns[min(i, len(s.conns)-1)]
-		if c.service == ib.XRC {
+		if c.service == ib.XRC { // an XRC target has no SQD
 			return
 		}
 		s.ToState(c.QP, verbs.QPStateSQD)
@@ -333,8 +341,8 @@ func drawCNPDrained(_ *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a request on connection %d in SQD, ECN %d", i, *fields[0].IP.TClass&3)
 }
 
-// drawCNPReconnect draws a marked WRITE to a queue pair in ERR, which causes nothing, and one after
-// the queue pair is connected to another one of the peer, which has to be sent a CNP of its own.
+// drawCNPReconnect draws a marked WRITE to a queue pair in ERR, which must cause no CNP. Then the
+// queue pair is connected to another QPN of the peer, and a WRITE with random ECN bits is sent.
 func drawCNPReconnect(_ *cnpDialogue, r *rand.Rand) cnpStep {
 	i, fields := r.IntN(3), []ib.Packet{senderFields(r, ib.Packet{})}
 	return step(func(s *cnpDialogue) {
@@ -352,14 +360,14 @@ func drawCNPReconnect(_ *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "connection %d in ERR, and then to another queue pair, ECN %d", i, *fields[0].IP.TClass&3)
 }
 
-// takeAcks discards ACKs of requests without AckReq.
-func (s *cnpDialogue) takeAcks() {
+// discardAcks discards ACKs of requests without AckReq, which the device may send.
+func (s *cnpDialogue) discardAcks() {
 	s.Sync()
 	s.skipped = slices.DeleteFunc(s.skipped, func(a Arrival) bool { return a.IsAck(ib.AckPositive) })
 }
 
-// drawCNPGap draws a WRITE after a gap and then the missing one, with any ECN bits. The device may send
-// a CNP for a marked WRITE after the gap.
+// drawCNPGap draws a WRITE after a gap and then the missing one, with random ECN bits. The device
+// may send a CNP for a marked WRITE after the gap.
 func drawCNPGap(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, early, fields := r.IntN(3), senderFields(r, ib.Packet{}), senderFields(r, ib.Packet{})
 	return step(func(s *cnpDialogue) {
@@ -371,7 +379,8 @@ func drawCNPGap(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a WRITE after a gap on connection %d, ECN %d, and the missing one, ECN %d", i, *early.IP.TClass&3, *fields.IP.TClass&3)
 }
 
-// drawCNPDuplicate draws a WRITE, and a duplicate with any ECN bits, for which the device may send a CNP.
+// drawCNPDuplicate draws a WRITE, and a duplicate with random ECN bits. The device may send a CNP
+// for a marked duplicate.
 func drawCNPDuplicate(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, fields := r.IntN(3), senderFields(r, ib.Packet{})
 	return step(func(s *cnpDialogue) {
@@ -384,25 +393,24 @@ func drawCNPDuplicate(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a WRITE and a duplicate on connection %d, ECN %d", i, *fields.IP.TClass&3)
 }
 
-// drawCNPResponse draws a request of the device whose responses have any ECN bits: an ACK, maybe after
-// a NAK, or READ responses of one or three packets.
+// drawCNPResponse draws a request of the device whose responses have random ECN bits: a WRITE with
+// an ACK, perhaps after a sequence NAK, or a READ with one or three responses.
 func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, reads, nak := r.IntN(len(s.initors)), dialogue.Pick(r, 0, 0, 1, 3), chance(r, 2)
+	i, reads, nak := r.IntN(len(s.requesters)), dialogue.Pick(r, 0, 0, 1, 3), chance(r, 2)
 	var fields []ib.Packet
 	for range 3 {
 		fields = append(fields, senderFields(r, ib.Packet{}))
 	}
 	return step(func(s *cnpDialogue) {
-		c := s.initors[i]
-		psn, id, n := c.DevicePSN(c.sent), s.ids, max(1, reads)*ucMTU
-		s.ids++
-		wr := c.WriteWR(id, 16)
-		wr.XRC.SRQN = 5
+		c := s.requesters[i]
+		psn, id, n := c.DevicePSN(c.sent), s.nextID, max(16, reads*ucMTU)
+		s.nextID++
+		wr := c.WriteWR(id, n)
+		wr.XRC.SRQN = 5 // not used on RC
 		responses := []ib.Packet{ib.Ack(psn, uint32(c.sent+1))}
 		switch {
 		case reads > 0:
-			wr = c.WriteWR(id, n)
-			wr.Opcode, wr.XRC.SRQN = verbs.OpRDMARead, 5
+			wr.Opcode = verbs.OpRDMARead
 			responses = ib.ReadResponses(psn, uint32(c.sent+1), Data(n), ucMTU)
 		case nak:
 			responses = []ib.Packet{ib.Nak(psn, ib.NakSequence, uint32(c.sent)), responses[0]}
@@ -418,7 +426,7 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 				s.compare()
 			case reads == 0:
-				s.compare(request) // retransmitted
+				s.compare(request) // retransmitted after the NAK
 			default:
 				s.compare()
 			}
@@ -426,8 +434,8 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "responses to the device on connection %d, READ responses: %d, NAK: %v, ECN %d", i, reads, nak, *fields[0].IP.TClass&3)
 }
 
-// drawCNPDatagram draws a datagram with any ECN bits, of one of several senders. Without a receive it
-// is dropped, and the device need not send a CNP.
+// drawCNPDatagram draws a datagram with random ECN bits from one of several senders. If no receive
+// is posted, the device drops it and need not send a CNP.
 func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 	source, from, receive := dialogue.Pick[uint32](r, udPeerQPN, 0x123456, 7), s.Peers[r.IntN(min(2, len(s.Peers)))], !chance(r, 4)
 	fields, to := senderFields(r, ib.Packet{}), r.IntN(len(s.Local))
@@ -435,8 +443,8 @@ func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 		if s.ud == nil {
 			return
 		}
-		id := s.ids
-		s.ids++
+		id := s.nextID
+		s.nextID++
 		if receive {
 			s.PostRecv(s.ud.QP, id, s.ud.LocalMem.SGE(0, 64))
 		}
@@ -448,8 +456,8 @@ func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a datagram of queue pair %#x at %v, ECN %d, with a receive: %v", source, from, *fields.IP.TClass&3, receive)
 }
 
-// cnpInvalid are changes of a marked packet that make the device drop it without a CNP. The last two
-// are for connections only.
+// cnpInvalid are changes of a marked packet, with a random x, that make the device drop it without
+// a CNP. The last two are for connections only.
 var cnpInvalid = []struct {
 	name   string
 	change func(s *cnpDialogue, p ib.Packet, x uint32) ib.Packet
@@ -463,7 +471,7 @@ var cnpInvalid = []struct {
 	{"the number of no queue pair", func(_ *cnpDialogue, p ib.Packet, x uint32) ib.Packet {
 		return p.To([]uint32{0, 0xfffff0, 0xffffff}[x%3])
 	}},
-	{"a transport version", func(_ *cnpDialogue, p ib.Packet, x uint32) ib.Packet { return p.WithTVer(uint8(1 + x%15)) }},
+	{"a transport version that is not 0", func(_ *cnpDialogue, p ib.Packet, x uint32) ib.Packet { return p.WithTVer(uint8(1 + x%15)) }},
 	{"an opcode of another service", func(_ *cnpDialogue, p ib.Packet, _ uint32) ib.Packet {
 		return p.WithOpcode(p.Opcode() ^ 0x60)
 	}},
@@ -485,7 +493,7 @@ func drawCNPInvalid(s *cnpDialogue, r *rand.Rand) cnpStep {
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
 		packets, _ := c.request(cnpWrite, 8)
-		c.received--
+		c.received-- // a dropped packet does not count
 		c.messages--
 		pkt := packets[0].CE().Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.peerAddr(), s.deviceAddr).WithPKey(cmp.Or(s.Checker.PKeys[uint32(c.Attr.DestQPN)], s.Checker.PKey)))
 		s.SendPacket(f.change(s, pkt, x))
@@ -493,7 +501,8 @@ func drawCNPInvalid(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a marked WRITE on connection %d with %s (%d)", i, f.name, x)
 }
 
-// drawCNPInvalidDatagram draws a marked datagram that the device must drop.
+// drawCNPInvalidDatagram draws a marked datagram that the device must drop: one third has another
+// Q_Key, the others a change of cnpInvalid.
 func drawCNPInvalidDatagram(_ *cnpDialogue, r *rand.Rand) cnpStep {
 	f, x, key := dialogue.Pick(r, cnpInvalid[:len(cnpInvalid)-2]...), r.Uint32(), chance(r, 3)
 	return step(func(s *cnpDialogue) {
@@ -511,7 +520,7 @@ func drawCNPInvalidDatagram(_ *cnpDialogue, r *rand.Rand) cnpStep {
 	}, "a marked datagram with another Q_Key: %v, else with %s (%d)", key, f.name, x)
 }
 
-// drawCNPWait draws a pause after which each queue pair has to send a CNP again.
+// drawCNPWait draws a pause after which the device must answer the next marked packet by a CNP.
 func drawCNPWait(_ *cnpDialogue, _ *rand.Rand) cnpStep {
 	return step(func(s *cnpDialogue) {
 		s.Sleep(maxCNPInterval + time.Millisecond)
@@ -519,8 +528,8 @@ func drawCNPWait(_ *cnpDialogue, _ *rand.Rand) cnpStep {
 	}, "a pause that is longer than the interval of CNPs")
 }
 
-// drawCNPToDevice draws a CNP for a queue pair of the device, with any content: it has no response and
-// takes no PSN.
+// drawCNPToDevice draws a CNP for a queue pair of the device, with a random PSN and content. The
+// device must not respond to it, nor change the expected PSN.
 func drawCNPToDevice(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, ahead, fill, ecn := r.IntN(len(s.conns)), dialogue.Pick(r, 0, 1, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
 	return step(func(s *cnpDialogue) {
@@ -539,22 +548,22 @@ type (
 type rateDialogue struct {
 	*Port
 	flows []*rateFlow
-	full  time.Duration // duration of a burst at the full rate
+	full  time.Duration // duration of a burst at the full rate, measured at the start
 }
 
-// rateQuick is the shortest burst at the full rate that is taken for one: the simulator spends no
-// time per bit.
+// rateQuick is used if a burst at the full rate is shorter: the simulator spends no time per bit.
 const rateQuick = time.Microsecond
 
-// rateFlow is a queue pair of the dialogue. Its rate is full until a CNP arrives, and then not known
-// until a burst was as fast as at first.
+// rateFlow is a queue pair of the dialogue.
 type rateFlow struct {
 	*flow
+	// full: the queue pair sends at its full rate. It is false from a CNP on, until a burst is
+	// fast.
 	full bool
 }
 
-// openRates makes queue pairs of all services that the device has with one peer, two of RC, of which
-// the second sends READ responses.
+// openRates makes queue pairs of all services that the device has, with one peer. RC has two, of
+// which the second sends READ responses.
 func openRates(p *Port) *rateDialogue {
 	s := &rateDialogue{Port: p}
 	for i, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend} {
@@ -567,12 +576,12 @@ func openRates(p *Port) *rateDialogue {
 	return s
 }
 
-// capOf are the capabilities of services.
+// capOf are the capabilities that the types of queue pairs need.
 var capOf = map[verbs.QPType]verbs.Caps{
 	verbs.QPTypeRC: verbs.CapRC, verbs.QPTypeUC: verbs.CapUC, verbs.QPTypeUD: verbs.CapUD, verbs.QPTypeXRCSend: verbs.CapXRC,
 }
 
-// Close frees the objects.
+// Close frees the objects of the dialogue.
 func (s *rateDialogue) Close() {
 	for _, f := range s.flows {
 		s.closeConn(f.Conn)
@@ -586,11 +595,12 @@ func (s *rateDialogue) Close() {
 // rateCNPs are CNPs that arrive before and while a queue pair sends.
 type rateCNPs struct {
 	pkt   ib.Packet
-	many  bool // 20 before, and others during the burst; else one before
-	valid bool
+	many  bool // 20 before the burst and others during it; else one before it
+	valid bool // the device must send at a lower rate
 }
 
-// drawRateCNPs draws CNPs for a queue pair, with any content of their reserved fields.
+// drawRateCNPs draws CNPs for a queue pair, half of them with random reserved fields. In more than
+// half of the steps this queue pair sends the burst, else any one of them.
 func drawRateCNPs(s *rateDialogue, r *rand.Rand) rateStep {
 	cnps, text := rateCNPs{ib.CNP(), chance(r, 2), true}, "CNPs"
 	if chance(r, 2) {
@@ -608,14 +618,14 @@ func drawRateCNPs(s *rateDialogue, r *rand.Rand) rateStep {
 	return step(func(s *rateDialogue) { s.burst(sends, s.flows[to], cnps) }, "queue pair %d sends while %s for queue pair %d arrive, many: %v", sends, text, to, cnps.many)
 }
 
-// rateInvalid are packets that change no rate.
+// rateInvalid are packets, with a random x, that must not change the rate of a queue pair.
 var rateInvalid = []struct {
 	name   string
 	packet func(f *rateFlow, x int) ib.Packet
 }{
 	{"CNPs with a wrong ICRC", func(*rateFlow, int) ib.Packet { return ib.CNP().BadICRC() }},
 	{"CNPs with another P_Key", func(_ *rateFlow, x int) ib.Packet { return ib.CNP().WithPKey([]uint16{0x8001, 0xfffe, 0x8000}[x%3]) }},
-	{"CNPs with a transport version", func(_ *rateFlow, x int) ib.Packet { return ib.CNP().WithTVer(uint8(1 + x%15)) }},
+	{"CNPs with a transport version that is not 0", func(_ *rateFlow, x int) ib.Packet { return ib.CNP().WithTVer(uint8(1 + x%15)) }},
 	{"CNPs with the number of no queue pair", func(*rateFlow, int) ib.Packet { return ib.CNP().To(0xabcdef) }},
 	{"packets with another opcode", func(_ *rateFlow, x int) ib.Packet {
 		return ib.CNP().WithOpcode(0x80 + ib.Opcode([]int{0, 2, 3, 0x1f}[x%4]))
@@ -631,14 +641,16 @@ var rateInvalid = []struct {
 	}},
 }
 
-// drawRateInvalid draws packets that must not change the rate of a queue pair. That of UD has no peer,
-// and may take a CNP for any of its datagrams.
+// drawRateInvalid draws packets that must not change the rate of a queue pair. A UD queue pair has
+// no peer: CNPs with other addresses may reduce its rate.
 func drawRateInvalid(s *rateDialogue, r *rand.Rand) rateStep {
 	k, i, x, many := dialogue.Pick(r, rateInvalid...), r.IntN(len(s.flows)), r.IntN(1000), chance(r, 2)
 	return step(func(s *rateDialogue) {
 		f := s.flows[i]
 		pkt := k.packet(f, x)
-		f.full = f.full && (f.service != ib.UD || !pkt.IP.Src.IsValid() && !pkt.IP.Dst.IsValid())
+		if hasAddress := pkt.IP.Src.IsValid() || pkt.IP.Dst.IsValid(); hasAddress && f.service == ib.UD {
+			f.full = false
+		}
 		s.burst(i, f, rateCNPs{pkt, many, false})
 	}, "queue pair %d sends while %s arrive (%d), many: %v", i, k.name, x, many)
 }
@@ -649,15 +661,18 @@ func drawRateBurst(s *rateDialogue, r *rand.Rand) rateStep {
 	return step(func(s *rateDialogue) { s.burst(i, nil, rateCNPs{}) }, "queue pair %d sends", i)
 }
 
-// slow returns the shortest duration of a burst at half the full rate.
+// slow returns the duration of a burst at half the full rate.
 func (s *rateDialogue) slow() time.Duration { return 2 * max(s.full, rateQuick) }
 
-// burst has the i-th queue pair send while CNPs arrive on a connection, unless that is nil, and
-// compares the rate.
+// burst has the i-th queue pair send a burst while CNPs arrive for queue pair to, unless to is nil.
+// It checks the rate, or finds out whether it is full again. In real time it does not check: other
+// work of this host changes the rate.
 func (s *rateDialogue) burst(i int, to *rateFlow, cnps rateCNPs) {
 	send := func() {}
 	if to != nil {
-		to.full = to.full && !cnps.valid
+		if cnps.valid {
+			to.full = false
+		}
 		if cnps.many {
 			send = func() { to.Send(cnps.pkt) }
 			to.sendCNPs(cnps.pkt, 20)
@@ -671,27 +686,29 @@ func (s *rateDialogue) burst(i int, to *rateFlow, cnps rateCNPs) {
 	s.Sync()
 	s.expectNoPackets()
 	s.ExpectNoCompletion()
+	reduced := to == f && cnps.valid
 	switch {
-	case to == f && cnps.valid && s.Virtual: // in real time, other work of this host changes the rate
+	case reduced && s.Virtual:
 		s.Check(took >= s.slow(), fmt.Sprintf("queue pair %d at half its rate or less: %v or more for %d packets", i, s.slow(), flowPackets), "%v", took)
 	case f.full && s.Virtual:
 		s.Check(took < s.slow(), fmt.Sprintf("queue pair %d at its full rate: less than %v for %d packets", i, s.slow(), flowPackets), "%v", took)
-	case (to != f || !cnps.valid) && took <= s.slow():
+	case !reduced && took <= s.slow():
 		f.full = true
 	}
 }
 
-// drawRateRecovery draws bursts of a queue pair until its rate is full again, if it soon is.
+// drawRateRecovery draws bursts of a queue pair until its rate is full again, or for recoveryTime.
 func drawRateRecovery(s *rateDialogue, r *rand.Rand) rateStep {
 	i := r.IntN(len(s.flows))
-	return step(func(s *rateDialogue) { s.recover(i) }, "a pause, until queue pair %d sends at its full rate", i)
+	return step(func(s *rateDialogue) { s.awaitFullRate(i) }, "a pause, until queue pair %d sends at its full rate", i)
 }
 
-// recoveryTime is longer than the recovery of any rate.
+// recoveryTime is longer than any device needs to return to the full rate.
 const recoveryTime = 5 * time.Second
 
-// recover waits until the rate of a queue pair is full again. It returns false after recoveryTime.
-func (s *rateDialogue) recover(i int) bool {
+// awaitFullRate has a queue pair send bursts at growing intervals until its rate is full again. It
+// returns false if the intervals reach recoveryTime.
+func (s *rateDialogue) awaitFullRate(i int) bool {
 	f := s.flows[i]
 	for wait := maxCNPInterval; !f.full && wait < recoveryTime; wait *= 2 {
 		s.Sleep(wait)
@@ -700,11 +717,13 @@ func (s *rateDialogue) recover(i int) bool {
 	return f.full
 }
 
-// drawRateRecovered is drawRateRecovery with a queue pair whose rate has to recover.
+// drawRateRecovered is drawRateRecovery for devices whose rates must become full again. It fails
+// the case in virtual time only.
 func drawRateRecovered(s *rateDialogue, r *rand.Rand) rateStep {
 	i := r.IntN(len(s.flows))
 	return step(func(s *rateDialogue) {
-		ok := s.recover(i)
-		s.Check(ok || !s.Virtual, fmt.Sprintf("queue pair %d at its full rate", i), "a lower rate for %v", recoveryTime)
+		if full := s.awaitFullRate(i); s.Virtual {
+			s.Check(full, fmt.Sprintf("queue pair %d at its full rate", i), "a lower rate for %v", recoveryTime)
+		}
 	}, "queue pair %d sends at its full rate again", i)
 }

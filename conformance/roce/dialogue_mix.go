@@ -29,7 +29,8 @@ func step[S dialogueObjects](play func(S), format string, args ...any) dialogueS
 	return dialogueStep[S]{fmt.Sprintf(format, args...), play}
 }
 
-// dialogueMix are kinds of steps, with how often each is drawn.
+// dialogueMix are kinds of steps with their weights: a step is of a kind in proportion to its
+// weight.
 type dialogueMix[S dialogueObjects] []struct {
 	weight int
 	draw   func(S, *rand.Rand) dialogueStep[S]
@@ -59,7 +60,8 @@ func (s dialogueSession[S]) Draw(r *rand.Rand) dialogueStep[S] {
 	panic("unreachable: n is less than the sum of the weights")
 }
 
-// body makes the body of a case of so many dialogues, each of so many steps, on one port.
+// body makes the body of a case from the number of dialogues, the number of steps in each, and the
+// function that makes the objects of a dialogue. All dialogues use the same port.
 func (mix dialogueMix[S]) body(dialogues, steps int, open func(*Port) S) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var p *Port
@@ -76,15 +78,15 @@ func (mix dialogueMix[S]) body(dialogues, steps int, open func(*Port) S) func(*c
 	}
 }
 
-// chance returns true once in n times.
+// chance returns true with probability 1/n.
 func chance(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
 
-// sendIDs is set in the IDs of send requests of dialogues, and not in those of receives: the opcode
-// of a completion in error does not tell them apart.
+// sendIDs is a bit of the IDs of send requests of dialogues, which the IDs of receives do not have.
+// The opcode of a completion with an error is not defined.
 const sendIDs = 1 << 32
 
-// compareCompletions fails the case unless the device has these completions and no others. Those of
-// one work queue must be in order. The device must have processed all packets after it.
+// compareCompletions fails the case unless the device has these completions, those of each work
+// queue in order, and no others. When it returns, the device has processed all packets.
 func (p *Port) compareCompletions(want []verbs.WC) {
 	var got []verbs.WC
 	for len(got) < len(want) {
@@ -96,8 +98,8 @@ func (p *Port) compareCompletions(want []verbs.WC) {
 	p.matchCompletions(want, append(got, p.Completions()...))
 }
 
-// matchCompletions fails the case unless got are these completions. Those of one work queue must be in
-// order.
+// matchCompletions fails the case unless got has the same completions as want, those of each work
+// queue in order.
 func (p *Port) matchCompletions(want, got []verbs.WC) {
 	p.Check(len(got) == len(want), fmt.Sprintf("%d completions: %s", len(want), describeAll(want)), "%d: %s", len(got), describeAll(got))
 	for _, w := range want {
@@ -108,22 +110,27 @@ func (p *Port) matchCompletions(want, got []verbs.WC) {
 	}
 }
 
-// compareCompletion fails the case unless the fields of a completion that have a meaning are equal.
+// compareCompletion fails the case unless the defined fields of two completions are equal.
 func (p *Port) compareCompletion(want, got verbs.WC) {
 	equal := got.WRID == want.WRID && got.Status == want.Status && got.QPN == want.QPN
 	if want.Status == verbs.WCSuccess {
 		equal = equal && got.Opcode == want.Opcode
 	}
-	if want.Status == verbs.WCSuccess && want.WRID&sendIDs == 0 {
+	if isReceive := want.WRID&sendIDs == 0; isReceive && want.Status == verbs.WCSuccess {
 		// Another case checks that receives of connected queue pairs have no GRH flag.
-		meaning := verbs.WCWithImm | verbs.WCWithInv | want.Flags&verbs.WCWithGRH
-		equal = equal && got.ByteLen == want.ByteLen && got.Flags&meaning == want.Flags
-		equal = equal && (want.Flags&verbs.WCWithImm == 0 || got.Imm == want.Imm) && (want.Flags&verbs.WCWithGRH == 0 || got.SrcQP == want.SrcQP)
+		compared := verbs.WCWithImm | verbs.WCWithInv | want.Flags&verbs.WCWithGRH
+		equal = equal && got.ByteLen == want.ByteLen && got.Flags&compared == want.Flags
+		if want.Flags&verbs.WCWithImm != 0 {
+			equal = equal && got.Imm == want.Imm
+		}
+		if want.Flags&verbs.WCWithGRH != 0 {
+			equal = equal && got.SrcQP == want.SrcQP
+		}
 	}
 	p.Check(equal, describeFully(&want), "%s", describeFully(&got))
 }
 
-// describeFully formats all fields of a completion that have a meaning.
+// describeFully formats the fields of a completion that compareCompletion compares.
 func describeFully(wc *verbs.WC) string {
 	return fmt.Sprintf("%s, queue pair %#x, source %#x, flags %#x", rig.Describe(wc), uint32(wc.QPN), uint32(wc.SrcQP), uint32(wc.Flags))
 }
@@ -139,8 +146,8 @@ func describeAll(all []verbs.WC) string {
 	return s[2:]
 }
 
-// compareMemory fails the case unless the memory has the expected content, except for undefined
-// parts, whose content becomes the expected one.
+// compareMemory fails the case unless the memory has the content want, except in the undefined
+// parts. It copies the content of these to want.
 func (p *Port) compareMemory(m *rig.Memory, want []byte, undefined []model.UDSpan) {
 	p.QueryPort() // orders the reads with the writes of the device
 	for _, s := range undefined {
@@ -150,14 +157,14 @@ func (p *Port) compareMemory(m *rig.Memory, want []byte, undefined []model.UDSpa
 	p.ExpectUnchangedOutside(m, 0, len(want))
 }
 
-// expectNoPackets fails the case if the device has sent a packet that no step has taken.
+// expectNoPackets fails the case if a packet has arrived that no step has received.
 func (p *Port) expectNoPackets() {
 	if a, ok := p.NextPacket(0); ok {
 		p.Fail("nothing is sent", "%v", a)
 	}
 }
 
-// expectEvents fails the case unless these events, and no others, are raised. COMM_EST may come too.
+// expectEvents fails the case unless these events, and no others but COMM_EST, are raised.
 func (p *Port) expectEvents(want ...verbs.AsyncEventType) {
 	want = slices.Clone(want)
 	take := func(e verbs.AsyncEvent) {

@@ -22,15 +22,15 @@ type rcRequesterSession struct {
 	mix        *rcRequesterMix
 	model      *model.RCRequester
 	attr       requesterAttr
-	srcPort    *uint16 // of the device's packets
+	srcPort    *uint16 // UDP source port of the device's packets; nil before the first
 	draining   bool    // the queue pair is in SQD
 	notify     bool    // SQ_DRAINED is due when the send queue is drained
 	inline     bool    // the device supports inline data
-	posted     uint64  // number of requests
-	earlier    uint64  // those of earlier connections of the queue pair
-	unsignaled int     // requests since the last signaled one
+	posted     uint64  // number of posted requests
+	earlier    uint64  // number of requests that were posted on earlier connections of the queue pair
+	unsignaled int     // number of requests since the last signaled one
 	windows    []*requesterWindow
-	bindMem    *rig.Memory // of the windows
+	bindMem    *rig.Memory // to which windows are bound
 	requesterBuffers
 	requesterCredits
 }
@@ -38,39 +38,39 @@ type rcRequesterSession struct {
 // requesterBuffers are the buffers of READs and atomics in LocalMem.
 type requesterBuffers struct {
 	shadow   []byte                           // the expected content of LocalMem
-	sinks    map[*model.RCRequest][]verbs.SGE // of requests that have not completed
+	sinks    map[*model.RCRequest][]verbs.SGE // the buffers of requests that have not completed
 	sinkNext int                              // offset of the next buffer
 }
 
 // requesterCredits are the credits that the peer sends.
 type requesterCredits struct {
-	receives int // the peer has announced to accept so many messages that use a receive
-	add      int // the next response announces so many at least
-	announce int // responses since the last one without a credit count, which ends the limit
+	receives int // number of messages that the peer's credits permit since the connection was made
+	add      int // the next response has at least this many credits
+	announce int // number of responses with credits since the last one without, which ends the limit
 }
 
 // requesterWindow is a type 2 window that requests bind and invalidate.
 type requesterWindow struct {
 	mw    verbs.MW
-	key   verbs.RKey // of the last posted bind
-	bound bool       // by the last posted request
+	key   verbs.RKey // the R_Key of the last posted bind
+	bound bool       // the last posted request for the window is a bind
 	state *model.RCWindow
 }
 
 // rcRequesterMix is the mix of steps in the dialogues of a case.
 type rcRequesterMix struct {
-	// Values of the attributes and timer codes of RNR NAKs to draw from. No timeouts are 0, no
-	// retries are 7, and no rnrTimers are all.
+	// Values of attributes, and timer codes of RNR NAKs, from which one is drawn. If empty, the
+	// timeout is 0, retries and rnrRetries are 7, and the timer code is random.
 	timeouts, retries, rnrRetries, rnrTimers []uint8
 	ops                                      []verbs.WROpcode // allSendOps if nil
-	// abnormal are the kinds of steps other than posts and valid responses, one in every steps.
+	// One of `every` steps is of an abnormal kind; the others are posts and valid responses.
 	abnormal []*requesterStepKind
 	every    int
 	// invalidPosts: some requests fail locally.
 	invalidPosts bool
 	// nakInRead: there are fatal NAKs after some responses of a READ.
 	nakInRead bool
-	// strict: the dialogues have, and the model requires, what some devices are known to violate.
+	// strict: the dialogues test rules that some devices are known to violate.
 	strict bool
 	// credits: responses have credits, for at most four messages.
 	credits bool
@@ -78,20 +78,21 @@ type rcRequesterMix struct {
 
 // Layout of LocalMem: sources of SENDs and WRITEs, then the buffers of READs and atomics.
 const (
-	requesterSources = 8 << 10
-	requesterMem     = 24 << 10
-	requesterMaxLen  = 5 << 10 // of a request
-	requesterInline  = 64      // the largest inline payload
+	requesterSources = 8 << 10  // length of the sources
+	requesterMem     = 24 << 10 // length of LocalMem
+	requesterMaxLen  = 5 << 10  // of a request
+	requesterInline  = 64       // the largest inline payload
 	// Limits on requests and packets in flight, below the windows of devices.
 	requesterMaxPackets, requesterMaxQueue = 48, 16
-	// requesterTimeTolerance is how much sooner than the timeout a retransmission may seem to come.
+	// requesterTimeTolerance is how much earlier than the timeout a retransmission may arrive, in
+	// virtual time.
 	requesterTimeTolerance = 20 * time.Microsecond
 )
 
 // onRequester returns the body of a case with dialogues of this mix.
 func onRequester(dialogues int, mix rcRequesterMix) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
-		var port *Port // for all dialogues
+		var port *Port // shared by all dialogues
 		return dialogue.Spec[requesterStep]{Dialogues: dialogues, Steps: 32, Open: func(r *rig.Rig) dialogue.Session[requesterStep] {
 			if port == nil {
 				port = newPort(r)
@@ -104,7 +105,7 @@ func onRequester(dialogues int, mix rcRequesterMix) func(*conformance.Bench) err
 	}
 }
 
-// connect makes the connection.
+// connect makes a connection with these attributes, and its model.
 func (s *rcRequesterSession) connect(a requesterAttr) {
 	s.attr = a
 	s.inline = s.port.QueryDevice().MaxInline >= requesterInline
@@ -122,7 +123,7 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 	s.start()
 }
 
-// start makes the model of a new connection and the windows, and forgets the requests of the last one.
+// start makes the model of a new connection, and two windows if the device has them.
 func (s *rcRequesterSession) start() {
 	a := &s.attr
 	s.model = model.NewRCRequester(model.RCRequesterAttr{
@@ -149,7 +150,8 @@ func (s *rcRequesterSession) start() {
 	}
 }
 
-// shortestTimeout returns the shortest time after which the transport timer may expire.
+// shortestTimeout returns the shortest time after which the transport timer may expire: the ACK
+// timeout less a tolerance.
 func (s *rcRequesterSession) shortestTimeout() time.Duration {
 	timeout := ib.AckTimeout(s.Attr.Timeout)
 	if timeout > 0 {
@@ -158,7 +160,8 @@ func (s *rcRequesterSession) shortestTimeout() time.Duration {
 	return timeout
 }
 
-// Play performs a step and compares the reactions of device and model.
+// Play performs a step and compares the reactions of device and model. If the first step does not
+// connect, because that step was removed, Play connects with default attributes before it.
 func (s *rcRequesterSession) Play(step requesterStep) {
 	if s.Conn == nil {
 		if step.kind == stepConnect {
@@ -177,7 +180,7 @@ func (s *rcRequesterSession) Close() {
 		return
 	}
 	s.Must("a queue pair that can be destroyed", s.QP.Close())
-	s.Drain(sentSoFar) // a timer may have expired before
+	s.Drain(sentSoFar) // discards packets of a timer that expired before
 	for _, p := range s.Drain(silencePeriod) {
 		s.Fail("nothing is sent for a destroyed queue pair", "%v", p)
 	}
@@ -200,8 +203,8 @@ func (s *rcRequesterSession) freeWindows() {
 	s.windows = nil
 }
 
-// deliver sends responses to the device, and tells the model of them. Responses with an effect
-// that the specification leaves open are not sent.
+// deliver sends responses to the device and passes them to the model. It leaves out a response
+// whose effect the specification leaves open, after it has waited for a running RNR timer.
 func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 	for _, p := range responses {
 		p = s.withCredits(p)
@@ -220,7 +223,7 @@ func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 	}
 }
 
-// learnCredits has the device send a SEND. The ACK of it has credits.
+// learnCredits has the device send a SEND, whose ACK has credits.
 func (s *rcRequesterSession) learnCredits() {
 	s.playPost(&requesterStep{posts: []requesterPost{{op: verbs.OpSend, pieces: 1, extra: 8, flags: verbs.SendSignaled}}})
 	s.compare(nil)
@@ -228,23 +231,30 @@ func (s *rcRequesterSession) learnCredits() {
 	s.compare(nil)
 }
 
-// withCredits adds credits to an ACK or response of an outstanding packet, and to a repetition of
-// the last ACK, but not to a response after a gap. The peer never has fewer receives than before.
-// Some responses have no count, which ends the limit; the next count covers all requests sent so far.
-func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
+// mayHaveCredits reports whether a response is an ACK of an outstanding packet, a duplicate of the
+// last ACK, or the next response to a READ or atomic.
+func (s *rcRequesterSession) mayHaveCredits(p ib.Packet) bool {
+	if p.AETH == nil || p.Syndrome() != ib.NoCreditCount {
+		return false
+	}
+	if p.Opcode() != ib.OpAcknowledge {
+		next, ok := s.model.NextAnswer()
+		return ok && next.PSN == p.PSN()
+	}
 	una, n := s.model.Outstanding()
 	at := p.PSN().Sub(una)
-	has := at >= -1 && at < n
-	if p.Opcode() != ib.OpAcknowledge {
-		a, ok := s.model.NextAnswer()
-		has = ok && a.PSN == p.PSN()
-	}
-	if !s.mix.credits || p.AETH == nil || p.Syndrome() != ib.NoCreditCount || !has {
+	return at >= -1 && at < n // -1 is the PSN of the last ACK
+}
+
+// withCredits adds a credit count to most responses, if the mix has credits. The peer never takes
+// back credits; a response without a count ends the limit until the next count.
+func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
+	if !s.mix.credits || !s.mayHaveCredits(p) {
 		return p
 	}
 	msn := s.model.MSN(p.PSN())
 	s.receives = max(s.receives, msn+s.add)
-	if s.announce == 0 {
+	if s.announce == 0 { // the device had no limit: permit all requests that it has sent
 		s.receives = max(s.receives, s.model.LastBegun())
 	}
 	s.add = (s.add + 3) % 5
@@ -252,11 +262,11 @@ func (s *rcRequesterSession) withCredits(p ib.Packet) ib.Packet {
 		s.announce = 0
 		return p
 	}
-	return p.WithMSN(uint32(msn)).WithCredits(uint8(s.receives - msn)) // codes up to 4 are numbers
+	return p.WithMSN(uint32(msn)).WithCredits(uint8(s.receives - msn)) // codes 0 to 4 mean 0 to 4 credits
 }
 
-// compare receives the packets that the device sends, after those given, and fails the
-// case unless they, the completions, the memory and the state are those of the model.
+// compare fails the case unless the packets of the device, its completions, memory and state are
+// those of the model. packets were received before; compare receives those that follow.
 func (s *rcRequesterSession) compare(packets []Arrival) {
 	packets = append(packets, s.reactions()...)
 	for _, p := range packets {
@@ -273,8 +283,8 @@ func (s *rcRequesterSession) compare(packets []Arrival) {
 	s.checkMemory()
 }
 
-// reactions returns the packets that the device sends in reaction to a step. In virtual time they
-// arrive soon, and no exchange on another connection is needed.
+// reactions returns the packets that the device sends in reaction to a step. In virtual time it
+// only waits shortWait for each; in real time it also waits for an exchange on another connection.
 func (s *rcRequesterSession) reactions() (all []Arrival) {
 	if !s.Virtual {
 		return s.Drain(shortWait)
@@ -285,7 +295,8 @@ func (s *rcRequesterSession) reactions() (all []Arrival) {
 	return all
 }
 
-// checkSent fails the case unless the model permits a packet of the device.
+// checkSent fails the case unless the model permits a packet of the device, the packet has the
+// traffic class of the connection, and its UDP source port is that of the packets before.
 func (s *rcRequesterSession) checkSent(p Arrival) {
 	permitted := s.model.Permitted(p.At)
 	if len(permitted) == 0 {
@@ -324,7 +335,7 @@ func (s *rcRequesterSession) checkCompletions() {
 	}
 }
 
-// completionDelay is how late a completion may be seen after the packets.
+// completionDelay returns how long after the packets a completion may be found.
 func (s *rcRequesterSession) completionDelay() time.Duration {
 	return byClock(s.port, shortWait, reorderLimit)
 }
@@ -336,8 +347,8 @@ func describeWanted(w model.RCSendCompletion) string {
 	return fmt.Sprintf("completion of %#x: %v", w.Request.WRID, w.Status)
 }
 
-// checkCompletion fails the case unless a completion is the wanted one. It updates the shadow memory
-// with the result of a READ or atomic.
+// checkCompletion fails the case unless a completion has the ID, status, QPN, opcode and length
+// that the model expects.
 func (s *rcRequesterSession) checkCompletion(w model.RCSendCompletion, got *verbs.WC) {
 	r := w.Request
 	statusOK := got.Status == w.Status || w.AnyError && got.Status != verbs.WCSuccess
@@ -352,7 +363,7 @@ func (s *rcRequesterSession) checkCompletion(w model.RCSendCompletion, got *verb
 }
 
 // checkDrained fails the case unless SQ_DRAINED, if it was asked for, is raised when no packet is
-// outstanding any more, and not before.
+// outstanding, and not before.
 func (s *rcRequesterSession) checkDrained() {
 	if !s.notify {
 		return
@@ -386,8 +397,9 @@ func (s *rcRequesterSession) checkState() {
 	}
 }
 
-// checkMemory fails the case unless LocalMem has the results of the READs and atomics that have
-// completed, and is unchanged elsewhere. Buffers of incomplete ones may have been written.
+// checkMemory fails the case unless LocalMem has the results of completed READs and atomics, and is
+// unchanged elsewhere. The device may have written to buffers of requests that it has not
+// completed.
 func (s *rcRequesterSession) checkMemory() {
 	for r, sgl := range s.sinks {
 		done := !slices.Contains(s.model.Queue(), r)
@@ -418,10 +430,11 @@ func (s *rcRequesterSession) place(sgl []verbs.SGE, result []byte) {
 	}
 }
 
-// await waits for the packet that a running timer causes. The case fails if the timer does not expire
-// in time, or if the device does not give up when it has to.
+// await waits for the packet that a running timer causes. The case fails if no packet arrives in
+// time, except after the last retry, when the device must complete the request with an error.
 func (s *rcRequesterSession) await() {
 	limit := s.ResponseTimeout()
+	// IBTA limits the ACK timeout to four times its nominal value.
 	if t := ib.AckTimeout(s.Attr.Timeout); t > 0 && !s.model.WaitsForRNRTimer() && (s.Virtual || s.model.MustGiveUp()) {
 		limit = 4 * t
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// allSendOps are the opcodes of send requests. SENDs and WRITEs without a suffix are more frequent.
-// A bind stands for binds and local invalidates.
+// allSendOps are the opcodes of send requests; more frequent ones are repeated. A bind becomes a
+// local invalidate if the window is bound.
 var allSendOps = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWrite, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWriteImm,
 	verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpBindMW,
@@ -41,7 +41,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"GhostAckCompletes", "OldAnswerCompletes", "RdAtomicRoundsUp"},
 	Run: onRequester(44, rcRequesterMix{
 		timeouts: []uint8{0, 0, 13}, retries: []uint8{1, 3, 7}, rnrRetries: []uint8{1, 2, 7},
-		abnormal: []*requesterStepKind{stepStale, stepStale, stepStale, stepGhost, stepGhost, stepRNR, stepRefuse, stepGiveUp, stepReset}, every: 3, strict: true,
+		abnormal: []*requesterStepKind{stepStale, stepStale, stepStale, stepUnsent, stepUnsent, stepRNR, stepRefuse, stepGiveUp, stepReset}, every: 3, strict: true,
 	}),
 }, {
 	ID:      "dialogue/rc-requester/losses",
@@ -114,7 +114,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"BadRespSucceeds", "NAKInReadSucceeds", "LongReadOverflows"},
 	Run: onRequester(40, rcRequesterMix{
 		timeouts: []uint8{0, 13}, ops: mostlyReads, nakInRead: true,
-		abnormal: []*requesterStepKind{stepBad, stepBad, stepBad, stepBad, stepBad, stepOdd, stepFatal, stepAckPast, stepWait}, every: 4,
+		abnormal: []*requesterStepKind{stepBad, stepBad, stepBad, stepBad, stepBad, stepReserved, stepFatal, stepAckPast, stepWait}, every: 4,
 	}),
 }, {
 	ID: "dialogue/rc-requester/drained-send-queue", Cite: ibta("", "sqd/4"),
@@ -131,7 +131,7 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Sends:   "posts of all opcodes, valid responses and repeated ACKs with credits for at most four messages or without a limit, sequence NAKs",
 	Expects: "all requests that have a credit or need none, and at most one packet of a request without a credit",
 	Defects: []string{"NoCreditHeeding", "CreditsBlockAll", "CreditsStayLimited"},
-	Run:     onRequester(14, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepGhost, stepCredits, stepCredits, stepReset}, every: 4, credits: true}),
+	Run:     onRequester(14, rcRequesterMix{abnormal: []*requesterStepKind{stepStale, stepNak, stepGap, stepUnsent, stepCredits, stepCredits, stepReset}, every: 4, credits: true}),
 }, {
 	ID: "dialogue/rc-requester/flush-and-atomic-write", Cite: annexA19("oA19-2, oA19-5, oA19-28", "rc/flush/2", "rc/atm/15"), Needs: verbs.CapFlush | verbs.CapAtomicWrite,
 	Title:   "In random dialogues with FLUSH and ATOMIC WRITE the requester sends, retries and completes what its model does",
@@ -140,6 +140,6 @@ var rcRequesterDialogues = overRC.Cases([]conformance.Case{{
 	Defects: []string{"FlushICRCDoubled", "AckCompletesRead", "FlushAnswerUnchecked"},
 	Run: onRequester(20, rcRequesterMix{
 		timeouts: []uint8{0, 13}, ops: mostlyFlushes,
-		abnormal: []*requesterStepKind{stepNak, stepAckPast, stepAckPast, stepStale, stepGhost, stepBad, stepRNR, stepFatal, stepWait}, every: 4, strict: true,
+		abnormal: []*requesterStepKind{stepNak, stepAckPast, stepAckPast, stepStale, stepUnsent, stepBad, stepRNR, stepFatal, stepWait}, every: 4, strict: true,
 	}),
 }})

@@ -38,7 +38,7 @@ func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool
 	}
 	r := &model.RCRequest{SendWR: verbs.SendWR{Opcode: s.supported(p.op), Flags: p.flags &^ verbs.SendInline}}
 	s.posted++
-	r.WRID = s.posted<<40 | s.posted // the upper half must come back too
+	r.WRID = s.posted<<40 | s.posted // the completion must have all 64 bits
 	if s.unsignaled++; s.unsignaled > 4 {
 		r.Flags |= verbs.SendSignaled
 	}
@@ -61,7 +61,7 @@ func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool
 	return r, true
 }
 
-// supported returns the opcode, or another one that the device supports.
+// supported returns the opcode, or one in its place if the device does not support it.
 func (s *rcRequesterSession) supported(op verbs.WROpcode) verbs.WROpcode {
 	switch op {
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
@@ -119,7 +119,7 @@ func (s *rcRequesterSession) addSource(r *model.RCRequest, p requesterPost) {
 	}
 }
 
-// damageSource makes a piece of the first packet invalid: by a wrong L_Key, or by a range that
+// damageSource makes an SGE of the first packet invalid: by a wrong L_Key, or by a range that
 // begins before or ends after the region.
 func (s *rcRequesterSession) damageSource(r *model.RCRequest, p requesterPost) {
 	sge, isShort := &r.SGL[0], len(r.Data) <= s.Attr.PathMTU.Bytes()
@@ -137,21 +137,19 @@ func (s *rcRequesterSession) damageSource(r *model.RCRequest, p requesterPost) {
 	r.Fails = verbs.WCLocProtErr
 }
 
-// addSink adds the buffers of a READ or atomic to a request; false if there is no free memory.
+// addSink adds the buffers of a READ or atomic to a request. It returns false if they would overlap
+// buffers of requests that have not completed.
 func (s *rcRequesterSession) addSink(r *model.RCRequest, p requesterPost) bool {
 	const gap = 16 // unused bytes after each buffer
 	r.Len = s.length(p)
-	if r.Opcode != verbs.OpRDMARead {
-		r.Len = 8
-		r.Atomic = verbs.Atomic{CompareAdd: uint64(p.value)<<32 | uint64(^p.value), Swap: uint64(p.value) * 0x1_0001_0003}
-	}
 	pieces := min(p.pieces, max(1, r.Len))
-	if r.Opcode != verbs.OpRDMARead {
-		pieces = min(pieces, 2)
+	if r.Opcode != verbs.OpRDMARead { // an atomic
+		r.Len, pieces = 8, min(p.pieces, 2)
+		r.Atomic = verbs.Atomic{CompareAdd: uint64(p.value)<<32 | uint64(^p.value), Swap: uint64(p.value) * 0x1_0001_0003}
 	}
 	need := r.Len + gap*pieces
 	if s.sinkNext+need > requesterMem {
-		s.sinkNext = requesterSources
+		s.sinkNext = requesterSources // after the last buffer, continue with the first
 	}
 	from := s.LocalMem.Addr() + uint64(s.sinkNext)
 	for _, sgl := range s.sinks {
@@ -174,8 +172,8 @@ func (s *rcRequesterSession) addSink(r *model.RCRequest, p requesterPost) bool {
 	return true
 }
 
-// addWindow makes a request a bind or a local invalidate of a window, whichever is valid after the
-// requests before it, or the other one if p is to be invalid.
+// addWindow makes a request a bind of a free window or a local invalidate of a bound one. If p is
+// bad, it is the other way around, and invalid.
 func (s *rcRequesterSession) addWindow(r *model.RCRequest, p requesterPost) bool {
 	w := s.windows[int(p.value)%len(s.windows)]
 	bind := !w.bound
@@ -193,7 +191,7 @@ func (s *rcRequesterSession) addWindow(r *model.RCRequest, p requesterPost) bool
 	return true
 }
 
-// msn returns the MSN of responses.
+// msn returns the MSN of responses: the number of completed requests of this connection.
 func (s *rcRequesterSession) msn() uint32 {
 	return uint32(int(s.posted-s.earlier) - len(s.model.Queue()))
 }
@@ -201,8 +199,9 @@ func (s *rcRequesterSession) msn() uint32 {
 // result returns the data that the peer returns for a READ.
 func result(r *model.RCRequest) []byte { return rig.Pattern(r.Len, byte(37*r.WRID+11)) }
 
-// answers returns the remaining responses of a READ or atomic. restart selects those of a new
-// message, which are valid if the READ was requested again from there.
+// answers returns the remaining responses of a READ or atomic. If the device has requested the rest
+// of a READ again, restart makes them begin with FIRST or ONLY, else they continue the old
+// responses.
 func (s *rcRequesterSession) answers(a model.RCAnswer, restart bool) []ib.Packet {
 	mtu := s.Attr.PathMTU.Bytes()
 	switch {
@@ -229,7 +228,7 @@ var validForms = []variant[func(ib.Packet) ib.Packet]{
 	{"plain, continuing", func(p ib.Packet) ib.Packet { return p }},
 }
 
-// playRespond sends valid responses, up to three times without a pause.
+// playRespond sends valid responses one to three times, without comparing in between.
 func (s *rcRequesterSession) playRespond(step *requesterStep) {
 	form := validForms[step.variant%len(validForms)].make
 	for i := range 1 + step.code/8%3 {
@@ -239,8 +238,8 @@ func (s *rcRequesterSession) playRespond(step *requesterStep) {
 	}
 }
 
-// validResponses returns an ACK of some of the outstanding packets, or some or all responses of the
-// first unanswered READ or atomic. A READ that was requested again in part may restart.
+// validResponses returns an ACK of some or all outstanding packets before the first unanswered READ
+// or atomic, or some or all responses to that. choice and code select among them.
 func (s *rcRequesterSession) validResponses(choice, code int, restart bool) []ib.Packet {
 	una, n := s.model.Outstanding()
 	a, ok := s.model.NextAnswer()
@@ -264,7 +263,7 @@ func (s *rcRequesterSession) validResponses(choice, code int, restart bool) []ib
 	return nil
 }
 
-// stray makes a response with any PSN. code is that of a NAK or RNR NAK.
+// stray makes a response with this PSN. code selects the code of a NAK or the timer of an RNR NAK.
 type stray func(s *rcRequesterSession, psn ib.PSN, code int) ib.Packet
 
 var strayResponses = []variant[stray]{
@@ -305,6 +304,7 @@ func (s *rcRequesterSession) strayResponse(step *requesterStep, psn ib.PSN) ib.P
 	return strayResponses[step.variant%len(strayResponses)].make(s, psn, step.code)
 }
 
+// playStale sends a response with a PSN that is acknowledged.
 func (s *rcRequesterSession) playStale(step *requesterStep) {
 	una, _ := s.model.Outstanding()
 	n := step.n
@@ -314,7 +314,8 @@ func (s *rcRequesterSession) playStale(step *requesterStep) {
 	s.deliver(s.strayResponse(step, una.Add(-1-n)))
 }
 
-func (s *rcRequesterSession) playGhost(step *requesterStep) {
+// playUnsent sends a response with a PSN that the device has not sent.
+func (s *rcRequesterSession) playUnsent(step *requesterStep) {
 	n := step.n
 	if n < 64 {
 		n %= 6
@@ -322,13 +323,15 @@ func (s *rcRequesterSession) playGhost(step *requesterStep) {
 	s.deliver(s.strayResponse(step, s.model.NextPSN().Add(n)))
 }
 
+// playAckPast sends an ACK with the PSN of the first unanswered READ or atomic, or a later one.
 func (s *rcRequesterSession) playAckPast(step *requesterStep) {
 	if a, ok := s.model.NextAnswer(); ok {
 		s.deliver(ib.Ack(a.PSN.Add(step.n%s.model.NextPSN().Sub(a.PSN)), s.msn()))
 	}
 }
 
-// outstanding returns the PSN of the n-th outstanding packet; false if there is none.
+// outstanding returns the PSN of the n-th outstanding packet, modulo their number; false if there
+// is none.
 func (s *rcRequesterSession) outstanding(n int) (ib.PSN, bool) {
 	una, all := s.model.Outstanding()
 	if all == 0 {
@@ -337,6 +340,7 @@ func (s *rcRequesterSession) outstanding(n int) (ib.PSN, bool) {
 	return una.Add(n % all), true
 }
 
+// playNak sends a sequence NAK, and up to two copies if it causes a retransmission.
 func (s *rcRequesterSession) playNak(step *requesterStep) {
 	psn, ok := s.outstanding(step.n)
 	if !ok {
@@ -344,13 +348,14 @@ func (s *rcRequesterSession) playNak(step *requesterStep) {
 	}
 	nak := ib.Nak(psn, ib.NakSequence, s.msn())
 	s.deliver(nak)
-	if _, missing := s.model.Missing(); missing { // the NAK causes a retransmission; its copies no more
+	if _, missing := s.model.Missing(); missing { // the copies must cause no other retransmission
 		for range step.variant % 3 {
 			s.Send(nak)
 		}
 	}
 }
 
+// playRNR sends an RNR NAK, with a short timer in real time.
 func (s *rcRequesterSession) playRNR(step *requesterStep) {
 	psn, ok := s.outstanding(step.n)
 	if !ok {
@@ -363,8 +368,8 @@ func (s *rcRequesterSession) playRNR(step *requesterStep) {
 	s.deliver(ib.RNR(psn, uint8(code), s.msn()))
 }
 
-// playRefuse answers the oldest request with RNR NAKs of the shortest timer until the device
-// gives up, nine at most. Some come after a timeout or, in strict mixes, a stray response.
+// playRefuse answers the oldest request by RNR NAKs with the shortest timer until the device gives
+// up, nine at most. In some steps a timeout or, in strict mixes, a stale response is between them.
 func (s *rcRequesterSession) playRefuse(step *requesterStep) {
 	for range 9 {
 		psn, ok := s.outstanding(0)
@@ -380,8 +385,7 @@ func (s *rcRequesterSession) playRefuse(step *requesterStep) {
 	}
 }
 
-// strayBetween sends an acknowledged response again between retries, in every second step of a
-// strict mix.
+// strayBetween sends a stale response between retries, in every second step of a strict mix.
 func (s *rcRequesterSession) strayBetween(step *requesterStep) {
 	if s.mix.strict && step.code%2 == 0 {
 		s.playStale(step)
@@ -409,6 +413,7 @@ func (s *rcRequesterSession) playCredits(*requesterStep) {
 	s.deliver(ib.Ack(una.Add(-1), s.msn()))
 }
 
+// playGap sends a later response to the oldest request, a READ, instead of the next one.
 func (s *rcRequesterSession) playGap(step *requesterStep) {
 	if a, ok := s.model.NextAnswer(); ok && a.Oldest && a.Total-a.Index > 1 {
 		all := s.answers(a, false)
@@ -416,8 +421,8 @@ func (s *rcRequesterSession) playGap(step *requesterStep) {
 	}
 }
 
-// playFatal sends a fatal NAK. Half of them have the oldest PSN. If the mix permits it, some come
-// after the first of the responses of a READ.
+// playFatal sends a fatal NAK, half of the time with the oldest PSN. If the mix has nakInRead, some
+// are sent after one more response of a READ, else none within the responses of a READ.
 func (s *rcRequesterSession) playFatal(step *requesterStep) {
 	psn, ok := s.outstanding(step.n / 2 * (step.n % 2))
 	a, reads := s.model.NextAnswer()
@@ -433,11 +438,13 @@ func (s *rcRequesterSession) playFatal(step *requesterStep) {
 	}
 }
 
+// playReserved acknowledges the oldest packet with a reserved syndrome.
 func (s *rcRequesterSession) playReserved(step *requesterStep) {
 	psn, ok := s.outstanding(0)
 	if !ok {
 		return
 	}
+	// 0x64 to 0x7f are NAKs with a code that is not defined, the others have a reserved type.
 	syndromes := []uint8{0x40, 0x5f, 0x80, 0x9f, 0xe0, 0x64, 0x65, 0x70, 0x7f}
 	s.deliver(ib.Ack(psn, s.msn()).WithSyndrome(syndromes[step.code%len(syndromes)]))
 }
@@ -481,16 +488,15 @@ var badAnswers = []variant[badAnswer]{
 	}},
 }
 
-// playBadAnswer sends an invalid response to the oldest request. If that is a SEND or WRITE, every
-// response to a READ or atomic is invalid. With an odd n, the oldest request is the first
-// READ or atomic. With an odd code, the invalid response is the last one of it, else n chooses one.
+// playBadAnswer sends an invalid response to the oldest request: if that is a SEND or WRITE, any
+// response to a READ or atomic; else one of badAnswers in place of one of its responses.
 func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 	psn, ok := s.outstanding(0)
 	if !ok {
 		return
 	}
 	a, unanswered := s.model.NextAnswer()
-	if unanswered && !a.Oldest && step.n%2 == 1 {
+	if unanswered && !a.Oldest && step.n%2 == 1 { // acknowledge the requests before it first
 		s.deliver(ib.Ack(a.PSN.Add(-1), s.msn()))
 	}
 	if a, unanswered = s.model.NextAnswer(); !unanswered || !a.Oldest {
@@ -498,7 +504,7 @@ func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 		return
 	}
 	all := s.answers(a, false)
-	bad := len(all) - 1
+	bad := len(all) - 1 // the last response, or any one
 	if step.code%2 == 0 {
 		bad = step.n / 2 % len(all)
 	}
@@ -521,7 +527,8 @@ var damages = []variant[func(*rcRequesterSession, ib.Packet) ib.Packet]{
 	}},
 }
 
-// playDamaged sends an ACK that would acknowledge everything, and that the device has to drop.
+// playDamaged sends an ACK of all outstanding packets with one of the damages, which the device
+// must drop.
 func (s *rcRequesterSession) playDamaged(step *requesterStep) {
 	_, n := s.model.Outstanding()
 	if psn, ok := s.outstanding(n - 1); ok {
@@ -541,7 +548,7 @@ func (s *rcRequesterSession) playWait(*requesterStep) {
 	}
 }
 
-// playGiveUp answers nothing, or with stray responses, until the device gives up.
+// playGiveUp sends no response, or only stale ones, until the device gives up.
 func (s *rcRequesterSession) playGiveUp(step *requesterStep) {
 	for _, n := s.model.Outstanding(); n > 0 && s.Attr.Timeout > 0 && !s.model.Failed(); {
 		s.await()
@@ -549,8 +556,8 @@ func (s *rcRequesterSession) playGiveUp(step *requesterStep) {
 	}
 }
 
-// playReset moves the queue pair to RESET and connects it again. The device forgets all requests
-// without completions. Every second time it waits for an RNR timer before, if it can.
+// playReset moves the queue pair to RESET, in half of the steps after an RNR NAK with a long timer,
+// and connects it again. The requests that were posted before must have no completions.
 func (s *rcRequesterSession) playReset(step *requesterStep) {
 	if psn, ok := s.outstanding(0); ok && step.variant%2 == 0 {
 		s.deliver(ib.RNR(psn, 20, s.msn()))
@@ -568,14 +575,16 @@ func (s *rcRequesterSession) playReset(step *requesterStep) {
 	s.start()
 }
 
+// playToErr moves the queue pair to ERR.
 func (s *rcRequesterSession) playToErr(*requesterStep) {
 	s.ToState(s.QP, verbs.QPStateErr)
 	s.model.ToError()
 }
 
+// playDrain moves the queue pair to SQD, in half of the steps with a request for SQ_DRAINED.
 func (s *rcRequesterSession) playDrain(step *requesterStep) {
 	if s.model.WaitsForRNRTimer() {
-		s.await() // open: whether local requests begin while the requester waits
+		s.await() // the specification leaves open whether local requests begin during the RNR timer
 	}
 	if !s.model.Failed() && !s.draining {
 		mask := verbs.QPAttrState
@@ -588,7 +597,7 @@ func (s *rcRequesterSession) playDrain(step *requesterStep) {
 	}
 }
 
-// playModify changes attributes of a drained queue pair, which are in effect from then on.
+// playModify changes attributes of a drained queue pair. The model uses the new ones from then on.
 func (s *rcRequesterSession) playModify(step *requesterStep) {
 	if s.model.Failed() || !s.draining || !s.model.Idle() {
 		return

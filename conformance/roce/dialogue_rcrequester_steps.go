@@ -10,14 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// requesterStep is a step of a dialogue with the requester of an RC queue pair. PSNs are relative
-// to the outstanding ones.
+// requesterStep is a step of a dialogue with the requester of an RC queue pair.
 type requesterStep struct {
 	kind  *requesterStepKind
-	attr  requesterAttr   // of stepConnect
-	posts []requesterPost // of stepPost
-	// n selects a PSN or a number of packets, code a timer, NAK or syndrome, and variant a kind of
-	// packet.
+	attr  requesterAttr   // attributes of the connection that stepConnect makes
+	posts []requesterPost // requests that stepPost posts
+	// n selects a PSN, relative to the outstanding ones, or a number of packets; code a timer, NAK
+	// or syndrome; and variant a kind of packet.
 	n, code, variant int
 }
 
@@ -36,11 +35,11 @@ var defaultRequesterAttr = requesterAttr{mtu: verbs.MTU256, psn: firstDevicePSN,
 type requesterPost struct {
 	op     verbs.WROpcode
 	flags  verbs.SendFlags
-	mtus   int // length: so many path MTUs,
-	extra  int // and so many bytes more or less
-	pieces int // of the scatter/gather list
-	value  uint32
-	bad    bool // a wrong L_Key, a bind of a bound window or an invalidate of a free one
+	mtus   int    // length of the payload in path MTUs,
+	extra  int    // plus this number of bytes, which may be negative
+	pieces int    // number of elements of the scatter/gather list
+	value  uint32 // random; immediate data, offsets and other fields are derived from it
+	bad    bool   // a wrong L_Key, a bind of a bound window or an invalidate of a free one
 }
 
 // requesterStepKind is a kind of step.
@@ -91,31 +90,31 @@ func (p requesterPost) String() string {
 	return s
 }
 
-// Kinds of steps. Numbers of packets and PSNs are taken modulo the possible ones.
+// Kinds of steps. Numbers of packets and PSNs are reduced modulo the number of possible ones.
 var (
-	stepConnect = &requesterStepKind{text: "connect", play: func(*rcRequesterSession, *requesterStep) {}}
-	stepPost    = &requesterStepKind{text: "post", play: (*rcRequesterSession).playPost}
-	stepRespond = &requesterStepKind{"valid ACK or responses, choice %[1]d, %[2]d: %[3]s", names(validForms), (*rcRequesterSession).playRespond}
-	stepStale   = &requesterStepKind{"%[3]s, code %[2]d, with a PSN %[1]d before the newest acknowledged one", names(strayResponses), (*rcRequesterSession).playStale}
-	stepGhost   = &requesterStepKind{"%[3]s, code %[2]d, with a PSN %[1]d after the newest sent one", names(strayResponses), (*rcRequesterSession).playGhost}
-	stepAckPast = &requesterStepKind{"ACK at or after the first unanswered READ or atomic, choice %[1]d", nil, (*rcRequesterSession).playAckPast}
-	stepNak     = &requesterStepKind{"sequence NAK at outstanding packet %[1]d%[3]s", []string{"", ", in two copies", ", in three copies"}, (*rcRequesterSession).playNak}
-	stepRNR     = &requesterStepKind{"RNR NAK at outstanding packet %[1]d with timer %[2]d", nil, (*rcRequesterSession).playRNR}
-	stepRefuse  = &requesterStepKind{"RNR NAKs to the oldest request until the device gives up, nine at most, choice %[1]d, %[2]d", nil, (*rcRequesterSession).playRefuse}
-	stepAgain   = &requesterStepKind{text: "sequence NAK at the oldest packet, before and after a timeout", play: (*rcRequesterSession).playNakAgain}
-	stepCredits = &requesterStepKind{text: "the last ACK again with other credits", play: (*rcRequesterSession).playCredits}
-	stepGap     = &requesterStepKind{"READ response after a gap, choice %[1]d", nil, (*rcRequesterSession).playGap}
-	stepFatal   = &requesterStepKind{"fatal NAK at outstanding packet %[1]d, choice %[2]d", nil, (*rcRequesterSession).playFatal}
-	stepOdd     = &requesterStepKind{"ACK with a reserved syndrome, choice %[2]d", nil, (*rcRequesterSession).playReserved}
-	stepBad     = &requesterStepKind{"invalid response to the oldest request: %[3]s", names(badAnswers), (*rcRequesterSession).playBadAnswer}
-	stepDamaged = &requesterStepKind{"ACK of everything, to be dropped: %[3]s", names(damages), (*rcRequesterSession).playDamaged}
-	stepWait    = &requesterStepKind{text: "wait for a timer", play: (*rcRequesterSession).playWait}
-	stepGiveUp  = &requesterStepKind{"no valid response until the device gives up, choice %[2]d", nil, (*rcRequesterSession).playGiveUp}
-	stepReset   = &requesterStepKind{text: "move the queue pair to RESET and connect it again", play: (*rcRequesterSession).playReset}
-	stepToErr   = &requesterStepKind{text: "move the queue pair to ERR", play: (*rcRequesterSession).playToErr}
-	stepDrain   = &requesterStepKind{text: "move the queue pair to SQD", play: (*rcRequesterSession).playDrain}
-	stepModify  = &requesterStepKind{"other attributes of the queue pair in SQD, choice %[1]d, %[2]d", nil, (*rcRequesterSession).playModify}
-	stepResume  = &requesterStepKind{text: "move the queue pair from SQD to RTS", play: (*rcRequesterSession).playResume}
+	stepConnect  = &requesterStepKind{text: "connect", play: func(*rcRequesterSession, *requesterStep) {}}
+	stepPost     = &requesterStepKind{text: "post", play: (*rcRequesterSession).playPost}
+	stepRespond  = &requesterStepKind{"valid ACK or responses, choice %[1]d, %[2]d: %[3]s", names(validForms), (*rcRequesterSession).playRespond}
+	stepStale    = &requesterStepKind{"%[3]s, code %[2]d, with a PSN %[1]d before the newest acknowledged one", names(strayResponses), (*rcRequesterSession).playStale}
+	stepUnsent   = &requesterStepKind{"%[3]s, code %[2]d, with a PSN %[1]d after the newest sent one", names(strayResponses), (*rcRequesterSession).playUnsent}
+	stepAckPast  = &requesterStepKind{"ACK at or after the first unanswered READ or atomic, choice %[1]d", nil, (*rcRequesterSession).playAckPast}
+	stepNak      = &requesterStepKind{"sequence NAK at outstanding packet %[1]d%[3]s", []string{"", ", in two copies", ", in three copies"}, (*rcRequesterSession).playNak}
+	stepRNR      = &requesterStepKind{"RNR NAK at outstanding packet %[1]d with timer %[2]d", nil, (*rcRequesterSession).playRNR}
+	stepRefuse   = &requesterStepKind{"RNR NAKs to the oldest request until the device gives up, nine at most, choice %[1]d, %[2]d", nil, (*rcRequesterSession).playRefuse}
+	stepAgain    = &requesterStepKind{text: "sequence NAK at the oldest packet, before and after a timeout", play: (*rcRequesterSession).playNakAgain}
+	stepCredits  = &requesterStepKind{text: "the last ACK again with other credits", play: (*rcRequesterSession).playCredits}
+	stepGap      = &requesterStepKind{"READ response after a gap, choice %[1]d", nil, (*rcRequesterSession).playGap}
+	stepFatal    = &requesterStepKind{"fatal NAK at outstanding packet %[1]d, choice %[2]d", nil, (*rcRequesterSession).playFatal}
+	stepReserved = &requesterStepKind{"ACK with a reserved syndrome, choice %[2]d", nil, (*rcRequesterSession).playReserved}
+	stepBad      = &requesterStepKind{"invalid response to the oldest request: %[3]s", names(badAnswers), (*rcRequesterSession).playBadAnswer}
+	stepDamaged  = &requesterStepKind{"ACK of everything, to be dropped: %[3]s", names(damages), (*rcRequesterSession).playDamaged}
+	stepWait     = &requesterStepKind{text: "wait for a timer", play: (*rcRequesterSession).playWait}
+	stepGiveUp   = &requesterStepKind{"no valid response until the device gives up, choice %[2]d", nil, (*rcRequesterSession).playGiveUp}
+	stepReset    = &requesterStepKind{text: "move the queue pair to RESET and connect it again", play: (*rcRequesterSession).playReset}
+	stepToErr    = &requesterStepKind{text: "move the queue pair to ERR", play: (*rcRequesterSession).playToErr}
+	stepDrain    = &requesterStepKind{text: "move the queue pair to SQD", play: (*rcRequesterSession).playDrain}
+	stepModify   = &requesterStepKind{"other attributes of the queue pair in SQD, choice %[1]d, %[2]d", nil, (*rcRequesterSession).playModify}
+	stepResume   = &requesterStepKind{text: "move the queue pair from SQD to RTS", play: (*rcRequesterSession).playResume}
 )
 
 // variant is a variant of a packet, with its name.
@@ -158,7 +157,7 @@ func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
 	return step
 }
 
-// pickOr returns a random element, or the default if there is none.
+// pickOr returns a random element, or def if there is none.
 func pickOr[T any](r *rand.Rand, all []T, def T) T {
 	if len(all) == 0 {
 		return def
@@ -166,8 +165,8 @@ func pickOr[T any](r *rand.Rand, all []T, def T) T {
 	return dialogue.Pick(r, all...)
 }
 
-// drawAttr draws the attributes of a connection. PSNs start near the wrap of unsigned and signed
-// numbers, or at a common value.
+// drawAttr draws the attributes of a connection. Most first PSNs are near 2^24 or 2^23, where PSNs
+// wrap or their differences change sign.
 func (m *rcRequesterMix) drawAttr(r *rand.Rand) requesterAttr {
 	rdAtomics := []uint8{1, 2, 4}
 	if m.strict {
@@ -181,7 +180,7 @@ func (m *rcRequesterMix) drawAttr(r *rand.Rand) requesterAttr {
 	}
 }
 
-// drawPost draws a request.
+// drawPost draws a request: most have up to four path MTUs, some up to eight.
 func (m *rcRequesterMix) drawPost(r *rand.Rand) requesterPost {
 	ops := m.ops
 	if ops == nil {

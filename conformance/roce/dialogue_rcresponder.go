@@ -132,7 +132,8 @@ type rcStep interface {
 	play(*rcResponder)
 }
 
-// rcResponderMix are kinds of steps, with how often each is drawn.
+// rcResponderMix are kinds of steps with their weights: a step is of a kind in proportion to its
+// weight.
 type rcResponderMix []struct {
 	weight int
 	draw   func(*rcResponder, *rand.Rand) rcStep
@@ -140,7 +141,8 @@ type rcResponderMix []struct {
 
 const rcStepsPerDialogue = 30
 
-// body makes the body of a case of so many dialogues with queue pairs of a service. They share a port.
+// body makes the body of a case from the service of the queue pairs and the number of dialogues.
+// All dialogues use the same port.
 func (mix rcResponderMix) body(service ib.Transport, dialogues int) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var p *Port
@@ -160,25 +162,25 @@ type rcResponder struct {
 	service       ib.Transport
 	m             *model.RCResponder
 	target, local *model.RCMemory // expected content of TargetMem and LocalMem
-	regions       []*rcRegion     // the first rcFixedRegions are of the whole dialogue, the others windows
-	past          []*rcRegion     // regions and windows whose keys are not valid any more
-	foreign       verbs.MR        // of another PD, at the same addresses
+	regions       []*rcRegion     // rcFixedRegions, followed by windows
+	past          []*rcRegion     // regions and windows whose keys are no longer valid
+	foreign       verbs.MR        // region of otherDomain, at the addresses of TargetMem
 	otherDomain   verbs.PD
 	queues        rcQueues
-	log           []ib.Packet // executed requests
-	rest          []ib.Packet // of the open message
-	ids           uint64      // of receives and requests, so far
-	steps         int
+	log           []ib.Packet // executed request packets
+	rest          []ib.Packet // packets of the current message that are not sent yet
+	ids           uint64      // ID of the last receive or request
+	steps         int         // number of steps so far
 }
 
-// rcQueues are the receive queues of a connection. The service decides which it has.
+// rcQueues are the shared receive queues of a connection, if it has any.
 type rcQueues struct {
-	srq    verbs.SRQ // of an RC queue pair
-	domain verbs.XRCD
-	xrc    []verbs.SRQ
+	srq    verbs.SRQ   // of an RC queue pair
+	domain verbs.XRCD  // of an XRC target
+	xrc    []verbs.SRQ // of domain
 }
 
-// rcRegion is a region or window that gives the peer access to a part of TargetMem.
+// rcRegion is a region or window that grants the peer access to a part of TargetMem.
 type rcRegion struct {
 	name string
 	mr   verbs.MR
@@ -188,14 +190,15 @@ type rcRegion struct {
 }
 
 const (
-	rcMemLen    = 6 << 10
-	rcMargin    = 128 // bytes at either end of the memory that no key gives access to
-	rcLocalLen  = 12 << 10
-	rcFirstID   = 0x5a << 40
-	rcMaxPacket = 5 // packets of the longest message
+	rcMemLen    = 6 << 10    // length of TargetMem
+	rcMargin    = 128        // bytes at either end of TargetMem to which no key grants access
+	rcLocalLen  = 12 << 10   // length of LocalMem
+	rcFirstID   = 0x5a << 40 // IDs are larger than this
+	rcMaxPacket = 5          // packets of the longest message
 )
 
-// rcFixedRegions are the regions of a dialogue: part of the memory, and rights.
+// rcFixedRegions are the regions that exist during a whole dialogue: n bytes of TargetMem from off
+// on.
 var rcFixedRegions = []struct {
 	name   string
 	off, n int
@@ -226,7 +229,8 @@ func openRCResponder(p *Port, mix rcResponderMix, service ib.Transport) *rcRespo
 	return s
 }
 
-// granted leaves out the rights that the device does not know.
+// granted returns the rights without those that the device does not support. On a device with
+// FLUSH, the remote write right includes that of global FLUSHes.
 func (s *rcResponder) granted(a verbs.Access) verbs.Access {
 	if !s.Caps.Has(verbs.CapAtomics) {
 		a &^= verbs.AccessRemoteAtomic
@@ -247,7 +251,8 @@ func (s *rcResponder) register(name string, off, n int, access verbs.Access) *rc
 	return &rcRegion{name: name, mr: mr, rkey: uint32(mr.RKey()), key: model.RCKey{Mem: s.target, Off: off, Len: n, Addr: addr, Access: access}}
 }
 
-// connect makes a new connection, with the old queue pair after RESET or with a new one.
+// connect makes a new connection. It uses the old queue pair again, after RESET, unless a asks for
+// a new one or for another kind of receive queue.
 func (s *rcResponder) connect(a rcConnect) {
 	s.freeWindows()
 	if s.QP != nil && !a.newQP && a.shared == (s.queues.srq != nil) {
@@ -286,7 +291,8 @@ func (s *rcResponder) createQP(shared bool) {
 	})
 }
 
-// receiveQueue returns a receive queue of the connection, and its number in the model.
+// receiveQueue returns the receive queue of the connection, and its number in the model. Of the two
+// SRQs of an XRC target, which selects one.
 func (s *rcResponder) receiveQueue(which int) (q rig.RecvQueue, number uint32) {
 	switch {
 	case s.service == ib.XRC:
@@ -298,7 +304,8 @@ func (s *rcResponder) receiveQueue(which int) (q rig.RecvQueue, number uint32) {
 	return s.QP, 0
 }
 
-// on makes a request of RC one of the dialogue's service; an XRC request names one of the SRQs.
+// on converts a request of RC to the service of the dialogue. An XRC request has the number of the
+// SRQ that which selects.
 func (s *rcResponder) on(p ib.Packet, which int) ib.Packet {
 	switch {
 	case p.Opcode().Transport() != ib.RC:
@@ -380,8 +387,8 @@ func (s *rcResponder) Close() {
 	s.Must("a PD that can be freed", s.otherDomain.Close())
 }
 
-// Draw returns a step of the mix. A dialogue begins with a random connection, and continues with a
-// new one after a failure.
+// Draw returns a random step of the mix, or one that the state suggests: a connection at the start
+// or after a failure, the rest of a message, or a receive if none is posted.
 func (s *rcResponder) Draw(random *rand.Rand) rcStep {
 	s.steps++
 	switch {
@@ -408,14 +415,15 @@ func (s *rcResponder) Draw(random *rand.Rand) rcStep {
 	return nil
 }
 
-// Play performs a step.
+// Play performs a step and compares the device with the model.
 func (s *rcResponder) Play(step rcStep) {
 	step.play(s)
 	s.compare()
 }
 
-// send sends packets, together or one by one. It ends before a packet to which the specification does
-// not define the reaction. Play compares the reaction to the last one.
+// send sends packets, and compares the device with the model after each but the last, unless they
+// are sent together. It stops before a packet to which the specification does not define the
+// reaction.
 func (s *rcResponder) send(together bool, packets ...ib.Packet) {
 	for i, p := range packets {
 		if i > 0 && !together {
@@ -423,17 +431,18 @@ func (s *rcResponder) send(together bool, packets ...ib.Packet) {
 		}
 		before := s.m.ExpectedPSN()
 		if !s.m.Receive(p) {
-			s.Note("left out: %v", p)
+			s.Note("not sent, since its effect is not defined: %v", p)
 			return
 		}
-		if p.PSN() == before && s.m.ExpectedPSN() != before {
+		if executed := p.PSN() == before && s.m.ExpectedPSN() != before; executed {
 			s.log = append(s.log, p)
 		}
 		s.Send(p)
 	}
 }
 
-// compare waits until the device has processed all packets, and compares its reaction with the model.
+// compare waits until the device has processed all packets, and compares its reaction with the
+// model.
 func (s *rcResponder) compare() {
 	want := s.m.Take()
 	s.compareResponses(want.Responses)
@@ -451,12 +460,14 @@ func (s *rcResponder) compare() {
 	}
 }
 
+// compareResponses fails the case unless the device sends the responses of the model. CNPs, which
+// some devices send with a sequence NAK, are ignored.
 func (s *rcResponder) compareResponses(want []model.RCResponse) {
 	var got []ib.Packet
 	quiet := byClock(s.Port, sentSoFar, reorderLimit)
 	for {
 		for _, a := range s.Drain(quiet) {
-			if !isCNP(&a) { // which some devices send with a sequence NAK
+			if !isCNP(&a) {
 				got = append(got, a.Packet)
 			}
 		}
@@ -487,6 +498,8 @@ func (s *rcResponder) checkPaths(got []ib.Packet) {
 	}
 }
 
+// compareCompletions fails the case unless the device has the completions of the model, in order.
+// Fields without a defined value are not compared.
 func (s *rcResponder) compareCompletions(want []model.RCCompletion) {
 	for _, w := range want {
 		got := s.NextCompletion()
@@ -499,7 +512,7 @@ func (s *rcResponder) compareCompletions(want []model.RCCompletion) {
 				fmt.Sprintf("receive %d of QP %#x to complete with one of %v", w.WC.WRID, w.WC.QPN, w.Errors), "%s, QP %#x", rig.Describe(&got), got.QPN)
 			continue
 		}
-		got.Flags &^= verbs.WCWithGRH // of no meaning here, like these:
+		got.Flags &^= verbs.WCWithGRH // has no defined value here, as these have none:
 		w.WC.SrcQP, w.WC.VendorErr, w.WC.PKeyIndex, w.WC.SL = got.SrcQP, got.VendorErr, got.PKeyIndex, got.SL
 		if w.WC.Flags&verbs.WCWithImm == 0 {
 			w.WC.Imm = got.Imm
@@ -512,14 +525,17 @@ func (s *rcResponder) compareCompletions(want []model.RCCompletion) {
 	s.ExpectNoCompletion()
 }
 
-// requireRCEvents in a mix, with weight 0, says that missing events fail the case.
+// requireRCEvents, as the last row of a mix and with weight 0, makes missing events fail the case.
 func requireRCEvents(*rcResponder, *rand.Rand) rcStep { return nil }
 
-// compareEvents checks that the device raises no other events than the model and, if the mix says so,
-// all of them.
+// requiresEvents reports whether the last row of the mix is requireRCEvents.
+func (mix rcResponderMix) requiresEvents() bool { return mix[len(mix)-1].weight == 0 }
+
+// compareEvents fails the case if the device raises other events than the model or, if the mix
+// requires events, does not raise all of them.
 func (s *rcResponder) compareEvents(want model.RCReaction) {
 	required := slices.Clone(want.Events)
-	if s.mix[len(s.mix)-1].weight > 0 {
+	if !s.mix.requiresEvents() {
 		want.MayRaise, required = append(want.MayRaise, required...), nil
 	}
 	check := func(e verbs.AsyncEvent) {
@@ -545,6 +561,7 @@ func (s *rcResponder) compareEvents(want model.RCReaction) {
 	}
 }
 
+// compareMemory fails the case unless memory has the content of the model.
 func (s *rcResponder) compareMemory(name string, m *rig.Memory, want *model.RCMemory) {
 	s.QueryPort() // a verb call orders memory accesses with the device's
 	if i := want.Diff(m.Buf); i >= 0 {

@@ -14,33 +14,34 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// hostWord returns the number in the first eight bytes.
+// hostWord returns the number in the first eight bytes, in host byte order.
 func hostWord(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
 
-// rcInvalid sends a request that the device must refuse.
+// rcInvalid is a step that sends a request which the device must refuse.
 type rcInvalid struct {
-	which int
-	op    ib.Opcode
-	extra int
+	which int       // index in rcInvalidRequests
+	op    ib.Opcode // of a request with an access fault
+	extra int       // a random number for further choices
 }
 
-const rcPastKey = "a key that is not valid any more"
+const rcPastKey = "a key that is no longer valid"
 
+// rcInvalidRequest makes requests with one fault.
 type rcInvalidRequest struct {
 	group  rcFaultGroup
 	name   string
 	packet func(*rcResponder, rcInvalid) ib.Packet
 }
 
-// rcFaultGroup is what is wrong with a request.
+// rcFaultGroup is a group of faults of requests.
 type rcFaultGroup int
 
 const (
-	rcFaultForm rcFaultGroup = iota // opcode order, sum of lengths, alignment
-	rcFaultLength
-	rcFaultReserved
-	rcFaultAccess
-	rcFaultInvalidate
+	rcFaultForm       rcFaultGroup = iota // order of opcodes, sum of lengths, alignment
+	rcFaultLength                         // length of a packet
+	rcFaultReserved                       // reserved opcode
+	rcFaultAccess                         // key, range or right
+	rcFaultInvalidate                     // key to invalidate
 )
 
 // rcInvalidRequests are requests with one fault. Those about access have the opcode of the step.
@@ -49,16 +50,18 @@ var rcInvalidRequests = []rcInvalidRequest{
 		if s.service == ib.XRC && v.extra%2 == 0 {
 			return s.packet(ib.OpSendOnly).OnXRC(0xfffff0)
 		}
-		outside := []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm}
-		inside := []ib.Opcode{ib.OpSendFirst, ib.OpSendOnly, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpReadRequest}
+		// Without a message in progress, the opcodes that continue one are out of order.
+		wrong := []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm}
 		if kind, open := s.m.OpenKind(); open {
-			other := []ib.Opcode{ib.OpWriteMiddle, ib.OpWriteLast}
+			// Else it is those that start one, or continue one of another kind.
+			wrong = []ib.Opcode{ib.OpSendFirst, ib.OpSendOnly, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpReadRequest}
 			if kind == ib.KindWrite {
-				other = []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm}
+				wrong = append(wrong, ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm)
+			} else {
+				wrong = append(wrong, ib.OpWriteMiddle, ib.OpWriteLast)
 			}
-			outside = append(inside, other...)
 		}
-		return s.packet(outside[v.extra%len(outside)])
+		return s.packet(wrong[v.extra%len(wrong)])
 	}},
 	{rcFaultReserved, "a reserved opcode", func(s *rcResponder, v rcInvalid) ib.Packet {
 		return s.packet(ib.OpSendOnly).WithOpcode([]ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}[v.extra%7])
@@ -159,7 +162,8 @@ var rcRights = map[ib.Kind]verbs.Access{
 	ib.KindAtomic: verbs.AccessRemoteAtomic, ib.KindAtomicWrite: verbs.AccessRemoteWrite, ib.KindFlush: verbs.AccessFlushGlobal,
 }
 
-// drawRCInvalid returns a request with any fault.
+// drawRCInvalid returns a request with a random fault, of an operation that the service has and the
+// device supports.
 func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 	ops := []ib.Opcode{ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpReadRequest}
 	switch {
@@ -171,11 +175,11 @@ func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 	if s.service == ib.RC && s.Caps.Has(verbs.CapAtomicWrite) {
 		ops = append(ops, ib.OpAtomicWrite)
 	}
-	which := len(rcInvalidRequests)
-	if !s.Caps.Has(verbs.CapSendInv) || s.service != ib.RC {
-		which = slices.IndexFunc(rcInvalidRequests, func(r rcInvalidRequest) bool { return r.group == rcFaultInvalidate })
+	faults := len(rcInvalidRequests)
+	if !s.Caps.Has(verbs.CapSendInv) || s.service != ib.RC { // those about invalidation are the last
+		faults = slices.IndexFunc(rcInvalidRequests, func(r rcInvalidRequest) bool { return r.group == rcFaultInvalidate })
 	}
-	return rcInvalid{random.IntN(which), dialogue.Pick(random, ops...), random.IntN(1000)}
+	return rcInvalid{random.IntN(faults), dialogue.Pick(random, ops...), random.IntN(1000)}
 }
 
 // drawRCFault returns a request with a fault of these groups.
@@ -188,7 +192,8 @@ func drawRCFault(s *rcResponder, random *rand.Rand, groups ...rcFaultGroup) rcIn
 	}
 }
 
-// drawRCRefusal returns a request with a fault that known devices handle, so that they get far.
+// drawRCRefusal returns a request with a fault that no known device handles wrongly, so that
+// dialogues with known devices do not end early.
 func drawRCRefusal(s *rcResponder, random *rand.Rand) rcStep {
 	v := drawRCFault(s, random, rcFaultForm, rcFaultAccess)
 	if v.op == ib.OpWriteOnlyImm {
@@ -209,8 +214,8 @@ func drawRCLength(s *rcResponder, random *rand.Rand) rcStep {
 	return drawRCFault(s, random, rcFaultLength)
 }
 
-// drawRCAccess returns a request with a wrong key, range or right. Every third time the key is not valid
-// any more.
+// drawRCAccess returns a request with a wrong key, range or right. In at least one of three, the
+// key is no longer valid.
 func drawRCAccess(s *rcResponder, random *rand.Rand) rcStep {
 	v := drawRCFault(s, random, rcFaultAccess, rcFaultInvalidate)
 	if random.IntN(3) == 0 {
@@ -227,13 +232,14 @@ func (v rcInvalid) play(s *rcResponder) {
 	s.send(false, s.on(rcInvalidRequests[v.which].packet(s, v), v.extra))
 }
 
-// region returns a region or window that grants the operation of the step.
+// region returns a region or window of at least 16 bytes that grants the operation of the step.
 func (v rcInvalid) region(s *rcResponder) *rcRegion {
 	info, _ := v.op.Info()
 	return v.choose(s.granting(rcRights[info.Kind], 16))
 }
 
-// invalidKeys returns regions and windows that granted an operation, and whose keys are not valid any more.
+// invalidKeys returns regions and windows that granted an operation, and whose keys are no longer
+// valid.
 func (s *rcResponder) invalidKeys(op ib.Opcode) []*rcRegion {
 	info, _ := op.Info()
 	return slices.DeleteFunc(append(slices.Clone(s.past), s.regions...), func(g *rcRegion) bool {
@@ -241,8 +247,8 @@ func (s *rcResponder) invalidKeys(op ib.Opcode) []*rcRegion {
 	})
 }
 
-// choose returns one of the regions and windows, of which windows are at the end: every second time
-// one of the last three. It returns nil if there is none.
+// choose returns one of the regions and windows, in half of the steps one of the last three, which
+// are windows if there are any. It returns nil if all is empty.
 func (v rcInvalid) choose(all []*rcRegion) *rcRegion {
 	if v.extra%2 == 0 {
 		all = all[max(0, len(all)-3):]
@@ -253,7 +259,8 @@ func (v rcInvalid) choose(all []*rcRegion) *rcRegion {
 	return all[v.extra/2%len(all)]
 }
 
-// access returns a request of the step's operation, for this memory; an atomic is aligned.
+// access returns a request of the step's operation, for this memory. Atomics use the aligned word
+// in which it begins.
 func (s *rcResponder) access(v rcInvalid, at ib.RETH) ib.Packet {
 	psn := s.m.ExpectedPSN()
 	switch v.op {
@@ -276,7 +283,7 @@ func (s *rcResponder) access(v rcInvalid, at ib.RETH) ib.Packet {
 	return ib.CompareSwap(psn, at, 0, 1)
 }
 
-// rcBind binds a window to a part of the region.
+// rcBind is a step in which the application binds a window to a part of the first region.
 type rcBind struct {
 	kind   verbs.MWType
 	at     rcPlace
@@ -284,6 +291,7 @@ type rcBind struct {
 	access verbs.Access
 }
 
+// drawRCBind returns a bind of a window, or a request if the device has no windows.
 func drawRCBind(s *rcResponder, random *rand.Rand) rcStep {
 	kinds := []verbs.MWType{}
 	if s.Caps.Has(verbs.CapMWType1) {
@@ -310,6 +318,7 @@ func (b rcBind) String() string {
 	return fmt.Sprintf("bind a window of %v to %d bytes %v with %v", b.kind, b.size, b.at, b.access)
 }
 
+// play binds a new window, unless the queue pair is not in RTS or there are many windows.
 func (b rcBind) play(s *rcResponder) {
 	if s.m.HasFailed() || s.QueryQP(s.QP).State != verbs.QPStateRTS || len(s.regions) > len(rcFixedRegions)+8 {
 		return
@@ -329,7 +338,8 @@ func (b rcBind) play(s *rcResponder) {
 	s.m.Keys[g.rkey] = &g.key
 }
 
-// rcInvalidate makes a window unusable: by a local invalidate if it has type 2, or by freeing it.
+// rcInvalidate is a step in which the application frees a window, or invalidates it if it is of
+// type 2.
 type rcInvalidate struct {
 	which int
 	free  bool
@@ -343,13 +353,14 @@ func (v rcInvalidate) String() string {
 	return fmt.Sprintf("invalidate window %d, free it: %v", v.which, v.free)
 }
 
+// play makes the key of a window invalid, if there is one and the queue pair is in RTS.
 func (v rcInvalidate) play(s *rcResponder) {
 	windows := s.regions[len(rcFixedRegions):]
 	if len(windows) == 0 || s.m.HasFailed() || s.QueryQP(s.QP).State != verbs.QPStateRTS {
 		return
 	}
 	if _, open := s.m.OpenKind(); open {
-		return // an open WRITE may use it
+		return // a WRITE in progress may use the window
 	}
 	i := v.which % len(windows)
 	g := windows[i]
@@ -369,13 +380,15 @@ func (v rcInvalidate) play(s *rcResponder) {
 	s.past = append(s.past, g)
 }
 
-// rcRegister deregisters a region without windows, and registers it again with another key.
+// rcRegister is a step in which the application deregisters a region, not the first, which windows
+// are bound to, and registers it again with another key.
 type rcRegister struct{ which int }
 
 func drawRCRegister(_ *rcResponder, random *rand.Rand) rcStep { return rcRegister{random.IntN(8)} }
 
 func (v rcRegister) String() string { return fmt.Sprintf("register region %d again", v.which) }
 
+// play registers a region again, unless a message is in progress, which may use it.
 func (v rcRegister) play(s *rcResponder) {
 	if _, open := s.m.OpenKind(); open {
 		return
@@ -390,10 +403,10 @@ func (v rcRegister) play(s *rcResponder) {
 	s.m.Keys[s.regions[i].rkey] = &s.regions[i].key
 }
 
-// rcModify changes an attribute or the state of the queue pair.
+// rcModify is a step in which the application changes an attribute or the state of the queue pair.
 type rcModify struct {
-	what  int
-	value uint32
+	what  int    // index in rcModifications
+	value uint32 // random; the new value is derived from it
 }
 
 var rcModifications = []string{"to RTS", "min_rnr_timer", "access rights", "to SQD, max_dest_rd_atomic, and back", "to ERR"}
@@ -406,6 +419,8 @@ func (v rcModify) String() string {
 	return fmt.Sprintf("modify the QP: %s (%#x)", rcModifications[v.what], v.value)
 }
 
+// play makes the modification if the state of the queue pair permits it. It moves to ERR in one of
+// four steps of that kind only.
 func (v rcModify) play(s *rcResponder) {
 	state := s.QueryQP(s.QP).State
 	switch {
@@ -421,8 +436,8 @@ func (v rcModify) play(s *rcResponder) {
 			return
 		}
 		all := s.granted(allAccess) &^ verbs.AccessLocalWrite &^ verbs.AccessMWBind
-		lost := []verbs.Access{0, 0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic}[v.value%5]
-		s.m.Access = all &^ lost
+		revoked := []verbs.Access{0, 0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic}[v.value%5]
+		s.m.Access = all &^ revoked
 		s.Must("new access rights", s.QP.Modify(verbs.QPAttr{State: state, Access: s.m.Access}, verbs.QPAttrState|verbs.QPAttrAccessFlags))
 	case v.what == 3:
 		s.ToState(s.QP, verbs.QPStateSQD)

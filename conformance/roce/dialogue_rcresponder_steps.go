@@ -12,16 +12,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rcConnect resets or replaces the queue pair, and connects it with these attributes.
+// rcConnect is a step that resets or replaces the queue pair, and connects it with these
+// attributes.
 type rcConnect struct {
 	psn              ib.PSN
 	mtu              verbs.MTU
 	resources, timer uint8 // max_dest_rd_atomic and min_rnr_timer
 	newQP, shared    bool  // shared: the queue pair has an SRQ
-	onlyRTR          bool
+	onlyRTR          bool  // the queue pair stays in RTR
 	tclass           uint8
 }
 
+// drawRCConnect returns a connection with random attributes. Most first PSNs are near 0, 2^23 or
+// 2^24.
 func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	psns := []ib.PSN{0, 1, 0x7ffffe, 0xfffff8, 0xfffffd, 0xffffff, ib.PSN(random.Uint32N(1 << 24))}
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU256, verbs.MTU512}
@@ -52,7 +55,7 @@ func (a rcConnect) String() string {
 
 func (a rcConnect) play(s *rcResponder) { s.connect(a) }
 
-// rcSize is a length relative to the path MTU.
+// rcSize is a length: a number of path MTUs, and of bytes more, which may be negative.
 type rcSize struct{ packets, more int }
 
 func (z rcSize) bytes(mtu int) int { return max(0, z.packets*mtu+z.more) }
@@ -67,6 +70,7 @@ func (z rcSize) String() string {
 	return fmt.Sprintf("%d MTU %+d bytes", z.packets, z.more)
 }
 
+// drawRCSize returns a random length, mostly of at most one packet.
 func drawRCSize(random *rand.Rand) rcSize {
 	small := []rcSize{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 8}, {0, 33}, {1, -1}, {1, 0}}
 	large := []rcSize{{1, 1}, {1, 4}, {2, -1}, {2, 0}, {2, 1}, {3, 0}, {4, -3}, {rcMaxPacket, 0}}
@@ -76,7 +80,7 @@ func drawRCSize(random *rand.Rand) rcSize {
 	return dialogue.Pick(random, large...)
 }
 
-// rcPlace is a place in a region: its start, its end, or some byte.
+// rcPlace is a place in a region: an offset, or rcAtEnd.
 type rcPlace int
 
 const rcAtEnd rcPlace = -1
@@ -92,7 +96,8 @@ func (p rcPlace) String() string {
 	return fmt.Sprintf("at %d", int(p))
 }
 
-// in returns the offset of n bytes in a region of length size.
+// in returns the offset of n bytes in a region of length size: at the end, or at the place reduced
+// modulo the possible offsets.
 func (p rcPlace) in(size, n int) int {
 	switch free := size - n; {
 	case free <= 0:
@@ -104,22 +109,23 @@ func (p rcPlace) in(size, n int) int {
 	}
 }
 
-// rcRequest is a new request of the peer.
+// rcRequest is a step in which the peer sends a new request.
 type rcRequest struct {
-	op       ib.Opcode // ONLY for messages of several packets, too
+	op       ib.Opcode // an ONLY opcode, also for messages of several packets
 	size     rcSize
-	region   int // among those that grant the operation
+	region   int // index among the regions that grant the operation
 	at       rcPlace
-	data     byte // of the pattern
+	data     byte // first byte of the payload
 	imm      uint32
-	ackAll   bool // AckReq in every packet, or in the last
-	noAck    bool // AckReq in none
+	ackAll   bool // AckReq in every packet, else in the last
+	noAck    bool // AckReq in no packet
 	se       bool
 	together bool // packets are sent without waiting for the device
-	now      int  // packets that are sent now; all if 0
-	variant  int  // of the headers
+	now      int  // number of packets that are sent in this step; all if 0
+	variant  int  // index in rcVariants; none if larger
 }
 
+// drawRCRequest returns a random request that the service has and the device supports.
 func drawRCRequest(s *rcResponder, random *rand.Rand) rcStep {
 	ops := []ib.Opcode{
 		ib.OpSendOnly, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteOnly, ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpReadRequest, ib.OpReadRequest,
@@ -151,7 +157,7 @@ func drawRCRead(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcRequest{op: ib.OpReadRequest, size: rcSize{2 + random.IntN(rcMaxPacket-2), 1}, region: random.IntN(8), at: drawRCPlace(random), variant: len(rcVariants)}
 }
 
-// drawRCLong returns a message of several packets, of which some are sent now.
+// drawRCLong returns a SEND or WRITE of several packets, of which one or two are sent in this step.
 func drawRCLong(s *rcResponder, random *rand.Rand) rcStep {
 	q := drawRCRequest(s, random).(rcRequest)
 	q.op = dialogue.Pick(random, []ib.Opcode{ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteOnly, ib.OpWriteOnlyImm}...)
@@ -159,7 +165,8 @@ func drawRCLong(s *rcResponder, random *rand.Rand) rcStep {
 	return q
 }
 
-// drawRCAtomic returns a request whose response the device keeps, if it has any of one packet.
+// drawRCAtomic returns a FETCH_ADD, whose response the device must keep for duplicates, or any
+// request if the device has no atomics.
 func drawRCAtomic(s *rcResponder, random *rand.Rand) rcStep {
 	q := drawRCRequest(s, random).(rcRequest)
 	if s.Caps.Has(verbs.CapAtomics) {
@@ -168,6 +175,7 @@ func drawRCAtomic(s *rcResponder, random *rand.Rand) rcStep {
 	return q
 }
 
+// drawRCFlush returns a FLUSH of a random range.
 func drawRCFlush(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcRequest{op: ib.OpFlush, size: drawRCSize(random), region: random.IntN(8), at: drawRCPlace(random), variant: len(rcVariants)}
 }
@@ -186,7 +194,7 @@ func (q rcRequest) String() string {
 	return text
 }
 
-// rcVariants are header fields that make no difference to a device.
+// rcVariants are changes of header fields that must make no difference to the device.
 var rcVariants = []struct {
 	name   string
 	change func(ib.Packet) ib.Packet
@@ -197,8 +205,9 @@ var rcVariants = []struct {
 	{"pad bytes set", func(p ib.Packet) ib.Packet { return p.WithPad([]byte{0xff, 0xfe, 0xfd}[:-len(p.Payload)&3]) }},
 }
 
+// play sends the request, unless a message is in progress. A UC responder drops that message.
 func (q rcRequest) play(s *rcResponder) {
-	if _, open := s.m.OpenKind(); open && s.service != ib.UC { // UC drops the open message
+	if _, open := s.m.OpenKind(); open && s.service != ib.UC {
 		return
 	}
 	packets := q.packets(s)
@@ -209,15 +218,16 @@ func (q rcRequest) play(s *rcResponder) {
 	s.sendPart(packets, now, q.together)
 }
 
-// sendPart sends the first n packets of a message. It keeps for [rcContinue] what is still to be
-// sent: with UC the other packets; else all from the expected PSN on, because the device may have
-// sent an RNR NAK, and none if the message has ended.
+// sendPart sends the first n packets of a message, and keeps in s.rest those that [rcContinue]
+// sends.
 func (s *rcResponder) sendPart(packets []ib.Packet, n int, together bool) {
 	s.rest = packets[n:]
 	s.send(together, packets[:n]...)
 	if s.service == ib.UC {
 		return
 	}
+	// The device may have refused the message, or answered a packet by an RNR NAK: then the peer
+	// sends again from the expected PSN on.
 	s.rest = nil
 	if _, open := s.m.OpenKind(); open {
 		s.rest = packets[max(0, slices.IndexFunc(packets, func(p ib.Packet) bool { return p.PSN() == s.m.ExpectedPSN() })):]
@@ -254,7 +264,8 @@ func (q rcRequest) packets(s *rcResponder) []ib.Packet {
 	return all
 }
 
-// finish adds immediate data, a key to invalidate and SE to the last packet.
+// finish adds SE, and immediate data or a key to invalidate, to the last packet of a message.
+// several: the message has more than one packet.
 func (q rcRequest) finish(s *rcResponder, p ib.Packet, several bool) ib.Packet {
 	if q.se {
 		p = p.SE()
@@ -273,7 +284,7 @@ func (q rcRequest) finish(s *rcResponder, p ib.Packet, several bool) ib.Packet {
 		}
 		p = p.WithIETH(windows[q.region%len(windows)].rkey)
 		if several {
-			op--
+			op-- // LAST with invalidate
 		}
 	default:
 		return p
@@ -295,13 +306,13 @@ func (q rcRequest) single(s *rcResponder, psn ib.PSN, n int) ib.Packet {
 	}
 	at := q.word(s, verbs.AccessRemoteAtomic)
 	compare := uint64(q.imm)
-	if k := s.m.Keys[*at.RKey]; q.data%3 > 0 && k != nil { // swap for certain
+	if k := s.m.Keys[*at.RKey]; q.data%3 > 0 && k != nil { // in two of three, the comparison succeeds
 		compare = hostWord(s.target.Bytes[k.Off+int(*at.VA-k.Addr):])
 	}
 	return ib.CompareSwap(psn, at, compare, uint64(q.imm)<<32|0x1234)
 }
 
-// granting returns the regions and windows that grant a right.
+// granting returns the regions and windows of at least n bytes that grant a right.
 func (s *rcResponder) granting(right verbs.Access, n int) (all []*rcRegion) {
 	for _, g := range s.regions {
 		if s.m.Keys[g.rkey] != nil && g.key.Access&right != 0 && g.key.Len >= n {
@@ -311,23 +322,25 @@ func (s *rcResponder) granting(right verbs.Access, n int) (all []*rcRegion) {
 	return all
 }
 
-// reth returns the place of n bytes in a region that grants a right.
+// reth returns a RETH for n bytes of a region that grants the right. Half of those for 0 bytes have
+// an arbitrary address and an invalid key, which the device must not check.
 func (q rcRequest) reth(s *rcResponder, right verbs.Access, n int) ib.RETH {
 	all := s.granting(right, n)
 	g := all[q.region%len(all)]
-	if n == 0 && q.data%2 == 0 { // no bytes need no key
+	if n == 0 && q.data%2 == 0 {
 		return ib.At(uint64(q.imm), g.rkey^0x5500, 0)
 	}
 	return ib.At(g.key.Addr+uint64(q.at.in(g.key.Len, n)), g.rkey, n)
 }
 
-// word returns an aligned word of a region that grants a right.
+// word returns a RETH for an aligned word of a region that grants the right.
 func (q rcRequest) word(s *rcResponder, right verbs.Access) ib.RETH {
 	at := q.reth(s, right, 16)
 	return ib.At((*at.VA+7)&^7, *at.RKey, 8)
 }
 
-// windows returns the bound windows of a type. Some kernels crash if a window is invalidated twice.
+// windows returns the bound windows of a type, without invalidated ones: some kernels crash if a
+// window is invalidated twice.
 func (s *rcResponder) windows(kind verbs.MWType) (all []*rcRegion) {
 	for _, g := range s.regions[len(rcFixedRegions):] {
 		if s.m.Keys[g.rkey] != nil && g.mw.Type() == kind {
@@ -337,9 +350,10 @@ func (s *rcResponder) windows(kind verbs.MWType) (all []*rcRegion) {
 	return all
 }
 
-// rcPipeline sends several requests without waiting for the device.
+// rcPipeline is a step that sends several requests without waiting for the device.
 type rcPipeline []rcRequest
 
+// drawRCPipeline returns two to five random requests.
 func drawRCPipeline(s *rcResponder, random *rand.Rand) rcStep {
 	var all rcPipeline
 	for range 2 + random.IntN(4) {
@@ -354,8 +368,8 @@ func (l rcPipeline) String() string {
 	return fmt.Sprintf("%d requests at once: %v", len(l), []rcRequest(l))
 }
 
-// play sends the requests. It ends before a request that may change memory which an earlier READ
-// returns, and when all responder resources are in use.
+// play sends the requests. It stops before a request that may change memory which an earlier READ
+// returns, and before a READ for which no responder resource is left.
 func (l rcPipeline) play(s *rcResponder) {
 	reads := 0
 	for _, q := range l {
@@ -370,16 +384,19 @@ func (l rcPipeline) play(s *rcResponder) {
 	}
 }
 
-// rcPipelinedFault sends a request that the device must refuse directly after valid SENDs and WRITEs.
+// rcPipelinedFault is a step that sends a request which the device must refuse, directly after
+// valid SENDs and WRITEs.
 type rcPipelinedFault struct {
 	before rcPipeline
 	fault  rcInvalid
 }
 
+// drawRCPipelinedFault returns random SENDs and WRITEs, and a request to refuse. READs are left
+// out: the device need not answer them once the queue pair has failed.
 func drawRCPipelinedFault(s *rcResponder, random *rand.Rand) rcStep {
 	before := slices.DeleteFunc(drawRCPipeline(s, random).(rcPipeline), func(q rcRequest) bool {
 		info, _ := q.op.Info()
-		return info.Kind != ib.KindSend && info.Kind != ib.KindWrite // a READ need not be answered when the queue pair fails
+		return info.Kind != ib.KindSend && info.Kind != ib.KindWrite
 	})
 	return rcPipelinedFault{before, drawRCRefusal(s, random).(rcInvalid)}
 }
@@ -391,16 +408,17 @@ func (f rcPipelinedFault) play(s *rcResponder) {
 	f.fault.play(s)
 }
 
-// rcContinue sends the next packets of the open message.
+// rcContinue is a step that sends the next n packets of the message in progress.
 type rcContinue struct {
 	n        int
 	together bool
 }
 
 func (k rcContinue) String() string {
-	return fmt.Sprintf("the next %d packets of the open message", k.n)
+	return fmt.Sprintf("the next %d packets of the message in progress", k.n)
 }
 
+// play sends the packets, unless the device expects another PSN.
 func (k rcContinue) play(s *rcResponder) {
 	if len(s.rest) == 0 || s.service != ib.UC && s.rest[0].PSN() != s.m.ExpectedPSN() {
 		return
@@ -408,7 +426,8 @@ func (k rcContinue) play(s *rcResponder) {
 	s.sendPart(s.rest, min(k.n, len(s.rest)), k.together)
 }
 
-// rcLoss loses packets of the open message or, if there is none, PSNs before the next one.
+// rcLoss is a step that leaves out this number of packets of the message in progress or, if there
+// is none, sends a SEND after a gap of this number of PSNs.
 type rcLoss int
 
 func drawRCLoss(_ *rcResponder, random *rand.Rand) rcStep { return rcLoss(1 + random.IntN(2)) }
@@ -426,15 +445,16 @@ func (n rcLoss) play(s *rcResponder) {
 // rcMaxReceives is the size of receive queues.
 const rcMaxReceives = 64
 
-// rcReceive posts receives of equal size, in one or two pieces.
+// rcReceive is a step that posts receives of equal size, with one or two SGEs.
 type rcReceive struct {
 	count int
 	size  rcSize
-	split int // bytes of the first piece
-	queue int // of an XRC target
-	bad   bool
+	split int  // bytes of the first of two SGEs; 0 for one SGE
+	queue int  // index of an SRQ of an XRC target
+	bad   bool // the queue pair may not write the memory
 }
 
+// drawRCReceive returns one to four receives that fit the longest message.
 func drawRCReceive(_ *rcResponder, random *rand.Rand) rcStep {
 	r := rcReceive{count: 1 + random.IntN(4), size: rcSize{rcMaxPacket, 0}, queue: random.IntN(2)}
 	if random.IntN(3) == 0 {
@@ -462,6 +482,7 @@ func (r rcReceive) String() string {
 	return text
 }
 
+// play posts the receives, as long as the queue has room, at changing places in LocalMem.
 func (r rcReceive) play(s *rcResponder) {
 	queue, number := s.receiveQueue(r.queue)
 	for range r.count {
@@ -474,7 +495,7 @@ func (r rcReceive) play(s *rcResponder) {
 		first := min(n, r.split)
 		rest := off + first
 		if first > 0 {
-			rest += 5
+			rest += 5 // a gap between the SGEs
 		}
 		post := &model.RCReceive{ID: s.ids, Mem: s.local, BadKey: r.bad}
 		var sgl []verbs.SGE
@@ -488,7 +509,8 @@ func (r rcReceive) play(s *rcResponder) {
 	}
 }
 
-// receiveSGE returns a piece of LocalMem, or memory that the queue pair may not write.
+// receiveSGE returns a part of LocalMem or, if bad, memory that the queue pair may not write: of
+// another PD, or of a region without local write.
 func (s *rcResponder) receiveSGE(g model.RCSegment, bad bool) verbs.SGE {
 	switch {
 	case bad && s.ids%2 == 0:
@@ -499,7 +521,7 @@ func (s *rcResponder) receiveSGE(g model.RCSegment, bad bool) verbs.SGE {
 	return s.LocalMem.SGE(g.Off, g.Len)
 }
 
-// rcStore changes memory by the application, so that READs return something else.
+// rcStore is a step in which the application changes memory, so that READs return other data.
 type rcStore struct {
 	at   rcPlace
 	data byte
@@ -513,7 +535,7 @@ func (w rcStore) String() string { return fmt.Sprintf("the application stores 60
 
 func (w rcStore) play(s *rcResponder) {
 	if _, open := s.m.OpenKind(); open {
-		return // the device may write the bytes of the open message at any time
+		return // the device may write the bytes of the message in progress at any time
 	}
 	data := rig.Pattern(600, w.data)
 	off := rcMargin + w.at.in(rcMemLen-2*rcMargin, len(data))
@@ -523,21 +545,24 @@ func (w rcStore) play(s *rcResponder) {
 	s.target.Set(off, data)
 }
 
-// rcDuplicate sends packets again that the device has executed.
+// rcDuplicate is a step that sends executed packets again.
 type rcDuplicate struct {
-	back, count int // of the executed packets
-	tail        int // a READ is repeated without its first packets
-	ack, odd    bool
-	together    bool
+	back, count int  // the first is the back-th last executed packet; count packets are sent
+	tail        int  // number of responses that a duplicate READ skips
+	ack         bool // AckReq
+	odd         bool // other operands than the original
+	together    bool // without waiting for the device
 }
 
+// drawRCDuplicate returns duplicates of up to four of the last eight packets.
 func drawRCDuplicate(_ *rcResponder, random *rand.Rand) rcStep {
 	d := rcDuplicate{back: 1 + random.IntN(8), count: 1 + random.IntN(4), ack: random.IntN(3) > 0, together: random.IntN(2) == 0}
 	d.odd = random.IntN(5) == 0
 	return d
 }
 
-// drawRCTail returns a duplicate of a part of the last READs.
+// drawRCTail returns a duplicate of one of the last three packets, without the first responses if
+// it is a READ.
 func drawRCTail(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcDuplicate{back: 1 + random.IntN(3), count: 1, tail: 1 + random.IntN(rcMaxPacket), odd: random.IntN(8) == 0}
 }
@@ -562,7 +587,8 @@ func (d rcDuplicate) play(s *rcResponder) {
 	s.send(d.together, again...)
 }
 
-// again returns the duplicate of a packet.
+// again returns the duplicate of a packet. With odd, a READ is a byte longer, an atomic has another
+// operand, and other requests have another payload.
 func (d rcDuplicate) again(s *rcResponder, p ib.Packet) ib.Packet {
 	p.BTH.AckReq = new(d.ack)
 	switch op := p.Opcode(); {
@@ -582,12 +608,14 @@ func (d rcDuplicate) again(s *rcResponder, p ib.Packet) ib.Packet {
 	return p
 }
 
-// rcEarly sends a request after a gap, or long ago.
+// rcEarly is a step that sends a request with a PSN ahead of the expected one or, if ahead is
+// negative, far before it.
 type rcEarly struct {
 	ahead int
 	op    ib.Opcode
 }
 
+// drawRCEarly returns a request some PSNs ahead, or near half of all PSNs away.
 func drawRCEarly(_ *rcResponder, random *rand.Rand) rcStep {
 	aheads := []int{1, 1, 2, 3, 7, 1 << 12, halfPSNs - 1, -halfPSNs, 1 - halfPSNs, -halfPSNs / 2}
 	ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendMiddle, ib.OpSendFirst, ib.OpWriteLast, ib.OpReadRequest, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
@@ -602,7 +630,8 @@ func (e rcEarly) play(s *rcResponder) {
 	s.send(false, s.on(s.packet(e.op).WithPSN(s.m.ExpectedPSN().Add(e.ahead)).AckReq(), e.ahead&1))
 }
 
-// packet returns a request of one opcode with the expected PSN, of normal length.
+// packet returns a request packet with this opcode and the expected PSN: full if it is FIRST or
+// MIDDLE, else of 16 bytes.
 func (s *rcResponder) packet(op ib.Opcode) ib.Packet {
 	info, _ := op.Info()
 	p := ib.Op(op).WithPSN(s.m.ExpectedPSN()).AckReq()
@@ -630,9 +659,10 @@ func (s *rcResponder) packet(op ib.Opcode) ib.Packet {
 	return p
 }
 
-// rcDropped sends a packet that the device must drop without a response.
+// rcDropped is a step that sends one of rcDroppedPackets.
 type rcDropped struct{ which int }
 
+// rcDroppedPackets are packets that the device must drop without a response.
 var rcDroppedPackets = []struct {
 	name   string
 	packet func(*rcResponder) ib.Packet

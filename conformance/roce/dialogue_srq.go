@@ -65,18 +65,18 @@ type (
 // srqDialogue is a dialogue with queue pairs on shared receive queues.
 type srqDialogue struct {
 	*Port
-	pd      verbs.PD // of the SRQs and their receives
-	mem     *rig.Memory
-	want    []byte // the expected content of mem
-	free    []int  // offsets of buffers that no receive uses
-	used    map[uint64]int
-	queues  []*model.SRQueue
-	srqs    []verbs.SRQ // those of the model
-	cqs     []verbs.CQ  // of their receives
-	target  *rig.Memory // of WRITEs
+	pd      verbs.PD         // of the SRQs and their receives
+	mem     *rig.Memory      // buffers of receives
+	want    []byte           // the expected content of mem
+	free    []int            // offsets of buffers that no receive uses
+	used    map[uint64]int   // offsets of the buffers of receives, by ID
+	queues  []*model.SRQueue // models of srqs
+	srqs    []verbs.SRQ
+	cqs     []verbs.CQ  // for receives of srqs
+	target  *rig.Memory // target of WRITEs
 	pairs   []*srqPair
 	domains []verbs.XRCD
-	ids     uint64
+	ids     uint64 // ID of the next receive
 }
 
 // srqPair is a queue pair of the dialogue.
@@ -84,17 +84,17 @@ type srqPair struct {
 	*model.SRQPair
 	conn *Conn
 	init verbs.QPInit
-	rest []ib.Packet // of the message that the peer sends
+	rest []ib.Packet // packets of the peer's current message that are not sent yet
 }
 
 const (
-	srqBuffers   = 20
-	srqBufferLen = 3*ucMTU + 7 // of each receive
-	srqSplit     = 100         // a receive has two pieces, the first of this length
+	srqBuffers   = 20          // number of buffers for receives
+	srqBufferLen = 3*ucMTU + 7 // length of each receive
+	srqSplit     = 100         // length of the first of the two SGEs of a receive
 	srqTargetLen = ucMTU
 )
 
-// srqServices are the services of the queue pairs of a dialogue, in this order on the two SRQs.
+// srqServices are the services of the queue pairs of a dialogue, which use the two SRQs by turns.
 var srqServices = []struct {
 	kind    verbs.QPType
 	service ib.Transport
@@ -108,6 +108,7 @@ var srqServices = []struct {
 	{verbs.QPTypeUD, ib.UD, verbs.CapUD},
 }
 
+// newSRQDialogue returns a dialogue without SRQs and queue pairs.
 func newSRQDialogue(p *Port) *srqDialogue {
 	s := &srqDialogue{Port: p, pd: p.otherPD(), used: make(map[uint64]int), ids: 1}
 	s.mem = p.MemoryIn(s.pd, srqBuffers*srqBufferLen, verbs.AccessLocalWrite)
@@ -118,7 +119,7 @@ func newSRQDialogue(p *Port) *srqDialogue {
 	return s
 }
 
-// openSRQs makes two SRQs, and queue pairs of the services that the device has on them in turn.
+// openSRQs makes two SRQs, and a queue pair for each of srqServices that the device has.
 func openSRQs(p *Port) *srqDialogue {
 	s := newSRQDialogue(p)
 	s.target = p.Memory(srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
@@ -133,8 +134,8 @@ func openSRQs(p *Port) *srqDialogue {
 	return s
 }
 
-// openXRC makes two XRC domains with two SRQs each, two targets in the first and one in the second,
-// and an SRQ without a domain.
+// openXRC makes two XRC domains with two SRQs each, two XRC targets in the first domain and one in
+// the second, and an SRQ without a domain if the device has such.
 func openXRC(p *Port) *srqDialogue {
 	s := newSRQDialogue(p)
 	s.target = p.MemoryIn(s.pd, srqTargetLen, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
@@ -157,7 +158,8 @@ func openXRC(p *Port) *srqDialogue {
 	return s
 }
 
-// addQueue makes an SRQ.
+// addQueue makes an SRQ and its model. domain is the number of its XRC domain, from 1 on; 0 for
+// none.
 func (s *srqDialogue) addQueue(init verbs.SRQInit, domain int) {
 	init.PD, init.MaxWR, init.MaxSGE = s.pd, srqBuffers, 2
 	srq := s.CreateSRQ(init)
@@ -198,7 +200,7 @@ func (s *srqDialogue) connect(p *srqPair) {
 	}
 }
 
-// Close frees the objects.
+// Close frees the objects of the dialogue.
 func (s *srqDialogue) Close() {
 	for _, p := range s.pairs {
 		s.Must("a queue pair that can be destroyed", p.conn.QP.Close())
@@ -219,7 +221,7 @@ func (s *srqDialogue) Close() {
 	s.Must("a protection domain that can be freed", s.pd.Close())
 }
 
-// drawSRQReceives draws receives of an SRQ.
+// drawSRQReceives draws one to five receives for an SRQ.
 func drawSRQReceives(s *srqDialogue, r *rand.Rand) srqStep {
 	i, n := r.IntN(len(s.queues)), 1+r.IntN(5)
 	return step(func(s *srqDialogue) {
@@ -230,7 +232,7 @@ func drawSRQReceives(s *srqDialogue, r *rand.Rand) srqStep {
 	}, "%d receives for SRQ %d", n, i)
 }
 
-// postReceive posts a receive in two pieces, if a buffer is left.
+// postReceive posts a receive with two SGEs to the i-th SRQ, if a buffer is free.
 func (s *srqDialogue) postReceive(i int) {
 	if len(s.free) == 0 {
 		return
@@ -244,14 +246,15 @@ func (s *srqDialogue) postReceive(i int) {
 
 // drawnMessage is a message of the peer.
 type drawnMessage struct {
-	n         int
-	imm, se   bool
-	first     byte // of the payload
-	immediate uint32
-	queue     int  // index of the SRQ of an XRC message, counted in the domain of the target
-	write     bool // a WRITE with immediate data, in one packet
+	n         int    // length
+	imm, se   bool   // with immediate data, with SE
+	first     byte   // first byte of the payload
+	immediate uint32 // the immediate data
+	queue     int    // index of the SRQ of an XRC message, counted in the domain of the target
+	write     bool   // a WRITE with immediate data, in one packet
 }
 
+// drawMessage returns a random message of up to the length of a receive.
 func drawMessage(r *rand.Rand) drawnMessage {
 	n := dialogue.Pick(r, 0, 1, 3, 99, 100, 101, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, 3*ucMTU, srqBufferLen)
 	return drawnMessage{n, chance(r, 2), chance(r, 2), byte(r.Uint32()), r.Uint32(), r.IntN(2), chance(r, 5)}
@@ -293,18 +296,19 @@ func (d drawnMessage) packets(s *srqDialogue, p *srqPair) []ib.Packet {
 	return all
 }
 
-// drawSRQPackets draws the next packets to a queue pair: of the message that is under way, or else of
-// this one.
+// drawSRQPackets draws one to three packets to a queue pair: the next of the message in progress,
+// if there is one, else those of a new message.
 func drawSRQPackets(s *srqDialogue, r *rand.Rand) srqStep {
 	i, n, m := r.IntN(len(s.pairs)), 1+r.IntN(3), drawMessage(r)
 	return step(func(s *srqDialogue) {
 		for range n {
 			s.next(s.pairs[i], m)
 		}
-	}, "%d packets to queue pair %d, of a message of %d bytes if none is under way, WRITE %v", n, i, m.n, m.write)
+	}, "%d packets to queue pair %d, of a message of %d bytes if none is in progress, WRITE %v", n, i, m.n, m.write)
 }
 
-// next sends the next packet to a queue pair, of a new message if none is under way.
+// next sends the next packet of the message in progress to a queue pair, or the first of m, and
+// compares its effect with the model. After a NAK it leaves out the rest of the message.
 func (s *srqDialogue) next(p *srqPair, m drawnMessage) {
 	if len(p.rest) == 0 {
 		p.rest = m.packets(s, p)
@@ -322,7 +326,8 @@ func (s *srqDialogue) next(p *srqPair, m drawnMessage) {
 	s.compare(p, effect)
 }
 
-// compare fails the case unless the device shows this effect of a step on a queue pair, and no other.
+// compare fails the case unless the completion, events and state of a step on a queue pair are
+// those of effect, and there are no others. p is nil for a step on no queue pair.
 func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
 	if effect.Completed != nil {
 		s.expectReceive(effect.Completed)
@@ -333,7 +338,7 @@ func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
 		wc, ok := s.PollCQ(cq, 0)
 		s.Check(!ok, "no completion", "%s", rig.Describe(&wc))
 	}
-	var undefined []model.UDSpan
+	var undefined []model.UDSpan // a message in progress may use any receive of its SRQ
 	for _, q := range s.queues {
 		for _, id := range q.Posted {
 			if q.Taken > 0 {
@@ -348,7 +353,8 @@ func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
 	}
 }
 
-// expectReceive fails the case unless a posted receive completes with a message.
+// expectReceive fails the case unless a receive of the right SRQ completes with message m. It
+// updates the expected memory.
 func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 	cq := s.cqs[slices.Index(s.queues, m.Queue)]
 	got, ok := s.PollCQ(cq, s.ResponseTimeout())
@@ -360,7 +366,7 @@ func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 		want.Status = got.Status
 	}
 	if m.Queue.Domain != 0 {
-		want.QPN = got.QPN // the number of an XRC target is not required
+		want.QPN = got.QPN // the QPN is not defined for XRC
 	}
 	s.compareCompletion(want, got)
 	at := s.release(got.WRID)
@@ -380,19 +386,20 @@ func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 	copy(s.want[at:], m.Data)
 }
 
-// compareEvents fails the case unless the events of limits and of the queue pair are raised.
+// compareEvents fails the case unless SRQ_LIMIT_REACHED is raised for each SRQ that has reached its
+// limit, and QP_LAST_WQE_REACHED if queue pair p has failed. A failed queue pair may raise others.
 func (s *srqDialogue) compareEvents(p *srqPair, effect model.SRQEffect) {
 	lastWQE := p != nil && effect.Failed && p.Service != ib.XRC
 	missing := func() bool {
 		return lastWQE || slices.ContainsFunc(s.queues, func(q *model.SRQueue) bool { return q.Reached && q.Taken == 0 })
 	}
-	timeout := func() (verbs.AsyncEvent, error) {
+	nextEvent := func() (verbs.AsyncEvent, error) {
 		if missing() {
 			return s.Device.WaitAsync(s.ResponseTimeout())
 		}
 		return s.Device.WaitAsync(0)
 	}
-	for e, err := timeout(); ; e, err = timeout() {
+	for e, err := nextEvent(); ; e, err = nextEvent() {
 		if err != nil {
 			s.Check(!missing(), "the event of a limit, or of the last receive of a queue pair", "none")
 			return
@@ -404,13 +411,14 @@ func (s *srqDialogue) compareEvents(p *srqPair, effect model.SRQEffect) {
 		case e.Type == verbs.EventQPLastWQEReached && lastWQE && e.QP == p.conn.QP:
 			lastWQE = false
 		default:
-			harmless := s.isSyncEvent(e) || e.Type == verbs.EventCommEst || p != nil && effect.Failed && e.Type != verbs.EventQPLastWQEReached
-			s.Check(harmless, "no event", "%v", e.Type)
+			ofFailure := p != nil && effect.Failed && e.Type != verbs.EventQPLastWQEReached
+			s.Check(ofFailure || s.isSyncEvent(e) || e.Type == verbs.EventCommEst, "no event", "%v", e.Type)
 		}
 	}
 }
 
-// takeLimitEvent fails the case unless the limit of the SRQ of an event is reached.
+// takeLimitEvent fails the case if the SRQ of a limit event has not reached its limit, and cannot
+// have.
 func (s *srqDialogue) takeLimitEvent(e verbs.AsyncEvent) {
 	i := slices.Index(s.srqs, e.SRQ)
 	s.Check(i >= 0, "the SRQ in its event", "%v", e.SRQ)
@@ -422,7 +430,7 @@ func (s *srqDialogue) takeLimitEvent(e verbs.AsyncEvent) {
 	}
 }
 
-// drawSRQLimit draws a limit: off, or near the number of free receives.
+// drawSRQLimit draws a limit: 0, which disarms it, or one near the number of free receives.
 func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
 	i, off, below := r.IntN(len(s.queues)), chance(r, 6), dialogue.Pick(r, 0, 0, 0, 1, 1, 2, -1)
 	return step(func(s *srqDialogue) {
@@ -441,7 +449,7 @@ func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
 	}, "limit of SRQ %d: %d below the free receives, off: %v", i, below, off)
 }
 
-// drawSRQTooLong draws an RC message that exceeds the receive by a few bytes or a packet.
+// drawSRQTooLong draws an RC message that exceeds the receive by one byte, two bytes or a packet.
 func drawSRQTooLong(_ *srqDialogue, r *rand.Rand) srqStep {
 	i, m := r.IntN(3), drawMessage(r)
 	m.n, m.write = srqBufferLen+dialogue.Pick(r, 1, 2, ucMTU), false
@@ -469,8 +477,8 @@ func drawSRQFail(s *srqDialogue, r *rand.Rand) srqStep {
 	}, "queue pair %d to ERR", i)
 }
 
-// drawSRQConnect draws the connection of the queue pairs that have failed: after RESET, or with new
-// queue pairs in their place.
+// drawSRQConnect draws a step that connects all failed queue pairs again, after RESET, or replaces
+// them by new ones.
 func drawSRQConnect(_ *srqDialogue, r *rand.Rand) srqStep {
 	replace := chance(r, 2)
 	return step(func(s *srqDialogue) {
@@ -492,12 +500,13 @@ func drawSRQConnect(_ *srqDialogue, r *rand.Rand) srqStep {
 	}, "queue pairs in ERR are connected again, with new ones in their place: %v", replace)
 }
 
-// drawSRQResize draws another size of an SRQ. The device may refuse it; its receives stay posted.
+// drawSRQResize draws another size of an SRQ, which the device may refuse. The receives must stay
+// posted.
 func drawSRQResize(s *srqDialogue, r *rand.Rand) srqStep {
 	i, more := r.IntN(len(s.queues)), r.IntN(6)
 	return step(func(s *srqDialogue) {
 		q := s.queues[i]
-		if q.Taken > 0 { // whether these count is not specified
+		if q.Taken > 0 { // the specification leaves open whether receives in use count
 			return
 		}
 		size := max(srqBuffers, len(q.Posted)) + more
@@ -509,7 +518,8 @@ func drawSRQResize(s *srqDialogue, r *rand.Rand) srqStep {
 	}, "SRQ %d is resized", i)
 }
 
-// drawXRCWrongQueue draws a message to an SRQ that its target must not use.
+// drawXRCWrongQueue draws a message for an SRQ that does not exist, or is not in the domain of the
+// target. In half of the steps the second packet names it, else the first.
 func drawXRCWrongQueue(s *srqDialogue, r *rand.Rand) srqStep {
 	i, m, kind, later := r.IntN(len(s.pairs)), drawMessage(r), r.IntN(4), chance(r, 2)
 	if later {
@@ -538,8 +548,8 @@ func drawXRCWrongQueue(s *srqDialogue, r *rand.Rand) srqStep {
 	}, "a message to target %d for an SRQ that it must not use (%d), in the second packet: %v", i, kind, later)
 }
 
-// drawXRCOtherQueue draws a message whose last packet names another SRQ of the domain. The device may
-// refuse it, or deliver the message to the first one.
+// drawXRCOtherQueue draws a message whose last packet names another SRQ of the domain. The device
+// may refuse the packet, or deliver the message to the SRQ that the first packet names.
 func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
 	i, m := r.IntN(len(s.pairs)), drawMessage(r)
 	m.n, m.write = ucMTU+1+r.IntN(ucMTU), false
@@ -566,8 +576,8 @@ func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
 	}, "a message to target %d whose last packet names another SRQ", i)
 }
 
-// drawSRQLongDatagram draws a datagram that is too long for a receive. It is dropped, and the receive
-// may complete with an error.
+// drawSRQLongDatagram draws a datagram that is too long for a receive. The device must drop it, and
+// may complete the receive with an error.
 func drawSRQLongDatagram(s *srqDialogue, r *rand.Rand) srqStep {
 	i, more := len(s.pairs)-1-r.IntN(2), dialogue.Pick(r, 1, 4, 40) // the last two are of UD
 	return step(func(s *srqDialogue) {
@@ -578,7 +588,7 @@ func drawSRQLongDatagram(s *srqDialogue, r *rand.Rand) srqStep {
 		p.conn.Send(ib.Datagram(p.PSN, udQKey, udPeerQPN, Data(srqBufferLen-ib.GRHLen+more)))
 		s.Sync()
 		for _, id := range p.Queue.Posted {
-			copy(s.want[s.used[id]:][:srqBufferLen], s.mem.Buf[s.used[id]:]) // may have a part of it
+			copy(s.want[s.used[id]:][:srqBufferLen], s.mem.Buf[s.used[id]:]) // may have a part of the datagram
 		}
 		if wc, ok := s.PollCompletion(0); ok {
 			s.Check(wc.Status == verbs.WCLocLenErr && wc.QPN == p.QPN && p.Queue.CompleteUnused(wc.WRID), "nothing, or a receive that completes with LOC_LEN_ERR", "%s", rig.Describe(&wc))
@@ -596,8 +606,8 @@ func (s *srqDialogue) release(id uint64) int {
 	return at
 }
 
-// drawSRQLoss draws a UC message that loses its second packet, and a SEND after it. Its receive
-// completes with an error, or serves the SEND.
+// drawSRQLoss draws a UC message without its second packet, and a SEND after it. The receive of the
+// message must complete with an error, or receive the SEND.
 func drawSRQLoss(s *srqDialogue, r *rand.Rand) srqStep {
 	i, m := slices.IndexFunc(s.pairs, func(p *srqPair) bool { return p.Service == ib.UC }), drawMessage(r)
 	m.n, m.write = 2*ucMTU+1+r.IntN(ucMTU), false

@@ -50,16 +50,17 @@ type (
 type senderDialogue struct {
 	*Conn
 	m          *model.UCSender
-	ops        []verbs.WROpcode
-	ids        uint64
-	psnUnknown bool // after a failed request
-	received   int  // messages of the peer
-	completed  uint32
-	sink       []byte // expected content of the part of LocalMem for results
+	ops        []verbs.WROpcode // opcodes of the requests
+	ids        uint64           // ID of the next request or receive
+	psnUnknown bool             // a request has failed: it may have used PSNs
+	received   int              // number of SENDs of the peer
+	completed  uint32           // number of completed requests: the MSN
+	sink       []byte           // expected content of LocalMem from SinkOffset on; nil before the first result
 }
 
 const senderMaxLen = 5 * ucMTU
 
+// openSender makes a queue pair with this first PSN.
 func openSender(p *Port, kind verbs.QPType, service ib.Transport, psn uint32) *senderDialogue {
 	c := p.connect(Setup{qpType: kind, caps: verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 8, MaxSendSGE: 3, MaxRecvSGE: 1}, Modify: func(a *verbs.QPAttr) {
 		a.PathMTU, a.SQPSN = verbs.MTU256, psn
@@ -82,7 +83,7 @@ func openXRCSender(p *Port) *senderDialogue {
 	return s
 }
 
-// Close frees the objects.
+// Close frees the objects of the dialogue.
 func (s *senderDialogue) Close() { s.closeConn(s.Conn) }
 
 // senderPost is a request, before it has an ID.
@@ -90,7 +91,7 @@ type senderPost struct {
 	op     verbs.WROpcode
 	flags  verbs.SendFlags
 	off, n int
-	split  int // lengths of the first two of three pieces
+	split  int // length of the first two of three SGEs; 0 for one SGE
 	imm    uint32
 	srqn   uint32
 	remote verbs.Remote
@@ -126,7 +127,8 @@ func (s *senderDialogue) drawPosts(r *rand.Rand) []senderPost {
 	return all
 }
 
-// request makes a work request. Results are placed at SinkOffset in LocalMem.
+// request makes a work request with the next ID. READs and atomics place their results from
+// SinkOffset on in LocalMem.
 func (s *senderDialogue) request(p senderPost) model.UCRequest {
 	off := p.off
 	r := model.UCRequest{WR: verbs.SendWR{
@@ -147,13 +149,14 @@ func (s *senderDialogue) request(p senderPost) model.UCRequest {
 	return r
 }
 
-// senderCompletions are the opcodes of completions.
+// senderCompletions are the opcodes of the completions of requests.
 var senderCompletions = map[verbs.WROpcode]verbs.WCOpcode{
 	verbs.OpSend: verbs.WCOpSend, verbs.OpSendImm: verbs.WCOpSend, verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
 	verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
 }
 
-// completion returns the completion of a request, none if it is not signaled and has no error.
+// completion returns the completion of a request with this status; none if the request succeeds and
+// is not signaled.
 func (s *senderDialogue) completion(r model.UCRequest, status verbs.WCStatus) []verbs.WC {
 	if status == verbs.WCSuccess && r.WR.Flags&verbs.SendSignaled == 0 {
 		return nil
@@ -161,7 +164,7 @@ func (s *senderDialogue) completion(r model.UCRequest, status verbs.WCStatus) []
 	return []verbs.WC{{WRID: r.WR.WRID, Status: status, QPN: s.QP.QPN(), Opcode: senderCompletions[r.WR.Opcode]}}
 }
 
-// post posts requests at once.
+// post posts requests with one call.
 func (s *senderDialogue) post(all []model.UCRequest) {
 	var wrs []verbs.SendWR
 	for _, r := range all {
@@ -170,7 +173,8 @@ func (s *senderDialogue) post(all []model.UCRequest) {
 	s.PostSend(s.QP, wrs...)
 }
 
-// expectSent fails the case unless the packets of a request come next.
+// expectSent fails the case unless the next packets are those of a request. After a failed request,
+// the first packet may have any PSN.
 func (s *senderDialogue) expectSent(r model.UCRequest) {
 	if s.psnUnknown {
 		a := s.expectAnyPacket("a packet of a request")
@@ -196,7 +200,7 @@ func drawSenderPosts(s *senderDialogue, r *rand.Rand) senderStep {
 }
 
 // finish expects the packets of requests, responds to those of XRC, and compares completions and
-// memory. together has one ACK respond to several requests.
+// memory. If together, SENDs and WRITEs are acknowledged by one ACK at the end.
 func (s *senderDialogue) finish(all []model.UCRequest, together bool) {
 	var want []verbs.WC
 	var responses []ib.Packet
@@ -205,7 +209,7 @@ func (s *senderDialogue) finish(all []model.UCRequest, together bool) {
 		s.expectSent(r)
 		s.completed++
 		want = append(want, s.completion(r, verbs.WCSuccess)...)
-		if response, ok := s.response(r, first); ok || !together {
+		if response, hasData := s.response(r, first); hasData || !together {
 			responses = append(responses, response...)
 		}
 	}
@@ -218,9 +222,9 @@ func (s *senderDialogue) finish(all []model.UCRequest, together bool) {
 	s.compare(want)
 }
 
-// response returns the response to a request whose first PSN is this one. It returns false for the
-// ACK of a request without data to return. The data are random and change memory.
-func (s *senderDialogue) response(r model.UCRequest, first ib.PSN) ([]ib.Packet, bool) {
+// response returns the response to a request with this first PSN, and whether it has data: that of
+// a READ or atomic has, and differs from the content of memory.
+func (s *senderDialogue) response(r model.UCRequest, first ib.PSN) (packets []ib.Packet, hasData bool) {
 	switch r.WR.Opcode {
 	case verbs.OpRDMARead:
 		data := slices.Clone(r.Payload)
@@ -237,7 +241,7 @@ func (s *senderDialogue) response(r model.UCRequest, first ib.PSN) ([]ib.Packet,
 	return []ib.Packet{ib.Ack(s.m.PSN.Add(-1), s.completed)}, false
 }
 
-// expectInSink notes the content that a response gives to the memory of a request.
+// expectInSink adds the data of a response to the expected content of memory.
 func (s *senderDialogue) expectInSink(r model.UCRequest, data []byte) {
 	if s.sink == nil {
 		s.sink = slices.Clone(s.LocalMem.Buf[SinkOffset:])
@@ -260,7 +264,7 @@ func (s *senderDialogue) compare(want []verbs.WC) {
 	s.expectEvents()
 }
 
-// drawSenderNoise draws packets that have no meaning for a UC queue pair that sends.
+// drawSenderNoise draws a response or CNP, which must have no effect on a UC queue pair.
 func drawSenderNoise(_ *senderDialogue, r *rand.Rand) senderStep {
 	kinds := []func(psn ib.PSN) ib.Packet{
 		func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) },
@@ -277,10 +281,11 @@ func drawSenderNoise(_ *senderDialogue, r *rand.Rand) senderStep {
 		s.Send(pkt)
 		s.compare(nil)
 		s.ExpectState(s.QP, verbs.QPStateRTS)
-	}, "%v at the PSN sent next %+d", kinds[i](0).Opcode(), delta)
+	}, "%v with the next PSN %+d", kinds[i](0).Opcode(), delta)
 }
 
-// drawSenderDrain draws requests that wait in SQD and are sent when the queue pair is in RTS again.
+// drawSenderDrain draws requests that are posted in SQD. They must be sent when the queue pair is
+// in RTS again, and not before.
 func drawSenderDrain(s *senderDialogue, r *rand.Rand) senderStep {
 	all := s.drawPosts(r)
 	return step(func(s *senderDialogue) {
@@ -296,8 +301,9 @@ func drawSenderDrain(s *senderDialogue, r *rand.Rand) senderStep {
 	}, "the application posts %v in SQD, and moves the queue pair to RTS", all)
 }
 
-// drawSenderFailure draws a request with a wrong L_Key among others. Those after it are flushed, those
-// posted in SQE too.
+// drawSenderFailure draws requests, one of which has a wrong L_Key and moves the queue pair to SQE.
+// The requests after it, and one that is posted in SQE, must be flushed. In half of the steps the
+// queue pair receives a SEND in SQE.
 func drawSenderFailure(s *senderDialogue, r *rand.Rand) senderStep {
 	all, bad, message := s.drawPosts(r), senderPost{op: dialogue.Pick(r, s.ops...), n: 9}, chance(r, 2)
 	at := r.IntN(len(all))
@@ -311,7 +317,8 @@ func drawSenderFailure(s *senderDialogue, r *rand.Rand) senderStep {
 			}
 			r := s.request(p)
 			if i == at {
-				r.WR.SGL[0].LKey ^= 0x00fff055
+				sge := &r.WR.SGL[0]
+				sge.LKey = verbs.LKey(unknownKey(verbs.RKey(sge.LKey)))
 				want, status = append(want, s.completion(r, verbs.WCLocProtErr)...), verbs.WCWRFlushErr
 			} else {
 				want = append(want, s.completion(r, status)...)
@@ -342,7 +349,7 @@ func drawSenderReceive(_ *senderDialogue, r *rand.Rand) senderStep {
 	return step(func(s *senderDialogue) { s.receive(n) }, "a SEND of %d bytes to the device", n)
 }
 
-// receive sends a message to the device, which receives it in TargetMem.
+// receive sends a SEND of n bytes to the device, which must receive it in TargetMem.
 func (s *senderDialogue) receive(n int) {
 	id := s.ids
 	s.ids++

@@ -12,7 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// compareAttr fails the case unless a query of the i-th queue pair returns what the model has.
+// compareAttr fails the case unless the state, the keys and, if it is known, the next PSN of the
+// i-th queue pair are those of the model.
 func (s *udDialogue) compareAttr(i int) {
 	q, a := s.m.QPs[i], s.QueryQP(s.qps[i])
 	s.Check(a.State == q.State, fmt.Sprintf("queue pair %d in %v", i, q.State), "%v", a.State)
@@ -20,23 +21,24 @@ func (s *udDialogue) compareAttr(i int) {
 		s.Check(a.QKey == q.QKey && a.PKeyIndex == q.PKeyIndex, fmt.Sprintf("Q_Key %#x and P_Key index %d of queue pair %d", q.QKey, q.PKeyIndex, i), "%#x and %d", a.QKey, a.PKeyIndex)
 	}
 	if q.State == verbs.QPStateRTS && q.PSNSlack == 0 && len(s.waiting[s.qps[i]]) == 0 {
-		s.Check(ib.PSN(a.SQPSN) == q.PSN, fmt.Sprintf("PSN %d to be sent next by queue pair %d", q.PSN, i), "%d", a.SQPSN)
+		s.Check(ib.PSN(a.SQPSN) == q.PSN, fmt.Sprintf("next PSN %d of queue pair %d", q.PSN, i), "%d", a.SQPSN)
 	}
 }
 
-// drawUDState draws a change of the state of a queue pair: to ERR or RESET, to INIT from any state, or
-// to the next one on the way to RTS.
+// drawUDState draws a change of the state of a queue pair: to ERR, RESET, INIT or RTS, or to the
+// next state on the way to RTS.
 func drawUDState(_ *udDialogue, r *rand.Rand) udStep {
 	return stateOf(r, verbs.QPStateErr, verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTS)
 }
 
-// drawUDSendState draws a change of the state of a send queue: to SQD or SQE, or to RTS.
+// drawUDSendState draws a change of the state of a send queue: to SQD or SQE, or to the next state
+// on the way to RTS.
 func drawUDSendState(_ *udDialogue, r *rand.Rand) udStep {
 	return stateOf(r, verbs.QPStateSQD, verbs.QPStateSQE)
 }
 
-// stateOf returns the step that moves a queue pair to one of the states, or to the next one on the way
-// to RTS.
+// stateOf returns a step that moves a queue pair to a random one of the states or, in half of the
+// steps, to the next state on the way to RTS.
 func stateOf(r *rand.Rand, states ...verbs.QPState) udStep {
 	i, to := pickUD(r), dialogue.Pick(r, states...)
 	if chance(r, 2) {
@@ -45,7 +47,8 @@ func stateOf(r *rand.Rand, states ...verbs.QPState) udStep {
 	return step(func(s *udDialogue) { s.toState(i, to) }, "queue pair %d to %v, if that is possible", i, to)
 }
 
-// toState moves the i-th queue pair to a state, if that is possible.
+// toState moves the i-th queue pair to a state, over others if necessary, and compares the effect.
+// It does nothing if the state cannot be reached.
 func (s *udDialogue) toState(i int, to verbs.QPState) {
 	q, qp := s.m.QPs[i], s.qps[i]
 	switch {
@@ -80,7 +83,8 @@ func (s *udDialogue) toState(i int, to verbs.QPState) {
 	s.compareAttr(i)
 }
 
-// failSend posts a request with a wrong L_Key between two others: the one after it is flushed.
+// failSend posts a request with a wrong L_Key between two valid ones. The first must be sent, the
+// last flushed, and the queue pair be in SQE.
 func (s *udDialogue) failSend(i int) {
 	q := s.m.QPs[i]
 	all := []model.UDRequest{s.newRequest(9), s.newRequest(10), s.newRequest(11)}
@@ -96,7 +100,8 @@ func (s *udDialogue) failSend(i int) {
 	s.AwaitState(s.qps[i], verbs.QPStateSQE)
 }
 
-// advance moves the i-th queue pair to the next state on the way to RTS.
+// advance moves the i-th queue pair to the next state on the way to RTS. Requests that waited in
+// SQD must then be sent.
 func (s *udDialogue) advance(i int) {
 	q, qp := s.m.QPs[i], s.qps[i]
 	switch q.State {
@@ -136,7 +141,8 @@ func (s *udDialogue) newRequest(n int) model.UDRequest {
 	return s.withPayload(r, 0, n)
 }
 
-// withPayload sets the payload: n bytes of the source from off on, in two pieces if they are many.
+// withPayload sets the payload: n bytes of the source from off on, with two SGEs if n is more than
+// 20.
 func (s *udDialogue) withPayload(r model.UDRequest, off, n int) model.UDRequest {
 	r.Payload, r.WR.SGL = s.source.Buf[off:][:n], nil
 	if n > 20 {
@@ -149,7 +155,7 @@ func (s *udDialogue) withPayload(r model.UDRequest, off, n int) model.UDRequest 
 	return r
 }
 
-// handle returns the address handle of a path.
+// handle returns the address handle of a path, and makes it if there is none.
 func (s *udDialogue) handle(a verbs.AHAttr) verbs.AH {
 	if s.paths[a] == nil {
 		s.paths[a] = rig.Result(s.PD.CreateAH(a))(s, "an address handle")
@@ -164,9 +170,9 @@ type drawnSend struct {
 	off, n int
 	imm    uint32
 	to     verbs.UD
-	path   verbs.GRH // besides the addresses
+	path   verbs.GRH // without the addresses
 	source int       // index of the device's address
-	dest   int       // index of the peer's address, or of a group if it is negative
+	dest   int       // index of the peer's address or, negated, of a group
 }
 
 func (d drawnSend) String() string {
@@ -203,7 +209,7 @@ func (s *udDialogue) request(d drawnSend) model.UDRequest {
 	return s.withPayload(req, d.off, d.n)
 }
 
-// drawUDSends draws up to four datagrams that a queue pair posts at once. The last is signaled.
+// drawUDSends draws up to four datagrams that a queue pair posts with one call.
 func drawUDSends(s *udDialogue, r *rand.Rand) udStep {
 	all := make([]drawnSend, 1+r.IntN(4))
 	for i := range all {
@@ -212,7 +218,8 @@ func drawUDSends(s *udDialogue, r *rand.Rand) udStep {
 	return sendsOf(pickUD(r), all)
 }
 
-// drawUDPaths draws datagrams with address handles of all kinds, some to groups.
+// drawUDPaths draws up to four datagrams with random addresses, Q_Keys, hop limits, traffic classes
+// and flow labels, some to groups.
 func drawUDPaths(s *udDialogue, r *rand.Rand) udStep {
 	all := make([]drawnSend, 1+r.IntN(4))
 	for i := range all {
@@ -228,7 +235,8 @@ func drawUDPaths(s *udDialogue, r *rand.Rand) udStep {
 	return sendsOf(pickUD(r), all)
 }
 
-// sendsOf returns the step in which the i-th queue pair posts datagrams at once.
+// sendsOf returns a step in which the i-th queue pair posts datagrams with one call. The last is
+// signaled.
 func sendsOf(i int, all []drawnSend) udStep {
 	all[len(all)-1].flags |= verbs.SendSignaled
 	return step(func(s *udDialogue) {
@@ -241,7 +249,7 @@ func sendsOf(i int, all []drawnSend) udStep {
 	}, "queue pair %d posts %v", i, all)
 }
 
-// post posts requests, which the device must refuse before RTS.
+// post posts requests to the i-th queue pair. Before RTS the device must refuse them.
 func (s *udDialogue) post(i int, all ...model.UDRequest) {
 	var wrs []verbs.SendWR
 	for _, r := range all {
@@ -255,7 +263,8 @@ func (s *udDialogue) post(i int, all ...model.UDRequest) {
 	s.PostSend(s.qps[i], wrs...)
 }
 
-// afterPost compares what the device does with posted requests in the state of its queue pair.
+// afterPost fails the case unless the device sends posted requests in RTS, keeps them in SQD, and
+// flushes them in SQE and ERR.
 func (s *udDialogue) afterPost(i int, all []model.UDRequest) {
 	q := s.m.QPs[i]
 	switch q.State {
@@ -288,7 +297,8 @@ func (s *udDialogue) expectAllSent(i int, all []model.UDRequest) {
 	s.compare(want)
 }
 
-// expectSent fails the case unless the next packet is that of a request.
+// expectSent fails the case unless the next packet is that of a request. Failed requests before it
+// may have used up to PSNSlack PSNs.
 func (s *udDialogue) expectSent(i int, r model.UDRequest) {
 	q := s.m.QPs[i]
 	got := s.expectAnyPacket(fmt.Sprintf("a datagram of %d bytes of queue pair %d", len(r.Payload), i))
@@ -307,7 +317,8 @@ func (s *udDialogue) expectSent(i int, r model.UDRequest) {
 		fmt.Sprintf("traffic class %#02x with ECN bits of %v", r.Path.GRH.TrafficClass&^ecn, allowed), "%#02x", tclass)
 }
 
-// drawUDOversize draws a datagram that exceeds the MTU: it is not sent.
+// drawUDOversize draws a datagram that exceeds the MTU, which the device must not send. It may
+// refuse the post, or complete the request with success or a length error.
 func drawUDOversize(_ *udDialogue, r *rand.Rand) udStep {
 	i, more := pickUD(r), dialogue.Pick(r, 1, 2, 3, 4, 5, 40)
 	return step(func(s *udDialogue) {
@@ -332,7 +343,8 @@ func drawUDOversize(_ *udDialogue, r *rand.Rand) udStep {
 	}, "queue pair %d posts a datagram of %d bytes more than the MTU", i, more)
 }
 
-// drawUDLoopback draws a datagram to a queue pair of the device itself, with its Q_Key or another.
+// drawUDLoopback draws a datagram from one queue pair of the device to another, or to itself. One
+// of five has a wrong Q_Key.
 func drawUDLoopback(s *udDialogue, r *rand.Rand) udStep {
 	d, from, to, wrongKey := s.drawSend(r), pickUD(r), pickUD(r), chance(r, 5)
 	d.flags, d.n = verbs.SendSignaled|d.flags, min(d.n, 300)
@@ -353,14 +365,15 @@ func drawUDLoopback(s *udDialogue, r *rand.Rand) udStep {
 		sent := s.m.QPs[from].Send(req)
 		want := s.receiveOwn(sent)
 		s.Sync()
-		s.skipped = slices.DeleteFunc(s.skipped, func(a Arrival) bool { return a.IP.Dst == s.Local[0] }) // where the wire shows it
+		// On some benches the datagram is also seen on the wire.
+		s.skipped = slices.DeleteFunc(s.skipped, func(a Arrival) bool { return a.IP.Dst == s.Local[0] })
 		s.compare(append(want, verbs.WC{WRID: req.WR.WRID, QPN: s.m.QPs[from].QPN, Opcode: verbs.WCOpSend}))
 		s.compareAttr(from)
 	}, "queue pair %d sends %v to queue pair %d, with a wrong Q_Key: %v", from, d, to, wrongKey)
 }
 
-// receiveOwn returns the completions that a datagram of the device causes in its own queue pairs. The
-// IP header that they see is not known.
+// receiveOwn returns the completions of a datagram that the device sends to itself. The content of
+// the header area is not known.
 func (s *udDialogue) receiveOwn(sent ib.Packet) []verbs.WC {
 	unseen := s.m.HeadersUnseen
 	s.m.HeadersUnseen = true
@@ -368,8 +381,8 @@ func (s *udDialogue) receiveOwn(sent ib.Packet) []verbs.WC {
 	return s.m.Receive(sent.Build())
 }
 
-// drawUDGroupSend draws a datagram of the device to a group. Each member of the device may receive a
-// copy, and receives one at most; the sender too.
+// drawUDGroupSend draws a datagram of the device to a group. Each queue pair of the device in the
+// group, even the sender, may receive one copy at most.
 func drawUDGroupSend(s *udDialogue, r *rand.Rand) udStep {
 	d, from := s.drawSend(r), pickUD(r)
 	d.dest, d.n, d.flags, d.to.QKey = -1-r.IntN(2), min(d.n, 64), d.flags|verbs.SendSignaled, udQKey
@@ -397,8 +410,8 @@ func drawUDGroupSend(s *udDialogue, r *rand.Rand) udStep {
 	}, "queue pair %d sends %v to group %d", from, d, -d.dest)
 }
 
-// copies returns the completions of those queue pairs of the device that have received a copy of its
-// own datagram, if got shows one.
+// copies returns the expected completions of the queue pairs that, according to got, have received
+// a copy of a datagram of the device. A copy that was too long may have changed memory.
 func (s *udDialogue) copies(sent ib.Packet, got []verbs.WC) (want []verbs.WC) {
 	all := s.m.QPs
 	defer func() { s.m.QPs = all }()

@@ -127,8 +127,8 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 	}),
 }})
 
-// cnpInterval is the published interval between the CNPs of a receiver for one flow. A
-// sender does not raise its rate within it.
+// cnpInterval is the interval between the CNPs of a receiver for one flow in published congestion
+// controls (DCQCN). A sender does not raise its rate within it.
 const cnpInterval = 50 * time.Microsecond
 
 // maxCNPInterval is longer than the CNP interval of any device.
@@ -277,9 +277,9 @@ type flow struct {
 	*Conn
 	service ib.Transport
 	reads   bool        // the packets are READ responses
-	sent    int         // packets so far
-	source  *rig.Memory // of the packets of a burst
-	ah      verbs.AH    // of datagrams
+	sent    int         // number of packets so far
+	source  *rig.Memory // payload of a burst
+	ah      verbs.AH    // for datagrams
 }
 
 // flowPackets is the number of packets in a burst, fewer than any window. They have the
@@ -316,9 +316,8 @@ func (f *flow) burst() time.Duration {
 }
 
 // burstUnder returns how long a burst takes while the peer sends CNPs on connection cnpConn: 20
-// before the burst, to slow down even a device that is far slower than its line, and one for each
-// packet, because a reduced rate rises as soon as CNPs stop. The result is the median of three
-// measurements: the rate may rise while this host is busy.
+// before the burst and one for each packet, because a reduced rate rises when CNPs stop. It returns
+// the median of three measurements, because the rate may also rise while this host is busy.
 func (f *flow) burstUnder(cnp ib.Packet, cnpConn *flow) time.Duration {
 	var took [3]time.Duration
 	for i := range took {
@@ -329,9 +328,9 @@ func (f *flow) burstUnder(cnp ib.Packet, cnpConn *flow) time.Duration {
 	return took[1]
 }
 
-// burstOnce has the device send a burst, calls sendCNP after each of its packets, and returns the
-// time from the first packet to the last. A task posts the requests, and sendCNP is also called while
-// no packet arrives, so that a slow verb call leaves no pause in which a reduced rate rises again.
+// burstOnce has the device send a burst, and returns the time from the first packet to the last. It
+// calls sendCNP after each packet and, so that a reduced rate does not rise during a slow verb
+// call, also while no packet arrives.
 func (f *flow) burstOnce(sendCNP func()) time.Duration {
 	start := f.Go("start", f.startBurst)
 	var first, last time.Duration
@@ -360,7 +359,7 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 	return last - first
 }
 
-// psn returns the PSN of the n-th packet of bursts.
+// psn returns the PSN of the n-th packet that the device sends in bursts.
 func (f *flow) psn(n int) ib.PSN {
 	if f.reads {
 		return f.PeerPSN(n)
@@ -368,7 +367,8 @@ func (f *flow) psn(n int) ib.PSN {
 	return f.DevicePSN(n)
 }
 
-// startBurst posts a WRITE, or datagrams of UD, or sends a READ to the device.
+// startBurst makes the device send a burst: it sends a READ to the device, or posts datagrams on
+// UD, or else posts a WRITE.
 func (f *flow) startBurst() error {
 	if f.reads {
 		f.Send(ib.ReadRequest(f.psn(f.sent), rethFor(f.source, 0, len(f.source.Buf))))
@@ -390,8 +390,8 @@ func (f *flow) startBurst() error {
 
 // sendCNPs sends n CNPs at cnpInterval, as a receiver does, and waits until they are processed.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
-	// A software device counts the CNPs of one poll of its wire as one. While its application
-	// polls, the device itself does not: wait until it does again, 3 ms later at most.
+	// A software device counts the CNPs that it finds in one poll of its wire as one. It does not
+	// poll the wire by itself while its application polls, and until 3 ms after that.
 	c.Sleep(3 * time.Millisecond)
 	for range n {
 		c.Send(cnp)
@@ -400,17 +400,16 @@ func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
 	c.Sync()
 }
 
-// Bounds for the duration of a burst. Below flowQuick, the simulator spends no time per
-// bit and the rate cannot be measured; above flowSlow, the device or its host is so slow
-// that a reduced rate would not show.
+// Bounds for the duration of a burst: below flowQuick the simulator spends no time per bit, and
+// above flowSlow the device or its host is so slow that a reduced rate would not show.
 const (
 	flowQuick = 100 * time.Microsecond
 	flowSlow  = time.Millisecond
 )
 
 // expectSlowedBy fails the case unless copies of this CNP make a burst take twice as long as
-// before, and at least 2*flowQuick. If it took more than flowSlow before, and the CNPs do not
-// double that, the case ends as unsupported.
+// before, and at least 2*flowQuick. Instead of failing, the case ends as unsupported if a burst
+// without CNPs takes more than flowSlow.
 func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, f), 2*max(before, flowQuick)
@@ -421,8 +420,8 @@ func (f *flow) expectSlowedBy(cnp ib.Packet) {
 }
 
 // expectSameRateUnder fails the case if a burst takes four times as long as before, and at least
-// 4*flowSlow, while the peer sends CNPs on connection cnpConn. Reduced rates make it far longer,
-// other work of this host does not.
+// 4*flowSlow, while the peer sends CNPs on connection cnpConn. Other work of this host does not
+// delay it that much, but a reduced rate does.
 func (f *flow) expectSameRateUnder(cnp ib.Packet, cnpConn *flow) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, cnpConn), 4*max(before, flowSlow)

@@ -56,7 +56,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Expects: "an event for the first SEND to each queue pair in RTR, also after RESET, and no other",
 	Defects: []string{"NoQPEvents", "CommEstOncePerQP"}, Run: OnPort(func(p *Port) {
 		rtr, rts := p.connect(Setup{state: verbs.QPStateRTR, Receives: 2}), p.connect(Setup{Receives: 1})
-		p.Sync() // has its own event
+		p.Sync() // the synchronization queue pair also raises an event
 		p.pendingEvents()
 		p.ExpectNoEvent()
 		rts.expectAccepted(0)
@@ -128,7 +128,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 			d.SendPacket(d.datagram(Data(16)))
 		}
 		p.expectSilence(silencePeriod)
-		_, _ = gone.postSend(9) // unspecified result, but it must not succeed or send anything
+		_, _ = gone.postSend(9) // may fail or not, but the SEND must not be sent or succeed
 		p.expectSilence(silencePeriod)
 		p.ExpectNoSuccess()
 		if datagrams {
@@ -263,7 +263,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "ev/port/no-subnet-management-events",
 	Cite: annexA17("CA17-31, CA17-32", "async/5", "async/6"), Setup: ipv4,
-	Title:   "No event tells of subnet management: LID, subnet manager and P_Key changes, registration of clients",
+	Title:   "No event of subnet management is raised: LID, subnet manager and P_Key changes, registration of clients",
 	Sends:   "SENDs before and after the link goes down and up, and packets of another partition",
 	Expects: "none of the events LID_CHANGE, SM_CHANGE, PKEY_CHANGE and CLIENT_REREGISTER",
 	Defects: []string{"KeysIgnored"}, Run: onRC(func(c *Conn) {
@@ -291,7 +291,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// subnetEvents tell of subnet management, which RoCEv2 does not have.
+// subnetEvents are events of subnet management, which RoCEv2 does not have.
 var subnetEvents = []verbs.AsyncEventType{verbs.EventLIDChange, verbs.EventSMChange, verbs.EventPKeyChange, verbs.EventClientReregister}
 
 // expectQPEvent fails the case unless the next event has this type and the connection's QP.
@@ -314,9 +314,9 @@ func (p *Port) nextEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	}
 }
 
-// expectPortEvent fails the case unless the next asynchronous event has the type want and is of port
-// 1. It skips GID_CHANGE events, unless want is GID_CHANGE: a host may remove addresses from a port
-// whose link is down.
+// expectPortEvent fails the case unless the next asynchronous event has the type want and is of
+// port 1. It skips GID_CHANGE events, unless want is GID_CHANGE: a host may remove addresses from a
+// port whose link is down.
 func (p *Port) expectPortEvent(want verbs.AsyncEventType) {
 	e := p.nextEvent(want)
 	for e.Type == verbs.EventGIDChange && e.Type != want {
@@ -351,9 +351,10 @@ func (p *Port) expectNoMoreEvents() {
 	}
 }
 
-// awaitCondition polls until a condition of the device holds, or fails the case.
-func (p *Port) awaitCondition(want string, holds func() bool) {
-	for until := p.Now() + p.ResponseTimeout(); !holds(); p.Sleep(shortWait) {
+// awaitCondition polls until isTrue returns true, or fails the case after the response timeout.
+// want describes the condition.
+func (p *Port) awaitCondition(want string, isTrue func() bool) {
+	for until := p.Now() + p.ResponseTimeout(); !isTrue(); p.Sleep(shortWait) {
 		p.Check(p.Now() < until, want, "not within %v", p.ResponseTimeout())
 	}
 }
@@ -381,11 +382,12 @@ func (c *Conn) armPath(a verbs.QPAttr) {
 	c.Must("an alternate path", c.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 }
 
-// migrate moves the connection to its other path for the i-th time, from 0 on, with the peer's
-// messages from 3i on and the device's from 2i on. The case fails unless the queue pair uses the
-// new path, with its own traffic class and timeout, and no longer the old one.
+// migrate moves the connection to its other path for the i-th time, from 0 on. The case fails
+// unless the queue pair then uses the new path, with the traffic class and timeout of that, and not
+// the old one.
 func (c *Conn) migrate(i int) {
-	old, k, n := c.Peer, 3*i, 2*i
+	old := c.Peer
+	k, n := 3*i, 2*i // the next messages of the peer and of the device
 	alt := c.pathTo(1 - i)
 	alt.AltTimeout, alt.AltAH.GRH.TrafficClass = c.Attr.Timeout-3, []uint8{0x68, 0xb8}[i]
 	c.armPath(alt)
@@ -440,8 +442,8 @@ func (c *Conn) expectMigState(want verbs.MigState) {
 	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)
 }
 
-// setAddress removes an address from the device's port, or adds it again. The case ends as
-// unsupported if the bench (the test setup of device and peer) cannot do that.
+// setAddress adds an address to the device's port or, if present is false, removes it. The case
+// ends as unsupported if the bench cannot do that.
 func (p *Port) setAddress(a netip.Addr, present bool) {
 	if p.SetAddress == nil {
 		rig.BenchCannot("remove %v from the device", a)
@@ -458,7 +460,7 @@ func removeAndRestoreAddress(c *Conn) {
 	c.setAddress(c.deviceAddr, absent)
 	c.expectPortEvent(verbs.EventGIDChange)
 	c.awaitGID(absent)
-	_, _ = c.postSend(9) // unspecified result, but it must not succeed or send anything
+	_, _ = c.postSend(9) // may fail or not, but the SEND must not be sent or succeed
 	c.Send(c.peerSend(1, 16))
 	// No connection is left to synchronize with: wait longer than the retransmission timers.
 	pkt, sent := c.NextPacket(50 * time.Millisecond)
@@ -474,8 +476,8 @@ func removeAndRestoreAddress(c *Conn) {
 	c.connect(Setup{Receives: 1}).expectAccepted(0)
 }
 
-// awaitGID fails the case unless a RoCEv2 entry for the device's address is present in the GID
-// table, or absent from it, in time. A restored address may have another index.
+// awaitGID fails the case unless the GID table gets a RoCEv2 entry for the device's address or, if
+// present is false, loses it.
 func (p *Port) awaitGID(present bool) {
 	p.awaitCondition(fmt.Sprintf("GID table has %v: %v", p.deviceAddr, present), func() bool {
 		return hasRoCEv2GID(p.gidTable(), p.deviceAddr) == present
@@ -487,7 +489,8 @@ func hasRoCEv2GID(table []verbs.GIDEntry, a netip.Addr) bool {
 	return slices.ContainsFunc(table, func(e verbs.GIDEntry) bool { return e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 })
 }
 
-// backToRTR resets a queue pair, posts a receive with ID 1, and moves the queue pair to RTR.
+// backToRTR moves the queue pair to RESET and INIT, posts a receive with ID 1, and moves the queue
+// pair to RTR.
 func (c *Conn) backToRTR() {
 	c.ToState(c.QP, verbs.QPStateReset)
 	c.ToInit(c.QP, 0, 0)

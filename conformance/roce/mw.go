@@ -128,8 +128,8 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	}),
 }}))
 
-// onEachWindowType makes the body of a case that calls steps for each type of window that the device
-// has, each time with a new connection.
+// onEachWindowType makes the body of a case that calls steps for each type of window that the
+// device has, each time with a new connection.
 func onEachWindowType(steps func(*Conn, verbs.MWType)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		kinds := []verbs.MWType{verbs.MWType1, verbs.MWType2}
@@ -154,7 +154,7 @@ func badBindCase(id, title string, cite conformance.Cite, binds []badBind, extra
 		Expects: "an error at the post, or MW_BIND_ERR; a NAK for a remote access error for the READs",
 		Run: onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
 			mw, info := b.bind(c, verbs.MWType2)
-			before, bound := mw.RKey(), verbs.NextRKey(mw.RKey())
+			before, bound := mw.RKey(), verbs.NextRKey(mw.RKey()) // bound: the key that the bind would set
 			c.expectBindFails(mw, verbs.SendSignaled, info)
 			c.expectKeysRefused(info.Addr, before, bound)
 			if c.QueryQP(c.QP).State == verbs.QPStateRTS { // the post was refused
@@ -172,7 +172,7 @@ type badBind struct {
 
 func (b badBind) String() string { return b.name }
 
-// badBindTo returns a bind of an ordinary window that must fail because of its BindInfo.
+// badBindTo returns a bind of a new window of the QP's PD that must fail because of its BindInfo.
 func badBindTo(name string, info func(*Conn) verbs.BindInfo) badBind {
 	return badBind{name, func(c *Conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) { return c.newWindow(kind), info(c) }}
 }
@@ -275,7 +275,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		eachConn(p, Setup{}, ops, func(c *Conn, op remoteOp) {
 			win := c.bindWindow(verbs.MWType2, 1024, 256, access)
 			c.expectOpExecuted(0, op, win.word())
-			setWord(win.m, windowWord, 0) // which a COMPARE_SWAP would change
+			setWord(win.m, windowWord, 0) // swapOp compares with 0, and would change the word
 			other := c.secondConn(Setup{})
 			other.expectNoEffect(win.m, op.packet(other.PeerPSN(0), win.word()), ib.NakRemoteAccess)
 		})
@@ -380,8 +380,8 @@ func (w windowAccess) String() string {
 	return fmt.Sprintf("a window with %v: %v is granted, %v refused", w.access, w.granted, w.refused)
 }
 
-// windowRange returns a function that fails the case unless a peer can access the last bytes of a
-// window, and none that are partly outside it.
+// windowRange returns a function that fails the case unless the peer can read and write the last
+// bytes of a window, and is refused access to bytes that begin before the window or end after it.
 func windowRange(kind verbs.MWType) func(*Port) {
 	const windowLen, accessLen = 256, 8
 	return func(p *Port) {
@@ -395,8 +395,8 @@ func windowRange(kind verbs.MWType) func(*Port) {
 	}
 }
 
-// windowRights returns a function that fails the case unless operations through a window need its
-// rights.
+// windowRights returns a function that fails the case unless a window permits an operation for
+// which it grants the right, and refuses one for which it does not.
 func windowRights(kind verbs.MWType) func(*Port) {
 	return func(p *Port) {
 		all := []windowAccess{{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp}}
@@ -407,7 +407,7 @@ func windowRights(kind verbs.MWType) func(*Port) {
 		}
 		eachConn(p, Setup{}, all, func(c *Conn, w windowAccess) {
 			win := c.bindWindow(kind, 1024, 256, w.access)
-			setWord(win.m, windowWord, 0) // which a COMPARE_SWAP changes
+			setWord(win.m, windowWord, 0) // swapOp compares with 0, and then changes the word
 			c.expectOpExecuted(0, w.granted, win.word())
 			c.expectNoEffect(win.m, w.refused.packet(c.PeerPSN(1), win.word()), ib.NakRemoteAccess)
 		})
@@ -446,15 +446,15 @@ func (c *Conn) postBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo)
 	return key, err
 }
 
-// boundWindow is a bound window; m is the memory if bindWindow has registered it.
+// boundWindow is a bound window.
 type boundWindow struct {
 	mw   verbs.MW
-	m    *rig.Memory
+	m    *rig.Memory // the memory that bindWindow has registered; nil after bind
 	addr uint64
 	key  verbs.RKey
 }
 
-// bind binds a window.
+// bind binds a window, and fails the case unless the bind completes with success.
 func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) boundWindow {
 	key, err := c.postBind(mw, verbs.SendSignaled, info)
 	c.Must("a window that can be bound", err)
@@ -462,7 +462,7 @@ func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) boundWindow {
 	return boundWindow{mw: mw, addr: info.Addr, key: key}
 }
 
-// bindWindow binds a new window to n bytes of new memory from off on.
+// bindWindow binds a new window to n bytes of newly registered memory from off on.
 func (c *Conn) bindWindow(kind verbs.MWType, off, n int, access verbs.Access) boundWindow {
 	m := c.bindableMemory()
 	win := c.bind(c.newWindow(kind), bindRange(m, off, n, access))
@@ -473,7 +473,7 @@ func (c *Conn) bindWindow(kind verbs.MWType, off, n int, access verbs.Access) bo
 // reth returns the RETH for n bytes of the window's range from off on.
 func (w boundWindow) reth(off, n int) ib.RETH { return ib.At(w.addr+uint64(off), w.key, n) }
 
-// windowWord is a word of a window's memory that lies in bytes 1024 to 1279.
+// windowWord is the index of a word in bytes 1024 to 1279 of memory, to which cases bind windows.
 const windowWord = 130
 
 // word returns the RETH for windowWord through the window.

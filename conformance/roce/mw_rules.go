@@ -69,11 +69,12 @@ func (p *Port) portInOtherPD() *Port {
 	return newPort(&rig.Rig{Bench: p.Bench, PD: p.otherPD(), CQ: p.CQ})
 }
 
-// freshKeyCase is the case for the keys of windows of one type that were never bound.
+// freshKeyCase returns the case about the keys of windows that were never bound. number is that of
+// the window type.
 func freshKeyCase(number int, kind verbs.MWType, capability verbs.Caps) conformance.Case {
 	return conformance.Case{
 		ID: fmt.Sprintf("mw/alloc/type-%d-key-opens-nothing", number), Cite: ibta("o10-37.2.32", "mw/16"), Needs: capability,
-		Title:   fmt.Sprintf("The key of a type %d window that was never bound opens nothing", number),
+		Title:   fmt.Sprintf("The key of a type %d window that was never bound grants no access", number),
 		Sends:   "a READ, a WRITE and atomics with the keys of new windows",
 		Expects: "keys that no other window or region has; a NAK for a remote access error for each request",
 		Defects: []string{"AccessNAKsSwapped"}, Run: OnPort(func(p *Port) {
@@ -85,15 +86,15 @@ func freshKeyCase(number int, kind verbs.MWType, capability verbs.Caps) conforma
 				kinds = append(kinds, verbs.MWType1, verbs.MWType2, verbs.MWType1, verbs.MWType2)
 			}
 			eachConn(p, Setup{}, ops, func(c *Conn, op remoteOp) {
-				setWord(c.TargetMem, 0, 0) // which a COMPARE_SWAP would change
+				setWord(c.TargetMem, 0, 0) // swapOp compares with 0, and would change the word
 				keys := []verbs.RKey{c.TargetMem.RKey(), c.LocalMem.RKey()}
 				for _, kind := range kinds {
 					key := c.newWindow(kind).RKey()
-					c.Check(!slices.Contains(keys, key), "a window with a key of its own", "%#x again", key)
+					c.Check(!slices.Contains(keys, key), "a window with a key that no other window or region has", "%#x again", key)
 					keys = append(keys, key)
 				}
 				at := wordRETH(c.TargetMem, 0)
-				at.RKey = new(uint32(keys[2]))
+				at.RKey = new(uint32(keys[2])) // of the first window
 				c.expectOpRefused(op, at)
 			})
 		}),

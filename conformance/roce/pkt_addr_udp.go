@@ -108,8 +108,8 @@ func (p *Port) gidTable() (table []verbs.GIDEntry) {
 	return table
 }
 
-// gidIndex returns the index of an address's RoCEv2 entry in the GID table. It reads no entry
-// after that, since each costs a verb call.
+// gidIndex returns the index of an address's RoCEv2 entry in the GID table, or fails the case. It
+// does not call gidTable: each entry costs a verb call.
 func (p *Port) gidIndex(a netip.Addr) uint8 {
 	for i := range p.QueryPort().GIDs {
 		if e, err := p.Device.QueryGID(1, i); err == nil && e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
@@ -120,8 +120,8 @@ func (p *Port) gidIndex(a netip.Addr) uint8 {
 	return 0
 }
 
-// rocev1OnlyAddr returns an address that the GID table has for RoCEv1 and not for RoCEv2.
-// The case ends as unsupported if there is none.
+// rocev1OnlyAddr returns an address of the device's IP version that has an entry of RoCEv1 in the
+// GID table and none of RoCEv2. The case ends as unsupported if there is none.
 func (p *Port) rocev1OnlyAddr() netip.Addr {
 	table := p.gidTable()
 	for _, e := range table {
@@ -239,13 +239,12 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"FrameEndICRC"}, Run: onRC(func(c *Conn) { c.expectPaddingIgnored(2, 6, 20) }),
 }})
 
-// expectPaddingIgnored sends a SEND for each of paddings, the number of bytes after the IP packet.
-// The first SEND has no payload. A READ response has the last padding. It fails the case unless the
-// device accepts all of them.
+// expectPaddingIgnored sends a SEND with each of these numbers of padding bytes after the IP
+// packet, and a READ response with the last number. The device must accept all of them.
 func (c *Conn) expectPaddingIgnored(paddings ...int) {
 	var trailer []byte
 	for i, padding := range paddings {
-		payload := Data(16 * min(i, 1))
+		payload := Data(16 * min(i, 1)) // the first SEND has none
 		trailer = bytes.Repeat([]byte{0xee}, padding)
 		c.Send(ib.SendOnly(c.PeerPSN(i), payload).AckReq().WithTrailer(trailer))
 		c.expect(c.deviceAck(i, uint32(i+1)))
@@ -260,7 +259,8 @@ func (c *Conn) expectPaddingIgnored(paddings ...int) {
 	c.ExpectUnchangedOutside(c.LocalMem, SinkOffset, 8)
 }
 
-// expectNoChecksum fails the case unless packets of many kinds have UDP checksum 0.
+// expectNoChecksum fails the case unless packets of many kinds, of all services, have UDP checksum
+// 0.
 func expectNoChecksum(c *Conn) {
 	c.expectInAllServices(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}})
 }
@@ -277,9 +277,10 @@ func acceptsThree(modify func(ib.Packet) ib.Packet) func(*conformance.Bench) err
 	})
 }
 
+// withZeroChecksum returns a packet with UDP checksum 0.
 func withZeroChecksum(p ib.Packet) ib.Packet { p.UDP.Checksum = new(uint16(0)); return p }
 
-// sourcePorts checks that all packets have the same source port.
+// sourcePorts checks that all packets have the UDP source port of the first one.
 type sourcePorts struct{ first uint16 }
 
 // checkNext fails the case unless the next n packets have the source port of those before.

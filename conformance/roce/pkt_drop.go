@@ -38,7 +38,7 @@ var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 }, {
 	ID: "pkt/udp/ipv6-extension-header-dropped", Cite: annexA17("CA17-16", "pkt/udp/6"), Setup: ipv6,
 	Title:   "A packet with an IPv6 extension header before UDP is dropped",
-	Sends:   "SENDs behind a header of hop-by-hop options, and of destination options, with an ICRC that covers it and with one that does not",
+	Sends:   "SENDs after a header of hop-by-hop options, and of destination options, with an ICRC that covers it and with one that does not",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"ICRCIgnored"}, Run: acceptsAfter(dropExtensionHeaders),
 }, {
@@ -102,7 +102,7 @@ var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 				continue
 			}
 			p.ToRTS(c.QP, c.Attr)
-			_, _ = c.postSend(100) // unspecified result
+			_, _ = c.postSend(100) // may fail or not
 			p.expectSilence(silencePeriod)
 		}
 		p.ExpectNoSuccess()
@@ -120,12 +120,13 @@ var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 			return
 		}
 		d := p.newUDPort(0, nil)
-		_, _ = d.QP.PostSend([]verbs.SendWR{d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 16)})}) // unspecified result
+		_, _ = d.QP.PostSend([]verbs.SendWR{d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 16)})}) // may fail or not
 		p.expectSilence(silencePeriod)
 	}),
 }}, gidTypeCase("pkt/addr/gid-entries-have-a-type", 4), gidTypeCase("pkt/addr/gid-entries-of-ipv6-have-a-type", 6)))
 
-// gidTypeCase returns the case about the types of GIDs, of a port with addresses of IP version family.
+// gidTypeCase returns the case about the types of GIDs of a port with IPv4 or IPv6 addresses, by
+// family.
 func gidTypeCase(id string, family int) conformance.Case {
 	return conformance.Case{
 		ID: id, Cite: annexA17("CA17-26", "pkt/addr/6"), Setup: conformance.Setup{Family: family},
@@ -133,7 +134,7 @@ func gidTypeCase(id string, family int) conformance.Case {
 		Sends:   "nothing",
 		Expects: "types RoCEv1 or RoCEv2; for each address exactly one entry of RoCEv2; entries of RoCEv2 with unicast addresses only",
 		Defects: []string{"GIDsWrong"}, Run: OnPort(func(p *Port) {
-			entries := make(map[verbs.GID]int) // of RoCEv2
+			entries := make(map[verbs.GID]int) // number of RoCEv2 entries for each GID
 			for _, e := range p.gidTable() {
 				if e.GID == (verbs.GID{}) {
 					continue // an unused entry
@@ -163,7 +164,8 @@ func (p *Port) rocev1OnlyIndex() uint8 {
 	return uint8(table[i].Index)
 }
 
-// dropContradictoryLengths sends SENDs with a UDP or IP length that is wrong, which must be dropped.
+// dropContradictoryLengths sends SENDs with a wrong length in the UDP or IP header, and too long
+// ones in both, which the device must drop.
 func dropContradictoryLengths(c *Conn) {
 	if c.UDPSockets {
 		rig.BenchCannot("sockets do not set the lengths in the headers")
@@ -179,7 +181,7 @@ func dropContradictoryLengths(c *Conn) {
 		c.expectDropped(udp)
 		ip.IP.Length = new(uint16(ipLen + wrong))
 		c.expectDropped(ip)
-		if wrong > 0 { // else the frame has padding
+		if wrong > 0 { // shorter lengths in both headers only mean that the frame has padding
 			ip.UDP.Length = udp.UDP.Length
 			c.expectDropped(ip)
 		}
@@ -199,12 +201,13 @@ func dropOtherProtocols(c *Conn) {
 	}
 }
 
-// dropExtensionHeaders sends SENDs with an extension header of IPv6, which must be dropped.
+// dropExtensionHeaders sends SENDs with an extension header of IPv6, which the device must drop:
+// with the ICRC of the packet without it, and with that of the packet with it.
 func dropExtensionHeaders(c *Conn) {
 	const hopByHop, destinationOptions, headerLen = 0, 60, 40
 	for _, kind := range []byte{hopByHop, destinationOptions} {
 		raw := c.peerSend(0, 16).MigReq().To(uint32(c.QP.QPN())).Via(c.Peer, c.deviceAddr).Build()
-		extension := []byte{raw[6], 0, 1, 4, 0, 0, 0, 0} // next header, 8 bytes, and an option that pads them
+		extension := []byte{raw[6], 0, 1, 4, 0, 0, 0, 0} // next header, length of 8 bytes, and a padding option
 		raw[6] = kind
 		raw[5] += byte(len(extension))
 		raw = slices.Insert(raw, headerLen, extension...)

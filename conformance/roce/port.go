@@ -16,8 +16,8 @@ import (
 )
 
 // Port is an application on the device, with a scripted RoCEv2 peer at the other end of
-// the link. It checks the rules that hold for every packet; see [PacketChecker]. It has no
-// connection; see [Conn]. A port belongs to one case.
+// the link, for one case. It checks every packet of the device; see [PacketChecker]. It has no
+// connection; see [Conn].
 type Port struct {
 	*rig.Rig
 	// Peer and deviceAddr are the default addresses of packets.
@@ -27,7 +27,7 @@ type Port struct {
 	// skipped are packets received while waiting for others.
 	skipped  []Arrival
 	syncConn *syncConn
-	conns    uint32 // made by Connect
+	conns    uint32 // number of connections made by Connect
 }
 
 // OnPort makes the body of a case from a function that uses a port.
@@ -118,15 +118,16 @@ func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) 
 	}
 }
 
-// expectAnyPacket returns the next packet, which want describes, or fails the case.
+// expectAnyPacket returns the next packet, whatever it is. If none arrives, the case fails with
+// want in its message.
 func (p *Port) expectAnyPacket(want string) Arrival {
 	a, ok := p.NextPacket(p.ResponseTimeout())
 	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
 	return a
 }
 
-// expectAfter returns the next packet for which skip is false, which want describes, or fails the
-// case. It discards the packets before.
+// expectAfter returns the next packet for which skip is false, and discards the packets before it.
+// If there is none, the case fails with want in its message.
 func (p *Port) expectAfter(skip func(*Arrival) bool, want string) Arrival {
 	a := p.expectAnyPacket(want)
 	for skip(&a) {
@@ -179,7 +180,7 @@ func byClock[T any](p *Port, inVirtual, inReal T) T {
 const (
 	// silencePeriod is how long the device must be silent where no timer runs.
 	silencePeriod = time.Second
-	// shortWait is long enough for everything that waits for no timer.
+	// shortWait is long enough, in virtual time, for responses that no timer delays.
 	shortWait = 100 * time.Microsecond
 	// sentSoFar makes [Port.Drain] return only packets that arrive until [Port.Sync] returns.
 	sentSoFar = 0
@@ -206,7 +207,7 @@ type syncConn struct {
 	mem *rig.Memory // some NICs check the R_Key of a zero-length WRITE
 }
 
-// Numbers of the connection, distinct from those of others.
+// The peer's QPN and first PSN on a syncConn, distinct from those of other connections.
 const (
 	syncQPN = 0xca4a51
 	syncPSN = 0x400000
@@ -249,15 +250,15 @@ func (p *Port) expectNoCompletion() {
 const reorderLimit = 20 * time.Millisecond
 
 // NextAfterSync calls Sync and returns the first packet that the device has sent until then, or
-// sends within quiet; false if there is none. Keep quiet shorter than the device's running timers.
-// In real time quiet is limited to reorderLimit.
+// sends within quiet; false if there is none. quiet must be shorter than the timers that run on the
+// device, and is at most reorderLimit in real time.
 func (p *Port) NextAfterSync(quiet time.Duration) (Arrival, bool) {
 	p.Sync()
 	return p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit)))
 }
 
 // Drain returns all packets that the device has sent until [Port.Sync] returns, and after that
-// until none comes for the time quiet, which is at most reorderLimit in real time.
+// until none arrives for the time quiet, which is at most reorderLimit in real time.
 func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
 	for a, ok := p.NextAfterSync(quiet); ok; a, ok = p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit))) {
 		all = append(all, a)
@@ -265,13 +266,14 @@ func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
 	return all
 }
 
-// PacketChecker checks rules that hold for every packet from a device: the ICRC, and the
-// fields of transport headers. Network headers and recommendations have their own cases.
+// PacketChecker checks the ICRC and the transport headers of every packet from a device. Other
+// cases are about network headers and recommendations.
 type PacketChecker struct {
-	// PKey is the expected P_Key, the first of the port; PKeys are exceptions by the peer's QPN.
-	// AnyPKey: the case itself checks them.
-	PKey    uint16
-	PKeys   map[uint32]uint16
+	// PKey is the expected P_Key, the first of the port, for packets to QPNs that PKeys does not
+	// have.
+	PKey  uint16
+	PKeys map[uint32]uint16
+	// AnyPKey allows all P_Keys: the case checks them itself.
 	AnyPKey bool
 	// markSent is set once the peer has sent a packet with CE or FECN.
 	markSent bool
@@ -284,7 +286,8 @@ func (w *PacketChecker) PacketSent(p ib.Packet) {
 	w.markSent = w.markSent || marked
 }
 
-// Check fails the case if a packet has [ib.Packet.Faults], or a wrong P_Key, FECN or BECN.
+// Check fails the case if a packet of the device has [ib.Packet.Faults] or a wrong P_Key, or has
+// FECN or BECN although the peer has marked no packet.
 func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 	for _, f := range p.Faults() {
 		r.Fail(f.Rule, "%v: %s", p, f.Found)
@@ -292,17 +295,18 @@ func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 	if p.Opcode() == ib.OpCNP {
 		return // a CNP has the P_Key of the marked packet, and BECN
 	}
-	// QP 1 responds with the P_Key of the request.
-	pkey := cmp.Or(w.PKeys[p.DestQP()], w.PKey)
-	r.Check(w.AnyPKey || p.DestQP() == ib.GSIQPN || *p.BTH.PKey == pkey,
-		fmt.Sprintf("the P_Key of the queue pair, %#04x", pkey), "%v with P_Key %#04x", p, *p.BTH.PKey)
-	r.Check(w.markSent || !*p.BTH.FECN && !*p.BTH.BECN,
-		"no FECN or BECN where no packet was marked", "%v with FECN %v, BECN %v", p, *p.BTH.FECN, *p.BTH.BECN)
+	if !w.AnyPKey && p.DestQP() != ib.GSIQPN { // QP 1 responds with the P_Key of the request
+		pkey := cmp.Or(w.PKeys[p.DestQP()], w.PKey)
+		r.Check(*p.BTH.PKey == pkey, fmt.Sprintf("the P_Key of the queue pair, %#04x", pkey), "%v with P_Key %#04x", p, *p.BTH.PKey)
+	}
+	if !w.markSent {
+		r.Check(!*p.BTH.FECN && !*p.BTH.BECN, "no FECN or BECN where no packet was marked", "%v with FECN %v, BECN %v", p, *p.BTH.FECN, *p.BTH.BECN)
+	}
 }
 
-// RequireICRCFields ends a case about ICRCs as unsupported if the bench does not see all
-// fields that the ICRC covers: with UDP sockets over IPv4. [PacketChecker.Check] then
-// accepts an ICRC that is correct for any value of the hidden fields.
+// RequireICRCFields ends a case about ICRCs as unsupported on a bench with UDP sockets over IPv4,
+// which does not see all fields that the ICRC covers. [PacketChecker.Check] then accepts an ICRC
+// that is correct for any value of the hidden fields.
 func (p *Port) RequireICRCFields() {
 	if p.UDPSockets && p.Local[0].Is4() {
 		rig.BenchCannot("sockets do not show the identification and the flags of IPv4, which the ICRC covers")
@@ -320,9 +324,8 @@ func (c *Conn) expectDropped(pkt ib.Packet) {
 	c.ExpectUntouched(c.TargetMem, c.LocalMem)
 }
 
-// expectAccepted sends the peer's n-th message, a SEND of one packet, and fails the case
-// unless the device acknowledges it and completes receive n+1. It also shows that earlier
-// packets have not changed the expected PSN.
+// expectAccepted sends the peer's n-th message, a SEND of one packet, and fails the case unless the
+// device acknowledges it and completes receive n+1. So the device's expected PSN must be the n-th.
 func (c *Conn) expectAccepted(n int, modify ...func(ib.Packet) ib.Packet) {
 	pkt := c.peerSend(n, 16)
 	for _, f := range modify {
@@ -330,7 +333,7 @@ func (c *Conn) expectAccepted(n int, modify ...func(ib.Packet) ib.Packet) {
 	}
 	c.exchange(pkt, c.deviceAck(n, uint32(n+1)))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.ExpectBytes(c.LocalMem, n*64, Data(16))
+	c.ExpectBytes(c.LocalMem, n*64, Data(16)) // receives have 64 bytes each
 	c.LocalMem.Snapshot()
 }
 
@@ -354,8 +357,7 @@ func ibta(section string, rows ...string) conformance.Cite {
 	return cite(conformance.IBTA, section, rows)
 }
 
-// cite returns a citation of a document, with rows of our list of its requirements,
-// ../ledger/roce.yaml.
+// cite returns a citation of a document, with rows of its ledger, ../ledger/roce.yaml.
 func cite(doc, section string, rows []string) conformance.Cite {
 	c := conformance.Cite{Doc: doc, Section: section}
 	for _, row := range rows {

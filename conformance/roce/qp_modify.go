@@ -158,8 +158,9 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	}),
 }})
 
-// expectRefusedModify fails the case unless a modify of the state and these attributes is refused,
-// and changes nothing. The send queue may drain meanwhile.
+// expectRefusedModify fails the case unless the device refuses a modify of the state and these
+// attributes, and changes no attribute. SQDraining is not compared: the send queue may drain
+// meanwhile.
 func (p *Port) expectRefusedModify(qp verbs.QP, what string, a verbs.QPAttr, mask verbs.QPAttrMask) {
 	before := p.QueryQP(qp)
 	p.MustFail(what, qp.Modify(a, mask|verbs.QPAttrState), nil)
@@ -200,8 +201,8 @@ func (m *qpMover) checkMasks() {
 	}
 }
 
-// checkAltPaths fails the case unless transitions with an optional alternate path accept one, and
-// accept to arm it. Some devices claim automatic path migration and reject alternate paths.
+// checkAltPaths fails the case unless transitions with an optional alternate path accept one,
+// without and with the migration state. Some devices claim automatic path migration and fail this.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range m.table {
 		if t.Optional&verbs.QPAttrAltPath == 0 {
@@ -213,16 +214,17 @@ func (m *qpMover) checkAltPaths() {
 	}
 }
 
-// expectTransition moves a new queue pair with these attributes, which it must accept.
+// expectTransition makes a transition of a new queue pair with these attributes, which must
+// succeed.
 func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 	qp, _ := m.newQP(t.From)
 	m.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, mask), m.Modify(qp, t, mask))
 	m.ExpectState(qp, t.To)
 }
 
-// checkOtherTransitions fails the case unless the device refuses, with any error, to move between
-// two states without a transition. It tries that with the attributes that other transitions to the
-// state require, and with none. Another case tests RESET to ERR.
+// checkOtherTransitions fails the case unless the device refuses every transition that the table
+// does not have: with the attributes that others to the same state require, and with none. Another
+// case tests RESET to ERR.
 func (m *qpMover) checkOtherTransitions() {
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC { // RC has no SQE
@@ -248,7 +250,8 @@ func (m *qpMover) checkOtherTransitions() {
 	}
 }
 
-// expectPSNs fails the case unless a query returns the PSNs after this many packets.
+// expectPSNs fails the case unless a query returns the PSNs that follow this number of sent and of
+// received packets.
 func (c *Conn) expectPSNs(sent, received int) {
 	a := c.QueryQP(c.QP)
 	c.Check(ib.PSN(a.SQPSN) == c.DevicePSN(sent) && ib.PSN(a.RQPSN) == c.PeerPSN(received),
@@ -281,7 +284,7 @@ type qpMover struct {
 	*Port
 	kind  verbs.QPType
 	table []rig.Transition
-	// unspecified are attributes that a device may accept or reject.
+	// unspecified are attributes that a device may accept or reject in every transition.
 	unspecified verbs.QPAttrMask
 }
 
@@ -345,7 +348,8 @@ func (m *qpMover) find(from, to verbs.QPState) *rig.Transition {
 	return nil
 }
 
-// failSend makes a send of an unreliable queue pair fail. It reports whether the state is SQE then.
+// failSend posts a SEND with a bad key to an unreliable queue pair, which must complete with an
+// error. It reports whether the queue pair is then in SQE.
 func (m *qpMover) failSend(qp verbs.QP) bool {
 	wr := m.badSendWR(1)
 	if m.kind == verbs.QPTypeUD {

@@ -59,7 +59,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	Expects: "as many requests are posted as the queue has room for; those of RC are sent and complete, and no others; then there is room again; in ERR those that are left are flushed, and no others",
 	Defects: []string{"OverflowSendQueue"}, Run: onConnected(func(p *Port, kind verbs.QPType) {
 		c := p.connect(Setup{qpType: kind, caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
-		if kind == verbs.QPTypeUC { // requests wait for no ACK, only in SQD
+		if kind == verbs.QPTypeUC { // requests of UC wait in SQD only, not for an ACK
 			c.toSQD(false)
 		}
 		room := c.QueryQP(c.QP).Caps.MaxSendWR // the device may have rounded it up
@@ -181,7 +181,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.sendUnacked(100)
 		c.sendUnacked(101)
 		c.ToState(c.QP, verbs.QPStateReset)
-		c.Drain(sentSoFar) // retransmissions before the reset
+		c.Drain(sentSoFar) // discards retransmissions before the reset
 		c.reconnect()
 		c.expectNothing()
 		c.exchange(c.peerSend(0, 16), ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
@@ -214,7 +214,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.postFourSends()
 		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectFlushed(4, 3)
-		c.Drain(sentSoFar) // the device may have sent the sends
+		c.Drain(sentSoFar) // the device may have sent some of the SENDs
 		c = p.connect(Setup{Receives: 3, recvLen: 2 * MTU})
 		c.beginMessage()
 		c.ToState(c.QP, verbs.QPStateErr)
@@ -276,7 +276,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 // serviceOf are the transports of connected queue pairs.
 var serviceOf = map[verbs.QPType]ib.Transport{verbs.QPTypeRC: ib.RC, verbs.QPTypeUC: ib.UC}
 
-// onConnected makes the body of a case that is played with RC and, if the device has it, with UC.
+// onConnected makes the body of a case that calls body for RC and, if the device has it, for UC.
 func onConnected(body func(*Port, verbs.QPType)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
@@ -336,7 +336,7 @@ func (c *Conn) checkNoRNRWait(begun time.Duration) {
 	c.Check(took < most, fmt.Sprintf("packets within %v, without waiting for a timer", most), "after %v", took)
 }
 
-// postSend tries to post a SEND.
+// postSend posts a SEND, and returns the results of the verb.
 func (c *Conn) postSend(id uint64) (int, error) {
 	return c.QP.PostSend([]verbs.SendWR{c.SendWR(id, 8)})
 }
@@ -344,15 +344,16 @@ func (c *Conn) postSend(id uint64) (int, error) {
 // expectFlushed fails the case unless the next completions are those of flushed sends, with IDs
 // from 101 on, and flushed receives, with IDs from 1 on, each in order, and no other.
 func (c *Conn) expectFlushed(sends, recvs int) {
-	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)}
+	const send, receive = 0, 1
+	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)} // IDs
 	for next != end {
 		wc := c.NextCompletion()
-		q := 1 // receives
+		q := receive
 		if wc.WRID > 100 {
-			q = 0 // sends
+			q = send
 		}
 		c.Check(wc.Status == verbs.WCWRFlushErr && wc.WRID == next[q] && next[q] < end[q],
-			fmt.Sprintf("send %d or receive %d flushed", next[0], next[1]), "%s", rig.Describe(&wc))
+			fmt.Sprintf("send %d or receive %d flushed", next[send], next[receive]), "%s", rig.Describe(&wc))
 		next[q]++
 	}
 	c.expectNoCompletion()
@@ -431,6 +432,7 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 // minQPCaps are capacities that every device supports.
 var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 
+// qpInit returns the attributes of a queue pair that uses the default PD and CQ.
 func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
 	return verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps}
 }
@@ -544,7 +546,8 @@ func (c *Conn) sendUnacked(id uint64) {
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
-// expectServed sends the peer's n-th SEND, WRITE and READ, from 0, which the device must execute.
+// expectServed sends the peer's n-th SEND, WRITE and READ, counting from 0, which the device must
+// execute.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
 	c.exchange(c.peerSend(3*n, 16), c.deviceAck(3*n, msn+1))

@@ -204,8 +204,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectOptionalAcks fails the case if the device has answered the peer's k-th packet, which had no
-// AckReq, by anything but an ACK of it with this MSN.
+// expectOptionalAcks fails the case if the device has sent anything on the connection but ACKs of
+// the peer's k-th packet, which had no AckReq, with this MSN.
 func (c *Conn) expectOptionalAcks(k int, msn uint32) {
 	for _, p := range c.Drain(sentSoFar) {
 		if p.DestQP() == peerQPN {
@@ -214,9 +214,9 @@ func (c *Conn) expectOptionalAcks(k int, msn uint32) {
 	}
 }
 
-// ackPastUnanswered has the device post a WRITE, wr, which has its own response and ID 2, a WRITE
-// and a SEND, and acknowledges the last, as if only the response to wr had been lost. The case
-// fails unless the device retransmits from wr on, and all complete after answer.
+// ackPastUnanswered posts a WRITE, wr, a WRITE and a SEND, and acknowledges the SEND without the
+// response to wr, which has ID 2. The case fails unless the device retransmits from wr on, and all
+// complete after answer, the response to wr.
 func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	all := c.request(0, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24))
 	c.completeWith(c.peerAck(3, 4), 1)
@@ -229,8 +229,8 @@ func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	}
 }
 
-// answerPastUnanswered has the device post wr, which has its own response and ID 2, and a READ, and
-// answers the READ only. The case fails if wr completes before answer, or not after it.
+// answerPastUnanswered posts wr, which has ID 2, and a READ, and answers the READ only. The case
+// fails if wr completes before answer, the response to it, or not after it.
 func answerPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	c.request(0, wr, c.ReadWR(3, 8))
 	read := ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8))
@@ -241,9 +241,9 @@ func answerPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	c.ExpectCompletions(verbs.WCSuccess, 2, 3)
 }
 
-// answerWithPlainAck answers a READ or atomic of the device with an ACK. The device may conclude
-// that the response was lost, and retransmit the request, which answer then completes; or it may
-// complete it with an error. The result says whether the request succeeded.
+// answerWithPlainAck answers a READ or atomic of the device by an ACK. The device must retransmit
+// the request, and answer, the right response, completes it; or it must complete it with an error.
+// The result says whether the request succeeded.
 func answerWithPlainAck(c *Conn, wr verbs.SendWR, answer ib.Packet) (succeeded bool) {
 	request := c.request(0, wr)
 	c.Send(c.peerAck(0, 1))
@@ -258,9 +258,8 @@ func answerWithPlainAck(c *Conn, wr verbs.SendWR, answer ib.Packet) (succeeded b
 	return true
 }
 
-// answerReadUntilDone answers the outstanding READ, which has WR ID 2 and starts at the
-// device's second PSN, whenever the device retransmits it. The case fails unless the READ
-// completes with these bytes.
+// answerReadUntilDone answers the outstanding READ, which has ID 2 and the device's second PSN,
+// each time the device retransmits it. The case fails unless the READ completes with these bytes.
 func answerReadUntilDone(c *Conn, all []byte) {
 	for tries := 0; ; tries++ {
 		if wc, ok := c.PollCompletion(shortWait); ok {
@@ -380,8 +379,9 @@ var fatalNAKs = []nakStatus{
 	{ib.NakRemoteOp, verbs.WCRemOpErr},
 }
 
-// expectNotSuccess answers a WRITE of the device with this syndrome. The device may complete the
-// WRITE with an allowed status, or ignore the packet; then an ACK must complete it.
+// expectNotSuccess answers a WRITE of the device by an ACK with this syndrome. The device may
+// complete the WRITE with a status for which allowed is true, or ignore the ACK; then a valid ACK
+// must complete the WRITE.
 func (c *Conn) expectNotSuccess(syndrome uint8, allowed func(verbs.WCStatus) bool) {
 	c.request(0, c.WriteWR(1, 16))
 	c.Send(c.peerAck(0, 1).WithSyndrome(syndrome))
@@ -393,11 +393,11 @@ func (c *Conn) expectNotSuccess(syndrome uint8, allowed func(verbs.WCStatus) boo
 	c.completeWith(c.peerAck(0, 1), 1)
 }
 
-// misplacedResponse is a response with opcode op, at a place in the response to a READ where another
-// opcode is right.
+// misplacedResponse is a wrong opcode of a response to a READ.
 type misplacedResponse struct {
-	packets, at int
-	op          ib.Opcode
+	packets int // number of responses to the READ
+	at      int // index of the response with the wrong opcode
+	op      ib.Opcode
 }
 
 // misplacedResponses returns every wrong opcode at every place of one, two and three responses.

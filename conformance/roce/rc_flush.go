@@ -145,15 +145,15 @@ var flushCases = conformance.Group{Needs: verbs.CapRC | verbs.CapFlush, Labels: 
 // flushed is the answer to a FLUSH or ATOMIC WRITE: a READ response without payload.
 func flushed(psn ib.PSN) ib.Packet { return ib.ReadResponseOnly(psn, ib.AnyMSN, []byte{}) }
 
-// expectOwnAnswerOnly fails the case if a FLUSH or ATOMIC WRITE with ID 2 is completed by an ACK or
-// READ response of a later request.
+// expectOwnAnswerOnly fails the case if an ACK or READ response to a later request completes a
+// FLUSH or ATOMIC WRITE with ID 2, instead of the response to it.
 func (c *Conn) expectOwnAnswerOnly(wr verbs.SendWR) {
 	s := Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}
 	ackPastUnanswered(c.secondConn(s), wr, flushed(c.DevicePSN(1)).WithMSN(2))
 	answerPastUnanswered(c.secondConn(s), wr, flushed(c.DevicePSN(0)).WithMSN(1))
 }
 
-// awaitFlushed waits for the answer to a FLUSH. ACKs of earlier requests may come before.
+// awaitFlushed waits for the answer to a FLUSH with this PSN, and skips ACKs of earlier requests.
 func (c *Conn) awaitFlushed(psn ib.PSN) {
 	got := c.expectAfter(func(a *Arrival) bool {
 		return a.IsAck(ib.AckPositive) && a.PSN().Less(psn) && a.Opcode() == ib.OpAcknowledge
@@ -170,20 +170,20 @@ func flushWR(id uint64, level verbs.FlushLevel, n uint32) verbs.SendWR {
 	}
 }
 
-// allowPersistentFlush grants FLUSHes for persistence on the queue pair. It reports whether the
-// device permits that: it needs persistent memory.
+// allowPersistentFlush grants FLUSHes for persistence on the queue pair. It returns false if the
+// device refuses that, which it may without persistent memory.
 func (c *Conn) allowPersistentFlush() bool {
 	a := verbs.QPAttr{State: verbs.QPStateRTS, Access: allAccess&^verbs.AccessLocalWrite | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent}
 	return c.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAccessFlags) == nil
 }
 
-// flushRight is a FLUSH with placement types, and the rights of its region.
+// flushRight is a FLUSH to a region.
 type flushRight struct {
-	region                 verbs.Access
-	placement, selectivity uint8
+	region                 verbs.Access // rights of the region
+	placement, selectivity uint8        // of the FLUSH
 }
 
-// flushRights returns all placement types and selectivities with all rights for them.
+// flushRights returns all combinations of placement types, selectivities and rights.
 func flushRights() (all []flushRight) {
 	for _, placement := range []uint8{flushGlobal, flushPersistent, flushGlobal | flushPersistent} {
 		for _, region := range []verbs.Access{0, verbs.AccessFlushGlobal, verbs.AccessFlushPersistent, verbs.AccessFlushGlobal | verbs.AccessFlushPersistent} {
@@ -195,11 +195,17 @@ func flushRights() (all []flushRight) {
 
 // granted reports whether the region grants all placement types of the FLUSH.
 func (f flushRight) granted() bool {
-	return (f.placement&flushGlobal == 0 || f.region&verbs.AccessFlushGlobal != 0) &&
-		(f.placement&flushPersistent == 0 || f.region&verbs.AccessFlushPersistent != 0)
+	var needed verbs.Access
+	if f.placement&flushGlobal != 0 {
+		needed |= verbs.AccessFlushGlobal
+	}
+	if f.placement&flushPersistent != 0 {
+		needed |= verbs.AccessFlushPersistent
+	}
+	return f.region&needed == needed
 }
 
-// badFlushRange is memory that a FLUSH must not reach.
+// badFlushRange is a range for which the device must refuse a FLUSH.
 type badFlushRange struct {
 	name string
 	reth func(*Conn) ib.RETH

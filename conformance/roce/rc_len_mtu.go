@@ -167,11 +167,11 @@ type segment struct {
 	op ib.Opcode
 	// announced is the length in the RETH, if the opcode has one.
 	announced, payload int
-	padCnt             uint8 // if it is not 0, in place of the correct one
-	unknownKey         bool
+	padCnt             uint8 // PadCnt, if it is not 0; else it is correct
+	unknownKey         bool  // the RETH has an unknown R_Key
 }
 
-// packet returns the segment as the peer's k-th packet. s.announced is the DMA length of a RETH.
+// packet returns the segment as the peer's k-th packet.
 func (s segment) packet(c *Conn, k int) ib.Packet {
 	pkt := ib.Op(s.op).WithPSN(c.PeerPSN(k)).WithPayload(Data(s.payload)).AckReq()
 	info, _ := s.op.Info()
@@ -208,8 +208,9 @@ func (p *Port) expectLastRefused(segments []segment) {
 	c.ExpectNoSuccess()
 }
 
-// expectFilledWriteRefused sends a WRITE that is as long as announced before its LAST packet: after
-// the FIRST and so many MIDDLEs. The case fails unless the last of these or the LAST is refused.
+// expectFilledWriteRefused sends the FIRST and this number of MIDDLE packets of a WRITE, which are
+// together as long as announced, and a LAST. The device must refuse the last of the former or the
+// LAST.
 func (c *Conn) expectFilledWriteRefused(middles int) {
 	n := (1 + middles) * 1024
 	next := segment{op: ib.OpWriteFirst, announced: n, payload: 1024}
@@ -218,7 +219,7 @@ func (c *Conn) expectFilledWriteRefused(middles int) {
 		next = segment{op: ib.OpWriteMiddle, payload: 1024}
 	}
 	c.Send(next.packet(c, middles))
-	got := c.expectAnyPacket("a response to the packet that leaves nothing for a LAST")
+	got := c.expectAnyPacket("a response to the packet that completes the announced length")
 	if c.deviceAck(middles, 0).Matches(got.Packet) {
 		c.exchange(segment{op: ib.OpWriteLast, payload: 16}.packet(c, middles+1), c.deviceNak(middles+1, ib.NakInvalidRequest, 0))
 	} else {
@@ -238,8 +239,8 @@ func expectEachRefused(messages ...[]segment) func(*conformance.Bench) error {
 	})
 }
 
-// expectSegmentation has the device send SENDs and WRITEs of many lengths, and fails the
-// case unless they are segmented at the MTU.
+// expectSegmentation has the device send SENDs and WRITEs of many lengths, and fails the case
+// unless they are segmented at the path MTU.
 func (c *Conn) expectSegmentation(mtu int) {
 	psn, msn := 0, uint32(0)
 	for _, n := range []int{0, mtu - 1, mtu, mtu + 1, 2 * mtu, 2*mtu + 3, min(40*mtu, memLen) - 5} {

@@ -135,8 +135,8 @@ var orderCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// exchangeMixed sends pairs of requests at once, from a PSN on with a path MTU of 256, and fails the
-// case unless their answers come in order. They take 22 PSNs and one receive.
+// exchangeMixed sends READs, atomics, a WRITE and a SEND, from this PSN on and with a path MTU of
+// 256, and fails the case unless the responses arrive in order. They use 22 PSNs and one receive.
 func (c *Conn) exchangeMixed(first ib.PSN) {
 	const readLen, responses = 8 * 256, 8
 	word := wordRETH(c.TargetMem, 512) // outside the memory that the READs return
@@ -151,12 +151,13 @@ func (c *Conn) exchangeMixed(first ib.PSN) {
 	c.expectAll([]ib.Packet{atomicAck(responses), atomicAck(9)})
 	c.expectAll(ib.ReadResponses(at(10), ib.AnyMSN, data, 256))
 	c.expectAll([]ib.Packet{atomicAck(18), ib.Ack(at(19), ib.AnyMSN)})
-	c.Send(ib.FetchAdd(at(20), word, 1), ib.SendOnly(at(21), Data(16)).AckReq()) // later: an atomic's answer may stand for an ACK
+	// Not sent with the others: the response to the atomic would also acknowledge the WRITE.
+	c.Send(ib.FetchAdd(at(20), word, 1), ib.SendOnly(at(21), Data(16)).AckReq())
 	c.expectAll([]ib.Packet{atomicAck(20), ib.Ack(at(21), ib.AnyMSN)})
 }
 
 // answerFirstOnly answers request 1 of two that are outstanding. It fails the case unless request 2
-// stays open without a retransmission, and completes when it is answered.
+// is neither retransmitted nor completed before it is answered.
 func (c *Conn) answerFirstOnly(first, second []ib.Packet) {
 	c.Send(first...)
 	c.ExpectCompletion(1, verbs.WCSuccess)

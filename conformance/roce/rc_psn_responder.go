@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// halfPSNs is half of the PSN space. As many PSNs before the expected one are duplicates,
-// and the others are early.
+// halfPSNs is half of the number of PSNs. This number of PSNs before the expected one are
+// duplicates; the PSNs after it follow a gap.
 const halfPSNs = 1 << 23
 
 var psnCases = overRC.Cases([]conformance.Case{{
@@ -21,7 +21,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	}, func(c *Conn, early ib.Opcode) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 		c.ExpectRecv(1, 8)
-		c.Drain(sentSoFar) // an ACK without AckReq
+		c.Drain(sentSoFar) // the device may acknowledge a request without AckReq
 		c.exchangeIgnoringCNPs(packetOf(c, early, 3), c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
 		c.exchangeIgnoringCNPs(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
 		c.ExpectRecv(2, 8)
@@ -144,7 +144,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "rc/psn/11"),
 	Title:   "The NAK of a READ has the PSN of the first response that was not sent",
 	Sends:   "a READ of 3 responses and one with an invalid key; on another connection a READ of which the second half is out of bounds",
-	Expects: "a NAK with the PSN after the last response given",
+	Expects: "a NAK with the PSN after the last response",
 	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.Send(c.peerRead(0, 2500).AckReq())
@@ -321,14 +321,13 @@ func (c *Conn) expectSilenceIgnoringCNPs() {
 	}
 }
 
-// longRead is the number of responses to a READ that takes a while on any device.
+// longRead is the number of responses to a READ that no device answers at once.
 const longRead = 4096
 
-// expectDuplicateReadFirst sends a short READ with the peer's k-th PSN, a READ of the memory long,
-// which has longRead responses, and a duplicate of the short READ: right after the long READ or,
-// with afterFirst, after the first response to it. The device must answer the duplicate before the
-// long READ is done; then the result is true. Otherwise the case fails or, if half of the responses
-// to the long READ had come before the duplicate was sent, the result is false.
+// expectDuplicateReadFirst sends a short READ, a READ of long, which has longRead responses, and a
+// duplicate of the short READ. It returns true if the device answers the duplicate before the last
+// response to the long READ, and false if too few responses were left for a verdict; else the case
+// fails. With afterFirst, the duplicate is sent after the first response to the long READ.
 func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool) bool {
 	short := c.peerRead(k, 8).AckReq()
 	answer := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])
@@ -348,7 +347,7 @@ func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool
 			return false
 		case p.PSN() == c.PeerPSN(k):
 			c.checkPacket(c.fromDevice(answer), p)
-			// The rest of the interrupted answer need not be sent.
+			// Discard the other responses to the long READ, which need not be sent.
 			for ok && p.PSN() != c.PeerPSN(k+longRead) {
 				p, ok = c.NextPacket(c.ResponseTimeout())
 			}
@@ -360,5 +359,5 @@ func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool
 	}
 }
 
-// throttle makes a device with congestion control send slowly, so that long READs take a while.
+// throttle sends CNPs, so that a device with congestion control answers long READs slowly.
 func (c *Conn) throttle() { c.sendCNPs(ib.CNP(), 20) }

@@ -156,8 +156,8 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectErrorOrRetry fails the case unless the READ of these bytes, which got a bad response,
-// completes with an error, or is retransmitted and succeeds with a correct response.
+// expectErrorOrRetry fails the case unless the READ of these bytes, to which the peer has sent a
+// bad response, completes with an error, or is retransmitted and succeeds with a correct response.
 func (c *Conn) expectErrorOrRetry(bytes []byte) {
 	c.Sync() // the device has then processed the bad response
 	if wc, ok := c.PollCompletion(0); ok {
@@ -172,7 +172,8 @@ func (c *Conn) expectErrorOrRetry(bytes []byte) {
 	c.expectReadDone(bytes)
 }
 
-// longResponse is the length of a READ and the length of the responses to it, which are longer.
+// longResponse is the length of a READ, and the total length of the responses to it, which is
+// larger.
 type longResponse struct{ asked, answered int }
 
 // shortResponse are the payload lengths of the first two of three READ responses, and

@@ -234,9 +234,8 @@ func withResponderResources(n uint8) func(*verbs.QPAttr) {
 // longReadLen is the length of a READ that is still being answered when more requests arrive.
 const longReadLen = 1 << 20
 
-// sendLongReads sends a long READ and n short ones after it, and returns the next PSN.
-// CNPs slow the device down: in the simulator the long READ would take no time. Devices
-// without congestion control ignore them.
+// sendLongReads sends a long READ and n short ones after it, and returns the next PSN. It calls
+// throttle first: in the simulator the long READ would take no time.
 func (c *Conn) sendLongReads(n int) ib.PSN {
 	long := c.Memory(longReadLen, allAccess)
 	c.throttle()
@@ -250,9 +249,9 @@ func (c *Conn) sendLongReads(n int) ib.PSN {
 	return c.PeerPSN(next)
 }
 
-// expectNakAfterReads waits for the NAK of the invalid request with this PSN, which was just sent
-// after READs. It is invalid only while they are outstanding, so the bench cannot judge if they
-// were answered before. The READs need not be answered, because the queue pair fails.
+// expectNakAfterReads waits for the NAK of a request with this PSN, which exceeds the number of
+// outstanding READs. The case ends as unsupported if the READs were answered before the request was
+// sent, since it is valid then.
 func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 	sent := c.Now()
 	for {
@@ -267,7 +266,7 @@ func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 	}
 }
 
-// readStart reads the first n bytes of c.TargetMem with the first PSN.
+// readStart sends a READ of the first n bytes of TargetMem with the first PSN, which must succeed.
 func (c *Conn) readStart(n int) { c.expectRead(0, c.RETH(0, n), c.TargetMem.Buf[:n]) }
 
 // readTail requests the responses to a READ of n bytes again, from the k-th on. The

@@ -241,9 +241,9 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectRetryAfterRNR answers the first of the packets with an RNR NAK with this timer code, and
-// fails the case unless all are retransmitted. It returns the time to the first retransmission;
-// delays of this host can only make that longer.
+// expectRetryAfterRNR answers the first of the packets by an RNR NAK with this timer code, and
+// fails the case unless all are retransmitted. It returns the time to the first retransmission,
+// which delays of this host can only lengthen.
 func expectRetryAfterRNR(c *Conn, pkts []ib.Packet, code uint8) time.Duration {
 	begun := c.Now()
 	c.exchange(ib.RNR(pkts[0].PSN(), code, 0), pkts[0])

@@ -141,7 +141,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 }})
 
 // pollRecv fails the case unless receive id completes with n bytes. It polls every 100 ns at first,
-// to see the completion as early as possible.
+// to return as soon as possible after the completion.
 func (c *Conn) pollRecv(id uint64, n int) {
 	const pollInterval, polls = 100 * time.Nanosecond, 1000
 	var wcs [1]verbs.WC
@@ -157,8 +157,8 @@ func (c *Conn) pollRecv(id uint64, n int) {
 	c.ExpectRecv(id, n) // wait longer for slow devices
 }
 
-// longSGL returns a gather list of 2^31+1 bytes, with up to 65 entries if the device supports them,
-// all for the same region, to register less memory.
+// longSGL returns a gather list of 2^31+1 bytes. It has up to 65 entries, if the device supports
+// them, all for the same region, so that less memory is registered.
 func (p *Port) longSGL() (sgl []verbs.SGE) {
 	attr := p.QueryDevice()
 	pieces := 1
@@ -261,7 +261,7 @@ var badReceives = []badBuffer{
 	{"memory of another PD", func(c *Conn) verbs.SGE { return c.otherPDSGE(64) }},
 }
 
-// rdmaImm is immediate data that differs in every byte order.
+// rdmaImm is immediate data whose four bytes differ, so that a wrong byte order shows.
 const rdmaImm = 0x0a0b0c0d
 
 // postImm makes the device send or write n bytes with immediate data.
@@ -379,15 +379,15 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	}),
 }})
 
-// expectInvalidateFails sends a first SEND that invalidates key, which must fail without response.
+// expectInvalidateFails sends a SEND with the first PSN that invalidates key, which must fail
+// without a response.
 func (c *Conn) expectInvalidateFails(key verbs.RKey) {
 	c.Send(ib.SendOnlyInv(c.PeerPSN(0), key, Data(8)).AckReq())
 	c.expectSilentFailure(c.PeerPSN(0))
 }
 
-// expectSilentFailure fails the case unless the SEND that ends with this PSN, whose key cannot be
-// invalidated, makes receive 1 complete with an error, moves the queue pair to ERR, and gets no
-// response. Earlier packets may have been acknowledged.
+// expectSilentFailure fails the case unless receive 1 completes with an error, the queue pair gets
+// to ERR, and the device sends no response but ACKs of packets before this PSN.
 func (c *Conn) expectSilentFailure(psn ib.PSN) {
 	c.expectErrorCompletion(1)
 	c.AwaitState(c.QP, verbs.QPStateErr)

@@ -6,7 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Opcodes that leave no message open, a SEND, a WRITE, or either.
+// Sequences of opcodes after which no message is in progress, a SEND is, a WRITE is, or one of
+// both.
 var (
 	seqNone   = [][]ib.Opcode{nil}
 	seqSends  = [][]ib.Opcode{{ib.OpSendFirst}, {ib.OpSendFirst, ib.OpSendMiddle}}
@@ -185,9 +186,9 @@ func orderRefusedBody(sequences [][]ib.Opcode, refused ...ib.Opcode) func(*confo
 	})
 }
 
-// expectEarlyIsGap sends the opcodes in before, then an opcode that must not follow them, early,
-// with a PSN after a gap. It fails the case unless the device sends a sequence NAK, and then
-// accepts the opcode that may follow, due, with the expected PSN.
+// expectEarlyIsGap sends the opcodes in before, and then early, which must not follow them, with a
+// PSN after a gap. It fails the case unless the device sends a sequence NAK, and then accepts due,
+// which may follow them, with the expected PSN.
 func expectEarlyIsGap(p *Port, before []ib.Opcode, early, due ib.Opcode) {
 	p.Note("%v early after %v", early, before)
 	c := p.connect(Setup{Receives: 2, recvLen: 2048})
@@ -209,8 +210,8 @@ func sendTwoPacketSend(c *Conn, last ib.Packet) verbs.WC {
 	return wc
 }
 
-// checkNotInterleaved fails the case if a packet is between those of another message. The
-// first packet may continue a message.
+// checkNotInterleaved fails the case if a packet is between those of another message, or the PSNs
+// are not consecutive. The first packet may continue a message.
 func checkNotInterleaved(c *Conn, all []Arrival) {
 	open, kind := false, ib.KindSend
 	for i, p := range all {
@@ -220,7 +221,7 @@ func checkNotInterleaved(c *Conn, all []Arrival) {
 		case i == 0:
 		case p.PSN() != all[i-1].PSN().Add(1):
 			c.Fail("packets in the order of their PSNs", "%v after %v", p, all[i-1])
-		case begins == open, !begins && info.Kind != kind: // begins within another message, or continues none
+		case begins && open, !begins && !open, !begins && info.Kind != kind:
 			c.Fail("the packets of a message without others between them", "%v after %v", p, all[i-1])
 		}
 		open, kind = info.Position == ib.First || info.Position == ib.Middle, info.Kind

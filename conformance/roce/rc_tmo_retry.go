@@ -120,7 +120,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 		qpn := uint32(c.QP.QPN())
 		c.Must("a queue pair that can be destroyed", c.QP.Close())
-		c.Drain(sentSoFar) // a timer may have expired before
+		c.Drain(sentSoFar) // discards packets of a timer that expired before
 		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
 		c.SendPacket(c.peerAck(0, 1).To(qpn))
 		c.expectNothing()
@@ -172,10 +172,9 @@ func (c *Conn) sendEach(n int) []ib.Packet {
 	return all
 }
 
-// checkSentBeforeReset checks the packets received after the reset of a queue pair, which had to
-// answer a long READ and then a WRITE, and to retransmit a SEND. The case fails if one cannot have
-// been sent before the reset, like the ACK of the WRITE while READ responses are missing. The
-// result is true if the READ was answered completely: then the reset came too late.
+// checkSentBeforeReset fails the case if one of the packets, which were received after the reset of
+// a queue pair, cannot have been sent before the reset. The queue pair had to answer a long READ
+// and retransmit a SEND; the result is true if it has answered the READ completely.
 func checkSentBeforeReset(c *Conn, received []Arrival) (answered bool) {
 	for _, p := range received {
 		if p.Opcode() == ib.OpReadResponseLast {

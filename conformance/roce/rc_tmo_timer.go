@@ -180,22 +180,22 @@ func (c *Conn) setRetriesInSQD(retries, rnrRetries uint8) {
 type lossyLink struct {
 	*Conn
 	peer    *Responder
-	percent int // of the packets that are dropped
-	// mayFail is set if so many packets are dropped that the retries of a request may be exhausted.
+	percent int // percentage of packets that are dropped
+	// mayFail: the percentage is so high that the retries of a request may be exhausted.
 	mayFail bool
-	// reads has the offset in LocalMem for each READ.
+	// reads has the offset of the buffer in LocalMem for each READ, by ID.
 	reads map[uint64]int
 }
 
-// READs use lossySlots buffers in turn. At most every second of lossyWindow outstanding
-// requests is a READ, therefore a buffer is checked before it is reused.
+// READs use lossySlots buffers in turn. At most half of lossyWindow outstanding requests are READs,
+// therefore a buffer is checked before it is reused.
 const (
 	lossyReadLen = 1500
 	lossySlots   = 5
 	lossyWindow  = 8
 )
 
-// drawLoss draws at random whether the link drops the next packet.
+// drawLoss reports, at random, whether the link drops the next packet.
 func (l *lossyLink) drawLoss() bool { return l.Rand.IntN(100) < l.percent }
 
 // run has the device post 120 requests, answers the packets that the link does not lose, and fails
@@ -214,8 +214,8 @@ func (l *lossyLink) run() {
 			}
 		}
 		for _, wc := range l.Completions() {
-			// On a link that loses much (mayFail), a request may fail by eight losses in a row,
-			// which flushes the later ones. With a loss of 5 % the probability is 10^-8.
+			// With mayFail, eight losses in a row may make a request fail, which flushes the later
+			// ones. With a loss of 5 % the probability is 10^-8.
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
 			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
@@ -292,8 +292,8 @@ func NewResponder(first ib.PSN, mtu int, base uint64) *Responder {
 	}
 }
 
-// Respond executes a request packet and returns the responses to it: one NAK for a gap; a duplicate
-// is answered again.
+// Respond executes a request packet and returns the responses to it. Of the packets after a gap,
+// only the first is answered, by a NAK; a duplicate is answered again.
 func (r *Responder) Respond(p ib.Packet) []ib.Packet {
 	ahead := p.PSN().Sub(r.expected)
 	switch {
@@ -319,7 +319,7 @@ func (r *Responder) Respond(p ib.Packet) []ib.Packet {
 }
 
 // execute updates PSN and MSN for a request with the expected PSN. It writes no memory: the
-// original value of an atomic is made up, as the number of atomics before it.
+// original value that an atomic returns is the number of atomics before it.
 func (r *Responder) execute(p ib.Packet) {
 	info, _ := p.Info()
 	r.nakSent = false

@@ -97,7 +97,8 @@ func cnpGeneration(p *Port) []Measurement {
 	}
 }
 
-// marks is the number of marked packets, back to back, or a microsecond apart in virtual time.
+// marks is the number of marked packets that cnpPacing sends: back to back in real time, and a
+// microsecond apart in virtual time.
 const marks = 500
 
 // cnpPacing measures the time between CNPs for a queue pair that receives only marked packets.
@@ -154,10 +155,10 @@ func cnpScope(p *Port) []Measurement {
 // burstPackets is the length of bursts that measure a rate: shorter than any window.
 const burstPackets = 60
 
-// rateProbe is a connection on which the device sends at its full rate.
+// rateProbe is a connection on which the device sends bursts.
 type rateProbe struct {
 	*Conn
-	sent, messages int
+	sent, messages int // number of packets and of WRITEs so far
 }
 
 // burst returns the time from the first packet to the last of a WRITE of burstPackets packets.
@@ -185,7 +186,7 @@ func rates(p *Port) []Measurement {
 		newTiming("rate/burst/behind-ten", "duration of 60 packets after ten CNPs", ten),
 	}
 	start := f.Now()
-	usual := max(before[0], before[1], before[2], 10*time.Microsecond)
+	usual := max(before[0], before[1], before[2], 10*time.Microsecond) // bursts take no time in the simulator
 	for deadline := start + f.ResponseTimeout(); f.Now() < deadline; f.Sleep(time.Millisecond) {
 		if f.burst() <= 2*usual {
 			return append(all, newTiming("rate/comes-back",

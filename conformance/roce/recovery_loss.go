@@ -12,14 +12,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// recoveryCases are the cases of error recovery and congestion control. They use the probes
-// of Measure and check the requirements of the specification: a timer is never early and at
-// most four times late, a gap causes one NAK, the reaction to a NAK does not wait for a
-// timer. Values that the specification leaves open are measured and not judged.
+// recoveryCases are the cases of error recovery and congestion control. They use the probes of
+// Measure, and judge the values that the specification limits: of timers, NAKs of a gap, and
+// reactions to NAKs.
 var recoveryCases = overRC.Cases(slices.Concat(recoveryLossCases, recoveryECNCases))
 
-// judging makes the body of a case. The body calls run to measure, and notes the measurements in
-// the record of the case. Then it calls judge, which fails the case if they violate a rule.
+// judging makes the body of a case that calls run to measure, notes the measurements in the record,
+// and calls judge, which fails the case if they violate a rule.
 func judging(run func(*Port) []Measurement, judge func(*Port, []Measurement)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		all := run(p)
@@ -43,22 +42,22 @@ func checkAtLeast(p *Port, m *Measurement, least float64, want string) {
 // us returns a time in microseconds.
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// checkReaction checks a reaction time: the longest sample in virtual time, the median in real
-// time, where a busy host delays some samples.
+// checkReaction fails the case if a reaction takes more than most: the longest sample in virtual
+// time, the median in real time, where a busy host delays some samples.
 func checkReaction(p *Port, m *Measurement, most time.Duration, want string) {
 	took := byClock(p, m.Max(), m.Value)
 	p.Check(took <= us(most), fmt.Sprintf("%s: %s at most %v", want, m.Name, most), "%.4g us", took)
 }
 
-// checkTimer checks that a timer never expires early, and takes at most four times its nominal
-// value. In real time, where this host delays samples, the limit applies to the shortest sample of
-// each half: that still detects a timer that grows.
+// checkTimer fails the case if a timer expires early, or takes more than four times its nominal
+// value. In real time, where this host delays samples, the upper limit applies to the shortest
+// sample of each half: that still detects a timer that grows.
 func checkTimer(p *Port, m *Measurement) {
 	if p.Virtual {
 		checkAtLeast(p, m, 1, "no retransmission before the timeout")
 	} else {
-		// The transit times of two packets differ, and a short interval follows a long
-		// one. Check the mean of all intervals up to each, with a tolerance of 3 %.
+		// A delayed packet makes one interval longer and the next shorter. Therefore check the
+		// mean of all intervals up to each, with a tolerance of 3 %.
 		sum := 0.0
 		for i, took := range m.Samples {
 			sum += took
@@ -259,7 +258,7 @@ func lossAt(p *Port, at int) (t lossTimes) {
 		a := awaitRetransmission(c, i*window+at)
 		c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[at*MTU:][:MTU]), fmt.Sprintf("the payload of packet %d of the window", at), "another payload in %v", a.Packet)
 		t.sinceLoss, t.sincePost = append(t.sinceLoss, a.At-lost), append(t.sincePost, a.At-posted)
-		c.Note("lost at %v, told at %v, again at %v", lost, nakSent, a.At)
+		c.Note("lost at %v, NAK sent at %v, retransmitted at %v", lost, nakSent, a.At)
 		t.retransmitted = append(t.retransmitted, float64(1+ackWindow(c, (i+1)*window, i+1)))
 	}
 	return t
@@ -274,7 +273,7 @@ func multiples(times []time.Duration, nominal time.Duration) []float64 {
 	return all
 }
 
-// timerCode is the code of an ACK timeout or RNR timer, and its duration for readers.
+// timerCode is the code of an ACK timeout or RNR timer, and its duration for descriptions.
 type timerCode struct {
 	code     uint8
 	duration string

@@ -73,12 +73,12 @@ var probes = []probe{
 	{verbs.CapCongestion, rates},
 }
 
-// Measure measures how the device recovers from packet loss and reacts to congestion, like
-// Lumina (SIGCOMM 2023) but without a programmable switch: the scripted peer omits packets,
-// ignores received ones or sends marked ones, and timestamps every packet. Times include the
-// network path in both directions, or one direction if the device acts on a timer; the
-// turnaround time of an ACK is measured for comparison. It runs all probes that the device
-// supports. After an error it returns the measurements made before.
+// Measure runs all probes that the device supports, which measure how it recovers from packet loss
+// and reacts to congestion, as Lumina (SIGCOMM 2023) does with a programmable switch. After an
+// error it returns the measurements made before.
+//
+// The scripted peer omits packets, ignores received ones or sends marked ones. Times include the
+// network path in both directions, or in one direction if the device acts on a timer.
 func Measure(b *conformance.Bench) (all []Measurement, err error) {
 	err = OnPort(func(p *Port) {
 		for _, probe := range probes {
@@ -127,12 +127,12 @@ func nakGeneration(p *Port) []Measurement {
 		nak := c.Await(c.deviceNak(i, ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
 		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
 		times = append(times, nak.At-sent)
-		for k := range 3 { // of the four packets after each gap, one was sent
+		for k := range 3 { // three more packets after the gap
 			c.Send(c.peerWrite(i+2+k, 8))
 		}
 		more := slices.DeleteFunc(p.Drain(sentSoFar), func(a Arrival) bool { return !isSequenceNAK(&a) })
 		naks = append(naks, float64(1+len(more)))
-		c.Send(c.peerWrite(i, 8))
+		c.Send(c.peerWrite(i, 8)) // the missing packet; the device has dropped the later ones
 		awaitAck(c, i)
 	}
 	return []Measurement{
@@ -181,17 +181,17 @@ func awaitRetransmission(c *Conn, n int) Arrival {
 	return c.Await(fmt.Sprintf("retransmission of packet %d of the window", n%window), func(a *Arrival) bool { return a.PSN() == c.DevicePSN(n) })
 }
 
-// ackWindow acknowledges the device's first n packets, which are of this many messages. It returns
-// how many more packets, besides those already read, the device has sent before the ACK.
+// ackWindow acknowledges the device's first n packets, which are of this number of messages. It
+// returns the number of packets that the device has sent before the ACK and the case has not read.
 func ackWindow(c *Conn, n, messages int) (more int) {
 	more = len(c.Drain(sentSoFar))
 	c.completeWith(c.peerAck(n-1, uint32(messages)), 1)
 	return more
 }
 
-// readRecovery measures the loss of one READ response: the time from the response after
-// it, or before it if the last was lost, to the READ for the missing responses. A
-// requester may treat an out-of-order response as a NAK, or wait for its timer.
+// readRecovery measures the loss of one READ response: the time from the response after it, or
+// before it if the last was lost, to the READ for the missing responses. A requester may request
+// them when a response arrives out of order, or wait for its timer.
 func readRecovery(p *Port) (all []Measurement) {
 	for _, place := range lossPositions {
 		times, asked := readAt(p, place.at)
@@ -233,8 +233,8 @@ func readAt(p *Port, at int) (times []time.Duration, requested []float64) {
 		var neighborSent time.Duration
 		for k, r := range ib.ReadResponses(c.DevicePSN(base), uint32(i+1), data, MTU) {
 			switch {
-			case k == at:
-			case k == at+1, at == window-1: // without a response after the last, the one before counts
+			case k == at: // lost
+			case k == at+1, at == window-1: // if the last is lost, the one before it is sent last
 				neighborSent = c.Send(r)
 			default:
 				c.Send(r)

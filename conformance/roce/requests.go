@@ -135,7 +135,7 @@ func (c *Conn) expectRetransmission(all []ib.Packet, from int) {
 // remoteOp is an operation of the peer on the device's memory.
 type remoteOp struct {
 	name string
-	// packet returns the request; a WRITE has as many bytes as the RETH says.
+	// packet returns the request. A WRITE has the length of the RETH.
 	packet func(ib.PSN, ib.RETH) ib.Packet
 	// answer is the opcode of the response if the request is executed.
 	answer ib.Opcode
@@ -150,7 +150,8 @@ var (
 	writeImmOp = remoteOp{"WRITE with immediate", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.WriteOnlyImm(psn, at, 7, Data(int(*at.Len))).AckReq()
 	}, ib.OpAcknowledge}
-	// writeFirstOp is the first packet of a WRITE that is longer than the RETH says.
+	// writeFirstOp is the FIRST packet of a WRITE of two packets. It replaces the length in the
+	// RETH.
 	writeFirstOp = remoteOp{"WRITE of several packets", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.WriteFirst(psn, at.Sized(2*MTU), Data(MTU)).AckReq()
 	}, ib.OpAcknowledge}
@@ -163,12 +164,14 @@ var (
 	}, ib.OpAtomicAcknowledge}
 )
 
-// expectOpRefused requests an operation. It must get a remote access NAK and not change TargetMem.
+// expectOpRefused requests an operation, which the device must answer by a NAK for a remote access
+// error, without a change of TargetMem.
 func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH) {
 	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), ib.NakRemoteAccess)
 }
 
-// expectNoEffect sends a request, which must get a NAK with this code and leave memory unchanged.
+// expectNoEffect sends a request, which the device must answer by a NAK with this code, without a
+// change of memory.
 func (c *Conn) expectNoEffect(m *rig.Memory, request ib.Packet, code ib.NakCode) {
 	m.Snapshot()
 	c.expectRefused(request, code)
@@ -191,8 +194,8 @@ func (c *Conn) secondConn(s Setup) *Conn {
 	return c.connect(s)
 }
 
-// onEachConn makes the body of a case that calls steps for each of the variants, each time with
-// a new connection: most refusals move the queue pair to ERR.
+// onEachConn makes the body of a case that calls steps for each of the variants. Each time it makes
+// a new connection, because most steps move the queue pair to ERR.
 func onEachConn[V any](s Setup, variants []V, steps func(*Conn, V)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { eachConn(p, s, variants, steps) })
 }
@@ -214,21 +217,19 @@ func (c *Conn) expectAck(psn ib.PSN) {
 		switch d := got.PSN().Sub(psn); {
 		case d == 0:
 			return
-		case d > 0: // beyond psn: this check fails
+		case d > 0: // beyond psn: this check fails the case
 			c.checkPacket(ib.Ack(psn, ib.AnyMSN), got)
 		}
 	}
 }
 
-// expectNak waits for a NAK with this PSN and code. ACKs of earlier requests may come before.
+// expectNak waits for a NAK with this PSN and code, and skips ACKs of earlier requests.
 func (c *Conn) expectNak(psn ib.PSN, code ib.NakCode) {
-	for {
-		got := c.expect(ib.Packet{})
-		if !got.IsAck(ib.AckPositive) || !got.PSN().Less(psn) {
-			c.checkPacket(ib.Nak(psn, code, ib.AnyMSN), got)
-			return
-		}
+	got := c.expect(ib.Packet{})
+	for got.IsAck(ib.AckPositive) && got.PSN().Less(psn) {
+		got = c.expect(ib.Packet{})
 	}
+	c.checkPacket(ib.Nak(psn, code, ib.AnyMSN), got)
 }
 
 // expectRead sends a READ with the peer's n-th PSN, which must return these bytes.
@@ -236,7 +237,8 @@ func (c *Conn) expectRead(n int, at ib.RETH, want []byte) {
 	c.exchange(ib.ReadRequest(c.PeerPSN(n), at), ib.ReadResponses(c.PeerPSN(n), ib.AnyMSN, want, MTU)...)
 }
 
-// expectReadRefused sends a READ with the peer's n-th PSN, which must get a remote access NAK.
+// expectReadRefused sends a READ with the peer's n-th PSN, which the device must answer by a NAK
+// for a remote access error.
 func (c *Conn) expectReadRefused(n int, at ib.RETH) {
 	c.expectRefused(ib.ReadRequest(c.PeerPSN(n), at), ib.NakRemoteAccess)
 }

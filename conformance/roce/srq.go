@@ -160,11 +160,11 @@ type sharedQueue struct {
 	srq  verbs.SRQ
 	mem  *rig.Memory
 	free map[uint64]bool // posted receives, by ID
-	next uint64
+	next uint64          // ID of the next receive
 }
 
 const (
-	srqRecvLen = 3 << 10 // of each receive
+	srqRecvLen = 3 << 10 // length of each receive
 	srqMaxWR   = 16
 )
 
@@ -173,7 +173,7 @@ func onSRQ(receives int, body func(*sharedQueue)) func(*conformance.Bench) error
 	return OnPort(func(p *Port) { body(p.newSharedQueue(receives)) })
 }
 
-// newSharedQueue returns a shared receive queue (SRQ) with posted receives, with IDs from 1 on.
+// newSharedQueue returns a shared receive queue with this many posted receives, with IDs from 1 on.
 func (p *Port) newSharedQueue(receives int) *sharedQueue {
 	q := &sharedQueue{Port: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
 	q.srq = p.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
@@ -218,7 +218,8 @@ func (q *sharedQueue) expectDelivered(c *Conn, want []byte) {
 	c.ExpectBytes(q.mem, q.offset(wc.WRID), want)
 }
 
-// deliver sends the connection's k-th message, of n bytes, which must be acked and delivered.
+// deliver sends the connection's k-th message, of n bytes, which the device must acknowledge and
+// deliver.
 func (q *sharedQueue) deliver(c *Conn, k, n int) {
 	c.exchange(c.peerSend(k, n), c.deviceAck(k, uint32(k+1)))
 	q.expectDelivered(c, Data(n))

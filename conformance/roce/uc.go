@@ -314,14 +314,15 @@ func (c *Conn) resumeUC(id uint64) {
 	c.ExpectCompletion(id, verbs.WCSuccess)
 }
 
-// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, which completes receive id.
+// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, which must complete receive
+// id.
 func (c *Conn) expectUCDelivery(k, n int, id uint64) {
 	c.Send(ucSendOnly(c.PeerPSN(k), n))
 	c.ExpectRecv(id, n)
 }
 
-// expectUCDropped sends a message with the peer's k-th PSN as UC packets, which the device must drop
-// without an answer, and a SEND with the next PSN, which completes receive id.
+// expectUCDropped sends a message as UC packets, which the device must drop without a response, and
+// a SEND after it, which must complete receive id. The first packet has the peer's k-th PSN.
 func (c *Conn) expectUCDropped(k int, id uint64, message ...ib.Packet) {
 	for _, pkt := range message {
 		c.Send(pkt.NoAckReq().On(ib.UC))

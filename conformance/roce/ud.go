@@ -97,8 +97,8 @@ var udCases = conformance.Group{DefaultLabels: labelUD}.Cases(slices.Concat([]co
 	}),
 }}))
 
-// udAreaCase returns the case, for IP version family, about the GRH area: the first 40 bytes of a
-// UD receive.
+// udAreaCase returns the case about the GRH area, the first 40 bytes of a UD receive, over IPv4 or
+// IPv6, by family.
 func udAreaCase(family int, id, title string) conformance.Case {
 	return conformance.Case{
 		ID:    id,
@@ -127,9 +127,9 @@ func udAreaCase(family int, id, title string) conformance.Case {
 type udPort struct{ *Conn }
 
 const (
-	udQKey    = 0x11223344 // of both ends
-	udPeerQPN = 0x0b0e0e
-	udRecvLen = 1200 // of each receive
+	udQKey    = 0x11223344 // Q_Key of both ends
+	udPeerQPN = 0x0b0e0e   // QPN of the peer
+	udRecvLen = 1200       // length of each receive
 )
 
 // onUD makes the body of a case from a function that uses a UD queue pair with this many
@@ -146,7 +146,7 @@ func (p *Port) newUDPort(receives int, srq verbs.SRQ) *udPort {
 	})}
 }
 
-// datagram returns a datagram to the queue pair.
+// datagram returns a datagram of the peer to the queue pair.
 func (d *udPort) datagram(payload []byte) ib.Packet {
 	return ib.Datagram(0, udQKey, udPeerQPN, payload).To(uint32(d.QP.QPN()))
 }
@@ -182,7 +182,8 @@ func (d *udPort) expectAccepted() {
 	d.ExpectBytes(d.LocalMem, verbs.GRHLen, Data(16))
 }
 
-// expectHeader fails the case unless the IP header in the GRH area of a receive matches want.
+// expectHeader fails the case unless the IP header in the GRH area of the receive with this index
+// matches want.
 func (d *udPort) expectHeader(receive int, want packet.IP) {
 	family := 6
 	if d.deviceAddr.Is4() {
@@ -307,7 +308,8 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.
 	}),
 }})
 
-// expectProtectionError fails the case unless receive 1 completes with LOC_PROT_ERR, without effect.
+// expectProtectionError fails the case unless receive 1 completes with LOC_PROT_ERR, LocalMem is
+// unchanged, and the device sends nothing.
 func (c *Conn) expectProtectionError() {
 	c.ExpectCompletion(1, verbs.WCLocProtErr)
 	c.ExpectUntouched(c.LocalMem)
@@ -401,8 +403,8 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 	}),
 }})
 
-// expectNotSent fails the case if a request sends a packet. The device must reject the
-// post, or complete the request with one of these statuses.
+// expectNotSent posts a request, and fails the case if the device sends a packet. The device must
+// refuse the post, or complete the request with one of these statuses.
 func (d *udPort) expectNotSent(wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	_, err := d.QP.PostSend([]verbs.SendWR{wr})
 	d.expectSilence(silencePeriod)

@@ -225,7 +225,8 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 	Defects: []string{"AckCompletesRead"}, Run: plainAckToRead,
 }}))
 
-// fenceCase returns the case of a fenced SEND after READs or atomics.
+// fenceCase returns the case about a fenced SEND after two requests with opcode op, which what
+// names. answer makes the response to such a request.
 func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.PSN) ib.Packet) conformance.Case {
 	return conformance.Case{
 		ID:    "wc/fence/waits-for-earlier-" + what,
@@ -260,14 +261,15 @@ func writeImmPackets(c *Conn, k int, payload []byte) []ib.Packet {
 	return all
 }
 
-// expectCompletionEvent waits for a completion event, and for the success of this request.
+// expectCompletionEvent fails the case unless the channel has an event of the CQ, and the request
+// with this ID completes with success.
 func (c *Conn) expectCompletionEvent(events verbs.CompChannel, id uint64) {
 	c.expectCQEvent(events)
 	c.ExpectCompletion(id, verbs.WCSuccess)
 }
 
-// expectBytesNow fails the case unless memory has these bytes already, without synchronizing with
-// the device first: an application only waits for the completion.
+// expectBytesNow fails the case unless memory has these bytes. It makes no verb call first, because
+// an application only waits for the completion.
 func (c *Conn) expectBytesNow(m *rig.Memory, off int, want []byte) {
 	c.Check(bytes.Equal(m.Buf[off:][:len(want)], want), fmt.Sprintf("the %d bytes of the message in memory with its completion", len(want)), "other bytes")
 }
@@ -416,7 +418,8 @@ func (p *Port) expectCQEvent(events verbs.CompChannel) {
 	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
 }
 
-// expectNoCQEvent fails the case if the channel has an event. Synchronize with the device first.
+// expectNoCQEvent fails the case if the channel has an event. The case must call Sync or wait for a
+// completion before.
 func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
 	_, err := events.Wait(0)
 	p.Check(errors.Is(err, verbs.ErrTimeout), "no event of the CQ", "one (%v)", err)
@@ -425,8 +428,8 @@ func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
 // peerMessage is a SEND of 16 bytes with the peer's k-th PSN.
 func (c *Conn) peerMessage(k int) ib.Packet { return c.peerSend(k, 16) }
 
-// overrunCQ connects a queue pair to a small CQ, and sends one message more than the CQ has
-// entries. The queue pair has a receive for each message, and extra more.
+// overrunCQ connects a queue pair with a small CQ, and sends one message more than the CQ has
+// entries. The queue pair has a receive for each message, and this number of extra ones.
 func (p *Port) overrunCQ(extra int, message func(*Conn, int) ib.Packet) *Conn {
 	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
 	room, caps := p.CQ.Depth(), minQPCaps
@@ -439,8 +442,8 @@ func (p *Port) overrunCQ(extra int, message func(*Conn, int) ib.Packet) *Conn {
 	return c
 }
 
-// overrunUnreliableCQ connects a UC or UD queue pair to a small CQ, and sends one message more than
-// the CQ has entries.
+// overrunUnreliableCQ connects a UC or UD queue pair with a small CQ, and sends one message more
+// than the CQ has entries.
 func (p *Port) overrunUnreliableCQ(kind verbs.QPType) *Conn {
 	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
 	room, caps := p.CQ.Depth(), minQPCaps
@@ -456,8 +459,8 @@ func (p *Port) overrunUnreliableCQ(kind verbs.QPType) *Conn {
 	return c
 }
 
-// overrunCQBySends connects a queue pair to a small CQ, and has it send one SEND more than the CQ
-// has entries, and extra more.
+// overrunCQBySends connects a queue pair with a small CQ, and has it send 1 + extra more SENDs than
+// the CQ has entries.
 func (p *Port) overrunCQBySends(extra int) *Conn {
 	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
 	room, caps := p.CQ.Depth(), minQPCaps

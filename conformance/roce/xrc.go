@@ -129,7 +129,7 @@ type xrcTarget struct {
 	// srqs are two shared receive queues of the domain with four receives each. The IDs
 	// are 100 to 103 and 200 to 203.
 	srqs [2]verbs.SRQ
-	mems []*rig.Memory
+	mems []*rig.Memory // buffers of the receives, by SRQ
 }
 
 const xrcRecvLen = 64
@@ -139,7 +139,7 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.newXRCTarget()) })
 }
 
-// newXRCTarget makes an XRC target in RTR: a target sends no requests.
+// newXRCTarget makes an XRC target in RTR. It needs no RTS, since a target sends no requests.
 func (p *Port) newXRCTarget() *xrcTarget {
 	x := &xrcTarget{Conn: &Conn{Port: p, TargetMem: p.Memory(memLen, allAccess)}}
 	x.domain = rig.Result(p.Device.OpenXRCD())(p, "an XRC domain")
@@ -177,8 +177,8 @@ func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
 	return srq
 }
 
-// expectDelivered waits for the completion of a message of n bytes in a receive of srqs[which],
-// where receive i has the ID 100*(which+1) + i.
+// expectDelivered fails the case unless the next completion is that of a receive of srqs[which],
+// with a message of n bytes.
 func (x *xrcTarget) expectDelivered(which, n int) {
 	wc := x.NextCompletion()
 	x.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == n && int(wc.WRID)/100-1 == which,
@@ -186,7 +186,8 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, Data(n))
 }
 
-// expectRefused sends a SEND to this SRQ, which must get an invalid request NAK and use no receive.
+// expectRefused sends a SEND to this SRQ, which the device must answer by a NAK for an invalid
+// request, and which must use no receive.
 func (x *xrcTarget) expectRefused(srq uint32) {
 	x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq(), x.deviceNak(0, ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.expectNoCompletion()

@@ -88,8 +88,8 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 }})
 
 // unusedGIDIndex returns a GID index without an address: the first after the device's table or, if
-// the table has more entries than an index can name, that of an empty entry. Without an empty entry
-// the case ends as unsupported.
+// that has 256 entries or more, the index of an empty one. Without an empty entry the case ends as
+// unsupported.
 func unusedGIDIndex(r *rig.Rig) uint8 {
 	n := r.QueryPort().GIDs
 	if n <= math.MaxUint8 {

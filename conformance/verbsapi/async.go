@@ -129,7 +129,8 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// expectNoEvent fails the case if an asynchronous event other than COMM_EST arrives soon.
+// expectNoEvent fails the case if an asynchronous event other than COMM_EST arrives within
+// shortWait.
 func (l *qpPair) expectNoEvent() {
 	for {
 		e, err := l.dut.Device.WaitAsync(shortWait)

@@ -84,21 +84,22 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 // wordRemote returns the remote address of the first aligned 8-byte word of the endpoint's memory.
 func (e *endpoint) wordRemote() verbs.Remote { return e.mem.Remote(e.mem.WordOffset(0)) }
 
-// setWord sets the first aligned 8-byte word, in host byte order. It then calls a verb: only
-// then is the buffer copied to a device of another host, which an agent drives.
+// setWord sets the first aligned 8-byte word, in host byte order. It calls a verb after that, which
+// copies the buffer to a device on another host.
 func (e *endpoint) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(e.mem.Buf[e.mem.WordOffset(0):], v)
 	e.QueryPort()
 }
 
-// readWord returns the first aligned 8-byte word. It calls a verb first: only then is the memory
-// of a device of another host, which an agent drives, copied to the buffer.
+// readWord returns the first aligned 8-byte word. It calls a verb first, which copies the memory of
+// a device on another host to the buffer.
 func (e *endpoint) readWord() uint64 {
 	e.QueryPort()
 	return binary.NativeEndian.Uint64(e.mem.Buf[e.mem.WordOffset(0):])
 }
 
-// atomicWR returns an atomic request on the word at, whose result is stored at recvOffset.
+// atomicWR returns an atomic request on the word at a remote address, with the result at
+// recvOffset.
 func (e *endpoint) atomicWR(id uint64, op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: e.mem.SGL(recvOffset, 8), Remote: at, Atomic: operands, UD: e.udDest}
 }

@@ -258,7 +258,8 @@ func (c *channel) expectEvent(want verbs.CQ) {
 	}
 }
 
-// waitTime is the timeout of a wait without an event; in waits with one, the event comes after it.
+// waitTime is the timeout of waits in which no event is raised, and in other cases the time after
+// which an event is raised.
 const waitTime = 30 * time.Millisecond
 
 // expectTimeout fails the case unless a wait ends with ErrTimeout, and not before its timeout.
@@ -269,8 +270,9 @@ func expectTimeout(r *rig.Rig, timeout time.Duration, wait func(timeout time.Dur
 	r.Check(r.Now()-began >= timeout, fmt.Sprintf("a timeout after %v", timeout), "after %v", r.Now()-began)
 }
 
-// expectPromptly calls await, which waits for an event. A task calls cause, which raises the event,
-// waitTime later. The case fails if await returns before, or more than a second after that.
+// expectPromptly starts a task that calls cause, which raises an event, after waitTime, and calls
+// await, which waits for the event. The case fails if await returns before cause is called, or more
+// than a second later.
 func expectPromptly(r *rig.Rig, what string, cause, await func()) {
 	began := r.Now()
 	task := r.Go(what, func() error {
@@ -279,18 +281,19 @@ func expectPromptly(r *rig.Rig, what string, cause, await func()) {
 	await()
 	took := r.Now() - began
 	r.Check(took >= waitTime && took < waitTime+time.Second,
-		fmt.Sprintf("the event of %s after %v, at once", what, waitTime), "after %v", took)
+		fmt.Sprintf("the event of %s after %v to %v", what, waitTime, waitTime+time.Second), "after %v", took)
 	r.Must(what, task.Wait(r.ResponseTimeout()))
 }
 
-// expectNoEvent fails the case if an event arrives soon.
+// expectNoEvent fails the case if an event arrives within shortWait.
 func (c *channel) expectNoEvent() {
 	_, err := c.Wait(shortWait)
 	c.Check(err != nil, "no completion event", "one")
 	c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 }
 
-// expectSuccess fails the case unless the endpoint's next completion arrives in time with success.
+// expectSuccess fails the case unless the next completion on the endpoint's send CQ has status
+// success.
 func (e *endpoint) expectSuccess() {
 	wc, ok := e.PollCQ(e.sendCQ, e.ResponseTimeout())
 	e.Check(ok && wc.Status == verbs.WCSuccess, "a completion", "%s", rig.Describe(&wc))

@@ -184,9 +184,9 @@ var closingCases = []conformance.Case{
 // closedObjectCase returns the case that the verbs of a closed object return ErrClosed. create
 // returns the object and a call of each of its verbs but Close.
 func closedObjectCase(name, what string, needs verbs.Caps, create func(*rig.Rig) (closer, []verbCall)) conformance.Case {
-	defects := []string{"ClosesTwice"} // of emulated devices, which the case must detect
+	defects := []string{"ClosesTwice"}
 	expects := "ErrClosed from a second close"
-	if name != "mr" && name != "mw" && name != "ah" { // which have no verb but Close
+	if name != "mr" && name != "mw" && name != "ah" { // these have no verb but Close
 		defects = append(defects, "ClosedAnswers")
 		expects = "ErrClosed from each of its verbs, and from a second close"
 	}

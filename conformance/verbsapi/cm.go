@@ -150,7 +150,8 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	}),
 }})
 
-// checkPrivateData fails the case unless got is want, with or without zeros after it.
+// checkPrivateData fails the case unless got is want, with or without zeros after it. what names
+// the message that has the data.
 func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 	ok := bytes.HasPrefix(got, want) && len(bytes.Trim(got[min(len(want), len(got)):], "\x00")) == 0
 	r.Check(ok, fmt.Sprintf("%d bytes of private data with %s, % .8x …", len(want), what, want), "%d bytes, % .8x …", len(got), got)
@@ -186,29 +187,29 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 }, {
 	ID: "verbs/cm/several-requests", Cite: cite("rdma_listen(3)", "verbs/cm/10"),
 	Title:   "A listener returns every request, also those that arrived while it was busy with another",
-	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four; then three others",
-	Expects: "three requests each time, told apart by their private data, and three connections",
+	Sends:   "three requests of the peer, before the application gets the first, to a listener with a backlog of four; then three others",
+	Expects: "three requests each time, distinguished by their private data, and three connections",
 	Defects: []string{"ListenerServesOne", "TakenFillBacklog"}, Run: onPassive(func(d *handshake) {
 		s := setup{qpType: verbs.QPTypeRC}
 		for range 2 {
-			tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
+			tasks, clients := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
 			for i := range 3 {
-				caller := newEndpoint(d.Partner, &s)
-				callers[i] = caller
+				client := newEndpoint(d.Partner, &s)
+				clients[i] = client
 				param := connParam
 				param.PrivateData = []byte{byte(i + 1)}
-				tasks = append(tasks, d.DUT.Go(fmt.Sprintf("caller %d", i), func() error {
-					return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, d.DUT.ResponseTimeout()))
+				tasks = append(tasks, d.DUT.Go(fmt.Sprintf("client %d", i), func() error {
+					return errorOf(client.CM().Connect(client.qp, d.listener.Addr(), param, d.DUT.ResponseTimeout()))
 				}))
 			}
 			d.DUT.Sleep(shortWait)
 			seen := make(map[byte]bool)
 			for range 3 {
 				req := d.nextRequest()
-				who := req.Param().PrivateData
-				d.DUT.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
-				seen[who[0]] = true
-				newEndpoint(d.DUT, &s).accept(req, connParam, callers[who[0]-1])
+				private := req.Param().PrivateData // the number of the client
+				d.DUT.Check(len(private) > 0 && !seen[private[0]] && private[0] >= 1 && private[0] <= 3, "a request of another client", "private data % x", private)
+				seen[private[0]] = true
+				newEndpoint(d.DUT, &s).accept(req, connParam, clients[private[0]-1])
 			}
 			for _, t := range tasks {
 				d.DUT.Must("a connection", t.Wait(d.DUT.ResponseTimeout()))

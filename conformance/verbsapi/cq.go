@@ -24,7 +24,7 @@ var cqCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/cq/depth-at-least-as-asked", Cite: cite("ibv_create_cq(3)", "verbs/cq/2"),
-	Title:   "A completion queue is at least as deep as requested, and holds as many completions as it claims",
+	Title:   "A completion queue is at least as deep as requested, and has room for as many completions as it claims",
 	Sends:   "as many completions as fit",
 	Expects: "all of them, and no overrun",
 	Defects: []string{"CQDepthShort"}, Run: rig.Body(func(r *rig.Rig) {
@@ -117,7 +117,7 @@ var cqCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/cq/overrun-is-reported", Cite: cite("ibv_poll_cq(3)", "verbs/cq/8"),
-	Title:   "A completion queue overrun is reported once, and the queue cannot be used any more",
+	Title:   "A completion queue overrun is reported once, and the queue can no longer be used",
 	Sends:   "more completions than a queue has room for",
 	Expects: "one CQ_ERR that names the queue; then polls that fail",
 	Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
@@ -157,7 +157,7 @@ var cqCases = []conformance.Case{{
 }, {
 	ID: "verbs/cq/resize-keeps-completions", Cite: cite("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ,
 	Title:   "Resizing a completion queue keeps its completions in order",
-	Sends:   "five completions before a queue grows, and five before it shrinks; ten before either, after so many others that the ring of the queue wraps around between them",
+	Sends:   "five completions before a queue grows, and five before it shrinks; ten before either, of which some are at the end of the queue's ring and some at its start",
 	Expects: "all of them, in order",
 	Defects: []string{"ResizeLoses", "ResizeLosesWrapped"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
@@ -218,11 +218,9 @@ func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
 	return rig.Result(r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel}))(r, fmt.Sprintf("a completion queue of depth %d", depth))
 }
 
-// flushSource makes completions on a CQ without a peer: receives of a queue pair are flushed
-// when it fails, on every transport.
-//
-// Receives are posted before the queue pair fails, because verbs/flush/posted-afterwards tests
-// those posted later. Every batch uses a new queue pair: RESET may discard completions.
+// flushSource makes completions on a CQ without a peer, on every transport: it posts receives to a
+// queue pair and moves that to ERR, which flushes them. Each batch uses a new queue pair, because
+// RESET may discard completions.
 type flushSource struct {
 	*rig.Rig
 	cq  verbs.CQ
@@ -232,13 +230,13 @@ type flushSource struct {
 	lastID uint64
 }
 
-// newFlushSource returns a source of completions on a CQ: of receives that it posts and flushes.
+// newFlushSource returns a source of completions on a CQ.
 func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
 	return &flushSource{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
 }
 
-// postReceives posts n receives to a new queue pair, in INIT, for a later flush. The WR IDs of all
-// receives of s are 1, 2, and so on.
+// postReceives posts n receives to a new queue pair in INIT. The IDs of all receives of s are 1, 2,
+// and so on.
 func (s *flushSource) postReceives(n int) {
 	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
@@ -250,7 +248,7 @@ func (s *flushSource) postReceives(n int) {
 	}
 }
 
-// flush makes the posted receives complete.
+// flush makes the posted receives complete with WR_FLUSH_ERR.
 func (s *flushSource) flush() { s.ToState(s.qp, errState) }
 
 // addCompletions makes n completions.
@@ -259,12 +257,12 @@ func (s *flushSource) addCompletions(n int) {
 	s.flush()
 }
 
-// pollCompletions polls a CQ for n completions, at most batch at a time. The case fails if they do
-// not arrive in time.
+// pollCompletions polls a CQ until it has n completions or more, at most batch at a time. The case
+// fails if they do not arrive in time.
 func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	var all []verbs.WC
 	into := make([]verbs.WC, batch)
-	pause, until := shortWait, r.Now()+r.ResponseTimeout()
+	until := r.Now() + r.ResponseTimeout()
 	for len(all) < n {
 		k := rig.Result(cq.Poll(into))(r, "a completion queue that can be polled")
 		r.Check(k <= batch, fmt.Sprintf("at most %d completions from a poll", batch), "%d", k)
@@ -273,7 +271,7 @@ func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 			continue
 		}
 		r.Check(r.Now() < until, fmt.Sprintf("%d completions", n), "%d", len(all))
-		r.Sleep(pause)
+		r.Sleep(shortWait)
 	}
 	return all
 }
@@ -287,7 +285,7 @@ func checkOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus)
 	}
 }
 
-// expectEmptyCQ fails the case if a completion arrives on the CQ soon.
+// expectEmptyCQ fails the case if a completion arrives on the CQ within shortWait.
 func expectEmptyCQ(r *rig.Rig, cq verbs.CQ) {
 	if wc, ok := r.PollCQ(cq, shortWait); ok {
 		r.Fail("no further completion", "%s", rig.Describe(&wc))

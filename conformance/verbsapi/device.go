@@ -145,7 +145,7 @@ var deviceCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/port/addresses-go-and-come", Cite: cite("ibv_get_async_event(3)", "verbs/port/5"), Setup: conformance.Setup{TwoAddresses: true},
-	Title:   "An address that is removed from a port leaves the GID table, with an event, and comes back to it",
+	Title:   "An address that is removed from a port and added again leaves the GID table and returns to it, with events",
 	Sends:   "nothing: each of the two addresses of the port is removed and added again",
 	Expects: "GID_CHANGE of port 1 and a table without the address, then GID_CHANGE and a table with both",
 	Defects: []string{"GIDsNeverChange"}, Run: rig.Body(func(r *rig.Rig) {
@@ -195,7 +195,7 @@ var deviceCases = []conformance.Case{{
 	Defects: []string{"CountersReset"}, Run: onPair(setup{}, func(l *qpPair) {
 		counterNames(l.dut.Rig) // unsupported without counters
 		was := make(map[string]uint64)
-		look := func() {
+		check := func() {
 			for _, c := range l.dut.Device.Counters() {
 				l.dut.Check(c.Value >= was[c.Name], fmt.Sprintf("%s at %d or more", c.Name, was[c.Name]), "%d", c.Value)
 				was[c.Name] = c.Value
@@ -203,13 +203,13 @@ var deviceCases = []conformance.Case{{
 		}
 		for range 3 {
 			l.expectBothDeliver()
-			look()
-			look() // reading must not reset counters
+			check()
+			check() // reading must not reset counters
 		}
 	}),
 }}
 
-// gids returns the GID table.
+// gids returns the GID table as text.
 func gids(r *rig.Rig) (table []string) {
 	n := r.QueryPort().GIDs
 	for i := range n {
@@ -248,17 +248,17 @@ var limitCases = []conformance.Case{
 		}),
 }
 
-// maxObjects is how many objects of a kind are created at most, to save memory.
+// maxObjects is the largest number of objects that a case creates. It limits the use of memory.
 const maxObjects = 1 << 17
 
 // asManyAsClaimedCase returns the case that a device creates as many objects of a kind as it
-// claims. limit returns the claim in its attributes; newCreate returns a function that creates one.
+// claims. limit returns the claimed number; newCreate returns a function that creates one object.
 func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
 		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
-		// The manual page calls the numbers upper limits: a lack of memory may prevent
-		// reaching them. An idle device has enough memory.
+		// SHOULD: the manual page calls the numbers upper limits, which a lack of memory may
+		// reduce. An idle device has enough memory.
 		Cite: cite("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
 		Labels:  []string{conformance.Slow},
 		Expects: "as many as claimed",

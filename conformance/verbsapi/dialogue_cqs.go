@@ -23,11 +23,11 @@ type cqSet struct {
 	*rig.Rig
 	channel verbs.CompChannel
 	cqs     [2]*modelCQ
-	// polled is called for each completion, and what the model has of it; nil if nothing is to be done.
+	// polled is called for each polled completion with that of the model; nil for no call.
 	polled func(*verbs.WC, *model.VerbsCompletion)
 }
 
-// openCQs creates the channel and the completion queues.
+// openCQs creates the channel and two CQs of this depth.
 func (s *cqSet) openCQs(depth int) {
 	s.channel = rig.Result(s.Device.CreateCompChannel())(s, "a channel")
 	for i := range s.cqs {
@@ -43,18 +43,20 @@ func (s *cqSet) closeCQs() {
 	s.Must("a channel that can be closed", s.channel.Close())
 }
 
+// createCQ creates the i-th CQ and its model.
 func (s *cqSet) createCQ(i, depth int) {
 	cq := newCQ(s.Rig, depth, s.channel)
 	s.Check(cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.Depth())
 	s.cqs[i] = &modelCQ{VerbsCQ: &model.VerbsCQ{Depth: cq.Depth()}, cq: cq, name: fmt.Sprintf("CQ %d", i+1)}
 }
 
-// overrun reports whether a CQ has lost a completion.
+// overrun reports whether one of the CQs has overrun in the model.
 func (s *cqSet) overrun() bool {
 	return slices.ContainsFunc(s.cqs[:], func(cq *modelCQ) bool { return cq.Overrun })
 }
 
-// poll polls a CQ for at most k completions. It waits for those that the model has.
+// poll polls a CQ for at most k completions. The case fails unless it gets those of the model
+// within the response timeout, and no others.
 func (s *cqSet) poll(cq *modelCQ, k int) {
 	want := min(k, cq.Len())
 	got := 0
@@ -78,15 +80,16 @@ func (s *cqSet) poll(cq *modelCQ, k int) {
 	s.Check(got == want, fmt.Sprintf("%d completions from polls of %s", want, cq.name), "%d", got)
 }
 
-// pollAll polls all completions.
+// pollAll polls all completions of the model, and fails the case if a CQ has another one.
 func (s *cqSet) pollAll() {
 	for _, cq := range s.cqs {
 		s.poll(cq, cq.Len()+1)
 	}
 }
 
-// arm arms a CQ that has no completions, for solicited completions or any. A CQ that is armed for
-// any completion is not armed again: the manual pages leave open how often it reports then.
+// arm polls all completions of a CQ and arms it. A CQ that is armed is not armed again, except for
+// any completion instead of solicited ones: the manual pages leave open how many events it raises
+// then.
 func (s *cqSet) arm(cq *modelCQ, solicitedOnly bool) {
 	s.poll(cq, cq.Len()+1)
 	if cq.Arm == model.VerbsArmedAny || solicitedOnly && cq.Arm != model.VerbsUnarmed {
@@ -97,8 +100,8 @@ func (s *cqSet) arm(cq *modelCQ, solicitedOnly bool) {
 	cq.ArmFor(solicitedOnly)
 }
 
-// resize resizes a CQ, often to the number of its completions or one less or more. It does not
-// become smaller than least.
+// resize resizes a CQ, often to the number of its completions or one less or more. A depth that the
+// device must accept is at least least.
 func (s *cqSet) resize(cq *modelCQ, n, least int) {
 	if !s.Caps.Has(verbs.CapResizeCQ) {
 		return
@@ -120,8 +123,8 @@ func (s *cqSet) resize(cq *modelCQ, n, least int) {
 	cq.Depth = cq.cq.Depth()
 }
 
-// expectOverrun checks that polls of a CQ that has lost a completion fail, when it has handed out
-// what it has.
+// expectOverrun fails the case unless polls of a CQ that has overrun return ErrOverrun, at the
+// latest when it has no more completions.
 func (s *cqSet) expectOverrun(cq *modelCQ) {
 	n, err := 1, error(nil)
 	for n > 0 && err == nil {
@@ -130,16 +133,16 @@ func (s *cqSet) expectOverrun(cq *modelCQ) {
 	s.MustFail("polling a CQ that has lost completions", err, verbs.ErrOverrun)
 }
 
-// expectCompletionEvents compares the events of the channel.
+// expectCompletionEvents fails the case unless the events of the channel are those of the model.
 func (s *cqSet) expectCompletionEvents() {
-	expected := func() time.Duration {
+	timeout := func() time.Duration {
 		if slices.ContainsFunc(s.cqs[:], func(cq *modelCQ) bool { return cq.Events > 0 }) {
 			return s.ResponseTimeout()
 		}
 		return 0
 	}
 	for {
-		cq, err := s.channel.Wait(expected())
+		cq, err := s.channel.Wait(timeout())
 		if errors.Is(err, verbs.ErrTimeout) {
 			break
 		}
@@ -153,8 +156,8 @@ func (s *cqSet) expectCompletionEvents() {
 	}
 }
 
-// expectPosted checks how many of total requests were posted. atOnce says that each completes
-// before the next is posted.
+// expectPosted fails the case unless a post of total requests has posted as many as the queue of
+// the model has room for: all, if each completes at once. A post of fewer must return ErrNoMemory.
 func (s *cqSet) expectPosted(queue *model.VerbsQueue, total, posted int, err error, atOnce bool) {
 	least, most := queue.Room()
 	if atOnce {

@@ -19,26 +19,27 @@ type memorySession struct {
 	kind    verbs.QPType
 	pds     [2]verbs.PD
 	links   [3]*qpPair
-	peerMem *rig.Memory
-	// buf is the buffer of all regions, shadow the expected content, and whole has a region of all
-	// of it for each domain.
+	peerMem *rig.Memory // of the partner
+	// buf is the buffer of all regions, shadow its expected content, and whole a region of the
+	// whole buffer in each domain.
 	buf    *rig.Memory
 	shadow []byte
 	whole  [2]verbs.MR
-	// mems have the receives of the queue pairs, for each domain.
+	// mems are the buffers for receives, by domain.
 	mems    [2]*rig.Memory
 	model   model.VerbsMemory
 	regions [3]verbs.MR
 	windows [3]verbs.MW
-	// stale are addresses with keys that were valid once.
+	// stale are addresses with keys that are no longer valid.
 	stale []verbs.Remote
 	mix   memoryMix
 }
 
-// linkDomains has the domains of the device's queue pairs.
+// linkDomains are the indices in pds of the domains of the device's queue pairs.
 var linkDomains = [3]int{0, 0, 1}
 
-// linkIn returns the connection of a step: mostly one whose queue pair is in domain pd.
+// linkIn returns the index of the connection of a step: in six of seven steps, one whose queue pair
+// is in domain pd.
 func linkIn(pd int, step memoryStep) int {
 	switch {
 	case step.n%7 == 0:
@@ -74,11 +75,12 @@ type memoryMix struct {
 	// requireEvents: a refused access must raise an event.
 	requireEvents bool
 	// hazards: queue pairs are closed while windows are bound to them, and messages invalidate free
-	// windows. Both harm Linux.
+	// windows. Both can crash a Linux kernel.
 	hazards bool
 }
 
-// newMemorySession returns a session on pair, with two regions, windows if the mix binds them, and queue pairs of the default type.
+// newMemorySession returns a session with two regions, windows if the mix binds them, and
+// connections of the default queue pair type.
 func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	s := &memorySession{Pair: pair, mix: mix, kind: rig.DefaultQPType(pair.DUT), pds: [2]verbs.PD{pair.DUT.PD, otherPD(pair.DUT)}}
 	access := regionAccess(s.DUT, rig.RemoteAccess(s.DUT))
@@ -93,7 +95,7 @@ func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	for i := range s.links {
 		s.connect(i)
 	}
-	for i := range 2 { // with all rights, one in each domain
+	for i := range 2 { // n is chosen so that they have all rights, one in each domain
 		s.register(memoryStep{stepNumbers: stepNumbers{region: i, from: 32 * i, length: 64, n: 9 + 16*i}})
 	}
 	if mix.windows {
@@ -114,7 +116,8 @@ func (s *memorySession) connect(i int) {
 	s.links[i] = newLink(s.Pair, init, s.mems[pd], s.peerMem)
 }
 
-// reconnect closes both queue pairs of a connection, in any state, and makes another.
+// reconnect closes both queue pairs of a connection, in any state, and makes another. Without
+// hazards, it first frees the type 2 windows that are bound to the device's queue pair.
 func (s *memorySession) reconnect(i int) {
 	for j, w := range s.model.Windows {
 		if !s.mix.hazards && w != nil && w.Type == verbs.MWType2 && w.Region != nil && w.QP == i {
@@ -126,6 +129,7 @@ func (s *memorySession) reconnect(i int) {
 	s.connect(i)
 }
 
+// Close frees the objects of the session.
 func (s *memorySession) Close() {
 	for i := range s.windows {
 		if s.windows[i] != nil {
@@ -158,7 +162,8 @@ func (s *memorySession) Draw(random *rand.Rand) memoryStep {
 	return step
 }
 
-// Play plays a step, and compares the buffer and the events.
+// Play performs a step. The case fails unless the buffer and the windows' keys are those of the
+// model, all queue pairs are in RTS, and there are no events or completions left.
 func (s *memorySession) Play(step memoryStep) {
 	step.action.play(s, step)
 	s.DUT.ExpectBytes(s.buf, 0, s.shadow)
@@ -175,8 +180,8 @@ func (s *memorySession) Play(step memoryStep) {
 	}
 }
 
-// takeEvents takes all pending asynchronous events. Only errors of failed may be among them, and
-// COMM_EST. It reports whether failed has an error.
+// takeEvents reads all pending asynchronous events, and fails the case if there are others than
+// COMM_EST and errors of queue pair failed. It reports whether there was such an error.
 func (s *memorySession) takeEvents(failed verbs.QP) (found bool) {
 	for {
 		e, err := s.DUT.Device.WaitAsync(0)
@@ -186,7 +191,7 @@ func (s *memorySession) takeEvents(failed verbs.QP) (found bool) {
 		s.DUT.Must("events", err)
 		s.DUT.Note("event %v", e.Type)
 		isError := e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal
-		s.DUT.Check(e.Type == verbs.EventCommEst || isError && failed != nil && e.QP == failed, "no event of this kind for this object", "%v", e.Type)
+		s.DUT.Check(e.Type == verbs.EventCommEst || isError && failed != nil && e.QP == failed, "no such event of this object", "%v", e.Type)
 		found = found || isError
 	}
 }

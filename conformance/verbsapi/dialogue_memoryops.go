@@ -10,7 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// register registers a part of the buffer as a region, after the region in its place was closed.
+// register registers a part of the buffer as the region of the step, with random rights, domain and
+// address. It first closes the old region, and does nothing if that cannot be closed.
 func (s *memorySession) register(step memoryStep) {
 	if s.regions[step.region] != nil && !s.closeRegion(step.region) {
 		return
@@ -33,13 +34,15 @@ func (s *memorySession) register(step memoryStep) {
 	}
 	mr := rig.Result(s.pds[r.PD].RegMR(init))(s.DUT, "a region")
 	s.DUT.Note("region %d is bytes %d to %d, at %#x, with rights %#x, in domain %d", step.region+1, r.Off, r.Off+r.Len, mr.Addr(), uint32(access), r.PD+1)
-	zeroBased := init.Access&verbs.AccessZeroBased != 0
-	s.DUT.Check(mr.Addr() == init.Addr || init.Addr == 0 && !zeroBased, fmt.Sprintf("a region at %#x", init.Addr), "%#x", mr.Addr())
+	if zeroBased := init.Access&verbs.AccessZeroBased != 0; init.Addr != 0 || zeroBased {
+		s.DUT.Check(mr.Addr() == init.Addr, fmt.Sprintf("a region at %#x", init.Addr), "%#x", mr.Addr())
+	}
 	r.Base, r.LKey, r.RKey = mr.Addr(), mr.LKey(), mr.RKey()
 	s.regions[step.region], s.model.Regions[step.region] = mr, r
 }
 
-// closeRegion closes a region, which fails while a window is bound to it.
+// closeRegion closes a region, and reports whether it is closed. The verb must fail if a window is
+// bound to the region, and may fail if one may be.
 func (s *memorySession) closeRegion(i int) (closed bool) {
 	if s.regions[i] == nil {
 		return true
@@ -61,8 +64,8 @@ func (s *memorySession) closeRegion(i int) (closed bool) {
 	return true
 }
 
-// rangeIn returns an address and a length of a step in a range: mostly within it, else across its
-// end or its beginning, or far from it.
+// rangeIn returns an address and a length for a step: in 13 of 16 steps within the range of size
+// bytes at base, else beyond its end, before its beginning, or far from it.
 func rangeIn(step memoryStep, base uint64, size int) (addr uint64, n int) {
 	n = max(1, min(step.length, size))
 	switch step.n % 16 {
@@ -78,15 +81,16 @@ func rangeIn(step memoryStep, base uint64, size int) (addr uint64, n int) {
 	return base + uint64(step.from%(size-n+1)), n
 }
 
-// target is memory that the partner accesses over a link. Its rights are a hint for the choice of the operation.
+// target is memory that the partner accesses.
 type target struct {
 	name   string
 	at     verbs.Remote
 	n      int
-	rights verbs.Access
-	link   int
+	rights verbs.Access // the operation is chosen among those that these permit
+	link   int          // index of the connection
 }
 
+// regionRemote returns the region of a step as a target; nil if it is not registered.
 func (s *memorySession) regionRemote(step memoryStep) *target {
 	r := s.model.Regions[step.region]
 	if r == nil {
@@ -96,8 +100,8 @@ func (s *memorySession) regionRemote(step memoryStep) *target {
 	return &target{fmt.Sprintf("region %d", step.region+1), verbs.Remote{Addr: addr, RKey: r.RKey}, n, r.Access, linkIn(r.PD, step)}
 }
 
-// accessThroughWindow has the partner access a window, which is bound before if it is free. A window
-// whose queue pair is closed cannot be accessed over any other.
+// accessThroughWindow has the partner access memory through a window. In seven of eight steps, a
+// free window is bound first.
 func (s *memorySession) accessThroughWindow(step memoryStep) {
 	if step.n%8 > 0 {
 		s.bindIfFree(step)
@@ -110,8 +114,8 @@ func (s *memorySession) accessThroughWindow(step memoryStep) {
 	s.access(step, &target{fmt.Sprintf("window %d", step.window+1), verbs.Remote{Addr: addr, RKey: w.Key}, n, w.Access, s.ownerOf(step)})
 }
 
-// oldRemote returns a target with a key that was valid once, or that differs from a valid one in a
-// bit, or with a key of no bits or of all.
+// oldRemote returns a target with an invalid key: one that was valid before, one that differs from
+// a valid one in a bit, 0 or 0xffffffff.
 func (s *memorySession) oldRemote(step memoryStep) *target {
 	t := &target{name: "an old key", n: 8, link: step.qp}
 	r := s.model.Regions[step.region]
@@ -127,7 +131,8 @@ func (s *memorySession) oldRemote(step memoryStep) *target {
 	return t
 }
 
-// access has the partner read, write or change memory.
+// access has the partner read, write or atomically change memory. The device must execute that if
+// the model permits it, else refuse it. If the key may be valid or not, nothing is done.
 func (s *memorySession) access(step memoryStep, t *target) {
 	if t == nil || s.model.MayBeValid(t.at.RKey) {
 		return
@@ -149,7 +154,8 @@ func (s *memorySession) access(step memoryStep, t *target) {
 	s.expectFailed(t.link, true)
 }
 
-// operation returns an operation, mostly one of those that the rights permit, and its right.
+// operation returns an operation and the right that it needs: mostly the first from index n on that
+// the rights permit.
 func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, verbs.Access) {
 	all := []struct {
 		op    verbs.WROpcode
@@ -166,8 +172,8 @@ func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, v
 	return all[n%len(all)].op, all[n%len(all)].right
 }
 
-// ownerOf returns a connection for a use of the window: that whose queue pair has bound it or, at
-// times, another one.
+// ownerOf returns the index of a connection for a use of the window: mostly that of the queue pair
+// to which the window is bound.
 func (s *memorySession) ownerOf(step memoryStep) int {
 	w := s.model.Windows[step.window]
 	switch {
@@ -183,7 +189,8 @@ func (s *memorySession) ownerOf(step memoryStep) int {
 	return w.QP
 }
 
-// expectAccess expects that an access of the partner to the buffer at off is executed.
+// expectAccess fails the case unless the device executes an access of the partner to the buffer at
+// off.
 func (s *memorySession) expectAccess(op verbs.WROpcode, t *target, off int) {
 	l, whole := s.links[t.link], s.whole[linkDomains[t.link]]
 	switch op {
@@ -203,20 +210,23 @@ func (s *memorySession) expectAccess(op verbs.WROpcode, t *target, off int) {
 	}
 }
 
-// expectFailed waits until the device's queue pair of a connection has failed, checks its event if
-// the peer caused the failure, and makes another connection.
+// expectFailed fails the case unless the device's queue pair of a connection gets to ERR and, if
+// the peer caused that and the mix requires events, raises an event. Then it makes another
+// connection.
 func (s *memorySession) expectFailed(i int, byPeer bool) {
 	qp := s.links[i].dut.qp
 	s.DUT.AwaitState(qp, errState)
 	s.DUT.Sleep(shortWait)
-	found := s.takeEvents(qp)
-	s.DUT.Check(found || !byPeer || !s.mix.requireEvents, "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL of the failed queue pair", "no event")
+	if found := s.takeEvents(qp); byPeer && s.mix.requireEvents {
+		s.DUT.Check(found, "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL of the failed queue pair", "no event")
+	}
 	s.reconnect(i)
 	s.takeEvents(qp)
 }
 
-// localSGE returns a list entry of a region, for a queue pair of the returned connection. At times it
-// has the L_Key of another region, an old key or that of a window. It returns nil without a region.
+// localSGE returns an SGE of the region of a step, and the index of a connection that uses it; nil
+// if the region is not registered. Some SGEs have the L_Key of another region, an old key or a
+// window's key.
 func (s *memorySession) localSGE(step memoryStep) (sge *verbs.SGE, link int) {
 	r := s.model.Regions[step.region]
 	if r == nil {
@@ -236,7 +246,7 @@ func (s *memorySession) localSGE(step memoryStep) (sge *verbs.SGE, link int) {
 	return sge, linkIn(r.PD, step)
 }
 
-// sendFrom has the device send from a region, by its L_Key.
+// sendFrom has the device send from a region, which must fail if the model does not permit it.
 func (s *memorySession) sendFrom(step memoryStep) {
 	sge, link := s.localSGE(step)
 	if sge == nil {
@@ -253,7 +263,8 @@ func (s *memorySession) sendFrom(step memoryStep) {
 	s.expectLocalFailure(link, l.dut.sendOf(2, *sge))
 }
 
-// expectLocalFailure expects that a request of the device fails because of its list.
+// expectLocalFailure fails the case unless a request of the device fails because of its SGE, and
+// makes another connection.
 func (s *memorySession) expectLocalFailure(link int, wr verbs.SendWR) {
 	dut := s.links[link].dut
 	what := fmt.Sprintf("a %v of %d bytes at %#x with the key %#x", wr.Opcode, wr.SGL[0].Length, wr.SGL[0].Addr, wr.SGL[0].LKey)
@@ -265,11 +276,12 @@ func (s *memorySession) expectLocalFailure(link int, wr verbs.SendWR) {
 	s.takeEvents(dut.qp)
 }
 
-// readInto has the device read memory of the partner into a region, by its L_Key.
+// readInto has the device read memory of the partner into a region, which must fail if the model
+// does not permit it.
 func (s *memorySession) readInto(step memoryStep) {
 	sge, link := s.localSGE(step)
 	if sge == nil || !isIB(s.DUT) && s.model.Regions[step.region].Access&verbs.AccessRemoteWrite == 0 {
-		return // iWARP may demand the right to remote write
+		return // iWARP may require the remote write right for the sink of a READ
 	}
 	l := s.links[link]
 	off, ok := s.model.Local(linkDomains[link], *sge, true)
@@ -284,7 +296,8 @@ func (s *memorySession) readInto(step memoryStep) {
 	copy(s.shadow[off:], s.peerMem.Buf[step.from:][:sge.Length])
 }
 
-// receiveInto has the device receive a message of the partner into a region, by its L_Key.
+// receiveInto has the device receive a message of the partner into a region. If the model does not
+// permit it, the post or the receive must fail.
 func (s *memorySession) receiveInto(step memoryStep) {
 	sge, link := s.localSGE(step)
 	if sge == nil || s.kind == verbs.QPTypeUD {
@@ -313,7 +326,7 @@ func (s *memorySession) receiveInto(step memoryStep) {
 	s.expectFailed(link, false)
 }
 
-// allocate allocates a window, or frees it.
+// allocate frees window i or, if there is none, allocates it. n selects its type and domain.
 func (s *memorySession) allocate(i, n int) {
 	if w := s.windows[i]; w != nil {
 		s.DUT.Must("a window that can be freed", w.Close())
@@ -331,7 +344,8 @@ func (s *memorySession) allocate(i, n int) {
 	s.model.Windows[i] = w
 }
 
-// bind binds a window: one of type 1 by the verb, one of type 2 by a request.
+// bind binds the window of a step to a random part of a region, with random rights. If there is no
+// window it allocates one instead, and it frees a window in an unknown state.
 func (s *memorySession) bind(step memoryStep) {
 	w := s.model.Windows[step.window]
 	if w == nil || w.Unknown {
@@ -342,7 +356,7 @@ func (s *memorySession) bind(step memoryStep) {
 	if s.regions[step.region] == nil {
 		s.register(step)
 	}
-	if w.Type == verbs.MWType2 && step.n%12 == 5 {
+	if w.Type == verbs.MWType2 && step.n%12 == 5 { // ibv_bind_mw is for type 1 only
 		_, err := s.links[step.qp].dut.qp.BindMW(s.windows[step.window], bindID, verbs.SendSignaled, bindRange(s.buf, 0, 8, verbs.AccessRemoteRead))
 		s.DUT.MustFail("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
 		return
@@ -350,7 +364,7 @@ func (s *memorySession) bind(step memoryStep) {
 	b := &model.VerbsBind{QP: step.qp, PD: linkDomains[step.qp], Region: s.model.Regions[step.region]}
 	b.Addr, b.Len = rangeIn(step, b.Region.Base, b.Region.Len)
 	if step.n/10%10 == 0 {
-		b.Addr, b.Len = b.Region.Base, 0
+		b.Addr, b.Len = b.Region.Base, 0 // frees a type 1 window
 	}
 	b.Access = s.windowRights(step.n)
 	if step.n/7%8 == 0 && s.DUT.Caps.Has(verbs.CapZeroBased) {
@@ -360,9 +374,9 @@ func (s *memorySession) bind(step memoryStep) {
 	ok := w.CanBind(b)
 	switch {
 	case !ok && b.Len == 0 && w.Type == verbs.MWType1:
-		return // a device need not look at the region of a bind that frees the window
+		return // a device need not check the region of a bind that frees the window
 	case ok && b.Region.Base == 0:
-		return // whether a window can be bound to a zero-based region is open
+		return // the specification leaves open whether a window can be bound to a zero-based region
 	}
 	s.DUT.Note("bind window %d of type %d to %d bytes at %#x of region %d, rights %#x: permitted %v", step.window+1, w.Type, b.Len, b.Addr, step.region+1, uint32(b.Access), ok)
 	s.postBind(step, info, b, ok)
@@ -386,19 +400,21 @@ func (s *memorySession) bindIfFree(step memoryStep) {
 	s.postBind(step, verbs.BindInfo{MR: s.regions[i], Addr: b.Addr, Length: uint64(b.Len), Access: b.Access}, b, true)
 }
 
-// windowRights returns the rights of a window.
+// windowRights returns the rights of a window, by n: remote read, remote write or all.
 func (s *memorySession) windowRights(n int) verbs.Access {
 	return []verbs.Access{verbs.AccessRemoteRead, verbs.AccessRemoteWrite, rig.RemoteAccess(s.DUT)}[n%3]
 }
 
-// postBind posts a bind, which succeeds if ok, and else is refused or completes with MW_BIND_ERR.
+// postBind binds a window: type 1 by ibv_bind_mw, type 2 by a request, which in some steps has an
+// invalid key. The bind must succeed if ok and the key is valid, else be refused or complete with
+// MW_BIND_ERR.
 func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.VerbsBind, ok bool) {
 	w, mw, dut := s.model.Windows[step.window], s.windows[step.window], s.links[step.qp].dut
 	var err error
 	key := verbs.NextRKey(w.Key)
 	if w.Type == verbs.MWType2 && step.n%19 == 6 {
-		key, ok = key^0x100, false // the upper bits are the device's
-		s.DUT.Note("the bind names the key %#x, of another window", key)
+		key, ok = key^0x100, false // only the low eight bits may change
+		s.DUT.Note("the bind has the invalid key %#x", key)
 	}
 	if w.Type == verbs.MWType1 {
 		key, err = dut.qp.BindMW(mw, bindID, verbs.SendSignaled, info)
@@ -424,7 +440,8 @@ func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.
 	w.Bind(b, key)
 }
 
-// invalidateLocally posts a local invalidate of a window's key.
+// invalidateLocally posts a local invalidate of the key of a bound window. It must fail if the
+// model does not permit it.
 func (s *memorySession) invalidateLocally(step memoryStep) {
 	s.bindIfFree(step)
 	step.qp = s.ownerOf(step)
@@ -447,13 +464,14 @@ func (s *memorySession) invalidateLocally(step memoryStep) {
 	}
 }
 
-// invalidated frees a window whose key was invalidated.
+// invalidated notes that the key of a window was invalidated.
 func (s *memorySession) invalidated(w *model.VerbsWindow) {
 	s.stale = append(s.stale, verbs.Remote{Addr: w.Base, RKey: w.Key})
 	w.Region = nil
 }
 
-// invalidateRemotely has the partner send a message that invalidates a window's key.
+// invalidateRemotely has the partner send a message that invalidates the key of a window: a bound
+// one or, with hazards, also a free one. It must fail if the model does not permit it.
 func (s *memorySession) invalidateRemotely(step memoryStep) {
 	if !s.mix.hazards || step.n%3 > 0 {
 		s.bindIfFree(step)

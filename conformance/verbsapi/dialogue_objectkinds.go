@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Names of kinds that other kinds use.
+// Names of kinds of objects with which objects of other kinds are created.
 const (
 	domainKind, channelKind, eventCQKind, cqKind = "protection domain", "channel", "completion queue with a channel", "completion queue"
 	srqKind, udKind, xrcdKind, targetKind        = "shared receive queue", "datagram queue pair", "XRC domain", "XRC target"
@@ -133,7 +133,7 @@ var objectKinds = []objectKind{
 		inspect: func(s *objectSession, o *object, _ int) func() {
 			s.others(o, func(other *object) {
 				n := o.handle.(verbs.SRQ).Number()
-				s.Check(n != other.handle.(verbs.SRQ).Number(), "an SRQ number of its own", "%#x, as %s", n, other.name)
+				s.Check(n != other.handle.(verbs.SRQ).Number(), "an SRQ number that no other SRQ has", "%#x, as %s", n, other.name)
 			})
 			return expectStable(s, o.name+" with", func() verbs.SRQAttr { return srqAttr(s.Rig, o.handle.(verbs.SRQ)) })
 		},
@@ -149,6 +149,7 @@ var objectKinds = []objectKind{
 	},
 }
 
+// xrcSRQInit returns the attributes of an XRC SRQ. n varies its size.
 func xrcSRQInit(used []closer, n int) verbs.SRQInit {
 	return verbs.SRQInit{PD: used[0].(verbs.PD), Type: verbs.SRQXRC, MaxWR: 1 + n%9, MaxSGE: 1, XRCD: used[1].(verbs.XRCD), CQ: used[2].(verbs.CQ)}
 }
@@ -173,6 +174,7 @@ func (s *objectSession) nextGroup() verbs.GID {
 	return verbs.GID{0: 0xff, 1: 0x0e, 15: last}
 }
 
+// regionInit returns the arguments for a region. n varies its length, rights and address.
 func (s *objectSession) regionInit(n int) verbs.MRInit {
 	access := []verbs.Access{
 		0, verbs.AccessLocalWrite, verbs.AccessRemoteRead, verbs.AccessLocalWrite | rig.RemoteAccess(s.Rig),
@@ -189,15 +191,15 @@ func (s *objectSession) regionInit(n int) verbs.MRInit {
 	return init
 }
 
-// inspectRegion checks the length, the address and the keys of a new region. Keys for remote access
-// are unique among regions with remote rights.
+// inspectRegion checks the length, the address and the keys of a new region. No other region may
+// have its L_Key and, if it has remote rights, its R_Key.
 func inspectRegion(s *objectSession, o *object, n int) func() {
 	mr, init := o.handle.(verbs.MR), s.regionInit(n)
 	s.Check(mr.Len() == len(init.Buf), fmt.Sprintf("a region of %d bytes", len(init.Buf)), "%d", mr.Len())
 	s.Check(init.Addr == 0 || mr.Addr() == init.Addr, fmt.Sprintf("a region at %#x", init.Addr), "%#x", mr.Addr())
 	s.others(o, func(other *object) {
 		m := other.handle.(verbs.MR)
-		s.Check(m.LKey() != mr.LKey(), "an L_Key of its own", "%#x, as %s", mr.LKey(), other.name)
+		s.Check(m.LKey() != mr.LKey(), "an L_Key that no other region has", "%#x, as %s", mr.LKey(), other.name)
 	})
 	if init.Access&rig.RemoteAccess(s.Rig) != 0 {
 		s.expectOwnRKey(o, mr.RKey())
@@ -211,15 +213,20 @@ func inspectRegion(s *objectSession, o *object, n int) func() {
 	return expectStable(s, o.name+" with", func() attrs { return attrs{mr.LKey(), mr.RKey(), mr.Addr(), mr.Len()} })
 }
 
-// expectOwnRKey checks that no other region or window has an R_Key. Keys of 0 are not valid.
+// expectOwnRKey fails the case if another region or window has the same R_Key, unless that is 0,
+// which is not valid.
 func (s *objectSession) expectOwnRKey(o *object, key verbs.RKey) {
+	if key == 0 {
+		return
+	}
 	for _, other := range s.objects {
 		if k, ok := other.handle.(interface{ RKey() verbs.RKey }); ok && other != o && !other.Closed() {
-			s.Check(k.RKey() != key || key == 0, "an R_Key of its own", "%#x, as %s", key, other.name)
+			s.Check(k.RKey() != key, "an R_Key that no other object has", "%#x, as %s", key, other.name)
 		}
 	}
 }
 
+// windowKind returns the kind of memory windows of a type.
 func windowKind(name string, needs verbs.Caps, kind verbs.MWType) objectKind {
 	return objectKind{
 		name: name, needs: needs, uses: []string{domainKind},
@@ -238,7 +245,8 @@ func windowKind(name string, needs verbs.Caps, kind verbs.MWType) objectKind {
 	}
 }
 
-// addressTo returns the address of the device itself, with values that differ by n.
+// addressTo returns the address of the device itself. n varies traffic class, hop limit and flow
+// label.
 func (s *objectSession) addressTo(n int) verbs.AHAttr {
 	attr := s.PathTo(s.Rig)
 	attr.GRH.TrafficClass, attr.GRH.HopLimit = uint8(n%64)<<2, uint8(1+n%255)
@@ -248,7 +256,8 @@ func (s *objectSession) addressTo(n int) verbs.AHAttr {
 	return attr
 }
 
-// cqObjectKind describes completion queues; channel returns the channel among the used objects.
+// cqObjectKind returns a kind of completion queues. channel returns the channel among the objects
+// with which a CQ is created; nil for none.
 func cqObjectKind(name string, channel func(used []closer) verbs.CompChannel, uses ...string) objectKind {
 	return objectKind{
 		name: name, uses: uses,
@@ -272,13 +281,16 @@ func cqObjectKind(name string, channel func(used []closer) verbs.CompChannel, us
 				return errorOf(cq.Poll(make([]verbs.WC, 1)))
 			}
 			err := cq.Resize(depth)
-			s.Check(err != nil || cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.Depth())
+			if err == nil {
+				s.Check(cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.Depth())
+			}
 			return err
 		},
 	}
 }
 
-// useSRQ sets a limit, and checks that it is stored and that a limit beyond the size is refused.
+// useSRQ fails the case unless the device refuses a limit beyond the size of an SRQ, and changes
+// nothing. For a closed SRQ it returns the error of the verb.
 func useSRQ(s *objectSession, o *object, n int) error {
 	srq := o.handle.(verbs.SRQ)
 	if o.Closed() {
@@ -290,7 +302,8 @@ func useSRQ(s *objectSession, o *object, n int) error {
 	return nil
 }
 
-// qpObjectKind describes queue pairs that use a domain, two completion queues and possibly an SRQ.
+// qpObjectKind returns a kind of queue pairs, which are created with a domain, two completion
+// queues and, if uses has a fourth name, an SRQ.
 func qpObjectKind(name string, needs verbs.Caps, uses ...string) objectKind {
 	init := func(s *objectSession, used []closer, n int) verbs.QPInit {
 		init := verbs.QPInit{
@@ -329,7 +342,7 @@ func qpObjectKind(name string, needs verbs.Caps, uses ...string) objectKind {
 	}
 }
 
-// spoil makes one of the arguments of CreateQP invalid.
+// spoil makes one of the arguments of CreateQP invalid, by n.
 func (s *objectSession) spoil(init *verbs.QPInit, n int) {
 	switch n % 8 {
 	case 0:
@@ -351,12 +364,13 @@ func (s *objectSession) spoil(init *verbs.QPInit, n int) {
 	}
 }
 
-// inspectQP checks that the number of a new queue pair is its own.
+// inspectQP fails the case if another queue pair has the QPN of a new one. The returned function
+// checks that its attributes do not change.
 func inspectQP(s *objectSession, o *object, _ int) func() {
 	qp := o.handle.(verbs.QP)
 	for _, other := range s.objects {
 		if q, ok := other.handle.(verbs.QP); ok && other != o && !other.Closed() {
-			s.Check(q.QPN() != qp.QPN(), "a QPN of its own", "%#x, as %s", uint32(qp.QPN()), other.name)
+			s.Check(q.QPN() != qp.QPN(), "a QPN that no other queue pair has", "%#x, as %s", uint32(qp.QPN()), other.name)
 		}
 	}
 	type attrs struct {

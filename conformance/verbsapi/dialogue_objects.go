@@ -14,14 +14,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// object is an object of the device, its model, and the kind that says what can be done with it.
+// object is an object of the device, with its model and its kind.
 type object struct {
 	*model.VerbsObject
 	kind   *objectKind
 	name   string
 	handle closer
-	used   []*object // that it was created with
-	// expect fails the case unless the object is as it was created and last modified.
+	used   []*object // objects that it was created with
+	// expect fails the case unless the attributes of the object are those of its creation, or of
+	// its last modification.
 	expect func()
 }
 
@@ -29,26 +30,26 @@ type object struct {
 type objectKind struct {
 	name  string
 	needs verbs.Caps
-	// uses are the kinds of the objects that it is created with.
+	// uses are the names of the kinds of objects with which it is created.
 	uses []string
-	// create calls the verb that creates an object with the handles of uses. n varies its arguments.
+	// create calls the verb that creates an object, with objects of the kinds in uses. n varies its
+	// arguments.
 	create func(s *objectSession, used []closer, n int) (closer, error)
-	// invalid calls the same verb with invalid arguments; nil if it has none.
+	// invalid calls the same verb with invalid arguments; nil if no arguments are invalid.
 	invalid func(s *objectSession, used []closer, n int) error
-	// inspect reads and uses a new object, and returns a function that checks it again later.
+	// inspect checks a new object, and returns object.expect.
 	inspect func(s *objectSession, o *object, n int) (expect func())
 	// use calls a verb of the object, which must return ErrClosed if it is closed; nil if it
 	// has no verbs but Close.
 	use func(s *objectSession, o *object, n int) error
 }
 
-// objectStep is one verb call: it creates, uses or closes an object. The choices select among the
-// objects that exist when the step is played.
+// objectStep is a step that creates, uses or closes an object.
 type objectStep struct {
 	action  objectAction
 	kind    *objectKind
-	choices [4]int
-	n       int // varies the arguments
+	choices [4]int // select the object, or those with which it is created, among the existing ones
+	n       int    // varies the arguments
 }
 
 type objectAction int
@@ -74,6 +75,7 @@ type objectSession struct {
 	buf     []byte
 }
 
+// newObjectSession returns a session with the kinds of objects that the device has.
 func newObjectSession(r *rig.Rig) dialogue.Session[objectStep] {
 	s := &objectSession{Rig: r, limits: r.QueryDevice(), buf: make([]byte, 256)}
 	for i := range objectKinds {
@@ -84,8 +86,10 @@ func newObjectSession(r *rig.Rig) dialogue.Session[objectStep] {
 	return s
 }
 
+// maxOpenObjects is the largest number of objects that are not closed.
 const maxOpenObjects = 24
 
+// Draw returns a random step. It creates no more than maxOpenObjects.
 func (s *objectSession) Draw(random *rand.Rand) objectStep {
 	step := objectStep{kind: s.kinds[random.IntN(len(s.kinds))], n: random.IntN(1000)}
 	for i := range step.choices {
@@ -110,6 +114,7 @@ func (s *objectSession) Draw(random *rand.Rand) objectStep {
 	return step
 }
 
+// Play performs a step, and checks that another object has not changed.
 func (s *objectSession) Play(step objectStep) {
 	switch step.action {
 	case createObject:
@@ -126,20 +131,20 @@ func (s *objectSession) Play(step objectStep) {
 			s.close(o)
 		}
 	}
-	if len(s.objects) > 0 { // another object must not have changed
+	if len(s.objects) > 0 {
 		if o := s.objects[step.n%len(s.objects)]; !o.Closed() {
 			o.expect()
 		}
 	}
 }
 
-// choose returns one of the objects of a kind, or nil if there is none. One in eight choices may
-// be a closed object.
+// choose returns one of the objects of a kind, or nil if there is none. In one of eight choices it
+// may be a closed object.
 func (s *objectSession) choose(kind string, choice int) *object {
-	closedToo := choice%8 == 0
+	mayBeClosed := choice%8 == 0
 	var found []*object
 	for _, o := range s.objects {
-		if o.kind.name == kind && (closedToo || !o.Closed()) {
+		if o.kind.name == kind && (mayBeClosed || !o.Closed()) {
 			found = append(found, o)
 		}
 	}
@@ -149,7 +154,8 @@ func (s *objectSession) choose(kind string, choice int) *object {
 	return found[choice/8%len(found)]
 }
 
-// usedBy chooses the objects for the creation of a kind, and creates those that are missing.
+// usedBy returns the objects with which an object of a kind is created. It creates those of which
+// none exists.
 func (s *objectSession) usedBy(kind *objectKind, choices []int, n int) (used []*object) {
 	for i, name := range kind.uses {
 		o := s.choose(name, choices[i])
@@ -169,7 +175,8 @@ func handlesOf(objects []*object) (handles []closer) {
 	return handles
 }
 
-// create creates an object, which fails only if an object that it needs is closed.
+// create creates an object, which must fail if one of the objects with which it is created is
+// closed, and succeed otherwise. After a failure it creates one with open objects.
 func (s *objectSession) create(kind *objectKind, choices []int, n int) *object {
 	used := s.usedBy(kind, choices, n)
 	names, models := "", make([]*model.VerbsObject, 0, len(used))
@@ -181,7 +188,7 @@ func (s *objectSession) create(kind *objectKind, choices []int, n int) *object {
 	m := model.NewVerbsObject(models...)
 	if m == nil {
 		s.MustFail(fmt.Sprintf("a %s with%s, one of which is closed,", kind.name, names), err, nil)
-		return s.create(kind, []int{1, 1, 1, 1}, n) // with open objects
+		return s.create(kind, []int{1, 1, 1, 1}, n) // choices that are no multiples of 8: open objects
 	}
 	s.Must(fmt.Sprintf("a %s with%s", kind.name, names), err)
 	o := &object{VerbsObject: m, kind: kind, name: fmt.Sprintf("%s %d", kind.name, len(s.objects)+1), handle: handle, used: used}
@@ -191,7 +198,8 @@ func (s *objectSession) create(kind *objectKind, choices []int, n int) *object {
 	return o
 }
 
-// use calls a verb of an object.
+// use calls a verb of an object, which must return ErrClosed if the object is closed, and succeed
+// otherwise.
 func (s *objectSession) use(o *object, n int) {
 	switch {
 	case o.kind.use == nil:
@@ -203,15 +211,15 @@ func (s *objectSession) use(o *object, n int) {
 	}
 }
 
-// close closes an object, or checks that it cannot be closed.
+// close closes an object, which must fail if other objects use it or it is closed already.
 func (s *objectSession) close(o *object) {
 	want, got := o.Close(), o.handle.Close()
 	s.Note("close %s: %v", o.name, got)
-	_, leaves := o.handle.(*membership)
+	_, isMembership := o.handle.(*membership)
 	switch {
 	case want == nil:
 		s.Must(o.name+", which no object uses, to be closed", got)
-	case leaves: // no manual page names the error of a queue pair that is not in the group
+	case isMembership: // no manual page names the error of a queue pair that is not in the group
 		s.MustFail("leaving a group twice", got, nil)
 	default:
 		s.MustFail("closing "+o.name, got, want)
@@ -242,7 +250,8 @@ func (s *objectSession) others(o *object, f func(other *object)) {
 	}
 }
 
-// expectStable returns a function that fails the case unless get returns what it returns now.
+// expectStable calls get, and returns a function that fails the case unless get still returns the
+// same.
 func expectStable[A comparable](s *objectSession, what string, get func() A) func() {
 	was := get()
 	return func() {
@@ -251,6 +260,7 @@ func expectStable[A comparable](s *objectSession, what string, get func() A) fun
 	}
 }
 
+// objectDialogue returns a case with dialogues of objectSession as its body.
 func objectDialogue(c conformance.Case) conformance.Case {
 	c.Run = dialogue.Spec[objectStep]{Dialogues: 25, Steps: 60, Open: newObjectSession}.Body()
 	return c

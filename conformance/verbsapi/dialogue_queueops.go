@@ -15,7 +15,8 @@ import (
 // nobodysQPN is the number of a queue pair that does not exist.
 const nobodysQPN verbs.QPN = 0xfffff0
 
-// randomAttrs returns valid values of all attributes. The timeout is longer than a dialogue.
+// randomAttrs returns random valid values of all attributes. Timeouts are off, or longer than a
+// dialogue takes.
 func (s *queueSession) randomAttrs(random *rand.Rand) verbs.QPAttr {
 	limits := s.QueryDevice()
 	return verbs.QPAttr{
@@ -28,7 +29,7 @@ func (s *queueSession) randomAttrs(random *rand.Rand) verbs.QPAttr {
 	}
 }
 
-// invalidValues are values that a device must refuse, by the attribute.
+// invalidValues returns functions that set an attribute to a value that a device must refuse.
 func (s *queueSession) invalidValues() map[verbs.QPAttrMask][]func(*verbs.QPAttr) {
 	limits := s.QueryDevice()
 	return map[verbs.QPAttrMask][]func(*verbs.QPAttr){
@@ -42,38 +43,41 @@ func (s *queueSession) invalidValues() map[verbs.QPAttrMask][]func(*verbs.QPAttr
 	}
 }
 
-// advance moves a queue pair to the next state: towards RTS, SQD and back, or from SQE or ERR.
+// advance moves a queue pair to the next state on the way from RESET to RTS, between RTS and SQD,
+// from SQE to RTS, or from ERR to RESET. In some steps, and where iWARP has no such transition, it
+// moves it to ERR.
 func (s *queueSession) advance(step queueStep) {
 	q := s.qps[step.qp]
 	to := map[verbs.QPState]verbs.QPState{reset: initState, initState: rtr, rtr: rts, rts: sqd, sqd: rts, sqe: rts, errState: reset}[q.State]
 	switch {
 	case q.State == rts && step.n%2 == 0 || q.Draining() && step.n%3 > 0:
 		to = errState
-	case q.Transition(to) == nil: // a connection of iWARP
+	case q.Transition(to) == nil:
 		to = errState
 	}
 	s.modify(q, to, step, "")
 }
 
-// modifyAny modifies a queue pair to a random state, often with a wrong mask or a wrong value.
+// modifyAny modifies a queue pair to a random state, with refusals often with a wrong mask or
+// value.
 func (s *queueSession) modifyAny(step queueStep) {
 	q := s.qps[step.qp]
-	flaw := ""
+	fault := ""
 	if s.refusals {
-		flaw = []string{"", "missing", "excess", "value"}[step.n/8%4]
+		fault = []string{"", "missing", "excess", "value"}[step.n/8%4]
 	}
-	s.modify(q, everyState[step.n%len(everyState)], step, flaw)
+	s.modify(q, everyState[step.n%len(everyState)], step, fault)
 }
 
-// modify modifies a queue pair to a state, with a flaw: an attribute that is missing, excess or
-// has a wrong value, if the transition can have it.
-func (s *queueSession) modify(q *modelQP, to verbs.QPState, step queueStep, flaw string) {
+// modify modifies a queue pair to a state. fault is "", or says which fault the attributes have:
+// see spoilModify. The device must refuse an invalid transition, mask or value.
+func (s *queueSession) modify(q *modelQP, to verbs.QPState, step queueStep, fault string) {
 	t := q.Transition(to)
 	switch {
 	case t == nil && !s.refusals:
 		return
-	case s.kind != verbs.QPTypeUD && !isIB(s.Rig) && (t == nil || flaw != ""):
-		return // other transitions of iWARP are not specified
+	case s.kind != verbs.QPTypeUD && !isIB(s.Rig) && (t == nil || fault != ""):
+		return // invalid transitions of iWARP connections are not specified
 	case q.State == sqd && to == sqd && q.Draining():
 		return // IBTA leaves open what can be modified before the send queue has drained
 	}
@@ -84,14 +88,14 @@ func (s *queueSession) modify(q *modelQP, to verbs.QPState, step queueStep, flaw
 	if t != nil {
 		mask |= t.Required | t.Optional&verbs.QPAttrMask(random.Uint32())
 	}
-	valid := s.spoilModify(&attr, &mask, t, step, flaw)
+	validValues := s.spoilModify(&attr, &mask, t, step, fault)
 	if to == reset {
 		s.pollAll() // a device may discard the completions of a queue pair that is reset
 	}
 	err := q.qp.Modify(attr, mask)
 	s.Note("modify %s from %v to %v with %v: %v", q.name, q.State, to, mask, err)
 	what := fmt.Sprintf("%s from %v to %v with %v", q.name, q.State, to, mask)
-	if !valid || !q.CanModify(to, mask) {
+	if !validValues || !q.CanModify(to, mask) {
 		s.MustFail(what, err, verbs.ErrInvalid)
 		return
 	}
@@ -99,12 +103,13 @@ func (s *queueSession) modify(q *modelQP, to verbs.QPState, step queueStep, flaw
 	q.Modify(&attr, mask)
 }
 
-// spoilModify applies a flaw to the attributes or the mask. It reports whether the values are valid.
-func (s *queueSession) spoilModify(attr *verbs.QPAttr, mask *verbs.QPAttrMask, t *model.VerbsTransition, step queueStep, flaw string) (valid bool) {
+// spoilModify removes a required attribute from the mask ("missing"), adds one that is not allowed
+// ("excess"), or makes the value of one invalid ("value"). It reports whether all values are valid.
+func (s *queueSession) spoilModify(attr *verbs.QPAttr, mask *verbs.QPAttrMask, t *model.VerbsTransition, step queueStep, fault string) (valid bool) {
 	if t == nil {
 		return true
 	}
-	switch flaw {
+	switch fault {
 	case "missing":
 		*mask &^= nthBit(t.Required, step.n)
 	case "excess":
@@ -120,7 +125,7 @@ func (s *queueSession) spoilModify(attr *verbs.QPAttr, mask *verbs.QPAttrMask, t
 	return true
 }
 
-// nthBit returns one of the bits of a mask, or 0 if it has none.
+// nthBit returns the n-th bit that is set in a mask, modulo their number; 0 if none is set.
 func nthBit(mask verbs.QPAttrMask, n int) (bit verbs.QPAttrMask) {
 	if mask == 0 {
 		return 0
@@ -135,7 +140,8 @@ func nthBit(mask verbs.QPAttrMask, n int) (bit verbs.QPAttrMask) {
 	return bit
 }
 
-// postRecvs posts up to three receives in one call.
+// postRecvs posts up to three receives in one call. In a state without receives the device must
+// refuse them, which is tried with refusals only.
 func (s *queueSession) postRecvs(step queueStep) {
 	q := s.qps[step.qp]
 	if !s.refusals && !q.CanReceive() {
@@ -159,6 +165,7 @@ func (s *queueSession) postRecvs(step queueStep) {
 	}
 }
 
+// sendWR returns a SEND with the next ID.
 func (s *queueSession) sendWR(signaled bool) verbs.SendWR {
 	s.lastID++
 	wr := verbs.SendWR{WRID: s.lastID, Opcode: verbs.OpSend, SGL: s.mem.SGL(64, 8)}
@@ -171,7 +178,8 @@ func (s *queueSession) sendWR(signaled bool) verbs.SendWR {
 	return wr
 }
 
-// postSends posts up to three sends in one call.
+// postSends posts up to three sends in one call. In a state without sends the device must refuse
+// them, which is tried with refusals only.
 func (s *queueSession) postSends(step queueStep) {
 	q := s.qps[step.qp]
 	if !s.refusals && !q.CanSend() {
@@ -195,13 +203,13 @@ func (s *queueSession) postSends(step queueStep) {
 	}
 }
 
-// postBadSend posts a send from a closed region, or with an address of another domain: it is refused,
-// or completes with LOC_PROT_ERR or, for the address, LOC_QP_OP_ERR.
+// postBadSend posts a send from a closed region, or with an address handle of another domain. It
+// must be refused, or complete with LOC_PROT_ERR or, because of the address handle, LOC_QP_OP_ERR.
 func (s *queueSession) postBadSend(step queueStep) {
 	q := s.qps[step.qp]
 	least, _ := q.Sends.Room()
 	if q.State != rts || len(q.Sends.Pending()) > 0 || least == 0 {
-		return // it would not be executed now
+		return // the send would not be executed at once
 	}
 	wr, what, statuses := s.sendWR(step.n%2 == 0), "from a closed region", []verbs.WCStatus{verbs.WCLocProtErr}
 	if s.foreign != nil && step.n%3 == 0 {
@@ -218,12 +226,12 @@ func (s *queueSession) postBadSend(step queueStep) {
 	q.FailSend(statuses...)
 }
 
-// postInvalid posts a request that is refused in any state: with too long a list, with too much
-// inline data, or of an operation that does not exist.
+// postInvalid posts a request that the device must refuse in every state but ERR: with too many
+// SGEs, too much inline data, or an opcode that does not exist.
 func (s *queueSession) postInvalid(step queueStep) {
 	q := s.qps[step.qp]
 	if q.State == errState {
-		return // a device may flush what is posted without looking at it
+		return // a device may flush requests without checking them
 	}
 	wr, what := s.sendWR(true), "a send with too long a list"
 	switch step.n % 4 {
@@ -243,7 +251,8 @@ func (s *queueSession) postInvalid(step queueStep) {
 	s.Check(n == 0, "no request posted", "%d", n)
 }
 
-// useSRQ posts a receive to the shared receive queue, sets its limit, resizes it or tries to close it.
+// useSRQ posts a receive to the shared receive queue, sets its limit, resizes it or tries to close
+// it, and compares the attributes with the model.
 func (s *queueSession) useSRQ(n int) {
 	if s.srq == nil {
 		return
@@ -267,7 +276,7 @@ func (s *queueSession) useSRQ(n int) {
 		s.MustFail("a limit beyond the size", q.srq.Modify(verbs.SRQAttr{Limit: q.attr.MaxWR + 1}, verbs.SRQLimit), nil)
 	case 4:
 		s.enlargeSRQ(1 + n%3)
-		size := q.attr.MaxWR + 1 // a refused modify changes neither
+		size := q.attr.MaxWR + 1 // the refused modify must change neither size nor limit
 		err := q.srq.Modify(verbs.SRQAttr{MaxWR: size, Limit: size + 1}, verbs.SRQMaxWR|verbs.SRQLimit)
 		s.MustFail("a limit beyond the new size", err, nil)
 	default:
@@ -278,7 +287,7 @@ func (s *queueSession) useSRQ(n int) {
 	s.Check(got == q.attr, fmt.Sprintf("%+v", q.attr), "%+v", got)
 }
 
-// enlargeSRQ resizes the shared receive queue, if the device can.
+// enlargeSRQ enlarges the shared receive queue, up to twelve receives, if the device can resize it.
 func (s *queueSession) enlargeSRQ(by int) {
 	size := s.srq.attr.MaxWR + by
 	if size > 12 {
@@ -297,7 +306,8 @@ func (s *queueSession) enlargeSRQ(by int) {
 	s.Check(s.srq.attr.MaxWR >= size, fmt.Sprintf("a size of %d or more", size), "%d", s.srq.attr.MaxWR)
 }
 
-// replaceSRQ tries to close the shared receive queue. If no queue pair uses it, it is created again.
+// replaceSRQ closes the shared receive queue, which must fail if a queue pair uses it, and creates
+// another.
 func (s *queueSession) replaceSRQ() {
 	if slices.ContainsFunc(s.qps[:], func(q *modelQP) bool { return q.SRQ != nil }) {
 		s.MustFail("closing a shared receive queue in use", s.srq.srq.Close(), verbs.ErrBusy)

@@ -16,17 +16,17 @@ type sessionStep[S any] struct {
 	stepNumbers
 }
 
-// stepNumbers select the objects of a step, and vary its arguments.
+// stepNumbers are random numbers of a step.
 type stepNumbers struct {
-	qp, cq, region, window int
-	n, from, length        int
-	seed                   uint64
+	qp, cq, region, window int    // indices of objects
+	n, from, length        int    // vary the arguments: from and length are an offset and a length
+	seed                   uint64 // for a generator of further random numbers
 }
 
 func (s sessionStep[S]) String() string { return fmt.Sprintf("%s %+v", s.action.name, s.stepNumbers) }
 
-// sessionAction is a kind of step. The weights are its shares of the steps, for each mix of the
-// session.
+// sessionAction is a kind of step. It has a weight for each mix of the session: a step is of a kind
+// in proportion to its weight.
 type sessionAction[S any] struct {
 	name    string
 	weights []int
@@ -66,7 +66,8 @@ func pairDialogue[Step fmt.Stringer](open func(*rig.Pair) dialogue.Session[Step]
 	}
 }
 
-// newLink connects a new queue pair of the device, as init says, to one of the partner.
+// newLink creates a queue pair of the device with init, and one of the partner of the same type,
+// and connects them.
 func newLink(pair *rig.Pair, init verbs.QPInit, mem, peerMem *rig.Memory) *qpPair {
 	dut := *pair.DUT
 	dut.PD = init.PD
@@ -82,7 +83,7 @@ func newLink(pair *rig.Pair, init verbs.QPInit, mem, peerMem *rig.Memory) *qpPai
 	return l
 }
 
-// close closes both queue pairs, in any state, and polls what is left on the CQs of the rigs.
+// close closes both queue pairs, in any state, and discards the completions on the CQs of the rigs.
 func (l *qpPair) close() {
 	for _, e := range []*endpoint{l.dut, l.partner} {
 		e.Must("a queue pair that can be closed", e.qp.Close())

@@ -25,8 +25,8 @@ type trafficSession struct {
 	srq     *modelSRQ // nil if the device has none
 	mem     *rig.Memory
 	peerMem *rig.Memory
-	lastID  uint64
-	lastImm uint32
+	lastID  uint64 // ID of the last request or receive of the device
+	lastImm uint32 // last immediate data of the partner
 	// recvs has the IDs of the receives whose buffers are in use, and 0 for free buffers.
 	recvs [slots]uint64
 }
@@ -65,12 +65,12 @@ var trafficActions = []sessionAction[*trafficSession]{
 const (
 	readOffset  = 4 << 10 // results of READs and atomics
 	writeOffset = 6 << 10 // targets of the partner's WRITEs
-	slotLen     = 128     // of a receive
-	slots       = 48
-	maxPayload  = 64
+	slotLen     = 128     // length of the buffer of a receive
+	slots       = 48      // number of these buffers
+	maxPayload  = 64      // of a message
 )
 
-// newTrafficSession makes the connections.
+// newTrafficSession makes the CQs, the SRQ if the device has SRQs, and the connections.
 func newTrafficSession(pair *rig.Pair, kind verbs.QPType, mix trafficMix) *trafficSession {
 	r := pair.DUT
 	s := &trafficSession{mix: mix, cqSet: cqSet{Rig: r}, pair: pair, kind: kind, lastID: firstID}
@@ -87,7 +87,7 @@ func newTrafficSession(pair *rig.Pair, kind verbs.QPType, mix trafficMix) *traff
 	return s
 }
 
-// connect makes connection i. The device's queue pair of the first signals all requests.
+// connect makes connection i. On the first, all requests of the device are signaled.
 func (s *trafficSession) connect(i int) {
 	init := verbs.QPInit{Type: s.kind, PD: s.PD, SendCQ: s.cqs[0].cq, RecvCQ: s.cqs[1].cq, Caps: smallCaps, SignalAll: i == 0}
 	init.Caps.MaxInline = min(32, s.QueryDevice().MaxInline)
@@ -103,6 +103,7 @@ func (s *trafficSession) connect(i int) {
 	})}
 }
 
+// Close frees the objects of the session.
 func (s *trafficSession) Close() {
 	s.pollAll()
 	for _, l := range s.links {
@@ -122,7 +123,8 @@ func (s *trafficSession) Draw(random *rand.Rand) trafficStep {
 	return step
 }
 
-// Play plays a step, and compares the events and the states. It polls before a CQ overruns.
+// Play performs a step, and compares the events and the states with the model. It first polls CQs
+// with many completions, so that they do not overrun.
 func (s *trafficSession) Play(step trafficStep) {
 	for _, cq := range s.cqs {
 		if cq.Len() > 20 {
@@ -137,8 +139,8 @@ func (s *trafficSession) Play(step trafficStep) {
 	}
 }
 
-// expectEvents compares the asynchronous events. A queue pair that failed because of a message may
-// have an event, besides the completion of its receive.
+// expectEvents compares the asynchronous events with the model. Queue pair failed, if it is not
+// nil, may also raise an error.
 func (s *trafficSession) expectEvents(failed verbs.QP) {
 	for {
 		missing := s.srq != nil && s.srq.Events > 0 || s.links[1].LastWQE > 0
@@ -161,12 +163,13 @@ func (s *trafficSession) expectEvents(failed verbs.QP) {
 			s.links[1].LastWQE--
 		case failed != nil && e.QP == failed && (e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal):
 		default:
-			s.Fail("no event of this kind for this object", "%v", e.Type)
+			s.Fail("no such event of this object", "%v", e.Type)
 		}
 	}
 }
 
-// trafficDialogue returns the body of the case of a mix. The queue pairs are of the default type if kind is 0.
+// trafficDialogue returns the body of a case with dialogues of a mix. If kind is 0, the queue pairs
+// have the default type.
 func trafficDialogue(kind verbs.QPType, mix trafficMix) func(*conformance.Bench) error {
 	return pairDialogue(func(pair *rig.Pair) dialogue.Session[trafficStep] {
 		return newTrafficSession(pair, cmp.Or(kind, rig.DefaultQPType(pair.DUT)), mix)
@@ -181,7 +184,7 @@ var messageDialogueCases = []conformance.Case{{
 	Cite: cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/4", "verbs/signal/1", "verbs/signal/2", "verbs/cq/6",
 		"verbs/channel/1", "verbs/channel/6", "verbs/channel/8", "verbs/srq/3", "verbs/srq/6"),
 	Title:   "Messages complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
-	Sends:   "random messages in both directions, signaled or not, solicited or not, over a queue pair with receives of its own and one with a shared receive queue",
+	Sends:   "random messages in both directions, signaled or not, solicited or not, over a queue pair with a receive queue and one with a shared receive queue",
 	Expects: "the completions, payloads, completion events and asynchronous events of a model",
 	Defects: []string{"SignalAllIgnored", "SolicitedIsAny", "WCLengthZero", "CQsSwapped", "SRQLimitRepeats", "AsyncEventsLost"},
 	Run:     trafficDialogue(0, messageMix),
@@ -190,7 +193,7 @@ var messageDialogueCases = []conformance.Case{{
 	Cite:    cite("ibv_poll_cq(3)", "verbs/wc/2", "verbs/wc/3", "verbs/wc/5", "verbs/channel/6", "verbs/srq/3", "verbs/srq/6"),
 	Title:   "Datagrams complete on their CQs in order, with all fields and events, in any order of posts, polls and arms",
 	Sends:   "random datagrams in both directions",
-	Expects: "the completions with their senders, payloads behind the header area, completion events and asynchronous events of a model",
+	Expects: "the completions with their senders, payloads after the header area, completion events and asynchronous events of a model",
 	Defects: []string{"SrcQPLost", "WCFlagsLost", "WCLengthZero"},
 	Run:     trafficDialogue(verbs.QPTypeUD, messageMix),
 }}
@@ -227,15 +230,16 @@ func (s *trafficSession) freeSlot(id uint64) int {
 	return recvOffset + i*slotLen
 }
 
-// unused is the content of the buffer of a receive before a message arrives.
+// unused is the content of the buffer of a receive when it is posted.
 var unused = bytes.Repeat([]byte{0xee}, slotLen)
 
-// postReceives posts up to k receives to the queue of a connection, while it has room.
+// postReceives posts up to k receives to the queue pair of a connection or to its SRQ, as long as
+// there is room. A full SRQ must refuse a receive.
 func (s *trafficSession) postReceives(l *trafficLink, k int) {
 	least, _ := l.Recvs.Room()
 	var queue rig.RecvQueue = l.dut.qp
 	if l.SRQ != nil {
-		s.poll(s.cqs[1], s.cqs[1].Len()) // all messages have arrived, and use receives
+		s.poll(s.cqs[1], s.cqs[1].Len()) // after that, the number of receives in the SRQ is known
 		least, queue = s.srq.attr.MaxWR-s.srq.Left, s.srq.srq
 	}
 	if l.SRQ != nil && least == 0 {
@@ -255,7 +259,7 @@ func (s *trafficSession) postReceives(l *trafficLink, k int) {
 	}
 }
 
-// receivesLeft returns the number of receives that a message of the connection can use.
+// receivesLeft returns the number of posted receives that messages of the connection can use.
 func (l *trafficLink) receivesLeft() int {
 	if l.SRQ != nil {
 		return l.SRQ.Left
@@ -263,7 +267,8 @@ func (l *trafficLink) receivesLeft() int {
 	return len(l.Recvs.Pending())
 }
 
-// receive has the partner send a message: a SEND or a WRITE with immediate data.
+// receive has the partner send a message, which the device must receive: a SEND, with or without
+// immediate data, or a WRITE with immediate data. n selects its kind and length.
 func (s *trafficSession) receive(l *trafficLink, n int) {
 	if l.receivesLeft() == 0 {
 		s.pollAll()
@@ -300,10 +305,11 @@ func (s *trafficSession) receive(l *trafficLink, n int) {
 // writeSlot returns the offset of the target of a WRITE with immediate data.
 func (s *trafficSession) writeSlot(imm uint32) int { return writeOffset + int(imm%24)*maxPayload }
 
-// expectPayload checks the memory of a polled receive: the message, and nothing behind it.
+// expectPayload checks the memory of a polled receive: it must have the message, and be unchanged
+// after it. It frees the buffer.
 func (s *trafficSession) expectPayload(wc *verbs.WC, want *model.VerbsCompletion) {
 	if !slices.Contains(s.recvs[:], wc.WRID) {
-		return // a request
+		return // the completion of a send request
 	}
 	off := s.freeSlot(wc.WRID)
 	if wc.Status != verbs.WCSuccess {

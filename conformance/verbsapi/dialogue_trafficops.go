@@ -15,15 +15,15 @@ const (
 	targetOffset = 4 << 10 // targets of WRITEs, and sources of READs
 )
 
-// request is a request of the device, with what it must do.
+// request is a request of the device, with its expected completion and effect.
 type request struct {
 	verbs.SendWR
 	wc     verbs.WC
-	expect func() // checks memory when it was executed; nil if the partner's receive is checked
+	expect func() // checks memory after the request was executed; nil for no check
 }
 
-// post posts one to four requests in one call. The last is a fenced SEND: when the partner has
-// received it, the others were executed.
+// post posts one to four requests in one call, and checks their effects. The last is a fenced SEND:
+// when the partner has received it, the device has executed the others.
 func (s *trafficSession) post(l *trafficLink, n int) {
 	if least, _ := l.Sends.Room(); least < 4 {
 		s.pollAll()
@@ -55,10 +55,11 @@ func (s *trafficSession) post(l *trafficLink, n int) {
 	}
 }
 
-// peerSlot returns the offset of the buffer in which the partner receives a request.
+// peerSlot returns the offset of the buffer in which the partner receives the message of a request.
 func peerSlot(id uint64) int { return recvOffset + int(id%8)*slotLen }
 
-// expectAtPartner checks the receive that a request uses at the partner.
+// expectAtPartner fails the case unless a SEND, or a WRITE with immediate data, completes a receive
+// of the partner with the right length and immediate data. It ignores other requests.
 func (s *trafficSession) expectAtPartner(l *trafficLink, r *request) {
 	if r.Opcode != verbs.OpSend && r.Opcode != verbs.OpSendImm && r.Opcode != verbs.OpRDMAWriteImm {
 		return
@@ -76,7 +77,7 @@ func (s *trafficSession) expectAtPartner(l *trafficLink, r *request) {
 	l.partner.Check((wc.Flags&verbs.WCWithImm != 0) == hasImm && (!hasImm || wc.Imm == r.Imm), fmt.Sprintf("immediate data %v, %#x", hasImm, r.Imm), "%s", rig.Describe(&wc))
 }
 
-// flags returns the flags of a request.
+// flags returns the flags of a request, by n.
 func flags(n int) (f verbs.SendFlags) {
 	if n%2 == 0 {
 		f |= verbs.SendSignaled
@@ -90,7 +91,8 @@ func flags(n int) (f verbs.SendFlags) {
 	return f
 }
 
-// sendRequest returns a SEND, from one or two list entries or inline.
+// sendRequest returns a SEND, with or without immediate data, from one or two SGEs or inline. i
+// selects its buffer, n all else.
 func (s *trafficSession) sendRequest(l *trafficLink, n, i int) *request {
 	s.lastID++
 	size := []int{0, 1, 32, 33, maxPayload}[n%5]
@@ -112,7 +114,8 @@ func (s *trafficSession) sendRequest(l *trafficLink, n, i int) *request {
 	}}
 }
 
-// request returns a request: a SEND or, in the mix of all operations, also a WRITE, READ or atomic.
+// request returns a SEND or, in requestMix, also a WRITE, READ or atomic. i selects its buffers, n
+// all else.
 func (s *trafficSession) request(l *trafficLink, n, i int) *request {
 	if s.mix != requestMix || n%5 < 2 {
 		return s.sendRequest(l, n/5, i)
@@ -137,7 +140,7 @@ func (s *trafficSession) request(l *trafficLink, n, i int) *request {
 		r.expect = func() { l.partner.ExpectBytes(s.peerMem, targetOffset+i*maxPayload, data) }
 	case n%5 == 3 || !s.Caps.Has(verbs.CapAtomics):
 		copy(remote, rig.Pattern(size, byte(n+3)))
-		s.pair.Partner.QueryPort() // any verb call makes the change visible to a device of another host
+		s.pair.Partner.QueryPort() // a verb call copies the change to a device on another host
 		r.Opcode, r.wc.Opcode, r.wc.ByteLen = verbs.OpRDMARead, verbs.WCOpRDMARead, uint32(size)
 		r.expect = func() { s.ExpectBytes(s.mem, local, rig.Pattern(size, byte(n+3))) }
 	default:
@@ -146,7 +149,7 @@ func (s *trafficSession) request(l *trafficLink, n, i int) *request {
 	return r
 }
 
-// atomic makes a request an atomic on a word of its own.
+// atomic makes a request a FETCH_ADD or a COMPARE_SWAP, which succeeds, on the i-th word.
 func (s *trafficSession) atomic(r *request, n, i int) {
 	word, local := wordOffset+s.peerMem.WordOffset(i), readOffset+i*maxPayload
 	was := uint64(n) * 0x0123_4567_89ab
@@ -164,7 +167,8 @@ func (s *trafficSession) atomic(r *request, n, i int) {
 	}
 }
 
-// enlarge resizes a CQ to a depth that has room for the completions of a dialogue.
+// enlarge resizes a CQ, if the device can, to a depth that has room for the completions of several
+// steps.
 func (s *trafficSession) enlarge(step trafficStep) {
 	cq := s.cqs[step.cq]
 	if !s.Caps.Has(verbs.CapResizeCQ) {
@@ -176,12 +180,12 @@ func (s *trafficSession) enlarge(step trafficStep) {
 	cq.Depth = cq.cq.Depth()
 }
 
-// setLimit arms the limit of the shared receive queue, with at most as many as it has.
+// setLimit sets the limit of the shared receive queue to at most the number of its receives.
 func (s *trafficSession) setLimit(step trafficStep) {
 	if s.srq == nil {
 		return
 	}
-	s.poll(s.cqs[1], s.cqs[1].Len()) // all messages have arrived
+	s.poll(s.cqs[1], s.cqs[1].Len()) // after that, the number of receives in the SRQ is known
 	limit := step.n % (s.srq.Left + 1)
 	s.Note("limit %d of a shared receive queue with %d receives", limit, s.srq.Left)
 	s.Must("a limit", s.srq.srq.Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit))
@@ -190,7 +194,8 @@ func (s *trafficSession) setLimit(step trafficStep) {
 	s.Check(got.Limit == limit, fmt.Sprintf("a limit of %d", limit), "%d", got.Limit)
 }
 
-// fail takes the device's queue pair to ERR, which flushes its receives, and connects again.
+// fail moves the device's queue pair of a connection to ERR, which must flush its receives, and
+// makes another connection.
 func (s *trafficSession) fail(step trafficStep) {
 	l := s.links[step.qp]
 	s.pollAll()
@@ -203,8 +208,9 @@ func (s *trafficSession) fail(step trafficStep) {
 	s.connect(step.qp)
 }
 
-// receiveTooLong has the partner send a message that does not fit into its receive, which
-// completes with LOC_LEN_ERR. Those after it are flushed.
+// receiveTooLong has the partner send a message that is longer than the receive, which must
+// complete with LOC_LEN_ERR; the receives after it must be flushed. Then it makes another
+// connection.
 func (s *trafficSession) receiveTooLong(step trafficStep) {
 	l := s.links[step.qp]
 	s.pollAll()

@@ -1,7 +1,7 @@
-// Package verbsapi contains the conformance cases of the verbs API: what an application
-// may rely on whatever the transport. They use the device under test and a partner of the
-// same kind through verbs only, and look at no packets. Files are named after the section
-// of the ledger (../ledger/verbs.yaml).
+// Package verbsapi contains the conformance cases of the verbs API: the behaviour on which an
+// application may rely over every transport. They use the device under test and a partner of the
+// same kind through verbs only, and see no packets. Files are named after the section of the
+// ledger (../ledger/verbs.yaml).
 //
 // The same cases run on every device. Differences between transports depend on
 // [verbs.DeviceInfo].Transport and the capabilities, never on the name of the provider:
@@ -20,7 +20,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// Suite returns the cases. Those that do not say what they send, send nothing.
+// Suite returns the conformance suite of the verbs API. A case without a Sends text sends nothing.
 func Suite() *conformance.Suite {
 	cases := slices.Concat(
 		deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
@@ -35,13 +35,13 @@ func Suite() *conformance.Suite {
 	}
 	return &conformance.Suite{
 		Name: "verbs", Title: "The verbs API", Cases: conformance.Group{}.Cases(cases),
-		DescribeEvent: func(e *conformance.Event) string { return e.Text }, // the record of a case has only notes, as texts
+		DescribeEvent: func(e *conformance.Event) string { return e.Text }, // the record has only notes
 	}
 }
 
-// cite cites a manual page of rdma-core, the documentation of package verbs or, for any other
-// where, a section or compliance statement of IBTA. rows are the covered rows of the ledger, the
-// list of requirements.
+// cite cites a manual page of rdma-core ("ibv_..." or "rdma_..."), the documentation of package
+// verbs, or else a section or compliance statement of IBTA. rows are the covered rows of the
+// ledger.
 func cite(where string, rows ...string) conformance.Cite {
 	doc := conformance.IBTA
 	switch {

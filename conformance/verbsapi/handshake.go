@@ -19,8 +19,8 @@ type handshake struct {
 	task conformance.Task
 }
 
-// newHandshake makes unconnected queue pairs on both devices, and a listener on the passive one.
-// dutActive says that the device under test is the active side.
+// newHandshake makes an unconnected queue pair on each device, and a listener on the passive side.
+// The device under test is the active side if dutActive, else the passive one.
 func newHandshake(r *rig.Rig, dutActive bool) *handshake {
 	h := &handshake{Pair: rig.NewPair(r)}
 	dut, partner := newEndpoint(h.DUT, &setup{qpType: verbs.QPTypeRC}), newEndpoint(h.Partner, &setup{qpType: verbs.QPTypeRC})
@@ -105,8 +105,8 @@ func onPassive(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, false)) })
 }
 
-// onHandshake makes the body of a case from a function that runs with the device as the
-// passive side, and again as the active side.
+// onHandshake makes the body of a case that calls body with the device as the passive side, and
+// again as the active side.
 func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		for _, dutActive := range []bool{false, true} {
@@ -116,13 +116,11 @@ func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 	})
 }
 
-// privateDataLimits are the lengths of private data that fit into a request and a reply, and one
-// that is too long. InfiniBand's messages have fixed sizes. MPA start-up frames carry 512 octets,
-// four of which the enhanced start-up uses, but rdma_conn_param has an 8-bit length.
+// privateDataLimits are the longest private data of a connection request and of its reply, and a
+// length that is too long.
 type privateDataLimits struct{ request, reply, tooLong int }
 
-// privateLimits returns the longest private data of a connection request and of its reply on a
-// device's transport, and a length that is too long.
+// privateLimits returns the limits of private data on the transport of a device.
 func privateLimits(r *rig.Rig) privateDataLimits {
 	if r.Device.Info().Transport == verbs.TransportIB {
 		return privateDataLimits{request: 56, reply: 196, tooLong: 197} // 56: 92 less the address header

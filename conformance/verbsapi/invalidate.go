@@ -73,9 +73,9 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// expectInvalidateFails fails the case unless the receive of a SEND that invalidates key fails.
-// what says whose key it is. The result of the send depends on the transport: InfiniBand does not
-// acknowledge it, others may have completed it.
+// expectInvalidateFails has the partner send a SEND that invalidates key, and fails the case unless
+// the device's receive fails. what names the object of the key. The status of the SEND is not
+// checked: it depends on the transport.
 func (l *qpPair) expectInvalidateFails(what string, key verbs.RKey) {
 	const recv, send = 31, 32
 	l.dut.postRecv(recv, recvOffset, 64)

@@ -22,7 +22,7 @@ type endpoint struct {
 	qp verbs.QP
 	// mem is for sends and receives, and for remote access by the peer.
 	mem *rig.Memory
-	// sendCQ is the CQ of its sends: that of the rig, unless the case chooses another.
+	// sendCQ is the CQ of the queue pair's sends: that of the rig, unless modifyInit sets another.
 	sendCQ verbs.CQ
 	// udDest is the destination of datagrams; zero if connected.
 	udDest verbs.UD
@@ -66,8 +66,8 @@ func alsoOverRD(cases []conformance.Case) []conformance.Case {
 	return both
 }
 
-// newPair makes a queue pair on each of two devices, and connects them. The partner's has only the
-// type, the capacities and the access rights of s.
+// newPair makes a queue pair on each of two devices, and connects them. s.modifyInit applies to
+// that of the device under test only.
 func newPair(d *rig.Pair, s setup) *qpPair {
 	if s.qpType == 0 {
 		s.qpType = rig.DefaultQPType(d.DUT)
@@ -85,7 +85,8 @@ const (
 // smallCaps are capacities that every device supports.
 var smallCaps = verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2}
 
-// newEndpoint makes a queue pair in INIT as s says, and registers its memory.
+// newEndpoint makes a queue pair with the attributes of s, moves it to INIT, and registers its
+// memory.
 func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 	rights := s.access
 	if rights == 0 {
@@ -175,8 +176,8 @@ func (e *endpoint) addressTo(other *endpoint) {
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
-// connectByCM connects the two by the connection manager. The device under test listens, at its
-// first address.
+// connectByCM connects the queue pairs by the connection manager. The device under test listens at
+// its first address.
 func (l *qpPair) connectByCM() {
 	h := &handshake{
 		Pair:   &rig.Pair{DUT: l.dut.Rig, Partner: l.partner.Rig},
@@ -186,9 +187,9 @@ func (l *qpPair) connectByCM() {
 	l.dut.Must("a listener that can be closed", h.listener.Close())
 }
 
-// accept accepts the request of active. siw of Linux ignores the first message of a stream if it
-// arrives before the accept is complete, and then waits forever. Therefore active sends empty
-// WRITEs until the accept returns. Cases of MPA test this behaviour.
+// accept accepts the request of active. Over iWARP active sends empty WRITEs until Accept returns:
+// siw of Linux ignores the first message of a stream if it arrives early, and then waits for
+// another forever.
 func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, active *endpoint) {
 	retryAfter := 50 * time.Millisecond
 	if isIB(e.Rig) {

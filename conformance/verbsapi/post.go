@@ -214,16 +214,16 @@ var postCases = []conformance.Case{{
 	}),
 }}
 
-// expectRecvRefused fails the case unless posting a receive with this list fails with reason, or
-// with any error if that is nil.
+// expectRecvRefused fails the case unless posting a receive with these SGEs fails with error
+// reason, or with any error if reason is nil.
 func expectRecvRefused(r *rig.Rig, what string, queue rig.RecvQueue, sgl []verbs.SGE, reason error) {
 	n, err := queue.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgl}})
 	r.MustFail(what, err, reason)
 	r.Check(n == 0, "no receive posted", "%d", n)
 }
 
-// expectFullAfter fails the case unless an empty queue takes capacity receives, with IDs from 1 on,
-// and refuses more with ENOMEM.
+// expectFullAfter fails the case unless an empty queue accepts capacity receives, with IDs from 1
+// on, and refuses more with ENOMEM.
 func expectFullAfter(r *rig.Rig, queue rig.RecvQueue, capacity int, sgl []verbs.SGE) {
 	wrs := make([]verbs.RecvWR, capacity+2)
 	for i := range wrs {
@@ -237,7 +237,7 @@ func expectFullAfter(r *rig.Rig, queue rig.RecvQueue, capacity int, sgl []verbs.
 	r.Check(n == 0, "none posted", "%d", n)
 }
 
-// sgeList returns a list of n entries of size bytes each, which follow each other in m.
+// sgeList returns n SGEs of size bytes each, one after the other in m.
 func sgeList(m *rig.Memory, n, size int) (sgl []verbs.SGE) {
 	for i := range n {
 		sgl = append(sgl, m.SGE(i*size, size))

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// mustUnlessNoMemory fails the case if an object at a limit of the device is refused. ibv_query_device(3)
-// allows ErrNoMemory: the host may have less memory than the device's limits need.
+// mustUnlessNoMemory fails the case if err, of the creation of an object at a limit of the device,
+// is neither nil nor ErrNoMemory. ibv_query_device(3) allows the latter: the host may lack memory.
 func mustUnlessNoMemory(r *rig.Rig, what string, err error) {
 	if errors.Is(err, verbs.ErrNoMemory) {
 		r.Note("the device's host has no memory for %s", what)

@@ -59,7 +59,7 @@ var regionCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/mr/empty-region", Cite: cite("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
-	Title:   "A region of no bytes can be registered, and gives access to no memory",
+	Title:   "A region of no bytes can be registered, and grants access to no memory",
 	Sends:   "a message of no bytes from it, and one of a byte",
 	Expects: "a region of length 0; a message of no bytes at the partner; a message of one byte is refused or fails",
 	Defects: []string{"NoEmptyMR"}, Run: onPair(setup{}, func(l *qpPair) {
@@ -292,7 +292,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// rdmaWR returns a READ or WRITE (op) of 8 bytes of the peer's memory, with WR ID 9; the local ones
+// rdmaWR returns a READ or WRITE, by op, of 8 bytes at a remote address, with ID 9. The local bytes
 // are at recvOffset.
 func (e *endpoint) rdmaWR(op verbs.WROpcode, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(9, recvOffset, 8, at)
@@ -310,7 +310,7 @@ func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remot
 	}
 	was := [8]byte(m.Buf[off:])
 	copy(m.Buf[off:], "changed!")
-	l.dut.QueryPort() // any verb call makes the change visible to a device of another host
+	l.dut.QueryPort() // a verb call copies the change to a device on another host
 	copy(l.partner.mem.Buf[sendOffset:], was[:])
 	l.partner.execute(l.partner.writeWR(id, sendOffset, 8, at))
 	// A READ shows that the WRITE is in memory if the transport does not acknowledge it.

@@ -235,12 +235,13 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 // srqInit returns the attributes of a small SRQ.
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }
 
+// srqAttr returns the attributes of an SRQ.
 func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	return rig.Result(srq.Query())(r, "a shared receive queue that can be queried")
 }
 
-// srqSizes returns the capacities of an SRQ made with srqInit. It returns the requested
-// ones if the library has no query, which another case reports.
+// srqSizes returns the capacities of an SRQ made with srqInit: the requested ones if the library
+// cannot query an SRQ, which another case reports.
 func srqSizes(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	a, err := srq.Query()
 	if errors.Is(err, verbs.ErrNotSupported) {

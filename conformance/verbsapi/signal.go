@@ -185,12 +185,11 @@ func (l *qpPair) sendFour() {
 	}
 }
 
-// inline makes a pair whose DUT endpoint accepts inline data.
+// inline is the setup of a pair whose DUT endpoint accepts 32 bytes of inline data.
 var inline = setup{modifyInit: func(init *verbs.QPInit) { init.Caps.MaxInline = 32 }}
 
-// expectEarlierRequest expects the completion of the request before a failed one. Over
-// InfiniBand it was acknowledged and succeeds. An iWARP connection ends with the local
-// error at once, and the request may be flushed.
+// expectEarlierRequest fails the case unless the request before a failed one completes first: with
+// success or, over iWARP, where the local error ends the connection at once, with WR_FLUSH_ERR.
 func (e *endpoint) expectEarlierRequest(id uint64) {
 	wc := e.NextCompletion()
 	iwarp := e.Device.Info().Transport == verbs.TransportIWARP

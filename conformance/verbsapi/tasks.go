@@ -134,12 +134,12 @@ var taskCases = []conformance.Case{{
 	}),
 }}
 
-// taskTimeoutFactor is how many response timeouts several tasks may take: the device's
-// host may have one, emulated, processor.
+// taskTimeoutFactor is the number of response timeouts that concurrent tasks may take: the device's
+// host may have a single, emulated processor.
 const taskTimeoutFactor = 20
 
-// forTask returns a rig for a task, which runs concurrently with the case, with its own random
-// numbers: tasks must not share a generator.
+// forTask returns a copy of a rig with another random number generator, for a task that runs
+// concurrently with the case: tasks must not share a generator.
 func forTask(r *rig.Rig) *rig.Rig {
 	bench := *r.Bench
 	bench.Rand = rand.New(rand.NewPCG(r.Rand.Uint64(), r.Rand.Uint64()))
@@ -148,9 +148,9 @@ func forTask(r *rig.Rig) *rig.Rig {
 	return &own
 }
 
-// checkTaskOrder fails the case unless got, a received message of one byte, is the next of one of
-// the concurrent tasks, and counts it in next. Task t sends the bytes of e's memory from 16·t on;
-// next[t] of them have arrived.
+// checkTaskOrder fails the case unless a received message of one byte, got, is the next of one of
+// the concurrent tasks, and counts it. Task t sends the bytes of e's memory from 16·t on, of which
+// next[t] have arrived.
 func (e *endpoint) checkTaskOrder(got byte, next []int) {
 	for t, n := range next {
 		if e.mem.Buf[16*t+n] == got {

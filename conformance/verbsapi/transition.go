@@ -26,7 +26,8 @@ var services = []qpService{
 	{"xrc-recv", verbs.QPTypeXRCRecv, verbs.CapXRC},
 }
 
-// transitionCases has a case for every transition of every type, and one per type for all others.
+// transitionCases has a case for every transition of every queue pair type, and cases for each type
+// about all other transitions.
 var transitionCases = func() (cases []conformance.Case) {
 	for _, s := range services {
 		cases = append(cases, transitionCasesOf(s)...)
@@ -35,8 +36,7 @@ var transitionCases = func() (cases []conformance.Case) {
 }()
 
 // transitionCasesOf returns the transition cases of a queue pair type. Connected types are tested
-// over InfiniBand only: the connection manager moves those of iWARP. With the defect ModifyLies a
-// refused modify reports success.
+// over InfiniBand only: those of iWARP are connected by the connection manager.
 func transitionCasesOf(s qpService) []conformance.Case {
 	service, _, _ := strings.Cut(s.name, "-")
 	label := []string{"service:" + service}
@@ -81,8 +81,8 @@ func stateID(s verbs.QPState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "IBV_QPS_"))
 }
 
-// defectsOf returns the defects that a transition case detects. With ModifyLies a refused modify
-// reports success, with RefusalKills it moves the queue pair to ERR.
+// defectsOf returns the defects that a transition case detects: with ModifyLies a refused modify
+// reports success, and with RefusalKills it moves the queue pair to ERR.
 func defectsOf(t rig.Transition) []string {
 	defects := []string{"ModifyLies"}
 	if t.Required != 0 {
@@ -122,8 +122,8 @@ func (m *qpMover) expectTransition(t rig.Transition, extra verbs.QPAttrMask) {
 	m.Must("a queue pair that can be closed", qp.Close())
 }
 
-// checkAltPaths checks that transitions with an optional alternate path accept one, and its arming:
-// rig.MigrationAttrs are the alternate path and the migration state, which arms the path.
+// checkAltPaths fails the case unless transitions with an optional alternate path accept one:
+// alone, with the migration state, which arms it, and with all optional attributes.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range rig.Transitions(m.kind) {
 		switch t.Optional & rig.MigrationAttrs {
@@ -137,8 +137,8 @@ func (m *qpMover) checkAltPaths() {
 	}
 }
 
-// checkOtherTransitions fails the case unless every pair of states that is no transition
-// is refused. SQE is left out, because it needs a failure.
+// checkOtherTransitions fails the case unless the device refuses every pair of states that is no
+// transition. Those from SQE are left out, because a queue pair gets to SQE by a failure only.
 func (m *qpMover) checkOtherTransitions() {
 	for _, from := range everyState {
 		if from == sqe {
@@ -155,8 +155,8 @@ func (m *qpMover) checkOtherTransitions() {
 	}
 }
 
-// checkErrAndReset fails the case unless queue pairs in each of the states below go to ERR and to
-// RESET, and those in RESET to INIT and to RESET again.
+// checkErrAndReset fails the case unless queue pairs can be moved from INIT, RTR, RTS, SQD and ERR
+// to ERR and to RESET, and from RESET to INIT and to RESET.
 func (m *qpMover) checkErrAndReset() {
 	for _, from := range []verbs.QPState{initState, rtr, rts, sqd, errState} {
 		qp := m.newQPIn(from)
@@ -180,26 +180,32 @@ const (
 // everyState lists the states in the order in which a queue pair passes them.
 var everyState = []verbs.QPState{reset, initState, rtr, rts, sqd, sqe, errState}
 
-// hasTransition reports whether a queue pair type has this transition. Besides [rig.Transitions],
-// every state leads to RESET, every state but RESET to ERR, and SQE to RTS in UC and UD.
+// hasTransition reports whether a queue pair type has this transition: one of [rig.Transitions],
+// from any state to RESET, from any but RESET to ERR, or from SQE of UC and UD to RTS.
 func hasTransition(kind verbs.QPType, from, to verbs.QPState) bool {
-	return to == reset || to == errState && from != reset || from == sqe && to == rts && (kind == verbs.QPTypeUC || kind == verbs.QPTypeUD) ||
-		slices.ContainsFunc(rig.Transitions(kind), func(t rig.Transition) bool { return t.From == from && t.To == to })
+	switch {
+	case to == reset:
+		return true
+	case to == errState:
+		return from != reset
+	case from == sqe:
+		return to == rts && (kind == verbs.QPTypeUC || kind == verbs.QPTypeUD)
+	}
+	return slices.ContainsFunc(rig.Transitions(kind), func(t rig.Transition) bool { return t.From == from && t.To == to })
 }
 
 // qpMover tests the state transitions of a queue pair type.
 type qpMover struct {
 	*rig.Rig
 	kind verbs.QPType
-	// unspecified are attributes that a device may accept or reject: those of a feature
-	// that it does not claim.
+	// unspecified are attributes that a device may accept or refuse: those of path migration if it
+	// does not claim that.
 	unspecified verbs.QPAttrMask
 	domain      verbs.XRCD // of XRC targets
 }
 
 // newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the
-// type cannot be connected by ibv_modify_qp. A device without path migration may accept or refuse
-// the attributes of migration.
+// type cannot be connected by ibv_modify_qp.
 func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
 	if kind != verbs.QPTypeUD {
@@ -259,8 +265,8 @@ func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
 	return qp
 }
 
-// awaitDrained waits until an idle queue pair in SQD has drained, because it may not be
-// modified before. Other cases check the draining state itself.
+// awaitDrained waits until an idle queue pair in SQD has drained, for 100 ms at most: before that
+// it cannot be modified. Other cases check the draining state.
 func (m *qpMover) awaitDrained(qp verbs.QP) {
 	const step = time.Millisecond
 	for left := 100 * step; left > 0 && m.QueryQP(qp).SQDraining; left -= step {

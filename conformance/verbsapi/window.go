@@ -10,7 +10,7 @@ import (
 
 var windowCases = []conformance.Case{{
 	ID: "verbs/mw/type-1-bind", Cite: cite("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1,
-	Title:   "Every bind of a type 1 window gives it a new key, which the verb and the window return",
+	Title:   "A type 1 window has a new key after every bind, which the verb and the window return",
 	Sends:   "three binds of one window, one after the other; then three at once, which wait for a READ if there are any",
 	Expects: "a completion of BIND_MW and a new key for each; the window has the last",
 	Defects: []string{"BindKeepsKey", "MWKeyStale", "BindKeyFromExecuted"}, Run: onPair(setup{}, func(l *qpPair) {
@@ -42,7 +42,7 @@ var windowCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/mw/type-2-bind", Cite: cite("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2,
-	Title:   "Binding a type 2 window gives it the key that the request names",
+	Title:   "A type 2 window has the key of the bind request after the bind",
 	Sends:   "a bind with the next key of the window",
 	Expects: "a completion of BIND_MW, and a window with this key",
 	Defects: []string{"MWKeyStale", "MW2Refused"}, Run: onPair(setup{}, func(l *qpPair) {
@@ -193,8 +193,8 @@ func (e *endpoint) expectBindFails(what string, info verbs.BindInfo) {
 	e.expectFailureStatus("a bind to "+what, bindWR(mw, verbs.NextRKey(mw.RKey()), info), verbs.WCMWBindErr)
 }
 
-// bindReadable binds a window to a part of the endpoint's memory with remote read, and
-// returns its remote address.
+// bindReadable binds a window to n bytes of the endpoint's memory from off on, with remote read,
+// and returns its remote address.
 func (e *endpoint) bindReadable(mw verbs.MW, off, n int) verbs.Remote {
 	info := bindRange(e.mem, off, n, verbs.AccessRemoteRead)
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}
@@ -351,7 +351,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 })
 
 // windowRangeCase returns the case that a peer can access the bytes of a memory window of a type,
-// and no others of its region.
+// and no other bytes of its region.
 func windowRangeCase(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/mw/peers-stay-within-" + name,

@@ -68,16 +68,15 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 	}),
 }})
 
-// xrcPair is an XRC target of the device with two SRQs, and an initiator of the partner.
-// Each SRQ has two receives, whose ID is its index.
+// xrcPair is an XRC target of the device with two SRQs, and an initiator of the partner. Each SRQ
+// has two receives, whose ID is the index of the SRQ.
 type xrcPair struct {
 	*qpPair
 	srqs [2]verbs.SRQ
-	cqs  [2]verbs.CQ // of the SRQs
+	cqs  [2]verbs.CQ // for receives of the SRQs
 }
 
-// onXRC makes the body of a case from a function that uses a connected xrcPair, with two receives
-// in each of its SRQs.
+// onXRC makes the body of a case from a function that uses a connected xrcPair.
 func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r) // the queue pairs are connected by ibv_modify_qp below
@@ -106,6 +105,7 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	})
 }
 
+// xrcDomain opens an XRC domain.
 func xrcDomain(r *rig.Rig) verbs.XRCD {
 	return rig.Result(r.Device.OpenXRCD())(r, "an XRC domain")
 }
