@@ -70,7 +70,7 @@ func (r *Runner) runAll(ctx context.Context, runs []caseRun) ([]Result, error) {
 		})
 	}
 feed:
-	for i := range runs {
+	for _, i := range startOrder(runs, r.Workers) {
 		select {
 		case next <- i:
 		case <-ctx.Done():
@@ -83,6 +83,20 @@ feed:
 		return slices.DeleteFunc(results, func(res Result) bool { return res.Case == nil }), err
 	}
 	return results, nil
+}
+
+// startOrder returns the indices of runs in the order in which they start. With several workers slow
+// cases start first, so that the last case to end does not run alone for long.
+func startOrder(runs []caseRun, workers int) []int {
+	var slow, others []int
+	for i, run := range runs {
+		if workers > 1 && slices.Contains(run.c.Labels, Slow) {
+			slow = append(slow, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	return append(slow, others...)
 }
 
 // judge runs a case and returns its result. If r.BeforeRepeat is set, it repeats a case that failed

@@ -77,7 +77,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		p.Fail("a Refusal of a flow that was idle for 40 s", "an Ack")
 	}),
 }, {
-	ID: "dg/idle/full-table-refuses", Cite: cite("7.6", "dg/idle/3"),
+	ID: "dg/idle/full-table-refuses", Cite: cite("7.6", "dg/idle/3"), Labels: []string{conformance.Slow},
 	Title:   "A peer above the maximum is refused for lack of room, and no other is dropped",
 	Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
 	Expects: "a Refusal with reason 4 of the one, and Acks for the others",
