@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -77,8 +76,8 @@ const (
 // openRD returns a function that opens a dialogue, random steps whose effects on the device are
 // compared with a model: it opens flows between a queue pair and scripted peers. stepsAck says that
 // steps acknowledge the packets of the device; else the peers acknowledge all.
-func openRD(stepsAck bool, mix []choice[*rdDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
-	return func(r *rig.Rig) dialogue.Session[dgStep[*rdDialogue]] {
+func openRD(stepsAck bool, mix []choice[*rdDialogue]) func(*rig.Rig) rig.DialogueSession[dgStep[*rdDialogue]] {
+	return func(r *rig.Rig) rig.DialogueSession[dgStep[*rdDialogue]] {
 		d := &rdDialogue{host: &host{Rig: r}, mix: mix, stepsAck: stepsAck}
 		d.beginDialogue()
 		d.q = d.newQP(setup{memLen: rdMemory})

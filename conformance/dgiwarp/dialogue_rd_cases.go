@@ -2,13 +2,13 @@ package dgiwarp
 
 import (
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
 // rdCase returns the body of a case: dialogues of 24 random steps, drawn from a mix. stepsAck says
 // that steps acknowledge the packets of the device.
 func rdCase(dialogues int, stepsAck bool, mix ...choice[*rdDialogue]) func(*conformance.Bench) error {
-	return dialogue.Spec[dgStep[*rdDialogue]]{Dialogues: dialogues, Steps: 24, Open: openRD(stepsAck, mix)}.Body()
+	return rig.Dialogue[dgStep[*rdDialogue]]{Dialogues: dialogues, Steps: 24, Open: openRD(stepsAck, mix)}.Body()
 }
 
 var rdDialogueCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformance.Case{{

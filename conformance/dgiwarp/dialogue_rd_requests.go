@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -299,11 +299,11 @@ const maxUncompleted = 8
 
 // playRDRequests posts requests of all kinds to a peer.
 func playRDRequests(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	var wrs []verbs.SendWR
 	for i := range 1 + r.IntN(3) {
 		if len(p.out.requests) < maxUncompleted && (i == 0 || d.Virtual) {
-			wrs = append(wrs, d.newRDRequest(r, p, dialogue.Pick(r, rdOperations...)))
+			wrs = append(wrs, d.newRDRequest(r, p, rig.Pick(r, rdOperations...)))
 		}
 	}
 	d.PostSend(d.q.qp, wrs...)
@@ -312,12 +312,12 @@ func playRDRequests(d *rdDialogue, r *rand.Rand) {
 // playExchange sends a packet of a peer, in order or after a gap, just before the application posts
 // a request to that peer: the packets of the request may carry the Ack.
 func playExchange(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	if len(p.out.requests) >= maxUncompleted {
 		return
 	}
 	p.add(d.q.writeToTarget(d.writeOffset(r, 8), data(8)))
-	op := dialogue.Pick(r, verbs.OpSend, verbs.OpRDMAWrite)
+	op := rig.Pick(r, verbs.OpSend, verbs.OpRDMAWrite)
 	wr := d.newRDRequest(r, p, op)
 	if i := slices.IndexFunc(p.packets, func(x *rdPacket) bool { return !x.sent }); p.inWindow(i) {
 		d.transmit(p, i, rdOptions{ackNow: r.IntN(2) == 0})
@@ -332,7 +332,7 @@ var rdOperations = []verbs.WROpcode{
 
 // playManyRequests posts Writes of several packets to a peer until it has maxUncompleted requests.
 func playManyRequests(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	var wrs []verbs.SendWR
 	for len(p.out.requests) < maxUncompleted {
 		wr := d.newRDRequest(r, p, verbs.OpRDMAWrite)
@@ -351,7 +351,7 @@ func (d *rdDialogue) newRDRequest(r *rand.Rand, p *rdPeer, op verbs.WROpcode) ve
 	fits := d.maxSinglePacketRD()
 	const ackBlock, sackWord = 16, 4
 	withAck := fits - ackBlock - sackWord*r.IntN(3)
-	n := dialogue.Pick(r, 0, 1, r.IntN(100), withAck, withAck+1, fits-1, fits, fits+1, 2*fits, r.IntN(rdMemory))
+	n := rig.Pick(r, 0, 1, r.IntN(100), withAck, withAck+1, fits-1, fits, fits+1, 2*fits, r.IntN(rdMemory))
 	wr := p.wr(o.nextID, op, 0, 0)
 	req := &rdRequest{wc: verbs.WC{WRID: o.nextID, QPN: d.q.qp.QPN(), Opcode: verbs.WCOpSend}}
 	off := r.IntN(rdMemory - n + 1)
@@ -471,9 +471,9 @@ func playAnswer(d *rdDialogue, r *rand.Rand) {
 func (d *rdDialogue) drawUnacked(r *rand.Rand) *rdPeer {
 	unacked := slices.DeleteFunc(slices.Clone(d.peers), func(p *rdPeer) bool { return p.out.una == p.out.next })
 	if len(unacked) == 0 {
-		return dialogue.Pick(r, d.peers...)
+		return rig.Pick(r, d.peers...)
 	}
-	return dialogue.Pick(r, unacked...)
+	return rig.Pick(r, unacked...)
 }
 
 // playAck acknowledges packets of the device: all, some, or some after a gap (SACK).
@@ -481,7 +481,7 @@ func playAck(d *rdDialogue, r *rand.Rand) {
 	p := d.drawUnacked(r)
 	o := &p.out
 	n := o.next - o.una
-	next := o.una + dialogue.Pick(r, n, n, uint32(r.IntN(int(n)+1)))
+	next := o.una + rig.Pick(r, n, n, uint32(r.IntN(int(n)+1)))
 	for next != o.next && o.sent[next].sacked {
 		next++
 	}
@@ -501,7 +501,7 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 	o := &p.out
 	good := iwarp.RDAck(o.epoch, o.next).Echo(p.fromDeviceFlow.lastTimestamp).SACK()
 	groups := [][]iwarp.Packet{{
-		iwarp.RDAck(o.epoch, o.next+1).SACK(), iwarp.RDAck(o.epoch, o.next+dialogue.Pick[uint32](r, 2, 255, 1<<31, 1<<31-1)).SACK(),
+		iwarp.RDAck(o.epoch, o.next+1).SACK(), iwarp.RDAck(o.epoch, o.next+rig.Pick[uint32](r, 2, 255, 1<<31, 1<<31-1)).SACK(),
 		iwarp.RDAck(o.epoch, o.next).SACK(iwarp.SACKOf(o.next, o.next+1)...),
 		iwarp.RDAck(o.epoch, o.una).SACK(iwarp.SACKOf(o.una, max(o.una+1, o.next)+uint32(r.IntN(200)))...),
 	}, {
@@ -512,7 +512,7 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 		good.Cut(headerLen + r.IntN(16)), good.SACK(0, 0).Cut(headerLen + 16 + r.IntN(8)),
 		good.EditHeader(func(h *iwarp.PacketHeader) { h.Version = new(uint8(2)) }),
 	}}
-	p.send(dialogue.Pick(r, dialogue.Pick(r, groups...)...))
+	p.send(rig.Pick(r, rig.Pick(r, groups...)...))
 }
 
 // playSilence lets time pass without Acks. After the largest retransmission timeout, the device
@@ -528,7 +528,7 @@ func playSilence(d *rdDialogue, r *rand.Rand) {
 			}
 		}
 	}
-	wait := dialogue.Pick(r, 3*time.Millisecond, 50*time.Millisecond, maxTimeout+maxTimeout/10)
+	wait := rig.Pick(r, 3*time.Millisecond, 50*time.Millisecond, maxTimeout+maxTimeout/10)
 	for end := d.Now() + wait; d.Now() < end; {
 		if a, ok := d.nextPacket(end - d.Now()); ok {
 			d.comparePacket(a)

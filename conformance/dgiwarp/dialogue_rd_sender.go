@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -41,8 +40,8 @@ const (
 // openSender returns a function that opens a dialogue: random steps, drawn from a mix of kinds,
 // whose effects on the sending device are compared with a model. The device sends long Writes
 // meanwhile.
-func openSender(mix []choice[*senderDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*senderDialogue]] {
-	return func(r *rig.Rig) dialogue.Session[dgStep[*senderDialogue]] {
+func openSender(mix []choice[*senderDialogue]) func(*rig.Rig) rig.DialogueSession[dgStep[*senderDialogue]] {
+	return func(r *rig.Rig) rig.DialogueSession[dgStep[*senderDialogue]] {
 		h := &host{Rig: r}
 		if !h.Virtual {
 			rig.NotApplicable("timeouts can be excluded in virtual time only")
@@ -180,7 +179,7 @@ func playAckSome(d *senderDialogue, r *rand.Rand) {
 // playWindow acknowledges some packets and changes the receive window.
 func playWindow(d *senderDialogue, r *rand.Rand) {
 	a := d.ackThrough(1 + r.IntN(max(1, len(d.model.Missing()))))
-	a.Window = uint32(dialogue.Pick(r, 1, 5, 20, 60, flowWindow, flowWindow+1, 1<<16-1))
+	a.Window = uint32(rig.Pick(r, 1, 5, 20, 60, flowWindow, flowWindow+1, 1<<16-1))
 	d.acknowledge(a)
 }
 
@@ -210,8 +209,8 @@ func playSACK(d *senderDialogue, r *rand.Rand) {
 		return
 	}
 	skip := r.IntN(min(4, len(missing)-2))
-	next, n := missing[skip], dialogue.Pick(r, 1, 2, d.model.Reorder()-1, d.model.Reorder()-1, d.model.Reorder(), len(missing))
-	gap := dialogue.Pick(r, 1<<30, 1<<30, 2, 5) // one in gap further packets is missing, too
+	next, n := missing[skip], rig.Pick(r, 1, 2, d.model.Reorder()-1, d.model.Reorder()-1, d.model.Reorder(), len(missing))
+	gap := rig.Pick(r, 1<<30, 1<<30, 2, 5) // one in gap further packets is missing, too
 	for _, more := range []int{0, 1, len(missing)} {
 		i := 0
 		a := model.DGSenderAck{Next: next}
@@ -262,7 +261,7 @@ var senderDialogueCases = conformance.Group{Setup: conformance.Setup{Family: 4, 
 	Sends:   "Acks of all and of some packets of long Writes, with SACKs, marks, the repeats flag and small or no windows; pauses",
 	Expects: expectsModel,
 	Defects: []string{"NoWindow", "OneLaterTells", "RepeatsUnheeded", "TimeoutFixed"},
-	Run: dialogue.Spec[dgStep[*senderDialogue]]{Dialogues: 6, Steps: 24, Open: openSender([]choice[*senderDialogue]{
+	Run: rig.Dialogue[dgStep[*senderDialogue]]{Dialogues: 6, Steps: 24, Open: openSender([]choice[*senderDialogue]{
 		{2, "an Ack of all packets", playAckAll},
 		{4, "an Ack of some packets", playAckSome},
 		{5, "Acks with gaps", playSACK},

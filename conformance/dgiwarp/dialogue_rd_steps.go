@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -19,11 +18,11 @@ func playRDReceives(d *rdDialogue, r *rand.Rand) {
 		for _, x := range d.model.Receives {
 			posted += x.Len()
 		}
-		n := grhAreaLen + dialogue.Pick(r, rdLeast, rdLeast+1, 200, 1000, 2000)
+		n := grhAreaLen + rig.Pick(r, rdLeast, rdLeast+1, 200, 1000, 2000)
 		if posted+n > maxPosted {
 			return
 		}
-		d.model.Receives = append(d.model.Receives, d.buffers.post(n, dialogue.Pick(r, 0, 0, 20, 40, 41, r.IntN(n))))
+		d.model.Receives = append(d.model.Receives, d.buffers.post(n, rig.Pick(r, 0, 0, 20, 40, 41, r.IntN(n))))
 	}
 }
 
@@ -37,26 +36,26 @@ func (d *rdDialogue) rdMessageOf(r *rand.Rand, p *rdPeer) []iwarp.Segment {
 		msn := p.sendMSN - 1
 		if r.IntN(4) == 0 {
 			value := uint64(r.Uint32()) * (1<<32 + 1) // verbs have half of the eight octets; the document does not say which
-			return []iwarp.Segment{dialogue.Pick(r, iwarp.Immediate(msn, value), iwarp.ImmediateSE(msn, value))}
+			return []iwarp.Segment{rig.Pick(r, iwarp.Immediate(msn, value), iwarp.ImmediateSE(msn, value))}
 		}
-		n := dialogue.Pick(r, 0, 1, r.IntN(rdLeast), rdLeast)
-		s := dialogue.Pick(r, iwarp.Send(msn, rig.Pattern(n, byte(msn))), iwarp.SendSE(msn, rig.Pattern(n, byte(msn))))
+		n := rig.Pick(r, 0, 1, r.IntN(rdLeast), rdLeast)
+		s := rig.Pick(r, iwarp.Send(msn, rig.Pattern(n, byte(msn))), iwarp.SendSE(msn, rig.Pattern(n, byte(msn))))
 		return s.Segments(untaggedLen + min(piece, 1+r.IntN(rdLeast)))
 	}
 	switch r.IntN(4) {
 	case 0:
 		p.readMSN++
-		n := dialogue.Pick(r, 0, 1, 8, r.IntN(rdReadable), d.maxSinglePacketRD()+1)
+		n := rig.Pick(r, 0, 1, 8, r.IntN(rdReadable), d.maxSinglePacketRD()+1)
 		at := rdWords + r.IntN(rdReadable-n+1)
 		return []iwarp.Segment{iwarp.ReadRequest(p.readMSN-1, iwarp.At(peerSTag, peerTO+r.Uint64N(1<<30)), uint32(n), d.q.targetAddr(at))}
 	case 1:
 		if d.Caps.Has(verbs.CapAtomics) {
 			p.readMSN++
 			at := d.q.targetAddr(d.q.targetMem.WordOffset(r.IntN(4)))
-			return []iwarp.Segment{dialogue.Pick(r, iwarp.FetchAdd(p.readMSN-1, r.Uint32(), at, r.Uint64()), iwarp.CompareSwap(p.readMSN-1, r.Uint32(), at, d.word(at), r.Uint64()))}
+			return []iwarp.Segment{rig.Pick(r, iwarp.FetchAdd(p.readMSN-1, r.Uint32(), at, r.Uint64()), iwarp.CompareSwap(p.readMSN-1, r.Uint32(), at, d.word(at), r.Uint64()))}
 		}
 	}
-	n := dialogue.Pick(r, 0, 1, r.IntN(1000), 1400)
+	n := rig.Pick(r, 0, 1, r.IntN(1000), 1400)
 	return d.q.writeToTarget(d.writeOffset(r, n), rig.Pattern(n, byte(r.Uint32()))).Segments(taggedLen + max(piece, n/5+1))
 }
 
@@ -76,7 +75,7 @@ func (d *rdDialogue) writeOffset(r *rand.Rand, n int) int {
 			least = rdMemory / 2
 		}
 	}
-	return dialogue.Pick(r, least, rdMemory-n, least+r.IntN(rdMemory-n-least+1))
+	return rig.Pick(r, least, rdMemory-n, least+r.IntN(rdMemory-n-least+1))
 }
 
 // word returns the expected value of a word of memory.
@@ -87,7 +86,7 @@ func (d *rdDialogue) word(at iwarp.Addr) uint64 {
 
 // playInOrder adds messages to a peer's flow, and sends all unsent packets of the flow in order.
 func playInOrder(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	for range 1 + r.IntN(3) {
 		p.add(d.rdMessageOf(r, p)...)
 	}
@@ -116,10 +115,10 @@ func (d *rdDialogue) sendOne(p *rdPeer, i int, o rdOptions) {
 // playBurst first sends the unsent packets of a peer, and then Writes, without comparing the
 // device's reaction after each.
 func playBurst(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	d.sendUnsent(r, p, 0)
 	first := len(p.packets)
-	for len(p.packets) < first+dialogue.Pick(r, 2, 8, 40) {
+	for len(p.packets) < first+rig.Pick(r, 2, 8, 40) {
 		p.add(d.q.writeToTarget(d.writeOffset(r, 8), rig.Pattern(8, byte(r.Uint32()))))
 	}
 	for i := first; i < len(p.packets); i++ {
@@ -130,8 +129,8 @@ func playBurst(d *rdDialogue, r *rand.Rand) {
 // playFarAhead adds many Writes to a peer's flow, and sends the last of them first: the Ack needs
 // several words of SACK. Then it sends most of the others.
 func playFarAhead(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
-	for range dialogue.Pick(r, 31, 32, 33, 64, 65, 100) {
+	p := rig.Pick(r, d.peers...)
+	for range rig.Pick(r, 31, 32, 33, 64, 65, 100) {
 		p.add(d.q.writeToTarget(d.writeOffset(r, 8), rig.Pattern(8, byte(r.Uint32()))))
 	}
 	last := len(p.packets) - 1
@@ -149,7 +148,7 @@ func playFarAhead(d *rdDialogue, r *rand.Rand) {
 
 // playLosses sends new messages, of which some packets are lost.
 func playLosses(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	for range 1 + r.IntN(4) {
 		p.add(d.rdMessageOf(r, p)...)
 	}
@@ -162,7 +161,7 @@ func playLosses(d *rdDialogue, r *rand.Rand) {
 
 // playReordered sends most of the unsent packets of a peer, in random order.
 func playReordered(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	for _, i := range r.Perm(len(p.packets)) {
 		if !p.packets[i].sent && p.inWindow(i) && r.IntN(3) > 0 {
 			d.sendOne(p, i, rdOptions{ackNow: r.IntN(3) == 0})
@@ -172,11 +171,11 @@ func playReordered(d *rdDialogue, r *rand.Rand) {
 
 // playRepeats sends packets again that the device has already received.
 func playRepeats(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	for range 1 + r.IntN(3) {
 		sent := slices.DeleteFunc(indices(p.packets), func(i int) bool { return !p.packets[i].sent || !p.has(i) })
 		if len(sent) > 0 {
-			d.sendOne(p, dialogue.Pick(r, sent...), rdOptions{ackNow: r.IntN(3) == 0})
+			d.sendOne(p, rig.Pick(r, sent...), rdOptions{ackNow: r.IntN(3) == 0})
 		}
 	}
 }
@@ -197,8 +196,8 @@ func indices[T any](all []T) (is []int) {
 // playBeyond sends a packet beyond the receive window, which the device must drop. Whether it
 // answers by an Ack is left open.
 func playBeyond(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
-	seq := p.in.Next + flowWindow + uint32(dialogue.Pick(r, 0, 1, 1000, 1<<30))
+	p := rig.Pick(r, d.peers...)
+	seq := p.in.Next + flowWindow + uint32(rig.Pick(r, 0, 1, 1000, 1<<30))
 	p.send(p.dataPacket(seq, d.q.writeToTarget(0, data(8))).AckNow())
 	now := ackState{next: p.in.Next, kept: p.in.Kept()}
 	d.syncDevice()
@@ -207,9 +206,9 @@ func playBeyond(d *rdDialogue, r *rand.Rand) {
 
 // playRDDamaged sends an invalid data packet, which the device must drop without an answer.
 func playRDDamaged(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	good := p.dataPacket(p.in.Next, d.q.writeToTarget(r.IntN(rdMemory-8), data(8))).AckNow()
-	p.send(dialogue.Pick(r,
+	p.send(rig.Pick(r,
 		good.BadCRC(), good.WithKey(d.q.key^1<<r.IntN(32)), good.Cut(headerLen+r.IntN(12)),
 		good.EditHeader(func(h *iwarp.PacketHeader) { h.Version = new(uint8(2)) }),
 		good.EditHeader(func(h *iwarp.PacketHeader) { h.Kind = new(iwarp.PacketKind(5)) }),
@@ -220,7 +219,7 @@ func playRDDamaged(d *rdDialogue, r *rand.Rand) {
 // with window 0. Then receives are posted, and the device must send an Ack with a window, after
 // which the peer sends the Send again.
 func playBusy(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	d.sendUnsent(r, p, 0)
 	if len(d.model.Receives) > 0 || p.state.Open != nil {
 		return
@@ -251,7 +250,7 @@ func playBusy(d *rdDialogue, r *rand.Rand) {
 // playUnknownFlow sends a data packet of another epoch: it is refused, or challenged if it starts
 // a flow without a proof.
 func playUnknownFlow(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	old := p.toDeviceFlow.epoch
 	p.toDeviceFlow.epoch ^= 1 << r.IntN(32)
 	pkt := p.dataPacket(uint32(r.IntN(3)), d.q.writeToTarget(0, data(8))).AckNow()
@@ -260,7 +259,7 @@ func playUnknownFlow(d *rdDialogue, r *rand.Rand) {
 		p.send(pkt)
 		p.expectRefusal(iwarp.ReasonUnknownFlow)
 	} else {
-		p.send(p.withStart(dialogue.Pick(r, uint64(noProof), r.Uint64(), uint64(old)), pkt))
+		p.send(p.withStart(rig.Pick(r, uint64(noProof), r.Uint64(), uint64(old)), pkt))
 		a := p.expectChallenge()
 		d.Check(*a.Challenge.Incarnation != 0, "an incarnation", "0")
 	}
@@ -271,7 +270,7 @@ func playUnknownFlow(d *rdDialogue, r *rand.Rand) {
 // packets after a gap, and the receive of an incomplete Send fails. In some cases the peer leaves a
 // Send incomplete just before.
 func playRestart(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	if i := slices.IndexFunc(d.peers, func(p *rdPeer) bool { return p.state.Open != nil }); i >= 0 && r.IntN(2) == 0 {
 		p = d.peers[i]
 	}
@@ -309,7 +308,7 @@ func (p *rdPeer) unanswered() bool {
 
 // playRefusal refuses the device's flow: its requests fail. The next request starts a new flow.
 func playRefusal(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	o := &p.out
 	for _, other := range d.peers { // so that their retransmissions do not disturb the new flow
 		for len(other.out.messages) > 0 || other.out.una != other.out.next {
@@ -318,7 +317,7 @@ func playRefusal(d *rdDialogue, r *rand.Rand) {
 		}
 	}
 	if len(o.requests) < maxUncompleted {
-		d.PostSend(d.q.qp, d.newRDRequest(r, p, dialogue.Pick(r, verbs.OpSend, verbs.OpRDMAWrite)))
+		d.PostSend(d.q.qp, d.newRDRequest(r, p, rig.Pick(r, verbs.OpSend, verbs.OpRDMAWrite)))
 		d.collect()
 	}
 	for seq := o.una; seq != o.next; seq++ {
@@ -329,7 +328,7 @@ func playRefusal(d *rdDialogue, r *rand.Rand) {
 	if o.una == o.next || p.unanswered() {
 		return
 	}
-	p.send(iwarp.Refusal(o.epoch, dialogue.Pick(r, iwarp.ReasonUnknownFlow, iwarp.ReasonNotReady, iwarp.ReasonNoQP)))
+	p.send(iwarp.Refusal(o.epoch, rig.Pick(r, iwarp.ReasonUnknownFlow, iwarp.ReasonNotReady, iwarp.ReasonNoQP)))
 	d.syncDevice()
 	sends, receives := d.takeCompletions()
 	d.compareReceives(receives[d.q.qp.QPN()])
@@ -348,7 +347,7 @@ func playRefusal(d *rdDialogue, r *rand.Rand) {
 // playRDError sends an invalid segment: the device must report it by a Terminate, the last segment
 // of its flow to the peer, and raise an event. The dialogue continues without this peer.
 func playRDError(d *rdDialogue, r *rand.Rand) {
-	p := dialogue.Pick(r, d.peers...)
+	p := rig.Pick(r, d.peers...)
 	d.sendUnsent(r, p, 0)
 	if len(d.peers) == 1 || p.state.Open != nil || len(p.out.requests) > 0 || len(p.in.Kept()) > 0 || p.out.una != p.out.next {
 		return
@@ -401,5 +400,5 @@ func (d *rdDialogue) wrongSegment(r *rand.Rand, p *rdPeer) wrongSegment {
 			wrongSegment{send.Opcode(12), []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}},
 		)
 	}
-	return dialogue.Pick(r, all...)
+	return rig.Pick(r, all...)
 }

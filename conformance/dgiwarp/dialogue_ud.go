@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -104,12 +103,12 @@ const (
 
 // openUD returns a function that opens a dialogue: random steps, drawn from a mix of kinds, whose
 // effects on the device are compared with a model. It creates the queue pairs of the setup.
-func openUD(s udSetup, mix []choice[*udDialogue]) func(*rig.Rig) dialogue.Session[dgStep[*udDialogue]] {
-	return func(r *rig.Rig) dialogue.Session[dgStep[*udDialogue]] {
+func openUD(s udSetup, mix []choice[*udDialogue]) func(*rig.Rig) rig.DialogueSession[dgStep[*udDialogue]] {
+	return func(r *rig.Rig) rig.DialogueSession[dgStep[*udDialogue]] {
 		d := &udDialogue{host: &host{Rig: r}, mix: mix, nextID: sendIDs, least: s.least}
 		d.Sleep(errorRefill)
 		d.beginDialogue()
-		first := dialogue.Pick(r.Rand, 1, 1000, 0xfffffffa)
+		first := rig.Pick(r.Rand, 1, 1000, 0xfffffffa)
 		for range udSources {
 			d.nextMSN = append(d.nextMSN, uint32(first))
 		}

@@ -2,13 +2,13 @@ package dgiwarp
 
 import (
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // udCase returns the body of a case: dialogues of 32 random steps, drawn from a mix.
 func udCase(dialogues int, s udSetup, mix ...choice[*udDialogue]) func(*conformance.Bench) error {
-	return dialogue.Spec[dgStep[*udDialogue]]{Dialogues: dialogues, Steps: 32, Open: openUD(s, mix)}.Body()
+	return rig.Dialogue[dgStep[*udDialogue]]{Dialogues: dialogues, Steps: 32, Open: openUD(s, mix)}.Body()
 }
 
 // expectsModel is the expectation of all dialogues.

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -42,11 +42,11 @@ func playSendRequests(d *udDialogue, r *rand.Rand) { d.postRequests(r, verbs.OpS
 
 // postRequests posts a few requests of these kinds.
 func (d *udDialogue) postRequests(r *rand.Rand, ops ...verbs.WROpcode) {
-	e := dialogue.Pick(r, d.ends...)
+	e := rig.Pick(r, d.ends...)
 	var wrs []verbs.SendWR
 	for i := range 1 + r.IntN(4) {
 		if i == 0 || d.Virtual { // a real network may change the order of messages
-			wrs = append(wrs, d.newRequest(r, e, dialogue.Pick(r, ops...)))
+			wrs = append(wrs, d.newRequest(r, e, rig.Pick(r, ops...)))
 		}
 	}
 	if e.model.Failed {
@@ -59,12 +59,12 @@ func (d *udDialogue) postRequests(r *rand.Rand, ops ...verbs.WROpcode) {
 // the queue pair has failed, it adds the packets and the completion to the expected ones.
 func (d *udDialogue) newRequest(r *rand.Rand, e *udEnd, op verbs.WROpcode) verbs.SendWR {
 	d.nextID++
-	to := dialogue.Pick(r, e.sources...)
+	to := rig.Pick(r, e.sources...)
 	req := udRequest{end: e, to: to, DGRequest: model.DGRequest{
 		Op: op, Solicited: r.IntN(4) == 0, Immediate: r.Uint32(),
 	}}
 	fits := req.MaxPayload(d.udpPayload())
-	n := dialogue.Pick(r, 0, 1, 2, 3, r.IntN(64), fits-1, fits, fits+1, 2*fits, 2*fits+1, 3*fits-1, r.IntN(udMemory))
+	n := rig.Pick(r, 0, 1, 2, 3, r.IntN(64), fits-1, fits, fits+1, 2*fits, 2*fits+1, 3*fits-1, r.IntN(udMemory))
 	wr := to.wr(d.nextID, req.Op, 0, 0)
 	off := r.IntN(udMemory - n + 1)
 	wr.SGL = e.source.SGL(off, n)
@@ -97,10 +97,10 @@ func (d *udDialogue) newRequest(r *rand.Rand, e *udEnd, op verbs.WROpcode) verbs
 
 // playRefused posts a request that the device must refuse: it has no packets and no completion.
 func playRefused(d *udDialogue, r *rand.Rand) {
-	e := dialogue.Pick(r, d.ends...)
+	e := rig.Pick(r, d.ends...)
 	wr := e.sources[0].wr(d.nextID, verbs.OpSend, 0, 8)
 	wr.SGL = e.source.SGL(0, 8)
-	wr.Opcode = dialogue.Pick(r, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp, verbs.OpSendInv)
+	wr.Opcode = rig.Pick(r, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp, verbs.OpSendInv)
 	wr.InvalidateRKey = peerSTag
 	_, err := e.qp.PostSend([]verbs.SendWR{wr})
 	d.MustFail(wr.Opcode.String()+" on UD", err, nil)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -15,7 +14,7 @@ import (
 
 // drawEnd draws a queue pair and a peer that sends to it, and returns the index of the peer, too.
 func (d *udDialogue) drawEnd(r *rand.Rand) (*udEnd, *peer, int) {
-	e, k := dialogue.Pick(r, d.ends...), r.IntN(udSources)
+	e, k := rig.Pick(r, d.ends...), r.IntN(udSources)
 	return e, e.sources[k], k
 }
 
@@ -36,7 +35,7 @@ func (e *udEnd) room() int {
 // messageLength draws the length of a message: at the limits of the receive and of a packet.
 func (d *udDialogue) messageLength(r *rand.Rand, e *udEnd) int {
 	room, fits := e.room(), d.maxSinglePacketSend()
-	n := dialogue.Pick(r, 0, 1, room, room, room-1, room/2, fits, fits+1, r.IntN(room+1), r.IntN(room+1))
+	n := rig.Pick(r, 0, 1, room, room, room-1, room/2, fits, fits+1, r.IntN(room+1), r.IntN(room+1))
 	return max(0, min(n, room))
 }
 
@@ -79,7 +78,7 @@ func (d *udDialogue) playMessage(r *rand.Rand, m *udMessage, later int) {
 		}
 		d.sendNext(m)
 		if r.IntN(8) == 0 && d.open(m) {
-			d.transmit(m.end, m.from, m.packets[dialogue.Pick(r, m.sent()...)])
+			d.transmit(m.end, m.from, m.packets[rig.Pick(r, m.sent()...)])
 		}
 	}
 	if len(m.unsent) > 0 {
@@ -128,7 +127,7 @@ func (d *udDialogue) newSendTo(r *rand.Rand, e *udEnd, m *udMessage, p udPieces)
 	if p.n < 0 {
 		p.n = d.messageLength(r, e)
 	}
-	message, op := rig.Pattern(p.n, byte(r.Uint32())), dialogue.Pick(r, iwarp.OpSend, iwarp.OpSend, iwarp.OpSendSE)
+	message, op := rig.Pattern(p.n, byte(r.Uint32())), rig.Pick(r, iwarp.OpSend, iwarp.OpSend, iwarp.OpSendSE)
 	largest := (p.n + d.maxSinglePacketSend() - 1) / d.maxSinglePacketSend()
 	cuts := cut(r, p.n, max(p.pieces, largest))
 	for i := 0; i < len(cuts); i++ { // a piece must fit into a packet
@@ -157,7 +156,7 @@ func playPartOfSend(d *udDialogue, r *rand.Rand) {
 
 // playSameNumber sends messages of two sources with the same MSN, in alternate pieces.
 func playSameNumber(d *udDialogue, r *rand.Rand) {
-	e := dialogue.Pick(r, d.ends...)
+	e := rig.Pick(r, d.ends...)
 	msn := slices.MaxFunc(d.nextMSN, func(a, b uint32) int { return int(int32(a - b)) }) // numbers wrap
 	var all []*udMessage
 	for k := range udSources {
@@ -193,12 +192,12 @@ func playMore(d *udDialogue, r *rand.Rand) {
 	if len(d.partial) == 0 {
 		return
 	}
-	m := dialogue.Pick(r, d.partial...)
+	m := rig.Pick(r, d.partial...)
 	if r.IntN(4) == 0 {
-		m = dialogue.Pick(r, d.partial[0], d.partial[len(d.partial)-1])
+		m = rig.Pick(r, d.partial[0], d.partial[len(d.partial)-1])
 	}
 	if sent := m.sent(); len(sent) > 0 && r.IntN(3) == 0 && d.open(m) {
-		d.transmit(m.end, m.from, m.packets[dialogue.Pick(r, sent...)])
+		d.transmit(m.end, m.from, m.packets[rig.Pick(r, sent...)])
 	}
 	all := r.IntN(3) > 0
 	for len(m.unsent) > 0 {
@@ -238,7 +237,7 @@ func playContradiction(d *udDialogue, r *rand.Rand) {
 		return s.Opcode(iwarp.OpSend)
 	}
 	first, middle, end := piece(0, 16), piece(16, 32), piece(32, 48)
-	packets := dialogue.Pick(r,
+	packets := rig.Pick(r,
 		[]iwarp.Packet{first, end, last(middle, true), middle},
 		[]iwarp.Packet{end, first, middle.EditSegment(other), middle},
 		[]iwarp.Packet{end, last(middle, true), first},
@@ -254,7 +253,7 @@ func playContradiction(d *udDialogue, r *rand.Rand) {
 // the length of the GRH area is added.
 func postReceives(least, most int) func(*udDialogue, *rand.Rand) {
 	return func(d *udDialogue, r *rand.Rand) {
-		e := dialogue.Pick(r, d.ends...)
+		e := rig.Pick(r, d.ends...)
 		if e.model.Failed {
 			return
 		}
@@ -263,11 +262,11 @@ func postReceives(least, most int) func(*udDialogue, *rand.Rand) {
 			for _, x := range e.model.Receives {
 				posted += x.Len()
 			}
-			n := grhAreaLen + dialogue.Pick(r, least, most, least+r.IntN(most-least+1), least+r.IntN(most-least+1))
+			n := grhAreaLen + rig.Pick(r, least, most, least+r.IntN(most-least+1), least+r.IntN(most-least+1))
 			if posted+n > maxPosted {
 				return
 			}
-			e.model.Receives = append(e.model.Receives, e.buffers.post(n, dialogue.Pick(r, 0, 0, 20, 40, 41, r.IntN(n))))
+			e.model.Receives = append(e.model.Receives, e.buffers.post(n, rig.Pick(r, 0, 0, 20, 40, 41, r.IntN(n))))
 		}
 	}
 }
@@ -275,8 +274,8 @@ func postReceives(least, most int) func(*udDialogue, *rand.Rand) {
 // playWrite sends the segments of a Write in random order, without some that count as lost.
 func playWrite(d *udDialogue, r *rand.Rand) {
 	e, from, _ := d.drawEnd(r)
-	n := dialogue.Pick(r, 0, 1, 8, 100, 1000, 1400, 2000)
-	off := dialogue.Pick(r, 0, udMemory-n, r.IntN(udMemory-n+1))
+	n := rig.Pick(r, 0, 1, 8, 100, 1000, 1400, 2000)
+	off := rig.Pick(r, 0, udMemory-n, r.IntN(udMemory-n+1))
 	for _, c := range d.shuffled(r, n, 1400) {
 		message := rig.Pattern(c.To-c.From, byte(r.Uint32()))
 		d.transmit(e, from, iwarp.UD(e.writeToTarget(off+c.From, message).Last(c.To == n)))
@@ -286,7 +285,7 @@ func playWrite(d *udDialogue, r *rand.Rand) {
 // shuffled returns pieces of n octets in random order, without those longer than size and without
 // some others, which count as lost.
 func (d *udDialogue) shuffled(r *rand.Rand, n, size int) []model.DGCut {
-	cuts := cut(r, n, dialogue.Pick(r, 1, 2, 5))
+	cuts := cut(r, n, rig.Pick(r, 1, 2, 5))
 	r.Shuffle(len(cuts), func(i, j int) { cuts[i], cuts[j] = cuts[j], cuts[i] })
 	cuts = slices.DeleteFunc(cuts, func(c model.DGCut) bool { return c.To-c.From > size || r.IntN(8) == 0 })
 	return cuts
@@ -297,7 +296,7 @@ func (d *udDialogue) shuffled(r *rand.Rand, n, size int) []model.DGCut {
 func (d *udDialogue) newRecord(r *rand.Rand, n, pieces int) *udMessage {
 	e, from, k := d.drawEnd(r)
 	m := &udMessage{end: e, from: from, record: true}
-	off, msn, imm := dialogue.Pick(r, 0, udMemory-n, r.IntN(udMemory-n+1)), d.msn(k), r.Uint32()
+	off, msn, imm := rig.Pick(r, 0, udMemory-n, r.IntN(udMemory-n+1)), d.msn(k), r.Uint32()
 	message := rig.Pattern(n, byte(r.Uint32()))
 	cuts := cut(r, n, pieces)
 	if len(cuts) > 1 && r.IntN(4) == 0 {
@@ -312,7 +311,7 @@ func (d *udDialogue) newRecord(r *rand.Rand, n, pieces int) *udMessage {
 }
 
 func playRecord(d *udDialogue, r *rand.Rand) {
-	d.playMessage(r, d.newRecord(r, dialogue.Pick(r, 0, 1, 16, 500, 1300), 1+r.IntN(7)), 0)
+	d.playMessage(r, d.newRecord(r, rig.Pick(r, 0, 1, 16, 500, 1300), 1+r.IntN(7)), 0)
 }
 
 func playPartOfRecord(d *udDialogue, r *rand.Rand) {
@@ -348,32 +347,32 @@ func playWrongRecord(d *udDialogue, r *rand.Rand) {
 			return s.TO(at + uint64(from)).Last(to == 96).WithPayload(payload[from:to])
 		})
 	}
-	length := piece(32, 64).EditRecord(func(h *iwarp.RecordHeader) { h.Length = new(dialogue.Pick(r, uint32(95), 97, 64)) })
-	shift := uint64(dialogue.Pick(r, 1, 32, -1, -32))
+	length := piece(32, 64).EditRecord(func(h *iwarp.RecordHeader) { h.Length = new(rig.Pick(r, uint32(95), 97, 64)) })
+	shift := uint64(rig.Pick(r, 1, 32, -1, -32))
 	begin := piece(32, 64).EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.TO(m.end.targetMem.Addr() + 100 + shift) })
 	if at+32 == m.end.targetMem.Addr()+100+shift {
 		begin = length
 	}
-	for _, p := range []iwarp.Packet{piece(dialogue.Pick(r, 0, 16), 32), dialogue.Pick(r, length, begin), piece(64, 96)} {
+	for _, p := range []iwarp.Packet{piece(rig.Pick(r, 0, 16), 32), rig.Pick(r, length, begin), piece(64, 96)} {
 		d.transmit(m.end, m.from, p)
 	}
 }
 
 // playWait lets time pass.
 func playWait(d *udDialogue, r *rand.Rand) {
-	d.Sleep(dialogue.Pick(r, time.Millisecond, 5*time.Millisecond, 12*time.Millisecond, 50*time.Millisecond, 120*time.Millisecond))
+	d.Sleep(rig.Pick(r, time.Millisecond, 5*time.Millisecond, 12*time.Millisecond, 50*time.Millisecond, 120*time.Millisecond))
 }
 
 // playDamaged sends an invalid packet, which the device must drop.
 func playDamaged(d *udDialogue, r *rand.Rand) {
 	e, from, k := d.drawEnd(r)
-	good := iwarp.UD(dialogue.Pick(r, iwarp.Send(d.msn(k), data(8)), e.writeToTarget(r.IntN(udMemory-8), data(8))))
+	good := iwarp.UD(rig.Pick(r, iwarp.Send(d.msn(k), data(8)), e.writeToTarget(r.IntN(udMemory-8), data(8))))
 	header := func(edit func(*iwarp.PacketHeader)) iwarp.Packet { return good.EditHeader(edit) }
-	d.transmit(e, from, dialogue.Pick(r,
+	d.transmit(e, from, rig.Pick(r,
 		good.BadCRC(), good.WithKey(e.key^1<<r.IntN(32)), good.ToQP(uint32(e.qp.QPN())^0x800000), good.ToQP(0),
 		good.ToQP(iwarp.GroupQP), good.Cut(r.IntN(headerLen)),
 		header(func(h *iwarp.PacketHeader) { h.Version = new(uint8(r.IntN(15)+2) % 16) }),
-		header(func(h *iwarp.PacketHeader) { h.Kind = new(dialogue.Pick(r, iwarp.PacketKind(0), 5, 15)) }),
+		header(func(h *iwarp.PacketHeader) { h.Kind = new(rig.Pick(r, iwarp.PacketKind(0), 5, 15)) }),
 		iwarp.Refusal(1, iwarp.ReasonUnknownFlow), iwarp.Challenge(1, 2, 3), iwarp.RDAck(1, 1),
 	))
 }
@@ -400,7 +399,7 @@ func playError(d *udDialogue, r *rand.Rand) {
 	n := 1 + r.IntN(16)
 	sink := iwarp.At(peerSTag, peerTO)
 	other := func(m *rig.Memory) iwarp.Segment { return writeTo(addrOf(m, r.IntN(len(m.Buf)-n)), data(n)) }
-	wrong := dialogue.Pick(r,
+	wrong := rig.Pick(r,
 		write.STag(unknownSTag), write.STag(*write.DDP.STag^1), write.STag(*write.DDP.STag^0x100),
 		e.writeToTarget(udMemory-n+1, data(n)), e.writeToTarget(udMemory, data(n)), e.writeToTarget(-n, data(n)), e.writeToTarget(-1, data(n)),
 		write.TO(^uint64(0)-uint64(r.IntN(7))), write.DV(2), write.DV(0), write.RV(0), write.RV(3), send.DV(0), send.DV(3), send.RV(0), send.RV(2),
@@ -432,7 +431,7 @@ func playTooLong(d *udDialogue, r *rand.Rand) {
 	if d.errors >= maxDialogueErrors || len(e.model.Receives) == 0 {
 		return
 	}
-	n := e.room() + dialogue.Pick(r, 1, 1, 100)
+	n := e.room() + rig.Pick(r, 1, 1, 100)
 	d.playMessage(r, d.newSendTo(r, e, &udMessage{end: e, from: from}, udPieces{d.msn(k), n, 1}), 0)
 }
 
@@ -440,7 +439,7 @@ func playTooLong(d *udDialogue, r *rand.Rand) {
 func playErrorMessage(d *udDialogue, r *rand.Rand) {
 	e, from, _ := d.drawEnd(r)
 	about := iwarp.Send(e.sender.msn-1, data(8))
-	pkt := iwarp.UD(iwarp.Terminate(dialogue.Pick(r, iwarp.DDPUntaggedTooLong, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidVersion)).About(about))
+	pkt := iwarp.UD(iwarp.Terminate(rig.Pick(r, iwarp.DDPUntaggedTooLong, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidVersion)).About(about))
 	if r.IntN(2) == 0 {
 		pkt = pkt.WithKey(e.key + 1)
 	}
@@ -450,14 +449,14 @@ func playErrorMessage(d *udDialogue, r *rand.Rand) {
 // playGroup attaches a queue pair to a group, detaches it, or sends to a group.
 func playGroup(d *udDialogue, r *rand.Rand) {
 	e, from, k := d.drawEnd(r)
-	group := dialogue.Pick(r, groupA, groupB)
+	group := rig.Pick(r, groupA, groupB)
 	switch member := slices.Contains(e.groups, group); {
 	case r.IntN(4) > 0:
-		s := dialogue.Pick(r, iwarp.Send(d.msn(k), data(r.IntN(60))), iwarp.SendSE(d.msn(k), data(r.IntN(60))), e.writeToTarget(r.IntN(udMemory-8), data(8)))
+		s := rig.Pick(r, iwarp.Send(d.msn(k), data(r.IntN(60))), iwarp.SendSE(d.msn(k), data(r.IntN(60))), e.writeToTarget(r.IntN(udMemory-8), data(8)))
 		pkt := iwarp.UD(s).ToQP(iwarp.GroupQP)
 		if r.IntN(5) == 0 {
-			wrong := dialogue.Pick(r, unknownKeyWrite(), iwarp.Send(1, nil).QN(9), iwarp.Send(1, nil).RV(2), iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, e.targetAddr(0)))
-			pkt = dialogue.Pick(r, pkt.BadCRC(), pkt.WithKey(e.key+1), pkt.ToQP(uint32(e.qp.QPN())^0x800000), iwarp.UD(wrong).ToQP(iwarp.GroupQP))
+			wrong := rig.Pick(r, unknownKeyWrite(), iwarp.Send(1, nil).QN(9), iwarp.Send(1, nil).RV(2), iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, e.targetAddr(0)))
+			pkt = rig.Pick(r, pkt.BadCRC(), pkt.WithKey(e.key+1), pkt.ToQP(uint32(e.qp.QPN())^0x800000), iwarp.UD(wrong).ToQP(iwarp.GroupQP))
 		}
 		d.transmitToGroup(group, from, pkt)
 	case member:

@@ -2,12 +2,12 @@ package iwarp
 
 import (
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
 // onDialogues makes the body of a case that holds dialogues of a mix.
 func onDialogues(dialogues, steps int, mix dialogueMix) func(*conformance.Bench) error {
-	return dialogue.Spec[dialogueStep]{Dialogues: dialogues, Steps: steps, Open: openDialogue(&mix)}.Body()
+	return rig.Dialogue[dialogueStep]{Dialogues: dialogues, Steps: steps, Open: openDialogue(&mix)}.Body()
 }
 
 // sinkSteps and sourceSteps are valid steps of the peer and of the application.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,14 +19,14 @@ type segmentFault struct {
 
 // drawFault returns a step with a message of the peer that is changed in one field.
 func drawFault(random *rand.Rand) dialogueStep {
-	draw := dialogue.Pick(random, drawSend, drawSend, drawSend, drawSend, drawWrite, drawRead, drawImmediate, drawAtomic)
+	draw := rig.Pick(random, drawSend, drawSend, drawSend, drawSend, drawWrite, drawRead, drawImmediate, drawAtomic)
 	return faultStep(random, draw(random), drawSegmentFault(random))
 }
 
 // drawReceiveFault returns a step with a Send that is too long for its receive, or that has none.
 func drawReceiveFault(random *rand.Rand) dialogueStep {
-	more, split, missing := dialogue.Pick(random, 1, 2, 4, 100, 2000), drawSplit(random), random.IntN(3) == 0
-	op := dialogue.Pick(random, iwarp.OpSend, iwarp.OpSendSE)
+	more, split, missing := rig.Pick(random, 1, 2, 4, 100, 2000), drawSplit(random), random.IntN(3) == 0
+	op := rig.Pick(random, iwarp.OpSend, iwarp.OpSendSE)
 	if missing {
 		immediate := random.IntN(2) == 0
 		return faultStep(random, peerMessage{"one Send more than there are receives", func(s *dialogueSession) (all []iwarp.Segment) {
@@ -50,7 +50,7 @@ var unchanged = segmentFault{edit: func(s iwarp.Segment) iwarp.Segment { return 
 
 // drawAddressFault returns a step with a Write, Read Request or Atomic Request to a wrong address.
 func drawAddressFault(random *rand.Rand) dialogueStep {
-	draw := dialogue.Pick(random, drawWrite, drawRead, drawAtomic)
+	draw := rig.Pick(random, drawWrite, drawRead, drawAtomic)
 	fault := drawWrongAddr(random)
 	message := draw(random)
 	valid := message.make
@@ -141,10 +141,10 @@ func untaggedOnly(edit func(iwarp.Segment) iwarp.Segment) func(iwarp.Segment) iw
 
 // drawSegmentFault returns a change of a header field or of the length of a segment.
 func drawSegmentFault(random *rand.Rand) segmentFault {
-	version, op, qn := dialogue.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), dialogue.Pick(random, 0, 1, 2, 3, 4, 5, 0x100, 0xffffffff, random.Uint32())
+	version, op, qn := rig.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), rig.Pick(random, 0, 1, 2, 3, 4, 5, 0x100, 0xffffffff, random.Uint32())
 	// MSN and MO are outside of the posted buffers: RFC 5041 does not demand to refuse others.
-	msn, mo := dialogue.Pick(random, 0x100, 0x8000, 0xffffffff, 0x80000000, random.Uint32()|0x1000), dialogue.Pick[uint32](random, 0x10000, 0x20000, 0x80000, 0x1000000, 0x7fff0000, 0x80000000, 0x80010000)
-	extra, cut := dialogue.Pick(random, 1, 3, 4, 8, 28), random.IntN(71)
+	msn, mo := rig.Pick(random, 0x100, 0x8000, 0xffffffff, 0x80000000, random.Uint32()|0x1000), rig.Pick[uint32](random, 0x10000, 0x20000, 0x80000, 0x1000000, 0x7fff0000, 0x80000000, 0x80010000)
+	extra, cut := rig.Pick(random, 1, 3, 4, 8, 28), random.IntN(71)
 	bit, inv := uint32(1)<<random.IntN(32), random.Uint32()
 	faults := []segmentFault{
 		{fmt.Sprintf("DV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.DV(version) }},
@@ -165,7 +165,7 @@ func drawSegmentFault(random *rand.Rand) segmentFault {
 		})},
 	}
 	const msnFault, moFault = 6, 7 // drawn more often: there are many wrong values
-	i := dialogue.Pick(random, random.IntN(len(faults)), random.IntN(len(faults)), msnFault, moFault)
+	i := rig.Pick(random, random.IntN(len(faults)), random.IntN(len(faults)), msnFault, moFault)
 	f := faults[i]
 	edit := f.edit
 	f.edit = func(s iwarp.Segment) iwarp.Segment {
@@ -233,8 +233,8 @@ func withAccessLen(s iwarp.Segment, n int) iwarp.Segment {
 // drawWrongAddr returns a change of the address that a segment accesses, to one that is wrong in
 // most cases: in memory for which the peer has no right, outside of a region, or misaligned.
 func drawWrongAddr(random *rand.Rand) wrongAddr {
-	region := dialogue.Pick(random, readOnly, writeOnly, otherDomain, deregistered, bindable, shortMemory)
-	distance := dialogue.Pick(random, 1, 2, 7, 8, 16, 64, 4096, 1+random.IntN(1000))
+	region := rig.Pick(random, readOnly, writeOnly, otherDomain, deregistered, bindable, shortMemory)
+	distance := rig.Pick(random, 1, 2, 7, 8, 16, 64, 4096, 1+random.IntN(1000))
 	k, misaligned, wrap, bit := random.IntN(2), 1+random.IntN(7), uint64(1+random.IntN(8)), uint32(1)<<random.IntN(32)
 	at := func(s *dialogueSession, name string, off int) iwarp.Addr {
 		m := s.region(name)
@@ -268,7 +268,7 @@ func drawWrongAddr(random *rand.Rand) wrongAddr {
 		}},
 	}
 	const inRegion = 0 // drawn more often: there are many regions
-	return all[dialogue.Pick(random, inRegion, random.IntN(len(all)))]
+	return all[rig.Pick(random, inRegion, random.IntN(len(all)))]
 }
 
 // addrInWindow returns the address of window k. The model does not know the key of a window that
@@ -283,8 +283,8 @@ func (s *dialogueSession) addrInWindow(k int) iwarp.Addr {
 
 // drawFrameFault returns a step with an FPDU of the peer whose CRC or markers are wrong.
 func drawFrameFault(random *rand.Rand) dialogueStep {
-	distance := dialogue.Pick[uint16](random, 4, 8, 512, 0xfffc)
-	fault := dialogue.Pick(random,
+	distance := rig.Pick[uint16](random, 4, 8, 512, 0xfffc)
+	fault := rig.Pick(random,
 		segmentFault{"wrong CRC", iwarp.Segment.BadCRC},
 		segmentFault{fmt.Sprintf("markers that point to %#x more", distance), func(s iwarp.Segment) iwarp.Segment {
 			return s.EditMarkers(func(m *iwarp.Marker) { m.Ptr += distance })
@@ -294,9 +294,9 @@ func drawFrameFault(random *rand.Rand) dialogueStep {
 
 // drawWrongAnswer returns a step with a response to the device that is changed in one field.
 func drawWrongAnswer(random *rand.Rand) dialogueStep {
-	version, op, id := dialogue.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), random.Uint32()|1
-	msn, qn := dialogue.Pick(random, 0x100, 0xffffffff, 0x80000000, random.Uint32()|0x1000), dialogue.Pick[uint32](random, 0, 1, 2, 4, 0xffffffff)
-	fault := dialogue.Pick(random,
+	version, op, id := rig.Pick[uint8](random, 0, 2, 3), iwarp.Opcode(random.IntN(16)), random.Uint32()|1
+	msn, qn := rig.Pick(random, 0x100, 0xffffffff, 0x80000000, random.Uint32()|0x1000), rig.Pick[uint32](random, 0, 1, 2, 4, 0xffffffff)
+	fault := rig.Pick(random,
 		segmentFault{fmt.Sprintf("DV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.DV(version) }},
 		segmentFault{fmt.Sprintf("RV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.RV(version) }},
 		segmentFault{fmt.Sprintf("opcode %d", op), func(s iwarp.Segment) iwarp.Segment { return s.Opcode(op) }},
@@ -348,7 +348,7 @@ func drawUnsolicited(random *rand.Rand) dialogueStep {
 
 // drawTerminate returns a step in which the peer sends a Terminate.
 func drawTerminate(random *rand.Rand) dialogueStep {
-	cause := dialogue.Pick(random, iwarp.RDMAPCatastrophic, iwarp.RDMAPInvalidSTag, iwarp.RDMAPRemoteUnspecified, iwarp.DDPTaggedBounds, iwarp.DDPUntaggedNoBuffer, iwarp.MPACRC)
+	cause := rig.Pick(random, iwarp.RDMAPCatastrophic, iwarp.RDMAPInvalidSTag, iwarp.RDMAPRemoteUnspecified, iwarp.DDPTaggedBounds, iwarp.DDPUntaggedNoBuffer, iwarp.MPACRC)
 	reserved := uint16(random.IntN(0x2000))
 	message := iwarp.Terminate(cause).EditTerminate(func(h *iwarp.TerminateHeader) { h.Reserved = &reserved })
 	return peerStep(dialogueCut{}, peerMessage{fmt.Sprintf("a TERMINATE with %v", cause), func(*dialogueSession) []iwarp.Segment { return []iwarp.Segment{message} }})
@@ -435,7 +435,7 @@ func (s *dialogueSession) badMemory(kind, n int) []verbs.SGE {
 
 // drawBadReceive returns a step in which the application posts a receive with a wrong list.
 func drawBadReceive(random *rand.Rand) dialogueStep {
-	kind, n := dialogue.Pick(random, 0, 2, 3), dialogue.Pick(random, 1, 16, 400) // without 1: the first octet must be wrong
+	kind, n := rig.Pick(random, 0, 2, 3), rig.Pick(random, 1, 16, 400) // without 1: the first octet must be wrong
 	return dialogueStep{text: fmt.Sprintf("the application posts a receive of memory that it may not use (kind %d)", kind), play: func(s *dialogueSession) {
 		if s.m.Ended() {
 			return
@@ -452,7 +452,7 @@ func drawBadReceive(random *rand.Rand) dialogueStep {
 
 // drawLocalFault returns a step in which the application posts a request with a wrong list.
 func drawLocalFault(random *rand.Rand) dialogueStep {
-	d, kind, n := drawRequest(random), random.IntN(4), dialogue.Pick(random, 8, 16, 300, 400)
+	d, kind, n := drawRequest(random), random.IntN(4), rig.Pick(random, 8, 16, 300, 400)
 	d.flags = d.flags&verbs.SendFence | verbs.SendSignaled
 	return dialogueStep{text: fmt.Sprintf("the application posts %v of memory that it may not use (kind %d)", d.op, kind), play: func(s *dialogueSession) {
 		if s.m.Ended() || s.m.Queued() > maxOutstanding {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -25,7 +24,7 @@ func drawSize(random *rand.Rand) dialogueSize {
 	case 2:
 		return dialogueSize{units: 1 + random.IntN(3), more: random.IntN(5) - 2}
 	default:
-		return dialogueSize{more: dialogue.Pick(random, 16, 31, 32, 33, 63, 64, 65, 480, 484, 488, 496, 512, 1024)}
+		return dialogueSize{more: rig.Pick(random, 16, 31, 32, 33, 63, 64, 65, 480, 484, 488, 496, 512, 1024)}
 	}
 }
 
@@ -48,7 +47,7 @@ func (s *dialogueSession) fullSegment(header int) int {
 type dialogueSplit int
 
 func drawSplit(random *rand.Rand) dialogueSplit {
-	return dialogueSplit(dialogue.Pick(random, 0, 0, 0, 1+random.IntN(8), 16+random.IntN(50), 400+random.IntN(800)))
+	return dialogueSplit(rig.Pick(random, 0, 0, 0, 1+random.IntN(8), 16+random.IntN(50), 400+random.IntN(800)))
 }
 
 func (d dialogueSplit) String() string {
@@ -113,12 +112,12 @@ func (d ignoredFields) apply(segments []iwarp.Segment) []iwarp.Segment {
 
 // drawMessage returns a valid message of the peer, of any kind.
 func drawMessage(random *rand.Rand) peerMessage {
-	return dialogue.Pick(random, drawSend, drawSend, drawWrite, drawWrite, drawRead, drawRead, drawImmediate, drawAtomic)(random)
+	return rig.Pick(random, drawSend, drawSend, drawWrite, drawWrite, drawRead, drawRead, drawImmediate, drawAtomic)(random)
 }
 
 // drawMessages returns a step in which the peer sends one to four messages.
 func drawMessages(random *rand.Rand) dialogueStep {
-	messages := make([]peerMessage, dialogue.Pick(random, 1, 1, 2, 3, 4))
+	messages := make([]peerMessage, rig.Pick(random, 1, 1, 2, 3, 4))
 	for i := range messages {
 		messages[i] = drawMessage(random)
 	}
@@ -127,7 +126,7 @@ func drawMessages(random *rand.Rand) dialogueStep {
 
 // drawSend returns a Send of one of the four kinds. It fits its receive.
 func drawSend(random *rand.Rand) peerMessage {
-	op := dialogue.Pick(random, iwarp.OpSend, iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate)
+	op := rig.Pick(random, iwarp.OpSend, iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate)
 	size, split, ignored, first := drawSize(random), drawSplit(random), drawIgnoredFields(random), byte(random.Uint32())
 	full := random.IntN(3) == 0
 	text := fmt.Sprintf("a %v of %v%v%v", op, size, split, ignored)
@@ -171,7 +170,7 @@ func (s *dialogueSession) roomForSend(size dialogueSize) int {
 
 // drawImmediate returns immediate data, or a Send if the device does not support it.
 func drawImmediate(random *rand.Rand) peerMessage {
-	half, op, ignored := random.Uint32(), dialogue.Pick(random, iwarp.OpImmediate, iwarp.OpImmediateSE), drawIgnoredFields(random)
+	half, op, ignored := random.Uint32(), rig.Pick(random, iwarp.OpImmediate, iwarp.OpImmediateSE), drawIgnoredFields(random)
 	return peerMessage{fmt.Sprintf("%v %#x%v", op, half, ignored), func(s *dialogueSession) []iwarp.Segment {
 		s.roomForSend(dialogueSize{more: 16})
 		msn := s.nextPeerMSN(0)
@@ -266,7 +265,7 @@ func drawAtomic(random *rand.Rand) peerMessage {
 
 // drawMask returns a mask of an atomic: no bits, all bits, fields, or any.
 func drawMask(random *rand.Rand) uint64 {
-	return dialogue.Pick(random, 0, ^uint64(0), 0x80000000_80000000, 0x80808080_80808080, 0xffff, random.Uint64(), random.Uint64()&random.Uint64()&random.Uint64())
+	return rig.Pick(random, 0, ^uint64(0), 0x80000000_80000000, 0x80808080_80808080, 0xffff, random.Uint64(), random.Uint64()&random.Uint64()&random.Uint64())
 }
 
 // wordAt returns the word at an address, in target or the memory of windows.
@@ -317,7 +316,7 @@ func (s *dialogueSession) sinkPieces(n, pieces int) (sgl []verbs.SGE, modelled [
 
 // drawReceives returns a step in which the application posts receives.
 func drawReceives(random *rand.Rand) dialogueStep {
-	n, count, pieces := dialogue.Pick(random, 0, 1, 16, 64, 200, 1000, 3000), 1+random.IntN(3), 1+random.IntN(2)
+	n, count, pieces := rig.Pick(random, 0, 1, 16, 64, 200, 1000, 3000), 1+random.IntN(3), 1+random.IntN(2)
 	return dialogueStep{text: fmt.Sprintf("the application posts %d receives of %d bytes in %d pieces", count, n, pieces), play: func(s *dialogueSession) {
 		for range count {
 			if s.m.Receives() < 12 {

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -33,7 +32,7 @@ func (d dialogueConn) String() string {
 func drawDialogueConn(random *rand.Rand, mix *dialogueMix) dialogueConn {
 	d := dialogueConn{
 		active: random.IntN(2) == 0, markers: random.IntN(3) == 0 && !mix.noMarkers, crc: random.IntN(2) == 0,
-		rtr: dialogue.Pick(random, iwarp.RTRWrite, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend), depth: dialogue.Pick[uint16](random, 1, 2, 4, 16),
+		rtr: rig.Pick(random, iwarp.RTRWrite, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend), depth: rig.Pick[uint16](random, 1, 2, 4, 16),
 	}
 	if mix.plain {
 		d.rtr, d.crc = iwarp.RTRWrite, false
@@ -205,9 +204,9 @@ const uncut = 1 << 20
 
 // drawCut returns a random cut: after every frame, none, or into small or larger pieces.
 func drawCut(random *rand.Rand) (cut dialogueCut) {
-	cut.piece = dialogue.Pick(random, 0, 0, 0, uncut, uncut, uncut, 1+random.IntN(40), 100+random.IntN(1000))
+	cut.piece = rig.Pick(random, 0, 0, 0, uncut, uncut, uncut, 1+random.IntN(40), 100+random.IntN(1000))
 	if random.IntN(5) == 0 {
-		cut.heldBack = dialogue.Pick(random, 1, 3, 4, 5, 8, 20, 1+random.IntN(600))
+		cut.heldBack = rig.Pick(random, 1, 3, 4, 5, 8, 20, 1+random.IntN(600))
 	}
 	return cut
 }

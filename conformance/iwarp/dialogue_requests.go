@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -43,11 +42,11 @@ func (d drawnRequest) String() string {
 // drawRequest returns a send request of any kind.
 func drawRequest(random *rand.Rand) drawnRequest {
 	d := drawnRequest{
-		op: dialogue.Pick(random, verbs.OpSend, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpRDMARead,
+		op: rig.Pick(random, verbs.OpSend, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpRDMARead,
 			verbs.OpSendInv, verbs.OpRDMAWriteImm, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp),
 		size: drawSize(random), pieces: 1 + random.IntN(2), off: random.IntN(sourceLen / 4), value: random.Uint64(),
 		remote: verbs.Remote{
-			Addr: dialogue.Pick(random, 0, peerTO, 0xffffff80, 0xffffffff_fffe0000, random.Uint64()>>1) &^ 7, RKey: verbs.RKey(random.Uint32()),
+			Addr: rig.Pick(random, 0, peerTO, 0xffffff80, 0xffffffff_fffe0000, random.Uint64()>>1) &^ 7, RKey: verbs.RKey(random.Uint32()),
 		},
 	}
 	for _, f := range []struct {
@@ -66,7 +65,7 @@ func drawRequest(random *rand.Rand) drawnRequest {
 
 // drawRequests returns a step in which the application posts one to four requests at once.
 func drawRequests(random *rand.Rand) dialogueStep {
-	drawn := make([]drawnRequest, dialogue.Pick(random, 1, 1, 2, 3, 4))
+	drawn := make([]drawnRequest, rig.Pick(random, 1, 1, 2, 3, 4))
 	texts := make([]string, len(drawn))
 	for i := range drawn {
 		drawn[i] = drawRequest(random)
@@ -173,7 +172,7 @@ func drawAnswers(random *rand.Rand) dialogueStep {
 
 // drawAnswer returns the responses to one or several requests of the device.
 func drawAnswer(random *rand.Rand) peerMessage {
-	count, split, ignored, first := dialogue.Pick(random, 1, 1, 2, 3, 16), drawSplit(random), drawIgnoredFields(random), byte(random.Uint32())
+	count, split, ignored, first := rig.Pick(random, 1, 1, 2, 3, 16), drawSplit(random), drawIgnoredFields(random), byte(random.Uint32())
 	return peerMessage{fmt.Sprintf("responses to %d requests%v%v", count, split, ignored), func(s *dialogueSession) (all []iwarp.Segment) {
 		if len(s.wire.frames) > 0 {
 			return nil // the rest of a message comes first
@@ -227,7 +226,7 @@ func (s *dialogueSession) windowWith(right verbs.Access, n int) *dialogueWindow 
 // drawWindow returns a step that binds a window, or invalidates it if it is bound.
 func drawWindow(random *rand.Rand) dialogueStep {
 	k, off, n := random.IntN(2), random.IntN(100), 1+random.IntN(400)
-	access := dialogue.Pick(random, verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic,
+	access := rig.Pick(random, verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic,
 		verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
 	return dialogueStep{text: fmt.Sprintf("the application binds window %d to %d bytes from %d on with rights %#x, or invalidates it", k, n, off, uint32(access)), play: func(s *dialogueSession) {
 		if !s.Caps.Has(verbs.CapMWType2) || !s.m.Idle() || len(s.wire.frames) > 0 {

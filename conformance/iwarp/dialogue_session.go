@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -91,8 +90,8 @@ const (
 )
 
 // openDialogue returns a function that opens a session, which draws and plays the steps of a mix.
-func openDialogue(mix *dialogueMix) func(*rig.Rig) dialogue.Session[dialogueStep] {
-	return func(r *rig.Rig) dialogue.Session[dialogueStep] {
+func openDialogue(mix *dialogueMix) func(*rig.Rig) rig.DialogueSession[dialogueStep] {
+	return func(r *rig.Rig) rig.DialogueSession[dialogueStep] {
 		own := *r
 		s := &dialogueSession{host: &host{Rig: &own}, mix: mix, regions: make(map[string]*dialogueMemory)}
 		s.channel.open(s)
@@ -111,7 +110,7 @@ func (s *dialogueSession) Draw(random *rand.Rand) dialogueStep {
 		return drawReconnect(random, s.mix)
 	}
 	if ended {
-		return dialogue.Pick(random, drawReceives, drawRequests)(random)
+		return rig.Pick(random, drawReceives, drawRequests)(random)
 	}
 	total := 0
 	for _, w := range s.mix.steps {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -52,7 +51,7 @@ func (s startupStep) String() string {
 // is the model of the device, with the markers and CRCs that its setup makes it request.
 func onStartups(active bool, mpa model.MPA) func(*conformance.Bench) error {
 	const dialogues, attempts = 25, 4
-	return dialogue.Spec[startupStep]{Dialogues: dialogues, Steps: attempts, Open: func(r *rig.Rig) dialogue.Session[startupStep] {
+	return rig.Dialogue[startupStep]{Dialogues: dialogues, Steps: attempts, Open: func(r *rig.Rig) rig.DialogueSession[startupStep] {
 		own := *r
 		own.CQ = r.CreateCQ(verbs.CQInit{Depth: 64})
 		return &startupSession{host: &host{Rig: &own}, mpa: mpa, active: active}
@@ -62,10 +61,10 @@ func onStartups(active bool, mpa model.MPA) func(*conformance.Bench) error {
 // Draw returns an attempt with random flags, revision, private data, depths and RTRs; one in five
 // is malformed.
 func (s *startupSession) Draw(random *rand.Rand) startupStep {
-	step := startupStep{rejects: random.IntN(5) == 0, piece: dialogue.Pick(random, 0, 0, 1, 7, 16, 20, 21, 24)}
+	step := startupStep{rejects: random.IntN(5) == 0, piece: rig.Pick(random, 0, 0, 1, 7, 16, 20, 21, 24)}
 	step.param = verbs.ConnParam{
 		ResponderResources: uint8(random.IntN(20)), InitiatorDepth: uint8(random.IntN(20)),
-		PrivateData: rig.Pattern(dialogue.Pick(random, 0, 0, 1, 3, 4, 60, 251, 252, 253, 300, 508), byte(random.Uint32())),
+		PrivateData: rig.Pattern(rig.Pick(random, 0, 0, 1, 3, 4, 60, 251, 252, 253, 300, 508), byte(random.Uint32())),
 	}
 	f := iwarp.Request().Markers(random.IntN(2) == 0).CRC(random.IntN(2) == 0)
 	if s.active {
@@ -73,11 +72,11 @@ func (s *startupSession) Draw(random *rand.Rand) startupStep {
 	} else {
 		f = f.Reject(random.IntN(4) == 0) // ignored in a Request
 	}
-	f = f.ReservedBits(uint8(dialogue.Pick(random, 0, 0, random.IntN(16)))).Private(rig.Pattern(dialogue.Pick(random, 0, 0, 1, 3, 4, 60, 200, 251), byte(random.Uint32())))
+	f = f.ReservedBits(uint8(rig.Pick(random, 0, 0, random.IntN(16)))).Private(rig.Pattern(rig.Pick(random, 0, 0, 1, 3, 4, 60, 200, 251), byte(random.Uint32())))
 	if s.active || random.IntN(4) > 0 {
 		f = drawEnhanced(random, f)
 	} else {
-		f = f.Revision(dialogue.Pick[uint8](random, 1, 2))
+		f = f.Revision(rig.Pick[uint8](random, 1, 2))
 	}
 	step.frame = f
 	if random.IntN(5) == 0 {
@@ -92,7 +91,7 @@ func (s *startupSession) Draw(random *rand.Rand) startupStep {
 // drawEnhanced adds enhanced data with random flags and depths.
 func drawEnhanced(random *rand.Rand, f startupFrame) startupFrame {
 	depth := func() uint16 {
-		return dialogue.Pick(random, 1, 2, 3, 8, 16, iwarp.NoNegotiation, uint16(1+random.IntN(100)))
+		return rig.Pick(random, 1, 2, 3, 8, 16, iwarp.NoNegotiation, uint16(1+random.IntN(100)))
 	}
 	flags := enhancedFlags(random.IntN(16))
 	return f.Depths(depth(), depth()).PeerToPeer(flags.rtrs()).EditEnhanced(func(e *iwarp.Enhanced) { e.PeerToPeer = new(flags&flagA != 0) })
@@ -103,7 +102,7 @@ func drawEnhanced(random *rand.Rand, f startupFrame) startupFrame {
 func drawStartupFault(random *rand.Rand, f startupFrame, reply bool) (startupFrame, string) {
 	key := []byte(*f.Key)
 	key[random.IntN(len(key))] ^= byte(1 << random.IntN(8))
-	rev, length := dialogue.Pick[uint8](random, 3, 4, 0x81, 255), uint16(dialogue.Pick(random, 513, 600, 0x8000, 0xffff))
+	rev, length := rig.Pick[uint8](random, 3, 4, 0x81, 255), uint16(rig.Pick(random, 513, 600, 0x8000, 0xffff))
 	switch kind := random.IntN(4); {
 	case kind == 0:
 		return f.WithKey(string(key)), fmt.Sprintf("key %q", key)

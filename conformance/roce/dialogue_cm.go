@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -152,8 +151,8 @@ func cmSetReserved(p ib.Packet, attr ib.Attr) ib.Packet {
 
 // openCMDialogue returns a function that starts a dialogue with a listener on the device. mix has
 // the weights of the operations.
-func openCMDialogue(mix map[string]int) func(*rig.Rig) dialogue.Session[cmStep] {
-	return func(r *rig.Rig) dialogue.Session[cmStep] {
+func openCMDialogue(mix map[string]int) func(*rig.Rig) rig.DialogueSession[cmStep] {
+	return func(r *rig.Rig) rig.DialogueSession[cmStep] {
 		if r.CallTime > maxCMCallTime {
 			rig.BenchCannot("verb calls take %v: messages of the CM may be retransmitted between two steps", r.CallTime)
 		}

@@ -4,7 +4,7 @@ import (
 	"maps"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -13,7 +13,7 @@ import (
 func cmDialogueOf(mix, more map[string]int) func(*conformance.Bench) error {
 	all := maps.Clone(mix)
 	maps.Copy(all, more)
-	return dialogue.Spec[cmStep]{Dialogues: 7, Steps: 35, Open: openCMDialogue(all)}.Body()
+	return rig.Dialogue[cmStep]{Dialogues: 7, Steps: 35, Open: openCMDialogue(all)}.Body()
 }
 
 // Weights of the operations by the role of the device.
@@ -102,5 +102,5 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 	Sends:   "SIDR_REQs and SIDR_REPs, also twice, damaged, for unknown services and partitions, with unknown IDs and with those of answered requests; the application accepts, rejects and resolves",
 	Expects: "the messages with all their fields, and the requests and results that the application gets",
 	Defects: []string{"cm.SIDRZeroQKey", "cm.IgnoreUnknownService", "ResolvedKeyLost", "cm.SIDRPKeyUnchecked", "cm.SIDRAnswerIgnoresTID"},
-	Run:     dialogue.Spec[cmStep]{Dialogues: 7, Steps: 35, Open: openSIDRDialogue}.Body(),
+	Run:     rig.Dialogue[cmStep]{Dialogues: 7, Steps: 35, Open: openSIDRDialogue}.Body(),
 }})

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -45,7 +44,7 @@ type sidrResolve struct {
 }
 
 // openSIDRDialogue starts a dialogue with a datagram service on the device.
-func openSIDRDialogue(r *rig.Rig) dialogue.Session[cmStep] {
+func openSIDRDialogue(r *rig.Rig) rig.DialogueSession[cmStep] {
 	p := newPort(r)
 	s := &sidrDialogue{cmDialogue: cmDialogue{Port: p, baseID: r.Rand.Uint32()}, service: p.newUDPort(0, nil)}
 	p.Must("the Q_Key of rdma_cm", s.service.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -160,7 +160,7 @@ func (p *Port) closeConn(c *Conn) {
 // senderFields adds random fields to a packet, from which its CNP is made or which must not matter
 // to the CNP. Half of the packets are marked; the P_Key is that of a full or a limited member.
 func senderFields(r *rand.Rand, p ib.Packet) ib.Packet {
-	p = p.WithTClass(uint8(r.Uint32())&^3 | dialogue.Pick[uint8](r, 0, 1, 2, 3, 3, 3)).WithPKey(dialogue.Pick[uint16](r, 0xffff, 0xffff, 0x7fff))
+	p = p.WithTClass(uint8(r.Uint32())&^3 | rig.Pick[uint8](r, 0, 1, 2, 3, 3, 3)).WithPKey(rig.Pick[uint16](r, 0xffff, 0xffff, 0x7fff))
 	p.BTH.MigReq, p.BTH.FECN, p.BTH.BECN = new(chance(r, 2)), new(chance(r, 3)), new(chance(r, 3))
 	return p.WithSrcPort(uint16(0xc000 + r.IntN(0x4000))).WithHopLimit(uint8(1 + r.IntN(255)))
 }
@@ -279,7 +279,7 @@ func (c *cnpConn) response(p ib.Packet) ib.Packet {
 
 // drawCNPRequest draws a request, each packet with random ECN bits.
 func drawCNPRequest(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, kind, n := r.IntN(len(s.conns)), dialogue.Pick(r, cnpWrite, cnpWrite, cnpSend, cnpRead, cnpAtomic), dialogue.Pick(r, r.IntN(64), r.IntN(3*ucMTU))
+	i, kind, n := r.IntN(len(s.conns)), rig.Pick(r, cnpWrite, cnpWrite, cnpSend, cnpRead, cnpAtomic), rig.Pick(r, r.IntN(64), r.IntN(3*ucMTU))
 	var fields []ib.Packet
 	for range 3 {
 		fields = append(fields, senderFields(r, ib.Packet{}))
@@ -396,7 +396,7 @@ func drawCNPDuplicate(s *cnpDialogue, r *rand.Rand) cnpStep {
 // drawCNPResponse draws a request of the device whose responses have random ECN bits: a WRITE with
 // an ACK, perhaps after a sequence NAK, or a READ with one or three responses.
 func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, reads, nak := r.IntN(len(s.requesters)), dialogue.Pick(r, 0, 0, 1, 3), chance(r, 2)
+	i, reads, nak := r.IntN(len(s.requesters)), rig.Pick(r, 0, 0, 1, 3), chance(r, 2)
 	var fields []ib.Packet
 	for range 3 {
 		fields = append(fields, senderFields(r, ib.Packet{}))
@@ -437,7 +437,7 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 // drawCNPDatagram draws a datagram with random ECN bits from one of several senders. If no receive
 // is posted, the device drops it and need not send a CNP.
 func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
-	source, from, receive := dialogue.Pick[uint32](r, udPeerQPN, 0x123456, 7), s.Peers[r.IntN(min(2, len(s.Peers)))], !chance(r, 4)
+	source, from, receive := rig.Pick[uint32](r, udPeerQPN, 0x123456, 7), s.Peers[r.IntN(min(2, len(s.Peers)))], !chance(r, 4)
 	fields, to := senderFields(r, ib.Packet{}), r.IntN(len(s.Local))
 	return step(func(s *cnpDialogue) {
 		if s.ud == nil {
@@ -489,7 +489,7 @@ var cnpInvalid = []struct {
 
 // drawCNPInvalid draws a marked packet that the device must drop.
 func drawCNPInvalid(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, f, x := r.IntN(len(s.conns)), dialogue.Pick(r, cnpInvalid...), r.Uint32()
+	i, f, x := r.IntN(len(s.conns)), rig.Pick(r, cnpInvalid...), r.Uint32()
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
 		packets, _ := c.request(cnpWrite, 8)
@@ -504,7 +504,7 @@ func drawCNPInvalid(s *cnpDialogue, r *rand.Rand) cnpStep {
 // drawCNPInvalidDatagram draws a marked datagram that the device must drop: one third has another
 // Q_Key, the others a change of cnpInvalid.
 func drawCNPInvalidDatagram(_ *cnpDialogue, r *rand.Rand) cnpStep {
-	f, x, key := dialogue.Pick(r, cnpInvalid[:len(cnpInvalid)-2]...), r.Uint32(), chance(r, 3)
+	f, x, key := rig.Pick(r, cnpInvalid[:len(cnpInvalid)-2]...), r.Uint32(), chance(r, 3)
 	return step(func(s *cnpDialogue) {
 		if s.ud == nil {
 			return
@@ -531,7 +531,7 @@ func drawCNPWait(_ *cnpDialogue, _ *rand.Rand) cnpStep {
 // drawCNPToDevice draws a CNP for a queue pair of the device, with a random PSN and content. The
 // device must not respond to it, nor change the expected PSN.
 func drawCNPToDevice(s *cnpDialogue, r *rand.Rand) cnpStep {
-	i, ahead, fill, ecn := r.IntN(len(s.conns)), dialogue.Pick(r, 0, 1, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
+	i, ahead, fill, ecn := r.IntN(len(s.conns)), rig.Pick(r, 0, 1, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
 		c.Send(ib.CNP().WithPSN(c.PeerPSN(c.received + ahead)).WithPayload(bytes.Repeat([]byte{fill}, 16)).WithTClass(ecn))
@@ -644,7 +644,7 @@ var rateInvalid = []struct {
 // drawRateInvalid draws packets that must not change the rate of a queue pair. A UD queue pair has
 // no peer: CNPs with other addresses may reduce its rate.
 func drawRateInvalid(s *rateDialogue, r *rand.Rand) rateStep {
-	k, i, x, many := dialogue.Pick(r, rateInvalid...), r.IntN(len(s.flows)), r.IntN(1000), chance(r, 2)
+	k, i, x, many := rig.Pick(r, rateInvalid...), r.IntN(len(s.flows)), r.IntN(1000), chance(r, 2)
 	return step(func(s *rateDialogue) {
 		f := s.flows[i]
 		pkt := k.packet(f, x)

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -65,7 +64,7 @@ func (s dialogueSession[S]) Draw(r *rand.Rand) dialogueStep[S] {
 func (mix dialogueMix[S]) body(dialogues, steps int, open func(*Port) S) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var p *Port
-		return dialogue.Spec[dialogueStep[S]]{Dialogues: dialogues, Steps: steps, Open: func(r *rig.Rig) dialogue.Session[dialogueStep[S]] {
+		return rig.Dialogue[dialogueStep[S]]{Dialogues: dialogues, Steps: steps, Open: func(r *rig.Rig) rig.DialogueSession[dialogueStep[S]] {
 			if p == nil {
 				p = newPort(r)
 			}

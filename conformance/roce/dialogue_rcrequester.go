@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -93,7 +92,7 @@ const (
 func onRequester(dialogues int, mix rcRequesterMix) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var port *Port // shared by all dialogues
-		return dialogue.Spec[requesterStep]{Dialogues: dialogues, Steps: 32, Open: func(r *rig.Rig) dialogue.Session[requesterStep] {
+		return rig.Dialogue[requesterStep]{Dialogues: dialogues, Steps: 32, Open: func(r *rig.Rig) rig.DialogueSession[requesterStep] {
 			if port == nil {
 				port = newPort(r)
 			}

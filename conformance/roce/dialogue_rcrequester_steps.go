@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -139,7 +139,7 @@ func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
 	step := requesterStep{n: r.IntN(64), code: r.IntN(32), variant: r.IntN(64)}
 	switch {
 	case r.IntN(s.mix.every) == 0:
-		step.kind = dialogue.Pick(r, s.mix.abnormal...)
+		step.kind = rig.Pick(r, s.mix.abnormal...)
 		if step.kind == stepRNR {
 			step.code = int(pickOr(r, s.mix.rnrTimers, uint8(step.code)))
 		}
@@ -162,7 +162,7 @@ func pickOr[T any](r *rand.Rand, all []T, def T) T {
 	if len(all) == 0 {
 		return def
 	}
-	return dialogue.Pick(r, all...)
+	return rig.Pick(r, all...)
 }
 
 // drawAttr draws the attributes of a connection. Most first PSNs are near 2^24 or 2^23, where PSNs
@@ -173,9 +173,9 @@ func (m *rcRequesterMix) drawAttr(r *rand.Rand) requesterAttr {
 		rdAtomics = []uint8{1, 2, 3, 5} // some devices round them up to powers of two
 	}
 	return requesterAttr{
-		mtu:      dialogue.Pick(r, []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU512, verbs.MTU1024}...),
-		psn:      dialogue.Pick(r, []ib.PSN{0, 0xfffffa, 0xffffe0, 0x7ffff8, 0x800000, firstDevicePSN}...),
-		rdAtomic: dialogue.Pick(r, rdAtomics...), timeout: pickOr(r, m.timeouts, 0),
+		mtu:      rig.Pick(r, []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU512, verbs.MTU1024}...),
+		psn:      rig.Pick(r, []ib.PSN{0, 0xfffffa, 0xffffe0, 0x7ffff8, 0x800000, firstDevicePSN}...),
+		rdAtomic: rig.Pick(r, rdAtomics...), timeout: pickOr(r, m.timeouts, 0),
 		retries: pickOr(r, m.retries, 7), rnrRetries: pickOr(r, m.rnrRetries, 7), signalAll: r.IntN(8) == 0,
 	}
 }
@@ -186,11 +186,11 @@ func (m *rcRequesterMix) drawPost(r *rand.Rand) requesterPost {
 	if ops == nil {
 		ops = allSendOps
 	}
-	p := requesterPost{op: dialogue.Pick(r, ops...), mtus: r.IntN(5), pieces: 1 + r.IntN(3), value: r.Uint32()}
+	p := requesterPost{op: rig.Pick(r, ops...), mtus: r.IntN(5), pieces: 1 + r.IntN(3), value: r.Uint32()}
 	if p.mtus == 0 || r.IntN(2) == 0 {
 		p.mtus = r.IntN(2)
 	}
-	p.extra = dialogue.Pick(r, []int{0, 1, -1, 2, 3, 4, 8, 61}...)
+	p.extra = rig.Pick(r, []int{0, 1, -1, 2, 3, 4, 8, 61}...)
 	if r.IntN(12) == 0 {
 		p.mtus = 5 + r.IntN(4)
 	}

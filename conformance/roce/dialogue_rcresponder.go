@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -146,7 +145,7 @@ const rcStepsPerDialogue = 30
 func (mix rcResponderMix) body(service ib.Transport, dialogues int) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var p *Port
-		return dialogue.Spec[rcStep]{Dialogues: dialogues, Steps: rcStepsPerDialogue, Open: func(r *rig.Rig) dialogue.Session[rcStep] {
+		return rig.Dialogue[rcStep]{Dialogues: dialogues, Steps: rcStepsPerDialogue, Open: func(r *rig.Rig) rig.DialogueSession[rcStep] {
 			if p == nil {
 				p = newPort(r)
 			}

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -179,7 +178,7 @@ func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 	if !s.Caps.Has(verbs.CapSendInv) || s.service != ib.RC { // those about invalidation are the last
 		faults = slices.IndexFunc(rcInvalidRequests, func(r rcInvalidRequest) bool { return r.group == rcFaultInvalidate })
 	}
-	return rcInvalid{random.IntN(faults), dialogue.Pick(random, ops...), random.IntN(1000)}
+	return rcInvalid{random.IntN(faults), rig.Pick(random, ops...), random.IntN(1000)}
 }
 
 // drawRCFault returns a request with a fault of these groups.
@@ -307,7 +306,7 @@ func drawRCBind(s *rcResponder, random *rand.Rand) rcStep {
 	if s.Caps.Has(verbs.CapAtomics) {
 		rights = append(rights, verbs.AccessRemoteAtomic, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
 	}
-	b := rcBind{dialogue.Pick(random, kinds...), drawRCPlace(random), dialogue.Pick(random, []int{1, 8, 64, 257, 1500, 1501}...), dialogue.Pick(random, rights...)}
+	b := rcBind{rig.Pick(random, kinds...), drawRCPlace(random), rig.Pick(random, []int{1, 8, 64, 257, 1500, 1501}...), rig.Pick(random, rights...)}
 	if b.kind == verbs.MWType2 && s.Caps.Has(verbs.CapZeroBased) && random.IntN(3) == 0 {
 		b.access |= verbs.AccessZeroBased
 	}

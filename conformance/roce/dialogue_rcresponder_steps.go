@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -29,8 +28,8 @@ func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	psns := []ib.PSN{0, 1, 0x7ffffe, 0xfffff8, 0xfffffd, 0xffffff, ib.PSN(random.Uint32N(1 << 24))}
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU256, verbs.MTU512}
 	connect := rcConnect{
-		psn: dialogue.Pick(random, psns...), mtu: dialogue.Pick(random, mtus...), resources: dialogue.Pick(random, []uint8{0, 1, 2, 3, 4, 4, 4, 5}...), timer: uint8(random.IntN(32)),
-		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: dialogue.Pick(random, []uint8{0, 0, 0x68}...),
+		psn: rig.Pick(random, psns...), mtu: rig.Pick(random, mtus...), resources: rig.Pick(random, []uint8{0, 1, 2, 3, 4, 4, 4, 5}...), timer: uint8(random.IntN(32)),
+		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: rig.Pick(random, []uint8{0, 0, 0x68}...),
 	}
 	if s.service != ib.RC {
 		connect.shared, connect.onlyRTR = false, false
@@ -75,9 +74,9 @@ func drawRCSize(random *rand.Rand) rcSize {
 	small := []rcSize{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 8}, {0, 33}, {1, -1}, {1, 0}}
 	large := []rcSize{{1, 1}, {1, 4}, {2, -1}, {2, 0}, {2, 1}, {3, 0}, {4, -3}, {rcMaxPacket, 0}}
 	if random.IntN(3) > 0 {
-		return dialogue.Pick(random, small...)
+		return rig.Pick(random, small...)
 	}
-	return dialogue.Pick(random, large...)
+	return rig.Pick(random, large...)
 }
 
 // rcPlace is a place in a region: an offset, or rcAtEnd.
@@ -86,7 +85,7 @@ type rcPlace int
 const rcAtEnd rcPlace = -1
 
 func drawRCPlace(random *rand.Rand) rcPlace {
-	return dialogue.Pick(random, []rcPlace{0, rcAtEnd, rcPlace(random.IntN(4096)), rcPlace(random.IntN(4096))}...)
+	return rig.Pick(random, []rcPlace{0, rcAtEnd, rcPlace(random.IntN(4096)), rcPlace(random.IntN(4096))}...)
 }
 
 func (p rcPlace) String() string {
@@ -143,7 +142,7 @@ func drawRCRequest(s *rcResponder, random *rand.Rand) rcStep {
 		ops = append(ops, ib.OpSendOnlyInv, ib.OpSendOnlyInv)
 	}
 	q := rcRequest{
-		op: dialogue.Pick(random, ops...), size: drawRCSize(random), region: random.IntN(8), at: drawRCPlace(random), data: byte(random.Uint32()), imm: random.Uint32(),
+		op: rig.Pick(random, ops...), size: drawRCSize(random), region: random.IntN(8), at: drawRCPlace(random), data: byte(random.Uint32()), imm: random.Uint32(),
 		ackAll: random.IntN(2) == 0, noAck: random.IntN(4) == 0, se: random.IntN(4) == 0, together: random.IntN(2) == 0, variant: random.IntN(3 * len(rcVariants)),
 	}
 	if random.IntN(3) == 0 {
@@ -160,7 +159,7 @@ func drawRCRead(_ *rcResponder, random *rand.Rand) rcStep {
 // drawRCLong returns a SEND or WRITE of several packets, of which one or two are sent in this step.
 func drawRCLong(s *rcResponder, random *rand.Rand) rcStep {
 	q := drawRCRequest(s, random).(rcRequest)
-	q.op = dialogue.Pick(random, []ib.Opcode{ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteOnly, ib.OpWriteOnlyImm}...)
+	q.op = rig.Pick(random, []ib.Opcode{ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteOnly, ib.OpWriteOnlyImm}...)
 	q.size, q.now = rcSize{2 + random.IntN(rcMaxPacket-2), 1 - random.IntN(3)}, 1+random.IntN(2)
 	return q
 }
@@ -619,7 +618,7 @@ type rcEarly struct {
 func drawRCEarly(_ *rcResponder, random *rand.Rand) rcStep {
 	aheads := []int{1, 1, 2, 3, 7, 1 << 12, halfPSNs - 1, -halfPSNs, 1 - halfPSNs, -halfPSNs / 2}
 	ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendMiddle, ib.OpSendFirst, ib.OpWriteLast, ib.OpReadRequest, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
-	return rcEarly{dialogue.Pick(random, aheads...), dialogue.Pick(random, ops...)}
+	return rcEarly{rig.Pick(random, aheads...), rig.Pick(random, ops...)}
 }
 
 func (e rcEarly) String() string {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -256,7 +255,7 @@ type drawnMessage struct {
 
 // drawMessage returns a random message of up to the length of a receive.
 func drawMessage(r *rand.Rand) drawnMessage {
-	n := dialogue.Pick(r, 0, 1, 3, 99, 100, 101, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, 3*ucMTU, srqBufferLen)
+	n := rig.Pick(r, 0, 1, 3, 99, 100, 101, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, 3*ucMTU, srqBufferLen)
 	return drawnMessage{n, chance(r, 2), chance(r, 2), byte(r.Uint32()), r.Uint32(), r.IntN(2), chance(r, 5)}
 }
 
@@ -432,7 +431,7 @@ func (s *srqDialogue) takeLimitEvent(e verbs.AsyncEvent) {
 
 // drawSRQLimit draws a limit: 0, which disarms it, or one near the number of free receives.
 func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
-	i, off, below := r.IntN(len(s.queues)), chance(r, 6), dialogue.Pick(r, 0, 0, 0, 1, 1, 2, -1)
+	i, off, below := r.IntN(len(s.queues)), chance(r, 6), rig.Pick(r, 0, 0, 0, 1, 1, 2, -1)
 	return step(func(s *srqDialogue) {
 		q := s.queues[i]
 		limit := min(max(1, q.Free()-below), srqBuffers)
@@ -452,7 +451,7 @@ func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
 // drawSRQTooLong draws an RC message that exceeds the receive by one byte, two bytes or a packet.
 func drawSRQTooLong(_ *srqDialogue, r *rand.Rand) srqStep {
 	i, m := r.IntN(3), drawMessage(r)
-	m.n, m.write = srqBufferLen+dialogue.Pick(r, 1, 2, ucMTU), false
+	m.n, m.write = srqBufferLen+rig.Pick(r, 1, 2, ucMTU), false
 	return step(func(s *srqDialogue) {
 		p := s.pairs[i]
 		if p.State == verbs.QPStateErr || p.Open != nil {
@@ -579,7 +578,7 @@ func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
 // drawSRQLongDatagram draws a datagram that is too long for a receive. The device must drop it, and
 // may complete the receive with an error.
 func drawSRQLongDatagram(s *srqDialogue, r *rand.Rand) srqStep {
-	i, more := len(s.pairs)-1-r.IntN(2), dialogue.Pick(r, 1, 4, 40) // the last two are of UD
+	i, more := len(s.pairs)-1-r.IntN(2), rig.Pick(r, 1, 4, 40) // the last two are of UD
 	return step(func(s *srqDialogue) {
 		p := s.pairs[i]
 		if p.Service != ib.UD || p.State == verbs.QPStateErr || p.Queue.Free() == 0 {

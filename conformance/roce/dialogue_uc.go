@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -110,13 +110,13 @@ func (s *senderDialogue) drawPosts(r *rand.Rand) []senderPost {
 	all := make([]senderPost, 1+r.IntN(4))
 	for i := range all {
 		p := senderPost{
-			op: dialogue.Pick(r, s.ops...), flags: dialogue.Pick(r, 0, verbs.SendSignaled, verbs.SendSignaled|verbs.SendSolicited, verbs.SendSolicited),
-			n: dialogue.Pick(r, 0, 1, 2, 3, 4, 5, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, senderMaxLen-1, senderMaxLen), off: r.IntN(64),
-			split: dialogue.Pick(r, 0, 0, 1, 7, 100, ucMTU), imm: r.Uint32(),
-			remote: verbs.Remote{Addr: dialogue.Pick(r, PeerMemory.Addr, r.Uint64()&^7), RKey: verbs.RKey(r.Uint32())},
+			op: rig.Pick(r, s.ops...), flags: rig.Pick(r, 0, verbs.SendSignaled, verbs.SendSignaled|verbs.SendSolicited, verbs.SendSolicited),
+			n: rig.Pick(r, 0, 1, 2, 3, 4, 5, ucMTU-1, ucMTU, ucMTU+1, 2*ucMTU, 2*ucMTU+1, senderMaxLen-1, senderMaxLen), off: r.IntN(64),
+			split: rig.Pick(r, 0, 0, 1, 7, 100, ucMTU), imm: r.Uint32(),
+			remote: verbs.Remote{Addr: rig.Pick(r, PeerMemory.Addr, r.Uint64()&^7), RKey: verbs.RKey(r.Uint32())},
 		}
 		if s.m.Service == ib.XRC {
-			p.srqn = dialogue.Pick(r, 0xabc123, 1, 0xffffff, r.Uint32()&0xffffff)
+			p.srqn = rig.Pick(r, 0xabc123, 1, 0xffffff, r.Uint32()&0xffffff)
 		}
 		if p.op == verbs.OpAtomicFetchAdd || p.op == verbs.OpAtomicCmpAndSwp {
 			p.n, p.split = 8, 0
@@ -275,7 +275,7 @@ func drawSenderNoise(_ *senderDialogue, r *rand.Rand) senderStep {
 		func(psn ib.PSN) ib.Packet { return ib.ReadResponseOnly(psn, 1, Data(8)).On(ib.UC) },
 		func(ib.PSN) ib.Packet { return ib.CNP() },
 	}
-	i, delta := r.IntN(len(kinds)), dialogue.Pick(r, -1, 0, 1)
+	i, delta := r.IntN(len(kinds)), rig.Pick(r, -1, 0, 1)
 	return step(func(s *senderDialogue) {
 		pkt := kinds[i](s.m.PSN.Add(delta))
 		s.Send(pkt)
@@ -305,7 +305,7 @@ func drawSenderDrain(s *senderDialogue, r *rand.Rand) senderStep {
 // The requests after it, and one that is posted in SQE, must be flushed. In half of the steps the
 // queue pair receives a SEND in SQE.
 func drawSenderFailure(s *senderDialogue, r *rand.Rand) senderStep {
-	all, bad, message := s.drawPosts(r), senderPost{op: dialogue.Pick(r, s.ops...), n: 9}, chance(r, 2)
+	all, bad, message := s.drawPosts(r), senderPost{op: rig.Pick(r, s.ops...), n: 9}, chance(r, 2)
 	at := r.IntN(len(all))
 	return step(func(s *senderDialogue) {
 		var requests []model.UCRequest

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -132,7 +131,7 @@ func openUDShort(p *Port) *udDialogue {
 
 // pickUD returns the index of a random queue pair. The first is more frequent, so that several
 // steps concern the same queue pair.
-func pickUD(r *rand.Rand) int { return dialogue.Pick(r, 0, 0, 1, 2) }
+func pickUD(r *rand.Rand) int { return rig.Pick(r, 0, 0, 1, 2) }
 
 // openUD makes queue pairs in RTS. The last has another Q_Key than the others.
 func openUD(p *Port) *udDialogue {
@@ -212,16 +211,16 @@ func (s *udDialogue) release(id uint64) {
 // shortReceives.
 func drawUDReceive(s *udDialogue, r *rand.Rand) udStep {
 	i, count := pickUD(r), 1+r.IntN(2)
-	n := ib.GRHLen + dialogue.Pick(r, 0, 1, 3, 4, 17, 60, 64, 255, 256, 300)
+	n := ib.GRHLen + rig.Pick(r, 0, 1, 3, 4, 17, 60, 64, 255, 256, 300)
 	switch {
 	case s.shortReceives && chance(r, 12):
-		n = dialogue.Pick(r, 1, 20, ib.GRHLen-1)
+		n = rig.Pick(r, 1, 20, ib.GRHLen-1)
 	case chance(r, 6):
 		n = ib.GRHLen + s.mtu
 	}
 	split := 0
 	if chance(r, 3) && n > 1 {
-		split = min(n-1, dialogue.Pick(r, 1, 13, 20, 30, 39, 40, 41, 57))
+		split = min(n-1, rig.Pick(r, 1, 13, 20, 30, 39, 40, 41, 57))
 	}
 	return step(func(s *udDialogue) {
 		for range count {
@@ -288,13 +287,13 @@ type udSize struct {
 func drawUDSize(s *udDialogue, r *rand.Rand) udSize {
 	switch r.IntN(8) {
 	case 0:
-		return udSize{n: dialogue.Pick(r, 0, 1, 2, 3, 4, 5)}
+		return udSize{n: rig.Pick(r, 0, 1, 2, 3, 4, 5)}
 	case 1:
-		return udSize{n: dialogue.Pick(r, 255, 256, 257, 300, s.mtu-1, s.mtu)}
+		return udSize{n: rig.Pick(r, 255, 256, 257, 300, s.mtu-1, s.mtu)}
 	case 2:
-		return udSize{relative: true, n: dialogue.Pick(r, 1, 2, 4, 100)}
+		return udSize{relative: true, n: rig.Pick(r, 1, 2, 4, 100)}
 	}
-	return udSize{relative: true, n: dialogue.Pick(r, 0, 0, 0, -1, -2, -3, -5, -40)}
+	return udSize{relative: true, n: rig.Pick(r, 0, 0, 0, -1, -2, -3, -5, -40)}
 }
 
 // bytes returns the length of the payload of a datagram to the i-th queue pair.
@@ -325,7 +324,7 @@ func (z udSize) String() string {
 // newUDDatagram draws a valid datagram to a queue pair, not to a group.
 func newUDDatagram(s *udDialogue, r *rand.Rand) udDatagram {
 	d := udDatagram{to: pickUD(r), size: drawUDSize(s, r), addr: r.IntN(len(s.Local)), group: -1}
-	source := dialogue.Pick(r, udPeerQPN, uint32(s.qps[d.to].QPN()), 1, 0xfffffe, r.Uint32()&0xffffff)
+	source := rig.Pick(r, udPeerQPN, uint32(s.qps[d.to].QPN()), 1, 0xfffffe, r.Uint32()&0xffffff)
 	p := ib.Datagram(ib.PSN(r.Uint32()&0xffffff), 0, source, nil).From(s.Peers[r.IntN(min(2, len(s.Peers)))])
 	if chance(r, 2) {
 		p = p.WithOpcode(ib.OpUDSendOnlyImm).WithImm(r.Uint32())
@@ -454,7 +453,7 @@ var udFaults = []struct {
 
 // drawUDFault draws a datagram with one of udFaults.
 func drawUDFault(s *udDialogue, r *rand.Rand) udStep {
-	d, f, x := newUDDatagram(s, r), dialogue.Pick(r, udFaults...), r.Uint32()
+	d, f, x := newUDDatagram(s, r), rig.Pick(r, udFaults...), r.Uint32()
 	d.fault = func(s *udDialogue, p ib.Packet) ib.Packet { return f.change(s, p, x) }
 	return step(func(s *udDialogue) { s.sendAll(d) }, "%s, with %s (%d)", d.text, f.name, x)
 }
@@ -463,10 +462,10 @@ func drawUDFault(s *udDialogue, r *rand.Rand) udStep {
 // of six has one of udFaults.
 func drawUDGroupDatagram(s *udDialogue, r *rand.Rand) udStep {
 	d := newUDDatagram(s, r)
-	d.group = dialogue.Pick(r, 0, 0, 1, 1, 2, 3)
+	d.group = rig.Pick(r, 0, 0, 1, 1, 2, 3)
 	text := ""
 	if chance(r, 6) {
-		f, x := dialogue.Pick(r, udFaults...), r.Uint32()
+		f, x := rig.Pick(r, udFaults...), r.Uint32()
 		d.fault = func(s *udDialogue, p ib.Packet) ib.Packet { return f.change(s, p, x) }
 		text = fmt.Sprintf(", with %s (%d)", f.name, x)
 	}
@@ -476,7 +475,7 @@ func drawUDGroupDatagram(s *udDialogue, r *rand.Rand) udStep {
 // drawUDJoin draws a queue pair that joins a group. If it is a member already, the device may
 // refuse that, and must deliver one copy in any case.
 func drawUDJoin(s *udDialogue, r *rand.Rand) udStep {
-	i, g := pickUD(r), dialogue.Pick(r, 0, 0, 1, 1, 2, 3)
+	i, g := pickUD(r), rig.Pick(r, 0, 0, 1, 1, 2, 3)
 	return step(func(s *udDialogue) { s.join(i, g) }, "queue pair %d joins group %d", i, g)
 }
 
@@ -495,7 +494,7 @@ func (s *udDialogue) join(i, g int) {
 // have a receive. They have the same Q_Key, and the same P_Key or different ones.
 func drawUDWholeGroup(s *udDialogue, r *rand.Rand) udStep {
 	d, g, keys := newUDDatagram(s, r), r.IntN(len(s.groups)), [2]int{r.IntN(2), r.IntN(2)}
-	d.to, d.group, d.size = 0, g, udSize{n: dialogue.Pick(r, 0, 1, 64, 300)}
+	d.to, d.group, d.size = 0, g, udSize{n: rig.Pick(r, 0, 1, 64, 300)}
 	return step(func(s *udDialogue) {
 		for i, index := range keys {
 			s.m.QPs[i].QKey = udQKey
@@ -510,7 +509,7 @@ func drawUDWholeGroup(s *udDialogue, r *rand.Rand) udStep {
 // drawUDLeave draws a queue pair that leaves a group. One that joined it twice may have to leave it
 // twice.
 func drawUDLeave(s *udDialogue, r *rand.Rand) udStep {
-	i, g := pickUD(r), dialogue.Pick(r, 0, 0, 1, 1, 2, 3)
+	i, g := pickUD(r), rig.Pick(r, 0, 0, 1, 1, 2, 3)
 	return step(func(s *udDialogue) {
 		q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
 		err := s.qps[i].DetachMulticast(verbs.GIDFrom(group))
@@ -528,7 +527,7 @@ func drawUDLeave(s *udDialogue, r *rand.Rand) udStep {
 
 // drawUDKey draws another Q_Key of a queue pair. The device may refuse a privileged one.
 func drawUDKey(_ *udDialogue, r *rand.Rand) udStep {
-	i, key := pickUD(r), dialogue.Pick[uint32](r, udQKey, udQKey, udQKey+1, 0, 0x7fffffff, 0x80000005)
+	i, key := pickUD(r), rig.Pick[uint32](r, udQKey, udQKey, udQKey+1, 0, 0x7fffffff, 0x80000005)
 	return step(func(s *udDialogue) {
 		q := s.m.QPs[i]
 		if !slices.Contains([]verbs.QPState{verbs.QPStateInit, verbs.QPStateRTS, verbs.QPStateSQD}, q.State) {
@@ -547,7 +546,7 @@ func drawUDKey(_ *udDialogue, r *rand.Rand) udStep {
 
 // drawUDPartition draws a queue pair that is set up again with another P_Key of the port's table.
 func drawUDPartition(_ *udDialogue, r *rand.Rand) udStep {
-	i, index := pickUD(r), dialogue.Pick(r, 0, 0, 0, 1, 2)
+	i, index := pickUD(r), rig.Pick(r, 0, 0, 0, 1, 2)
 	return step(func(s *udDialogue) { s.toPartition(i, index) }, "queue pair %d with P_Key index %d", i, index)
 }
 

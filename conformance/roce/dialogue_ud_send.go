@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -40,7 +39,7 @@ func drawUDSendState(_ *udDialogue, r *rand.Rand) udStep {
 // stateOf returns a step that moves a queue pair to a random one of the states or, in half of the
 // steps, to the next state on the way to RTS.
 func stateOf(r *rand.Rand, states ...verbs.QPState) udStep {
-	i, to := pickUD(r), dialogue.Pick(r, states...)
+	i, to := pickUD(r), rig.Pick(r, states...)
 	if chance(r, 2) {
 		return step(func(s *udDialogue) { s.advance(i) }, "queue pair %d to the next state", i)
 	}
@@ -182,11 +181,11 @@ func (d drawnSend) String() string {
 // drawSend draws a datagram to a peer.
 func (s *udDialogue) drawSend(r *rand.Rand) drawnSend {
 	d := drawnSend{
-		op: dialogue.Pick(r, verbs.OpSend, verbs.OpSendImm), flags: dialogue.Pick(r, 0, verbs.SendSignaled, verbs.SendSignaled|verbs.SendSolicited, verbs.SendSolicited),
-		off: r.IntN(8), n: dialogue.Pick(r, 0, 1, 2, 3, 4, 5, 64, 255, 256, 257, s.mtu-1, s.mtu), imm: r.Uint32(),
+		op: rig.Pick(r, verbs.OpSend, verbs.OpSendImm), flags: rig.Pick(r, 0, verbs.SendSignaled, verbs.SendSignaled|verbs.SendSolicited, verbs.SendSolicited),
+		off: r.IntN(8), n: rig.Pick(r, 0, 1, 2, 3, 4, 5, 64, 255, 256, 257, s.mtu-1, s.mtu), imm: r.Uint32(),
 	}
-	d.to.QPN = verbs.QPN(dialogue.Pick(r, udPeerQPN, 2, 0xfffffe, r.Uint32()&0xfffffe))
-	d.to.QKey = dialogue.Pick[uint32](r, udQKey, udQKey, 0, 1, 0x7fffffff)
+	d.to.QPN = verbs.QPN(rig.Pick(r, udPeerQPN, 2, 0xfffffe, r.Uint32()&0xfffffe))
+	d.to.QKey = rig.Pick[uint32](r, udQKey, udQKey, 0, 1, 0x7fffffff)
 	d.path = verbs.GRH{HopLimit: 64}
 	return d
 }
@@ -225,7 +224,7 @@ func drawUDPaths(s *udDialogue, r *rand.Rand) udStep {
 	for i := range all {
 		d := s.drawSend(r)
 		d.source, d.dest = r.IntN(2), r.IntN(2)
-		d.to.QKey = dialogue.Pick(r, d.to.QKey, 0x80000000, 0x80010000, 0xffffffff)
+		d.to.QKey = rig.Pick(r, d.to.QKey, 0x80000000, 0x80010000, 0xffffffff)
 		if chance(r, 4) && s.Caps.Has(verbs.CapMulticast) {
 			d.dest = -1 - r.IntN(3)
 		}
@@ -320,7 +319,7 @@ func (s *udDialogue) expectSent(i int, r model.UDRequest) {
 // drawUDOversize draws a datagram that exceeds the MTU, which the device must not send. It may
 // refuse the post, or complete the request with success or a length error.
 func drawUDOversize(_ *udDialogue, r *rand.Rand) udStep {
-	i, more := pickUD(r), dialogue.Pick(r, 1, 2, 3, 4, 5, 40)
+	i, more := pickUD(r), rig.Pick(r, 1, 2, 3, 4, 5, 40)
 	return step(func(s *udDialogue) {
 		q := s.m.QPs[i]
 		if q.State != verbs.QPStateRTS {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -198,7 +197,7 @@ func (s *memorySession) takeEvents(failed verbs.QP) (found bool) {
 
 // memoryDialogue returns the cases of a mix, for RC and reliable datagrams.
 func memoryDialogue(c conformance.Case, mix memoryMix) []conformance.Case {
-	c.Run = pairDialogue(func(pair *rig.Pair) dialogue.Session[memoryStep] { return newMemorySession(pair, mix) })
+	c.Run = pairDialogue(func(pair *rig.Pair) rig.DialogueSession[memoryStep] { return newMemorySession(pair, mix) })
 	return alsoOverRD([]conformance.Case{c})
 }
 

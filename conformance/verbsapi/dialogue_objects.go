@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -76,7 +75,7 @@ type objectSession struct {
 }
 
 // newObjectSession returns a session with the kinds of objects that the device has.
-func newObjectSession(r *rig.Rig) dialogue.Session[objectStep] {
+func newObjectSession(r *rig.Rig) rig.DialogueSession[objectStep] {
 	s := &objectSession{Rig: r, limits: r.QueryDevice(), buf: make([]byte, 256)}
 	for i := range objectKinds {
 		if k := &objectKinds[i]; r.Caps.Has(k.needs) {
@@ -262,7 +261,7 @@ func expectStable[A comparable](s *objectSession, what string, get func() A) fun
 
 // objectDialogue returns a case with dialogues of objectSession as its body.
 func objectDialogue(c conformance.Case) conformance.Case {
-	c.Run = dialogue.Spec[objectStep]{Dialogues: 25, Steps: 60, Open: newObjectSession}.Body()
+	c.Run = rig.Dialogue[objectStep]{Dialogues: 25, Steps: 60, Open: newObjectSession}.Body()
 	return c
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -74,8 +73,8 @@ var queueActions = []sessionAction[*queueSession]{
 }
 
 // newQueueSession returns a function that starts a session with queue pairs of a type.
-func newQueueSession(kind verbs.QPType, refusals bool) func(*rig.Rig) dialogue.Session[queueStep] {
-	return func(r *rig.Rig) dialogue.Session[queueStep] {
+func newQueueSession(kind verbs.QPType, refusals bool) func(*rig.Rig) rig.DialogueSession[queueStep] {
+	return func(r *rig.Rig) rig.DialogueSession[queueStep] {
 		s := &queueSession{cqSet: cqSet{Rig: r}, kind: kind, path: r.PathTo(r), refusals: refusals, lastID: firstID}
 		for _, t := range slices.Concat(rig.Transitions(kind), transitionsFromSQE(kind)) {
 			if t.Optional &^= rig.MigrationAttrs; isIB(r) || kind == verbs.QPTypeUD || t.From == reset {
@@ -256,7 +255,7 @@ func (s *queueSession) replaceCQ(step queueStep) {
 // queueDialogue returns the two cases of a queue pair type: without and with refusals.
 func queueDialogue(name string, kind verbs.QPType, needs verbs.Caps) []conformance.Case {
 	body := func(refusals bool) func(*conformance.Bench) error {
-		return dialogue.Spec[queueStep]{Dialogues: 10, Steps: 80, Open: newQueueSession(kind, refusals)}.Body()
+		return rig.Dialogue[queueStep]{Dialogues: 10, Steps: 80, Open: newQueueSession(kind, refusals)}.Body()
 	}
 	return conformance.Group{Needs: needs, Labels: []string{"service:" + name}}.Cases([]conformance.Case{{
 		ID: "dialogue/verbs-queues/" + name,

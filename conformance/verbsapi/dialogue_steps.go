@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -37,7 +36,7 @@ type sessionAction[S any] struct {
 func drawStep[S any](random *rand.Rand, actions []sessionAction[S], mix int) (step sessionStep[S]) {
 	step.stepNumbers = stepNumbers{
 		qp: random.IntN(6), cq: random.IntN(2), region: random.IntN(3), window: random.IntN(3),
-		n: random.IntN(10000), from: random.IntN(64), length: dialogue.Pick(random, 1, 8, 8, 16, 40, 64, 100), seed: random.Uint64(),
+		n: random.IntN(10000), from: random.IntN(64), length: rig.Pick(random, 1, 8, 8, 16, 40, 64, 100), seed: random.Uint64(),
 	}
 	total := 0
 	for i := range actions {
@@ -54,10 +53,10 @@ func drawStep[S any](random *rand.Rand, actions []sessionAction[S], mix int) (st
 }
 
 // pairDialogue returns the body of a case with dialogues between the device and a partner.
-func pairDialogue[Step fmt.Stringer](open func(*rig.Pair) dialogue.Session[Step]) func(*conformance.Bench) error {
+func pairDialogue[Step fmt.Stringer](open func(*rig.Pair) rig.DialogueSession[Step]) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var pair *rig.Pair // the partner is opened once for all dialogues
-		return dialogue.Spec[Step]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) dialogue.Session[Step] {
+		return rig.Dialogue[Step]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) rig.DialogueSession[Step] {
 			if pair == nil {
 				pair = rig.NewPair(r)
 			}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/dialogue"
 	"github.com/fabrictest/fabrictest/conformance/model"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -171,7 +170,7 @@ func (s *trafficSession) expectEvents(failed verbs.QP) {
 // trafficDialogue returns the body of a case with dialogues of a mix. If kind is 0, the queue pairs
 // have the default type.
 func trafficDialogue(kind verbs.QPType, mix trafficMix) func(*conformance.Bench) error {
-	return pairDialogue(func(pair *rig.Pair) dialogue.Session[trafficStep] {
+	return pairDialogue(func(pair *rig.Pair) rig.DialogueSession[trafficStep] {
 		return newTrafficSession(pair, cmp.Or(kind, rig.DefaultQPType(pair.DUT)), mix)
 	})
 }

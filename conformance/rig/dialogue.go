@@ -1,12 +1,4 @@
-// Package dialogue compares a device with a reference model of its protocol in random dialogues.
-//
-// A dialogue is a list of steps: packets of a scripted peer, and verb calls of an application on
-// the device. After each step the packets, completions and memory of the device must be those that
-// the model permits. A dialogue in which they are not is shortened: steps are removed as long
-// as device and model still differ. The record of the case then shows the short dialogue only.
-//
-// A protocol supplies the steps and the model as a [Session].
-package dialogue
+package rig
 
 import (
 	"errors"
@@ -16,12 +8,11 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// Session is a dialogue on a new connection of the device, with a model in its first state.
-// Methods end the case with [rig.Abort] when the device violates the protocol.
-type Session[Step fmt.Stringer] interface {
+// DialogueSession is a dialogue on a new connection of the device, with a model in its first state.
+// Methods end the case with [Abort] when the device violates the protocol.
+type DialogueSession[Step fmt.Stringer] interface {
 	// Draw returns a random step that makes sense in the state of the model. A step must make
 	// sense in other states too, because earlier steps may be removed: it has a PSN relative
 	// to the expected one, for example.
@@ -32,12 +23,17 @@ type Session[Step fmt.Stringer] interface {
 	Close()
 }
 
-// Spec describes the dialogues of a case.
-type Spec[Step fmt.Stringer] struct {
+// Dialogue describes a case that compares a device with a reference model of its protocol in random
+// dialogues: lists of steps, which are packets of a scripted peer and verb calls on the device.
+//
+// After each step the packets, completions and memory of the device must be those that the model
+// permits. A dialogue in which they are not is shortened: steps are removed as long as device and
+// model still differ. The record of the case then shows the short dialogue only.
+type Dialogue[Step fmt.Stringer] struct {
 	// Dialogues is the default number of dialogues in virtual time, and Steps the number of steps
 	// in each. In real time there are fewer.
 	Dialogues, Steps int
-	Open             func(*rig.Rig) Session[Step]
+	Open             func(*Rig) DialogueSession[Step]
 }
 
 // Pick returns a random one of the elements, of which there must be at least one.
@@ -45,8 +41,8 @@ func Pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 // Limits on the repetitions that shorten a dialogue.
 const (
-	maxReplays = 300
-	maxTime    = 20 * time.Second // on a bench in real time
+	maxReplays     = 300
+	maxShortenTime = 20 * time.Second // on a bench in real time
 )
 
 // realTimeDivisor divides the default number of dialogues on a bench in real time.
@@ -54,20 +50,20 @@ const realTimeDivisor = 8
 
 // Body returns the body of a case. It runs dialogues until one fails or their number is reached. If
 // the device violates the protocol in a dialogue, the body shortens this dialogue.
-func (s Spec[Step]) Body() func(*conformance.Bench) error {
-	return rig.Body(func(r *rig.Rig) {
-		total := s.Dialogues
+func (d Dialogue[Step]) Body() func(*conformance.Bench) error {
+	return Body(func(r *Rig) {
+		total := d.Dialogues
 		if !r.Virtual {
 			total = max(1, total/realTimeDivisor)
 		}
 		total = r.Schedules(total) // the user may ask for another number
 		for i := range total {
-			steps, err := s.run(r, rand.New(rand.NewPCG(r.Rand.Uint64(), uint64(i))))
+			steps, err := d.run(r, rand.New(rand.NewPCG(r.Rand.Uint64(), uint64(i))))
 			if conformance.IsViolation(err) {
-				err = s.explain(r, steps, err)
+				err = d.explain(r, steps, err)
 			}
 			if err != nil {
-				rig.Abort(err)
+				Abort(err)
 			}
 			r.Progress(i+1, total)
 		}
@@ -76,9 +72,9 @@ func (s Spec[Step]) Body() func(*conformance.Bench) error {
 
 // run draws and plays the steps of a dialogue. After an error, the steps end with the one that
 // caused it.
-func (s Spec[Step]) run(r *rig.Rig, random *rand.Rand) (steps []Step, err error) {
-	err = s.inSession(r, func(session Session[Step]) {
-		for range s.Steps {
+func (d Dialogue[Step]) run(r *Rig, random *rand.Rand) (steps []Step, err error) {
+	err = d.inSession(r, func(session DialogueSession[Step]) {
+		for range d.Steps {
 			step := session.Draw(random)
 			steps = append(steps, step)
 			r.Note("step %d: %v", len(steps), step)
@@ -89,8 +85,8 @@ func (s Spec[Step]) run(r *rig.Rig, random *rand.Rand) (steps []Step, err error)
 }
 
 // replay plays steps in a new session.
-func (s Spec[Step]) replay(r *rig.Rig, steps []Step) error {
-	return s.inSession(r, func(session Session[Step]) {
+func (d Dialogue[Step]) replay(r *Rig, steps []Step) error {
+	return d.inSession(r, func(session DialogueSession[Step]) {
 		for i, step := range steps {
 			r.Note("step %d: %v", i+1, step)
 			session.Play(step)
@@ -100,16 +96,16 @@ func (s Spec[Step]) replay(r *rig.Rig, steps []Step) error {
 
 // inSession calls play with a new session and closes the session. It clears the record first, which
 // then shows only this session. It returns the error of play or else that of Close.
-func (s Spec[Step]) inSession(r *rig.Rig, play func(Session[Step])) error {
+func (d Dialogue[Step]) inSession(r *Rig, play func(DialogueSession[Step])) error {
 	r.Record.Clear()
-	return rig.Catch(func() {
-		session := s.Open(r)
-		err := rig.Catch(func() { play(session) })
-		if closeErr := rig.Catch(session.Close); err == nil {
+	return Catch(func() {
+		session := d.Open(r)
+		err := Catch(func() { play(session) })
+		if closeErr := Catch(session.Close); err == nil {
 			err = closeErr
 		}
 		if err != nil {
-			rig.Abort(err) // makes the outer Catch return it
+			Abort(err) // makes the outer Catch return it
 		}
 	})
 }
@@ -117,17 +113,17 @@ func (s Spec[Step]) inSession(r *rig.Rig, play func(Session[Step])) error {
 // explain shortens a dialogue that ended with a violation, and replays the short one, so that the
 // record shows it. It returns the violation of the short dialogue or, if the device does not repeat
 // it, the original violation with all steps.
-func (s Spec[Step]) explain(r *rig.Rig, steps []Step, original error) error {
+func (d Dialogue[Step]) explain(r *Rig, steps []Step, original error) error {
 	began, replays := r.Now(), 0
 	fails := func(candidate []Step) bool {
-		if replays == maxReplays || !r.Virtual && r.Now()-began > maxTime {
+		if replays == maxReplays || !r.Virtual && r.Now()-began > maxShortenTime {
 			return false // Shorten then removes no more steps
 		}
 		replays++
-		return conformance.IsViolation(s.replay(r, candidate))
+		return conformance.IsViolation(d.replay(r, candidate))
 	}
 	short := Shorten(steps, fails)
-	if err := s.replay(r, short); conformance.IsViolation(err) {
+	if err := d.replay(r, short); conformance.IsViolation(err) {
 		return fmt.Errorf("in a dialogue of %d steps (%d before it was shortened): %w", len(short), len(steps), err)
 	}
 	return errors.Join(original, fmt.Errorf("the device did this in one dialogue of %d steps and not when it was repeated: %v", len(steps), steps))

@@ -1,4 +1,4 @@
-package dialogue
+package rig
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -33,20 +32,20 @@ func (s *letters) Draw(r *rand.Rand) letter { return letter(rune('a' + r.IntN(26
 
 func (s *letters) Play(l letter) {
 	if s.seenA && l == "b" {
-		rig.Abort(conformance.Violatedf("no b after an a", "%v", l))
+		Abort(conformance.Violatedf("no b after an a", "%v", l))
 	}
 	s.seenA = s.seenA || l == "a"
 }
 
 func (s *letters) Close() { *s.closed++ }
 
-func newRig() *rig.Rig {
-	return &rig.Rig{Bench: &conformance.Bench{Runtime: stopped{}, Record: new(conformance.Record), Virtual: true}}
+func newRig() *Rig {
+	return &Rig{Bench: &conformance.Bench{Runtime: stopped{}, Record: new(conformance.Record), Virtual: true}}
 }
 
 func TestViolationIsShownByTheShortestDialogue(t *testing.T) {
 	opened, closed := 0, 0
-	spec := Spec[letter]{Dialogues: 1, Steps: 2000, Open: func(*rig.Rig) Session[letter] {
+	spec := Dialogue[letter]{Dialogues: 1, Steps: 2000, Open: func(*Rig) DialogueSession[letter] {
 		opened++
 		return &letters{closed: &closed}
 	}}
@@ -76,7 +75,7 @@ func TestViolationIsShownByTheShortestDialogue(t *testing.T) {
 }
 
 func TestViolationThatIsNotRepeatedIsStillReported(t *testing.T) {
-	spec := Spec[letter]{Open: func(*rig.Rig) Session[letter] { return &letters{closed: new(int)} }}
+	spec := Dialogue[letter]{Open: func(*Rig) DialogueSession[letter] { return &letters{closed: new(int)} }}
 	first := conformance.Violatedf("something", "another thing")
 	err := spec.explain(newRig(), []letter{"x", "y"}, first)
 	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "not when it was repeated: [x y]") {
@@ -84,7 +83,7 @@ func TestViolationThatIsNotRepeatedIsStillReported(t *testing.T) {
 	}
 }
 
-// fakeLab makes benches with a device that has only the objects of a rig. In real time, it takes
+// fakeLab makes benches with a device that has only the objects of a  In real time, it takes
 // a while to open a session.
 type fakeLab struct {
 	conformance.Runtime
@@ -116,13 +115,13 @@ func (s *counted) Draw(*rand.Rand) letter { return "x" }
 
 func (s *counted) Play(letter) {
 	if s.played++; s.played == s.failAfter {
-		rig.Abort(s.err)
+		Abort(s.err)
 	}
 }
 
 func (s *counted) Close() {
 	if s.closeErr != nil {
-		rig.Abort(s.closeErr)
+		Abort(s.closeErr)
 	}
 }
 
@@ -147,7 +146,7 @@ func TestBodyRunsDialoguesUntilViolation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened := 0
-			spec := Spec[letter]{Dialogues: tc.dialogues, Steps: 7, Open: func(*rig.Rig) Session[letter] {
+			spec := Dialogue[letter]{Dialogues: tc.dialogues, Steps: 7, Open: func(*Rig) DialogueSession[letter] {
 				opened++
 				s := tc.session
 				return &s
@@ -174,12 +173,12 @@ func TestShorteningIsLimited(t *testing.T) {
 	for virtual, want := range map[bool]int{true: maxReplays + 1, false: 4 + 1} { // and once for the record
 		opened := 0
 		lab := &fakeLab{virtual: virtual, now: time.Hour}
-		spec := Spec[letter]{Open: func(*rig.Rig) Session[letter] {
+		spec := Dialogue[letter]{Open: func(*Rig) DialogueSession[letter] {
 			opened++
-			lab.now += maxTime / 3
+			lab.now += maxShortenTime / 3
 			return &counted{failAfter: steps, err: conformance.Violated("an ACK", "none")}
 		}}
-		err := spec.explain(rig.New(lab.bench(new(conformance.Record))), make([]letter, steps), nil)
+		err := spec.explain(New(lab.bench(new(conformance.Record))), make([]letter, steps), nil)
 		if opened != want || !strings.Contains(err.Error(), "in a dialogue of 400 steps") {
 			t.Errorf("virtual %v: %d sessions, want %d: %v", virtual, opened, want, err)
 		}
