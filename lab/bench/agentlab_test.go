@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -131,7 +132,8 @@ func (l loopbackLab) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	})
 }
 
-// sampleCases returns about one of n cases for a protocol: all with -agent-all, fewer with -short.
+// sampleCases returns about one of n cases for a protocol, none of them slow. With -agent-all it
+// returns all cases, with -short fewer.
 func sampleCases(p conformance.Protocol, n uint32) (sample []*conformance.Case) {
 	if testing.Short() {
 		n *= 3
@@ -140,7 +142,7 @@ func sampleCases(p conformance.Protocol, n uint32) (sample []*conformance.Case) 
 		for i := range s.Cases {
 			h := fnv.New32a()
 			h.Write([]byte(s.Cases[i].ID))
-			if *agentAll || h.Sum32()%n == 1 {
+			if *agentAll || h.Sum32()%n == 1 && !slices.Contains(s.Cases[i].Labels, conformance.Slow) {
 				sample = append(sample, &s.Cases[i])
 			}
 		}
