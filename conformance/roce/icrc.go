@@ -331,7 +331,8 @@ func exchangeAllRequests(c *Conn) {
 		code  verbs.WROpcode
 		needs verbs.Caps
 	}{
-		{verbs.OpAtomicCmpAndSwp, verbs.CapAtomics}, {verbs.OpAtomicFetchAdd, verbs.CapAtomics},
+		{verbs.OpAtomicCmpAndSwp, verbs.CapAtomics},
+		{verbs.OpAtomicFetchAdd, verbs.CapAtomics},
 		{verbs.OpAtomicWrite, verbs.CapAtomicWrite},
 	} {
 		if !c.Caps.Has(op.needs) {
