@@ -154,7 +154,7 @@ func (s *Server) logUnauthenticated(raw net.Conn, err error) {
 	if now < notBefore || !s.logAfter.CompareAndSwap(notBefore, now+int64(time.Second)) {
 		return
 	}
-	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in all", s.stats.unauthenticated.Load(), "displaced in all", s.stats.displaced.Load())
+	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in total", s.stats.unauthenticated.Load(), "displaced by newer ones in total", s.stats.displaced.Load())
 }
 
 // serve serves a client, from hello to end.

@@ -70,7 +70,7 @@ func (f *FPDU) Headers() []Header {
 		a.add("STag", uint32(s.AtomicRequest.STag), hexText(s.AtomicRequest.STag))
 		a.add("TO", s.AtomicRequest.TO, hexText(s.AtomicRequest.TO))
 		a.add("add or swap", s.AtomicRequest.AddSwap, hexText(s.AtomicRequest.AddSwap))
-		a.add("its mask", s.AtomicRequest.AddSwapMask, hexText(s.AtomicRequest.AddSwapMask))
+		a.add("add or swap mask", s.AtomicRequest.AddSwapMask, hexText(s.AtomicRequest.AddSwapMask))
 		a.add("compare", s.AtomicRequest.Compare, hexText(s.AtomicRequest.Compare))
 		a.add("compare mask", s.AtomicRequest.CompareMask, hexText(s.AtomicRequest.CompareMask))
 		all = append(all, a)

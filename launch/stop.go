@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill kills the process group of a rank with SIGKILL. Its outcome is Killed, which
-// does not fail the group; other ranks get ErrEnded. If the rank has ended,
-// Kill returns ErrEnded and the outcome does not change.
+// Kill kills the process group of a rank with SIGKILL. The outcome of the rank is
+// Killed, which does not make the Group fail; other ranks get ErrEnded. If the rank has ended, Kill
+// returns ErrEnded and the outcome does not change.
 func (g *Group) Kill(rank int) error {
 	return g.signal("kill", rank, unix.SIGKILL, func(m *member) { m.killed = true })
 }

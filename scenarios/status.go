@@ -35,7 +35,8 @@ func Status(name string) (status verbs.WCStatus, ok bool) {
 	return 0, false
 }
 
-// StatusName returns the name of a completion error in Expect.Errors, or its verbs name.
+// StatusName returns the name that Expect.Errors has for a completion status, or the verbs name of
+// a status that it has none for.
 func StatusName(status verbs.WCStatus) string {
 	for _, s := range statuses {
 		if s.status == status {

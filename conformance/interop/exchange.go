@@ -157,7 +157,7 @@ const (
 	unreliableTimeout = 300 * time.Millisecond
 )
 
-// send sends a message.
+// send sends a message to a receive of the whole destination, and checks completions and memory.
 func send(x *exchange) {
 	x.fillSourceAndExpect()
 	x.transfer(verbs.OpSend, x.dst.sge(0, len(x.dst.area())), recvCompletion{op: verbs.WCOpRecv, size: x.Size})

@@ -21,7 +21,7 @@ func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 }
 
 // onMarkersFromDevice makes the body of a case from a function that checks markers of the device.
-// The case does not apply if the device rejects M, which another case checks.
+// The case does not apply if the device rejects a Request with M set, which another case checks.
 func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onRequest(setup{}, withMarkers(enhancedRequest()), func(hs *handshake) {
 		require(!iwarp.Val(hs.recvFrame().R), "the device refuses to send markers")

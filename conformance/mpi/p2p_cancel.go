@@ -2,7 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-// cancel cancels an unmatched receive, and ends the rank unless it completes as cancelled.
+// cancel cancels an unmatched receive, and ends the rank unless it completes as cancelled
+// and leaves its buffer unchanged.
 func (t *T) cancel(p *pending) {
 	t.must("Cancel", p.Cancel())
 	st := t.wait(p)

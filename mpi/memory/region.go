@@ -164,7 +164,8 @@ func (p *Pool) Take() (*Buffer, error) {
 }
 
 // grow adds n buffers in one block of newly registered memory. The block starts pageOffset after
-// the start of a page: copies between buffers of equal page offset are slow (4K aliasing).
+// the start of a page: copies from and to an application's buffers, which often start at a page,
+// would be slow (4K aliasing).
 func (p *Pool) grow(n int) error {
 	block, err := p.registry.Keep(p.kind, make([]byte, n*p.size+pageOffset)[pageOffset:])
 	if err != nil {

@@ -42,8 +42,8 @@ type Defects struct {
 // CounterStuck is the defect that has an argument: the name of a counter.
 const CounterStuck = "CounterStuck"
 
-// AllDefects lists the defects in the order of the fields of Defects; CounterStuck=NAME, a counter
-// that stays 0, is last.
+// AllDefects lists the defects in the order of the fields of Defects, without CounterStuck, which
+// has an argument. CounterStuck=NAME, a counter that stays 0, is added last.
 func AllDefects() []defects.Info {
 	stuck, _ := reflect.TypeFor[Defects]().FieldByName(CounterStuck)
 	return append(defects.All(new(Defects)), defects.Info{

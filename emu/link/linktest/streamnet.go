@@ -35,7 +35,7 @@ func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 		{"the writer may reuse its buffer", (*streamTest).writerBuffer},
 		{"reads of any size return the bytes in order", (*streamTest).smallReads},
 		{"a full stream takes less and is writable again later", (*streamTest).full},
-		{"a write with more is sent by the next write", (*streamTest).cork},
+		{"a write with the flag more is held until the next write", (*streamTest).cork},
 		{"a dial without listener is refused", (*streamTest).refused},
 		{"CloseWrite leaves the other direction open", (*streamTest).halfClose},
 		{"EOF follows the bytes", (*streamTest).eofAfterBytes},

@@ -113,7 +113,8 @@ type mmsghdr struct {
 // sockaddr has room for a socket address of either family.
 type sockaddr = unix.RawSockaddrInet6
 
-// putSockaddr encodes an address and its scope ID in sa, and returns the length of the encoding.
+// putSockaddr encodes an address in sa, for IPv6 with its flow label and scope ID, and returns the
+// length of the encoding.
 func putSockaddr(sa *sockaddr, to netip.AddrPort, flowLabel uint32, scope int) uint32 {
 	if to.Addr().Is4() {
 		s4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))

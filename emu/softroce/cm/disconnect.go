@@ -86,9 +86,9 @@ func (a *Agent) handleDREP(in *incoming, m *wire.DREP) {
 	}
 }
 
-// Close ends a connection or SIDR request in any state: it rejects a pending request of the peer,
-// gives up its own (a REQ by a REJ with reason timeout), or disconnects. It changes nothing if the
-// connection is disconnecting or in time wait. The ID is then invalid and has no more events.
+// Close ends a connection or SIDR request in any state: it rejects a pending REQ or REP of the peer,
+// gives up its own REQ with a REJ for a timeout, or disconnects. A connection that is disconnecting
+// or in time wait goes on with that. After Close the ID is invalid and has no more events.
 func (a *Agent) Close(now mono.Time, id ConnID) error {
 	c := a.conns[id]
 	if c == nil || c.closed {
