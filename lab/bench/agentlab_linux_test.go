@@ -15,7 +15,7 @@ func TestAgentInNamespaces(t *testing.T) {
 			direct := lab(t, p.Name, NamespaceOptions{Parallel: workers})
 			remote := must.Get(throughAgent(direct))(t)
 			defer func() { must.Do(t, remote.Close()) }()
-			compare(t, sampleCases(p.Protocol, 60), direct, remote, workers, retries)
+			compare(t, sampleCases(p.Protocol, 40), direct, remote, workers, retries)
 		})
 	}
 }
