@@ -20,9 +20,9 @@ func (s *Stream) readable(sgl []verbs.SGE, length uint32) bool {
 	}) == nil
 }
 
-// gather appends n octets of sgl at offset off to g: a copy to g.Header if there are few or the
-// memory is not addressable, else the memory itself to g.Payload. It reports false if the memory is
-// invalid.
+// gather appends n octets of sgl from offset off on to g. It copies them to g.Header if they are few
+// or this process cannot address the memory; otherwise g.Payload refers to the memory. It reports
+// false if a region is not valid.
 func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	if n == 0 {
 		return true
@@ -36,7 +36,8 @@ func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	return s.ep.Layer.NIC.Gather(g.Header[at:], sgl, s.ep.PD, off) == nil
 }
 
-// gatherInPlace appends the memory itself to g.Payload, and reports whether all is addressable.
+// gatherInPlace appends slices of the registered memory to g.Payload, without a copy. It reports
+// false if a region is not valid, or this process cannot address its memory.
 func (s *Stream) gatherInPlace(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	ep := s.ep
 	for i := range sgl {

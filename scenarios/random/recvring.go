@@ -46,8 +46,8 @@ type ringConfig struct {
 	pace      Pacing
 }
 
-// newRing returns a ring of receives for a queue, and registers their memory. Without cfg.conn,
-// connections share it. It posts nothing.
+// newRing returns a ring of receive buffers for a queue, and registers their memory. If cfg.conn is
+// nil, all connections share the ring. It posts no receives.
 func (e *End) newRing(queue traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
 	num, shared := len(e.rings), cfg.conn == nil
 	r = &recvRing{

@@ -54,8 +54,8 @@ func workloads() (all []workload.Config) {
 // thorough runs every fault with every combination.
 var thorough = flag.Bool("thorough", false, "every operation on every service under every fault, instead of every pair of them")
 
-// thinned keeps a third of the workloads such that any two of kind, operation and service
-// still occur together. The third depends on turn: tests with different turns cover all.
+// thinned returns a third of the workloads of three kinds, with every pair of a kind, an operation
+// and a service, and all other workloads. turn selects the third. With -thorough it returns all.
 func thinned(all []workload.Config, turn int) []workload.Config {
 	if *thorough {
 		return all

@@ -18,8 +18,8 @@ func (p Packet) Or(defaults Packet) Packet {
 	return p
 }
 
-// Build returns the IP packet with its trailer. It computes the ICRC, then makes the changes of
-// [Packet.InFlight], and last those of [Packet.Damaged].
+// Build returns the octets of the IP packet and its trailer. It computes the ICRC, then applies the
+// changes of [Packet.InFlight], which leave the ICRC as it is, and last those of [Packet.Damaged].
 func (p Packet) Build() []byte {
 	ipHeaderLen := len(p.IP.Append(nil, nil))
 	b := p.assemble(0)                                                   // the ICRC does not cover itself

@@ -44,9 +44,9 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 // wantsCRC reports whether this side requests CRCs.
 func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.policy.NeverAskCRC }
 
-// nextFrame collects the peer's Request or Reply, and no octet after it, and returns its event: an
-// error as soon as the received octets show that the frame is invalid. It reports false while the
-// frame is incomplete, and if stopOnBadReply ignores it.
+// nextFrame parses the peer's Request or Reply from the received octets, and leaves those after it.
+// The event is that of the frame, or an error as soon as the octets received so far are invalid. ok
+// is false while the frame is incomplete, and if stopOnBadReply ignores the frame.
 func (c *Conn) nextFrame() (e Event, ok bool) {
 	for {
 		need := wire.StartFrameLen
