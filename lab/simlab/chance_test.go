@@ -156,8 +156,10 @@ func lossOf(s *scenarios.Scenario, late bool) float64 {
 func (m *model) exceeds(most time.Duration) float64 {
 	again := 1 - math.Pow(1-m.loss, float64(m.packets))
 	one := make([]float64, most/m.timer+1) // probability by the time that a message waits, in timers
-	for n, p := 0, 1-again; m.cost(n) < len(one); n, p = n+1, p*again {
-		one[m.cost(n)] += p
+	p := 1 - again
+	for n, sum := 0, 0; sum < len(one); n, sum = n+1, sum+m.cost(n) {
+		one[sum] += p
+		p *= again
 	}
 	all := make([]float64, len(one))
 	all[0] = 1
@@ -176,12 +178,9 @@ func (m *model) exceeds(most time.Duration) float64 {
 	return max(0, 1-within)
 }
 
-// cost returns the duration of n timeouts in a row, in timers.
-func (m *model) cost(n int) (sum int) {
-	for i := range n {
-		sum += max(1, int(min(m.timer<<min(i, 20), m.longestTimer)/m.timer))
-	}
-	return sum
+// cost returns the duration of the timeout that follows n timeouts in a row, in timers.
+func (m *model) cost(n int) int {
+	return max(1, int(min(m.timer<<min(n, 20), m.longestTimer)/m.timer))
 }
 
 // convolve returns the distribution of the sum of two random variables. It leaves out values of
