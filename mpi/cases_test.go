@@ -4,16 +4,20 @@ import (
 	"testing"
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/mpi"
 )
+
+// part selects cases of TestConformanceCases; by default every third one runs.
+var part = testutil.PartFlag()
 
 // The conformance cases hold for any order of events: on a fabric that delivers at random
 // times, without credits, without NIC atomics, and with every rank in a goroutine.
 func TestConformanceCases(t *testing.T) {
 	names := mpi.ConfigurationNames()
 	for i, c := range cases.Cases() {
-		if testing.Short() && i%2 != 0 {
-			continue // -short is used with the race detector, which is slow
+		if !part.Sample(i, 3) {
+			continue
 		}
 		name := names[i%len(names)]
 		if cases.NeedsBackground(&c) {

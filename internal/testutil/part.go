@@ -35,6 +35,15 @@ func (p *Part) Given() bool { return p.of > 0 }
 // Has reports whether the part contains the configuration with a number.
 func (p *Part) Has(number int) bool { return p.of == 0 || number%p.of == p.number }
 
+// Sample reports whether to run the configuration with a number: one of the part, or every nth if
+// the flag was not set.
+func (p *Part) Sample(number, n int) bool {
+	if p.Given() {
+		return p.Has(number)
+	}
+	return number%n == 0
+}
+
 // Set implements flag.Value. It parses I/N: part I of N, counted from 0.
 func (p *Part) Set(text string) error {
 	var number, of int

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
@@ -61,6 +62,9 @@ func passesOnce(t *testing.T, name string) {
 	passed(t, run(t, name, lab.Options{}))
 }
 
+// part selects scenarios of TestQuickScenariosPass; by default every third one runs.
+var part = testutil.PartFlag()
+
 func TestQuickScenariosPass(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -72,6 +76,9 @@ func TestQuickScenariosPass(t *testing.T) {
 	for _, s := range all {
 		if s.RunsOn(scenarios.NetNS) && slices.Contains(s.Tags, "quick") {
 			n++
+			if !part.Sample(n, 3) {
+				continue
+			}
 			t.Run(s.Name, func(t *testing.T) {
 				t.Parallel()
 				passesOnce(t, s.Name)

@@ -127,10 +127,10 @@ limit: 2s
 func TestPauseEndsOnEveryRail(t *testing.T) {
 	for _, service := range []string{"rc", "srq"} {
 		for _, direction := range []string{"in", "out", "both"} {
-			for _, delay := range []string{"1ms", "3ms", "6ms"} {
+			for _, delay := range []string{"1ms", "6ms"} {
 				text := "fabric: {kind: star, hosts: 2, rails: 2}\n" +
 					fmt.Sprintf("impair: [{on: [host1/rdma1], way: %s, delay: %s}]\n", direction, delay) +
-					fmt.Sprintf("workload: {kind: stream, op: send, services: [%s], messages: 300, bytes: 4KiB, pause: 5ms, timeout: 30ms}\n", service)
+					fmt.Sprintf("workload: {kind: stream, op: send, services: [%s], messages: 200, bytes: 4KiB, pause: 5ms, timeout: 30ms}\n", service)
 				t.Run(fmt.Sprint(service, " ", direction, " ", delay), func(t *testing.T) {
 					t.Parallel()
 					runPassing(t, text)

@@ -47,7 +47,7 @@ func TestTrafficSurvivesLossOfInterfaceAddress(t *testing.T) {
 		}
 		for rail := range 2 {
 			times := []time.Duration{0, 10 * time.Microsecond, 30 * time.Microsecond, 150 * time.Microsecond}
-			for _, at := range []time.Duration{times[(i+rail)%4], times[(i+rail+2)%4]} {
+			for _, at := range times[(i+rail)%4 : (i+rail)%4+1] {
 				t.Run(fmt.Sprintf("%v/rail %d/%v", s, rail, at), func(t *testing.T) {
 					var world *mpihost.World
 					f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) { world = w }}
