@@ -113,16 +113,24 @@ func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
+// safeTypes are the parts of package sync that need no other synchronisation. A package that
+// uses only these is raced by the tests of its concurrent callers.
+var safeTypes = []string{"Map", "Pool", "OnceFunc", "OnceValue", "OnceValues"}
+
 // usesConcurrency reports whether f uses goroutines, channels, locks, atomics or parallel tests.
 func usesConcurrency(f *ast.File) (found bool) {
+	imported := false // package sync
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt, *ast.ChanType:
 			found = true
 		case *ast.ImportSpec:
-			found = found || n.Path.Value == `"sync"` || n.Path.Value == `"sync/atomic"`
+			imported = imported || n.Path.Value == `"sync"`
+			found = found || n.Path.Value == `"sync/atomic"`
 		case *ast.SelectorExpr:
-			found = found || n.Sel.Name == "Parallel" // t.Parallel
+			of, _ := n.X.(*ast.Ident)
+			inSync := imported && of != nil && of.Name == "sync" && !slices.Contains(safeTypes, n.Sel.Name)
+			found = found || inSync || n.Sel.Name == "Parallel" // t.Parallel
 		}
 		return !found
 	})

@@ -18,6 +18,7 @@ func TestUsesConcurrency(t *testing.T) {
 		"func f() { go f() }":                                           true,
 		"type s struct{ done chan struct{} }":                           true,
 		"import \"sync\"\nvar mu sync.Mutex":                            true,
+		"import \"sync\"\nvar p sync.Pool":                              false,
 		"import \"sync/atomic\"\nvar n atomic.Int64":                    true,
 		"import \"testing\"\nfunc TestA(t *testing.T) { t.Parallel() }": true,
 	} {
