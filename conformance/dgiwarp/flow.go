@@ -85,10 +85,12 @@ func (p *peer) expectAck(next uint32) arrival {
 	return p.expect(want)
 }
 
-// skipLateRetransmissions skips retransmissions of the device that crossed with the peer's Ack. The
-// first packet that is not such a retransmission, or that matches want, stays pending.
+// skipLateRetransmissions skips retransmissions of the device that crossed with the peer's packet:
+// a slow machine lets the device time out, even several times. The first packet that is not such a
+// retransmission, or that matches want, stays pending.
 func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
-	for range maxLatePackets {
+	const limit = 100
+	for range limit {
 		a, ok := p.nextPacket(p.ResponseTimeout())
 		if !ok {
 			return
@@ -267,7 +269,7 @@ const (
 	noProof = 0 // in a start block: no Challenge was received
 	// peerCookie is the cookie of the peer's Challenges.
 	peerCookie = 0x0123456789abcdef
-	// maxLatePackets is how many packets may cross with the peer's response to them.
+	// maxLatePackets is how many first packets of a flow may cross with the peer's Challenge.
 	maxLatePackets = 2
 	// establishID is the WRID of the Send that establishes a flow.
 	establishID = 0xe57ab
