@@ -1,6 +1,7 @@
 package judge_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -19,9 +20,13 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
+// all makes TestSpecs as thorough as fabrictest conform is, which CI runs too. By default slow
+// cases are left out, and litmus tests and dialogues explore few schedules.
+var all = flag.Bool("all", false, "run slow cases too, and explore as many schedules as fabrictest conform does")
+
 // TestSpecs runs the cases as Ginkgo specs, for its labels, parallel runs and reports:
 //
-//	ginkgo --label-filter='service:rc && level:must' ./conformance/judge
+//	ginkgo --label-filter='service:rc && level:must' ./conformance/judge -- -all
 //
 // A case that is unsupported is skipped. unsupportedFile lists how many are, for each device and
 // reason: a device that refuses something new, or a bench that can do less, is noticed.
@@ -39,9 +44,13 @@ var _ = Describe("in simulation", func() {
 				panic(err)
 			}
 			lab := bench.InSimulation(p, bench.SimOptions{})
+			opt := conformance.Options{Seed: 1, Deviations: known, Schedules: 5}
+			if *all {
+				opt.Schedules = 0 // the number of each case
+			}
 			for _, s := range judge.SuitesOf(p.Protocol) {
 				Describe(s.Title, func() {
-					addSpecs(s, func() conformance.Lab { return lab }, conformance.Options{Seed: 1, Deviations: known})
+					addSpecs(s, func() conformance.Lab { return lab }, opt)
 				})
 			}
 		})
@@ -53,6 +62,9 @@ var _ = Describe("in simulation", func() {
 func addSpecs(s *conformance.Suite, lab func() conformance.Lab, opt conformance.Options) {
 	for i := range s.Cases {
 		c := &s.Cases[i]
+		if slices.Contains(c.Labels, conformance.Slow) && !*all {
+			continue
+		}
 		It(c.ID+": "+c.Title, Label(append(c.AllLabels(), "suite:"+s.Name)...), func(ctx SpecContext) {
 			res := conformance.Judge(ctx, lab(), c, opt)
 			AddReportEntry("verdict", string(res.Verdict), ReportEntryVisibilityFailureOrVerbose)
@@ -71,8 +83,8 @@ func addSpecs(s *conformance.Suite, lab func() conformance.Lab, opt conformance.
 const unsupportedFile = ledgerDir + "/unsupported.txt"
 
 var _ = ReportAfterSuite("unsupported cases are those of the list", func(r Report) {
-	if r.SuiteConfig.LabelFilter != "" || len(r.SuiteConfig.FocusStrings)+len(r.SuiteConfig.SkipStrings) > 0 {
-		return // some cases did not run
+	if *all || r.SuiteConfig.LabelFilter != "" || len(r.SuiteConfig.FocusStrings)+len(r.SuiteConfig.SkipStrings) > 0 {
+		return // the list has the cases of a run without these flags
 	}
 	numbers := map[string]int{} // by device and reason
 	for i := range r.SpecReports {
