@@ -273,7 +273,7 @@ func (p *Pipe) fire(now mono.Time, e *eventState, o *Outcome) (pass bool) {
 		changed := *d
 		p.copyPayload(&changed)
 		if err := p.dissector.SetField(&changed, a.Field, a.Value); err != nil {
-			p.fail(e, fmt.Errorf("%s = %#e: %w", a.Field, a.Value, err))
+			p.fail(e, fmt.Errorf("%s = %#x: %w", a.Field, a.Value, err))
 			break
 		}
 		*d = changed
