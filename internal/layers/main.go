@@ -100,8 +100,8 @@ func (p *testedPackage) parseFiles() error {
 		}
 		p.concurrent = p.concurrent || usesConcurrency(f)
 		for _, d := range f.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && isTest(f.Name.Name) {
-				p.tests = append(p.tests, f.Name.Name)
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && isTest(fn.Name.Name) {
+				p.tests = append(p.tests, fn.Name.Name)
 			}
 		}
 	}
