@@ -45,9 +45,9 @@ func (c *Calls) Forget(num uint64) {
 	delete(c.waiting, num)
 }
 
-// Reply handles a received Reply frame: it ends the call with the number of the frame. It
-// ignores the reply to a call that was forgotten, and returns ErrProtocol if there was no
-// call with that number.
+// Reply handles a received Reply frame: it ends the call with the number of the frame. It ignores
+// the reply to a call that Forget or an earlier reply removed, and returns ErrProtocol if there was
+// no call with that number.
 func (c *Calls) Reply(f Frame) error {
 	c.mu.Lock()
 	done := c.waiting[f.Num]

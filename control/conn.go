@@ -83,8 +83,9 @@ func New(s Stream, c Config) *Conn {
 }
 
 // Read reads the next frame. It returns io.EOF if the peer has closed the channel,
-// io.ErrUnexpectedEOF if it has done so within a frame, ErrProtocol for a frame that
-// Limits does not allow, and a CloseError for a Close frame.
+// io.ErrUnexpectedEOF if it has done so within a frame, ErrProtocol for a frame that Limits does
+// not allow, a CloseError for a Close frame, and os.ErrDeadlineExceeded after IdleTimeout, if that
+// is set.
 func (c *Conn) Read() (Frame, error) {
 	if c.IdleTimeout > 0 {
 		if err := c.stream.SetReadDeadline(time.Now().Add(c.IdleTimeout)); err != nil {
@@ -137,10 +138,13 @@ func (c *Conn) write(b []byte) error {
 		}
 		n, err := c.stream.Write(b[:min(len(b), writeLen)])
 		b = b[n:]
-		switch {
-		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded) && !closing && (n > 0 || c.KeepWaiting != nil && c.KeepWaiting()):
-		default:
+		if errors.Is(err, os.ErrDeadlineExceeded) && !closing {
+			peerReads := n > 0
+			if peerReads || c.KeepWaiting != nil && c.KeepWaiting() {
+				err = nil
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -294,8 +298,8 @@ func (c *Conn) Close(reason error) {
 // is a CloseError. It ignores errors. The caller holds c.writing, which writeReason releases.
 func (c *Conn) writeReason(reason error) {
 	defer c.writing.Unlock()
-	text, coded := reason.Error(), new(CloseError)
-	errors.As(reason, &coded)
-	last := Frame{Kind: Close, Num: coded.Code, Body: []byte(text[:min(len(text), MaxReason)])}.Append(c.takeQueue(nil))
-	_, _ = c.stream.Write(last)
+	text, closeErr := reason.Error(), new(CloseError) // with code 0 if reason is another error
+	errors.As(reason, &closeErr)
+	last := Frame{Kind: Close, Num: closeErr.Code, Body: []byte(text[:min(len(text), MaxReason)])}
+	_, _ = c.stream.Write(last.Append(c.takeQueue(nil)))
 }

@@ -70,10 +70,9 @@ func (f Frame) Append(b []byte) []byte {
 // Limits are the kinds that an end accepts, with the largest body of each.
 type Limits map[Kind]int
 
-// read reads one frame. It returns io.EOF if the peer closed the channel between two
-// frames, io.ErrUnexpectedEOF within a frame, and ErrProtocol for a frame that limits
-// does not allow. Before a body has arrived, it allocates at most maxAtOnce bytes for it.
-// names are the names of the protocol's own kinds, from Own on, for errors.
+// read reads one frame. It returns io.EOF if the peer closed the channel between two frames,
+// io.ErrUnexpectedEOF within a frame, and ErrProtocol for a frame that limits does not allow. names
+// are the names of the protocol's own kinds, from Own on, for errors.
 func read(r io.Reader, limits Limits, names []string) (Frame, error) {
 	var h [headerLen]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
@@ -105,7 +104,7 @@ func read(r io.Reader, limits Limits, names []string) (Frame, error) {
 		_, err = io.ReadFull(r, f.Body)
 	} else {
 		var body bytes.Buffer
-		body.Grow(maxAtOnce)
+		body.Grow(maxAtOnce) // and more as the body arrives, in case the length is wrong
 		_, err = io.CopyN(&body, r, n)
 		f.Body = body.Bytes()
 	}

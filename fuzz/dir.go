@@ -16,8 +16,8 @@ type tempDir struct {
 	lock *os.File
 }
 
-// newTempDir creates a folder for test programs and locks it. It also removes such folders that
-// nobody has locked any more, because the processes that created them were killed.
+// newTempDir creates a folder for test programs and locks it. It also removes the folders of killed
+// processes: those that no process locks any more.
 func newTempDir() (*tempDir, error) {
 	existing, err := filepath.Glob(filepath.Join(os.TempDir(), tempDirPrefix+"*"))
 	if err != nil {

@@ -155,14 +155,16 @@ func Times(total, each time.Duration, targets []Target) []time.Duration {
 	shares := make([]int, len(targets))
 	sum := 0
 	for i, t := range targets {
-		if shares[i] = 1; t.Package == "./fuzz" {
+		shares[i] = 1
+		if t.Package == "./fuzz" {
 			shares[i] = wholeStackShares
 		}
 		sum += shares[i]
 	}
 	times := make([]time.Duration, len(targets))
 	for i := range times {
-		if times[i] = each; each == 0 {
+		times[i] = each
+		if each == 0 {
 			times[i] = max(total*time.Duration(shares[i])/time.Duration(sum), time.Second).Round(time.Millisecond)
 		}
 	}

@@ -65,46 +65,46 @@ func isModule(file string) bool {
 
 // Prepare finds the go command and its cache of fuzz inputs, and makes a folder for test programs.
 // Close removes the folder.
-func (f *Tree) Prepare(ctx context.Context) (err error) {
-	if f.goCmd, err = exec.LookPath("go"); err != nil {
+func (tree *Tree) Prepare(ctx context.Context) (err error) {
+	if tree.goCmd, err = exec.LookPath("go"); err != nil {
 		return errors.New("fuzzing needs the go command, which is not on PATH: install Go from https://go.dev/dl")
 	}
-	out, err := f.goCommand(ctx, "env", "GOCACHE").Output()
+	out, err := tree.goCommand(ctx, "env", "GOCACHE").Output()
 	if err != nil {
 		return fmt.Errorf("go env GOCACHE: %w", err)
 	}
-	f.cache = filepath.Join(strings.TrimSpace(string(out)), "fuzz")
-	f.dir, err = newTempDir()
+	tree.cache = filepath.Join(strings.TrimSpace(string(out)), "fuzz")
+	tree.dir, err = newTempDir()
 	return err
 }
 
 // Close removes the test programs.
-func (f *Tree) Close() {
-	if f.dir != nil {
-		f.dir.remove()
+func (tree *Tree) Close() {
+	if tree.dir != nil {
+		tree.dir.remove()
 	}
 }
 
 // goCommand returns a go command that runs in the root of the tree.
-func (f *Tree) goCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, f.goCmd, args...)
-	cmd.Dir = f.root
+func (tree *Tree) goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, tree.goCmd, args...)
+	cmd.Dir = tree.root
 	return cmd
 }
 
 // build builds the test program of a package, unless it did before, and returns its path.
 // With an error it returns the output of the go command.
-func (f *Tree) build(ctx context.Context, pkg string) (program string, output []byte, err error) {
-	if program, ok := f.built[pkg]; ok {
+func (tree *Tree) build(ctx context.Context, pkg string) (program string, output []byte, err error) {
+	if program, ok := tree.built[pkg]; ok {
 		return program, nil, nil
 	}
-	program = filepath.Join(f.dir.path, fmt.Sprintf("%d.test", len(f.built)))
+	program = filepath.Join(tree.dir.path, fmt.Sprintf("%d.test", len(tree.built)))
 	// With -fuzz the go command instruments the code.
-	output, err = f.goCommand(ctx, "test", "-c", "-fuzz=^Fuzz", "-o", program, pkg).CombinedOutput()
+	output, err = tree.goCommand(ctx, "test", "-c", "-fuzz=^Fuzz", "-o", program, pkg).CombinedOutput()
 	if err != nil {
 		return "", output, err
 	}
-	f.built[pkg] = program
+	tree.built[pkg] = program
 	return program, nil, nil
 }
 
@@ -146,12 +146,12 @@ const attempts = 3
 // Run fuzzes a target for a time and returns the result. It calls progress at the start, and
 // whenever the fuzzer reports its counters. By a bug, the fuzzer may report its own deadline as a
 // failure: Run then fuzzes again, and the target counts as passed if this happens in all attempts.
-func (f *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progress func(*Result)) *Result {
+func (tree *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progress func(*Result)) *Result {
 	r := &Result{Package: t.Package, Name: t.Name, Verdict: Passed}
 	began := time.Now()
 	defer func() { r.Seconds = time.Since(began).Seconds() }()
 	progress(r)
-	program, output, err := f.build(ctx, t.Package)
+	program, output, err := tree.build(ctx, t.Package)
 	if err != nil {
 		r.Verdict, r.Output = Broken, string(output)+err.Error()
 		if ctx.Err() != nil {
@@ -160,7 +160,7 @@ func (f *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progre
 		return r
 	}
 	for range attempts {
-		log, err := f.runProgram(ctx, program, t, fuzzTime, r, progress)
+		log, err := tree.runProgram(ctx, program, t, fuzzTime, r, progress)
 		switch {
 		case ctx.Err() != nil:
 			r.Verdict = Interrupted
@@ -171,7 +171,7 @@ func (f *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progre
 		case err == nil:
 			return r
 		}
-		r.Failures = f.failures(t, log)
+		r.Failures = tree.failures(t, log)
 		if len(r.Failures) == 0 && deadlineAsFailure.MatchString(log) {
 			continue
 		}
@@ -183,11 +183,11 @@ func (f *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progre
 
 // runProgram runs the test program of a target. It sets the counters of r, calls progress for
 // each progress line of the fuzzer, and returns the other lines of the output.
-func (f *Tree) runProgram(ctx context.Context, program string, t Target, fuzzTime time.Duration, r *Result, progress func(*Result)) (string, error) {
+func (tree *Tree) runProgram(ctx context.Context, program string, t Target, fuzzTime time.Duration, r *Result, progress func(*Result)) (string, error) {
 	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.fuzz=^"+t.Name+"$", "-test.fuzztime="+fuzzTime.String(),
 		// By default the fuzzer minimizes a new input for a minute, longer than most targets run.
-		"-test.fuzzminimizetime=20x", "-test.fuzzcachedir="+filepath.Join(f.cache, Module, filepath.FromSlash(t.Package)))
-	cmd.Dir = filepath.Join(f.root, filepath.FromSlash(t.Package)) // the folder with the corpus
+		"-test.fuzzminimizetime=20x", "-test.fuzzcachedir="+filepath.Join(tree.cache, Module, filepath.FromSlash(t.Package)))
+	cmd.Dir = filepath.Join(tree.root, filepath.FromSlash(t.Package)) // the folder with the corpus
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.StdoutPipe()
@@ -242,7 +242,7 @@ func (r *Result) parseProgress(line string) bool {
 
 // failures returns the inputs on which a target failed, from the output of its test program:
 // new inputs that the fuzzer wrote to files, and seeds.
-func (f *Tree) failures(t Target, log string) (all []Input) {
+func (tree *Tree) failures(t Target, log string) (all []Input) {
 	replay := func(entry string) string { return fmt.Sprintf("go test %s -run '^%s$'", t.Package, entry) }
 	for _, m := range inputWritten.FindAllStringSubmatch(log, -1) {
 		file := filepath.ToSlash(filepath.Join(t.Package, m[1]))
@@ -250,7 +250,7 @@ func (f *Tree) failures(t Target, log string) (all []Input) {
 	}
 	for _, m := range seedFailed.FindAllStringSubmatch(log, -1) {
 		in := Input{Replay: replay(m[1])}
-		if file := t.Package + "/testdata/fuzz/" + m[1]; exists(filepath.Join(f.root, file)) {
+		if file := t.Package + "/testdata/fuzz/" + m[1]; exists(filepath.Join(tree.root, file)) {
 			in.File = strings.TrimPrefix(file, "./")
 		}
 		all = append(all, in)

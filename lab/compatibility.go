@@ -115,8 +115,8 @@ func (f *compatibility) checkServices() (why string) {
 
 // checkReceives checks that the provider has RNR NAKs if receivers of the workload post late.
 func (f *compatibility) checkReceives() (why string) {
-	w := &f.w
-	if f.p.HasRNR || !w.RunsIntoRNR() && w.RNRTimer == 0 && w.RNRRetries == nil {
+	postsLate := f.w.RunsIntoRNR() || f.w.RNRTimer != 0 || f.w.RNRRetries != nil
+	if f.p.HasRNR || !postsLate {
 		return ""
 	}
 	return fmt.Sprintf("its receivers post late: over %s a message without a posted receive ends the connection", f.p.Title)

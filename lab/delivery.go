@@ -46,13 +46,13 @@ func (j *checker) checkDelivered() {
 	}
 	var wrong []string
 	var arrived, expected int
-	timing := true // every problem can result from a timeout, and so from a lack of CPU time
+	onlyTimeouts := true // all problems can result from timeouts, and so from a lack of CPU time
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
 			if r.State != Killed {
 				wrong = append(wrong, r.name()+" did not report its messages")
-				timing = timing && r.endedByTimeout()
+				onlyTimeouts = onlyTimeouts && r.endedByTimeout()
 			}
 			continue
 		}
@@ -61,22 +61,22 @@ func (j *checker) checkDelivered() {
 			expected += f.Expected
 			if f.Duplicates > 0 {
 				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's messages twice", r.name(), f.Duplicates, f.Peer))
-				timing = false
+				onlyTimeouts = false
 			}
 			peer := j.rank(f.Peer)
 			peerKilled := peer != nil && peer.State == Killed
 			if want == exactlyOnce && f.Arrived != f.Expected && !peerKilled && r.State != Killed {
 				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's %d messages", r.name(), f.Arrived, f.Peer, f.Expected))
-				timing = timing && j.missingByTimeout(r, &f)
+				onlyTimeouts = onlyTimeouts && j.missingByTimeout(r, &f)
 			}
 		}
 	}
 	if want == exactlyOnce && expected == 0 && len(wrong) == 0 {
 		wrong = append(wrong, "no message was expected: the workload sent none")
-		timing = false
+		onlyTimeouts = false
 	}
 	j.checkProblems("delivered", want, fmt.Sprintf("%d of %d messages, none twice", arrived, expected), wrong)
-	j.setMayLackCPU(timing) // has no effect if the check passed
+	j.setMayLackCPU(onlyTimeouts) // has no effect if the check passed
 }
 
 // rank returns the observation of a rank by its number; nil if there is none.
@@ -161,13 +161,13 @@ func (j *checker) checkErrors() {
 		flushed = []string{scenarios.StatusName(verbs.WCWRFlushErr)}
 	}
 	var wrong, seen []string
-	timing := true // all problems can result from timeouts, and so from a lack of CPU time
+	onlyTimeouts := true // all problems can result from timeouts, and so from a lack of CPU time
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
 			if r.State != Killed {
 				wrong = append(wrong, r.name()+" did not report its errors")
-				timing = timing && r.endedByTimeout()
+				onlyTimeouts = onlyTimeouts && r.endedByTimeout()
 			}
 			continue
 		}
@@ -179,19 +179,19 @@ func (j *checker) checkErrors() {
 		for _, name := range want {
 			if got[name] == 0 && r.State != Killed {
 				wrong = append(wrong, fmt.Sprintf("%s saw no %q", r.name(), name))
-				timing = timing && isTimeoutStatus(name)
+				onlyTimeouts = onlyTimeouts && isTimeoutStatus(name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			if !slices.Contains(allowed, name) {
 				wrong = append(wrong, fmt.Sprintf("%s saw %d of %q", r.name(), got[name], name))
-				timing = timing && isTimeoutStatus(name)
+				onlyTimeouts = onlyTimeouts && isTimeoutStatus(name)
 			}
 			seen = append(seen, fmt.Sprintf("%s: %d of %q", r.Host, got[name], name))
 		}
 	}
 	j.checkProblems("errors", describeErrors(&j.want), joinNames(seen), wrong)
-	j.setMayLackCPU(timing) // has no effect if the check passed
+	j.setMayLackCPU(onlyTimeouts) // has no effect if the check passed
 }
 
 // errorsOf returns the names of the errors for a host. byPattern has them by patterns of hosts.

@@ -130,9 +130,13 @@ func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, er
 	ends, err := p.selectPorts(key+".set.on", f.Set.On)
 	for _, end := range ends {
 		for _, dir := range []Direction{Out, In} {
-			selected := f.Set.Outward()
-			if (dir == In) != end.reversed {
-				selected = f.Set.Inward()
+			outward := dir == Out
+			if end.reversed {
+				outward = !outward
+			}
+			selected := f.Set.Inward()
+			if outward {
+				selected = f.Set.Outward()
 			}
 			same := func(r SpecChange) bool { return r.Port == end.port && r.Direction == dir }
 			if selected && !slices.ContainsFunc(set, same) {

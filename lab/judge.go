@@ -164,8 +164,8 @@ func (j *checker) checkLimits() {
 	}
 }
 
-// workTime returns the longest time of a rank from its first request to its last
-// completion. A rank without a report counts with the duration of the run.
+// workTime returns the longest time of a rank, unless it was killed, from its first request to its
+// last completion. If a rank hangs or has no report, it returns the duration of the run.
 func (o *Observation) workTime() (longest time.Duration) {
 	for i := range o.Ranks {
 		switch r := &o.Ranks[i]; {

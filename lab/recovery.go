@@ -47,18 +47,18 @@ func (o *Observation) faultIntervals() []faultInterval {
 	return all
 }
 
-// affectedRanks returns the ranks on the hosts of a fault, and all ranks if the fault is at a link
-// between switches.
+// affectedRanks returns the ranks on the hosts of a fault, or at the hosts of its ports, and all
+// ranks if the fault is at a link between switches.
 func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 	ports := slices.Concat(s.Ports, slices.Concat(s.Groups...))
 	for i := range o.Ranks {
-		hit := slices.ContainsFunc(s.Hosts, func(h int) bool { return o.Plan.Topology.Hosts[h].Name == o.Ranks[i].Host })
+		isAffected := slices.ContainsFunc(s.Hosts, func(h int) bool { return o.Plan.Topology.Hosts[h].Name == o.Ranks[i].Host })
 		for _, k := range ports {
 			p := &o.Plan.Ports[k]
 			// A port without a host belongs to a trunk between switches, which any flow may use.
-			hit = hit || p.Node == o.Ranks[i].Host || p.Host < 0
+			isAffected = isAffected || p.Node == o.Ranks[i].Host || p.Host < 0
 		}
-		if hit {
+		if isAffected {
 			ranks = append(ranks, i)
 		}
 	}
@@ -139,9 +139,9 @@ func nextDelivery(r *Rank, after time.Duration) (time.Duration, bool) {
 	return 0, false
 }
 
-// nextFault returns the begin of the first fault, after the end of fault k, that keeps the rank from
-// receiving: a fault of the rank itself, or of a send-only rank that sends to it. It returns 0 if
-// there is none.
+// nextFault returns the begin of the first fault, after the end of fault k, that keeps the rank
+// from receiving: a fault of the rank itself, or of a send-only rank that sends to it. It returns 0
+// if there is none.
 func (o *Observation) nextFault(all []faultInterval, k, rank int) time.Duration {
 	for _, s := range all[k+1:] {
 		if s.begin >= all[k].end && slices.Contains(o.receivers(s.ranks), rank) {

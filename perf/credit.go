@@ -92,15 +92,15 @@ func (p *creditTracker) assumeLost() {
 	}
 }
 
-// noCreditDue reports whether no further credit will arrive for the messages sent so far. The
-// receiver sends a credit after interval messages of a queue pair.
-func (p *creditTracker) noCreditDue(interval int) bool {
+// isCreditDue reports whether the receiver must send another credit for the messages sent so far:
+// it sends one after interval messages of a queue pair.
+func (p *creditTracker) isCreditDue(interval int) bool {
 	for i := range p.sent {
 		if p.sent[i]-p.granted[i] >= uint32(interval) {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // creditSender sends the credits of a receiver.

@@ -71,14 +71,15 @@ func (c *conn) setDestination(wrs []verbs.SendWR, qp int) {
 }
 
 // post posts as many messages as the send queue and the credits of a queue pair allow, in bursts of
-// at least minBurst messages, of which the last is signaled.
+// at least minBurst messages. A burst has a multiple of signalEvery messages: its last is signaled.
 func (s *sender) post(qp int) error {
 	for !s.stopping {
 		n := min(s.free[qp], len(s.wrs))
 		if s.credits != nil {
 			n = min(n, s.credits.available(qp))
 		}
-		if n -= n % s.signalEvery; n < s.minBurst {
+		n -= n % s.signalEvery
+		if n < s.minBurst {
 			break
 		}
 		burst := s.wrs[:n]
@@ -154,7 +155,8 @@ func (s *sender) run(ctx context.Context, d time.Duration, least int) (messages 
 		if err != nil {
 			return 0, 0, err
 		}
-		if messages += n; !progress {
+		messages += n
+		if !progress {
 			if err := s.onIdle(ctx, &timer); err != nil {
 				return 0, 0, err
 			}
@@ -196,7 +198,7 @@ func (s *sender) waitArrival(ctx context.Context) error {
 		return s.fence()
 	case ServiceUD:
 		var timer spinTimer
-		for !s.credits.noCreditDue(s.creditEvery) && timer.waited() < lossTimeout {
+		for s.credits.isCreditDue(s.creditEvery) && timer.waited() < lossTimeout {
 			if n, err := s.credits.poll(); err != nil {
 				return err
 			} else if n > 0 {

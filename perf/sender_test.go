@@ -74,8 +74,8 @@ func TestLostCreditsAreRecovered(t *testing.T) {
 	p.sent[0] += 8
 	p.grant(0, 8) // for the four lost and four new messages
 	expect(4, "credits for half again")
-	if p.noCreditDue(4) || !p.noCreditDue(5) {
-		t.Error("noCreditDue with four messages in flight")
+	if !p.isCreditDue(4) || p.isCreditDue(5) {
+		t.Error("isCreditDue with four messages in flight")
 	}
 }
 

@@ -99,7 +99,7 @@ func (o *options) run(packages []string) error {
 		return fmt.Errorf("-cases %s: give %s, %s or %s", o.suite, suiteDevices, suiteMPI, suiteNone)
 	case o.suite == suiteNone && !o.tests:
 		return errors.New("-cases none needs -tests: nothing else would judge the mutants")
-	case (len(packages) == 0) == (o.file == ""):
+	case (len(packages) > 0) == (o.file != ""): // both, or neither
 		return errors.New("name either packages, for example ./emu/softroce/cm, or a file of mutants")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -186,7 +186,7 @@ func (o *options) build(ctx context.Context, dir, pkg string, all []mutant.Mutan
 	return program, valid, err
 }
 
-// byFolder returns the mutants of each package.
+// byFolder returns the mutants by the folder of the package that they change.
 func byFolder(all []mutant.Mutant) map[string][]mutant.Mutant {
 	folders := map[string][]mutant.Mutant{}
 	for i := range all {

@@ -26,8 +26,8 @@ func (p *pool) judge(ctx context.Context, mutants []mutant.Mutant, workers int) 
 	results := make([]result, len(mutants))
 	err := parallel(len(mutants), workers, "judged", func(next func() (int, bool)) error {
 		for {
-			more, err := p.runWorker(ctx, mutants, results, next)
-			if err != nil || !more {
+			crashed, err := p.runWorker(ctx, mutants, results, next)
+			if err != nil || !crashed {
 				return err
 			}
 		}
@@ -36,9 +36,9 @@ func (p *pool) judge(ctx context.Context, mutants []mutant.Mutant, workers int) 
 }
 
 // runWorker runs one worker process, which runs the cases with the mutants whose indexes next
-// returns. It ends when there are no more, or when a mutant ends the worker; more is then true, and
-// the caller starts another worker for the rest.
-func (p *pool) runWorker(ctx context.Context, mutants []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
+// returns, until there are no more. If a mutant ends the worker before, crashed is true, and the
+// caller starts another worker for the rest.
+func (p *pool) runWorker(ctx context.Context, mutants []mutant.Mutant, results []result, next func() (int, bool)) (crashed bool, err error) {
 	cmd := exec.CommandContext(ctx, p.program, "-cases", p.suite, "-worker", p.baseline)
 	in, err := cmd.StdinPipe()
 	if err != nil {

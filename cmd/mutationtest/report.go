@@ -22,24 +22,21 @@ const (
 type count struct{ mutants, byCases, byTests, equivalent int }
 
 // report prints the mutants that survived, and how many of each package were killed. It returns an
-// error if the conformance cases killed a smaller share of the mutants than minimum (0 to 1); kills
-// by Go tests do not count. Survivors whose reason says that they are equivalent are not counted
-// among the mutants.
+// error if the conformance cases killed a smaller share of the mutants than minimum (0 to 1),
+// without the survivors whose reason says that they are equivalent.
 func report(w io.Writer, reasons map[string]string, all []mutant.Mutant, results []result, minimum float64) error {
 	counts := map[string]*count{}
 	var folders []string
 	sum := count{}
 	for i := range all {
 		folder := path.Dir(all[i].Hunks[0].File)
-		c := counts[folder]
-		if c == nil {
-			c = new(count)
-			counts[folder] = c
+		if counts[folder] == nil {
+			counts[folder] = new(count)
 			folders = append(folders, folder)
 		}
 		reason := reasons[survivorKey(folder, all[i].Does)]
 		equivalent := results[i].KilledBy == "" && isEquivalent(reason)
-		for _, c := range []*count{c, &sum} {
+		for _, c := range []*count{counts[folder], &sum} {
 			if equivalent {
 				c.equivalent++
 				continue

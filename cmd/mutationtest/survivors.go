@@ -26,6 +26,7 @@ func survivorReasons() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	const separator = " | " // of the mutant and the reason
 	reasons := map[string]string{}
 	for _, e := range entries {
 		name := "survivors/" + e.Name()
@@ -36,14 +37,14 @@ func survivorReasons() (map[string]string, error) {
 		folder := ""
 		for i, line := range strings.Split(string(text), "\n") {
 			line = strings.TrimSpace(line)
-			switch k := strings.LastIndex(line, " | "); {
+			switch k := strings.LastIndex(line, separator); {
 			case line == "" || strings.HasPrefix(line, "#"):
 			case strings.HasPrefix(line, "package "):
 				folder = strings.TrimPrefix(line, "package ")
-			case k < 0 || !isReason(line[k+3:]):
+			case k < 0 || !isReason(line[k+len(separator):]):
 				return nil, fmt.Errorf("%s:%d: want FUNCTION: CHANGE | equivalent: WHY, or statistics, or unnoticed: WHY", name, i+1)
 			default:
-				reasons[survivorKey(folder, line[:k])] = line[k+3:]
+				reasons[survivorKey(folder, line[:k])] = line[k+len(separator):]
 			}
 		}
 	}

@@ -38,9 +38,10 @@ var parseMutants = sync.OnceValue(func() (all []mutant.Mutant) {
 // FindMutant returns the mutant (a defect that is a change of the source code) with the given name,
 // or nil if there is none. The caller must not modify it.
 func FindMutant(name string) *mutant.Mutant {
-	i := slices.IndexFunc(parseMutants(), func(m mutant.Mutant) bool { return m.Name == name })
+	all := parseMutants()
+	i := slices.IndexFunc(all, func(m mutant.Mutant) bool { return m.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &parseMutants()[i]
+	return &all[i]
 }

@@ -25,19 +25,20 @@ func (t Table[P]) All() []Info {
 	return all
 }
 
-// Set changes a policy so that it has the named defect. It reports whether the table has that
-// defect. If the field is an unsigned number, Set keeps a larger value that another defect has set.
+// Set gives policy the named defect: it sets the field that the defect changes to the defect's
+// value, unless the field is a number that is larger already. It returns false if the table lacks
+// the defect.
 func (t Table[P]) Set(policy *P, name string) bool {
 	for _, d := range t {
 		if d.name != name {
 			continue
 		}
-		f, value := reflect.ValueOf(policy).Elem(), reflect.ValueOf(d.value)
-		for field := range strings.SplitSeq(d.field, ".") { // a path through nested structs
-			f = f.FieldByName(field)
+		field, value := reflect.ValueOf(policy).Elem(), reflect.ValueOf(d.value)
+		for fieldName := range strings.SplitSeq(d.field, ".") { // a path through nested structs
+			field = field.FieldByName(fieldName)
 		}
-		if !f.CanUint() || f.Uint() < value.Uint() {
-			f.Set(value)
+		if isLarger := field.CanUint() && field.Uint() > value.Uint(); !isLarger {
+			field.Set(value)
 		}
 		return true
 	}

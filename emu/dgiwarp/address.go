@@ -73,6 +73,7 @@ func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 
 func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }
 
+// Close implements verbs.AH: it destroys the address handle.
 func (h *addressHandle) Close() error {
 	return h.Destroy("destroy_ah", func() error {
 		h.nic.DestroyAH(h.a)

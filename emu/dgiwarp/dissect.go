@@ -20,17 +20,17 @@ var _ impair.Dissector = Dissector{}
 // QP, and the packet's number in that flow: the sequence number of RD data, or the MSN of an
 // untagged UD segment. It returns false for other packets, which have no number.
 func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
-	var k wire.Packet
-	if k.Parse(payload) != nil {
+	var p wire.Packet
+	if p.Parse(payload) != nil {
 		return 0, 0, false
 	}
-	flow := impair.Flow(k.DstQP)
+	flow := impair.Flow(p.DstQP)
 	switch {
-	case k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData):
-		return flow, uint32(k.Data.Seq), true
-	case k.Kind == wire.KindUD:
+	case p.Kind == wire.KindRD && p.Flags.Has(wire.FlagData):
+		return flow, uint32(p.Data.Seq), true
+	case p.Kind == wire.KindUD:
 		var h ddp.Header
-		if _, err := h.Parse(k.ULPDU); err == nil && !h.Control.Tagged {
+		if _, err := h.Parse(p.ULPDU); err == nil && !h.Control.Tagged {
 			return flow, uint32(h.Untagged.MSN), true
 		}
 	}

@@ -147,27 +147,27 @@ type eventState struct {
 
 // countMatch counts a packet if it matches, and reports whether the event applies to it. If Nth or
 // Occurrence is set, the event applies only to the matching packet with this number.
-func (x *eventState) countMatch(d *link.Datagram, id dissection) bool {
-	if !x.Match.matchesFlow(d, id) {
+func (e *eventState) countMatch(d *link.Datagram, dissected dissection) bool {
+	if !e.Match.matchesFlow(d, dissected) {
 		return false
 	}
-	if x.Match.Seq != nil && (!id.ok || *x.Match.Seq != id.seq) {
+	if e.Match.Seq != nil && (!dissected.ok || *e.Match.Seq != dissected.seq) {
 		return false
 	}
-	x.seen++
-	if x.Match.Nth != nil {
-		return x.seen == *x.Match.Nth
+	e.seen++
+	if e.Match.Nth != nil {
+		return e.seen == *e.Match.Nth
 	}
-	return x.Occurrence == 0 || x.seen == uint64(x.Occurrence)
+	return e.Occurrence == 0 || e.seen == uint64(e.Occurrence)
 }
 
 // exhausted reports whether the event applies to no later packet, because the matching packet with
 // the number Nth or Occurrence has been counted.
-func (x *eventState) exhausted() bool {
-	if x.Match.Nth != nil {
-		return x.seen >= *x.Match.Nth
+func (e *eventState) exhausted() bool {
+	if e.Match.Nth != nil {
+		return e.seen >= *e.Match.Nth
 	}
-	return x.Occurrence > 0 && x.seen >= uint64(x.Occurrence)
+	return e.Occurrence > 0 && e.seen >= uint64(e.Occurrence)
 }
 
 // dissection is the result of Dissector.Dissect.
@@ -178,27 +178,27 @@ type dissection struct {
 }
 
 // matchesFlow reports whether a packet matches Src, Dst and Flow.
-func (m *Match) matchesFlow(d *link.Datagram, id dissection) bool {
+func (m *Match) matchesFlow(d *link.Datagram, dissected dissection) bool {
 	if m.Src.IsValid() && m.Src.Unmap() != d.Src.Addr().Unmap() {
 		return false
 	}
 	if m.Dst.IsValid() && m.Dst.Unmap() != d.Dst.Addr().Unmap() {
 		return false
 	}
-	return m.Flow == nil || (id.ok && *m.Flow == id.flow)
+	return m.Flow == nil || (dissected.ok && *m.Flow == dissected.flow)
 }
 
 // applyEvents applies the events to d. It appends to out d (unless an event drops or holds it), the
 // copies of d, and the held packets that enough packets have overtaken now. Every event counts d,
 // even if another event drops it.
 func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
-	var id dissection
+	var dissected dissection
 	if p.needsDissector {
-		id.flow, id.seq, id.ok = p.dissector.Dissect(d.Payload)
+		dissected.flow, dissected.seq, dissected.ok = p.dissector.Dissect(d.Payload)
 	}
 	p.due = p.due[:0]
 	for i := range p.events {
-		if x := &p.events[i]; !x.exhausted() && x.countMatch(d, id) {
+		if e := &p.events[i]; !e.exhausted() && e.countMatch(d, dissected) {
 			p.due = append(p.due, i)
 		}
 	}
@@ -215,20 +215,20 @@ func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Out
 	}
 	out = append(append(out, o), p.copies...)
 	for i := range p.held[:heldBefore] {
-		if h := &p.held[i]; h.match.matchesFlow(d, id) {
+		if h := &p.held[i]; h.match.matchesFlow(d, dissected) {
 			h.overtakesLeft--
 		}
 	}
 	return p.release(out, func(h *heldPacket) bool { return h.overtakesLeft <= 0 })
 }
 
-// fire applies x's action to o. Copies go to p.copies; pass is false if o itself is dropped or
-// held. An action that does not fit the packet, such as a truncation to more bytes than it has,
-// only counts as failed.
-func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (pass bool) {
-	x.fired++
+// fire applies the action of event e to packet o. Copies go to p.copies; pass is false if o itself
+// is dropped or held. An action that does not fit the packet, such as a truncation to more bytes
+// than it has, only counts as failed.
+func (p *Pipe) fire(now mono.Time, e *eventState, o *Outcome) (pass bool) {
+	e.fired++
 	p.counters.EventsFired++
-	d, a := &o.Datagram, &x.Action
+	d, a := &o.Datagram, &e.Action
 	switch a.Kind {
 	case Drop:
 		p.counters.EventsDropped++
@@ -243,7 +243,7 @@ func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (pass bool) {
 	case Delay:
 		o.Delay += a.Delay
 	case Reorder:
-		h := heldPacket{datagram: *d, match: x.Match, overtakesLeft: max(a.Count, 1), deadline: now.Add(a.Delay)}
+		h := heldPacket{datagram: *d, match: e.Match, overtakesLeft: max(a.Count, 1), deadline: now.Add(a.Delay)}
 		h.datagram.Payload = bytes.Clone(d.Payload)
 		p.held = append(p.held, h)
 		p.counters.Reordered++
@@ -254,14 +254,14 @@ func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (pass bool) {
 			bit += total
 		}
 		if bit < 0 || bit >= total {
-			p.fail(x, fmt.Errorf("there is no bit %d in a payload of %d bits", a.Bit, total))
+			p.fail(e, fmt.Errorf("there is no bit %d in a payload of %d bits", a.Bit, total))
 			break
 		}
 		p.flipBit(d, bit)
 		p.counters.Corrupted++
 	case Truncate:
 		if a.Bytes >= len(d.Payload) {
-			p.fail(x, fmt.Errorf("%d bytes is not less than the payload of %d", a.Bytes, len(d.Payload)))
+			p.fail(e, fmt.Errorf("%d bytes is not less than the payload of %d", a.Bytes, len(d.Payload)))
 			break
 		}
 		d.Payload = d.Payload[:a.Bytes]
@@ -273,7 +273,7 @@ func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (pass bool) {
 		changed := *d
 		p.copyPayload(&changed)
 		if err := p.dissector.SetField(&changed, a.Field, a.Value); err != nil {
-			p.fail(x, fmt.Errorf("%s = %#x: %w", a.Field, a.Value, err))
+			p.fail(e, fmt.Errorf("%s = %#x: %w", a.Field, a.Value, err))
 			break
 		}
 		*d = changed
@@ -281,11 +281,11 @@ func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (pass bool) {
 	return true
 }
 
-// fail counts an action of x that could not be applied, and keeps the first error for Err.
-func (p *Pipe) fail(x *eventState, err error) {
+// fail counts an action of event e that could not be applied, and keeps the first error for Err.
+func (p *Pipe) fail(e *eventState, err error) {
 	p.counters.EventsFailed++
 	if p.err == nil {
-		p.err = fmt.Errorf("event %s, matching packet %d: %w", x.Action.Kind, x.seen, err)
+		p.err = fmt.Errorf("event %s, matching packet %d: %w", e.Action.Kind, e.seen, err)
 	}
 }
 

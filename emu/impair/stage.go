@@ -38,9 +38,9 @@ type stage struct {
 func newStage(spec Spec, source func(kind string) Source) *stage {
 	s := &stage{spec: spec, pacer: Pacer{RateBps: spec.RateBps}}
 	for _, k := range []struct {
-		on   bool
-		kind string
-		to   *Source
+		enabled bool
+		kind    string
+		source  *Source
 	}{
 		{spec.LossPPM > 0, "loss", &s.loss},
 		{spec.Burst != GilbertElliott{}, "burst", &s.burst},
@@ -52,8 +52,8 @@ func newStage(spec Spec, source func(kind string) Source) *stage {
 		{spec.MarkPPM > 0, "mark", &s.mark},
 		{spec.QueueMarks != QueueMarks{}, "queue_mark", &s.queueMark},
 	} {
-		if k.on {
-			*k.to = source(k.kind)
+		if k.enabled {
+			*k.source = source(k.kind)
 		}
 	}
 	return s
@@ -70,7 +70,8 @@ type decision struct {
 	truncateTo uint64 // a fraction of the bytes, in 2^-64
 }
 
-// decide draws the random decisions for the next packet.
+// decide draws the random decisions for the next packet. Impairments that are disabled have no
+// source, and draw nothing.
 func (s *stage) decide() (drawn decision) {
 	if s.loss != nil {
 		drawn.lost = randHit(s.loss, s.spec.LossPPM)

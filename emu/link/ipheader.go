@@ -108,9 +108,9 @@ func TransportChecksum(src, dst netip.Addr, protocol byte, b []byte) uint16 {
 	return check
 }
 
-// PseudoHeaderSum returns the sum, as of SumWords, of the pseudo-header of a TCP or UDP checksum.
-// length counts the TCP or UDP header and the payload. The pseudo-header is that of IPv4 if dst is
-// an IPv4 address, else that of IPv6.
+// PseudoHeaderSum returns the sum (see SumWords) of the pseudo-header of a TCP or UDP checksum:
+// that of IPv4 if dst is an IPv4 address, else that of IPv6. length counts the TCP or UDP header
+// and the payload.
 func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	sum := uint64(protocol) + uint64(length)
 	for _, a := range [...]netip.Addr{src, dst} {
@@ -125,8 +125,9 @@ func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	return sum
 }
 
-// SumWords adds b to a ones' complement sum of 64 bits, which FoldSum reduces to the 16 bits of an
-// Internet checksum. Bytes that are missing in the last word count as 0.
+// SumWords adds the 64-bit words of b to a ones' complement sum, with end-around carry. FoldSum
+// reduces the sum to the 16 bits of an Internet checksum. Bytes that are missing in the last word
+// count as 0.
 func SumWords(sum uint64, b []byte) uint64 {
 	var carry uint64
 	for ; len(b) >= 8; b = b[8:] {

@@ -73,13 +73,15 @@ func greet(conn *launch.Conn) error {
 	if err != nil {
 		return err
 	}
-	gid, err := dev.QueryGID(1, 0)
+	const port, gidIndex = 1, 0
+	gid, err := dev.QueryGID(port, gidIndex)
 	if err != nil {
 		return err
 	}
 	next, prev := (conn.Rank()+1)%conn.Size(), (conn.Rank()+conn.Size()-1)%conn.Size()
-	var qps [2]verbs.QP // to the next rank and to the previous one
-	for i, peer := range []int{next, prev} {
+	neighbours := [2]int{next, prev}
+	var qps [2]verbs.QP // one to each neighbour
+	for i, neighbour := range neighbours {
 		qps[i], err = dev.CreateQP(verbs.QPInit{
 			Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
@@ -90,15 +92,15 @@ func greet(conn *launch.Conn) error {
 		if err != nil {
 			return err
 		}
-		if err := conn.Send(peer, text); err != nil {
+		if err := conn.Send(neighbour, text); err != nil {
 			return err
 		}
 	}
-	// Every rank sends to its next rank first. With two ranks both neighbours are the same peer, so
+	// Every rank sends to its next rank first. With two ranks both neighbours are the same rank, so
 	// its first message is the address for our QP to the previous rank: receive that one first.
-	var peers [2]qpAddress
+	var peers [2]qpAddress // of the QPs of the neighbours
 	for _, i := range []int{1, 0} {
-		text, err := conn.Recv([]int{next, prev}[i], timeout)
+		text, err := conn.Recv(neighbours[i], timeout)
 		if err != nil {
 			return err
 		}
@@ -111,7 +113,7 @@ func greet(conn *launch.Conn) error {
 			return err
 		}
 	}
-	if err := conn.Barrier(timeout); err != nil { // before it, the next rank's QP may not be able to receive
+	if err := conn.Barrier(timeout); err != nil { // until then, the next rank's QP may not be connected
 		return err
 	}
 	_, err = qps[0].PostSend([]verbs.SendWR{{

@@ -28,7 +28,7 @@ func OpenFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block if it is a FIFO by now
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK in case it is a FIFO by now
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,8 @@ func CheckFile(path string) error {
 	return f.Close()
 }
 
-// checkRegular returns nil for a regular file, else an ErrNotRegular that says what the path is.
+// checkRegular returns nil for a regular file, else an ErrNotRegular that names the type of the
+// file.
 func checkRegular(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil

@@ -100,8 +100,8 @@ func (p *testedPackage) parseFiles() error {
 		}
 		p.concurrent = p.concurrent || usesConcurrency(f)
 		for _, d := range f.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && isTest(f.Name.Name) {
-				p.tests = append(p.tests, f.Name.Name)
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && isTest(fn.Name.Name) {
+				p.tests = append(p.tests, fn.Name.Name)
 			}
 		}
 	}
@@ -113,24 +113,25 @@ func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
-// safeTypes are the parts of package sync that need no other synchronisation. A package that
-// uses only these is raced by the tests of its concurrent callers.
-var safeTypes = []string{"Map", "Pool", "OnceFunc", "OnceValue", "OnceValues"}
+// concurrencySafe are the types and functions of package sync that need no other synchronisation. A
+// package that uses only these is raced by the tests of its concurrent callers.
+var concurrencySafe = []string{"Map", "Pool", "OnceFunc", "OnceValue", "OnceValues"}
 
-// usesConcurrency reports whether f uses goroutines, channels, locks, atomics or parallel tests.
+// usesConcurrency reports whether f uses goroutines, channels, atomics, parallel tests, or package
+// sync, except for the names of it that are concurrencySafe.
 func usesConcurrency(f *ast.File) (found bool) {
-	imported := false // package sync
+	importsSync := false
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt, *ast.ChanType:
 			found = true
 		case *ast.ImportSpec:
-			imported = imported || n.Path.Value == `"sync"`
+			importsSync = importsSync || n.Path.Value == `"sync"`
 			found = found || n.Path.Value == `"sync/atomic"`
 		case *ast.SelectorExpr:
-			of, _ := n.X.(*ast.Ident)
-			inSync := imported && of != nil && of.Name == "sync" && !slices.Contains(safeTypes, n.Sel.Name)
-			found = found || inSync || n.Sel.Name == "Parallel" // t.Parallel
+			pkg, _ := n.X.(*ast.Ident)
+			usesSync := importsSync && pkg != nil && pkg.Name == "sync" && !slices.Contains(concurrencySafe, n.Sel.Name)
+			found = found || usesSync || n.Sel.Name == "Parallel" // t.Parallel
 		}
 		return !found
 	})

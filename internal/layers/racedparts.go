@@ -34,8 +34,8 @@ var parts = []part{
 	{"scenarios/workload", "RealTime", simulated},
 }
 
-// partOf returns the entry of the package with this path in the module. found is false if the
-// package has none: then CI does not limit which of its tests run with the race detector.
+// partOf returns the entry in parts of the package with this path in the module. found is false if
+// there is none: then CI does not limit which tests of the package run with the race detector.
 func partOf(name string) (entry part, found bool) {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 	if i < 0 {

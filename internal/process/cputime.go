@@ -28,8 +28,7 @@ type CPUSample struct {
 
 // OthersShare returns the share of CPU time between two samples, from 0 to 1, that this process
 // could not use: other processes used it, a CPU limit withheld it, or the machine was suspended. It
-// returns 0 if no time has passed or the number of CPUs has changed. Interrupt time does not count,
-// because packets of this process cause it too.
+// returns 0 if no time has passed or the number of CPUs has changed.
 func OthersShare(from, to CPUSample) float64 {
 	capacity := to.At.Sub(from.At) * time.Duration(from.CPUs)
 	if capacity <= 0 || from.CPUs != to.CPUs {

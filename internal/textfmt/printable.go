@@ -18,9 +18,9 @@ import (
 	"unicode/utf8"
 )
 
-// Printable escapes control characters, invisible characters such as those that change the text
-// direction, and invalid UTF-8. It keeps newlines and tabs. Text from encoding/json stays valid
-// JSON, because it contains only characters that Printable escapes with \u, as JSON does.
+// Printable escapes control characters other than newline and tab, invisible characters such as
+// those that change the text direction, and invalid UTF-8. Text from encoding/json stays valid
+// JSON: it has no characters that Printable escapes with \x, and JSON allows escapes with \u.
 func Printable(s string) string {
 	if strings.IndexFunc(s, mustEscape) < 0 && utf8.ValidString(s) {
 		return s
@@ -47,8 +47,8 @@ func Printable(s string) string {
 }
 
 // mustEscape reports whether r is a control character other than newline and tab, an invisible
-// format character, a line separator or a noncharacter. The zero-width non-joiner and joiner (200c,
-// 200d) need no escape, because they are part of visible characters.
+// format character, a line or paragraph separator, or a noncharacter (fffe, ffff). The zero-width
+// non-joiner and joiner (200c, 200d) need no escape, because they are part of visible characters.
 func mustEscape(r rune) bool {
 	switch {
 	case r >= ' ' && r < 0x7f || r == '\n' || r == '\t':

@@ -139,10 +139,9 @@ func (f errorNotifier) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// attachTerminal sets this process's terminal to raw mode, and copies its input and size to
-// master, the program's pseudo-terminal, and the output back. It calls closed when this terminal
-// is closed: a raw terminal has no end-of-file key, so a read fails only then. Sizes are copied
-// until done is closed. restore waits for the rest of the output and ends raw mode.
+// attachTerminal sets this process's terminal to raw mode, and copies its input and, until done is
+// closed, its size to master, the program's pseudo-terminal, and the output back. It calls closed
+// when this terminal is closed. restore waits for the rest of the output and ends raw mode.
 func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (restore func(), err error) {
 	restoreMode, err := makeRaw(os.Stdin)
 	if err != nil {
@@ -153,8 +152,10 @@ func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (resto
 		defer close(copied)
 		_, _ = io.Copy(os.Stdout, master) // until no process has the terminal open
 	}()
-	readOnly := struct{ io.Reader }{errorNotifier{os.Stdin, closed}} // hides os.File.WriteTo, which does not call Read
-	go func() { _, _ = io.Copy(master, readOnly) }()                 // until this process ends
+	// A raw terminal has no end-of-file key, so a read fails only if the terminal is closed. The
+	// struct hides os.File.WriteTo, which does not call Read.
+	readOnly := struct{ io.Reader }{errorNotifier{os.Stdin, closed}}
+	go func() { _, _ = io.Copy(master, readOnly) }() // until this process ends
 	resizes := make(chan os.Signal, 1)
 	signal.Notify(resizes, syscall.SIGWINCH)
 	go func() {

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"io"
@@ -24,10 +25,9 @@ type FabricOptions struct {
 	Given                        func(flag string) bool // whether a flag was given
 }
 
-// Scenario returns a scenario for a lab. It has the fabric, impairments and seed of the scenario
-// that o.Like names, or else a fabric from the other options, validated by Parse. Without a kind,
-// two hosts are a pair, and more hosts a star. By default (0) a fat tree has two spines, and a leaf
-// for every two hosts, but at least two. The workload is never run, but the format requires one.
+// Scenario returns a scenario for a lab, with the fabric, impairments and seed of the scenario that
+// o.Like names, or else with a fabric from the other options and defaults, validated by Parse. The
+// workload is never run, but the format requires one.
 func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -57,13 +57,8 @@ func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	case o.Kind == "":
 		s.Fabric.Kind = scenarios.Star
 	case s.Fabric.Kind == scenarios.FatTree:
-		s.Fabric.Leaves, s.Fabric.Spines = max(o.Leaves, 0), max(o.Spines, 0)
-		if o.Leaves == 0 {
-			s.Fabric.Leaves = max(2, (o.Hosts+1)/2)
-		}
-		if o.Spines == 0 {
-			s.Fabric.Spines = 2
-		}
+		s.Fabric.Leaves = cmp.Or(o.Leaves, max(2, (o.Hosts+1)/2)) // a leaf for every two hosts
+		s.Fabric.Spines = cmp.Or(o.Spines, 2)
 	}
 	text, err := s.Marshal()
 	if err != nil {

@@ -140,8 +140,9 @@ func (s *server) exec(c *daemon.Client, r *request) error {
 	}, master)
 }
 
-// killSession kills all processes of the session with the leader's process ID. Its process group is
-// not enough: background jobs of a shell have other groups, and would keep the terminal open.
+// killSession kills all processes of the session whose leader has the process ID leader. To kill
+// the leader's process group is not enough: background jobs of a shell have other groups, and would
+// keep the terminal open.
 func killSession(leader int) {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
 		return // /proc shows another PID namespace: see netns.Unshare

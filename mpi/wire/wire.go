@@ -50,7 +50,7 @@ var kindNames = [...]string{
 	"ACCUMULATE", "SWAP", "OLD", "FLUSH", "FLUSHED", "POST", "COMPLETE", "LOCK", "GRANTED", "UNLOCK",
 }
 
-// String returns the name of the kind.
+// String returns the name of the kind, or "kind" and its number if it is unknown.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) && k > 0 {
 		return kindNames[k]
@@ -306,9 +306,9 @@ func (r *reader) take(n int) []byte {
 		r.truncated, r.b = true, nil
 		return make([]byte, 8)
 	}
-	part := r.b[:n]
+	next := r.b[:n]
 	r.b = r.b[n:]
-	return part
+	return next
 }
 
 func (r *reader) byte() uint8    { return r.take(1)[0] }

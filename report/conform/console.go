@@ -50,7 +50,9 @@ var verdictNames = map[Verdict]string{
 
 // verdictLine returns a line with the verdict, the label and, unless bad, the title of the case.
 func (d *Display) verdictLine(r *Result, label string) string {
-	s := d.tint(r.Verdict, verdictNames[r.Verdict]) + kit.Pad("", 6-len(verdictNames[r.Verdict])) + "  " + textfmt.PrintableLine(label)
+	const width = 6 // of most verdicts
+	name := verdictNames[r.Verdict]
+	s := d.tint(r.Verdict, name) + kit.Pad("", width-len(name)) + "  " + textfmt.PrintableLine(label)
 	if r.Verdict.Bad() {
 		return s + "\n"
 	}

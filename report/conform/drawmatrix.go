@@ -32,9 +32,9 @@ type checkView struct {
 const maxListedCases = 12
 
 // newMatrix returns the table of a device's defects and of the cases that detect them; nil if cases
-// were not run with defects. part is set if only some cases were selected. The table is Full if
-// each defect was tried with all cases or with none.
-func newMatrix(d *Device, part bool) *matrixView {
+// were not run with defects. It omits defects for which no case was selected if someCasesOnly is
+// set. The table is Full if each defect was tried with all cases or with none.
+func newMatrix(d *Device, someCasesOnly bool) *matrixView {
 	if len(d.DefectChecks) == 0 {
 		return nil
 	}
@@ -43,8 +43,7 @@ func newMatrix(d *Device, part bool) *matrixView {
 	shown.DefectChecks = nil
 	for i := range d.DefectChecks {
 		m := &d.DefectChecks[i]
-		// Ignore defects of cases that were not selected.
-		if part && len(m.Expects) == 0 && len(m.Caught) == 0 {
+		if someCasesOnly && len(m.Expects) == 0 && len(m.Caught) == 0 {
 			v.Omitted++
 			continue
 		}
@@ -146,8 +145,12 @@ func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 		m := &all[i]
 		rows[i], first[m] = m, -1
 		for _, id := range slices.Concat(m.Expects, m.Caught) {
-			if x, ok := columnOf[id]; ok && slices.Contains(m.Caught, id) && (first[m] < 0 || slices.Contains(m.Expects, id) && x < first[m]) {
-				first[m] = x
+			column, ok := columnOf[id]
+			if !ok || !slices.Contains(m.Caught, id) {
+				continue
+			}
+			if first[m] < 0 || slices.Contains(m.Expects, id) && column < first[m] {
+				first[m] = column
 			}
 		}
 	}
@@ -159,8 +162,8 @@ func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 // first two parts of case IDs. It omits labels that would overlap.
 func (g *defectGrid) drawTopics(height float64) {
 	columns, cell := g.columns, g.cell
-	const room = 11 // width of a slanted label
-	end := -room * 1.0
+	const room = 11             // width of a slanted label
+	lastLabel := -float64(room) // its position
 	for i := 0; i < len(columns); {
 		j := i
 		for j < len(columns) && columns[j].topic == columns[i].topic {
@@ -169,9 +172,9 @@ func (g *defectGrid) drawTopics(height float64) {
 		x := gridLeft + cell*float64(i)
 		fmt.Fprintf(g, `<path class="topic" d="M%.1f %dV%.0f"/>`, x, gridTop-4, height-8)
 		mid := x + cell*float64(j-i)/2
-		if mid-end >= room {
+		if mid-lastLabel >= room {
 			fmt.Fprintf(g, `<text class="topic" transform="translate(%.1f %d) rotate(-60)">%s</text>`, mid+3, gridTop-8, kit.Escape(columns[i].topic))
-			end = mid
+			lastLabel = mid
 		}
 		i = j
 	}

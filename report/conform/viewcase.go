@@ -242,7 +242,8 @@ func compareWords(want, got string) (w, g []word) {
 	}
 	for i := len(a) - 1; i >= 0; i-- {
 		for j := len(b) - 1; j >= 0; j-- {
-			if same[i][j] = max(same[i+1][j], same[i][j+1]); a[i] == b[j] {
+			same[i][j] = max(same[i+1][j], same[i][j+1])
+			if a[i] == b[j] {
 				same[i][j] = same[i+1][j+1] + 1
 			}
 		}

@@ -34,7 +34,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 	y := scale.Position
 	first, last := math.Log2(float64(ranks[0])), math.Log2(float64(ranks[len(ranks)-1]))
 	if last == first {
-		last++
+		last++ // x divides by the difference
 	}
 	x := func(n int) float64 { return left + 14 + (width-28)*(math.Log2(float64(n))-first)/(last-first) }
 	var b strings.Builder

@@ -137,15 +137,14 @@ func (f *Filter) setICRC(p *packet) {
 }
 
 // acceptWithoutDF emulates the defect DFUnchecked: it makes a received packet with DF clear look as
-// if DF were set. The link may be unable to report DF, and checkICRC assumes that DF is set. So if
-// the ICRC is wrong, acceptWithoutDF assumes that the sender computed it with DF clear, and changes
-// it to the ICRC of the same packet with DF set.
+// if DF were set. The ICRC of such a packet is wrong for checkICRC, which assumes that DF is set.
+// So acceptWithoutDF inverts in a wrong ICRC the bits that depend on DF.
 func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
 		return true
 	}
 	p.Variants &^= link.MayFragment // which a link that reports DF sets if DF is clear
-	// A CRC is linear: the effect of DF depends only on the number of bytes after it, here zeros.
+	// A CRC is linear: which bits depend on DF follows from the number of bytes after it, here zeros.
 	const dfBit, flagsToUDPEnd = 0x40, link.IPv4HeaderLen - 6 + link.UDPHeaderLen
 	body, icrc := p.splitICRC()
 	covered := make([]byte, flagsToUDPEnd+len(body))

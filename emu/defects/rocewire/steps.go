@@ -53,7 +53,8 @@ func dropReservedOpcode(f *Filter, p *packet) (pass bool) {
 		return true
 	}
 	q, ok := f.findQP(p.destQP())
-	return !ok || !q.Peer.IsValid() || p.psn() != q.NextPSN
+	drop := ok && q.Peer.IsValid() && p.psn() == q.NextPSN
+	return !drop
 }
 
 // fixHopLimit is a step of the defect FixedHopLimit: it sets the hop limit of sent packets to 64,
@@ -118,11 +119,11 @@ const nakDelay = 10 * time.Millisecond
 
 // delayNAK is a step of the defect NAKLate: it delays a sequence NAK by nakDelay (see Output).
 func delayNAK(f *Filter, p *packet) (pass bool) {
-	if s, ok := p.syndrome(); !ok || s != wire.Nak(wire.NakPSNSequence) {
-		return true
+	if s, ok := p.syndrome(); ok && s == wire.Nak(wire.NakPSNSequence) {
+		f.delayed = append(f.delayed, *p)
+		return false
 	}
-	f.delayed = append(f.delayed, *p)
-	return false
+	return true
 }
 
 // recordHugeLength is a step of the defect HugeLengthIsAccess: it records the PSN of a received

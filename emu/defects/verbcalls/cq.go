@@ -88,7 +88,7 @@ func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 }
 
 // change applies the defects to polled completions in place, and returns how many are left. It
-// repeats (WCDoubled) or leaves out (WCLost) every fourth.
+// repeats (WCDoubled) or leaves out (WCLost) every fourth completion of the CQ.
 func (c *completionQueue) change(wcs []verbs.WC) (n int) {
 	defects := &c.dev.defects
 	c.mu.Lock()
@@ -96,11 +96,11 @@ func (c *completionQueue) change(wcs []verbs.WC) (n int) {
 	for _, wc := range wcs {
 		c.dev.changeCompletion(&wc)
 		c.polled++
-		fourth := c.polled%4 == 0
-		if fourth && defects.WCDoubled {
+		isFourth := c.polled%4 == 0
+		if isFourth && defects.WCDoubled {
 			c.repeat = append(c.repeat, wc)
 		}
-		if !fourth || !defects.WCLost {
+		if lost := isFourth && defects.WCLost; !lost {
 			wcs[n] = wc
 			n++
 		}

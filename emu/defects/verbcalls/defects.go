@@ -54,13 +54,14 @@ func AllDefects() []defects.Info {
 // Set enables or disables a defect. spec is its name, or "CounterStuck=NAME" with the name of a
 // counter. Only one counter can be stuck: disabling CounterStuck frees it, whatever NAME is. Set
 // returns verbs.ErrNotFound for an unknown defect.
-func (q *Defects) Set(spec string, on bool) error {
+func (d *Defects) Set(spec string, on bool) error {
 	name, counter, _ := strings.Cut(spec, "=")
 	if name != CounterStuck || counter == "" {
-		return defects.Set(q, spec, on)
+		return defects.Set(d, spec, on)
 	}
-	if q.CounterStuck = ""; on {
-		q.CounterStuck = counter
+	d.CounterStuck = ""
+	if on {
+		d.CounterStuck = counter
 	}
 	return nil
 }

@@ -95,14 +95,14 @@ func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 }
 
 // hides reports whether a defect suppresses asynchronous events of a type.
-func (q *Defects) hides(e verbs.AsyncEventType) bool {
+func (d *Defects) hides(e verbs.AsyncEventType) bool {
 	switch e {
 	case verbs.EventCommEst, verbs.EventQPAccessErr, verbs.EventQPReqErr:
-		return q.NoQPEvents
+		return d.NoQPEvents
 	case verbs.EventQPLastWQEReached:
-		return q.NoLastWQEEvent
+		return d.NoLastWQEEvent
 	case verbs.EventSQDrained:
-		return q.SQNeverDrains
+		return d.SQNeverDrains
 	}
 	return false
 }

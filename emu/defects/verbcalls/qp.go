@@ -137,8 +137,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return n, err
 }
 
-// postRefused posts the requests that PostSend kept (RefusedWRStays) if the QP accepts requests
-// now, and drops them if it was reset.
+// postRefused posts the requests that PostSend kept (RefusedWRStays), or drops them if the QP was
+// reset. In INIT and RTR, in which a QP refuses send requests, it keeps them.
 func (q *queuePair) postRefused() {
 	if !q.dev.defects.RefusedWRStays {
 		return
@@ -178,9 +178,9 @@ func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 }
 
 // completeReceive reports whether wc completes a receive, and if so counts the receive as
-// completed. A completion in error has no valid opcode. It is assumed to be of a receive if a
-// receive with its ID is posted, or if no send with its ID was ever posted, since receives of an
-// SRQ are not counted.
+// completed. A completion in error, which has no valid opcode, is taken for that of a receive if a
+// receive with its ID is posted, or no send with its ID was ever posted: receives of an SRQ are not
+// counted.
 func (q *queuePair) completeReceive(wc *verbs.WC) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

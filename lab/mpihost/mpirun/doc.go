@@ -37,12 +37,12 @@ type Config struct {
 }
 
 // setDefaults sets PerHost and Rails to 1 if they are 0, and validates the configuration.
-func (r *Config) setDefaults() error {
-	r.PerHost, r.Rails = cmp.Or(r.PerHost, 1), cmp.Or(r.Rails, 1)
-	if len(r.Args) == 0 {
+func (c *Config) setDefaults() error {
+	c.PerHost, c.Rails = cmp.Or(c.PerHost, 1), cmp.Or(c.Rails, 1)
+	if len(c.Args) == 0 {
 		return errors.New("no program to run")
 	}
-	return r.Check()
+	return c.Check()
 }
 
 // Result is the result of a launch.
@@ -104,13 +104,13 @@ func rankName(o *launch.Outcome) string {
 // forwardOutput prints the output line of an event to standard output or standard error, as the
 // rank did. If Label is set, the number of the rank precedes the line. A simulation has no labels:
 // one process, without a host, runs all ranks.
-func (r *Config) forwardOutput(e *launch.Event) {
+func (c *Config) forwardOutput(e *launch.Event) {
 	to := os.Stdout
 	if e.Stream == launch.Stderr {
 		to = os.Stderr
 	}
 	label := ""
-	if r.Label && e.Host != "" {
+	if c.Label && e.Host != "" {
 		label = fmt.Sprintf("%d: ", e.Rank)
 	}
 	_, _ = io.WriteString(to, label+textfmt.Printable(e.Text)+"\n") // there is no other place for the error

@@ -189,11 +189,11 @@ type fabricJob struct {
 
 // InNamespaces runs the program with one process for each rank, in a fabric of network
 // namespaces. A child process creates the fabric, and the kernel removes it with that process.
-func InNamespaces(ctx context.Context, r Config) (result Result, err error) {
-	if err := r.setDefaults(); err != nil {
+func InNamespaces(ctx context.Context, c Config) (result Result, err error) {
+	if err := c.setDefaults(); err != nil {
 		return Result{}, err
 	}
-	j := fabricJob{Config: r}
+	j := fabricJob{Config: c}
 	if j.Dir, err = os.Getwd(); err != nil {
 		return Result{}, err
 	}
@@ -206,9 +206,9 @@ func InNamespaces(ctx context.Context, r Config) (result Result, err error) {
 	readDone := make(chan struct{})
 	go func() {
 		defer close(readDone)
-		result.Reports, _, readErr = readReports(reports, r.Ranks)
+		result.Reports, _, readErr = readReports(reports, c.Ranks)
 	}()
-	code, err := daemon.RunOnce(ctx, ProcessCommand, j, childReports)
+	code, err := daemon.RunOnce(ctx, ProcessCommand, j, childReports) // closes childReports
 	<-readDone
 	switch {
 	case ctx.Err() != nil:

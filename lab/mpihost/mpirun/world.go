@@ -23,8 +23,8 @@ const reportFD = 4
 
 // InSimulation starts the program once. That process runs all ranks in a simulation, and writes
 // their reports to the pipe that is its file descriptor reportFD.
-func InSimulation(ctx context.Context, r Config) (Result, error) {
-	if err := r.setDefaults(); err != nil {
+func InSimulation(ctx context.Context, c Config) (Result, error) {
+	if err := c.setDefaults(); err != nil {
 		return Result{}, err
 	}
 	reportsReader, reportsWriter, err := os.Pipe()
@@ -33,20 +33,20 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 	}
 	defer reportsReader.Close()
 	defer reportsWriter.Close()
-	r.ReportFD = reportFD
-	job, err := json.Marshal(r.Job)
+	c.ReportFD = reportFD
+	job, err := json.Marshal(c.Job)
 	if err != nil {
 		return Result{}, err
 	}
 	spec := launch.Spec{Start: withStdin((*exec.Cmd).Start), Cmd: launch.Command{
-		Path: r.Args[0], Args: r.Args[1:], Files: []*os.File{reportsWriter}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
+		Path: c.Args[0], Args: c.Args[1:], Files: []*os.File{reportsWriter}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
 	}}
 	group, err := launch.Start(ctx, []launch.Spec{spec}, launch.Options{
 		Join:     launch.JoinOptional, // the process runs all ranks, and need not connect to the launcher
 		LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
 			if e.Kind == launch.Printed {
-				r.forwardOutput(&e)
+				c.forwardOutput(&e)
 			}
 		},
 	})
@@ -54,7 +54,7 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 		return Result{}, err
 	}
 	reportsWriter.Close() // the program has the only open copy: its exit ends the reports
-	reports, started, readErr := readReports(reportsReader, r.Ranks)
+	reports, started, readErr := readReports(reportsReader, c.Ranks)
 	outcomes, _ := group.Wait() // the outcome has the error
 	result := Result{Code: exitStatus(outcomes, os.Stderr), Reports: reports}
 	switch {
@@ -63,7 +63,7 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 	case result.Code != 0:
 		return result, nil // the program printed the reason
 	case !started:
-		return Result{}, fmt.Errorf("%s has ended: %s", r.Args[0], notARank)
+		return Result{}, fmt.Errorf("%s has ended: %s", c.Args[0], notARank)
 	}
 	return result, readErr
 }
@@ -85,19 +85,19 @@ func withStdin(start func(*exec.Cmd) error) func(*exec.Cmd) error {
 // plan returns the plan of the fabric in namespaces: two hosts back to back, or more hosts around a
 // switch. A NIC has an address for each rank of its host. The plan is made from a scenario, which
 // must have a workload; the workload is not run.
-func (r *Config) plan() (*lab.Plan, error) {
-	hosts := max(2, (r.Ranks+r.PerHost-1)/r.PerHost)
+func (c *Config) plan() (*lab.Plan, error) {
+	hosts := max(2, (c.Ranks+c.PerHost-1)/c.PerHost)
 	s := &scenarios.Scenario{
-		Version: scenarios.FormatVersion, Name: "mpirun", Title: "Ranks", Seed: r.Seed, Workload: workload.Config{Kind: workload.AllToAll},
-		Fabric: scenarios.Fabric{Kind: scenarios.Star, Hosts: hosts, Rails: r.Rails, Link: scenarios.Link{MTU: scenarios.Bytes(cmp.Or(r.MTU, netns.DefaultMTU))}},
+		Version: scenarios.FormatVersion, Name: "mpirun", Title: "Ranks", Seed: c.Seed, Workload: workload.Config{Kind: workload.AllToAll},
+		Fabric: scenarios.Fabric{Kind: scenarios.Star, Hosts: hosts, Rails: c.Rails, Link: scenarios.Link{MTU: scenarios.Bytes(cmp.Or(c.MTU, netns.DefaultMTU))}},
 	}
 	if hosts == 2 {
 		s.Fabric.Kind = scenarios.Pair
 	}
-	if r.LossPPM > 0 {
-		s.Impair = []scenarios.Impairment{{Loss: scenarios.Percent(r.LossPPM)}} // Percent counts in ppm
+	if c.LossPPM > 0 {
+		s.Impair = []scenarios.Impairment{{Loss: scenarios.Percent(c.LossPPM)}} // Percent counts in ppm
 	}
-	p, err := lab.NewPlan(s, lab.Options{Seed: r.Seed})
+	p, err := lab.NewPlan(s, lab.Options{Seed: c.Seed})
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (r *Config) plan() (*lab.Plan, error) {
 	for _, host := range p.Topology.Hosts {
 		for k := range host.NICs {
 			nic := &host.NICs[k]
-			for slot := 1; slot < r.PerHost; slot++ {
+			for slot := 1; slot < c.PerHost; slot++ {
 				nic.Addrs = append(nic.Addrs, netip.PrefixFrom(rankAddr(nic, slot), nic.Addrs[0].Bits()))
 			}
 		}

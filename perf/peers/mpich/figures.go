@@ -111,17 +111,16 @@ type result struct {
 }
 
 // compare computes a comparison for each measurement, of medians over the rounds. A round is four
-// runs of all measurements: MPICH, ours, MPICH again, ours without ICRC. Ratio is our result
-// divided by the mean of both MPICH runs, RatioNoICRC our result without ICRC divided by the second
-// MPICH run. Noise is the relative difference of the two MPICH runs.
+// runs of all measurements: MPICH, ours, MPICH again, ours without ICRC. Ours is compared with the
+// mean of both MPICH runs, and ours without ICRC with the MPICH run just before.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
-		median := func(of func(r *round) float64) float64 {
-			all := make([]float64, len(rounds))
+		median := func(value func(r *round) float64) float64 {
+			values := make([]float64, len(rounds))
 			for i := range rounds {
-				all[i] = of(&rounds[i])
+				values[i] = value(&rounds[i])
 			}
-			return perf.Median(all)
+			return perf.Median(values)
 		}
 		meanMPICH := func(r *round) float64 { return (r.MPICH[m.Name] + r.MPICHAgain[m.Name]) / 2 }
 		c := comparison{

@@ -86,7 +86,8 @@ func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, erro
 	return text.String(), err
 }
 
-// startProxy starts a command of mpiexec in host i, bound to the CPU of that host.
+// startProxy starts a proxy, by the command that mpiexec printed, in host i, bound to the CPU of
+// the rank on that host.
 func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec.Cmd, error) {
 	if i >= len(f.hosts) {
 		return nil, fmt.Errorf("mpiexec asks for more processes than the %d hosts have: %q", len(f.hosts), command)
@@ -196,7 +197,7 @@ func lookPath(names ...string) (string, error) {
 	return "", fmt.Errorf("MPICH is missing: no program %s found", strings.Join(names, " or "))
 }
 
-// compile compiles the ranks of MPICH into a directory and returns the path of the program.
+// compile compiles the program of MPICH's ranks, which is in C, and returns its path in dir.
 func (t tools) compile(ctx context.Context, dir string) (program string, err error) {
 	source, program := filepath.Join(dir, "ranks.c"), filepath.Join(dir, "ranks")
 	if err := os.WriteFile(source, ranksInC, 0o644); err != nil {

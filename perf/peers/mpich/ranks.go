@@ -110,7 +110,7 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 	if w.Rank() == 0 {
 		copy(m.buf, want)
 	}
-	for count := firstCount; count > 0; {
+	for count := firstCount; ; {
 		if count, err = m.exchangeCount(count); err != nil || count == 0 {
 			break
 		}

@@ -18,6 +18,7 @@ type Error struct {
 	Errs    []error  // errors, one for each of Failed
 }
 
+// Error lists the files that were not written, each with its error, and those that were.
 func (e *Error) Error() string {
 	var b strings.Builder
 	for i, name := range e.Failed {

@@ -24,7 +24,8 @@ func (g *graph) layoutPair() {
 	for i, n := range g.hosts {
 		n.x = g.w * (float64(i) + 0.5) / float64(len(g.hosts))
 		if len(g.hosts) == 2 {
-			n.x = []float64{84, g.w - 84}[i]
+			const margin = 84
+			n.x = []float64{margin, g.w - margin}[i]
 		}
 		n.y = g.h / 2
 		n.extraHeight = parallelGap * float64(cables-1)
@@ -69,10 +70,10 @@ func (g *graph) layoutRing() {
 
 // ringAngles returns n angles that divide an ellipse into equal arcs, the first at the top.
 func ringAngles(n int, rx, ry float64) []float64 {
-	const fine = 2048                 // chords that approximate the ellipse
-	length := make([]float64, fine+1) // of the first k chords
-	angle := func(k int) float64 { return -math.Pi/2 + 2*math.Pi*float64(k)/fine }
-	for k := 1; k <= fine; k++ {
+	const chords = 2048                 // that approximate the ellipse
+	length := make([]float64, chords+1) // of the first k chords
+	angle := func(k int) float64 { return -math.Pi/2 + 2*math.Pi*float64(k)/chords }
+	for k := 1; k <= chords; k++ {
 		s0, c0 := math.Sincos(angle(k - 1))
 		s1, c1 := math.Sincos(angle(k))
 		length[k] = length[k-1] + math.Hypot(rx*(c1-c0), ry*(s1-s0))
@@ -80,7 +81,7 @@ func ringAngles(n int, rx, ry float64) []float64 {
 	angles := make([]float64, n)
 	k := 0
 	for i := range angles {
-		for length[k] < length[fine]*float64(i)/float64(n) {
+		for length[k] < length[chords]*float64(i)/float64(n) {
 			k++
 		}
 		angles[i] = angle(k)
