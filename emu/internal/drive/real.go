@@ -94,7 +94,8 @@ func (r *Real) Pump() {
 	r.pump(r.poller.lastEvent)
 }
 
-// PollFound implements Driver. It sends acknowledgements, unless they wait for an answer.
+// PollFound implements Driver. It sends acknowledgements, unless they wait to be sent together with
+// the application's answer.
 func (r *Real) PollFound() {
 	r.yields.pollFound()
 	if !r.acks.delivered() {
