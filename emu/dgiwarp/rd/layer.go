@@ -98,7 +98,8 @@ func (l *Layer) Peer(now mono.Time, key Key, ownQKey, peerQKey uint32) (*Peer, e
 		}
 	}
 	recent := now.Sub(p.lastReceived) < l.cfg.Timing.ReuseWithin
-	if p.send.una == p.send.next && !(recent && p.has(flagSending)) {
+	reusable := recent && p.has(flagSending) // the peer still has the flow
+	if p.send.una == p.send.next && !reusable {
 		p.begin(l.secrets.newEpoch(), recent)
 	}
 	p.ownQKey, p.peerQKey = ownQKey, peerQKey
