@@ -160,10 +160,11 @@ func (l *Layer) StrictDeadline() mono.Time {
 		return at
 	}
 	p := l.timers.First()
-	switch idle := p.send.una == p.send.next && p.recv.ackAt == mono.Never && p.send.rto.at == mono.Never; {
-	case idle && at == p.deadline(): // its removal
+	idle := p.send.una == p.send.next && p.recv.ackAt == mono.Never && p.send.rto.at == mono.Never
+	if idle && at == p.deadline() { // the removal of the peer
 		return at
-	case l.delayedAcks > 0:
+	}
+	if l.delayedAcks > 0 {
 		return at.Add(ackSlack)
 	}
 	return at.Add(timeoutSlack)
