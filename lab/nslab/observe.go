@@ -213,7 +213,7 @@ func (r *recorder) handleEvent(e launch.Event) {
 	rank := &r.ranks[e.Rank]
 	var s workload.Sample
 	switch {
-	case e.Kind == launch.Marked && e.Text == readyMark && r.epoch.IsZero():
+	case e.Kind == launch.Marked && e.Text == readyMark && r.epoch.IsZero(): // before time 0
 		if r.ready++; r.ready == len(r.ranks) {
 			close(r.allReady)
 		}

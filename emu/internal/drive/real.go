@@ -167,7 +167,7 @@ func (r *Real) flush(now mono.Time) {
 	for batches := 0; ; {
 		more, retryAfter := r.net.flush(now)
 		if more && batches == maxBatches {
-			more, retryAfter = false, 0
+			more, retryAfter = false, 0 // the next call goes on at once
 		}
 		if !more {
 			if r.full = retryAfter >= 0; r.full {

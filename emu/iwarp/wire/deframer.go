@@ -217,7 +217,8 @@ func (d *Deframer) markersMismatch(raw []byte, prefixLen int) bool {
 func markerPointer(b []byte) uint16 { return binary.BigEndian.Uint16(b[2:]) &^ 3 }
 
 // strip returns raw without its markers. prefixLen is the length of the marker at its start, or 0.
-// The result is a subslice of raw if there is no other marker, else a copy in d.buf, which raw may be.
+// The result is a subslice of raw if there is no other marker, else a copy in d.buf. raw may be
+// d.buf.
 func (d *Deframer) strip(raw []byte, prefixLen int) []byte {
 	n := octetsToMarker(d.offset + uint64(prefixLen))
 	raw = raw[prefixLen:]
