@@ -23,7 +23,7 @@ var withoutRules = flag.Bool("without", false, "remove each rule of the protocol
 var rules = []struct{ rule, file, is, without string }{
 	// Speculation.
 	{"a receive that predicts rendezvous sends an RTR", "receive.go", "\tif sendRTR {\n", "\tif sendRTR && false {\n"},
-	{"a receive makes progress before it sends an RTR", "receive.go", "if mayPredict && !e.cfg.NoEarlyProgress {", "if false {"},
+	{"a receive makes progress before it sends an RTR", "receive.go", "if speculative && !e.cfg.NoEarlyProgress {", "if false {"},
 	{"a send makes progress first", "speculate.go", "if !e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed {", "if false {"},
 	{"a send makes no early progress while RTRs are stopped", "speculate.go", "!e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed", "!e.cfg.NoEarlyProgress"},
 	{"a queued RTR is used", "speculate.go", "if !s.stopped && !s.eagerSent && s.rtrs.len() > 0 {", "if false {"},
