@@ -153,8 +153,8 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()
-	counted := d.cm.agent.Counters()
-	return append(d.nic.Counters(), counted.List()...)
+	cmCounters := d.cm.agent.Counters()
+	return append(d.nic.Counters(), cmCounters.List()...)
 }
 
 // CM returns the connection manager.
