@@ -186,11 +186,11 @@ func describeOutput(output string) string {
 
 // recorder keeps the samples and marks of the ranks. It is safe for concurrent use.
 type recorder struct {
-	mu       sync.Mutex
-	ranks    []record
-	ready    int           // ranks that wait for the start command
-	epoch    time.Time     // time 0 of the scenario; zero until all ranks are ready
-	allReady chan struct{} // closed when all ranks are ready
+	mu         sync.Mutex
+	ranks      []record
+	readyRanks int           // ranks that wait for the start command
+	epoch      time.Time     // time 0 of the scenario; zero until all ranks are ready
+	allReady   chan struct{} // closed when all ranks are ready
 }
 
 // record has the samples and marks of one rank.
@@ -214,7 +214,7 @@ func (r *recorder) handleEvent(e launch.Event) {
 	var s workload.Sample
 	switch {
 	case e.Kind == launch.Marked && e.Text == readyMark && r.epoch.IsZero(): // before time 0
-		if r.ready++; r.ready == len(r.ranks) {
+		if r.readyRanks++; r.readyRanks == len(r.ranks) {
 			close(r.allReady)
 		}
 	case e.Kind == launch.Marked && len(rank.marks) < maxRecords:
