@@ -62,11 +62,11 @@ func (e *End) step() (bool, error) {
 	progressed := false
 	now := e.proc.Now()
 	for _, p := range e.posters {
-		did, err := p.post(now)
+		posted, err := p.post(now)
 		if err != nil {
 			return progressed, err
 		}
-		progressed = progressed || did
+		progressed = progressed || posted
 	}
 	n, err := e.poll()
 	if progressed = progressed || n > 0; progressed {
