@@ -167,8 +167,8 @@ func (c Coverage) Add(d Coverage) Coverage {
 	}
 }
 
-// Coverage counts the rows (requirements) of the section: those with a case, the untestable ones,
-// and, of the testable ones, those of level MUST.
+// Coverage counts the rows (requirements) of the section: all, those with a case and the untestable
+// ones; and of the testable ones those of level MUST, all and those with a case.
 func (s *Section) Coverage() (c Coverage) {
 	for i := range s.Rows {
 		r := &s.Rows[i]

@@ -146,7 +146,7 @@ func clip(s string, n int) string {
 }
 
 // cut truncates a text of more than n bytes, and appends " …". It cuts at the last space in the
-// first n bytes, or after n/2 bytes if that space is before them.
+// first n bytes, but not before byte n/2.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

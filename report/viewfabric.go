@@ -37,15 +37,15 @@ type fabricPainter struct {
 // titles (tooltips) of undisturbed parts, to keep the page small.
 func newFabricPainter(r *Result) *fabricPainter {
 	const maxRanksWithTitles = 24
-	l := &fabricPainter{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewTitles: len(r.Ranks) > maxRanksWithTitles}
+	painter := &fabricPainter{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewTitles: len(r.Ranks) > maxRanksWithTitles}
 	for i := range r.Links {
 		link := &r.Links[i]
 		ends := [2]string{link.From, link.To}
-		l.links[ends] = append(l.links[ends], link)
+		painter.links[ends] = append(painter.links[ends], link)
 	}
 	for i := range r.Ranks {
 		rank := &r.Ranks[i]
-		l.ranks[rank.Host] = append(l.ranks[rank.Host], rank)
+		painter.ranks[rank.Host] = append(painter.ranks[rank.Host], rank)
 	}
 	for _, f := range r.Faults {
 		state := kit.Impaired
@@ -53,10 +53,10 @@ func newFabricPainter(r *Result) *fabricPainter {
 			state = kit.Down
 		}
 		for _, on := range f.On {
-			l.faultStates[on] = max(l.faultStates[on], state)
+			painter.faultStates[on] = max(painter.faultStates[on], state)
 		}
 	}
-	return l
+	return painter
 }
 
 // portName returns "host0/rdma0" for the port of a host, and "switch0" for that of a switch.
@@ -69,29 +69,29 @@ func portName(p topology.Port) string {
 
 // Cable implements kit.Painter: it draws both directions of a cable as one line in the worse
 // state of the two, with the number of lost packets.
-func (l *fabricPainter) Cable(c *topology.Cable) kit.Part {
+func (f *fabricPainter) Cable(c *topology.Cable) kit.Part {
 	a, b := portName(c.A), portName(c.B)
 	var p kit.Part
 	text := []string{a + " – " + b}
 	lost := uint64(0)
 	for _, ends := range [][2]string{{a, b}, {b, a}} {
-		for _, link := range l.links[ends] {
+		for _, link := range f.links[ends] {
 			p.State = max(p.State, linkState(link))
 			lost += link.LostPackets()
 			text = append(text, directionTitle(link))
 		}
 	}
 	if c.A.NIC != "" { // without a NIC, a is the name of a switch, whose faults are not the cable's
-		p.State = max(p.State, l.faultStates[a])
+		p.State = max(p.State, f.faultStates[a])
 	}
 	if c.B.NIC != "" {
-		p.State = max(p.State, l.faultStates[b])
+		p.State = max(p.State, f.faultStates[b])
 	}
 	if lost > 0 {
 		p.Label = textfmt.SI(float64(lost), "") + " lost"
 	}
-	l.used[p.State] = true
-	if !l.fewTitles || p.State != kit.Fine {
+	f.used[p.State] = true
+	if !f.fewTitles || p.State != kit.Fine {
 		p.Title = strings.Join(text, "\n")
 	}
 	return p
@@ -111,28 +111,28 @@ func directionTitle(l *Link) string {
 
 // Host implements kit.Painter: it draws a host as down if a rank on it did not finish, and else in
 // the state that faults caused.
-func (l *fabricPainter) Host(h *topology.Host) kit.Part {
-	p := kit.Part{State: l.faultStates[h.Name]}
+func (f *fabricPainter) Host(h *topology.Host) kit.Part {
+	p := kit.Part{State: f.faultStates[h.Name]}
 	title := h.Name
-	for _, r := range l.ranks[h.Name] {
+	for _, r := range f.ranks[h.Name] {
 		if r.State != stateFinished {
 			p.State = kit.Down
 		}
 		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", r.Rank, rankState(r), textfmt.Bytes(r.Bytes), count(r.Messages))
 	}
-	if !l.fewTitles || p.State != kit.Fine {
+	if !f.fewTitles || p.State != kit.Fine {
 		p.Title = title
 	}
-	l.used[p.State] = true
+	f.used[p.State] = true
 	return p
 }
 
 // legend explains the states that occur in the drawing.
-func (l *fabricPainter) legend() []legendView {
+func (f *fabricPainter) legend() []legendView {
 	texts := map[kit.State]string{kit.Impaired: "disturbed, nothing lost", kit.Lossy: "lost packets", kit.Down: "cut off, or did not finish"}
 	var out []legendView
 	for s := kit.Impaired; s <= kit.Down; s++ {
-		if l.used[s] {
+		if f.used[s] {
 			out = append(out, legendView{s.String(), texts[s]})
 		}
 	}

@@ -154,22 +154,22 @@ func rankTable(r *Result, maxRows int) *table {
 	// Ranks that did not finish come first.
 	slices.SortStableFunc(ranks, func(a, b Rank) int { return cmp.Compare(rankOrder(&a), rankOrder(&b)) })
 	for i := range ranks {
-		k := &ranks[i]
+		rank := &ranks[i]
 		class, elapsed, memory, p50, p99, worst := "", "", "", "", "", ""
-		if k.Elapsed > 0 {
-			elapsed = textfmt.Duration(k.Elapsed)
+		if rank.Elapsed > 0 {
+			elapsed = textfmt.Duration(rank.Elapsed)
 		}
-		if k.MemoryKiB > 0 {
-			memory = textfmt.Bytes(k.MemoryKiB << 10)
+		if rank.MemoryKiB > 0 {
+			memory = textfmt.Bytes(rank.MemoryKiB << 10)
 		}
-		if l := k.Latency; l != nil {
+		if l := rank.Latency; l != nil {
 			p50, p99, worst = textfmt.Duration(l.P50), textfmt.Duration(l.P99), textfmt.Duration(l.Max)
 		}
-		if k.State != stateFinished {
+		if rank.State != stateFinished {
 			class = "down"
 		}
-		t.add(class, fmt.Sprint(k.Rank), k.Host, rankState(k), count(k.Messages), textfmt.Bytes(k.Bytes), count(k.Resent),
-			fmt.Sprint(k.Failures), fmt.Sprint(k.Reconn), elapsed, memory, p50, p99, worst)
+		t.add(class, fmt.Sprint(rank.Rank), rank.Host, rankState(rank), count(rank.Messages), textfmt.Bytes(rank.Bytes), count(rank.Resent),
+			fmt.Sprint(rank.Failures), fmt.Sprint(rank.Reconn), elapsed, memory, p50, p99, worst)
 	}
 	return t.fold("rank", maxRows)
 }
@@ -177,21 +177,21 @@ func rankTable(r *Result, maxRows int) *table {
 const stateFinished = "finished"
 
 // rankOrder returns the sort key of a rank: 1 if it finished, else 0.
-func rankOrder(k *Rank) int {
-	if k.State == stateFinished {
+func rankOrder(rank *Rank) int {
+	if rank.State == stateFinished {
 		return 1
 	}
 	return 0
 }
 
 // rankState returns the state of a rank with its signal or exit code.
-func rankState(k *Rank) string {
-	s := k.State
-	if k.Signal != "" {
-		s += ", " + k.Signal
+func rankState(rank *Rank) string {
+	s := rank.State
+	if rank.Signal != "" {
+		s += ", " + rank.Signal
 	}
-	if k.ExitCode != nil && *k.ExitCode > 0 {
-		s += fmt.Sprintf(", exit code %d", *k.ExitCode)
+	if rank.ExitCode != nil && *rank.ExitCode > 0 {
+		s += fmt.Sprintf(", exit code %d", *rank.ExitCode)
 	}
 	return s
 }

@@ -140,7 +140,7 @@ func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, t
 		out = io.Discard
 	}
 	run := conform.NewRun(j.Seed, o.on)
-	run.Part = j.Part
+	run.Part = j.Filtered
 	j.Dir, j.Started = dir, run.Started
 	j.Show = conform.NewDisplay(report.DisplayConfig{Out: withoutEscapeFilter(out), Status: withoutEscapeFilter(cmd.ErrOrStderr()), Total: total}, j.Ladders)
 	return run

@@ -135,7 +135,7 @@ func (j *Judge) addFaults(run *conform.Run) {
 			run.Faults = append(run.Faults, f)
 		}
 	}
-	if j.Part {
+	if j.Filtered {
 		return // a case that was left out may detect the defect
 	}
 	for i := range j.Devices {

@@ -61,7 +61,7 @@ type Options struct {
 	Workers  int  // cases at a time
 	// Schedules is how many schedules a case explores; 0 for the case's own number.
 	Schedules int
-	Part      bool // some cases were left out
+	Filtered  bool // some cases were left out
 	// CheckCases also runs each case on devices with the defects that it names; Matrix on
 	// devices with every defect. WithoutMutants leaves out defects that are mutants.
 	CheckCases, Matrix, WithoutMutants bool

@@ -122,7 +122,7 @@ func TestRunJudgesCasesAndChecksThem(t *testing.T) {
 	if !slices.Equal(faults, wantFaults) {
 		t.Errorf("faults %q, want %q", faults, wantFaults)
 	}
-	if j.Part = true; len(faultsOf(j, run.Devices)) != 4 {
+	if j.Filtered = true; len(faultsOf(j, run.Devices)) != 4 {
 		t.Errorf("some cases were left out, and %q are faults", faultsOf(j, run.Devices))
 	}
 	if j.WithoutMutants = true; len(j.defectsToTry(d)) != 3 {

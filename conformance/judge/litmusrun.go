@@ -77,7 +77,8 @@ const stride = 8 << 10
 func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 	l := &litmus{litmusTest: t, pair: p, size: max(t.Size, 8)}
 	l.regs, l.variables = t.names()
-	ops := 0 // the memory regs has the registers, a source for each operation, and scratch space for flush
+	// The memory regs has the registers, a source for each operation, and scratch space for flush.
+	ops := 0
 	for _, th := range t.Threads {
 		l.firstSource = append(l.firstSource, len(l.regs)+ops)
 		ops += len(th)

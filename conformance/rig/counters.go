@@ -65,8 +65,8 @@ func (s Counts) AddAll(more Counts) {
 // increases the counter, and must fail the case.
 func CounterCase(c conformance.Case, tested []*Counter) conformance.Case {
 	c.Cite, c.Level = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}, conformance.Should
-	for _, k := range tested {
-		c.Defects = append(c.Defects, "CounterStuck="+k.Names[0])
+	for _, counter := range tested {
+		c.Defects = append(c.Defects, "CounterStuck="+counter.Names[0])
 	}
 	return c
 }
@@ -83,12 +83,12 @@ type CounterCheck struct {
 // tested those that the case is about: if the device has none of these, the case is unsupported.
 func (r *Rig) StartCounterCheck(all, tested []*Counter) *CounterCheck {
 	events, _ := r.Record.Events()
-	k := &CounterCheck{r: r, all: slices.Clone(all), tested: tested, before: r.counters(), firstEvent: len(events)}
-	slices.SortFunc(k.all, func(a, b *Counter) int { return strings.Compare(a.event, b.event) })
+	check := &CounterCheck{r: r, all: slices.Clone(all), tested: tested, before: r.counters(), firstEvent: len(events)}
+	slices.SortFunc(check.all, func(a, b *Counter) int { return strings.Compare(a.event, b.event) })
 	for _, c := range tested {
 		for _, name := range c.Names {
-			if _, ok := k.before[name]; ok {
-				return k
+			if _, ok := check.before[name]; ok {
+				return check
 			}
 		}
 	}
@@ -107,12 +107,12 @@ func (r *Rig) counters() map[string]uint64 {
 
 // Events returns the events that were recorded since StartCounterCheck. It ends the case if the
 // record was too short for all of them.
-func (k *CounterCheck) Events() []conformance.Event {
-	events, omitted := k.r.Record.Events()
+func (check *CounterCheck) Events() []conformance.Event {
+	events, omitted := check.r.Record.Events()
 	if omitted > 0 {
 		Abort(fmt.Errorf("the record lacks %d events", omitted))
 	}
-	return events[k.firstEvent:]
+	return events[check.firstEvent:]
 }
 
 // Expect fails the case unless each counter of the device increased by its number in counts; a
@@ -120,10 +120,10 @@ func (k *CounterCheck) Events() []conformance.Event {
 // instead: devices count bytes in different units, and the list has the count in each unit. It
 // skips ambiguous counters, which grow with all traffic or whose names have several meanings,
 // unless the case is about them.
-func (k *CounterCheck) Expect(counts Counts, byteCounts map[*Counter][]uint64) {
-	after := k.r.counters()
-	for _, c := range k.all {
-		if c.ambiguous && !slices.Contains(k.tested, c) {
+func (check *CounterCheck) Expect(counts Counts, byteCounts map[*Counter][]uint64) {
+	after := check.r.counters()
+	for _, c := range check.all {
+		if c.ambiguous && !slices.Contains(check.tested, c) {
 			continue
 		}
 		for _, name := range c.Names {
@@ -131,12 +131,12 @@ func (k *CounterCheck) Expect(counts Counts, byteCounts map[*Counter][]uint64) {
 			if !ok {
 				continue
 			}
-			delta := now - k.before[name]
+			delta := now - check.before[name]
 			if correct, ok := byteCounts[c]; ok {
-				k.r.Check(slices.Contains(correct, delta), fmt.Sprintf("%s increased by the bytes on the wire, in some unit", name), "%d", delta)
+				check.r.Check(slices.Contains(correct, delta), fmt.Sprintf("%s increased by the bytes on the wire, in some unit", name), "%d", delta)
 				continue
 			}
-			k.r.Check(counts[c].min <= delta && delta <= counts[c].max, fmt.Sprintf("%s increased by %v (%s)", name, counts[c], c.event), "%d", delta)
+			check.r.Check(counts[c].min <= delta && delta <= counts[c].max, fmt.Sprintf("%s increased by %v (%s)", name, counts[c], c.event), "%d", delta)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (d *Device) StrictDeadline() mono.Time {
 }
 
 // Output implements drive.Engine. The filter wireDefects, if any, imitates defects of sent packets.
-// It delivers the completion events of requests that complete when they are sent.
+// Output also delivers the completion events of requests that complete when they are sent.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) (n int) {
 	if d.wireDefects != nil {
 		n = d.wireDefects.Output(now, ds)
@@ -148,12 +148,13 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-// Counters returns the counters of the NIC and of the connection manager (cm_).
+// Counters returns the counters of the NIC, and those of the connection manager, whose names begin
+// with cm_.
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()
-	counted := d.cm.agent.Counters()
-	return append(d.nic.Counters(), counted.List()...)
+	cmCounters := d.cm.agent.Counters()
+	return append(d.nic.Counters(), cmCounters.List()...)
 }
 
 // CM returns the connection manager.

@@ -39,7 +39,7 @@ func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	d.start, d.started, d.baseline = start, true, d.counters()
 	cfg.Specs = d.withLinkSpecs(cfg.Specs)
 	changesHere := func(s lab.Step) bool {
-		return slices.ContainsFunc(s.Set, func(r lab.SpecChange) bool { return r.Port == d.planPort && r.Direction == d.dir })
+		return slices.ContainsFunc(s.Set, func(c lab.SpecChange) bool { return c.Port == d.planPort && c.Direction == d.dir })
 	}
 	// Partitions filter packets at the receiving host.
 	filtered := d.dir == lab.In && plan.Ports[d.planPort].Host >= 0 &&

@@ -26,9 +26,9 @@ import (
 )
 
 // observe combines the reports of the ranks, the exit states of their processes, and the counters
-// of the links. others is the share of CPU time that other processes used. The tier of the
+// of the links. othersShare is the share of CPU time that other processes used. The tier of the
 // observation, where the scenario ran, is NetNS: network namespaces.
-func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.Observation, error) {
+func (p *scenarioRun) observe(outcomes []launch.Outcome, othersShare float64) (*lab.Observation, error) {
 	observed := &lab.Observation{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, AbortReason: p.abortReason}
 	var errs []error
 	var stats []lab.SchedStat
@@ -59,7 +59,7 @@ func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.O
 			}
 		}
 	}
-	observed.SetScheduling(others, stats)
+	observed.SetScheduling(othersShare, stats)
 	return observed, errors.Join(append(errs, p.switches.readCounters(p.Fabric, observed))...)
 }
 
@@ -186,11 +186,11 @@ func describeOutput(output string) string {
 
 // recorder keeps the samples and marks of the ranks. It is safe for concurrent use.
 type recorder struct {
-	mu       sync.Mutex
-	ranks    []record
-	ready    int           // ranks that wait for the start command
-	epoch    time.Time     // time 0 of the scenario; zero until all ranks are ready
-	allReady chan struct{} // closed when all ranks are ready
+	mu         sync.Mutex
+	ranks      []record
+	readyRanks int           // ranks that wait for the start command
+	epoch      time.Time     // time 0 of the scenario; zero until all ranks are ready
+	allReady   chan struct{} // closed when all ranks are ready
 }
 
 // record has the samples and marks of one rank.
@@ -210,17 +210,17 @@ func (r *recorder) handleEvent(e launch.Event) {
 	if e.Kind != launch.Marked && e.Kind != launch.Sampled {
 		return // other events may belong to no rank
 	}
-	k := &r.ranks[e.Rank]
+	rank := &r.ranks[e.Rank]
 	var s workload.Sample
 	switch {
-	case e.Kind == launch.Marked && e.Text == readyMark && r.epoch.IsZero():
-		if r.ready++; r.ready == len(r.ranks) {
+	case e.Kind == launch.Marked && e.Text == readyMark && r.epoch.IsZero(): // before time 0
+		if r.readyRanks++; r.readyRanks == len(r.ranks) {
 			close(r.allReady)
 		}
-	case e.Kind == launch.Marked && len(k.marks) < maxRecords:
-		k.marks = append(k.marks, report.Mark{At: r.since(e.At), What: e.Text})
-	case e.Kind == launch.Sampled && len(k.samples) < maxRecords && json.Unmarshal(e.Sample, &s) == nil:
-		k.samples = append(k.samples, s)
+	case e.Kind == launch.Marked && len(rank.marks) < maxRecords:
+		rank.marks = append(rank.marks, report.Mark{At: r.since(e.At), What: e.Text})
+	case e.Kind == launch.Sampled && len(rank.samples) < maxRecords && json.Unmarshal(e.Sample, &s) == nil:
+		rank.samples = append(rank.samples, s)
 	}
 }
 

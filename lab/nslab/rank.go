@@ -139,7 +139,7 @@ type commandHandler struct {
 
 // handle executes a command of the lab process: it sends time 0 of a start command to start,
 // or moves the queue pairs of the running workload to Error.
-func (o *commandHandler) handle(command string, start chan<- time.Duration) error {
+func (h *commandHandler) handle(command string, start chan<- time.Duration) error {
 	if epoch, ok := strings.CutPrefix(command, startCommand); ok {
 		n, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil {
@@ -148,7 +148,7 @@ func (o *commandHandler) handle(command string, start chan<- time.Duration) erro
 		start <- time.Duration(n)
 		return nil
 	}
-	p := o.program.Load()
+	p := h.program.Load()
 	if p == nil {
 		return fmt.Errorf("cannot %s before the start", command)
 	}

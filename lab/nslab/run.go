@@ -144,9 +144,9 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 	limited := &io.LimitedReader{R: from}
 	in := json.NewDecoder(limited)
 	for {
-		var n labMessage
+		var msg labMessage
 		limited.N = limit
-		if err := in.Decode(&n); err != nil {
+		if err := in.Decode(&msg); err != nil {
 			switch {
 			case limited.N == 0:
 				return result, fmt.Errorf("a message of the lab process has more than %d bytes", limit)
@@ -156,10 +156,10 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 			return result, err
 		}
 		switch {
-		case n.Result != nil:
-			result = n.Result
-		case n.State != nil && opts.OnState != nil:
-			opts.OnState(n.State)
+		case msg.Result != nil:
+			result = msg.Result
+		case msg.State != nil && opts.OnState != nil:
+			opts.OnState(msg.State)
 		}
 	}
 }

@@ -141,7 +141,8 @@ func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPo
 			in := &portDirection{switches: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out}
 			fromSwitch := p.Host < 0 // a switch drops packets that its queue cannot hold; a host waits
 			out.linkSpecs = linkSpecs(cable.Link, fromSwitch)
-			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost { // a host at the other end applies them in its Out
+			// If a host is at the other end, its Out applies the link's impairments to these packets.
+			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost {
 				const finiteQueue = true
 				in.linkSpecs = linkSpecs(cable.Link, finiteQueue)
 			}
@@ -168,15 +169,15 @@ func (w *switchSet) begin(start time.Time) error {
 	return errors.Join(errs...)
 }
 
-// setSpecs replaces the random impairments of ports, in the switches or by netem.
+// setSpecs replaces random impairments of ports, in the switches or by netem.
 func (w *switchSet) setSpecs(all []lab.SpecChange) error {
 	errs := make([]error, 0, len(all))
-	for _, r := range all {
+	for _, change := range all {
 		if w.netem != nil {
-			errs = append(errs, w.setNetem(r.Port, r.Direction, r.Specs))
+			errs = append(errs, w.setNetem(change.Port, change.Direction, change.Specs))
 			continue
 		}
-		errs = append(errs, w.directions[r.Port][r.Direction].setSpecs(r.Specs))
+		errs = append(errs, w.directions[change.Port][change.Direction].setSpecs(change.Specs))
 	}
 	return errors.Join(errs...)
 }

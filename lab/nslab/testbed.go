@@ -84,8 +84,8 @@ func (st *Testbed) Impair(by *lab.Plan, pattern string) error {
 	return st.switches.setSpecs(all)
 }
 
-// SetLink sets the links of the ports that match a pattern up or down. It sets the veth
-// devices, so that programs see the carrier change.
+// SetLink sets the links of the ports that match a pattern up or down, by setting the veth
+// interfaces up or down, so that programs see the carrier change.
 func (st *Testbed) SetLink(pattern string, up bool) error {
 	ports, err := st.Plan.Topology.Match(pattern)
 	for _, p := range ports {

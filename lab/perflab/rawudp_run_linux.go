@@ -83,7 +83,7 @@ func sendStream(w *segmentWriter, f *flow, tx batchSender, start time.Time) erro
 	window := uint64(windowBytes / w.cfg.Bytes)
 	var base uint64
 	for {
-		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1) // fewer than window+1 are then in flight
+		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window)
 		for _, seg := range bufs {
 			w.write(seg)
 		}
@@ -233,14 +233,14 @@ type flow struct {
 	failed   atomic.Bool // by either: the other one must stop
 }
 
-// waitForWindow waits until fewer than window of the segments from base to end-1 are in flight, or
+// waitForWindow waits until at most window of the segments from base to end-1 are in flight, or
 // a side has failed. After stallTimeout it counts all of them as lost. It returns the new base: the
 // segments before base have arrived or are lost.
 func (f *flow) waitForWindow(end, base, window uint64) (newBase uint64) {
 	var since time.Time
 	for spins := 1; ; spins++ {
 		base = max(base, f.received.Load())
-		if end-base < window || f.failed.Load() {
+		if end-base <= window || f.failed.Load() {
 			return base
 		}
 		if spins%spinsPerClockRead == 0 {

@@ -93,7 +93,8 @@ func (s socket) receive(b []byte) (int, error) {
 
 var errClosed = errors.New("the other side has closed the connection")
 
-// nonBlockingResult converts the result of a system call: -1 if it would block or was interrupted.
+// nonBlockingResult returns the result of the system call name: n, an error, or -1 without an error
+// if the call would block or was interrupted.
 func nonBlockingResult(name string, n uintptr, errno syscall.Errno) (int, error) {
 	switch errno {
 	case 0:
@@ -183,11 +184,11 @@ func openUDP(e RawEndpoint, block bool) (socket, error) {
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, queueBytes) != nil {
 		err = s.setOption("SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes)
 	}
-	level, option, do := unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO
+	level, option, dontFragment := unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO
 	if e.Addr.Addr().Is4() {
-		level, option, do = unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO
+		level, option, dontFragment = unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO
 	}
-	if err = errors.Join(err, s.setOption("MTU_DISCOVER", level, option, do), s.setBlocking(block)); err != nil {
+	if err = errors.Join(err, s.setOption("MTU_DISCOVER", level, option, dontFragment), s.setBlocking(block)); err != nil {
 		s.close()
 	}
 	return s, err

@@ -113,7 +113,7 @@ func (c *Conformance) judge() (*judge.Judge, error) {
 	labs := &labs{tier: c.Tier, workers: c.Workers, schedules: c.Schedules}
 	o := c.Options
 	o.RealTime, o.Workers = c.Tier != scenarios.Sim, labs.caseWorkers()
-	o.Part = len(c.IDs) > 0 || c.Level != "" || len(c.Labels) > 0 || len(c.ExcludeLabels) > 0
+	o.Filtered = len(c.IDs) > 0 || c.Level != "" || len(c.Labels) > 0 || len(c.ExcludeLabels) > 0
 	return &judge.Judge{Options: o, Hooks: judge.Hooks{
 		Open: labs.open, SelectMutant: selectMutant, CheckDefect: nics.CheckDefect,
 		Replay: func(d *judge.Device, id string) string { return c.Replay(d.Name, id) },

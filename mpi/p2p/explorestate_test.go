@@ -84,7 +84,7 @@ func (r *exploredRun) appendEnvelope(b []byte, rank int, key Envelope) []byte {
 	e := r.w.ranks[rank].e
 	if s := e.senders[key]; s != nil {
 		u := &s.usage
-		b = appendInts(b, 's', int(key.Source), int(key.Tag), bit(s.eagerSent), bit(s.stopped), bit(s.stopping), u.received, u.used, bit(u.tooFewRTRsUsed), u.sends, u.wouldHaveUsedRTR)
+		b = appendInts(b, 's', int(key.Source), int(key.Tag), bit(s.eagerSent), bit(s.stopped), bit(s.stopUnconfirmed), u.received, u.used, bit(u.tooFewRTRsUsed), u.sends, u.wouldHaveUsedRTR)
 		for q := s.firstUnmatched; q != nil; q = q.nextUnmatched {
 			b = appendInts(b, 'u', r.actOf(rank, q.id))
 		}

@@ -97,7 +97,7 @@ func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 func (e *Engine) handleRevoked(peer int, h *wire.Header) error {
 	r := e.requests.get(h.Recv)
 	if r == nil {
-		return nil
+		return nil // the data arrived first, and completed the receive
 	}
 	if r.Peer != peer || !r.revokingRTR {
 		return protocolError(peer, h, "no RTR was revoked")

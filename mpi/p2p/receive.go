@@ -13,8 +13,8 @@ import (
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv = true
-	mayPredict := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0) // an RTR needs a buffer
-	if mayPredict && !e.cfg.NoEarlyProgress {
+	speculative := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0) // an RTR needs a buffer
+	if speculative && !e.cfg.NoEarlyProgress {
 		e.earlyProgress()
 	}
 	e.requests.add(r)
@@ -32,7 +32,7 @@ func (e *Engine) Irecv(r *Request) {
 	}
 	r.state, r.startedAt = statePosted, e.transport.Now()
 	// Before the receive is posted, because maySendRTR looks at the earlier posted receives.
-	sendRTR := mayPredict && e.maySendRTR(r.node.Envelope)
+	sendRTR := speculative && e.maySendRTR(r.node.Envelope)
 	e.posted.Add(&r.node)
 	e.Stats.MaxPosted = max(e.Stats.MaxPosted, e.posted.Len())
 	if sendRTR {

@@ -23,7 +23,7 @@ var withoutRules = flag.Bool("without", false, "remove each rule of the protocol
 var rules = []struct{ rule, file, is, without string }{
 	// Speculation.
 	{"a receive that predicts rendezvous sends an RTR", "receive.go", "\tif sendRTR {\n", "\tif sendRTR && false {\n"},
-	{"a receive makes progress before it sends an RTR", "receive.go", "if mayPredict && !e.cfg.NoEarlyProgress {", "if false {"},
+	{"a receive makes progress before it sends an RTR", "receive.go", "if speculative && !e.cfg.NoEarlyProgress {", "if false {"},
 	{"a send makes progress first", "speculate.go", "if !e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed {", "if false {"},
 	{"a send makes no early progress while RTRs are stopped", "speculate.go", "!e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed", "!e.cfg.NoEarlyProgress"},
 	{"a queued RTR is used", "speculate.go", "if !s.stopped && !s.eagerSent && s.rtrs.len() > 0 {", "if false {"},
@@ -50,7 +50,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"its outstanding RTRs are ignored", "predict.go", "n.Value.sentRTR = false", "n.Value.sentRTR = true"},
 	{"RTRs that arrive meanwhile are dropped", "speculate.go", "case s.eagerSent || s.stopped:", "case s.eagerSent && !s.stopped:"},
 	{"RTRs are resumed", "speculate.go", "\t\ts.stopped = false\n\t\treturn wire.ResumeRTR", "\t\treturn 0"},
-	{"not before the receiver has acknowledged the stop", "speculate.go", "case s.stopped && !s.stopping && !s.usage.tooFewRTRsUsed:", "case s.stopped && !s.usage.tooFewRTRsUsed:"},
+	{"not before the receiver has acknowledged the stop", "speculate.go", "case s.stopped && !s.stopUnconfirmed && !s.usage.tooFewRTRsUsed:", "case s.stopped && !s.usage.tooFewRTRsUsed:"},
 	{"the receiver resumes", "predict.go", "delete(e.receiverStates, envelope)", "_ = envelope"},
 	{"mispredictions have a limit", "predict.go", "s.mispredicted >= e.cfg.MaxMispredicted", "false"},
 	{"a rendezvous resets their count", "predict.go", "s.mispredicted = 0", "_ = s"},
@@ -71,7 +71,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"evicted state is treated as if an eager message was sent", "speculate.go", "s = &senderState{eagerSent: e.evicted}", "s = &senderState{}"},
 	{"a send that fails sends nothing", "speculate.go", "; err != nil { // before", "; err != nil && false { // before"},
 	{"a send notices that its state was evicted", "speculate.go", "s = e.senderState(r.envelope()) // an", "// an"},
-	{"state with stopped RTRs is evicted too", "speculate.go", "s.rtrs.len() == 0 && !s.stopping", "s.rtrs.len() == 0 && !s.stopped"},
+	{"state with stopped RTRs is evicted too", "speculate.go", "s.rtrs.len() == 0 && !s.stopUnconfirmed", "s.rtrs.len() == 0 && !s.stopped"},
 	{"pop takes constant time", "speculate.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},
 	{"a request completes when the transport has returned its buffer", "request.go", "if r.inTransport {", "if false {"},
 	{"a small message without credit uses rendezvous", "send.go", "switch canSend := e.transport.CanSend(r.Peer, n); {", "switch canSend := n >= 0; {"},

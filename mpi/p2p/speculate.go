@@ -19,9 +19,9 @@ type senderState struct {
 	// RTRs cannot be assigned to sends any more.
 	eagerSent bool
 	// stopped says that an RTS has told the receiver to send no RTRs and to ignore its
-	// outstanding ones; stopping, that the receiver has not yet acknowledged that.
-	stopped, stopping bool
-	usage             usage
+	// outstanding ones; stopUnconfirmed, that the receiver has not yet acknowledged that.
+	stopped, stopUnconfirmed bool
+	usage                    usage
 }
 
 // usage counts how many RTRs of an envelope were used.
@@ -56,7 +56,7 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 // eagerSent set, and its first RTS stops RTRs. It runs again when the states have doubled.
 func (e *Engine) evictSenders() {
 	maps.DeleteFunc(e.senders, func(_ Envelope, s *senderState) bool {
-		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopping
+		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopUnconfirmed
 	})
 	e.evicted = true
 	e.evictAt = max(e.maxEnvelopes, 2*len(e.senders))
@@ -99,9 +99,9 @@ func (e *Engine) rtrFlags(r *Request, s *senderState) wire.Flags {
 	switch {
 	case !s.stopped && (s.eagerSent || s.usage.tooFewRTRsUsed):
 		e.dropRTRs(s)
-		s.stopped, s.stopping, r.sentStopRTR = true, true, true
+		s.stopped, s.stopUnconfirmed, r.sentStopRTR = true, true, true
 		return wire.StopRTR
-	case s.stopped && !s.stopping && !s.usage.tooFewRTRsUsed:
+	case s.stopped && !s.stopUnconfirmed && !s.usage.tooFewRTRsUsed:
 		s.stopped = false
 		return wire.ResumeRTR
 	}
@@ -243,7 +243,7 @@ func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
 	if r.sentStopRTR {
 		r.sentStopRTR = false
-		s.stopping, s.eagerSent = false, false
+		s.stopUnconfirmed, s.eagerSent = false, false
 	}
 }
 

@@ -86,7 +86,8 @@ func (w *Window) Start(group []int, a Assert) error {
 	for _, i := range group {
 		t := &w.targets[i]
 		w.access.markUsed(i)
-		if t.postReceived = a&NoCheck != 0; !t.postReceived && t.unusedPosts > 0 {
+		t.postReceived = a&NoCheck != 0
+		if !t.postReceived && t.unusedPosts > 0 { // the post came before this Start
 			t.unusedPosts--
 			t.postReceived = true
 		}

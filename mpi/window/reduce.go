@@ -78,7 +78,8 @@ func (o Op) ValidFor(t Type) bool {
 	if o >= numOps || t >= numTypes {
 		return false
 	}
-	return !(o >= BAnd && o <= LXor && (t == Float32 || t == Float64))
+	isBitwiseOrLogical, isFloat := o >= BAnd && o <= LXor, t == Float32 || t == Float64
+	return !isBitwiseOrLogical || !isFloat
 }
 
 // Reduce sets each element of into to (into op from). Both slices have the same size, a

@@ -60,8 +60,8 @@ type overlapTest struct {
 	buf    []byte
 	tag    int // one per test, because the history of an envelope may matter
 	number int // messages so far
-	// lead is how much earlier the other rank starts.
-	lead time.Duration
+	// startDelay is how much later side.laterRank starts than the other rank.
+	startDelay time.Duration
 }
 
 // eachOverlapTest runs do for all message sizes and sides: whether the sender or the receiver
@@ -102,7 +102,7 @@ func (h *overlapTest) measure(compute time.Duration, rank int) time.Duration {
 }
 
 // sendOne transfers one message, and returns the time on this rank. If the test has a later rank,
-// that starts h.lead after the other.
+// that starts h.startDelay after the other.
 func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
 	j, me := h.j, h.j.Rank()
 	h.number++
@@ -114,7 +114,7 @@ func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
 	}
 	j.Sendrecv(nil, 1-me, nil, 1-me, tagReady) // synchronises both ranks
 	if h.side.laterRank == me {
-		j.Compute(h.lead) // without progress
+		j.Compute(h.startDelay) // without progress
 	}
 	began := j.Wtime()
 	if me == h.side.computingRank {
@@ -159,10 +159,10 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j.wait(r)
 }
 
-// calibrate returns the time of a message without computation on a rank. It measures twice: the
-// first result becomes h.lead, by which one rank delays its start in all later measurements.
+// calibrate returns the time of a message on a rank, without computation. It measures twice: by the
+// first result, h.startDelay, the later rank delays its start in all later measurements.
 func (h *overlapTest) calibrate(rank int) time.Duration {
-	h.lead = h.measure(0, rank)
+	h.startDelay = h.measure(0, rank)
 	return h.measure(0, rank)
 }
 

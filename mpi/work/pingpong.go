@@ -177,9 +177,9 @@ func bothway(j *job) {
 	}
 }
 
-// multipair is the multi-connection benchmark of Rashti 2010 §3.4.2: a growing number of pairs
-// runs bothway concurrently. It reports their aggregate bandwidth, and the time of a
-// message divided by the number of pairs.
+// multipair is the multi-connection benchmark of Rashti 2010 §3.4.2: 1, 2, 4, … and at last all
+// pairs of ranks exchange windows of messages in both directions at the same time. It reports their
+// total bandwidth, and the normalized time: that of a message divided by the number of pairs.
 func multipair(j *job) {
 	sizes := bandwidthSizes(j)
 	for pairs := 1; ; pairs = min(2*pairs, j.Size()/2) {

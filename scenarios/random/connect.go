@@ -18,14 +18,14 @@ func (e *End) connect() error {
 	if err := e.sendControl(controlMessage{Kind: controlInfo, EndInfo: info}); err != nil {
 		return err
 	}
-	n, err := e.expectControl(controlInfo)
+	msg, err := e.expectControl(controlInfo)
 	if err != nil {
 		return err
 	}
-	if n.EndInfo == nil || len(n.EndInfo.Conns) != len(e.conns) {
+	if msg.EndInfo == nil || len(msg.EndInfo.Conns) != len(e.conns) {
 		return fmt.Errorf("the peer has another workload: its data do not name %d connections", len(e.conns))
 	}
-	e.peer = *n.EndInfo
+	e.peer = *msg.EndInfo
 	windows := make([][]remoteMemory, len(e.conns))
 	for i, c := range e.conns {
 		if err := c.connect(); err != nil {
@@ -41,12 +41,12 @@ func (e *End) connect() error {
 	if err := e.sendControl(controlMessage{Kind: controlReady, Windows: windows}); err != nil {
 		return err
 	}
-	if n, err = e.expectControl(controlReady); err != nil {
+	if msg, err = e.expectControl(controlReady); err != nil {
 		return err
 	}
 	for i := range e.peer.Conns {
-		if e.peer.Conns[i].Windows = n.Windows[i]; len(n.Windows[i]) != e.w.Conns[i].Windows {
-			return fmt.Errorf("connection %d: the peer opened %d windows, not %d", i, len(n.Windows[i]), e.w.Conns[i].Windows)
+		if e.peer.Conns[i].Windows = msg.Windows[i]; len(msg.Windows[i]) != e.w.Conns[i].Windows {
+			return fmt.Errorf("connection %d: the peer opened %d windows, not %d", i, len(msg.Windows[i]), e.w.Conns[i].Windows)
 		}
 	}
 	return nil

@@ -69,8 +69,8 @@ type connReport struct {
 }
 
 // sendControl sends a control message to the peer.
-func (e *End) sendControl(n controlMessage) error {
-	b, err := json.Marshal(n)
+func (e *End) sendControl(msg controlMessage) error {
+	b, err := json.Marshal(msg)
 	if err != nil {
 		return err
 	}
@@ -86,11 +86,11 @@ func (e *End) receiveControl(timeout time.Duration) (*controlMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := new(controlMessage)
-	if err := json.Unmarshal(b, n); err != nil {
+	msg := new(controlMessage)
+	if err := json.Unmarshal(b, msg); err != nil {
 		return nil, fmt.Errorf("control message of the peer: %w", err)
 	}
-	return n, nil
+	return msg, nil
 }
 
 // stallTimeout is how long to wait for the peer.
@@ -100,16 +100,16 @@ func (e *End) stallTimeout() time.Duration { return cmp.Or(e.env.StallTimeout, v
 // It fails after the stall timeout.
 func (e *End) expectControl(kind string) (*controlMessage, error) {
 	for {
-		n, err := e.receiveControl(e.stallTimeout())
+		msg, err := e.receiveControl(e.stallTimeout())
 		switch {
 		case err != nil:
 			return nil, err
-		case n == nil:
+		case msg == nil:
 			return nil, &traffic.StallError{After: e.env.StallTimeout, Status: e.Status() + "; waits for the control message " + kind}
-		case n.Kind == kind:
-			return n, nil
+		case msg.Kind == kind:
+			return msg, nil
 		}
-		if err := e.handleControl(n); err != nil {
+		if err := e.handleControl(msg); err != nil {
 			return nil, err
 		}
 	}
@@ -117,13 +117,13 @@ func (e *End) expectControl(kind string) (*controlMessage, error) {
 
 // handleControl handles a control message that may arrive at any time: that requests of the peer
 // have failed, or that all have completed. Other messages are an error.
-func (e *End) handleControl(n *controlMessage) error {
+func (e *End) handleControl(msg *controlMessage) error {
 	switch {
-	case n.Kind == controlFailed && n.Conn >= 0 && n.Conn < len(e.conns):
-		return e.conns[n.Conn].peerRequestsFailed()
-	case n.Kind == controlDone && n.Report != nil && len(n.Report.Conns) == len(e.conns):
-		e.peerDone = n.Report
+	case msg.Kind == controlFailed && msg.Conn >= 0 && msg.Conn < len(e.conns):
+		return e.conns[msg.Conn].peerRequestsFailed()
+	case msg.Kind == controlDone && msg.Report != nil && len(msg.Report.Conns) == len(e.conns):
+		e.peerDone = msg.Report
 		return nil
 	}
-	return fmt.Errorf("control message %q of the peer while %s: do both ends run the same workload?", n.Kind, e.phase)
+	return fmt.Errorf("control message %q of the peer while %s: do both ends run the same workload?", msg.Kind, e.phase)
 }

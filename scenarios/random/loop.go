@@ -23,7 +23,7 @@ func (e *End) traffic() error {
 	e.lastProgress = e.startedAt
 	doneSent := false
 	for {
-		moved, err := e.step()
+		progressed, err := e.step()
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (e *End) traffic() error {
 			if err := e.sendControl(controlMessage{Kind: controlDone, Report: r}); err != nil {
 				return err
 			}
-		case moved: // do not wait
+		case progressed: // do not wait
 		case done && e.peerDone != nil:
 			return e.waitForLatePackets()
 		default:
@@ -59,20 +59,20 @@ func (e *End) complete() bool {
 
 // step posts requests and polls completions. It reports whether there was progress.
 func (e *End) step() (bool, error) {
-	moved := false
+	progressed := false
 	now := e.proc.Now()
 	for _, p := range e.posters {
-		did, err := p.post(now)
+		posted, err := p.post(now)
 		if err != nil {
-			return moved, err
+			return progressed, err
 		}
-		moved = moved || did
+		progressed = progressed || posted
 	}
 	n, err := e.poll()
-	if moved = moved || n > 0; moved {
+	if progressed = progressed || n > 0; progressed {
 		e.lastProgress = e.proc.Now()
 	}
-	return moved, err
+	return progressed, err
 }
 
 // poster posts receives or requests at the times of a pacer.
@@ -112,23 +112,23 @@ func (e *End) waitForEvent(done bool) error {
 	}
 	if done && !e.hasUnreliableConns() {
 		// Only the final control message of the peer is missing.
-		n, err := e.receiveControl(wait)
-		if err != nil || n == nil {
+		msg, err := e.receiveControl(wait)
+		if err != nil || msg == nil {
 			return err
 		}
-		return e.handleControl(n)
+		return e.handleControl(msg)
 	}
 	if at := e.nextPostTime(); at >= 0 {
 		shorten(max(at-now, 0))
 	}
 	// In these cases a control message, or the end of the peer, may be what this end waits for.
 	if done || e.hasUnreliableConns() || e.w.Network.GivesUp || e.env.DetectPeerEnd {
-		n, err := e.receiveControl(0)
+		msg, err := e.receiveControl(0)
 		if err != nil {
 			return err
 		}
-		if n != nil {
-			return e.handleControl(n)
+		if msg != nil {
+			return e.handleControl(msg)
 		}
 		shorten(controlInterval)
 	}

@@ -113,11 +113,11 @@ func (e *End) verify() error {
 	if err := e.sendControl(controlMessage{Kind: controlWords, Words: e.words.values()}); err != nil {
 		return err
 	}
-	n, err := e.expectControl(controlWords)
+	msg, err := e.expectControl(controlWords)
 	if err != nil {
 		return err
 	}
-	if err := e.words.check(n.Words); err != nil {
+	if err := e.words.check(msg.Words); err != nil {
 		return err
 	}
 	if err := e.drain(); err != nil {

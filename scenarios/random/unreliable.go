@@ -199,9 +199,9 @@ const anyLength = -1
 
 // ipPayloadLen is the payload length of the IP packet that the GRH of a datagram reports. With
 // UDPPortInGRH (datagram-iWARP), the GRH describes a UDP packet with the message alone.
-func ipPayloadLen(m *traffic.TransportTraits, o *op) int {
+func ipPayloadLen(traits *traffic.TransportTraits, o *op) int {
 	const udp, bth, deth, icrc = 8, 12, 8, 4
-	if m.UDPPortInGRH {
+	if traits.UDPPortInGRH {
 		return udp + o.size
 	}
 	carried := udp + bth + deth + (o.size+3)&^3 + icrc
@@ -217,7 +217,7 @@ const datagramPort = 65041
 // checkSource checks the source of a datagram in its completion and GRH, and that the GRH's payload
 // length is ipPayload. It returns the expected and the actual value, or empty strings.
 func (c *conn) checkSource(wc *verbs.WC, grh []byte, ipPayload int) (want, got string) {
-	peer, m := &c.end.peer, &c.end.w.Traits
+	peer, traits := &c.end.peer, &c.end.w.Traits
 	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Conns[c.index].QPN {
 		return fmt.Sprintf("a global header and source QP %#x", peer.Conns[c.index].QPN), fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP)
 	}
@@ -241,7 +241,7 @@ func (c *conn) checkSource(wc *verbs.WC, grh []byte, ipPayload int) (want, got s
 		return "UDP (17) in the header area", fmt.Sprint(h.protocol)
 	case c.spec.TrafficClass != 0 && h.tclass>>2 != c.spec.TrafficClass>>2:
 		return fmt.Sprintf("DSCP %d", c.spec.TrafficClass>>2), fmt.Sprint(h.tclass >> 2)
-	case m.UDPPortInGRH && binary.BigEndian.Uint16(grh[2:]) != datagramPort:
+	case traits.UDPPortInGRH && binary.BigEndian.Uint16(grh[2:]) != datagramPort:
 		return fmt.Sprintf("source port %d in octets 2 and 3 of the header area", datagramPort), fmt.Sprint(binary.BigEndian.Uint16(grh[2:]))
 	}
 	return "", ""

@@ -236,25 +236,25 @@ func (c *Conn) problems() (errs problems) {
 
 // Adapt makes a connection suitable for the transport: it removes missing operations, and without
 // RNR it makes room for all receives at the start.
-func (c *Conn) Adapt(m *traffic.TransportTraits) {
-	lacks := func(op verbs.WROpcode) bool { return slices.Contains(m.MissingOps, op) }
+func (c *Conn) Adapt(traits *traffic.TransportTraits) {
+	lacks := func(op verbs.WROpcode) bool { return slices.Contains(traits.MissingOps, op) }
 	c.Mix = slices.DeleteFunc(slices.Clone(c.Mix), lacks)
 	if lacks(verbs.OpBindMW) {
 		c.Windows = 0
 	}
-	if m.NoRNR {
+	if traits.NoRNR {
 		c.RecvDepth, c.RecvPacing = max(c.Messages[A], c.Messages[B], 1), Pacing{}
 	}
 }
 
 // transportProblems lists what a connection needs and the transport lacks.
-func (c *Conn) transportProblems(m *traffic.TransportTraits) (errs problems) {
-	for _, op := range m.MissingOps {
+func (c *Conn) transportProblems(traits *traffic.TransportTraits) (errs problems) {
+	for _, op := range traits.MissingOps {
 		errs.check(!slices.Contains(c.Mix, op), "Mix has %v, which the transport lacks", op)
 	}
-	errs.check(!m.ConnectsByCM || c.Service == RC, "the transport has connections only, of RC")
+	errs.check(!traits.ConnectsByCM || c.Service == RC, "the transport has connections only, of RC")
 	messages := max(c.Messages[A], c.Messages[B])
-	errs.check(!m.NoRNR || c.RecvDepth >= messages,
+	errs.check(!traits.NoRNR || c.RecvDepth >= messages,
 		"%d receives for %d messages: a message without a posted receive ends the connection", c.RecvDepth, messages)
 	return errs
 }

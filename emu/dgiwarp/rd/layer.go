@@ -98,7 +98,8 @@ func (l *Layer) Peer(now mono.Time, key Key, ownQKey, peerQKey uint32) (*Peer, e
 		}
 	}
 	recent := now.Sub(p.lastReceived) < l.cfg.Timing.ReuseWithin
-	if p.send.una == p.send.next && !(recent && p.has(flagSending)) {
+	reusable := recent && p.has(flagSending) // the peer still has the flow
+	if p.send.una == p.send.next && !reusable {
 		p.begin(l.secrets.newEpoch(), recent)
 	}
 	p.ownQKey, p.peerQKey = ownQKey, peerQKey
@@ -159,10 +160,11 @@ func (l *Layer) StrictDeadline() mono.Time {
 		return at
 	}
 	p := l.timers.First()
-	switch idle := p.send.una == p.send.next && p.recv.ackAt == mono.Never && p.send.rto.at == mono.Never; {
-	case idle && at == p.deadline(): // its removal
+	idle := p.send.una == p.send.next && p.recv.ackAt == mono.Never && p.send.rto.at == mono.Never
+	if idle && at == p.deadline() { // the removal of the peer
 		return at
-	case l.delayedAcks > 0:
+	}
+	if l.delayedAcks > 0 {
 		return at.Add(ackSlack)
 	}
 	return at.Add(timeoutSlack)

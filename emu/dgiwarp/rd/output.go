@@ -79,7 +79,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	if s == nil && !p.has(flagAckDue) {
 		return Packet{}, false
 	}
-	k := &l.scratch
+	k := &l.scratch // the packet to send
 	k.Header = wire.NewHeader(wire.KindRD, p.Key.RemoteQP, p.Key.LocalQP, p.peerQKey)
 	from := len(b)
 	if p.includesAck(s) {
@@ -121,7 +121,7 @@ func (p *Peer) includesAck(s *segment) bool {
 
 // emitReply appends a challenge or a refusal to b.
 func (l *Layer) emitReply(r *reply, b []byte) Packet {
-	k := &l.scratch
+	k := &l.scratch // the packet to send
 	k.Header = r.header
 	if r.header.Kind == wire.KindChallenge {
 		l.Count.SentChallenges++

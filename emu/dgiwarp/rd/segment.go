@@ -37,30 +37,30 @@ const (
 )
 
 // get returns an unused segment, or allocates one.
-func (s *segmentPool) get() *segment {
-	s.used++
-	if g := s.free; g != nil {
-		s.free = g.next
-		s.freeCount--
-		g.next = nil
-		return g
+func (pool *segmentPool) get() *segment {
+	pool.used++
+	if s := pool.free; s != nil {
+		pool.free = s.next
+		pool.freeCount--
+		s.next = nil
+		return s
 	}
 	return &segment{header: make([]byte, 0, usualHeader)}
 }
 
 // release takes a segment back and returns the next segment of its flow.
-func (s *segmentPool) release(g *segment) *segment {
-	next := g.next
-	s.used--
-	clear(g.payload) // or the pool would keep the sender's memory from being freed
-	g.payload = g.payload[:0]
-	if cap(g.header) > longHeader {
-		g.header = make([]byte, 0, usualHeader)
+func (pool *segmentPool) release(s *segment) *segment {
+	next := s.next
+	pool.used--
+	clear(s.payload) // or the pool would keep the sender's memory from being freed
+	s.payload = s.payload[:0]
+	if cap(s.header) > longHeader {
+		s.header = make([]byte, 0, usualHeader)
 	}
-	if s.freeCount < keepFree {
-		g.next = s.free
-		s.free = g
-		s.freeCount++
+	if pool.freeCount < keepFree {
+		s.next = pool.free
+		pool.free = s
+		pool.freeCount++
 	}
 	return next
 }

@@ -56,17 +56,17 @@ func (l *Layer) unstore(p *Peer) {
 }
 
 // list returns the list of free buffers of a size, and its length.
-func (f *storePool) list(size int) (first **stored, count *int) {
+func (pool *storePool) list(size int) (first **stored, count *int) {
 	if size == smallSegment {
-		return &f.small, &f.smallFree
+		return &pool.small, &pool.smallFree
 	}
-	return &f.large, &f.largeFree
+	return &pool.large, &pool.largeFree
 }
 
 // get takes room for a buffer of a size, and returns a free one, or allocates one.
-func (f *storePool) get(size int) *stored {
-	f.room -= size
-	list, count := f.list(size)
+func (pool *storePool) get(size int) *stored {
+	pool.room -= size
+	list, count := pool.list(size)
 	if s := *list; s != nil {
 		*list = s.next
 		*count--
@@ -76,9 +76,9 @@ func (f *storePool) get(size int) *stored {
 }
 
 // put returns the room of s, and keeps s for reuse, unless enough buffers of its size are free.
-func (f *storePool) put(s *stored) {
-	list, count := f.list(cap(s.buf))
-	f.room += cap(s.buf)
+func (pool *storePool) put(s *stored) {
+	list, count := pool.list(cap(s.buf))
+	pool.room += cap(s.buf)
 	s.next = nil
 	if *count < keepStored {
 		s.next = *list

@@ -94,7 +94,8 @@ func (r *Real) Pump() {
 	r.pump(r.poller.lastEvent)
 }
 
-// PollFound implements Driver. It sends acknowledgements, unless they wait for an answer.
+// PollFound implements Driver. It sends acknowledgements, unless they wait to be sent together with
+// the application's answer.
 func (r *Real) PollFound() {
 	r.yields.pollFound()
 	if !r.acks.delivered() {
@@ -166,7 +167,7 @@ func (r *Real) flush(now mono.Time) {
 	for batches := 0; ; {
 		more, retryAfter := r.net.flush(now)
 		if more && batches == maxBatches {
-			more, retryAfter = false, 0
+			more, retryAfter = false, 0 // the next call goes on at once
 		}
 		if !more {
 			if r.full = retryAfter >= 0; r.full {

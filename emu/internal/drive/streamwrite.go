@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 // Flush writes the engine's output to the streams. It reports false if a stream has more to write
 // than its share of one call (writeBytes): call Flush again. If a stream is full, its output waits
 // until Receive finds that the stream has room.
-func (s *Streams) Flush(now mono.Time) (all bool) {
+func (s *Streams) Flush(now mono.Time) (allWritten bool) {
 	// Streams that did not write all the last time come first: they waited longest.
 	handleQueue(&s.writeQueue, func(st *stream) {
 		if st.writeQueued = false; !st.removed {

@@ -37,7 +37,7 @@ func (y *yieldPolicy) pollFound() {
 // spinning reports whether the application has polled for a while and found nothing.
 func (y *yieldPolicy) spinning() bool { return y.emptyPolls.Load() > spinThreshold }
 
-// pollEmpty notes a poll that returned nothing. Every yieldInterval>>shift of them it yields.
+// pollEmpty notes a poll that returned nothing. Every yieldInterval>>shift such polls, it yields.
 func (y *yieldPolicy) pollEmpty() {
 	shift := y.shift.Load()
 	if y.emptyPolls.Add(1)%(yieldInterval>>shift) != 0 {

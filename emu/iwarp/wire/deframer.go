@@ -98,7 +98,7 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 		}
 	}
 	for len(b) > 0 {
-		n, known := d.extent(d.buf)
+		n, known := d.extent(d.buf) // if not known, n octets end with the ULPDU_Length
 		take := min(n-d.received, len(b))
 		if !d.skipped { // after skipped octets, the rest of the FPDU is only counted
 			d.buf = append(d.buf, b[:take]...)
@@ -150,23 +150,23 @@ func (d *Deframer) markerPrefixLen() int {
 // extent returns the length, with markers, of the FPDU at the start of raw. If raw is too short
 // to tell, known is false, and n is the number of octets up to the end of the ULPDU_Length.
 func (d *Deframer) extent(raw []byte) (n int, known bool) {
-	lead := d.markerPrefixLen()
-	if len(raw) < lead+ULPDULengthLen {
-		return lead + ULPDULengthLen, false
+	prefixLen := d.markerPrefixLen()
+	if len(raw) < prefixLen+ULPDULengthLen {
+		return prefixLen + ULPDULengthLen, false
 	}
-	n = FPDULen(int(binary.BigEndian.Uint16(raw[lead:])))
+	n = FPDULen(int(binary.BigEndian.Uint16(raw[prefixLen:])))
 	if d.framing.Markers {
-		n += MarkerLen * markersWithin(d.offset+uint64(lead), n)
+		n += MarkerLen * markersWithin(d.offset+uint64(prefixLen), n)
 	}
-	return lead + n, true
+	return prefixLen + n, true
 }
 
 // finish decodes an FPDU from raw, its octets on the wire, and advances the stream offset past it.
 // raw ends early if octets of the FPDU were skipped.
 func (d *Deframer) finish(raw []byte) FPDU {
-	lead := d.markerPrefixLen()
+	prefixLen := d.markerPrefixLen()
 	wireLen, _ := d.extent(raw)
-	f := FPDU{Length: int(binary.BigEndian.Uint16(raw[lead:])), Offset: d.offset, WireLen: wireLen}
+	f := FPDU{Length: int(binary.BigEndian.Uint16(raw[prefixLen:])), Offset: d.offset, WireLen: wireLen}
 	switch {
 	case d.skipped:
 		f.CRCStatus = CRCUnknown
@@ -178,9 +178,9 @@ func (d *Deframer) finish(raw []byte) FPDU {
 	}
 	body := raw
 	if d.framing.Markers {
-		f.Markers = (lead + MarkerLen*markersWithin(d.offset+uint64(lead), FPDULen(f.Length))) / MarkerLen
-		f.MarkerMismatch = d.markersMismatch(raw, lead)
-		body = d.strip(raw, lead)
+		f.Markers = (wireLen - FPDULen(f.Length)) / MarkerLen
+		f.MarkerMismatch = d.markersMismatch(raw, prefixLen)
+		body = d.strip(raw, prefixLen)
 	}
 	f.fill(body[ULPDULengthLen:])
 	d.offset += uint64(wireLen)
@@ -199,14 +199,14 @@ func (f *FPDU) fill(body []byte) {
 	}
 }
 
-// markersMismatch reports whether a marker in raw does not point to the ULPDU_Length. lead is the
-// length of a marker before the ULPDU_Length, or 0.
-func (d *Deframer) markersMismatch(raw []byte, lead int) bool {
-	if lead > 0 && markerPointer(raw) != 0 {
+// markersMismatch reports whether a marker in raw does not point to the ULPDU_Length. prefixLen is
+// the length of a marker before the ULPDU_Length, or 0.
+func (d *Deframer) markersMismatch(raw []byte, prefixLen int) bool {
+	if prefixLen > 0 && markerPointer(raw) != 0 {
 		return true
 	}
-	for i := lead + octetsToMarker(d.offset+uint64(lead)); i+MarkerLen <= len(raw); i += MarkerInterval {
-		if markerPointer(raw[i:]) != uint16(i-lead) {
+	for i := prefixLen + octetsToMarker(d.offset+uint64(prefixLen)); i+MarkerLen <= len(raw); i += MarkerInterval {
+		if markerPointer(raw[i:]) != uint16(i-prefixLen) {
 			return true
 		}
 	}
@@ -216,11 +216,12 @@ func (d *Deframer) markersMismatch(raw []byte, lead int) bool {
 // markerPointer returns the FPDUPTR of a marker, whose two low bits do not count.
 func markerPointer(b []byte) uint16 { return binary.BigEndian.Uint16(b[2:]) &^ 3 }
 
-// strip returns raw without its markers. lead is the length of the marker at its start, or 0. The
-// result is a subslice of raw if there is no other marker, else a copy in d.buf. raw may be d.buf.
-func (d *Deframer) strip(raw []byte, lead int) []byte {
-	n := octetsToMarker(d.offset + uint64(lead))
-	raw = raw[lead:]
+// strip returns raw without its markers. prefixLen is the length of the marker at its start, or 0.
+// The result is a subslice of raw if there is no other marker, else a copy in d.buf. raw may be
+// d.buf.
+func (d *Deframer) strip(raw []byte, prefixLen int) []byte {
+	n := octetsToMarker(d.offset + uint64(prefixLen))
+	raw = raw[prefixLen:]
 	if n >= len(raw) {
 		return raw
 	}

@@ -35,11 +35,11 @@ func (f *Framer) Len(ulpduLen int) int {
 	if !f.framing.Markers {
 		return n
 	}
-	lead, at := 0, f.offset
+	prefixLen, at := 0, f.offset
 	if at%MarkerInterval == 0 { // a marker precedes the FPDU
-		lead, at = MarkerLen, at+MarkerLen
+		prefixLen, at = MarkerLen, at+MarkerLen
 	}
-	return lead + n + MarkerLen*markersWithin(at, n)
+	return prefixLen + n + MarkerLen*markersWithin(at, n)
 }
 
 // Append appends the FPDU of the ULPDU that is the concatenation of parts. Without CRCs, the CRC

@@ -116,24 +116,24 @@ func (n *Net) handleEvents(events []unix.EpollEvent) {
 	}
 }
 
-// Ready implements link.StreamNet. With more than maxDirectStreams streams, it reports those with
-// epoll events. Otherwise it reports all as readable, except streams after EOF without an event,
-// because epoll costs as much as two empty reads. It then polls epoll only every epollInterval
-// calls, for listeners, and while a stream waits to be connected or writable.
+// Ready implements link.StreamNet. If there are at most maxDirectStreams streams, it reports all as
+// readable, except streams after EOF without an event: their empty reads cost less than epoll. It
+// then polls epoll only every epollInterval calls, for listeners, and while a stream waits to be
+// connected or writable. With more streams, it reports those with epoll events.
 func (n *Net) Ready(ready []link.StreamReady) int {
 	n.mu.Lock()
 	if n.closed {
 		n.mu.Unlock()
 		return 0
 	}
-	few := len(n.live) <= maxDirectStreams && len(n.live) < len(ready)
-	if n.poller.readyCalls++; n.poller.readyCalls%epollInterval == 0 || !few || n.needsEpoll() {
+	reportAll := len(n.live) <= maxDirectStreams && len(n.live) < len(ready)
+	if n.poller.readyCalls++; n.poller.readyCalls%epollInterval == 0 || !reportAll || n.needsEpoll() {
 		n.pollEpoll()
 	}
 	count := 0
-	if few {
+	if reportAll {
 		for _, s := range n.live {
-			if slot := &n.slots[s.id]; !s.eof || slot.queued {
+			if slot := &n.slots[s.id]; !s.eof || slot.queued { // queued: it has an event
 				ready[count] = link.StreamReady{ID: s.id, Readable: true, Writable: slot.writable}
 				slot.readable, slot.writable = false, false
 				count++

@@ -38,8 +38,9 @@ const withReset, withoutReset = true, false
 
 var _ link.StreamLink = (*Stream)(nil)
 
-// dial binds the socket and starts to connect it. If the peer refuses at once, dial sets s.err
-// and returns nil: Read reports the error, as it does for later ones.
+// dial starts to connect the socket, which it binds first if s.local has an address or a port. If
+// the peer refuses at once, dial sets s.err and returns nil: Read reports the error, as it does for
+// later ones.
 func (s *Stream) dial() error {
 	if !s.local.Addr().IsUnspecified() || s.local.Port() != 0 {
 		if s.local.Port() == 0 {

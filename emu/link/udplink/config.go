@@ -142,24 +142,24 @@ type useCount struct {
 const closedBit = 1 << 32
 
 // enter adds a user and returns true; the caller must call leave. After close it returns false.
-func (g *useCount) enter() bool {
-	if g.state.Add(1) < closedBit {
+func (u *useCount) enter() bool {
+	if u.state.Add(1) < closedBit {
 		return true
 	}
-	g.state.Add(-1)
+	u.state.Add(-1)
 	return false
 }
 
-func (g *useCount) leave() { g.state.Add(-1) }
+func (u *useCount) leave() { u.state.Add(-1) }
 
 // close lets no more users enter. It reports false if it was called before.
-func (g *useCount) close() bool {
+func (u *useCount) close() bool {
 	for {
-		s := g.state.Load()
+		s := u.state.Load()
 		if s >= closedBit {
 			return false
 		}
-		if g.state.CompareAndSwap(s, s+closedBit) {
+		if u.state.CompareAndSwap(s, s+closedBit) {
 			return true
 		}
 	}
@@ -167,8 +167,8 @@ func (g *useCount) close() bool {
 
 // drain returns when all users have left, after close. Users stay for one system call that
 // does not block, so it yields and does not sleep.
-func (g *useCount) drain() {
-	for g.state.Load() != closedBit {
+func (u *useCount) drain() {
+	for u.state.Load() != closedBit {
 		runtime.Gosched()
 	}
 }

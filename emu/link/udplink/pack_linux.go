@@ -197,7 +197,7 @@ const patch, unpatch = true, false // of patchIPIDs
 
 // patchIPIDs corrects the ICRCs in the payloads of super-packet m for the IPv4 identifications 0,
 // 1, 2, … of its segments, and sets IPID. A second call, with unpatch, undoes both.
-func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
+func (s *sender) patchIPIDs(ds []link.Datagram, m *message, patching bool) {
 	if s.patchIPID == nil {
 		return
 	}
@@ -205,7 +205,7 @@ func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
 		d := &ds[m.first+k]
 		s.patchIPID(d.Payload, uint16(k))
 		d.IPID = link.IPIDUnknown
-		if on {
+		if patching {
 			d.IPID = uint32(k)
 		}
 	}

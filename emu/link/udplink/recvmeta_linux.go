@@ -21,12 +21,12 @@ type recvMeta struct {
 
 // split splits a message, which GRO may have made of several datagrams, from off on into ds until
 // ds is full. It returns their number, and the offset after them. An empty message is one datagram.
-func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end int) {
+func (m *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end int) {
 	d := link.Datagram{
-		Src: a.src, Dst: a.dst, TClass: a.tclass, HopLimit: a.hopLimit, IPID: link.IPIDUnknown, FlowLabel: a.flowLabel,
+		Src: m.src, Dst: m.dst, TClass: m.tclass, HopLimit: m.hopLimit, IPID: link.IPIDUnknown, FlowLabel: m.flowLabel,
 	}
 	for n < len(ds) {
-		end = min(off+a.segment, len(message))
+		end = min(off+m.segment, len(message))
 		ds[n] = d
 		ds[n].Payload = message[off:end:end]
 		n++
@@ -40,10 +40,10 @@ func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end in
 // parse decodes the address and the control messages of message i, of size bytes, into r.meta.
 // Without a control message of GRO, the message is one segment.
 func (r *receiver) parse(i, size int) {
-	a := &r.meta
-	a.src, a.dst = getSockaddr(&r.names[i]), r.dst
-	a.flowLabel, a.tclass, a.hopLimit = 0, 0, 0
-	a.segment = max(1, size)
+	m := &r.meta
+	m.src, m.dst = getSockaddr(&r.names[i]), r.dst
+	m.flowLabel, m.tclass, m.hopLimit = 0, 0, 0
+	m.segment = max(1, size)
 	c := r.controls[i].b[:r.headers[i].hdr.Controllen]
 	for len(c) >= cmsgHeader+minData {
 		head := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))
@@ -51,33 +51,33 @@ func (r *receiver) parse(i, size int) {
 		if n < cmsgHeader+minData || n > len(c) {
 			break
 		}
-		a.parseControl(head, c[cmsgHeader:n])
+		m.parseControl(head, c[cmsgHeader:n])
 		c = c[n:]
 	}
 }
 
 // parseControl decodes one control message, whose data is padded to at least a word.
-func (a *recvMeta) parseControl(head *unix.Cmsghdr, data []byte) {
+func (m *recvMeta) parseControl(head *unix.Cmsghdr, data []byte) {
 	value := binary.NativeEndian.Uint32(data)
 	switch uint64(head.Level)<<32 | uint64(head.Type) {
 	case unix.IPPROTO_IPV6<<32 | unix.IPV6_HOPLIMIT, unix.IPPROTO_IP<<32 | unix.IP_TTL:
-		a.hopLimit = uint8(value)
+		m.hopLimit = uint8(value)
 	case unix.IPPROTO_IP<<32 | unix.IP_TOS:
-		a.tclass = data[0]
+		m.tclass = data[0]
 	case unix.IPPROTO_IPV6<<32 | ipv6FlowInfo:
 		info := binary.BigEndian.Uint32(data)
-		a.tclass, a.flowLabel = uint8(info>>20), info&link.FlowLabelMask
+		m.tclass, m.flowLabel = uint8(info>>20), info&link.FlowLabelMask
 	case unix.SOL_UDP<<32 | unix.UDP_GRO:
 		if value > 0 {
-			a.segment = int(value)
+			m.segment = int(value)
 		}
 	case unix.IPPROTO_IPV6<<32 | unix.IPV6_PKTINFO:
 		if len(data) >= unix.SizeofInet6Pktinfo {
-			a.dst = netip.AddrPortFrom(netip.AddrFrom16([16]byte(data)), a.dst.Port())
+			m.dst = netip.AddrPortFrom(netip.AddrFrom16([16]byte(data)), m.dst.Port())
 		}
 	case unix.IPPROTO_IP<<32 | unix.IP_PKTINFO:
 		if len(data) >= unix.SizeofInet4Pktinfo {
-			a.dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[8:])), a.dst.Port())
+			m.dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[8:])), m.dst.Port())
 		}
 	}
 }

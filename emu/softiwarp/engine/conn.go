@@ -227,10 +227,10 @@ func (c *Conn) Sent(now mono.Time, n int) {
 	if c.copiedOutput = c.copiedOutput[fromCopied:]; len(c.copiedOutput) == 0 {
 		c.copiedOutput = nil
 	}
-	taken := c.mpa.Sent(n - fromCopied)
-	if c.qp != nil && taken > 0 {
+	ulpdus := c.mpa.Sent(n - fromCopied)
+	if c.qp != nil && ulpdus > 0 {
 		c.startEmptyWrites(now)
-		c.qp.stream.Accepted(taken)
+		c.qp.stream.Accepted(ulpdus)
 	}
 	c.advanceClose()
 	c.releaseBuffers()

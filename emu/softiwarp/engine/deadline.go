@@ -34,12 +34,12 @@ func (c *Conn) tick(now mono.Time) {
 
 // rearm sets the connection's timer to its earliest deadline; a closed connection has none.
 func (c *Conn) rearm() {
-	at := c.closeDeadline
-	if c.mpa != nil && c.state != Closed {
-		at = min(at, c.mpa.Deadline(), c.emptyWrites.at)
-	}
-	if c.state == Closed {
-		at = mono.Never
+	at := mono.Never
+	if c.state != Closed {
+		at = c.closeDeadline
+		if c.mpa != nil {
+			at = min(at, c.mpa.Deadline(), c.emptyWrites.at)
+		}
 	}
 	c.nic.timers.Set(&c.timer, at)
 }

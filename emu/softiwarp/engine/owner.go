@@ -18,10 +18,10 @@ func (o *streamOwner) NextReceive() *iwarp.Receive {
 	if w == nil {
 		return nil
 	}
-	h := &q.current
-	h.WRID, h.Length, h.SGL, h.PD = w.WRID, w.Length, append(h.SGL[:0], w.SGL...), pd
+	current := &q.current
+	current.WRID, current.Length, current.SGL, current.PD = w.WRID, w.Length, append(current.SGL[:0], w.SGL...), pd
 	q.TakeReceive()
-	return h
+	return current
 }
 
 // Received completes a receive.

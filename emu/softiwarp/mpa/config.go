@@ -78,7 +78,7 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("mpa: MaxRevision %d: only 1 and 2 are known", c.MaxRevision)
 	case c.PeerToPeer && c.MaxRevision == wire.RevisionRFC5044:
 		return errors.New("mpa: PeerToPeer needs revision 2: raise MaxRevision")
-	case max(c.IRD, c.ORD, c.MaxIRD) > wire.DepthNotNegotiated: // which itself is a valid setting
+	case max(c.IRD, c.ORD, c.MaxIRD) > wire.DepthNotNegotiated: // itself valid: without negotiation
 		return fmt.Errorf("mpa: IRD %d, ORD %d, MaxIRD %d: at most %d can be sent", c.IRD, c.ORD, c.MaxIRD, wire.DepthNotNegotiated-1)
 	case c.RTR&^rtrAll != 0:
 		return fmt.Errorf("mpa: RTR %#x has unknown bits", uint8(c.RTR))

@@ -80,7 +80,7 @@ func newConn(cfg Config) *Conn {
 	}
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
 	c.policy, c.count = &c.cfg.Policy, c.cfg.Counters
-	c.cfg.PrivateData = nil // NewInitiator copies that of the caller's cfg to the Request
+	c.cfg.PrivateData = nil // NewInitiator sends it, and does not keep it
 	// The policy RoundMSSDown also writes each FPDU by itself.
 	c.out.align = c.cfg.Align || c.policy.RoundMSSDown
 	c.params.IRD, c.params.ORD = c.cfg.IRD, c.cfg.ORD
@@ -89,8 +89,8 @@ func newConn(cfg Config) *Conn {
 }
 
 // Input passes received octets, which TCP may have split anywhere. b must not change until Next
-// reports false. The policy HoldFirst may keep b until more arrives; the policy ResponderSends may
-// let a responder send now.
+// reports false. The policy HoldFirst may keep the first input until more arrives; the policy
+// ResponderSends may let a responder send after the initiator's first octets.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	if len(c.in) > 0 {
 		panic("mpa: Input before Next has consumed the previous input")
@@ -167,7 +167,7 @@ func (c *Conn) nextNonFPDU() (e Event, ok bool) {
 // nextEnd returns the event for the end of the stream (eof), its loss (lost) or an expired
 // deadline, unless the connection has already ended. Each is reported once.
 func (c *Conn) nextEnd() (e Event, ok bool) {
-	eof, lost := c.eof, c.lost
+	eof, lost, expired := c.eof, c.lost, c.expired
 	c.eof, c.lost, c.expired = false, false, false
 	waiting := c.state == waitRequest || c.state == waitReply
 	switch {
@@ -192,10 +192,10 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 	case eof && !c.eofReported:
 		c.eofReported = true
 		e = Event{Kind: EventEOF, Term: wire.TermMPAClosed, Err: ErrEOF}
-	case !eof && waiting:
+	case expired && waiting:
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrTimeout)
 		e.Kind = EventTimeout
-	case !eof && c.state == fullOperation && c.deframer.Pending() > 0:
+	case expired && c.state == fullOperation && c.deframer.Pending() > 0:
 		e = c.fail(wire.TermMPAClosed, TerminateThenClose, ErrStalledFPDU)
 	default:
 		return e, false

@@ -22,6 +22,7 @@ type markedFPDU struct {
 func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
 	n := len(header) + payloadLen
 	w := markedFPDU{o: &c.out, at: c.streamPos, next: c.streamPos, hasCRC: c.params.Out.CRC}
+	// past octets were sent since the position of the last marker; w.next is that of the next one.
 	if past := w.at % wire.MarkerInterval; past > 0 {
 		w.next += wire.MarkerInterval - past
 		if past+uint64(wire.FPDULen(n)) <= wire.MarkerInterval {

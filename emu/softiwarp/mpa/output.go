@@ -47,7 +47,7 @@ func (o *output) reserve(n int) {
 	case o.head >= o.tail && len(o.ring)-o.head >= n: // they fit between head and the ring's end
 	case o.head >= o.tail && n < o.tail:
 		o.head = 0 // they fit before tail; n == o.tail does not: head == tail would look empty
-	case o.head < o.tail && o.tail-o.head > n:
+	case o.head < o.tail && o.tail-o.head > n: // they fit between head and tail
 	default:
 		o.ring = make([]byte, max(firstRing, 2*len(o.ring), 2*n))
 		o.head, o.tail, o.ringFrames, o.extendAt = 0, 0, 0, noVector
@@ -110,7 +110,7 @@ func (o *output) release(n int) (fpdus int) {
 	}
 	for o.frames.Len() > 0 && o.frames.First().end <= o.sent {
 		f, _ := o.frames.Pop()
-		if f.generation == o.generation {
+		if f.generation == o.generation { // else the frame was in a ring that reserve has replaced
 			o.tail = f.ring
 			o.ringFrames--
 		}

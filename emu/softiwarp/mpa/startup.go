@@ -80,8 +80,8 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 	}
 }
 
-// checkFrame returns the error of an invalid frame, nil while it is incomplete or valid. err is the
-// result of parsing the octets received so far.
+// checkFrame returns an error if the octets received so far of a frame are invalid; err is the
+// result of parsing them. Of an incomplete frame it checks only the fields received.
 func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	switch {
 	case errors.Is(err, wire.ErrKey):

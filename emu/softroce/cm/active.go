@@ -62,7 +62,7 @@ func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 
 // handleREP accepts the first REP of a connection. It answers a duplicate with an MRA if the
 // consumer has not answered yet, or repeats its answer (an MRA or the RTU). It rejects a REP of an
-// unknown or ended connection.
+// unknown or ended connection, and drops one that another host sent.
 func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	c := a.conns[ConnID(m.RemoteCommID)]
 	if c == nil || !c.active || c.isSIDR() {

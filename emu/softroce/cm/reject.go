@@ -76,7 +76,8 @@ func (a *Agent) rejectTimeout(c *conn) {
 	a.sendOnce(c.madRoute, wire.AttrREJ, c.tid, &rej)
 }
 
-// findRejected returns the connection that a REJ is for, or nil.
+// findRejected returns the connection that a REJ is for. If there is none, or the REJ does not come
+// from its peer, findRejected counts the REJ as dropped and returns nil.
 func (a *Agent) findRejected(in *incoming, m *wire.REJ) *conn {
 	var c *conn
 	switch info := m.AdditionalInfo(); {

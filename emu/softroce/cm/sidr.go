@@ -117,11 +117,11 @@ func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *wire.SIDRREP) {
 // resendSIDRREP retransmits the SIDR_REP to a duplicate request. It reports false if none was kept.
 func (a *Agent) resendSIDRREP(in *incoming, key sidrKey) bool {
 	for i := range a.sidrAnswers {
-		k := &a.sidrAnswers[i]
-		if k.key == key && k.tid == in.tid && in.now-k.at < sidrAnswerLife {
+		answer := &a.sidrAnswers[i]
+		if answer.key == key && answer.tid == in.tid && in.now-answer.at < sidrAnswerLife {
 			a.counters.Duplicates.count(wire.AttrSIDRREQ)
 			a.counters.Resent.count(wire.AttrSIDRREP)
-			a.post(k.to, wire.AttrSIDRREP, &k.msg)
+			a.post(answer.to, wire.AttrSIDRREP, &answer.msg)
 			return true
 		}
 	}
