@@ -56,9 +56,9 @@ func (x Echo) Run(t testing.TB) error {
 	return nil
 }
 
-// serve accepts one connection, sends every message back, and waits for the client to
-// disconnect. It calls listening when a client may connect. It posts x.Preposted receives before
-// the connection and one more after each message; if x.Preposted is 0, one before each message.
+// serve listens, calls listening, accepts one connection, sends every message back, and waits for
+// the client to disconnect. It posts x.Preposted receives before it listens and one more after each
+// message; if x.Preposted is 0, one before each message.
 func (x Echo) serve(t testing.TB, listening func()) error {
 	e := NewEnd(t, x.Server, verbs.QPTypeRC)
 	for range x.Preposted {
