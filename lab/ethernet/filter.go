@@ -45,6 +45,7 @@ func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 		return src, dst, true
 	}
 	at, typ, ok := etherPayload(b)
+	// The third byte of an ARP message begins its protocol type.
 	if arp := b[min(at, len(b)):]; ok && typ == etherARP && len(arp) >= 28 && binary.BigEndian.Uint16(arp[2:]) == link.EtherTypeIPv4 {
 		return netip.AddrFrom4([4]byte(arp[14:18])), netip.AddrFrom4([4]byte(arp[24:28])), true
 	}
@@ -60,8 +61,8 @@ type explainer interface {
 // explanation lists what the Pipe did to the last frame: the effects whose counters have grown. An
 // event, an action on a single packet, usually causes another effect, and is listed only if it did
 // not.
-func (p *Impairer) explanation() string {
-	after, before := p.Pipe.Counters(), &p.before
+func (im *Impairer) explanation() string {
+	after, before := im.Pipe.Counters(), &im.before
 	var effects []string
 	for _, c := range []struct {
 		effect string
