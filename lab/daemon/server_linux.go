@@ -44,10 +44,9 @@ type Lab[R any] interface {
 	Close() error
 }
 
-// Serve runs a lab, in the process that Start has started. It decodes the job of Start into job, a
-// pointer, and calls build, which makes the lab from the job. Serve reports to Start that the lab
-// is up, or the error, and serves requests until the lab is taken down. The context of build ends
-// if the process that called Start ends.
+// Serve runs a lab, in the process that Start has started: it decodes the job of Start into job, a
+// pointer, calls build, which makes the lab from the job, and serves requests until the lab is taken
+// down. The context of build ends if the process that called Start ends.
 func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string) (Lab[R], error)) error {
 	file := os.NewFile(readyFD, "ready")
 	ready := control.New(file, control.Config{})
