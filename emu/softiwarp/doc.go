@@ -83,8 +83,8 @@ func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
 	})
 }
 
-// OnTCP opens a device in real time on TCP sockets in the calling thread's network
-// namespace. sock configures the sockets.
+// OnTCP opens a device in real time on TCP sockets in the calling thread's network namespace, and
+// watches the interface with its addresses. sock configures the sockets; cfg.Decorate may wrap them.
 func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	tcp, err := tcplink.Open(sock)
 	if err != nil {

@@ -95,6 +95,7 @@ func (l *listener) listenOnPort(local []netip.Addr, port uint16) error {
 	return nil
 }
 
+// closeListeners closes the stream listeners of all addresses.
 func (l *listener) closeListeners() {
 	for _, stream := range l.listeners {
 		_ = stream.Close() // fails only if the net is closed
