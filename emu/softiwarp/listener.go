@@ -135,7 +135,8 @@ func (l *listener) onStateChange(conn *connection) {
 
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-// GetRequest implements verbs.Listener: it waits for the next connection with an MPA Request.
+// GetRequest implements verbs.Listener: it waits for the next connection with an MPA Request, and
+// fails if the listener is closed first.
 func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	const op = "get_request"
 	if err := l.manager.device.Enter(op, drive.CallWait); err != nil {
@@ -196,7 +197,8 @@ func (r *request) checkRequester() error {
 	return nil
 }
 
-// Reject implements verbs.ConnRequest: it sends an MPA Reply with the reject flag.
+// Reject implements verbs.ConnRequest: it sends an MPA Reply with the reject flag, unless the
+// requester has closed the connection.
 func (r *request) Reject(private []byte) error {
 	m := r.conn.manager
 	return m.device.Control("reject", func() error {

@@ -20,7 +20,7 @@ type queuePair struct {
 	gone     bool        // Close was called
 }
 
-// CreateQP implements verbs.Context.
+// CreateQP implements verbs.Context, for RC queue pairs only.
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	const op = "create_qp"
 	if in.XRCD != nil {

@@ -192,7 +192,8 @@ func (k *Kind) RoundTrip(ctx context.Context, name string, timeout time.Duration
 // downTimeout is how long a lab may take to end.
 const downTimeout = 10 * time.Second
 
-// Down sends the request that takes a lab down, and returns when the lab's process has ended.
+// Down sends the request that takes a lab down, and waits, for up to downTimeout, until the lab's
+// process has ended.
 func (k *Kind) Down(ctx context.Context, name string, request any) error {
 	c, err := k.Send(ctx, name, k.ReplyTimeout, request)
 	if err != nil {

@@ -160,7 +160,8 @@ type Client struct {
 	answered bool
 }
 
-// handleConn handles the request of one client.
+// handleConn handles the request of one client, which must be of the user who started the lab. If
+// the handler fails or panics, the client gets the error.
 func (s *server[R]) handleConn(conn *net.UnixConn) {
 	defer conn.Close()
 	if cred, err := peerCred(conn); err != nil || int(cred.Uid) != os.Getuid() {

@@ -24,6 +24,9 @@ func (rk *rank) name() string {
 	return fmt.Sprintf("rank %d on %s", rk.observed.Rank, rk.observed.Host)
 }
 
+// hasEnded reports whether the rank has ended or counts as hung.
+func (rk *rank) hasEnded() bool { return rk.observed.State != "" }
+
 // status describes what the rank's program is doing.
 func (rk *rank) status() string {
 	if rk.program == nil {
@@ -53,7 +56,8 @@ func (r *run) addRanks() {
 	}
 }
 
-// runRank runs the program of a rank, and records how it ended.
+// runRank runs the program of a rank, and records how it ended. A program that stopped because
+// nothing happened for too long (StallError) counts as hung.
 func (r *run) runRank(rk *rank, p *sim.Proc) {
 	i := rk.observed.Rank
 	defer r.hub.End(i)

@@ -140,7 +140,7 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 		blocked[w.Program] = w
 	}
 	for _, rk := range r.ranks {
-		if rk.observed.State != "" {
+		if rk.hasEnded() {
 			continue
 		}
 		rk.observed.State = lab.Hung
@@ -223,7 +223,7 @@ func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 // kill ends a rank and its NICs at once, as SIGKILL would. Other ranks learn of it
 // from the control channel. A rank that has ended is not affected.
 func (r *run) kill(rk *rank) {
-	if rk.observed.State != "" {
+	if rk.hasEnded() {
 		return
 	}
 	rk.observed.State, rk.ended = lab.Killed, time.Duration(r.world.Now())
@@ -238,7 +238,7 @@ func (r *run) kill(rk *rank) {
 // stopped. Unlike in a stopped process, the timers of the NIC continue, so that a freeze longer
 // than its retries breaks connections.
 func (r *run) freeze(rk *rank) {
-	if rk.observed.State == "" {
+	if !rk.hasEnded() {
 		rk.proc.Pause()
 	}
 	for _, p := range r.fabric.ports[rk.observed.Rank] {
@@ -251,7 +251,7 @@ func (r *run) thaw(rk *rank) {
 	for _, p := range r.fabric.ports[rk.observed.Rank] {
 		p.Thaw()
 	}
-	if rk.observed.State == "" {
+	if !rk.hasEnded() {
 		rk.proc.Resume()
 	}
 }
@@ -259,7 +259,7 @@ func (r *run) thaw(rk *rank) {
 // breakQPs moves a rank's queue pairs to the error state, in a separate coroutine
 // because verb calls take virtual time.
 func (r *run) breakQPs(rk *rank) {
-	if rk.observed.State != "" || rk.program == nil {
+	if rk.hasEnded() || rk.program == nil {
 		return
 	}
 	breaker, ok := rk.program.(workload.Breaker)
@@ -268,7 +268,7 @@ func (r *run) breakQPs(rk *rank) {
 		return
 	}
 	r.world.Go("qp-error of "+rk.name(), func(*sim.Proc) error {
-		if err := breaker.Break(); err != nil && rk.observed.State == "" {
+		if err := breaker.Break(); err != nil && !rk.hasEnded() {
 			r.addError(fmt.Errorf("qp-error of %s: %w", rk.name(), err))
 		}
 		return nil

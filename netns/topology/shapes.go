@@ -120,7 +120,7 @@ func (b *builder) addTree(rail, leaves, spines int) {
 		spine[i] = b.addSwitch(Switch{Name: fmt.Sprintf("spine%d", i), Rail: rail, Tier: 2, Routed: true})
 	}
 	for h := range b.t.Hosts {
-		l := h * leaves / hosts
+		l := h * leaves / hosts                  // number of the host's leaf
 		first := (l*hosts + leaves - 1) / leaves // first host of the leaf
 		gateway := leaf[l].newPort()
 		gateway.Addrs = leafAddrs(rail, l, gatewayHost)

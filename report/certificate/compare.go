@@ -104,8 +104,8 @@ func Compare(dirs []string) (*Comparison, error) {
 	}
 	c.makeNamesUnique()
 	c.markNotAsked()
-	for k := range c.Columns {
-		c.Columns[k].Counts = c.count(k)
+	for column := range c.Columns {
+		c.Columns[column].Counts = c.count(column)
 	}
 	return c, nil
 }
@@ -119,16 +119,16 @@ func (c *Comparison) markNotAsked() {
 	}
 	applies := make(map[pair]bool) // some clause of the document has a state
 	for i := range c.Clauses {
-		for k := range c.Columns {
-			if e := &c.Clauses[i]; e.HasState(k) {
-				applies[pair{k, e.Document}] = true
+		for column := range c.Columns {
+			if clause := &c.Clauses[i]; clause.HasState(column) {
+				applies[pair{column, clause.Document}] = true
 			}
 		}
 	}
 	for i := range c.Clauses {
-		for k := range c.Columns {
-			if e := &c.Clauses[i]; !e.HasState(k) && applies[pair{k, e.Document}] {
-				e.States[k] = NotAsked
+		for column := range c.Columns {
+			if clause := &c.Clauses[i]; !clause.HasState(column) && applies[pair{column, clause.Document}] {
+				clause.States[column] = NotAsked
 			}
 		}
 	}
@@ -138,8 +138,8 @@ func (c *Comparison) markNotAsked() {
 func (c *Comparison) count(column int) []Count {
 	found := make([]Clause, 0, len(c.Clauses))
 	for i := range c.Clauses {
-		if e := &c.Clauses[i]; e.HasState(column) {
-			found = append(found, Clause{Level: e.Level, State: e.States[column]})
+		if clause := &c.Clauses[i]; clause.HasState(column) {
+			found = append(found, Clause{Level: clause.Level, State: clause.States[column]})
 		}
 	}
 	return counts(found)
