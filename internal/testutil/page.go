@@ -20,7 +20,7 @@ func AppendToStrings(pointer any, text string, except ...reflect.Type) {
 	appendToStrings(reflect.ValueOf(pointer).Elem(), text, except)
 }
 
-// appendToStrings appends text to the strings and map keys in v, except in values of the types in
+// appendToStrings appends text to the strings and map keys in v, but not to values of the types in
 // except. It descends into pointers, slices and structs. v must be settable.
 func appendToStrings(v reflect.Value, text string, except []reflect.Type) {
 	switch {
