@@ -134,9 +134,8 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 }
 
 // captureState saves the state dump d of a rank, or its state in /proc if d is empty, before the
-// rank is stopped. If d is not the rank's own reply, and the rank timed out or failed or needStacks
-// is set, it sends SIGQUIT, on which a Go program prints its goroutines and exits. Ranks that are
-// no Go programs, are frozen, or have called Close get no SIGQUIT.
+// rank is stopped. If needStacks is set, or the rank failed or did not reply in time, it also sends
+// SIGQUIT, on which a Go program prints its goroutines and exits.
 func (m *member) captureState(d dump, needStacks bool) {
 	if m.proc.exited() {
 		return
@@ -149,7 +148,9 @@ func (m *member) captureState(d dump, needStacks bool) {
 	g.mu.Lock()
 	m.stopping = true
 	m.outcome.StateDump = d.text
-	quit := !d.fromRank && (d.timedOut || needStacks || m.failState != "") && !m.frozen && !m.byeReceived && (m.isGoProgram || isGo)
+	needStacks = needStacks || d.timedOut || m.failState != ""
+	printsStacks := (m.isGoProgram || isGo) && !m.frozen && !m.byeReceived // byeReceived: it has called Close
+	quit := needStacks && printsStacks && !d.fromRank                      // a rank's own dump suffices
 	if quit {
 		m.sigquitOffset = m.stderr.snapshot().Bytes
 	}

@@ -73,13 +73,13 @@ type eventDispatcher struct {
 
 // newEventDispatcher starts the goroutine that calls OnEvent and writes printed lines to Output.
 func newEventDispatcher(o Options) *eventDispatcher {
-	t := &eventDispatcher{
+	d := &eventDispatcher{
 		events: make(chan Event, eventQueueLen), done: make(chan struct{}),
 		discard: o.OnEvent == nil && o.Output == nil,
 	}
 	go func() {
-		defer close(t.done)
-		for e := range t.events {
+		defer close(d.done)
+		for e := range d.events {
 			if e.Kind == Printed && o.Output != nil {
 				// There is nowhere to report a write error.
 				_, _ = io.WriteString(o.Output, o.Prefix(e.Rank, e.Host, e.Stream)+e.Text+"\n")
@@ -89,18 +89,18 @@ func newEventDispatcher(o Options) *eventDispatcher {
 			}
 		}
 	}()
-	return t
+	return d
 }
 
 // post queues an event, unless events are discarded. It blocks while the queue is full.
-func (t *eventDispatcher) post(e Event) {
-	if !t.discard {
-		t.events <- e
+func (d *eventDispatcher) post(e Event) {
+	if !d.discard {
+		d.events <- e
 	}
 }
 
 // close waits until every event has been delivered.
-func (t *eventDispatcher) close() {
-	close(t.events)
-	<-t.done
+func (d *eventDispatcher) close() {
+	close(d.events)
+	<-d.done
 }

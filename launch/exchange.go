@@ -111,10 +111,13 @@ func (c *Conn) HasEnded(rank int) bool {
 // endErr reports whether the connection has ended or Close was called, and returns the error. The
 // caller holds the lock.
 func (c *Conn) endErr() (bool, error) {
-	if c.disconnectErr != nil || !c.closing {
-		return c.disconnectErr != nil, c.disconnectErr
+	switch {
+	case c.disconnectErr != nil:
+		return true, c.disconnectErr
+	case c.closing:
+		return true, ErrClosed
 	}
-	return true, ErrClosed
+	return false, nil
 }
 
 // deliver queues a received message. It fails for an unknown rank, and beyond maxQueuedBytes.
@@ -155,19 +158,19 @@ func (c *Conn) waitUntil(reason string, timeout time.Duration, ready func() (boo
 		defer t.Stop()
 		expired = t.C
 	}
-	for late := false; ; {
+	for timedOut := false; ; {
 		changed := c.changed
 		c.mu.Unlock()
 		select {
 		case <-changed:
 		case <-expired:
-			late = true
+			timedOut = true
 		}
 		c.mu.Lock()
 		if ok, err := ready(); ok {
 			return err
 		}
-		if late {
+		if timedOut {
 			return ErrTimeout
 		}
 	}

@@ -38,31 +38,31 @@ type outputReader struct {
 // newOutputReader returns the reader of a stream. It calls onLine, if that is not nil, for every
 // line.
 func newOutputReader(o Options, rank int, s Stream, onLine func(string)) *outputReader {
-	k := &outputReader{limit: o.LogLimit, onLine: onLine, tail: tail{size: tailBytes}}
+	r := &outputReader{limit: o.LogLimit, onLine: onLine, tail: tail{size: tailBytes}}
 	if o.LogDir != "" {
 		path := filepath.Join(o.LogDir, fmt.Sprintf("rank%d.%v", rank, s))
-		k.openLog = func() (io.WriteCloser, error) {
-			k.result.Path = path
+		r.openLog = func() (io.WriteCloser, error) {
+			r.result.Path = path
 			return os.Create(path)
 		}
 	}
-	return k
+	return r
 }
 
 // openPipe creates the pipe of the stream and returns the write end.
-func (k *outputReader) openPipe() (write *os.File, err error) {
-	k.pipe, write, err = os.Pipe()
+func (r *outputReader) openPipe() (write *os.File, err error) {
+	r.pipe, write, err = os.Pipe()
 	return write, err
 }
 
 // drain reads until the stream ends or fails.
-func (k *outputReader) drain(r io.Reader) {
+func (r *outputReader) drain(stream io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := r.Read(buf)
-		k.consume(buf[:n])
+		n, err := stream.Read(buf)
+		r.consume(buf[:n])
 		if err != nil {
-			k.close()
+			r.close()
 			return
 		}
 	}
@@ -70,134 +70,134 @@ func (k *outputReader) drain(r io.Reader) {
 
 // consume counts the next bytes of the stream and adds them to the tail. It logs those within the
 // limit, and reports the lines that they complete.
-func (k *outputReader) consume(b []byte) {
+func (r *outputReader) consume(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	k.mu.Lock()
-	room := k.limit - k.result.Bytes
-	k.result.Bytes += int64(len(b))
-	k.tail.add(b)
+	r.mu.Lock()
+	room := r.limit - r.result.Bytes
+	r.result.Bytes += int64(len(b))
+	r.tail.add(b)
 	within := b[:max(0, min(int64(len(b)), room))]
-	k.writeLog(within)
-	lines := k.splitLines(within)
-	k.mu.Unlock()
-	k.report(lines) // without the lock: onLine may block
+	r.writeLog(within)
+	lines := r.splitLines(within)
+	r.mu.Unlock()
+	r.report(lines) // without the lock: onLine may block
 }
 
 // report calls onLine for every line.
-func (k *outputReader) report(lines []string) {
-	if k.onLine != nil {
+func (r *outputReader) report(lines []string) {
+	if r.onLine != nil {
 		for _, l := range lines {
-			k.onLine(l)
+			r.onLine(l)
 		}
 	}
 }
 
 // writeLog appends to the log, unless an earlier write has failed.
-func (k *outputReader) writeLog(b []byte) {
-	if k.openLog == nil || len(b) == 0 || k.result.Error != "" {
+func (r *outputReader) writeLog(b []byte) {
+	if r.openLog == nil || len(b) == 0 || r.result.Error != "" {
 		return
 	}
 	var err error
-	if k.file == nil {
-		k.file, err = k.openLog()
+	if r.file == nil {
+		r.file, err = r.openLog()
 	}
 	if err == nil {
 		var n int
-		n, err = k.file.Write(b)
-		k.logged += int64(n)
+		n, err = r.file.Write(b)
+		r.logged += int64(n)
 	}
 	if err != nil {
-		k.result.Error = err.Error()
+		r.result.Error = err.Error()
 	}
 }
 
 // splitLines returns the lines that b completes. It splits lines longer than maxLine.
-func (k *outputReader) splitLines(b []byte) []string {
+func (r *outputReader) splitLines(b []byte) []string {
 	var lines []string
 	for len(b) > 0 {
 		n := bytes.IndexByte(b, '\n')
-		whole := n >= 0
-		if !whole {
+		hasNewline := n >= 0
+		if !hasNewline {
 			n = len(b)
 		}
-		n = min(n, maxLine-len(k.partial))
-		k.partial = append(k.partial, b[:n]...)
+		n = min(n, maxLine-len(r.partial))
+		r.partial = append(r.partial, b[:n]...)
 		b = b[n:]
-		if whole && len(b) > 0 && b[0] == '\n' {
+		if hasNewline && len(b) > 0 && b[0] == '\n' {
 			b = b[1:]
-		} else if len(k.partial) < maxLine {
+		} else if len(r.partial) < maxLine {
 			continue
 		}
-		lines = append(lines, k.finishLine())
+		lines = append(lines, r.finishLine())
 	}
 	return lines
 }
 
 // finishLine returns the current line and begins the next.
-func (k *outputReader) finishLine() string {
-	l := string(bytes.TrimSuffix(k.partial, []byte("\r")))
-	k.partial = k.partial[:0]
-	if k.panicLine == "" && isPanicLine(l) {
-		k.panicLine = l
+func (r *outputReader) finishLine() string {
+	l := string(bytes.TrimSuffix(r.partial, []byte("\r")))
+	r.partial = r.partial[:0]
+	if r.panicLine == "" && isPanicLine(l) {
+		r.panicLine = l
 	}
 	return l
 }
 
 // close handles the last line if it lacks a newline. To a log that reached its limit it appends the
 // number of bytes that are missing, and the tail.
-func (k *outputReader) close() {
-	k.mu.Lock()
+func (r *outputReader) close() {
+	r.mu.Lock()
 	var last []string
-	if len(k.partial) > 0 {
-		last = append(last, k.finishLine())
+	if len(r.partial) > 0 {
+		last = append(last, r.finishLine())
 	}
-	if over := k.result.Bytes - k.limit; over > 0 {
-		end := k.tail.bytes()
+	if over := r.result.Bytes - r.limit; over > 0 {
+		end := r.tail.bytes()
 		end = end[max(0, int64(len(end))-over):]
 		notice := fmt.Sprintf("\n… cut, %d bytes more; the last %d of them:\n", over, len(end))
-		logged := k.logged
-		k.writeLog(append([]byte(notice), end...))
-		k.logged = logged // the notice and the tail do not count
+		logged := r.logged
+		r.writeLog(append([]byte(notice), end...))
+		r.logged = logged // the notice and the tail do not count
 		last = append(last, fmt.Sprintf("… cut, %d bytes more", over))
 	}
-	if k.file != nil {
-		if err := k.file.Close(); err != nil && k.result.Error == "" {
-			k.result.Error = err.Error()
+	if r.file != nil {
+		if err := r.file.Close(); err != nil && r.result.Error == "" {
+			r.result.Error = err.Error()
 		}
-		k.file = nil
-		k.result.Dropped = k.result.Bytes - k.logged
+		r.file = nil
+		r.result.Dropped = r.result.Bytes - r.logged
 	}
-	k.mu.Unlock()
-	k.report(last)
+	r.mu.Unlock()
+	r.report(last)
 }
 
 // snapshot returns the result so far.
-func (k *outputReader) snapshot() Output {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	o := k.result
-	o.Tail = strings.ToValidUTF8(string(k.tail.bytes()), "\uFFFD")
+func (r *outputReader) snapshot() Output {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.result
+	o.Tail = strings.ToValidUTF8(string(r.tail.bytes()), "\uFFFD")
 	return o
 }
 
 // tailSince returns the bytes after offset n, as far as the tail contains them.
-func (k *outputReader) tailSince(n int64) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	b := k.tail.bytes()
-	return string(b[max(0, int64(len(b))-(k.result.Bytes-n)):])
+func (r *outputReader) tailSince(n int64) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.tail.bytes()
+	return string(b[max(0, int64(len(b))-(r.result.Bytes-n)):])
 }
 
 // findPanic returns the first line that reports a Go panic or fatal error.
-func (k *outputReader) findPanic() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.panicLine != "" {
-		return k.panicLine
+func (r *outputReader) findPanic() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.panicLine != "" {
+		return r.panicLine
 	}
-	for l := range strings.Lines(string(k.tail.bytes())) {
+	for l := range strings.Lines(string(r.tail.bytes())) {
 		if isPanicLine(l) {
 			return strings.TrimSpace(l)
 		}

@@ -101,6 +101,7 @@ func (p *process) status() syscall.WaitStatus {
 	return ws
 }
 
+// signalName returns the name of a signal, such as SIGKILL, or its number if it has none.
 func signalName(s syscall.Signal) string {
 	if name := unix.SignalName(s); name != "" {
 		return name

@@ -52,7 +52,7 @@ func (g *Group) supervise(quit <-chan struct{}) {
 	period = min(period, g.opts.HangTimeout/2, g.opts.JoinTimeout/2)
 	ticker := time.NewTicker(max(period, time.Millisecond))
 	defer ticker.Stop()
-	last, measured := time.Now(), time.Now()
+	lastTick, lastMeasured := time.Now(), time.Now()
 	for {
 		select {
 		case <-quit:
@@ -62,14 +62,14 @@ func (g *Group) supervise(quit <-chan struct{}) {
 		now := time.Now()
 		// The timeouts of the ranks are extended by the time during which the launcher
 		// itself was stopped or starved of CPU.
-		late := now.Sub(last) - period
+		late := now.Sub(lastTick) - period
 		if late < period {
 			late = 0 // a ticker may be a little late
 		}
-		last = now
-		measure := now.Sub(measured) >= rssInterval
+		lastTick = now
+		measure := now.Sub(lastMeasured) >= rssInterval
 		if measure {
-			measured = now
+			lastMeasured = now
 		}
 		for _, m := range g.members {
 			m.supervise(now, late)
@@ -85,8 +85,8 @@ func (g *Group) supervise(quit <-chan struct{}) {
 func (m *member) supervise(now time.Time, late time.Duration) {
 	g := m.g
 	g.mu.Lock()
-	s := &m.heartbeat
-	for _, start := range []*time.Time{&s.lastHeard, &s.joinStart, &s.disconnectedAt} {
+	hb := &m.heartbeat
+	for _, start := range []*time.Time{&hb.lastHeard, &hb.joinStart, &hb.disconnectedAt} {
 		*start = start.Add(late)
 	}
 	var state State
@@ -94,26 +94,26 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 	switch {
 	case m.failState != "" || m.stopping || m.frozen || m.killed:
 	case m.disconnected:
-		if gone := now.Sub(s.disconnectedAt); gone > g.opts.HangTimeout && !m.proc.exited() {
-			state, why = Hung, fmt.Sprintf("called Close and did not exit for %v", gone.Round(time.Millisecond))
+		if elapsed := now.Sub(hb.disconnectedAt); elapsed > g.opts.HangTimeout && !m.proc.exited() {
+			state, why = Hung, fmt.Sprintf("called Close and did not exit for %v", elapsed.Round(time.Millisecond))
 			if !m.byeReceived {
-				state, why = Failed, fmt.Sprintf("closed its control channel without Close and did not exit for %v", gone.Round(time.Millisecond))
+				state, why = Failed, fmt.Sprintf("closed its control channel without Close and did not exit for %v", elapsed.Round(time.Millisecond))
 			}
 			if !m.joined && g.opts.Join == JoinOptional {
 				state = "" // a program that does not join may close the channel
 			}
 		}
 	case !m.joined:
-		if g.opts.Join == JoinRequired && now.Sub(s.joinStart) > g.opts.JoinTimeout {
+		if g.opts.Join == JoinRequired && now.Sub(hb.joinStart) > g.opts.JoinTimeout {
 			state, why = Failed, fmt.Sprintf("did not join within %v: does the program call Join?", g.opts.JoinTimeout)
 		}
-	case g.opts.Heartbeat <= 0 || s.handlingFrame:
-	case now.Sub(s.lastHeard) > g.opts.HangTimeout:
-		state, why = Hung, fmt.Sprintf("did not answer heartbeats for %v", now.Sub(s.lastHeard).Round(time.Millisecond))
-	case !s.pending:
-		s.seq++
-		s.pending = true
-		_ = m.conn.QueueNow(control.Frame{Kind: control.Ping, Num: s.seq})
+	case g.opts.Heartbeat <= 0 || hb.handlingFrame:
+	case now.Sub(hb.lastHeard) > g.opts.HangTimeout:
+		state, why = Hung, fmt.Sprintf("did not answer heartbeats for %v", now.Sub(hb.lastHeard).Round(time.Millisecond))
+	case !hb.pending:
+		hb.seq++
+		hb.pending = true
+		_ = m.conn.QueueNow(control.Frame{Kind: control.Ping, Num: hb.seq})
 	}
 	g.mu.Unlock()
 	if state != "" {

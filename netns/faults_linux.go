@@ -7,9 +7,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// SetLink sets the cable at a port down or up, in both directions. A host loses its carrier, unless
-// both ends are hosts: then packets are dropped silently. Addresses and host routes are kept.
-// Routed switches reroute at once, without the delay of a routing protocol.
+// SetLink sets the cable at a port down or up, in both directions, and routed switches reroute at
+// once. A host loses its carrier but not its addresses and routes; if both ends are hosts, packets
+// are dropped without a loss of carrier.
 //
 // On a user-space cable its interfaces in the core namespace go down too: a
 // packet socket of the program that forwards its frames returns ENETDOWN once.
@@ -28,6 +28,7 @@ func (f *Fabric) SetLink(port string, up bool) error {
 	})
 }
 
+// upOrDown returns the word for a state of a link.
 func upOrDown(up bool) string {
 	if up {
 		return "up"

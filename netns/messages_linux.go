@@ -169,6 +169,7 @@ func (b *batch) neigh(d *device, family int, flags uint8, state uint16, action s
 	b.add(req, action)
 }
 
+// family returns the address family of an address.
 func family(a netip.Addr) int {
 	if a.Is4() {
 		return unix.AF_INET

@@ -39,9 +39,9 @@ func Probe() []Capability {
 	inside, err := probeUnshared()
 	if err != nil {
 		// The probes of namespaces above report the reason.
-		for _, t := range probes {
+		for _, p := range probes {
 			inside = append(inside, Capability{
-				Name: t.name, For: t.use, State: No,
+				Name: p.name, For: p.use, State: No,
 				Reason: "there are no namespaces to try it in", Cure: "see above",
 			})
 		}
@@ -66,7 +66,7 @@ func tryNamespace(name, use string, kind uintptr) Capability {
 	if !privileged() || kind == unix.CLONE_NEWUSER {
 		asRootOfUserNamespace(cmd.SysProcAttr)
 	}
-	err := startOnKeeperThread(cmd)
+	err := startOnPermanentThread(cmd)
 	if err == nil {
 		err = cmd.Wait()
 	}
@@ -87,7 +87,7 @@ func probeUnshared() ([]Capability, error) {
 	cmd := &exec.Cmd{}
 	setNamespaceFlags(cmd, []string{probeName})
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := startOnKeeperThread(cmd); err != nil {
+	if err := startOnPermanentThread(cmd); err != nil {
 		return nil, err
 	}
 	if err := cmd.Wait(); err != nil {

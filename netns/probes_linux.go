@@ -18,12 +18,12 @@ const vethName = "veth"
 func runProbe() int {
 	mountProc() // as runInit does: it may make /proc/sys writable
 	found := make([]Capability, 0, len(probes))
-	for _, t := range probes {
-		c := Capability{Name: t.name, For: t.use, State: Yes}
-		if err := t.do(); err != nil {
-			c.State, c.Reason, c.Cure = No, err.Error(), t.cure
-			if errors.Is(err, fs.ErrPermission) && t.allow != "" {
-				c.Cure = t.allow // available but not permitted
+	for _, p := range probes {
+		c := Capability{Name: p.name, For: p.use, State: Yes}
+		if err := p.do(); err != nil {
+			c.State, c.Reason, c.Cure = No, err.Error(), p.cure
+			if errors.Is(err, fs.ErrPermission) && p.allow != "" {
+				c.Cure = p.allow // available but not permitted
 			}
 		}
 		found = append(found, c)

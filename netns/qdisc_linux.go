@@ -65,8 +65,8 @@ func (d *device) deleteQdisc(attrs netlink.QdiscAttrs) error {
 
 // qdiscDrops returns the drops of the current root qdisc.
 func (d *device) qdiscDrops() (n uint64, err error) {
-	of := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: d.index}}
-	qdiscs, err := d.namespace.ns.handle.QdiscList(of)
+	link := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: d.index}}
+	qdiscs, err := d.namespace.ns.handle.QdiscList(link)
 	for _, q := range qdiscs {
 		if a := q.Attrs(); a.Parent == netlink.HANDLE_ROOT && a.Statistics != nil && a.Statistics.Queue != nil {
 			n = uint64(a.Statistics.Queue.Drops)
@@ -95,8 +95,8 @@ func (q qdisc) asTBF(attrs netlink.QdiscAttrs, mtu int) *netlink.Tbf {
 
 // ticks converts a duration to the unit of the kernel's packet schedulers.
 func ticks(d time.Duration) uint32 {
-	const ns = 64 // PSCHED_SHIFT of 6
-	return uint32(min(d.Nanoseconds()/ns, 1<<32-1))
+	const nanosPerTick = 64 // PSCHED_SHIFT of 6
+	return uint32(min(d.Nanoseconds()/nanosPerTick, 1<<32-1))
 }
 
 // asNetem returns the qdisc netem, with the rate of q.

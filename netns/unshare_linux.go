@@ -64,13 +64,13 @@ func StartUnshared(cmd *exec.Cmd) error {
 	if err := Unshare(cmd); err != nil {
 		return err
 	}
-	return startOnKeeperThread(cmd)
+	return startOnPermanentThread(cmd)
 }
 
-// startOnKeeperThread starts cmd from a thread that lives as long as this process: the kernel sends
-// cmd the parent death signal when the thread that started it ends.
-func startOnKeeperThread(cmd *exec.Cmd) error {
-	t, err := keeperThread()
+// startOnPermanentThread starts cmd from a thread that lives as long as this process: the kernel
+// sends cmd the parent death signal when the thread that started it ends.
+func startOnPermanentThread(cmd *exec.Cmd) error {
+	t, err := permanentThread()
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func startOnKeeperThread(cmd *exec.Cmd) error {
 	return nil
 }
 
-// keeperThread lives as long as the process.
-var keeperThread = sync.OnceValues(func() (*thread, error) {
+// permanentThread lives as long as the process.
+var permanentThread = sync.OnceValues(func() (*thread, error) {
 	return newThread(func() error { return nil })
 })
 

@@ -219,7 +219,7 @@ func TestCorruptedPacketsCountAsLost(t *testing.T) {
 // hostileRun is a run with HTML and terminal escapes in every string.
 func hostileRun() *report.Run {
 	run := sampleRun()
-	testutil.Poison(run, testutil.Hostile)
+	testutil.AppendToStrings(run, testutil.Hostile)
 	for i := range run.Scenarios {
 		run.Scenarios[i].Verdict = report.Verdicts()[i%4]
 	}

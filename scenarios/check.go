@@ -144,7 +144,7 @@ func (c *checker) checkFabric() {
 		return
 	}
 	before := len(c.errs)
-	if f.Kind == Pair && f.HostCount() != f.Hosts && f.Hosts != 0 {
+	if f.Kind == Pair && f.Hosts != 0 && f.Hosts != 2 { // 0: left out
 		c.fail(at+".hosts", "%d hosts: a pair has two; a star takes more", f.Hosts)
 	}
 	if f.Kind != Pair {

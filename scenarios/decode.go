@@ -180,9 +180,9 @@ func (e *Error) Error() string {
 
 // printableKey escapes and shortens the path of a key, which may contain any character.
 func printableKey(key string) string {
-	const most = 200
-	if len(key) > most {
-		key = strings.ToValidUTF8(key[:most], "") + "…"
+	const maxLength = 200
+	if len(key) > maxLength {
+		key = strings.ToValidUTF8(key[:maxLength], "") + "…"
 	}
 	quoted := strconv.Quote(key)
 	return quoted[1 : len(quoted)-1]

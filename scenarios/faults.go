@@ -22,10 +22,10 @@ const (
 )
 
 // Outward reports whether packets from the host are selected.
-func (w *PortSelector) Outward() bool { return w.Direction != In }
+func (s *PortSelector) Outward() bool { return s.Direction != In }
 
 // Inward reports whether packets to the host are selected.
-func (w *PortSelector) Inward() bool { return w.Direction == In || w.Direction == Both }
+func (s *PortSelector) Inward() bool { return s.Direction == In || s.Direction == Both }
 
 // Impairment is a random impairment of packets for a period of time. Several impairments of
 // the same packet apply in their order.

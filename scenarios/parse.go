@@ -115,30 +115,30 @@ type structureChecker struct {
 	errs   Errors
 }
 
-func (w *structureChecker) fail(n *yaml.Node, format string, args ...any) {
-	w.errs = append(w.errs, errorIn(w.src, "", n, fmt.Errorf(format, args...)))
+func (c *structureChecker) fail(n *yaml.Node, format string, args ...any) {
+	c.errs = append(c.errs, errorIn(c.src, "", n, fmt.Errorf(format, args...)))
 }
 
 // walk checks a node and those below it: their number, that they are at most depth levels deep, and
 // that none is an alias or has an anchor or tag. It returns false when checking should stop.
-func (w *structureChecker) walk(n *yaml.Node, depth int) bool {
-	w.budget--
+func (c *structureChecker) walk(n *yaml.Node, depth int) bool {
+	c.budget--
 	switch {
 	case depth < 0:
-		w.fail(n, "nested too deeply")
+		c.fail(n, "nested too deeply")
 		return false
-	case w.budget < 0:
-		w.fail(n, "too many keys and values: at most %d", maxNodes)
+	case c.budget < 0:
+		c.fail(n, "too many keys and values: at most %d", maxNodes)
 		return false
 	case n.Kind == yaml.AliasNode:
-		w.fail(n, "*%s: aliases are not used in scenarios: write the value out", n.Value)
+		c.fail(n, "*%s: aliases are not used in scenarios: write the value out", n.Value)
 	case n.Anchor != "":
-		w.fail(n, "&%s: anchors are not used in scenarios: leave it out", n.Anchor)
+		c.fail(n, "&%s: anchors are not used in scenarios: leave it out", n.Anchor)
 	case n.Style&yaml.TaggedStyle != 0:
-		w.fail(n, "%s: tags are not used in scenarios: leave it out", n.Tag)
+		c.fail(n, "%s: tags are not used in scenarios: leave it out", n.Tag)
 	}
-	for _, c := range n.Content {
-		if len(w.errs) == maxErrors || !w.walk(c, depth-1) {
+	for _, child := range n.Content {
+		if len(c.errs) == maxErrors || !c.walk(child, depth-1) {
 			return false
 		}
 	}

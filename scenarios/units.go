@@ -74,12 +74,12 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	if !bytesForm.Match(text) {
 		return fmt.Errorf("%s is not a size: write whole bytes, such as 4096, or a unit behind them, such as 4KiB or 2MiB", quoteShort(string(text)))
 	}
-	number, worth := splitUnit(string(text), byteScales)
+	number, factor := splitUnit(string(text), byteScales)
 	n, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || n > 1<<50/worth {
+	if err != nil || n > 1<<50/factor {
 		return fmt.Errorf("%s is too large a size", text)
 	}
-	*b = Bytes(n * worth)
+	*b = Bytes(n * factor)
 	return nil
 }
 
@@ -89,8 +89,8 @@ func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 // String returns the size in the largest binary unit that divides it.
 func (b Bytes) String() string {
 	for _, s := range byteScales[:3] { // the binary units
-		if worth := Bytes(s.factor); b != 0 && b%worth == 0 {
-			return strconv.FormatInt(int64(b/worth), 10) + s.unit
+		if factor := Bytes(s.factor); b != 0 && b%factor == 0 {
+			return strconv.FormatInt(int64(b/factor), 10) + s.unit
 		}
 	}
 	return strconv.FormatInt(int64(b), 10)
@@ -101,8 +101,8 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	if !rateForm.Match(text) {
 		return fmt.Errorf("%s is not a rate: write bits per second with their unit, such as 25Gbit or 100Mbit", quoteShort(string(text)))
 	}
-	number, worth := splitUnit(string(text), rateScales)
-	*r = Rate(parseDecimal(number, worth))
+	number, factor := splitUnit(string(text), rateScales)
+	*r = Rate(parseDecimal(number, factor))
 	return nil
 }
 
@@ -155,10 +155,10 @@ func splitUnit(text string, scales []unitFactor) (number string, factor uint64) 
 // parseDecimal returns a decimal number times factor. The caller has checked that the
 // result is a whole number and fits.
 func parseDecimal(number string, factor uint64) uint64 {
-	whole, part, _ := strings.Cut(number, ".")
+	whole, fraction, _ := strings.Cut(number, ".")
 	n, _ := strconv.ParseUint(whole, 10, 64)
 	n *= factor
-	for _, digit := range part {
+	for _, digit := range fraction {
 		factor /= 10
 		n += uint64(digit-'0') * factor
 	}
@@ -178,10 +178,10 @@ func formatDecimal(n, factor uint64) string {
 // quoteShort shortens a word of the file for an error, and quotes it if it is empty or has
 // special characters.
 func quoteShort(text string) string {
-	const most = 40
+	const maxLength = 40
 	short := text
-	if len(short) > most {
-		short = strings.ToValidUTF8(short[:most], "") + "…"
+	if len(short) > maxLength {
+		short = strings.ToValidUTF8(short[:maxLength], "") + "…"
 	}
 	if quoted := strconv.Quote(short); text == "" || strings.ContainsAny(text, " \t") || quoted[1:len(quoted)-1] != short {
 		return quoted

@@ -37,8 +37,8 @@ func bucketTop(i int) time.Duration {
 	if i < exactLen {
 		return time.Duration(i)
 	}
-	shift, lead := (i-exactLen)/rowLen+1, (i-exactLen)%rowLen+rowLen
-	return time.Duration(uint64(lead+1)<<shift - 1)
+	shift, leadingBits := (i-exactLen)/rowLen+1, (i-exactLen)%rowLen+rowLen
+	return time.Duration(uint64(leadingBits+1)<<shift - 1)
 }
 
 // Add counts a duration.

@@ -102,11 +102,14 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	}
 	r.seqs[slot] = 0
 	r.free = append(r.free, slot)
-	// A gap is reported once: lastCompleted is then beyond the receives that were skipped.
-	if oldest := r.lastCompleted + 1; seq > r.lastCompleted {
-		if r.lastCompleted = seq; seq > oldest && !r.Shared {
-			err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, oldest))
-		}
+	// A wrong order is reported once, when the later receive completes.
+	next := r.lastCompleted + 1
+	if seq < next {
+		return slot, nil
+	}
+	r.lastCompleted = seq
+	if seq > next && !r.Shared {
+		err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, next))
 	}
 	return slot, err
 }

@@ -121,10 +121,9 @@ func (q *SendQueue) Drain() error {
 }
 
 // Complete handles the completion of a request and of the unsignaled requests before it. It calls
-// done for each that succeeded, except the marker of Drain. failed is the status of a failed
-// request, else WCSuccess; the status of the marker does not matter. The error describes a
-// completion out of order or with wrong fields.
-func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCStatus, err error) {
+// done for each that succeeded, except the marker of Drain. It returns the status of the request,
+// WCSuccess for the marker, and an error for a completion out of order or with wrong fields.
+func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (status verbs.WCStatus, err error) {
 	n := uint32(wc.WRID)
 	if n-q.oldest >= q.next-q.oldest { // modulo 2^32: n is not from oldest to next-1
 		return verbs.WCSuccess, fmt.Errorf("request %d completed, but only %d to %d are outstanding", n, q.oldest, int64(q.next)-1)

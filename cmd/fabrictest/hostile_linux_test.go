@@ -22,8 +22,8 @@ const escapes = "\x1b[2J\x1b]0;t\x07\x1b[6n\u009b31m\x7f\x00\r\u202eevil\u2066\x
 func hostileFolder(t *testing.T, verdict conform.Verdict) string {
 	return certifiedFolder(t, func(run *conform.Run, s *certificate.Subject) {
 		run.Devices[0].Results[0].Ladder = &conform.Ladder{Steps: []conform.Step{{Kind: "note", Text: "n"}}}
-		testutil.Poison(run, escapes+"\nforged line")
-		testutil.Poison(s, escapes+"\nforged line")
+		testutil.AppendToStrings(run, escapes+"\nforged line")
+		testutil.AppendToStrings(s, escapes+"\nforged line")
 		run.Devices[0].Results[0].Verdict, run.Devices[0].Results[0].Capture = verdict, ""
 		run.Devices[0].Defects = nil
 		run.Documents[0].Sections[0].Rows[0].Level = "MUST"

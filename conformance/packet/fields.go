@@ -65,7 +65,8 @@ func structOf(v any) reflect.Value { return reflect.Indirect(reflect.ValueOf(v))
 
 var addrType = reflect.TypeFor[netip.Addr]()
 
-// put writes the value v of the field into the header b. It panics if the value does not fit.
+// put writes the value v of the field, or the default if v is nil, into the header b. It panics if
+// the value does not fit.
 func (f *field) put(b []byte, v reflect.Value, header string) {
 	switch {
 	case f.kind == kindAddr:

@@ -62,7 +62,7 @@ func (h IP) Append(b, payload []byte) []byte {
 	return h.append4(b, payload)
 }
 
-// append4 appends an IPv4 packet.
+// append4 appends an IPv4 packet, with defaults for nil fields of the header.
 func (h IP) append4(b, payload []byte) []byte {
 	options := append([]byte(nil), h.Options...)
 	for len(options)%4 != 0 {
@@ -172,7 +172,8 @@ func ParseIPHeader(b []byte) (h IP, size int, err error) {
 	return IP{Version: new(b[0] >> 4)}, 0, fmt.Errorf("IP version %d is neither 4 nor 6", b[0]>>4)
 }
 
-// parse4 parses an IPv4 header with its options, and returns its length.
+// parse4 parses an IPv4 header with its options, and returns its length; after an error, that of the
+// part that it parsed.
 func parse4(b []byte) (h IP, size int, err error) {
 	if len(b) < 20 {
 		return IP{Version: new(uint8(4))}, 0, fmt.Errorf("IPv4 header: %w: %d of 20 bytes", ErrShort, len(b))
@@ -198,7 +199,8 @@ func parse4(b []byte) (h IP, size int, err error) {
 	return h, size, nil
 }
 
-// parse6 parses an IPv6 header, and a fragment header if one follows, and returns their length.
+// parse6 parses an IPv6 header, and a fragment header if one follows, and returns their length;
+// after an error, that of the part that it parsed.
 func parse6(b []byte) (h IP, size int, err error) {
 	if len(b) < 40 {
 		return IP{Version: new(uint8(6))}, 0, fmt.Errorf("IPv6 header: %w: %d of 40 bytes", ErrShort, len(b))

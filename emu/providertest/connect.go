@@ -73,15 +73,15 @@ func (e *End) TryConnect(to netip.AddrPort) (verbs.Conn, error) {
 }
 
 // JoinRC moves two RC queue pairs to RTS, connected to each other, without the connection manager.
-// The first PSNs are 0, and requests are retried for 4 s. It leaves out AccessMWBind, which is a
-// right of memory and not of queue pairs.
+// The first PSNs are 0, and requests are retried for 4 s.
 func JoinRC(a, b *End) {
 	a.Helper()
+	const access = FullAccess &^ verbs.AccessMWBind // which is a right of memory, not of queue pairs
 	for _, ends := range []struct{ local, remote *End }{{a, b}, {b, a}} {
 		gid := must.Get(ends.remote.Dev.QueryGID(1, 0))(a)
 		port := must.Get(ends.local.Dev.QueryPort(1))(a)
 		attr := verbs.QPAttr{
-			Port: 1, Access: FullAccess &^ verbs.AccessMWBind, PathMTU: port.ActiveMTU, DestQPN: ends.remote.QP.QPN(),
+			Port: 1, Access: access, PathMTU: port.ActiveMTU, DestQPN: ends.remote.QP.QPN(),
 			AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
 			MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 17, RetryCnt: 7, RNRRetry: 7,
 		}
@@ -116,11 +116,11 @@ type Cable struct {
 	Addrs     [2]netip.Addr
 }
 
-// Open creates a simulated world with two ports that the cable connects. If Link or Addrs is zero,
-// it has the default. Both ports impair the packets that they send as c.Up says. The world ends
-// after 5 minutes of virtual time.
+// Open creates a simulated world with two ports that the cable connects. Both ports impair the
+// packets that they send as c.Up says, and the world ends after 5 minutes of virtual time.
 func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	t.Helper()
+	// Defaults of zero fields.
 	if c.Link == (sim.LinkConfig{}) {
 		c.Link = sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond, MTU: 4200}
 	}
@@ -136,10 +136,9 @@ func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	return w, [2]*sim.Port{a, b}
 }
 
-// ExpectSameCapture checks that captures of a simulated world depend on the seed alone: capture
-// writes the same file for the same seed, with any number of threads, and another file for another
-// seed. recorded, unless empty, is the SHA-256 of the file of seed 3, the same on all machines. A
-// change that alters this file needs a new value, and an entry in the change log.
+// ExpectSameCapture checks that capture writes the same file for the same seed, with any number of
+// threads, and another file for another seed. recorded, unless empty, is the SHA-256 of the file of
+// seed 3 on all machines; after a change of that file it needs an entry in the change log.
 func ExpectSameCapture(t *testing.T, recorded string, capture func(seed uint64, file *bytes.Buffer)) {
 	t.Helper()
 	captureWith := func(seed uint64, procs int) []byte {

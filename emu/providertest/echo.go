@@ -27,27 +27,27 @@ type Echo struct {
 	Start time.Duration
 }
 
-// InWorld starts the server, and at x.Start the client, in w. The caller runs the world.
-func (x Echo) InWorld(t testing.TB, w *sim.World) {
+// InWorld starts the server, and at echo.Start the client, in w. The caller runs the world.
+func (echo Echo) InWorld(t testing.TB, w *sim.World) {
 	onListening := func() {}
-	w.Go("server", func(*sim.Proc) error { return x.serve(t, onListening) })
+	w.Go("server", func(*sim.Proc) error { return echo.serve(t, onListening) })
 	w.Go("client", func(p *sim.Proc) error {
-		p.Sleep(x.Start)
-		return x.sendAll(t)
+		p.Sleep(echo.Start)
+		return echo.sendAll(t)
 	})
 }
 
 // Run runs the server and the client in real time, and returns the first error.
-func (x Echo) Run(t testing.TB) error {
+func (echo Echo) Run(t testing.TB) error {
 	errs := make(chan error, 2)
 	listening := make(chan struct{})
-	go func() { errs <- x.serve(t, func() { close(listening) }) }()
+	go func() { errs <- echo.serve(t, func() { close(listening) }) }()
 	select {
 	case <-listening:
 	case err := <-errs:
 		return err
 	}
-	go func() { errs <- x.sendAll(t) }()
+	go func() { errs <- echo.sendAll(t) }()
 	for range 2 {
 		if err := <-errs; err != nil {
 			return err
@@ -56,17 +56,17 @@ func (x Echo) Run(t testing.TB) error {
 	return nil
 }
 
-// serve accepts one connection, sends every message back, and waits for the client to
-// disconnect. It calls listening when a client may connect. It posts x.Preposted receives before
-// the connection and one more after each message; if x.Preposted is 0, one before each message.
-func (x Echo) serve(t testing.TB, listening func()) error {
-	e := NewEnd(t, x.Server, verbs.QPTypeRC)
-	for range x.Preposted {
+// serve listens, calls listening, accepts one connection, sends every message back, and waits for
+// the client to disconnect. It posts echo.Preposted receives before it listens, and one more after
+// each message; if echo.Preposted is 0, one before each message.
+func (echo Echo) serve(t testing.TB, listening func()) error {
+	e := NewEnd(t, echo.Server, verbs.QPTypeRC)
+	for range echo.Preposted {
 		if err := e.postRecv(0); err != nil {
 			return err
 		}
 	}
-	l := Listen(t, x.Server, netip.AddrPortFrom(x.To, echoPort), 1) // 1: the backlog
+	l := Listen(t, echo.Server, netip.AddrPortFrom(echo.To, echoPort), 1) // 1: the backlog
 	listening()
 	req, err := l.GetRequest(verbs.Forever)
 	if err != nil {
@@ -79,8 +79,8 @@ func (x Echo) serve(t testing.TB, listening func()) error {
 	if err != nil {
 		return err
 	}
-	for i := range x.Messages {
-		if x.Preposted == 0 {
+	for i := range echo.Messages {
+		if echo.Preposted == 0 {
 			if err := e.postRecv(0); err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ func (x Echo) serve(t testing.TB, listening func()) error {
 		if _, err := e.awaitSuccess(); err != nil {
 			return fmt.Errorf("send %d: %w", i, err)
 		}
-		if x.Preposted > 0 {
+		if echo.Preposted > 0 {
 			if err := e.postRecv(0); err != nil {
 				return err
 			}
@@ -106,16 +106,16 @@ func (x Echo) serve(t testing.TB, listening func()) error {
 
 // sendAll connects to the server, sends the messages one by one, checks that each comes back
 // unchanged, and disconnects.
-func (x Echo) sendAll(t testing.TB) error {
+func (echo Echo) sendAll(t testing.TB) error {
 	const recvOffset = 10_000 // messages are shorter
-	e := NewEnd(t, x.Client, verbs.QPTypeRC)
+	e := NewEnd(t, echo.Client, verbs.QPTypeRC)
 	param := ConnParam
 	param.PrivateData = []byte("hello")
-	conn, err := CM(t, x.Client).Connect(e.QP, netip.AddrPortFrom(x.To, echoPort), param, verbs.Forever)
+	conn, err := CM(t, echo.Client).Connect(e.QP, netip.AddrPortFrom(echo.To, echoPort), param, verbs.Forever)
 	if err != nil {
 		return err
 	}
-	for i := range x.Messages {
+	for i := range echo.Messages {
 		size := 1 + i*97%8000 // varies from 1 to 8000 bytes
 		for k := range size {
 			e.Buf[k] = byte(k + i)

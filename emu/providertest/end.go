@@ -147,9 +147,9 @@ func (e *End) Remote(off int) verbs.Remote {
 }
 
 // ReadyUD moves a UD queue pair to RTS, with a Q_Key.
-func (e *End) ReadyUD(key uint32) {
+func (e *End) ReadyUD(qKey uint32) {
 	e.Helper()
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: key}
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey}
 	must.Do(e, e.QP.Modify(attr, verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrQKey))
 	e.SetState(verbs.QPStateRTR)
 	must.Do(e, e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))

@@ -16,44 +16,45 @@ import (
 
 // connection implements verbs.Conn. It exists before the connection is established.
 type connection struct {
-	m        *manager
-	c        *engine.Conn
-	qp       *queuePair // nil before Accept
-	listener *listener  // nil after GetRequest has returned it
-	cond     drive.Cond
-	remote   netip.AddrPort
-	param    verbs.ConnParam // from the peer's start-up frame
+	manager    *manager
+	engineConn *engine.Conn
+	qp         *queuePair // nil before Accept
+	listener   *listener  // nil after GetRequest has returned it
+	cond       drive.Cond
+	remote     netip.AddrPort
+	param      verbs.ConnParam // from the peer's start-up frame
 }
 
 // newConnection returns the verbs connection for the engine's c, and makes it the owner of c.
 // reason is printed in deadlock reports, for programs that wait for the connection.
 func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.AddrPort, reason string) *connection {
-	x := &connection{m: m, c: c, qp: qp, remote: remote, cond: m.d.streams.NewCond(drive.WaitReason(reason))}
-	c.Owner = x
-	return x
+	conn := &connection{manager: m, engineConn: c, qp: qp, remote: remote, cond: m.device.streams.NewCond(drive.WaitReason(reason))}
+	c.Owner = conn
+	return conn
 }
 
 // onStateChange handles a new state of the engine's connection. It wakes goroutines that wait for
 // the connection, and informs the listener if GetRequest has not returned the connection yet.
-func (x *connection) onStateChange() {
-	if x.listener != nil {
-		x.listener.onStateChange(x)
+func (conn *connection) onStateChange() {
+	if conn.listener != nil {
+		conn.listener.onStateChange(conn)
 	}
-	x.cond.Notify()
+	conn.cond.Notify()
 }
 
 // waitEstablished waits until the connection is established. It returns an error if the connection
 // ends first. If the wait fails, for example at the timeout, it aborts the connection.
-func (x *connection) waitEstablished(timeout time.Duration) error {
-	err := x.m.d.Wait("wait", x.cond, timeout, func() bool { return x.c.State() >= engine.Established })
+func (conn *connection) waitEstablished(timeout time.Duration) error {
+	establishedOrEnded := func() bool { return conn.engineConn.State() >= engine.Established } // later states are those of the end
+	err := conn.manager.device.Wait("wait", conn.cond, timeout, establishedOrEnded)
 	if err != nil {
-		x.c.Abort()
+		conn.engineConn.Abort()
 		return err
 	}
-	if !x.c.WasEstablished {
-		return x.connectError()
+	if !conn.engineConn.WasEstablished {
+		return conn.connectError()
 	}
-	x.param = x.m.peerParam(x.c)
+	conn.param = conn.manager.peerParam(conn.engineConn)
 	return nil
 }
 
@@ -66,18 +67,18 @@ const (
 
 // connectError returns the error of package verbs for a connection that ended before it was
 // established. Errors of the peer and invalid data are rejections; link errors stay as they are.
-func (x *connection) connectError() error {
-	err := x.c.Err()
+func (conn *connection) connectError() error {
+	err := conn.engineConn.Err()
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
-	case x.qp != nil && x.qp.gone:
+	case conn.qp != nil && conn.qp.gone:
 		return fmt.Errorf("%w: the queue pair was closed while it was being connected", verbs.ErrClosed)
 	case err == nil:
 		return fmt.Errorf("%w: the connection was closed while it was being established", verbs.ErrClosed)
 	case is(engine.ErrRejected):
-		return &verbs.RejectError{Reason: reasonConsumer, Text: "rejected by the remote application", PrivateData: x.c.PrivateData}
+		return &verbs.RejectError{Reason: reasonConsumer, Text: "rejected by the remote application", PrivateData: conn.engineConn.PrivateData}
 	case is(link.ErrRefused):
 		return &verbs.RejectError{Reason: reasonInvalidService, Text: "no listener at the remote address"}
 	case is(mpa.ErrEOF, link.ErrReset):
@@ -95,27 +96,27 @@ func (x *connection) connectError() error {
 }
 
 // Param returns the parameters of the peer's start-up frame.
-func (x *connection) Param() verbs.ConnParam { return x.param }
+func (conn *connection) Param() verbs.ConnParam { return conn.param }
 
 // Remote is the peer's address.
-func (x *connection) Remote() netip.AddrPort { return x.remote }
+func (conn *connection) Remote() netip.AddrPort { return conn.remote }
 
 // Disconnect closes the connection gracefully: posted work requests complete, then the
 // sending direction is closed. The queue pair accepts no more work requests, and is in the
 // error state when the peer has closed its direction too.
-func (x *connection) Disconnect() error {
-	return x.m.d.Control("disconnect", func() error {
-		x.c.Disconnect(x.m.d.streams.Now())
+func (conn *connection) Disconnect() error {
+	return conn.manager.device.Control("disconnect", func() error {
+		conn.engineConn.Disconnect(conn.manager.device.streams.Now())
 		return nil
 	})
 }
 
 // WaitDisconnect waits until the connection is closed or broken.
-func (x *connection) WaitDisconnect(timeout time.Duration) error {
+func (conn *connection) WaitDisconnect(timeout time.Duration) error {
 	const op = "wait_disconnect"
-	if err := x.m.d.Enter(op, drive.CallWait); err != nil {
+	if err := conn.manager.device.Enter(op, drive.CallWait); err != nil {
 		return err
 	}
-	defer x.m.d.Leave()
-	return x.m.d.Wait(op, x.cond, timeout, func() bool { return x.c.State() == engine.Closed })
+	defer conn.manager.device.Leave()
+	return conn.manager.device.Wait(op, conn.cond, timeout, func() bool { return conn.engineConn.State() == engine.Closed })
 }

@@ -73,7 +73,8 @@ type portObserver Device
 
 // LinkChanged implements link.PortObserver. It reports a change as an asynchronous event.
 func (o *portObserver) LinkChanged(up bool) {
-	if o.down == !up {
+	wasUp := !o.down
+	if up == wasUp {
 		return
 	}
 	o.down = !up

@@ -83,8 +83,8 @@ func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
 	})
 }
 
-// OnTCP opens a device in real time on TCP sockets in the calling thread's network
-// namespace. sock configures the sockets.
+// OnTCP opens a device in real time on TCP sockets in the calling thread's network namespace, and
+// watches the interface with its addresses. sock configures the sockets; cfg.Decorate may wrap them.
 func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	tcp, err := tcplink.Open(sock)
 	if err != nil {
@@ -124,7 +124,7 @@ func open(cfg Config, n link.StreamNet, mtu int, newDriver func(*Device) drive.S
 		cfg.Addrs[i] = a.Unmap()
 	}
 	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewPortAddrs(cfg.Addrs)}
-	d.cm.d = d
+	d.cm.device = d
 	d.Init(cfg.Name, &nic.Base, device.Hooks{
 		Protocol: "iWARP", PKeys: device.DefaultPKeys, Port: d.port, GIDs: d.addrs.GIDs,
 		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },

@@ -22,7 +22,7 @@ const portAttempts = 16
 
 // listener implements verbs.Listener, with a stream listener for each address.
 type listener struct {
-	m         *manager
+	manager   *manager
 	addr      netip.AddrPort
 	listeners []drive.StreamListener
 	backlog   int
@@ -42,12 +42,12 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 	if backlog <= 0 {
 		backlog = defaultBacklog
 	}
-	l := &listener{m: m, backlog: backlog}
-	err := m.d.Control(op, func() error {
+	l := &listener{manager: m, backlog: backlog}
+	err := m.device.Control(op, func() error {
 		if err := l.listen(addr); err != nil {
 			return connError(op, addr, err)
 		}
-		l.cond = m.d.streams.NewCond(drive.WaitReason(fmt.Sprintf("connection request to %v", l.addr)))
+		l.cond = m.device.streams.NewCond(drive.WaitReason(fmt.Sprintf("connection request to %v", l.addr)))
 		return nil
 	})
 	if err != nil {
@@ -60,7 +60,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 // unspecified, all with the same port. If the port is 0, it tries free ports.
 func (l *listener) listen(addr netip.AddrPort) (err error) {
 	local := []netip.Addr{addr.Addr().Unmap()}
-	switch own := l.m.d.addrs.Present(); {
+	switch own := l.manager.device.addrs.Present(); {
 	case len(own) == 0:
 		return fmt.Errorf("%w: the device has no address: its interface may be down", verbs.ErrNotFound)
 	case local[0].IsUnspecified():
@@ -84,7 +84,7 @@ func (l *listener) listen(addr netip.AddrPort) (err error) {
 // is a free port of the first address.
 func (l *listener) listenOnPort(local []netip.Addr, port uint16) error {
 	for _, a := range local {
-		stream, err := l.m.d.streams.Listen(netip.AddrPortFrom(a, port), l.backlog, l.accept)
+		stream, err := l.manager.device.streams.Listen(netip.AddrPortFrom(a, port), l.backlog, l.accept)
 		if err != nil {
 			l.closeListeners()
 			return err
@@ -95,6 +95,7 @@ func (l *listener) listenOnPort(local []netip.Addr, port uint16) error {
 	return nil
 }
 
+// closeListeners closes the stream listeners of all addresses.
 func (l *listener) closeListeners() {
 	for _, stream := range l.listeners {
 		_ = stream.Close() // fails only if the net is closed
@@ -105,71 +106,71 @@ func (l *listener) closeListeners() {
 // accept returns the connection of an incoming stream; nil if the backlog is full.
 func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 	if len(l.starting)+len(l.queue) >= l.backlog {
-		l.m.backlogFull++
+		l.manager.backlogFull++
 		return nil
 	}
-	c := l.m.d.nic.Incoming()
-	x := l.m.newConnection(c, nil, remote, fmt.Sprintf("confirmation of %v", remote))
-	x.listener = l
-	l.starting = append(l.starting, x)
-	return x.c
+	c := l.manager.device.nic.Incoming()
+	conn := l.manager.newConnection(c, nil, remote, fmt.Sprintf("confirmation of %v", remote))
+	conn.listener = l
+	l.starting = append(l.starting, conn)
+	return conn.engineConn
 }
 
-// onStateChange handles a new state of connection x, which the application has not yet taken with
-// GetRequest. It queues x for GetRequest when the MPA Request of x has arrived, and removes x when
-// the connection has ended.
-func (l *listener) onStateChange(x *connection) {
-	isX := func(other *connection) bool { return other == x }
-	switch s := x.c.State(); {
+// onStateChange handles a new state of a connection that GetRequest has not returned yet. It queues
+// the connection for GetRequest when its MPA Request has arrived, and removes it when it has ended.
+func (l *listener) onStateChange(conn *connection) {
+	isConn := func(other *connection) bool { return other == conn }
+	switch s := conn.engineConn.State(); {
 	case s < engine.Requested:
 	case s == engine.Requested:
-		l.starting = slices.DeleteFunc(l.starting, isX)
-		l.queue = append(l.queue, x)
+		l.starting = slices.DeleteFunc(l.starting, isConn)
+		l.queue = append(l.queue, conn)
 		l.cond.Notify()
 	default:
-		x.listener = nil
-		l.starting = slices.DeleteFunc(l.starting, isX)
-		l.queue = slices.DeleteFunc(l.queue, isX)
+		conn.listener = nil
+		l.starting = slices.DeleteFunc(l.starting, isConn)
+		l.queue = slices.DeleteFunc(l.queue, isConn)
 	}
 }
 
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-// GetRequest implements verbs.Listener: it waits for the next connection with an MPA Request.
+// GetRequest implements verbs.Listener: it waits for the next connection with an MPA Request, and
+// fails if the listener is closed first.
 func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	const op = "get_request"
-	if err := l.m.d.Enter(op, drive.CallWait); err != nil {
+	if err := l.manager.device.Enter(op, drive.CallWait); err != nil {
 		return nil, err
 	}
-	defer l.m.d.Leave()
-	if err := l.m.d.Wait(op, l.cond, timeout, func() bool { return len(l.queue) > 0 || l.closed }); err != nil {
+	defer l.manager.device.Leave()
+	if err := l.manager.device.Wait(op, l.cond, timeout, func() bool { return len(l.queue) > 0 || l.closed }); err != nil {
 		return nil, err
 	}
 	if l.closed {
 		return nil, connError(op, l.addr, verbs.ErrClosed)
 	}
-	x := l.queue[0]
+	conn := l.queue[0]
 	l.queue = slices.Delete(l.queue, 0, 1)
-	x.listener = nil
-	return &request{x: x, param: l.m.peerParam(x.c)}, nil
+	conn.listener = nil
+	return &request{conn: conn, param: l.manager.peerParam(conn.engineConn)}, nil
 }
 
 // Close stops listening, rejects the requests that GetRequest has not returned, and aborts
 // connections whose MPA Request has not arrived.
 func (l *listener) Close() error {
-	return l.m.d.Control("close_listener", func() error {
+	return l.manager.device.Control("close_listener", func() error {
 		if l.closed {
 			return connError("close_listener", l.addr, verbs.ErrClosed)
 		}
 		l.closed = true
 		l.closeListeners()
-		for _, x := range l.queue {
-			x.listener = nil
-			_ = x.c.Reject(l.m.d.streams.Now(), nil) // the connection may have ended
+		for _, conn := range l.queue {
+			conn.listener = nil
+			_ = conn.engineConn.Reject(l.manager.device.streams.Now(), nil) // the connection may have ended
 		}
-		for _, x := range l.starting {
-			x.listener = nil
-			x.c.Abort()
+		for _, conn := range l.starting {
+			conn.listener = nil
+			conn.engineConn.Abort()
 		}
 		l.queue, l.starting = nil, nil
 		l.cond.Notify()
@@ -179,33 +180,34 @@ func (l *listener) Close() error {
 
 // request implements verbs.ConnRequest.
 type request struct {
-	x     *connection
+	conn  *connection
 	param verbs.ConnParam
 }
 
-func (r *request) Remote() netip.AddrPort { return r.x.remote }
+func (r *request) Remote() netip.AddrPort { return r.conn.remote }
 
 func (r *request) Param() verbs.ConnParam { return r.param }
 
 // checkRequester returns an error if the requester has closed the connection.
 func (r *request) checkRequester() error {
 	// A connection without a queue pair was not accepted.
-	if c := r.x.c; c.State() > engine.Requested && c.QP() == nil && c.Err() != nil {
+	if c := r.conn.engineConn; c.State() > engine.Requested && c.QP() == nil && c.Err() != nil {
 		return fmt.Errorf("%w: the requester has closed the connection: %w", verbs.ErrClosed, c.Err())
 	}
 	return nil
 }
 
-// Reject implements verbs.ConnRequest: it sends an MPA Reply with the reject flag.
+// Reject implements verbs.ConnRequest: it sends an MPA Reply with the reject flag, unless the
+// requester has closed the connection.
 func (r *request) Reject(private []byte) error {
-	m := r.x.m
-	return m.d.Control("reject", func() error {
+	m := r.conn.manager
+	return m.device.Control("reject", func() error {
 		err := r.checkRequester()
 		if err == nil {
-			err = r.x.c.Reject(m.d.streams.Now(), private)
+			err = r.conn.engineConn.Reject(m.device.streams.Now(), private)
 		}
 		if err != nil {
-			return connError("reject", r.x.remote, err)
+			return connError("reject", r.conn.remote, err)
 		}
 		return nil
 	})
@@ -215,26 +217,26 @@ func (r *request) Reject(private []byte) error {
 // until the connection is established.
 func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
-	m := r.x.m
-	if err := m.d.Enter(op, drive.CallControl); err != nil {
+	m := r.conn.manager
+	if err := m.device.Enter(op, drive.CallControl); err != nil {
 		return nil, err
 	}
-	defer m.d.Leave()
-	q, err := device.CheckHandle[*queuePair](&m.d.shared, op, "QP", qp)
+	defer m.device.Leave()
+	q, err := device.CheckHandle[*queuePair](&m.device.shared, op, "QP", qp)
 	if err != nil {
 		return nil, err
 	}
 	err = r.checkRequester()
 	if err == nil {
-		err = r.x.c.Accept(m.d.streams.Now(), q.q, engineParam(param))
+		err = r.conn.engineConn.Accept(m.device.streams.Now(), q.engineQP, engineParam(param))
 	}
 	if err == nil {
-		r.x.qp = q
-		m.d.streams.Pump()
-		err = r.x.waitEstablished(timeout)
+		r.conn.qp = q
+		m.device.streams.Pump()
+		err = r.conn.waitEstablished(timeout)
 	}
 	if err != nil {
-		return nil, connError(op, r.x.remote, err)
+		return nil, connError(op, r.conn.remote, err)
 	}
-	return r.x, nil
+	return r.conn, nil
 }

@@ -17,7 +17,7 @@ import (
 
 // manager implements verbs.CM with MPA start-up frames. The engine holds the connections.
 type manager struct {
-	d           *Device
+	device      *Device
 	backlogFull uint64 // streams rejected because a backlog was full
 	fallbacks   uint64 // connects that were retried with RFC 5044
 }
@@ -26,7 +26,7 @@ type manager struct {
 // state. It reports whether there were any.
 func (m *manager) deliverChanges() (changed bool) {
 	for {
-		c, ok := m.d.nic.NextChanged()
+		c, ok := m.device.nic.NextChanged()
 		if !ok {
 			return changed
 		}
@@ -39,29 +39,29 @@ func (m *manager) deliverChanges() (changed bool) {
 // (RFC 6581), Connect retries with a Request of RFC 5044.
 func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
-	if err := m.d.Enter(op, drive.CallControl); err != nil {
+	if err := m.device.Enter(op, drive.CallControl); err != nil {
 		return nil, err
 	}
-	defer m.d.Leave()
-	q, err := device.CheckHandle[*queuePair](&m.d.shared, op, "QP", qp)
+	defer m.device.Leave()
+	q, err := device.CheckHandle[*queuePair](&m.device.shared, op, "QP", qp)
 	if err != nil {
 		return nil, err
 	}
 	deadline := mono.Never
 	if timeout >= 0 {
-		deadline = m.d.streams.Now().Add(timeout)
+		deadline = m.device.streams.Now().Add(timeout)
 	}
 	p := engineParam(param)
-	x, err := m.connect(q, addr, p, deadline)
-	if err != nil && x != nil && x.c.Fallback {
+	conn, err := m.connect(q, addr, p, deadline)
+	if err != nil && conn != nil && conn.engineConn.Fallback {
 		m.fallbacks++
 		p.Revision = wire.RevisionRFC5044
-		x, err = m.connect(q, addr, p, deadline)
+		conn, err = m.connect(q, addr, p, deadline)
 	}
 	if err != nil {
 		return nil, connError(op, addr, err)
 	}
-	return x, nil
+	return conn, nil
 }
 
 // connect makes one attempt to connect, until the deadline. If it returns both a connection and an
@@ -71,26 +71,26 @@ func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam,
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.d.nic.Connect(q.q, p)
+	c, err := m.device.nic.Connect(q.engineQP, p)
 	if err != nil {
 		return nil, err
 	}
-	x := m.newConnection(c, q, addr, fmt.Sprintf("connection to %v", addr))
-	if err := m.d.streams.Dial(x.c, netip.AddrPortFrom(local, 0), addr); err != nil {
+	conn := m.newConnection(c, q, addr, fmt.Sprintf("connection to %v", addr))
+	if err := m.device.streams.Dial(conn.engineConn, netip.AddrPortFrom(local, 0), addr); err != nil {
 		c.Abort()
 		return nil, err
 	}
-	m.d.streams.Pump()
+	m.device.streams.Pump()
 	left := verbs.Forever
 	if deadline != mono.Never {
-		left = max(0, deadline.Sub(m.d.streams.Now()))
+		left = max(0, deadline.Sub(m.device.streams.Now()))
 	}
-	return x, x.waitEstablished(left)
+	return conn, conn.waitEstablished(left)
 }
 
 // localAddr returns the device's first address of the same family as the peer's.
 func (m *manager) localAddr(peer netip.Addr) (netip.Addr, error) {
-	for _, a := range m.d.addrs.Present() {
+	for _, a := range m.device.addrs.Present() {
 		if a.Is4() == peer.Unmap().Is4() {
 			return a, nil
 		}
@@ -100,7 +100,7 @@ func (m *manager) localAddr(peer netip.Addr) (netip.Addr, error) {
 
 // Resolve fails: iWARP has no datagram QPs.
 func (m *manager) Resolve(netip.AddrPort, []byte, time.Duration) (verbs.DatagramPeer, error) {
-	return verbs.DatagramPeer{}, m.d.Unsupported("resolve", "datagrams")
+	return verbs.DatagramPeer{}, m.device.Unsupported("resolve", "datagrams")
 }
 
 // engineParam converts the parameters of the application. IRD and ORD are the iWARP names of
@@ -112,7 +112,7 @@ func engineParam(p verbs.ConnParam) engine.ConnParam {
 // peerParam returns the parameters of the peer's start-up frame. Depths that are not
 // negotiated are the limit of the device.
 func (m *manager) peerParam(c *engine.Conn) verbs.ConnParam {
-	peer, limit := c.Peer, m.d.nic.Config().Limits.RdAtomic
+	peer, limit := c.Peer, m.device.nic.Config().Limits.RdAtomic
 	depth := func(n uint16) uint8 {
 		if !peer.Enhanced || n == wire.DepthNotNegotiated {
 			return limit

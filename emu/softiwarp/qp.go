@@ -14,13 +14,13 @@ import (
 // queuePair implements verbs.QP.
 type queuePair struct {
 	device.QP
-	dev  *Device
-	q    *engine.QP
-	refs engine.Refs // handles of the request being posted
-	gone bool        // Close was called
+	dev      *Device
+	engineQP *engine.QP
+	refs     engine.Refs // handles of the request being posted
+	gone     bool        // Close was called
 }
 
-// CreateQP implements verbs.Context.
+// CreateQP implements verbs.Context, for RC queue pairs only.
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	const op = "create_qp"
 	if in.XRCD != nil {
@@ -37,18 +37,18 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 			return err
 		}
 		cfg.PD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = o.PD, o.SendCQ, o.RecvCQ, o.SRQ
-		if h.q, err = d.nic.CreateQP(cfg); err == nil {
-			h.Engine, h.Post, h.q.Owner = h.q, h.post, h
+		if h.engineQP, err = d.nic.CreateQP(cfg); err == nil {
+			h.Engine, h.Post, h.engineQP.Owner = h.engineQP, h.post, h
 		}
 		return err
 	}))
 }
 
-func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.QPN) }
+func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.engineQP.QPN) }
 func (q *queuePair) Type() verbs.QPType { return verbs.QPTypeRC }
 
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
-	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.streams.Now(), a, mask) })
+	return q.Control("modify_qp", func() error { return q.engineQP.Modify(q.dev.streams.Now(), a, mask) })
 }
 
 // post queues a send request. q.refs are the engine's memory window and region of a bind request.
@@ -57,7 +57,7 @@ func (q *queuePair) post(wr *verbs.SendWR) (err error) {
 	if q.refs.Window, q.refs.Region, err = q.D.ResolveBind(wr); err != nil {
 		return err
 	}
-	return q.q.PostSend(wr, q.refs)
+	return q.engineQP.PostSend(wr, q.refs)
 }
 
 func (q *queuePair) AttachMulticast(verbs.GID) error {
@@ -71,7 +71,7 @@ func (q *queuePair) DetachMulticast(verbs.GID) error {
 // Close destroys the queue pair. Its connection is reset.
 func (q *queuePair) Close() error {
 	return q.Destroy("destroy_qp", func() error {
-		err := q.dev.nic.DestroyQP(q.q)
+		err := q.dev.nic.DestroyQP(q.engineQP)
 		q.gone = err == nil
 		return err
 	})

@@ -138,7 +138,8 @@ func CheckAvailable() error {
 	return err
 }
 
-// Root returns the root of this module's sources, which the working directory must be in.
+// Root returns the root of this module's sources. It returns ErrNoSources if the working directory
+// is not in them, or if Go is not installed.
 func Root() (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return "", ErrNoSources

@@ -12,11 +12,10 @@ import (
 // module is the path of the module whose sources are mutated.
 const module = "github.com/fabrictest/fabrictest"
 
-// Overlay writes to dir a copy of each file that mutants (deliberate defects) change. For each
-// mutant, the copy also has the changed functions, under other names. The result is the name of a
-// file for the -overlay flag of go build, which then compiles the copies instead of the originals,
-// and instead of names.go of this package one with the mutants' names and the numbers of the
-// functions that each mutant changes. root is the folder of the module.
+// Overlay writes to dir a copy of each file that mutants (deliberate defects) change, with the
+// changed functions of each mutant under other names, and a names.go for this package that lists
+// the mutants and the functions that they change. It returns a file for the -overlay flag of go
+// build, which then compiles the copies instead of the originals in root, the module's folder.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

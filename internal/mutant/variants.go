@@ -88,25 +88,25 @@ func (v *variants) hasImport(line string) bool {
 // Other changes are errors.
 func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node) error {
 	text := mutated.nodeText(d)
-	was, ok := v.decls[name]
-	if ok && v.nodeText(was) == text {
+	was, existed := v.decls[name]
+	if existed && v.nodeText(was) == text {
 		return nil
 	}
 	switch d := d.(type) {
 	case *ast.FuncDecl:
-		if ok {
+		if existed {
 			v.dispatch[name] = append(v.dispatch[name], number)
 			v.added = append(v.added, variantText(mutated, d, number))
 			return nil
 		}
 		return v.addNew(name, text)
 	case *ast.TypeSpec:
-		if !ok {
+		if !existed {
 			return v.addNew(name, "type "+text)
 		}
 		return v.addFields(name, mutated, d)
 	case *ast.ValueSpec:
-		if !ok {
+		if !existed {
 			return v.addNew(name, mutated.keyword(d)+" "+text)
 		}
 	}

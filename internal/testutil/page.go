@@ -13,24 +13,25 @@ import (
 const Hostile = `</script></style></pre></title>--><script>alert(1)</script><img src=x onerror=alert(2)>` +
 	"\"'`{{.}}${1}]]>&amp; javascript:alert(3) \x1b[2J\x1b]0;x\x07\x00\xff\u009b31m\x7f\r\u202egnp.exe\u2028"
 
-// Poison appends a text, such as Hostile, to every string and every map key that can be reached
-// from a pointer, to test that output escapes it. It leaves values of maps and of types in keep.
-func Poison(pointer any, text string, keep ...reflect.Type) {
-	poison(reflect.ValueOf(pointer).Elem(), text, keep)
+// AppendToStrings appends a text, such as Hostile, to every string and every map key that can be
+// reached from a pointer, to test that output escapes it. It does not change values of maps, nor
+// values of the types in except.
+func AppendToStrings(pointer any, text string, except ...reflect.Type) {
+	appendToStrings(reflect.ValueOf(pointer).Elem(), text, except)
 }
 
-// poison appends text, which output must escape, to the strings and map keys in v, except in values
-// whose type is in keep. It descends into pointers, slices and structs. v must be settable.
-func poison(v reflect.Value, text string, keep []reflect.Type) {
+// appendToStrings appends text to the strings and map keys in v, but not to values of the types in
+// except. It descends into pointers, slices and structs. v must be settable.
+func appendToStrings(v reflect.Value, text string, except []reflect.Type) {
 	switch {
-	case slices.Contains(keep, v.Type()):
+	case slices.Contains(except, v.Type()):
 	case v.Kind() == reflect.String:
 		v.SetString(v.String() + text)
 	case v.Kind() == reflect.Pointer && !v.IsNil():
-		poison(v.Elem(), text, keep)
+		appendToStrings(v.Elem(), text, except)
 	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
-			poison(v.Index(i), text, keep)
+			appendToStrings(v.Index(i), text, except)
 		}
 	case v.Kind() == reflect.Map && v.Len() > 0:
 		m := reflect.MakeMap(v.Type())
@@ -41,7 +42,7 @@ func poison(v reflect.Value, text string, keep []reflect.Type) {
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			if v.Field(i).CanSet() {
-				poison(v.Field(i), text, keep)
+				appendToStrings(v.Field(i), text, except)
 			}
 		}
 	}

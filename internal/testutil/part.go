@@ -145,7 +145,8 @@ func (r Requirements) ExpectComplete(t *testing.T, sections map[string]int, else
 		for i := 1; i <= n; i++ {
 			id := fmt.Sprintf("%s/%d", section, i)
 			known[id] = true
-			if _, reason := elsewhere[id]; (r[id] != nil) == reason {
+			hasTest := r[id] != nil
+			if _, hasReason := elsewhere[id]; hasTest == hasReason {
 				t.Errorf("%s: want a test or a reason why there is none, and not both", id)
 			}
 		}

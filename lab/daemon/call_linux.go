@@ -83,9 +83,9 @@ type Call struct {
 // clientLimits are the largest sizes of frames from a lab.
 var clientLimits = control.Limits{control.Reply: maxReply, control.Pong: 0, control.Exit: 0, control.Close: control.MaxReason}
 
-// Send sends a request with descriptors to a lab, and receives the descriptors of the answer
-// into Call.Files. The caller reads the frames that follow, and closes the call. timeout limits the
-// whole call, unless it is 0. The end of the context ends the call, too.
+// Send sends a request with descriptors to a lab, and receives the descriptors of the answer into
+// Call.Files. The caller reads the frames that follow, and closes the call, which also ends with
+// the context or, unless timeout is 0, after the timeout.
 func (k *Kind) Send(ctx context.Context, name string, timeout time.Duration, request any, files ...*os.File) (*Call, error) {
 	conn, pid, err := k.dial(ctx, name)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *Call) WaitForever(detach bool) error {
 
 // WrapErr converts an error of the connection to the error for a user: the lab's own error, the
 // end of the context, a *NotRespondingError after the timeout, or a *NotUpError if the lab has
-// closed the connection. In a call with a timeout, a deadline of the context counts as the timeout.
+// closed the connection.
 func (c *Call) WrapErr(err error) error {
 	var failed *control.CloseError
 	switch {
@@ -148,7 +148,7 @@ func (c *Call) WrapErr(err error) error {
 		return c.kind.DecodeError(failed)
 	case errors.As(err, &failed):
 		return failed
-	case errors.Is(err, os.ErrDeadlineExceeded) && (errors.Is(c.ctx.Err(), context.Canceled) || !c.hasTimeout && c.ctx.Err() != nil):
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.endedByContext():
 		return context.Cause(c.ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &NotRespondingError{What: c.kind.What, Name: c.name, PID: c.PID}
@@ -156,6 +156,15 @@ func (c *Call) WrapErr(err error) error {
 		return c.kind.notUp(c.name) // the lab is going down
 	}
 	return fmt.Errorf("%s %s: %w", c.kind.What, c.name, err)
+}
+
+// endedByContext reports whether the end of the context has ended the call. In a call with a
+// timeout, a deadline of the context counts as the timeout.
+func (c *Call) endedByContext() bool {
+	if c.hasTimeout {
+		return errors.Is(c.ctx.Err(), context.Canceled)
+	}
+	return c.ctx.Err() != nil
 }
 
 // ReadReply returns the body of the next reply.
@@ -183,7 +192,8 @@ func (k *Kind) RoundTrip(ctx context.Context, name string, timeout time.Duration
 // downTimeout is how long a lab may take to end.
 const downTimeout = 10 * time.Second
 
-// Down sends the request that takes a lab down, and returns when the lab's process has ended.
+// Down sends the request that takes a lab down, and waits, for up to downTimeout, until the lab's
+// process has ended.
 func (k *Kind) Down(ctx context.Context, name string, request any) error {
 	c, err := k.Send(ctx, name, k.ReplyTimeout, request)
 	if err != nil {

@@ -107,20 +107,20 @@ type HeadTail struct {
 }
 
 // Write implements io.Writer. It keeps the first and the last keepBytes bytes of the output.
-func (w *HeadTail) Write(b []byte) (n int, err error) {
+func (h *HeadTail) Write(b []byte) (n int, err error) {
 	const keepBytes = 4 << 10
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	room := min(keepBytes-len(w.head), len(b))
-	w.head = append(w.head, b[:room]...)
-	w.tail = append(w.tail, b[room:]...)
-	w.tail = w.tail[max(0, len(w.tail)-keepBytes):]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	room := min(keepBytes-len(h.head), len(b))
+	h.head = append(h.head, b[:room]...)
+	h.tail = append(h.tail, b[room:]...)
+	h.tail = h.tail[max(0, len(h.tail)-keepBytes):]
 	return len(b), nil
 }
 
 // String returns the kept output without surrounding space.
-func (w *HeadTail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strings.TrimSpace(string(w.head) + string(w.tail))
+func (h *HeadTail) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.TrimSpace(string(h.head) + string(h.tail))
 }

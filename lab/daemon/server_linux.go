@@ -44,10 +44,9 @@ type Lab[R any] interface {
 	Close() error
 }
 
-// Serve runs a lab, in the process that Start has started. It decodes the job of Start into job, a
-// pointer, and calls build, which makes the lab from the job. Serve reports to Start that the lab
-// is up, or the error, and serves requests until the lab is taken down. The context of build ends
-// if the process that called Start ends.
+// Serve runs a lab, in the process that Start has started: it decodes the job of Start into job, a
+// pointer, calls build, which makes the lab from the job, and serves requests until the lab is taken
+// down. The context of build ends if the process that called Start ends.
 func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string) (Lab[R], error)) error {
 	file := os.NewFile(readyFD, "ready")
 	ready := control.New(file, control.Config{})
@@ -161,7 +160,8 @@ type Client struct {
 	answered bool
 }
 
-// handleConn handles the request of one client.
+// handleConn handles the request of one client, which must be of the user who started the lab. If
+// the handler fails or panics, the client gets the error.
 func (s *server[R]) handleConn(conn *net.UnixConn) {
 	defer conn.Close()
 	if cred, err := peerCred(conn); err != nil || int(cred.Uid) != os.Getuid() {

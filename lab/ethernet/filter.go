@@ -45,10 +45,15 @@ func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 		return src, dst, true
 	}
 	at, typ, ok := etherPayload(b)
-	if arp := b[min(at, len(b)):]; ok && typ == etherARP && len(arp) >= 28 && binary.BigEndian.Uint16(arp[2:]) == link.EtherTypeIPv4 {
-		return netip.AddrFrom4([4]byte(arp[14:18])), netip.AddrFrom4([4]byte(arp[24:28])), true
+	if !ok || typ != etherARP {
+		return src, dst, false
 	}
-	return src, dst, false
+	const arpLen = 28 // of a message for IPv4
+	arp := b[at:]
+	if len(arp) < arpLen || binary.BigEndian.Uint16(arp[2:]) != link.EtherTypeIPv4 { // the protocol type
+		return src, dst, false
+	}
+	return netip.AddrFrom4([4]byte(arp[14:18])), netip.AddrFrom4([4]byte(arp[24:28])), true
 }
 
 // explainer is a FrameHandler that can describe what it did to the last frame.
@@ -60,8 +65,8 @@ type explainer interface {
 // explanation lists what the Pipe did to the last frame: the effects whose counters have grown. An
 // event, an action on a single packet, usually causes another effect, and is listed only if it did
 // not.
-func (p *Impairer) explanation() string {
-	after, before := p.Pipe.Counters(), &p.before
+func (im *Impairer) explanation() string {
+	after, before := im.Pipe.Counters(), &im.before
 	var effects []string
 	for _, c := range []struct {
 		effect string

@@ -81,102 +81,102 @@ func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) e
 	return d.Dissector.SetField(dg, field, value)
 }
 
-// Apply implements uswitch.FrameHandler. A Pipe that reorders may hold the packet and return it
-// later. The frame's headers are then stored in a slot of p.held, and the unused upper bits of the
-// packet's flow label carry the slot's number. Without a free slot the frame is dropped.
-func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
-	p.before = p.Pipe.Counters()
-	if !p.headers.parse(f.Bytes) || p.headers.alwaysPasses(f.Bytes) {
+// Apply implements uswitch.FrameHandler. If the Pipe may hold packets to reorder them, a slot of
+// im.held keeps the frame's headers until the Pipe returns the packet; the unused upper bits of the
+// packet's flow label carry the slot's number.
+func (im *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
+	im.before = im.Pipe.Counters()
+	if !im.headers.parse(f.Bytes) || im.headers.alwaysPasses(f.Bytes) {
 		emit(0, f) // without delay
 		return
 	}
-	p.headers.datagram(f.Bytes, &p.data)
+	im.headers.datagram(f.Bytes, &im.data)
 	slot := uint32(0)
-	if p.held.enabled {
-		if slot = p.held.store(&p.headers, f.Bytes, f.ChecksumPartial); slot == 0 {
-			p.HeldOverflow++
+	if im.held.enabled {
+		if slot = im.held.store(&im.headers, f.Bytes, f.ChecksumPartial); slot == 0 {
+			im.HeldOverflow++ // no slot is free: drop the frame
 			return
 		}
-		p.data.FlowLabel |= slot << slotShift
+		im.data.FlowLabel |= slot << slotShift
 	}
-	reordered := p.reorderCount()
-	p.out = p.Pipe.Apply(p.time(now), &p.data, p.out[:0])
+	reordered := im.reorderCount()
+	im.out = im.Pipe.Apply(im.time(now), &im.data, im.out[:0])
 	currentSet := false
-	for i := range p.out {
-		o := &p.out[i]
+	for i := range im.out {
+		o := &im.out[i]
 		if outSlot := o.Datagram.FlowLabel >> slotShift; outSlot != slot {
-			p.emitHeld(outSlot, o, emit)
+			im.emitHeld(outSlot, o, emit)
 			continue
 		}
-		if p.unchanged(&o.Datagram) {
+		if im.unchanged(&o.Datagram) {
 			emit(o.Delay, f)
 			continue
 		}
 		if !currentSet {
-			p.current.set(&p.headers, f.Bytes, f.ChecksumPartial)
+			im.current.set(&im.headers, f.Bytes, f.ChecksumPartial)
 			currentSet = true
 		}
-		p.emit(&p.current, o, emit)
+		im.emit(&im.current, o, emit)
 	}
 	switch {
-	case !p.held.enabled:
-	case p.Pipe.NextTimer() == mono.Never: // the Pipe holds no packet
-		p.held.releaseAll()
-	case p.reorderCount() == reordered: // the Pipe does not hold this packet
-		p.held.release(slot)
+	case !im.held.enabled:
+	case im.Pipe.NextTimer() == mono.Never: // the Pipe holds no packet
+		im.held.releaseAll()
+	case im.reorderCount() == reordered: // the Pipe does not hold this packet
+		im.held.release(slot)
 	}
 }
 
 // reorderCount returns how many packets the Pipe has reordered; 0 if no event reorders.
-func (p *Impairer) reorderCount() uint64 {
-	if !p.held.enabled {
+func (im *Impairer) reorderCount() uint64 {
+	if !im.held.enabled {
 		return 0
 	}
-	return p.Pipe.Counters().Reordered
+	return im.Pipe.Counters().Reordered
 }
 
 // unchanged reports whether d, which the Pipe has returned, equals the received packet. A Pipe
 // never changes bytes in place, so comparing the payload's address suffices.
-func (p *Impairer) unchanged(d *link.Datagram) bool {
-	a, b := d.Payload, p.data.Payload
+func (im *Impairer) unchanged(d *link.Datagram) bool {
+	a, b := d.Payload, im.data.Payload
 	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b) &&
-		d.TClass == p.data.TClass && d.HopLimit == p.data.HopLimit && d.IPID == p.data.IPID && d.FlowLabel == p.data.FlowLabel
+		d.TClass == im.data.TClass && d.HopLimit == im.data.HopLimit && d.IPID == im.data.IPID && d.FlowLabel == im.data.FlowLabel
 }
 
 // emit emits an output of the Pipe as a frame with the headers of template t.
-func (p *Impairer) emit(t *frameTemplate, o *impair.Outcome, emit uswitch.Emit) {
-	p.frame = t.appendFrame(p.frame[:0], &o.Datagram)
-	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: t.partial})
+func (im *Impairer) emit(t *frameTemplate, o *impair.Outcome, emit uswitch.Emit) {
+	im.frame = t.appendFrame(im.frame[:0], &o.Datagram)
+	emit(o.Delay, uswitch.Frame{Bytes: im.frame, ChecksumPartial: t.partial})
 }
 
-// emitHeld emits a packet that the Pipe has returned, with the frame headers that p.held keeps for
+// emitHeld emits a packet that the Pipe has returned, with the frame headers that im.held keeps for
 // it in this slot. Slots count from 1; a packet with an invalid slot is dropped.
-func (p *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
-	if slot > 0 && int(slot) <= len(p.held.all) {
-		p.emit(p.held.all[slot-1], o, emit)
+func (im *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
+	if slot > 0 && int(slot) <= len(im.held.all) {
+		im.emit(im.held.all[slot-1], o, emit)
 	}
 }
 
-// NextTimer implements uswitch.FrameHandler. The Pipe's clock is 0 when the switch's is p.start.
-func (p *Impairer) NextTimer() time.Duration {
-	next := p.Pipe.NextTimer()
+// NextTimer implements uswitch.FrameHandler. The Pipe's clock is 0 when the switch's is im.start.
+func (im *Impairer) NextTimer() time.Duration {
+	next := im.Pipe.NextTimer()
 	if next == mono.Never {
 		return uswitch.Never
 	}
-	return time.Duration(next) + p.start
+	return time.Duration(next) + im.start
 }
 
 // HandleTimer implements uswitch.FrameHandler. It emits the packets that the Pipe held until now.
-func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
-	p.before = p.Pipe.Counters()
-	p.out = p.Pipe.HandleTimer(p.time(now), p.out[:0])
-	for i := range p.out {
-		p.emitHeld(p.out[i].Datagram.FlowLabel>>slotShift, &p.out[i], emit)
+func (im *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
+	im.before = im.Pipe.Counters()
+	im.out = im.Pipe.HandleTimer(im.time(now), im.out[:0])
+	for i := range im.out {
+		im.emitHeld(im.out[i].Datagram.FlowLabel>>slotShift, &im.out[i], emit)
 	}
-	if p.Pipe.NextTimer() == mono.Never { // the Pipe holds no packet
-		p.held.releaseAll()
+	if im.Pipe.NextTimer() == mono.Never { // the Pipe holds no packet
+		im.held.releaseAll()
 	}
 }
 
 // time converts switch time to the time of the Pipe.
-func (p *Impairer) time(now time.Duration) mono.Time { return mono.Time(now - p.start) }
+func (im *Impairer) time(now time.Duration) mono.Time { return mono.Time(now - im.start) }

@@ -74,7 +74,8 @@ func etherPayload(b []byte) (at int, typ uint16, ok bool) {
 	return at, typ, true
 }
 
-// parseIPv4 parses the IPv4 header at h.l3; false if its lengths are invalid.
+// parseIPv4 parses the IPv4 header at h.l3; false if its version or lengths are invalid. It sets the
+// protocol of a fragment to protoOpaque, so that no transport header is parsed.
 func (h *headers) parseIPv4(b []byte) bool {
 	ip := b[h.l3:]
 	if len(ip) < link.IPv4HeaderLen || ip[0]>>4 != 4 {
@@ -86,12 +87,13 @@ func (h *headers) parseIPv4(b []byte) bool {
 	}
 	h.l4, h.end, h.proto = h.l3+header, h.l3+total, ip[9]
 	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 { // more fragments, or a fragment offset
-		h.proto = protoOpaque // only the first fragment has a transport header
+		h.proto = protoOpaque
 	}
 	return true
 }
 
-// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false for invalid lengths.
+// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false if the version or a
+// length is invalid.
 func (h *headers) parseIPv6(b []byte) bool {
 	ip := b[h.l3:]
 	if len(ip) < link.IPv6HeaderLen || ip[0]>>4 != 6 {

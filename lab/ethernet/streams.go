@@ -38,29 +38,29 @@ func NewStreamImpairer(events []lab.StreamEvent, next uswitch.FrameHandler) *Str
 
 // Apply implements uswitch.FrameHandler. It executes the stream events (drop, delay, corrupt,
 // reset) that match a TCP segment, and passes frames that are not dropped to the next handler.
-func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
+func (im *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	var t tcpSegment
-	var conn int
-	var from uint64
+	var conn int    // number of the segment's stream
+	var from uint64 // offset of the segment's first byte in the stream
 	ok := t.parse(f.Bytes)
 	if ok {
-		conn, from, ok = y.locate(&t)
+		conn, from, ok = im.locate(&t)
 	}
 	if !ok {
-		y.next.Apply(now, f, emit)
+		im.next.Apply(now, f, emit)
 		return
 	}
 	var delay time.Duration
 	copied := false
-	for _, e := range y.Matcher.Match(conn, from, t.end-t.data) {
+	for _, e := range im.Matcher.Match(conn, from, t.end-t.data) {
 		if !copied && (e.Do == lab.StreamCorrupt || e.Do == lab.StreamReset) {
 			copied = true // the switch's bytes must not change
-			y.frame = append(y.frame[:0], f.Bytes...)
-			f.Bytes = y.frame
+			im.frame = append(im.frame[:0], f.Bytes...)
+			f.Bytes = im.frame
 		}
 		switch e.Do {
 		case lab.StreamDrop:
-			y.Drops++
+			im.Drops++
 			return
 		case lab.StreamDelay:
 			delay += e.Delay
@@ -75,28 +75,28 @@ func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.
 		undelayed := emit
 		emit = func(after time.Duration, f uswitch.Frame) { undelayed(max(after, 0)+delay, f) } // after < 0 means at once
 	}
-	y.next.Apply(now, f, emit)
+	im.next.Apply(now, f, emit)
 }
 
 // NextTimer implements uswitch.FrameHandler.
-func (y *StreamImpairer) NextTimer() time.Duration { return y.next.NextTimer() }
+func (im *StreamImpairer) NextTimer() time.Duration { return im.next.NextTimer() }
 
 // HandleTimer implements uswitch.FrameHandler.
-func (y *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
-	y.next.HandleTimer(now, emit)
+func (im *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
+	im.next.HandleTimer(now, emit)
 }
 
 // locate returns conn, the number of a segment's stream, and from, the offset of the segment's
 // first byte in the stream. ok is false for a SYN, for a segment without data or before the
 // stream's start, and if no SYN was seen.
-func (y *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
-	s := y.flows[t.flow]
+func (im *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
+	s := im.flows[t.flow]
 	if t.flags&tcpSYN != 0 {
 		// A new stream, possibly with the ports of an earlier one.
 		if s == nil || s.firstSeq != t.seq+1 {
-			y.conns++
-			s = &flowState{conn: y.conns, firstSeq: t.seq + 1}
-			y.flows[t.flow] = s
+			im.conns++
+			s = &flowState{conn: im.conns, firstSeq: t.seq + 1}
+			im.flows[t.flow] = s
 		}
 		return 0, 0, false
 	}

@@ -65,9 +65,8 @@ type Fabric struct {
 	stream sim.StreamConfig // of a provider over TCP
 }
 
-// withDefaults returns the fabric with defaults for zero fields, and its provider. NICs get the
-// option "reliable" if the provider has it, unless Unreliable is set. For a provider over TCP, it
-// converts packet losses to stalls of streams. It returns an error if the fabric is invalid.
+// withDefaults returns the fabric with defaults for zero fields, and its provider, or an error if
+// the fabric is invalid. For a provider over TCP, it converts packet losses to stalls of streams.
 func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 	f.PerHost, f.Rails = cmp.Or(f.PerHost, 1), cmp.Or(f.Rails, 1)
 	f.Limit, f.Events = cmp.Or(f.Limit, defaultLimit), cmp.Or(f.Events, defaultEvents)
@@ -84,7 +83,7 @@ func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 		return f, nil, fmt.Errorf("%d ranks per host: at least one is needed", f.PerHost)
 	}
 	f.Provider = p.Name
-	if p.ReliableCaps != 0 && !f.Unreliable {
+	if p.ReliableCaps != 0 && !f.Unreliable { // the provider has the option "reliable"
 		f.Setup.Options = maps.Clone(f.Setup.Options)
 		if f.Setup.Options == nil {
 			f.Setup.Options = nics.Options{}

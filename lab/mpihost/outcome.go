@@ -38,6 +38,7 @@ type RankError struct {
 	Others     int
 }
 
+// Error implements error.
 func (e *RankError) Error() string {
 	others := ""
 	if e.Others > 0 {

@@ -31,9 +31,9 @@ type Process struct {
 // ErrNotStarted is returned by Join in a program that no launcher has started.
 var ErrNotStarted = errors.New("this program was not started as a rank: run it with 'fabrictest mpirun -n 4 PROGRAM'")
 
-// Join reads the job of this process from its launcher. A simulation has its job in the environment
-// variable WorldVar, and reports its start if the launcher asks for reports. A rank in a network
-// namespace receives its job over a connection. Join can be called once.
+// Join reads the job of this process from its launcher; it can be called once. A simulation has its
+// job in the environment variable WorldVar, and reports its start if the launcher asks for reports;
+// a rank in a network namespace receives its job over a connection.
 func Join() (*Process, error) {
 	if text, ok := os.LookupEnv(WorldVar); ok {
 		// Child processes must not inherit the job.
@@ -73,9 +73,9 @@ func Join() (*Process, error) {
 // Job returns the job of the process.
 func (p *Process) Job() *Job { return p.job }
 
-// Run calls run for each rank of the process, and returns when all have ended. A process without a
-// connection to the launcher simulates all ranks. One with a connection is one rank: it reports its
-// result to the launcher, and returns a *ReportedError if run failed. Run can be called once.
+// Run calls run for each rank of the process, and returns when all have ended; it can be called
+// once. A process without a connection to the launcher simulates all ranks; one with a connection is
+// one rank, which reports its result to the launcher and returns a *ReportedError if run failed.
 func (p *Process) Run(run func(e *transport.Env) error) error {
 	if p.conn == nil {
 		_, err := InWorld(p.job.fabric(), run)

@@ -64,7 +64,8 @@ func (r *worldRank) env(p *sim.Proc) *transport.Env {
 	return e
 }
 
-// startTask implements Env.Go: it runs f in a coroutine that ends with the rank.
+// startTask implements Env.Go: it runs f in a coroutine that ends with the rank. It does nothing if
+// the rank has ended.
 func (r *worldRank) startTask(name string, f func(verbs.Proc)) {
 	if r.ended {
 		return

@@ -61,13 +61,13 @@ type datagramOptions struct {
 // timing returns the timers of the reliable service. 0 stands for the default. BusyLimit is how
 // long a sender waits for a posted receive (RNR). If RetryTimeout is set, the retransmission
 // timeout is fixed: an adaptive one of about a millisecond would expire on a busy machine.
-func (b *datagramOptions) timing() (t rd.Timing) {
-	t.BusyLimit = b.RNRTotal
-	if b.RetryTimeout > 0 {
+func (o *datagramOptions) timing() (t rd.Timing) {
+	t.BusyLimit = o.RNRTotal
+	if o.RetryTimeout > 0 {
 		normal := rd.DefaultTiming()
-		timeout := max(b.RetryTimeout, normal.MinTimeout)
+		timeout := max(o.RetryTimeout, normal.MinTimeout)
 		t.FirstTimeout, t.MinTimeout, t.MaxTimeout = timeout, timeout, timeout
-		retries := b.RetryTotal / b.RetryTimeout
+		retries := o.RetryTotal / o.RetryTimeout
 		t.GiveUp = retries * timeout
 		// The receiver keeps the state of a flow for as long as its sender may retransmit,
 		// also if the sender's process stalls meanwhile.

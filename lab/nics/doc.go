@@ -191,36 +191,36 @@ type NICConfig struct {
 }
 
 // costs returns the virtual times of verb calls: VerbTime for each kind of call.
-func (p *NICConfig) costs() verbs.Costs {
-	return verbs.Costs{Control: p.VerbTime, Post: p.VerbTime, Poll: p.VerbTime}
+func (c *NICConfig) costs() verbs.Costs {
+	return verbs.Costs{Control: c.VerbTime, Post: c.VerbTime, Poll: c.VerbTime}
 }
 
 // addrs returns Addr and ExtraAddrs.
-func (p *NICConfig) addrs() []netip.Addr { return append([]netip.Addr{p.Addr}, p.ExtraAddrs...) }
+func (c *NICConfig) addrs() []netip.Addr { return append([]netip.Addr{c.Addr}, c.ExtraAddrs...) }
 
 // link returns the link of a port, wrapped by WrapLink if that is set.
-func (p *NICConfig) link(port *sim.Port) link.PacketLink {
+func (c *NICConfig) link(port *sim.Port) link.PacketLink {
 	var l link.GroupLink = port
-	if p.WrapLink != nil {
-		l = p.WrapLink(l)
+	if c.WrapLink != nil {
+		l = c.WrapLink(l)
 	}
 	return l
 }
 
 // captureLink returns the function that captures the packets of a link; nil without Capture.
-func (p *NICConfig) captureLink() func(link.Waiter) link.Waiter {
-	if p.Capture == nil {
+func (c *NICConfig) captureLink() func(link.Waiter) link.Waiter {
+	if c.Capture == nil {
 		return nil
 	}
-	return func(l link.Waiter) link.Waiter { return p.Capture.Wrap(p.Name, l).(link.Waiter) }
+	return func(l link.Waiter) link.Waiter { return c.Capture.Wrap(c.Name, l).(link.Waiter) }
 }
 
 // sockets returns the configuration of UDP sockets.
-func (p *NICConfig) sockets() (c udplink.Config) {
-	if p.NoGSO {
-		c.GSO = udplink.OffloadOff
+func (c *NICConfig) sockets() (cfg udplink.Config) {
+	if c.NoGSO {
+		cfg.GSO = udplink.OffloadOff
 	}
-	return c
+	return cfg
 }
 
 // asContext returns a device as a verbs.Context. If the device failed to open, that is nil, and

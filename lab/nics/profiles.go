@@ -60,11 +60,11 @@ type Restrictions struct {
 }
 
 // Apply returns a device that does not claim the capabilities that c says are missing.
-func (c Restrictions) Apply(d verbs.Context) verbs.Context {
-	if c.MissingCaps == 0 {
+func (r Restrictions) Apply(d verbs.Context) verbs.Context {
+	if r.MissingCaps == 0 {
 		return d
 	}
-	return &restrictedDevice{d, c.MissingCaps}
+	return &restrictedDevice{d, r.MissingCaps}
 }
 
 // restrictedDevice is a device that does not claim the capabilities missing.

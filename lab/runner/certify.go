@@ -86,9 +86,9 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 	}
 	c.device = &judge.Device{Name: c.Device, Cases: judge.Select(&c.Filter, all)}
 	c.dangerous = make(map[string]bool) // IDs of cases after which the device may not work
-	for _, k := range c.device.Cases {
-		if k.Dangerous() {
-			c.dangerous[k.ID] = true
+	for _, testCase := range c.device.Cases {
+		if testCase.Dangerous() {
+			c.dangerous[testCase.ID] = true
 		}
 	}
 	if len(c.device.Cases) == 0 {

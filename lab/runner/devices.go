@@ -27,14 +27,14 @@ type Selection struct {
 
 // Devices returns the selected devices, without cases. Without names they are the profile's device,
 // or all devices that can have the defects; a named device that cannot have them is an error.
-func (o *Selection) Devices() (all []*judge.Device, err error) {
+func (s *Selection) Devices() (all []*judge.Device, err error) {
 	var profile *nics.Profile
-	if o.Profile != "" {
-		if profile, err = nics.FindProfile(o.Profile); err != nil {
-			return nil, cmdline.Errorf("--as: %w%s", err, cmdline.Guess(o.Profile, nics.ProfileNames()))
+	if s.Profile != "" {
+		if profile, err = nics.FindProfile(s.Profile); err != nil {
+			return nil, cmdline.Errorf("--as: %w%s", err, cmdline.Guess(s.Profile, nics.ProfileNames()))
 		}
 	}
-	names := o.Names
+	names := s.Names
 	switch {
 	case len(names) == 0 && profile != nil:
 		names = []string{profile.Provider}
@@ -50,16 +50,17 @@ func (o *Selection) Devices() (all []*judge.Device, err error) {
 		if slices.ContainsFunc(all, func(d *judge.Device) bool { return d.Name == p.Name }) {
 			continue
 		}
-		d := &judge.Device{Name: p.Name, Title: p.Title, Protocol: p.Protocol, Defects: o.Defects, Known: knownDefects(p)}
+		d := &judge.Device{Name: p.Name, Title: p.Title, Protocol: p.Protocol, Defects: s.Defects, Known: knownDefects(p)}
 		if profile != nil {
 			if profile.Provider != p.Name {
 				return nil, cmdline.Errorf("--as %s is a profile of %s, not of --device %s", profile.Name, profile.Provider, p.Name)
 			}
-			d.Profile, d.Defects = profile.Name, slices.Concat(profile.Defects, o.Defects)
+			d.Profile, d.Defects = profile.Name, slices.Concat(profile.Defects, s.Defects)
 		}
 		if err := checkDefects(p.CheckDefect, d.Defects); err != nil {
 			lastErr = err
-			if _, foreign := errors.AsType[*nics.ForeignDefectError](err); len(o.Names) > 0 || !foreign {
+			// Without names, omit the devices of other providers than the defect's.
+			if _, foreign := errors.AsType[*nics.ForeignDefectError](err); len(s.Names) > 0 || !foreign {
 				return nil, err
 			}
 			continue
@@ -159,11 +160,11 @@ type labs struct {
 
 // caseWorkers returns the number of cases that run at a time. By default it is 1 in real
 // time, because other cases would disturb those that measure time.
-func (o *labs) caseWorkers() int {
+func (l *labs) caseWorkers() int {
 	switch {
-	case o.workers > 0:
-		return o.workers
-	case o.tier == scenarios.NetNS:
+	case l.workers > 0:
+		return l.workers
+	case l.tier == scenarios.NetNS:
 		return 1
 	}
 	return runtime.GOMAXPROCS(0)
@@ -172,7 +173,7 @@ func (o *labs) caseWorkers() int {
 // open opens a lab (the simulation or network namespaces in which cases run) for a device, with the
 // restrictions of its profile. Cases that explore schedules (orders of concurrent events) get more
 // time for each schedule.
-func (o *labs) open(d *judge.Device) (judge.Lab, error) {
+func (l *labs) open(d *judge.Device) (judge.Lab, error) {
 	provider, err := nics.Find(d.Name)
 	if err != nil {
 		return nil, err
@@ -185,16 +186,16 @@ func (o *labs) open(d *judge.Device) (judge.Lab, error) {
 		}
 		restrictions = profile.Restrictions
 	}
-	if o.tier == scenarios.Sim {
+	if l.tier == scenarios.Sim {
 		opt := bench.SimOptions{Restrictions: restrictions}
-		if o.schedules > 0 {
-			opt.MaxEvents, opt.MaxTime = caseEvents+uint64(o.schedules)*scheduleEvents, caseTime+time.Duration(o.schedules)*scheduleTime
+		if l.schedules > 0 {
+			opt.MaxEvents, opt.MaxTime = caseEvents+uint64(l.schedules)*scheduleEvents, caseTime+time.Duration(l.schedules)*scheduleTime
 		}
 		return bench.InSimulation(provider, opt), nil
 	}
-	opt := bench.NamespaceOptions{Parallel: o.caseWorkers(), Restrictions: restrictions}
-	if o.schedules > 0 {
-		opt.MaxTime = realCaseTime + time.Duration(o.schedules)*realScheduleTime
+	opt := bench.NamespaceOptions{Parallel: l.caseWorkers(), Restrictions: restrictions}
+	if l.schedules > 0 {
+		opt.MaxTime = realCaseTime + time.Duration(l.schedules)*realScheduleTime
 	}
 	return bench.InNamespaces(provider, opt)
 }

@@ -171,9 +171,9 @@ func (o *Overrides) Check() error {
 	return checkDefects(check, o.Defects)
 }
 
-// Tasks applies the overrides to the chosen scenarios, which it modifies. It returns a task for
-// each tier and each scenario that runs on the tier. Netem is set in network namespaces only.
-// Tasks that cannot run with the provider or the defects are marked as incompatible.
+// Tasks applies the overrides to the chosen scenarios, which it modifies, and returns a task for
+// each tier and each scenario that runs on the tier. A task that cannot run with the provider or
+// the defects gets the reason in Incompatible.
 func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, options lab.Options) (tasks []Task) {
 	for i := range chosen {
 		s := &chosen[i]
@@ -190,8 +190,8 @@ func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, o
 				continue
 			}
 			t := Task{Scenario: s.Scenario, Given: s.Given, Tier: tier, Options: options}
-			t.Options.Defects, t.Options.Netem = o.Defects, options.Netem && tier == scenarios.NetNS
-			if o.Provider != "" || len(o.Defects) > 0 { // without overrides, an incompatibility is an error in the file, which the lab reports
+			t.Options.Defects, t.Options.Netem = o.Defects, options.Netem && tier == scenarios.NetNS // a simulation has no netem
+			if o.Provider != "" || len(o.Defects) > 0 {                                              // without overrides, an incompatibility is an error in the file, which the lab reports
 				t.Incompatible = lab.Incompatibility(s.Scenario, tier, o.Defects...)
 			}
 			tasks = append(tasks, t)

@@ -42,37 +42,37 @@ type seedFailure struct {
 }
 
 // total returns the number of runs.
-func (c *Seeds) total() int { return c.Count * len(c.Tasks) }
+func (s *Seeds) total() int { return s.Count * len(s.Tasks) }
 
 // Run runs all tasks with all seeds, prints each failure when it happens, and at the end a summary
 // with the command that repeats each. It reports whether all passed.
-func (c *Seeds) Run(ctx context.Context) (passed bool, err error) {
-	c.began = time.Now()
-	c.lastProgress = c.began
-	c.runAll(ctx)
-	c.summarize()
+func (s *Seeds) Run(ctx context.Context) (passed bool, err error) {
+	s.began = time.Now()
+	s.lastProgress = s.began
+	s.runAll(ctx)
+	s.summarize()
 	if ctx.Err() != nil {
-		return false, fmt.Errorf("interrupted: %d of %d runs had ended", c.ended, c.total())
+		return false, fmt.Errorf("interrupted: %d of %d runs had ended", s.ended, s.total())
 	}
-	return len(c.failures) == 0, nil
+	return len(s.failures) == 0, nil
 }
 
 // runAll runs all tasks with all seeds, one per processor at a time.
-func (c *Seeds) runAll(ctx context.Context) {
+func (s *Seeds) runAll(ctx context.Context) {
 	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), c.total()) {
+	for range min(runtime.GOMAXPROCS(0), s.total()) {
 		workers.Go(func() {
 			for {
-				run, ok := c.nextRun(ctx)
+				run, ok := s.nextRun(ctx)
 				if !ok {
 					return
 				}
-				t := c.Tasks[run%len(c.Tasks)]
-				t.Options.Seed = c.First + uint64(run/len(c.Tasks))
-				t.Options.Replay = c.Replay(&t)
+				t := s.Tasks[run%len(s.Tasks)]
+				t.Options.Seed = s.First + uint64(run/len(s.Tasks))
+				t.Options.Replay = s.Replay(&t)
 				r := t.Run(ctx)
 				if ctx.Err() == nil { // else the run was interrupted
-					c.record(run, r)
+					s.record(run, r)
 				}
 			}
 		})
@@ -81,43 +81,43 @@ func (c *Seeds) runAll(ctx context.Context) {
 }
 
 // nextRun returns the index of the next run to start; false if there is none or ctx is cancelled.
-func (c *Seeds) nextRun(ctx context.Context) (run int, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if run = c.started; ctx.Err() != nil || run == c.total() {
+func (s *Seeds) nextRun(ctx context.Context) (run int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if run = s.started; ctx.Err() != nil || run == s.total() {
 		return 0, false
 	}
-	c.started++
+	s.started++
 	return run, true
 }
 
 // record records the result of a run, prints failures, and prints progress every progressInterval.
-func (c *Seeds) record(run int, r *report.Result) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended++
+func (s *Seeds) record(run int, r *report.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended++
 	if r.Verdict != report.Passed {
-		c.failures = append(c.failures, seedFailure{run, r.Replay})
-		fmt.Fprintf(c.Out, "%s  %s with seed %d: %s\n", strings.ToUpper(string(r.Verdict)), r.Name, r.Seed, r.Reason)
+		s.failures = append(s.failures, seedFailure{run, r.Replay})
+		fmt.Fprintf(s.Out, "%s  %s with seed %d: %s\n", strings.ToUpper(string(r.Verdict)), r.Name, r.Seed, r.Reason)
 	}
 	now := time.Now()
-	if now.Sub(c.lastProgress) >= progressInterval {
-		c.lastProgress = now
-		left := time.Duration(float64(now.Sub(c.began)) / float64(c.ended) * float64(c.total()-c.ended))
-		fmt.Fprintf(c.Status, "%d of %d runs, seed %d, %d failed, about %s left\n",
-			c.ended, c.total(), r.Seed, len(c.failures), textfmt.Duration(left.Round(time.Second)))
+	if now.Sub(s.lastProgress) >= progressInterval {
+		s.lastProgress = now
+		left := time.Duration(float64(now.Sub(s.began)) / float64(s.ended) * float64(s.total()-s.ended))
+		fmt.Fprintf(s.Status, "%d of %d runs, seed %d, %d failed, about %s left\n",
+			s.ended, s.total(), r.Seed, len(s.failures), textfmt.Duration(left.Round(time.Second)))
 	}
 }
 
 // summarize prints the totals, and the command that repeats each failure.
-func (c *Seeds) summarize() {
-	fmt.Fprintf(c.Out, "%s of %s with seeds %d to %d in %s: %d failed.\n", textfmt.Plural(c.ended, "run"), textfmt.Plural(len(c.Tasks), "scenario"),
-		c.First, c.First+uint64(c.Count)-1, textfmt.Duration(time.Since(c.began)), len(c.failures))
-	if len(c.failures) > 0 {
-		slices.SortFunc(c.failures, func(a, b seedFailure) int { return a.run - b.run })
-		fmt.Fprint(c.Out, "\nTo repeat them:\n\n")
-		for _, f := range c.failures {
-			fmt.Fprintf(c.Out, "    %s\n", f.replay)
+func (s *Seeds) summarize() {
+	fmt.Fprintf(s.Out, "%s of %s with seeds %d to %d in %s: %d failed.\n", textfmt.Plural(s.ended, "run"), textfmt.Plural(len(s.Tasks), "scenario"),
+		s.First, s.First+uint64(s.Count)-1, textfmt.Duration(time.Since(s.began)), len(s.failures))
+	if len(s.failures) > 0 {
+		slices.SortFunc(s.failures, func(a, b seedFailure) int { return a.run - b.run })
+		fmt.Fprint(s.Out, "\nTo repeat them:\n\n")
+		for _, f := range s.failures {
+			fmt.Fprintf(s.Out, "    %s\n", f.replay)
 		}
 	}
 }

@@ -20,14 +20,19 @@ type rank struct {
 	observed lab.Rank
 }
 
-func (k *rank) name() string { return fmt.Sprintf("rank %d on %s", k.observed.Rank, k.observed.Host) }
+func (rk *rank) name() string {
+	return fmt.Sprintf("rank %d on %s", rk.observed.Rank, rk.observed.Host)
+}
+
+// hasEnded reports whether the rank has ended or counts as hung.
+func (rk *rank) hasEnded() bool { return rk.observed.State != "" }
 
 // status describes what the rank's program is doing.
-func (k *rank) status() string {
-	if k.program == nil {
+func (rk *rank) status() string {
+	if rk.program == nil {
 		return "not started"
 	}
-	return k.program.Status()
+	return rk.program.Status()
 }
 
 // addRanks creates the ranks, one per host, with a coroutine each. Through the hub, their control
@@ -42,34 +47,35 @@ func (r *run) addRanks() {
 		r.ranks[i].observed.Samples = append(r.ranks[i].observed.Samples, s)
 	}
 	for i := range size {
-		k := &rank{observed: lab.Rank{Rank: i, Host: r.plan.Topology.Hosts[i].Name}}
-		r.ranks = append(r.ranks, k)
-		k.proc = r.world.Go(k.name(), func(p *sim.Proc) error {
-			r.runRank(k, p)
+		rk := &rank{observed: lab.Rank{Rank: i, Host: r.plan.Topology.Hosts[i].Name}}
+		r.ranks = append(r.ranks, rk)
+		rk.proc = r.world.Go(rk.name(), func(p *sim.Proc) error {
+			r.runRank(rk, p)
 			return nil // the error is in k.observed; other ranks continue
 		})
 	}
 }
 
-// runRank runs the program of a rank, and records how it ended.
-func (r *run) runRank(k *rank, p *sim.Proc) {
-	i := k.observed.Rank
+// runRank runs the program of a rank, and records how it ended. A program that stopped because
+// nothing happened for too long (StallError) counts as hung.
+func (r *run) runRank(rk *rank, p *sim.Proc) {
+	i := rk.observed.Rank
 	defer r.hub.End(i)
 	program, err := r.newProgram(r.plan.Scenario.Workload, &workload.Rank{
 		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics[i], Control: r.hub.Control(i),
 		StallTimeout: r.plan.Limit / 2, // the rank reports a stall before the limit ends the run
 	})
 	if err == nil {
-		k.program = program
-		k.observed.Report, err = program.Run()
+		rk.program = program
+		rk.observed.Report, err = program.Run()
 	}
-	k.observed.State, k.observed.Err, k.ended = lab.Finished, err, p.Now()
+	rk.observed.State, rk.observed.Err, rk.ended = lab.Finished, err, p.Now()
 	var stall *traffic.StallError
 	switch {
 	case errors.As(err, &stall):
-		k.observed.State, k.observed.Waiting = lab.Hung, k.status()
+		rk.observed.State, rk.observed.Waiting = lab.Hung, rk.status()
 	case err != nil:
-		k.observed.State = lab.Errored
+		rk.observed.State = lab.Errored
 	}
 }
 

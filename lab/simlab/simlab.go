@@ -139,14 +139,14 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 	for _, w := range waiting {
 		blocked[w.Program] = w
 	}
-	for _, k := range r.ranks {
-		if k.observed.State != "" {
+	for _, rk := range r.ranks {
+		if rk.hasEnded() {
 			continue
 		}
-		k.observed.State = lab.Hung
-		k.observed.Waiting = k.status()
-		if w, ok := blocked[k.name()]; ok {
-			k.observed.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, textfmt.Duration(time.Duration(w.Since)))
+		rk.observed.State = lab.Hung
+		rk.observed.Waiting = rk.status()
+		if w, ok := blocked[rk.name()]; ok {
+			rk.observed.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, textfmt.Duration(time.Duration(w.Since)))
 		}
 	}
 }
@@ -154,14 +154,13 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 // finish fills in the observation, closes the devices and the world, and adds the capture file to
 // the result. The elapsed time ends with the last rank, or with the simulation if that was aborted.
 func (r *run) finish(result *report.Result) error {
-	r.observed.Elapsed = time.Duration(r.world.Now())
-	if r.observed.AbortReason == "" {
-		r.observed.Elapsed = 0
+	if r.observed.AbortReason != "" {
+		r.observed.Elapsed = time.Duration(r.world.Now())
 	}
-	for _, k := range r.ranks {
-		r.observed.Elapsed = max(r.observed.Elapsed, k.ended)
-		k.observed.Counters = workload.SumCounters(r.fabric.nics[k.observed.Rank])
-		r.observed.Ranks = append(r.observed.Ranks, k.observed)
+	for _, rk := range r.ranks {
+		r.observed.Elapsed = max(r.observed.Elapsed, rk.ended)
+		rk.observed.Counters = workload.SumCounters(r.fabric.nics[rk.observed.Rank])
+		r.observed.Ranks = append(r.observed.Ranks, rk.observed)
 	}
 	r.fabric.readCounters(&r.observed)
 	closed := r.fabric.close()
@@ -223,14 +222,14 @@ func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 
 // kill ends a rank and its NICs at once, as SIGKILL would. Other ranks learn of it
 // from the control channel. A rank that has ended is not affected.
-func (r *run) kill(k *rank) {
-	if k.observed.State != "" {
+func (r *run) kill(rk *rank) {
+	if rk.hasEnded() {
 		return
 	}
-	k.observed.State, k.ended = lab.Killed, time.Duration(r.world.Now())
-	k.observed.Waiting = k.status()
-	r.addError(k.proc.Kill())
-	for _, nic := range r.fabric.nics[k.observed.Rank] {
+	rk.observed.State, rk.ended = lab.Killed, time.Duration(r.world.Now())
+	rk.observed.Waiting = rk.status()
+	r.addError(rk.proc.Kill())
+	for _, nic := range r.fabric.nics[rk.observed.Rank] {
 		r.addError(nic.Device.Close())
 	}
 }
@@ -238,39 +237,39 @@ func (r *run) kill(k *rank) {
 // freeze pauses a rank's program, and its ports send and receive nothing, as if its process were
 // stopped. Unlike in a stopped process, the timers of the NIC continue, so that a freeze longer
 // than its retries breaks connections.
-func (r *run) freeze(k *rank) {
-	if k.observed.State == "" {
-		k.proc.Pause()
+func (r *run) freeze(rk *rank) {
+	if !rk.hasEnded() {
+		rk.proc.Pause()
 	}
-	for _, p := range r.fabric.ports[k.observed.Rank] {
+	for _, p := range r.fabric.ports[rk.observed.Rank] {
 		p.Freeze()
 	}
 }
 
 // thaw resumes the ports and the process of a frozen host.
-func (r *run) thaw(k *rank) {
-	for _, p := range r.fabric.ports[k.observed.Rank] {
+func (r *run) thaw(rk *rank) {
+	for _, p := range r.fabric.ports[rk.observed.Rank] {
 		p.Thaw()
 	}
-	if k.observed.State == "" {
-		k.proc.Resume()
+	if !rk.hasEnded() {
+		rk.proc.Resume()
 	}
 }
 
 // breakQPs moves a rank's queue pairs to the error state, in a separate coroutine
 // because verb calls take virtual time.
-func (r *run) breakQPs(k *rank) {
-	if k.observed.State != "" || k.program == nil {
+func (r *run) breakQPs(rk *rank) {
+	if rk.hasEnded() || rk.program == nil {
 		return
 	}
-	breaker, ok := k.program.(workload.Breaker)
+	breaker, ok := rk.program.(workload.Breaker)
 	if !ok {
-		r.addError(fmt.Errorf("%s: the workload %s does not support qp-error", k.name(), r.plan.Scenario.Workload.Kind))
+		r.addError(fmt.Errorf("%s: the workload %s does not support qp-error", rk.name(), r.plan.Scenario.Workload.Kind))
 		return
 	}
-	r.world.Go("qp-error of "+k.name(), func(*sim.Proc) error {
-		if err := breaker.Break(); err != nil && k.observed.State == "" {
-			r.addError(fmt.Errorf("qp-error of %s: %w", k.name(), err))
+	r.world.Go("qp-error of "+rk.name(), func(*sim.Proc) error {
+		if err := breaker.Break(); err != nil && !rk.hasEnded() {
+			r.addError(fmt.Errorf("qp-error of %s: %w", rk.name(), err))
 		}
 		return nil
 	})

@@ -108,25 +108,25 @@ func (s *stream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 
 // sendSegment queues a new segment and sends it, unless an event drops it.
 func (s *stream) sendSegment(now mono.Time, data []byte) {
-	g := &segment{data: data}
-	s.queue = append(s.queue, g)
-	delay, dropped := s.applyEvents(g)
+	seg := &segment{data: data}
+	s.queue = append(s.queue, seg)
+	delay, dropped := s.applyEvents(seg)
 	s.written += uint64(len(data))
 	if dropped {
-		s.markLost(now, g)
+		s.markLost(now, seg)
 		return
 	}
-	s.transmit(now, g, delay)
+	s.transmit(now, seg, delay)
 }
 
 // applyEvents applies the stream events of both ports to a new segment, which begins at the offset
 // s.written of the stream. It returns the delay that they add, and whether one drops the segment.
-func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
+func (s *stream) applyEvents(seg *segment) (delay time.Duration, dropped bool) {
 	apply := func(p *streamPort, dir lab.Direction, connNumber int) {
 		if p == nil {
 			return
 		}
-		for _, e := range p.matchers[dir].Match(connNumber, s.written, len(g.data)) {
+		for _, e := range p.matchers[dir].Match(connNumber, s.written, len(seg.data)) {
 			switch e.Do {
 			case lab.StreamDrop:
 				dropped = true
@@ -134,9 +134,9 @@ func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
 			case lab.StreamDelay:
 				delay += e.Delay
 			case lab.StreamCorrupt:
-				g.data[e.Offset-s.written] ^= 1 << e.Bit
+				seg.data[e.Offset-s.written] ^= 1 << e.Bit
 			case lab.StreamReset:
-				g.reset = true
+				seg.reset = true
 			}
 		}
 	}
@@ -147,9 +147,9 @@ func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
 
 // transmit sends a segment, or retransmits a lost one: it applies the random impairments of
 // both cables, and sets the segment's arrival or marks it as lost. delay is what events add.
-func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
-	if g.lost {
-		g.lost = false
+func (s *stream) transmit(now mono.Time, seg *segment, delay time.Duration) {
+	if seg.lost {
+		seg.lost = false
 		s.lostSegments--
 	}
 	for _, cable := range []struct {
@@ -159,57 +159,57 @@ func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
 		if cable.port == nil {
 			continue
 		}
-		pipeDelay, ok := s.applyPipe(cable.port.pipes[cable.dir], now, g)
+		pipeDelay, ok := s.applyPipe(cable.port.pipes[cable.dir], now, seg)
 		if !ok {
-			s.markLost(now, g)
+			s.markLost(now, seg)
 			return
 		}
 		delay += pipeDelay
 	}
-	g.arrival = now.Add(delay)
-	s.countDupAcks(now, g)
+	seg.arrival = now.Add(delay)
+	s.countDupAcks(now, seg)
 	if delay > 0 { // else the caller calls deliver
-		s.port.world.AtFunc(g.arrival, s.deliver)
+		s.port.world.AtFunc(seg.arrival, s.deliver)
 	}
 }
 
 // applyPipe applies the impairments of one direction of a cable to a segment. Of several
 // copies the first to arrive counts; truncated copies are lost. ok is false if none arrives.
-func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, g *segment) (delay time.Duration, ok bool) {
+func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, seg *segment) (delay time.Duration, ok bool) {
 	if pipe.Transparent() {
 		return 0, true
 	}
-	d := link.Datagram{Src: s.LocalAddr(), Dst: s.RemoteAddr(), Payload: g.data}
+	d := link.Datagram{Src: s.LocalAddr(), Dst: s.RemoteAddr(), Payload: seg.data}
 	s.outcomes = pipe.Apply(now, &d, s.outcomes[:0])
 	first := -1
 	for i := range s.outcomes {
-		if len(s.outcomes[i].Datagram.Payload) == len(g.data) && (first < 0 || s.outcomes[i].Delay < s.outcomes[first].Delay) {
+		if len(s.outcomes[i].Datagram.Payload) == len(seg.data) && (first < 0 || s.outcomes[i].Delay < s.outcomes[first].Delay) {
 			first = i
 		}
 	}
 	if first < 0 {
 		return 0, false
 	}
-	copy(g.data, s.outcomes[first].Datagram.Payload)
+	copy(seg.data, s.outcomes[first].Datagram.Payload)
 	return s.outcomes[first].Delay, true
 }
 
 // markLost schedules the retransmission of a lost segment; its timeout doubles with every loss.
-func (s *stream) markLost(now mono.Time, g *segment) {
-	g.lost, g.dupAcks = true, 0
+func (s *stream) markLost(now mono.Time, seg *segment) {
+	seg.lost, seg.dupAcks = true, 0
 	s.lostSegments++
-	wait := minRTO << min(g.retransmits, maxBackoff)
-	g.retransmits++
-	s.retransmitAt(g, now.Add(wait))
+	wait := minRTO << min(seg.retransmits, maxBackoff)
+	seg.retransmits++
+	s.retransmitAt(seg, now.Add(wait))
 }
 
 // retransmitAt retransmits a lost segment at a time, unless another timer has done so earlier.
 // Events do not apply to retransmissions, so they add no delay.
-func (s *stream) retransmitAt(g *segment, at mono.Time) {
-	retransmits := g.retransmits
+func (s *stream) retransmitAt(seg *segment, at mono.Time) {
+	retransmits := seg.retransmits
 	s.port.world.AtFunc(at, func() {
-		if g.lost && g.retransmits == retransmits && s.err == nil {
-			s.transmit(s.port.world.Now(), g, 0)
+		if seg.lost && seg.retransmits == retransmits && s.err == nil {
+			s.transmit(s.port.world.Now(), seg, 0)
 			s.deliver()
 		}
 	})
@@ -219,14 +219,14 @@ func (s *stream) retransmitAt(g *segment, at mono.Time) {
 // it in the queue. It schedules the fast retransmit of a segment that now has dupAckThreshold.
 func (s *stream) countDupAcks(now mono.Time, arriving *segment) {
 	remaining := s.lostSegments
-	for _, g := range s.queue {
-		if remaining == 0 || g == arriving {
+	for _, seg := range s.queue {
+		if remaining == 0 || seg == arriving {
 			return
 		}
-		if g.lost {
+		if seg.lost {
 			remaining--
-			if g.dupAcks++; g.dupAcks == dupAckThreshold {
-				s.retransmitAt(g, now.Add(fastRetransmitDelay))
+			if seg.dupAcks++; seg.dupAcks == dupAckThreshold {
+				s.retransmitAt(seg, now.Add(fastRetransmitDelay))
 			}
 		}
 	}
@@ -237,21 +237,21 @@ func (s *stream) countDupAcks(now mono.Time, arriving *segment) {
 func (s *stream) deliver() {
 	now := s.port.world.Now()
 	for len(s.queue) > 0 {
-		g := s.queue[0]
-		if g.lost || now.Before(g.arrival) || s.err != nil {
+		seg := s.queue[0]
+		if seg.lost || now.Before(seg.arrival) || s.err != nil {
 			return
 		}
-		if g.reset {
+		if seg.reset {
 			s.queue, s.err = nil, link.ErrReset
 			_ = s.StreamLink.Abort(now)
 			return
 		}
-		n, err := s.StreamLink.Write(now, g.data)
+		n, err := s.StreamLink.Write(now, seg.data)
 		if err != nil {
 			s.queue, s.err = nil, err
 			return
 		}
-		if g.data = g.data[n:]; len(g.data) > 0 {
+		if seg.data = seg.data[n:]; len(seg.data) > 0 {
 			return // until Ready finds the stream writable
 		}
 		s.queue[0] = nil

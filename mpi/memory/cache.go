@@ -158,7 +158,7 @@ func (c *Cache[R]) Release(e *Entry[R]) error {
 	if e.uses < 0 {
 		panic("memory: released more often than got")
 	}
-	if e.detached {
+	if e.detached { // the cache no longer has it: it was replaced, evicted or invalidated
 		return c.deregister(e)
 	}
 	e.next, e.prev = c.idle.next, &c.idle

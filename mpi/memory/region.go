@@ -109,8 +109,9 @@ func (r *Registry) Sink(into []byte) (*Region, error) {
 // localRegion returns a bounce buffer in place of a small buffer that is not used often, and
 // registers any other buffer. It also registers when maxBounced bounce buffers are in use.
 func (r *Registry) localRegion(buf []byte) (*Region, error) {
-	frequent := len(buf) <= r.cfg.PacketSize && r.IsFrequent(buf)
-	if len(buf) > r.cfg.PacketSize || frequent || r.bounced == maxBounced {
+	small := len(buf) <= r.cfg.PacketSize
+	frequent := small && r.IsFrequent(buf)
+	if !small || frequent || r.bounced == maxBounced {
 		if frequent {
 			r.zeroCopy++
 		}

@@ -101,8 +101,8 @@ type Endpoints struct {
 }
 
 // Of returns the endpoint of a rank on a rail.
-func (all *Endpoints) Of(rank, rail int) Endpoint {
-	return parseEndpoint(all.encoded[(rank*all.rails+rail)*endpointLen:])
+func (e *Endpoints) Of(rank, rail int) Endpoint {
+	return parseEndpoint(e.encoded[(rank*e.rails+rail)*endpointLen:])
 }
 
 // startupTimeout is how long the endpoint exchange may take.

@@ -10,35 +10,35 @@ type index struct {
 
 // index returns the NICs of t by the names of host and NIC, and switches by name. It points into t.
 func (t Topology) index() index {
-	x := index{make(map[string]map[string]*NIC, len(t.Hosts)), make(map[string]*Switch, len(t.Switches))}
+	ix := index{make(map[string]map[string]*NIC, len(t.Hosts)), make(map[string]*Switch, len(t.Switches))}
 	for i := range t.Hosts {
 		h := &t.Hosts[i]
 		nics := make(map[string]*NIC, len(h.NICs))
 		for j := range h.NICs {
 			nics[h.NICs[j].Name] = &h.NICs[j]
 		}
-		x.hosts[h.Name] = nics
+		ix.hosts[h.Name] = nics
 	}
 	for i := range t.Switches {
-		x.switches[t.Switches[i].Name] = &t.Switches[i]
+		ix.switches[t.Switches[i].Name] = &t.Switches[i]
 	}
-	return x
+	return ix
 }
 
 // addrs returns the addresses of a port, which for a host's port are those of its NIC.
-func (x index) addrs(p Port) []netip.Prefix {
-	if n := x.hosts[p.Node][p.NIC]; n != nil {
+func (ix index) addrs(p Port) []netip.Prefix {
+	if n := ix.hosts[p.Node][p.NIC]; n != nil {
 		return n.Addrs
 	}
 	return p.Addrs
 }
 
 // rail returns the rail of a port's NIC or switch; 0 if the node is unknown.
-func (x index) rail(p Port) int {
-	if n := x.hosts[p.Node][p.NIC]; n != nil {
+func (ix index) rail(p Port) int {
+	if n := ix.hosts[p.Node][p.NIC]; n != nil {
 		return n.Rail
 	}
-	if s := x.switches[p.Node]; s != nil {
+	if s := ix.switches[p.Node]; s != nil {
 		return s.Rail
 	}
 	return 0
@@ -47,8 +47,8 @@ func (x index) rail(p Port) int {
 // bridge identifies the bridge that p belongs to: ports with the same key forward frames to each
 // other. These are all ports of an unrouted switch, or the ports of a routed switch with the same
 // address. ok is false for the ports of hosts, and for ports of a routed switch without an address.
-func (x index) bridge(p Port) (key string, ok bool) {
-	sw := x.switches[p.Node]
+func (ix index) bridge(p Port) (key string, ok bool) {
+	sw := ix.switches[p.Node]
 	switch {
 	case sw == nil:
 		return "", false

@@ -134,10 +134,9 @@ func (t Topology) FindPort(name string) (Port, error) {
 	return ports[0], nil
 }
 
-// Match returns the ports that match a pattern, in the order of Ports. A pattern is a node
-// ("host1": all its ports) or a node and a port ("host1/rdma0"); both may contain *, ? and [a-z].
-// If the pattern matches ports of hosts, Match returns only these: "*" is every NIC, not both ends
-// of every cable. No match is an error.
+// Match returns the ports that match a pattern, in the order of Ports, or an error if none does. A
+// pattern is a node ("host1": all its ports) or a node and a port ("host1/rdma0"); both may contain
+// *, ? and [a-z]. If it matches ports of hosts, Match returns only these: "*" is every NIC.
 func (t Topology) Match(pattern string) ([]Port, error) {
 	node, port, split := strings.Cut(pattern, "/")
 	if !split {

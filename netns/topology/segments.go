@@ -12,8 +12,8 @@ type Segment struct {
 // first cables. Ports of unrouted switches have no addresses and are left out, so that a segment
 // with only such ports is empty.
 func (t Topology) Segments() []Segment {
-	x := t.index()
-	domains, _ := t.broadcastDomains(x)
+	ix := t.index()
+	domains, _ := t.broadcastDomains(ix)
 	var segments []Segment
 	position := map[int]int{} // of a domain in segments, by its representative
 	for i, c := range t.Cables {
@@ -25,7 +25,7 @@ func (t Topology) Segments() []Segment {
 				position[root] = at
 				segments = append(segments, Segment{})
 			}
-			if x.addrs(p) != nil {
+			if ix.addrs(p) != nil {
 				segments[at].add(p)
 			}
 		}
@@ -54,12 +54,12 @@ func cableEnd(cable, side int) int { return 2*cable + side }
 // broadcastDomains returns the sets of cable ends that are connected by cables,
 // by unrouted switches, or by bridges of routed switches. loop is a cable that
 // closes a loop of switches, if any: frames would circulate forever.
-func (t Topology) broadcastDomains(x index) (domains disjointSets, loop *Cable) {
+func (t Topology) broadcastDomains(ix index) (domains disjointSets, loop *Cable) {
 	domains = newDisjointSets(2 * len(t.Cables))
 	firstEnd := map[string]int{} // by bridge
 	for i, c := range t.Cables {
 		for side, p := range []Port{c.A, c.B} {
-			bridge, ok := x.bridge(p)
+			bridge, ok := ix.bridge(p)
 			if !ok {
 				continue
 			}
@@ -83,25 +83,25 @@ type disjointSets []int
 
 // newDisjointSets returns n sets of one integer each.
 func newDisjointSets(n int) disjointSets {
-	u := make(disjointSets, n)
-	for i := range u {
-		u[i] = i
+	sets := make(disjointSets, n)
+	for i := range sets {
+		sets[i] = i
 	}
-	return u
+	return sets
 }
 
 // find returns the representative of the set that contains i, and shortens the path to it.
-func (u disjointSets) find(i int) int {
-	for u[i] != i {
-		u[i] = u[u[i]]
-		i = u[i]
+func (sets disjointSets) find(i int) int {
+	for sets[i] != i {
+		sets[i] = sets[sets[i]]
+		i = sets[i]
 	}
 	return i
 }
 
 // join unites the sets of a and b and reports whether they were disjoint.
-func (u disjointSets) join(a, b int) bool {
-	a, b = u.find(a), u.find(b)
-	u[max(a, b)] = min(a, b)
+func (sets disjointSets) join(a, b int) bool {
+	a, b = sets.find(a), sets.find(b)
+	sets[max(a, b)] = min(a, b)
 	return a != b
 }

@@ -23,25 +23,25 @@ type Options struct {
 
 // Pair returns two hosts whose NICs are connected by one cable per rail.
 func Pair(o Options) (Topology, error) {
-	d := newBuilder(2, o)
-	for rail := range d.rails {
-		d.setNICsInOneSubnet(rail)
-		d.addCable(d.nicPort(0, rail), d.nicPort(1, rail))
+	b := newBuilder(2, o)
+	for rail := range b.rails {
+		b.setNICsInOneSubnet(rail)
+		b.addCable(b.nicPort(0, rail), b.nicPort(1, rail))
 	}
-	return d.finish("pair")
+	return b.finish("pair")
 }
 
 // Star returns hosts on one switch per rail. Each rail is one subnet.
 func Star(hosts int, o Options) (Topology, error) {
-	d := newBuilder(hosts, o)
-	for rail := range d.rails {
-		d.setNICsInOneSubnet(rail)
-		sw := d.addSwitch(Switch{Name: "switch0", Rail: rail, Tier: 1})
-		for h := range d.t.Hosts {
-			d.addCable(d.nicPort(h, rail), sw.newPort())
+	b := newBuilder(hosts, o)
+	for rail := range b.rails {
+		b.setNICsInOneSubnet(rail)
+		sw := b.addSwitch(Switch{Name: "switch0", Rail: rail, Tier: 1})
+		for h := range b.t.Hosts {
+			b.addCable(b.nicPort(h, rail), sw.newPort())
 		}
 	}
-	return d.finish("star")
+	return b.finish("star")
 }
 
 // FatTree returns hosts on leaves, and every leaf connected to every spine.
@@ -49,22 +49,22 @@ func Star(hosts int, o Options) (Topology, error) {
 // gateway is the leaf, and all paths between leaves have equal cost. Hosts are
 // assigned to leaves in blocks of nearly equal size: host0, host1, … to leaf0.
 func FatTree(leaves, spines, hosts int, o Options) (Topology, error) {
-	d := newBuilder(hosts, o)
+	b := newBuilder(hosts, o)
 	switch {
 	case leaves < 1 || leaves > maxLeaves:
-		d.fail("%d leaves: must be 1 to %d", leaves, maxLeaves)
+		b.fail("%d leaves: must be 1 to %d", leaves, maxLeaves)
 	case spines < 1 || leaves*spines > maxTrunks:
-		d.fail("%d spines: must be 1 to %d with %d leaves", spines, maxTrunks/leaves, leaves)
+		b.fail("%d spines: must be 1 to %d with %d leaves", spines, maxTrunks/leaves, leaves)
 	case hosts < leaves:
-		d.fail("%d hosts on %d leaves: each leaf needs a host", hosts, leaves)
+		b.fail("%d hosts on %d leaves: each leaf needs a host", hosts, leaves)
 	case (hosts+leaves-1)/leaves > maxHostsPerLeaf:
-		d.fail("%d hosts on %d leaves: a leaf takes %d at most, so use %d leaves",
+		b.fail("%d hosts on %d leaves: a leaf takes %d at most, so use %d leaves",
 			hosts, leaves, maxHostsPerLeaf, (hosts+maxHostsPerLeaf-1)/maxHostsPerLeaf)
 	}
-	for rail := range d.rails {
-		d.addTree(rail, leaves, spines)
+	for rail := range b.rails {
+		b.addTree(rail, leaves, spines)
 	}
-	return d.finish("fat tree")
+	return b.finish("fat tree")
 }
 
 // builder builds a topology. After its first error it adds nothing more.
@@ -77,76 +77,76 @@ type builder struct {
 
 // newBuilder returns a builder with hosts whose NICs have no addresses yet.
 func newBuilder(hosts int, o Options) *builder {
-	d := &builder{o: o, rails: max(o.Rails, 1)}
+	b := &builder{o: o, rails: max(o.Rails, 1)}
 	if o.Rails < 0 || o.Rails > maxRails {
-		d.fail("%d rails: must be 1 to %d", o.Rails, maxRails)
-		return d
+		b.fail("%d rails: must be 1 to %d", o.Rails, maxRails)
+		return b
 	}
 	if hosts < 1 || hosts > maxHosts {
-		d.fail("%d hosts: must be 1 to %d", hosts, maxHosts)
-		return d
+		b.fail("%d hosts: must be 1 to %d", hosts, maxHosts)
+		return b
 	}
-	d.t.Hosts = make([]Host, hosts)
-	for i := range d.t.Hosts {
-		d.t.Hosts[i] = Host{Name: fmt.Sprintf("host%d", i), NICs: make([]NIC, d.rails)}
+	b.t.Hosts = make([]Host, hosts)
+	for i := range b.t.Hosts {
+		b.t.Hosts[i] = Host{Name: fmt.Sprintf("host%d", i), NICs: make([]NIC, b.rails)}
 	}
-	return d
+	return b
 }
 
 // fail records the first error and empties the topology, so that nothing more is added.
-func (d *builder) fail(format string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf(format, args...)
+func (b *builder) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf(format, args...)
 	}
-	d.rails, d.t = 0, Topology{}
+	b.rails, b.t = 0, Topology{}
 }
 
 // setNICsInOneSubnet sets the NICs of a rail. Their addresses are in one subnet.
-func (d *builder) setNICsInOneSubnet(rail int) {
-	for i := range d.t.Hosts {
-		d.t.Hosts[i].NICs[rail] = NIC{Name: fmt.Sprintf("rdma%d", rail), Rail: rail, Addrs: flatAddrs(rail, i)}
+func (b *builder) setNICsInOneSubnet(rail int) {
+	for i := range b.t.Hosts {
+		b.t.Hosts[i].NICs[rail] = NIC{Name: fmt.Sprintf("rdma%d", rail), Rail: rail, Addrs: flatAddrs(rail, i)}
 	}
 }
 
 // addTree adds one rail of a fat tree: leaves, spines and cables. It also sets the hosts' NICs on
 // that rail. The gateway of a NIC is its leaf.
-func (d *builder) addTree(rail, leaves, spines int) {
-	hosts := len(d.t.Hosts)
+func (b *builder) addTree(rail, leaves, spines int) {
+	hosts := len(b.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)
 	for i := range leaf {
-		leaf[i] = d.addSwitch(Switch{Name: fmt.Sprintf("leaf%d", i), Rail: rail, Tier: 1, Routed: true})
+		leaf[i] = b.addSwitch(Switch{Name: fmt.Sprintf("leaf%d", i), Rail: rail, Tier: 1, Routed: true})
 	}
 	for i := range spine {
-		spine[i] = d.addSwitch(Switch{Name: fmt.Sprintf("spine%d", i), Rail: rail, Tier: 2, Routed: true})
+		spine[i] = b.addSwitch(Switch{Name: fmt.Sprintf("spine%d", i), Rail: rail, Tier: 2, Routed: true})
 	}
-	for h := range d.t.Hosts {
-		l := h * leaves / hosts
+	for h := range b.t.Hosts {
+		l := h * leaves / hosts                  // number of the host's leaf
 		first := (l*hosts + leaves - 1) / leaves // first host of the leaf
 		gateway := leaf[l].newPort()
 		gateway.Addrs = leafAddrs(rail, l, gatewayHost)
-		d.t.Hosts[h].NICs[rail] = NIC{
+		b.t.Hosts[h].NICs[rail] = NIC{
 			Name: fmt.Sprintf("rdma%d", rail), Rail: rail,
 			Addrs: leafAddrs(rail, l, h-first+1), Gateways: withoutLengths(gateway.Addrs),
 		}
-		d.addCable(d.nicPort(h, rail), gateway)
+		b.addCable(b.nicPort(h, rail), gateway)
 	}
 	for l := range leaf {
 		for s := range spine {
-			a, b := leaf[l].newPort(), spine[s].newPort()
-			a.Addrs, b.Addrs = trunkAddrs(rail, l, s, spines)
-			d.addCable(a, b)
+			atLeaf, atSpine := leaf[l].newPort(), spine[s].newPort()
+			atLeaf.Addrs, atSpine.Addrs = trunkAddrs(rail, l, s, spines)
+			b.addCable(atLeaf, atSpine)
 		}
 	}
 }
 
 // nicPort returns the port of a host's NIC on a rail.
-func (d *builder) nicPort(host, rail int) Port {
-	h := d.t.Hosts[host]
+func (b *builder) nicPort(host, rail int) Port {
+	h := b.t.Hosts[host]
 	return Port{Node: h.Name, NIC: h.NICs[rail].Name}
 }
 
-func (d *builder) addCable(a, b Port) {
-	d.t.Cables = append(d.t.Cables, Cable{A: a, B: b, Link: d.o.Link})
+func (b *builder) addCable(from, to Port) {
+	b.t.Cables = append(b.t.Cables, Cable{A: from, B: to, Link: b.o.Link})
 }
 
 // switchBuilder numbers the ports of a switch.
@@ -156,11 +156,11 @@ type switchBuilder struct {
 }
 
 // addSwitch adds a switch. With several rails, its name ends with the name of the rail.
-func (d *builder) addSwitch(s Switch) *switchBuilder {
-	if d.rails > 1 {
+func (b *builder) addSwitch(s Switch) *switchBuilder {
+	if b.rails > 1 {
 		s.Name += fmt.Sprintf("-rail%d", s.Rail)
 	}
-	d.t.Switches = append(d.t.Switches, s)
+	b.t.Switches = append(b.t.Switches, s)
 	return &switchBuilder{name: s.Name}
 }
 
@@ -171,34 +171,34 @@ func (s *switchBuilder) newPort() Port {
 }
 
 // finish applies Options.Links and validates the topology. Error messages begin with shape.
-func (d *builder) finish(shape string) (Topology, error) {
-	err := d.err
+func (b *builder) finish(shape string) (Topology, error) {
+	err := b.err
 	if err == nil {
-		err = d.applyLinkOverrides()
+		err = b.applyLinkOverrides()
 	}
 	if err == nil {
-		err = d.t.Validate()
+		err = b.t.Validate()
 	}
 	if err != nil {
 		return Topology{}, fmt.Errorf("%s: %w", shape, err)
 	}
-	return d.t, nil
+	return b.t, nil
 }
 
 // applyLinkOverrides applies Options.Links, the most specific pattern last.
-func (d *builder) applyLinkOverrides() error {
-	patterns := slices.SortedFunc(maps.Keys(d.o.Links), func(a, b string) int {
-		return cmp.Or(cmp.Compare(specificity(a), specificity(b)), cmp.Compare(a, b))
+func (b *builder) applyLinkOverrides() error {
+	patterns := slices.SortedFunc(maps.Keys(b.o.Links), func(p, q string) int {
+		return cmp.Or(cmp.Compare(specificity(p), specificity(q)), cmp.Compare(p, q))
 	})
 	for _, pattern := range patterns {
-		ports, err := d.t.Match(pattern)
+		ports, err := b.t.Match(pattern)
 		if err != nil {
 			return fmt.Errorf("links of the ports %q: %w", pattern, err)
 		}
-		for i := range d.t.Cables {
-			c := &d.t.Cables[i]
+		for i := range b.t.Cables {
+			c := &b.t.Cables[i]
 			if slices.ContainsFunc(ports, func(p Port) bool { return p.Same(c.A) || p.Same(c.B) }) {
-				c.Link = c.Link.with(d.o.Links[pattern])
+				c.Link = c.Link.with(b.o.Links[pattern])
 			}
 		}
 	}

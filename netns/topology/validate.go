@@ -35,15 +35,15 @@ type validator struct {
 	errs []error
 }
 
-// wrong adds an error.
-func (v *validator) wrong(format string, args ...any) {
+// addError adds an error.
+func (v *validator) addError(format string, args ...any) {
 	v.errs = append(v.errs, fmt.Errorf(format, args...))
 }
 
 // checkNodes checks the names of hosts, NICs and switches, and that every NIC has an address.
 func (v *validator) checkNodes() {
 	if len(v.t.Hosts) == 0 {
-		v.wrong("there is no host")
+		v.addError("there is no host")
 	}
 	for _, h := range v.t.Hosts {
 		v.checkNodeName("host", h.Name)
@@ -52,13 +52,13 @@ func (v *validator) checkNodes() {
 			place := h.Name + "/" + n.Name
 			switch {
 			case n.Name == "" || strings.ContainsAny(n.Name, forbiddenInNames):
-				v.wrong("%s: NIC name %q: it must not be empty nor contain any of %q", h.Name, n.Name, forbiddenInNames)
+				v.addError("%s: NIC name %q: it must not be empty nor contain any of %q", h.Name, n.Name, forbiddenInNames)
 			case nics[n.Name]:
-				v.wrong("%s: there are two NICs of this name", place)
+				v.addError("%s: there are two NICs of this name", place)
 			}
 			nics[n.Name] = true
 			if len(n.Addrs) == 0 {
-				v.wrong("%s: it has no address", place)
+				v.addError("%s: it has no address", place)
 			}
 		}
 	}
@@ -73,9 +73,9 @@ const forbiddenInNames = "/*?[] \t\n"
 func (v *validator) checkNodeName(kind, name string) {
 	switch {
 	case name == "" || strings.ContainsAny(name, forbiddenInNames):
-		v.wrong("%s name %q: it must not be empty nor contain any of %q", kind, name, forbiddenInNames)
+		v.addError("%s name %q: it must not be empty nor contain any of %q", kind, name, forbiddenInNames)
 	case v.seen[name]:
-		v.wrong("%s: there are two nodes of this name", name)
+		v.addError("%s: there are two nodes of this name", name)
 	}
 	v.seen[name] = true
 }
@@ -84,7 +84,7 @@ func (v *validator) checkNodeName(kind, name string) {
 func (v *validator) checkCables() {
 	for _, c := range v.t.Cables {
 		if c.A.Same(c.B) {
-			v.wrong("cable %v: both ends are the same port", c)
+			v.addError("cable %v: both ends are the same port", c)
 			continue
 		}
 		v.checkEnd(c, c.A)
@@ -94,7 +94,7 @@ func (v *validator) checkCables() {
 	for _, h := range v.t.Hosts {
 		for _, n := range h.NICs {
 			if p := (Port{Node: h.Name, NIC: n.Name}); !v.ends[p.String()] {
-				v.wrong("%v: no cable is plugged in", p)
+				v.addError("%v: no cable is plugged in", p)
 			}
 		}
 	}
@@ -107,17 +107,17 @@ func (v *validator) checkEnd(c Cable, p Port) {
 	sw := v.switches[p.Node]
 	switch {
 	case !isHost && sw == nil:
-		v.wrong("cable %v: there is no node %s", c, p.Node)
+		v.addError("cable %v: there is no node %s", c, p.Node)
 	case isHost && nics[p.NIC] == nil:
-		v.wrong("cable %v: %s has no NIC %q", c, p.Node, p.NIC)
+		v.addError("cable %v: %s has no NIC %q", c, p.Node, p.NIC)
 	case isHost && (p.Num != 0 || p.Addrs != nil):
-		v.wrong("cable %v: %s is a host: its ports have no number, and its addresses belong to the NIC", c, p.Node)
+		v.addError("cable %v: %s is a host: its ports have no number, and its addresses belong to the NIC", c, p.Node)
 	case sw != nil && (p.NIC != "" || p.Num < 0):
-		v.wrong("cable %v: %s is a switch: its ports have numbers from 0", c, p.Node)
+		v.addError("cable %v: %s is a switch: its ports have numbers from 0", c, p.Node)
 	case sw != nil && sw.Routed != (len(p.Addrs) > 0):
-		v.wrong("cable %v: the ports of routed switches must have addresses, those of other switches none", c)
+		v.addError("cable %v: the ports of routed switches must have addresses, those of other switches none", c)
 	case v.ends[p.String()]:
-		v.wrong("%v: two cables are plugged in", p)
+		v.addError("%v: two cables are plugged in", p)
 	}
 	v.ends[p.String()] = true
 }
@@ -126,13 +126,13 @@ func (v *validator) checkEnd(c Cable, p Port) {
 func (v *validator) checkLink(c Cable) {
 	l := c.Link
 	if l.MTU != 0 && (l.MTU < MinMTU || l.MTU > MaxMTU) {
-		v.wrong("cable %v: MTU %d: must be %d (the minimum of IPv6) to %d", c, l.MTU, MinMTU, MaxMTU)
+		v.addError("cable %v: MTU %d: must be %d (the minimum of IPv6) to %d", c, l.MTU, MinMTU, MaxMTU)
 	}
 	if l.Latency < 0 || l.QueueBytes < 0 {
-		v.wrong("cable %v: latency %v, queue of %d bytes: neither may be negative", c, l.Latency, l.QueueBytes)
+		v.addError("cable %v: latency %v, queue of %d bytes: neither may be negative", c, l.Latency, l.QueueBytes)
 	}
 	if e := l.ECN; e.MinBytes < 0 || e.MaxBytes < e.MinBytes || e.MaxPPM > 1e6 {
-		v.wrong("cable %v: ECN from %d to %d bytes, %d ppm: must be 0 ≤ min ≤ max, and at most 1000000 ppm",
+		v.addError("cable %v: ECN from %d to %d bytes, %d ppm: must be 0 ≤ min ≤ max, and at most 1000000 ppm",
 			c, e.MinBytes, e.MaxBytes, e.MaxPPM)
 	}
 }
@@ -145,7 +145,7 @@ func (v *validator) checkAddresses() {
 		for _, a := range v.addrs(p) {
 			old, taken := owner[a.Addr()]
 			if taken && (p.NIC != "" || old.Node != p.Node) {
-				v.wrong("%v: address %v is that of %v too", p, a.Addr(), old)
+				v.addError("%v: address %v is that of %v too", p, a.Addr(), old)
 			}
 			owner[a.Addr()] = p
 		}
@@ -155,7 +155,7 @@ func (v *validator) checkAddresses() {
 // checkSegments checks that no switches form a loop, and checks each segment.
 func (v *validator) checkSegments() {
 	if _, loop := v.t.broadcastDomains(v.index); loop != nil {
-		v.wrong("cable %v: it closes a loop of switches, in which frames would circulate forever", *loop)
+		v.addError("cable %v: it closes a loop of switches, in which frames would circulate forever", *loop)
 	}
 	for _, s := range v.t.Segments() {
 		v.checkSegment(s)
@@ -172,11 +172,11 @@ func (v *validator) checkSegment(s Segment) {
 	routerAddrs := map[netip.Addr]bool{}
 	for _, p := range s.Ports {
 		if !sameSubnets(v.addrs(first), v.addrs(p)) {
-			v.wrong("%v and %v: they are cabled to one segment, but the subnets %v and %v differ",
+			v.addError("%v and %v: they are cabled to one segment, but the subnets %v and %v differ",
 				first, p, v.addrs(first), v.addrs(p))
 		}
 		if a, b := v.rail(first), v.rail(p); a != b {
-			v.wrong("%v and %v: they are cabled to one segment, but the rails %d and %d differ", first, p, a, b)
+			v.addError("%v and %v: they are cabled to one segment, but the rails %d and %d differ", first, p, a, b)
 		}
 		for _, a := range p.Addrs {
 			routerAddrs[a.Addr()] = true
@@ -189,7 +189,7 @@ func (v *validator) checkSegment(s Segment) {
 		}
 		for _, g := range n.Gateways {
 			if !routerAddrs[g] {
-				v.wrong("%v: gateway %v: no switch in its segment has this address", p, g)
+				v.addError("%v: gateway %v: no switch in its segment has this address", p, g)
 			}
 		}
 	}

@@ -104,8 +104,8 @@ func Compare(dirs []string) (*Comparison, error) {
 	}
 	c.makeNamesUnique()
 	c.markNotAsked()
-	for k := range c.Columns {
-		c.Columns[k].Counts = c.count(k)
+	for column := range c.Columns {
+		c.Columns[column].Counts = c.count(column)
 	}
 	return c, nil
 }
@@ -119,16 +119,16 @@ func (c *Comparison) markNotAsked() {
 	}
 	applies := make(map[pair]bool) // some clause of the document has a state
 	for i := range c.Clauses {
-		for k := range c.Columns {
-			if e := &c.Clauses[i]; e.HasState(k) {
-				applies[pair{k, e.Document}] = true
+		for column := range c.Columns {
+			if clause := &c.Clauses[i]; clause.HasState(column) {
+				applies[pair{column, clause.Document}] = true
 			}
 		}
 	}
 	for i := range c.Clauses {
-		for k := range c.Columns {
-			if e := &c.Clauses[i]; !e.HasState(k) && applies[pair{k, e.Document}] {
-				e.States[k] = NotAsked
+		for column := range c.Columns {
+			if clause := &c.Clauses[i]; !clause.HasState(column) && applies[pair{column, clause.Document}] {
+				clause.States[column] = NotAsked
 			}
 		}
 	}
@@ -138,8 +138,8 @@ func (c *Comparison) markNotAsked() {
 func (c *Comparison) count(column int) []Count {
 	found := make([]Clause, 0, len(c.Clauses))
 	for i := range c.Clauses {
-		if e := &c.Clauses[i]; e.HasState(column) {
-			found = append(found, Clause{Level: e.Level, State: e.States[column]})
+		if clause := &c.Clauses[i]; clause.HasState(column) {
+			found = append(found, Clause{Level: clause.Level, State: clause.States[column]})
 		}
 	}
 	return counts(found)
@@ -223,8 +223,8 @@ func (c *Comparison) addDevice(d *testedDevice, index map[string]int) {
 		doc := &d.run.Documents[i]
 		for j := range doc.Sections {
 			for _, row := range doc.Sections[j].Rows {
-				s := byID[row.ID]
-				if s == nil {
+				clause := byID[row.ID]
+				if clause == nil {
 					continue // the document does not apply to the device
 				}
 				k, known := index[row.ID]
@@ -236,7 +236,7 @@ func (c *Comparison) addDevice(d *testedDevice, index map[string]int) {
 						States: make([]State, column+1),
 					})
 				}
-				c.Clauses[k].setState(column, s, results)
+				c.Clauses[k].setState(column, clause, results)
 			}
 		}
 	}
@@ -245,14 +245,14 @@ func (c *Comparison) addDevice(d *testedDevice, index map[string]int) {
 // setState sets the state of the clause on a device, and adds its cases and remarks on those that
 // did not pass. An unsupported case gets a remark only if the clause is unsupported. results has
 // the results of the device's cases by ID.
-func (c *Compared) setState(column int, s *Clause, results map[string]*conform.Result) {
-	c.States[column] = s.State
-	c.Cases = append(c.Cases, s.Cases...)
+func (c *Compared) setState(column int, clause *Clause, results map[string]*conform.Result) {
+	c.States[column] = clause.State
+	c.Cases = append(c.Cases, clause.Cases...)
 	slices.Sort(c.Cases)
 	c.Cases = slices.Compact(c.Cases)
-	for _, id := range s.Cases {
+	for _, id := range clause.Cases {
 		r := results[id]
-		if r.Verdict == conform.Pass || r.Verdict == conform.Unsupported && s.State != Unsupported {
+		if r.Verdict == conform.Pass || r.Verdict == conform.Unsupported && clause.State != Unsupported {
 			continue
 		}
 		c.Remarks = append(c.Remarks, Remark{column, id, r.Verdict, r.Reason, r.Deviation})

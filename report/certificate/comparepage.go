@@ -110,8 +110,8 @@ func (p *comparedPage) addOverview(columns int) {
 		for cell, column := range d.Columns { // of the devices that the document applies to
 			n := make(map[State]int)
 			for _, s := range d.Sections {
-				for _, e := range s.Clauses {
-					n[e.Cells[cell]]++
+				for _, clause := range s.Clauses {
+					n[clause.Cells[cell]]++
 				}
 			}
 			row.Shares[column] = shares(n)
@@ -123,7 +123,7 @@ func (p *comparedPage) addOverview(columns int) {
 // addStates adds the states that occur to the legend, and all but Untestable to the filter.
 func (p *comparedPage) addStates(c *Comparison) {
 	for _, s := range append(slices.Clone(barOrder), Untestable) {
-		if !slices.ContainsFunc(c.Clauses, func(e Compared) bool { return slices.Contains(e.States, s) }) {
+		if !slices.ContainsFunc(c.Clauses, func(clause Compared) bool { return slices.Contains(clause.States, s) }) {
 			continue
 		}
 		p.States = append(p.States, namedState{s, stateNames[s]})
@@ -219,25 +219,25 @@ type noteLine struct {
 // devices that each document applies to. hrefs has the links to the pages of the devices.
 func (c *Comparison) documents(hrefs []string, include func(*Compared) bool) (all []*comparedDocument) {
 	for i := range c.Clauses {
-		e := &c.Clauses[i]
-		if !include(e) {
+		clause := &c.Clauses[i]
+		if !include(clause) {
 			continue
 		}
-		at := slices.IndexFunc(all, func(d *comparedDocument) bool { return d.Title == e.Document })
+		at := slices.IndexFunc(all, func(d *comparedDocument) bool { return d.Title == clause.Document })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &comparedDocument{Title: e.Document})
+			all = append(all, &comparedDocument{Title: clause.Document})
 		}
 		d := all[at]
 		if d.Names == nil { // all clauses of a document have states on the same devices
-			for k := range c.Columns {
-				if e.HasState(k) {
-					d.Columns, d.Names = append(d.Columns, k), append(d.Names, c.Columns[k].Name)
+			for column := range c.Columns {
+				if clause.HasState(column) {
+					d.Columns, d.Names = append(d.Columns, column), append(d.Names, c.Columns[column].Name)
 				}
 			}
 		}
 		d.N++
-		d.addClause(e, c, hrefs)
+		d.addClause(clause, c, hrefs)
 	}
 	for _, d := range all {
 		for _, s := range d.Sections {
@@ -250,23 +250,23 @@ func (c *Comparison) documents(hrefs []string, include func(*Compared) bool) (al
 // addClause adds a clause to its section, with its states, the keys by which the page filters it
 // (such as "fail", or "fail@1" for one device), and its remarks, which link to the cases on the
 // pages of the devices.
-func (d *comparedDocument) addClause(e *Compared, c *Comparison, hrefs []string) {
-	if n := len(d.Sections); n == 0 || d.Sections[n-1].Title != e.Section {
-		d.Sections = append(d.Sections, &comparedSection{Title: e.Section, Names: d.Names})
+func (d *comparedDocument) addClause(clause *Compared, c *Comparison, hrefs []string) {
+	if n := len(d.Sections); n == 0 || d.Sections[n-1].Title != clause.Section {
+		d.Sections = append(d.Sections, &comparedSection{Title: clause.Section, Names: d.Names})
 	}
 	s := d.Sections[len(d.Sections)-1]
-	line := &clauseLine{Compared: e}
+	line := &clauseLine{Compared: clause}
 	keys := make(map[string]bool)
-	for _, k := range d.Columns {
-		st := e.States[k]
+	for _, column := range d.Columns {
+		st := clause.States[column]
 		line.Cells = append(line.Cells, st)
-		keys[string(st)], keys[fmt.Sprintf("%s@%d", st, k)] = true, true
+		keys[string(st)], keys[fmt.Sprintf("%s@%d", st, column)] = true, true
 	}
-	if e.Differs() {
+	if clause.Differs() {
 		keys["differs"] = true
 	}
 	line.Filter = strings.Join(slices.Sorted(maps.Keys(keys)), " ")
-	for _, r := range e.Remarks {
+	for _, r := range clause.Remarks {
 		n := &noteLine{Remark: r, Device: c.Columns[r.Column].Name}
 		if hrefs[r.Column] != "" && r.Verdict != conform.Unsupported {
 			n.Href = hrefs[r.Column] + "#" + conform.CaseAnchor(c.Columns[r.Column].Device, r.Case)
@@ -279,10 +279,10 @@ func (d *comparedDocument) addClause(e *Compared, c *Comparison, hrefs []string)
 // addShares adds, for each of the document's devices, the share of the section's clauses in each
 // state. The page draws them as a stacked bar.
 func (s *comparedSection) addShares(devices int) {
-	for k := range devices {
+	for device := range devices {
 		n := make(map[State]int)
-		for _, e := range s.Clauses {
-			n[e.Cells[k]]++
+		for _, clause := range s.Clauses {
+			n[clause.Cells[device]]++
 		}
 		s.Shares = append(s.Shares, shares(n))
 	}

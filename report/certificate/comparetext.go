@@ -48,9 +48,9 @@ func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 		}
 		b.WriteString("\n|---|---|---|---|" + strings.Repeat("---|", len(d.Names)) + "\n")
 		for _, s := range d.Sections {
-			for _, e := range s.Clauses {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s |", escapeCell(e.Row), escapeCell(e.Level), escapeCell(e.Place()), escapeCell(e.Text))
-				for _, st := range e.Cells {
+			for _, clause := range s.Clauses {
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |", escapeCell(clause.Row), escapeCell(clause.Level), escapeCell(clause.Place()), escapeCell(clause.Text))
+				for _, st := range clause.Cells {
 					fmt.Fprintf(&b, " %s |", marks[st])
 				}
 				b.WriteByte('\n')

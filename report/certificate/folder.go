@@ -124,7 +124,7 @@ func hashes(dir string) (map[string]string, error) {
 	return sums, err
 }
 
-// hash returns the SHA-256 of a file in hexadecimal.
+// hash returns the SHA-256 of a file in hexadecimal, or an error if the file is too long.
 func hash(path string) (string, error) {
 	f, err := cmdline.OpenFile(path)
 	if err != nil {

@@ -81,14 +81,14 @@ func newCover(c *Certificate) *cover {
 }
 
 // addTable adds a table with the facts that have a value.
-func (v *cover) addTable(title string, facts ...fact) {
+func (c *cover) addTable(title string, facts ...fact) {
 	t := table{Title: title}
 	for _, f := range facts {
 		if len(f.Values) > 0 && f.Values[0] != "" {
 			t.Facts = append(t.Facts, f)
 		}
 	}
-	v.Tables = append(v.Tables, t)
+	c.Tables = append(c.Tables, t)
 }
 
 // newFact returns a line of a table on the cover: a name and one or more values.

@@ -30,8 +30,8 @@ type Verified struct {
 // Verify checks the certificate in a folder: that no file was changed, added or removed after the
 // manifest was written, that the states and the outcome follow from the results, that the pages
 // match, and that every verdict has its capture. If signers is not empty, it is an allowed signers
-// file of ssh-keygen(1), and one of them must have signed the certificate. Otherwise a signature,
-// if there is one, must be valid. If Verify returns an error, use only Signed of the result.
+// file of ssh-keygen(1), and one of them must have signed the certificate; otherwise a signature,
+// if there is one, must be valid. With an error, only Signed of the result is valid.
 func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 	v := &Verified{Signed: isSigned(dir)}
 	c, err := Read(dir)

@@ -53,7 +53,7 @@ func TestPartialRunIgnoresDefectsOfOtherCases(t *testing.T) {
 // hostileRun is a run in which every string except verdicts is hostile.
 func hostileRun() *conform.Run {
 	run := sample()
-	testutil.Poison(run, testutil.Hostile, reflect.TypeFor[conform.Verdict]())
+	testutil.AppendToStrings(run, testutil.Hostile, reflect.TypeFor[conform.Verdict]())
 	return run
 }
 

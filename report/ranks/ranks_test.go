@@ -186,7 +186,7 @@ func TestMemoryPage(t *testing.T) {
 func TestPageIsSelfContained(t *testing.T) {
 	for name, r := range map[string]*ranks.Run{"job": sampleJob(3), "memory": sampleMemory(t)} {
 		testutil.CheckPage(t, name, html(t, r))
-		testutil.Poison(r, testutil.Hostile)
+		testutil.AppendToStrings(r, testutil.Hostile)
 		testutil.CheckPage(t, "hostile "+name, html(t, r))
 	}
 }

@@ -26,28 +26,28 @@ func (d *Device) WatchPort(addrs []netip.Addr, o link.PortObserver) {
 
 // lockingObserver calls an observer with the device locked.
 type lockingObserver struct {
-	d *Device
-	o link.PortObserver
+	device   *Device
+	observer link.PortObserver
 }
 
 // LinkChanged implements link.PortObserver.
-func (e *lockingObserver) LinkChanged(up bool) { e.withLock(func() { e.o.LinkChanged(up) }) }
+func (o *lockingObserver) LinkChanged(up bool) { o.withLock(func() { o.observer.LinkChanged(up) }) }
 
 // AddrChanged implements link.PortObserver.
-func (e *lockingObserver) AddrChanged(a netip.Addr, present bool) {
-	e.withLock(func() { e.o.AddrChanged(a, present) })
+func (o *lockingObserver) AddrChanged(a netip.Addr, present bool) {
+	o.withLock(func() { o.observer.AddrChanged(a, present) })
 }
 
 // withLock calls f with the device's lock held, and sends the packets that f caused. It does
 // nothing if the device is closed.
-func (e *lockingObserver) withLock(f func()) {
-	e.d.drv.Lock(drive.CallWait)
-	defer e.d.drv.Unlock()
-	if e.d.closed {
+func (o *lockingObserver) withLock(f func()) {
+	o.device.drv.Lock(drive.CallWait)
+	defer o.device.drv.Unlock()
+	if o.device.closed {
 		return
 	}
 	f()
-	e.d.drv.Pump()
+	o.device.drv.Pump()
 }
 
 // PortAddrs are the addresses of a port. Some may be removed from the interface for a

@@ -22,25 +22,25 @@ func (s *streamTest) addresses() {
 	if l.Addr().Addr() != s.AddrB || l.Addr().Port() == 0 {
 		s.Errorf("listening on %v, want a port of %v", l.Addr(), s.AddrB)
 	}
-	d, a := s.connect(l)
+	dialed, accepted := s.connect(l)
 	switch {
-	case d.RemoteAddr() != l.Addr() || a.LocalAddr() != l.Addr():
-		s.Errorf("dialed %v, accepted at %v, want %v", d.RemoteAddr(), a.LocalAddr(), l.Addr())
-	case d.LocalAddr() != a.RemoteAddr() || d.LocalAddr().Addr() != s.AddrA || d.LocalAddr().Port() == 0:
-		s.Errorf("dialed from %v, accepted from %v, want a port of %v", d.LocalAddr(), a.RemoteAddr(), s.AddrA)
-	case !a.Connected(s.now):
+	case dialed.RemoteAddr() != l.Addr() || accepted.LocalAddr() != l.Addr():
+		s.Errorf("dialed %v, accepted at %v, want %v", dialed.RemoteAddr(), accepted.LocalAddr(), l.Addr())
+	case dialed.LocalAddr() != accepted.RemoteAddr() || dialed.LocalAddr().Addr() != s.AddrA || dialed.LocalAddr().Port() == 0:
+		s.Errorf("dialed from %v, accepted from %v, want a port of %v", dialed.LocalAddr(), accepted.RemoteAddr(), s.AddrA)
+	case !accepted.Connected(s.now):
 		s.Error("the accepted stream is not connected")
-	case d.MSS() < 500 || d.MSS() > 1<<16 || a.MSS() < 500 || a.MSS() > 1<<16:
-		s.Errorf("MSS %d and %d, want 500 to 64 Ki bytes", d.MSS(), a.MSS())
-	case d.ID() == 0 || l.ID() == 0 || a.ID() == l.ID():
-		s.Errorf("IDs: dialer %d, listener %d, accepted stream %d; want IDs other than 0, and different ones on a host", d.ID(), l.ID(), a.ID())
+	case dialed.MSS() < 500 || dialed.MSS() > 1<<16 || accepted.MSS() < 500 || accepted.MSS() > 1<<16:
+		s.Errorf("MSS %d and %d, want 500 to 64 Ki bytes", dialed.MSS(), accepted.MSS())
+	case dialed.ID() == 0 || l.ID() == 0 || accepted.ID() == l.ID():
+		s.Errorf("IDs: dialer %d, listener %d, accepted stream %d; want IDs other than 0, and different ones on a host", dialed.ID(), l.ID(), accepted.ID())
 	}
 }
 
 // bothWays: bytes arrive whole and in order both ways. A read without bytes returns 0.
 func (s *streamTest) bothWays() {
-	d, a := s.pair()
-	for _, w := range []struct{ from, to link.StreamLink }{{d, a}, {a, d}} {
+	dialed, accepted := s.pair()
+	for _, w := range []struct{ from, to link.StreamLink }{{dialed, accepted}, {accepted, dialed}} {
 		want := pattern(50_000)
 		s.write(w.from, want)
 		if got := s.read(w.to, len(want)); !bytes.Equal(got, want) {
@@ -57,7 +57,7 @@ func (s *streamTest) bothWays() {
 
 // vectors: Writev writes many buffers, some of them empty, in order.
 func (s *streamTest) vectors() {
-	d, a := s.pair()
+	dialed, accepted := s.pair()
 	want := pattern(30_000)
 	bufs := make([][]byte, 0, 2000)
 	for i, rest := 0, want; len(rest) > 0; i++ {
@@ -67,7 +67,7 @@ func (s *streamTest) vectors() {
 	}
 	for _, more := range []bool{false, true} {
 		for rest := bufs; len(rest) > 0; {
-			n, err := d.Writev(s.awaitArrival(), rest, more)
+			n, err := dialed.Writev(s.awaitArrival(), rest, more)
 			if err != nil {
 				s.Fatalf("Writev: %v", err)
 			}
@@ -76,14 +76,14 @@ func (s *streamTest) vectors() {
 				rest = rest[1:]
 			}
 			if n > 0 { // the next was written in part
-				s.write(d, rest[0][n:])
+				s.write(dialed, rest[0][n:])
 				rest = rest[1:]
 			}
 		}
-		if _, err := d.Writev(s.awaitArrival(), nil, false); err != nil {
+		if _, err := dialed.Writev(s.awaitArrival(), nil, false); err != nil {
 			s.Fatalf("Writev of nothing: %v", err)
 		}
-		if got := s.read(a, len(want)); !bytes.Equal(got, want) {
+		if got := s.read(accepted, len(want)); !bytes.Equal(got, want) {
 			s.Errorf("more %v: the received bytes differ", more)
 		}
 	}
@@ -91,23 +91,23 @@ func (s *streamTest) vectors() {
 
 // writerBuffer: the writer may reuse its buffer.
 func (s *streamTest) writerBuffer() {
-	d, a := s.pair()
+	dialed, accepted := s.pair()
 	buf := []byte("first")
-	s.write(d, buf)
+	s.write(dialed, buf)
 	copy(buf, "xxxxx")
-	if got := s.read(a, 5); string(got) != "first" {
+	if got := s.read(accepted, 5); string(got) != "first" {
 		s.Errorf("%q arrived", got)
 	}
 }
 
 // smallReads: reads of any size return the bytes in order.
 func (s *streamTest) smallReads() {
-	d, a := s.pair()
+	dialed, accepted := s.pair()
 	want := pattern(3000)
-	s.write(d, want)
+	s.write(dialed, want)
 	var got []byte
 	for i := 0; len(got) < len(want); i++ {
-		got = append(got, s.read(a, min(1+i%70, len(want)-len(got)))...)
+		got = append(got, s.read(accepted, min(1+i%70, len(want)-len(got)))...)
 	}
 	if !bytes.Equal(got, want) {
 		s.Error("the received bytes differ")
@@ -117,11 +117,11 @@ func (s *streamTest) smallReads() {
 // full: a stream whose buffers are full takes less than it is given, and can be written again when
 // Ready reports it as writable, or when the peer has read all bytes.
 func (s *streamTest) full() {
-	d, a := s.pair()
+	dialed, accepted := s.pair()
 	chunk := pattern(1 << 20)
 	sent := 0
 	for {
-		n, err := d.Writev(s.awaitArrival(), [][]byte{chunk[:100], chunk[100:]}, false)
+		n, err := dialed.Writev(s.awaitArrival(), [][]byte{chunk[:100], chunk[100:]}, false)
 		if err != nil {
 			s.Fatalf("Writev: %v", err)
 		}
@@ -133,7 +133,7 @@ func (s *streamTest) full() {
 		}
 	}
 	for { // until buffers on both sides are full
-		n, err := d.Write(s.awaitArrival(), chunk)
+		n, err := dialed.Write(s.awaitArrival(), chunk)
 		if err != nil {
 			s.Fatalf("Write: %v", err)
 		}
@@ -148,7 +148,7 @@ func (s *streamTest) full() {
 	buf := make([]byte, 1<<16)
 	s.waitUntil("the stream is writable again", func(now mono.Time) bool {
 		for {
-			n, err := a.Read(now, buf)
+			n, err := accepted.Read(now, buf)
 			if err != nil {
 				s.Fatalf("Read: %v", err)
 			}
@@ -158,26 +158,26 @@ func (s *streamTest) full() {
 		}
 		s.awaitArrival()
 		for _, r := range s.ready[:s.A.Ready(s.ready[:])] {
-			writable = writable || r.ID == d.ID() && r.Writable
+			writable = writable || r.ID == dialed.ID() && r.Writable
 		}
 		return writable || read == sent
 	})
-	if n, err := d.Write(s.awaitArrival(), []byte("more")); n != 4 || err != nil {
+	if n, err := dialed.Write(s.awaitArrival(), []byte("more")); n != 4 || err != nil {
 		s.Errorf("Write to a writable stream = %d, %v", n, err)
 	}
-	s.read(a, sent-read+4)
+	s.read(accepted, sent-read+4)
 }
 
 // cork: bytes of a Writev with more set, which may wait for the next write, arrive in order.
 func (s *streamTest) cork() {
-	d, a := s.pair()
+	dialed, accepted := s.pair()
 	for i := range 3 {
 		more := i == 0
-		if n, err := d.Writev(s.awaitArrival(), [][]byte{[]byte("he"), []byte("llo")}, more); n != 5 || err != nil {
+		if n, err := dialed.Writev(s.awaitArrival(), [][]byte{[]byte("he"), []byte("llo")}, more); n != 5 || err != nil {
 			s.Fatalf("Writev = %d, %v", n, err)
 		}
 	}
-	if got := s.read(a, 15); string(got) != "hellohellohello" {
+	if got := s.read(accepted, 15); string(got) != "hellohellohello" {
 		s.Errorf("got %q", got)
 	}
 }

@@ -15,46 +15,46 @@ func (s *streamTest) refused() {
 	l := s.listen(0)
 	addr := l.Addr()
 	must.Do(s, l.Close())
-	d := s.dial(addr)
+	dialed := s.dial(addr)
 	s.waitUntil("Read returns an error", func(now mono.Time) bool {
-		n, err := d.Read(now, make([]byte, 1))
+		n, err := dialed.Read(now, make([]byte, 1))
 		if n != 0 {
 			s.Fatalf("Read = %d", n)
 		}
 		return err != nil
 	})
-	s.expectEnd(d, link.ErrRefused)
-	if d.Connected(s.now) {
+	s.expectEnd(dialed, link.ErrRefused)
+	if dialed.Connected(s.now) {
 		s.Error("a refused stream is connected")
 	}
-	must.Fail(s, "Write", must.Err(d.Write(s.awaitArrival(), []byte("x"))), link.ErrRefused)
+	must.Fail(s, "Write", must.Err(dialed.Write(s.awaitArrival(), []byte("x"))), link.ErrRefused)
 }
 
 // halfClose: after CloseWrite the peer reads EOF, writes fail, and the other direction stays open.
 func (s *streamTest) halfClose() {
-	d, a := s.pair()
-	must.Do(s, d.CloseWrite(s.now))
-	s.expectEOF(a)
-	must.Fail(s, "Write after CloseWrite", must.Err(d.Write(s.awaitArrival(), []byte("x"))), link.ErrWriteClosed)
-	if err := d.CloseWrite(s.now); err != nil {
+	dialed, accepted := s.pair()
+	must.Do(s, dialed.CloseWrite(s.now))
+	s.expectEOF(accepted)
+	must.Fail(s, "Write after CloseWrite", must.Err(dialed.Write(s.awaitArrival(), []byte("x"))), link.ErrWriteClosed)
+	if err := dialed.CloseWrite(s.now); err != nil {
 		s.Errorf("CloseWrite again: %v", err)
 	}
-	s.write(a, []byte("still here"))
-	if got := s.read(d, 10); string(got) != "still here" {
+	s.write(accepted, []byte("still here"))
+	if got := s.read(dialed, 10); string(got) != "still here" {
 		s.Errorf("got %q", got)
 	}
 }
 
 // eofAfterBytes: the peer reads all bytes before the EOF of CloseWrite.
 func (s *streamTest) eofAfterBytes() {
-	d, a := s.pair()
+	dialed, accepted := s.pair()
 	want := pattern(40_000)
-	s.write(d, want)
-	must.Do(s, d.CloseWrite(s.now))
-	if got := s.read(a, len(want)); !bytes.Equal(got, want) {
+	s.write(dialed, want)
+	must.Do(s, dialed.CloseWrite(s.now))
+	if got := s.read(accepted, len(want)); !bytes.Equal(got, want) {
 		s.Error("the received bytes differ")
 	}
-	s.expectEOF(a)
+	s.expectEOF(accepted)
 }
 
 // reusedIDs: a stream that both ends have closed frees its ID for later streams.
@@ -62,15 +62,15 @@ func (s *streamTest) reusedIDs() {
 	l := s.listen(0)
 	var first link.StreamID
 	for i := range 20 {
-		d, a := s.connect(l)
+		dialed, accepted := s.connect(l)
 		if i == 0 {
-			first = d.ID()
+			first = dialed.ID()
 		}
-		must.Do(s, errors.Join(d.CloseWrite(s.now), a.CloseWrite(s.now)))
-		s.expectEOF(a)
-		s.expectEOF(d)
-		if d.ID() > first+4 { // 4 is a margin: without reuse the IDs would grow by 20
-			s.Fatalf("stream %d has ID %d: IDs are not reused", i, d.ID())
+		must.Do(s, errors.Join(dialed.CloseWrite(s.now), accepted.CloseWrite(s.now)))
+		s.expectEOF(accepted)
+		s.expectEOF(dialed)
+		if dialed.ID() > first+4 { // 4 is a margin: without reuse the IDs would grow by 20
+			s.Fatalf("stream %d has ID %d: IDs are not reused", i, dialed.ID())
 		}
 	}
 }
@@ -98,17 +98,17 @@ func (s *streamTest) abort() {
 
 // bytesBeforeReset: bytes that arrived before a reset can be read after the reset and a Write.
 func (s *streamTest) bytesBeforeReset() {
-	d, a := s.pair()
-	s.write(d, []byte("last bytes"))
+	dialed, accepted := s.pair()
+	s.write(dialed, []byte("last bytes"))
 	for range 3 {
 		s.awaitArrival() // a reset discards bytes that are still to be sent
 	}
-	must.Do(s, d.Abort(s.now))
+	must.Do(s, dialed.Abort(s.now))
 	s.awaitArrival() // the reset
-	if _, err := a.Write(s.awaitArrival(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
+	if _, err := accepted.Write(s.awaitArrival(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
 		s.Errorf("Write: %v", err)
 	}
-	if got, err := s.readToError(a); string(got) != "last bytes" || !errors.Is(err, link.ErrReset) {
+	if got, err := s.readToError(accepted); string(got) != "last bytes" || !errors.Is(err, link.ErrReset) {
 		s.Errorf("read %q, then %v; want \"last bytes\", then ErrReset", got, err)
 	}
 }
@@ -116,10 +116,10 @@ func (s *streamTest) bytesBeforeReset() {
 // abortEarly: a stream can be aborted before it is connected, and the address dialed again.
 func (s *streamTest) abortEarly() {
 	l := s.listen(0)
-	d := s.dial(l.Addr())
-	must.Do(s, d.Abort(s.now))
-	s.expectEnd(d, link.ErrReset)
-	if d = s.dial(l.Addr()); d.ID() == 0 {
+	dialed := s.dial(l.Addr())
+	must.Do(s, dialed.Abort(s.now))
+	s.expectEnd(dialed, link.ErrReset)
+	if dialed = s.dial(l.Addr()); dialed.ID() == 0 {
 		s.Error("a new stream has no ID")
 	}
 }
@@ -127,13 +127,13 @@ func (s *streamTest) abortEarly() {
 // closeEarly: CloseWrite before the stream is connected takes effect when it is.
 func (s *streamTest) closeEarly() {
 	l := s.listen(0)
-	d := s.dial(l.Addr())
-	must.Do(s, d.CloseWrite(s.now))
-	a := s.accept(l)
-	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
-	s.expectEOF(a)
-	s.write(a, []byte("at once"))
-	if got := s.read(d, 7); string(got) != "at once" {
+	dialed := s.dial(l.Addr())
+	must.Do(s, dialed.CloseWrite(s.now))
+	accepted := s.accept(l)
+	s.waitUntil("the dialer is connected", func(mono.Time) bool { return dialed.Connected(s.now) })
+	s.expectEOF(accepted)
+	s.write(accepted, []byte("at once"))
+	if got := s.read(dialed, 7); string(got) != "at once" {
 		s.Errorf("got %q", got)
 	}
 }
@@ -146,10 +146,10 @@ func (s *streamTest) anyAddress() {
 		unspecified = netip.IPv4Unspecified()
 	}
 	l := must.Get(s.B.Listen(netip.AddrPortFrom(unspecified, 0), 5))(s)
-	d := must.Get(s.A.Dial(s.now, netip.AddrPortFrom(unspecified, 0), netip.AddrPortFrom(s.AddrB, l.Addr().Port())))(s)
-	a := s.accept(l)
-	if a.LocalAddr() != d.RemoteAddr() || a.RemoteAddr().Addr().IsUnspecified() {
-		s.Errorf("accepted at %v from %v", a.LocalAddr(), a.RemoteAddr())
+	dialed := must.Get(s.A.Dial(s.now, netip.AddrPortFrom(unspecified, 0), netip.AddrPortFrom(s.AddrB, l.Addr().Port())))(s)
+	accepted := s.accept(l)
+	if accepted.LocalAddr() != dialed.RemoteAddr() || accepted.RemoteAddr().Addr().IsUnspecified() {
+		s.Errorf("accepted at %v from %v", accepted.LocalAddr(), accepted.RemoteAddr())
 	}
 	second := s.listen(0)
 	if second.Addr().Port() == l.Addr().Port() {
@@ -170,10 +170,10 @@ func (s *streamTest) inUse() {
 // closedListener: dials to a closed listener are refused, and its accepted streams stay open.
 func (s *streamTest) closedListener() {
 	l := s.listen(0)
-	d, a := s.connect(l)
+	dialed, accepted := s.connect(l)
 	must.Do(s, l.Close())
-	s.write(d, []byte("hello"))
-	if got := s.read(a, 5); string(got) != "hello" {
+	s.write(dialed, []byte("hello"))
+	if got := s.read(accepted, 5); string(got) != "hello" {
 		s.Errorf("got %q", got)
 	}
 	s.expectEnd(s.dial(l.Addr()), link.ErrRefused)
@@ -182,10 +182,10 @@ func (s *streamTest) closedListener() {
 // neverAccepted: closing a listener resets streams that were not accepted.
 func (s *streamTest) neverAccepted() {
 	l := s.listen(0)
-	d := s.dial(l.Addr())
-	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	dialed := s.dial(l.Addr())
+	s.waitUntil("the dialer is connected", func(mono.Time) bool { return dialed.Connected(s.now) })
 	must.Do(s, l.Close())
-	s.expectEnd(d, link.ErrReset)
+	s.expectEnd(dialed, link.ErrReset)
 }
 
 // many: of many streams, Ready reports as readable the one that has received bytes.
@@ -198,15 +198,15 @@ func (s *streamTest) many() {
 		accepted[i] = s.accept(l)
 	}
 	ids := make(map[link.StreamID]int) // indexes of accepted streams
-	for i, a := range accepted {
-		ids[a.ID()] = i
+	for i, stream := range accepted {
+		ids[stream.ID()] = i
 	}
 	if len(ids) != count {
 		s.Fatalf("%d IDs for %d streams", len(ids), count)
 	}
 	s.waitUntil("all are connected", func(mono.Time) bool {
-		for _, d := range dialed {
-			if !d.Connected(s.now) {
+		for _, stream := range dialed {
+			if !stream.Connected(s.now) {
 				return false
 			}
 		}
@@ -287,9 +287,9 @@ func (s *streamTest) invalidArguments() {
 	_, err := s.A.Dial(s.now, foreignPort, netip.AddrPortFrom(s.AddrB, 9))
 	must.Fail(s, "dialing from an address of another host", err, link.ErrUnreachable)
 	l := s.listen(0)
-	d := s.dial(l.Addr())
+	dialed := s.dial(l.Addr())
 	s.accept(l)
-	_, err = s.A.Dial(s.now, d.LocalAddr(), l.Addr())
+	_, err = s.A.Dial(s.now, dialed.LocalAddr(), l.Addr())
 	must.Fail(s, "dialing with the addresses of an open stream", err, link.ErrAddrInUse)
 	otherFamily := netip.MustParseAddrPort("127.0.0.1:9")
 	if s.AddrA.Is4() {

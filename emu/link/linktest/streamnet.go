@@ -103,8 +103,8 @@ func (s *streamTest) listen(port uint16) link.StreamListener {
 // dial starts to connect a stream from A.
 func (s *streamTest) dial(to netip.AddrPort) link.StreamLink {
 	s.Helper()
-	d := must.Get(s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), to))(s)
-	return d
+	dialed := must.Get(s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), to))(s)
+	return dialed
 }
 
 // accept waits for the next stream of a listener.

@@ -122,7 +122,7 @@ func (c *Capture) Close() error { return c.file.Close() }
 // link.GroupLink or a link.Waiter if l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
 	socketHeaders := !l.Features().SetsIPID // then the kernel makes the IP and UDP headers
-	t := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: socketHeaders}
+	captured := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: socketHeaders}
 	g, isGroup := l.(link.GroupLink)
 	w, isWaiter := l.(link.Waiter)
 	switch {
@@ -131,19 +131,19 @@ func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
 			*capturedLink
 			groupMethods
 			waitMethods
-		}{t, g, w}
+		}{captured, g, w}
 	case isGroup:
 		return &struct {
 			*capturedLink
 			groupMethods
-		}{t, g}
+		}{captured, g}
 	case isWaiter:
 		return &struct {
 			*capturedLink
 			waitMethods
-		}{t, w}
+		}{captured, w}
 	}
-	return t
+	return captured
 }
 
 // groupMethods are the methods that link.GroupLink adds.
@@ -166,25 +166,25 @@ type capturedLink struct {
 }
 
 // Send implements link.PacketLink, and captures the datagrams that were sent.
-func (t *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
-	n, err := t.PacketLink.Send(now, ds)
+func (l *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := l.PacketLink.Send(now, ds)
 	for i := range ds[:n] {
 		d := ds[i]
-		if t.socketHeaders { // a socket sends the usual headers, with checksum and DF
+		if l.socketHeaders { // a socket sends the usual headers, with checksum and DF
 			d.Variants = 0
 		}
-		t.intf.Write(now, Outbound, &d)
+		l.intf.Write(now, Outbound, &d)
 	}
 	return n, err
 }
 
 // Recv implements link.PacketLink, and captures the datagrams that were received.
-func (t *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
-	n, err := t.PacketLink.Recv(now, ds)
+func (l *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := l.PacketLink.Recv(now, ds)
 	for i := range ds[:n] {
 		d := ds[i]
-		t.intf.fillIPID(&d)
-		t.intf.Write(now, Inbound, &d)
+		l.intf.fillIPID(&d)
+		l.intf.Write(now, Inbound, &d)
 	}
 	return n, err
 }

@@ -86,7 +86,7 @@ func withComment(block []byte, comment string) []byte {
 	}
 	le := binary.LittleEndian
 	padded := func(n int) int { return (n + 3) &^ 3 }
-	dataLength := int(le.Uint32(block[20:]))
+	dataLength := int(le.Uint32(block[20:]))   // the field Captured Packet Length
 	options := packetHead + padded(dataLength) // offset of the options, after the packet data
 	end := len(block) - 4                      // offset of the second block length
 	if end > options {

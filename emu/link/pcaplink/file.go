@@ -127,15 +127,14 @@ func (f *File) Write(p Packet) {
 }
 
 // reserve reserves space for p, and reports whether p fits within MaxBytes. If the next packet
-// might not fit, p is the last one: it gets a comment that says so, and OnLimit is called. For the
-// next packet, reserve assumes twice the length of the longest so far, but at least longestPacket
-// (or, in a small file, MaxBytes/16).
+// might not fit, p is the last one: it gets a comment that says so, and OnLimit is called.
 func (f *File) reserve(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {
 		return true
 	}
 	f.longest = max(f.longest, len(p.Bytes))
 	size := blockBytes(len(p.Bytes), p)
+	// A guess of the next packet's length that is too long rather than too short.
 	nextLength := max(2*f.longest, int(min(longestPacket, f.opts.MaxBytes/16)))
 	f.limitReached = f.bytes+size+blockBytes(nextLength, p) > f.opts.MaxBytes
 	fits := f.bytes+size <= f.opts.MaxBytes

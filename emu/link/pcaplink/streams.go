@@ -13,19 +13,19 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// WrapStreams returns a net that captures the streams of n, at a new interface called name. The
-// real TCP segments are not known: written and read bytes become segments of the stream's MSS at
-// the time of the call, between a handshake and a FIN or RST. An outbound segment acknowledges all
-// bytes read, an inbound one all bytes written. The result is a link.StreamWaiter if n is.
+// WrapStreams returns a net that captures the streams of n, at a new interface called name; it is a
+// link.StreamWaiter if n is. The real TCP segments are not known: written and read bytes become
+// segments of the stream's MSS at the time of the call, between a handshake and a FIN or RST. Each
+// segment acknowledges all bytes captured in the other direction.
 func (c *Capture) WrapStreams(name string, n link.StreamNet) link.StreamNet {
-	t := &capturedNet{StreamNet: n, intf: c.AddInterface(name), streams: make(map[*capturedStream]int)}
+	captured := &capturedNet{StreamNet: n, intf: c.AddInterface(name), streams: make(map[*capturedStream]int)}
 	if w, ok := n.(link.StreamWaiter); ok {
 		return &struct {
 			*capturedNet
 			streamWaitMethods
-		}{t, w}
+		}{captured, w}
 	}
-	return t
+	return captured
 }
 
 // streamWaitMethods are the methods that link.StreamWaiter adds.
@@ -45,43 +45,43 @@ type capturedNet struct {
 }
 
 // Dial implements link.StreamNet, and captures a SYN.
-func (t *capturedNet) Dial(now mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
-	s, err := t.StreamNet.Dial(now, local, remote)
+func (n *capturedNet) Dial(now mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
+	s, err := n.StreamNet.Dial(now, local, remote)
 	if err != nil {
 		return nil, err
 	}
-	captured := t.newStream(s)
+	captured := n.newStream(s)
 	captured.writeOut(now, link.SYN, nil)
 	captured.sent++
 	return captured, nil
 }
 
 // newStream wraps a new stream, numbers it, and adds it to the open streams.
-func (t *capturedNet) newStream(s link.StreamLink) *capturedStream {
-	captured := &capturedStream{StreamLink: s, net: t}
-	t.count++
-	t.streams[captured] = t.count
+func (n *capturedNet) newStream(s link.StreamLink) *capturedStream {
+	captured := &capturedStream{StreamLink: s, net: n}
+	n.count++
+	n.streams[captured] = n.count
 	return captured
 }
 
 // Listen implements link.StreamNet. The listener captures the streams that it accepts.
-func (t *capturedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, error) {
-	l, err := t.StreamNet.Listen(addr, backlog)
+func (n *capturedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, error) {
+	l, err := n.StreamNet.Listen(addr, backlog)
 	if err != nil {
 		return nil, err
 	}
-	return &capturedListener{l, t}, nil
+	return &capturedListener{l, n}, nil
 }
 
 // Close implements link.StreamNet. It captures an RST for each connected stream whose write side is
 // open, in the order of creation and at the time of the last captured segment.
-func (t *capturedNet) Close() error {
-	err := t.StreamNet.Close()
-	streams := slices.SortedFunc(maps.Keys(t.streams), func(a, b *capturedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
-	clear(t.streams)
+func (n *capturedNet) Close() error {
+	err := n.StreamNet.Close()
+	streams := slices.SortedFunc(maps.Keys(n.streams), func(a, b *capturedStream) int { return cmp.Compare(n.streams[a], n.streams[b]) })
+	clear(n.streams)
 	for _, s := range streams {
 		if s.handshakeCaptured && !s.writeClosed {
-			s.writeOut(t.lastTime, link.RST|link.ACK, nil)
+			s.writeOut(n.lastTime, link.RST|link.ACK, nil)
 		}
 	}
 	return err
@@ -253,11 +253,12 @@ func (s *capturedStream) CloseWrite(now mono.Time) error {
 		return err
 	}
 	s.writeClosed = true
-	if s.finPending = !s.handshakeCaptured; s.finPending {
+	if !s.handshakeCaptured {
+		s.finPending = true
 		return nil
 	}
 	s.writeFIN(now)
-	if s.eof {
+	if s.eof { // both ends have sent a FIN
 		s.forget()
 	}
 	return nil
