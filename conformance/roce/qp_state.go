@@ -156,9 +156,9 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/reset/psns-and-results-forgotten", Cite: ibta("", "qp/6"), Needs: verbs.CapAtomics,
 	Title:   "RESET clears PSNs, MSN and the results of atomics: reconnected with the same PSNs, a queue pair executes new requests",
-	Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET",
-	Expects: "each is executed and answered with MSNs from 1 on; the device's requests start at the first PSN",
-	Defects: []string{"ResetKeepsState"}, Run: onConn(Setup{}, func(c *Conn) {
+	Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET; at last the FETCH_ADD to a queue pair that was reconnected with a later PSN",
+	Expects: "each is executed and answered with MSNs from 1 on; the device's requests start at the first PSN; no answer to the last",
+	Defects: []string{"ResetKeepsState", "ResetKeepsResults"}, Run: onConn(Setup{}, func(c *Conn) {
 		clear(c.TargetMem.Buf[:8])
 		c.TargetMem.Snapshot() // makes the change visible to the device
 		was := uint64(0)
@@ -169,8 +169,13 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 			c.ExpectBytes(c.TargetMem, 64, rig.Pattern(16, byte(round)))
 			c.request(0, c.SendWR(7, 8))
 			c.ToState(c.QP, verbs.QPStateReset)
+			if round == 2 {
+				c.Attr.RQPSN += 2
+			}
 			c.reconnect()
 		}
+		c.Send(ib.FetchAdd(c.PeerPSN(-2), c.RETH(0, 8), 7))
+		c.expectSilence(silencePeriod)
 	}),
 }, {
 	ID: "qp/reset/queues-emptied", Cite: ibta("", "qp/6"),

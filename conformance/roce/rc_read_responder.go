@@ -101,6 +101,24 @@ var readCases = overRC.Cases([]conformance.Case{{
 		c.expectNakAfterReads(fifth)
 	}),
 }, {
+	ID: "rc/read/repeated-reads-use-no-resources", Cite: ibta("", "rc/read/18", "rc/read/5"),
+	Title:   "A READ is accepted while responses to earlier READs are repeated, as many as max_dest_rd_atomic",
+	Sends:   "to a QP with max_dest_rd_atomic 2: READs of 64 responses and of one; then CNPs, both READs again, and at once a third",
+	Expects: "the response to the third READ, after other READ responses or not, and no NAK",
+	Defects: []string{"RepeatedReadUnanswered"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxDestRdAtomic = verbs.MTU256, 2 }}, func(c *Conn) {
+		reads := []ib.Packet{c.peerRead(0, memLen), c.peerRead(64, 8)}
+		c.Send(reads...)
+		c.nextPackets(65)
+		c.throttle()
+		c.Send(append(reads, c.peerRead(65, 8))...)
+		isRepeated := func(a *Arrival) bool {
+			info, _ := a.Info()
+			return info.Kind == ib.KindReadResponse && a.PSN().Less(c.PeerPSN(65))
+		}
+		want := ib.ReadResponseOnly(c.PeerPSN(65), ib.AnyMSN, c.TargetMem.Buf[:8])
+		c.checkPacket(want, c.expectAfter(isRepeated, want.String()))
+	}),
+}, {
 	ID: "rc/read/requester-keeps-to-max-rd-atomic", Cite: ibta("11.2.4.2", "rc/read/16"),
 	Title:   "A requester has at most max_rd_atomic READs and atomics outstanding",
 	Sends:   "posts a READ with max_rd_atomic 0, and six (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
@@ -136,12 +154,17 @@ var readCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "rc/read/5"),
 	Title:   "A duplicate READ is executed again and answered in full",
-	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
-	Expects: "the same responses to both",
-	Defects: []string{"DupReadDropped"}, Run: onConn(Setup{}, func(c *Conn) {
+	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again; CNPs, a READ of 16 responses, and the same again after the first of them",
+	Expects: "the same responses to both, though the last READ may be answered anew before all responses to it were sent",
+	Defects: []string{"DupReadDropped", "RunningReadNotRepeated"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.readStart(2500)
 		c.expectAcked(c.peerWrite(3, 0))
 		c.readStart(2500)
+		c.throttle()
+		first := ib.Response(ib.OpReadResponseFirst, c.PeerPSN(4), ib.AnyMSN, nil)
+		c.exchange(c.peerRead(4, memLen), first)
+		c.Send(c.peerRead(4, memLen))
+		c.checkPacket(first, c.expectAfter(func(a *Arrival) bool { return c.PeerPSN(4).Less(a.PSN()) }, first.String()))
 	}),
 }, {
 	ID: "rc/read/part-read-again-keeps-psns-and-bytes", Cite: ibta("9.4.4", "rc/read/6"),
