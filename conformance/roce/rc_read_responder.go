@@ -227,6 +227,26 @@ var readCases = overRC.Cases([]conformance.Case{{
 		c.readStart(1000)
 	}),
 }, {
+	ID: "rc/read/closed-region-refused-at-the-response-that-fails", Cite: ibta("9.7.5", "rc/psn/11", "acc/6"),
+	Title:   "If the region of a READ is deregistered while its responses are sent, the NAK has the PSN of the response that fails",
+	Sends:   "CNPs, and a READ of 64 responses; the region is deregistered after the first of them",
+	Expects: "responses in order, with the bytes of the region, to the end or up to a NAK for a remote access error with the next PSN",
+	Defects: []string{"ReadNAKHasFirstPSN"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
+		m := c.Memory(memLen, allAccess)
+		responses := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, m.Buf, 256)
+		c.throttle()
+		c.exchange(ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, memLen)), responses[0])
+		c.Must("a region that can be deregistered", m.Close())
+		for i, want := range responses[1:] {
+			got := c.expect(ib.Packet{})
+			if got.IsNak(ib.NakRemoteAccess) {
+				c.checkPacket(c.deviceNak(i+1, ib.NakRemoteAccess, ib.AnyMSN), got)
+				return
+			}
+			c.checkPacket(want, got)
+		}
+	}),
+}, {
 	ID: "rc/read/duplicate-of-a-closed-region-refused", Cite: ibta("", "rc/read/21"),
 	Title:   "A duplicate READ is refused after its region was deregistered",
 	Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
