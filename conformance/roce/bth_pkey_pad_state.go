@@ -297,9 +297,9 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/pkey/sent-is-that-of-the-queue-pair", Cite: ibta("", "bth/pkey/5"),
 	Title:   "Requests and responses carry the P_Key of their queue pair, including the membership bit",
-	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, some of limited members; the same with a P_Key of a limited member, if the port has one",
-	Expects: "in every packet the P_Key that the queue pair was set up with",
-	Defects: []string{"AckPKeyLimited"}, Run: OnPort(func(p *Port) {
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, some of limited members; the same with a P_Key of a limited member, if the port has one, and with another that is set in SQD",
+	Expects: "in every packet the P_Key that the queue pair was set up with, or got since",
+	Defects: []string{"AckPKeyLimited", "NewPKeyIgnored"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 2})
 		if own := p.pkey(0); own&pkeyFullMember != 0 {
 			// The device must answer a limited member with its own P_Key.
@@ -315,6 +315,11 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 			c.exchange(c.peerSend(0, 16).WithPKey(pkey|pkeyFullMember), c.deviceAck(0, 1).WithPKey(pkey))
 			c.PostSend(c.QP, c.SendWR(1, 8))
 			c.expect(ib.SendOnly(c.DevicePSN(0), nil).WithPKey(pkey))
+			c = c.secondConn(Setup{Receives: 1})
+			c.toSQD(false)
+			c.Must("another P_Key in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, PKeyIndex: uint16(i)}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+			c.Checker.PKeys[uint32(c.Attr.DestQPN)] = pkey
+			c.exchange(c.peerSend(0, 16).WithPKey(pkey|pkeyFullMember), c.deviceAck(0, 1).WithPKey(pkey))
 		}
 	}),
 }, {

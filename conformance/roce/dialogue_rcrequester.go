@@ -73,7 +73,11 @@ type rcRequesterMix struct {
 	strict bool
 	// credits: responses have credits, for at most four messages.
 	credits bool
+	// xrc: the queue pair is an XRC initiator, and all requests name the SRQ requesterSRQ.
+	xrc bool
 }
+
+const requesterSRQ = 0x5a1b2c
 
 // Layout of LocalMem: sources of SENDs and WRITEs, then the buffers of READs and atomics.
 const (
@@ -112,8 +116,12 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 	if s.inline {
 		caps.MaxInline = requesterInline
 	}
+	kind := verbs.QPTypeRC
+	if s.mix.xrc {
+		kind = verbs.QPTypeXRCSend
+	}
 	s.Conn = s.port.connect(Setup{
-		memLen: requesterMem, caps: caps, signalAll: a.signalAll, access: rig.RemoteAccess(s.port.Rig),
+		qpType: kind, memLen: requesterMem, caps: caps, signalAll: a.signalAll, access: rig.RemoteAccess(s.port.Rig),
 		Modify: func(q *verbs.QPAttr) {
 			q.PathMTU, q.SQPSN, q.MaxRdAtomic = a.mtu, uint32(a.psn), a.rdAtomic
 			q.Timeout, q.RetryCnt, q.RNRRetry = a.timeout, a.retries, a.rnrRetries
@@ -222,6 +230,14 @@ func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 	}
 }
 
+// Send sends a response with the opcode of the service.
+func (s *rcRequesterSession) Send(p ib.Packet) {
+	if s.mix.xrc {
+		p = p.On(ib.XRC)
+	}
+	s.Conn.Send(p)
+}
+
 // learnCredits has the device send a SEND, whose ACK has credits.
 func (s *rcRequesterSession) learnCredits() {
 	s.playPost(&requesterStep{posts: []requesterPost{{op: verbs.OpSend, pieces: 1, extra: 8, flags: verbs.SendSignaled}}})
@@ -303,6 +319,9 @@ func (s *rcRequesterSession) checkSent(p Arrival) {
 	}
 	i := max(0, slices.IndexFunc(permitted, func(send model.RCSend) bool { return send.Packet.PSN() == p.PSN() }))
 	want := s.fromDevice(permitted[i].Packet)
+	if s.mix.xrc {
+		want = want.OnXRC(requesterSRQ)
+	}
 	if s.srcPort != nil {
 		want.UDP.SrcPort = s.srcPort
 	}

@@ -36,7 +36,7 @@ func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool
 	if packets > requesterMaxPackets || len(s.model.Queue()) >= requesterMaxQueue {
 		return nil, false
 	}
-	r := &model.RCRequest{SendWR: verbs.SendWR{Opcode: s.supported(p.op), Flags: p.flags &^ verbs.SendInline}}
+	r := &model.RCRequest{SendWR: verbs.SendWR{Opcode: s.supported(p.op), Flags: p.flags &^ verbs.SendInline, XRC: verbs.XRC{SRQN: requesterSRQ}}}
 	s.posted++
 	r.WRID = s.posted<<40 | s.posted // the completion must have all 64 bits
 	if s.unsignaled++; s.unsignaled > 4 {

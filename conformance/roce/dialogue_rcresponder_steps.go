@@ -610,23 +610,36 @@ func (d rcDuplicate) again(s *rcResponder, p ib.Packet) ib.Packet {
 // rcEarly is a step that sends a request with a PSN ahead of the expected one or, if ahead is
 // negative, far before it.
 type rcEarly struct {
-	ahead int
-	op    ib.Opcode
+	ahead   int
+	op      ib.Opcode
+	between rcStep // if set, the request is sent again after this step
 }
 
 // drawRCEarly returns a request some PSNs ahead, or near half of all PSNs away.
-func drawRCEarly(_ *rcResponder, random *rand.Rand) rcStep {
+func drawRCEarly(s *rcResponder, random *rand.Rand) rcStep {
 	aheads := []int{1, 1, 2, 3, 7, 1 << 12, halfPSNs - 1, -halfPSNs, 1 - halfPSNs, -halfPSNs / 2}
 	ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendMiddle, ib.OpSendFirst, ib.OpWriteLast, ib.OpReadRequest, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
-	return rcEarly{rig.Pick(random, aheads...), rig.Pick(random, ops...)}
+	e := rcEarly{ahead: rig.Pick(random, aheads...), op: rig.Pick(random, ops...)}
+	if s.service != ib.UC && random.IntN(2) == 0 {
+		e.between = drawRCDuplicate(s, random)
+	}
+	return e
 }
 
 func (e rcEarly) String() string {
-	return fmt.Sprintf("%v %d PSNs after the expected one", e.op, e.ahead)
+	text := fmt.Sprintf("%v %d PSNs after the expected one", e.op, e.ahead)
+	if e.between != nil {
+		text += fmt.Sprintf(", twice, and in between %v", e.between)
+	}
+	return text
 }
 
 func (e rcEarly) play(s *rcResponder) {
 	s.send(false, s.on(s.packet(e.op).WithPSN(s.m.ExpectedPSN().Add(e.ahead)).AckReq(), e.ahead&1))
+	if e.between != nil {
+		e.between.play(s)
+		rcEarly{ahead: e.ahead, op: e.op}.play(s)
+	}
 }
 
 // packet returns a request packet with this opcode and the expected PSN: full if it is FIRST or

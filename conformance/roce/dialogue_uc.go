@@ -39,6 +39,16 @@ var xrcSenderDialogueCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapRC
 	Defects: []string{"XRCETHMisplaced"}, Run: senderMix{
 		{6, drawSenderPosts}, {1, drawSenderDrain},
 	}.body(6, 24, openXRCSender),
+}, {
+	ID: "dialogue/xrc/initiator-recovery", Cite: ibta("", "xrc/1", "rc/tmo/7", "rc/tmo/4", "rc/rnr/5", "rc/rnr/6", "rc/ack/15", "rc/read/16"),
+	Title:   "In random dialogues with losses and errors an XRC initiator retransmits, waits and fails like the model of an RC requester",
+	Sends:   "posts of all opcodes, valid responses, sequence, RNR and fatal NAKs, READ responses after a gap, or no responses; connections after a RESET",
+	Expects: "the packets, completions and states of the model, with the number of the SRQ in each packet",
+	Defects: []string{"XRCNoRNRWait", "XRCFatalNAKStatus", "XRCReadsUnlimited", "XRCFenceIgnored", "XRCNoTimer"},
+	Run: onRequester(16, rcRequesterMix{
+		xrc: true, timeouts: []uint8{0, 13}, retries: []uint8{1, 2, 7}, rnrRetries: []uint8{1, 2, 7}, rnrTimers: someRNRTimers,
+		abnormal: []*requesterStepKind{stepNak, stepGap, stepRNR, stepRefuse, stepWait, stepStale, stepGiveUp, stepFatal, stepReset}, every: 3,
+	}),
 }})
 
 type (

@@ -156,9 +156,9 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/reset/psns-and-results-forgotten", Cite: ibta("", "qp/6"), Needs: verbs.CapAtomics,
 	Title:   "RESET clears PSNs, MSN and the results of atomics: reconnected with the same PSNs, a queue pair executes new requests",
-	Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET",
-	Expects: "each is executed and answered with MSNs from 1 on; the device's requests start at the first PSN",
-	Defects: []string{"ResetKeepsState"}, Run: onConn(Setup{}, func(c *Conn) {
+	Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET; at last the FETCH_ADD to a queue pair that was reconnected with a later PSN",
+	Expects: "each is executed and answered with MSNs from 1 on; the device's requests start at the first PSN; no answer to the last",
+	Defects: []string{"ResetKeepsState", "ResetKeepsResults"}, Run: onConn(Setup{}, func(c *Conn) {
 		clear(c.TargetMem.Buf[:8])
 		c.TargetMem.Snapshot() // makes the change visible to the device
 		was := uint64(0)
@@ -169,8 +169,13 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 			c.ExpectBytes(c.TargetMem, 64, rig.Pattern(16, byte(round)))
 			c.request(0, c.SendWR(7, 8))
 			c.ToState(c.QP, verbs.QPStateReset)
+			if round == 2 {
+				c.Attr.RQPSN += 2
+			}
 			c.reconnect()
 		}
+		c.Send(ib.FetchAdd(c.PeerPSN(-2), c.RETH(0, 8), 7))
+		c.expectSilence(silencePeriod)
 	}),
 }, {
 	ID: "qp/reset/queues-emptied", Cite: ibta("", "qp/6"),
@@ -190,9 +195,9 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/reset/naks-messages-and-waits-forgotten", Cite: ibta("", "qp/6"),
 	Title:   "RESET ends all that a connection was in: reconnected, a queue pair responds and sends as one that is new",
-	Sends:   "before RESET a gap, a SEND without a receive, the FIRST packet of a SEND or WRITE, an RNR NAK of 655.36 ms, or an ACK with 0 credits; after it a gap, the WRITE that was missing, and an ACK of three SENDs",
-	Expects: "after RESET a sequence NAK, an ACK with MSN 1, and the three SENDs long before that time",
-	Defects: []string{"ResetKeepsNAK", "ResetKeepsMessage", "ResetKeepsRNRWait", "ResetKeepsCredits"}, Run: onEachConn(Setup{}, connectionPasts, func(c *Conn, past connectionPast) {
+	Sends:   "before RESET a gap, a SEND without a receive, the FIRST packet of a SEND or WRITE, an RNR NAK of 655.36 ms, an ACK with 0 credits, or a SEND that is too long; after it a gap, the WRITE that was missing, an ACK of three SENDs, and a WRITE with an unknown key",
+	Expects: "after RESET a sequence NAK, an ACK with MSN 1, the three SENDs long before that time, and a NAK and QP_ACCESS_ERR for the last WRITE",
+	Defects: []string{"ResetKeepsNAK", "ResetKeepsMessage", "ResetKeepsRNRWait", "ResetKeepsCredits", "ResetKeepsCause"}, Run: onEachConn(Setup{}, connectionPasts, func(c *Conn, past connectionPast) {
 		past.bring(c)
 		c.ToState(c.QP, verbs.QPStateReset)
 		c.Drain(sentSoFar)
@@ -203,6 +208,9 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.request(0, c.SendWR(7, 8), c.SendWR(8, 8), c.SendWR(9, 8))
 		c.checkNoRNRWait(begun)
 		c.completeWith(c.peerAck(2, 3), 7, 8, 9)
+		c.pendingEvents() // those of the time before RESET
+		c.expectRefused(ib.WriteOnly(c.PeerPSN(1), c.unknownKeyRETH(8), Data(8)), ib.NakRemoteAccess)
+		c.expectQPEvent(verbs.EventQPAccessErr)
 	}),
 }, {
 	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "qp/7"),
@@ -328,6 +336,12 @@ var connectionPasts = []connectionPast{
 		c.Sync()
 	}},
 	{"no credits", exhaustCredits},
+	{"a message too long for its receive", func(c *Conn) {
+		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 8))
+		c.exchange(c.peerSend(0, 16), c.deviceNak(0, ib.NakInvalidRequest, 0))
+		c.ExpectCompletion(1, verbs.WCLocLenErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
+	}},
 }
 
 // checkNoRNRWait fails the case if the time since begun is more than half the RNR timer with code 0.

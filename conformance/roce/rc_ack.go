@@ -121,20 +121,20 @@ var ackCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "rc/ack/5"),
 	Title:   "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
-	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on; on another queue pair the response to a READ after it, then correct responses",
+	Sends:   "an ACK, a sequence NAK, an RNR NAK or a fatal NAK with the PSN of the last of WRITE, READ, WRITE, SEND; but for the last, then correct responses from the READ on; on another queue pair the response to a READ after it, then correct responses",
 	Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
-	Defects: []string{"AckSkipsRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"AckSkipsRead", "RNRNAKSkipsRead", "FatalNAKSkipsRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
-		answerPastUnanswered(c.secondConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}), c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
+		answerPastUnanswered(c.secondConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}), c.ReadWR(2, 8), ib.ReadResponseOnly(firstDevicePSN, 1, Data(8)))
 	}),
 }, {
 	ID: "rc/ack/ack-past-an-atomic-repeats-the-atomic", Cite: ibta("", "rc/ack/5"), Needs: verbs.CapAtomics,
 	Title:   "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
-	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on; on another queue pair the response to a READ after it, then correct responses",
+	Sends:   "an ACK, a sequence NAK, an RNR NAK or a fatal NAK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; but for the last, then correct responses from the atomic on; on another queue pair the response to a READ after it, then correct responses",
 	Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
 	Defects: []string{"AckSkipsRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(1), 2, 7))
-		answerPastUnanswered(c.secondConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}), c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(0), 1, 7))
+		answerPastUnanswered(c.secondConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}), c.fetchAddWR(2), ib.AtomicAck(firstDevicePSN, 1, 7))
 	}),
 }, {
 	ID: "rc/ack/read-response-acknowledges-earlier-writes", Cite: ibta("", "rc/ack/6"),
@@ -214,19 +214,31 @@ func (c *Conn) expectOptionalAcks(k int, msn uint32) {
 	}
 }
 
-// ackPastUnanswered posts a WRITE, wr, a WRITE and a SEND, and acknowledges the SEND without the
-// response to wr, which has ID 2. The case fails unless the device retransmits from wr on, and all
-// complete after answer, the response to wr.
+// ackPastUnanswered posts a WRITE, wr, a WRITE and a SEND, and sends an ACK, a sequence NAK or an
+// RNR NAK for the SEND without the response to wr, which has ID 2. The case fails unless the device
+// retransmits from wr on, and all complete after answer, the response to wr. A fatal NAK for the
+// SEND must not complete wr with success either.
 func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
-	all := c.request(0, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24))
-	c.completeWith(c.peerAck(3, 4), 1)
-	c.expectNoCompletion()
-	c.expectAll(all[1:])
-	c.Send(answer, c.peerAck(3, 4))
-	c.ExpectCompletions(verbs.WCSuccess, 2, 3, 4)
-	if len(answer.Payload) > 0 {
-		c.ExpectBytes(c.LocalMem, SinkOffset, answer.Payload)
+	post := func() []ib.Packet { return c.request(0, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24)) }
+	for _, past := range []ib.Packet{c.peerAck(3, 4), c.peerNak(3, ib.NakSequence, 3), ib.RNR(c.DevicePSN(3), 1, 3)} {
+		all := post()
+		c.completeWith(past.WithPSN(c.DevicePSN(3)), 1)
+		c.expectNoCompletion()
+		c.expectAll(all[1:])
+		c.Send(answer.WithPSN(c.DevicePSN(1)), c.peerAck(3, 4))
+		c.ExpectCompletions(verbs.WCSuccess, 2, 3, 4)
+		if len(answer.Payload) > 0 {
+			c.ExpectBytes(c.LocalMem, SinkOffset, answer.Payload)
+		}
+		c.Attr.SQPSN = uint32(c.DevicePSN(4))
 	}
+	post()
+	c.completeWith(c.peerNak(3, ib.NakRemoteAccess, 3), 1)
+	c.Sync()
+	c.ExpectNoSuccess()
+	c.Must("a queue pair that is destroyed", c.QP.Close())
+	c.Drain(sentSoFar)
+	c.Completions()
 }
 
 // answerPastUnanswered posts wr, which has ID 2, and a READ, and answers the READ only. The case

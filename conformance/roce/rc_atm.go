@@ -143,17 +143,25 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 }, {
 	ID: "rc/atm/results-kept-when-resources-change", Cite: ibta("", "rc/atm/5"),
 	Title:   "Changing max_dest_rd_atomic does not discard the kept results",
-	Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
+	Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again, two more, and all again; with 2 once more, the last two again",
 	Expects: "the results of the first time, and nothing added",
-	Defects: []string{"ModifyForgetsReplay"}, Run: onConn(Setup{Modify: withResponderResources(2)}, func(c *Conn) {
+	Defects: []string{"ModifyForgetsReplay", "NewResourcesIgnored", "FewerResourcesKeepOldest"}, Run: onConn(Setup{Modify: withResponderResources(2)}, func(c *Conn) {
 		results := c.fetchAddEach(2)
 		c.ToState(c.QP, verbs.QPStateSQD)
-		c.Must("more responder resources in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
-			verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
-		for i := range 2 {
+		resize := func(n uint8) {
+			c.Must("other responder resources in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: n},
+				verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
+		}
+		resize(4)
+		results = append(results, results[2]+1<<2, results[2]+1<<2+1<<3)
+		for _, i := range []int{0, 1, 2, 3, 0, 1, 2, 3} {
 			c.expectFetchAdd(i, 1<<i, results[i])
 		}
-		c.expectWord(c.TargetMem, 2, results[2])
+		resize(2)
+		for _, i := range []int{2, 3} {
+			c.expectFetchAdd(i, 1<<i, results[i])
+		}
+		c.expectWord(c.TargetMem, 2, results[4])
 	}),
 }, {
 	ID: "rc/atm/refused-beyond-responder-resources", Cite: ibta("", "rc/atm/6"),

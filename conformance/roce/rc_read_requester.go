@@ -119,9 +119,9 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "rc/read/15"),
 	Title:   "A READ into memory without local write completes with LOC_PROT_ERR and writes nothing",
-	Sends:   "posts a READ into a region without local write, and answers it if it is sent",
-	Expects: "LOC_PROT_ERR, the memory unchanged",
-	Defects: []string{"SinkUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+	Sends:   "posts a READ into a region without local write, and answers it if it is sent; another into a region that is deregistered after the first of three responses",
+	Expects: "LOC_PROT_ERR, the memory unchanged from then on",
+	Defects: []string{"SinkUnchecked", "SinkCheckedOnce"}, Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, 0)
 		wr := c.ReadWR(1, 0)
 		wr.SGL = m.SGL(0, 64)
@@ -131,6 +131,16 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		}
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
 		c.ExpectUntouched(m)
+		c = c.secondConn(Setup{})
+		m = c.Memory(3*MTU, verbs.AccessLocalWrite)
+		wr.SGL = m.SGL(0, 3*MTU)
+		c.request(0, wr)
+		responses := ib.ReadResponses(c.DevicePSN(0), 1, Data(3*MTU), MTU)
+		c.Send(responses[0])
+		c.Sync()
+		c.Must("a region that can be deregistered", m.Close())
+		c.Send(responses[1:]...)
+		c.ExpectCompletion(1, verbs.WCLocProtErr)
 	}),
 }, {
 	ID: "rc/read/nak-among-responses-ends-the-read", Cite: ibta("", "rc/read/19"),

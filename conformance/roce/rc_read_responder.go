@@ -101,6 +101,24 @@ var readCases = overRC.Cases([]conformance.Case{{
 		c.expectNakAfterReads(fifth)
 	}),
 }, {
+	ID: "rc/read/repeated-reads-use-no-resources", Cite: ibta("", "rc/read/18", "rc/read/5"),
+	Title:   "A READ is accepted while responses to earlier READs are repeated, as many as max_dest_rd_atomic",
+	Sends:   "to a QP with max_dest_rd_atomic 2: READs of 64 responses and of one; then CNPs, both READs again, and at once a third",
+	Expects: "the response to the third READ, after other READ responses or not, and no NAK",
+	Defects: []string{"RepeatedReadUnanswered"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxDestRdAtomic = verbs.MTU256, 2 }}, func(c *Conn) {
+		reads := []ib.Packet{c.peerRead(0, memLen), c.peerRead(64, 8)}
+		c.Send(reads...)
+		c.nextPackets(65)
+		c.throttle()
+		c.Send(append(reads, c.peerRead(65, 8))...)
+		isRepeated := func(a *Arrival) bool {
+			info, _ := a.Info()
+			return info.Kind == ib.KindReadResponse && a.PSN().Less(c.PeerPSN(65))
+		}
+		want := ib.ReadResponseOnly(c.PeerPSN(65), ib.AnyMSN, c.TargetMem.Buf[:8])
+		c.checkPacket(want, c.expectAfter(isRepeated, want.String()))
+	}),
+}, {
 	ID: "rc/read/requester-keeps-to-max-rd-atomic", Cite: ibta("11.2.4.2", "rc/read/16"),
 	Title:   "A requester has at most max_rd_atomic READs and atomics outstanding",
 	Sends:   "posts a READ with max_rd_atomic 0, and six (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
@@ -136,12 +154,17 @@ var readCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "rc/read/5"),
 	Title:   "A duplicate READ is executed again and answered in full",
-	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
-	Expects: "the same responses to both",
-	Defects: []string{"DupReadDropped"}, Run: onConn(Setup{}, func(c *Conn) {
+	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again; CNPs, a READ of 16 responses, and the same again after the first of them",
+	Expects: "the same responses to both, though the last READ may be answered anew before all responses to it were sent",
+	Defects: []string{"DupReadDropped", "RunningReadNotRepeated"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.readStart(2500)
 		c.expectAcked(c.peerWrite(3, 0))
 		c.readStart(2500)
+		c.throttle()
+		first := ib.Response(ib.OpReadResponseFirst, c.PeerPSN(4), ib.AnyMSN, nil)
+		c.exchange(c.peerRead(4, memLen), first)
+		c.Send(c.peerRead(4, memLen))
+		c.checkPacket(first, c.expectAfter(func(a *Arrival) bool { return c.PeerPSN(4).Less(a.PSN()) }, first.String()))
 	}),
 }, {
 	ID: "rc/read/part-read-again-keeps-psns-and-bytes", Cite: ibta("9.4.4", "rc/read/6"),
@@ -202,6 +225,26 @@ var readCases = overRC.Cases([]conformance.Case{{
 			c.expectSilence(silencePeriod)
 		}
 		c.readStart(1000)
+	}),
+}, {
+	ID: "rc/read/closed-region-refused-at-the-response-that-fails", Cite: ibta("9.7.5", "rc/psn/11", "acc/6"),
+	Title:   "If the region of a READ is deregistered while its responses are sent, the NAK has the PSN of the response that fails",
+	Sends:   "CNPs, and a READ of 64 responses; the region is deregistered after the first of them",
+	Expects: "responses in order, with the bytes of the region, to the end or up to a NAK for a remote access error with the next PSN",
+	Defects: []string{"ReadNAKHasFirstPSN"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
+		m := c.Memory(memLen, allAccess)
+		responses := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, m.Buf, 256)
+		c.throttle()
+		c.exchange(ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, memLen)), responses[0])
+		c.Must("a region that can be deregistered", m.Close())
+		for i, want := range responses[1:] {
+			got := c.expect(ib.Packet{})
+			if got.IsNak(ib.NakRemoteAccess) {
+				c.checkPacket(c.deviceNak(i+1, ib.NakRemoteAccess, ib.AnyMSN), got)
+				return
+			}
+			c.checkPacket(want, got)
+		}
 	}),
 }, {
 	ID: "rc/read/duplicate-of-a-closed-region-refused", Cite: ibta("", "rc/read/21"),

@@ -163,16 +163,25 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/rnr/counted-apart-from-losses", Cite: ibta("", "rc/rnr/8"),
 	Title:   "RNR retries and transport retries are counted separately",
-	Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
-	Expects: "the SEND is retransmitted each time, and succeeds",
-	Defects: []string{"RetryCountShared"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *Conn) {
+	Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK, nothing, or an RNR NAK",
+	Expects: "the SEND is retransmitted each time; then it succeeds, or fails with RETRY_EXC_ERR or RNR_RETRY_EXC_ERR",
+	Defects: []string{"RetryCountShared", "RNRRestoresRetries"}, Run: onEachConn(Setup{
+		Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 },
+	}, []verbs.WCStatus{verbs.WCSuccess, verbs.WCRetryExcErr, verbs.WCRNRRetryExcErr}, func(c *Conn, end verbs.WCStatus) {
 		all := c.request(0, c.SendWR(1, 8))
 		for range 2 {
 			expectRetryAfterRNR(c, all, 1)
 			c.expectRetransmission(all, 0) // by the transport timer
 		}
-		c.completeWith(c.peerAck(0, 1), 1)
-		c.ExpectState(c.QP, verbs.QPStateRTS)
+		switch end {
+		case verbs.WCSuccess:
+			c.Send(c.peerAck(0, 1))
+		case verbs.WCRNRRetryExcErr:
+			c.Send(ib.RNR(c.DevicePSN(0), 1, 0))
+		}
+		more, sent := c.NextPacket(8 * ib.AckTimeout(c.Attr.Timeout))
+		c.Check(!sent, "no more retransmissions", "%v", more)
+		c.ExpectCompletion(1, end)
 	}),
 }, {
 	ID: "rc/rnr/progress-reloads-the-count", Cite: ibta("", "rc/rnr/8"),

@@ -88,9 +88,9 @@ var retryCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/tmo/resent-bytes-are-the-same", Cite: ibta("", "rc/tmo/12"),
 	Title:   "A retransmitted packet has the original headers and data",
-	Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
-	Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
-	Defects: []string{"RetryRestartsMessage"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, func(c *Conn) {
+	Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing; nothing to a SEND whose memory is deregistered then",
+	Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ; the last SEND may fail instead",
+	Defects: []string{"RetryRestartsMessage", "RetrySendsClosedMemory"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, func(c *Conn) {
 		send, write, imm := c.SendWR(1, 2501), c.WriteWR(2, 0), c.WriteWR(3, 2503)
 		send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
 		write.SGL = []verbs.SGE{c.LocalMem.SGE(3000, 1501), c.LocalMem.SGE(100, 1001)}
@@ -105,6 +105,18 @@ var retryCases = overRC.Cases([]conformance.Case{{
 			c.expectRetransmission(first, k)
 		}
 		c.expectRetransmission(first, 8) // by the timer
+		c.free()
+		c = c.secondConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)})
+		m := c.Memory(64, verbs.AccessLocalWrite)
+		send.Opcode, send.SGL = verbs.OpSend, m.SGL(0, 64)
+		c.PostSend(c.QP, send)
+		sent := c.expect(ib.SendOnly(c.DevicePSN(0), m.Buf))
+		c.Must("a region that can be deregistered", m.Close())
+		if again, ok := c.NextMatching(c.isForPeer, 8*ib.AckTimeout(c.Attr.Timeout)); ok {
+			c.checkPacket(retransmissionOf(sent), again)
+			return
+		}
+		c.expectErrorCompletion(1)
 	}),
 }, {
 	ID: "rc/tmo/destroyed-qp-sends-nothing", Cite: ibta("", "rc/tmo/13"),

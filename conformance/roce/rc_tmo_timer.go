@@ -125,9 +125,10 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/tmo/progress-reloads-the-count", Cite: ibta("", "rc/tmo/6"),
 	Title:   "Progress resets the retry counter",
-	Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each retransmission",
+	Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each retransmission; to a READ of five, one response more",
 	Expects: "five retransmissions, and success",
-	Defects: []string{"RetryCountShared"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 1)}, func(c *Conn) {
+	Defects: []string{"RetryCountShared", "ReadProgressKeepsRetries"}, Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{Modify: withTimeoutAndRetries(timeout4ms, 1)})
 		all := c.request(0, c.WriteWR(1, 5000))
 		for k := range all {
 			c.expectRetransmission(all, k)
@@ -135,6 +136,58 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		}
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
+		c = p.connect(Setup{Modify: withTimeoutAndRetries(timeout4ms, 1)})
+		bytes := Data(5000)
+		for k, response := range c.startRead(bytes) {
+			c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(k)))
+			c.Send(response)
+		}
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/tmo/only-progress-reloads-the-count", Cite: ibta("V1C09-142#01, V1C09-143#01", "rc/tmo/4", "rc/tmo/6"),
+	Title:   "Responses that acknowledge nothing do not reset the retry counter",
+	Sends:   "with retry_cnt 2, to each transmission of a READ of three packets: its last response only, an ACK of the SEND after it, a NAK for a sequence error, an ACK of the SEND before it, or one of a PSN that was not sent",
+	Expects: "two retransmissions, then RETRY_EXC_ERR for the READ",
+	Defects: []string{"ImpliedNAKUsesNoRetry", "PassedReadUsesNoRetry", "NAKRestoresRetries", "StaleAckRestoresRetries", "GhostAckRestoresRetries"},
+	Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 2)}, []string{"LAST", "ACK after", "NAK", "ACK before", "ACK of nothing"}, func(c *Conn, kind string) {
+		c.request(0, c.SendWR(1, 8))
+		c.completeWith(c.peerAck(0, 1), 1)
+		c.PostSend(c.QP, c.ReadWR(2, 3*MTU), c.SendWR(3, 8))
+		response := map[string]ib.Packet{
+			"LAST": ib.ReadResponses(c.DevicePSN(1), 2, Data(3*MTU), MTU)[2], "ACK after": c.peerAck(4, 3),
+			"NAK": c.peerNak(1, ib.NakSequence, 1), "ACK before": c.peerAck(0, 1), "ACK of nothing": c.peerAck(50, 3),
+		}[kind]
+		isRead := func(a *Arrival) bool { return c.isForPeer(a) && a.PSN() == c.DevicePSN(1) }
+		for range 3 {
+			c.Await("the READ", isRead)
+			c.Send(response)
+		}
+		more, sent := c.NextMatching(isRead, 8*ib.AckTimeout(c.Attr.Timeout))
+		c.Check(!sent, "no more than 2 retransmissions", "another %v", more)
+		c.ExpectCompletion(2, verbs.WCRetryExcErr)
+		c.ExpectCompletion(3, verbs.WCWRFlushErr)
+	}),
+}, {
+	ID: "rc/tmo/only-progress-restarts-the-timer", Cite: ibta("C9-139, C9-140", "rc/tmo/2", "rc/psn/14"), Level: conformance.Should,
+	Title:   "Further packets do not delay the retransmission of an unanswered request, unless they acknowledge it in part",
+	Sends:   "four times in each timeout, while a SEND is unanswered: copies of responses to earlier requests, an ACK of a PSN that was not sent, or a request; or the device has more to send",
+	Expects: "the SEND is retransmitted within eight timeouts",
+	Defects: []string{"SendRestartsTimer", "StaleAckRestartsTimer", "GhostAckRestartsTimer", "RequestRestartsTimer"},
+	Run: onEachConn(Setup{Receives: 64, Modify: withTimeoutAndRetries(timeout4ms, 7)}, timerDisturbances, func(c *Conn, d timerDisturbance) {
+		c.request(0, c.ReadWR(1, 8), c.SendWR(2, 8))
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)), c.peerAck(1, 2))
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
+		unanswered := c.request(2, c.SendWR(3, 8))[0]
+		timeout, again := ib.AckTimeout(c.Attr.Timeout), false
+		for i := 0; i < 32 && !again; i++ {
+			d.play(c, i)
+			_, again = c.NextMatching(func(a *Arrival) bool {
+				return c.isForPeer(a) && a.Opcode() == ib.OpSendOnly && a.PSN() == unanswered.PSN()
+			}, timeout/4)
+		}
+		c.Check(again, fmt.Sprintf("a retransmission within %v, eight timeouts", 8*timeout), "none")
+		c.Must("a queue pair that can be destroyed", c.QP.Close())
 	}),
 }, {
 	ID: "rc/tmo/every-request-ends-on-a-lossy-link", Cite: ibta("", "rc/tmo/14"),
@@ -146,6 +199,24 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		(&lossyLink{c, peer, percent, percent > 5, make(map[uint64]int)}).run()
 	}),
 }})
+
+// timerDisturbance is a step that must not restart the timer of a SEND with the device's third PSN,
+// which follows a READ and a SEND that are answered. play takes the number of steps before.
+type timerDisturbance struct {
+	name string
+	play func(c *Conn, i int)
+}
+
+func (d timerDisturbance) String() string { return d.name }
+
+var timerDisturbances = []timerDisturbance{
+	{"more to send", func(c *Conn, i int) { c.PostSend(c.QP, c.WriteWR(uint64(10+i), 8)) }},
+	{"copies of the last ACK", func(c *Conn, _ int) { c.Send(c.peerAck(1, 2)) }},
+	{"copies of a READ response", func(c *Conn, _ int) { c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8))) }},
+	{"late NAKs", func(c *Conn, _ int) { c.Send(c.peerNak(1, ib.NakSequence, 1)) }},
+	{"ACKs of a PSN that was not sent", func(c *Conn, _ int) { c.Send(c.peerAck(50, 2)) }},
+	{"requests", func(c *Conn, i int) { c.Send(c.peerSend(i, 8)) }},
+}
 
 // expectRetransmittedRequest answers a request only when the device has retransmitted it,
 // and fails the case unless it succeeds.

@@ -190,7 +190,12 @@ const otherPeerQPN = 0x0fedcb
 
 // secondConn makes a second connection between the peer and the device.
 func (c *Conn) secondConn(s Setup) *Conn {
-	s.Modify = func(a *verbs.QPAttr) { a.DestQPN = otherPeerQPN }
+	modify := s.Modify
+	s.Modify = func(a *verbs.QPAttr) {
+		if a.DestQPN = otherPeerQPN; modify != nil {
+			modify(a)
+		}
+	}
 	return c.connect(s)
 }
 

@@ -13,9 +13,9 @@ import (
 var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
 	ID: "xrc/pkt/requests-carry-the-srq-number", Cite: ibta("", "xrc/1"),
 	Title:   "XRC requests have XRC opcodes and the SRQ number after the BTH",
-	Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
-	Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
-	Defects: []string{"XRCETHMisplaced"}, Run: onConn(Setup{qpType: verbs.QPTypeXRCSend}, func(c *Conn) {
+	Sends:   "a sequence NAK, an RNR NAK and nothing to the device's SENDs, WRITE and READ; then an ACK and a READ response",
+	Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet, also each time all are retransmitted; completions with success",
+	Defects: []string{"XRCETHMisplaced", "XRCETHNotRepeated", "XRCNoTimer"}, Run: onConn(Setup{qpType: verbs.QPTypeXRCSend, Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		n := 2*MTU + 4
 		const srqn = 0xabc123
 		wrs := []verbs.SendWR{c.SendWR(1, 24), c.SendWR(2, n), c.WriteWR(3, 24), c.ReadWR(4, 24)}
@@ -23,12 +23,17 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 			wrs[i].XRC.SRQN = srqn
 		}
 		c.PostSend(c.QP, wrs...)
-		for i, want := range slices.Concat(c.wantSend(0, 24), c.wantSend(1, n), c.wantWrite(4, 24), c.wantRead(5, 24)) {
-			c.expect(want.OnXRC(srqn))
-			if i == 4 {
-				c.Send(c.peerAck(4, 3).On(ib.XRC))
-			}
+		all := slices.Concat(c.wantSend(0, 24), c.wantSend(1, n), c.wantWrite(4, 24), c.wantRead(5, 24))
+		for i := range all {
+			all[i] = all[i].OnXRC(srqn)
 		}
+		for _, response := range []ib.Packet{c.peerNak(0, ib.NakSequence, 0), ib.RNR(c.DevicePSN(0), 1, 0)} {
+			c.expectAll(all)
+			c.Send(response.On(ib.XRC))
+		}
+		c.expectAll(all)
+		c.expectAll(all) // by the timer
+		c.Send(c.peerAck(4, 3).On(ib.XRC))
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC), 1, 2, 3, 4)
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(24))
 	}),
