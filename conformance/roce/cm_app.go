@@ -65,25 +65,22 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/rej/given-up-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should, Labels: []string{conformance.Slow},
 	Title:   "After the last retry of a REQ or REP, the device sends a REJ",
-	Sends:   "nothing for a REQ and a REP of the device",
+	Sends:   "nothing for a REQ and a REP of the device; for others an MRA after each copy",
 	Expects: "copies of the message; then a REJ with reason 4 and the device's GUID, and an error of the verb",
-	Defects: []string{"cm.GivesUpSilently", "cm.GivesUpREPSilently"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.GivesUpSilently", "cm.GivesUpREPSilently", "cm.GivesUpSilentlyAfterMRA", "cm.GivesUpREPSilentlyAfterMRA"}, Run: OnPort(func(p *Port) {
 		guid := p.QueryDevice().NodeGUID
-		c := p.cmConnect(0, verbs.Forever)
-		pkt, m := p.cmNext(cmRetryTimeout, c.req)
-		for p.cmCheck(c.req, pkt, m); ib.AttrOf(m) == ib.AttrREQ; {
-			pkt, m = p.cmNext(cmRetryTimeout, ib.REJ{})
+		for _, delayed := range []bool{false, true} {
+			c := p.cmConnect(7, verbs.Forever)
+			rej := model.CMRejectGUID(c.req.LocalCommID, nil, guid) // the device may know the ID in the MRA
+			p.expectGivenUp(c.req, rej, delayed, ib.MRA{LocalCommID: &c.peerID, RemoteCommID: c.req.LocalCommID, About: new(model.CMAboutREQ)})
+			p.MustFail("Connect without an answer", c.task.Wait(p.ResponseTimeout()), nil)
 		}
-		p.cmCheck(model.CMRejectGUID(c.req.LocalCommID, new(uint32(0)), guid), pkt, m)
-		p.MustFail("Connect without an answer", c.task.Wait(p.ResponseTimeout()), nil)
-
-		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(14)), new(uint8(1)) })
-		pkt, m = p.cmNext(cmRetryTimeout, k.rep)
-		for p.cmCheck(k.rep, pkt, m); ib.AttrOf(m) == ib.AttrREP; {
-			pkt, m = p.cmNext(cmRetryTimeout, ib.REJ{})
+		l := p.cmListen(verbs.PortSpaceTCP)
+		for n := range uint32(2) {
+			k := p.cmOpen(l, n, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(14)), new(uint8(1)) })
+			p.expectGivenUp(k.rep, model.CMRejectGUID(&k.deviceID, &k.peerID, guid), n > 0, ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP)})
+			p.MustFail("Accept without an RTU", k.task.Wait(p.ResponseTimeout()), nil)
 		}
-		p.cmCheck(model.CMRejectGUID(&k.deviceID, &k.peerID, guid), pkt, m)
-		p.MustFail("Accept without an RTU", k.task.Wait(p.ResponseTimeout()), nil)
 	}),
 }, {
 	ID: "cm/msg/other-ids-change-nothing", Cite: ibta("chapter 12", "cm/21"),
@@ -241,14 +238,16 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/rej/closed-listener-rejects-pending", Cite: ibta("Table 106", "cm/1"),
 	Title:   "Requests that the application has not taken are rejected when it closes the listener",
-	Sends:   "two REQs to a listener, which the application then closes",
-	Expects: "a REJ with reason 8 or 28 for each",
-	Defects: []string{"cm.ClosedListenerIsSilent"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "two REQs to a listener, the second of them twice; then the application closes the listener",
+	Expects: "a REJ with reason 8 or 28 for each, perhaps after an MRA for the second",
+	Defects: []string{"cm.ClosedListenerIsSilent", "cm.ClosedListenerIsSilentAfterMRA"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		comms := []uint32{0x100, 0x101}
 		for n, comm := range comms {
 			req := p.cmRequest(cmPort, comm)
 			req.QPN = new(peerQPN + uint32(n))
-			p.SendPacket(ib.CM(uint64(comm), req))
+			for range n + 1 {
+				p.SendPacket(ib.CM(uint64(comm), req))
+			}
 		}
 		p.Sync()
 		p.Must("a listener that is closed", l.Close())
@@ -380,6 +379,19 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }})
+
+// expectGivenUp fails the case unless the device sends copies of m and then rej. If delayed, the
+// peer sends mra after each copy.
+func (p *Port) expectGivenUp(m ib.Message, rej ib.REJ, delayed bool, mra ib.MRA) {
+	mra.ServiceTimeout = new(uint8(16))
+	pkt, got := p.cmNext(cmRetryTimeout, m)
+	for p.cmCheck(m, pkt, got); ib.AttrOf(got) == ib.AttrOf(m); pkt, got = p.cmNext(cmRetryTimeout, rej) {
+		if delayed {
+			p.SendPacket(ib.CM(1, mra))
+		}
+	}
+	p.cmCheck(rej, pkt, got)
+}
 
 // rejectDelayed has the peer send an MRA about a message of the device, and a REJ. The case fails
 // unless the call of the application returns the rejection.

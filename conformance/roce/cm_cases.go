@@ -88,8 +88,8 @@ var cmCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "cm/3", "cm/19"),
 	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ; a DREQ then has all retries",
 	Sends:   "a REQ with a timeout of 134 ms and three retries; the RTU after three REPs; no DREP for the DREQ of the device",
-	Expects: "equal REPs at least 134 ms apart, and none after the RTU; four equal DREQs so far apart, and no fifth",
-	Defects: []string{"cm.NoRetransmitREP", "cm.RetriesOfREPCount"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Expects: "equal REPs at least 134 ms apart, and none after the RTU; the queue pair in ERR, four equal DREQs so far apart, and no fifth",
+	Defects: []string{"cm.NoRetransmitREP", "cm.RetriesOfREPCount", "cm.DisconnectAwaitsDREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 15
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
 		for range 2 {
@@ -100,6 +100,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 		closing := p.Go("disconnect", k.established.Disconnect)
 		_, dreq := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
+		k.AwaitState(k.QP, verbs.QPStateErr)
 		for range 3 {
 			p.expectCopy(dreq, ib.AckTimeout(code))
 		}
@@ -396,13 +397,28 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13"),
 	Title:   "After time wait the communication IDs and QPNs of a connection can be reused",
-	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
-	Expects: "a connection both times",
-	Defects: []string{"cm.LeakTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait; on another connection likewise, with the same queue pair of the device and no RTU",
+	Expects: "a connection both times; the first message establishes the last one",
+	Defects: []string{"cm.LeakTimeWait", "cm.ReusedQPKeepsConnection"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		p.cmOpenAndClose(l, 0)
+		k := p.cmEstablish(l, 1)
+		k.disconnect()
+		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
 		// Longer than time wait: twice the packet lifetime from the timeouts in the REQ.
 		p.Sleep(byClock(p, 10*time.Minute, 3*time.Second))
 		p.cmOpenAndClose(l, 0)
+
+		k.ToState(k.QP, verbs.QPStateReset)
+		k.Completions() // discards flushed receives
+		k.ToInit(k.QP, allAccess&^verbs.AccessLocalWrite, 0)
+		k.PostRecv(k.QP, 1, k.LocalMem.SGE(0, 64))
+		k.accept(l)
+		req := p.cmRequest(cmPort, k.peerID)
+		req.QPN = new(uint32(peerQPN + 1))
+		p.SendPacket(ib.CM(uint64(k.peerID), req))
+		k.expectREP(p.ResponseTimeout())
+		k.expectDelivery(1)
+		k.expectEstablished("the first message")
 	}),
 }})
 

@@ -117,7 +117,13 @@ func (p *Port) cmAccept(l verbs.Listener, setup ...Setup) *cmAcceptor {
 	}
 	setup = append(setup, Setup{state: verbs.QPStateInit, Receives: 1})
 	a := &cmAcceptor{Conn: p.connect(setup[0])}
-	a.task = p.Go("accept", func() error {
+	a.accept(l)
+	return a
+}
+
+// accept starts the application, which accepts the next request of the listener.
+func (a *cmAcceptor) accept(l verbs.Listener) {
+	a.task = a.Go("accept", func() error {
 		defer a.done.Store(true)
 		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
@@ -126,7 +132,6 @@ func (p *Port) cmAccept(l verbs.Listener, setup ...Setup) *cmAcceptor {
 		a.established, err = req.Accept(a.QP, cmParam(), verbs.Forever)
 		return err
 	})
-	return a
 }
 
 // expectEstablished fails the case unless Accept returns a connection, and the queue pair gets to
@@ -193,8 +198,7 @@ func (p *Port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSe
 	}
 	p.SendPacket(ib.CM(uint64(k.peerID), req))
 	k.expectREP(p.ResponseTimeout())
-	// The starting PSN in a REQ or REP is the first PSN that its sender expects.
-	k.Attr.RQPSN, k.Attr.SQPSN = uint32(*k.rep.StartingPSN), uint32(*req.StartingPSN)
+	k.Attr.SQPSN = uint32(*req.StartingPSN)
 	return k
 }
 
@@ -207,7 +211,8 @@ func (k *cmSession) expectREP(timeout time.Duration) {
 	if !ok {
 		rig.Abort(fmt.Errorf("not a REP: %v", m))
 	}
-	k.rep, k.deviceID = rep, *rep.LocalCommID
+	// The starting PSN in a REQ or REP is the first PSN that its sender expects.
+	k.rep, k.deviceID, k.Attr.RQPSN = rep, *rep.LocalCommID, uint32(*rep.StartingPSN)
 }
 
 // sendRTU has the peer send an RTU.
