@@ -100,10 +100,10 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 		closing := p.Go("disconnect", k.established.Disconnect)
 		_, dreq := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
-		k.AwaitState(k.QP, verbs.QPStateErr)
 		for range 3 {
 			p.expectCopy(dreq, ib.AckTimeout(code))
 		}
+		k.ExpectState(k.QP, verbs.QPStateErr)
 		p.Sleep(5 * ib.AckTimeout(code))
 		p.expectSilence(silencePeriod)
 		p.Must("Disconnect without an answer", closing.Wait(p.ResponseTimeout()))
