@@ -164,7 +164,8 @@ func (c *CMConn) Data() {
 func (c *CMConn) MRASent(m ib.MRA) { c.DeviceID = *m.LocalCommID }
 
 // receiveREQ returns the response to a duplicate REQ, one with the peer's communication ID: none,
-// the REP, an MRA or, for another QPN or after the end of the connection, a REJ.
+// the REP unless the QPN is another, an MRA or, for another QPN or after the end of the connection,
+// a REJ.
 func (c *CMConn) receiveREQ(m ib.REQ) (reply CMReply) {
 	mra := ib.MRA{RemoteCommID: &c.PeerID, About: new(CMAboutREQ)}
 	if c.DeviceID != 0 {
@@ -174,7 +175,10 @@ func (c *CMConn) receiveREQ(m ib.REQ) (reply CMReply) {
 	case CMRequested:
 		reply.May = []ib.Message{mra}
 	case CMReplied, CMEstablished:
-		reply.May = []ib.Message{*c.Reply, mra}
+		reply.May = []ib.Message{mra}
+		if *m.QPN == c.PeerQPN { // else a REP would connect another queue pair of the peer
+			reply.May = append(reply.May, *c.Reply)
+		}
 	case CMDisconnecting, CMTimeWait:
 		reply.May = []ib.Message{CMReject(&c.PeerID, CMAboutREQ, CMRejectStale)}
 	}

@@ -50,58 +50,55 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.AbandonsSilently", "cm.TimeoutWithoutGUID"}, Run: OnPort(func(p *Port) {
 		guid := p.QueryDevice().NodeGUID
 		for n := range uint32(2) {
-			c, peerID := p.connect(Setup{state: verbs.QPStateInit}), 0x77+n
-			call := p.Go("connect", func() error {
-				_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), cmPatience)
-				return err
-			})
-			pkt, m := p.cmExpect(ib.REQ{})
-			tid, req := transactionOf(pkt), m.(ib.REQ)
+			k := p.cmConnect(0x77+n, cmPatience)
 			if n > 0 {
-				p.SendPacket(ib.CM(tid, ib.MRA{LocalCommID: &peerID, RemoteCommID: req.LocalCommID, About: new(model.CMAboutREQ)}))
+				k.send(ib.MRA{About: new(model.CMAboutREQ)})
 			}
-			p.MustFail("Connect without an answer", call.Wait(p.ResponseTimeout()), verbs.ErrTimeout)
-			pkt, m = p.cmExpect(model.CMRejectGUID(req.LocalCommID, nil, guid))
+			p.MustFail("Connect without an answer", k.task.Wait(p.ResponseTimeout()), verbs.ErrTimeout)
+			pkt, m := p.cmExpect(model.CMRejectGUID(k.req.LocalCommID, nil, guid))
 			rej, _ := m.(ib.REJ)
-			p.Check(*rej.RemoteCommID == 0 || n > 0 && *rej.RemoteCommID == peerID, "a REJ without a remote ID, or with that of the MRA", "%v", pkt)
-			p.SendPacket(ib.CM(tid, ib.REP{LocalCommID: &peerID, RemoteCommID: req.LocalCommID, QPN: new(peerQPN + n), StartingPSN: new(ib.PSN(5))}))
-			p.expectAbandoned(c.QP)
+			p.Check(*rej.RemoteCommID == 0 || n > 0 && *rej.RemoteCommID == k.peerID, "a REJ without a remote ID, or with that of the MRA", "%v", pkt)
+			k.send(cmReply(peerQPN + n))
+			p.expectAbandoned(k.QP)
 		}
 	}),
 }, {
 	ID: "cm/rej/given-up-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should, Labels: []string{conformance.Slow},
 	Title:   "After the last retry of a REQ or REP, the device sends a REJ",
-	Sends:   "nothing for a REQ and a REP of the device",
+	Sends:   "nothing for a REQ and a REP of the device; for others an MRA after each copy",
 	Expects: "copies of the message; then a REJ with reason 4 and the device's GUID, and an error of the verb",
-	Defects: []string{"cm.GivesUpSilently", "cm.GivesUpREPSilently"}, Run: OnPort(func(p *Port) {
-		c, guid := p.connect(Setup{state: verbs.QPStateInit}), p.QueryDevice().NodeGUID
-		call := p.Go("connect", func() error {
-			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), verbs.Forever)
-			return err
-		})
-		_, first := p.cmExpect(ib.REQ{})
-		pkt, m := p.cmNext(cmRetryTimeout, first)
-		for p.cmCheck(first, pkt, m); ib.AttrOf(m) == ib.AttrREQ; {
-			pkt, m = p.cmNext(cmRetryTimeout, ib.REJ{})
+	Defects: []string{"cm.GivesUpSilently", "cm.GivesUpREPSilently", "cm.GivesUpSilentlyAfterMRA", "cm.GivesUpREPSilentlyAfterMRA"}, Run: OnPort(func(p *Port) {
+		guid := p.QueryDevice().NodeGUID
+		for _, delayed := range []bool{false, true} {
+			c := p.cmConnect(7, verbs.Forever)
+			rej := model.CMRejectGUID(c.req.LocalCommID, nil, guid) // the device may know the ID in the MRA
+			p.expectGivenUp(c.req, rej, delayed, ib.MRA{LocalCommID: &c.peerID, RemoteCommID: c.req.LocalCommID, About: new(model.CMAboutREQ)})
+			p.MustFail("Connect without an answer", c.task.Wait(p.ResponseTimeout()), nil)
 		}
-		p.cmCheck(model.CMRejectGUID(first.(ib.REQ).LocalCommID, new(uint32(0)), guid), pkt, m)
-		p.MustFail("Connect without an answer", call.Wait(p.ResponseTimeout()), nil)
-
-		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(14)), new(uint8(1)) })
-		pkt, m = p.cmNext(cmRetryTimeout, k.rep)
-		for p.cmCheck(k.rep, pkt, m); ib.AttrOf(m) == ib.AttrREP; {
-			pkt, m = p.cmNext(cmRetryTimeout, ib.REJ{})
+		l := p.cmListen(verbs.PortSpaceTCP)
+		for n := range uint32(2) {
+			k := p.cmOpen(l, n, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(14)), new(uint8(1)) })
+			p.expectGivenUp(k.rep, model.CMRejectGUID(&k.deviceID, &k.peerID, guid), n > 0, ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP)})
+			p.MustFail("Accept without an RTU", k.task.Wait(p.ResponseTimeout()), nil)
 		}
-		p.cmCheck(model.CMRejectGUID(&k.deviceID, &k.peerID, guid), pkt, m)
-		p.MustFail("Accept without an RTU", k.task.Wait(p.ResponseTimeout()), nil)
 	}),
 }, {
 	ID: "cm/msg/other-ids-change-nothing", Cite: ibta("chapter 12", "cm/21"),
 	Title:   "A message with other communication IDs than those of a connection does not change it",
-	Sends:   "RTUs, REJs, DREQs and DREPs with an unknown or no local ID, or an unknown remote ID: before the RTU, on the connection, and while the device disconnects; in the role of the passive side, REPs and REJs",
+	Sends:   "before the REP, REJs that withdraw the REQ with another GUID or ID; RTUs, REJs, DREQs and DREPs with an unknown or no local ID, or an unknown remote ID: before the RTU, on the connection, and while the device disconnects; in the role of the passive side, REPs and REJs, and a REP with the ID of another connection",
 	Expects: "a connection that waits for its RTU, lasts and delivers; copies of the DREQ until the right DREP; a REQ that waits for its REP; at most REJs and DREPs for the others",
-	Defects: []string{"cm.DREPAnyID", "cm.LateREJOfREQ", "cm.REJAnyID", "cm.RTUAnyID"}, Run: onListener(func(p *Port, l verbs.Listener) {
-		k := p.cmOpen(l, 0, func(r *ib.REQ) {
+	Defects: []string{"cm.DREPAnyID", "cm.LateREJOfREQ", "cm.REJAnyID", "cm.RTUAnyID", "cm.WithdrawnByAnyGUID", "cm.REPWithUsedID"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		first, id := p.cmRequest(cmPort, 0x5000_0000), uint32(0x5000_0000)
+		first.QPN = new(uint32(peerQPN + 9))
+		p.SendPacket(ib.CM(uint64(id), first))
+		p.Sync()
+		p.SendPacket(ib.CM(uint64(id), model.CMRejectGUID(&id, new(uint32(0)), *first.LocalCAGUID^1)))
+		p.SendPacket(ib.CM(uint64(id), model.CMRejectGUID(new(id^0x10000), new(uint32(0)), *first.LocalCAGUID)))
+		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: id}
+		k.expectREP(p.ResponseTimeout())
+		k.establish()
+
+		k = p.cmOpen(l, 0, func(r *ib.REQ) {
 			r.LocalTimeout, r.MaxCMRetries, r.AckTimeout = new(p.LongTimeout(16)), new(uint8(15)), new(uint8(timeout67ms))
 		})
 		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.QP.QPN()))
@@ -118,32 +115,27 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		p.SendPacket(ib.CM(transactionOf(pkt), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 
-		c, id := p.connect(Setup{state: verbs.QPStateInit}), uint32(7)
-		var conn verbs.Conn
-		call := p.Go("connect", func() (err error) {
-			conn, err = p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), verbs.Forever)
-			return err
-		})
-		pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN()))})
-		req := m.(ib.REQ)
-		rep := ib.REP{LocalCommID: &id, RemoteCommID: req.LocalCommID, QPN: new(uint32(peerQPN + 1)), StartingPSN: new(ib.PSN(5))}
+		c := p.cmConnect(7, verbs.Forever)
+		rep := cmReply(peerQPN + 1)
 		for _, m := range []ib.Message{rep, ib.REJ{About: new(model.CMAboutREQ), Reason: new(ib.RejConsumer)}} {
-			other, _ := ib.WithCommIDs(m, id, *req.LocalCommID^0x10000)
-			p.SendPacket(ib.CM(transactionOf(pkt), other))
+			other, _ := ib.WithCommIDs(m, c.peerID, *c.req.LocalCommID^0x10000)
+			p.SendPacket(ib.CM(c.tid, other))
 		}
 		p.drainAnswers()
-		p.SendPacket(ib.CM(transactionOf(pkt), rep))
-		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: &id})
-		p.Must("a connection", call.Wait(p.ResponseTimeout()))
-		p.sendWithOtherIDs(id, *req.LocalCommID, uint32(c.QP.QPN()))
-		p.expectLasts(conn)
+		c.establish(rep)
+		p.sendWithOtherIDs(c.peerID, *c.req.LocalCommID, uint32(c.QP.QPN()))
+		again := p.cmConnect(c.peerID, cmPatience)
+		again.send(cmReply(peerQPN + 2)) // with the ID of the other connection
+		p.drainAnswers()
+		p.MustFail("Connect without a REP with an ID of its own", again.task.Wait(p.ResponseTimeout()), nil)
+		p.expectLasts(c.established)
 	}),
 }, {
 	ID: "cm/life/backlog-has-pending-requests-only", Cite: ibta("", "cm/13"),
 	Title:   "Requests that were accepted, rejected or withdrawn do not fill the backlog of a listener",
-	Sends:   "REQs to a listener with a backlog of 1: some accepted, some rejected, some that the peer withdraws",
-	Expects: "each REQ answered, and the last one with a REP",
-	Defects: []string{"cm.AcceptedFillBacklog"}, Run: OnPort(func(p *Port) {
+	Sends:   "REQs to a listener with a backlog of 1: some accepted, some rejected, some that the peer withdraws; SIDR_REQs to another such one, if the device has UD",
+	Expects: "each request answered, and the last REQ with a REP",
+	Defects: []string{"cm.AcceptedFillBacklog", "cm.AnsweredSIDRFillsBacklog"}, Run: OnPort(func(p *Port) {
 		l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), verbs.PortSpaceTCP, 1)
 		p.Must("a listener", err)
 		for n := range uint32(3) {
@@ -164,6 +156,18 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 			p.Drain(shortWait)
 		}
 		p.cmOpen(l, 100).establish()
+		if !p.Caps.Has(verbs.CapUD) {
+			return
+		}
+		l, err = p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), verbs.PortSpaceUDP, 1)
+		p.Must("a listener", err)
+		for id := range uint32(3) {
+			p.SendPacket(ib.CM(uint64(id), p.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, cmPort), id)))
+			req, err := l.GetRequest(p.ResponseTimeout())
+			p.Must("a request", err)
+			p.Must("a request that can be rejected", req.Reject(nil))
+			p.cmExpect(ib.SIDRREP{RequestID: &id})
+		}
 	}),
 }, {
 	ID: "cm/rej/abandoned-accept-is-told", Cite: ibta("chapter 12", "cm/26"), Level: conformance.Should,
@@ -200,16 +204,50 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
+	ID: "cm/rej/ends-a-delayed-attempt", Cite: ibta("chapter 12", "cm/22"),
+	Title:   "A REJ ends an attempt to connect that an MRA has delayed",
+	Sends:   "an MRA for a REP and for a REQ of the device, and a REJ of it",
+	Expects: "the applications get the rejection and its reason",
+	Defects: []string{"cm.REJIgnoredAfterMRAOfREP", "cm.REJIgnoredAfterMRAOfREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		k := p.cmOpen(l, 0)
+		p.rejectDelayed(k.task, k.peerID, k.deviceID, model.CMAboutREP)
+		c := p.cmConnect(7, verbs.Forever)
+		p.rejectDelayed(c.task, c.peerID, *c.req.LocalCommID, model.CMAboutREQ)
+	}),
+}, {
+	ID: "cm/rej/names-the-reply-that-it-rejects", Cite: ibta("chapter 12", "cm/25"),
+	Title:   "A REJ of a REP names the REP, also after an MRA",
+	Sends:   "a REP, and the same twice, for REQs of queue pairs that the application has moved to ERR",
+	Expects: "no RTU, and an error of Connect; each REJ has both communication IDs and is about the REP",
+	Defects: []string{"cm.REJOfDelayedREPNamesNone"}, Run: OnPort(func(p *Port) {
+		for n := range uint32(2) {
+			k := p.cmConnect(7+n, verbs.Forever)
+			k.ToState(k.QP, verbs.QPStateErr)
+			for range n + 1 {
+				k.send(cmReply(peerQPN + n))
+			}
+			p.MustFail("Connect of a queue pair in ERR", k.task.Wait(p.ResponseTimeout()), nil)
+			want := ib.REJ{LocalCommID: k.req.LocalCommID, RemoteCommID: &k.peerID, About: new(model.CMAboutREP)}
+			for _, pkt := range p.Drain(shortWait) {
+				if _, m, _ := pkt.CM(); ib.AttrOf(m) != ib.AttrMRA {
+					p.cmCheck(want, pkt, m)
+				}
+			}
+		}
+	}),
+}, {
 	ID: "cm/rej/closed-listener-rejects-pending", Cite: ibta("Table 106", "cm/1"),
 	Title:   "Requests that the application has not taken are rejected when it closes the listener",
-	Sends:   "two REQs to a listener, which the application then closes",
-	Expects: "a REJ with reason 8 or 28 for each",
-	Defects: []string{"cm.ClosedListenerIsSilent"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "two REQs to a listener, the second of them twice; then the application closes the listener",
+	Expects: "a REJ with reason 8 or 28 for each, perhaps after an MRA for the second",
+	Defects: []string{"cm.ClosedListenerIsSilent", "cm.ClosedListenerIsSilentAfterMRA"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		comms := []uint32{0x100, 0x101}
 		for n, comm := range comms {
 			req := p.cmRequest(cmPort, comm)
 			req.QPN = new(peerQPN + uint32(n))
-			p.SendPacket(ib.CM(uint64(comm), req))
+			for range n + 1 {
+				p.SendPacket(ib.CM(uint64(comm), req))
+			}
 		}
 		p.Sync()
 		p.Must("a listener that is closed", l.Close())
@@ -226,8 +264,8 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/req/listener-has-its-address", Cite: ibta("Annex A11", "cm/27"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "A listener gets the requests for its own address only, or for all addresses if it has none",
 	Sends:   "REQs to two addresses of the device, with a listener at one of them, one at each, and one at all",
-	Expects: "a REJ with reason 8 or 28 from the address without a listener; else a REP from the address of the REQ",
-	Defects: []string{"cm.ListenerAnyAddress"}, Run: OnPort(func(p *Port) {
+	Expects: "a REJ with reason 8 or 28 from the address without a listener; else a REP from the address of the REQ, and a connection that uses this address",
+	Defects: []string{"cm.ListenerAnyAddress", "cm.AcceptsAtFirstAddress"}, Run: OnPort(func(p *Port) {
 		listen := func(a netip.Addr) verbs.Listener {
 			l, err := p.CM().Listen(netip.AddrPortFrom(a, cmPort), verbs.PortSpaceTCP, 4)
 			p.Must("a listener", err)
@@ -236,7 +274,9 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		opened := uint32(0)
 		open := func(l verbs.Listener, to netip.Addr) {
 			p.deviceAddr = to
-			p.cmOpen(l, opened).establish()
+			k := p.cmOpen(l, opened)
+			k.establish()
+			k.expectDelivery(opened)
 			opened++
 		}
 		first := listen(p.Local[0])
@@ -300,17 +340,10 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.UCRequestedAsRC"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		setup := ucSetup(1)
 		setup.state = verbs.QPStateInit
-		c := p.connect(setup)
-		call := p.Go("connect", func() error {
-			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), p.ResponseTimeout())
-			return err
-		})
-		pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN())), Transport: new(uint8(cmTransportUC))})
-		tid, req := transactionOf(pkt), m.(ib.REQ)
-		p.SendPacket(ib.CM(tid, ib.REP{LocalCommID: new(uint32(7)), RemoteCommID: req.LocalCommID, QPN: new(uint32(peerQPN)), StartingPSN: new(ib.PSN(5))}))
-		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(7))})
-		p.Must("a connection", call.Wait(p.ResponseTimeout()))
-		c.Attr.RQPSN = uint32(*req.StartingPSN)
+		c := p.cmConnect(7, p.ResponseTimeout(), setup)
+		p.Check(*c.req.Transport == cmTransportUC, "a REQ with transport 1", "%d", *c.req.Transport)
+		c.establish(cmReply(peerQPN))
+		c.Attr.RQPSN = uint32(*c.req.StartingPSN)
 		c.Send(ucSendOnly(c.PeerPSN(0), 48))
 		c.ExpectRecv(1, 48)
 
@@ -339,22 +372,36 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 			k.establish()
 			k.expectReads(int(min(resources, cmParam().InitiatorDepth)))
 
-			c, id := p.connect(Setup{state: verbs.QPStateInit}), uint32(7+n)
-			call := p.Go("connect", func() error {
-				_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), p.ResponseTimeout())
-				return err
-			})
-			pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN()))})
-			req := m.(ib.REQ)
-			p.SendPacket(ib.CM(transactionOf(pkt), ib.REP{
-				LocalCommID: &id, RemoteCommID: req.LocalCommID, QPN: new(uint32(peerQPN + 2*n + 1)), StartingPSN: new(ib.PSN(5)), RespResources: &resources,
-			}))
-			p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: &id})
-			p.Must("a connection", call.Wait(p.ResponseTimeout()))
+			c, rep := p.cmConnect(uint32(7+n), p.ResponseTimeout()), cmReply(peerQPN+uint32(2*n+1))
+			rep.RespResources = &resources
+			c.establish(rep)
 			c.expectReads(int(min(resources, cmParam().InitiatorDepth)))
 		}
 	}),
 }})
+
+// expectGivenUp fails the case unless the device sends copies of m and then rej. If delayed, the
+// peer sends mra after each copy.
+func (p *Port) expectGivenUp(m ib.Message, rej ib.REJ, delayed bool, mra ib.MRA) {
+	mra.ServiceTimeout = new(uint8(16))
+	pkt, got := p.cmNext(cmRetryTimeout, m)
+	for p.cmCheck(m, pkt, got); ib.AttrOf(got) == ib.AttrOf(m); pkt, got = p.cmNext(cmRetryTimeout, rej) {
+		if delayed {
+			p.SendPacket(ib.CM(1, mra))
+		}
+	}
+	p.cmCheck(rej, pkt, got)
+}
+
+// rejectDelayed has the peer send an MRA about a message of the device, and a REJ. The case fails
+// unless the call of the application returns the rejection.
+func (p *Port) rejectDelayed(call conformance.Task, local, remote uint32, about uint8) {
+	p.SendPacket(ib.CM(1, ib.MRA{LocalCommID: &local, RemoteCommID: &remote, About: &about, ServiceTimeout: new(uint8(20))}))
+	p.SendPacket(ib.CM(1, ib.REJ{LocalCommID: &local, RemoteCommID: &remote, About: &about, Reason: new(ib.RejConsumer)}))
+	err := call.Wait(p.ResponseTimeout())
+	var rejected *verbs.RejectError
+	p.Check(errors.As(err, &rejected) && rejected.Reason == uint16(ib.RejConsumer), fmt.Sprintf("a RejectError with reason %v", ib.RejConsumer), "%v", err)
+}
 
 // sendWithOtherIDs sends messages about the connection with these communication IDs and this QP of
 // the device, but with an unknown or no local ID, or an unknown remote one.

@@ -3,7 +3,6 @@ package roce
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -29,10 +28,10 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/req/repeated-request-makes-no-second-connection", Cite: ibta("chapter 12", "cm/4"),
 	Title:   "A duplicate REQ makes no second connection",
-	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
-	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
-	Defects: []string{"cm.DuplicateREQSecondConn"}, Run: onListener(func(p *Port, l verbs.Listener) {
-		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
+	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it; one with the same communication ID and another QPN before the RTU",
+	Expects: "REPs, if any, with the same communication ID and queue pair number, and none for the other QPN; one request for the application",
+	Defects: []string{"cm.DuplicateREQSecondConn", "cm.OtherQPIsDuplicate"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		req, begun := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000)), p.Now()
 		p.SendPacket(req)
 		p.SendPacket(req)
 		p.Sync()
@@ -40,6 +39,14 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		k.expectREP(p.ResponseTimeout())
 		p.SendPacket(req)
 		k.expectSameREPs()
+		other := p.cmRequest(cmPort, k.peerID)
+		other.QPN = new(uint32(peerQPN + 1))
+		p.SendPacket(ib.CM(0x40000000, other))
+		for _, pkt := range p.Drain(shortWait) {
+			_, m, err := pkt.CM()
+			isLate := p.Now()-begun > 4*time.Second // perhaps a retransmission
+			p.Check(err == nil && (ib.AttrOf(m) != ib.AttrREP || isLate), "no REP for a REQ of another queue pair", "%v", pkt)
+		}
 		k.establish()
 		p.SendPacket(req)
 		k.expectSameREPs()
@@ -81,8 +88,8 @@ var cmCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "cm/3", "cm/19"),
 	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ; a DREQ then has all retries",
 	Sends:   "a REQ with a timeout of 134 ms and three retries; the RTU after three REPs; no DREP for the DREQ of the device",
-	Expects: "equal REPs at least 134 ms apart, and none after the RTU; four equal DREQs so far apart, and no fifth",
-	Defects: []string{"cm.NoRetransmitREP", "cm.RetriesOfREPCount"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Expects: "equal REPs at least 134 ms apart, and none after the RTU; the queue pair in ERR, four equal DREQs so far apart, and no fifth",
+	Defects: []string{"cm.NoRetransmitREP", "cm.RetriesOfREPCount", "cm.DisconnectAwaitsDREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 15
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
 		for range 2 {
@@ -96,6 +103,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		for range 3 {
 			p.expectCopy(dreq, ib.AckTimeout(code))
 		}
+		k.ExpectState(k.QP, verbs.QPStateErr)
 		p.Sleep(5 * ib.AckTimeout(code))
 		p.expectSilence(silencePeriod)
 		p.Must("Disconnect without an answer", closing.Wait(p.ResponseTimeout()))
@@ -103,47 +111,44 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/rep/each-mra-puts-off-a-copy", Cite: ibta("chapter 12", "cm/20", "cm/21"),
 	Title:   "Each MRA puts off the next copy of a REP or REQ; one with other IDs, or about another message, does not",
-	Sends:   "an MRA for a REP, and for its first copy; long MRAs with unknown IDs and about the REQ; the RTU; in virtual time, the same for a REQ",
-	Expects: "the first two copies after the service timeout of the MRA; one more in time, and a connection",
-	Defects: []string{"cm.MRAOfREPOnce", "cm.MRAOfREPAnyID", "cm.MRAOfREQOnce"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "an MRA for a REP, and for its first copy; long MRAs with unknown IDs and about the REQ; the RTU, or nothing if the REQ allows three retries; in virtual time, the same for a REQ",
+	Expects: "the first two copies after the service timeout of the MRA; one more in time, and a connection; no REP after three retries",
+	Defects: []string{"cm.MRAOfREPOnce", "cm.MRAOfREPAnyID", "cm.MRAOfREQOnce", "cm.MRARestoresRetries"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		code := p.LongTimeout(14)
-		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = &code, new(uint8(15)) })
-		p.expectPutOff(k.rep, code, ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP)})
-		k.establish()
+		for n, retries := range []uint8{15, 3} { // expectPutOff expects three copies
+			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = &code, &retries })
+			p.expectPutOff(k.rep, code, ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP)})
+			if retries == 3 {
+				p.Check(k.copiesUntilGivenUp(code) == 0, "no REP beyond the last retry", "more")
+			} else {
+				k.establish()
+			}
+		}
 		if !p.Virtual { // the timeout of REQs is several seconds
 			return
 		}
-		c, id := p.connect(Setup{state: verbs.QPStateInit}), uint32(7)
-		call := p.Go("connect", func() error {
-			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), verbs.Forever)
-			return err
-		})
-		pkt, m := p.cmExpect(ib.REQ{})
-		req := m.(ib.REQ)
-		p.expectPutOff(req, *req.RemoteTimeout, ib.MRA{LocalCommID: &id, RemoteCommID: req.LocalCommID, About: new(uint8(ib.AboutREQ))})
-		p.SendPacket(ib.CM(transactionOf(pkt), ib.REP{LocalCommID: &id, RemoteCommID: req.LocalCommID, QPN: new(uint32(peerQPN + 1)), StartingPSN: new(ib.PSN(5))}))
-		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: &id})
-		p.Must("a connection", call.Wait(p.ResponseTimeout()))
+		c := p.cmConnect(7, verbs.Forever)
+		p.expectPutOff(c.req, *c.req.RemoteTimeout, ib.MRA{LocalCommID: &c.peerID, RemoteCommID: c.req.LocalCommID, About: new(uint8(ib.AboutREQ))})
+		c.establish(cmReply(peerQPN + 1))
 	}),
 }, {
 	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "cm/3"),
 	Title:   "A REP is retransmitted as often as the REQ allows, and no more",
-	Sends:   "a REQ with a timeout of 67 ms and nine retries, and no RTU",
-	Expects: "ten REPs, no other, and no connection",
-	Defects: []string{"cm.NoRetransmitREP", "cm.ManyRetriesCut"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "a REQ with a timeout of 67 ms and nine retries, and no RTU; the REQ again after five REPs",
+	Expects: "ten REPs, at most one more for the second REQ, and no connection",
+	Defects: []string{"cm.NoRetransmitREP", "cm.ManyRetriesCut", "cm.DuplicateREQRestoresRetries"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 14
-		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(9)) })
-		for range 9 {
+		var req ib.REQ
+		k := p.cmOpen(l, 0, func(r *ib.REQ) {
+			r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(9))
+			req = *r
+		})
+		for range 4 {
 			p.expectCopy(k.rep, ib.AckTimeout(code))
 		}
-		err := k.task.Wait(p.ResponseTimeout())
-		p.Check(k.done.Load(), "an error from Accept", "it still waits after %v", p.ResponseTimeout())
-		p.Check(err != nil, "no connection without an RTU", "one")
-		// The device may send a REJ.
-		for _, pkt := range p.Drain(8 * ib.AckTimeout(code)) {
-			_, m, err := pkt.CM()
-			p.Check(err == nil && ib.AttrOf(m) != ib.AttrREP, "no REP beyond the last retry", "%v", pkt)
-		}
+		p.SendPacket(ib.CM(uint64(k.peerID), req))
+		copies := k.copiesUntilGivenUp(code)
+		p.Check(copies == 5 || copies == 6, "five more REPs, and at most one for the second REQ", "%d", copies)
 	}),
 }, {
 	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "cm/8", "qp/12"),
@@ -210,30 +215,14 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.SendPacket(ib.CM(transactionOf(dreq), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 
-		// Read the GID table first: that can take long on a remote device, and the
-		// device's CM timers run between REQ and REP.
-		gids := p.gidTable()
-		c := p.connect(Setup{state: verbs.QPStateInit, Receives: 1})
-		dial := p.Go("connect", func() error {
-			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, 9000), cmParam(), p.ResponseTimeout())
-			return err
-		})
-		want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.Peer}
-		pkt, m := p.cmNext(p.ResponseTimeout(), want)
-		// The device may choose any of its addresses.
-		if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
-			p.deviceAddr = from
+		c := p.cmConnect(0x77, p.ResponseTimeout())
+		if d := ib.DiffCM(ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, cmConnectPort)), LocalGID: p.deviceAddr, RemoteGID: p.Peer}, c.req); d != nil {
+			p.Fail("a REQ with "+d.Want(), "%s", d.Got())
 		}
-		want.LocalGID = p.deviceAddr
-		p.cmCheck(want, pkt, m)
-		req, _ := m.(ib.REQ)
-		h, _, err := ib.ParseAddrHeader(req.Private)
+		h, _, err := ib.ParseAddrHeader(c.req.Private)
 		p.Check(err == nil && h.Src == p.deviceAddr && h.Dst == p.Peer,
 			fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.Peer), "%v and %v (%v)", h.Src, h.Dst, err)
-		mad, _, _ := pkt.CM()
-		p.SendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
-		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
-		p.Must("a connection", dial.Wait(p.ResponseTimeout()))
+		c.establish(cmReply(0x12345))
 	}),
 }, {
 	ID: "cm/rej/unknown-service-refused", Cite: ibta("chapter 12", "cm/2"),
@@ -408,13 +397,28 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13"),
 	Title:   "After time wait the communication IDs and QPNs of a connection can be reused",
-	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
-	Expects: "a connection both times",
-	Defects: []string{"cm.LeakTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait; on another connection likewise, with the same queue pair of the device and no RTU",
+	Expects: "a connection both times; the first message establishes the last one",
+	Defects: []string{"cm.LeakTimeWait", "cm.ReusedQPKeepsConnection"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		p.cmOpenAndClose(l, 0)
+		k := p.cmEstablish(l, 1)
+		k.disconnect()
+		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
 		// Longer than time wait: twice the packet lifetime from the timeouts in the REQ.
 		p.Sleep(byClock(p, 10*time.Minute, 3*time.Second))
 		p.cmOpenAndClose(l, 0)
+
+		k.ToState(k.QP, verbs.QPStateReset)
+		k.Completions() // discards flushed receives
+		k.ToInit(k.QP, allAccess&^verbs.AccessLocalWrite, 0)
+		k.PostRecv(k.QP, 1, k.LocalMem.SGE(0, 64))
+		k.accept(l)
+		req := p.cmRequest(cmPort, k.peerID)
+		req.QPN = new(uint32(peerQPN + 1))
+		p.SendPacket(ib.CM(uint64(k.peerID), req))
+		k.expectREP(p.ResponseTimeout())
+		k.expectDelivery(1)
+		k.expectEstablished("the first message")
 	}),
 }})
 
@@ -430,6 +434,22 @@ func (k *cmSession) expectSameREPs() {
 			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
 	}
+}
+
+// copiesUntilGivenUp returns the number of further REPs, whose response timeout has this code. The
+// case fails unless the device gives up and Accept fails; the device may also send a REJ.
+func (k *cmSession) copiesUntilGivenUp(code uint8) (copies int) {
+	err := k.task.Wait(k.ResponseTimeout())
+	k.Check(k.done.Load(), "an error from Accept", "it still waits after %v", k.ResponseTimeout())
+	k.Check(err != nil, "no connection without an RTU", "one")
+	for _, pkt := range k.Drain(8 * ib.AckTimeout(code)) {
+		_, m, err := pkt.CM()
+		k.Check(err == nil, "a message of the communication manager", "%v", pkt)
+		if ib.AttrOf(m) == ib.AttrREP {
+			copies++
+		}
+	}
+	return copies
 }
 
 // expectCopy fails the case unless the device retransmits a message, not before a time has passed.
@@ -501,22 +521,13 @@ func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 // cmConnectAndClose has the application make the n-th connection to the peer, disconnect, and free
 // its resources.
 func (p *Port) cmConnectAndClose(n uint32) {
-	c, id := p.connect(Setup{state: verbs.QPStateInit}), 0x5000_0000+n
-	var conn verbs.Conn
-	call := p.Go("connect", func() (err error) {
-		conn, err = p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), p.ResponseTimeout())
-		return err
-	})
-	pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(c.QP.QPN()))})
-	deviceID := m.(ib.REQ).LocalCommID
-	p.SendPacket(ib.CM(transactionOf(pkt), ib.REP{LocalCommID: &id, RemoteCommID: deviceID, QPN: new(0x200000 + n), StartingPSN: new(ib.PSN(5))}))
-	p.cmExpect(ib.RTU{LocalCommID: deviceID, RemoteCommID: &id})
-	p.Must("a connection", call.Wait(p.ResponseTimeout()))
-	closing := p.Go("disconnect", conn.Disconnect)
-	pkt, _ = p.cmExpect(ib.DREQ{LocalCommID: deviceID, RemoteCommID: &id})
-	p.SendPacket(ib.CM(transactionOf(pkt), ib.DREP{LocalCommID: &id, RemoteCommID: deviceID}))
+	k := p.cmConnect(0x5000_0000+n, p.ResponseTimeout())
+	k.establish(cmReply(0x200000 + n))
+	closing := p.Go("disconnect", k.established.Disconnect)
+	pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: k.req.LocalCommID, RemoteCommID: &k.peerID})
+	p.SendPacket(ib.CM(transactionOf(pkt), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: k.req.LocalCommID}))
 	p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
-	c.free()
+	k.free()
 }
 
 // free destroys the queue pair and deregisters its memory. It discards flushed receives.

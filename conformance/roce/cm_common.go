@@ -36,8 +36,19 @@ func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 // skips MRAs unless want is an MRA.
 func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 	pkt, m := p.cmNext(p.ResponseTimeout(), want)
+	if attr := ib.AttrOf(m); attr == ib.AttrREQ || attr == attrSIDRREQ {
+		p.useSourceOf(pkt)
+	}
 	p.cmCheck(want, pkt, m)
 	return pkt, m
+}
+
+// useSourceOf makes the source of a REQ or SIDR_REQ the device's address: the device may choose any
+// of its addresses.
+func (p *Port) useSourceOf(pkt Arrival) {
+	if from := pkt.IP.Src; from != p.deviceAddr && hasRoCEv2GID(p.gidTable(), from) {
+		p.deviceAddr = from
+	}
 }
 
 // cmCheck fails the case unless message m, which arrived in pkt, matches want, and pkt is from the
@@ -98,11 +109,21 @@ func cmParam() verbs.ConnParam {
 }
 
 // cmAccept starts an application that accepts the next request of the listener, by default with
-// an RC queue pair that has a receive.
+// an RC queue pair that has a receive. Unless the listener is at all addresses, its address becomes
+// that of the device.
 func (p *Port) cmAccept(l verbs.Listener, setup ...Setup) *cmAcceptor {
+	if at := l.Addr().Addr(); !at.IsUnspecified() {
+		p.deviceAddr = at
+	}
 	setup = append(setup, Setup{state: verbs.QPStateInit, Receives: 1})
 	a := &cmAcceptor{Conn: p.connect(setup[0])}
-	a.task = p.Go("accept", func() error {
+	a.accept(l)
+	return a
+}
+
+// accept starts the application, which accepts the next request of the listener.
+func (a *cmAcceptor) accept(l verbs.Listener) {
+	a.task = a.Go("accept", func() error {
 		defer a.done.Store(true)
 		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
@@ -111,7 +132,6 @@ func (p *Port) cmAccept(l verbs.Listener, setup ...Setup) *cmAcceptor {
 		a.established, err = req.Accept(a.QP, cmParam(), verbs.Forever)
 		return err
 	})
-	return a
 }
 
 // expectEstablished fails the case unless Accept returns a connection, and the queue pair gets to
@@ -120,6 +140,46 @@ func (a *cmAcceptor) expectEstablished(by string) {
 	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
 	a.AwaitState(a.QP, verbs.QPStateRTS)
 }
+
+// cmConnector is an application on the device that connects to the peer.
+type cmConnector struct {
+	*Conn
+	task        conformance.Task
+	established verbs.Conn // the result of Connect
+	peerID      uint32     // communication ID of the peer
+	req         ib.REQ     // of the device
+	tid         uint64     // transaction ID of the REQ
+}
+
+// cmConnect starts an application that connects a queue pair, by default RC, and waits for its REQ.
+func (p *Port) cmConnect(peerID uint32, timeout time.Duration, setup ...Setup) *cmConnector {
+	setup = append(setup, Setup{state: verbs.QPStateInit})
+	k := &cmConnector{Conn: p.connect(setup[0]), peerID: peerID}
+	k.task = p.Go("connect", func() (err error) {
+		k.established, err = p.CM().Connect(k.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), timeout)
+		return err
+	})
+	pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(k.QP.QPN()))})
+	k.req, k.tid = m.(ib.REQ), transactionOf(pkt)
+	return k
+}
+
+// send sends a message of the peer with the IDs of the connection.
+func (k *cmConnector) send(m ib.Message) {
+	m, _ = ib.WithCommIDs(m, k.peerID, *k.req.LocalCommID)
+	k.SendPacket(ib.CM(k.tid, m))
+}
+
+// establish has the peer accept with a REP, and fails the case unless the device sends an RTU and
+// the application gets its connection.
+func (k *cmConnector) establish(rep ib.REP) {
+	k.send(rep)
+	k.cmExpect(ib.RTU{LocalCommID: k.req.LocalCommID, RemoteCommID: &k.peerID})
+	k.Must("a connection", k.task.Wait(k.ResponseTimeout()))
+}
+
+// cmReply returns a REP with a QPN of the peer, without communication IDs.
+func cmReply(qpn uint32) ib.REP { return ib.REP{QPN: &qpn, StartingPSN: new(ib.PSN(5))} }
 
 // cmSession is a connection that the peer requests.
 type cmSession struct {
@@ -138,8 +198,7 @@ func (p *Port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSe
 	}
 	p.SendPacket(ib.CM(uint64(k.peerID), req))
 	k.expectREP(p.ResponseTimeout())
-	// The starting PSN in a REQ or REP is the first PSN that its sender expects.
-	k.Attr.RQPSN, k.Attr.SQPSN = uint32(*k.rep.StartingPSN), uint32(*req.StartingPSN)
+	k.Attr.SQPSN = uint32(*req.StartingPSN)
 	return k
 }
 
@@ -152,7 +211,8 @@ func (k *cmSession) expectREP(timeout time.Duration) {
 	if !ok {
 		rig.Abort(fmt.Errorf("not a REP: %v", m))
 	}
-	k.rep, k.deviceID = rep, *rep.LocalCommID
+	// The starting PSN in a REQ or REP is the first PSN that its sender expects.
+	k.rep, k.deviceID, k.Attr.RQPSN = rep, *rep.LocalCommID, uint32(*rep.StartingPSN)
 }
 
 // sendRTU has the peer send an RTU.

@@ -159,9 +159,27 @@ func openCMDialogue(mix map[string]int) func(*rig.Rig) rig.DialogueSession[cmSte
 		p := newPort(r)
 		s := &cmDialogue{Port: p, mix: mix, baseID: r.Rand.Uint32(), guid: r.QueryDevice().NodeGUID}
 		s.maxMTU, s.gids = p.QueryPort().ActiveMTU, p.gidTable()
+		p.useConnectSource(s.gids)
 		s.listener = p.cmListen(verbs.PortSpaceTCP)
 		p.Sync()
 		return s
+	}
+}
+
+// useConnectSource makes the address from which the device connects to the peer its address. If the
+// GID table has several addresses of the family, it finds out by an attempt, which the peer rejects.
+func (p *Port) useConnectSource(gids []verbs.GIDEntry) {
+	candidates := 0
+	for _, e := range gids {
+		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv2 && a.Is4() == p.Peer.Is4() && !a.IsLinkLocalUnicast() {
+			candidates++
+		}
+	}
+	if candidates > 1 {
+		k := p.cmConnect(1, p.ResponseTimeout())
+		k.send(ib.REJ{About: new(model.CMAboutREQ), Reason: new(ib.RejConsumer)})
+		p.MustFail("Connect that the peer rejects", k.task.Wait(p.ResponseTimeout()), verbs.ErrRejected)
+		k.free()
 	}
 }
 

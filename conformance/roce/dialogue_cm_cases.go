@@ -61,7 +61,7 @@ var cmDialogueCases = overCM.Cases([]conformance.Case{{
 	Title:   "In random dialogues, a REJ of the peer ends a connection of the passive side like the model",
 	Sends:   "REJs with all reasons in all states, also before the REP, and REQs that the device must reject",
 	Expects: cmSees,
-	Defects: []string{"cm.RejectWithoutCommID"}, Run: cmDialogueOf(cmPassive, map[string]int{"REJ": 10, "cancel": 10, "REQ": 9, "refused REQ": 20}),
+	Defects: []string{"cm.RejectWithoutCommID"}, Run: cmDialogueOf(cmPassive, map[string]int{"REJ": 10, "MRA": 3, "cancel": 10, "REQ": 9, "refused REQ": 20}),
 }, {
 	ID: "dialogue/cm-active/handshake", Cite: ibta("chapter 12", "cm/7", "cm/9", "cm/17", "cm/18", "cm/23", "cm/29"),
 	Title:   "In random dialogues, the active side establishes and ends connections like the model",

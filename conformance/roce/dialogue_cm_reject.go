@@ -129,9 +129,13 @@ func (s *cmDialogue) staleREQ(old *cmLink, step cmStep, r *rand.Rand) {
 // staleREP has the peer send a REP with the QPN of an established connection. The device must
 // reject it as stale, and disconnect the old connection.
 func (s *cmDialogue) staleREP(c *cmLink, step cmStep, r *rand.Rand) {
-	i := slices.IndexFunc(s.links, func(old *cmLink) bool {
+	connected := func(old *cmLink) bool {
 		return old.State == model.CMEstablished && old.peer == c.peer && old.PeerGUID == c.PeerGUID
-	})
+	}
+	i := slices.IndexFunc(s.links, func(old *cmLink) bool { return connected(old) && !old.Active })
+	if i < 0 || r.IntN(2) == 0 {
+		i = slices.IndexFunc(s.links, connected)
+	}
 	if i < 0 {
 		return
 	}

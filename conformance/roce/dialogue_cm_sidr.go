@@ -46,6 +46,7 @@ type sidrResolve struct {
 // openSIDRDialogue starts a dialogue with a datagram service on the device.
 func openSIDRDialogue(r *rig.Rig) rig.DialogueSession[cmStep] {
 	p := newPort(r)
+	p.useConnectSource(p.gidTable())
 	s := &sidrDialogue{cmDialogue: cmDialogue{Port: p, baseID: r.Rand.Uint32()}, service: p.newUDPort(0, nil)}
 	p.Must("the Q_Key of rdma_cm", s.service.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
 	s.listener = p.cmListen(verbs.PortSpaceUDP)

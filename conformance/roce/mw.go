@@ -72,17 +72,16 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	Title:   "An invalidated type 2 window can be bound again, and its old key is invalid",
 	Sends:   "binds a window, invalidates it by a SEND, binds it with another key; if the device can, the same with a local invalidate; READs by the new keys and the first",
 	Expects: "SUCCESS for all binds; the bytes for the new keys, a NAK for a remote access error for the first",
-	Defects: []string{"InvalidateLate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+	Defects: []string{"InvalidateLate", "OldWindowKeyWorks"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		old := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
 		c.Send(ib.SendOnlyInv(c.PeerPSN(0), old.key, nil))
 		c.ExpectRecv(1, 0)
 		again := c.bind(old.mw, bindRange(old.m, 1024, 256, verbs.AccessRemoteRead))
 		c.expectRead(1, again.reth(0, 8), old.m.Buf[1024:1032])
 		if c.Caps.Has(verbs.CapLocalInv) {
-			c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: again.key})
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			third := c.bind(old.mw, bindRange(old.m, 2048, 256, verbs.AccessRemoteRead))
-			c.expectRead(2, third.reth(0, 8), old.m.Buf[2048:2056])
+			c.invalidate(again)
+			third := c.bind(old.mw, bindRange(old.m, 512, 1024, verbs.AccessRemoteRead)) // includes the old range
+			c.expectRead(2, third.reth(0, 8), old.m.Buf[512:520])
 			c.Attr.RQPSN++
 		}
 		c.expectReadRefused(2, old.reth(0, 8))
@@ -97,15 +96,18 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	}),
 }, {
 	ID: "mw/bind/empty-bind-closes-a-type-1-window", Cite: ibta("o10-37.2.40", "mw/9"), Needs: verbs.CapMWType1,
-	Title:   "A bind of a type 1 window to no bytes invalidates it",
-	Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
-	Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
-	Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
-		old := c.bindWindow(verbs.MWType1, 1024, 256, verbs.AccessRemoteRead)
-		c.expectRead(0, old.reth(0, 8), old.m.Buf[1024:1032])
-		empty := c.bind(old.mw, bindRange(old.m, 1024, 0, verbs.AccessRemoteRead))
-		c.expectReadRefused(1, old.reth(0, 8))
-		c.secondConn(Setup{}).expectOpRefused(readOp, empty.reth(0, 8))
+	Title:   "A bind of a type 1 window, also to no bytes, invalidates its old key",
+	Sends:   "binds a type 1 window to the same 256 bytes twice and READs by its keys; binds it to none; READs by the last two keys",
+	Expects: "the bytes for a READ by the key of the last bind, unless that was to no bytes; a NAK for a remote access error for the others",
+	Defects: []string{"BindDefects", "OldWindowKeyWorks"}, Run: onConn(Setup{}, func(c *Conn) {
+		first := c.bindWindow(verbs.MWType1, 1024, 256, verbs.AccessRemoteRead)
+		c.expectRead(0, first.reth(0, 8), first.m.Buf[1024:1032])
+		second := c.bind(first.mw, bindRange(first.m, 1024, 256, verbs.AccessRemoteRead))
+		c.expectRead(1, second.reth(0, 8), first.m.Buf[1024:1032])
+		c.expectKeysRefused(first.addr, first.key)
+		empty := c.bind(first.mw, bindRange(first.m, 1024, 0, verbs.AccessRemoteRead))
+		c.expectReadRefused(2, second.reth(0, 8))
+		c.expectKeysRefused(first.addr, empty.key)
 	}),
 }, {
 	ID:   "mw/bind/zero-based-type-1-window-refused",
@@ -323,11 +325,16 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	// dereferences the destroyed QP.
 	Labels:  []string{conformance.Dangerous},
 	Title:   "A QP with bound type 2 windows can be destroyed, which revokes their keys",
-	Sends:   "binds two windows, destroys the QP, then READs by the keys of the windows on another QP",
+	Sends:   "binds two windows, one of them for the second time if the device can invalidate locally, destroys the QP, then READs by the keys of the windows on another QP",
 	Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the regions can be deregistered, and the windows freed",
-	Defects: []string{"BoundQPBusy", "DestroyUnbindsOne"}, Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"BoundQPBusy", "DestroyUnbindsOne", "DestroyKeepsRebound"}, Run: onConn(Setup{}, func(c *Conn) {
 		windows := []boundWindow{
 			c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead), c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead),
+		}
+		if c.Caps.Has(verbs.CapLocalInv) {
+			win := &windows[0]
+			c.invalidate(*win)
+			win.key = c.bind(win.mw, bindRange(win.m, 1024, 256, verbs.AccessRemoteRead)).key
 		}
 		began := c.Now()
 		c.Must("a QP with a bound window that can be destroyed", c.QP.Close())
@@ -460,6 +467,12 @@ func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) boundWindow {
 	c.Must("a window that can be bound", err)
 	c.ExpectCompletion(bindID, verbs.WCSuccess)
 	return boundWindow{mw: mw, addr: info.Addr, key: key}
+}
+
+// invalidate invalidates the key of a window by a request of the device.
+func (c *Conn) invalidate(win boundWindow) {
+	c.PostSend(c.QP, verbs.SendWR{WRID: bindID, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
+	c.ExpectCompletion(bindID, verbs.WCSuccess)
 }
 
 // bindWindow binds a new window to n bytes of newly registered memory from off on.

@@ -353,10 +353,16 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	ID:   "rc/inv/free-window-fails",
 	Cite: ibta("", "rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
 	Title:   "A type 2 window that is not bound cannot be invalidated",
-	Sends:   "a SEND that invalidates a window which was never bound",
+	Sends:   "a SEND that invalidates a window which was never bound; on another QP, one that was invalidated by a local invalidate, if the device can",
 	Expects: "no answer, a receive that completes with an error, the QP in ERR",
-	Defects: []string{"UnboundInvalidate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+	Defects: []string{"UnboundInvalidate", "InvalidatedTwice"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.expectInvalidateFails(c.newWindow(verbs.MWType2).RKey())
+		if c.Caps.Has(verbs.CapLocalInv) {
+			other := c.secondConn(Setup{Receives: 1})
+			win := other.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
+			other.invalidate(win)
+			other.expectInvalidateFails(win.key)
+		}
 	}),
 }, {
 	ID:   "rc/inv/free-window-leaves-the-device-alive",

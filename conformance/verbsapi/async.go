@@ -109,25 +109,27 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{{
 	Sends:   "a READ of the partner with an invalid key",
 	Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
 	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"}, Run: onPair(setup{}, func(l *qpPair) {
-		// The event depends on the transport: InfiniBand has one for access errors
-		// and one for requests, iWARP providers also use QP_FATAL.
 		m := l.dut.Memory(64, verbs.AccessRemoteRead)
 		at := m.Remote(0)
 		l.dut.Must("a region that can be closed", m.Close())
 		l.expectRefused("read a closed region", l.partner.readWR(1, 16, at))
-		for {
-			e := rig.Result(l.dut.Device.WaitAsync(l.dut.ResponseTimeout()))(l.dut, "an event of the failed queue pair")
-			if e.Type == verbs.EventCommEst { // from the connection setup
-				continue
-			}
-			l.dut.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
-				"QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL", "%v", e.Type)
-			l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
-			break
-		}
+		l.expectAccessEvent()
 		l.dut.AwaitState(l.dut.qp, errState)
 	}),
 }})
+
+// expectAccessEvent fails the case unless the next event but COMM_EST is about the failure of the
+// device's queue pair. Its type depends on the transport: InfiniBand has one for access errors and
+// one for requests, iWARP providers also use QP_FATAL.
+func (l *qpPair) expectAccessEvent() {
+	e := rig.Result(l.dut.Device.WaitAsync(l.dut.ResponseTimeout()))(l.dut, "an event of the failed queue pair")
+	for e.Type == verbs.EventCommEst {
+		e = rig.Result(l.dut.Device.WaitAsync(l.dut.ResponseTimeout()))(l.dut, "an event of the failed queue pair")
+	}
+	l.dut.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
+		"QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL", "%v", e.Type)
+	l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
+}
 
 // expectNoEvent fails the case if an asynchronous event other than COMM_EST arrives within
 // shortWait.

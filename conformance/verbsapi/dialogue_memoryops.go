@@ -177,6 +177,8 @@ func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, v
 func (s *memorySession) ownerOf(step memoryStep) int {
 	w := s.model.Windows[step.window]
 	switch {
+	case w != nil && w.Region == nil && w.QP >= 0 && step.n/3%2 == 0:
+		return w.QP // bound the window before
 	case w == nil || w.Region == nil || w.QP < 0:
 		return step.qp
 	case w.Type == verbs.MWType1:

@@ -17,11 +17,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	Expects: "a receive with the flag and the key; the READ fails",
 	Defects: []string{"WCFlagsLost"}, Run: onPair(setup{}, func(l *qpPair) {
 		at := l.dut.bindReadable(l.dut.newWindow(verbs.MWType2), 256, 64)
-		l.dut.postRecv(1, recvOffset, 64)
-		wr := l.partner.sendWR(2, 0, 16)
-		wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, at.RKey
-		l.partner.execute(wr)
-		wc := l.dut.ExpectRecv(1, l.dut.grhLen()+16)
+		wc := l.invalidate(at.RKey)
 		l.dut.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
 			fmt.Sprintf("a completion that names the key %#x", at.RKey), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
 		l.expectRefused("read by a key that it has invalidated", l.partner.readWR(9, 16, at))
@@ -62,16 +58,32 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	ID:   "verbs/mw/free-window-not-invalidated",
 	Cite: cite("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Labels: []string{conformance.Dangerous},
 	Title:   "A type 2 window that is not bound cannot be invalidated, and other queue pairs are not affected",
-	Sends:   "a SEND that invalidates a window which was never bound; a bind of it over another queue pair, and a READ through it",
-	Expects: "a receive that fails, and the bytes for the READ",
-	Defects: []string{"UnboundInvalidate"}, Run: rig.PairBody(func(d *rig.Pair) {
-		l, other := newPair(d, setup{}), newPair(d, setup{})
-		mw := l.dut.newWindow(verbs.MWType2)
-		l.expectInvalidateFails("a window that is not bound", mw.RKey())
-		l.resetPartner()
-		other.partner.expectRead(other.dut.bindReadable(mw, 256, 64), other.dut.mem.Buf[256:320])
+	Sends:   "SENDs that invalidate a window which was never bound, and one that a SEND has invalidated before; a bind of each over another queue pair, and a READ through it",
+	Expects: "receives that fail, and the bytes for the READs",
+	Defects: []string{"UnboundInvalidate", "InvalidatedTwice"}, Run: rig.PairBody(func(d *rig.Pair) {
+		for _, invalidated := range []bool{false, true} {
+			l, other := newPair(d, setup{}), newPair(d, setup{})
+			mw := l.dut.newWindow(verbs.MWType2)
+			if invalidated {
+				l.dut.bindReadable(mw, 256, 64)
+				l.invalidate(mw.RKey())
+			}
+			l.expectInvalidateFails("a window that is not bound", mw.RKey())
+			l.resetPartner()
+			other.partner.expectRead(other.dut.bindReadable(mw, 256, 64), other.dut.mem.Buf[256:320])
+		}
 	}),
 }})
+
+// invalidate has the partner send a SEND that invalidates key, and returns the completion of the
+// device's receive.
+func (l *qpPair) invalidate(key verbs.RKey) verbs.WC {
+	l.dut.postRecv(1, recvOffset, 64)
+	wr := l.partner.sendWR(2, 0, 16)
+	wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, key
+	l.partner.execute(wr)
+	return l.dut.ExpectRecv(1, l.dut.grhLen()+16)
+}
 
 // expectInvalidateFails has the partner send a SEND that invalidates key, and fails the case unless
 // the device's receive fails. what names the object of the key. The status of the SEND is not

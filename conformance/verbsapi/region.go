@@ -133,13 +133,18 @@ var regionCases = []conformance.Case{{
 }, {
 	ID: "verbs/mr/busy-with-a-window", Cite: cite("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2,
 	Title:   "A region cannot be closed while a window is bound to it",
-	Expects: "a refusal with any error until the window is freed",
-	Defects: []string{"BusyClosed", "DeregBound"}, Run: onPair(setup{}, func(l *qpPair) {
+	Expects: "a refusal with any error until the window is freed; its domain stays in use until the region is closed",
+	Defects: []string{"BusyClosed", "DeregBound", "BusyMRFreesPD"}, Run: rig.PairBody(func(d *rig.Pair) {
+		d.DUT.PD = otherPD(d.DUT)
+		l := newPair(d, setup{})
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		mw := l.dut.newWindow(verbs.MWType2)
 		l.dut.bind(mw, bindAll(m, verbs.AccessRemoteRead))
 		l.dut.MustFail("closing a region with a bound window", m.Close(), nil) // the manual page names no error
 		l.dut.Must("a window that can be freed", mw.Close())
+		l.dut.Must("a queue pair that can be closed", l.dut.qp.Close())
+		l.dut.Must("another region that can be closed", l.dut.mem.Close())
+		l.dut.MustFail("closing the domain of the region", l.dut.PD.Close(), verbs.ErrBusy)
 		l.dut.Must("a region without windows that can be closed", m.Close())
 	}),
 }}

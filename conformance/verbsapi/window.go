@@ -200,6 +200,12 @@ func (e *endpoint) bindReadable(mw verbs.MW, off, n int) verbs.Remote {
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}
 }
 
+// bindWritable is bindReadable with remote write, too.
+func (e *endpoint) bindWritable(mw verbs.MW, off, n int) verbs.Remote {
+	info := bindRange(e.mem, off, n, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}
+}
+
 // bindNew binds a new window, and returns its remote address.
 func (e *endpoint) bindNew(kind verbs.MWType, info verbs.BindInfo) verbs.Remote {
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(e.newWindow(kind), info)}
@@ -276,18 +282,26 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/mw/empty-bind-closes-type-1", Cite: cite("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType1,
-		Title:   "Binding a type 1 window to no bytes invalidates it",
-		Sends:   "a bind to 64 bytes, one to none; READs of the peer by the key of the first, before, and by both keys afterwards",
-		Expects: "the bytes for the first; the others fail",
-		Defects: []string{"BindDefects"}, Run: rig.PairBody(func(d *rig.Pair) {
-			l, again := newPair(d, setup{}), newPair(d, setup{})
+		ID: "verbs/mw/empty-bind-closes-type-1", Cite: cite("o10-37.2.40", "verbs/mw/15", "verbs/mw/1"), Needs: verbs.CapMWType1,
+		Title:   "Binding a type 1 window again, or to no bytes, invalidates its old key",
+		Sends:   "two binds to the same 64 bytes, the first also for writes, and one to none; READs of the peer by the keys of the first two after each, and by the last key; a WRITE by the second key",
+		Expects: "the bytes for the key of the last bind, unless that was empty; the others fail",
+		Defects: []string{"BindDefects", "OldWindowKeyWorks", "RebindKeepsRights"}, Run: rig.PairBody(func(d *rig.Pair) {
+			l := newPair(d, setup{})
 			mw := l.dut.newWindow(verbs.MWType1)
-			old := l.dut.bindReadable(mw, 256, 64)
-			l.partner.expectRead(old, l.dut.mem.Buf[256:264])
+			refused := func(op verbs.WROpcode, key string, at verbs.Remote) {
+				other := newPair(d, setup{})
+				other.expectRefused(fmt.Sprintf("%v by the %s", op, key), other.partner.rdmaWR(op, at))
+			}
+			first := l.dut.bindWritable(mw, 256, 64)
+			l.partner.expectRead(first, l.dut.mem.Buf[256:264])
+			second := l.dut.bindReadable(mw, 256, 64)
+			l.partner.expectRead(second, l.dut.mem.Buf[256:264])
+			refused(verbs.OpRDMARead, "old key of a window that was bound again", first)
+			refused(verbs.OpRDMAWrite, "new key of a window that was bound again, for reads", second)
 			closed := l.dut.bindReadable(mw, 256, 0)
-			l.expectRefused("read by the old key of a window that was closed", l.partner.readWR(9, 8, old))
-			again.expectRefused("read by the new key of a window that was closed", again.partner.readWR(9, 8, closed))
+			refused(verbs.OpRDMARead, "old key of a window that was closed", second)
+			refused(verbs.OpRDMARead, "new key of a window that was closed", closed)
 		}),
 	},
 	{
@@ -336,16 +350,23 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		ID:   "verbs/mw/local-invalidate",
 		Cite: cite("ibv_post_send(3)", "verbs/mw/8"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
 		Title:   "A local invalidate completes as LOCAL_INV and revokes the key; the window can be bound again",
-		Sends:   "a bind, a local invalidate, a bind with the next key; a READ of the peer by the new key, and one by the old",
-		Expects: "a completion of LOCAL_INV; the bytes for the new key; the old one fails",
-		Defects: []string{"LocalInvNoop"}, Run: onPair(setup{}, func(l *qpPair) {
-			mw := l.dut.newWindow(verbs.MWType2)
-			old := l.dut.bindReadable(mw, 256, 64)
-			wc := l.dut.execute(verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
-			l.dut.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
-			fresh := l.dut.bindReadable(mw, 512, 64)
-			l.partner.expectRead(fresh, l.dut.mem.Buf[512:576])
-			l.expectRefused("read by a key that was invalidated", l.partner.readWR(9, 16, old))
+		Sends:   "a bind for reads and writes, a local invalidate, a bind with the next key to more bytes for reads; a READ of the peer by the new key, and one by the old; again with a WRITE by the new key as the last",
+		Expects: "a completion of LOCAL_INV; the bytes for the new key; the READ by the old one and the WRITE fail",
+		Defects: []string{"LocalInvNoop", "OldWindowKeyWorks", "RebindKeepsRights"}, Run: rig.PairBody(func(d *rig.Pair) {
+			for _, last := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
+				l := newPair(d, setup{})
+				mw := l.dut.newWindow(verbs.MWType2)
+				old := l.dut.bindWritable(mw, 256, 64)
+				wc := l.dut.execute(verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
+				l.dut.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
+				fresh := l.dut.bindReadable(mw, 224, 128) // includes the old range
+				l.partner.expectRead(fresh, l.dut.mem.Buf[224:352])
+				at, what := old, "READ by a key that was invalidated"
+				if last == verbs.OpRDMAWrite {
+					at, what = fresh, "WRITE by the key of a bind for reads"
+				}
+				l.expectRefused(what, l.partner.rdmaWR(last, at))
+			}
 		}),
 	},
 })

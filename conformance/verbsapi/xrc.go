@@ -59,6 +59,18 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		r.Must("an empty domain that can be closed", domain.Close())
 	}),
 }, {
+	ID: "verbs/xrc/event-names-an-open-handle", Cite: cite("ibv_get_async_event(3)", "verbs/xrc/3", "verbs/async/3"),
+	Title:   "An event of a target with several handles names a handle that is open",
+	Sends:   "a WRITE of the peer with an invalid key, to a target that was opened again, and whose first handle was closed",
+	Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the second handle",
+	Defects: []string{"EventNamesClosedHandle"}, Run: onXRC(func(x *xrcPair) {
+		second := rig.Result(x.dut.Device.OpenQP(x.domain, x.dut.qp.QPN()))(x.dut, "a second handle")
+		x.dut.Must("a first handle that can be closed", x.dut.qp.Close())
+		x.dut.qp = second
+		x.partner.PostSend(x.partner.qp, x.partner.writeWR(9, 0, 8, verbs.Remote{}))
+		x.expectAccessEvent()
+	}),
+}, {
 	ID: "verbs/xrc/target-takes-no-work", Cite: cite("ibv_create_qp_ex(3)", "verbs/xrc/4"),
 	Title:   "Posting sends or receives to a target fails",
 	Expects: "a send and a receive posted to a target are refused",
@@ -72,8 +84,9 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 // has two receives, whose ID is the index of the SRQ.
 type xrcPair struct {
 	*qpPair
-	srqs [2]verbs.SRQ
-	cqs  [2]verbs.CQ // for receives of the SRQs
+	domain verbs.XRCD
+	srqs   [2]verbs.SRQ
+	cqs    [2]verbs.CQ // for receives of the SRQs
 }
 
 // onXRC makes the body of a case from a function that uses a connected xrcPair.
@@ -82,7 +95,7 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 		requireModifyConnect(r) // the queue pairs are connected by ibv_modify_qp below
 		d := rig.NewPair(r)
 		domain := xrcDomain(r)
-		x := &xrcPair{qpPair: &qpPair{
+		x := &xrcPair{domain: domain, qpPair: &qpPair{
 			dut:     &endpoint{Rig: d.DUT, mem: d.DUT.Memory(memLen, verbs.AccessLocalWrite)},
 			partner: &endpoint{Rig: d.Partner, mem: d.Partner.Memory(memLen, verbs.AccessLocalWrite)},
 		}}
