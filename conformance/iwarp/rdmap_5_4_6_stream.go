@@ -408,7 +408,8 @@ var rdmapStreamCases = []conformance.Case{{
 		c.ExpectNoSuccess()
 	}),
 }, {
-	ID: "rdmap/stream/ready-only-by-connection", Cite: cite("rfc5040/6.1/1"),
+	ID:      "rdmap/stream/ready-only-by-connection",
+	Cite:    citeSection("libibverbs", "ibv_query_qp(3)", "verbs/modify/4", "verbs/modify/2"),
 	Title:   "A queue pair is in RTR only if the modify has succeeded",
 	Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
 	Expects: "a modify that is refused, or a queue pair in RTR",
