@@ -266,9 +266,10 @@ var udCases = []conformance.Case{{
 	ID: "dg/ud/reset-drops-halves", Cite: cite("4", "dg/ud/5"),
 	Title:   "A reset ends the reassembly of messages, and the MSNs and Q_Key of the queue pair",
 	Sends:   "half a Send and half a Write-Record; the rest after the queue pair was reset, and given another Q_Key",
-	Expects: "no receive of these, then one of a Send with the new key",
-	Defects: []string{"ResetKeepsParts"}, Run: onPeer(func(p *peer) {
+	Expects: "no receive of these, then one of a Send with the new key; Sends of the device with MSN 1 before and after",
+	Defects: []string{"ResetKeepsParts", "ResetKeepsMSN"}, Run: onPeer(func(p *peer) {
 		send, record := sendSegmentsOf(1, data(60), 30), p.writeRecords(2, 0, data(32), 16)
+		p.expectSent(p.sendWR(9, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend).MSN(1)))
 		p.sendSegments(send[0])
 		p.send(record[0])
 		p.syncDevice()
@@ -282,6 +283,7 @@ var udCases = []conformance.Case{{
 		p.Sleep(2 * recordTimeout)
 		p.expectNothingElse()
 		p.expectReceived(1, iwarp.Send(4, data(8)))
+		p.expectSent(p.sendWR(9, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend).MSN(1)))
 	}),
 }, {
 	ID: "dg/ud/oldest-half-gives-way", Cite: cite("4", "dg/ud/6"),

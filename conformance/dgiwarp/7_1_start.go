@@ -22,6 +22,15 @@ func (p *peer) awaitChallenge() uint64 {
 	}
 }
 
+// replaceFlow starts another flow to the device, with the cookie of its Challenge, while packets of
+// the device may arrive.
+func (p *peer) replaceFlow() {
+	p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
+	p.send(p.start(noProof, zeroLengthWrite()))
+	cookie := p.awaitChallenge()
+	p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
+}
+
 // cookieSlot is the time slot of cookies, which are valid in their slot and in the next.
 const cookieSlot = 5 * time.Second
 
@@ -138,17 +147,20 @@ var startCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/start/other-incarnation-fails-the-flow", Cite: cite("7.1", "dg/start/9"),
 	Title:   "A Challenge of another incarnation fails a flow that has sent a proof",
-	Sends:   "a Challenge, and after the cookie one of another incarnation",
-	Expects: "a request that fails; the next one starts a new flow, which completes",
-	Defects: []string{"IncarnationsIgnored"}, Run: onPeer(func(p *peer) {
-		p.recvStartOf(p.sendWR(1, 0, 8))
-		p.challenge(peerCookie)
-		p.incarnation++
-		p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
-		p.expectFlowFailure(1)
-		old := p.fromDeviceFlow.epoch
+	Sends:   "two Challenges of one incarnation, and after the cookies one of another; again with each of three incarnations",
+	Expects: "a request that fails each time; the next one starts a new flow, which completes at last",
+	Defects: []string{"IncarnationsIgnored", "IncarnationOnce"}, Run: onPeer(func(p *peer) {
+		for id := range uint64(3) {
+			old := p.fromDeviceFlow.epoch
+			p.recvStartOf(p.sendWR(id, 0, 8))
+			p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
+			p.challenge(peerCookie)
+			p.challenge(peerCookie + 1)
+			p.incarnation++
+			p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+2))
+			p.expectFlowFailure(id)
+		}
 		p.establishDeviceFlow()
-		p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
 	}),
 }, {
 	ID: "dg/start/other-incarnation-after-the-own-epoch", Cite: cite("7.1", "dg/start/8", "dg/start/9"),
@@ -189,23 +201,24 @@ var startCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/start/new-incarnation-of-the-peer-fails-the-flow", Cite: cite("7.1", "dg/start/10", "dg/start/7"),
 	Title:   "A start that shows a new incarnation of the peer fails the flow to it, and is accepted",
-	Sends:   "a flow of the peer with a Read Request, no Ack for the device's, then a flow of another incarnation",
-	Expects: "a request that fails, and Acks of the new flow",
-	Defects: []string{"IncarnationsIgnored"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
+	Sends:   "a flow of the peer with a Read Request, no Ack for the device's, then a flow of another incarnation; later another flow of that",
+	Expects: "a request that fails, and Acks of the new flow; a later request completes",
+	Defects: []string{"IncarnationsIgnored", "IncarnationOfFirstStart"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.acceptFlowOf(p.sendWR(1, 0, 8))
 		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
 		p.expectData(1) // the Read Response
 		p.syncDevice()
 		p.drainArrived()
 		p.incarnation++
-		p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
-		p.send(p.start(noProof, zeroLengthWrite()))
-		cookie := p.awaitChallenge()
-		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
+		p.replaceFlow()
 		p.expectFlowFailure(1)
 		p.syncDevice()
 		p.drainArrived()
 		p.expectDelivered(zeroLengthWrite())
+		p.acceptFlowOf(p.sendWR(2, 0, 8))
+		p.replaceFlow()
+		p.expectNoCompletionYet()
+		p.ackAndComplete(2)
 	}),
 }, {
 	ID: "dg/start/new-incarnation-before-a-proof-is-harmless", Cite: cite("7.1", "dg/start/10"), Labels: []string{conformance.Slow},
@@ -217,10 +230,7 @@ var startCases = overRD.Cases([]conformance.Case{{
 		a := p.recvStartOf(p.sendWR(1, 0, 8))
 		p.Check(*a.Data.Start.Proof == noProof, "no proof after 11 s of silence", "%#x", *a.Data.Start.Proof)
 		p.incarnation++
-		p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
-		p.send(p.start(noProof, zeroLengthWrite()))
-		cookie := p.awaitChallenge()
-		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
+		p.replaceFlow()
 		p.syncDevice()
 		p.drainArrived()
 		p.ExpectNoCompletion()

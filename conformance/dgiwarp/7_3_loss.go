@@ -97,9 +97,9 @@ var lossCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/loss/timeout-doubles", Cite: cite("7.3", "dg/loss/2"),
 	Title:   "The initial timeout is 10 ms, and doubles with each expiry up to 1 s",
-	Sends:   "nothing in response to a start",
-	Expects: "retransmissions after 10, 20, 40 … 640 ms, then after 1 s",
-	Defects: []string{"TimeoutFixed"}, Run: onPeer(func(p *peer) {
+	Sends:   "nothing in response to a start, then a Challenge",
+	Expects: "retransmissions after 10, 20, 40 … 640 ms, then after 1 s; after the Challenge, after 10 ms",
+	Defects: []string{"TimeoutFixed", "ChallengeIsNoNews"}, Run: onPeer(func(p *peer) {
 		last := p.recvStartOf(p.sendWR(1, 0, 8))
 		for want := firstTimeout; want < 2*maxTimeout; want *= 2 {
 			due := min(want, maxTimeout)
@@ -109,6 +109,27 @@ var lossCases = overRD.Cases([]conformance.Case{{
 			p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*21/20), fmt.Sprintf("a retransmission of packet 0 after %v", due), "after %v", gap)
 			last = a
 		}
+		gap := p.retransmitDelay(p.challenge(peerCookie))
+		p.Check(!p.Virtual || gap < 2*firstTimeout, fmt.Sprintf("a retransmission after %v", firstTimeout), "after %v", gap)
+	}),
+}, {
+	ID: "dg/loss/timer-of-the-oldest", Cite: cite("7.3", "dg/loss/2", "dg/loss/3"),
+	Title:   "Neither later packets nor Acks without news postpone the timeout of the oldest packet",
+	Sends:   "Acks of earlier packets, 8 ms apart, while the application posts another Send before each",
+	Expects: "a retransmission of the oldest packet",
+	Defects: []string{"SendRestartsTimer", "OldAckRestartsTimer"}, Run: onPeer(func(p *peer) {
+		p.establishSlowly()
+		oldest := p.fromDeviceFlow.next
+		for id := range uint64(12) {
+			p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
+			p.send(p.ack(oldest))
+			for until := p.Now() + 8*time.Millisecond; p.Now() < until; {
+				if a, ok := p.nextData(until - p.Now()); ok && *a.Data.Seq == oldest && id > 0 {
+					return
+				}
+			}
+		}
+		p.Fail(fmt.Sprintf("a retransmission of packet %d", oldest), "only later packets")
 	}),
 }, {
 	ID: "dg/loss/all-is-lost-at-a-timeout", Cite: cite("7.3", "dg/loss/3"),
@@ -181,12 +202,19 @@ var lossCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/loss/gives-up-after-ten-seconds", Cite: cite("7.3", "dg/loss/5"), Labels: []string{conformance.Slow},
 	Title:   "A flow fails when nothing was acknowledged for 10 s while packets were in flight",
-	Sends:   "an Ack for a first Send, and none for two others",
+	Sends:   "an Ack for a first Send, and none for two others, of which one is posted 5 s later; the Ack again each second",
 	Expects: "both fail after 10 s, and not before; the queue pair still works",
-	Defects: []string{"NeverGivesUp"}, Run: onPeer(func(p *peer) {
+	Defects: []string{"NeverGivesUp", "SendIsProgress", "OldAckIsProgress"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		begun := p.Now()
-		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		for second := range 9 {
+			if second == 5 {
+				p.PostSend(p.qp, p.sendWR(2, 0, 8))
+			}
+			p.Sleep(begun + time.Duration(second+1)*time.Second - p.Now())
+			p.send(p.ack(1))
+		}
 		for id := range uint64(2) {
 			wc, ok := p.PollCompletion(3 * giveUpTimeout)
 			took := p.Now() - begun

@@ -19,12 +19,14 @@ const (
 var idleCases = overRD.Cases([]conformance.Case{{
 	ID: "dg/idle/new-flow-after-silence", Cite: cite("7.6", "dg/idle/1"), Labels: []string{conformance.Slow},
 	Title:   "A sender that has received nothing from a peer for 10 s starts a new flow",
-	Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
+	Sends:   "an Ack for a Send, then for more than 10 s nothing but an Ack, a Challenge and a Refusal of another epoch",
 	Expects: "a start with another epoch for the next Send",
-	Defects: []string{"FlowGoesOn"}, Run: onPeer(func(p *peer) {
+	Defects: []string{"FlowGoesOn", "OtherEpochIsHeard"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		old := p.fromDeviceFlow.epoch
-		p.Sleep(flowIdleTimeout + 500*time.Millisecond)
+		p.Sleep(flowIdleTimeout / 2)
+		p.send(iwarp.RDAck(old^1, 1), iwarp.Challenge(old^1, p.incarnation, peerCookie), iwarp.Refusal(old^1, iwarp.ReasonUnknownFlow))
+		p.Sleep(flowIdleTimeout/2 + 500*time.Millisecond)
 		p.establishDeviceFlow() // which begins with a start
 		p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
 	}),

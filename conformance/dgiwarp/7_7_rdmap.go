@@ -430,6 +430,18 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		h.ExpectUntouched(locked)
 	}),
 }, {
+	ID: "dg/rdmap/foreign-keys", Cite: cite("7.7", "dg/tag/8", "dg/err/3"),
+	Title:   "A Write or a Read Request with the key of another domain, or of a window of another queue pair, is an error with that cause",
+	Sends:   "both with both kinds of keys, each in a flow to another queue pair",
+	Expects: "error messages with the code for such keys",
+	Defects: []string{"OwnerIsInvalidSTag", "DomainIsInvalidSTag"}, Run: onHost(func(h *host) {
+		for _, at := range h.foreignAddrs() {
+			h.establishedPeer().expectSegmentError([]iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated}, writeTo(at, data(16)))
+			h.establishedPeer().expectSegmentError([]iwarp.Cause{iwarp.RDMAPSTagNotAssociated},
+				iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 16, at))
+		}
+	}),
+}, {
 	ID: "dg/rdmap/empty-send-invalidates", Cite: cite("7.7", "dg/rdmap/2", "dg/tag/8"),
 	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A zero-length Send with Invalidate invalidates its key",

@@ -106,11 +106,19 @@ var verbsCases = []conformance.Case{{
 }, {
 	ID: "dg/verbs/address-handle-sets-the-ip-header-of-rd", Cite: cite("8", "dg/verbs/7"), Setup: conformance.Setup{TwoAddresses: true, Reliable: true},
 	Title:   "Traffic class, hop limit and GID index of an address handle are those of the data packets of RD",
-	Sends:   "Acks; the device sends with several address handles",
+	Sends:   "Acks; the device sends with several address handles, also to the same queue pair",
 	Expects: "RD packets with the traffic class, the hop limit and the source address",
-	Defects: []string{"HandleFieldsIgnored"}, Run: onPeer(func(p *peer) {
+	Defects: []string{"HandleFieldsIgnored", "FirstHandleStays"}, Run: onPeer(func(p *peer) {
 		p.withHandles(func(i int) {
+			if i == 0 {
+				p.establishDeviceFlow()
+			} else {
+				p.PostSend(p.qp, p.sendWR(2, 0, 8))
+				p.expectData(uint32(i))
+				p.ackAndComplete(2)
+			}
 			to := p.peer(i * len(p.Peers)) // another queue pair at the same address
+			to.qpn++
 			to.ah = p.ah
 			to.acceptFlowOf(to.sendWR(1, 0, 8))
 			to.ackAndComplete(1)

@@ -321,13 +321,26 @@ var ddpSegmentCases = []conformance.Case{{
 }, {
 	ID: "ddp/end/posts-after-disconnect-fail", Cite: cite("rfc5041/6.2.1/2"),
 	Title:   "A request posted after a disconnect fails",
-	Sends:   "FIN, after that of the device",
+	Sends:   "FIN, after that of the device; another time, a Read Response between the disconnect and the Send",
 	Expects: "a Send, and later a Send, a Write and a read, that are refused or fail, and nothing on the wire",
-	Defects: []string{"FlushForgets"}, Run: onSetup(setup{}, func(c *conn) {
+	Defects: []string{"FlushForgets", "ClosingSends"}, Run: onEachConn(setup{}, []bool{false, true}, func(c *conn, reads bool) {
+		var read iwarp.Segment
+		if reads {
+			read = c.deviceRead(9, 64, 16)
+		}
 		disconnecting := c.startDisconnect()
-		c.expectClose()
+		if reads {
+			c.waitForDevice()
+		} else {
+			c.expectClose()
+		}
 		posted, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(1, 0, 16)})
 		c.Note("post: %d taken, %v", posted, err)
+		if reads {
+			c.send(iwarp.ReadResponseTo(read, data(16)))
+			c.PollCompletion(c.endTimeout()) // a device may have failed the read
+			c.expectEnd()
+		}
 		c.closeWrite()
 		c.Must("a disconnect", disconnecting.Wait(c.ResponseTimeout()))
 		c.expectDisconnect()
@@ -339,11 +352,11 @@ var ddpSegmentCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ddp/end/closed-with-work-outstanding-is-failed", Cite: cite("rfc5041/6.2.1/2"),
+	ID: "ddp/end/closed-with-work-outstanding-is-failed", Cite: cite("rfc5041/6.2.1/2", "rfc5044/7.2/1"),
 	Title:   "A queue pair whose connection is closed with outstanding requests is in the error state",
 	Sends:   "FIN while the device waits for a Read Response: without, and after a disconnect of the application",
-	Expects: "a queue pair in the error state, and a read that fails",
-	Defects: []string{"BusyCloseIsIdle"}, Run: onEachConn(setup{}, []bool{false, true}, func(c *conn, disconnects bool) {
+	Expects: "the end of the stream without a wait, a queue pair in the error state, and a read that fails",
+	Defects: []string{"BusyCloseIsIdle", "CrossingCloseWaits", "PeerCloseWaits"}, Run: onEachConn(setup{}, []bool{false, true}, func(c *conn, disconnects bool) {
 		c.deviceRead(1, 0, 16)
 		var disconnecting conformance.Task
 		if disconnects {
@@ -373,6 +386,28 @@ var ddpSegmentCases = []conformance.Case{{
 			c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:n])
 		}
 		c.expectClose()
+	}),
+}, {
+	ID: "ddp/end/answers-go-on-after-disconnect", Cite: cite("rfc5041/6.2.1/1"), Level: conformance.Should,
+	Title:   "Reads that arrived before the application disconnects are answered",
+	Sends:   "a Read Request for 16 MiB, and as many short ones as the IRD permits; reads from the stream after the application has disconnected, twice",
+	Expects: "all Read Responses, then an orderly close of the stream",
+	Defects: []string{"CloseBeforeResponses", "SecondDisconnectAborts"},
+	Run: onSetup(setup{memLen: tcpBufferBytes, connParams: depthParam(128, 128), frame: withDepths(128, 128)}, func(c *conn) {
+		const short = 16
+		c.sendReadsUnread(c.grantedIRD(), short)
+		disconnecting := []conformance.Task{c.startDisconnect(), c.startDisconnect()}
+		c.waitForDevice()
+		c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf)
+		for range c.grantedIRD() - 1 {
+			c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:short])
+		}
+		c.expectClose()
+		c.closeWrite()
+		for _, d := range disconnecting { // the second may fail
+			c.Note("disconnected: %v", d.Wait(c.ResponseTimeout()))
+		}
+		c.expectDisconnect()
 	}),
 }, {
 	ID: "ddp/end/outstanding-requests-fail", Cite: cite("rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should,

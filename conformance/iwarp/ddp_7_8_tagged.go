@@ -183,12 +183,12 @@ var ddpProtectionCases = []conformance.Case{{
 		c.expectDisconnect()
 	}),
 }, {
-	ID: "ddp/protection/window-of-another-stream", Cite: cite("rfc5041/8.2/2", "rfc5042/6.1.1/2", "rfc5040/7.2/4"),
+	ID: "ddp/protection/window-of-another-stream", Cite: cite("rfc5041/8.2/2", "rfc5041/7.2/1", "rfc5042/6.1.1/2", "rfc5040/7.2/4"),
 	Needs:   verbs.CapMWType2,
 	Title:   "A window bound to one stream is not accessible from another",
 	Sends:   "a Write to a window on the stream it is bound to, and a Write, a Read Request and atomics on other streams of the same domain",
-	Expects: "the first is placed; the others end their streams, no octet changes, and none is sent",
-	Defects: []string{"WindowOwner"}, Run: onHost(func(h *host) {
+	Expects: "the first is placed; the others end their streams with the code for an STag of another stream, no octet changes, and none is sent",
+	Defects: []string{"WindowOwner", "OwnerIsInvalidSTag"}, Run: onHost(func(h *host) {
 		mine, other, reader := h.connect(setup{}), h.connect(setup{}), h.connect(setup{})
 		m := h.Memory(64, bindableAccess)
 		rights := verbs.AccessRemoteWrite | verbs.AccessRemoteRead
@@ -199,13 +199,13 @@ var ddpProtectionCases = []conformance.Case{{
 		mine.sendAndSync(writeTo(at, data(16)))
 		h.ExpectBytes(m, 0, data(16))
 		m.Snapshot()
-		other.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
-		reader.expectRefusal(reader.readFrom(at, 16), foreignReadCauses...)
+		other.expectRefusal(writeTo(at, data(32)), iwarp.DDPTaggedSTagNotAssociated)
+		reader.expectRefusal(reader.readFrom(at, 16), iwarp.RDMAPSTagNotAssociated)
 		if h.Caps.Has(verbs.CapAtomics) {
 			word := iwarp.At(at.STag, addrOf(m, m.WordOffset(0)).TO)
 			for _, atomic := range atomicRequests {
 				c := h.connect(setup{})
-				c.expectRefusal(atomic(c, word), atomicKeyCauses...)
+				c.expectRefusal(atomic(c, word), iwarp.RDMAPSTagNotAssociated)
 			}
 		}
 		h.ExpectUntouched(m)

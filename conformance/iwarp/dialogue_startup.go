@@ -19,6 +19,9 @@ type startupSession struct {
 	mpa    model.MPA
 	active bool
 	conns  []*conn
+	// failed is the last connection of an active device if it was not made. The next one uses its
+	// queue pair.
+	failed *conn
 }
 
 // startupStep is an attempt to connect.
@@ -129,8 +132,11 @@ func (s *startupSession) Close() {
 	if s.syncConn != nil {
 		s.conns = append(s.conns, s.syncConn)
 	}
-	for _, c := range s.conns {
+	for i, c := range s.conns {
 		c.reset()
+		if i > 0 && c.qp == s.conns[i-1].qp {
+			continue
+		}
 		s.Must("a queue pair that can be closed", c.qp.Close())
 		s.Must("a region that can be deregistered", c.targetMem.MR.Close())
 		s.Must("a region that can be deregistered", c.localMem.MR.Close())
@@ -212,8 +218,8 @@ func (s *startupSession) checkPrivateData(got, want []byte) {
 
 // playActive answers a Request of the device.
 func (s *startupSession) playActive(step startupStep) {
-	hs := s.startActive(setup{connParams: &step.param})
-	s.conns = append(s.conns, hs.conn)
+	hs := s.startActive(setup{connParams: &step.param, reuse: s.failed})
+	s.conns, s.failed = append(s.conns, hs.conn), hs.conn
 	request := hs.expectFrame(s.mpa.Request())
 	reply := completeReply(step, request)
 	hs.peerFrame = reply
@@ -229,6 +235,7 @@ func (s *startupSession) playActive(step startupStep) {
 		s.Check(errors.As(err, &rejected), "a connect that is rejected", "%v", err)
 		s.checkPrivateData(rejected.PrivateData, reply.PrivateData)
 	default:
+		s.failed = nil
 		c := hs.enterFullOperation()
 		c.expectAgreedRTR(*reply.Enhanced)
 		hs.expectConnected()
@@ -310,8 +317,8 @@ var startupDialogueCases = []conformance.Case{{
 	Sends: "random Requests: flags, revision, private data, depths and RTRs; some malformed", Expects: startupExpects,
 	Defects: []string{"MarkersStartLate"}, Run: onStartups(false, model.MPA{CRC: true, Markers: true}),
 }, {
-	ID: "dialogue/mpa-startup/initiator", Cite: cite("rfc5044/7.1.2/7", "rfc5044/7.1.2/8", "rfc6581/9.2/6", "rfc6581/9.1/10"),
+	ID: "dialogue/mpa-startup/initiator", Cite: cite("rfc5044/7.1.2/7", "rfc5044/7.1.2/8", "rfc6581/9.2/6", "rfc6581/9.1/10", "verbs/cm/18"),
 	Title: "A connecting device handles Replies as specified",
-	Sends: "random Replies: flags, private data, depths and RTRs; some malformed", Expects: startupExpects,
-	Defects: []string{"RTRUnasked", "RejectIsAccept"}, Run: onStartups(true, model.MPA{CRC: true}),
+	Sends: "random Replies: flags, private data, depths and RTRs; some malformed; a queue pair whose connect failed connects again", Expects: startupExpects,
+	Defects: []string{"RTRUnasked", "RejectIsAccept", "RejectedKeepsQP", "FailedKeepsQP"}, Run: onStartups(true, model.MPA{CRC: true}),
 }}

@@ -126,7 +126,16 @@ func (c *conn) expectClose() {
 }
 
 // expectEnd expects that the device ends the stream, by FIN or RST, and sends no FPDU before.
-func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
+func (c *conn) expectEnd() { c.expectEndWithin(c.endTimeout()) }
+
+// endTimeout is how long to wait for the end of a stream that a device ends at once. In virtual time
+// it is shorter than ResponseTimeout, and than the time that known devices wait for the peer's FIN.
+func (c *conn) endTimeout() time.Duration {
+	if c.Virtual {
+		return 3 * time.Second
+	}
+	return c.ResponseTimeout()
+}
 
 // expectEndWithin expects the end of the device's stream within the timeout, and no FPDU before.
 func (c *conn) expectEndWithin(timeout time.Duration) {
@@ -204,7 +213,7 @@ func (c *conn) expectDisconnect() {
 	if c.endErr != nil {
 		c.closeWrite()
 	}
-	c.Must("a notification of the disconnect", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
+	c.Must("a notification of the disconnect", c.deviceConn.WaitDisconnect(c.endTimeout()))
 }
 
 const (

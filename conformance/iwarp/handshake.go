@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +95,7 @@ func (h *host) startActiveListening(s setup) *handshake {
 	cm := h.CM()
 	hs.task = h.Go("connect", func() error {
 		var err error
-		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), packet.Get(s.connParams, defaultParam), appTimeout)
+		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), packet.Get(s.connParams, defaultParam), cmp.Or(s.connectTimeout, appTimeout))
 		return err
 	})
 	hs.tcp, err = hs.peerListener.Accept(h.ResponseTimeout())

@@ -58,6 +58,8 @@ type setup struct {
 	frame func(startupFrame) startupFrame
 	// connParams are the parameters of the application; an IRD and ORD of 16 if nil.
 	connParams *verbs.ConnParam
+	// connectTimeout is the timeout of an active device's connect; appTimeout if zero.
+	connectTimeout time.Duration
 	// respond handles the connection request, instead of accepting it. It runs in another
 	// goroutine, and must not call methods of the rig.
 	respond func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
@@ -101,6 +103,9 @@ func (h *host) newConn(s *setup) *conn {
 	}
 	if old := s.reuse; old != nil {
 		c.targetMem, c.localMem, c.qp = old.targetMem, old.localMem, old.qp
+		if state := h.QueryQP(c.qp).State; state != verbs.QPStateReset && state != verbs.QPStateInit {
+			h.ToState(c.qp, verbs.QPStateReset)
+		}
 	} else {
 		c.targetMem, c.localMem = h.Memory(n, access|verbs.AccessLocalWrite), h.Memory(n, verbs.AccessLocalWrite)
 		c.qp = h.CreateQP(verbs.QPInit{

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -258,6 +259,16 @@ func onPartialReply(numbers ...int) func(*conformance.Bench) error {
 	})
 }
 
+// expectEndOfTrickle sends octets one at a time, a second apart, and fails the case unless the device
+// ends the stream within startupLimit and before the last octet.
+func (c *conn) expectEndOfTrickle(b []byte) {
+	for until := c.Now() + startupLimit; c.endErr == nil; b = b[1:] {
+		c.Check(c.Now() < until && len(b) > 1, "the end of the stream", "nothing in %v", startupLimit)
+		c.write(b[:1])
+		c.readStream(time.Second)
+	}
+}
+
 var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases([]conformance.Case{{
 	ID: "mpa/timer/no-request", Cite: cite("rfc5044/7.1.2/12"), Level: conformance.Should,
 	Title:   "A responder that receives no Request closes the stream",
@@ -282,6 +293,35 @@ var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases(
 	Sends:   "ten octets of a Reply; one without its private data, and one without the last octet of it",
 	Expects: "the end of the stream within two minutes, and a connect that fails",
 	Defects: []string{"TimerStopsEarly", "TimerStopsAtHeader"}, Run: onPartialReply(10, 20, 35),
+}, {
+	ID: "mpa/timer/octet-by-octet", Cite: cite("rfc5044/7.1.2/13"), Level: conformance.Should,
+	Title:   "A start-up frame that arrives too slowly closes the stream, whatever its last octet",
+	Sends:   "a Request and a Reply with 512 or 508 octets of private data, an octet per second",
+	Expects: "the end of the stream within two minutes, and a connect that fails",
+	Defects: []string{"RequestTimeoutRestarts", "ReplyTimeoutRestarts"}, Run: onHost(func(h *host) {
+		h.dialAndSend(h.listen(), nil).expectEndOfTrickle(revision1Request().Private(data(512)).Append(nil))
+		hs := h.startActive(setup{})
+		hs.recvFrame()
+		hs.expectEndOfTrickle(hs.replyWithPrivateData().Private(data(508)).Append(nil))
+		hs.expectConnError()
+	}),
+}, {
+	ID:      "mpa/timer/retry-has-the-rest-of-the-time",
+	Cite:    citeSection("package verbs", "", "verbs/cm/9"),
+	Title:   "A connect ends at its timeout, even if it is retried with revision 1",
+	Sends:   "a reset 8 s after the Request, and nothing after a second one",
+	Expects: "a connect of 9 s that fails, and not long after its time",
+	Defects: []string{"FallbackFreshTimeout"}, Run: onHost(func(h *host) {
+		const limit, until = 9 * time.Second, 8 * time.Second
+		began := h.Now()
+		hs := h.startActiveListening(setup{connectTimeout: limit})
+		hs.recvFrame()
+		h.Sleep(began + until - h.Now())
+		hs.reset()
+		hs.expectConnError()
+		took := h.Now() - began
+		h.Check(took < limit+hs.endTimeout(), fmt.Sprintf("a connect that ends after %v", limit), "after %v", took)
+	}),
 }, {
 	ID: "mpa/timer/ends-with-the-start-up", Cite: cite("rfc5044/7.1.2/13", "rfc5044/7.1.2/6"), Level: conformance.Should,
 	Title:   "The start-up timers stop when the Request or Reply has arrived",

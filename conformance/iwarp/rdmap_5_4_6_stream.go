@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -408,7 +409,8 @@ var rdmapStreamCases = []conformance.Case{{
 		c.ExpectNoSuccess()
 	}),
 }, {
-	ID: "rdmap/stream/ready-only-by-connection", Cite: cite("rfc5040/6.1/1"),
+	ID:      "rdmap/stream/ready-only-by-connection",
+	Cite:    citeSection("libibverbs", "ibv_query_qp(3)", "verbs/modify/4", "verbs/modify/2"),
 	Title:   "A queue pair is in RTR only if the modify has succeeded",
 	Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
 	Expects: "a modify that is refused, or a queue pair in RTR",
@@ -421,6 +423,32 @@ var rdmapStreamCases = []conformance.Case{{
 			return
 		}
 		c.ExpectState(c.qp, verbs.QPStateRTR)
+	}),
+}, {
+	ID:      "rdmap/stream/full-send-queue",
+	Cite:    citeSection("libibverbs", "ibv_post_send(3)", "verbs/post/5"),
+	Title:   "Posting to a full send queue fails, and succeeds again when its requests are complete",
+	Sends:   "Read Responses for reads that the application posts with as many fenced Sends as the queue has room for, three times",
+	Expects: "ENOMEM for one Send more; completions in the order of posting",
+	Defects: []string{"SendQueueTakesMore", "UnsignaledStay"}, Run: onConn(func(c *conn) {
+		room := c.QueryQP(c.qp).Caps.MaxSendWR
+		for range 3 {
+			read := c.deviceRead(1, 0, 16)
+			wrs := make([]verbs.SendWR, room)
+			for i := range wrs {
+				wrs[i] = c.sendWR(2, 64, 16)
+				wrs[i].Flags = verbs.SendFence
+			}
+			wrs[room-2].Flags |= verbs.SendSignaled // the last that there is room for
+			n, err := c.qp.PostSend(wrs)
+			c.MustFail("one request too many", err, verbs.ErrNoMemory)
+			c.Check(n == room-1, fmt.Sprintf("%d requests posted", room-1), "%d", n)
+			c.send(iwarp.ReadResponseTo(read, data(16)))
+			for range n {
+				c.expect(iwarp.Op(iwarp.OpSend))
+			}
+			c.ExpectCompletions(verbs.WCSuccess, 1, 2)
+		}
 	}),
 }, {
 	ID: "rdmap/stream/reads-under-way-are-limited", Cite: cite("rfc5040/6.1/2", "rfc5040/5.5/4"),

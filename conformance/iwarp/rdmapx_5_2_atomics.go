@@ -228,8 +228,9 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 	Title:   "An Atomic Response that does not match the request ends the stream",
 	Sends:   "Atomic Responses with another identifier, also with one that differs in a high bit only, with one and four octets missing, with one and four extra octets, and with an extra octet in two segments",
 	Expects: "the end of the stream, with any Terminate, and an atomic that fails",
-	Defects: []string{"AtomicResponseUnchecked", "AtomicIDLowOctet", "LongInPartsTaken"}, Run: onEachConn(setup{}, []func(id uint32) iwarp.Segment{
+	Defects: []string{"AtomicResponseUnchecked", "AtomicIDLowOctet", "AtomicIDBelow", "LongInPartsTaken"}, Run: onEachConn(setup{}, []func(id uint32) iwarp.Segment{
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id+1, 7) },
+		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id-1, 7) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id^1<<8, 7) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id^1<<31, 7) },
 		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 8) },

@@ -121,7 +121,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		d.connect()
 	}),
 }, {
-	ID: "verbs/cm/rejected", Cite: cite("rdma_reject(3)", "verbs/cm/7"),
+	ID: "verbs/cm/rejected", Cite: cite("rdma_reject(3)", "verbs/cm/7", "verbs/cm/18"),
 	Title:   "A rejected connection returns an error with the private data of the rejecting side",
 	Sends:   "a request of the device that the partner rejects, and the reverse",
 	Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
@@ -133,8 +133,10 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		var rejected *verbs.RejectError
 		d.DUT.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
 		checkPrivateData(d.DUT, "the refusal", rejected.PrivateData, why)
-		again := newHandshake(d.DUT, d.dutIsActive())
-		again.connect()
+		if d.active.QueryQP(d.active.qp).State == errState { // rdma_cm fails the queue pair
+			d = newHandshake(d.DUT, d.dutIsActive())
+		}
+		d.connect()
 	}),
 }, {
 	ID: "verbs/cm/nobody-listens", Cite: cite("rdma_connect(3)", "verbs/cm/8"),
@@ -239,15 +241,27 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	}),
 }, {
 	ID: "verbs/cm/queue-pair-in-use", Cite: cite(packageVerbs, "verbs/cm/12"),
-	Title:   "A connected queue pair cannot be connected again, and its connection continues",
-	Sends:   "a second connect of a connected queue pair; then messages over the first",
-	Expects: "a refusal, and the messages",
-	Defects: []string{"CMTakesAnyQP"}, Run: onActive(func(d *handshake) {
-		d.connect()
-		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
-		d.DUT.MustFail("connecting a connected queue pair", err, nil)
-		d.DUT.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
+	Title:   "A queue pair that is being connected, is connected or has failed cannot be connected again, and its connection continues",
+	Sends:   "second connects of a queue pair while the first waits for its answer, and after it; then messages over the first, and a connect after its end",
+	Expects: "refusals, and the messages",
+	Defects: []string{"CMTakesAnyQP", "ConnectsTwice", "ConnectsFailedQP"}, Run: onActive(func(d *handshake) {
+		expectRefused := func(what string) {
+			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
+			d.DUT.MustFail("connecting a queue pair that "+what, err, nil)
+			d.DUT.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
+		}
+		d.startConnect(connParam, d.DUT.ResponseTimeout())
+		req := d.nextRequest()
+		if d.DUT.Device.Info().Transport == verbs.TransportIWARP { // a second REQ makes the first stale
+			expectRefused("is being connected")
+		}
+		d.accept(req, connParam)
+		expectRefused("is connected")
 		d.pair().expectBothDeliver()
+		d.active.Must("a connection that can be ended", d.active.conn.Disconnect())
+		d.DUT.Must("the end of the connection", d.passive.conn.WaitDisconnect(d.DUT.ResponseTimeout()))
+		d.active.AwaitState(d.active.qp, errState)
+		expectRefused("has failed")
 	}),
 }, {
 	ID: "verbs/cm/disconnect", Cite: cite("rdma_disconnect(3)", "verbs/cm/13"),
