@@ -80,12 +80,13 @@ type designsView struct {
 	Rows   []surveyRow
 }
 
+// surveyRow compares measurements with a row of the published survey (Sur 2006).
 type surveyRow struct {
-	Name               string
-	Own, Rings, Shared string // MB per rank with ring-sendrecv, ring-srq and srq
-	PerRing            string // KB
+	Name                       string
+	RingSendRecv, RingSRQ, SRQ string // MB per rank with these designs
+	PerRing                    string // KB
 
-	Ratio, PublishedRatio                 string // Own divided by Shared
+	Ratio, PublishedRatio                 string // RingSendRecv divided by SRQ
 	RingCount, PublishedRingCount         string
 	Unexpected, PublishedUnexpected       string
 	LowWatermarks, PublishedLowWatermarks string
@@ -133,19 +134,19 @@ func newDesignsView(e *Experiment) *designsView {
 	return v
 }
 
-// newSurveyRow compares a published row with points measured with ring-sendrecv (own), ring-srq
-// (rings) and srq (shared).
-func newSurveyRow(t *surveyed, own, rings, shared *Point) surveyRow {
+// newSurveyRow compares a row of the published survey with the points measured with the designs
+// ring-sendrecv, ring-srq and srq.
+func newSurveyRow(published *surveyed, ringSendRecv, ringSRQ, srq *Point) surveyRow {
 	r := surveyRow{
-		Name: t.name,
-		Own:  megabytes(own.Bytes.Mean), Rings: megabytes(rings.Bytes.Mean), Shared: megabytes(shared.Bytes.Mean),
-		Ratio: fmt.Sprintf("%.1f", own.Bytes.Mean/shared.Bytes.Mean), PublishedRatio: t.ratio,
-		RingCount: fmt.Sprintf("%.2f", rings.Rings.Mean), PublishedRingCount: fmt.Sprintf("%.2f", t.rings),
-		Unexpected: fmt.Sprintf("%.1f %%", 100*shared.Unexpected), PublishedUnexpected: fmt.Sprintf("%.1f %%", t.unexpected),
-		LowWatermarks: fmt.Sprintf("%.2f", shared.LowWatermarks.Mean), PublishedLowWatermarks: fmt.Sprintf("%.2f", t.lowMarks),
+		Name:         published.name,
+		RingSendRecv: megabytes(ringSendRecv.Bytes.Mean), RingSRQ: megabytes(ringSRQ.Bytes.Mean), SRQ: megabytes(srq.Bytes.Mean),
+		Ratio: fmt.Sprintf("%.1f", ringSendRecv.Bytes.Mean/srq.Bytes.Mean), PublishedRatio: published.ratio,
+		RingCount: fmt.Sprintf("%.2f", ringSRQ.Rings.Mean), PublishedRingCount: fmt.Sprintf("%.2f", published.rings),
+		Unexpected: fmt.Sprintf("%.1f %%", 100*srq.Unexpected), PublishedUnexpected: fmt.Sprintf("%.1f %%", published.unexpected),
+		LowWatermarks: fmt.Sprintf("%.2f", srq.LowWatermarks.Mean), PublishedLowWatermarks: fmt.Sprintf("%.2f", published.lowMarks),
 	}
-	if rings.Rings.Mean > 0 { // PerRing is the memory that a ring adds
-		r.PerRing = fmt.Sprintf("%.0f KB", (rings.Bytes.Mean-shared.Bytes.Mean)/rings.Rings.Mean/1000)
+	if ringSRQ.Rings.Mean > 0 { // PerRing is the memory that a ring adds
+		r.PerRing = fmt.Sprintf("%.0f KB", (ringSRQ.Bytes.Mean-srq.Bytes.Mean)/ringSRQ.Rings.Mean/1000)
 	}
 	return r
 }
