@@ -36,7 +36,7 @@ func Generate(root string, files []string) (all []Mutant, err error) {
 
 // canDispatch reports whether a function can call a mutated variant of itself, as Overlay makes it
 // do: its receiver and parameters have names, and it is neither init nor a function with type
-// parameters.
+// parameters. A parameter may be blank (_), because Overlay gives it a name; a receiver may not.
 func canDispatch(f *ast.FuncDecl) bool {
 	for _, p := range f.Type.Params.List {
 		if len(p.Names) == 0 {
