@@ -73,7 +73,8 @@ func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, er
 	return p, nil
 }
 
-// defaultPath returns a path between two addresses with default header fields.
+// defaultPath returns a path for MADs, and for CNPs to senders of datagrams, with default header
+// fields. Its source port is that of QP1, from which MADs are sent.
 func (c *Config) defaultPath(src, dst netip.Addr) path {
 	pa := path{
 		src: netip.AddrPortFrom(src, cmp.Or(c.Link.SrcPort, datagramPort(gsiQPN))), dst: netip.AddrPortFrom(dst, wire.Port),

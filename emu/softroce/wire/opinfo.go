@@ -127,8 +127,8 @@ const (
 	wholeRecv    = ConsumesRecv | CompletesRecv
 )
 
-// connected are the operations of RC, with their headers in RC.
-var connected = [...]operation{
+// rcOperations are the operations of RC, with their headers in RC.
+var rcOperations = [...]operation{
 	{OpSendFirst, "SEND_FIRST", 0, sendRequest | first | ConsumesRecv},
 	{OpSendMiddle, "SEND_MIDDLE", 0, sendRequest | middle},
 	{OpSendLast, "SEND_LAST", 0, sendRequest | last | CompletesRecv},
@@ -156,9 +156,8 @@ var connected = [...]operation{
 	{OpAtomicWrite, "ATOMIC_WRITE", HasRETH, Request | AtomicWrite | single | HasPayload},
 }
 
-// makeOpcodes returns the table of opcodes. RC and XRC have all operations in the list connected,
-// UC, UD and RD some of them, with the transport's own extension headers. CNP and the RESYNC of RD
-// are not in the list.
+// makeOpcodes returns the table of opcodes. XRC has all rcOperations, and UC, UD and RD have some of
+// them, with the transport's own extension headers. CNP and the RESYNC of RD are no rcOperations.
 func makeOpcodes() (table [256]Info) {
 	define := func(t Transport, row operation) {
 		table[MakeOpcode(t, row.op)] = Info{
@@ -168,10 +167,10 @@ func makeOpcodes() (table [256]Info) {
 			Class:     row.class,
 		}
 	}
-	for _, row := range connected {
+	for _, row := range rcOperations {
 		define(TransportRC, row)
 
-		if row.op <= OpWriteOnlyImm { // UC has no responses
+		if row.op <= OpWriteOnlyImm { // UC has SENDs and WRITEs only
 			define(TransportUC, row)
 		}
 
