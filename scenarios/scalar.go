@@ -81,6 +81,8 @@ func describeType(t reflect.Type, tag reflect.StructTag) string {
 	case formBool:
 		return "true or false"
 	case formNumber:
+		// The only value of a key such as version helps if the key is missing. Other ranges are in
+		// the errors of checkRange.
 		if least, most, ok := rangeOf(tag); ok && least == most {
 			return strconv.FormatInt(least, 10)
 		}
