@@ -113,12 +113,12 @@ func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
-// concurrencySafe are the types and functions of package sync that need no other synchronisation. A
-// package that uses only these is raced by the tests of its concurrent callers.
-var concurrencySafe = []string{"Map", "Pool", "OnceFunc", "OnceValue", "OnceValues"}
+// standaloneSync are the names of package sync that, unlike a Mutex, guard no variables of their
+// users. A package that uses only these is raced by the tests of its concurrent callers.
+var standaloneSync = []string{"Map", "Pool", "OnceFunc", "OnceValue", "OnceValues"}
 
-// usesConcurrency reports whether f uses goroutines, channels, atomics, parallel tests, or package
-// sync, except for the names of it that are concurrencySafe.
+// usesConcurrency reports whether f uses goroutines, channels, atomics, parallel tests, or a
+// name of package sync that is not in standaloneSync.
 func usesConcurrency(f *ast.File) (found bool) {
 	importsSync := false
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -130,7 +130,7 @@ func usesConcurrency(f *ast.File) (found bool) {
 			found = found || n.Path.Value == `"sync/atomic"`
 		case *ast.SelectorExpr:
 			pkg, _ := n.X.(*ast.Ident)
-			usesSync := importsSync && pkg != nil && pkg.Name == "sync" && !slices.Contains(concurrencySafe, n.Sel.Name)
+			usesSync := importsSync && pkg != nil && pkg.Name == "sync" && !slices.Contains(standaloneSync, n.Sel.Name)
 			found = found || usesSync || n.Sel.Name == "Parallel" // t.Parallel
 		}
 		return !found
