@@ -61,6 +61,7 @@ func DocumentKeys() (keys []string) {
 
 // WriteCoverage prints, by document, how many rows (requirements of the standards) of the ledger
 // the cases cover. If keys is not empty, it prints just the documents with these keys, by section.
+// The MUSTs are the testable rows of level MUST: those covered, and all.
 func WriteCoverage(w io.Writer, keys []string) error {
 	docs, err := conformance.Ledger()
 	if err != nil {

@@ -16,7 +16,7 @@ type UCSender struct {
 	PKey    uint16
 }
 
-// UCRequest is a request with its payload.
+// UCRequest is a request of a UCSender, with its payload. READs and atomics are of XRC only.
 type UCRequest struct {
 	WR      verbs.SendWR
 	Payload []byte

@@ -119,8 +119,9 @@ func (c *VerbsCQ) Forget(q *VerbsQueue) {
 	c.completions = kept
 }
 
-// compareWC returns an error that names the first valid field that differs. In a failed completion
-// only the request, the status and the queue pair are valid.
+// compareWC returns an error with the expected value of the first valid field that differs; callers
+// of Take report it beside the polled completion. In a failed completion only the request, the
+// status and the queue pair are valid.
 func compareWC(want, got *verbs.WC) error {
 	success := want.Status == verbs.WCSuccess
 	// Drivers may report a GRH on connected queue pairs too.

@@ -137,12 +137,13 @@ func (s *senderDialogue) drawPosts(r *rand.Rand) []senderPost {
 	return all
 }
 
-// request makes a work request with the next ID. READs and atomics place their results from
-// SinkOffset on in LocalMem.
+// request makes a work request of UC or XRC with the next ID. READs and atomics, which only XRC
+// has, place their results from SinkOffset on in LocalMem.
 func (s *senderDialogue) request(p senderPost) model.UCRequest {
 	off := p.off
 	r := model.UCRequest{WR: verbs.SendWR{
 		WRID: s.ids | sendIDs, Opcode: p.op, Flags: p.flags, Imm: p.imm, Remote: p.remote, XRC: verbs.XRC{SRQN: p.srqn},
+		// The operands differ, and use both halves of 64 bits.
 		Atomic: verbs.Atomic{CompareAdd: uint64(p.imm) << 17, Swap: uint64(p.imm)<<33 | 5},
 	}}
 	s.ids++
@@ -150,7 +151,7 @@ func (s *senderDialogue) request(p senderPost) model.UCRequest {
 		off += SinkOffset
 	}
 	r.Payload = s.LocalMem.Buf[off:][:p.n]
-	for _, n := range []int{p.split, p.split, p.n} {
+	for _, n := range []int{p.split, p.split, p.n} { // up to three SGEs; the last has the rest
 		if n = min(n, p.n); n > 0 {
 			r.WR.SGL = append(r.WR.SGL, s.LocalMem.SGE(off, n))
 			off, p.n = off+n, p.n-n
