@@ -19,7 +19,7 @@ type transfer struct {
 	remote       wire.Memory // memory of the peer
 	notice       notice
 	owner        any
-	sink         []byte // destination, if local is a bounce buffer
+	destination  []byte // of the data, if local is a bounce buffer
 	pendingParts int    // posted and queued
 	pendingBytes int    // of a read in packets: not received yet
 	lastConn     *conn  // that wrote last
@@ -55,7 +55,7 @@ func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.stats.Reads++
 	c.stats.ReadBytes += uint64(t.N)
 	into := t.Local.(*memory.Region)
-	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMARead, sink: into.Sink()})
+	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMARead, destination: into.Destination()})
 }
 
 // Write starts to write to the memory of a peer. Upper.Finished reports the end to the owner. The
@@ -202,8 +202,8 @@ func (c *Carrier) finishTransfer(m *transfer, err error) {
 		m.result.Release()
 		m.result = nil
 	}
-	if m.sink != nil && err == nil {
-		c.mem.ChargeCopy(copy(m.sink, m.local.Bytes()[:m.n])) // the copy takes virtual time
+	if m.destination != nil && err == nil {
+		c.mem.ChargeCopy(copy(m.destination, m.local.Bytes()[:m.n])) // the copy takes virtual time
 	}
 	c.finished(m.owner, m.op, err)
 }

@@ -9,14 +9,14 @@ import (
 // Region is a buffer of the program that NICs can access, or a bounce buffer in its place.
 type Region struct {
 	Span
-	entry  *Entry[*Block] // nil for a bounce buffer
-	bounce *Buffer
-	sink   []byte // destination of data that is read into the bounce buffer
+	entry       *Entry[*Block] // nil for a bounce buffer
+	bounce      *Buffer
+	destination []byte // of data that is read into the bounce buffer
 }
 
-// Sink is the buffer to which data that was read into a bounce buffer must be copied; nil if there
-// is no bounce buffer.
-func (r *Region) Sink() []byte { return r.sink }
+// Destination is the buffer to which data that was read into a bounce buffer must be copied; nil if
+// there is no bounce buffer.
+func (r *Region) Destination() []byte { return r.destination }
 
 // Register makes a buffer, which must not be empty, accessible to NICs and peers until Release.
 func (r *Registry) Register(buf []byte) (*Region, error) {
@@ -97,11 +97,11 @@ func (r *Registry) Source(data []byte) (*Region, error) {
 }
 
 // Sink returns a region into which data of a peer can be read. If it is a bounce buffer, the caller
-// must copy the data to its destination, [Region.Sink], when the read completes.
+// must copy the data to [Region.Destination] when the read completes.
 func (r *Registry) Sink(into []byte) (*Region, error) {
 	region, err := r.localRegion(into)
 	if err == nil && region.bounce != nil {
-		region.sink = into
+		region.destination = into
 	}
 	return region, err
 }

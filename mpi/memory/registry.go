@@ -58,8 +58,8 @@ const (
 	addrGap   = 4 << 10
 )
 
-// New returns a registry without memory. It delays deregistration of memory that leaves the cache,
-// and has pools of send buffers for long packets, short packets and 8-byte words.
+// New returns a registry with no registered memory, and with empty pools of send buffers for long
+// packets, short packets and 8-byte words. It delays deregistration of memory that leaves the cache.
 func New(cfg Config) *Registry {
 	const maxIdle = 1024
 	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), nextAddr: firstAddr}

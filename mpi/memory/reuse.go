@@ -225,7 +225,7 @@ func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) boo
 // memory. A buffer that the program uses often is registered instead.
 
 // TrackReuse starts to count the uses of small buffers, so that IsFrequent can select those to
-// register. It measures the thresholds if cfg has none.
+// register. It measures cfg.Thresholds, the uses after which registration pays, if they are nil.
 func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 	if cfg.Thresholds == nil {
 		if cfg.Thresholds, err = r.measureThresholds(); err != nil {
