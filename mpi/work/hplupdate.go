@@ -158,8 +158,8 @@ func (h *hpl) checkElimination() {
 	if h.n > hplReference {
 		return
 	}
-	alone := *h.j // without communication and its time
-	alone.p.Compute = 0
+	alone := *h.j
+	alone.p.Compute = 0 // the check must not spend the modelled CPU time
 	whole := &hpl{blockCyclic: newBlockCyclic(h.seed, h.n, h.block, 1, 0), j: &alone}
 	whole.eliminate()
 	for i := range h.rows.owned {

@@ -7,12 +7,13 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// wavefront solves a system on a grid by sweeps from one corner to the opposite and back,
-// as NPB's LU does. Ranks have columns of the grid; a plane can be swept when those of the
-// northern and western neighbours have been. A sweep is a pipeline with two small messages
-// per plane and rank, five numbers for each point of an edge, from the same buffers thousands
-// of times (Rashti 2010 Table 5.1); many are unexpected (Sur 2006 Table 1). Before each pair of
-// sweeps, faces are exchanged with receives of any source (Rashti 2010 Fig. 4.18).
+// wavefront solves a system on a cubic grid by sweeps from one corner to the opposite and back, as
+// NPB's LU does. Ranks are arranged in rows and columns, and divide each plane (the points with the
+// same z) among them; a rank sweeps its part after its northern and western neighbours theirs. A
+// sweep is a pipeline with two small messages per plane and rank, five numbers for each point of an
+// edge, from the same buffers thousands of times (Rashti 2010 Table 5.1); many are unexpected (Sur
+// 2006 Table 1). Before each pair of sweeps, faces are exchanged with receives of any source
+// (Rashti 2010 Fig. 4.18).
 func wavefront(j *job) {
 	size := luSizes[j.p.Class]
 	rows, columns := rectangle(j.Size())

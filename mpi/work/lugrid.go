@@ -1,6 +1,6 @@
 package work
 
-// luGrid is a rank's columns of a cubic grid, with a ghost point on each side of x and y.
+// luGrid is a rank's part of all planes of a cubic grid, with a ghost point on each side of x and y.
 // Outside the whole grid all is 0.
 type luGrid struct {
 	seed          uint64

@@ -38,7 +38,7 @@ type bodies struct {
 	first, n  int
 	total     int
 	state     []float64 // mass and position of each
-	speed     []float64
+	velocity  []float64
 	force     []float64
 	passing   [2][]byte // under way
 	momentum  [3]float64
@@ -54,7 +54,7 @@ func newBodies(j *job, total int) *bodies {
 		b.state = append(b.state, 1.5+uniform(k)/2) // the mass, which the position follows
 		for axis := range uint64(3) {
 			b.state = append(b.state, uniform(mix(k+axis+1)))
-			b.speed = append(b.speed, uniform(mix(k+axis+9))/10)
+			b.velocity = append(b.velocity, uniform(mix(k+axis+9))/10)
 		}
 	}
 	b.force = make([]float64, 3*b.n)
@@ -72,20 +72,21 @@ const (
 	softening = 1e-2
 )
 
-// drift moves the particles by their speeds for a time step.
+// drift moves the particles by their velocities for a time step.
 func (b *bodies) drift() {
 	for i := range b.n {
 		for axis := range 3 {
-			b.state[bodySize*i+1+axis] += timeStep * b.speed[3*i+axis]
+			b.state[bodySize*i+1+axis] += timeStep * b.velocity[3*i+axis]
 		}
 	}
 }
 
-// kick changes the speeds of the particles by the forces for a time step.
+// kick changes the velocities of the particles by the forces for a time step.
 func (b *bodies) kick() {
 	for i := range b.n {
+		mass := b.state[bodySize*i]
 		for axis := range 3 {
-			b.speed[3*i+axis] += timeStep * b.force[3*i+axis] / b.state[bodySize*i]
+			b.velocity[3*i+axis] += timeStep * b.force[3*i+axis] / mass
 		}
 	}
 }
@@ -148,7 +149,7 @@ func (b *bodies) exchangeSummaries(step int) {
 		sum[0] += mass
 		for axis := range 3 {
 			sum[1+axis] += mass * b.state[bodySize*i+1+axis]
-			sum[4+axis] += mass * b.speed[3*i+axis]
+			sum[4+axis] += mass * b.velocity[3*i+axis]
 		}
 	}
 	mine := make([]byte, 64)
