@@ -64,7 +64,8 @@ type Node[T any] struct {
 // Queued reports whether the node is in a queue.
 func (n *Node[T]) Queued() bool { return n.order != 0 }
 
-// push appends a node to the list of the wildcard set w. A node has a link for each such set.
+// push appends a node to l, a list of nodes whose envelopes are masked with the wildcard set w. A
+// node has a link for each set, as it may be in a list of each.
 func (l *list[T]) push(n *Node[T], w int) {
 	n.links[w] = link[T]{prev: l.last, list: l}
 	if l.last == nil {
