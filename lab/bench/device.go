@@ -65,7 +65,7 @@ type DeviceProperties struct {
 	Attr     verbs.DeviceAttr
 	MTU      int              // of the link
 	Wire     DeviceWire       // how the judge, which tests the device, accesses the link
-	addrs    map[int]addrPair // by address family
+	addrs    map[int]addrPair // by address family, 4 or 6
 }
 
 // Streams reports whether the device uses TCP.

@@ -354,7 +354,8 @@ func (d *Device) awaitAddrs(client *agent.Client) error {
 	}
 }
 
-// queryAddrPairs opens the device, and returns its addresses and those of this host.
+// queryAddrPairs opens the device, and returns its addresses and those of this host, by address
+// family (4 or 6).
 func (d *Device) queryAddrPairs(client *agent.Client) (pairs map[int]addrPair, err error) {
 	dev, err := client.Open(d.name)
 	if err != nil {

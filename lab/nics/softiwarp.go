@@ -24,8 +24,8 @@ func softIWARP() *Provider {
 			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
-		// The option siw_peer adapts an emulated NIC to a peer that is siw. verbDefects change
-		// verbs calls, and Defects the packets and the state of the NIC.
+		// Options are for an emulated NIC with siw as its peer. verbDefects are the defects of siw
+		// in verbs calls; Provider.Defects below are those of packets and of the NIC's state.
 		Kernel: KernelDriver{Name: "siw", Options: Options{"siw_peer": true}, verbDefects: []string{"RTRIgnored", "InvalidateUnreported"}},
 		Profiles: []Profile{
 			{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Defects: siwDefects, Restrictions: siwRestrictions},

@@ -118,11 +118,11 @@ func (s *sender) run(until time.Time) error {
 	return nil
 }
 
-// nextBatch returns the next bytes to send, and adds their number, without CRCs, to s.sent. With
-// copyAndCRC, it copies the messages and appends a CRC to each chunk.
+// nextBatch returns the next chunks to send, and adds their bytes, without CRCs, to s.sent. With
+// copyAndCRC, it copies them to s.buf, each with a CRC after it.
 func (s *sender) nextBatch() []byte {
 	if !s.copyAndCRC {
-		// Without CRCs, consecutive messages are contiguous in memory.
+		// Without CRCs, consecutive chunks are contiguous in memory.
 		n := s.batch * min(s.message, chunkMax)
 		if s.off+n > len(s.memory) {
 			s.off = 0
@@ -131,7 +131,7 @@ func (s *sender) nextBatch() []byte {
 		s.sent += uint64(n)
 		return s.memory[s.off-n : s.off]
 	}
-	batch := s.buf
+	batch := s.buf[:0]
 	for range s.batch {
 		chunk := s.next()
 		batch = append(batch, chunk...)
