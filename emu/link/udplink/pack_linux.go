@@ -103,6 +103,7 @@ func (s *sender) pack(ds []link.Datagram, singles int) int {
 		}
 		m.first, m.segments, m.bytes = i, run, size
 		if run > 1 {
+			// The kernel numbers segments in the IPv4 identification, which ICRCs cover.
 			s.patchIPIDs(ds, m, patch)
 		}
 		n := s.gather(s.iovecs[iov:], ds[i:i+run])
@@ -193,7 +194,8 @@ func adjacent(a, b []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(a)))+uintptr(len(a)) == uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-const patch, unpatch = true, false // of patchIPIDs
+// Values of patching in patchIPIDs: correct the ICRCs, or undo it.
+const patch, unpatch = true, false
 
 // patchIPIDs corrects the ICRCs in the payloads of super-packet m for the IPv4 identifications 0,
 // 1, 2, … of its segments, and sets IPID. A second call, with unpatch, undoes both.
