@@ -106,14 +106,15 @@ func (r *Real) PollFound() {
 	}
 }
 
-// PollEmpty implements Driver. It sends acknowledgements, unless ackDelay delays them further, and
-// packets that the network had no room for (r.full), and handles deadlines that have passed.
+// PollEmpty implements Driver. It sends packets that the network had no room for (r.full), handles
+// deadlines that have passed, and sends acknowledgements. If there is nothing else to do, they may
+// wait for an answer of the application, as acks.emptyPoll decides.
 func (r *Real) PollEmpty() {
 	delay := r.acks.emptyPoll(r.pollReceived)
 	due := r.engine.Deadline() <= r.poller.lastPoll
 	switch {
 	case delay && !due && !r.full:
-		r.unpark() // the background goroutine sends them if the application stops polling
+		r.unpark() // if the application stops polling, the background goroutine sends them
 	case r.acks.pending || r.full || due:
 		r.pump(r.poller.lastPoll)
 	}
