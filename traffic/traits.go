@@ -23,7 +23,7 @@ type TransportTraits struct {
 	// Immediate data sent after a plain write looks like a write with immediate data.
 	SeparateImm bool
 	// UDPPortInGRH: the GRH of a datagram describes a UDP packet with the message alone, with
-	// the source port in octets 2 and 3.
+	// the source port in octets 2 and 3, as in datagram-iWARP.
 	UDPPortInGRH bool
 	// MissingOps are operations of reliable services that the device lacks.
 	MissingOps []verbs.WROpcode
@@ -37,7 +37,9 @@ func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 	}
 	if dev.Info().Transport == verbs.TransportIWARP {
 		traits = TransportTraits{ConnectsByCM: true, NoRNR: true, CompletesEarly: true, AtomicsAfterLaterWrites: true, SeparateImm: true}
-		if !attr.Caps.Has(verbs.CapRC) { // datagram-iWARP has no connections; a completion of its reliable service means delivery
+		if !attr.Caps.Has(verbs.CapRC) {
+			// datagram-iWARP has no connections. A message of its reliable service waits for a
+			// receive, and completes after delivery.
 			traits = TransportTraits{AtomicsAfterLaterWrites: true, SeparateImm: true, UDPPortInGRH: true}
 		}
 	}
