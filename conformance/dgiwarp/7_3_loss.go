@@ -117,7 +117,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 	Title:   "Neither later packets nor Acks without news postpone the timeout of the oldest packet",
 	Sends:   "Acks of earlier packets, 8 ms apart, while the application posts another Send before each",
 	Expects: "a retransmission of the oldest packet",
-	Defects: []string{"SendRestartsTimer", "OldAckRestartsTimer"}, Run: onPeer(func(p *peer) {
+	Defects: []string{"PacketRestartsTimer", "OldAckRestartsTimer"}, Run: onPeer(func(p *peer) {
 		p.establishSlowly()
 		oldest := p.fromDeviceFlow.next
 		for id := range uint64(12) {

@@ -496,9 +496,9 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/sqd/cannot-be-left-while-draining", Cite: ibta("", "sqd/3"),
 	Title:   "A queue pair cannot go from SQD to RTS while its send queue drains",
-	Sends:   "an ACK for a SEND of the device, late",
-	Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
-	Defects: []string{"SQDIgnored"}, Run: OnPort(func(p *Port) {
+	Sends:   "an RNR NAK for a SEND of the device, and an ACK when it is sent again",
+	Expects: "that RTS is refused before the ACK, also during the RNR wait, and granted after it; ERR is granted at any time",
+	Defects: []string{"SQDIgnored", "RNRWaitCountsAsDrained"}, Run: OnPort(func(p *Port) {
 		toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
 		c := p.connect(Setup{signalAll: true})
 		c.sendUnacked(1)
@@ -506,6 +506,11 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.MustFail("SQD to RTS while it drains", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
 		a := c.QueryQP(c.QP)
 		c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
+		const wait = 29 // 163.84 ms
+		c.Send(ib.RNR(c.DevicePSN(0), wait, 0))
+		c.Sync()
+		c.MustFail("SQD to RTS during the RNR wait", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
+		c.expectAll(c.wantSend(0, 8))
 		c.completeWith(c.peerAck(0, 1), 1)
 		c.awaitDrained()
 		c.Must("SQD to RTS when it has drained", c.QP.Modify(toRTS, verbs.QPAttrState))

@@ -248,10 +248,10 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "uc/10"), Level: conformance.May, Needs: verbs.CapRC,
-	Title:   "A duplicate UC message is delivered once or twice, and has no other effect",
-	Sends:   "a SEND of one packet, one of two, and a WRITE with immediate data, each twice; then a SEND at the next PSN",
-	Expects: "each whole message once or twice, with all its bytes, then the last; the state RTS",
-	Defects: []string{"UCDropsFatal"}, Run: onUC(7, func(c *Conn) {
+	Title:   "A duplicate UC message or packet has no effect, but that the message may be delivered twice",
+	Sends:   "a SEND of one packet, one of two, and a WRITE with immediate data, each twice; a SEND at the next PSN; SENDs of three packets, of which one is sent twice",
+	Expects: "each whole message once or twice, with all its bytes, then the next; those with a duplicate packet with all their bytes, or not at all; the state RTS",
+	Defects: []string{"UCDropsFatal", "UCDuplicateAppended"}, Run: onUC(7, func(c *Conn) {
 		two := ucMTU + 8
 		for _, m := range []struct {
 			packets []ib.Packet
@@ -281,6 +281,20 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.Send(ucSendOnly(c.PeerPSN(4), 33))
 		wc := c.NextCompletion()
 		c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
+		const three, room = 2*ucMTU + 9, 4 * ucMTU
+		s := ucSetup(3)
+		s.recvLen = room
+		c = c.secondConn(s)
+		for copied := range 3 {
+			packets := ucSend(c.PeerPSN(3*copied), three)
+			c.Send(slices.Insert(packets, copied, packets[copied])...)
+			c.Sync()
+			if wc, ok := c.PollCompletion(0); ok {
+				c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == three, fmt.Sprintf("a message of %d bytes, or none", three), "%s", rig.Describe(&wc))
+				c.ExpectBytes(c.LocalMem, int(wc.WRID-1)*room, Data(three))
+			}
+		}
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }})
 

@@ -419,12 +419,15 @@ func (d *udPort) expectNotSent(wr verbs.SendWR, statuses ...verbs.WCStatus) {
 var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, Labels: labelUD}.Cases([]conformance.Case{{
 	ID: "ud/mcast/each-attached-qp-gets-a-copy", Cite: ibta("", "ud/13"), Needs: verbs.CapRC,
 	Title:   "A datagram to a multicast group is delivered once to each queue pair that is attached to it, and to no other",
-	Sends:   "a datagram for QP 0xFFFFFF to a group of which two of four queue pairs are members; another when one of them has left; one for the number of each other queue pair",
-	Expects: "one completion for each member, and none for the others",
-	Defects: []string{"MulticastOneCopy", "MulticastToOwnQPN"}, Run: OnPort(func(p *Port) {
+	Sends:   "a datagram for QP 0xFFFFFF to a group of which two of four queue pairs are members, and one in RESET; another when one of them has left; one for the number of each other queue pair",
+	Expects: "one completion for each member that can receive, and none for the others",
+	Defects: []string{"MulticastOneCopy", "MulticastToOwnQPN", "MulticastEndsAtReset"}, Run: OnPort(func(p *Port) {
 		group, other := multicastGroup(p.deviceAddr, 1), multicastGroup(p.deviceAddr, 2)
 		a, b, c := p.newUDPort(3, nil), p.newUDPort(3, nil), p.newUDPort(3, nil)
 		none := p.newUDPort(3, nil) // is in no group
+		inReset := p.newUDPort(0, nil)
+		p.Must("a queue pair that joins a group", inReset.QP.AttachMulticast(verbs.GIDFrom(group)))
+		inReset.ToState(inReset.QP, verbs.QPStateReset)
 		p.Must("a queue pair that joins a group", a.QP.AttachMulticast(verbs.GIDFrom(group)))
 		p.Must("a queue pair that joins a group", b.QP.AttachMulticast(verbs.GIDFrom(group)))
 		p.Must("a queue pair that joins a group", c.QP.AttachMulticast(verbs.GIDFrom(other)))
@@ -439,6 +442,7 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 		}
 		p.expectNoCompletion()
 		p.Must("a queue pair that leaves a group", b.QP.DetachMulticast(verbs.GIDFrom(group)))
+		p.Must("a queue pair that leaves a group", inReset.QP.DetachMulticast(verbs.GIDFrom(group)))
 		p.Must("a queue pair that leaves a group", c.QP.DetachMulticast(verbs.GIDFrom(other)))
 	}),
 }, {
