@@ -506,7 +506,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.MustFail("SQD to RTS while it drains", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
 		a := c.QueryQP(c.QP)
 		c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
-		const wait = 29 // 163.84 ms
+		const wait = 28 // 163.84 ms
 		c.Send(ib.RNR(c.DevicePSN(0), wait, 0))
 		c.Sync()
 		c.MustFail("SQD to RTS during the RNR wait", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
