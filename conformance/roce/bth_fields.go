@@ -290,12 +290,22 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Title:   "SE in the last packet of a message decides on the solicited event, in all services",
 	Sends:   "messages of each service with SE in the last packet, in the first only and in none, with and without immediate data",
 	Expects: "an event for those with SE in the last packet, and for no other",
-	Defects: []string{"SolicitedInverted", "DatagramsSolicited"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"SolicitedInverted", "DatagramsSolicited", "XRCNeverSolicited"}, Run: OnPort(func(p *Port) {
 		events := p.useCompChannel()
 		for _, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 			if p.Caps.Has(capOf[kind]) {
 				p.connect(Setup{qpType: kind, Receives: 6, recvLen: 2 * MTU}).checkSolicited(kind, events)
 			}
+		}
+		if p.Caps.Has(verbs.CapXRC) {
+			x := p.newXRCTarget()
+			send := ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(x.srqs[0].Number()).AckReq()
+			p.armCQ(true)
+			x.exchange(send, x.deviceAck(0, 1).On(ib.XRC))
+			x.expectDelivered(0, 16)
+			p.expectNoCQEvent(events)
+			x.exchange(send.WithPSN(x.PeerPSN(1)).SE(), x.deviceAck(1, 2).On(ib.XRC))
+			p.expectCQEvent(events)
 		}
 	}),
 }, {

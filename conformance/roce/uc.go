@@ -160,9 +160,9 @@ var ucCases = overUC.Cases([]conformance.Case{{
 }, {
 	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "uc/2"), Needs: verbs.CapRC,
 	Title:   "A UC message with a lost packet completes no receive, and its receive is used for a later one",
-	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
-	Expects: "no completion for an incomplete message; the first receive completes with a complete one",
-	Defects: []string{"UCPartialDelivered"}, Run: OnPort(func(p *Port) {
+	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones, a WRITE with immediate data, or nothing until the queue pair is in ERR",
+	Expects: "no completion for an incomplete message; the first receive completes with a complete one, or flushed",
+	Defects: []string{"UCPartialDelivered", "UCAbandonedNotReady", "UCAbandonedNotFlushed"}, Run: OnPort(func(p *Port) {
 		for lost := range 3 {
 			c := p.connect(ucSetup(3))
 			c.Send(ucSendWithout(c.PeerPSN(0), lost)...)
@@ -176,13 +176,25 @@ var ucCases = overUC.Cases([]conformance.Case{{
 			c.Completions() // discards that of the other
 			c.Must("a queue pair that can be destroyed", c.QP.Close())
 		}
+		c := p.connect(ucSetup(1))
+		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
+		for k := 3; k < 5; k++ { // one of two is delivered, as above
+			c.Send(ib.WriteOnlyImm(c.PeerPSN(k), c.RETH(0, 40), 7, Data(40)).On(ib.UC))
+		}
+		wc := c.NextCompletion()
+		c.Check(wc.WRID == 1 && wc.Status == verbs.WCSuccess && wc.Opcode == verbs.WCOpRecvRDMAWithImm, "the WRITE with immediate data in the only receive", "%s", rig.Describe(&wc))
+		c = p.connect(ucSetup(1))
+		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
+		c.Sync()
+		c.ToState(c.QP, verbs.QPStateErr)
+		c.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
 	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),
 	Title:   "The first UC message after one with a lost packet is delivered",
-	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets after",
+	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; the same with a message of two packets after; FIRST, LAST without payload, then ONLY",
 	Expects: "a completion for the message after each damaged one",
-	Defects: []string{"UCLosesNext"}, Run: onUC(2, func(c *Conn) {
+	Defects: []string{"UCLosesNext", "UCEmptyLast"}, Run: onUC(3, func(c *Conn) {
 		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
 		c.expectUCDelivery(3, 48, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(48))
@@ -191,6 +203,8 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.Send(ucSend(c.PeerPSN(7), n)...)
 		c.ExpectRecv(2, n)
 		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
+		c.Send(ib.SendFirst(c.PeerPSN(9), Data(ucMTU)).On(ib.UC), ib.New(ib.OpSendLast, c.PeerPSN(10), nil).On(ib.UC))
+		c.expectUCDelivery(11, 49, 3)
 	}),
 }, {
 	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),

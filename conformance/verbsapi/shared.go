@@ -65,9 +65,14 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "Posting to a full shared receive queue fails, and returns how many receives were posted",
 	Sends:   "two receives more than there is room for, in one call and then alone",
 	Expects: "as many posted as there is room, and ENOMEM; none afterwards",
-	Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"}, Run: rig.Body(func(r *rig.Rig) {
-		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
-		expectFullAfter(r, srq, srqSizes(r, srq).MaxWR, m.SGL(0, 64))
+	Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid", "SRQTakesWholeRing"}, Run: rig.Body(func(r *rig.Rig) {
+		m := r.Memory(64, verbs.AccessLocalWrite)
+		for _, size := range []int{4, 5, 16} {
+			init := srqInit(r)
+			init.MaxWR = size
+			srq := r.CreateSRQ(init)
+			expectFullAfter(r, srq, srqSizes(r, srq).MaxWR, m.SGL(0, 64))
+		}
 	}),
 }, {
 	ID: "verbs/srq/lists-that-are-too-long-refused", Cite: cite("ibv_post_srq_recv(3)", "verbs/srq/5"),
