@@ -228,14 +228,15 @@ var lossCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// ackAfter acknowledges all received packets, with an echoed timestamp from which the device
-// measures the round-trip time rtt, and expects that request id completes.
+// ackAfter acknowledges all received packets and expects that request id completes. The Ack echoes
+// a timestamp that makes the device measure rtt as the round-trip time.
 func (p *peer) ackAfter(rtt time.Duration, id uint64) {
 	p.send(p.ack(p.fromDeviceFlow.next).Echo(p.fromDeviceFlow.lastTimestamp - uint32(rtt/time.Microsecond)))
 	p.ExpectCompletion(id, verbs.WCSuccess)
 }
 
-// checkDelay fails the case unless a retransmission has the delay due or, in real time, a longer.
+// checkDelay fails the case unless a retransmission came after the delay due, within 5 %. In real
+// time it may come later.
 func (p *peer) checkDelay(due, got time.Duration) {
 	p.Check(got >= due*95/100 && (!p.Virtual || got <= due*105/100), fmt.Sprintf("a retransmission after %v", due), "after %v", got)
 }

@@ -300,5 +300,6 @@ func (s socket) wait(events int16) error {
 	return nil
 }
 
-// yield lets another thread run, if there are fewer processors than spinning goroutines.
+// yield lets another thread use this processor. A goroutine that spins calls it, because its peer
+// may need the same processor.
 func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -92,13 +92,13 @@ func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
 	return j, nil
 }
 
-// Measurable returns the providers whose devices can be measured.
+// Measurable returns the providers whose devices the command conform measure supports.
 func Measurable() []string {
 	return nics.NamesWith(func(p *nics.Provider) bool { return p.Protocol == conformance.RoCE })
 }
 
 // judge checks the options other than those that select devices and cases. It returns a judge,
-// which runs cases on devices, but has no devices yet. Part means that a filter leaves out cases.
+// which runs cases on devices, but has no devices yet.
 func (c *Conformance) judge() (*judge.Judge, error) {
 	switch {
 	case c.Tier != scenarios.Sim && c.Tier != scenarios.NetNS:

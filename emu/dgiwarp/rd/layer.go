@@ -170,9 +170,8 @@ func (l *Layer) StrictDeadline() mono.Time {
 	return at.Add(timeoutSlack)
 }
 
-// duePeer returns a peer whose deadline has passed, or nil. The peer's timer stays set: the caller
-// handles the deadline and sets the timer again. A timer may be earlier than the peer's deadline,
-// which has moved later; duePeer corrects it.
+// duePeer returns a peer whose deadline has passed, or nil. It postpones timers that expired before
+// the deadline of their peer. The caller must handle the deadline and set the peer's timer again.
 func (l *Layer) duePeer(now mono.Time) *Peer {
 	for l.timers.Next() <= now {
 		p := l.timers.First()
