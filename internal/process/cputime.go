@@ -20,7 +20,7 @@ type CPUSample struct {
 	// user, system and steal time; All adds interrupt and idle time.
 	CPUs      int
 	Busy, All time.Duration
-	// Own is the CPU time of this process and its reaped children.
+	// Own is the CPU time of this process and its children, running or reaped.
 	Own time.Duration
 	// Throttled is the time for which a CPU limit throttled this process, summed over all CPUs.
 	Throttled time.Duration

@@ -49,7 +49,7 @@ func parseSchedstat(text []byte) (CPUUsage, bool) {
 }
 
 // SampleCPU reads the counters of the CPUs that this process may use, the CPU time of the process
-// and its children, and its throttled time. It returns false if the counters cannot be read.
+// and its children, running or reaped, and its throttled time. It returns false if the counters cannot be read.
 func SampleCPU() (CPUSample, bool) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -59,7 +59,7 @@ func SampleCPU() (CPUSample, bool) {
 	if err != nil {
 		return CPUSample{}, false
 	}
-	s := CPUSample{At: time.Now(), Throttled: throttledTime("/")}
+	s := CPUSample{At: time.Now(), Own: runningChildrenCPU("/"), Throttled: throttledTime("/")}
 	s.addCPUs(text, set.IsSet)
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -68,6 +68,39 @@ func SampleCPU() (CPUSample, bool) {
 		}
 	}
 	return s, s.CPUs > 0 && s.All > 0
+}
+
+// runningChildrenCPU returns the CPU time of the children of this process that it has not reaped, a
+// virtual machine for example, and of their reaped children. root is the directory with proc. It
+// returns 0 if the kernel lacks CONFIG_PROC_CHILDREN.
+func runningChildrenCPU(root string) (sum time.Duration) {
+	lists, err := filepath.Glob(filepath.Join(root, "proc/self/task/*/children"))
+	if err != nil {
+		return 0
+	}
+	for _, name := range lists {
+		pids, _ := os.ReadFile(name) // a thread that has exited has no children
+		for pid := range strings.FieldsSeq(string(pids)) {
+			stat, _ := os.ReadFile(filepath.Join(root, "proc", pid, "stat"))
+			sum += parsePIDStat(stat)
+		}
+	}
+	return sum
+}
+
+// parsePIDStat returns the CPU time in /proc/PID/stat, of the process and its reaped children. It
+// returns 0 if the text is not of that form.
+func parsePIDStat(stat []byte) (sum time.Duration) {
+	const utime, cstime = 11, 14 // after the name of the program, which is in parentheses
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= cstime {
+		return 0
+	}
+	for _, f := range fields[utime : cstime+1] { // utime, stime, cutime, cstime
+		n, _ := strconv.ParseInt(string(f), 10, 64)
+		sum += time.Duration(n) * tick
+	}
+	return sum
 }
 
 // throttledTime returns how long CPU limits throttled this process: the longest time in cpu.stat of

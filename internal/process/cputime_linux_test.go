@@ -2,6 +2,7 @@ package process
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -47,6 +48,33 @@ func TestBusyLoopIsCountedAsOwnTime(t *testing.T) {
 			return
 		}
 	}
+}
+
+func TestParsePIDStat(t *testing.T) {
+	const stat = "12 (a) b) S 1 12 12 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 2\n"
+	if got := parsePIDStat([]byte(stat)); got != time.Second {
+		t.Errorf("%v, want 1s", got)
+	}
+	for _, bad := range []string{"", "12 (a) S 1", "12"} {
+		if got := parsePIDStat([]byte(bad)); got != 0 {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}
+
+// The CPU time of a child that still runs is own time, not that of other processes.
+func TestRunningChildIsCountedAsOwnTime(t *testing.T) {
+	if lists, _ := filepath.Glob("/proc/self/task/*/children"); len(lists) == 0 {
+		t.Skip("this kernel lists no children in /proc")
+	}
+	before := runningChildrenCPU("/")
+	child := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+	must.Do(t, child.Start())
+	for runningChildrenCPU("/")-before < 50*time.Millisecond {
+		time.Sleep(time.Millisecond)
+	}
+	must.Do(t, child.Process.Kill())
+	_ = child.Wait()
 }
 
 // Throttled time is the maximum of all control groups of the process, of both versions.
