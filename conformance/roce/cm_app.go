@@ -37,7 +37,7 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 				app = p.cmAccept(l)
 			}
 		}
-		k := &cmSession{cmAcceptor: app, peerID: 0x40000000}
+		k := &cmSession{acceptor: app, peerID: 0x40000000}
 		p.SendPacket(ib.CM(uint64(k.peerID), p.cmRequest(cmPort, k.peerID)))
 		k.expectREP(p.ResponseTimeout())
 		k.establish()
@@ -59,7 +59,7 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 			rej, _ := m.(ib.REJ)
 			p.Check(*rej.RemoteCommID == 0 || n > 0 && *rej.RemoteCommID == k.peerID, "a REJ without a remote ID, or with that of the MRA", "%v", pkt)
 			k.send(cmReply(peerQPN + n))
-			p.expectAbandoned(k.QP)
+			p.expectAbandoned(k.conn.QP)
 		}
 	}),
 }, {
@@ -79,7 +79,7 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		for n := range uint32(2) {
 			k := p.cmOpen(l, n, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(14)), new(uint8(1)) })
 			p.expectGivenUp(k.rep, model.CMRejectGUID(&k.deviceID, &k.peerID, guid), n > 0, ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP)})
-			p.MustFail("Accept without an RTU", k.task.Wait(p.ResponseTimeout()), nil)
+			p.MustFail("Accept without an RTU", k.acceptor.task.Wait(p.ResponseTimeout()), nil)
 		}
 	}),
 }, {
@@ -94,23 +94,23 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		p.Sync()
 		p.SendPacket(ib.CM(uint64(id), model.CMRejectGUID(&id, new(uint32(0)), *first.LocalCAGUID^1)))
 		p.SendPacket(ib.CM(uint64(id), model.CMRejectGUID(new(id^0x10000), new(uint32(0)), *first.LocalCAGUID)))
-		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: id}
+		k := &cmSession{acceptor: p.cmAccept(l), peerID: id}
 		k.expectREP(p.ResponseTimeout())
 		k.establish()
 
 		k = p.cmOpen(l, 0, func(r *ib.REQ) {
 			r.LocalTimeout, r.MaxCMRetries, r.AckTimeout = new(p.LongTimeout(16)), new(uint8(15)), new(uint8(timeout67ms))
 		})
-		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.QP.QPN()))
-		p.Check(!k.done.Load(), "Accept waits", "it has returned: %v", k.task.Wait(0))
+		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.acceptor.conn.QP.QPN()))
+		p.Check(!k.acceptor.done.Load(), "Accept waits", "it has returned: %v", k.acceptor.task.Wait(0))
 		k.establish()
-		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.QP.QPN()))
+		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.acceptor.conn.QP.QPN()))
 		k.expectDelivery(0)
-		k.expectLasts(k.established)
+		k.acceptor.conn.expectLasts(k.acceptor.established)
 
-		closing := p.Go("disconnect", k.established.Disconnect)
+		closing := p.Go("disconnect", k.acceptor.established.Disconnect)
 		pkt, dreq := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
-		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.QP.QPN()))
+		p.sendWithOtherIDs(k.peerID, k.deviceID, uint32(k.acceptor.conn.QP.QPN()))
 		p.expectCopy(dreq, 0)
 		p.SendPacket(ib.CM(transactionOf(pkt), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
@@ -123,7 +123,7 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		}
 		p.drainAnswers()
 		c.establish(rep)
-		p.sendWithOtherIDs(c.peerID, *c.req.LocalCommID, uint32(c.QP.QPN()))
+		p.sendWithOtherIDs(c.peerID, *c.req.LocalCommID, uint32(c.conn.QP.QPN()))
 		again := p.cmConnect(c.peerID, cmPatience)
 		again.send(cmReply(peerQPN + 2)) // with the ID of the other connection
 		p.drainAnswers()
@@ -177,11 +177,11 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.AbandonsSilently"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		guid := p.QueryDevice().NodeGUID
 		for n := range uint32(2) {
-			k := &cmSession{cmAcceptor: &cmAcceptor{Conn: p.connect(Setup{state: verbs.QPStateInit})}, peerID: 0x40000000 + n}
+			k := &cmSession{acceptor: &cmAcceptor{conn: p.connect(Setup{state: verbs.QPStateInit})}, peerID: 0x40000000 + n}
 			call := p.Go("accept", func() error {
 				req, err := l.GetRequest(verbs.Forever)
 				if err == nil {
-					_, err = req.Accept(k.QP, cmParam(), cmPatience)
+					_, err = req.Accept(k.acceptor.conn.QP, cmParam(), cmPatience)
 				}
 				return err
 			})
@@ -200,7 +200,7 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 				p.cmCheckFields(model.CMRejectGUID(&k.deviceID, &k.peerID, guid), pkt, m)
 			}
 			k.sendRTU()
-			p.expectAbandoned(k.QP)
+			p.expectAbandoned(k.acceptor.conn.QP)
 		}
 	}),
 }, {
@@ -210,7 +210,7 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	Expects: "the applications get the rejection and its reason",
 	Defects: []string{"cm.REJIgnoredAfterMRAOfREP", "cm.REJIgnoredAfterMRAOfREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		k := p.cmOpen(l, 0)
-		p.rejectDelayed(k.task, k.peerID, k.deviceID, model.CMAboutREP)
+		p.rejectDelayed(k.acceptor.task, k.peerID, k.deviceID, model.CMAboutREP)
 		c := p.cmConnect(7, verbs.Forever)
 		p.rejectDelayed(c.task, c.peerID, *c.req.LocalCommID, model.CMAboutREQ)
 	}),
@@ -222,7 +222,7 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.REJOfDelayedREPNamesNone"}, Run: OnPort(func(p *Port) {
 		for n := range uint32(2) {
 			k := p.cmConnect(7+n, verbs.Forever)
-			k.ToState(k.QP, verbs.QPStateErr)
+			k.conn.ToState(k.conn.QP, verbs.QPStateErr)
 			for range n + 1 {
 				k.send(cmReply(peerQPN + n))
 			}
@@ -343,20 +343,20 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		c := p.cmConnect(7, p.ResponseTimeout(), setup)
 		p.Check(*c.req.Transport == cmTransportUC, "a REQ with transport 1", "%d", *c.req.Transport)
 		c.establish(cmReply(peerQPN))
-		c.Attr.RQPSN = uint32(*c.req.StartingPSN)
-		c.Send(ucSendOnly(c.PeerPSN(0), 48))
-		c.ExpectRecv(1, 48)
+		c.conn.Attr.RQPSN = uint32(*c.req.StartingPSN)
+		c.conn.Send(ucSendOnly(c.conn.PeerPSN(0), 48))
+		c.conn.ExpectRecv(1, 48)
 
-		k := &cmSession{cmAcceptor: p.cmAccept(l, setup), peerID: 0x40000000}
+		k := &cmSession{acceptor: p.cmAccept(l, setup), peerID: 0x40000000}
 		request := p.cmRequest(cmPort, k.peerID)
 		request.QPN, request.Transport = new(uint32(peerQPN+1)), new(uint8(cmTransportUC))
 		p.SendPacket(ib.CM(uint64(k.peerID), request))
 		if _, m := p.cmNext(p.ResponseTimeout(), ib.REP{}); ib.AttrOf(m) == ib.AttrREP {
 			rep := m.(ib.REP)
-			k.rep, k.deviceID, k.Attr.RQPSN = rep, *rep.LocalCommID, uint32(*rep.StartingPSN)
+			k.rep, k.deviceID, k.acceptor.conn.Attr.RQPSN = rep, *rep.LocalCommID, uint32(*rep.StartingPSN)
 			k.establish()
-			k.Send(ucSendOnly(k.PeerPSN(0), 48))
-			k.ExpectRecv(1, 48)
+			k.acceptor.conn.Send(ucSendOnly(k.acceptor.conn.PeerPSN(0), 48))
+			k.acceptor.conn.ExpectRecv(1, 48)
 		}
 		p.expectNoOtherTransport(verbs.QPTypeUD)
 		p.expectNoOtherTransport(verbs.QPTypeXRCSend)
@@ -370,12 +370,12 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 		for n, resources := range []uint8{1, 2, 4, 8} {
 			k := p.cmOpen(l, uint32(2*n), func(r *ib.REQ) { r.RespResources = &resources })
 			k.establish()
-			k.expectReads(int(min(resources, cmParam().InitiatorDepth)))
+			k.acceptor.conn.expectReads(int(min(resources, cmParam().InitiatorDepth)))
 
 			c, rep := p.cmConnect(uint32(7+n), p.ResponseTimeout()), cmReply(peerQPN+uint32(2*n+1))
 			rep.RespResources = &resources
 			c.establish(rep)
-			c.expectReads(int(min(resources, cmParam().InitiatorDepth)))
+			c.conn.expectReads(int(min(resources, cmParam().InitiatorDepth)))
 		}
 	}),
 }})

@@ -35,7 +35,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.SendPacket(req)
 		p.SendPacket(req)
 		p.Sync()
-		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x40000000}
+		k := &cmSession{acceptor: p.cmAccept(l), peerID: 0x40000000}
 		k.expectREP(p.ResponseTimeout())
 		p.SendPacket(req)
 		k.expectSameREPs()
@@ -80,7 +80,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 			p.SendPacket(req)
 			p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
 		}
-		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
+		k := &cmSession{acceptor: p.cmAccept(l), peerID: comm}
 		k.expectREP(p.ResponseTimeout())
 		k.establish()
 	}),
@@ -98,12 +98,12 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		k.establish()
 		p.Sleep(5 * ib.AckTimeout(code))
 		p.expectSilence(silencePeriod)
-		closing := p.Go("disconnect", k.established.Disconnect)
+		closing := p.Go("disconnect", k.acceptor.established.Disconnect)
 		_, dreq := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 		for range 3 {
 			p.expectCopy(dreq, ib.AckTimeout(code))
 		}
-		k.ExpectState(k.QP, verbs.QPStateErr)
+		k.acceptor.conn.ExpectState(k.acceptor.conn.QP, verbs.QPStateErr)
 		p.Sleep(5 * ib.AckTimeout(code))
 		p.expectSilence(silencePeriod)
 		p.Must("Disconnect without an answer", closing.Wait(p.ResponseTimeout()))
@@ -163,7 +163,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 				p.SendPacket(ib.CM(1, ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(model.CMAboutREP), ServiceTimeout: new(uint8(code))}))
 			}
 			k.expectDelivery(n)
-			k.expectEstablished("the first message")
+			k.acceptor.expectEstablished("the first message")
 			p.Sleep(5 * ib.AckTimeout(code))
 			p.expectSilence(silencePeriod)
 		}
@@ -180,20 +180,20 @@ var cmCases = overCM.Cases([]conformance.Case{{
 
 		k = p.cmOpen(l, 1)
 		k.expectDelivery(1)
-		k.expectEstablished("the first message")
+		k.acceptor.expectEstablished("the first message")
 		k.sendRTU() // a late RTU has no effect
 		p.expectSilence(shortWait)
-		k.ExpectState(k.QP, verbs.QPStateRTS)
+		k.acceptor.conn.ExpectState(k.acceptor.conn.QP, verbs.QPStateRTS)
 
 		k = p.cmOpen(l, 2)
-		k.Send(k.peerWrite(0, 0))
-		k.expectPacket(k.deviceAck(0, 1).To(peerQPN + 2))
-		k.expectEstablished("a WRITE")
+		k.acceptor.conn.Send(k.acceptor.conn.peerWrite(0, 0))
+		k.acceptor.conn.expectPacket(k.acceptor.conn.deviceAck(0, 1).To(peerQPN + 2))
+		k.acceptor.expectEstablished("a WRITE")
 
 		k = p.cmOpen(l, 3)
-		k.SendPacket(ib.CM(uint64(k.peerID), ib.REJ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(uint8(1)), Reason: new(ib.RejConsumer)}))
-		k.Send(k.peerSend(0, 16))
-		_ = k.task.Wait(p.ResponseTimeout()) // in real time, the message may arrive before Accept returns
+		k.acceptor.conn.SendPacket(ib.CM(uint64(k.peerID), ib.REJ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(uint8(1)), Reason: new(ib.RejConsumer)}))
+		k.acceptor.conn.Send(k.acceptor.conn.peerSend(0, 16))
+		_ = k.acceptor.task.Wait(p.ResponseTimeout()) // in real time, the message may arrive before Accept returns
 		p.Drain(shortWait)
 		p.cmOpen(l, 4).establish()
 	}),
@@ -210,7 +210,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.cmExpect(ib.REJ{RemoteCommID: new(uint32(1))})
 		k = p.cmOpen(l, 1)
 		k.establish()
-		closing := p.Go("disconnect", k.established.Disconnect)
+		closing := p.Go("disconnect", k.acceptor.established.Disconnect)
 		dreq, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 		p.SendPacket(ib.CM(transactionOf(dreq), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
@@ -362,12 +362,12 @@ var cmCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.NoDREPWhenDisconnected", "cm.DREQIgnoredAfterMRA"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		k := p.cmEstablish(l, 0)
 		k.disconnect()
-		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
-		k.AwaitState(k.QP, verbs.QPStateErr)
+		p.Must("a connection that has been disconnected", k.acceptor.established.WaitDisconnect(p.ResponseTimeout()))
+		k.acceptor.conn.AwaitState(k.acceptor.conn.QP, verbs.QPStateErr)
 		k.disconnect()
 
 		k = p.cmEstablish(l, 1)
-		closing := p.Go("disconnect", k.established.Disconnect)
+		closing := p.Go("disconnect", k.acceptor.established.Disconnect)
 		pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, RemoteQPN: new(uint32(peerQPN + 1))})
 		mad, _, _ := pkt.CM()
 		p.SendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
@@ -379,7 +379,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.SendPacket(ib.CM(uint64(k.peerID), ib.MRA{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, About: new(uint8(1))}))
 		p.Sync()
 		k.disconnect()
-		_ = k.task.Wait(p.ResponseTimeout()) // Accept may return a connection or an error
+		_ = k.acceptor.task.Wait(p.ResponseTimeout()) // Accept may return a connection or an error
 	}),
 }, {
 	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},
@@ -403,35 +403,35 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		p.cmOpenAndClose(l, 0)
 		k := p.cmEstablish(l, 1)
 		k.disconnect()
-		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
+		p.Must("a connection that has been disconnected", k.acceptor.established.WaitDisconnect(p.ResponseTimeout()))
 		// Longer than time wait: twice the packet lifetime from the timeouts in the REQ.
 		p.Sleep(byClock(p, 10*time.Minute, 3*time.Second))
 		p.cmOpenAndClose(l, 0)
 
-		k.ToState(k.QP, verbs.QPStateReset)
-		k.Completions() // discards flushed receives
-		k.ToInit(k.QP, allAccess&^verbs.AccessLocalWrite, 0)
-		k.PostRecv(k.QP, 1, k.LocalMem.SGE(0, 64))
-		k.accept(l)
+		k.acceptor.conn.ToState(k.acceptor.conn.QP, verbs.QPStateReset)
+		k.acceptor.conn.Completions() // discards flushed receives
+		k.acceptor.conn.ToInit(k.acceptor.conn.QP, allAccess&^verbs.AccessLocalWrite, 0)
+		k.acceptor.conn.PostRecv(k.acceptor.conn.QP, 1, k.acceptor.conn.LocalMem.SGE(0, 64))
+		k.acceptor.accept(l)
 		req := p.cmRequest(cmPort, k.peerID)
 		req.QPN = new(uint32(peerQPN + 1))
 		p.SendPacket(ib.CM(uint64(k.peerID), req))
 		k.expectREP(p.ResponseTimeout())
 		k.expectDelivery(1)
-		k.expectEstablished("the first message")
+		k.acceptor.expectEstablished("the first message")
 	}),
 }})
 
 // expectSameREPs fails the case if the device sends anything but copies of its REP, and MRAs.
 func (k *cmSession) expectSameREPs() {
-	for _, pkt := range k.Drain(shortWait) {
+	for _, pkt := range k.acceptor.conn.Drain(shortWait) {
 		_, m, err := pkt.CM()
-		k.Check(err == nil, "nothing, or the same REP", "%v", pkt)
+		k.acceptor.conn.Check(err == nil, "nothing, or the same REP", "%v", pkt)
 		if ib.AttrOf(m) == ib.AttrMRA {
 			continue
 		}
 		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil {
-			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
+			k.acceptor.conn.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
 	}
 }
@@ -439,12 +439,12 @@ func (k *cmSession) expectSameREPs() {
 // copiesUntilGivenUp returns the number of further REPs, whose response timeout has this code. The
 // case fails unless the device gives up and Accept fails; the device may also send a REJ.
 func (k *cmSession) copiesUntilGivenUp(code uint8) (copies int) {
-	err := k.task.Wait(k.ResponseTimeout())
-	k.Check(k.done.Load(), "an error from Accept", "it still waits after %v", k.ResponseTimeout())
-	k.Check(err != nil, "no connection without an RTU", "one")
-	for _, pkt := range k.Drain(8 * ib.AckTimeout(code)) {
+	err := k.acceptor.task.Wait(k.acceptor.conn.ResponseTimeout())
+	k.acceptor.conn.Check(k.acceptor.done.Load(), "an error from Accept", "it still waits after %v", k.acceptor.conn.ResponseTimeout())
+	k.acceptor.conn.Check(err != nil, "no connection without an RTU", "one")
+	for _, pkt := range k.acceptor.conn.Drain(8 * ib.AckTimeout(code)) {
 		_, m, err := pkt.CM()
-		k.Check(err == nil, "a message of the communication manager", "%v", pkt)
+		k.acceptor.conn.Check(err == nil, "a message of the communication manager", "%v", pkt)
 		if ib.AttrOf(m) == ib.AttrREP {
 			copies++
 		}
@@ -514,8 +514,8 @@ func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
 	k.disconnect()
-	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
-	k.free()
+	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.acceptor.established.WaitDisconnect(p.ResponseTimeout()))
+	k.acceptor.conn.free()
 }
 
 // cmConnectAndClose has the application make the n-th connection to the peer, disconnect, and free
@@ -527,7 +527,7 @@ func (p *Port) cmConnectAndClose(n uint32) {
 	pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: k.req.LocalCommID, RemoteCommID: &k.peerID})
 	p.SendPacket(ib.CM(transactionOf(pkt), ib.DREP{LocalCommID: &k.peerID, RemoteCommID: k.req.LocalCommID}))
 	p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
-	k.free()
+	k.conn.free()
 }
 
 // free destroys the queue pair and deregisters its memory. It discards flushed receives.

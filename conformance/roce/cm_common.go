@@ -97,7 +97,7 @@ func onListener(body func(*Port, verbs.Listener)) func(*conformance.Bench) error
 
 // cmAcceptor is an application on the device that accepts one connection request.
 type cmAcceptor struct {
-	*Conn
+	conn        *Conn
 	task        conformance.Task
 	done        atomic.Bool // Accept has returned
 	established verbs.Conn  // the result of Accept
@@ -116,20 +116,20 @@ func (p *Port) cmAccept(l verbs.Listener, setup ...Setup) *cmAcceptor {
 		p.deviceAddr = at
 	}
 	setup = append(setup, Setup{state: verbs.QPStateInit, Receives: 1})
-	a := &cmAcceptor{Conn: p.connect(setup[0])}
+	a := &cmAcceptor{conn: p.connect(setup[0])}
 	a.accept(l)
 	return a
 }
 
 // accept starts the application, which accepts the next request of the listener.
 func (a *cmAcceptor) accept(l verbs.Listener) {
-	a.task = a.Go("accept", func() error {
+	a.task = a.conn.Go("accept", func() error {
 		defer a.done.Store(true)
 		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}
-		a.established, err = req.Accept(a.QP, cmParam(), verbs.Forever)
+		a.established, err = req.Accept(a.conn.QP, cmParam(), verbs.Forever)
 		return err
 	})
 }
@@ -137,13 +137,13 @@ func (a *cmAcceptor) accept(l verbs.Listener) {
 // expectEstablished fails the case unless Accept returns a connection, and the queue pair gets to
 // RTS. by names the packet that should establish the connection, for the failure message.
 func (a *cmAcceptor) expectEstablished(by string) {
-	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
-	a.AwaitState(a.QP, verbs.QPStateRTS)
+	a.conn.Must("a connection established by "+by, a.task.Wait(a.conn.ResponseTimeout()))
+	a.conn.AwaitState(a.conn.QP, verbs.QPStateRTS)
 }
 
 // cmConnector is an application on the device that connects to the peer.
 type cmConnector struct {
-	*Conn
+	conn        *Conn
 	task        conformance.Task
 	established verbs.Conn // the result of Connect
 	peerID      uint32     // communication ID of the peer
@@ -154,12 +154,12 @@ type cmConnector struct {
 // cmConnect starts an application that connects a queue pair, by default RC, and waits for its REQ.
 func (p *Port) cmConnect(peerID uint32, timeout time.Duration, setup ...Setup) *cmConnector {
 	setup = append(setup, Setup{state: verbs.QPStateInit})
-	k := &cmConnector{Conn: p.connect(setup[0]), peerID: peerID}
+	k := &cmConnector{conn: p.connect(setup[0]), peerID: peerID}
 	k.task = p.Go("connect", func() (err error) {
-		k.established, err = p.CM().Connect(k.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), timeout)
+		k.established, err = p.CM().Connect(k.conn.QP, netip.AddrPortFrom(p.Peer, cmConnectPort), cmParam(), timeout)
 		return err
 	})
-	pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(k.QP.QPN()))})
+	pkt, m := p.cmExpect(ib.REQ{QPN: new(uint32(k.conn.QP.QPN()))})
 	k.req, k.tid = m.(ib.REQ), transactionOf(pkt)
 	return k
 }
@@ -167,15 +167,15 @@ func (p *Port) cmConnect(peerID uint32, timeout time.Duration, setup ...Setup) *
 // send sends a message of the peer with the IDs of the connection.
 func (k *cmConnector) send(m ib.Message) {
 	m, _ = ib.WithCommIDs(m, k.peerID, *k.req.LocalCommID)
-	k.SendPacket(ib.CM(k.tid, m))
+	k.conn.SendPacket(ib.CM(k.tid, m))
 }
 
 // establish has the peer accept with a REP, and fails the case unless the device sends an RTU and
 // the application gets its connection.
 func (k *cmConnector) establish(rep ib.REP) {
 	k.send(rep)
-	k.cmExpect(ib.RTU{LocalCommID: k.req.LocalCommID, RemoteCommID: &k.peerID})
-	k.Must("a connection", k.task.Wait(k.ResponseTimeout()))
+	k.conn.cmExpect(ib.RTU{LocalCommID: k.req.LocalCommID, RemoteCommID: &k.peerID})
+	k.conn.Must("a connection", k.task.Wait(k.conn.ResponseTimeout()))
 }
 
 // cmReply returns a REP with a QPN of the peer, without communication IDs.
@@ -183,14 +183,14 @@ func cmReply(qpn uint32) ib.REP { return ib.REP{QPN: &qpn, StartingPSN: new(ib.P
 
 // cmSession is a connection that the peer requests.
 type cmSession struct {
-	*cmAcceptor
+	acceptor         *cmAcceptor
 	peerID, deviceID uint32 // the communication IDs
 	rep              ib.REP
 }
 
 // cmOpen sends the REQ of the n-th connection of a case and waits for the REP.
 func (p *Port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSession {
-	k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x4000_0000 + n}
+	k := &cmSession{acceptor: p.cmAccept(l), peerID: 0x4000_0000 + n}
 	req := p.cmRequest(cmPort, k.peerID)
 	req.QPN = new(peerQPN + n)
 	for _, f := range modify {
@@ -198,47 +198,47 @@ func (p *Port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSe
 	}
 	p.SendPacket(ib.CM(uint64(k.peerID), req))
 	k.expectREP(p.ResponseTimeout())
-	k.Attr.SQPSN = uint32(*req.StartingPSN)
+	k.acceptor.conn.Attr.SQPSN = uint32(*req.StartingPSN)
 	return k
 }
 
 // expectREP stores the next REP, and fails the case unless it has the IDs of the session.
 func (k *cmSession) expectREP(timeout time.Duration) {
-	want := ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.QP.QPN()))}
-	pkt, m := k.cmNext(timeout, want)
-	k.cmCheck(want, pkt, m)
+	want := ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.acceptor.conn.QP.QPN()))}
+	pkt, m := k.acceptor.conn.cmNext(timeout, want)
+	k.acceptor.conn.cmCheck(want, pkt, m)
 	rep, ok := m.(ib.REP)
 	if !ok {
 		rig.Abort(fmt.Errorf("not a REP: %v", m))
 	}
 	// The starting PSN in a REQ or REP is the first PSN that its sender expects.
-	k.rep, k.deviceID, k.Attr.RQPSN = rep, *rep.LocalCommID, uint32(*rep.StartingPSN)
+	k.rep, k.deviceID, k.acceptor.conn.Attr.RQPSN = rep, *rep.LocalCommID, uint32(*rep.StartingPSN)
 }
 
 // sendRTU has the peer send an RTU.
 func (k *cmSession) sendRTU() {
-	k.SendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+	k.acceptor.conn.SendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 }
 
 // establish sends the RTU, and fails the case unless the application gets its connection.
 func (k *cmSession) establish() {
 	k.sendRTU()
-	k.expectEstablished("an RTU")
+	k.acceptor.expectEstablished("an RTU")
 }
 
 // disconnect sends a DREQ, and fails the case unless the device answers by a DREP.
 func (k *cmSession) disconnect() {
-	qpn := uint32(k.QP.QPN())
+	qpn := uint32(k.acceptor.conn.QP.QPN())
 	dreq := ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: &qpn}
 	transactionID := uint64(k.peerID) | 1<<32 // the REQ had transaction ID peerID
-	k.SendPacket(ib.CM(transactionID, dreq))
-	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
+	k.acceptor.conn.SendPacket(ib.CM(transactionID, dreq))
+	k.acceptor.conn.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 
 // expectDelivery sends a SEND on the case's n-th session, which the device must acknowledge and
 // deliver.
 func (k *cmSession) expectDelivery(n uint32) {
-	k.Send(k.peerSend(0, 16))
-	k.expectPacket(k.deviceAck(0, 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))
-	k.ExpectRecv(1, 16)
+	k.acceptor.conn.Send(k.acceptor.conn.peerSend(0, 16))
+	k.acceptor.conn.expectPacket(k.acceptor.conn.deviceAck(0, 1).To(peerQPN+n).Via(k.acceptor.conn.deviceAddr, k.acceptor.conn.Peer))
+	k.acceptor.conn.ExpectRecv(1, 16)
 }

@@ -42,17 +42,17 @@ func (k *cmSession) loadAlternatePath(local, remote uint16) int {
 	const responseTimeout = 18
 	lap := ib.LAP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, Rest: make([]byte, 224)}
 	field := func(offset int) []byte { return lap.Rest[offset-8:] } // Rest follows the two IDs
-	binary.BigEndian.PutUint32(field(12), uint32(k.QP.QPN())<<8|responseTimeout<<3)
+	binary.BigEndian.PutUint32(field(12), uint32(k.acceptor.conn.QP.QPN())<<8|responseTimeout<<3)
 	binary.BigEndian.PutUint16(field(20), local)
 	binary.BigEndian.PutUint16(field(22), remote)
 	gid := func(a netip.Addr) []byte { b := a.As16(); return b[:] }
-	copy(field(24), gid(k.Peer))
-	copy(field(40), gid(k.deviceAddr))
+	copy(field(24), gid(k.acceptor.conn.Peer))
+	copy(field(40), gid(k.acceptor.conn.deviceAddr))
 	field(60)[0], field(62)[0], field(63)[0] = 64, 0, timeout67ms<<3 // hop limit, service level, ACK timeout
 	transactionID := uint64(k.peerID) | 2<<32                        // another than that of the REQ
-	k.SendPacket(ib.CM(transactionID, lap))
+	k.acceptor.conn.SendPacket(ib.CM(transactionID, lap))
 	status := noAPR
-	for _, pkt := range k.Drain(time.Second) {
+	for _, pkt := range k.acceptor.conn.Drain(time.Second) {
 		if _, m, err := pkt.CM(); err == nil {
 			if apr, ok := m.(ib.APR); ok {
 				status = int(*apr.Status)

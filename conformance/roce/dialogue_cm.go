@@ -21,7 +21,7 @@ import (
 // cmDialogue compares the communication manager of the device with [model.CMConn] on several
 // connections.
 type cmDialogue struct {
-	*Port
+	port     *Port
 	mix      map[string]int // weights of the operations
 	listener verbs.Listener
 	links    []*cmLink
@@ -157,7 +157,7 @@ func openCMDialogue(mix map[string]int) func(*rig.Rig) rig.DialogueSession[cmSte
 			rig.BenchCannot("verb calls take %v: messages of the CM may be retransmitted between two steps", r.CallTime)
 		}
 		p := newPort(r)
-		s := &cmDialogue{Port: p, mix: mix, baseID: r.Rand.Uint32(), guid: r.QueryDevice().NodeGUID}
+		s := &cmDialogue{port: p, mix: mix, baseID: r.Rand.Uint32(), guid: r.QueryDevice().NodeGUID}
 		s.maxMTU, s.gids = p.QueryPort().ActiveMTU, p.gidTable()
 		p.useConnectSource(s.gids)
 		s.listener = p.cmListen(verbs.PortSpaceTCP)
@@ -179,7 +179,7 @@ func (p *Port) useConnectSource(gids []verbs.GIDEntry) {
 		k := p.cmConnect(1, p.ResponseTimeout())
 		k.send(ib.REJ{About: new(model.CMAboutREQ), Reason: new(ib.RejConsumer)})
 		p.MustFail("Connect that the peer rejects", k.task.Wait(p.ResponseTimeout()), verbs.ErrRejected)
-		k.free()
+		k.conn.free()
 	}
 }
 
@@ -348,7 +348,7 @@ func (s *cmDialogue) Play(step cmStep) {
 // the others.
 func (s *cmDialogue) newLink(active bool) *cmLink {
 	n := uint32(len(s.links))
-	c := &cmLink{peer: s.Peer, srcPort: uint16(cmSourcePort + n)}
+	c := &cmLink{peer: s.port.Peer, srcPort: uint16(cmSourcePort + n)}
 	// The factors make IDs and QPNs that differ in high and low bits.
 	c.Active, c.PeerID, c.PeerQPN = active, s.baseID+n*0x01000193, (s.baseID>>3+n*7)&0x7fffff|0x100
 	c.PeerGUID = 0x02005efffe000001
@@ -357,7 +357,9 @@ func (s *cmDialogue) newLink(active bool) *cmLink {
 }
 
 // drawTimeout returns the code of a random response timeout of the peer, of 67 ms or more.
-func (s *cmDialogue) drawTimeout(r *rand.Rand) uint8 { return s.LongTimeout(uint8(14 + r.IntN(3))) }
+func (s *cmDialogue) drawTimeout(r *rand.Rand) uint8 {
+	return s.port.LongTimeout(uint8(14 + r.IntN(3)))
+}
 
 // cmPrivate returns random private data of 0, 1, n/2, n-1 or n bytes.
 func cmPrivate(r *rand.Rand, n int) []byte {
@@ -375,9 +377,9 @@ func (s *cmDialogue) newREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	}
 	c := s.newLink(false)
 	c.tid = r.Uint64()
-	if len(s.Peers) > 1 && r.IntN(4) == 0 {
-		c.peer, c.PeerGUID = s.PeerAddr(1), c.PeerGUID+1
-		if n := len(s.links); n > 1 && r.IntN(2) == 0 && s.links[n-2].peer == s.Peer {
+	if len(s.port.Peers) > 1 && r.IntN(4) == 0 {
+		c.peer, c.PeerGUID = s.port.PeerAddr(1), c.PeerGUID+1
+		if n := len(s.links); n > 1 && r.IntN(2) == 0 && s.links[n-2].peer == s.port.Peer {
 			c.PeerID = s.links[n-2].PeerID // another host may choose the same ID
 		}
 	}
@@ -409,7 +411,7 @@ func (s *cmDialogue) wantFor(c *cmLink, tid uint64, m ib.Message, optional bool)
 
 // drawREQ returns a valid REQ with random values.
 func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
-	req := s.cmRequest(cmPort, c.PeerID)
+	req := s.port.cmRequest(cmPort, c.PeerID)
 	req.LocalGID, req.QPN, req.LocalCAGUID = c.peer, &c.PeerQPN, &c.PeerGUID
 	small := func(n int) *uint8 { return new(uint8(r.IntN(n))) }
 	req.StartingPSN = new(ib.PSN([]uint32{0, 0xffffff, 0x7fffff, r.Uint32() & 0xffffff}[r.IntN(4)]))
@@ -417,13 +419,13 @@ func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
 	req.RespResources, req.InitiatorDepth = depth(), depth()
 	req.RetryCount, req.RNRRetryCount, req.PathMTU = small(8), small(8), new(uint8(1+r.IntN(int(s.maxMTU))))
 	req.LocalTimeout, req.RemoteTimeout = new(s.drawTimeout(r)), new(uint8(18+r.IntN(4)))
-	req.AckTimeout, req.MaxCMRetries = new(s.LongTimeout([]uint8{14, 15, 16, 17, 19}[r.IntN(5)])), small(5)
+	req.AckTimeout, req.MaxCMRetries = new(s.port.LongTimeout([]uint8{14, 15, 16, 17, 19}[r.IntN(5)])), small(5)
 	req.FlowControl, req.SRQ, req.SubnetLocal = new(r.IntN(2) == 0), new(r.IntN(2) == 0), new(r.IntN(2) == 0)
 	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(r.Uint32())}[r.IntN(3)]) }
 	req.LocalLID, req.RemoteLID = lid(), lid()
 	req.FlowLabel, req.PacketRate, req.SL, req.HopLimit = new(r.Uint32()&0xfffff), small(64), small(16), new(uint8(1+r.IntN(255)))
-	req.PKey = new(s.Checker.PKey &^ uint16(r.IntN(2)<<15)) // the peer may be a limited member
-	req.Private = append(ib.AddrHeader{SrcPort: c.srcPort, Src: c.peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 56)...)
+	req.PKey = new(s.port.Checker.PKey &^ uint16(r.IntN(2)<<15)) // the peer may be a limited member
+	req.Private = append(ib.AddrHeader{SrcPort: c.srcPort, Src: c.peer, Dst: s.port.deviceAddr}.Append(nil), cmPrivate(r, 56)...)
 	return req
 }
 
@@ -441,7 +443,7 @@ func (s *cmDialogue) transmit(c *cmLink, tid uint64, m ib.Message, step cmStep) 
 		n = 2
 	}
 	for range n {
-		s.SendPacket(pkt.From(c.peer))
+		s.port.SendPacket(pkt.From(c.peer))
 	}
 	if f.header.ClassVersion != nil {
 		s.settle(slices.Repeat(cmVersionAnswers(c, tid, m), n)...)
@@ -488,7 +490,7 @@ func sends(attr ib.Attr) func(*cmDialogue, *cmLink, cmStep, *rand.Rand) {
 		for i := range n {
 			reply := target.Receive(m)
 			if mra, ok := m.(ib.MRA); ok && target.prolongs(mra) {
-				target.timer.Prolong(s.Now(), ib.AckTimeout(*mra.ServiceTimeout))
+				target.timer.Prolong(s.port.Now(), ib.AckTimeout(*mra.ServiceTimeout))
 			}
 			// When the second of two REPs arrives, the device may still process the first: then it
 			// may also send an MRA, or nothing.
@@ -639,11 +641,11 @@ func (s *cmDialogue) settle(wants ...cmWant) {
 	}
 	required := func() int { return slices.IndexFunc(open, func(w *cmWant) bool { return !w.optional }) }
 	for i := required(); i >= 0; i = required() {
-		a, ok := s.NextPacket(s.ResponseTimeout())
-		s.Check(ok, fmt.Sprintf("a %v", ib.AttrOf(open[i].msg)), "nothing in %v", s.ResponseTimeout())
+		a, ok := s.port.NextPacket(s.port.ResponseTimeout())
+		s.port.Check(ok, fmt.Sprintf("a %v", ib.AttrOf(open[i].msg)), "nothing in %v", s.port.ResponseTimeout())
 		s.receive(a, &open)
 	}
-	for _, a := range s.Drain(shortWait) {
+	for _, a := range s.port.Drain(shortWait) {
 		s.receive(a, &open)
 	}
 }
@@ -652,7 +654,7 @@ func (s *cmDialogue) settle(wants ...cmWant) {
 // from the list, or a retransmission.
 func (s *cmDialogue) receive(a Arrival, open *[]*cmWant) {
 	mad, m, err := a.CM()
-	s.Check(err == nil, "a message of the communication manager", "%v (%v)", a, err)
+	s.port.Check(err == nil, "a message of the communication manager", "%v (%v)", a, err)
 	s.checkHeaders(mad, m, a)
 	for i, w := range *open {
 		if ib.DiffCM(w.msg, m) == nil && (w.tid == nil || *w.tid == *mad.TID) && a.IP.Dst == w.to {
@@ -682,7 +684,7 @@ func (s *cmDialogue) isRetransmission(c *cmLink, a Arrival, m ib.Message) bool {
 		if c.State == model.CMRequesting && *rej.RemoteCommID == 0 {
 			want.RemoteCommID = nil // the device does not know the peer's ID
 		}
-		s.cmCheckFields(want, a, m)
+		s.port.cmCheckFields(want, a, m)
 		s.giveUp(c)
 		return true
 	}
@@ -690,7 +692,7 @@ func (s *cmDialogue) isRetransmission(c *cmLink, a Arrival, m ib.Message) bool {
 		return false
 	}
 	if err := c.timer.Retransmitted(a.At); err != nil {
-		s.Fail(err.Error(), "%v", a)
+		s.port.Fail(err.Error(), "%v", a)
 	}
 	return true
 }
@@ -698,7 +700,7 @@ func (s *cmDialogue) isRetransmission(c *cmLink, a Arrival, m ib.Message) bool {
 // failUnexpected fails the case, and shows how a message differs from the first of the open wants.
 func (s *cmDialogue) failUnexpected(mad ib.MAD, m ib.Message, a Arrival, open []*cmWant) {
 	if len(open) == 0 {
-		s.Fail("nothing is sent", "%v", a)
+		s.port.Fail("nothing is sent", "%v", a)
 	}
 	w := open[0]
 	d := ib.DiffCM(w.msg, m)
@@ -706,7 +708,7 @@ func (s *cmDialogue) failUnexpected(mad ib.MAD, m ib.Message, a Arrival, open []
 		packet.DiffValue(&d, "transaction ID", "%#x", w.tid, mad.TID)
 	}
 	packet.DiffAddr(&d, "IP destination", w.to, a.IP.Dst)
-	s.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(w.msg), d.Want()), "%v with %s", a, d.Got())
+	s.port.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(w.msg), d.Want()), "%v with %s", a, d.Got())
 }
 
 // checkHeaders checks the header of a MAD, the addresses of its packet, and that reserved fields
@@ -717,6 +719,6 @@ func (s *cmDialogue) checkHeaders(mad ib.MAD, m ib.Message, a Arrival) {
 	var d packet.Differences
 	packet.DiffFields(&d, "MAD ", want, mad)
 	packet.DiffBytes(&d, "message with reserved fields 0", ib.CMWith(mad, m).Payload, a.Payload)
-	s.Check(d == nil, "a MAD with "+d.Want(), "%v with %s", a, d.Got())
-	s.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).From(s.deviceAddr), a)
+	s.port.Check(d == nil, "a MAD with "+d.Want(), "%v with %s", a, d.Got())
+	s.port.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).From(s.port.deviceAddr), a)
 }

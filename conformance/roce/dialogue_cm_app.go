@@ -18,12 +18,12 @@ import (
 const cmConnectPort = 9000
 
 // callTimeout returns the timeout of verbs that block. It is longer than all retransmissions take.
-func (s *cmDialogue) callTimeout() time.Duration { return byClock(s.Port, 10*time.Minute, time.Minute) }
+func (s *cmDialogue) callTimeout() time.Duration { return byClock(s.port, 10*time.Minute, time.Minute) }
 
 // call starts f, which calls a verb that blocks.
 func (s *cmDialogue) call(name string, f func() error) *cmCall {
 	c := &cmCall{name: name}
-	c.task = s.Go(name, func() error {
+	c.task = s.port.Go(name, func() error {
 		defer c.done.Store(true)
 		return f()
 	})
@@ -46,10 +46,10 @@ func (s *cmDialogue) startConnect(_ *cmLink, _ cmStep, r *rand.Rand) {
 		return
 	}
 	c := s.newLink(true)
-	c.conn = s.connect(Setup{state: verbs.QPStateInit})
+	c.conn = s.port.connect(Setup{state: verbs.QPStateInit})
 	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, 56)
 	c.setup = s.call("connect", func() (err error) {
-		c.result, err = s.CM().Connect(c.conn.QP, netip.AddrPortFrom(s.Peer, cmConnectPort), c.param, s.callTimeout())
+		c.result, err = s.port.CM().Connect(c.conn.QP, netip.AddrPortFrom(s.port.Peer, cmConnectPort), c.param, s.callTimeout())
 		return err
 	})
 	zero, zero16, zero32 := new(uint8(0)), new(uint16(0)), new(uint32(0))
@@ -57,7 +57,7 @@ func (s *cmDialogue) startConnect(_ *cmLink, _ cmStep, r *rand.Rand) {
 		ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, cmConnectPort)), LocalCAGUID: &s.guid, QPN: &c.DeviceQPN,
 		RespResources: &c.param.ResponderResources, InitiatorDepth: &c.param.InitiatorDepth, Transport: zero, ExtTransport: zero,
 		RetryCount: &c.param.RetryCount, RNRRetryCount: &c.param.RNRRetryCount, FlowControl: &c.param.FlowControl, SRQ: new(false),
-		PKey: &s.Checker.PKey, LocalGID: s.deviceAddr, RemoteGID: s.Peer, LocalEECN: zero32, RemoteEECN: zero32, RDCExists: new(false),
+		PKey: &s.port.Checker.PKey, LocalGID: s.port.deviceAddr, RemoteGID: s.port.Peer, LocalEECN: zero32, RemoteEECN: zero32, RDCExists: new(false),
 		AltLocalLID: zero16, AltRemoteLID: zero16, AltLocalGID: netip.IPv6Unspecified(), AltRemoteGID: netip.IPv6Unspecified(),
 		AltFlowLabel: zero32, AltPacketRate: zero, AltTrafficClass: zero, AltHopLimit: zero, AltSL: zero, AltAckTimeout: zero,
 	}})
@@ -69,11 +69,11 @@ func (s *cmDialogue) requestSent(c *cmLink, mad ib.MAD, m ib.Message, a Arrival)
 	c.req, c.tid, c.DeviceID, c.State = req, *mad.TID, *req.LocalCommID, model.CMRequesting
 	h, user, err := ib.ParseAddrHeader(req.Private)
 	sameSource := func(other *cmLink) bool { return other.Active && other != c && other.srcPort == h.SrcPort }
-	ok := err == nil && h.Version == 0 && h.Src == s.deviceAddr && h.Dst == s.Peer && !slices.ContainsFunc(s.links, sameSource)
+	ok := err == nil && h.Version == 0 && h.Src == s.port.deviceAddr && h.Dst == s.port.Peer && !slices.ContainsFunc(s.links, sameSource)
 	c.srcPort = h.SrcPort
-	s.Check(ok, fmt.Sprintf("private data with %v, a source port that no other connection has, and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
+	s.port.Check(ok, fmt.Sprintf("private data with %v, a source port that no other connection has, and %v", s.port.deviceAddr, s.port.Peer), "%+v (%v)", h, err)
 	s.checkPrivate("the REQ", user, c.param.PrivateData)
-	s.Check(*req.PathMTU >= 1 && *req.PathMTU <= 5, "a path MTU code of 1 to 5", "%d", *req.PathMTU)
+	s.port.Check(*req.PathMTU >= 1 && *req.PathMTU <= 5, "a path MTU code of 1 to 5", "%d", *req.PathMTU)
 	s.checkNewID(c)
 	c.startTimer(a, *req.RemoteTimeout)
 }
@@ -93,7 +93,7 @@ func (c *cmLink) startTimer(a Arrival, code uint8) {
 func (s *cmDialogue) checkNewID(c *cmLink) {
 	for _, other := range s.links {
 		if other != c && other.State != model.CMIdle {
-			s.Check(other.DeviceID != c.DeviceID, "a communication ID that no other connection has", "%#08x", c.DeviceID)
+			s.port.Check(other.DeviceID != c.DeviceID, "a communication ID that no other connection has", "%#08x", c.DeviceID)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (s *cmDialogue) checkNewID(c *cmLink) {
 // names the message or verb result that has the data.
 func (s *cmDialogue) checkPrivate(where string, got, want []byte) {
 	ok := len(got) >= len(want) && bytes.Equal(got[:len(want)], want) && len(bytes.Trim(got[len(want):], "\x00")) == 0
-	s.Check(ok, fmt.Sprintf("private data % x in %s", want, where), "% x", got)
+	s.port.Check(ok, fmt.Sprintf("private data % x in %s", want, where), "% x", got)
 }
 
 // take calls GetRequest and checks that it returns the oldest REQ that the peer has sent and not
@@ -111,19 +111,19 @@ func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
 	certain := slices.ContainsFunc(s.pending, func(c *cmLink) bool { return !c.Cancelled })
 	timeout := time.Duration(0)
 	if certain {
-		timeout = s.ResponseTimeout()
+		timeout = s.port.ResponseTimeout()
 	}
 	req, err := s.listener.GetRequest(timeout)
 	if !certain && errors.Is(err, verbs.ErrTimeout) {
 		s.pending = nil
 		return
 	}
-	s.Must("a request", err)
+	s.port.Must("a request", err)
 	from := req.Remote()
 	i := slices.IndexFunc(s.pending, func(c *cmLink) bool { return c.srcPort == from.Port() && c.peer == from.Addr().Unmap() })
-	s.Check(i >= 0, "a request of the peer, once", "another from %v", from)
+	s.port.Check(i >= 0, "a request of the peer, once", "another from %v", from)
 	for _, c := range s.pending[:i] {
-		s.Check(c.Cancelled, fmt.Sprintf("the request from port %d first", c.srcPort), "that of %v", from)
+		s.port.Check(c.Cancelled, fmt.Sprintf("the request from port %d first", c.srcPort), "that of %v", from)
 	}
 	c := s.pending[i]
 	s.pending = s.pending[i+1:]
@@ -131,14 +131,14 @@ func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
 	p, q := req.Param(), c.req
 	ok := p.ResponderResources == *q.RespResources && p.InitiatorDepth == *q.InitiatorDepth && p.RNRRetryCount == *q.RNRRetryCount &&
 		p.RetryCount == *q.RetryCount && p.FlowControl == *q.FlowControl
-	s.Check(ok, "the parameters of the REQ", "%+v", p)
+	s.port.Check(ok, "the parameters of the REQ", "%+v", p)
 	s.checkPrivate("the request", p.PrivateData, q.Private[ib.AddrHeaderLen:])
 }
 
 // accept creates a queue pair, accepts the connection request of c with it, and expects a REP with
 // the parameters of the call: not if the peer has withdrawn the REQ, and optionally if it may have.
 func (s *cmDialogue) accept(c *cmLink, _ cmStep, r *rand.Rand) {
-	c.conn = s.connect(Setup{state: verbs.QPStateInit})
+	c.conn = s.port.connect(Setup{state: verbs.QPStateInit})
 	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, 196)
 	c.param.ResponderResources = min(c.param.ResponderResources, *c.req.InitiatorDepth)
 	c.param.InitiatorDepth = min(c.param.InitiatorDepth, *c.req.RespResources)
@@ -179,7 +179,7 @@ func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
 	private := cmPrivate(r, 148)
 	err := c.request.Reject(private)
 	if !c.Cancelled {
-		s.Must("a request that can be rejected", err)
+		s.port.Must("a request that can be rejected", err)
 	}
 	c.State = model.CMIdle
 	rej := ib.REJ{
@@ -187,10 +187,10 @@ func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
 	}
 	s.settle(cmWant{msg: rej, tid: &c.tid, to: c.peer, optional: c.Cancelled, got: func(_ ib.MAD, m ib.Message, a Arrival) {
 		got, _ := m.(ib.REJ)
-		s.Check(*got.LocalCommID == 0 || c.DeviceID == 0 || *got.LocalCommID == c.DeviceID,
+		s.port.Check(*got.LocalCommID == 0 || c.DeviceID == 0 || *got.LocalCommID == c.DeviceID,
 			fmt.Sprintf("a REJ with communication ID 0 or %#08x, as in the MRA", c.DeviceID), "%v", a)
 	}})
-	s.MustFail("a second answer", c.request.Reject(nil), nil)
+	s.port.MustFail("a second answer", c.request.Reject(nil), nil)
 }
 
 // disconnect has the application disconnect, and expects a DREQ.
@@ -222,35 +222,35 @@ func (s *cmDialogue) message(c *cmLink, _ cmStep, r *rand.Rand) {
 	if c.Active {
 		k.Attr.SQPSN, k.Attr.RQPSN = k.Attr.RQPSN, k.Attr.SQPSN
 	}
-	s.PostRecv(k.QP, uint64(c.sent[0]+1), k.LocalMem.SGE(0, 64))
+	s.port.PostRecv(k.QP, uint64(c.sent[0]+1), k.LocalMem.SGE(0, 64))
 	k.Send(k.peerSend(c.sent[0], n))
 	ack := k.Await("an ACK", func(*Arrival) bool { return true })
-	s.checkPacket(k.deviceAck(c.sent[0], uint32(c.sent[0]+1)).To(c.PeerQPN).Via(s.deviceAddr, c.peer), ack)
-	s.ExpectRecv(uint64(c.sent[0]+1), n)
+	s.port.checkPacket(k.deviceAck(c.sent[0], uint32(c.sent[0]+1)).To(c.PeerQPN).Via(s.port.deviceAddr, c.peer), ack)
+	s.port.ExpectRecv(uint64(c.sent[0]+1), n)
 	c.sent[0]++
 	c.Data() // establishes the connection in the model, like an RTU
 	s.settle()
 	s.checkApplication(c)
-	s.PostSend(k.QP, k.SendWR(77, n))
+	s.port.PostSend(k.QP, k.SendWR(77, n))
 	sent := k.Await("a SEND", func(*Arrival) bool { return true })
-	s.checkPacket(ib.SendOnly(k.DevicePSN(c.sent[1]), nil).To(c.PeerQPN).Via(s.deviceAddr, c.peer), sent)
+	s.port.checkPacket(ib.SendOnly(k.DevicePSN(c.sent[1]), nil).To(c.PeerQPN).Via(s.port.deviceAddr, c.peer), sent)
 	c.sent[1]++
 	k.Send(k.peerAck(c.sent[1]-1, uint32(c.sent[1])))
-	s.ExpectCompletion(77, verbs.WCSuccess)
+	s.port.ExpectCompletion(77, verbs.WCSuccess)
 }
 
 // await waits for the next retransmission, or until the device has given up. In real time it skips
 // timeouts longer than a second.
 func (s *cmDialogue) await(c *cmLink, _ cmStep, _ *rand.Rand) {
-	if !s.Virtual && c.timer.Timeout > time.Second {
+	if !s.port.Virtual && c.timer.Timeout > time.Second {
 		return
 	}
 	for left := c.timer.Retries; c.out != nil && c.timer.Retries == left; {
 		deadline := c.timer.Latest() + s.slack()
-		if a, ok := s.NextPacket(max(0, deadline-s.Now())); ok {
+		if a, ok := s.port.NextPacket(max(0, deadline-s.port.Now())); ok {
 			s.receive(a, new([]*cmWant))
 		} else {
-			s.Sync()
+			s.port.Sync()
 		}
 		s.checkTimer(c)
 	}
@@ -259,13 +259,13 @@ func (s *cmDialogue) await(c *cmLink, _ cmStep, _ *rand.Rand) {
 // awaitAll waits until the device has given up; in real time for the next retransmission only.
 func (s *cmDialogue) awaitAll(c *cmLink, step cmStep, r *rand.Rand) {
 	s.await(c, step, r)
-	for s.Virtual && c.out != nil {
+	for s.port.Virtual && c.out != nil {
 		s.await(c, step, r)
 	}
 }
 
 // slack returns how late a retransmission may be: not at all in virtual time.
-func (s *cmDialogue) slack() time.Duration { return byClock(s.Port, 0, s.ResponseTimeout()) }
+func (s *cmDialogue) slack() time.Duration { return byClock(s.port, 0, s.port.ResponseTimeout()) }
 
 // checkTimer fails the case if a retransmission is overdue. After the last one, it notes that the
 // device has given up.
@@ -282,7 +282,7 @@ func (s *cmDialogue) checkTimer(c *cmLink) {
 	if c.State == model.CMDisconnecting {
 		call = c.closing // nil if a stale REQ or REP caused the DREQ
 	}
-	now := s.Now()
+	now := s.port.Now()
 	returned := call != nil && call.done.Load()
 	overdue := now >= c.timer.Latest()+s.slack()
 	if c.timer.GivenUp(now) && (overdue || returned) {
@@ -290,13 +290,13 @@ func (s *cmDialogue) checkTimer(c *cmLink) {
 		return
 	}
 	_, m, _ := ib.Datagram(0, 0, 0, c.out).CM()
-	s.Check(!overdue, fmt.Sprintf("a retransmission of the %v, %d more in all, by now", ib.AttrOf(m), c.timer.Retries), "none")
+	s.port.Check(!overdue, fmt.Sprintf("a retransmission of the %v, %d more in all, by now", ib.AttrOf(m), c.timer.Retries), "none")
 }
 
 // expire notes when a connection begins time wait, and makes it idle once the device may have
 // forgotten it.
 func (s *cmDialogue) expire(c *cmLink) {
-	switch now := s.Now(); {
+	switch now := s.port.Now(); {
 	case c.State != model.CMTimeWait:
 	case c.endedAt == 0:
 		c.endedAt = now
@@ -315,18 +315,18 @@ func (s *cmDialogue) giveUp(c *cmLink) {
 // time only. The peer can then use the IDs of passive connections that have ended for new ones.
 func (s *cmDialogue) timeWait(*cmLink, cmStep, *rand.Rand) {
 	retransmits := func(c *cmLink) bool { return c.out != nil }
-	if !s.Virtual || s.waited || slices.ContainsFunc(s.links, retransmits) {
+	if !s.port.Virtual || s.waited || slices.ContainsFunc(s.links, retransmits) {
 		return
 	}
 	s.waited = true
-	s.Sleep(20 * time.Second) // many times the timeouts in the REQs
+	s.port.Sleep(20 * time.Second) // many times the timeouts in the REQs
 	for i, c := range s.links {
 		ended := c.State == model.CMIdle || c.State == model.CMTimeWait
 		if !ended || c.Active {
 			continue
 		}
 		if c.conn != nil {
-			s.closeConn(c.conn)
+			s.port.closeConn(c.conn)
 		}
 		next := &cmLink{peer: c.peer, tid: c.tid + 1, req: c.req, srcPort: c.srcPort}
 		next.PeerID, next.PeerQPN, next.PeerGUID = c.PeerID, c.PeerQPN, c.PeerGUID
@@ -341,28 +341,28 @@ func (s *cmDialogue) checkApplication(c *cmLink) {
 		return
 	}
 	if c.State == model.CMReplied || c.State == model.CMRequesting {
-		s.Check(!c.setup.done.Load(), c.setup.name+" waits", "it has returned: %v", c.setup.task.Wait(0))
+		s.port.Check(!c.setup.done.Load(), c.setup.name+" waits", "it has returned: %v", c.setup.task.Wait(0))
 		return
 	}
-	err := c.setup.task.Wait(s.ResponseTimeout())
-	s.Check(c.setup.done.Load(), c.setup.name+" returns", "it still waits after %v", s.ResponseTimeout())
+	err := c.setup.task.Wait(s.port.ResponseTimeout())
+	s.port.Check(c.setup.done.Load(), c.setup.name+" returns", "it still waits after %v", s.port.ResponseTimeout())
 	switch {
 	case c.OpenResult:
 		return // the verb may fail or not
 	case c.WasEstablished:
-		s.Must("a connection", err)
+		s.port.Must("a connection", err)
 		s.checkConnection(c)
 		return
 	}
-	s.MustFail(c.setup.name, err, nil)
+	s.port.MustFail(c.setup.name, err, nil)
 	if rej := c.Reject; rej != nil {
 		var rejected *verbs.RejectError
 		ok := errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected) && rejected.Reason == uint16(*rej.Reason)
-		s.Check(ok, fmt.Sprintf("a RejectError with reason %v", *rej.Reason), "%v", err)
+		s.port.Check(ok, fmt.Sprintf("a RejectError with reason %v", *rej.Reason), "%v", err)
 		s.checkPrivate("the RejectError", rejected.PrivateData, rej.Private)
 	}
-	state := s.QueryQP(c.conn.QP).State
-	s.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
+	state := s.port.QueryQP(c.conn.QP).State
+	s.port.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
 }
 
 // resolveEnd finds out whether the device has ended a connection after a REJ, which the
@@ -372,7 +372,7 @@ func (s *cmDialogue) resolveEnd(c *cmLink) {
 	if !c.MayEnd || c.result == nil {
 		return
 	}
-	ended := c.result.WaitDisconnect(byClock(s.Port, 0, reorderLimit)) == nil
+	ended := c.result.WaitDisconnect(byClock(s.port, 0, reorderLimit)) == nil
 	if c.closing != nil {
 		ended = c.closing.done.Load()
 	}
@@ -383,30 +383,30 @@ func (s *cmDialogue) resolveEnd(c *cmLink) {
 // it has ended.
 func (s *cmDialogue) checkConnection(c *cmLink) {
 	if c.closing != nil && c.State == model.CMTimeWait {
-		err := c.closing.task.Wait(s.ResponseTimeout())
-		s.Check(c.closing.done.Load(), "Disconnect returns", "it still waits: %v", err)
+		err := c.closing.task.Wait(s.port.ResponseTimeout())
+		s.port.Check(c.closing.done.Load(), "Disconnect returns", "it still waits: %v", err)
 	}
-	a := s.QueryQP(c.conn.QP)
+	a := s.port.QueryQP(c.conn.QP)
 	err := c.result.WaitDisconnect(0)
 	switch c.State {
 	case model.CMEstablished:
-		s.Check(errors.Is(err, verbs.ErrTimeout), "a connection that lasts", "WaitDisconnect returns %v", err)
+		s.port.Check(errors.Is(err, verbs.ErrTimeout), "a connection that lasts", "WaitDisconnect returns %v", err)
 		s.checkAttr(c, a)
 		from := netip.AddrPortFrom(c.peer, c.srcPort)
 		if c.Active {
-			from = netip.AddrPortFrom(s.Peer, cmConnectPort)
+			from = netip.AddrPortFrom(s.port.Peer, cmConnectPort)
 		}
-		s.Check(c.result.Remote() == from, fmt.Sprintf("a connection with %v", from), "%v", c.result.Remote())
+		s.port.Check(c.result.Remote() == from, fmt.Sprintf("a connection with %v", from), "%v", c.result.Remote())
 		if c.Active {
 			p := c.result.Param()
 			s.checkPrivate("the REP", p.PrivateData, c.Reply.Private)
 			ok := p.ResponderResources == *c.Reply.RespResources && p.InitiatorDepth == *c.Reply.InitiatorDepth &&
 				p.RNRRetryCount == *c.Reply.RNRRetryCount && p.FlowControl == *c.Reply.FlowControl
-			s.Check(ok, "the parameters of the REP", "%+v", p)
+			s.port.Check(ok, "the parameters of the REP", "%+v", p)
 		}
 	case model.CMTimeWait:
-		s.Must("a connection that has ended", c.result.WaitDisconnect(s.ResponseTimeout()))
-		s.AwaitState(c.conn.QP, verbs.QPStateErr)
+		s.port.Must("a connection that has ended", c.result.WaitDisconnect(s.port.ResponseTimeout()))
+		s.port.AwaitState(c.conn.QP, verbs.QPStateErr)
 	}
 }
 
@@ -431,15 +431,15 @@ func (s *cmDialogue) checkAttr(c *cmLink, a verbs.QPAttr) {
 		State: a.State, DestQPN: a.DestQPN, PathMTU: a.PathMTU, RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry,
 		MaxRdAtomic: a.MaxRdAtomic, SQPSN: a.SQPSN, RQPSN: a.RQPSN,
 	}
-	s.Check(got == want, fmt.Sprintf("a queue pair with %s", describeQP(want)), "%s", describeQP(got))
-	s.Check(least <= a.MaxDestRdAtomic && a.MaxDestRdAtomic <= most, fmt.Sprintf("max_dest_rd_atomic of %d to %d", least, most), "%d", a.MaxDestRdAtomic)
+	s.port.Check(got == want, fmt.Sprintf("a queue pair with %s", describeQP(want)), "%s", describeQP(got))
+	s.port.Check(least <= a.MaxDestRdAtomic && a.MaxDestRdAtomic <= most, fmt.Sprintf("max_dest_rd_atomic of %d to %d", least, most), "%d", a.MaxDestRdAtomic)
 	dest := a.AH.GRH.DGID.Addr().Unmap()
-	s.Check(dest == c.peer, fmt.Sprintf("a queue pair with destination GID %v", c.peer), "%v", dest)
+	s.port.Check(dest == c.peer, fmt.Sprintf("a queue pair with destination GID %v", c.peer), "%v", dest)
 	minTimeout := uint8(1)
 	if !c.Active {
 		minTimeout = *c.req.AckTimeout // the timeout that the peer asks for
 	}
-	s.Check(a.Timeout >= minTimeout, fmt.Sprintf("a local ACK timeout of at least %d", minTimeout), "%d", a.Timeout)
+	s.port.Check(a.Timeout >= minTimeout, fmt.Sprintf("a local ACK timeout of at least %d", minTimeout), "%d", a.Timeout)
 }
 
 // describeQP formats the attributes of a queue pair that come from CM messages.
@@ -453,7 +453,7 @@ func (s *cmDialogue) Close() {
 	for req, err := s.listener.GetRequest(0); err == nil; req, err = s.listener.GetRequest(0) {
 		_ = req.Reject(nil) // fails if the peer has withdrawn the request
 	}
-	s.Must("a listener that is closed", s.listener.Close())
+	s.port.Must("a listener that is closed", s.listener.Close())
 	for _, c := range s.links {
 		switch c.State {
 		case model.CMRequested:
@@ -461,14 +461,14 @@ func (s *cmDialogue) Close() {
 				_ = c.request.Reject(nil) // fails if the peer has withdrawn the request
 			}
 		case model.CMReplied, model.CMRequesting:
-			s.SendPacket(ib.CM(c.tid, s.peerREJ(c, rand.New(rand.NewPCG(1, 1)))).From(c.peer))
+			s.port.SendPacket(ib.CM(c.tid, s.peerREJ(c, rand.New(rand.NewPCG(1, 1)))).From(c.peer))
 		case model.CMDisconnecting:
-			s.SendPacket(ib.CM(c.dreqTID, ib.DREP{LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID}).From(c.peer))
+			s.port.SendPacket(ib.CM(c.dreqTID, ib.DREP{LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID}).From(c.peer))
 		case model.CMEstablished:
-			s.SendPacket(ib.CM(9, ib.DREQ{LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID, RemoteQPN: &c.DeviceQPN}).From(c.peer))
+			s.port.SendPacket(ib.CM(9, ib.DREQ{LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID, RemoteQPN: &c.DeviceQPN}).From(c.peer))
 		}
 	}
-	s.Sync()
+	s.port.Sync()
 	for _, c := range s.links {
 		for _, call := range []*cmCall{c.setup, c.closing} {
 			if call != nil {
@@ -476,13 +476,13 @@ func (s *cmDialogue) Close() {
 			}
 		}
 		if c.conn != nil {
-			s.closeConn(c.conn)
+			s.port.closeConn(c.conn)
 		}
 	}
-	s.Drain(shortWait)
-	if q := s.syncConn; q != nil {
-		s.Must("a queue pair that is destroyed", q.qp.Close())
-		s.Must("memory that is deregistered", q.mem.Close())
+	s.port.Drain(shortWait)
+	if q := s.port.syncConn; q != nil {
+		s.port.Must("a queue pair that is destroyed", q.qp.Close())
+		s.port.Must("memory that is deregistered", q.mem.Close())
 	}
-	s.Completions()
+	s.port.Completions()
 }

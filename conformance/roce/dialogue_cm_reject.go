@@ -30,7 +30,7 @@ var cmBadREQs = []struct {
 		m.Private[1] = []uint8{0x00, 0x50, 0x70, 0xf0}[r.IntN(4)]
 	}},
 	{"a destination address that is not of the device", nil, func(s *cmDialogue, m *ib.REQ, _ *rand.Rand) {
-		m.Private = ib.AddrHeader{SrcPort: cmSourcePort, Src: s.Peer, Dst: s.Peer}.Append(nil)
+		m.Private = ib.AddrHeader{SrcPort: cmSourcePort, Src: s.port.Peer, Dst: s.port.Peer}.Append(nil)
 	}},
 	{"another port space", []ib.Reason{ib.RejInvalidServiceID}, func(_ *cmDialogue, m *ib.REQ, _ *rand.Rand) {
 		m.ServiceID = new(ib.ServiceID(ib.PortSpaceIB, cmPort))
@@ -42,12 +42,12 @@ var cmBadREQs = []struct {
 		m.Transport, m.ExtTransport = new(uint8(2+r.IntN(2))), new([]uint8{0, 2, 7}[r.IntN(3)])
 	}},
 	{"a destination GID that is not of the device", []ib.Reason{rejInvalidGID}, func(s *cmDialogue, m *ib.REQ, _ *rand.Rand) {
-		m.RemoteGID = s.Peer
+		m.RemoteGID = s.port.Peer
 	}},
-	{"a P_Key that the device does not have", nil, func(s *cmDialogue, m *ib.REQ, r *rand.Rand) { m.PKey = new(s.unreachablePKey(r)) }},
+	{"a P_Key that the device does not have", nil, func(s *cmDialogue, m *ib.REQ, r *rand.Rand) { m.PKey = new(s.port.unreachablePKey(r)) }},
 	{"a source GID that is not unicast", nil, func(s *cmDialogue, m *ib.REQ, r *rand.Rand) {
 		m.LocalGID = []netip.Addr{netip.IPv6Unspecified(), netip.MustParseAddr("ff0e::1")}[r.IntN(2)]
-		if s.Peer.Is4() {
+		if s.port.Peer.Is4() {
 			m.LocalGID = []netip.Addr{netip.IPv4Unspecified(), netip.MustParseAddr("224.0.1.1")}[r.IntN(2)]
 		}
 	}},
@@ -85,14 +85,14 @@ func (s *cmDialogue) checkRejectInfo(m ib.REJ) {
 	if *m.Reason == rejInvalidGID && *m.InfoLen == 16 {
 		ok = slices.ContainsFunc(s.gids, func(g verbs.GIDEntry) bool { return g.GID.Addr() == netip.AddrFrom16([16]byte(m.Info)).Unmap() })
 	}
-	s.Check(ok, "a REJ without additional information, or with a GID of the device for an invalid GID", "%d bytes: % x", *m.InfoLen, m.Info)
+	s.port.Check(ok, "a REJ without additional information, or with a GID of the device for an invalid GID", "%d bytes: % x", *m.InfoLen, m.Info)
 }
 
 // refusedREQ has the peer send a REQ with one of cmBadREQs, and expects a REJ with a permitted
 // reason.
 func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	id, tid := s.baseID^r.Uint32(), r.Uint64()
-	c := &cmLink{peer: s.Peer, srcPort: 1}
+	c := &cmLink{peer: s.port.Peer, srcPort: 1}
 	c.PeerID, c.PeerQPN = id, r.Uint32()&0xffffff
 	req := s.drawREQ(c, r)
 	rej := ib.REJ{RemoteCommID: &id, About: new(model.CMAboutREQ)}
@@ -103,7 +103,7 @@ func (s *cmDialogue) refusedREQ(_ *cmLink, step cmStep, r *rand.Rand) {
 	}
 	check := func(_ ib.MAD, m ib.Message, a Arrival) {
 		got, _ := m.(ib.REJ)
-		s.Check(fault.reasons == nil || slices.Contains(fault.reasons, *got.Reason),
+		s.port.Check(fault.reasons == nil || slices.Contains(fault.reasons, *got.Reason),
 			fmt.Sprintf("a REJ of a REQ with %s, with one of the reasons %v", fault.name, fault.reasons), "%v", a)
 		s.checkRejectInfo(got)
 	}
@@ -148,7 +148,7 @@ func (s *cmDialogue) staleREP(c *cmLink, step cmStep, r *rand.Rand) {
 		return
 	}
 	s.settle(cmWant{msg: model.CMReject(&c.PeerID, model.CMAboutREP, model.CMRejectStale), tid: &c.tid, to: c.peer}, s.wantDREQ(old))
-	_ = c.setup.task.Wait(byClock(s.Port, 0, reorderLimit))
+	_ = c.setup.task.Wait(byClock(s.port, 0, reorderLimit))
 	if c.setup.done.Load() {
 		c.State = model.CMIdle
 	} else { // the device may also wait for another REP

@@ -18,7 +18,7 @@ import (
 // sidrDialogue compares the resolution of datagram services with [model.SIDRRequest] and
 // [model.SIDRResolve].
 type sidrDialogue struct {
-	cmDialogue
+	cm       cmDialogue
 	service  *udPort
 	requests []*sidrRequest
 	resolves []*sidrResolve
@@ -47,9 +47,9 @@ type sidrResolve struct {
 func openSIDRDialogue(r *rig.Rig) rig.DialogueSession[cmStep] {
 	p := newPort(r)
 	p.useConnectSource(p.gidTable())
-	s := &sidrDialogue{cmDialogue: cmDialogue{Port: p, baseID: r.Rand.Uint32()}, service: p.newUDPort(0, nil)}
+	s := &sidrDialogue{cm: cmDialogue{port: p, baseID: r.Rand.Uint32()}, service: p.newUDPort(0, nil)}
 	p.Must("the Q_Key of rdma_cm", s.service.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
-	s.listener = p.cmListen(verbs.PortSpaceUDP)
+	s.cm.listener = p.cmListen(verbs.PortSpaceUDP)
 	p.Sync()
 	return s
 }
@@ -98,8 +98,8 @@ func (s *sidrDialogue) Play(step cmStep) {
 			s.reply(q, step, r)
 		}
 	case "wait":
-		if s.Virtual {
-			s.Sleep(time.Second)
+		if s.cm.port.Virtual {
+			s.cm.port.Sleep(time.Second)
 		}
 	}
 	s.settleSIDR()
@@ -119,19 +119,19 @@ func pickLast[T any](all []*T, k int) *T {
 // newRequest returns a SIDR_REQ with the n-th request ID and port of the peer. Sometimes it is from
 // another host with the previous ID, or has the ID of an answered request.
 func (s *sidrDialogue) newRequest(n uint32, r *rand.Rand) *sidrRequest {
-	q := &sidrRequest{peer: s.Peer, tid: r.Uint64(), srcPort: uint16(cmSourcePort + n)}
-	if len(s.requests) > 0 && len(s.Peers) > 1 && r.IntN(4) == 0 { // another host may choose the same IDs
-		q.peer, n = s.PeerAddr(1), n-1
-		if last := s.requests[len(s.requests)-1]; last.peer == s.Peer && r.IntN(2) == 0 {
+	q := &sidrRequest{peer: s.cm.port.Peer, tid: r.Uint64(), srcPort: uint16(cmSourcePort + n)}
+	if len(s.requests) > 0 && len(s.cm.port.Peers) > 1 && r.IntN(4) == 0 { // another host may choose the same IDs
+		q.peer, n = s.cm.port.PeerAddr(1), n-1
+		if last := s.requests[len(s.requests)-1]; last.peer == s.cm.port.Peer && r.IntN(2) == 0 {
 			q.tid = last.tid
 		}
 	}
-	q.Request = s.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, cmPort), s.baseID+n)
+	q.Request = s.cm.port.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, cmPort), s.cm.baseID+n)
 	if old := s.reusable(); old != nil && r.IntN(3) == 0 {
 		q.peer, q.Request.RequestID, q.reused, old.reused, q.tid = old.peer, old.Request.RequestID, true, true, r.Uint64()
 	}
-	q.Request.PKey = new(s.reachablePKey(r))
-	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.deviceAddr}.Append(nil), cmPrivate(r, 180)...)
+	q.Request.PKey = new(s.cm.port.reachablePKey(r))
+	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.cm.port.deviceAddr}.Append(nil), cmPrivate(r, 180)...)
 	return q
 }
 
@@ -148,7 +148,7 @@ func (s *sidrDialogue) reusable() *sidrRequest {
 // sendRequest has the peer send a new SIDR_REQ.
 func (s *sidrDialogue) sendRequest(step cmStep, r *rand.Rand) {
 	q := s.newRequest(uint32(len(s.requests)), r)
-	s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
+	s.cm.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
 	if cmFaults[step.fault].harmless {
 		s.requests = append(s.requests, q)
 	}
@@ -164,28 +164,28 @@ func (s *sidrDialogue) sendRefused(step cmStep, r *rand.Rand) {
 	case 1:
 		q.Request.Private[1] = []uint8{0x00, 0x50, 0xf0}[r.IntN(3)] // IP version
 	case 2:
-		dst := s.Peer // not the device
+		dst := s.cm.port.Peer // not the device
 		copy(q.Request.Private, ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: dst}.Append(nil))
 	case 3:
 		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceTCP, cmPort)), new(uint8(ib.SIDRUnsupported))
 	case 4:
 		q.Request.ServiceID, want.Status = new(ib.ServiceID(ib.PortSpaceUDP, cmClosedPort)), new(uint8(ib.SIDRUnsupported))
 	case 5: // with a P_Key that does not reach the device; any status but success
-		q.Request.PKey, want.Status = new(s.unreachablePKey(r)), nil
+		q.Request.PKey, want.Status = new(s.cm.port.unreachablePKey(r)), nil
 	}
 	want.ServiceID = q.Request.ServiceID
-	n := s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
+	n := s.cm.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
 	if cmFaults[step.fault].harmless {
 		s.settleSIDR(slices.Repeat([]cmWant{{tid: &q.tid, to: q.peer, msg: want, got: func(_ ib.MAD, m ib.Message, _ Arrival) {
 			rep, _ := m.(ib.SIDRREP)
-			s.Check(*rep.Status != ib.SIDRValid, "a SIDR_REP that refuses the request", "status 0")
+			s.cm.port.Check(*rep.Status != ib.SIDRValid, "a SIDR_REP that refuses the request", "status 0")
 		}}}, n)...)
 	}
 }
 
 // sendDuplicate sends a duplicate of a SIDR_REQ. The device may answer it.
 func (s *sidrDialogue) sendDuplicate(q *sidrRequest, step cmStep) {
-	n := s.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
+	n := s.cm.transmit(&cmLink{peer: q.peer}, q.tid, q.Request, step)
 	if !cmFaults[step.fault].harmless {
 		return
 	}
@@ -204,26 +204,26 @@ func (s *sidrDialogue) takeRequest() {
 		first = s.requests[i]
 	}
 	for {
-		timeout := s.ResponseTimeout()
+		timeout := s.cm.port.ResponseTimeout()
 		if first == nil {
 			timeout = 0
 		}
-		req, err := s.listener.GetRequest(timeout)
+		req, err := s.cm.listener.GetRequest(timeout)
 		if first == nil && errors.Is(err, verbs.ErrTimeout) {
 			return
 		}
-		s.Must("a request", err)
+		s.cm.port.Must("a request", err)
 		from := netip.AddrPortFrom(req.Remote().Addr().Unmap(), req.Remote().Port())
 		i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool { return from == netip.AddrPortFrom(q.peer, q.srcPort) })
-		s.Check(i >= 0 && (s.requests[i] == first || s.requests[i].MayRepeat), "each request of the peer, once and in order", "one from %v", req.Remote())
+		s.cm.port.Check(i >= 0 && (s.requests[i] == first || s.requests[i].MayRepeat), "each request of the peer, once and in order", "one from %v", req.Remote())
 		q := s.requests[i]
-		s.checkPrivate("the request", req.Param().PrivateData, q.Request.Private[ib.AddrHeaderLen:])
+		s.cm.checkPrivate("the request", req.Param().PrivateData, q.Request.Private[ib.AddrHeaderLen:])
 		if q == first {
 			q.taken = req
 			return
 		}
 		q.MayRepeat = false
-		s.Must("a request that can be rejected", req.Reject(nil))
+		s.cm.port.Must("a request that can be rejected", req.Reject(nil))
 		s.settleSIDR(cmWant{tid: &q.tid, to: q.peer, msg: ib.SIDRREP{RequestID: q.Request.RequestID, Status: new(uint8(sidrRejected))}})
 	}
 }
@@ -239,12 +239,12 @@ func (s *sidrDialogue) answer(step cmStep, r *rand.Rand) {
 		RequestID: q.Request.RequestID, ServiceID: q.Request.ServiceID, Private: private, InfoLen: new(uint8(0)), Info: []byte{},
 	}
 	if step.op == "accept" {
-		_, err := q.taken.Accept(s.service.QP, verbs.ConnParam{PrivateData: private}, s.ResponseTimeout())
-		s.Must("a request that can be accepted", err)
+		_, err := q.taken.Accept(s.service.QP, verbs.ConnParam{PrivateData: private}, s.cm.port.ResponseTimeout())
+		s.cm.port.Must("a request that can be accepted", err)
 		want.Status = new(uint8(ib.SIDRValid))
 		want.QPN, want.QKey = new(uint32(s.service.QP.QPN())), new(uint32(ib.UDQKey))
 	} else {
-		s.Must("a request that can be rejected", q.taken.Reject(private))
+		s.cm.port.Must("a request that can be rejected", q.taken.Reject(private))
 		want.Status = new(uint8(sidrRejected))
 	}
 	s.settleSIDR(cmWant{tid: &q.tid, to: q.peer, msg: want, got: func(_ ib.MAD, m ib.Message, _ Arrival) {
@@ -256,21 +256,21 @@ func (s *sidrDialogue) answer(step cmStep, r *rand.Rand) {
 // resolve has the application resolve a service of the peer, and expects a SIDR_REQ.
 func (s *sidrDialogue) resolve(r *rand.Rand) {
 	q, private := &sidrResolve{}, cmPrivate(r, 180)
-	q.call = s.call("resolve", func() (err error) {
-		q.peer, err = s.CM().Resolve(netip.AddrPortFrom(s.Peer, cmConnectPort), private, s.callTimeout())
+	q.call = s.cm.call("resolve", func() (err error) {
+		q.peer, err = s.cm.port.CM().Resolve(netip.AddrPortFrom(s.cm.port.Peer, cmConnectPort), private, s.cm.callTimeout())
 		return err
 	})
-	want := ib.SIDRREQ{ServiceID: new(ib.ServiceID(ib.PortSpaceUDP, cmConnectPort)), PKey: &s.Checker.PKey}
-	s.settleSIDR(cmWant{to: s.Peer, msg: want, got: func(mad ib.MAD, m ib.Message, a Arrival) {
+	want := ib.SIDRREQ{ServiceID: new(ib.ServiceID(ib.PortSpaceUDP, cmConnectPort)), PKey: &s.cm.port.Checker.PKey}
+	s.settleSIDR(cmWant{to: s.cm.port.Peer, msg: want, got: func(mad ib.MAD, m ib.Message, a Arrival) {
 		req, _ := m.(ib.SIDRREQ)
 		q.ID, q.tid, q.mad = *req.RequestID, *mad.TID, a.Payload
 		h, user, err := ib.ParseAddrHeader(req.Private)
-		s.Check(err == nil && h.Src == s.deviceAddr && h.Dst == s.Peer, fmt.Sprintf("private data with %v and %v", s.deviceAddr, s.Peer), "%+v (%v)", h, err)
-		s.checkPrivate("the SIDR_REQ", user, private)
+		s.cm.port.Check(err == nil && h.Src == s.cm.port.deviceAddr && h.Dst == s.cm.port.Peer, fmt.Sprintf("private data with %v and %v", s.cm.port.deviceAddr, s.cm.port.Peer), "%+v (%v)", h, err)
+		s.cm.checkPrivate("the SIDR_REQ", user, private)
 	}})
 	for _, other := range s.resolves {
 		if other.Reply == nil {
-			s.Check(other.ID != q.ID, "a request ID that no other request has", "%#08x", q.ID)
+			s.cm.port.Check(other.ID != q.ID, "a request ID that no other request has", "%#08x", q.ID)
 		}
 	}
 	s.resolves = append(s.resolves, q)
@@ -289,7 +289,7 @@ func (s *sidrDialogue) reply(q *sidrResolve, step cmStep, r *rand.Rand) {
 	if status == 4 { // a redirection, which the device may follow
 		status = 1
 	}
-	s.transmit(&cmLink{peer: s.Peer}, q.tid, rep, step)
+	s.cm.transmit(&cmLink{peer: s.cm.port.Peer}, q.tid, rep, step)
 	if !cmFaults[step.fault].harmless {
 		return
 	}
@@ -304,20 +304,20 @@ func (s *sidrDialogue) reply(q *sidrResolve, step cmStep, r *rand.Rand) {
 func (s *sidrDialogue) checkResolve(q *sidrResolve) {
 	rep := q.Reply
 	if rep == nil {
-		s.Check(!q.call.done.Load(), "Resolve waits", "it has returned: %v", q.call.task.Wait(0))
+		s.cm.port.Check(!q.call.done.Load(), "Resolve waits", "it has returned: %v", q.call.task.Wait(0))
 		return
 	}
-	err := q.call.task.Wait(s.ResponseTimeout())
-	s.Check(q.call.done.Load(), "Resolve returns", "it still waits after %v", s.ResponseTimeout())
+	err := q.call.task.Wait(s.cm.port.ResponseTimeout())
+	s.cm.port.Check(q.call.done.Load(), "Resolve returns", "it still waits after %v", s.cm.port.ResponseTimeout())
 	if *rep.Status != ib.SIDRValid {
-		s.MustFail("resolving a service that the peer refuses", err, nil)
+		s.cm.port.MustFail("resolving a service that the peer refuses", err, nil)
 		return
 	}
-	s.Must("a service that is found", err)
+	s.cm.port.Must("a service that is found", err)
 	got, dest := q.peer, q.peer.AH.GRH.DGID.Addr().Unmap()
-	ok := uint32(got.QPN) == *rep.QPN && got.QKey == *rep.QKey && dest == s.Peer
-	s.Check(ok, fmt.Sprintf("QPN %#x, Q_Key %#x at %v", *rep.QPN, *rep.QKey, s.Peer), "%#x, %#x at %v", uint32(got.QPN), got.QKey, dest)
-	s.checkPrivate("the result", got.PrivateData, rep.Private)
+	ok := uint32(got.QPN) == *rep.QPN && got.QKey == *rep.QKey && dest == s.cm.port.Peer
+	s.cm.port.Check(ok, fmt.Sprintf("QPN %#x, Q_Key %#x at %v", *rep.QPN, *rep.QKey, s.cm.port.Peer), "%#x, %#x at %v", uint32(got.QPN), got.QKey, dest)
+	s.cm.checkPrivate("the result", got.PrivateData, rep.Private)
 }
 
 // settleSIDR calls settle, with a connection for each SIDR_REQ that is not answered, so that settle
@@ -325,28 +325,28 @@ func (s *sidrDialogue) checkResolve(q *sidrResolve) {
 func (s *sidrDialogue) settleSIDR(wants ...cmWant) {
 	for _, q := range s.resolves {
 		if q.Reply == nil {
-			s.links = append(s.links, &cmLink{peer: s.Peer, out: q.mad, timer: model.CMTimer{Retries: 1000}})
+			s.cm.links = append(s.cm.links, &cmLink{peer: s.cm.port.Peer, out: q.mad, timer: model.CMTimer{Retries: 1000}})
 		}
 	}
-	s.settle(wants...)
-	s.links = nil
+	s.cm.settle(wants...)
+	s.cm.links = nil
 }
 
 // Close ends all requests and frees the objects of the dialogue.
 func (s *sidrDialogue) Close() {
 	for _, q := range s.resolves {
 		if q.Reply == nil {
-			s.SendPacket(ib.CM(q.tid, ib.SIDRREP{RequestID: &q.ID, Status: new(uint8(1))}))
+			s.cm.port.SendPacket(ib.CM(q.tid, ib.SIDRREP{RequestID: &q.ID, Status: new(uint8(1))}))
 		}
 	}
 	for _, q := range s.resolves {
-		_ = q.call.task.Wait(s.callTimeout() + time.Second) // its result was checked, or does not matter
+		_ = q.call.task.Wait(s.cm.callTimeout() + time.Second) // its result was checked, or does not matter
 	}
 	for _, q := range s.requests {
 		if q.taken != nil && q.Reply == nil {
 			_ = q.taken.Reject(nil)
 		}
 	}
-	s.cmDialogue.Close()
-	s.closeConn(s.service.Conn)
+	s.cm.Close()
+	s.cm.port.closeConn(s.service.Conn)
 }

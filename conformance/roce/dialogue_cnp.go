@@ -69,7 +69,7 @@ type (
 // cnpDialogue is a dialogue with queue pairs that receive marked packets. The first four
 // connections are of RC: two of one peer, one of another, and one with another P_Key.
 type cnpDialogue struct {
-	*Port
+	port       *Port
 	m          model.CNPReceiver
 	conns      []*cnpConn // on which the peer sends requests
 	requesters []*cnpConn // on which the device sends requests, of reliable services
@@ -80,7 +80,7 @@ type cnpDialogue struct {
 
 // cnpConn is a connection of the dialogue.
 type cnpConn struct {
-	*Conn
+	conn     *Conn
 	service  ib.Transport
 	srqn     uint32 // SRQ number of XRC
 	received int    // number of request packets of the peer
@@ -94,15 +94,15 @@ const cnpRC = 4
 // openCNP makes connections of all services that the device has. One RC connection has the second
 // P_Key of the port, if there is one.
 func openCNP(p *Port) *cnpDialogue {
-	s := &cnpDialogue{Port: p, m: model.CNPReceiver{Interval: maxCNPInterval}, nextID: 1}
+	s := &cnpDialogue{port: p, m: model.CNPReceiver{Interval: maxCNPInterval}, nextID: 1}
 	for i, peer := range []int{0, 0, 1} {
 		s.conns = append(s.conns, s.newConn(verbs.QPTypeRC, ib.RC, i, peer))
 	}
 	keyed := s.newConn(verbs.QPTypeRC, ib.RC, 3, 0)
 	if keys := p.pkeyTable(); len(keys) > 1 && keys[1]&^pkeyFullMember != 0 {
-		p.closeConn(keyed.Conn)
-		keyed.Conn = p.connectWithPKey(s.setup(verbs.QPTypeRC, 3, 0), 1, keys[1])
-		keyed.from = p.PeerAddr(0)
+		p.closeConn(keyed.conn)
+		keyed.conn = p.connectWithPKey(s.setup(verbs.QPTypeRC, 3, 0), 1, keys[1])
+		keyed.conn.from = p.PeerAddr(0)
 	}
 	s.conns = append(s.conns, keyed)
 	s.requesters = slices.Clone(s.conns)
@@ -112,7 +112,7 @@ func openCNP(p *Port) *cnpDialogue {
 	if p.Caps.Has(verbs.CapXRC) {
 		s.requesters = append(s.requesters, s.newConn(verbs.QPTypeXRCSend, ib.XRC, 5, 0))
 		s.xrc = p.newXRCTarget()
-		s.conns = append(s.conns, &cnpConn{Conn: s.xrc.Conn, service: ib.XRC, srqn: s.xrc.srqs[0].Number()})
+		s.conns = append(s.conns, &cnpConn{conn: s.xrc.Conn, service: ib.XRC, srqn: s.xrc.srqs[0].Number()})
 	}
 	if p.Caps.Has(verbs.CapUD) {
 		s.ud = p.newUDPort(0, nil)
@@ -123,7 +123,7 @@ func openCNP(p *Port) *cnpDialogue {
 // setup returns the setup of the i-th connection, which is with the peer of this index.
 func (s *cnpDialogue) setup(kind verbs.QPType, i, peer int) Setup {
 	return Setup{qpType: kind, memLen: cnpMemLen, signalAll: true, Modify: func(a *verbs.QPAttr) {
-		a.DestQPN, a.AH.GRH.DGID, a.PathMTU = verbs.QPN(0x0a0001+i), verbs.GIDFrom(s.PeerAddr(peer)), verbs.MTU256
+		a.DestQPN, a.AH.GRH.DGID, a.PathMTU = verbs.QPN(0x0a0001+i), verbs.GIDFrom(s.port.PeerAddr(peer)), verbs.MTU256
 	}}
 }
 
@@ -131,22 +131,22 @@ const cnpMemLen = 4 * ucMTU
 
 // newConn makes the i-th connection, with the peer of this index.
 func (s *cnpDialogue) newConn(kind verbs.QPType, service ib.Transport, i, peer int) *cnpConn {
-	c := &cnpConn{Conn: s.connect(s.setup(kind, i, peer)), service: service}
-	c.from = s.PeerAddr(peer)
+	c := &cnpConn{conn: s.port.connect(s.setup(kind, i, peer)), service: service}
+	c.conn.from = s.port.PeerAddr(peer)
 	return c
 }
 
 // Close frees the objects of the dialogue.
 func (s *cnpDialogue) Close() {
 	for _, c := range slices.Concat(s.conns, s.requesters[cnpRC:]) { // both lists have those of RC
-		if s.xrc != nil && c.Conn == s.xrc.Conn {
+		if s.xrc != nil && c.conn == s.xrc.Conn {
 			s.xrc.close()
 		} else {
-			s.closeConn(c.Conn)
+			s.port.closeConn(c.conn)
 		}
 	}
 	if s.ud != nil {
-		s.closeConn(s.ud.Conn)
+		s.port.closeConn(s.ud.Conn)
 	}
 }
 
@@ -172,15 +172,15 @@ func isMarked(p ib.Packet) bool { return *p.IP.TClass&3 == 3 }
 // marked, the model expects a CNP to the sender's QPN; the device need not send it if valid is
 // false.
 func (s *cnpDialogue) sendMarked(c *Conn, pkt ib.Packet, sender uint32, valid bool) {
-	partition := cmp.Or(s.Checker.PKeys[sender], s.Checker.PKey) &^ pkeyFullMember
+	partition := cmp.Or(s.port.Checker.PKeys[sender], s.port.Checker.PKey) &^ pkeyFullMember
 	membership := *pkt.BTH.PKey & pkeyFullMember
-	pkt = pkt.Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.peerAddr(), s.deviceAddr)).WithPKey(partition | membership)
+	pkt = pkt.Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.peerAddr(), s.port.deviceAddr)).WithPKey(partition | membership)
 	if isMarked(pkt) {
 		mark := model.MarkOf(pkt, sender)
 		mark.Valid = valid
 		s.m.Mark(mark)
 	}
-	s.SendPacket(pkt)
+	s.port.SendPacket(pkt)
 }
 
 // peerAddr returns the source address of the peer's packets.
@@ -194,18 +194,18 @@ func (c *Conn) peerAddr() netip.Addr {
 // compare fails the case unless the device sends these packets, in order, and the CNPs of the
 // model, and has no completion.
 func (s *cnpDialogue) compare(responses ...ib.Packet) {
-	required := s.m.Required(s.Now())
+	required := s.m.Required(s.port.Now())
 	take := func(a *Arrival) {
 		if isCNP(a) {
-			sender, ok := s.m.Take(a.Packet, s.Now())
-			s.Check(ok, "no CNP, or one for a marked packet with its addresses, queue pair and P_Key", "%v to %v, P_Key %#04x", a, a.IP.Dst, *a.BTH.PKey)
+			sender, ok := s.m.Take(a.Packet, s.port.Now())
+			s.port.Check(ok, "no CNP, or one for a marked packet with its addresses, queue pair and P_Key", "%v to %v, P_Key %#04x", a, a.IP.Dst, *a.BTH.PKey)
 			const ecn = 3
-			s.Check(*a.IP.TClass&ecn != ecn, "a CNP without a CE mark", "traffic class %#02x", *a.IP.TClass)
+			s.port.Check(*a.IP.TClass&ecn != ecn, "a CNP without a CE mark", "traffic class %#02x", *a.IP.TClass)
 			delete(required, sender)
 			return
 		}
-		s.Check(len(responses) > 0, "nothing is sent", "%v", a)
-		s.checkPacket(responses[0], *a)
+		s.port.Check(len(responses) > 0, "nothing is sent", "%v", a)
+		s.port.checkPacket(responses[0], *a)
 		responses = responses[1:]
 	}
 	for len(responses) > 0 || len(required) > 0 {
@@ -213,15 +213,15 @@ func (s *cnpDialogue) compare(responses ...ib.Packet) {
 		if len(required) == 0 {
 			want = responses[0].String()
 		}
-		a := s.expectAnyPacket(want)
+		a := s.port.expectAnyPacket(want)
 		take(&a)
 	}
-	s.Sync()
-	for a, ok := s.NextPacket(0); ok; a, ok = s.NextPacket(0) {
+	s.port.Sync()
+	for a, ok := s.port.NextPacket(0); ok; a, ok = s.port.NextPacket(0) {
 		take(&a)
 	}
 	s.m.Expire()
-	s.ExpectNoCompletion()
+	s.port.ExpectNoCompletion()
 }
 
 // cnpKind is a kind of requests.
@@ -237,7 +237,7 @@ const (
 // request returns the packets of the peer's next request on a connection and, except on UC, the
 // response to each of them. The request does not change the content of TargetMem.
 func (c *cnpConn) request(kind cnpKind, n int) (packets, responses []ib.Packet) {
-	psn, data, mtu := c.PeerPSN(c.received), c.TargetMem.Buf[:n], c.Attr.PathMTU.Bytes()
+	psn, data, mtu := c.conn.PeerPSN(c.received), c.conn.TargetMem.Buf[:n], c.conn.Attr.PathMTU.Bytes()
 	if c.service == ib.UC && kind != cnpSend {
 		kind = cnpWrite
 	}
@@ -245,14 +245,14 @@ func (c *cnpConn) request(kind cnpKind, n int) (packets, responses []ib.Packet) 
 	var last ib.Packet // the response to the last packet, if it is not an ACK
 	switch kind {
 	case cnpRead:
-		packets, last = []ib.Packet{ib.ReadRequest(psn, c.RETH(0, min(n, mtu)))}, ib.ReadResponseOnly(psn, uint32(c.messages), data[:min(n, mtu)])
+		packets, last = []ib.Packet{ib.ReadRequest(psn, c.conn.RETH(0, min(n, mtu)))}, ib.ReadResponseOnly(psn, uint32(c.messages), data[:min(n, mtu)])
 	case cnpAtomic:
-		word := binary.NativeEndian.Uint64(c.TargetMem.Buf[c.TargetMem.WordOffset(0):])
-		packets, last = []ib.Packet{ib.FetchAdd(psn, wordRETH(c.TargetMem, 0), 0)}, ib.AtomicAck(psn, uint32(c.messages), word)
+		word := binary.NativeEndian.Uint64(c.conn.TargetMem.Buf[c.conn.TargetMem.WordOffset(0):])
+		packets, last = []ib.Packet{ib.FetchAdd(psn, wordRETH(c.conn.TargetMem, 0), 0)}, ib.AtomicAck(psn, uint32(c.messages), word)
 	case cnpSend:
 		packets = ib.Send(psn, data, mtu)
 	default:
-		packets = ib.Write(psn, c.RETH(0, n), data, mtu)
+		packets = ib.Write(psn, c.conn.RETH(0, n), data, mtu)
 	}
 	c.received += len(packets)
 	for i := range packets {
@@ -274,7 +274,7 @@ func (c *cnpConn) request(kind cnpKind, n int) (packets, responses []ib.Packet) 
 
 // response adds the addresses and the peer's QPN to an expected packet.
 func (c *cnpConn) response(p ib.Packet) ib.Packet {
-	return p.To(uint32(c.Attr.DestQPN)).Via(c.deviceAddr, c.peerAddr())
+	return p.To(uint32(c.conn.Attr.DestQPN)).Via(c.conn.deviceAddr, c.conn.peerAddr())
 }
 
 // drawCNPRequest draws a request, each packet with random ECN bits.
@@ -291,19 +291,19 @@ func drawCNPRequest(s *cnpDialogue, r *rand.Rand) cnpStep {
 // sendRequest sends the packets of a request, with these fields, and compares the responses to
 // each. A WRITE replaces an atomic that the device does not support, and a SEND on XRC.
 func (s *cnpDialogue) sendRequest(c *cnpConn, kind cnpKind, n int, fields []ib.Packet) {
-	if kind == cnpAtomic && !s.Caps.Has(verbs.CapAtomics) || kind == cnpSend && c.service == ib.XRC {
+	if kind == cnpAtomic && !s.port.Caps.Has(verbs.CapAtomics) || kind == cnpSend && c.service == ib.XRC {
 		kind = cnpWrite
 	}
 	id := s.nextID
 	if kind == cnpSend {
 		s.nextID++
-		s.PostRecv(c.QP, id, c.LocalMem.SGE(0, cnpMemLen))
+		s.port.PostRecv(c.conn.QP, id, c.conn.LocalMem.SGE(0, cnpMemLen))
 	}
 	packets, responses := c.request(kind, n)
 	for k, pkt := range packets {
-		s.sendMarked(c.Conn, pkt.Or(fields[k]), uint32(c.Attr.DestQPN), true)
+		s.sendMarked(c.conn, pkt.Or(fields[k]), uint32(c.conn.Attr.DestQPN), true)
 		if kind == cnpSend && k == len(packets)-1 {
-			s.ExpectRecv(id, n)
+			s.port.ExpectRecv(id, n)
 		}
 		if c.service == ib.UC {
 			s.compare()
@@ -320,7 +320,7 @@ func drawCNPBurst(s *cnpDialogue, r *rand.Rand) cnpStep {
 		c := s.conns[i]
 		for range n {
 			packets, _ := c.request(cnpWrite, 8)
-			s.sendMarked(c.Conn, packets[0].Or(fields).NoAckReq(), uint32(c.Attr.DestQPN), true)
+			s.sendMarked(c.conn, packets[0].Or(fields).NoAckReq(), uint32(c.conn.Attr.DestQPN), true)
 		}
 		s.discardAcks()
 		s.compare()
@@ -335,9 +335,9 @@ func drawCNPDrained(_ *cnpDialogue, r *rand.Rand) cnpStep {
 		if c.service == ib.XRC { // an XRC target has no SQD
 			return
 		}
-		s.ToState(c.QP, verbs.QPStateSQD)
+		s.port.ToState(c.conn.QP, verbs.QPStateSQD)
 		s.sendRequest(c, cnpWrite, 8, fields)
-		s.ToState(c.QP, verbs.QPStateRTS)
+		s.port.ToState(c.conn.QP, verbs.QPStateRTS)
 	}, "a request on connection %d in SQD, ECN %d", i, *fields[0].IP.TClass&3)
 }
 
@@ -347,14 +347,14 @@ func drawCNPReconnect(_ *cnpDialogue, r *rand.Rand) cnpStep {
 	i, fields := r.IntN(3), []ib.Packet{senderFields(r, ib.Packet{})}
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
-		s.ToState(c.QP, verbs.QPStateErr)
-		c.Send(c.peerWrite(c.received, 8).CE())
+		s.port.ToState(c.conn.QP, verbs.QPStateErr)
+		c.conn.Send(c.conn.peerWrite(c.received, 8).CE())
 		s.compare()
-		s.ToState(c.QP, verbs.QPStateReset)
-		c.Attr.DestQPN += 0x100
-		s.ToInit(c.QP, allAccess&^verbs.AccessLocalWrite, 0)
-		s.ToRTR(c.QP, c.Attr)
-		s.ToRTS(c.QP, c.Attr)
+		s.port.ToState(c.conn.QP, verbs.QPStateReset)
+		c.conn.Attr.DestQPN += 0x100
+		s.port.ToInit(c.conn.QP, allAccess&^verbs.AccessLocalWrite, 0)
+		s.port.ToRTR(c.conn.QP, c.conn.Attr)
+		s.port.ToRTS(c.conn.QP, c.conn.Attr)
 		c.received, c.messages, c.sent = 0, 0, 0
 		s.sendRequest(c, cnpWrite, 8, fields)
 	}, "connection %d in ERR, and then to another queue pair, ECN %d", i, *fields[0].IP.TClass&3)
@@ -362,8 +362,8 @@ func drawCNPReconnect(_ *cnpDialogue, r *rand.Rand) cnpStep {
 
 // discardAcks discards ACKs of requests without AckReq, which the device may send.
 func (s *cnpDialogue) discardAcks() {
-	s.Sync()
-	s.skipped = slices.DeleteFunc(s.skipped, func(a Arrival) bool { return a.IsAck(ib.AckPositive) })
+	s.port.Sync()
+	s.port.skipped = slices.DeleteFunc(s.port.skipped, func(a Arrival) bool { return a.IsAck(ib.AckPositive) })
 }
 
 // drawCNPGap draws a WRITE after a gap and then the missing one, with random ECN bits. The device
@@ -372,9 +372,9 @@ func drawCNPGap(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, early, fields := r.IntN(3), senderFields(r, ib.Packet{}), senderFields(r, ib.Packet{})
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
-		ahead := ib.WriteOnly(c.PeerPSN(c.received+1), c.RETH(0, 8), c.TargetMem.Buf[:8]).AckReq()
-		s.sendMarked(c.Conn, ahead.Or(early), uint32(c.Attr.DestQPN), false)
-		s.compare(c.response(ib.Nak(c.PeerPSN(c.received), ib.NakSequence, uint32(c.messages))))
+		ahead := ib.WriteOnly(c.conn.PeerPSN(c.received+1), c.conn.RETH(0, 8), c.conn.TargetMem.Buf[:8]).AckReq()
+		s.sendMarked(c.conn, ahead.Or(early), uint32(c.conn.Attr.DestQPN), false)
+		s.compare(c.response(ib.Nak(c.conn.PeerPSN(c.received), ib.NakSequence, uint32(c.messages))))
 		s.sendRequest(c, cnpWrite, 8, []ib.Packet{fields})
 	}, "a WRITE after a gap on connection %d, ECN %d, and the missing one, ECN %d", i, *early.IP.TClass&3, *fields.IP.TClass&3)
 }
@@ -386,9 +386,9 @@ func drawCNPDuplicate(s *cnpDialogue, r *rand.Rand) cnpStep {
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
 		packets, responses := c.request(cnpWrite, 8)
-		s.sendMarked(c.Conn, packets[0].Or(fields.WithTClass(0)), uint32(c.Attr.DestQPN), true)
+		s.sendMarked(c.conn, packets[0].Or(fields.WithTClass(0)), uint32(c.conn.Attr.DestQPN), true)
 		s.compare(responses...)
-		s.sendMarked(c.Conn, packets[0].Or(fields), uint32(c.Attr.DestQPN), false)
+		s.sendMarked(c.conn, packets[0].Or(fields), uint32(c.conn.Attr.DestQPN), false)
 		s.compare(responses...)
 	}, "a WRITE and a duplicate on connection %d, ECN %d", i, *fields.IP.TClass&3)
 }
@@ -403,9 +403,9 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 	}
 	return step(func(s *cnpDialogue) {
 		c := s.requesters[i]
-		psn, id, n := c.DevicePSN(c.sent), s.nextID, max(16, reads*ucMTU)
+		psn, id, n := c.conn.DevicePSN(c.sent), s.nextID, max(16, reads*ucMTU)
 		s.nextID++
-		wr := c.WriteWR(id, n)
+		wr := c.conn.WriteWR(id, n)
 		wr.XRC.SRQN = 5 // not used on RC
 		responses := []ib.Packet{ib.Ack(psn, uint32(c.sent+1))}
 		switch {
@@ -417,13 +417,13 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 		}
 		c.sent += max(1, reads)
 		request := c.response(ib.Packet{}.WithPSN(psn))
-		c.PostSend(c.QP, wr)
-		s.expectPacket(request)
+		c.conn.PostSend(c.conn.QP, wr)
+		s.port.expectPacket(request)
 		for k, response := range responses {
-			s.sendMarked(c.Conn, response.On(c.service).Or(fields[k]), uint32(c.Attr.DestQPN), true)
+			s.sendMarked(c.conn, response.On(c.service).Or(fields[k]), uint32(c.conn.Attr.DestQPN), true)
 			switch {
 			case k == len(responses)-1:
-				c.ExpectCompletion(id, verbs.WCSuccess)
+				c.conn.ExpectCompletion(id, verbs.WCSuccess)
 				s.compare()
 			case reads == 0:
 				s.compare(request) // retransmitted after the NAK
@@ -437,8 +437,8 @@ func drawCNPResponse(s *cnpDialogue, r *rand.Rand) cnpStep {
 // drawCNPDatagram draws a datagram with random ECN bits from one of several senders. If no receive
 // is posted, the device drops it and need not send a CNP.
 func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
-	source, from, receive := rig.Pick[uint32](r, udPeerQPN, 0x123456, 7), s.Peers[r.IntN(min(2, len(s.Peers)))], !chance(r, 4)
-	fields, to := senderFields(r, ib.Packet{}), r.IntN(len(s.Local))
+	source, from, receive := rig.Pick[uint32](r, udPeerQPN, 0x123456, 7), s.port.Peers[r.IntN(min(2, len(s.port.Peers)))], !chance(r, 4)
+	fields, to := senderFields(r, ib.Packet{}), r.IntN(len(s.port.Local))
 	return step(func(s *cnpDialogue) {
 		if s.ud == nil {
 			return
@@ -446,11 +446,11 @@ func drawCNPDatagram(s *cnpDialogue, r *rand.Rand) cnpStep {
 		id := s.nextID
 		s.nextID++
 		if receive {
-			s.PostRecv(s.ud.QP, id, s.ud.LocalMem.SGE(0, 64))
+			s.port.PostRecv(s.ud.QP, id, s.ud.LocalMem.SGE(0, 64))
 		}
-		s.sendMarked(s.ud.Conn, s.ud.datagram(Data(16)).WithDETH(udQKey, source).Via(from, s.Local[to]).Or(fields), source, receive)
+		s.sendMarked(s.ud.Conn, s.ud.datagram(Data(16)).WithDETH(udQKey, source).Via(from, s.port.Local[to]).Or(fields), source, receive)
 		if receive {
-			s.ExpectRecv(id, ib.GRHLen+16)
+			s.port.ExpectRecv(id, ib.GRHLen+16)
 		}
 		s.compare()
 	}, "a datagram of queue pair %#x at %v, ECN %d, with a receive: %v", source, from, *fields.IP.TClass&3, receive)
@@ -477,13 +477,13 @@ var cnpInvalid = []struct {
 	}},
 	{"another UDP port", func(_ *cnpDialogue, p ib.Packet, _ uint32) ib.Packet { return p.WithDstPort(ib.Port - 1) }},
 	{"the address of another peer", func(s *cnpDialogue, p ib.Packet, _ uint32) ib.Packet {
-		if p.IP.Src == s.PeerAddr(0) {
-			return p.From(s.PeerAddr(1))
+		if p.IP.Src == s.port.PeerAddr(0) {
+			return p.From(s.port.PeerAddr(1))
 		}
-		return p.From(s.PeerAddr(0))
+		return p.From(s.port.PeerAddr(0))
 	}},
 	{"another address of the device", func(s *cnpDialogue, p ib.Packet, _ uint32) ib.Packet {
-		return p.Via(p.IP.Src, s.Local[len(s.Local)-1])
+		return p.Via(p.IP.Src, s.port.Local[len(s.port.Local)-1])
 	}},
 }
 
@@ -495,8 +495,8 @@ func drawCNPInvalid(s *cnpDialogue, r *rand.Rand) cnpStep {
 		packets, _ := c.request(cnpWrite, 8)
 		c.received-- // a dropped packet does not count
 		c.messages--
-		pkt := packets[0].CE().Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.peerAddr(), s.deviceAddr).WithPKey(cmp.Or(s.Checker.PKeys[uint32(c.Attr.DestQPN)], s.Checker.PKey)))
-		s.SendPacket(f.change(s, pkt, x))
+		pkt := packets[0].CE().Or(ib.Packet{}.To(uint32(c.conn.QP.QPN())).Via(c.conn.peerAddr(), s.port.deviceAddr).WithPKey(cmp.Or(s.port.Checker.PKeys[uint32(c.conn.Attr.DestQPN)], s.port.Checker.PKey)))
+		s.port.SendPacket(f.change(s, pkt, x))
 		s.compare()
 	}, "a marked WRITE on connection %d with %s (%d)", i, f.name, x)
 }
@@ -509,13 +509,13 @@ func drawCNPInvalidDatagram(_ *cnpDialogue, r *rand.Rand) cnpStep {
 		if s.ud == nil {
 			return
 		}
-		pkt := s.ud.datagram(Data(16)).CE().Via(s.Peer, s.deviceAddr)
+		pkt := s.ud.datagram(Data(16)).CE().Via(s.port.Peer, s.port.deviceAddr)
 		if key {
 			pkt = pkt.WithDETH(udQKey^1<<(x%32), udPeerQPN)
 		} else {
 			pkt = f.change(s, pkt, x)
 		}
-		s.SendPacket(pkt)
+		s.port.SendPacket(pkt)
 		s.compare()
 	}, "a marked datagram with another Q_Key: %v, else with %s (%d)", key, f.name, x)
 }
@@ -523,7 +523,7 @@ func drawCNPInvalidDatagram(_ *cnpDialogue, r *rand.Rand) cnpStep {
 // drawCNPWait draws a pause after which the device must answer the next marked packet by a CNP.
 func drawCNPWait(_ *cnpDialogue, _ *rand.Rand) cnpStep {
 	return step(func(s *cnpDialogue) {
-		s.Sleep(maxCNPInterval + time.Millisecond)
+		s.port.Sleep(maxCNPInterval + time.Millisecond)
 		s.compare()
 	}, "a pause that is longer than the interval of CNPs")
 }
@@ -534,7 +534,7 @@ func drawCNPToDevice(s *cnpDialogue, r *rand.Rand) cnpStep {
 	i, ahead, fill, ecn := r.IntN(len(s.conns)), rig.Pick(r, 0, 1, 1, -1, r.IntN(1<<23)), byte(r.Uint32()), uint8(r.IntN(3))
 	return step(func(s *cnpDialogue) {
 		c := s.conns[i]
-		c.Send(ib.CNP().WithPSN(c.PeerPSN(c.received + ahead)).WithPayload(bytes.Repeat([]byte{fill}, 16)).WithTClass(ecn))
+		c.conn.Send(ib.CNP().WithPSN(c.conn.PeerPSN(c.received + ahead)).WithPayload(bytes.Repeat([]byte{fill}, 16)).WithTClass(ecn))
 		s.compare()
 	}, "a CNP for connection %d with the expected PSN %+d and bytes %#02x", i, ahead, fill)
 }
@@ -546,7 +546,7 @@ type (
 
 // rateDialogue is a dialogue with queue pairs that send bursts.
 type rateDialogue struct {
-	*Port
+	port  *Port
 	flows []*rateFlow
 	full  time.Duration // duration of a burst at the full rate, measured at the start
 }
@@ -556,7 +556,7 @@ const rateQuick = time.Microsecond
 
 // rateFlow is a queue pair of the dialogue.
 type rateFlow struct {
-	*flow
+	flow *flow
 	// full: the queue pair sends at its full rate. It is false from a CNP on, until a burst is
 	// fast.
 	full bool
@@ -565,14 +565,14 @@ type rateFlow struct {
 // openRates makes queue pairs of all services that the device has, with one peer. RC has two, of
 // which the second sends READ responses.
 func openRates(p *Port) *rateDialogue {
-	s := &rateDialogue{Port: p}
+	s := &rateDialogue{port: p}
 	for i, kind := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend} {
 		if p.Caps.Has(capOf[kind]) {
 			s.flows = append(s.flows, &rateFlow{p.newFlowOf(kind, verbs.QPN(peerQPN+i), verbs.MTU1024), true})
 		}
 	}
-	s.flows[1].reads = true
-	s.full = s.flows[0].burst()
+	s.flows[1].flow.reads = true
+	s.full = s.flows[0].flow.burst()
 	return s
 }
 
@@ -584,10 +584,10 @@ var capOf = map[verbs.QPType]verbs.Caps{
 // Close frees the objects of the dialogue.
 func (s *rateDialogue) Close() {
 	for _, f := range s.flows {
-		s.closeConn(f.Conn)
-		s.Must("memory that can be deregistered", f.source.Close())
-		if f.ah != nil {
-			s.Must("an address handle that can be destroyed", f.ah.Close())
+		s.port.closeConn(f.flow.conn)
+		s.port.Must("memory that can be deregistered", f.flow.source.Close())
+		if f.flow.ah != nil {
+			s.port.Must("an address handle that can be destroyed", f.flow.ah.Close())
 		}
 	}
 }
@@ -609,7 +609,7 @@ func drawRateCNPs(s *rateDialogue, r *rand.Rand) rateStep {
 		cnps.pkt, text = cnp.WithReserved(uint8(r.Uint32()&63), uint8(r.Uint32()&127)), "CNPs with reserved fields that are not 0"
 	}
 	if chance(r, 3) {
-		cnps.pkt = cnps.pkt.WithPKey(s.pkey(0) &^ pkeyFullMember) // that of a limited member
+		cnps.pkt = cnps.pkt.WithPKey(s.port.pkey(0) &^ pkeyFullMember) // that of a limited member
 	}
 	to, sends := r.IntN(len(s.flows)), r.IntN(len(s.flows))
 	if chance(r, 2) {
@@ -632,12 +632,14 @@ var rateInvalid = []struct {
 	}},
 	{"CNPs that are too short", func(_ *rateFlow, x int) ib.Packet { return ib.CNP().WithPayload(make([]byte, []int{0, 4, 12}[x%3])) }},
 	{"CNPs to another UDP port", func(*rateFlow, int) ib.Packet { return ib.CNP().WithDstPort(ib.Port + 1) }},
-	{"CNPs to another address of the device", func(f *rateFlow, _ int) ib.Packet { return ib.CNP().Via(f.Peer, f.Local[len(f.Local)-1]) }},
-	{"CNPs from the address of another peer", func(f *rateFlow, _ int) ib.Packet { return ib.CNP().From(f.PeerAddr(1)) }},
+	{"CNPs to another address of the device", func(f *rateFlow, _ int) ib.Packet {
+		return ib.CNP().Via(f.flow.conn.Peer, f.flow.conn.Local[len(f.flow.conn.Local)-1])
+	}},
+	{"CNPs from the address of another peer", func(f *rateFlow, _ int) ib.Packet { return ib.CNP().From(f.flow.conn.PeerAddr(1)) }},
 	{"responses with BECN and FECN", func(f *rateFlow, x int) ib.Packet {
-		p := []ib.Packet{f.peerAck(-1, 0), ib.ReadResponseOnly(f.DevicePSN(-1), 0, Data(8))}[x%2]
+		p := []ib.Packet{f.flow.conn.peerAck(-1, 0), ib.ReadResponseOnly(f.flow.conn.DevicePSN(-1), 0, Data(8))}[x%2]
 		p.BTH.BECN, p.BTH.FECN = new(true), new(true)
-		return p.On(f.service)
+		return p.On(f.flow.service)
 	}},
 }
 
@@ -648,7 +650,7 @@ func drawRateInvalid(s *rateDialogue, r *rand.Rand) rateStep {
 	return step(func(s *rateDialogue) {
 		f := s.flows[i]
 		pkt := k.packet(f, x)
-		if hasAddress := pkt.IP.Src.IsValid() || pkt.IP.Dst.IsValid(); hasAddress && f.service == ib.UD {
+		if hasAddress := pkt.IP.Src.IsValid() || pkt.IP.Dst.IsValid(); hasAddress && f.flow.service == ib.UD {
 			f.full = false
 		}
 		s.burst(i, f, rateCNPs{pkt, many, false})
@@ -674,24 +676,24 @@ func (s *rateDialogue) burst(i int, to *rateFlow, cnps rateCNPs) {
 			to.full = false
 		}
 		if cnps.many {
-			send = func() { to.Send(cnps.pkt) }
-			to.sendCNPs(cnps.pkt, 20)
+			send = func() { to.flow.conn.Send(cnps.pkt) }
+			to.flow.conn.sendCNPs(cnps.pkt, 20)
 		} else {
-			to.sendCNPs(cnps.pkt, 1)
+			to.flow.conn.sendCNPs(cnps.pkt, 1)
 		}
 	}
 	f := s.flows[i]
-	took := f.burstOnce(send)
-	s.Note("the burst of queue pair %d takes %v", i, took)
-	s.Sync()
-	s.expectNoPackets()
-	s.ExpectNoCompletion()
+	took := f.flow.burstOnce(send)
+	s.port.Note("the burst of queue pair %d takes %v", i, took)
+	s.port.Sync()
+	s.port.expectNoPackets()
+	s.port.ExpectNoCompletion()
 	reduced := to == f && cnps.valid
 	switch {
-	case reduced && s.Virtual:
-		s.Check(took >= s.slow(), fmt.Sprintf("queue pair %d at half its rate or less: %v or more for %d packets", i, s.slow(), flowPackets), "%v", took)
-	case f.full && s.Virtual:
-		s.Check(took < s.slow(), fmt.Sprintf("queue pair %d at its full rate: less than %v for %d packets", i, s.slow(), flowPackets), "%v", took)
+	case reduced && s.port.Virtual:
+		s.port.Check(took >= s.slow(), fmt.Sprintf("queue pair %d at half its rate or less: %v or more for %d packets", i, s.slow(), flowPackets), "%v", took)
+	case f.full && s.port.Virtual:
+		s.port.Check(took < s.slow(), fmt.Sprintf("queue pair %d at its full rate: less than %v for %d packets", i, s.slow(), flowPackets), "%v", took)
 	case !reduced && took <= s.slow():
 		f.full = true
 	}
@@ -711,7 +713,7 @@ const recoveryTime = 5 * time.Second
 func (s *rateDialogue) awaitFullRate(i int) bool {
 	f := s.flows[i]
 	for wait := maxCNPInterval; !f.full && wait < recoveryTime; wait *= 2 {
-		s.Sleep(wait)
+		s.port.Sleep(wait)
 		s.burst(i, nil, rateCNPs{})
 	}
 	return f.full
@@ -722,8 +724,8 @@ func (s *rateDialogue) awaitFullRate(i int) bool {
 func drawRateRecovered(s *rateDialogue, r *rand.Rand) rateStep {
 	i := r.IntN(len(s.flows))
 	return step(func(s *rateDialogue) {
-		if full := s.awaitFullRate(i); s.Virtual {
-			s.Check(full, fmt.Sprintf("queue pair %d at its full rate", i), "a lower rate for %v", recoveryTime)
+		if full := s.awaitFullRate(i); s.port.Virtual {
+			s.port.Check(full, fmt.Sprintf("queue pair %d at its full rate", i), "a lower rate for %v", recoveryTime)
 		}
 	}, "queue pair %d sends at its full rate again", i)
 }

@@ -16,7 +16,7 @@ import (
 // rcRequesterSession compares the requester of an RC queue pair with its model. The first step
 // has the attributes of the connection.
 type rcRequesterSession struct {
-	*Conn
+	conn       *Conn
 	port       *Port
 	mix        *rcRequesterMix
 	model      *model.RCRequester
@@ -120,7 +120,7 @@ func (s *rcRequesterSession) connect(a requesterAttr) {
 	if s.mix.xrc {
 		kind = verbs.QPTypeXRCSend
 	}
-	s.Conn = s.port.connect(Setup{
+	s.conn = s.port.connect(Setup{
 		qpType: kind, memLen: requesterMem, caps: caps, signalAll: a.signalAll, access: rig.RemoteAccess(s.port.Rig),
 		Modify: func(q *verbs.QPAttr) {
 			q.PathMTU, q.SQPSN, q.MaxRdAtomic = a.mtu, uint32(a.psn), a.rdAtomic
@@ -136,19 +136,19 @@ func (s *rcRequesterSession) start() {
 	s.model = model.NewRCRequester(model.RCRequesterAttr{
 		MTU: a.mtu.Bytes(), FirstPSN: a.psn, MaxRdAtomic: int(a.rdAtomic),
 		RetryCnt: int(a.retries), RNRRetry: int(a.rnrRetries), Timeout: s.shortestTimeout(), SignalAll: a.signalAll,
-		HeedsCredits: s.Caps.Has(verbs.CapCredits), Should: s.mix.strict, AnyCompare: !s.mix.strict,
+		HeedsCredits: s.conn.Caps.Has(verbs.CapCredits), Should: s.mix.strict, AnyCompare: !s.mix.strict,
 	})
 
 	s.draining, s.notify, s.requesterCredits = false, false, requesterCredits{}
 	s.earlier = s.posted
-	s.shadow = bytes.Clone(s.LocalMem.Buf)
+	s.shadow = bytes.Clone(s.conn.LocalMem.Buf)
 	s.sinkNext, s.sinks = requesterSources, make(map[*model.RCRequest][]verbs.SGE)
-	if s.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
+	if s.conn.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
 		if s.bindMem == nil {
-			s.bindMem = s.bindableMemory()
+			s.bindMem = s.conn.bindableMemory()
 		}
 		for range 2 {
-			mw := rig.Result(s.PD.AllocMW(verbs.MWType2))(s, "a window")
+			mw := rig.Result(s.conn.PD.AllocMW(verbs.MWType2))(s.conn, "a window")
 			s.windows = append(s.windows, &requesterWindow{mw: mw, key: mw.RKey(), state: new(model.RCWindow)})
 		}
 	}
@@ -160,7 +160,7 @@ func (s *rcRequesterSession) start() {
 // shortestTimeout returns the shortest time after which the transport timer may expire: the ACK
 // timeout less a tolerance.
 func (s *rcRequesterSession) shortestTimeout() time.Duration {
-	timeout := ib.AckTimeout(s.Attr.Timeout)
+	timeout := ib.AckTimeout(s.conn.Attr.Timeout)
 	if timeout > 0 {
 		timeout -= byClock(s.port, requesterTimeTolerance, timeout/4)
 	}
@@ -170,7 +170,7 @@ func (s *rcRequesterSession) shortestTimeout() time.Duration {
 // Play performs a step and compares the reactions of device and model. If the first step does not
 // connect, because that step was removed, Play connects with default attributes before it.
 func (s *rcRequesterSession) Play(step requesterStep) {
-	if s.Conn == nil {
+	if s.conn == nil {
 		if step.kind == stepConnect {
 			s.connect(step.attr)
 			return
@@ -183,29 +183,29 @@ func (s *rcRequesterSession) Play(step requesterStep) {
 
 // Close destroys the objects of the dialogue.
 func (s *rcRequesterSession) Close() {
-	if s.Conn == nil {
+	if s.conn == nil {
 		return
 	}
-	s.Must("a queue pair that can be destroyed", s.QP.Close())
-	s.Drain(sentSoFar) // discards packets of a timer that expired before
-	for _, p := range s.Drain(silencePeriod) {
-		s.Fail("nothing is sent for a destroyed queue pair", "%v", p)
+	s.conn.Must("a queue pair that can be destroyed", s.conn.QP.Close())
+	s.conn.Drain(sentSoFar) // discards packets of a timer that expired before
+	for _, p := range s.conn.Drain(silencePeriod) {
+		s.conn.Fail("nothing is sent for a destroyed queue pair", "%v", p)
 	}
-	s.ExpectNoCompletion()
-	s.expectNoMoreEvents()
-	s.ExpectUntouched(s.TargetMem)
-	s.ExpectUnchangedOutside(s.LocalMem, 0, requesterMem) // the guard bytes
+	s.conn.ExpectNoCompletion()
+	s.conn.expectNoMoreEvents()
+	s.conn.ExpectUntouched(s.conn.TargetMem)
+	s.conn.ExpectUnchangedOutside(s.conn.LocalMem, 0, requesterMem) // the guard bytes
 	s.freeWindows()
 	if s.bindMem != nil {
-		s.Must("a region that can be deregistered", s.bindMem.Close())
+		s.conn.Must("a region that can be deregistered", s.bindMem.Close())
 	}
-	s.Must("a region that can be deregistered", s.TargetMem.Close())
-	s.Must("a region that can be deregistered", s.LocalMem.Close())
+	s.conn.Must("a region that can be deregistered", s.conn.TargetMem.Close())
+	s.conn.Must("a region that can be deregistered", s.conn.LocalMem.Close())
 }
 
 func (s *rcRequesterSession) freeWindows() {
 	for _, w := range s.windows {
-		s.Must("a window that can be freed", w.mw.Close())
+		s.conn.Must("a window that can be freed", w.mw.Close())
 	}
 	s.windows = nil
 }
@@ -219,10 +219,10 @@ func (s *rcRequesterSession) deliver(responses ...ib.Packet) {
 			s.await()
 		}
 		if !s.model.Defined(p) {
-			s.Note("not sent, since its effect is not defined: %v", p)
+			s.conn.Note("not sent, since its effect is not defined: %v", p)
 			continue
 		}
-		s.model.Receive(p, s.Now())
+		s.model.Receive(p, s.conn.Now())
 		s.Send(p)
 		if s.mix.credits && s.announce == 0 {
 			s.compare(nil) // before the next response limits the credits again
@@ -235,7 +235,7 @@ func (s *rcRequesterSession) Send(p ib.Packet) {
 	if s.mix.xrc {
 		p = p.On(ib.XRC)
 	}
-	s.Conn.Send(p)
+	s.conn.Send(p)
 }
 
 // learnCredits has the device send a SEND, whose ACK has credits.
@@ -289,9 +289,9 @@ func (s *rcRequesterSession) compare(packets []Arrival) {
 	}
 	s.checkCompletions()
 	if want, missing := s.model.Missing(); missing {
-		s.Fail(want.String(), "nothing is sent")
+		s.conn.Fail(want.String(), "nothing is sent")
 	}
-	s.Check(!s.model.LacksAckReq(), "AckReq in the last packet before the device waits", "none")
+	s.conn.Check(!s.model.LacksAckReq(), "AckReq in the last packet before the device waits", "none")
 	s.model.EndOfReactions()
 	s.checkDrained()
 	s.checkState()
@@ -301,10 +301,10 @@ func (s *rcRequesterSession) compare(packets []Arrival) {
 // reactions returns the packets that the device sends in reaction to a step. In virtual time it
 // only waits shortWait for each; in real time it also waits for an exchange on another connection.
 func (s *rcRequesterSession) reactions() (all []Arrival) {
-	if !s.Virtual {
-		return s.Drain(shortWait)
+	if !s.conn.Virtual {
+		return s.conn.Drain(shortWait)
 	}
-	for p, ok := s.NextPacket(shortWait); ok; p, ok = s.NextPacket(shortWait) {
+	for p, ok := s.conn.NextPacket(shortWait); ok; p, ok = s.conn.NextPacket(shortWait) {
 		all = append(all, p)
 	}
 	return all
@@ -315,41 +315,41 @@ func (s *rcRequesterSession) reactions() (all []Arrival) {
 func (s *rcRequesterSession) checkSent(p Arrival) {
 	permitted := s.model.Permitted(p.At)
 	if len(permitted) == 0 {
-		s.Fail("nothing is sent", "%v", p)
+		s.conn.Fail("nothing is sent", "%v", p)
 	}
 	i := max(0, slices.IndexFunc(permitted, func(send model.RCSend) bool { return send.Packet.PSN() == p.PSN() }))
-	want := s.fromDevice(permitted[i].Packet)
+	want := s.conn.fromDevice(permitted[i].Packet)
 	if s.mix.xrc {
 		want = want.OnXRC(requesterSRQ)
 	}
 	if s.srcPort != nil {
 		want.UDP.SrcPort = s.srcPort
 	}
-	s.checkPacket(want, p)
-	tclass := s.Attr.AH.GRH.TrafficClass
-	s.Check(*p.IP.TClass>>2 == tclass>>2, fmt.Sprintf("traffic class %#02x but for ECN", tclass), "%v with %#02x", p, *p.IP.TClass)
+	s.conn.checkPacket(want, p)
+	tclass := s.conn.Attr.AH.GRH.TrafficClass
+	s.conn.Check(*p.IP.TClass>>2 == tclass>>2, fmt.Sprintf("traffic class %#02x but for ECN", tclass), "%v with %#02x", p, *p.IP.TClass)
 	s.srcPort = p.UDP.SrcPort
 	s.model.Sent(permitted[i], p.Packet, p.At)
 }
 
 // checkCompletions fails the case unless the completions are those of the model.
 func (s *rcRequesterSession) checkCompletions() {
-	got, want := s.Completions(), s.model.TakeCompletions()
-	for deadline := s.Now() + s.completionDelay(); len(got) < len(want) && s.Now() < deadline; {
-		if wc, ok := s.PollCompletion(s.completionDelay()); ok {
+	got, want := s.conn.Completions(), s.model.TakeCompletions()
+	for deadline := s.conn.Now() + s.completionDelay(); len(got) < len(want) && s.conn.Now() < deadline; {
+		if wc, ok := s.conn.PollCompletion(s.completionDelay()); ok {
 			got = append(got, wc)
 		}
 	}
-	if n := len(want); len(got) > n && s.model.MayFail(got[n].Status, s.Now()) {
+	if n := len(want); len(got) > n && s.model.MayFail(got[n].Status, s.conn.Now()) {
 		s.model.Fail(got[n].Status)
 		want = append(want, s.model.TakeCompletions()...)
 	}
 	for i, w := range want {
-		s.Check(i < len(got), describeWanted(w), "no completion")
+		s.conn.Check(i < len(got), describeWanted(w), "no completion")
 		s.checkCompletion(w, &got[i])
 	}
 	if len(got) > len(want) {
-		s.Fail("no completion", "%s", rig.Describe(&got[len(want)]))
+		s.conn.Fail("no completion", "%s", rig.Describe(&got[len(want)]))
 	}
 }
 
@@ -370,12 +370,12 @@ func describeWanted(w model.RCSendCompletion) string {
 func (s *rcRequesterSession) checkCompletion(w model.RCSendCompletion, got *verbs.WC) {
 	r := w.Request
 	statusOK := got.Status == w.Status || w.AnyError && got.Status != verbs.WCSuccess
-	s.Check(got.WRID == r.WRID && statusOK && got.QPN == s.QP.QPN(), describeWanted(w),
+	s.conn.Check(got.WRID == r.WRID && statusOK && got.QPN == s.conn.QP.QPN(), describeWanted(w),
 		"%s of QP %#x", rig.Describe(got), got.QPN)
 	if w.Status == verbs.WCSuccess {
-		s.Check(got.Opcode == r.WCOpcode(), fmt.Sprintf("opcode %v", r.WCOpcode()), "%v", got.Opcode)
+		s.conn.Check(got.Opcode == r.WCOpcode(), fmt.Sprintf("opcode %v", r.WCOpcode()), "%v", got.Opcode)
 		if r.Opcode == verbs.OpRDMARead {
-			s.Check(int(got.ByteLen) == r.Len, fmt.Sprintf("a READ of %d bytes", r.Len), "%d", got.ByteLen)
+			s.conn.Check(int(got.ByteLen) == r.Len, fmt.Sprintf("a READ of %d bytes", r.Len), "%d", got.ByteLen)
 		}
 	}
 }
@@ -387,11 +387,11 @@ func (s *rcRequesterSession) checkDrained() {
 		return
 	}
 	if s.model.Idle() {
-		s.expectQPEvent(verbs.EventSQDrained)
+		s.conn.expectQPEvent(verbs.EventSQDrained)
 		s.notify = false
 	}
-	for _, e := range s.pendingEvents() {
-		s.Check(s.isSyncEvent(e), "no event", "%v", e.Type)
+	for _, e := range s.conn.pendingEvents() {
+		s.conn.Check(s.conn.isSyncEvent(e), "no event", "%v", e.Type)
 	}
 }
 
@@ -405,13 +405,13 @@ func (s *rcRequesterSession) checkState() {
 	case s.draining:
 		want = verbs.QPStateSQD
 	}
-	a := s.QueryQP(s.QP)
-	s.Check(a.State == want, fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
+	a := s.conn.QueryQP(s.conn.QP)
+	s.conn.Check(a.State == want, fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
 	if want == verbs.QPStateSQD {
-		s.Check(a.SQDraining == !s.model.Idle(), fmt.Sprintf("sq_draining %v", !s.model.Idle()), "%v", a.SQDraining)
+		s.conn.Check(a.SQDraining == !s.model.Idle(), fmt.Sprintf("sq_draining %v", !s.model.Idle()), "%v", a.SQDraining)
 	}
 	if !s.model.Failed() && !s.model.WaitsForRNRTimer() {
-		s.Check(ib.PSN(a.SQPSN) == s.model.NextPSN(), fmt.Sprintf("next PSN %d in the attributes", s.model.NextPSN()), "%d", a.SQPSN)
+		s.conn.Check(ib.PSN(a.SQPSN) == s.model.NextPSN(), fmt.Sprintf("next PSN %d in the attributes", s.model.NextPSN()), "%d", a.SQPSN)
 	}
 }
 
@@ -429,21 +429,21 @@ func (s *rcRequesterSession) checkMemory() {
 			s.place(sgl, r.Result)
 		case r.Touched:
 			for _, sge := range sgl {
-				off := int(sge.Addr - s.LocalMem.Addr())
-				copy(s.shadow[off:][:sge.Length], s.LocalMem.Buf[off:])
+				off := int(sge.Addr - s.conn.LocalMem.Addr())
+				copy(s.shadow[off:][:sge.Length], s.conn.LocalMem.Buf[off:])
 			}
 		}
 	}
-	if bytes.Equal(s.shadow, s.LocalMem.Buf) {
+	if bytes.Equal(s.shadow, s.conn.LocalMem.Buf) {
 		return
 	}
-	s.ExpectBytes(s.LocalMem, 0, s.shadow)
+	s.conn.ExpectBytes(s.conn.LocalMem, 0, s.shadow)
 }
 
 // place writes the result of a READ or atomic to its buffers in the shadow memory.
 func (s *rcRequesterSession) place(sgl []verbs.SGE, result []byte) {
 	for _, sge := range sgl {
-		n := copy(s.shadow[sge.Addr-s.LocalMem.Addr():][:sge.Length], result)
+		n := copy(s.shadow[sge.Addr-s.conn.LocalMem.Addr():][:sge.Length], result)
 		result = result[n:]
 	}
 }
@@ -451,15 +451,15 @@ func (s *rcRequesterSession) place(sgl []verbs.SGE, result []byte) {
 // await waits for the packet that a running timer causes. The case fails if no packet arrives in
 // time, except after the last retry, when the device must complete the request with an error.
 func (s *rcRequesterSession) await() {
-	limit := s.ResponseTimeout()
+	limit := s.conn.ResponseTimeout()
 	// IBTA limits the ACK timeout to four times its nominal value.
-	if t := ib.AckTimeout(s.Attr.Timeout); t > 0 && !s.model.WaitsForRNRTimer() && (s.Virtual || s.model.MustGiveUp()) {
+	if t := ib.AckTimeout(s.conn.Attr.Timeout); t > 0 && !s.model.WaitsForRNRTimer() && (s.conn.Virtual || s.model.MustGiveUp()) {
 		limit = 4 * t
 	}
-	if p, ok := s.NextPacket(limit); ok {
+	if p, ok := s.conn.NextPacket(limit); ok {
 		s.compare([]Arrival{p})
 		return
 	}
 	s.checkCompletions()
-	s.Check(s.model.Failed(), fmt.Sprintf("a retransmission within %v, or the end of the retries", limit), "nothing")
+	s.conn.Check(s.model.Failed(), fmt.Sprintf("a retransmission within %v, or the end of the retries", limit), "nothing")
 }

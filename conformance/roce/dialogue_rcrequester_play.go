@@ -17,14 +17,14 @@ func (s *rcRequesterSession) playPost(step *requesterStep) {
 		if r, ok := s.newRequest(p); ok {
 			s.model.Post(r)
 			wrs = append(wrs, r.SendWR)
-			s.Note("post %v %#x, %d bytes", r.Opcode, r.WRID, max(len(r.Data), r.Len))
+			s.conn.Note("post %v %#x, %d bytes", r.Opcode, r.WRID, max(len(r.Data), r.Len))
 		}
 	}
 	if len(wrs) == 0 {
 		return
 	}
-	n := rig.Result(s.QP.PostSend(wrs))(s, "send requests that the device accepts")
-	s.Check(n == len(wrs), "all requests accepted", "%d of %d", n, len(wrs))
+	n := rig.Result(s.conn.QP.PostSend(wrs))(s.conn, "send requests that the device accepts")
+	s.conn.Check(n == len(wrs), "all requests accepted", "%d of %d", n, len(wrs))
 	for i := range wrs {
 		clear(wrs[i].Inline) // the memory may be reused after the call
 	}
@@ -65,19 +65,19 @@ func (s *rcRequesterSession) newRequest(p requesterPost) (*model.RCRequest, bool
 func (s *rcRequesterSession) supported(op verbs.WROpcode) verbs.WROpcode {
 	switch op {
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
-		if !s.Caps.Has(verbs.CapAtomics) {
+		if !s.conn.Caps.Has(verbs.CapAtomics) {
 			return verbs.OpRDMARead
 		}
 	case verbs.OpSendInv:
-		if !s.Caps.Has(verbs.CapSendInv) {
+		if !s.conn.Caps.Has(verbs.CapSendInv) {
 			return verbs.OpSend
 		}
 	case verbs.OpFlush:
-		if !s.Caps.Has(verbs.CapFlush) {
+		if !s.conn.Caps.Has(verbs.CapFlush) {
 			return verbs.OpRDMAWrite
 		}
 	case verbs.OpAtomicWrite:
-		if !s.Caps.Has(verbs.CapAtomicWrite) {
+		if !s.conn.Caps.Has(verbs.CapAtomicWrite) {
 			return verbs.OpRDMAWrite
 		}
 	case verbs.OpBindMW, verbs.OpLocalInv:
@@ -90,7 +90,7 @@ func (s *rcRequesterSession) supported(op verbs.WROpcode) verbs.WROpcode {
 
 // length returns the length of the request's payload.
 func (s *rcRequesterSession) length(p requesterPost) int {
-	return min(max(0, p.mtus*s.Attr.PathMTU.Bytes()+p.extra), requesterMaxLen)
+	return min(max(0, p.mtus*s.conn.Attr.PathMTU.Bytes()+p.extra), requesterMaxLen)
 }
 
 // addSource adds the payload of a SEND or WRITE to a request.
@@ -110,7 +110,7 @@ func (s *rcRequesterSession) addSource(r *model.RCRequest, p requesterPost) {
 		}
 		if size > 0 {
 			off := (int(p.value>>8) + 5003*i) % (requesterSources - size)
-			r.SGL = append(r.SGL, s.LocalMem.SGE(off, size))
+			r.SGL = append(r.SGL, s.conn.LocalMem.SGE(off, size))
 			r.Data = append(r.Data, s.shadow[off:][:size]...)
 		}
 	}
@@ -122,15 +122,15 @@ func (s *rcRequesterSession) addSource(r *model.RCRequest, p requesterPost) {
 // damageSource makes an SGE of the first packet invalid: by a wrong L_Key, or by a range that
 // begins before or ends after the region.
 func (s *rcRequesterSession) damageSource(r *model.RCRequest, p requesterPost) {
-	sge, isShort := &r.SGL[0], len(r.Data) <= s.Attr.PathMTU.Bytes()
+	sge, isShort := &r.SGL[0], len(r.Data) <= s.conn.Attr.PathMTU.Bytes()
 	if isShort {
 		sge = &r.SGL[int(p.value>>2)%len(r.SGL)]
 	}
 	switch {
 	case p.value%3 == 0:
-		sge.Addr = s.LocalMem.Addr() - 1
+		sge.Addr = s.conn.LocalMem.Addr() - 1
 	case p.value%3 == 1 && isShort:
-		sge.Addr = s.LocalMem.Addr() + requesterMem - uint64(sge.Length) + 1
+		sge.Addr = s.conn.LocalMem.Addr() + requesterMem - uint64(sge.Length) + 1
 	default:
 		sge.LKey = verbs.LKey(unknownKey(verbs.RKey(sge.LKey)))
 	}
@@ -151,7 +151,7 @@ func (s *rcRequesterSession) addSink(r *model.RCRequest, p requesterPost) bool {
 	if s.sinkNext+need > requesterMem {
 		s.sinkNext = requesterSources // after the last buffer, continue with the first
 	}
-	from := s.LocalMem.Addr() + uint64(s.sinkNext)
+	from := s.conn.LocalMem.Addr() + uint64(s.sinkNext)
 	for _, sgl := range s.sinks {
 		for _, sge := range sgl {
 			if sge.Addr < from+uint64(need) && from < sge.Addr+uint64(sge.Length) {
@@ -164,7 +164,7 @@ func (s *rcRequesterSession) addSink(r *model.RCRequest, p requesterPost) bool {
 		if i < pieces-1 {
 			size = r.Len / pieces
 		}
-		r.SGL = append(r.SGL, s.LocalMem.SGE(s.sinkNext, size))
+		r.SGL = append(r.SGL, s.conn.LocalMem.SGE(s.sinkNext, size))
 		s.sinkNext += size + gap
 		left -= size
 	}
@@ -203,7 +203,7 @@ func result(r *model.RCRequest) []byte { return rig.Pattern(r.Len, byte(37*r.WRI
 // of a READ again, restart makes them begin with FIRST or ONLY, else they continue the old
 // responses.
 func (s *rcRequesterSession) answers(a model.RCAnswer, restart bool) []ib.Packet {
-	mtu := s.Attr.PathMTU.Bytes()
+	mtu := s.conn.Attr.PathMTU.Bytes()
 	switch {
 	case a.Request.Opcode == verbs.OpAtomicCmpAndSwp || a.Request.Opcode == verbs.OpAtomicFetchAdd:
 		return []ib.Packet{ib.AtomicAck(a.PSN, s.msn(), 0x0102_0304_0506_0708*a.Request.WRID)}
@@ -271,13 +271,13 @@ var strayResponses = []variant[stray]{
 		return ib.AtomicAck(psn, s.msn(), 0xdead_beef_0bad_f00d)
 	}},
 	{"READ_RESPONSE_FIRST", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
-		return ib.Response(ib.OpReadResponseFirst, psn, s.msn(), Data(s.Attr.PathMTU.Bytes()))
+		return ib.Response(ib.OpReadResponseFirst, psn, s.msn(), Data(s.conn.Attr.PathMTU.Bytes()))
 	}},
 	{"READ_RESPONSE_ONLY", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
 		return ib.ReadResponseOnly(psn, s.msn(), Data(64))
 	}},
 	{"READ_RESPONSE_MIDDLE", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
-		return ib.New(ib.OpReadResponseMiddle, psn, Data(s.Attr.PathMTU.Bytes()))
+		return ib.New(ib.OpReadResponseMiddle, psn, Data(s.conn.Attr.PathMTU.Bytes()))
 	}},
 	{"READ_RESPONSE_LAST", func(s *rcRequesterSession, psn ib.PSN, _ int) ib.Packet {
 		return ib.Response(ib.OpReadResponseLast, psn, s.msn(), Data(8))
@@ -362,7 +362,7 @@ func (s *rcRequesterSession) playRNR(step *requesterStep) {
 		return
 	}
 	code := step.code
-	if !s.Virtual {
+	if !s.conn.Virtual {
 		code = 1 + code%18 // at most 5 ms
 	}
 	s.deliver(ib.RNR(psn, uint8(code), s.msn()))
@@ -379,7 +379,7 @@ func (s *rcRequesterSession) playRefuse(step *requesterStep) {
 		s.deliver(ib.RNR(psn, 1, s.msn()))
 		s.compare(nil)
 		s.strayBetween(step)
-		if step.n%3 == 0 && s.Attr.Timeout > 0 && !s.model.Failed() {
+		if step.n%3 == 0 && s.conn.Attr.Timeout > 0 && !s.model.Failed() {
 			s.await()
 		}
 	}
@@ -396,7 +396,7 @@ func (s *rcRequesterSession) strayBetween(step *requesterStep) {
 func (s *rcRequesterSession) playNakAgain(*requesterStep) {
 	for i := range 2 {
 		psn, ok := s.outstanding(0)
-		if !ok || s.model.Failed() || s.Attr.Timeout == 0 || s.model.WaitsForRNRTimer() {
+		if !ok || s.model.Failed() || s.conn.Attr.Timeout == 0 || s.model.WaitsForRNRTimer() {
 			return
 		}
 		s.deliver(ib.Nak(psn, ib.NakSequence, s.msn()))
@@ -509,7 +509,7 @@ func (s *rcRequesterSession) playBadAnswer(step *requesterStep) {
 		bad = step.n / 2 % len(all)
 	}
 	s.deliver(all[:bad]...)
-	s.deliver(badAnswers[step.variant%len(badAnswers)].make(step, all[bad], s.Attr.PathMTU.Bytes()))
+	s.deliver(badAnswers[step.variant%len(badAnswers)].make(step, all[bad], s.conn.Attr.PathMTU.Bytes()))
 }
 
 // damages make a packet invalid, so that the device has to drop it.
@@ -520,10 +520,10 @@ var damages = []variant[func(*rcRequesterSession, ib.Packet) ib.Packet]{
 	{"another P_Key", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.WithPKey(0x9234) }},
 	{"an opcode of UC", func(_ *rcRequesterSession, p ib.Packet) ib.Packet { return p.On(ib.UC) }},
 	{"another source address", func(s *rcRequesterSession, p ib.Packet) ib.Packet {
-		if len(s.Peers) == 1 {
+		if len(s.conn.Peers) == 1 {
 			return p.BadICRC()
 		}
-		return p.From(s.Peers[1])
+		return p.From(s.conn.Peers[1])
 	}},
 }
 
@@ -541,16 +541,16 @@ func (s *rcRequesterSession) playDamaged(step *requesterStep) {
 func (s *rcRequesterSession) playWait(*requesterStep) {
 	_, n := s.model.Outstanding()
 	switch {
-	case !s.model.Failed() && n > 0 && (s.Attr.Timeout > 0 || s.model.WaitsForRNRTimer()):
+	case !s.model.Failed() && n > 0 && (s.conn.Attr.Timeout > 0 || s.model.WaitsForRNRTimer()):
 		s.await()
-	case s.Virtual:
-		s.compare(s.Drain(time.Second))
+	case s.conn.Virtual:
+		s.compare(s.conn.Drain(time.Second))
 	}
 }
 
 // playGiveUp sends no response, or only stale ones, until the device gives up.
 func (s *rcRequesterSession) playGiveUp(step *requesterStep) {
-	for _, n := s.model.Outstanding(); n > 0 && s.Attr.Timeout > 0 && !s.model.Failed(); {
+	for _, n := s.model.Outstanding(); n > 0 && s.conn.Attr.Timeout > 0 && !s.model.Failed(); {
 		s.await()
 		s.strayBetween(step)
 	}
@@ -563,21 +563,21 @@ func (s *rcRequesterSession) playReset(step *requesterStep) {
 		s.deliver(ib.RNR(psn, 20, s.msn()))
 		s.compare(nil)
 	}
-	s.ToState(s.QP, verbs.QPStateReset)
+	s.conn.ToState(s.conn.QP, verbs.QPStateReset)
 	sent := s.reactions() // during a long verb call the queue pair may send before it is in RESET
-	if s.CallTime < time.Millisecond && len(sent) > 0 {
-		s.Fail("nothing is sent in RESET", "%v", sent[0])
+	if s.conn.CallTime < time.Millisecond && len(sent) > 0 {
+		s.conn.Fail("nothing is sent in RESET", "%v", sent[0])
 	}
 	s.freeWindows()
-	s.ToInit(s.QP, rig.RemoteAccess(s.port.Rig)&^verbs.AccessLocalWrite, 0)
-	s.ToRTR(s.QP, s.Attr)
-	s.ToRTS(s.QP, s.Attr)
+	s.conn.ToInit(s.conn.QP, rig.RemoteAccess(s.port.Rig)&^verbs.AccessLocalWrite, 0)
+	s.conn.ToRTR(s.conn.QP, s.conn.Attr)
+	s.conn.ToRTS(s.conn.QP, s.conn.Attr)
 	s.start()
 }
 
 // playToErr moves the queue pair to ERR.
 func (s *rcRequesterSession) playToErr(*requesterStep) {
-	s.ToState(s.QP, verbs.QPStateErr)
+	s.conn.ToState(s.conn.QP, verbs.QPStateErr)
 	s.model.ToError()
 }
 
@@ -591,7 +591,7 @@ func (s *rcRequesterSession) playDrain(step *requesterStep) {
 		if s.notify = step.variant%2 == 0; s.notify {
 			mask |= verbs.QPAttrEnSQDAsyncNotify
 		}
-		s.Must("a change to SQD", s.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: s.notify}, mask))
+		s.conn.Must("a change to SQD", s.conn.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: s.notify}, mask))
 		s.draining = true
 		s.model.Draining(true)
 	}
@@ -602,11 +602,11 @@ func (s *rcRequesterSession) playModify(step *requesterStep) {
 	if s.model.Failed() || !s.draining || !s.model.Idle() {
 		return
 	}
-	a := &s.Attr
+	a := &s.conn.Attr
 	a.State, a.MaxRdAtomic, a.Timeout = verbs.QPStateSQD, []uint8{1, 2, 4}[step.n%3], []uint8{0, 12, 13}[step.code%3]
 	a.RetryCnt, a.RNRRetry = []uint8{7, 2, 3}[step.n/3%3], []uint8{7, 1, 2}[step.code/3%3]
 	a.AH.GRH.TrafficClass = []uint8{0, 0x68}[step.variant%2]
-	s.Must("other attributes in SQD", s.QP.Modify(*a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic|
+	s.conn.Must("other attributes in SQD", s.conn.QP.Modify(*a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic|
 		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrAV))
 	s.attr.timeout, s.attr.rdAtomic, s.attr.retries, s.attr.rnrRetries = a.Timeout, a.MaxRdAtomic, a.RetryCnt, a.RNRRetry
 	s.model.MaxRdAtomic, s.model.RetryCnt, s.model.RNRRetry = int(a.MaxRdAtomic), int(a.RetryCnt), int(a.RNRRetry)
@@ -619,11 +619,11 @@ func (s *rcRequesterSession) playResume(*requesterStep) {
 	switch {
 	case s.model.Failed() || !s.draining:
 	case s.model.Idle():
-		s.ToState(s.QP, verbs.QPStateRTS)
+		s.conn.ToState(s.conn.QP, verbs.QPStateRTS)
 		s.draining = false
 		s.model.Draining(false)
 	default:
-		err := s.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
-		s.MustFail("a change to RTS while requests are outstanding", err, nil)
+		err := s.conn.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
+		s.conn.MustFail("a change to RTS while requests are outstanding", err, nil)
 	}
 }

@@ -132,7 +132,7 @@ func names[F any](all []variant[F]) (names []string) {
 
 // Draw returns a random step.
 func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
-	if s.Conn == nil {
+	if s.conn == nil {
 		return requesterStep{kind: stepConnect, attr: s.mix.drawAttr(r)}
 	}
 	_, n := s.model.Outstanding()

@@ -156,7 +156,7 @@ func (mix rcResponderMix) body(service ib.Transport, dialogues int) func(*confor
 
 // rcResponder is a dialogue with the responder of a connection of the device.
 type rcResponder struct {
-	*Conn
+	conn          *Conn
 	mix           rcResponderMix
 	service       ib.Transport
 	m             *model.RCResponder
@@ -216,14 +216,14 @@ func openRCResponder(p *Port, mix rcResponderMix, service ib.Transport) *rcRespo
 	p.skipped = nil
 	p.Completions()
 	p.pendingEvents()
-	s := &rcResponder{Conn: &Conn{Port: p}, mix: mix, service: service, ids: rcFirstID}
-	s.TargetMem, s.LocalMem = p.Memory(rcMemLen, verbs.AccessLocalWrite), p.Memory(rcLocalLen, verbs.AccessLocalWrite)
-	s.target, s.local = &model.RCMemory{Bytes: slices.Clone(s.TargetMem.Buf)}, &model.RCMemory{Bytes: slices.Clone(s.LocalMem.Buf)}
+	s := &rcResponder{conn: &Conn{Port: p}, mix: mix, service: service, ids: rcFirstID}
+	s.conn.TargetMem, s.conn.LocalMem = p.Memory(rcMemLen, verbs.AccessLocalWrite), p.Memory(rcLocalLen, verbs.AccessLocalWrite)
+	s.target, s.local = &model.RCMemory{Bytes: slices.Clone(s.conn.TargetMem.Buf)}, &model.RCMemory{Bytes: slices.Clone(s.conn.LocalMem.Buf)}
 	for _, f := range rcFixedRegions {
 		s.regions = append(s.regions, s.register(f.name, f.off, f.n, s.granted(f.access)))
 	}
-	s.otherDomain = s.otherPD()
-	s.foreign = rig.Result(s.otherDomain.RegMR(verbs.MRInit{Buf: s.TargetMem.Buf, Addr: s.TargetMem.Addr(), Access: s.granted(allAccess)}))(s, "a region of another PD")
+	s.otherDomain = s.conn.otherPD()
+	s.foreign = rig.Result(s.otherDomain.RegMR(verbs.MRInit{Buf: s.conn.TargetMem.Buf, Addr: s.conn.TargetMem.Addr(), Access: s.granted(allAccess)}))(s.conn, "a region of another PD")
 	s.connect(rcConnect{psn: firstPeerPSN, mtu: verbs.MTU256, resources: 4, timer: 12})
 	return s
 }
@@ -231,13 +231,13 @@ func openRCResponder(p *Port, mix rcResponderMix, service ib.Transport) *rcRespo
 // granted returns the rights without those that the device does not support. On a device with
 // FLUSH, the remote write right includes that of global FLUSHes.
 func (s *rcResponder) granted(a verbs.Access) verbs.Access {
-	if !s.Caps.Has(verbs.CapAtomics) {
+	if !s.conn.Caps.Has(verbs.CapAtomics) {
 		a &^= verbs.AccessRemoteAtomic
 	}
-	if !s.Caps.Has(verbs.CapMWType2) && !s.Caps.Has(verbs.CapMWType1) {
+	if !s.conn.Caps.Has(verbs.CapMWType2) && !s.conn.Caps.Has(verbs.CapMWType1) {
 		a &^= verbs.AccessMWBind
 	}
-	if s.Caps.Has(verbs.CapFlush) && a&verbs.AccessRemoteWrite != 0 {
+	if s.conn.Caps.Has(verbs.CapFlush) && a&verbs.AccessRemoteWrite != 0 {
 		a |= verbs.AccessFlushGlobal
 	}
 	return a
@@ -245,8 +245,8 @@ func (s *rcResponder) granted(a verbs.Access) verbs.Access {
 
 // register registers a part of TargetMem.
 func (s *rcResponder) register(name string, off, n int, access verbs.Access) *rcRegion {
-	addr := s.TargetMem.Addr() + uint64(off)
-	mr := rig.Result(s.PD.RegMR(verbs.MRInit{Buf: s.TargetMem.Buf[off:][:n:n], Addr: addr, Access: access}))(s, "a memory region")
+	addr := s.conn.TargetMem.Addr() + uint64(off)
+	mr := rig.Result(s.conn.PD.RegMR(verbs.MRInit{Buf: s.conn.TargetMem.Buf[off:][:n:n], Addr: addr, Access: access}))(s.conn, "a memory region")
 	return &rcRegion{name: name, mr: mr, rkey: uint32(mr.RKey()), key: model.RCKey{Mem: s.target, Off: off, Len: n, Addr: addr, Access: access}}
 }
 
@@ -254,15 +254,15 @@ func (s *rcResponder) register(name string, off, n int, access verbs.Access) *rc
 // a new one or for another kind of receive queue.
 func (s *rcResponder) connect(a rcConnect) {
 	s.freeWindows()
-	if s.QP != nil && !a.newQP && a.shared == (s.queues.srq != nil) {
-		s.ToState(s.QP, verbs.QPStateReset)
+	if s.conn.QP != nil && !a.newQP && a.shared == (s.queues.srq != nil) {
+		s.conn.ToState(s.conn.QP, verbs.QPStateReset)
 	} else {
 		s.freeQP()
 		s.createQP(a.shared)
 	}
 	s.compareResponses(nil)
-	s.ExpectNoCompletion()
-	s.pendingEvents()
+	s.conn.ExpectNoCompletion()
+	s.conn.pendingEvents()
 	s.setAttr(a)
 }
 
@@ -271,21 +271,21 @@ func (s *rcResponder) createQP(shared bool) {
 	kind := verbs.QPTypeRC
 	switch {
 	case s.service == ib.XRC:
-		s.queues.domain = rig.Result(s.Device.OpenXRCD())(s, "an XRC domain")
+		s.queues.domain = rig.Result(s.conn.Device.OpenXRCD())(s.conn, "an XRC domain")
 		for range 2 {
-			s.queues.xrc = append(s.queues.xrc, s.CreateSRQ(verbs.SRQInit{
-				PD: s.PD, Type: verbs.SRQXRC, MaxWR: rcMaxReceives, MaxSGE: 2, XRCD: s.queues.domain, CQ: s.CQ,
+			s.queues.xrc = append(s.queues.xrc, s.conn.CreateSRQ(verbs.SRQInit{
+				PD: s.conn.PD, Type: verbs.SRQXRC, MaxWR: rcMaxReceives, MaxSGE: 2, XRCD: s.queues.domain, CQ: s.conn.CQ,
 			}))
 		}
-		s.QP = s.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: s.queues.domain})
+		s.conn.QP = s.conn.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: s.queues.domain})
 		return
 	case s.service == ib.UC:
 		kind = verbs.QPTypeUC
 	case shared:
-		s.queues.srq = s.CreateSRQ(verbs.SRQInit{PD: s.PD, MaxWR: rcMaxReceives, MaxSGE: 2})
+		s.queues.srq = s.conn.CreateSRQ(verbs.SRQInit{PD: s.conn.PD, MaxWR: rcMaxReceives, MaxSGE: 2})
 	}
-	s.QP = s.CreateQP(verbs.QPInit{
-		Type: kind, PD: s.PD, SendCQ: s.CQ, RecvCQ: s.CQ, SRQ: s.queues.srq,
+	s.conn.QP = s.conn.CreateQP(verbs.QPInit{
+		Type: kind, PD: s.conn.PD, SendCQ: s.conn.CQ, RecvCQ: s.conn.CQ, SRQ: s.queues.srq,
 		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: rcMaxReceives, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
 }
@@ -300,7 +300,7 @@ func (s *rcResponder) receiveQueue(which int) (q rig.RecvQueue, number uint32) {
 	case s.queues.srq != nil:
 		return s.queues.srq, 0
 	}
-	return s.QP, 0
+	return s.conn.QP, 0
 }
 
 // on converts a request of RC to the service of the dialogue. An XRC request has the number of the
@@ -320,14 +320,14 @@ func (s *rcResponder) on(p ib.Packet, which int) ib.Packet {
 // setAttr moves the queue pair from RESET to RTR or RTS, and starts a new model.
 func (s *rcResponder) setAttr(a rcConnect) {
 	access := s.granted(allAccess) &^ verbs.AccessLocalWrite &^ verbs.AccessMWBind
-	s.ToInit(s.QP, access, 0)
-	s.Attr = s.peerAttr(s.Peer)
-	s.Attr.DestQPN, s.Attr.RQPSN, s.Attr.SQPSN = peerQPN, uint32(a.psn), firstDevicePSN
-	s.Attr.PathMTU, s.Attr.MaxDestRdAtomic, s.Attr.MinRNRTimer = a.mtu, a.resources, a.timer
-	s.Attr.AH.GRH.TrafficClass = a.tclass
-	s.ToRTR(s.QP, s.Attr)
+	s.conn.ToInit(s.conn.QP, access, 0)
+	s.conn.Attr = s.conn.peerAttr(s.conn.Peer)
+	s.conn.Attr.DestQPN, s.conn.Attr.RQPSN, s.conn.Attr.SQPSN = peerQPN, uint32(a.psn), firstDevicePSN
+	s.conn.Attr.PathMTU, s.conn.Attr.MaxDestRdAtomic, s.conn.Attr.MinRNRTimer = a.mtu, a.resources, a.timer
+	s.conn.Attr.AH.GRH.TrafficClass = a.tclass
+	s.conn.ToRTR(s.conn.QP, s.conn.Attr)
 	if !a.onlyRTR {
-		s.ToRTS(s.QP, s.Attr)
+		s.conn.ToRTS(s.conn.QP, s.conn.Attr)
 	}
 	old := s.m
 	s.m = model.NewRCResponder(model.RCResponderAttr{
@@ -344,33 +344,33 @@ func (s *rcResponder) setAttr(a rcConnect) {
 		s.m.Keys[g.rkey] = &g.key
 	}
 	s.log, s.rest = nil, nil
-	s.local.Settle(s.LocalMem.Buf)
-	s.target.Settle(s.TargetMem.Buf)
+	s.local.Settle(s.conn.LocalMem.Buf)
+	s.target.Settle(s.conn.TargetMem.Buf)
 }
 
 func (s *rcResponder) freeWindows() {
 	for _, g := range s.regions[len(rcFixedRegions):] {
-		s.Must("a window that can be freed", g.mw.Close())
+		s.conn.Must("a window that can be freed", g.mw.Close())
 	}
 	s.regions, s.past = s.regions[:len(rcFixedRegions)], nil
 }
 
 // freeQP destroys the queue pair and its SRQs.
 func (s *rcResponder) freeQP() {
-	if s.QP == nil {
+	if s.conn.QP == nil {
 		return
 	}
-	s.Must("a queue pair that can be destroyed", s.QP.Close())
+	s.conn.Must("a queue pair that can be destroyed", s.conn.QP.Close())
 	if s.queues.srq != nil {
-		s.Must("an SRQ that can be destroyed", s.queues.srq.Close())
+		s.conn.Must("an SRQ that can be destroyed", s.queues.srq.Close())
 	}
 	for _, srq := range s.queues.xrc {
-		s.Must("an SRQ that can be destroyed", srq.Close())
+		s.conn.Must("an SRQ that can be destroyed", srq.Close())
 	}
 	if s.queues.domain != nil {
-		s.Must("an XRC domain that can be closed", s.queues.domain.Close())
+		s.conn.Must("an XRC domain that can be closed", s.queues.domain.Close())
 	}
-	s.QP, s.m, s.queues = nil, nil, rcQueues{}
+	s.conn.QP, s.m, s.queues = nil, nil, rcQueues{}
 }
 
 // Close frees the objects of the dialogue.
@@ -378,12 +378,12 @@ func (s *rcResponder) Close() {
 	s.freeWindows()
 	s.freeQP()
 	for _, g := range s.regions {
-		s.Must("a region that can be deregistered", g.mr.Close())
+		s.conn.Must("a region that can be deregistered", g.mr.Close())
 	}
-	for _, mr := range []verbs.MR{s.foreign, s.TargetMem, s.LocalMem} {
-		s.Must("a region that can be deregistered", mr.Close())
+	for _, mr := range []verbs.MR{s.foreign, s.conn.TargetMem, s.conn.LocalMem} {
+		s.conn.Must("a region that can be deregistered", mr.Close())
 	}
-	s.Must("a PD that can be freed", s.otherDomain.Close())
+	s.conn.Must("a PD that can be freed", s.otherDomain.Close())
 }
 
 // Draw returns a random step of the mix, or one that the state suggests: a connection at the start
@@ -430,13 +430,13 @@ func (s *rcResponder) send(together bool, packets ...ib.Packet) {
 		}
 		before := s.m.ExpectedPSN()
 		if !s.m.Receive(p) {
-			s.Note("not sent, since its effect is not defined: %v", p)
+			s.conn.Note("not sent, since its effect is not defined: %v", p)
 			return
 		}
 		if executed := p.PSN() == before && s.m.ExpectedPSN() != before; executed {
 			s.log = append(s.log, p)
 		}
-		s.Send(p)
+		s.conn.Send(p)
 	}
 }
 
@@ -447,15 +447,15 @@ func (s *rcResponder) compare() {
 	s.compareResponses(want.Responses)
 	s.compareCompletions(want.Completions)
 	s.compareEvents(want)
-	s.compareMemory("the target memory", s.TargetMem, s.target)
-	s.compareMemory("the memory of receives", s.LocalMem, s.local)
+	s.compareMemory("the target memory", s.conn.TargetMem, s.target)
+	s.compareMemory("the memory of receives", s.conn.LocalMem, s.local)
 	if want.Failed {
-		s.AwaitState(s.QP, verbs.QPStateErr)
+		s.conn.AwaitState(s.conn.QP, verbs.QPStateErr)
 		s.rest = nil
 	}
 	if want.Failed || want.Dropped {
-		s.target.Settle(s.TargetMem.Buf)
-		s.local.Settle(s.LocalMem.Buf)
+		s.target.Settle(s.conn.TargetMem.Buf)
+		s.local.Settle(s.conn.LocalMem.Buf)
 	}
 }
 
@@ -463,9 +463,9 @@ func (s *rcResponder) compare() {
 // some devices send with a sequence NAK, are ignored.
 func (s *rcResponder) compareResponses(want []model.RCResponse) {
 	var got []ib.Packet
-	quiet := byClock(s.Port, sentSoFar, reorderLimit)
+	quiet := byClock(s.conn.Port, sentSoFar, reorderLimit)
 	for {
-		for _, a := range s.Drain(quiet) {
+		for _, a := range s.conn.Drain(quiet) {
 			if !isCNP(&a) {
 				got = append(got, a.Packet)
 			}
@@ -473,18 +473,18 @@ func (s *rcResponder) compareResponses(want []model.RCResponse) {
 		missing, bad := model.MatchRCResponses(want, got)
 		switch {
 		case bad >= 0 && missing == nil:
-			s.Fail("no more responses", "%v", got[bad])
+			s.conn.Fail("no more responses", "%v", got[bad])
 		case bad >= 0:
 			wanted, found := missing.Faults(got[bad])
-			s.Fail(fmt.Sprintf("%v with %s", missing.Packet, wanted), "%v with %s", got[bad], found)
+			s.conn.Fail(fmt.Sprintf("%v with %s", missing.Packet, wanted), "%v with %s", got[bad], found)
 		case missing == nil:
 			s.checkPaths(got)
 			return
 		}
 		// Some devices send responses later than the ACK of Sync.
-		a, ok := s.NextPacket(s.ResponseTimeout())
-		s.Check(ok, missing.Packet.String(), "nothing in %v", s.ResponseTimeout())
-		s.skipped = append([]Arrival{a}, s.skipped...)
+		a, ok := s.conn.NextPacket(s.conn.ResponseTimeout())
+		s.conn.Check(ok, missing.Packet.String(), "nothing in %v", s.conn.ResponseTimeout())
+		s.conn.skipped = append([]Arrival{a}, s.conn.skipped...)
 		quiet = max(quiet, shortWait)
 	}
 }
@@ -492,8 +492,8 @@ func (s *rcResponder) compareResponses(want []model.RCResponse) {
 // checkPaths checks the addresses, the DSCP and the destination of responses.
 func (s *rcResponder) checkPaths(got []ib.Packet) {
 	for _, p := range got {
-		s.checkPacket(s.fromDevice(ib.Packet{}), Arrival{Packet: p})
-		s.Check(*p.IP.TClass>>2 == s.Attr.AH.GRH.TrafficClass>>2, fmt.Sprintf("traffic class %#02x but for ECN", s.Attr.AH.GRH.TrafficClass), "%v with %#02x", p, *p.IP.TClass)
+		s.conn.checkPacket(s.conn.fromDevice(ib.Packet{}), Arrival{Packet: p})
+		s.conn.Check(*p.IP.TClass>>2 == s.conn.Attr.AH.GRH.TrafficClass>>2, fmt.Sprintf("traffic class %#02x but for ECN", s.conn.Attr.AH.GRH.TrafficClass), "%v with %#02x", p, *p.IP.TClass)
 	}
 }
 
@@ -501,13 +501,13 @@ func (s *rcResponder) checkPaths(got []ib.Packet) {
 // Fields without a defined value are not compared.
 func (s *rcResponder) compareCompletions(want []model.RCCompletion) {
 	for _, w := range want {
-		got := s.NextCompletion()
-		w.WC.QPN = s.QP.QPN()
+		got := s.conn.NextCompletion()
+		w.WC.QPN = s.conn.QP.QPN()
 		if s.service == ib.XRC {
 			w.WC.QPN = got.QPN // not specified
 		}
 		if len(w.Errors) > 0 {
-			s.Check(got.WRID == w.WC.WRID && got.QPN == w.WC.QPN && slices.Contains(w.Errors, got.Status),
+			s.conn.Check(got.WRID == w.WC.WRID && got.QPN == w.WC.QPN && slices.Contains(w.Errors, got.Status),
 				fmt.Sprintf("receive %d of QP %#x to complete with one of %v", w.WC.WRID, w.WC.QPN, w.Errors), "%s, QP %#x", rig.Describe(&got), got.QPN)
 			continue
 		}
@@ -519,9 +519,9 @@ func (s *rcResponder) compareCompletions(want []model.RCCompletion) {
 		if w.WC.Flags&verbs.WCWithInv == 0 {
 			w.WC.InvalidatedRKey = got.InvalidatedRKey
 		}
-		s.Check(got == w.WC, rig.Describe(&w.WC), "%s, %+v", rig.Describe(&got), got)
+		s.conn.Check(got == w.WC, rig.Describe(&w.WC), "%s, %+v", rig.Describe(&got), got)
 	}
-	s.ExpectNoCompletion()
+	s.conn.ExpectNoCompletion()
 }
 
 // requireRCEvents, as the last row of a mix and with weight 0, makes missing events fail the case.
@@ -538,34 +538,34 @@ func (s *rcResponder) compareEvents(want model.RCReaction) {
 		want.MayRaise, required = append(want.MayRaise, required...), nil
 	}
 	check := func(e verbs.AsyncEvent) {
-		if s.isSyncEvent(e) {
+		if s.conn.isSyncEvent(e) {
 			return
 		}
-		s.Note("event %v", e.Type)
+		s.conn.Note("event %v", e.Type)
 		if e.Type == verbs.EventCommEst {
 			s.m.CommEstRaised()
 		}
 		i := slices.Index(required, e.Type)
-		s.Check((i >= 0 || slices.Contains(want.MayRaise, e.Type)) && e.QP == s.QP,
-			fmt.Sprintf("the events %v of QP %#x", want.Events, s.QP.QPN()), "%v of %v", e.Type, e.QP)
+		s.conn.Check((i >= 0 || slices.Contains(want.MayRaise, e.Type)) && e.QP == s.conn.QP,
+			fmt.Sprintf("the events %v of QP %#x", want.Events, s.conn.QP.QPN()), "%v of %v", e.Type, e.QP)
 		if i >= 0 {
 			required = slices.Delete(required, i, i+1)
 		}
 	}
-	for _, e := range s.pendingEvents() {
+	for _, e := range s.conn.pendingEvents() {
 		check(e)
 	}
 	for len(required) > 0 {
-		check(s.nextEvent(required[0]))
+		check(s.conn.nextEvent(required[0]))
 	}
 }
 
 // compareMemory fails the case unless memory has the content of the model.
 func (s *rcResponder) compareMemory(name string, m *rig.Memory, want *model.RCMemory) {
-	s.QueryPort() // a verb call orders memory accesses with the device's
+	s.conn.QueryPort() // a verb call orders memory accesses with the device's
 	if i := want.Diff(m.Buf); i >= 0 {
 		n := min(8, len(m.Buf)-i)
-		s.Fail(fmt.Sprintf("% x at byte %d of %s", want.Bytes[i:][:n], i, name), "% x", m.Buf[i:][:n])
+		s.conn.Fail(fmt.Sprintf("% x at byte %d of %s", want.Bytes[i:][:n], i, name), "% x", m.Buf[i:][:n])
 	}
-	s.QueryPort()
+	s.conn.QueryPort()
 }

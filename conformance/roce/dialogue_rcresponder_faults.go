@@ -137,7 +137,7 @@ var rcInvalidRequests = []rcInvalidRequest{
 	}},
 	{rcFaultForm, "an ATOMIC WRITE of a wrong length or address", func(s *rcResponder, v rcInvalid) ib.Packet {
 		at := rcRequest{at: 40}.word(s, verbs.AccessRemoteWrite)
-		if !s.Caps.Has(verbs.CapAtomicWrite) {
+		if !s.conn.Caps.Has(verbs.CapAtomicWrite) {
 			return s.packet(ib.OpSendMiddle)
 		}
 		n := []int{4, 0, 16, 8}[v.extra%4]
@@ -168,14 +168,14 @@ func drawRCInvalid(s *rcResponder, random *rand.Rand) rcStep {
 	switch {
 	case s.service == ib.UC:
 		ops = ops[:2]
-	case s.Caps.Has(verbs.CapAtomics):
+	case s.conn.Caps.Has(verbs.CapAtomics):
 		ops = append(ops, ib.OpFetchAdd, ib.OpCompareSwap)
 	}
-	if s.service == ib.RC && s.Caps.Has(verbs.CapAtomicWrite) {
+	if s.service == ib.RC && s.conn.Caps.Has(verbs.CapAtomicWrite) {
 		ops = append(ops, ib.OpAtomicWrite)
 	}
 	faults := len(rcInvalidRequests)
-	if !s.Caps.Has(verbs.CapSendInv) || s.service != ib.RC { // those about invalidation are the last
+	if !s.conn.Caps.Has(verbs.CapSendInv) || s.service != ib.RC { // those about invalidation are the last
 		faults = slices.IndexFunc(rcInvalidRequests, func(r rcInvalidRequest) bool { return r.group == rcFaultInvalidate })
 	}
 	return rcInvalid{random.IntN(faults), rig.Pick(random, ops...), random.IntN(1000)}
@@ -293,21 +293,21 @@ type rcBind struct {
 // drawRCBind returns a bind of a window, or a request if the device has no windows.
 func drawRCBind(s *rcResponder, random *rand.Rand) rcStep {
 	kinds := []verbs.MWType{}
-	if s.Caps.Has(verbs.CapMWType1) {
+	if s.conn.Caps.Has(verbs.CapMWType1) {
 		kinds = append(kinds, verbs.MWType1)
 	}
-	if s.Caps.Has(verbs.CapMWType2) {
+	if s.conn.Caps.Has(verbs.CapMWType2) {
 		kinds = append(kinds, verbs.MWType2, verbs.MWType2)
 	}
 	if len(kinds) == 0 {
 		return drawRCRequest(s, random)
 	}
 	rights := []verbs.Access{verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
-	if s.Caps.Has(verbs.CapAtomics) {
+	if s.conn.Caps.Has(verbs.CapAtomics) {
 		rights = append(rights, verbs.AccessRemoteAtomic, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
 	}
 	b := rcBind{rig.Pick(random, kinds...), drawRCPlace(random), rig.Pick(random, []int{1, 8, 64, 257, 1500, 1501}...), rig.Pick(random, rights...)}
-	if b.kind == verbs.MWType2 && s.Caps.Has(verbs.CapZeroBased) && random.IntN(3) == 0 {
+	if b.kind == verbs.MWType2 && s.conn.Caps.Has(verbs.CapZeroBased) && random.IntN(3) == 0 {
 		b.access |= verbs.AccessZeroBased
 	}
 	return b
@@ -319,14 +319,14 @@ func (b rcBind) String() string {
 
 // play binds a new window, unless the queue pair is not in RTS or there are many windows.
 func (b rcBind) play(s *rcResponder) {
-	if s.m.HasFailed() || s.QueryQP(s.QP).State != verbs.QPStateRTS || len(s.regions) > len(rcFixedRegions)+8 {
+	if s.m.HasFailed() || s.conn.QueryQP(s.conn.QP).State != verbs.QPStateRTS || len(s.regions) > len(rcFixedRegions)+8 {
 		return
 	}
 	s.compare()
 	of := s.regions[0]
 	off := b.at.in(of.key.Len, b.size)
 	info := verbs.BindInfo{MR: of.mr, Addr: of.key.Addr + uint64(off), Length: uint64(b.size), Access: b.access}
-	win := s.bind(s.newWindow(b.kind), info)
+	win := s.conn.bind(s.conn.newWindow(b.kind), info)
 	g := &rcRegion{name: "a window", mw: win.mw, rkey: uint32(win.key), key: model.RCKey{
 		Mem: s.target, Off: of.key.Off + off, Len: b.size, Addr: info.Addr, Access: b.access, CanInvalidate: b.kind == verbs.MWType2,
 	}}
@@ -355,7 +355,7 @@ func (v rcInvalidate) String() string {
 // play makes the key of a window invalid, if there is one and the queue pair is in RTS.
 func (v rcInvalidate) play(s *rcResponder) {
 	windows := s.regions[len(rcFixedRegions):]
-	if len(windows) == 0 || s.m.HasFailed() || s.QueryQP(s.QP).State != verbs.QPStateRTS {
+	if len(windows) == 0 || s.m.HasFailed() || s.conn.QueryQP(s.conn.QP).State != verbs.QPStateRTS {
 		return
 	}
 	if _, open := s.m.OpenKind(); open {
@@ -366,12 +366,12 @@ func (v rcInvalidate) play(s *rcResponder) {
 	_, valid := s.m.Keys[g.rkey]
 	switch {
 	case v.free:
-		s.Must("a window that can be freed", g.mw.Close())
+		s.conn.Must("a window that can be freed", g.mw.Close())
 		s.regions = slices.Delete(s.regions, len(rcFixedRegions)+i, len(rcFixedRegions)+i+1)
-	case valid && g.mw.Type() == verbs.MWType2 && s.Caps.Has(verbs.CapLocalInv):
+	case valid && g.mw.Type() == verbs.MWType2 && s.conn.Caps.Has(verbs.CapLocalInv):
 		s.ids++
-		s.PostSend(s.QP, verbs.SendWR{WRID: s.ids, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: verbs.RKey(g.rkey)})
-		s.ExpectCompletion(s.ids, verbs.WCSuccess)
+		s.conn.PostSend(s.conn.QP, verbs.SendWR{WRID: s.ids, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: verbs.RKey(g.rkey)})
+		s.conn.ExpectCompletion(s.ids, verbs.WCSuccess)
 	default:
 		return
 	}
@@ -394,7 +394,7 @@ func (v rcRegister) play(s *rcResponder) {
 	}
 	i := 1 + v.which%(len(rcFixedRegions)-1)
 	old := s.regions[i]
-	s.Must("a region that can be deregistered", old.mr.Close())
+	s.conn.Must("a region that can be deregistered", old.mr.Close())
 	delete(s.m.Keys, old.rkey)
 	s.past = append(s.past, old)
 	f := rcFixedRegions[i]
@@ -421,15 +421,15 @@ func (v rcModify) String() string {
 // play makes the modification if the state of the queue pair permits it. It moves to ERR in one of
 // four steps of that kind only.
 func (v rcModify) play(s *rcResponder) {
-	state := s.QueryQP(s.QP).State
+	state := s.conn.QueryQP(s.conn.QP).State
 	switch {
 	case state == verbs.QPStateRTR && v.what == 0:
-		s.ToRTS(s.QP, s.Attr)
+		s.conn.ToRTS(s.conn.QP, s.conn.Attr)
 		s.m.InRTR = false
 	case state != verbs.QPStateRTS:
 	case v.what == 1:
 		s.m.MinRNRTimer = uint8(v.value % 32)
-		s.Must("a new min_rnr_timer", s.QP.Modify(verbs.QPAttr{State: state, MinRNRTimer: s.m.MinRNRTimer}, verbs.QPAttrState|verbs.QPAttrMinRNRTimer))
+		s.conn.Must("a new min_rnr_timer", s.conn.QP.Modify(verbs.QPAttr{State: state, MinRNRTimer: s.m.MinRNRTimer}, verbs.QPAttrState|verbs.QPAttrMinRNRTimer))
 	case v.what == 2:
 		if _, open := s.m.OpenKind(); open {
 			return
@@ -437,18 +437,18 @@ func (v rcModify) play(s *rcResponder) {
 		all := s.granted(allAccess) &^ verbs.AccessLocalWrite &^ verbs.AccessMWBind
 		revoked := []verbs.Access{0, 0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic}[v.value%5]
 		s.m.Access = all &^ revoked
-		s.Must("new access rights", s.QP.Modify(verbs.QPAttr{State: state, Access: s.m.Access}, verbs.QPAttrState|verbs.QPAttrAccessFlags))
+		s.conn.Must("new access rights", s.conn.QP.Modify(verbs.QPAttr{State: state, Access: s.m.Access}, verbs.QPAttrState|verbs.QPAttrAccessFlags))
 	case v.what == 3:
-		s.ToState(s.QP, verbs.QPStateSQD)
+		s.conn.ToState(s.conn.QP, verbs.QPStateSQD)
 		s.m.SetResources(1 + int(v.value%5))
-		s.Must("other responder resources", s.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: uint8(s.m.MaxDestRdAtomic)},
+		s.conn.Must("other responder resources", s.conn.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: uint8(s.m.MaxDestRdAtomic)},
 			verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
 		s.send(false, s.packet(ib.OpWriteOnly))
 		if !s.m.HasFailed() {
-			s.ToState(s.QP, verbs.QPStateRTS)
+			s.conn.ToState(s.conn.QP, verbs.QPStateRTS)
 		}
 	case v.what == 4 && v.value%4 == 0:
 		s.m.Fail()
-		s.ToState(s.QP, verbs.QPStateErr)
+		s.conn.ToState(s.conn.QP, verbs.QPStateErr)
 	}
 }

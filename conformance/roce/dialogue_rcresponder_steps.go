@@ -29,7 +29,7 @@ func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU256, verbs.MTU256, verbs.MTU512}
 	connect := rcConnect{
 		psn: rig.Pick(random, psns...), mtu: rig.Pick(random, mtus...), resources: rig.Pick(random, []uint8{0, 1, 2, 3, 4, 4, 4, 5}...), timer: uint8(random.IntN(32)),
-		newQP: random.IntN(2) == 0, shared: s.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: rig.Pick(random, []uint8{0, 0, 0x68}...),
+		newQP: random.IntN(2) == 0, shared: s.conn.Caps.Has(verbs.CapSRQ) && random.IntN(3) == 0, onlyRTR: random.IntN(5) == 0, tclass: rig.Pick(random, []uint8{0, 0, 0x68}...),
 	}
 	if s.service != ib.RC {
 		connect.shared, connect.onlyRTR = false, false
@@ -132,13 +132,13 @@ func drawRCRequest(s *rcResponder, random *rand.Rand) rcStep {
 	if s.service == ib.UC {
 		ops = ops[:6] // SENDs and WRITEs
 	}
-	if s.Caps.Has(verbs.CapAtomics) && s.service != ib.UC {
+	if s.conn.Caps.Has(verbs.CapAtomics) && s.service != ib.UC {
 		ops = append(ops, ib.OpCompareSwap, ib.OpFetchAdd)
 	}
-	if s.Caps.Has(verbs.CapAtomicWrite) && s.service == ib.RC {
+	if s.conn.Caps.Has(verbs.CapAtomicWrite) && s.service == ib.RC {
 		ops = append(ops, ib.OpAtomicWrite)
 	}
-	if s.Caps.Has(verbs.CapSendInv) && len(s.windows(verbs.MWType2)) > 0 {
+	if s.conn.Caps.Has(verbs.CapSendInv) && len(s.windows(verbs.MWType2)) > 0 {
 		ops = append(ops, ib.OpSendOnlyInv, ib.OpSendOnlyInv)
 	}
 	q := rcRequest{
@@ -168,7 +168,7 @@ func drawRCLong(s *rcResponder, random *rand.Rand) rcStep {
 // request if the device has no atomics.
 func drawRCAtomic(s *rcResponder, random *rand.Rand) rcStep {
 	q := drawRCRequest(s, random).(rcRequest)
-	if s.Caps.Has(verbs.CapAtomics) {
+	if s.conn.Caps.Has(verbs.CapAtomics) {
 		q.op = ib.OpFetchAdd
 	}
 	return q
@@ -503,7 +503,7 @@ func (r rcReceive) play(s *rcResponder) {
 				post.SGL, sgl = append(post.SGL, g), append(sgl, s.receiveSGE(g, r.bad))
 			}
 		}
-		s.PostRecv(queue, post.ID, sgl...)
+		s.conn.PostRecv(queue, post.ID, sgl...)
 		s.m.PostReceive(number, post)
 	}
 }
@@ -517,7 +517,7 @@ func (s *rcResponder) receiveSGE(g model.RCSegment, bad bool) verbs.SGE {
 	case bad:
 		return verbs.SGEOf(s.regions[2].mr, 0, g.Len) // without local write
 	}
-	return s.LocalMem.SGE(g.Off, g.Len)
+	return s.conn.LocalMem.SGE(g.Off, g.Len)
 }
 
 // rcStore is a step in which the application changes memory, so that READs return other data.
@@ -538,9 +538,9 @@ func (w rcStore) play(s *rcResponder) {
 	}
 	data := rig.Pattern(600, w.data)
 	off := rcMargin + w.at.in(rcMemLen-2*rcMargin, len(data))
-	s.QueryPort()
-	copy(s.TargetMem.Buf[off:], data)
-	s.QueryPort()
+	s.conn.QueryPort()
+	copy(s.conn.TargetMem.Buf[off:], data)
+	s.conn.QueryPort()
 	s.target.Set(off, data)
 }
 
@@ -687,7 +687,7 @@ var rcDroppedPackets = []struct {
 	}},
 	{"a WRITE with transport version 1", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).WithTVer(1) }},
 	{"a SEND with a wrong P_Key", func(s *rcResponder) ib.Packet { return s.packet(ib.OpSendOnly).WithPKey(0x1234) }},
-	{"a WRITE to a QP that does not exist", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).To(uint32(s.QP.QPN()) ^ 0x700000) }},
+	{"a WRITE to a QP that does not exist", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).To(uint32(s.conn.QP.QPN()) ^ 0x700000) }},
 	{"a SEND of UC", func(s *rcResponder) ib.Packet { return s.packet(ib.OpSendOnly).On(ib.UC) }},
 	{"a WRITE of UC", func(s *rcResponder) ib.Packet { return s.packet(ib.OpWriteOnly).On(ib.UC) }},
 	{"a SEND without payload, with PadCnt 3", func(s *rcResponder) ib.Packet {
@@ -707,4 +707,4 @@ func drawRCDropped(_ *rcResponder, random *rand.Rand) rcStep {
 
 func (d rcDropped) String() string { return rcDroppedPackets[d.which].name }
 
-func (d rcDropped) play(s *rcResponder) { s.Send(rcDroppedPackets[d.which].packet(s)) }
+func (d rcDropped) play(s *rcResponder) { s.conn.Send(rcDroppedPackets[d.which].packet(s)) }

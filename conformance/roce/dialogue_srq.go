@@ -63,7 +63,7 @@ type (
 
 // srqDialogue is a dialogue with queue pairs on shared receive queues.
 type srqDialogue struct {
-	*Port
+	port    *Port
 	pd      verbs.PD         // of the SRQs and their receives
 	mem     *rig.Memory      // buffers of receives
 	want    []byte           // the expected content of mem
@@ -109,7 +109,7 @@ var srqServices = []struct {
 
 // newSRQDialogue returns a dialogue without SRQs and queue pairs.
 func newSRQDialogue(p *Port) *srqDialogue {
-	s := &srqDialogue{Port: p, pd: p.otherPD(), used: make(map[uint64]int), ids: 1}
+	s := &srqDialogue{port: p, pd: p.otherPD(), used: make(map[uint64]int), ids: 1}
 	s.mem = p.MemoryIn(s.pd, srqBuffers*srqBufferLen, verbs.AccessLocalWrite)
 	s.want = slices.Clone(s.mem.Buf)
 	for i := range srqBuffers {
@@ -161,10 +161,10 @@ func openXRC(p *Port) *srqDialogue {
 // none.
 func (s *srqDialogue) addQueue(init verbs.SRQInit, domain int) {
 	init.PD, init.MaxWR, init.MaxSGE = s.pd, srqBuffers, 2
-	srq := s.CreateSRQ(init)
+	srq := s.port.CreateSRQ(init)
 	s.srqs, s.cqs = append(s.srqs, srq), append(s.cqs, init.CQ)
 	if init.CQ == nil {
-		s.cqs[len(s.cqs)-1] = s.CQ
+		s.cqs[len(s.cqs)-1] = s.port.CQ
 	}
 	q := &model.SRQueue{Domain: domain, Len: srqBufferLen}
 	if domain != 0 {
@@ -176,11 +176,11 @@ func (s *srqDialogue) addQueue(init verbs.SRQInit, domain int) {
 // addPair makes a queue pair and connects it.
 func (s *srqDialogue) addPair(init verbs.QPInit, m *model.SRQPair) {
 	if init.Type != verbs.QPTypeXRCRecv {
-		init.SendCQ, init.RecvCQ, init.Caps = s.CQ, s.CQ, minQPCaps
+		init.SendCQ, init.RecvCQ, init.Caps = s.port.CQ, s.port.CQ, minQPCaps
 	}
-	p := &srqPair{SRQPair: m, conn: &Conn{Port: s.Port, QP: s.CreateQP(init)}, init: init}
+	p := &srqPair{SRQPair: m, conn: &Conn{Port: s.port, QP: s.port.CreateQP(init)}, init: init}
 	m.QPN = p.conn.QP.QPN()
-	a := s.peerAttr(s.Peer)
+	a := s.port.peerAttr(s.port.Peer)
 	a.DestQPN, a.RQPSN, a.SQPSN, a.PathMTU = verbs.QPN(0x0a0000+len(s.pairs)), 0xfffff8, firstDevicePSN, verbs.MTU256
 	p.conn.Attr, m.Timer = a, a.MinRNRTimer
 	s.pairs = append(s.pairs, p)
@@ -190,11 +190,11 @@ func (s *srqDialogue) addPair(init verbs.QPInit, m *model.SRQPair) {
 // connect moves a queue pair in RESET to RTS, an XRC target to RTR.
 func (s *srqDialogue) connect(p *srqPair) {
 	qp := p.conn.QP
-	s.ToInit(qp, verbs.AccessRemoteWrite, udQKey)
-	s.ToRTR(qp, p.conn.Attr)
+	s.port.ToInit(qp, verbs.AccessRemoteWrite, udQKey)
+	s.port.ToRTR(qp, p.conn.Attr)
 	p.State, p.PSN, p.MSN = verbs.QPStateRTR, ib.PSN(p.conn.Attr.RQPSN), 0
 	if p.Service != ib.XRC {
-		s.ToRTS(qp, p.conn.Attr)
+		s.port.ToRTS(qp, p.conn.Attr)
 		p.State = verbs.QPStateRTS
 	}
 }
@@ -202,22 +202,22 @@ func (s *srqDialogue) connect(p *srqPair) {
 // Close frees the objects of the dialogue.
 func (s *srqDialogue) Close() {
 	for _, p := range s.pairs {
-		s.Must("a queue pair that can be destroyed", p.conn.QP.Close())
+		s.port.Must("a queue pair that can be destroyed", p.conn.QP.Close())
 	}
 	for _, srq := range s.srqs {
-		s.Must("an SRQ that can be destroyed", srq.Close())
+		s.port.Must("an SRQ that can be destroyed", srq.Close())
 	}
 	for _, cq := range s.cqs {
-		if cq != s.CQ {
-			s.Must("a CQ that can be destroyed", cq.Close())
+		if cq != s.port.CQ {
+			s.port.Must("a CQ that can be destroyed", cq.Close())
 		}
 	}
 	for _, d := range s.domains {
-		s.Must("an XRC domain that can be closed", d.Close())
+		s.port.Must("an XRC domain that can be closed", d.Close())
 	}
-	s.Must("memory that can be deregistered", s.mem.Close())
-	s.Must("memory that can be deregistered", s.target.Close())
-	s.Must("a protection domain that can be freed", s.pd.Close())
+	s.port.Must("memory that can be deregistered", s.mem.Close())
+	s.port.Must("memory that can be deregistered", s.target.Close())
+	s.port.Must("a protection domain that can be freed", s.pd.Close())
 }
 
 // drawSRQReceives draws one to five receives for an SRQ.
@@ -239,7 +239,7 @@ func (s *srqDialogue) postReceive(i int) {
 	at, id := s.free[0], s.ids
 	s.free, s.used[id] = s.free[1:], at
 	s.ids++
-	s.PostRecv(s.srqs[i], id, s.mem.SGE(at, srqSplit), s.mem.SGE(at+srqSplit, srqBufferLen-srqSplit))
+	s.port.PostRecv(s.srqs[i], id, s.mem.SGE(at, srqSplit), s.mem.SGE(at+srqSplit, srqBufferLen-srqSplit))
 	s.queues[i].Posted = append(s.queues[i].Posted, id)
 }
 
@@ -331,11 +331,11 @@ func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
 	if effect.Completed != nil {
 		s.expectReceive(effect.Completed)
 	}
-	s.Sync()
-	s.expectNoPackets()
+	s.port.Sync()
+	s.port.expectNoPackets()
 	for _, cq := range s.cqs {
-		wc, ok := s.PollCQ(cq, 0)
-		s.Check(!ok, "no completion", "%s", rig.Describe(&wc))
+		wc, ok := s.port.PollCQ(cq, 0)
+		s.port.Check(!ok, "no completion", "%s", rig.Describe(&wc))
 	}
 	var undefined []model.UDSpan // a message in progress may use any receive of its SRQ
 	for _, q := range s.queues {
@@ -345,10 +345,10 @@ func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
 			}
 		}
 	}
-	s.compareMemory(s.mem, s.want, undefined)
+	s.port.compareMemory(s.mem, s.want, undefined)
 	s.compareEvents(p, effect)
 	if p != nil {
-		s.ExpectState(p.conn.QP, p.State)
+		s.port.ExpectState(p.conn.QP, p.State)
 	}
 }
 
@@ -356,10 +356,10 @@ func (s *srqDialogue) compare(p *srqPair, effect model.SRQEffect) {
 // updates the expected memory.
 func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 	cq := s.cqs[slices.Index(s.queues, m.Queue)]
-	got, ok := s.PollCQ(cq, s.ResponseTimeout())
-	s.Check(ok, "a completion in the CQ of the receive", "none in %v", s.ResponseTimeout())
+	got, ok := s.port.PollCQ(cq, s.port.ResponseTimeout())
+	s.port.Check(ok, "a completion in the CQ of the receive", "none in %v", s.port.ResponseTimeout())
 	want := m.WC
-	s.Check(m.Queue.Complete(got.WRID), "a receive of the SRQ", "%s", rig.Describe(&got))
+	s.port.Check(m.Queue.Complete(got.WRID), "a receive of the SRQ", "%s", rig.Describe(&got))
 	want.WRID = got.WRID
 	if m.Failed && got.Status != verbs.WCSuccess {
 		want.Status = got.Status
@@ -367,15 +367,15 @@ func (s *srqDialogue) expectReceive(m *model.SRQMessage) {
 	if m.Queue.Domain != 0 {
 		want.QPN = got.QPN // the QPN is not defined for XRC
 	}
-	s.compareCompletion(want, got)
+	s.port.compareCompletion(want, got)
 	at := s.release(got.WRID)
 	if want.Status != verbs.WCSuccess {
 		copy(s.want[at:][:srqBufferLen], s.mem.Buf[at:]) // may have a part of the message
 		return
 	}
 	if m.Write {
-		s.ExpectBytes(s.target, 0, m.Data)
-		s.ExpectUnchangedOutside(s.target, 0, len(m.Data))
+		s.port.ExpectBytes(s.target, 0, m.Data)
+		s.port.ExpectUnchangedOutside(s.target, 0, len(m.Data))
 		s.target.Snapshot()
 		return
 	}
@@ -394,16 +394,16 @@ func (s *srqDialogue) compareEvents(p *srqPair, effect model.SRQEffect) {
 	}
 	nextEvent := func() (verbs.AsyncEvent, error) {
 		if missing() {
-			return s.Device.WaitAsync(s.ResponseTimeout())
+			return s.port.Device.WaitAsync(s.port.ResponseTimeout())
 		}
-		return s.Device.WaitAsync(0)
+		return s.port.Device.WaitAsync(0)
 	}
 	for e, err := nextEvent(); ; e, err = nextEvent() {
 		if err != nil {
-			s.Check(!missing(), "the event of a limit, or of the last receive of a queue pair", "none")
+			s.port.Check(!missing(), "the event of a limit, or of the last receive of a queue pair", "none")
 			return
 		}
-		s.Note("event %v", e.Type)
+		s.port.Note("event %v", e.Type)
 		switch {
 		case e.Type == verbs.EventSRQLimitReached:
 			s.takeLimitEvent(e)
@@ -411,7 +411,7 @@ func (s *srqDialogue) compareEvents(p *srqPair, effect model.SRQEffect) {
 			lastWQE = false
 		default:
 			ofFailure := p != nil && effect.Failed && e.Type != verbs.EventQPLastWQEReached
-			s.Check(ofFailure || s.isSyncEvent(e) || e.Type == verbs.EventCommEst, "no event", "%v", e.Type)
+			s.port.Check(ofFailure || s.port.isSyncEvent(e) || e.Type == verbs.EventCommEst, "no event", "%v", e.Type)
 		}
 	}
 }
@@ -420,9 +420,9 @@ func (s *srqDialogue) compareEvents(p *srqPair, effect model.SRQEffect) {
 // have.
 func (s *srqDialogue) takeLimitEvent(e verbs.AsyncEvent) {
 	i := slices.Index(s.srqs, e.SRQ)
-	s.Check(i >= 0, "the SRQ in its event", "%v", e.SRQ)
+	s.port.Check(i >= 0, "the SRQ in its event", "%v", e.SRQ)
 	q := s.queues[i]
-	s.Check(q.Reached || q.State == model.SRQLimitUnsure, fmt.Sprintf("no event of SRQ %d", i), "%v with %d receives and the limit %d", e.Type, q.Free(), q.Limit)
+	s.port.Check(q.Reached || q.State == model.SRQLimitUnsure, fmt.Sprintf("no event of SRQ %d", i), "%v with %d receives and the limit %d", e.Type, q.Free(), q.Limit)
 	q.Reached = false
 	if q.State == model.SRQLimitUnsure {
 		q.State = model.SRQLimitOff
@@ -438,11 +438,11 @@ func drawSRQLimit(s *srqDialogue, r *rand.Rand) srqStep {
 		if off {
 			limit = 0
 		}
-		s.Must("an SRQ with a limit", s.srqs[i].Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit))
+		s.port.Must("an SRQ with a limit", s.srqs[i].Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit))
 		q.SetLimit(limit)
 		if q.State == model.SRQLimitArmed {
-			got := s.srqAttr(s.srqs[i]).Limit
-			s.Check(got == limit, fmt.Sprintf("limit %d in a query", limit), "%d", got)
+			got := s.port.srqAttr(s.srqs[i]).Limit
+			s.port.Check(got == limit, fmt.Sprintf("limit %d in a query", limit), "%d", got)
 		}
 		s.compare(nil, model.SRQEffect{})
 	}, "limit of SRQ %d: %d below the free receives, off: %v", i, below, off)
@@ -471,7 +471,7 @@ func drawSRQFail(s *srqDialogue, r *rand.Rand) srqStep {
 		if p.State == verbs.QPStateErr {
 			return
 		}
-		s.ToState(p.conn.QP, verbs.QPStateErr)
+		s.port.ToState(p.conn.QP, verbs.QPStateErr)
 		s.compare(p, p.Fail())
 	}, "queue pair %d to ERR", i)
 }
@@ -487,11 +487,11 @@ func drawSRQConnect(_ *srqDialogue, r *rand.Rand) srqStep {
 			}
 			p.rest = nil
 			if replace {
-				s.Must("a queue pair that can be destroyed", p.conn.QP.Close())
-				p.conn.QP = s.CreateQP(p.init)
+				s.port.Must("a queue pair that can be destroyed", p.conn.QP.Close())
+				p.conn.QP = s.port.CreateQP(p.init)
 				p.QPN = p.conn.QP.QPN()
 			} else {
-				s.ToState(p.conn.QP, verbs.QPStateReset)
+				s.port.ToState(p.conn.QP, verbs.QPStateReset)
 			}
 			s.connect(p)
 		}
@@ -510,8 +510,8 @@ func drawSRQResize(s *srqDialogue, r *rand.Rand) srqStep {
 		}
 		size := max(srqBuffers, len(q.Posted)) + more
 		if err := s.srqs[i].Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR); err == nil {
-			got := s.srqAttr(s.srqs[i]).MaxWR
-			s.Check(got >= size, fmt.Sprintf("an SRQ with room for %d receives", size), "%d", got)
+			got := s.port.srqAttr(s.srqs[i]).MaxWR
+			s.port.Check(got >= size, fmt.Sprintf("an SRQ with room for %d receives", size), "%d", got)
 		}
 		s.compare(nil, model.SRQEffect{})
 	}, "SRQ %d is resized", i)
@@ -564,13 +564,13 @@ func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
 		pkt := p.rest[0]
 		p.rest = nil
 		p.conn.Send(pkt.OnXRC(s.queues[2*(p.Domain-1)+1-m.queue].Number))
-		effect, got := model.SRQEffect{}, s.expectAnyPacket("a response")
+		effect, got := model.SRQEffect{}, s.port.expectAnyPacket("a response")
 		if got.IsNak(ib.NakInvalidRequest) {
 			effect = p.Refuse(pkt)
 		} else {
 			effect = p.Receive(pkt, s.queues)
 		}
-		s.checkPacket(p.conn.fromDevice(*effect.Response), got)
+		s.port.checkPacket(p.conn.fromDevice(*effect.Response), got)
 		s.compare(p, effect)
 	}, "a message to target %d whose last packet names another SRQ", i)
 }
@@ -585,12 +585,12 @@ func drawSRQLongDatagram(s *srqDialogue, r *rand.Rand) srqStep {
 			return
 		}
 		p.conn.Send(ib.Datagram(p.PSN, udQKey, udPeerQPN, Data(srqBufferLen-ib.GRHLen+more)))
-		s.Sync()
+		s.port.Sync()
 		for _, id := range p.Queue.Posted {
 			copy(s.want[s.used[id]:][:srqBufferLen], s.mem.Buf[s.used[id]:]) // may have a part of the datagram
 		}
-		if wc, ok := s.PollCompletion(0); ok {
-			s.Check(wc.Status == verbs.WCLocLenErr && wc.QPN == p.QPN && p.Queue.CompleteUnused(wc.WRID), "nothing, or a receive that completes with LOC_LEN_ERR", "%s", rig.Describe(&wc))
+		if wc, ok := s.port.PollCompletion(0); ok {
+			s.port.Check(wc.Status == verbs.WCLocLenErr && wc.QPN == p.QPN && p.Queue.CompleteUnused(wc.WRID), "nothing, or a receive that completes with LOC_LEN_ERR", "%s", rig.Describe(&wc))
 			s.release(wc.WRID)
 		}
 		s.compare(p, model.SRQEffect{})
@@ -618,9 +618,9 @@ func drawSRQLoss(s *srqDialogue, r *rand.Rand) srqStep {
 		s.next(p, m)
 		p.conn.Send(p.rest[1:]...)
 		p.PSN, p.rest = p.PSN.Add(len(p.rest)), nil
-		s.Sync()
-		if wc, ok := s.PollCompletion(0); ok {
-			s.Check(wc.Status != verbs.WCSuccess && wc.QPN == p.QPN && p.Queue.Complete(wc.WRID), "no message that lost a packet", "%s", rig.Describe(&wc))
+		s.port.Sync()
+		if wc, ok := s.port.PollCompletion(0); ok {
+			s.port.Check(wc.Status != verbs.WCSuccess && wc.QPN == p.QPN && p.Queue.Complete(wc.WRID), "no message that lost a packet", "%s", rig.Describe(&wc))
 			at := s.release(wc.WRID)
 			copy(s.want[at:][:srqBufferLen], s.mem.Buf[at:]) // may have a part of the message
 		} else {

@@ -58,7 +58,7 @@ type (
 
 // senderDialogue is a dialogue with a queue pair that sends requests.
 type senderDialogue struct {
-	*Conn
+	conn       *Conn
 	m          *model.UCSender
 	ops        []verbs.WROpcode // opcodes of the requests
 	ids        uint64           // ID of the next request or receive
@@ -75,7 +75,7 @@ func openSender(p *Port, kind verbs.QPType, service ib.Transport, psn uint32) *s
 	c := p.connect(Setup{qpType: kind, caps: verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 8, MaxSendSGE: 3, MaxRecvSGE: 1}, Modify: func(a *verbs.QPAttr) {
 		a.PathMTU, a.SQPSN = verbs.MTU256, psn
 	}})
-	return &senderDialogue{Conn: c, ids: 1, m: &model.UCSender{Service: service, Peer: peerQPN, MTU: ucMTU, PSN: ib.PSN(psn), PKey: p.pkey(0)}}
+	return &senderDialogue{conn: c, ids: 1, m: &model.UCSender{Service: service, Peer: peerQPN, MTU: ucMTU, PSN: ib.PSN(psn), PKey: p.pkey(0)}}
 }
 
 func openUCSender(p *Port) *senderDialogue {
@@ -94,7 +94,7 @@ func openXRCSender(p *Port) *senderDialogue {
 }
 
 // Close frees the objects of the dialogue.
-func (s *senderDialogue) Close() { s.closeConn(s.Conn) }
+func (s *senderDialogue) Close() { s.conn.closeConn(s.conn) }
 
 // senderPost is a request, before it has an ID.
 type senderPost struct {
@@ -150,10 +150,10 @@ func (s *senderDialogue) request(p senderPost) model.UCRequest {
 	if r.HasResponse() {
 		off += SinkOffset
 	}
-	r.Payload = s.LocalMem.Buf[off:][:p.n]
+	r.Payload = s.conn.LocalMem.Buf[off:][:p.n]
 	for _, n := range []int{p.split, p.split, p.n} { // up to three SGEs; the last has the rest
 		if n = min(n, p.n); n > 0 {
-			r.WR.SGL = append(r.WR.SGL, s.LocalMem.SGE(off, n))
+			r.WR.SGL = append(r.WR.SGL, s.conn.LocalMem.SGE(off, n))
 			off, p.n = off+n, p.n-n
 		}
 	}
@@ -172,7 +172,7 @@ func (s *senderDialogue) completion(r model.UCRequest, status verbs.WCStatus) []
 	if status == verbs.WCSuccess && r.WR.Flags&verbs.SendSignaled == 0 {
 		return nil
 	}
-	return []verbs.WC{{WRID: r.WR.WRID, Status: status, QPN: s.QP.QPN(), Opcode: senderCompletions[r.WR.Opcode]}}
+	return []verbs.WC{{WRID: r.WR.WRID, Status: status, QPN: s.conn.QP.QPN(), Opcode: senderCompletions[r.WR.Opcode]}}
 }
 
 // post posts requests with one call.
@@ -181,19 +181,19 @@ func (s *senderDialogue) post(all []model.UCRequest) {
 	for _, r := range all {
 		wrs = append(wrs, r.WR)
 	}
-	s.PostSend(s.QP, wrs...)
+	s.conn.PostSend(s.conn.QP, wrs...)
 }
 
 // expectSent fails the case unless the next packets are those of a request. After a failed request,
 // the first packet may have any PSN.
 func (s *senderDialogue) expectSent(r model.UCRequest) {
 	if s.psnUnknown {
-		a := s.expectAnyPacket("a packet of a request")
-		s.skipped = slices.Insert(s.skipped, 0, a)
+		a := s.conn.expectAnyPacket("a packet of a request")
+		s.conn.skipped = slices.Insert(s.conn.skipped, 0, a)
 		s.m.PSN, s.psnUnknown = a.PSN(), false
 	}
 	for _, want := range s.m.Send(r) {
-		s.expect(want)
+		s.conn.expect(want)
 	}
 }
 
@@ -227,7 +227,7 @@ func (s *senderDialogue) finish(all []model.UCRequest, together bool) {
 	if s.m.Service == ib.XRC {
 		responses = append(responses, ib.Ack(s.m.PSN.Add(-1), s.completed))
 		for _, p := range responses {
-			s.Send(p.On(ib.XRC))
+			s.conn.Send(p.On(ib.XRC))
 		}
 	}
 	s.compare(want)
@@ -255,24 +255,24 @@ func (s *senderDialogue) response(r model.UCRequest, first ib.PSN) (packets []ib
 // expectInSink adds the data of a response to the expected content of memory.
 func (s *senderDialogue) expectInSink(r model.UCRequest, data []byte) {
 	if s.sink == nil {
-		s.sink = slices.Clone(s.LocalMem.Buf[SinkOffset:])
+		s.sink = slices.Clone(s.conn.LocalMem.Buf[SinkOffset:])
 	}
 	if len(data) > 0 {
-		copy(s.sink[r.WR.SGL[0].Addr-s.LocalMem.Addr()-SinkOffset:], data)
+		copy(s.sink[r.WR.SGL[0].Addr-s.conn.LocalMem.Addr()-SinkOffset:], data)
 	}
 }
 
 // compare fails the case unless the device has these completions, the expected memory, and has sent
 // nothing else.
 func (s *senderDialogue) compare(want []verbs.WC) {
-	s.compareCompletions(want)
-	s.expectNoPackets()
+	s.conn.compareCompletions(want)
+	s.conn.expectNoPackets()
 	if s.sink != nil {
-		s.ExpectBytes(s.LocalMem, SinkOffset, s.sink)
+		s.conn.ExpectBytes(s.conn.LocalMem, SinkOffset, s.sink)
 	}
-	s.ExpectUnchangedOutside(s.LocalMem, SinkOffset, len(s.sink))
-	s.ExpectUntouched(s.TargetMem)
-	s.expectEvents()
+	s.conn.ExpectUnchangedOutside(s.conn.LocalMem, SinkOffset, len(s.sink))
+	s.conn.ExpectUntouched(s.conn.TargetMem)
+	s.conn.expectEvents()
 }
 
 // drawSenderNoise draws a response or CNP, which must have no effect on a UC queue pair.
@@ -289,9 +289,9 @@ func drawSenderNoise(_ *senderDialogue, r *rand.Rand) senderStep {
 	i, delta := r.IntN(len(kinds)), rig.Pick(r, -1, 0, 1)
 	return step(func(s *senderDialogue) {
 		pkt := kinds[i](s.m.PSN.Add(delta))
-		s.Send(pkt)
+		s.conn.Send(pkt)
 		s.compare(nil)
-		s.ExpectState(s.QP, verbs.QPStateRTS)
+		s.conn.ExpectState(s.conn.QP, verbs.QPStateRTS)
 	}, "%v with the next PSN %+d", kinds[i](0).Opcode(), delta)
 }
 
@@ -300,14 +300,14 @@ func drawSenderNoise(_ *senderDialogue, r *rand.Rand) senderStep {
 func drawSenderDrain(s *senderDialogue, r *rand.Rand) senderStep {
 	all := s.drawPosts(r)
 	return step(func(s *senderDialogue) {
-		s.ToState(s.QP, verbs.QPStateSQD)
+		s.conn.ToState(s.conn.QP, verbs.QPStateSQD)
 		var requests []model.UCRequest
 		for _, p := range all {
 			requests = append(requests, s.request(p))
 		}
 		s.post(requests)
 		s.compare(nil)
-		s.ToState(s.QP, verbs.QPStateRTS)
+		s.conn.ToState(s.conn.QP, verbs.QPStateRTS)
 		s.finish(requests, false)
 	}, "the application posts %v in SQD, and moves the queue pair to RTS", all)
 }
@@ -342,14 +342,14 @@ func drawSenderFailure(s *senderDialogue, r *rand.Rand) senderStep {
 		}
 		s.psnUnknown = true
 		s.compare(want)
-		s.AwaitState(s.QP, verbs.QPStateSQE)
+		s.conn.AwaitState(s.conn.QP, verbs.QPStateSQE)
 		last := s.request(bad)
 		s.post([]model.UCRequest{last})
 		s.compare(s.completion(last, verbs.WCWRFlushErr))
 		if message {
 			s.receive(16)
 		}
-		s.ToState(s.QP, verbs.QPStateRTS)
+		s.conn.ToState(s.conn.QP, verbs.QPStateRTS)
 		s.compare(nil)
 	}, "the application posts %v, of which request %d has a wrong L_Key", all, at)
 }
@@ -364,11 +364,11 @@ func drawSenderReceive(_ *senderDialogue, r *rand.Rand) senderStep {
 func (s *senderDialogue) receive(n int) {
 	id := s.ids
 	s.ids++
-	s.PostRecv(s.QP, id, s.TargetMem.SGE(0, 256))
-	s.Send(ucSendOnly(s.PeerPSN(s.received), n))
+	s.conn.PostRecv(s.conn.QP, id, s.conn.TargetMem.SGE(0, 256))
+	s.conn.Send(ucSendOnly(s.conn.PeerPSN(s.received), n))
 	s.received++
-	s.ExpectRecv(id, n)
-	s.ExpectBytes(s.TargetMem, 0, Data(n))
-	s.TargetMem.Snapshot()
+	s.conn.ExpectRecv(id, n)
+	s.conn.ExpectBytes(s.conn.TargetMem, 0, Data(n))
+	s.conn.TargetMem.Snapshot()
 	s.compare(nil)
 }

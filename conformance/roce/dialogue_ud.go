@@ -95,7 +95,7 @@ type (
 
 // udDialogue is a dialogue with the UD queue pairs of a port.
 type udDialogue struct {
-	*Port
+	port    *Port
 	m       *model.UDPort
 	qps     []verbs.QP                     // in the order of m.QPs
 	waiting map[verbs.QP][]model.UDRequest // requests that were posted in SQD
@@ -136,7 +136,7 @@ func pickUD(r *rand.Rand) int { return rig.Pick(r, 0, 0, 1, 2) }
 // openUD makes queue pairs in RTS. The last has another Q_Key than the others.
 func openUD(p *Port) *udDialogue {
 	s := &udDialogue{
-		Port: p, mtu: p.QueryPort().ActiveMTU.Bytes(), waiting: make(map[verbs.QP][]model.UDRequest), used: make(map[uint64]model.UDSpan),
+		port: p, mtu: p.QueryPort().ActiveMTU.Bytes(), waiting: make(map[verbs.QP][]model.UDRequest), used: make(map[uint64]model.UDSpan),
 		paths: make(map[verbs.AHAttr]verbs.AH), ids: 1, before: p.QueryPort(), pkeys: p.pkeyTable(),
 	}
 	p.Checker.AnyPKey = true // the model checks them
@@ -175,27 +175,27 @@ func (s *udDialogue) Close() {
 		for g := range q.Groups {
 			_ = s.qps[i].DetachMulticast(verbs.GIDFrom(g))
 		}
-		s.Must("a queue pair that can be destroyed", s.qps[i].Close())
+		s.port.Must("a queue pair that can be destroyed", s.qps[i].Close())
 	}
 	for _, ah := range s.paths {
-		s.Must("an address handle that can be destroyed", ah.Close())
+		s.port.Must("an address handle that can be destroyed", ah.Close())
 	}
-	s.Must("memory that can be deregistered", s.mem.Close())
-	s.Must("memory that can be deregistered", s.source.Close())
+	s.port.Must("memory that can be deregistered", s.mem.Close())
+	s.port.Must("memory that can be deregistered", s.source.Close())
 }
 
 // compare fails the case unless the device has these completions, the memory of the model, and has
 // sent nothing.
 func (s *udDialogue) compare(want []verbs.WC) {
-	s.compareCompletions(want)
-	s.expectNoPackets()
+	s.port.compareCompletions(want)
+	s.port.expectNoPackets()
 	for _, wc := range want {
 		s.release(wc.WRID)
 	}
-	s.compareMemory(s.mem, s.m.Mem, s.m.Undefined)
-	s.ExpectUntouched(s.source)
+	s.port.compareMemory(s.mem, s.m.Mem, s.m.Undefined)
+	s.port.ExpectUntouched(s.source)
 	s.m.Undefined = nil
-	s.expectEvents()
+	s.port.expectEvents()
 }
 
 // release makes the buffer of a receive free again. It ignores IDs of send requests.
@@ -249,10 +249,10 @@ func (s *udDialogue) postReceive(i, n, split int) {
 	}
 	if q.State == verbs.QPStateReset {
 		_, err := qp.PostRecv([]verbs.RecvWR{{WRID: r.ID, SGL: sgl}})
-		s.MustFail("a receive in RESET", err, nil)
+		s.port.MustFail("a receive in RESET", err, nil)
 		return
 	}
-	s.PostRecv(qp, r.ID, sgl...)
+	s.port.PostRecv(qp, r.ID, sgl...)
 	if q.State == verbs.QPStateErr {
 		s.compare([]verbs.WC{{WRID: r.ID, Status: verbs.WCWRFlushErr, QPN: q.QPN}})
 		return
@@ -323,9 +323,9 @@ func (z udSize) String() string {
 
 // newUDDatagram draws a valid datagram to a queue pair, not to a group.
 func newUDDatagram(s *udDialogue, r *rand.Rand) udDatagram {
-	d := udDatagram{to: pickUD(r), size: drawUDSize(s, r), addr: r.IntN(len(s.Local)), group: -1}
+	d := udDatagram{to: pickUD(r), size: drawUDSize(s, r), addr: r.IntN(len(s.port.Local)), group: -1}
 	source := rig.Pick(r, udPeerQPN, uint32(s.qps[d.to].QPN()), 1, 0xfffffe, r.Uint32()&0xffffff)
-	p := ib.Datagram(ib.PSN(r.Uint32()&0xffffff), 0, source, nil).From(s.Peers[r.IntN(min(2, len(s.Peers)))])
+	p := ib.Datagram(ib.PSN(r.Uint32()&0xffffff), 0, source, nil).From(s.port.Peers[r.IntN(min(2, len(s.port.Peers)))])
 	if chance(r, 2) {
 		p = p.WithOpcode(ib.OpUDSendOnlyImm).WithImm(r.Uint32())
 	}
@@ -335,9 +335,9 @@ func newUDDatagram(s *udDialogue, r *rand.Rand) udDatagram {
 		p = p.WithReserved(uint8(r.Uint32()&63), uint8(r.Uint32()&127))
 	}
 	p = p.WithTClass(uint8(r.Uint32()) &^ 3).WithHopLimit(uint8(1 + r.IntN(255))).WithSrcPort(uint16(0xc000 + r.IntN(0x4000)))
-	if s.deviceAddr.Is6() {
+	if s.port.deviceAddr.Is6() {
 		p.IP.FlowLabel = new(r.Uint32() & 0xfffff)
-	} else if !s.UDPSockets {
+	} else if !s.port.UDPSockets {
 		p.IP.ID = new(r.Uint32() & 0xffff)
 	}
 	if chance(r, 4) {
@@ -352,7 +352,7 @@ func newUDDatagram(s *udDialogue, r *rand.Rand) udDatagram {
 func (s *udDialogue) send(d udDatagram) []verbs.WC {
 	q := s.m.QPs[d.to]
 	pkt := d.pkt.WithPayload(rig.Pattern(d.size.bytes(s, d.to), byte(s.ids))).To(uint32(q.QPN))
-	pkt = pkt.WithDETH(q.QKey, *d.pkt.DETH.SrcQP).Via(pkt.IP.Src, s.Local[min(d.addr, len(s.Local)-1)]).WithPKey(q.PKey | pkeyFullMember)
+	pkt = pkt.WithDETH(q.QKey, *d.pkt.DETH.SrcQP).Via(pkt.IP.Src, s.port.Local[min(d.addr, len(s.port.Local)-1)]).WithPKey(q.PKey | pkeyFullMember)
 	if d.limited && d.fault == nil {
 		pkt = pkt.WithPKey(q.PKey &^ pkeyFullMember)
 	}
@@ -367,7 +367,7 @@ func (s *udDialogue) send(d udDatagram) []verbs.WC {
 	}
 	s.ids++
 	want := s.m.Receive(pkt.Build())
-	s.SendPacket(pkt)
+	s.port.SendPacket(pkt)
 	return want
 }
 
@@ -378,14 +378,14 @@ func (s *udDialogue) sendAll(all ...udDatagram) {
 		want = append(want, s.send(d)...)
 	}
 	s.compare(want)
-	now := s.QueryPort()
+	now := s.port.QueryPort()
 	s.compareCount("Q_Key violations", s.m.QKeyViolations, now.QKeyViolations-s.before.QKeyViolations)
 	s.compareCount("bad P_Keys", s.m.BadPKeys, now.BadPKeys-s.before.BadPKeys)
 }
 
 // compareCount fails the case unless a counter of the port is within the limits of the model.
 func (s *udDialogue) compareCount(name string, want model.UDCount, got uint32) {
-	s.Check(want.Min <= got && got <= want.Max, fmt.Sprintf("%d to %d %s", want.Min, want.Max, name), "%d", got)
+	s.port.Check(want.Min <= got && got <= want.Max, fmt.Sprintf("%d to %d %s", want.Min, want.Max, name), "%d", got)
 }
 
 // drawUDDatagram draws a valid datagram, which may be too long for its receive.
@@ -484,10 +484,10 @@ func (s *udDialogue) join(i, g int) {
 	q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
 	err := s.qps[i].AttachMulticast(verbs.GIDFrom(group))
 	if !q.Groups[group] {
-		s.Must("a queue pair that joins a group", err)
+		s.port.Must("a queue pair that joins a group", err)
 	}
 	q.Groups[group] = true
-	s.MustFail("destroying a queue pair in a group", s.qps[i].Close(), nil)
+	s.port.MustFail("destroying a queue pair in a group", s.qps[i].Close(), nil)
 }
 
 // drawUDWholeGroup draws a datagram to a group, after the first two queue pairs have joined it and
@@ -514,7 +514,7 @@ func drawUDLeave(s *udDialogue, r *rand.Rand) udStep {
 		q, group := s.m.QPs[i], s.groups[g%len(s.groups)]
 		err := s.qps[i].DetachMulticast(verbs.GIDFrom(group))
 		if q.Groups[group] {
-			s.Must("a queue pair that leaves a group", err)
+			s.port.Must("a queue pair that leaves a group", err)
 		}
 		for range 20 { // as long as the queue pair has joined more often
 			if err := s.qps[i].DetachMulticast(verbs.GIDFrom(group)); err != nil {
@@ -538,7 +538,7 @@ func drawUDKey(_ *udDialogue, r *rand.Rand) udStep {
 			q.QKey = key
 		} else {
 			privileged := key>>31 == 1
-			s.Check(privileged, fmt.Sprintf("Q_Key %#x", key), "%v", err)
+			s.port.Check(privileged, fmt.Sprintf("Q_Key %#x", key), "%v", err)
 		}
 		s.compareAttr(i)
 	}, "Q_Key %#x for queue pair %d", key, i)

@@ -14,13 +14,13 @@ import (
 // compareAttr fails the case unless the state, the keys and, if it is known, the next PSN of the
 // i-th queue pair are those of the model.
 func (s *udDialogue) compareAttr(i int) {
-	q, a := s.m.QPs[i], s.QueryQP(s.qps[i])
-	s.Check(a.State == q.State, fmt.Sprintf("queue pair %d in %v", i, q.State), "%v", a.State)
+	q, a := s.m.QPs[i], s.port.QueryQP(s.qps[i])
+	s.port.Check(a.State == q.State, fmt.Sprintf("queue pair %d in %v", i, q.State), "%v", a.State)
 	if q.State != verbs.QPStateReset {
-		s.Check(a.QKey == q.QKey && a.PKeyIndex == q.PKeyIndex, fmt.Sprintf("Q_Key %#x and P_Key index %d of queue pair %d", q.QKey, q.PKeyIndex, i), "%#x and %d", a.QKey, a.PKeyIndex)
+		s.port.Check(a.QKey == q.QKey && a.PKeyIndex == q.PKeyIndex, fmt.Sprintf("Q_Key %#x and P_Key index %d of queue pair %d", q.QKey, q.PKeyIndex, i), "%#x and %d", a.QKey, a.PKeyIndex)
 	}
 	if q.State == verbs.QPStateRTS && q.PSNSlack == 0 && len(s.waiting[s.qps[i]]) == 0 {
-		s.Check(ib.PSN(a.SQPSN) == q.PSN, fmt.Sprintf("next PSN %d of queue pair %d", q.PSN, i), "%d", a.SQPSN)
+		s.port.Check(ib.PSN(a.SQPSN) == q.PSN, fmt.Sprintf("next PSN %d of queue pair %d", q.PSN, i), "%d", a.SQPSN)
 	}
 }
 
@@ -59,14 +59,14 @@ func (s *udDialogue) toState(i int, to verbs.QPState) {
 		s.toState(i, verbs.QPStateReset)
 		s.advance(i)
 	case to == verbs.QPStateReset:
-		s.ToState(qp, to)
+		s.port.ToState(qp, to)
 		for _, r := range q.Receives {
 			s.release(r.ID)
 		}
 		q.Receives, q.State = nil, to
 		delete(s.waiting, qp)
 	case to == verbs.QPStateErr && q.State != verbs.QPStateReset:
-		s.ToState(qp, to)
+		s.port.ToState(qp, to)
 		want := q.Flush()
 		for _, r := range s.waiting[qp] {
 			want = append(want, verbs.WC{WRID: r.WR.WRID, Status: verbs.WCWRFlushErr, QPN: q.QPN})
@@ -74,7 +74,7 @@ func (s *udDialogue) toState(i int, to verbs.QPState) {
 		delete(s.waiting, qp)
 		s.compare(want)
 	case to == verbs.QPStateSQD && q.State == verbs.QPStateRTS:
-		s.ToState(qp, to)
+		s.port.ToState(qp, to)
 		q.State = to
 	case to == verbs.QPStateSQE && q.State == verbs.QPStateRTS:
 		s.failSend(i)
@@ -96,7 +96,7 @@ func (s *udDialogue) failSend(i int) {
 		{WRID: all[1].WR.WRID, Status: verbs.WCLocProtErr, QPN: q.QPN},
 		{WRID: all[2].WR.WRID, Status: verbs.WCWRFlushErr, QPN: q.QPN},
 	})
-	s.AwaitState(s.qps[i], verbs.QPStateSQE)
+	s.port.AwaitState(s.qps[i], verbs.QPStateSQE)
 }
 
 // advance moves the i-th queue pair to the next state on the way to RTS. Requests that waited in
@@ -105,25 +105,25 @@ func (s *udDialogue) advance(i int) {
 	q, qp := s.m.QPs[i], s.qps[i]
 	switch q.State {
 	case verbs.QPStateReset:
-		s.ToInit(qp, 0, q.QKey)
+		s.port.ToInit(qp, 0, q.QKey)
 		if q.PKeyIndex != 0 {
-			s.Must("a queue pair with another P_Key", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: q.PKeyIndex}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+			s.port.Must("a queue pair with another P_Key", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: q.PKeyIndex}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
 		}
 		q.State = verbs.QPStateInit
 	case verbs.QPStateInit:
-		s.ToRTR(qp, verbs.QPAttr{})
+		s.port.ToRTR(qp, verbs.QPAttr{})
 		q.State = verbs.QPStateRTR
 	case verbs.QPStateRTR:
-		s.ToRTS(qp, verbs.QPAttr{SQPSN: uint32(q.PSN)})
+		s.port.ToRTS(qp, verbs.QPAttr{SQPSN: uint32(q.PSN)})
 		q.State, q.PSNSlack = verbs.QPStateRTS, 0
 	case verbs.QPStateSQD, verbs.QPStateSQE:
-		s.ToState(qp, verbs.QPStateRTS)
+		s.port.ToState(qp, verbs.QPStateRTS)
 		q.State = verbs.QPStateRTS
 		waiting := s.waiting[qp]
 		delete(s.waiting, qp)
 		s.expectAllSent(i, waiting)
 	case verbs.QPStateErr:
-		s.ToState(qp, verbs.QPStateReset)
+		s.port.ToState(qp, verbs.QPStateReset)
 		q.State = verbs.QPStateReset
 	}
 	s.compareAttr(i)
@@ -133,7 +133,7 @@ func (s *udDialogue) advance(i int) {
 func (s *udDialogue) newRequest(n int) model.UDRequest {
 	r := model.UDRequest{
 		WR:     verbs.SendWR{WRID: s.ids | sendIDs, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, UD: verbs.UD{QPN: udPeerQPN, QKey: udQKey}},
-		Source: s.Local[0], Path: s.peerAttr(s.Peer).AH,
+		Source: s.port.Local[0], Path: s.port.peerAttr(s.port.Peer).AH,
 	}
 	s.ids++
 	r.WR.UD.AH = s.handle(r.Path)
@@ -157,7 +157,7 @@ func (s *udDialogue) withPayload(r model.UDRequest, off, n int) model.UDRequest 
 // handle returns the address handle of a path, and makes it if there is none.
 func (s *udDialogue) handle(a verbs.AHAttr) verbs.AH {
 	if s.paths[a] == nil {
-		s.paths[a] = rig.Result(s.PD.CreateAH(a))(s, "an address handle")
+		s.paths[a] = rig.Result(s.port.PD.CreateAH(a))(s.port, "an address handle")
 	}
 	return s.paths[a]
 }
@@ -194,13 +194,13 @@ func (s *udDialogue) drawSend(r *rand.Rand) drawnSend {
 func (s *udDialogue) request(d drawnSend) model.UDRequest {
 	req := s.newRequest(0)
 	req.WR.Opcode, req.WR.Flags, req.WR.Imm = d.op, d.flags, d.imm
-	req.Source, req.Path.GRH.SGIDIndex = s.Local[d.source%len(s.Local)], s.gidIndex(s.Local[d.source%len(s.Local)])
-	dest := s.Peers[max(0, d.dest)%len(s.Peers)]
+	req.Source, req.Path.GRH.SGIDIndex = s.port.Local[d.source%len(s.port.Local)], s.port.gidIndex(s.port.Local[d.source%len(s.port.Local)])
+	dest := s.port.Peers[max(0, d.dest)%len(s.port.Peers)]
 	req.WR.UD.QPN, req.WR.UD.QKey = d.to.QPN, d.to.QKey
 	if d.dest < 0 {
 		dest = s.groups[-d.dest%len(s.groups)]
 		req.WR.UD.QPN = verbs.MulticastQPN
-		s.Must("the peer in a group", s.Wire.Join(dest))
+		s.port.Must("the peer in a group", s.port.Wire.Join(dest))
 	}
 	req.Path.GRH.DGID, req.Path.GRH.HopLimit = verbs.GIDFrom(dest), d.path.HopLimit
 	req.Path.GRH.TrafficClass, req.Path.GRH.FlowLabel = d.path.TrafficClass, d.path.FlowLabel
@@ -225,7 +225,7 @@ func drawUDPaths(s *udDialogue, r *rand.Rand) udStep {
 		d := s.drawSend(r)
 		d.source, d.dest = r.IntN(2), r.IntN(2)
 		d.to.QKey = rig.Pick(r, d.to.QKey, 0x80000000, 0x80010000, 0xffffffff)
-		if chance(r, 4) && s.Caps.Has(verbs.CapMulticast) {
+		if chance(r, 4) && s.port.Caps.Has(verbs.CapMulticast) {
 			d.dest = -1 - r.IntN(3)
 		}
 		d.path = verbs.GRH{HopLimit: uint8(1 + r.IntN(255)), TrafficClass: uint8(r.Uint32()), FlowLabel: r.Uint32() & 0xfffff}
@@ -256,10 +256,10 @@ func (s *udDialogue) post(i int, all ...model.UDRequest) {
 	}
 	if s.m.QPs[i].State < verbs.QPStateRTS {
 		_, err := s.qps[i].PostSend(wrs)
-		s.MustFail(fmt.Sprintf("a send in %v", s.m.QPs[i].State), err, nil)
+		s.port.MustFail(fmt.Sprintf("a send in %v", s.m.QPs[i].State), err, nil)
 		return
 	}
-	s.PostSend(s.qps[i], wrs...)
+	s.port.PostSend(s.qps[i], wrs...)
 }
 
 // afterPost fails the case unless the device sends posted requests in RTS, keeps them in SQD, and
@@ -300,19 +300,19 @@ func (s *udDialogue) expectAllSent(i int, all []model.UDRequest) {
 // may have used up to PSNSlack PSNs.
 func (s *udDialogue) expectSent(i int, r model.UDRequest) {
 	q := s.m.QPs[i]
-	got := s.expectAnyPacket(fmt.Sprintf("a datagram of %d bytes of queue pair %d", len(r.Payload), i))
+	got := s.port.expectAnyPacket(fmt.Sprintf("a datagram of %d bytes of queue pair %d", len(r.Payload), i))
 	if more := got.PSN().Sub(q.PSN); more > 0 && more <= q.PSNSlack {
 		q.PSN = got.PSN()
 	}
 	q.PSNSlack = 0
-	s.checkPacket(q.Send(r), got)
+	s.port.checkPacket(q.Send(r), got)
 	const ecn = 3
 	allowed := []uint8{0}
-	if s.Caps.Has(verbs.CapCongestion) {
+	if s.port.Caps.Has(verbs.CapCongestion) {
 		allowed = []uint8{0, 1, 2}
 	}
 	tclass := *got.IP.TClass
-	s.Check(tclass&^ecn == r.Path.GRH.TrafficClass&^ecn && slices.Contains(allowed, tclass&ecn),
+	s.port.Check(tclass&^ecn == r.Path.GRH.TrafficClass&^ecn && slices.Contains(allowed, tclass&ecn),
 		fmt.Sprintf("traffic class %#02x with ECN bits of %v", r.Path.GRH.TrafficClass&^ecn, allowed), "%#02x", tclass)
 }
 
@@ -331,12 +331,12 @@ func drawUDOversize(_ *udDialogue, r *rand.Rand) udStep {
 			s.compare(nil)
 			return
 		}
-		wc := s.NextCompletion()
-		s.Check(wc.WRID == wr.WRID && (wc.Status == verbs.WCSuccess || wc.Status == verbs.WCLocLenErr),
+		wc := s.port.NextCompletion()
+		s.port.Check(wc.WRID == wr.WRID && (wc.Status == verbs.WCSuccess || wc.Status == verbs.WCLocLenErr),
 			"a datagram beyond the MTU that completes with success, or with an error of its length", "%s", rig.Describe(&wc))
 		s.compare(nil)
-		if wc.Status != verbs.WCSuccess && s.QueryQP(s.qps[i]).State == verbs.QPStateSQE {
-			s.ToState(s.qps[i], verbs.QPStateRTS)
+		if wc.Status != verbs.WCSuccess && s.port.QueryQP(s.qps[i]).State == verbs.QPStateSQE {
+			s.port.ToState(s.qps[i], verbs.QPStateRTS)
 		}
 		s.compareAttr(i)
 	}, "queue pair %d posts a datagram of %d bytes more than the MTU", i, more)
@@ -358,14 +358,14 @@ func drawUDLoopback(s *udDialogue, r *rand.Rand) udStep {
 		}
 		d.n = udSize{n: d.n, capped: true}.bytes(s, to)
 		req := s.request(d)
-		req.Path.GRH.DGID = verbs.GIDFrom(s.Local[0])
+		req.Path.GRH.DGID = verbs.GIDFrom(s.port.Local[0])
 		req.WR.UD.AH = s.handle(req.Path)
 		s.post(from, req)
 		sent := s.m.QPs[from].Send(req)
 		want := s.receiveOwn(sent)
-		s.Sync()
+		s.port.Sync()
 		// On some benches the datagram is also seen on the wire.
-		s.skipped = slices.DeleteFunc(s.skipped, func(a Arrival) bool { return a.IP.Dst == s.Local[0] })
+		s.port.skipped = slices.DeleteFunc(s.port.skipped, func(a Arrival) bool { return a.IP.Dst == s.port.Local[0] })
 		s.compare(append(want, verbs.WC{WRID: req.WR.WRID, QPN: s.m.QPs[from].QPN, Opcode: verbs.WCOpSend}))
 		s.compareAttr(from)
 	}, "queue pair %d sends %v to queue pair %d, with a wrong Q_Key: %v", from, d, to, wrongKey)
@@ -394,14 +394,14 @@ func drawUDGroupSend(s *udDialogue, r *rand.Rand) udStep {
 		s.post(from, req)
 		next := q.PSN
 		s.expectSent(from, req)
-		wc := s.NextCompletion()
-		s.Sync()
-		got := append([]verbs.WC{wc}, s.Completions()...)
+		wc := s.port.NextCompletion()
+		s.port.Sync()
+		got := append([]verbs.WC{wc}, s.port.Completions()...)
 		want := []verbs.WC{{WRID: req.WR.WRID, QPN: q.QPN, Opcode: verbs.WCOpSend}}
 		q.PSN = next
 		sent := q.Send(req)
 		want = append(want, s.copies(sent, got)...)
-		s.matchCompletions(want, got)
+		s.port.matchCompletions(want, got)
 		for _, wc := range want {
 			s.release(wc.WRID)
 		}

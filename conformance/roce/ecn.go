@@ -171,10 +171,10 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoCongestion"}, Run: onFlow(func(f *flow) {
 		before := f.burst()
 		f.expectSlowedBy(ib.CNP())
-		f.sendCNPs(ib.CNP(), 200)
+		f.conn.sendCNPs(ib.CNP(), 200)
 		limit := 2 * max(before, flowQuick)
 		if after := f.burstUnder(ib.CNP(), f); before <= flowSlow {
-			f.Check(after >= limit, fmt.Sprintf("half the rate or less after many CNPs: %v or more for %d packets", limit, flowPackets), "%v", after)
+			f.conn.Check(after >= limit, fmt.Sprintf("half the rate or less after many CNPs: %v or more for %d packets", limit, flowPackets), "%v", after)
 		}
 	}),
 }, {
@@ -198,9 +198,9 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 			rig.BenchCannot("the device does not reduce its rate, which another case checks")
 		}
 		now := slow
-		for until := f.Now() + f.ResponseTimeout(); now > slow/2; now = f.burst() {
-			f.Check(f.Now() < until, fmt.Sprintf("a rate that rises: %v or less for %d packets", slow/2, flowPackets), "%v, after %v", now, f.ResponseTimeout())
-			f.Sleep(maxCNPInterval)
+		for until := f.conn.Now() + f.conn.ResponseTimeout(); now > slow/2; now = f.burst() {
+			f.conn.Check(f.conn.Now() < until, fmt.Sprintf("a rate that rises: %v or less for %d packets", slow/2, flowPackets), "%v, after %v", now, f.conn.ResponseTimeout())
+			f.conn.Sleep(maxCNPInterval)
 		}
 	}),
 }, {
@@ -212,11 +212,11 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		mark := func(p ib.Packet) ib.Packet { p.BTH.BECN, p.BTH.FECN = new(true), new(true); return p }
 		before := f.burst()
 		for k := range 20 {
-			f.exchange(mark(f.peerWrite(k, 0)), f.deviceAck(k, ib.AnyMSN))
+			f.conn.exchange(mark(f.conn.peerWrite(k, 0)), f.conn.deviceAck(k, ib.AnyMSN))
 		}
 		after, limit := f.burst(), 4*max(before, flowSlow)
-		f.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
-		f.expectSameRateUnder(mark(f.peerAck(-1, 0)), f)
+		f.conn.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
+		f.expectSameRateUnder(mark(f.conn.peerAck(-1, 0)), f)
 	}),
 }, {
 	ID: "ecn/drop/cnp-takes-no-psn", Cite: ibta("", "ecn/5"),
@@ -237,12 +237,12 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Expects: "no answer, and queue pairs that send at their rate",
 	Defects: []string{"QPNLoose", "CNPOfAnyHost"}, Run: onFlow(func(f *flow) {
 		f.expectSameRateUnder(ib.CNP().To(0xabcdef), f)
-		f.expectSameRateUnder(ib.CNP().From(f.PeerAddr(1)), f)
-		f.expectSilence(shortWait)
-		if f.Caps.Has(verbs.CapUC) {
-			uc := f.newFlowOf(verbs.QPTypeUC, peerQPN+1, f.QueryPort().ActiveMTU)
-			uc.expectSameRateUnder(ib.CNP().From(f.PeerAddr(1)), uc)
-			uc.expectSilence(shortWait)
+		f.expectSameRateUnder(ib.CNP().From(f.conn.PeerAddr(1)), f)
+		f.conn.expectSilence(shortWait)
+		if f.conn.Caps.Has(verbs.CapUC) {
+			uc := f.conn.newFlowOf(verbs.QPTypeUC, peerQPN+1, f.conn.QueryPort().ActiveMTU)
+			uc.expectSameRateUnder(ib.CNP().From(f.conn.PeerAddr(1)), uc)
+			uc.conn.expectSilence(shortWait)
 		}
 	}),
 }, {
@@ -252,7 +252,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Expects: "no answer, and a queue pair that sends at its rate",
 	Defects: []string{"ICRCIgnored"}, Run: onFlow(func(f *flow) {
 		f.expectSameRateUnder(ib.CNP().BadICRC(), f)
-		f.expectSilence(shortWait)
+		f.conn.expectSilence(shortWait)
 	}),
 }, {
 	ID:   "ecn/count/cnps-sent-agree-with-the-wire",
@@ -274,7 +274,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 
 // flow is a connection on which a case measures the sending rate of the device.
 type flow struct {
-	*Conn
+	conn    *Conn
 	service ib.Transport
 	reads   bool        // the packets are READ responses
 	sent    int         // number of packets so far
@@ -301,7 +301,7 @@ func (p *Port) newFlowOf(kind verbs.QPType, to verbs.QPN, mtu verbs.MTU) *flow {
 	services := map[verbs.QPType]ib.Transport{verbs.QPTypeUC: ib.UC, verbs.QPTypeUD: ib.UD, verbs.QPTypeXRCSend: ib.XRC}
 	c := p.connect(Setup{qpType: kind, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, mtu }})
 	p.Sync() // resolve the peer's address first: the device's host would drop most of a burst meanwhile
-	f := &flow{Conn: c, service: services[kind], source: p.Memory(flowPackets*mtu.Bytes(), verbs.AccessLocalWrite|verbs.AccessRemoteRead)}
+	f := &flow{conn: c, service: services[kind], source: p.Memory(flowPackets*mtu.Bytes(), verbs.AccessLocalWrite|verbs.AccessRemoteRead)}
 	if kind == verbs.QPTypeUD {
 		f.ah = p.newAH(p.PD)
 	}
@@ -321,8 +321,8 @@ func (f *flow) burst() time.Duration {
 func (f *flow) burstUnder(cnp ib.Packet, cnpConn *flow) time.Duration {
 	var took [3]time.Duration
 	for i := range took {
-		cnpConn.sendCNPs(cnp, 20)
-		took[i] = f.burstOnce(func() { cnpConn.Send(cnp) })
+		cnpConn.conn.sendCNPs(cnp, 20)
+		took[i] = f.burstOnce(func() { cnpConn.conn.Send(cnp) })
 	}
 	slices.Sort(took[:])
 	return took[1]
@@ -332,15 +332,15 @@ func (f *flow) burstUnder(cnp ib.Packet, cnpConn *flow) time.Duration {
 // calls sendCNP after each packet and, so that a reduced rate does not rise during a slow verb
 // call, also while no packet arrives.
 func (f *flow) burstOnce(sendCNP func()) time.Duration {
-	start := f.Go("start", f.startBurst)
+	start := f.conn.Go("start", f.startBurst)
 	var first, last time.Duration
 	for i := range flowPackets {
-		pkt, ok := f.NextPacket(cnpInterval)
-		for until := f.Now() + f.ResponseTimeout(); !ok && f.Now() < until; pkt, ok = f.NextPacket(cnpInterval) {
+		pkt, ok := f.conn.NextPacket(cnpInterval)
+		for until := f.conn.Now() + f.conn.ResponseTimeout(); !ok && f.conn.Now() < until; pkt, ok = f.conn.NextPacket(cnpInterval) {
 			sendCNP()
 		}
-		f.Check(ok, fmt.Sprintf("a burst of %d packets", flowPackets), "%d", i)
-		f.checkPacket(ib.Packet{}.WithPSN(f.psn(f.sent)), pkt)
+		f.conn.Check(ok, fmt.Sprintf("a burst of %d packets", flowPackets), "%d", i)
+		f.conn.checkPacket(ib.Packet{}.WithPSN(f.psn(f.sent)), pkt)
 		if i == 0 {
 			first = pkt.At
 		}
@@ -348,13 +348,13 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 		f.sent++
 		sendCNP()
 	}
-	f.Must("a burst that can be posted", start.Wait(f.ResponseTimeout()))
+	f.conn.Must("a burst that can be posted", start.Wait(f.conn.ResponseTimeout()))
 	switch {
 	case f.reads:
 	case f.service == ib.UC || f.service == ib.UD:
-		f.ExpectCompletion(1, verbs.WCSuccess)
+		f.conn.ExpectCompletion(1, verbs.WCSuccess)
 	default:
-		f.completeWith(f.peerAck(f.sent-1, 0).On(f.service), 1)
+		f.conn.completeWith(f.conn.peerAck(f.sent-1, 0).On(f.service), 1)
 	}
 	return last - first
 }
@@ -362,16 +362,16 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 // psn returns the PSN of the n-th packet that the device sends in bursts.
 func (f *flow) psn(n int) ib.PSN {
 	if f.reads {
-		return f.PeerPSN(n)
+		return f.conn.PeerPSN(n)
 	}
-	return f.DevicePSN(n)
+	return f.conn.DevicePSN(n)
 }
 
 // startBurst makes the device send a burst: it sends a READ to the device, or posts datagrams on
 // UD, or else posts a WRITE.
 func (f *flow) startBurst() error {
 	if f.reads {
-		f.Send(ib.ReadRequest(f.psn(f.sent), rethFor(f.source, 0, len(f.source.Buf))))
+		f.conn.Send(ib.ReadRequest(f.psn(f.sent), rethFor(f.source, 0, len(f.source.Buf))))
 		return nil
 	}
 	wrs := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, SGL: f.source.SGL(0, len(f.source.Buf)), Remote: PeerMemory, XRC: verbs.XRC{SRQN: 5}}}
@@ -384,7 +384,7 @@ func (f *flow) startBurst() error {
 	}
 	last := &wrs[len(wrs)-1]
 	last.WRID, last.Flags = 1, verbs.SendSignaled
-	_, err := f.QP.PostSend(wrs)
+	_, err := f.conn.QP.PostSend(wrs)
 	return err
 }
 
@@ -416,7 +416,7 @@ func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	if after < limit && before > flowSlow {
 		rig.BenchCannot("the device takes %v for %d packets without CNPs, and may be slower than the reduced rate", before, flowPackets)
 	}
-	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
+	f.conn.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }
 
 // expectSameRateUnder fails the case if a burst takes four times as long as before, and at least
@@ -425,5 +425,5 @@ func (f *flow) expectSlowedBy(cnp ib.Packet) {
 func (f *flow) expectSameRateUnder(cnp ib.Packet, cnpConn *flow) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, cnpConn), 4*max(before, flowSlow)
-	f.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
+	f.conn.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
 }

@@ -80,7 +80,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	Sends:   "a SEND, when the queue pair is in RTS",
 	Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist, and after refused changes in RTR, RTS and SQD; then an ACK",
 	Defects: []string{"ModifyHalfway"}, Run: onConn(Setup{state: verbs.QPStateInit, Receives: 1}, func(c *Conn) {
-		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
+		m := &qpMover{port: c.Port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
 		toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
 		good := m.Attr(*toRTR)
 		for _, bad := range []struct {
@@ -172,8 +172,8 @@ func (p *Port) expectRefusedModify(qp verbs.QP, what string, a verbs.QPAttr, mas
 // expectRefused fails the case unless a transition with these attributes is refused, and changes
 // nothing.
 func (m *qpMover) expectRefused(qp verbs.QP, t rig.Transition, mask verbs.QPAttrMask, what string) {
-	m.expectRefusedModify(qp, what, m.Attr(t), mask)
-	m.ExpectState(qp, t.From)
+	m.port.expectRefusedModify(qp, what, m.Attr(t), mask)
+	m.port.ExpectState(qp, t.From)
 }
 
 // checkMasks fails the case unless every transition succeeds with its required and optional
@@ -191,8 +191,8 @@ func (m *qpMover) checkMasks() {
 		rig.EachAttr(rig.EveryAttr&^(t.Required|t.Optional|m.unspecified), func(extra verbs.QPAttrMask) {
 			m.expectRefused(qp, t, t.Required|extra, fmt.Sprintf("%s with %v", what, extra))
 		})
-		m.Must(what, m.Modify(qp, t, t.Required))
-		m.ExpectState(qp, t.To)
+		m.port.Must(what, m.Modify(qp, t, t.Required))
+		m.port.ExpectState(qp, t.To)
 		optional := t.Optional &^ rig.MigrationAttrs // checkAltPaths tests these
 		rig.EachAttr(optional, func(extra verbs.QPAttrMask) { m.expectTransition(t, t.Required|extra) })
 		if bits.OnesCount32(uint32(optional)) > 1 {
@@ -218,8 +218,8 @@ func (m *qpMover) checkAltPaths() {
 // succeed.
 func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 	qp, _ := m.newQP(t.From)
-	m.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, mask), m.Modify(qp, t, mask))
-	m.ExpectState(qp, t.To)
+	m.port.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, mask), m.Modify(qp, t, mask))
+	m.port.ExpectState(qp, t.To)
 }
 
 // checkOtherTransitions fails the case unless the device refuses every transition that the table
@@ -243,8 +243,8 @@ func (m *qpMover) checkOtherTransitions() {
 			}
 			for _, mask := range append(masks, 0) {
 				err := m.Modify(qp, rig.Transition{From: from, To: to}, mask)
-				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), err, nil)
-				m.ExpectState(qp, from)
+				m.port.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), err, nil)
+				m.port.ExpectState(qp, from)
 			}
 		}
 	}
@@ -281,7 +281,7 @@ func transitions(kind verbs.QPType) []rig.Transition {
 
 // qpMover tests the state transitions of a queue pair type.
 type qpMover struct {
-	*Port
+	port  *Port
 	kind  verbs.QPType
 	table []rig.Transition
 	// unspecified are attributes that a device may accept or reject in every transition.
@@ -291,7 +291,7 @@ type qpMover struct {
 // onTransitions makes the body of a case from a function that uses a qpMover.
 func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
-		m := &qpMover{Port: p, kind: kind, table: transitions(kind)}
+		m := &qpMover{port: p, kind: kind, table: transitions(kind)}
 		if !p.Caps.Has(verbs.CapAutoMigration) {
 			m.unspecified = rig.MigrationAttrs
 		}
@@ -301,12 +301,12 @@ func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Ben
 
 // Attr returns valid values of all attributes for a transition.
 func (m *qpMover) Attr(t rig.Transition) verbs.QPAttr {
-	a := m.peerAttr(m.Peer)
+	a := m.port.peerAttr(m.port.Peer)
 	a.State, a.CurState = t.To, t.From
 	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPeerPSN, firstDevicePSN, 1, udQKey
 	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	a.AltAH, a.AltPort, a.PathMigState = a.AH, 1, verbs.MigRearm
-	a.AltAH.GRH.DGID = verbs.GIDFrom(m.PeerAddr(1))
+	a.AltAH.GRH.DGID = verbs.GIDFrom(m.port.PeerAddr(1))
 	a.Caps = verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}
 	return a
 }
@@ -319,20 +319,20 @@ func (m *qpMover) Modify(qp verbs.QP, t rig.Transition, mask verbs.QPAttrMask) e
 // newQP returns a new queue pair in a state. It returns false for SQE if the device moves
 // queue pairs to ERR instead, which another case tests.
 func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
-	qp := m.CreateQP(qpInit(m.Rig, m.kind, verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}))
+	qp := m.port.CreateQP(qpInit(m.port.Rig, m.kind, verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}))
 	current := verbs.QPStateReset
 	for _, next := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD} {
 		switch {
 		case current == state:
 			return qp, true
 		case state == verbs.QPStateErr && current == verbs.QPStateInit:
-			m.ToState(qp, verbs.QPStateErr)
+			m.port.ToState(qp, verbs.QPStateErr)
 			return qp, true
 		case state == verbs.QPStateSQE && current == verbs.QPStateRTS:
 			return qp, m.failSend(qp)
 		}
 		t := m.find(current, next)
-		m.Must(fmt.Sprintf("%v to %v", current, next), m.Modify(qp, *t, t.Required))
+		m.port.Must(fmt.Sprintf("%v to %v", current, next), m.Modify(qp, *t, t.Required))
 		current = next
 	}
 	return qp, true
@@ -351,12 +351,12 @@ func (m *qpMover) find(from, to verbs.QPState) *rig.Transition {
 // failSend posts a SEND with a bad key to an unreliable queue pair, which must complete with an
 // error. It reports whether the queue pair is then in SQE.
 func (m *qpMover) failSend(qp verbs.QP) bool {
-	wr := m.badSendWR(1)
+	wr := m.port.badSendWR(1)
 	if m.kind == verbs.QPTypeUD {
-		wr.UD = verbs.UD{AH: m.newAH(m.PD), QPN: udPeerQPN, QKey: udQKey}
+		wr.UD = verbs.UD{AH: m.port.newAH(m.port.PD), QPN: udPeerQPN, QKey: udQKey}
 	}
-	m.PostSend(qp, wr)
-	wc := m.NextCompletion()
-	m.Check(wc.Status != verbs.WCSuccess, "a request with a bad key that fails", "it succeeds")
-	return m.QueryQP(qp).State == verbs.QPStateSQE
+	m.port.PostSend(qp, wr)
+	wc := m.port.NextCompletion()
+	m.port.Check(wc.Status != verbs.WCSuccess, "a request with a bad key that fails", "it succeeds")
+	return m.port.QueryQP(qp).State == verbs.QPStateSQE
 }

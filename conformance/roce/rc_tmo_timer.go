@@ -249,7 +249,7 @@ func (c *Conn) setRetriesInSQD(retries, rnrRetries uint8) {
 
 // lossyLink connects to a correct responder over a link that drops packets in both directions.
 type lossyLink struct {
-	*Conn
+	conn    *Conn
 	peer    *Responder
 	percent int // percentage of packets that are dropped
 	// mayFail: the percentage is so high that the retries of a request may be exhausted.
@@ -267,16 +267,16 @@ const (
 )
 
 // drawLoss reports, at random, whether the link drops the next packet.
-func (l *lossyLink) drawLoss() bool { return l.Rand.IntN(100) < l.percent }
+func (l *lossyLink) drawLoss() bool { return l.conn.Rand.IntN(100) < l.percent }
 
 // run has the device post 120 requests, answers the packets that the link does not lose, and fails
 // the case unless the requests complete in order.
 func (l *lossyLink) run() {
 	const requests = 120
-	progress := l.Now()
+	progress := l.conn.Now()
 	for done, posted := 0, 0; done < requests; {
 		for ; posted < requests && posted-done < lossyWindow; posted++ {
-			l.PostSend(l.QP, l.newRequest(posted))
+			l.conn.PostSend(l.conn.QP, l.newRequest(posted))
 		}
 		// Serve several packets for each poll: polling may take so long that the device times out.
 		for range 16 {
@@ -284,32 +284,32 @@ func (l *lossyLink) run() {
 				break
 			}
 		}
-		for _, wc := range l.Completions() {
+		for _, wc := range l.conn.Completions() {
 			// With mayFail, eight losses in a row may make a request fail, which flushes the later
 			// ones. With a loss of 5 % the probability is 10^-8.
-			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
-			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
+			l.conn.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
+			l.conn.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
-				l.ExpectBytes(l.LocalMem, at, l.peer.Memory[:lossyReadLen])
-				clear(l.LocalMem.Buf[at:][:lossyReadLen])
+				l.conn.ExpectBytes(l.conn.LocalMem, at, l.peer.Memory[:lossyReadLen])
+				clear(l.conn.LocalMem.Buf[at:][:lossyReadLen])
 			}
 			done++
-			progress = l.Now()
+			progress = l.conn.Now()
 		}
-		l.Check(l.Now()-progress < l.ResponseTimeout(), "every request to complete", "none in %v, %d of %d before", l.ResponseTimeout(), done, requests)
+		l.conn.Check(l.conn.Now()-progress < l.conn.ResponseTimeout(), "every request to complete", "none in %v, %d of %d before", l.conn.ResponseTimeout(), done, requests)
 	}
 }
 
 // serveNext waits briefly for a packet of the device, and answers it, unless the simulated loss
 // drops the packet or the answer. It reports whether there was a packet.
 func (l *lossyLink) serveNext() bool {
-	p, ok := l.NextPacket(shortWait)
+	p, ok := l.conn.NextPacket(shortWait)
 	if !ok || l.drawLoss() {
 		return ok
 	}
 	for _, a := range l.peer.Respond(p.Packet) {
 		if !l.drawLoss() {
-			l.Send(a)
+			l.conn.Send(a)
 		}
 	}
 	return true
@@ -321,19 +321,19 @@ func (l *lossyLink) newRequest(i int) verbs.SendWR {
 	id := uint64(i)
 	switch i % 4 {
 	case 0:
-		return l.SendWR(id, 16)
+		return l.conn.SendWR(id, 16)
 	case 1:
-		return l.WriteWR(id, 2500)
+		return l.conn.WriteWR(id, 2500)
 	case 2:
-		if l.Caps.Has(verbs.CapAtomics) {
-			wr := l.fetchAddWR(id)
-			wr.SGL = l.localSGL(SinkOffset-8, 8) // before the buffers of READs
+		if l.conn.Caps.Has(verbs.CapAtomics) {
+			wr := l.conn.fetchAddWR(id)
+			wr.SGL = l.conn.localSGL(SinkOffset-8, 8) // before the buffers of READs
 			return wr
 		}
 	}
 	l.reads[id] = SinkOffset + len(l.reads)%lossySlots*lossyReadLen
-	wr := l.ReadWR(id, lossyReadLen)
-	wr.SGL = l.localSGL(l.reads[id], lossyReadLen)
+	wr := l.conn.ReadWR(id, lossyReadLen)
+	wr.SGL = l.conn.localSGL(l.reads[id], lossyReadLen)
 	return wr
 }
 

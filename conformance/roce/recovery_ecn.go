@@ -157,40 +157,40 @@ const burstPackets = 60
 
 // rateProbe is a connection on which the device sends bursts.
 type rateProbe struct {
-	*Conn
+	conn           *Conn
 	sent, messages int // number of packets and of WRITEs so far
 }
 
 // burst returns the time from the first packet to the last of a WRITE of burstPackets packets.
 func (f *rateProbe) burst() time.Duration {
-	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
-	all := f.AwaitPackets(burstPackets)
+	f.conn.PostSend(f.conn.QP, f.conn.WriteWR(1, burstPackets*MTU))
+	all := f.conn.AwaitPackets(burstPackets)
 	f.sent, f.messages = f.sent+burstPackets, f.messages+1
-	f.completeWith(f.peerAck(f.sent-1, uint32(f.messages)), 1)
+	f.conn.completeWith(f.conn.peerAck(f.sent-1, uint32(f.messages)), 1)
 	return all[len(all)-1].At - all[0].At
 }
 
 // rates measures the duration of a burst before a CNP, after one and after ten, and the
 // time until bursts are nearly as short as at first.
 func rates(p *Port) []Measurement {
-	f := &rateProbe{Conn: p.Connect(Setup{})}
+	f := &rateProbe{conn: p.Connect(Setup{})}
 	before := []time.Duration{f.burst(), f.burst(), f.burst()}
-	f.Send(ib.CNP())
-	f.Sync() // the device has then processed the CNP
+	f.conn.Send(ib.CNP())
+	f.conn.Sync() // the device has then processed the CNP
 	one := f.burst()
-	f.sendCNPs(ib.CNP(), 10)
+	f.conn.sendCNPs(ib.CNP(), 10)
 	ten := f.burst()
 	all := []Measurement{
 		newTiming("rate/burst/before", "duration of 60 packets before any CNP", before...),
 		newTiming("rate/burst/behind-a-cnp", "duration of 60 packets after a CNP", one),
 		newTiming("rate/burst/behind-ten", "duration of 60 packets after ten CNPs", ten),
 	}
-	start := f.Now()
+	start := f.conn.Now()
 	usual := max(before[0], before[1], before[2], 10*time.Microsecond) // bursts take no time in the simulator
-	for deadline := start + f.ResponseTimeout(); f.Now() < deadline; f.Sleep(time.Millisecond) {
+	for deadline := start + f.conn.ResponseTimeout(); f.conn.Now() < deadline; f.conn.Sleep(time.Millisecond) {
 		if f.burst() <= 2*usual {
 			return append(all, newTiming("rate/comes-back",
-				"from the tenth CNP until 60 packets take at most twice as long as before", f.Now()-start))
+				"from the tenth CNP until 60 packets take at most twice as long as before", f.conn.Now()-start))
 		}
 	}
 	return all

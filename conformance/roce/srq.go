@@ -80,16 +80,16 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
 	Expects: "nothing for the first ones, a completion for each of the others",
 	Defects: []string{"UDWaitsForReceive"}, Run: onSRQ(0, func(q *sharedQueue) {
-		d := q.newUDPort(0, q.srq)
+		d := q.port.newUDPort(0, q.srq)
 		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)
 		q.post(1)
 		d.expectNoCompletion()
 		d.expectDelivery(24)
-		if !q.Caps.Has(verbs.CapUC) {
+		if !q.port.Caps.Has(verbs.CapUC) {
 			return
 		}
-		c := q.connect(Setup{qpType: verbs.QPTypeUC, srq: q.srq})
+		c := q.port.connect(Setup{qpType: verbs.QPTypeUC, srq: q.srq})
 		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)
 		q.post(1)
@@ -104,15 +104,15 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Defects: []string{"SRQLimitRepeats"}, Run: onSRQ(6, func(q *sharedQueue) {
 		c := q.connectN(1)[0]
 		for round, sent := 0, 0; round < 2; round++ {
-			q.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
+			q.port.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
 			for left := 5; left >= 2; left-- {
 				q.deliver(c, sent, 16)
 				sent++
 				if left == 4 {
-					e := q.ExpectEvent(verbs.EventSRQLimitReached)
-					q.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
+					e := q.port.ExpectEvent(verbs.EventSRQLimitReached)
+					q.port.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
 				}
-				q.ExpectNoEvent()
+				q.port.ExpectNoEvent()
 			}
 			q.post(4)
 		}
@@ -124,8 +124,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
 	Defects: []string{"SRQFlushed"}, Run: onSRQ(2, func(q *sharedQueue) {
 		pair := q.connectN(2)
-		q.ToState(pair[0].QP, verbs.QPStateErr)
-		q.expectNoCompletion()
+		q.port.ToState(pair[0].QP, verbs.QPStateErr)
+		q.port.expectNoCompletion()
 		c := pair[1]
 		for i := range 2 {
 			q.deliver(c, i, 16+i)
@@ -141,22 +141,22 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 			if i == 1 {
 				c.exchange(ib.Send(c.PeerPSN(0), Data(2*MTU), MTU)[0].AckReq(), c.deviceAck(0, 0))
 			}
-			q.ExpectNoEvent()
-			q.ToState(c.QP, verbs.QPStateErr)
+			q.port.ExpectNoEvent()
+			q.port.ToState(c.QP, verbs.QPStateErr)
 			if i == 1 {
 				wc := c.NextCompletion()
 				c.Check(wc.Status == verbs.WCWRFlushErr && q.free[wc.WRID] && wc.QPN == c.QP.QPN(), "a flushed receive of the SRQ", "%s", rig.Describe(&wc))
 			}
 			c.expectQPEvent(verbs.EventQPLastWQEReached)
-			q.expectNoMoreEvents()
-			q.ExpectNoCompletion()
+			q.port.expectNoMoreEvents()
+			q.port.ExpectNoCompletion()
 		}
 	}),
 }})
 
 // sharedQueue is a shared receive queue. Its receives may complete in any order, each once.
 type sharedQueue struct {
-	*Port
+	port *Port
 	srq  verbs.SRQ
 	mem  *rig.Memory
 	free map[uint64]bool // posted receives, by ID
@@ -175,7 +175,7 @@ func onSRQ(receives int, body func(*sharedQueue)) func(*conformance.Bench) error
 
 // newSharedQueue returns a shared receive queue with this many posted receives, with IDs from 1 on.
 func (p *Port) newSharedQueue(receives int) *sharedQueue {
-	q := &sharedQueue{Port: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
+	q := &sharedQueue{port: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
 	q.srq = p.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
 	q.post(receives)
 	return q
@@ -186,7 +186,7 @@ func (q *sharedQueue) post(n int) {
 	for range n {
 		id := q.next
 		q.next++
-		q.PostRecv(q.srq, id, q.mem.SGE(q.offset(id), srqRecvLen))
+		q.port.PostRecv(q.srq, id, q.mem.SGE(q.offset(id), srqRecvLen))
 		q.free[id] = true
 	}
 }
@@ -199,7 +199,7 @@ func (q *sharedQueue) offset(id uint64) int { return int(id-1) % srqMaxWR * srqR
 func (q *sharedQueue) connectN(n int) []*Conn {
 	all := make([]*Conn, n)
 	for i := range all {
-		all[i] = q.Port.connect(Setup{srq: q.srq})
+		all[i] = q.port.connect(Setup{srq: q.srq})
 	}
 	return all
 }
@@ -227,7 +227,7 @@ func (q *sharedQueue) deliver(c *Conn, k, n int) {
 
 // expectUsedUp fails the case unless all receives have completed.
 func (q *sharedQueue) expectUsedUp() {
-	q.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
+	q.port.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
 }
 
 var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
@@ -251,7 +251,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	Expects: "the resize is refused, and every receive is used",
 	Defects: []string{"SRQUnchecked"}, Run: onSRQ(4, func(q *sharedQueue) {
 		for _, size := range []int{3, 1, 0} {
-			q.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
+			q.port.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
 		}
 		c := q.connectN(1)[0]
 		for i := range 4 {
@@ -283,18 +283,18 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	Sends:   "SENDs, when two receives too many were posted",
 	Expects: "as many receives are posted as there is room for, and each is used for one SEND",
 	Defects: []string{"OverflowSRQ", "SRQTakesWholeRing"}, Run: onSRQ(0, func(q *sharedQueue) {
-		room := q.srqAttr(q.srq).MaxWR
+		room := q.port.srqAttr(q.srq).MaxWR
 		// The device may have rounded the size up.
 		var wrs []verbs.RecvWR
 		for i := range room + 2 {
 			wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.SGL(i%srqMaxWR*srqRecvLen, srqRecvLen)})
 		}
 		n, err := q.srq.PostRecv(wrs)
-		q.MustFail("one receive too many", err, nil)
-		q.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
+		q.port.MustFail("one receive too many", err, nil)
+		q.port.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
 		n, err = q.srq.PostRecv(wrs[room:])
-		q.MustFail("another receive too many", err, nil)
-		q.Check(n == 0, "none posted", "%d", n)
+		q.port.MustFail("another receive too many", err, nil)
+		q.port.Check(n == 0, "none posted", "%d", n)
 		for i := range room {
 			q.free[uint64(i+1)] = true
 		}
