@@ -34,7 +34,7 @@ func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 	}
 	if c.negotiated(s.IRD, s.PeerORD) {
 		raised := min(s.PeerORD, c.cfg.MaxIRD)
-		s.IRD = min(max(s.IRD, raised), maxDepth)
+		s.IRD = min(max(s.IRD, raised), maxDepth) // one more would mean "not negotiated"
 		ird = s.IRD
 	}
 	s.RTR = rtr
