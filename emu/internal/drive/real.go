@@ -46,7 +46,7 @@ const (
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := newReal(e, newPacketNetwork(e, l), start)
 	r.delayer, _ = e.(DelayingEngine) // nil if e never delays packets
-	go r.background()
+	go r.runInBackground()
 	return r
 }
 
@@ -63,7 +63,7 @@ func newReal(e baseEngine, n network, start mono.Time) *Real {
 func (r *Real) Lock(c CallKind) {
 	r.lock()
 	if c == CallControl && r.acks.pending {
-		r.acks.notAnswered()
+		r.acks.noteUnanswered()
 		r.pump(r.Now())
 	}
 }
@@ -210,7 +210,7 @@ func (r *Real) Progress() {
 // receiveAndSend receives, handles deadlines and sends, for the background goroutine. It reports
 // whether it received packets.
 func (r *Real) receiveAndSend() (received bool) {
-	r.acks.notAnswered() // no application polls, which would answer
+	r.acks.noteUnanswered() // no application polls, which would answer
 	now := r.Now()
 	received = r.receive(now)
 	r.pump(now)

@@ -85,7 +85,7 @@ var _ StreamDriver = (*RealStreams)(nil)
 func NewRealStreams(e StreamEngine, n link.StreamWaiter, start mono.Time) *RealStreams {
 	s := NewStreams(e, n)
 	r := &RealStreams{Real: newReal(e, &streamNetwork{s, n}, start), Streams: s}
-	go r.background()
+	go r.runInBackground()
 	return r
 }
 
