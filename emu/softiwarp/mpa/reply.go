@@ -19,7 +19,8 @@ func (c *Conn) receiveReply(f *wire.StartFrame) Event {
 	if f.Markers && c.policy.RefuseMarkers {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrMarkersUnwanted)
 	}
-	c.enterFullOperation(&c.request, f) // also before the negotiation fails: a Terminate is an FPDU
+	// Before the negotiation, which may fail: the Terminate is an FPDU.
+	c.enterFullOperation(&c.request, f)
 	if enhanced {
 		if term, err := c.applyReply(&e); err != nil {
 			return c.fail(term, TerminateThenClose, err)
