@@ -86,8 +86,8 @@ func (r *Real) Now() mono.Time {
 	return r.now
 }
 
-// Pump implements Driver. The application has posted work, which may be an answer, or has made a
-// control call.
+// Pump implements Driver. It sends the engine's packets after the application has posted work,
+// which may be its answer to a message, or has made a control call.
 func (r *Real) Pump() {
 	r.acks.posted()
 	r.poller.lastEvent = r.Now()
@@ -176,7 +176,7 @@ func (r *Real) flush(now mono.Time) {
 			}
 			return
 		}
-		r.now = 0
+		r.now = 0 // read the clock again
 		now = r.Now()
 		if received, _ := r.net.receive(now); received {
 			batches++
@@ -186,8 +186,8 @@ func (r *Real) flush(now mono.Time) {
 	}
 }
 
-// Progress implements Driver. For a spinning application it asks the network a few
-// times more, which is cheaper than further polls.
+// Progress implements Driver: it receives. For a spinning application it asks the network a few
+// times more if nothing has arrived, which is cheaper than further polls.
 func (r *Real) Progress() {
 	p := &r.poller
 	p.lastPoll = r.Now()
@@ -235,10 +235,10 @@ func (r *Real) receive(now mono.Time) (received bool) {
 			return received
 		}
 		r.send(now)
-		r.now = 0
+		r.now = 0 // read the clock again
 		now = r.Now()
 	}
-	r.net.stopReceiving() // the next wait returns soon
+	r.net.wakeNextWait() // there is more to receive
 	return received
 }
 
