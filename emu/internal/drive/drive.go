@@ -100,7 +100,7 @@ const (
 	CallControl CallKind = iota // creates, changes or destroys an object
 	CallPost
 	CallPoll
-	CallWait
+	CallWait // waits for or queries something; simulated drivers charge nothing
 )
 
 // WaitReason is a text for NewCond.
