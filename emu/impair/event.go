@@ -99,7 +99,7 @@ func (e *Event) Validate(d Dissector) error {
 	return errors.Join(errs...)
 }
 
-// validate returns an error if the kind is unknown, if Count or Delay is out of range, or if another
+// validate returns an error if the kind is unknown, if Count or Delay is out of range, or if a
 // field that the kind needs is invalid.
 func (a *Action) validate() error {
 	if a.Count < 0 || a.Count > maxCount {
