@@ -128,7 +128,7 @@ func (d *Device) CM() (verbs.CM, error) {
 // Counters implements verbs.Context. It returns the counters of the NIC and, with the prefix
 // "udp_", of the UDP socket if there is one.
 func (d *Device) Counters() []verbs.Counter {
-	d.Driver().Lock(drive.CallWait) // a query, too
+	d.Driver().Lock(drive.CallWait) // the kind of queries, too
 	defer d.Driver().Unlock()
 	all := d.nic.Counters()
 	if d.udp == nil {

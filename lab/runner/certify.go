@@ -66,7 +66,7 @@ func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certifi
 	return c, c.plan(protocol)
 }
 
-// transport returns the name of the protocol in reports.
+// transport returns the name that reports have for the device's protocol.
 func (c *Certification) transport() string {
 	if c.lab.Streams() { // the device uses TCP
 		return "iWARP"

@@ -128,8 +128,9 @@ func Catalog() *judge.Catalog {
 	return c
 }
 
-// describeDefect returns what a defect does, what it imitates, and which devices can have it. spec
-// is its name, which a number may follow. Cases may name defects that are not implemented yet.
+// describeDefect returns what a defect does, what it imitates, and which devices can have it, or
+// that none can: a new case may name a defect before it exists. spec is the defect's name, which a
+// number may follow.
 func describeDefect(spec string) string {
 	for _, d := range nics.AllDefects() {
 		if judge.DefectName(d.Name) == judge.DefectName(spec) {

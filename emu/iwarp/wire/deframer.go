@@ -188,8 +188,8 @@ func (d *Deframer) finish(raw []byte) FPDU {
 	return f
 }
 
-// setBody sets ULPDU, pad and CRC from body, the octets after the ULPDU_Length without markers. body
-// ends early if octets were skipped.
+// setBody sets ULPDU, pad and CRC from body, the octets after the ULPDU_Length without
+// markers. body ends early if octets were skipped.
 func (f *FPDU) setBody(body []byte) {
 	n := min(f.Length, len(body))
 	f.ULPDU, body = body[:n:n], body[n:]

@@ -62,8 +62,8 @@ func (t *Terminate) hasRead() bool {
 }
 
 // Append appends the encoded Terminate to b, in the bit order t.Order, and returns the extended
-// slice. Values are truncated to the width of their fields. A DDP header always follows a segment
-// length.
+// slice. Values are truncated to the width of their fields. The segment length is there if M is
+// set, and also before every DDP header.
 func (t *Terminate) Append(b []byte) []byte {
 	layer, kind := uint8(t.Error.Layer)&0x0F, t.Error.Type&0x0F
 	if t.Order == OrderSiw {
@@ -95,7 +95,7 @@ func (t *Terminate) Parse(b []byte) (rest []byte, err error) {
 }
 
 // ParseWithOrder decodes t, in a known bit order, from the front of b and returns the octets that
-// follow. A DDP header always follows a segment length.
+// follow. The segment length is there if M is set, and also before every DDP header.
 func (t *Terminate) ParseWithOrder(b []byte, order TerminateOrder) (rest []byte, err error) {
 	if len(b) < TerminateLen {
 		return nil, errShortTerminate

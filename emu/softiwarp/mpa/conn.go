@@ -179,8 +179,8 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 		}
 		return e, false
 	case lost:
-		// A peer that sent a part of its Reply supports the Request. fail changes the state that
-		// adviseFallback reads.
+		// A peer that sent a part of its Reply understands the Request. Ask before fail changes the
+		// state, which adviseFallback reads.
 		fallback := len(c.startFrame) == 0 && c.adviseFallback()
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrLost)
 		e.Fallback = fallback

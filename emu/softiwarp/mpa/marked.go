@@ -31,8 +31,8 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
 		}
 	}
 	borrows := payloadLen > copyLimit
-	// maxRing is an upper bound of the octets of the FPDU and its markers in the ring of c.out. An
-	// FPDU that begins and ends within an interval has up to two markers more than whole intervals.
+	// maxRing is an upper bound of the octets of the FPDU and its markers in the ring of c.out. Its
+	// two extra markers may be one before the ULPDU_Length and one in the last, partial interval.
 	maxRing := wire.FPDULen(n) + wire.MarkerLen*(wire.FPDULen(n)/(wire.MarkerInterval-wire.MarkerLen)+2)
 	if borrows {
 		maxRing -= payloadLen
