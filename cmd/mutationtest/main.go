@@ -186,7 +186,8 @@ func (o *options) build(ctx context.Context, dir, pkg string, all []mutant.Mutan
 	return program, valid, err
 }
 
-// byFolder returns the mutants by the folder of the package that they change.
+// byFolder returns the mutants by the folder of the package that they change first. Some mutants
+// also change others.
 func byFolder(all []mutant.Mutant) map[string][]mutant.Mutant {
 	folders := map[string][]mutant.Mutant{}
 	for i := range all {

@@ -66,7 +66,8 @@ func (p *pool) runWorker(ctx context.Context, mutants []mutant.Mutant, results [
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case errors.Is(err, io.EOF): // the worker crashed in a case, and did not say in which
-			results[i] = result{Mutant: mutants[i].Name, Reached: 1, KilledBy: "(any)", How: "crash"}
+			const atLeastOne = 1
+			results[i] = result{Mutant: mutants[i].Name, Reached: atLeastOne, KilledBy: "(any)", How: "crash"}
 			return true, nil
 		case err != nil:
 			return false, err
@@ -77,27 +78,31 @@ func (p *pool) runWorker(ctx context.Context, mutants []mutant.Mutant, results [
 }
 
 // parallel calls work in the given number of goroutines. Calls of next return the numbers 0 to n-1,
-// each once, and then false. They also print progress, such as "50 of 100 judged", where done is
-// the last word.
-func parallel(n, workers int, done string, work func(next func() (int, bool)) error) error {
+// each once, and then false. Each call also says that the work with the goroutine's last number is
+// done. parallel prints progress, such as "50 of 100 judged", where participle is the last word.
+func parallel(n, workers int, participle string, work func(next func() (int, bool)) error) error {
 	var mu sync.Mutex
-	taken := 0
-	next := func() (int, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if taken == n {
-			return 0, false
-		}
-		taken++
-		if taken%50 == 0 || taken == n {
-			fmt.Fprintf(os.Stderr, "%d of %d %s\n", taken, n, done)
-		}
-		return taken - 1, true
-	}
+	taken, done := 0, 0
 	errs := make([]error, workers)
 	var group sync.WaitGroup
 	for i := range workers {
-		group.Go(func() { errs[i] = work(next) })
+		group.Go(func() {
+			hasNumber := false
+			errs[i] = work(func() (int, bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				if hasNumber {
+					if done++; done%50 == 0 || done == n {
+						fmt.Fprintf(os.Stderr, "%d of %d %s\n", done, n, participle)
+					}
+				}
+				if hasNumber = taken < n; !hasNumber {
+					return 0, false
+				}
+				taken++
+				return taken - 1, true
+			})
+		})
 	}
 	group.Wait()
 	return errors.Join(errs...)

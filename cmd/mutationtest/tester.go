@@ -72,7 +72,7 @@ func (t *tester) build(ctx context.Context, mutants []mutant.Mutant) error {
 		if out, err := t.test(ctx, folder, ""); err != nil {
 			return fmt.Errorf("tests of %s without mutants: %w\n%s", folder, err, out)
 		}
-		p.limit = 20*time.Second + 5*time.Since(begun)
+		p.limit = 20*time.Second + 5*time.Since(begun) // the machine may be busier later
 	}
 	return nil
 }

@@ -223,8 +223,9 @@ func alltoall(t *T, sizes []int) {
 	for i, size := range sizes {
 		var out, want []byte
 		for k := range n {
-			out = append(out, data(1000*i+10*me+k, size)...)
-			want = append(want, data(1000*i+10*k+me, size)...)
+			id := func(from, to int) int { return 1000*i + 10*from + to } // another one for each part
+			out = append(out, data(id(me, k), size)...)
+			want = append(want, data(id(k, me), size)...)
 		}
 		r := newGuardedBuf(size * n)
 		t.must("Alltoall", t.Alltoall(out, r.buf))
@@ -233,8 +234,8 @@ func alltoall(t *T, sizes []int) {
 }
 
 // boolWord is 1 for true and 0 for false.
-func boolWord(is bool) uint64 {
-	if is {
+func boolWord(b bool) uint64 {
+	if b {
 		return 1
 	}
 	return 0

@@ -38,7 +38,7 @@ func recvCalls(t *T, source, tag int) map[string]error {
 		"Iprobe":   iprobe,
 		"Mprobe":   mprobe,
 		"Improbe":  improbe,
-		"Sendrecv": errorOf(t.Sendrecv(d, t.Rank(), 1, d, source, tag)),
+		"Sendrecv": errorOf(t.Sendrecv(make([]byte, 3), t.Rank(), 1, d, source, tag)),
 	}
 }
 

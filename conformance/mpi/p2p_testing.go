@@ -27,12 +27,12 @@ var testCases = []Case{{
 	Defects: []string{"TestAllTakesSome", "TestAllNever"}, Run: byRank(func(t *T) {
 		t.awaitSignal(1)
 		for i := range 4 {
-			t.send(data(i, 30+i), 1, i)
+			t.send(data(i, lenOfFive(i)), 1, i)
 		}
 		t.awaitSignal(1)
 		t.send(data(4, 34), 1, 4)
 	}, func(t *T) {
-		f := t.fiveReceives()
+		f := t.postFiveReceives()
 		for i := range 4 {
 			pollUntil(t, "the first four are complete", f.requests[i].GetStatus)
 		}

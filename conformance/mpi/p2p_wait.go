@@ -16,8 +16,11 @@ type fiveReceives struct {
 	complete int
 }
 
-// fiveReceives posts five receives, and signals rank 0.
-func (t *T) fiveReceives() *fiveReceives {
+// lenOfFive returns the length of the message with a tag, another one for each of the five.
+func lenOfFive(tag int) int { return 30 + tag }
+
+// postFiveReceives posts five receives, and signals rank 0.
+func (t *T) postFiveReceives() *fiveReceives {
 	f := &fiveReceives{t: t}
 	f.receives, f.requests = startReceives(5, func(i int) *pending { return t.irecv(64, 0, i) })
 	t.signal(0)
@@ -33,9 +36,9 @@ func withFiveReceives(tags []int, check func(t *T, f *fiveReceives)) func(*T) {
 			if k == len(tags)-1 {
 				t.idle()
 			}
-			t.send(data(tag, 30+tag), 1, tag)
+			t.send(data(tag, lenOfFive(tag)), 1, tag)
 		}
-	}, func(t *T) { check(t, t.fiveReceives()) })
+	}, func(t *T) { check(t, t.postFiveReceives()) })
 }
 
 // expectComplete ends the rank unless receive i is inactive, has this status and its message, and
@@ -44,8 +47,8 @@ func (f *fiveReceives) expectComplete(i int, st Status) {
 	f.t.check(i >= 0 && i < 5 && !f.seen[i], "an index that was not there before", "%d, after %v", i, f.seen)
 	f.seen[i] = true
 	f.complete++
-	f.t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
-	f.t.expectBuffer("the message", f.receives[i].recvBuf, data(i, 30+i))
+	f.t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, lenOfFive(i))
+	f.t.expectBuffer("the message", f.receives[i].recvBuf, data(i, lenOfFive(i)))
 	f.t.check(!f.receives[i].Active(), "a completed request not to be active", "active")
 }
 
@@ -102,11 +105,11 @@ var waitCases = []Case{{
 	Defects: []string{"IndexOff", "TagIgnored"}, Run: byRank(func(t *T) {
 		t.awaitSignal(1)
 		for _, i := range shuffled {
-			t.send(data(i, 30+i), 1, i)
+			t.send(data(i, lenOfFive(i)), 1, i)
 			t.awaitSignal(1)
 		}
 	}, func(t *T) {
-		f := t.fiveReceives()
+		f := t.postFiveReceives()
 		for _, want := range shuffled {
 			i, st := result2(t.w.WaitAny(f.requests))(t, "WaitAny")
 			t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)

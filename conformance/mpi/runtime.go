@@ -40,13 +40,13 @@ func (world) TestSome(rs []Request) ([]int, []Status, error) {
 
 // runtimeRequests converts requests to those of package mpi, the runtime. Nil requests stay nil.
 func runtimeRequests(rs []Request) []*mpi.Request {
-	own := make([]*mpi.Request, len(rs))
+	converted := make([]*mpi.Request, len(rs))
 	for i, r := range rs {
 		if r != nil {
-			own[i] = r.(*mpi.Request)
+			converted[i] = r.(*mpi.Request)
 		}
 	}
-	return own
+	return converted
 }
 
 // comm adapts a communicator: methods that return other objects of MPI adapt these.

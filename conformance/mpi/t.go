@@ -104,9 +104,9 @@ func (t *T) mustFail(call string, err, class error) {
 
 // data returns n bytes of payload for an id. Payloads of different ids differ in nearly every byte.
 func data(id, n int) []byte {
-	b := make([]byte, (n+7)&^7)
+	b := make([]byte, (n+7)&^7) // whole words of 8 bytes
 	x := uint64(id)*0x9e3779b97f4a7c15 + 1
-	for i := 0; i < len(b); i += 8 {
+	for i := 0; i < len(b); i += 8 { // the generator xorshift64
 		x ^= x << 13
 		x ^= x >> 7
 		x ^= x << 17
@@ -156,12 +156,12 @@ func (t *T) expectBuffer(name string, r *guardedBuf, want []byte) {
 	t.expectUnwritten(name, r, len(want))
 }
 
-// expectUnwritten ends the rank if a byte was written outside of the first n bytes of a buffer.
+// expectUnwritten ends the rank if a byte was written outside of the first n bytes of r.buf.
 func (t *T) expectUnwritten(name string, r *guardedBuf, n int) {
 	for i, b := range r.all {
-		if in := i - guardLen; (in < 0 || in >= n) && b != guardByte {
+		if offset := i - guardLen; (offset < 0 || offset >= n) && b != guardByte {
 			t.check(false, "nothing written outside of "+name, "byte %d written to %#x, of a buffer of %d with %d received",
-				in, b, len(r.buf), n)
+				offset, b, len(r.buf), n)
 		}
 	}
 }
@@ -372,13 +372,14 @@ func pollUntil[A any](t *T, condition string, call func() (A, bool, error)) (a A
 // expectUsable checks that a communicator can be used: every rank sends to every rank. The first
 // barrier keeps ranks that still probe for messages of the case from finding these messages.
 func (t *T) expectUsable() {
+	const tag = signalTag - 1 // no case uses it
 	t.barrier()
 	n := t.Size()
 	for k := range n {
 		to, from := (t.Rank()+k)%n, (t.Rank()+n-k)%n
 		mine, theirs := data(t.Rank()*n+to, 40), data(from*n+t.Rank(), 40)
-		r := t.irecv(len(theirs), from, signalTag-1)
-		t.send(mine, to, signalTag-1)
+		r := t.irecv(len(theirs), from, tag)
+		t.send(mine, to, tag)
 		t.expectWait(r, theirs)
 	}
 	t.barrier()
@@ -387,8 +388,9 @@ func (t *T) expectUsable() {
 // limitSizes are sizes around the limits of eager messages of runtimes, as a program may set them.
 var limitSizes = []int{0, 1, 63, 64, 65, 4095, 4096, 4097, 39_999, 40_000, 40_001}
 
-// sizesUpTo returns message sizes at which runtimes change protocols: small ones, those
-// around powers of two and around 40 000, and large ones, up to a limit.
+// sizesUpTo returns message sizes at which runtimes change protocols: small ones, those around
+// powers of two and around 40 000, the eager limit of some tested setups, and large ones, up to a
+// limit.
 func sizesUpTo(limit int) []int {
 	sizes := []int{0, 1, 7, 8, 9, 31, 63, 64, 65}
 	for n := 128; n <= 1<<20; n *= 2 {

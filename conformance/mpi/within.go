@@ -6,8 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// InTurn runs the selected cases in turn in a world of at least seven ranks, two on each host. Each
-// case runs on the first ranks, in its own communicator, and must leave no message behind.
+// InTurn runs the selected cases in turn in a world with two ranks on each host, and at least as
+// many ranks as the largest case has: seven. Each case runs on the first ranks, in its own
+// communicator, and must leave no message behind.
 func InTurn(w World, selected func(*Case) bool) error {
 	for _, c := range Cases() {
 		if !selected(&c) {

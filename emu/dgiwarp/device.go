@@ -83,7 +83,7 @@ func (d *Device) Info() verbs.DeviceInfo {
 }
 
 // QueryDevice implements verbs.Context. The attributes depend on the service of the queue
-// pairs: RD has Reads, atomics and Send with Invalidate, UD has multicast.
+// pairs: RD has Reads, atomics, Send with Invalidate and congestion control, UD has multicast.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	if err := d.CheckOpen("query_device"); err != nil {
 		return verbs.DeviceAttr{}, err
@@ -128,7 +128,7 @@ func (d *Device) CM() (verbs.CM, error) {
 // Counters implements verbs.Context. It returns the counters of the NIC and, with the prefix
 // "udp_", of the UDP socket if there is one.
 func (d *Device) Counters() []verbs.Counter {
-	d.Driver().Lock(drive.CallWait)
+	d.Driver().Lock(drive.CallWait) // the kind of queries, too
 	defer d.Driver().Unlock()
 	all := d.nic.Counters()
 	if d.udp == nil {

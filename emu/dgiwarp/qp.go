@@ -49,17 +49,18 @@ func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) 
 	cfg := engine.QPConfig{Reliable: opt.Reliable, Isolate: opt.Isolate}
 	cfg.Caps, cfg.SignalAll = in.Caps, in.SignalAll
 	h := &queuePair{QP: device.QP{Object: device.Object{D: &d.shared}}, dev: d}
-	return device.HandleOrNil[verbs.QP](h, d.Control(op, func() error {
-		o, err := d.ResolveQPInit(op, &in)
+	err := d.Control(op, func() error {
+		objects, err := d.ResolveQPInit(op, &in)
 		if err != nil {
 			return err
 		}
-		cfg.PD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = o.PD, o.SendCQ, o.RecvCQ, o.SRQ
+		cfg.PD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = objects.PD, objects.SendCQ, objects.RecvCQ, objects.SRQ
 		if h.q, err = d.nic.CreateQP(cfg); err == nil {
 			h.Engine, h.Post, h.q.Owner = h.q, h.post, h
 		}
 		return err
-	}))
+	})
+	return device.HandleOrNil[verbs.QP](h, err)
 }
 
 // LastError returns the last error that a peer reported for a message of qp; verbs.EventQPReqErr

@@ -72,8 +72,8 @@ type Dissector interface {
 	SetField(d *link.Datagram, field string, value uint64) error
 }
 
-// Validate returns an error for every invalid field. d is the Dissector of the
-// Pipe; if it is nil, flow, seq and set_field are invalid.
+// Validate returns an error for every invalid field, with its name in files: Occurrence is "time".
+// d is the Dissector of the Pipe; if it is nil, flow, seq and set_field are invalid.
 func (e *Event) Validate(d Dissector) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -99,7 +99,8 @@ func (e *Event) Validate(d Dissector) error {
 	return errors.Join(errs...)
 }
 
-// validate returns an error if the kind is unknown, or a field that it needs is invalid.
+// validate returns an error if the kind is unknown, if Count or Delay is out of range, or if a
+// field that the kind needs is invalid.
 func (a *Action) validate() error {
 	if a.Count < 0 || a.Count > maxCount {
 		return fmt.Errorf("count: %d is not in 0..%d", a.Count, maxCount)
@@ -111,7 +112,7 @@ func (a *Action) validate() error {
 	case Drop, Duplicate, CorruptBit:
 	case Delay:
 		if a.Delay == 0 {
-			return errors.New("delay: 0 does nothing")
+			return errors.New("delay: 0 does nothing: give a longer time")
 		}
 	case Reorder:
 		if a.Delay == 0 {
@@ -127,7 +128,7 @@ func (a *Action) validate() error {
 		}
 	case SetField:
 		if a.Field == "" {
-			return errors.New("set_field: no field named")
+			return errors.New(`set_field: no field named: give its name as "field"`)
 		}
 	default:
 		return fmt.Errorf("kind %q is none of drop, duplicate, delay, reorder, corrupt_bit, truncate, set_ecn, set_field", a.Kind)
@@ -250,7 +251,7 @@ func (p *Pipe) fire(now mono.Time, e *eventState, o *Outcome) (pass bool) {
 		return false
 	case CorruptBit:
 		bit, total := a.Bit, len(d.Payload)*8
-		if bit < 0 {
+		if bit < 0 { // counted from the end
 			bit += total
 		}
 		if bit < 0 || bit >= total {

@@ -38,7 +38,8 @@ type Pacer struct {
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
 
 // Next appends n bytes to the backlog at now, and returns the time, in whole nanoseconds, at which
-// the last one leaves. The fraction of a nanosecond is added to the time of the next bytes.
+// the last one leaves: now if RateBps is 0, which means no limit. The fraction of a nanosecond is
+// added to the time of the next bytes.
 func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.RateBps == 0 {
 		return now

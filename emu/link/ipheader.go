@@ -75,7 +75,7 @@ func as4(a netip.Addr) [4]byte {
 	return [4]byte{}
 }
 
-// ReadIP sets d to the addresses and fields of a complete IP header. The ports are 0.
+// ReadIP sets d to the addresses and fields of a complete IP header. The ports and Variants are 0.
 func ReadIP(header []byte, d *Datagram) {
 	if header[0]>>4 == 6 {
 		word := binary.BigEndian.Uint32(header)

@@ -37,8 +37,8 @@ import (
 
 const module = "github.com/fabrictest/fabrictest"
 
-// main prints the packages of which CI runs all tests with the race detector. With -parts it prints
-// those of which CI runs only some tests, and with -run the pattern that selects these tests.
+// main prints the packages whose tests CI runs, all of them, with the race detector. With -parts it
+// prints the packages of which CI runs only some tests, and with -run the pattern of these tests.
 func main() {
 	parts := flag.Bool("parts", false, "print the packages of which only some tests run with -race")
 	pattern := flag.Bool("run", false, "print the go test -run pattern that selects those tests")

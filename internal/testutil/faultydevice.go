@@ -126,7 +126,10 @@ func (d *FaultyDevice) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 func (d *FaultyDevice) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	in.SendCQ, in.RecvCQ, in.PD = unwrapCQ(in.SendCQ), unwrapCQ(in.RecvCQ), unwrapPD(in.PD)
 	q, err := d.Context.CreateQP(in)
-	return &faultyQP{q, d}, err
+	if err != nil {
+		return nil, err
+	}
+	return &faultyQP{q, d}, nil
 }
 
 // CreateSRQ implements verbs.Context. It unwraps the objects of in for the underlying device.
@@ -163,7 +166,10 @@ type (
 // the underlying device.
 func (d *FaultyDevice) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
-	return unwrappingCM{m}, err
+	if err != nil {
+		return nil, err
+	}
+	return unwrappingCM{m}, nil
 }
 
 // Listen implements verbs.CM. The listener's requests unwrap the queue pair that accepts them.

@@ -35,8 +35,8 @@ func (p *Part) Given() bool { return p.of > 0 }
 // Has reports whether the part contains the configuration with a number.
 func (p *Part) Has(number int) bool { return p.of == 0 || number%p.of == p.number }
 
-// Sample reports whether to run the configuration with a number: one of the part, or every nth if
-// the flag was not set.
+// Sample reports whether to run the configuration with a number. It selects those of the part, or
+// one of every n if the flag was not set.
 func (p *Part) Sample(number, n int) bool {
 	if p.Given() {
 		return p.Has(number)

@@ -44,16 +44,16 @@ type Document struct {
 // fields in the Go sources.
 func (d Document) Schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	own := reflect.TypeOf(d.Value).Elem().PkgPath()
+	documentPkg := reflect.TypeOf(d.Value).Elem().PkgPath()
 	r := jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, Mapper: d.scalar}
 	r.Namer = func(in reflect.Type) string {
-		if in.PkgPath() == own {
+		if in.PkgPath() == documentPkg {
 			return strings.ToLower(in.Name())
 		}
 		return strings.ToLower(strings.ReplaceAll(in.String(), ".", "_"))
 	}
 	for _, dir := range d.Packages {
-		must.Do(t, r.AddGoComments(own, dir))
+		must.Do(t, r.AddGoComments(documentPkg, dir))
 	}
 	r.LookupComment = func(in reflect.Type, field string) string {
 		if field == "" {
@@ -79,7 +79,8 @@ func (d Document) Schema(t *testing.T) *jsonschema.Schema {
 var duration = reflect.TypeFor[time.Duration]()
 
 // scalar returns the schema of an enum in d.Enums, of a type that is encoded as text, or of an
-// unsigned integer. It returns nil for other types, whose schema follows from reflection.
+// unsigned integer. It returns nil for other types, whose schema follows from reflection. So does
+// that of time.Time, with the format date-time.
 func (d Document) scalar(t reflect.Type) *jsonschema.Schema {
 	switch values := reflect.ValueOf(d.Enums[t]); {
 	case values.IsValid():

@@ -66,7 +66,7 @@ func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certifi
 	return c, c.plan(protocol)
 }
 
-// transport returns the name of the protocol in reports.
+// transport returns the name that reports have for the device's protocol.
 func (c *Certification) transport() string {
 	if c.lab.Streams() { // the device uses TCP
 		return "iWARP"
@@ -81,8 +81,11 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 		return err
 	}
 	var none *conformance.NoCaseError
-	if err := c.Filter.CheckPatterns(all...); errors.As(err, &none) {
+	switch err := c.Filter.CheckPatterns(all...); {
+	case errors.As(err, &none):
 		return judge.NoSuchCase(none.Pattern)
+	case err != nil:
+		return err
 	}
 	c.device = &judge.Device{Name: c.Device, Cases: judge.Select(&c.Filter, all)}
 	c.dangerous = make(map[string]bool) // IDs of cases after which the device may not work
@@ -92,7 +95,7 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 		}
 	}
 	if len(c.device.Cases) == 0 {
-		return cmdline.Errorf("no case matches the names, --level and --label without --dangerous: 'fabrictest list cases' shows all")
+		return cmdline.Errorf("no case matches the names, --level and --label, or those that match need --dangerous: 'fabrictest list cases' shows all")
 	}
 	var err error
 	if c.device.Deviations, err = c.knownDeviations(all); err != nil {
@@ -115,7 +118,7 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 	}
 	if err := cmdline.CheckFile(c.Deviations); err != nil {
 		known, nameErr := conformance.DeviationsOf(c.Deviations, WireTier)
-		if nameErr != nil || known == nil {
+		if nameErr != nil || known == nil { // nil: no such list
 			return nil, cmdline.Errorf("--deviations %s: neither a file (%w) nor the name of deviations that ship with fabrictest", c.Deviations, err)
 		}
 		return known, nil
@@ -123,8 +126,8 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 	return judge.ReadDeviations(c.Deviations, WireTier, all)
 }
 
-// TestDevice runs the cases on the device. client is a connection, which TestDevice closes, to the
-// agent at addr: the program that calls verbs on the device's host. opt describes the link to it.
+// TestDevice runs the cases on the device. client is connected to the agent at addr, the program
+// that calls verbs on the device's host; TestDevice closes client. opt describes the device's link.
 func (c *Certification) TestDevice(ctx context.Context, client *agent.Client, addr string, opt bench.DeviceOptions) (*conform.Run, error) {
 	c.began, c.library, c.agent, c.intf = time.Now(), client.Agent(), addr, opt.Interface
 	var err error
@@ -133,7 +136,7 @@ func (c *Certification) TestDevice(ctx context.Context, client *agent.Client, ad
 	}
 	opt.Wire, opt.MaxTime = c.Wire, c.CaseTime
 	opt.RestartAfter = func(id string) bool { return c.dangerous[id] } // the device may not work after such a case
-	opt.OnNote = func(text string) { c.judge.Show.Note(text) }
+	opt.OnNote = func(text string) { c.judge.Show.Note(text) }         // called only after a case, when c.judge is set
 	if c.lab, err = bench.OnDevice(client, c.Device, opt); err != nil {
 		return nil, c.permissionHint(err)
 	}
@@ -198,7 +201,7 @@ func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
 	run.Part = run.Part || len(results) < len(c.device.Cases)
 	d := conform.Device{Name: c.Device, Title: c.transport(), Results: results}
 	if d.Results == nil {
-		d.Results = []conform.Result{}
+		d.Results = []conform.Result{} // "[]" in JSON, not "null"
 	}
 	run.Devices, run.Wall = []conform.Device{d}, time.Since(c.began)
 	return run, nil

@@ -103,7 +103,7 @@ var secondAddresses = []netip.Prefix{
 }
 
 // describeMachine returns a text about the virtual machine of a guest: the number of processors,
-// whether KVM or TCG runs them, and the memory.
+// whether KVM or TCG runs them, whether its clock counts instructions, and the memory.
 func describeMachine(cfg kernel.Config, accel kernel.Accel) string {
 	processors := "emulated (TCG)"
 	if accel == kernel.KVM {

@@ -35,7 +35,7 @@ func (c *Conformance) Plan() (*judge.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.IncludeDangerous = true // the devices are emulated
+	c.IncludeDangerous = true // an emulated device that a case breaks is simply created again
 	if err := checkFilter(&c.Filter, selected); err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (c *Conformance) judge() (*judge.Judge, error) {
 	}}, nil
 }
 
-// Measure measures how j.Devices recover from lost packets, and adds their reports to a run. It
-// continues after an error, and returns the errors of all devices.
+// Measure measures how j.Devices recover from loss and congestion, and adds their reports to a run.
+// It continues after an error, and returns the errors of all devices.
 func Measure(ctx context.Context, j *judge.Judge, run *conform.Run) (errs error) {
 	for _, d := range j.Devices {
 		r := d.Report()

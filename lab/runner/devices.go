@@ -95,21 +95,21 @@ func knownDefects(p *nics.Provider) (all []judge.Defect) {
 }
 
 // checkFilter returns an error if the filter names a case or a label that none of the devices has.
-func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
+func checkFilter(filter *conformance.Filter, devices []*judge.Device) error {
 	all := make([]*conformance.Suite, 0, len(devices))
 	names := make([]string, 0, len(devices))
 	for _, d := range devices {
 		all = append(all, suites(d)...)
 		names = append(names, d.Name)
 	}
-	if err := cmp.Or(judge.CheckLabels("--label", o.Labels, all), judge.CheckLabels("--without", o.ExcludeLabels, all)); err != nil {
+	if err := cmp.Or(judge.CheckLabels("--label", filter.Labels, all), judge.CheckLabels("--without", filter.ExcludeLabels, all)); err != nil {
 		return err
 	}
 	var none *conformance.NoCaseError
-	if err := o.CheckPatterns(all...); !errors.As(err, &none) {
+	if err := filter.CheckPatterns(all...); !errors.As(err, &none) {
 		return err
 	}
-	if err := o.CheckPatterns(judge.Suites()...); err == nil {
+	if err := filter.CheckPatterns(judge.Suites()...); err == nil {
 		return cmdline.Errorf("%s is no case for %s: name other devices with --device, or none", none.Pattern, strings.Join(names, " or "))
 	}
 	return judge.NoSuchCase(none.Pattern)
@@ -128,8 +128,9 @@ func Catalog() *judge.Catalog {
 	return c
 }
 
-// describeDefect returns what a defect does, what it imitates, and which devices can have it. spec
-// is its name, which a number may follow.
+// describeDefect returns what a defect does, what it imitates, and which devices can have it, or
+// that none can: a new case may name a defect before it exists. spec is the defect's name, which a
+// number may follow.
 func describeDefect(spec string) string {
 	for _, d := range nics.AllDefects() {
 		if judge.DefectName(d.Name) == judge.DefectName(spec) {

@@ -38,19 +38,19 @@ func (a *ackDelay) delivered() (delay bool) {
 
 // emptyPoll notes a poll without a completion, and whether packets were received in it. It reports
 // whether acknowledgements wait for an answer of the application, which may see received RDMA
-// writes in memory. They do not wait if the application polls again instead of answering.
+// writes in memory. If the application polls again instead of answering, acknowledgements are sent.
 func (a *ackDelay) emptyPoll(received bool) (delay bool) {
 	if received && !a.awaiting {
 		a.awaiting = true
 		return a.interactive
 	}
-	a.notAnswered()
+	a.noteUnanswered()
 	return false
 }
 
-// notAnswered notes that the application did not answer the last message, if it received one, by
+// noteUnanswered notes that the application did not answer the last message, if it received one, by
 // posting work. After maxUnanswered in a row, acknowledgements are no longer delayed.
-func (a *ackDelay) notAnswered() {
+func (a *ackDelay) noteUnanswered() {
 	if !a.awaiting {
 		return
 	}

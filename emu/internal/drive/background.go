@@ -18,10 +18,10 @@ const (
 	backgroundSpins = 32
 )
 
-// background runs the device while no application polls: it receives and sends, and handles
+// runInBackground runs the device while no application polls: it receives and sends, and handles
 // deadlines that pass while the goroutine that holds the poller (the right to block on the network)
 // is asleep. While applications poll, it only checks every backgroundInterval whether it is needed.
-func (r *Real) background() {
+func (r *Real) runInBackground() {
 	defer close(r.stopped)
 	var detector idleDetector
 	for {
@@ -35,15 +35,17 @@ func (r *Real) background() {
 		// No application will send the acknowledgements, or a deadline passed appIdle ago and no
 		// goroutine has handled it.
 		if !active && r.acks.pending || r.engine.Deadline() <= now.Add(-appIdle) {
-			r.acks.notAnswered()
+			r.acks.noteUnanswered()
 			r.pump(now) // the holder of the poller can stay asleep
 		}
 		r.parked = idle
 		r.mu.Unlock()
-		switch {
-		case idle:
+		if idle {
 			r.park()
-		case active || !r.pollInBackground():
+			continue
+		}
+		polled := !active && r.pollInBackground()
+		if !polled {
 			r.pause(backgroundInterval)
 		}
 	}
@@ -59,7 +61,7 @@ type idleDetector struct {
 // the poller has slept during the last parkAfter calls and wakes in time for the next deadline, and
 // no acknowledgement is delayed. The lock of r is held.
 func (d *idleDetector) mayPark(r *Real) bool {
-	p := &r.poller
+	p := &r.poller // its wakeAt is 0 while the holder is awake
 	if p.lastPoll != d.lastPoll || p.wakeAt == 0 || r.engine.Deadline() < p.wakeAt || r.acks.pending {
 		d.lastPoll, d.checks = p.lastPoll, 0
 		return false

@@ -100,7 +100,7 @@ const (
 	CallControl CallKind = iota // creates, changes or destroys an object
 	CallPost
 	CallPoll
-	CallWait
+	CallWait // waits for or queries something; simulated drivers charge nothing
 )
 
 // WaitReason is a text for NewCond.
@@ -159,7 +159,7 @@ func (q *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, ful
 		case q.head < q.tail:
 			return true, true
 		case empty:
-			return q.tail == len(q.ds), false
+			return q.tail == len(q.ds), false // after a full batch there may be more
 		}
 	}
 }

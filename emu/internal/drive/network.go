@@ -22,9 +22,9 @@ type network interface {
 	// receive passes up to a batch of received data to the engine. It reports
 	// whether there was any, and whether there may be more.
 	receive(now mono.Time) (received, more bool)
-	// stopReceiving is called when the driver stops although there may be more to
-	// receive. It makes the next wait return soon.
-	stopReceiving()
+	// wakeNextWait is called when the driver stops although there may be more to
+	// receive: the next wait must not block then.
+	wakeNextWait()
 	// flush sends up to a batch of the engine's output and reports whether there
 	// may be more. If the network is full, retryAfter is when to call flush again;
 	// it is negative if all was sent, or if wait returns when there is room.
@@ -59,7 +59,7 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 	return k > 0, err == nil && k == len(n.in)
 }
 
-func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
+func (n *packetNetwork) wakeNextWait() {} // WaitReadable returns while datagrams wait
 
 // flush implements network. If the link is full, the driver retries after fullRetry, because links
 // do not report when they have room.

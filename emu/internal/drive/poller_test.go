@@ -90,7 +90,7 @@ var (
 	callDelivered  = ackCall{"delivered", (*ackDelay).delivered}
 	callEmpty      = ackCall{"empty poll", func(a *ackDelay) bool { return a.emptyPoll(false) }}
 	callEmptyWrite = ackCall{"empty poll with packets", func(a *ackDelay) bool { return a.emptyPoll(true) }}
-	callOther      = ackCall{"not answered", func(a *ackDelay) bool { a.notAnswered(); return false }}
+	callOther      = ackCall{"not answered", func(a *ackDelay) bool { a.noteUnanswered(); return false }}
 )
 
 func TestAckDelay(t *testing.T) {

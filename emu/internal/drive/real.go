@@ -46,7 +46,7 @@ const (
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := newReal(e, newPacketNetwork(e, l), start)
 	r.delayer, _ = e.(DelayingEngine) // nil if e never delays packets
-	go r.background()
+	go r.runInBackground()
 	return r
 }
 
@@ -63,7 +63,7 @@ func newReal(e baseEngine, n network, start mono.Time) *Real {
 func (r *Real) Lock(c CallKind) {
 	r.lock()
 	if c == CallControl && r.acks.pending {
-		r.acks.notAnswered()
+		r.acks.noteUnanswered()
 		r.pump(r.Now())
 	}
 }
@@ -86,8 +86,8 @@ func (r *Real) Now() mono.Time {
 	return r.now
 }
 
-// Pump implements Driver. The application has posted work, which may be an answer, or has made a
-// control call.
+// Pump implements Driver. It sends the engine's packets after the application has posted work,
+// which may be its answer to a message, or has made a control call.
 func (r *Real) Pump() {
 	r.acks.posted()
 	r.poller.lastEvent = r.Now()
@@ -176,7 +176,7 @@ func (r *Real) flush(now mono.Time) {
 			}
 			return
 		}
-		r.now = 0
+		r.now = 0 // read the clock again
 		now = r.Now()
 		if received, _ := r.net.receive(now); received {
 			batches++
@@ -186,8 +186,8 @@ func (r *Real) flush(now mono.Time) {
 	}
 }
 
-// Progress implements Driver. For a spinning application it asks the network a few
-// times more, which is cheaper than further polls.
+// Progress implements Driver: it receives. For a spinning application it asks the network a few
+// times more if nothing has arrived, which is cheaper than further polls.
 func (r *Real) Progress() {
 	p := &r.poller
 	p.lastPoll = r.Now()
@@ -210,7 +210,7 @@ func (r *Real) Progress() {
 // receiveAndSend receives, handles deadlines and sends, for the background goroutine. It reports
 // whether it received packets.
 func (r *Real) receiveAndSend() (received bool) {
-	r.acks.notAnswered() // no application polls, which would answer
+	r.acks.noteUnanswered() // no application polls, which would answer
 	now := r.Now()
 	received = r.receive(now)
 	r.pump(now)
@@ -235,10 +235,10 @@ func (r *Real) receive(now mono.Time) (received bool) {
 			return received
 		}
 		r.send(now)
-		r.now = 0
+		r.now = 0 // read the clock again
 		now = r.Now()
 	}
-	r.net.stopReceiving() // the next wait returns soon
+	r.net.wakeNextWait() // there is more to receive
 	return received
 }
 

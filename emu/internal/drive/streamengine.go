@@ -85,7 +85,7 @@ var _ StreamDriver = (*RealStreams)(nil)
 func NewRealStreams(e StreamEngine, n link.StreamWaiter, start mono.Time) *RealStreams {
 	s := NewStreams(e, n)
 	r := &RealStreams{Real: newReal(e, &streamNetwork{s, n}, start), Streams: s}
-	go r.background()
+	go r.runInBackground()
 	return r
 }
 
@@ -102,8 +102,8 @@ type streamNetwork struct {
 
 func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.Receive(now) }
 
-// stopReceiving wakes the waiter: StreamNet.Ready does not name a stream twice for unread bytes.
-func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
+// wakeNextWait implements network: StreamNet.Ready does not name a stream twice for unread bytes.
+func (n *streamNetwork) wakeNextWait() { n.waiter.Wake() }
 
 // flush implements network. If a stream has more to write than its share of one call (writeBytes),
 // retryAfter is 0: the driver flushes again after it has received. more is always false, because

@@ -138,9 +138,9 @@ func (s *Streams) Listen(addr netip.AddrPort, backlog int, accept func(remote ne
 	if err != nil {
 		return nil, err
 	}
-	own := &listener{streams: s, link: l, accept: accept}
-	s.slot(l.ID()).listener = own
-	return own, nil
+	accepting := &listener{streams: s, link: l, accept: accept}
+	s.slot(l.ID()).listener = accepting
+	return accepting, nil
 }
 
 // Addr implements StreamListener.

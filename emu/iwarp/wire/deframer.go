@@ -182,15 +182,15 @@ func (d *Deframer) finish(raw []byte) FPDU {
 		f.MarkerMismatch = d.markersMismatch(raw, prefixLen)
 		body = d.strip(raw, prefixLen)
 	}
-	f.fill(body[ULPDULengthLen:])
+	f.setBody(body[ULPDULengthLen:])
 	d.offset += uint64(wireLen)
 	d.returned = true
 	return f
 }
 
-// fill sets ULPDU, pad and CRC from body, the octets after the ULPDU_Length without markers. body
-// ends early if octets were skipped.
-func (f *FPDU) fill(body []byte) {
+// setBody sets ULPDU, pad and CRC from body, the octets after the ULPDU_Length without
+// markers. body ends early if octets were skipped.
+func (f *FPDU) setBody(body []byte) {
 	n := min(f.Length, len(body))
 	f.ULPDU, body = body[:n:n], body[n:]
 	n = copy(f.Pad[:PadLen(f.Length)], body)

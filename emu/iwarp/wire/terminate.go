@@ -13,7 +13,7 @@ import "encoding/binary"
 type Terminate struct {
 	Error TermError
 	// HasLength, HasDDP and HasRDMAP are M, D and R: SegmentLength is valid, the
-	// DDP header is there, the RDMAP header is there.
+	// DDP header is there (after SegmentLength, valid or not), the RDMAP header is there.
 	HasLength, HasDDP, HasRDMAP bool
 
 	Reserved uint16 // 13 bits
@@ -61,8 +61,9 @@ func (t *Terminate) hasRead() bool {
 	return t.HasRDMAP && (!t.HasDDP || !t.DDP.Control.Tagged && t.DDP.Control.Opcode == OpReadRequest)
 }
 
-// Append appends the encoded Terminate to b, in the bit order t.Order, and returns the
-// extended slice. Values are truncated to the width of their fields.
+// Append appends the encoded Terminate to b, in the bit order t.Order, and returns the extended
+// slice. Values are truncated to the width of their fields. The segment length is there if M is
+// set, and also before every DDP header.
 func (t *Terminate) Append(b []byte) []byte {
 	layer, kind := uint8(t.Error.Layer)&0x0F, t.Error.Type&0x0F
 	if t.Order == OrderSiw {
@@ -94,7 +95,7 @@ func (t *Terminate) Parse(b []byte) (rest []byte, err error) {
 }
 
 // ParseWithOrder decodes t, in a known bit order, from the front of b and returns the octets that
-// follow.
+// follow. The segment length is there if M is set, and also before every DDP header.
 func (t *Terminate) ParseWithOrder(b []byte, order TerminateOrder) (rest []byte, err error) {
 	if len(b) < TerminateLen {
 		return nil, errShortTerminate

@@ -52,7 +52,8 @@ func Open(cfg Config) (*Net, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcplink: %w", err)
 	}
-	n := &Net{cfg: cfg, spareFD: -1, slots: make([]slot, 1), poller: poller{epollFD: -1, eventFD: -1}}
+	n := &Net{cfg: cfg, spareFD: -1, poller: poller{epollFD: -1, eventFD: -1}}
+	n.slots = make([]slot, 1) // no stream has the ID 0, which is the eventfd in epoll events
 	if n.ns, err = process.OpenNetNS(); err == nil {
 		if n.spareFD, err = openSpareFD(); err == nil {
 			err = n.poller.open()
@@ -82,7 +83,8 @@ func (n *Net) Dial(_ mono.Time, local, remote netip.AddrPort) (link.StreamLink, 
 	return s, nil
 }
 
-// dial checks the arguments and the limit, creates a socket, and starts to connect it.
+// dial checks the arguments and the limit, creates a socket, and starts to connect it. Without a
+// local address, the kernel chooses one.
 func (n *Net) dial(local, remote netip.AddrPort) (*Stream, error) {
 	switch {
 	case n.closed:

@@ -117,16 +117,16 @@ func (n *Net) handleEvents(events []unix.EpollEvent) {
 }
 
 // Ready implements link.StreamNet. If there are at most maxDirectStreams streams, it reports all as
-// readable, except streams after EOF without an event: their empty reads cost less than epoll. It
-// then polls epoll only every epollInterval calls, for listeners, and while a stream waits to be
-// connected or writable. With more streams, it reports those with epoll events.
+// readable, because reads that find nothing cost less than epoll; only streams after EOF need an
+// event. It then polls epoll only every epollInterval calls, for listeners, and while a stream
+// waits to be connected or writable. With more streams, it reports those with epoll events.
 func (n *Net) Ready(ready []link.StreamReady) int {
 	n.mu.Lock()
 	if n.closed {
 		n.mu.Unlock()
 		return 0
 	}
-	reportAll := len(n.live) <= maxDirectStreams && len(n.live) < len(ready)
+	reportAll := len(n.live) <= maxDirectStreams && len(n.live) < len(ready) // leaves room for a listener
 	if n.poller.readyCalls++; n.poller.readyCalls%epollInterval == 0 || !reportAll || n.needsEpoll() {
 		n.pollEpoll()
 	}

@@ -239,7 +239,7 @@ func (s *Stream) shutdown() error {
 }
 
 // Abort implements link.StreamLink. It resets the connection if the socket is open. If the socket
-// is closed because the stream broke, it returns that error.
+// is closed because the stream broke, it returns that error. Later calls return ErrReset.
 func (s *Stream) Abort(mono.Time) error {
 	n := s.net
 	n.mu.Lock()

@@ -99,7 +99,7 @@ func checkPrivateData(private []byte, enhanced bool) error {
 	return nil
 }
 
-// withDefaults returns c with the defaults for unset fields.
+// withDefaults returns c with the defaults for unset fields. A negative size counts as unset.
 func (c Config) withDefaults() Config {
 	c.MSS = cmp.Or(max(c.MSS, 0), defaultMSS)
 	c.QueueFPDUs = cmp.Or(max(c.QueueFPDUs, 0), 64)

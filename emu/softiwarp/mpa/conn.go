@@ -64,7 +64,8 @@ func NewInitiator(now mono.Time, cfg Config) *Conn {
 	return c
 }
 
-// NewResponder returns a Conn that waits for a Request. It panics if cfg is invalid.
+// NewResponder returns a Conn that waits for a Request; MaySend says when it may send FPDUs. It
+// panics if cfg is invalid.
 func NewResponder(now mono.Time, cfg Config) *Conn {
 	c := newConn(cfg)
 	c.state = waitRequest
@@ -178,7 +179,9 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 		}
 		return e, false
 	case lost:
-		fallback := len(c.startFrame) == 0 && c.adviseFallback() // before fail changes the state
+		// A peer that sent a part of its Reply understands the Request. Ask before fail changes the
+		// state, which adviseFallback reads.
+		fallback := len(c.startFrame) == 0 && c.adviseFallback()
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrLost)
 		e.Fallback = fallback
 	case eof && waiting && len(c.startFrame) > 0:
@@ -246,8 +249,8 @@ func (c *Conn) SetMSS(mss int) {
 func (c *Conn) MULPDU() int { return c.mulpdu }
 
 // MaySend reports whether FPDUs may be sent: in full operation, for a responder only after the
-// first valid FPDU of the initiator. After an error with TerminateThenClose, it is true until the
-// Terminate was sent.
+// first valid FPDU of the initiator, unless the policy ResponderSends lets it send earlier. After
+// an error with TerminateThenClose, it is true until the Terminate was sent.
 func (c *Conn) MaySend() bool {
 	return c.state == fullOperation && !c.sendBlocked || c.state == terminating
 }

@@ -10,7 +10,7 @@ import (
 // buffers, or one buffer if the payload, of payloadLen octets, is so short that it is copied.
 func (c *Conn) framePlain(header []byte, payload [][]byte, payloadLen int) {
 	o := &c.out
-	n := len(header) + payloadLen
+	n := len(header) + payloadLen // length of the ULPDU
 	pad := wire.PadLen(n)
 	c.streamPos += uint64(wire.FPDULen(n))
 	if payloadLen <= copyLimit {
@@ -39,7 +39,7 @@ func (c *Conn) framePlain(header []byte, payload [][]byte, payloadLen int) {
 		o.borrow(p)
 	}
 	trailer := o.alloc(pad + wire.CRCLen)
-	clear(trailer[:pad])
+	clear(trailer[:pad]) // fillPad would do the same: the payload is longer than shortPayload
 	crc := uint32(0)
 	if c.params.Out.CRC {
 		crc = wire.CRC(b)
@@ -60,12 +60,12 @@ const (
 	staleLen = wire.ULPDULengthLen + wire.MaxHeaderLen + shortPayload + 3 + wire.CRCLen
 )
 
-// fillPad fills the pad, which begins at offset i of an FPDU with payloadLen octets of payload,
+// fillPad fills the pad, which begins at an offset of an FPDU with payloadLen octets of payload,
 // with zeros. The policy ReusePad imitates a device that builds FPDUs with short payloads in one
 // buffer and does not clear the pad. The pad then has octets of earlier FPDUs, kept in c.stale.
-func (c *Conn) fillPad(pad []byte, i, payloadLen int) {
-	if c.policy.ReusePad && payloadLen <= shortPayload && i+len(pad) <= staleLen {
-		copy(pad, c.stale[i:])
+func (c *Conn) fillPad(pad []byte, offset, payloadLen int) {
+	if c.policy.ReusePad && payloadLen <= shortPayload && offset+len(pad) <= staleLen {
+		copy(pad, c.stale[offset:])
 		return
 	}
 	clear(pad)

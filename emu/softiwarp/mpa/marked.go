@@ -20,7 +20,7 @@ type markedFPDU struct {
 // frameMarked queues an FPDU with markers at multiples of wire.MarkerInterval in the stream. The
 // payload, of payloadLen octets, is borrowed and split around markers; a short one is copied.
 func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
-	n := len(header) + payloadLen
+	n := len(header) + payloadLen // length of the ULPDU
 	w := markedFPDU{o: &c.out, at: c.streamPos, next: c.streamPos, hasCRC: c.params.Out.CRC}
 	// past octets were sent since the position of the last marker; w.next is that of the next one.
 	if past := w.at % wire.MarkerInterval; past > 0 {
@@ -31,7 +31,8 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
 		}
 	}
 	borrows := payloadLen > copyLimit
-	// maxRing is an upper bound of the octets of the FPDU and its markers in the ring of c.out.
+	// maxRing is an upper bound of the octets of the FPDU and its markers in the ring of c.out. Its
+	// two extra markers may be one before the ULPDU_Length and one in the last, partial interval.
 	maxRing := wire.FPDULen(n) + wire.MarkerLen*(wire.FPDULen(n)/(wire.MarkerInterval-wire.MarkerLen)+2)
 	if borrows {
 		maxRing -= payloadLen
@@ -95,9 +96,9 @@ func (w *markedFPDU) addMarker() {
 	w.markers++
 }
 
-// room adds a marker if one is due at the stream offset, and returns how many of n octets fit
-// before the next marker.
-func (w *markedFPDU) room(n int) int {
+// addDueMarker adds a marker if one is due at the stream offset. It returns how many of n octets
+// fit before the next marker.
+func (w *markedFPDU) addDueMarker(n int) int {
 	if w.toMarker() == 0 {
 		w.addMarker()
 	}
@@ -107,7 +108,7 @@ func (w *markedFPDU) room(n int) int {
 // copy queues a copy of b, with the markers that fall into it.
 func (w *markedFPDU) copy(b []byte) {
 	for len(b) > 0 {
-		n := w.room(len(b))
+		n := w.addDueMarker(len(b))
 		copy(w.alloc(n), b)
 		w.updateCRC(b[:n])
 		b = b[n:]
@@ -117,7 +118,7 @@ func (w *markedFPDU) copy(b []byte) {
 // borrow queues b without a copy, split around the markers that fall into it.
 func (w *markedFPDU) borrow(b []byte) {
 	for len(b) > 0 {
-		n := w.room(len(b))
+		n := w.addDueMarker(len(b))
 		w.o.borrow(b[:n:n])
 		w.at += uint64(n)
 		w.updateCRC(b[:n])

@@ -15,8 +15,8 @@ func (c *Conn) negotiated(own, peer uint16) bool {
 
 // negotiateReply sets the responder's depths (IRD and ORD) and RTRs from those of the Request and
 // p, and returns the enhanced data of its Reply (RFC 6581): ORD is lowered to the initiator's IRD,
-// and IRD is raised to the initiator's ORD, up to MaxIRD. Without enhanced data in the Request, the
-// depths of p are used.
+// and IRD is raised to the initiator's ORD, up to MaxIRD and to maxDepth, above which a depth means
+// "not negotiated". Without enhanced data in the Request, the depths of p are used.
 func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 	s := &c.params
 	s.IRD, s.ORD = min(p.IRD, wire.DepthNotNegotiated), min(p.ORD, wire.DepthNotNegotiated)

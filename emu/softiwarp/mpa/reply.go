@@ -19,6 +19,7 @@ func (c *Conn) receiveReply(f *wire.StartFrame) Event {
 	if f.Markers && c.policy.RefuseMarkers {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrMarkersUnwanted)
 	}
+	// Before the negotiation, which may fail: the Terminate is an FPDU.
 	c.enterFullOperation(&c.request, f)
 	if enhanced {
 		if term, err := c.applyReply(&e); err != nil {

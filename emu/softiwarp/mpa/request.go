@@ -45,8 +45,7 @@ func (c *Conn) Accept(p AcceptParam) error {
 		f.CRC, f.Markers = true, true
 	}
 	e := c.negotiateReply(p)
-	request := c.request
-	c.enterFullOperation(&f, &request) // before the Reply, after which the peer may send
+	c.enterFullOperation(&f, &c.request) // before the Reply, after which the peer may send
 	c.sendBlocked = c.policy.ResponderSends < AfterReply
 	c.holdNext = c.policy.HoldFirst && !c.params.PeerToPeer
 	c.sendFrame(&f, &e, p.PrivateData)

@@ -35,8 +35,8 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 	if c.policy.LowPDLength {
 		b[18] = 0 // the high octet of PD_Length, as siw sends it
 	}
-	f.PrivateData = nil
-	c.out.reserve(0) // as before every frame; it takes no octets of the ring, because borrow queues b itself
+	f.PrivateData = nil // b has a copy
+	c.out.reserve(0)    // as before every frame; b itself is queued, and takes no octets of the ring
 	c.out.borrow(b)
 	c.out.end(!isFPDU)
 }
@@ -51,7 +51,7 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 	for {
 		need := wire.StartFrameLen
 		if len(c.startFrame) >= need {
-			need += int(binary.BigEndian.Uint16(c.startFrame[need-2:]))
+			need += int(c.pdLength())
 		}
 		take := min(need-len(c.startFrame), len(c.in))
 		c.startFrame, c.in = append(c.startFrame, c.in[:take]...), c.in[take:]
@@ -97,7 +97,7 @@ func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	case !c.supportsRevision(f.Revision):
 		return ErrRevision
 	}
-	length := binary.BigEndian.Uint16(c.startFrame[wire.StartFrameLen-2:])
+	length := c.pdLength()
 	enhanced := f.Enhanced && f.Revision >= wire.RevisionEnhanced
 	switch {
 	case length > wire.MaxPrivateData, c.policy.ShortPrivateData && length > shortPrivateData:
@@ -114,6 +114,12 @@ func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	return nil
 }
 
+// pdLength returns PD_Length, the length of the private data. It is the last field of the fixed
+// part of a start-up frame, of which the first wire.StartFrameLen octets must have been received.
+func (c *Conn) pdLength() uint16 {
+	return binary.BigEndian.Uint16(c.startFrame[wire.StartFrameLen-2:])
+}
+
 // supportsRevision reports whether frames of an MPA revision are accepted.
 func (c *Conn) supportsRevision(revision uint8) bool {
 	if revision == wire.RevisionConsortium {
@@ -123,12 +129,13 @@ func (c *Conn) supportsRevision(revision uint8) bool {
 }
 
 // stopOnBadReply implements the policy StopOnBadReply: it stops the connection if f is a Reply with
-// private data that is too long, or too short for the enhanced data, and reports whether it did.
+// more than shortPrivateData octets of private data, the limit of the imitated device, or fewer
+// than the enhanced data has. It reports whether it did.
 func (c *Conn) stopOnBadReply(f *wire.StartFrame) bool {
 	if !c.policy.StopOnBadReply || !f.Reply || c.state != waitReply || len(c.startFrame) < wire.StartFrameLen {
 		return false
 	}
-	length := binary.BigEndian.Uint16(c.startFrame[wire.StartFrameLen-2:])
+	length := c.pdLength()
 	if length <= shortPrivateData && !(f.Enhanced && f.Revision >= wire.RevisionEnhanced && length < wire.EnhancedLen) {
 		return false
 	}
@@ -138,7 +145,8 @@ func (c *Conn) stopOnBadReply(f *wire.StartFrame) bool {
 }
 
 // enterFullOperation starts the exchange of FPDUs, with the framing that both start-up frames
-// request. A responder calls it before it queues its Reply, after which the peer may send.
+// request; revision 0, of the RDMA Consortium, always has markers and CRCs. A responder calls it
+// before it queues its Reply, after which the peer may send.
 func (c *Conn) enterFullOperation(own, peer *wire.StartFrame) {
 	p := &c.params
 	p.Out, p.In = wire.FramingTo(peer, own), wire.FramingTo(own, peer)
