@@ -108,8 +108,8 @@ func (d *Device) hooks() device.Hooks {
 	}
 }
 
-// sendDelayedAcks sends ACKs that the NIC delays. It is called before each control verb, because a
-// QP must acknowledge the messages that the application has received before it is destroyed.
+// sendDelayedAcks sends ACKs that the NIC delays. It is called before each control verb, because
+// the verb may change or destroy a QP that has not yet acknowledged messages it has delivered.
 func (d *Device) sendDelayedAcks() {
 	if d.nic.ReleaseAcks() {
 		d.Driver().Pump()

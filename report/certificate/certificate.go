@@ -206,9 +206,9 @@ func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 		}
 	}
 	testable := 0
-	for s, clauses := range n {
+	for s, inState := range n {
 		if s != Untestable {
-			testable += clauses
+			testable += inState
 		}
 	}
 	count := func(s State, what string) string {
