@@ -49,7 +49,7 @@ func rankMain(args []string) {
 			return err
 		}
 		for _, name := range args[1:] {
-			if err := measure(w, name, time.Duration(ms*1e6)); err != nil {
+			if err := measure(w, name, time.Duration(ms*float64(time.Millisecond))); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -152,7 +152,7 @@ func (m *measurer) exchangeCount(count int) (int, error) {
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(i*31 + i>>8*7 + 1)
+		b[i] = byte(31*i + 7*(i>>8) + 1)
 	}
 	return b
 }
