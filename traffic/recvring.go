@@ -73,7 +73,8 @@ func (r *RecvRing) Post(n int) (int, error) {
 	r.batch = r.batch[:0]
 	for i, slot := range r.free[:n] {
 		wr := &r.WRs[slot]
-		wr.WRID = recvBit | uint64(r.num)<<ringShift | (r.posted+1+uint64(i))&seqMask<<seqShift | uint64(slot)
+		seq := r.posted + 1 + uint64(i)
+		wr.WRID = recvBit | uint64(r.num)<<ringShift | (seq&seqMask)<<seqShift | uint64(slot)
 		r.batch = append(r.batch, *wr)
 	}
 	done, err := r.queue.PostRecv(r.batch)
@@ -97,7 +98,7 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 		return -1, fmt.Errorf("a completion names receive slot %d, which does not exist", slot)
 	}
 	seq := r.seqs[slot]
-	if seq == 0 || seq&seqMask != id>>seqShift&seqMask {
+	if seq == 0 || seq&seqMask != (id>>seqShift)&seqMask {
 		return slot, fmt.Errorf("receive %d completed, which was not posted or had completed before", slot)
 	}
 	r.seqs[slot] = 0

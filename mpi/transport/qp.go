@@ -265,9 +265,10 @@ func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
 		return d, err
 	}
 	var err error
+	const packetParts = 2 // see Packet.AppendSGL
 	d.QP, err = r.Dev.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.cq, RecvCQ: r.cq,
-		Caps: verbs.QPCaps{MaxSendWR: datagramDepth, MaxRecvWR: receives, MaxSendSGE: 2, MaxRecvSGE: 1},
+		Caps: verbs.QPCaps{MaxSendWR: datagramDepth, MaxRecvWR: receives, MaxSendSGE: packetParts, MaxRecvSGE: 1},
 	})
 	if err != nil {
 		return d, fmt.Errorf("create a datagram queue pair: %w", err)
