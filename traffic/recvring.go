@@ -39,7 +39,7 @@ const (
 // RingOf returns the number of the ring in a work request ID; isRecv is false if the ID is not
 // that of a ring's receive.
 func RingOf(id uint64) (ring int, isRecv bool) {
-	return int(id &^ recvBit >> ringShift), id&recvBit != 0
+	return int((id &^ recvBit) >> ringShift), id&recvBit != 0
 }
 
 // NewRecvRing returns a ring of receives with the given number of slots. num is its number in work
@@ -84,7 +84,7 @@ func (r *RecvRing) Post(n int) (int, error) {
 	}
 	r.free = append(r.free[:0], r.free[done:]...)
 	if err != nil {
-		return done, fmt.Errorf("post receive %d: %w", r.posted, err)
+		return done, fmt.Errorf("post receive %d: %w", r.posted+1, err)
 	}
 	return done, nil
 }

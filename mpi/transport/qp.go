@@ -168,7 +168,7 @@ func (q *RecvQueue) Flush() error {
 	}
 	n, err := q.Post(q.staged)
 	if err != nil {
-		return fmt.Errorf("post receive %d of %d: %w", n, len(q.staged), err)
+		return fmt.Errorf("post receive %d of %d: %w", n+1, len(q.staged), err)
 	}
 	q.staged, q.sges = q.staged[:0], q.sges[:0]
 	return nil

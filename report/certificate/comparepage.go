@@ -157,7 +157,7 @@ func (c *Comparison) pageLinks(dir string) []string {
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
 // newDeviceRow returns a row of the table of devices, from the device's column in the tables of
-// clauses. href is the link to its page.
+// clauses, with a bar for each level that has clauses. href is the link to its page.
 func newDeviceRow(col *Column, href string) *deviceRow {
 	d := &deviceRow{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.

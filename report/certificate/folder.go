@@ -113,7 +113,7 @@ func hashes(dir string) (map[string]string, error) {
 			return nil
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is %w: a certificate has regular files only", path, cmdline.ErrNotRegular)
-		case strings.ContainsAny(name, "\n\r\\"):
+		case strings.ContainsAny(name, "\n\r\\"): // sha256sum expects these escaped
 			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
 		case len(sums) == maxFiles:
 			return fmt.Errorf("%s has more than %d files: more than a certificate can have", dir, maxFiles)

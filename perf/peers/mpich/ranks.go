@@ -110,6 +110,7 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 	if w.Rank() == 0 {
 		copy(m.buf, want)
 	}
+	// Rank 0 chooses the count of each run; rank 1 runs until it receives a count of 0.
 	for count := firstCount; ; {
 		if count, err = m.exchangeCount(count); err != nil || count == 0 {
 			break
