@@ -160,7 +160,8 @@ func (d *Device) Counters() []verbs.Counter {
 // CM returns the connection manager.
 func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 
-// Close closes the device and its link; a second Close does nothing. Blocked calls return ErrClosed.
+// Close closes the device and its link, and makes blocked calls return ErrClosed. A second Close
+// does nothing.
 func (d *Device) Close() error {
 	if firstClose := d.Shutdown(d.sendDelayedAcks); !firstClose {
 		return nil

@@ -134,7 +134,8 @@ func (p *comparedPage) addStates(c *Comparison) {
 	}
 }
 
-// pageLinks returns relative URLs from dir to the devices' pages, by column; all empty if dir is.
+// pageLinks returns relative URLs from dir to the devices' pages, by column. They are empty without
+// dir.
 func (c *Comparison) pageLinks(dir string) []string {
 	all := make([]string, len(c.Columns))
 	from, err := filepath.Abs(dir)
