@@ -50,7 +50,7 @@ func ToRTS(qp verbs.QP, attr verbs.QPAttr) error {
 		toRTR = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	}
 	if qp.Type() != verbs.QPTypeUD && qp.Type() != verbs.QPTypeUC {
-		toRTS |= verbs.QPAttrTimeout
+		toRTS |= verbs.QPAttrTimeout // Linux requires it of an XRC target QP, too
 		if qp.Type() != verbs.QPTypeXRCSend {
 			toRTR |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
 		}

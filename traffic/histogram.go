@@ -52,9 +52,10 @@ func (h *Histogram) Add(d time.Duration) {
 	h.counts[bucketOf(d)]++
 }
 
-// quantile returns a duration that the given percentage of all durations does not exceed.
+// quantile returns a duration that at least the given percentage of all durations does not exceed:
+// the longest of a bucket.
 func (h *Histogram) quantile(percent int) time.Duration {
-	rank := (h.n*percent + 99) / 100
+	rank := (h.n*percent + 99) / 100 // rounded up
 	seen := 0
 	for i, c := range h.counts {
 		if seen += int(c); c > 0 && seen >= rank {

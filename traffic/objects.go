@@ -16,7 +16,8 @@ type Queues struct {
 	CQs     []verbs.CQ
 }
 
-// OpenQueues allocates a protection domain, and n completion queues of a depth with one channel.
+// OpenQueues allocates a protection domain, a completion channel, and n completion queues of the
+// given depth that share the channel. After an error, q has the objects created so far.
 func OpenQueues(dev verbs.Context, n, depth int) (q Queues, err error) {
 	if q.PD, err = dev.AllocPD(); err != nil {
 		return q, err

@@ -39,7 +39,7 @@ const (
 // RingOf returns the number of the ring in a work request ID; isRecv is false if the ID is not
 // that of a ring's receive.
 func RingOf(id uint64) (ring int, isRecv bool) {
-	return int(id &^ recvBit >> ringShift), id&recvBit != 0
+	return int((id &^ recvBit) >> ringShift), id&recvBit != 0
 }
 
 // NewRecvRing returns a ring of receives with the given number of slots. num is its number in work
@@ -73,7 +73,8 @@ func (r *RecvRing) Post(n int) (int, error) {
 	r.batch = r.batch[:0]
 	for i, slot := range r.free[:n] {
 		wr := &r.WRs[slot]
-		wr.WRID = recvBit | uint64(r.num)<<ringShift | (r.posted+1+uint64(i))&seqMask<<seqShift | uint64(slot)
+		seq := r.posted + 1 + uint64(i)
+		wr.WRID = recvBit | uint64(r.num)<<ringShift | (seq&seqMask)<<seqShift | uint64(slot)
 		r.batch = append(r.batch, *wr)
 	}
 	done, err := r.queue.PostRecv(r.batch)
@@ -83,7 +84,7 @@ func (r *RecvRing) Post(n int) (int, error) {
 	}
 	r.free = append(r.free[:0], r.free[done:]...)
 	if err != nil {
-		return done, fmt.Errorf("post receive %d: %w", r.posted, err)
+		return done, fmt.Errorf("post receive %d: %w", r.posted+1, err)
 	}
 	return done, nil
 }
@@ -97,7 +98,7 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 		return -1, fmt.Errorf("a completion names receive slot %d, which does not exist", slot)
 	}
 	seq := r.seqs[slot]
-	if seq == 0 || seq&seqMask != id>>seqShift&seqMask {
+	if seq == 0 || seq&seqMask != (id>>seqShift)&seqMask {
 		return slot, fmt.Errorf("receive %d completed, which was not posted or had completed before", slot)
 	}
 	r.seqs[slot] = 0

@@ -126,7 +126,8 @@ func (q *SendQueue) Drain() error {
 func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (status verbs.WCStatus, err error) {
 	n := uint32(wc.WRID)
 	if n-q.oldest >= q.next-q.oldest { // modulo 2^32: n is not from oldest to next-1
-		return verbs.WCSuccess, fmt.Errorf("request %d completed, but only %d to %d are outstanding", n, q.oldest, int64(q.next)-1)
+		last := int64(q.next) - 1 // -1 before the first request
+		return verbs.WCSuccess, fmt.Errorf("request %d completed, but only %d to %d are outstanding", n, q.oldest, last)
 	}
 	if wc.QPN != q.qp.QPN() {
 		err = fmt.Errorf("a completion names queue pair %#x, not %#x", wc.QPN, q.qp.QPN())

@@ -43,7 +43,7 @@ func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 			traits = TransportTraits{AtomicsAfterLaterWrites: true, SeparateImm: true, UDPPortInGRH: true}
 		}
 	}
-	for _, o := range []struct {
+	for _, feature := range []struct {
 		cap verbs.Caps
 		ops []verbs.WROpcode
 	}{
@@ -53,8 +53,8 @@ func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 		{verbs.CapSendInv, []verbs.WROpcode{verbs.OpSendInv}},
 		{verbs.CapMWType2, []verbs.WROpcode{verbs.OpBindMW}},
 	} {
-		if !attr.Caps.Has(o.cap) {
-			traits.MissingOps = append(traits.MissingOps, o.ops...)
+		if !attr.Caps.Has(feature.cap) {
+			traits.MissingOps = append(traits.MissingOps, feature.ops...)
 		}
 	}
 	return traits, nil

@@ -100,8 +100,8 @@ func (r *Rig) ExpectNoCompletion() {
 	r.Check(!ok, "no completion", "%s", Describe(&wc))
 }
 
-// ExpectNoSuccess fails the case if r.CQ has a successful completion now. The case must have
-// synchronized with the device before, by an exchange of packets.
+// ExpectNoSuccess takes all completions that r.CQ has now, and fails the case if one is successful.
+// The case must have synchronized with the device before, by an exchange of packets.
 func (r *Rig) ExpectNoSuccess() {
 	for wc, ok := r.PollCompletion(0); ok; wc, ok = r.PollCompletion(0) {
 		r.Check(wc.Status != verbs.WCSuccess, "no successful completion", "%s", Describe(&wc))

@@ -38,11 +38,12 @@ func Exactly(n int) Interval { return Between(n, n) }
 // Between returns the interval of the numbers from a to b, both included.
 func Between(a, b int) Interval { return Interval{uint64(a), uint64(b)} }
 
-func (s Interval) String() string {
-	if s.min == s.max {
-		return fmt.Sprint(s.min)
+// String prints the bounds, or one number if they are equal.
+func (i Interval) String() string {
+	if i.min == i.max {
+		return fmt.Sprint(i.min)
 	}
-	return fmt.Sprintf("%d to %d", s.min, s.max)
+	return fmt.Sprintf("%d to %d", i.min, i.max)
 }
 
 // Counts are the numbers of events that happened. A missing counter is 0.
@@ -60,8 +61,8 @@ func (s Counts) AddAll(more Counts) {
 	}
 }
 
-// CounterCase returns c as a case about the tested counters: with the clause that it cites, the
-// level and, for each counter, the defect CounterStuck. An emulated device with this defect never
+// CounterCase returns c as a case about the tested counters: it sets the cited clause, the level
+// and, for each counter, the defect CounterStuck. An emulated device with this defect never
 // increases the counter, and must fail the case.
 func CounterCase(c conformance.Case, tested []*Counter) conformance.Case {
 	c.Cite, c.Level = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}, conformance.Should
@@ -84,6 +85,7 @@ type CounterCheck struct {
 func (r *Rig) StartCounterCheck(all, tested []*Counter) *CounterCheck {
 	events, _ := r.Record.Events()
 	check := &CounterCheck{r: r, all: slices.Clone(all), tested: tested, before: r.counters(), firstEvent: len(events)}
+	// The order decides which of several wrong counters the case reports.
 	slices.SortFunc(check.all, func(a, b *Counter) int { return strings.Compare(a.event, b.event) })
 	for _, c := range tested {
 		for _, name := range c.Names {
@@ -92,7 +94,7 @@ func (r *Rig) StartCounterCheck(all, tested []*Counter) *CounterCheck {
 			}
 		}
 	}
-	BenchCannot("the device has none of the counters of this case")
+	BenchCannot("the device has none of the counters of this case") // does not return
 	return nil
 }
 

@@ -48,15 +48,16 @@ const (
 // realTimeDivisor divides the default number of dialogues on a bench in real time.
 const realTimeDivisor = 8
 
-// Body returns the body of a case. It runs dialogues until one fails or their number is reached. If
-// the device violates the protocol in a dialogue, the body shortens this dialogue.
+// Body returns the body of a case. It runs d.Dialogues dialogues, in real time fewer, or the number
+// that the user asks for. At the first error it stops; if the error is a violation of the protocol
+// by the device, it shortens the dialogue.
 func (d Dialogue[Step]) Body() func(*conformance.Bench) error {
 	return Body(func(r *Rig) {
 		total := d.Dialogues
 		if !r.Virtual {
 			total = max(1, total/realTimeDivisor)
 		}
-		total = r.Schedules(total) // the user may ask for another number
+		total = r.Schedules(total) // the number that the user asks for, if any
 		for i := range total {
 			steps, err := d.run(r, rand.New(rand.NewPCG(r.Rand.Uint64(), uint64(i))))
 			if conformance.IsViolation(err) {

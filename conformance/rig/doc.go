@@ -115,7 +115,8 @@ func (r *Rig) Must(want string, err error) {
 	}
 }
 
-// Result returns the result of a verb, and ends the case if the verb failed, like [Rig.Must]:
+// Result returns a function that returns the result of a verb, or ends the case, like [Rig.Must],
+// if the verb failed. Its argument r is a Rig, or a type that embeds one:
 //
 //	ah := rig.Result(r.PD.CreateAH(attr))(r, "an address handle")
 func Result[A any](a A, err error) func(r interface{ Must(string, error) }, want string) A {

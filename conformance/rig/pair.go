@@ -78,7 +78,8 @@ const qKey = 0x0a0b0c0d
 
 // newEndpoint creates a CQ, and a queue pair in INIT: RC if the device has it, else UD.
 func newEndpoint(r *Rig) *Endpoint {
-	e := &Endpoint{Rig: r, CQ: r.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})}
+	const enoughForBothQueues = 4 * QueueDepth
+	e := &Endpoint{Rig: r, CQ: r.CreateCQ(verbs.CQInit{Depth: enoughForBothQueues})}
 	e.QP = r.CreateQP(verbs.QPInit{
 		Type: DefaultQPType(r), PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, MaxSendSGE: 1, MaxRecvSGE: 2},
@@ -112,12 +113,12 @@ func RemoteMemory(r *Rig, n int) *Memory { return r.Memory(n, RemoteAccess(r)|ve
 const ackTimeout = 8
 
 // connectByAttributes connects the queue pair in INIT to that of another endpoint, by attributes
-// of ibv_modify_qp. The initial PSNs follow from the queue pair numbers.
+// of ibv_modify_qp. Each side derives the initial PSNs of both from their queue pair numbers.
 func (e *Endpoint) connectByAttributes(other *Endpoint) {
 	const rnrTimer, busyHostTimeout = 12, 14 // encoded: 0.64 ms, 67 ms
 	a := verbs.QPAttr{
 		PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
-		RQPSN: uint32(other.QP.QPN()) << 8 & 0xffffff, SQPSN: uint32(e.QP.QPN()) << 8 & 0xffffff,
+		RQPSN: initialPSN(other.QP), SQPSN: initialPSN(e.QP),
 		MaxDestRdAtomic: MaxRdAtomic, MaxRdAtomic: MaxRdAtomic, MinRNRTimer: rnrTimer, Timeout: ackTimeout, RetryCnt: 7, RNRRetry: 3,
 	}
 	if !e.Virtual {
@@ -126,6 +127,9 @@ func (e *Endpoint) connectByAttributes(other *Endpoint) {
 	e.ToRTR(e.QP, a)
 	e.ToRTS(e.QP, a)
 }
+
+// initialPSN returns the PSN that a queue pair starts to send with, in 24 bits.
+func initialPSN(qp verbs.QP) uint32 { return uint32(qp.QPN()) << 8 & 0xffffff }
 
 // readyForDatagrams moves a UD queue pair to RTS and sets its destination.
 func (e *Endpoint) readyForDatagrams(other *Endpoint) {

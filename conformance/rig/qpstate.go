@@ -59,13 +59,13 @@ func Transitions(qpType verbs.QPType) []Transition {
 			{sqd, sqd, 0, verbs.QPAttrAV | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | MigrationAttrs},
 			{sqd, rts, 0, connectedRTS},
 		}
-	default: // RC; the queue pairs of XRC have the attributes of a requester or of a responder
+	default: // RC; the queue pairs of XRC have the attributes of a requester or of a responder only
 		requester, responder := RequesterAttrs, ResponderAttrs
 		switch qpType {
 		case verbs.QPTypeXRCSend:
 			responder = 0
 		case verbs.QPTypeXRCRecv:
-			requester = verbs.QPAttrTimeout
+			requester = verbs.QPAttrTimeout // Linux requires it although the QP sends no requests
 		}
 		rnrTimer := responder & verbs.QPAttrMinRNRTimer
 		return []Transition{
@@ -120,7 +120,7 @@ func (r *Rig) ToRTS(qp verbs.QP, a verbs.QPAttr) {
 	case verbs.QPTypeRC, verbs.QPTypeXRCSend:
 		mask |= RequesterAttrs
 	case verbs.QPTypeXRCRecv:
-		mask |= verbs.QPAttrTimeout
+		mask |= verbs.QPAttrTimeout // Linux requires it although the QP sends no requests
 	}
 	a.State = verbs.QPStateRTS
 	r.Must("a queue pair in RTS", qp.Modify(a, mask))

@@ -34,8 +34,9 @@ type connection struct {
 // returns an error if the event is not of the kind want, or if the connection has ended. A negative
 // timeout means forever. The device is locked.
 func (c *connection) awaitEvent(want cm.EventKind, timeout time.Duration) (cm.Event, error) {
+	ignored := func(e cm.Event) bool { return e.Kind == cm.EventMRA || e.Kind == cm.EventTimeWaitExit }
 	err := c.m.d.Wait("wait", c.cond, timeout, func() bool {
-		c.events = slices.DeleteFunc(c.events, func(e cm.Event) bool { return e.Kind == cm.EventMRA || e.Kind == cm.EventTimeWaitExit })
+		c.events = slices.DeleteFunc(c.events, ignored)
 		return len(c.events) > 0 || c.ended
 	})
 	if err != nil {

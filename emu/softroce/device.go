@@ -108,8 +108,8 @@ func (d *Device) hooks() device.Hooks {
 	}
 }
 
-// sendDelayedAcks sends ACKs that the NIC delays. It is called before each control verb, because a
-// QP must acknowledge the messages that the application has received before it is destroyed.
+// sendDelayedAcks sends ACKs that the NIC delays. It is called before each control verb, because
+// the verb may change or destroy a QP that has not yet acknowledged messages it has delivered.
 func (d *Device) sendDelayedAcks() {
 	if d.nic.ReleaseAcks() {
 		d.Driver().Pump()
@@ -125,7 +125,7 @@ func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 // AddrChanged implements link.PortObserver: it empties the GID entry of an address that was removed
 // from the interface, or restores it.
 func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
-	if o.addrs.SetPresent(addr, present) {
+	if changed := o.addrs.SetPresent(addr, present); changed {
 		o.nic.SetGIDs(o.addrs.FilterGIDs(gidTable(&o.cfg)))
 	}
 }
@@ -160,9 +160,10 @@ func (d *Device) Counters() []verbs.Counter {
 // CM returns the connection manager.
 func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 
-// Close closes the device and its link. Blocked calls return ErrClosed.
+// Close closes the device and its link, and makes blocked calls return ErrClosed. A second Close
+// does nothing.
 func (d *Device) Close() error {
-	if !d.Shutdown(d.sendDelayedAcks) {
+	if firstClose := d.Shutdown(d.sendDelayedAcks); !firstClose {
 		return nil
 	}
 	return d.link.Close()

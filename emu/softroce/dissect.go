@@ -95,28 +95,25 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 		return fmt.Errorf("field %s: %w", name, wire.ErrShort)
 	}
 	putBits(d.Payload[at:at+f.size], f, value)
-	id := uint16(0) // if the link does not report it
-	if d.IPID < link.IPIDUnknown {
-		id = uint16(d.IPID)
-	}
+	id := uint16(d.IPID) // 0 for link.IPIDUnknown
 	wire.NewICRC(d.Src, d.Dst).Seal(id, d.Payload)
 	return nil
 }
 
 // putBits sets the bits of field f in b, the f.size bytes that hold it, and keeps the other bits.
 func putBits(b []byte, f field, value uint64) {
-	var old uint64
+	var n uint64 // the bytes as a big-endian number
 	for _, v := range b {
-		old = old<<8 | uint64(v)
+		n = n<<8 | uint64(v)
 	}
 	mask := ^uint64(0)
 	if f.bits < 64 {
 		mask = (1<<f.bits - 1) << f.shift
 	}
-	old = old&^mask | value<<f.shift&mask
+	n = n&^mask | value<<f.shift&mask
 	for i := len(b) - 1; i >= 0; i-- {
-		b[i] = byte(old)
-		old >>= 8
+		b[i] = byte(n)
+		n >>= 8
 	}
 }
 

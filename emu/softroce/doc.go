@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
@@ -70,8 +71,8 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 	})
 }
 
-// OnLink opens a device in real time on an open link, which the device closes. A paced sender
-// whose thread wakes late, by up to wakeSlack, sends the packets that it missed at once.
+// OnLink opens a device in real time on an open link, which the device closes. By default, a paced
+// sender whose thread wakes up to wakeSlack late catches up: it sends all packets due by then.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()
@@ -119,8 +120,8 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 // (net.core.rmem_max), and a larger window would lose packets. The kernel accounts up to
 // twice the size of a packet.
 func windowPackets(i udplink.Info) int {
-	packet := min(i.MTU, wire.MaxPacketLen)
-	return min(max(i.RecvBufBytes/(2*packet), minWindow), maxWindow)
+	packetLen := min(i.MTU, wire.MaxPacketLen)
+	return min(max(i.RecvBufBytes/(2*packetLen), minWindow), maxWindow)
 }
 
 // Limits of windowPackets.
@@ -160,7 +161,8 @@ func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (
 	cfg.CM.MaxMTU = uint8(nic.MTU())
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
 	if cfg.Defects != (rocewire.Defects{}) {
-		d.wireDefects = rocewire.New(cfg.Defects, defectiveNIC{nic}, cfg.NIC.ICRC == engine.ICRCChecked)
+		hasICRC := cfg.NIC.ICRC == engine.ICRCChecked // else the link adds it after the filter
+		d.wireDefects = rocewire.New(cfg.Defects, defectiveNIC{nic}, hasICRC)
 	}
 	d.cm.init(d, cfg.CM)
 	d.Init(cfg.Name, &nic.Base, d.hooks())
@@ -171,7 +173,7 @@ func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (
 // gidTable returns the GID table of a configuration: an entry of type RoCEv2 for each of Addrs,
 // then one of type RoCEv1 for each of V1Addrs.
 func gidTable(cfg *Config) []verbs.GIDEntry {
-	table := engine.RoCEv2GIDs(append(cfg.Addrs[:len(cfg.Addrs):len(cfg.Addrs)], cfg.V1Addrs...)...)
+	table := engine.RoCEv2GIDs(slices.Concat(cfg.Addrs, cfg.V1Addrs)...)
 	for i := range cfg.V1Addrs {
 		table[len(cfg.Addrs)+i].Type = verbs.GIDTypeRoCEv1
 	}

@@ -38,8 +38,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if local.IsUnspecified() {
 			local = netip.Addr{}
 		}
-		// The service ID contains the low byte of the port space.
-		id, err := m.activateAgent().Listen(wire.IPService(wire.PortSpace(space&0xff), addr.Port()), local, backlog)
+		id, err := m.activateAgent().Listen(serviceID(space, addr.Port()), local, backlog)
 		if err != nil {
 			return connError("listen", addr, err)
 		}

@@ -144,8 +144,8 @@ func (m *manager) closeConn(c *connection) {
 	c.cond.Notify()
 }
 
-// startPSN returns a pseudorandom initial PSN, from a linear congruential generator: the sequence
-// is the same in each run.
+// startPSN returns a pseudorandom initial PSN: the upper 24 bits of a linear congruential generator
+// with Knuth's MMIX constants. The sequence is the same in each run.
 func (m *manager) startPSN() uint32 {
 	m.psnSeed = m.psnSeed*6364136223846793005 + 1442695040888963407
 	return uint32(m.psnSeed >> 40)
@@ -158,6 +158,11 @@ func (m *manager) ephemeralPort() uint16 {
 		m.nextPort = firstEphemeralPort
 	}
 	return p
+}
+
+// serviceID returns the service ID of a port, which contains the low byte of the port space.
+func serviceID(space verbs.PortSpace, port uint16) wire.ServiceID {
+	return wire.IPService(wire.PortSpace(space&0xff), port)
 }
 
 // localAddr returns the device's first RoCEv2 address of the peer's family, and its GID index.
@@ -211,7 +216,7 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 		return nil, err
 	}
 	c.id, err = m.activateAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
-		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()), // it has the low byte of a port space
+		ServiceID: serviceID(verbs.PortSpaceTCP, addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
 		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
 		RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
@@ -249,7 +254,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	c := &connection{m: m, remote: addr}
 	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("service at %v", addr)))
 	c.id, err = m.activateAgent().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
-		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()), // it has the low byte of a port space
+		ServiceID: serviceID(verbs.PortSpaceUDP, addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},
 		SrcPort:   m.ephemeralPort(), PrivateData: private,
 	})
@@ -263,6 +268,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 		m.closeConn(c)
 		return peer, err
 	}
+	// The SIDR_REP is the last event, with which handleEvent has removed c.
 	if e.SIDRReply.Status != 0 {
 		return peer, &verbs.RejectError{Reason: uint16(e.SIDRReply.Status), Text: e.SIDRReply.Status.String(), PrivateData: e.PrivateData}
 	}

@@ -39,11 +39,11 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	cfg := engine.QPConfig{Type: in.Type, Caps: in.Caps, SignalAll: in.SignalAll}
 	var h *queuePair
 	err := d.Control(op, func() error {
-		o, err := d.ResolveQPInit(op, &in)
+		objs, err := d.ResolveQPInit(op, &in)
 		if err != nil {
 			return err
 		}
-		cfg.PD, cfg.XRCD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = o.PD, o.XRCD, o.SendCQ, o.RecvCQ, o.SRQ
+		cfg.PD, cfg.XRCD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = objs.PD, objs.XRCD, objs.SendCQ, objs.RecvCQ, objs.SRQ
 		q, err := d.nic.CreateQP(cfg)
 		if err != nil {
 			return err

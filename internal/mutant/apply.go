@@ -70,8 +70,9 @@ func funcName(d *ast.FuncDecl) string {
 	return t.(*ast.Ident).Name + "." + d.Name.Name
 }
 
-// apply returns the text of the file with the hunks of a mutant applied. It appends the new text of
-// hunks without old text to the file, and added imports to the line of the package clause.
+// apply returns the text of the file with the hunks of a mutant applied, within the declaration
+// Decl of a hunk if it has one. It appends the new text of hunks without old text to the file, and
+// added imports to the line of the package clause.
 func (s *source) apply(hunks []Hunk) (string, error) {
 	lines := strings.Split(s.text, "\n")
 	var added []string

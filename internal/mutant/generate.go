@@ -69,8 +69,8 @@ func (s *source) mutants(f *ast.FuncDecl) (all []Mutant) {
 		for _, e := range s.edits(n, parents) {
 			m := s.mutant(f, e)
 			equal[m.Does]++
-			if n := equal[m.Does]; n > 1 {
-				m.Does += fmt.Sprintf(" #%d", n)
+			if number := equal[m.Does]; number > 1 {
+				m.Does += fmt.Sprintf(" #%d", number)
 			}
 			all = append(all, m)
 		}
@@ -90,6 +90,7 @@ func (s *source) mutant(f *ast.FuncDecl, e edit) Mutant {
 	if e.does == dropsStatement {
 		does = "drops " + oneLine(old)
 	}
+	// The edit may have changed the number of lines.
 	newLast := last + strings.Count(changed, "\n") - strings.Count(s.text, "\n")
 	return Mutant{
 		Name: fmt.Sprintf("%s:%d:%d %s", s.name, at.Line, at.Column, e.does),
@@ -143,8 +144,8 @@ var replacements = map[token.Token]token.Token{
 	token.AND: token.OR, token.OR: token.AND, token.SHL: token.SHR, token.SHR: token.SHL,
 }
 
-// editBinary returns the edits of a binary expression: another operator, and the operands in the
-// other order if that changes the value.
+// editBinary returns the edits of a binary expression: another operator, and the operands of -, /
+// and % in the other order.
 func (s *source) editBinary(n *ast.BinaryExpr) (all []edit) {
 	if op, ok := replacements[n.Op]; ok {
 		all = append(all, edit{n.OpPos, n.OpPos + token.Pos(len(n.Op.String())), op.String(), fmt.Sprintf("has %s for %s", op, n.Op)})

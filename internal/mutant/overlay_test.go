@@ -122,7 +122,7 @@ func TestOverlaySelectsMutants(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"Name | a":                           "x:1: \"Name | a\" is none of: NAME | CLAUSES | WHAT IT DOES",
+		"Name | a":                           "x:1: \"Name | a\" is none of: NAME | CLAUSES OR DEVICE | WHAT IT DOES",
 		"a.go":                               "x:1: a file before the name of its mutant",
 		"-a":                                 "x:1: text before the name of its file",
 		"N | a | b\n-a":                      "x:2: text before the name of its file",

@@ -77,7 +77,7 @@ func (r *reader) readLine(line string) error {
 	default:
 		fields := strings.Split(line, " | ")
 		if len(fields) != 3 {
-			return fmt.Errorf("%q is none of: NAME | CLAUSES | WHAT IT DOES, a Go file, @@, text that begins with -, + or a space", line)
+			return fmt.Errorf("%q is none of: NAME | CLAUSES OR DEVICE | WHAT IT DOES, a Go file, @@, text that begins with -, + or a space", line)
 		}
 		r.endHunk()
 		r.file = ""

@@ -36,7 +36,7 @@ func (n *numbering) addFunction(mutants []int) (number int) {
 	return n.count - 1
 }
 
-// newVariants parses the text of the file name, to which addMutant then adds variants: functions as
+// newVariants parses the text of a file, to which addMutant then adds variants: functions as
 // mutants change them. The files of a package share inPkg, the declarations that mutants add to it;
 // all files share numbers.
 func newVariants(name, text string, inPkg map[string]string, numbers *numbering) (*variants, error) {
@@ -85,7 +85,7 @@ func (v *variants) hasImport(line string) bool {
 
 // addDecl keeps a declaration d of a mutated file if it differs from the original: a changed
 // function as a variant with the mutant's number, new fields of a struct, or a new declaration.
-// Other changes are errors.
+// Changes of other types, of variables and of constants are errors.
 func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node) error {
 	text := mutated.nodeText(d)
 	was, existed := v.decls[name]
@@ -140,7 +140,9 @@ func (v *variants) addFields(name string, mutated *source, d *ast.TypeSpec) erro
 	}
 	have = append(have, v.fields[name]...)
 	for _, f := range st.Fields.List {
-		if text := mutated.nodeText(f); !slices.ContainsFunc(have, func(h string) bool { return oneLine(h) == oneLine(text) }) {
+		text := mutated.nodeText(f)
+		// A new field may change how gofmt aligns the others.
+		if !slices.ContainsFunc(have, func(h string) bool { return oneLine(h) == oneLine(text) }) {
 			v.fields[name] = append(v.fields[name], text)
 		}
 	}

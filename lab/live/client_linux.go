@@ -140,9 +140,9 @@ func (f errorNotifier) Read(b []byte) (int, error) {
 }
 
 // attachTerminal sets this process's terminal to raw mode, and copies its input and, until done is
-// closed, its size to master, the program's pseudo-terminal, and the output back. It calls closed
+// closed, its size to master, the program's pseudo-terminal, and the output back. It calls onClosed
 // when this terminal is closed. restore waits for the rest of the output and ends raw mode.
-func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (restore func(), err error) {
+func attachTerminal(master *os.File, done <-chan struct{}, onClosed func()) (restore func(), err error) {
 	restoreMode, err := makeRaw(os.Stdin)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (resto
 	}()
 	// A raw terminal has no end-of-file key, so a read fails only if the terminal is closed. The
 	// struct hides os.File.WriteTo, which does not call Read.
-	readOnly := struct{ io.Reader }{errorNotifier{os.Stdin, closed}}
+	readOnly := struct{ io.Reader }{errorNotifier{os.Stdin, onClosed}}
 	go func() { _, _ = io.Copy(master, readOnly) }() // until this process ends
 	resizes := make(chan os.Signal, 1)
 	signal.Notify(resizes, syscall.SIGWINCH)
@@ -215,7 +215,7 @@ func terminalSize(f *os.File) (rows, columns uint16, ok bool) {
 	return w.Row, w.Col, true
 }
 
-// makeRaw sets a terminal to raw mode until restore is called.
+// makeRaw sets a terminal to raw mode, with the flags of cfmakeraw(3), until restore is called.
 func makeRaw(f *os.File) (restore func(), err error) {
 	fd := int(f.Fd())
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)

@@ -197,12 +197,13 @@ func (info *Info) WriteHints(w io.Writer, program string) error {
 	if info.Name != DefaultName {
 		lab = " --lab " + info.Name
 	}
+	downArg := strings.TrimPrefix(lab, " --lab") // lab down takes the name without the flag
 	_, err := fmt.Fprintf(w, `
 Lab %s is up, process %d.
 
     %[3]s lab exec%[4]s host0 -- bash
     %[3]s lab set%[4]s host1 loss=5%%
     %[3]s lab down%[5]s
-`, info.Name, info.PID, program, lab, strings.TrimPrefix(lab, " --lab"))
+`, info.Name, info.PID, program, lab, downArg)
 	return err
 }

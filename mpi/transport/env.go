@@ -111,37 +111,38 @@ const startupTimeout = time.Minute
 // ExchangeEndpoints returns the endpoints of all ranks: rank 0 gathers and broadcasts them over
 // the control channel. mine are the endpoints of this rank, one per rail.
 func ExchangeEndpoints(e *Env, mine []Endpoint) (Endpoints, error) {
-	var own []byte
+	var encoded []byte
 	for _, endpoint := range mine {
-		own = endpoint.append(own)
+		encoded = endpoint.append(encoded)
 	}
 	all := Endpoints{rails: len(mine)}
 	var err error
 	if e.Rank == 0 {
-		all.encoded, err = gatherEndpoints(e, own)
+		all.encoded, err = gatherEndpoints(e, encoded)
 		return all, err
 	}
-	if err := e.Control.Send(0, own); err != nil {
+	if err := e.Control.Send(0, encoded); err != nil {
 		return all, err
 	}
 	all.encoded, err = e.Control.Recv(0, startupTimeout)
-	if want := e.Size * len(own); err == nil && len(all.encoded) != want {
+	if want := e.Size * len(encoded); err == nil && len(all.encoded) != want {
 		err = fmt.Errorf("rank 0 sent %d bytes of endpoints; with %d rails it must be %d", len(all.encoded), len(mine), want)
 	}
 	return all, err
 }
 
 // gatherEndpoints is rank 0's part of ExchangeEndpoints. It receives the encoded endpoints of the
-// other ranks, appends them to its own by rank, sends the list to each rank and returns the list.
-func gatherEndpoints(e *Env, own []byte) ([]byte, error) {
-	all := append(make([]byte, 0, e.Size*len(own)), own...)
+// other ranks, appends them to those of rank 0 in the order of ranks, sends the list to each rank
+// and returns the list.
+func gatherEndpoints(e *Env, ofRank0 []byte) ([]byte, error) {
+	all := append(make([]byte, 0, e.Size*len(ofRank0)), ofRank0...)
 	for i := 1; i < e.Size; i++ {
 		theirs, err := e.Control.Recv(i, startupTimeout)
 		if err != nil {
 			return nil, err
 		}
-		if len(theirs) != len(own) {
-			return nil, fmt.Errorf("rank %d has %d NICs, rank 0 has %d", i, len(theirs)/endpointLen, len(own)/endpointLen)
+		if len(theirs) != len(ofRank0) {
+			return nil, fmt.Errorf("rank %d has %d NICs, rank 0 has %d", i, len(theirs)/endpointLen, len(ofRank0)/endpointLen)
 		}
 		all = append(all, theirs...)
 	}

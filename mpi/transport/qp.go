@@ -168,7 +168,7 @@ func (q *RecvQueue) Flush() error {
 	}
 	n, err := q.Post(q.staged)
 	if err != nil {
-		return fmt.Errorf("post receive %d of %d: %w", n, len(q.staged), err)
+		return fmt.Errorf("post receive %d of %d: %w", n+1, len(q.staged), err)
 	}
 	q.staged, q.sges = q.staged[:0], q.sges[:0]
 	return nil
@@ -265,9 +265,10 @@ func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
 		return d, err
 	}
 	var err error
+	const packetParts = 2 // see Packet.AppendSGL
 	d.QP, err = r.Dev.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.cq, RecvCQ: r.cq,
-		Caps: verbs.QPCaps{MaxSendWR: datagramDepth, MaxRecvWR: receives, MaxSendSGE: 2, MaxRecvSGE: 1},
+		Caps: verbs.QPCaps{MaxSendWR: datagramDepth, MaxRecvWR: receives, MaxSendSGE: packetParts, MaxRecvSGE: 1},
 	})
 	if err != nil {
 		return d, fmt.Errorf("create a datagram queue pair: %w", err)

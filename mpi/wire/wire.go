@@ -240,7 +240,10 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	r := reader{b: b}
 	kind := r.byte()
 	if kind&cachedFlag != 0 {
-		if kind != CachedEager || d.last.Kind != Eager {
+		if kind != CachedEager {
+			return Header{}, nil, fmt.Errorf("%w: %v cannot have a cached header", ErrMalformed, Kind(kind&^cachedFlag))
+		}
+		if d.last.Kind != Eager {
 			return Header{}, nil, fmt.Errorf("%w: cached header without a previous eager message", ErrMalformed)
 		}
 		h = Header{Kind: Eager, Flags: d.last.Flags, Context: d.last.Context, Tag: d.last.Tag}

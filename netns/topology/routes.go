@@ -72,7 +72,7 @@ func (t Topology) routerGraph(up func(Cable) bool) *routerGraph {
 			g.links[c.B.Node] = append(g.links[c.B.Node], routerLink{c.B, c.A})
 		}
 	}
-	for _, links := range g.links {
+	for _, links := range g.links { // next hops are listed in the order of port numbers
 		slices.SortFunc(links, func(a, b routerLink) int { return a.out.Num - b.out.Num })
 	}
 	for _, seg := range t.Segments() {

@@ -75,7 +75,8 @@ type builder struct {
 	err   error
 }
 
-// newBuilder returns a builder with hosts whose NICs have no addresses yet.
+// newBuilder returns a builder with hosts whose NICs have no addresses yet. Without o.Rails there
+// is one rail.
 func newBuilder(hosts int, o Options) *builder {
 	b := &builder{o: o, rails: max(o.Rails, 1)}
 	if o.Rails < 0 || o.Rails > maxRails {
@@ -109,7 +110,7 @@ func (b *builder) setNICsInOneSubnet(rail int) {
 }
 
 // addTree adds one rail of a fat tree: leaves, spines and cables. It also sets the hosts' NICs on
-// that rail. The gateway of a NIC is its leaf.
+// that rail. The gateway of a NIC is its leaf, which has one address at all ports to its hosts.
 func (b *builder) addTree(rail, leaves, spines int) {
 	hosts := len(b.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)
@@ -219,12 +220,12 @@ func specificity(pattern string) int {
 	return rank
 }
 
-// with returns l, with its fields replaced by the nonzero fields of x.
-func (l Link) with(x Link) Link {
-	l.MTU = cmp.Or(x.MTU, l.MTU)
-	l.RateBps = cmp.Or(x.RateBps, l.RateBps)
-	l.Latency = cmp.Or(x.Latency, l.Latency)
-	l.QueueBytes = cmp.Or(x.QueueBytes, l.QueueBytes)
-	l.ECN = cmp.Or(x.ECN, l.ECN)
+// with returns l, with its fields replaced by the nonzero fields of override.
+func (l Link) with(override Link) Link {
+	l.MTU = cmp.Or(override.MTU, l.MTU)
+	l.RateBps = cmp.Or(override.RateBps, l.RateBps)
+	l.Latency = cmp.Or(override.Latency, l.Latency)
+	l.QueueBytes = cmp.Or(override.QueueBytes, l.QueueBytes)
+	l.ECN = cmp.Or(override.ECN, l.ECN)
 	return l
 }

@@ -206,28 +206,28 @@ func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 		}
 	}
 	testable := 0
-	for s, clauses := range n {
+	for s, inState := range n {
 		if s != Untestable {
-			testable += clauses
+			testable += inState
 		}
 	}
 	count := func(s State, what string) string {
 		return fmt.Sprintf("of %d clauses of level MUST, %d %s", testable, n[s], what)
 	}
-	named := func(s State, what string) string { return count(s, what) + ": " + rowsIn(clauses, s) }
+	countAndRows := func(s State, what string) string { return count(s, what) + ": " + rowsIn(clauses, s) }
 	switch {
 	case n[Fail] > 0:
-		return DoesNotConform, named(Fail, "not met")
+		return DoesNotConform, countAndRows(Fail, "not met")
 	case n[Broken] > 0:
-		return Incomplete, named(Broken, "could not be judged")
+		return Incomplete, countAndRows(Broken, "could not be judged")
 	case n[Stale] > 0:
-		return Incomplete, named(Stale, "met though a deviation is on record, which is to be mended")
+		return Incomplete, countAndRows(Stale, "met though a deviation is on record, which is to be mended")
 	case n[NotAsked] > 0:
-		return Incomplete, named(NotAsked, "not asked about")
+		return Incomplete, countAndRows(NotAsked, "not asked about")
 	case run.Part:
 		return Incomplete, "only some of the cases were run"
 	case n[Deviates] > 0:
-		return WithDeviations, named(Deviates, "not met for reasons that are on record")
+		return WithDeviations, countAndRows(Deviates, "not met for reasons that are on record")
 	}
 	return Conforms, count(Pass, "met and none violated")
 }

@@ -101,8 +101,8 @@ func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	return compareLayout.Write(w, p, "")
 }
 
-// addOverview adds a row for each document, with a bar of the states for each device. columns is
-// the number of devices.
+// addOverview adds a row for each document, with a bar of the states for each device, and gives
+// each document the anchor that its row links to. columns is the number of devices.
 func (p *comparedPage) addOverview(columns int) {
 	for i, d := range p.Documents {
 		d.Anchor = fmt.Sprintf("d%d", i+1)
@@ -120,7 +120,8 @@ func (p *comparedPage) addOverview(columns int) {
 	}
 }
 
-// addStates adds the states that occur to the legend, and all but Untestable to the filter.
+// addStates adds the states that occur to the legend, and all but Untestable, which says nothing
+// about a device, to the filter.
 func (p *comparedPage) addStates(c *Comparison) {
 	for _, s := range append(slices.Clone(barOrder), Untestable) {
 		if !slices.ContainsFunc(c.Clauses, func(clause Compared) bool { return slices.Contains(clause.States, s) }) {
@@ -133,7 +134,8 @@ func (p *comparedPage) addStates(c *Comparison) {
 	}
 }
 
-// pageLinks returns relative URLs from dir to the devices' pages, by column; all empty if dir is.
+// pageLinks returns relative URLs from dir to the devices' pages, by column. They are empty without
+// dir.
 func (c *Comparison) pageLinks(dir string) []string {
 	all := make([]string, len(c.Columns))
 	from, err := filepath.Abs(dir)
@@ -156,7 +158,7 @@ func (c *Comparison) pageLinks(dir string) []string {
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
 // newDeviceRow returns a row of the table of devices, from the device's column in the tables of
-// clauses. href is the link to its page.
+// clauses, with a bar for each level that has clauses. href is the link to its page.
 func newDeviceRow(col *Column, href string) *deviceRow {
 	d := &deviceRow{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.
@@ -173,7 +175,7 @@ func newDeviceRow(col *Column, href string) *deviceRow {
 		row := levelRow{Level: l}
 		n := make(map[State]int)
 		for _, s := range barOrder {
-			n[s] = col.count(l, s)
+			n[s] = countOf(col.Counts, l, s)
 		}
 		var counts []string
 		row.Shares, counts = kit.Bar(n, barOrder, stateNames)
@@ -249,7 +251,7 @@ func (c *Comparison) documents(hrefs []string, include func(*Compared) bool) (al
 
 // addClause adds a clause to its section, with its states, the keys by which the page filters it
 // (such as "fail", or "fail@1" for one device), and its remarks, which link to the cases on the
-// pages of the devices.
+// pages of the devices. Those pages have no entries for unsupported cases to link to.
 func (d *comparedDocument) addClause(clause *Compared, c *Comparison, hrefs []string) {
 	if n := len(d.Sections); n == 0 || d.Sections[n-1].Title != clause.Section {
 		d.Sections = append(d.Sections, &comparedSection{Title: clause.Section, Names: d.Names})

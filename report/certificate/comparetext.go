@@ -67,7 +67,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 	var used []State
 	for _, s := range barOrder {
 		if slices.ContainsFunc(c.Columns, func(col Column) bool {
-			return slices.ContainsFunc(conform.Levels, func(l string) bool { return col.count(l, s) > 0 })
+			return slices.ContainsFunc(conform.Levels, func(l string) bool { return countOf(col.Counts, l, s) > 0 })
 		}) {
 			used = append(used, s)
 		}
@@ -87,7 +87,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 			fmt.Fprintf(b, "| %s | %s | %s |", name, about, escapeCell(l.Level))
 			name, about = "", "" // only in the device's first line
 			for _, s := range used {
-				fmt.Fprintf(b, " %d |", row.count(l.Level, s))
+				fmt.Fprintf(b, " %d |", countOf(row.Counts, l.Level, s))
 			}
 			b.WriteByte('\n')
 		}
@@ -100,9 +100,9 @@ var cellEscapes = strings.NewReplacer("|", `\|`, "<", "&lt;")
 // escapeCell escapes a text for a cell of a Markdown table.
 func escapeCell(s string) string { return cellEscapes.Replace(textfmt.PrintableLine(s)) }
 
-// count returns the number of clauses of a level in a state.
-func (c *Column) count(level string, s State) int {
-	for _, n := range c.Counts {
+// countOf returns the number of clauses of a level in a state, 0 if counts does not have it.
+func countOf(counts []Count, level string, s State) int {
+	for _, n := range counts {
 		if n.Level == level && n.State == s {
 			return n.N
 		}

@@ -77,7 +77,7 @@ func parse(r io.Reader) (*Certificate, error) {
 		return nil, fmt.Errorf("run.devices: a certificate is for one device, this has %d", n)
 	}
 	if err := c.Run.Check(); err != nil {
-		return nil, fmt.Errorf("run.%w", err)
+		return nil, fmt.Errorf("run.%w", err) // it begins with a JSON key of the run: run.devices[0]…
 	}
 	return c, nil
 }
@@ -113,7 +113,7 @@ func hashes(dir string) (map[string]string, error) {
 			return nil
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is %w: a certificate has regular files only", path, cmdline.ErrNotRegular)
-		case strings.ContainsAny(name, "\n\r\\"):
+		case strings.ContainsAny(name, "\n\r\\"): // sha256sum expects these escaped
 			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
 		case len(sums) == maxFiles:
 			return fmt.Errorf("%s has more than %d files: more than a certificate can have", dir, maxFiles)
@@ -153,7 +153,8 @@ func manifest(dir string) ([]byte, error) {
 }
 
 // checkManifest compares the text of a manifest with have, the hashes of the files by path. It
-// returns the number of files in the manifest, and an error that lists all differences.
+// returns the number of files in the manifest, and an error that lists all differences, or only the
+// first line that is malformed or a duplicate.
 func checkManifest(text []byte, have map[string]string) (files int, err error) {
 	var errs []error
 	listed := make(map[string]bool)

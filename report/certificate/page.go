@@ -73,7 +73,7 @@ func newCover(c *Certificate) *cover {
 	for _, l := range conform.Levels {
 		line := levelView{Level: l}
 		for _, st := range v.States {
-			line.N = append(line.N, kit.Share{State: string(st.State), N: (&Column{Counts: c.Counts}).count(l, st.State)})
+			line.N = append(line.N, kit.Share{State: string(st.State), N: countOf(c.Counts, l, st.State)})
 		}
 		v.Counts = append(v.Counts, line)
 	}

@@ -30,8 +30,8 @@ type Verified struct {
 // Verify checks the certificate in a folder: that no file was changed, added or removed after the
 // manifest was written, that the states and the outcome follow from the results, that the pages
 // match, and that every verdict has its capture. If signers is not empty, it is an allowed signers
-// file of ssh-keygen(1), and one of them must have signed the certificate; otherwise a signature,
-// if there is one, must be valid. With an error, only Signed of the result is valid.
+// file of ssh-keygen(1), and a signer in it must have signed the certificate; otherwise a
+// signature, if there is one, must be valid. With an error, only Signed of the result is valid.
 func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 	v := &Verified{Signed: isSigned(dir)}
 	c, err := Read(dir)
@@ -39,7 +39,7 @@ func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 		return v, err
 	}
 	v.Certificate = c
-	const maxManifest = maxFiles * 4096
+	const maxManifest = maxFiles * 4096 // 4096 bytes for each line: a hash and a path
 	text, err := cmdline.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
 	if err != nil {
 		return v, err
@@ -157,8 +157,9 @@ func Sign(ctx context.Context, dir, key string) error {
 		return errors.New("signing needs ssh-keygen, which is not on PATH: install OpenSSH (Debian: apt install openssh-client)")
 	}
 	file := filepath.Join(dir, ManifestFile)
+	// ssh-keygen asks before it replaces a signature.
 	if err := os.Remove(file + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err // ssh-keygen asks before replacing a file
+		return err
 	}
 	_, err := run(exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", namespace, file))
 	return err
@@ -186,13 +187,14 @@ func checkSignature(ctx context.Context, dir string, manifest []byte) (key strin
 	if err != nil {
 		return "", fmt.Errorf("invalid signature: %w", err)
 	}
+	// The output is: Good "NAMESPACE" signature with TYPE key SHA256:HASH
 	_, key, _ = strings.Cut(strings.TrimSpace(out), " with ")
 	return "by " + key, nil
 }
 
 // checkSigner checks with ssh-keygen that a key in signers, an allowed signers file of
 // ssh-keygen(1), made the signature of the manifest. It returns the signer's name in that file.
-func checkSigner(ctx context.Context, dir, signers string, manifest []byte) (who string, err error) {
+func checkSigner(ctx context.Context, dir, signers string, manifest []byte) (signer string, err error) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		return "", errors.New("checking a signature needs ssh-keygen, which is not on PATH: install OpenSSH (Debian: apt install openssh-client)")
 	}
@@ -209,13 +211,13 @@ func checkSigner(ctx context.Context, dir, signers string, manifest []byte) (who
 	if err != nil {
 		return "", fmt.Errorf("no signer in %s made the signature: %w", signers, err)
 	}
-	who, _, _ = strings.Cut(strings.TrimSpace(out), "\n")
-	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "verify", "-q", "-f", signers, "-I", who, "-n", namespace, "-s", sig)
+	signer, _, _ = strings.Cut(strings.TrimSpace(out), "\n")
+	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "verify", "-q", "-f", signers, "-I", signer, "-n", namespace, "-s", sig)
 	cmd.Stdin = bytes.NewReader(manifest)
 	if _, err := run(cmd); err != nil {
-		return "", fmt.Errorf("invalid signature of %s: %w", who, err)
+		return "", fmt.Errorf("invalid signature of %s: %w", signer, err)
 	}
-	return who, nil
+	return signer, nil
 }
 
 // run runs a command and returns its standard output. An error contains the output of both streams.

@@ -220,6 +220,7 @@ func (r *reaper) start(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 
 // run runs a program and waits for its end. If the program fails, the error contains its output.
 func (r *reaper) run(args ...string) error {
+	// A file and not a pipe, whose reading only cmd.Wait would await: Wait conflicts with reap.
 	output, err := os.CreateTemp("/tmp", "output-*")
 	if err != nil {
 		return err

@@ -41,11 +41,11 @@ func fabricMain() error {
 	defer f.Close() //nolint:errcheck // removed when this process exits
 	r := result{MPICH: f.Tools.Version, Load: loadAverage()}
 	for i := range f.Rounds {
-		one, err := f.runRound(ctx)
+		figures, err := f.runRound(ctx)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i+1, err)
 		}
-		r.Rounds = append(r.Rounds, one)
+		r.Rounds = append(r.Rounds, figures)
 		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", i+1, f.Rounds)
 	}
 	r.Comparisons = compare(r.Rounds)

@@ -136,7 +136,7 @@ func compare(rounds []round) (all []comparison) {
 			sign = "≤"
 		}
 		c.Target = fmt.Sprintf("%s %.1f", sign, m.wantRatio)
-		if m.wantRatioNoICRC != m.wantRatio {
+		if m.wantRatioNoICRC != m.wantRatio { // then the target has both: with, without ICRC
 			c.Target += fmt.Sprintf(", %.1f", m.wantRatioNoICRC)
 		}
 		c.Verdict = perf.Target{Got: c.Ratio, Want: m.wantRatio, IsMax: m.atMost, Noise: c.Noise}.WithVerdict().Verdict

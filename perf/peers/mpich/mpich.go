@@ -56,7 +56,8 @@ func (f *fabric) runMPICH(ctx context.Context) (text string, err error) {
 }
 
 // launchProxies reads the output of mpiexec until its end. It starts the proxies whose commands
-// mpiexec prints after launchMark, waits for them, and returns the other lines: the ranks' output.
+// mpiexec prints after launchMark, one for each host, until launchEnd. Then it waits for them, and
+// returns the other lines: the ranks' output.
 func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, error) {
 	var text strings.Builder
 	var proxies []*exec.Cmd

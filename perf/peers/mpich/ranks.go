@@ -49,7 +49,7 @@ func rankMain(args []string) {
 			return err
 		}
 		for _, name := range args[1:] {
-			if err := measure(w, name, time.Duration(ms*1e6)); err != nil {
+			if err := measure(w, name, time.Duration(ms*float64(time.Millisecond))); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -110,6 +110,7 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 	if w.Rank() == 0 {
 		copy(m.buf, want)
 	}
+	// Rank 0 chooses the count of each run; rank 1 runs until it receives a count of 0.
 	for count := firstCount; ; {
 		if count, err = m.exchangeCount(count); err != nil || count == 0 {
 			break
@@ -152,7 +153,7 @@ func (m *measurer) exchangeCount(count int) (int, error) {
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(i*31 + i>>8*7 + 1)
+		b[i] = byte(31*i + 7*(i>>8) + 1)
 	}
 	return b
 }
