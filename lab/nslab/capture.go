@@ -51,7 +51,8 @@ func (c capture) flushOnSIGTERM() {
 // captureSuffix is the suffix of uncompressed captures.
 const captureSuffix = ".pcapng"
 
-// compressCaptures compresses the captures in a folder. Their writers must have ended.
+// compressCaptures compresses the captures in a folder, except empty files, which ranks leave that
+// were killed early. The writers must have ended.
 func compressCaptures(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+captureSuffix))
 	errs := []error{err}
