@@ -47,7 +47,8 @@ func (b *Bench) datagram(payload []byte) link.Datagram {
 // send sends datagrams from A after all earlier ones have arrived. The link must take them all.
 func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
 	t.Helper()
-	if n, err := b.A.Send(b.TimeAfterArrival(), ds); n != len(ds) || err != nil {
+	now := b.TimeAfterArrival()
+	if n, err := b.A.Send(now, ds); n != len(ds) || err != nil {
 		t.Fatalf("Send took %d of %d datagrams: %v", n, len(ds), err)
 	}
 }
@@ -77,7 +78,8 @@ func emptyLink(t *testing.T, b Bench) {
 	if got := b.recv(t); len(got) != 0 {
 		t.Fatalf("%d datagrams received, want none", len(got))
 	}
-	if n, err := b.A.Send(b.TimeAfterArrival(), nil); n != 0 || err != nil {
+	now := b.TimeAfterArrival()
+	if n, err := b.A.Send(now, nil); n != 0 || err != nil {
 		t.Fatalf("Send of no datagrams = %d, %v", n, err)
 	}
 }
@@ -170,8 +172,9 @@ func closedLink(t *testing.T, b Bench) {
 		t.Fatalf("Close: %v", err)
 	}
 	var ds [1]link.Datagram
-	_, sendErr := b.A.Send(b.TimeAfterArrival(), []link.Datagram{b.datagram([]byte("x"))})
-	_, recvErr := b.A.Recv(b.TimeAfterArrival(), ds[:])
+	now := b.TimeAfterArrival()
+	_, sendErr := b.A.Send(now, []link.Datagram{b.datagram([]byte("x"))})
+	_, recvErr := b.A.Recv(now, ds[:])
 	for _, err := range []error{sendErr, recvErr, b.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)
