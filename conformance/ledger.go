@@ -57,7 +57,8 @@ type Row struct {
 	Untestable string `yaml:"untestable,omitempty"`
 }
 
-// Ledger reads the ledger (the list of requirements): a document for each specification of devices.
+// Ledger reads the ledger of requirements for RDMA devices: one document per specification, such as
+// an RFC.
 func Ledger() ([]*Document, error) {
 	dir, err := fs.Sub(ledgerFiles, "ledger")
 	if err != nil {
