@@ -168,8 +168,8 @@ func (c Coverage) Add(d Coverage) Coverage {
 	}
 }
 
-// Coverage counts the rows (requirements) of the section: all, those with a case and the untestable
-// ones; and of the testable ones those of level MUST, all and those with a case.
+// Coverage counts the rows (requirements) of the section: all, those with a case, and the
+// untestable ones. It counts the testable rows of level MUST separately: all, and those with a case.
 func (s *Section) Coverage() (c Coverage) {
 	for i := range s.Rows {
 		r := &s.Rows[i]

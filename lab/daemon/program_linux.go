@@ -66,7 +66,7 @@ func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended 
 	pid := cmd.Process.Pid
 	program := &control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout}
 	code, _ := c.Frames.ServeProgram(program) // without the client, the Write below fails
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // remaining processes of the group
+	_ = syscall.Kill(-pid, syscall.SIGKILL)   // remaining processes of the group
 	ended()
 	return c.Frames.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
