@@ -211,7 +211,8 @@ func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) boo
 			at = &b.next
 			continue
 		}
-		if *at = b.next; *slot != nil { // Chained does not count the first buffer of a chain
+		*at = b.next
+		if *slot != nil { // Chained counts one buffer less than the chain has
 			t.Stats.Chained--
 		}
 		t.Stats.Buffers--
