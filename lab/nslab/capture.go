@@ -23,7 +23,8 @@ type capture struct {
 	packets *pcaplink.Capture
 }
 
-// newCapture creates the capture file of a rank. The capture is empty if the job asks for none.
+// newCapture creates the capture file of a rank, which is flushed on SIGTERM. It returns the zero
+// value if the job asks for no capture.
 func newCapture(job *rankJob) (c capture, err error) {
 	if job.Capture == "" {
 		return c, nil

@@ -151,7 +151,8 @@ func limitAdvice(output string) string {
 	return ""
 }
 
-// resourceError returns an error if a rank failed for lack of threads or memory.
+// resourceError returns an error with advice if a rank crashed or exited for lack of threads or
+// memory.
 func resourceError(o *launch.Outcome) error {
 	if o.State != launch.Crashed && o.State != launch.Exited || o.Signal == "SIGKILL" {
 		return nil // the OOM killer is only one possible cause of SIGKILL

@@ -178,7 +178,7 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
 			Defects:      p.opts.Defects,
-			StallTimeout: idleTimeout, NoGSO: p.opts.Netem, // netem would drop a GSO packet as a whole
+			StallTimeout: stallTimeout, NoGSO: p.opts.Netem, // netem would drop a GSO packet as a whole
 		}
 		for _, n := range host.NICs {
 			cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: host.Name, NIC: n.Name})
@@ -203,6 +203,6 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 // captureFile returns the capture file of a host.
 func captureFile(dir, host string) string { return filepath.Join(dir, host+captureSuffix) }
 
-// idleTimeout is how long a program may make no progress. It is longer than the
+// stallTimeout is how long a program may make no progress. It is longer than the
 // retries of a connection.
-const idleTimeout = 30 * time.Second
+const stallTimeout = 30 * time.Second

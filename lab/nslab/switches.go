@@ -158,12 +158,12 @@ func (w *switchSet) begin(start time.Time) error {
 	var errs []error
 	for i := range w.directions {
 		p := &w.plan.Ports[i]
-		for d, cfg := range []*lab.Impairments{lab.Out: &p.Out, lab.In: &p.In} {
-			if w.netem != nil && len(cfg.Specs) > 0 {
-				errs = append(errs, w.setNetem(i, lab.Direction(d), cfg.Specs))
+		for dir, impairments := range []*lab.Impairments{lab.Out: &p.Out, lab.In: &p.In} {
+			if w.netem != nil && len(impairments.Specs) > 0 {
+				errs = append(errs, w.setNetem(i, lab.Direction(dir), impairments.Specs))
 			}
-			if port := w.directions[i][d]; port != nil {
-				errs = append(errs, port.begin(cfg, start.Sub(w.epoch)))
+			if d := w.directions[i][dir]; d != nil { // nil if the kernel carries the cable
+				errs = append(errs, d.begin(impairments, start.Sub(w.epoch)))
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func (s *sentPacket) comment() string {
 	switch {
 	case s.copies == 0 && s.dropped != "":
 		return "lost at " + s.dropped
-	case s.copies > 1 && !s.multicast:
+	case s.copies > 1 && !s.multicast: // a multicast packet has a copy for each receiver
 		return fmt.Sprintf("arrived %d times", s.copies)
 	case s.changed:
 		return "changed on the path"

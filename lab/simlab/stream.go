@@ -61,7 +61,7 @@ const (
 // peer's has impairments or events, and no segment is queued.
 func (s *stream) unimpaired() bool {
 	for _, p := range []*streamPort{s.port, s.peerPort} {
-		if p == nil {
+		if p == nil { // the peer's address has no port
 			continue
 		}
 		for dir := range p.pipes {

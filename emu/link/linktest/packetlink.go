@@ -116,7 +116,8 @@ func reusedBuffer(t *testing.T, b Bench) {
 }
 
 // headers: traffic class, hop limit and IPv4 identification arrive if Features of the sender says
-// that it sets them, and Features of the receiver that it sees them.
+// that it sets them, and Features of the receiver that it sees them. An identification that the
+// sender does not set is 0.
 func headers(t *testing.T, b Bench) {
 	d := b.datagram([]byte("headers"))
 	d.TClass, d.HopLimit, d.IPID = 0b101_10, 17, 0x1234 // arbitrary values; the traffic class has DSCP 5 and ECN 2

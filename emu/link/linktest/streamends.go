@@ -257,7 +257,7 @@ func (s *streamTest) closedNet() {
 	s.write(keptPeer, []byte("unread"))
 	s.write(kept, []byte("bye"))
 	must.Do(s, kept.CloseWrite(s.now))
-	other := must.Get(s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1))(s)
+	listenerOfA := must.Get(s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1))(s)
 	s.awaitArrival()
 	s.closed = true
 	if err := s.A.Close(); err != nil {
@@ -270,7 +270,7 @@ func (s *streamTest) closedNet() {
 	_, dialErr := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), l.Addr())
 	_, listenErr := s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1)
 	s.awaitArrival()
-	_, acceptErr := other.Accept(s.now)
+	_, acceptErr := listenerOfA.Accept(s.now)
 	for _, err := range []error{dialErr, listenErr, acceptErr, s.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {
 			s.Errorf("after Close: %v", err)
