@@ -217,8 +217,8 @@ func InitAHFromWC(port uint8, sgidIndex uint8, wc *WC, grh []byte) (AHAttr, erro
 	if wc.Flags&WCWithGRH == 0 || len(grh) < GRHLen {
 		return AHAttr{}, &OpError{Op: "init_ah_from_wc", Err: fmt.Errorf("%w: no GRH in %d bytes", ErrInvalid, len(grh))}
 	}
-	const hopLimit = 64 // the default of Linux
-	a := AHAttr{Port: port, SL: wc.SL, GRH: GRH{SGIDIndex: sgidIndex, HopLimit: hopLimit}}
+	const defaultHopLimit = 64 // not that of the received datagram
+	a := AHAttr{Port: port, SL: wc.SL, GRH: GRH{SGIDIndex: sgidIndex, HopLimit: defaultHopLimit}}
 	switch {
 	case grh[0]>>4 == 6 && !isIPv4UDP(grh[20:GRHLen]): // the undefined bytes before IPv4 may begin with 6
 		a.GRH.DGID = GID(grh[8:24])

@@ -65,7 +65,7 @@ func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended 
 	started()
 	pid := cmd.Process.Pid
 	program := &control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout}
-	code, _ := c.Frames.ServeProgram(program) // without the client, the Write below fails
+	code, _ := c.Frames.ServeProgram(program) // the code is sent even if the client has disconnected
 	_ = syscall.Kill(-pid, syscall.SIGKILL)   // remaining processes of the group
 	ended()
 	return c.Frames.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})

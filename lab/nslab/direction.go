@@ -33,8 +33,8 @@ type portDirection struct {
 }
 
 // begin installs the impairments and events of the plan, if this direction has any, if a timed
-// fault adds some later, or if the switches handle all directions. start is the switch's time at
-// time 0 of the scenario.
+// fault (new impairments or a partition) affects it later, or if handleAll is set. start is the
+// switch's time at time 0 of the scenario.
 func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	plan, cfg := d.switches.plan, m.Config
 	d.start, d.started, d.baseline = start, true, d.counters()

@@ -271,7 +271,7 @@ func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err e
 	}
 	unsupported := s
 	unsupported.Delay, unsupported.Jitter, unsupported.LossPPM, unsupported.DuplicatePPM, unsupported.ReorderPPM, unsupported.CorruptPPM = 0, 0, 0, 0, 0, 0
-	unsupported.ReorderDelay, unsupported.DuplicateDelay = 0, 0 // ignored: netem has no such delays
+	unsupported.ReorderDelay, unsupported.DuplicateDelay = 0, 0 // accepted: the second is ignored, the first used below if there is no Delay
 	if unsupported != (impair.Spec{}) {
 		return n, errors.New("netem supports loss, delay, jitter, duplicate, reorder and corrupt only, without \"from\" and \"until\"")
 	}

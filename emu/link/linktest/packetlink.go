@@ -175,6 +175,7 @@ func closedLink(t *testing.T, b Bench) {
 	var ds [1]link.Datagram
 	now := b.TimeAfterArrival()
 	_, sendErr := b.A.Send(now, []link.Datagram{b.datagram([]byte("x"))})
+	now = b.TimeAfterArrival()
 	_, recvErr := b.A.Recv(now, ds[:])
 	for _, err := range []error{sendErr, recvErr, b.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {

@@ -80,7 +80,7 @@ func (s *streamTest) waitUntil(condition string, done func(now mono.Time) bool) 
 	s.Helper()
 	for range 2000 {
 		s.awaitArrival()
-		// Some implementations make progress in Ready. Its events are dropped: done asks the streams.
+		// Both nets are polled, as a driver would. The events are dropped: done asks the streams.
 		s.A.Ready(s.ready[:])
 		s.B.Ready(s.ready[:])
 		if done(s.now) {

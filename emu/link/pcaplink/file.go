@@ -134,8 +134,8 @@ func (f *File) reserve(p *Packet) bool {
 	}
 	f.longest = max(f.longest, len(p.Bytes))
 	size := blockBytes(len(p.Bytes), p)
-	// The length of the next packet is not known. Assume a long one, rather too long than too short,
-	// but for small limits not one that would fill most of the file.
+	// A guess of the next packet's length that is too long rather than too short: twice the longest so
+	// far, but at least longestPacket, or a sixteenth of the limit if that is less.
 	nextLength := max(2*f.longest, int(min(longestPacket, f.opts.MaxBytes/16)))
 	f.limitReached = f.bytes+size+blockBytes(nextLength, p) > f.opts.MaxBytes
 	fits := f.bytes+size <= f.opts.MaxBytes
