@@ -65,7 +65,9 @@ func UnsupportedReason(err error) string {
 	for next := innerBenchCannot(err); next != nil; next = innerBenchCannot(err) {
 		err = next
 	}
-	return strings.TrimPrefix(strings.Replace(err.Error(), ": "+ErrBenchCannot.Error(), "", 1), ErrBenchCannot.Error()+": ")
+	// The text of ErrBenchCannot follows the reason, or precedes it.
+	reason := strings.Replace(err.Error(), ": "+ErrBenchCannot.Error(), "", 1)
+	return strings.TrimPrefix(reason, ErrBenchCannot.Error()+": ")
 }
 
 // innerBenchCannot returns the error that err wraps directly, if that wraps ErrBenchCannot in turn,

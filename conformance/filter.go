@@ -49,7 +49,8 @@ func (f *Filter) Matches(s *Suite, c *Case) bool {
 	if len(f.IDs) > 0 && !slices.ContainsFunc(f.IDs, func(pattern string) bool { return pattern == s.Name || matchesPattern(pattern, c.ID) }) {
 		return false
 	}
-	if f.Level != "" && weakness(c.Level) > weakness(f.Level) || c.Dangerous() && !f.IncludeDangerous {
+	tooWeak := f.Level != "" && weakness(c.Level) > weakness(f.Level)
+	if tooWeak || c.Dangerous() && !f.IncludeDangerous {
 		return false
 	}
 	labels := c.AllLabels()

@@ -57,7 +57,8 @@ type Row struct {
 	Untestable string `yaml:"untestable,omitempty"`
 }
 
-// Ledger reads the ledger (the list of requirements): a document for each specification of devices.
+// Ledger reads the ledger of requirements for RDMA devices: one document per specification, such as
+// an RFC.
 func Ledger() ([]*Document, error) {
 	dir, err := fs.Sub(ledgerFiles, "ledger")
 	if err != nil {
@@ -167,8 +168,8 @@ func (c Coverage) Add(d Coverage) Coverage {
 	}
 }
 
-// Coverage counts the rows (requirements) of the section: all, those with a case and the untestable
-// ones; and of the testable ones those of level MUST, all and those with a case.
+// Coverage counts the rows (requirements) of the section: all, those with a case, and the
+// untestable ones. It counts the testable rows of level MUST separately: all, and those with a case.
 func (s *Section) Coverage() (c Coverage) {
 	for i := range s.Rows {
 		r := &s.Rows[i]

@@ -112,7 +112,7 @@ func (w *recordedWire) Send(packet []byte) error {
 func (w *recordedWire) Recv(timeout time.Duration) (Frame, error) {
 	f, err := w.Wire.Recv(timeout)
 	if err == nil {
-		w.r.add(Event{At: f.At, Kind: EventReceived, Data: f.Packet})
+		w.r.add(Event{At: f.At, Kind: EventReceived, Data: f.Packet}) // no copy: the memory is not reused
 	}
 	return f, err
 }
@@ -160,7 +160,7 @@ func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 }
 
 // recordStream adds a stream to the list of streams in the record, and returns a Stream that
-// records its data.
+// records its data. n.inPackets means that the stream's packets are recorded too.
 func (n *recordedStreams) recordStream(s Stream) Stream {
 	n.r.mu.Lock()
 	n.r.streams = append(n.r.streams, StreamInfo{Peer: s.Local(), Device: s.Remote(), InPackets: n.inPackets})

@@ -124,11 +124,11 @@ type Summary struct {
 
 // Summary returns the results of the targets that have ended.
 func (t *Table) Summary() Summary {
-	r := Summary{Seconds: time.Since(t.began).Seconds(), Targets: t.results}
-	for _, result := range t.results {
-		r.Executions += result.Executions
+	s := Summary{Seconds: time.Since(t.began).Seconds(), Targets: t.results}
+	for _, r := range t.results {
+		s.Executions += r.Executions
 	}
-	return r
+	return s
 }
 
 // Failed reports whether a target failed or could not be built.

@@ -134,7 +134,7 @@ func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
 	}
-	return 128 << m
+	return 256 << (m - MTU256)
 }
 
 // String returns the MTU in bytes as text: "1024".
@@ -217,7 +217,8 @@ func InitAHFromWC(port uint8, sgidIndex uint8, wc *WC, grh []byte) (AHAttr, erro
 	if wc.Flags&WCWithGRH == 0 || len(grh) < GRHLen {
 		return AHAttr{}, &OpError{Op: "init_ah_from_wc", Err: fmt.Errorf("%w: no GRH in %d bytes", ErrInvalid, len(grh))}
 	}
-	a := AHAttr{Port: port, SL: wc.SL, GRH: GRH{SGIDIndex: sgidIndex, HopLimit: 64}}
+	const defaultHopLimit = 64 // not that of the received datagram
+	a := AHAttr{Port: port, SL: wc.SL, GRH: GRH{SGIDIndex: sgidIndex, HopLimit: defaultHopLimit}}
 	switch {
 	case grh[0]>>4 == 6 && !isIPv4UDP(grh[20:GRHLen]): // the undefined bytes before IPv4 may begin with 6
 		a.GRH.DGID = GID(grh[8:24])
@@ -238,7 +239,9 @@ func isIPv4UDP(h []byte) bool {
 	for i := 0; i < len(h); i += 2 {
 		sum += uint32(h[i])<<8 | uint32(h[i+1])
 	}
-	return h[0] == 0x45 && h[9] == 17 && sum&0xffff+sum>>16 == 0xffff
+	const version4Header20, protocolUDP = 0x45, 17 // 0x45: version 4, and a header of five 32-bit words
+	sum = sum&0xffff + sum>>16                     // ones' complement: 0xffff for a valid header
+	return h[0] == version4Header20 && h[9] == protocolUDP && sum == 0xffff
 }
 
 // AsyncEventType is the kind of an asynchronous event.

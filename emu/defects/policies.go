@@ -26,8 +26,8 @@ func (t Table[P]) All() []Info {
 }
 
 // Set gives policy the named defect: it sets the field that the defect changes to the defect's
-// value, unless the field is a number that is larger already. It returns false if the table lacks
-// the defect.
+// value. If two defects set one field, a number, the larger value stays, in whichever order they
+// are set. Set returns false if the table lacks the defect.
 func (t Table[P]) Set(policy *P, name string) bool {
 	for _, d := range t {
 		if d.name != name {

@@ -211,8 +211,9 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 	}
 	deadline := time.Now().Add(downTimeout)
 	_ = c.conn.SetDeadline(deadline)
+	// No second reply follows: ReadReply returns when the process exits, which closes the connection.
 	var gone *NotUpError
-	if _, err := c.ReadReply(); !errors.As(err, &gone) { // the connection closes while the process exits
+	if _, err := c.ReadReply(); !errors.As(err, &gone) {
 		return err
 	}
 	if errors.Is(openErr, unix.ESRCH) {

@@ -64,8 +64,9 @@ func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended 
 	CloseAll(append(c.Files, answerFiles...)) // the program and the client have copies
 	started()
 	pid := cmd.Process.Pid
-	code, _ := c.Frames.ServeProgram(&control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout})
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // remaining processes of the group
+	program := &control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout}
+	code, _ := c.Frames.ServeProgram(program) // the code is sent even if the client has disconnected
+	_ = syscall.Kill(-pid, syscall.SIGKILL)   // remaining processes of the group
 	ended()
 	return c.Frames.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }

@@ -91,7 +91,8 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 
 // listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up, and an
 // *otherUserError if another user has bound the name. After a lab dies, the kernel may keep the
-// name in use for a moment, so listen retries for up to maxWait while nothing accepts connections.
+// name in use for a moment: listen retries while nothing accepts connections, and returns
+// k.AlreadyUp if the name is still in use after maxWait.
 func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, error) {
 	const maxWait, retryInterval = 10 * time.Second, 5 * time.Millisecond
 	for start := time.Now(); ; time.Sleep(retryInterval) {

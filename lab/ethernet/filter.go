@@ -53,7 +53,8 @@ func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 	if len(arp) < arpLen || binary.BigEndian.Uint16(arp[2:]) != link.EtherTypeIPv4 { // the protocol type
 		return src, dst, false
 	}
-	return netip.AddrFrom4([4]byte(arp[14:18])), netip.AddrFrom4([4]byte(arp[24:28])), true
+	sender, target := netip.AddrFrom4([4]byte(arp[14:18])), netip.AddrFrom4([4]byte(arp[24:28]))
+	return sender, target, true
 }
 
 // explainer is a FrameHandler that can describe what it did to the last frame.

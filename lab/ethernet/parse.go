@@ -120,7 +120,7 @@ func (h *headers) parseIPv6(b []byte) bool {
 }
 
 // checkTransport sets h.proto to protoOpaque, so that the transport header is not used, if the UDP
-// or TCP header is incomplete or contradicts the packet's length.
+// or TCP header is incomplete or contradicts the packet's length. Other protocols are not checked.
 func (h *headers) checkTransport(b []byte) {
 	t := b[h.l4:h.end]
 	switch h.proto {
@@ -129,7 +129,12 @@ func (h *headers) checkTransport(b []byte) {
 			h.proto = protoOpaque
 		}
 	case link.ProtocolTCP:
-		if len(t) < 20 || int(t[12]>>4)*4 < 20 || int(t[12]>>4)*4 > len(t) {
+		if len(t) < link.TCPHeaderLen {
+			h.proto = protoOpaque
+			return
+		}
+		header := int(t[12]>>4) * 4 // the data offset, in 32-bit words, is in the upper four bits
+		if header < link.TCPHeaderLen || header > len(t) {
 			h.proto = protoOpaque
 		}
 	}

@@ -73,7 +73,7 @@ func (im *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch
 	}
 	if delay > 0 {
 		undelayed := emit
-		emit = func(after time.Duration, f uswitch.Frame) { undelayed(max(after, 0)+delay, f) } // after < 0 means at once
+		emit = func(after time.Duration, f uswitch.Frame) { undelayed(max(after, 0)+delay, f) } // negative is the same as 0
 	}
 	im.next.Apply(now, f, emit)
 }

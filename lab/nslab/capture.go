@@ -23,7 +23,8 @@ type capture struct {
 	packets *pcaplink.Capture
 }
 
-// newCapture creates the capture file of a rank. The capture is empty if the job asks for none.
+// newCapture creates the capture file of a rank, which is flushed on SIGTERM. It returns the zero
+// value if the job asks for no capture.
 func newCapture(job *rankJob) (c capture, err error) {
 	if job.Capture == "" {
 		return c, nil
@@ -51,7 +52,8 @@ func (c capture) flushOnSIGTERM() {
 // captureSuffix is the suffix of uncompressed captures.
 const captureSuffix = ".pcapng"
 
-// compressCaptures compresses the captures in a folder. Their writers must have ended.
+// compressCaptures compresses the captures in a folder, except empty files, which ranks leave that
+// were killed early. The writers must have ended.
 func compressCaptures(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+captureSuffix))
 	errs := []error{err}

@@ -32,8 +32,9 @@ type portDirection struct {
 	filter   *ethernet.Filter         // nil without partitions
 }
 
-// begin installs the impairments and events of the plan, if this direction has any, or if a timed
-// fault or setSpecs may change it later. start is the switch's time at time 0 of the scenario.
+// begin installs the impairments and events of the plan, if this direction has any, if a timed
+// fault (new impairments or a partition) affects it later, or if handleAll is set. start is the
+// switch's time at time 0 of the scenario.
 func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	plan, cfg := d.switches.plan, m.Config
 	d.start, d.started, d.baseline = start, true, d.counters()
@@ -44,7 +45,7 @@ func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	// Partitions filter packets at the receiving host.
 	filtered := d.dir == lab.In && plan.Ports[d.planPort].Host >= 0 &&
 		slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
-	if d.switches.impairAll || filtered || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || len(m.StreamEvents) > 0 || slices.ContainsFunc(plan.Steps, changesHere) {
+	if d.switches.handleAll || filtered || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || len(m.StreamEvents) > 0 || slices.ContainsFunc(plan.Steps, changesHere) {
 		return d.install(cfg, m.StreamEvents, filtered)
 	}
 	return nil
@@ -122,7 +123,7 @@ func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 type partitionGroups map[netip.Addr]int
 
 // partition starts the partition of a step, or ends it if the step is an undo. Only addresses of
-// one group reach each other.
+// one group reach each other; the addresses that the step does not list form another group.
 func (w *switchSet) partition(step *lab.Step) {
 	if step.Undo {
 		w.partitioned.Store(nil)
@@ -133,7 +134,7 @@ func (w *switchSet) partition(step *lab.Step) {
 		for _, port := range g {
 			nic, _ := w.plan.Topology.NIC(w.plan.Ports[port].Port)
 			for _, a := range nic.Addrs {
-				groups[a.Addr()] = i + 1 // 0 is for addresses in no group
+				groups[a.Addr()] = i + 1 // 0, the zero value of a map, is the group of the addresses not listed
 			}
 		}
 	}

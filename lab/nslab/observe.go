@@ -110,7 +110,8 @@ func exitReason(o *launch.Outcome) string {
 // fatalSignal matches the line in which a Go program names the signal that killed it.
 var fatalSignal = regexp.MustCompile(`^SIG[A-Z0-9]+: `)
 
-// filesIn lists the captures and logs in a scenario's folder, a path relative to dir.
+// filesIn lists the captures and logs in a scenario's folder, except empty ones. folder is relative
+// to dir.
 func filesIn(dir, folder string) (files []report.File) {
 	entries, _ := os.ReadDir(filepath.Join(dir, folder))
 	for _, e := range entries {
@@ -136,19 +137,22 @@ var (
 	noMemory  = regexp.MustCompile(`out of memory|cannot allocate memory|cannot allocate heap`)
 )
 
+const threadAdvice = "too few threads for all hosts: raise the limit ('ulimit -u', or pids.max of the container), or run fewer hosts at once"
+
 // limitAdvice returns advice for a process that failed at a limit of threads or
 // memory; empty for other failures.
 func limitAdvice(output string) string {
 	switch {
 	case noThreads.MatchString(output):
-		return "too few threads for all hosts: raise the limit ('ulimit -u', or pids.max of the container), or run fewer hosts at once"
+		return threadAdvice
 	case noMemory.MatchString(output):
 		return "too little memory for all hosts: raise the limit ('ulimit -v', or memory.max of the container), or run fewer hosts at once"
 	}
 	return ""
 }
 
-// resourceError returns an error if a rank failed for lack of threads or memory.
+// resourceError returns an error with advice if a rank crashed or exited for lack of threads or
+// memory.
 func resourceError(o *launch.Outcome) error {
 	if o.State != launch.Crashed && o.State != launch.Exited || o.Signal == "SIGKILL" {
 		return nil // the OOM killer is only one possible cause of SIGKILL
@@ -163,7 +167,7 @@ func resourceError(o *launch.Outcome) error {
 // threads or processes (EAGAIN). It returns other errors unchanged.
 func startError(err error) error {
 	if errors.Is(err, syscall.EAGAIN) {
-		return fmt.Errorf("%w: %s", err, limitAdvice("newosproc")) // the Go runtime's word for too few threads
+		return fmt.Errorf("%w: %s", err, threadAdvice)
 	}
 	return err
 }
@@ -203,7 +207,8 @@ type record struct {
 const maxRecords = 100_000
 
 // handleEvent records the marks (texts with a time) and samples (measurements) that the ranks send
-// to the launcher. It closes allReady when every rank has sent readyMark.
+// to the launcher, at most maxRecords of each. It closes allReady when every rank has sent
+// readyMark.
 func (r *recorder) handleEvent(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -119,9 +119,10 @@ func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err er
 	if err := conn.Mark(readyMark); err != nil {
 		return nil, err
 	}
-	epoch := <-start // wait for the start command, which has time 0 of the scenario
+	epoch := <-start // wait for the start command, which has time 0 of the scenario in CLOCK_MONOTONIC
+	proc := clock{epoch: time.Now().Add(epoch - monotonic())}
 	program, err := workload.New(s.Workload, &workload.Rank{
-		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: clock{time.Now().Add(epoch - monotonic())}, NICs: nics,
+		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: proc, NICs: nics,
 		Control: &control{conn}, Concurrent: true, StallTimeout: job.StallTimeout,
 	})
 	if err != nil {

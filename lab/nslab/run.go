@@ -94,7 +94,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	if err != nil {
 		return nil, err
 	}
-	messages, messagesEnd, err := os.Pipe()
+	messages, messagesWriter, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +103,14 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	ctx, cancel := context.WithTimeoutCause(ctx, s.TimeLimit()+setupTimeout, errors.New("the lab process did not end"))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", LabCommand)
-	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(job), &stderr, []*os.File{messagesEnd}
+	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(job), &stderr, []*os.File{messagesWriter}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
 	// With autogroups, Linux divides CPU time between sessions first. The fabric gets the share of
 	// a separate session. Signals of the terminal reach it through ctx.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = netns.StartUnshared(cmd)
-	messagesEnd.Close()
+	messagesWriter.Close()
 	if err != nil {
 		return nil, fmt.Errorf("start a lab process: %w", startError(err))
 	}
@@ -165,7 +165,8 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 }
 
 // LabMain is the main function of a lab process: it runs the scenario from its standard input, and
-// reports to the process that started it. It returns an error only if it cannot report.
+// reports to the process that started it. It returns an error if it cannot read the scenario or
+// cannot report.
 func LabMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +31,7 @@ func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *
 		observed.FillResult(r)
 	}
 	if truncated.Load() {
-		r.Detail = strings.TrimPrefix(fmt.Sprintf("%s\n%s is not complete: it has reached %d MiB", r.Detail, fabricCapture, MaxFabricCapture>>20), "\n")
+		addDetail(r, fmt.Sprintf("%s is not complete: it has reached %d MiB", fabricCapture, MaxFabricCapture>>20))
 	}
 	if err != nil {
 		lab.MarkBroken(r, err)
@@ -40,11 +39,19 @@ func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *
 	if opts.Dir != "" {
 		folder := opts.Folder(s, scenarios.NetNS)
 		if err := compressCaptures(filepath.Join(opts.Dir, folder)); err != nil { // the files remain uncompressed
-			r.Detail = strings.TrimPrefix(r.Detail+"\n"+err.Error(), "\n")
+			addDetail(r, err.Error())
 		}
 		r.Files = filesIn(opts.Dir, folder)
 	}
 	return r
+}
+
+// addDetail appends a line to the details of a result.
+func addDetail(r *report.Result, line string) {
+	if r.Detail != "" {
+		r.Detail += "\n"
+	}
+	r.Detail += line
 }
 
 // buildAndRun builds the fabric, runs the ranks on it, and returns what was observed, also of a run
@@ -171,7 +178,7 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
 			Defects:      p.opts.Defects,
-			StallTimeout: idleTimeout, NoGSO: p.opts.Netem, // netem would drop a GSO packet as a whole
+			StallTimeout: stallTimeout, NoGSO: p.opts.Netem, // netem would drop a GSO packet as a whole
 		}
 		for _, n := range host.NICs {
 			cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: host.Name, NIC: n.Name})
@@ -196,6 +203,6 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 // captureFile returns the capture file of a host.
 func captureFile(dir, host string) string { return filepath.Join(dir, host+captureSuffix) }
 
-// idleTimeout is how long a program may make no progress. It is longer than the
+// stallTimeout is how long a program may make no progress. It is longer than the
 // retries of a connection.
-const idleTimeout = 30 * time.Second
+const stallTimeout = 30 * time.Second

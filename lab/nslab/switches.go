@@ -20,15 +20,15 @@ import (
 )
 
 // needsUserSpace returns a predicate for cables that must pass through user space: those with
-// impairments, events, or a rate, latency or queue, all cables of hosts if the plan has a
-// partition, and cables of hosts that go down. The kernel carries the others.
+// impairments, events, or a rate, latency or queue; all cables of hosts if the plan has a
+// partition, else those that a fault takes down. The kernel carries the others.
 func needsUserSpace(plan *lab.Plan) func(topology.Cable) bool {
 	hasPartition := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
 	hostCables := make(map[int]bool) // by index
 	for i := range plan.Ports {
 		hostCables[plan.Ports[i].Cable] = hostCables[plan.Ports[i].Cable] || plan.Ports[i].Host >= 0
 	}
-	goesDown := make(map[int]bool) // cables of hosts that go down
+	goesDown := make(map[int]bool) // the cables of hosts that a fault takes down
 	for _, s := range plan.Steps {
 		for _, port := range s.Ports {
 			if cable := plan.Ports[port].Cable; s.Do == scenarios.Down && hostCables[cable] {
@@ -54,8 +54,8 @@ type switchSet struct {
 	epoch    time.Time // time 0 of the switches
 	// netem is set if the kernel's netem impairs packets instead.
 	netem *netns.Fabric
-	// impairAll allows setSpecs on every port.
-	impairAll bool
+	// handleAll installs a handler in every direction, so that a capture has the packets of all.
+	handleAll bool
 	capture   fabricCapturer
 	// directions has Out and In of each port of the plan; nil if the kernel carries the cable.
 	directions  [][2]*portDirection
@@ -71,7 +71,7 @@ type switchSet struct {
 // newSwitchSet opens and starts the user-space switches of the fabric. They forward packets
 // unchanged until begin.
 func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w *switchSet, err error) {
-	w = &switchSet{plan: plan, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), impairAll: opts.UserSpace}
+	w = &switchSet{plan: plan, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), handleAll: opts.UserSpace}
 	w.capture = fabricCapturer{opts: opts.Capture, epoch: w.epoch}
 	if opts.Netem {
 		w.netem = fabric
@@ -141,7 +141,8 @@ func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPo
 			in := &portDirection{switches: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out}
 			fromSwitch := p.Host < 0 // a switch drops packets that its queue cannot hold; a host waits
 			out.linkSpecs = linkSpecs(cable.Link, fromSwitch)
-			// If a host is at the other end, its Out applies the link's impairments to these packets.
+			// Packets to p meet the link's impairments in the Out of the other end, if that is a host. A
+			// switch at the other end has no entry in plan.Ports, so In applies them.
 			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost {
 				const finiteQueue = true
 				in.linkSpecs = linkSpecs(cable.Link, finiteQueue)
@@ -157,12 +158,12 @@ func (w *switchSet) begin(start time.Time) error {
 	var errs []error
 	for i := range w.directions {
 		p := &w.plan.Ports[i]
-		for d, cfg := range []*lab.Impairments{lab.Out: &p.Out, lab.In: &p.In} {
-			if w.netem != nil && len(cfg.Specs) > 0 {
-				errs = append(errs, w.setNetem(i, lab.Direction(d), cfg.Specs))
+		for dir, impairments := range []*lab.Impairments{lab.Out: &p.Out, lab.In: &p.In} {
+			if w.netem != nil && len(impairments.Specs) > 0 {
+				errs = append(errs, w.setNetem(i, lab.Direction(dir), impairments.Specs))
 			}
-			if port := w.directions[i][d]; port != nil {
-				errs = append(errs, port.begin(cfg, start.Sub(w.epoch)))
+			if d := w.directions[i][dir]; d != nil { // nil if the kernel carries the cable
+				errs = append(errs, d.begin(impairments, start.Sub(w.epoch)))
 			}
 		}
 	}
@@ -270,12 +271,13 @@ func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err e
 	}
 	unsupported := s
 	unsupported.Delay, unsupported.Jitter, unsupported.LossPPM, unsupported.DuplicatePPM, unsupported.ReorderPPM, unsupported.CorruptPPM = 0, 0, 0, 0, 0, 0
-	unsupported.ReorderDelay, unsupported.DuplicateDelay = 0, 0
+	unsupported.ReorderDelay, unsupported.DuplicateDelay = 0, 0 // accepted: the second is ignored, the first used below if there is no Delay
 	if unsupported != (impair.Spec{}) {
 		return n, errors.New("netem supports loss, delay, jitter, duplicate, reorder and corrupt only, without \"from\" and \"until\"")
 	}
 	if n.ReorderPPM > 0 && n.Delay == 0 {
-		// impair.Spec delays reordered packets. netem sends these at once, and delays all others.
+		// impair.Spec delays the packets that it reorders. netem sends those at once and delays all
+		// others: let it "reorder" the packets that are to keep their time.
 		n.Delay = max(s.ReorderDelay, time.Microsecond)
 		n.ReorderPPM = impair.PPM - n.ReorderPPM
 	}

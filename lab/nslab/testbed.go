@@ -151,12 +151,15 @@ const etherBytes = 14
 // events that occurred to the observation. Bytes do not include Ethernet headers.
 func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
 	c, before := d.counters(), &d.baseline
-	// A cable between two hosts has two ports. Its packets are counted once, at the sender.
+	overrun := c.Drops.Overrun - before.Drops.Overrun
+	// A cable between two hosts has two ports, but its packets are counted once, at the sender, where
+	// they enter the switch (In). Those of other cables may be counted only where they leave it.
 	if d.swDir == uswitch.In || l.Packets == 0 {
 		frames := c.Offered - before.Offered
-		l.Packets, l.Bytes = frames+c.Drops.Overrun-before.Drops.Overrun, c.OfferedBytes-before.OfferedBytes-frames*etherBytes
+		l.Packets = frames + overrun // Offered does not include the frames that the socket dropped
+		l.Bytes = c.OfferedBytes - before.OfferedBytes - frames*etherBytes
 	}
-	lab.AddLost(l, "overrun", c.Drops.Overrun-before.Drops.Overrun)
+	lab.AddLost(l, "overrun", overrun)
 	lab.AddLost(l, "malformed", c.Drops.Malformed-before.Drops.Malformed)
 	lab.AddLost(l, "link_down", c.Drops.Down-before.Drops.Down)
 	lab.AddLost(l, "held_full", c.Drops.QueueFull-before.Drops.QueueFull)
@@ -170,7 +173,7 @@ func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.
 	}
 	pipe := d.impairer.Pipe
 	lab.AddPipeCounters(l, pipe.Counters())
-	lab.AddLost(l, "held_full", d.impairer.HeldOverflow)
+	lab.AddLost(l, "held_full", d.impairer.HeldOverflow) // in addition to those of the switch
 	o.CountEvents(plan, pipe.Fired())
 	if d.stream != nil {
 		o.CountStreamEvents(d.stream.Matcher)

@@ -175,16 +175,17 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 
 // addStreams creates the streamPort that impairs the TCP streams of port i of the plan, at addr.
 func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, port *sim.Port) (err error) {
-	rail := f.streamPortByAddr[f.plan.Ports[i].Rail]
-	if rail == nil {
-		rail = make(map[netip.Addr]*streamPort)
-		f.streamPortByAddr[f.plan.Ports[i].Rail] = rail
+	rail := f.plan.Ports[i].Rail
+	byAddr := f.streamPortByAddr[rail]
+	if byAddr == nil {
+		byAddr = make(map[netip.Addr]*streamPort)
+		f.streamPortByAddr[rail] = byAddr
 		n.SetStreamTap(f.streamTap)
 	}
-	if f.streamPorts[i], err = newStreamPort(w, f.plan, i, rail); err != nil {
+	if f.streamPorts[i], err = newStreamPort(w, f.plan, i, byAddr); err != nil {
 		return err
 	}
-	rail[addr], f.streamPortOf[port] = f.streamPorts[i], f.streamPorts[i]
+	byAddr[addr], f.streamPortOf[port] = f.streamPorts[i], f.streamPorts[i]
 	return nil
 }
 

@@ -51,7 +51,7 @@ func (r *run) addRanks() {
 		r.ranks = append(r.ranks, rk)
 		rk.proc = r.world.Go(rk.name(), func(p *sim.Proc) error {
 			r.runRank(rk, p)
-			return nil // the error is in k.observed; other ranks continue
+			return nil // the error is in rk.observed; other ranks continue
 		})
 	}
 }

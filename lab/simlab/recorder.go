@@ -56,7 +56,8 @@ func (c *capture) addPort(p *sim.Port) {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // tap implements sim.Tap. It writes every packet that a port sends. It compares every copy that
-// arrives with the sent packet, whose number (from 1) is d.Tag.
+// arrives with the sent packet: the simulation numbers sent packets from 1 in d.Tag, and their
+// copies keep the number.
 func (c *capture) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
 	sum := crc32.Checksum(d.Payload, castagnoli)
 	if dir == sim.Out {
@@ -112,7 +113,7 @@ func (s *sentPacket) comment() string {
 	switch {
 	case s.copies == 0 && s.dropped != "":
 		return "lost at " + s.dropped
-	case s.copies > 1 && !s.multicast:
+	case s.copies > 1 && !s.multicast: // a multicast packet has a copy for each receiver
 		return fmt.Sprintf("arrived %d times", s.copies)
 	case s.changed:
 		return "changed on the path"

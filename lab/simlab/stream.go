@@ -61,7 +61,7 @@ const (
 // peer's has impairments or events, and no segment is queued.
 func (s *stream) unimpaired() bool {
 	for _, p := range []*streamPort{s.port, s.peerPort} {
-		if p == nil {
+		if p == nil { // the peer's address has no port
 			continue
 		}
 		for dir := range p.pipes {
@@ -215,8 +215,9 @@ func (s *stream) retransmitAt(seg *segment, at mono.Time) {
 	})
 }
 
-// countDupAcks adds a duplicate ACK, which an arriving segment causes, to each lost segment before
-// it in the queue. It schedules the fast retransmit of a segment that now has dupAckThreshold.
+// countDupAcks adds a duplicate ACK, which a segment will cause when it arrives, to each lost
+// segment before it in the queue. It schedules the fast retransmit of a segment that now has
+// dupAckThreshold of them.
 func (s *stream) countDupAcks(now mono.Time, arriving *segment) {
 	remaining := s.lostSegments
 	for _, seg := range s.queue {

@@ -31,9 +31,9 @@ type packetCount struct{ packets, bytes uint64 }
 
 // newStreamPort returns the streamPort of a port of the plan. Its pipes apply random impairments
 // only, and need no dissector to parse packets. Its matchers find the segments for which the plan
-// has events. rail has the streamPorts of the same rail by address.
-func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
-	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
+// has events. byAddr has the streamPorts of the same rail.
+func newStreamPort(w *sim.World, plan *lab.Plan, port int, byAddr map[netip.Addr]*streamPort) (*streamPort, error) {
+	p := &streamPort{world: w, ports: byAddr, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
 	for direction, impairments := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
 		pipe, err := impair.NewPipe(impair.Config{Specs: impairments.Specs}, nil, plan.RandSources(port, lab.Direction(direction)))
 		if err != nil {

@@ -94,7 +94,8 @@ func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 }
 
 // Get returns an entry that contains a buffer, which must not be empty. If there is none, it
-// registers the buffer. The caller must Release the entry.
+// registers the buffer. The caller must Release the entry. The error may also be that of
+// deregistering smaller entries that the new one replaces.
 func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	if len(buf) == 0 {
 		return nil, errors.New("memory: an empty buffer needs no registration")
@@ -158,7 +159,7 @@ func (c *Cache[R]) Release(e *Entry[R]) error {
 	if e.uses < 0 {
 		panic("memory: released more often than got")
 	}
-	if e.detached { // the cache no longer has it: it was replaced, evicted or invalidated
+	if e.detached { // the cache no longer has it: it was replaced or invalidated while in use
 		return c.deregister(e)
 	}
 	e.next, e.prev = c.idle.next, &c.idle

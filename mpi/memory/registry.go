@@ -59,7 +59,8 @@ const (
 )
 
 // New returns a registry with no registered memory, and with empty pools of send buffers for long
-// packets, short packets and 8-byte words. It delays deregistration of memory that leaves the cache.
+// packets, short packets and 8-byte words. Memory that leaves the cache is deregistered later (see
+// deregisterDelay).
 func New(cfg Config) *Registry {
 	const maxIdle = 1024
 	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), nextAddr: firstAddr}
@@ -127,7 +128,8 @@ func (s Span) Memory() wire.Memory {
 // reproducible, with at least addrGap between two blocks.
 func (r *Registry) register(buf []byte) (b *Block, err error) {
 	b = &Block{addr: r.nextAddr, buf: buf}
-	r.nextAddr += uint64(len(buf)+2*addrGap-1) &^ (addrGap - 1)
+	roundedUp := (len(buf) + addrGap - 1) &^ (addrGap - 1) // to a multiple of addrGap
+	r.nextAddr += uint64(roundedUp + addrGap)
 	for i, d := range r.cfg.Domains {
 		init := verbs.MRInit{Buf: buf, Addr: b.addr, Access: d.Access}
 		r.charge(r.costs.Register.Of(len(buf)))

@@ -124,7 +124,8 @@ func NewReuseTable(cfg Reuse) *ReuseTable {
 const hashMultiplier = 0x9e3779b97f4a7c15
 
 // RecordUse counts a use of n bytes at addr. It reports whether the buffer is frequent, that is,
-// its uses exceed the configured fraction (Speculation) of the threshold of its size.
+// its uses exceed the configured fraction (Speculation) of the threshold of its size. It does not
+// count buffers below minTracked bytes, and sizes for which registration never pays.
 func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	if n < minTracked {
 		return false
@@ -211,7 +212,8 @@ func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) boo
 			at = &b.next
 			continue
 		}
-		if *at = b.next; *slot != nil { // Chained does not count the first buffer of a chain
+		*at = b.next
+		if *slot != nil { // Chained counts one buffer less than the chain has
 			t.Stats.Chained--
 		}
 		t.Stats.Buffers--

@@ -62,8 +62,8 @@ func (q *queuePair) state() verbs.QPState {
 }
 
 // Modify modifies the QP with attributes changed by defects: it replaces invalid values
-// (ValuesUnchecked), rounds up depths (RdAtomicRoundsUp) and omits a change to RTR (RTRIgnored).
-// Then it posts the requests that PostSend kept (RefusedWRStays).
+// (ValuesUnchecked), rounds up depths (RdAtomicRoundsUp) and omits a change from RESET or INIT to
+// RTR (RTRIgnored). Then it posts the requests that PostSend kept (RefusedWRStays).
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	defects := &q.dev.defects
 	if defects.ValuesUnchecked {
@@ -126,9 +126,9 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	}
 	q.mu.Unlock()
 	n, err := q.QP.PostSend(wrs)
-	invalid := errors.Is(err, verbs.ErrInvalid) || errors.Is(err, verbs.ErrNotSupported)
-	if defects.RefusedWRStays && invalid && q.state() < verbs.QPStateRTS {
-		wr := wrs[n]
+	refused := errors.Is(err, verbs.ErrInvalid) || errors.Is(err, verbs.ErrNotSupported) // not if the queue is full
+	if defects.RefusedWRStays && refused && q.state() < verbs.QPStateRTS {
+		wr := wrs[n] // the first that was not posted
 		wr.SGL, wr.Inline = slices.Clone(wr.SGL), slices.Clone(wr.Inline)
 		q.mu.Lock()
 		defer q.mu.Unlock()

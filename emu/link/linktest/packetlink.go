@@ -47,7 +47,8 @@ func (b *Bench) datagram(payload []byte) link.Datagram {
 // send sends datagrams from A after all earlier ones have arrived. The link must take them all.
 func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
 	t.Helper()
-	if n, err := b.A.Send(b.TimeAfterArrival(), ds); n != len(ds) || err != nil {
+	now := b.TimeAfterArrival()
+	if n, err := b.A.Send(now, ds); n != len(ds) || err != nil {
 		t.Fatalf("Send took %d of %d datagrams: %v", n, len(ds), err)
 	}
 }
@@ -77,7 +78,8 @@ func emptyLink(t *testing.T, b Bench) {
 	if got := b.recv(t); len(got) != 0 {
 		t.Fatalf("%d datagrams received, want none", len(got))
 	}
-	if n, err := b.A.Send(b.TimeAfterArrival(), nil); n != 0 || err != nil {
+	now := b.TimeAfterArrival()
+	if n, err := b.A.Send(now, nil); n != 0 || err != nil {
 		t.Fatalf("Send of no datagrams = %d, %v", n, err)
 	}
 }
@@ -114,7 +116,8 @@ func reusedBuffer(t *testing.T, b Bench) {
 }
 
 // headers: traffic class, hop limit and IPv4 identification arrive if Features of the sender says
-// that it sets them, and Features of the receiver that it sees them.
+// that it sets them, and Features of the receiver that it sees them. An identification that the
+// sender does not set is 0.
 func headers(t *testing.T, b Bench) {
 	d := b.datagram([]byte("headers"))
 	d.TClass, d.HopLimit, d.IPID = 0b101_10, 17, 0x1234 // arbitrary values; the traffic class has DSCP 5 and ECN 2
@@ -170,8 +173,10 @@ func closedLink(t *testing.T, b Bench) {
 		t.Fatalf("Close: %v", err)
 	}
 	var ds [1]link.Datagram
-	_, sendErr := b.A.Send(b.TimeAfterArrival(), []link.Datagram{b.datagram([]byte("x"))})
-	_, recvErr := b.A.Recv(b.TimeAfterArrival(), ds[:])
+	now := b.TimeAfterArrival()
+	_, sendErr := b.A.Send(now, []link.Datagram{b.datagram([]byte("x"))})
+	now = b.TimeAfterArrival()
+	_, recvErr := b.A.Recv(now, ds[:])
 	for _, err := range []error{sendErr, recvErr, b.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)

@@ -3,6 +3,7 @@ package linktest
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -27,7 +28,8 @@ func (s *streamTest) refused() {
 	if dialed.Connected(s.now) {
 		s.Error("a refused stream is connected")
 	}
-	must.Fail(s, "Write", must.Err(dialed.Write(s.awaitArrival(), []byte("x"))), link.ErrRefused)
+	s.awaitArrival()
+	must.Fail(s, "Write", must.Err(dialed.Write(s.now, []byte("x"))), link.ErrRefused)
 }
 
 // halfClose: after CloseWrite the peer reads EOF, writes fail, and the other direction stays open.
@@ -35,7 +37,8 @@ func (s *streamTest) halfClose() {
 	dialed, accepted := s.pair()
 	must.Do(s, dialed.CloseWrite(s.now))
 	s.expectEOF(accepted)
-	must.Fail(s, "Write after CloseWrite", must.Err(dialed.Write(s.awaitArrival(), []byte("x"))), link.ErrWriteClosed)
+	s.awaitArrival()
+	must.Fail(s, "Write after CloseWrite", must.Err(dialed.Write(s.now, []byte("x"))), link.ErrWriteClosed)
 	if err := dialed.CloseWrite(s.now); err != nil {
 		s.Errorf("CloseWrite again: %v", err)
 	}
@@ -86,7 +89,8 @@ func (s *streamTest) abort() {
 		s.expectEnd(peer, link.ErrReset)
 		s.expectEnd(aborter, link.ErrReset)
 		for _, end := range []link.StreamLink{peer, aborter} {
-			_, writeErr := end.Write(s.awaitArrival(), []byte("x"))
+			s.awaitArrival()
+			_, writeErr := end.Write(s.now, []byte("x"))
 			for _, err := range []error{writeErr, end.CloseWrite(s.now), end.Abort(s.now)} {
 				if !errors.Is(err, link.ErrReset) {
 					s.Errorf("after the reset: %v", err)
@@ -100,12 +104,14 @@ func (s *streamTest) abort() {
 func (s *streamTest) bytesBeforeReset() {
 	dialed, accepted := s.pair()
 	s.write(dialed, []byte("last bytes"))
-	for range 3 {
-		s.awaitArrival() // a reset discards bytes that are still to be sent
+	for range 3 { // a reset discards bytes that are still to be sent, and they may need several waits
+		s.awaitArrival()
 	}
 	must.Do(s, dialed.Abort(s.now))
-	s.awaitArrival() // the reset
-	if _, err := accepted.Write(s.awaitArrival(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
+	for range 2 { // the reset, which may need several waits too
+		s.awaitArrival()
+	}
+	if _, err := accepted.Write(s.now, []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
 		s.Errorf("Write: %v", err)
 	}
 	if got, err := s.readToError(accepted); string(got) != "last bytes" || !errors.Is(err, link.ErrReset) {
@@ -164,7 +170,8 @@ func (s *streamTest) inUse() {
 	must.Do(s, l.Close())
 	s.listen(l.Addr().Port())
 	must.Fail(s, "Close again", l.Close(), link.ErrClosed)
-	must.Fail(s, "Accept after Close", must.Err(l.Accept(s.awaitArrival())), link.ErrClosed)
+	s.awaitArrival()
+	must.Fail(s, "Accept after Close", must.Err(l.Accept(s.now)), link.ErrClosed)
 }
 
 // closedListener: dials to a closed listener are refused, and its accepted streams stay open.
@@ -197,7 +204,7 @@ func (s *streamTest) many() {
 		dialed[i] = s.dial(l.Addr())
 		accepted[i] = s.accept(l)
 	}
-	ids := make(map[link.StreamID]int) // indexes of accepted streams
+	ids := make(map[link.StreamID]int) // indexes in accepted
 	for i, stream := range accepted {
 		ids[stream.ID()] = i
 	}
@@ -214,15 +221,16 @@ func (s *streamTest) many() {
 	})
 	for s.awaitArrival(); s.B.Ready(s.ready[:]) == len(s.ready); s.awaitArrival() { // drop old events
 	}
-	for _, i := range []int{7, 2, 9} {
-		if n, err := dialed[i].Write(s.awaitArrival(), []byte{byte(i)}); n != 1 || err != nil {
+	for _, i := range []int{7, 2, 9} { // any but 0, which ids has for unknown IDs
+		s.awaitArrival()
+		if n, err := dialed[i].Write(s.now, []byte{byte(i)}); n != 1 || err != nil {
 			s.Fatalf("Write = %d, %v", n, err)
 		}
 		reported := false
 		for range 1000 {
 			s.awaitArrival()
 			for _, r := range s.ready[:s.B.Ready(s.ready[:])] {
-				reported = reported || r.Readable && ids[r.ID] == i && r.ID != l.ID()
+				reported = reported || r.Readable && ids[r.ID] == i && r.ID != l.ID() // IDs must differ
 			}
 			if reported {
 				break
@@ -251,19 +259,20 @@ func (s *streamTest) closedNet() {
 	s.write(keptPeer, []byte("unread"))
 	s.write(kept, []byte("bye"))
 	must.Do(s, kept.CloseWrite(s.now))
-	other := must.Get(s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1))(s)
+	listenerOfA := must.Get(s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1))(s)
 	s.awaitArrival()
 	s.closed = true
 	if err := s.A.Close(); err != nil {
 		s.Fatalf("Close: %v", err)
 	}
-	if got, err := s.readToError(keptPeer); string(got) != "bye" || err.Error() != "EOF" {
+	if got, err := s.readToError(keptPeer); string(got) != "bye" || !errors.Is(err, io.EOF) {
 		s.Errorf("peer of a stream after CloseWrite read %q, then %v; want \"bye\", then EOF", got, err)
 	}
 	s.expectEnd(brokenPeer, link.ErrReset)
 	_, dialErr := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), l.Addr())
 	_, listenErr := s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1)
-	_, acceptErr := other.Accept(s.awaitArrival())
+	s.awaitArrival()
+	_, acceptErr := listenerOfA.Accept(s.now)
 	for _, err := range []error{dialErr, listenErr, acceptErr, s.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {
 			s.Errorf("after Close: %v", err)

@@ -134,12 +134,13 @@ func (f *File) reserve(p *Packet) bool {
 	}
 	f.longest = max(f.longest, len(p.Bytes))
 	size := blockBytes(len(p.Bytes), p)
-	// A guess of the next packet's length that is too long rather than too short.
+	// A guess of the next packet's length that is too long rather than too short: twice the longest so
+	// far, but at least longestPacket, or a sixteenth of the limit if that is less.
 	nextLength := max(2*f.longest, int(min(longestPacket, f.opts.MaxBytes/16)))
 	f.limitReached = f.bytes+size+blockBytes(nextLength, p) > f.opts.MaxBytes
 	fits := f.bytes+size <= f.opts.MaxBytes
 	if f.limitReached {
-		p.Comment = limitComment
+		p.Comment = limitComment // addInterface has reserved the space
 		if f.opts.OnLimit != nil {
 			f.opts.OnLimit()
 		}

@@ -87,11 +87,13 @@ func (f Framing) appendSegment(b []byte, s *link.Segment) []byte {
 		ack = initialSeq(s.Dst, s.Src) + uint32(s.Ack)
 	}
 	b = binary.BigEndian.AppendUint32(b, ack)
-	b = append(b, link.TCPHeaderLen/4<<4, byte(s.Flags))
+	const dataOffset = link.TCPHeaderLen / 4 << 4 // in 32-bit words, in the upper four bits
+	b = append(b, dataOffset, byte(s.Flags))
 	b = binary.BigEndian.AppendUint16(b, tcpWindow)
+	checksum := len(b)
 	b = append(b, 0, 0, 0, 0) // checksum (filled in below) and urgent pointer
 	b = append(b, s.Payload...)
-	binary.BigEndian.PutUint16(b[start+16:], link.TransportChecksum(s.Src.Addr(), s.Dst.Addr(), link.ProtocolTCP, b[start:]))
+	binary.BigEndian.PutUint16(b[checksum:], link.TransportChecksum(s.Src.Addr(), s.Dst.Addr(), link.ProtocolTCP, b[start:]))
 	return b
 }
 

@@ -216,7 +216,7 @@ func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 }
 
 // writeEnd captures how the peer ended the stream, given the error of Read: a FIN for EOF, an RST
-// for a reset or refusal, nothing for a timeout.
+// for a reset or refusal, nothing for a timeout. A stream that ended earlier is not captured again.
 func (s *capturedStream) writeEnd(now mono.Time, err error) {
 	switch {
 	case s.ended:
@@ -230,18 +230,18 @@ func (s *capturedStream) writeEnd(now mono.Time, err error) {
 		s.rcvd++
 		if s.writeClosed {
 			s.writeOut(now, link.ACK, nil)
-			s.forget()
+			s.setEnded()
 		}
 	case errors.Is(err, link.ErrReset), errors.Is(err, link.ErrRefused):
 		s.writeIn(now, link.RST|link.ACK, nil)
-		s.forget()
+		s.setEnded()
 	default: // the connection timed out: no segment arrived
-		s.forget()
+		s.setEnded()
 	}
 }
 
-// forget marks the stream as ended, and removes it from the open streams.
-func (s *capturedStream) forget() {
+// setEnded marks the stream as ended, and removes it from the open streams.
+func (s *capturedStream) setEnded() {
 	s.ended = true
 	delete(s.net.streams, s)
 }
@@ -259,7 +259,7 @@ func (s *capturedStream) CloseWrite(now mono.Time) error {
 	}
 	s.writeFIN(now)
 	if s.eof { // both ends have sent a FIN
-		s.forget()
+		s.setEnded()
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (s *capturedStream) Abort(now mono.Time) error {
 		if s.handshakeCaptured { // before the handshake, TCP sends no RST
 			s.writeOut(now, link.RST|link.ACK, nil)
 		}
-		s.forget()
+		s.setEnded()
 	}
 	return err
 }
