@@ -141,7 +141,8 @@ type Job struct {
 	Ranks   int `json:"ranks"`
 	PerHost int `json:"per_host"`
 	Rails   int `json:"rails"`
-	// Provider is the name in package nics. With ICRCOffloaded, RoCE neither computes nor checks ICRCs.
+	// Provider is the name in package nics. With ICRCOffloaded, RoCE neither computes nor checks
+	// ICRCs.
 	Provider      string `json:"provider"`
 	ICRCOffloaded bool   `json:"offloaded,omitempty"`
 	// MTU is that of every cable, and LossPPM its random loss.

@@ -231,7 +231,8 @@ func ParseAbort(mark string) *AbortError {
 // maxReason bounds the reason in a mark, whose length is limited.
 const maxReason = 512
 
-// Abort implements transport.Control: it asks the launcher to stop all ranks, and exits.
+// Abort implements transport.Control: it asks the launcher to stop all ranks, and exits. It cuts
+// the reason to maxReason bytes.
 func (c *launcherControl) Abort(code int, why string) {
 	err := &AbortError{Rank: c.conn.Rank(), Code: code, Reason: why[:min(len(why), maxReason)]}
 	if text, marshalErr := json.Marshal(err); marshalErr == nil {
