@@ -146,7 +146,8 @@ func putBits(b []byte, at, count int, n uint64) {
 	}
 }
 
-// ParseAs parses a header of type H at the start of b, and returns the rest; nil if b is too short.
+// ParseAs parses a header of type H at the start of b, and returns it and the rest of b. If b is
+// too short, h is nil and rest is b.
 func ParseAs[H any](b []byte) (h *H, rest []byte) {
 	h = new(H)
 	rest, err := ParseFields(b, h)

@@ -32,9 +32,9 @@ type thesisRow struct {
 const connectionBytes = 200 * pageBytes
 
 // newThesisView compares the memory per rank that datagrams save over connections with Rashti 2010
-// Table 6.1, which gives the memory pages of all ranks. A connection takes connectionBytes in both,
-// so the saving divided by it is the number of peers of a rank. It returns nil if e is nil or
-// measured no row of the table.
+// Table 6.1, which gives the memory pages of all ranks. There as here a connection takes
+// connectionBytes, so the published saving divided by that is the number of peers of a rank. It
+// returns nil if e is nil or measured no row of the table.
 func newThesisView(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
