@@ -17,7 +17,7 @@ const Version = 2
 // Besides frames of package control there are frames with changes of memory. The body of
 // a Call is the number of received memory frames, the method and its arguments; that of a
 // Reply the failure and the results.
-const kindMemory = control.Own
+const kindMemory = control.FirstProtocolKind
 
 const (
 	// maxFrameLen is the largest body.

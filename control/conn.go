@@ -68,11 +68,11 @@ type Conn struct {
 	reader  *bufio.Reader
 	writing sync.Mutex // held while writing to the stream
 
-	mu      sync.Mutex
-	changed sync.Cond // something was queued, sent, or closed
-	queue   []byte    // encoded frames
-	noQueue bool      // nothing can be queued any more
-	reason  error     // why the connection was closed
+	mu          sync.Mutex
+	changed     sync.Cond // something was queued, sent, or closed
+	queue       []byte    // encoded frames
+	queueClosed bool      // nothing can be queued any more
+	reason      error     // why the connection was closed
 }
 
 // New returns a connection that carries frames on a stream.
@@ -102,8 +102,9 @@ func (c *Conn) Read() (Frame, error) {
 	return f, err
 }
 
-// Serve reads frames and calls handle for each, except for pings if Heartbeat is set. It
-// returns when reading or handle fails: the reason of Close if that was called, else the error.
+// Serve reads frames and calls handle for each. If Heartbeat is set, both ends send pings, and
+// Serve ignores those of the peer. It returns when reading or handle fails: the reason of Close if
+// that was called, else the error.
 func (c *Conn) Serve(handle func(Frame) error) error {
 	for {
 		f, err := c.Read()
@@ -168,7 +169,7 @@ func (c *Conn) startWriteTimeout() (closing bool, err error) {
 func (c *Conn) Queue(f Frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.noQueue && len(c.queue) > 0 && len(c.queue)+headerLen+len(f.Body) > c.QueueBytes {
+	for !c.queueClosed && len(c.queue) > 0 && len(c.queue)+headerLen+len(f.Body) > c.QueueBytes {
 		c.changed.Wait()
 	}
 	return c.enqueue(f)
@@ -195,7 +196,7 @@ func (c *Conn) QueueNow(f Frame) error {
 
 // enqueue appends a frame to the queue. The caller holds c.mu.
 func (c *Conn) enqueue(f Frame) error {
-	if c.noQueue {
+	if c.queueClosed {
 		return ErrClosed
 	}
 	c.queue = f.Append(c.queue)
@@ -208,7 +209,7 @@ func (c *Conn) enqueue(f Frame) error {
 func (c *Conn) CloseQueue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.noQueue = true
+	c.queueClosed = true
 	c.changed.Broadcast()
 }
 
@@ -225,7 +226,7 @@ func (c *Conn) Run() error {
 	var batch []byte
 	for {
 		c.mu.Lock()
-		for len(c.queue) == 0 && !c.noQueue {
+		for len(c.queue) == 0 && !c.queueClosed {
 			c.changed.Wait()
 		}
 		c.mu.Unlock()
@@ -277,7 +278,7 @@ func (c *Conn) Close(reason error) {
 		c.reason = reason
 		deadlineErr = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout))
 	}
-	c.noQueue = true
+	c.queueClosed = true
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	if !first {

@@ -86,7 +86,7 @@ func TestQueueBlocksWhenFullAndKeepsOrder(t *testing.T) {
 		var sent atomic.Int32
 		go func() {
 			for i := range 20 {
-				if err := c.Queue(Frame{Kind: Own, Num: uint64(i), Body: make([]byte, 37)}); err != nil {
+				if err := c.Queue(Frame{Kind: FirstProtocolKind, Num: uint64(i), Body: make([]byte, 37)}); err != nil {
 					t.Error(err)
 				}
 				sent.Add(1)
@@ -112,9 +112,9 @@ func TestQueueBlocksWhenFullAndKeepsOrder(t *testing.T) {
 			if err != nil {
 				break
 			}
-			if f.Kind == Own && f.Num != next {
+			if f.Kind == FirstProtocolKind && f.Num != next {
 				t.Fatalf("frame %d, want %d", f.Num, next)
-			} else if f.Kind == Own {
+			} else if f.Kind == FirstProtocolKind {
 				next++
 			}
 		}
@@ -135,7 +135,7 @@ func TestRunFailsIfPeerDoesNotRead(t *testing.T) {
 		began := time.Now()
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run() }()
-		large := Frame{Kind: Own, Body: make([]byte, 1000)} // larger than the queue: waits until it is empty
+		large := Frame{Kind: FirstProtocolKind, Body: make([]byte, 1000)} // larger than the queue: waits until it is empty
 		must.Do(t, c.Queue(large))
 		waiter := make(chan error, 1)
 		go func() {
@@ -159,8 +159,8 @@ func TestRunFailsIfPeerDoesNotRead(t *testing.T) {
 func TestQueueNowClosesConnectionBeyondLimit(t *testing.T) {
 	t.Parallel()
 	c := New(&pipe{}, Config{MaxQueueBytes: 100})
-	must.Do(t, c.QueueNow(Frame{Kind: Own, Body: make([]byte, 50)}))
-	if err := c.QueueNow(Frame{Kind: Own, Body: make([]byte, 50)}); err == nil || !strings.Contains(err.Error(), "does not read") {
+	must.Do(t, c.QueueNow(Frame{Kind: FirstProtocolKind, Body: make([]byte, 50)}))
+	if err := c.QueueNow(Frame{Kind: FirstProtocolKind, Body: make([]byte, 50)}); err == nil || !strings.Contains(err.Error(), "does not read") {
 		t.Errorf("QueueNow = %v", err)
 	}
 	if err := c.Serve(nil); err == nil || !strings.Contains(err.Error(), "does not read") {
@@ -194,11 +194,11 @@ func TestIdleTimeoutAndHeartbeats(t *testing.T) {
 }
 
 func TestCloseSendsQueueAndReason(t *testing.T) {
-	local, remote := pair(Config{}, Config{Limits: Limits{Own: 10, Close: MaxReason}})
+	local, remote := pair(Config{}, Config{Limits: Limits{FirstProtocolKind: 10, Close: MaxReason}})
 	got := make(chan error, 1)
 	frames := 0
 	go func() { got <- remote.Serve(func(Frame) error { frames++; return nil }) }()
-	must.Do(t, local.QueueNow(Frame{Kind: Own}))
+	must.Do(t, local.QueueNow(Frame{Kind: FirstProtocolKind}))
 	local.Close(errors.New("closed by the test"))
 	local.Close(errors.New("again"))
 	var reason *CloseError
@@ -216,9 +216,9 @@ func TestCloseWaitsForRun(t *testing.T) {
 	t.Parallel()
 	for _, peerReads := range []bool{true, false} {
 		local, remote := pair(Config{WriteTimeout: time.Minute, KeepWaiting: func() bool { return true }},
-			Config{Limits: Limits{Own: 10, Close: 10}})
+			Config{Limits: Limits{FirstProtocolKind: 10, Close: 10}})
 		go local.Run()
-		must.Do(t, local.QueueNow(Frame{Kind: Own}))
+		must.Do(t, local.QueueNow(Frame{Kind: FirstProtocolKind}))
 		for local.writing.TryLock() { // until Run is writing
 			local.writing.Unlock()
 			runtime.Gosched()
@@ -228,7 +228,7 @@ func TestCloseWaitsForRun(t *testing.T) {
 		if peerReads {
 			first, err := remote.Read()
 			_, reason := remote.Read()
-			if first.Kind != Own || err != nil || reason.Error() != "done" {
+			if first.Kind != FirstProtocolKind || err != nil || reason.Error() != "done" {
 				t.Errorf("read %v, %v and %v", first, err, reason)
 			}
 		}

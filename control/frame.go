@@ -8,7 +8,8 @@ import (
 	"io"
 )
 
-// Kind is the type of a frame. Kinds below Own have the same meaning in all protocols.
+// Kind is the type of a frame. Kinds below FirstProtocolKind have the same meaning in all
+// protocols.
 type Kind uint8
 
 // Kinds.
@@ -25,7 +26,7 @@ const (
 	Signal                 // Num is the number of a signal
 	Exit                   // Num is the exit code of a program
 
-	Own Kind = 32 // the first kind that a protocol may define
+	FirstProtocolKind Kind = 32 // the first kind that a protocol may define
 )
 
 // String returns the name of a kind of this package, and the number of any other kind.
@@ -72,7 +73,7 @@ type Limits map[Kind]int
 
 // read reads one frame. It returns io.EOF if the peer closed the channel between two frames,
 // io.ErrUnexpectedEOF within a frame, and ErrProtocol for a frame that limits does not allow. names
-// are the names of the protocol's own kinds, from Own on, for errors.
+// are the names of the protocol's own kinds, from FirstProtocolKind on, for errors.
 func read(r io.Reader, limits Limits, names []string) (Frame, error) {
 	var h [headerLen]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
@@ -80,7 +81,7 @@ func read(r io.Reader, limits Limits, names []string) (Frame, error) {
 	}
 	f := Frame{Kind: Kind(h[4]), Num: binary.BigEndian.Uint64(h[5:])}
 	name := f.Kind.String()
-	if i := int(f.Kind) - int(Own); i >= 0 && i < len(names) {
+	if i := int(f.Kind) - int(FirstProtocolKind); i >= 0 && i < len(names) {
 		name = names[i]
 	}
 	limit, ok := limits[f.Kind]

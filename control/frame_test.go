@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	golden      = []byte{0, 0, 0, 12, byte(Own), 0, 0, 0, 0, 0, 0, 1, 2, 'a', 'b', 'c'}
-	goldenFrame = Frame{Kind: Own, Num: 258, Body: []byte("abc")}
-	wideLimits  = Limits{Own: 1 << 20, Ping: 0}
+	golden      = []byte{0, 0, 0, 12, byte(FirstProtocolKind), 0, 0, 0, 0, 0, 0, 1, 2, 'a', 'b', 'c'}
+	goldenFrame = Frame{Kind: FirstProtocolKind, Num: 258, Body: []byte("abc")}
+	wideLimits  = Limits{FirstProtocolKind: 1 << 20, Ping: 0}
 	ownNames    = []string{"data"}
 )
 
@@ -23,7 +23,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	r := bytes.NewReader(append(bytes.Clone(golden), golden...))
 	for range 2 {
 		f, err := read(r, wideLimits, ownNames)
-		if err != nil || f.Kind != Own || f.Num != 258 || string(f.Body) != "abc" {
+		if err != nil || f.Kind != FirstProtocolKind || f.Num != 258 || string(f.Body) != "abc" {
 			t.Fatalf("read = %+v, %v", f, err)
 		}
 	}
@@ -62,9 +62,9 @@ func TestReadRejectsFramesBeyondLimits(t *testing.T) {
 
 // A peer that announces a long body but sends little must not cause a large allocation.
 func TestReadAllocatesOnlyForReceivedBytes(t *testing.T) {
-	truncated := Frame{Kind: Own, Body: make([]byte, 64<<20)}.Append(nil)[:headerLen+10]
+	truncated := Frame{Kind: FirstProtocolKind, Body: make([]byte, 64<<20)}.Append(nil)[:headerLen+10]
 	before := allocated(t)
-	if _, err := read(bytes.NewReader(truncated), Limits{Own: math.MaxInt32}, ownNames); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := read(bytes.NewReader(truncated), Limits{FirstProtocolKind: math.MaxInt32}, ownNames); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	if n := allocated(t) - before; n > 1<<20 {

@@ -144,7 +144,7 @@ type welcome struct {
 const (
 	// kindData is a message between ranks. Num is the destination in frames to the
 	// launcher and the source in frames from the launcher.
-	kindData = control.Own + iota
+	kindData = control.FirstProtocolKind + iota
 
 	// Frames from a rank:
 	kindBarrier // the rank entered barrier Num, 1 for the first

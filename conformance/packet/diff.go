@@ -20,8 +20,8 @@ type Differences []Difference
 // String formats the differences as "PSN: want 100, got 101; MSN: want 1, got 2".
 func (d Differences) String() string {
 	parts := make([]string, len(d))
-	for i, x := range d {
-		parts[i] = x.Field + ": want " + x.Want + ", got " + x.Got
+	for i, difference := range d {
+		parts[i] = difference.Field + ": want " + difference.Want + ", got " + difference.Got
 	}
 	return strings.Join(parts, "; ")
 }
@@ -37,8 +37,8 @@ func (d Differences) Got() string { return d.formatValues(func(x Difference) str
 // formatValues formats one value of each difference, chosen by value, after its field's name.
 func (d Differences) formatValues(value func(Difference) string) string {
 	parts := make([]string, len(d))
-	for i, x := range d {
-		parts[i] = x.Field + " " + value(x)
+	for i, difference := range d {
+		parts[i] = difference.Field + " " + value(difference)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -112,7 +112,7 @@ func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 			return
 		}
 		// The field has a fixed length on the wire, filled up with zeros.
-		w, g := make([]byte, f.bits/8), make([]byte, f.bits/8)
+		w, g := make([]byte, f.bitCount/8), make([]byte, f.bitCount/8)
 		copy(w, want.Bytes())
 		copy(g, got.Bytes())
 		DiffBytes(d, name, w, g)

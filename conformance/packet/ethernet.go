@@ -123,9 +123,10 @@ func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 	if !h.Is6() || *h.Protocol != ProtocolICMPv6 || len(m) == 0 || m[0] != NeighborSolicitation && m[0] != NeighborAdvertisement {
 		return h, n, ErrNotNeighbor
 	}
+	const fixedLen = 24 // of the message before its options
 	switch {
-	case len(m) < 24:
-		return h, n, fmt.Errorf("neighbour discovery: %w: %d of 24 bytes", ErrShort, len(m))
+	case len(m) < fixedLen:
+		return h, n, fmt.Errorf("neighbour discovery: %w: %d of %d bytes", ErrShort, len(m), fixedLen)
 	case Checksum(pseudoHeader(h.Src, h.Dst, ProtocolICMPv6, len(m)), m) != 0:
 		return h, n, errors.New("neighbour discovery: wrong checksum")
 	case *h.HopLimit != 255:
@@ -135,7 +136,7 @@ func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 		Type: m[0], Router: m[4]&0x80 != 0, Solicited: m[4]&0x40 != 0, Override: m[4]&0x20 != 0,
 		Target: netip.AddrFrom16([16]byte(m[8:])),
 	}
-	for options := m[24:]; len(options) >= 8; {
+	for options := m[fixedLen:]; len(options) >= 8; {
 		size := 8 * int(options[1])
 		if size == 0 || size > len(options) {
 			return h, n, fmt.Errorf("neighbour discovery: option of %d bytes where %d are left", size, len(options))

@@ -72,21 +72,21 @@ func (f *field) put(b []byte, v reflect.Value, header string) {
 	case f.kind == kindAddr:
 		if a, ok := reflect.TypeAssert[netip.Addr](v); ok && a.IsValid() {
 			a16 := a.As16()
-			copy(b[f.bit/8:], a16[:])
+			copy(b[f.bitOffset/8:], a16[:])
 		}
 	case f.kind == kindBytes:
-		if v.Len() > f.bits/8 {
-			panic(fmt.Sprintf("%s.%s: %d bytes do not fit %d", header, f.name, v.Len(), f.bits/8))
+		if v.Len() > f.bitCount/8 {
+			panic(fmt.Sprintf("%s.%s: %d bytes do not fit %d", header, f.name, v.Len(), f.bitCount/8))
 		}
-		copy(b[f.bit/8:], v.Bytes())
+		copy(b[f.bitOffset/8:], v.Bytes())
 	case v.IsNil():
-		putBits(b, f.bit, f.bits, f.def)
+		putBits(b, f.bitOffset, f.bitCount, f.def)
 	default:
 		n := number(v.Elem())
-		if f.bits < 64 && n>>f.bits != 0 {
-			panic(fmt.Sprintf("%s.%s: %#x does not fit %d bits", header, f.name, n, f.bits))
+		if f.bitCount < 64 && n>>f.bitCount != 0 {
+			panic(fmt.Sprintf("%s.%s: %#x does not fit %d bits", header, f.name, n, f.bitCount))
 		}
-		putBits(b, f.bit, f.bits, n)
+		putBits(b, f.bitOffset, f.bitCount, n)
 	}
 }
 
@@ -94,14 +94,14 @@ func (f *field) put(b []byte, v reflect.Value, header string) {
 func (f *field) get(b []byte, v reflect.Value) {
 	switch f.kind {
 	case kindAddr:
-		a := netip.AddrFrom16([16]byte(b[f.bit/8:])).Unmap()
+		a := netip.AddrFrom16([16]byte(b[f.bitOffset/8:])).Unmap()
 		v.Set(reflect.ValueOf(a))
 	case kindBytes:
-		c := make([]byte, f.bits/8)
-		copy(c, b[f.bit/8:])
+		c := make([]byte, f.bitCount/8)
+		copy(c, b[f.bitOffset/8:])
 		v.SetBytes(c)
 	default:
-		n := getBits(b, f.bit, f.bits)
+		n := getBits(b, f.bitOffset, f.bitCount)
 		p := reflect.New(v.Type().Elem())
 		if p.Elem().Kind() == reflect.Bool {
 			p.Elem().SetBool(n != 0)
@@ -146,7 +146,8 @@ func putBits(b []byte, at, count int, n uint64) {
 	}
 }
 
-// ParseAs parses a header of type H at the start of b, and returns the rest; nil if b is too short.
+// ParseAs parses a header of type H at the start of b, and returns it and the rest of b. If b is
+// too short, h is nil and rest is b.
 func ParseAs[H any](b []byte) (h *H, rest []byte) {
 	h = new(H)
 	rest, err := ParseFields(b, h)
@@ -167,7 +168,8 @@ type field struct {
 	index     int
 	name      string
 	kind      kind
-	bit, bits int // where it begins, and its width
+	bitOffset int // from the start of the header
+	bitCount  int
 	def       uint64
 	verb      string
 }
@@ -198,7 +200,7 @@ func layoutOf(t reflect.Type) *layout {
 		}
 	}
 	for _, f := range l.fields {
-		if f.bit+f.bits > 8*l.size {
+		if f.bitOffset+f.bitCount > 8*l.size {
 			panic(fmt.Sprintf("%v.%s ends after the header's %d bytes", t, f.name, l.size))
 		}
 	}
@@ -211,11 +213,11 @@ func newField(t reflect.Type, sf reflect.StructField, index int, at string) fiel
 	f := field{index: index, name: sf.Name, verb: "%v"}
 	position, width, _ := strings.Cut(at, ",")
 	byteIndex, bitIndex, hasBit := strings.Cut(position, ".")
-	f.bit = 8 * parseNumber(t, sf, byteIndex)
+	f.bitOffset = 8 * parseNumber(t, sf, byteIndex)
 	if hasBit {
-		f.bit += parseNumber(t, sf, bitIndex)
+		f.bitOffset += parseNumber(t, sf, bitIndex)
 	}
-	f.bits = parseNumber(t, sf, width)
+	f.bitCount = parseNumber(t, sf, width)
 	if def, ok := sf.Tag.Lookup("def"); ok {
 		f.def = uint64(parseNumber(t, sf, def))
 	}
@@ -230,7 +232,7 @@ func newField(t reflect.Type, sf reflect.StructField, index int, at string) fiel
 	case sf.Type.Kind() != reflect.Pointer:
 		panic(fmt.Sprintf("%v.%s is a %v: a field is a pointer, a []byte or a netip.Addr", t, f.name, sf.Type))
 	}
-	if f.kind != kindNumber && (f.bit%8 != 0 || f.bits%8 != 0) {
+	if f.kind != kindNumber && (f.bitOffset%8 != 0 || f.bitCount%8 != 0) {
 		panic(fmt.Sprintf("%v.%s does not lie on whole bytes", t, f.name))
 	}
 	return f

@@ -146,7 +146,7 @@ func ParseIP(b []byte) (h IP, payload, trailer []byte, err error) {
 	}
 	end := int(*h.Length)
 	if h.Is6() {
-		end += 40
+		end += 40 // the length does not count the IPv6 header
 	}
 	switch {
 	case end < size:

@@ -19,7 +19,7 @@ type benchCase struct {
 	size  int
 	block bool
 	unit  string
-	run   func(count int) func(a, b *Player) (float64, error)
+	run   func(count int) func(a, b *Messenger) (float64, error)
 	count int
 }
 
@@ -73,7 +73,7 @@ func BenchmarkStream(b *testing.B) {
 					}
 					r, err := perflab.RawUDPStream(x, y, perflab.RawStreamConfig{Bytes: 4096, CopyAndCRC: true, Duration: slice})
 					return r.Gbps(), err
-				}, func() (float64, error) { return h.runPlayers(b, c, 64, false, writes(slice)) })
+				}, func() (float64, error) { return h.runMessengers(b, c, 64, false, writes(slice)) })
 			})
 		})
 	}
@@ -93,7 +93,7 @@ func BenchmarkPingPong(b *testing.B) {
 							return perflab.RawTCPPingPong(x, y, perflab.RawPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
 						}
 						return perflab.RawUDPPingPong(x, y, perflab.RawPingPongConfig{Bytes: size + 16, Rounds: rounds, Block: block})
-					}, func() (float64, error) { return h.runPlayers(b, c, size, block, halfRoundTrip(rounds)) })
+					}, func() (float64, error) { return h.runMessengers(b, c, size, block, halfRoundTrip(rounds)) })
 				})
 			})
 		}
@@ -110,7 +110,7 @@ func BenchmarkSignaledPingPong(b *testing.B) {
 		b.Run(fmt.Sprintf("block=%v", block), func(b *testing.B) {
 			h := newHosts(b, true)
 			run := func(c deviceConfig) func() (float64, error) {
-				return func() (float64, error) { return h.runPlayers(b, c, 8, block, signaledPingPong(20_000)) }
+				return func() (float64, error) { return h.runMessengers(b, c, 8, block, signaledPingPong(20_000)) }
 			}
 			report(b, "µs", "prompt", 5, run(newRoCE("prompt", prompt)), run(roce))
 		})
@@ -123,7 +123,7 @@ func BenchmarkLoopback(b *testing.B) {
 		for _, x := range benchCases {
 			b.Run(c.name+"/"+x.name, func(b *testing.B) {
 				b.ReportAllocs()
-				got, err := new(hosts).runPlayers(b, c, x.size, x.block, func(p, q *Player) (float64, error) {
+				got, err := new(hosts).runMessengers(b, c, x.size, x.block, func(p, q *Messenger) (float64, error) {
 					b.ResetTimer()
 					return x.run(max(b.N, 1000))(p, q)
 				})
@@ -142,7 +142,7 @@ func BenchmarkAgainstStreams(b *testing.B) {
 			for _, x := range benchCases {
 				b.Run(name+"/"+c.name+"/"+x.name, func(b *testing.B) {
 					run := func(c deviceConfig) func() (float64, error) {
-						return func() (float64, error) { return h.runPlayers(b, c, x.size, x.block, x.run(x.count)) }
+						return func() (float64, error) { return h.runMessengers(b, c, x.size, x.block, x.run(x.count)) }
 					}
 					report(b, x.unit, iwarp.name, 3, run(iwarp), run(c))
 				})
@@ -163,7 +163,7 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 				const rounds = 3008 // a multiple of grant
 				var before, after runtime.MemStats
 				var start time.Time
-				_, err := new(hosts).runPlayers(t, c, x.size, x.block, func(a, b *Player) (float64, error) {
+				_, err := new(hosts).runMessengers(t, c, x.size, x.block, func(a, b *Messenger) (float64, error) {
 					if _, err := x.run(rounds)(a, b); err != nil {
 						return 0, err
 					}

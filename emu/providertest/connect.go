@@ -138,7 +138,7 @@ func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 
 // ExpectSameCapture checks that capture writes the same file for the same seed, with any number of
 // threads, and another file for another seed. recorded, unless empty, is the SHA-256 of the file of
-// seed 3 on all machines; after a change of that file it needs an entry in the change log.
+// seed 3 on all machines. A change of that sum needs an entry in CHANGELOG.md.
 func ExpectSameCapture(t *testing.T, recorded string, capture func(seed uint64, file *bytes.Buffer)) {
 	t.Helper()
 	captureWith := func(seed uint64, procs int) []byte {

@@ -124,8 +124,11 @@ func (echo Echo) sendAll(t testing.TB) error {
 			return err
 		}
 		wc, err := e.awaitSuccess()
-		if err != nil || int(wc.ByteLen) != size {
-			return fmt.Errorf("echo %d: %d bytes, %w", i, wc.ByteLen, err)
+		if err != nil {
+			return fmt.Errorf("echo %d: %w", i, err)
+		}
+		if int(wc.ByteLen) != size {
+			return fmt.Errorf("echo %d has %d bytes, not %d", i, wc.ByteLen, size)
 		}
 		if !bytes.Equal(e.Buf[:size], e.Buf[recvOffset:recvOffset+size]) {
 			return fmt.Errorf("echo %d differs", i)

@@ -189,7 +189,8 @@ func Counter(dev verbs.Context, name string) uint64 {
 	panic("no counter " + name)
 }
 
-// Fill fills n bytes of the end's memory with a pattern that depends on seed, and returns them.
+// Fill fills n bytes of the end's memory, from offset off on, with a pattern that depends on seed,
+// and returns them.
 func (e *End) Fill(off, n int, seed byte) []byte {
 	b := e.Buf[off : off+n]
 	for i := range b {

@@ -57,10 +57,10 @@ func newHosts(b testing.TB, v6 bool) *hosts {
 	return &hosts{x, y, v6}
 }
 
-// runPlayers opens two devices, fills their receive queues, and runs f on them. It then closes
+// runMessengers opens two devices, fills their receive queues, and runs f on them. It then closes
 // the devices: an idle one still uses CPU time, which would slow down the measurement that
 // alternates with it.
-func (h *hosts) runPlayers(t testing.TB, c deviceConfig, size int, block bool, f func(a, b *Player) (float64, error)) (float64, error) {
+func (h *hosts) runMessengers(t testing.TB, c deviceConfig, size int, block bool, f func(a, b *Messenger) (float64, error)) (float64, error) {
 	addrs := [2]netip.Addr{netip.MustParseAddr(loopbackA), netip.MustParseAddr(loopbackB)}
 	var devices [2]verbs.Context
 	for i, host := range []*testutil.Host{h.a, h.b} {
@@ -80,21 +80,21 @@ func (h *hosts) runPlayers(t testing.TB, c deviceConfig, size int, block bool, f
 		}
 		defer devices[i].Close()
 	}
-	var players [2]*Player
+	var messengers [2]*Messenger
 	if must.Get(devices[0].QueryDevice())(t).Caps.Has(verbs.CapRC) {
 		x, y, _ := connect(t, devices[0], devices[1])
-		players = [2]*Player{NewPlayer(x, size, block, verbs.UD{}), NewPlayer(y, size, block, verbs.UD{})}
+		messengers = [2]*Messenger{NewMessenger(x, size, block, verbs.UD{}), NewMessenger(y, size, block, verbs.UD{})}
 	} else {
-		players = datagramPlayers(t, devices, addrs, size, block)
+		messengers = datagramMessengers(t, devices, addrs, size, block)
 	}
-	if err := errors.Join(players[0].PostRecvs(queueDepth), players[1].PostRecvs(queueDepth)); err != nil {
+	if err := errors.Join(messengers[0].PostRecvs(queueDepth), messengers[1].PostRecvs(queueDepth)); err != nil {
 		return 0, err
 	}
-	return f(players[0], players[1])
+	return f(messengers[0], messengers[1])
 }
 
-// datagramPlayers makes two players that address each other.
-func datagramPlayers(t testing.TB, devices [2]verbs.Context, addrs [2]netip.Addr, size int, block bool) (players [2]*Player) {
+// datagramMessengers makes two messengers that address each other.
+func datagramMessengers(t testing.TB, devices [2]verbs.Context, addrs [2]netip.Addr, size int, block bool) (messengers [2]*Messenger) {
 	const key = 0x0badcafe
 	var ends [2]*End
 	for i, d := range devices {
@@ -103,14 +103,14 @@ func datagramPlayers(t testing.TB, devices [2]verbs.Context, addrs [2]netip.Addr
 	}
 	for i, e := range ends {
 		ah := must.Get(e.PD.CreateAH(dgiwarp.AddressOf(netip.AddrPortFrom(addrs[1-i], 0))))(t)
-		players[i] = NewPlayer(e, size, block, verbs.UD{AH: ah, QPN: ends[1-i].QP.QPN(), QKey: key})
+		messengers[i] = NewMessenger(e, size, block, verbs.UD{AH: ah, QPN: ends[1-i].QP.QPN(), QKey: key})
 	}
-	return players
+	return messengers
 }
 
 // halfRoundTrip returns the median time of half a round of a ping-pong in µs.
-func halfRoundTrip(rounds int) func(a, b *Player) (float64, error) {
-	return func(a, b *Player) (float64, error) {
+func halfRoundTrip(rounds int) func(a, b *Messenger) (float64, error) {
+	return func(a, b *Messenger) (float64, error) {
 		half, err := PingPong(a, b, rounds)
 		return float64(half.Nanoseconds()) / 1e3, err
 	}
@@ -118,9 +118,9 @@ func halfRoundTrip(rounds int) func(a, b *Player) (float64, error) {
 
 // writes makes a write 1 MiB messages for about the given time, and then read to be sure that
 // all have arrived. It returns Gb/s.
-func writes(d time.Duration) func(a, b *Player) (float64, error) {
+func writes(d time.Duration) func(a, b *Messenger) (float64, error) {
 	const size = 1 << 20
-	return func(a, b *Player) (float64, error) {
+	return func(a, b *Messenger) (float64, error) {
 		src := must.Get(a.PD.RegMR(verbs.MRInit{Buf: make([]byte, size), Access: verbs.AccessLocalWrite}))(a)
 		defer src.Close()
 		dst := must.Get(b.PD.RegMR(verbs.MRInit{Buf: make([]byte, size), Access: FullAccess}))(a)
@@ -163,8 +163,8 @@ func writes(d time.Duration) func(a, b *Player) (float64, error) {
 const window, grant = 128, 32
 
 // messages sends count messages from a to b and returns Gb/s.
-func messages(count int) func(a, b *Player) (float64, error) {
-	return func(a, b *Player) (float64, error) {
+func messages(count int) func(a, b *Messenger) (float64, error) {
+	return func(a, b *Messenger) (float64, error) {
 		errs := make(chan error, 1)
 		go func() {
 			errs <- func() error {
@@ -204,8 +204,8 @@ func messages(count int) func(a, b *Player) (float64, error) {
 
 // signaledPingPong runs a ping-pong in which a side sends when a message has arrived and its own
 // last send has completed.
-func signaledPingPong(rounds int) func(a, b *Player) (float64, error) {
-	side := func(p *Player, first bool) error {
+func signaledPingPong(rounds int) func(a, b *Messenger) (float64, error) {
+	side := func(p *Messenger, first bool) error {
 		p.Sends[0].Flags = verbs.SendSignaled
 		if !first {
 			if _, err := p.AwaitMessages(); err != nil {
@@ -236,7 +236,7 @@ func signaledPingPong(rounds int) func(a, b *Player) (float64, error) {
 		}
 		return nil
 	}
-	return func(a, b *Player) (float64, error) {
+	return func(a, b *Messenger) (float64, error) {
 		errs := make(chan error, 1)
 		start := time.Now()
 		go func() { errs <- side(b, false) }()

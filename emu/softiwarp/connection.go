@@ -43,7 +43,8 @@ func (conn *connection) onStateChange() {
 }
 
 // waitEstablished waits until the connection is established. It returns an error if the connection
-// ends first. If the wait fails, for example at the timeout, it aborts the connection.
+// ends first. If the wait fails, for example at the timeout, it aborts the connection. Else it sets
+// conn.param.
 func (conn *connection) waitEstablished(timeout time.Duration) error {
 	establishedOrEnded := func() bool { return conn.engineConn.State() >= engine.Established } // later states are those of the end
 	err := conn.manager.device.Wait("wait", conn.cond, timeout, establishedOrEnded)
@@ -66,7 +67,8 @@ const (
 )
 
 // connectError returns the error of package verbs for a connection that ended before it was
-// established. Errors of the peer and invalid data are rejections; link errors stay as they are.
+// established. Errors of the peer and invalid data are rejections, an abort by this side (its queue
+// pair may have failed) is ErrInvalid, and link errors stay as they are.
 func (conn *connection) connectError() error {
 	err := conn.engineConn.Err()
 	is := func(targets ...error) bool {

@@ -60,13 +60,13 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 // unspecified, all with the same port. If the port is 0, it tries free ports.
 func (l *listener) listen(addr netip.AddrPort) (err error) {
 	local := []netip.Addr{addr.Addr().Unmap()}
-	switch own := l.manager.device.addrs.Present(); {
-	case len(own) == 0:
+	switch present := l.manager.device.addrs.Present(); {
+	case len(present) == 0:
 		return fmt.Errorf("%w: the device has no address: its interface may be down", verbs.ErrNotFound)
 	case local[0].IsUnspecified():
-		local = own
-	case !slices.Contains(own, local[0]):
-		return fmt.Errorf("%w: the addresses of the device are %v", verbs.ErrNotFound, own)
+		local = present
+	case !slices.Contains(present, local[0]):
+		return fmt.Errorf("%w: the addresses of the device are %v", verbs.ErrNotFound, present)
 	}
 	for range portAttempts {
 		if err = l.listenOnPort(local, addr.Port()); err == nil {
@@ -232,7 +232,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 	}
 	if err == nil {
 		r.conn.qp = q
-		m.device.streams.Pump()
+		m.device.streams.Pump() // sends the MPA Reply
 		err = r.conn.waitEstablished(timeout)
 	}
 	if err != nil {

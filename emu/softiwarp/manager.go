@@ -48,7 +48,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 		return nil, err
 	}
 	deadline := mono.Never
-	if timeout >= 0 {
+	if timeout >= 0 { // not verbs.Forever
 		deadline = m.device.streams.Now().Add(timeout)
 	}
 	p := engineParam(param)
@@ -80,7 +80,7 @@ func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam,
 		c.Abort()
 		return nil, err
 	}
-	m.device.streams.Pump()
+	m.device.streams.Pump() // starts the connection
 	left := verbs.Forever
 	if deadline != mono.Never {
 		left = max(0, deadline.Sub(m.device.streams.Now()))

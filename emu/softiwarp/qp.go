@@ -32,11 +32,11 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	cfg := iwarp.QueueConfig{Caps: in.Caps, SignalAll: in.SignalAll}
 	h := &queuePair{QP: device.QP{Object: device.Object{D: &d.shared}}, dev: d}
 	return device.HandleOrNil[verbs.QP](h, d.Control(op, func() error {
-		o, err := d.ResolveQPInit(op, &in)
+		objects, err := d.ResolveQPInit(op, &in)
 		if err != nil {
 			return err
 		}
-		cfg.PD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = o.PD, o.SendCQ, o.RecvCQ, o.SRQ
+		cfg.PD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = objects.PD, objects.SendCQ, objects.RecvCQ, objects.SRQ
 		if h.engineQP, err = d.nic.CreateQP(cfg); err == nil {
 			h.Engine, h.Post, h.engineQP.Owner = h.engineQP, h.post, h
 		}

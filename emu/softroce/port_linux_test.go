@@ -41,7 +41,7 @@ func expectEvent(t *testing.T, d *Device, want verbs.AsyncEventType) {
 // A device on sockets reports a lost carrier. Queue pairs keep retransmitting meanwhile.
 func TestPortFollowsInterfaceLink(t *testing.T) {
 	_, hb, da, db := devicesOnHosts(t)
-	a, b := players(t, da, db, true) // they retry for seconds: the kernel may take one to detect the carrier
+	a, b := messengers(t, da, db, true) // they retry for seconds: the kernel may take one to detect the carrier
 	state := func() verbs.PortState {
 		p := must.Get(da.QueryPort(1))(t)
 		return p.State

@@ -90,7 +90,7 @@ func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			da, db := loopbackPair(t)
-			a, b := players(t, da, db, true)
+			a, b := messengers(t, da, db, true)
 			const rounds = 40 // enough for ACKs to be delayed
 			served := make(chan error, 1)
 			go func() {
@@ -116,7 +116,7 @@ func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
 
 // sendAndAwaitAnswers sends messages, awaits an answer to each, and the completions of all
 // sends.
-func sendAndAwaitAnswers(p *player, rounds int) error {
+func sendAndAwaitAnswers(p *messenger, rounds int) error {
 	p.Sends[0].Flags = verbs.SendSignaled
 	for sent, answered, completed := 0, 0, 0; completed < rounds; {
 		if sent == answered && sent < rounds {

@@ -17,8 +17,8 @@ import (
 )
 
 type (
-	end    = providertest.End
-	player = providertest.Player
+	end       = providertest.End
+	messenger = providertest.Messenger
 )
 
 var (
@@ -68,13 +68,13 @@ func echoOf(a, b *Device, n int) providertest.Echo {
 
 const toInit = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
 
-// players makes two players that are connected without the connection manager, with receives
+// messengers makes two messengers that are connected without the connection manager, with receives
 // posted.
-func players(t testing.TB, da, db *Device, block bool) (a, b *player) {
+func messengers(t testing.TB, da, db *Device, block bool) (a, b *messenger) {
 	t.Helper()
 	x, y := newEnd(t, da), newEnd(t, db)
 	providertest.JoinRC(x, y)
-	a, b = providertest.NewPlayer(x, 8, block, verbs.UD{}), providertest.NewPlayer(y, 8, block, verbs.UD{})
+	a, b = providertest.NewMessenger(x, 8, block, verbs.UD{}), providertest.NewMessenger(y, 8, block, verbs.UD{})
 	must.Do(t, a.PostRecvs(32))
 	must.Do(t, b.PostRecvs(32))
 	return a, b
@@ -136,9 +136,9 @@ func BenchmarkRoundTrip(b *testing.B) {
 	da := must.Get(OnLink(la, Config{Addrs: []netip.Addr{addrA}}))(b)
 	db := must.Get(OnLink(lb, Config{Addrs: []netip.Addr{addrB}}))(b)
 	time.Sleep(10 * time.Millisecond) // until both background goroutines sleep
-	px, py := players(b, da, db, false)
+	px, py := messengers(b, da, db, false)
 	none := make([]verbs.WC, 1)
-	half := func(from, to *player) {
+	half := func(from, to *messenger) {
 		must.Do(b, from.PostSends(1))
 		if n, err := from.CQ.Poll(none); n != 0 || err != nil {
 			b.Fatal(n, err)

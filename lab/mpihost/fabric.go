@@ -66,7 +66,8 @@ type Fabric struct {
 }
 
 // withDefaults returns the fabric with defaults for zero fields, and its provider, or an error if
-// the fabric is invalid. For a provider over TCP, it converts packet losses to stalls of streams.
+// the fabric is invalid. It sets the provider's option "reliable", if there is one, unless
+// f.Unreliable. For a provider over TCP, it converts packet losses to stalls of streams.
 func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 	f.PerHost, f.Rails = cmp.Or(f.PerHost, 1), cmp.Or(f.Rails, 1)
 	f.Limit, f.Events = cmp.Or(f.Limit, defaultLimit), cmp.Or(f.Events, defaultEvents)
@@ -83,7 +84,8 @@ func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 		return f, nil, fmt.Errorf("%d ranks per host: at least one is needed", f.PerHost)
 	}
 	f.Provider = p.Name
-	if p.ReliableCaps != 0 && !f.Unreliable { // the provider has the option "reliable"
+	hasReliable := p.ReliableCaps != 0
+	if hasReliable && !f.Unreliable {
 		f.Setup.Options = maps.Clone(f.Setup.Options)
 		if f.Setup.Options == nil {
 			f.Setup.Options = nics.Options{}
@@ -139,7 +141,8 @@ type Job struct {
 	Ranks   int `json:"ranks"`
 	PerHost int `json:"per_host"`
 	Rails   int `json:"rails"`
-	// Provider is the name in package nics. ICRCOffloaded leaves out the ICRC of RoCE.
+	// Provider is the name in package nics. With ICRCOffloaded, RoCE neither computes nor checks
+	// ICRCs.
 	Provider      string `json:"provider"`
 	ICRCOffloaded bool   `json:"offloaded,omitempty"`
 	// MTU is that of every cable, and LossPPM its random loss.
@@ -185,7 +188,7 @@ func (j *Job) fabric() Fabric {
 		Link: sim.LinkConfig{MTU: j.MTU}, Seed: j.Seed, Limit: j.Limit,
 	}
 	if j.ICRCOffloaded {
-		f.Setup.Options = nics.Options{"icrc": false} // packets without ICRC
+		f.Setup.Options = nics.Options{"icrc": false} // neither computed nor checked
 	}
 	if j.LossPPM > 0 {
 		f.Impair = []impair.Spec{{LossPPM: j.LossPPM}}

@@ -143,8 +143,8 @@ func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 	return p.Run(func(e *transport.Env) error { return runRank(e, o) })
 }
 
-// runRank opens the NICs and the shared memory of this process's rank, binds the process to its
-// CPU, and calls run with the rank's Env. It closes the NICs when run returns.
+// runRank binds the process to the CPU of its rank, opens the shared memory and the NICs of the
+// rank, and calls run with the rank's Env. It closes the NICs when run returns.
 func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 	f, provider, err := p.job.fabric().withDefaults()
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 			return err
 		}
 	}
-	e.Go = func(_ string, f func(verbs.Proc)) { go f(e.Proc) }
+	e.Go = func(_ string, task func(verbs.Proc)) { go task(e.Proc) }
 	e.OnDump = func(describe func() string) { // for the report of a hang
 		p.conn.OnDump(func() string {
 			stacks := make([]byte, 64<<10)
@@ -231,7 +231,8 @@ func ParseAbort(mark string) *AbortError {
 // maxReason bounds the reason in a mark, whose length is limited.
 const maxReason = 512
 
-// Abort implements transport.Control: it asks the launcher to stop all ranks, and exits.
+// Abort implements transport.Control: it asks the launcher to stop all ranks, and exits. It cuts
+// the reason to maxReason bytes.
 func (c *launcherControl) Abort(code int, why string) {
 	err := &AbortError{Rank: c.conn.Rank(), Code: code, Reason: why[:min(len(why), maxReason)]}
 	if text, marshalErr := json.Marshal(err); marshalErr == nil {

@@ -21,12 +21,14 @@ import (
 //
 // A record lock on the first byte protects the index. The kernel releases it at process exit.
 const (
-	indexBytes  = 1 << 20
-	indexHeader = 64
-	entryBytes  = 128
-	entryName   = 17 // offset of the name
-	maxName     = entryBytes - entryName
-	maxSegments = (indexBytes - indexHeader) / entryBytes
+	indexBytes   = 1 << 20
+	indexHeader  = 64
+	entryBytes   = 128
+	entrySize    = 8  // offset of the segment's size in an entry
+	entryNameLen = 16 // offset of the length of the name
+	entryName    = 17 // offset of the name
+	maxName      = entryBytes - entryName
+	maxSegments  = (indexBytes - indexHeader) / entryBytes
 )
 
 // NewSharedMemory creates the shared memory of a host, with no segments, for its ranks to inherit.
@@ -81,11 +83,11 @@ func (s *sharedFile) Segment(name string, size int) ([]byte, error) {
 	}
 	mem, known := s.mapped[name]
 	if !known {
-		offset, existing, err := s.findOrAdd(name, size)
+		offset, actualSize, err := s.findOrAdd(name, size)
 		if err != nil {
 			return nil, fmt.Errorf("segment %q: %w", name, err)
 		}
-		if mem, err = unix.Mmap(s.fd, offset, existing, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		if mem, err = unix.Mmap(s.fd, offset, actualSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 			return nil, fmt.Errorf("segment %q: %w", name, os.NewSyscallError("mmap", err))
 		}
 		s.mapped[name] = mem
@@ -96,9 +98,9 @@ func (s *sharedFile) Segment(name string, size int) ([]byte, error) {
 	return mem, nil
 }
 
-// findOrAdd returns the offset and the existing size of a segment. If there is none of that
+// findOrAdd returns the offset and the actual size of a segment. If there is none of that
 // name, it appends one of the given size to the file and the index.
-func (s *sharedFile) findOrAdd(name string, size int) (offset int64, existing int, err error) {
+func (s *sharedFile) findOrAdd(name string, size int) (offset int64, actualSize int, err error) {
 	if err := s.lock(unix.F_WRLCK); err != nil {
 		return 0, 0, err
 	}
@@ -107,11 +109,11 @@ func (s *sharedFile) findOrAdd(name string, size int) (offset int64, existing in
 	end := int64(indexBytes)
 	for i := range n {
 		e := s.entry(i)
-		offset, existing = int64(binary.NativeEndian.Uint64(e)), int(binary.NativeEndian.Uint64(e[8:]))
-		if string(e[entryName:entryName+int(e[16])]) == name {
-			return offset, existing, nil
+		offset, actualSize = int64(binary.NativeEndian.Uint64(e)), int(binary.NativeEndian.Uint64(e[entrySize:]))
+		if string(e[entryName:entryName+int(e[entryNameLen])]) == name {
+			return offset, actualSize, nil
 		}
-		end = offset + s.pageAligned(existing)
+		end = offset + s.pageAligned(actualSize)
 	}
 	if n == maxSegments {
 		return 0, 0, fmt.Errorf("the maximum of %d segments is reached", n)
@@ -121,15 +123,15 @@ func (s *sharedFile) findOrAdd(name string, size int) (offset int64, existing in
 	}
 	e := s.entry(n)
 	binary.NativeEndian.PutUint64(e, uint64(end))
-	binary.NativeEndian.PutUint64(e[8:], uint64(size))
-	e[16] = byte(len(name))
+	binary.NativeEndian.PutUint64(e[entrySize:], uint64(size))
+	e[entryNameLen] = byte(len(name))
 	copy(e[entryName:], name)
 	binary.NativeEndian.PutUint64(s.index, uint64(n+1)) // last: a rank that dies before leaves no partial entry
 	return end, size, nil
 }
 
 // entry returns entry i of the index: offset and size of a segment (8 bytes each), the length of
-// its name (1 byte) and, from entryName on, the name.
+// its name (1 byte), and the name.
 func (s *sharedFile) entry(i int) []byte {
 	at := indexHeader + i*entryBytes
 	return s.index[at : at+entryBytes]

@@ -113,8 +113,8 @@ func (w *World) close() error {
 }
 
 // runError returns the error of the run: the abort, the error of the rank that failed first, and
-// simErr, the error of the simulation, with pending requests if ranks hang. It also sets the
-// elapsed time of the outcome.
+// simErr, the error of the simulation, with the pending requests of up to maxNames ranks that hang.
+// It also sets the elapsed time of the outcome.
 func (w *World) runError(simErr error) error {
 	first, failed := -1, 0
 	for i := range w.out.Ranks {

@@ -95,7 +95,7 @@ func (r *worldRank) end() {
 	r.w.sim.AtFunc(r.w.sim.Now(), func() { r.w.releaseErr = errors.Join(r.w.releaseErr, r.release()) })
 }
 
-// release ends the coroutines and closes the devices of the rank.
+// release ends the coroutines of the rank, and closes its queue pairs and listeners.
 func (r *worldRank) release() error {
 	err := r.proc.Kill() // no effect if it has returned
 	for _, t := range r.tasks {

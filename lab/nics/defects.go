@@ -34,7 +34,8 @@ func AllDefects() (all []Defect) {
 		for _, defect := range p.Defects {
 			i := slices.IndexFunc(all, func(listed Defect) bool { return listed.Name == defect.Name })
 			if i < 0 {
-				all, i = append(all, defect), len(all)
+				i = len(all)
+				all = append(all, defect)
 			}
 			all[i].Of = append(all[i].Of, p.Name)
 		}
@@ -200,10 +201,12 @@ func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (other
 				return nil, err
 			}
 		}
-		isVerbDefect := p.canHaveVerbDefect(providers(), name) && set.Set(name, true) == nil // Set fails for unknown names
-		if !isVerbDefect {
-			others = append(others, name)
+		if p.canHaveVerbDefect(providers(), name) {
+			if err := set.Set(name, true); err == nil {
+				continue
+			}
 		}
+		others = append(others, name) // not a verb defect of p
 	}
 	return others, nil
 }
@@ -239,7 +242,7 @@ func (p *Provider) counters() []verbs.Counter {
 	defer w.Close()
 	d, err := p.openSample(w)
 	if err != nil {
-		panic(fmt.Sprintf("nics: %s cannot be opened in an empty world: %v", p.Name, err))
+		panic(fmt.Sprintf("nics: %s cannot be opened in an empty simulation: %v", p.Name, err))
 	}
 	all := d.Counters()
 	_ = d.Close() // nothing was done with it

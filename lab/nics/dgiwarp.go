@@ -69,8 +69,8 @@ func (o *datagramOptions) timing() (t rd.Timing) {
 		t.FirstTimeout, t.MinTimeout, t.MaxTimeout = timeout, timeout, timeout
 		retries := o.RetryTotal / o.RetryTimeout
 		t.GiveUp = retries * timeout
-		// The receiver keeps the state of a flow for as long as its sender may retransmit,
-		// also if the sender's process stalls meanwhile.
+		// The receiver must keep the state of a flow while its sender may reuse it or retransmit.
+		// The second GiveUp is for a sender whose process stalls meanwhile.
 		t.Idle = max(normal.Idle, normal.ReuseWithin+2*t.GiveUp)
 	}
 	return t

@@ -207,7 +207,8 @@ func (c *NICConfig) link(port *sim.Port) link.PacketLink {
 	return l
 }
 
-// captureLink returns the function that captures the packets of a link; nil without Capture.
+// captureLink returns the function that captures the packets of a link; nil without Capture. Wrap
+// returns a link.Waiter for a link.Waiter.
 func (c *NICConfig) captureLink() func(link.Waiter) link.Waiter {
 	if c.Capture == nil {
 		return nil

@@ -59,7 +59,7 @@ type Restrictions struct {
 	Options Options
 }
 
-// Apply returns a device that does not claim the capabilities that c says are missing.
+// Apply returns device d without the capabilities r.MissingCaps.
 func (r Restrictions) Apply(d verbs.Context) verbs.Context {
 	if r.MissingCaps == 0 {
 		return d
@@ -133,9 +133,9 @@ func WriteDefects(w io.Writer) error {
 		return err
 	}
 	for _, p := range All() {
-		own := func(d Defect) bool { return !shared(d) && d.Of[0] == p.Name }
+		onlyOfP := func(d Defect) bool { return !shared(d) && d.Of[0] == p.Name }
 		title := fmt.Sprintf("\nOf %s NICs (%s)", p.Title, p.Name)
-		if err := errors.Join(list(title, runtimeDefects, own), list(title, mutants, own)); err != nil {
+		if err := errors.Join(list(title, runtimeDefects, onlyOfP), list(title, mutants, onlyOfP)); err != nil {
 			return err
 		}
 	}

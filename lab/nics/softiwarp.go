@@ -14,13 +14,12 @@ import (
 
 // softIWARP returns the provider of soft-iWARP NICs.
 func softIWARP() *Provider {
-	const flushed = "a broken connection flushes posted requests"
 	return iwarpStack.addTo(&Provider{
 		Name: "softiwarp", Title: "soft-iWARP", Transport: verbs.TransportIWARP, Protocol: conformance.IWARP, OverTCP: true,
 		Caps: verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
 			verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ,
 		UnreportedStatuses: map[verbs.WCStatus]string{
-			verbs.WCRetryExcErr:    flushed,
+			verbs.WCRetryExcErr:    "a broken connection flushes posted requests",
 			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},

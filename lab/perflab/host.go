@@ -27,28 +27,28 @@ type deviceKind struct {
 
 // deviceKinds are the kinds that a host can open, by protocol.
 var deviceKinds = map[conformance.Protocol]deviceKind{
-	conformance.RoCE:          {openProvider(conformance.RoCE), perf.ServiceRC},
-	conformance.IWARP:         {openProvider(conformance.IWARP), perf.ServiceIWARP},
-	conformance.DatagramIWARP: {openProvider(conformance.DatagramIWARP), perf.ServiceUD},
+	conformance.RoCE:          {deviceOpener(conformance.RoCE), perf.ServiceRC},
+	conformance.IWARP:         {deviceOpener(conformance.IWARP), perf.ServiceIWARP},
+	conformance.DatagramIWARP: {deviceOpener(conformance.DatagramIWARP), perf.ServiceUD},
 }
 
-// openProvider returns a function that opens emulated devices of a protocol on sockets. An
+// deviceOpener returns a function that opens emulated devices of a protocol on sockets. An
 // offloaded device neither computes nor checks CRCs, as if hardware did.
-func openProvider(protocol conformance.Protocol) opener {
+func deviceOpener(protocol conformance.Protocol) opener {
 	return func(addr netip.Addr, offloaded bool) (verbs.Context, error) {
 		p := nics.OfProtocol(protocol)
-		var s nics.Setup
+		var setup nics.Setup
 		if offloaded {
 			if p.CRCOption == "" {
-				return nil, fmt.Errorf("%s without CRC: %w", p.Title, errors.ErrUnsupported)
+				return nil, fmt.Errorf("%s cannot run without CRC: %w", p.Title, errors.ErrUnsupported)
 			}
-			s.Options = nics.Options{p.CRCOption: false}
+			setup.Options = nics.Options{p.CRCOption: false}
 		}
-		o, err := p.NewOpener(s)
+		nicOpener, err := p.NewOpener(setup)
 		if err != nil {
 			return nil, err
 		}
-		return o.OnSockets(nics.NICConfig{Addr: addr})
+		return nicOpener.OnSockets(nics.NICConfig{Addr: addr})
 	}
 }
 
@@ -139,9 +139,9 @@ func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 }
 
 // execute executes one command on a device that is opened for it. It returns the result of the
-// command's program, or, for the command Idle, the resident memory of this process in MB, with a
-// connection that is idle.
-func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) {
+// command's program. For the command Idle, it opens an idle connection, and returns the resident
+// memory of this process in MB.
+func (h *host) execute(ctx context.Context, cmd command) (value float64, err error) {
 	k, ok := h.kinds[cmd.Kind]
 	if !ok {
 		return 0, fmt.Errorf("no device of kind %q", cmd.Kind)
@@ -158,10 +158,10 @@ func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) 
 	case cmd.Idle:
 		err = perf.WithConnection(ctx, side, func() error {
 			time.Sleep(settleTime)
-			v, err = perf.ResidentMB()
+			value, err = perf.ResidentMB()
 			return err
 		})
-		return v, err
+		return value, err
 	}
 	return 0, errors.New("empty command")
 }

@@ -45,7 +45,11 @@ type hostReply struct {
 
 // startProcesses starts the program args in both hosts, and returns when both accept commands.
 func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error) {
-	p := &processPair{ready: make(chan int, 2), replies: make(chan hostReply, 4)}
+	p := &processPair{
+		ready: make(chan int, len(hosts)),
+		// In runBoth each host can add two: the reply of the process, and an error of send.
+		replies: make(chan hostReply, 2*len(hosts)),
+	}
 	var specs []launch.Spec
 	for i, h := range hosts {
 		job, err := json.Marshal(identity{Addr: h.Addr, CPU: h.CPU})
@@ -104,7 +108,7 @@ func (p *processPair) kill() {
 	}
 }
 
-// send sends a command to one of the processes, and returns when it is executed.
+// send sends a command to one of the processes, and returns when that process has executed it.
 func (p *processPair) send(ctx context.Context, side int, cmd command) error {
 	text, err := json.Marshal(cmd)
 	if err != nil {
@@ -138,7 +142,7 @@ func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, 
 		outcome := outcomes[r.side]
 		switch {
 		case ctx.Err() != nil:
-			return 0, errors.Join(ctx.Err(), context.Cause(ctx))
+			return 0, errors.Join(ctx.Err(), context.Cause(ctx)) // the cause may name a signal
 		case errors.Is(r.err, launch.ErrEnded):
 			return 0, fmt.Errorf("%s has ended: %s %s", outcome.Host, outcome.State, outcome.Error)
 		case r.err != nil:

@@ -83,20 +83,21 @@ func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, err
 		return nil, fmt.Errorf("start a lab process: %w", err)
 	}
 	result, labErr := readMessages(out, opts.Progress)
-	waitErr := cmd.Wait()
+	_ = cmd.Wait() // ProcessState has the exit status
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case labErr != nil:
 		return nil, labErr
 	case result == nil:
-		return nil, fmt.Errorf("the lab process ended without a result: %w: %s", waitErr, bytes.TrimSpace(stderr.Bytes()))
+		return nil, fmt.Errorf("the lab process ended without a result: %v: %s", cmd.ProcessState, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return result, nil
 }
 
-// readMessages reads the messages of a lab process until it ends, and calls onProgress, if it is
-// not nil, for those about progress. It returns the result or the error that the process reported.
+// readMessages reads the messages of a lab process until it ends or writes something else, and
+// calls onProgress, if it is not nil, for those about progress. It returns the result or the error
+// that the process reported.
 func readMessages(from io.Reader, onProgress func(string, float64)) (result *perf.Result, labErr error) {
 	in := json.NewDecoder(from)
 	for {

@@ -102,7 +102,7 @@ func (p *pingPongSocket) send() error {
 			p.shutdown()
 			return err
 		}
-		rest = rest[max(n, 0):]
+		rest = rest[max(n, 0):] // n is -1 if the socket is full
 	}
 	return nil
 }

@@ -157,9 +157,7 @@ type segmentWriter struct {
 // newSegmentWriter returns a segmentWriter with its memory filled.
 func newSegmentWriter(cfg RawStreamConfig) *segmentWriter {
 	s := &segmentWriter{cfg: cfg, app: make([]byte, memoryBytes)}
-	for i := range s.app {
-		s.app[i] = byte(i * 7)
-	}
+	fillPattern(s.app)
 	return s
 }
 
@@ -170,11 +168,11 @@ func (s *segmentWriter) write(seg []byte) {
 	s.seq++
 	crcAt := len(seg) - crcBytes
 	if s.cfg.CopyAndCRC {
-		if s.off+crcAt > len(s.app) {
+		payload := seg[seqBytes:crcAt]
+		if s.off+len(payload) > len(s.app) {
 			s.off = 0
 		}
-		copy(seg[seqBytes:crcAt], s.app[s.off:])
-		s.off += crcAt - seqBytes
+		s.off += copy(payload, s.app[s.off:])
 		binary.LittleEndian.PutUint32(seg[crcAt:], crc32.ChecksumIEEE(seg[:crcAt]))
 	}
 }
@@ -193,7 +191,8 @@ func newSegmentReader(cfg RawStreamConfig) *segmentReader {
 }
 
 // read checks the length of a received segment and counts it. With cfg.CopyAndCRC, it also checks
-// the CRC and copies the bytes to application memory. It ignores the probes of waitForPath.
+// the CRC and copies the bytes to application memory. It does not count intact probes of
+// waitForPath.
 func (r *segmentReader) read(seg []byte) {
 	crcAt := len(seg) - crcBytes
 	if len(seg) != r.cfg.Bytes ||
@@ -206,11 +205,11 @@ func (r *segmentReader) read(seg []byte) {
 		return
 	}
 	if r.cfg.CopyAndCRC {
-		if r.off+crcAt > len(r.app) {
+		payload := seg[seqBytes:crcAt]
+		if r.off+len(payload) > len(r.app) {
 			r.off = 0
 		}
-		copy(r.app[r.off:], seg[seqBytes:crcAt])
-		r.off += crcAt - seqBytes
+		r.off += copy(r.app[r.off:], payload)
 	}
 	r.next = max(r.next, seq+1)
 	r.result.Received++
@@ -237,7 +236,7 @@ type flow struct {
 // a side has failed. After stallTimeout it counts all of them as lost. It returns the new base: the
 // segments before base have arrived or are lost.
 func (f *flow) waitForWindow(end, base, window uint64) (newBase uint64) {
-	var since time.Time
+	var waitStart time.Time
 	for spins := 1; ; spins++ {
 		base = max(base, f.received.Load())
 		if end-base <= window || f.failed.Load() {
@@ -245,9 +244,9 @@ func (f *flow) waitForWindow(end, base, window uint64) (newBase uint64) {
 		}
 		if spins%spinsPerClockRead == 0 {
 			switch {
-			case since.IsZero():
-				since = time.Now()
-			case time.Since(since) > stallTimeout:
+			case waitStart.IsZero():
+				waitStart = time.Now()
+			case time.Since(waitStart) > stallTimeout:
 				return end
 			}
 			yield()

@@ -59,13 +59,14 @@ func newRawSender(s socket, cfg RawStreamConfig) *rawSender {
 	t.iov.SetLen(len(batch))
 	t.msg = unix.Msghdr{Name: (*byte)(unsafe.Pointer(s.peer)), Namelen: s.peerSize, Iov: &t.iov}
 	t.msg.SetIovlen(1)
-	if len(t.segments) > 1 {
+	if len(t.segments) > 1 { // a single segment needs no division
+		const sizeBytes = 2 // UDP_SEGMENT has the segment size as a uint16
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&t.control))
 		h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
-		h.SetLen(unix.CmsgLen(2))
+		h.SetLen(unix.CmsgLen(sizeBytes))
 		binary.NativeEndian.PutUint16(t.control[unix.CmsgLen(0):], uint16(cfg.Bytes))
 		t.msg.Control = &t.control[0]
-		t.msg.SetControllen(unix.CmsgSpace(2))
+		t.msg.SetControllen(unix.CmsgSpace(sizeBytes))
 	}
 	return t
 }
@@ -94,9 +95,11 @@ type rawReceiver struct {
 	msg          unix.Msghdr
 }
 
-// newRawReceiver returns a receiver of datagrams that UDP_GRO has joined.
+// newRawReceiver returns a receiver of datagrams that UDP_GRO has joined. It takes the control
+// message with their size, as a device does, but does not read it: the size is always cfg.Bytes.
 func newRawReceiver(s socket, cfg RawStreamConfig) *rawReceiver {
-	r := &rawReceiver{s: s, segmentBytes: cfg.Bytes, buf: make([]byte, 1<<16)}
+	const maxJoined = 1 << 16 // more than UDP_GRO joins
+	r := &rawReceiver{s: s, segmentBytes: cfg.Bytes, buf: make([]byte, maxJoined)}
 	r.iov.Base = &r.buf[0]
 	r.iov.SetLen(len(r.buf))
 	r.msg = unix.Msghdr{Iov: &r.iov, Control: &r.control[0]}

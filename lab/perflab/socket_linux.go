@@ -194,7 +194,8 @@ func openUDP(e RawEndpoint, block bool) (socket, error) {
 	return s, err
 }
 
-// setPeer makes s send its datagrams to the address of peer.
+// setPeer makes s send its datagrams to the address of peer. An IPv4 address uses only the first
+// bytes of s.peer, as s.peerSize says.
 func (s *socket) setPeer(peer socket) error {
 	s.peer, s.peerSize = new(unix.RawSockaddrInet6), unix.SizeofSockaddrInet6
 	_, _, errno := syscall.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(peer.fd),
@@ -205,7 +206,7 @@ func (s *socket) setPeer(peer socket) error {
 	return nil
 }
 
-// setBlocking sets whether the socket blocks, and that it blocks for at most ioTimeout.
+// setBlocking sets whether the socket blocks. A receive blocks for at most ioTimeout.
 func (s socket) setBlocking(block bool) error {
 	timeout := unix.NsecToTimeval(ioTimeout.Nanoseconds())
 	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
@@ -289,6 +290,13 @@ func runOnCPUs(cpus [2]int, first, second func() error) error {
 	go func() { ended <- onCPU(cpus[1], second) }()
 	err := onCPU(cpus[0], first)
 	return errors.Join(err, <-ended)
+}
+
+// fillPattern fills b with bytes that differ from their neighbours.
+func fillPattern(b []byte) {
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
 }
 
 // wait sleeps until the socket is ready for events of poll(2), at most 10 ms.

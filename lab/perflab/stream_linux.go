@@ -90,10 +90,8 @@ type sender struct {
 // newSender returns the sending side of a TCP stream, with its memory filled.
 func newSender(s socket, cfg RawStreamConfig) *sender {
 	out := &sender{socket: s, chunker: newChunker(cfg.Bytes), copyAndCRC: cfg.CopyAndCRC, buf: make([]byte, 0, chunkMax+burst*crcBytes)}
-	out.batch = min(burst, max(1, chunkMax/cfg.Bytes))
-	for i := range out.memory {
-		out.memory[i] = byte(i * 7)
-	}
+	out.batch = min(burst, max(1, chunkMax/cfg.Bytes)) // as many messages as fit, or one chunk
+	fillPattern(out.memory)
 	return out
 }
 
@@ -199,7 +197,8 @@ func (r *receiver) run(total <-chan uint64) error {
 }
 
 // receiveSome receives up to one buffer without blocking, and returns the number of bytes. With
-// copyAndCRC, it also copies them and checks their CRCs, as a device does.
+// copyAndCRC, it also copies them and checks their CRCs, as a device does. Without, all receives
+// overwrite the same memory.
 func (r *receiver) receiveSome() (int, error) {
 	if !r.copyAndCRC {
 		n, err := r.receive(r.memory[:memoryBytes])
@@ -233,7 +232,7 @@ func (r *receiver) consume(b []byte) error {
 			continue
 		}
 		if sum := binary.LittleEndian.Uint32(r.trailer); sum != r.crc {
-			return fmt.Errorf("a chunk with CRC %08x arrived with %08x", r.crc, sum)
+			return fmt.Errorf("the CRC of the received chunk is %08x, but the sender computed %08x", r.crc, sum)
 		}
 		r.received += uint64(r.chunkBytes)
 		r.chunkBytes, r.crc, r.trailer = 0, 0, r.trailer[:0]

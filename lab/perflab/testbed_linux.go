@@ -105,7 +105,7 @@ const mtu = 9000
 func measure(ctx context.Context, j *job, opt perf.Options) (result *perf.Result, err error) {
 	plan, ok := plans[j.Plan]
 	if !ok {
-		return nil, fmt.Errorf("no run is called %q", j.Plan)
+		return nil, fmt.Errorf("no plan is called %q", j.Plan)
 	}
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
 	if err != nil {
@@ -147,7 +147,7 @@ func twoCPUs() (a, b int) {
 	return 0, 0
 }
 
-// siblings reports whether two CPUs are threads of one core.
+// siblings reports whether two CPUs are threads of one core; false if the kernel does not tell.
 func siblings(a, b int) bool {
 	list, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", a))
 	if err != nil {

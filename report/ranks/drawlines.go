@@ -21,7 +21,7 @@ const sharedReceiveLimit = 5e6
 
 // drawLines returns an SVG chart of the mean memory per rank of each series by number of ranks, on
 // logarithmic scales. ranks are the sorted values of the x-axis. Points that measure rank 0 alone
-// look different. A horizontal line marks sharedReceiveLimit, the published maximum with an SRQ.
+// look different. A horizontal line marks sharedReceiveLimit, a published maximum of that memory.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
 	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line
@@ -36,7 +36,10 @@ func drawLines(all []series, ranks []int) template.HTML {
 	if last == first {
 		last++ // x divides by the difference
 	}
-	x := func(n int) float64 { return left + 14 + (width-28)*(math.Log2(float64(n))-first)/(last-first) }
+	const margin = 14 // between the frame and the outer points
+	x := func(n int) float64 {
+		return left + margin + (width-2*margin)*(math.Log2(float64(n))-first)/(last-first)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="bytes a rank against ranks">`, left+width+4, top+height+38)
 	for _, v := range scale.Marks() {
@@ -87,13 +90,13 @@ func drawByRank(stats []Values) (drawing template.HTML, perColumn int) {
 	var columns []kit.Column
 	for first := 0; first < len(stats); first += perColumn {
 		group := stats[first:min(first+perColumn, len(stats))]
-		column, most := kit.Column{}, -1
+		column, maxBytes := kit.Column{}, -1
 		for i, s := range group {
 			if s == nil {
 				continue
 			}
-			if kinds, n := memoryOf(s); int(n) > most {
-				most = int(n)
+			if kinds, n := memoryOf(s); int(n) > maxBytes {
+				maxBytes = int(n)
 				column = kit.Column{Title: fmt.Sprintf("rank %d: %s", first+i, textfmt.Bytes(n))}
 				for kind, size := range kinds {
 					column.Parts = append(column.Parts, kit.Segment{Class: kindClass(kind), Value: float64(size)})

@@ -201,7 +201,7 @@ func WriteStats(w io.Writer, all []Values) error {
 func (e *Experiment) WriteTable(w io.Writer) {
 	type line struct{ workload, design string }
 	var lines []line
-	var counts []int
+	var rankCounts []int
 	cells := map[line]map[int]string{}
 	for i := range e.Points {
 		p := &e.Points[i]
@@ -210,26 +210,26 @@ func (e *Experiment) WriteTable(w io.Writer) {
 			cells[l] = map[int]string{}
 			lines = append(lines, l)
 		}
-		if !slices.Contains(counts, p.Ranks) {
-			counts = append(counts, p.Ranks)
+		if !slices.Contains(rankCounts, p.Ranks) {
+			rankCounts = append(rankCounts, p.Ranks)
 		}
 		cells[l][p.Ranks] = textfmt.Bytes(uint64(p.Bytes.Mean))
 	}
-	slices.Sort(counts)
+	slices.Sort(rankCounts)
 	fmt.Fprintf(w, "%-26s", e.Name+": mean of a rank")
-	for _, n := range counts {
+	for _, n := range rankCounts {
 		fmt.Fprintf(w, " %9d", n)
 	}
 	fmt.Fprintln(w)
-	above := ""
+	previous := "" // workload
 	for _, l := range lines {
 		name := l.workload
-		if name == above {
+		if name == previous {
 			name = ""
 		}
-		above = l.workload
+		previous = l.workload
 		fmt.Fprintf(w, "  %-10s %-13s", name, l.design)
-		for _, n := range counts {
+		for _, n := range rankCounts {
 			fmt.Fprintf(w, " %9s", cells[l][n])
 		}
 		fmt.Fprintln(w)

@@ -113,8 +113,8 @@ func (v *jobView) addTables(all []Values) {
 	}
 }
 
-// sizeBars shows the number of eager and rendezvous messages by size, in powers of two. It
-// omits empty classes before the first message and after the last.
+// sizeBars shows the number of eager and rendezvous messages by size, in powers of two, from the
+// size of the smallest message to that of the largest.
 func sizeBars(all []Values) *kit.Bars {
 	b := &kit.Bars{Keys: []kit.Key{{Class: "k0", Name: "eager"}, {Class: "k1", Name: "rendezvous"}}}
 	var eager, rendezvous [64]uint64 // messages by the number of significant bits of their size

@@ -32,9 +32,9 @@ type thesisRow struct {
 const connectionBytes = 200 * pageBytes
 
 // newThesisView compares the memory per rank that datagrams save over connections with Rashti 2010
-// Table 6.1, which gives the memory pages of all ranks. A connection takes connectionBytes in both,
-// so the saving divided by it is the number of peers of a rank. It returns nil if e is nil or
-// measured no row of the table.
+// Table 6.1, which gives the memory pages of all ranks. There as here a connection takes
+// connectionBytes, so the published saving divided by that is the number of peers of a rank. It
+// returns nil if e is nil or measured no row of the table.
 func newThesisView(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
@@ -60,7 +60,7 @@ func newThesisView(e *Experiment) *thesisView {
 				Saved: fmt.Sprintf("%.1f %%", 100*(1-t.ud[column]/t.rc[column])),
 			})
 		}
-		if bars = bars.Scaled(); bars != nil {
+		if bars = bars.Scaled(); bars != nil { // nil if all are empty
 			v.Charts = append(v.Charts, thesisChart{ranks, bars})
 		}
 	}
@@ -128,14 +128,15 @@ func newDesignsView(e *Experiment) *designsView {
 		}
 		v.Rows = append(v.Rows, newSurveyRow(t, p[0], p[1], p[2]))
 	}
-	if v.Bars = v.Bars.Scaled(); v.Bars == nil {
+	if v.Bars = v.Bars.Scaled(); v.Bars == nil { // nil if all are empty
 		return nil
 	}
 	return v
 }
 
 // newSurveyRow compares a row of the published survey with the points measured with the designs
-// ring-sendrecv, ring-srq and srq.
+// ring-sendrecv, ring-srq and srq. Unexpected messages are a fraction in a point, and per cent in
+// the survey.
 func newSurveyRow(published *surveyed, ringSendRecv, ringSRQ, srq *Point) surveyRow {
 	r := surveyRow{
 		Name:         published.name,

@@ -18,8 +18,9 @@ func (p Packet) Or(defaults Packet) Packet {
 	return p
 }
 
-// Build returns the octets of the IP packet and its trailer. It computes the ICRC, then applies the
-// changes of [Packet.InFlight], which leave the ICRC as it is, and last those of [Packet.Damaged].
+// Build returns the bytes of the IP packet and its trailer. An ICRC that is neither set nor chosen
+// is computed. Then come the changes of [Packet.InFlight], which leave the ICRC as it is, and last
+// those of [Packet.Damaged].
 func (p Packet) Build() []byte {
 	ipHeaderLen := len(p.IP.Append(nil, nil))
 	b := p.assemble(0)                                                   // the ICRC does not cover itself
@@ -47,7 +48,8 @@ func (p Packet) assemble(icrc uint32) []byte {
 	b := packet.AppendFields(nil, p.bth())
 	b = append(b, p.BodyBytes()...)
 	b = binary.LittleEndian.AppendUint32(b, icrc)
-	udp := packet.Or(p.UDP, packet.UDP{SrcPort: new(uint16(0xc000)), DstPort: new(uint16(Port))})
+	const srcPort = 0xc000 // the lowest of the range that RoCEv2 recommends
+	udp := packet.Or(p.UDP, packet.UDP{SrcPort: new(uint16(srcPort)), DstPort: new(uint16(Port))})
 	if udp.Checksum == nil && !p.udpChecksum {
 		udp.Checksum = new(uint16(0))
 	}
@@ -85,7 +87,9 @@ func (p Packet) BodyBytes() []byte {
 	info, _ := p.Info()
 	if p.AETH != nil || info.Has(HdrAETH) {
 		h := value(p.AETH, AETH{})
-		h.Value = new(value(h.Value, value(h.Kind, AckPositive).defaultValue()))
+		if h.Value == nil {
+			h.Value = new(value(h.Kind, AckPositive).defaultValue())
+		}
 		p.AETH = &h
 	}
 	var b []byte
@@ -99,7 +103,7 @@ func (p Packet) BodyBytes() []byte {
 	}
 	payload := p.Payload
 	if payload == nil && info.Payload == PayloadCNP {
-		payload = make([]byte, 16)
+		payload = make([]byte, cnpPayloadLen)
 	}
 	return append(append(b, payload...), p.pad()...)
 }

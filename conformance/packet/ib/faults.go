@@ -10,8 +10,9 @@ import (
 // Fault is a rule that holds for every RoCEv2 packet, and what was found in a packet instead.
 type Fault struct{ Rule, Found string }
 
-// Faults returns the rules that a parsed packet violates. It checks only the checksums of the IP
-// and UDP headers, and does not compare the payload with the path MTU.
+// Faults returns the rules that a parsed packet violates. Of the IP and UDP headers it checks only
+// the checksums, and those not if the packet is from a socket. It does not compare the payload with
+// the path MTU.
 func (p Packet) Faults() (faults []Fault) {
 	check := func(ok bool, rule, format string, args ...any) {
 		if !ok {
@@ -57,7 +58,7 @@ func (r PayloadRule) allows(n int) bool {
 	case PayloadEight:
 		return n == 8
 	case PayloadCNP:
-		return n == 16
+		return n == cnpPayloadLen
 	}
 	return true
 }
@@ -73,10 +74,8 @@ func (p Packet) checksumsRight() (ip, udp bool) {
 	_, payload, _, _ := packet.ParseUDP(datagram)
 	h := p.UDP
 	h.Checksum = nil // Append computes it
-	return ip, bytes.Equal(h.Append(nil, p.IP, payload)[:udpHeader], datagram[:udpHeader])
+	return ip, bytes.Equal(h.Append(nil, p.IP, payload)[:udpLen], datagram[:udpLen])
 }
-
-const udpHeader = 8 // bytes
 
 // isReserved reports whether the syndrome has a reserved kind or NAK code.
 func (h *AETH) isReserved() bool {

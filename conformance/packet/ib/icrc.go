@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	udpLen  = 8
+	udpLen  = 8 // the header
 	bthLen  = 12
 	icrcLen = 4
 )

@@ -257,7 +257,7 @@ func ParseAddrHeader(b []byte) (h AddrHeader, appData []byte, err error) {
 	}
 	h = AddrHeader{Version: b[0], IPVersion: b[1] >> 4, SrcPort: binary.BigEndian.Uint16(b[2:])}
 	switch h.IPVersion {
-	case 4:
+	case 4: // the address is the last four bytes of its field
 		h.Src, h.Dst = netip.AddrFrom4([4]byte(b[16:])), netip.AddrFrom4([4]byte(b[32:]))
 	case 6:
 		h.Src, h.Dst = netip.AddrFrom16([16]byte(b[4:])), netip.AddrFrom16([16]byte(b[20:]))

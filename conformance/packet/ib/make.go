@@ -161,7 +161,8 @@ func ackReqLast(ps []Packet) []Packet {
 	return ps
 }
 
-// ReadResponses returns the response packets of a READ; psn is that of the first.
+// ReadResponses returns the response packets of a READ; psn is that of the first. All but the
+// middle ones have an AETH.
 func ReadResponses(psn PSN, msn uint32, data []byte, mtu int) []Packet {
 	ps := readResponseOps.packets(psn, data, mtu)
 	for i, p := range ps {

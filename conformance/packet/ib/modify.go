@@ -152,7 +152,7 @@ func (p Packet) BadICRC() Packet {
 	return p.ChooseICRC(func(correct uint32) uint32 { return correct ^ 1 })
 }
 
-// InFlight changes the packet after its ICRC was computed, like a device on the path.
+// InFlight changes the packet after its ICRC was computed, like a router on the path.
 // Lengths and checksums are computed for the changed packet:
 //
 //	ib.SendOnly(psn, data).InFlight(func(p *ib.Packet) { p.IP.ID = new(uint32(7)) })

@@ -61,7 +61,7 @@ const (
 // String is the name of the transport.
 func (t Transport) String() string {
 	names := []string{"RC", "UC", "RD", "UD", "CNP", "XRC"}
-	if i := int(t >> 5); i < len(names) {
+	if i := int(t >> 5); i < len(names) { // the transport is the upper three bits of the opcode
 		return names[i]
 	}
 	return fmt.Sprintf("transport %#02x", uint8(t))
@@ -77,8 +77,8 @@ func (op Opcode) Transport() Transport { return Transport(op & 0xe0) }
 // Operation returns the RC opcode of the same operation.
 func (op Opcode) Operation() Opcode { return op & 0x1f }
 
-// String is the name of the opcode, with its transport unless that is RC: "SEND_ONLY", "UC
-// SEND_ONLY", "opcode 0x18".
+// String is the name of the opcode, with its transport unless that is RC or the opcode is CNP:
+// "SEND_ONLY", "UC SEND_ONLY", "opcode 0x18".
 func (op Opcode) String() string {
 	info, ok := op.Info()
 	switch {
@@ -129,8 +129,10 @@ const (
 	PayloadSome              // 1 to the path MTU
 	PayloadAny               // 0 to the path MTU
 	PayloadEight             // exactly 8
-	PayloadCNP               // 16, reserved
+	PayloadCNP               // cnpPayloadLen, reserved
 )
+
+const cnpPayloadLen = 16
 
 // Header is an extension header.
 type Header uint8

@@ -74,7 +74,7 @@ func (p *Packet) parseTransport(b []byte) error {
 	}
 	pad := int(*p.BTH.PadCnt)
 	if pad > len(body) {
-		p.Payload, p.Pad = body, []byte{}
+		p.Payload, p.Pad = body, []byte{} // nil would make Build add padding
 		return fmt.Errorf("%v: %w: PadCnt %d, payload of %d bytes", p.Opcode(), ErrPad, pad, len(body))
 	}
 	p.Payload, p.Pad = body[:len(body)-pad:len(body)-pad], body[len(body)-pad:]

@@ -34,15 +34,15 @@ func (p Packet) UnseenFields(got Packet) (unseen []string) {
 			unseen = append(unseen, field.Field)
 		}
 	}
-	if p.IP.Options != nil || p.Behind != nil {
+	if p.IP.Options != nil || p.Behind != nil { // Diff takes nil in got as empty
 		unseen = append(unseen, "IP options, and bytes behind the datagram")
 	}
 	return unseen
 }
 
 // Identify finds the IPv4 identification and DF flag, which a UDP socket does not report, from the
-// ICRC: those for which the ICRC is correct. A wrong ICRC has a solution with a probability of only
-// 1/32,768. ok is false if there is none.
+// ICRC: those for which the ICRC is correct. ok is false if there are none. The 17 bits have 2^17
+// values, so a wrong ICRC, one of 2^32, has a solution with a probability of only 2^-15.
 //
 // A CRC is linear: each field bit flips fixed CRC bits. Gaussian elimination finds the field bits.
 func Identify(ip []byte) (id uint16, df, ok bool) {
@@ -58,8 +58,8 @@ func Identify(ip []byte) (id uint16, df, ok bool) {
 	}
 	difference := correct ^ binary.LittleEndian.Uint32(b[len(b)-icrcLen:])
 	var rows icrcRows
-	for i := range 17 { // the bits of the identification, and DF
-		at, bit := 4+i/8, byte(0x80)>>(i%8) // bit i of the identification
+	for i := range 17 { // the bits of the identification, the highest first, and DF
+		at, bit := 4+i/8, byte(0x80)>>(i%8) // of the identification, in bytes 4 and 5
 		if i == 16 {
 			at, bit = 6, flagDF
 		}

@@ -11,11 +11,14 @@ func (p Packet) String() string {
 	}
 	addHeaders(&l, p)
 	addBits(&l, p.BTH)
-	switch info, known := p.Info(); {
+	info, known := p.Info()
+	// The length says nothing if the opcode has no payload, or the reserved bytes of a CNP.
+	omitLength := known && (info.Payload == PayloadCNP || info.Payload == PayloadNone && len(p.Payload) == 0)
+	switch {
 	case p.Body != nil:
 		l.Addf("%d B behind the BTH", len(p.Body))
-	case p.Payload != nil && (!known || info.Payload != PayloadNone && info.Payload != PayloadCNP || len(p.Payload) > 0 && info.Payload == PayloadNone):
-		l.Addf("%d B", len(p.Payload)) // unless the opcode implies the length
+	case p.Payload != nil && !omitLength:
+		l.Addf("%d B", len(p.Payload))
 	}
 	switch {
 	case p.raw == nil:

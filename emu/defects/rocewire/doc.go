@@ -115,8 +115,8 @@ func (f *Filter) apply(steps []step, p *packet) (pass bool) {
 }
 
 // Input applies the steps for received packets to a copy of a datagram, and passes the copy to the
-// NIC unless a step drops it. If the ICRC is wrong or missing, only the steps of beforeICRC apply.
-// Otherwise the ICRC of a changed packet is computed again.
+// NIC unless a step drops it. If the ICRC is wrong or the packet too short for one, only the steps
+// of beforeICRC apply. Otherwise the ICRC of a changed packet is computed again.
 func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 	p := packet{Datagram: *d, now: now}
 	p.Payload = append([]byte(nil), d.Payload...)

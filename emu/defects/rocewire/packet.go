@@ -145,7 +145,8 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	}
 	p.Variants &^= link.MayFragment // which a link that reports DF sets if DF is clear
 	// A CRC is linear: which bits depend on DF follows from the number of bytes after it, here zeros.
-	const dfBit, flagsToUDPEnd = 0x40, link.IPv4HeaderLen - 6 + link.UDPHeaderLen
+	const dfByte, dfBit = 6, 0x40 // in the IPv4 header
+	const flagsToUDPEnd = link.IPv4HeaderLen - dfByte + link.UDPHeaderLen
 	body, icrc := p.splitICRC()
 	covered := make([]byte, flagsToUDPEnd+len(body))
 	crcDFClear := crc32.ChecksumIEEE(covered)
@@ -176,8 +177,9 @@ func doubledICRC(icrc uint32, body []byte) uint32 {
 	return crc32.Update(icrc, crc32.IEEETable, body)
 }
 
-// addPad emulates the defect RaggedAccepted: it pads a received payload whose length is not a
-// multiple of four, so that the NIC accepts it. It leaves the ICRC to setICRC, and drops no packet.
+// addPad emulates the defect RaggedAccepted: if the length of a received packet is not a multiple
+// of four, it corrects the padding, so that the NIC accepts the packet. It leaves the ICRC to
+// setICRC, and drops no packet.
 func addPad(_ *Filter, p *packet) (pass bool) {
 	head := p.info().HeaderLen
 	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[flagsByte]&padBits)>>padShift

@@ -44,17 +44,17 @@ func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) 
 	if err != nil {
 		return p, err
 	}
-	var out, errs bytes.Buffer
+	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, self, MemoryCommand)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &out, &errs
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, &stderr
 	err = cmd.Run()
 	switch {
 	case ctx.Err() != nil:
 		return p, fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	case err != nil:
-		return p, fmt.Errorf("%v: %w: %s", &j.Run, err, strings.TrimSpace(errs.String()))
+		return p, fmt.Errorf("%v: %w: %s", &j.Run, err, strings.TrimSpace(stderr.String()))
 	}
-	err = json.Unmarshal(out.Bytes(), &p)
+	err = json.Unmarshal(stdout.Bytes(), &p)
 	return p, err
 }
 

@@ -117,7 +117,7 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 	}
 	began := time.Now()
 	for i := range j.Ranks {
-		h, slot := testbed.Plan.Topology.Hosts[i/j.PerHost], i%j.PerHost
+		h, slot := testbed.Plan.Topology.Hosts[i/j.PerHost], i%j.PerHost // the rank's index on its host
 		if slot == 0 {
 			f, err := mpihost.NewSharedMemory(h.Name)
 			if err != nil {

@@ -152,7 +152,7 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 // parseParams parses the flags of a workload.
 func parseParams(wl *work.Workload, words []string) (p work.Params, err error) {
 	f := pflag.NewFlagSet(wl.Name, pflag.ContinueOnError)
-	f.Usage = func() {}
+	f.Usage = func() {} // the error below names the flags
 	f.StringVar((*string)(&p.Class), "class", string(work.ClassT), "")
 	f.IntVar(&p.Iterations, "iterations", 0, "")
 	f.IntVar(&p.Bytes, "bytes", 0, "")

@@ -115,7 +115,7 @@ func (c *Config) plan() (*lab.Plan, error) {
 }
 
 // rankAddr returns the address of a rank on a NIC: the IPv6 address of the NIC, with
-// slot, the index of the rank on its host, in bytes 12 and 13.
+// slot, the index of the rank on its host, in bytes 12 and 13, which are 0 in addresses of NICs.
 func rankAddr(nic *topology.NIC, slot int) netip.Addr {
 	const ipv4 = false
 	b := nic.Addr(ipv4).As16()

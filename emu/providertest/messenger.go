@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Player is one side of a ping-pong or a message stream, in real time. It does not allocate.
-type Player struct {
+// Messenger is one side of a ping-pong or a message stream, in real time. It does not allocate.
+type Messenger struct {
 	*End
 	Block bool           // wait for events instead of polling
 	Sends []verbs.SendWR // a batch of equal, unsignaled sends
@@ -17,24 +17,25 @@ type Player struct {
 	wcs   []verbs.WC
 }
 
-// NewPlayer returns one side of an exchange of messages of size bytes. It sends them, up to 16 with
-// one post, from the first half of e.Buf, and receives into the second. With block it waits for
-// completion events, otherwise it polls. ud addresses the peer of a UD queue pair.
-func NewPlayer(e *End, size int, block bool, ud verbs.UD) *Player {
-	p := &Player{End: e, Block: block, wcs: make([]verbs.WC, 64)}
+// NewMessenger returns one side of an exchange of messages of size bytes. It sends them, up to 16
+// with one post, from the first half of e.Buf, and receives into the second. With block it waits
+// for completion events, otherwise it polls. ud addresses the peer of a UD queue pair.
+func NewMessenger(e *End, size int, block bool, ud verbs.UD) *Messenger {
+	const maxWCs, maxSends = 64, 16 // of one poll, and of one post
+	p := &Messenger{End: e, Block: block, wcs: make([]verbs.WC, maxWCs)}
 	grh := 0
 	if e.QP.Type() == verbs.QPTypeUD {
 		grh = verbs.GRHLen
 	}
 	p.recv = []verbs.RecvWR{{SGL: e.SGL(len(e.Buf)/2, grh+size)}}
-	for range 16 {
+	for range maxSends {
 		p.Sends = append(p.Sends, verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, size), UD: ud})
 	}
 	return p
 }
 
 // PostRecvs posts n receives, all into the same memory, with one call for each.
-func (p *Player) PostRecvs(n int) error {
+func (p *Messenger) PostRecvs(n int) error {
 	for range n {
 		if _, err := p.QP.PostRecv(p.recv); err != nil {
 			return err
@@ -44,13 +45,13 @@ func (p *Player) PostRecvs(n int) error {
 }
 
 // PostSends posts n sends, at most 16, with one call.
-func (p *Player) PostSends(n int) error {
+func (p *Messenger) PostSends(n int) error {
 	_, err := p.QP.PostSend(p.Sends[:n])
 	return err
 }
 
 // AwaitWCs waits for completions, which must be successes. They are valid until the next call.
-func (p *Player) AwaitWCs() ([]verbs.WC, error) {
+func (p *Messenger) AwaitWCs() ([]verbs.WC, error) {
 	n, err := p.NextWC(p.Block, p.wcs, 10*time.Second)
 	for i := range n {
 		if p.wcs[i].Status != verbs.WCSuccess {
@@ -62,7 +63,7 @@ func (p *Player) AwaitWCs() ([]verbs.WC, error) {
 
 // AwaitMessages waits for messages, posts a new receive for each, and returns the number of
 // messages. As sends are unsignaled by default, every completion is taken for a message.
-func (p *Player) AwaitMessages() (int, error) {
+func (p *Messenger) AwaitMessages() (int, error) {
 	wcs, err := p.AwaitWCs()
 	if err != nil {
 		return 0, err
@@ -71,7 +72,7 @@ func (p *Player) AwaitMessages() (int, error) {
 }
 
 // answer waits for a message and sends one back, rounds times.
-func (p *Player) answer(rounds int) error {
+func (p *Messenger) answer(rounds int) error {
 	for range rounds {
 		if _, err := p.AwaitMessages(); err != nil {
 			return err
@@ -84,9 +85,8 @@ func (p *Player) answer(rounds int) error {
 }
 
 // PingPong sends messages from a, which b answers, one at a time, and returns half the median
-// round-trip time. Both players must have a receive posted; each receive that completes is posted
-// again.
-func PingPong(a, b *Player, rounds int) (time.Duration, error) {
+// round-trip time. Both must have a receive posted; each receive that completes is posted again.
+func PingPong(a, b *Messenger, rounds int) (time.Duration, error) {
 	errs := make(chan error, 1)
 	go func() { errs <- b.answer(rounds) }()
 	took := make([]time.Duration, rounds)
