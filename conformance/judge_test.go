@@ -214,11 +214,12 @@ func TestFailedCaseIsRepeatedOnBusyMachine(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		share    float64
-		failures int // attempts that fail
+		failures int // attempts that fail; -1: the first crashes the device's host
 		label    string
 		attempts int
 		want     conformance.Verdict
 	}{
+		{"busy, crashes", 0.5, -1, "", 1, conformance.VerdictBroken},
 		{"busy, fails once", 0.5, 1, "", 2, conformance.VerdictPass},
 		{"busy, fails twice", 0.5, 2, "", 3, conformance.VerdictPass},
 		{"busy, always fails", 0.5, 9, "", 3, conformance.VerdictFail},
@@ -233,7 +234,10 @@ func TestFailedCaseIsRepeatedOnBusyMachine(t *testing.T) {
 			c := newCase("a/b/c")
 			c.Labels = []string{tc.label}
 			c.Run = func(*conformance.Bench) error {
-				if attempts++; attempts <= tc.failures {
+				if attempts++; tc.failures < 0 {
+					return &conformance.CrashError{Cause: errors.New("kernel panic")}
+				}
+				if attempts <= tc.failures {
 					return conformance.Violated("an ACK", "none in 1 s")
 				}
 				return nil

@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -100,14 +101,15 @@ func startOrder(runs []caseRun, workers int) []int {
 }
 
 // judge runs a case and returns its result. If r.BeforeRepeat is set, it repeats a case that failed
-// or broke while other processes kept the machine busy, unless the case is dangerous. A case runs
-// at most maxAttempts times.
+// or broke while other processes kept the machine busy, unless the case is dangerous or the device's
+// host crashed, for which lack of CPU time is no reason. A case runs at most maxAttempts times.
 func (r *Runner) judge(ctx context.Context, run caseRun) Result {
 	for attempt := 1; ; attempt++ {
 		before, _ := sampleCPU()
 		res := Judge(ctx, r.Lab, run.c, run.opt)
 		failed := res.Verdict == VerdictFail || res.Verdict == VerdictBroken
-		if r.BeforeRepeat == nil || !failed || run.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
+		_, crashed := errors.AsType[*CrashError](res.Err)
+		if r.BeforeRepeat == nil || !failed || crashed || run.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
 			return res
 		}
 		after, _ := sampleCPU()
