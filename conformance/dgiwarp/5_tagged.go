@@ -400,4 +400,21 @@ var taggedCases = []conformance.Case{{
 		p.send(p.writeRecords(3, 64, data(32), 32)...)
 		p.expectRecord(1, 64, 32, byteRange{0, 32})
 	}),
+}, {
+	ID: "dg/record/receive-in-read-only-memory", Cite: cite("5", "dg/tag/5"),
+	Title:   "A record for which the memory of the receive must not be written completes the receive with an error",
+	Sends:   "a complete record to a queue pair whose receive lacks local write access",
+	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and its memory is unchanged",
+	Defects: []string{"RecordIntoBadMemorySucceeds"}, Run: onSetup(setup{}, func(p *peer) {
+		m := p.Memory(p.recvLen, verbs.AccessRemoteRead)
+		if n, err := p.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, p.recvLen)}}); err != nil {
+			p.Check(n == 0, "no receive posted if it is refused", "%d", n)
+			return
+		}
+		p.send(p.writeRecords(1, 0, data(32), 32)...)
+		wc := p.NextCompletion()
+		p.Check(wc.WRID == 1 && (wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr),
+			"a receive that fails without local write", "%s", rig.Describe(&wc))
+		p.ExpectUntouched(m)
+	}),
 }}
