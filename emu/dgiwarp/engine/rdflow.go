@@ -84,8 +84,9 @@ func (p *peer) flowBegins() {
 }
 
 // receive passes a segment to the stream that it is for: a response to the requester, a request to
-// the responder, an error message to the stream that failed. It returns false if the segment needs
-// a receive and none is posted.
+// the responder, an error message to the stream that failed. An invalid segment is for the responder,
+// too, which answers with an error message. It returns false if the segment needs a receive and none
+// is posted.
 func (p *peer) receive(segment []byte) bool {
 	h := p.responder
 	var d ddp.Header
@@ -267,16 +268,16 @@ func (p *peer) outputSegments(now mono.Time) {
 // uses the path of the last request posted to the peer, if that has the same destination, else the
 // default path to out.Dst.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
-	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
+	used := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {
 		if p, ok := out.Peer.Owner.(*peer); ok && p.path.dst == out.Dst {
-			pa = p.path
+			used = p.path
 		}
 	}
-	if !pa.src.IsValid() {
-		pa.src = netip.AddrPortFrom(n.gids.sourceFor(out.Dst.Addr()), n.cfg.Port)
+	if !used.src.IsValid() {
+		used.src = netip.AddrPortFrom(n.gids.sourceFor(out.Dst.Addr()), n.cfg.Port)
 	}
-	pa.address(d)
+	used.address(d)
 	if out.Data {
 		d.TClass |= link.ECT0
 	}
