@@ -84,8 +84,8 @@ func (m *mirror) storeUnchanged(c *change) {
 	store(shadow, c.mask, &c.now)
 }
 
-// store stores the bytes whose bit in mask is set. It stores a complete word of 8 bytes at once, for
-// concurrent readers of the word.
+// store stores the bytes whose bit in mask is set. It stores a complete word of 8 bytes at once,
+// for concurrent readers of the word.
 //
 //go:norace
 func store(to []byte, mask uint64, from *[blockLen]byte) {

@@ -127,8 +127,8 @@ func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 // maxPrinted limits the described results; the report has all.
 const maxPrinted = 20
 
-// ladderText formats the last limit steps of a ladder diagram, below a line with the number of steps
-// before. A single step before is printed in the place of that line.
+// ladderText formats the last limit steps of a ladder diagram, below a line with the number of
+// steps before. A single step before is printed in the place of that line.
 func ladderText(l *Ladder, limit int) string {
 	if l == nil || len(l.Steps) == 0 {
 		return ""

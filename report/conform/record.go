@@ -62,8 +62,8 @@ func NewLadder(r *conformance.Record, line func(*conformance.Event) string) *Lad
 	return l
 }
 
-// WriteCapture writes the packets of a case as a pcapng file; begun is the start of the case.
-// Notes become comments of the next packet; notes after the last packet are left out. Stream data is
+// WriteCapture writes the packets of a case as a pcapng file; begun is the start of the case. Notes
+// become comments of the next packet; notes after the last packet are left out. Stream data is
 // written as TCP segments with invented handshakes, sequence numbers and checksums, which Wireshark
 // can follow.
 //
@@ -96,7 +96,8 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 				s := r.Stream(e.Stream)
 				f = &flow{peer: end{addr: s.Peer, next: peerFirst}, device: end{addr: s.Device, next: deviceFirst}, peerDialled: peerSendsFirst(events[i:], e.Stream)}
 				flows[e.Stream] = f
-				// Write the three segments of the handshake 300, 200 and 100 ns before the first data.
+				// Write the three segments of the handshake 300, 200 and 100 ns before the first
+				// data.
 				for j, p := range f.handshake() {
 					at := e.At - time.Duration(3-j)*100*time.Nanosecond
 					if err := writePacket(ng, begun.Add(max(0, at)), p.out, p.data, nil); err != nil {

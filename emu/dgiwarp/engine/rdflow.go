@@ -84,9 +84,9 @@ func (p *peer) flowBegins() {
 }
 
 // receive passes a segment to the stream that it is for: a response to the requester, a request to
-// the responder, an error message to the stream that failed. An invalid segment is for the responder,
-// too, which answers with an error message. It returns false if the segment needs a receive and none
-// is posted.
+// the responder, an error message to the stream that failed. An invalid segment is for the
+// responder, too, which answers with an error message. It returns false if the segment needs a
+// receive and none is posted.
 func (p *peer) receive(segment []byte) bool {
 	h := p.responder
 	var d ddp.Header

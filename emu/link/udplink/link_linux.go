@@ -169,8 +169,8 @@ func (l *Link) Stats() Stats {
 }
 
 // wantGSO returns cfg.GSO, or OffloadOff if other settings exclude GSO; if they do and cfg.GSO is
-// OffloadOn, it returns an error. Over IPv4, PatchIPID must change the ICRCs in the payloads for the
-// identifications that the kernel gives to segments.
+// OffloadOn, it returns an error. Over IPv4, PatchIPID must change the ICRCs in the payloads for
+// the identifications that the kernel gives to segments.
 func wantGSO(cfg Config, v6 bool) (Offload, error) {
 	var reason string
 	switch {
