@@ -41,7 +41,7 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 
 // handleRDEvents handles all events of the reliable layer.
 func (n *NIC) handleRDEvents(now mono.Time) {
-	for e, ok := n.rd.Next(now); ok; e, ok = n.rd.Next(now) {
+	for e, ok := n.rd.Next(); ok; e, ok = n.rd.Next() {
 		p := n.peerOf(e.Peer)
 		if p.qp == nil {
 			continue // its QP was destroyed
@@ -53,7 +53,7 @@ func (n *NIC) handleRDEvents(now mono.Time) {
 			if p.receive(e.Segment) {
 				n.rd.Accept(now)
 			} else {
-				n.rd.Defer(now)
+				n.rd.Defer()
 				p.qp.awaitReceives()
 			}
 		case rd.EventAcked:
