@@ -133,7 +133,7 @@ func (q *QP) reset() {
 }
 
 // Modify changes the attributes that mask selects. A reliable QP has those of a UD QP. A
-// transition to SQD reports the send queue as drained at once.
+// transition to SQD reports the send queue as drained at once, if EnSQDAsyncNotify is set.
 func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	to, err := nic.Transition(verbs.QPTypeUD, q.state, &attr, mask)
 	if err != nil {

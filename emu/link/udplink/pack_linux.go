@@ -164,8 +164,8 @@ func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 }
 
 // gather points iovecs at the payloads of a message and returns how many it needed.
-// Adjacent payloads share an iovec. Small payloads are copied, unless the first two are adjacent:
-// then it is likely that all are.
+// Adjacent payloads share an iovec. Small payloads are copied into one buffer, unless the first two
+// are adjacent.
 func (s *sender) gather(iovecs []unix.Iovec, ds []link.Datagram) int {
 	if len(ds) > 1 && len(ds[0].Payload) <= maxCopyBytes && !adjacent(ds[0].Payload, ds[1].Payload) {
 		start := len(s.copyBuf)
