@@ -37,8 +37,10 @@ func define(name string, function any) *verb {
 	for i := range t.NumOut() {
 		if t.Out(i) != reflect.TypeFor[error]() {
 			v.out = append(v.out, codecOf(t.Out(i)))
-			v.attributesOf = attributeFunctions[t.Out(i)]
 		}
+	}
+	if t.NumOut() > 0 {
+		v.attributesOf = attributeFunctions[t.Out(0)]
 	}
 	return v
 }
@@ -56,8 +58,8 @@ func (v *verb) describe(w *strings.Builder) {
 }
 
 // serve executes the call and returns the reply: the failure, which is empty after success, the
-// results, and the attributes of a new object. addNew gives the new object a handle; in[0] is the
-// object that it was made from.
+// results, and the attributes of a new object. A new object is made from in[0], an object or the
+// session; after an error the reply has none.
 func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	in, err := v.decodeArguments(s, args)
 	if err != nil {

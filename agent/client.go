@@ -56,7 +56,8 @@ func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Clie
 	return c, nil
 }
 
-// greet performs the TLS handshake, exchanges hellos and starts the client.
+// greet performs the TLS handshake, exchanges hellos and starts the client. An agent that rejects
+// the key says so in an alert in the place of its hello.
 func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
 	config, err := tlsConfig(key, roleClient, roleAgent)
 	if err != nil {
@@ -76,7 +77,8 @@ func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, 
 	case err != nil:
 		return nil, err
 	}
-	if err := sendHello(frames, newHello("", timing.IdleTimeout)); err != nil {
+	const ownName = "" // fabrictest with its version
+	if err := sendHello(frames, newHello(ownName, timing.IdleTimeout)); err != nil {
 		return nil, err
 	}
 	c := newClient(func(f control.Frame) { _ = frames.QueueNow(f) }) // Serve returns the error
@@ -204,8 +206,8 @@ func (v *verb) invoke(c *Client, args []any, parseResults func(b []byte) (rest [
 	case err != nil:
 		return v.opError(fmt.Errorf("%w: %w", verbs.ErrNoMemory, err))
 	}
-	received := c.memory.sendChanges() // acknowledges memory frames of the agent
-	body := binary.AppendUvarint(make([]byte, 0, 128), received)
+	framesReceived := c.memory.sendChanges()
+	body := binary.AppendUvarint(make([]byte, 0, 128), framesReceived) // acknowledges the agent's memory frames
 	body = append(body, byte(v.number))
 	for i, p := range v.in {
 		body = p.append(body, reflect.ValueOf(args[i]), c)

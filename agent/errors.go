@@ -53,8 +53,8 @@ type rejection struct {
 const maxOps = 4
 
 // failureOf converts an error to the form in which it is sent: its text, the sentinels and the
-// RejectError that it wraps, and its OpErrors, the outermost first. Outer says that err is itself
-// the outermost OpError.
+// RejectError that it wraps (Reject has one element or none), and its OpErrors, the outermost
+// first, at most maxOps. Outer says that err is itself the outermost OpError.
 func failureOf(err error) (f failure) {
 	if err == nil {
 		return f

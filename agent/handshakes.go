@@ -73,6 +73,7 @@ func (h *handshakes) end(p *pending) (displaced bool) {
 }
 
 // networkOf returns the network that maxHandshakesFrom applies to: an IPv4 address or an IPv6 /64.
+// Connections other than TCP count as one network.
 func networkOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -141,7 +141,8 @@ func (m *hostMemories) freeIfUnused(mem *hostMemory) {
 }
 
 // use returns the memory that the client named for a region, and the region's part of it. unuse
-// releases the memory. A region of no bytes has no memory.
+// releases the memory. A region of no bytes has no memory; its part is nil if the client's buffer
+// is, and else empty.
 func (m *hostMemories) use(in *newMR) (*hostMemory, []byte, error) {
 	switch {
 	case in.Nil:
@@ -179,6 +180,7 @@ const maxScans = 16
 //
 // A client that sees a write must see all earlier ones. A scan may find a write and miss an earlier
 // one to memory already scanned. It is repeated until it finds no change, at most maxScans times.
+// sendLock keeps the two ends of a loopback from sending at once.
 func (m *hostMemories) sendChanges(send func([]byte)) error {
 	m.sendLock.Lock()
 	defer m.sendLock.Unlock()

@@ -84,8 +84,8 @@ func (m *mirror) storeUnchanged(c *change) {
 	store(shadow, c.mask, &c.now)
 }
 
-// store stores the bytes of the mask. It stores complete aligned words atomically, for
-// concurrent readers of a word.
+// store stores the bytes whose bit in mask is set. It stores a complete word of 8 bytes at once,
+// for concurrent readers of the word.
 //
 //go:norace
 func store(to []byte, mask uint64, from *[blockLen]byte) {
@@ -124,7 +124,7 @@ func (m *mirror) within(c *change) bool {
 	if c.block > len(m.live)/blockLen {
 		return false
 	}
-	n := min(blockLen, len(m.live)-c.block*blockLen)
+	n := min(blockLen, len(m.live)-c.block*blockLen) // length of the block; 0 if it begins at the end
 	return n == blockLen || c.mask>>n == 0
 }
 
@@ -149,7 +149,7 @@ const maxChangeLen = binary.MaxVarintLen64 + 8 + blockLen
 
 // parse decodes the change from the start of b and returns the rest.
 func (c *change) parse(b []byte) ([]byte, error) {
-	const maxBlock = 1 << 40 / blockLen
+	const maxBlock = (1 << 40) / blockLen // beyond any memory, and block*blockLen cannot overflow
 	block, size := binary.Uvarint(b)
 	if size <= 0 || block > maxBlock || len(b) < size+8 {
 		return nil, fmt.Errorf("%w: invalid change", errBadMessage)

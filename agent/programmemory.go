@@ -110,7 +110,8 @@ func (m *programMemories) sendChanges() (received uint64) {
 	return m.received
 }
 
-// apply applies a memory frame of the agent: changes that the device has made.
+// apply applies a memory frame of the agent: changes that the device has made. It sends nothing,
+// and does not need sendLock.
 func (m *programMemories) apply(body []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -57,9 +57,10 @@ func (t Timing) withDefaults() Timing {
 // frames of one more kind: control.Call at the agent, control.Reply at the client.
 func newConn(conn net.Conn, t Timing, kind control.Kind) *control.Conn {
 	return control.New(conn, control.Config{
-		Limits: control.Limits{control.Ping: 0, control.Close: control.MaxReason, kindMemory: maxFrameLen, kind: maxFrameLen},
-		Names:  []string{"memory"}, MaxQueueBytes: maxQueued,
-		Heartbeat: t.HeartbeatInterval, IdleTimeout: t.IdleTimeout, WriteTimeout: t.IdleTimeout,
+		Limits:        control.Limits{control.Ping: 0, control.Close: control.MaxReason, kindMemory: maxFrameLen, kind: maxFrameLen},
+		Names:         []string{"memory"}, // of kindMemory, in errors
+		MaxQueueBytes: maxQueued,
+		Heartbeat:     t.HeartbeatInterval, IdleTimeout: t.IdleTimeout, WriteTimeout: t.IdleTimeout,
 	})
 }
 
@@ -90,7 +91,8 @@ func newHello(program string, idleTimeout time.Duration) *hello {
 	return &hello{protocolHash, program, idleTimeout}
 }
 
-// readHello reads the other end's hello and compares versions. us and them name the ends in errors.
+// readHello reads the other end's hello. It returns an error if the versions differ, or the hashes
+// of the protocol's messages. us and them name the ends in errors.
 func readHello(c *control.Conn, limit time.Duration, us, them string) (*hello, error) {
 	h := new(hello)
 	if err := c.ReadHello(control.Protocol{Version: Version, Us: us, Them: them, MaxHello: maxHello, Timeout: limit}, h); err != nil {

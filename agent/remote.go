@@ -163,12 +163,14 @@ func (p *remotePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	mr := &remoteMR{d: p.d, memory: mem}
 	err := p.call(callRegMR, &mr.attr, in)
 	p.d.mu.Lock()
-	if err == nil && p.d.regions != nil { // nil: the device was closed meanwhile
+	usesMemory := err == nil && p.d.regions != nil // nil: the device was closed meanwhile
+	if usesMemory {
 		p.d.regions[mr] = true
-		mem = nil // the region uses the memory until it is closed
 	}
 	p.d.mu.Unlock()
-	p.c.memory.unuse(mem)
+	if !usesMemory {
+		p.c.memory.unuse(mem)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -190,7 +190,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) erro
 	}
 	if err := session.end(s.timing.CloseTimeout); err != nil {
 		s.stats.stuckClients.Add(1)
-		log.Error("a client's devices stay held", "why", err)
+		log.Error("other clients cannot open the devices of a disconnected client yet", "why", err)
 	}
 	return why
 }

@@ -90,7 +90,7 @@ func (s *session) call(f control.Frame) error {
 		defer s.calls.Done()
 		reply := s.execute(v, args)
 		s.state.Lock()
-		s.running--
+		s.running-- // the client may make its next call as soon as it has the reply
 		s.state.Unlock()
 		s.out(control.Frame{Kind: control.Reply, Num: f.Num, Body: reply})
 	})

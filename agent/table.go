@@ -44,8 +44,9 @@ func newTable() *table {
 	return &table{entries: make(map[handle]*entry), known: make(map[any]*entry)}
 }
 
-// add returns the entry of an object that was made from parent, which is nil for a context. An open
-// object of the same context that has an entry keeps it: a call may return an object again.
+// add returns a new entry for an object that was made from parent, which is nil for a context. A
+// call may return an object that exists: if it is open and of the same context, add returns its
+// entry.
 func (t *table) add(parent, object any) (*entry, error) {
 	if !reflect.TypeOf(object).Comparable() {
 		return nil, fmt.Errorf("%w: objects of type %T are not comparable", verbs.ErrNotSupported, object)

@@ -126,15 +126,15 @@ func (op *operation) sizesFor(transport verbs.Transport, packetBytes int, family
 	return op.sizes(packetBytes)
 }
 
-// boundarySizes returns the smallest sizes, those around packet, and two of many packets.
-func boundarySizes(packet int) []int {
-	return []int{0, 1, packet - 1, packet, packet + 1, 64 << 10, 1 << 20}
+// boundarySizes returns the smallest sizes, those around packetBytes, and two of many packets.
+func boundarySizes(packetBytes int) []int {
+	return []int{0, 1, packetBytes - 1, packetBytes, packetBytes + 1, 64 << 10, 1 << 20}
 }
 
-// upTo returns a function that returns the boundarySizes of packet up to limit(packet).
-func upTo(limit func(packet int) int) func(int) []int {
-	return func(packet int) []int {
-		return slices.DeleteFunc(boundarySizes(packet), func(n int) bool { return n > limit(packet) })
+// boundarySizesUpTo returns a function that returns those boundarySizes that limit allows.
+func boundarySizesUpTo(limit func(packetBytes int) int) func(packetBytes int) []int {
+	return func(packetBytes int) []int {
+		return slices.DeleteFunc(boundarySizes(packetBytes), func(n int) bool { return n > limit(packetBytes) })
 	}
 }
 
@@ -193,9 +193,9 @@ var operations = defaultToRC([]operation{
 	{name: "window-1", responderNeeds: verbs.CapMWType1, sizes: fixedSizes(windowSizes...), run: windowType1},
 	{name: "window-2", responderNeeds: verbs.CapMWType2 | verbs.CapLocalInv, sizes: fixedSizes(windowSizes...), run: windowType2},
 	{name: "refused", sizes: fixedSizes(64), run: refused},
-	{name: "uc-send", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: send},
-	{name: "uc-write-imm", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: writeImm},
-	{name: "ud-send", service: verbs.QPTypeUD, needs: verbs.CapUD, sizes: upTo(func(packet int) int { return packet }), run: datagram},
+	{name: "uc-send", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: boundarySizesUpTo(func(int) int { return maxUnreliable }), run: send},
+	{name: "uc-write-imm", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: boundarySizesUpTo(func(int) int { return maxUnreliable }), run: writeImm},
+	{name: "ud-send", service: verbs.QPTypeUD, needs: verbs.CapUD, sizes: boundarySizesUpTo(func(packetBytes int) int { return packetBytes }), run: datagram},
 })
 
 // defaultToRC makes RC the service of operations without one, which then need the capability CapRC.

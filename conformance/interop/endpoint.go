@@ -92,7 +92,8 @@ func (s *endpoint) mismatch(format string, args ...any) error {
 // fail ends the case because of an unexpected result of the endpoint.
 func (s *endpoint) fail(format string, args ...any) { must(s.mismatch(format, args...)) }
 
-// access returns all access rights that the device supports.
+// access returns the rights to access memory that the device supports, locally and remotely, but
+// not that to bind windows.
 func (s *endpoint) access() verbs.Access {
 	a := verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	if s.attr.Caps.Has(verbs.CapAtomics) {

@@ -106,7 +106,7 @@ func flush(x *exchange) {
 	x.checkMemory()
 }
 
-// datagram sends a UD datagram, and checks its source address at the receiver.
+// datagram sends a UD datagram with immediate data, and checks its source address at the receiver.
 func datagram(x *exchange) {
 	x.src.write(x.data)
 	x.transfer(verbs.OpSendImm, x.dst.sge(0, len(x.dst.area())), recvCompletion{

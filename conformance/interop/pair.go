@@ -67,6 +67,9 @@ func (pair *qpPair) connectQPs() {
 // long message on a lossy link has many.
 const retries = 7
 
+// unlimitedRNRRetries is the rnr_retry of requests that are retried until a receive is posted.
+const unlimitedRNRRetries = 7
+
 // firstPSN returns the queue pair's initial send PSN: QPN - 6, which soon wraps around if QPN < 6.
 func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffffff }
 
@@ -76,7 +79,7 @@ func (p *queuePair) connectTo(peer *queuePair, ackTimeout uint8) {
 	p.Must("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
 		PathMTU: min(p.port.ActiveMTU, peer.port.ActiveMTU), DestQPN: peer.qp.QPN(), AH: traffic.Address(1, p.sgidIndex, verbs.GIDFrom(peer.addr)),
 		RQPSN: peer.firstPSN(), SQPSN: p.firstPSN(), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
-		MinRNRTimer: 12, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: 7, // RNR timer 0.64 ms, unlimited RNR retries
+		MinRNRTimer: 12, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: unlimitedRNRRetries, // RNR timer 0.64 ms
 	}))
 }
 
@@ -110,7 +113,7 @@ func (pair *qpPair) connectAndAccept(
 func (pair *qpPair) connectByCM() {
 	param := verbs.ConnParam{
 		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,
-		RetryCount: retries, RNRRetryCount: 7,
+		RetryCount: retries, RNRRetryCount: unlimitedRNRRetries,
 	}
 	active, _ := pair.connectAndAccept(verbs.PortSpaceTCP, param, func(active *queuePair, listener netip.AddrPort) (err error) {
 		active.conn, err = traffic.Dial(active.Device, active.qp, listener, param, active.timeout)
@@ -170,7 +173,7 @@ func (pair *qpPair) resolveByCM() {
 	if peer.QPN != passive.qp.QPN() || !bytes.HasPrefix(peer.PrivateData, replyData) {
 		active.fail("the resolved peer is queue pair %d with private data %q; want %d and %q", peer.QPN, peer.PrivateData, passive.qp.QPN(), replyData)
 	}
-	peer.AH.GRH.SGIDIndex = active.sgidIndex
+	peer.AH.GRH.SGIDIndex = active.sgidIndex // the datagrams are from the tested address
 	active.setPeer(peer.AH, peer.QPN, peer.QKey)
 }
 
@@ -180,7 +183,7 @@ func (pair *qpPair) resolveByCM() {
 func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR) {
 	must(withObjects(func(o *objects) {
 		src, dst := o.memory(p, 1, noExtraAccess), o.memory(to, 1, noExtraAccess)
-		octet := []byte{2}
+		octet := []byte{2} // any but poison
 		src.write(octet)
 		dst.setWant(0, octet)
 		wrID := to.postRecv(dst.sge(0, 1))

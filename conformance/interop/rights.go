@@ -112,7 +112,7 @@ func windowType2(x *exchange) {
 }
 
 // sendInvalidate invalidates a key of the responder by a SEND, and checks that the key is invalid.
-// It is the key of a window or, if the responder does not support windows, of the region.
+// It is the key of a type 2 window or, if the responder does not support these, of the region.
 func sendInvalidate(x *exchange) {
 	key := x.dst.mr.RKey()
 	if x.responder.attr.Caps.Has(verbs.CapMWType2) {

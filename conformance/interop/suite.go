@@ -229,8 +229,9 @@ func (s *Suite) whyUnsupported(op *operation, c *Case) string {
 			return fmt.Sprintf("%s: %s", e.Name, why)
 		}
 		if !e.attr.Caps.Has(end.needs) {
-			return fmt.Sprintf("%s does not report the capability", e.Name)
+			return fmt.Sprintf("%s does not report a capability that the operation needs", e.Name)
 		}
+		// A device that reports no limit (0) is tested.
 		if end.side == c.By && op.inline > e.attr.MaxInline && e.attr.MaxInline > 0 {
 			return fmt.Sprintf("%s accepts %d octets inline", e.Name, e.attr.MaxInline)
 		}

@@ -49,6 +49,7 @@ var verdictNames = map[Verdict]string{
 }
 
 // verdictLine returns a line with the verdict, the label and, unless bad, the title of the case.
+// Finish prints the title of a bad case.
 func (d *Display) verdictLine(r *Result, label string) string {
 	const width = 6 // of most verdicts
 	name := verdictNames[r.Verdict]
@@ -126,18 +127,20 @@ func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 // maxPrinted limits the described results; the report has all.
 const maxPrinted = 20
 
-// ladderText formats the last limit steps of a ladder diagram, or all if there is only one more.
+// ladderText formats the last limit steps of a ladder diagram, below a line with the number of
+// steps before. A single step before is printed in the place of that line.
 func ladderText(l *Ladder, limit int) string {
 	if l == nil || len(l.Steps) == 0 {
 		return ""
 	}
+	const arrowColumn = 18 // of the lines of Ladder.Text, with the indent
 	shown := *l
 	omitted := ""
 	if n := len(l.Steps) - limit; n > 1 {
 		shown.Steps = l.Steps[n:]
-		omitted = fmt.Sprintf("%18s  %d steps before are in the report\n", "", n)
+		omitted = fmt.Sprintf("%*s  %d steps before are in the report\n", arrowColumn, "", n)
 	}
-	text := fmt.Sprintf("\n%18s  %s\n%s", "", "device    peer", omitted)
+	text := fmt.Sprintf("\n%*s  device    peer\n%s", arrowColumn, "", omitted)
 	for line := range strings.Lines(shown.Text()) {
 		text += "    " + line
 	}
@@ -232,9 +235,10 @@ func (d *Display) writeDeviations(b *strings.Builder, run *Run) {
 		if r.Want != "" || r.Got != "" {
 			fmt.Fprintf(b, "         want  %s\n         got   %s\n", textfmt.PrintableLine(r.Want), textfmt.PrintableLine(r.Got))
 		}
-		const width = 91
+		const indent = "         "
+		const width = 100 - len(indent)
 		for _, line := range wrap(textfmt.PrintableLine(r.Deviation), width, math.MaxInt) {
-			b.WriteString("         " + line + "\n")
+			b.WriteString(indent + line + "\n")
 		}
 	}
 }

@@ -57,15 +57,11 @@ func drawLadder(r *Result) template.HTML {
 	height := d.y + 8
 	fmt.Fprintf(&head, `<svg class="ladder" viewBox="0 0 %d %.0f" role="img" aria-label="what happened, step by step">`, ladderWidth, height)
 	for _, lane := range []struct {
-		x      float64
-		name   string
-		anchor string
-	}{{appLane, "application", "start"}, {deviceLane, "device", "middle"}, {peerLane, "peer", "end"}} {
-		x := lane.x
-		if lane.anchor != "middle" {
-			x += map[string]float64{"start": -14, "end": 14}[lane.anchor]
-		}
-		fmt.Fprintf(&head, `<text class="lane" x="%.0f" y="14" text-anchor="%s">%s</text><path class="life" d="M%.0f 22V%.0f"/>`, x, lane.anchor, lane.name, lane.x, height)
+		x, labelX float64
+		name      string
+		anchor    string // of the label
+	}{{appLane, appLane - 14, "application", "start"}, {deviceLane, deviceLane, "device", "middle"}, {peerLane, peerLane + 14, "peer", "end"}} {
+		fmt.Fprintf(&head, `<text class="lane" x="%.0f" y="14" text-anchor="%s">%s</text><path class="life" d="M%.0f 22V%.0f"/>`, lane.labelX, lane.anchor, lane.name, lane.x, height)
 	}
 	return template.HTML(head.String() + d.String() + "</svg>")
 }
@@ -125,11 +121,12 @@ func (d *ladder) drawArrow(s *Step, from, to float64) {
 		fmt.Fprintf(d, `<text x="%.0f" y="%.1f" text-anchor="middle">%s</text>`, (lo+hi)/2, d.y+10+float64(i*lineHeight), html.EscapeString(l))
 	}
 	y := d.y + float64(len(lines)*lineHeight) + 3
-	end, base := to-7, to-9 // of the line, and of the tip, which overlaps it
+	// The line ends inside the arrowhead, whose point is at to.
+	lineEnd, headBase := to-7, to-9
 	if to < from {
-		end, base = to+7, to+9
+		lineEnd, headBase = to+7, to+9
 	}
-	fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fH%.0f"/><path class="tip" d="M%.0f %.1fL%.0f %.1fV%.1fZ"/>`, from, y, end, to, y, base, y-4.5, y+4.5)
+	fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fH%.0f"/><path class="tip" d="M%.0f %.1fL%.0f %.1fV%.1fZ"/>`, from, y, lineEnd, to, y, headBase, y-4.5, y+4.5)
 	if s.Kind == Reset {
 		fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fl10 10m0 -10l-10 10"/>`, (lo+hi)/2-5, y-5)
 	}
@@ -206,7 +203,8 @@ func (d *ladder) drawOutcome(r *Result) {
 	d.y = top + height
 }
 
-// wrap breaks a text into at most maxLines lines of n characters, the last with "…" if cut off.
+// wrap breaks a text into at most maxLines lines of at most n characters. The last ends with "…" if
+// text was cut off.
 func wrap(s string, n, maxLines int) (lines []string) {
 	line := ""
 	for _, w := range strings.Fields(s) {

@@ -32,8 +32,9 @@ type checkView struct {
 const maxListedCases = 12
 
 // newMatrix returns the table of a device's defects and of the cases that detect them; nil if cases
-// were not run with defects. It omits defects for which no case was selected if someCasesOnly is
-// set. The table is Full if each defect was tried with all cases or with none.
+// were not run with defects. If only some cases were selected, it omits the defects that none of
+// them detects or is expected to. The table is Full if each defect was tried with all cases or with
+// none.
 func newMatrix(d *Device, someCasesOnly bool) *matrixView {
 	if len(d.DefectChecks) == 0 {
 		return nil
@@ -136,8 +137,8 @@ type defectGrid struct {
 	noVerdict map[string]bool // by case
 }
 
-// sortByColumn sorts defects by the column of the first case that detects them; cases that are
-// expected to detect the defect take precedence. Undetected defects come first.
+// sortByColumn sorts defects by the leftmost column of the cases that detect them as expected, or
+// else by the column of the first case of Caught. Undetected defects come first.
 func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 	rows := make([]*DefectCheck, len(all))
 	first := make(map[*DefectCheck]int, len(all))

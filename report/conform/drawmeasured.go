@@ -61,8 +61,8 @@ var placeSeries = []struct{ prefix, class, name string }{
 }
 
 // drawByPosition draws the recovery time by the position of the lost packet in its window, for each
-// series of measurements: a dot per sample, a line for the median. It returns "" without positions,
-// or for more than 64.
+// series of measurements: a dot per sample, a line for the median. It returns "" if there are no
+// positions, or more than fit beside each other.
 func drawByPosition(all []Measured) template.HTML {
 	var values []float64
 	positions := 0
@@ -77,7 +77,8 @@ func drawByPosition(all []Measured) template.HTML {
 			values = append(values, timer)
 		}
 	}
-	if positions == 0 || positions > 64 {
+	const maxPositions = 64
+	if positions == 0 || positions > maxPositions {
 		return ""
 	}
 	y := kit.Decades(values, placeTop+placeHeight, -placeHeight)
@@ -98,11 +99,12 @@ func drawByPosition(all []Measured) template.HTML {
 		fmt.Fprintf(&b, `<g class="%s">`, s.class)
 		for i := range all {
 			if m := &all[i]; m.Position > 0 && strings.HasPrefix(m.Name, s.prefix) {
+				// The two series are to the left and right of the centre of the position's band.
 				mid := placeLeft + band*(float64(m.Position)-.5) + (float64(k)-.5)*min(band*.42, 30)
 				drawSamples(&b, m, func(v, aside float64) (float64, float64) { return mid + aside, y.Position(v) }, verticalAxis)
 			}
 		}
-		x := placeLeft + float64(k)*placeWidth/3
+		x := placeLeft + float64(k)*placeWidth/3 // of the legend
 		fmt.Fprintf(&b, `<circle cx="%.0f" cy="%d" r="3.5"/><text x="%.0f" y="%d">%s</text></g>`, x+4, placeTop+placeHeight+58, x+13, placeTop+placeHeight+62, kit.Escape(s.name))
 	}
 	b.WriteString("</svg>")
@@ -114,14 +116,14 @@ func timeOf(us float64) string { return (&Measured{Unit: Microseconds}).In(us) }
 
 const verticalAxis, horizontalAxis = true, false
 
-// drawSamples draws a dot per sample and a line for the median. at returns the position of a value;
-// aside displaces dots slightly, so that equal samples are visible. vertical is set if the axis of
-// values is vertical.
+// drawSamples draws a dot per sample and a line for the median. Of many samples it draws the first,
+// the least and the greatest. at returns the position of a value; aside displaces dots slightly, so
+// that equal samples are visible. vertical is set if the axis of values is vertical.
 func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, y float64), vertical bool) {
-	const most = 60 // maximum number of dots
+	const maxDots = 60
 	shown := m.Samples
-	if len(shown) > most {
-		shown = slices.Concat(shown[:most-2], []float64{m.Least, m.Most})
+	if len(shown) > maxDots {
+		shown = slices.Concat(shown[:maxDots-2], []float64{m.Least, m.Most})
 	}
 	fmt.Fprintf(b, `<g><title>%s: %s (%s to %s)</title>`, kit.Escape(m.Name), kit.Escape(m.In(m.Median)), kit.Escape(m.In(m.Least)), kit.Escape(m.In(m.Most)))
 	for i, v := range shown {
@@ -157,19 +159,20 @@ func drawTimes(all []*Measured) template.HTML {
 	return drawStrips(all, kit.Decades(values, stripLeft, stripWidth), timeOf, "")
 }
 
-// drawTimers draws times as multiples of nominal timer values. A band marks the multiples that are
-// allowed, from 1 to 4.
+// drawTimers draws times as multiples of nominal timer values. A band marks the multiples that IBTA
+// allows an ACK timeout, from 1 to 4. Samples beyond maxShown are drawn at the end of the axis.
 func drawTimers(all []*Measured) template.HTML {
 	if len(all) == 0 {
 		return ""
 	}
-	most := 4.0
+	const maxAllowed, maxShown = 4, 20
+	greatest := float64(maxAllowed)
 	for _, m := range all {
-		most = max(most, m.Most)
+		greatest = max(greatest, m.Most)
 	}
-	x := kit.Scale{To: min(math.Ceil(most), 20), At: stripLeft, Len: stripWidth}
+	x := kit.Scale{To: min(math.Ceil(greatest), maxShown), At: stripLeft, Len: stripWidth}
 	height := stripRow * len(all)
-	allowed := fmt.Sprintf(`<rect class="fine" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x.Position(1), stripTop, x.Position(4)-x.Position(1), height)
+	allowed := fmt.Sprintf(`<rect class="fine" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x.Position(1), stripTop, x.Position(maxAllowed)-x.Position(1), height)
 	return drawStrips(all, x, func(v float64) string { return fmt.Sprintf("%.0f ×", v) }, allowed)
 }
 

@@ -42,8 +42,9 @@ func eventsByTime(r *conformance.Record) (events []conformance.Event, omitted in
 	return events, omitted
 }
 
-// NewLadder returns the ladder diagram of a case; line formats an event. A long record is
-// shortened, with the number of omitted events.
+// NewLadder returns the ladder diagram of a case; line formats an event. In the place of the middle
+// of a long record is a step with the number of omitted events. It includes those that the record
+// dropped.
 func NewLadder(r *conformance.Record, line func(*conformance.Event) string) *Ladder {
 	events, omitted := eventsByTime(r)
 	l := &Ladder{Beyond: omitted, Steps: []Step{}}
@@ -61,9 +62,10 @@ func NewLadder(r *conformance.Record, line func(*conformance.Event) string) *Lad
 	return l
 }
 
-// WriteCapture writes the packets of a case as a pcapng file, with times from begun on.
-// Notes become comments of the next packet. Stream data is written as TCP segments with
-// invented handshakes, sequence numbers and checksums, which Wireshark can follow.
+// WriteCapture writes the packets of a case as a pcapng file; begun is the start of the case. Notes
+// become comments of the next packet; notes after the last packet are left out. Stream data is
+// written as TCP segments with invented handshakes, sequence numbers and checksums, which Wireshark
+// can follow.
 //
 // If all UDP checksums over IPv6 are 0, as in RoCEv2, they are filled in, since Wireshark
 // rejects 0; the file has a comment about it.
@@ -94,7 +96,8 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 				s := r.Stream(e.Stream)
 				f = &flow{peer: end{addr: s.Peer, next: peerFirst}, device: end{addr: s.Device, next: deviceFirst}, peerDialled: peerSendsFirst(events[i:], e.Stream)}
 				flows[e.Stream] = f
-				// Write the handshake before the first data.
+				// Write the three segments of the handshake 300, 200 and 100 ns before the first
+				// data.
 				for j, p := range f.handshake() {
 					at := e.At - time.Duration(3-j)*100*time.Nanosecond
 					if err := writePacket(ng, begun.Add(max(0, at)), p.out, p.data, nil); err != nil {

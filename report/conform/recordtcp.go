@@ -66,7 +66,8 @@ func (f *flow) handshake() []segment {
 
 // segments returns the IP packets of the TCP segments for an event: the data in segments of at
 // most maxSegment octets, a FIN, or an RST. It advances the sequence numbers. The suite, which is
-// the device's peer, records the events: EventSent is from the peer to the device.
+// the device's peer, records the events: EventSent is from the peer to the device. EventReset does
+// not say which end sent the RST; it is written as one of the device.
 func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 	from, to := &f.device, &f.peer
 	if e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN {

@@ -141,8 +141,9 @@ func (d *Device) UnsupportedReasons() []UnsupportedReason {
 // NotJudgedRow is a requirement that no case of a run judged.
 type NotJudgedRow struct{ ID, Level, Why string }
 
-// NotJudged returns the requirements for which the run has results, all of them unsupported, on
-// devices that claim the feature. It returns none for a run of selected cases.
+// NotJudged returns the requirements for which the run has results, all of them unsupported, with
+// the last reason. It omits those whose last reason is that a device does not claim the feature,
+// and returns none for a run of selected cases.
 func (r *Run) NotJudged() (rows []NotJudgedRow) {
 	if r.Part {
 		return nil

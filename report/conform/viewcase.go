@@ -29,7 +29,7 @@ type caseView struct {
 	ID             string // HTML ID
 	Name           string
 	Verdict        Verdict
-	Verdicts       string // verdicts of all devices, for the filter
+	Verdicts       string // the different verdicts of On, for the filter of the page
 	On             []onDevice
 	Title          string
 	Level, Cite    string
@@ -76,7 +76,7 @@ const (
 
 // addDevices adds the devices and views of all results to the page, and returns the views by case
 // ID. Equal results of several devices share a view. Bad results and known deviations also get
-// lists of their own, p.Bad and p.Known.
+// lists of their own, p.Bad and p.Known. Only the first maxLadders ladders are drawn.
 func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	byID := make(map[string][]*caseView)
 	p.setRows(r)
@@ -106,7 +106,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 			}
 			byID[res.ID] = append(byID[res.ID], c)
 			p.addToArea(c)
-			if view.Replay == "" { // the command to repeat any case of the device
+			if view.Replay == "" { // make a command for any case of the device from that of its first view
 				view.Replay = strings.Replace(res.Replay, res.ID, "CASE", 1)
 			}
 		}
@@ -191,8 +191,9 @@ func (c *caseView) canMerge(r *Result) bool {
 	return brief(c.Verdict) && brief(r.Verdict) && c.Ladder == "" && c.Capture == "" && r.Ladder == nil && r.Capture == "" && c.Title == r.Title
 }
 
-// addResult adds the result of a device and updates the verdict of the view. It lists the defects
-// with which the case was run as Noticed or Missed.
+// addResult adds the result of a device and updates the view: Verdict to the verdict of all its
+// results, Verdicts to their list. It lists the defects with which the case was run as Noticed or
+// Missed.
 func (c *caseView) addResult(d *Device, r *Result) {
 	c.On = append(c.On, onDevice{d.Label(), r.Verdict, clip(r.Reason)})
 	all := make([]Verdict, 0, len(c.On))

@@ -36,12 +36,14 @@ type AH struct {
 }
 
 // CreateAH creates an address handle for attr and a destination UDP port; 0 means this NIC's port.
+// The ECN bits of the traffic class are cleared, since addressRD alone decides which packets are
+// ECN-capable.
 func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("create_ah", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
 	if n.ahs >= n.cfg.Limits.AHs {
-		return nil, nic.OpError("create_ah", "", "%w: %d handles", verbs.ErrNoMemory, n.ahs)
+		return nil, nic.OpError("create_ah", "", "%w: the limit of %d address handles is reached", verbs.ErrNoMemory, n.cfg.Limits.AHs)
 	}
 	if err := n.CheckPD("create_ah", pd); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 
 // refuseSegment handles an invalid segment: it raises an event, sends an error message unless the
 // segment was multicast or a rate limit forbids it, and fails the QP unless it is to survive errors
-// of peers (isolate).
+// of peers (isolate). The error message has the key of the received packet, n.parsed.
 func (q *QP) refuseSegment(in *inbound, e ddp.TermError) {
 	n := q.nic
 	n.Count.ErrorsFound++

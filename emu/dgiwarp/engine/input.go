@@ -49,7 +49,8 @@ func validSource(src netip.AddrPort) bool {
 	return a.IsValid() && !a.IsUnspecified() && !isGroup(a) && src.Port() != 0
 }
 
-// find returns the QP with a number, or nil. Number 0 finds the NIC's QP if it has only one.
+// find returns the QP with a number, or nil. In a packet, number 0 means the only QP of the NIC;
+// there is none if it has several.
 func (n *NIC) find(num uint32) (only *QP) {
 	if num != 0 {
 		return n.qps.At(num)

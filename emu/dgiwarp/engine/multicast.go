@@ -18,8 +18,10 @@ func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	group = group.Unmap()
 	members := n.mcast[group]
 	switch {
-	case q.Reliable || !isGroup(group):
-		return q.OpError("attach_mcast", verbs.ErrInvalid, "%v is not a multicast group, or the QP is reliable (%v)", group, q.Reliable)
+	case q.Reliable:
+		return q.OpError("attach_mcast", verbs.ErrInvalid, "the QP is reliable, and multicast needs a UD QP")
+	case !isGroup(group):
+		return q.OpError("attach_mcast", verbs.ErrInvalid, "%v is not a multicast group", group)
 	case n.qps.At(q.QPN) != q:
 		return q.OpError("attach_mcast", verbs.ErrInvalid, "the QP was destroyed")
 	case slices.Contains(members, q):

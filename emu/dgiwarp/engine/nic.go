@@ -92,12 +92,13 @@ func (n *NIC) Tick(now mono.Time) {
 	n.clock = now
 	n.rd.Tick(now)
 	n.handleRDEvents(now)
+	const oldest = 0
 	for n.messages.deadline() <= now {
-		n.messages.drop(0)
+		n.messages.drop(oldest)
 		n.Count.DropExpired++
 	}
 	for n.records.deadline() <= now {
-		n.finishRecord(0)
+		n.finishRecord(oldest)
 	}
 }
 

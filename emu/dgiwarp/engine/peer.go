@@ -45,11 +45,12 @@ type peerStream struct {
 // stream sent it, or else the requester stream.
 type origins struct {
 	bits [wire.Window / 64]uint64
-	head uint8 // wraps with the ring
+	head uint8 // wraps with the ring, of 256 bits
 	tail uint8
 }
 
-// push records which stream a sent segment is from: the responder or the requester.
+// push records which stream a sent segment is from: the responder or the requester. The ring has a
+// bit for each segment of the window, and the uint8 tail wraps at its end.
 func (o *origins) push(byResponder bool) {
 	mask := uint64(1) << (o.tail % 64)
 	if byResponder {
@@ -168,8 +169,8 @@ func (n *NIC) streamOptions() iwarp.Options {
 
 const noTerminate = false // argument of iwarp.Stream.Fail
 
-// fail resets a stream whose flow is gone. The oldest request fails with status, and the later
-// requests are flushed.
+// fail resets a stream whose flow is gone. The oldest request fails with status, which Completed
+// takes from h.cause, and the later requests are flushed.
 func (h *peerStream) fail(status verbs.WCStatus) {
 	h.cause = status
 	h.stream.Fail(ddp.TermMPAClosed, noTerminate)
@@ -218,9 +219,10 @@ func (n *NIC) failPeers(q *QP) {
 // flushWaiting flushes the waiting requests. The stream flushes those posted to it.
 func (p *peer) flushWaiting() {
 	waiting := p.waiting
-	if p.waiting = nil; waiting == nil {
+	if waiting == nil {
 		return
 	}
+	p.waiting = nil
 	if p.first == waiting {
 		p.first, p.last = nil, nil
 	} else {

@@ -126,12 +126,14 @@ func (q *QP) reset() {
 	q.RQ.Clear()
 	q.pending.Release()
 	q.free = q.free[:0]
+	// The number of slots is rounded up: use only MaxSendWR, the first one first.
 	for i := range slices.Backward(q.work[:q.Caps.MaxSendWR]) {
 		q.free = append(q.free, uint32(i))
 	}
 }
 
-// Modify changes the attributes that mask selects. A reliable QP has those of a UD QP.
+// Modify changes the attributes that mask selects. A reliable QP has those of a UD QP. A
+// transition to SQD reports the send queue as drained at once, if EnSQDAsyncNotify is set.
 func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	to, err := nic.Transition(verbs.QPTypeUD, q.state, &attr, mask)
 	if err != nil {
@@ -201,7 +203,8 @@ func (q *QP) fail() {
 
 const notSolicited = false // argument of push
 
-// push adds a completion to cq. If cq is full, the QP fails.
+// push adds a completion to cq. If cq is full, the QP fails. Every completion in the CQ of receives
+// counts as a receive, also that of a send if the QP has one CQ for both.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.QPN)
 	if cq == q.RecvCQ {

@@ -41,7 +41,7 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 
 // handleRDEvents handles all events of the reliable layer.
 func (n *NIC) handleRDEvents(now mono.Time) {
-	for e, ok := n.rd.Next(now); ok; e, ok = n.rd.Next(now) {
+	for e, ok := n.rd.Next(); ok; e, ok = n.rd.Next() {
 		p := n.peerOf(e.Peer)
 		if p.qp == nil {
 			continue // its QP was destroyed
@@ -53,7 +53,7 @@ func (n *NIC) handleRDEvents(now mono.Time) {
 			if p.receive(e.Segment) {
 				n.rd.Accept(now)
 			} else {
-				n.rd.Defer(now)
+				n.rd.Defer()
 				p.qp.awaitReceives()
 			}
 		case rd.EventAcked:
@@ -84,8 +84,9 @@ func (p *peer) flowBegins() {
 }
 
 // receive passes a segment to the stream that it is for: a response to the requester, a request to
-// the responder, an error message to the stream that failed. It returns false if the segment needs
-// a receive and none is posted.
+// the responder, an error message to the stream that failed. An invalid segment is for the
+// responder, too, which answers with an error message. It returns false if the segment needs a
+// receive and none is posted.
 func (p *peer) receive(segment []byte) bool {
 	h := p.responder
 	var d ddp.Header
@@ -267,16 +268,16 @@ func (p *peer) outputSegments(now mono.Time) {
 // uses the path of the last request posted to the peer, if that has the same destination, else the
 // default path to out.Dst.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
-	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
+	used := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {
 		if p, ok := out.Peer.Owner.(*peer); ok && p.path.dst == out.Dst {
-			pa = p.path
+			used = p.path
 		}
 	}
-	if !pa.src.IsValid() {
-		pa.src = netip.AddrPortFrom(n.gids.sourceFor(out.Dst.Addr()), n.cfg.Port)
+	if !used.src.IsValid() {
+		used.src = netip.AddrPortFrom(n.gids.sourceFor(out.Dst.Addr()), n.cfg.Port)
 	}
-	pa.address(d)
+	used.address(d)
 	if out.Data {
 		d.TClass |= link.ECT0
 	}

@@ -113,8 +113,9 @@ func (n *NIC) addMessage(k *messageKey, op ddp.Opcode) *message {
 	return m
 }
 
-// gatherMessage adds a segment to its message, and returns the message if it is complete. It drops
-// a message whose segments contradict each other, or leave too many gaps.
+// gatherMessage adds a segment to its message, and returns the message if it is complete; the
+// caller removes it. It drops a message whose segments leave too many gaps or contradict each
+// other: they differ in opcode, or one is beyond the end that a Last segment sets.
 func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	u, c := &in.header.Untagged, &in.header.Control
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: uint32(u.MSN), qp: q}

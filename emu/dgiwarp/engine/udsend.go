@@ -25,7 +25,7 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 	b, room = q.appendSegment(b, r, room)
 	n := min(room, int(r.Length-q.sent))
 	at := len(b)
-	b = extend(b, n, maxDatagramPayload(q.nic.cfg.LinkMTU, ipv4))
+	b = extend(b, n, maxDatagramPayload(q.nic.cfg.LinkMTU, ipv4)) // room for a packet of either IP version
 	if n > 0 && r.Gather(&q.nic.Base, q.PD, b[at:], q.sent) != nil {
 		return false
 	}
@@ -82,7 +82,7 @@ func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
 }
 
 // extend returns b longer by n octets, with capacity for a CRC. If b lacks the capacity, it
-// allocates a buffer of size octets.
+// allocates a buffer of at least size octets.
 func extend(b []byte, n, size int) []byte {
 	if cap(b)-len(b) < n+wire.CRCLen {
 		grown := make([]byte, len(b), max(size, len(b)+n+wire.CRCLen))

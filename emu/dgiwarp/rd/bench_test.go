@@ -57,7 +57,7 @@ func (r *pair) carry(from, to *host) (moved int) {
 			panic("not intact")
 		}
 		to.layer.Input(r.now, from.addr, &r.packet, false)
-		for e, ok := to.layer.Next(r.now); ok; e, ok = to.layer.Next(r.now) {
+		for e, ok := to.layer.Next(); ok; e, ok = to.layer.Next() {
 			if e.Kind == EventSegment {
 				to.layer.Accept(r.now)
 			}
@@ -85,11 +85,11 @@ func TestReorderingDoesNotAllocate(t *testing.T) {
 		r.carry(r.a, r.b)
 		_ = r.packet.Parse(first.Payload)
 		r.b.layer.Input(r.now, r.a.addr, &r.packet, false)
-		for _, ok := r.b.layer.Next(r.now); ok; _, ok = r.b.layer.Next(r.now) {
+		for _, ok := r.b.layer.Next(); ok; _, ok = r.b.layer.Next() {
 			r.b.layer.Accept(r.now)
 		}
 		r.carry(r.b, r.a)
-		for _, ok := r.a.layer.Next(r.now); ok; _, ok = r.a.layer.Next(r.now) {
+		for _, ok := r.a.layer.Next(); ok; _, ok = r.a.layer.Next() {
 		}
 	}
 	for range 10 {

@@ -62,7 +62,7 @@ func (c *congestion) paceInterval() time.Duration {
 // paced reports whether pacing forbids another packet to p now, and sets flagPaced accordingly. A
 // flow may be a burst ahead of its pace, and then waits until it is only half a burst ahead.
 func (p *Peer) paced(now mono.Time) bool {
-	allowed := (burst - 1) * p.send.cc.paceInterval() // a peer that is ahead by no more may send one packet more
+	allowed := (burst - 1) * p.send.cc.paceInterval() // how far ahead of paceAt the flow may send
 	if p.has(flagPaced) {
 		allowed /= 2
 	}

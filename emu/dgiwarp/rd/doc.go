@@ -16,7 +16,7 @@
 //
 //	l.Input(now, src, &packet, marked)   for every intact packet of its kinds
 //	l.Tick(now)                          when l.Deadline() has passed
-//	for { e, ok := l.Next(now) }         after each of these, until !ok
+//	for { e, ok := l.Next() }            after each of these, until !ok
 //	for { p, ok := l.Output(now, buf) }  until !ok, or the link is full
 //
 // In the steady state nothing is allocated.

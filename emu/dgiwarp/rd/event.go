@@ -37,8 +37,8 @@ type Event struct {
 // Next returns the next event, false if there is none: first acknowledgements, failures, removals
 // and new flows, then the segment that has just arrived, then stored segments that are next in
 // their flow. A segment not accepted before the following call is deferred.
-func (l *Layer) Next(now mono.Time) (Event, bool) {
-	l.Defer(now)
+func (l *Layer) Next() (Event, bool) {
+	l.Defer()
 	for p, ok := l.notices.Pop(); ok; p, ok = l.notices.Pop() {
 		p.set(flagEventQueued, false)
 		if e, ok := p.nextEvent(); ok {
@@ -108,7 +108,7 @@ func (l *Layer) Accept(now mono.Time) {
 
 // Defer refuses the segment that Next returned, because no receive is posted, and sends window 0 to
 // the peer. A stored segment stays; any other the peer retransmits after Resume, or as a probe.
-func (l *Layer) Defer(now mono.Time) {
+func (l *Layer) Defer() {
 	p := l.offered
 	if p == nil {
 		return

@@ -29,7 +29,7 @@ func (p *Peer) releaseSegments() {
 }
 
 // End ends the flow to a peer without an event. Unacknowledged segments may or may not arrive.
-// The next segment begins a new flow.
+// Layer.Peer begins a new flow.
 func (p *Peer) End() {
 	p.releaseSegments()
 	p.set(flagSending|flagStarting, false)

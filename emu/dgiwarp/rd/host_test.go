@@ -83,7 +83,7 @@ func (h *host) send(to *host, size int) bool {
 func (h *host) drain() {
 	t := h.net.t
 	for {
-		e, ok := h.layer.Next(h.net.now)
+		e, ok := h.layer.Next()
 		if !ok {
 			return
 		}
@@ -94,7 +94,7 @@ func (h *host) drain() {
 		case EventSegment:
 			if h.receives == 0 {
 				h.deferred++
-				h.layer.Defer(h.net.now)
+				h.layer.Defer()
 				continue
 			}
 			if h.unchecked {

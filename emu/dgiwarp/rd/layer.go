@@ -98,8 +98,8 @@ func (l *Layer) Peer(now mono.Time, key Key, ownQKey, peerQKey uint32) (*Peer, e
 		}
 	}
 	recent := now.Sub(p.lastReceived) < l.cfg.Timing.ReuseWithin
-	reusable := recent && p.has(flagSending) // the peer still has the flow
-	if p.send.una == p.send.next && !reusable {
+	reusable := recent && p.has(flagSending)    // the peer still has the flow
+	if p.send.una == p.send.next && !reusable { // a flow with unacknowledged segments goes on until it fails
 		p.begin(l.secrets.newEpoch(), recent)
 	}
 	p.ownQKey, p.peerQKey = ownQKey, peerQKey

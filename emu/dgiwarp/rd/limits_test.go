@@ -151,7 +151,7 @@ func TestTenThousandPeers(t *testing.T) {
 	n.now = n.now.Add(time.Minute)
 	for _, h := range n.hosts {
 		h.layer.Tick(n.now)
-		for e, ok := h.layer.Next(n.now); ok; e, ok = h.layer.Next(n.now) {
+		for e, ok := h.layer.Next(); ok; e, ok = h.layer.Next() {
 			if e.Kind != EventGone {
 				t.Fatalf("event %d after a minute", e.Kind)
 			}
@@ -180,12 +180,12 @@ func exchangeWithEach(t *testing.T, n *network, hub, others *host, count int) {
 			}
 			must.Do(t, k.Parse(p.Payload))
 			to.layer.Input(n.now, from.addr, &k, false)
-			for e, ok := to.layer.Next(n.now); ok; e, ok = to.layer.Next(n.now) {
+			for e, ok := to.layer.Next(); ok; e, ok = to.layer.Next() {
 				if e.Kind == EventSegment {
 					to.layer.Accept(n.now)
 				}
 			}
-			for e, ok := from.layer.Next(n.now); ok; e, ok = from.layer.Next(n.now) {
+			for e, ok := from.layer.Next(); ok; e, ok = from.layer.Next() {
 				_ = e
 			}
 		}

@@ -44,7 +44,7 @@ func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 	if r, ok := l.replies.Pop(); ok {
 		return l.emitReply(&r, b), true
 	}
-	for t := &l.turn; ; t.peer = nil {
+	for t := &l.turn; ; t.peer = nil { // on to the next peer: this one is gone, or has no packet
 		p := t.peer
 		if p == nil {
 			var ok bool
@@ -135,8 +135,8 @@ func (l *Layer) emitReply(r *reply, b []byte) Packet {
 }
 
 // reply queues r as the answer to a packet from src with the header h. Its kind is Challenge (the
-// source must prove its address first) or Refusal (the flow does not exist). The answer has the
-// received Q_Key. It is dropped if too many are queued.
+// source must prove its address first) or Refusal (for r.reason). The answer has the received
+// Q_Key. It is dropped if too many are queued.
 func (l *Layer) reply(src netip.AddrPort, h *wire.Header, r reply, kind wire.Kind) {
 	if l.replies.Len() >= l.cfg.Limits.Replies {
 		l.Count.DropReply++

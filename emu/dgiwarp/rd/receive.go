@@ -205,7 +205,7 @@ func (p *Peer) fillAck(a *wire.Ack) wire.Flags {
 		a.Window = 0
 	}
 	for s := f.stored; s != nil; s = s.next {
-		if i := s.seq.Sub(f.next) - 1; i >= 0 {
+		if i := s.seq.Sub(f.next) - 1; i >= 0 { // -1: segment Next is stored, too, but not accepted
 			a.Sack[i/32] |= 1 << (i % 32)
 		}
 	}

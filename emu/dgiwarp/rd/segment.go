@@ -74,6 +74,7 @@ func (p *Peer) Room() int {
 // begin starts a flow with epoch e to a peer to which no segment is queued. If the peer was heard
 // of recently (recent) and has a flow to this host, that flow's epoch proves this host's address,
 // since only the flow's receiver knows it. A peer that does not accept the proof sends a challenge.
+// The RTT and the pace of the former flow are kept, its congestion window is not.
 func (p *Peer) begin(e wire.Epoch, recent bool) {
 	f := &p.send
 	*f = sendFlow{

@@ -100,7 +100,7 @@ func microseconds(now mono.Time) uint32 { return uint32(now / 1000) }
 // timeoutAfter returns the retransmission timeout, or the interval between probes of a busy peer.
 // Each expiry in a row doubles it.
 func (p *Peer) timeoutAfter() time.Duration {
-	t, cc, backoff := &p.layer.cfg.Timing, &p.send.cc, min(p.send.rto.backoff, 20) // 20: no shift overflows
+	t, cc, backoff := &p.layer.cfg.Timing, &p.send.cc, p.send.rto.backoff
 	if p.has(flagBusy) {
 		return min(t.BusyMin<<backoff, t.BusyMax)
 	}
@@ -122,11 +122,11 @@ func (p *Peer) timeout(now mono.Time) {
 	}
 	p.countWait()
 	t := &l.cfg.Timing
-	if rto.waited >= t.GiveUp || now.Sub(rto.progress) >= max(t.Idle-t.ReuseWithin, t.GiveUp) {
+	if rto.waited >= t.GiveUp || now.Sub(rto.progress) >= t.Idle-t.ReuseWithin {
 		l.fail(p, ErrTimeout)
 		return
 	}
-	rto.backoff = min(rto.backoff+1, 30)
+	rto.backoff = min(rto.backoff+1, 20) // 20: the shifts of timeoutAfter do not overflow
 	if p.has(flagBusy) {
 		p.set(flagProbe, true)
 	} else {

@@ -55,7 +55,8 @@ func (l *Layer) unstore(p *Peer) {
 	l.store.put(s)
 }
 
-// list returns the list of free buffers of a size, and its length.
+// list returns the list of free buffers of a size, which is smallSegment or MaxPacket, and its
+// length, both for the caller to update.
 func (pool *storePool) list(size int) (first **stored, count *int) {
 	if size == smallSegment {
 		return &pool.small, &pool.smallFree
@@ -75,7 +76,8 @@ func (pool *storePool) get(size int) *stored {
 	return &stored{buf: make([]byte, 0, size)}
 }
 
-// put returns the room of s, and keeps s for reuse, unless enough buffers of its size are free.
+// put gives back the room that get took for s, and keeps s for reuse, unless enough buffers of its
+// size are free. The capacity of s.buf is that size.
 func (pool *storePool) put(s *stored) {
 	list, count := pool.list(cap(s.buf))
 	pool.room += cap(s.buf)

@@ -107,7 +107,7 @@ func open(cfg Config) (*Link, error) {
 		return nil, err
 	}
 	l.info.Source = local
-	if cfg.SeparateSourcePort && v6 && !local.Addr().IsUnspecified() {
+	if cfg.SeparateSourcePort && v6 && !local.Addr().IsUnspecified() { // it has no effect on other links
 		if l.info.Source, err = l.source.open(&l.sock); err != nil {
 			return nil, err
 		}
@@ -168,9 +168,9 @@ func (l *Link) Stats() Stats {
 	return l.stats
 }
 
-// wantGSO returns cfg.GSO, or OffloadOff if other settings exclude GSO, which is an error if
-// cfg.GSO is OffloadOn. Over IPv4, PatchIPID must change the ICRCs in the payloads for the
-// identifications that the kernel gives to segments.
+// wantGSO returns cfg.GSO, or OffloadOff if other settings exclude GSO; if they do and cfg.GSO is
+// OffloadOn, it returns an error. Over IPv4, PatchIPID must change the ICRCs in the payloads for
+// the identifications that the kernel gives to segments.
 func wantGSO(cfg Config, v6 bool) (Offload, error) {
 	var reason string
 	switch {

@@ -68,7 +68,7 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 	} else {
 		s.patchIPID = cfg.PatchIPID
 	}
-	s.copyBuf = make([]byte, 0, maxCallBytes+maxSegments*maxCopyBytes)
+	s.copyBuf = make([]byte, 0, maxCallBytes+maxSegments*maxCopyBytes) // the last message may exceed maxCallBytes
 	for i := range s.headers {
 		h, m := &s.headers[i].hdr, &s.messages[i]
 		h.Name = (*byte)(unsafe.Pointer(&m.addr))
@@ -164,7 +164,8 @@ func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 }
 
 // gather points iovecs at the payloads of a message and returns how many it needed.
-// Adjacent payloads share an iovec; small payloads that are not adjacent are copied.
+// Adjacent payloads share an iovec. Small payloads are copied into one buffer, unless the first two
+// are adjacent.
 func (s *sender) gather(iovecs []unix.Iovec, ds []link.Datagram) int {
 	if len(ds) > 1 && len(ds[0].Payload) <= maxCopyBytes && !adjacent(ds[0].Payload, ds[1].Payload) {
 		start := len(s.copyBuf)
@@ -198,7 +199,8 @@ func adjacent(a, b []byte) bool {
 const patch, unpatch = true, false
 
 // patchIPIDs corrects the ICRCs in the payloads of super-packet m for the IPv4 identifications 0,
-// 1, 2, … of its segments, and sets IPID. A second call, with unpatch, undoes both.
+// 1, 2, … of its segments, and sets IPID. The first segment has identification 0, as a single
+// datagram has, and needs no patch. A second call, with unpatch, undoes both.
 func (s *sender) patchIPIDs(ds []link.Datagram, m *message, patching bool) {
 	if s.patchIPID == nil {
 		return

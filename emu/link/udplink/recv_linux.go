@@ -218,8 +218,8 @@ func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 // returns the number of datagrams. The next call goes on at offset r.off of message r.next.
 func (l *Link) deliver(ds []link.Datagram) int {
 	r := &l.in
-	done, bytes := 0, 0
-	for r.pending() && done < len(ds) {
+	count, bytes := 0, 0
+	for r.pending() && count < len(ds) {
 		h := &r.headers[r.next]
 		size := int(h.n)
 		if r.off == 0 {
@@ -229,19 +229,19 @@ func (l *Link) deliver(ds []link.Datagram) int {
 				continue
 			}
 			r.parse(r.next, size)
-			if r.perMessage = (size + r.meta.segment - 1) / r.meta.segment; r.perMessage > 1 {
+			r.perMessage = max(1, (size+r.meta.segment-1)/r.meta.segment)
+			if r.perMessage > 1 {
 				l.stats.GROPackets++
 			}
-			r.perMessage = max(1, r.perMessage)
 		}
-		n, off := r.meta.split(ds[done:], r.slots[r.next*slotStride:][:size:size], r.off)
-		done, bytes = done+n, bytes+off-r.off
+		n, off := r.meta.split(ds[count:], r.slots[r.next*slotStride:][:size:size], r.off)
+		count, bytes = count+n, bytes+off-r.off
 		if r.off = off; off == size {
 			r.next++
 			r.off = 0
 		}
 	}
-	l.stats.RecvDatagrams += uint64(done)
+	l.stats.RecvDatagrams += uint64(count)
 	l.stats.RecvBytes += uint64(bytes)
-	return done
+	return count
 }

@@ -62,7 +62,7 @@ func (m *recvMeta) parseControl(head *unix.Cmsghdr, data []byte) {
 	switch uint64(head.Level)<<32 | uint64(head.Type) {
 	case unix.IPPROTO_IPV6<<32 | unix.IPV6_HOPLIMIT, unix.IPPROTO_IP<<32 | unix.IP_TTL:
 		m.hopLimit = uint8(value)
-	case unix.IPPROTO_IP<<32 | unix.IP_TOS:
+	case unix.IPPROTO_IP<<32 | unix.IP_TOS: // the only one of a byte
 		m.tclass = data[0]
 	case unix.IPPROTO_IPV6<<32 | ipv6FlowInfo:
 		info := binary.BigEndian.Uint32(data)
@@ -75,7 +75,7 @@ func (m *recvMeta) parseControl(head *unix.Cmsghdr, data []byte) {
 		if len(data) >= unix.SizeofInet6Pktinfo {
 			m.dst = netip.AddrPortFrom(netip.AddrFrom16([16]byte(data)), m.dst.Port())
 		}
-	case unix.IPPROTO_IP<<32 | unix.IP_PKTINFO:
+	case unix.IPPROTO_IP<<32 | unix.IP_PKTINFO: // struct in_pktinfo: ifindex, spec_dst, addr
 		if len(data) >= unix.SizeofInet4Pktinfo {
 			m.dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[8:])), m.dst.Port())
 		}

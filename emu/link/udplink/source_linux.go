@@ -27,8 +27,8 @@ type sourceSockets struct {
 // to their destination, which takes about as long as to send ten.
 const connectAfter = 64
 
-// open opens two sockets that only send, from the same address, and returns that address: fd sends
-// to all destinations, and peer will be connected to one.
+// open opens two sockets that only send, from the same address and port (SO_REUSEADDR), and returns
+// them: fd sends to all destinations, and peer will be connected to one.
 func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) {
 	from = netip.AddrPortFrom(o.Local.Addr(), 0) // the first bind chooses the port of both
 	for _, fd := range []*int{&s.fd, &s.peer} {
@@ -37,7 +37,7 @@ func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) 
 		}
 		for _, opt := range []sockopt{
 			{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1, "SO_REUSEADDR"},
-			{unix.SOL_SOCKET, unix.SO_RCVBUF, 0, "SO_RCVBUF"}, // the minimum
+			{unix.SOL_SOCKET, unix.SO_RCVBUF, 0, "SO_RCVBUF"}, // the minimum: the sockets are not read
 		} {
 			if err := unix.SetsockoptInt(*fd, opt.level, opt.opt, opt.value); err != nil {
 				return from, fmt.Errorf("set %s: %w", opt.name, err)
@@ -166,7 +166,7 @@ func hasAddr(ifi net.Interface, addr netip.Addr) bool {
 // effectiveMTU returns cfg.MTU or, if 0, that of the interface; an error if invalid or unknown.
 func effectiveMTU(cfg Config, i iface) (int, error) {
 	v6 := cfg.Local.Addr().Is6()
-	lowest, highest := headerLen(v6)+1, maxIPv4
+	lowest, highest := headerLen(v6)+1, maxIPv4 // one octet of payload or more
 	if v6 {
 		highest = maxIPv6
 	}
