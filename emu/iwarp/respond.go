@@ -127,7 +127,7 @@ func (s *Stream) appendReadSource(g *Segment, p *peerRequest, n uint32) bool {
 	end := len(g.Header)
 	g.Header = slices.Grow(g.Header, int(n))[:end+int(n)]
 	if mem.ReadAt(g.Header[end:], at) != nil {
-		s.refuseRead(wire.TermRDMAPLocal, p)
+		s.refuseRequest(wire.TermRDMAPLocal, p)
 		return false
 	}
 	return true

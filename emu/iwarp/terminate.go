@@ -70,9 +70,9 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegme
 	s.endWithTerminate(ByPeer, t, recv)
 }
 
-// refuseRead ends the stream because the response to a read or an atomic failed. The Terminate
+// refuseRequest ends the stream because the response to a read or an atomic failed. The Terminate
 // shows the unanswered remainder of a read, unless a policy changes its headers.
-func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
+func (s *Stream) refuseRequest(e wire.TermError, p *peerRequest) {
 	var h wire.Header
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
 		panic("iwarp: two octets do not make a control field")
