@@ -82,7 +82,7 @@ func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	if _, err := h.Parse(msg); err != nil {
 		panic("iwarp: an Atomic Response of the right length does not parse")
 	}
-	r := s.oldestRead
+	r := s.oldestOutstanding
 	switch {
 	case r == nil || r.Op == verbs.OpRDMARead:
 		s.refuseResponse(wire.TermOpOpcode, a)

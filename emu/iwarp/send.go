@@ -147,7 +147,7 @@ func (s *Stream) sendRequest(limit int, g *Segment) bool {
 		return s.sendAtomic(r, g)
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
 		if s.inProgress == requester && r.sent == r.Length {
-			s.sendImmediate(r, g) // all of the Write was sent; a Write without immediate has ended by then
+			s.sendImmediate(r, g) // only a Write with immediate data is still in progress
 			return true
 		}
 		return s.sendWrite(r, limit, g)
