@@ -100,10 +100,11 @@ func NewICRC(src, dst netip.AddrPort) ICRC {
 // identification. b has at least a BTH, and is not modified.
 func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 	register := updateBTH(c.updateHeaders(ipID, len(b)+ICRCLen), (*[BTHLen]byte)(b))
-	if rest := b[BTHLen:]; len(rest) >= minHashedLen {
+	rest := b[BTHLen:]
+	if len(rest) >= minHashedLen {
 		return crc32.Update(^uint32(register), crc32.IEEETable, rest)
 	}
-	return ^uint32(updateShort(register, b[BTHLen:]))
+	return ^uint32(updateShort(register, rest))
 }
 
 // minHashedLen is the length from which hash/crc32 is faster, because it uses SIMD.
@@ -149,15 +150,15 @@ func (c ICRC) Seal(ipID uint16, b []byte) {
 	binary.LittleEndian.PutUint32(b[len(body):], c.Sum(ipID, body))
 }
 
-// Check reports whether b, a whole UDP payload with the given IPv4 identification, has the
-// length of a packet and the right ICRC.
+// Check reports whether b, a whole UDP payload with the given IPv4 identification, has the right
+// ICRC, at least a BTH before it, and at most MaxUDPPayload bytes.
 func (c ICRC) Check(ipID uint16, b []byte) bool {
 	diff, ok := c.difference(ipID, b)
 	return ok && diff == 0
 }
 
-// difference returns the correct ICRC XOR the ICRC in the last four bytes of b; false if b does not
-// have the length of a packet.
+// difference returns the correct ICRC XOR the ICRC in the last four bytes of b; false if b is too
+// short for a BTH and an ICRC, or longer than MaxUDPPayload.
 func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 	if len(b) < BTHLen+ICRCLen || len(b) > MaxUDPPayload {
 		return 0, false
