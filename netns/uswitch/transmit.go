@@ -10,7 +10,7 @@ func (c *core) transmit(p *port, f Frame) {
 		drops.TooBig++
 		return
 	}
-	if c.pending >= maxMessages { // one call of a FrameHandler emits too many: flush follows the call
+	if c.pending >= maxMessages { // one call of a FrameHandler has emitted too many
 		drops.QueueFull++
 		return
 	}

@@ -78,7 +78,7 @@ func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 
 // handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the consumer has not
 // answered yet. It rejects a REQ of a connection in time wait, and one that is no duplicate. It
-// ignores a duplicate after the RTU.
+// only counts a duplicate for a connection that is established or disconnects.
 func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++

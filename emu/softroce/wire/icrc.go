@@ -174,10 +174,12 @@ func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 // errors are detected in packets of up to MaxAnyIPIDLen bytes. Over IPv6 it is the same as Check.
 func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 	diff, ok := c.difference(0, b)
-	if !ok || diff == 0 {
-		return 0, ok
-	}
-	if c.ipv6 {
+	switch {
+	case !ok:
+		return 0, false
+	case diff == 0:
+		return 0, true
+	case c.ipv6:
 		return 0, false
 	}
 	// Shift the difference back to the position of the identification. If the
@@ -186,7 +188,7 @@ func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 	if id>>16 != 0 {
 		return 0, false
 	}
-	return bits.ReverseBytes16(uint16(id)), true
+	return bits.ReverseBytes16(uint16(id)), true // as in IDDelta
 }
 
 // MaxAnyIPIDLen is the longest UDP payload in which CheckAnyIPID rejects every
@@ -197,7 +199,8 @@ const MaxAnyIPIDLen = 26744
 // IDDelta is the ICRC for id. udpPayloadLen includes BTH and ICRC. It is for packets that
 // are numbered after Seal, as with UDP segmentation offload.
 func IDDelta(id uint16, udpPayloadLen int) uint32 {
-	return uint32(forward.shift(poly(bits.ReverseBytes16(id)), idDistance(udpPayloadLen)))
+	register := bits.ReverseBytes16(id) // its low bits are the first byte
+	return uint32(forward.shift(poly(register), idDistance(udpPayloadLen)))
 }
 
 // idDistance is the number of bytes that the CRC covers from the IPv4 identification on.
