@@ -157,7 +157,7 @@ func (e *exitInfo) classifySignal() (State, string) {
 	case e.stopping && (sig == syscall.SIGTERM || sig == syscall.SIGKILL):
 		return Stopped, "stopped with its group"
 	case sig == syscall.SIGKILL:
-		return Crashed, "ended by a SIGKILL that the launcher did not send: out of memory, killed by hand, or started on a thread that has ended (see Spec.Start)"
+		return Crashed, "ended by SIGKILL, which the launcher did not send: out of memory, killed by hand, or started on a thread that has ended (see Spec.Start)"
 	default:
 		return Crashed, fmt.Sprintf("ended by %s", signalName(sig))
 	}

@@ -39,7 +39,7 @@ func (d *device) applyQdisc() error {
 		return err
 	}
 	err := h.QdiscAdd(q)
-	d.countsDrops = err == nil && !d.qdisc.blackhole // a cable that is down drops in no queue
+	d.countsDrops = err == nil && !d.qdisc.blackhole // drops of a blackhole are not kept
 	if errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("this kernel has no queue of the kind %s (its module is sch_%[1]s; kernels for virtual machines often lack it): use a user-space cable instead", q.Type())
 	}
