@@ -174,7 +174,7 @@ func (p *plan) planCables() error {
 				p.pairs = append(p.pairs, [2]*device{c.halves[side], c.ends[side]})
 			}
 		} else {
-			p.pairs = append(p.pairs, [2]*device{c.ends[1], c.ends[0]}) // B is the switch of a host
+			p.pairs = append(p.pairs, [2]*device{c.ends[1], c.ends[0]}) // the side of the switch creates the pair
 		}
 	}
 	return nil
