@@ -60,7 +60,7 @@ var _ = Describe("a rank of a scenario", func() {
 	})
 
 	for sig, message := range map[syscall.Signal]string{
-		syscall.SIGKILL: "ended by SIGKILL, not from here",
+		syscall.SIGKILL: "ended by SIGKILL, which the launcher did not send",
 		syscall.SIGSEGV: "SIGSEGV: segmentation violation",
 	} {
 		It(fmt.Sprintf("that is ended by %v is reported, with the operations of the other ranks", sig), func() {

@@ -52,7 +52,7 @@ func (m *member) acceptJoin() error {
 	case err != nil:
 		return io.EOF // the rank has disconnected
 	}
-	m.setHandlingFrame(true)
+	m.setHandlingFrame(true) // before joined is set, which starts the heartbeats
 	m.g.mu.Lock()
 	m.joined, m.isGoProgram = true, h.Go != ""
 	m.g.mu.Unlock()
@@ -80,7 +80,8 @@ func (m *member) isFrozen() bool {
 	return m.frozen
 }
 
-// handleFrame handles a frame of the rank after its hello.
+// handleFrame handles a frame of the rank after its hello. Serve has rejected kinds that are not in
+// rankLimits.
 func (m *member) handleFrame(f control.Frame) error {
 	g := m.g
 	m.setHandlingFrame(true)
@@ -107,7 +108,7 @@ func (m *member) handleFrame(f control.Frame) error {
 		if m.outcome.Report != nil {
 			return fmt.Errorf("%w: a second report", control.ErrProtocol)
 		}
-		m.outcome.Report = append([]byte{}, f.Body...) // not nil even if empty
+		m.outcome.Report = append([]byte{}, f.Body...) // copied so that an empty report is not nil
 	case control.Reply:
 		return m.calls.Reply(f)
 	}

@@ -153,7 +153,10 @@ func (c *Conn) Close(reason error) error {
 	// Unblock the writer if the launcher does not read.
 	_ = c.file.SetWriteDeadline(time.Now())
 	<-c.flushed
-	if err = cmp.Or(c.file.Close(), err); err != nil {
+	if closeErr := c.file.Close(); closeErr != nil {
+		err = closeErr
+	}
+	if err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
 	return nil

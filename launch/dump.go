@@ -87,7 +87,8 @@ func (g *Group) SendCommand(ctx context.Context, rank int, text string) error {
 	return nil
 }
 
-// request sends f, a request for a dump or a command, to the rank, and returns the reply.
+// request sends f, a request for a dump or a command, to the rank, and returns the reply. It sends
+// no dump request to a frozen or failed rank, which would probably not reply.
 func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	g := m.g
 	reply := make(chan string, 1)
@@ -135,7 +136,8 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 
 // captureState saves the state dump d of a rank, or its state in /proc if d is empty, before the
 // rank is stopped. If needStacks is set, or the rank failed or did not reply in time, it also sends
-// SIGQUIT, on which a Go program prints its goroutines and exits.
+// SIGQUIT, on which a Go program prints its goroutines and exits; but not to other programs, a
+// frozen rank, or one that has called Close or written d itself.
 func (m *member) captureState(d dump, needStacks bool) {
 	if m.proc.exited() {
 		return
@@ -149,8 +151,8 @@ func (m *member) captureState(d dump, needStacks bool) {
 	m.stopping = true
 	m.outcome.StateDump = d.text
 	needStacks = needStacks || d.timedOut || m.failState != ""
-	printsStacks := (m.isGoProgram || isGo) && !m.frozen && !m.byeReceived // byeReceived: it has called Close
-	quit := needStacks && printsStacks && !d.fromRank                      // a rank's own dump suffices
+	printsStacks := (m.isGoProgram || isGo) && !m.frozen && !m.byeReceived
+	quit := needStacks && printsStacks && !d.fromRank
 	if quit {
 		m.sigquitOffset = m.stderr.snapshot().Bytes
 	}

@@ -206,7 +206,7 @@ func (c *Conn) OnCommand(f func(string) error) {
 // queueCommand queues a command for runCommands, or replies that the queue is full. c.mu is held.
 func (c *Conn) queueCommand(f control.Frame) {
 	if c.closing {
-		return
+		return // SendCommand fails when the launcher receives the Close
 	}
 	select {
 	case c.requests.commands <- f:

@@ -42,10 +42,10 @@ func guardMain(groupID string, in io.Reader) {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	groups := map[int]bool{}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		text := lines.Text()
-		sign, digits := text[:min(1, len(text))], strings.TrimLeft(text, "+-")
-		if pid, err := strconv.Atoi(digits); err == nil && pid > 1 {
-			groups[pid] = sign == "+"
+		digits, started := strings.CutPrefix(lines.Text(), "+")
+		digits = strings.TrimPrefix(digits, "-")
+		if pid, err := strconv.Atoi(digits); err == nil && pid > 1 { // kill(-1) would kill all processes
+			groups[pid] = started
 		}
 	}
 	for pid, alive := range groups {
@@ -97,7 +97,7 @@ func (g *guard) write(format string, pid int) {
 	_, _ = fmt.Fprintf(g.pipe, format, pid)
 }
 
-// stop kills the remaining processes of the group, and the guard.
+// stop kills the remaining processes of all ranks, and the guard.
 func (g *guard) stop() {
 	killStrays(g.groupID, anyRank)
 	_ = g.cmd.Process.Kill()

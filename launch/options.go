@@ -82,7 +82,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.LogLimit < 0:
 		return o, fmt.Errorf("LogLimit is negative: %d", o.LogLimit)
 	case o.MaxMessage < 0 || o.MaxMessage > maxFrame || o.MaxReport < 0 || o.MaxReport > maxFrame:
-		return o, fmt.Errorf("MaxMessage %d and MaxReport %d must be at most %d", o.MaxMessage, o.MaxReport, maxFrame)
+		return o, fmt.Errorf("MaxMessage %d and MaxReport %d must not be negative and must be at most %d", o.MaxMessage, o.MaxReport, maxFrame)
 	}
 	if o.LogDir != "" {
 		if st, err := os.Stat(o.LogDir); err != nil {

@@ -83,8 +83,8 @@ func rankName(rank int, host string) string {
 }
 
 // ExitStatus returns the exit code of a group: that of the first rank that failed by itself, or
-// else of the last that was stopped. As in a shell, a signal counts as 128 plus its number. It
-// calls failed for every rank that failed by itself.
+// else of the last that was stopped. As in a shell, a signal counts as 128 plus its number. A
+// failed rank that exited with 0 counts as 1. It calls failed for every rank that failed by itself.
 func ExitStatus(outcomes []Outcome, failed func(*Outcome)) (code int) {
 	stopped := 0
 	for i := range outcomes {
@@ -157,7 +157,7 @@ func (e *exitInfo) classifySignal() (State, string) {
 	case e.stopping && (sig == syscall.SIGTERM || sig == syscall.SIGKILL):
 		return Stopped, "stopped with its group"
 	case sig == syscall.SIGKILL:
-		return Crashed, "ended by SIGKILL, not from here: out of memory, killed by hand, or started on a thread that has ended (see Spec.Start)"
+		return Crashed, "ended by SIGKILL, which the launcher did not send: out of memory, killed by hand, or started on a thread that has ended (see Spec.Start)"
 	default:
 		return Crashed, fmt.Sprintf("ended by %s", signalName(sig))
 	}

@@ -125,10 +125,11 @@ func (r *outputReader) splitLines(b []byte) []string {
 		n = min(n, maxLine-len(r.partial))
 		r.partial = append(r.partial, b[:n]...)
 		b = b[n:]
-		if hasNewline && len(b) > 0 && b[0] == '\n' {
+		switch {
+		case hasNewline && b[0] == '\n':
 			b = b[1:]
-		} else if len(r.partial) < maxLine {
-			continue
+		case len(r.partial) < maxLine:
+			continue // b was the beginning of a line
 		}
 		lines = append(lines, r.finishLine())
 	}
@@ -197,7 +198,7 @@ func (r *outputReader) findPanic() string {
 	if r.panicLine != "" {
 		return r.panicLine
 	}
-	for l := range strings.Lines(string(r.tail.bytes())) {
+	for l := range strings.Lines(string(r.tail.bytes())) { // lines beyond the limit are not split
 		if isPanicLine(l) {
 			return strings.TrimSpace(l)
 		}

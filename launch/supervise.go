@@ -92,22 +92,22 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 	var state State
 	var why string
 	switch {
-	case m.failState != "" || m.stopping || m.frozen || m.killed:
+	case m.failState != "" || m.stopping || m.frozen || m.killed: // it has no timeouts
 	case m.disconnected:
-		if elapsed := now.Sub(hb.disconnectedAt); elapsed > g.opts.HangTimeout && !m.proc.exited() {
+		elapsed := now.Sub(hb.disconnectedAt)
+		switch {
+		case elapsed <= g.opts.HangTimeout || m.proc.exited():
+		case !m.joined && g.opts.Join == JoinOptional: // such a program may close the channel
+		case m.byeReceived:
 			state, why = Hung, fmt.Sprintf("called Close and did not exit for %v", elapsed.Round(time.Millisecond))
-			if !m.byeReceived {
-				state, why = Failed, fmt.Sprintf("closed its control channel without Close and did not exit for %v", elapsed.Round(time.Millisecond))
-			}
-			if !m.joined && g.opts.Join == JoinOptional {
-				state = "" // a program that does not join may close the channel
-			}
+		default:
+			state, why = Failed, fmt.Sprintf("closed its control channel without Close and did not exit for %v", elapsed.Round(time.Millisecond))
 		}
 	case !m.joined:
 		if g.opts.Join == JoinRequired && now.Sub(hb.joinStart) > g.opts.JoinTimeout {
 			state, why = Failed, fmt.Sprintf("did not join within %v: does the program call Join?", g.opts.JoinTimeout)
 		}
-	case g.opts.Heartbeat <= 0 || hb.handlingFrame:
+	case g.opts.Heartbeat <= 0 || hb.handlingFrame: // it cannot be silent
 	case now.Sub(hb.lastHeard) > g.opts.HangTimeout:
 		state, why = Hung, fmt.Sprintf("did not answer heartbeats for %v", now.Sub(hb.lastHeard).Round(time.Millisecond))
 	case !hb.pending:

@@ -1,7 +1,6 @@
 package netns
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,8 +23,9 @@ type batch struct {
 	err     error // of requests that add has sent
 }
 
-// maxBatchBytes is well below the default size of a socket buffer.
-const maxBatchBytes = 64 << 10
+// sendThreshold is the number of buffered bytes above which add sends them. With one more request
+// they are still far fewer than a socket buffer of the default size takes.
+const sendThreshold = 32 << 10
 
 // newBatch opens a socket in the network namespace of the calling thread.
 func newBatch() (*batch, error) {
@@ -48,7 +48,7 @@ func newBatch() (*batch, error) {
 
 func (b *batch) close() { unix.Close(b.fd) }
 
-// add appends a request, and sends all requests if there are many. The next flush returns their
+// add appends a request, and sends all requests above sendThreshold. The next flush returns their
 // error; until then add ignores further requests. action completes "cannot …" in an error.
 func (b *batch) add(req *nl.NetlinkRequest, action string) {
 	if b.err != nil {
@@ -62,7 +62,7 @@ func (b *batch) add(req *nl.NetlinkRequest, action string) {
 		b.buf = append(b.buf, 0)
 	}
 	b.actions = append(b.actions, action)
-	if len(b.buf) > maxBatchBytes/2 {
+	if len(b.buf) > sendThreshold {
 		b.err = b.send()
 	}
 }
@@ -70,9 +70,11 @@ func (b *batch) add(req *nl.NetlinkRequest, action string) {
 // flush sends the remaining requests and returns the first error of the kernel since the last
 // flush, with the action that failed.
 func (b *batch) flush() error {
-	err := cmp.Or(b.err, b.send())
-	b.err = nil
-	return err
+	if err := b.err; err != nil { // add has buffered no request since
+		b.err = nil
+		return err
+	}
+	return b.send()
 }
 
 // send sends the requests and reads the answers.
@@ -113,11 +115,13 @@ func (b *batch) readAcks(first uint32, actions []string) error {
 			if nlmsgType := binary.NativeEndian.Uint16(msg[4:]); nlmsgType != unix.NLMSG_ERROR {
 				continue
 			}
-			i := binary.NativeEndian.Uint32(msg[8:]) - first // by nlmsg_seq
+			// The index of the request, by nlmsg_seq. It is too large in a late answer to
+			// an earlier batch, because it wraps around.
+			i, last := int(binary.NativeEndian.Uint32(msg[8:])-first), len(actions)-1
 			if err := ackError(msg); err != nil {
-				errs = append(errs, fmt.Errorf("cannot %s: %w", actions[min(int(i), len(actions)-1)], err))
+				errs = append(errs, fmt.Errorf("cannot %s: %w", actions[min(i, last)], err))
 			}
-			if int(i) == len(actions)-1 {
+			if i == last {
 				return firstError(errs)
 			}
 		}
@@ -136,6 +140,7 @@ func ackError(msg []byte) error {
 		return nil
 	}
 	err := error(unix.Errno(-code))
+	// The attributes with the text follow the code and the header of the request.
 	if len(body) < 4+unix.SizeofNlMsghdr || binary.NativeEndian.Uint16(msg[6:])&unix.NLM_F_ACK_TLVS == 0 {
 		return err
 	}

@@ -212,7 +212,7 @@ func (s *namespace) waitLocalRoutes() error {
 // carrier, and drops packets to it until then.
 func WaitLocalRoute(h *netlink.Handle, a netip.Addr) error {
 	return poll(fmt.Sprintf("there is no local route to %v", a), func() (bool, error) {
-		routes, err := h.RouteGet(a.AsSlice())
+		routes, err := h.RouteGet(a.AsSlice()) // fails while there is no route at all
 		return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 	})
 }

@@ -76,7 +76,8 @@ func (f *Fabric) Close() error {
 	return errors.Join(errs...)
 }
 
-// reroute updates the routes of routed switches for the cables that are up.
+// reroute updates the routes of routed switches for the cables that are up. It changes only routes
+// that differ from f.routes, those in the kernel, and deletes a route that has no next hop left.
 func (f *Fabric) reroute() error {
 	want := f.plan.routerRoutes()
 	for name, routes := range want {

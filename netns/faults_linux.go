@@ -8,8 +8,8 @@ import (
 )
 
 // SetLink sets the cable at a port down or up, in both directions, and routed switches reroute at
-// once. A host loses its carrier but not its addresses and routes; if both ends are hosts, packets
-// are dropped without a loss of carrier.
+// once. A host loses its carrier but not its addresses and routes; between two hosts or two routed
+// switches, packets are dropped without a loss of carrier.
 //
 // On a user-space cable its interfaces in the core namespace go down too: a
 // packet socket of the program that forwards its frames returns ENETDOWN once.

@@ -44,8 +44,8 @@ func startProgram(args []string) (pid int, err error) {
 	if len(args) < 3 {
 		return 0, errors.New("there is no program to run")
 	}
-	// The parent may have died before Pdeathsig was set. getppid returns 0: the
-	// parent is outside of this PID namespace.
+	// The parent may have died before Pdeathsig was set. It is outside of this PID namespace,
+	// where getppid returns 0; its process ID is still in the /proc of the outer namespace.
 	if parent := statusField("PPid"); parent != args[0] {
 		return 0, fmt.Errorf("the parent process %s is gone", args[0])
 	}
@@ -53,7 +53,7 @@ func startProgram(args []string) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	mountProc()
+	mountProc() // hides the outer /proc
 	pid, err = syscall.ForkExec(args[1], args[2:], &syscall.ProcAttr{
 		Env:   append(os.Environ(), unsharedEnv+"=1"),
 		Files: []uintptr{0, 1, 2}, // other inherited descriptors stay open

@@ -20,7 +20,7 @@ const (
 // initialFlags returns the flags of a new device, and the mask of flags to change. With
 // NOARP the kernel does no duplicate address detection and joins no multicast group, so
 // it sends nothing when the device comes up, until enableARP. Without MULTICAST a router
-// port sends no router announcements.
+// port does not join the all-routers group, which would send MLD reports.
 func (d *device) initialFlags() (flags, change uint32) {
 	change = unix.IFF_NOARP
 	if d.namespace.routed {
@@ -204,8 +204,9 @@ func (b *batch) deleteRoute(dst netip.Prefix) {
 // addBlackholeRoutes makes a router drop packets without a route silently,
 // instead of sending ICMP errors.
 func (b *batch) addBlackholeRoutes() {
-	for _, all := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
-		b.add(routeRequest(unix.RTM_NEWROUTE, replace, unix.RTN_BLACKHOLE, netip.PrefixFrom(all, 0)), "set a last route")
+	for _, unspecified := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		dst := netip.PrefixFrom(unspecified, 0)
+		b.add(routeRequest(unix.RTM_NEWROUTE, replace, unix.RTN_BLACKHOLE, dst), fmt.Sprintf("add the blackhole route to %v", dst))
 	}
 }
 

@@ -44,6 +44,7 @@ func (p *plan) addressedDevice(port topology.Port) *device {
 // macsBehind lists the MAC addresses that a bridge, sender, reaches over its cable to port. The
 // bridge's own address is not among them.
 func (p *plan) macsBehind(port topology.Port, sender *device) []net.HardwareAddr {
+	// A bridge of an unrouted switch has no address; d is sender if the cable is a loop.
 	if d := p.addressedDevice(port); len(d.addrs) > 0 && d != sender {
 		macs := []net.HardwareAddr{d.mac}
 		if d.bridge {
@@ -77,8 +78,8 @@ func (p *plan) bridged(a, b topology.Port) bool {
 	return ok && (!sw.Routed || slices.Equal(a.Addrs, b.Addrs))
 }
 
-// hostRoutes plans a route from each host to each subnet of its rails through
-// the gateways. A default route could not separate the rails.
+// hostRoutes plans a route from each NIC through its gateways to each subnet of its rail but its
+// own. A default route could not separate the rails.
 func (p *plan) hostRoutes() {
 	subnets := p.subnets()
 	for _, h := range p.t.Hosts {
@@ -86,9 +87,9 @@ func (p *plan) hostRoutes() {
 		for _, n := range h.NICs {
 			d := p.ports[topology.Port{Node: h.Name, NIC: n.Name}.String()]
 			for _, dst := range subnets[n.Rail] {
-				own := slices.ContainsFunc(n.Addrs, func(a netip.Prefix) bool { return a.Masked() == dst })
+				connected := slices.ContainsFunc(n.Addrs, func(a netip.Prefix) bool { return a.Masked() == dst })
 				for _, g := range n.Gateways {
-					if !own && g.Is4() == dst.Addr().Is4() {
+					if !connected && g.Is4() == dst.Addr().Is4() {
 						s.routes[dst] = append(s.routes[dst], hop{g, d})
 					}
 				}
@@ -114,7 +115,8 @@ func (p *plan) subnets() map[int][]netip.Prefix {
 	return all
 }
 
-// routerRoutes returns the routes of routed switches over the cables that are up.
+// routerRoutes returns the routes of routed switches over the cables that are up. A subnet that a
+// switch cannot reach has no hops.
 func (p *plan) routerRoutes() map[string]map[netip.Prefix][]hop {
 	down := map[string]bool{} // by the first port of a cable
 	for _, c := range p.cables {

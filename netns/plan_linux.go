@@ -20,9 +20,9 @@ type plan struct {
 	namespaces    []*namespace
 	nodes         map[string]*namespace // of hosts and routed switches
 	core          *namespace            // nil if empty
-	pairs         [][2]*device
-	cables        []*cable       // in the order of t.Cables
-	portsWithAddr map[string]int // number of ports by bridgeKey
+	pairs         [][2]*device          // veth pairs; the namespace of the first device creates both
+	cables        []*cable              // in the order of t.Cables
+	portsWithAddr map[string]int        // number of ports by bridgeKey
 	ports         map[string]*device
 	userPorts     map[string][]UserPort
 	// ifindexes counts interfaces: indexes are unique across namespaces. If both ends of a veth
@@ -168,12 +168,13 @@ func (p *plan) planCables() error {
 		}
 		if c.user && !atUserSwitch { // user space connects the halves, which are in the core
 			for side, suffix := range []string{"a", "b"} {
+				// Locally administered, and unique by cable and side.
 				mac := append(net.HardwareAddr{0x02, 0xfc, byte(i >> 16), byte(i >> 8), byte(i)}, byte(side))
 				c.halves[side] = p.coreNamespace().newDevice(fmt.Sprintf("c%d%s", i, suffix), mac, mtu)
 				p.pairs = append(p.pairs, [2]*device{c.halves[side], c.ends[side]})
 			}
 		} else {
-			p.pairs = append(p.pairs, [2]*device{c.ends[1], c.ends[0]})
+			p.pairs = append(p.pairs, [2]*device{c.ends[1], c.ends[0]}) // the side of the switch creates the pair
 		}
 	}
 	return nil
@@ -227,11 +228,11 @@ func (p *plan) planPort(port, far topology.Port, mtu int) *device {
 	case !s.routed:
 		d.addrs = p.t.AddrsOf(port)
 	case p.nodes[far.Node] != nil && p.nodes[far.Node].routed && p.portsWithAddr[bridgeKey(port)] == 1:
-		// The far end is a router: the port has the address.
+		// The far end is a router, and no other port shares the address: the port itself has it.
 		d.addrs = port.Addrs
 	default:
-		// Hosts: a bridge has the address, even with one port, so that setting
-		// the port down does not remove the address.
+		// The far end is a host or an unrouted switch, or several ports share the address: a
+		// bridge has it. Setting a port of the bridge down does not remove the address.
 		d.setMaster(s.bridgeFor(port, d.mac))
 	}
 	return d
@@ -253,10 +254,11 @@ func (s *namespace) bridgeFor(port topology.Port, mac net.HardwareAddr) *device 
 	return s.bridges[key]
 }
 
-// bridgeKey identifies the ports of a routed switch that share a bridge.
+// bridgeKey identifies the ports of a routed switch that share a bridge: those with the same first
+// address.
 func bridgeKey(port topology.Port) string {
 	if len(port.Addrs) == 0 {
-		return port.Node
+		return port.Node // a host or an unrouted switch, for which no key is looked up
 	}
 	return port.Node + " " + port.Addrs[0].String()
 }

@@ -113,7 +113,7 @@ func probeSoftRDMA(module, kind string) Capability {
 	case !loaded(module):
 		c.State, c.Reason = Limited, "the module is there, but not loaded"
 	case !privileged() || !inInitialUserNamespace():
-		c.State, c.Reason, c.Cure = Limited, "the kernel lets real root only make such devices", "run as root"
+		c.State, c.Reason, c.Cure = Limited, "only real root may create such devices", "run as root"
 	default:
 		c.Cure = ""
 	}
@@ -168,7 +168,7 @@ func probeSysctlMin(name, use, sysctl string, want int) Capability {
 	return c
 }
 
-// probeDescriptors reports the limit of open files.
+// probeDescriptors reports the hard limit of open files, to which Go programs raise the soft limit.
 func probeDescriptors() Capability {
 	c := Capability{Name: "descriptors", For: "large fabrics: each host takes some ten", State: Yes}
 	var lim unix.Rlimit

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -38,7 +39,7 @@ func (d *device) applyQdisc() error {
 		return err
 	}
 	err := h.QdiscAdd(q)
-	d.countsDrops = err == nil && !d.qdisc.blackhole
+	d.countsDrops = err == nil && !d.qdisc.blackhole // drops of a blackhole are not kept
 	if errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("this kernel has no queue of the kind %s (its module is sch_%[1]s; kernels for virtual machines often lack it): use a user-space cable instead", q.Type())
 	}
@@ -77,18 +78,19 @@ func (d *device) qdiscDrops() (n uint64, err error) {
 
 // asTBF returns a token bucket filter with a burst of two milliseconds of the rate, but at least
 // four frames: enough for the kernel's timers, small enough for a steady flow. By default its queue
-// holds 20 ms of the rate, but at least 16 frames.
+// holds 20 ms of the rate, but at least 16 frames, in addition to the burst.
 func (q qdisc) asTBF(attrs netlink.QdiscAttrs, mtu int) *netlink.Tbf {
-	rate := max(q.rateBps/8, 1)
-	burst := max(rate/500, 4*uint64(mtu+64))
+	rate := max(q.rateBps/8, 1) // in bytes per second
+	frame := uint64(mtu + 64)   // with ample room for the headers of the link layer
+	burst := max(rate/500, 4*frame)
 	limit := uint64(q.limitBytes)
 	if limit == 0 {
-		limit = max(rate/50, 16*uint64(mtu+64))
+		limit = max(rate/50, 16*frame)
 	}
 	return &netlink.Tbf{
 		QdiscAttrs: attrs,
 		Rate:       rate,
-		Limit:      uint32(min(limit+burst, 1<<30)),
+		Limit:      uint32(min(limit+burst, 1<<30)), // the field has 32 bits
 		Buffer:     ticks(time.Duration(float64(burst) / float64(rate) * float64(time.Second))),
 	}
 }
@@ -106,15 +108,12 @@ func (q qdisc) asNetem(attrs netlink.QdiscAttrs) *netlink.Netem {
 		QdiscAttrs:  attrs,
 		Latency:     ticks(s.Delay),
 		Jitter:      ticks(s.Jitter),
-		Limit:       10_000,
+		Limit:       cmp.Or(s.LimitPackets, 10_000),
 		Loss:        probability(s.LossPPM),
 		Duplicate:   probability(s.DuplicatePPM),
 		ReorderProb: probability(s.ReorderPPM),
 		CorruptProb: probability(s.CorruptPPM),
 		Rate64:      q.rateBps / 8,
-	}
-	if s.LimitPackets != 0 {
-		n.Limit = s.LimitPackets
 	}
 	if s.ReorderPPM != 0 {
 		n.Gap = 1 // without a gap the kernel ignores ReorderProb

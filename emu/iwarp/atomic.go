@@ -13,7 +13,8 @@ import (
 const atomicLen = 8
 
 // sendAtomic builds the Atomic Request of r, a single segment, and reports false if r fails
-// locally. The MSN also serves as the request identifier.
+// locally. The MSN also serves as the request identifier. A FetchAdd has a CompareMask of all ones,
+// as RFC 7306 demands.
 func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0:
@@ -39,7 +40,7 @@ func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
 // read or atomic of the peer waits for its response.
 func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 	p := s.enqueue(a)
-	if p == nil {
+	if p == nil { // more than the IRD: the stream has ended
 		return
 	}
 	p.atomic = true
@@ -57,20 +58,20 @@ func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 func (s *Stream) executeAtomic(p *peerRequest) {
 	req := &p.req
 	if req.Op != wire.AtomicFetchAdd && req.Op != wire.AtomicCompareSwap {
-		s.refuseRead(wire.TermOpOpcode, p)
+		s.refuseRequest(wire.TermOpOpcode, p)
 		return
 	}
-	if req.TO%atomicLen != 0 {
-		s.refuseRead(wire.TermOpStream, p)
+	if req.TO%atomicLen != 0 { // RFC 7306, section 5.1: a catastrophic error of the stream
+		s.refuseRequest(wire.TermOpStream, p)
 		return
 	}
 	mem, at, err := s.resolveRemote(req.STag, req.TO, atomicLen, verbs.AccessRemoteAtomic)
 	if err != nil {
-		s.refuseRead(readTermError(err, req.TO, atomicLen), p)
+		s.refuseRequest(readTermError(err, req.TO, atomicLen), p)
 		return
 	}
 	if p.orig, err = s.ep.Layer.atomics.update(mem, at, req); err != nil {
-		s.refuseRead(wire.TermRDMAPLocal, p)
+		s.refuseRequest(wire.TermRDMAPLocal, p)
 	}
 }
 
@@ -81,7 +82,7 @@ func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	if _, err := h.Parse(msg); err != nil {
 		panic("iwarp: an Atomic Response of the right length does not parse")
 	}
-	r := s.oldestRead
+	r := s.oldestOutstanding
 	switch {
 	case r == nil || r.Op == verbs.OpRDMARead:
 		s.refuseResponse(wire.TermOpOpcode, a)

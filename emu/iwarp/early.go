@@ -27,18 +27,18 @@ func (s *Stream) PlaceUnchecked(segment []byte) {
 	if a.body, err = a.hdr.Parse(segment); err != nil || s.state != open || !a.hdr.Control.Consistent() {
 		return
 	}
-	mem := s.ep.Layer.NIC
+	nic := s.ep.Layer.NIC
 	switch info, _ := a.hdr.Control.Opcode.Info(); {
-	case a.hdr.Control.Opcode == wire.OpReadResponse && s.oldestRead != nil && s.oldestRead.Op == verbs.OpRDMARead:
-		if off, _, ok := s.sinkOffset(s.oldestRead, &a); ok && uint32(len(a.body)) <= s.oldestRead.Length-off {
-			_ = mem.Scatter(s.oldestRead.SGL, s.ep.PD, off, a.body) // the stream fails in any case
+	case a.hdr.Control.Opcode == wire.OpReadResponse && s.oldestOutstanding != nil && s.oldestOutstanding.Op == verbs.OpRDMARead:
+		if off, _, ok := s.sinkOffset(s.oldestOutstanding, &a); ok && uint32(len(a.body)) <= s.oldestOutstanding.Length-off {
+			_ = nic.Scatter(s.oldestOutstanding.SGL, s.ep.PD, off, a.body) // the stream fails in any case
 		}
 	case info.Class.Has(wire.HasPayload|wire.ConsumesRecv) && a.hdr.Untagged.MO == s.recvLen:
 		if s.recv == nil {
 			s.recv = s.owner.NextReceive()
 		}
 		if s.recv != nil && uint32(len(a.body)) <= s.recv.Length-s.recvLen {
-			_ = mem.Scatter(s.recv.SGL, s.recv.PD, s.recvLen, a.body)
+			_ = nic.Scatter(s.recv.SGL, s.recv.PD, s.recvLen, a.body)
 		}
 	default:
 		s.PlaceEarly(segment)

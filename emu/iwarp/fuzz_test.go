@@ -115,7 +115,7 @@ func (f *fuzzRig) segment(c *script) []byte {
 	g.ReadRequest = wire.ReadRequest{SinkSTag: 7, SinkTO: 8, Size: uint32(c.next()) * 3, SrcSTag: wire.STag(stag), SrcTO: addr}
 	g.AtomicRequest = wire.AtomicRequest{Op: wire.AtomicOp(c.next() & 3), STag: wire.STag(stag), TO: addr, AddSwap: uint64(c.next())}
 	g.AtomicResponse.RequestID = uint32(c.next())
-	if r := f.stream.oldestRead; r != nil && variant&32 == 0 {
+	if r := f.stream.oldestOutstanding; r != nil && variant&32 == 0 {
 		st, to := sink(r)
 		if op == wire.OpReadResponse {
 			g.Tagged = wire.Tagged{STag: st, TO: to + uint64(r.received)}

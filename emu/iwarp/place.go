@@ -67,7 +67,7 @@ func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool)
 	if e == wire.TermProtWrap && policy.Terminate.WrapIsLocal {
 		s.endSilently(ByPeer, e)
 	} else {
-		s.refuseRead(e, p)
+		s.refuseRequest(e, p)
 	}
 	return nil, 0, false
 }

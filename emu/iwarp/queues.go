@@ -127,7 +127,7 @@ func (q *Queues) CheckLengths(wr *verbs.SendWR, maxMessage uint64, window *nic.W
 		return invalid("message of %d bytes, limit %d", length, maxMessage)
 	case wr.Opcode == verbs.OpSendImm && length > 0:
 		return q.OpError("post_send", verbs.ErrNotSupported, "%v with a payload: iWARP sends immediate data as a message of its own, "+
-			"behind a write or alone", wr.Opcode)
+			"after a write or alone", wr.Opcode)
 	case wr.Opcode == verbs.OpBindMW && window == nil:
 		return invalid("bind without a window")
 	}

@@ -43,8 +43,8 @@ func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 	g.Header = s.untagged(g.Header, op, wire.QueueReadRequest)
 	r.stage = requested
 	s.outstanding++
-	if s.oldestRead == nil {
-		s.oldestRead = r
+	if s.oldestOutstanding == nil {
+		s.oldestOutstanding = r
 	}
 	s.advanceRequest(r)
 }
@@ -52,7 +52,7 @@ func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 // receiveReadResponse places a segment of a Read Response, which must belong to the oldest
 // outstanding read. Policies imitate devices that check more or less than RFC 5040 requires.
 func (s *Stream) receiveReadResponse(a *rxSegment) {
-	r, policy := s.oldestRead, s.policy()
+	r, policy := s.oldestOutstanding, s.policy()
 	if r == nil || r.Op != verbs.OpRDMARead {
 		e := wire.TermOpOpcode
 		if policy.Terminate.UnexpectedIsLocal {
@@ -81,7 +81,7 @@ func (s *Stream) receiveReadResponse(a *rxSegment) {
 	}
 	if err := s.ep.Layer.NIC.Scatter(r.SGL, s.ep.PD, off, a.body); err != nil {
 		r.status = verbs.WCLocProtErr
-		s.refuse(wire.TermTaggedSTag, a)
+		s.refuse(wire.TermTaggedSTag, a) // memory of the sink is no longer valid
 		return
 	}
 	r.received += n
@@ -95,8 +95,8 @@ func (s *Stream) receiveReadResponse(a *rxSegment) {
 	s.completeResponse(r)
 }
 
-// sinkOffset returns the offset of a Read Response segment in the data sink of r, or the
-// Terminate error if it does not start there. Callers check its end.
+// sinkOffset returns the offset of a Read Response segment in the data sink of r, or the Terminate
+// error if the segment does not start in the sink. Callers check the segment's end.
 func (s *Stream) sinkOffset(r *Request, a *rxSegment) (uint32, wire.TermError, bool) {
 	stag, base := sink(r)
 	to, n := a.hdr.Tagged.TO, uint64(len(a.body))
@@ -105,7 +105,7 @@ func (s *Stream) sinkOffset(r *Request, a *rxSegment) (uint32, wire.TermError, b
 		return 0, wire.TermTaggedSTag, false
 	case wraps(to, n):
 		return 0, wire.TermTaggedWrap, false
-	case to-base >= uint64(r.Length):
+	case to-base >= uint64(r.Length): // also if to is less than base
 		return 0, wire.TermTaggedBounds, false
 	}
 	return uint32(to - base), wire.TermError{}, true
@@ -114,8 +114,8 @@ func (s *Stream) sinkOffset(r *Request, a *rxSegment) (uint32, wire.TermError, b
 // refuseResponse ends the stream for a response that does not match the oldest outstanding request,
 // or if there is none. The request fails with WCBadRespErr.
 func (s *Stream) refuseResponse(e wire.TermError, a *rxSegment) {
-	if s.oldestRead != nil {
-		s.oldestRead.status = verbs.WCBadRespErr
+	if s.oldestOutstanding != nil {
+		s.oldestOutstanding.status = verbs.WCBadRespErr
 	}
 	s.refuse(e, a)
 }
@@ -132,6 +132,6 @@ func (s *Stream) completeResponse(r *Request) {
 	if next == s.sending { // s.sending and later requests have not been sent
 		next = nil
 	}
-	s.oldestRead = next
+	s.oldestOutstanding = next
 	s.complete()
 }

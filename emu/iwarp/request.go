@@ -106,8 +106,8 @@ func (s *Stream) retire(status verbs.WCStatus) {
 const notSolicited = false // argument of Owner.Received
 
 // flush completes all requests in error, in the order of posting, and then the current receive with
-// status recv.
-func (s *Stream) flush(recv verbs.WCStatus) {
+// recvStatus.
+func (s *Stream) flush(recvStatus verbs.WCStatus) {
 	for s.first != nil {
 		status := s.first.status
 		if status == verbs.WCSuccess {
@@ -115,9 +115,9 @@ func (s *Stream) flush(recv verbs.WCStatus) {
 		}
 		s.retire(status)
 	}
-	s.oldestRead, s.outstanding = nil, 0
+	s.oldestOutstanding, s.outstanding = nil, 0
 	if r := s.recv; r != nil {
 		s.recv = nil
-		s.owner.Received(r, verbs.WC{Status: recv, Opcode: verbs.WCOpRecv}, notSolicited)
+		s.owner.Received(r, verbs.WC{Status: recvStatus, Opcode: verbs.WCOpRecv}, notSolicited)
 	}
 }

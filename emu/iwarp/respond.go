@@ -20,8 +20,8 @@ type peerRequest struct {
 }
 
 // enqueue appends a read or an atomic of the peer to the queue of those to answer. If the queue has
-// as many as the IRD allows, enqueue ends the stream and returns nil. Policies imitate devices with
-// a higher limit or another Terminate error.
+// as many as the IRD allows, enqueue ends the stream and returns nil. Policies imitate devices that
+// accept one more than the next power of two, or send another Terminate error.
 func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	limit := int(s.ird)
 	if s.policy().RoundUpIRD && s.ird > 0 {
@@ -45,7 +45,7 @@ func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 // receiveReadRequest queues a received Read Request, and starts its response if it is the first.
 func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 	p := s.enqueue(a)
-	if p == nil {
+	if p == nil { // more than the IRD: the stream has ended
 		return
 	}
 	if _, err := p.read.Parse(msg); err != nil {
@@ -127,7 +127,7 @@ func (s *Stream) appendReadSource(g *Segment, p *peerRequest, n uint32) bool {
 	end := len(g.Header)
 	g.Header = slices.Grow(g.Header, int(n))[:end+int(n)]
 	if mem.ReadAt(g.Header[end:], at) != nil {
-		s.refuseRead(wire.TermRDMAPLocal, p)
+		s.refuseRequest(wire.TermRDMAPLocal, p)
 		return false
 	}
 	return true

@@ -147,7 +147,7 @@ func (s *Stream) sendRequest(limit int, g *Segment) bool {
 		return s.sendAtomic(r, g)
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
 		if s.inProgress == requester && r.sent == r.Length {
-			s.sendImmediate(r, g) // all of the Write was sent; a Write without immediate has ended by then
+			s.sendImmediate(r, g) // only a Write with immediate data is still in progress
 			return true
 		}
 		return s.sendWrite(r, limit, g)
@@ -177,7 +177,7 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	n := min(limit-untaggedHeader, int(r.Length-r.sent))
 	last := r.sent+uint32(n) == r.Length
 	g.Header = u.Append(s.control(op, last).Append(g.Header))
-	if !s.payload(r, n, g) {
+	if !s.appendPayload(r, n, g) {
 		return false
 	}
 	r.msn = u.MSN
@@ -195,7 +195,7 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	last := r.sent+uint32(n) == r.Length
 	t := wire.Tagged{STag: wire.STag(r.Remote.RKey), TO: r.Remote.Addr + uint64(r.sent)}
 	g.Header = t.Append(s.control(wire.OpWrite, last).Append(g.Header))
-	if !s.payload(r, n, g) {
+	if !s.appendPayload(r, n, g) {
 		return false
 	}
 	if last && r.Op == verbs.OpRDMAWrite {
@@ -216,13 +216,14 @@ func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	s.markSent(r)
 }
 
-// payload appends the next n octets of r to g, and reports false if the memory of r is invalid. If
+// appendPayload appends the next n octets of r to g, and reports false if the memory of r is invalid. If
 // r has several segments, all of its memory is checked before the first.
-func (s *Stream) payload(r *Request, n int, g *Segment) bool {
+func (s *Stream) appendPayload(r *Request, n int, g *Segment) bool {
 	if r.Inline != nil {
 		g.Header = append(g.Header, r.Inline[r.sent:r.sent+uint32(n)]...)
 	} else {
-		if r.sent == 0 && uint32(n) < r.Length && !s.readable(r.SGL, r.Length) || !s.gather(g, r.SGL, r.sent, n) {
+		firstOfSeveral := r.sent == 0 && uint32(n) < r.Length
+		if firstOfSeveral && !s.readable(r.SGL, r.Length) || !s.gather(g, r.SGL, r.sent, n) {
 			s.failRequest(r, verbs.WCLocProtErr)
 			return false
 		}
@@ -266,7 +267,7 @@ func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
 	return u.Append(s.control(op, lastSegment).Append(b))
 }
 
-// ceilPow2 returns the smallest power of two that is at least n.
+// ceilPow2 returns the smallest power of two that is at least n, which is at most 1<<15.
 func ceilPow2(n uint16) uint16 {
 	p := uint16(1)
 	for p < n {

@@ -34,8 +34,8 @@ type Stream struct {
 // sendState is the state of requests and output.
 type sendState struct {
 	// The linked list of requests in posting order: first is the oldest, sending the first not
-	// output completely, last the newest, oldestRead the oldest that waits for a response.
-	first, sending, last, oldestRead *Request
+	// output completely, last the newest, oldestOutstanding the oldest that waits for a response.
+	first, sending, last, oldestOutstanding *Request
 
 	sendMSN          [queues]wire.MSN // MSN of the next message to send, by queue
 	segmentsOutput   uint32           // segments that Output returned
@@ -139,7 +139,7 @@ func (s *Stream) Receiving() bool {
 			}
 		}
 	}
-	return s.recv != nil || s.inWrite || s.oldestRead != nil && s.oldestRead.received > 0
+	return s.recv != nil || s.inWrite || s.oldestOutstanding != nil && s.oldestOutstanding.received > 0
 }
 
 // Ended returns the Terminate that ended the stream, or nil, and whether the peer sent it.

@@ -49,12 +49,12 @@ func (s *Stream) refuse(e wire.TermError, a *rxSegment) {
 }
 
 // refuseReceive ends the stream because of a received segment, and completes the current receive
-// with status recv. It sends a Terminate, without headers if a is nil; an invalid Terminate of the
+// with recvStatus. It sends a Terminate, without headers if a is nil; an invalid Terminate of the
 // peer is not answered. Policies change the segment length and the header flags of the Terminate.
-func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegment) {
+func (s *Stream) refuseReceive(recvStatus verbs.WCStatus, e wire.TermError, a *rxSegment) {
 	switch {
 	case a == nil:
-		s.endWithTerminate(ByPeer, &wire.Terminate{Error: e}, recv)
+		s.endWithTerminate(ByPeer, &wire.Terminate{Error: e}, recvStatus)
 		return
 	case a.hdr.Control.Opcode == wire.OpTerminate:
 		s.endSilently(ByPeer, e)
@@ -67,12 +67,12 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegme
 	if s.policy().Terminate.InvalidateFlag && e == wire.TermProtNoInvalidate {
 		t.HasRDMAP = true
 	}
-	s.endWithTerminate(ByPeer, t, recv)
+	s.endWithTerminate(ByPeer, t, recvStatus)
 }
 
-// refuseRead ends the stream because the response to a read or an atomic failed. The Terminate
+// refuseRequest ends the stream because the response to a read or an atomic failed. The Terminate
 // shows the unanswered remainder of a read, unless a policy changes its headers.
-func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
+func (s *Stream) refuseRequest(e wire.TermError, p *peerRequest) {
 	var h wire.Header
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
 		panic("iwarp: two octets do not make a control field")
@@ -117,25 +117,25 @@ func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 	s.flushAndNotify(cause, e, verbs.WCWRFlushErr)
 }
 
-// endWithTerminate ends the stream and completes all work in error, the current receive with status
-// recv. Output then returns the Terminate t, unless a message is partly sent and the policy
+// endWithTerminate ends the stream and completes all work in error, the current receive with
+// recvStatus. Output then returns the Terminate t, unless a message is partly sent and the policy
 // MidMessageSilent is set.
-func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
+func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recvStatus verbs.WCStatus) {
 	if s.policy().Terminate.MidMessageSilent && s.inProgress != noSource {
 		s.counters().SilentEnds++
 	} else {
 		t.Order = s.policy().Terminate.Order
 		s.term, s.state = t, terminating
 	}
-	s.flushAndNotify(cause, t.Error, recv)
+	s.flushAndNotify(cause, t.Error, recvStatus)
 }
 
 // flushAndNotify completes all work in error and calls the owner's Ended.
-func (s *Stream) flushAndNotify(cause Cause, e wire.TermError, recv verbs.WCStatus) {
+func (s *Stream) flushAndNotify(cause Cause, e wire.TermError, recvStatus verbs.WCStatus) {
 	if s.state == open {
 		s.state = ended
 	}
-	s.flush(recv)
+	s.flush(recvStatus)
 	s.owner.Ended(End{Cause: cause, Error: e, Terminate: s.state == terminating})
 }
 

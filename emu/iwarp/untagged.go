@@ -11,7 +11,7 @@ import (
 // AnyReadQueue it ignores the queue number and the message offset of a Read Request.
 func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	u := &a.hdr.Untagged
-	unchecked := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.policy().AnyReadQueue
+	unchecked := a.hdr.Control.Opcode == wire.OpReadRequest && s.policy().AnyReadQueue
 	switch {
 	case u.QN != info.Queue && !unchecked:
 		s.refuse(wire.TermUntaggedQN, a)
@@ -224,13 +224,12 @@ func (s *Stream) refuseOpcodeChange(a *rxSegment) {
 // receiveImmediate completes a receive with immediate data: the first four of its eight octets,
 // since verbs have only four. Directly after a Write it is the immediate data of that Write.
 func (s *Stream) receiveImmediate(a *rxSegment, info *wire.Info, msg []byte) {
-	followsWrite, wrote := s.afterWrite, s.writeLen
 	if !s.nextReceive(a) {
 		return
 	}
 	wc := verbs.WC{Opcode: verbs.WCOpRecv, Imm: binary.BigEndian.Uint32(msg), Flags: verbs.WCWithImm}
-	if followsWrite {
-		wc.Opcode, wc.ByteLen = verbs.WCOpRecvRDMAWithImm, wrote
+	if s.afterWrite {
+		wc.Opcode, wc.ByteLen = verbs.WCOpRecvRDMAWithImm, s.writeLen
 	}
 	s.counters().SendsReceived++
 	s.deliver(wc, info)

@@ -62,6 +62,7 @@ func (m *message) setFrame(b []byte, partial bool) {
 	m.iovs[0] = b[l.payload:]
 	// A frame with padding or a VLAN tag is not made part of a GSO packet.
 	m.canAppend = m.payload > 0 && !l.tagged && len(b) == end && m.canExtend()
+	// The IPv4 identification and the TCP sequence number of the next frame.
 	if !l.v6 {
 		m.id = binary.BigEndian.Uint16(b[l.l3+4:]) + 1
 	}
@@ -110,9 +111,9 @@ func (m *message) coalesce(b []byte) bool {
 	return true
 }
 
-// isNextFrame reports whether b follows m in its flow: the headers are equal except for lengths,
-// checksums and the TCP flags FIN, PSH and CWR, and the IPv4 identification and the TCP sequence
-// number are the next.
+// isNextFrame reports whether b follows m in its flow: the headers are equal except for lengths and
+// checksums, and the IPv4 identification and the TCP sequence number are the next. Of the TCP flags
+// b may have FIN and PSH, and only the first frame may have CWR. A frame with padding follows none.
 func (m *message) isNextFrame(b []byte) bool {
 	l, a := &m.layout, m.headers[:]
 	same := func(from, to int) bool { return bytes.Equal(a[from:to], b[from:to]) }

@@ -146,7 +146,7 @@ func (c *core) forEachFrame(k *packet, counters *Counters, do func(Frame)) {
 		c.stable = f
 		do(Frame{Bytes: f[:len(f):len(f)], ChecksumPartial: true})
 		if c.full() {
-			c.segmenter.restore() // before sending
+			c.segmenter.restore() // the headers of this frame cover payload that is sent now
 			c.flush()
 		}
 	}

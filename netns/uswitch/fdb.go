@@ -35,7 +35,7 @@ func newFDB(limit int) fdb {
 	return fdb{entries: make(map[macAddr]fdbEntry), maxLearnt: limit}
 }
 
-// addStatic adds an entry that is never replaced.
+// addStatic adds an entry that learn does not replace.
 func (t *fdb) addStatic(a net.HardwareAddr, port int) {
 	var b [8]byte
 	copy(b[2:], a)

@@ -1,6 +1,7 @@
 package uswitch
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -52,7 +53,7 @@ func (g *group) open() (err error) {
 	return nil
 }
 
-// add adds a descriptor to the epoll set. Its events have its index in descriptors as Fd.
+// add adds a descriptor to the epoll set. The field Fd of its events is its index in g.descriptors.
 func (g *group) add(fd, member, port int) error {
 	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(len(g.descriptors))}
 	g.descriptors = append(g.descriptors, descriptor{member, port})
@@ -157,7 +158,8 @@ func (g *group) runMember(m *member) {
 	}
 }
 
-// wait blocks until a port has frames, a switch is interrupted or the deadline has passed.
+// wait blocks until a port has frames, a switch is interrupted or the deadline has passed. It
+// returns the number of events in g.events.
 func (g *group) wait(deadline time.Time) (int, error) {
 	// Check without yielding the CPU first.
 	if n := epollNow(g.epoll, g.events); n > 0 {
@@ -199,8 +201,8 @@ func epollWait(epoll int, events []unix.EpollEvent, timeout *unix.Timespec) (int
 			ms = int(timeout.Nano() / int64(time.Millisecond))
 		}
 		k, err := unix.EpollWait(epoll, events, ms)
-		if err != nil {
-			return 0, unix.EINTR // makes the caller wait again
+		if errors.As(err, &errno) {
+			return 0, errno
 		}
 		return k, 0
 	}

@@ -92,13 +92,15 @@ func (r *receiver) unpack(i int, p *packet) {
 	p.vnet = parseVnet(r.vnet[i][:])
 	p.bytes = slot[tagRoom:end]
 	if tci, proto, ok := r.tag(i); ok && len(p.bytes) >= etherLen {
-		const start = tagRoom - 4
-		copy(slot[start:], slot[tagRoom:tagRoom+12])
-		binary.BigEndian.PutUint16(slot[start+12:], proto)
-		binary.BigEndian.PutUint16(slot[start+14:], tci)
+		const tagLen, addressesLen = 4, 12
+		const start = tagRoom - tagLen
+		copy(slot[start:], slot[tagRoom:tagRoom+addressesLen])
+		tag := slot[start+addressesLen:]
+		binary.BigEndian.PutUint16(tag, proto)
+		binary.BigEndian.PutUint16(tag[2:], tci)
 		p.bytes = slot[start:end]
-		p.vnet.csumStart += 4
-		p.vnet.headerLen += 4
+		p.vnet.csumStart += tagLen
+		p.vnet.headerLen += tagLen
 	}
 }
 

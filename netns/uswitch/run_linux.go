@@ -29,7 +29,8 @@ func Run(ctx context.Context, switches ...*Switch) error {
 	cancel := context.AfterFunc(ctx, func() {
 		for _, s := range switches {
 			s.mu.Lock()
-			if s.stop = true; !s.closed {
+			s.stop = true
+			if !s.closed {
 				s.interrupt()
 			}
 			s.mu.Unlock()

@@ -64,8 +64,8 @@ func (p *packet) completeChecksum() {
 	p.vnet.flags &^= vnetNeedsChecksum
 }
 
-// completeInnerChecksum computes the partial checksum of an inner header, as of a tunnel, so that
-// Frame.ChecksumPartial always means the outermost transport header.
+// completeInnerChecksum computes a partial checksum that is not that of an outermost UDP or TCP
+// header, such as one in a tunnel: Frame.ChecksumPartial always means the outermost header.
 func (p *packet) completeInnerChecksum() {
 	if !p.checksumPartial() {
 		return

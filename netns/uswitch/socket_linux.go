@@ -88,7 +88,7 @@ func (s *socket) setUp(bufferBytes int) error {
 func (s *socket) removed() bool {
 	name, err := unix.Getsockname(s.fd)
 	if err != nil {
-		return true
+		return true // no frame can be sent or received
 	}
 	ll, ok := name.(*unix.SockaddrLinklayer)
 	return !ok || ll.Ifindex != s.index

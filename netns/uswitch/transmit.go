@@ -10,7 +10,7 @@ func (c *core) transmit(p *port, f Frame) {
 		drops.TooBig++
 		return
 	}
-	if c.pending >= maxMessages { // in one call of a FrameHandler
+	if c.pending >= maxMessages { // one call of a FrameHandler has emitted too many
 		drops.QueueFull++
 		return
 	}
@@ -32,7 +32,9 @@ func (c *core) transmit(p *port, f Frame) {
 
 // transmitPacket queues a packet for a port as received. It may be a GSO packet of several frames.
 func (c *core) transmitPacket(p *port, k *packet) {
-	if n, longest, _ := k.frames(); !p.fits(k.bytes[:min(longest, len(k.bytes))]) {
+	n, longest, _ := k.frames()
+	// For fits, the beginning of the packet stands for its longest frame: it has the same VLAN tag.
+	if !p.fits(k.bytes[:min(longest, len(k.bytes))]) {
 		p.counters[Out].Drops.TooBig += uint64(n)
 		return
 	}

@@ -40,7 +40,7 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 		r.path = refs.AH.path
 	}
 	if wr.Opcode == verbs.OpBindMW {
-		r.KeepBind(wr, refs.Window, refs.Region, q.PD, q.QPN)
+		r.StoreBind(wr, refs.Window, refs.Region, q.PD, q.QPN)
 	}
 	q.pending.Push(slot)
 	q.queueOutput()

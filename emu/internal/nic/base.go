@@ -75,8 +75,8 @@ func (b *Base) CompletionEvents() int { return len(b.fired) }
 // NextCompletionEvent removes and returns the CQ of the oldest completion event.
 func (b *Base) NextCompletionEvent() (*CQ, bool) { return PopFront(&b.fired) }
 
-// PopFront removes and returns the first element of a slice, which keeps its memory; ok is false if
-// there is none.
+// PopFront removes and returns the first element of a slice, and moves the others forward, so that
+// the slice keeps its backing array. ok is false if the slice is empty.
 func PopFront[T any](s *[]T) (v T, ok bool) {
 	if len(*s) == 0 {
 		return v, false

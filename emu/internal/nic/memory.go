@@ -108,8 +108,8 @@ func (b *Base) Scatter(sgl []verbs.SGE, pd PD, off uint32, src []byte) error {
 	})
 }
 
-// EachSGE calls f for each part of the range [off, off+length) of sgl, with the
-// entry, the offset in the entry, the offset in the range, and the size.
+// EachSGE calls f for each part of the range [off, off+length) of sgl, with the entry, the offset
+// in the entry, the offset in the range, and the size. It ignores a part of the range beyond sgl.
 func EachSGE(sgl []verbs.SGE, off uint32, length int, f func(s *verbs.SGE, off uint32, at, size int) error) error {
 	at := 0
 	for i := range sgl {

@@ -183,7 +183,7 @@ func (t *Table) FreeWindow(w *Window) bool {
 	return true
 }
 
-// unbind ends the binding of a window to its region. A bound type 2 window belongs to a QP.
+// unbind ends the binding of a window to its region, if it is bound.
 func (t *Table) unbind(w *Window) {
 	if w.region == nil {
 		return
@@ -216,8 +216,8 @@ func within(addr, n, base, size uint64) bool {
 	return addr >= base && n <= size && addr-base <= size-n
 }
 
-// reach checks that n bytes at addr are in r and returns its memory and the offset of addr.
-func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
+// locate checks that n bytes at addr are in r and returns its memory and the offset of addr.
+func (t *Table) locate(r *Region, addr, n uint64) (Memory, uint64, error) {
 	if !within(addr, n, r.Addr, r.Len) {
 		return nil, 0, ErrBounds
 	}
@@ -236,7 +236,7 @@ func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) 
 	case r.Access&need != need:
 		return nil, 0, ErrRights
 	}
-	return t.reach(r, addr, n)
+	return t.locate(r, addr, n)
 }
 
 // TargetQP is the QP that a request with an R_Key is for.
@@ -262,7 +262,7 @@ func (t *Table) Remote(key uint32, q TargetQP, addr, n uint64, need verbs.Access
 	case r.Access&need != need:
 		return nil, 0, ErrRights
 	}
-	return t.reach(r, addr, n)
+	return t.locate(r, addr, n)
 }
 
 // throughWindow checks an access to a window and returns its region and the address in the region.
@@ -271,7 +271,6 @@ func (t *Table) throughWindow(w *Window, q TargetQP, addr, n uint64, need verbs.
 	if w.region == nil {
 		return nil, 0, ErrKey
 	}
-	access := w.access
 	base := w.addr
 	if w.access&verbs.AccessZeroBased != 0 {
 		base = 0
@@ -281,7 +280,7 @@ func (t *Table) throughWindow(w *Window, q TargetQP, addr, n uint64, need verbs.
 		return nil, 0, ErrPD
 	case w.Type == verbs.MWType2 && w.qpn != q.QPN:
 		return nil, 0, ErrOwner
-	case access&need != need:
+	case w.access&need != need:
 		return nil, 0, ErrRights
 	case !within(addr, n, base, w.len) && !t.Policy.WindowCoversRegion:
 		return nil, 0, ErrBounds
@@ -295,10 +294,11 @@ func (t *Table) Unbound(key uint32) bool {
 	return w != nil && !w.Bound()
 }
 
-// Span returns the address range of a region, or a range that Remote rejects if key names none.
+// Span returns the address range of the region with this key. For another key it returns a byte
+// that Remote rejects, unless the key is that of a window at address 0.
 func (t *Table) Span(key uint32) (addr, n uint64) {
 	if r, _ := t.find(key); r != nil {
 		return r.Addr, r.Len
 	}
-	return 0, 1 // no region has this address
+	return 0, 1
 }

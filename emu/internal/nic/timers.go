@@ -61,13 +61,13 @@ func (h *TimerHeap[T]) Set(t *Timer[T], at mono.Time) {
 		h.timers = append(h.timers, t)
 		t.position = int32(len(h.timers))
 	}
-	h.up(int(t.position) - 1)
+	h.up(int(t.position) - 1) // may change t.position
 	h.down(int(t.position) - 1)
 }
 
 // SetIfEarlier sets t, unless t is set to an earlier time already, or the new time is mono.Never.
-// It is cheaper for deadlines that mostly move later; an owner whose timer expires early has to
-// check its deadline.
+// It is cheaper than Set for deadlines that mostly move later; an owner whose timer expires early
+// has to check its deadline.
 func (h *TimerHeap[T]) SetIfEarlier(t *Timer[T], at mono.Time) {
 	if at != mono.Never && (t.position == 0 || at < t.at) {
 		h.Set(t, at)

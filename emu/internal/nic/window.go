@@ -122,6 +122,7 @@ func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 	return nil
 }
 
+// boundTo reports whether w, which may be nil, is a type 2 window that is bound to the QP.
 func (w *Window) boundTo(qpn uint32) bool {
 	return w != nil && w.Bound() && w.Type == verbs.MWType2 && w.qpn == qpn
 }

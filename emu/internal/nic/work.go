@@ -99,8 +99,8 @@ func (s *Slots) Store(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
 	}
 }
 
-// KeepBind copies the parameters of a bind to w.
-func (w *Work) KeepBind(wr *verbs.SendWR, window *Window, region *Region, pd PD, qpn uint32) {
+// StoreBind copies the parameters of a bind to w.
+func (w *Work) StoreBind(wr *verbs.SendWR, window *Window, region *Region, pd PD, qpn uint32) {
 	w.Window = window
 	w.Bind = Bind{
 		Region: region, Addr: wr.Bind.Info.Addr, Len: wr.Bind.Info.Length,

@@ -78,7 +78,7 @@ func TestSlotKeepsBind(t *testing.T) {
 	var w Work
 	window, region := new(Window), new(Region)
 	wr := verbs.SendWR{Bind: verbs.Bind{RKey: 7, Info: verbs.BindInfo{Addr: 8, Length: 9, Access: verbs.AccessRemoteRead}}}
-	w.KeepBind(&wr, window, region, 3, 4)
+	w.StoreBind(&wr, window, region, 3, 4)
 	want := Bind{Region: region, Addr: 8, Len: 9, Access: verbs.AccessRemoteRead, Key: 7, PD: 3, QPN: 4}
 	if w.Window != window || w.Bind != want {
 		t.Errorf("%+v, want %+v", w.Bind, want)

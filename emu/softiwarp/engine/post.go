@@ -36,7 +36,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs Refs) error {
 	r := &q.sq.ring[int(i)&(len(q.sq.ring)-1)]
 	q.Slots.Store(&r.Work, i, wr, q.SignalAll)
 	if wr.Opcode == verbs.OpBindMW {
-		r.KeepBind(wr, refs.Window, refs.Region, q.PD, q.QPN)
+		r.StoreBind(wr, refs.Window, refs.Region, q.PD, q.QPN)
 	}
 	q.sq.tail++
 	q.stream.Post(r)

@@ -27,7 +27,7 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	c.transport = p.Transport
 	c.localQPN = p.QPN
 	c.madRoute = p.Path.route()
-	// The local ACK timeout is an upper bound of the round trip.
+	// An upper bound of the packet lifetime: the local ACK timeout includes two packet lifetimes.
 	c.packetLifetime = wire.CMTimeout(p.Path.LocalAckTimeout)
 	c.timeout = c.packetLifetime + wire.CMTimeout(a.cfg.ResponseTimeout)
 	c.maxRetries = a.cfg.MaxRetries

@@ -85,6 +85,9 @@ func (a *Agent) forgetQP(c *conn) {
 	}
 }
 
+// awaitsREP reports whether c has sent a REQ and received neither a REP nor a REJ.
+func (c *conn) awaitsREP() bool { return c.state == StateREQSent || c.state == StateMRAREQRcvd }
+
 // leaveBacklog removes c from the backlog of its listener.
 func (c *conn) leaveBacklog() {
 	if c.listener != nil {

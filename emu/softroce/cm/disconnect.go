@@ -15,7 +15,7 @@ func (a *Agent) Disconnect(now mono.Time, id ConnID, private []byte) error {
 	return a.startDREQ(now, c, private)
 }
 
-// startDREQ sends a DREQ with private data, and awaits the DREP.
+// startDREQ sends a DREQ with private data, in a transaction of its own, and awaits the DREP.
 func (a *Agent) startDREQ(now mono.Time, c *conn, private []byte) error {
 	dreq := wire.DREQ{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id, RemoteQPN: c.peer.qpn}
 	if err := wire.FillField(dreq.PrivateData[:], private); err != nil {
@@ -51,7 +51,7 @@ func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 	}
 	switch c.state {
 	case StateEstablished, StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
-		// The RTU may have been lost: the peer was connected.
+		// The peer may disconnect although this side has not received, or not yet sent, the RTU.
 		a.notify(c, Event{Kind: EventDisconnectRequested, PrivateData: m.PrivateData[:]})
 		a.sendDREP(in, c)
 	case StateDREQSent: // both sides disconnect at once

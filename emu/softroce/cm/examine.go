@@ -23,8 +23,9 @@ func (a *Agent) checkREQ(in *incoming, m *wire.REQ) (*listener, fault) {
 	case m.MTU < 1 || m.MTU > a.cfg.MaxMTU:
 		return nil, fault{reason: wire.ReasonInvalidMTU}
 	case m.Primary.RemoteGID.Addr() != in.to, !unicast(in.to, m.Primary.LocalGID.Addr()):
-		own := wire.GIDOf(in.to)
-		return nil, fault{reason: wire.ReasonPrimaryGID, info: own[:]}
+		// The additional information of the REJ is the GID that the REQ should have.
+		wanted := wire.GIDOf(in.to)
+		return nil, fault{reason: wire.ReasonPrimaryGID, info: wanted[:]}
 	case !a.cfg.memberOf(m.PKey):
 		// There is no reason code for a wrong P_Key.
 		return nil, fault{reason: wire.ReasonUnsupported}

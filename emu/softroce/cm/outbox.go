@@ -53,7 +53,7 @@ func (a *Agent) post(r Route, attr wire.Attr, b *[wire.MADLen]byte) {
 // sendOnce sends a message that is not retransmitted.
 func (a *Agent) sendOnce(r Route, attr wire.Attr, tid uint64, m message) {
 	var b [wire.MADLen]byte
-	m.Append(wire.NewMADHeader(attr, tid).Append(b[:0]))
+	m.Append(wire.NewMADHeader(attr, tid).Append(b[:0])) // into b, which has room for a whole MAD
 	a.post(r, attr, &b)
 }
 

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -94,9 +95,9 @@ func (p *ConnectParam) check(cfg *Config) error {
 	const op = "connect"
 	switch {
 	case p.Transport > XRC:
-		return badParam(op, "transport", p.Transport)
+		return badParam(op, "transport is not RC, UC or XRC:", p.Transport)
 	case p.Path.MTU < 1 || p.Path.MTU > cfg.MaxMTU:
-		return badParam(op, "path MTU code", p.Path.MTU)
+		return badParam(op, fmt.Sprintf("path MTU code is not in 1..%d:", cfg.MaxMTU), p.Path.MTU)
 	case p.RetryCount > 7:
 		return badParam(op, "retry count exceeds 7:", p.RetryCount)
 	}

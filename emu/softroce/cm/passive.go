@@ -52,7 +52,7 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.madRoute = a.replyRoute(in)
 	c.madRoute.FlowLabel = m.Primary.FlowLabel
 	c.madRoute.TrafficClass = m.Primary.TrafficClass
-	if m.Alternate.LocalGID != (wire.GID{}) {
+	if m.Alternate.LocalGID != (wire.GID{}) { // the REQ has an alternate path
 		c.failover = wire.FailoverUnsupported
 	}
 	a.register(c)
@@ -77,7 +77,8 @@ func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 }
 
 // handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the consumer has not
-// answered yet. It rejects a REQ of a connection in time wait, and one that is no duplicate.
+// answered yet. It rejects a REQ of a connection in time wait, and one that is no duplicate. It
+// only counts a duplicate for a connection that is established or disconnects.
 func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++

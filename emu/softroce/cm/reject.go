@@ -51,11 +51,11 @@ func (a *Agent) reject(now mono.Time, c *conn, reason wire.REJReason, info, priv
 	return nil
 }
 
-// rejectREQ rejects a REQ for which no connection is created.
+// rejectREQ rejects a REQ for which no connection is created. info is empty or a GID.
 func (a *Agent) rejectREQ(in *incoming, commID uint32, reason wire.REJReason, info []byte) {
 	a.counters.Refused++
 	rej := wire.REJ{RemoteCommID: commID, About: wire.AboutREQ, Reason: reason}
-	if rej.SetInfo(info) == nil {
+	if rej.SetInfo(info) == nil { // it fits
 		a.sendOnce(a.replyRoute(in), wire.AttrREJ, in.tid, &rej)
 	}
 }
@@ -88,13 +88,14 @@ func (a *Agent) findRejected(in *incoming, m *wire.REJ) *conn {
 		// The peer may have rejected the REQ without creating an ID. After a REP, the
 		// REJ can only be for an old duplicate of the REQ.
 		c = a.conns[ConnID(m.RemoteCommID)]
-		if c != nil && c.state != StateREQSent && c.state != StateMRAREQRcvd {
+		if c != nil && !c.awaitsREP() {
 			a.counters.WrongState++
 			return nil
 		}
 	default:
 		// The peer may time out before its REP arrives; its ID is then unknown.
-		if c = a.conns[ConnID(m.RemoteCommID)]; c == nil || c.state != StateREQSent && c.state != StateMRAREQRcvd {
+		c = a.conns[ConnID(m.RemoteCommID)]
+		if c == nil || !c.awaitsREP() {
 			c, _ = a.findConn(in, m.RemoteCommID, m.LocalCommID)
 			return c
 		}

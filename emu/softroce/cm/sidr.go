@@ -111,7 +111,9 @@ func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *wire.SIDRREP) {
 	if len(a.sidrAnswers) == maxSIDRAnswers {
 		a.sidrAnswers = a.sidrAnswers[:copy(a.sidrAnswers, a.sidrAnswers[1:])]
 	}
-	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.Remote, c.peer.id}, c.tid, now, c.madRoute, c.msg})
+	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{
+		key: sidrKey{c.madRoute.Remote, c.peer.id}, tid: c.tid, at: now, to: c.madRoute, msg: c.msg,
+	})
 }
 
 // resendSIDRREP retransmits the SIDR_REP to a duplicate request. It reports false if none was kept.

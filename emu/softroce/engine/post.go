@@ -51,7 +51,7 @@ func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	w.roceFields = roceFields{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
 	w.sendProgress = sendProgress{}
 	if wr.Opcode == verbs.OpBindMW {
-		w.KeepBind(wr, refs.Window, refs.Region, q.cfg.PD, q.num)
+		w.StoreBind(wr, refs.Window, refs.Region, q.cfg.PD, q.num)
 	}
 	q.sq.tail++
 	return w

@@ -36,7 +36,7 @@ func (s ServiceID) PortSpace() PortSpace { return PortSpace(s >> 16) }
 // Port returns the port of an IP service.
 func (s ServiceID) Port() uint16 { return uint16(s) }
 
-// String prints an IP service as space and port, any other as a number.
+// String prints an IP service as port space and port, any other as a number.
 func (s ServiceID) String() string {
 	if !s.IsIP() {
 		return fmt.Sprintf("service %#016x", uint64(s))

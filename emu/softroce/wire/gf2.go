@@ -74,7 +74,7 @@ func makeShifter(bitStep poly) *shifter {
 		s.low[n] = power
 		power = power.mul(step)
 	}
-	step, power = power, polyOne
+	step, power = power, polyOne // step shifts by len(s.low) bytes, 256
 	for n := range s.high {
 		s.high[n] = power
 		power = power.mul(step)
@@ -112,11 +112,11 @@ type effect16 struct {
 
 // makeEffect16 is makeEffect for a 16-bit field: n counts bytes from the start of the field.
 func makeEffect16(ns ...int) *effect16 {
-	after := make([]int, len(ns))
+	lower := make([]int, len(ns))
 	for i, n := range ns {
-		after[i] = n - 1
+		lower[i] = n - 1 // the lower byte starts one byte after the field
 	}
-	return &effect16{upper: makeEffect(ns...), lower: makeEffect(after...)}
+	return &effect16{upper: makeEffect(ns...), lower: makeEffect(lower...)}
 }
 
 // of returns what the field with value v XORs into the CRC register.

@@ -100,10 +100,11 @@ func NewICRC(src, dst netip.AddrPort) ICRC {
 // identification. b has at least a BTH, and is not modified.
 func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 	register := updateBTH(c.updateHeaders(ipID, len(b)+ICRCLen), (*[BTHLen]byte)(b))
-	if rest := b[BTHLen:]; len(rest) >= minHashedLen {
+	rest := b[BTHLen:]
+	if len(rest) >= minHashedLen {
 		return crc32.Update(^uint32(register), crc32.IEEETable, rest)
 	}
-	return ^uint32(updateShort(register, b[BTHLen:]))
+	return ^uint32(updateShort(register, rest))
 }
 
 // minHashedLen is the length from which hash/crc32 is faster, because it uses SIMD.
@@ -149,15 +150,15 @@ func (c ICRC) Seal(ipID uint16, b []byte) {
 	binary.LittleEndian.PutUint32(b[len(body):], c.Sum(ipID, body))
 }
 
-// Check reports whether b, a whole UDP payload with the given IPv4 identification, has the
-// length of a packet and the right ICRC.
+// Check reports whether b, a whole UDP payload with the given IPv4 identification, has the right
+// ICRC, at least a BTH before it, and at most MaxUDPPayload bytes.
 func (c ICRC) Check(ipID uint16, b []byte) bool {
 	diff, ok := c.difference(ipID, b)
 	return ok && diff == 0
 }
 
-// difference returns the correct ICRC XOR the ICRC in the last four bytes of b; false if b does not
-// have the length of a packet.
+// difference returns the correct ICRC XOR the ICRC in the last four bytes of b; false if b is too
+// short for a BTH and an ICRC, or longer than MaxUDPPayload.
 func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 	if len(b) < BTHLen+ICRCLen || len(b) > MaxUDPPayload {
 		return 0, false
@@ -173,10 +174,12 @@ func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 // errors are detected in packets of up to MaxAnyIPIDLen bytes. Over IPv6 it is the same as Check.
 func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 	diff, ok := c.difference(0, b)
-	if !ok || diff == 0 {
-		return 0, ok
-	}
-	if c.ipv6 {
+	switch {
+	case !ok:
+		return 0, false
+	case diff == 0:
+		return 0, true
+	case c.ipv6:
 		return 0, false
 	}
 	// Shift the difference back to the position of the identification. If the
@@ -185,7 +188,7 @@ func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 	if id>>16 != 0 {
 		return 0, false
 	}
-	return bits.ReverseBytes16(uint16(id)), true
+	return bits.ReverseBytes16(uint16(id)), true // as in IDDelta
 }
 
 // MaxAnyIPIDLen is the longest UDP payload in which CheckAnyIPID rejects every
@@ -196,7 +199,8 @@ const MaxAnyIPIDLen = 26744
 // IDDelta is the ICRC for id. udpPayloadLen includes BTH and ICRC. It is for packets that
 // are numbered after Seal, as with UDP segmentation offload.
 func IDDelta(id uint16, udpPayloadLen int) uint32 {
-	return uint32(forward.shift(poly(bits.ReverseBytes16(id)), idDistance(udpPayloadLen)))
+	register := bits.ReverseBytes16(id) // its low bits are the first byte
+	return uint32(forward.shift(poly(register), idDistance(udpPayloadLen)))
 }
 
 // idDistance is the number of bytes that the CRC covers from the IPv4 identification on.

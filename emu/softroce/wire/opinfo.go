@@ -196,6 +196,6 @@ func makeOpcodes() (table [256]Info) {
 		}
 	}
 	define(TransportRD, operation{OpResync, "RESYNC", HasRDETH | HasDETH, Request | single})
-	table[CNP] = Info{Name: "CNP", HeaderLen: BTHLen, Class: single | HasPayload}
+	table[CNP] = Info{Name: "CNP", HeaderLen: BTHLen, Class: single | HasPayload} // the reserved bytes
 	return table
 }

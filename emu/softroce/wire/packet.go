@@ -134,7 +134,8 @@ func (p *Packet) AppendHeaders(b []byte) []byte {
 func (p *Packet) Append(b []byte) []byte {
 	start, pad := len(b), PadLen(len(p.Payload))
 	b = p.AppendHeaders(b)
-	b[start+1] = b[start+1]&^(3<<bthPadShift) | uint8(pad)<<bthPadShift
+	padByte := &b[start+1] // of the BTH
+	*padByte = *padByte&^(3<<bthPadShift) | uint8(pad)<<bthPadShift
 	b = append(b, p.Payload...)
 	return append(b, zeros[:pad+ICRCLen]...)
 }
