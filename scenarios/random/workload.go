@@ -181,7 +181,7 @@ func (w *Workload) Validate() error {
 	var errs problems
 	errs.check(len(w.Conns) > 0, "no connections")
 	errs.check(w.CQs >= 1, "CQs is %d: at least 1 is needed", w.CQs)
-	errs.check(w.SharedWords >= 0, "SharedWords is %d", w.SharedWords)
+	errs.check(w.SharedWords >= 0, "SharedWords is %d: it cannot be negative", w.SharedWords)
 	errs.check(!w.Traits.CompletesEarly || !w.Network.GivesUp,
 		"GivesUp with CompletesEarly: without proof of delivery the memory cannot be checked")
 	for i := range w.Conns {
