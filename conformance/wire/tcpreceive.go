@@ -81,7 +81,7 @@ func (c *tcpConn) read() ([]byte, error) {
 	return nil, c.err
 }
 
-// queueManual queues octets as a manual chunk, which the case sends by sendManualRange.
+// queueManual queues octets as a manual chunk, which the test case sends by sendManualRange.
 func (c *tcpConn) queueManual(b []byte) error {
 	if c.snd.manual != nil && c.snd.manual.manual { // some of its octets have not been sent
 		return errors.New("octets are held already: send all of them first")
@@ -131,12 +131,12 @@ func (c *tcpConn) sendManualRange(now time.Time, from, to int, flags tcpFlags) e
 	return nil
 }
 
-// replaceManual is called when the case has sent every octet of the manual chunk. It replaces the
-// chunk in the send queue by ordinary chunks of one MSS, which are retransmitted if lost.
+// replaceManual is called when the test case has sent every octet of the manual chunk. It replaces
+// the chunk in the send queue by ordinary chunks of one MSS, which are retransmitted if lost.
 func (c *tcpConn) replaceManual(now time.Time) {
 	var rest []chunk
 	at := c.snd.manual.seq
-	for part := range slices.Chunk(c.snd.manual.data, max(c.snd.mss, 1)) {
+	for part := range slices.Chunk(c.snd.manual.data, c.snd.mss) {
 		rest = append(rest, chunk{seq: at, data: part, sent: true})
 		at = at.add(len(part))
 	}
