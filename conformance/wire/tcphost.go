@@ -232,7 +232,7 @@ func (h *TCPHost) linkMSS() int {
 
 // freePort returns a local port without a listener, and without a connection to remote.
 func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
-	for range 1 << 14 {
+	for range 1<<16 - firstPort { // each port once
 		if h.lastPort++; h.lastPort < firstPort { // after 65535 comes 0
 			h.lastPort = firstPort
 		}
