@@ -190,10 +190,11 @@ func (g *graph) placeSwitches(row []*node, y float64) {
 		}
 	}
 	slices.SortStableFunc(row, func(a, b *node) int { return cmp.Compare(math.Round(middle[a]), math.Round(middle[b])) })
-	gap := min(96, (g.w-60)/float64(len(row)))
+	const margin, wantedGap = 30, 64
+	minGap := min(wantedGap, (g.w-2*margin)/float64(len(row)))
 	apart := true
 	for i := 1; i < len(row); i++ {
-		apart = apart && middle[row[i]]-middle[row[i-1]] >= min(gap, 64)
+		apart = apart && middle[row[i]]-middle[row[i-1]] >= minGap
 	}
 	for i, s := range row {
 		s.x, s.y = middle[s], y
