@@ -85,7 +85,7 @@ func (t *table) fold(noun string, maxRows int) *table {
 
 // dropEmpty removes columns whose cells are all empty or, after the main columns, all 0.
 func (t *table) dropEmpty() {
-	const mainColumns = 4
+	const mainColumns = 4 // that are shown even if all are 0, such as packets and bytes
 	for c := len(t.Columns) - 1; c >= 0; c-- {
 		empty := true
 		for _, r := range t.Rows {
