@@ -184,7 +184,8 @@ func rankOrder(rank *Rank) int {
 	return 0
 }
 
-// rankState returns the state of a rank with its signal or exit code.
+// rankState returns the state of a rank with its signal or exit code, which is negative after a
+// signal and then omitted.
 func rankState(rank *Rank) string {
 	s := rank.State
 	if rank.Signal != "" {
