@@ -42,7 +42,7 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 		return nil, q.OpError("connect", verbs.ErrInvalid, "%w", err)
 	}
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
-	c := n.Incoming() // made an initiator here
+	c := n.newConn()
 	c.initiator, c.param, c.qp = true, p, q
 	if n.cfg.EmptyWriteAfter > 0 { // see sendEmptyWrite
 		c.emptyWrites.wait, c.emptyWrites.left = n.cfg.EmptyWriteAfter, maxEmptyWrites
@@ -52,7 +52,10 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 }
 
 // Incoming returns the responder side of a new connection, for an accepted TCP stream.
-func (n *NIC) Incoming() *Conn {
+func (n *NIC) Incoming() *Conn { return n.newConn() }
+
+// newConn returns a new connection. It is the responder unless initiator is set.
+func (n *NIC) newConn() *Conn {
 	n.Count.Conns++
 	c := &Conn{nic: n, deadlines: deadlines{closeDeadline: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}}
 	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // equal deadlines expire in the order of creation
@@ -71,7 +74,7 @@ func (q *QP) checkConnect(op string, p *ConnParam) error {
 	}
 	for _, d := range [...]uint16{p.IRD, p.ORD} {
 		if d > limit && d != wire.DepthNotNegotiated {
-			return q.OpError(op, verbs.ErrInvalid, "%d reads, limit %d", d, limit)
+			return q.OpError(op, verbs.ErrInvalid, "a depth of %d reads (IRD or ORD), the limit is %d", d, limit)
 		}
 	}
 	return nil

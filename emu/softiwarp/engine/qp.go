@@ -93,7 +93,7 @@ func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
 		graceful := c.closeWhenSent || c.state == Closing && !q.stream.Live()
 		if graceful {
-			c.fill() // passes the Terminate, if there is one, to MPA
+			c.fillMPA() // passes the Terminate, if there is one, to MPA
 			c.closeAfterOutput()
 		}
 		c.detach()
