@@ -80,11 +80,14 @@ func (q *QP) checkConnect(op string, p *ConnParam) error {
 	return nil
 }
 
+// unnamed is the object of verbs on a connection, which has no number.
+const unnamed = ""
+
 // Accept accepts the peer's MPA Request and connects q, which must be in RESET or INIT.
 func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	c.nic.clock = now
 	if c.state != Requested {
-		return nic.OpError("accept", "", "%w: the connection is %v", verbs.ErrInvalid, c.state)
+		return nic.OpError("accept", unnamed, "%w: the connection is %v", verbs.ErrInvalid, c.state)
 	}
 	if err := q.checkConnect("accept", &p); err != nil {
 		return err
@@ -107,10 +110,10 @@ func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 func (c *Conn) Reject(now mono.Time, private []byte) error {
 	c.nic.clock = now
 	if c.state != Requested {
-		return nic.OpError("reject", "", "%w: the connection is %v", verbs.ErrInvalid, c.state)
+		return nic.OpError("reject", unnamed, "%w: the connection is %v", verbs.ErrInvalid, c.state)
 	}
 	if err := c.mpa.Reject(mpa.AcceptParam{PrivateData: private}); err != nil {
-		return nic.OpError("reject", "", "%w: %w", verbs.ErrInvalid, err)
+		return nic.OpError("reject", unnamed, "%w: %w", verbs.ErrInvalid, err)
 	}
 	c.closeAfterOutput()
 	return nil
@@ -153,7 +156,6 @@ func (c *Conn) receiveReply(p *mpa.Params) {
 	if p.PeerToPeer {
 		c.postRTR(p.RTR)
 	}
-	c.setState(Accepted)
 	c.setState(Established)
 	c.queueOutput()
 }

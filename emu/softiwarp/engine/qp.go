@@ -44,7 +44,8 @@ func (n *NIC) CreateQP(c iwarp.QueueConfig) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{nic: n}
-	q.sq.ring = make([]iwarp.Request, q.Init(&n.layer, num, &c)) // Init returns the number of slots
+	slots := q.Init(&n.layer, num, &c)
+	q.sq.ring = make([]iwarp.Request, slots)
 	maxSGE := c.Caps.MaxRecvSGE
 	if c.SRQ != nil {
 		maxSGE = c.SRQ.Query().MaxSGE
