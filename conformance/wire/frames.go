@@ -234,8 +234,8 @@ func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	return d, nil
 }
 
-// difference describes how the packet that a socket would send differs from the wanted headers. That
-// packet is the expected one in d: only its fields are compared.
+// difference describes how the packet that a socket would send differs from the wanted headers.
+// Diff treats that packet as the expected one: only fields that a socket sends are compared.
 func difference(made []byte, wantIP packet.IP, wantUDP packet.UDP) string {
 	ip, payload, _, _ := packet.ParseIP(made)
 	udp, _, _, _ := packet.ParseUDP(payload)

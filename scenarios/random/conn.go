@@ -182,7 +182,7 @@ func (c *conn) complete() bool {
 // may prevent it.
 func (c *conn) close() error {
 	var first, later io.Closer = nil, c.memory
-	checker, reliable := c.incoming.(*reliableChecker) // others have no windows
+	checker, reliable := c.incoming.(*reliableChecker) // unreliable connections have no windows
 	if reliable && !checker.stopped && !c.outgoing.qpFailed && checker.invalidated == len(c.windows) && !c.outgoing.spareBound {
 		first, later = c.memory, nil
 	}

@@ -117,7 +117,7 @@ func (e *End) open() (err error) {
 		return err
 	}
 	e.gid = entry.GID
-	cqDepth := 16 // some entries to spare, and below one for every possible completion
+	cqDepth := 16 // spare entries; the loop adds one for every possible completion
 	for i := range e.w.Conns {
 		c := &e.w.Conns[i]
 		cqDepth += c.SendDepth + 1 + (1+c.XRCQueues)*c.RecvDepth + c.Windows

@@ -74,9 +74,12 @@ func (s *sender) status() string {
 	if s.complete() {
 		return ""
 	}
-	next := min(s.completedBefore, len(s.plan.ops)-1) // the last one if only the drain marker is missing
+	next := s.completedBefore
+	if next == len(s.plan.ops) {
+		return fmt.Sprintf("%d requests completed, the drain marker is not flushed", next)
+	}
 	return fmt.Sprintf("%d of %d requests posted, %d completed, next to complete %d (%v)",
-		s.posted, len(s.plan.ops), s.completedBefore, s.completedBefore, &s.plan.ops[next])
+		s.posted, len(s.plan.ops), s.completedBefore, next, &s.plan.ops[next])
 }
 
 // slot returns the number and the offset of the send buffer's slot for request n.
@@ -135,7 +138,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	case o.window != noWindow && o.code != verbs.OpSendInv:
 		start, _ := windowExtent(c.spec, int(o.window))
 		wr.Remote = s.peer().Windows[o.window].atOffset(o.at - start)
-	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm: // local requests ignore it
+	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm: // local requests ignore Remote
 		wr.Remote = s.peer().Target.atOffset(o.at)
 	case o.code == verbs.OpSendInv:
 		wr.InvalidateRKey = s.peer().Windows[o.window].RKey
