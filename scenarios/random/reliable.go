@@ -170,9 +170,10 @@ func (x *reliableChecker) checkVisible(n int) error {
 	return nil
 }
 
-// mayBeLate reports whether an atomic on t, of the requests first to n, may still be outstanding when
-// message n arrives. Some transports execute atomics after later writes (AtomicsAfterLaterWrites).
-// Atomics execute in order and writes use other memory, therefore the final memory is the same.
+// mayBeLate reports whether an atomic on t, of the requests first to n, may still be outstanding
+// when message n arrives. Some transports execute atomics after later writes
+// (AtomicsAfterLaterWrites). Atomics execute in order and writes use other memory, therefore the
+// final memory is the same.
 func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 	if !x.conn.end.w.Traits.AtomicsAfterLaterWrites {
 		return false

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// narrow is the width of a drawing beside a table, wide that of a full-width drawing. All lengths of
-// this file are in units of the drawing, about a pixel.
+// narrow is the width of a drawing beside a table, wide that of a full-width drawing. All lengths
+// of this file are in units of the drawing, about a pixel.
 const (
 	narrow = 560
 	wide   = 1040
