@@ -229,12 +229,13 @@ const clearLine = "\r\x1b[K"
 // Report shows the current step, and the share of the measurement that is done, from 0 to 1.
 // Without a terminal it prints a line, every 10 seconds at most.
 func (p *ProgressLine) Report(step string, done float64) {
+	text := fmt.Sprintf("%3.0f %%  %s", 100*done, textfmt.PrintableLine(step))
 	switch {
 	case p.terminal:
-		fmt.Fprintf(p.to, clearLine+"%3.0f %%  %s", 100*done, textfmt.PrintableLine(step))
+		fmt.Fprint(p.to, clearLine+text)
 	case time.Since(p.last) >= 10*time.Second:
 		p.last = time.Now()
-		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, step)
+		fmt.Fprintln(p.to, text)
 	}
 }
 

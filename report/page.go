@@ -56,7 +56,7 @@ func newPage(r *Run) *htmlPage {
 		Filter: "Filter by name, title or tag", Results: ResultFile,
 	}
 	p.Title = "fabrictest: " + p.Headline
-	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil) // the names (nil) are for the second result only
+	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil) // the texts, which would need names, are not used
 	p.addResults(r)
 	return p
 }
@@ -66,8 +66,8 @@ func (p *htmlPage) addResults(r *Run) {
 	const maxOpen = 8 // bad results that are expanded at first
 	// The more results there are, the fewer rows of each are shown, to keep the page
 	// small. All rows are in result.json.
-	const rowsOfPage = 4800
-	maxRows := min(256, max(24, rowsOfPage/max(1, len(r.Scenarios))))
+	const rowsOfPage, minTableRows, maxTableRows = 4800, 24, 256
+	maxRows := min(maxTableRows, max(minTableRows, rowsOfPage/max(1, len(r.Scenarios))))
 	ids := kit.Anchors{}
 	rowByName := map[string]int{} // index in p.Rows by the name of a scenario
 	for i := range r.Scenarios {

@@ -67,8 +67,8 @@ func portName(p topology.Port) string {
 	return p.Node + "/" + p.NIC
 }
 
-// Cable implements kit.Painter: it draws both directions of a cable as one line in the worse
-// state of the two, with the number of lost packets.
+// Cable implements kit.Painter: it draws both directions of a cable as one line, with the number of
+// lost packets, in the worst state of the two and of those that faults of its NICs cause.
 func (f *fabricPainter) Cable(c *topology.Cable) kit.Part {
 	a, b := portName(c.A), portName(c.B)
 	var p kit.Part

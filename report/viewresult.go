@@ -39,7 +39,7 @@ type resultView struct {
 	Waits                              []waitView
 	Problems                           []problemView
 	Files                              []fileView
-	Text                               string // text for the filter
+	FilterText                         string // text that the page's filter searches
 }
 
 // legendView explains a state of the drawing.
@@ -57,13 +57,14 @@ type fileView struct{ Kind, Path, Href, Size string }
 // newResultView returns the template's data for a result. id is its anchor on the page, maxRows
 // the limit of rows of each table.
 func newResultView(r *Result, id string, maxRows int) *resultView {
-	const longText = 160 // length above which a text does not fit into a narrow column
+	const longText = 160       // length above which a text does not fit into a narrow column
+	const maxNarrowWidth = 600 // of a drawing that fits beside a table
 	v := &resultView{
 		ID: id, Name: r.Name, Title: r.Title, Description: r.Description, Tier: r.Tier, Tags: r.Tags,
 		Verdict: r.Verdict, Reason: cut(r.Reason, maxLine), Why: clip(r.shortReason(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
 		Checks: r.Checks, Time: newTimeView(r), Faults: faultTable(r, maxRows), Links: linkTable(r, maxRows), Ranks: rankTable(r, maxRows),
 		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: fileViews(r.Files),
-		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier, r.Provider}, r.Tags...), " ")),
+		FilterText: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier, r.Provider}, r.Tags...), " ")),
 	}
 	for _, c := range r.Checks {
 		v.HasLongCheck = v.HasLongCheck || len(c.Got) > longText
@@ -74,7 +75,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
 		painter := newFabricPainter(r)
 		d := kit.Draw(r.Fabric, painter)
-		v.Fabric, v.FabricWide, v.FabricText, v.Legend = d.SVG, d.Width > 600, fabricText(r.Fabric), painter.legend()
+		v.Fabric, v.FabricWide, v.FabricText, v.Legend = d.SVG, d.Width > maxNarrowWidth, fabricText(r.Fabric), painter.legend()
 	}
 	return v
 }
@@ -117,7 +118,7 @@ func figures(r *Result) kit.Facts {
 	if r.Provider != "" {
 		add("NICs", r.Provider)
 	}
-	if len(r.Defects) > 0 {
+	if len(r.Defects) > 0 { // those of the scenario, which only some NICs may have, are not among them
 		add("Every NIC has", strings.Join(r.Defects, ", "))
 	}
 	if r.Netem {

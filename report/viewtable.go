@@ -85,7 +85,7 @@ func (t *table) fold(noun string, maxRows int) *table {
 
 // dropEmpty removes columns whose cells are all empty or, after the main columns, all 0.
 func (t *table) dropEmpty() {
-	const mainColumns = 4
+	const mainColumns = 4 // that are shown even if all are 0, such as packets and bytes
 	for c := len(t.Columns) - 1; c >= 0; c-- {
 		empty := true
 		for _, r := range t.Rows {
@@ -184,7 +184,8 @@ func rankOrder(rank *Rank) int {
 	return 0
 }
 
-// rankState returns the state of a rank with its signal or exit code.
+// rankState returns the state of a rank with its signal or exit code, which is negative after a
+// signal and then omitted.
 func rankState(rank *Rank) string {
 	s := rank.State
 	if rank.Signal != "" {

@@ -95,7 +95,7 @@ func newTimeView(r *Result) *timeView {
 	v.addFaults(grid, r.Faults)
 	v.addMarks(grid, r.Ranks)
 	for _, t := range grid.Ticks() {
-		nearEnd := t.X > 0.93*kit.Width
+		nearEnd := t.X > 0.93*kit.Width // a centred text would not fit
 		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: nearEnd})
 	}
 	return v
@@ -174,7 +174,7 @@ func (v *timeView) addTotal(g kit.Grid, title, kind, class string, all [][]float
 	if top == 0 {
 		return false
 	}
-	label := textfmt.SI(top, "")
+	label := textfmt.SI(top, "") // of kind "count"
 	switch kind {
 	case "bits":
 		label = textfmt.BitRate(top)
@@ -195,8 +195,8 @@ const (
 	maxShades   = 200
 )
 
-// addFaults adds a shade and, where a row has room, a labelled bar for each fault. A fault
-// without an end lasts until the end of the chart.
+// addFaults adds a shade and, where a row has room, a labelled bar for each fault. A fault without
+// an end, even one of an instant, lasts until the end of the chart.
 func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 	spans := make([]kit.Span, len(faults))
 	for i, f := range faults {

@@ -102,8 +102,8 @@ func (c *checker) checkEvent(key string, e *Event) {
 	}
 	rule := eventKeys[e.Do]
 	c.checkKeys(key, e.Do, rule, "count", "delay", "bit", "bytes", "ecn", "field", "value")
-	if e.Delay == 0 && slices.Contains(rule.must, "delay") {
-		c.rejectKeys(key, "0s does nothing", "delay")
+	if e.Delay == 0 && c.has(key+".delay") && slices.Contains(rule.must, "delay") {
+		c.fail(key+".delay", "0s does nothing: give a longer time")
 	}
 }
 

@@ -35,11 +35,12 @@ func (d *decoder) unreadable(key string) bool {
 	return false
 }
 
-// checkVersion returns an error if the version is another number than 1. It is called before keys
-// are checked, because other versions may have other keys. decodeStruct reports a missing version.
+// checkVersion returns an error if the version is another number than FormatVersion. It is called
+// before keys are checked, because other versions may have other keys. decodeStruct reports a
+// missing version.
 func (d *decoder) checkVersion(root *yaml.Node) *Error {
 	for i := 0; i < len(root.Content); i += 2 {
-		if n := root.Content[i+1]; root.Content[i].Value == "version" && n.ShortTag() == "!!int" && n.Value != "1" {
+		if n := root.Content[i+1]; root.Content[i].Value == "version" && n.ShortTag() == "!!int" && n.Value != strconv.Itoa(FormatVersion) {
 			return errorIn(d.src, "version", n, fmt.Errorf("%s is not supported: this fabrictest reads version %d", quoteShort(n.Value), FormatVersion))
 		}
 	}
@@ -49,9 +50,7 @@ func (d *decoder) checkVersion(root *yaml.Node) *Error {
 // decodeValue decodes n into v, which is a field with the given tag or an element of it. key is the
 // path of n in the file.
 func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key string) {
-	if _, ok := d.src.positions[key]; !ok { // the first of a duplicate key counts
-		d.src.positions[key] = position{n.Line, n.Column}
-	}
+	d.src.positions[key] = position{n.Line, n.Column}
 	if n.ShortTag() == "!!null" {
 		d.fail(key, n, "has no value: give it one, or leave the key out")
 		return

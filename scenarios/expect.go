@@ -27,6 +27,7 @@ func (c *checker) checkWorkload() {
 	}
 	if err != nil {
 		c.fail("workload", "%w", err)
+		return
 	}
 	paired := []workload.Kind{workload.Stream, workload.PingPong, workload.Random, workload.Calls} // between ranks 2i and 2i+1
 	if n := c.s.RankCount(); n%2 != 0 && slices.Contains(paired, w.Kind) {
@@ -46,7 +47,7 @@ func (c *checker) checkExpect() {
 		if !c.s.RunsOn(t) {
 			c.fail(key, "the scenario does not run on %s, which \"tiers\" does not list", t)
 		}
-		c.rejectKeys(key, "it applies to a tier already", "in")
+		c.rejectKeys(key, "the exceptions for a tier have no exceptions", "in")
 		c.checkExpectations(key, &e)
 	}
 	c.checkKilled()
@@ -75,7 +76,7 @@ func (c *checker) checkExpectations(key string, e *Expect) {
 	if e.Reconnects.Min != nil && *e.Reconnects.Min > 0 && !w.Reconnect && !w.Failover && !c.unreadable("workload") {
 		c.fail(key+".reconnects", "no rank reconnects: set workload.reconnect")
 	}
-	if limit := c.s.TimeLimit(); e.MaxTime > limit {
+	if limit := c.s.TimeLimit(); e.MaxTime > limit && !c.unreadable("limit") {
 		c.fail(key+".max_time", "%s: the run is ended after %s; raise limit", formatDuration(e.MaxTime), formatDuration(limit))
 	}
 	// A QPError has no duration: it ends at once.

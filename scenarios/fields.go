@@ -154,16 +154,17 @@ func ImpairKeys() (keys []string) {
 	return keys
 }
 
-// TranslateErrors rewrites the errors of a scenario that was made from a command line. name returns
-// the part of the command line from which a key was made.
-func TranslateErrors(err error, name func(key string) string) error {
+// TranslateErrors rewrites the errors of a scenario that was made from a command line. argument
+// returns the part of the command line from which a key was made. Several keys may be made from one
+// argument: of equal errors in a row one is left.
+func TranslateErrors(err error, argument func(key string) string) error {
 	var all Errors
 	if !errors.As(err, &all) {
 		return &cmdline.Error{Err: err}
 	}
 	lines := make([]string, 0, len(all))
 	for _, e := range all {
-		lines = append(lines, name(e.Key)+": "+e.Err.Error())
+		lines = append(lines, argument(e.Key)+": "+e.Err.Error())
 	}
 	return cmdline.Errorf("%s", strings.Join(slices.Compact(lines), "\n"))
 }

@@ -46,9 +46,9 @@ func Load(fsys fs.FS, name string) (*Scenario, error) {
 	return s, nil
 }
 
-// Parse reads a scenario from data, and checks the parts that it could decode (not d.unreadable).
-// The error is of type Errors: up to maxErrors errors in the order of lines, and then the number of
-// the others. file is the file name in them.
+// Parse reads a scenario from data, and checks the parts that it could decode. The error is of type
+// Errors: up to maxErrors errors in the order of lines, and then the number of the others. file is
+// the file name in them.
 func Parse(file string, data []byte) (*Scenario, error) {
 	src := source{file: file, positions: map[string]position{"": {line: 1}}}
 	root, errs := parseDocument(&src, data)
@@ -171,15 +171,15 @@ func syntaxError(src *source, data []byte, err error) *Error {
 		return src.errorAt("", fmt.Errorf("not YAML: %w", err))
 	}
 	line, _ := strconv.Atoi(m[1])
-	what := m[2]
-	if anchor := unknownAnchor.FindStringSubmatch(what); anchor != nil {
+	problem := m[2]
+	if anchor := unknownAnchor.FindStringSubmatch(problem); anchor != nil {
 		before, _, _ := bytes.Cut(data, []byte("*"+anchor[1]))
 		line = 1 + bytes.Count(before, []byte("\n"))
-	} else if line == 0 || strings.HasPrefix(what, "did not find expected") {
+	} else if line == 0 || strings.HasPrefix(problem, "did not find expected") {
 		line++
 	}
-	if hint := hints[what]; hint != "" {
-		what += ": " + hint
+	if hint := hints[problem]; hint != "" {
+		problem += ": " + hint
 	}
-	return &Error{File: src.file, Line: line, Err: fmt.Errorf("not YAML: %s", what)}
+	return &Error{File: src.file, Line: line, Err: fmt.Errorf("not YAML: %s", problem)}
 }

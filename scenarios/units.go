@@ -48,6 +48,8 @@ var (
 	rateScales = []unitFactor{{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
 )
 
+const ppmPerPercent = 1e4 // parts per million
+
 // UnmarshalText parses a percentage such as "0.1%", and sets p in parts per million.
 func (p *Percent) UnmarshalText(text []byte) error {
 	if !percentForm.Match(text) {
@@ -56,7 +58,7 @@ func (p *Percent) UnmarshalText(text []byte) error {
 		}
 		return fmt.Errorf("%s is not a percentage: write a number such as 0.1%%, with at most four digits after the point", quoteShort(string(text)))
 	}
-	*p = Percent(parseDecimal(strings.TrimSuffix(string(text), "%"), 1e4))
+	*p = Percent(parseDecimal(strings.TrimSuffix(string(text), "%"), ppmPerPercent))
 	return nil
 }
 
@@ -64,7 +66,7 @@ func (p *Percent) UnmarshalText(text []byte) error {
 func (p Percent) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // String returns the percentage.
-func (p Percent) String() string { return formatDecimal(uint64(p), 1e4) + "%" }
+func (p Percent) String() string { return formatDecimal(uint64(p), ppmPerPercent) + "%" }
 
 // PPM returns parts per million.
 func (p Percent) PPM() uint32 { return uint32(p) }
@@ -76,8 +78,9 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	}
 	number, factor := splitUnit(string(text), byteScales)
 	n, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || n > 1<<50/factor {
-		return fmt.Errorf("%s is too large a size", text)
+	const maxBytes = 1 << 50
+	if err != nil || n > maxBytes/factor {
+		return fmt.Errorf("%s is too large a size: at most %s", quoteShort(string(text)), Bytes(maxBytes))
 	}
 	*b = Bytes(n * factor)
 	return nil

@@ -105,7 +105,7 @@ func (w *Ethernet) Send(packet []byte) error { return w.send(w.ethernetFrame(pac
 
 // send sends a frame. If the link is down, the frame is lost, which is no error.
 func (w *Ethernet) send(frame []byte) (err error) {
-	cerr := w.conn.Write(func(fd uintptr) bool {
+	connErr := w.conn.Write(func(fd uintptr) bool {
 		_, err = unix.Write(int(fd), frame)
 		if errors.Is(err, unix.ENETDOWN) {
 			// The kernel reports an earlier link-down once: retry.
@@ -119,7 +119,7 @@ func (w *Ethernet) send(frame []byte) (err error) {
 	case errors.Is(err, unix.EMSGSIZE):
 		return fmt.Errorf("packet of %d bytes exceeds the MTU of %s, %d: %w", len(frame)-ethernetHeaderLen, w.intf, w.mtu, conformance.ErrBenchCannot)
 	}
-	return errors.Join(cerr, os.NewSyscallError("send", err))
+	return errors.Join(connErr, os.NewSyscallError("send", err))
 }
 
 // Recv implements conformance.Wire. It returns an error if frames were dropped.
@@ -161,7 +161,8 @@ func (w *Ethernet) Close() error {
 // readLoop reads frames from the socket until it is closed.
 func (w *Ethernet) readLoop() {
 	defer close(w.closed)
-	buf, control := make([]byte, ethernetHeaderLen+maxIPLen+4), make([]byte, 256)
+	const vlanTagLen = 4
+	buf, control := make([]byte, ethernetHeaderLen+vlanTagLen+maxIPLen), make([]byte, 256)
 	for {
 		n, oobn, _, _, err := receiveMessage(w.conn, buf, control)
 		switch {

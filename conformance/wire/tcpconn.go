@@ -31,7 +31,7 @@ type sender struct {
 	una, nxt seqNum // the oldest unacknowledged octet, and the next one to send
 	end      seqNum // the end of the queued octets
 	wnd      int    // from una on
-	mss      int    // of the other side
+	mss      int    // of the other side; 1 before its SYN
 	queue    []chunk
 	manual   *chunk // a copy of the last manual chunk
 	fin      bool   // FIN is queued or sent
@@ -64,7 +64,7 @@ type chunk struct {
 	data  []byte
 	flags tcpFlags // SYN or FIN, which take a sequence number
 	sent  bool
-	// manual: only the case sends the chunk, in segments of its choice. sentRanges are those sent.
+	// manual: the test case sends the chunk, in segments of its choice. sentRanges are those sent.
 	manual     bool
 	sentRanges [][2]int
 }
@@ -107,7 +107,7 @@ func (s *sender) enqueue(p chunk) {
 
 // write queues and sends octets in as few segments as the peer's MSS allows.
 func (c *tcpConn) write(now time.Time, b []byte) {
-	for part := range slices.Chunk(slices.Clone(b), max(c.snd.mss, 1)) {
+	for part := range slices.Chunk(slices.Clone(b), c.snd.mss) {
 		c.snd.enqueue(chunk{data: part})
 	}
 	c.transmitPending(now)
@@ -123,8 +123,8 @@ func (c *tcpConn) closeWrite(now time.Time) {
 	c.transmitPending(now)
 }
 
-// transmitPending sends queued chunks that fit into the window, except manual ones, which only the
-// case sends. It splits the first unacknowledged chunk if it is larger than the window.
+// transmitPending sends queued chunks that fit into the window, except manual ones, which the test
+// case sends itself. It splits the first unacknowledged chunk if it is larger than the window.
 func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
@@ -140,7 +140,7 @@ func (c *tcpConn) transmitPending(now time.Time) {
 			c.snd.queue = slices.Insert(c.snd.queue, i+1, rest)
 			p = &c.snd.queue[i]
 		}
-		if p.end().sub(c.snd.una) > max(c.snd.wnd, 0) || p.flags&syn == 0 && !c.established {
+		if p.end().sub(c.snd.una) > c.snd.wnd || p.flags&syn == 0 && !c.established {
 			break // beyond the window, or before the handshake is complete
 		}
 		p.sent = true
@@ -194,7 +194,7 @@ func (c *tcpConn) abort(why error) {
 }
 
 // tick handles an expired retransmission timer: it retransmits the first chunk that is not manual
-// (only the case sends manual ones), or aborts the connection after maxRetransmits. If that chunk
+// (the test case sends those itself), or aborts the connection after maxRetransmits. If that chunk
 // has not been sent because the window is closed, it probes the window with one octet.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtx.deadline.IsZero() || now.Before(c.rtx.deadline) {
@@ -322,8 +322,8 @@ func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
 	}
 }
 
-// removeAcked removes acknowledged octets from the send queue. It removes a manual chunk, which
-// only the case sends, when all of it is acknowledged.
+// removeAcked removes acknowledged octets from the send queue. It removes a manual chunk, which the
+// test case sends itself, only when all of it is acknowledged.
 func (s *sender) removeAcked() {
 	for len(s.queue) > 0 {
 		p := &s.queue[0]

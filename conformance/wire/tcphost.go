@@ -70,9 +70,11 @@ func NewTCPHost(cfg TCPConfig) *TCPHost {
 	if cfg.OnWait == nil {
 		cfg.OnWait = func(string) func() { return func() {} }
 	}
+	// A random first port, since the device may remember the connections of an earlier host.
+	portOffset := uint16(rand.N(8192))
 	h := &TCPHost{
 		cfg: cfg, stop: make(chan struct{}), readerDone: make(chan struct{}), change: make(chan struct{}),
-		conns: make(map[netip.AddrPort]map[uint16]*tcpConn), listeners: make(map[uint16]*tcpListener), lastPort: firstPort + uint16(rand.N(8192)),
+		conns: make(map[netip.AddrPort]map[uint16]*tcpConn), listeners: make(map[uint16]*tcpListener), lastPort: firstPort + portOffset,
 	}
 	go h.run()
 	return h
@@ -93,10 +95,10 @@ func (h *TCPHost) Close() {
 }
 
 // SetOptions implements conformance.RawTCP. The options apply to later connections.
-func (h *TCPHost) SetOptions(s conformance.TCPOptions) {
+func (h *TCPHost) SetOptions(o conformance.TCPOptions) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.options = s
+	h.options = o
 }
 
 // fail ends the host: all calls that wait, and later ones, return the error of the first fail.
@@ -230,7 +232,7 @@ func (h *TCPHost) linkMSS() int {
 
 // freePort returns a local port without a listener, and without a connection to remote.
 func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
-	for range 1 << 14 {
+	for range 1<<16 - firstPort { // each port once
 		if h.lastPort++; h.lastPort < firstPort { // after 65535 comes 0
 			h.lastPort = firstPort
 		}

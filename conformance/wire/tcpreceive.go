@@ -69,7 +69,7 @@ func (c *tcpConn) read() ([]byte, error) {
 	if len(c.rcv.queue) > 0 {
 		b := c.rcv.queue[0]
 		c.rcv.queue, c.rcv.unread = c.rcv.queue[1:], c.rcv.unread-len(b)
-		// Send a window update if the advertised window was small.
+		// Send a window update if the advertised window was small and is large now.
 		if c.err == nil && !c.rcv.fin && c.rcv.advertised < maxWindow/2 && maxWindow-c.rcv.unread >= maxWindow/2 {
 			c.sendAck()
 		}
@@ -81,9 +81,12 @@ func (c *tcpConn) read() ([]byte, error) {
 	return nil, c.err
 }
 
-// queueManual queues octets as a manual chunk, which the case sends by sendManualRange.
+var errNoneHeld = errors.New("no octets are held")
+
+// queueManual holds octets: it queues them as a manual chunk, which the test case sends by
+// sendManualRange.
 func (c *tcpConn) queueManual(b []byte) error {
-	if c.snd.manual != nil && c.snd.manual.manual { // some of its octets have not been sent
+	if last := c.snd.manual; last != nil && last.manual { // some of its octets have not been sent
 		return errors.New("octets are held already: send all of them first")
 	}
 	c.snd.enqueue(chunk{data: slices.Clone(b), manual: true})
@@ -93,10 +96,13 @@ func (c *tcpConn) queueManual(b []byte) error {
 }
 
 // sendManualFIN sends the octets of the manual chunk from an offset on, with FIN. It returns an
-// error if other octets were written after them.
+// error if no octets are held, or if other octets or FIN were written after them.
 func (c *tcpConn) sendManualFIN(now time.Time, from int) error {
-	if c.snd.manual == nil || c.snd.end != c.snd.manual.end() || c.snd.fin {
-		return errors.New("octets were written after the held ones")
+	switch {
+	case c.snd.manual == nil:
+		return errNoneHeld
+	case c.snd.end != c.snd.manual.end() || c.snd.fin:
+		return errors.New("octets or FIN were written after the held octets")
 	}
 	if err := c.sendManualRange(now, from, len(c.snd.manual.data), fin); err != nil {
 		return err
@@ -115,9 +121,9 @@ func (c *tcpConn) sendManualRange(now time.Time, from, to int, flags tcpFlags) e
 	case c.err != nil:
 		return c.err
 	case p == nil:
-		return errors.New("no octets are held")
+		return errNoneHeld
 	case from < 0 || to > len(p.data) || from >= to:
-		return fmt.Errorf("range %d to %d of %d held octets", from, to, len(p.data))
+		return fmt.Errorf("range %d to %d is empty or not within the %d held octets", from, to, len(p.data))
 	}
 	c.sendSegment(p.seq.add(from), p.data[from:to], flags)
 	if !p.manual {
@@ -131,12 +137,12 @@ func (c *tcpConn) sendManualRange(now time.Time, from, to int, flags tcpFlags) e
 	return nil
 }
 
-// replaceManual is called when the case has sent every octet of the manual chunk. It replaces the
-// chunk in the send queue by ordinary chunks of one MSS, which are retransmitted if lost.
+// replaceManual is called when the test case has sent every octet of the manual chunk. It replaces
+// the chunk in the send queue by ordinary chunks of one MSS, which are retransmitted if lost.
 func (c *tcpConn) replaceManual(now time.Time) {
 	var rest []chunk
 	at := c.snd.manual.seq
-	for part := range slices.Chunk(c.snd.manual.data, max(c.snd.mss, 1)) {
+	for part := range slices.Chunk(c.snd.manual.data, c.snd.mss) {
 		rest = append(rest, chunk{seq: at, data: part, sent: true})
 		at = at.add(len(part))
 	}
@@ -149,15 +155,16 @@ func (c *tcpConn) replaceManual(now time.Time) {
 	}
 }
 
-// covered reports whether the ranges together cover octets 0 to n.
-func covered(parts [][2]int, n int) bool {
-	parts = slices.SortedFunc(slices.Values(parts), func(x, y [2]int) int { return x[0] - y[0] })
+// covered reports whether the ranges, of octets from the first to before the second number, cover
+// all n octets.
+func covered(ranges [][2]int, n int) bool {
+	sorted := slices.SortedFunc(slices.Values(ranges), func(x, y [2]int) int { return x[0] - y[0] })
 	at := 0
-	for _, p := range parts {
-		if p[0] > at {
+	for _, r := range sorted {
+		if r[0] > at {
 			return false
 		}
-		at = max(at, p[1])
+		at = max(at, r[1])
 	}
 	return at >= n
 }

@@ -41,8 +41,12 @@ type segment struct {
 	payload  []byte
 }
 
+const tcpHeaderLen = 20
+
+// Kinds of TCP options.
 const (
-	tcpHeaderLen = 20
+	endOfOptions = 0
+	noOperation  = 1
 	mssKind      = 2
 )
 
@@ -128,9 +132,9 @@ func parseSegment(b []byte) (s segment, err error) {
 func parseMSS(options []byte) uint16 {
 	for len(options) > 0 {
 		switch kind := options[0]; {
-		case kind == 0:
+		case kind == endOfOptions:
 			return 0
-		case kind == 1:
+		case kind == noOperation:
 			options = options[1:]
 		case len(options) < 2 || options[1] < 2 || int(options[1]) > len(options):
 			return 0

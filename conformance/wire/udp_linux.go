@@ -61,9 +61,9 @@ func (w *UDP) open() error {
 	w.index, w.mtu = intf.Index, intf.MTU
 	switch {
 	case w.cfg.Port == 0:
-		return errors.New("no Port")
+		return errors.New("UDPConfig.Port is not set")
 	case len(w.cfg.Addrs) == 0 || len(w.cfg.Device) == 0:
-		return errors.New("no Addrs, or no Device")
+		return errors.New("UDPConfig.Addrs or UDPConfig.Device is empty")
 	}
 	for _, a := range w.cfg.Addrs {
 		s, err := bind(netip.AddrPortFrom(a, w.cfg.Port), w.index)

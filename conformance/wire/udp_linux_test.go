@@ -219,8 +219,8 @@ func TestOpenErrorsAndClose(t *testing.T) {
 	}
 	for want, cfg := range map[string]UDPConfig{
 		"no such network interface": {Interface: "nothere"},
-		"no Port":                   {Interface: testutil.HostDevice},
-		"no Addrs":                  {Interface: testutil.HostDevice, Port: 4791},
+		"Port is not set":           {Interface: testutil.HostDevice},
+		"UDPConfig.Device is empty": {Interface: testutil.HostDevice, Port: 4791},
 	} {
 		if err := c.host.Do(func() error { _, err := OpenUDP(cfg); return err }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

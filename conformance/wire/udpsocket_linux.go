@@ -144,14 +144,14 @@ func sockaddr(a netip.AddrPort, index int) unix.Sockaddr {
 // join joins the multicast group that the socket is bound to, at the interface with this index.
 func (s *socket) join(index int) (err error) {
 	group := s.at.Addr()
-	cerr := s.conn.Control(func(fd uintptr) {
+	connErr := s.conn.Control(func(fd uintptr) {
 		if group.Is4() {
 			err = unix.SetsockoptIPMreqn(int(fd), unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)})
 			return
 		}
 		err = unix.SetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)})
 	})
-	return errors.Join(cerr, err)
+	return errors.Join(connErr, err)
 }
 
 // send sends a datagram from the socket's address. index is that of the interface, the zone of
@@ -165,30 +165,31 @@ func (s *socket) send(d *datagram, index int) (err error) {
 		level, tclass, hopLimit = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
 	}
 	control := append(controlMessage(level, tclass, d.tclass), controlMessage(level, hopLimit, d.hopLimit)...)
-	cerr := s.conn.Write(func(fd uintptr) bool {
+	connErr := s.conn.Write(func(fd uintptr) bool {
 		err = unix.Sendmsg(int(fd), d.payload, control, sockaddr(d.dst, index), 0)
 		return !errors.Is(err, unix.EAGAIN)
 	})
-	return errors.Join(cerr, err)
+	return errors.Join(connErr, err)
 }
 
 // setChecksum switches UDP checksums of sent datagrams on or off.
 func (s *socket) setChecksum(wanted bool) (err error) {
-	if s.checksumOff == !wanted {
+	off := !wanted
+	if s.checksumOff == off {
 		return nil
 	}
-	level, name, off := unix.SOL_SOCKET, unix.SO_NO_CHECK, 0
+	level, name, value := unix.SOL_SOCKET, unix.SO_NO_CHECK, 0
 	if s.at.Addr().Is6() {
 		level, name = unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_TX
 	}
-	if !wanted {
-		off = 1
+	if off {
+		value = 1
 	}
-	cerr := s.conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, name, off) })
-	if err = errors.Join(cerr, err); err != nil {
+	connErr := s.conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, name, value) })
+	if err = errors.Join(connErr, err); err != nil {
 		return fmt.Errorf("set UDP checksum option: %w", err)
 	}
-	s.checksumOff = !wanted
+	s.checksumOff = off
 	return nil
 }
 
@@ -223,12 +224,12 @@ func (w *UDP) readLoop(s *socket) {
 // receiveMessage receives a message with its control messages by recvmsg(2). It blocks, and
 // returns an error that wraps os.ErrClosed once the socket is closed.
 func receiveMessage(conn syscall.RawConn, buf, control []byte) (n, controlLen, flags int, from unix.Sockaddr, err error) {
-	cerr := conn.Read(func(fd uintptr) bool {
+	connErr := conn.Read(func(fd uintptr) bool {
 		n, controlLen, flags, from, err = unix.Recvmsg(int(fd), buf, control, 0)
 		return !errors.Is(err, unix.EAGAIN)
 	})
-	if cerr != nil {
-		err = fmt.Errorf("%w: %w", os.ErrClosed, cerr)
+	if connErr != nil {
+		err = fmt.Errorf("%w: %w", os.ErrClosed, connErr)
 	}
 	return n, controlLen, flags, from, err
 }
@@ -290,7 +291,7 @@ func parseControl(b []byte) (t ancillary, err error) {
 
 // parse sets the field of t that a control message is about.
 func (t *ancillary) parse(level, kind int, data []byte) {
-	number := func() *uint8 {
+	number := func() *uint8 { // most are a C int, some a byte
 		if len(data) >= 4 {
 			return new(uint8(binary.NativeEndian.Uint32(data)))
 		}

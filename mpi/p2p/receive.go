@@ -13,7 +13,8 @@ import (
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv = true
-	speculative := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0) // an RTR needs a buffer
+	// An RTR needs a buffer, even if EagerLimit is negative: then an empty message is not eager.
+	speculative := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0)
 	if speculative && !e.cfg.NoEarlyProgress {
 		e.earlyProgress()
 	}
@@ -127,7 +128,7 @@ func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsA
 // startTransfer starts the data transfer of an RTS: for RPUT by a CTS to the sender, which writes,
 // else by an RDMA read.
 func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bool) {
-	var waited time.Duration // since the receive was posted
+	var waited time.Duration // since the receive was posted; 0 if the RTS came first
 	if r.state == statePosted {
 		waited = e.transport.Now() - r.startedAt
 	}
@@ -146,7 +147,8 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bo
 		return
 	}
 	if e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked {
-		// Else the sender would take the RTR of a later receive for an answer to this RTS.
+		// Without an RTSAck the sender would take the RTR of a later receive for the answer to this
+		// RTS. An RTR that r has sent is that answer itself.
 		e.sendControl(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, PostedFor: uint64(waited)})
 	}
 	if n == 0 {
@@ -173,7 +175,7 @@ func (e *Engine) ReadDone(r *Request, err error) {
 // finishRecv completes a receive whose data has arrived.
 func (e *Engine) finishRecv(r *Request) {
 	if r.Err == nil && r.Size > len(r.Buf) {
-		r.Err = fmt.Errorf("rank %d: %w: %d bytes for %d", r.Source, ErrTruncated, r.Size, len(r.Buf))
+		r.Err = fmt.Errorf("rank %d: %w: a message of %d bytes for a buffer of %d", r.Source, ErrTruncated, r.Size, len(r.Buf))
 	}
 	e.finish(r)
 }

@@ -149,7 +149,7 @@ func (e *Engine) sendControl(peer int, h *wire.Header) {
 		return
 	}
 	e.Stats.ControlMessages[h.Kind]++
-	e.sendHeader = *h
+	e.sendHeader = *h // passing h on would make every caller allocate its header
 	e.transport.Send(peer, &e.sendHeader, nil, nil)
 }
 
@@ -225,6 +225,7 @@ func (e *Engine) DescribePending() string {
 			all = append(all, fmt.Sprintf("a send of %d bytes to rank %d with tag %d", len(r.Buf), r.Peer, r.Tag))
 		case r.state == statePosted:
 			text := fmt.Sprintf("a receive from rank %d with tag %d", r.Peer, r.Tag)
+			// -1 is Any: real ranks and tags are not negative.
 			all = append(all, strings.NewReplacer("rank -1", "any rank", "tag -1", "any tag").Replace(text))
 		default:
 			all = append(all, fmt.Sprintf("the data of a message from rank %d with tag %d", r.Source, r.MatchedTag))

@@ -290,8 +290,8 @@ func (q *rtrQueue) pop() wire.Header {
 func (q *rtrQueue) remove(recv uint32) bool {
 	for i := q.first; i < len(q.all); i++ {
 		if q.all[i].Recv == recv {
-			copy(q.all[q.first+1:], q.all[q.first:i])
-			q.pop()
+			copy(q.all[q.first+1:], q.all[q.first:i]) // overwrites i
+			q.pop()                                   // the first entry, which is there twice
 			return true
 		}
 	}

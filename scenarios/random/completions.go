@@ -26,7 +26,8 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 	if wc.Status != verbs.WCSuccess {
 		return s.handleFailure(wc, n)
 	}
-	if s.flushing && !o.local() { // a bind or an invalidation sends no packet
+	// A bind or an invalidation needs no response: it may have been executed before the failure.
+	if s.flushing && !o.local() {
 		return s.violation(n, "only flushed requests once one has failed", "success")
 	}
 	if o.flags&verbs.SendSignaled == 0 {
@@ -56,14 +57,14 @@ func (s *sender) finishUnsignaled(n int) error {
 // finishRequest counts request n, the oldest, as completed. It checks data that n has fetched.
 func (s *sender) finishRequest(n int) error {
 	s.completedBefore++
-	if !s.flushing {
+	if !s.flushing { // succeeded counts the requests before the first failure only
 		s.succeeded++
 	}
 	o := &s.plan.ops[n]
 	if o.local() { // a bind or an invalidation of the spare window
 		s.spareBound = o.code == verbs.OpBindMW
 	}
-	if !o.local() && o.code != verbs.OpFlush {
+	if !o.local() && o.code != verbs.OpFlush { // these move no data
 		s.bytes += int64(o.size)
 	}
 	if !o.returnsData() {
@@ -110,7 +111,7 @@ func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	s.flushing = true
 	s.failStatus = wc.Status
 	if s.qpFailed {
-		return nil // the requests of the peer have failed as well
+		return nil // the peer has reported a failure itself: it need not be told
 	}
 	// An RC queue pair fails in both directions, an XRC connection in one.
 	s.qpFailed = true
@@ -126,7 +127,7 @@ func (s *sender) postDrainMarker() error {
 	s.drainPending = true
 	wr := verbs.SendWR{WRID: uint64(s.conn.index)<<connShift | markerBit, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
 	if _, err := s.conn.QP.PostSend([]verbs.SendWR{wr}); err != nil {
-		return fmt.Errorf("marker on a queue pair in the error state: %w", err)
+		return fmt.Errorf("post the drain marker to a queue pair in the error state: %w", err)
 	}
 	return nil
 }
@@ -153,7 +154,7 @@ func (c *conn) peerRequestsFailed() error {
 	c.incoming.peerStopped()
 	if c.spec.Service == RC {
 		if c.outgoing.qpFailed {
-			return nil
+			return nil // the queue pair is in the error state already
 		}
 		c.outgoing.qpFailed = true
 	}

@@ -105,7 +105,7 @@ func (c *conn) openQPs() (err error) {
 		init.Type = verbs.QPTypeRC
 	case UC:
 		init.Type = verbs.QPTypeUC
-	case UD, RD:
+	case UD, RD: // RD is a UD queue pair of a device with verbs.CapRD
 		init.Type = verbs.QPTypeUD
 		c.qkey = uint32(traffic.Derive(e.w.Seed, uint64(c.index)) >> 33) // below 2^31: an unprivileged Q_Key
 	case XRC:
@@ -182,8 +182,8 @@ func (c *conn) complete() bool {
 // may prevent it.
 func (c *conn) close() error {
 	var first, later io.Closer = nil, c.memory
-	x, reliable := c.incoming.(*reliableChecker)
-	if reliable && !x.stopped && !c.outgoing.qpFailed && x.invalidated == len(c.windows) && !c.outgoing.spareBound {
+	checker, reliable := c.incoming.(*reliableChecker) // unreliable connections have no windows
+	if reliable && !checker.stopped && !c.outgoing.qpFailed && checker.invalidated == len(c.windows) && !c.outgoing.spareBound {
 		first, later = c.memory, nil
 	}
 	err := traffic.Close(first, c.QP, c.Target, c.AH, later)

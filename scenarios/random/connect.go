@@ -44,10 +44,14 @@ func (e *End) connect() error {
 	if msg, err = e.expectControl(controlReady); err != nil {
 		return err
 	}
-	for i := range e.peer.Conns {
-		if e.peer.Conns[i].Windows = msg.Windows[i]; len(msg.Windows[i]) != e.w.Conns[i].Windows {
-			return fmt.Errorf("connection %d: the peer opened %d windows, not %d", i, len(msg.Windows[i]), e.w.Conns[i].Windows)
+	if len(msg.Windows) != len(e.conns) {
+		return fmt.Errorf("the peer has another workload: it sent the windows of %d connections, not %d", len(msg.Windows), len(e.conns))
+	}
+	for i, opened := range msg.Windows {
+		if len(opened) != e.w.Conns[i].Windows {
+			return fmt.Errorf("connection %d: the peer opened %d windows, not %d", i, len(opened), e.w.Conns[i].Windows)
 		}
+		e.peer.Conns[i].Windows = opened
 	}
 	return nil
 }
@@ -114,8 +118,8 @@ func (c *conn) attr() verbs.QPAttr {
 }
 
 // openWindows binds the memory windows for the peer, and waits for the binds: a key is valid only
-// after its bind has completed. It also allocates the spare window, which this end's own requests
-// (of RC only) bind and invalidate.
+// after its bind has completed. It also allocates the spare window, which the requests of an RC
+// connection bind and invalidate at this end; RD has no such requests.
 func (c *conn) openWindows() (handles []remoteMemory, err error) {
 	if c.spec.Windows == 0 && c.spec.Service != RC {
 		return nil, nil

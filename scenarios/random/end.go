@@ -117,7 +117,7 @@ func (e *End) open() (err error) {
 		return err
 	}
 	e.gid = entry.GID
-	cqDepth := 16 // in addition to one entry for every possible completion
+	cqDepth := 16 // spare entries; the loop adds one for every possible completion
 	for i := range e.w.Conns {
 		c := &e.w.Conns[i]
 		cqDepth += c.SendDepth + 1 + (1+c.XRCQueues)*c.RecvDepth + c.Windows
@@ -171,7 +171,7 @@ func (e *End) openSharedRing() error {
 	return err
 }
 
-// close closes everything. A resource in use would return an error.
+// close closes all resources, users before what they use: a resource in use would not close.
 func (e *End) close() error {
 	err := traffic.Close(e.cmListener)
 	for _, c := range e.conns {

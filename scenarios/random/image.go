@@ -233,7 +233,7 @@ const (
 	keyPieces
 	keyPacing
 	keyWords
-	keyPoison
+	keySpare
 )
 
 // stamp writes n, the number of an unreliable message, over its first bytes, mixed with k, the key

@@ -75,7 +75,7 @@ func TestValidateRejectsMissingTransportTraits(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"memory cannot be checked", "connections only", "1 receives for 100 messages", "which the transport lacks"} {
+	for _, want := range []string{"memory cannot be checked", "for RC only", "1 receives for 100 messages", "which the transport lacks"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

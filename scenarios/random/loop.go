@@ -103,10 +103,10 @@ func (e *End) waitForEvent(done bool) error {
 			wait = d
 		}
 	}
-	if p := e.env.StallTimeout; p > 0 {
-		left := e.lastProgress + p - now
+	if timeout := e.env.StallTimeout; timeout > 0 {
+		left := e.lastProgress + timeout - now
 		if left <= 0 {
-			return &traffic.StallError{After: p, Status: e.Status()}
+			return &traffic.StallError{After: timeout, Status: e.Status()}
 		}
 		shorten(left)
 	}
@@ -150,7 +150,8 @@ func (e *End) waitCompletions() error {
 	return e.wait(e.stallTimeout())
 }
 
-// wait returns when completions have arrived, or after d. It may return earlier.
+// wait returns when completions have arrived, or after d. It may return earlier. With ByPolling it
+// only sleeps until the next poll, for longer the longer nothing has happened, whatever d is.
 func (e *End) wait(d time.Duration) error {
 	if e.w.Wakeup == ByPolling {
 		idle := e.proc.Now() - e.lastProgress

@@ -79,7 +79,8 @@ func newPlan(w *Workload, i int, s Side) plan {
 	return p
 }
 
-// drawSize draws a size, often a boundary case: zero, one, whole packets, one byte more or less.
+// drawSize draws a size, often one of at most 64 bytes or a boundary case: zero, one, whole
+// packets, one byte more or less.
 func drawSize(rng *rand.Rand, c *Conn, limit int) int {
 	n := c.MinBytes + rng.IntN(c.MaxBytes-c.MinBytes+1)
 	switch rng.IntN(8) {

@@ -50,7 +50,7 @@ type planner struct {
 
 // planReliable returns the requests of one side of a reliable connection. A request that changes
 // memory which an earlier request reads is fenced: otherwise the responder could execute a
-// retransmitted read after the change.
+// retransmitted read after the change. Some others are fenced at random.
 func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	c := &w.Conns[conn]
 	p := planner{w: w, conn: c, rng: rng, validWindows: slices.Repeat([]bool{true}, c.Windows), readWindows: make([]bool, c.Windows)}
@@ -99,11 +99,12 @@ func (p *planner) draw(last bool) op {
 		o.size = drawSize(p.rng, p.conn, p.conn.MaxBytes)
 	case verbs.OpSend, verbs.OpSendImm:
 		o.size = drawSize(p.rng, p.conn, p.conn.MaxBytes)
-		switch immAlone := o.code == verbs.OpSendImm && p.w.Traits.SeparateImm; {
-		case immAlone && p.afterWrite: // it would look like a write with immediate data
-			o.code = verbs.OpSend
-		case immAlone:
-			o.size = 0
+		if o.code == verbs.OpSendImm && p.w.Traits.SeparateImm { // immediate data travels alone
+			if p.afterWrite { // it would look like the immediate data of that write
+				o.code = verbs.OpSend
+			} else {
+				o.size = 0
+			}
 		}
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite:
 		p.drawAtomic(&o)
@@ -151,7 +152,9 @@ func (p *planner) drawAtomic(o *op) {
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {
 		o.shared = true
 		o.at = p.rng.IntN(p.w.SharedWords)
-		o.operand, o.swap = p.rng.Uint64()|1, p.rng.Uint64() // an add is not 0; the comparand is set when the swap is posted
+		// An add of 0 would look like a swap without effect, hence |1. The comparand of a swap is
+		// set when the swap is posted.
+		o.operand, o.swap = p.rng.Uint64()|1, p.rng.Uint64()
 		return
 	}
 	i := p.rng.IntN(connWords)
@@ -165,7 +168,7 @@ func (p *planner) drawAtomic(o *op) {
 	case p.rng.IntN(2) == 0: // a swap that succeeds
 		o.operand = p.words[i]
 		p.words[i] = o.swap
-	case o.operand == p.words[i]:
+	case o.operand == p.words[i]: // the other swaps must fail
 		o.operand++
 	}
 }

@@ -50,13 +50,14 @@ type ringConfig struct {
 // nil, all connections share the ring. It posts no receives.
 func (e *End) newRing(queue traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
 	num, shared := len(e.rings), cfg.conn == nil
+	const sideShift = 8 // above the keys: each side has its own random numbers
 	r = &recvRing{
 		RecvRing: traffic.NewRecvRing(num, cfg.depth, shared), end: e, ringConfig: cfg, num: num, limit: unlimited,
 		size: slotLen(cfg.maxLen, cfg.maxPieces), pieces: make([][]piece, cfg.depth), scratch: make([]byte, cfg.maxLen),
-		pacer: pacer{pacing: cfg.pace, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
+		pacer: pacer{pacing: cfg.pace, rng: newRand(traffic.Derive(e.w.Seed, keyPacing|uint64(e.side)<<sideShift, uint64(num)))},
 	}
 	r.Attach(queue)
-	r.buf = make([]byte, max(1, r.depth*r.size))
+	r.buf = make([]byte, max(1, r.depth*r.size)) // a region cannot be empty
 	r.mr, err = e.PD.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
 	e.rings = append(e.rings, r)
 	return r, err

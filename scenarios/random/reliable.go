@@ -33,7 +33,7 @@ func newReliableChecker(c *conn, p plan) *reliableChecker {
 			sizes[o.queue] = append(sizes[o.queue], c.grhLen()+o.recvLen())
 		}
 	}
-	spare := int(traffic.Derive(p.key, keyPoison) % 4) // receives that no message fills
+	spare := int(traffic.Derive(p.key, keySpare) % 4) // receives that no message fills
 	if c.ring != nil {
 		c.ring.expect(sizes[0], spare, c.spec.TightReceives)
 	}
@@ -170,9 +170,10 @@ func (x *reliableChecker) checkVisible(n int) error {
 	return nil
 }
 
-// mayBeLate reports whether an atomic on t may still be outstanding when message n arrives. Some
-// transports execute atomics after later writes (AtomicsAfterLaterWrites). Atomics execute in order
-// and writes use other memory, therefore the final memory is the same.
+// mayBeLate reports whether an atomic on t, of the requests first to n, may still be outstanding
+// when message n arrives. Some transports execute atomics after later writes
+// (AtomicsAfterLaterWrites). Atomics execute in order and writes use other memory, therefore the
+// final memory is the same.
 func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 	if !x.conn.end.w.Traits.AtomicsAfterLaterWrites {
 		return false
@@ -192,25 +193,21 @@ func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 // verify compares the whole target with the peer's plan. If a request of the peer failed, all
 // requests that completed before must have been executed, and later ones may have been.
 func (x *reliableChecker) verify(peer *connReport) error {
-	done := len(x.plan.ops)
+	executed := len(x.plan.ops)
 	if peer.Failed {
-		done = max(peer.Good, x.applied)
+		executed = max(peer.Good, x.applied)
 	} else if x.next != len(x.msgs) {
 		return x.violation(noRequest, fmt.Sprintf("%d messages", len(x.msgs)), fmt.Sprintf("%d", x.next))
 	}
-	for ; x.applied < done; x.applied++ {
+	for ; x.applied < executed; x.applied++ {
 		if peer.Failed && x.plan.ops[x.applied].takesReceive() {
 			return x.violation(x.applied, "the message: the peer saw it complete", "nothing").as(traffic.Delivery)
 		}
 		x.plan.apply(x.applied, x.image)
 	}
-	next := len(x.plan.ops)
-	if peer.Failed {
-		next = x.applied
-	}
-	if err := x.plan.checkMemory(x.image, x.conn.bytes, 0, len(x.image), next); err != nil {
+	if err := x.plan.checkMemory(x.image, x.conn.bytes, 0, len(x.image), executed); err != nil {
 		return x.violation(noRequest, "the memory that the requests in order make", err.Error()).as(traffic.Contents)
 	}
-	x.arrivals.Delivered, x.arrivals.Bytes = done, x.bytesMoved(done)
+	x.arrivals.Delivered, x.arrivals.Bytes = executed, x.bytesMoved(executed)
 	return nil
 }

@@ -144,11 +144,11 @@ func (e *End) drain() error {
 			}
 		}
 	}
-	if n, err := e.poll(); err != nil || n == 0 {
-		return err
+	for { // other completions, until there are none
+		if n, err := e.poll(); err != nil || n == 0 {
+			return err
+		}
 	}
-	_, err := e.poll() // more completions may have followed those of the first poll
-	return err
 }
 
 // Violation is a broken guarantee of the service.

@@ -54,10 +54,11 @@ func (s *sender) open(c *conn) (err error) {
 	if spec.Service.Reliable() {
 		s.image = initialTarget(e.w, c.index, e.side.Peer())
 	}
-	s.size = slotLen(max(spec.MaxBytes, 8), spec.MaxSGE)
+	maxLen := max(spec.MaxBytes, 8) // an atomic has 8 bytes
+	s.size = slotLen(maxLen, spec.MaxSGE)
 	s.buf = make([]byte, spec.SendDepth*s.size)
 	s.wants = make([][]byte, spec.SendDepth)
-	s.scratch = make([]byte, max(spec.MaxBytes, 8))
+	s.scratch = make([]byte, maxLen)
 	s.pacer = pacer{pacing: spec.SendPacing, rng: newRand(traffic.Derive(s.plan.key, keyPacing))}
 	s.mr, err = e.PD.RegMR(verbs.MRInit{Buf: s.buf, Access: verbs.AccessLocalWrite})
 	return err
@@ -73,8 +74,12 @@ func (s *sender) status() string {
 	if s.complete() {
 		return ""
 	}
+	next := s.completedBefore
+	if next == len(s.plan.ops) {
+		return fmt.Sprintf("%d requests completed, the drain marker is not flushed", next)
+	}
 	return fmt.Sprintf("%d of %d requests posted, %d completed, next to complete %d (%v)",
-		s.posted, len(s.plan.ops), s.completedBefore, s.completedBefore, &s.plan.ops[min(s.completedBefore, len(s.plan.ops)-1)])
+		s.posted, len(s.plan.ops), s.completedBefore, next, &s.plan.ops[next])
 }
 
 // slot returns the number and the offset of the send buffer's slot for request n.
@@ -133,7 +138,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	case o.window != noWindow && o.code != verbs.OpSendInv:
 		start, _ := windowExtent(c.spec, int(o.window))
 		wr.Remote = s.peer().Windows[o.window].atOffset(o.at - start)
-	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm:
+	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm: // local requests ignore Remote
 		wr.Remote = s.peer().Target.atOffset(o.at)
 	case o.code == verbs.OpSendInv:
 		wr.InvalidateRKey = s.peer().Windows[o.window].RKey
@@ -208,11 +213,11 @@ func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 
 // fetchPieces returns the pieces for the result of a read, or the only piece for that of an atomic.
 func (s *sender) fetchPieces(n int) []piece {
-	o, most := &s.plan.ops[n], s.conn.spec.MaxSGE
+	o, maxPieces := &s.plan.ops[n], s.conn.spec.MaxSGE
 	if o.atomic() {
-		most = 1
+		maxPieces = 1
 	}
-	return split(s.pieces[:0], traffic.Derive(s.plan.key, keyPieces, uint64(n)), o.size, most)
+	return split(s.pieces[:0], traffic.Derive(s.plan.key, keyPieces, uint64(n)), o.size, maxPieces)
 }
 
 // prepareLocal sets wr to bind or invalidate the spare window, by its opcode.

@@ -57,11 +57,12 @@ func (x *sharedWords) values() (v []uint64) {
 
 // atomicCompleted records the change of a shared word by request n; found is its old value.
 func (x *sharedWords) atomicCompleted(conn, n int, o *op, found uint64) {
-	result := found + o.operand
-	if o.code == verbs.OpAtomicCmpAndSwp {
-		if result = found; found == o.operand {
-			result = o.swap
-		}
+	result := found
+	switch {
+	case o.code == verbs.OpAtomicFetchAdd:
+		result += o.operand
+	case found == o.operand: // a compare-and-swap that succeeded
+		result = o.swap
 	}
 	x.last[o.at] = result
 	x.changes = append(x.changes, wordChange{at: o.at, conn: conn, n: n, old: found, new: result})

@@ -181,7 +181,7 @@ func (w *Workload) Validate() error {
 	var errs problems
 	errs.check(len(w.Conns) > 0, "no connections")
 	errs.check(w.CQs >= 1, "CQs is %d: at least 1 is needed", w.CQs)
-	errs.check(w.SharedWords >= 0, "SharedWords is %d", w.SharedWords)
+	errs.check(w.SharedWords >= 0, "SharedWords is %d: it cannot be negative", w.SharedWords)
 	errs.check(!w.Traits.CompletesEarly || !w.Network.GivesUp,
 		"GivesUp with CompletesEarly: without proof of delivery the memory cannot be checked")
 	for i := range w.Conns {
@@ -215,11 +215,12 @@ func (c *Conn) problems() (errs problems) {
 		errs.check(n >= 0 && n <= maxMessages, "Messages[%d] is %d, not in 0..%d", d, n, maxMessages)
 		errs.check(!c.Service.Reliable() || c.RdAtomic[d] > 0, "RdAtomic[%d] is 0: reads could never start", d)
 	}
-	errs.check(c.MinBytes >= 0 && c.MaxBytes >= c.MinBytes, "sizes %d..%d", c.MinBytes, c.MaxBytes)
+	errs.check(c.MinBytes >= 0 && c.MaxBytes >= c.MinBytes, "sizes %d..%d: the first may be neither negative nor greater than the second", c.MinBytes, c.MaxBytes)
 	errs.check(len(c.Mix) > 0, "Mix is empty: name some operations")
 	for _, op := range c.Mix {
 		errs.check(slices.Contains(have, op), "Mix has %v, which the service lacks", op)
 	}
+	// One request of each half of the send queue is signaled: see drawFlags.
 	errs.check(c.SendDepth >= 2 && c.RecvDepth >= 1,
 		"queues of %d sends and %d receives: at least 2 and 1 are needed", c.SendDepth, c.RecvDepth)
 	errs.check(c.RecvDepth <= maxReceives, "%d receives: at most %d are possible", c.RecvDepth, maxReceives)
@@ -234,8 +235,9 @@ func (c *Conn) problems() (errs problems) {
 	return errs
 }
 
-// Adapt makes a connection suitable for the transport: it removes missing operations, and without
-// RNR it makes room for all receives at the start.
+// Adapt makes a connection suitable for the transport: it removes missing operations, and memory
+// windows if binds are missing. Without RNR all receives fit into the queue and are posted at the
+// start.
 func (c *Conn) Adapt(traits *traffic.TransportTraits) {
 	lacks := func(op verbs.WROpcode) bool { return slices.Contains(traits.MissingOps, op) }
 	c.Mix = slices.DeleteFunc(slices.Clone(c.Mix), lacks)
@@ -252,7 +254,7 @@ func (c *Conn) transportProblems(traits *traffic.TransportTraits) (errs problems
 	for _, op := range traits.MissingOps {
 		errs.check(!slices.Contains(c.Mix, op), "Mix has %v, which the transport lacks", op)
 	}
-	errs.check(!traits.ConnectsByCM || c.Service == RC, "the transport has connections only, of RC")
+	errs.check(!traits.ConnectsByCM || c.Service == RC, "the transport connects queue pairs through a connection manager, which is for RC only")
 	messages := max(c.Messages[A], c.Messages[B])
 	errs.check(!traits.NoRNR || c.RecvDepth >= messages,
 		"%d receives for %d messages: a message without a posted receive ends the connection", c.RecvDepth, messages)

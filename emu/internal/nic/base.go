@@ -120,7 +120,8 @@ func (b *Base) CheckPD(op string, pd PD) error {
 // UsePD adds n to the number of objects in a protection domain.
 func (b *Base) UsePD(pd PD, n int) { b.pds[pd] += n }
 
-// OpError returns a verbs.OpError for the verb op on object obj.
+// OpError returns a verbs.OpError for the verb op on the object named obj, which is empty if the
+// object has no name.
 func OpError(op, obj, format string, args ...any) error {
 	return &verbs.OpError{Op: op, Obj: obj, Err: fmt.Errorf(format, args...)}
 }

@@ -195,6 +195,7 @@ func (c *Conn) outputDone() bool {
 	case q == nil, c.inputClosed && !c.mpa.MaySend():
 		return true
 	case !q.stream.Live(), c.disconnecting && !c.inputClosed:
+		// The stream has ended, or the peer still answers the requests that were posted.
 		return q.stream.Idle()
 	default:
 		// The peer has closed its direction and answers no requests; we still answer its requests.
@@ -237,13 +238,13 @@ func (c *Conn) setClosed() {
 	if q == nil {
 		return
 	}
-	q.stream.Drop()
-	q.stream.Close()
+	q.stream.Drop()  // a Terminate that was not sent
+	q.stream.Close() // if it has not ended yet
 	c.detach()
 	if !q.idle() { // it was connected
 		q.fail(verbs.QPStateErr)
 	}
-	if c.err == nil { // closed gracefully
+	if c.err == nil { // closed gracefully: there is no end to report
 		q.end = iwarp.End{}
 	}
 }

@@ -43,7 +43,7 @@ var ErrConfig = errors.New("bad NIC configuration")
 
 // withDefaults returns c with defaults filled in, or an error if c is invalid.
 func (c Config) withDefaults() (Config, error) {
-	c.FirstQPN = cmp.Or(c.FirstQPN, 0x11)
+	c.FirstQPN = cmp.Or(c.FirstQPN, 0x11) // an arbitrary choice
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
 	if c.EmptyWriteAfter < 0 {
 		return c, fmt.Errorf("%w: EmptyWriteAfter is %v, want 0 or more", ErrConfig, c.EmptyWriteAfter)

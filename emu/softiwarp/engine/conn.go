@@ -176,7 +176,7 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.mpa == nil {
 		return into, link.StreamOpen
 	}
-	c.fill()
+	c.fillMPA()
 	if len(c.copiedOutput) > 0 && len(into) < cap(into) {
 		into = append(into, c.copiedOutput)
 	}
@@ -193,9 +193,9 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	return into, link.StreamOpen
 }
 
-// fill moves segments from the stream of the queue pair to MPA while MPA has room. Once the
+// fillMPA moves segments from the stream of the queue pair to MPA while MPA has room. Once the
 // connection closes, only a stream that has ended has segments to send: its Terminate.
-func (c *Conn) fill() {
+func (c *Conn) fillMPA() {
 	if c.qp == nil || c.closeWhenSent && c.state >= Closing && c.qp.stream.Live() {
 		return
 	}

@@ -42,7 +42,7 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 		return nil, q.OpError("connect", verbs.ErrInvalid, "%w", err)
 	}
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
-	c := n.Incoming() // made an initiator here
+	c := n.newConn()
 	c.initiator, c.param, c.qp = true, p, q
 	if n.cfg.EmptyWriteAfter > 0 { // see sendEmptyWrite
 		c.emptyWrites.wait, c.emptyWrites.left = n.cfg.EmptyWriteAfter, maxEmptyWrites
@@ -52,7 +52,10 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 }
 
 // Incoming returns the responder side of a new connection, for an accepted TCP stream.
-func (n *NIC) Incoming() *Conn {
+func (n *NIC) Incoming() *Conn { return n.newConn() }
+
+// newConn returns a new connection. It is the responder unless initiator is set.
+func (n *NIC) newConn() *Conn {
 	n.Count.Conns++
 	c := &Conn{nic: n, deadlines: deadlines{closeDeadline: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}}
 	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // equal deadlines expire in the order of creation
@@ -71,17 +74,20 @@ func (q *QP) checkConnect(op string, p *ConnParam) error {
 	}
 	for _, d := range [...]uint16{p.IRD, p.ORD} {
 		if d > limit && d != wire.DepthNotNegotiated {
-			return q.OpError(op, verbs.ErrInvalid, "%d reads, limit %d", d, limit)
+			return q.OpError(op, verbs.ErrInvalid, "a depth of %d reads (IRD or ORD), the limit is %d", d, limit)
 		}
 	}
 	return nil
 }
 
+// unnamed is the object of verbs on a connection, which has no number.
+const unnamed = ""
+
 // Accept accepts the peer's MPA Request and connects q, which must be in RESET or INIT.
 func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	c.nic.clock = now
 	if c.state != Requested {
-		return nic.OpError("accept", "", "%w: the connection is %v", verbs.ErrInvalid, c.state)
+		return nic.OpError("accept", unnamed, "%w: the connection is %v", verbs.ErrInvalid, c.state)
 	}
 	if err := q.checkConnect("accept", &p); err != nil {
 		return err
@@ -104,10 +110,10 @@ func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 func (c *Conn) Reject(now mono.Time, private []byte) error {
 	c.nic.clock = now
 	if c.state != Requested {
-		return nic.OpError("reject", "", "%w: the connection is %v", verbs.ErrInvalid, c.state)
+		return nic.OpError("reject", unnamed, "%w: the connection is %v", verbs.ErrInvalid, c.state)
 	}
 	if err := c.mpa.Reject(mpa.AcceptParam{PrivateData: private}); err != nil {
-		return nic.OpError("reject", "", "%w: %w", verbs.ErrInvalid, err)
+		return nic.OpError("reject", unnamed, "%w: %w", verbs.ErrInvalid, err)
 	}
 	c.closeAfterOutput()
 	return nil
@@ -150,7 +156,6 @@ func (c *Conn) receiveReply(p *mpa.Params) {
 	if p.PeerToPeer {
 		c.postRTR(p.RTR)
 	}
-	c.setState(Accepted)
 	c.setState(Established)
 	c.queueOutput()
 }

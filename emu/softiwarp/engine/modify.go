@@ -51,11 +51,11 @@ func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPStat
 	case !has(verbs.QPAttrState):
 		return nil
 	case to > verbs.QPStateErr:
-		return invalid("state %d", to)
+		return invalid("there is no state %d", to)
 	case (to == verbs.QPStateRTR || to == verbs.QPStateRTS) && to != q.state:
 		return invalid("%v to %v: only a connection makes a QP ready, by connect or accept", q.state, to)
 	case !mayModify(q.state, to):
-		return invalid("%v to %v", q.state, to)
+		return invalid("a QP cannot change from %v to %v", q.state, to)
 	}
 	return nil
 }

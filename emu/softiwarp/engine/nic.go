@@ -25,7 +25,7 @@ type NIC struct {
 
 	clock mono.Time // latest time passed to a method
 
-	segment iwarp.Segment // scratch buffer of Conn.fill
+	segment iwarp.Segment // scratch buffer of Conn.fillMPA
 	vectors [][]byte      // scratch buffer of Conn.Output
 }
 

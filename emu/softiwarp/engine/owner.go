@@ -135,7 +135,8 @@ func VendorError(e wire.TermError, received bool) uint32 {
 	return v
 }
 
-// currentVendorErr returns the VendorErr for the Terminate of the stream, or 0.
+// currentVendorErr returns the VendorErr for the Terminate of the stream, or 0 if there is none.
+// The policy HideTerminate hides a received one.
 func (q *QP) currentVendorErr() uint32 {
 	t, received := q.stream.Ended()
 	if t == nil || received && q.nic.policy.HideTerminate {

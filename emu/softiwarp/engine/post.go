@@ -33,7 +33,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs Refs) error {
 		return q.OpError("post_send", verbs.ErrNoMemory, "%d requests queued", q.Caps.MaxSendWR)
 	}
 	i := q.sq.tail
-	r := &q.sq.ring[int(i)&(len(q.sq.ring)-1)]
+	r := &q.sq.ring[int(i)&(len(q.sq.ring)-1)] // the length is a power of two
 	q.Slots.Store(&r.Work, i, wr, q.SignalAll)
 	if wr.Opcode == verbs.OpBindMW {
 		r.StoreBind(wr, refs.Window, refs.Region, q.PD, q.QPN)

@@ -44,7 +44,8 @@ func (n *NIC) CreateQP(c iwarp.QueueConfig) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{nic: n}
-	q.sq.ring = make([]iwarp.Request, q.Init(&n.layer, num, &c)) // Init returns the number of slots
+	slots := q.Init(&n.layer, num, &c)
+	q.sq.ring = make([]iwarp.Request, slots)
 	maxSGE := c.Caps.MaxRecvSGE
 	if c.SRQ != nil {
 		maxSGE = c.SRQ.Query().MaxSGE
@@ -93,7 +94,7 @@ func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
 		graceful := c.closeWhenSent || c.state == Closing && !q.stream.Live()
 		if graceful {
-			c.fill() // passes the Terminate, if there is one, to MPA
+			c.fillMPA() // passes the Terminate, if there is one, to MPA
 			c.closeAfterOutput()
 		}
 		c.detach()

@@ -19,16 +19,16 @@ type Scale struct {
 // Decades returns a logarithmic scale that begins and ends at powers of ten and includes all
 // positive values. Its axis starts at position start and has this length.
 func Decades(values []float64, start, length float64) Scale {
-	least, most := math.Inf(1), 0.0
+	lowest, highest := math.Inf(1), 0.0
 	for _, v := range values {
 		if v > 0 {
-			least, most = min(least, v), max(most, v)
+			lowest, highest = min(lowest, v), max(highest, v)
 		}
 	}
-	if most == 0 {
-		least, most = 1, 10
+	if highest == 0 {
+		lowest, highest = 1, 10
 	}
-	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
+	from, to := math.Floor(math.Log10(lowest)), math.Ceil(math.Log10(highest))
 	return Scale{From: from, To: max(to, from+1), At: start, Len: length, Log: true}
 }
 
@@ -42,7 +42,7 @@ func (s Scale) Position(v float64) float64 {
 }
 
 // Marks returns the values of the scale's grid lines: powers of ten on a logarithmic scale, else
-// every integer, or every fourth if there are more than ten.
+// every integer, or every fourth if there are more than ten and lines would be too close.
 func (s Scale) Marks() (values []float64) {
 	step := 1.0
 	if !s.Log && s.To-s.From > 10 {
@@ -77,24 +77,25 @@ type ColumnChart struct {
 // Draw draws columns side by side, each of stacked segments whose values are bytes, as SVG. It
 // returns no drawing if all values are 0.
 func (c ColumnChart) Draw(columns []Column) template.HTML {
-	const top, below, right = 8, 18, 8
-	most := 0.0
+	const top, below, right = 8, 18, 8 // margins
+	const minHeight = 0.6              // of a segment, so that it is visible
+	highest := 0.0
 	for _, column := range columns {
 		sum := 0.0
 		for _, p := range column.Parts {
 			sum += p.Value
 		}
-		most = max(most, sum)
+		highest = max(highest, sum)
 	}
-	if most == 0 {
+	if highest == 0 {
 		return ""
 	}
-	step := max(1, math.Exp2(math.Ceil(math.Log2(most/float64(c.Ticks))))) // a power of two
-	end := step * math.Ceil(most/step)                                     // of the scale
+	step := max(1, math.Exp2(math.Ceil(math.Log2(highest/float64(c.Ticks))))) // a power of two
+	end := step * math.Ceil(highest/step)                                     // of the scale
 	y := func(v float64) float64 { return top + (c.Height-top-below)*(1-v/end) }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, c.Width, c.Height, Escape(c.Label))
-	for v := 0.0; v <= end*1.001; v += step {
+	for v := 0.0; v <= end*1.001; v += step { // with room for rounding errors
 		label := strings.Replace(textfmt.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
 		if v == 0 {
 			label = "0"
@@ -112,7 +113,7 @@ func (c ColumnChart) Draw(columns []Column) template.HTML {
 		fmt.Fprintf(&b, `<g%s>%s`, class, title(column.Title))
 		for _, p := range column.Parts {
 			if p.Value > 0 {
-				fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f"/>`, p.Class, x+gap/2, y(from+p.Value), band-gap, max(y(from)-y(from+p.Value), 0.6))
+				fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f"/>`, p.Class, x+gap/2, y(from+p.Value), band-gap, max(y(from)-y(from+p.Value), minHeight))
 				from += p.Value
 			}
 		}
@@ -132,7 +133,7 @@ type Bars struct {
 	Bars []bar
 	// Grouped reports that some bars form groups.
 	Grouped bool
-	most    float64
+	longest float64
 }
 
 // Key is a legend entry.
@@ -162,19 +163,20 @@ func (b *Bars) Add(name, value string, parts ...Segment) {
 	for _, p := range parts {
 		sum += p.Value
 	}
-	b.most, b.Grouped = max(b.most, sum), b.Grouped || name == ""
+	b.longest, b.Grouped = max(b.longest, sum), b.Grouped || name == ""
 	b.Bars = append(b.Bars, bar{Name: name, Value: value, Follows: name == "", parts: parts})
 }
 
-// Scaled sets the widths of bars relative to the longest, and returns b; nil if all are empty.
+// Scaled sets the widths of bars in percent of the longest, and returns b; nil if all are empty.
 func (b *Bars) Scaled() *Bars {
-	if b.most == 0 {
+	const minPercent = 0.2 // so that a part is visible
+	if b.longest == 0 {
 		return nil
 	}
 	for i := range b.Bars {
 		for _, p := range b.Bars[i].parts {
 			if p.Value > 0 {
-				b.Bars[i].Parts = append(b.Bars[i].Parts, partWidth{p.Class, fmt.Sprintf("%.3f", max(100*p.Value/b.most, 0.2))})
+				b.Bars[i].Parts = append(b.Bars[i].Parts, partWidth{p.Class, fmt.Sprintf("%.3f", max(100*p.Value/b.longest, minPercent))})
 			}
 		}
 	}

@@ -43,6 +43,7 @@ func newGraph(t *topology.Topology, painter Painter) *graph {
 	byName := map[string]*node{}
 	for i := range t.Switches {
 		s := &t.Switches[i]
+		// A switch without a tier is drawn as a leaf.
 		n := &node{name: s.Name, tier: max(1, s.Tier), rail: s.Rail, Part: Part{Title: s.Name}}
 		byName[s.Name] = n
 		g.switches = append(g.switches, n)

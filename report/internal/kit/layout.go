@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// narrow is the width of a drawing beside a table, wide that of a full-width drawing.
+// narrow is the width of a drawing beside a table, wide that of a full-width drawing. All lengths
+// of this file are in units of the drawing, about a pixel.
 const (
 	narrow = 560
 	wide   = 1040
@@ -20,7 +21,8 @@ func (g *graph) layoutPair() {
 	for i := range g.edges {
 		cables = max(cables, g.edges[i].of)
 	}
-	g.w, g.h = narrow, 60+parallelGap*float64(cables)
+	const heightWithoutCables = 60
+	g.w, g.h = narrow, heightWithoutCables+parallelGap*float64(cables)
 	for i, n := range g.hosts {
 		n.x = g.w * (float64(i) + 0.5) / float64(len(g.hosts))
 		if len(g.hosts) == 2 {
@@ -36,7 +38,7 @@ func (g *graph) layoutPair() {
 func (g *graph) layoutRing() {
 	n := len(g.hosts)
 	g.w = narrow
-	rx, ry := 196.0, 80.0
+	rx, ry := 196.0, 80.0 // radii of the ellipse
 	switch {
 	case n > 64:
 		g.w, rx, ry = wide, 450, 150
@@ -94,7 +96,7 @@ func ringAngles(n int, rx, ry float64) []float64 {
 func (g *graph) layoutRows() {
 	g.sortHosts()
 	n := float64(len(g.hosts))
-	pitch := 64.0
+	pitch := 64.0 // distance of two hosts
 	switch {
 	case n > 32:
 		pitch = 15.5
@@ -107,9 +109,10 @@ func (g *graph) layoutRows() {
 		pitch = max(pitch, 88) // fits "100 hosts"
 	}
 	g.w = narrow
-	if n*pitch > narrow-30 {
-		g.w = max(wide, n*pitch+30)
-		pitch = (g.w - 30) / n
+	const sideMargins = 30
+	if n*pitch > narrow-sideMargins {
+		g.w = max(wide, n*pitch+sideMargins)
+		pitch = (g.w - sideMargins) / n
 	}
 	left := (g.w - n*pitch) / 2
 	for i, h := range g.hosts {
@@ -127,12 +130,13 @@ func (g *graph) layoutRows() {
 		rows[row] = append(rows[row], s)
 		top, bottom = max(top, row), min(bottom, row)
 	}
-	rowHeight, edge := 88.0, 34.0
+	const margin, labelHeight = 34.0, 14
+	rowHeight := 88.0
 	if n > 40 {
 		rowHeight = 116 // else the outer lines are too flat
 	}
-	y := func(row int) float64 { return edge + float64(top-row)*rowHeight }
-	g.h = y(bottom) + edge + 14
+	y := func(row int) float64 { return margin + float64(top-row)*rowHeight }
+	g.h = y(bottom) + margin + labelHeight
 	for _, h := range g.hosts {
 		h.y = y(0)
 	}
@@ -186,10 +190,11 @@ func (g *graph) placeSwitches(row []*node, y float64) {
 		}
 	}
 	slices.SortStableFunc(row, func(a, b *node) int { return cmp.Compare(math.Round(middle[a]), math.Round(middle[b])) })
-	gap := min(96, (g.w-60)/float64(len(row)))
+	const margin, wantedGap = 30, 64
+	minGap := min(wantedGap, (g.w-2*margin)/float64(len(row)))
 	apart := true
 	for i := 1; i < len(row); i++ {
-		apart = apart && middle[row[i]]-middle[row[i-1]] >= min(gap, 64)
+		apart = apart && middle[row[i]]-middle[row[i-1]] >= minGap
 	}
 	for i, s := range row {
 		s.x, s.y = middle[s], y

@@ -68,8 +68,9 @@ func (d *Panel) Open(cfg PanelConfig) {
 		d.status = terminal(cfg.Status)
 		d.stopped.Go(func() { d.repeat(tick, d.draw) })
 	default:
+		const lineWidth = 100
 		d.plain = cfg.Status
-		d.stopped.Go(func() { d.repeat(logTick, func() { fmt.Fprintln(d.plain, d.progress(100)) }) })
+		d.stopped.Go(func() { d.repeat(logTick, func() { fmt.Fprintln(d.plain, d.progress(lineWidth)) }) })
 	}
 }
 

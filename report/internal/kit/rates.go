@@ -24,9 +24,9 @@ type curve struct {
 	count []float64
 }
 
-// clean returns the track's count over time as a curve. Samples may be invalid, since programs with
-// defects produce them: it sorts them by time and corrects counts that decrease. With MaxRate, the
-// curve rises no faster than that.
+// clean returns the track's count over time as a curve, from 0 at time 0. Samples may be invalid,
+// since programs with defects produce them: clean sorts them by time and corrects counts that
+// decrease. With MaxRate, the curve rises no faster than that.
 func (t Track) clean() curve {
 	n := min(len(t.At), len(t.Count))
 	order := make([]int, n)
@@ -60,8 +60,8 @@ func (c curve) limitRate(maxRate float64) (slow curve) {
 	end := c.count[last] // count at the end of the current segment; the loop goes backwards
 	add(c.at[last], end)
 	for i := last - 1; i >= 0; i-- {
-		// The slope to the next segment starts within this segment, in which c is level: 1 ns
-		// early, since the conversion to a Duration rounds down.
+		// If c is level from i to i+1, slow stays level too, and rises to end just before i+1. It
+		// starts 1 ns early, since the conversion to a Duration rounds down.
 		if c.count[i] == c.count[i+1] && end > c.count[i] {
 			if riseStart := c.at[i+1] - time.Duration((end-c.count[i])/maxRate*1e9) - 1; riseStart > c.at[i] {
 				end = c.count[i]
@@ -105,7 +105,7 @@ type Grid struct {
 // sample; the axis itself goes on until end if that is later.
 func NewGrid(end time.Duration, tracks []Track) Grid {
 	var times []time.Duration
-	last := time.Duration(1)
+	last := time.Duration(1) // an axis cannot have length 0
 	for _, t := range tracks {
 		for _, at := range t.At {
 			last = max(last, at)

@@ -23,7 +23,8 @@ func (g *graph) render() Drawing {
 		class += " dense" // thinner lines
 	}
 	fmt.Fprintf(&b, `<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="the fabric">`, class, num(g.w), num(g.h))
-	labels := g.labels(len(g.hosts) > 12)
+	short := len(g.hosts) > 12 // longer labels would overlap
+	labels := g.labels(short)
 	// Draw the worst states last, on top.
 	order := make([]*edge, len(g.edges))
 	for i := range g.edges {
@@ -39,7 +40,7 @@ func (g *graph) render() Drawing {
 	for _, n := range g.hosts {
 		drawHost(&b, n, labels[n])
 	}
-	if len(g.hosts) <= 8 {
+	if len(g.hosts) <= 8 { // else there is no room for them
 		for _, e := range order {
 			drawEdgeLabel(&b, e)
 		}
@@ -82,9 +83,10 @@ func drawEdgeLabel(b *strings.Builder, e *edge) {
 	}
 	x0, y0, x1, y1 := e.ends()
 	x, y := (x0+x1)/2, (y0+y1)/2
-	w := 6.2*float64(utf8.RuneCountInString(e.Label)) + 12
-	fmt.Fprintf(b, `<g class="el %s"><rect x="%s" y="%s" width="%s" height="17" rx="8.5"/><text x="%s" y="%s">%s</text></g>`,
-		e.State, num(x-w/2), num(y-8.5), num(w), num(x), num(y+3.8), Escape(e.Label))
+	const charWidth, sideMargins, height, toBaseline = 6.2, 12, 17, 3.8 // of the rectangle and its text
+	w := charWidth*float64(utf8.RuneCountInString(e.Label)) + sideMargins
+	fmt.Fprintf(b, `<g class="el %s"><rect x="%s" y="%s" width="%s" height="%s" rx="%s"/><text x="%s" y="%s">%s</text></g>`,
+		e.State, num(x-w/2), num(y-height/2.0), num(w), num(height), num(height/2.0), num(x), num(y+toBaseline), Escape(e.Label))
 }
 
 func drawSwitch(b *strings.Builder, n *node, label string) {
@@ -96,14 +98,15 @@ func drawSwitch(b *strings.Builder, n *node, label string) {
 // drawHost draws a host as a box with its label, or, if it is small, as a square with the
 // label beside it in the direction dx, dy.
 func drawHost(b *strings.Builder, n *node, label string) {
-	w, h := max(34, 6.6*float64(utf8.RuneCountInString(label))+16), 24+n.extraHeight
+	const charWidth, sideMargins, minWidth, height, squareSide = 6.6, 16, 34, 24, 11
+	w, h := max(minWidth, charWidth*float64(utf8.RuneCountInString(label))+sideMargins), height+n.extraHeight
 	square := n.small && n.mergedHosts == 0
 	if square {
-		w, h = 11, 11
+		w, h = squareSide, squareSide
 	}
 	fmt.Fprintf(b, `<g class="h %s">%s<rect x="%s" y="%s" width="%s" height="%s" rx="%s"/>`,
 		n.State, title(n.Title), num(n.x-w/2), num(n.y-h/2), num(w), num(h), num(min(8, h/3.5)))
-	if square {
+	if square { // the distances keep the text clear of the square
 		fmt.Fprintf(b, `<text class="s" x="%s" y="%s">%s</text>`, num(n.x+13*n.dx), num(n.y+3+12.5*n.dy), Escape(label))
 	} else {
 		fmt.Fprintf(b, `<text x="%s" y="%s">%s</text>`, num(n.x), num(n.y+4), Escape(label))
@@ -248,18 +251,18 @@ func level(v, top float64) int {
 
 // Top returns a round number as the upper end of a scale for all values; 0 if none is positive.
 func Top(all ...[]float64) float64 {
-	most := 0.0
+	highest := 0.0
 	for _, v := range all {
 		if len(v) > 0 {
-			most = max(most, slices.Max(v))
+			highest = max(highest, slices.Max(v))
 		}
 	}
-	if most <= 0 || math.IsInf(most, 0) || math.IsNaN(most) {
+	if highest <= 0 || math.IsInf(highest, 0) || math.IsNaN(highest) {
 		return 0
 	}
-	unit := math.Pow(10, math.Floor(math.Log10(most)))
+	unit := math.Pow(10, math.Floor(math.Log10(highest)))
 	for _, m := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8} {
-		if most <= m*unit*1.0001 {
+		if highest <= m*unit*1.0001 { // with room for rounding errors
 			return m * unit
 		}
 	}
@@ -276,7 +279,7 @@ type Tick struct {
 func (g Grid) Ticks() []Tick {
 	step := max(1, Top([]float64{float64(g.End) / 6}))
 	var ticks []Tick
-	for t := 0.0; t <= float64(g.End)*1.0001; t += step {
+	for t := 0.0; t <= float64(g.End)*1.0001; t += step { // with room for rounding errors
 		text := "0"
 		if t > 0 {
 			text = textfmt.Duration(time.Duration(math.Round(t)))

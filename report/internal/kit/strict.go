@@ -2,6 +2,7 @@ package kit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -137,7 +138,7 @@ func (d decoder) each(path string, open json.Delim, do func(name string) error) 
 		err = fmt.Errorf("is %v, not %s", tok, map[json.Delim]string{'{': "an object", '[': "a list"}[open])
 	}
 	if err != nil {
-		return &KeyError{join("", path), err} // path, or "the document" if it is empty
+		return &KeyError{cmp.Or(path, "the document"), err}
 	}
 	for d.More() {
 		name := ""
