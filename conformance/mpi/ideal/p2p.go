@@ -130,7 +130,7 @@ func runRequest(r *request, err error) (mpi.Status, error) {
 		return mpi.Status{}, r.c.fail(r.call, err)
 	}
 	waitingFor := r.call + " to be complete"
-	if r.queues != nil {
+	if r.queues != nil { // a receive
 		waitingFor = "a message"
 	}
 	r.c.blockUntil(waitingFor, r.isComplete)

@@ -30,7 +30,7 @@ func (c *comm) probedStatus(queues *recvQueues, k int) mpi.Status {
 	}
 	if c.Defects.ProbeConsumes {
 		queues.unexpected = slices.Delete(queues.unexpected, k, k+1)
-		m.releaseSendBuffer()
+		m.completeSend()
 	}
 	return st
 }
