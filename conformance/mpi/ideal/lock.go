@@ -42,8 +42,8 @@ func (g *targetLock) release(lock *lockRequest) {
 	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
-// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked it already, or
-// is in an access epoch that Lock did not begin.
+// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked it already,
+// or is in an access epoch that Lock did not begin.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 	alreadyLocked := w.heldLocks[target] != nil
 	begunByLock := len(w.heldLocks) > 0 && !w.lockedAll

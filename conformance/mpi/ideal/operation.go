@@ -142,7 +142,7 @@ func (o *op) combine(accessed []byte) bool {
 		combine(accessed, o.data, o.elemType, kind, &o.Defects)
 	}
 	if o.result != nil {
-		if o.Defects.OriginsReused {
+		if o.Defects.OriginsReused { // overwrite the origin buffer of the target's last put
 			copy(o.win.shared.lastOrigins[o.target], old)
 		}
 		if o.Defects.FetchesNew {
