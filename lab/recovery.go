@@ -191,7 +191,7 @@ func (j *checker) checkRecovery() {
 		wrong = append(wrong, "no message was received after any fault: did the workload end before?")
 	}
 	j.checkProblems("recovery", "within "+textfmt.Duration(limit), fmt.Sprintf("%s at worst, after %s", textfmt.Duration(worst), textfmt.Plural(measured, "fault")), wrong)
-	j.setMayLackCPU(true) // lack of CPU time can delay the recovery
+	j.setLackOfCPUMayExplain(true) // lack of CPU time can delay the recovery
 }
 
 // faults returns the faults for the report. The end of a fault without a duration is 0.
