@@ -254,7 +254,7 @@ func (j *checker) checkCounts() {
 	}
 }
 
-// describeRange returns a range as text: "at least 1", "2 to 4".
+// describeRange returns a range, which has at least one bound, as text: "at least 1", "2 to 4".
 func describeRange(r scenarios.Range) string {
 	switch {
 	case r.Min == nil:

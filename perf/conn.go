@@ -49,6 +49,7 @@ type connInfo struct {
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
 // connect creates the queue pairs of this side, and connects them with those of the other side.
+// After an error, c is closed.
 func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error) {
 	c = &conn{side: s}
 	defer func() {
@@ -82,8 +83,9 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 // cfg.memory bytes for messages, followed by those of the flow-control messages (credits).
 func (c *conn) createObjects(cfg connConfig) (err error) {
 	dev := c.side.Device
-	c.deferClose(c.Queues.Close)
-	if c.Queues, err = traffic.OpenQueues(dev, 2, max(1, cfg.qps*max(cfg.sends, cfg.recvs))); err != nil {
+	c.deferClose(c.Queues.Close) // before OpenQueues, which may fail after it has created some
+	const cqs = 2                // for sends and for receives
+	if c.Queues, err = traffic.OpenQueues(dev, cqs, max(1, cfg.qps*max(cfg.sends, cfg.recvs))); err != nil {
 		return err
 	}
 	c.sends, c.recvs = c.CQs[0], c.CQs[1]
