@@ -152,6 +152,10 @@ func (c *conn) info() (connInfo, error) {
 // port returns the port number; a Port of 0 means 1.
 func (s *Side) port() uint8 { return max(1, s.Port) }
 
+// The number of completions that one poll takes at most: of messages, and of credits, which are
+// fewer.
+const pollBatch, creditPollBatch = 64, 16
+
 // pollSuccess polls cq for up to len(wcs) completions. It fails if one is not successful.
 func pollSuccess(cq verbs.CQ, wcs []verbs.WC) (n int, err error) {
 	n, err = cq.Poll(wcs)

@@ -40,7 +40,7 @@ type sendLoad struct {
 func newSender(c *conn, l sendLoad) (*sender, error) {
 	s := &sender{
 		conn: c, sendLoad: l, wrs: make([]verbs.SendWR, l.burst),
-		free: make([]int, len(c.qps)), posts: make([]int, len(c.qps)), creditEvery: repostCount(l.window), wcs: make([]verbs.WC, 64),
+		free: make([]int, len(c.qps)), posts: make([]int, len(c.qps)), creditEvery: repostCount(l.window), wcs: make([]verbs.WC, pollBatch),
 	}
 	for i := range s.wrs {
 		s.wrs[i] = verbs.SendWR{Opcode: l.op, SGL: make([]verbs.SGE, 1), Remote: c.remote}
