@@ -242,5 +242,5 @@ func (o *Operation) complete() {
 	}
 }
 
-// maxRequestSize limits sizes in messages of peers.
+// maxRequestSize limits sizes in messages of peers, which are not trusted: they fit in an int.
 const maxRequestSize = math.MaxInt32

@@ -129,7 +129,7 @@ func (e *Engine) Open(id uint32, segments []Segment, mem []byte, region wire.Reg
 // Close closes a window and releases its region.
 func (w *Window) Close() {
 	delete(w.e.windows, w.id)
-	w.e.ordered = slices.DeleteFunc(w.e.ordered, func(o *Window) bool { return o == w })
+	w.e.ordered = slices.DeleteFunc(w.e.ordered, func(other *Window) bool { return other == w })
 	w.e.ReleaseSegment(w.region)
 	w.region = nil
 }
