@@ -136,7 +136,8 @@ func (s *portState) endDump(report func(portChange)) {
 	}
 }
 
-// notify reports a change to an observer.
+// notify reports a change of the link or an address to an observer. A changed interface is not
+// reported: portWatch requests its state, which may be a change of the link.
 func (s *portState) notify(o link.PortObserver, c portChange) {
 	if c.link {
 		o.LinkChanged(s.up)
