@@ -49,7 +49,7 @@ type connInfo struct {
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
 // connect creates the queue pairs of this side, and connects them with those of the other side.
-// After an error, c is closed.
+// After an error it has closed what it created.
 func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error) {
 	c = &conn{side: s}
 	defer func() {

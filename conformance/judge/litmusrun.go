@@ -183,7 +183,7 @@ func runTasks[Result any](p *rig.Pair, tasks []pairTask[Result]) []Result {
 		running[i] = p.DUT.Go(t.name, func() error { return rig.Catch(func() { results[i] = t.run() }) })
 	}
 	for _, t := range running {
-		// Each wait within a task ends after one ResponseTimeout: the task fails first, and says why.
+		// A wait within a task ends after one ResponseTimeout, and says for what: let it fail first.
 		if err := t.Wait(4 * p.DUT.ResponseTimeout()); err != nil {
 			rig.Abort(err)
 		}

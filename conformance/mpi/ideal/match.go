@@ -66,7 +66,7 @@ func (w *world) deliver(link *messageLink) bool {
 		w.links = slices.DeleteFunc(w.links, func(other *messageLink) bool { return other == link })
 	}
 	switch {
-	case m.dropped: // its send stays as it is
+	case m.dropped: // its send does not complete, or is complete already
 		return true
 	case w.Defects.EmptyDropped && len(m.data) == 0, w.Defects.SelfLost && link.src == link.dst,
 		w.Defects.ReadyLost && m.ready, w.Defects.FloodLost && len(link.to.unexpected) >= floodLimit:

@@ -186,7 +186,7 @@ func (w *win) issue(o *op, needsLock bool) error {
 		return nil
 	}
 	if !w.c.hasRank(o.target) {
-		o.done = true // if a defect accepts the call, it has no effect
+		o.done = true // a call that a defect accepts has no effect
 		return unless(w.c.Defects.RanksUnchecked, mpi.ErrRank)
 	}
 	if err := w.checkOperation(o); err != nil {
@@ -197,7 +197,7 @@ func (w *win) issue(o *op, needsLock bool) error {
 		if w.c.Defects.RangeErrorWrites && o.put && o.offset >= 0 && o.offset < size {
 			copy(w.shared.mem[o.target][o.offset:], o.data)
 		}
-		o.done = true // as above
+		o.done = true // likewise
 		return unless(w.c.Defects.RangesUnchecked, mpi.ErrRMARange)
 	}
 	ready, err := w.epoch(o.target, needsLock)

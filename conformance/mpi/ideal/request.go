@@ -133,8 +133,8 @@ func (r *request) GetStatus() (mpi.Status, bool, error) {
 	return r.st, true, nil
 }
 
-// Cancel cancels a receive without a message. MPI does not say when, so at random it does that now,
-// or leaves it to isComplete. It does not cancel sends: only receives have queues.
+// Cancel cancels a receive without a message: at random now or in isComplete, because MPI leaves the
+// time open. It does not cancel sends: only receives have queues.
 func (r *request) Cancel() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.CancelIgnored || r.queues == nil {
@@ -183,7 +183,8 @@ func (r *request) Free() error {
 	if r.c.Defects.FreeCancels && r.active && r.queues == nil {
 		for _, link := range r.c.links {
 			for _, m := range link.queue {
-				// Messages of completed sends do not name their request: drop all of this rank.
+				// The message of a completed send does not name its request (m.send is nil): drop
+				// all messages of this rank.
 				m.dropped = m.dropped || m.send == r || link.src == r.c.rank
 			}
 		}

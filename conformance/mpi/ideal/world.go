@@ -12,7 +12,7 @@ import (
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
 )
 
-// defaultSteps is far above what a run takes that ends.
+// defaultSteps is more than any case takes that ends.
 const defaultSteps = 5_000_000
 
 // Options are choices that the standard leaves to the runtime.
