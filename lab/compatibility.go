@@ -15,9 +15,9 @@ import (
 
 // WithProvider returns the scenario with the NICs of another provider, or the scenario itself if
 // these are its NICs. It removes expectations for one tier (simulation or network namespaces),
-// because their bounds are for the scenario's own provider.
+// because their bounds are for the provider in the scenario's file.
 func WithProvider(s *scenarios.Scenario, provider string) *scenarios.Scenario {
-	if own, err := nics.Find(s.NIC.Provider); err == nil && own.Name == provider {
+	if inFile, err := nics.Find(s.NIC.Provider); err == nil && inFile.Name == provider {
 		return s
 	}
 	changed := *s
@@ -32,8 +32,8 @@ func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...stri
 	if err != nil {
 		return err.Error()
 	}
-	f := &compatibility{s: s, p: p, tier: tier, want: s.ExpectOn(tier), w: workloadOf(s, p)}
-	for _, check := range []func() string{f.checkNIC, f.checkServices, f.checkReceives, f.checkPathMTU, f.checkEvents, f.checkErrors, f.checkCounts, f.checkReconnects, f.checkTrunks} {
+	c := &compatibility{s: s, p: p, tier: tier, want: s.ExpectOn(tier), w: workloadOf(s, p)}
+	for _, check := range []func() string{c.checkNIC, c.checkServices, c.checkReceives, c.checkPathMTU, c.checkEvents, c.checkErrors, c.checkCounts, c.checkReconnects, c.checkTrunks} {
 		if why := check(); why != "" {
 			return why
 		}
@@ -59,8 +59,8 @@ func Check(s *scenarios.Scenario, tier scenarios.Tier, defects ...string) error 
 	return nil
 }
 
-// compatibility compares a scenario with its provider. Each check returns the
-// reason of an incompatibility, or an empty string.
+// compatibility compares a scenario with its provider. Each check returns the reason of an
+// incompatibility, in which "it" is the scenario, or an empty string.
 type compatibility struct {
 	s    *scenarios.Scenario
 	p    *nics.Provider
@@ -74,73 +74,73 @@ type compatibility struct {
 
 // checkNIC checks that the provider supports the settings of the "nic" section, and sets the
 // capabilities of the NICs for the checks that follow.
-func (f *compatibility) checkNIC() (why string) {
+func (c *compatibility) checkNIC() (why string) {
 	const noHost = ""                            // check settings that are the same on all hosts
-	setup, err := setupOf(f.s, f.p, noHost, nil) // no additional defects
+	setup, err := setupOf(c.s, c.p, noHost, nil) // no additional defects
 	if err != nil {
 		if inFile, ok := errors.AsType[*scenarios.Error](err); ok {
 			err = inFile.Err // without the position in the file
 		}
 		return err.Error()
 	}
-	o, err := f.p.NewOpener(setup)
+	o, err := c.p.NewOpener(setup)
 	if err != nil {
 		return err.Error()
 	}
-	f.caps, f.datagrams = o.Caps(), o.Caps().Has(verbs.CapRD) // reliable datagrams: there are no connections
+	c.caps, c.datagrams = o.Caps(), o.Caps().Has(verbs.CapRD) // reliable datagrams: there are no connections
 	return ""
 }
 
 // checkServices checks that the provider has the transport services of the workload (rc, ud, …),
 // and the properties of them that the workload depends on.
-func (f *compatibility) checkServices() (why string) {
-	if missing := f.w.UnsupportedServices(f.caps); len(missing) > 0 {
-		why = fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(missing, ", "))
-		if f.p.ReliableCaps != 0 {
+func (c *compatibility) checkServices() (why string) {
+	if missing := c.w.UnsupportedServices(c.caps); len(missing) > 0 {
+		why = fmt.Sprintf("%s has no %s", c.p.Title, strings.Join(missing, ", "))
+		if c.p.ReliableCaps != 0 { // NICs have the option "reliable"
 			why += ": there are no connections, and its reliable service is rd"
 		}
 		return why
 	}
-	if f.datagrams && (f.w.Reconnect || f.w.Failover) {
-		return fmt.Sprintf("it reconnects, and %s has no connections", f.p.Title)
+	if c.datagrams && (c.w.Reconnect || c.w.Failover) {
+		return fmt.Sprintf("it reconnects, and %s has no connections", c.p.Title)
 	}
-	if f.p.Transport == verbs.TransportIWARP && f.w.NeedsImmediateData() {
-		return fmt.Sprintf("its messages are too short to contain their number, and %s does not deliver immediate data with a message", f.p.Title)
+	if c.p.Transport == verbs.TransportIWARP && c.w.NeedsImmediateData() {
+		return fmt.Sprintf("its messages are too short to contain their number, and %s does not deliver immediate data with a message", c.p.Title)
 	}
-	if slices.Contains(f.w.Excuses, "gives_up") && f.p.OverTCP { // the workload excuses connections that fail
-		return fmt.Sprintf("connections may fail, and over %s a completion does not prove that a message has arrived", f.p.Title)
+	if slices.Contains(c.w.Excuses, "gives_up") && c.p.OverTCP { // the workload excuses connections that fail
+		return fmt.Sprintf("connections may fail, and over %s a completion does not prove that a message has arrived", c.p.Title)
 	}
 	return ""
 }
 
 // checkReceives checks that the provider has RNR NAKs if receivers of the workload post late.
-func (f *compatibility) checkReceives() (why string) {
-	postsLate := f.w.RunsIntoRNR() || f.w.RNRTimer != 0 || f.w.RNRRetries != nil
-	if f.p.HasRNR || !postsLate {
+func (c *compatibility) checkReceives() (why string) {
+	postsLate := c.w.RunsIntoRNR() || c.w.RNRTimer != 0 || c.w.RNRRetries != nil
+	if c.p.HasRNR || !postsLate {
 		return ""
 	}
-	return fmt.Sprintf("its receivers post late: over %s a message without a posted receive ends the connection", f.p.Title)
+	return fmt.Sprintf("its receivers post late: over %s a message without a posted receive ends the connection", c.p.Title)
 }
 
 // checkPathMTU checks that the path MTU of a queue pair can be set, if the workload sets it.
-func (f *compatibility) checkPathMTU() (why string) {
-	if f.p.OverTCP && len(f.w.MTU) > 0 {
+func (c *compatibility) checkPathMTU() (why string) {
+	if c.p.OverTCP && len(c.w.MTU) > 0 {
 		return "it sets the path MTU of queue pairs: TCP chooses the segment size"
 	}
-	if f.datagrams && len(f.w.MTU) > 0 {
-		return fmt.Sprintf("it sets the path MTU of queue pairs: %s uses the MTU of the link", f.p.Title)
+	if c.datagrams && len(c.w.MTU) > 0 {
+		return fmt.Sprintf("it sets the path MTU of queue pairs: %s uses the MTU of the link", c.p.Title)
 	}
 	return ""
 }
 
 // checkEvents checks that events name packets on a packet transport, and offsets on a stream.
-func (f *compatibility) checkEvents() (why string) {
-	for i := range f.s.Events {
-		switch atOffset := f.s.Events[i].Offset != nil; {
-		case f.p.OverTCP && !atOffset:
+func (c *compatibility) checkEvents() (why string) {
+	for i := range c.s.Events {
+		switch atOffset := c.s.Events[i].Offset != nil; {
+		case c.p.OverTCP && !atOffset:
 			return "its events name RoCE packets: over TCP, events name offsets in the stream"
-		case !f.p.OverTCP && atOffset:
-			return fmt.Sprintf("its events name offsets in a TCP stream, and %s sends datagrams", f.p.Title)
+		case !c.p.OverTCP && atOffset:
+			return fmt.Sprintf("its events name offsets in a TCP stream, and %s sends datagrams", c.p.Title)
 		}
 	}
 	return ""
@@ -148,17 +148,17 @@ func (f *compatibility) checkEvents() (why string) {
 
 // checkErrors checks that work requests can complete with the expected errors. Only over TCP does a
 // NIC notice at once that the peer's process was killed, and flush the requests.
-func (f *compatibility) checkErrors() (why string) {
-	kills := slices.ContainsFunc(f.s.Faults, func(fault scenarios.Fault) bool { return fault.Do == scenarios.Kill })
+func (c *compatibility) checkErrors() (why string) {
+	kills := slices.ContainsFunc(c.s.Faults, func(fault scenarios.Fault) bool { return fault.Do == scenarios.Kill })
 	flushed := []string{scenarios.StatusName(verbs.WCWRFlushErr)}
-	for _, host := range slices.Sorted(maps.Keys(f.want.Errors)) {
-		if !f.p.OverTCP && kills && slices.Equal(f.want.Errors[host], flushed) {
-			return fmt.Sprintf("it expects connections to end when the peer process is killed: %s detects that by exhausted retries", f.p.Title)
+	for _, host := range slices.Sorted(maps.Keys(c.want.Errors)) {
+		if !c.p.OverTCP && kills && slices.Equal(c.want.Errors[host], flushed) {
+			return fmt.Sprintf("it expects connections to end when the peer process is killed: %s detects that by exhausted retries", c.p.Title)
 		}
-		for _, name := range f.want.Errors[host] {
+		for _, name := range c.want.Errors[host] {
 			status, _ := scenarios.Status(name)
-			if instead, never := f.p.UnreportedStatuses[status]; never {
-				return fmt.Sprintf("it expects %q, which %s does not report: %s", name, f.p.Title, instead)
+			if instead, never := c.p.UnreportedStatuses[status]; never {
+				return fmt.Sprintf("it expects %q, which %s does not report: %s", name, c.p.Title, instead)
 			}
 		}
 	}
@@ -167,38 +167,39 @@ func (f *compatibility) checkErrors() (why string) {
 
 // checkCounts checks that retransmitted, marked and lost packets can occur and are counted, if
 // the scenario expects some.
-func (f *compatibility) checkCounts() (why string) {
+func (c *compatibility) checkCounts() (why string) {
 	expectsSome := func(r scenarios.Range) bool { return r.Min != nil && *r.Min > 0 }
 	switch {
-	case f.p.RetransmitCounter == "" && !f.want.Retransmits.IsZero():
+	case c.p.RetransmitCounter == "" && !c.want.Retransmits.IsZero():
 		return "its expect.retransmits needs a counter, which TCP does not have: use lost"
-	case !f.caps.Has(verbs.CapCongestion) && expectsSome(f.want.Marked):
-		return fmt.Sprintf("it expects packets with CE marks: %s sends no ECN-capable packets", f.p.Title)
-	case f.p.OverTCP && f.tier == scenarios.Sim && expectsSome(f.want.Lost) && !f.hasLoss():
+	case !c.caps.Has(verbs.CapCongestion) && expectsSome(c.want.Marked):
+		return fmt.Sprintf("it expects packets with CE marks: %s sends no ECN-capable packets", c.p.Title)
+	case c.p.OverTCP && c.tier == scenarios.Sim && expectsSome(c.want.Lost) && !c.hasLoss():
 		return "it expects packets to be dropped at full queues: simulated streams block instead"
 	}
 	return ""
 }
 
-// hasLoss reports whether an event or an impairment may drop packets.
-func (f *compatibility) hasLoss() bool {
-	for i := range f.s.Events {
-		if e := &f.s.Events[i]; e.Do == "drop" {
+// hasLoss reports whether an event or an impairment may drop packets, or damage them so that the
+// receiver drops them.
+func (c *compatibility) hasLoss() bool {
+	for i := range c.s.Events {
+		if e := &c.s.Events[i]; e.Do == "drop" {
 			return true
 		}
 	}
-	return slices.ContainsFunc(f.impairments(), func(im *scenarios.Impairment) bool {
+	return slices.ContainsFunc(c.impairments(), func(im *scenarios.Impairment) bool {
 		return im.Loss > 0 || im.Burst.ToBad > 0 || im.Truncate > 0 || im.Corrupt > 0 || im.Queue > 0
 	})
 }
 
 // impairments returns the impairments of the scenario and of its faults.
-func (f *compatibility) impairments() (all []*scenarios.Impairment) {
-	for i := range f.s.Impair {
-		all = append(all, &f.s.Impair[i])
+func (c *compatibility) impairments() (all []*scenarios.Impairment) {
+	for i := range c.s.Impair {
+		all = append(all, &c.s.Impair[i])
 	}
-	for i := range f.s.Faults {
-		if set := f.s.Faults[i].Set; set != nil {
+	for i := range c.s.Faults {
+		if set := c.s.Faults[i].Set; set != nil {
 			all = append(all, set)
 		}
 	}
@@ -206,13 +207,13 @@ func (f *compatibility) impairments() (all []*scenarios.Impairment) {
 }
 
 // checkReconnects checks that faults or events break TCP connections if reconnects are expected.
-func (f *compatibility) checkReconnects() (why string) {
-	if atLeast := f.want.Reconnects.Min; !f.p.OverTCP || atLeast == nil || *atLeast == 0 {
+func (c *compatibility) checkReconnects() (why string) {
+	if atLeast := c.want.Reconnects.Min; !c.p.OverTCP || atLeast == nil || *atLeast == 0 {
 		return ""
 	}
-	breaksConnection := slices.ContainsFunc(f.s.Faults, func(x scenarios.Fault) bool { return x.Do == scenarios.Kill || x.Do == scenarios.QPError }) ||
-		slices.ContainsFunc(f.s.Events, func(e scenarios.Event) bool { return e.Do == "reset" || e.Do == "corrupt_bit" }) ||
-		slices.ContainsFunc(f.impairments(), func(im *scenarios.Impairment) bool { return im.Corrupt > 0 })
+	breaksConnection := slices.ContainsFunc(c.s.Faults, func(fault scenarios.Fault) bool { return fault.Do == scenarios.Kill || fault.Do == scenarios.QPError }) ||
+		slices.ContainsFunc(c.s.Events, func(e scenarios.Event) bool { return e.Do == "reset" || e.Do == "corrupt_bit" }) ||
+		slices.ContainsFunc(c.impairments(), func(im *scenarios.Impairment) bool { return im.Corrupt > 0 })
 	if breaksConnection {
 		return ""
 	}
@@ -220,20 +221,20 @@ func (f *compatibility) checkReconnects() (why string) {
 }
 
 // checkTrunks checks that no impairment or event of simulated streams is at a link of two switches.
-func (f *compatibility) checkTrunks() (why string) {
-	if !f.p.OverTCP || f.tier != scenarios.Sim {
+func (c *compatibility) checkTrunks() (why string) {
+	if !c.p.OverTCP || c.tier != scenarios.Sim {
 		return ""
 	}
-	t, err := f.s.Topology()
+	t, err := c.s.Topology()
 	if err != nil {
 		return err.Error()
 	}
 	var patterns []string // of ports
-	for _, im := range f.impairments() {
+	for _, im := range c.impairments() {
 		patterns = append(patterns, im.On...)
 	}
-	for i := range f.s.Events {
-		patterns = append(patterns, f.s.Events[i].On...)
+	for i := range c.s.Events {
+		patterns = append(patterns, c.s.Events[i].On...)
 	}
 	for _, pattern := range patterns {
 		ports, err := t.Match(pattern)
@@ -310,7 +311,8 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []str
 	if s.Workload.Kind == workload.Calls && slices.Contains(p.Options, "max_cm_connections") {
 		setup.Options["max_cm_connections"] = maxCMConnections
 	}
-	if w := workloadOf(s, p); p.ReliableCaps != 0 && w.Uses(workload.ServiceRD) {
+	hasReliableOption := p.ReliableCaps != 0
+	if w := workloadOf(s, p); hasReliableOption && w.Uses(workload.ServiceRD) {
 		// A queue pair has many peers: an error of one must not affect the others.
 		setup.Options["reliable"], setup.Options["isolate_peers"] = true, true
 		setup.Options["retry_timeout"], setup.Options["retry_total"], setup.Options["rnr_total"] = w.RetryBudget()

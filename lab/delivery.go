@@ -76,7 +76,7 @@ func (j *checker) checkDelivered() {
 		onlyTimeouts = false
 	}
 	j.checkProblems("delivered", want, fmt.Sprintf("%d of %d messages, none twice", arrived, expected), wrong)
-	j.setMayLackCPU(onlyTimeouts) // has no effect if the check passed
+	j.setLackOfCPUMayExplain(onlyTimeouts)
 }
 
 // rank returns the observation of a rank by its number; nil if there is none.
@@ -150,8 +150,8 @@ func (j *checker) checkViolations() {
 }
 
 // checkErrors checks that each rank that was not killed saw the completion errors that are expected
-// at its host, and that no rank saw others, except allowed and flushed ones. Without expectations
-// it checks nothing.
+// at its host, and that no rank saw others, except allowed and flushed ones. An empty expectation
+// ({}) does not allow flushed ones either. Without expectations (nil) it checks nothing.
 func (j *checker) checkErrors() {
 	if j.want.Errors == nil && j.want.AllowedErrors == nil {
 		return
@@ -191,7 +191,7 @@ func (j *checker) checkErrors() {
 		}
 	}
 	j.checkProblems("errors", describeErrors(&j.want), joinNames(seen), wrong)
-	j.setMayLackCPU(onlyTimeouts) // has no effect if the check passed
+	j.setLackOfCPUMayExplain(onlyTimeouts)
 }
 
 // errorsOf returns the names of the errors for a host. byPattern has them by patterns of hosts.
@@ -228,50 +228,4 @@ func statusName(text string) string {
 		}
 	}
 	return text
-}
-
-// checkOverlaps returns an error if a fault is at a killed host, or if two faults of one kind
-// overlap at one port or host: the end of the first would undo the second. Impairments that were
-// set without an end may be replaced.
-func (p *Plan) checkOverlaps() error {
-	type location struct {
-		do    scenarios.FaultAction
-		where int // a port, a host, or 0 for the whole fabric
-	}
-	active := make(map[location]*Step)
-	killedBy := make(map[int]int) // index of the fault that kills a host, by host
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		var locations []location
-		switch s.Do {
-		case scenarios.Partition:
-			locations = append(locations, location{s.Do, 0})
-		case scenarios.Down, scenarios.SetImpair:
-			for _, k := range s.Ports {
-				locations = append(locations, location{s.Do, k})
-			}
-		default:
-			for _, h := range s.Hosts {
-				locations = append(locations, location{s.Do, h})
-				if killer, dead := killedBy[h]; dead && !s.Undo {
-					return p.Scenario.Errorf(fmt.Sprintf("faults[%d]", s.Fault), "at %v: %s was killed by faults[%d] before", s.At, p.Topology.Hosts[h].Name, killer)
-				}
-				if s.Do == scenarios.Kill {
-					killedBy[h] = s.Fault
-				}
-			}
-		}
-		for _, at := range locations {
-			before, overlaps := active[at]
-			switch {
-			case s.Undo:
-				delete(active, at)
-			case overlaps && (s.Do != scenarios.SetImpair || before.Until > 0):
-				return p.Scenario.Errorf(fmt.Sprintf("faults[%d]", s.Fault), "begins at %v while faults[%d] is active: %s; end that fault first, with its key \"for\"", s.At, before.Fault, p.DescribeStep(before))
-			case s.Do != scenarios.QPError: // has no duration
-				active[at] = s
-			}
-		}
-	}
-	return nil
 }

@@ -68,6 +68,52 @@ func (p *Plan) addSteps() error {
 	return nil
 }
 
+// checkOverlaps returns an error if a fault of a host (not of a port) begins after the host was
+// killed, or if two faults of one kind overlap at one port or host: the end of the first would undo
+// the second. Impairments that were set without an end may be replaced.
+func (p *Plan) checkOverlaps() error {
+	type location struct {
+		do    scenarios.FaultAction
+		where int // a port, a host, or 0 for the whole fabric
+	}
+	active := make(map[location]*Step)
+	killedBy := make(map[int]int) // index of the fault that kills a host, by host
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		var locations []location
+		switch s.Do {
+		case scenarios.Partition:
+			locations = append(locations, location{s.Do, 0})
+		case scenarios.Down, scenarios.SetImpair:
+			for _, k := range s.Ports {
+				locations = append(locations, location{s.Do, k})
+			}
+		default:
+			for _, h := range s.Hosts {
+				locations = append(locations, location{s.Do, h})
+				if killer, dead := killedBy[h]; dead && !s.Undo {
+					return p.Scenario.Errorf(fmt.Sprintf("faults[%d]", s.Fault), "at %v: %s was killed by faults[%d] before", s.At, p.Topology.Hosts[h].Name, killer)
+				}
+				if s.Do == scenarios.Kill {
+					killedBy[h] = s.Fault
+				}
+			}
+		}
+		for _, at := range locations {
+			before, overlaps := active[at]
+			switch {
+			case s.Undo:
+				delete(active, at)
+			case overlaps && (s.Do != scenarios.SetImpair || before.Until > 0):
+				return p.Scenario.Errorf(fmt.Sprintf("faults[%d]", s.Fault), "begins at %v while faults[%d] is active: %s; end that fault first, with its key \"for\"", s.At, before.Fault, p.DescribeStep(before))
+			case s.Do != scenarios.QPError: // has no duration
+				active[at] = s
+			}
+		}
+	}
+	return nil
+}
+
 // faultSteps returns the steps of Faults[index] of the scenario: for each repetition one that
 // applies the fault and, if it has a duration, one that undoes it.
 func (p *Plan) faultSteps(index int) (steps []Step, err error) {

@@ -41,8 +41,9 @@ func (j *checker) add(name string, ok bool, want, got string) {
 	j.checks = append(j.checks, report.Check{Name: name, Want: want, Got: got, OK: ok})
 }
 
-// setMayLackCPU sets whether a lack of CPU time may explain the last check, if that failed.
-func (j *checker) setMayLackCPU(mayExplain bool) {
+// setLackOfCPUMayExplain sets whether a lack of CPU time may explain why the last check failed. It
+// has no effect if the check passed.
+func (j *checker) setLackOfCPUMayExplain(mayExplain bool) {
 	c := &j.checks[len(j.checks)-1]
 	c.Timing = mayExplain && !c.OK
 }
@@ -92,8 +93,9 @@ func (j *checker) checkPrograms() {
 		wrong = append(wrong, j.AbortReason)
 	}
 	j.checkProblems("programs", "every program ends without an error", fmt.Sprintf("%d of %d did", finished, len(j.Ranks)), wrong)
+	// A lack of CPU time causes timeouts: it does not explain other failures.
 	failedWithoutTimeout := func(r Rank) bool { return !r.endedByTimeout() && r.State != Finished && r.State != Killed }
-	j.setMayLackCPU(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
+	j.setLackOfCPUMayExplain(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
 }
 
 // exitCause returns the error, signal or exit code of a rank after ": ", for messages; "" if none.
@@ -122,7 +124,7 @@ func (j *checker) checkKilled() {
 			want = append(want, h.Name)
 		}
 	}
-	for i := range j.Ranks {
+	for i := range j.Ranks { // in the order of hosts, each of which has at most one rank
 		if j.Ranks[i].State == Killed {
 			got = append(got, j.Ranks[i].Host)
 		}
@@ -131,7 +133,7 @@ func (j *checker) checkKilled() {
 		j.add("killed", slices.Equal(want, got), joinNames(want), joinNames(got))
 		// With too little CPU time, a host may end before it is killed, but no other is killed.
 		isUnexpected := func(host string) bool { return !slices.Contains(want, host) }
-		j.setMayLackCPU(!slices.ContainsFunc(got, isUnexpected))
+		j.setLackOfCPUMayExplain(!slices.ContainsFunc(got, isUnexpected))
 	}
 }
 
@@ -148,7 +150,7 @@ func (j *checker) checkLimits() {
 	if limit := j.want.MaxTime; limit > 0 {
 		took := j.workTime()
 		j.add("max_time", took <= limit, "at most "+textfmt.Duration(limit), textfmt.Duration(took))
-		j.setMayLackCPU(true) // lack of CPU time makes a run longer
+		j.setLackOfCPUMayExplain(true) // lack of CPU time makes a run longer
 	}
 	if limit := int64(j.want.MaxMemory); limit > 0 {
 		largest := -1
@@ -196,7 +198,7 @@ func (j *checker) checkEvents() {
 	}
 	j.checkProblems("events", "every event occurs", fmt.Sprintf("%d of %d occurred", occurred, len(all)), wrong)
 	// Lack of CPU time makes an event miss its packet only if a rank ended early.
-	j.setMayLackCPU(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.endedByTimeout() }))
+	j.setLackOfCPUMayExplain(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.endedByTimeout() }))
 }
 
 // describeEvent returns the action of an event and the packet or byte that it names.
@@ -247,12 +249,12 @@ func (j *checker) checkCounts() {
 	} {
 		if !c.want.IsZero() {
 			j.add(c.name, c.want.Contains(c.got), describeRange(c.want), fmt.Sprint(c.got))
-			j.setMayLackCPU(true) // timers and queues affect these counts
+			j.setLackOfCPUMayExplain(true) // timers and queues affect these counts
 		}
 	}
 }
 
-// describeRange returns a range as text: "at least 1", "2 to 4".
+// describeRange returns a range, which has at least one bound, as text: "at least 1", "2 to 4".
 func describeRange(r scenarios.Range) string {
 	switch {
 	case r.Min == nil:

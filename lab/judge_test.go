@@ -70,6 +70,7 @@ func expectedRun(t testing.TB) *Observation {
 		o.Ranks = append(o.Ranks, r)
 	}
 	o.Ranks[1].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}, {Status: verbs.WCWRFlushErr.String()}}
+	o.Ranks[1].Report.FailureCount = 2
 	o.Ranks[1].Report.Reconnects = 1
 	o.Ranks[3].State, o.Ranks[3].Report = Killed, nil
 	o.Ranks[0].Report.Flows[2].Arrived = 4 // from the killed rank

@@ -85,14 +85,18 @@ func whyIncompatible(s *scenarios.Scenario) (why string) {
 	return why
 }
 
-// ProgramCapabilities returns which optional programs, tshark and a browser, are on PATH.
+// ProgramCapabilities returns which optional programs, tshark and a browser, are on PATH. Either
+// browser will do.
 func ProgramCapabilities() (found []netns.Capability) {
-	for _, p := range []struct{ names, purpose, cure string }{
-		{"tshark", "a second opinion on captures", "Debian: apt install tshark"},
-		{"chromium google-chrome", "the tests of the report page", "Debian: apt install chromium"},
+	for _, p := range []struct {
+		names         []string
+		purpose, cure string
+	}{
+		{[]string{"tshark"}, "a second opinion on captures", "Debian: apt install tshark"},
+		{[]string{"chromium", "google-chrome"}, "the tests of the report page", "Debian: apt install chromium"},
 	} {
-		c := netns.Capability{Name: strings.Fields(p.names)[0], For: p.purpose, State: netns.No, Reason: "it is not on PATH", Cure: p.cure}
-		for _, name := range strings.Fields(p.names) {
+		c := netns.Capability{Name: p.names[0], For: p.purpose, State: netns.No, Reason: "it is not on PATH", Cure: p.cure}
+		for _, name := range p.names {
 			if _, err := exec.LookPath(name); err == nil {
 				c.State, c.Reason, c.Cure = netns.Yes, "", ""
 			}
@@ -137,7 +141,8 @@ func stateText(coloured bool) func(netns.State) string {
 	if !coloured {
 		return plain
 	}
-	codes := map[netns.State]string{netns.Yes: "32", netns.No: "31", netns.Limited: "33"}
+	const red, green, yellow = "31", "32", "33"
+	codes := map[netns.State]string{netns.Yes: green, netns.No: red, netns.Limited: yellow}
 	return func(s netns.State) string { return "\x1b[" + codes[s] + "m" + plain(s) + "\x1b[0m" }
 }
 

@@ -77,7 +77,8 @@ type ExecutedStep struct {
 	At time.Duration
 }
 
-// counters returns the NICs' counters as read or, if they were not read, as the rank reported.
+// counters returns the NICs' counters as the tier read them or, if it did not, as in the Report of
+// the rank.
 func (r *Rank) counters() []verbs.Counter {
 	if r.Counters == nil && r.Report != nil {
 		return r.Report.Counters
@@ -172,6 +173,7 @@ func checkReason(c *report.Check) string {
 		return text
 	}
 	text = strings.ToValidUTF8(text[:maxReason], "")
+	// Cut at a word, but keep the name and its colon.
 	return text[:max(strings.LastIndexByte(text, ' '), len(c.Name)+1)] + " …"
 }
 
@@ -210,7 +212,7 @@ func (r *Rank) toReport() report.Rank {
 		out.Samples = append(out.Samples, report.Sample{At: s.At, Messages: s.Messages, Bytes: s.Bytes, Resent: s.Retransmits, Errors: s.Errors})
 	}
 	if rep := r.Report; rep != nil {
-		out.Elapsed, out.Failures, out.Reconn = rep.Elapsed, max(rep.FailureCount, len(rep.Failures)), rep.Reconnects
+		out.Elapsed, out.Failures, out.Reconn = rep.Elapsed, rep.FailureCount, rep.Reconnects
 		for _, v := range rep.Violations {
 			out.Violations = append(out.Violations, v.What)
 		}

@@ -87,15 +87,15 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 }
 
 // addPorts fills in p.Ports, first those of hosts and then one for each trunk (a cable between
-// switches) at its lower switch, and p.ends, in which both ends of a cable have an entry. An end
-// without a port of its own refers to the port of the other end, reversed.
+// switches) at the switch of the lower tier, and p.ends, in which both ends of a cable have an
+// entry. An end without a port of its own refers to the port of the other end, reversed.
 func (p *Plan) addPorts() error {
 	t := p.Topology
 	p.ends = make(map[string]portEnd, 2*len(t.Cables))
 	add := func(port Port, other topology.Port) {
 		port.Name = port.String()
 		p.ends[port.Name] = portEnd{port: len(p.Ports)}
-		if _, taken := p.ends[other.String()]; !taken {
+		if _, hasPort := p.ends[other.String()]; !hasPort { // both ends may be at hosts
 			p.ends[other.String()] = portEnd{port: len(p.Ports), reversed: true}
 		}
 		p.Ports = append(p.Ports, port)

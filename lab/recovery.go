@@ -67,10 +67,12 @@ func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 
 // measureRecovery sets recovered of fault k, the time from its end until the last of the affected
 // ranks received again, or notRecovered, a rank that did not. For a rank that only sends, its
-// receivers count. A rank that the next fault affects before it receives again is left out.
+// receivers count. A rank that the next fault affects before it receives again is left out, and so
+// is one that was killed or has received everything.
 func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	s := &all[k]
-	if s.step.Do == scenarios.Kill || (s.end == 0 && s.step.Do != scenarios.QPError) {
+	stillActive := s.end == 0 && s.step.Do != scenarios.QPError // a QP error may be at time 0
+	if s.step.Do == scenarios.Kill || stillActive {
 		return
 	}
 	var worst time.Duration
@@ -84,7 +86,7 @@ func (o *Observation) measureRecovery(all []faultInterval, k int) {
 		switch {
 		case ok:
 			worst, measured = max(worst, at-s.end), true
-		case r.State == Killed || receivedAll(r):
+		case r.State == Killed || receivedAll(r): // it needs no more messages
 		default:
 			s.notRecovered = r.name()
 		}
@@ -117,7 +119,7 @@ func (o *Observation) receivers(ranks []int) (all []int) {
 			continue
 		}
 		for _, f := range r.Flows {
-			if k := slices.IndexFunc(o.Ranks, func(x Rank) bool { return x.Rank == f.Peer }); k >= 0 {
+			if k := slices.IndexFunc(o.Ranks, func(other Rank) bool { return other.Rank == f.Peer }); k >= 0 {
 				add(k)
 			}
 		}
@@ -191,7 +193,7 @@ func (j *checker) checkRecovery() {
 		wrong = append(wrong, "no message was received after any fault: did the workload end before?")
 	}
 	j.checkProblems("recovery", "within "+textfmt.Duration(limit), fmt.Sprintf("%s at worst, after %s", textfmt.Duration(worst), textfmt.Plural(measured, "fault")), wrong)
-	j.setMayLackCPU(true) // lack of CPU time can delay the recovery
+	j.setLackOfCPUMayExplain(true) // lack of CPU time can delay the recovery
 }
 
 // faults returns the faults for the report. The end of a fault without a duration is 0.

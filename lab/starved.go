@@ -16,12 +16,12 @@ import (
 // say nothing about the fabric; lost, duplicated or damaged data still does.
 
 const (
-	// othersShare is the minimum share of CPU time used by other processes.
+	// minOthersShare is the minimum share of CPU time used by other processes.
 	// Competition between the processes of the run itself is no excuse.
-	othersShare = 0.2
-	// waitedShare is the minimum share of a process's runnable time that it spent
+	minOthersShare = 0.2
+	// minWaitedShare is the minimum share of a process's runnable time that it spent
 	// waiting. Short waits add up in a long run without delaying anything.
-	waitedShare = 0.2
+	minWaitedShare = 0.2
 	// maxLate is how late a fault may be executed; a run with later faults is starved.
 	maxLate = 250 * time.Millisecond
 )
@@ -41,18 +41,18 @@ func (w *SchedStat) waitedPart() float64 {
 }
 
 // SetScheduling records how the processes of the run were scheduled: the largest delay of a fault,
-// and the process that waited for a CPU for the largest part of its runnable time. others is the
-// share of CPU time used by processes outside of the run.
-func (o *Observation) SetScheduling(others float64, all []SchedStat) {
-	o.Scheduling = &report.Scheduling{Others: others}
+// and the process that waited for a CPU for the largest part of its runnable time. othersShare is
+// the part of all CPU time, 0 to 1, that processes outside of the run used.
+func (o *Observation) SetScheduling(othersShare float64, all []SchedStat) {
+	o.Scheduling = &report.Scheduling{Others: othersShare}
 	for _, executed := range o.Steps {
 		o.Scheduling.Late = max(o.Scheduling.Late, executed.At-executed.Step.At)
 	}
 	if len(all) == 0 {
 		return
 	}
-	most := slices.MaxFunc(all, func(a, b SchedStat) int { return cmp.Compare(a.waitedPart(), b.waitedPart()) })
-	o.Scheduling.Process, o.Scheduling.Waited, o.Scheduling.Ran = most.Process, most.Waited, most.Ran
+	slowest := slices.MaxFunc(all, func(a, b SchedStat) int { return cmp.Compare(a.waitedPart(), b.waitedPart()) })
+	o.Scheduling.Process, o.Scheduling.Waited, o.Scheduling.Ran = slowest.Process, slowest.Waited, slowest.Ran
 }
 
 // isStarved reports whether a run in real time got so little CPU time that its timers may have
@@ -64,7 +64,7 @@ func (o *Observation) isStarved() bool {
 		return false
 	}
 	w := SchedStat{Ran: s.Ran, Waited: s.Waited}
-	return s.Late > maxLate || s.Others >= othersShare && w.waitedPart() >= waitedShare && s.Waited >= o.shortestTimer()
+	return s.Late > maxLate || s.Others >= minOthersShare && w.waitedPart() >= minWaitedShare && s.Waited >= o.shortestTimer()
 }
 
 // shortestTimer returns the shortest timeout or time limit of the scenario. A process

@@ -49,6 +49,7 @@ type connInfo struct {
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
 // connect creates the queue pairs of this side, and connects them with those of the other side.
+// After an error it has closed what it created.
 func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error) {
 	c = &conn{side: s}
 	defer func() {
@@ -82,8 +83,9 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 // cfg.memory bytes for messages, followed by those of the flow-control messages (credits).
 func (c *conn) createObjects(cfg connConfig) (err error) {
 	dev := c.side.Device
-	c.deferClose(c.Queues.Close)
-	if c.Queues, err = traffic.OpenQueues(dev, 2, max(1, cfg.qps*max(cfg.sends, cfg.recvs))); err != nil {
+	c.deferClose(c.Queues.Close) // before OpenQueues, which may fail after it has created some
+	const cqs = 2                // for sends and for receives
+	if c.Queues, err = traffic.OpenQueues(dev, cqs, max(1, cfg.qps*max(cfg.sends, cfg.recvs))); err != nil {
 		return err
 	}
 	c.sends, c.recvs = c.CQs[0], c.CQs[1]
@@ -149,6 +151,10 @@ func (c *conn) info() (connInfo, error) {
 
 // port returns the port number; a Port of 0 means 1.
 func (s *Side) port() uint8 { return max(1, s.Port) }
+
+// The number of completions that one poll takes at most: of messages, and of credits, which are
+// fewer.
+const pollBatch, creditPollBatch = 64, 16
 
 // pollSuccess polls cq for up to len(wcs) completions. It fails if one is not successful.
 func pollSuccess(cq verbs.CQ, wcs []verbs.WC) (n int, err error) {

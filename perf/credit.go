@@ -38,65 +38,65 @@ func newCreditTracker(c *conn, window int) (*creditTracker, error) {
 		return nil, nil
 	}
 	n := len(c.qps)
-	p := &creditTracker{
-		conn: c, window: uint32(window), wcs: make([]verbs.WC, 16),
+	t := &creditTracker{
+		conn: c, window: uint32(window), wcs: make([]verbs.WC, creditPollBatch),
 		sent: make([]uint32, n), granted: make([]uint32, n), lost: make([]uint32, n),
 	}
-	p.recv[0].SGL = make([]verbs.SGE, 1) // set by postCreditRecv
+	t.recv[0].SGL = make([]verbs.SGE, 1) // set by postCreditRecv
 	for i := range c.qps {
 		for slot := range maxCredits {
-			if err := p.postCreditRecv(i, slot); err != nil {
+			if err := t.postCreditRecv(i, slot); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return p, nil
+	return t, nil
 }
 
 // postCreditRecv posts a receive for a credit. Its WRID has the queue pair and the slot.
-func (p *creditTracker) postCreditRecv(qp, slot int) error {
-	p.recv[0].WRID = uint64(qp*maxCredits + slot)
-	p.recv[0].SGL[0] = verbs.SGEOf(p.mr, p.creditOffset(qp, slot), p.grhBytes+creditBytes)
-	_, err := p.qps[qp].PostRecv(p.recv[:])
+func (t *creditTracker) postCreditRecv(qp, slot int) error {
+	t.recv[0].WRID = uint64(qp*maxCredits + slot)
+	t.recv[0].SGL[0] = verbs.SGEOf(t.mr, t.creditOffset(qp, slot), t.grhBytes+creditBytes)
+	_, err := t.qps[qp].PostRecv(t.recv[:])
 	return err
 }
 
 // available returns how many messages may be sent on a queue pair.
-func (p *creditTracker) available(qp int) int { return int(p.window - (p.sent[qp] - p.granted[qp])) }
+func (t *creditTracker) available(qp int) int { return int(t.window - (t.sent[qp] - t.granted[qp])) }
 
 // poll processes received credits and returns their number.
-func (p *creditTracker) poll() (int, error) {
-	n, err := pollSuccess(p.recvs, p.wcs)
+func (t *creditTracker) poll() (int, error) {
+	n, err := pollSuccess(t.recvs, t.wcs)
 	for k := 0; k < n && err == nil; k++ {
-		id := int(p.wcs[k].WRID)
+		id := int(t.wcs[k].WRID)
 		qp, slot := id/maxCredits, id%maxCredits
-		p.grant(qp, binary.BigEndian.Uint32(p.buf[p.creditOffset(qp, slot)+p.grhBytes:]))
-		err = p.postCreditRecv(qp, slot)
+		t.grant(qp, binary.BigEndian.Uint32(t.buf[t.creditOffset(qp, slot)+t.grhBytes:]))
+		err = t.postCreditRecv(qp, slot)
 	}
 	return n, err
 }
 
 // grant applies a credit, which has the total number of receives that the receiver has reposted.
 // Lost messages used no receive and are added. It ignores a credit older than the last one.
-func (p *creditTracker) grant(qp int, reposted uint32) {
-	if granted := reposted + p.lost[qp]; int32(granted-p.granted[qp]) > 0 {
-		p.granted[qp] = granted
+func (t *creditTracker) grant(qp int, reposted uint32) {
+	if granted := reposted + t.lost[qp]; int32(granted-t.granted[qp]) > 0 {
+		t.granted[qp] = granted
 	}
 }
 
 // assumeLost counts all messages without a credit as lost, so that as many more may be sent.
-func (p *creditTracker) assumeLost() {
-	for i := range p.sent {
-		p.lost[i] += p.sent[i] - p.granted[i]
-		p.granted[i] = p.sent[i]
+func (t *creditTracker) assumeLost() {
+	for i := range t.sent {
+		t.lost[i] += t.sent[i] - t.granted[i]
+		t.granted[i] = t.sent[i]
 	}
 }
 
 // isCreditDue reports whether the receiver must send another credit for the messages sent so far:
 // it sends one after interval messages of a queue pair.
-func (p *creditTracker) isCreditDue(interval int) bool {
-	for i := range p.sent {
-		if p.sent[i]-p.granted[i] >= uint32(interval) {
+func (t *creditTracker) isCreditDue(interval int) bool {
+	for i := range t.sent {
+		if t.sent[i]-t.granted[i] >= uint32(interval) {
 			return true
 		}
 	}
@@ -116,7 +116,7 @@ type creditSender struct {
 // newCreditSender returns a sender that has granted no receives yet.
 func newCreditSender(c *conn) *creditSender {
 	n := len(c.qps)
-	g := &creditSender{conn: c, granted: make([]uint32, n), pending: make([]int, n), next: make([]int, n), wcs: make([]verbs.WC, 16)}
+	g := &creditSender{conn: c, granted: make([]uint32, n), pending: make([]int, n), next: make([]int, n), wcs: make([]verbs.WC, creditPollBatch)}
 	g.wr[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)} // send fills in the rest
 	return g
 }

@@ -97,7 +97,9 @@ type Rate struct {
 func (r Rate) Run(ctx context.Context, s *Side) (perSecond float64, err error) {
 	r.Bytes, r.Depth, r.QPs = cmp.Or(r.Bytes, 64), cmp.Or(r.Depth, 64), cmp.Or(r.QPs, 1)
 	r.Duration = cmp.Or(r.Duration, 100*time.Millisecond)
-	// A quarter of the queue is posted at a time, with a signaled last message.
+	// A quarter of the queue is posted at a time, with a signaled last message. All bursts send from
+	// the same buffers. The receiver has two queues of receives (window), so that it can repost them
+	// in batches.
 	burst := max(1, r.Depth/4)
 	messages, took, err := oneWayTraffic{
 		sendLoad: sendLoad{op: verbs.OpSend, bytes: r.Bytes, depth: r.Depth, burst: burst, minBurst: burst, signalEvery: burst, slots: burst, window: 2 * r.Depth},

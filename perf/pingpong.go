@@ -94,7 +94,7 @@ func (p *pingPongSide) run(ctx context.Context, role Role) (times []time.Duratio
 			if err = first(); err == nil {
 				err = then()
 			}
-			if err == nil && p.consumed >= pingRecvs/4 {
+			if err == nil && p.consumed >= pingRecvs/4 { // repost receives in batches
 				err = p.postRecvs(p.consumed)
 				p.consumed = 0
 			}

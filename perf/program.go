@@ -81,9 +81,9 @@ func sizeName(bytes int) string {
 }
 
 // WithConnection connects a queue pair with one of the other side, calls f, and closes the
-// connection when f has returned on both sides.
+// connection when f has returned on both sides. The connection has buffers, and carries no traffic.
 func WithConnection(ctx context.Context, s *Side, f func() error) error {
-	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 1 << 16})
+	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 64 << 10})
 	if err != nil {
 		return err
 	}

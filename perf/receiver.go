@@ -22,7 +22,7 @@ type receiver struct {
 func newReceiver(c *conn, bytes, recvs int) *receiver {
 	r := &receiver{
 		conn: c, depth: recvs, used: make([]int, len(c.qps)),
-		wrs: make([]verbs.RecvWR, recvs), wcs: make([]verbs.WC, 64),
+		wrs: make([]verbs.RecvWR, recvs), wcs: make([]verbs.WC, pollBatch),
 	}
 	size := c.grhBytes + bytes
 	slots := max(1, c.creditBase/size)
@@ -41,7 +41,7 @@ func repostCount(recvs int) int { return max(1, recvs/4) }
 // postAll posts all receives of all queue pairs.
 func (r *receiver) postAll() error {
 	for i := range r.qps {
-		r.used[i] = r.depth
+		r.used[i] = r.depth // repost posts as many
 		if err := r.repost(i); err != nil {
 			return err
 		}

@@ -144,8 +144,9 @@ func (r *run) compareLatency(ctx context.Context, bytes int, blocking bool) (*Pa
 	return d, nil
 }
 
-// measureRates measures the message rate over each number of queue pairs, relative to the
-// first of QPs, which is measured before and after.
+// measureRates measures the message rate over each number of queue pairs; the first of QPs is
+// measured before and after the others. It stores the rates, and the lowest of the ratios to the
+// rate of the first (QPsFlatness), in the result.
 func (r *run) measureRates(ctx context.Context) error {
 	series := make([]Series, len(r.QPs)+1)
 	order := slices.Concat(r.QPs, r.QPs[:1])
@@ -188,6 +189,7 @@ const sweepRounds = 3
 func (r *run) measureStreams(ctx context.Context, ops ...verbs.WROpcode) error {
 	for _, op := range ops {
 		for _, n := range r.Sizes {
+			// Streams have no target: half of a slice will do.
 			m := deviceMeasurement(r.Bench, Program{Stream: &Stream{Op: op, Bytes: n, Duration: r.Slice / 2}}, withCRC)
 			r.step(m.Name)
 			var s Series

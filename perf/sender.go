@@ -40,7 +40,7 @@ type sendLoad struct {
 func newSender(c *conn, l sendLoad) (*sender, error) {
 	s := &sender{
 		conn: c, sendLoad: l, wrs: make([]verbs.SendWR, l.burst),
-		free: make([]int, len(c.qps)), posts: make([]int, len(c.qps)), creditEvery: repostCount(l.window), wcs: make([]verbs.WC, 64),
+		free: make([]int, len(c.qps)), posts: make([]int, len(c.qps)), creditEvery: repostCount(l.window), wcs: make([]verbs.WC, pollBatch),
 	}
 	for i := range s.wrs {
 		s.wrs[i] = verbs.SendWR{Opcode: l.op, SGL: make([]verbs.SGE, 1), Remote: c.remote}
@@ -141,9 +141,9 @@ func (s *sender) poll() (completed int, progress bool, err error) {
 	return n * s.signalEvery, n > 0 || credits > 0, err
 }
 
-// run sends for d, and at least the given number of messages. It returns the number of sent
-// messages, once all have arrived or are lost, and the time that this took.
-func (s *sender) run(ctx context.Context, d time.Duration, least int) (messages int, took time.Duration, err error) {
+// run sends for d, and at least minMessages messages. It returns the number of sent messages, once
+// all have arrived or are lost, and the time that this took.
+func (s *sender) run(ctx context.Context, d time.Duration, minMessages int) (messages int, took time.Duration, err error) {
 	start := time.Now()
 	s.stopping = false
 	if err := s.postAll(); err != nil {
@@ -163,7 +163,7 @@ func (s *sender) run(ctx context.Context, d time.Duration, least int) (messages 
 			continue
 		}
 		timer.reset()
-		s.stopping = s.stopping || messages >= least && time.Since(start) >= d || ctx.Err() != nil
+		s.stopping = s.stopping || messages >= minMessages && time.Since(start) >= d || ctx.Err() != nil
 	}
 	if err := s.waitArrival(ctx); err != nil {
 		return 0, 0, err
@@ -238,12 +238,12 @@ func (s *sender) fence() error {
 // how many messages arrived, and in what time. For UD, the number is that of the messages sent,
 // multiplied by the share of all messages that arrived.
 func (s *sender) measure(ctx context.Context, d, warmup time.Duration) (messages float64, took time.Duration, err error) {
-	const leastWarmup, least = 8, 1 // messages
-	warmupMessages, _, err := s.run(ctx, warmup, leastWarmup)
+	const minWarmupMessages, minMessages = 8, 1
+	warmupMessages, _, err := s.run(ctx, warmup, minWarmupMessages)
 	if err != nil {
 		return 0, 0, err
 	}
-	n, took, err := s.run(ctx, d, least)
+	n, took, err := s.run(ctx, d, minMessages)
 	if err != nil {
 		return 0, 0, err
 	}

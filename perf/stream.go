@@ -50,7 +50,8 @@ func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	case st.NoBursts:
 		traffic.burst = 1
 	case s.Service != ServiceRC && st.Op != verbs.OpRDMARead:
-		// Messages complete during the post; without a minimum burst each would be sent alone.
+		// Over UD and iWARP, messages complete during the post, without an acknowledgement; without
+		// a minimum burst (a quarter of the queue) each would be sent alone.
 		traffic.minBurst = max(1, depth/4)
 	}
 	if st.Op == verbs.OpSend {

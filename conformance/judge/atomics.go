@@ -118,6 +118,7 @@ func (s *atomicsTest) plan(host int) []atomicStep {
 	plan := make([]atomicStep, atomicsPerQP)
 	for i := range plan {
 		a := atomicOp{Word: (1-host)*atomicWords + rand.IntN(atomicWords)}
+		// Values and pauses have small ranges, so that swaps often succeed and operations overlap.
 		switch rand.IntN(4) {
 		case 0: // an add of 0: an atomic read
 		case 1, 2:
@@ -193,6 +194,8 @@ func (a *atomicOp) after(old uint64) uint64 {
 	return old
 }
 
+// String formats an operation with its old value: "word 1: swap 4 by 5 -> 4" compares with 4 and
+// stores 5.
 func (a atomicOp) String() string {
 	if a.Swap {
 		return fmt.Sprintf("word %d: swap %d by %d -> %d", a.Word, a.Compare, a.New, a.Old)

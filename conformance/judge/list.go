@@ -36,7 +36,8 @@ type Catalog struct {
 // FindCases returns the cases of all suites that a filter selects. A pattern or label that matches
 // no case is an error, as is an empty selection.
 func FindCases(filter *conformance.Filter) (found []Case, err error) {
-	if none := new(conformance.NoCaseError); errors.As(filter.CheckPatterns(Suites()...), &none) {
+	// CheckPatterns returns no other error.
+	if none, ok := errors.AsType[*conformance.NoCaseError](filter.CheckPatterns(Suites()...)); ok {
 		return nil, NoSuchCase(none.Pattern)
 	}
 	for _, l := range slices.Concat(filter.Labels, filter.ExcludeLabels) {
@@ -69,7 +70,7 @@ func (cat *Catalog) ListCases(found []Case) []ListedCase {
 // devicesOf returns the names of the devices that a suite is for.
 func (cat *Catalog) devicesOf(s *conformance.Suite) (names []string) {
 	for _, d := range cat.Devices {
-		if slices.ContainsFunc(SuitesOf(d.Protocol), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
+		if slices.ContainsFunc(SuitesOf(d.Protocol), func(ofDevice *conformance.Suite) bool { return ofDevice.Name == s.Name }) {
 			names = append(names, d.Name)
 		}
 	}
@@ -150,7 +151,7 @@ func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Ro
 		fmt.Fprintf(w, "%s\n", wrapText(spec+": "+cat.DescribeDefect(spec), "    "))
 	}
 	fmt.Fprintf(w, "\n  To run it\n    %s conform %s --packets\n", program, c.ID)
-	if len(c.Defects) > 0 && cat.CheckDefect(c.Defects[0]) == nil {
+	if len(c.Defects) > 0 && cat.CheckDefect(c.Defects[0]) == nil { // a device can have the defect
 		fmt.Fprintf(w, "    %s conform %s --defect %s\n", program, c.ID, c.Defects[0])
 	}
 }

@@ -50,7 +50,7 @@ func NoSuchCase(pattern string) error {
 	var areas []string
 	ids := caseIDs(Suites())
 	for _, id := range ids {
-		parts := strings.SplitN(id, "/", 3)
+		parts := strings.SplitN(id, "/", 3) // every ID has at least two
 		areas = append(areas, parts[0], parts[0]+"/"+parts[1])
 	}
 	slices.Sort(areas)

@@ -50,17 +50,19 @@ func (w *Window) startAtomics(o *Operation) {
 		o.atomics = make([]Atomic, n)
 	}
 	o.atomics = o.atomics[:n]
-	o.parts = 1 // for this function: atomics may complete at once
+	// Atomics may complete at once, and then continue with the next words: o.parts has one for this
+	// function, and the words may end before the n-th atomic.
+	o.parts = 1
 	for i := 0; i < n && o.nextWord < o.endWord() && o.err == nil; i++ {
 		o.parts++
 		o.atomics[i] = Atomic{op: o}
 		w.startNextWord(&o.atomics[i])
 	}
-	w.releasePart(o)
+	w.atomicPartDone(o)
 }
 
-// releasePart counts down the unfinished atomics of an accumulate, and completes it at the last.
-func (w *Window) releasePart(o *Operation) {
+// atomicPartDone is partDone for an accumulate in the queue of atomics, which it then leaves.
+func (w *Window) atomicPartDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
 	}
@@ -135,7 +137,7 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 			return
 		}
 	}
-	w.releasePart(o)
+	w.atomicPartDone(o)
 }
 
 // storeResult copies the fetched bytes of the atomic's word to the result buffer, if any.
@@ -155,7 +157,7 @@ func (w *Window) dequeue(o *Operation) {
 	i := slices.Index(t.atomicOps, o)
 	t.atomicOps = slices.Delete(t.atomicOps, i, i+1)
 	o.complete()
-	if t.lost == nil {
+	if t.lost == nil { // the peer is alive
 		w.startEligible(t)
 	}
 }
@@ -179,7 +181,7 @@ func (w *Window) sendAccumulate(o *Operation) {
 		to := min(at+w.e.cfg.Chunk, o.size)
 		h.Offset = uint64(o.Offset + at)
 		if o.Result != nil {
-			h.Size = uint64(to - at)
+			h.Size = uint64(to - at) // of the reply; a NoOp has no data that would tell
 			t.pendingReplies = append(t.pendingReplies, reply{o, at, to})
 			o.parts++
 		}
@@ -205,7 +207,8 @@ func (w *Window) sendCompareSwap(o *Operation) {
 	w.send(t, &h, o.Origin, o)
 }
 
-// handleReply stores the old elements of an accumulate. Replies arrive in request order.
+// handleReply stores the old elements of an accumulate or a compare-and-swap. Replies arrive in
+// request order.
 func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	if len(t.pendingReplies) == 0 {
 		return protocolError(t.Peer, h, "no request is outstanding")

@@ -157,7 +157,7 @@ func (e *Engine) Lost(peer int, cause error) {
 		return
 	}
 	e.lost[peer] = fmt.Errorf("rank %d: %w: %w", peer, ErrLost, cause)
-	for _, w := range e.ordered {
+	for _, w := range e.ordered { // all windows, by creation
 		if i, ok := w.index[peer]; ok {
 			w.failTarget(&w.targets[i])
 		}

@@ -24,8 +24,9 @@ func (w *Window) checkAccess(rank int, hasRequest bool) error {
 	return nil
 }
 
-// prepareTarget reports whether operations on a target can be issued now. In a LockAll epoch
-// it requests the lock on first use.
+// prepareTarget reports whether operations on a target can be issued now. In a LockAll epoch it
+// requests the lock on first use. In a fence or Lock epoch they always can: checkAccess has checked
+// that the lock is held.
 func (w *Window) prepareTarget(t *target) bool {
 	switch w.access.kind {
 	case startEpoch:
@@ -54,7 +55,7 @@ func (w *Window) checkNewEpoch(call string) error {
 	if w.access.kind == noEpoch || w.access.kind == fenceEpoch && !w.access.fenceUsed {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", call, w.CheckNoEpoch())
+	return fmt.Errorf("%s: %w", call, w.CheckNoEpoch()) // which names the open epoch
 }
 
 // CheckFence returns an error if Fence is not allowed now.
@@ -107,14 +108,16 @@ func (w *Window) handlePost(i int) {
 	t.unusedPosts++
 }
 
-// CanComplete reports whether Complete can be called: the group has posted and all
-// operations are locally complete. Lost ranks are ignored.
+// CanComplete reports whether Complete can be called: the group has posted and all operations are
+// locally complete. It does not wait for the post of a lost rank.
 func (w *Window) CanComplete() (bool, error) {
 	if w.access.kind != startEpoch {
 		return false, fmt.Errorf("%w: Complete without Start", ErrSync)
 	}
 	for _, i := range w.access.group {
-		if t := &w.targets[i]; t.lost == nil && !t.postReceived || !w.LocalComplete(i) {
+		t := &w.targets[i]
+		awaitsPost := t.lost == nil && !t.postReceived
+		if awaitsPost || !w.LocalComplete(i) {
 			return false, nil
 		}
 	}

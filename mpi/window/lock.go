@@ -173,7 +173,7 @@ func (w *Window) handleLock(t *target, h *wire.Header) error {
 		request.kind = Exclusive
 	}
 	w.lock.queue = append(w.lock.queue, request)
-	if w.grantLocks(); len(w.lock.queue) > 0 {
+	if w.grantLocks(); len(w.lock.queue) > 0 { // the new request, the last, was not granted
 		w.e.Stats.LocksWaited++
 	}
 	return nil

@@ -217,3 +217,19 @@ func TestEachAwaitedPeer(t *testing.T) {
 	arrive(t, e, 13, wire.Complete, 0)
 	expect("the post of one, the complete of another", 11)
 }
+
+// The buffer of an operation on a lost rank's window is not used for a later reply.
+func TestReplyLeavesBufferOfRefusedOperation(t *testing.T) {
+	_, e, w := openWindow([]byte("old elements of this rank's mem."), false, 10, 11, 12)
+	e.Lost(11, errKilled)
+	must.Do(t, w.Fence(0))
+	origin := []byte("12345678")
+	if _, err := w.StartOp(Access{Kind: PutOp, Rank: 1, Origin: origin}); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	fetch := wire.Header{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 8, Type: uint8(Int64), Op: uint8(NoOp)}
+	must.Do(t, e.Arrived(12, &fetch, nil))
+	if string(origin) != "12345678" {
+		t.Errorf("the buffer has become %q", origin)
+	}
+}

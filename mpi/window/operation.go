@@ -117,8 +117,7 @@ func (w *Window) start(a Access, size int) (*Operation, error) {
 		o.done = true
 		return o, nil
 	}
-	if t.lost != nil {
-		w.e.freeOps = append(w.e.freeOps, o)
+	if t.lost != nil { // o is not put into the free list: its buffers belong to the caller
 		return nil, t.lost
 	}
 	var err error
@@ -243,5 +242,5 @@ func (o *Operation) complete() {
 	}
 }
 
-// maxRequestSize limits sizes in messages of peers.
+// maxRequestSize limits sizes in messages of peers, which are not trusted: they fit in an int.
 const maxRequestSize = math.MaxInt32

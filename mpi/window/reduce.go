@@ -148,7 +148,7 @@ func combine(a, b uint64, t Type, o Op) uint64 {
 	case Float64:
 		return math.Float64bits(arithmetic(math.Float64frombits(a), math.Float64frombits(b), o))
 	}
-	return arithmetic(a, b, o)
+	return arithmetic(a, b, o) // Uint64
 }
 
 func boolToUint(b bool) uint64 {

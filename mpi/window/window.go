@@ -129,7 +129,7 @@ func (e *Engine) Open(id uint32, segments []Segment, mem []byte, region wire.Reg
 // Close closes a window and releases its region.
 func (w *Window) Close() {
 	delete(w.e.windows, w.id)
-	w.e.ordered = slices.DeleteFunc(w.e.ordered, func(o *Window) bool { return o == w })
+	w.e.ordered = slices.DeleteFunc(w.e.ordered, func(other *Window) bool { return other == w })
 	w.e.ReleaseSegment(w.region)
 	w.region = nil
 }
@@ -192,16 +192,16 @@ func (w *Window) LocalComplete(rank int) bool {
 }
 
 // AllRemoteComplete reports whether all operations of the epoch are complete at their targets.
-func (w *Window) AllRemoteComplete() bool { return w.all(w.RemoteComplete) }
+func (w *Window) AllRemoteComplete() bool { return w.allUsed(w.RemoteComplete) }
 
 // AllLocalComplete reports whether all operations of the epoch are locally complete.
-func (w *Window) AllLocalComplete() bool { return w.all(w.LocalComplete) }
+func (w *Window) AllLocalComplete() bool { return w.allUsed(w.LocalComplete) }
 
-// all reports whether complete is true for every target used in this epoch.
-func (w *Window) all(complete func(rank int) bool) bool {
-	all := true // call complete for every target, since RemoteComplete may send a flush
+// allUsed reports whether isComplete is true for every target used in this epoch.
+func (w *Window) allUsed(isComplete func(rank int) bool) bool {
+	all := true // call isComplete for every target, since RemoteComplete may send a flush
 	for _, i := range w.access.used {
-		all = complete(i) && all
+		all = isComplete(i) && all
 	}
 	return all
 }

@@ -91,6 +91,7 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	if c.rank == root || c.Defects.BcastGuesses { // the defect does not wait for the data of the root
 		return nil
 	}
+	// Without data to receive, a rank does not wait for the root.
 	c.blockUntil("the root's data", func() bool { return coll.parts[root] != nil || len(buf) == 0 })
 	if in, ok := coll.parts[root].([]byte); ok {
 		c.copyPart(buf, in)
@@ -130,7 +131,7 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	if c.Defects.ReduceDiffers && c.rank == 1 {
 		result[0] ^= 1
 	}
-	if c.Defects.CollectivesCut && len(result) > 8 {
+	if c.Defects.CollectivesCut && len(result) > 8 { // the last 8 bytes are not reduced
 		copy(result[len(result)-8:], buf[len(result)-8:])
 	}
 	copy(buf, result)

@@ -65,6 +65,9 @@ func unless(defect bool, err error) error {
 	return err
 }
 
+// anyCommName is the name of all communicators in errors: no case checks it.
+const anyCommName = "c"
+
 // fail returns the error of a call, or what the error handler returns for it. Defects (deliberate
 // errors) falsify the error, ignore the handler, or make all later calls fail.
 func (c *comm) fail(call string, err error) error {
@@ -78,7 +81,7 @@ func (c *comm) fail(call string, err error) error {
 		err = mpi.ErrFinalized // a class that no case expects
 	}
 	if !c.Defects.ErrorsWithoutCall {
-		err = &mpi.Error{Op: call, Rank: c.rank, Comm: "c", Err: err}
+		err = &mpi.Error{Op: call, Rank: c.rank, Comm: anyCommName, Err: err}
 	}
 	if c.handler != nil && !c.Defects.HandlerIgnored {
 		return c.handler(c.rank, c.Size(), err)
@@ -123,7 +126,8 @@ func (c *comm) SplitNode(key int) (cases.Comm, error) {
 }
 
 // split is collective: it makes a communicator for each colour, with its ranks ordered by key. It
-// returns the caller's; nil for the colour Undefined.
+// returns the caller's; nil for the colour Undefined. Defects (deliberate errors) change the
+// colour, the key or the order, or drop posted receives.
 func (c *comm) split(color, key int) (cases.Comm, error) {
 	if c.Defects.SplitDropsReceives {
 		c.group.queues[c.rank].posted = nil
@@ -157,7 +161,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 		return cmp.Compare(a.key, b.key)
 	})
 	g := coll.groups[color]
-	if g == nil {
+	if g == nil { // the caller is the first of its colour to continue after the wait
 		var ranks []int
 		for _, member := range members {
 			ranks = append(ranks, c.group.ranks[member.rank])

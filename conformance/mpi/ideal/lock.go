@@ -42,11 +42,12 @@ func (g *targetLock) release(lock *lockRequest) {
 	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
-// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked it already, or
-// in an epoch of another kind.
+// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked it already,
+// or is in an access epoch that Lock did not begin.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
-	inOtherEpoch := w.heldLocks[target] != nil || w.inAccessEpoch() && (w.lockedAll || len(w.heldLocks) == 0)
-	return w.callUnless(inOtherEpoch, "Lock", func() error {
+	alreadyLocked := w.heldLocks[target] != nil
+	begunByLock := len(w.heldLocks) > 0 && !w.lockedAll
+	return w.callUnless(alreadyLocked || w.inAccessEpoch() && !begunByLock, "Lock", func() error {
 		if target == mpi.ProcNull {
 			return nil
 		}
@@ -81,6 +82,7 @@ func (w *win) waitGranted(lock *lockRequest) {
 func (w *win) Unlock(target int) error {
 	notLocked := target != mpi.ProcNull && w.heldLocks[target] == nil
 	return w.callUnless(notLocked || w.lockedAll, "Unlock", func() error {
+		// A defect can permit the call without a lock.
 		if target != mpi.ProcNull && w.heldLocks[target] != nil {
 			w.release(target)
 		}

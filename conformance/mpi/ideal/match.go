@@ -15,7 +15,7 @@ type msg struct {
 	ready       bool
 	send        *request // nil when the send is complete
 	sender      *proc
-	dropped     bool
+	dropped     bool // a defect discards the message instead of delivering it
 }
 
 // messageLink carries the messages from one rank to another in one communicator, in order.
@@ -56,21 +56,21 @@ func (w *world) deliver(link *messageLink) bool {
 	if !w.canReceive(link.dst) {
 		return false
 	}
-	k := w.nextIndex(link)
-	m := link.queue[k]
+	i := w.nextIndex(link)
+	m := link.queue[i]
 	if w.Defects.LargeNeedsWait && m.send != nil && len(m.data) > largeMessage && !m.send.awaited {
 		return false
 	}
-	link.queue = slices.Delete(link.queue, k, k+1)
+	link.queue = slices.Delete(link.queue, i, i+1)
 	if len(link.queue) == 0 {
 		w.links = slices.DeleteFunc(w.links, func(other *messageLink) bool { return other == link })
 	}
 	switch {
-	case m.dropped:
+	case m.dropped: // its send does not complete, or is complete already
 		return true
 	case w.Defects.EmptyDropped && len(m.data) == 0, w.Defects.SelfLost && link.src == link.dst,
-		w.Defects.ReadyLost && m.ready, w.Defects.FloodLost && len(link.to.unexpected) >= 500:
-		m.releaseSendBuffer()
+		w.Defects.ReadyLost && m.ready, w.Defects.FloodLost && len(link.to.unexpected) >= floodLimit:
+		m.completeSend()
 		return true
 	}
 	if w.Defects.SyncOnArrival && m.sync {
@@ -168,10 +168,10 @@ func (w *world) completeRecv(r *request, m *msg) {
 	switch {
 	case w.Defects.LastByteLost && n > 1:
 		r.buf[n-1] = 0
-	case w.Defects.LargeDamaged && n > 65536:
+	case w.Defects.LargeDamaged && n > 64<<10:
 		r.buf[n/2] ^= 1
 	case w.Defects.RaggedLost && n%8 != 0:
-		clear(r.buf[n&^7 : n])
+		clear(r.buf[n-n%8 : n])
 	case w.Defects.BufferWiped:
 		clear(r.buf[n:])
 	case w.Defects.MiddleDamaged && n > 8:
@@ -211,7 +211,7 @@ func (w *world) completeRecv(r *request, m *msg) {
 	}
 	r.st = st
 	r.finish(err)
-	m.releaseSendBuffer()
+	m.completeSend()
 }
 
 // copyOf returns a message with the same envelope and other data. Nobody waits for its send.
@@ -219,9 +219,9 @@ func (m *msg) copyOf(data []byte) *msg {
 	return &msg{source: m.source, tag: m.tag, data: data, send: &request{}, sender: m.sender}
 }
 
-// releaseSendBuffer frees a buffered message's space in the attached buffer, and completes a send
-// that is incomplete.
-func (m *msg) releaseSendBuffer() {
+// completeSend completes the send of a message that was received or lost. A buffered send is
+// complete already: completeSend frees its space in the attached buffer.
+func (m *msg) completeSend() {
 	if m.buffered && !m.sender.Defects.BufferLeaks {
 		m.sender.bufferUsed -= len(m.data) + overhead
 	}
@@ -233,5 +233,8 @@ func (m *msg) releaseSendBuffer() {
 // overhead is the buffer space of a buffered message besides its data.
 const overhead = 64
 
-// largeMessage is the size above which defects take a message as large.
+// largeMessage is the size above which most defects take a message as large.
 const largeMessage = 4096
+
+// floodLimit is the number of unexpected messages at which the defect FloodLost loses more.
+const floodLimit = 500

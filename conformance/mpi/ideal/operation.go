@@ -39,7 +39,7 @@ func (o *op) copyOrigin() {
 
 // size returns the number of bytes of the window that the operation accesses.
 func (o *op) size() int {
-	if o.data == nil || o.get {
+	if o.data == nil { // a get, or a get-accumulate with NoOp
 		return len(o.result)
 	}
 	return len(o.data)
@@ -53,8 +53,8 @@ func (o *op) tryApply() bool {
 		return false
 	}
 	if o.isAccumulate() && !o.Defects.AccumulatesUnordered { // accumulates of an origin are applied in order
-		first := slices.IndexFunc(o.world.ops, func(x *op) bool {
-			return x.win == o.win && x.target == o.target && x.isAccumulate()
+		first := slices.IndexFunc(o.world.ops, func(other *op) bool {
+			return other.win == o.win && other.target == o.target && other.isAccumulate()
 		})
 		if o.world.ops[first] != o {
 			return false
@@ -78,7 +78,7 @@ func (o *op) tryApply() bool {
 	}
 	if o.apply(mem) {
 		o.done = true
-		o.world.ops = slices.DeleteFunc(o.world.ops, func(x *op) bool { return x == o })
+		o.world.ops = slices.DeleteFunc(o.world.ops, func(other *op) bool { return other == o })
 	}
 	return true
 }
@@ -91,13 +91,13 @@ func (o *op) apply(mem []byte) bool {
 	case o.Defects.SelfPutsLost && o.origin == o.target && o.put:
 	case o.Defects.PutsCut && o.put && len(o.data) > 1:
 		copy(accessed, o.data[:len(o.data)-1])
-	case o.Defects.PutsCutLarge && o.put && len(o.data) > 65536:
-		copy(accessed, o.data[:65536])
+	case o.Defects.PutsCutLarge && o.put && len(o.data) > 64<<10:
+		copy(accessed, o.data[:64<<10])
 	case o.Defects.PutsOff && o.put && o.offset+o.size() < len(mem):
 		copy(mem[o.offset+1:], o.data)
 	case o.put:
 		copy(accessed, o.data)
-		o.win.shared.lastOrigins[o.origin] = o.data
+		o.win.shared.lastOrigins[o.origin] = o.data // for the defect OriginsReused
 	case o.get && o.Defects.GetsNothing:
 	case o.get:
 		n := copy(o.result, accessed)
@@ -142,7 +142,7 @@ func (o *op) combine(accessed []byte) bool {
 		combine(accessed, o.data, o.elemType, kind, &o.Defects)
 	}
 	if o.result != nil {
-		if o.Defects.OriginsReused {
+		if o.Defects.OriginsReused { // overwrite the origin buffer of the target's last put
 			copy(o.win.shared.lastOrigins[o.target], old)
 		}
 		if o.Defects.FetchesNew {
@@ -186,7 +186,7 @@ func (w *win) issue(o *op, needsLock bool) error {
 		return nil
 	}
 	if !w.c.hasRank(o.target) {
-		o.done = true
+		o.done = true // a call that a defect accepts has no effect
 		return unless(w.c.Defects.RanksUnchecked, mpi.ErrRank)
 	}
 	if err := w.checkOperation(o); err != nil {
@@ -197,15 +197,15 @@ func (w *win) issue(o *op, needsLock bool) error {
 		if w.c.Defects.RangeErrorWrites && o.put && o.offset >= 0 && o.offset < size {
 			copy(w.shared.mem[o.target][o.offset:], o.data)
 		}
-		o.done = true
+		o.done = true // likewise
 		return unless(w.c.Defects.RangesUnchecked, mpi.ErrRMARange)
 	}
 	ready, err := w.epoch(o.target, needsLock)
 	if err != nil {
 		return err
 	}
-	if w.c.Defects.WindowRanksOfWorld { // the operation goes to a wrong rank
-		o.target = min(w.c.rank, len(w.c.group.ranks)-1)
+	if w.c.Defects.WindowRanksOfWorld { // the operation goes to the caller's own window
+		o.target = w.c.rank
 	}
 	w.fenceUsed = true
 	o.world, o.win, o.origin, o.epochReady = w.c.world, w, w.c.rank, ready

@@ -130,7 +130,7 @@ func runRequest(r *request, err error) (mpi.Status, error) {
 		return mpi.Status{}, r.c.fail(r.call, err)
 	}
 	waitingFor := r.call + " to be complete"
-	if r.queues != nil {
+	if r.queues != nil { // a receive
 		waitingFor = "a message"
 	}
 	r.c.blockUntil(waitingFor, r.isComplete)
@@ -277,7 +277,8 @@ func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag i
 	return st, c.fail("Sendrecv", err)
 }
 
-// SendrecvReplace is MPI_Sendrecv_replace. The defect ReplaceSendsLate sends zeros.
+// SendrecvReplace is MPI_Sendrecv_replace. The defect ReplaceSendsLate sends zeros, as if the buffer
+// were read too late.
 func (c *comm) SendrecvReplace(buf []byte, dest, outTag, source, inTag int) (mpi.Status, error) {
 	out := slices.Clone(buf)
 	if c.Defects.ReplaceSendsLate {

@@ -30,7 +30,7 @@ func (c *comm) probedStatus(queues *recvQueues, k int) mpi.Status {
 	}
 	if c.Defects.ProbeConsumes {
 		queues.unexpected = slices.Delete(queues.unexpected, k, k+1)
-		m.releaseSendBuffer()
+		m.completeSend()
 	}
 	return st
 }
@@ -126,27 +126,27 @@ func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, m
 }
 
 // Irecv is MPI_Imrecv: it starts to receive a message that a probe has matched.
-func (x *message) Irecv(buf []byte) (cases.Request, error) {
-	r := &request{c: x.c, buf: buf, peer: mpi.ProcNull, active: true}
+func (matched *message) Irecv(buf []byte) (cases.Request, error) {
+	r := &request{c: matched.c, buf: buf, peer: mpi.ProcNull, active: true}
 	switch {
-	case x.m == nil:
-		x.c.recvFromProcNull(r)
-	case x.received && !x.c.Defects.MessageTwice:
-		return nil, x.c.fail("Message.Irecv", mpi.ErrRequest)
+	case matched.m == nil:
+		matched.c.recvFromProcNull(r)
+	case matched.received && !matched.c.Defects.MessageTwice:
+		return nil, matched.c.fail("Message.Irecv", mpi.ErrRequest)
 	default:
-		x.received = true
-		r.peer = x.m.source
+		matched.received = true
+		r.peer = matched.m.source
 		r.queues = &recvQueues{} // the defect TruncateKeepsRest adds the rest of a message to it
-		x.c.completeRecv(r, x.m)
+		matched.c.completeRecv(r, matched.m)
 		r.queues = nil // a matched message cannot be cancelled
 	}
 	return r, nil
 }
 
 // Recv is MPI_Mrecv: it receives a message that a probe has matched.
-func (x *message) Recv(buf []byte) (mpi.Status, error) {
-	r, err := x.Irecv(buf)
-	if err != nil {
+func (matched *message) Recv(buf []byte) (mpi.Status, error) {
+	r, err := matched.Irecv(buf)
+	if r == nil { // err is nil as well if an error handler has ignored the error
 		return mpi.Status{}, err
 	}
 	return r.Wait()

@@ -17,11 +17,11 @@ type rank struct {
 // SelfIsWorld, both have the same queues of posted receives and unexpected messages.
 func (p *proc) newWorld() cases.World {
 	all := &comm{proc: p, group: p.all, rank: p.rank}
-	own := p.newGroup([]int{p.rank})
+	selfGroup := p.newGroup([]int{p.rank})
 	if p.Defects.SelfIsWorld {
-		own.queues = []*recvQueues{p.all.queues[p.rank]}
+		selfGroup.queues = []*recvQueues{p.all.queues[p.rank]}
 	}
-	return &rank{comm: all, self: &comm{proc: p, group: own}}
+	return &rank{comm: all, self: &comm{proc: p, group: selfGroup}}
 }
 
 func (r *rank) Self() cases.Comm { return r.self }

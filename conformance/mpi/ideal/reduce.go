@@ -17,7 +17,8 @@ type addable interface {
 	~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// combine computes into = into op with, for each element of type t. The lengths are equal.
+// combine computes into = into op with, for each element of type t. The lengths are equal. It does
+// nothing for an invalid type, which the defect ReductionsUnchecked accepts and whose size is 0.
 func combine(into, with []byte, t mpi.Type, op mpi.Op, defects *Defects) {
 	if defects.TypesIgnored {
 		t = mpi.Byte

@@ -133,7 +133,8 @@ func (r *request) GetStatus() (mpi.Status, bool, error) {
 	return r.st, true, nil
 }
 
-// Cancel cancels a receive without a message, now or at its next test. Only receives have queues.
+// Cancel cancels a receive without a message: at random now or in isComplete, because MPI leaves the
+// time open. It does not cancel sends: only receives have queues.
 func (r *request) Cancel() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.CancelIgnored || r.queues == nil {
@@ -175,12 +176,15 @@ func (r *request) cancelNow() {
 	}
 }
 
-// Free frees the request. Its operation still completes; defects drop messages, or the receive.
+// Free frees the request. Its operation still completes; the defect FreeCancels drops the messages
+// of a send, and FreeUnposts drops a receive.
 func (r *request) Free() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.FreeCancels && r.active && r.queues == nil {
 		for _, link := range r.c.links {
 			for _, m := range link.queue {
+				// The message of a completed send does not name its request (m.send is nil): drop
+				// all messages of this rank.
 				m.dropped = m.dropped || m.send == r || link.src == r.c.rank
 			}
 		}

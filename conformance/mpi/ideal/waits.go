@@ -122,8 +122,8 @@ func (r *rank) findComplete(qs []*request, wait bool) (completed []int, noneActi
 
 // deactivateAny deactivates request completed[0], and returns its index, status and error. It
 // returns Undefined if completed is empty.
-func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (int, mpi.Status, error) {
-	if noneActive || len(completed) == 0 {
+func (r *rank) deactivateAny(qs []*request, completed []int) (int, mpi.Status, error) {
+	if len(completed) == 0 {
 		if r.Defects.NoneIsFirst {
 			return 0, emptyStatus, nil
 		}
@@ -141,8 +141,8 @@ func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (i
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
-	completed, noneActive := r.findComplete(qs, blocking)
-	i, st, err := r.deactivateAny(qs, completed, noneActive)
+	completed, _ := r.findComplete(qs, blocking)
+	i, st, err := r.deactivateAny(qs, completed)
 	return i, st, r.fail("WaitAny", err)
 }
 
@@ -150,7 +150,7 @@ func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	qs := ownRequests(rs)
 	completed, noneActive := r.findComplete(qs, nonblocking)
-	i, st, err := r.deactivateAny(qs, completed, noneActive)
+	i, st, err := r.deactivateAny(qs, completed)
 	flag := noneActive && !r.Defects.InactiveTestsFalse || len(completed) > 0 && !r.Defects.TestNever
 	return i, st, flag, r.fail("TestAny", err)
 }

@@ -93,8 +93,8 @@ func (w *win) startCall() error {
 	return w.c.stickyError
 }
 
-// callUnless runs do as the MPI call with a name on the window. If wrongEpoch is set, the call
-// fails with ErrRMASync instead, unless a defect permits calls in the wrong epoch.
+// callUnless runs do, the body of an MPI call on the window; name is for errors. If wrongEpoch is
+// true, the call fails with ErrRMASync instead, unless a defect permits calls in the wrong epoch.
 func (w *win) callUnless(wrongEpoch bool, name string, do func() error) error {
 	err := w.startCall()
 	switch {
@@ -155,13 +155,14 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post begins an exposure epoch for the origins in group. It counts the posts for each origin,
-// whose operations wait for as many posts as Starts. The defect PostForgotten counts too few.
+// Post begins an exposure epoch for the origins in group. It counts the posts for each origin: the
+// operations after an origin's n-th Start wait for the n-th post. The defect PostForgotten does not
+// count a post for an origin that is in an access epoch with other targets.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	inEpoch := w.exposureGroup != nil || w.usedFence()
 	return w.callUnless(inEpoch, "Post", func() error {
 		w.fenced = false
-		w.exposureGroup = append([]int{}, group...)
+		w.exposureGroup = append([]int{}, group...) // not nil, even if group is
 		for _, o := range group {
 			targets := w.shared.accessGroups[o]
 			if w.c.Defects.PostForgotten && targets != nil && !slices.Contains(targets, w.c.rank) {
@@ -177,7 +178,7 @@ func (w *win) Post(group []int, _ mpi.Assert) error {
 func (w *win) Start(group []int, _ mpi.Assert) error {
 	return w.callUnless(w.inAccessEpoch(), "Start", func() error {
 		w.fenced = false
-		w.accessGroup = append([]int{}, group...)
+		w.accessGroup = append([]int{}, group...) // not nil, even if group is
 		w.shared.accessGroups[w.c.rank] = w.accessGroup
 		for _, t := range group {
 			w.startCounts[t]++

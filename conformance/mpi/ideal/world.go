@@ -12,6 +12,9 @@ import (
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
 )
 
+// defaultSteps is more than any case takes that ends.
+const defaultSteps = 5_000_000
+
 // Options are choices that the standard leaves to the runtime.
 type Options struct {
 	Ranks, PerNode int
@@ -21,7 +24,7 @@ type Options struct {
 	Eager int
 	// Polling: messages arrive at a rank only during calls.
 	Polling bool
-	// Steps limits the events of a run; five million if 0.
+	// Steps limits the events of a run; defaultSteps if 0.
 	Steps   int
 	Defects Defects
 }
@@ -71,10 +74,11 @@ type proc struct {
 // Run runs f for each rank and returns when all have ended. It returns the error of the first
 // rank that failed, or a *HungError.
 func Run(o Options, f func(cases.World) error) error {
-	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 17))}
+	const stream = 17 // any constant: only the seed differs between runs
+	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, stream))}
 	w.PerNode = max(w.PerNode, 1)
 	if w.Steps == 0 {
-		w.Steps = 5_000_000
+		w.Steps = defaultSteps
 	}
 	ranks := make([]int, o.Ranks)
 	for i := range ranks {
@@ -91,6 +95,7 @@ func Run(o Options, f func(cases.World) error) error {
 	return err
 }
 
+// errStopped is the panic that unwinds a rank when Run ends before it.
 var errStopped = errors.New("stopped")
 
 // start creates the coroutine of a rank, which runs f when it is resumed.

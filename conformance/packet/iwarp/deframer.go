@@ -31,6 +31,7 @@ func Diff(want Segment, got ReceivedFPDU) packet.Differences {
 	want.Diff(&d, got.Segment)
 	packet.DiffValue(&d, "ULPDU_Length", "%d", want.MPA.Length, got.MPA.Length)
 	packet.DiffBytes(&d, "pad", want.MPA.Pad, got.MPA.Pad)
+	// A case expects a status (correct, zero or wrong) or a value of the CRC, or neither.
 	packet.DiffValue(&d, "CRC", "%v", want.MPA.CRCStatus, got.MPA.CRCStatus)
 	packet.DiffValue(&d, "CRC", "%#08x", want.MPA.CRC, got.MPA.CRC)
 	return d

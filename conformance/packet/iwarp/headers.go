@@ -156,11 +156,11 @@ func (h *TerminateHeader) QuotedSegment() (Segment, bool) {
 }
 
 // InSiwBitOrder parses a Terminate in the bit order of siw on little-endian hosts, which
-// exchanges layer and type and puts the three header bits at the low end. It returns false
+// exchanges layer and type and puts the three header bits at the low end, reversed. It returns false
 // if the control word is in the order of the RFC.
 //
-// Some control words are valid in both orders. For these the argument decides, which is true once
-// MPA start-up has finished: some causes occur only before that, some only after.
+// Some control words are valid in both orders. For these started decides, which is true once MPA
+// start-up has finished: some causes occur only before that, some only after.
 func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
 	if s.Terminate == nil {
 		return Segment{}, false
@@ -383,7 +383,7 @@ func (c Cause) String() string {
 	if name, ok := causeNames[c]; ok {
 		return typ + " " + name
 	}
-	if c.Listed() && c.Code() == 0 {
+	if c.Listed() && c.Code() == 0 { // a type without a list of codes
 		return typ
 	}
 	return fmt.Sprintf("%s code 0x%02x", typ, c.Code())

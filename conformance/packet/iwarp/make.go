@@ -191,9 +191,9 @@ func (s Segment) EditTerminate(edit func(*TerminateHeader)) Segment {
 func (s Segment) About(wrong Segment) Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		b := wrong.Append(nil)
-		headerLen := min(untaggedLen, len(b))
-		if headerLen > 0 {
-			headerLen = min(ddpHeaderLen(b[0]), headerLen)
+		headerLen := len(b) // of a segment that is too short for its header
+		if len(b) > 0 {
+			headerLen = min(ddpHeaderLen(b[0]), len(b))
 		}
 		h.LengthValid, h.HasDDP, h.HasRDMAP = new(true), new(true), new(wrong.Read != nil)
 		h.SegmentLength = new(uint16(len(b)))

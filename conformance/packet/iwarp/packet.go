@@ -152,15 +152,15 @@ func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 // Arrived reports whether the block acknowledges packet seq: it is before Next or in SACK.
 func (a *AckBlock) Arrived(seq uint32) bool {
 	distance := int32(seq - Val(a.Next))
-	if distance < 0 {
-		return true
+	if distance <= 0 {
+		return distance < 0
 	}
-	word, bit := (distance-1)/32, uint(distance-1)%32 // bit 0 of the first word stands for packet Next+1
-	return distance > 0 && int(word) < len(a.SACK) && a.SACK[word]>>bit&1 != 0
+	bit := int(distance - 1) // bit 0 of the first word stands for packet Next+1
+	return bit/32 < len(a.SACK) && a.SACK[bit/32]>>(bit%32)&1 != 0
 }
 
-// SACKOf returns the bitmap that acknowledges the arrived packets, which must be among the 256
-// after next: bit 0 of its first word stands for packet next+1.
+// SACKOf returns the bitmap that acknowledges the arrived packets: bit 0 of its first word stands
+// for packet next+1. It panics unless they are among the 32*maxWords packets after next.
 func SACKOf(next uint32, arrived ...uint32) []uint32 {
 	var words []uint32
 	for _, seq := range arrived {

@@ -214,7 +214,7 @@ func TestPacketOdditiesAreNamed(t *testing.T) {
 		{ud.EditSegment(func(s Segment) Segment { return s.DV(0) }), "[DV: 0 instead of 1]"},
 		{WriteRecord(1, At(1, 2), []byte("abc"), 4), "[]"},
 		{WriteRecord(1, At(1, 2), []byte("abc"), 4).Cut(40), "[a Write-Record without its header]"},
-		{WriteRecord(1, At(1, 2), []byte("abc"), 4).EditRecord(func(r *RecordHeader) { r.Length = new(uint32(2)) }), "[a record of 2 octets has some up to 3]"},
+		{WriteRecord(1, At(1, 2), []byte("abc"), 4).EditRecord(func(r *RecordHeader) { r.Length = new(uint32(2)) }), "[data up to octet 3 of a Write-Record of 2 octets]"},
 	} {
 		if odd := fmt.Sprint(ParsePacket(tc.p.Append(nil)).Odd); odd != tc.odd {
 			t.Errorf("%v: %s, want %s", tc.p, odd, tc.odd)

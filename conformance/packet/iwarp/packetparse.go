@@ -165,7 +165,7 @@ func (g *ReceivedPacket) findSegmentOddities() {
 	case g.Record != nil:
 		// Write-Record has an experimental opcode, and otherwise the fields of a Write.
 		end := uint64(*g.Record.MO) + uint64(len(s.Payload))
-		g.Odd.addIf(end > uint64(*g.Record.Length), "a record of %d octets has some up to %d", *g.Record.Length, end)
+		g.Odd.addIf(end > uint64(*g.Record.Length), "data up to octet %[2]d of a Write-Record of %[1]d octets", *g.Record.Length, end)
 		s = s.Opcode(OpWrite)
 	case s.Op() == OpExperimental && s.Verbatim == nil:
 		g.Odd.addf("a Write-Record without its header")

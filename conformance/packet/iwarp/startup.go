@@ -115,13 +115,14 @@ func (s StartupFrame) PrivateLength(n uint16) StartupFrame { s.PDLength = &n; re
 
 // Append appends the frame. Fields that are nil have the values of a correct MPA Request Frame.
 func (s StartupFrame) Append(b []byte) []byte {
-	n, rev := len(s.PrivateData), uint8(1)
+	const revBasic = 1
+	n, rev := len(s.PrivateData), uint8(revBasic)
 	if s.Enhanced != nil {
 		n, rev = n+enhancedLen, revEnhanced
 	}
 	key := packet.Get(s.Key, KeyRequest)
 	if len(key) > len(KeyRequest) {
-		panic(fmt.Sprintf("Startup.Key: %q is longer than 16 octets", key))
+		panic(fmt.Sprintf("StartupFrame.Key: %q is longer than 16 octets", key))
 	}
 	at := len(b)
 	b = packet.AppendFields(b, packet.Or(s, StartupFrame{S: new(s.Enhanced != nil), Rev: &rev, PDLength: new(uint16(n))}))

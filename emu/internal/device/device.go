@@ -221,10 +221,11 @@ func (d *Device) Shutdown(beforeClose func()) bool {
 
 // Attr returns the device attributes that follow from the limits.
 func (d *Device) Attr() verbs.DeviceAttr {
+	const addressSpace = 1 << 47 // of a process on x86-64: the size of a region has no other limit
 	l := &d.base.Limits
 	return verbs.DeviceAttr{
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxSGERead: l.SGE, MaxInline: l.Inline,
-		MaxCQ: l.CQs, MaxCQE: l.CQE, MaxMR: l.MRs, MaxMRSize: 1 << 47, MaxMW: l.MRs, MaxPD: l.PDs, MaxAH: l.AHs,
+		MaxCQ: l.CQs, MaxCQE: l.CQE, MaxMR: l.MRs, MaxMRSize: addressSpace, MaxMW: l.MRs, MaxPD: l.PDs, MaxAH: l.AHs,
 		MaxSRQ: l.SRQs, MaxSRQWR: l.SRQWR, MaxSRQSGE: l.SGE, MaxXRCD: l.XRCDs,
 		MaxQPRdAtomic: l.RdAtomic, MaxQPInitAtomic: l.RdAtomic,
 		MaxMcastGroups: l.McastGroups, MaxMcastQPs: l.McastQPs, Ports: 1,
@@ -272,7 +273,7 @@ func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	if err := d.checkPort(op, port); err != nil {
 		return 0, err
 	}
-	return entry(d, op, d.hooks.PKeys, index)
+	return entry(d, op, d.hooks.PKeys, index) // needs no lock: the table does not change
 }
 
 // OpenQP fails. A provider with XRC has its own.

@@ -89,7 +89,7 @@ func (p *PD) AllocMW(typ verbs.MWType) (verbs.MW, error) {
 // Type is the window's type.
 func (m *MW) Type() verbs.MWType { return m.W.Type }
 
-// RKey is the current key.
+// RKey is the current key; 0 if the window or the device is closed.
 func (m *MW) RKey() (key verbs.RKey) {
 	_ = m.D.Control("query_mw", func() error {
 		key = verbs.RKey(m.W.Key)

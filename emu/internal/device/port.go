@@ -65,8 +65,8 @@ func NewPortAddrs(all []netip.Addr) PortAddrs {
 // SetPresent records whether the interface has an address of the port. It returns true if that
 // changed.
 func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
-	for i, own := range a.all {
-		if unmapAddr(own) == unmapAddr(addr) && a.missing[i] == present {
+	for i, ofPort := range a.all {
+		if unmapAddr(ofPort) == unmapAddr(addr) && a.missing[i] == present {
 			a.missing[i] = !present
 			changed = true
 		}
@@ -75,19 +75,20 @@ func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 }
 
 // GIDs returns the GID table of an iWARP port: an entry for each address, empty if it is missing.
+// Linux reports GIDs of iWARP with the type IB, too.
 func (a *PortAddrs) GIDs() []verbs.GIDEntry {
 	table := make([]verbs.GIDEntry, len(a.all))
-	for i, own := range a.all {
-		table[i] = verbs.GIDEntry{GID: verbs.GIDFrom(own), Index: i, Type: verbs.GIDTypeIB}
+	for i, addr := range a.all {
+		table[i] = verbs.GIDEntry{GID: verbs.GIDFrom(addr), Index: i, Type: verbs.GIDTypeIB}
 	}
 	return a.FilterGIDs(table)
 }
 
 // Present returns the addresses of the port that its interface has.
 func (a *PortAddrs) Present() (present []netip.Addr) {
-	for i, own := range a.all {
+	for i, addr := range a.all {
 		if !a.missing[i] {
-			present = append(present, own)
+			present = append(present, addr)
 		}
 	}
 	return present

@@ -17,7 +17,8 @@ func parseLink(m *syscall.NetlinkMessage) (index int, flags uint32, ok bool) {
 	if len(m.Data) < unix.SizeofIfInfomsg {
 		return 0, 0, false
 	}
-	return int(int32(order.Uint32(m.Data[4:]))), order.Uint32(m.Data[8:]), true
+	const atIndex, atFlags = 4, 8 // of ifi_index and ifi_flags in struct ifinfomsg
+	return int(int32(order.Uint32(m.Data[atIndex:]))), order.Uint32(m.Data[atFlags:]), true
 }
 
 // addrMessage is the content of RTM_NEWADDR and RTM_DELADDR.
@@ -30,7 +31,8 @@ type addrMessage struct {
 }
 
 // parseAddr parses RTM_NEWADDR and RTM_DELADDR. An address is gone if it was deleted, and also
-// while duplicate address detection runs or after it has failed. ok is false for a bad message.
+// after duplicate address detection has failed, or while it runs, unless the kernel allows
+// (optimistic) use in that time. ok is false for a bad message.
 func parseAddr(msg *syscall.NetlinkMessage) (m addrMessage, ok bool) {
 	if len(msg.Data) < unix.SizeofIfAddrmsg {
 		return m, false
@@ -39,8 +41,9 @@ func parseAddr(msg *syscall.NetlinkMessage) (m addrMessage, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	m.bits, m.index = int(msg.Data[1]), int(order.Uint32(msg.Data[4:]))
-	flags := uint32(msg.Data[2])
+	const atPrefixLen, atFlags, atIndex = 1, 2, 4 // in struct ifaddrmsg
+	m.bits, m.index = int(msg.Data[atPrefixLen]), int(order.Uint32(msg.Data[atIndex:]))
+	flags := uint32(msg.Data[atFlags])
 	var local, addr netip.Addr
 	for _, a := range attrs {
 		switch a.Attr.Type {
@@ -85,6 +88,6 @@ func newAddrDump(seq uint32) []byte {
 // newLinkRequest returns a request for one interface.
 func newLinkRequest(seq uint32, index int) []byte {
 	b := make([]byte, unix.SizeofIfInfomsg)
-	order.PutUint32(b[4:], uint32(index))
+	order.PutUint32(b[4:], uint32(index)) // ifi_index
 	return newRequest(unix.RTM_GETLINK, 0, seq, b)
 }

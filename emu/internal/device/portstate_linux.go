@@ -90,12 +90,12 @@ func (s *portState) updateAddr(m *addrMessage) (c portChange) {
 	switch {
 	case a == nil:
 		return c
-	case a.Addr != m.addr: // another address of the same loopback interface
+	case a.Addr != m.addr: // 127.0.0.1/8, for one: it makes a.Addr local; see find
 		c.interfaceChanged = s.index == 0 && !m.gone
 	case m.gone && m.index != s.index && a.present:
 		return c // another interface had the same address
 	default:
-		a.listed, a.inDump = true, !m.gone // for endDump
+		a.listed, a.inDump = true, !m.gone // endDump compares them with a.present
 		if a.present == m.gone {
 			a.present = !m.gone
 			c.addr = a
@@ -136,7 +136,8 @@ func (s *portState) endDump(report func(portChange)) {
 	}
 }
 
-// notify reports a change to an observer.
+// notify reports a change of the link or an address to an observer. A changed interface is not
+// reported: portWatch requests its state, which may be a change of the link.
 func (s *portState) notify(o link.PortObserver, c portChange) {
 	if c.link {
 		o.LinkChanged(s.up)

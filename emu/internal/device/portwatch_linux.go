@@ -66,7 +66,7 @@ func (w *portWatch) readInitialState() error {
 	if err := w.requestAddrs(); err != nil {
 		return err
 	}
-	for w.dumpSeq != 0 || w.linkSeq != 0 || w.resync {
+	for w.dumpSeq != 0 || w.linkSeq != 0 || w.resync { // a request is under way, or must be repeated
 		if err := w.receiveOnce(func(portChange) {}); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (w *portWatch) handle(m *syscall.NetlinkMessage, report func(portChange)) e
 
 // handleDone ends an address dump, and requests the state of the interface, if that is known.
 func (w *portWatch) handleDone(m *syscall.NetlinkMessage, report func(portChange)) error {
-	if m.Header.Seq != w.dumpSeq || m.Header.Seq == 0 {
+	if m.Header.Seq != w.dumpSeq || m.Header.Seq == 0 { // not of this dump; dumpSeq is 0 without one
 		return nil
 	}
 	w.dumpSeq = 0

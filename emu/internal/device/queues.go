@@ -52,7 +52,7 @@ func (c *CompChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
 func (c *CompChannel) Close() error {
 	return c.Destroy("destroy_comp_channel", func() error {
 		if c.cqs > 0 {
-			return c.D.opError("destroy_comp_channel", fmt.Errorf("%w: %d completion queues", verbs.ErrBusy, c.cqs))
+			return c.D.opError("destroy_comp_channel", fmt.Errorf("%w: %d completion queues use the channel", verbs.ErrBusy, c.cqs))
 		}
 		c.ready = nil
 		c.cond.Notify()
@@ -95,8 +95,9 @@ func (c *CQ) deliverEvent() {
 }
 
 // Poll implements verbs.CQ. If the queue is empty, Poll has the driver receive packets, polls the
-// queue again, and reports to the driver whether that found completions. It does none of this if
-// ReqNotify was called since the last Poll: the application is about to wait for an event.
+// queue again, and reports to the driver whether that found completions; if not, it may yield the
+// processor. It does none of this if ReqNotify was called since the last Poll: the application is
+// about to wait for an event.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if err := c.Enter("poll_cq", drive.CallPoll); err != nil {
 		return 0, err
@@ -188,7 +189,7 @@ func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	}))
 }
 
-// PostRecv posts receives.
+// PostRecv posts receives. Unlike QP.PostRecv, it sends all pending packets when it returns.
 func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := s.Enter("post_srq_recv", drive.CallPost); err != nil {
 		return 0, err
