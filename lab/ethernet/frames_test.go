@@ -212,6 +212,7 @@ func TestStreamEventsApplyOnceAndKeepChecksums(t *testing.T) {
 				{Offset: 10, Do: lab.StreamDrop},
 				{Offset: 120, Do: lab.StreamDelay, Delay: time.Millisecond},
 				{Offset: 130, Do: lab.StreamReset},
+				{Offset: 132, Do: lab.StreamReset}, // in the same segment: it stays a reset
 				{Offset: 3, Conn: 2, Do: lab.StreamReset},
 			}, passThrough{})
 			var out []byte

@@ -68,7 +68,8 @@ func (im *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch
 			t.flip(&f, t.data+int(e.Offset-from), 1<<e.Bit)
 		case lab.StreamReset:
 			// The flags RST, FIN and PSH become RST alone.
-			t.flip(&f, t.l4+13, (t.flags^tcpRST)&(tcpRST|tcpFIN|tcpPSH))
+			flags := t.l4 + 13
+			t.flip(&f, flags, (f.Bytes[flags]^tcpRST)&(tcpRST|tcpFIN|tcpPSH))
 		}
 	}
 	if delay > 0 {
