@@ -96,6 +96,29 @@ var verbsCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "dg/verbs/drained-when-acknowledged", Cite: cite("8", "dg/verbs/8"), Setup: setupRD,
+	Title:   "An RD queue pair in SQD reports SQ_DRAINED when the requests that it has begun are acknowledged, and begins no other",
+	Sends:   "a delayed Ack of a Send; the application moves the queue pair to SQD before it and posts another Send",
+	Expects: "no event before the Ack, then SQ_DRAINED; the other Send in RTS",
+	Defects: []string{"DrainedBeforeAcks", "SQDBeginsRequests"}, Run: onFlow(setup{}, func(p *peer) {
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		p.expectData(1)
+		p.beginDrain()
+		p.PostSend(p.qp, p.sendWR(2, 0, 8))
+		p.syncDevice()
+		p.ExpectNoEvent()
+		p.ackAndComplete(1)
+		p.expectDrained()
+		p.syncDevice()
+		for _, a := range p.drainArrived() {
+			p.Check(a.Data == nil || *a.Data.Seq == 1, "no new data packet in SQD", "%v", a.Packet)
+		}
+		p.ToState(p.qp, verbs.QPStateRTS)
+		p.expectData(2)
+		p.ackAndComplete(2)
+	}),
+}, {
 	ID: "dg/verbs/address-handle-sets-the-ip-header", Cite: cite("8", "dg/verbs/7"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "Traffic class, hop limit and GID index of an address handle are those of the packets",
 	Sends:   "nothing; the device sends with several address handles",
@@ -183,6 +206,18 @@ func (p *peer) checkIPHeader(header []byte, from route) {
 		p.Check(header[0]&15 == 5 && (sum>>16+sum)&0xffff == 0xffff, "an IPv4 header of 20 octets with its checksum", "% x", header)
 	}
 	p.Check(class == from.tclass && hops == from.hopLimit, fmt.Sprintf("traffic class %#x and hop limit %d", from.tclass, from.hopLimit), "%#x and %d", class, hops)
+}
+
+// beginDrain moves the queue pair to SQD, and requests SQ_DRAINED.
+func (p *peer) beginDrain() {
+	attr := verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}
+	p.Must("RTS to SQD", p.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+}
+
+// expectDrained expects SQ_DRAINED of the queue pair.
+func (p *peer) expectDrained() {
+	e := p.ExpectEvent(verbs.EventSQDrained)
+	p.Check(e.QP == p.qp, "SQ_DRAINED of the queue pair", "%v", e.QP)
 }
 
 // withHandles calls send, which sends a packet, with address handles of different traffic classes,

@@ -47,6 +47,8 @@ type sendQueue struct {
 	free    []uint32  // free slots
 	pending nic.FIFO[uint32]
 	queued  bool // in NIC.sending
+	// reportDrained: SQ_DRAINED is due when the requests that were begun have completed.
+	reportDrained bool
 }
 
 // request is a send work request with its destination.
@@ -105,8 +107,11 @@ func (n *NIC) DestroyQP(q *QP) error {
 // LastError returns the last error that a peer reported for a message of this QP; false if none.
 func (q *QP) LastError() (ErrorReport, bool) { return q.reported, q.reported.From.IsValid() }
 
-// maySend reports whether the state of the QP allows it to send.
-func (q *QP) maySend() bool { return q.state == verbs.QPStateRTS }
+// maySend reports whether the state of the QP allows it to send. In SQD it sends the rest of a
+// message whose first packets it has sent.
+func (q *QP) maySend() bool {
+	return q.state == verbs.QPStateRTS || q.state == verbs.QPStateSQD && q.sent > 0
+}
 
 // mayReceive reports whether the state of the QP allows it to receive.
 func (q *QP) mayReceive() bool {
@@ -123,6 +128,7 @@ func (q *QP) reset() {
 	n.records.forget(q)
 	q.state, q.attr = verbs.QPStateReset, verbs.QPAttr{}
 	q.msn, q.sent, q.reported, q.reservedReceives = ddp.FirstMSN, 0, ErrorReport{}, 0
+	q.reportDrained = false
 	q.RQ.Clear()
 	q.pending.Release()
 	q.free = q.free[:0]
@@ -162,13 +168,22 @@ func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if mask&verbs.QPAttrSQPSN != 0 {
 		q.attr.SQPSN = attr.SQPSN // it has no effect: Query returns it
 	}
-	reportDrained := to == verbs.QPStateSQD && q.state != to && mask&verbs.QPAttrEnSQDAsyncNotify != 0 && attr.EnSQDAsyncNotify
-	q.state = to
-	if reportDrained {
-		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
+	if to != q.state {
+		q.reportDrained = to == verbs.QPStateSQD && mask&verbs.QPAttrEnSQDAsyncNotify != 0 && attr.EnSQDAsyncNotify
 	}
+	q.state = to
+	q.checkDrained()
 	q.queueOutput()
 	return nil
+}
+
+// checkDrained reports SQ_DRAINED if it is due: no request was begun that has not completed.
+func (q *QP) checkDrained() {
+	posted := int(q.Caps.MaxSendWR) - len(q.free)
+	if q.reportDrained && q.sent == 0 && posted == q.pending.Len() {
+		q.reportDrained = false
+		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
+	}
 }
 
 // Query returns the attributes.
@@ -184,6 +199,7 @@ func (q *QP) fail() {
 		return
 	}
 	q.state = verbs.QPStateErr
+	q.reportDrained = false
 	q.nic.messages.forget(q)
 	q.nic.records.forget(q)
 	if q.Reliable {
@@ -203,11 +219,10 @@ func (q *QP) fail() {
 
 const notSolicited = false // argument of push
 
-// push adds a completion to cq. If cq is full, the QP fails. Every completion in the CQ of receives
-// counts as a receive, also that of a send if the QP has one CQ for both.
+// push adds a completion to cq. If cq is full, the QP fails.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.QPN)
-	if cq == q.RecvCQ {
+	if wc.Opcode&verbs.WCOpRecv != 0 {
 		q.nic.Count.Recvs++
 	}
 	if !cq.Push(wc, solicited) && q.state != verbs.QPStateErr {
@@ -227,4 +242,5 @@ func (q *QP) complete(r *request, status verbs.WCStatus) {
 		q.push(q.SendCQ, &wc, notSolicited)
 	}
 	q.free = append(q.free, r.slot)
+	q.checkDrained()
 }

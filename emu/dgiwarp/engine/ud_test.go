@@ -273,3 +273,56 @@ func TestUDSendsDoNotCountWrites(t *testing.T) {
 		t.Errorf("Sends between Writes have the MSNs %d", numbers)
 	}
 }
+
+// drain moves the QP to SQD and requests SQ_DRAINED.
+func (e *testQP) drain() {
+	e.h.w.t.Helper()
+	must.Do(e.h.w.t, e.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+}
+
+// drained reports whether SQ_DRAINED is the next event.
+func (e *testQP) drained() bool {
+	event, ok := e.h.nic.NextEvent()
+	return ok && event.Type == verbs.EventSQDrained && event.QP == any(e.QP)
+}
+
+// In SQD a message that was begun is finished and the next one waits; then the send queue is
+// drained, on RD after the Ack.
+func TestDrainedAfterBegunRequests(t *testing.T) {
+	w, a, b := pair(t, false)
+	for id := range uint64(2) {
+		b.recv(id, int(id)*6000, 6000)
+		a.send(b, 10+id, 5000)
+	}
+	first := a.h.out[:1]
+	for range a.h.nic.Output(w.now, first) {
+		w.transmit(first[0])
+	}
+	a.drain()
+	if a.drained() {
+		t.Error("drained in the middle of a message")
+	}
+	w.run(time.Millisecond)
+	a.expectSuccess(1)
+	b.expectSuccess(1)
+	if !a.drained() {
+		t.Error("not drained after the message")
+	}
+	must.Do(t, a.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+	w.run(time.Millisecond)
+	b.expectSuccess(1)
+
+	w, a, b = pair(t, true)
+	b.recv(1, 0, 1000)
+	a.send(b, 2, 500)
+	w.output()
+	a.drain()
+	if a.drained() {
+		t.Error("drained before the Ack")
+	}
+	w.run(time.Second)
+	a.expectSuccess(1)
+	if !a.drained() || a.drained() {
+		t.Error("not drained once after the Ack")
+	}
+}
