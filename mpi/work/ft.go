@@ -245,7 +245,8 @@ func newFFT(n int) *fft {
 // Values of the parameter back of transforms and sweeps.
 const forward, backward = false, true
 
-// transform transforms a line in place, forward or back; back divides by the length.
+// transform transforms a line in place, forward or back; back divides by the length. It is the
+// radix-2 algorithm: numbers are first swapped to the indexes with the bits reversed.
 func (f *fft) transform(x []complex128, back bool) {
 	n, shift := f.n, 64-bits.Len(uint(f.n-1))
 	for i := range n {
