@@ -120,7 +120,8 @@ func (l *lu) sendEdge(z, to int) {
 	}
 }
 
-// exchangeFaces exchanges faces, the edges of all planes, with all four neighbours in turn.
+// exchangeFaces exchanges faces, the edges of all planes. For each direction in turn it receives
+// from the neighbour there, computes for 1/8 of a step, and sends to the opposite neighbour.
 func (l *lu) exchangeFaces() {
 	for d := range l.neighbours {
 		from, to, tag := l.neighbours[d], l.neighbours[d^1], faceTag+luTag(d)
