@@ -12,6 +12,7 @@ import (
 const (
 	firstBackoff          = time.Millisecond
 	lastBackoff           = 128 * time.Millisecond
+	maxBackoffShift       = 20 // longer shifts would overflow
 	maxFailedIncarnations = 60
 )
 
@@ -234,7 +235,7 @@ func (c *conn) stepDraining() error {
 		backoff = 2 * c.tick() // the peer's final control message may be under way
 	}
 	if c.failedIncarnations > 0 {
-		backoff = min(firstBackoff<<min(c.failedIncarnations-1, 20), lastBackoff)
+		backoff = min(firstBackoff<<min(c.failedIncarnations-1, maxBackoffShift), lastBackoff)
 	}
 	c.retryAt = c.now + backoff
 	c.incarnation++
