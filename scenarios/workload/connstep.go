@@ -155,7 +155,7 @@ func (c *conn) reportEnd() error {
 			return err
 		}
 	}
-	if !c.doneReported && c.requestsDone() && (c.in == nil || c.in.complete(&c.remoteEnd)) {
+	if !c.doneReported && c.requestsDone() && (c.in == nil || c.in.checkComplete(&c.remoteEnd)) {
 		c.doneReported = true
 		return c.sendControl(controlMessage{Kind: controlDone})
 	}

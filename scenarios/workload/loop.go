@@ -57,7 +57,8 @@ func (n *node) runOnce() (moved bool, err error) {
 			continue // its connection refills it
 		}
 		did, err := r.refill()
-		if moved = moved || did; err != nil {
+		moved = moved || did
+		if err != nil {
 			return moved, err
 		}
 	}
@@ -72,7 +73,8 @@ func (n *node) pollControlMessages() (moved bool, err error) {
 	n.nextControlPoll = n.now + n.tick()
 	for _, p := range n.peerList {
 		did, err := n.receiveControl(p, 0)
-		if moved = moved || did; err != nil {
+		moved = moved || did
+		if err != nil {
 			return moved, err
 		}
 	}

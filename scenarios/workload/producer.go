@@ -74,7 +74,7 @@ func (p *producer) pump() (moved bool, err error) {
 	p.reopenWindow()
 	sq := p.link.sq
 	depth := p.link.depth
-	for limit := p.limit(); p.next < limit && p.next-p.acked < depth && sq.Room() > spareRequests/2; {
+	for limit := p.limit(); p.next < limit && p.next-p.acked < depth && sq.Room() > noticeRoom; {
 		last := p.next+1 == limit || p.next+1-p.acked == depth
 		p.post(last)
 		moved = true
