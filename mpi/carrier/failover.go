@@ -10,16 +10,16 @@ import (
 // When a rail fails, its outstanding packets are sent again on another rail. They keep
 // their sequence numbers, therefore the peer detects duplicates.
 
-// completesBeforeDelivery reports whether the peer must acknowledge packets on connections, because
+// needsPeerAcks reports whether the peer must acknowledge packets on connections, because
 // a completion is no delivery and another rail may have to retransmit: iWARP with several rails.
-func (r *rail) completesBeforeDelivery() bool {
+func (r *rail) needsPeerAcks() bool {
 	return len(r.c.rails) > 1 && r.dg == nil && r.IsIWARP()
 }
 
 // packetPosted notes that the NIC has a packet. Where a completion does not mean delivery,
 // the peer must acknowledge it.
 func (k *conn) packetPosted(pkt *packet) {
-	if k.rail.completesBeforeDelivery() && pkt.numbered {
+	if k.rail.needsPeerAcks() && pkt.numbered {
 		if pkt.sentOn == nil { // the first transmission
 			k.peer.out.unacked = append(k.peer.out.unacked, pkt)
 		}
@@ -79,7 +79,7 @@ func (c *Carrier) reroute(p *peer) {
 // rerouteUnacked queues the unacknowledged packets of an ended connection for other rails.
 // Packets that the NIC still has follow with their completions.
 func (k *conn) rerouteUnacked() {
-	if !k.rail.completesBeforeDelivery() {
+	if !k.rail.needsPeerAcks() {
 		return
 	}
 	for _, pkt := range slices.Clone(k.peer.out.unacked) {
@@ -157,7 +157,7 @@ var errRailStalled = errors.New("packets on this rail do not arrive, but the pee
 // outstanding for too long. Such a connection fails if the peer was heard since and another
 // connection to it is open; otherwise checkRails probes the peer on the others.
 func (c *Carrier) checkRails(now time.Duration) {
-	if !c.rails[0].completesBeforeDelivery() {
+	if !c.rails[0].needsPeerAcks() {
 		return
 	}
 	timeout := 4 * c.cfg.KeepaliveIdle

@@ -48,7 +48,7 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 			c.offerRing(p)
 		}
 	}
-	if conn != nil && conn.rail.completesBeforeDelivery() { // then packets on connections need acknowledgements, too
+	if conn != nil && conn.rail.needsPeerAcks() { // then packets on connections need acknowledgements, too
 		c.scheduleAck(p)
 	}
 	switch p.in.Receive(pre.seq) {

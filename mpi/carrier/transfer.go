@@ -141,7 +141,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 	}
 	// On iWARP the completion of a write does not show that its data was placed; the response to a
 	// read after it does.
-	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].IsIWARP() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
+	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].IsIWARP() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].needsPeerAcks()) {
 		c.addReadProbe(p, m)
 	}
 	if m.pendingParts--; m.pendingParts == 0 {

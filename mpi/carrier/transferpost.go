@@ -117,7 +117,7 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer
 	p := m.peer
-	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.IsIWARP() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.notice.due() && p.lost == nil
+	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.IsIWARP() && !w.conn.rail.needsPeerAcks() && m.pendingParts == 1 && m.notice.due() && p.lost == nil
 	if deferNotice { // before requestCompleted, which may close the connection
 		m.pendingParts, m.notice.sent = 0, true
 		w.conn.pendingNotices = append(w.conn.pendingNotices, m)
