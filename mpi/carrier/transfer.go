@@ -34,10 +34,10 @@ type transfer struct {
 type notice struct {
 	header wire.Header
 	wanted bool
-	sent   bool
+	sent   bool // sent, or in a connection's pendingNotices
 }
 
-// due reports whether the transfer has a notice that was not sent yet.
+// due reports whether the transfer has a notice that was neither sent nor put in pendingNotices.
 func (n *notice) due() bool { return n.wanted && !n.sent }
 
 // transferPart is the part of a transfer on one rail.
