@@ -82,7 +82,7 @@ const maxRetransmitBatch = 16
 func (c *Carrier) retransmit(p *peer) {
 	unacked := p.out.unacked
 	transmitted := unacked[0].posted == 0 // the NIC has completed it
-	retransmits, silent := p.out.Expired(transmitted)
+	retransmits, silent := p.out.CountExpiry(transmitted)
 	if silent > c.cfg.PeerTimeout {
 		c.losePeer(p, fmt.Errorf("no acknowledgement of packet %d after %d transmissions in at least %v", unacked[0].seq, retransmits, silent))
 		return

@@ -139,14 +139,20 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
-	// On iWARP the completion of a write does not show that its data was placed; the response to a
-	// read after it does.
-	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].IsIWARP() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].needsPeerAcks()) {
+	if m.op == OpWrite && m.n > 0 && c.needsReadProbe(m) {
 		c.addReadProbe(p, m)
 	}
 	if m.pendingParts--; m.pendingParts == 0 {
 		c.finishTransfer(m, p.lost)
 	}
+}
+
+// needsReadProbe reports whether a write needs a read after it: on iWARP without reliable datagrams
+// its completion does not show that the data was placed, but the response to the read does. With one
+// rail a notice, which follows the data, makes the read unnecessary.
+func (c *Carrier) needsReadProbe(m *transfer) bool {
+	r := c.rails[0]
+	return r.needsPeerAcks() || !m.notice.wanted && r.IsIWARP() && !r.Attr.Caps.Has(verbs.CapRD)
 }
 
 // addPart posts or queues a part of a transfer.
