@@ -209,7 +209,8 @@ func (c *Carrier) finishTransfer(m *transfer, err error) {
 		m.result = nil
 	}
 	if m.destination != nil && err == nil {
-		c.mem.ChargeCopy(copy(m.destination, m.local.Bytes()[:m.n])) // the copy takes virtual time
+		copied := copy(m.destination, m.local.Bytes()[:m.n])
+		c.mem.ChargeCopy(copied) // the copy takes virtual time
 	}
 	c.finished(m.owner, m.op, err)
 }
