@@ -160,9 +160,9 @@ func (k *conn) connFailed(cause error) {
 var errRailStalled = errors.New("packets on this rail do not arrive, but the peer answers on another")
 
 // checkRails looks, on iWARP with several rails, for connections with a packet that has been
-// outstanding for longer than timeout. Such a connection fails if the peer was heard in the second
-// half of that time or later, on another connection that is open. Otherwise checkRails probes the
-// peer on its other connections.
+// outstanding for longer than timeout. Such a connection fails if the peer was heard after the first
+// half of that time and another connection to it is open; otherwise checkRails probes the peer on
+// its other connections.
 func (c *Carrier) checkRails(now time.Duration) {
 	if !c.rails[0].needsPeerAcks() {
 		return

@@ -12,7 +12,7 @@ import (
 const (
 	firstBackoff          = time.Millisecond
 	lastBackoff           = 128 * time.Millisecond
-	maxBackoffShift       = 20 // longer shifts would overflow
+	maxBackoffShift       = 20 // reaches lastBackoff, and does not overflow
 	maxFailedIncarnations = 60
 )
 
