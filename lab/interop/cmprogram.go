@@ -221,7 +221,7 @@ func listen(cm verbs.CM, addr netip.AddrPort, space verbs.PortSpace, backlog int
 
 // nextRequest waits for a connection request, or for the end of ctx.
 func nextRequest(ctx context.Context, listener verbs.Listener) (verbs.ConnRequest, error) {
-	return retryTimeouts(ctx, "nobody came", listener.GetRequest)
+	return retryTimeouts(ctx, "no client connected", listener.GetRequest)
 }
 
 // acceptRequest creates a queue pair and accepts a connection request with it.

@@ -99,12 +99,12 @@ func parseResources(line string) (map[string]int, error) {
 	for i := 2; i+1 < len(words); i += 2 {
 		n, err := strconv.Atoi(words[i+1])
 		if err != nil {
-			return nil, fmt.Errorf("what the kernel says of resources cannot be read: %q", line)
+			return nil, fmt.Errorf("%q is not a number of resources, in %q", words[i+1], line)
 		}
 		all[words[i]] = n
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("the kernel says nothing of resources: %q", line)
+		return nil, fmt.Errorf("no numbers of resources in %q", line)
 	}
 	return all, nil
 }

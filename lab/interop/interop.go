@@ -159,18 +159,20 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	}
 	r := newReport(s, o)
 	s.OnResult = r.add
-	packet, err := s.PacketPayload()
+	payload, err := s.PacketPayload()
 	if err != nil {
 		return false, err
 	}
-	cases, err := o.Cases(packet)
+	cases, err := o.Cases(payload)
 	if err != nil {
 		return false, err
 	}
 	_, err = s.Run(ctx, cases)
 	r.endExchanges()
-	if text, _, lost := lab.ConsoleSince(1, 0); err != nil && lost == nil { // all output of guest 1
-		fmt.Fprintf(o.Status, "The guest printed:\n%s\n", text)
+	if err != nil {
+		if text, _, consoleErr := lab.ConsoleSince(1, 0); consoleErr == nil { // all output of guest 1
+			fmt.Fprintf(o.Status, "The guest printed:\n%s\n", text)
+		}
 	}
 	if err == nil && o.Connections > 0 {
 		r.Connections, err = s.RunConnections(ctx, o.Connections, func(done int) {

@@ -27,11 +27,11 @@ type Matrix struct {
 	// Report is called after every case.
 	Report func(Outcome)
 
-	ports   uint16       // used
-	theirs  guest.Device // of the guest
-	devices map[Setup]verbs.Context
-	gids    map[Family]int // in the guest's table
-	tap     *Tap           // on iWARP's frames; nil for RoCE
+	portOffset uint16       // of the last case, from PingPongPort
+	theirs     guest.Device // of the guest
+	devices    map[Setup]verbs.Context
+	gids       map[Family]int // in the guest's table
+	tap        *Tap           // on iWARP's frames; nil for RoCE
 	// stallTimeout is how long a frame may be unanswered before that counts as a stall.
 	stallTimeout time.Duration
 }
@@ -141,8 +141,8 @@ var errStalled = errors.New("the guest leaves the first frame lying")
 func (m *Matrix) runCase(ctx context.Context, c Case) Outcome {
 	return retryStalls(func() Outcome {
 		// None of the last 999 cases used the port: their late packets do not reach this case.
-		m.ports = (m.ports + 1) % 1000
-		return m.attempt(ctx, c, PingPongPort+m.ports)
+		m.portOffset = (m.portOffset + 1) % 1000
+		return m.attempt(ctx, c, PingPongPort+m.portOffset)
 	})
 }
 

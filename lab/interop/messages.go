@@ -69,12 +69,9 @@ func (r *messageRun) server(ctx context.Context) error {
 	}
 	defer listener.Close()
 	for err == nil && len(r.conns) < r.Connections {
-		request, rerr := nextRequest(ctx, listener)
-		if err = rerr; err == nil {
-			var c *messageConn
-			if c, err = acceptRequest(request, r.newConn); err == nil {
-				r.conns = append(r.conns, c)
-			}
+		var c *messageConn
+		if c, err = r.acceptNext(ctx, listener); err == nil {
+			r.conns = append(r.conns, c)
 		}
 	}
 	if err == nil && r.Tool == RDMA {
@@ -101,6 +98,15 @@ func receive(ctx context.Context) step {
 }
 
 var disconnect = step{"disconnecting", func(c *messageConn) error { return c.conn.Disconnect() }}
+
+// acceptNext accepts the next connection request.
+func (r *messageRun) acceptNext(ctx context.Context, listener verbs.Listener) (*messageConn, error) {
+	request, err := nextRequest(ctx, listener)
+	if err != nil {
+		return nil, err
+	}
+	return acceptRequest(request, r.newConn)
+}
 
 // forEach runs the steps one after the other, each on all connections, up to the first error.
 func (r *messageRun) forEach(steps ...step) error {
@@ -129,8 +135,8 @@ type messageConn struct {
 // newMessageConn creates the queue pair of connection number index and posts its receives.
 func newMessageConn(r *messageRun, index int) (*messageConn, error) {
 	c := &messageConn{run: r, index: index, sendBuf: make([]byte, r.Size*r.Count)}
-	c.resources = newResources(r.dev, 2*r.Count+1, r.Events)
 	recvs := r.Count + 1 // the additional one detects a message that arrives twice
+	c.resources = newResources(r.dev, r.Count+recvs, r.Events)
 	c.recvBuf = make([]byte, c.slotLen()*recvs)
 	c.sendMR = c.regMR(c.sendBuf, 0) // the device only reads it
 	c.recvMR = c.regMR(c.recvBuf, verbs.AccessLocalWrite)

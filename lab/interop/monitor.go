@@ -92,7 +92,8 @@ func (c *conn) add(now time.Time, from int, s *segment) {
 	sender, other := &c.streams[from], &c.streams[1-from]
 	before := sender.next
 	sender.add(s)
-	if s.flags&tcpACK != 0 && other.begun && (int32(s.ack-other.acked) > 0 || other.acked == 0) {
+	newAck := other.acked == 0 || int32(s.ack-other.acked) > 0 // the first, or a later sequence number
+	if s.flags&tcpACK != 0 && other.begun && newAck {
 		other.acked = s.ack
 		c.changed = now
 	}

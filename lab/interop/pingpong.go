@@ -201,7 +201,7 @@ func accept(ctx context.Context, addr netip.AddrPort, ready func()) (net.Conn, e
 	}
 	conn, err := listener.Accept()
 	if ctx.Err() != nil {
-		err = fmt.Errorf("nobody came: %w", context.Cause(ctx))
+		err = fmt.Errorf("no client connected: %w", context.Cause(ctx))
 	}
 	return conn, err
 }

@@ -57,7 +57,7 @@ func newPingPongRun(p PingPong, dev verbs.Context) (*pingPongRun, error) {
 		return nil, err
 	}
 	slots := slotsPerQP * len(r.qps)
-	r.resources = newResources(dev, slots+len(r.qps), p.Events)
+	r.resources = newResources(dev, slots+len(r.qps), p.Events) // all receives, and a send of each queue pair
 	r.sendBuf, r.recvBuf = make([]byte, len(r.qps)*r.Size), make([]byte, slots*r.slotLen())
 	r.sendMR = r.regMR(r.sendBuf, 0) // the device only reads it
 	r.recvMR = r.regMR(r.recvBuf, verbs.AccessLocalWrite)
@@ -184,7 +184,8 @@ func (r *pingPongRun) connect(theirs []Endpoint) error {
 		case verbs.QPTypeUC:
 			toRTR |= verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 		case verbs.QPTypeUD:
-			if r.ah = create(&r.resources, func() (verbs.AH, error) { return r.pd.CreateAH(path) }); r.err != nil {
+			r.ah = create(&r.resources, func() (verbs.AH, error) { return r.pd.CreateAH(path) })
+			if r.err != nil {
 				return r.err
 			}
 		}
@@ -216,7 +217,7 @@ func (r *pingPongRun) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("after %d of %d sent and %d received: %w", r.sent, r.Iters, r.received, err)
 	}
-	return result, r.close()
+	return result, r.close() // its error counts; the deferred call finds nothing left
 }
 
 // exchangeMessages exchanges messages until r.Iters have been sent and as many received.

@@ -180,8 +180,8 @@ func (t *Table) endRow() {
 	if t.open {
 		fmt.Fprintln(t.W)
 	}
-	if wrong := t.rowFaults.String(); wrong != "" {
-		fmt.Fprintf(t.W, "    the guest: %s\n", wrong)
+	if faults := t.rowFaults.String(); faults != "" {
+		fmt.Fprintf(t.W, "    the guest: %s\n", faults)
 	}
 	t.rowFaults = Faults{}
 	for _, o := range t.failures {
@@ -197,8 +197,8 @@ func (t *Table) Close() {
 		return
 	}
 	t.endRow()
-	if wrong := t.allFaults.String(); wrong != "" {
-		fmt.Fprintf(t.W, "\nfaults of the guest's device, put up with: %s", wrong)
+	if faults := t.allFaults.String(); faults != "" {
+		fmt.Fprintf(t.W, "\nfaults of the guest's device, put up with: %s", faults)
 	}
 	fmt.Fprintf(t.W, "\n%d passed, %d failed, %.0f s\n", t.passed, t.failed, time.Since(t.began).Seconds())
 }

@@ -150,8 +150,8 @@ const (
 // payload returns byte i of a message.
 type payload func(i int) byte
 
-// numbered returns the payload of our message n. It differs between messages and between packets,
-// and has no zeros, which unwritten memory has.
+// numbered returns the payload of our message n, a multiplicative hash of n and the position. It
+// differs between messages and between packets, and has no zeros, which unwritten memory has.
 func numbered(n int) payload {
 	return func(i int) byte {
 		x := uint32(i+1)*2654435761 ^ uint32(n+1)*0x9e3779b1

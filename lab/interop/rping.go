@@ -36,12 +36,12 @@ type rpingConn struct {
 // newRPingConn creates a queue pair and the buffers for pings of the given size.
 func newRPingConn(dev verbs.Context, size int, events bool) (*rpingConn, error) {
 	c := &rpingConn{source: make([]byte, size), sink: make([]byte, size), messages: make([]byte, (1+recvSlots)*BufferInfoLen)}
-	const cqDepth = 16
+	const sendDepth, cqDepth = 4, 16 // more than enough: one message and one RDMA request are outstanding
 	c.resources = newResources(dev, cqDepth, events)
 	c.sourceMR = c.regMR(c.source, verbs.AccessRemoteRead)
 	c.sinkMR = c.regMR(c.sink, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	c.messagesMR = c.regMR(c.messages, verbs.AccessLocalWrite)
-	c.createQP(verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: recvSlots}, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	c.createQP(verbs.QPCaps{MaxSendWR: sendDepth, MaxRecvWR: recvSlots}, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 	for slot := range recvSlots {
 		c.do(func() error { return c.postRecv(slot) })
 	}
@@ -160,14 +160,14 @@ func (c *rpingConn) recv(ctx context.Context) (m BufferInfo, err error) {
 // waitFor handles completions until the work request with the ID want has completed. Earlier sends
 // and early messages may complete before. If want is wrRecv, a disconnect by the peer is an error.
 func (c *rpingConn) waitFor(ctx context.Context, want uint64) error {
-	had := false
+	completed := false
 	handle := func(wc *verbs.WC) error {
 		id := min(wc.WRID, wrRecv) // receives have the IDs from wrRecv on, by slot
-		had = had || id == want
+		completed = completed || id == want
 		return c.handle(wc, id)
 	}
-	err := c.comp.handle(ctx, handle, func() bool { return had || c.disconnected && want == wrRecv })
-	if err == nil && !had {
+	err := c.comp.handle(ctx, handle, func() bool { return completed || c.disconnected && want == wrRecv })
+	if err == nil && !completed {
 		return errors.New("the connection has ended")
 	}
 	return err
@@ -261,7 +261,8 @@ type rpingRun struct {
 }
 
 // run runs our end of rping. The client checks that the server writes back the client's data; the
-// server checks that this data is rping's. A ping has two messages in each direction.
+// server checks that this data is rping's. A ping has two messages in each direction; the result
+// counts those of all pings, even after an error.
 func (r *rpingRun) run(ctx context.Context) (_ Result, err error) {
 	if r.Role == Client {
 		err = r.runClients(ctx)

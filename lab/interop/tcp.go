@@ -105,8 +105,8 @@ func parseFrame(frame []byte) (s segment, ok bool) {
 	if err != nil || h.Fragmented() || *h.Protocol != packet.ProtocolTCP || len(p) < tcpLen {
 		return s, false
 	}
-	header := int(p[12]>>4) * 4
-	if header < tcpLen || header > len(p) {
+	headerLen := int(p[12]>>4) * 4 // the data offset, in units of 4 octets
+	if headerLen < tcpLen || headerLen > len(p) {
 		return s, false
 	}
 	return segment{
@@ -115,6 +115,6 @@ func parseFrame(frame []byte) (s segment, ok bool) {
 		seq:     binary.BigEndian.Uint32(p[4:]),
 		ack:     binary.BigEndian.Uint32(p[8:]),
 		flags:   p[13],
-		payload: p[header:],
+		payload: p[headerLen:],
 	}, true
 }

@@ -136,7 +136,8 @@ func (r *udaddyRun) server(ctx context.Context, cm verbs.CM) error {
 	return r.wait(ctx, r.Count, r.Count)
 }
 
-// send posts all datagrams from one buffer.
+// send posts all datagrams from one buffer. As udaddy does, it sends the number of the queue pair as
+// immediate data.
 func (r *udaddyRun) send() error {
 	ah := create(&r.resources, func() (verbs.AH, error) { return r.pd.CreateAH(r.peer) })
 	r.compose(0, 0, r.sendBuf) // there is one connection, and all datagrams are alike

@@ -9,7 +9,7 @@ import (
 // scheduleAck notes a received packet that must be acknowledged. It does nothing where the NICs
 // deliver reliably: with reliable datagrams, and without datagrams (iWARP) if there is one rail.
 func (c *Carrier) scheduleAck(p *peer) {
-	if r := c.rails[0]; (r.dg == nil || r.dg.Reliable) && !r.completesBeforeDelivery() {
+	if r := c.rails[0]; (r.dg == nil || r.dg.Reliable) && !r.needsPeerAcks() {
 		return
 	}
 	p.acks.Received(c.Now())
@@ -82,7 +82,7 @@ const maxRetransmitBatch = 16
 func (c *Carrier) retransmit(p *peer) {
 	unacked := p.out.unacked
 	transmitted := unacked[0].posted == 0 // the NIC has completed it
-	retransmits, silent := p.out.Expired(transmitted)
+	retransmits, silent := p.out.CountExpiry(transmitted)
 	if silent > c.cfg.PeerTimeout {
 		c.losePeer(p, fmt.Errorf("no acknowledgement of packet %d after %d transmissions in at least %v", unacked[0].seq, retransmits, silent))
 		return
@@ -118,7 +118,7 @@ func (c *Carrier) refreshPrefix(pkt *packet) {
 // room, the next packet carries them.
 func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	var via sender
-	if conn == nil && c.rails[0].completesBeforeDelivery() { // iWARP, which has no datagrams
+	if conn == nil && c.rails[0].needsPeerAcks() { // iWARP, which has no datagrams
 		conn = p.anyOpen()
 	}
 	switch dg := c.datagrams(p); {

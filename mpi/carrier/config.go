@@ -154,7 +154,7 @@ func (c *Config) check() error {
 	case !slices.Contains(Designs(), c.Design):
 		return fmt.Errorf("unknown design %q: want one of %v", c.Design, Designs())
 	case c.PacketSize < minPacket || c.Ring.SlotSize < minPacket || c.PacketSize%8 != 0 || c.Ring.SlotSize%8 != 0:
-		return fmt.Errorf("packets of %d bytes and slots of %d: either must be a multiple of 8 and at least %d", c.PacketSize, c.Ring.SlotSize, minPacket)
+		return fmt.Errorf("packets of %d bytes and slots of %d: both must be a multiple of 8 and at least %d", c.PacketSize, c.Ring.SlotSize, minPacket)
 	case c.Receives < minReceives:
 		return fmt.Errorf("%d receives a connection: at least %d are needed", c.Receives, minReceives)
 	case c.LowWatermark >= c.SharedReceives:

@@ -72,7 +72,8 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	k := &conn{c: c, rail: r, peer: p, state: s, credits: credits{enabled: r.srq == nil || r.IsIWARP(), available: receives}, lastUsed: c.Now()}
 	k.cm.generation = p.connGeneration[r.Num]
 	k.Depth = sendDepth
-	caps := verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3}
+	const ringPacketParts = 3 // see Packet.AppendSGLWithTrailer
+	caps := verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: ringPacketParts}
 	var srq verbs.SRQ
 	if r.srq != nil {
 		if err := r.srq.growFor(len(r.conns) + 1); err != nil {
@@ -157,7 +158,11 @@ func (c *Carrier) startMissingConns(p *peer) {
 	}
 	for _, r := range c.rails {
 		if p.conns[r.Num] == nil && p.lost == nil && !p.railFailed[r.Num] {
-			if err := c.connect(p, r); err != nil && !(c.failRail(p, r) && c.reachable(p)) {
+			err := c.connect(p, r)
+			if err == nil {
+				continue
+			}
+			if otherWorks := c.failRail(p, r); !otherWorks || !c.reachable(p) {
 				c.losePeer(p, err)
 			}
 		}
@@ -202,7 +207,7 @@ func (k *conn) post() error {
 // and answers a DREQ on one that is closing.
 func (k *conn) requestCompleted(wc *verbs.WC) {
 	k.CountCompletion()
-	if k.rail.completesBeforeDelivery() {
+	if k.rail.needsPeerAcks() {
 		k.lastCompletion = k.c.Now()
 	}
 	if wc.Status != verbs.WCSuccess {
@@ -222,7 +227,8 @@ func (k *conn) requestCompleted(wc *verbs.WC) {
 func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	p := pkt.peer
 	succeeded := wc.Status == verbs.WCSuccess
-	pkt.acked = pkt.acked || succeeded && !k.rail.completesBeforeDelivery() || p.lost != nil || !pkt.numbered
+	delivered := succeeded && !k.rail.needsPeerAcks()
+	pkt.acked = pkt.acked || delivered || p.lost != nil || !pkt.numbered
 	k.requestCompleted(wc)
 	if p.lost != nil { // requestCompleted may have lost it
 		pkt.acked = true

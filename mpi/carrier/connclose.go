@@ -44,8 +44,8 @@ func (k *conn) disconnect() {
 	k.c.sendOn(k.peer, k, connDREQ, nil, []byte{byte(k.rail.Num)})
 }
 
-// handleDisconnect handles msg, a DREQ or a DREP of the peer. It answers a DREQ by a DREP, unless
-// the DREQs of both ranks crossed: then only the lower rank on iWARP does.
+// handleDisconnect handles msg, a DREQ or a DREP of the peer. It answers a DREQ by a DREP. If the
+// DREQs of both ranks crossed, on iWARP only the lower rank answers, and otherwise neither.
 func (k *conn) handleDisconnect(msg kind) {
 	d := &k.disconnection
 	switch {
@@ -55,12 +55,14 @@ func (k *conn) handleDisconnect(msg kind) {
 		k.sendDREP()
 	case msg == connDREQ && k.rail.IsIWARP():
 		// The DREQs crossed, and neither rank knows whether its own has arrived.
-		if d.mustSendDREP = k.c.env.Rank < k.peer.rank; d.mustSendDREP {
+		d.mustSendDREP = k.c.env.Rank < k.peer.rank
+		if d.mustSendDREP {
 			k.c.markBusy(k.peer)
 			k.sendDREP()
 		}
 	case msg == connDREQ: // the DREQs crossed; the peer may not have received ours yet
-		if d.noMorePackets = true; k.Outstanding() == 0 {
+		d.noMorePackets = true
+		if k.Outstanding() == 0 {
 			k.c.endConn(k)
 		}
 	default: // the peer has received our DREQ, and nothing else was outstanding

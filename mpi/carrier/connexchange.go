@@ -32,18 +32,19 @@ func (k *conn) connInfo() connInfo {
 	return connInfo{rail: k.rail.Num, qpn: k.QP.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reservedCredits}
 }
 
-// psn returns the initial PSN of rank, one of the two ends of the connection: a hash of the seed,
-// both ranks and the rail.
+// psn returns the initial PSN of rank, one of the two ends of the connection: 24 bits of a hash of
+// the seed, that rank, the sum of both ranks and the rail. Both ends compute the same.
 func (k *conn) psn(rank int) uint32 {
 	x := k.c.env.Seed ^ uint64(rank)<<32 ^ uint64(k.peer.rank+k.c.env.Rank)<<8 ^ uint64(k.rail.Num)
-	x *= 0x9e3779b97f4a7c15
-	return uint32(x>>40) & (1<<24 - 1)
+	x *= 0x9e3779b97f4a7c15 // 2^64 / golden ratio, for a multiplicative hash
+	return uint32(x >> 40)
 }
 
 // sendConnMessage sends a connection message by datagram, or queues it.
 func (c *Carrier) sendConnMessage(p *peer, msg kind, body []byte) {
 	p.control = append(p.control, outgoing{kind: msg, data: body})
-	if c.sendQueuedControl(p); len(p.control) > 0 {
+	c.sendQueuedControl(p)
+	if len(p.control) > 0 {
 		c.markBusy(p)
 	}
 }

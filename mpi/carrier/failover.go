@@ -10,16 +10,16 @@ import (
 // When a rail fails, its outstanding packets are sent again on another rail. They keep
 // their sequence numbers, therefore the peer detects duplicates.
 
-// completesBeforeDelivery reports whether the peer must acknowledge packets on connections, because
+// needsPeerAcks reports whether the peer must acknowledge packets on connections, because
 // a completion is no delivery and another rail may have to retransmit: iWARP with several rails.
-func (r *rail) completesBeforeDelivery() bool {
+func (r *rail) needsPeerAcks() bool {
 	return len(r.c.rails) > 1 && r.dg == nil && r.IsIWARP()
 }
 
 // packetPosted notes that the NIC has a packet. Where a completion does not mean delivery,
 // the peer must acknowledge it.
 func (k *conn) packetPosted(pkt *packet) {
-	if k.rail.completesBeforeDelivery() && pkt.numbered {
+	if k.rail.needsPeerAcks() && pkt.numbered {
 		if pkt.sentOn == nil { // the first transmission
 			k.peer.out.unacked = append(k.peer.out.unacked, pkt)
 		}
@@ -79,7 +79,7 @@ func (c *Carrier) reroute(p *peer) {
 // rerouteUnacked queues the unacknowledged packets of an ended connection for other rails.
 // Packets that the NIC still has follow with their completions.
 func (k *conn) rerouteUnacked() {
-	if !k.rail.completesBeforeDelivery() {
+	if !k.rail.needsPeerAcks() {
 		return
 	}
 	for _, pkt := range slices.Clone(k.peer.out.unacked) {
@@ -90,7 +90,7 @@ func (k *conn) rerouteUnacked() {
 }
 
 // rewriteUnnoticed queues again the writes of this connection whose notice (the message after the
-// data) is in pendingNotices: notice.sent is set, but it was not sent yet. Without the notice the
+// data) still waits in pendingNotices, and marks the notice as not sent. Without the notice the
 // peer does not use the data, so writing it twice is harmless.
 func (k *conn) rewriteUnnoticed() {
 	for _, m := range k.pendingNotices {
@@ -102,13 +102,19 @@ func (k *conn) rewriteUnnoticed() {
 }
 
 // retryOnOtherRail queues a failed part of a transfer for another rail. It returns false if there
-// is none, and for an atomic, which may have been executed.
+// is none, and for an atomic, which may have been executed. A failed datagram also fails its rail.
 func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	p := part.transfer.peer
-	switch {
-	case part.transfer.op == OpAtomic:
+	if part.transfer.op == OpAtomic {
 		return false
-	case w.conn == nil && !c.failRail(p, w.dg.rail), w.conn != nil && !c.reachable(p):
+	}
+	otherWorks := false
+	if w.conn == nil { // a datagram
+		otherWorks = c.failRail(p, w.dg.rail)
+	} else {
+		otherWorks = c.reachable(p)
+	}
+	if !otherWorks {
 		return false
 	}
 	part.transfer.lastConn = nil // data written before may be lost as well: tryPost writes it again before a read probe
@@ -154,10 +160,11 @@ func (k *conn) connFailed(cause error) {
 var errRailStalled = errors.New("packets on this rail do not arrive, but the peer answers on another")
 
 // checkRails looks, on iWARP with several rails, for connections with a packet that has been
-// outstanding for too long. Such a connection fails if the peer was heard since and another
-// connection to it is open; otherwise checkRails probes the peer on the others.
+// outstanding for longer than timeout. Such a connection fails if the peer was heard after the first
+// half of that time and another connection to it is open; otherwise checkRails probes the peer on
+// its other connections.
 func (c *Carrier) checkRails(now time.Duration) {
-	if !c.rails[0].completesBeforeDelivery() {
+	if !c.rails[0].needsPeerAcks() {
 		return
 	}
 	timeout := 4 * c.cfg.KeepaliveIdle
@@ -227,7 +234,8 @@ func (c *Carrier) checkSilentPeers() {
 		case p.lost != nil:
 		case c.env.Control.Gone(rank):
 			c.losePeer(p, errGone)
-		case p.shm == nil && now-max(p.lastHeard, p.lastProbe) >= c.cfg.KeepaliveIdle:
+		case p.shm != nil: // on the same host: Gone reports its end
+		case now-max(p.lastHeard, p.lastProbe) >= c.cfg.KeepaliveIdle:
 			p.lastProbe = now // EachAwaitedPeer may visit p again
 			c.probe(p)
 		}

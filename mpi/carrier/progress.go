@@ -61,10 +61,11 @@ func (c *Carrier) PollFast(first bool) (moved bool) {
 		return false
 	}
 	defer c.clock.exit()
-	if c.clock.cached = lastRead; first {
+	c.clock.cached = lastRead
+	if first {
 		c.clock.cached = c.env.Proc.Now()
 	}
-	if moved = c.pollAll(); !moved {
+	if !c.pollAll() {
 		return false
 	}
 	c.waiter.activity = true // the next Progress records the time
@@ -224,7 +225,7 @@ func (c *Carrier) Wait(timeout time.Duration) {
 	for start := now; ; now = c.env.Proc.Now() {
 		left := timeout - (now - start)
 		if timeout < 0 {
-			left = time.Hour
+			left = time.Hour // the loop repeats it
 		}
 		if left <= 0 {
 			return

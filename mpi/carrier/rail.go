@@ -144,7 +144,11 @@ func (c *Carrier) postDatagram(pkt *packet) error {
 		d := c.datagrams(p)
 		switch {
 		case d.Free() > 0:
-			if err := d.send(pkt); err == nil || !c.failRail(p, d.rail) {
+			err := d.send(pkt)
+			if err == nil {
+				return nil
+			}
+			if otherWorks := c.failRail(p, d.rail); !otherWorks {
 				return err
 			}
 		case d.Reliable && pkt.numbered: // no timer retransmits it

@@ -44,14 +44,15 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 	case OverDatagrams:
 		c.scheduleAck(p)
 	case OverConnection:
-		if p.receivedOnConn++; c.cfg.Design.hasRings() {
+		p.receivedOnConn++
+		if c.cfg.Design.hasRings() {
 			c.offerRing(p)
 		}
 	}
-	if conn != nil && conn.rail.completesBeforeDelivery() { // then packets on connections need acknowledgements, too
+	if conn != nil && conn.rail.needsPeerAcks() { // then packets on connections need acknowledgements, too
 		c.scheduleAck(p)
 	}
-	switch p.in.Receive(pre.seq) {
+	switch p.in.Classify(pre.seq) {
 	case inOrder:
 		c.deliver(p, pre.kind, body)
 		for p.lost == nil {

@@ -62,10 +62,10 @@ func (s *packetSender) retransmitTimeout() time.Duration {
 	return min(time.Second, s.timeout<<min(s.retransmits, maxShift))
 }
 
-// Expired counts an expiry of the timer. It returns how often the timer has expired and how long
+// CountExpiry counts an expiry of the timer. It returns how often the timer has expired and how long
 // the peer has been silent, both since its last acknowledgement. The timeout adds to the silence
 // only if transmitted is set: the NIC has sent the first packet since the timer started.
-func (s *packetSender) Expired(transmitted bool) (retransmits int, silent time.Duration) {
+func (s *packetSender) CountExpiry(transmitted bool) (retransmits int, silent time.Duration) {
 	if transmitted {
 		s.unackedFor += s.retransmitTimeout()
 	}
@@ -99,8 +99,9 @@ type packetReceiver[P any] struct {
 	early map[uint32]P // packets that were received too soon
 }
 
-// Receive classifies a packet by its sequence number. A packet in order advances the next number.
-func (r *packetReceiver[P]) Receive(seq uint32) arrivalOrder {
+// Classify classifies a received packet by its sequence number. A packet in order advances the next
+// number.
+func (r *packetReceiver[P]) Classify(seq uint32) arrivalOrder {
 	switch {
 	case seq == r.next:
 		r.next++

@@ -36,7 +36,7 @@ func TestReceiverOrdersPackets(t *testing.T) {
 			var got []uint32
 			var orders []arrivalOrder
 			for _, seq := range c.arrive {
-				o := r.Receive(seq)
+				o := r.Classify(seq)
 				orders = append(orders, o)
 				switch o {
 				case inOrder:
@@ -94,7 +94,7 @@ func TestRetransmissionTimeoutDoubles(t *testing.T) {
 		if transmitted {
 			silent += s.retransmitTimeout()
 		}
-		if n, d := s.Expired(transmitted); n != i+1 || d != silent {
+		if n, d := s.CountExpiry(transmitted); n != i+1 || d != silent {
 			t.Errorf("expiry %d: %d, silent for %v, want %v", i+1, n, d, silent)
 		}
 		if d := s.retransmitTimeout(); d != want {

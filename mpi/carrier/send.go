@@ -24,7 +24,7 @@ func (c *Carrier) CanSend(rank, n int) bool {
 func (c *Carrier) MaxData() int {
 	n := c.cfg.PacketSize
 	for _, r := range c.rails {
-		if r.dg != nil && !c.rdma() { // messages may go by datagram
+		if r.dg != nil && !c.rdma() { // the design sends messages by datagram
 			n = min(n, r.dg.MaxPacket)
 		}
 	}
@@ -189,7 +189,8 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 		pkt.Gathered, pkt.owner = o.gathered, o.owner
 		pkt.Len += o.gathered.Len()
 	}
-	if pkt.numbered = o.kind != ackOnly && o.kind != probe; pkt.numbered {
+	pkt.numbered = o.kind != ackOnly && o.kind != probe
+	if pkt.numbered {
 		pkt.seq = p.out.NextSeq()
 	}
 	c.writePrefix(pkt, o.kind, via)
@@ -223,7 +224,8 @@ func (c *Carrier) writePrefix(pkt *packet, k kind, via sender) {
 	}
 	if pkt.HasImm {
 		// The low half of the sequence number suffices, because one connection delivers in order
-		// and only datagrams and rings reorder. An immediate has no acknowledgement.
+		// and only datagrams and rings reorder. The credits fit, as canOmitHeader has checked. An
+		// immediate has no acknowledgement.
 		pkt.Imm = uint32(uint8(pre.credits))<<24 | uint32(pre.slots)<<16 | uint32(uint16(pre.seq))
 		return
 	}
@@ -269,7 +271,8 @@ func (d *datagrams) transmit(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
 	c.stats.Packets[OverDatagrams]++
 	c.stats.ByRail[d.rail.Num] += uint64(pkt.Len)
-	if pkt.acked = d.Reliable || !pkt.numbered; !pkt.acked {
+	pkt.acked = d.Reliable || !pkt.numbered
+	if !pkt.acked {
 		p.out.unacked = append(p.out.unacked, pkt)
 		c.startRetransmitTimer(p)
 	}
@@ -284,7 +287,8 @@ func (c *Carrier) sendCompleted(w work, wc *verbs.WC) {
 	if w.conn == nil {
 		w.dg.CountCompletion()
 		if wc.Status != verbs.WCSuccess && pkt.peer.lost == nil {
-			if c.failRail(pkt.peer, w.dg.rail) && c.postDatagram(pkt) == nil {
+			otherWorks := c.failRail(pkt.peer, w.dg.rail)
+			if otherWorks && c.postDatagram(pkt) == nil {
 				return
 			}
 			c.losePeer(pkt.peer, statusError{"datagram", wc.Status})

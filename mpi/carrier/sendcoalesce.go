@@ -81,7 +81,8 @@ func (c *Carrier) startCoalescing(p *peer, n int) bool {
 		return false
 	}
 	p.coalescing.start(pkt, via, min(maxCoalescedPacket, via.maxPacket(), len(pkt.Buf.B)-transport.TrailerLen))
-	if c.lists.coalescing = append(c.lists.coalescing, p); len(c.lists.coalescing) == 1 {
+	c.lists.coalescing = append(c.lists.coalescing, p)
+	if len(c.lists.coalescing) == 1 {
 		c.up.FlushNeeded()
 	}
 	return true

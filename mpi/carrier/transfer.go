@@ -34,10 +34,10 @@ type transfer struct {
 type notice struct {
 	header wire.Header
 	wanted bool
-	sent   bool
+	sent   bool // sent, or in a connection's pendingNotices
 }
 
-// due reports whether the transfer has a notice that was not sent yet.
+// due reports whether the transfer has a notice that was neither sent nor put in pendingNotices.
 func (n *notice) due() bool { return n.wanted && !n.sent }
 
 // transferPart is the part of a transfer on one rail.
@@ -139,14 +139,20 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
-	// On iWARP the completion of a write does not show that its data was placed; the response to a
-	// read after it does.
-	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].IsIWARP() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
+	if m.op == OpWrite && m.n > 0 && c.needsReadProbe(m) {
 		c.addReadProbe(p, m)
 	}
 	if m.pendingParts--; m.pendingParts == 0 {
 		c.finishTransfer(m, p.lost)
 	}
+}
+
+// needsReadProbe reports whether a write needs a read after it: on iWARP without reliable datagrams
+// its completion does not show that the data was placed, but the response to the read does. With one
+// rail a notice, which follows the data, makes the read unnecessary.
+func (c *Carrier) needsReadProbe(m *transfer) bool {
+	r := c.rails[0]
+	return r.needsPeerAcks() || !m.notice.wanted && r.IsIWARP() && !r.Attr.Caps.Has(verbs.CapRD)
 }
 
 // addPart posts or queues a part of a transfer.
@@ -203,7 +209,8 @@ func (c *Carrier) finishTransfer(m *transfer, err error) {
 		m.result = nil
 	}
 	if m.destination != nil && err == nil {
-		c.mem.ChargeCopy(copy(m.destination, m.local.Bytes()[:m.n])) // the copy takes virtual time
+		copied := copy(m.destination, m.local.Bytes()[:m.n])
+		c.mem.ChargeCopy(copied) // the copy takes virtual time
 	}
 	c.finished(m.owner, m.op, err)
 }

@@ -14,7 +14,9 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 		return c.tryPostDatagram(p, part)
 	}
 	k := p.conns[part.rail]
-	if k == nil || k.state == failed || k.state != open && !k.rail.IsIWARP() { // on iWARP, wait until it is open
+	// On iWARP a part waits for the connection of its rail, elsewhere it takes another one.
+	mayWait := k != nil && k.state != failed && k.rail.IsIWARP()
+	if !mayWait && (k == nil || k.state != open) {
 		k = p.anyOpen()
 	}
 	if k == nil {
@@ -61,12 +63,13 @@ func (c *Carrier) postPart(k *conn, part *transferPart) bool {
 func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rail int) {
 	m := part.transfer
 	opcode, local := m.opcode, m.local.SGE(rail, part.off, part.n)
+	key := m.remote.Keys[min(rail, int(m.remote.Rails)-1)] // the peer may have fewer rails
 	if part.probeBuf != nil {
 		opcode, local = verbs.OpRDMARead, part.probeBuf.SGE(rail, 0, part.n)
 	}
 	*wr = verbs.SendWR{
 		WRID: id, Opcode: opcode, Flags: verbs.SendSignaled, Atomic: m.atomic, SGL: append(sgl, local),
-		Remote: verbs.Remote{Addr: m.remote.Addr + uint64(part.off), RKey: verbs.RKey(m.remote.Keys[min(rail, int(m.remote.Rails)-1)])},
+		Remote: verbs.Remote{Addr: m.remote.Addr + uint64(part.off), RKey: verbs.RKey(key)},
 	}
 }
 
@@ -117,7 +120,9 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer
 	p := m.peer
-	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.IsIWARP() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.notice.due() && p.lost == nil
+	lastSucceeded := wc.Status == verbs.WCSuccess && m.pendingParts == 1
+	onIWARPWithOneRail := w.conn != nil && w.conn.rail.IsIWARP() && !w.conn.rail.needsPeerAcks()
+	deferNotice := lastSucceeded && onIWARPWithOneRail && m.notice.due() && p.lost == nil
 	if deferNotice { // before requestCompleted, which may close the connection
 		m.pendingParts, m.notice.sent = 0, true
 		w.conn.pendingNotices = append(w.conn.pendingNotices, m)

@@ -132,7 +132,8 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if err != nil {
 			return err
 		}
-		c.mem.ChargeCopy(copy(to, data)) // the copy takes virtual time
+		copy(to, data)
+		c.mem.ChargeCopy(len(data)) // the copy takes virtual time
 		return nil
 	case kind == getRequest && len(b) == getRequestLen:
 		n := le.Uint64(b[16:])
@@ -151,7 +152,8 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if m == nil || len(data) > m.pendingBytes {
 			return fmt.Errorf("%w: %d bytes that were not requested", errMalformed, len(data))
 		}
-		c.mem.ChargeCopy(copy(m.local.Bytes()[m.n-m.pendingBytes:m.n], data))
+		copy(m.local.Bytes()[m.n-m.pendingBytes:m.n], data)
+		c.mem.ChargeCopy(len(data))
 		if m.pendingBytes -= len(data); m.pendingBytes == 0 {
 			delete(p.pendingReads, le.Uint32(b))
 			c.finishTransfer(m, nil)

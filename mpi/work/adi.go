@@ -74,7 +74,9 @@ func newADI(seed uint64, side, ranks, rank int, s *lineSolver) *adi {
 	return a
 }
 
-// neighbour is the rank with the next cells along an axis, or with d = -1 the previous ones.
+// neighbour is the rank with the next cells along an axis, or with d = -1 the previous ones. It
+// follows from the places that newADI gives the cells: cell c has x = i+c, y = k-c and z = c, hence
+// one step in z with the same x and y is one step back in i and one forward in k.
 func (a *adi) neighbour(axis, d int) int {
 	i, k := a.i, a.k
 	switch axis {
@@ -180,7 +182,7 @@ func (a *adi) sweep(axis int, back bool) {
 			in = a.j.Irecv(b.in[:8*size*lines], from, tag)
 		}
 		if a.j != nil { // nil for a reference solution of the whole grid
-			a.j.spendComputeFraction(1, 6*a.slices)
+			a.j.spendComputeFraction(1, 3*2*a.slices) // a step has two sweeps along each of three axes
 		}
 		a.waitSend()
 		if in != nil {

@@ -61,7 +61,11 @@ const faceDepth = 2
 func (a *adi) makeFaces() {
 	for direction := range a.faces {
 		f := &a.faces[direction]
-		f.axis, f.d, f.tag = direction/2, 1-2*(direction%2), 100+direction // other tags than sweep
+		f.axis, f.d = direction/2, 1
+		if direction%2 == 1 {
+			f.d = -1
+		}
+		f.tag = 100 + direction // other tags than sweep
 		f.to, f.from = a.neighbour(f.axis, f.d), a.neighbour(f.axis, -f.d)
 		for s := range a.slices {
 			c := a.cellInSlice(f.axis, s)

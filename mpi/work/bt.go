@@ -1,5 +1,7 @@
 package work
 
+import "fmt"
+
 // blockTridiagonal solves lines of 5 × 5 blocks on a multipartition, as NPB's BT does. Each
 // line passes on a block and a vector (240 bytes), and a vector on the way back (40), in
 // large messages of a whole face to six neighbours, from named sources, with receives
@@ -16,9 +18,10 @@ func runADI(j *job, solver *lineSolver) {
 }
 
 // adiUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.
+// A face of faceDepth points must lie in one cell.
 func adiUnfitReason(c Class, ranks int) string {
 	if isqrt(ranks)*faceDepth > adiSizes[c].side {
-		return "cells would have less than two points"
+		return fmt.Sprintf("cells would have fewer than %d points along an axis", faceDepth)
 	}
 	return ""
 }
@@ -95,10 +98,10 @@ func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 	at := l.at
 	for i := range l.n {
 		p := l.first + i*l.stride
-		own := middle(a, l.axis, at)
+		diag := middle(a, l.axis, at)
 		here := c.unknowns(p)
 		if i > 0 || before != nil {
-			own.subtract(&low, &next)
+			diag.subtract(&low, &next)
 			product := low.times(right)
 			for v := range here {
 				here[v] -= product[v]
@@ -106,7 +109,7 @@ func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 		}
 		next = up
 		copy(right[:], here)
-		own.divide(&next, &right)
+		diag.divide(&next, &right)
 		copy(here, right[:])
 		next.store(c.eliminated[blockSize*p:])
 		at[l.axis]++

@@ -89,7 +89,7 @@ func (x *exchange) post() {
 // remaining quarter. In the first model the RTR of the peer can arrive during packing.
 func (x *exchange) produce() { x.j.spendComputeFraction(3, 8) }
 
-// send packs and sends the data of an iteration.
+// send computes for 1/4 of an iteration, the time of packing, and sends the data of iteration i.
 func (x *exchange) send(i int) {
 	x.sends = x.sends[:0]
 	x.j.spendComputeFraction(1, 4)

@@ -40,7 +40,7 @@ var ftSizes = map[Class]ftSize{
 // ftUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.
 func ftUnfitReason(c Class, ranks int) string {
 	if g := ftSizes[c].grid; ranks > min(g[0], g[2]) {
-		return fmt.Sprintf("slabs of a grid of %d × %d × %d", g[0], g[1], g[2])
+		return fmt.Sprintf("a grid of %d × %d × %d has fewer slabs than ranks", g[0], g[1], g[2])
 	}
 	return ""
 }
@@ -93,7 +93,8 @@ func (f *ft) noise(at int) complex128 {
 	return complex(uniform(k), uniform(mix(k)))
 }
 
-// damping is the factor of the mode with these wave numbers after some steps.
+// damping is the factor of the mode with these wave numbers after some steps: exp(-1e-4·|k|²·steps).
+// Wave numbers above half of an axis stand for negative ones.
 func (f *ft) damping(number [3]int, steps int) float64 {
 	sum := 0
 	for axis, k := range number {
@@ -244,7 +245,8 @@ func newFFT(n int) *fft {
 // Values of the parameter back of transforms and sweeps.
 const forward, backward = false, true
 
-// transform transforms a line in place, forward or back; back divides by the length.
+// transform transforms a line in place, forward or back; back divides by the length. It is the
+// radix-2 algorithm: numbers are first swapped to the indexes with the bits reversed.
 func (f *fft) transform(x []complex128, back bool) {
 	n, shift := f.n, 64-bits.Len(uint(f.n-1))
 	for i := range n {

@@ -28,7 +28,8 @@ func linpack(j *job) {
 	}
 	longest := j.maxAll(j.elapsed.Seconds())
 	n := float64(size.n)
-	j.addFigure("rate", (2*n*n*n/3+3*n*n/2)*float64(j.iterations)/longest/1e9, "GFlop/s")
+	flops := 2*n*n*n/3 + 3*n*n/2 // HPL's count of operations
+	j.addFigure("rate", flops*float64(j.iterations)/longest/1e9, "GFlop/s")
 }
 
 const (
@@ -97,10 +98,10 @@ func (h *hpl) factorPanel() {
 		g := h.first + c
 		row := h.swapPivot(g, panelStart)
 		for i := h.rows.before(g + 1); i < h.rows.owned; i++ {
-			own := h.localRow(i)[panelStart:][:h.width]
-			own[c] /= row[c]
+			below := h.localRow(i)[panelStart:][:h.width]
+			below[c] /= row[c]
 			for k := c + 1; k < h.width; k++ {
-				own[k] -= own[c] * row[k]
+				below[k] -= below[c] * row[k]
 			}
 		}
 	}
@@ -114,7 +115,9 @@ func (h *hpl) factorPanel() {
 // process column sends its candidate to every other, and the row to be replaced if it owns that.
 func (h *hpl) swapPivot(g, panelStart int) []float64 {
 	c, w := g-h.first, h.width
-	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
+	// The absolute value of the candidate and its row's index (both -1 without a candidate), w
+	// elements of that row, w of the row to be replaced, and a checksum.
+	mine := make([]float64, 3+2*w)
 	mine[0], mine[1] = -1, -1
 	for i := h.rows.before(g); i < h.rows.owned; i++ {
 		if v := math.Abs(h.localRow(i)[panelStart+c]); v > mine[0] {

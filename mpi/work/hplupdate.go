@@ -13,21 +13,21 @@ func (h *hpl) swapRows(trailingStart int) {
 	buffers := newFloatBuffers(n)
 	for i, pivot := range h.pivots {
 		current := h.first + i
-		a, b := h.rows.owner(current), h.rows.owner(pivot)
-		switch {
-		case current == pivot:
-		case a == b && h.rows.me == a:
+		currentOwner, pivotOwner := h.rows.owner(current), h.rows.owner(pivot)
+		switch me := h.rows.me; {
+		case current == pivot || me != currentOwner && me != pivotOwner:
+		case currentOwner == pivotOwner:
 			x, y := h.localRow(h.rows.local(current))[trailingStart:], h.localRow(h.rows.local(pivot))[trailingStart:]
 			for k := range x {
 				x[k], y[k] = y[k], x[k]
 			}
-		case a != b && (h.rows.me == a || h.rows.me == b):
-			row, other := current, b
-			if h.rows.me == b {
-				row, other = pivot, a
+		default:
+			row, peer := current, pivotOwner
+			if me == pivotOwner {
+				row, peer = pivot, currentOwner
 			}
-			own := h.localRow(h.rows.local(row))[trailingStart:]
-			buffers.exchange(h.j, own, own, h.rankAt(other, h.columns.me), hplTagSwap)
+			values := h.localRow(h.rows.local(row))[trailingStart:]
+			buffers.exchange(h.j, values, values, h.rankAt(peer, h.columns.me), hplTagSwap)
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (h *hpl) substitute() {
 		}
 		buf := make([]byte, 8*w)
 		putFloats(buf, x)
-		for to := range h.j.Size() { // a broadcast counts as a message to each rank
-			if h.rank == diagonal {
+		if h.rank == diagonal {
+			for to := range h.j.Size() { // the broadcast counts as a message to each rank
 				h.j.digestSent(to, buf)
 			}
 		}
@@ -173,7 +173,7 @@ func (h *hpl) checkElimination() {
 }
 
 // check evaluates the residuals of the equations, divided among ranks. The bound is HPL's: 16,
-// scaled by the norms.
+// scaled by the norms of the matrix, the solution and the right-hand side, which is at most 1.
 func (h *hpl) check() {
 	j := h.j
 	xNorm, aNorm := 0.0, 0.0

@@ -81,8 +81,8 @@ const (
 	tagPoints  = 1000 // plus the level
 )
 
-// newLevel creates a level whose points are coupled to those within reach. All ranks call it; each
-// requests the points that it needs from their owners.
+// newLevel creates a level whose points form a ring and are coupled to those within reach. All ranks
+// call it; each requests the points that it needs from their owners, none if it has no points.
 func newLevel(j *job, level, points, reach int) *gridLevel {
 	defer annotateError("level %d", level)
 	t := &gridLevel{j: j, level: level}
@@ -144,7 +144,7 @@ func (t *gridLevel) value(point uint32, cycle, step int) float64 {
 }
 
 // exchange sends the values of this rank's points to the ranks that need them, receives those that
-// its own points are coupled to, and checks them.
+// its own points are coupled to, and checks them. It computes for 1/8 of a step meanwhile.
 func (t *gridLevel) exchange(cycle, step int) {
 	j := t.j
 	t.requests = t.requests[:0]

@@ -13,17 +13,17 @@ import (
 
 // All returns every workload, simple patterns first.
 func All() []*Workload {
-	const own = "the runtime's own"
+	const noSource = "the runtime's own"
 	return []*Workload{
 		pattern("pingpong", "a message there and back between ranks 0 and 1", "Rashti 2010 §3.3", pingpong),
 		pattern("bothway", "windows of messages both ways between ranks 0 and 1", "Rashti 2010 §3.3, Rashti 2007 §5", bothway),
 		pattern("multipair", "windows of messages both ways between more and more pairs", "Rashti 2010 §3.4.2",
 			multipair).onRanks(2, Even),
-		pattern("ring", "a token through all ranks", own, ring),
-		pattern("barrier", "a barrier that no rank leaves before the last has entered", own, barrier),
+		pattern("ring", "a token through all ranks", noSource, ring),
+		pattern("barrier", "a barrier that no rank leaves before the last has entered", noSource, barrier),
 		pattern("alltoall", "a message from every rank to every other", "Rashti 2010 §6.6.2, Qian 2010 ch. 6",
 			alltoall).onRanks(1, AnyCount),
-		pattern("smoke", "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", own, smoke),
+		pattern("smoke", "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", noSource, smoke),
 		pattern("star", "rank 0 with every other rank, in turn: a master and its workers", "Rashti 2010 §6.6.2", star),
 		pattern("neighbours", "messages to both neighbours on each axis of a torus", "Rashti 2010 §6.6.2", neighbours),
 		pattern("overlap", "how much computation overlaps with a message", "Rashti 2010 §3.6.1, §4.4.1; Rashti 2007 §6", overlap),

@@ -37,9 +37,10 @@ var luSizes = map[Class]luSize{
 }
 
 // luUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.
+// Each rank needs a point along x and y; there are never more rows than columns.
 func luUnfitReason(c Class, ranks int) string {
 	if rows, columns := rectangle(ranks); columns > luSizes[c].side {
-		return fmt.Sprintf("%d rows of %d on a side of %d points", rows, columns, luSizes[c].side)
+		return fmt.Sprintf("%d × %d of them do not fit on a side of %d points", rows, columns, luSizes[c].side)
 	}
 	return ""
 }
@@ -63,7 +64,8 @@ func newLU(j *job, g *luGrid) *lu {
 	l := &lu{j: j, g: g}
 	for d := range l.neighbours {
 		row, column := g.row+luSteps[d][1], g.column+luSteps[d][0]
-		if l.neighbours[d] = row*g.columns + column; row < 0 || row >= g.rows || column < 0 || column >= g.columns {
+		l.neighbours[d] = row*g.columns + column
+		if row < 0 || row >= g.rows || column < 0 || column >= g.columns {
 			l.neighbours[d] = -1
 		}
 		n := 8 * luVars * g.ownEdge(d).n
@@ -92,7 +94,7 @@ func (l *lu) sweepPlane(z int, back bool) {
 	}
 	l.receiveEdge(z, a)
 	l.receiveEdge(z, b)
-	l.j.spendComputeFraction(1, 4*l.g.side)
+	l.j.spendComputeFraction(1, 2*2*l.g.side) // half of a step, over the planes of both sweeps
 	l.g.sweep(z, back)
 	l.sendEdge(z, a^1)
 	l.sendEdge(z, b^1)
@@ -118,7 +120,8 @@ func (l *lu) sendEdge(z, to int) {
 	}
 }
 
-// exchangeFaces exchanges faces, the edges of all planes, with all four neighbours in turn.
+// exchangeFaces exchanges faces, the edges of all planes. For each direction in turn it receives
+// from the neighbour there, computes for 1/8 of a step, and sends to the opposite neighbour.
 func (l *lu) exchangeFaces() {
 	for d := range l.neighbours {
 		from, to, tag := l.neighbours[d], l.neighbours[d^1], faceTag+luTag(d)

@@ -88,7 +88,8 @@ func (g *luGrid) sweep(z int, back bool) {
 	}
 }
 
-// relax solves the equations of a point for its unknowns.
+// relax solves the equations of a point for its unknowns. Only x and y have ghost points: ranks do
+// not divide z, and unknowns outside the grid are 0.
 func (g *luGrid) relax(x, y, z int) {
 	line := (g.nx + 2) * luVars
 	plane := line * (g.ny + 2)
@@ -113,13 +114,13 @@ type edge struct{ x, y, n, dx, dy int }
 func (g *luGrid) ownEdge(direction int) edge {
 	switch direction {
 	case north:
-		return edge{g.fx, g.fy, g.nx, 1, 0}
+		return edge{x: g.fx, y: g.fy, n: g.nx, dx: 1}
 	case south:
-		return edge{g.fx, g.fy + g.ny - 1, g.nx, 1, 0}
+		return edge{x: g.fx, y: g.fy + g.ny - 1, n: g.nx, dx: 1}
 	case west:
-		return edge{g.fx, g.fy, g.ny, 0, 1}
+		return edge{x: g.fx, y: g.fy, n: g.ny, dy: 1}
 	}
-	return edge{g.fx + g.nx - 1, g.fy, g.ny, 0, 1}
+	return edge{x: g.fx + g.nx - 1, y: g.fy, n: g.ny, dy: 1} // east
 }
 
 // ghostEdge is the edge next to ownEdge, whose points belong to the neighbour.

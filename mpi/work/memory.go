@@ -49,7 +49,7 @@ func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	if !ok {
 		return Memory{}, fmt.Errorf("memory by kind: the carrier counts %T, not carrier.Stats", s.Carrier)
 	}
-	row := make([]uint64, 0, len(c.Memory.Max)+6)
+	var row []uint64
 	total := 0
 	for _, n := range c.Memory.Max {
 		row = append(row, uint64(n))
@@ -129,7 +129,8 @@ type MemoryPattern struct {
 const maxAllToAllRanks = 64
 
 // MemoryPatterns returns the communication patterns for which papers publish the memory per rank by
-// the number of ranks: a constant number of partners, a logarithmic one, and all ranks.
+// the number of ranks: a constant number of partners (neighbours), a logarithmic one (cg), and all
+// ranks, of every rank or, in star, of rank 0 alone.
 func MemoryPatterns() []MemoryPattern {
 	return []MemoryPattern{
 		{Workload: "neighbours", Params: Params{Iterations: 20}},
@@ -185,9 +186,9 @@ func RashtiMemory() carrier.Config {
 	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
 }
 
-// SurMemory is the configuration of Sur 2006: a ring of 64 packets of 8 KB, about 500 KB,
-// for every peer after 16 packets, 64 receives per connection without SRQ, and 384 shared
-// receives, with which everything fits in 5 MB.
+// SurMemory is the configuration of Sur 2006: a peer gets a ring of 64 packets of 8 KB, about
+// 500 KB, after 16 packets from it. Without SRQ a connection has 64 receives; an SRQ has 384, with
+// which all memory of a rank fits in 5 MB.
 func SurMemory() carrier.Config {
 	return carrier.Config{
 		PacketSize: 8 << 10, Receives: 64, SharedReceives: 384,

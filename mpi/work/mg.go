@@ -27,8 +27,9 @@ var mgSizes = map[Class]mgSize{
 
 // mgUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.
 func mgUnfitReason(c Class, ranks int) string {
-	if s := box(ranks); 4*s[0] > mgSizes[c].side {
-		return fmt.Sprintf("%d boxes along a side of %d points, of which each needs four", s[0], mgSizes[c].side)
+	boxes := box(ranks)[0]         // along the axis with most
+	if 4*boxes > mgSizes[c].side { // a box of four points can be halved once
+		return fmt.Sprintf("%d boxes along a side of %d points, of which each needs four", boxes, mgSizes[c].side)
 	}
 	return ""
 }
@@ -54,7 +55,7 @@ func newMG(j *job, t torus, side int, seed uint64) *mg {
 	m := &mg{j: j, torus: t}
 	m.addLevels(side)
 	m.v = m.levels[0].field()
-	m.rightSide(seed)
+	m.setRightSide(seed)
 	return m
 }
 
@@ -78,8 +79,9 @@ func (m *mg) addLevels(side int) {
 	}
 }
 
-// rightSide puts ten positive and ten negative charges at random points, as NPB's MG does.
-func (m *mg) rightSide(seed uint64) {
+// setRightSide puts ten positive and ten negative charges at random points, as NPB's MG does. The
+// coordinates are 20 bits each of a random number.
+func (m *mg) setRightSide(seed uint64) {
 	l := m.levels[0]
 	for i := range uint64(20) {
 		draw := key(seed, i)

@@ -140,7 +140,8 @@ func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
 		j.wait(rs[i])
 		face := in[i*n:][:n]
 		j.digestReceived(from, face)
-		l.onFace(axis, i*(l.n[axis]+1), func(at int) {
+		ghost := i * (l.n[axis] + 1) // ghost points are below point 1, and above point n
+		l.onFace(axis, ghost, func(at int) {
 			f[at] = getFloat(face)
 			face = face[8:]
 		})
@@ -167,8 +168,8 @@ func (l *mgLevel) copyFace(f []float64, axis, to, from int) {
 // solveCoarse continues a cycle on the coarser levels, which every rank solves for the whole grid:
 // it gathers the residuals of all boxes of level l, and takes this rank's part of the solution.
 func (m *mg) solveCoarse(l *mgLevel) {
-	own := 8 * l.n[0] * l.n[1] * l.n[2]
-	mine, all := make([]byte, 0, own), make([]byte, own*m.j.Size())
+	boxBytes := 8 * l.n[0] * l.n[1] * l.n[2]
+	mine, all := make([]byte, 0, boxBytes), make([]byte, boxBytes*m.j.Size())
 	l.each(func(at int) {
 		mine = mine[:len(mine)+8]
 		putFloats(mine[len(mine)-8:], l.r[at:at+1])

@@ -54,7 +54,7 @@ func newBodies(j *job, total int) *bodies {
 		b.state = append(b.state, 1.5+uniform(k)/2) // the mass, which the position follows
 		for axis := range uint64(3) {
 			b.state = append(b.state, uniform(mix(k+axis+1)))
-			b.velocity = append(b.velocity, uniform(mix(k+axis+9))/10)
+			b.velocity = append(b.velocity, uniform(mix(k+axis+9))/10) // 9: other numbers than the position's
 		}
 	}
 	b.force = make([]float64, 3*b.n)
@@ -62,7 +62,7 @@ func newBodies(j *job, total int) *bodies {
 	for i := range b.passing {
 		b.passing[i] = make([]byte, 8*bodySize*widest)
 	}
-	b.summaries = make([]byte, 64*j.Size())
+	b.summaries = make([]byte, summarySize*j.Size())
 	return b
 }
 
@@ -126,12 +126,12 @@ func (b *bodies) computeForces() {
 // addForces adds the forces of visitors on this rank's particles.
 func (b *bodies) addForces(force, visitors []float64) {
 	for i := range b.n {
-		own := b.state[bodySize*i:][:bodySize]
+		body := b.state[bodySize*i:][:bodySize]
 		for v := 0; v < len(visitors); v += bodySize {
 			other := visitors[v:][:bodySize]
-			dx, dy, dz := other[1]-own[1], other[2]-own[2], other[3]-own[3]
+			dx, dy, dz := other[1]-body[1], other[2]-body[2], other[3]-body[3]
 			d2 := dx*dx + dy*dy + dz*dz + softening*softening
-			f := own[0] * other[0] / (d2 * math.Sqrt(d2))
+			f := body[0] * other[0] / (d2 * math.Sqrt(d2))
 			force[3*i] += f * dx
 			force[3*i+1] += f * dy
 			force[3*i+2] += f * dz
@@ -143,7 +143,7 @@ func (b *bodies) addForces(force, visitors []float64) {
 // that the total momentum is constant: forces are mutual, therefore it changes only if two ranks
 // have seen different particles. Step -1 records the initial momentum.
 func (b *bodies) exchangeSummaries(step int) {
-	var sum [8]float64
+	var sum [7]float64
 	for i := range b.n {
 		mass := b.state[bodySize*i]
 		sum[0] += mass
@@ -152,14 +152,14 @@ func (b *bodies) exchangeSummaries(step int) {
 			sum[4+axis] += mass * b.velocity[3*i+axis]
 		}
 	}
-	mine := make([]byte, 64)
-	putFloats(mine, sum[:7])
-	binary.LittleEndian.PutUint64(mine[56:], summaryDigest(mine, b.j.Rank()))
+	mine := make([]byte, summarySize)
+	putFloats(mine, sum[:])
+	binary.LittleEndian.PutUint64(mine[summaryDigestAt:], summaryDigest(mine, b.j.Rank()))
 	b.j.Allgather(mine, b.summaries)
 	var momentum [3]float64
 	for rank := range b.j.Size() {
-		s := b.summaries[64*rank:][:64]
-		b.j.checkEqual(summaryDigest(s, rank), binary.LittleEndian.Uint64(s[56:]), "digest of rank %d's summary after step %d", rank, step)
+		s := b.summaries[summarySize*rank:][:summarySize]
+		b.j.checkEqual(summaryDigest(s, rank), binary.LittleEndian.Uint64(s[summaryDigestAt:]), "digest of rank %d's summary after step %d", rank, step)
 		for axis := range momentum {
 			momentum[axis] += getFloat(s[8*(4+axis):])
 		}
@@ -174,10 +174,16 @@ func (b *bodies) exchangeSummaries(step int) {
 	}
 }
 
+// A summary has seven numbers (mass, mass times position, momentum) and their digest.
+const (
+	summarySize     = 64
+	summaryDigestAt = 56
+)
+
 // summaryDigest is the digest of the seven numbers of a rank's summary.
 func summaryDigest(summary []byte, rank int) uint64 {
 	k := uint64(rank)
-	for at := 0; at < 56; at += 8 {
+	for at := 0; at < summaryDigestAt; at += 8 {
 		k = key(k, binary.LittleEndian.Uint64(summary[at:]))
 	}
 	return k

@@ -91,7 +91,7 @@ func (h *overlapTest) measure(compute time.Duration, rank int) time.Duration {
 	j, total := h.j, time.Duration(0)
 	for range j.iterations {
 		if j.Rank() < 2 {
-			total += h.sendOne(compute)
+			total += h.transferOne(compute)
 		}
 	}
 	mean := (total / time.Duration(j.iterations)).Seconds()
@@ -101,9 +101,9 @@ func (h *overlapTest) measure(compute time.Duration, rank int) time.Duration {
 	return time.Duration(j.sumAll(mean) * float64(time.Second))
 }
 
-// sendOne transfers one message, and returns the time on this rank. If the test has a later rank,
-// that starts h.startDelay after the other.
-func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
+// transferOne sends one message from rank 0 to rank 1, and returns the time on this rank. If the
+// test has a later rank, that rank starts h.startDelay after the other.
+func (h *overlapTest) transferOne(compute time.Duration) time.Duration {
 	j, me := h.j, h.j.Rank()
 	h.number++
 	contents := j.messageKey(0, 1, h.number)
@@ -159,8 +159,8 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j.wait(r)
 }
 
-// calibrate returns the time of a message on a rank, without computation. It measures twice: by the
-// first result, h.startDelay, the later rank delays its start in all later measurements.
+// calibrate returns the time of a message on a rank, without computation. It measures twice: the
+// first result becomes h.startDelay, by which the later rank delays its start from then on.
 func (h *overlapTest) calibrate(rank int) time.Duration {
 	h.startDelay = h.measure(0, rank)
 	return h.measure(0, rank)
@@ -169,8 +169,9 @@ func (h *overlapTest) calibrate(rank int) time.Duration {
 // maxSearchSteps ends the search if computation does not grow.
 const maxSearchSteps = 100
 
-// overlap returns the share of a message's time that computation can use, at most 1. It increases
-// the computation by a tenth until the total time is a tenth longer than the message alone.
+// overlap returns the share of a message's time that computation can use, at most 1. It starts with
+// 1/20 of the message's time, and increases the computation by a tenth until the total time is a
+// tenth longer than the message alone, or the computation takes twice as long as the message.
 func (h *overlapTest) overlap() float64 {
 	busy := h.side.computingRank
 	alone := h.calibrate(busy)

@@ -58,6 +58,7 @@ func neighbours(j *job) {
 	for i := range partners {
 		send[i], recv[i] = make([]byte, n), make([]byte, n)
 	}
+	number := func(round, direction int) int { return round*8 + direction } // of up to six directions
 	j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
 		rs := make([]*mpi.Request, 0, 2*len(partners))
 		for i, p := range partners {
@@ -65,13 +66,13 @@ func neighbours(j *job) {
 		}
 		j.spendComputeFraction(1, 2)
 		for i, p := range partners {
-			fill(send[i], j.messageKey(j.Rank(), p.rank, round*8+p.direction))
+			fill(send[i], j.messageKey(j.Rank(), p.rank, number(round, p.direction)))
 			rs = append(rs, j.Isend(send[i], p.rank, p.direction))
 		}
 		j.spendComputeFraction(1, 2)
 		j.waitAll(rs...)
 		for i, p := range partners {
-			j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), round*8+(p.direction^1)), "message from neighbour %d in round %d", p.rank, round)
+			j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), number(round, p.direction^1)), "message from neighbour %d in round %d", p.rank, round)
 		}
 	})
 }
@@ -124,7 +125,8 @@ func barrier(j *job) {
 const barrierDelay = 100 * time.Microsecond
 
 // barrierRound returns a round of barrier with messages of n bytes. Ranks send messages after they
-// have left the barrier: no message may arrive before the receiver enters. One rank enters late.
+// have left the barrier: no message may arrive before the receiver enters. One rank enters late,
+// usually another one in each round.
 func barrierRound(j *job, n int) func(round int) {
 	me, size := j.Rank(), j.Size()
 	var recv [][]byte
@@ -141,9 +143,10 @@ func barrierRound(j *job, n int) func(round int) {
 			j.Compute(barrierDelay)
 		}
 		for i, r := range receives {
-			_, left, err := r.Test()
+			_, arrived, err := r.Test()
 			check(err)
-			if j.countChecks(1, 0); left {
+			j.countChecks(1, 0)
+			if arrived {
 				j.failVerification("none", (me-1<<i+size)%size, "rank that left barrier %d before this rank entered", round)
 			}
 		}
@@ -186,12 +189,12 @@ func star(j *job) {
 	}
 	j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
 		j.spendComputeFraction(1, 1)
-		if j.Rank() > 0 { // rank 0 has one outstanding message at a time
+		if j.Rank() > 0 {
 			receiveFrom(0, round)
 			sendTo(0, round)
 			return
 		}
-		for peer := 1; peer < j.Size(); peer++ {
+		for peer := 1; peer < j.Size(); peer++ { // one outstanding message at a time
 			sendTo(peer, round)
 			receiveFrom(peer, round)
 		}

@@ -68,19 +68,19 @@ func (j *job) checkReceived(buf []byte, s mpi.Status, source, tag int, k uint64)
 
 // spectrum is a ping-pong from many buffers, of which the i-th is used i times, as in Rashti 2010
 // §5.5.1: the gain of buffer reuse where some buffers are used often and others rarely. Turn t uses
-// the buffers from t on, once each. A rank waits for its send after it has received the answer.
+// the buffers from t on, once each. Rank 0 waits for its send after it has received the answer.
 func spectrum(j *job) {
 	n := cmp.Or(j.p.Bytes, 2<<10)
-	most := j.setIterations(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
+	buffers := j.setIterations(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
 	const page = 4 << 10 // buffers do not share pages
-	room := (n + page - 1) / page * page
-	memory, recv := make([]byte, room*most), make([]byte, n)
+	stride := (n + page - 1) / page * page
+	memory, recv := make([]byte, stride*buffers), make([]byte, n)
 	j.start()
 	var inCalls time.Duration
 	trips, me := 0, j.Rank()
-	for turn := range most {
-		for i := turn; i < most && me < 2; i++ { // buffer i has one turn less than buffer i+1
-			buf := memory[room*i:][:n]
+	for turn := range buffers {
+		for i := turn; i < buffers && me < 2; i++ { // buffer i has one turn less than buffer i+1
+			buf := memory[stride*i:][:n]
 			fill(buf, j.messageKey(me, 1-me, trips))
 			began := j.Wtime()
 			s := roundTripNonblocking(j, buf, recv)
@@ -119,12 +119,12 @@ func putget(j *job) {
 		ClassA: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 5 << 10, 6 << 10, 7 << 10, 8 << 10, 64 << 10, 1 << 20},
 	})
 	j.setIterations(map[Class]int{ClassT: 3, ClassS: 50, ClassW: 500, ClassA: 5000}[j.p.Class])
-	most := sizes[len(sizes)-1]
-	win := must(j.world.WinAllocate(most))
-	o := &oneSided{j: j, win: win, buf: make([]byte, most)}
+	largest := sizes[len(sizes)-1]
+	win := must(j.world.WinAllocate(largest))
+	o := &oneSided{j: j, win: win, buf: make([]byte, largest)}
 	for _, n := range sizes {
-		o.measure("put", n, 0, win.Put)
-		o.measure("get", n, 1, win.Get)
+		o.measure("put", n, 0, win.Put) // from rank 0 to rank 1
+		o.measure("get", n, 1, win.Get) // from rank 1 to rank 0
 	}
 	check(win.Free())
 }
@@ -250,23 +250,23 @@ func (w *windowPair) slot(buf []byte, i int) []byte { return buf[i*w.n:][:w.n] }
 // exchange sends a window and receives one, and returns the time. Both ranks synchronize
 // first, which keeps the generation and comparison of data out of the measurement.
 func (w *windowPair) exchange(round int) time.Duration {
-	j, many := w.j, window(w.n)
-	for i := range many {
-		fill(w.slot(w.send, i), j.messageKey(j.Rank(), w.peer, round*many+i))
+	j, messages := w.j, window(w.n)
+	for i := range messages {
+		fill(w.slot(w.send, i), j.messageKey(j.Rank(), w.peer, round*messages+i))
 	}
 	j.Sendrecv(nil, w.peer, nil, w.peer, tagReady)
 	began := j.Wtime()
 	w.requests = w.requests[:0]
-	for i := range many {
+	for i := range messages {
 		w.requests = append(w.requests, j.Isend(w.slot(w.send, i), w.peer, i))
 	}
-	for i := range many {
+	for i := range messages {
 		w.requests = append(w.requests, j.Irecv(w.slot(w.recv, i), w.peer, i))
 	}
 	j.waitAll(w.requests...)
 	took := j.Wtime() - began
-	for i := range many {
-		j.checkContents(w.slot(w.recv, i), j.messageKey(w.peer, j.Rank(), round*many+i), "message %d of round %d from rank %d", i, round, w.peer)
+	for i := range messages {
+		j.checkContents(w.slot(w.recv, i), j.messageKey(w.peer, j.Rank(), round*messages+i), "message %d of round %d from rank %d", i, round, w.peer)
 	}
 	return took
 }

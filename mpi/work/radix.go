@@ -9,9 +9,9 @@ import (
 // radixSort sorts keys digit by digit, as the RADIX application does. In each pass ranks
 // exchange how many keys they have of each digit (an allgather of 4 KB per rank in the
 // larger classes, Qian 2010 §6.5.3), and compute where every key goes; the keys of one
-// digit from one rank to another are a message. Receives are started four at a time, with a
-// wait for all four, before or after the sends of a pair of ranks (Rashti 2010 §4.4.2, Fig.
-// 4.18). Every rank communicates with every other (Rashti 2010 §6.6.2).
+// digit from one rank to another are a message. Of a pair of ranks one receives first and the other
+// sends first; receives are started four at a time, with a wait for all four (Rashti 2010 §4.4.2,
+// Fig. 4.18). Every rank communicates with every other (Rashti 2010 §6.6.2).
 func radixSort(j *job) {
 	size := map[Class]radixSize{
 		ClassT: {keys: 1 << 12, digitBits: 4, digits: 2, rounds: 1},

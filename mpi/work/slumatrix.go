@@ -20,7 +20,7 @@ func (m *sluMatrix) ownerOf(row, column int) int {
 	return row%m.rows*m.columns + column%m.columns
 }
 
-// width is the number of unknowns of a block: most have few, and one in twenty many.
+// width is the number of unknowns of a block: most have 1 to 12, and one in twenty 64 to 191.
 func (m *sluMatrix) width(b int) int {
 	draw := key(m.seed, 1, uint64(b))
 	if draw%20 == 0 {

@@ -85,18 +85,18 @@ func eliminateDiagonals(a *adi, c *adiCell, l line, before, after []float64) {
 		p := l.first + i*l.stride
 		here := c.unknowns(p)
 		var next row
-		var coupling, own [pentaSets]float64
+		var coupling, diagonal [pentaSets]float64
 		for set := range pentaSets {
 			k := coefficients(a, l.axis, at, set)
 			// Substitute the row before the last, then the last. k[0] is pentaOuter in all sets.
 			coupling[set] = k[1] - k[0]*last[0].first[set]
-			own[set] = k[2] - k[0]*last[0].second[set] - coupling[set]*last[1].first[set]
-			next.first[set] = (k[3] - coupling[set]*last[1].second[set]) / own[set]
-			next.second[set] = k[4] / own[set]
+			diagonal[set] = k[2] - k[0]*last[0].second[set] - coupling[set]*last[1].first[set]
+			next.first[set] = (k[3] - coupling[set]*last[1].second[set]) / diagonal[set]
+			next.second[set] = k[4] / diagonal[set]
 		}
 		for v := range here {
 			set := factorSet(v)
-			next.right[v] = (here[v] - pentaOuter*last[0].right[v] - coupling[set]*last[1].right[v]) / own[set]
+			next.right[v] = (here[v] - pentaOuter*last[0].right[v] - coupling[set]*last[1].right[v]) / diagonal[set]
 			here[v] = next.right[v]
 		}
 		kept := c.eliminated[2*pentaSets*p:]

@@ -121,14 +121,15 @@ func (s *slu) solve(number int) {
 	s.j.waitAll(s.sends...)
 }
 
-// checkExpected checks that a message about block b is for this rank, and its source and length.
+// checkExpected checks the length of a message about block b. A solution must come from the owner of
+// the diagonal block; a sum may come from any rank, but must be sent to that owner.
 func (s *slu) checkExpected(b, kind int, st mpi.Status) {
 	if b >= s.size.blocks {
 		s.j.failVerification(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)
 	}
 	from := s.ownerOf(b, b)
 	if kind == sluSum {
-		from = st.Source // any rank of its row
+		from = st.Source // any is right
 		if s.ownerOf(b, b) != s.rank {
 			s.j.failVerification(fmt.Sprintf("for rank %d", s.ownerOf(b, b)), "for this", "sum of block %d from rank %d", b, st.Source)
 		}

@@ -46,7 +46,7 @@ func (j *job) checkWithin(want, got, bound float64, place string, args ...any) {
 // checkSmall checks that the absolute value of a number is at most bound.
 func (j *job) checkSmall(got, bound float64, place string, args ...any) {
 	if !j.withinBound(0, got, bound) {
-		j.failVerification(fmt.Sprintf("less than %.4g", bound), got, place, args...)
+		j.failVerification(fmt.Sprintf("at most %.4g", bound), got, place, args...)
 	}
 }
 
@@ -94,7 +94,7 @@ func mix(x uint64) uint64 {
 
 // key returns a hash of numbers, from which mix and uniform make random data.
 func key(parts ...uint64) uint64 {
-	k := uint64(0x243f6a8885a308d3)
+	k := uint64(0x243f6a8885a308d3) // digits of π
 	for _, p := range parts {
 		k = mix(k ^ p)
 	}

@@ -30,7 +30,7 @@ func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
 		return p, err
 	}
 	// The ends take turns, therefore all receives can share one buffer.
-	wrs := make([]verbs.RecvWR, e.cfg.Depth+1)
+	wrs := make([]verbs.RecvWR, e.cfg.Depth+1) // a call has at most Depth messages each way; one is spare
 	for i := range wrs {
 		wrs[i].SGL = []verbs.SGE{verbs.SGEOf(p.mr, e.cfg.Bytes, e.cfg.Bytes)}
 	}
@@ -41,6 +41,7 @@ func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
 // open creates the completion queue, registers the memory and creates the queue pair.
 func (p *callQP) open(typ verbs.QPType) (err error) {
 	dev, depth := p.end.nic.Device, p.end.cfg.Depth+1
+	// The completion queue has more than enough room for depth sends and depth receives.
 	if p.Queues, err = traffic.OpenQueues(dev, 1, 3*depth); err != nil {
 		return err
 	}
@@ -137,7 +138,8 @@ func (p *callQP) waitCompletion() (wc verbs.WC, err error) {
 			continue // completions before ReqNotify raise no event
 		}
 		_, err := p.Channel.Wait(wait)
-		if armed = err != nil; !armed { // an event disarms the queue
+		if err == nil {
+			armed = false // an event disarms the queue
 			continue
 		}
 		if !errors.Is(err, verbs.ErrTimeout) {

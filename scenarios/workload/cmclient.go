@@ -124,13 +124,13 @@ func (c *cmClient) resolve() error {
 }
 
 // callWithRetries makes call i, a connection with some messages, until it succeeds. Without
-// Reconnect, or after maxTries, it sends controlGaveUp to the server, and returns errPeerEnded.
+// Reconnect, or after maxRetries, it sends controlGaveUp to the server, and returns errPeerEnded.
 func (c *cmClient) callWithRetries(i int) error {
-	const maxTries = 60 // attempts at one call
+	const maxRetries = 60 // of one call
 	for try := 0; ; try++ {
 		if try > 0 {
 			// Give the fabric time to recover, and check that the server is still there.
-			c.proc.Sleep(min(firstBackoff<<min(try, 20), lastBackoff))
+			c.proc.Sleep(min(firstBackoff<<min(try, maxBackoffShift), lastBackoff))
 			if _, err := c.pollControl(); err != nil {
 				return err
 			}
@@ -143,7 +143,7 @@ func (c *cmClient) callWithRetries(i int) error {
 		if !errors.Is(err, errCallBroken) {
 			return err
 		}
-		if !c.cfg.Reconnect || try == maxTries {
+		if !c.cfg.Reconnect || try == maxRetries {
 			return errors.Join(errPeerEnded, c.sendControl(controlGaveUp))
 		}
 	}

@@ -117,14 +117,15 @@ func (e *cmEndpoint) violation(kind traffic.ViolationKind, format string, args .
 	e.log.violation(kind, "%s with %s: %s", e.host(), hostOf(e.peer), fmt.Sprintf(format, args...))
 }
 
-// checkStalled returns a StallError if there was no progress for too long.
+// checkStalled returns a StallError if there was no progress for StallTimeout, but not before twice
+// the time that one CM request or pause between calls may take. A StallTimeout of 0 is no limit.
 func (e *cmEndpoint) checkStalled() error {
-	p := e.rank.StallTimeout
-	if p <= 0 {
+	if e.rank.StallTimeout <= 0 {
 		return nil
 	}
-	if p = max(p, 2*callTimeout, 2*e.cfg.Think); e.proc.Now()-e.lastProgress > p {
-		return &traffic.StallError{After: p, Status: e.Status()}
+	limit := max(e.rank.StallTimeout, 2*callTimeout, 2*e.cfg.Think)
+	if e.proc.Now()-e.lastProgress > limit {
+		return &traffic.StallError{After: limit, Status: e.Status()}
 	}
 	return nil
 }

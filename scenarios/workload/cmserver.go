@@ -53,9 +53,12 @@ func (c *cmServer) serve() error {
 		if err != nil {
 			return err
 		}
-		// SIDR requests arrive at another listener, and only before the first call.
-		if wait = min(2*wait, maxTicks*c.tick()); answered || c.nextCall == 0 {
+		// While there are no requests, wait longer and longer. Before the first call do not: SIDR
+		// requests arrive then, at another listener than the one waited for.
+		if answered || c.nextCall == 0 {
 			wait = c.tick()
+		} else {
+			wait = min(2*wait, maxTicks*c.tick())
 		}
 		message, err := c.pollControl()
 		if err != nil {
@@ -77,7 +80,8 @@ func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 		}
 	}
 	r, err := c.nextRequest, error(nil)
-	if c.nextRequest = nil; r == nil {
+	c.nextRequest = nil
+	if r == nil {
 		r, err = c.listener.GetRequest(wait)
 	}
 	if errors.Is(err, verbs.ErrTimeout) {
@@ -186,13 +190,15 @@ func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err er
 			return true, nil
 		}
 		message, err := c.pollControl()
-		if c.clientDone = message == controlDone; c.clientDone || err != nil {
+		c.clientDone = message == controlDone
+		if c.clientDone || err != nil {
 			return c.clientDone, err
 		}
 		broken, err := p.pollFailed()
 		if err != nil {
 			return false, err
 		}
+		// A disconnect, too, flushes the receives: if it has arrived meanwhile, the next turn sees it.
 		if broken && conn.WaitDisconnect(0) != nil {
 			p.fail(verbs.WCWRFlushErr)
 			return false, errCallBroken

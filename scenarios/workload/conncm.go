@@ -59,7 +59,7 @@ func (l *link) connectCM() (bool, error) {
 			return false, err
 		}
 		if request == nil {
-			l.due(l.now + max(l.tick(), l.pollBackoff())) // poll again then
+			l.due(l.now + max(l.tick(), l.pollBackoff())) // arms the timer: poll again then
 			return false, nil
 		}
 		l.cmConn, err = request.Accept(l.QP, param, callTimeout)

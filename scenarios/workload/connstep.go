@@ -12,6 +12,7 @@ import (
 const (
 	firstBackoff          = time.Millisecond
 	lastBackoff           = 128 * time.Millisecond
+	maxBackoffShift       = 20 // reaches lastBackoff, and does not overflow
 	maxFailedIncarnations = 60
 )
 
@@ -154,7 +155,7 @@ func (c *conn) reportEnd() error {
 			return err
 		}
 	}
-	if !c.doneReported && c.requestsDone() && (c.in == nil || c.in.complete(&c.remoteEnd)) {
+	if !c.doneReported && c.requestsDone() && (c.in == nil || c.in.checkComplete(&c.remoteEnd)) {
 		c.doneReported = true
 		return c.sendControl(controlMessage{Kind: controlDone})
 	}
@@ -234,7 +235,7 @@ func (c *conn) stepDraining() error {
 		backoff = 2 * c.tick() // the peer's final control message may be under way
 	}
 	if c.failedIncarnations > 0 {
-		backoff = min(firstBackoff<<min(c.failedIncarnations-1, 20), lastBackoff)
+		backoff = min(firstBackoff<<min(c.failedIncarnations-1, maxBackoffShift), lastBackoff)
 	}
 	c.retryAt = c.now + backoff
 	c.incarnation++

@@ -40,9 +40,9 @@ type reads struct {
 // lossy reports whether the service may lose messages.
 func (x *consumer) lossy() bool { return !reliable(x.link.cfg.service()) }
 
-// complete reports whether no more messages are expected. It records a violation if acknowledged
-// messages have not arrived.
-func (x *consumer) complete(peer *remoteEnd) bool {
+// checkComplete reports whether no more messages are expected. It records a violation if
+// acknowledged messages have not arrived.
+func (x *consumer) checkComplete(peer *remoteEnd) bool {
 	if x.next == x.total && len(x.missing) == 0 {
 		return true
 	}
@@ -66,7 +66,7 @@ func (x *consumer) pump() (moved bool, err error) {
 	if c.cfg.Op != OpRead {
 		return false, nil
 	}
-	for x.nextRead < x.readable && x.nextRead-x.next < c.depth && c.sq.Room() > spareRequests/2 {
+	for x.nextRead < x.readable && x.nextRead-x.next < c.depth && c.sq.Room() > noticeRoom {
 		at := c.stagingSlot(x.nextRead)
 		wr := c.sq.Add(traffic.Request{Kind: requestRead, Seq: x.nextRead, Op: verbs.OpRDMARead, Returns: x.size}, c.mem.sge(at, x.size))
 		wr.Remote = verbs.Remote{Addr: c.peerInfo.Memory + uint64(c.slot(x.nextRead)), RKey: c.peerInfo.RKey}
@@ -107,7 +107,8 @@ func (x *consumer) writesAnnounced(count int) {
 }
 
 // messageReceived checks a message in a receive. hint is its number from immediate data; -1
-// without. If b is not the expected message, the number in its data says which it is.
+// without. If b is not the expected message, the number in its data says which it is. Without that
+// number a reliable service's message counts as the expected one, lest later ones seem misplaced.
 func (x *consumer) messageReceived(b []byte, hint int) {
 	x.link.log.checked += int64(len(b))
 	if len(b) != x.size {

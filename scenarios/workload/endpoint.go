@@ -54,7 +54,8 @@ func (e *env) endpointQKey(rank int) uint32 {
 	return uint32(traffic.Derive(e.rank.Seed, rank, salt) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
-// connOf returns the connection of a datagram's source. Without one it logs a violation: noConn.
+// connOf returns the connection of a datagram's source. For an unknown source it records a violation
+// and returns noConn.
 func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
 	log, me := e.rail.log, e.rail.host()
 	if wc.ByteLen < verbs.GRHLen {

@@ -134,9 +134,10 @@ func (n *node) planLayout() (l layout) {
 			busiest = max(busiest, load[r])
 		}
 	}
-	l.stride = (n.cfg.Bytes + 63) &^ 63
+	l.stride = (n.cfg.Bytes + 63) &^ 63             // a multiple of cache lines
 	fit := max(2, messageBudget/(busiest*l.stride)) // messages per connection
 	l.depth = max(1, min(n.cfg.Depth, fit))
+	// Twice the depth, so that the sender continues while the receiver frees slots.
 	l.window = min(2*max(n.cfg.Depth, 1), fit)
 	if n.recvSlots > 0 { // the kind of workload limits it
 		l.window = n.recvSlots

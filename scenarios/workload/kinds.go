@@ -86,12 +86,11 @@ func (n *node) pingPong() {
 			c.out.allowed = 1 - c.side // side 0 sends first
 		}
 	}
-	n.onArrival = func(c *conn, seq int) {
+	n.onArrival = func(c *conn, seq int) { // messages are numbered from 0
+		c.out.allowed = seq + 1 // side 1 answers message seq
 		if c.side == 0 {
 			trips.Add(n.now - c.out.sentAt)
-			c.out.allowed = seq + 2
-		} else {
-			c.out.allowed = seq + 1
+			c.out.allowed = seq + 2 // seq answers message seq: the next may follow
 		}
 		c.schedule()
 	}

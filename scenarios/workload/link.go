@@ -46,8 +46,12 @@ type verbsObjects struct {
 	srq    verbs.SRQ // XRC only
 }
 
-// spareRequests is the room in a send queue besides messages.
-const spareRequests = 8
+// spareRequests is the room in a send queue besides messages. Messages and reads leave
+// noticeRoom of it to notices and atomics.
+const (
+	spareRequests = 8
+	noticeRoom    = spareRequests / 2
+)
 
 // Work request IDs of requests have connection, incarnation and number.
 const (
@@ -87,11 +91,11 @@ func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen &&
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
 	l.mem = &memory{buf: make([]byte, l.resultsAt+maxAdds*wordLen)}
-	public := slotsAt // a send needs only the guard
+	publicLen := slotsAt // without slots, as for sends, only the guard before them
 	if l.cfg.Op != OpSend {
-		public += l.window*l.stride + guardLen
+		publicLen += l.window*l.stride + guardLen
 	}
-	l.public = &memory{buf: make([]byte, public)}
+	l.public = &memory{buf: make([]byte, publicLen)}
 	l.fillGuard(l.public.buf)
 	l.sq = traffic.NewSendQueue(l.depth + spareRequests)
 	switch service := l.cfg.service(); service {
@@ -178,7 +182,7 @@ func (l *link) openQP(r *rail) error {
 	return l.recv.attach(l.QP)
 }
 
-// createQP creates the queue pairs of the service.
+// createQP creates the queue pairs of the service on a rail, which may differ from the last one.
 func (l *link) createQP(r *rail) (err error) {
 	in := verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQs[0], RecvCQ: r.CQs[0],

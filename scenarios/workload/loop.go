@@ -57,7 +57,8 @@ func (n *node) runOnce() (moved bool, err error) {
 			continue // its connection refills it
 		}
 		did, err := r.refill()
-		if moved = moved || did; err != nil {
+		moved = moved || did
+		if err != nil {
 			return moved, err
 		}
 	}
@@ -72,7 +73,8 @@ func (n *node) pollControlMessages() (moved bool, err error) {
 	n.nextControlPoll = n.now + n.tick()
 	for _, p := range n.peerList {
 		did, err := n.receiveControl(p, 0)
-		if moved = moved || did; err != nil {
+		moved = moved || did
+		if err != nil {
 			return moved, err
 		}
 	}
@@ -158,7 +160,7 @@ func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
 	}
 	switch {
 	case c == nil:
-		return // of a closed connection
+		return // of a closed connection, or no usable datagram
 	case wc.Status != verbs.WCSuccess:
 		c.fail(wc.Status)
 		c.schedule()
@@ -193,8 +195,8 @@ const (
 	railPollInterval = 50 * time.Microsecond
 )
 
-// stallTimeout is how long there may be no progress. It is long enough for requests to
-// exhaust their retries.
+// stallTimeout is how long there may be no progress; verbs.Forever, which is negative, without a
+// limit. It is long enough for requests to exhaust their retries.
 func (n *node) stallTimeout() time.Duration {
 	if n.rank.StallTimeout <= 0 {
 		return verbs.Forever
@@ -208,14 +210,14 @@ func (n *node) stallTimeout() time.Duration {
 // returns at once, or sleeps after a long idle time. After stallTimeout it returns a StallError.
 func (n *node) waitForEvent() error {
 	n.publish()
-	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())
+	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick()) // longer after a longer idle time
 	if n.nextTimer > 0 {
 		wait = min(wait, max(n.nextTimer-n.now, 0))
 	}
-	if p := n.stallTimeout(); p > 0 {
-		left := n.lastProgress + p - n.now
+	if timeout := n.stallTimeout(); timeout > 0 {
+		left := n.lastProgress + timeout - n.now
 		if left <= 0 {
-			return &traffic.StallError{After: p, Status: n.Status()}
+			return &traffic.StallError{After: timeout, Status: n.Status()}
 		}
 		wait = min(wait, left)
 	}

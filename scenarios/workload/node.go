@@ -162,7 +162,8 @@ func (n *node) addConn(e edge, me int) {
 
 // openRails opens every NIC of the rank, with the receives that connections share.
 func (n *node) openRails(l layout) error {
-	cqDepth := len(n.conns)*(l.depth+spareRequests+l.receives) + 16
+	const spareEntries = 16
+	cqDepth := len(n.conns)*(l.depth+spareRequests+l.receives) + spareEntries
 	for num := range n.rank.NICs {
 		r, err := openRail(n.env, num, cqDepth)
 		if err != nil {

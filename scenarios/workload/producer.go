@@ -74,7 +74,7 @@ func (p *producer) pump() (moved bool, err error) {
 	p.reopenWindow()
 	sq := p.link.sq
 	depth := p.link.depth
-	for limit := p.limit(); p.next < limit && p.next-p.acked < depth && sq.Room() > spareRequests/2; {
+	for limit := p.limit(); p.next < limit && p.next-p.acked < depth && sq.Room() > noticeRoom; {
 		last := p.next+1 == limit || p.next+1-p.acked == depth
 		p.post(last)
 		moved = true
@@ -190,7 +190,7 @@ const (
 func (a *atomicAdder) complete() bool { return a.posted == a.total && a.resolved == a.posted }
 
 // pump posts atomics up to the limits of the workload and of the queue, at most maxAdds without a
-// result, and reports whether it posted any.
+// result, and reports whether it posted any. It leaves room for one notice.
 func (a *atomicAdder) pump() (moved bool) {
 	c := a.link
 	for a.posted < a.allowed && a.posted-a.resolved < maxAdds && c.sq.Room() > 1 && !c.sq.Full() {
@@ -207,7 +207,8 @@ func (a *atomicAdder) pump() (moved bool) {
 // resultOffset is the offset in private memory of the old value that atomic n returns.
 func (a *atomicAdder) resultOffset(n int) int { return a.link.resultsAt + n%maxAdds*wordLen }
 
-// handleCompletion checks the old value of an atomic: it grows with every atomic of this rank.
+// handleCompletion checks the old value of atomic n: it grows with every atomic of this rank, and is
+// at least the number of those that have completed.
 func (a *atomicAdder) handleCompletion(n int) {
 	a.completed++
 	a.resolved = n + 1

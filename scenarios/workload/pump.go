@@ -41,14 +41,16 @@ func (c *conn) pump() (moved bool, err error) {
 	c.sendNotices()
 	if c.out != nil {
 		did, err := c.out.pump()
-		if moved = moved || did; err != nil {
+		moved = moved || did
+		if err != nil {
 			return moved, err
 		}
 		c.sendNotices() // for messages just published
 	}
 	if c.in != nil {
 		did, err := c.in.pump()
-		if moved = moved || did; err != nil {
+		moved = moved || did
+		if err != nil {
 			return moved, err
 		}
 	}

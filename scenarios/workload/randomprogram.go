@@ -163,7 +163,7 @@ func (w *randomProgram) sample() {
 	if w.lastSample == 0 {
 		w.log.mark("connected")
 	}
-	w.lastSample = max(now, 1)
+	w.lastSample = max(now, 1) // 0 means none
 	w.live.publish(now, w.end.Status())
 	messages, bytes := w.end.Received()
 	if w.log.messages == 0 && messages > 0 {

@@ -62,9 +62,9 @@ func (l *liveState) remove(qps ...verbs.QP) {
 // there may be none now, between two connections.
 func (l *liveState) breakAll() error {
 	l.mu.Lock()
-	qps, made := slices.Clone(l.qps), l.hadQP
+	qps, hadQP := slices.Clone(l.qps), l.hadQP
 	l.mu.Unlock()
-	if !made {
+	if !hadQP {
 		return errors.New("no queue pair to break: the program has not connected one yet")
 	}
 	var errs []error
@@ -80,7 +80,7 @@ func (l *liveState) breakAll() error {
 // maxStatusLines limits the connections in a status.
 const maxStatusLines = 8
 
-// publish publishes the state of all connections, at most once per tick.
+// publish publishes the state of all connections, at most once per tick until all are over.
 func (n *node) publish() {
 	if n.unfinished > 0 && n.live.at != 0 && n.now-n.live.at < n.tick() {
 		return

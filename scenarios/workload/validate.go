@@ -122,7 +122,7 @@ func (v *validator) traffic(k rules) {
 	c := v.cfg
 	mostMessages, leastDepth := MaxMessages, 1
 	if c.Kind == Random {
-		mostMessages, leastDepth = maxRandom, 2
+		mostMessages, leastDepth = maxRandom, 2 // it signals a request in every half of the queue
 	}
 	v.withinIfSet("messages", c.Messages, 1, mostMessages)
 	v.withinIfSet("bytes", c.Bytes, 1, MaxBytes)
@@ -157,7 +157,7 @@ func (v *validator) service() {
 		case reconnects && s == ServiceRD:
 			v.bad(fmt.Sprintf("services[%d]", i), "rd has no connections to make anew: leave reconnect and failover out")
 		case reconnects && !reliable(s):
-			v.bad(fmt.Sprintf("services[%d]", i), "%s has no acknowledgements to connect anew by: leave reconnect and failover out", s)
+			v.bad(fmt.Sprintf("services[%d]", i), "%s has no acknowledgements, which show where to resume: leave reconnect and failover out", s)
 		}
 	}
 	if slices.Contains(c.Services, ServiceRD) {
