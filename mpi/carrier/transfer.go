@@ -124,10 +124,10 @@ func (c *Carrier) startTransfer(m *transfer) {
 	}
 	rails := 1
 	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].IsIWARP() {
-		rails = min(len(c.rails), int(m.remote.Rails))
+		rails = max(1, min(len(c.rails), int(m.remote.Rails)))
 	}
-	share := (m.n/rails + 7) &^ 7 // bytes of each rail, a multiple of 8
-	m.pendingParts++              // keeps the transfer alive until all parts exist
+	share := ((m.n+rails-1)/rails + 7) &^ 7 // bytes of each rail, a multiple of 8
+	m.pendingParts++                        // keeps the transfer alive until all parts exist
 	for i, off := 0, 0; off < m.n || i == 0; i++ {
 		part := &transferPart{transfer: m, off: off, n: min(share, m.n-off), rail: i % len(c.rails)}
 		if i == rails-1 {

@@ -63,7 +63,8 @@ func (c *Carrier) postPart(k *conn, part *transferPart) bool {
 func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rail int) {
 	m := part.transfer
 	opcode, local := m.opcode, m.local.SGE(rail, part.off, part.n)
-	key := m.remote.Keys[min(rail, int(m.remote.Rails)-1)] // the peer may have fewer rails
+	// The peer may have fewer rails. Without a key the peer refuses the request.
+	key := m.remote.Keys[max(0, min(rail, int(m.remote.Rails)-1))]
 	if part.probeBuf != nil {
 		opcode, local = verbs.OpRDMARead, part.probeBuf.SGE(rail, 0, part.n)
 	}

@@ -127,14 +127,12 @@ func (s *slu) checkExpected(b, kind int, st mpi.Status) {
 	if b >= s.size.blocks {
 		s.j.failVerification(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)
 	}
-	from := s.ownerOf(b, b)
+	owner := s.ownerOf(b, b)
 	if kind == sluSum {
-		from = st.Source // any is right
-		if s.ownerOf(b, b) != s.rank {
-			s.j.failVerification(fmt.Sprintf("for rank %d", s.ownerOf(b, b)), "for this", "sum of block %d from rank %d", b, st.Source)
-		}
+		s.j.checkEqual(uint64(owner), uint64(s.rank), "destination of a sum of block %d from rank %d", b, st.Source)
+	} else {
+		s.j.checkEqual(uint64(owner), uint64(st.Source), "source of the solution of block %d", b)
 	}
-	s.j.checkEqual(uint64(from), uint64(st.Source), "source of the solution of block %d", b)
 	s.j.checkEqual(uint64(8*s.width(b)*s.size.nrhs), uint64(st.Count), "bytes of block %d from rank %d", b, st.Source)
 }
 
