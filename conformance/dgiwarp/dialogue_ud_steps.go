@@ -24,7 +24,8 @@ func (d *udDialogue) msn(source int) uint32 {
 	return d.nextMSN[source] - 1
 }
 
-// room returns the length of the longest message that fits into the first receive; 64 without one.
+// room returns the length of the longest message that fits into the first receive. Without a
+// receive any length will do: 64.
 func (e *udEnd) room() int {
 	if len(e.model.Receives) == 0 {
 		return 64
@@ -91,7 +92,8 @@ func (d *udDialogue) playMessage(r *rand.Rand, m *udMessage, later int) {
 func (d *udDialogue) sendNext(m *udMessage) {
 	i := m.unsent[0]
 	m.unsent = m.unsent[1:]
-	if m.record && len(m.unsent)+1 < len(m.packets) && !d.open(m) {
+	first := len(m.unsent)+1 == len(m.packets)
+	if m.record && !first && !d.open(m) {
 		return // the specification leaves open whether a late segment starts another record
 	}
 	d.transmit(m.end, m.from, m.packets[i])
@@ -128,15 +130,16 @@ func (d *udDialogue) newSendTo(r *rand.Rand, e *udEnd, m *udMessage, p udPieces)
 		p.n = d.messageLength(r, e)
 	}
 	message, op := rig.Pattern(p.n, byte(r.Uint32())), rig.Pick(r, iwarp.OpSend, iwarp.OpSend, iwarp.OpSendSE)
-	largest := (p.n + d.maxSinglePacketSend() - 1) / d.maxSinglePacketSend()
-	cuts := cut(r, p.n, max(p.pieces, largest))
+	fits := d.maxSinglePacketSend()
+	packets := (p.n + fits - 1) / fits
+	cuts := cut(r, p.n, max(p.pieces, packets))
 	for i := 0; i < len(cuts); i++ { // a piece must fit into a packet
-		if c := cuts[i]; c.To-c.From > d.maxSinglePacketSend() {
-			half := c.From + d.maxSinglePacketSend()
-			cuts = slices.Insert(slices.Replace(cuts, i, i+1, model.DGCut{From: c.From, To: half}), i+1, model.DGCut{From: half, To: c.To})
+		if c := cuts[i]; c.To-c.From > fits {
+			middle := c.From + fits
+			cuts = slices.Insert(slices.Replace(cuts, i, i+1, model.DGCut{From: c.From, To: middle}), i+1, model.DGCut{From: middle, To: c.To})
 		}
 	}
-	if len(cuts) > 1 && p.n > 2*8 && p.n < d.maxSinglePacketSend() && r.IntN(4) == 0 {
+	if len(cuts) > 1 && p.n > 16 && p.n < fits && r.IntN(4) == 0 { // a longer piece still fits
 		overlap(r, cuts, p.n)
 	}
 	for _, c := range cuts {
@@ -349,9 +352,10 @@ func playWrongRecord(d *udDialogue, r *rand.Rand) {
 	}
 	length := piece(32, 64).EditRecord(func(h *iwarp.RecordHeader) { h.Length = new(rig.Pick(r, uint32(95), 97, 64)) })
 	shift := uint64(rig.Pick(r, 1, 32, -1, -32))
-	begin := piece(32, 64).EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.TO(m.end.targetMem.Addr() + 100 + shift) })
-	if at+32 == m.end.targetMem.Addr()+100+shift {
-		begin = length
+	otherTO := m.end.targetMem.Addr() + 100 + shift
+	begin := piece(32, 64).EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.TO(otherTO) })
+	if otherTO == at+32 {
+		begin = length // by chance, this TO agrees with the first segment
 	}
 	for _, p := range []iwarp.Packet{piece(rig.Pick(r, 0, 16), 32), rig.Pick(r, length, begin), piece(64, 96)} {
 		d.transmit(m.end, m.from, p)
