@@ -367,7 +367,7 @@ func playWait(d *udDialogue, r *rand.Rand) {
 	d.Sleep(rig.Pick(r, time.Millisecond, 5*time.Millisecond, 12*time.Millisecond, 50*time.Millisecond, 120*time.Millisecond))
 }
 
-// playDamaged sends an invalid packet, which the device must drop.
+// playDamaged sends an invalid packet, or one that only RD has, which the device must drop.
 func playDamaged(d *udDialogue, r *rand.Rand) {
 	e, from, k := d.drawEnd(r)
 	good := iwarp.UD(rig.Pick(r, iwarp.Send(d.msn(k), data(8)), e.writeToTarget(r.IntN(udMemory-8), data(8))))
@@ -375,13 +375,13 @@ func playDamaged(d *udDialogue, r *rand.Rand) {
 	d.transmit(e, from, rig.Pick(r,
 		good.BadCRC(), good.WithKey(e.key^1<<r.IntN(32)), good.ToQP(uint32(e.qp.QPN())^0x800000), good.ToQP(0),
 		good.ToQP(iwarp.GroupQP), good.Cut(r.IntN(headerLen)),
-		header(func(h *iwarp.PacketHeader) { h.Version = new(uint8(r.IntN(15)+2) % 16) }),
+		header(func(h *iwarp.PacketHeader) { h.Version = new(uint8(r.IntN(15)+2) % 16) }), // any of 4 bits, except 1
 		header(func(h *iwarp.PacketHeader) { h.Kind = new(rig.Pick(r, iwarp.PacketKind(0), 5, 15)) }),
 		iwarp.Refusal(1, iwarp.ReasonUnknownFlow), iwarp.Challenge(1, 2, 3), iwarp.RDAck(1, 1),
 	))
 }
 
-// playReserved sends a valid packet with reserved bits and flags of RD, which are ignored.
+// playReserved sends a Send with random reserved bits in all headers, which the device ignores.
 func playReserved(d *udDialogue, r *rand.Rand) {
 	m := d.newSend(r, -1, 1)
 	m.packets[0] = m.packets[0].EditHeader(func(h *iwarp.PacketHeader) {
@@ -439,7 +439,8 @@ func playTooLong(d *udDialogue, r *rand.Rand) {
 	d.playMessage(r, d.newSendTo(r, e, &udMessage{end: e, from: from}, udPieces{d.msn(k), n, 1}), 0)
 }
 
-// playErrorMessage sends the device an error message, which raises an event and changes no state.
+// playErrorMessage sends the device an error message, which raises an event and changes no state,
+// even if its key is wrong.
 func playErrorMessage(d *udDialogue, r *rand.Rand) {
 	e, from, _ := d.drawEnd(r)
 	about := iwarp.Send(e.sender.msn-1, data(8))
@@ -450,7 +451,8 @@ func playErrorMessage(d *udDialogue, r *rand.Rand) {
 	d.transmit(e, from, pkt)
 }
 
-// playGroup attaches a queue pair to a group, detaches it, or sends to a group.
+// playGroup attaches a queue pair to a group, detaches it, or sends a valid or invalid packet to a
+// group, whether it has members or not.
 func playGroup(d *udDialogue, r *rand.Rand) {
 	e, from, k := d.drawEnd(r)
 	group := rig.Pick(r, groupA, groupB)
