@@ -249,7 +249,7 @@ func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// storeAttrs stores the attributes that mask selects.
+// storeAttrs stores the attributes that mask selects. MIGRATED makes an ARMED QP migrate.
 func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
 	if has(verbs.QPAttrEnSQDAsyncNotify) {
