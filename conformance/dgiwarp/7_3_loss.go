@@ -228,8 +228,8 @@ var lossCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// ackWithRTT acknowledges all received packets and expects that request id completes. The Ack echoes
-// a timestamp that makes the device measure rtt as the round-trip time.
+// ackWithRTT acknowledges all received packets and expects that request id completes. The Ack
+// echoes a timestamp that makes the device measure rtt as the round-trip time.
 func (p *peer) ackWithRTT(rtt time.Duration, id uint64) {
 	p.send(p.ack(p.fromDeviceFlow.next).Echo(p.fromDeviceFlow.lastTimestamp - uint32(rtt/time.Microsecond)))
 	p.ExpectCompletion(id, verbs.WCSuccess)

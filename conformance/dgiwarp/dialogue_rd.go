@@ -117,8 +117,8 @@ func (p *rdPeer) beginFlow() {
 
 func (d *rdDialogue) Draw(r *rand.Rand) dgStep[*rdDialogue] { return drawStep(d.mix, r) }
 
-// Play runs a step and compares the device with the models. Then it forgets the delivered packets of
-// each peer, except the last keptForRepeats.
+// Play runs a step and compares the device with the models. Then it forgets the delivered packets
+// of each peer, except the last keptForRepeats.
 func (d *rdDialogue) Play(s dgStep[*rdDialogue]) {
 	s.run(d)
 	d.compare()
@@ -281,9 +281,9 @@ func (s *ackState) matches(a arrival) bool {
 	return true
 }
 
-// compareAckOf checks the echoed timestamp, the flags and, in virtual time, the delay of an Ack that
-// matches p.states[i]: an Ack of a packet out of order must not be delayed. An Ack without data must
-// not repeat an earlier one, unless its window is 0.
+// compareAckOf checks the echoed timestamp, the flags and, in virtual time, the delay of an Ack
+// that matches p.states[i]: an Ack of a packet out of order must not be delayed. An Ack without
+// data must not repeat an earlier one, unless its window is 0.
 func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
 	s := p.states[i]
 	if s.verdict == acknowledged {

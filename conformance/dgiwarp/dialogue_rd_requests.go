@@ -417,8 +417,8 @@ func (d *rdDialogue) addMessages(p *rdPeer, req *rdRequest, wr *verbs.SendWR, pa
 }
 
 // addRead calls add with the Read or Atomic Request of a request. The result goes to one of the 16
-// slots of sink, for an atomic aligned to 8 octets. Lengths and operands are derived from the random
-// Imm and InvalidateRKey of the request.
+// slots of sink, for an atomic aligned to 8 octets. Lengths and operands are derived from the
+// random Imm and InvalidateRKey of the request.
 func (d *rdDialogue) addRead(p *rdPeer, req *rdRequest, wr *verbs.SendWR, add func(iwarp.Segment, []byte)) {
 	o := &p.out
 	const slots, maxRead = 16, 200

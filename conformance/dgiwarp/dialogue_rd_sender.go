@@ -127,8 +127,8 @@ func (d *senderDialogue) compareData(a arrival) {
 }
 
 // acknowledge sends an Ack to the device and to the model, unless the specification leaves open how
-// the device reacts. Window 0 in a means flowWindow. The Ack echoes the timestamp of the last packet
-// or, if that is old and in half of the other cases, a timestamp of senderRoundTrip ago.
+// the device reacts. Window 0 in a means flowWindow. The Ack echoes the timestamp of the last
+// packet or, if that is old and in half of the other cases, a timestamp of senderRoundTrip ago.
 func (d *senderDialogue) acknowledge(a model.DGSenderAck) {
 	if d.model.LeavesOpen(a) {
 		return
@@ -205,8 +205,8 @@ func playRepeated(d *senderDialogue, r *rand.Rand) {
 	}
 }
 
-// playSACK sends three Acks, whose SACKs acknowledge n, n+1 and then all packets after a missing one.
-// The device counts that one as lost when n reaches the reordering threshold; n is drawn from
+// playSACK sends three Acks, whose SACKs acknowledge n, n+1 and then all packets after a missing
+// one. The device counts that one as lost when n reaches the reordering threshold; n is drawn from
 // numbers below, at and above the threshold.
 func playSACK(d *senderDialogue, r *rand.Rand) {
 	missing := d.model.Missing()

@@ -67,8 +67,8 @@ const (
 )
 
 // writeOffset draws the offset of a Write of n octets in targetMem. A Write may overtake the
-// response to an earlier read: while a read is pending, it goes to the upper half of targetMem, which
-// no read uses.
+// response to an earlier read: while a read is pending, it goes to the upper half of targetMem,
+// which no read uses.
 func (d *rdDialogue) writeOffset(r *rand.Rand, n int) int {
 	least := rdWords
 	for _, p := range d.peers {

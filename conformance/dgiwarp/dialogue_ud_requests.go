@@ -16,8 +16,8 @@ import (
 type udSender struct {
 	msn     uint32   // of the next Send
 	records []uint32 // MSNs of Write-Records
-	// recordsSince is the number of Write-Records since the last Send. The document leaves open whether
-	// the MSNs of Sends count them.
+	// recordsSince is the number of Write-Records since the last Send. The document leaves open
+	// whether the MSNs of Sends count them.
 	recordsSince uint32
 	targets      uint64 // so many octets of the peer's memory were used
 }

@@ -339,8 +339,8 @@ func extractSIW(ctx context.Context, deb, into string) error {
 	return extractFolder(source, siwSource, into)
 }
 
-// extractFolder extracts the files of one directory, which are adjacent, from a tar archive. It stops
-// reading after the last of them.
+// extractFolder extracts the files of one directory, which are adjacent, from a tar archive. It
+// stops reading after the last of them.
 func extractFolder(from io.Reader, folder, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err

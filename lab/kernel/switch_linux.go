@@ -221,9 +221,9 @@ func (p *linkSet) close() error {
 	return errors.Join(errs...)
 }
 
-// insertSwitchLink moves a guest's tap to the isolated bridge, which is always down: only the packet
-// sockets of the switch see the packets there. It adds a veth pair between the switch and the wire's
-// bridge. All interfaces are in the namespace of the calling thread.
+// insertSwitchLink moves a guest's tap to the isolated bridge, which is always down: only the
+// packet sockets of the switch see the packets there. It adds a veth pair between the switch and
+// the wire's bridge. All interfaces are in the namespace of the calling thread.
 func insertSwitchLink(id int) error {
 	isolated, err := netlink.LinkByName(isolatedBridge)
 	if err != nil {

@@ -182,8 +182,9 @@ func (c *Context) Counters() []verbs.Counter {
 	return countersIn(filepath.Join("/sys/class/infiniband", c.info.Name))
 }
 
-// countersIn reads the counters below the sysfs directory of a device: those of the device, and then
-// those of each port, sorted by name. If it has several ports, their names begin with "portN_".
+// countersIn reads the counters below the sysfs directory of a device: those of the device, and
+// then those of each port, sorted by name. If it has several ports, their names begin with
+// "portN_".
 func countersIn(device string) (all []verbs.Counter) {
 	all = readCounters(filepath.Join(device, "hw_counters"), "")
 	ports, _ := os.ReadDir(filepath.Join(device, "ports")) // sorted; none if there is no such folder

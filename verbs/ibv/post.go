@@ -151,8 +151,8 @@ func batchOf(wrs []verbs.SendWR) []verbs.SendWR {
 	return wrs[:min(len(wrs), postBatch)]
 }
 
-// convert converts the first requests in wrs for the shim and returns their number. The error is that
-// of the next request, if the library cannot post it.
+// convert converts the first requests in wrs for the shim and returns their number. The error is
+// that of the next request, if the library cannot post it.
 func (s *sendQueue) convert(q *qp, wrs []verbs.SendWR) (n int, err error) {
 	wrs = batchOf(wrs)
 	sges, bytes := 0, 0

@@ -364,9 +364,9 @@ func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 }
 
 // readResponseTooLong reports whether a READ response is longer than the rest of the READ, after
-// w.answered packets of the path MTU. Only the policy BadResponseCompletes needs it: a response that
-// is too long fails the READ, while other malformed ones complete it. A MIDDLE packet is never too
-// long in this sense: where one is valid, more than the path MTU is left.
+// w.answered packets of the path MTU. Only the policy BadResponseCompletes needs it: a response
+// that is too long fails the READ, while other malformed ones complete it. A MIDDLE packet is never
+// too long in this sense: where one is valid, more than the path MTU is left.
 func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
 	if !q.nic.policy.BadResponseCompletes || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
 		return false

@@ -50,8 +50,8 @@ func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	})
 }
 
-// outputMADsAndCNPs fills ds with packets that no application's QP sends: MADs, and CNPs to senders of UD
-// datagrams. All datagrams may share one buffer: shareBuffer passes the rest of it on.
+// outputMADsAndCNPs fills ds with packets that no application's QP sends: MADs, and CNPs to senders
+// of UD datagrams. All datagrams may share one buffer: shareBuffer passes the rest of it on.
 func (n *NIC) outputMADsAndCNPs(ds []link.Datagram) int {
 	filled := 0
 	for filled < len(ds) && len(n.madsOut) > 0 {

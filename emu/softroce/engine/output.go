@@ -12,8 +12,8 @@ const burst = 64
 
 // Output fills ds with datagrams to send and returns their number. Payload buffers are reused: each
 // must have the capacity of a full packet, or the first must hold all packets one after the other.
-// A driver calls Output until it returns less than len(ds) or the link is full. QPs take turns of at
-// most burst packets.
+// A driver calls Output until it returns less than len(ds) or the link is full. QPs take turns of
+// at most burst packets.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	filled := n.outputMADsAndCNPs(ds)
 	for filled < len(ds) {
