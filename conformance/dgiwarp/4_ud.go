@@ -384,7 +384,8 @@ var udCases = []conformance.Case{{
 }}
 
 // checkSolicited sends every kind of message that takes a receive to a queue pair whose application
-// waits for solicited events, and fails the case unless just those with solicited event raise one.
+// waits for solicited events, and fails the case unless only the messages with a solicited event
+// raise an event. The messages are sent in RD packets if reliable, else in UD packets.
 func (h *host) checkSolicited(reliable bool) {
 	events := rig.Result(h.Device.CreateCompChannel())(h, "a completion channel")
 	h.CQ = h.CreateCQ(verbs.CQInit{Depth: 64, Channel: events})

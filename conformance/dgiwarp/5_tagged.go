@@ -60,9 +60,9 @@ func (q *deviceQP) recordedOctets(id uint64) (to uint64, n int) {
 	at := int(id-1) * q.recvLen
 	record := q.localMem.Buf[at+grhAreaLen : at+int(wc.ByteLen)]
 	for spans := record[recordLen:]; len(spans) >= rangeLen; spans = spans[rangeLen:] {
-		n += int(binary.BigEndian.Uint32(spans[4:]))
+		n += int(binary.BigEndian.Uint32(spans[4:])) // the length, after the offset
 	}
-	return binary.BigEndian.Uint64(record[4:]), n
+	return binary.BigEndian.Uint64(record[4:]), n // the TO, after the STag
 }
 
 // foreignAddrs returns the addresses of memory of another protection domain, and of a window of

@@ -58,7 +58,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 				if rtt == 0 { // after two timeouts
 					rtt = smoothed
 				}
-				to.ackAfter(rtt, uint64(k))
+				to.ackWithRTT(rtt, uint64(k))
 				if variation += (max(rtt-smoothed, smoothed-rtt) - variation) / 4; k == 0 {
 					smoothed, variation = rtt, rtt/2
 				}
@@ -71,7 +71,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 					to.checkDelay(min(2*due, maxTimeout), to.retransmitDelay(a)-due)
 				}
 			}
-			to.ackAfter(time.Millisecond, uint64(len(trips)+1))
+			to.ackWithRTT(time.Millisecond, uint64(len(trips)+1))
 		}
 	}),
 }, {
@@ -228,9 +228,9 @@ var lossCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// ackAfter acknowledges all received packets and expects that request id completes. The Ack echoes
-// a timestamp that makes the device measure rtt as the round-trip time.
-func (p *peer) ackAfter(rtt time.Duration, id uint64) {
+// ackWithRTT acknowledges all received packets and expects that request id completes. The Ack
+// echoes a timestamp that makes the device measure rtt as the round-trip time.
+func (p *peer) ackWithRTT(rtt time.Duration, id uint64) {
 	p.send(p.ack(p.fromDeviceFlow.next).Echo(p.fromDeviceFlow.lastTimestamp - uint32(rtt/time.Microsecond)))
 	p.ExpectCompletion(id, verbs.WCSuccess)
 }
@@ -258,9 +258,9 @@ func (p *peer) skipRetransmissions(seq uint32) {
 // slowRoundTrip is a round-trip time that makes the timeout longer than a case needs to respond.
 const slowRoundTrip = 20 * time.Millisecond
 
-// establishSlowly establishes the device's flow and acknowledges its packets later each time, so
-// that the device measures growing round-trip times and extends its retransmission timeout. It
-// skips retransmissions meanwhile.
+// establishSlowly establishes the device's flow and acknowledges each packet later than the one
+// before, up to slowRoundTrip, so that the device extends its retransmission timeout. It skips
+// retransmissions meanwhile.
 func (p *peer) establishSlowly() {
 	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.Sleep(firstTimeout / 2)
@@ -270,7 +270,7 @@ func (p *peer) establishSlowly() {
 		seq := p.fromDeviceFlow.next
 		p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 		p.expectData(seq)
-		p.Sleep(min(time.Duration(i+2)*4*time.Millisecond, slowRoundTrip))
+		p.Sleep(min(8*time.Millisecond+time.Duration(i)*4*time.Millisecond, slowRoundTrip))
 		p.ackAll()
 		p.skipRetransmissions(seq)
 	}

@@ -143,7 +143,8 @@ var busyCases = overRD.Cases([]conformance.Case{{
 // sendBusy acknowledges packet 0 with a window of 0: the peer has no receive for packet 1.
 func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 
-// sendWithoutReceive sends a Send, which it returns, and expects an Ack with window 0.
+// sendWithoutReceive sends a Send as packet 1 to a queue pair without receives, and expects an Ack
+// that does not include the Send and has window 0. It returns the packet, to be sent again.
 func (p *peer) sendWithoutReceive() iwarp.Packet {
 	s := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 	p.send(s)
@@ -164,9 +165,9 @@ func (p *peer) expectBusyPeersServed(peers ...*peer) {
 	}
 	for i, busy := range peers {
 		p.PostRecv(p.qp, uint64(i+1), p.localMem.SGE(i*p.recvLen, p.recvLen))
-		a := busy.expect(iwarp.RDAck(busy.toDeviceFlow.epoch, 1))
+		a := busy.expect(iwarp.RDAck(busy.toDeviceFlow.epoch, 1)) // packet 1 is still to be sent
 		p.Check(*a.Ack.Window > 0, "an Ack with a window", "%v", a.Packet)
-		p.expectSilence(busySilence)
+		p.expectSilence(busySilence) // no Ack to the other peers
 		busy.send(sends[i])
 		p.expectRecv(uint64(i+1), data(8))
 		busy.expectAck(2)

@@ -173,7 +173,7 @@ func (p *peer) checkGRHAreas(headerOffset int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i) // another scripted peer of the same queue pair
 		from.route = from.route.fromPort(port)
-		from.route.tclass, from.route.hopLimit = uint8(i*0x4c+1), uint8(255-127*i)
+		from.route.tclass, from.route.hopLimit = []uint8{0x01, 0x4d, 0x99}[i], []uint8{255, 128, 1}[i]
 		from.sendSegments(iwarp.Send(1, data(8)))
 		p.expectRecv(uint64(i+1), data(8))
 		area := p.localMem.Buf[i*p.recvLen:][:grhAreaLen]
@@ -184,7 +184,7 @@ func (p *peer) checkGRHAreas(headerOffset int) {
 		if headerOffset != 0 {
 			src, dst, version, protocol = header[12:16], header[16:20], 4, header[9]
 		}
-		if !p.UDPSockets {
+		if !p.UDPSockets { // UDP sockets do not pass on all fields of the header
 			p.checkIPHeader(header, from.route)
 		}
 		p.Check(header[0]>>4 == version && protocol == packet.ProtocolUDP, fmt.Sprintf("a header of IPv%d and UDP", version), "% x", header)
@@ -222,6 +222,7 @@ func (p *peer) expectDrained() {
 
 // withHandles calls send, which sends a packet, with address handles of different traffic classes,
 // hop limits and GID indexes, and checks the IP headers of all packets that the device then sends.
+// With hop limit 0 in the handle, the device may choose the hop limit of the packet.
 func (p *peer) withHandles(send func(i int)) {
 	for i, g := range []verbs.GRH{{}, {TrafficClass: 0xfc, HopLimit: 1}, {TrafficClass: 0x2b, HopLimit: 255, SGIDIndex: 1}} {
 		a := ahAttr(p.Peers[0], peerPort)

@@ -49,7 +49,8 @@ type recvBuffers struct {
 }
 
 // post posts a receive of n octets, as two SGEs if split, the length of the first, is in 1 to n-1.
-// Receives take the memory of localMem in turn. The result has the expected content of this memory.
+// Receives take the memory of localMem in turn. The Parts of the result are slices of want, where
+// the model writes the content that it expects.
 func (b *recvBuffers) post(n, split int) model.DGReceive {
 	b.nextID++
 	if b.free+n > len(b.want) {
@@ -95,7 +96,7 @@ func (h *host) checkGRHArea(area []byte, from netip.AddrPort, to netip.Addr) {
 	port := binary.BigEndian.Uint16(area[2:])
 	h.Check(header[0]>>4 == version && protocol == packet.ProtocolUDP && port == from.Port() &&
 		bytes.Equal(src, from.Addr().AsSlice()) && bytes.Equal(dst, to.AsSlice()),
-		fmt.Sprintf("an address area from %v to %v", from, to), "% x", area)
+		fmt.Sprintf("a GRH area from %v to %v", from, to), "% x", area)
 }
 
 // checkCompletions fails the case unless the completions are the expected ones, in order. Of failed
@@ -111,7 +112,7 @@ func (h *host) checkCompletions(want, got []verbs.WC) {
 		w, g := want[i], got[i]
 		h.Check(w.WRID == g.WRID && w.Status == g.Status && w.QPN == g.QPN, rig.Describe(&w), "%s of queue pair %#x", rig.Describe(&g), uint32(g.QPN))
 		if w.Status == verbs.WCSuccess {
-			g.VendorErr, g.PKeyIndex, g.SL = 0, 0, 0
+			g.VendorErr, g.PKeyIndex, g.SL = 0, 0, 0 // not specified
 			if w.Opcode&verbs.WCOpRecv == 0 {
 				g.ByteLen, g.SrcQP = w.ByteLen, w.SrcQP // a send has none
 			}
@@ -120,7 +121,8 @@ func (h *host) checkCompletions(want, got []verbs.WC) {
 	}
 }
 
-// checkEvents fails the case unless each queue pair raises as many events as counts has, no more.
+// checkEvents fails the case unless each queue pair raises exactly as many events as counts has for
+// it. It counts down in counts.
 func (h *host) checkEvents(counts map[verbs.QPN]int) {
 	total := 0
 	for _, n := range counts {

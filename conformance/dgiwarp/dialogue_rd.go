@@ -98,7 +98,7 @@ func openRD(stepsAck bool, mix []choice[*rdDialogue]) func(*rig.Rig) rig.Dialogu
 // newRDPeer creates scripted peer k, with flows to the device and from it.
 func (d *rdDialogue) newRDPeer(k int) *rdPeer {
 	p := &rdPeer{peer: d.q.peer(k)}
-	p.incarnation += uint32(d.Rand.IntN(1<<16)) << 8 // another one in each dialogue
+	p.incarnation += uint32(d.Rand.IntN(1<<16)) << 8 // another in each dialogue; peers differ below
 	p.openFlow(zeroLengthWrite())
 	p.beginFlow()
 	p.establishDeviceFlow()
@@ -107,7 +107,8 @@ func (d *rdDialogue) newRDPeer(k int) *rdPeer {
 	return p
 }
 
-// beginFlow resets the models to the flow that the peer has just opened with one packet.
+// beginFlow resets the models to the flow that the peer has just opened with one packet. Reads of
+// the device, which belong to its own flow, stay.
 func (p *rdPeer) beginFlow() {
 	p.in, p.base, p.packets, p.states = model.NewDGFlow(p.toDeviceFlow.epoch, 1), 1, nil, nil
 	p.state = model.DGPeer{Source: model.DGSource{Host: p.route.from, QPN: p.qpn}, Reads: p.state.Reads}
@@ -116,6 +117,8 @@ func (p *rdPeer) beginFlow() {
 
 func (d *rdDialogue) Draw(r *rand.Rand) dgStep[*rdDialogue] { return drawStep(d.mix, r) }
 
+// Play runs a step and compares the device with the models. Then it forgets the delivered packets
+// of each peer, except the last keptForRepeats.
 func (d *rdDialogue) Play(s dgStep[*rdDialogue]) {
 	s.run(d)
 	d.compare()
@@ -126,7 +129,7 @@ func (d *rdDialogue) Play(s dgStep[*rdDialogue]) {
 	}
 }
 
-// Close destroys the queue pairs.
+// Close destroys the queue pairs and deregisters their memory.
 func (d *rdDialogue) Close() {
 	if d.syncQP != nil {
 		d.Must("a queue pair that can be destroyed", d.syncQP.p.qp.Close())
@@ -137,7 +140,8 @@ func (d *rdDialogue) Close() {
 	}
 }
 
-// add appends packets to the peer's flow, which steps send.
+// add appends packets to the peer's flow, which steps send. The models need every field of a
+// segment, so that it is encoded and parsed.
 func (p *rdPeer) add(segments ...iwarp.Segment) {
 	for _, s := range segments {
 		p.packets = append(p.packets, &rdPacket{segment: iwarp.ParseSegment(s.Append(nil))})
@@ -176,6 +180,7 @@ func (d *rdDialogue) transmit(p *rdPeer, i int, o rdOptions) {
 }
 
 // deliver executes a segment in the model, and expects the completions and responses of the model.
+// A receive that the segment takes is no longer reserved.
 func (d *rdDialogue) deliver(p *rdPeer, s iwarp.Segment) {
 	before := len(d.model.Receives)
 	e := d.model.Deliver(&p.state, s)
@@ -205,7 +210,8 @@ func (d *rdDialogue) compare() {
 // collect receives the packets of the device and compares each with the model. It waits for those
 // that must still come, since the device paces its packets, and in real time all may be late.
 func (d *rdDialogue) collect() {
-	for _, a := range d.drain(ackDelay + roundTrip + 10*time.Microsecond) {
+	const tolerance = 10 * time.Microsecond
+	for _, a := range d.drain(ackDelay + roundTrip + tolerance) {
 		d.comparePacket(a)
 	}
 	for until := d.Now() + min(d.ResponseTimeout(), giveUpTimeout/2); d.Now() < until && slices.ContainsFunc(d.peers, (*rdPeer).awaits); {
@@ -276,22 +282,25 @@ func (s *ackState) matches(a arrival) bool {
 }
 
 // compareAckOf checks the echoed timestamp, the flags and, in virtual time, the delay of an Ack
-// that matches p.states[i]. An Ack without data must not repeat an earlier one, unless its window
-// is 0.
+// that matches p.states[i]: an Ack of a packet out of order must not be delayed. An Ack without
+// data must not repeat an earlier one, unless its window is 0.
 func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
 	s := p.states[i]
 	if s.verdict == acknowledged {
 		d.Check(a.Data != nil || s.busy || !d.Virtual, "no second Ack for the same packets", "%v", a.Packet)
 		return
 	}
-	trigger, marked, repeats := s, false, false // trigger is the packet whose timestamp is echoed
-	for _, x := range p.states[:i+1] {
-		if x.verdict != acknowledged {
-			marked, repeats = marked || x.marked, repeats || x.verdict == model.DGDuplicate
+	marked, repeats := false, false
+	for _, earlier := range p.states[:i+1] {
+		if earlier.verdict != acknowledged {
+			marked, repeats = marked || earlier.marked, repeats || earlier.verdict == model.DGDuplicate
 		}
 	}
-	first := slices.IndexFunc(p.states, func(x ackState) bool { return x.verdict != acknowledged })
+	// The Ack echoes the timestamp of the packet that triggered it: the first packet since the last
+	// Ack, or the one out of order.
+	trigger := s
 	if s.verdict == model.DGInOrder || s.verdict == model.DGClosesGap {
+		first := slices.IndexFunc(p.states, func(x ackState) bool { return x.verdict != acknowledged })
 		trigger = p.states[first]
 	}
 	d.checkPacket(iwarp.RDAck(p.in.Epoch, s.next).Echo(trigger.timestamp).EditHeader(func(h *iwarp.PacketHeader) {
@@ -300,7 +309,7 @@ func (d *rdDialogue) compareAckOf(p *rdPeer, i int, a arrival) {
 	if d.Virtual {
 		limit := ackDelay
 		if s.verdict != model.DGInOrder {
-			limit = ackDelay / 2
+			limit = ackDelay / 2 // too short for a delayed Ack
 		}
 		d.Check(a.At-trigger.sentAt <= limit+roundTrip, fmt.Sprintf("an Ack within %v", limit), "after %v", a.At-trigger.sentAt)
 	}
@@ -318,7 +327,8 @@ func (d *rdDialogue) compareEnd(p *rdPeer) {
 const keptForRepeats = 8
 
 // compareReceives compares the completions of receives. It accepts any error of a receive that may
-// fail, and for immediate data any length and opcode, which the specification leaves open.
+// fail. For immediate data the specification leaves open the length, the opcode, and all flags
+// except WCWithImm.
 func (d *rdDialogue) compareReceives(got []verbs.WC) {
 	var want []verbs.WC
 	for i, c := range d.expected {
@@ -327,9 +337,9 @@ func (d *rdDialogue) compareReceives(got []verbs.WC) {
 				c.WC.Status = got[i].Status // any error
 			}
 		} else if c.WC.Flags&verbs.WCWithImm != 0 && i < len(got) {
-			c.WC.ByteLen, c.WC.Opcode = got[i].ByteLen, got[i].Opcode // the document leaves them open
-			c.WC.Flags |= got[i].Flags & verbs.WCWithGRH
-			c.WC.Flags &= got[i].Flags | verbs.WCWithImm
+			c.WC.ByteLen, c.WC.Opcode = got[i].ByteLen, got[i].Opcode
+			c.WC.Flags |= got[i].Flags & verbs.WCWithGRH // the device may set this flag
+			c.WC.Flags &= got[i].Flags | verbs.WCWithImm // and leave out others
 		}
 		want = append(want, c.WC)
 	}

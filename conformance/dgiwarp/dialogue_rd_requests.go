@@ -65,11 +65,15 @@ type rdSent struct {
 	ackedAt time.Duration
 }
 
+// peerIDShift is the lowest bit of the peer's index in the work request ID of a request.
+const peerIDShift = 20
+
+// newRDOutgoing returns the state of a flow of the device that has been established by one Send.
 func newRDOutgoing(p *rdPeer) rdOutgoing {
 	next := p.fromDeviceFlow.next
 	return rdOutgoing{
 		epoch: p.fromDeviceFlow.epoch, next: next, una: next, sent: make(map[uint32]*rdSent),
-		sendMSN: 2, readMSN: 1, answerMSN: 1, nextID: sendIDs + uint64(p.qpn-peerQPN)<<20, // a Send has established the flow
+		sendMSN: 2, readMSN: 1, answerMSN: 1, nextID: sendIDs + uint64(p.qpn-peerQPN)<<peerIDShift,
 	}
 }
 
@@ -88,7 +92,8 @@ func (d *rdDialogue) compareData(p *rdPeer, a arrival) {
 	}
 	d.Check(seq == o.next, fmt.Sprintf("packet %d of the flow", o.next), "%v", a.Packet)
 	d.Check(seq-o.una < flowWindow, fmt.Sprintf("at most %d packets in flight", flowWindow), "packet %d after %d", seq, o.una)
-	window := firstWindow + o.next - uint32(o.inFlight())
+	acked := o.next - uint32(o.inFlight())
+	window := firstWindow + acked // slow start adds at most one for each
 	d.Check(o.inFlight() < int(window), fmt.Sprintf("at most %d packets in flight", window), "one more: %v", a.Packet)
 	o.next++
 	o.latest = &a
@@ -153,7 +158,7 @@ func (d *rdDialogue) matchData(p *rdPeer, a arrival) *rdRequest {
 		m.request.allSent = len(o.messages) == 0 || o.messages[0].request != m.request
 	}
 	if r := m.request.read; r != nil && a.Segment.Read != nil {
-		r.Base = *a.Segment.Read.SinkTO
+		r.Base = *a.Segment.Read.SinkTO // the device chooses it
 	}
 	return m.request
 }
@@ -210,7 +215,7 @@ func (o *rdOutgoing) compareEnd(d *rdDialogue, p *rdPeer) {
 		d.Fail("packets of all responses and requests", "%d responses and %d messages are missing", len(o.responses), len(o.messages))
 	}
 	if !d.stepsAck {
-		for range 8 { // Acks make the device send more
+		for range 8 { // Acks make the device send more; after eight, a later step goes on
 			if o.una == o.next {
 				break
 			}
@@ -239,7 +244,7 @@ func (d *rdDialogue) acknowledge(p *rdPeer, next uint32, sacked ...uint32) {
 	}
 }
 
-// ack records that a packet, and all before it, were acknowledged.
+// ack records that a packet was acknowledged by the next sequence number of an Ack, not by a SACK.
 func (s *rdSent) ack(now time.Duration) {
 	if !s.sacked {
 		s.ackedAt = now
@@ -273,7 +278,7 @@ func (r *rdRequest) done(sent map[uint32]*rdSent) (must, may bool) {
 func (d *rdDialogue) compareRequests(got []verbs.WC) {
 	for _, p := range d.peers {
 		o := &p.out
-		mine := slices.DeleteFunc(slices.Clone(got), func(wc verbs.WC) bool { return (wc.WRID-sendIDs)>>20 != uint64(p.qpn-peerQPN) })
+		mine := slices.DeleteFunc(slices.Clone(got), func(wc verbs.WC) bool { return (wc.WRID-sendIDs)>>peerIDShift != uint64(p.qpn-peerQPN) })
 		for len(o.requests) > 0 {
 			r := o.requests[0]
 			must, may := r.done(o.sent)
@@ -297,7 +302,7 @@ func (d *rdDialogue) compareRequests(got []verbs.WC) {
 // maxUncompleted is the most requests to a peer that are not completed.
 const maxUncompleted = 8
 
-// playRDRequests posts requests of all kinds to a peer.
+// playRDRequests posts requests of random kinds to a peer: one, in virtual time up to three.
 func playRDRequests(d *rdDialogue, r *rand.Rand) {
 	p := rig.Pick(r, d.peers...)
 	var wrs []verbs.SendWR
@@ -411,15 +416,17 @@ func (d *rdDialogue) addMessages(p *rdPeer, req *rdRequest, wr *verbs.SendWR, pa
 	}
 }
 
-// addRead calls add with the Read or Atomic Request of a request, whose result goes to a part of
-// sink. It draws the length of a read from the random immediate data of the request.
+// addRead calls add with the Read or Atomic Request of a request. The result goes to one of the 16
+// slots of sink, for an atomic aligned to 8 octets. Lengths and operands are derived from the
+// random Imm and InvalidateRKey of the request.
 func (d *rdDialogue) addRead(p *rdPeer, req *rdRequest, wr *verbs.SendWR, add func(iwarp.Segment, []byte)) {
 	o := &p.out
-	slot := int((wr.WRID - sendIDs) % 16 * 256)
+	const slots, maxRead = 16, 200
+	slot := int((wr.WRID-sendIDs)%slots) * (rdMemory / slots)
 	wr.Flags &^= verbs.SendSolicited
 	n := 8
 	if wr.Opcode == verbs.OpRDMARead {
-		n = int(wr.Imm % 201)
+		n = int(wr.Imm % (maxRead + 1))
 	}
 	if wr.Opcode != verbs.OpRDMARead {
 		wr.Remote.Addr &^= 7
@@ -447,7 +454,8 @@ func (d *rdDialogue) addRead(p *rdPeer, req *rdRequest, wr *verbs.SendWR, add fu
 	add(s, []byte{})
 }
 
-// playAnswer adds the response to a read or atomic of the device to the peer's flow, and sends it.
+// playAnswer adds the response to one read or atomic of the device to the flow of each peer, and
+// sends the unsent packets of the flows, of which 20 percent are lost.
 func playAnswer(d *rdDialogue, r *rand.Rand) {
 	for _, p := range d.peers {
 		for _, req := range p.out.requests {
@@ -494,8 +502,8 @@ func playAck(d *rdDialogue, r *rand.Rand) {
 	d.acknowledge(p, next, sacked...)
 }
 
-// playFalseAck sends an Ack that the device ignores: of packets that were never sent, of
-// another epoch, damaged, or of packets that were acknowledged before.
+// playFalseAck sends a packet that the device ignores: an Ack of packets that were never sent; an
+// Ack, Refusal or Challenge of another epoch; or a malformed or misdirected Ack.
 func playFalseAck(d *rdDialogue, r *rand.Rand) {
 	p := d.drawUnacked(r)
 	o := &p.out

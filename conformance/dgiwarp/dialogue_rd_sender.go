@@ -48,7 +48,7 @@ func openSender(mix []choice[*senderDialogue]) func(*rig.Rig) rig.DialogueSessio
 		}
 		h.beginDialogue()
 		d := &senderDialogue{peer: h.newQP(setup{memLen: senderMemory}).peer(0), mix: mix, model: model.NewDGSender()}
-		d.incarnation = 1 + r.Rand.Uint32()>>1
+		d.incarnation = 1 + r.Rand.Uint32()>>1 // not 0
 		d.establishDeviceFlow()
 		d.must(d.model.Send(0))
 		d.model.Receive(model.DGSenderAck{Next: 1, Window: flowWindow})
@@ -69,7 +69,7 @@ func (d *senderDialogue) Play(s dgStep[*senderDialogue]) {
 	d.Completions()
 }
 
-// Close destroys the queue pair.
+// Close destroys the queue pair and deregisters its memory.
 func (d *senderDialogue) Close() {
 	d.Must("a queue pair that can be destroyed", d.qp.Close())
 	for _, m := range []*rig.Memory{d.localMem, d.targetMem} {
@@ -103,15 +103,18 @@ func (d *senderDialogue) collect() {
 	}
 }
 
-// compareData compares a data packet with the model. A retransmission must be due to a timeout if
-// the model does not count the packet as lost; it may be if it does, and the window is full.
+// compareData compares a data packet with the model. A retransmission of a packet that the model
+// does not count as lost must be due to a timeout. That of a lost packet counts as a timeout if the
+// window is full and the timer may have expired.
 func (d *senderDialogue) compareData(a arrival) {
 	seq := *a.Data.Seq
 	again := int32(seq-d.model.Next) < 0
 	due := d.timeout()
-	if again && (!d.model.IsLost(seq) || d.model.Full() && a.At >= d.unaAdvancedAt+due-due/10) {
-		d.Check(seq == d.model.Una && a.At >= d.unaAdvancedAt+due-due/10, fmt.Sprintf("no retransmission of packet %d yet", seq), "%v after the last Ack", a.At-d.unaAdvancedAt)
-		d.Check(a.At <= d.lastPacketAt+due+due/10, fmt.Sprintf("a timeout after %v", due), "after %v", a.At-d.lastPacketAt)
+	tolerance := due / 10
+	mayExpire := a.At >= d.unaAdvancedAt+due-tolerance
+	if again && (!d.model.IsLost(seq) || d.model.Full() && mayExpire) {
+		d.Check(seq == d.model.Una && mayExpire, fmt.Sprintf("no retransmission of packet %d yet", seq), "%v after the last Ack", a.At-d.unaAdvancedAt)
+		d.Check(a.At <= d.lastPacketAt+due+tolerance, fmt.Sprintf("a timeout after %v", due), "after %v", a.At-d.lastPacketAt)
 		d.model.Timeout()
 		d.timeouts++
 		d.unaAdvancedAt = a.At
@@ -124,7 +127,8 @@ func (d *senderDialogue) compareData(a arrival) {
 }
 
 // acknowledge sends an Ack to the device and to the model, unless the specification leaves open how
-// the device reacts. Its echo is the timestamp of the last packet, or one of senderRoundTrip ago.
+// the device reacts. Window 0 in a means flowWindow. The Ack echoes the timestamp of the last
+// packet or, if that is old and in half of the other cases, a timestamp of senderRoundTrip ago.
 func (d *senderDialogue) acknowledge(a model.DGSenderAck) {
 	if d.model.LeavesOpen(a) {
 		return
@@ -201,8 +205,9 @@ func playRepeated(d *senderDialogue, r *rand.Rand) {
 	}
 }
 
-// playSACK sends Acks with a SACK of packets after some missing ones: fewer than the reordering
-// threshold, from which on the device counts the missing ones as lost, as many, or all others.
+// playSACK sends three Acks, whose SACKs acknowledge n, n+1 and then all packets after a missing
+// one. The device counts that one as lost when n reaches the reordering threshold; n is drawn from
+// numbers below, at and above the threshold.
 func playSACK(d *senderDialogue, r *rand.Rand) {
 	missing := d.model.Missing()
 	if len(missing) < 3 {

@@ -29,13 +29,14 @@ func playRDReceives(d *rdDialogue, r *rand.Rand) {
 // rdMessageOf draws a message of a peer to the device, and returns its segments. It draws a Send or
 // immediate data only if a receive is posted that no earlier message needs.
 func (d *rdDialogue) rdMessageOf(r *rand.Rand, p *rdPeer) []iwarp.Segment {
-	piece := 1 + r.IntN(400)
+	piece := 1 + r.IntN(400) // payload of a segment
 	if d.reservedReceives < len(d.model.Receives) && r.IntN(2) == 0 {
 		d.reservedReceives++
 		p.sendMSN++
 		msn := p.sendMSN - 1
 		if r.IntN(4) == 0 {
-			value := uint64(r.Uint32()) * (1<<32 + 1) // verbs have half of the eight octets; the document does not say which
+			half := uint64(r.Uint32())
+			value := half<<32 | half // the specification does not say which half the verbs show
 			return []iwarp.Segment{rig.Pick(r, iwarp.Immediate(msn, value), iwarp.ImmediateSE(msn, value))}
 		}
 		n := rig.Pick(r, 0, 1, r.IntN(rdLeast), rdLeast)
@@ -66,7 +67,8 @@ const (
 )
 
 // writeOffset draws the offset of a Write of n octets in targetMem. A Write may overtake the
-// response to an earlier read, so it goes to the half that reads do not use while one is pending.
+// response to an earlier read: while a read is pending, it goes to the upper half of targetMem,
+// which no read uses.
 func (d *rdDialogue) writeOffset(r *rand.Rand, n int) int {
 	least := rdWords
 	for _, p := range d.peers {
@@ -230,6 +232,7 @@ func playBusy(d *rdDialogue, r *rand.Rand) {
 	seq := p.base + uint32(i)
 	for range 1 + r.IntN(2) {
 		timestamp := d.Rand.Uint32()
+		// The Ack must not be delayed, and echoes this packet, as for a packet out of order.
 		p.states = append(p.states, ackState{next: p.in.Next, verdict: model.DGOutOfOrder, busy: true, timestamp: timestamp, sentAt: d.Now()})
 		p.send(p.dataPacket(seq, p.packets[i].segment).Timestamp(timestamp).AckNow())
 		d.compare()
@@ -248,13 +251,13 @@ func playBusy(d *rdDialogue, r *rand.Rand) {
 }
 
 // playUnknownFlow sends a data packet of another epoch: it is refused, or challenged if it starts
-// a flow without a proof.
+// a flow without a valid proof.
 func playUnknownFlow(d *rdDialogue, r *rand.Rand) {
 	p := rig.Pick(r, d.peers...)
 	old := p.toDeviceFlow.epoch
 	p.toDeviceFlow.epoch ^= 1 << r.IntN(32)
 	pkt := p.dataPacket(uint32(r.IntN(3)), d.q.writeToTarget(0, data(8))).AckNow()
-	d.pending = append(d.pending, d.drainArrived()...)
+	d.pending = append(d.pending, d.drainArrived()...) // compare gets the packets sent before
 	if r.IntN(2) == 0 {
 		p.send(pkt)
 		p.expectRefusal(iwarp.ReasonUnknownFlow)
@@ -268,7 +271,7 @@ func playUnknownFlow(d *rdDialogue, r *rand.Rand) {
 
 // playRestart starts a new flow of a peer, which replaces the old one: the device drops stored
 // packets after a gap, and the receive of an incomplete Send fails. In some cases the peer leaves a
-// Send incomplete just before.
+// Send incomplete just before. A peer with unanswered reads or atomics is not restarted.
 func playRestart(d *rdDialogue, r *rand.Rand) {
 	p := rig.Pick(r, d.peers...)
 	if i := slices.IndexFunc(d.peers, func(p *rdPeer) bool { return p.state.Open != nil }); i >= 0 && r.IntN(2) == 0 {
@@ -289,9 +292,9 @@ func playRestart(d *rdDialogue, r *rand.Rand) {
 		d.expected = append(d.expected, c)
 	}
 	for i, pkt := range p.packets {
-		first := !pkt.segment.IsTagged() && pkt.segment.Op().Queue() == 0 && *pkt.segment.DDP.MO == 0
-		if first && !p.delivered(i) {
-			d.reservedReceives--
+		takesReceive := !pkt.segment.IsTagged() && pkt.segment.Op().Queue() == 0 && *pkt.segment.DDP.MO == 0
+		if takesReceive && !p.delivered(i) {
+			d.reservedReceives-- // the packet is no longer sent
 		}
 	}
 	p.openFlow(zeroLengthWrite())
@@ -345,7 +348,8 @@ func playRefusal(d *rdDialogue, r *rand.Rand) {
 }
 
 // playRDError sends an invalid segment: the device must report it by a Terminate, the last segment
-// of its flow to the peer, and raise an event. The dialogue continues without this peer.
+// of its flow to the peer, and raise an event. The dialogue continues without this peer, so there
+// must be another, and this one must have nothing in flight in either direction.
 func playRDError(d *rdDialogue, r *rand.Rand) {
 	p := rig.Pick(r, d.peers...)
 	d.sendUnsent(r, p, 0)

@@ -98,7 +98,8 @@ const (
 	maxPosted = udRecvMemory / 2
 	// maxDialogueErrors is less than the number of error messages that a device sends at once.
 	maxDialogueErrors = errorBurst - 3
-	errorRefill       = 200 * time.Millisecond
+	// errorRefill is how long a device may take until it sends as many error messages again.
+	errorRefill = 200 * time.Millisecond
 )
 
 // openUD returns a function that opens a dialogue: random steps, drawn from a mix of kinds, whose
@@ -108,7 +109,7 @@ func openUD(s udSetup, mix []choice[*udDialogue]) func(*rig.Rig) rig.DialogueSes
 		d := &udDialogue{host: &host{Rig: r}, mix: mix, nextID: sendIDs, least: s.least}
 		d.Sleep(errorRefill)
 		d.beginDialogue()
-		first := rig.Pick(r.Rand, 1, 1000, 0xfffffffa)
+		first := rig.Pick(r.Rand, 1, 1000, 0xfffffffa) // the last one wraps around to 0
 		for range udSources {
 			d.nextMSN = append(d.nextMSN, uint32(first))
 		}
@@ -183,7 +184,7 @@ func (d *udDialogue) Play(s dgStep[*udDialogue]) {
 	d.compare()
 }
 
-// Close destroys the queue pairs.
+// Close detaches the queue pairs from their groups, destroys them and deregisters their memory.
 func (d *udDialogue) Close() {
 	if d.syncQP != nil {
 		d.Must("a queue pair that can be destroyed", d.syncQP.p.qp.Close())
@@ -263,7 +264,8 @@ func (d *udDialogue) deadlines() (all []time.Duration) {
 }
 
 // compare fails the case unless the packets, events, completions, memory and states of the device
-// after a step are those that the models permit.
+// after a step are those that the models permit. It forgets messages that later steps cannot
+// continue: those sent completely, and Write-Records that have timed out.
 func (d *udDialogue) compare() {
 	d.syncDevice()
 	now := d.settle(d.deadlines)

@@ -16,10 +16,10 @@ import (
 type udSender struct {
 	msn     uint32   // of the next Send
 	records []uint32 // MSNs of Write-Records
-	// since is the number of Write-Records since the last Send. The document leaves open whether
-	// the MSNs of Sends count them.
-	since   uint32
-	targets uint64 // so many octets of the peer's memory were used
+	// recordsSince is the number of Write-Records since the last Send. The document leaves open
+	// whether the MSNs of Sends count them.
+	recordsSince uint32
+	targets      uint64 // so many octets of the peer's memory were used
 }
 
 // udRequest is a posted request, whose packets the peer must get.
@@ -74,7 +74,7 @@ func (d *udDialogue) newRequest(r *rand.Rand, e *udEnd, op verbs.WROpcode) verbs
 	}
 	req.Payload = slices.Clone(e.source.Buf[off:][:n])
 	wr.Remote.Addr += e.sender.targets
-	e.sender.targets += uint64(n + 1)
+	e.sender.targets += uint64(n + 1) // the next request goes elsewhere
 	req.Target, wr.Imm = iwarp.At(uint32(wr.Remote.RKey), wr.Remote.Addr), req.Immediate
 	if req.Solicited {
 		wr.Flags |= verbs.SendSolicited
@@ -108,7 +108,7 @@ func playRefused(d *udDialogue, r *rand.Rand) {
 
 // compareMessages compares the packets of the device with those of the posted requests.
 func (d *udDialogue) compareMessages(got []arrival) {
-	if !d.Virtual {
+	if !d.Virtual { // a real network may reorder the packets of the one request
 		slices.SortStableFunc(got, func(a, b arrival) int { return cmp.Compare(offsetOf(a), offsetOf(b)) })
 	}
 	for _, req := range d.expected.requests {
@@ -124,7 +124,7 @@ func (d *udDialogue) compareMessages(got []arrival) {
 // these are. The device chooses the length of segments and the MSNs of Write-Records, and whether
 // these count in the MSNs of Sends.
 func (d *udDialogue) compareMessage(req udRequest, got []arrival) int {
-	n, most := len(got[0].Segment.Payload), req.MaxPayload(d.udpPayload())
+	maxPayload := req.MaxPayload(d.udpPayload())
 	sender := &req.end.sender
 	switch req.Op {
 	case verbs.OpRDMAWriteImm:
@@ -132,18 +132,19 @@ func (d *udDialogue) compareMessage(req udRequest, got []arrival) int {
 		req.MSN = *got[0].Record.MSN
 		d.Check(!slices.Contains(sender.records, req.MSN), "a Write-Record with a number of its own", "%v", got[0].Packet)
 		sender.records = append(sender.records, req.MSN)
-		sender.since++
+		sender.recordsSince++
 	case verbs.OpSend:
 		req.MSN = sender.msn
-		if iwarp.Val(got[0].Segment.DDP.MSN) == sender.msn+sender.since {
-			req.MSN += sender.since
+		if iwarp.Val(got[0].Segment.DDP.MSN) == sender.msn+sender.recordsSince {
+			req.MSN += sender.recordsSince
 		}
-		sender.msn, sender.since = req.MSN+1, 0
+		sender.msn, sender.recordsSince = req.MSN+1, 0
 	}
-	if len(req.Payload) <= most {
-		n = len(req.Payload)
+	n := len(got[0].Segment.Payload)
+	if len(req.Payload) <= maxPayload {
+		n = len(req.Payload) // a message that fits into one packet must not be divided
 	}
-	d.Check(n <= most && (n > 0 || len(req.Payload) == 0), fmt.Sprintf("segments of 1 to %d octets", most), "%v", got[0].Packet)
+	d.Check(n <= maxPayload && (n > 0 || len(req.Payload) == 0), fmt.Sprintf("segments of 1 to %d octets", maxPayload), "%v", got[0].Packet)
 	want := req.Packets(n)
 	for i, w := range want {
 		d.Check(i < len(got), w.String(), "nothing")

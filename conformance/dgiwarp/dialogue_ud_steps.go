@@ -24,7 +24,8 @@ func (d *udDialogue) msn(source int) uint32 {
 	return d.nextMSN[source] - 1
 }
 
-// room returns the length of the longest message that fits into the first receive; 64 without one.
+// room returns the length of the longest message that fits into the first receive. Without a
+// receive any length will do: 64.
 func (e *udEnd) room() int {
 	if len(e.model.Receives) == 0 {
 		return 64
@@ -91,7 +92,8 @@ func (d *udDialogue) playMessage(r *rand.Rand, m *udMessage, later int) {
 func (d *udDialogue) sendNext(m *udMessage) {
 	i := m.unsent[0]
 	m.unsent = m.unsent[1:]
-	if m.record && len(m.unsent)+1 < len(m.packets) && !d.open(m) {
+	first := len(m.unsent)+1 == len(m.packets)
+	if m.record && !first && !d.open(m) {
 		return // the specification leaves open whether a late segment starts another record
 	}
 	d.transmit(m.end, m.from, m.packets[i])
@@ -128,15 +130,16 @@ func (d *udDialogue) newSendTo(r *rand.Rand, e *udEnd, m *udMessage, p udPieces)
 		p.n = d.messageLength(r, e)
 	}
 	message, op := rig.Pattern(p.n, byte(r.Uint32())), rig.Pick(r, iwarp.OpSend, iwarp.OpSend, iwarp.OpSendSE)
-	largest := (p.n + d.maxSinglePacketSend() - 1) / d.maxSinglePacketSend()
-	cuts := cut(r, p.n, max(p.pieces, largest))
+	fits := d.maxSinglePacketSend()
+	packets := (p.n + fits - 1) / fits
+	cuts := cut(r, p.n, max(p.pieces, packets))
 	for i := 0; i < len(cuts); i++ { // a piece must fit into a packet
-		if c := cuts[i]; c.To-c.From > d.maxSinglePacketSend() {
-			half := c.From + d.maxSinglePacketSend()
-			cuts = slices.Insert(slices.Replace(cuts, i, i+1, model.DGCut{From: c.From, To: half}), i+1, model.DGCut{From: half, To: c.To})
+		if c := cuts[i]; c.To-c.From > fits {
+			middle := c.From + fits
+			cuts = slices.Insert(slices.Replace(cuts, i, i+1, model.DGCut{From: c.From, To: middle}), i+1, model.DGCut{From: middle, To: c.To})
 		}
 	}
-	if len(cuts) > 1 && p.n > 2*8 && p.n < d.maxSinglePacketSend() && r.IntN(4) == 0 {
+	if len(cuts) > 1 && p.n > 16 && p.n < fits && r.IntN(4) == 0 { // a longer piece still fits
 		overlap(r, cuts, p.n)
 	}
 	for _, c := range cuts {
@@ -349,9 +352,10 @@ func playWrongRecord(d *udDialogue, r *rand.Rand) {
 	}
 	length := piece(32, 64).EditRecord(func(h *iwarp.RecordHeader) { h.Length = new(rig.Pick(r, uint32(95), 97, 64)) })
 	shift := uint64(rig.Pick(r, 1, 32, -1, -32))
-	begin := piece(32, 64).EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.TO(m.end.targetMem.Addr() + 100 + shift) })
-	if at+32 == m.end.targetMem.Addr()+100+shift {
-		begin = length
+	otherTO := m.end.targetMem.Addr() + 100 + shift
+	begin := piece(32, 64).EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.TO(otherTO) })
+	if otherTO == at+32 {
+		begin = length // by chance, this TO agrees with the first segment
 	}
 	for _, p := range []iwarp.Packet{piece(rig.Pick(r, 0, 16), 32), rig.Pick(r, length, begin), piece(64, 96)} {
 		d.transmit(m.end, m.from, p)
@@ -363,7 +367,7 @@ func playWait(d *udDialogue, r *rand.Rand) {
 	d.Sleep(rig.Pick(r, time.Millisecond, 5*time.Millisecond, 12*time.Millisecond, 50*time.Millisecond, 120*time.Millisecond))
 }
 
-// playDamaged sends an invalid packet, which the device must drop.
+// playDamaged sends an invalid packet, or one that only RD has, which the device must drop.
 func playDamaged(d *udDialogue, r *rand.Rand) {
 	e, from, k := d.drawEnd(r)
 	good := iwarp.UD(rig.Pick(r, iwarp.Send(d.msn(k), data(8)), e.writeToTarget(r.IntN(udMemory-8), data(8))))
@@ -371,13 +375,13 @@ func playDamaged(d *udDialogue, r *rand.Rand) {
 	d.transmit(e, from, rig.Pick(r,
 		good.BadCRC(), good.WithKey(e.key^1<<r.IntN(32)), good.ToQP(uint32(e.qp.QPN())^0x800000), good.ToQP(0),
 		good.ToQP(iwarp.GroupQP), good.Cut(r.IntN(headerLen)),
-		header(func(h *iwarp.PacketHeader) { h.Version = new(uint8(r.IntN(15)+2) % 16) }),
+		header(func(h *iwarp.PacketHeader) { h.Version = new(uint8(r.IntN(15)+2) % 16) }), // any of 4 bits, except 1
 		header(func(h *iwarp.PacketHeader) { h.Kind = new(rig.Pick(r, iwarp.PacketKind(0), 5, 15)) }),
 		iwarp.Refusal(1, iwarp.ReasonUnknownFlow), iwarp.Challenge(1, 2, 3), iwarp.RDAck(1, 1),
 	))
 }
 
-// playReserved sends a valid packet with reserved bits and flags of RD, which are ignored.
+// playReserved sends a Send with random reserved bits in all headers, which the device ignores.
 func playReserved(d *udDialogue, r *rand.Rand) {
 	m := d.newSend(r, -1, 1)
 	m.packets[0] = m.packets[0].EditHeader(func(h *iwarp.PacketHeader) {
@@ -435,7 +439,8 @@ func playTooLong(d *udDialogue, r *rand.Rand) {
 	d.playMessage(r, d.newSendTo(r, e, &udMessage{end: e, from: from}, udPieces{d.msn(k), n, 1}), 0)
 }
 
-// playErrorMessage sends the device an error message, which raises an event and changes no state.
+// playErrorMessage sends the device an error message, which raises an event and changes no state,
+// even if its key is wrong.
 func playErrorMessage(d *udDialogue, r *rand.Rand) {
 	e, from, _ := d.drawEnd(r)
 	about := iwarp.Send(e.sender.msn-1, data(8))
@@ -446,7 +451,8 @@ func playErrorMessage(d *udDialogue, r *rand.Rand) {
 	d.transmit(e, from, pkt)
 }
 
-// playGroup attaches a queue pair to a group, detaches it, or sends to a group.
+// playGroup attaches a queue pair to a group, detaches it, or sends a valid or invalid packet to a
+// group, whether it has members or not.
 func playGroup(d *udDialogue, r *rand.Rand) {
 	e, from, k := d.drawEnd(r)
 	group := rig.Pick(r, groupA, groupB)

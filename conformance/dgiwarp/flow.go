@@ -39,8 +39,8 @@ func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
 	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
 }
 
-// expectStartChallenged sends the first packet of the peer's flow with an invalid proof, the cookie
-// of a Challenge, and fails the case unless the device sends a new Challenge.
+// expectStartChallenged sends the first packet of the peer's flow with a proof that the device must
+// not accept, such as an outdated cookie. It fails the case unless the device sends a Challenge.
 func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 	p.send(p.start(proof, first))
 	p.expectChallenge()

@@ -100,7 +100,8 @@ func (h *host) mustNextPacket(want string) arrival {
 }
 
 // nextOnWire returns the next UDP datagram on the wire; false after the timeout. It fails the case
-// if the CRC is wrong, or the packet is longer than the path MTU or may be fragmented.
+// if the CRC is wrong, the packet is longer than the path MTU or may be fragmented (which UDP
+// sockets do not show), or checkIP fails.
 func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	until := h.Now() + timeout
 	for {

@@ -219,9 +219,9 @@ const (
 	peerIncarnation = 0x1ca50001
 )
 
-// peer returns the n-th scripted peer of the queue pair, with its own QPN, key and incarnation
-// (which differs from that of an earlier queue pair with the same QPN). The peers use the peer
-// addresses of the bench (the test setup) in turn, so that some share an address.
+// peer returns the n-th scripted peer of the queue pair, with its own QPN, key and incarnation (the
+// number by which RD tells apart queue pairs that have the same QPN one after the other). The peers
+// use the peer addresses of the bench (the test setup) in turn, so that some share an address.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{

@@ -71,8 +71,9 @@ func NewAgentHost(lab agentLab) *AgentHost {
 	}
 }
 
-// Start starts the agent, which executes verbs in the guest on request, and connects to the agent.
-// It closes the connection when the agent ends, because TCP does not notice that a guest is off.
+// Start adds g.Addresses to the guest, starts the agent, which executes verbs in the guest on
+// request, and connects to the agent. It closes the connection when the agent ends, because TCP
+// does not notice that a guest is off.
 func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
 	key := g.key.Text() + "\n"
 	if err := g.lab.Put(ctx, onlyGuest, guest.File{Path: keyPath, Mode: 0o600, Size: int64(len(key)), Content: strings.NewReader(key)}); err != nil {

@@ -125,14 +125,14 @@ func kernelGuests(cache ImageCache, bootErr error) netns.Capability {
 	}
 	var built, missing []string
 	var buildErr error
-	const siw = true
+	const siw = true // images with the module of soft-iWARP
 	for _, series := range AllSeries() {
 		if _, err := cache.Find(series, siw); err == nil {
 			built = append(built, string(series))
 			continue
 		}
 		missing = append(missing, string(series))
-		buildErr = cache.Check(series, siw)
+		buildErr = cache.Check(series, siw) // the same for all: programs that this machine lacks
 	}
 	switch {
 	case len(missing) == 0:

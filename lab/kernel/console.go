@@ -111,7 +111,7 @@ func lastLines(text string, n int, separator string) string {
 func (c *console) since(offset int64) (text string, upTo int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	skip := int64(len(c.text)) - (c.total - offset)
+	skip := int64(len(c.text)) - (c.total - offset) // negative if bytes from offset on are not kept
 	return string(c.text[min(max(skip, 0), int64(len(c.text))):]), c.total
 }
 

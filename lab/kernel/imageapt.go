@@ -61,6 +61,9 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 	return out.String(), nil
 }
 
+// sandboxAsRoot makes apt keep its user: its own user _apt may have no access to our directories.
+const sandboxAsRoot = "APT::Sandbox::User=root"
+
 // fetchOwnLists creates and updates package lists of Debian in dir, which later commands use
 // instead of the machine's.
 func (a *apt) fetchOwnLists(ctx context.Context, dir, mirror, suite string) error {
@@ -87,7 +90,7 @@ func (a *apt) fetchOwnLists(ctx context.Context, dir, mirror, suite string) erro
 		"Dir::Etc::SourceList=" + filepath.Join(dir, "sources.list"), "Dir::Etc::SourceParts=/dev/null",
 		"Dir::State::Lists=" + filepath.Join(dir, "lists"), "Dir::State::Status=" + filepath.Join(dir, "status"),
 		"Dir::Cache=" + filepath.Join(dir, "cache"), "APT::Architecture=amd64", "APT::Architectures=amd64",
-		"Acquire::Languages=none", "APT::Sandbox::User=root",
+		"Acquire::Languages=none", sandboxAsRoot,
 	} {
 		a.options = append(a.options, "-o", o)
 	}
@@ -105,7 +108,7 @@ func (a *apt) find(ctx context.Context, names ...string) ([]Package, error) {
 	var missing []string
 	for _, name := range names {
 		p, ok := found[name]
-		if !ok || p.SHA256 == "" {
+		if !ok || p.SHA256 == "" { // not listed, or installed and no longer listed
 			missing = append(missing, name)
 			continue
 		}
@@ -186,7 +189,7 @@ func (a *apt) fetch(ctx context.Context, dir string, all []Package) ([]string, e
 		return paths, nil
 	}
 	a.logf("fetching %d packages, %d MB", len(names), (size+500_000)/1_000_000)
-	if _, err := a.run(ctx, dir, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...); err != nil {
+	if _, err := a.run(ctx, dir, "apt-get", append([]string{"-q", "-o", sandboxAsRoot, "download"}, names...)...); err != nil {
 		return nil, fmt.Errorf("fetch packages: %w (are %s up to date?)", err, a.listsName)
 	}
 	for i, p := range all {

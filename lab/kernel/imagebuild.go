@@ -95,7 +95,7 @@ func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 
 // packages returns the packages of the kernel, the programs and the libraries.
 func (b *build) packages(ctx context.Context) ([]Package, error) {
-	metapackage := "linux-image-amd64" // depends on the current kernel
+	metapackage := "linux-image-amd64" // depends on the current kernel of the Debian release, 6.1
 	if b.series != Linux61 {
 		metapackage = "linux-image-" + string(b.series) + "-amd64"
 	}
@@ -335,11 +335,12 @@ func extractSIW(ctx context.Context, deb, into string) error {
 	if err := unxz.Start(); err != nil {
 		return err
 	}
-	defer func() { cancel(); files.Close(); _ = unxz.Wait() }()
+	defer func() { cancel(); files.Close(); _ = unxz.Wait() }() // Close ends the copying to its input
 	return extractFolder(source, siwSource, into)
 }
 
-// extractFolder extracts the files of one directory, which are adjacent, from a tar archive.
+// extractFolder extracts the files of one directory, which are adjacent, from a tar archive. It
+// stops reading after the last of them.
 func extractFolder(from io.Reader, folder, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
@@ -350,14 +351,14 @@ func extractFolder(from io.Reader, folder, into string) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		in := err == nil && strings.Contains(h.Name, "/"+folder)
-		if found > 0 && !in {
+		inFolder := err == nil && strings.Contains(h.Name, "/"+folder)
+		if found > 0 && !inFolder {
 			return nil
 		}
-		if err != nil {
+		if err != nil { // the end of the archive
 			return fmt.Errorf("no directory %s", folder)
 		}
-		if !in || h.Typeflag != tar.TypeReg {
+		if !inFolder || h.Typeflag != tar.TypeReg {
 			continue
 		}
 		text, err := io.ReadAll(inner)

@@ -164,7 +164,7 @@ func (a *Archive) writeEntry(name string, mode, size uint32, from io.Reader) {
 // hexadecimal digits, and the name.
 func (a *Archive) writeHeader(name string, mode, size, inode uint32) {
 	links := uint32(1)
-	if mode&typeDir != 0 && mode&typeFile == 0 {
+	if mode&typeDir != 0 {
 		links = 2
 	}
 	fmt.Fprint(countingWriter{a}, "070701")

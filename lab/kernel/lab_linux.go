@@ -98,7 +98,7 @@ func upIn(ctx context.Context, cfg Config, newNamespace func(Config) (netNamespa
 	return l, nil
 }
 
-// buildInitrd returns the initrd of the guests as a memfd.
+// buildInitrd returns the initrd of the guests as a memfd, which disappears with the lab's process.
 func buildInitrd(c Config) (*os.File, error) {
 	program := cmp.Or(c.Program, "/proc/self/exe")
 	if err := checkProgram(program); err != nil {
@@ -215,7 +215,7 @@ func (l *Lab) Restart(ctx context.Context, id int) error {
 	}
 	l.restarts[id-1].Lock()
 	defer l.restarts[id-1].Unlock()
-	m, err := l.machine(id)
+	m, err := l.machine(id) // another Restart may have replaced it meanwhile
 	if err != nil {
 		return err
 	}

@@ -153,7 +153,7 @@ func chooseAccel(c Config) (Accel, error) {
 	case err == nil:
 		return KVM, nil
 	case c.Accel == KVM:
-		return "", fmt.Errorf("no KVM: %w; leave it out, and processors are emulated", err)
+		return "", fmt.Errorf("no KVM: %w; without an accelerator in the configuration, processors are emulated", err)
 	}
 	return TCG, nil
 }
@@ -184,7 +184,7 @@ func checkKVM() error {
 	}
 	vm, err := unix.IoctlRetInt(int(f.Fd()), createVM)
 	if err != nil {
-		return fmt.Errorf("/dev/kvm makes no machine: %w", err)
+		return fmt.Errorf("/dev/kvm cannot create a virtual machine: %w", err)
 	}
 	return unix.Close(vm)
 }

@@ -120,7 +120,8 @@ func createControlLink(id int) error {
 		})
 }
 
-// newTap returns the description of a tap device, which QEMU opens by its name.
+// newTap returns the description of a tap device, which QEMU opens by its name. QEMU requires these
+// flags: a virtio header before each frame, and no packet information.
 func newTap(name string, mtu int) *netlink.Tuntap {
 	return &netlink.Tuntap{
 		LinkAttrs: linkAttrs(name, mtu), Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR,
@@ -136,7 +137,7 @@ func addTap(tap *netlink.Tuntap) error {
 		func() error { return setIPv6(tap.Name, ipv6Off) })
 }
 
-// addToBridge adds an interface without addresses to a bridge.
+// addToBridge adds an interface to a bridge, disables its IPv6, and sets it up.
 func addToBridge(l netlink.Link, bridge string) error {
 	var master netlink.Link
 	return guest.InOrder(

@@ -215,7 +215,8 @@ func (g *guestClient) SetDevices(ctx context.Context, id int, devices []guest.De
 	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return guest.SetDevices(ctx, conn, devices) })
 }
 
-// withConn calls do with a connection to a guest, and returns a GuestError if the guest ends.
+// withConn calls do with a connection to a guest, which do closes. It returns a GuestError if the
+// guest ends.
 func (g *guestClient) withConn(ctx context.Context, id int, do func(context.Context, net.Conn) error) error {
 	ctx, stop, conn, err := g.dial(ctx, id)
 	if err != nil {

@@ -96,8 +96,9 @@ func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, c
 	return ctx, func() {}, conn, err
 }
 
-// Run runs a program in the lab's namespace with the descriptors of this process, and returns its
-// exit code, or 128 plus the signal number. It uses the PATH of this process, and forwards signals.
+// Run runs a program in the lab's namespace with the standard descriptors of this process, and
+// returns its exit code, or 128 plus the signal number. It uses the PATH of this process, and
+// forwards signals.
 func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signal) (code int, err error) {
 	if r.insideLab() {
 		return 0, errInsideLab
@@ -139,9 +140,9 @@ func Start(ctx context.Context, name string, cfg Config) error {
 	return kernelLabs.Start(ctx, name, cfg)
 }
 
-// prepareLabDir creates the directory of a lab, with its crash log, and removes the console logs of
-// an earlier lab there. If cfg.Consoles is empty, it is set to that directory. prepareLabDir does
-// nothing if the user has no cache directory (log is then empty).
+// prepareLabDir creates the directory of a lab, in which its crash log will be, and removes the
+// console logs of an earlier lab there. If cfg.Consoles is empty, it is set to that directory.
+// prepareLabDir does nothing if the user has no cache directory (log is then empty).
 func prepareLabDir(name string, cfg *Config) error {
 	log := kernelLabs.CrashLog(name)
 	if log == "" {

@@ -63,7 +63,7 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 		}
 		return c.Reply([]byte(text))
 	case opSet:
-		if r.Impair == nil {
+		if r.Impair == nil { // the request sets the state of the link
 			err = s.lab.SetLink(r.Guest, r.Link)
 		} else {
 			err = s.lab.Impair(r.Guest, *r.Impair)
@@ -127,7 +127,7 @@ type programJob struct {
 
 // RunProgram boots guests, runs a program in their namespace with the standard descriptors of this
 // process, and then stops the guests. It returns the exit code, or 128 plus the signal number. If a
-// guest ends while the program runs, the program is killed, and the code is not 0.
+// guest ends while the program runs, the program is killed, and the code is that of a failure.
 func RunProgram(ctx context.Context, cfg Config, args []string) (code int, err error) {
 	if err := cfg.prepareForProcess(); err != nil {
 		return 0, err

@@ -95,7 +95,7 @@ func (p *linkSet) startSwitch(id int) (s *switchedLink, err error) {
 	epoch := time.Now()
 	for _, dir := range []struct {
 		impairer **ethernet.Impairer
-		name     string // in the name of the random stream, as in a simulation
+		name     string // of the direction in a simulation, for the same random numbers
 	}{{&s.out, "up"}, {&s.in, "down"}} {
 		*dir.impairer, err = ethernet.NewImpairer(impair.Config{}, ethernet.Options{Source: impair.RandSources(p.seed, WireDevice+"/"+name+"/"+dir.name)})
 		if err != nil {
@@ -221,9 +221,9 @@ func (p *linkSet) close() error {
 	return errors.Join(errs...)
 }
 
-// insertSwitchLink moves a guest's tap to the isolated bridge, where only the packet sockets of the
-// switch see its packets. It adds a veth pair between the switch and the wire's bridge. All
-// interfaces are in the namespace of the calling thread.
+// insertSwitchLink moves a guest's tap to the isolated bridge, which is always down: only the
+// packet sockets of the switch see the packets there. It adds a veth pair between the switch and
+// the wire's bridge. All interfaces are in the namespace of the calling thread.
 func insertSwitchLink(id int) error {
 	isolated, err := netlink.LinkByName(isolatedBridge)
 	if err != nil {

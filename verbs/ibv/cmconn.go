@@ -154,16 +154,16 @@ func (c *conn) moveToInit(allowReads bool) error {
 	})
 }
 
-// moveToRTS moves the queue pair from INIT to RTS. The depths of RDMA reads are those of own if it
-// is not nil, else those that both ends have agreed on.
-func (c *conn) moveToRTS(own *verbs.ConnParam) error {
+// moveToRTS moves the queue pair from INIT to RTS. The depths of RDMA reads are those of accepted,
+// the parameters of a listener; nil means those that librdmacm has from the peer's response.
+func (c *conn) moveToRTS(accepted *verbs.ConnParam) error {
 	if c.id.m.ctx.info.Transport == verbs.TransportIWARP {
 		return nil // the kernel moves the queue pair when it attaches the TCP connection
 	}
 	for _, state := range []uint32{C.IBV_QPS_RTR, C.IBV_QPS_RTS} {
 		err := c.move(state, func(_ verbs.QPState, a *C.struct_ibv_qp_attr) bool {
-			if own != nil {
-				a.max_dest_rd_atomic, a.max_rd_atomic = C.uint8_t(own.ResponderResources), C.uint8_t(own.InitiatorDepth)
+			if accepted != nil {
+				a.max_dest_rd_atomic, a.max_rd_atomic = C.uint8_t(accepted.ResponderResources), C.uint8_t(accepted.InitiatorDepth)
 			}
 			return true
 		})

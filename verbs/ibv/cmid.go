@@ -87,7 +87,8 @@ func (m *manager) createID(op string, space verbs.PortSpace, maxRequests int) (*
 	return id, nil
 }
 
-// deliver queues an event. It drops the event if the queue is full: then no goroutine reads it.
+// deliver queues an event. It drops the event if the queue is full, which happens only if no
+// goroutine reads the queue any more.
 func (id *cmID) deliver(e *C.struct_shim_cm_event) {
 	select {
 	case id.events <- eventOf(e, nil):
@@ -123,13 +124,13 @@ func receive[T any](values <-chan T, done <-chan struct{}, until deadline) (valu
 // connect calls rdma_connect, which requests a connection or, from a datagram service, the number
 // of its queue pair (SIDR).
 func (id *cmID) connect(param *C.struct_shim_cm_param) error {
-	const accept = 0
+	const accept = 0 // false
 	return id.call(func() C.int { return C.shim_connect_or_accept(id.c, param, accept) })
 }
 
 // accept calls rdma_accept.
 func (id *cmID) accept(param *C.struct_shim_cm_param) error {
-	const accept = 1
+	const accept = 1 // true
 	return id.call(func() C.int { return C.shim_connect_or_accept(id.c, param, accept) })
 }
 
@@ -193,8 +194,8 @@ func (id *cmID) resolve(addr netip.AddrPort, until deadline) error {
 		return err
 	}
 	for _, step := range []struct {
-		done uint32
-		call func(ms C.int) C.int
+		resolved uint32 // event after success
+		call     func(ms C.int) C.int
 	}{
 		{C.RDMA_CM_EVENT_ADDR_RESOLVED, func(ms C.int) C.int { return C.shim_resolve_addr(id.c, &sa, ms) }},
 		{C.RDMA_CM_EVENT_ROUTE_RESOLVED, func(ms C.int) C.int { return C.shim_resolve_route(id.c, ms) }},
@@ -203,7 +204,7 @@ func (id *cmID) resolve(addr netip.AddrPort, until deadline) error {
 		switch {
 		case err != nil:
 			return err
-		case e.kind != step.done:
+		case e.kind != step.resolved:
 			return e.unexpected()
 		}
 	}

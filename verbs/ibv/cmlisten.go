@@ -191,7 +191,7 @@ func (r *request) acceptUD(pair verbs.QP, cmParam *C.struct_shim_cm_param) error
 		return opError(op, r.remote.String(), errAnswered)
 	}
 	if a.qkey != C.RDMA_UDP_QKEY {
-		a.qkey = C.RDMA_UDP_QKEY
+		a.qkey = C.RDMA_UDP_QKEY // the state in a is the present one, which stays
 		if err := q.modify(&a, C.IBV_QP_STATE|C.IBV_QP_QKEY); err != nil {
 			return opError(op, q.name(), fmt.Errorf("the key of datagram services, %#x: %w", uint32(C.RDMA_UDP_QKEY), err))
 		}

@@ -39,14 +39,14 @@ func (c *Context) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
 		if err != nil {
 			return err
 		}
-		var on *C.struct_ibv_comp_channel
+		var events *C.struct_ibv_comp_channel
 		if init.Channel != nil {
 			if q.channel, err = objectOf[*channel](c, "completion channel", init.Channel); err != nil {
 				return err
 			}
-			on = q.channel.c
+			events = q.channel.c
 		}
-		if q.c, err = C.ibv_create_cq(c.dev, depth, nil, on, 0); q.c == nil {
+		if q.c, err = C.ibv_create_cq(c.dev, depth, nil, events, 0); q.c == nil {
 			return cause(err)
 		}
 		q.wcs = (*[pollBatch]C.struct_ibv_wc)(C.calloc(pollBatch, C.sizeof_struct_ibv_wc))
@@ -209,12 +209,12 @@ func (s *srq) createXRC(domain *pd, attr C.struct_ibv_srq_attr, init *verbs.SRQI
 	if err != nil {
 		return err
 	}
-	on, err := objectOf[*cq](s.ctx, "completion queue", init.CQ)
+	completions, err := objectOf[*cq](s.ctx, "completion queue", init.CQ)
 	if err != nil {
 		return err
 	}
 	s.c, err = C.ibv_create_srq_ex(s.ctx.dev, &C.struct_ibv_srq_init_attr_ex{
-		attr: attr, srq_type: C.IBV_SRQT_XRC, pd: domain.c, xrcd: x.c, cq: on.c,
+		attr: attr, srq_type: C.IBV_SRQT_XRC, pd: domain.c, xrcd: x.c, cq: completions.c,
 		comp_mask: C.IBV_SRQ_INIT_ATTR_TYPE | C.IBV_SRQ_INIT_ATTR_PD | C.IBV_SRQ_INIT_ATTR_XRCD | C.IBV_SRQ_INIT_ATTR_CQ,
 	})
 	if s.c == nil {
@@ -261,7 +261,7 @@ func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	n, err := s.recvs.post(nil, s.c, wrs)
+	n, err := s.recvs.post(nil, s.c, wrs) // nil: not to a queue pair
 	return n, opError("post_srq_recv", s.name(), err)
 }
 

@@ -182,8 +182,9 @@ func (c *Context) Counters() []verbs.Counter {
 	return countersIn(filepath.Join("/sys/class/infiniband", c.info.Name))
 }
 
-// countersIn reads the counters below the sysfs directory of a device, sorted by name. If the
-// device has several ports, the names begin with "portN_".
+// countersIn reads the counters below the sysfs directory of a device: those of the device, and
+// then those of each port, sorted by name. If it has several ports, their names begin with
+// "portN_".
 func countersIn(device string) (all []verbs.Counter) {
 	all = readCounters(filepath.Join(device, "hw_counters"), "")
 	ports, _ := os.ReadDir(filepath.Join(device, "ports")) // sorted; none if there is no such folder
@@ -291,7 +292,8 @@ func canCreateQP(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, kind verbs.QPT
 	return true
 }
 
-// inlineLimit returns the maximum of inline data with which a queue pair can be created.
+// inlineLimit returns the maximum of inline data with which a queue pair can be created: one of RC
+// or, on a device without RC, of UD.
 func inlineLimit(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, caps verbs.Caps) int {
 	kind := verbs.QPTypeRC
 	if !caps.Has(verbs.CapRC) {

@@ -58,7 +58,7 @@ var emptyBuf [1]byte
 func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	first := unsafe.SliceData(init.Buf)
 	if first == nil {
-		first = &emptyBuf[0]
+		first = &emptyBuf[0] // registering no bytes needs an address, too
 	}
 	m := &mr{object: object{ctx: d.ctx}, size: len(init.Buf), buf: init.Buf}
 	m.pin.Pin(first)

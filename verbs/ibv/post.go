@@ -102,7 +102,8 @@ func (s *sendQueue) free() {
 	s.in, s.wr, s.sge, s.data = nil, nil, nil, nil
 }
 
-// post posts send requests in order, in batches that end before an atomic write or after a bind.
+// post posts send requests in order, in batches that end before an atomic write or after a bind. It
+// stops at a request that cannot be posted, and returns the number of those before it.
 func (s *sendQueue) post(q *qp, wrs []verbs.SendWR) (posted int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +117,7 @@ func (s *sendQueue) post(q *qp, wrs []verbs.SendWR) (posted int, err error) {
 			}
 			taken = 1
 		} else {
-			n, err = s.fill(q, wrs)
+			n, err = s.convert(q, wrs)
 			if n > 0 {
 				ret = C.shim_post_send(q.c, &s.in[0], &s.wr[0], &s.sge[0], C.int(n), &taken)
 			}
@@ -150,9 +151,9 @@ func batchOf(wrs []verbs.SendWR) []verbs.SendWR {
 	return wrs[:min(len(wrs), postBatch)]
 }
 
-// fill converts the first requests in wrs and returns their number. The error is that of the next
-// request, if the library cannot post it.
-func (s *sendQueue) fill(q *qp, wrs []verbs.SendWR) (n int, err error) {
+// convert converts the first requests in wrs for the shim and returns their number. The error is
+// that of the next request, if the library cannot post it.
+func (s *sendQueue) convert(q *qp, wrs []verbs.SendWR) (n int, err error) {
 	wrs = batchOf(wrs)
 	sges, bytes := 0, 0
 	for i := range wrs {
@@ -275,8 +276,11 @@ next:
 	for _, e := range sgl {
 		for o := range c.children {
 			m, ok := o.(*mr)
-			if ok && m.lkey == e.LKey && e.Addr >= m.addr && e.Addr-m.addr <= uint64(m.size) && uint64(e.Length) <= uint64(m.size)-(e.Addr-m.addr) {
-				all = append(all, m.buf[e.Addr-m.addr:][:e.Length]...)
+			if !ok || m.lkey != e.LKey || e.Addr < m.addr {
+				continue
+			}
+			if off := e.Addr - m.addr; off <= uint64(m.size) && uint64(e.Length) <= uint64(m.size)-off {
+				all = append(all, m.buf[off:][:e.Length]...)
 				continue next
 			}
 		}

@@ -191,9 +191,9 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	defer q.leave()
 	if q.onSRQ || q.kind == verbs.QPTypeXRCRecv || q.kind == verbs.QPTypeXRCSend {
 		// siw's library would use the receive queue without a check.
-		return 0, opError("post_recv", q.name(), invalid("it has no receive queue"))
+		return 0, opError("post_recv", q.name(), invalid("it has no receive queue of its own"))
 	}
-	n, err := q.recvs.post(q.c, nil, wrs)
+	n, err := q.recvs.post(q.c, nil, wrs) // nil: not to a shared receive queue
 	return n, opError("post_recv", q.name(), err)
 }
 

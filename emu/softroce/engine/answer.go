@@ -39,7 +39,8 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 // delayAck decides whether to delay the pending ACK by Config.AckDelay, after a request was sent
 // ahead of it: if the peer's next message follows soon, one ACK can acknowledge (cover) several.
 // All delays of an ACK together must end well before the ACK timeout, and must not withhold credits
-// that the peer needs. After a failed delay, some ACKs (h.skip) are not delayed.
+// that the peer needs. After a failed delay, some ACKs (h.skip) are not delayed, and the next
+// delays must not exceed the deadline (h.strict).
 func (q *QP) delayAck(now mono.Time) {
 	h, d := &q.resp.delay, q.nic.cfg.AckDelay
 	if !h.eligible || d < 0 { // a negative AckDelay disables delays
@@ -75,7 +76,8 @@ func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
 	return s
 }
 
-// releaseAck ends a delay. The ACK stays pending until the QP next sends.
+// releaseAck ends a delay. The ACK stays pending until the QP next sends, when a request may again
+// be sent ahead of it.
 func (q *QP) releaseAck() {
 	if q.resp.delay.on {
 		q.nic.holds.drop(&q.resp.delay)
@@ -85,7 +87,8 @@ func (q *QP) releaseAck() {
 }
 
 // notePeerContinued ends a delay because a request arrived in order: the peer did not wait for the
-// delayed ACK. After ackDelayStreak such successes in a row, earlier failures are forgotten.
+// delayed ACK. After ackDelayStreak such successes in a row, earlier failures are forgotten: the
+// penalty is the initial one again, and the streak still long enough for delays without strict.
 func (q *QP) notePeerContinued() {
 	h := &q.resp.delay
 	if !h.on {
@@ -120,7 +123,8 @@ func (n *NIC) ReleaseAcks() bool {
 	return true
 }
 
-// nextResponse builds the responder's next packet. Responses are sent in PSN order: an ACK or NAK
+// nextResponse builds the responder's next packet; false if there is none to send now. It updates
+// r.reading: whether READ-like responses remain. Responses are sent in PSN order: an ACK or NAK
 // waits for READ and atomic responses with earlier PSNs, which the peer would otherwise consider
 // lost. In ERR, only a fatal NAK is sent. By the policy RepeatsLast, duplicates are answered last.
 func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {

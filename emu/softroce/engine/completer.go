@@ -184,7 +184,7 @@ func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean boo
 		}
 		end := r.sinceUna(w.last) + 1
 		if wanted < end {
-			if w.readLike() { // the policy lets an ACK stand for a response
+			if w.readLike() { // only with force: the ACK stands for the first responses
 				w.answered += wanted - reached
 			}
 			return true, wanted
@@ -347,7 +347,8 @@ func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
 	q.countResponse(now, w)
 }
 
-// countResponse counts one more response packet of w and completes w after the last.
+// countResponse counts one more response packet of w and completes w after the last. reads does not
+// count w if the QP has gone back to retransmit from an earlier request, so it may be 0.
 func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	r := &q.req
 	w.answered++
@@ -363,9 +364,9 @@ func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 }
 
 // readResponseTooLong reports whether a READ response is longer than the rest of the READ, after
-// w.answered packets of the path MTU. Only the policy BadResponseCompletes needs it: a response that
-// is too long fails the READ, while other malformed ones complete it. A MIDDLE packet counts as one
-// of the others: at a valid position of it, more than the path MTU is left.
+// w.answered packets of the path MTU. Only the policy BadResponseCompletes needs it: a response
+// that is too long fails the READ, while other malformed ones complete it. A MIDDLE packet is never
+// too long in this sense: where one is valid, more than the path MTU is left.
 func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
 	if !q.nic.policy.BadResponseCompletes || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
 		return false

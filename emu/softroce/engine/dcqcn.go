@@ -84,8 +84,8 @@ func defaultCongestionParams(lineBps uint64) CongestionParams {
 // by zero, never recover or overflow.
 func (p *CongestionParams) Validate() error {
 	for _, f := range []struct {
-		name                string
-		value, lowest, most uint64
+		name            string
+		value, min, max uint64
 	}{
 		{"MaxRateBps", p.MaxRateBps, 1, maxRateBps},
 		{"MinRateBps", p.MinRateBps, 1, p.MaxRateBps},
@@ -98,8 +98,8 @@ func (p *CongestionParams) Validate() error {
 		{"MinDecInterval", uint64(p.MinDecInterval), 0, math.MaxInt64},
 		{"CatchUp", uint64(p.CatchUp), 0, uint64(maxCatchUp)},
 	} {
-		if f.value < f.lowest || f.value > f.most {
-			return fmt.Errorf("dcqcn: %s is %d, want %d to %d", f.name, int64(f.value), f.lowest, f.most)
+		if f.value < f.min || f.value > f.max { // a negative duration is a huge value
+			return fmt.Errorf("dcqcn: %s is %d, want %d to %d", f.name, int64(f.value), f.min, f.max)
 		}
 	}
 	return nil

@@ -24,7 +24,8 @@ func (n *NIC) MADs() int { return len(n.madsIn) }
 // NextMAD removes and returns the oldest received management datagram.
 func (n *NIC) NextMAD() (MAD, bool) { return nic.PopFront(&n.madsIn) }
 
-// handleMAD receives a MAD with any P_Key of the port; known is false for undefined opcodes.
+// handleMAD receives a MAD with any P_Key of the port; known is false for undefined opcodes. A
+// multicast MAD has no counter of its own: it counts as one of a wrong length.
 func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known || p.BTH.Opcode != wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly):
@@ -49,9 +50,9 @@ func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	})
 }
 
-// outputMADs fills ds with packets that no application's QP sends: MADs, and CNPs to senders of UD
-// datagrams. All datagrams may share one buffer: shareBuffer passes the rest of it on.
-func (n *NIC) outputMADs(ds []link.Datagram) int {
+// outputMADsAndCNPs fills ds with packets that no application's QP sends: MADs, and CNPs to senders
+// of UD datagrams. All datagrams may share one buffer: shareBuffer passes the rest of it on.
+func (n *NIC) outputMADsAndCNPs(ds []link.Datagram) int {
 	filled := 0
 	for filled < len(ds) && len(n.madsOut) > 0 {
 		m, _ := nic.PopFront(&n.madsOut)

@@ -83,7 +83,7 @@ func (n *NIC) icrcOK(d *link.Datagram) bool {
 	if d.Variants&link.MayFragment != 0 {
 		return false // the ICRC covers DF, which RoCEv2 requires to be set
 	}
-	if d.Src != n.rx.src || d.Dst != n.rx.dst {
+	if d.Src != n.rx.src || d.Dst != n.rx.dst { // n.rx is that of the last packet
 		n.rx = receivedICRC{wire.NewICRC(d.Src, d.Dst), d.Src, d.Dst}
 	}
 	if d.IPID < link.IPIDUnknown || d.Src.Addr().Is6() {

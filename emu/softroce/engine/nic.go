@@ -262,7 +262,8 @@ func (q *QP) roundTimer(d time.Duration) time.Duration {
 	return (d + tick - 1) / tick * tick
 }
 
-// fail moves the QP to ERR and flushes the send queue, then the receive queue.
+// fail moves the QP to ERR and flushes the send queue, then the receive queue. A QP with an SRQ
+// raises LAST_WQE_REACHED.
 func (q *QP) fail() {
 	if q.state == verbs.QPStateErr {
 		return
@@ -285,7 +286,7 @@ func (q *QP) flushSends() {
 	q.req.pkt = 0
 }
 
-// flushRecvs completes the claimed receive and all posted receives with
+// flushRecvs completes the receive of an unfinished message and all posted receives with
 // WR_FLUSH_ERR. Receives of an SRQ stay for its other QPs.
 func (q *QP) flushRecvs() {
 	if h := &q.resp.recv; h.active {

@@ -12,9 +12,10 @@ const burst = 64
 
 // Output fills ds with datagrams to send and returns their number. Payload buffers are reused: each
 // must have the capacity of a full packet, or the first must hold all packets one after the other.
-// A driver calls Output until it returns less than len(ds) or the link is full.
+// A driver calls Output until it returns less than len(ds) or the link is full. QPs take turns of
+// at most burst packets.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
-	filled := n.outputMADs(ds)
+	filled := n.outputMADsAndCNPs(ds)
 	for filled < len(ds) {
 		q := n.active.pop()
 		if q == nil {

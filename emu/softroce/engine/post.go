@@ -102,7 +102,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 // PostRecv posts one receive work request. In ERR it is flushed at once.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.cfg.SRQ != nil || !hasResponder(q.cfg.Type) || q.cfg.Type == verbs.QPTypeXRCRecv {
-		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
+		return nic.OpError("post_recv", q.name(), "%w: the QP has no receive queue of its own", verbs.ErrInvalid)
 	}
 	if len(wr.SGL) > q.rq.MaxSGE() {
 		return nic.OpError("post_recv", q.name(), "%w: %d scatter entries, the QP takes %d", verbs.ErrInvalid, len(wr.SGL), q.rq.MaxSGE())

@@ -179,8 +179,9 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	return nil
 }
 
-// checkModify validates attributes and resolves the primary and the alternate path.
-func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPAttrMask) (main, alt path, err error) {
+// checkModify validates the attributes and the migration state, and resolves the primary and the
+// alternate path. A QP in SQD must have drained its send queue.
+func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPAttrMask) (primary, alt path, err error) {
 	if err := q.checkValues(a, mask); err != nil {
 		return path{}, path{}, err
 	}
@@ -192,13 +193,13 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 	if from == verbs.QPStateSQD && (to == verbs.QPStateRTS || to == verbs.QPStateSQD) && q.draining() {
 		return path{}, path{}, nic.OpError("modify_qp", q.name(), "%w: the send queue is still draining", verbs.ErrInvalid)
 	}
-	main, alt = q.path, q.alt
+	primary, alt = q.path, q.alt
 	dest := q.attr.DestQPN
 	if mask&verbs.QPAttrDestQPN != 0 {
 		dest = a.DestQPN
 	}
 	if mask&verbs.QPAttrAV != 0 {
-		main, err = q.nic.cfg.resolve(&a.AH, q.num, uint32(dest))
+		primary, err = q.nic.cfg.resolve(&a.AH, q.num, uint32(dest))
 	}
 	if mask&verbs.QPAttrAltPath != 0 && err == nil {
 		alt, err = q.nic.cfg.resolve(&a.AltAH, q.num, uint32(dest))
@@ -206,7 +207,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 	if err != nil {
 		err = &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
 	}
-	return main, alt, err
+	return primary, alt, err
 }
 
 // checkValues checks attribute values against their ranges and the limits of the device.
@@ -248,7 +249,7 @@ func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// storeAttrs stores the attributes that mask selects.
+// storeAttrs stores the attributes that mask selects. MIGRATED makes an ARMED QP migrate.
 func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
 	if has(verbs.QPAttrEnSQDAsyncNotify) {

@@ -44,8 +44,9 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	return accepted
 }
 
-// admitRead checks access flags, memory range and responder resources. It returns a new replay
-// entry, which keeps the request to answer duplicates of it.
+// admitRead checks access flags, memory range and responder resources. A FLUSH needs no access flag
+// of the QP, only of the memory. admitRead returns a new replay entry, which keeps the request to
+// answer duplicates of it.
 func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	need, va, rkey, n := verbs.AccessRemoteRead, p.RETH.VA, p.RETH.RKey, uint64(p.RETH.DMALen)
 	switch {

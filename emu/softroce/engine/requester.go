@@ -8,7 +8,8 @@ import (
 )
 
 // nextRequest builds the next request packet and reports whether one could be sent: none during an
-// RNR wait, or after a policy has stopped the requester for good (stalled).
+// RNR wait, or after a policy has stopped the requester for good (stalled). In SQD no new request
+// starts.
 func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD || r.rnrUntil != mono.Never || r.stalled {

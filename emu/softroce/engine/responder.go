@@ -170,7 +170,8 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	return q.deliver(p, &wc)
 }
 
-// placeSend copies the payload of a SEND into the claimed receive.
+// placeSend copies the payload of a SEND into the claimed receive. If that is too short, it
+// completes in error; but UC without an SRQ only drops the message.
 func (q *QP) placeSend(payload []byte) verdict {
 	h := &q.resp.recv
 	if uint64(h.filled)+uint64(len(payload)) > uint64(h.length) {
@@ -261,7 +262,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 		}
 		return refusedAccess
 	}
-	// A WRITE with immediate needs a receive before any data is written.
+	// A WRITE with immediate needs a receive before the data of its last packet is written.
 	ready := !imm || q.receiveReady()
 	if n > 0 && ready {
 		if err := mem.WriteAt(payload, at); err != nil {

@@ -196,7 +196,7 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 		}
 		r.head = (r.head + 1) % len(r.ring)
 		r.count--
-		r.idle = max(0, r.idle-1)
+		r.idle = max(0, r.idle-1) // it counted the oldest
 	}
 	r.count++
 	e := r.at(r.count - 1)
@@ -204,7 +204,8 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 	return e
 }
 
-// find returns the newest entry with psn, or nil. After a wrap, an older one may have the same PSN.
+// find returns the newest entry whose PSNs include psn, or nil. PSNs wrap around, so an older entry
+// may include psn as well.
 func (r *replayRing) find(psn wire.PSN) *replay {
 	for i := r.count - 1; i >= 0; i-- {
 		if e := r.at(i); psn.Sub(e.first) >= 0 && psn.Sub(e.last) <= 0 {

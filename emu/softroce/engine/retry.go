@@ -83,7 +83,7 @@ func (q *QP) rewind(psn wire.PSN) {
 func (q *QP) retransmitFrom(psn wire.PSN) {
 	r := &q.req
 	switch {
-	case r.next == psn:
+	case r.next == psn: // the requester continues there anyway
 		return
 	case r.nakSeen && r.nakPSN == psn:
 		return

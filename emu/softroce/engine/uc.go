@@ -64,7 +64,8 @@ func (q *QP) dropMessage(counter *uint64) {
 	q.resp.discarding = true
 }
 
-// abandonMessage ends the unfinished message without delivering it.
+// abandonMessage ends the unfinished message without delivering it. A claimed receive of an SRQ
+// completes in error; one of the QP stays claimed, for the next message.
 func (q *QP) abandonMessage() {
 	r := &q.resp
 	r.open = messageNone

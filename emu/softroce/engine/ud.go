@@ -117,7 +117,8 @@ func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Pac
 
 // receiveDatagram writes the GRH and the payload to the next receive. If the receive is too small,
 // the datagram is dropped; a receive of an SRQ then completes in error, and the policy
-// LongDatagramFatal fails the QP. So does a receive with invalid memory, which completes in error.
+// LongDatagramFatal fails the QP. A receive with invalid memory completes in error and fails the
+// QP.
 func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	w, pd := q.nextReceive()
 	if w == nil {
