@@ -413,14 +413,14 @@ func (s *memorySession) windowRights(n int) verbs.Access {
 }
 
 // postBind binds a window: type 1 by ibv_bind_mw, type 2 by a request, which in some steps has an
-// invalid key. The bind must succeed if ok and the key is valid, else be refused or complete with
-// MW_BIND_ERR.
-func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.VerbsBind, ok bool) {
+// invalid key. The bind must succeed if it is permitted and the key is valid, else be refused or
+// complete with MW_BIND_ERR.
+func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.VerbsBind, permitted bool) {
 	w, mw, dut := s.model.Windows[step.window], s.windows[step.window], s.links[step.qp].dut
 	var err error
 	key := verbs.NextRKey(w.Key)
 	if w.Type == verbs.MWType2 && step.n%19 == 6 {
-		key, ok = key^0x100, false // only the low eight bits may change
+		key, permitted = key^0x100, false // only the low eight bits may change
 		s.DUT.Note("the bind has the invalid key %#x", key)
 	}
 	if w.Type == verbs.MWType1 {
@@ -429,11 +429,11 @@ func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.
 	} else {
 		_, err = dut.qp.PostSend([]verbs.SendWR{bindWR(mw, key, info)})
 	}
-	if !ok && err != nil {
+	if !permitted && err != nil {
 		return
 	}
 	s.DUT.Must("a bind", err)
-	if !ok {
+	if !permitted {
 		dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 		w.Unknown = true
 		s.expectFailed(step.qp, false)
