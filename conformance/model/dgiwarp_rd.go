@@ -192,7 +192,7 @@ func (q *DGRD) atomic(p *DGPeer, h *iwarp.AtomicRequestHeader) DGEffect {
 		binary.NativeEndian.PutUint64(word, *h.Data)
 	}
 	p.Atomics++
-	s := dgSegmentFields(iwarp.AtomicResponse(p.Atomics, *h.ID, was).QN(3).MO(0).Last(true))
+	s := dgSegmentFields(iwarp.AtomicResponse(p.Atomics, *h.ID, was).QN(atomicResponseQueue).MO(0).Last(true))
 	return DGEffect{Responses: []DGResponse{{Atomic: &s}}}
 }
 

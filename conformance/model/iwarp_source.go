@@ -205,7 +205,7 @@ func (m *IWARP) advance() (r IWARPReaction) {
 	for len(s.queue) > 0 && s.queue[0].done {
 		q := s.queue[0]
 		wc := q.success()
-		wc.released, wc.silent = released[q], !q.signaled()
+		wc.released, wc.unsignaled = released[q], !q.signaled()
 		r.Completions = append(r.Completions, wc)
 		s.queue = s.queue[1:]
 	}
