@@ -277,10 +277,10 @@ func (m *IWARP) checkSendQueue(s iwarp.Segment, f *iwarpFaults) {
 // checkHeaderQueue does DDP's checks for queues 1 and 3, whose buffers are for one header each.
 func (m *IWARP) checkHeaderQueue(s iwarp.Segment, f *iwarpFaults) {
 	if oldest := m.source.oldest(); *s.DDP.QN == atomicResponseQueue && (oldest == nil || oldest.WR.Opcode == verbs.OpRDMARead) {
-		f.unspecified = true
+		f.unspecified = true // no atomic awaits this response
 		return
 	}
-	m.addMSNFault(s, 1, f) // how many buffers are behind the next is not known here
+	m.addMSNFault(s, 1, f) // at least one buffer; the model does not know how many more there are
 	if *s.DDP.MO != 0 {
 		f.add(iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong)
 	}
@@ -325,7 +325,7 @@ func (m *IWARP) checkAtomic(s iwarp.Segment) (f iwarpFaults) {
 func (m *IWARP) accept(s iwarp.Segment) (r IWARPReaction) {
 	op := s.Op()
 	if oneSegment(op) && !*s.DDP.Last {
-		r.Stalled = true
+		r.Stalled = true // the rest of the message cannot follow
 		return r
 	}
 	switch op {
