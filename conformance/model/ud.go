@@ -134,7 +134,8 @@ func (p *UDPort) deliver(q *UDQueuePair, pkt ib.Packet) []verbs.WC {
 }
 
 // place writes the IP header and the payload to the memory of a receive. An IPv6 header fills the
-// room for the GRH; the 20 bytes before an IPv4 header are undefined.
+// room for the GRH; the 20 bytes before an IPv4 header are undefined, and all of the room if the
+// headers are not known (HeadersUnseen).
 func (p *UDPort) place(r UDReceive, pkt ib.Packet) {
 	const ipv4Header = 20
 	area, undefined := pkt.Raw()[:ib.GRHLen], 0
