@@ -38,7 +38,7 @@ func (c *carrier) setIsDown(down bool, a, b *linkDir) bool {
 type linkDir struct {
 	net       *Net
 	name      string // of the port or trunk
-	place     string // in traces and reports of drops
+	place     string // in traces and reports of drops: the port, or "from>to" of a trunk
 	direction string // "up" or "down"
 	port      *Port  // nil on a trunk
 	cfg       *LinkConfig
