@@ -303,9 +303,10 @@ func (p *Port) Net() *Net { return p.net }
 
 // Stats returns the counters of packets sent on the port's uplink and received on its downlink.
 func (p *Port) Stats() Stats {
-	up, s := &p.uplink.stats, p.downlink.stats
+	up, down := &p.uplink.stats, &p.downlink.stats
+	s := *down
 	s.Sent, s.SentBytes, s.Out = up.Sent, up.SentBytes, up.Out
-	s.Drops, s.DropsOut, s.DropsIn = up.Drops.plus(s.Drops), up.Drops, s.Drops
+	s.Drops, s.DropsOut, s.DropsIn = up.Drops.plus(down.Drops), up.Drops, down.Drops
 	return s
 }
 

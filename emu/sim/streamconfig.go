@@ -69,7 +69,7 @@ const (
 	StreamReset   StreamAction = "reset"       // bytes before it arrive, then the stream is reset
 )
 
-// withDefaults returns c with defaults for zero fields.
+// withDefaults returns c with defaults for zero fields. Retransmissions are as in Linux by default.
 func (c StreamConfig) withDefaults() StreamConfig {
 	c.BufferBytes = cmp.Or(c.BufferBytes, 1<<20)
 	c.RetryDelay = cmp.Or(c.RetryDelay, 200*time.Millisecond)
