@@ -325,7 +325,7 @@ func (m *IWARP) checkAtomic(s iwarp.Segment) (f iwarpFaults) {
 func (m *IWARP) accept(s iwarp.Segment) (r IWARPReaction) {
 	op := s.Op()
 	if oneSegment(op) && !*s.DDP.Last {
-		r.Stalled = true // the rest of the message cannot follow
+		r.Stalled = true // such a message has one segment only
 		return r
 	}
 	switch op {

@@ -34,7 +34,7 @@ func frameWellFormed(f iwarp.StartupFrame, key string) bool {
 	return *f.Key == key && (*f.Rev == 1 || *f.Rev == 2) && *f.PDLength <= maxPrivateData
 }
 
-// enhancedLen is the length of the enhanced connection data, which begin the private data (RFC 6581).
+// enhancedLen is the length of the enhanced connection data at the start of the private data.
 const enhancedLen = 4
 
 // Request returns the Request of the device. It may be in the peer-to-peer model or not.

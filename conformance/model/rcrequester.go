@@ -280,7 +280,7 @@ func (m *RCRequester) mayBegin(i int) (may, must bool) {
 			}
 		}
 	}
-	limit := math.MaxInt // of unanswered requests: none
+	limit := math.MaxInt // of unanswered requests: no limit
 	switch {
 	case m.draining || r.Fails != verbs.WCSuccess:
 		return false, false

@@ -82,8 +82,8 @@ func stateID(s verbs.QPState) string {
 }
 
 // defectsOf returns the defects that a transition case detects: with ModifyLies a refused modify
-// reports success, with RefusalKills it moves the queue pair to ERR if it lacks a required
-// attribute, and with OptionalAttrsRefused the device refuses optional attributes.
+// reports success, with RefusalKills it moves the queue pair to ERR, and with OptionalAttrsRefused
+// the device refuses optional attributes.
 func defectsOf(t rig.Transition) []string {
 	defects := []string{"ModifyLies"}
 	if t.Required != 0 {
