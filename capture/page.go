@@ -205,7 +205,7 @@ func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, err
 	hasDisplay := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" || runtime.GOOS == "darwin"
 	if asText || noGUI != nil || !hasDisplay {
 		if noTshark != nil {
-			return nil, fmt.Errorf("to print the capture, as without a display for %s, tshark must be on PATH: install it (apt install tshark), or open %s elsewhere", gui, file)
+			return nil, fmt.Errorf("tshark, which prints the capture if text is asked for or %s has no display, is not on PATH: install it (apt install tshark), or open %s elsewhere", gui, file)
 		}
 		return append([]string{tshark, "-r", file}, options...), nil
 	}

@@ -134,7 +134,7 @@ func (u *DGUD) execute(now time.Duration, from DGSource, p iwarp.ReceivedPacket)
 // dgHeaderError returns the permitted causes of an error in the DDP and RDMAP headers of a UD
 // segment, or nil.
 func dgHeaderError(s *iwarp.Segment) []iwarp.Cause {
-	sends := s.Op() == iwarp.OpSend || s.Op() == iwarp.OpSendSE
+	isSend := s.Op() == iwarp.OpSend || s.Op() == iwarp.OpSendSE
 	switch {
 	case *s.DDP.Version != 1 && s.IsTagged():
 		return []iwarp.Cause{iwarp.DDPTaggedInvalidVersion}
@@ -148,11 +148,11 @@ func dgHeaderError(s *iwarp.Segment) []iwarp.Cause {
 		return []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess}
 	case s.IsTagged():
 		return []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}
-	case sends && *s.DDP.QN != 0:
+	case isSend && *s.DDP.QN != 0:
 		return []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
-	case sends && uint64(*s.DDP.MO)+uint64(len(s.Payload)) > DGMaxSend:
+	case isSend && uint64(*s.DDP.MO)+uint64(len(s.Payload)) > DGMaxSend:
 		return []iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}
-	case sends:
+	case isSend:
 		return nil
 	}
 	return []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPUntaggedInvalidQN}

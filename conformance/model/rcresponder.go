@@ -168,7 +168,7 @@ func (m *RCResponder) Fail() {
 		errs := append([]verbs.WCStatus{verbs.WCWRFlushErr}, rcAnyError...)
 		m.reaction.Completions = append(m.reaction.Completions, RCCompletion{verbs.WC{WRID: m.open.receive.ID}, errs})
 	}
-	m.end()
+	m.enterErr()
 }
 
 // Receive takes a packet of the peer that is whole, with a correct ICRC and valid fields of the BTH.
@@ -198,7 +198,7 @@ func (m *RCResponder) Receive(p ib.Packet) bool {
 		m.execute(p, info)
 	case fault.rnr:
 		m.mayRaiseCommEst()
-		m.respond(m.on(ib.RNR(m.psn, m.MinRNRTimer, ib.AnyMSN)), false)
+		m.respond(m.asResponse(ib.RNR(m.psn, m.MinRNRTimer, ib.AnyMSN)), false)
 		m.nakSent, m.rnrSent = false, true
 	default:
 		m.mayRaiseCommEst()
@@ -218,7 +218,7 @@ func (m *RCResponder) mayRaiseCommEst() {
 // should not, but may, send it.
 func (m *RCResponder) receiveEarly() {
 	if !m.nakSent {
-		m.respond(m.on(ib.Nak(m.psn, ib.NakSequence, ib.AnyMSN)), m.rnrSent)
+		m.respond(m.asResponse(ib.Nak(m.psn, ib.NakSequence, ib.AnyMSN)), m.rnrSent)
 		m.nakSent = !m.rnrSent
 	}
 }
@@ -472,7 +472,7 @@ func (m *RCResponder) executeMessage(p ib.Packet, info ib.OpInfo) {
 	if info.Position == ib.Last || info.Position == ib.Only {
 		m.finish(p, info)
 	}
-	m.respond(m.on(ib.Ack(p.PSN(), ib.AnyMSN)), !p.HasAckReq())
+	m.respond(m.asResponse(ib.Ack(p.PSN(), ib.AnyMSN)), !p.HasAckReq())
 }
 
 // consume takes the first receive of a queue.
@@ -551,9 +551,9 @@ func (m *RCResponder) executeAtomic(p ib.Packet, info ib.OpInfo) (original uint6
 // savedAnswer returns the response to an atomic, FLUSH or ATOMIC WRITE.
 func (m *RCResponder) savedAnswer(s *rcSaved) ib.Packet {
 	if s.request.AtomicETH == nil {
-		return m.on(ib.ReadResponseOnly(s.request.PSN(), ib.AnyMSN, []byte{}))
+		return m.asResponse(ib.ReadResponseOnly(s.request.PSN(), ib.AnyMSN, []byte{}))
 	}
-	return m.on(ib.AtomicAck(s.request.PSN(), ib.AnyMSN, s.original))
+	return m.asResponse(ib.AtomicAck(s.request.PSN(), ib.AnyMSN, s.original))
 }
 
 // answerRead responds to a READ. A duplicate may request only the last responses of the original
@@ -576,10 +576,10 @@ func (m *RCResponder) answerRead(p ib.Packet, skipped int) {
 		if !certain {
 			r.Payload, alternative.Payload = nil, nil
 		}
-		m.respond(m.on(r), false)
+		m.respond(m.asResponse(r), false)
 		response := &m.reaction.Responses[len(m.reaction.Responses)-1]
 		if skipped > 0 {
-			response.Alternative = new(m.on(alternative))
+			response.Alternative = new(m.asResponse(alternative))
 		} else if i < len(all)-1 {
 			response.MinMSN = (m.msn - 1) & 0xffffff // only the last response must count the READ
 		}
@@ -651,8 +651,8 @@ func (m *RCResponder) duplicateRead(p ib.Packet, s *rcSaved) bool {
 // ackAgain responds with an ACK of the newest request that is no READ. Whether FLUSH and ATOMIC
 // WRITE count as READs is not specified.
 func (m *RCResponder) ackAgain(optional bool) {
-	m.respond(m.on(ib.Ack(m.lastAck, ib.AnyMSN)), optional)
-	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.on(ib.Ack(m.lastAckOrFlush, ib.AnyMSN)))
+	m.respond(m.asResponse(ib.Ack(m.lastAck, ib.AnyMSN)), optional)
+	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.asResponse(ib.Ack(m.lastAckOrFlush, ib.AnyMSN)))
 }
 
 // mayAckLater permits that the ACK of an earlier duplicate follows the response to this one. It
@@ -668,7 +668,7 @@ func (m *RCResponder) mayAckLater() bool {
 // the fault is silent, and completes a receive that the request uses in error.
 func (m *RCResponder) refuse(p ib.Packet, info ib.OpInfo, f *rcFault) {
 	if !f.silent {
-		m.respond(m.on(ib.Nak(p.PSN(), f.code, ib.AnyMSN)), false)
+		m.respond(m.asResponse(ib.Nak(p.PSN(), f.code, ib.AnyMSN)), false)
 	}
 	statuses := f.receives
 	queue, _ := m.queue(p)
@@ -698,7 +698,7 @@ func (m *RCResponder) refuse(p ib.Packet, info ib.OpInfo, f *rcFault) {
 		m.reaction.Completions = append(m.reaction.Completions, RCCompletion{verbs.WC{WRID: used.ID}, statuses})
 	}
 	m.raiseRefusal(f, used != nil)
-	m.end()
+	m.enterErr()
 }
 
 // raiseRefusal adds the event of a refused request, which is required if no receive reports it.
@@ -714,8 +714,8 @@ func (m *RCResponder) raiseRefusal(f *rcFault, reported bool) {
 	m.reaction.Events = append(m.reaction.Events, event)
 }
 
-// end moves the queue pair to ERR and flushes its receives, but not those of an SRQ.
-func (m *RCResponder) end() {
+// enterErr moves the queue pair to ERR and flushes its receives, but not those of an SRQ.
+func (m *RCResponder) enterErr() {
 	m.failed, m.open, m.reaction.Failed = true, nil, true
 	switch {
 	case m.Transport == ib.XRC: // it has no SRQ of its own
@@ -750,8 +750,8 @@ func (m *RCResponder) respond(p ib.Packet, optional bool) {
 	m.reaction.Responses = append(m.reaction.Responses, RCResponse{Packet: p, Optional: optional, MinMSN: m.msn, MaxCredits: credits})
 }
 
-// on returns a response packet of the connection's service; AckReq and SE are always 0.
-func (m *RCResponder) on(p ib.Packet) ib.Packet {
+// asResponse returns p as a response of the connection's service; AckReq and SE are always 0.
+func (m *RCResponder) asResponse(p ib.Packet) ib.Packet {
 	if m.Transport == ib.XRC {
 		p = p.On(ib.XRC)
 	}

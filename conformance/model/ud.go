@@ -149,8 +149,8 @@ func (p *UDPort) place(r UDReceive, pkt ib.Packet) {
 	at := 0
 	for _, s := range r.Pieces {
 		n := copy(p.Mem[s.Off:][:s.Len], data[at:])
-		if open := min(n, undefined-at); open > 0 {
-			p.Undefined = append(p.Undefined, UDSpan{s.Off, open})
+		if k := min(n, undefined-at); k > 0 { // the first k bytes are undefined
+			p.Undefined = append(p.Undefined, UDSpan{s.Off, k})
 		}
 		at += n
 	}
