@@ -20,7 +20,8 @@ type CM struct {
 // Name returns the message name, as in "REQ".
 func (c *CM) Name() string { return c.Header.Attr.String() }
 
-// parseCM decodes a MAD; it returns nil unless the MAD is a CM message of a known type.
+// parseCM decodes a MAD; it returns nil unless the MAD is a CM message of a known type. The summary
+// says so if the body is cut off.
 func parseCM(b []byte) *CM {
 	c := new(CM)
 	rest, err := c.Header.Parse(b)

@@ -33,7 +33,8 @@ func (p *Printer) details(pkt *Packet) string {
 			name = cyan + name + reset
 		}
 		b.WriteString(name)
-		gap := strings.Repeat(" ", max(1, indent-4-utf8.RuneCountInString(h.Name))) // before the next field
+		// gap is written before the next field: the first begins at the column indent.
+		gap := strings.Repeat(" ", max(1, nameWidth-utf8.RuneCountInString(h.Name)))
 		for i, f := range h.Fields {
 			text := f.Name + " " + textfmt.PrintableLine(f.String())
 			if i < len(h.Fields)-1 {

@@ -78,7 +78,8 @@ func (f *Filter) match(s *Stream, p *Packet) bool {
 	return len(p.PDUs) == 0 && len(f.QPs) == 0 && len(f.PSNs) == 0 && f.matchOp(p.Protocol)
 }
 
-// matchPDU reports whether a PDU matches QPs, PSNs and Ops.
+// matchPDU reports whether a PDU matches QPs (by the destination or, in a DETH, the source), PSNs
+// and Ops.
 func (f *Filter) matchPDU(d PDU) bool {
 	r, ok := d.(*RoCE)
 	if !ok {

@@ -51,7 +51,7 @@ func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
 	m := &dir.mpa
 	b := g.data
 	if m.state == mpaUnsynced && !m.hasFrame && len(b) >= len(wire.RequestKey) {
-		// Without a SYN, the key identifies a start-up frame.
+		// Without a SYN, the key identifies a start-up frame, also one with other errors.
 		if _, err := new(wire.StartFrame).Parse(b); err == nil || !errors.Is(err, wire.ErrKey) {
 			m.state = mpaStartup
 		}
@@ -77,6 +77,7 @@ func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
 		if !ok {
 			if p := &s.p; len(p.PDUs) == 0 {
 				p.Protocol = "iWARP"
+				// The note begins with the fields of the TCP header.
 				p.Note += fmt.Sprintf(", part of an FPDU (%d octets so far)", m.deframer.Pending())
 			}
 			return
@@ -101,7 +102,7 @@ func (s *Stream) skipMissing(dir, reverse *tcpDirection, n int) {
 	}
 	for n > 0 {
 		f, rest, ok := m.deframer.Skip(n)
-		if !ok && rest > 0 {
+		if !ok && rest > 0 { // the length of the FPDU is missing
 			m.state = mpaUnsynced
 			return
 		}
@@ -113,7 +114,8 @@ func (s *Stream) skipMissing(dir, reverse *tcpDirection, n int) {
 }
 
 // parseStartFrame decodes a start-up frame, which may span segments, and returns the octets after
-// it; none while it is incomplete, or if b is not MPA. seq is the sequence number of b.
+// it; none while it is incomplete, or if b is not MPA. seq is the sequence number of b. It sets
+// m.base, the sequence number of the first FPDU.
 func (s *Stream) parseStartFrame(dir *tcpDirection, seq uint32, b []byte) (rest []byte) {
 	m, p := &dir.mpa, &s.p
 	buffered := len(m.partial)
@@ -219,7 +221,7 @@ func (s *Stream) addFPDU(dir, reverse *tcpDirection, f *wire.FPDU) {
 	p := &s.p
 	p.Protocol = "iWARP"
 	d := &FPDU{FPDU: *f, Framing: dir.mpa.framing(&reverse.mpa), Guessed: !dir.mpa.hasFrame || !reverse.mpa.hasFrame}
-	if d.Guessed {
+	if d.Guessed { // CRCs are in use if the deframer has checked this one
 		d.Framing.CRC = f.CRCStatus == wire.CRCGood || f.CRCStatus == wire.CRCBad
 	}
 	// Copy the ULPDU: the deframer reuses its buffer.

@@ -22,14 +22,14 @@ func (m *MPAStart) Headers() []Header {
 	if !ok {
 		return []Header{h}
 	}
-	x := Header{Name: "enhanced"}
-	x.add("peer to peer", e.PeerToPeer)
-	x.add("RTR by Send", e.RTRSend)
-	x.add("RTR by Write", e.RTRWrite)
-	x.add("RTR by Read", e.RTRRead)
-	x.add("IRD", e.IRD, depth(e.IRD))
-	x.add("ORD", e.ORD, depth(e.ORD))
-	return []Header{h, x}
+	enhanced := Header{Name: "enhanced"}
+	enhanced.add("peer to peer", e.PeerToPeer)
+	enhanced.add("RTR by Send", e.RTRSend)
+	enhanced.add("RTR by Write", e.RTRWrite)
+	enhanced.add("RTR by Read", e.RTRRead)
+	enhanced.add("IRD", e.IRD, depth(e.IRD))
+	enhanced.add("ORD", e.ORD, depth(e.ORD))
+	return []Header{h, enhanced}
 }
 
 // Headers implements PDU: the FPDU, the DDP segment and the RDMAP header.
@@ -92,7 +92,8 @@ func ddpHeader(name string, d *wire.Header) Header {
 	h.add("DDP version", d.Control.DDPVersion)
 	h.add("RDMAP version", d.Control.RDMAPVersion)
 	if d.Control.DDPReserved != 0 || d.Control.RDMAPReserved != 0 {
-		h.add("reserved", d.Control.DDPReserved<<4|d.Control.RDMAPReserved, fmt.Sprintf("%#x, %#x", d.Control.DDPReserved, d.Control.RDMAPReserved))
+		both := d.Control.DDPReserved<<4 | d.Control.RDMAPReserved
+		h.add("reserved", both, fmt.Sprintf("%#x, %#x", d.Control.DDPReserved, d.Control.RDMAPReserved))
 	}
 	if d.Control.Tagged {
 		h.add("STag", uint32(d.Tagged.STag), hexText(d.Tagged.STag))
@@ -132,7 +133,8 @@ func terminateHeaders(t *wire.Terminate) []Header {
 	if t.HasDDP {
 		all = append(all, ddpHeader("terminated DDP", &t.DDP))
 	}
-	// A quoted RDMAP header is decoded as that of a Read Request.
+	// The RDMAP header was parsed as that of a Read Request, which it is unless the DDP header says
+	// otherwise.
 	if t.HasRDMAP && (!t.HasDDP || t.DDP.Control.Opcode == wire.OpReadRequest) {
 		all = append(all, readHeader("terminated read", &t.Read))
 	}

@@ -93,7 +93,7 @@ func (f *FPDU) Summary() string {
 	switch f.CRCStatus {
 	case wire.CRCBad:
 		b.WriteString(" CRC bad")
-	case wire.CRCUnknown:
+	case wire.CRCUnknown: // octets of the FPDU were not captured
 		b.WriteString(" truncated")
 	}
 	return b.String()

@@ -70,7 +70,7 @@ var jsonKey = strings.NewReplacer(" ", "_", "'", "")
 func (p *Printer) printJSON(s *Stream, pkt *Packet) error {
 	out := jsonPacket{
 		Number: pkt.Number, Since: pkt.SinceFirst.Seconds(), Interface: pkt.Interface.Name,
-		Direction: [...]string{"", "in", "out", ""}[pkt.Direction&3],
+		Direction: [...]string{"", "in", "out", ""}[pkt.Direction&3], // 3 is reserved in pcapng
 		Length:    pkt.Length, Recorded: len(pkt.Data), Protocol: pkt.Protocol, Note: pkt.Note,
 	}
 	if !pkt.Time.IsZero() {

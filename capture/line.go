@@ -122,7 +122,9 @@ func endpointsOf(pkt *Packet) endpoints {
 		return endpoints{mac: pkt.Link.HasMAC, srcMAC: pkt.Link.Src, dstMAC: pkt.Link.Dst}
 	}
 	e := endpoints{src: pkt.Src(), dst: pkt.Dst(), ports: pkt.TCP.Present || pkt.UDP.Present}
-	if pkt.UDP.Present && pkt.UDP.DstPort == wire.Port { // the source port is only for ECMP
+	// The source port of RoCEv2 is only for ECMP: without ports, all packets between two hosts have
+	// the same endpoints.
+	if pkt.UDP.Present && pkt.UDP.DstPort == wire.Port {
 		e.ports = false
 		e.src, e.dst = netip.AddrPortFrom(e.src.Addr(), 0), netip.AddrPortFrom(e.dst.Addr(), 0)
 	}

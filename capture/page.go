@@ -20,18 +20,18 @@ const pageLines = 200
 
 // page is a buffer of lines with the column widths.
 type page struct {
-	stream      *Stream
-	lines       []line
-	widths      [numColumns]int
-	live        bool
-	widthsFixed bool // the first page has been printed
+	stream       *Stream
+	lines        []line
+	widths       [numColumns]int
+	live         bool
+	firstPrinted bool // the first page has been printed
 }
 
 // appendLine buffers a line, and prints the page if it is full. Lines after the first page, and of
 // live captures, are printed at once.
 func (p *Printer) appendLine(l line) error {
 	p.page.lines = append(p.page.lines, l)
-	if p.page.live || p.page.widthsFixed || len(p.page.lines) >= pageLines {
+	if p.page.live || p.page.firstPrinted || len(p.page.lines) >= pageLines {
 		return p.flushPage()
 	}
 	return nil
@@ -60,7 +60,10 @@ func (p *Printer) flushPage() error {
 		}
 		p.page.lines[i] = line{}
 	}
-	p.page.lines, p.page.widthsFixed = p.page.lines[:0], len(p.page.lines) > 0 || p.page.widthsFixed
+	if len(p.page.lines) > 0 {
+		p.page.firstPrinted = true
+	}
+	p.page.lines = p.page.lines[:0]
 	return nil
 }
 
@@ -74,7 +77,8 @@ const (
 	cyan   = "\x1b[36m"
 )
 
-// format aligns, truncates and colours a line. It truncates the summary before the marks.
+// format aligns, truncates and colours a line, which leaves the last column of the terminal free.
+// It truncates the summary, to minSummary at least, before the marks.
 func (p *Printer) format(l *line) string {
 	if l.text != "" {
 		return l.text
@@ -105,12 +109,13 @@ func (p *Printer) format(l *line) string {
 		}
 	}
 	const minSummary = 16
+	const beforeMarks = "  "
 	marks := markText(l)
 	room := -1 // for the summary; no limit
 	if p.opts.Width > 0 {
-		room = max(p.opts.Width-used-1, 0)
+		room = max(p.opts.Width-1-used, 0)
 		if n := utf8.RuneCountInString(marks); n > 0 {
-			room = max(room-n-2, min(room, minSummary))
+			room = max(room-len(beforeMarks)-n, min(room, minSummary))
 		}
 	}
 	colour := ""
@@ -120,9 +125,9 @@ func (p *Printer) format(l *line) string {
 	put(truncate(l.summary, room), colour)
 	if marks != "" {
 		if p.opts.Width > 0 {
-			marks = truncate(marks, max(p.opts.Width-used-2-1, 0))
+			marks = truncate(marks, max(p.opts.Width-1-used-len(beforeMarks), 0))
 		}
-		put("  ", "")
+		put(beforeMarks, "")
 		put(marks, markColour(l.marks))
 	}
 	return strings.TrimRight(b.String(), " ") + "\n"
@@ -200,7 +205,7 @@ func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, err
 	hasDisplay := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" || runtime.GOOS == "darwin"
 	if asText || noGUI != nil || !hasDisplay {
 		if noTshark != nil {
-			return nil, fmt.Errorf("there is no display for %s, and tshark is not on PATH: install it (apt install tshark), or open %s elsewhere", gui, file)
+			return nil, fmt.Errorf("tshark, which prints the capture if text is asked for or %s has no display, is not on PATH: install it (apt install tshark), or open %s elsewhere", gui, file)
 		}
 		return append([]string{tshark, "-r", file}, options...), nil
 	}

@@ -66,7 +66,7 @@ func (f *pcapFile) next(p *Packet) error {
 		perSecond, nanoseconds = 1e9, 1
 	}
 	if frac >= perSecond {
-		return fmt.Errorf("a timestamp has %d parts of a second; %d make one", frac, perSecond)
+		return fmt.Errorf("a timestamp has a fraction of %d/%d seconds, which is a second or more", frac, perSecond)
 	}
 	p.Interface, p.Time, p.Length = f.interfaces[0], time.Unix(int64(sec), int64(frac*nanoseconds)).UTC(), max(int(length), int(captured))
 	if p.Data, err = f.in.read(int(captured)); err != nil && captured > 0 {

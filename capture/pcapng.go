@@ -121,8 +121,9 @@ func (f *pcapngFile) readBody(kind, length uint32, alreadyRead int) ([]byte, err
 	return b[:end], nil
 }
 
-// readSection reads a section header block after its type and length, of which rawLength are the
-// octets. It clears the interfaces and names, which are per section.
+// readSection reads the rest of a section header block after its type and length. rawLength has the
+// octets of the length, whose byte order follows from the magic number after it. readSection clears
+// the interfaces and names, which are per section.
 func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	magic, err := f.in.read(4)
 	if err != nil {

@@ -82,7 +82,8 @@ func (q *requestTracker) psnSpan(r *RoCE) (low, high int32) {
 
 // observe marks a request that is retransmitted, late, or follows a gap in the PSNs. low and high
 // are the minimum and maximum number of PSNs that it takes: the request after this one has a PSN
-// from q.next to q.latest. A PSN that is maxPSNDistance or more away starts the tracking anew.
+// from q.next to q.latest, and only a later PSN is after a gap. A PSN that is maxPSNDistance or
+// more away starts the tracking anew.
 func (q *requestTracker) observe(p *Packet, psn wire.PSN, low, high int32) {
 	distance := psn.Sub(q.next)
 	if !q.started || distance >= maxPSNDistance || distance <= -maxPSNDistance {

@@ -133,7 +133,8 @@ func (r *RoCE) bth() Header {
 	h.add("ack request", r.BTH.AckReq)
 	h.add("PSN", uint32(r.BTH.PSN))
 	if r.BTH.Reserved6 != 0 || r.BTH.Reserved7 != 0 {
-		h.add("reserved", uint16(r.BTH.Reserved6)<<8|uint16(r.BTH.Reserved7), fmt.Sprintf("%#x, %#x", r.BTH.Reserved6, r.BTH.Reserved7))
+		both := uint16(r.BTH.Reserved6)<<8 | uint16(r.BTH.Reserved7)
+		h.add("reserved", both, fmt.Sprintf("%#x, %#x", r.BTH.Reserved6, r.BTH.Reserved7))
 	}
 	return h
 }

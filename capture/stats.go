@@ -119,6 +119,7 @@ type statsFlow struct {
 }
 
 // flow returns the counters of a packet's flow, or otherFlows for a new flow if there are too many.
+// It also notes the number of interfaces of the capture so far.
 func (st *stats) flow(s *Stream, pkt *Packet) *counters {
 	key := statsFlow{iface: pkt.Interface.Index, endpoints: endpointsOf(pkt)}
 	if len(pkt.PDUs) > 0 {
@@ -162,15 +163,15 @@ func (st *stats) nameFlows(s *Stream) {
 	clear(st.flows)
 }
 
-// merge adds the counters of o.
-func (t *counters) merge(o *counters) {
-	t.Packets, t.Bytes, t.Payload = t.Packets+o.Packets, t.Bytes+o.Bytes, t.Payload+o.Payload
-	t.Retransmissions, t.Gaps, t.Naks = t.Retransmissions+o.Retransmissions, t.Gaps+o.Gaps, t.Naks+o.Naks
-	if t.first.IsZero() || !o.first.IsZero() && o.first.Before(t.first) {
-		t.first = o.first
+// merge adds the counters of another flow.
+func (t *counters) merge(other *counters) {
+	t.Packets, t.Bytes, t.Payload = t.Packets+other.Packets, t.Bytes+other.Bytes, t.Payload+other.Payload
+	t.Retransmissions, t.Gaps, t.Naks = t.Retransmissions+other.Retransmissions, t.Gaps+other.Gaps, t.Naks+other.Naks
+	if t.first.IsZero() || !other.first.IsZero() && other.first.Before(t.first) {
+		t.first = other.first
 	}
-	if o.last.After(t.last) {
-		t.last = o.last
+	if other.last.After(t.last) {
+		t.last = other.last
 	}
 }
 

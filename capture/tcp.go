@@ -66,30 +66,31 @@ func (s *Stream) dissectTCP(b []byte) {
 	if t.Length > 0 {
 		p.Note += fmt.Sprintf(" %d B", t.Length)
 	}
-	key, from := connKey{p.Interface.Index, p.Src(), p.Dst()}, 0
+	// Both directions of a connection have the same key, with the lower address first.
+	key, sender := connKey{p.Interface.Index, p.Src(), p.Dst()}, 0
 	if key.b.Compare(key.a) < 0 {
-		key.a, key.b, from = key.b, key.a, 1
+		key.a, key.b, sender = key.b, key.a, 1
 	}
 	c := s.conns.get(key)
-	out, reverse := &c[from], &c[1-from]
-	out.checkAck(p, reverse)
+	dir, reverse := &c[sender], &c[1-sender]
+	dir.checkAck(p, reverse)
 	if t.Flags&FlagRST != 0 {
 		p.mark(MarkRejected, "TCP reset")
 	}
 	if t.Flags&FlagSYN != 0 {
-		s.handleSYN(out)
+		s.handleSYN(dir)
 		return
 	}
 	if t.Length > 0 {
-		s.handleSegment(out, reverse, segment{t.Seq, payload, t.Length - len(payload)})
+		s.handleSegment(dir, reverse, segment{t.Seq, payload, t.Length - len(payload)})
 	}
 	if len(p.PDUs) > 0 {
 		p.Note = ""
 	}
 }
 
-// handleSYN starts a new connection in direction dir and drops the state of an older one. It only
-// marks a SYN that is retransmitted.
+// handleSYN starts a new connection in direction dir and drops the state of an older one. A
+// retransmitted SYN is marked, and changes nothing.
 func (s *Stream) handleSYN(dir *tcpDirection) {
 	next := s.p.TCP.Seq + 1
 	if dir.started && dir.next == next {

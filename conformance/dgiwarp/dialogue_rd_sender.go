@@ -95,7 +95,7 @@ func (d *senderDialogue) collect() {
 		a, ok := d.nextData(senderQuiet)
 		if !ok {
 			d.Check(last.Data == nil || *last.Header.AckNow, "ack-now on the last packet before a pause", "%v", last.Packet)
-			d.must(d.model.Settle())
+			d.must(d.model.CheckPause())
 			return
 		}
 		d.compareData(a)

@@ -224,7 +224,7 @@ func (s *startupSession) playActive(step startupStep) {
 	reply := completeReply(step, request)
 	hs.peerFrame = reply
 	s.sendStartup(hs.conn, step, reply)
-	verdict := s.mpa.Answered(allFields(reply))
+	verdict := s.mpa.ReplyVerdict(allFields(reply))
 	switch {
 	case verdict == model.MPAMalformed || step.cut > 0:
 		hs.enterFullOperation().expectAbort()

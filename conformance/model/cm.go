@@ -111,7 +111,7 @@ func (c *CMConn) Receive(m ib.Message) CMReply {
 		if c.State == CMReplied {
 			c.establish()
 		}
-	case ib.MRA: // only changes how long the device waits, which the dialogue checks
+	case ib.MRA: // changes how long the device waits, which the dialogue checks, or may be rejected
 		return c.rejectUnknownIDs(m.LocalCommID)
 	case ib.REJ:
 		c.receiveREJ(m)
@@ -133,7 +133,8 @@ func (c *CMConn) rejectUnknownIDs(sender *uint32) CMReply {
 }
 
 // receiveLAP returns the response to a LAP: none, or an APR, whose status is that of an invalid ID
-// if and only if the device does not know the connection. In time wait either is permitted.
+// if and only if the device does not know the connection. In time wait every status is permitted
+// but invalid LID, which is never permitted: RoCE has no LIDs.
 func (c *CMConn) receiveLAP(m ib.LAP) (reply CMReply) {
 	known := c.knows(m.LocalCommID, m.RemoteCommID) && c.State != CMIdle
 	for status := range uint8(aprStatuses) {
@@ -163,9 +164,9 @@ func (c *CMConn) Data() {
 // MRASent notes an MRA of the device about the REQ. Its REP must have the same communication ID.
 func (c *CMConn) MRASent(m ib.MRA) { c.DeviceID = *m.LocalCommID }
 
-// receiveREQ returns the response to a duplicate REQ, one with the peer's communication ID: none,
-// the REP unless the QPN is another, an MRA or, for another QPN or after the end of the connection,
-// a REJ.
+// receiveREQ returns the permitted responses to a duplicate REQ, which is one with the peer's
+// communication ID: none, an MRA before the end of the connection and a REJ after it. If the device
+// has sent a REP, it may repeat it to the same QPN. It may reject a REQ with another QPN.
 func (c *CMConn) receiveREQ(m ib.REQ) (reply CMReply) {
 	mra := ib.MRA{RemoteCommID: &c.PeerID, About: new(CMAboutREQ)}
 	if c.DeviceID != 0 {
@@ -195,16 +196,16 @@ func (c *CMConn) receiveREP(m ib.REP) CMReply {
 	refused := []ib.Message{
 		CMReject(m.LocalCommID, CMAboutREP, cmRejectInvalidID), CMReject(m.LocalCommID, CMAboutREP, CMRejectStale),
 	}
-	mine := c.Active && *m.RemoteCommID == c.DeviceID
-	same := mine && c.Reply != nil && *m.LocalCommID == c.PeerID
+	forREQ := c.Active && *m.RemoteCommID == c.DeviceID
+	duplicate := forREQ && c.Reply != nil && *m.LocalCommID == c.PeerID
 	switch {
-	case mine && c.State == CMRequesting:
+	case forREQ && c.State == CMRequesting:
 		c.PeerID, c.PeerQPN, c.Reply = *m.LocalCommID, *m.QPN, &m
 		c.establish()
 		return CMReply{Must: rtu}
-	case same && c.State == CMEstablished:
+	case duplicate && c.State == CMEstablished:
 		return CMReply{Must: rtu}
-	case same && (c.State == CMDisconnecting || c.State == CMTimeWait):
+	case duplicate && (c.State == CMDisconnecting || c.State == CMTimeWait):
 		return CMReply{May: append(refused, rtu)}
 	}
 	return CMReply{May: refused}
@@ -230,8 +231,9 @@ func (c *CMConn) receiveREJ(m ib.REJ) {
 	}
 }
 
-// receiveCancel notes a REJ before the REP. If the peer does not know the ID of the device, a REJ
-// with reason timeout has the GUID of the peer's CA. One with another GUID is not for c.
+// receiveCancel notes a REJ before the REP. The REQ is withdrawn if the REJ identifies the
+// connection: by the ID of the device or, in a REJ with reason timeout of a peer that does not know
+// this ID, by the GUID of the peer's CA. One with another GUID is not for c.
 func (c *CMConn) receiveCancel(m ib.REJ) {
 	known := c.DeviceID != 0 && *m.RemoteCommID == c.DeviceID
 	if *m.RemoteCommID == 0 && *m.Reason == CMRejectTimeout && *m.InfoLen >= 8 {
@@ -252,7 +254,8 @@ func (c *CMConn) Ended(ended bool) {
 }
 
 // receiveDREQ returns the response to a DREQ, which ends the connection: a DREP. If the device does
-// not know the connection, it may also be a REJ or none. A DREQ with a wrong QPN has none.
+// not know the connection, it may also be a REJ or none. A DREQ with a wrong QPN has no response
+// while there is a connection; after its end it may have a DREP.
 func (c *CMConn) receiveDREQ(m ib.DREQ) CMReply {
 	drep := ib.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
 	if !c.knows(m.LocalCommID, m.RemoteCommID) {
@@ -263,7 +266,7 @@ func (c *CMConn) receiveDREQ(m ib.DREQ) CMReply {
 	}
 	switch c.State {
 	case CMReplied:
-		c.OpenResult = true
+		c.OpenResult = true // the connection ends before it was established
 		fallthrough
 	case CMEstablished, CMDisconnecting:
 		c.State = CMTimeWait
@@ -299,7 +302,8 @@ type CMTimer struct {
 
 // Start notes that the message was sent.
 func (t *CMTimer) Start(now time.Duration) {
-	// The caller may have read the clock late.
+	// A tenth early is permitted, as the caller may have read the clock late, and half a timeout
+	// late.
 	t.earliest, t.latest = now+t.Timeout*9/10, now+t.Timeout*3/2+t.Delay
 	t.prolonged = false
 }

@@ -96,17 +96,17 @@ type dgRanges []DGCut
 
 // add returns the ranges with r, which it merges with those that r overlaps or touches.
 func (all dgRanges) add(r DGCut) dgRanges {
-	var sum dgRanges
-	for _, x := range all {
-		if x.To < r.From || x.From > r.To {
-			sum = append(sum, x)
+	var merged dgRanges
+	for _, old := range all {
+		if old.To < r.From || old.From > r.To {
+			merged = append(merged, old)
 			continue
 		}
-		r = DGCut{min(r.From, x.From), max(r.To, x.To)}
+		r = DGCut{min(r.From, old.From), max(r.To, old.To)}
 	}
-	sum = append(sum, r)
-	slices.SortFunc(sum, func(a, b DGCut) int { return a.From - b.From })
-	return sum
+	merged = append(merged, r)
+	slices.SortFunc(merged, func(a, b DGCut) int { return a.From - b.From })
+	return merged
 }
 
 // whole reports whether the ranges are the one from 0 to n.

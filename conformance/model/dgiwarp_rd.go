@@ -85,8 +85,8 @@ type DGPeer struct {
 	// Open is the receive of a Send that has arrived in part; nil if there is none.
 	Open *DGReceive
 	// Reads are the outstanding reads and atomics of the device, in order.
-	Reads  []*DGRead
-	opened []byte
+	Reads    []*DGRead
+	received []byte // the octets of the Send of Open that have arrived
 	// Atomics counts Atomic Requests: the MSNs of their responses.
 	Atomics uint32
 }
@@ -134,27 +134,28 @@ func (q *DGRD) Deliver(p *DGPeer, s iwarp.Segment) (e DGEffect) {
 		wc := verbs.WC{Opcode: verbs.WCOpRecvRDMAWithImm, Imm: uint32(*s.Immediate.Value), Flags: verbs.WCWithImm}
 		e.Completions = []DGCompletion{q.take().complete(q.QPN, p.Source, nil, wc)}
 	default:
-		e = q.send(p, s)
+		e = q.receiveSend(p, s)
 	}
 	return e
 }
 
-// take removes the first receive.
+// take removes the first receive. There must be one.
 func (q *DGRD) take() DGReceive {
 	r := q.Receives[0]
 	q.Receives = q.Receives[1:]
 	return r
 }
 
-// send takes a segment of a Send. The first one takes a receive, and the last one completes it.
-func (q *DGRD) send(p *DGPeer, s iwarp.Segment) DGEffect {
+// receiveSend executes a segment of a Send. The first one takes a receive, and the last one
+// completes it.
+func (q *DGRD) receiveSend(p *DGPeer, s iwarp.Segment) DGEffect {
 	if p.Open == nil {
-		p.Open, p.opened = new(q.take()), nil
+		p.Open, p.received = new(q.take()), nil
 	}
-	if p.Open.Len() < verbs.GRHLen+len(p.opened)+len(s.Payload) {
+	if p.Open.Len() < verbs.GRHLen+len(p.received)+len(s.Payload) {
 		return DGEffect{Causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}}
 	}
-	p.opened = append(p.opened, s.Payload...)
+	p.received = append(p.received, s.Payload...)
 	if !*s.DDP.Last {
 		return DGEffect{}
 	}
@@ -165,7 +166,7 @@ func (q *DGRD) send(p *DGPeer, s iwarp.Segment) DGEffect {
 	}
 	r := *p.Open
 	p.Open = nil
-	return DGEffect{Completions: []DGCompletion{r.complete(q.QPN, p.Source, p.opened, wc)}}
+	return DGEffect{Completions: []DGCompletion{r.complete(q.QPN, p.Source, p.received, wc)}}
 }
 
 // complete places a message of a source in the receive, after the room for a GRH, and returns the
@@ -191,7 +192,7 @@ func (q *DGRD) atomic(p *DGPeer, h *iwarp.AtomicRequestHeader) DGEffect {
 		binary.NativeEndian.PutUint64(word, *h.Data)
 	}
 	p.Atomics++
-	s := dgSegmentFields(iwarp.AtomicResponse(p.Atomics, *h.ID, was).QN(3).MO(0).Last(true))
+	s := dgSegmentFields(iwarp.AtomicResponse(p.Atomics, *h.ID, was).QN(atomicResponseQueue).MO(0).Last(true))
 	return DGEffect{Responses: []DGResponse{{Atomic: &s}}}
 }
 

@@ -36,7 +36,7 @@ func (r *DGRequest) MaxPayload(udp int) int {
 }
 
 // Packets returns the packets of the request on UD, with at most n octets of payload each
-// (requirements dg/ud/1, dg/ud/2 and dg/tag/2).
+// (requirements dg/ud/1, dg/ud/2 and dg/tag/2). A request without payload has one, and n may be 0.
 func (r *DGRequest) Packets(n int) (all []iwarp.Packet) {
 	n = max(n, 1)
 	if r.Op == verbs.OpRDMAWriteImm {

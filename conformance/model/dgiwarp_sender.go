@@ -84,7 +84,8 @@ func (s *DGSender) Reorder() int { return s.reorder }
 // IsLost reports whether a packet has to be retransmitted.
 func (s *DGSender) IsLost(seq uint32) bool { return s.packets[seq] != nil && s.packets[seq].lost }
 
-// Send takes a packet of the device. If the packet is not permitted, the error says what is.
+// Send takes a packet of the device. If the packet is not permitted, the error says what is. The
+// caller must not report retransmissions of the oldest packet after Busy, until the next Ack.
 func (s *DGSender) Send(seq uint32) error {
 	p := s.packets[seq]
 	switch {
@@ -108,9 +109,10 @@ func (s *DGSender) Send(seq uint32) error {
 	return nil
 }
 
-// Settle is called when the device sends no more by itself. If more is required, the error says
-// what.
-func (s *DGSender) Settle() error {
+// CheckPause is called when the device pauses to wait for an Ack. If it should have sent more, the
+// error says what. Else the packets in flight are its congestion window, unless it has sent none
+// since the last Ack.
+func (s *DGSender) CheckPause() error {
 	if s.ReceiveWindow == 0 {
 		return nil
 	}
@@ -127,10 +129,11 @@ func (s *DGSender) Settle() error {
 	return nil
 }
 
-// observe notes that the congestion window is n.
+// observe notes that the congestion window is n. If it has grown, the packets that were
+// acknowledged for that no longer count.
 func (s *DGSender) observe(n int) {
 	switch {
-	case s.window == 0: // it may have grown before it was observed
+	case s.window == 0: // the window is observed first, and may have grown before
 		s.ackedLeast = 0
 	case n > s.window:
 		s.ackedLeast, s.ackedMost = 0, max(0, s.ackedMost-s.window)
@@ -182,18 +185,20 @@ func (s *DGSender) grow(newlyArrived, acked int) {
 		s.least, s.most = min(s.least+min(newlyArrived, acked), DGWindow), min(s.most+max(newlyArrived, acked), DGWindow)
 		return
 	}
+	// The window grows by one packet after a window of packets or, after a timeout, up to the
+	// threshold as in slow start.
 	s.ackedLeast, s.ackedMost = s.ackedLeast+min(newlyArrived, acked), s.ackedMost+max(newlyArrived, acked)
-	most := s.most
+	newMost := s.most
 	if s.ackedMost >= s.least {
-		most++
+		newMost++
 	}
 	if s.ackedLeast >= s.most {
 		s.least, s.ackedLeast = min(s.least+1, DGWindow), 0
 	}
 	if s.least < s.threshold {
-		most = s.most + max(newlyArrived, acked)
+		newMost = s.most + max(newlyArrived, acked)
 	}
-	s.most = min(most, DGWindow)
+	s.most = min(newMost, DGWindow)
 }
 
 // findLost marks a packet as lost if at least s.reorder packets that were sent after it have
@@ -217,10 +222,10 @@ func (s *DGSender) later(p *dgTransmission, arrived []int) (n int) {
 	return n
 }
 
-// LeavesOpen reports whether the document leaves open how a sender reacts to an Ack. Either the Ack
-// is marked, and the first one of all packets in flight at the last reduction of the window: it may
-// reduce the window again or not. Or a packet may count as lost or not, because enough packets were
-// transmitted after it, but not enough of them have arrived.
+// LeavesOpen reports whether the document leaves open how a sender reacts to an Ack, in one of two
+// situations. A marked Ack is the first to acknowledge all packets that were in flight at the last
+// reduction of the window: it may reduce the window again or not. Or enough packets were
+// transmitted after a packet, but not enough of them have arrived: it may count as lost or not.
 func (s *DGSender) LeavesOpen(a DGSenderAck) bool {
 	if a.Marked && int32(s.Una-s.recoverAt) < 0 && int32(a.Next-s.recoverAt) >= 0 {
 		return true
@@ -258,7 +263,8 @@ func (s *DGSender) Busy() {
 	}
 }
 
-// Timeout is called when the device's timer expires: all that is not acknowledged is lost.
+// Timeout is called when the device's timer expires: all that is not acknowledged is lost. The
+// window may grow quickly up to seven tenths, rounded up, of its upper bound.
 func (s *DGSender) Timeout() {
 	for _, p := range s.packets {
 		p.lost = !p.arrived

@@ -196,7 +196,7 @@ func fill(t *testing.T, s *DGSender) int {
 	}
 	for s.Send(s.Next) == nil {
 	}
-	if err := s.Settle(); err != nil {
+	if err := s.CheckPause(); err != nil {
 		t.Error(err)
 	}
 	return s.InFlight()

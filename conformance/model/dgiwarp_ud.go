@@ -91,7 +91,7 @@ func (u *DGUD) receive(now time.Duration, from DGSource, octets []byte, destQP u
 	if !wellFormed(p) || *p.Header.DestQP != destQP {
 		return DGOutcome{}
 	}
-	return u.take(now, from, p)
+	return u.execute(now, from, p)
 }
 
 // wellFormed reports whether a packet must not be dropped silently (requirement dg/pkt/6).
@@ -102,8 +102,9 @@ func wellFormed(p iwarp.ReceivedPacket) bool {
 	return *p.Header.Kind >= iwarp.KindUD && *p.Header.Kind <= iwarp.KindRefusal && len(p.Trailer) == 0
 }
 
-// take checks and executes a packet for the queue pair.
-func (u *DGUD) take(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DGOutcome {
+// execute checks and executes a packet for the queue pair, which fails if the packet has an error,
+// unless it is isolated. It drops packets of other kinds than UD and with a wrong key.
+func (u *DGUD) execute(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DGOutcome {
 	s := p.Segment
 	if u.Failed || *p.Header.Kind != iwarp.KindUD {
 		return DGOutcome{}
@@ -121,9 +122,9 @@ func (u *DGUD) take(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DG
 		case iwarp.OpWrite:
 			out.Causes = u.write(*s)
 		case iwarp.OpExperimental:
-			out = u.record(now, from, p)
+			out = u.receiveRecord(now, from, p)
 		default:
-			out = u.send(now, from, *s)
+			out = u.receiveSend(now, from, *s)
 		}
 	}
 	u.Failed = out.Causes != nil && !u.Isolated
@@ -133,7 +134,7 @@ func (u *DGUD) take(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DG
 // dgHeaderError returns the permitted causes of an error in the DDP and RDMAP headers of a UD
 // segment, or nil.
 func dgHeaderError(s *iwarp.Segment) []iwarp.Cause {
-	sends := s.Op() == iwarp.OpSend || s.Op() == iwarp.OpSendSE
+	isSend := s.Op() == iwarp.OpSend || s.Op() == iwarp.OpSendSE
 	switch {
 	case *s.DDP.Version != 1 && s.IsTagged():
 		return []iwarp.Cause{iwarp.DDPTaggedInvalidVersion}
@@ -147,11 +148,11 @@ func dgHeaderError(s *iwarp.Segment) []iwarp.Cause {
 		return []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess}
 	case s.IsTagged():
 		return []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}
-	case sends && *s.DDP.QN != 0:
+	case isSend && *s.DDP.QN != 0:
 		return []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
-	case sends && uint64(*s.DDP.MO)+uint64(len(s.Payload)) > DGMaxSend:
+	case isSend && uint64(*s.DDP.MO)+uint64(len(s.Payload)) > DGMaxSend:
 		return []iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}
-	case sends:
+	case isSend:
 		return nil
 	}
 	return []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPUntaggedInvalidQN}
@@ -164,8 +165,10 @@ func (u *DGUD) write(s iwarp.Segment) []iwarp.Cause {
 	return causes
 }
 
-// send takes a segment of a Send, and delivers a complete message (requirements dg/ud/5 to 8).
-func (u *DGUD) send(now time.Duration, from DGSource, s iwarp.Segment) DGOutcome {
+// receiveSend takes a segment of a Send, and delivers a complete message (requirements dg/ud/5 to
+// 8). A new assembly replaces the oldest if there are DGMaxAssemblies, and one that the segment
+// contradicts is dropped.
+func (u *DGUD) receiveSend(now time.Duration, from DGSource, s iwarp.Segment) DGOutcome {
 	key := dgMessage{from, *s.DDP.MSN}
 	i := slices.IndexFunc(u.assemblies, func(a *dgAssembly) bool { return a.dgMessage == key })
 	if i < 0 {
@@ -238,9 +241,10 @@ func (u *DGUD) complete(from DGSource, b []byte, wc verbs.WC) DGCompletion {
 	return r.complete(u.QPN, from, b, wc)
 }
 
-// record takes a segment of a Write-Record, and completes a receive if all have arrived
-// (requirements dg/tag/2 to dg/tag/8).
-func (u *DGUD) record(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DGOutcome {
+// receiveRecord takes a segment of a Write-Record, and completes a receive if all segments have
+// arrived (requirements dg/tag/2 to dg/tag/8). It drops a segment that needs a record or a range
+// too many, or that contradicts the begin or length of its record.
+func (u *DGUD) receiveRecord(now time.Duration, from DGSource, p iwarp.ReceivedPacket) DGOutcome {
 	h, s := p.Record, *p.Segment
 	mo, to := int(*h.MO), int(*h.MO)+len(s.Payload)
 	key, begin := dgMessage{from, *h.MSN}, iwarp.At(*s.DDP.STag, *s.DDP.TO-uint64(*h.MO))

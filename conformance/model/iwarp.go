@@ -36,7 +36,8 @@ type iwarpAtomic struct {
 // ResponsesSeen notes that the device has sent all responses, and thus executed all requests.
 func (m *IWARP) ResponsesSeen() { m.executed = nil }
 
-// NewIWARP returns the model of a queue pair on which no message was exchanged.
+// NewIWARP returns the model of a queue pair on which no message was exchanged. With extensions,
+// the device has atomics and immediate data.
 func NewIWARP(extensions bool, ord int) *IWARP {
 	m := &IWARP{Extensions: extensions, ORD: ord, keys: make(map[uint32]*IWARPKey)}
 	for q := range m.sink.msn {
@@ -91,9 +92,9 @@ func (mem *IWARPMemory) Set(off int, b []byte) {
 	copy(mem.before[off:], b)
 }
 
-// Differs returns the offset of the first byte that the device's memory must not have; false if
-// the model permits all of them.
-func (mem *IWARPMemory) Differs(got []byte) (int, bool) {
+// Differs compares the content of the device's memory, got, with the model. It returns the offset
+// of the first byte that the model does not permit; false if it permits all of them.
+func (mem *IWARPMemory) Differs(got []byte) (off int, found bool) {
 	for i, b := range got {
 		if b != mem.Data[i] && b != mem.before[i] {
 			return i, true
@@ -227,8 +228,8 @@ type IWARPCompletion struct {
 	// Optional: the completion may be absent.
 	Optional bool
 
-	// released: the request was sent and completed in this reaction; silent: it is not signaled.
-	released, silent bool
+	// released: the request was sent and completed in this reaction.
+	released, unsignaled bool
 }
 
 // IWARPRefusal is the end of the stream because of a segment of the peer.
@@ -258,33 +259,34 @@ type IWARPReaction struct {
 }
 
 // Add appends a later reaction. If that ends the stream, some earlier requests may be flushed.
-func (r *IWARPReaction) Add(o IWARPReaction) {
-	r.Responses = append(r.Responses, o.Responses...)
-	r.Requests = append(r.Requests, o.Requests...)
-	r.Completions = append(r.Completions, o.Completions...)
-	r.Terminated, r.Stalled = r.Terminated || o.Terminated, r.Stalled || o.Stalled
+func (r *IWARPReaction) Add(later IWARPReaction) {
+	r.Responses = append(r.Responses, later.Responses...)
+	r.Requests = append(r.Requests, later.Requests...)
+	r.Completions = append(r.Completions, later.Completions...)
+	r.Terminated, r.Stalled = r.Terminated || later.Terminated, r.Stalled || later.Stalled
 	if r.Refusal == nil {
-		r.Refusal = o.Refusal
+		r.Refusal = later.Refusal
 	}
-	if o.Refusal != nil || o.Terminated {
+	if later.Refusal != nil || later.Terminated {
 		r.relaxRequests()
 	}
 }
 
 // relaxRequests permits the flush of requests that the device could send only right before the
-// stream ended, because it may not have sent them.
+// stream ended, because it may not have sent them. Unsignaled ones then have an optional
+// completion.
 func (r *IWARPReaction) relaxRequests() {
 	for i := range r.Completions {
 		if wc := &r.Completions[i]; wc.released {
-			wc.Status, wc.Optional = []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}, wc.silent
-			wc.silent = false
+			wc.Status, wc.Optional = []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}, wc.unsignaled
+			wc.unsignaled = false
 		}
 	}
 }
 
 // Completed returns the completions without those of requests that are not signaled.
 func (r *IWARPReaction) Completed() []IWARPCompletion {
-	return slices.DeleteFunc(slices.Clone(r.Completions), func(wc IWARPCompletion) bool { return wc.silent })
+	return slices.DeleteFunc(slices.Clone(r.Completions), func(wc IWARPCompletion) bool { return wc.unsignaled })
 }
 
 // withFixedFields sets the fields of a message of the device that are the same in all segments.

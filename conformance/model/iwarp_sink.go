@@ -57,7 +57,8 @@ func (m *IWARP) Room(k int) int {
 	return piecesLen(m.sink.recvs[k].Pieces)
 }
 
-// flush completes all receives in error.
+// flush completes all receives in error: the first with LOC_PROT_ERR if data has arrived for memory
+// that it may not use.
 func (s *iwarpSink) flush() (all []IWARPCompletion) {
 	for i, recv := range s.recvs {
 		wc := IWARPCompletion{ID: recv.ID, Recv: true, Status: flushed(i == 0)}
@@ -79,7 +80,9 @@ type iwarpFaults struct {
 
 func (f *iwarpFaults) add(causes ...iwarp.Cause) { f.causes = append(f.causes, causes...) }
 
-// Receive returns the reaction to a segment of the peer, which has all fields set.
+// Receive returns the reaction to a segment of the peer, which has all fields set. The stream ends
+// with any cause (nil) if the error is not specified, or the segment is for a receive that cannot
+// be used.
 func (m *IWARP) Receive(s iwarp.Segment) IWARPReaction {
 	if m.ended {
 		return IWARPReaction{}
@@ -87,7 +90,7 @@ func (m *IWARP) Receive(s iwarp.Segment) IWARPReaction {
 	f := m.check(s)
 	switch p := m.sink.partial; {
 	case p != nil && p.wrongKey && (f.unspecified || len(f.causes) > 0):
-		return m.refuse(nil, nil)
+		return m.refuse(nil, nil) // because of this segment, or of the key in an earlier one
 	case f.unspecified:
 		return m.refuse(nil, &s)
 	case len(f.causes) > 0:
@@ -274,10 +277,10 @@ func (m *IWARP) checkSendQueue(s iwarp.Segment, f *iwarpFaults) {
 // checkHeaderQueue does DDP's checks for queues 1 and 3, whose buffers are for one header each.
 func (m *IWARP) checkHeaderQueue(s iwarp.Segment, f *iwarpFaults) {
 	if oldest := m.source.oldest(); *s.DDP.QN == atomicResponseQueue && (oldest == nil || oldest.WR.Opcode == verbs.OpRDMARead) {
-		f.unspecified = true
+		f.unspecified = true // no atomic awaits this response
 		return
 	}
-	m.addMSNFault(s, 1, f) // how many buffers are behind the next is not known here
+	m.addMSNFault(s, 1, f) // at least one buffer; the model does not know how many more there are
 	if *s.DDP.MO != 0 {
 		f.add(iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong)
 	}
@@ -322,7 +325,7 @@ func (m *IWARP) checkAtomic(s iwarp.Segment) (f iwarpFaults) {
 func (m *IWARP) accept(s iwarp.Segment) (r IWARPReaction) {
 	op := s.Op()
 	if oneSegment(op) && !*s.DDP.Last {
-		r.Stalled = true
+		r.Stalled = true // such a message has one segment only
 		return r
 	}
 	switch op {

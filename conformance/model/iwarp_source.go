@@ -78,7 +78,7 @@ func (m *IWARP) Queued() int { return len(m.source.queue) }
 // Outstanding returns the requests that the device has sent and that await a response, in order.
 func (m *IWARP) Outstanding() []*IWARPRequest { return m.source.outstanding() }
 
-// outstanding implements Outstanding.
+// outstanding returns the requests that were sent and await a response, in order.
 func (s *iwarpSource) outstanding() (all []*IWARPRequest) {
 	for _, q := range s.queue {
 		if q.sent && !q.done && q.awaitsResponse() {
@@ -121,8 +121,8 @@ func (m *IWARP) Observe(s iwarp.Segment) {
 	}
 }
 
-// Response returns the response to the k-th outstanding request, with n octets that data returns;
-// false if there is no such request. Of a Read Response it returns the part that has not arrived.
+// Response returns the response to the k-th outstanding request; false if there is no such request.
+// Of a Read Response it returns the part that has not arrived. data(n) returns n octets for it.
 func (m *IWARP) Response(k int, data func(n int) []byte) (iwarp.Segment, bool) {
 	all := m.Outstanding()
 	if k >= len(all) {
@@ -132,13 +132,13 @@ func (m *IWARP) Response(k int, data func(n int) []byte) (iwarp.Segment, bool) {
 	if q.WR.Opcode == verbs.OpRDMARead {
 		return iwarp.ReadResponse(q.sink.STag, q.sink.TO+uint64(q.answered), data(piecesLen(q.Pieces)-q.answered)), true
 	}
-	before := uint32(0)
-	for _, o := range all[:k] {
-		if o.WR.Opcode != verbs.OpRDMARead {
-			before++
+	earlierAtomics := uint32(0)
+	for _, earlier := range all[:k] {
+		if earlier.WR.Opcode != verbs.OpRDMARead {
+			earlierAtomics++
 		}
 	}
-	return iwarp.AtomicResponse(m.sink.msn[atomicResponseQueue]+before, q.id, binary.BigEndian.Uint64(data(8))), true
+	return iwarp.AtomicResponse(m.sink.msn[atomicResponseQueue]+earlierAtomics, q.id, binary.BigEndian.Uint64(data(8))), true
 }
 
 // matches reports whether r is the next segment of the response to the oldest request.
@@ -182,7 +182,7 @@ func (m *IWARP) advance() (r IWARPReaction) {
 		return r
 	}
 	s := &m.source
-	released := make(map[*IWARPRequest]bool)
+	released := make(map[*IWARPRequest]bool) // sent and done in this call
 	for _, q := range s.queue {
 		if q.sent {
 			continue
@@ -194,7 +194,7 @@ func (m *IWARP) advance() (r IWARPReaction) {
 		if q.Bad {
 			q.failed = true
 			failed := m.refuse([]iwarp.Cause{}, nil)
-			failed.Refusal.Local = true
+			failed.Refusal.Local = true // instead of causes
 			r.Add(failed)
 			return r
 		}
@@ -205,7 +205,7 @@ func (m *IWARP) advance() (r IWARPReaction) {
 	for len(s.queue) > 0 && s.queue[0].done {
 		q := s.queue[0]
 		wc := q.success()
-		wc.released, wc.silent = released[q], !q.signaled()
+		wc.released, wc.unsignaled = released[q], !q.signaled()
 		r.Completions = append(r.Completions, wc)
 		s.queue = s.queue[1:]
 	}

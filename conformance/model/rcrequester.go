@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -176,7 +177,8 @@ func (m *RCRequester) complete(r *RCRequest, status verbs.WCStatus) {
 
 // fail completes the oldest request with an error and flushes the others.
 func (m *RCRequester) fail(status verbs.WCStatus) {
-	m.completions = append(m.completions, RCSendCompletion{m.queue[0], status, status == verbs.WCGeneralErr})
+	anyError := status == verbs.WCGeneralErr
+	m.completions = append(m.completions, RCSendCompletion{m.queue[0], status, anyError})
 	m.queue = m.queue[1:]
 	m.flush()
 }
@@ -217,7 +219,8 @@ func (m *RCRequester) timerExpired(now time.Duration) bool {
 // WaitsForRNRTimer reports that the next packet is due only when an RNR timer has expired.
 func (m *RCRequester) WaitsForRNRTimer() bool { return m.retry.rnrUntil > 0 }
 
-// advance executes local requests whose turn it is, and completes requests.
+// advance executes local requests whose turn it is, and completes requests. One that must fail
+// fails when it is the oldest, but not in SQD, where it does not begin.
 func (m *RCRequester) advance() {
 	for i, r := range m.queue {
 		if !r.begun {
@@ -277,7 +280,7 @@ func (m *RCRequester) mayBegin(i int) (may, must bool) {
 			}
 		}
 	}
-	limit := 1 << 24 // of unanswered requests
+	limit := math.MaxInt // of unanswered requests: no limit
 	switch {
 	case m.draining || r.Fails != verbs.WCSuccess:
 		return false, false
@@ -294,8 +297,9 @@ func (m *RCRequester) mayBegin(i int) (may, must bool) {
 type RCSend struct {
 	Packet  ib.Packet
 	request *RCRequest
-	index   int  // of the packet in the request
-	start   bool // of a retransmission that is not required
+	index   int // of the packet in the request
+	// startsRetry: the packet starts a retransmission that is permitted and not required.
+	startsRetry bool
 }
 
 // Permitted returns the packets that the device may send next, also to start a retransmission.
@@ -304,8 +308,8 @@ func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 		return nil
 	}
 	if m.next != m.end {
-		all = append(all, m.sendAt(m.next, false))
-		if !m.retry.exact {
+		all = append(all, m.packetAt(m.next, false))
+		if !m.retry.exact { // the retransmission may start earlier in the message
 			all = append(all, m.earlierStarts(false)...)
 		}
 	} else if r, _ := m.nextRequest(); r != nil {
@@ -313,7 +317,7 @@ func (m *RCRequester) Permitted(now time.Duration) (all []RCSend) {
 	}
 	byTimer := m.timerExpired(now) && m.retry.losses < m.RetryCnt
 	if m.una != m.end && (m.options.repeat || byTimer) {
-		all = append(all, m.sendAt(m.una, true))
+		all = append(all, m.packetAt(m.una, true))
 		all = append(all, m.earlierStarts(true)...)
 	}
 	return all
@@ -324,16 +328,16 @@ func (m *RCRequester) newPacket(r *RCRequest) RCSend {
 	if !r.begun {
 		r.psn = m.end
 	}
-	return m.send(r, m.end.Sub(r.psn), false)
+	return m.packetOf(r, m.end.Sub(r.psn), false)
 }
 
-// send returns the i-th packet of a request.
-func (m *RCRequester) send(r *RCRequest, i int, start bool) RCSend {
+// packetOf returns the i-th packet of a request.
+func (m *RCRequester) packetOf(r *RCRequest, i int, startsRetry bool) RCSend {
 	p := r.packet(i, m.MTU)
 	if r.Opcode == verbs.OpAtomicFetchAdd && m.AnyCompare {
 		p.AtomicETH.Compare = nil
 	}
-	return RCSend{Packet: p, request: r, index: i, start: start}
+	return RCSend{Packet: p, request: r, index: i, startsRetry: startsRetry}
 }
 
 // nextRequest returns the request that the device may continue or begin to send next; nil if there
@@ -371,21 +375,22 @@ func (m *RCRequester) withCredit(r *RCRequest, must bool) (*RCRequest, bool) {
 	return r, false
 }
 
-// sendAt returns the packet with this PSN, which was sent before or belongs to a request that was.
-func (m *RCRequester) sendAt(psn ib.PSN, start bool) RCSend {
+// packetAt returns the packet with this PSN, which was sent before or belongs to a request that
+// was.
+func (m *RCRequester) packetAt(psn ib.PSN, startsRetry bool) RCSend {
 	r := m.requestOf(psn)
-	return m.send(r, psn.Sub(r.psn), start)
+	return m.packetOf(r, psn.Sub(r.psn), startsRetry)
 }
 
 // earlierStarts returns the packets before una of the same SEND or WRITE: a retransmission may
-// start with them.
-func (m *RCRequester) earlierStarts(start bool) (all []RCSend) {
+// start with each of them.
+func (m *RCRequester) earlierStarts(startsRetry bool) (all []RCSend) {
 	r := m.requestOf(m.una)
 	if r.isAnswered() {
 		return nil
 	}
 	for psn := r.psn; psn != m.una; psn = psn.Add(1) {
-		all = append(all, m.sendAt(psn, start))
+		all = append(all, m.packetAt(psn, startsRetry))
 	}
 	return all
 }
@@ -402,12 +407,13 @@ func (m *RCRequester) requestOf(psn ib.PSN) *RCRequest {
 // timer, and advances the PSNs.
 func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 	r, psn := s.request, got.PSN()
-	if s.start {
+	if s.startsRetry {
 		if !m.options.repeat {
 			m.retry.losses++
 		}
 		m.retry.mostLosses++
-		m.retry.repeated = m.options.repeat || !m.Should // with Should, a NAK after a timeout causes another
+		// With Should, a sequence NAK after a timeout must cause another retransmission.
+		m.retry.repeated = m.options.repeat || !m.Should
 		m.options.repeat, m.window = false, m.end
 	}
 	if psn == m.una {
@@ -415,7 +421,7 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 	}
 	m.retry.rnrUntil, m.retry.exact = 0, true
 	r.begun = true
-	if r.isAnswered() && r.answered == s.index && psn.Sub(m.end) < 0 {
+	if r.isAnswered() && r.answered == s.index && psn.Sub(m.end) < 0 { // responses start anew at s.index
 		r.restart, r.repeated = s.index, true
 	}
 	m.next = psn.Add(1)
@@ -441,7 +447,7 @@ func (m *RCRequester) Missing() (want ib.Packet, missing bool) {
 	case m.failed || m.retry.rnrUntil > 0:
 		return want, false
 	case m.next != m.end:
-		return m.sendAt(m.next, false).Packet, true
+		return m.packetAt(m.next, false).Packet, true
 	}
 	if r, must := m.nextRequest(); must {
 		return m.newPacket(r).Packet, true

@@ -28,7 +28,7 @@ type RCResponder struct {
 	lastAck        ib.PSN // of the newest SEND, WRITE or atomic
 	lastAckOrFlush ib.PSN // the same, but FLUSH and ATOMIC WRITE count, too
 	saved          []rcSaved
-	kept           int // saved requests before this one may be forgotten
+	firstKept      int // index: saved requests before this one may be forgotten
 	reaction       RCReaction
 }
 
@@ -155,7 +155,7 @@ func (m *RCResponder) CommEstRaised() { m.InRTR = false }
 // SetResources changes max_dest_rd_atomic. Requests that the device could forget before (their
 // duplicates need no answer) can still be forgotten.
 func (m *RCResponder) SetResources(n int) {
-	m.kept = max(m.kept, len(m.saved)-m.MaxDestRdAtomic)
+	m.firstKept = max(m.firstKept, len(m.saved)-m.MaxDestRdAtomic)
 	m.MaxDestRdAtomic = n
 }
 
@@ -168,7 +168,7 @@ func (m *RCResponder) Fail() {
 		errs := append([]verbs.WCStatus{verbs.WCWRFlushErr}, rcAnyError...)
 		m.reaction.Completions = append(m.reaction.Completions, RCCompletion{verbs.WC{WRID: m.open.receive.ID}, errs})
 	}
-	m.end()
+	m.enterErr()
 }
 
 // Receive takes a packet of the peer that is whole, with a correct ICRC and valid fields of the BTH.
@@ -184,7 +184,7 @@ func (m *RCResponder) Receive(p ib.Packet) bool {
 	switch {
 	case ahead > 0:
 		m.mayRaiseCommEst()
-		m.early()
+		m.receiveEarly()
 		return true
 	case ahead < 0:
 		return m.duplicate(p)
@@ -198,7 +198,7 @@ func (m *RCResponder) Receive(p ib.Packet) bool {
 		m.execute(p, info)
 	case fault.rnr:
 		m.mayRaiseCommEst()
-		m.respond(m.on(ib.RNR(m.psn, m.MinRNRTimer, ib.AnyMSN)), false)
+		m.respond(m.asResponse(ib.RNR(m.psn, m.MinRNRTimer, ib.AnyMSN)), false)
 		m.nakSent, m.rnrSent = false, true
 	default:
 		m.mayRaiseCommEst()
@@ -214,10 +214,11 @@ func (m *RCResponder) mayRaiseCommEst() {
 	}
 }
 
-// early reacts to a PSN after a gap. After an RNR NAK a device should not, but may, send a NAK.
-func (m *RCResponder) early() {
+// receiveEarly reacts to a PSN after a gap: by a sequence NAK, once. After an RNR NAK a device
+// should not, but may, send it.
+func (m *RCResponder) receiveEarly() {
 	if !m.nakSent {
-		m.respond(m.on(ib.Nak(m.psn, ib.NakSequence, ib.AnyMSN)), m.rnrSent)
+		m.respond(m.asResponse(ib.Nak(m.psn, ib.NakSequence, ib.AnyMSN)), m.rnrSent)
 		m.nakSent = !m.rnrSent
 	}
 }
@@ -235,15 +236,19 @@ func (m *RCResponder) faultOf(p ib.Packet, info ib.OpInfo, known bool) (fault *r
 	case len(faults) == 0:
 		return nil, true
 	case len(faults) > 1 && faults[0].receives == nil && slices.ContainsFunc(faults, func(f rcFault) bool { return f.receives != nil }):
-		return nil, false
+		return nil, false // it is open which fault is found first, and so whether a receive is used
 	}
 	// Whether a SEND that is refused for its form takes a receive of an SRQ is not specified.
-	takes := info.Kind == ib.KindSend && m.HasSRQ && m.open == nil && faults[0].receives == nil && !faults[0].rnr
-	return &faults[0], !takes && m.rangeIsDetermined(p)
+	mayTakeReceive := info.Kind == ib.KindSend && m.HasSRQ && m.open == nil && faults[0].receives == nil && !faults[0].rnr
+	return &faults[0], !mayTakeReceive && m.rangeIsDetermined(p)
 }
 
+// rcMaxMessage is the largest length of a message.
+const rcMaxMessage = 1 << 31
+
 // rangeIsDetermined is false for a request of several packets that begins inside a key's range and
-// ends outside: a device may check the range at once, or of each packet.
+// ends outside: a device may check the range at once, or of each packet. A length that no message
+// can have is refused in any case.
 func (m *RCResponder) rangeIsDetermined(p ib.Packet) bool {
 	if p.RETH == nil || *p.RETH.Len <= uint32(m.MTU) {
 		return true
@@ -253,7 +258,7 @@ func (m *RCResponder) rangeIsDetermined(p ib.Packet) bool {
 		return true
 	}
 	_, inside := k.offset(*p.RETH.VA, 1)
-	return !inside || *p.RETH.Len > 1<<31
+	return !inside || *p.RETH.Len > rcMaxMessage
 }
 
 // faults returns all faults of a request, in its order, length, access and receive.
@@ -287,13 +292,13 @@ func (m *RCResponder) isOutOfOrder(info ib.OpInfo) bool {
 func (m *RCResponder) hasWrongLength(p ib.Packet, info ib.OpInfo) bool {
 	n := len(p.Payload)
 	if p.BTH.PadCnt != nil && p.Pad == nil {
-		n -= int(*p.BTH.PadCnt) // instead of as much as the payload needs
+		n -= int(*p.BTH.PadCnt) // a wrong count: the device takes so many bytes of the payload for pad
 	}
 	switch {
 	case info.Payload == ib.PayloadFull && n != m.MTU, info.Payload == ib.PayloadSome && n == 0,
 		info.Payload == ib.PayloadEight && n != 8, info.Payload == ib.PayloadNone && n != 0, n > m.MTU:
 		return true
-	case p.RETH != nil && *p.RETH.Len > 1<<31:
+	case p.RETH != nil && *p.RETH.Len > rcMaxMessage:
 		return true
 	case info.Kind == ib.KindAtomicWrite:
 		return *p.RETH.Len != 8
@@ -366,7 +371,8 @@ func (m *RCResponder) accessFaults(p ib.Packet, info ib.OpInfo) (all []rcFault) 
 	return all
 }
 
-// receiveFaults returns the faults of a packet that uses a receive.
+// receiveFaults returns the faults of a packet that uses a receive. If the reaction is not
+// specified, it returns two faults with different consequences.
 func (m *RCResponder) receiveFaults(p ib.Packet, info ib.OpInfo) (all []rcFault) {
 	begins := info.Position == ib.First || info.Position == ib.Only
 	isSend := info.Kind == ib.KindSend
@@ -466,7 +472,7 @@ func (m *RCResponder) executeMessage(p ib.Packet, info ib.OpInfo) {
 	if info.Position == ib.Last || info.Position == ib.Only {
 		m.finish(p, info)
 	}
-	m.respond(m.on(ib.Ack(p.PSN(), ib.AnyMSN)), !p.HasAckReq())
+	m.respond(m.asResponse(ib.Ack(p.PSN(), ib.AnyMSN)), !p.HasAckReq())
 }
 
 // consume takes the first receive of a queue.
@@ -478,30 +484,30 @@ func (m *RCResponder) consume(queue uint32) *RCReceive {
 
 // place notes the payload of the open message's next packet.
 func (m *RCResponder) place(payload []byte) {
-	switch o := m.open; {
-	case o.receive != nil:
-		o.receive.scatter(o.arrived, payload)
-	case o.mem != nil:
-		o.mem.mayHold(o.off+o.arrived, payload)
+	switch msg := m.open; {
+	case msg.receive != nil:
+		msg.receive.scatter(msg.arrived, payload)
+	case msg.mem != nil:
+		msg.mem.mayHold(msg.off+msg.arrived, payload)
 	}
 	m.open.arrived += len(payload)
 }
 
 // finish completes the open message with its last packet.
 func (m *RCResponder) finish(p ib.Packet, info ib.OpInfo) {
-	o := m.open
+	msg := m.open
 	m.open = nil
 	m.msn = (m.msn + 1) & 0xffffff
-	wc := verbs.WC{ByteLen: uint32(o.arrived), Opcode: verbs.WCOpRecv}
-	if o.mem != nil {
-		o.mem.complete()
+	wc := verbs.WC{ByteLen: uint32(msg.arrived), Opcode: verbs.WCOpRecv}
+	if msg.mem != nil {
+		msg.mem.complete()
 	}
 	switch {
-	case o.receive != nil:
-		wc.WRID = o.receive.ID
-		o.receive.Mem.complete()
+	case msg.receive != nil:
+		wc.WRID = msg.receive.ID
+		msg.receive.Mem.complete()
 	case info.Has(ib.HdrImmDt):
-		wc.WRID, wc.Opcode = m.consume(o.queue).ID, verbs.WCOpRecvRDMAWithImm
+		wc.WRID, wc.Opcode = m.consume(msg.queue).ID, verbs.WCOpRecvRDMAWithImm
 	default:
 		return
 	}
@@ -545,13 +551,14 @@ func (m *RCResponder) executeAtomic(p ib.Packet, info ib.OpInfo) (original uint6
 // savedAnswer returns the response to an atomic, FLUSH or ATOMIC WRITE.
 func (m *RCResponder) savedAnswer(s *rcSaved) ib.Packet {
 	if s.request.AtomicETH == nil {
-		return m.on(ib.ReadResponseOnly(s.request.PSN(), ib.AnyMSN, []byte{}))
+		return m.asResponse(ib.ReadResponseOnly(s.request.PSN(), ib.AnyMSN, []byte{}))
 	}
-	return m.on(ib.AtomicAck(s.request.PSN(), ib.AnyMSN, s.original))
+	return m.asResponse(ib.AtomicAck(s.request.PSN(), ib.AnyMSN, s.original))
 }
 
 // answerRead responds to a READ. A duplicate may request only the last responses of the original
-// READ: then skipped is the number of the others.
+// READ: then skipped is the number of the others, and the opcodes may be those of a new READ or
+// those of the original.
 func (m *RCResponder) answerRead(p ib.Packet, skipped int) {
 	n := int(*p.RETH.Len)
 	data, certain := []byte{}, true
@@ -569,10 +576,10 @@ func (m *RCResponder) answerRead(p ib.Packet, skipped int) {
 		if !certain {
 			r.Payload, alternative.Payload = nil, nil
 		}
-		m.respond(m.on(r), false)
+		m.respond(m.asResponse(r), false)
 		response := &m.reaction.Responses[len(m.reaction.Responses)-1]
 		if skipped > 0 {
-			response.Alternative = new(m.on(alternative))
+			response.Alternative = new(m.asResponse(alternative))
 		} else if i < len(all)-1 {
 			response.MinMSN = (m.msn - 1) & 0xffffff // only the last response must count the READ
 		}
@@ -596,8 +603,8 @@ func (m *RCResponder) duplicate(p ib.Packet) bool {
 	})
 	switch {
 	case i < 0:
-		return info.Kind == ib.KindReadRequest // dropped
-	case i < max(m.kept, len(m.saved)-m.MaxDestRdAtomic):
+		return info.Kind == ib.KindReadRequest // a READ is dropped; for other kinds it is open
+	case i < max(m.firstKept, len(m.saved)-m.MaxDestRdAtomic):
 		return false // the device need not remember it
 	case info.Kind == ib.KindReadRequest:
 		return m.duplicateRead(p, &m.saved[i]) && m.mayAckLater()
@@ -644,8 +651,8 @@ func (m *RCResponder) duplicateRead(p ib.Packet, s *rcSaved) bool {
 // ackAgain responds with an ACK of the newest request that is no READ. Whether FLUSH and ATOMIC
 // WRITE count as READs is not specified.
 func (m *RCResponder) ackAgain(optional bool) {
-	m.respond(m.on(ib.Ack(m.lastAck, ib.AnyMSN)), optional)
-	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.on(ib.Ack(m.lastAckOrFlush, ib.AnyMSN)))
+	m.respond(m.asResponse(ib.Ack(m.lastAck, ib.AnyMSN)), optional)
+	m.reaction.Responses[len(m.reaction.Responses)-1].Alternative = new(m.asResponse(ib.Ack(m.lastAckOrFlush, ib.AnyMSN)))
 }
 
 // mayAckLater permits that the ACK of an earlier duplicate follows the response to this one. It
@@ -661,7 +668,7 @@ func (m *RCResponder) mayAckLater() bool {
 // the fault is silent, and completes a receive that the request uses in error.
 func (m *RCResponder) refuse(p ib.Packet, info ib.OpInfo, f *rcFault) {
 	if !f.silent {
-		m.respond(m.on(ib.Nak(p.PSN(), f.code, ib.AnyMSN)), false)
+		m.respond(m.asResponse(ib.Nak(p.PSN(), f.code, ib.AnyMSN)), false)
 	}
 	statuses := f.receives
 	queue, _ := m.queue(p)
@@ -677,11 +684,11 @@ func (m *RCResponder) refuse(p ib.Packet, info ib.OpInfo, f *rcFault) {
 		if statuses == nil { // the device may have taken the receive before it found the fault
 			statuses = append([]verbs.WCStatus{verbs.WCWRFlushErr}, rcAnyError...)
 		}
-	case info.Kind == ib.KindSend && begins && statuses != nil:
+	case info.Kind == ib.KindSend && begins && statuses != nil: // a fault of a receive of an SRQ
 		used = m.consume(queue)
 	}
 	if used != nil {
-		if !used.BadKey && info.Kind == ib.KindSend && f.receives != nil {
+		if !used.BadKey && info.Kind == ib.KindSend && f.receives != nil { // the payload may be placed
 			arrived := 0
 			if m.open != nil {
 				arrived = m.open.arrived
@@ -691,7 +698,7 @@ func (m *RCResponder) refuse(p ib.Packet, info ib.OpInfo, f *rcFault) {
 		m.reaction.Completions = append(m.reaction.Completions, RCCompletion{verbs.WC{WRID: used.ID}, statuses})
 	}
 	m.raiseRefusal(f, used != nil)
-	m.end()
+	m.enterErr()
 }
 
 // raiseRefusal adds the event of a refused request, which is required if no receive reports it.
@@ -707,8 +714,8 @@ func (m *RCResponder) raiseRefusal(f *rcFault, reported bool) {
 	m.reaction.Events = append(m.reaction.Events, event)
 }
 
-// end moves the queue pair to ERR and flushes its receives, but not those of an SRQ.
-func (m *RCResponder) end() {
+// enterErr moves the queue pair to ERR and flushes its receives, but not those of an SRQ.
+func (m *RCResponder) enterErr() {
 	m.failed, m.open, m.reaction.Failed = true, nil, true
 	switch {
 	case m.Transport == ib.XRC: // it has no SRQ of its own
@@ -730,10 +737,10 @@ func (m *RCResponder) flush(r *RCReceive) {
 
 // respond adds a response with the present MSN and credits.
 func (m *RCResponder) respond(p ib.Packet, optional bool) {
-	credits := -1
 	if m.Transport == ib.UC {
 		return // nothing is acknowledged
 	}
+	credits := -1 // with an SRQ no credits may be advertised
 	if !m.HasSRQ {
 		credits = len(m.Receives[0])
 		if m.open != nil && m.open.receive != nil {
@@ -743,8 +750,8 @@ func (m *RCResponder) respond(p ib.Packet, optional bool) {
 	m.reaction.Responses = append(m.reaction.Responses, RCResponse{Packet: p, Optional: optional, MinMSN: m.msn, MaxCredits: credits})
 }
 
-// on returns a response packet of the connection's service; AckReq and SE are always 0.
-func (m *RCResponder) on(p ib.Packet) ib.Packet {
+// asResponse returns p as a response of the connection's service; AckReq and SE are always 0.
+func (m *RCResponder) asResponse(p ib.Packet) ib.Packet {
 	if m.Transport == ib.XRC {
 		p = p.On(ib.XRC)
 	}

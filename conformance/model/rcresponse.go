@@ -47,7 +47,8 @@ func (m *RCRequester) takeCredits(p ib.Packet) {
 	}
 }
 
-// effectOf returns the effect of a response. A PSN that is not outstanding has none.
+// effectOf returns the effect of a response; nil if the specification leaves it open. A PSN that is
+// not outstanding has no effect.
 func (m *RCRequester) effectOf(p ib.Packet) rcEffect {
 	if psn := p.PSN(); m.failed || psn.Sub(m.una) < 0 || psn.Sub(m.end) >= 0 {
 		return rcIgnored
@@ -77,7 +78,8 @@ func (r *RCRequest) expects() ib.PSN { return r.psn.Add(r.answered) }
 // effectOfAck returns the effect of an ACK, NAK or RNR NAK.
 func (m *RCRequester) effectOfAck(p ib.Packet) rcEffect {
 	psn, first := p.PSN(), m.firstUnanswered()
-	// beyond: the first READ or atomic before psn is unanswered.
+	// beyond: psn is after the next response to the first unanswered READ or atomic. inside: psn is
+	// one of that request.
 	beyond := first != nil && psn.Sub(first.expects()) > 0
 	inside := first != nil && psn.Sub(first.psn) >= 0 && psn.Sub(first.psn) < first.packets(m.MTU)
 	value := p.Syndrome() & 31
@@ -147,8 +149,9 @@ func (m *RCRequester) impliedNak(r *RCRequest, inside bool) rcEffect {
 	}
 }
 
-// repeat requires a retransmission from una on. It is only permitted after another one without
-// progress, in the same window unless Should is set, and if the retries may be exhausted.
+// repeat requires a retransmission from una on. The device may, but need not, retransmit if it has
+// done so since the last progress, if una is in the window of the last retransmission (unless
+// Should is set), or if the retries may be exhausted.
 func (m *RCRequester) repeat() {
 	sameWindow := !m.Should && m.una.Sub(m.window) < 0
 	if m.retry.repeated || sameWindow || m.retry.mostLosses >= m.RetryCnt {
@@ -184,7 +187,7 @@ func (m *RCRequester) acknowledge(upTo ib.PSN, now time.Duration) {
 	m.advance()
 }
 
-// effectOfAnswer returns the effect of a READ response or atomic acknowledge.
+// effectOfAnswer returns the effect of a READ response or atomic acknowledge; nil if it is open.
 func (m *RCRequester) effectOfAnswer(p ib.Packet) rcEffect {
 	psn, r := p.PSN(), m.firstUnanswered()
 	info, _ := p.Info()

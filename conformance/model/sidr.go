@@ -11,8 +11,8 @@ type SIDRRequest struct {
 	MayRepeat bool
 }
 
-// Receive returns the responses to a duplicate of the request.
-func (q *SIDRRequest) Receive() CMReply {
+// ReceiveDuplicate returns the responses to a duplicate of the request: none before the reply.
+func (q *SIDRRequest) ReceiveDuplicate() CMReply {
 	if q.Reply == nil {
 		return CMReply{}
 	}

@@ -35,7 +35,8 @@ type SRQueue struct {
 // Free returns the number of receives that no message uses.
 func (q *SRQueue) Free() int { return len(q.Posted) - q.Taken }
 
-// SetLimit sets the limit; 0 disarms it.
+// SetLimit sets the limit; 0 disarms it. Whether a limit above the number of free receives raises
+// the event is open.
 func (q *SRQueue) SetLimit(n int) {
 	q.Limit, q.State = n, SRQLimitArmed
 	switch {
@@ -128,7 +129,7 @@ func (p *SRQPair) Receive(pkt ib.Packet, queues []*SRQueue) SRQEffect {
 		return SRQEffect{} // of UC: the message found no receive
 	}
 	if p.Service == ib.XRC && p.queueOf(pkt, queues) == nil {
-		return p.Refuse(pkt)
+		return p.RefuseOpen(pkt)
 	}
 	p.add(m, pkt)
 	if !m.Write && len(m.Data) > m.Queue.Len {
@@ -168,7 +169,8 @@ func (p *SRQPair) add(m *SRQMessage, pkt ib.Packet) {
 	}
 }
 
-// notReady is the effect of a message that finds no receive.
+// notReady is the effect of a message that finds no receive: an RNR NAK or, for UC and UD, which
+// drop it, none.
 func (p *SRQPair) notReady(pkt ib.Packet) SRQEffect {
 	switch p.Service {
 	case ib.UC, ib.UD:
@@ -178,8 +180,9 @@ func (p *SRQPair) notReady(pkt ib.Packet) SRQEffect {
 	return SRQEffect{Response: p.respond(ib.RNR(pkt.PSN(), p.Timer, p.MSN))}
 }
 
-// Refuse is the effect of an invalid packet within a message, whose receive completes with an error.
-func (p *SRQPair) Refuse(pkt ib.Packet) SRQEffect {
+// RefuseOpen is the effect of an invalid packet within the open message, whose receive completes
+// with an error.
+func (p *SRQPair) RefuseOpen(pkt ib.Packet) SRQEffect {
 	m := p.Open
 	m.Failed, p.Open = true, nil
 	return p.refuse(pkt, m)

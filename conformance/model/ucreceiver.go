@@ -36,16 +36,16 @@ func (m *RCResponder) receiveUC(p ib.Packet) bool {
 
 // drop discards the open message, of which any byte may have been placed.
 func (m *RCResponder) drop() {
-	o := m.open
-	if o == nil {
+	msg := m.open
+	if msg == nil {
 		return
 	}
 	m.open, m.reaction.Dropped = nil, true
-	if o.mem != nil {
-		o.mem.abandon()
+	if msg.mem != nil {
+		msg.mem.abandon()
 	}
-	if r := o.receive; r != nil {
+	if r := msg.receive; r != nil {
 		r.Mem.abandon()
-		m.Receives[o.queue] = append([]*RCReceive{r}, m.Receives[o.queue]...)
+		m.Receives[msg.queue] = append([]*RCReceive{r}, m.Receives[msg.queue]...)
 	}
 }

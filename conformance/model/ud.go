@@ -134,7 +134,8 @@ func (p *UDPort) deliver(q *UDQueuePair, pkt ib.Packet) []verbs.WC {
 }
 
 // place writes the IP header and the payload to the memory of a receive. An IPv6 header fills the
-// room for the GRH; the 20 bytes before an IPv4 header are undefined.
+// room for the GRH; the 20 bytes before an IPv4 header are undefined, and all of the room if the
+// headers are not known (HeadersUnseen).
 func (p *UDPort) place(r UDReceive, pkt ib.Packet) {
 	const ipv4Header = 20
 	area, undefined := pkt.Raw()[:ib.GRHLen], 0
@@ -148,8 +149,8 @@ func (p *UDPort) place(r UDReceive, pkt ib.Packet) {
 	at := 0
 	for _, s := range r.Pieces {
 		n := copy(p.Mem[s.Off:][:s.Len], data[at:])
-		if open := min(n, undefined-at); open > 0 {
-			p.Undefined = append(p.Undefined, UDSpan{s.Off, open})
+		if k := min(n, undefined-at); k > 0 { // the first k bytes are undefined
+			p.Undefined = append(p.Undefined, UDSpan{s.Off, k})
 		}
 		at += n
 	}

@@ -113,7 +113,7 @@ type VerbsQP struct {
 	LastWQE, Drained int
 }
 
-// NewVerbsQP returns a queue pair in RESET.
+// NewVerbsQP returns a queue pair with the fields of init. Its state is RESET unless init has one.
 func NewVerbsQP(qpn verbs.QPN, init VerbsQP) *VerbsQP {
 	q := &init
 	q.Sends.qpn, q.Recvs.qpn = qpn, qpn
@@ -223,8 +223,9 @@ var verbsAttrs = []verbsAttr{
 	verbsAttrOf(verbs.QPAttrDestQPN, "dest_qp_num", func(a *verbs.QPAttr) *verbs.QPN { return &a.DestQPN }),
 }
 
-// Differs returns the name and the values of a known attribute that a query returns otherwise.
-func (q *VerbsQP) Differs(got *verbs.QPAttr) (name string, want, is any) {
+// Differs returns the name and both values of the first known attribute of which got, the result of
+// a query, has another value. The name is empty if there is none.
+func (q *VerbsQP) Differs(got *verbs.QPAttr) (name string, wantValue, gotValue any) {
 	for _, f := range verbsAttrs {
 		if q.Known&f.bit != 0 && f.get(&q.Attr) != f.get(got) {
 			return f.name, f.get(&q.Attr), f.get(got)
@@ -249,7 +250,8 @@ func (q *VerbsQP) PostRecv(id uint64) {
 	}
 }
 
-// Receive completes a receive with a message of the peer.
+// Receive completes a receive with a message of the peer. Which receive of an SRQ the device takes
+// is not known before its completion is polled.
 func (q *VerbsQP) Receive(wc verbs.WC, solicited bool, payload []byte) {
 	wc.QPN = q.Recvs.qpn
 	if q.SRQ != nil {
@@ -277,7 +279,7 @@ func (q *VerbsQP) PostSend(id uint64, signaled bool) {
 func (q *VerbsQP) start() {
 	for range q.Sends.Pending() {
 		if q.Type == verbs.QPTypeRC || !q.CountsPSN {
-			q.Known &^= verbs.QPAttrSQPSN // RC sends as many as it has credits for
+			q.Known &^= verbs.QPAttrSQPSN // how many packets RC has sent depends on its credits
 		}
 		if q.Type == verbs.QPTypeRC {
 			for i := range q.Sends.wrs {

@@ -190,7 +190,7 @@ func (s *sidrDialogue) sendDuplicate(q *sidrRequest, step cmStep) {
 		return
 	}
 	var wants []cmWant
-	for _, may := range q.Receive().May {
+	for _, may := range q.ReceiveDuplicate().May {
 		wants = append(wants, cmWant{tid: &q.tid, to: q.peer, msg: may, optional: true})
 	}
 	s.settleSIDR(slices.Repeat(wants, n)...)

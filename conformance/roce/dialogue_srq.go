@@ -566,7 +566,7 @@ func drawXRCOtherQueue(s *srqDialogue, r *rand.Rand) srqStep {
 		p.conn.Send(pkt.OnXRC(s.queues[2*(p.Domain-1)+1-m.queue].Number))
 		effect, got := model.SRQEffect{}, s.port.expectAnyPacket("a response")
 		if got.IsNak(ib.NakInvalidRequest) {
-			effect = p.Refuse(pkt)
+			effect = p.RefuseOpen(pkt)
 		} else {
 			effect = p.Receive(pkt, s.queues)
 		}

@@ -272,9 +272,9 @@ func expectTimeout(r *rig.Rig, timeout time.Duration, wait func(timeout time.Dur
 	r.Check(r.Now()-began >= timeout, fmt.Sprintf("a timeout after %v", timeout), "after %v", r.Now()-began)
 }
 
-// expectPromptly starts a task that calls cause, which raises an event, after waitTime, and calls
-// await, which waits for the event. The case fails if await returns before cause is called, or more
-// than a second later.
+// expectPromptly calls await, which waits for an event, while a task sleeps for waitTime and then
+// calls cause, which raises the event. The case fails if await returns before waitTime has passed,
+// or more than a second later.
 func expectPromptly(r *rig.Rig, what string, cause, await func()) {
 	began := r.Now()
 	task := r.Go(what, func() error {

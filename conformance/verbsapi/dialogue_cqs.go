@@ -87,9 +87,9 @@ func (s *cqSet) pollAll() {
 	}
 }
 
-// arm polls all completions of a CQ and arms it. A CQ that is armed is not armed again, except for
-// any completion instead of solicited ones: the manual pages leave open how many events it raises
-// then.
+// arm polls all completions of a CQ and arms it. An armed CQ is armed again only to change from
+// solicited completions to all: in other cases the manual pages leave open how many events it
+// raises.
 func (s *cqSet) arm(cq *modelCQ, solicitedOnly bool) {
 	s.poll(cq, cq.Len()+1)
 	if cq.Arm == model.VerbsArmedAny || solicitedOnly && cq.Arm != model.VerbsUnarmed {
@@ -100,16 +100,16 @@ func (s *cqSet) arm(cq *modelCQ, solicitedOnly bool) {
 	cq.ArmFor(solicitedOnly)
 }
 
-// resize resizes a CQ, often to the number of its completions or one less or more. A depth that the
-// device must accept is at least least.
-func (s *cqSet) resize(cq *modelCQ, n, least int) {
+// resize resizes a CQ to a depth selected by the random number n, often about the number of its
+// completions. If the device must accept the depth, it is raised to minDepth.
+func (s *cqSet) resize(cq *modelCQ, n, minDepth int) {
 	if !s.Caps.Has(verbs.CapResizeCQ) {
 		return
 	}
 	limit := s.QueryDevice().MaxCQE
 	depth := []int{cq.Len() - 1, cq.Len(), cq.Len() + 1, 1 + n%20, 0, limit + 1}[n%6]
 	if !cq.ResizeError(depth, limit) {
-		depth = max(depth, least)
+		depth = max(depth, minDepth)
 	}
 	err := cq.cq.Resize(depth)
 	s.Note("resize %s with %d completions to %d: %v", cq.name, cq.Len(), depth, err)
@@ -156,8 +156,9 @@ func (s *cqSet) expectCompletionEvents() {
 	}
 }
 
-// expectPosted fails the case unless a post of total requests has posted as many as the queue of
-// the model has room for: all, if each completes at once. A post of fewer must return ErrNoMemory.
+// expectPosted fails the case unless a post of total requests has posted a number between the least
+// and the most that the model's queue has room for. If requests complete at once (atOnce), all may
+// be posted. A post of fewer than total must return ErrNoMemory.
 func (s *cqSet) expectPosted(queue *model.VerbsQueue, total, posted int, err error, atOnce bool) {
 	least, most := queue.Room()
 	if atOnce {

@@ -44,9 +44,9 @@ func linkIn(pd int, step memoryStep) int {
 	case step.n%7 == 0:
 		return step.qp
 	case pd == 1:
-		return 2
+		return 2 // the only one in domain 1
 	}
-	return step.qp % 2
+	return step.qp % 2 // 0 or 1, both in domain 0
 }
 
 type memoryStep = sessionStep[*memorySession]
@@ -55,12 +55,12 @@ type memoryStep = sessionStep[*memorySession]
 var memoryActions = []sessionAction[*memorySession]{
 	{"register a region", []int{10, 6}, (*memorySession).register},
 	{"close a region", []int{6, 5}, func(s *memorySession, step memoryStep) { s.closeRegion(step.region) }},
-	{"access by a region's key", []int{30, 6}, func(s *memorySession, step memoryStep) { s.access(step, s.regionRemote(step)) }},
-	{"access by a key that is not valid", []int{4, 4}, func(s *memorySession, step memoryStep) { s.access(step, s.oldRemote(step)) }},
+	{"access by a region's key", []int{30, 6}, func(s *memorySession, step memoryStep) { s.access(step, s.regionTarget(step)) }},
+	{"access by a key that is not valid", []int{4, 4}, func(s *memorySession, step memoryStep) { s.access(step, s.invalidTarget(step)) }},
 	{"send from a region", []int{10, 0}, (*memorySession).sendFrom},
 	{"receive into a region", []int{10, 0}, (*memorySession).receiveInto},
 	{"read into a region", []int{8, 0}, (*memorySession).readInto},
-	{"allocate or free a window", []int{0, 7}, func(s *memorySession, step memoryStep) { s.allocate(step.window, step.n) }},
+	{"allocate or free a window", []int{0, 7}, func(s *memorySession, step memoryStep) { s.toggleWindow(step.window, step.n) }},
 	{"bind a window", []int{0, 24}, (*memorySession).bind},
 	{"access through a window", []int{0, 30}, (*memorySession).accessThroughWindow},
 	{"invalidate by a request", []int{0, 8}, (*memorySession).invalidateLocally},
@@ -78,8 +78,8 @@ type memoryMix struct {
 	hazards bool
 }
 
-// newMemorySession returns a session with two regions, windows if the mix binds them, and
-// connections of the default queue pair type.
+// newMemorySession returns a session with the first two of its regions registered, all windows
+// allocated if the mix uses windows, and connections of the default queue pair type.
 func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	s := &memorySession{Pair: pair, mix: mix, kind: rig.DefaultQPType(pair.DUT), pds: [2]verbs.PD{pair.DUT.PD, otherPD(pair.DUT)}}
 	access := regionAccess(s.DUT, rig.RemoteAccess(s.DUT))
@@ -94,12 +94,12 @@ func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	for i := range s.links {
 		s.connect(i)
 	}
-	for i := range 2 { // n is chosen so that they have all rights, one in each domain
+	for i := range 2 { // with these n register grants all rights, and uses domain 0, then 1
 		s.register(memoryStep{stepNumbers: stepNumbers{region: i, from: 32 * i, length: 64, n: 9 + 16*i}})
 	}
 	if mix.windows {
 		for i := range s.windows {
-			s.allocate(i, 1+i)
+			s.toggleWindow(i, 1+i)
 		}
 	}
 	return s
@@ -120,7 +120,7 @@ func (s *memorySession) connect(i int) {
 func (s *memorySession) reconnect(i int) {
 	for j, w := range s.model.Windows {
 		if !s.mix.hazards && w != nil && w.Type == verbs.MWType2 && w.Region != nil && w.QP == i {
-			s.allocate(j, 0) // frees it
+			s.toggleWindow(j, 0) // frees it
 		}
 	}
 	s.links[i].close()
@@ -151,12 +151,13 @@ func (s *memorySession) Close() {
 	s.takeEvents(nil)
 }
 
+// Draw returns a random step.
 func (s *memorySession) Draw(random *rand.Rand) memoryStep {
-	mix := 0
+	weight := 0 // the index in the weights of memoryActions
 	if s.mix.windows {
-		mix = 1
+		weight = 1
 	}
-	step := drawStep(random, memoryActions, mix)
+	step := drawStep(random, memoryActions, weight)
 	step.qp %= len(s.links)
 	return step
 }
@@ -179,9 +180,10 @@ func (s *memorySession) Play(step memoryStep) {
 	}
 }
 
-// takeEvents reads all pending asynchronous events, and fails the case if there are others than
-// COMM_EST and errors of queue pair failed. It reports whether there was such an error.
-func (s *memorySession) takeEvents(failed verbs.QP) (found bool) {
+// takeEvents reads all pending asynchronous events. The case fails if there are others than
+// COMM_EST and the error events of failedQP, which is nil if none has failed. It reports whether
+// there was such an error event.
+func (s *memorySession) takeEvents(failedQP verbs.QP) (found bool) {
 	for {
 		e, err := s.DUT.Device.WaitAsync(0)
 		if errors.Is(err, verbs.ErrTimeout) {
@@ -190,7 +192,7 @@ func (s *memorySession) takeEvents(failed verbs.QP) (found bool) {
 		s.DUT.Must("events", err)
 		s.DUT.Note("event %v", e.Type)
 		isError := e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal
-		s.DUT.Check(e.Type == verbs.EventCommEst || isError && failed != nil && e.QP == failed, "no such event of this object", "%v", e.Type)
+		s.DUT.Check(e.Type == verbs.EventCommEst || isError && failedQP != nil && e.QP == failedQP, "no such event of this object", "%v", e.Type)
 		found = found || isError
 	}
 }

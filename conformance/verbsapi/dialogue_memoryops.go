@@ -90,8 +90,8 @@ type target struct {
 	link   int          // index of the connection
 }
 
-// regionRemote returns the region of a step as a target; nil if it is not registered.
-func (s *memorySession) regionRemote(step memoryStep) *target {
+// regionTarget returns a target in the region of a step; nil if the region is not registered.
+func (s *memorySession) regionTarget(step memoryStep) *target {
 	r := s.model.Regions[step.region]
 	if r == nil {
 		return nil
@@ -111,12 +111,13 @@ func (s *memorySession) accessThroughWindow(step memoryStep) {
 		return
 	}
 	addr, n := rangeIn(step, w.Base, max(1, w.Len))
-	s.access(step, &target{fmt.Sprintf("window %d", step.window+1), verbs.Remote{Addr: addr, RKey: w.Key}, n, w.Access, s.ownerOf(step)})
+	s.access(step, &target{fmt.Sprintf("window %d", step.window+1), verbs.Remote{Addr: addr, RKey: w.Key}, n, w.Access, s.windowLink(step)})
 }
 
-// oldRemote returns a target with an invalid key: one that was valid before, one that differs from
-// a valid one in a bit, 0 or 0xffffffff.
-func (s *memorySession) oldRemote(step memoryStep) *target {
+// invalidTarget returns a target with an invalid key: one that was valid before, one that differs
+// from a region's key in a bit, 0 or 0xffffffff. It returns nil if there is neither a region nor an
+// old key.
+func (s *memorySession) invalidTarget(step memoryStep) *target {
 	t := &target{name: "an old key", n: 8, link: step.qp}
 	r := s.model.Regions[step.region]
 	switch {
@@ -131,8 +132,9 @@ func (s *memorySession) oldRemote(step memoryStep) *target {
 	return t
 }
 
-// access has the partner read, write or atomically change memory. The device must execute that if
-// the model permits it, else refuse it. If the key may be valid or not, nothing is done.
+// access has the partner read, write or atomically change the target. The device must execute that
+// if the model permits it, else refuse it. Nothing is done without a target (nil), or if the model
+// does not know whether its key is valid.
 func (s *memorySession) access(step memoryStep, t *target) {
 	if t == nil || s.model.MayBeValid(t.at.RKey) {
 		return
@@ -172,9 +174,9 @@ func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, v
 	return all[n%len(all)].op, all[n%len(all)].right
 }
 
-// ownerOf returns the index of a connection for a use of the window: mostly that of the queue pair
-// to which the window is bound.
-func (s *memorySession) ownerOf(step memoryStep) int {
+// windowLink returns the index of the connection over which a step uses its window: mostly that of
+// the queue pair to which the window is or was bound, sometimes another, which may be refused.
+func (s *memorySession) windowLink(step memoryStep) int {
 	w := s.model.Windows[step.window]
 	switch {
 	case w != nil && w.Region == nil && w.QP >= 0 && step.n/3%2 == 0:
@@ -199,7 +201,8 @@ func (s *memorySession) expectAccess(op verbs.WROpcode, t *target, off int) {
 	case verbs.OpRDMARead:
 		l.partner.expectRead(t.at, s.shadow[off:][:t.n])
 	case verbs.OpRDMAWrite:
-		data := rig.Pattern(t.n, byte(t.at.Addr)+byte(len(s.stale))+s.shadow[off]+1)
+		seed := byte(t.at.Addr) + byte(len(s.stale)) + s.shadow[off] + 1 // varies between steps
+		data := rig.Pattern(t.n, seed)
 		copy(s.peerMem.Buf[sendOffset:], data)
 		copy(s.shadow[off:], data)
 		l.partner.execute(l.partner.writeWR(76, sendOffset, t.n, t.at))
@@ -236,7 +239,7 @@ func (s *memorySession) localSGE(step memoryStep) (sge *verbs.SGE, link int) {
 	}
 	addr, n := rangeIn(step, r.Base, r.Len)
 	sge = &verbs.SGE{Addr: addr, Length: uint32(n), LKey: r.LKey}
-	other, mw := s.model.Regions[(step.region+1)%3], s.model.Windows[step.window]
+	other, mw := s.model.Regions[(step.region+1)%len(s.regions)], s.model.Windows[step.window]
 	switch k := step.n / 16 % 20; {
 	case k == 0 && other != nil:
 		sge.LKey = other.LKey
@@ -302,7 +305,7 @@ func (s *memorySession) readInto(step memoryStep) {
 // permit it, the post or the receive must fail.
 func (s *memorySession) receiveInto(step memoryStep) {
 	sge, link := s.localSGE(step)
-	if sge == nil || s.kind == verbs.QPTypeUD {
+	if sge == nil || s.kind == verbs.QPTypeUD { // a UD receive also needs room for the GRH
 		return
 	}
 	l, n := s.links[link], int(sge.Length)
@@ -328,8 +331,9 @@ func (s *memorySession) receiveInto(step memoryStep) {
 	s.expectFailed(link, false)
 }
 
-// allocate frees window i or, if there is none, allocates it. n selects its type and domain.
-func (s *memorySession) allocate(i, n int) {
+// toggleWindow frees window i or, if it is not allocated, allocates it. n selects the type and
+// domain of the new window.
+func (s *memorySession) toggleWindow(i, n int) {
 	if w := s.windows[i]; w != nil {
 		s.DUT.Must("a window that can be freed", w.Close())
 		s.stale = append(s.stale, verbs.Remote{Addr: s.model.Windows[i].Base, RKey: s.model.Windows[i].Key})
@@ -351,7 +355,7 @@ func (s *memorySession) allocate(i, n int) {
 func (s *memorySession) bind(step memoryStep) {
 	w := s.model.Windows[step.window]
 	if w == nil || w.Unknown {
-		s.allocate(step.window, step.n)
+		s.toggleWindow(step.window, step.n)
 		return
 	}
 	step.qp = linkIn(w.PD, step)
@@ -384,7 +388,8 @@ func (s *memorySession) bind(step memoryStep) {
 	s.postBind(step, info, b, ok)
 }
 
-// bindIfFree binds the window of a step if it is free, to a region that grants all rights.
+// bindIfFree binds the window of a step if it is free, to a region in its domain that permits local
+// writes and binds and is not zero-based. Without such a region it does nothing.
 func (s *memorySession) bindIfFree(step memoryStep) {
 	w := s.model.Windows[step.window]
 	i := slices.IndexFunc(s.model.Regions, func(r *model.VerbsRegion) bool {
@@ -408,14 +413,14 @@ func (s *memorySession) windowRights(n int) verbs.Access {
 }
 
 // postBind binds a window: type 1 by ibv_bind_mw, type 2 by a request, which in some steps has an
-// invalid key. The bind must succeed if ok and the key is valid, else be refused or complete with
-// MW_BIND_ERR.
-func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.VerbsBind, ok bool) {
+// invalid key. The bind must succeed if it is permitted and the key is valid, else be refused or
+// complete with MW_BIND_ERR.
+func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.VerbsBind, permitted bool) {
 	w, mw, dut := s.model.Windows[step.window], s.windows[step.window], s.links[step.qp].dut
 	var err error
 	key := verbs.NextRKey(w.Key)
 	if w.Type == verbs.MWType2 && step.n%19 == 6 {
-		key, ok = key^0x100, false // only the low eight bits may change
+		key, permitted = key^0x100, false // only the low eight bits may change
 		s.DUT.Note("the bind has the invalid key %#x", key)
 	}
 	if w.Type == verbs.MWType1 {
@@ -424,11 +429,11 @@ func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.
 	} else {
 		_, err = dut.qp.PostSend([]verbs.SendWR{bindWR(mw, key, info)})
 	}
-	if !ok && err != nil {
+	if !permitted && err != nil {
 		return
 	}
 	s.DUT.Must("a bind", err)
-	if !ok {
+	if !permitted {
 		dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 		w.Unknown = true
 		s.expectFailed(step.qp, false)
@@ -446,7 +451,7 @@ func (s *memorySession) postBind(step memoryStep, info verbs.BindInfo, b *model.
 // model does not permit it.
 func (s *memorySession) invalidateLocally(step memoryStep) {
 	s.bindIfFree(step)
-	step.qp = s.ownerOf(step)
+	step.qp = s.windowLink(step)
 	w := s.model.Windows[step.window]
 	if w == nil || w.Unknown || w.Region == nil {
 		return // IBTA leaves open what the invalidation of a free window does
@@ -478,7 +483,7 @@ func (s *memorySession) invalidateRemotely(step memoryStep) {
 	if !s.mix.hazards || step.n%3 > 0 {
 		s.bindIfFree(step)
 	}
-	step.qp = s.ownerOf(step)
+	step.qp = s.windowLink(step)
 	w := s.model.Windows[step.window]
 	if w == nil || w.Unknown || w.Region == nil && !s.mix.hazards {
 		return

@@ -165,7 +165,8 @@ type membership struct {
 
 func (m *membership) Close() error { return m.qp.DetachMulticast(m.group) }
 
-// nextGroup returns a multicast group that no queue pair of the session has joined.
+// nextGroup returns a multicast group that no queue pair of the session has joined: its last byte
+// is the number of objects created, which grows with each membership.
 func (s *objectSession) nextGroup() verbs.GID {
 	last := byte(len(s.objects))
 	if s.Local[0].Is4() {
@@ -192,7 +193,8 @@ func (s *objectSession) regionInit(n int) verbs.MRInit {
 }
 
 // inspectRegion checks the length, the address and the keys of a new region. No other region may
-// have its L_Key and, if it has remote rights, its R_Key.
+// have its L_Key and, if it has remote rights, its R_Key. The returned function checks that they
+// have not changed.
 func inspectRegion(s *objectSession, o *object, n int) func() {
 	mr, init := o.handle.(verbs.MR), s.regionInit(n)
 	s.Check(mr.Len() == len(init.Buf), fmt.Sprintf("a region of %d bytes", len(init.Buf)), "%d", mr.Len())

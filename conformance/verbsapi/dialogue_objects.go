@@ -113,7 +113,7 @@ func (s *objectSession) Draw(random *rand.Rand) objectStep {
 	return step
 }
 
-// Play performs a step, and checks that another object has not changed.
+// Play performs a step, and then checks that a random object has not changed if it is open.
 func (s *objectSession) Play(step objectStep) {
 	switch step.action {
 	case createObject:
@@ -224,7 +224,7 @@ func (s *objectSession) close(o *object) {
 		s.MustFail("closing "+o.name, got, want)
 		if errors.Is(want, verbs.ErrBusy) {
 			o.expect()
-			for _, u := range o.used { // they are still in use
+			for _, u := range o.used { // must fail too: o is not closed and uses them
 				s.close(u)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 const nobodysQPN verbs.QPN = 0xfffff0
 
 // randomAttrs returns random valid values of all attributes. Timeouts are off, or longer than a
-// dialogue takes.
+// dialogue takes. The high bit of the Q_Key, which marks a privileged one, is clear.
 func (s *queueSession) randomAttrs(random *rand.Rand) verbs.QPAttr {
 	limits := s.QueryDevice()
 	return verbs.QPAttr{
@@ -58,8 +58,8 @@ func (s *queueSession) advance(step queueStep) {
 	s.modify(q, to, step, "")
 }
 
-// modifyAny modifies a queue pair to a random state, with refusals often with a wrong mask or
-// value.
+// modifyAny modifies a queue pair to a random state. In a dialogue with refusals, three of four
+// calls have a wrong mask or value.
 func (s *queueSession) modifyAny(step queueStep) {
 	q := s.qps[step.qp]
 	fault := ""
@@ -196,6 +196,7 @@ func (s *queueSession) postSends(step queueStep) {
 		s.Check(n == 0, "no send posted", "%d", n)
 		return
 	}
+	// Requests are flushed at once, or need no acknowledgement.
 	atOnce := q.State == errState || q.State == sqe || q.State == rts && q.Type != verbs.QPTypeRC
 	s.expectPosted(&q.Sends, len(wrs), n, err, atOnce)
 	for _, wr := range wrs[:n] {
@@ -252,7 +253,8 @@ func (s *queueSession) postInvalid(step queueStep) {
 }
 
 // useSRQ posts a receive to the shared receive queue, sets its limit, resizes it or tries to close
-// it, and compares the attributes with the model.
+// it, and compares the attributes with the model. Posts to a full queue and limits beyond its size
+// must be refused.
 func (s *queueSession) useSRQ(n int) {
 	if s.srq == nil {
 		return
@@ -294,7 +296,7 @@ func (s *queueSession) enlargeSRQ(by int) {
 		return
 	}
 	mask := verbs.SRQMaxWR
-	if size%2 == 0 {
+	if size%2 == 0 { // in some calls together with the limit, which stays the same
 		mask |= verbs.SRQLimit
 	}
 	err := s.srq.srq.Modify(verbs.SRQAttr{MaxWR: size, Limit: s.srq.attr.Limit}, mask)

@@ -66,13 +66,15 @@ var queueActions = []sessionAction[*queueSession]{
 	{"post an invalid request", []int{0, 5}, (*queueSession).postInvalid},
 	{"poll", []int{9, 8}, func(s *queueSession, step queueStep) { s.poll(s.cqs[step.cq], 1+step.n%4) }},
 	{"arm", []int{6, 4}, func(s *queueSession, step queueStep) { s.arm(s.cqs[step.cq], step.n%2 == 0) }},
-	{"resize", []int{9, 6}, func(s *queueSession, step queueStep) { s.resize(s.cqs[step.cq], step.n, s.leastDepth()) }},
+	{"resize", []int{9, 6}, func(s *queueSession, step queueStep) { s.resize(s.cqs[step.cq], step.n, s.minCQDepth()) }},
 	{"use the shared receive queue", []int{5, 5}, func(s *queueSession, step queueStep) { s.useSRQ(step.n) }},
 	{"close a queue pair and create another", []int{5, 4}, (*queueSession).replaceQP},
 	{"close a CQ and create another", []int{3, 3}, (*queueSession).replaceCQ},
 }
 
-// newQueueSession returns a function that starts a session with queue pairs of a type.
+// newQueueSession returns a function that starts a session with queue pairs of a type. With
+// refusals, the session has calls that must be refused. For iWARP RC it has no transitions but
+// those from RESET, as the others need a connection.
 func newQueueSession(kind verbs.QPType, refusals bool) func(*rig.Rig) rig.DialogueSession[queueStep] {
 	return func(r *rig.Rig) rig.DialogueSession[queueStep] {
 		s := &queueSession{cqSet: cqSet{Rig: r}, kind: kind, path: r.PathTo(r), refusals: refusals, lastID: firstID}
@@ -98,12 +100,12 @@ func (s *queueSession) open() {
 	s.openCQs(12)
 	s.createSRQ()
 	for i := range s.qps {
-		s.createQP(i, 5*i)
+		s.createQP(i, 5*i) // 5: each has other capacities and CQs
 	}
 }
 
-// close closes the queue pairs, the SRQ and the CQs. A poll of a CQ that has overrun must fail
-// before.
+// close closes the queue pairs, the SRQ and the CQs. It first checks that polls of the CQs that
+// have overrun fail.
 func (s *queueSession) close() {
 	for _, cq := range s.cqs {
 		if cq.Overrun {
@@ -130,12 +132,13 @@ func transitionsFromSQE(kind verbs.QPType) []rig.Transition {
 	return nil
 }
 
+// Draw returns a random step.
 func (s *queueSession) Draw(random *rand.Rand) queueStep {
-	mix := 0
+	weight := 0 // the index in the weights of queueActions
 	if s.refusals {
-		mix = 1
+		weight = 1
 	}
-	step := drawStep(random, queueActions, mix)
+	step := drawStep(random, queueActions, weight)
 	step.qp %= len(s.qps)
 	return step
 }
@@ -161,11 +164,14 @@ func (s *queueSession) Play(step queueStep) {
 	}
 }
 
+// stepCompletions is the largest number of requests and receives of a queue pair, all of which a
+// step can flush.
+const stepCompletions = 8
+
 // avoidOverrun polls the CQs that have no room for the completions of a step.
 func (s *queueSession) avoidOverrun() {
-	const most = 8 // number of requests and receives of a queue pair that a step can flush
 	for _, cq := range s.cqs {
-		if cq.Depth-cq.Len() < most {
+		if cq.Depth-cq.Len() < stepCompletions {
 			s.poll(cq, cq.Len())
 		}
 	}
@@ -233,12 +239,13 @@ func (s *queueSession) closeQP(i int) {
 	q.recvCQ.Forget(&q.Recvs)
 }
 
-// leastDepth returns the smallest depth of CQs. Without refusals it has room for a step.
-func (s *queueSession) leastDepth() int {
+// minCQDepth returns the smallest depth with which a CQ is created or resized. With refusals a CQ
+// may overrun, else it has room for the completions of a step.
+func (s *queueSession) minCQDepth() int {
 	if s.refusals {
 		return 2
 	}
-	return 8
+	return stepCompletions
 }
 
 // replaceCQ closes a CQ, which must fail if a queue pair uses it, and creates another.
@@ -249,7 +256,7 @@ func (s *queueSession) replaceCQ(step queueStep) {
 		return
 	}
 	s.Must(cq.name+" that can be closed", cq.cq.Close())
-	s.createCQ(step.cq, s.leastDepth()+step.n%14)
+	s.createCQ(step.cq, s.minCQDepth()+step.n%14)
 }
 
 // queueDialogue returns the two cases of a queue pair type: without and with refusals.
@@ -310,7 +317,7 @@ func (s *queueSession) expectEvents() {
 		s.Must("events", err)
 		s.Note("event %v", e.Type)
 		// The queue pairs of a CQ that overruns may fail, and overrun their other CQ.
-		s.Check(s.expectsEvent(&e) || overrun && !reported[e.CQ], "no such event of this object", "%v", e.Type)
+		s.Check(s.removeModelEvent(&e) || overrun && !reported[e.CQ], "no such event of this object", "%v", e.Type)
 		if e.Type == verbs.EventCQErr {
 			reported[e.CQ] = true
 		}
@@ -329,8 +336,9 @@ func (s *queueSession) expectEvents() {
 	}
 }
 
-// expectsEvent reports whether the model has raised an event, and removes it there.
-func (s *queueSession) expectsEvent(e *verbs.AsyncEvent) bool {
+// removeModelEvent removes an event of a queue pair from the model, and reports whether the model
+// had it.
+func (s *queueSession) removeModelEvent(e *verbs.AsyncEvent) bool {
 	for _, q := range s.qps {
 		count := map[verbs.AsyncEventType]*int{verbs.EventQPLastWQEReached: &q.LastWQE, verbs.EventSQDrained: &q.Drained}[e.Type]
 		if e.QP == q.qp && count != nil && *count > 0 {

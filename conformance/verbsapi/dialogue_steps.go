@@ -55,7 +55,7 @@ func drawStep[S any](random *rand.Rand, actions []sessionAction[S], mix int) (st
 // pairDialogue returns the body of a case with dialogues between the device and a partner.
 func pairDialogue[Step fmt.Stringer](open func(*rig.Pair) rig.DialogueSession[Step]) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
-		var pair *rig.Pair // the partner is opened once for all dialogues
+		var pair *rig.Pair // all dialogues have the same rig, and use the partner that the first opens
 		return rig.Dialogue[Step]{Dialogues: 12, Steps: 60, Open: func(r *rig.Rig) rig.DialogueSession[Step] {
 			if pair == nil {
 				pair = rig.NewPair(r)

@@ -54,9 +54,9 @@ var trafficActions = []sessionAction[*trafficSession]{
 	{"post requests", []int{16, 40, 10}, func(s *trafficSession, step trafficStep) { s.post(s.links[step.qp], step.n) }},
 	{"poll", []int{12, 12, 6}, func(s *trafficSession, step trafficStep) { s.poll(s.cqs[step.cq], 1+step.n%7) }},
 	{"arm", []int{12, 6, 8}, func(s *trafficSession, step trafficStep) { s.arm(s.cqs[step.cq], step.n%3 > 0) }},
-	{"resize", []int{3, 3, 1}, (*trafficSession).enlarge},
+	{"resize", []int{3, 3, 1}, (*trafficSession).resizeCQ},
 	{"set a limit", []int{8, 0, 8}, (*trafficSession).setLimit},
-	{"go to ERR", []int{0, 0, 8}, (*trafficSession).fail},
+	{"go to ERR", []int{0, 0, 8}, (*trafficSession).moveToErr},
 	{"receive a message that is too long", []int{0, 0, 8}, (*trafficSession).receiveTooLong},
 }
 
@@ -86,7 +86,8 @@ func newTrafficSession(pair *rig.Pair, kind verbs.QPType, mix trafficMix) *traff
 	return s
 }
 
-// connect makes connection i. On the first, all requests of the device are signaled.
+// connect makes connection i. On the first, all requests of the device are signaled; the second
+// receives from the SRQ if there is one.
 func (s *trafficSession) connect(i int) {
 	init := verbs.QPInit{Type: s.kind, PD: s.PD, SendCQ: s.cqs[0].cq, RecvCQ: s.cqs[1].cq, Caps: smallCaps, SignalAll: i == 0}
 	init.Caps.MaxInline = min(32, s.QueryDevice().MaxInline)
@@ -126,7 +127,7 @@ func (s *trafficSession) Draw(random *rand.Rand) trafficStep {
 // with many completions, so that they do not overrun.
 func (s *trafficSession) Play(step trafficStep) {
 	for _, cq := range s.cqs {
-		if cq.Len() > 20 {
+		if cq.Len() > 20 { // CQs have a depth of 48 or more, and a step adds few completions
 			s.poll(cq, cq.Len())
 		}
 	}
@@ -138,10 +139,11 @@ func (s *trafficSession) Play(step trafficStep) {
 	}
 }
 
-// expectEvents compares the asynchronous events with the model. Queue pair failed, if it is not
-// nil, may also raise an error.
-func (s *trafficSession) expectEvents(failed verbs.QP) {
+// expectEvents compares the asynchronous events with the model. failedQP, which is nil if none has
+// failed, may also raise an error event.
+func (s *trafficSession) expectEvents(failedQP verbs.QP) {
 	for {
+		// Only connection 1 has the SRQ, and so QP_LAST_WQE_REACHED.
 		missing := s.srq != nil && s.srq.Events > 0 || s.links[1].LastWQE > 0
 		timeout := s.ResponseTimeout()
 		if !missing {
@@ -160,7 +162,7 @@ func (s *trafficSession) expectEvents(failed verbs.QP) {
 			s.srq.Events--
 		case e.Type == verbs.EventQPLastWQEReached && s.links[1].LastWQE > 0 && e.QP == s.links[1].dut.qp:
 			s.links[1].LastWQE--
-		case failed != nil && e.QP == failed && (e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal):
+		case failedQP != nil && e.QP == failedQP && (e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal):
 		default:
 			s.Fail("no such event of this object", "%v", e.Type)
 		}
@@ -229,8 +231,8 @@ func (s *trafficSession) freeSlot(id uint64) int {
 	return recvOffset + i*slotLen
 }
 
-// unused is the content of the buffer of a receive when it is posted.
-var unused = bytes.Repeat([]byte{0xee}, slotLen)
+// recvFiller is the content of the buffer of a receive when it is posted.
+var recvFiller = bytes.Repeat([]byte{0xee}, slotLen)
 
 // postReceives posts up to k receives to the queue pair of a connection or to its SRQ, as long as
 // there is room. A full SRQ must refuse a receive.
@@ -248,7 +250,7 @@ func (s *trafficSession) postReceives(l *trafficLink, k int) {
 	for range min(k, least) {
 		s.lastID++
 		off := s.newSlot(s.lastID)
-		copy(s.mem.Buf[off:], unused)
+		copy(s.mem.Buf[off:], recvFiller)
 		s.PostRecv(queue, s.lastID, s.mem.SGE(off, l.dut.grhLen()+maxPayload))
 		if l.SRQ != nil {
 			l.SRQ.Post(s.lastID)
@@ -298,7 +300,7 @@ func (s *trafficSession) receive(l *trafficLink, n int) {
 	}
 	s.Note("the partner posts %v of %d bytes, solicited %v", wr.Opcode, size, solicited)
 	l.partner.execute(wr)
-	l.Receive(wc, solicited, data)
+	l.VerbsQP.Receive(wc, solicited, data)
 }
 
 // writeSlot returns the offset of the target of a WRITE with immediate data.
@@ -316,12 +318,12 @@ func (s *trafficSession) expectPayload(wc *verbs.WC, want *model.VerbsCompletion
 	}
 	if want.Opcode == verbs.WCOpRecvRDMAWithImm {
 		s.ExpectBytes(s.mem, s.writeSlot(wc.Imm), want.Payload)
-		s.ExpectBytes(s.mem, off, unused[:maxPayload])
+		s.ExpectBytes(s.mem, off, recvFiller[:maxPayload])
 		return
 	}
 	if s.kind == verbs.QPTypeUD {
 		off += verbs.GRHLen
 	}
 	s.ExpectBytes(s.mem, off, want.Payload)
-	s.ExpectBytes(s.mem, off+len(want.Payload), unused[:maxPayload-len(want.Payload)])
+	s.ExpectBytes(s.mem, off+len(want.Payload), recvFiller[:maxPayload-len(want.Payload)])
 }

@@ -22,8 +22,9 @@ type request struct {
 	expect func() // checks memory after the request was executed; nil for no check
 }
 
-// post posts one to four requests in one call, and checks their effects. The last is a fenced SEND:
-// when the partner has received it, the device has executed the others.
+// post posts one to four requests in one call, and checks their effects. n varies their number and
+// arguments. The last is a fenced SEND: when the partner has received it, the device has executed
+// the others.
 func (s *trafficSession) post(l *trafficLink, n int) {
 	if least, _ := l.Sends.Room(); least < 4 {
 		s.pollAll()
@@ -114,8 +115,8 @@ func (s *trafficSession) sendRequest(l *trafficLink, n, i int) *request {
 	}}
 }
 
-// request returns a SEND or, in requestMix, also a WRITE, READ or atomic. i selects its buffers, n
-// all else.
+// request returns a SEND or, in three of five calls in requestMix, a WRITE, READ or atomic. i
+// selects its buffers, n all else.
 func (s *trafficSession) request(l *trafficLink, n, i int) *request {
 	if s.mix != requestMix || n%5 < 2 {
 		return s.sendRequest(l, n/5, i)
@@ -167,9 +168,9 @@ func (s *trafficSession) atomic(r *request, n, i int) {
 	}
 }
 
-// enlarge resizes a CQ, if the device can, to a depth that has room for the completions of several
+// resizeCQ resizes a CQ, if the device can, to a depth that has room for the completions of several
 // steps.
-func (s *trafficSession) enlarge(step trafficStep) {
+func (s *trafficSession) resizeCQ(step trafficStep) {
 	cq := s.cqs[step.cq]
 	if !s.Caps.Has(verbs.CapResizeCQ) {
 		return
@@ -194,13 +195,13 @@ func (s *trafficSession) setLimit(step trafficStep) {
 	s.Check(got.Limit == limit, fmt.Sprintf("a limit of %d", limit), "%d", got.Limit)
 }
 
-// fail moves the device's queue pair of a connection to ERR, which must flush its receives, and
-// makes another connection.
-func (s *trafficSession) fail(step trafficStep) {
+// moveToErr moves the device's queue pair of a connection to ERR, which must flush its receives,
+// and makes another connection.
+func (s *trafficSession) moveToErr(step trafficStep) {
 	l := s.links[step.qp]
 	s.pollAll()
 	s.ToState(l.dut.qp, errState)
-	l.Modify(&verbs.QPAttr{State: errState}, verbs.QPAttrState)
+	l.VerbsQP.Modify(&verbs.QPAttr{State: errState}, verbs.QPAttrState)
 	s.pollAll()
 	s.expectEvents(nil)
 	s.expectCompletionEvents()
@@ -216,8 +217,8 @@ func (s *trafficSession) receiveTooLong(step trafficStep) {
 	s.pollAll()
 	s.postReceives(l, 2)
 	l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, sendOffset, maxPayload+1))
-	l.Receive(verbs.WC{Status: verbs.WCLocLenErr}, false, nil)
-	l.Modify(&verbs.QPAttr{State: errState}, verbs.QPAttrState)
+	l.VerbsQP.Receive(verbs.WC{Status: verbs.WCLocLenErr}, false, nil)
+	l.VerbsQP.Modify(&verbs.QPAttr{State: errState}, verbs.QPAttrState)
 	s.pollAll()
 	s.AwaitState(l.dut.qp, errState)
 	s.expectEvents(l.dut.qp)

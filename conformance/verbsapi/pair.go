@@ -171,7 +171,7 @@ func (e *endpoint) connectTo(other *endpoint, attr verbs.QPAttr) {
 // addressTo moves a UD queue pair from INIT to RTS, and sets the destination of its datagrams.
 func (e *endpoint) addressTo(other *endpoint) {
 	e.ToRTR(e.qp, verbs.QPAttr{})
-	e.ToRTS(e.qp, verbs.QPAttr{SQPSN: 0x2000})
+	e.ToRTS(e.qp, verbs.QPAttr{SQPSN: 0x2000}) // any PSN will do: UD receivers do not check it
 	ah := rig.Result(e.PD.CreateAH(e.PathTo(other.Rig)))(e, "an address handle")
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
@@ -193,7 +193,7 @@ func (l *qpPair) connectByCM() {
 func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, active *endpoint) {
 	retryAfter := 50 * time.Millisecond
 	if isIB(e.Rig) {
-		retryAfter = e.ResponseTimeout() // no WRITEs are needed
+		retryAfter = e.ResponseTimeout() // Accept must have returned by then, without WRITEs
 	}
 	task := e.Go("accept", func() (err error) {
 		e.conn, err = req.Accept(e.qp, param, e.ResponseTimeout())

@@ -143,9 +143,9 @@ const taskTimeoutFactor = 20
 func forTask(r *rig.Rig) *rig.Rig {
 	bench := *r.Bench
 	bench.Rand = rand.New(rand.NewPCG(r.Rand.Uint64(), r.Rand.Uint64()))
-	own := *r
-	own.Bench = &bench
-	return &own
+	taskRig := *r
+	taskRig.Bench = &bench
+	return &taskRig
 }
 
 // checkTaskOrder fails the case unless a received message of one byte, got, is the next of one of

@@ -38,7 +38,7 @@ var transitionCases = func() (cases []conformance.Case) {
 // transitionCasesOf returns the transition cases of a queue pair type. Connected types are tested
 // over InfiniBand only: those of iWARP are connected by the connection manager.
 func transitionCasesOf(s qpService) []conformance.Case {
-	service, _, _ := strings.Cut(s.name, "-")
+	service, _, _ := strings.Cut(s.name, "-") // "xrc" of "xrc-send"
 	label := []string{"service:" + service}
 	transitions := rig.Transitions(s.kind)
 	cases := make([]conformance.Case, 0, len(transitions)+3)
@@ -82,7 +82,8 @@ func stateID(s verbs.QPState) string {
 }
 
 // defectsOf returns the defects that a transition case detects: with ModifyLies a refused modify
-// reports success, and with RefusalKills it moves the queue pair to ERR.
+// reports success, with RefusalKills it moves the queue pair to ERR, and with OptionalAttrsRefused
+// the device refuses optional attributes.
 func defectsOf(t rig.Transition) []string {
 	defects := []string{"ModifyLies"}
 	if t.Required != 0 {

@@ -89,7 +89,8 @@ type xrcPair struct {
 	cqs    [2]verbs.CQ // for receives of the SRQs
 }
 
-// onXRC makes the body of a case from a function that uses a connected xrcPair.
+// onXRC makes the body of a case from a function that uses a connected xrcPair. SRQ i has two
+// receives, both with ID i.
 func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r) // the queue pairs are connected by ibv_modify_qp below

@@ -38,7 +38,7 @@ func (c *carrier) setIsDown(down bool, a, b *linkDir) bool {
 type linkDir struct {
 	net       *Net
 	name      string // of the port or trunk
-	place     string // in traces and reports of drops
+	place     string // in traces and reports of drops: the port, or "from>to" of a trunk
 	direction string // "up" or "down"
 	port      *Port  // nil on a trunk
 	cfg       *LinkConfig
@@ -201,11 +201,11 @@ func (im *impairment) HandleEvent(now mono.Time, _ uint64) {
 func (im *impairment) forwardOutput(from, to *Port) {
 	n := im.net
 	for i := range im.out {
-		o := &im.out[i]
-		pk := n.newPacket(&o.Datagram, from, to)
+		output := &im.out[i]
+		pk := n.newPacket(&output.Datagram, from, to)
 		pk.dir = im.linkDir
-		if o.Delay > 0 {
-			n.w.After(o.Delay, (*afterImpairment)(pk), 0)
+		if output.Delay > 0 {
+			n.w.After(output.Delay, (*afterImpairment)(pk), 0)
 		} else {
 			im.forward(pk)
 		}
@@ -233,7 +233,8 @@ func newWire(l *LinkConfig) wire {
 	return wire{pacer: impair.Pacer{RateBps: l.RateBps}, latency: l.Latency, overhead: l.OverheadBytes}
 }
 
-// send queues n bytes and returns the time at which they will arrive at the far end.
+// send sends n bytes, which are queued unless they depart at once. It returns the time at which
+// they will arrive at the far end.
 func (x *wire) send(now mono.Time, n int) mono.Time {
 	departs := x.pacer.Next(now, n+x.overhead)
 	if departs > now {

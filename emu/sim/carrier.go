@@ -57,6 +57,7 @@ type Flap struct {
 // Flap schedules the times at which the link goes down and up again, beginning at f.From. The link
 // is down for f.DownFor and up for f.UpFor, each prolonged by a random time of up to f.Jitter.
 func (p *Port) Flap(f Flap) {
+	// Another name of the generator would change the times of all seeds.
 	w, rng := p.net.w, p.net.w.Rand(p.net.randName(p.cfg.Name, "flap0"))
 	at := f.From
 	for range f.Times {
@@ -116,15 +117,16 @@ func (p *Port) Freeze() {
 // Thaw undoes Freeze.
 func (p *Port) Thaw() {
 	wasFrozen := p.frozen
-	if p.frozen = false; !wasFrozen || p.closed {
+	p.frozen = false
+	if !wasFrozen || p.closed {
 		return
 	}
 	p.net.w.Tracef("%s thawed", p.cfg.Name)
 	p.readable.schedule(p.net.w)
 	p.writable.schedule(p.net.w)
 	if h := p.host; h != nil {
-		for id := range h.slots[1:] { // events may have been missed
-			h.markReady(link.StreamID(id+1), readyToRead|readyToWrite)
+		for i := range h.slots[1:] { // events may have been missed; there is no stream 0
+			h.markReady(link.StreamID(i+1), readyToRead|readyToWrite)
 		}
 		h.onReady.schedule(p.net.w)
 	}

@@ -68,7 +68,8 @@ type DriverConfig struct {
 	Observer link.PortObserver
 }
 
-// NewDriver returns a driver that runs the engine e in virtual time on l: cfg.Port or a wrapper.
+// NewDriver returns a driver that runs the engine e in virtual time. Its link l is cfg.Port or a
+// wrapper of it.
 func NewDriver(e drive.Engine, l link.PacketLink, cfg DriverConfig) *Driver {
 	out := drive.NewSmallSendQueue()
 	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // in packets: it holds no more than the port's transmit queue
@@ -124,7 +125,8 @@ func (d *Driver) reportAddrs() {
 }
 
 // Lock implements drive.Driver. A simulated world has one goroutine and needs no lock:
-// Lock advances the virtual time of the calling program by the cost of the call.
+// Lock advances the virtual time of the calling program by the cost of the call. A wait costs
+// nothing but the time until it ends.
 func (d *Driver) Lock(c drive.CallKind) {
 	p := d.world.Current()
 	if p == nil {
@@ -230,7 +232,7 @@ type cond struct {
 	reason fmt.Stringer
 }
 
-// Wait implements drive.Cond. It blocks the calling program.
+// Wait implements drive.Cond. It blocks the calling program, and reports false after a timeout.
 func (g *cond) Wait(timeout time.Duration) bool {
 	p := g.world.Current()
 	if p == nil {
@@ -277,7 +279,8 @@ func (n *streamNetwork) receive(now mono.Time) {
 	}
 }
 
-// flush implements network. It sends everything that the streams accept, so that nothing is left.
+// flush implements network. It sends until the streams accept no more, and so never reports that
+// there is more: a full stream raises an event when it has room.
 func (n *streamNetwork) flush(now mono.Time) bool {
 	for !(*drive.Streams)(n).Flush(now) {
 	}

@@ -28,11 +28,11 @@ func (w *World) waitingPrograms() []WaitingProgram {
 
 // waitingLines returns a colon and a line for each program; empty if there are none.
 func waitingLines(all []WaitingProgram) (lines string) {
-	for i, x := range all {
+	for i, waiting := range all {
 		if i == 0 {
 			lines = ":"
 		}
-		lines += fmt.Sprintf("\n  %s waits for %s since %v", x.Program, x.Reason, x.Since)
+		lines += fmt.Sprintf("\n  %s waits for %s since %v", waiting.Program, waiting.Reason, waiting.Since)
 	}
 	return lines
 }

@@ -45,8 +45,8 @@ func (h *Hub) End(rank int) {
 	s.ended, s.inbox = true, nil
 	h.endedRanks++
 	for i := range h.ranks {
-		if w := &h.ranks[i]; w.waitsFor == rank { // no effect if w is not in Recv
-			w.changed.Broadcast()
+		if other := &h.ranks[i]; other.waitsFor == rank { // no effect if it is not in Recv
+			other.changed.Broadcast()
 		}
 	}
 	h.tryCompleteBarrier()

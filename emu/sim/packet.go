@@ -77,7 +77,8 @@ func (p *Port) normalize(pk *packet) {
 	if pk.HopLimit == 0 {
 		pk.HopLimit = defaultHopLimit
 	}
-	if pk.IPID >= link.IPIDUnknown || !dst.Is4() { // only IPv4 headers have an ID
+	// The ID is left to the network, which sets 0, or there is none: only IPv4 headers have an ID.
+	if pk.IPID >= link.IPIDUnknown || !dst.Is4() {
 		pk.IPID = 0
 	}
 }

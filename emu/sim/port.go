@@ -132,7 +132,8 @@ func (p *Port) OnLinkChange(h Handler, arg uint64) { p.linkChange = callback{h, 
 func (p *Port) OnAddrChange(h Handler, arg uint64) { p.addrChange = callback{h, arg} }
 
 // Send implements link.PacketLink. It uses the world's time instead of its argument. A datagram
-// without a source address gets the port's; other source addresses are not checked.
+// without a source address gets the port's; other source addresses are not checked. It stops at a
+// datagram for which the queue has no room, and sends nothing while the port is frozen.
 func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Send")
@@ -302,9 +303,10 @@ func (p *Port) Net() *Net { return p.net }
 
 // Stats returns the counters of packets sent on the port's uplink and received on its downlink.
 func (p *Port) Stats() Stats {
-	up, s := &p.uplink.stats, p.downlink.stats
+	up, down := &p.uplink.stats, &p.downlink.stats
+	s := *down
 	s.Sent, s.SentBytes, s.Out = up.Sent, up.SentBytes, up.Out
-	s.Drops, s.DropsOut, s.DropsIn = up.Drops.plus(s.Drops), up.Drops, s.Drops
+	s.Drops, s.DropsOut, s.DropsIn = up.Drops.plus(down.Drops), up.Drops, down.Drops
 	return s
 }
 

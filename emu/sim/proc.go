@@ -190,7 +190,9 @@ func (p *Proc) wait(reason fmt.Stringer) {
 func (p *Proc) checkRunning(call string) {
 	if self := process.Goroutine(); self != p.goroutine {
 		p.w.checkGoroutine()
-		if !p.w.running && p.goroutine != 0 { // the program has ended, the calling goroutine has not
+		// While Run runs, checkGoroutine has checked the caller. After it, the caller is a
+		// goroutine that has outlived the program (which has run: goroutine is not 0).
+		if !p.w.running && p.goroutine != 0 {
 			panic(newWrongGoroutineError(string(debug.Stack())))
 		}
 	}

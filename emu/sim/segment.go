@@ -114,7 +114,8 @@ func (g *gatherList) take(b []byte, n int) []byte {
 }
 
 // cutSegment takes the next segment from the list, up to the MSS, the next StreamEvent, or a random
-// offset, and applies the StreamEvents and the random impairments to it.
+// offset, and applies the StreamEvents and the random impairments to it. Every segment draws as
+// many random numbers, so that a changed probability does not shift the numbers of later segments.
 func (s *Stream) cutSegment(from *gatherList) *segment {
 	seg := s.newSegment(segmentData)
 	n := min(from.left, s.mss)
@@ -136,7 +137,7 @@ func (s *Stream) cutSegment(from *gatherList) *segment {
 	if r := s.rands.corrupt; r != nil {
 		hit, at := randBelow(r, impair.PPM) < int(c.CorruptPPM), r.Uint64()
 		if hit {
-			bit, _ := bits.Mul64(at, uint64(n)*8)
+			bit, _ := bits.Mul64(at, uint64(n)*8) // in the order of transmission: 0 is the highest of a byte
 			seg.data[bit/8] ^= 0x80 >> (bit % 8)
 		}
 	}
@@ -203,8 +204,8 @@ func (s *Stream) transmit(seg *segment) {
 	s.traceSegment("send", seg)
 	s.net.tapSegment(s.port, Out, seg)
 	seg.fromEpoch = s.port.epoch
-	// A link that goes down flushes its queue. Later segments must not overtake
-	// earlier ones.
+	// The maximum keeps the order: after a link went down, which flushes its queue, a segment could
+	// overtake earlier ones.
 	s.switchArrival = max(s.switchArrival, s.port.uplink.send(w.now, s.wireBytes(seg)))
 	w.At(s.switchArrival, (*segmentAtSwitch)(seg), 0)
 }
@@ -236,7 +237,7 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, _ uint64) {
 		return
 	}
 	if s.port.sw != far.sw && !n.crossTrunk(now, seg, far) {
-		return
+		return // it is on a trunk, and comes here again after it
 	}
 	seg.toEpoch = far.epoch
 	if n.cfg.Cable {
@@ -268,7 +269,8 @@ func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
 	}
 }
 
-// pathUp reports whether seg crossed links that stayed up and the ports can reach each other.
+// pathUp reports whether seg crossed links that stayed up, the ports can reach each other, and all
+// switches on the path have a next hop.
 func (s *Stream) pathUp(seg *segment) bool {
 	far := s.farPort()
 	return far != nil && seg.fromEpoch == s.port.epoch && seg.toEpoch == far.epoch &&

@@ -69,7 +69,7 @@ const (
 	StreamReset   StreamAction = "reset"       // bytes before it arrive, then the stream is reset
 )
 
-// withDefaults returns c with defaults for zero fields.
+// withDefaults returns c with defaults for zero fields. Retransmissions are as in Linux by default.
 func (c StreamConfig) withDefaults() StreamConfig {
 	c.BufferBytes = cmp.Or(c.BufferBytes, 1<<20)
 	c.RetryDelay = cmp.Or(c.RetryDelay, 200*time.Millisecond)
@@ -103,7 +103,7 @@ func (c *StreamConfig) validate() error {
 func (e *StreamEvent) validate() error {
 	switch {
 	case e.Conn < 0:
-		return fmt.Errorf("Conn %d is negative (1 the first, 0 every one)", e.Conn)
+		return fmt.Errorf("Conn %d is negative: want 1 for the first connection, 2 for the next and so on, or 0 for all", e.Conn)
 	case e.Action == StreamStall && e.For <= 0:
 		return fmt.Errorf("For %v: must be positive", e.For)
 	case e.Action == StreamCorrupt && e.Bit > 7:
@@ -133,7 +133,7 @@ var segmentFlags = [...]link.SegmentFlags{
 }
 
 // nextSeq returns the sequence number of the next segment of s, whose numbers begin at 0. The SYN
-// and the FIN take one each.
+// and the FIN take one each. finSent is set before the FIN gets its number.
 func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	switch {
 	case kind == segmentSyn || kind == segmentSynAck:

@@ -80,10 +80,10 @@ func (h *StreamHost) Listen(addr netip.AddrPort, backlog int) (link.StreamListen
 	if err != nil {
 		return nil, err
 	}
-	own := &hostListener{Listener: l, host: h}
-	own.id = h.allocID(streamSlot{listener: own})
-	l.OnAccept((*streamReadyHandler)(h), readableArg(own.id))
-	return own, nil
+	withID := &hostListener{Listener: l, host: h}
+	withID.id = h.allocID(streamSlot{listener: withID})
+	l.OnAccept((*streamReadyHandler)(h), readableArg(withID.id))
+	return withID, nil
 }
 
 // register gives a stream an ID, with which Ready reports that it is readable or writable.

@@ -69,7 +69,7 @@ func (n *Net) AddSwitch(cfg SwitchConfig) (*Switch, error) {
 func (n *Net) checkSwitch(s *Switch) error {
 	switch {
 	case s == nil && len(n.switches) > 0:
-		return errors.New("the net has several switches: set PortConfig.Switch")
+		return errors.New("the net has switches of AddSwitch: set PortConfig.Switch to one of them")
 	case s != nil && s.net != n:
 		return fmt.Errorf("switch %s is on net %s", s.cfg.Name, s.net.cfg.Name)
 	}

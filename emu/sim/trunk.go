@@ -131,7 +131,8 @@ func (n *Net) route(pk *packet, at *Switch) {
 	}
 }
 
-// decrementHopLimit decrements the hop limit of pk. If exceeded, it drops pk and returns false.
+// decrementHopLimit decrements the hop limit of pk. If that is 1 or 0, it drops pk and returns
+// false.
 func (n *Net) decrementHopLimit(pk *packet) bool {
 	if pk.HopLimit <= 1 {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.Expired, "expired")

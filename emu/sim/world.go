@@ -216,7 +216,8 @@ func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 var errAbandoned = errors.New("the run was aborted by a panic or runtime.Goexit")
 
 // loop runs events and programs until the horizon or until no event is left; with programsOnly,
-// until all programs have ended. All events of an instant come before its programs, so that
+// until all programs have ended. It returns an error if a program fails, at a limit of the config,
+// and if programs wait for ever. All events of an instant come before its programs, so that
 // pickReady chooses among all that are woken then.
 func (w *World) loop(programsOnly bool) error {
 	for {
