@@ -77,12 +77,12 @@ var rdmapWriteReadCases = []conformance.Case{{
 		// 100 octets fit into one segment for every MSS.
 		c.expect(iwarp.Write(peerSTag, peerTO, want).Last(true))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
-		wr.SGL = []verbs.SGE{c.localMem.SGE(0, 5000), c.localMem.SGE(8001, 1), c.localMem.SGE(9000, 0), c.localMem.SGE(9000, 5002)}
+		wr.SGL = []verbs.SGE{c.localMem.SGE(0, 5000), c.localMem.SGE(8001, 1), c.localMem.SGE(8500, 3), c.localMem.SGE(9000, 5002)}
 		c.PostSend(c.qp, wr)
 		segments := c.nextMessage(iwarp.OpWrite)
 		c.expectLastFlagOnce(segments)
 		c.expectConstantOctets(1, 6, segments)
-		c.expectPayload(segments, slices.Concat(c.localMem.Buf[:5000], c.localMem.Buf[8001:8002], c.localMem.Buf[9000:14002]))
+		c.expectPayload(segments, slices.Concat(c.localMem.Buf[:5000], c.localMem.Buf[8001:8002], c.localMem.Buf[8500:8503], c.localMem.Buf[9000:14002]))
 	}),
 }, {
 	ID: "rdmap/read/places-are-given-back", Cite: cite("rfc5040/5.2.1/2"),

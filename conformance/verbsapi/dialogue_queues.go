@@ -23,7 +23,7 @@ type queueSession struct {
 	// ah is the destination of datagrams, and foreign one in otherPD.
 	ah, foreign verbs.AH
 	otherPD     verbs.PD
-	srq         *modelSRQ // nil if the device has none
+	srq         *modelSRQ // nil if the device has none, or cannot query it
 	qps         [3]*modelQP
 	lastID      uint64 // ID of the last request or receive
 	// refusals: the dialogue also has calls that the device must refuse, and requests that fail.
@@ -37,9 +37,13 @@ type modelSRQ struct {
 	attr verbs.SRQAttr
 }
 
+// newModelSRQ returns an SRQ and its model, or nil if createQueriedSRQ does.
 func newModelSRQ(r *rig.Rig, init verbs.SRQInit) *modelSRQ {
-	srq := r.CreateSRQ(init)
-	return &modelSRQ{VerbsSRQ: &model.VerbsSRQ{Posted: make(map[uint64]bool)}, srq: srq, attr: srqAttr(r, srq)}
+	srq, attr := createQueriedSRQ(r, init)
+	if srq == nil {
+		return nil
+	}
+	return &modelSRQ{VerbsSRQ: &model.VerbsSRQ{Posted: make(map[uint64]bool)}, srq: srq, attr: attr}
 }
 
 // modelQP is a queue pair and its model.
@@ -193,9 +197,7 @@ func (s *queueSession) Close() {
 
 // createSRQ creates the SRQ, if the device has SRQs.
 func (s *queueSession) createSRQ() {
-	if s.Caps.Has(verbs.CapSRQ) {
-		s.srq = newModelSRQ(s.Rig, verbs.SRQInit{PD: s.PD, MaxWR: 3, MaxSGE: 1})
-	}
+	s.srq = newModelSRQ(s.Rig, verbs.SRQInit{PD: s.PD, MaxWR: 3, MaxSGE: 1})
 }
 
 // createQP creates the i-th queue pair. n varies its capacities and CQs, and whether it uses the

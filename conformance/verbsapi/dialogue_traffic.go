@@ -77,9 +77,7 @@ func newTrafficSession(pair *rig.Pair, kind verbs.QPType, mix trafficMix) *traff
 	s.mem = r.Memory(memLen, regionAccess(r, rig.RemoteAccess(r)))
 	s.peerMem = pair.Partner.Memory(memLen, regionAccess(pair.Partner, rig.RemoteAccess(pair.Partner)))
 	s.openCQs(64)
-	if r.Caps.Has(verbs.CapSRQ) {
-		s.srq = newModelSRQ(r, verbs.SRQInit{PD: r.PD, MaxWR: 4, MaxSGE: 1})
-	}
+	s.srq = newModelSRQ(r, verbs.SRQInit{PD: r.PD, MaxWR: 4, MaxSGE: 1})
 	for i := range s.links {
 		s.connect(i)
 	}

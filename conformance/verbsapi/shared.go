@@ -71,7 +71,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 			init := srqInit(r)
 			init.MaxWR = size
 			srq := r.CreateSRQ(init)
-			expectFullAfter(r, srq, srqSizes(r, srq).MaxWR, m.SGL(0, 64))
+			expectFullAfter(r, srq, srqSizes(r, srq, &init).MaxWR, m.SGL(0, 64))
 		}
 	}),
 }, {
@@ -80,8 +80,9 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Sends:   "a receive with one entry too many, and one with as many as there are",
 	Expects: "EINVAL for the former; the latter is accepted",
 	Defects: []string{"SGECut"}, Run: rig.Body(func(r *rig.Rig) {
-		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
-		most := srqSizes(r, srq).MaxSGE
+		init := srqInit(r)
+		srq, m := r.CreateSRQ(init), r.Memory(4096, verbs.AccessLocalWrite)
+		most := srqSizes(r, srq, &init).MaxSGE
 		expectRecvRefused(r, "a receive with too long a list", srq, sgeList(m, most+1, 8), verbs.ErrInvalid)
 		r.PostRecv(srq, 2, sgeList(m, most, 8)...)
 	}),
@@ -147,8 +148,9 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Expects: "at least the requested size, room for that many, a refusal of the size below and of that beyond the limit, and a completion of each receive; or resizing is not supported",
 	Defects: []string{"SRQResizeNoop", "SRQModifyLies"}, Run: rig.PairBody(func(d *rig.Pair) {
 		r := d.DUT
-		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
-		was := srqSizes(r, srq).MaxWR
+		init := srqInit(r)
+		srq, m := r.CreateSRQ(init), r.Memory(64, verbs.AccessLocalWrite)
+		was := srqSizes(r, srq, &init).MaxWR
 		waiting := make(map[uint64]bool)
 		fill := func(n int) {
 			for range n {
@@ -248,16 +250,31 @@ func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	return rig.Result(srq.Query())(r, "a shared receive queue that can be queried")
 }
 
-// srqSizes returns the capacities of an SRQ made with srqInit: the requested ones if the library
+// srqSizes returns the capacities of an SRQ made with init: the requested ones if the library
 // cannot query an SRQ, which another case reports.
-func srqSizes(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
+func srqSizes(r *rig.Rig, srq verbs.SRQ, init *verbs.SRQInit) verbs.SRQAttr {
 	a, err := srq.Query()
 	if errors.Is(err, verbs.ErrNotSupported) {
-		init := srqInit(r)
 		return verbs.SRQAttr{MaxWR: init.MaxWR, MaxSGE: init.MaxSGE}
 	}
 	r.Must("a shared receive queue that can be queried", err)
 	return a
+}
+
+// createQueriedSRQ creates an SRQ, and queries it. It returns nil if the device has no SRQs, or if
+// the library cannot query them, which another case reports.
+func createQueriedSRQ(r *rig.Rig, init verbs.SRQInit) (verbs.SRQ, verbs.SRQAttr) {
+	if !r.Caps.Has(verbs.CapSRQ) {
+		return nil, verbs.SRQAttr{}
+	}
+	srq := r.CreateSRQ(init)
+	a, err := srq.Query()
+	if errors.Is(err, verbs.ErrNotSupported) {
+		r.Must("a shared receive queue that can be closed", srq.Close())
+		return nil, a
+	}
+	r.Must("a shared receive queue that can be queried", err)
+	return srq, a
 }
 
 // newSRQPair makes a pair whose DUT endpoint receives from an SRQ.
