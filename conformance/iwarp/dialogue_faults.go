@@ -30,7 +30,8 @@ func drawReceiveFault(random *rand.Rand) dialogueStep {
 	if missing {
 		immediate := random.IntN(2) == 0
 		return faultStep(random, peerMessage{"one Send more than there are receives", func(s *dialogueSession) (all []iwarp.Segment) {
-			for k := int(s.peerMSN[0] - s.m.PeerMSN(0)); k < s.m.Receives(); k++ {
+			usedReceives := int(s.peerMSN[0] - s.m.PeerMSN(0)) // by earlier messages of this step
+			for range s.m.Receives() - usedReceives {
 				all = append(all, iwarp.Send(s.nextPeerMSN(0), nil))
 			}
 			if immediate && s.m.Extensions {
@@ -40,7 +41,8 @@ func drawReceiveFault(random *rand.Rand) dialogueStep {
 		}}, unchanged)
 	}
 	return faultStep(random, peerMessage{fmt.Sprintf("a %v of %d octets more than its receive%v", op, more, split), func(s *dialogueSession) []iwarp.Segment {
-		room := s.roomForSend(dialogueSize{more: 40})
+		const newRecvLen = 40 // of a receive that roomForSend posts
+		room := s.roomForSend(dialogueSize{more: newRecvLen})
 		return split.segments(iwarp.Send(s.nextPeerMSN(0), data(room+more)).Opcode(op))
 	}}, unchanged)
 }
@@ -60,6 +62,7 @@ func drawAddressFault(random *rand.Rand) dialogueStep {
 		segments[at] = fault.edit(s, segments[at])
 		return segments
 	}}
+	// wrong already has the fault: the step only describes it.
 	return faultStep(random, wrong, segmentFault{text: fault.text, edit: unchanged.edit})
 }
 
@@ -151,14 +154,21 @@ func drawSegmentFault(random *rand.Rand) segmentFault {
 		{fmt.Sprintf("RV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.RV(version) }},
 		{fmt.Sprintf("opcode %d", op), func(s iwarp.Segment) iwarp.Segment { return s.Opcode(op) }},
 		{"T inverted", func(s iwarp.Segment) iwarp.Segment { return s.Tagged(!s.IsTagged()) }},
-		{"L inverted", untaggedOnly(func(s iwarp.Segment) iwarp.Segment { return s.Last(s.DDP.Last != nil && !*s.DDP.Last) })},
+		{"L inverted", untaggedOnly(func(s iwarp.Segment) iwarp.Segment {
+			isLast := s.DDP.Last == nil || *s.DDP.Last
+			return s.Last(!isLast)
+		})},
 		{fmt.Sprintf("QN %d", qn), untaggedOnly(func(s iwarp.Segment) iwarp.Segment { return s.QN(qn) })},
 		{fmt.Sprintf("MSN plus %#x", msn), untaggedOnly(func(s iwarp.Segment) iwarp.Segment { return s.MSN(*s.DDP.MSN + msn) })},
 		{fmt.Sprintf("MO plus %#x", mo), untaggedOnly(func(s iwarp.Segment) iwarp.Segment { return s.MO(iwarp.Val(s.DDP.MO) + mo) })},
 		{fmt.Sprintf("%d more octets", extra), func(s iwarp.Segment) iwarp.Segment {
 			return s.WithPayload(append(s.Payload[:len(s.Payload):len(s.Payload)], make([]byte, extra)...))
 		}},
-		{fmt.Sprintf("cut to %d octets", cut), func(s iwarp.Segment) iwarp.Segment { return s.Cut(cut).Pad(make([]byte, -(2+min(cut, s.Len()))&3)...) }},
+		{fmt.Sprintf("cut to %d octets", cut), func(s iwarp.Segment) iwarp.Segment {
+			const lengthField, alignment = 2, 4
+			padLen := -(lengthField + min(cut, s.Len())) & (alignment - 1)
+			return s.Cut(cut).Pad(make([]byte, padLen)...)
+		}},
 		{fmt.Sprintf("STag with another bit %#x", bit), func(s iwarp.Segment) iwarp.Segment { return changeSTag(s, bit) }},
 		{fmt.Sprintf("Invalidate of %#x", inv), untaggedOnly(func(s iwarp.Segment) iwarp.Segment {
 			return s.InvalidateSTag(inv)
