@@ -85,6 +85,8 @@ const (
 	dialogueMemLen = 32 << 10
 	// sourceLen is the part of local for outgoing data; the rest is for incoming data.
 	sourceLen = dialogueMemLen / 2
+	// dialogueMaxInline is the longest inline data of the queue pair.
+	dialogueMaxInline = 64
 	// recvIDs is the first work request ID of receives.
 	recvIDs = 1 << 20
 )
