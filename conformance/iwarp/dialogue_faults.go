@@ -491,7 +491,7 @@ func drawLocalFault(random *rand.Rand) dialogueStep {
 		posted, err := s.c.qp.PostSend([]verbs.SendWR{q.WR})
 		s.Note("post: %d accepted, %v", posted, err)
 		if posted > 0 {
-			s.settle(s.m.PostSend(q))
+			s.expectReaction(s.m.PostSend(q))
 		}
 	}}
 }

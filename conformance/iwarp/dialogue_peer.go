@@ -259,7 +259,7 @@ func (s *dialogueSession) sendFrames(cut dialogueCut, frames []peerFrame) {
 		w.begin = w.frames[0].end
 		w.frames = w.frames[1:]
 	}
-	s.settle(r)
+	s.expectReaction(r)
 }
 
 // writeCut sends octets in TCP segments of cut.piece octets, or one for each frame if that is zero.

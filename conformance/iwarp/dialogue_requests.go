@@ -101,7 +101,7 @@ func (s *dialogueSession) postRequests(requests []*model.IWARPRequest) {
 		return
 	}
 	s.Must("send requests that the device accepts", err)
-	s.settle(s.m.PostSend(requests...))
+	s.expectReaction(s.m.PostSend(requests...))
 }
 
 // supported returns the opcode, or a similar one if the device does not support it.
@@ -292,9 +292,11 @@ func (s *dialogueSession) region(name string) *dialogueMemory {
 	default:
 		m = s.Memory(length, access|verbs.AccessLocalWrite)
 	}
-	d := s.addMemory(m, access&^verbs.AccessMWBind)
+	peerAccess := access &^ verbs.AccessMWBind
+	d := s.addMemory(m, peerAccess)
 	s.regions[name] = d
-	key := model.IWARPKey{Mem: d.model, Len: len(m.Buf), Access: access &^ verbs.AccessMWBind, Foreign: name == otherDomain, Revoked: name == deregistered}
+	// This key, with what is special about the region, replaces the one that addMemory has set.
+	key := model.IWARPKey{Mem: d.model, Len: len(m.Buf), Access: peerAccess, Foreign: name == otherDomain, Revoked: name == deregistered}
 	s.m.SetKey(uint32(m.RKey()), key)
 	d.stag = uint32(m.RKey())
 	if name == deregistered {
