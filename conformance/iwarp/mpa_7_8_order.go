@@ -50,7 +50,8 @@ func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench)
 
 // expectSilenceUntil sends the peer's first FPDU in the pieces that cut returns, and fails the case
 // if the device sends anything before it has all pieces. The application posts a Send, a Write and a
-// read, which the device may refuse, before each piece.
+// read before each piece. The device may refuse them; if it refuses all, they are posted again at the
+// end. The accepted ones must then be sent.
 func (hs *handshake) expectSilenceUntil(fpdu iwarp.Segment, cut func(octets []byte) [][]byte) {
 	c := hs.enterFullOperation()
 	payload := c.localMem.Buf[1024:1040]
@@ -72,7 +73,7 @@ func (hs *handshake) expectSilenceUntil(fpdu iwarp.Segment, cut func(octets []by
 	for _, w := range want {
 		g := c.mustNextFPDU(w.String())
 		if g.Op() == iwarp.OpReadResponse && fpdu.Op() == iwarp.OpReadRequest {
-			g = c.mustNextFPDU(w.String())
+			g = c.mustNextFPDU(w.String()) // the response to fpdu may come between the requests
 		}
 		c.checkFPDU(w, g)
 	}
