@@ -59,7 +59,7 @@ func (h *host) expectReplyRefused(edit func(startupFrame) startupFrame) {
 // wrongOctet returns a key with one bit of octet i wrong.
 func wrongOctet(key string, i int) string {
 	b := []byte(key)
-	b[i] ^= 0x20 // changes the case of a letter
+	b[i] ^= 0x20 // the other case of a letter; NUL for a space
 	return string(b)
 }
 
