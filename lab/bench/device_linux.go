@@ -338,7 +338,7 @@ func (d *Device) redial(ctx context.Context) (*agent.Client, error) {
 	}
 }
 
-// awaitAddrs waits until a restarted device has its addresses again.
+// awaitAddrs waits until a restarted device has addresses of as many families as before.
 func (d *Device) awaitAddrs(client *agent.Client) error {
 	if d.Streams() {
 		return nil // a device over TCP uses the host's interface, which was not restarted

@@ -34,7 +34,7 @@ type Namespaces struct {
 // InNamespaces returns a lab of devices on sockets. The process must be able to
 // create network namespaces: as root, or in a process of netns.StartUnshared.
 //
-// A device that panics in another goroutine ends the process.
+// A device that panics in a goroutine of its own ends the process.
 func InNamespaces(p *nics.Provider, opt NamespaceOptions) (*Namespaces, error) {
 	opt.Parallel, opt.MaxTime = max(opt.Parallel, 1), cmp.Or(opt.MaxTime, defaultMaxRealTime)
 	l := &Namespaces{provider: p, opt: opt, sem: make(chan struct{}, opt.Parallel)}
@@ -115,7 +115,8 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	}
 	outcome := p.runCase(ctx, &job, body, l.opt.MaxTime)
 	clean, err := p.cleanUp()
-	return cmp.Or(outcome, err, l.putNetwork(t, clean))
+	putErr := l.putNetwork(t, clean)
+	return cmp.Or(outcome, err, putErr)
 }
 
 // runCase creates the bench of a case (the device under test and its peers), and runs the body of
