@@ -206,7 +206,7 @@ func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, nicConfig nics.NICCo
 
 // openPartner opens a partner, a peer device without defects, in the partners' namespace.
 func (p *netnsCase) openPartner() (verbs.Context, error) {
-	n := len(p.devices)
+	n := len(p.devices) // the number of the partner, from 1 on: devices[0] is the device under test
 	if n > partners {
 		return nil, fmt.Errorf("more than %d partners: %w", partners, conformance.ErrBenchCannot)
 	}
@@ -291,8 +291,8 @@ func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 		}
 		f, err := x.openWire.Recv(step) // in steps, to notice that the case was stopped
 		f.At -= x.w.epoch.Sub(x.Epoch())
-		last := timeout >= 0 && step < recvPollInterval
-		if err == nil || last || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {
+		lastStep := timeout >= 0 && step < recvPollInterval // it ends at the deadline
+		if err == nil || lastStep || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {
 			return f, err
 		}
 	}
@@ -325,8 +325,8 @@ func (s *interfaceState) setLink(up bool) error {
 
 // setAddress removes an address that the interface had at the start, or adds it again.
 func (s *interfaceState) setAddress(a netip.Addr, present bool) error {
-	if present != slices.Contains(s.removed, a) {
-		return nil // it is so already
+	if isPresent := !slices.Contains(s.removed, a); isPresent == present {
+		return nil
 	}
 	i := slices.IndexFunc(s.addrs, func(p netip.Prefix) bool { return p.Addr() == a })
 	if i < 0 {
