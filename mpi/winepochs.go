@@ -73,7 +73,7 @@ func (w *Win) Test() (bool, error) {
 	return lockedResult(w.comm(), "Win.Test", w.check(), func() (done bool, err error) {
 		w.c.rank.pollOnce(func() bool {
 			if !done && err == nil { // Test closes the epoch: not again
-				done, err = w.w.Test()
+				done, err = w.engine.Test()
 			}
 			return done || err != nil
 		})

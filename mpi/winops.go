@@ -17,7 +17,7 @@ func (w *Win) start(name string, a window.Access) (*window.Operation, error) {
 		if err := cmp.Or(w.checkTarget(a.Rank), checkOverlap(a.Result, a.Origin, a.Compare)); err != nil {
 			return nil, err
 		}
-		return w.w.StartOp(a)
+		return w.engine.StartOp(a)
 	})
 }
 
