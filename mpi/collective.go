@@ -66,7 +66,8 @@ func (c *Comm) bcast(buf []byte, root int) error {
 		}
 	}
 	// Send to all children at once: a rendezvous send completes only when its data has arrived.
-	sends := make([]*Request, 0, 32)
+	const maxChildren = 32 // of a tree with up to 2^32 ranks
+	sends := make([]*Request, 0, maxChildren)
 	for distance /= 2; distance > 0; distance /= 2 {
 		if relative+distance < c.size {
 			r := c.rank.allocRequest()
@@ -74,8 +75,8 @@ func (c *Comm) bcast(buf []byte, root int) error {
 			sends = append(sends, r)
 		}
 	}
-	var failed error // keep sending to the other children
-	for _, r := range sends {
+	var failed error
+	for _, r := range sends { // also after an error, for the other children
 		c.rank.waitUntil(r.p2p.Done)
 		if r.p2p.Err != nil {
 			failed = r.p2p.Err

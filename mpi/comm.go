@@ -169,11 +169,14 @@ func (c *Comm) Dup() (*Comm, error) {
 	return lockedResult(c, "Dup", c.check(), func() (*Comm, error) { return c.dup(c.name + "'") })
 }
 
+// maxContext is the largest context, so that the next one, larger by 2, is an even uint32 too.
+const maxContext = 1<<32 - 4
+
 // split exchanges the colour, the key and the next unused context of each rank. The largest of
 // these contexts is unused on all ranks. All new communicators use it, since they have no rank in
 // common. Contexts are even: the next odd one is for collectives.
 func (c *Comm) split(color, key int, name string) (*Comm, error) {
-	const fields = 3
+	const fields = 3 // of 8 bytes: colour, key, context
 	local := make([]byte, 8*fields)
 	for i, v := range []uint64{uint64(int64(color)), uint64(int64(key)), uint64(c.rank.nextContext)} {
 		binary.LittleEndian.PutUint64(local[8*i:], v)
@@ -192,7 +195,7 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 			group = append(group, member{int(int64(binary.LittleEndian.Uint64(record[8:]))), r})
 		}
 	}
-	if context+2 > 1<<32-1 {
+	if context > maxContext {
 		return nil, fmt.Errorf("%w: no contexts are left", ErrComm)
 	}
 	c.rank.nextContext = uint32(context) + 2
@@ -217,7 +220,7 @@ func (c *Comm) dup(name string) (*Comm, error) {
 		return nil, err
 	}
 	context := binary.LittleEndian.Uint32(next)
-	if context > 1<<32-4 {
+	if context > maxContext {
 		return nil, fmt.Errorf("%w: no contexts are left", ErrComm)
 	}
 	c.rank.nextContext = context + 2

@@ -64,9 +64,9 @@ func (c *Comm) announceFailure() {
 	}
 }
 
-// dependsOn reports whether a receive from a rank, or from AnySource, cannot complete without the
-// rank called lost. A receive from AnySource depends on all members of its communicator; on all
-// ranks if that was freed.
+// dependsOn reports whether a receive from a rank, or from AnySource, cannot complete after the loss
+// of rank lost. A receive from AnySource depends on all members of its communicator; on all ranks if
+// the communicator was freed.
 func (k *rank) dependsOn(context uint32, from, lost int) bool {
 	c := k.comms[context&^collective]
 	return from == lost || from == AnySource && (c == nil || c.rankOf(lost) >= 0)

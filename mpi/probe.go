@@ -68,7 +68,7 @@ func (c *Comm) probe(call string, source, tag int, wait bool, find func(p2p.Enve
 // Message is a handle from Mprobe or Improbe. Only this handle can receive the message.
 type Message struct {
 	c        *Comm
-	m        *p2p.Message // nil for ProcNull
+	matched  *p2p.Message // nil for ProcNull
 	received bool
 }
 
@@ -94,11 +94,11 @@ func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status
 	switch {
 	case !found:
 		return nil, emptyStatus, false, err
-	case m == nil:
+	case m == nil: // source is ProcNull
 		return &Message{c: c}, procNullStatus, true, nil
 	}
 	from, messageTag, size := m.Status()
-	return &Message{c: c, m: m}, Status{Source: c.rankOf(from), Tag: int(messageTag), Count: size}, true, nil
+	return &Message{c: c, matched: m}, Status{Source: c.rankOf(from), Tag: int(messageTag), Count: size}, true, nil
 }
 
 // markReceived marks the message as received, or returns why it cannot be.
@@ -129,14 +129,14 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	if err := m.markReceived(); err != nil {
 		return emptyStatus, m.comm().raise("Message.Recv", err)
 	}
-	if m.m == nil {
+	if m.matched == nil {
 		return procNullStatus, nil
 	}
 	k := m.c.rank
 	k.lock()
 	st, err := m.c.await(func(p *p2p.Request) {
 		p.Buf = buf
-		k.p2p.Imrecv(p, m.m)
+		k.p2p.Imrecv(p, m.matched)
 	})
 	k.unlock()
 	return st, m.c.raise("Message.Recv", err)
@@ -148,13 +148,13 @@ func (m *Message) Irecv(buf []byte) (*Request, error) {
 		return nil, m.comm().raise("Message.Irecv", err)
 	}
 	r := &Request{c: m.c, call: "Message.Irecv", active: true, status: procNullStatus}
-	if m.m == nil {
+	if m.matched == nil {
 		return r, nil
 	}
 	r.kind = recvRequest
 	m.c.rank.lock()
 	r.p2p.Buf = buf
-	m.c.rank.p2p.Imrecv(&r.p2p, m.m)
+	m.c.rank.p2p.Imrecv(&r.p2p, m.matched)
 	m.c.rank.unlock()
 	return r, nil
 }

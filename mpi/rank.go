@@ -148,8 +148,8 @@ func (k *rank) pollFast(done func() bool) bool {
 		return false
 	}
 	for i := range fastPolls {
-		first := i == 0
-		if k.carrier.PollFast(first) && done() {
+		isFirst := i == 0
+		if k.carrier.PollFast(isFirst) && done() {
 			return true
 		}
 	}
@@ -193,7 +193,8 @@ func (k *rank) pollOnce(done func() bool) bool {
 }
 
 // progressTask makes progress while the program computes. While the program itself waits, and makes
-// progress, the task backs off: it sleeps an eighth of the time that the program has waited.
+// progress, the task backs off: it sleeps an eighth of the time that the program has waited, from
+// minYield to maxYield.
 func (k *rank) progressTask(p verbs.Proc) {
 	defer k.progressTaskRunning.Store(false)
 	var waitingSince time.Duration // 0: the program does not wait

@@ -34,8 +34,8 @@ const (
 	rmaRequest
 )
 
-// complete reports whether the operation has completed.
-func (r *Request) complete() bool {
+// isComplete reports whether the operation has completed. A buffered send completes when it starts.
+func (r *Request) isComplete() bool {
 	switch r.kind {
 	case sendRequest, recvRequest:
 		return r.p2p.Done()
@@ -99,7 +99,7 @@ func (r *Request) Wait() (Status, error) {
 		return emptyStatus, r.c.raise(r.call, err)
 	}
 	k.lock()
-	k.waitUntil(r.complete)
+	k.waitUntil(r.isComplete)
 	st, err := r.finish()
 	k.unlock()
 	return st, r.c.raise(r.call, err)
@@ -121,7 +121,8 @@ func (r *Request) test(result func(*Request) (Status, error)) (Status, bool, err
 		return emptyStatus, false, r.c.raise(r.call, err)
 	}
 	k.lock()
-	st, done, err := emptyStatus, k.pollOnce(r.complete), error(nil)
+	st, err := emptyStatus, error(nil)
+	done := k.pollOnce(r.isComplete)
 	if done {
 		st, err = result(r)
 	}
@@ -178,8 +179,8 @@ func (a *arguments) check(c *Comm) error {
 	return c.checkSend(a.peer, a.tag)
 }
 
-// begin checks and starts a nonblocking send or receive. call is the MPI function, for errors.
-func (c *Comm) begin(call string, a arguments) (*Request, error) {
+// startRequest checks and starts a nonblocking send or receive. call is the MPI function, for errors.
+func (c *Comm) startRequest(call string, a arguments) (*Request, error) {
 	err := a.check(c)
 	if err == nil {
 		r := &Request{c: c, call: call}
@@ -195,31 +196,31 @@ func (c *Comm) begin(call string, a arguments) (*Request, error) {
 
 // SendInit creates a persistent send, inactive until Start.
 func (c *Comm) SendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("SendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
+	return c.newPersistent("SendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
 }
 
 // SsendInit creates a persistent synchronous send.
 func (c *Comm) SsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("SsendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
+	return c.newPersistent("SsendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
 }
 
 // BsendInit creates a persistent buffered send.
 func (c *Comm) BsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("BsendInit", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
+	return c.newPersistent("BsendInit", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
 }
 
 // RsendInit creates a persistent ready send.
 func (c *Comm) RsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("RsendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
+	return c.newPersistent("RsendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
 }
 
 // RecvInit creates a persistent receive.
 func (c *Comm) RecvInit(buf []byte, source, tag int) (*Request, error) {
-	return c.persist("RecvInit", arguments{message{buf, source, tag}, recvRequest, 0})
+	return c.newPersistent("RecvInit", arguments{message{buf, source, tag}, recvRequest, 0})
 }
 
-// persist returns a persistent request.
-func (c *Comm) persist(call string, a arguments) (*Request, error) {
+// newPersistent returns an inactive persistent request for a send or receive.
+func (c *Comm) newPersistent(call string, a arguments) (*Request, error) {
 	if err := a.check(c); err != nil {
 		return nil, c.raise(call, err)
 	}

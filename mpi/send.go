@@ -70,17 +70,17 @@ func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode
 
 // Isend starts a send.
 func (c *Comm) Isend(buf []byte, dest, tag int) (*Request, error) {
-	return c.begin("Isend", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
+	return c.startRequest("Isend", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
 }
 
 // Issend starts a synchronous send.
 func (c *Comm) Issend(buf []byte, dest, tag int) (*Request, error) {
-	return c.begin("Issend", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
+	return c.startRequest("Issend", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
 }
 
 // Irsend starts a ready send.
 func (c *Comm) Irsend(buf []byte, dest, tag int) (*Request, error) {
-	return c.begin("Irsend", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
+	return c.startRequest("Irsend", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
 }
 
 // Recv receives a message.
@@ -111,7 +111,7 @@ func (c *Comm) recvStatus(p *p2p.Request) Status {
 	switch {
 	case p.Cancelled:
 		return Status{Source: AnySource, Tag: AnyTag, Cancelled: true}
-	case p.Matched() && (p.Err == nil || p.Size > 0):
+	case p.Matched() && (p.Err == nil || p.Size > 0): // a receive that failed without a message has no size
 		return Status{Source: c.rankOf(p.Source), Tag: int(p.MatchedTag), Count: min(p.Size, len(p.Buf))}
 	}
 	return emptyStatus
@@ -119,7 +119,7 @@ func (c *Comm) recvStatus(p *p2p.Request) Status {
 
 // Irecv starts a receive.
 func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
-	return c.begin("Irecv", arguments{message{buf, source, tag}, recvRequest, 0})
+	return c.startRequest("Irecv", arguments{message{buf, source, tag}, recvRequest, 0})
 }
 
 // Sendrecv sends a message and receives another, without deadlock.
@@ -254,7 +254,7 @@ func (c *Comm) Bsend(buf []byte, dest, tag int) error {
 
 // Ibsend copies a message to the attached buffer and sends it. Its request is already complete.
 func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
-	return c.begin("Ibsend", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
+	return c.startRequest("Ibsend", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
 }
 
 // bufferedSend copies a message to the attached buffer and sends it. The caller holds the lock.

@@ -17,7 +17,7 @@ func rankOf(rs []*Request) (*rank, error) {
 // firstComplete returns the index of the first complete active request, or Undefined.
 func firstComplete(rs []*Request) int {
 	for i, r := range rs {
-		if r.Active() && r.complete() {
+		if r.Active() && r.isComplete() {
 			return i
 		}
 	}
@@ -70,7 +70,7 @@ func finishAll(rs []*Request, o *requestErrors) []Status {
 // the error of each, nil included, to o.
 func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses []Status) {
 	for i, r := range rs {
-		if r.Active() && r.complete() {
+		if r.Active() && r.isComplete() {
 			st, err := r.finish()
 			indices, statuses = append(indices, i), append(statuses, st)
 			o.add(r, err)
@@ -102,7 +102,7 @@ func completeAll(rs []*Request, wait bool) (statuses []Status, done bool, err er
 	next := 0 // requests before it are complete
 	k.lock()
 	if done = k.poll(wait, func() bool {
-		for next < len(rs) && (!rs[next].Active() || rs[next].complete()) {
+		for next < len(rs) && (!rs[next].Active() || rs[next].isComplete()) {
 			next++
 		}
 		return next == len(rs)

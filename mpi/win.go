@@ -14,10 +14,10 @@ import (
 // access. Offsets are in bytes. An operation is complete, and its buffers are free for
 // use, when its epoch is closed or flushed.
 type Win struct {
-	c     *Comm // duplicate of the communicator that it was created on
-	w     *window.Window
-	mem   []byte
-	freed bool
+	c      *Comm // duplicate of the communicator that it was created on
+	engine *window.Window
+	mem    []byte
+	freed  bool
 }
 
 // WinCreate is collective. It creates a window on each rank's buffer, which may be empty.
@@ -59,7 +59,7 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 		return nil, gerr
 	}
 	w := &Win{c: d, mem: mem[:size:size]}
-	w.w = engine.Open(d.context, segments, w.mem, region)
+	w.engine = engine.Open(d.context, segments, w.mem, region)
 	// No rank may access the window before all ranks have opened it.
 	if err := d.barrier(); err != nil {
 		w.close()
@@ -71,7 +71,7 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 // close releases the window. The caller holds the lock.
 func (w *Win) close() {
 	w.freed = true
-	w.w.Close()
+	w.engine.Close()
 	w.c.free()
 }
 
@@ -98,11 +98,11 @@ func (w *Win) comm() *Comm {
 func (w *Win) Memory() []byte { return w.mem }
 
 // Size is the size of a rank's window memory in bytes.
-func (w *Win) Size(rank int) int { return w.w.Size(rank) }
+func (w *Win) Size(rank int) int { return w.engine.Size(rank) }
 
 // call runs do with the lock held, if the window can be used.
 func (w *Win) call(name string, do func(*window.Window) error) error {
-	return w.comm().locked(name, w.check(), func() error { return do(w.w) })
+	return w.comm().locked(name, w.check(), func() error { return do(w.engine) })
 }
 
 // Free is collective. It frees the window; no epoch may be open.
@@ -117,10 +117,11 @@ func (w *Win) Free() error {
 	})
 }
 
-// checkTarget validates the target rank of an operation.
+// checkTarget validates a rank of the window; for an operation that permits ProcNull, the caller
+// does not call it with ProcNull.
 func (w *Win) checkTarget(rank int) error {
 	if rank < 0 || rank >= w.c.size {
-		return fmt.Errorf("%w: target %d; the window has ranks 0 to %d, or ProcNull", ErrRank, rank, w.c.size-1)
+		return fmt.Errorf("%w: target %d; the window has ranks 0 to %d", ErrRank, rank, w.c.size-1)
 	}
 	return nil
 }
@@ -192,10 +193,11 @@ func (c *Comm) exchangeSegments(local window.Segment, supportsAtomics bool, fail
 	segments := make([]window.Segment, c.size)
 	allSupportAtomics := true
 	for i := range segments {
-		segments[i], flags = decodeSegment(all[segmentLen*i:])
-		segments[i].Peer, segments[i].Atomics = c.worldRank(i), flags&segmentAtomics != 0
-		allSupportAtomics = allSupportAtomics && flags&segmentNICAtomics != 0
-		if flags&segmentFailed != 0 && failed == nil {
+		segment, peerFlags := decodeSegment(all[segmentLen*i:])
+		segment.Peer, segment.Atomics = c.worldRank(i), peerFlags&segmentAtomics != 0
+		segments[i] = segment
+		allSupportAtomics = allSupportAtomics && peerFlags&segmentNICAtomics != 0
+		if peerFlags&segmentFailed != 0 && failed == nil {
 			failed = fmt.Errorf("%w: rank %d of %s failed to create its segment", ErrWin, i, c.name)
 		}
 	}

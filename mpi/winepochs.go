@@ -72,8 +72,8 @@ func (w *Win) Wait() error {
 func (w *Win) Test() (bool, error) {
 	return lockedResult(w.comm(), "Win.Test", w.check(), func() (done bool, err error) {
 		w.c.rank.pollOnce(func() bool {
-			if !done && err == nil { // Test closes the epoch: not again
-				done, err = w.w.Test()
+			if !done && err == nil { // not after a success, which has closed the epoch
+				done, err = w.engine.Test()
 			}
 			return done || err != nil
 		})
@@ -165,7 +165,7 @@ func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete
 // unified, so it only polls once for progress.
 func (w *Win) Sync() error {
 	return w.call("Sync", func(e *window.Window) error {
-		if err := e.CheckFlushAll(); err != nil { // because no lock epoch is open
+		if err := e.CheckFlushAll(); err != nil { // no lock epoch is open
 			return fmt.Errorf("Sync: %w", err)
 		}
 		w.c.rank.pollOnce(func() bool { return false })

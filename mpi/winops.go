@@ -17,7 +17,7 @@ func (w *Win) start(name string, a window.Access) (*window.Operation, error) {
 		if err := cmp.Or(w.checkTarget(a.Rank), checkOverlap(a.Result, a.Origin, a.Compare)); err != nil {
 			return nil, err
 		}
-		return w.w.StartOp(a)
+		return w.engine.StartOp(a)
 	})
 }
 
@@ -102,7 +102,7 @@ func (w *Win) GetAccumulate(origin, result []byte, target, offset int, t Type, o
 
 // FetchAndOp combines origin with one element of a window, and fetches its old value to result.
 func (w *Win) FetchAndOp(origin, result []byte, target, offset int, t Type, op Op) error {
-	if len(result) != t.Size() && t.Size() > 0 {
+	if len(result) != t.Size() && t.Size() > 0 { // access reports a type without a size
 		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, one %v has %d", ErrArg, len(result), t, t.Size()))
 	}
 	return w.access("FetchAndOp", fetching(accumulateAccess(origin, target, offset, t, op), result))

@@ -95,14 +95,16 @@ func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	for _, d := range id.Devices {
 		names = append(names, d.Info.Name)
 	}
-	peer := " --peer ADDR/LEN"
+	peer := " --peer ADDR/LEN" // iWARP uses the addresses of the kernel
 	if id.Devices[0].Info.Transport == verbs.TransportIWARP {
 		peer = ""
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %v. On the other host, with a copy of the key:\n  %s certify --agent %v --key FILE --device %s --interface IF%s --out FOLDER\n",
 		strings.Join(names, ", "), ln.Addr(), program, ln.Addr(), names[0], peer)
 	s := &agent.Server{Key: key, Host: shown, Program: "fabrictest " + report.ToolVersion()}
-	if free, err := bench.AvailableMemory(); err == nil { // a client gets ENOMEM before the agent is killed for lack of memory
+	if free, err := bench.AvailableMemory(); err == nil {
+		// A client gets ENOMEM before the agent is killed for lack of memory: each registered byte
+		// takes two, so that at most 4/5 are used.
 		s.MaxMemory = free * 2 / 5
 	}
 	if !o.quiet {
@@ -120,7 +122,7 @@ func (o *agentOptions) check() error {
 	at, _, err := net.SplitHostPort(o.listen)
 	switch {
 	case o.listen == "":
-		return cmdline.Errorf("--listen: say at which address of this host callers are to come: --listen 192.0.2.7:7471")
+		return cmdline.Errorf("--listen: name the address and port at which to wait for clients, as in --listen 192.0.2.7:7471")
 	case err != nil:
 		return cmdline.Errorf("--listen %s: %w", o.listen, err)
 	case at == "":
@@ -130,7 +132,7 @@ func (o *agentOptions) check() error {
 	case o.emulate != "" && !slices.Contains(emulateChoices(), o.emulate):
 		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(emulateChoices()))
 	case (o.emulate == "") != (o.intf == ""):
-		return cmdline.Errorf("--emulate and --interface go together: the one says what, the other where")
+		return cmdline.Errorf("--emulate and --interface go together: give both, or neither")
 	case o.emulate == "" && !ibv.Linked:
 		return cmdline.Errorf("this program was built without libibverbs, and has no devices but emulated ones (--emulate). On Linux: apt install libibverbs-dev librdmacm-dev, then build it with go build -tags ibverbs ./cmd/fabrictest")
 	}

@@ -30,10 +30,10 @@ func newCaptureShowCommand() *cobra.Command {
 			if opts.Limit < 0 {
 				return cmdline.Errorf("-n %d: a number of packets is not negative", opts.Limit)
 			}
-			opts.Width, opts.Colour = capture.TerminalProperties(withoutEscapeFilter(cmd.OutOrStdout()))
-			out := cmd.OutOrStdout()
+			out, unfiltered := cmd.OutOrStdout(), withoutEscapeFilter(cmd.OutOrStdout())
+			opts.Width, opts.Colour = capture.TerminalProperties(unfiltered)
 			if opts.Colour {
-				out = withoutEscapeFilter(out)
+				out = unfiltered // the filter would escape the colours
 			}
 			ok, err := capture.PrintFiles(cmd.Context(), capture.Streams{In: cmd.InOrStdin(), Out: out, Err: cmd.ErrOrStderr()}, args, opts)
 			if err == nil && !ok {

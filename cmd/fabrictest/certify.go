@@ -215,7 +215,8 @@ func (o *certifyOptions) signIn(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// command is the command line that runs these cases again.
+// command is the command line that runs these cases again, with FOLDER in place of the value of
+// --out.
 func (o *certifyOptions) command(ids []string, seed uint64) string {
 	l := cmdline.NewLine(o.guest.calledAs(o.program) + " certify").Args(ids...)
 	if o.guest.kind != "" {

@@ -62,7 +62,7 @@ func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 		case g.kind == "":
 			return cmdline.Errorf("--%s is about a guest: name the device that it is to have, as in --guest rxe", name)
 		default:
-			return cmdline.Errorf("--%s is about a device that is there already, and --guest boots one that needs nothing else", name)
+			return cmdline.Errorf("--%s is about a device that is there already: leave it out, or --guest", name)
 		}
 	}
 	if g.kind == "" {
@@ -157,8 +157,8 @@ func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	}
 	// The outer process signs, because ssh-keygen may ask for a passphrase.
 	err = runUnshared(cmd, append([]string{"--sign="}, o.IDs...), o.out)
-	if _, noCertificate := os.Stat(filepath.Join(o.out, certificate.File)); noCertificate != nil {
-		return err
+	if _, statErr := os.Stat(filepath.Join(o.out, certificate.File)); statErr != nil {
+		return err // there is no certificate to sign
 	}
 	return cmp.Or(o.signIn(cmd, o.out), err)
 }

@@ -238,7 +238,7 @@ func (e *end) run(cmd *cobra.Command, provider *nics.Provider, program func(cont
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), e.timeout, fmt.Errorf("no end after %v", e.timeout))
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), e.timeout, fmt.Errorf("the program did not end within %v (--timeout)", e.timeout))
 	defer cancel()
 	result, err := program(ctx, dev)
 	if err != nil {

@@ -58,7 +58,7 @@ func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if o.list {
-		cases, err := o.options(cmd, o.guest.cfg).Cases(verbs.MTU4096.Bytes())
+		cases, err := o.options(cmd, o.guest.cfg).Cases(usualPayload)
 		for _, c := range cases {
 			fmt.Fprintln(cmd.OutOrStdout(), c.Name())
 		}
@@ -85,6 +85,10 @@ func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	return runUnshared(cmd, args, o.out)
 }
 
+// usualPayload is the payload of a full RoCE packet before a device is open: with it, the sizes in
+// the names of exchanges are those of most devices.
+var usualPayload = verbs.MTU4096.Bytes()
+
 // options returns the flags for package interop.
 func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *interop.Options {
 	return &interop.Options{
@@ -102,7 +106,7 @@ func (o *interopVerbs) check(cmd *cobra.Command) error {
 	case !slices.Contains(guestKinds, o.guest.kind):
 		return cmdline.Errorf("--guest %s: a kernel has %s", o.guest.kind, cmdline.Choices(guestKinds))
 	case o.connections < 0:
-		return cmdline.Errorf("--connections %d: give how many", o.connections)
+		return cmdline.Errorf("--connections %d: give a number that is not negative", o.connections)
 	}
 	words := o.impair
 	if o.loss != "" {
@@ -113,7 +117,7 @@ func (o *interopVerbs) check(cmd *cobra.Command) error {
 		return err
 	}
 	o.guest.cfg.Seed, o.guest.cfg.Devices = o.seed, []guest.Device{guest.Device(o.guest.kind)}
-	if _, err := o.options(cmd, o.guest.cfg).Cases(verbs.MTU4096.Bytes()); err != nil {
+	if _, err := o.options(cmd, o.guest.cfg).Cases(usualPayload); err != nil {
 		return &cmdline.Error{Err: err}
 	}
 	return nil

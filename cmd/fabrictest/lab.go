@@ -126,7 +126,8 @@ func newLabSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := scenarios.ImpairText(info.Fabric, port, port, how)
+			displayName := port // in error messages
+			text, err := scenarios.ImpairText(info.Fabric, port, displayName, how)
 			if err != nil {
 				return err
 			}
@@ -139,7 +140,7 @@ func newLabSetCommand() *cobra.Command {
 
 func newLabExecCommand(calledAs string) *cobra.Command {
 	var o live.FabricOptions
-	var once live.Program
+	var flagged live.Program // with the flags --plain and --keep-going
 	var lab string
 	cmd := &cobra.Command{
 		Use:               "exec {HOST | -n HOSTS} -- PROGRAM [ARGUMENT...]",
@@ -155,7 +156,7 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 				if len(hosts) > 0 {
 					return cmdline.Errorf("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
 				}
-				return execOnce(cmd, calledAs, &o, once, program)
+				return execOnce(cmd, calledAs, &o, flagged, program)
 			}
 			if len(hosts) != 1 {
 				live.WarnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
@@ -171,15 +172,15 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 	f := cmd.Flags()
 	labFlag(cmd, &lab)
 	f.IntVarP(&o.Hosts, "hosts", "n", 0, "make a fabric of so many hosts and run the program in each")
-	f.BoolVar(&once.Plain, "plain", false, "print lines without the host's name before them")
-	f.BoolVar(&once.KeepGoing, "keep-going", false, "let the others go on when one fails")
+	f.BoolVar(&flagged.Plain, "plain", false, "print lines without the host's name before them")
+	f.BoolVar(&flagged.KeepGoing, "keep-going", false, "let the others go on when one fails")
 	fabricFlags(cmd, &o)
 	return cmd
 }
 
-// execOnce runs a program in each host of a fabric that is created for it. once has the flags
+// execOnce runs a program in each host of a fabric that is created for it. p has the flags
 // --plain and --keep-going.
-func execOnce(cmd *cobra.Command, calledAs string, o *live.FabricOptions, once live.Program, program []string) error {
+func execOnce(cmd *cobra.Command, calledAs string, o *live.FabricOptions, p live.Program, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		return cmdline.Errorf("%w", err)
@@ -189,7 +190,7 @@ func execOnce(cmd *cobra.Command, calledAs string, o *live.FabricOptions, once l
 		return err
 	}
 	live.WarnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, path)
-	once.Args = append([]string{path}, program[1:]...)
-	code, err := live.RunProgram(cmd.Context(), s, once)
+	p.Args = append([]string{path}, program[1:]...)
+	code, err := live.RunProgram(cmd.Context(), s, p)
 	return programResult(code, err)
 }

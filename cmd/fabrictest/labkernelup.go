@@ -92,7 +92,8 @@ func (o *guestFlags) flags(cmd *cobra.Command, mtu, memory int) {
 func (o *guestFlags) config(cmd *cobra.Command, devices []guest.Device) (cfg kernel.Config, err error) {
 	cfg = o.cfg
 	cfg.Devices = devices
-	if cfg.Accel = kernel.Accel(o.accel); o.accel == "auto" {
+	cfg.Accel = kernel.Accel(o.accel)
+	if o.accel == "auto" {
 		cfg.Accel = kernel.Auto
 	}
 	if err := o.prepare(cmd); err != nil {
@@ -211,7 +212,7 @@ func newLabKernelCheckCommand() *cobra.Command {
 				return err
 			}
 			if !built {
-				return o.cache.Check(kernel.Series(o.series), !noSIW)
+				return o.cache.Check(kernel.Series(o.series), !noSIW) // for a build
 			}
 			_, err := o.cache.Find(kernel.Series(o.series), !noSIW)
 			return err

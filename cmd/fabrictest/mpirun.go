@@ -161,11 +161,11 @@ func (o *mpirunOptions) writeStats(cmd *cobra.Command, args []string, result mpi
 	return err
 }
 
-// command is the command line that repeats the run.
+// command is the command line that repeats the run, without the flags that change only its output.
 func (o *mpirunOptions) command(args []string) string {
 	words := []string{o.program + " mpirun", fmt.Sprintf("-n %d", o.run.Ranks), "--on " + o.on}
 	for _, f := range []struct {
-		name, value, usual string
+		name, value, defaultValue string
 	}{
 		{"per-host", fmt.Sprint(o.run.PerHost), "1"},
 		{"rails", fmt.Sprint(o.run.Rails), "1"},
@@ -182,7 +182,7 @@ func (o *mpirunOptions) command(args []string) string {
 		{"keep-going", fmt.Sprint(o.run.KeepGoing), "false"},
 		{"bind", fmt.Sprint(o.run.Bind), "false"},
 	} {
-		if f.value != f.usual {
+		if f.value != f.defaultValue {
 			words = append(words, "--"+f.name+"="+cmdline.Quote(f.value))
 		}
 	}

@@ -23,9 +23,12 @@ func newPerfCommand(program string) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	hidden := func(args []string, main func() error) *cobra.Command { // for processes that a measurement starts
+	// hidden returns the command of a process that a measurement starts with args, such as "perf
+	// lab-process".
+	hidden := func(args []string, main func() error) *cobra.Command {
+		name := args[len(args)-1]
 		return &cobra.Command{
-			Use: args[len(args)-1], Hidden: true, Args: cobra.NoArgs,
+			Use: name, Hidden: true, Args: cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error { return main() },
 		}
 	}
@@ -121,7 +124,7 @@ func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) erro
 // command is the command line that repeats the measurement.
 func (o *perfMemory) command(seed uint64) string {
 	l := cmdline.NewLine(o.program+" perf memory").Flag("ranks", o.RankList()).Flag("only", o.Experiments...).Flag("design", o.Designs...).Flag("workload", o.Workloads...)
-	if seed != 1 {
+	if seed != defaultSeed {
 		l.Flag("seed", fmt.Sprint(seed))
 	}
 	return l.String()

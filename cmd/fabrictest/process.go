@@ -76,7 +76,11 @@ const reportTime = 15 * time.Second
 // runUnshared runs the command again, with args and --out=dir, in a process in new namespaces.
 func runUnshared(cmd *cobra.Command, args []string, dir string) error {
 	if err := netns.Available(); err != nil {
-		return fmt.Errorf("cases cannot be run in network namespaces here: %w; --on sim needs none", err)
+		hint := ""
+		if cmd.Flags().Lookup("on") != nil {
+			hint = "; --on sim needs none"
+		}
+		return fmt.Errorf("%s cannot run in network namespaces here: %w%s", cmd.Name(), err, hint)
 	}
 	return runAgain(cmd, "/proc/self/exe", args, dir, netns.StartUnshared)
 }

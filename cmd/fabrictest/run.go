@@ -155,7 +155,8 @@ func (o *runOptions) command(seed uint64) string {
 
 const maxSeeds = 10_000_000
 
-// runSeeds runs every scenario in simulation with o.seeds seeds: first, first+1 and so on.
+// runSeeds runs every scenario in simulation with o.seeds seeds: first, first+1 and so on. It begins
+// with 1 if first is 0, which means that --seed was not given.
 func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, first uint64) error {
 	for _, flag := range []string{"out", "json", "capture", "netem"} {
 		if o.given(flag) {

@@ -87,8 +87,8 @@ func (c *stream) nextSendMSN() uint32 { return c.sendMSN + 1 }
 // nextRequestMSN is the MSN of the peer's next message to queue 1, which is for Read Requests.
 func (c *stream) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
-// encode returns the octets of frames in the peer's stream, and records the last MSN of each queue,
-// from which nextSendMSN and nextRequestMSN go on.
+// encode returns the octets of frames in the peer's stream, and records the last MSN of each queue:
+// the peer's next messages to the queue continue from it.
 func (c *stream) encode(frames ...iwarp.Segment) []byte {
 	var b []byte
 	for _, s := range frames {
@@ -160,7 +160,8 @@ func (c *stream) readStream(timeout time.Duration) bool {
 	return err == nil
 }
 
-// checkFraming fails the case if the MPA framing of an FPDU is wrong, unless allowBadFrames is set.
+// checkFraming fails the case if the MPA framing of an FPDU is wrong. allowBadFrames turns off the
+// check, and allowBadPad its part about the pad.
 func (c *stream) checkFraming(g *iwarp.ReceivedFPDU) {
 	if c.allowBadFrames {
 		return

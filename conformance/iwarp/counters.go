@@ -21,7 +21,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 			counts.AddAll(body(h))
 			for _, hs := range h.accepts {
 				if hs.deviceConn != nil && hs.endErr == nil {
-					hs.readResponses() // now the device has counted all frames
+					hs.syncByLastRead() // now the device has counted all frames
 				}
 			}
 			streams := make(map[int]*iwarp.ConnDeframer)
@@ -37,7 +37,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 					side = deviceSide
 				}
 				for _, frame := range streams[e.Stream].Feed(side, e.Data) {
-					addMessage(counts, &frame)
+					addFrame(counts, &frame)
 				}
 			}
 			check.Expect(counts, nil) // nil: no counters of bytes
@@ -56,9 +56,9 @@ func (h *host) connectCounted(receives int) *conn {
 // lastTO is the address of the last Read of a connection.
 const lastTO = peerTO + 1<<20
 
-// readResponses sends a Read, and reads up to its response, the only one with the offset lastTO.
-// The response shows that the device has processed all frames.
-func (c *conn) readResponses() {
+// syncByLastRead sends a Read Request, and reads frames up to its response, the only one with the
+// offset lastTO. The response shows that the device has processed all earlier frames.
+func (c *conn) syncByLastRead() {
 	c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, lastTO), 8, c.targetAddr(0)))
 	for to := uint64(0); to != lastTO; {
 		if g := c.mustNextFPDU("a response to a Read"); g.Op() == iwarp.OpReadResponse {
@@ -75,8 +75,9 @@ func (c *conn) readToEnd() {
 	c.Check(c.endErr != nil, "the end of the stream", "%s", c.describeMissing())
 }
 
-// addMessage adds a recorded frame to the expected counts. A message counts at its last segment.
-func addMessage(counts rig.Counts, frame *iwarp.ParsedFrame) {
+// addFrame adds a recorded frame to the expected counts. A message counts at its last segment;
+// start-up frames of the device and FPDUs with a wrong CRC do not count.
+func addFrame(counts rig.Counts, frame *iwarp.ParsedFrame) {
 	add := func(counters ...*rig.Counter) {
 		for _, c := range counters {
 			counts.Add(c, rig.Exactly(1))
@@ -168,7 +169,7 @@ var counterCases = []conformance.Case{
 			c.expectRecvs(8, 16, 24)
 			return rig.Counts{cntReceives: rig.Exactly(3)}
 		}),
-	needsAtomics(counterCase("atomics", "Received Atomic Requests are counted",
+	atomicsCounterCase(counterCase("atomics", "Received Atomic Requests are counted",
 		"three FetchAdds", []*rig.Counter{cntAtomicsRcvd},
 		func(h *host) rig.Counts {
 			c := h.connectCounted(0)
@@ -190,7 +191,7 @@ var counterCases = []conformance.Case{
 		"three requests that the application accepts, and two that it rejects", []*rig.Counter{cntRequestsRcvd, cntAccepted, cntRejected, cntEstablished},
 		func(h *host) rig.Counts {
 			for range 3 {
-				h.connectCounted(0).readResponses()
+				h.connectCounted(0).syncByLastRead()
 			}
 			for range 2 {
 				hs := h.startPassive(setup{respond: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(nil) }})
@@ -228,7 +229,7 @@ var counterCases = []conformance.Case{
 		func(h *host) rig.Counts {
 			for i := range 2 {
 				c := h.connectCounted(0)
-				c.readResponses()
+				c.syncByLastRead()
 				c.PostSend(c.qp, c.writeWR(uint64(i+1), 0, 8))
 				c.send(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).About(c.expect(iwarp.Any()).Segment))
 				c.readToEnd()
@@ -247,7 +248,7 @@ func sendRequests(c *conn) {
 // the number of Sends.
 func postRequests(h *host) int {
 	c := h.connectCounted(0)
-	c.readResponses()
+	c.syncByLastRead()
 	c.PostSend(c.qp, c.sendWR(1, 0, 16), c.readWR(2, 0, 16), c.sendWR(3, 0, 16), c.readWR(4, 0, 16), c.sendWR(5, 0, 16))
 	for _, g := range c.nextFPDUs(5) {
 		if g.Segment.Op() == iwarp.OpReadRequest {
@@ -262,9 +263,9 @@ func postRequests(h *host) int {
 	return sends
 }
 
-// needsAtomics restricts a counter case to devices with atomics, and adds to its expected result
+// atomicsCounterCase restricts a counter case to devices with atomics, and adds to its expected result
 // that no other counter changes.
-func needsAtomics(c conformance.Case) conformance.Case {
+func atomicsCounterCase(c conformance.Case) conformance.Case {
 	c.Needs |= verbs.CapAtomics
 	c.Expects = fmt.Sprintf("%s, and no other counter changed", c.Expects)
 	return c

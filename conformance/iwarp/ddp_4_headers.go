@@ -25,11 +25,12 @@ func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Be
 	return onHost(func(h *host) {
 		for _, k := range append(h.kinds(), terminateKind) {
 			c := h.connectFor(k)
-			for _, ulpdu := range []int{100, ddpUntaggedLen + kindLen/2} {
+			const wholeMessage, halfMessage = 100, ddpUntaggedLen + kindLen/2
+			for _, ulpduLen := range []int{wholeMessage, halfMessage} {
 				s := k.valid(c)
-				parts := s.Segments(ulpdu)
-				if ulpdu < 100 && len(parts) == 1 {
-					continue // the message has no payload
+				parts := s.Segments(ulpduLen)
+				if ulpduLen == halfMessage && len(parts) == 1 {
+					continue // a message without payload cannot be split
 				}
 				for _, part := range parts {
 					c.send(edit(part))

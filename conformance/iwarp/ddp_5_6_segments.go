@@ -20,9 +20,9 @@ func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
 // expectPayloadWithinMULPDU fails the case unless the payload of the segments is want, and no ULPDU
 // exceeds the MULPDU.
 func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []byte) {
-	most := mulpdu(c.tcp.MSS(), withoutMarkers)
+	limit := mulpdu(c.tcp.MSS(), withoutMarkers)
 	for _, g := range segments {
-		c.Check(len(g.ULPDU) <= most, fmt.Sprintf("segments of at most %d octets in TCP segments of %d", most, c.tcp.MSS()), "%d", len(g.ULPDU))
+		c.Check(len(g.ULPDU) <= limit, fmt.Sprintf("segments of at most %d octets in TCP segments of %d", limit, c.tcp.MSS()), "%d", len(g.ULPDU))
 	}
 	c.expectPayload(segments, want)
 }
@@ -64,8 +64,8 @@ var ddpSegmentCases = []conformance.Case{{
 	Sends:   "Read Requests; the device sends and writes messages that end one octet before, at and after the end of a segment",
 	Expects: "all octets of each, in segments that fit into those of TCP",
 	Defects: []string{"MSSIgnored"}, Run: onLongMessages(func(c *conn) {
-		most := mulpdu(c.tcp.MSS(), withoutMarkers)
-		for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.longLen()} {
+		limit := mulpdu(c.tcp.MSS(), withoutMarkers)
+		for i, n := range []int{limit - 22, limit - 18, limit - 14, limit - 10, 2 * (limit - 18), c.longLen()} {
 			c.PostSend(c.qp, c.sendWR(uint64(2*i), 0, n))
 			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:n])
 			c.PostSend(c.qp, c.writeWR(uint64(2*i+1), 8, n))
@@ -423,7 +423,8 @@ var ddpSegmentCases = []conformance.Case{{
 	}),
 }}
 
-// postOutstanding posts reads, and fenced Sends, which wait for the peer's Read Responses.
+// postOutstanding posts reads, and fenced Sends, which wait for the peer's Read Responses. It
+// receives the Read Requests and leaves them unanswered.
 func (c *conn) postOutstanding(reads, sends int) {
 	c.postBatch(reads+sends, func(i int) verbs.SendWR {
 		if i < reads {

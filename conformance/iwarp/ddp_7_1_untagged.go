@@ -187,7 +187,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Expects: "the first is executed; a Terminate for the second: MSN out of range, or no buffer",
 	Defects: []string{"UntaggedUnchecked", "ReadNumberUnchecked", "AnswerNumberUnchecked", "NumberLow16"}, Run: onEachUntagged(allKinds, func(h *host, k messageKind) {
 		for _, ahead := range []uint32{0xffffffff, 1 << 8, 1 << 16, 1 << 31} {
-			h.expectSecondNumberRefused(k, ahead, wrongMSNCauses...)
+			h.expectSecondMSNRefused(k, ahead, wrongMSNCauses...)
 		}
 	}),
 }, {
@@ -199,7 +199,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Defects: []string{"UntaggedUnchecked", "ReadNumberUnchecked", "AnswerNumberUnchecked"}, Run: onHost(func(h *host) {
 		for _, k := range h.kinds() {
 			if !k.op.Tagged() {
-				h.expectSecondNumberRefused(k, 1, iwarp.DDPUntaggedMSNRange)
+				h.expectSecondMSNRefused(k, 1, iwarp.DDPUntaggedMSNRange)
 			}
 		}
 		h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}, msnAhead(1))
@@ -249,20 +249,21 @@ func (c *conn) expectAbortByLong(s iwarp.Segment) {
 	c.expectAbort()
 }
 
-// expectTooLong sends a Send of a kind, with n octets in segments of at most segment octets, to a
+// expectTooLong sends a Send of a kind, with n octets, at most segmentLen in a segment, to a
 // receive of 16, and fails the case unless the last segment is refused and not placed.
-func (h *host) expectTooLong(k messageKind, n, segment int) {
+func (h *host) expectTooLong(k messageKind, n, segmentLen int) {
 	c := h.connect(setup{receives: 2, recvLen: 16, memLen: 1024})
-	parts := k.valid(c).WithPayload(data(n)).Segments(ddpUntaggedLen + segment)
+	parts := k.valid(c).WithPayload(data(n)).Segments(ddpUntaggedLen + segmentLen)
 	c.send(parts...)
 	c.expectTerminateAndEnd(iwarp.DDPUntaggedTooLong)
 	c.ExpectNoSuccess()
-	c.ExpectUnchangedOutside(c.localMem, 0, (len(parts)-1)*segment)
+	c.ExpectUnchangedOutside(c.localMem, 0, (len(parts)-1)*segmentLen)
 }
 
-// expectSecondNumberRefused sends two messages of a kind, the second with an MSN that is so far ahead
-// of the next, and fails the case unless only the second is refused, with one of the causes.
-func (h *host) expectSecondNumberRefused(k messageKind, ahead uint32, causes ...iwarp.Cause) {
+// expectSecondMSNRefused sends two messages of a kind, the second with an MSN that is larger by
+// ahead than it should be, and fails the case unless only the second is refused, with one of the
+// causes.
+func (h *host) expectSecondMSNRefused(k messageKind, ahead uint32, causes ...iwarp.Cause) {
 	c := h.connectFor(k)
 	c.sendAndExpect(k)
 	c.expectRefusalWithoutEffect(msnAhead(ahead)(k.valid(c)), causes...)
@@ -285,11 +286,11 @@ func (h *host) expectQueuesRefused(k messageKind) {
 }
 
 // expectOffsetsRefused fails the case unless a kind of message is refused if its MO is outside of its
-// buffer. The buffers of messages other than Sends hold one header: there every MO but 0 is.
+// buffer. A Send has a receive buffer, in which small MOs are valid; for other messages only MO 0 is.
 func (h *host) expectOffsetsRefused(k messageKind) {
-	offsets := []uint32{1, 4, 1 << 16, 1 << 31, 1<<32 - kindLen}
-	if k.op >= iwarp.OpSend && k.op <= iwarp.OpSendSEInvalidate {
-		offsets = offsets[2:]
+	offsets := []uint32{1 << 16, 1 << 31, 1<<32 - kindLen}
+	if isSend := k.op >= iwarp.OpSend && k.op <= iwarp.OpSendSEInvalidate; !isSend {
+		offsets = append([]uint32{1, 4}, offsets...)
 	}
 	for _, mo := range offsets {
 		h.expectKindRefused(k, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) }, wrongMOCauses...)

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onWritesOutsideRegion makes the body of a case that fails unless Writes of 16 octets at the
-// offsets, outside a region but inside its page or farther away, are refused.
+// onWritesOutsideRegion makes the body of a case that fails unless Writes of 16 octets are refused
+// at the given offsets from the start of a region: not all of their octets are inside the region.
 func onWritesOutsideRegion(offsets ...int64) func(*conformance.Bench) error {
 	return onEachConn(setup{}, offsets, func(c *conn, off int64) {
 		p := c.newPageRegion()
@@ -148,8 +148,8 @@ var ddpTaggedCases = []conformance.Case{{
 	}),
 }}
 
-// rightsWithout returns the combinations of remote access rights without one, read or write. It
-// includes atomics if the device supports them.
+// rightsWithout returns all combinations of remote access rights that lack right, which is remote
+// read or remote write. They include atomics if the device supports them.
 func (h *host) rightsWithout(right verbs.Access) []verbs.Access {
 	other := (verbs.AccessRemoteRead | verbs.AccessRemoteWrite) &^ right
 	if !h.Caps.Has(verbs.CapAtomics) {

@@ -30,7 +30,8 @@ func drawReceiveFault(random *rand.Rand) dialogueStep {
 	if missing {
 		immediate := random.IntN(2) == 0
 		return faultStep(random, peerMessage{"one Send more than there are receives", func(s *dialogueSession) (all []iwarp.Segment) {
-			for k := int(s.peerMSN[0] - s.m.PeerMSN(0)); k < s.m.Receives(); k++ {
+			usedReceives := int(s.peerMSN[0] - s.m.PeerMSN(0)) // by earlier messages of this step
+			for range s.m.Receives() - usedReceives {
 				all = append(all, iwarp.Send(s.nextPeerMSN(0), nil))
 			}
 			if immediate && s.m.Extensions {
@@ -40,7 +41,8 @@ func drawReceiveFault(random *rand.Rand) dialogueStep {
 		}}, unchanged)
 	}
 	return faultStep(random, peerMessage{fmt.Sprintf("a %v of %d octets more than its receive%v", op, more, split), func(s *dialogueSession) []iwarp.Segment {
-		room := s.roomForSend(dialogueSize{more: 40})
+		const newRecvLen = 40 // of a receive that roomForSend posts
+		room := s.roomForSend(dialogueSize{more: newRecvLen})
 		return split.segments(iwarp.Send(s.nextPeerMSN(0), data(room+more)).Opcode(op))
 	}}, unchanged)
 }
@@ -60,6 +62,7 @@ func drawAddressFault(random *rand.Rand) dialogueStep {
 		segments[at] = fault.edit(s, segments[at])
 		return segments
 	}}
+	// wrong already has the fault: the step only describes it.
 	return faultStep(random, wrong, segmentFault{text: fault.text, edit: unchanged.edit})
 }
 
@@ -151,14 +154,19 @@ func drawSegmentFault(random *rand.Rand) segmentFault {
 		{fmt.Sprintf("RV %d", version), func(s iwarp.Segment) iwarp.Segment { return s.RV(version) }},
 		{fmt.Sprintf("opcode %d", op), func(s iwarp.Segment) iwarp.Segment { return s.Opcode(op) }},
 		{"T inverted", func(s iwarp.Segment) iwarp.Segment { return s.Tagged(!s.IsTagged()) }},
-		{"L inverted", untaggedOnly(func(s iwarp.Segment) iwarp.Segment { return s.Last(s.DDP.Last != nil && !*s.DDP.Last) })},
+		{"L inverted", untaggedOnly(func(s iwarp.Segment) iwarp.Segment {
+			isLast := s.DDP.Last == nil || *s.DDP.Last
+			return s.Last(!isLast)
+		})},
 		{fmt.Sprintf("QN %d", qn), untaggedOnly(func(s iwarp.Segment) iwarp.Segment { return s.QN(qn) })},
 		{fmt.Sprintf("MSN plus %#x", msn), untaggedOnly(func(s iwarp.Segment) iwarp.Segment { return s.MSN(*s.DDP.MSN + msn) })},
 		{fmt.Sprintf("MO plus %#x", mo), untaggedOnly(func(s iwarp.Segment) iwarp.Segment { return s.MO(iwarp.Val(s.DDP.MO) + mo) })},
 		{fmt.Sprintf("%d more octets", extra), func(s iwarp.Segment) iwarp.Segment {
 			return s.WithPayload(append(s.Payload[:len(s.Payload):len(s.Payload)], make([]byte, extra)...))
 		}},
-		{fmt.Sprintf("cut to %d octets", cut), func(s iwarp.Segment) iwarp.Segment { return s.Cut(cut).Pad(make([]byte, -(2+min(cut, s.Len()))&3)...) }},
+		{fmt.Sprintf("cut to %d octets", cut), func(s iwarp.Segment) iwarp.Segment {
+			return s.Cut(cut).Pad(make([]byte, padLen(min(cut, s.Len())))...)
+		}},
 		{fmt.Sprintf("STag with another bit %#x", bit), func(s iwarp.Segment) iwarp.Segment { return changeSTag(s, bit) }},
 		{fmt.Sprintf("Invalidate of %#x", inv), untaggedOnly(func(s iwarp.Segment) iwarp.Segment {
 			return s.InvalidateSTag(inv)
@@ -175,6 +183,12 @@ func drawSegmentFault(random *rand.Rand) segmentFault {
 		return edit(s)
 	}
 	return f
+}
+
+// padLen returns the number of octets that pad an FPDU with a ULPDU of a length to a multiple of 4.
+func padLen(ulpduLen int) int {
+	const lengthField = 2
+	return -(lengthField + ulpduLen) & 3
 }
 
 // changeSTag inverts a bit of the STag with which a segment accesses the device's memory.
@@ -242,14 +256,16 @@ func drawWrongAddr(random *rand.Rand) wrongAddr {
 	}
 	all := []wrongAddr{
 		{"in " + region, func(s *dialogueSession, segment iwarp.Segment) iwarp.Segment {
-			return setAddr(withAccessLen(segment, 32), at(s, region, int(-s.region(region).model.Addr&7)))
+			const maxLen = 32 // fits in each region
+			firstWord := int(-s.region(region).model.Addr & 7)
+			return setAddr(withAccessLen(segment, maxLen), at(s, region, firstWord))
 		}},
 		{fmt.Sprintf("%d octets before %s", distance, shortMemory), func(s *dialogueSession, segment iwarp.Segment) iwarp.Segment {
 			return setAddr(segment, at(s, shortMemory, -distance))
 		}},
 		{fmt.Sprintf("%d octets over the end of %s", distance, shortMemory), func(s *dialogueSession, segment iwarp.Segment) iwarp.Segment {
-			segment = withAccessLen(segment, 61)
-			return setAddr(segment, at(s, shortMemory, 61-int(accessLen(segment))+distance))
+			segment = withAccessLen(segment, shortMemoryLen)
+			return setAddr(segment, at(s, shortMemory, shortMemoryLen-int(accessLen(segment))+distance))
 		}},
 		{fmt.Sprintf("over the end of the address space by %d octets", wrap), func(s *dialogueSession, segment iwarp.Segment) iwarp.Segment {
 			return setAddr(segment, iwarp.At(uint32(s.target.RKey()), wrap-accessLen(segment)))
@@ -271,11 +287,11 @@ func drawWrongAddr(random *rand.Rand) wrongAddr {
 	return all[rig.Pick(random, inRegion, random.IntN(len(all)))]
 }
 
-// addrInWindow returns the address of window k. The model does not know the key of a window that
-// was never bound: addrInWindow adds it as revoked.
+// addrInWindow returns the first address in window k that is aligned for an atomic. The model does
+// not know the key of a window that was never bound: addrInWindow adds it as revoked.
 func (s *dialogueSession) addrInWindow(k int) iwarp.Addr {
 	w := s.window(k)
-	if w.length == 0 {
+	if neverBound := w.length == 0; neverBound {
 		s.m.SetKey(uint32(w.key), model.IWARPKey{Window: true, Revoked: true})
 	}
 	return iwarp.At(uint32(w.key), (w.addr+7)&^7)
@@ -340,7 +356,7 @@ func drawUnsolicited(random *rand.Rand) dialogueStep {
 		}
 		response := iwarp.ReadResponse(uint32(s.target.RKey()), s.target.Addr(), data(16))
 		if atomic && s.m.Extensions {
-			response = iwarp.AtomicResponse(s.m.PeerMSN(3), id, 7)
+			response = iwarp.AtomicResponse(s.m.PeerMSN(iwarp.OpAtomicResponse.Queue()), id, 7)
 		}
 		s.sendFrames(dialogueCut{}, []peerFrame{{Segment: response}})
 	}}
@@ -354,8 +370,8 @@ func drawTerminate(random *rand.Rand) dialogueStep {
 	return peerStep(dialogueCut{}, peerMessage{fmt.Sprintf("a TERMINATE with %v", cause), func(*dialogueSession) []iwarp.Segment { return []iwarp.Segment{message} }})
 }
 
-// drawStreamEnd returns a step in which the peer closes or resets the stream. A close inside an FPDU
-// or a message is an error.
+// drawStreamEnd returns a step in which the peer closes or resets the stream. A close is an error
+// inside an FPDU or a message, and orderly only if no request is outstanding either.
 func drawStreamEnd(random *rand.Rand) dialogueStep {
 	reset := random.IntN(2) == 0
 	return dialogueStep{text: fmt.Sprintf("the peer ends the stream (reset: %t)", reset), play: func(s *dialogueSession) {
@@ -373,7 +389,7 @@ func drawStreamEnd(random *rand.Rand) dialogueStep {
 			s.c.expectAbort() // a Terminate says that TCP was closed
 			s.c.expectDisconnect()
 		}
-		s.over = orderly // receives of an orderly close may fail, or stay for the next connection
+		s.over = orderly // after an orderly close, receives may fail, or stay for the next connection
 		if !s.over {
 			s.expectCompletions(r.Completed())
 			s.expectErrorState(failed)
@@ -415,19 +431,26 @@ func drawErrorState(*rand.Rand) dialogueStep {
 	}}
 }
 
-// badMemory returns a scatter/gather list of n bytes that the application may not use. By kind, it
-// is in another protection domain (0), ends beyond the region (1), begins before the region (2), or
-// has a deregistered key (3).
+// The kinds of memory that the application may not use.
+const (
+	inOtherPD = iota
+	endsAfterRegion
+	beginsBeforeRegion
+	withDeregisteredKey
+	badMemoryKinds
+)
+
+// badMemory returns a scatter/gather list of n bytes of memory that the application may not use.
 func (s *dialogueSession) badMemory(kind, n int) []verbs.SGE {
 	sgl := s.local.SGL(0, n)
 	switch kind {
-	case 0:
+	case inOtherPD:
 		return s.region(otherDomain).SGL(0, n)
-	case 1:
+	case endsAfterRegion:
 		sgl[0].Addr += uint64(dialogueMemLen - n + 1)
-	case 2:
+	case beginsBeforeRegion:
 		sgl[0].Addr--
-	default:
+	case withDeregisteredKey:
 		sgl[0].LKey = verbs.LKey(s.region(deregistered).stag)
 	}
 	return sgl
@@ -435,7 +458,8 @@ func (s *dialogueSession) badMemory(kind, n int) []verbs.SGE {
 
 // drawBadReceive returns a step in which the application posts a receive with a wrong list.
 func drawBadReceive(random *rand.Rand) dialogueStep {
-	kind, n := rig.Pick(random, 0, 2, 3), rig.Pick(random, 1, 16, 400) // without 1: the first octet must be wrong
+	// The first octet must be wrong: a short message does not reach the end of the receive.
+	kind, n := rig.Pick(random, inOtherPD, beginsBeforeRegion, withDeregisteredKey), rig.Pick(random, 1, 16, 400)
 	return dialogueStep{text: fmt.Sprintf("the application posts a receive of memory that it may not use (kind %d)", kind), play: func(s *dialogueSession) {
 		if s.m.Ended() {
 			return
@@ -452,8 +476,8 @@ func drawBadReceive(random *rand.Rand) dialogueStep {
 
 // drawLocalFault returns a step in which the application posts a request with a wrong list.
 func drawLocalFault(random *rand.Rand) dialogueStep {
-	d, kind, n := drawRequest(random), random.IntN(4), rig.Pick(random, 8, 16, 300, 400)
-	d.flags = d.flags&verbs.SendFence | verbs.SendSignaled
+	d, kind, n := drawRequest(random), random.IntN(badMemoryKinds), rig.Pick(random, 8, 16, 300, 400)
+	d.flags = d.flags&verbs.SendFence | verbs.SendSignaled // not inline, which uses no list
 	return dialogueStep{text: fmt.Sprintf("the application posts %v of memory that it may not use (kind %d)", d.op, kind), play: func(s *dialogueSession) {
 		if s.m.Ended() || s.m.Queued() > maxOutstanding {
 			return
@@ -467,7 +491,7 @@ func drawLocalFault(random *rand.Rand) dialogueStep {
 		posted, err := s.c.qp.PostSend([]verbs.SendWR{q.WR})
 		s.Note("post: %d accepted, %v", posted, err)
 		if posted > 0 {
-			s.settle(s.m.PostSend(q))
+			s.expectReaction(s.m.PostSend(q))
 		}
 	}}
 }

@@ -14,7 +14,7 @@ import (
 // dialogueSize is a length relative to full segments of the device, or to the room of a receive.
 type dialogueSize struct{ units, more int }
 
-// drawSize returns a size near a boundary of padding, markers or segments.
+// drawSize returns a random size, in most cases near a boundary of padding, markers or segments.
 func drawSize(random *rand.Rand) dialogueSize {
 	switch random.IntN(4) {
 	case 0:
@@ -35,15 +35,16 @@ func (n dialogueSize) String() string {
 	return fmt.Sprintf("%d full segments %+d octets", n.units, n.more)
 }
 
-// in returns the length for full segments of a length, at most most.
-func (n dialogueSize) in(full, most int) int { return max(0, min(n.units*full+n.more, most)) }
+// in returns the length in octets for full segments of fullLen octets, at most limit.
+func (n dialogueSize) in(fullLen, limit int) int { return max(0, min(n.units*fullLen+n.more, limit)) }
 
 // fullSegment returns the most payload of a segment of the device with a header.
 func (s *dialogueSession) fullSegment(header int) int {
 	return mulpdu(s.c.tcp.MSS(), s.c.deframer.Markers) - header
 }
 
-// split is how the peer splits a message into segments: of piece octets, or not at all if zero.
+// dialogueSplit is the payload length of the segments into which the peer splits a message; 0: the
+// peer does not split it.
 type dialogueSplit int
 
 func drawSplit(random *rand.Rand) dialogueSplit {
@@ -57,9 +58,10 @@ func (d dialogueSplit) String() string {
 	return fmt.Sprintf(" in segments of %d", int(d))
 }
 
-// segments splits a message into at most 40 segments.
+// segments splits a message into segments of d octets of payload, or larger ones if there would be
+// more than 40 of them.
 func (d dialogueSplit) segments(s iwarp.Segment) []iwarp.Segment {
-	const most = 40
+	const maxSegments = 40
 	if d == 0 {
 		return []iwarp.Segment{s}
 	}
@@ -67,7 +69,7 @@ func (d dialogueSplit) segments(s iwarp.Segment) []iwarp.Segment {
 	if s.IsTagged() {
 		header = ddpTaggedLen
 	}
-	return s.Segments(header + max(int(d), len(s.Payload)/most+1))
+	return s.Segments(header + max(int(d), len(s.Payload)/maxSegments+1))
 }
 
 // ignoredFields are the values of fields that a receiver must ignore.
@@ -101,7 +103,7 @@ func (d ignoredFields) apply(segments []iwarp.Segment) []iwarp.Segment {
 		if op := s.Op(); op == iwarp.OpSend || op == iwarp.OpSendSE {
 			s = s.InvalidateSTag(d.invalidate)
 		}
-		pad := make([]byte, -(2+s.Len())&3)
+		pad := make([]byte, padLen(s.Len()))
 		for k := range pad {
 			pad[k] = d.pad
 		}
@@ -158,14 +160,15 @@ func (s *dialogueSession) nextPeerMSN(queue int) uint32 {
 	return s.peerMSN[queue] - 1
 }
 
-// roomForSend returns the length of the receive for the peer's next Send, and posts receives if
-// there are too few.
+// roomForSend returns the length of the receive for the peer's next Send. It posts receives, of the
+// given size, if earlier messages of the step use all of them.
 func (s *dialogueSession) roomForSend(size dialogueSize) int {
-	k := int(s.peerMSN[0] - s.m.PeerMSN(0))
-	for s.m.Receives() <= k {
-		s.postRecv(size.in(s.fullSegment(ddpUntaggedLen), sourceLen/4), 1)
+	const maxLen = sourceLen / 4 // several receives fit in local
+	used := int(s.peerMSN[0] - s.m.PeerMSN(0))
+	for s.m.Receives() <= used {
+		s.postRecv(size.in(s.fullSegment(ddpUntaggedLen), maxLen), 1)
 	}
-	return s.m.Room(k)
+	return s.m.Room(used)
 }
 
 // drawImmediate returns immediate data, or a Send if the device does not support it.
@@ -197,10 +200,10 @@ func drawAddr(random *rand.Rand, right verbs.Access) func(s *dialogueSession, n,
 // alignedAddr returns a multiple of align that is 0 to room octets after at; part/65536 of room
 // selects which.
 func alignedAddr(at iwarp.Addr, room, part, align int) iwarp.Addr {
-	most := at.TO + uint64(room)
+	limit := at.TO + uint64(room)
 	at.TO += uint64(part * room >> 16)
 	at.TO = (at.TO + uint64(align) - 1) / uint64(align) * uint64(align)
-	if at.TO > most {
+	if at.TO > limit {
 		at.TO -= uint64(align)
 	}
 	return at
@@ -293,7 +296,8 @@ func (s *dialogueSession) postRecv(n, pieces int) {
 	s.expectCompletions(r.Completed())
 }
 
-// sinkPieces reserves n bytes of local for incoming data, in one or two pieces in any order.
+// sinkPieces reserves n bytes of local for incoming data, in one piece or in two, of which the first
+// is at the higher address.
 func (s *dialogueSession) sinkPieces(n, pieces int) (sgl []verbs.SGE, modelled []model.IWARPPiece) {
 	const gap = 5
 	if s.ring+n+gap > dialogueMemLen-sourceLen {
@@ -317,9 +321,10 @@ func (s *dialogueSession) sinkPieces(n, pieces int) (sgl []verbs.SGE, modelled [
 // drawReceives returns a step in which the application posts receives.
 func drawReceives(random *rand.Rand) dialogueStep {
 	n, count, pieces := rig.Pick(random, 0, 1, 16, 64, 200, 1000, 3000), 1+random.IntN(3), 1+random.IntN(2)
+	const maxPosted = 12
 	return dialogueStep{text: fmt.Sprintf("the application posts %d receives of %d bytes in %d pieces", count, n, pieces), play: func(s *dialogueSession) {
 		for range count {
-			if s.m.Receives() < 12 {
+			if s.m.Receives() < maxPosted {
 				s.postRecv(n, pieces)
 			}
 		}
@@ -327,19 +332,20 @@ func drawReceives(random *rand.Rand) dialogueStep {
 	}}
 }
 
-// drawMemoryChange returns a step in which the application changes its memory.
+// drawMemoryChange returns a step in which the application changes its memory: target, and the part
+// of local from which it sends.
 func drawMemoryChange(random *rand.Rand) dialogueStep {
 	off, n, first := random.IntN(dialogueMemLen), 1+random.IntN(2000), byte(random.Uint32())
 	return dialogueStep{text: fmt.Sprintf("the application changes %d bytes from %d on", n, off), play: func(s *dialogueSession) {
 		for _, m := range []*dialogueMemory{s.target, s.local} {
-			most := len(m.Buf)
+			end := len(m.Buf)
 			if m == s.local {
-				most = sourceLen
+				end = sourceLen
 			}
-			b := rig.Pattern(min(n, max(0, most-off)), first)
+			b := rig.Pattern(min(n, max(0, end-off)), first)
 			s.QueryPort() // a verb before and after orders the change with the device's accesses
-			copy(m.Buf[min(off, most):], b)
-			m.model.Set(min(off, most), b)
+			copy(m.Buf[min(off, end):], b)
+			m.model.Set(min(off, end), b)
 			s.QueryPort()
 		}
 	}}

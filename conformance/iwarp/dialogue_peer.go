@@ -52,20 +52,20 @@ func drawConnection(random *rand.Rand, mix *dialogueMix) dialogueStep {
 
 // connectDialogue makes the connection, and the model of its queue pair.
 func (s *dialogueSession) connectDialogue(d dialogueConn) {
-	own := setup{active: d.active, reuse: s.c, memLen: dialogueMemLen, caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64}}
+	peer := setup{active: d.active, reuse: s.c, memLen: dialogueMemLen, caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: dialogueMaxInline}}
 	if d.rtr == iwarp.RTRSend && !d.active {
-		own.receives = 1 // for the RTR
+		peer.receives = 1 // for the RTR
 	}
 	edit := func(f startupFrame) startupFrame {
 		return f.Markers(d.markers).CRC(d.crc).EditEnhanced(func(e *iwarp.Enhanced) { e.IRD = &d.depth })
 	}
-	own.frame = func(f startupFrame) startupFrame { return edit(f).PeerToPeer(d.rtr) }
-	hs := s.startHandshake(own)
+	peer.frame = func(f startupFrame) startupFrame { return edit(f).PeerToPeer(d.rtr) }
+	hs := s.startHandshake(peer)
 	if d.active {
 		offered := hs.recvEnhancedRequest()
 		hs.setup.frame = edit
 		if iwarp.Val(offered.PeerToPeer) && flagsOf(offered).rtrs()&d.rtr != 0 {
-			hs.setup.frame = own.frame
+			hs.setup.frame = peer.frame
 		}
 		hs.sendReply(hs.setup.frame)
 	} else {
@@ -73,7 +73,7 @@ func (s *dialogueSession) connectDialogue(d dialogueConn) {
 	}
 	s.c = hs.establish()
 	s.c.allowBadPad = s.mix.anyPad
-	s.modelConnection(d, own.receives)
+	s.modelConnection(d, peer.receives)
 	s.drainEvents(func(e verbs.AsyncEvent) bool { return e.Type == verbs.EventCommEst })
 }
 
@@ -98,6 +98,7 @@ func (s *dialogueSession) modelConnection(d dialogueConn, receives int) {
 	} else if receives > 0 {
 		s.m.PostRecv(model.IWARPRecv{ID: rtrRecvID, Pieces: s.local.pieces(0, s.c.recvLen)})
 	}
+	// The device's RTR has used an MSN if it is a Send or a Read; a Write has none.
 	if e := s.c.peerFrame.Enhanced; d.active && iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
 		queue := uint32(0)
 		if iwarp.Val(e.ReadRTR) {
@@ -108,12 +109,12 @@ func (s *dialogueSession) modelConnection(d dialogueConn, receives int) {
 }
 
 // drawReconnect returns a step in which the application resets its queue pair, whether or not the
-// connection has ended, and connects it again.
+// connection has ended, and connects it again. The step has no effect after a stall.
 func drawReconnect(random *rand.Rand, mix *dialogueMix) dialogueStep {
 	d := drawDialogueConn(random, mix)
 	return dialogueStep{text: "the application resets the queue pair; " + d.String(), connects: true, play: func(s *dialogueSession) {
 		if s.m == nil || s.over && !s.m.Ended() {
-			return
+			return // not connected, or the device has stalled
 		}
 		if s.over { // after an orderly close, receives may have failed
 			s.Sleep(s.syncUnlessVirtual(dialogueQuiet))
@@ -139,8 +140,12 @@ func drawReconnect(random *rand.Rand, mix *dialogueMix) dialogueStep {
 	}}
 }
 
-// rtrRecvID is the work request ID of a receive for a Send as RTR.
-const rtrRecvID = 1
+const (
+	// rtrRecvID is the work request ID of a receive for a Send as RTR.
+	rtrRecvID = 1
+	// firstSendID is the first work request ID of send requests.
+	firstSendID = rtrRecvID + 1
+)
 
 // addMemory adds memory to the model, with an STag that has the rights of the peer.
 func (s *dialogueSession) addMemory(m *rig.Memory, access verbs.Access) *dialogueMemory {
@@ -254,7 +259,7 @@ func (s *dialogueSession) sendFrames(cut dialogueCut, frames []peerFrame) {
 		w.begin = w.frames[0].end
 		w.frames = w.frames[1:]
 	}
-	s.settle(r)
+	s.expectReaction(r)
 }
 
 // writeCut sends octets in TCP segments of cut.piece octets, or one for each frame if that is zero.

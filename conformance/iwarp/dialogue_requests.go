@@ -50,10 +50,10 @@ func drawRequest(random *rand.Rand) drawnRequest {
 		},
 	}
 	for _, f := range []struct {
-		flag verbs.SendFlags
-		of   int
+		flag  verbs.SendFlags
+		oneIn int
 	}{{verbs.SendFence, 6}, {verbs.SendSolicited, 3}, {verbs.SendInline, 6}} {
-		if random.IntN(f.of) == 0 {
+		if random.IntN(f.oneIn) == 0 {
 			d.flags |= f.flag
 		}
 	}
@@ -101,7 +101,7 @@ func (s *dialogueSession) postRequests(requests []*model.IWARPRequest) {
 		return
 	}
 	s.Must("send requests that the device accepts", err)
-	s.settle(s.m.PostSend(requests...))
+	s.expectReaction(s.m.PostSend(requests...))
 }
 
 // supported returns the opcode, or a similar one if the device does not support it.
@@ -120,7 +120,7 @@ func (s *dialogueSession) supported(op verbs.WROpcode) verbs.WROpcode {
 // makeRequest returns a request with its data in local.
 func (s *dialogueSession) makeRequest(d drawnRequest) *model.IWARPRequest {
 	s.lastID++
-	q := &model.IWARPRequest{WR: verbs.SendWR{WRID: rtrRecvID + s.lastID, Opcode: s.supported(d.op), Flags: d.flags &^ verbs.SendInline, Remote: d.remote}}
+	q := &model.IWARPRequest{WR: verbs.SendWR{WRID: firstSendID - 1 + s.lastID, Opcode: s.supported(d.op), Flags: d.flags &^ verbs.SendInline, Remote: d.remote}}
 	wr := &q.WR
 	switch wr.Opcode {
 	case verbs.OpRDMARead:
@@ -145,19 +145,16 @@ func (s *dialogueSession) addSource(q *model.IWARPRequest, d drawnRequest) {
 		header = ddpTaggedLen
 	}
 	n := d.size.in(s.fullSegment(header), sourceLen*3/4)
-	if d.flags&verbs.SendInline != 0 && n <= 64 {
+	if d.flags&verbs.SendInline != 0 && n <= dialogueMaxInline {
 		q.WR.Flags |= verbs.SendInline
 		q.WR.Inline = rig.Pattern(n, byte(d.value))
 		return
 	}
-	first := n
-	if d.pieces > 1 {
-		first = n / 2
-		q.Pieces = append(q.Pieces, model.IWARPPiece{Mem: s.local.model, Off: d.off + n - first, Len: first})
-	}
 	rest := n
 	if d.pieces > 1 {
+		first := n / 2 // at the higher address
 		rest = n - first
+		q.Pieces = append(q.Pieces, model.IWARPPiece{Mem: s.local.model, Off: d.off + rest, Len: first})
 	}
 	q.Pieces = append(q.Pieces, model.IWARPPiece{Mem: s.local.model, Off: d.off, Len: rest})
 	for _, p := range q.Pieces {
@@ -207,16 +204,18 @@ func (s *dialogueSession) bound(w *dialogueWindow) bool {
 // boundWindow returns a window that the peer can invalidate; nil if there is none. It returns none
 // that earlier frames access, since a read is not ordered before a later Send that invalidates.
 func (s *dialogueSession) boundWindow() *dialogueWindow {
-	if w := s.windowWith(^verbs.Access(0), 0); w != nil && !w.accessed {
+	const anyRight = ^verbs.Access(0)
+	if w := s.windowWith(anyRight, 0); w != nil && !w.accessed {
 		return w
 	}
 	return nil
 }
 
-// windowWith returns a bound window with a right and a length; nil if there is none.
-func (s *dialogueSession) windowWith(right verbs.Access, n int) *dialogueWindow {
+// windowWith returns a bound window with at least one of the rights and at least n octets; nil if
+// there is none.
+func (s *dialogueSession) windowWith(rights verbs.Access, n int) *dialogueWindow {
 	for _, w := range s.windows {
-		if s.bound(w) && w.access&right != 0 && w.length >= n {
+		if s.bound(w) && w.access&rights != 0 && w.length >= n {
 			return w
 		}
 	}
@@ -234,7 +233,7 @@ func drawWindow(random *rand.Rand) dialogueStep {
 		}
 		w := s.window(k)
 		s.lastID++
-		q := &model.IWARPRequest{WR: verbs.SendWR{WRID: rtrRecvID + s.lastID, Flags: verbs.SendSignaled}}
+		q := &model.IWARPRequest{WR: verbs.SendWR{WRID: firstSendID - 1 + s.lastID, Flags: verbs.SendSignaled}}
 		if s.bound(w) {
 			q.WR.Opcode, q.WR.InvalidateRKey = verbs.OpLocalInv, w.key
 			s.postRequests([]*model.IWARPRequest{q})
@@ -269,6 +268,9 @@ const (
 	shortMemory  = "short memory"
 )
 
+// shortMemoryLen is the length of shortMemory: its end is not aligned.
+const shortMemoryLen = 61
+
 var regionNames = []string{bindable, readOnly, writeOnly, otherDomain, deregistered, shortMemory}
 
 // region returns a region by its name, and registers it at the first call.
@@ -280,19 +282,21 @@ func (s *dialogueSession) region(name string) *dialogueMemory {
 		bindable: verbs.AccessMWBind, readOnly: verbs.AccessRemoteRead, writeOnly: verbs.AccessRemoteWrite,
 		otherDomain: allAccess, deregistered: allAccess, shortMemory: allAccess,
 	}[name]
-	const length, shortLength = 512, 61
+	const length = 512
 	var m *rig.Memory
 	switch name {
 	case otherDomain:
 		m = s.otherPDMemory(access)
 	case shortMemory:
-		m = s.Memory(shortLength, access|verbs.AccessLocalWrite)
+		m = s.Memory(shortMemoryLen, access|verbs.AccessLocalWrite)
 	default:
 		m = s.Memory(length, access|verbs.AccessLocalWrite)
 	}
-	d := s.addMemory(m, access&^verbs.AccessMWBind)
+	peerAccess := access &^ verbs.AccessMWBind
+	d := s.addMemory(m, peerAccess)
 	s.regions[name] = d
-	key := model.IWARPKey{Mem: d.model, Len: len(m.Buf), Access: access &^ verbs.AccessMWBind, Foreign: name == otherDomain, Revoked: name == deregistered}
+	// This key, with what is special about the region, replaces the one that addMemory has set.
+	key := model.IWARPKey{Mem: d.model, Len: len(m.Buf), Access: peerAccess, Foreign: name == otherDomain, Revoked: name == deregistered}
 	s.m.SetKey(uint32(m.RKey()), key)
 	d.stag = uint32(m.RKey())
 	if name == deregistered {

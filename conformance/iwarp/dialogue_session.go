@@ -85,6 +85,8 @@ const (
 	dialogueMemLen = 32 << 10
 	// sourceLen is the part of local for outgoing data; the rest is for incoming data.
 	sourceLen = dialogueMemLen / 2
+	// dialogueMaxInline is the longest inline data of the queue pair.
+	dialogueMaxInline = 64
 	// recvIDs is the first work request ID of receives.
 	recvIDs = 1 << 20
 )
@@ -92,14 +94,15 @@ const (
 // openDialogue returns a function that opens a session, which draws and plays the steps of a mix.
 func openDialogue(mix *dialogueMix) func(*rig.Rig) rig.DialogueSession[dialogueStep] {
 	return func(r *rig.Rig) rig.DialogueSession[dialogueStep] {
-		own := *r
-		s := &dialogueSession{host: &host{Rig: &own}, mix: mix, regions: make(map[string]*dialogueMemory)}
+		sessionRig := *r // a copy: channel.open sets its completion queue
+		s := &dialogueSession{host: &host{Rig: &sessionRig}, mix: mix, regions: make(map[string]*dialogueMemory)}
 		s.channel.open(s)
 		return s
 	}
 }
 
-// Draw returns a random step. The first makes the connection.
+// Draw returns a random step. The first makes the connection. After the end of a connection, the
+// application connects again, or posts receives or requests, which fail.
 func (s *dialogueSession) Draw(random *rand.Rand) dialogueStep {
 	s.drawn++
 	if s.drawn == 1 {
@@ -197,8 +200,9 @@ func (s *dialogueSession) closeRegion(m *dialogueMemory) {
 	}
 }
 
-// settle compares the device with a reaction of the model: messages, completions, memory, events.
-func (s *dialogueSession) settle(r model.IWARPReaction) {
+// expectReaction compares the device with a reaction of the model: messages, completions, memory,
+// events.
+func (s *dialogueSession) expectReaction(r model.IWARPReaction) {
 	switch {
 	case r.Refusal != nil:
 		s.expectRefused(r)
@@ -218,7 +222,7 @@ func (s *dialogueSession) settle(r model.IWARPReaction) {
 	s.expectCompletions(r.Completed())
 	if s.m.Ended() {
 		if r.Refusal != nil && !r.Refusal.Local {
-			s.reported = false // an error of the peer raises an event
+			s.reported = false // an event must report an error of the peer; a completion does not
 		}
 		s.expectErrorState(r.Refusal != nil || r.Terminated)
 	} else {
@@ -237,18 +241,18 @@ func (s *dialogueSession) expectNothingMore() {
 	}
 }
 
-// expectMessages reads the messages of the reaction. If optional is set, the device may end them
-// with a Terminate, which is returned, or with the end of the stream.
-func (s *dialogueSession) expectMessages(r *model.IWARPReaction, optional bool) (t iwarp.ReceivedFPDU, terminated bool) {
+// expectMessages reads the messages of the reaction. If untilEnd is set, it reads up to a Terminate,
+// which it returns, or up to the end of the stream, and the device need not send all messages.
+func (s *dialogueSession) expectMessages(r *model.IWARPReaction, untilEnd bool) (t iwarp.ReceivedFPDU, terminated bool) {
 	responses, requests := messageReader{session: s, messages: r.Responses}, messageReader{session: s, messages: r.Requests}
-	for optional || !responses.done() || !requests.done() {
+	for untilEnd || !responses.done() || !requests.done() {
 		g, ok := s.c.nextFPDU(s.ResponseTimeout())
 		switch {
-		case !ok && optional && s.c.endErr != nil && len(s.c.deframer.Pending()) == 0:
+		case !ok && untilEnd && s.c.endErr != nil && len(s.c.deframer.Pending()) == 0:
 			return g, false
 		case !ok:
 			s.Fail(requests.next(responses.next(describeAfter(r))), "%s", s.c.describeMissing())
-		case optional && g.Op() == iwarp.OpTerminate:
+		case untilEnd && g.Op() == iwarp.OpTerminate:
 			return g, true
 		case g.Op() == iwarp.OpReadResponse || g.Op() == iwarp.OpAtomicResponse:
 			responses.take(g)
@@ -310,8 +314,8 @@ func (r *messageReader) take(g iwarp.ReceivedFPDU) {
 
 // checkDialogueFPDU checks the length of a segment, its header, and immediate data.
 func (s *dialogueSession) checkDialogueFPDU(message model.IWARPMessage, g iwarp.ReceivedFPDU) {
-	most := mulpdu(s.c.tcp.MSS(), s.c.deframer.Markers)
-	s.Check(len(g.ULPDU) <= most, fmt.Sprintf("a segment of at most %d octets", most), "%d in %v", len(g.ULPDU), g)
+	limit := mulpdu(s.c.tcp.MSS(), s.c.deframer.Markers)
+	s.Check(len(g.ULPDU) <= limit, fmt.Sprintf("a segment of at most %d octets", limit), "%d in %v", len(g.ULPDU), g)
 	want := message.Segment
 	complete := (want.Read != nil) == (g.Read != nil) && (want.AtomicRequest != nil) == (g.AtomicRequest != nil) &&
 		(want.AtomicResponse != nil) == (g.AtomicResponse != nil) && (message.Imm != nil) == (g.Immediate != nil)
@@ -322,20 +326,21 @@ func (s *dialogueSession) checkDialogueFPDU(message model.IWARPMessage, g iwarp.
 	}
 }
 
-// expectRefused expects the Terminate of a refusal, after messages that the device had to send
-// before, and the end of the stream.
+// expectRefused expects the Terminate of a refusal, after messages that the device may send before
+// it, and the end of the stream. A refusal without causes permits an end without a Terminate.
 func (s *dialogueSession) expectRefused(r model.IWARPReaction) {
 	t, terminated := s.expectMessages(&r, true)
 	if terminated {
-		s.checkReport(t, r.Refusal)
+		s.checkTerminate(t, r.Refusal)
 	} else {
 		s.Check(r.Refusal.Causes == nil, formatTerminate(r.Refusal.Causes), "%s", describeEnd(s.c.endErr))
 	}
 	s.expectStreamEnd()
 }
 
-// checkReport checks all fields of a Terminate.
-func (s *dialogueSession) checkReport(g iwarp.ReceivedFPDU, refusal *model.IWARPRefusal) {
+// checkTerminate checks the fields of a Terminate; those that quote the refused segment need not be
+// complete unless mix.exactReports is set.
+func (s *dialogueSession) checkTerminate(g iwarp.ReceivedFPDU, refusal *model.IWARPRefusal) {
 	s.c.checkFPDU(iwarp.Op(iwarp.OpTerminate).Tagged(false).Last(true).DV(1).RV(1).QN(2).MSN(1).MO(0), g)
 	t := g.Segment
 	if !s.mix.exactReports {
@@ -345,14 +350,15 @@ func (s *dialogueSession) checkReport(g iwarp.ReceivedFPDU, refusal *model.IWARP
 	cause := iwarp.Val(t.Terminate.Cause)
 	switch {
 	case refusal.Local:
-		s.Check(cause.Layer() == 0 && cause.Type() == 0, "TERMINATE rdmap/local", "%v", g)
+		isLocal := cause.Layer() == 0 && cause.Type() == 0
+		s.Check(isLocal, "TERMINATE rdmap/local", "%v", g)
 	case refusal.Causes != nil:
 		s.Check(slices.Contains(refusal.Causes, cause), formatTerminate(refusal.Causes), "%v", g)
 	default:
 		s.Check(cause.Listed(), formatTerminate(nil), "%v", g)
 	}
 	if s.mix.exactReports && (refusal.Causes != nil || refusal.Local) {
-		s.checkExactReport(t, refusal)
+		s.checkTerminateQuotes(t, refusal)
 	}
 	if quoted := t.Terminate.DDPHeader; quoted != nil && refusal.Wrong != nil {
 		s.c.expectQuotedDDPHeader(t, *refusal.Wrong)
@@ -361,14 +367,16 @@ func (s *dialogueSession) checkReport(g iwarp.ReceivedFPDU, refusal *model.IWARP
 	}
 }
 
-// checkExactReport checks that a Terminate quotes what RFC 5040 figure 10 lists for its cause.
-func (s *dialogueSession) checkExactReport(t iwarp.Segment, refusal *model.IWARPRefusal) {
+// checkTerminateQuotes checks that a Terminate quotes what RFC 5040 figure 10 lists for its cause:
+// nothing without a refused segment, an RDMAP header only for RDMAP remote protection errors.
+func (s *dialogueSession) checkTerminateQuotes(t iwarp.Segment, refusal *model.IWARPRefusal) {
 	want := iwarp.Terminate(*t.Terminate.Cause)
 	if refusal.Wrong == nil {
 		want = want.QuotingNothing()
 	} else {
 		want = want.About(*refusal.Wrong).WithPayload(nil)
-		if cause := *t.Terminate.Cause; cause.Layer() != 0 || cause.Type() != 1 {
+		cause := *t.Terminate.Cause
+		if isRDMAPProtection := cause.Layer() == 0 && cause.Type() == 1; !isRDMAPProtection {
 			want = want.EditTerminate(func(h *iwarp.TerminateHeader) { h.HasRDMAP, h.RDMAPHeader = new(false), nil })
 		}
 	}

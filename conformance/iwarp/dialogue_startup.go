@@ -55,9 +55,9 @@ func (s startupStep) String() string {
 func onStartups(active bool, mpa model.MPA) func(*conformance.Bench) error {
 	const dialogues, attempts = 25, 4
 	return rig.Dialogue[startupStep]{Dialogues: dialogues, Steps: attempts, Open: func(r *rig.Rig) rig.DialogueSession[startupStep] {
-		own := *r
-		own.CQ = r.CreateCQ(verbs.CQInit{Depth: 64})
-		return &startupSession{host: &host{Rig: &own}, mpa: mpa, active: active}
+		sessionRig := *r
+		sessionRig.CQ = r.CreateCQ(verbs.CQInit{Depth: 64})
+		return &startupSession{host: &host{Rig: &sessionRig}, mpa: mpa, active: active}
 	}}.Body()
 }
 
@@ -84,8 +84,9 @@ func (s *startupSession) Draw(random *rand.Rand) startupStep {
 	step.frame = f
 	if random.IntN(5) == 0 {
 		step.frame, step.fault = drawStartupFault(random, f, s.active)
-		if step.fault == "cut" {
-			step.cut = 1 + random.IntN(19)
+		if step.fault == cutFault {
+			const headerLen = 20 // of a start-up frame
+			step.cut = 1 + random.IntN(headerLen-1)
 		}
 	}
 	return step
@@ -100,7 +101,7 @@ func drawEnhanced(random *rand.Rand, f startupFrame) startupFrame {
 	return f.Depths(depth(), depth()).PeerToPeer(flags.rtrs()).EditEnhanced(func(e *iwarp.Enhanced) { e.PeerToPeer = new(flags&flagA != 0) })
 }
 
-// drawStartupFault makes a frame malformed. A Reply never has a long PD_Length, which can crash real
+// drawStartupFault makes a frame malformed, and describes how. A Reply never has a long PD_Length, which can crash real
 // devices; another case checks that.
 func drawStartupFault(random *rand.Rand, f startupFrame, reply bool) (startupFrame, string) {
 	key := []byte(*f.Key)
@@ -114,8 +115,11 @@ func drawStartupFault(random *rand.Rand, f startupFrame, reply bool) (startupFra
 	case kind == 2 && !reply:
 		return f.PrivateLength(length), fmt.Sprintf("PD_Length %d", length)
 	}
-	return f, "cut"
+	return f, cutFault
 }
+
+// cutFault describes a frame that Draw must cut short.
+const cutFault = "cut"
 
 // Play makes a connection attempt, and compares the device with the model.
 func (s *startupSession) Play(step startupStep) {
@@ -135,7 +139,7 @@ func (s *startupSession) Close() {
 	for i, c := range s.conns {
 		c.reset()
 		if i > 0 && c.qp == s.conns[i-1].qp {
-			continue
+			continue // an attempt that reused the queue pair of the failed one before it
 		}
 		s.Must("a queue pair that can be closed", c.qp.Close())
 		s.Must("a region that can be deregistered", c.targetMem.MR.Close())
@@ -147,8 +151,8 @@ func (s *startupSession) Close() {
 	s.Must("a completion queue that can be closed", s.CQ.Close())
 }
 
-// sendStartup sends frame f without the last step.cut octets, and FIN if some are missing. A frame
-// of less than eight times step.piece octets is sent in TCP segments of step.piece octets.
+// sendStartup sends frame f without the last step.cut octets, and FIN if some are missing. It sends
+// TCP segments of step.piece octets, or a single one if that would make more than eight.
 func (s *startupSession) sendStartup(c *conn, step startupStep, f startupFrame) {
 	b := f.Append(nil)
 	b = b[:len(b)-step.cut]
@@ -181,16 +185,16 @@ func (s *startupSession) playPassive(step startupStep) {
 		s.Must("a listener that can be closed", l.Close())
 		return
 	}
-	own := setup{connParams: &step.param}
+	options := setup{connParams: &step.param}
 	if e := request.Enhanced; e != nil && flagsOf(*e) == flagA|flagB {
-		own.receives = 1 // for a Send as RTR
+		options.receives = 1 // for a Send as RTR
 	}
 	if step.rejects {
-		own.respond = func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) {
+		options.respond = func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) {
 			return nil, r.Reject(step.param.PrivateData)
 		}
 	}
-	hs := s.startPassive(own)
+	hs := s.startPassive(options)
 	s.conns = append(s.conns, hs.conn)
 	hs.peerFrame = step.frame
 	s.sendStartup(hs.conn, step, step.frame)
@@ -203,8 +207,8 @@ func (s *startupSession) playPassive(step startupStep) {
 	} else {
 		c := hs.establish()
 		c.expectTraffic()
-		if own := reply.Enhanced; own != nil {
-			c.expectDepths(*own.ORD, *own.IRD)
+		if e := reply.Enhanced; e != nil {
+			c.expectDepths(*e.ORD, *e.IRD)
 		}
 	}
 	s.checkPrivateData(hs.requestParam.PrivateData, request.PrivateData)
@@ -249,10 +253,10 @@ func (s *startupSession) playActive(step startupStep) {
 // expectDepths fails the case unless the device has ord reads outstanding and no more, and answers
 // ird reads that arrive at once. It does nothing for large values, and those not negotiated.
 func (c *conn) expectDepths(ord, ird uint16) {
-	const most, first = 6, 80
-	if 0 < ord && ord <= most {
+	const maxDepth, firstID = 6, 80
+	if 0 < ord && ord <= maxDepth {
 		n := int(ord) + 1
-		c.postBatch(n, func(i int) verbs.SendWR { return c.readWR(first+uint64(i), 8*i, 8) })
+		c.postBatch(n, func(i int) verbs.SendWR { return c.readWR(firstID+uint64(i), 8*i, 8) })
 		requests := c.nextFPDUs(n - 1)
 		c.expectSilence(silencePeriod)
 		for i := range n {
@@ -261,10 +265,10 @@ func (c *conn) expectDepths(ord, ird uint16) {
 			if i == 0 {
 				requests = append(requests, c.nextFPDUs(1)...)
 			}
-			c.ExpectCompletion(first+uint64(i), verbs.WCSuccess)
+			c.ExpectCompletion(firstID+uint64(i), verbs.WCSuccess)
 		}
 	}
-	if ird <= most {
+	if ird <= maxDepth {
 		c.sendBatch(int(ird), func(i int) iwarp.Segment { return c.peerRead(8*i, 8) })
 		for i := range int(ird) {
 			c.expectReadResponse(c.targetMem.Buf[8*i:][:8])
@@ -286,20 +290,20 @@ func (c *conn) expectAgreedRTR(reply iwarp.Enhanced) {
 	}
 }
 
-// completeReply returns the Reply of a step with depths that a Request permits, and an RTR that it
-// offers.
+// completeReply returns the Reply of a step, with an ORD of at most the IRD of the Request, and only
+// kinds of RTR that the Request offers.
 func completeReply(step startupStep, request startupFrame) startupFrame {
-	asked := request.Enhanced
+	requested := request.Enhanced
 	return step.frame.EditEnhanced(func(e *iwarp.Enhanced) {
 		if *e.ORD != iwarp.NoNegotiation {
-			e.ORD = new(min(*e.ORD, *asked.IRD))
+			e.ORD = new(min(*e.ORD, *requested.IRD))
 		}
-		offered := flagsOf(*asked)
+		offered := flagsOf(*requested)
 		chosen := flagsOf(*e) & offered & rtrFlags
 		if chosen == 0 {
 			chosen = offered & rtrFlags
 		}
-		e.PeerToPeer = asked.PeerToPeer
+		e.PeerToPeer = requested.PeerToPeer
 		e.SendRTR, e.WriteRTR, e.ReadRTR = new(chosen&flagB != 0), new(chosen&flagC != 0), new(chosen&flagD != 0)
 	})
 }

@@ -159,7 +159,8 @@ const belowStartupTimer = time.Second
 // connection, and thus processed all earlier frames.
 func (c *conn) expectSilence(quiet time.Duration) {
 	const want = "nothing is sent"
-	g, ok := c.nextFPDU(c.syncUnlessVirtual(quiet))
+	timeout := c.syncUnlessVirtual(quiet) // 0 in real time
+	g, ok := c.nextFPDU(timeout)
 	switch part := slices.Concat(c.startupOctets, c.deframer.Pending()); {
 	case ok:
 		c.Fail(want, "%v", g)
@@ -266,7 +267,7 @@ func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	wrs = append(wrs, c.writeWR(5, 32, 16), c.readWR(6, 48, 16))
 	ops = append(ops, iwarp.OpWrite, iwarp.OpReadRequest)
 	if c.immediateError() == nil {
-		immediate := c.writeImmWR(6, 96, 16, 7)
+		immediate := c.writeImmWR(6, 96, 16, 7) // the ID is not unique: completions are not checked
 		wrs = append(wrs, immediate, solicited(immediate))
 		ops = append(ops, iwarp.OpWrite, iwarp.OpImmediate, iwarp.OpWrite, iwarp.OpImmediateSE)
 	}
@@ -354,8 +355,8 @@ func (c *conn) expectNoResponse() {
 	}
 }
 
-// expectAbort fails the case unless the device ends the stream, with or without a Terminate, which
-// it reports. It is for errors without a specified cause.
+// expectAbort fails the case unless the device ends the stream. It is for errors without a specified
+// cause, and reports whether the device sent a Terminate before the end.
 func (c *conn) expectAbort() (terminated bool) {
 	g, terminated := c.nextFPDU(c.ResponseTimeout())
 	if terminated {

@@ -208,7 +208,7 @@ func (hs *handshake) establishWithReply(edit func(startupFrame) startupFrame) *c
 
 // awaitResult waits for the application's connect or accept call.
 func (hs *handshake) awaitResult() error {
-	err := hs.task.Wait(2 * appTimeout)
+	err := hs.task.Wait(2 * appTimeout) // GetRequest and Accept may take appTimeout each
 	hs.Note("application: %s", errorOr(err, "connected"))
 	return err
 }
@@ -220,8 +220,8 @@ func (hs *handshake) expectConnError() error {
 	return err
 }
 
-// expectEndOfStartup fails the case unless the device ends the stream, with or without a start-up
-// frame before.
+// expectEndOfStartup fails the case unless the device ends the stream. It ignores all octets before
+// the end, such as a start-up frame.
 func (hs *handshake) expectEndOfStartup() {
 	for {
 		if _, err := hs.tcp.Read(hs.ResponseTimeout()); err != nil {
@@ -253,8 +253,8 @@ func enhancedRequest() startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead)
 }
 
-// sendReply answers the device's Request in the same revision, with the requested depths and
-// the cheapest of the offered RTRs. edit, unless it is nil, changes the Reply.
+// sendReply answers the device's Request in the same revision, with depths that the Request permits
+// and the cheapest of the offered RTRs. edit, unless it is nil, changes the Reply.
 func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
 	f := iwarp.Reply().Revision(iwarp.Val(hs.deviceFrame.Rev))
 	if e := hs.deviceFrame.Enhanced; e != nil {
@@ -282,8 +282,8 @@ func cheapestRTR(e iwarp.Enhanced) iwarp.RTR {
 	return 0
 }
 
-// sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write. It
-// then expects the response to a Read, or the completion of the receive for a Send.
+// sendRTR sends the first message of an initiator, the negotiated RTR or a zero-length Write, and
+// wakes the device. It then expects the response to a Read, or a receive completion for a Send.
 func (c *conn) sendRTR() {
 	switch cheapestRTR(iwarp.Val(c.deviceFrame.Enhanced)) {
 	case iwarp.RTRRead:
@@ -300,8 +300,9 @@ func (c *conn) sendRTR() {
 	}
 }
 
-// wakeDevice sends zero-length Writes until the application has accepted: some devices process a
-// message right after their Reply only when another one arrives, which a separate case checks.
+// wakeDevice sends zero-length Writes, for at most a second, until the application has accepted: some
+// devices process a message right after their Reply only when another one arrives. A separate case
+// checks that.
 func (c *conn) wakeDevice() {
 	const attempts, interval = 50, 20 * time.Millisecond
 	c.sendEmptyWrite()
@@ -332,8 +333,8 @@ func (h *host) finishAccepts() {
 	}
 }
 
-// recvRTR receives the RTR of a device, and answers a Read. It does nothing if the peer
-// has not agreed to the peer-to-peer model.
+// recvRTR receives the RTR of a device, of any length, and answers a Read. It does nothing if the
+// peer has not agreed to the peer-to-peer model.
 func (c *conn) recvRTR() {
 	if !iwarp.Val(iwarp.Val(c.peerFrame.Enhanced).PeerToPeer) {
 		return
@@ -343,6 +344,6 @@ func (c *conn) recvRTR() {
 		c.send(iwarp.ReadResponseTo(g.Segment, nil))
 	case iwarp.OpSend, iwarp.OpWrite:
 	default:
-		c.Fail("a zero-length message as RTR", "%v", g)
+		c.Fail("a Read Request, Send or Write as RTR", "%v", g)
 	}
 }

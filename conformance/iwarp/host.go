@@ -93,8 +93,8 @@ func depthParam(ird, ord uint8) *verbs.ConnParam {
 	return &verbs.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// newConn creates the queue pair and the memory of a connection, posts the receives that s asks
-// for, and calls s.prepare.
+// newConn creates the queue pair and the memory of a connection, or takes those of s.reuse. It posts
+// the receives that s asks for, with IDs from 1 on, and calls s.prepare.
 func (h *host) newConn(s *setup) *conn {
 	c := &conn{stream: stream{host: h}}
 	access, n := cmp.Or(s.access, allAccess), cmp.Or(s.memLen, memLen)
@@ -113,7 +113,8 @@ func (h *host) newConn(s *setup) *conn {
 		})
 	}
 	h.ToInit(c.qp, access&^verbs.AccessLocalWrite, 0) // RC has no Q_Key
-	c.recvLen = cmp.Or(s.recvLen, 64)
+	const defaultRecvLen = 64
+	c.recvLen = cmp.Or(s.recvLen, defaultRecvLen)
 	for i := range s.receives {
 		c.PostRecv(c.qp, uint64(i+1), c.localMem.SGE(i*c.recvLen, c.recvLen))
 	}

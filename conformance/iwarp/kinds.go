@@ -40,7 +40,7 @@ func sendKind(op iwarp.Opcode, invalidates bool) messageKind {
 		}
 		return s
 	}, expectEffect: func(c *conn, s iwarp.Segment) {
-		id := uint64(*s.DDP.MSN)
+		id := uint64(*s.DDP.MSN) // both the IDs of receives and the MSNs of Sends begin at 1
 		wc := c.ExpectRecv(id, len(s.Payload))
 		c.ExpectBytes(c.localMem, int(id-1)*c.recvLen, s.Payload)
 		if invalidates {
@@ -105,7 +105,7 @@ var (
 
 // immediateKind returns the kind of immediate data with an opcode.
 func immediateKind(op iwarp.Opcode) messageKind {
-	const half = 0xfeedf00d
+	const half = 0xfeedf00d // both halves have it: a device may deliver either
 	return messageKind{
 		op:           op,
 		valid:        func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN(), doubled(half)).Opcode(op) },

@@ -28,16 +28,16 @@ func mulpdu(mss int, markers bool) int {
 }
 
 // forEachLongMessage makes the device write, send and answer a read of n octets, and calls check
-// with the opcode, the longest ULPDU and the longest FPDU of each message.
-func (c *conn) forEachLongMessage(n int, check func(op iwarp.Opcode, ulpdu, fpdu int)) {
+// with the opcode, and the lengths of the longest ULPDU and the longest FPDU, of each message.
+func (c *conn) forEachLongMessage(n int, check func(op iwarp.Opcode, ulpduLen, fpduLen int)) {
 	c.PostSend(c.qp, c.writeWR(1, 0, n), c.sendWR(2, 0, n))
 	c.send(c.peerRead(0, n))
 	for _, op := range []iwarp.Opcode{iwarp.OpWrite, iwarp.OpSend, iwarp.OpReadResponse} {
-		ulpdu, fpdu := 0, 0
+		ulpduLen, fpduLen := 0, 0
 		for _, g := range c.nextMessage(op) {
-			ulpdu, fpdu = max(ulpdu, len(g.ULPDU)), max(fpdu, len(g.Raw))
+			ulpduLen, fpduLen = max(ulpduLen, len(g.ULPDU)), max(fpduLen, len(g.Raw))
 		}
-		check(op, ulpdu, fpdu)
+		check(op, ulpduLen, fpduLen)
 	}
 }
 
@@ -46,9 +46,9 @@ func (c *conn) forEachLongMessage(n int, check func(op iwarp.Opcode, ulpdu, fpdu
 func (c *conn) expectFullSegments(markers bool) {
 	mss := c.tcp.MSS()
 	want := mulpdu(mss, markers)
-	c.forEachLongMessage(8000, func(op iwarp.Opcode, ulpdu, fpdu int) {
-		c.Check(ulpdu == want, fmt.Sprintf("%v in ULPDUs of up to %d octets in segments of %d", op, want, mss), "up to %d", ulpdu)
-		c.Check(fpdu <= mss, fmt.Sprintf("FPDUs of at most %d octets", mss), "one of %d", fpdu)
+	c.forEachLongMessage(8000, func(op iwarp.Opcode, ulpduLen, fpduLen int) {
+		c.Check(ulpduLen == want, fmt.Sprintf("%v in ULPDUs of up to %d octets in segments of %d", op, want, mss), "up to %d", ulpduLen)
+		c.Check(fpduLen <= mss, fmt.Sprintf("FPDUs of at most %d octets", mss), "one of %d", fpduLen)
 	})
 }
 

@@ -45,7 +45,7 @@ func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
 func expectMarkers(c *conn) {
 	first := c.deframer.Position
 	markers := c.deviceMarkers(2000)
-	c.Check(len(markers) >= 3, "a stream with markers", "none")
+	c.Check(len(markers) >= 3, "at least 3 markers", "%d", len(markers))
 	c.checkMarkers(first, markers)
 }
 
@@ -62,7 +62,8 @@ func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 // expectLeadingMarker fails the case unless the device's stream begins with a marker and a
 // length. The case must not have parsed an FPDU before.
 func (c *conn) expectLeadingMarker() {
-	for len(c.deframer.Pending()) < 6 {
+	const markerLen, lengthFieldLen = 4, 2
+	for len(c.deframer.Pending()) < markerLen+lengthFieldLen {
 		c.Check(c.readStream(c.ResponseTimeout()), "octets of the stream", "%s", c.describeMissing())
 	}
 	b := c.deframer.Pending()
@@ -74,8 +75,9 @@ const markerInterval = 512
 // checkMarkers expects markers at the multiples of 512 from stream offset first on, each with a
 // pointer to its FPDU.
 func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
+	firstMarker := (first + markerInterval - 1) / markerInterval * markerInterval
 	for i, m := range markers {
-		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
+		at := firstMarker + uint64(i)*markerInterval
 		c.Check(m.Offset == at && m.Ptr == m.Want && m.Reserved == 0,
 			fmt.Sprintf("a marker at %d that points back %d", at, m.Want), "%04x%04x at that position", m.Reserved, m.Ptr)
 	}

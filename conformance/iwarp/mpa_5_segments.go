@@ -136,7 +136,7 @@ func (c *conn) expectDeliveredWhenSplit(n int, from, to int) {
 }
 
 // expectAlignedSegments receives messages, and fails the case unless each read of the stream
-// begins with an FPDU. The case does not apply if a read returns several segments.
+// begins with an FPDU. The case does not apply if a read returns more octets than a TCP segment has.
 func (c *conn) expectAlignedSegments(messages int) {
 	for messages > 0 {
 		part := len(c.deframer.Pending())

@@ -59,7 +59,7 @@ func (h *host) expectReplyRefused(edit func(startupFrame) startupFrame) {
 // wrongOctet returns a key with one bit of octet i wrong.
 func wrongOctet(key string, i int) string {
 	b := []byte(key)
-	b[i] ^= 0x20 // another case, or another octet
+	b[i] ^= 0x20 // the other case of a letter; NUL for a space
 	return string(b)
 }
 
@@ -121,22 +121,22 @@ func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	})
 }
 
-// expectReplyDataBounded sends a Reply with 8 octets of private data and 56 zeros after it, which are
-// no valid FPDU. It fails the case unless the device ends the stream, and if the application gets
-// other private data.
+// expectReplyDataBounded sends a Reply with 8 octets of private data and zeros after it, which are no
+// valid FPDU. The device must end the stream; an application that is connected before that must get
+// the 8 octets only.
 func (h *host) expectReplyDataBounded() {
-	const private = 8
+	const privateLen, zeros = 8, 56
 	hs := h.startActive(setup{})
-	n := uint16(private)
+	n := uint16(privateLen)
 	if iwarp.Val(hs.recvFrame().S) {
 		n += 4 // enhanced data
 	}
 	hs.sendReply(func(f startupFrame) startupFrame {
-		return f.Private(append(data(private), make([]byte, 56)...)).PrivateLength(n)
+		return f.Private(append(data(privateLen), make([]byte, zeros)...)).PrivateLength(n)
 	})
 	hs.expectEndOfStartup()
 	if hs.awaitResult() == nil {
-		h.checkRequestPrivateData(hs.result.Param().PrivateData, data(private))
+		h.checkRequestPrivateData(hs.result.Param().PrivateData, data(privateLen))
 	}
 }
 

@@ -50,7 +50,8 @@ func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench)
 
 // expectSilenceUntil sends the peer's first FPDU in the pieces that cut returns, and fails the case
 // if the device sends anything before it has all pieces. The application posts a Send, a Write and a
-// read, which the device may refuse, before each piece.
+// read before each piece. The device may refuse them; if it refuses all, they are posted again at the
+// end. The accepted ones must then be sent.
 func (hs *handshake) expectSilenceUntil(fpdu iwarp.Segment, cut func(octets []byte) [][]byte) {
 	c := hs.enterFullOperation()
 	payload := c.localMem.Buf[1024:1040]
@@ -72,7 +73,7 @@ func (hs *handshake) expectSilenceUntil(fpdu iwarp.Segment, cut func(octets []by
 	for _, w := range want {
 		g := c.mustNextFPDU(w.String())
 		if g.Op() == iwarp.OpReadResponse && fpdu.Op() == iwarp.OpReadRequest {
-			g = c.mustNextFPDU(w.String())
+			g = c.mustNextFPDU(w.String()) // the response to fpdu may come between the requests
 		}
 		c.checkFPDU(w, g)
 	}
@@ -224,11 +225,11 @@ var mpaOrderCases = []conformance.Case{{
 const startupLimit = 2 * time.Minute
 
 // onPartialRequest makes the body of a case in which the peer sends only the first n octets of a
-// Request, for each number n on a separate stream. It fails unless the device ends the stream
+// Request, for each of the lengths n on a separate stream. It fails unless the device ends the stream
 // within startupLimit.
-func onPartialRequest(numbers ...int) func(*conformance.Bench) error {
+func onPartialRequest(lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
-		for _, n := range numbers {
+		for _, n := range lengths {
 			h.expectRequestDropped(h.listen(), revision1Request().Private(data(16)).Append(nil)[:n], startupLimit)
 		}
 	})
@@ -245,11 +246,11 @@ func (hs *handshake) replyWithPrivateData() startupFrame {
 }
 
 // onPartialReply makes the body of a case in which the peer sends only the first n octets of a
-// Reply, for each number n on a separate stream. It fails unless the device ends the stream within
-// startupLimit.
-func onPartialReply(numbers ...int) func(*conformance.Bench) error {
+// Reply, for each of the lengths n on a separate stream. It fails unless the device ends the stream
+// within startupLimit.
+func onPartialReply(lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
-		for _, n := range numbers {
+		for _, n := range lengths {
 			hs := h.startActive(setup{})
 			hs.recvFrame()
 			hs.write(hs.replyWithPrivateData().Append(nil)[:n])
@@ -262,8 +263,10 @@ func onPartialReply(numbers ...int) func(*conformance.Bench) error {
 // expectEndOfTrickle sends octets one at a time, a second apart, and fails the case unless the device
 // ends the stream within startupLimit and before the last octet.
 func (c *conn) expectEndOfTrickle(b []byte) {
-	for until := c.Now() + startupLimit; c.endErr == nil; b = b[1:] {
-		c.Check(c.Now() < until && len(b) > 1, "the end of the stream", "nothing in %v", startupLimit)
+	start := c.Now()
+	for ; c.endErr == nil; b = b[1:] {
+		elapsed := c.Now() - start
+		c.Check(elapsed < startupLimit && len(b) > 1, "the end of the stream", "nothing in %v", elapsed)
 		c.write(b[:1])
 		c.readStream(time.Second)
 	}

@@ -90,7 +90,7 @@ func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
 func terminateContentLen(h *iwarp.TerminateHeader) int {
 	n := 0
 	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {
-		n += 2 // the segment length
+		n += 2 // the segment length: before a DDP header it is present even if it is not valid
 	}
 	if iwarp.Val(h.HasDDP) {
 		n += len(h.DDPHeader)
@@ -101,18 +101,19 @@ func terminateContentLen(h *iwarp.TerminateHeader) int {
 	return n
 }
 
-// refuseAmongReads sends a fault after a Read Request was answered, and on another connection between
-// two valid Read Requests in one TCP segment. It calls check with the frame and its Terminate.
+// refuseAmongReads sends a fault after a Read Request was answered, and again, on another connection,
+// between two valid Read Requests in one TCP segment. It calls check for each of the two, with the
+// frame and its Terminate.
 func (c *conn) refuseAmongReads(f peerFault, check func(c *conn, wrong, t iwarp.Segment)) {
 	c.syncByRead()
 	wrong := f.frame(c)
 	check(c, wrong, c.expectRefusal(wrong, f.causes...))
-	c = c.connect(setup{})
-	b := c.encode(c.peerRead(0, 16))
-	wrong = f.frame(c)
-	b = append(b, c.encode(wrong)...)
-	c.write(append(b, c.encode(c.peerRead(0, 16))...))
-	check(c, wrong, c.expectTerminateAfter(iwarp.OpReadResponse, f.causes...))
+	other := c.connect(setup{})
+	b := other.encode(other.peerRead(0, 16))
+	wrong = f.frame(other)
+	b = append(b, other.encode(wrong)...)
+	other.write(append(b, other.encode(other.peerRead(0, 16))...))
+	check(other, wrong, other.expectTerminateAfter(iwarp.OpReadResponse, f.causes...))
 }
 
 // expectQuotedReadHeader fails the case unless Terminate t quotes the header of a Read Request as

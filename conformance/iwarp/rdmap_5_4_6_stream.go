@@ -41,9 +41,15 @@ func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
 	}
 }
 
+// The work request IDs of a read and of the request after it.
+const (
+	readID  = 11
+	laterID = 12
+)
+
 // laterRequest is a request that is posted after another one.
 type laterRequest struct {
-	// wr returns the request, with ID 12.
+	// wr returns the request, with laterID.
 	wr func(*conn) verbs.SendWR
 	// ops are the messages that the device sends for it.
 	ops []iwarp.Opcode
@@ -52,17 +58,17 @@ type laterRequest struct {
 // otherRequests returns requests of the kinds that the device supports, without Sends, reads and
 // atomics.
 func (h *host) otherRequests() []laterRequest {
-	requests := []laterRequest{{func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, []iwarp.Opcode{iwarp.OpWrite}}}
+	requests := []laterRequest{{func(c *conn) verbs.SendWR { return c.writeWR(laterID, 0, 16) }, []iwarp.Opcode{iwarp.OpWrite}}}
 	if h.Caps.Has(verbs.CapSendInv) {
 		requests = append(requests, laterRequest{func(c *conn) verbs.SendWR {
-			wr := c.wr(verbs.OpSendInv, 12, 0, 16)
+			wr := c.wr(verbs.OpSendInv, laterID, 0, 16)
 			wr.InvalidateRKey = peerSTag
 			return wr
 		}, []iwarp.Opcode{iwarp.OpSendInvalidate}})
 	}
 	if h.immediateError() == nil {
 		requests = append(requests, laterRequest{
-			func(c *conn) verbs.SendWR { return c.writeImmWR(12, 0, 16, 7) },
+			func(c *conn) verbs.SendWR { return c.writeImmWR(laterID, 0, 16, 7) },
 			[]iwarp.Opcode{iwarp.OpWrite, iwarp.OpImmediate},
 		})
 	}
@@ -84,14 +90,14 @@ func (h *host) expectCompletesAfterRead(after laterRequest) {
 	c := h.connect(setup{})
 	wr := after.wr(c)
 	c.Note("%v", wr.Opcode)
-	c.PostSend(c.qp, c.readWR(11, 64, 16), wr)
+	c.PostSend(c.qp, c.readWR(readID, 64, 16), wr)
 	request := c.expect(iwarp.Op(iwarp.OpReadRequest))
 	for _, op := range after.ops {
 		c.expect(iwarp.Op(op))
 	}
 	c.expectIdle()
 	c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
-	c.ExpectCompletions(verbs.WCSuccess, 11, 12)
+	c.ExpectCompletions(verbs.WCSuccess, readID, laterID)
 }
 
 // expectTruncatedFailed sends a part of a message of a kind and FIN, and fails the case unless the
@@ -113,7 +119,7 @@ func (h *host) expectTruncatedFailed(k messageKind, octets int) {
 		} else {
 			c.send(splitMessage(message, kindLen/4)[0])
 		}
-		causes = nil
+		causes = nil // the FPDU is complete: the device may report another cause
 	}
 	c.closeWrite()
 	c.expectTerminateAndEnd(causes...)
@@ -363,12 +369,12 @@ var rdmapStreamCases = []conformance.Case{{
 			for _, answered := range []bool{true, false} {
 				c := h.connect(setup{})
 				m, at, wr := c.fencedWindowWR(op)
-				c.PostSend(c.qp, c.readWR(11, 64, 16), wr)
+				c.PostSend(c.qp, c.readWR(readID, 64, 16), wr)
 				request := c.expect(iwarp.Op(iwarp.OpReadRequest))
 				c.expectSilence(silencePeriod)
 				if answered {
 					c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
-					c.ExpectCompletions(verbs.WCSuccess, 11, wr.WRID)
+					c.ExpectCompletions(verbs.WCSuccess, readID, wr.WRID)
 				}
 				if answered == (op == verbs.OpBindMW) {
 					c.expectAnswer(c.readFrom(at, 16), iwarp.Op(iwarp.OpReadResponse).WithPayload(m.Buf[:16]))
@@ -569,18 +575,18 @@ var rdmapStreamCases = []conformance.Case{{
 	}),
 }}
 
-// fencedWindowWR returns a request with a fence that invalidates a bound window or binds a new one,
-// with the memory and the address of the window.
+// fencedWindowWR returns a request with a fence and laterID that invalidates a bound window or binds
+// a new one, with the memory and the address of the window.
 func (c *conn) fencedWindowWR(op verbs.WROpcode) (*rig.Memory, iwarp.Addr, verbs.SendWR) {
 	const flags = verbs.SendFence | verbs.SendSignaled
 	if op == verbs.OpLocalInv {
 		m, at := c.newWindow(verbs.AccessRemoteRead)
-		return m, at, verbs.SendWR{WRID: 12, Opcode: op, Flags: flags, InvalidateRKey: verbs.RKey(at.STag)}
+		return m, at, verbs.SendWR{WRID: laterID, Opcode: op, Flags: flags, InvalidateRKey: verbs.RKey(at.STag)}
 	}
 	m := c.Memory(64, bindableAccess)
 	mw := rig.Result(c.PD.AllocMW(verbs.MWType2))(c.Rig, "a window")
 	key := verbs.NextRKey(mw.RKey())
-	return m, iwarp.At(uint32(key), m.Addr()), verbs.SendWR{WRID: 12, Opcode: op, Flags: flags, Bind: verbs.Bind{
+	return m, iwarp.At(uint32(key), m.Addr()), verbs.SendWR{WRID: laterID, Opcode: op, Flags: flags, Bind: verbs.Bind{
 		MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: 64, Access: verbs.AccessRemoteRead},
 	}}
 }

@@ -131,8 +131,9 @@ func truncateEnhanced(f startupFrame, n int) []byte {
 	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
 }
 
-// onRestrictedQPs makes the body of a case that calls body with a queue pair that permits access
-// only, and with one that does so since it is connected, unless the device refuses such a change.
+// onRestrictedQPs makes the body of a case that calls body with two queue pairs that permit only the
+// rights in access: one from its creation on, and one that is changed while it is connected, unless
+// the device refuses the change.
 func onRestrictedQPs(access verbs.Access, body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		body(h.connect(setup{access: access}))

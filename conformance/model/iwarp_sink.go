@@ -46,7 +46,7 @@ func (m *IWARP) PostRecv(recv IWARPRecv) (r IWARPReaction) {
 	return r
 }
 
-// Receives returns the number of receives, and Room the length of the first.
+// Receives returns the number of posted receives that no message has used.
 func (m *IWARP) Receives() int { return len(m.sink.recvs) }
 
 // Room returns the length of the k-th posted receive; 0 if there is none.

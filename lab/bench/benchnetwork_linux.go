@@ -199,8 +199,8 @@ func freeAddrs(topo *topology.Topology) func(netip.Addr) bool {
 	taken := make(map[netip.Addr]bool)
 	for _, h := range topo.Hosts {
 		for _, n := range h.NICs {
-			const ipv4 = true
-			taken[n.Addr(ipv4)], taken[n.Addr(!ipv4)] = true, true
+			const ipv4, ipv6 = true, false
+			taken[n.Addr(ipv4)], taken[n.Addr(ipv6)] = true, true
 		}
 	}
 	for _, family := range []int{4, 6} {
@@ -237,7 +237,7 @@ func (t *benchNetwork) setPath(p conformance.Path) error {
 		if err := t.fabric.Netem(port, spec); err != nil {
 			return fmt.Errorf("%w: %w", conformance.ErrBenchCannot, err)
 		}
-		t.impaired = true
+		t.impaired = true // also if the next port fails
 	}
 	t.impaired = p != (conformance.Path{})
 	return nil

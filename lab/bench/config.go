@@ -60,7 +60,7 @@ func newBenchConfig(p *nics.Provider, restrictions nics.Restrictions, job *confo
 	if w.partner, err = p.NewOpener(setup); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}
-	setup.Defects = job.Defects
+	setup.Defects = job.Defects // the device under test differs from its partners from here on
 	maps.Copy(setup.Options, restrictions.Options)
 	if w.device, err = p.NewOpener(setup); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}

@@ -183,10 +183,10 @@ func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (selected
 }
 
 // identityOf returns the identity of the device that is called name on the agent's host.
-func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _ error) {
+func identityOf(client *agent.Client, name string) (agent.DeviceIdentity, error) {
 	id, err := client.Identity()
 	if err != nil {
-		return none, err
+		return agent.DeviceIdentity{}, err
 	}
 	names := make([]string, 0, len(id.Devices))
 	for _, d := range id.Devices {
@@ -195,7 +195,7 @@ func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _
 		}
 		names = append(names, d.Info.Name)
 	}
-	return none, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
+	return agent.DeviceIdentity{}, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
 }
 
 // DeviceWire is how this host sends and receives on a device's link.
@@ -274,19 +274,21 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 // interface; wanted, if not empty, selects some of the latter.
 func kernelAddrPairs(deviceIPs []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
-	// Link-local addresses are used only if there are no others.
+	// Link-local addresses come second: a family uses them only if it has no others.
 	for _, linkLocal := range []bool{false, true} {
 		for _, n := range kernel {
 			family := familyOf(n.Addr())
 			e, found := pairs[family]
 			switch {
-			case n.Addr().IsLinkLocalUnicast() != linkLocal, found && linkLocal:
+			case n.Addr().IsLinkLocalUnicast() != linkLocal:
+				continue
+			case linkLocal && found:
 				continue
 			case len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w netip.Prefix) bool { return w.Addr() == n.Addr() }):
 				continue
 			}
-			if reach := addrsIn(n, deviceIPs); len(reach) > 0 {
-				e.local, e.peers = reach, append(e.peers, n.Addr())
+			if reachable := addrsIn(n, deviceIPs); len(reachable) > 0 {
+				e.local, e.peers = reachable, append(e.peers, n.Addr())
 				pairs[family] = e
 			}
 		}

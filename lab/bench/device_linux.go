@@ -96,7 +96,8 @@ func (d *Device) identify() (err error) {
 
 // addrPairs returns the addresses of the open device and of this host. Those of a RoCE
 // device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
-// With WireUDP and no configured Peers, it leaves an address of this host to partner devices.
+// With WireUDP and no configured Peers, it leaves an address of this host to partner devices, unless
+// these have an interface of their own.
 func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {
 	deviceIPs := globalAddrs(d.Identity.Addrs)
 	if !d.Streams() {
@@ -225,7 +226,7 @@ const (
 )
 
 // hostProblem returns an error if the device's host has crashed during a case with this outcome. A
-// lost agent is a sign of that, and so is a case that hung.
+// lost agent is a sign of that, and so is a case that hung; the host is asked even without a sign.
 func (d *Device) hostProblem(hung bool, outcome error) error {
 	if d.opt.Host == nil {
 		return nil
@@ -249,22 +250,22 @@ func withHostProblem(outcome, problem error) error {
 // reset restarts the device after a case, and reports that with the reason by OnNote. If the host
 // has crashed, or the device does not restart, it restarts the host. Without control of the host,
 // it gives up a device that hangs or whose agent is lost, and only reports other errors.
-func (d *Device) reset(ctx context.Context, id, reason string, hostProblem error) {
+func (d *Device) reset(ctx context.Context, caseID, reason string, hostProblem error) {
 	if ctx.Err() != nil {
 		return // no more cases
 	}
 	if hostProblem != nil {
-		d.restartHost(ctx, id, hostProblem.Error())
+		d.restartHost(ctx, caseID, hostProblem.Error())
 		return
 	}
 	if d.client.Load().Err() != nil {
 		newClient, err := d.redial(ctx)
 		if err != nil {
-			d.fail(fmt.Errorf("the agent was lost in %s, and cannot be reached again: %w", id, err))
+			d.fail(fmt.Errorf("the agent was lost in %s, and cannot be reached again: %w", caseID, err))
 			return
 		}
 		d.client.Store(newClient)
-		d.opt.OnNote(fmt.Sprintf("The agent was lost in %s, and is reached again", id))
+		d.opt.OnNote(fmt.Sprintf("The agent was lost in %s, and is reached again", caseID))
 	}
 	client := d.client.Load()
 	var err error
@@ -284,18 +285,18 @@ func (d *Device) reset(ctx context.Context, id, reason string, hostProblem error
 	}
 	switch {
 	case err == nil:
-		d.opt.OnNote(fmt.Sprintf("%s was restarted after %s (%s)", d.name, id, reason))
+		d.opt.OnNote(fmt.Sprintf("%s was restarted after %s (%s)", d.name, caseID, reason))
 	case d.opt.Host != nil:
-		d.restartHost(ctx, id, fmt.Sprintf("%s; %v", reason, err))
+		d.restartHost(ctx, caseID, fmt.Sprintf("%s; %v", reason, err))
 	case wedged:
-		d.fail(fmt.Errorf("%s wedged in %s (%s): %w, and its host has to be restarted", d.name, id, reason, err))
+		d.fail(fmt.Errorf("%s wedged in %s (%s): %w, and its host has to be restarted", d.name, caseID, reason, err))
 	default:
-		d.opt.OnNote(fmt.Sprintf("%s should be restarted after %s (%s): %v", d.name, id, reason, err))
+		d.opt.OnNote(fmt.Sprintf("%s should be restarted after %s (%s): %v", d.name, caseID, reason, err))
 	}
 }
 
 // restartHost restarts the device's host after a case, and reports that with the reason by OnNote.
-func (d *Device) restartHost(ctx context.Context, id, reason string) {
+func (d *Device) restartHost(ctx context.Context, caseID, reason string) {
 	reason, _, _ = strings.Cut(reason, "\n") // the rest is in the result of the case
 	_ = d.client.Load().Close()              // it never fails
 	newClient, err := d.opt.Host.Restart(ctx)
@@ -304,10 +305,10 @@ func (d *Device) restartHost(ctx context.Context, id, reason string) {
 		err = d.awaitAddrs(newClient)
 	}
 	if err != nil {
-		d.fail(fmt.Errorf("the host of %s was restarted after %s (%s), and its device is not available: %w", d.name, id, reason, err))
+		d.fail(fmt.Errorf("the host of %s was restarted after %s (%s), and its device is not available: %w", d.name, caseID, reason, err))
 		return
 	}
-	d.opt.OnNote(fmt.Sprintf("The host of %s was restarted after %s (%s)", d.name, id, reason))
+	d.opt.OnNote(fmt.Sprintf("The host of %s was restarted after %s (%s)", d.name, caseID, reason))
 }
 
 // fail records that the device is lost for good.
@@ -337,7 +338,7 @@ func (d *Device) redial(ctx context.Context) (*agent.Client, error) {
 	}
 }
 
-// awaitAddrs waits until a restarted device has its addresses again.
+// awaitAddrs waits until a restarted device has addresses of as many families as before.
 func (d *Device) awaitAddrs(client *agent.Client) error {
 	if d.Streams() {
 		return nil // a device over TCP uses the host's interface, which was not restarted

@@ -99,7 +99,7 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 			free = append(free, p.Addr())
 		}
 	}
-	n, next := len(r.partners), len(r.partners)
+	next := len(r.partners)
 	if r.lab.Streams() && len(free) > 0 {
 		next %= len(free) // streams may share addresses
 	}
@@ -110,7 +110,7 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev, err := opener.OnSockets(nics.NICConfig{Name: fmt.Sprintf("partner%d", n+1), Addr: free[next], LineRateBps: socketRateBps, NoGSO: true})
+	dev, err := opener.OnSockets(nics.NICConfig{Name: fmt.Sprintf("partner%d", len(r.partners)+1), Addr: free[next], LineRateBps: socketRateBps, NoGSO: true})
 	if err != nil {
 		return nil, fmt.Errorf("open a partner at %v: %w", free[next], err)
 	}

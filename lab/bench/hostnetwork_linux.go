@@ -87,12 +87,12 @@ func (h *LocalHost) SetLink(device string, up bool) error {
 		return nil
 	}
 	if !up {
-		has, err := h.addressesAndRoutes(l)
+		saved, err := h.addressesAndRoutes(l)
 		if err == nil {
 			err = wrapKernelError("take "+name+" down", h.kernel.LinkSetDown(l))
 		}
 		if err == nil {
-			h.lost[name] = has
+			h.lost[name] = saved
 		}
 		return err
 	}

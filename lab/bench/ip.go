@@ -79,7 +79,8 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if length < len(b) {
 		d.Variants |= link.Padded
 	}
-	return b[link.IPv4HeaderLen:max(length, link.IPv4HeaderLen)], nil
+	end := max(length, link.IPv4HeaderLen) // parsePacket refuses the empty datagram of a shorter length
+	return b[link.IPv4HeaderLen:end], nil
 }
 
 // parseIPv6 parses the IPv6 header of a packet into d, and returns the UDP datagram.

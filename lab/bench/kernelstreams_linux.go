@@ -89,28 +89,28 @@ func (n *kernelStreams) Listen(port uint16) (conformance.Listener, error) {
 }
 
 type kernelListener struct {
-	n *kernelStreams
-	l *net.TCPListener
+	streams  *kernelStreams
+	listener *net.TCPListener
 }
 
 // Addr implements conformance.Listener.
-func (l *kernelListener) Addr() netip.AddrPort { return plainAddr(l.l.Addr()) }
+func (l *kernelListener) Addr() netip.AddrPort { return plainAddr(l.listener.Addr()) }
 
 // Close implements conformance.Listener.
-func (l *kernelListener) Close() error { return l.l.Close() }
+func (l *kernelListener) Close() error { return l.listener.Close() }
 
 // Accept implements conformance.Listener. startWait records the wait until its result is called.
 func (l *kernelListener) Accept(timeout time.Duration) (conformance.Stream, error) {
-	defer l.n.w.startWait(fmt.Sprint("a stream to port ", l.Addr().Port()))()
-	if err := l.l.SetDeadline(deadline(timeout)); err != nil {
+	defer l.streams.w.startWait(fmt.Sprint("a stream to port ", l.Addr().Port()))()
+	if err := l.listener.SetDeadline(deadline(timeout)); err != nil {
 		return nil, err
 	}
-	c, err := l.l.AcceptTCP()
+	c, err := l.listener.AcceptTCP()
 	if err != nil {
 		return nil, fmt.Errorf("accept on %v: %w", l.Addr(), tcpError(err))
 	}
-	l.n.closeLater(c)
-	return &kernelStream{n: l.n, c: c}, nil
+	l.streams.closeLater(c)
+	return &kernelStream{n: l.streams, c: c}, nil
 }
 
 // deadline returns when a timeout expires: in a millisecond or later, so that data that has arrived
@@ -210,7 +210,8 @@ type segmentWire struct {
 	w *realWorld
 }
 
-// Recv implements conformance.Wire. The frame's time is relative to the start of the case.
+// Recv implements conformance.Wire. It converts the frame's time, which is relative to the epoch of
+// the wire, to one relative to the start of the case.
 func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	f, err := x.openWire.Recv(timeout)
 	f.At -= x.w.epoch.Sub(x.Epoch())

@@ -34,7 +34,7 @@ type Namespaces struct {
 // InNamespaces returns a lab of devices on sockets. The process must be able to
 // create network namespaces: as root, or in a process of netns.StartUnshared.
 //
-// A device that panics in another goroutine ends the process.
+// A device that panics in a goroutine of its own ends the process.
 func InNamespaces(p *nics.Provider, opt NamespaceOptions) (*Namespaces, error) {
 	opt.Parallel, opt.MaxTime = max(opt.Parallel, 1), cmp.Or(opt.MaxTime, defaultMaxRealTime)
 	l := &Namespaces{provider: p, opt: opt, sem: make(chan struct{}, opt.Parallel)}
@@ -115,7 +115,8 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	}
 	outcome := p.runCase(ctx, &job, body, l.opt.MaxTime)
 	clean, err := p.cleanUp()
-	return cmp.Or(outcome, err, l.putNetwork(t, clean))
+	putErr := l.putNetwork(t, clean)
+	return cmp.Or(outcome, err, putErr)
 }
 
 // runCase creates the bench of a case (the device under test and its peers), and runs the body of
@@ -205,7 +206,7 @@ func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, nicConfig nics.NICCo
 
 // openPartner opens a partner, a peer device without defects, in the partners' namespace.
 func (p *netnsCase) openPartner() (verbs.Context, error) {
-	n := len(p.devices)
+	n := len(p.devices) // the number of the partner, from 1 on: devices[0] is the device under test
 	if n > partners {
 		return nil, fmt.Errorf("more than %d partners: %w", partners, conformance.ErrBenchCannot)
 	}
@@ -290,8 +291,8 @@ func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 		}
 		f, err := x.openWire.Recv(step) // in steps, to notice that the case was stopped
 		f.At -= x.w.epoch.Sub(x.Epoch())
-		last := timeout >= 0 && step < recvPollInterval
-		if err == nil || last || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {
+		lastStep := timeout >= 0 && step < recvPollInterval // it ends at the deadline
+		if err == nil || lastStep || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {
 			return f, err
 		}
 	}
@@ -324,8 +325,8 @@ func (s *interfaceState) setLink(up bool) error {
 
 // setAddress removes an address that the interface had at the start, or adds it again.
 func (s *interfaceState) setAddress(a netip.Addr, present bool) error {
-	if present != slices.Contains(s.removed, a) {
-		return nil // it is so already
+	if isPresent := !slices.Contains(s.removed, a); isPresent == present {
+		return nil
 	}
 	i := slices.IndexFunc(s.addrs, func(p netip.Prefix) bool { return p.Addr() == a })
 	if i < 0 {

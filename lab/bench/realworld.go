@@ -77,7 +77,7 @@ func (w *realWorld) startWait(what string) (done func()) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waits = append(w.waits, &what)
+	w.waits = append(w.waits, &what) // the address identifies this wait among others for the same
 	return func() {
 		w.mu.Lock()
 		i := slices.Index(w.waits, &what)

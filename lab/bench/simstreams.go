@@ -44,7 +44,7 @@ func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance
 			return true, nil
 		}
 		_, err := l.Read(ignoredTime, s.buf[:]) // has the error of a refused connection
-		return l.Connected(ignoredTime), err
+		return false, err
 	})
 	if errors.Is(err, verbs.ErrTimeout) {
 		_ = l.Abort(ignoredTime)
@@ -79,27 +79,27 @@ func (n *simStreams) Listen(port uint16) (conformance.Listener, error) {
 }
 
 type simListener struct {
-	n *simStreams
-	l link.StreamListener
+	streams  *simStreams
+	listener link.StreamListener
 }
 
 // Addr implements conformance.Listener.
-func (l *simListener) Addr() netip.AddrPort { return l.l.Addr() }
+func (l *simListener) Addr() netip.AddrPort { return l.listener.Addr() }
 
 // Close implements conformance.Listener.
-func (l *simListener) Close() error { return l.l.Close() }
+func (l *simListener) Close() error { return l.listener.Close() }
 
 // Accept implements conformance.Listener.
 func (l *simListener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	var s link.StreamLink
-	err := l.n.await(fmt.Sprintf("a stream to port %d", l.Addr().Port()), timeout, func() (_ bool, err error) {
-		s, err = l.l.Accept(ignoredTime)
+	err := l.streams.await(fmt.Sprintf("a stream to port %d", l.Addr().Port()), timeout, func() (_ bool, err error) {
+		s, err = l.listener.Accept(ignoredTime)
 		return s != nil, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &simStream{n: l.n, l: s}, nil
+	return &simStream{n: l.streams, l: s}, nil
 }
 
 // simStream is a stream of the peer.

@@ -105,7 +105,7 @@ const (
 
 // redirectUnknown redirects a packet to the device (at the address of cableHost) if no port has its
 // destination: on a real wire it would arrive by the device's MAC address. The flow label's bits
-// beyond 20 carry the index of the original destination, for redirectedLink.
+// beyond 20 carry the number (from 1 on) of the original destination, for redirectedLink.
 func (x *simWire) redirectUnknown(d *link.Datagram) error {
 	to := d.Dst.Addr()
 	if to.IsMulticast() || to == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
