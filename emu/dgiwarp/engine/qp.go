@@ -179,7 +179,7 @@ func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 
 // checkDrained reports SQ_DRAINED if it is due: no request was begun that has not completed.
 func (q *QP) checkDrained() {
-	posted := int(q.Caps.MaxSendWR) - len(q.free)
+	posted := q.Caps.MaxSendWR - len(q.free)
 	if q.reportDrained && q.sent == 0 && posted == q.pending.Len() {
 		q.reportDrained = false
 		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
