@@ -93,14 +93,14 @@ func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *interop.O
 	}
 }
 
-// check returns an error for wrong flags and patterns, before a guest is booted. It sets the
-// device, the impairments and the seed of the guest.
+// check returns an error for wrong flags, and for patterns that match no exchange, before a guest
+// is booted. It sets the device, the impairments and the seed of the guest.
 func (o *interopVerbs) check(cmd *cobra.Command) error {
 	switch {
 	case o.guest.kind == "":
 		return cmdline.Errorf("--guest: name the device that the guest is to have: %s", cmdline.Choices(guestKinds))
 	case !slices.Contains(guestKinds, o.guest.kind):
-		return cmdline.Errorf("--guest %s: a kernel has %s", o.guest.kind, cmdline.Choices(guestKinds))
+		return cmdline.Errorf("--guest %s: give %s", o.guest.kind, cmdline.Choices(guestKinds))
 	case o.connections < 0:
 		return cmdline.Errorf("--connections %d: give how many", o.connections)
 	}
@@ -113,6 +113,7 @@ func (o *interopVerbs) check(cmd *cobra.Command) error {
 		return err
 	}
 	o.guest.cfg.Seed, o.guest.cfg.Devices = o.seed, []guest.Device{guest.Device(o.guest.kind)}
+	// Cases fails for such patterns. The MTU of the guest's port is not known yet, but usually 4096.
 	if _, err := o.options(cmd, o.guest.cfg).Cases(verbs.MTU4096.Bytes()); err != nil {
 		return &cmdline.Error{Err: err}
 	}
