@@ -62,7 +62,7 @@ func UnsupportedReason(err error) string {
 	if setup := new(SetupError); errors.As(err, &setup) {
 		return setup.Error()
 	}
-	for next := innerBenchCannot(err); next != nil; next = innerBenchCannot(err) {
+	for next := unwrapBenchCannot(err); next != nil; next = unwrapBenchCannot(err) {
 		err = next
 	}
 	// The text of ErrBenchCannot follows the reason, or precedes it.
@@ -70,9 +70,9 @@ func UnsupportedReason(err error) string {
 	return strings.TrimPrefix(reason, ErrBenchCannot.Error()+": ")
 }
 
-// innerBenchCannot returns the error that err wraps directly, if that wraps ErrBenchCannot in turn,
-// or nil.
-func innerBenchCannot(err error) error {
+// unwrapBenchCannot removes the outermost text of err: it returns the error in err that has the
+// rest of the text and still wraps ErrBenchCannot, or nil if there is none.
+func unwrapBenchCannot(err error) error {
 	var inner []error
 	switch e := err.(type) { //nolint:errorlint // the wrapped errors are needed themselves
 	case interface{ Unwrap() error }:

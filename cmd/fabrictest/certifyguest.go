@@ -62,14 +62,14 @@ func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 		case g.kind == "":
 			return cmdline.Errorf("--%s is about a guest: name the device that it is to have, as in --guest rxe", name)
 		default:
-			return cmdline.Errorf("--%s is about a device that is there already: leave it out, or --guest", name)
+			return cmdline.Errorf("--%s is about a device that is there already: leave it out, because --guest boots a virtual machine with a device of its own", name)
 		}
 	}
 	if g.kind == "" {
 		return nil
 	}
 	if !slices.Contains(guestKinds, g.kind) {
-		return cmdline.Errorf("--guest %s: a kernel has %s", g.kind, cmdline.Choices(guestKinds))
+		return cmdline.Errorf("--guest %s: give %s", g.kind, cmdline.Choices(guestKinds))
 	}
 	g.cfg.Guests, g.cfg.Devices = 1, []guest.Device{guest.Device(g.kind)}
 	g.given = givenFlags(cmd, guestFlagNames)

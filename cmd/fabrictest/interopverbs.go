@@ -97,14 +97,14 @@ func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *interop.O
 	}
 }
 
-// check returns an error for wrong flags and patterns, before a guest is booted. It sets the
-// device, the impairments and the seed of the guest.
+// check returns an error for wrong flags, and for patterns that match no exchange, before a guest
+// is booted. It sets the device, the impairments and the seed of the guest.
 func (o *interopVerbs) check(cmd *cobra.Command) error {
 	switch {
 	case o.guest.kind == "":
 		return cmdline.Errorf("--guest: name the device that the guest is to have: %s", cmdline.Choices(guestKinds))
 	case !slices.Contains(guestKinds, o.guest.kind):
-		return cmdline.Errorf("--guest %s: a kernel has %s", o.guest.kind, cmdline.Choices(guestKinds))
+		return cmdline.Errorf("--guest %s: give %s", o.guest.kind, cmdline.Choices(guestKinds))
 	case o.connections < 0:
 		return cmdline.Errorf("--connections %d: give a number that is not negative", o.connections)
 	}

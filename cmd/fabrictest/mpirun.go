@@ -121,7 +121,8 @@ func (o *mpirunOptions) chooseTier() (start func(context.Context, mpirun.Config)
 	return nil, "", cmdline.Errorf("--on %s: give sim or netns", o.on)
 }
 
-// completeWorkloads offers workloads with what they do, and programs.
+// completeWorkloads offers workloads with what they do. The shell also offers files, which may be
+// programs.
 func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault

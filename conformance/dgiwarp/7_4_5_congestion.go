@@ -310,7 +310,8 @@ func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	}
 	n := int(p.fromDeviceFlow.next - oldest)
 	p.Check(n <= most, fmt.Sprintf("at most %d outstanding packets", most), "%d, from %d on", n, oldest)
-	// In real time a late Ack may count as a loss, which reduces the window.
+	// In real time the Acks that the peer sent before may have arrived late: the device takes that
+	// for a loss, and reduces its window.
 	p.Check(n >= least || !p.Virtual && n > 0, fmt.Sprintf("at least %d outstanding packets", least), "%d, from %d on", n, oldest)
 	return n
 }

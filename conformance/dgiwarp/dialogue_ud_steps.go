@@ -41,25 +41,25 @@ func (d *udDialogue) messageLength(r *rand.Rand, e *udEnd) int {
 }
 
 // cut divides n octets at random into at most k pieces, and returns their offsets.
-func cut(r *rand.Rand, n, k int) []model.DGCut {
+func cut(r *rand.Rand, n, k int) []model.DGRange {
 	at := []int{0, n}
 	for range k - 1 {
 		at = append(at, r.IntN(n+1))
 	}
 	slices.Sort(at)
 	at = slices.Compact(at)
-	var all []model.DGCut
+	var all []model.DGRange
 	for i := range len(at) - 1 {
-		all = append(all, model.DGCut{From: at[i], To: at[i+1]})
+		all = append(all, model.DGRange{From: at[i], To: at[i+1]})
 	}
 	if len(all) == 0 {
-		all = []model.DGCut{{}}
+		all = []model.DGRange{{}}
 	}
 	return all
 }
 
 // overlap makes pieces of n octets begin earlier or end later, so that they overlap.
-func overlap(r *rand.Rand, cuts []model.DGCut, n int) {
+func overlap(r *rand.Rand, cuts []model.DGRange, n int) {
 	for i := range cuts {
 		cuts[i].From -= r.IntN(cuts[i].From + 1)
 		if cuts[i].To < n {
@@ -136,7 +136,7 @@ func (d *udDialogue) newSendTo(r *rand.Rand, e *udEnd, m *udMessage, p udPieces)
 	for i := 0; i < len(cuts); i++ { // a piece must fit into a packet
 		if c := cuts[i]; c.To-c.From > fits {
 			middle := c.From + fits
-			cuts = slices.Insert(slices.Replace(cuts, i, i+1, model.DGCut{From: c.From, To: middle}), i+1, model.DGCut{From: middle, To: c.To})
+			cuts = slices.Insert(slices.Replace(cuts, i, i+1, model.DGRange{From: c.From, To: middle}), i+1, model.DGRange{From: middle, To: c.To})
 		}
 	}
 	if len(cuts) > 1 && p.n > 16 && p.n < fits && r.IntN(4) == 0 { // a longer piece still fits
@@ -287,10 +287,10 @@ func playWrite(d *udDialogue, r *rand.Rand) {
 
 // shuffled returns pieces of n octets in random order, without those longer than size and without
 // some others, which count as lost.
-func (d *udDialogue) shuffled(r *rand.Rand, n, size int) []model.DGCut {
+func (d *udDialogue) shuffled(r *rand.Rand, n, size int) []model.DGRange {
 	cuts := cut(r, n, rig.Pick(r, 1, 2, 5))
 	r.Shuffle(len(cuts), func(i, j int) { cuts[i], cuts[j] = cuts[j], cuts[i] })
-	cuts = slices.DeleteFunc(cuts, func(c model.DGCut) bool { return c.To-c.From > size || r.IntN(8) == 0 })
+	cuts = slices.DeleteFunc(cuts, func(c model.DGRange) bool { return c.To-c.From > size || r.IntN(8) == 0 })
 	return cuts
 }
 

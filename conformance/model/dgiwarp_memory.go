@@ -88,29 +88,29 @@ func (r DGReceive) octets(n int) (b []byte) {
 	return b
 }
 
-// DGCut is a piece of a message: the octets from From up to, without, To.
-type DGCut struct{ From, To int }
+// DGRange is a range of a message's octets: from From up to, without, To.
+type DGRange struct{ From, To int }
 
 // dgRanges are disjoint ranges in order, none of which touches another.
-type dgRanges []DGCut
+type dgRanges []DGRange
 
 // add returns the ranges with r, which it merges with those that r overlaps or touches.
-func (all dgRanges) add(r DGCut) dgRanges {
+func (all dgRanges) add(r DGRange) dgRanges {
 	var merged dgRanges
 	for _, old := range all {
 		if old.To < r.From || old.From > r.To {
 			merged = append(merged, old)
 			continue
 		}
-		r = DGCut{min(r.From, old.From), max(r.To, old.To)}
+		r = DGRange{min(r.From, old.From), max(r.To, old.To)}
 	}
 	merged = append(merged, r)
-	slices.SortFunc(merged, func(a, b DGCut) int { return a.From - b.From })
+	slices.SortFunc(merged, func(a, b DGRange) int { return a.From - b.From })
 	return merged
 }
 
 // whole reports whether the ranges are the one from 0 to n.
-func (all dgRanges) whole(n int) bool { return n == 0 || len(all) == 1 && all[0] == DGCut{0, n} }
+func (all dgRanges) whole(n int) bool { return n == 0 || len(all) == 1 && all[0] == DGRange{0, n} }
 
 // Limits of datagram-iWARP (docs/spec/datagram-iwarp.md, section 9).
 const (

@@ -218,7 +218,7 @@ func (a *dgAssembly) add(s iwarp.Segment) {
 	}
 	copy(a.buf[from:], s.Payload)
 	if to > from {
-		a.arrived = a.arrived.add(DGCut{from, to})
+		a.arrived = a.arrived.add(DGRange{from, to})
 	}
 }
 
@@ -266,7 +266,7 @@ func (u *DGUD) receiveRecord(now time.Duration, from DGSource, p iwarp.ReceivedP
 	}
 	arrived := r.arrived
 	if to > mo {
-		arrived = arrived.add(DGCut{mo, to})
+		arrived = arrived.add(DGRange{mo, to})
 	}
 	if len(arrived) > DGMaxRanges {
 		return DGOutcome{}

@@ -372,7 +372,7 @@ func (m *RCResponder) accessFaults(p ib.Packet, info ib.OpInfo) (all []rcFault) 
 }
 
 // receiveFaults returns the faults of a packet that uses a receive. If the reaction is not
-// specified, it returns two faults with different consequences.
+// specified, it returns two faults with different consequences, of which faultOf chooses none.
 func (m *RCResponder) receiveFaults(p ib.Packet, info ib.OpInfo) (all []rcFault) {
 	begins := info.Position == ib.First || info.Position == ib.Only
 	isSend := info.Kind == ib.KindSend
@@ -394,7 +394,7 @@ func (m *RCResponder) receiveFaults(p ib.Packet, info ib.OpInfo) (all []rcFault)
 	}
 	if !isSend {
 		if r.BadKey {
-			return []rcFault{{rnr: true}, rcInvalid} // unspecified: the receive's memory is not used
+			return []rcFault{{rnr: true}, rcInvalid} // not specified: a WRITE does not use the receive's memory
 		}
 		return nil
 	}
@@ -408,7 +408,7 @@ func (m *RCResponder) receiveFaults(p ib.Packet, info ib.OpInfo) (all []rcFault)
 	if r.BadKey {
 		all = append(all, rcFault{code: ib.NakRemoteOp, receives: []verbs.WCStatus{verbs.WCLocProtErr}})
 		if len(p.Payload) == 0 {
-			all = append(all, rcInvalid) // unspecified
+			all = append(all, rcInvalid) // not specified: without payload the receive's memory is not used
 		}
 	}
 	if p.IETH != nil {

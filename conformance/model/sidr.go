@@ -11,7 +11,8 @@ type SIDRRequest struct {
 	MayRepeat bool
 }
 
-// ReceiveDuplicate returns the responses to a duplicate of the request: none before the reply.
+// ReceiveDuplicate returns the response to a duplicate of the request: the device may repeat its
+// reply, if it has sent one.
 func (q *SIDRRequest) ReceiveDuplicate() CMReply {
 	if q.Reply == nil {
 		return CMReply{}

@@ -15,7 +15,7 @@ func (r *Rig) GIDEntry() verbs.GIDEntry {
 	port := r.QueryPort()
 	best, bestRank := verbs.GIDEntry{}, gidRank(-1) // below every rank: none found yet
 	// Tables may be long, and each entry costs a verb call: stop at the best rank.
-	for i := 0; i < port.GIDs && bestRank < gidBenchAddress; i++ {
+	for i := 0; i < port.GIDs && bestRank < gidDeviceAddress; i++ {
 		g, err := r.Device.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
 			continue // an empty entry
@@ -33,10 +33,10 @@ func (r *Rig) GIDEntry() verbs.GIDEntry {
 type gidRank int
 
 const (
-	gidFallback     gidRank = iota // any other entry, such as RoCEv1
-	gidLinkLocal                   // RoCEv2, on the local link only
-	gidRoutable                    // RoCEv2, routable
-	gidBenchAddress                // RoCEv2, an address of Bench.Local: the best
+	gidFallback      gidRank = iota // any other entry, such as RoCEv1
+	gidLinkLocal                    // RoCEv2, on the local link only
+	gidRoutable                     // RoCEv2, routable
+	gidDeviceAddress                // RoCEv2, one of the device's addresses: the best
 )
 
 // rankGID returns how suitable a GID is to send with. local are the device's addresses.
@@ -45,7 +45,7 @@ func rankGID(g *verbs.GIDEntry, local []netip.Addr) gidRank {
 	case g.Type != verbs.GIDTypeRoCEv2 || a.IsUnspecified():
 		return gidFallback
 	case slices.Contains(local, a):
-		return gidBenchAddress
+		return gidDeviceAddress
 	case a.IsLinkLocalUnicast():
 		return gidLinkLocal
 	}

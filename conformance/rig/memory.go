@@ -30,7 +30,8 @@ func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.P
 // Their initial content resembles no [Pattern], the payload of messages.
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
 	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32()))}
-	m.orderWithDevice = func() { r.QueryPort() } // any verb call orders memory accesses with the device's
+	// Any verb takes the lock of an emulated device, or exchanges changed bytes with an agent.
+	m.orderWithDevice = func() { r.QueryPort() }
 	m.Buf = m.all[guard:][:n:n]
 	m.snapshot = bytes.Clone(m.all)
 	m.MR = Result(pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access}))(r, "a memory region")

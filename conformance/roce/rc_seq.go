@@ -164,7 +164,7 @@ func sendEachAcked(c *Conn, ops []ib.Opcode) {
 	for k, op := range ops {
 		p := packetOf(c, op, k)
 		if op == ib.OpWriteFirst && len(ops) > 1 {
-			p = p.WithRETH(c.RETH(8<<10, len(ops)*MTU+16)) // the whole message
+			p = p.WithRETH(c.RETH(8<<10, len(ops)*MTU+16)) // ops, and a LAST of 16 octets
 		}
 		c.exchange(p, c.deviceAck(k, ib.AnyMSN))
 	}

@@ -72,8 +72,9 @@ type Dissector interface {
 	SetField(d *link.Datagram, field string, value uint64) error
 }
 
-// Validate returns an error for every invalid field, with its name in files: Occurrence is "time".
-// d is the Dissector of the Pipe; if it is nil, flow, seq and set_field are invalid.
+// Validate returns an error for every invalid field. Errors use the names of fields in files, where
+// Occurrence is "time", as in "the second time". d is the Dissector of the Pipe; if it is nil,
+// flow, seq and set_field are invalid.
 func (e *Event) Validate(d Dissector) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -53,8 +53,8 @@ func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	return p.lastDeparture
 }
 
-// Backlog returns how many of the bytes given to Next have not left at now, rounded up:
-// the remaining time, times the rate, plus the remainder, in 128 bits.
+// Backlog returns how many of the bytes given to Next have not left at now, rounded up. It adds
+// p.remainder to the nanobits that leave until lastDeparture, with 128 bits.
 func (p *Pacer) Backlog(now mono.Time) int64 {
 	if p.lastDeparture <= now || p.RateBps == 0 {
 		return 0

@@ -9,8 +9,9 @@ import (
 )
 
 // receiveWrite places a segment of an RDMA Write. Every segment is checked separately, since a
-// sender need not send them in the order of their offsets. Immediate data that follows belongs to
-// the Write (afterWrite), unless that is the empty Write of a peer's RTR message (RFC 6581).
+// sender need not send them in the order of their offsets; WritesInOrder is a defect. Immediate
+// data that follows belongs to the Write (afterWrite), unless that is the empty Write of a peer's
+// RTR message (RFC 6581).
 func (s *Stream) receiveWrite(a *rxSegment) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
 	if n := uint64(len(a.body)); n > 0 {

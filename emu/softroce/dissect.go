@@ -19,7 +19,7 @@ type Dissector struct{}
 var _ impair.Dissector = Dissector{}
 
 // Dissect implements impair.Dissector: it returns the destination QP and the PSN; false if the
-// payload is too short for a BTH.
+// payload is too short for a BTH and an ICRC.
 func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	if len(payload) < wire.BTHLen+wire.ICRCLen {
 		return 0, 0, false

@@ -99,7 +99,7 @@ func (x *simWire) Join(netip.Addr) error { return nil }
 // an address without a port is redirected to cableHost, an address of the device's port that the
 // device does not know. The upper bits of the flow label have the index of the original address.
 const (
-	unknownShift = 20
+	unknownShift = 20 // bits of a flow label
 	maxUnknown   = 1<<12 - 1
 )
 
@@ -134,16 +134,17 @@ func (x *simWire) redirectUnknown(d *link.Datagram) error {
 // redirectedLink is the device's port. It undoes redirectUnknown.
 type redirectedLink struct {
 	link.GroupLink
-	x *simWire
+	wire *simWire
 }
 
-// Recv implements link.PacketLink. It restores the destinations that redirectUnknown has replaced.
-func (u *redirectedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
-	n, err := u.GroupLink.Recv(now, ds)
+// Recv implements link.PacketLink. It restores the destinations that redirectUnknown has replaced,
+// by their numbers in the upper bits of the flow label.
+func (l *redirectedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := l.GroupLink.Recv(now, ds)
 	for i := range ds[:n] {
 		d := &ds[i]
 		if number := d.FlowLabel >> unknownShift; number > 0 {
-			d.Dst = netip.AddrPortFrom(u.x.unknownAddrs[number-1], d.Dst.Port())
+			d.Dst = netip.AddrPortFrom(l.wire.unknownAddrs[number-1], d.Dst.Port())
 			d.FlowLabel &= link.FlowLabelMask
 		}
 	}

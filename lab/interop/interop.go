@@ -58,7 +58,8 @@ func OpenDevice(p *nics.Provider, s Setup) (verbs.Context, error) {
 	if p.Protocol == conformance.IWARP {
 		setup.Options[p.CRCOption] = s.CRC
 		if s.SpeakFirst {
-			setup.Defects = []string{"NoFence"} // do not wait for the peer's first frame
+			// The defect of a responder that sends before the peer's first frame.
+			setup.Defects = []string{"NoFence"}
 		}
 	}
 	o, err := p.NewOpener(setup)

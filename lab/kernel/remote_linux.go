@@ -84,8 +84,8 @@ func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, c
 	return ctx, func() { cancel(nil); c.Close() }, conn, nil
 }
 
-// dialFromInside connects to a guest from within the lab's namespace. The returned context is ctx:
-// the guest's end does not cancel it.
+// dialFromInside connects to a guest from within the lab's namespace. The returned context is ctx,
+// which is not cancelled when the guest terminates.
 func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	const labDown = false
 	if err := checkGuest(id, r.guests, labDown); err != nil {

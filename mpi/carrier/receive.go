@@ -7,8 +7,8 @@ type bufferedPacket struct {
 }
 
 // receivePacket handles a packet with a prefix, unless its peer is lost. conn is the connection on
-// which it arrived, nil for datagrams and shared memory. It discards packets that are malformed, or
-// not of another rank.
+// which it arrived, nil for datagrams and shared memory. It discards packets that are malformed,
+// or whose sender is this rank or no rank of the job.
 func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	pre, body, err := parsePrefix(b)
 	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {

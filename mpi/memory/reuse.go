@@ -55,13 +55,13 @@ type Reuse struct {
 	// Thresholds is how often a buffer of each size must be used before registration pays. By
 	// default a Registry measures them; in simulation without costs it copies all small data.
 	Thresholds Thresholds `json:"thresholds,omitempty"`
-	// Speculation is the fraction of the threshold for a frequent buffer; 0.25 if 0.
-	Speculation float64 `json:"speculation,omitempty"`
+	// FrequentAfter is the fraction of its threshold after which a buffer is frequent; 0.25 if 0.
+	FrequentAfter float64 `json:"speculation,omitempty"`
 	// Buckets is the number of hash buckets, a power of two; 1 << 16 if 0.
 	Buckets int `json:"buckets,omitempty"`
-	// Frequent is the fraction of frequent buffers below which the table stops growing;
+	// MinFrequent is the fraction of frequent buffers below which the table stops growing;
 	// 0.2 if 0. A negative value never stops it.
-	Frequent float64 `json:"frequent,omitempty"`
+	MinFrequent float64 `json:"frequent,omitempty"`
 	// MaxBuffers is the maximum number of tracked buffers; four per bucket if 0.
 	MaxBuffers int `json:"max_buffers,omitempty"`
 }
@@ -112,9 +112,9 @@ type trackedBuffer struct {
 // NewReuseTable returns an empty table, with defaults for zero fields of cfg except for Thresholds,
 // which must be set.
 func NewReuseTable(cfg Reuse) *ReuseTable {
-	cfg.Speculation = cmp.Or(cfg.Speculation, 0.25) // fraction of its threshold at which a buffer is frequent
+	cfg.FrequentAfter = cmp.Or(cfg.FrequentAfter, 0.25)
 	cfg.Buckets = cmp.Or(cfg.Buckets, 1<<16)
-	cfg.Frequent = cmp.Or(cfg.Frequent, 0.2) // fraction of frequent buffers that lets the table grow
+	cfg.MinFrequent = cmp.Or(cfg.MinFrequent, 0.2)
 	cfg.MaxBuffers = cmp.Or(cfg.MaxBuffers, 4*cfg.Buckets)
 	hashBits := uint(bits.Len(uint(cfg.Buckets - 1)))
 	return &ReuseTable{cfg: cfg, shift: 64 - hashBits, buckets: make([]*trackedBuffer, 1<<hashBits)}
@@ -124,7 +124,7 @@ func NewReuseTable(cfg Reuse) *ReuseTable {
 const hashMultiplier = 0x9e3779b97f4a7c15
 
 // RecordUse counts a use of n bytes at addr. It reports whether the buffer is frequent, that is,
-// its uses exceed the configured fraction (Speculation) of the threshold of its size. It does not
+// its uses exceed the configured fraction (FrequentAfter) of the threshold of its size. It does not
 // count buffers below minTracked bytes, and sizes for which registration never pays.
 func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	if n < minTracked {
@@ -142,7 +142,7 @@ func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	}
 	b.uses++
 	b.size = max(b.size, n)
-	if float64(b.uses) <= t.cfg.Speculation*float64(threshold) {
+	if float64(b.uses) <= t.cfg.FrequentAfter*float64(threshold) {
 		return false
 	}
 	if !b.frequent {
@@ -180,14 +180,14 @@ func (t *ReuseTable) findOrAdd(addr uintptr) *trackedBuffer {
 // isFull reports whether the table takes no further buffer, and updates Stats.Stopped. depth is the
 // number of buffers in the hash chain that the buffer would join. Without chains the lookup cost
 // does not grow, so the table stops growing only when chains have formed and less than the fraction
-// cfg.Frequent of the buffers is used often.
+// cfg.MinFrequent of the buffers is used often.
 func (t *ReuseTable) isFull(depth int) bool {
 	s := &t.Stats
 	if s.Buffers >= t.cfg.MaxBuffers {
 		return true
 	}
 	chains := depth > 0 || s.Chained > 0
-	s.Stopped = chains && float64(s.FrequentBuffers) < t.cfg.Frequent*float64(s.Buffers)
+	s.Stopped = chains && float64(s.FrequentBuffers) < t.cfg.MinFrequent*float64(s.Buffers)
 	return s.Stopped
 }
 

@@ -89,7 +89,7 @@ func TestTableStopsGrowingWhenFewAreFrequent(t *testing.T) {
 }
 
 func TestReuseInvalidate(t *testing.T) {
-	tab := NewReuseTable(Reuse{Thresholds: Thresholds{4}, Buckets: 1, Frequent: -1, MaxBuffers: 100})
+	tab := NewReuseTable(Reuse{Thresholds: Thresholds{4}, Buckets: 1, MinFrequent: -1, MaxBuffers: 100})
 	const first, apart = uintptr(0x1000), uintptr(0x1000)
 	use := func(i uintptr) bool { return tab.RecordUse(first+i*apart, 512) }
 	for i := range uintptr(10) {
@@ -125,7 +125,7 @@ func TestReuseInvalidate(t *testing.T) {
 func BenchmarkUse(b *testing.B) {
 	for _, n := range []int{1, 1000, 100_000} {
 		b.Run(fmt.Sprintf("buffers=%d", n), func(b *testing.B) {
-			tab := NewReuseTable(Reuse{Thresholds: Thresholds{4}, Buckets: 1 << 20, Frequent: -1})
+			tab := NewReuseTable(Reuse{Thresholds: Thresholds{4}, Buckets: 1 << 20, MinFrequent: -1})
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {

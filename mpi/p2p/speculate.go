@@ -238,8 +238,9 @@ func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	e.adapt(s)
 }
 
-// confirmRTRStop records that the receiver has seen the StopRTR of this send, if it had one:
-// all RTRs that the receiver sent before have arrived and were dropped.
+// confirmRTRStop records that the receiver has seen the StopRTR of this send, if it had one. All
+// RTRs that the receiver sent before have arrived and were dropped, also those for eager sends, so
+// that later RTRs can be assigned to sends again (eagerSent is false).
 func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
 	if r.sentStopRTR {
 		r.sentStopRTR = false

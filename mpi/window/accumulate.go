@@ -104,12 +104,12 @@ func (o *Operation) span(a *Atomic) (from, to, at int) {
 	return from, to, int(a.offset) + from - o.Offset
 }
 
-// applied returns the value that the atomic's word gets if the operation is applied to its value
-// old. The operands are those in elements, which has the layout of the origin buffer.
+// applied returns the new value of the atomic's 8-byte word if old is its present value. The
+// operation's operands are in elements, which has the layout of the origin buffer.
 func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], old)
-	from, to, at := o.span(a)
+	from, to, at := o.span(a) // bytes [from, to) of the word; its operands begin at elements[at]
 	Reduce(b[from:to], elements[at:at+to-from], o.Type, o.Op)
 	return binary.LittleEndian.Uint64(b[:])
 }

@@ -91,7 +91,7 @@ func TestAdaptationLimitsCostOfRareReuse(t *testing.T) {
 		return pingpongTime(t, carrier.Config{Design: carrier.SRQ, Reuse: r}, cold*fewUses+hot*uses, plan)
 	}
 	without, _ := run(memory.Reuse{Off: true})
-	grows, all := run(memory.Reuse{Buckets: 512, Frequent: -1})
+	grows, all := run(memory.Reuse{Buckets: 512, MinFrequent: -1})
 	stops, some := run(memory.Reuse{Buckets: 512})
 	loses := func(d time.Duration) float64 { return 100 * (d.Seconds()/without.Seconds() - 1) }
 	if loses(grows) < 4 || loses(grows) > 9 || loses(stops) > 2.5 {

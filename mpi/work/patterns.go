@@ -129,6 +129,7 @@ const barrierDelay = 100 * time.Microsecond
 // usually another one in each round.
 func barrierRound(j *job, n int) func(round int) {
 	me, size := j.Rank(), j.Size()
+	senderOf := func(i int) int { return (me - 1<<i + size) % size }
 	var recv [][]byte
 	for step := 1; step < size; step *= 2 {
 		recv = append(recv, make([]byte, n))
@@ -137,7 +138,7 @@ func barrierRound(j *job, n int) func(round int) {
 	return func(round int) {
 		receives := make([]*mpi.Request, len(recv))
 		for i := range recv {
-			receives[i] = j.Irecv(recv[i], (me-1<<i+size)%size, i)
+			receives[i] = j.Irecv(recv[i], senderOf(i), i)
 		}
 		if late := (round*7 + size/2) % size; me == late {
 			j.Compute(barrierDelay)
@@ -147,7 +148,8 @@ func barrierRound(j *job, n int) func(round int) {
 			check(err)
 			j.countChecks(1, 0)
 			if arrived {
-				j.failVerification("none", (me-1<<i+size)%size, "rank that left barrier %d before this rank entered", round)
+				want, got := "none", senderOf(i)
+				j.failVerification(want, got, "rank that left barrier %d before this rank entered", round)
 			}
 		}
 		j.Barrier()
@@ -158,7 +160,7 @@ func barrierRound(j *job, n int) func(round int) {
 		}
 		j.waitAll(receives...)
 		for i := range recv {
-			from := (me - 1<<i + size) % size
+			from := senderOf(i)
 			j.checkContents(recv[i], j.messageKey(from, me, round), "message of rank %d after barrier %d", from, round)
 		}
 	}

@@ -78,7 +78,8 @@ var shortNames = map[State]string{
 	Untestable: "untestable",
 }
 
-// barOrder is the order of segments in a bar: the worst states first.
+// barOrder is the order of segments in a bar: the worst states first. It omits Untestable, which
+// says nothing about a device.
 var barOrder = []State{Broken, Fail, Stale, Deviates, Pass, Unsupported, NotAsked}
 
 // WriteHTML writes the comparison as one self-contained page. Links to the pages of the

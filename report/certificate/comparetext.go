@@ -62,7 +62,7 @@ func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 }
 
 // summarize writes a table with a line for each device and level: the numbers of clauses in each
-// state that occurs, except Untestable.
+// state of barOrder (all but Untestable) that occurs.
 func (c *Comparison) summarize(b *strings.Builder) {
 	var used []State
 	for _, s := range barOrder {

@@ -21,7 +21,7 @@ const sharedReceiveLimit = 5e6
 
 // drawLines returns an SVG chart of the mean memory per rank of each series by number of ranks, on
 // logarithmic scales. ranks are the sorted values of the x-axis. Points that measure rank 0 alone
-// look different. A horizontal line marks sharedReceiveLimit, a published maximum of that memory.
+// look different. A horizontal line marks sharedReceiveLimit, the maximum of Sur 2006.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
 	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line
@@ -49,7 +49,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(n), top+height+17, n)
 	}
 	fmt.Fprintf(&b, `<text class="axis" x="%d" y="%d" text-anchor="middle">ranks</text>`, left+width/2, top+height+34)
-	fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f" text-anchor="end">5 MB</text>`, left, y(sharedReceiveLimit), width, left+width-2, y(sharedReceiveLimit)-4)
+	fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(sharedReceiveLimit), width, left+width-2, y(sharedReceiveLimit)-4, textfmt.SI(sharedReceiveLimit, "B"))
 	for k, s := range all {
 		// The first of several equal curves is the widest, which keeps all visible.
 		curvesAbove := float64(len(all) - 1 - k)

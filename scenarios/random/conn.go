@@ -172,7 +172,7 @@ func (c *conn) status() string {
 // the peer's messages, as far as their number is known, have arrived.
 func (c *conn) complete() bool {
 	if c.outgoing.qpFailed && c.spec.Service == RC && c.ring != nil && c.ring.Outstanding() > 0 {
-		return false // flushes will follow
+		return false // an RC queue pair fails in both directions: its own receives will be flushed
 	}
 	return c.outgoing.complete() && c.incoming.complete()
 }

@@ -212,8 +212,7 @@ func (n *node) endpointIndex(c *conn) (index int) {
 	return index
 }
 
-// endpointLoads is the number of connections of each endpoint of a rail, a queue pair that
-// connections share.
+// endpointLoads returns the number of connections that share each endpoint (queue pair) of a rail.
 func (n *node) endpointLoads(r *rail) (loads []int) {
 	for _, c := range n.conns {
 		if c.edge.rail != r.num {

@@ -114,12 +114,13 @@ func clone(p Packet) Packet {
 	return p
 }
 
-// copyPointers replaces each slice and pointer in the exported fields of struct v by a deep copy.
+// copyPointers replaces each slice and pointer in the exported fields of struct v, and of structs
+// in it, by a copy.
 func copyPointers(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)
 		switch {
-		case !f.CanSet(): // unexported; slices stay shared: InFlight and Damaged append to a copy
+		case !f.CanSet(): // unexported: the copies share slices, whose elements do not change
 		case f.Kind() == reflect.Struct:
 			copyPointers(f)
 		case f.Kind() == reflect.Slice && !f.IsNil():

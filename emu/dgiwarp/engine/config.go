@@ -70,7 +70,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	switch {
-	case c.safePacketLen() < wire.MinPacket:
+	case c.safeDatagramPayload() < wire.MinPacket:
 		return c, fmt.Errorf("%w: link MTU %d carries no packets of %d octets", ErrConfig, c.LinkMTU, wire.MinPacket)
 	case c.Messages < 0 || c.Records < 0 || c.MessageTime < 0 || c.RecordTime < 0 || c.ErrorRate < 0 || c.ErrorBurst < 0:
 		return c, fmt.Errorf("%w: a limit or a time is negative", ErrConfig)
@@ -84,11 +84,13 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // MaxUDPayload returns the longest Send that fits into one UD packet of each IP version of the NIC.
-func (n *NIC) MaxUDPayload() int { return n.cfg.safePacketLen() - wire.UDOverhead - untaggedHeader }
+func (n *NIC) MaxUDPayload() int {
+	return n.cfg.safeDatagramPayload() - wire.UDOverhead - untaggedHeader
+}
 
-// safePacketLen returns the length of the largest UDP payload that fits into one packet of each IP
-// version of the NIC.
-func (c *Config) safePacketLen() int {
+// safeDatagramPayload returns the length of the largest UDP payload that fits into one packet of
+// each IP version of the NIC.
+func (c *Config) safeDatagramPayload() int {
 	has6 := slices.ContainsFunc(c.GIDs, func(g verbs.GIDEntry) bool { return g.GID.Addr().Is6() })
 	return maxDatagramPayload(c.LinkMTU, !has6)
 }

@@ -62,7 +62,7 @@ func New(cfg Config) (*NIC, error) {
 	n.Mem.Scramble(cfg.Secret) // makes STags unpredictable
 	n.layer = iwarp.Layer{NIC: &n.Base}
 	n.rd, err = rd.New(rd.Config{
-		Secret: cfg.Secret, MaxPacket: cfg.safePacketLen(), Limits: cfg.RD, Timing: cfg.Timing,
+		Secret: cfg.Secret, MaxPacket: cfg.safeDatagramPayload(), Limits: cfg.RD, Timing: cfg.Timing,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -20,7 +20,8 @@ const (
 
 // runInBackground runs the device while no application polls: it receives and sends, and handles
 // deadlines that pass while the goroutine that holds the poller (the right to block on the network)
-// is asleep. While applications poll, it only checks every backgroundInterval whether it is needed.
+// is asleep. While applications poll, it only checks every backgroundInterval whether it is needed,
+// or parks (blocks until unpark) if that goroutine sleeps for long.
 func (r *Real) runInBackground() {
 	defer close(r.stopped)
 	var detector idleDetector

@@ -142,7 +142,8 @@ func (c *realCond) Wait(timeout time.Duration) bool {
 			r.PollFound()
 		}
 		if r.engine.Deadline() <= r.poller.lastPoll {
-			// Packets that timers cause may be sent together with the application's answer, too.
+			// Packets of expired timers wait like acknowledgements: for the application's answer, or
+			// for PollEmpty if this loop continues.
 			r.engine.Tick(r.poller.lastPoll)
 			r.acks.pending = true
 		}

@@ -32,7 +32,7 @@ func (s *streamTest) addresses() {
 		s.Error("the accepted stream is not connected")
 	case dialed.MSS() < 500 || dialed.MSS() > 1<<16 || accepted.MSS() < 500 || accepted.MSS() > 1<<16:
 		s.Errorf("MSS %d and %d, want 500 to 64 Ki bytes", dialed.MSS(), accepted.MSS())
-	case dialed.ID() == 0 || l.ID() == 0 || accepted.ID() == l.ID():
+	case dialed.ID() == 0 || l.ID() == 0 || accepted.ID() == 0 || accepted.ID() == l.ID():
 		s.Errorf("IDs: dialer %d, listener %d, accepted stream %d; want IDs other than 0, and different ones on a host", dialed.ID(), l.ID(), accepted.ID())
 	}
 }

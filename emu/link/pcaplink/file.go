@@ -127,7 +127,8 @@ func (f *File) Write(p Packet) {
 }
 
 // reserve reserves space for p, and reports whether p fits within MaxBytes. If the next packet
-// might not fit, p is the last one: it gets a comment that says so, and OnLimit is called.
+// might not fit, the limit is reached: OnLimit is called, and p, the last packet if it fits, gets a
+// comment that says so.
 func (f *File) reserve(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {
 		return true
@@ -140,7 +141,7 @@ func (f *File) reserve(p *Packet) bool {
 	f.limitReached = f.bytes+size+blockBytes(nextLength, p) > f.opts.MaxBytes
 	fits := f.bytes+size <= f.opts.MaxBytes
 	if f.limitReached {
-		p.Comment = limitComment // addInterface has reserved the space
+		p.Comment = limitComment // not in size: addInterface has reserved space for it
 		if f.opts.OnLimit != nil {
 			f.opts.OnLimit()
 		}

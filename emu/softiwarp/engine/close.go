@@ -106,8 +106,9 @@ func (c *Conn) streamEnded(end iwarp.End) {
 	c.closeWhenSent = c.closeWhenSent || c.outputDone()
 }
 
-// copyPendingOutput copies unsent FPDUs, because the stream no longer owns their memory, and marks
-// them as sent in MPA. A partly sent FPDU must be completed before a Terminate can follow.
+// copyPendingOutput copies unsent FPDUs, and marks them as sent in MPA: the ended stream has
+// completed their requests, so that the application may change the memory with their payload. A
+// partly sent FPDU must be completed before a Terminate can follow.
 func (c *Conn) copyPendingOutput() {
 	var bufs [][]byte
 	for {

@@ -46,9 +46,9 @@ type Config struct {
 	RequireRTU bool
 }
 
-// withDefaults returns c with defaults for zero values and negative limits, and with codes limited
-// to the range of their fields in MADs. A timeout with code n is 4.096 µs * 2^n; MaxMTU 5 is the
-// code of 4096 bytes.
+// withDefaults returns c with defaults for zero values and negative limits. ResponseTimeout,
+// MaxRetries and MRATimeout are limited to the range of their fields in MADs. A timeout with code n
+// is 4.096 µs * 2^n; MaxMTU 5 is the code of 4096 bytes.
 func (c Config) withDefaults() Config {
 	c.ResponseTimeout = min(cmp.Or(c.ResponseTimeout, 20), 31)
 	c.MaxRetries = min(cmp.Or(c.MaxRetries, 15), 15)
