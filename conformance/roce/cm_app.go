@@ -420,11 +420,16 @@ func (p *Port) sendWithOtherIDs(local, remote, qpn uint32) {
 }
 
 // drainAnswers receives the answers of the device to messages with unknown IDs: REJs, DREPs, or
-// none. Meanwhile it may retransmit a REQ, REP or DREQ.
+// none. Meanwhile it may retransmit a REQ, REP or DREQ. A REQ that the CM rejects comes last: Sync
+// does not wait for the CM.
 func (p *Port) drainAnswers() {
-	for _, pkt := range p.Drain(shortWait) {
-		_, m, err := pkt.CM()
-		p.Check(err == nil && ib.AttrOf(m) != attrRTU, "nothing, a REJ or a DREP", "%v", pkt)
+	last := p.cmRequest(cmClosedPort, 0x6000_0000)
+	last.QPN = new(uint32(peerQPN + 0x100))
+	p.SendPacket(ib.CM(uint64(*last.LocalCommID), last))
+	for rejected := false; !rejected; {
+		pkt, m := p.cmNext(p.ResponseTimeout(), ib.REJ{})
+		p.Check(ib.AttrOf(m) != attrRTU, "nothing, a REJ or a DREP", "%v", pkt)
+		rejected = ib.DiffCM(ib.REJ{RemoteCommID: last.LocalCommID}, m) == nil
 	}
 }
 

@@ -46,7 +46,7 @@ func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 // useSourceOf makes the source of a REQ or SIDR_REQ the device's address: the device may choose any
 // of its addresses.
 func (p *Port) useSourceOf(pkt Arrival) {
-	if from := pkt.IP.Src; from != p.deviceAddr && hasRoCEv2GID(p.gidTable(), from) {
+	if from := pkt.IP.Src; from != p.deviceAddr && p.findGID(from) >= 0 {
 		p.deviceAddr = from
 	}
 }

@@ -410,8 +410,12 @@ func (s *rcRequesterSession) checkState() {
 	if want == verbs.QPStateSQD {
 		s.conn.Check(a.SQDraining == !s.model.Idle(), fmt.Sprintf("sq_draining %v", !s.model.Idle()), "%v", a.SQDraining)
 	}
-	if !s.model.Failed() && !s.model.WaitsForRNRTimer() {
-		s.conn.Check(ib.PSN(a.SQPSN) == s.model.NextPSN(), fmt.Sprintf("next PSN %d in the attributes", s.model.NextPSN()), "%d", a.SQPSN)
+	next := s.model.NextPSN()
+	if !s.model.Failed() && !s.model.WaitsForRNRTimer() && ib.PSN(a.SQPSN) != next {
+		// A device that retransmits may return an earlier PSN until it is done.
+		s.conn.awaitCondition(fmt.Sprintf("next PSN %d in the attributes, after %d", next, a.SQPSN), func() bool {
+			return ib.PSN(s.conn.QueryQP(s.conn.QP).SQPSN) == next
+		})
 	}
 }
 

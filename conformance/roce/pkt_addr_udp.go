@@ -108,16 +108,22 @@ func (p *Port) gidTable() (table []verbs.GIDEntry) {
 	return table
 }
 
-// gidIndex returns the index of an address's RoCEv2 entry in the GID table, or fails the case. It
-// does not call gidTable: each entry costs a verb call.
+// gidIndex returns the index of an address's RoCEv2 entry in the GID table, or fails the case.
 func (p *Port) gidIndex(a netip.Addr) uint8 {
+	i := p.findGID(a)
+	p.Check(i >= 0, fmt.Sprintf("a RoCEv2 GID for the device's address %v", a), "none")
+	return uint8(i)
+}
+
+// findGID returns the index of an address's RoCEv2 entry in the GID table, or -1. It does not call
+// gidTable: each entry costs a verb call.
+func (p *Port) findGID(a netip.Addr) int {
 	for i := range p.QueryPort().GIDs {
 		if e, err := p.Device.QueryGID(1, i); err == nil && e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
-			return uint8(i)
+			return i
 		}
 	}
-	p.Fail(fmt.Sprintf("a RoCEv2 GID for the device's address %v", a), "none")
-	return 0
+	return -1
 }
 
 // rocev1OnlyAddr returns an address of the device's IP version that has an entry of RoCEv1 in the

@@ -98,7 +98,7 @@ func (m *manager) handle(e *C.struct_shim_cm_event) {
 	case e._type == C.RDMA_CM_EVENT_CONNECT_REQUEST:
 		m.handleConnectRequest(listenID, e)
 	case id == nil: // it was destroyed
-	case e._type == C.RDMA_CM_EVENT_DISCONNECTED || e._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL:
+	case endsConnection(uint32(e._type)):
 		id.deliver(e)
 		if c := id.conn.Load(); c != nil {
 			c.disconnected()

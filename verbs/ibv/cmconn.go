@@ -77,13 +77,19 @@ func (c *conn) register() *conn {
 	for {
 		select {
 		case e := <-c.id.events:
-			if e.kind == C.RDMA_CM_EVENT_DISCONNECTED || e.kind == C.RDMA_CM_EVENT_DEVICE_REMOVAL {
+			if endsConnection(e.kind) {
 				c.disconnected()
 			}
 		default:
 			return c
 		}
 	}
+}
+
+// endsConnection reports whether an event ends an established connection. The peer may send a REJ
+// after the RTU, for example if the RTU was lost.
+func endsConnection(kind uint32) bool {
+	return kind == C.RDMA_CM_EVENT_DISCONNECTED || kind == C.RDMA_CM_EVENT_DEVICE_REMOVAL || kind == C.RDMA_CM_EVENT_REJECTED
 }
 
 // dial requests the connection and moves the queue pair to RTS when the peer accepts.
