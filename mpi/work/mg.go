@@ -5,12 +5,10 @@ import (
 	"math"
 )
 
-// multigrid solves Poisson's equation on a periodic grid by V-cycles, as NPB's MG does,
-// with its stencils. Ranks have boxes of the grid; after every operation faces are
-// exchanged with both neighbours on each axis in turn: two receives, two sends, two waits.
-// Faces shrink by four from level to level, therefore messages have all sizes (Sur 2006 Fig.
-// 5). When boxes are too small to divide, all ranks gather the coarse grid, which adds some
-// partners to the six neighbours (Sur 2006 Table 1: nine).
+// multigrid is the MG benchmark of NPB: it solves Poisson's equation on a periodic grid by V-cycles.
+// Each rank has a box of the grid, and exchanges faces with its six neighbours after every
+// operation. Faces shrink by four from level to level: messages have all sizes (Sur 2006, Fig. 5).
+// All ranks gather a grid that is too coarse to divide, which adds partners (Table 1: nine).
 func multigrid(j *job) {
 	size := mgSizes[j.p.Class]
 	m := newMG(j, newTorus(box(j.Size()), j.Rank()), size.side, j.p.Seed)
@@ -126,7 +124,7 @@ func (m *mg) recordNorm() {
 	m.norms = append(m.norms, math.Sqrt(sum))
 }
 
-// cycle improves u of level i by its residual r. Below the finest level, and on all levels of
+// cycle improves the solution u of level i by its residual r. Below the finest level, and on all levels of
 // m.coarse, which has no v, u starts at 0.
 func (m *mg) cycle(i int) {
 	l, finest := m.levels[i], i == 0 && m.v != nil
@@ -167,7 +165,8 @@ func (m *mg) residual(l *mgLevel, right []float64) {
 	m.exchange(l, l.r)
 }
 
-// smooth applies the smoother to r of a level, adds the result to u, and exchanges the faces of u.
+// smooth applies the smoother to the residual r of a level, adds the result to the solution u, and
+// exchanges the faces of u.
 func (m *mg) smooth(l *mgLevel) {
 	l.each(func(at int) { l.u[at] += l.applyStencil(&mgSmoother, l.r, at) })
 	m.exchange(l, l.u)
