@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// multigrid is the MG benchmark of NPB: it solves Poisson's equation on a periodic grid by V-cycles.
-// Each rank has a box of the grid, and exchanges faces with its six neighbours after every
-// operation. Faces shrink by four from level to level: messages have all sizes (Sur 2006, Fig. 5).
+// multigrid is NPB's MG benchmark: it solves Poisson's equation on a periodic grid by V-cycles. Each
+// rank has a box of the grid, and exchanges faces with its six neighbours after every operation.
+// Faces shrink by four from level to level: messages have all sizes (Sur 2006, Fig. 5).
 // All ranks gather a grid that is too coarse to divide, which adds partners (Table 1: nine).
 func multigrid(j *job) {
 	size := mgSizes[j.p.Class]
@@ -124,8 +124,8 @@ func (m *mg) recordNorm() {
 	m.norms = append(m.norms, math.Sqrt(sum))
 }
 
-// cycle improves the solution u of level i by its residual r. Below the finest level, and on all levels of
-// m.coarse, which has no v, u starts at 0.
+// cycle improves the solution u of level i by its residual r. Below the finest level, and on all
+// levels of m.coarse, which has no v, u starts at 0.
 func (m *mg) cycle(i int) {
 	l, finest := m.levels[i], i == 0 && m.v != nil
 	if m.j != nil {
