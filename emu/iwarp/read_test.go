@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"math"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -162,4 +163,16 @@ func TestReadFailsLocallyWithoutORD(t *testing.T) {
 	s.in(tagged(wire.OpReadResponse, 0, 0, nil, true))
 	s.wantAlive()
 	s.wantSends("1")
+}
+
+// The largest ORD has no power of two of 16 bits above it.
+func TestRoundedReadLimitOfLargeORD(t *testing.T) {
+	l := &Layer{Policy: Policy{SendPolicy: SendPolicy{RoundUpORD: true}}}
+	for ord, want := range map[uint16]uint16{0: 1, 3: 4, 1 << 15: 1 << 15, 1<<15 + 1: math.MaxUint16} {
+		s := &Stream{ep: &Endpoint{Layer: l}}
+		s.ord = ord
+		if got := s.readLimit(); got != want {
+			t.Errorf("with an ORD of %d: %d, want %d", ord, got, want)
+		}
+	}
 }

@@ -25,7 +25,7 @@ type peerRequest struct {
 func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	limit := int(s.ird)
 	if s.policy().RoundUpIRD && s.ird > 0 {
-		limit = int(ceilPow2(s.ird)) + 1
+		limit = nic.CeilPow2(limit) + 1
 	}
 	if s.reads == nil {
 		s.reads = new(nic.FIFO[peerRequest])

@@ -2,7 +2,9 @@ package iwarp
 
 import (
 	"encoding/binary"
+	"math"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -120,7 +122,7 @@ func (s *Stream) requestReady() bool {
 func (s *Stream) readLimit() uint16 {
 	limit := max(s.ord, 1)
 	if s.policy().RoundUpORD {
-		limit = ceilPow2(limit)
+		limit = uint16(min(nic.CeilPow2(int(limit)), math.MaxUint16))
 	}
 	return limit
 }
@@ -265,13 +267,4 @@ func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
 	u := wire.Untagged{QN: q, MSN: s.sendMSN[q]}
 	s.sendMSN[q] = u.MSN.Next()
 	return u.Append(s.control(op, lastSegment).Append(b))
-}
-
-// ceilPow2 returns the smallest power of two that is at least n, which is at most 1<<15.
-func ceilPow2(n uint16) uint16 {
-	p := uint16(1)
-	for p < n {
-		p <<= 1
-	}
-	return p
 }

@@ -26,7 +26,7 @@ type RecvQueue struct {
 
 // NewRecvQueue returns a queue of depth receives with up to maxSGE entries each.
 func NewRecvQueue(depth, maxSGE int) RecvQueue {
-	slots := ceilPow2(depth)
+	slots := CeilPow2(depth)
 	return RecvQueue{ring: make([]Receive, slots), sges: make([]verbs.SGE, slots*maxSGE), depth: uint32(depth), maxSGE: maxSGE}
 }
 
@@ -100,5 +100,5 @@ func sgeLength(sgl []verbs.SGE) uint32 {
 	return uint32(min(n, 1<<32-1))
 }
 
-// ceilPow2 returns the smallest power of two that is at least n.
-func ceilPow2(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
+// CeilPow2 returns the smallest power of two that is at least n.
+func CeilPow2(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }

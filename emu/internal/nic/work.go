@@ -64,7 +64,7 @@ type Slots struct {
 // NewSlots returns memory for the gather entries and inline data of depth requests, and the
 // number of requests that fit, a power of two.
 func NewSlots(depth, maxSGE, maxInline int) (Slots, int) {
-	places := ceilPow2(depth)
+	places := CeilPow2(depth)
 	return Slots{
 		sges: make([]verbs.SGE, places*maxSGE), inline: make([]byte, places*maxInline),
 		mask: uint32(places - 1), maxSGE: maxSGE, maxInline: maxInline,
