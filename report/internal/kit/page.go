@@ -134,11 +134,13 @@ func (a Anchors) Of(names ...string) string {
 		return '-'
 	}, strings.Join(names, "."))
 	id = id[:min(len(id), 100)]
-	a[id]++
-	if n := a[id]; n > 1 {
-		return fmt.Sprintf("%s.%d", id, n)
+	unique := id
+	for a[unique] > 0 {
+		a[id]++
+		unique = fmt.Sprintf("%s.%d", id, a[id])
 	}
-	return id
+	a[unique]++
+	return unique
 }
 
 // Href returns a link to a file in the folder of the page; empty if the path leads outside.
