@@ -91,8 +91,7 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 
 // listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up, and an
 // *otherUserError if another user has bound the name. After a lab dies, the kernel may keep the
-// name in use for a moment: listen retries while nothing accepts connections, and returns
-// k.AlreadyUp if the name is still in use after maxWait.
+// name in use for a moment: listen retries while nothing accepts connections, for maxWait.
 func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, error) {
 	const maxWait, retryInterval = 10 * time.Second, 5 * time.Millisecond
 	for start := time.Now(); ; time.Sleep(retryInterval) {
@@ -106,8 +105,10 @@ func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, erro
 		switch {
 		case errors.As(err, &foreign):
 			return nil, err
-		case !errors.As(err, &gone) || time.Since(start) > maxWait:
+		case !errors.As(err, &gone):
 			return nil, k.AlreadyUp
+		case time.Since(start) > maxWait:
+			return nil, fmt.Errorf("the name %s is still in use after %v, but nothing accepts connections; try %s", name, maxWait, k.NameFlag)
 		}
 	}
 }
