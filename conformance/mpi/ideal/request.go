@@ -185,7 +185,7 @@ func (r *request) Free() error {
 			for _, m := range link.queue {
 				// The message of a completed send does not name its request (m.send is nil): drop
 				// all messages of this rank.
-				m.dropped = m.dropped || m.send == r || link.src == r.c.rank
+				m.dropped = m.dropped || m.send == r || link.src == r.c.proc.rank
 			}
 		}
 	}
