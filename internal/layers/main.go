@@ -21,6 +21,10 @@
 //	layers          print the packages whose tests all run
 //	layers -parts   print the packages of which some tests run
 //	layers -run     print the -run pattern for these tests
+//
+// With -platforms it type-checks all packages and tests for other platforms:
+//
+//	layers -platforms darwin/arm64,linux/arm64
 package main
 
 import (
@@ -42,7 +46,12 @@ const module = "github.com/fabrictest/fabrictest"
 func main() {
 	parts := flag.Bool("parts", false, "print the packages of which only some tests run with -race")
 	pattern := flag.Bool("run", false, "print the go test -run pattern that selects those tests")
+	platforms := flag.String("platforms", "", "type-check all packages and tests for these `GOOS/GOARCH,...` instead")
 	flag.Parse()
+	if *platforms != "" {
+		typeCheckFor(strings.Split(*platforms, ","))
+		return
+	}
 	if *pattern {
 		fmt.Println(runPattern())
 		return
@@ -57,6 +66,22 @@ func main() {
 			fmt.Println(p.ImportPath)
 		}
 	}
+}
+
+// typeCheckFor type-checks this module for platforms, and exits with 1 if one of them has errors.
+func typeCheckFor(platforms []string) {
+	code := 0
+	for _, p := range platforms {
+		goos, goarch, _ := strings.Cut(p, "/")
+		n, err := typeCheck(goos, goarch, "./...")
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "layers: for %s: %v\n", p, err)
+			code = 1
+			continue
+		}
+		fmt.Printf("%s: %d packages and tests\n", p, n)
+	}
+	os.Exit(code)
 }
 
 // testedPackage is a package, with what decides whether CI tests it with the race detector.
