@@ -69,7 +69,7 @@ func expectedRun(t testing.TB) *Observation {
 		}
 		o.Ranks = append(o.Ranks, r)
 	}
-	o.Ranks[1].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}, {Status: verbs.WCWRFlushErr.String()}}
+	o.Ranks[1].Report.Failures = []workload.Failure{{Peer: 3, Status: verbs.WCRetryExcErr.String()}, {Peer: 3, Status: verbs.WCWRFlushErr.String()}}
 	o.Ranks[1].Report.FailureCount = 2
 	o.Ranks[1].Report.Reconnects = 1
 	o.Ranks[3].State, o.Ranks[3].Report = Killed, nil

@@ -91,13 +91,14 @@ func isTimeoutStatus(name string) bool {
 
 // missingByTimeout reports whether messages of a flow are missing at the receiver r because one of
 // its ends timed out. Messages that were acknowledged to the sender, and are missing although r
-// finished, are lost.
+// finished, are lost; except if a request of r to the sender failed: after that, r counts no messages
+// of the sender, but its NIC may still acknowledge some.
 func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
 	sender := j.rank(f.Peer)
 	if sender == nil {
 		return false
 	}
-	if r.State == Finished && sender.Report != nil {
+	if r.State == Finished && sender.Report != nil && !r.hasFailureWith(sender.Rank) {
 		for _, sent := range sender.Report.Flows {
 			if sent.Peer == r.Rank && sent.Acked > f.Arrived {
 				return false
@@ -105,6 +106,11 @@ func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
 		}
 	}
 	return r.endedByTimeout() || sender.endedByTimeout() || r.onlyTimeoutFailures() || sender.onlyTimeoutFailures()
+}
+
+// hasFailureWith reports whether a request of a rank to a peer failed.
+func (r *Rank) hasFailureWith(peer int) bool {
+	return r.Report != nil && slices.ContainsFunc(r.Report.Failures, func(f workload.Failure) bool { return f.Peer == peer })
 }
 
 // onlyTimeoutFailures reports whether requests of a rank failed, and all of them by timeouts.

@@ -39,6 +39,10 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 			o.Ranks[0].Report.Flows[0].Acked = 4 // to rank 1
 			o.Ranks[1].Report.Flows[0].Arrived = 4
 		}, true},
+		{"retries exceeded at the receiver, messages missing", func(o *Observation) {
+			o.Ranks[1].Report.Failures = append(o.Ranks[1].Report.Failures, workload.Failure{Peer: 0, Status: verbs.WCRetryExcErr.String()})
+			o.Ranks[1].Report.Flows[0].Arrived = 4 // all 10 are acknowledged to rank 0
+		}, true},
 		{"expected timeout not seen", func(o *Observation) { o.Ranks[1].Report.Failures = nil }, true},
 		{"host not killed in time", func(o *Observation) {
 			o.Ranks[3] = o.Ranks[2]
