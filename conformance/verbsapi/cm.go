@@ -221,20 +221,22 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 }, {
 	ID: "verbs/cm/answered-once", Cite: cite("rdma_reject(3)", "verbs/cm/11"),
 	Title:   "A request is answered once",
-	Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
+	Sends:   "a request of the peer that is accepted, then refused, and accepted with another queue pair; one that is refused, and then accepted",
 	Expects: "the second answers are refused, and the connection continues",
-	Defects: []string{"AnswersTwice"}, Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"AnswersTwice", "SecondAcceptEndsConn"}, Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, false)
 		d.startConnect(connParam, r.ResponseTimeout())
 		req := d.nextRequest()
 		d.accept(req, connParam)
 		r.MustFail("refusing a request that was accepted", req.Reject(nil), nil)
+		_, err := req.Accept(newEndpoint(r, &setup{qpType: verbs.QPTypeRC}).qp, connParam, r.ResponseTimeout())
+		r.MustFail("accepting a request that was accepted", err, nil)
 		d.pair().expectBothDeliver()
 		d = newHandshake(r, false)
 		d.startConnect(connParam, r.ResponseTimeout())
 		req = d.nextRequest()
 		r.Must("a request that can be rejected", req.Reject(nil))
-		err := d.task.Wait(r.ResponseTimeout())
+		err = d.task.Wait(r.ResponseTimeout())
 		r.Check(errors.Is(err, verbs.ErrRejected), "a request that was refused", "%v", err)
 		_, err = req.Accept(d.passive.qp, connParam, r.ResponseTimeout())
 		r.MustFail("accepting a request that was refused", err, nil)
@@ -252,9 +254,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		}
 		d.startConnect(connParam, d.DUT.ResponseTimeout())
 		req := d.nextRequest()
-		if d.DUT.Device.Info().Transport == verbs.TransportIWARP { // a second REQ makes the first stale
-			expectRefused("is being connected")
-		}
+		expectRefused("is being connected")
 		d.accept(req, connParam)
 		expectRefused("is connected")
 		d.pair().expectBothDeliver()

@@ -162,6 +162,9 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 // queue pair to RTS. If one of the steps after RTR fails, it closes the connection.
 func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
+	if m.conns[r.e.Conn] != nil {
+		return nil, fmt.Errorf("%w: the request is accepted already", verbs.ErrInvalid)
+	}
 	isLocal := func(g verbs.GIDEntry) bool { return g.GID.Addr() == req.Path.Local }
 	gidIndex := uint8(max(0, slices.IndexFunc(m.d.nic.Config().GIDs, isLocal))) // 0 if no GID is the address
 	c := &connection{

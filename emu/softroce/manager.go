@@ -206,6 +206,9 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 	if !ok {
 		return nil, fmt.Errorf("%w: connections of %v", verbs.ErrNotSupported, q.Type())
 	}
+	if m.isConnecting(q) {
+		return nil, fmt.Errorf("%w: the queue pair is being connected", verbs.ErrBusy)
+	}
 	local, index, err := m.localAddr(addr.Addr())
 	if err != nil {
 		return nil, err
@@ -229,6 +232,11 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 	m.conns[c.id] = c
 	q.conn = c
 	return c, nil
+}
+
+// isConnecting reports whether a REQ with the queue pair waits for its answer.
+func (m *manager) isConnecting(q *qpState) bool {
+	return q.q.State() == verbs.QPStateInit && q.conn != nil && m.conns[q.conn.id] == q.conn
 }
 
 // Resolve implements verbs.CM: it asks the peer for the QP number and Q_Key of a service.

@@ -42,6 +42,10 @@ func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnPa
 	if err != nil {
 		return fail(err)
 	}
+	if !q.connecting.CompareAndSwap(false, true) {
+		return fail(fmt.Errorf("%w: it is being connected", verbs.ErrBusy))
+	}
+	defer q.connecting.Store(false)
 	id, err := m.createID(op, verbs.PortSpaceTCP, noRequests)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,8 @@ type qp struct {
 	lastSetState atomic.Uint32        // the last state that we moved it to
 	// accepting: a connection is being accepted with it, and the kernel waits for the peer.
 	accepting atomic.Bool
+	// connecting: a connection request with it waits for its answer.
+	connecting atomic.Bool
 }
 
 // CreateQP implements verbs.Context.
