@@ -1,10 +1,11 @@
-package mpi
+package mpi_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
@@ -13,7 +14,7 @@ import (
 // Progress, and allocates no memory.
 type loopbackCarrier struct {
 	*nic
-	up       Upper
+	up       mpi.Upper
 	messages [64]loopbackMessage
 	first    int
 	n        int
@@ -56,20 +57,20 @@ func (l *loopbackCarrier) Progress() bool {
 }
 
 // runSingleRank runs a program in a world of one rank.
-func runSingleRank(t testing.TB, program func(*World) error) {
+func runSingleRank(t testing.TB, program func(*mpi.World) error) {
 	f := newFabric(t, 1, 1, true)
 	e := f.newEnv(0, &proc{f: f})
-	o := Options{Open: func(_ *transport.Env, up Upper) (Carrier, error) {
+	o := mpi.Options{Open: func(_ *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
 		return &loopbackCarrier{nic: f.nics[0], up: up}, nil
 	}}
-	if err := Run(e, o, program); err != nil {
+	if err := mpi.Run(e, o, program); err != nil {
 		t.Error(err)
 	}
 }
 
 // Nonblocking calls allocate only their requests, blocking and persistent calls nothing.
 func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
-	runSingleRank(t, func(w *World) error {
+	runSingleRank(t, func(w *mpi.World) error {
 		out, in := make([]byte, 8), make([]byte, 8)
 		posted := func() { // the receive is posted before the send
 			r, _ := w.Irecv(in, 0, 1)
@@ -88,12 +89,12 @@ func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
 			if _, err := w.Probe(0, 1); err != nil {
 				t.Error(err)
 			}
-			if _, err := w.Recv(in, AnySource, 1); err != nil {
+			if _, err := w.Recv(in, mpi.AnySource, 1); err != nil {
 				t.Error(err)
 			}
 		}
 		sendrecv := func() {
-			if _, err := w.Sendrecv(out, 0, 2, in, 0, AnyTag); err != nil {
+			if _, err := w.Sendrecv(out, 0, 2, in, 0, mpi.AnyTag); err != nil {
 				t.Error(err)
 			}
 		}
@@ -130,7 +131,7 @@ func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
 }
 
 func BenchmarkSmallMessage(b *testing.B) {
-	runSingleRank(b, func(w *World) error {
+	runSingleRank(b, func(w *mpi.World) error {
 		out, in := make([]byte, 8), make([]byte, 8)
 		b.ReportAllocs()
 		for b.Loop() {
@@ -141,7 +142,7 @@ func BenchmarkSmallMessage(b *testing.B) {
 }
 
 func BenchmarkIsendIrecvWait(b *testing.B) {
-	runSingleRank(b, func(w *World) error {
+	runSingleRank(b, func(w *mpi.World) error {
 		out, in := make([]byte, 8), make([]byte, 8)
 		b.ReportAllocs()
 		for b.Loop() {

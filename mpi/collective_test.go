@@ -1,4 +1,4 @@
-package mpi
+package mpi_test
 
 import (
 	"bytes"
@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/mpi"
 )
 
 // withRankCounts runs a program with several numbers of ranks.
-func withRankCounts(t *testing.T, program func(*World) error) {
+func withRankCounts(t *testing.T, program func(*mpi.World) error) {
 	t.Helper()
 	for _, size := range []int{1, 2, 3, 5, 8} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -28,7 +29,7 @@ func withRankCounts(t *testing.T, program func(*World) error) {
 }
 
 func TestBcast(t *testing.T) {
-	withRankCounts(t, func(w *World) error {
+	withRankCounts(t, func(w *mpi.World) error {
 		for root := range w.Size() {
 			for _, n := range []int{0, 5, 500} {
 				buf := make([]byte, n)
@@ -46,22 +47,22 @@ func TestBcast(t *testing.T) {
 }
 
 // element is the i-th test element of a rank.
-func element(t Type, rank, i int) []byte {
+func element(t mpi.Type, rank, i int) []byte {
 	v := uint64((rank+1)*(i+3)%11 + 1)
 	switch t {
-	case Float32:
+	case mpi.Float32:
 		return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(v)/2))
-	case Float64:
+	case mpi.Float64:
 		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(v)/4-1))
-	case Int32:
+	case mpi.Int32:
 		return binary.LittleEndian.AppendUint32(nil, uint32(int32(v)-5))
-	case Int64:
+	case mpi.Int64:
 		return binary.LittleEndian.AppendUint64(nil, uint64(int64(v)-5))
 	}
 	return binary.LittleEndian.AppendUint64(nil, v)[:t.Size()]
 }
 
-func elements(t Type, rank, n int) (all []byte) {
+func elements(t mpi.Type, rank, n int) (all []byte) {
 	for i := range n {
 		all = append(all, element(t, rank, i)...)
 	}
@@ -69,7 +70,7 @@ func elements(t Type, rank, n int) (all []byte) {
 }
 
 // reduceReference is a straightforward implementation of the reduction operations.
-func reduceReference(t Type, op Op, a, b []byte) []byte {
+func reduceReference(t mpi.Type, op mpi.Op, a, b []byte) []byte {
 	le := binary.LittleEndian
 	truth := func(v bool) float64 {
 		if v {
@@ -79,78 +80,78 @@ func reduceReference(t Type, op Op, a, b []byte) []byte {
 	}
 	decode := func(x []byte) float64 {
 		switch t {
-		case Byte:
+		case mpi.Byte:
 			return float64(x[0])
-		case Int32:
+		case mpi.Int32:
 			return float64(int32(le.Uint32(x)))
-		case Uint32:
+		case mpi.Uint32:
 			return float64(le.Uint32(x))
-		case Int64:
+		case mpi.Int64:
 			return float64(int64(le.Uint64(x)))
-		case Uint64:
+		case mpi.Uint64:
 			return float64(le.Uint64(x))
-		case Float32:
+		case mpi.Float32:
 			return float64(math.Float32frombits(le.Uint32(x)))
 		}
 		return math.Float64frombits(le.Uint64(x))
 	}
 	encode := func(v float64) []byte {
 		switch t {
-		case Byte:
+		case mpi.Byte:
 			return []byte{byte(int64(v))}
-		case Int32:
+		case mpi.Int32:
 			return le.AppendUint32(nil, uint32(int32(int64(v))))
-		case Uint32:
+		case mpi.Uint32:
 			return le.AppendUint32(nil, uint32(int64(v)))
-		case Int64, Uint64:
+		case mpi.Int64, mpi.Uint64:
 			return le.AppendUint64(nil, uint64(int64(v)))
-		case Float32:
+		case mpi.Float32:
 			return le.AppendUint32(nil, math.Float32bits(float32(v)))
 		}
 		return le.AppendUint64(nil, math.Float64bits(v))
 	}
 	x, y := decode(a), decode(b)
 	switch op {
-	case Sum:
+	case mpi.Sum:
 		return encode(x + y)
-	case Prod:
+	case mpi.Prod:
 		return encode(x * y)
-	case Min:
+	case mpi.Min:
 		return encode(math.Min(x, y))
-	case Max:
+	case mpi.Max:
 		return encode(math.Max(x, y))
-	case LAnd:
+	case mpi.LAnd:
 		return encode(truth(x != 0 && y != 0))
-	case LOr:
+	case mpi.LOr:
 		return encode(truth(x != 0 || y != 0))
-	case LXor:
+	case mpi.LXor:
 		return encode(truth((x != 0) != (y != 0)))
-	case Replace:
+	case mpi.Replace:
 		return b
-	case NoOp:
+	case mpi.NoOp:
 		return a
 	}
 	out := make([]byte, len(a))
 	for i := range a {
 		switch op {
-		case BAnd:
+		case mpi.BAnd:
 			out[i] = a[i] & b[i]
-		case BOr:
+		case mpi.BOr:
 			out[i] = a[i] | b[i]
-		case BXor:
+		case mpi.BXor:
 			out[i] = a[i] ^ b[i]
 		}
 	}
 	return out
 }
 
-var allTypes = []Type{Byte, Int32, Uint32, Int64, Uint64, Float32, Float64}
+var allTypes = []mpi.Type{mpi.Byte, mpi.Int32, mpi.Uint32, mpi.Int64, mpi.Uint64, mpi.Float32, mpi.Float64}
 
 func TestAllreduce(t *testing.T) {
-	withRankCounts(t, func(w *World) error {
+	withRankCounts(t, func(w *mpi.World) error {
 		const n = 5
 		for _, typ := range allTypes {
-			for op := Sum; op < Replace; op++ {
+			for op := mpi.Sum; op < mpi.Replace; op++ {
 				if !op.ValidFor(typ) {
 					continue
 				}
@@ -174,9 +175,9 @@ func TestAllreduce(t *testing.T) {
 
 // Floating-point sums are the same on all ranks, although addition is not associative.
 func TestAllreduceIsBitIdenticalOnAllRanks(t *testing.T) {
-	withRankCounts(t, func(w *World) error {
+	withRankCounts(t, func(w *mpi.World) error {
 		buf := binary.LittleEndian.AppendUint64(nil, math.Float64bits(1/float64(3+w.Rank()*w.Rank())*math.Pow(10, float64(w.Rank()))))
-		must.Do(t, w.Allreduce(buf, Float64, Sum))
+		must.Do(t, w.Allreduce(buf, mpi.Float64, mpi.Sum))
 		all := make([]byte, 8*w.Size())
 		must.Do(t, w.Allgather(buf, all))
 		if !bytes.Equal(all, bytes.Repeat(buf, w.Size())) {
@@ -187,8 +188,8 @@ func TestAllreduceIsBitIdenticalOnAllRanks(t *testing.T) {
 }
 
 func TestAllgather(t *testing.T) {
-	withRankCounts(t, func(w *World) error {
-		for _, n := range []int{0, 3, 100, ringMinBytes + 1} {
+	withRankCounts(t, func(w *mpi.World) error {
+		for _, n := range []int{0, 3, 100, 4<<10 + 1} {
 			all := make([]byte, n*w.Size())
 			must.Do(t, w.Allgather(testMessage(w.Rank(), n), all))
 			for r := range w.Size() {
@@ -202,7 +203,7 @@ func TestAllgather(t *testing.T) {
 }
 
 func TestAlltoall(t *testing.T) {
-	withRankCounts(t, func(w *World) error {
+	withRankCounts(t, func(w *mpi.World) error {
 		for _, n := range []int{0, 1, 8, 64, 65, 300} {
 			send, recv := make([]byte, 0, n*w.Size()), make([]byte, n*w.Size())
 			for to := range w.Size() {
@@ -221,9 +222,9 @@ func TestAlltoall(t *testing.T) {
 
 func TestCollectiveRejectsUnequalSizes(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
-	f.succeed(Options{}, func(w *World) error {
+	f.succeed(mpi.Options{}, func(w *mpi.World) error {
 		n := 8 + 8*w.Rank()
-		if err := w.Allreduce(make([]byte, n), Int64, Sum); !errors.Is(err, ErrArg) && !errors.Is(err, ErrTruncate) {
+		if err := w.Allreduce(make([]byte, n), mpi.Int64, mpi.Sum); !errors.Is(err, mpi.ErrArg) && !errors.Is(err, mpi.ErrTruncate) {
 			return fmt.Errorf("%d bytes: %v", n, err)
 		}
 		return nil

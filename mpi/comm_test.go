@@ -1,19 +1,23 @@
-package mpi
+package mpi_test
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// Overlapping communicators have distinct contexts in any order of creation, and contexts of freed
-// communicators are not reused.
+// Overlapping communicators do not receive each other's messages in any order of creation, and a
+// freed communicator receives none of later ones.
 func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
-	inAllConfigurations(t, 4, func(w *World) error {
-		var comms []*Comm
+	inAllConfigurations(t, 4, func(w *mpi.World) error {
+		var comms []*mpi.Comm
+		var freed *mpi.Comm
+		var pending *mpi.Request // of freed
 		low := must.Get(w.Split(w.Rank()/2, 0))(t)
 		comms = append(comms, low)
 		if w.Rank() < 2 { // only these ranks create more
@@ -21,7 +25,10 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 				d := must.Get(low.Dup())(t)
 				comms = append(comms, d)
 			}
-			must.Do(t, comms[2].Free())
+			freed = comms[2]
+			comms = slices.Delete(comms, 2, 3)
+			pending = must.Get(freed.Irecv(make([]byte, 1), mpi.AnySource, mpi.AnyTag))(t)
+			must.Do(t, freed.Free())
 		}
 		high := must.Get(w.Dup())(t)
 		if w.Rank() >= 2 { // ranks with fewer communicators do not reuse contexts of the others
@@ -32,23 +39,26 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 		}
 		cross := must.Get(high.Split(w.Rank()%2, 0))(t)
 		comms = append(comms, w.Comm, w.Self(), high, cross)
-		seen := make(map[uint32]bool)
-		for _, c := range comms {
-			if seen[c.context] || c.context&collective != 0 {
-				return fmt.Errorf("two communicators have the context %d", c.context)
-			}
-			seen[c.context] = true
-		}
-		for _, c := range comms {
-			if c.freed {
-				if err := c.Barrier(); !errors.Is(err, ErrComm) {
-					return fmt.Errorf("a barrier of a freed communicator: %v", err)
-				}
-				continue
-			}
+		var sends []*mpi.Request
+		for i, c := range comms {
+			sends = append(sends, must.Get(c.Isend([]byte{byte(i)}, c.Rank(), 1))(t))
 			must.Do(t, c.Barrier())
 		}
-		if err := w.Free(); !errors.Is(err, ErrComm) {
+		for i, c := range slices.Backward(comms) {
+			got := make([]byte, 1)
+			must.Get(c.Recv(got, mpi.AnySource, mpi.AnyTag))(t)
+			if int(got[0]) != i {
+				return fmt.Errorf("communicator %d of %d received a message of communicator %d", i, len(comms), got[0])
+			}
+		}
+		must.Get(mpi.WaitAll(sends))(t)
+		if freed != nil {
+			must.Fail(t, "a barrier of a freed communicator", freed.Barrier(), mpi.ErrComm)
+			if _, done, err := pending.Test(); done || err != nil {
+				return fmt.Errorf("the receive of a freed communicator is complete: %v, %v", done, err)
+			}
+		}
+		if err := w.Free(); !errors.Is(err, mpi.ErrComm) {
 			return fmt.Errorf("Free of the world: %v", err)
 		}
 		return nil
@@ -57,65 +67,65 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 
 func TestInvalidArgumentsAreRejected(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
-	f.succeed(Options{}, func(w *World) error {
+	f.succeed(mpi.Options{}, func(w *mpi.World) error {
 		b := make([]byte, 4)
-		ireq := func(_ *Request, err error) error { return err }
-		status := func(_ Status, err error) error { return err }
+		ireq := func(_ *mpi.Request, err error) error { return err }
+		status := func(_ mpi.Status, err error) error { return err }
 		for i, c := range []struct {
 			err, want error
 		}{
-			{w.Send(b, 2, 0), ErrRank},
-			{w.Send(b, AnySource, 0), ErrRank},
-			{w.Send(b, 0, -1), ErrTag},
-			{w.Ssend(b, 0, TagMax+1), ErrTag},
-			{w.Bsend(b, -5, 0), ErrRank},
-			{status(w.Recv(b, 2, 0)), ErrRank},
-			{status(w.Recv(b, Undefined, 0)), ErrRank},
-			{status(w.Recv(b, 0, -2)), ErrTag},
-			{ireq(w.Irecv(b, 7, 0)), ErrRank},
-			{ireq(w.Isend(b, 0, AnyTag)), ErrTag},
-			{ireq(w.SendInit(b, 9, 0)), ErrRank},
-			{ireq(w.RecvInit(b, 0, -9)), ErrTag},
-			{status(w.Probe(4, 0)), ErrRank},
-			{status(w.Sendrecv(b, 0, 0, b, 0, -7)), ErrTag},
-			{w.Bcast(b, 2), ErrRank},
-			{w.Allreduce(b, Type(99), Sum), ErrType},
-			{w.Allreduce(b, Int32, Replace), ErrOp},
-			{w.Allreduce(b, Float32, BXor), ErrOp},
-			{w.Allreduce(b, Int64, Sum), ErrArg},
-			{w.Allgather(b, b), ErrArg},
-			{w.Alltoall(b[:3], b[:3]), ErrArg},
-			{w.AttachBuffer(-1), ErrArg},
-			{(*Comm)(nil).Send(b, 0, 0), ErrComm},
-			{(*Request)(nil).Start(), ErrRequest},
-			{(*Request)(nil).Cancel(), ErrRequest},
-			{(*Request)(nil).Free(), ErrRequest},
-			{status((*Message)(nil).Recv(b)), ErrRequest},
+			{w.Send(b, 2, 0), mpi.ErrRank},
+			{w.Send(b, mpi.AnySource, 0), mpi.ErrRank},
+			{w.Send(b, 0, -1), mpi.ErrTag},
+			{w.Ssend(b, 0, mpi.TagMax+1), mpi.ErrTag},
+			{w.Bsend(b, -5, 0), mpi.ErrRank},
+			{status(w.Recv(b, 2, 0)), mpi.ErrRank},
+			{status(w.Recv(b, mpi.Undefined, 0)), mpi.ErrRank},
+			{status(w.Recv(b, 0, -2)), mpi.ErrTag},
+			{ireq(w.Irecv(b, 7, 0)), mpi.ErrRank},
+			{ireq(w.Isend(b, 0, mpi.AnyTag)), mpi.ErrTag},
+			{ireq(w.SendInit(b, 9, 0)), mpi.ErrRank},
+			{ireq(w.RecvInit(b, 0, -9)), mpi.ErrTag},
+			{status(w.Probe(4, 0)), mpi.ErrRank},
+			{status(w.Sendrecv(b, 0, 0, b, 0, -7)), mpi.ErrTag},
+			{w.Bcast(b, 2), mpi.ErrRank},
+			{w.Allreduce(b, mpi.Type(99), mpi.Sum), mpi.ErrType},
+			{w.Allreduce(b, mpi.Int32, mpi.Replace), mpi.ErrOp},
+			{w.Allreduce(b, mpi.Float32, mpi.BXor), mpi.ErrOp},
+			{w.Allreduce(b, mpi.Int64, mpi.Sum), mpi.ErrArg},
+			{w.Allgather(b, b), mpi.ErrArg},
+			{w.Alltoall(b[:3], b[:3]), mpi.ErrArg},
+			{w.AttachBuffer(-1), mpi.ErrArg},
+			{(*mpi.Comm)(nil).Send(b, 0, 0), mpi.ErrComm},
+			{(*mpi.Request)(nil).Start(), mpi.ErrRequest},
+			{(*mpi.Request)(nil).Cancel(), mpi.ErrRequest},
+			{(*mpi.Request)(nil).Free(), mpi.ErrRequest},
+			{status((*mpi.Message)(nil).Recv(b)), mpi.ErrRequest},
 		} {
-			var e *Error
+			var e *mpi.Error
 			if !errors.Is(c.err, c.want) || !errors.As(c.err, &e) {
 				t.Errorf("call %d: %v, want %v", i, c.err, c.want)
 			}
 		}
-		if _, err := w.Split(-1, 0); !errors.Is(err, ErrArg) {
+		if _, err := w.Split(-1, 0); !errors.Is(err, mpi.ErrArg) {
 			t.Errorf("Split with a negative colour: %v", err)
 		}
 		r, err := w.Isend(nil, w.Rank(), 1)
 		must.Do(t, errors.Join(err, status(w.Recv(nil, w.Rank(), 1)), status(r.Wait())))
-		if err := r.Start(); !errors.Is(err, ErrRequest) {
+		if err := r.Start(); !errors.Is(err, mpi.ErrRequest) {
 			t.Errorf("Start of a nonpersistent request: %v", err)
 		}
-		if err := r.Cancel(); !errors.Is(err, ErrRequest) {
+		if err := r.Cancel(); !errors.Is(err, mpi.ErrRequest) {
 			t.Errorf("Cancel of an inactive request: %v", err)
 		}
 		q := must.Get(w.Ibarrier())(t)
-		if err := q.Cancel(); !errors.Is(err, ErrRequest) {
+		if err := q.Cancel(); !errors.Is(err, mpi.ErrRequest) {
 			t.Errorf("Cancel of an Ibarrier: %v", err)
 		}
 		must.Get(q.Wait())(t)
 		r = must.Get(w.Irecv(nil, w.Rank(), 1))(t)
 		must.Do(t, w.Send(b, w.Rank(), 1))
-		if _, err := WaitAll([]*Request{nil, r}); !errors.Is(err, ErrTruncate) {
+		if _, err := mpi.WaitAll([]*mpi.Request{nil, r}); !errors.Is(err, mpi.ErrTruncate) {
 			t.Errorf("WaitAll of a truncated message: %v", err)
 		}
 		return nil
@@ -123,16 +133,16 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 }
 
 func TestErrorsAreFatalAbortsAllRanks(t *testing.T) {
-	for _, mode := range []ProgressMode{Polling, Background} {
+	for _, mode := range []mpi.ProgressMode{mpi.Polling, mpi.Background} {
 		f := newFabric(t, 3, 1, false)
-		errs := f.run(Options{Progress: mode}, func(w *World) error {
+		errs := f.run(mpi.Options{Progress: mode}, func(w *mpi.World) error {
 			if w.Rank() == 1 {
-				w.SetErrorHandler(ErrorsAreFatal)
+				w.SetErrorHandler(mpi.ErrorsAreFatal)
 				return errors.Join(w.Send(nil, 9, 0), errors.New("Send returned"))
 			}
 			return must.Err(w.Recv(nil, 1, 0))
 		})
-		var aborted *AbortError
+		var aborted *mpi.AbortError
 		if !errors.As(errs[1], &aborted) && errs[1] != errKilled || errs[0] != errKilled || errs[2] != errKilled || !strings.HasPrefix(f.aborted, "rank 1, code 1: mpi: Send at rank 1") {
 			t.Errorf("%v: ranks end with %v; %q", mode, errs, f.aborted)
 		}

@@ -1,4 +1,4 @@
-package mpi
+package mpi_test
 
 import (
 	"container/heap"
@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
@@ -64,8 +65,8 @@ func (e *events) Pop() any {
 type nic struct {
 	f         *fabric
 	rank      int
-	up        Upper
-	inbox     []func(Upper)
+	up        mpi.Upper
+	inbox     []func(mpi.Upper)
 	delivered chan struct{} // concurrent mode
 	lastTo    []time.Duration
 	inFlight  int // messages that have not arrived
@@ -140,7 +141,7 @@ func (f *fabric) at(when time.Duration, do func()) {
 }
 
 // deliver appends an event to a rank's inbox and wakes the rank.
-func (n *nic) deliver(what func(Upper)) {
+func (n *nic) deliver(what func(mpi.Upper)) {
 	if n.ended || n.dead {
 		return
 	}
@@ -171,7 +172,7 @@ func (n *nic) begin(peer int, owner any, what carrier.Op) (end func(error)) {
 			return // completed when the peer was lost
 		}
 		n.pending = slices.Delete(n.pending, i, i+1)
-		n.deliver(func(up Upper) { up.Finished(owner, what, err) })
+		n.deliver(func(up mpi.Upper) { up.Finished(owner, what, err) })
 	}
 }
 

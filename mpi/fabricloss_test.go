@@ -1,4 +1,4 @@
-package mpi
+package mpi_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -45,11 +46,11 @@ func (n *nic) losePeer(peer int) {
 	n.lost[peer] = errUnreachable
 	for _, o := range slices.Clone(n.pending) {
 		if o.peer == peer {
-			n.deliver(func(up Upper) { up.Finished(o.owner, o.what, errUnreachable) })
+			n.deliver(func(up mpi.Upper) { up.Finished(o.owner, o.what, errUnreachable) })
 		}
 	}
 	n.pending = slices.DeleteFunc(n.pending, func(o pendingOp) bool { return o.peer == peer })
-	n.deliver(func(up Upper) {
+	n.deliver(func(up mpi.Upper) {
 		up.Lost(peer, errors.New("unreachable"))
 		n.lossOnly = true
 	})
@@ -64,7 +65,7 @@ func (f *fabric) cut(a, b int) {
 }
 
 var (
-	_ Carrier           = (*nic)(nil)
+	_ mpi.Carrier       = (*nic)(nil)
 	_ verbs.Proc        = (*proc)(nil)
 	_ transport.Control = (*control)(nil)
 )

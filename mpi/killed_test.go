@@ -1,14 +1,16 @@
-package mpi
+package mpi_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/mpi"
 )
 
 // runAllOperations uses all kinds of communication in a loop and returns the first error.
-func runAllOperations(w *World) error {
+func runAllOperations(w *mpi.World) error {
 	win, err := w.WinAllocate(64 * w.Size())
 	if err != nil {
 		return err
@@ -17,7 +19,7 @@ func runAllOperations(w *World) error {
 	for i := 0; ; i++ {
 		n := sizes[i%len(sizes)]
 		buf := make([]byte, n)
-		if _, err := w.Sendrecv(testMessage(i, n), right, i%3, buf, left, AnyTag); err != nil {
+		if _, err := w.Sendrecv(testMessage(i, n), right, i%3, buf, left, mpi.AnyTag); err != nil {
 			return err
 		}
 		if err := win.Fence(0); err != nil {
@@ -25,14 +27,14 @@ func runAllOperations(w *World) error {
 		}
 		err := errors.Join(
 			win.Put(testMessage(i, 64), right, 64*w.Rank()),
-			win.Accumulate(u64(1), left, 64*right, Uint64, Sum))
-		if err = errors.Join(err, win.Fence(NoSucceed)); err != nil {
+			win.Accumulate(u64(1), left, 64*right, mpi.Uint64, mpi.Sum))
+		if err = errors.Join(err, win.Fence(mpi.NoSucceed)); err != nil {
 			return err
 		}
-		if err := win.Lock(LockKind(i%2), left, 0); err != nil {
+		if err := win.Lock(mpi.LockKind(i%2), left, 0); err != nil {
 			return err
 		}
-		err = win.GetAccumulate(u64(1), make([]byte, 8), left, 0, Uint64, Sum)
+		err = win.GetAccumulate(u64(1), make([]byte, 8), left, 0, mpi.Uint64, mpi.Sum)
 		if err = errors.Join(err, win.Unlock(left)); err != nil {
 			return err
 		}
@@ -47,7 +49,7 @@ func runAllOperations(w *World) error {
 		if err != nil {
 			return err
 		}
-		if err := w.Allreduce(make([]byte, 80), Int32, Max); err != nil {
+		if err := w.Allreduce(make([]byte, 80), mpi.Int32, mpi.Max); err != nil {
 			return err
 		}
 		if _, err := r.Wait(); err != nil {
@@ -89,7 +91,7 @@ func TestPeerLossAtAnyTimeFailsAllRanks(t *testing.T) {
 						}
 					})
 					for i, err := range f.run(o, runAllOperations) {
-						if !errors.Is(err, ErrPeerLost) && (fault != "killed" || i != 2) {
+						if !errors.Is(err, mpi.ErrPeerLost) && (fault != "killed" || i != 2) {
 							t.Errorf("seed %d: rank %d ends with %v", seed, i, err)
 						}
 					}

@@ -1,4 +1,4 @@
-package mpi
+package mpi_test
 
 import (
 	"errors"
@@ -8,28 +8,29 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/mpi"
 )
 
 // When a rank is killed, every call that needs it fails, and no other.
 func TestKilledRankFailsDependentCalls(t *testing.T) {
-	calls := map[string]func(*World) error{
-		"send":                    func(w *World) error { return w.Ssend(testMessage(1, 1000), 1, 1) },
-		"receive":                 func(w *World) error { return must.Err(w.Recv(nil, 1, 1)) },
-		"receive from any source": func(w *World) error { return must.Err(w.Recv(nil, AnySource, AnyTag)) },
-		"probe":                   func(w *World) error { return must.Err(w.Probe(1, 1)) },
-		"matched probe of any source": func(w *World) error {
-			_, _, err := w.Mprobe(AnySource, 1)
+	calls := map[string]func(*mpi.World) error{
+		"send":                    func(w *mpi.World) error { return w.Ssend(testMessage(1, 1000), 1, 1) },
+		"receive":                 func(w *mpi.World) error { return must.Err(w.Recv(nil, 1, 1)) },
+		"receive from any source": func(w *mpi.World) error { return must.Err(w.Recv(nil, mpi.AnySource, mpi.AnyTag)) },
+		"probe":                   func(w *mpi.World) error { return must.Err(w.Probe(1, 1)) },
+		"matched probe of any source": func(w *mpi.World) error {
+			_, _, err := w.Mprobe(mpi.AnySource, 1)
 			return err
 		},
-		"wait any": func(w *World) error {
+		"wait any": func(w *mpi.World) error {
 			a, err := w.Irecv(nil, 1, 1)
 			if err != nil {
 				return err
 			}
-			_, _, err = WaitAny([]*Request{nil, a})
+			_, _, err = mpi.WaitAny([]*mpi.Request{nil, a})
 			return err
 		},
-		"test": func(w *World) error {
+		"test": func(w *mpi.World) error {
 			a, err := w.Irecv(nil, 1, 1)
 			if err != nil {
 				return err
@@ -40,29 +41,29 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 				}
 			}
 		},
-		"barrier": func(w *World) error { return w.Barrier() },
-		"ibarrier": func(w *World) error {
+		"barrier": func(w *mpi.World) error { return w.Barrier() },
+		"ibarrier": func(w *mpi.World) error {
 			r, err := w.Ibarrier()
 			if err != nil {
 				return err
 			}
 			return must.Err(r.Wait())
 		},
-		"bcast":     func(w *World) error { return w.Bcast(make([]byte, 8), 1) },
-		"allreduce": func(w *World) error { return w.Allreduce(make([]byte, 800), Int64, Sum) },
-		"allgather": func(w *World) error { return w.Allgather(make([]byte, 8), make([]byte, 8*w.Size())) },
-		"alltoall":  func(w *World) error { return w.Alltoall(make([]byte, 8*w.Size()), make([]byte, 8*w.Size())) },
-		"dup":       func(w *World) error { return must.Err(w.Dup()) },
-		"split":     func(w *World) error { return must.Err(w.Split(0, 0)) },
-		"window":    func(w *World) error { return must.Err(w.WinAllocate(8)) },
-		"end":       func(*World) error { return nil },
+		"bcast":     func(w *mpi.World) error { return w.Bcast(make([]byte, 8), 1) },
+		"allreduce": func(w *mpi.World) error { return w.Allreduce(make([]byte, 800), mpi.Int64, mpi.Sum) },
+		"allgather": func(w *mpi.World) error { return w.Allgather(make([]byte, 8), make([]byte, 8*w.Size())) },
+		"alltoall":  func(w *mpi.World) error { return w.Alltoall(make([]byte, 8*w.Size()), make([]byte, 8*w.Size())) },
+		"dup":       func(w *mpi.World) error { return must.Err(w.Dup()) },
+		"split":     func(w *mpi.World) error { return must.Err(w.Split(0, 0)) },
+		"window":    func(w *mpi.World) error { return must.Err(w.WinAllocate(8)) },
+		"end":       func(*mpi.World) error { return nil },
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			for configuration, o := range configurations() {
 				for _, concurrent := range []bool{false, true} {
 					f := newFabric(t, 4, 3, concurrent)
-					errs := f.run(o, func(w *World) error {
+					errs := f.run(o, func(w *mpi.World) error {
 						if err := w.Barrier(); err != nil {
 							return err
 						}
@@ -71,16 +72,16 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 							w.Compute(time.Hour)
 						}
 						err := call(w)
-						if name != "end" && !errors.Is(err, ErrPeerLost) {
+						if name != "end" && !errors.Is(err, mpi.ErrPeerLost) {
 							return fmt.Errorf("the call returns %v", err)
 						}
-						if err := w.Send(nil, 1, 1); err != nil && !errors.Is(err, ErrPeerLost) {
+						if err := w.Send(nil, 1, 1); err != nil && !errors.Is(err, mpi.ErrPeerLost) {
 							return err
 						}
 						return err
 					})
 					for i, err := range errs {
-						if i == 1 && err != errKilled || i != 1 && !errors.Is(err, ErrPeerLost) {
+						if i == 1 && err != errKilled || i != 1 && !errors.Is(err, mpi.ErrPeerLost) {
 							t.Errorf("%s, concurrent %v: rank %d ends with %v", configuration, concurrent, i, err)
 						}
 					}
@@ -98,10 +99,10 @@ func TestCommsWithoutLostRankContinue(t *testing.T) {
 	for name, o := range configurations() {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, 4, 3, false)
-			errs := f.run(o, func(w *World) error {
+			errs := f.run(o, func(w *mpi.World) error {
 				color := 0
 				if w.Rank() == 3 {
-					color = Undefined
+					color = mpi.Undefined
 				}
 				c, err := w.Split(color, 0)
 				if err != nil {
@@ -122,27 +123,27 @@ func TestCommsWithoutLostRankContinue(t *testing.T) {
 						return err
 					}
 				}
-				if _, err := w.Recv(nil, 3, 0); !errors.Is(err, ErrPeerLost) {
+				if _, err := w.Recv(nil, 3, 0); !errors.Is(err, mpi.ErrPeerLost) {
 					return fmt.Errorf("a receive from the lost rank: %v", err)
 				}
 				right := (c.Rank() + 1) % 3
 				for _, n := range sizes {
 					buf := make([]byte, n)
-					st, err := c.Sendrecv(testMessage(c.Rank(), n), right, 1, buf, AnySource, AnyTag)
-					if err = errors.Join(err, checkMessage(buf, st, Status{(c.Rank() + 2) % 3, 1, n, false}, (c.Rank()+2)%3)); err != nil {
+					st, err := c.Sendrecv(testMessage(c.Rank(), n), right, 1, buf, mpi.AnySource, mpi.AnyTag)
+					if err = errors.Join(err, checkMessage(buf, st, mpi.Status{(c.Rank() + 2) % 3, 1, n, false}, (c.Rank()+2)%3)); err != nil {
 						return err
 					}
 					if err := c.Barrier(); err != nil {
 						return err
 					}
 				}
-				if _, err := w.Recv(nil, AnySource, 0); !errors.Is(err, ErrPeerLost) {
+				if _, err := w.Recv(nil, mpi.AnySource, 0); !errors.Is(err, mpi.ErrPeerLost) {
 					return fmt.Errorf("a receive from AnySource of a communicator with a lost rank: %v", err)
 				}
 				return nil
 			})
 			for i, err := range errs {
-				if i < 3 && (!errors.Is(err, ErrPeerLost) || !strings.Contains(err.Error(), "not all ranks can be reached")) {
+				if i < 3 && (!errors.Is(err, mpi.ErrPeerLost) || !strings.Contains(err.Error(), "not all ranks can be reached")) {
 					t.Errorf("rank %d ends with %v", i, err)
 				}
 			}
@@ -153,7 +154,7 @@ func TestCommsWithoutLostRankContinue(t *testing.T) {
 func TestCutLinkFailsOnlyItsTwoRanks(t *testing.T) {
 	for name, o := range configurations() {
 		f := newFabric(t, 3, 3, false)
-		errs := f.run(o, func(w *World) error {
+		errs := f.run(o, func(w *mpi.World) error {
 			if err := w.Barrier(); err != nil {
 				return err
 			}
@@ -168,13 +169,13 @@ func TestCutLinkFailsOnlyItsTwoRanks(t *testing.T) {
 				}
 				return nil
 			}
-			if _, err := w.Recv(nil, 1-w.Rank(), 0); !errors.Is(err, ErrPeerLost) {
+			if _, err := w.Recv(nil, 1-w.Rank(), 0); !errors.Is(err, mpi.ErrPeerLost) {
 				return fmt.Errorf("a receive over the cut link: %v", err)
 			}
 			return w.Send(nil, 2, 1)
 		})
 		for i, err := range errs { // the programs succeed, but the final barrier fails
-			if !errors.Is(err, ErrPeerLost) {
+			if !errors.Is(err, mpi.ErrPeerLost) {
 				t.Errorf("%s: rank %d ends with %v", name, i, err)
 			}
 		}

@@ -1,13 +1,12 @@
-package mpi
+package mpi_test
 
 import (
 	"bytes"
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
@@ -15,12 +14,12 @@ import (
 const eagerLimit = 64
 
 // configurations are the options that every test program must work with.
-func configurations() map[string]Options {
-	all := make(map[string]Options)
+func configurations() map[string]mpi.Options {
+	all := make(map[string]mpi.Options)
 	for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
-		for _, mode := range []ProgressMode{Polling, Background} {
-			o := Options{Progress: mode, P2P: p2p.Config{Protocol: protocol, EagerLimit: eagerLimit}}
-			o.P2P.Adaptive = mode == Background
+		for _, mode := range []mpi.ProgressMode{mpi.Polling, mpi.Background} {
+			o := mpi.Options{Progress: mode, P2P: p2p.Config{Protocol: protocol, EagerLimit: eagerLimit}}
+			o.P2P.Adaptive = mode == mpi.Background
 			o.Window = window.Config{Chunk: 16, InFlight: 3}
 			all[fmt.Sprintf("%v %v", protocol, mode)] = o
 		}
@@ -30,29 +29,20 @@ func configurations() map[string]Options {
 
 // inAllConfigurations runs a program in all configurations, with several seeds in virtual
 // time and with goroutines in real time.
-func inAllConfigurations(t *testing.T, size int, program func(*World) error) {
+func inAllConfigurations(t *testing.T, size int, program func(*mpi.World) error) {
 	t.Helper()
 	runConfigurations(t, configurations(), size, program)
 }
 
 // inBothProgressModes is inAllConfigurations for programs that do not depend on the rendezvous
 // protocol.
-func inBothProgressModes(t *testing.T, size int, program func(*World) error) {
+func inBothProgressModes(t *testing.T, size int, program func(*mpi.World) error) {
 	t.Helper()
 	all := configurations()
-	runConfigurations(t, map[string]Options{"polling": all["rget polling"], "background": all["speculative background"]}, size, program)
+	runConfigurations(t, map[string]mpi.Options{"polling": all["rget polling"], "background": all["speculative background"]}, size, program)
 }
 
-// ConfigurationNames returns the names of the configurations, for tests in package mpi_test.
-func ConfigurationNames() []string { return slices.Sorted(maps.Keys(configurations())) }
-
-// RunConfiguration is inAllConfigurations with one configuration only.
-func RunConfiguration(t *testing.T, name string, size int, program func(*World) error) {
-	t.Helper()
-	runConfigurations(t, map[string]Options{name: configurations()[name]}, size, program)
-}
-
-func runConfigurations(t *testing.T, configurations map[string]Options, size int, program func(*World) error) {
+func runConfigurations(t *testing.T, configurations map[string]mpi.Options, size int, program func(*mpi.World) error) {
 	t.Helper()
 	for name, o := range configurations {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +74,7 @@ func testMessage(id, n int) []byte {
 }
 
 // checkMessage compares a received message and its status with the expected ones.
-func checkMessage(got []byte, st Status, want Status, id int) error {
+func checkMessage(got []byte, st mpi.Status, want mpi.Status, id int) error {
 	if st != want || !bytes.Equal(got[:want.Count], testMessage(id, want.Count)) {
 		return fmt.Errorf("got %+v with %x, want %+v with message %d", st, got[:min(len(got), 8)], want, id)
 	}
@@ -93,7 +83,7 @@ func checkMessage(got []byte, st Status, want Status, id int) error {
 
 func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
-	f.succeed(Options{}, func(w *World) error {
+	f.succeed(mpi.Options{}, func(w *mpi.World) error {
 		if w.Rank() == 0 {
 			return w.Rsend([]byte("x"), 1, 1)
 		}

@@ -1,10 +1,11 @@
-package mpi
+package mpi_test
 
 import (
 	"encoding/binary"
 	"errors"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
@@ -60,7 +61,7 @@ func (n *nic) sendLocked(peer int, h wire.Header, data []byte, owner any) {
 	f.at(arrives, func() {
 		n.inFlight--
 		if to := f.nics[peer]; to.lost[n.rank] == nil {
-			to.deliver(func(up Upper) {
+			to.deliver(func(up mpi.Upper) {
 				if err := up.Arrived(n.rank, &h, left); err != nil {
 					f.t.Errorf("rank %d: %v", peer, err)
 				}
@@ -138,7 +139,7 @@ func (n *nic) atomic(peer int, at wire.Memory, owner any, change func(uint64) ui
 		word := n.f.nics[peer].remoteMemory(at, 8)
 		old := binary.LittleEndian.Uint64(word)
 		binary.LittleEndian.PutUint64(word, change(old))
-		n.deliver(func(Upper) { owner.(carrier.Fetcher).Fetched(old) })
+		n.deliver(func(mpi.Upper) { owner.(carrier.Fetcher).Fetched(old) })
 	})
 }
 

@@ -1,4 +1,4 @@
-package mpi
+package mpi_test
 
 import (
 	"container/heap"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -161,7 +162,7 @@ func (f *fabric) newEnv(rank int, p *proc) *transport.Env {
 }
 
 // open is an Opener.
-func (f *fabric) open(e *transport.Env, up Upper) (Carrier, error) {
+func (f *fabric) open(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
 	f.nics[e.Rank].up = up
 	return f.nics[e.Rank], nil
 }
@@ -170,7 +171,7 @@ func (f *fabric) open(e *transport.Env, up Upper) (Carrier, error) {
 var errKilled = errors.New("killed")
 
 // run runs a program on all ranks and returns the error of each.
-func (f *fabric) run(o Options, program func(*World) error) []error {
+func (f *fabric) run(o mpi.Options, program func(*mpi.World) error) []error {
 	f.t.Helper()
 	o.Open = f.open
 	errs := make([]error, len(f.nics))
@@ -185,7 +186,7 @@ func (f *fabric) run(o Options, program func(*World) error) []error {
 			f.checkBarrier()
 			f.mu.Unlock()
 		}()
-		errs[i] = Run(f.newEnv(i, p), o, program)
+		errs[i] = mpi.Run(f.newEnv(i, p), o, program)
 	}
 	if !f.concurrent {
 		for i := range f.nics {
@@ -221,7 +222,7 @@ func (f *fabric) run(o Options, program func(*World) error) []error {
 }
 
 // succeed runs a program that must not fail on any rank.
-func (f *fabric) succeed(o Options, program func(*World) error) {
+func (f *fabric) succeed(o mpi.Options, program func(*mpi.World) error) {
 	f.t.Helper()
 	for i, err := range f.run(o, program) {
 		if err != nil {
@@ -238,7 +239,7 @@ func (f *fabric) succeed(o Options, program func(*World) error) {
 func TestRunEndsWithBarrier(t *testing.T) {
 	f := newFabric(t, 4, 1, false)
 	ends := make([]time.Duration, 4)
-	f.succeed(Options{}, func(w *World) error {
+	f.succeed(mpi.Options{}, func(w *mpi.World) error {
 		w.Compute(time.Duration(w.Rank()) * time.Millisecond)
 		ends[w.Rank()] = w.Wtime()
 		return nil

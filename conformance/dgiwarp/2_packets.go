@@ -2,10 +2,8 @@ package dgiwarp
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -62,47 +60,10 @@ func (p *peer) nextMessage() (all []arrival) {
 			}
 			continue
 		}
-		if all = p.partial.add(a); all != nil {
+		if all = p.partial.Add(a); all != nil {
 			return all
 		}
 	}
-}
-
-// partialMessages has the segments of incomplete messages by MSN; tagged ones, without MSN, at 0.
-type partialMessages map[uint32][]arrival
-
-// add adds a segment. If its message is then complete, add removes the message and returns its
-// segments, sorted by offset; else nil.
-func (m partialMessages) add(a arrival) []arrival {
-	msn := iwarp.Val(a.Segment.DDP.MSN)
-	all := append(m[msn], a)
-	slices.SortFunc(all, func(a, b arrival) int { return cmp.Compare(messageOffset(a), messageOffset(b)) })
-	if isComplete(all) {
-		delete(m, msn)
-		return all
-	}
-	m[msn] = all
-	return nil
-}
-
-// messageOffset returns the offset of a segment in its message.
-func messageOffset(a arrival) uint64 {
-	if a.Segment.DDP.TO != nil {
-		return *a.Segment.DDP.TO - peerTO // Writes of the device begin at peerTO
-	}
-	return uint64(iwarp.Val(a.Segment.DDP.MO))
-}
-
-// isComplete reports whether sorted segments have no gaps, and end with the last of the message.
-func isComplete(all []arrival) bool {
-	end := uint64(0)
-	for _, a := range all {
-		if messageOffset(a) != end {
-			return false
-		}
-		end += uint64(len(a.Segment.Payload))
-	}
-	return iwarp.Val(all[len(all)-1].Segment.DDP.Last)
 }
 
 var packetCases = []conformance.Case{{

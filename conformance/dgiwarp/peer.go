@@ -200,7 +200,7 @@ type peer struct {
 	ah verbs.AH
 	// toDeviceFlow is the flow to the device, fromDeviceFlow the flow from it.
 	toDeviceFlow, fromDeviceFlow flow
-	partial                      partialMessages // on UD
+	partial                      iwarp.PartialMessages[arrival] // on UD
 }
 
 // flow is the peer's state of a flow.
@@ -225,7 +225,7 @@ const (
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
-		partial:  partialMessages{},
+		partial:  iwarp.PartialMessages[arrival]{WriteTO: peerTO},
 		deviceQP: q, route: q.defaultRoute(host), qpn: peerQPN + uint32(n), key: peerKey + uint32(n), incarnation: peerIncarnation + uint32(n),
 		ah: q.addressHandle(ahAttr(q.Peers[host], peerPort)),
 	}

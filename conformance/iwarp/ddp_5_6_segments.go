@@ -20,7 +20,7 @@ func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
 // expectPayloadWithinMULPDU fails the case unless the payload of the segments is want, and no ULPDU
 // exceeds the MULPDU.
 func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []byte) {
-	limit := mulpdu(c.tcp.MSS(), withoutMarkers)
+	limit := iwarp.MULPDU(c.tcp.MSS(), withoutMarkers)
 	for _, g := range segments {
 		c.Check(len(g.ULPDU) <= limit, fmt.Sprintf("segments of at most %d octets in TCP segments of %d", limit, c.tcp.MSS()), "%d", len(g.ULPDU))
 	}
@@ -64,7 +64,7 @@ var ddpSegmentCases = []conformance.Case{{
 	Sends:   "Read Requests; the device sends and writes messages that end one octet before, at and after the end of a segment",
 	Expects: "all octets of each, in segments that fit into those of TCP",
 	Defects: []string{"MSSIgnored"}, Run: onLongMessages(func(c *conn) {
-		limit := mulpdu(c.tcp.MSS(), withoutMarkers)
+		limit := iwarp.MULPDU(c.tcp.MSS(), withoutMarkers)
 		for i, n := range []int{limit - 22, limit - 18, limit - 14, limit - 10, 2 * (limit - 18), c.longLen()} {
 			c.PostSend(c.qp, c.sendWR(uint64(2*i), 0, n))
 			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:n])

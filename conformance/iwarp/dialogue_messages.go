@@ -40,7 +40,7 @@ func (n dialogueSize) in(fullLen, limit int) int { return max(0, min(n.units*ful
 
 // fullSegment returns the most payload of a segment of the device with a header.
 func (s *dialogueSession) fullSegment(header int) int {
-	return mulpdu(s.c.tcp.MSS(), s.c.deframer.Markers) - header
+	return iwarp.MULPDU(s.c.tcp.MSS(), s.c.deframer.Markers) - header
 }
 
 // dialogueSplit is the payload length of the segments into which the peer splits a message; 0: the

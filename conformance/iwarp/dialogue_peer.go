@@ -64,7 +64,7 @@ func (s *dialogueSession) connectDialogue(d dialogueConn) {
 	if d.active {
 		offered := hs.recvEnhancedRequest()
 		hs.setup.frame = edit
-		if iwarp.Val(offered.PeerToPeer) && flagsOf(offered).rtrs()&d.rtr != 0 {
+		if iwarp.Val(offered.PeerToPeer) && offered.Flags().RTRs()&d.rtr != 0 {
 			hs.setup.frame = peer.frame
 		}
 		hs.sendReply(hs.setup.frame)

@@ -314,7 +314,7 @@ func (r *messageReader) take(g iwarp.ReceivedFPDU) {
 
 // checkDialogueFPDU checks the length of a segment, its header, and immediate data.
 func (s *dialogueSession) checkDialogueFPDU(message model.IWARPMessage, g iwarp.ReceivedFPDU) {
-	limit := mulpdu(s.c.tcp.MSS(), s.c.deframer.Markers)
+	limit := iwarp.MULPDU(s.c.tcp.MSS(), s.c.deframer.Markers)
 	s.Check(len(g.ULPDU) <= limit, fmt.Sprintf("a segment of at most %d octets", limit), "%d in %v", len(g.ULPDU), g)
 	want := message.Segment
 	complete := (want.Read != nil) == (g.Read != nil) && (want.AtomicRequest != nil) == (g.AtomicRequest != nil) &&

@@ -97,8 +97,8 @@ func drawEnhanced(random *rand.Rand, f startupFrame) startupFrame {
 	depth := func() uint16 {
 		return rig.Pick(random, 1, 2, 3, 8, 16, iwarp.NoNegotiation, uint16(1+random.IntN(100)))
 	}
-	flags := enhancedFlags(random.IntN(16))
-	return f.Depths(depth(), depth()).PeerToPeer(flags.rtrs()).EditEnhanced(func(e *iwarp.Enhanced) { e.PeerToPeer = new(flags&flagA != 0) })
+	flags := iwarp.EnhancedFlags(random.IntN(16))
+	return f.Depths(depth(), depth()).Flags(flags)
 }
 
 // drawStartupFault makes a frame malformed, and describes how. A Reply never has a long PD_Length, which can crash real
@@ -186,7 +186,7 @@ func (s *startupSession) playPassive(step startupStep) {
 		return
 	}
 	options := setup{connParams: &step.param}
-	if e := request.Enhanced; e != nil && flagsOf(*e) == flagA|flagB {
+	if e := request.Enhanced; e != nil && e.Flags() == flagA|flagB {
 		options.receives = 1 // for a Send as RTR
 	}
 	if step.rejects {
@@ -283,8 +283,8 @@ func (c *conn) expectAgreedRTR(reply iwarp.Enhanced) {
 		return
 	}
 	g := c.expect(iwarp.Any().Last(true).WithPayload(nil))
-	kind, ok := map[iwarp.Opcode]enhancedFlags{iwarp.OpSend: flagB, iwarp.OpWrite: flagC, iwarp.OpReadRequest: flagD}[g.Op()]
-	c.Check(ok && flagsOf(reply)&kind != 0, fmt.Sprintf("an RTR of the kinds %v", flagsOf(reply)&rtrFlags), "%v", g)
+	kind, ok := map[iwarp.Opcode]iwarp.EnhancedFlags{iwarp.OpSend: flagB, iwarp.OpWrite: flagC, iwarp.OpReadRequest: flagD}[g.Op()]
+	c.Check(ok && reply.Flags()&kind != 0, fmt.Sprintf("an RTR of the kinds %v", reply.Flags()&rtrFlags), "%v", g)
 	if g.Op() == iwarp.OpReadRequest {
 		c.send(iwarp.ReadResponseTo(g.Segment, nil))
 	}
@@ -298,8 +298,8 @@ func completeReply(step startupStep, request startupFrame) startupFrame {
 		if *e.ORD != iwarp.NoNegotiation {
 			e.ORD = new(min(*e.ORD, *requested.IRD))
 		}
-		offered := flagsOf(*requested)
-		chosen := flagsOf(*e) & offered & rtrFlags
+		offered := requested.Flags()
+		chosen := e.Flags() & offered & rtrFlags
 		if chosen == 0 {
 			chosen = offered & rtrFlags
 		}

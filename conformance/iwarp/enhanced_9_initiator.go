@@ -32,8 +32,8 @@ func (hs *handshake) replyORD(ord uint16) *conn {
 }
 
 // recvPeerToPeerRequest returns the flags of the device's Request for the peer-to-peer model.
-func (hs *handshake) recvPeerToPeerRequest() enhancedFlags {
-	f := flagsOf(hs.recvEnhancedRequest())
+func (hs *handshake) recvPeerToPeerRequest() iwarp.EnhancedFlags {
+	f := hs.recvEnhancedRequest().Flags()
 	require(f&flagA != 0, "the device does not request the peer-to-peer model")
 	return f
 }
@@ -41,14 +41,14 @@ func (hs *handshake) recvPeerToPeerRequest() enhancedFlags {
 // replyNoCommonRTR sends a Reply with kinds of RTR that the Request does not offer.
 func (hs *handshake) replyNoCommonRTR() *conn {
 	offered := hs.recvPeerToPeerRequest()
-	hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer((rtrFlags &^ offered).rtrs()) })
+	hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer((rtrFlags &^ offered).RTRs()) })
 	return hs.enterFullOperation()
 }
 
 // replyOneRTR sends a Reply with one kind of RTR. If the device does not offer that, the Reply
 // rejects the connection, and replyOneRTR returns false.
 func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
-	offered := hs.recvPeerToPeerRequest().rtrs()&kind != 0
+	offered := hs.recvPeerToPeerRequest().RTRs()&kind != 0
 	hs.sendReply(func(f startupFrame) startupFrame {
 		if !offered {
 			return f.Reject(true)
@@ -220,12 +220,12 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Sends:   "a Reply",
 	Expects: "a Request with A and at least one of B, C and D",
 	Defects: []string{"NoRTROffered"}, Run: onActive(setup{}, func(hs *handshake) {
-		f := flagsOf(hs.recvEnhancedRequest())
+		f := hs.recvEnhancedRequest().Flags()
 		if f&flagA == 0 {
-			hs.Check(!f.offersRTR(), "no RTR where A is not set", "%v", f)
+			hs.Check(f&rtrFlags == 0, "no RTR where A is not set", "%v", f)
 			rig.NotApplicable("the device does not request the peer-to-peer model")
 		}
-		hs.Check(f.offersRTR(), "A and at least one of B, C and D", "%v", f)
+		hs.Check(f&rtrFlags != 0, "A and at least one of B, C and D", "%v", f)
 		hs.establishWithReply(nil)
 	}),
 }, {
@@ -251,7 +251,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 		}
 		for _, without := range []iwarp.RTR{iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend} {
 			hs := h.startActive(setup{})
-			kinds := hs.recvPeerToPeerRequest().rtrs() &^ without
+			kinds := hs.recvPeerToPeerRequest().RTRs() &^ without
 			if kinds == 0 {
 				hs.sendReply(func(f startupFrame) startupFrame { return f.Reject(true) })
 				hs.expectConnError()
@@ -270,7 +270,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Defects: []string{"RTRUnasked"}, Run: onHost(func(h *host) {
 		for _, other := range []iwarp.RTR{iwarp.RTRSend, iwarp.RTRWrite, 0} {
 			hs := h.startActive(setup{})
-			kinds := hs.recvPeerToPeerRequest().rtrs() & (iwarp.RTRRead | other)
+			kinds := hs.recvPeerToPeerRequest().RTRs() & (iwarp.RTRRead | other)
 			hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(0, 0).PeerToPeer(kinds) })
 			if other != 0 && kinds&other != 0 {
 				hs.establishByRTR(iwarp.Op(rtrOpcodes[other]).WithPayload(nil))

@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -30,48 +29,16 @@ func (hs *handshake) expectEnhancedReply() iwarp.Enhanced {
 	return *f.Enhanced
 }
 
-// enhancedFlags are flags A to D of enhanced data, as bits.
-type enhancedFlags uint8
-
+// Flags of enhanced data.
 const (
-	flagA enhancedFlags = 1 << iota
-	flagB
-	flagC
-	flagD
+	flagA, flagB, flagC, flagD = iwarp.FlagA, iwarp.FlagB, iwarp.FlagC, iwarp.FlagD
+
 	rtrFlags = flagB | flagC | flagD
 )
 
-// flagsOf returns the flags A to D of enhanced data.
-func flagsOf(e iwarp.Enhanced) (f enhancedFlags) {
-	for i, flag := range []*bool{e.PeerToPeer, e.SendRTR, e.WriteRTR, e.ReadRTR} {
-		if iwarp.Val(flag) {
-			f |= 1 << i
-		}
-	}
-	return f
-}
-
-// String returns the letters of the flags that are set, as in "AC".
-func (f enhancedFlags) String() string {
-	s := ""
-	for i, letter := range "ABCD" {
-		if f>>i&1 != 0 {
-			s += string(letter)
-		}
-	}
-	return cmp.Or(s, "no flags")
-}
-
-// offersRTR reports whether a flag for an RTR is set.
-func (f enhancedFlags) offersRTR() bool { return f&rtrFlags != 0 }
-
-// rtrs returns the kinds of RTR that the flags name.
-func (f enhancedFlags) rtrs() iwarp.RTR { return iwarp.RTR(f >> 1) }
-
 // requestWithFlags returns an enhanced Request with the flags.
-func requestWithFlags(f enhancedFlags) startupFrame {
-	r := iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(f.rtrs())
-	return r.EditEnhanced(func(e *iwarp.Enhanced) { e.PeerToPeer = new(f&flagA != 0) })
+func requestWithFlags(f iwarp.EnhancedFlags) startupFrame {
+	return iwarp.Request().Depths(defaultOrd, defaultOrd).Flags(f)
 }
 
 var enhancedResponderCases = []conformance.Case{{
@@ -200,11 +167,11 @@ var enhancedResponderCases = []conformance.Case{{
 	Sends:   "Requests with the sixteen combinations of flags A, B, C and D",
 	Expects: "Replies with A and an RTR where A is set, and without flags where it is not; working connections",
 	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
-		for f := range enhancedFlags(16) {
+		for f := range iwarp.EnhancedFlags(16) {
 			hs := h.sendRequest(setup{receives: 1}, requestWithFlags(f))
-			got := flagsOf(hs.expectEnhancedReply())
+			got := hs.expectEnhancedReply().Flags()
 			if f&flagA != 0 {
-				hs.Check(got&flagA != 0 && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
+				hs.Check(got&flagA != 0 && got&rtrFlags != 0, fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
 			} else {
 				hs.Check(got == 0, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 			}
@@ -219,15 +186,15 @@ var enhancedResponderCases = []conformance.Case{{
 }}
 
 // negotiate connects with a Request with flags f, and returns the flags of the Reply.
-func (h *host) negotiate(f enhancedFlags) enhancedFlags {
+func (h *host) negotiate(f iwarp.EnhancedFlags) iwarp.EnhancedFlags {
 	hs := h.sendRequest(setup{receives: 1}, requestWithFlags(f))
-	got := flagsOf(hs.expectEnhancedReply())
+	got := hs.expectEnhancedReply().Flags()
 	hs.establish()
 	return got
 }
 
 // singleRTRFlags are the flags of peer-to-peer Requests that offer one RTR each.
-var singleRTRFlags = []enhancedFlags{flagA | flagB, flagA | flagC, flagA | flagD}
+var singleRTRFlags = []iwarp.EnhancedFlags{flagA | flagB, flagA | flagC, flagA | flagD}
 
 // onUnknownSTags makes the body of a case in which body sends an RTR with an unknown STag, on a
 // connection for each STag. The device must connect.
@@ -250,7 +217,7 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
 		for _, f := range singleRTRFlags {
 			got := h.negotiate(f)
-			h.Check(got.offersRTR(), fmt.Sprintf("an RTR in response to %v", f), "%v", got)
+			h.Check(got&rtrFlags != 0, fmt.Sprintf("an RTR in response to %v", f), "%v", got)
 		}
 	}),
 }, {
@@ -286,7 +253,7 @@ var enhancedRTRTakenCases = []conformance.Case{{
 		// Some devices do not accept one of the three.
 		for _, f := range append(singleRTRFlags, flagA) {
 			got := h.negotiate(f)
-			h.Check(got&flagA != 0 && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
+			h.Check(got&flagA != 0 && got&rtrFlags != 0, fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
 		}
 	}),
 }, {
@@ -295,7 +262,7 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Sends:   "Requests without A, with B, C, D, all of them, and none",
 	Expects: "Replies without flags",
 	Defects: []string{"RTRBitsLeft"}, Run: onHost(func(h *host) {
-		for _, f := range []enhancedFlags{0, flagB, flagC, flagD, rtrFlags} {
+		for _, f := range []iwarp.EnhancedFlags{0, flagB, flagC, flagD, rtrFlags} {
 			got := h.negotiate(f)
 			h.Check(got == 0, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 		}

@@ -15,17 +15,8 @@ func setupMSS(mss int) conformance.Setup {
 	return conformance.Setup{Family: 4, MTU: mss + headers}
 }
 
-// withoutMarkers is the parameter of mulpdu for a stream without markers.
+// withoutMarkers is the parameter of [iwarp.MULPDU] for a stream without markers.
 const withoutMarkers = false
-
-// mulpdu returns the MULPDU for an MSS, by the formulas of RFC 5044 section 4.5.
-func mulpdu(mss int, markers bool) int {
-	n := mss - 6 - mss%4 // 6: ULPDU_Length and CRC
-	if markers {
-		n -= 4 * ((mss + 511) / 512) // markers of 4 octets, one in 512
-	}
-	return min(max(n, 128), maxULPDU) // RFC 5044: at least 128
-}
 
 // forEachLongMessage makes the device write, send and answer a read of n octets, and calls check
 // with the opcode, and the lengths of the longest ULPDU and the longest FPDU, of each message.
@@ -45,7 +36,7 @@ func (c *conn) forEachLongMessage(n int, check func(op iwarp.Opcode, ulpduLen, f
 // Response are as long as the MULPDU, and their FPDUs fit into TCP segments.
 func (c *conn) expectFullSegments(markers bool) {
 	mss := c.tcp.MSS()
-	want := mulpdu(mss, markers)
+	want := iwarp.MULPDU(mss, markers)
 	c.forEachLongMessage(8000, func(op iwarp.Opcode, ulpduLen, fpduLen int) {
 		c.Check(ulpduLen == want, fmt.Sprintf("%v in ULPDUs of up to %d octets in segments of %d", op, want, mss), "up to %d", ulpduLen)
 		c.Check(fpduLen <= mss, fmt.Sprintf("FPDUs of at most %d octets", mss), "one of %d", fpduLen)
@@ -88,7 +79,7 @@ var mpaFPDUCases = []conformance.Case{{
 	Expects: "ULPDUs of at most 64768 octets",
 	Defects: []string{"MULPDUUnbounded"}, Run: onSetup(setup{memLen: 256 << 10}, func(c *conn) {
 		mss := c.tcp.MSS()
-		require(mulpdu(mss, withoutMarkers) >= maxULPDU, fmt.Sprintf("TCP segments hold %d octets here", mss))
+		require(iwarp.MULPDU(mss, withoutMarkers) >= maxULPDU, fmt.Sprintf("TCP segments hold %d octets here", mss))
 		c.allowBadFrames = true
 		c.forEachLongMessage(256<<10, func(op iwarp.Opcode, ulpdu, _ int) {
 			c.Check(ulpdu <= maxULPDU, fmt.Sprintf("%v in ULPDUs of at most %d octets", op, maxULPDU), "one of %d", ulpdu)

@@ -83,20 +83,10 @@ func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// payloadToMarker returns the payload length of an untagged FPDU that starts at this position of
-// the stream and ends at the next marker.
-func payloadToMarker(position uint64) int {
-	n := int(markerInterval - position%markerInterval)
-	if position%markerInterval == 0 {
-		n -= 4 // a marker before the FPDU
-	}
-	return n - 2 - ddpUntaggedLen - 4 // ULPDU_Length, header, CRC
-}
-
 // secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
 // marker, and returns the FPDU of the second, which begins with the marker.
 func (c *conn) secondFPDUAtMarker() iwarp.ReceivedFPDU {
-	n := payloadToMarker(c.deframer.Position)
+	n := iwarp.PayloadToMarker(c.deframer.Position)
 	c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
 	c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
 	g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
@@ -296,7 +286,7 @@ var mpaMarkerCases = []conformance.Case{{
 	Sends:   "a Send that ends at the next marker, then one across the following marker",
 	Expects: "both are delivered, without markers",
 	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
-		n := payloadToMarker(c.framer.Position)
+		n := iwarp.PayloadToMarker(c.framer.Position)
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 		c.send(iwarp.Send(c.nextSendMSN(), data(600)))
 		c.expectMessage(1, n)

@@ -159,7 +159,7 @@ var mpaCRCCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device sends a message whose pad ends at the next marker",
 	Expects: "a CRC that covers the marker",
 	Defects: []string{"CRCSkipsLastMarker"}, Run: onMarkersFromDevice(func(c *conn) {
-		n := payloadToMarker(c.deframer.Position) + 4
+		n := iwarp.PayloadToMarker(c.deframer.Position) + 4
 		g := c.expectSent(c.sendWR(1, 0, n), iwarp.Send(1, c.localMem.Buf[:n]))
 		m := g.Markers[len(g.Markers)-1]
 		c.Check(m.Offset == g.Offset+uint64(len(g.Raw))-8, "a marker before the CRC", "the last is at %d", m.Offset)
@@ -171,7 +171,7 @@ var mpaCRCCases = []conformance.Case{{
 	Sends:   "a Send whose pad ends at the next marker, with a CRC that covers the marker",
 	Expects: "it is delivered",
 	Defects: []string{"CRCSkipsLastMarker"}, Run: onMarkersToDevice(func(c *conn) {
-		n := payloadToMarker(c.framer.Position) + 4
+		n := iwarp.PayloadToMarker(c.framer.Position) + 4
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 		c.expectMessage(1, n)
 	}),
@@ -189,7 +189,7 @@ var mpaCRCCases = []conformance.Case{{
 	Sends:   "a Send that begins at a marker, with a CRC that covers it",
 	Expects: "it is delivered",
 	Defects: []string{"CRCSkipsMarker"}, Run: onMarkersToDevice(func(c *conn) {
-		n := payloadToMarker(c.framer.Position)
+		n := iwarp.PayloadToMarker(c.framer.Position)
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.Send(c.nextSendMSN()+1, data(24)))
 		c.expectRecvs(n, 24)
 		c.ExpectBytes(c.localMem, 2048, data(24))

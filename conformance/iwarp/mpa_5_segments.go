@@ -248,7 +248,7 @@ var mpaSegmentCases = []conformance.Case{{
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 		for i := range 5 {
 			// A message that ends at the next marker: the following one begins with the marker.
-			n := payloadToMarker(c.framer.Position)
+			n := iwarp.PayloadToMarker(c.framer.Position)
 			c.PostRecv(c.qp, 1, c.localMem.SGE(0, n))
 			c.expectSendDelivered(1, n)
 			c.PostRecv(c.qp, 2, c.localMem.SGE(0, 600))

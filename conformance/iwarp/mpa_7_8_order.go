@@ -31,7 +31,7 @@ func onResponderSilent(f startupFrame, fpdu iwarp.Segment, cut func(octets []byt
 func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, rtr := range []struct {
-			flag  enhancedFlags
+			flag  iwarp.EnhancedFlags
 			first iwarp.Segment
 		}{
 			{flagC, iwarp.Write(peerSTag, 0, nil)},
@@ -39,7 +39,7 @@ func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench)
 			{flagD, iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 0, iwarp.At(peerSTag, 0))},
 		} {
 			hs := h.sendRequest(setup{receives: 1}, requestWithFlags(flagA|rtr.flag))
-			if got := flagsOf(hs.expectEnhancedReply()); got&flagA == 0 || got&rtr.flag == 0 {
+			if got := hs.expectEnhancedReply().Flags(); got&flagA == 0 || got&rtr.flag == 0 {
 				hs.establish() // the device accepts another RTR
 				continue
 			}
@@ -356,7 +356,7 @@ var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases(
 func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error {
 	return onEachConn(setup{receives: 2, recvLen: 2048}, edits, func(c *conn, edit func(*iwarp.Marker)) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
-		c.expectSendDelivered(1, payloadToMarker(c.framer.Position))
+		c.expectSendDelivered(1, iwarp.PayloadToMarker(c.framer.Position))
 		c.sendCoalesced(iwarp.Send(c.nextSendMSN(), data(1500)).EditMarkers(edit), c.peerWrite(0, data(16)))
 		c.expectTerminateAndEnd(iwarp.MPAMarker)
 		c.expectFailure(2)

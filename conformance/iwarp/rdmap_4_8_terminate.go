@@ -79,28 +79,6 @@ func onEachFault(faults []peerFault, check func(*conn, peerFault, iwarp.Received
 	})
 }
 
-// terminateControl returns the control word of a Terminate, and the octets after it.
-func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
-	at := min(len(g.ULPDU), ddpUntaggedLen)
-	end := min(len(g.ULPDU), ddpUntaggedLen+4)
-	return g.ULPDU[at:end], g.ULPDU[end:]
-}
-
-// terminateContentLen returns the length of the fields after the control word, by the flags.
-func terminateContentLen(h *iwarp.TerminateHeader) int {
-	n := 0
-	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {
-		n += 2 // the segment length: before a DDP header it is present even if it is not valid
-	}
-	if iwarp.Val(h.HasDDP) {
-		n += len(h.DDPHeader)
-	}
-	if iwarp.Val(h.HasRDMAP) {
-		n += 28 // the header of a Read Request
-	}
-	return n
-}
-
 // refuseAmongReads sends a fault after a Read Request was answered, and again, on another connection,
 // between two valid Read Requests in one TCP segment. It calls check for each of the two, with the
 // frame and its Terminate.
@@ -134,7 +112,7 @@ var rdmapTerminateCases = []conformance.Case{{
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, the third octet may have fewer flags",
 	Defects: []string{"TermBitsSwapped"}, Run: onEachFault(layerFaults, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-		word, _ := terminateControl(g)
+		word, _ := g.TerminateControl()
 		want := f.causes[0]
 		c.Check(len(word) == 4 && word[0] == want.Layer()<<4|want.Type() && word[1] == want.Code() && word[2]&0x1f == 0 && word[3] == 0,
 			fmt.Sprintf("for %s a Terminate with %04x and flags in the next three bits", f.name, uint16(want)), "% x", word)
@@ -174,8 +152,8 @@ var rdmapTerminateCases = []conformance.Case{{
 	Defects: []string{"TermInvalidateFlag"},
 	Run: onEachFault(append([]peerFault{invalidateFault}, layerFaults...), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 		t := c.parseTerminate(g).Terminate
-		_, rest := terminateControl(g)
-		c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("for %s a Terminate with %d octets after its control word, as its flags announce", f.name, terminateContentLen(t)), "%d", len(rest))
+		_, rest := g.TerminateControl()
+		c.Check(len(rest) == t.ContentLen(), fmt.Sprintf("for %s a Terminate with %d octets after its control word, as its flags announce", f.name, t.ContentLen()), "%d", len(rest))
 	}),
 }, {
 	ID: "rdmap/terminate/sizes-by-flags", Cite: cite("rfc5040/4.8/4", "rfc5040/4.8/3"),
@@ -183,9 +161,9 @@ var rdmapTerminateCases = []conformance.Case{{
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "22, 38, 42 and 70 octets, or less with fewer flags; thirteen zero bits",
 	Defects: []string{"TermBitsSwapped"}, Run: onEachFault(layerFaults, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-		word, rest := terminateControl(g)
+		word, rest := g.TerminateControl()
 		c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("for %s a Terminate without reserved bits", f.name), "% x", word)
-		c.Check(len(rest) == terminateContentLen(g.Terminate), fmt.Sprintf("for %s a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+terminateContentLen(g.Terminate)), "%d", len(g.ULPDU))
+		c.Check(len(rest) == g.Terminate.ContentLen(), fmt.Sprintf("for %s a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+g.Terminate.ContentLen()), "%d", len(g.ULPDU))
 	}),
 }, {
 	ID: "rdmap/terminate/headers-by-layer", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,

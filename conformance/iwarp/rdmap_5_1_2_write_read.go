@@ -121,7 +121,7 @@ var rdmapWriteReadCases = []conformance.Case{{
 	Expects: "exactly the requested data",
 	Defects: []string{"SegmentEdgeLost"}, Run: onLongMessages(func(c *conn) {
 		c.allowBadFrames = true // the case does not check the pad
-		full := mulpdu(c.tcp.MSS(), withoutMarkers) - ddpTaggedLen
+		full := iwarp.MULPDU(c.tcp.MSS(), withoutMarkers) - ddpTaggedLen
 		for i, n := range []int{1, full - 1, full, full + 1, 2 * full, 2*full + 1, 60000} {
 			c.send(c.peerRead(3*i, n))
 			c.expectReadResponse(c.targetMem.Buf[3*i:][:n])

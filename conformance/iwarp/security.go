@@ -93,15 +93,13 @@ func (c *conn) awaitStreamEnd(frame string) (received []byte) {
 type invalidFrame struct {
 	name   string
 	octets []byte
-	// truncated tells that octets are missing; the peer sends FIN after it.
-	truncated bool
 }
 
 // sendInvalidFrame sends an invalid start-up frame, and FIN after a truncated one.
 func (c *conn) sendInvalidFrame(f invalidFrame) {
 	c.Note("a frame with %s", f.name)
 	c.write(f.octets)
-	if f.truncated {
+	if _, _, complete := iwarp.ParseStartupFrame(f.octets); !complete {
 		c.closeWrite()
 	}
 }
@@ -112,7 +110,7 @@ func invalidFrames(good startupFrame) []invalidFrame {
 		invalidFrame{name: "a wrong key", octets: good.WithKey("MPA ID Rex Frame").Append(nil)},
 		invalidFrame{name: "a key of zeros", octets: good.WithKey("").Append(nil)},
 		invalidFrame{name: "513 octets of private data", octets: good.Private(data(509)).Append(nil)}, // with 4 of enhanced data
-		invalidFrame{name: "65535 octets of private data to come", octets: good.Private(data(400)).PrivateLength(65535).Append(nil), truncated: true},
+		invalidFrame{name: "65535 octets of private data to come", octets: good.Private(data(400)).PrivateLength(65535).Append(nil)},
 		invalidFrame{name: "no octet of its enhanced data", octets: truncateEnhanced(good, 0)},
 		invalidFrame{name: "one octet of its enhanced data", octets: truncateEnhanced(good, 1)},
 		invalidFrame{name: "three octets of its enhanced data", octets: truncateEnhanced(good, 3)},
@@ -120,7 +118,7 @@ func invalidFrames(good startupFrame) []invalidFrame {
 	)
 	whole := good.Private(data(100)).Append(nil)
 	for _, n := range []int{1, 15, 16, 19, 20, 23, 24, len(whole) - 1} {
-		frames = append(frames, invalidFrame{name: fmt.Sprintf("%d of its %d octets", n, len(whole)), octets: whole[:n], truncated: true})
+		frames = append(frames, invalidFrame{name: fmt.Sprintf("%d of its %d octets", n, len(whole)), octets: whole[:n]})
 	}
 	return frames
 }

@@ -2,13 +2,13 @@ package mpi
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/mpi/payload"
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
@@ -103,20 +103,7 @@ func (t *T) mustFail(call string, err, class error) {
 }
 
 // data returns n bytes of payload for an id. Payloads of different ids differ in nearly every byte.
-func data(id, n int) []byte {
-	b := make([]byte, (n+7)&^7) // whole words of 8 bytes
-	x := uint64(id)*0x9e3779b97f4a7c15 + 1
-	for i := 0; i < len(b); i += 8 { // the generator xorshift64
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-		binary.LittleEndian.PutUint64(b[i:], x)
-	}
-	if len(b) > 0 {
-		b[0] = byte(id) // a payload of one byte also differs
-	}
-	return b[:n]
-}
+func data(id, n int) []byte { return payload.Data(id, n) }
 
 // expectEqual ends the rank unless got equals want. The violation calls got by this name.
 func (t *T) expectEqual(name string, got, want []byte) {
@@ -131,23 +118,16 @@ func (t *T) expectEqual(name string, got, want []byte) {
 		len(got), at, got[at:min(at+8, len(got))], want[at:min(at+8, len(want))])
 }
 
-// guardLen is the number of guard bytes before and after a buffer. It is odd, so that
-// buffers are not aligned. guardByte is their value.
-const (
-	guardLen  = 37
-	guardByte = 0xb5
-)
-
 // guardedBuf is a buffer with guard bytes on both sides.
 type guardedBuf struct {
-	all []byte
+	all payload.Guarded
 	buf []byte
 }
 
 // newGuardedBuf returns a buffer of n bytes with guard bytes around it.
 func newGuardedBuf(n int) *guardedBuf {
-	all := bytes.Repeat([]byte{guardByte}, n+2*guardLen)
-	return &guardedBuf{all, all[guardLen : guardLen+n : guardLen+n]}
+	all := payload.NewGuarded(n)
+	return &guardedBuf{all, all.Buf()}
 }
 
 // expectBuffer ends the rank unless the buffer begins with want, and nothing else was written.
@@ -158,12 +138,9 @@ func (t *T) expectBuffer(name string, r *guardedBuf, want []byte) {
 
 // expectUnwritten ends the rank if a byte was written outside of the first n bytes of r.buf.
 func (t *T) expectUnwritten(name string, r *guardedBuf, n int) {
-	for i, b := range r.all {
-		if offset := i - guardLen; (offset < 0 || offset >= n) && b != guardByte {
-			t.check(false, "nothing written outside of "+name, "byte %d written to %#x, of a buffer of %d with %d received",
-				offset, b, len(r.buf), n)
-		}
-	}
+	offset, value, written := r.all.WrittenOutside(n)
+	t.check(!written, "nothing written outside of "+name, "byte %d written to %#x, of a buffer of %d with %d received",
+		offset, value, len(r.buf), n)
 }
 
 // expectStatus ends the rank unless a status has these fields.

@@ -91,6 +91,13 @@ func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	r.Fail(fmt.Sprintf("% x at byte %d of the memory", want[i:end], off+i), "% x", got[i:end])
 }
 
+// CheckPrivateData fails the case unless private data is want, with or without zeros after it. where
+// names the message or verb result that has the data.
+func (r *Rig) CheckPrivateData(where string, got, want []byte) {
+	ok := bytes.HasPrefix(got, want) && len(bytes.Trim(got[min(len(want), len(got)):], "\x00")) == 0
+	r.Check(ok, fmt.Sprintf("%d bytes of private data in %s, % .8x …", len(want), where, want), "%d bytes, % .8x …", len(got), got)
+}
+
 // ExpectUntouched fails the case if one of the regions or its guard bytes have changed since
 // registration or the last Snapshot.
 func (r *Rig) ExpectUntouched(regions ...*Memory) {

@@ -3,6 +3,7 @@ package rig
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -38,6 +39,26 @@ func TestWordOffsetsAreAligned(t *testing.T) {
 			if (base+uint64(off))%8 != 0 || off < 8*n || off >= 8*n+8 {
 				t.Errorf("word %d of a region at %#x is at offset %d", n, base, off)
 			}
+		}
+	}
+}
+
+func TestCheckPrivateDataAllowsZeroPadding(t *testing.T) {
+	want := []byte{1, 2, 3}
+	for _, c := range []struct {
+		got []byte
+		ok  bool
+	}{
+		{[]byte{1, 2, 3}, true},
+		{[]byte{1, 2, 3, 0, 0}, true},
+		{[]byte{1, 2, 3, 0, 4}, false},
+		{[]byte{1, 2}, false},
+		{nil, false},
+		{[]byte{9, 1, 2, 3}, false},
+	} {
+		err := Catch(func() { (&Rig{}).CheckPrivateData("a test", c.got, want) })
+		if (err == nil) != c.ok || err != nil && !conformance.IsViolation(err) {
+			t.Errorf("private data % x for % x: %v", c.got, want, err)
 		}
 	}
 }

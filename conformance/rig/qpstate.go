@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -79,6 +80,20 @@ func Transitions(qpType verbs.QPType) []Transition {
 			{sqd, rts, 0, connectedRTS | rnrTimer},
 		}
 	}
+}
+
+// HasTransition reports whether a queue pair type has this transition: one of [Transitions], from
+// any state to RESET, from any but RESET to ERR, or from SQE of UC and UD to RTS.
+func HasTransition(qpType verbs.QPType, from, to verbs.QPState) bool {
+	switch {
+	case to == verbs.QPStateReset:
+		return true
+	case to == verbs.QPStateErr:
+		return from != verbs.QPStateReset
+	case from == verbs.QPStateSQE:
+		return to == verbs.QPStateRTS && (qpType == verbs.QPTypeUC || qpType == verbs.QPTypeUD)
+	}
+	return slices.ContainsFunc(Transitions(qpType), func(t Transition) bool { return t.From == from && t.To == to })
 }
 
 // EachAttr calls f for each bit of a mask.

@@ -1,7 +1,6 @@
 package roce
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -72,7 +71,7 @@ func (s *cmDialogue) requestSent(c *cmLink, mad ib.MAD, m ib.Message, a Arrival)
 	ok := err == nil && h.Version == 0 && h.Src == s.port.deviceAddr && h.Dst == s.port.Peer && !slices.ContainsFunc(s.links, sameSource)
 	c.srcPort = h.SrcPort
 	s.port.Check(ok, fmt.Sprintf("private data with %v, a source port that no other connection has, and %v", s.port.deviceAddr, s.port.Peer), "%+v (%v)", h, err)
-	s.checkPrivate("the REQ", user, c.param.PrivateData)
+	s.port.CheckPrivateData("the REQ", user, c.param.PrivateData)
 	s.port.Check(*req.PathMTU >= 1 && *req.PathMTU <= 5, "a path MTU code of 1 to 5", "%d", *req.PathMTU)
 	s.checkNewID(c)
 	c.startTimer(a, *req.RemoteTimeout)
@@ -96,13 +95,6 @@ func (s *cmDialogue) checkNewID(c *cmLink) {
 			s.port.Check(other.DeviceID != c.DeviceID, "a communication ID that no other connection has", "%#08x", c.DeviceID)
 		}
 	}
-}
-
-// checkPrivate fails the case unless private data is want, with or without zeros after it. where
-// names the message or verb result that has the data.
-func (s *cmDialogue) checkPrivate(where string, got, want []byte) {
-	ok := len(got) >= len(want) && bytes.Equal(got[:len(want)], want) && len(bytes.Trim(got[len(want):], "\x00")) == 0
-	s.port.Check(ok, fmt.Sprintf("private data % x in %s", want, where), "% x", got)
 }
 
 // take calls GetRequest and checks that it returns the oldest REQ that the peer has sent and not
@@ -132,7 +124,7 @@ func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
 	ok := p.ResponderResources == *q.RespResources && p.InitiatorDepth == *q.InitiatorDepth && p.RNRRetryCount == *q.RNRRetryCount &&
 		p.RetryCount == *q.RetryCount && p.FlowControl == *q.FlowControl
 	s.port.Check(ok, "the parameters of the REQ", "%+v", p)
-	s.checkPrivate("the request", p.PrivateData, q.Private[ib.AddrHeaderLen:])
+	s.port.CheckPrivateData("the request", p.PrivateData, q.Private[ib.AddrHeaderLen:])
 }
 
 // accept creates a queue pair, accepts the connection request of c with it, and expects a REP with
@@ -359,7 +351,7 @@ func (s *cmDialogue) checkApplication(c *cmLink) {
 		var rejected *verbs.RejectError
 		ok := errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected) && rejected.Reason == uint16(*rej.Reason)
 		s.port.Check(ok, fmt.Sprintf("a RejectError with reason %v", *rej.Reason), "%v", err)
-		s.checkPrivate("the RejectError", rejected.PrivateData, rej.Private)
+		s.port.CheckPrivateData("the RejectError", rejected.PrivateData, rej.Private)
 	}
 	state := s.port.QueryQP(c.conn.QP).State
 	s.port.Check(state != verbs.QPStateRTS, "a queue pair that is not in RTS", "%v", state)
@@ -399,7 +391,7 @@ func (s *cmDialogue) checkConnection(c *cmLink) {
 		s.port.Check(c.result.Remote() == from, fmt.Sprintf("a connection with %v", from), "%v", c.result.Remote())
 		if c.Active {
 			p := c.result.Param()
-			s.checkPrivate("the REP", p.PrivateData, c.Reply.Private)
+			s.port.CheckPrivateData("the REP", p.PrivateData, c.Reply.Private)
 			ok := p.ResponderResources == *c.Reply.RespResources && p.InitiatorDepth == *c.Reply.InitiatorDepth &&
 				p.RNRRetryCount == *c.Reply.RNRRetryCount && p.FlowControl == *c.Reply.FlowControl
 			s.port.Check(ok, "the parameters of the REP", "%+v", p)

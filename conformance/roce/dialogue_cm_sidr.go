@@ -217,7 +217,7 @@ func (s *sidrDialogue) takeRequest() {
 		i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool { return from == netip.AddrPortFrom(q.peer, q.srcPort) })
 		s.cm.port.Check(i >= 0 && (s.requests[i] == first || s.requests[i].MayRepeat), "each request of the peer, once and in order", "one from %v", req.Remote())
 		q := s.requests[i]
-		s.cm.checkPrivate("the request", req.Param().PrivateData, q.Request.Private[ib.AddrHeaderLen:])
+		s.cm.port.CheckPrivateData("the request", req.Param().PrivateData, q.Request.Private[ib.AddrHeaderLen:])
 		if q == first {
 			q.taken = req
 			return
@@ -266,7 +266,7 @@ func (s *sidrDialogue) resolve(r *rand.Rand) {
 		q.ID, q.tid, q.mad = *req.RequestID, *mad.TID, a.Payload
 		h, user, err := ib.ParseAddrHeader(req.Private)
 		s.cm.port.Check(err == nil && h.Src == s.cm.port.deviceAddr && h.Dst == s.cm.port.Peer, fmt.Sprintf("private data with %v and %v", s.cm.port.deviceAddr, s.cm.port.Peer), "%+v (%v)", h, err)
-		s.cm.checkPrivate("the SIDR_REQ", user, private)
+		s.cm.port.CheckPrivateData("the SIDR_REQ", user, private)
 	}})
 	for _, other := range s.resolves {
 		if other.Reply == nil {
@@ -317,7 +317,7 @@ func (s *sidrDialogue) checkResolve(q *sidrResolve) {
 	got, dest := q.peer, q.peer.AH.GRH.DGID.Addr().Unmap()
 	ok := uint32(got.QPN) == *rep.QPN && got.QKey == *rep.QKey && dest == s.cm.port.Peer
 	s.cm.port.Check(ok, fmt.Sprintf("QPN %#x, Q_Key %#x at %v", *rep.QPN, *rep.QKey, s.cm.port.Peer), "%#x, %#x at %v", uint32(got.QPN), got.QKey, dest)
-	s.cm.checkPrivate("the result", got.PrivateData, rep.Private)
+	s.cm.port.CheckPrivateData("the result", got.PrivateData, rep.Private)
 }
 
 // settleSIDR calls settle, with a connection for each SIDR_REQ that is not answered, so that settle

@@ -1,7 +1,6 @@
 package verbsapi
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -105,8 +104,8 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		req := d.nextRequest()
 		param.PrivateData = answer
 		d.accept(req, param)
-		checkPrivateData(d.DUT, "the request", req.Param().PrivateData, ask)
-		checkPrivateData(d.DUT, "the answer", d.conn.Param().PrivateData, answer)
+		d.DUT.CheckPrivateData("the request", req.Param().PrivateData, ask)
+		d.DUT.CheckPrivateData("the answer", d.conn.Param().PrivateData, answer)
 	}),
 }, {
 	ID: "verbs/cm/private-data-too-long", Cite: cite("rdma_connect(3)", "verbs/cm/6"),
@@ -132,7 +131,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		err := d.task.Wait(d.DUT.ResponseTimeout())
 		var rejected *verbs.RejectError
 		d.DUT.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
-		checkPrivateData(d.DUT, "the refusal", rejected.PrivateData, why)
+		d.DUT.CheckPrivateData("the refusal", rejected.PrivateData, why)
 		if d.active.QueryQP(d.active.qp).State == errState { // rdma_cm fails the queue pair
 			d = newHandshake(d.DUT, d.dutIsActive())
 		}
@@ -151,13 +150,6 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		d.DUT.Check(d.DUT.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
 	}),
 }})
-
-// checkPrivateData fails the case unless got is want, with or without zeros after it. what names
-// the message that has the data.
-func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
-	ok := bytes.HasPrefix(got, want) && len(bytes.Trim(got[min(len(want), len(got)):], "\x00")) == 0
-	r.Check(ok, fmt.Sprintf("%d bytes of private data with %s, % .8x …", len(want), what, want), "%d bytes, % .8x …", len(got), got)
-}
 
 // cmLifeCases test pending requests and the end of connections.
 var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:rc"}}.Cases([]conformance.Case{{
@@ -322,7 +314,7 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 		})
 		peer := rig.Result(l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout()))(r, "a service that is found")
 		r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
-		checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
+		r.CheckPrivateData("the answer", peer.PrivateData, []byte("here"))
 		ah := rig.Result(r.PD.CreateAH(peer.AH))(r, "a handle of the service's address")
 		wr := l.dut.sendWR(2, 0, 24)
 		wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}

@@ -2,7 +2,6 @@ package verbsapi
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -147,7 +146,7 @@ func (m *qpMover) checkOtherTransitions() {
 		}
 		qp := m.newQPIn(from)
 		for _, to := range everyState {
-			if hasTransition(m.kind, from, to) {
+			if rig.HasTransition(m.kind, from, to) {
 				continue
 			}
 			m.MustFail(fmt.Sprintf("%v to %v", from, to), m.modify(qp, from, to, 0), verbs.ErrInvalid)
@@ -180,20 +179,6 @@ const (
 
 // everyState lists the states in the order in which a queue pair passes them.
 var everyState = []verbs.QPState{reset, initState, rtr, rts, sqd, sqe, errState}
-
-// hasTransition reports whether a queue pair type has this transition: one of [rig.Transitions],
-// from any state to RESET, from any but RESET to ERR, or from SQE of UC and UD to RTS.
-func hasTransition(kind verbs.QPType, from, to verbs.QPState) bool {
-	switch {
-	case to == reset:
-		return true
-	case to == errState:
-		return from != reset
-	case from == sqe:
-		return to == rts && (kind == verbs.QPTypeUC || kind == verbs.QPTypeUD)
-	}
-	return slices.ContainsFunc(rig.Transitions(kind), func(t rig.Transition) bool { return t.From == from && t.To == to })
-}
 
 // qpMover tests the state transitions of a queue pair type.
 type qpMover struct {

@@ -68,6 +68,40 @@ func TestEndedRankReturnsErrGone(t *testing.T) {
 	must.Do(t, w.RunPrograms())
 }
 
+// A barrier opens when the last rank enters it or ends.
+func TestBarrierOpensWhenLastRankEntersOrEnds(t *testing.T) {
+	const size = 4
+	w := New(Config{Seed: 1})
+	h := NewHub(w, size, errGone)
+	var opened []time.Duration
+	for rank := range size {
+		c := h.Endpoint(rank)
+		w.Go(fmt.Sprint(rank), func(p *Proc) error {
+			defer h.End(rank)
+			if rank == 0 {
+				must.Fail(t, "a barrier of one rank", c.Barrier(time.Microsecond), verbs.ErrTimeout)
+			}
+			for round := range 3 {
+				p.Sleep(time.Duration(rank+1) * time.Millisecond)
+				if rank == size-1 && round == 2 {
+					return nil
+				}
+				if err := c.Barrier(verbs.Forever); err != nil {
+					return err
+				}
+				if rank == 0 {
+					opened = append(opened, c.Now())
+				}
+			}
+			return nil
+		})
+	}
+	must.Do(t, w.RunPrograms())
+	if got, want := fmt.Sprint(opened), "[4ms 8ms 12ms]"; got != want {
+		t.Errorf("the barriers opened at %s, want %s", got, want)
+	}
+}
+
 func TestPipeDeliversInOrderAndTimesOut(t *testing.T) {
 	w := New(Config{Seed: 1})
 	a, b := Pipe(w)

@@ -2,20 +2,15 @@ package simlab
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Packets between leaves pass one spine, and packets within a leaf pass none.
@@ -120,45 +115,6 @@ expect: {marked: {max: 0}, lost: {max: 0}}
 		t.Errorf("%+v", l)
 	}
 	runPassing(t, "fabric: {kind: pair, ipv4: true, link: {mtu: 1500, latency: 100us}}\nworkload: {kind: pingpong, messages: 10, bytes: 2KiB}\nexpect: {lost: {max: 0}}\n")
-}
-
-// A barrier opens when the last rank enters it or ends.
-func TestBarrierOpensWhenLastRankEntersOrEnds(t *testing.T) {
-	const size = 4
-	w := sim.New(sim.Config{Seed: 1})
-	h := NewHub(w, size)
-	var marks []string
-	h.OnMark = func(rank int, at time.Duration, what string) {
-		marks = append(marks, fmt.Sprintf("%s at %v", what, at))
-	}
-	for rank := range size {
-		c := h.Control(rank)
-		w.Go(fmt.Sprint(rank), func(p *sim.Proc) error {
-			defer h.End(rank)
-			if rank == 0 {
-				if err := c.Barrier(time.Microsecond); !errors.Is(err, verbs.ErrTimeout) {
-					return fmt.Errorf("a barrier of one rank: %v", err)
-				}
-			}
-			for round := range 3 {
-				p.Sleep(time.Duration(rank+1) * time.Millisecond)
-				if rank == size-1 && round == 2 {
-					return nil
-				}
-				if err := c.Barrier(verbs.Forever); err != nil {
-					return err
-				}
-				if rank == 0 {
-					c.Mark(fmt.Sprint("round ", round))
-				}
-			}
-			return nil
-		})
-	}
-	must.Do(t, w.RunPrograms())
-	if got, want := fmt.Sprint(marks), "[round 0 at 4ms round 1 at 8ms round 2 at 12ms]"; got != want {
-		t.Errorf("marks %s, want %s", got, want)
-	}
 }
 
 // Programs count messages in batches. The charts of the report must not exceed the rate of the

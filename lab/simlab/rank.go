@@ -35,17 +35,11 @@ func (rk *rank) status() string {
 	return rk.program.Status()
 }
 
-// addRanks creates the ranks, one per host, with a coroutine each. Through the hub, their control
-// channel, the ranks report marks (events on the timeline) and samples of their traffic.
+// addRanks creates the ranks, one per host, with a coroutine each. Through their control channels
+// they report marks (events on the timeline) and samples of their traffic.
 func (r *run) addRanks() {
 	size := r.plan.Scenario.RankCount()
-	r.hub = NewHub(r.world, size)
-	r.hub.OnMark = func(i int, at time.Duration, what string) {
-		r.ranks[i].observed.Marks = append(r.ranks[i].observed.Marks, report.Mark{At: at, What: what})
-	}
-	r.hub.OnSample = func(i int, s workload.Sample) {
-		r.ranks[i].observed.Samples = append(r.ranks[i].observed.Samples, s)
-	}
+	r.hub = sim.NewHub(r.world, size, workload.ErrGone)
 	for i := range size {
 		rk := &rank{observed: lab.Rank{Rank: i, Host: r.plan.Topology.Hosts[i].Name}}
 		r.ranks = append(r.ranks, rk)
@@ -62,7 +56,7 @@ func (r *run) runRank(rk *rank, p *sim.Proc) {
 	i := rk.observed.Rank
 	defer r.hub.End(i)
 	program, err := r.newProgram(r.plan.Scenario.Workload, &workload.Rank{
-		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics[i], Control: r.hub.Control(i),
+		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics[i], Control: &control{r.hub.Endpoint(i), &rk.observed},
 		StallTimeout: r.plan.Limit / 2, // the rank reports a stall before the limit ends the run
 	})
 	if err == nil {
@@ -79,38 +73,16 @@ func (r *run) runRank(rk *rank, p *sim.Proc) {
 	}
 }
 
-// Hub connects the control channels of the ranks of a world.
-type Hub struct {
-	// OnMark and OnSample, if not nil, receive the marks and samples of the ranks, in
-	// the order of the world's time.
-	OnMark   func(rank int, at time.Duration, what string)
-	OnSample func(rank int, s workload.Sample)
-
-	*sim.Hub
-}
-
-// NewHub returns a hub for ranks 0 to size-1.
-func NewHub(w *sim.World, size int) *Hub { return &Hub{Hub: sim.NewHub(w, size, workload.ErrGone)} }
-
-// Control returns the control channel of a rank.
-func (h *Hub) Control(rank int) workload.Control { return &control{h.Endpoint(rank), h} }
-
-// control is the control channel of one rank.
+// control is the control channel of a rank.
 type control struct {
 	*sim.Endpoint
-	h *Hub
+	observed *lab.Rank
 }
 
 // Mark implements workload.Control.
 func (c *control) Mark(what string) {
-	if c.h.OnMark != nil {
-		c.h.OnMark(c.Rank(), c.Now(), what)
-	}
+	c.observed.Marks = append(c.observed.Marks, report.Mark{At: c.Now(), What: what})
 }
 
 // Sample implements workload.Control.
-func (c *control) Sample(s workload.Sample) {
-	if c.h.OnSample != nil {
-		c.h.OnSample(c.Rank(), s)
-	}
-}
+func (c *control) Sample(s workload.Sample) { c.observed.Samples = append(c.observed.Samples, s) }

@@ -69,7 +69,7 @@ type run struct {
 	plan        *lab.Plan
 	world       *sim.World
 	fabric      fabric
-	hub         *Hub
+	hub         *sim.Hub
 	ranks       []*rank
 	capture     *capture
 	observed    lab.Observation

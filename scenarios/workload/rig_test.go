@@ -16,7 +16,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
-	"github.com/fabrictest/fabrictest/lab/simlab"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 type rig struct {
 	*sim.World
 	t     testing.TB
-	hub   *simlab.Hub
+	hub   *sim.Hub
 	nets  []*sim.Net
 	ports [][]*sim.Port     // by rail and host
 	nics  [][]verbs.Context // by host and rail
@@ -81,12 +80,8 @@ func seededRig(t testing.TB, seed uint64, hosts, rails int, specs ...impair.Spec
 func rigOf(t testing.TB, open func(*sim.World, *sim.Port, string) (verbs.Context, error), streams sim.StreamConfig, seed uint64, hosts, rails int, specs ...impair.Spec) *rig {
 	t.Helper()
 	w := sim.New(sim.Config{Seed: seed, MaxEvents: 50_000_000})
-	r := &rig{World: w, t: t, hub: simlab.NewHub(w, hosts), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: seed}
+	r := &rig{World: w, t: t, hub: sim.NewHub(w, hosts, workload.ErrGone), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: seed}
 	r.samples = make([][]workload.Sample, hosts)
-	r.hub.OnMark = func(rank int, at time.Duration, what string) {
-		r.marks = append(r.marks, fmt.Sprintf("%v host%d %s", at, rank, what))
-	}
-	r.hub.OnSample = func(rank int, s workload.Sample) { r.samples[rank] = append(r.samples[rank], s) }
 	for rail := range rails {
 		net := must.Get(sim.NewNet(w, sim.NetConfig{Name: fmt.Sprint("rail", rail), Stream: streams}))(t)
 		r.nets = append(r.nets, net)
@@ -109,6 +104,20 @@ func rigOf(t testing.TB, open func(*sim.World, *sim.Port, string) (verbs.Context
 	return r
 }
 
+// control is the control channel of a rank. It records marks and samples.
+type control struct {
+	*sim.Endpoint
+	r *rig
+}
+
+func (c *control) Mark(what string) {
+	c.r.marks = append(c.r.marks, fmt.Sprintf("%v host%d %s", c.Now(), c.Rank(), what))
+}
+
+func (c *control) Sample(s workload.Sample) {
+	c.r.samples[c.Rank()] = append(c.r.samples[c.Rank()], s)
+}
+
 // start creates the programs of all ranks.
 func (r *rig) start(cfg workload.Config) {
 	r.t.Helper()
@@ -118,7 +127,7 @@ func (r *rig) start(cfg workload.Config) {
 	for rank := range size {
 		r.procs[rank] = r.World.Go(fmt.Sprintf("host%d", rank), func(p *sim.Proc) error {
 			defer r.hub.End(rank)
-			in := &workload.Rank{Rank: rank, Size: size, Seed: r.seed, Proc: p, Control: r.hub.Control(rank), StallTimeout: r.patience}
+			in := &workload.Rank{Rank: rank, Size: size, Seed: r.seed, Proc: p, Control: &control{r.hub.Endpoint(rank), r}, StallTimeout: r.patience}
 			for rail, d := range r.nics[rank] {
 				if r.wrap != nil {
 					d = r.wrap(rank, d)

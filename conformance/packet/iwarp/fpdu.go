@@ -68,6 +68,26 @@ func (s Segment) EditMarkers(edit func(*Marker)) Segment { s.MPA.EditMarker = ed
 // padLen returns the number of pad octets after a ULPDU.
 func padLen(ulpdu int) int { return -(lengthLen + ulpdu) & 3 }
 
+// MULPDU returns the longest ULPDU for an MSS, by the formulas of RFC 5044 section 4.5.
+func MULPDU(mss int, markers bool) int {
+	const minULPDU = 128
+	n := mss - lengthLen - crcLen - mss%4
+	if markers {
+		n -= markerLen * ((mss + markerInterval - 1) / markerInterval)
+	}
+	return min(max(n, minULPDU), maxULPDU)
+}
+
+// PayloadToMarker returns the payload length of an untagged FPDU that starts at this position of
+// the stream and ends at the next marker.
+func PayloadToMarker(position uint64) int {
+	n := int(markerInterval - position%markerInterval)
+	if position%markerInterval == 0 {
+		n -= markerLen // a marker before the FPDU
+	}
+	return n - lengthLen - untaggedLen - crcLen
+}
+
 // crc returns the CRC field: m.CRC or, if that is nil, the CRC that m.CRCStatus selects. If both
 // are nil, it returns the correct CRC if inUse is set (CRCs were negotiated), otherwise 0.
 func (m MPA) crc(correct uint32, inUse bool) uint32 {

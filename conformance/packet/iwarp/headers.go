@@ -137,6 +137,28 @@ func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	return h, b
 }
 
+// ContentLen returns the length of the fields after the control word, by the flags.
+func (h *TerminateHeader) ContentLen() int {
+	n := 0
+	if Val(h.LengthValid) || Val(h.HasDDP) {
+		n += 2 // the segment length: before a DDP header it is present even if it is not valid
+	}
+	if Val(h.HasDDP) {
+		n += len(h.DDPHeader)
+	}
+	if Val(h.HasRDMAP) {
+		n += readRequestLen
+	}
+	return n
+}
+
+// TerminateControl returns the control word of a Terminate, and the octets after it.
+func (g ReceivedFPDU) TerminateControl() (word, rest []byte) {
+	at := min(len(g.ULPDU), untaggedLen)
+	end := min(len(g.ULPDU), untaggedLen+terminateLen)
+	return g.ULPDU[at:end], g.ULPDU[end:]
+}
+
 // ddpHeaderLen returns the length of a DDP header whose first octet is ctrl.
 func ddpHeaderLen(ctrl byte) int {
 	if ctrl&bitTagged != 0 {

@@ -176,3 +176,40 @@ func TestCRCCoversMarkersAtAnyPlace(t *testing.T) {
 		}
 	}
 }
+
+// The values are those of RFC 5044 section 4.5 for common MSS values.
+func TestMULPDUFormula(t *testing.T) {
+	for _, tc := range []struct {
+		mss     int
+		markers bool
+		want    int
+	}{
+		{1448, false, 1442},
+		{1449, false, 1442},
+		{1451, false, 1442},
+		{1460, false, 1454},
+		{1448, true, 1430},
+		{1460, true, 1442},
+		{88, false, 128},
+		{65495, false, 64768},
+	} {
+		if got := MULPDU(tc.mss, tc.markers); got != tc.want {
+			t.Errorf("MULPDU(%d, %t) = %d, want %d", tc.mss, tc.markers, got, tc.want)
+		}
+	}
+}
+
+// The message ends at the next marker from every position in the stream.
+func TestPayloadToMarkerEndsAtMarker(t *testing.T) {
+	for position := uint64(0); position < 480; position += 4 {
+		n := PayloadToMarker(position)
+		if n < 0 {
+			continue
+		}
+		f := Framer{Markers: true, CRC: true, Position: position}
+		f.Append(nil, Send(1, make([]byte, n)))
+		if f.Position != markerInterval {
+			t.Errorf("from %d, %d octets end at %d", position, n, f.Position)
+		}
+	}
+}

@@ -419,3 +419,45 @@ func TestValuesThatDoNotFitPanic(t *testing.T) {
 		})
 	}
 }
+
+func TestEnhancedFlags(t *testing.T) {
+	f := Request().Depths(16, 16).Flags(FlagA | FlagD).Enhanced.Flags()
+	if f != FlagA|FlagD || f.String() != "AD" || f.RTRs() != RTRRead {
+		t.Errorf("%v, with RTRs %v", f, f.RTRs())
+	}
+	if f := (Enhanced{}).Flags(); f != 0 || f.String() != "no flags" {
+		t.Errorf("%v of data without flags", f)
+	}
+}
+
+// Terminates have the sizes of RFC 5040 section 4.8: 22 octets without quoted headers.
+func TestTerminateContentLenMatchesEncoding(t *testing.T) {
+	for _, c := range []struct {
+		about Segment
+		want  int
+	}{
+		{Write(1, 2, make([]byte, 16)), 38 - 22},
+		{Send(1, make([]byte, 16)), 42 - 22},
+		{ReadRequest(1, At(1, 2), 3, At(4, 5)), 70 - 22},
+	} {
+		sent := Terminate(DDPCatastrophic).About(c.about).Append(nil)
+		got := ReceivedFPDU{Segment: ParseSegment(sent), ULPDU: sent}
+		if n := got.Terminate.ContentLen(); n != c.want {
+			t.Errorf("about %v: %d octets, want %d", c.about, n, c.want)
+		}
+		if word, rest := got.TerminateControl(); len(word) != 4 || len(rest) != c.want {
+			t.Errorf("about %v: %d and %d octets, want 4 and %d", c.about, len(word), len(rest), c.want)
+		}
+	}
+}
+
+// A flag without its header changes the expected length.
+func TestTerminateContentLenCountsMissingHeaders(t *testing.T) {
+	h := Terminate(RDMAPCannotInvalidate).About(Send(1, nil)).Terminate
+	h.HasRDMAP = new(true)
+	sent := Segment{Terminate: h}.Opcode(OpTerminate).Append(nil)
+	got := ReceivedFPDU{Segment: ParseSegment(sent), ULPDU: sent}
+	if _, rest := got.TerminateControl(); len(rest) == got.Terminate.ContentLen() {
+		t.Errorf("%d octets follow, as a flag without its header announces", len(rest))
+	}
+}

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
@@ -58,6 +59,41 @@ const (
 	RTRRead                  // D
 )
 
+// EnhancedFlags are flags A to D of enhanced data, as bits.
+type EnhancedFlags uint8
+
+// Flags of enhanced data: A is PeerToPeer, the others are the kinds of RTR.
+const (
+	FlagA EnhancedFlags = 1 << iota
+	FlagB
+	FlagC
+	FlagD
+)
+
+// Flags returns the flags that are set.
+func (e Enhanced) Flags() (f EnhancedFlags) {
+	for i, flag := range []*bool{e.PeerToPeer, e.SendRTR, e.WriteRTR, e.ReadRTR} {
+		if Val(flag) {
+			f |= 1 << i
+		}
+	}
+	return f
+}
+
+// String returns the letters of the flags, as in "AC".
+func (f EnhancedFlags) String() string {
+	s := ""
+	for i, letter := range "ABCD" {
+		if f>>i&1 != 0 {
+			s += string(letter)
+		}
+	}
+	return cmp.Or(s, "no flags")
+}
+
+// RTRs returns the kinds of RTR that the flags name.
+func (f EnhancedFlags) RTRs() RTR { return RTR(f >> 1) }
+
 // Request is a Request of revision 1 that requests CRCs and no markers.
 func Request() StartupFrame { return StartupFrame{Key: new(KeyRequest)} }
 
@@ -96,6 +132,11 @@ func (s StartupFrame) PeerToPeer(offers RTR) StartupFrame {
 		e.PeerToPeer = new(true)
 		e.SendRTR, e.WriteRTR, e.ReadRTR = new(offers&RTRSend != 0), new(offers&RTRWrite != 0), new(offers&RTRRead != 0)
 	})
+}
+
+// Flags sets the flags A to D of the enhanced data.
+func (s StartupFrame) Flags(f EnhancedFlags) StartupFrame {
+	return s.PeerToPeer(f.RTRs()).EditEnhanced(func(e *Enhanced) { e.PeerToPeer = new(f&FlagA != 0) })
 }
 
 // EditEnhanced changes the enhanced data, and adds it if there is none.

@@ -1,4 +1,4 @@
-package mpi_test
+package work_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package mpi_test
+package mpihost_test
 
 import (
 	"fmt"

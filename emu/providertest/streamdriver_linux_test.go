@@ -1,9 +1,9 @@
-package drive_test
+package providertest
 
 import (
+	"fmt"
 	"net/netip"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/perflab"
+	"github.com/fabrictest/fabrictest/perf"
 )
 
 // runner is an engine with one conn and almost no cost, to measure driver and streams.
@@ -143,7 +144,8 @@ func connectedRunners(b testing.TB, in [2]func(func() error) error, addrs [2]net
 	b.Helper()
 	var both [2]*runner
 	for i := range both {
-		r := &runner{message: make([]byte, message), net: openNet(b, in[i], tcplink.Config{})}
+		r := &runner{message: make([]byte, message)}
+		must.Do(b, in[i](func() (err error) { r.net, err = tcplink.Open(tcplink.Config{}); return err }))
 		r.drv = drive.NewRealStreams(r, r.net, 1)
 		r.drv.Lock(drive.CallControl)
 		r.cond = r.drv.NewCond(drive.WaitReason("bytes"))
@@ -181,9 +183,9 @@ func connectedRunners(b testing.TB, in [2]func(func() error) error, addrs [2]net
 	return x, y
 }
 
-// halfRoundTrip returns the median of half a round trip. serve and answer run on two
+// pingPongTime returns half of the median round trip in µs. serve and answer run on two
 // goroutines, each once a round.
-func halfRoundTrip(rounds int, serve, answer func()) time.Duration {
+func pingPongTime(rounds int, serve, answer func()) float64 {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -191,21 +193,18 @@ func halfRoundTrip(rounds int, serve, answer func()) time.Duration {
 			answer()
 		}
 	}()
-	took := make([]time.Duration, rounds)
+	took := make([]float64, rounds)
 	for i := range took {
 		start := time.Now()
 		serve()
-		took[i] = time.Since(start)
+		took[i] = float64(time.Since(start)) / 1e3
 	}
 	<-done
-	slices.Sort(took)
-	return took[rounds/2] / 2
+	return perf.Median(took) / 2
 }
 
-func median[T time.Duration | float64](v []T) T {
-	slices.Sort(v)
-	return v[len(v)/2]
-}
+// currentNamespace runs f in the namespace of the test.
+func currentNamespace(f func() error) error { return f() }
 
 // forEachSite runs a benchmark on loopback and between two namespaces.
 func forEachSite(b *testing.B, run func(b *testing.B, in [2]func(func() error) error, ends [2]perflab.RawEndpoint)) {
@@ -219,79 +218,47 @@ func forEachSite(b *testing.B, run func(b *testing.B, in [2]func(func() error) e
 	})
 }
 
-// BenchmarkStreamPingPong measures half a round trip of 64 bytes through the driver,
-// alternating with bare sockets.
-func BenchmarkStreamPingPong(b *testing.B) {
-	const size = 64
+// BenchmarkDriverPingPong measures half a round trip of 64 bytes through the stream driver, and
+// compares with bare sockets.
+func BenchmarkDriverPingPong(b *testing.B) {
+	const size, rounds = 64, 1000
 	for _, block := range []bool{false, true} {
-		name := "spinning"
-		if block {
-			name = "blocking"
-		}
-		b.Run(name, func(b *testing.B) {
+		b.Run(fmt.Sprintf("block=%v", block), func(b *testing.B) {
 			forEachSite(b, func(b *testing.B, in [2]func(func() error) error, ends [2]perflab.RawEndpoint) {
 				x, y := connectedRunners(b, in, [2]netip.AddrPort{ends[0].Addr, ends[1].Addr}, size)
-				var ours, bare []time.Duration
-				const rounds = 1000
-				for b.Loop() {
-					for range 15 {
-						µs, err := perflab.RawTCPPingPong(ends[0], ends[1], perflab.RawPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
-						must.Do(b, err)
-						bare = append(bare, time.Duration(µs*1e3))
-						ours = append(ours, halfRoundTrip(rounds,
-							func() { x.send(1); x.receive(size, block) },
-							func() { y.receive(size, block); y.send(1) }))
-					}
-				}
-				report(b, ours, bare)
+				report(b, "µs", "raw", 15, func() (float64, error) {
+					return perflab.RawTCPPingPong(ends[0], ends[1], perflab.RawPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
+				}, func() (float64, error) {
+					return pingPongTime(rounds,
+						func() { x.send(1); x.receive(size, block) },
+						func() { y.receive(size, block); y.send(1) }), nil
+				})
 			})
 		})
 	}
 }
 
-func report(b *testing.B, ours, bare []time.Duration) {
-	ratios := make([]float64, len(ours))
-	for i := range ours {
-		ratios[i] = float64(ours[i]) / float64(bare[i])
-	}
-	b.ReportMetric(float64(median(ours))/1e3, "µs")
-	b.ReportMetric(float64(median(bare))/1e3, "raw-µs")
-	b.ReportMetric(median(ratios), "ratio")
-}
-
-// BenchmarkStreamBandwidth measures a one-way stream of messages through the driver,
-// alternating with bare sockets.
-func BenchmarkStreamBandwidth(b *testing.B) {
+// BenchmarkDriverStream measures a one-way stream of messages through the stream driver, and
+// compares with bare sockets.
+func BenchmarkDriverStream(b *testing.B) {
 	const message, total = 8192, 256 << 20
 	forEachSite(b, func(b *testing.B, in [2]func(func() error) error, ends [2]perflab.RawEndpoint) {
 		x, y := connectedRunners(b, in, [2]netip.AddrPort{ends[0].Addr, ends[1].Addr}, message)
-		var ours, bare []time.Duration
-		once := func(send, receive func()) time.Duration {
-			start := time.Now()
-			done := make(chan struct{})
-			go func() { receive(); close(done) }()
-			send()
+		report(b, "Gb/s", "raw", 3, func() (float64, error) {
+			return perflab.RawTCPStream(ends[0], ends[1], perflab.RawStreamConfig{Bytes: 256 << 10, Duration: 100 * time.Millisecond})
+		}, func() (float64, error) {
+			start, done := time.Now(), make(chan struct{})
+			go func() { y.receive(total, true); close(done) }()
+			x.send(total / message)
+			x.waitSent()
 			<-done
-			return time.Since(start)
-		}
-		for b.Loop() {
-			for range 3 {
-				gbps, err := perflab.RawTCPStream(ends[0], ends[1], perflab.RawStreamConfig{Bytes: 256 << 10, Duration: 100 * time.Millisecond})
-				must.Do(b, err)
-				bare = append(bare, time.Duration(total*8/gbps))
-				ours = append(ours, once(
-					func() { x.send(total / message); x.waitSent() },
-					func() { y.receive(total, true) }))
-			}
-		}
-		report(b, ours, bare)
-		b.ReportMetric(total*8/float64(median(ours)), "Gb/s")
-		b.ReportMetric(total*8/float64(median(bare)), "raw-Gb/s")
+			return total * 8 / float64(time.Since(start)), nil
+		})
 	})
 }
 
-// Neither spinning nor blocking streams allocate.
-func TestStreamsDoNotAllocate(t *testing.T) {
+// Neither spinning nor blocking through the stream driver allocates.
+func TestStreamDriverDoesNotAllocate(t *testing.T) {
 	const warm, rounds, size = 200, 2000, 300
 	for _, block := range []bool{false, true} {
 		at := netip.MustParseAddrPort("127.0.0.1:0")
