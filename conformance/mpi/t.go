@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/mpi/payload"
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
@@ -103,7 +102,7 @@ func (t *T) mustFail(call string, err, class error) {
 }
 
 // data returns n bytes of payload for an id. Payloads of different ids differ in nearly every byte.
-func data(id, n int) []byte { return payload.Data(id, n) }
+func data(id, n int) []byte { return Payload(id, n) }
 
 // expectEqual ends the rank unless got equals want. The violation calls got by this name.
 func (t *T) expectEqual(name string, got, want []byte) {
@@ -120,13 +119,13 @@ func (t *T) expectEqual(name string, got, want []byte) {
 
 // guardedBuf is a buffer with guard bytes on both sides.
 type guardedBuf struct {
-	all payload.Guarded
+	all Guarded
 	buf []byte
 }
 
 // newGuardedBuf returns a buffer of n bytes with guard bytes around it.
 func newGuardedBuf(n int) *guardedBuf {
-	all := payload.NewGuarded(n)
+	all := NewGuarded(n)
 	return &guardedBuf{all, all.Buf()}
 }
 

@@ -1,13 +1,12 @@
-// Package payload has the messages of the MPI cases, and guarded buffers to receive them.
-package payload
+package mpi
 
 import (
 	"bytes"
 	"encoding/binary"
 )
 
-// Data returns n bytes of payload for an id. Payloads of different ids differ in nearly every byte.
-func Data(id, n int) []byte {
+// Payload returns n bytes of payload for an id. Payloads of different ids differ in nearly every byte.
+func Payload(id, n int) []byte {
 	b := make([]byte, (n+7)&^7) // whole words of 8 bytes
 	x := uint64(id)*0x9e3779b97f4a7c15 + 1
 	for i := 0; i < len(b); i += 8 { // the generator xorshift64
@@ -22,10 +21,10 @@ func Data(id, n int) []byte {
 	return b[:n]
 }
 
-// guardLen is the number of guard bytes before and after a buffer. It is odd, so that
+// GuardLen is the number of guard bytes before and after a buffer. It is odd, so that
 // buffers are not aligned. guardByte is their value.
 const (
-	guardLen  = 37
+	GuardLen  = 37
 	guardByte = 0xb5
 )
 
@@ -33,16 +32,16 @@ const (
 type Guarded []byte
 
 // NewGuarded returns a buffer of n bytes with guard bytes around it.
-func NewGuarded(n int) Guarded { return bytes.Repeat([]byte{guardByte}, n+2*guardLen) }
+func NewGuarded(n int) Guarded { return bytes.Repeat([]byte{guardByte}, n+2*GuardLen) }
 
 // Buf returns the buffer without the bytes around it.
-func (g Guarded) Buf() []byte { return g[guardLen : len(g)-guardLen : len(g)-guardLen] }
+func (g Guarded) Buf() []byte { return g[GuardLen : len(g)-GuardLen : len(g)-GuardLen] }
 
 // WrittenOutside reports whether a byte was written outside of the first n bytes of the buffer. It
 // returns the offset in the buffer and the value of the first one.
 func (g Guarded) WrittenOutside(n int) (offset int, value byte, written bool) {
 	for i, b := range g {
-		if offset = i - guardLen; (offset < 0 || offset >= n) && b != guardByte {
+		if offset = i - GuardLen; (offset < 0 || offset >= n) && b != guardByte {
 			return offset, b, true
 		}
 	}
