@@ -1,7 +1,6 @@
 package simlab
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -168,7 +166,7 @@ func TestChartsDoNotExceedLinkRate(t *testing.T) {
 	for name, want := range map[string]string{"multi-rail": "200 Gb/s", "fat-tree": "800 Gb/s", "stream-write": "100 Gb/s", "rate-limited": "500 Mb/s"} {
 		all := shipped(t)
 		s := all[slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.Name == name })]
-		run := &report.Run{Version: report.Version, Scenarios: []report.Result{*Run(context.Background(), s, lab.Options{})}}
+		run := &report.Run{Version: report.Version, Scenarios: []report.Result{*resultOf(s)}}
 		var page strings.Builder
 		must.Do(t, report.WriteHTML(&page, run))
 		var got string // of the first panel
