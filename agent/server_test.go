@@ -257,7 +257,7 @@ func TestIdleTimeout(t *testing.T) {
 			alive := must.Get(NewClient(t.Context(), must.Get(net.Dial("tcp", s.addr))(t), s.Key, Timing{HeartbeatInterval: time.Hour}))(t)
 			defer alive.Close()
 			dev := must.Get(alive.Open("fake0"))(t)
-			if _, err := dev.WaitAsync(2 * silence); !errors.Is(err, verbs.ErrTimeout) {
+			if _, err := dev.WaitAsync(silence * 5 / 4); !errors.Is(err, verbs.ErrTimeout) {
 				t.Errorf("a call that waits longer than the idle timeout: %v", err)
 			}
 		},

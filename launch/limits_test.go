@@ -23,7 +23,7 @@ func busyRankIsNotHung(t *testing.T) {
 	var r eventLog
 	g := start(ctx, t, roleSpecs("spin"), testOptions(func(o *launch.Options) { o.OnEvent, o.HangTimeout = r.add, hangTimeout }))
 	r.waitFor(t, 0, launch.Marked, "ready")
-	time.Sleep(hangTimeout + hangTimeout/2)
+	time.Sleep(afterHang)
 	cancel(context.DeadlineExceeded) // as a timeout that starts when the rank is ready
 	outcomes, err := wait(t, g)
 	wantStates(t, outcomes, launch.Stopped)
@@ -35,7 +35,7 @@ func busyRankIsNotHung(t *testing.T) {
 	}
 }
 
-func TestCancelKillsRanksAndTheirChildren(t *testing.T) {
+func cancelKillsRanksAndTheirChildren(t *testing.T) {
 	var r eventLog
 	why := errors.New("interrupted by the user")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -48,7 +48,7 @@ var roles = map[string]func(){
 	"stoppedlauncher": runStoppedLauncher,
 	"ping":            runPing,
 	"marks":           runMarks,
-	"brief":           func() { c := join(); time.Sleep(3 * hangTimeout); check("close", c.Close(nil)) },
+	"brief":           func() { c := join(); time.Sleep(2 * hangTimeout); check("close", c.Close(nil)) },
 }
 
 func join() *launch.Conn {

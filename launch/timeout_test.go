@@ -14,8 +14,9 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// Timeouts that are long enough for a busy machine; the tests run in parallel.
-const hangTimeout, joinTimeout = 2 * time.Second, 5 * time.Second
+// Timeouts that are long enough for a busy machine; the tests run in parallel. A rank without
+// answers is hung after less than afterHang.
+const hangTimeout, joinTimeout, afterHang = 2 * time.Second, 4 * time.Second, hangTimeout * 5 / 4
 
 func TestTimeouts(t *testing.T) {
 	runParallel(t, map[string]func(*testing.T){
@@ -31,6 +32,8 @@ func TestTimeouts(t *testing.T) {
 		"RankWithoutHeartbeatIsHung":           rankWithoutHeartbeatIsHung,
 		"BusyRankIsNotHung":                    busyRankIsNotHung,
 		"ProtocolViolationFailsRank":           protocolViolationFailsRank,
+		"StopCollectsStateDumps":               stopCollectsStateDumps,
+		"CancelKillsRanksAndTheirChildren":     cancelKillsRanksAndTheirChildren,
 	})
 }
 
@@ -39,7 +42,7 @@ func frozenRankIsNotHung(t *testing.T) {
 	g := start(t.Context(), t, roleSpecs("commands"), testOptions(func(o *launch.Options) { o.OnEvent, o.HangTimeout = r.add, hangTimeout }))
 	r.waitFor(t, 0, launch.Marked, "ready")
 	must.Do(t, g.Freeze(0))
-	time.Sleep(2 * hangTimeout)
+	time.Sleep(afterHang)
 	if dump := g.Dump(t.Context())[0]; runtime.GOOS == "linux" && (!strings.Contains(dump, "frozen") || !strings.Contains(dump, "stopped")) {
 		t.Errorf("dump of a frozen rank: %q", dump)
 	}
@@ -84,7 +87,7 @@ func stoppedLauncherFailsNoRank(t *testing.T) {
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "joined"; {
 	}
 	_ = launcher.Process.Signal(syscall.SIGSTOP)
-	time.Sleep(2 * hangTimeout)
+	time.Sleep(afterHang)
 	_ = launcher.Process.Signal(syscall.SIGCONT)
 	must.Do(t, launcher.Wait())
 }
@@ -92,7 +95,7 @@ func stoppedLauncherFailsNoRank(t *testing.T) {
 func rankFailsIfItDoesNotJoin(t *testing.T) {
 	outcomes, err := run(t, roleSpecs("nojoin", "sleep"), testOptions(func(o *launch.Options) { o.JoinTimeout = joinTimeout }))
 	wantStates(t, outcomes, launch.Failed, launch.Stopped)
-	wantErrorContaining(t, err, "rank 0", "did not join within 5s")
+	wantErrorContaining(t, err, "rank 0", "did not join within 4s")
 	if !strings.Contains(outcomes[0].StateDump, "goroutine 1") {
 		t.Errorf("no goroutines in %q", outcomes[0].StateDump)
 	}
@@ -113,7 +116,7 @@ func slowOnEventBlocksRanksWithoutFailure(t *testing.T) {
 				return
 			}
 			if marks++; marks == 2 {
-				time.Sleep(2 * hangTimeout)
+				time.Sleep(afterHang)
 			}
 		}
 	}))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
+	debug.SetGCPercent(400) // hundreds of small worlds are created and become garbage
 	os.Exit(m.Run())
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"testing"
@@ -33,6 +34,7 @@ var NamespacesUnavailable = sync.OnceValue(func() error {
 // such as the rxe driver on port 4791, uses ports. Without root it also creates a user namespace;
 // if namespaces are not available, tests run in the host network.
 func NamespaceMain(m *testing.M) {
+	debug.SetGCPercent(400) // most of these packages create hundreds of small worlds, which become garbage
 	if os.Getenv(inNamespace) != "" {
 		if err := loopbackUp(); err != nil {
 			fmt.Fprintln(os.Stderr, "set up loopback:", err)

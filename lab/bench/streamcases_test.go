@@ -110,7 +110,7 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			lab := InSimulation(p, SimOptions{VerbTime: 40 * time.Millisecond})
 			r := &conformance.Runner{Lab: lab, Workers: 2, Options: conformance.Options{Deviations: known}}
-			results := must.Get(r.Run(t.Context(), sampleCases(p.Protocol, 3)))(t)
+			results := must.Get(r.Run(t.Context(), sampleCases(p.Protocol, 10)))(t)
 			for _, res := range results {
 				if !res.Verdict.Acceptable() {
 					t.Errorf("%s: %s: %v", res.Case.ID, res.Verdict, res.Err)

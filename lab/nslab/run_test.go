@@ -62,7 +62,7 @@ func passesOnce(t *testing.T, name string) {
 	passed(t, run(t, name, lab.Options{}))
 }
 
-// part selects scenarios of TestQuickScenariosPass; by default every third one runs.
+// part selects scenarios of TestQuickScenariosPass; by default every sixth one runs.
 var part = testutil.PartFlag()
 
 func TestQuickScenariosPass(t *testing.T) {
@@ -76,7 +76,7 @@ func TestQuickScenariosPass(t *testing.T) {
 	for _, s := range all {
 		if s.RunsOn(scenarios.NetNS) && slices.Contains(s.Tags, "quick") {
 			n++
-			if !part.Sample(n, 3) {
+			if !part.Sample(n, 6) {
 				continue
 			}
 			t.Run(s.Name, func(t *testing.T) {

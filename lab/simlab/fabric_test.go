@@ -1,14 +1,12 @@
 package simlab
 
 import (
-	"context"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -124,7 +122,7 @@ func TestChartsDoNotExceedLinkRate(t *testing.T) {
 	for name, want := range map[string]string{"multi-rail": "200 Gb/s", "fat-tree": "800 Gb/s", "stream-write": "100 Gb/s", "rate-limited": "500 Mb/s"} {
 		all := shipped(t)
 		s := all[slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.Name == name })]
-		run := &report.Run{Version: report.Version, Scenarios: []report.Result{*Run(context.Background(), s, lab.Options{})}}
+		run := &report.Run{Version: report.Version, Scenarios: []report.Result{*resultOf(s)}}
 		var page strings.Builder
 		must.Do(t, report.WriteHTML(&page, run))
 		var got string // of the first panel

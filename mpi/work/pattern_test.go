@@ -46,7 +46,7 @@ func profileOf(t *testing.T, name string, class work.Class, ranks int) *profile 
 		p.unexpected += s.P2P.Unexpected
 		p.partners = max(p.partners, s.Carrier.(carrier.Stats).MaxConnections)
 	}
-	if _, _, err := inWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, o, wl, work.Params{Class: class}); err != nil {
+	if _, _, err := inWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, o, wl, work.Params{Class: class, Iterations: 2}); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return p

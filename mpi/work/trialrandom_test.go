@@ -65,7 +65,7 @@ func each(t *testing.T, usual uint64, try func(seed uint64) error) {
 // Workloads verify with random options of the runtime and impairments of the network.
 func TestRandomConfigurationsVerify(t *testing.T) {
 	t.Parallel()
-	each(t, 5, func(seed uint64) error { return draw(chooserOf(seed), seed).verify() })
+	each(t, 3, func(seed uint64) error { return draw(chooserOf(seed), seed).verify() })
 }
 
 // FuzzTrial draws the trial from fuzzed bytes.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// TestMain collects garbage less often: hundreds of small worlds are created here.
-func TestMain(m *testing.M) {
-	debug.SetGCPercent(400)
-	testutil.NamespaceMain(m)
-}
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
 // rig is a simulated fabric: every rail is a switch with a port of each host.
 type rig struct {

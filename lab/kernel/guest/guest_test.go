@@ -40,6 +40,7 @@ func serve(t *testing.T, s *Server) func() net.Conn {
 }
 
 func TestExec(t *testing.T) {
+	t.Parallel() // a child keeps the outputs open until a timeout
 	dial := serve(t, &Server{})
 	for _, c := range []struct {
 		command   Command
@@ -94,6 +95,7 @@ func startProgram(ctx context.Context, t *testing.T, dial func() net.Conn, signa
 }
 
 func TestContextKillsProgram(t *testing.T) {
+	t.Parallel() // it waits until the connection is closed
 	cause := errors.New("cancelled by the test")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	pid, ended, _ := startProgram(ctx, t, serve(t, &Server{}), nil)
