@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/textfmt"
@@ -90,18 +91,21 @@ func Stamp(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC
 // Layout is a kind of page: the shell with a template "content", a style and a script. A page
 // is one file with inline style, script and drawings, which loads nothing from the network.
 type Layout struct {
-	template *template.Template
+	template func() *template.Template // parses it at the first call: most processes write no page
 	css, js  string
 }
 
 // NewLayout returns a layout: the style, script and templates that all pages share, and in addition
 // the style css, the script js and the templates texts, which use funcs.
 func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout {
-	t := template.Must(template.New("page").Funcs(funcs).Parse(pageTemplate))
-	for _, text := range texts {
-		template.Must(t.Parse(text))
-	}
-	return &Layout{t, baseCSS + css, baseJS + js}
+	parse := sync.OnceValue(func() *template.Template {
+		t := template.Must(template.New("page").Funcs(funcs).Parse(pageTemplate))
+		for _, text := range texts {
+			template.Must(t.Parse(text))
+		}
+		return t
+	})
+	return &Layout{parse, baseCSS + css, baseJS + js}
 }
 
 // Write writes a page. It sets the CSS, JS and JSHash (for the content security policy) of the Page
@@ -111,7 +115,7 @@ func (l *Layout) Write(w io.Writer, data interface{ basePage() *Page }, css stri
 	hash := sha256.Sum256([]byte(l.js))
 	p.CSS, p.JS, p.JSHash = template.CSS(l.css+css), template.JS(l.js), base64.StdEncoding.EncodeToString(hash[:])
 	var b bytes.Buffer
-	if err := l.template.Execute(&b, data); err != nil {
+	if err := l.template().Execute(&b, data); err != nil {
 		return fmt.Errorf("the page: %w", err)
 	}
 	// The template escapes HTML. Control and invisible characters are made visible at the
