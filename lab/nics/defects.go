@@ -31,7 +31,7 @@ type Defect struct {
 // AllDefects lists the defects of all providers, each once: a name means the same for all of them.
 func AllDefects() (all []Defect) {
 	for _, p := range All() {
-		for _, defect := range p.Defects {
+		for _, defect := range p.AllDefects() {
 			i := slices.IndexFunc(all, func(listed Defect) bool { return listed.Name == defect.Name })
 			if i < 0 {
 				i = len(all)
@@ -82,7 +82,8 @@ func (e *ForeignDefectError) Error() string {
 func (p *Provider) CheckDefect(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
 	named := func(d Defect) bool { return defectName(d.Name) == name }
-	if i := slices.IndexFunc(p.Defects, named); i >= 0 && p.Defects[i].Mutant {
+	own := p.AllDefects()
+	if i := slices.IndexFunc(own, named); i >= 0 && own[i].Mutant {
 		if strings.Contains(spec, "=") {
 			return fmt.Errorf("defect %s takes no number", spec)
 		}
@@ -121,11 +122,13 @@ func CheckDefect(spec string) (err error) {
 // program, and not a setting of a NIC.
 func IsMutant(name string) bool { return defects.FindMutant(name) != nil }
 
-// mutantsOf returns the mutants of a provider: defects that are changes of the source code. A
-// mutant whose Imitates is "-" imitates no device.
-func mutantsOf(provider string) (all []Defect) {
+// AllDefects returns the defects that NICs of p can have: those that they can be given when they
+// are opened, and mutants, which are changes of the source code. A mutant whose Imitates is "-"
+// imitates no device. Parsing the mutants takes milliseconds: most processes do not need them.
+func (p *Provider) AllDefects() []Defect {
+	all := slices.Clone(p.Defects)
 	for _, m := range defects.Mutants() {
-		if slices.Contains(m.Providers, provider) {
+		if slices.Contains(m.Providers, p.Name) {
 			all = append(all, Defect{Name: m.Name, Imitates: strings.TrimPrefix(m.Imitates, "-"), Does: m.Does, Mutant: true})
 		}
 	}

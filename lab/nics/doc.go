@@ -54,7 +54,8 @@ type Provider struct {
 	UnreportedStatuses map[verbs.WCStatus]string
 	// HasRNR is true if a message waits until a receive is posted.
 	HasRNR bool
-	// Options are the names of its options, and Defects the defects that it can have.
+	// Options are the names of its options, and Defects the defects that it can be given when it
+	// is opened. AllDefects also has mutants.
 	Options []string
 	Defects []Defect
 	// CRCOption is the option that switches the checksum of packets off; empty if
@@ -102,7 +103,6 @@ var providers = sync.OnceValue(func() []*Provider {
 				p.Defects = append(p.Defects, d)
 			}
 		}
-		p.Defects = append(p.Defects, mutantsOf(p.Name)...)
 	}
 	return all
 })

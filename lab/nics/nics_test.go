@@ -81,7 +81,7 @@ func TestFindProvider(t *testing.T) {
 func TestDefectNamesAreUnambiguous(t *testing.T) {
 	seen := map[string]Defect{}
 	for _, p := range All() {
-		for _, q := range p.Defects {
+		for _, q := range p.AllDefects() {
 			if q.Does == "" {
 				t.Errorf("%s has no description", q.Name)
 			}

@@ -115,7 +115,7 @@ func TestProfilesMatchDocumentedKernels(t *testing.T) {
 func imitating(t *testing.T, p *Profile, what string) (names []string) {
 	t.Helper()
 	of := must.Get(Find(p.Provider))(t)
-	for _, q := range of.Defects {
+	for _, q := range of.AllDefects() {
 		if slices.Contains(strings.Split(q.Imitates, ", "), what) {
 			names = append(names, q.Name)
 		}
