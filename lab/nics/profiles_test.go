@@ -148,7 +148,7 @@ func TestDefectsOfSiwAreListed(t *testing.T) {
 			listed[strings.Trim(name, " `")] = true
 		}
 	}
-	for _, q := range siw.Defects {
+	for _, q := range siw.AllDefects() {
 		if strings.HasPrefix(q.Imitates, "siw") && !listed[q.Name] {
 			t.Errorf("%s does not list %s", doc, q.Name)
 		}
