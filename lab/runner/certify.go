@@ -82,6 +82,8 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 	}
 	var none *conformance.NoCaseError
 	switch err := c.Filter.CheckPatterns(all...); {
+	case errors.As(err, &none) && c.Filter.CheckPatterns(judge.Suites()...) == nil:
+		return cmdline.Errorf("%s is no case for a device of this protocol (%s)", none.Pattern, protocol)
 	case errors.As(err, &none):
 		return judge.NoSuchCase(none.Pattern)
 	case err != nil:
