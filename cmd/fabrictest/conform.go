@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -69,7 +70,12 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 // code), it runs the command again in a build with them; without the sources, it leaves them out.
 // If the cases run in namespaces, it runs the command again in new ones.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
-	debug.SetGCPercent(400) // each case creates a small world, which becomes garbage: collect less often
+	// Each case creates a small world, which becomes garbage: collect less often, but do not let
+	// garbage fill the memory of a small machine.
+	debug.SetGCPercent(400)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(1 << 30)
+	}
 	j, dir, err := o.plan(o.Plan)
 	if err != nil {
 		return err
