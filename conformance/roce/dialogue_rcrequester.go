@@ -186,6 +186,12 @@ func (s *rcRequesterSession) Close() {
 	if s.conn == nil {
 		return
 	}
+	if slices.ContainsFunc(s.windows, func(w *requesterWindow) bool { return w.bound }) {
+		// Linux's rxe takes most of a minute to destroy a queue pair with a bound window, which has
+		// a case of its own.
+		s.conn.ToState(s.conn.QP, verbs.QPStateReset)
+		s.freeWindows()
+	}
 	s.conn.Must("a queue pair that can be destroyed", s.conn.QP.Close())
 	s.conn.Drain(sentSoFar) // discards packets of a timer that expired before
 	for _, p := range s.conn.Drain(silencePeriod) {
