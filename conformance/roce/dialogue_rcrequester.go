@@ -189,7 +189,9 @@ func (s *rcRequesterSession) Close() {
 	if slices.ContainsFunc(s.windows, func(w *requesterWindow) bool { return w.bound }) {
 		// Linux's rxe takes most of a minute to destroy a queue pair with a bound window, which has
 		// a case of its own.
+		s.conn.ToState(s.conn.QP, verbs.QPStateErr)
 		s.conn.ToState(s.conn.QP, verbs.QPStateReset)
+		s.conn.Completions() // of flushed requests
 		s.freeWindows()
 	}
 	s.conn.Must("a queue pair that can be destroyed", s.conn.QP.Close())
