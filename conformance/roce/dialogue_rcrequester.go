@@ -420,9 +420,10 @@ func (s *rcRequesterSession) checkState() {
 	}
 	next := s.model.NextPSN()
 	if !s.model.Failed() && !s.model.WaitsForRNRTimer() && ib.PSN(a.SQPSN) != next {
-		// A device that retransmits may return an earlier PSN until it is done.
+		// A device that retransmits may return an earlier PSN until it is done, or gives up.
 		s.conn.awaitCondition(fmt.Sprintf("next PSN %d in the attributes, after %d", next, a.SQPSN), func() bool {
-			return ib.PSN(s.conn.QueryQP(s.conn.QP).SQPSN) == next
+			now := s.conn.QueryQP(s.conn.QP)
+			return ib.PSN(now.SQPSN) == next || now.State == verbs.QPStateErr && s.model.Timeout > 0
 		})
 	}
 }
