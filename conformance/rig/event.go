@@ -23,9 +23,12 @@ func (r *Rig) ExpectEvent(want verbs.AsyncEventType, ignored ...verbs.AsyncEvent
 	}
 }
 
-// ExpectNoEvent fails the case if an asynchronous event is pending.
-func (r *Rig) ExpectNoEvent() {
+// ExpectNoEvent fails the case if an asynchronous event is pending whose type is not ignored.
+func (r *Rig) ExpectNoEvent(ignored ...verbs.AsyncEventType) {
 	e, err := r.Device.WaitAsync(0)
+	for err == nil && slices.Contains(ignored, e.Type) {
+		e, err = r.Device.WaitAsync(0)
+	}
 	r.Check(err != nil, "no event", "%v", e.Type)
 	if !errors.Is(err, verbs.ErrTimeout) {
 		r.Must("events", err)

@@ -186,6 +186,14 @@ func (s *rcRequesterSession) Close() {
 	if s.conn == nil {
 		return
 	}
+	if slices.ContainsFunc(s.windows, func(w *requesterWindow) bool { return w.bound }) {
+		// Linux's rxe takes most of a minute to destroy a queue pair with a bound window, which has
+		// a case of its own.
+		s.conn.ToState(s.conn.QP, verbs.QPStateErr)
+		s.conn.ToState(s.conn.QP, verbs.QPStateReset)
+		s.conn.Completions() // of flushed requests
+		s.freeWindows()
+	}
 	s.conn.Must("a queue pair that can be destroyed", s.conn.QP.Close())
 	s.conn.Drain(sentSoFar) // discards packets of a timer that expired before
 	for _, p := range s.conn.Drain(silencePeriod) {
@@ -412,9 +420,10 @@ func (s *rcRequesterSession) checkState() {
 	}
 	next := s.model.NextPSN()
 	if !s.model.Failed() && !s.model.WaitsForRNRTimer() && ib.PSN(a.SQPSN) != next {
-		// A device that retransmits may return an earlier PSN until it is done.
+		// A device that retransmits may return an earlier PSN until it is done, or gives up.
 		s.conn.awaitCondition(fmt.Sprintf("next PSN %d in the attributes, after %d", next, a.SQPSN), func() bool {
-			return ib.PSN(s.conn.QueryQP(s.conn.QP).SQPSN) == next
+			now := s.conn.QueryQP(s.conn.QP)
+			return ib.PSN(now.SQPSN) == next || now.State == verbs.QPStateErr && s.model.Timeout > 0
 		})
 	}
 }

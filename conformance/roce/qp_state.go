@@ -423,24 +423,6 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 		}
 		r.Must("a queue pair with as many sends as the device claims", err)
 	}),
-}, {
-	ID: "qp/create/as-many-as-claimed", Cite: ibta("", "qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
-	Labels:  []string{"service:ud", conformance.Slow},
-	Title:   "A device supports as many address handles as it claims",
-	Sends:   "nothing",
-	Expects: "that many handles",
-	Defects: []string{"LimitsOverstated"}, Run: OnPort(func(p *Port) {
-		attr := p.QueryDevice()
-		const maxHandles = 1 << 17
-		if attr.MaxAH <= 0 || attr.MaxAH > maxHandles {
-			rig.BenchCannot("the device claims %d address handles, and at most %d are tried", attr.MaxAH, maxHandles)
-		}
-		path := p.peerAttr(p.Peer).AH
-		for i := range attr.MaxAH {
-			_, err := p.PD.CreateAH(path)
-			p.Must(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
-		}
-	}),
 }})
 
 // minQPCaps are capacities that every device supports.

@@ -116,6 +116,7 @@ var channelCases = []conformance.Case{{
 		c.source.addCompletions(1)
 		c.expectEvent(c.cq)
 		c.arm(c.cq, true)
+		c.Note("a receive is posted to the failed queue pair")
 		c.PostRecv(c.source.qp, 9, c.source.mem.SGE(0, 64))
 		c.expectEvent(c.cq)
 	}),

@@ -27,7 +27,8 @@ func (s *memorySession) register(step memoryStep) {
 	}
 	init := verbs.MRInit{Buf: s.buf.Buf[r.Off:][:r.Len], Access: access}
 	if step.n%4 == 0 {
-		init.Addr = 0x5000_0000_0000 + uint64(step.n)*4096
+		// The memory must begin as far into its page as the address: Linux refuses others.
+		init.Addr = 0x5000_0000_0000 + uint64(step.n)*4096 + (s.whole[0].Addr()+uint64(r.Off))%4096
 	}
 	if step.n%9 == 4 && s.DUT.Caps.Has(verbs.CapZeroBased) {
 		init.Addr, init.Access = 0, init.Access|verbs.AccessZeroBased

@@ -3,6 +3,7 @@ package verbsapi
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -383,6 +384,9 @@ func inspectQP(s *objectSession, o *object, _ int) func() {
 	}
 	return expectStable(s, o.name+" with", func() attrs {
 		a := s.QueryQP(qp)
+		if slices.ContainsFunc(o.used, func(u *object) bool { return u.kind.name == srqKind }) {
+			a.Caps.MaxRecvWR, a.Caps.MaxRecvSGE = 0, 0 // not defined with an SRQ
+		}
 		return attrs{qp.QPN(), qp.Type(), a.State, a.Caps}
 	})
 }
