@@ -27,9 +27,9 @@ var mpiConfigs = []struct {
 	perHost        int
 	options        mpi.Options
 }{
-	{"srq-rget", "softroce", 1, mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}, P2P: p2p.Config{Protocol: p2p.RGET, EagerLimit: -1}, Progress: mpi.Background}},
-	{"ring-speculative", "softroce", 2, mpi.Options{
-		Carrier: carrier.Config{Design: carrier.RingSRQ}, P2P: p2p.Config{Protocol: p2p.Speculative, Adaptive: true, EagerLimit: 64}, Progress: mpi.Background,
+	{"srq-rget", "softroce", 2, mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}, P2P: p2p.Config{Protocol: p2p.RGET, EagerLimit: -1}, Progress: mpi.Background}},
+	{"ring-speculative", "softroce", 1, mpi.Options{
+		Carrier: carrier.Config{Design: carrier.RingSRQ}, P2P: p2p.Config{Protocol: p2p.Speculative, Adaptive: true, Usage: 0.2, EagerLimit: 64}, Progress: mpi.Background,
 	}},
 	{"hybrid-rput", "dgiwarp", 1, mpi.Options{
 		Carrier: carrier.Config{Design: carrier.Hybrid}, P2P: p2p.Config{Protocol: p2p.RPUT, EagerLimit: 40_000}, Window: window.Config{ByTarget: true},

@@ -58,7 +58,7 @@ func Cases() []Case {
 	return conformance.WithGroup(conformance.Group{Setup: ranks(2)}, slices.Concat(
 		orderCases, wildcardCases, modeCases, bufferedCases, truncateCases, emptyCases, nullCases, selfCases,
 		probeCases, matchedCases, cancelCases, persistentCases, waitCases, testCases, requestCases,
-		sizeCases, floodCases, exchangeCases, progressCases,
+		sizeCases, floodCases, exchangeCases, progressCases, interleavingCases,
 		commCases, splitCases, worldCases, argumentCases, handlerCases,
 		barrierCases, collectiveCases,
 		windowCases, fenceCases, pscwCases, lockCases, flushCases, rmaRequestCases, assertCases,

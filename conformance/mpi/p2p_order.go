@@ -9,10 +9,10 @@ import (
 var orderCases = []Case{{
 	ID: "mpi/order/same-envelope", Cite: rule("mpi/3.5/1"),
 	Title:   "Messages of one envelope are received in the order in which they were sent",
-	Sends:   "100 sends of 64 bytes with one tag",
+	Sends:   "2500 sends of 64 bytes with one tag, one at a time",
 	Expects: "the contents in that order",
 	Defects: []string{"Overtakes"}, Run: func(t *T) {
-		for i := range 100 {
+		for i := range 2500 {
 			t.onRank(0, func() { t.send(data(i, 64), 1, 7) })
 			t.onRank(1, func() { t.expectRecv(data(i, 64), 0, 7) })
 		}

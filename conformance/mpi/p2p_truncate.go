@@ -79,9 +79,12 @@ var truncateCases = []Case{{
 }, {
 	ID: "mpi/truncate/no-room-at-all", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A receive without room fails when the message has data",
-	Sends:   "one byte to a receive of none",
-	Expects: "ErrTruncate",
-	Defects: []string{"TruncatesSilently"}, Run: tooLong(1, 0, posted),
+	Sends:   "one byte, and then a large message, to a receive of none",
+	Expects: "ErrTruncate of each",
+	Defects: []string{"TruncatesSilently"}, Run: func(t *T) {
+		tooLong(1, 0, posted)(t)
+		tooLong(largeSize, 0, posted)(t)
+	},
 }, {
 	ID: "mpi/truncate/by-one-byte", Cite: rule("mpi/3.2.4/3", "mpi/3.2.4/4"),
 	Title:   "One byte too many is an error, and a message as long as the buffer is none, at every limit of eager messages",

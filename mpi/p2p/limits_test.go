@@ -172,6 +172,11 @@ func TestDescribePending(t *testing.T) {
 	expect(0, fmt.Sprintf("a send of %d bytes to rank 1 with tag 7", rendezvousSize))
 	w.deliver(0, 1)
 	expect(1, "the data of a message from rank 0 with tag 7")
+	w.runToEnd()
+	w.send(0, 1, 7, 2, rendezvousSize)
+	w.deliver(0, 1)
+	w.ranks[1].e.Imrecv(&Request{Buf: make([]byte, rendezvousSize)}, w.ranks[1].e.Improbe(anyOf))
+	expect(1, "the data of a message from rank 0 with tag 7")
 	var awaited []int
 	w.ranks[1].e.EachAwaitedPeer(func(peer int) { awaited = append(awaited, peer) }, func(uint32, int) { t.Error("no receive is posted") })
 	if !slices.Equal(awaited, []int{0}) {

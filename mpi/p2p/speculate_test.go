@@ -74,13 +74,15 @@ func TestEagerSendWithoutCreditFallsBack(t *testing.T) {
 	})
 }
 
-// A receiver that keeps mispredicting sends no RTRs until a rendezvous message arrives.
+// A receiver that keeps mispredicting the messages of an envelope sends no RTRs for it until a
+// rendezvous message arrives.
 func TestReceiverStopsAfterMispredictions(t *testing.T) {
 	w := newSpeculativeWorld(t)
-	eager := func(n int) {
-		for i := range n {
-			r := w.recv(1, 0, 7, rendezvousSize)
-			w.send(0, 1, 7, i, eagerLimit)
+	eager := func(n int) { // with each of two tags
+		for i := range 2 * n {
+			tag := 7 + i%2
+			r := w.recv(1, 0, tag, rendezvousSize)
+			w.send(0, 1, tag, i, eagerLimit)
 			w.runToEnd()
 			w.checkReceived(r, i, eagerLimit)
 		}
@@ -95,7 +97,7 @@ func TestReceiverStopsAfterMispredictions(t *testing.T) {
 		}
 	}
 	rtrs := &w.ranks[1].e.Stats.ControlMessages[wire.RTR]
-	if eager(20); *rtrs != 4 {
+	if eager(20); *rtrs != 4+4 {
 		t.Errorf("%d RTRs were sent", *rtrs)
 	}
 	rendezvous(3) // stops, resumes, speculates
@@ -103,7 +105,7 @@ func TestReceiverStopsAfterMispredictions(t *testing.T) {
 		t.Errorf("%d RTRs were used; %v", n, w.log)
 	}
 	before := *rtrs
-	if eager(20); *rtrs != before+4 {
+	if eager(20); *rtrs != before+4 { // with tag 7 only
 		t.Errorf("%d RTRs were sent the second time", *rtrs-before)
 	}
 }
