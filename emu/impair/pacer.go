@@ -69,7 +69,7 @@ func (p *Pacer) Backlog(now mono.Time) int64 {
 func (p *Pacer) Reset() { p.lastDeparture, p.remainder = 0, 0 }
 
 // NewRand returns a random stream that depends only on seed and name. The simulation and the
-// user-space switch use the same names, so that they decide alike for the same packets.
+// user-space switch use the same names, so that both lose, delay and damage the same packets.
 func NewRand(seed uint64, name string) *rand.Rand {
 	key := binary.BigEndian.AppendUint64(nil, seed)
 	sum := sha256.Sum256(append(key, name...))

@@ -14,7 +14,8 @@ import (
 
 // typeCheck type-checks packages for a platform from source. It reports what a compiler would, but
 // generates no code, so that it takes a fraction of the time of a build. It checks no assembly, and
-// function bodies only in this module. It returns the number of packages, tests counted apart.
+// function bodies only in this module. It returns the number of packages; a package and its tests
+// count as two.
 func typeCheck(goos, goarch, pattern string) (checked int, err error) {
 	root, err := os.Getwd()
 	if err != nil {

@@ -129,7 +129,7 @@ func (n *node) open() error {
 	return nil
 }
 
-// addConn creates this rank's end of an edge; me is its index in e.ends.
+// addConn creates the conn of this rank, which is e.ends[me], with the other rank of the edge.
 func (n *node) addConn(e edge, me int) {
 	rank := e.ends[1-me]
 	p := n.peers[rank]

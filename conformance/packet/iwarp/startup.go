@@ -139,7 +139,8 @@ func (s StartupFrame) Flags(f EnhancedFlags) StartupFrame {
 	return s.PeerToPeer(f.RTRs()).EditEnhanced(func(e *Enhanced) { e.PeerToPeer = new(f&FlagA != 0) })
 }
 
-// EditEnhanced changes the enhanced data, and adds it if there is none.
+// EditEnhanced applies edit to the enhanced data of the frame (IRD, ORD and flags of RFC 6581). A
+// frame without enhanced data gets it.
 func (s StartupFrame) EditEnhanced(edit func(*Enhanced)) StartupFrame {
 	s.Enhanced = edited(s.Enhanced, edit)
 	return s
