@@ -232,7 +232,7 @@ func Find(run string, words []string) ([]string, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s has no capture: was it run with --capture none?", run)
+		return nil, fmt.Errorf("%s has no capture: run it again with --capture all", run)
 	}
 	chosen := slices.DeleteFunc(slices.Clone(all), func(file string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(file[len(run):], w) })

@@ -17,7 +17,7 @@ var _ = Describe("scenarios with other NICs", func() {
 	})
 
 	It("run over the kernel's TCP, and skip what soft-iWARP does not support", func() {
-		o := s.run("run", "stream-write", "calls-reorder", "clean-xrc", "--on", "netns", "--provider", "softiwarp", "--capture", "full", "--out", "out")
+		o := s.run("run", "stream-write", "calls-reorder", "clean-xrc", "--on", "netns", "--provider", "softiwarp", "--capture", "all", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stderr).To(BeEmpty())
 		Expect(o.stdout).To(ContainSubstring("Skipped 1: soft-iWARP has no xrc"))
@@ -35,7 +35,7 @@ var _ = Describe("scenarios with other NICs", func() {
 	})
 
 	It("run over datagram-iWARP, and skip what needs connections", func() {
-		o := s.run("run", "stream-write", "halo-loss", "clean-ud", "clean-rc", "--on", "netns", "--provider", "dgiwarp", "--capture", "full", "--out", "out")
+		o := s.run("run", "stream-write", "halo-loss", "clean-ud", "clean-rc", "--on", "netns", "--provider", "dgiwarp", "--capture", "all", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stderr).To(BeEmpty())
 		Expect(o.stdout).To(ContainSubstring("Skipped 1: datagram-iWARP has no rc"))

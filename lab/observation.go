@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -250,8 +251,10 @@ type Options struct {
 	// Dir is an existing directory for the files of the run, which go into its
 	// subdirectory Folder. Empty means that no files are written.
 	Dir string
-	// Capture writes the packets of the hosts to compressed pcapng files.
-	Capture bool
+	// Capture is whether the packets of the hosts are kept, in compressed pcapng files: always, or
+	// if the scenario does not pass. They are never truncated: Wireshark reports a RoCE packet with
+	// a truncated payload as malformed.
+	Capture cmdline.Captures
 	// Defects are defects for every NIC, in addition to those of the scenario.
 	Defects []string
 	// Replay is the command that repeats the run. It is written to the files and the result.

@@ -119,7 +119,7 @@ func TestCaptureShowMarksRetransmissionsThatNICsCount(t *testing.T) {
 		t.Run(tc.scenario, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			var out, errs bytes.Buffer
-			if code := execute(t.Context(), "fabrictest", []string{"run", tc.scenario, "--on", "sim", "--out", dir, "--capture", "full"}, &out, &errs); code != exitOK {
+			if code := execute(t.Context(), "fabrictest", []string{"run", tc.scenario, "--on", "sim", "--out", dir, "--capture", "all"}, &out, &errs); code != exitOK {
 				t.Fatalf("run: exit code %d: %s%s", code, &out, &errs)
 			}
 			file := filepath.Join(dir, tc.scenario+"-sim", "capture.pcapng.gz")

@@ -43,7 +43,7 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 		ValidArgsFunction: completeCases,
 	}
 	f := cmd.Flags()
-	o.given, o.Capture = f.Changed, judge.CaptureFailing
+	o.given, o.Capture = f.Changed, cmdline.CaptureFailing
 	deviceFlag(cmd, &o.Names, "judge", nics.Names())
 	levelFlag(cmd, &o.level)
 	labelFlag(cmd, &o.Labels)
@@ -55,13 +55,12 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	f.BoolVar(&o.CheckCases, "check-cases", false, "check the cases: on a device without defects, and on one with each defect that they name")
 	f.BoolVar(&o.Matrix, "matrix", false, "with --check-cases, run every case on devices with every defect")
 	f.StringVar(&o.Deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons (default: those that are known of emulated devices)")
-	f.Var(&o.Capture, "capture", "whose packets to keep: failing, all or none")
+	captureFlag(cmd, &o.Capture, "")
 	outFlag(cmd, &o.out)
 	jsonFlag(cmd, &o.json, "print conformance.json instead of a table")
 	f.BoolVar(&o.Ladders, "packets", false, "print what happened in every case, and not in failing ones alone")
 	f.IntVar(&o.Schedules, "schedules", 0, "explore `N` schedules in each case that explores several: litmus/*, linear/* (default: 1000 and 4; in namespaces 24 and 4)")
 	f.IntVar(&o.Workers, "workers", 0, "how many cases run at a time (default: one for each processor; in namespaces one)")
-	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(judge.CaptureFailing), string(judge.CaptureAll), string(judge.CaptureNone)))
 	cmd.AddCommand(newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(&conformOptions{program: o.program}))
 	return cmd
 }
@@ -198,7 +197,7 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, args []string) error { return o.runMeasure(cmd, args) },
 	}
-	o.given, o.Capture = cmd.Flags().Changed, judge.CaptureNone
+	o.given, o.Capture = cmd.Flags().Changed, cmdline.CaptureNone
 	deviceFlag(cmd, &o.Names, "measure", runner.Measurable())
 	tierFlag(cmd, &o.on)
 	seedFlag(cmd, &o.seed, "", "is chosen", " (default 1)")

@@ -124,6 +124,12 @@ func tagFlag(cmd *cobra.Command, p *[]string) {
 	completeFlag(cmd, "tag", completeTags)
 }
 
+// captureFlag adds --capture; the text byDefault tells the default if *p is empty.
+func captureFlag(cmd *cobra.Command, p *cmdline.Captures, byDefault string) {
+	cmd.Flags().Var(p, "capture", "whose packets to keep: failing, all or none"+byDefault)
+	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(cmdline.CaptureFailing), string(cmdline.CaptureAll), string(cmdline.CaptureNone)))
+}
+
 // labFlag adds --lab, the name of a fabric that is up or is to be brought up.
 func labFlag(cmd *cobra.Command, p *string) {
 	cmd.Flags().StringVar(p, "lab", live.DefaultName, "the lab called `LAB`")

@@ -148,7 +148,7 @@ func newRootCommand(program string) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupScenarios, newRunCommand(&runOptions{program: program, capture: captureFull}), newReplayCommand(&replayOptions{program: program, capture: captureFull}))
+	add(groupScenarios, newRunCommand(&runOptions{program: program}), newReplayCommand(&replayOptions{program: program, capture: cmdline.CaptureAll}))
 	add(groupLab, newParentCommand("lab", "Bring up a fabric that stays up, run programs in its hosts, and impair its links",
 		newLabUpCommand(program), newLabExecCommand(program), newLabSetCommand(), newLabListCommand(), newLabDownCommand(), newLabKernelCommand(program),
 	), newMPIRunCommand(&mpirunOptions{program: program}))

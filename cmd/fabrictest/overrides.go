@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -72,26 +71,4 @@ func numberUnless0[N int | uint64](n N) string {
 		return ""
 	}
 	return fmt.Sprint(n)
-}
-
-// captureMode is whether packets are captured. They are never truncated: Wireshark reports
-// a RoCE packet with a truncated payload as malformed.
-type captureMode string
-
-const (
-	captureFull captureMode = "full"
-	captureNone captureMode = "none"
-)
-
-func (m *captureMode) String() string { return string(*m) }
-func (m *captureMode) Type() string   { return "HOW" }
-
-// Set reads the flag's value.
-func (m *captureMode) Set(s string) error {
-	switch v := captureMode(s); v {
-	case captureFull, captureNone:
-		*m = v
-		return nil
-	}
-	return errors.New("give full or none")
 }

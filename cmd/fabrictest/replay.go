@@ -19,7 +19,7 @@ type replayOptions struct {
 	program string
 	out     string
 	on      []string
-	capture captureMode
+	capture cmdline.Captures
 	all     bool
 }
 
@@ -34,7 +34,7 @@ func newReplayCommand(o *replayOptions) *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.on, "on", nil, "only what was run on these `TIER`s")
 	outFlag(cmd, &o.out)
-	f.Var(&o.capture, "capture", "capture packets: full or none")
+	captureFlag(cmd, &o.capture, "")
 	f.BoolVar(&o.all, "all", false, "also what passed")
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns"))
 	return cmd
@@ -73,7 +73,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, names []string) err
 	}
 	var tasks []runner.Task
 	for _, r := range picked {
-		t, err := runner.ReplayTask(folder, r, dir, o.capture == captureFull)
+		t, err := runner.ReplayTask(folder, r, dir, o.capture)
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ type runOptions struct {
 	json    bool
 	netem   bool
 	seeds   int
-	capture captureMode
+	capture cmdline.Captures
 }
 
 func newRunCommand(o *runOptions) *cobra.Command {
@@ -49,13 +49,24 @@ func newRunCommand(o *runOptions) *cobra.Command {
 	tagFlag(cmd, &o.Tags)
 	outFlag(cmd, &o.out)
 	jsonFlag(cmd, &o.json, "print result.json instead of a table")
-	f.Var(&o.capture, "capture", "capture packets: full or none")
+	captureFlag(cmd, &o.capture, " (default: all of scenarios that you name, else failing)")
 	f.IntVar(&o.seeds, "seeds", 0, "run each scenario with `N` seeds in simulation, and keep no files")
 	f.BoolVar(&o.netem, "netem", false, "in namespaces, let the kernel's netem impair links instead of the user-space switch")
 	o.overrides.flags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns", "sim,netns"))
-	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(captureFull), string(captureNone)))
 	return cmd
+}
+
+// captures returns whose packets are kept: without --capture those of all scenarios if the command
+// line names them, else of failing ones.
+func (o *runOptions) captures() cmdline.Captures {
+	switch {
+	case o.capture != "":
+		return o.capture
+	case len(o.Patterns) > 0:
+		return cmdline.CaptureAll
+	}
+	return cmdline.CaptureFailing
 }
 
 // run runs the selected scenarios, writes the report and prints the results. With --seeds, it calls
@@ -84,7 +95,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	stateRequests := make(chan os.Signal, 1)
 	signal.Notify(stateRequests, syscall.SIGUSR1)
 	defer signal.Stop(stateRequests)
-	tasks := o.Tasks(chosen, tiers, lab.Options{Seed: seed, Dir: dir, Netem: o.netem, Capture: o.capture == captureFull, StateRequests: stateRequests})
+	tasks := o.Tasks(chosen, tiers, lab.Options{Seed: seed, Dir: dir, Netem: o.netem, Capture: o.captures(), StateRequests: stateRequests})
 	if len(tasks) == 0 {
 		return cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -66,7 +67,7 @@ type Options struct {
 	// devices with every defect. WithoutMutants leaves out defects that are mutants.
 	CheckCases, Matrix, WithoutMutants bool
 	Ladders                            bool // of packets in every result, not in those of failed cases alone
-	Capture                            Captures
+	Capture                            cmdline.Captures
 }
 
 // Hooks are the functions of the program that runs a Judge.
@@ -238,10 +239,10 @@ func (j *Judge) label(d *Device, id string, defects []string) string {
 // of the packets if the verdict or the options call for them.
 func (j *Judge) finishResult(d *Device, c Case, res *conformance.Result) conform.Result {
 	r := j.result(d, c, res)
-	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == CaptureAll {
+	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == cmdline.CaptureAll {
 		r.Ladder = conform.NewLadder(res.Record, c.Suite.DescribeEvent)
 	}
-	if j.Capture == CaptureAll || j.Capture == CaptureFailing && r.Verdict.Bad() {
+	if j.Capture.Keeps(r.Verdict.Bad()) {
 		name, err := j.saveCapture(d, c.ID, res.Record)
 		if err != nil {
 			j.Show.Note(fmt.Sprintf("The packets of %s are not kept: %v", c.ID, err))
@@ -299,29 +300,4 @@ func (j *Judge) saveCapture(d *Device, id string, record *conformance.Record) (s
 		return "", errors.Join(err, os.Remove(file)) // no truncated file
 	}
 	return name, nil
-}
-
-// Captures is the cases whose packets are kept. It is the value of a flag.
-type Captures string
-
-// The values of Captures.
-const (
-	CaptureFailing Captures = "failing"
-	CaptureAll     Captures = "all"
-	CaptureNone    Captures = "none"
-)
-
-func (m *Captures) String() string { return string(*m) }
-
-// Type returns the name of the value in help texts.
-func (m *Captures) Type() string { return "WHICH" }
-
-// Set implements pflag.Value, for the flag --capture.
-func (m *Captures) Set(s string) error {
-	switch v := Captures(s); v {
-	case CaptureFailing, CaptureAll, CaptureNone:
-		*m = v
-		return nil
-	}
-	return fmt.Errorf("the values are failing, all and none")
 }

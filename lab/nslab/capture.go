@@ -52,13 +52,15 @@ func (c capture) flushOnSIGTERM() {
 // captureSuffix is the suffix of uncompressed captures.
 const captureSuffix = ".pcapng"
 
-// compressCaptures compresses the captures in a folder, except empty files, which ranks leave that
-// were killed early. The writers must have ended.
-func compressCaptures(dir string) error {
+// finishCaptures compresses the captures in a folder if keep is set, except empty files, which
+// ranks leave that were killed early; else it removes them. The writers must have ended.
+func finishCaptures(dir string, keep bool) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+captureSuffix))
 	errs := []error{err}
 	for _, name := range names {
-		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
+		if !keep {
+			errs = append(errs, os.Remove(name))
+		} else if info, err := os.Stat(name); err == nil && info.Size() > 0 {
 			_, _, err := pcaplink.Compress(name, nil) // without comments on packets
 			errs = append(errs, err)
 		}

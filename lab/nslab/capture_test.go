@@ -16,6 +16,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
@@ -78,7 +79,7 @@ fabric: {kind: pair}
 faults: [{at: 500ms, do: kill, on: [host1]}]
 workload: {kind: stream, op: send, messages: 2000, bytes: 4KiB, think: 1ms, timeout: 60ms}
 expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceeded]}}
-`, lab.Options{Dir: dir, Capture: true})
+`, lab.Options{Dir: dir, Capture: cmdline.CaptureAll})
 	passed(t, r)
 	if names := strings.Join(captures(r), " "); names != "host0.pcapng.gz host1.pcapng.gz" { // nothing passes through user space
 		t.Fatalf("captures %s", names)
@@ -93,6 +94,22 @@ expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceed
 	}
 }
 
+func TestCapturesOfFailingScenariosAreKept(t *testing.T) {
+	t.Parallel()
+	for expect, want := range map[string]string{"{delivered: exactly-once}": "", "{lost: {min: 1}}": "fabric.pcapng.gz host0.pcapng.gz host1.pcapng.gz"} {
+		dir := t.TempDir()
+		r := run(t, `
+fabric: {kind: star, hosts: 2}
+impair: [{on: [host0], delay: 1ms}]
+workload: {kind: stream, op: send, messages: 2, bytes: 1KiB}
+expect: `+expect+"\n", lab.Options{Dir: dir, Capture: cmdline.CaptureFailing})
+		left := must.Get(filepath.Glob(filepath.Join(dir, "test-netns", "*.pcapng*")))(t)
+		if got := strings.Join(captures(r), " "); got != want || r.Verdict.Bad() != (want != "") || (len(left) > 0) != (want != "") {
+			t.Errorf("%s: %s, captures %q, files %v", expect, r.Verdict, got, left)
+		}
+	}
+}
+
 func TestFabricCaptureHasPacketComments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -100,7 +117,7 @@ func TestFabricCaptureHasPacketComments(t *testing.T) {
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0], way: out, loss: 10%}]
 workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
-`, lab.Options{Dir: dir, Capture: true, Replay: "fabrictest run test"})
+`, lab.Options{Dir: dir, Capture: cmdline.CaptureAll, Replay: "fabrictest run test"})
 	passed(t, r)
 	if names := strings.Join(captures(r), " "); names != "fabric.pcapng.gz host0.pcapng.gz host1.pcapng.gz" {
 		t.Fatalf("captures %s", names)

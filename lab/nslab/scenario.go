@@ -38,7 +38,7 @@ func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *
 	}
 	if opts.Dir != "" {
 		folder := opts.Folder(s, scenarios.NetNS)
-		if err := compressCaptures(filepath.Join(opts.Dir, folder)); err != nil { // the files remain uncompressed
+		if err := finishCaptures(filepath.Join(opts.Dir, folder), opts.Capture.Keeps(r.Verdict.Bad())); err != nil { // the files remain uncompressed
 			addDetail(r, err.Error())
 		}
 		r.Files = filesIn(opts.Dir, folder)
@@ -78,7 +78,7 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 		}
 	}
 	testbed := TestbedOptions{Netem: opts.Netem}
-	if opts.Capture && p.dir != "" {
+	if opts.Capture.Any() && p.dir != "" {
 		testbed.Capture = CaptureOptions{File: filepath.Join(p.dir, fabricCapture), Comment: opts.Replay, OnTruncated: onTruncated}
 	}
 	if p.Testbed, err = Open(plan, testbed); err != nil {
@@ -184,7 +184,7 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 			cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: host.Name, NIC: n.Name})
 			job.NICs = append(job.NICs, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
 		}
-		if p.opts.Capture && p.dir != "" {
+		if p.opts.Capture.Any() && p.dir != "" {
 			job.Capture = captureFile(p.dir, host.Name)
 			job.Comment = p.opts.Replay
 		}

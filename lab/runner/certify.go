@@ -104,7 +104,7 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 		return err
 	}
 	c.judge = &judge.Judge{
-		Options: judge.Options{Seed: c.Seed, RealTime: true, Workers: 1, Capture: judge.CaptureAll},
+		Options: judge.Options{Seed: c.Seed, RealTime: true, Workers: 1, Capture: cmdline.CaptureAll},
 		Hooks:   judge.Hooks{Replay: func(_ *judge.Device, id string) string { return c.Command([]string{id}) }},
 		Devices: []*judge.Device{c.device},
 	}

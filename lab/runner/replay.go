@@ -54,8 +54,8 @@ func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error
 
 // ReplayTask returns a task that runs the scenario of a saved result again, with the same seed,
 // defects and options. folder, that of the saved run, has a copy of the scenario. The task
-// writes its files to dir, and captures packets if capture is set.
-func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task, error) {
+// writes its files to dir, with captures of packets as capture says.
+func ReplayTask(folder string, r *report.Result, dir string, capture cmdline.Captures) (Task, error) {
 	s, err := scenarios.Load(cmdline.DirFS(folder), scenarioFile("", r.Name))
 	if err != nil {
 		return Task{}, fmt.Errorf("the copy of scenario %s in the run's folder: %w", r.Name, err)

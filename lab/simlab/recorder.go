@@ -129,7 +129,7 @@ var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 // newCapture creates the capture file of a scenario. The comment in the file is the command that
 // repeats the run. newCapture returns nil if the options want no capture.
 func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
-	if !opts.Capture || opts.Dir == "" {
+	if !opts.Capture.Any() || opts.Dir == "" {
 		return nil, nil
 	}
 	folder := opts.Folder(s, scenarios.Sim)
@@ -145,20 +145,27 @@ func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	return c, nil
 }
 
-// close completes and compresses the file, and returns its entry in the report. If that
-// fails, it removes the file. Both results are nil if c is nil.
-func (c *capture) close() (*report.File, error) {
+// close completes and compresses the file if keep is set, and returns its entry in the report.
+// Else, or if that fails, it removes the file and its folder, which has no other. Both results are
+// nil if c is nil.
+func (c *capture) close(keep bool) (*report.File, error) {
 	if c == nil {
 		return nil, nil
 	}
 	err := errors.Join(c.to.Close(), c.file.Close())
 	var size int64
-	if err == nil {
+	if err == nil && keep {
 		_, size, err = pcaplink.Compress(c.file.Name(), c.comments())
 	}
-	if err != nil {
+	if err != nil || !keep {
 		_ = os.Remove(c.file.Name())
+		_ = os.Remove(filepath.Dir(c.file.Name()))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("capture %s: %w", c.path, err)
+	}
+	if !keep {
+		return nil, nil
 	}
 	return &report.File{Kind: "capture", Path: filepath.ToSlash(c.path) + pcaplink.CompressedSuffix, Size: size}, nil
 }

@@ -43,7 +43,7 @@ func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, creat
 	r := &run{ctx: ctx, opts: &opts, newProgram: create}
 	if err := r.build(s); err != nil {
 		_ = r.fabric.close() // the error of build matters more
-		_, _ = r.capture.close()
+		_, _ = r.capture.close(false)
 		if r.world != nil {
 			r.world.Close()
 		}
@@ -51,12 +51,19 @@ func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, creat
 		return result
 	}
 	err := r.runWorld()
-	if finishErr := r.finish(result); err == nil {
+	if finishErr := r.finish(); err == nil {
 		err = finishErr
 	}
 	r.observed.FillResult(result)
 	if err != nil {
 		lab.MarkBroken(result, err)
+	}
+	file, captureErr := r.capture.close(opts.Capture.Keeps(result.Verdict.Bad()))
+	if err == nil && captureErr != nil {
+		lab.MarkBroken(result, captureErr)
+	}
+	if file != nil {
+		result.Files = append(result.Files, *file)
 	}
 	return result
 }
@@ -151,9 +158,9 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 	}
 }
 
-// finish fills in the observation, closes the devices and the world, and adds the capture file to
-// the result. The elapsed time ends with the last rank, or with the simulation if that was aborted.
-func (r *run) finish(result *report.Result) error {
+// finish fills in the observation, and closes the devices and the world. The elapsed time ends with
+// the last rank, or with the simulation if that was aborted.
+func (r *run) finish() error {
 	if r.observed.AbortReason != "" {
 		r.observed.Elapsed = time.Duration(r.world.Now())
 	}
@@ -163,13 +170,9 @@ func (r *run) finish(result *report.Result) error {
 		r.observed.Ranks = append(r.observed.Ranks, rk.observed)
 	}
 	r.fabric.readCounters(&r.observed)
-	closed := r.fabric.close()
-	file, err := r.capture.close()
-	if file != nil {
-		result.Files = append(result.Files, *file)
-	}
+	err := r.fabric.close()
 	r.world.Close()
-	return errors.Join(closed, err)
+	return err
 }
 
 // execute executes a step of the plan now: it applies or undoes a fault.
