@@ -129,12 +129,13 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	if err := n.check(p); err != nil {
 		return nil, fmt.Errorf("net %s: port %s: %w", n.cfg.Name, cfg.Name, err)
 	}
+	p.nic.send, p.nic.receive = newNICStages(&p.cfg.NIC)
 	p.uplink = linkDir{
 		net: n, name: cfg.Name, place: cfg.Name, direction: "up", port: p, cfg: &p.cfg.Link, carrier: &p.carrier,
 		wire: newWire(&cfg.Link), forward: n.forward,
 	}
 	p.downlink = p.uplink
-	p.downlink.direction, p.downlink.forward = "down", n.deliver
+	p.downlink.direction, p.downlink.forward = "down", n.processReceive
 	p.downlink.ecnRand = n.w.Rand(n.randName(cfg.Name, "red"))
 	p.writableTimer.init(n.w, &p.writable, 0)
 	if err := errors.Join(p.uplink.addImpairment(cfg.Up), p.downlink.addImpairment(cfg.Down)); err != nil {
@@ -172,7 +173,7 @@ func (n *Net) check(p *Port) error {
 			return fmt.Errorf("address %v is given twice", a)
 		}
 	}
-	return p.cfg.Link.validate()
+	return errors.Join(p.cfg.Link.validate(), p.cfg.NIC.validate())
 }
 
 // canonical returns a without IPv4 mapping and zone.

@@ -142,6 +142,7 @@ type PortConfig struct {
 	// Addrs are the IP addresses of the port; at least one.
 	Addrs []netip.Addr
 	Link  LinkConfig
+	NIC   NICCosts
 	// Up impairs packets that the port sends, Down those that it receives. Both
 	// apply at the far end of the link: dropped packets have used its
 	// bandwidth.

@@ -21,6 +21,7 @@ type Port struct {
 	closed    bool
 	frozen    bool
 	partition int // group set by Net.Partition
+	nic       portNIC
 
 	rxQueue      nic.FIFO[*packet]
 	rxQueueBytes int
@@ -138,7 +139,7 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Send")
 	}
-	n, now, l, up := p.net, p.net.w.now, &p.cfg.Link, &p.uplink
+	n, now, up := p.net, p.net.w.now, &p.uplink
 	for i := range ds {
 		d := &ds[i]
 		size := d.IPBytes()
@@ -146,33 +147,42 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			return i, nil
 		}
 		// An empty queue takes a packet of any size.
-		if queued := up.backlog(now); queued > 0 && queued+size > l.TxQueueBytes {
-			p.writableTimer.Reset(up.departures.First().at) // when the next packet leaves
+		onWire := up.backlog(now)
+		if queued := onWire + p.nic.sendingBytes; queued > 0 && queued+size > p.cfg.Link.TxQueueBytes {
+			if p.nic.sendBlocked = onWire == 0; onWire > 0 {
+				p.writableTimer.Reset(up.departures.First().at) // when the next packet leaves
+			}
 			return i, nil
 		}
 		pk := n.newPacket(d, p, nil)
 		pk.Tag = 0 // identifies the packet in captures: set below if there is a tap
 		p.normalize(pk)
-		up.stats.Out.count(size)
-		switch {
-		case size > l.MTU:
-			up.drop(pk, &up.stats.Drops.TooBig, "too-big")
-			continue
-		case p.isDown:
-			up.drop(pk, &up.stats.Drops.LinkDown, "link-down")
-			continue
-		}
-		up.stats.Sent++
-		up.stats.SentBytes += uint64(size)
-		n.tracePacket(p.cfg.Name, "send", &pk.Datagram)
-		if n.tap != nil {
-			n.w.lastTag++
-			pk.Tag = n.w.lastTag
-			n.tap(now, p, Out, &pk.Datagram)
-		}
-		up.putOnWire(pk)
+		p.processSend(pk)
 	}
 	return len(ds), nil
+}
+
+// transmit puts pk on the uplink, or drops it.
+func (p *Port) transmit(pk *packet) {
+	n, up, size := p.net, &p.uplink, pk.IPBytes()
+	up.stats.Out.count(size)
+	switch {
+	case size > p.cfg.Link.MTU:
+		up.drop(pk, &up.stats.Drops.TooBig, "too-big")
+		return
+	case p.isDown:
+		up.drop(pk, &up.stats.Drops.LinkDown, "link-down")
+		return
+	}
+	up.stats.Sent++
+	up.stats.SentBytes += uint64(size)
+	n.tracePacket(p.cfg.Name, "send", &pk.Datagram)
+	if n.tap != nil {
+		n.w.lastTag++
+		pk.Tag = n.w.lastTag
+		n.tap(n.w.now, p, Out, &pk.Datagram)
+	}
+	up.putOnWire(pk)
 }
 
 // Recv implements link.PacketLink. The payloads are valid until the next call.

@@ -198,8 +198,18 @@ func (s *Stream) returnLatency() time.Duration {
 	return all
 }
 
-// transmit puts seg on the sender's uplink, which datagrams share. Queues do not drop segments.
+// transmit passes seg through the sender's NIC, and then to the cable.
 func (s *Stream) transmit(seg *segment) {
+	if nic := s.port.nic.send; nic != nil {
+		w := s.net.w
+		w.At(nic.pass(w.now, flowHash(s.local, s.remote), s.wireBytes(seg)), (*segmentLeavesSender)(seg), 0)
+		return
+	}
+	s.putOnWire(seg)
+}
+
+// putOnWire puts seg on the sender's uplink, which datagrams share. Queues do not drop segments.
+func (s *Stream) putOnWire(seg *segment) {
 	w := s.net.w
 	s.traceSegment("send", seg)
 	s.net.tapSegment(s.port, Out, seg)
@@ -222,10 +232,15 @@ func (s *Stream) headerBytes() int {
 }
 
 type (
-	segmentAtSwitch segment
-	segmentAtPort   segment
-	retryHandler    Stream
+	segmentLeavesSender segment
+	segmentAtSwitch     segment
+	segmentAtPort       segment
+	segmentInReceiver   segment
+	retryHandler        Stream
 )
+
+// HandleEvent implements Handler. The segment leaves the sender's NIC.
+func (h *segmentLeavesSender) HandleEvent(mono.Time, uint64) { h.sender.putOnWire((*segment)(h)) }
 
 // HandleEvent implements Handler. The segment has reached a switch: it crosses the next trunk, or
 // the cable to the receiver's port.
@@ -248,9 +263,19 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, _ uint64) {
 	n.w.At(s.portArrival, (*segmentAtPort)(seg), 0)
 }
 
-// HandleEvent implements Handler. The segment has reached the receiver's port: it is delivered, or
-// held for a retransmission or stall. Later segments wait behind it.
+// HandleEvent implements Handler. The segment has reached the receiver's port, and passes its NIC.
 func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
+	seg, s := (*segment)(h), h.sender
+	if far := s.farPort(); far != nil && far.nic.receive != nil {
+		s.net.w.At(far.nic.receive.pass(now, flowHash(s.local, s.remote), s.wireBytes(seg)), (*segmentInReceiver)(seg), 0)
+		return
+	}
+	(*segmentInReceiver)(seg).HandleEvent(now, 0)
+}
+
+// HandleEvent implements Handler. The segment has passed the receiver's NIC: it is delivered, or
+// held for a retransmission or stall. Later segments wait behind it.
+func (h *segmentInReceiver) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	switch {
 	case s.held.Len() > 0: // keep the order

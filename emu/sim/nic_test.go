@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
+)
+
+func TestNICStageTimes(t *testing.T) {
+	type packet struct {
+		now   mono.Time
+		flow  uint64
+		bytes int
+	}
+	three := []packet{{0, 1, 100}, {0, 1, 100}, {0, 2, 100}}
+	for name, c := range map[string]struct {
+		costs   NICCosts
+		packets []packet
+		want    []mono.Time
+	}{
+		"one after the other":        {NICCosts{Send: StageCosts{Packet: 10}}, three, []mono.Time{10, 20, 30}},
+		"idle between":               {NICCosts{Send: StageCosts{Packet: 10}}, []packet{{0, 1, 1}, {50, 1, 1}}, []mono.Time{10, 60}},
+		"latency overlaps":           {NICCosts{Send: StageCosts{Packet: 10, Latency: 1000}}, three, []mono.Time{1010, 1020, 1030}},
+		"two units":                  {NICCosts{Send: StageCosts{Packet: 10}, Units: 2}, three, []mono.Time{10, 20, 10}},
+		"bytes":                      {NICCosts{Send: StageCosts{Packet: 10, PicosecondsPerByte: 500}}, three, []mono.Time{60, 120, 180}},
+		"units share PCIe":           {NICCosts{Send: StageCosts{Packet: 10}, Units: 2, PCIeBps: 8e9}, three, []mono.Time{100, 200, 300}},
+		"DMA beyond the inline size": {NICCosts{Send: StageCosts{Packet: 10}, InlineBytes: 100, DMARead: 300}, []packet{{0, 1, 101}, {500, 1, 100}}, []mono.Time{310, 510}},
+		"a short packet waits":       {NICCosts{Send: StageCosts{Packet: 10}, InlineBytes: 100, DMARead: 300}, []packet{{0, 1, 101}, {0, 1, 100}}, []mono.Time{310, 310}},
+		"contexts": {
+			NICCosts{Send: StageCosts{Packet: 10}, ContextEntries: 2, ContextMiss: 100},
+			[]packet{{0, 1, 1}, {1000, 2, 1}, {2000, 1, 1}, {3000, 3, 1}, {4000, 1, 1}, {5000, 2, 1}}, // 3 replaces 2
+			[]mono.Time{110, 1110, 2010, 3110, 4010, 5110},
+		},
+	} {
+		s, _ := newNICStages(&c.costs)
+		var got []mono.Time
+		for _, p := range c.packets {
+			got = append(got, s.pass(p.now, p.flow, p.bytes))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: packets leave at %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// slowPair returns two hosts with NICs on a cable of 1 ns per byte and 10 µs.
+func slowPair(t *testing.T, w *World, txQueue int) (a, b *host) {
+	t.Helper()
+	n := newNet(t, w, NetConfig{Cable: true})
+	cfg := PortConfig{Link: LinkConfig{RateBps: 8e9, Latency: 10_000, TxQueueBytes: txQueue}, NIC: NICCosts{
+		Send: StageCosts{Packet: 2000, Latency: 700}, Receive: StageCosts{Packet: 3000}, DMAWrite: 50,
+	}}
+	return attach(t, n, cfg), attach(t, n, cfg)
+}
+
+func TestNICsDelayPackets(t *testing.T) {
+	w := New(Config{})
+	a, b := slowPair(t, w, 0)
+	a.send(t, b, sized(1000), sized(500))
+	mustRun(t, w)
+	// The first leaves the sender's NIC at 2700, and its last bit arrives at 13,700. The second
+	// arrives at 4700 + 500 + 10,000, while the receiver is busy until 16,700.
+	if want := []mono.Time{16_750, 19_750}; !slices.Equal(b.times(), want) {
+		t.Errorf("delivered at %v, want %v", b.times(), want)
+	}
+}
+
+func TestNICsDelaySegments(t *testing.T) {
+	w := New(Config{})
+	a, b := slowPair(t, w, 0)
+	listener := must.Get(a.Net().ListenStream(b.addr))(t)
+	stream := must.Get(a.Net().DialStream(netip.AddrPortFrom(a.addr.Addr(), 0), b.addr))(t)
+	var connected mono.Time
+	stream.OnWritable(HandlerFunc(func(now mono.Time, _ uint64) { connected = now }), 0)
+	mustRun(t, w)
+	if s, err := listener.Accept(); s == nil || err != nil {
+		t.Fatal(s, err)
+	}
+	if want := mono.Time(2 * (2700 + 52 + 10_000 + 3050)); connected != want {
+		t.Errorf("connected at %d, want %d", connected, want)
+	}
+}
+
+// Packets in the NIC count as queued: Send accepts no more until one has left.
+func TestSendWaitsForNIC(t *testing.T) {
+	w := New(Config{})
+	a, b := slowPair(t, w, 2000)
+	sent := 0
+	send := func() {
+		for sent < 7 && must.Get(a.Send(w.Now(), []link.Datagram{a.to(b, append(numbered(sent), sized(996)...))}))(t) == 1 {
+			sent++
+		}
+	}
+	a.OnWritable(HandlerFunc(func(mono.Time, uint64) { send() }), 0)
+	send()
+	if sent != 2 {
+		t.Fatalf("Send accepted %d packets at once, want 2", sent)
+	}
+	mustRun(t, w)
+	if want := []int{0, 1, 2, 3, 4, 5, 6}; !slices.Equal(b.numbers(), want) {
+		t.Errorf("received %v, want %v", b.numbers(), want)
+	}
+}
+
+func TestInvalidNICCostsAreRefused(t *testing.T) {
+	n := newNet(t, New(Config{}), NetConfig{})
+	for _, c := range []NICCosts{{Units: -1}, {DMARead: -1}, {ContextEntries: -1}, {Receive: StageCosts{PicosecondsPerByte: -1}}} {
+		if _, err := n.Attach(PortConfig{Addrs: []netip.Addr{addrOf(1)}, NIC: c}); err == nil {
+			t.Error(fmt.Sprintf("%+v", c), "is accepted")
+		}
+	}
+}
