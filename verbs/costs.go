@@ -17,9 +17,16 @@ type Costs struct {
 type LinearCost struct {
 	Base               time.Duration
 	PicosecondsPerByte int
+	Granularity        int // bytes are rounded up to a multiple of it, as to pages; 0 means 1
+	// The first CachedBytes take CachedPicosecondsPerByte each instead.
+	CachedBytes, CachedPicosecondsPerByte int
 }
 
 // Of returns the time of an operation on n bytes.
 func (c LinearCost) Of(n int) time.Duration {
-	return c.Base + time.Duration(n*c.PicosecondsPerByte/1000)*time.Nanosecond
+	if g := c.Granularity; g > 1 {
+		n = (n + g - 1) / g * g
+	}
+	cached := min(n, c.CachedBytes)
+	return c.Base + time.Duration((cached*c.CachedPicosecondsPerByte+(n-cached)*c.PicosecondsPerByte)/1000)*time.Nanosecond
 }

@@ -46,6 +46,8 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
 	choiceFlag(cmd, &o.on, "on", "", "`TIER`: sim or netns (default: netns where it works)", onSim, onNetNS)
 	providerFlag(cmd, &o.run.Provider, nics.Default, "the NICs are those of", "")
+	f.StringVar(&o.run.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME`: "+strings.Join(nics.PlatformNames(), ", ")+", or a YAML file")
+	completeFlag(cmd, "platform", fixed(nics.PlatformNames()...))
 	f.BoolVar(&o.run.ICRCOffloaded, "no-icrc", false, "do not compute or check the ICRC of RoCE packets")
 	f.IntVar(&o.run.MTU, "mtu", 0, "largest IP packet, in `BYTES` (default: 9000, in simulation 4200)")
 	f.StringVar(&o.settings.Loss, "loss", "0%", "`SHARE` of packets that are lost, at random")
@@ -71,6 +73,9 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	var err error
 	if o.run.Seed, err = parseSeed(o.seed, defaultSeed); err != nil {
 		return err
+	}
+	if o.run.Platform != "" && !cmd.Flags().Changed("provider") {
+		o.run.Provider = "" // that of the platform
 	}
 	o.run.Reports = o.stats || o.out != ""
 	if err := o.settings.Apply(&o.run); err != nil {
@@ -106,6 +111,12 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 // chooseTier returns the function that starts the ranks on the tier o.on. Without --on it sets o.on
 // to namespaces or, if these are not available, to the simulation, and returns why.
 func (o *mpirunOptions) chooseTier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
+	if o.run.Platform != "" {
+		if o.on == onNetNS {
+			return nil, "", cmdline.Errorf("--platform: in namespaces time is real; leave out --on netns")
+		}
+		o.on = onSim
+	}
 	if o.on == "" {
 		o.on = onNetNS
 		if unavailable := netns.Available(); unavailable != nil {
@@ -171,6 +182,7 @@ func (o *mpirunOptions) command(args []string) string {
 		{"per-host", fmt.Sprint(o.run.PerHost), "1"},
 		{"rails", fmt.Sprint(o.run.Rails), "1"},
 		{"provider", o.run.Provider, ""},
+		{"platform", o.run.Platform, ""},
 		{"no-icrc", fmt.Sprint(o.run.ICRCOffloaded), "false"},
 		{"mtu", fmt.Sprint(o.run.MTU), "0"},
 		{"loss", o.settings.Loss, "0%"},

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -152,6 +154,29 @@ func TestMPIRunExitCodeAndOutput(t *testing.T) {
 }
 
 // SIGINT ends the ranks, and the exit code is 128 and the number of the signal.
+// The published figures are those of MPI ping-pongs. Only the latency of RDMA writes and the rates of
+// links and buses were used to fit the platforms.
+func TestPlatformsPredictPingPongs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		platform, eager, bytes, figure, unit string
+		published                            float64
+	}{
+		{"r805-ib-connectx-ddr", "9216", "8", "latency", "us", 1.5},
+		{"r805-ib-connectx-ddr", "9216", "1048576", "bandwidth", "MB/s", 1600},
+		{"r805-iwarp-ne020", "32768", "8", "latency", "us", 7},
+		{"r805-iwarp-ne020", "32768", "1048576", "bandwidth", "MB/s", 1100},
+	} {
+		code, out := runWithTimeout(t, "mpirun", "-n", "2", "--platform", c.platform, "--eager", c.eager, "--protocol", "rput", "pingpong", "--bytes", c.bytes)
+		_, value, _ := strings.Cut(out, c.figure+" "+c.bytes+" B ")
+		value, _, ok := strings.Cut(value, " "+c.unit)
+		got, err := strconv.ParseFloat(value, 64)
+		if code != exitOK || !ok || err != nil || math.Abs(got/c.published-1) > 0.15 {
+			t.Errorf("%s: %s of %s bytes is %v %s, published %v; exit code %d\n%s", c.platform, c.figure, c.bytes, got, c.unit, c.published, code, out)
+		}
+	}
+}
+
 func TestMPIRunEndsRanksOnInterrupt(t *testing.T) {
 	needNamespaces(t)
 	program := testProgram(t)

@@ -121,7 +121,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 		return nil, err
 	}
 	s.nicConfig = w.nicConfig(simRateBps)
-	s.nicConfig.VerbTime = s.verbTime
+	s.nicConfig.Costs = verbs.Costs{Control: s.verbTime, Post: s.verbTime, Poll: s.verbTime}
 	b := newBench(job, s.world, w.addrPair, w.mtu)
 	b.Virtual = s.verbTime == 0 // slow verb calls, as of a remote agent, need the timeouts of real time
 	b.Partner, b.SetLink, b.SetAddress, b.SetPath = s.openPartner, s.setLink, s.setAddress, s.setPath

@@ -48,9 +48,11 @@ type Fabric struct {
 	// Impair are random impairments of packets that hosts send. For a provider over
 	// TCP only LossPPM is allowed, and costs time.
 	Impair []impair.Spec
-	// Costs are the virtual times of work on memory; nil means none. Its times of
-	// verb calls are not used: NICs have their defaults.
+	// Costs are the virtual times of work on memory, and of verb calls unless those are 0; nil
+	// means the defaults of NICs, and no time for work on memory.
 	Costs *verbs.Costs
+	// NIC is the time that every NIC takes for packets.
+	NIC sim.NICCosts
 	// Seed is the seed of all random choices.
 	Seed uint64
 	// Limit is the maximum virtual time; 0 means 1 hour. Events is the maximum
@@ -148,6 +150,9 @@ type Job struct {
 	// MTU is that of every cable, and LossPPM its random loss.
 	MTU     int    `json:"mtu,omitempty"`
 	LossPPM uint32 `json:"loss_ppm,omitempty"`
+	// Platform is the name or the file of the hosts' nics.Platform in a simulation; empty for the
+	// default times.
+	Platform string `json:"platform,omitempty"`
 	Seed    uint64 `json:"seed"`
 	// Limit is the maximum duration, in virtual time in a simulation; 0 means an
 	// hour there, and none in namespaces.
@@ -182,7 +187,7 @@ type NICJob struct {
 }
 
 // fabric returns the Fabric of a Job, without defaults.
-func (j *Job) fabric() Fabric {
+func (j *Job) fabric() (Fabric, error) {
 	f := Fabric{
 		Ranks: j.Ranks, PerHost: j.PerHost, Rails: j.Rails, Provider: j.Provider,
 		Link: sim.LinkConfig{MTU: j.MTU}, Seed: j.Seed, Limit: j.Limit,
@@ -193,12 +198,25 @@ func (j *Job) fabric() Fabric {
 	if j.LossPPM > 0 {
 		f.Impair = []impair.Spec{{LossPPM: j.LossPPM}}
 	}
-	return f
+	if j.Platform == "" {
+		return f, nil
+	}
+	p, err := nics.LoadPlatform(j.Platform)
+	if err != nil {
+		return f, err
+	}
+	f.Link, f.NIC, f.Costs = p.Link, p.NIC, &p.Host
+	f.Link.MTU, f.Provider = cmp.Or(j.MTU, f.Link.MTU), cmp.Or(f.Provider, p.Provider)
+	return f, nil
 }
 
 // Check returns an error if the fabric, the settings of its NICs or the topology are invalid.
 func (j *Job) Check() error {
-	f, provider, err := j.fabric().withDefaults()
+	f, err := j.fabric()
+	if err != nil {
+		return err
+	}
+	f, provider, err := f.withDefaults()
 	if err != nil {
 		return err
 	}

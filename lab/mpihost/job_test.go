@@ -19,7 +19,7 @@ func TestJobFabric(t *testing.T) {
 	if err != nil || j.Check() != nil || string(j.Options) != `{"a":1}` {
 		t.Fatalf("%+v, %v, %v", j, err, j.Check())
 	}
-	f, _, err := j.fabric().withDefaults()
+	f, _, err := must.Get(j.fabric())(t).withDefaults()
 	if err != nil || len(must.Get(f.topology())(t).Hosts) != 3 || f.Link.MTU != 9000 || f.Impair[0].LossPPM != 100 || f.Seed != 4 || f.Limit != time.Second || f.Setup.Options["reliable"] != true {
 		t.Errorf("%+v, %v", f, err)
 	}

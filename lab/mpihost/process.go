@@ -78,7 +78,11 @@ func (p *Process) Job() *Job { return p.job }
 // one rank, which reports its result to the launcher and returns a *ReportedError if run failed.
 func (p *Process) Run(run func(e *transport.Env) error) error {
 	if p.conn == nil {
-		_, err := InWorld(p.job.fabric(), run)
+		f, err := p.job.fabric()
+		if err != nil {
+			return err
+		}
+		_, err = InWorld(f, run)
 		if p.file != nil {
 			err = errors.Join(err, p.file.Close())
 		}
@@ -146,7 +150,11 @@ func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 // runRank binds the process to the CPU of its rank, opens the shared memory and the NICs of the
 // rank, and calls run with the rank's Env. It closes the NICs when run returns.
 func (p *Process) runRank(run func(*transport.Env) error) (err error) {
-	f, provider, err := p.job.fabric().withDefaults()
+	f, err := p.job.fabric()
+	if err != nil {
+		return err
+	}
+	f, provider, err := f.withDefaults()
 	if err != nil {
 		return err
 	}

@@ -85,8 +85,11 @@ func (w *World) build() error {
 		for k := range plan.Hosts[i].NICs {
 			nic := &plan.Hosts[i].NICs[k]
 			config := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: nic.Addr(w.f.IPv4), LineRateBps: w.f.Link.RateBps}
+			if w.f.Costs != nil {
+				config.Costs = *w.f.Costs
+			}
 			port, err := nets[nic.Rail].Attach(sim.PortConfig{
-				Name: config.Name, Addrs: []netip.Addr{config.Addr}, Link: w.f.Link, Up: impair.Config{Specs: w.f.Impair},
+				Name: config.Name, Addrs: []netip.Addr{config.Addr}, Link: w.f.Link, NIC: w.f.NIC, Up: impair.Config{Specs: w.f.Impair},
 			})
 			if err != nil {
 				return err

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
@@ -176,9 +175,9 @@ type NICConfig struct {
 	PKeys       []uint16
 	// LineRateBps is the rate of the cable; 0 if unknown.
 	LineRateBps uint64
-	// VerbTime is the virtual time of each verb call; 0 means that of a local
-	// driver.
-	VerbTime time.Duration
+	// Costs are the virtual times of verb calls; the zero value means those of a fast driver.
+	// Times of operations on memory are not used.
+	Costs verbs.Costs
 	// Capture, if not nil, receives the packets on sockets. A simulated network is
 	// tapped instead.
 	Capture *pcaplink.Capture
@@ -190,9 +189,9 @@ type NICConfig struct {
 	WrapStreams func(link.StreamNet) link.StreamNet
 }
 
-// costs returns the virtual times of verb calls: VerbTime for each kind of call.
+// costs returns the virtual times of verb calls.
 func (c *NICConfig) costs() verbs.Costs {
-	return verbs.Costs{Control: c.VerbTime, Post: c.VerbTime, Poll: c.VerbTime}
+	return verbs.Costs{Control: c.Costs.Control, Post: c.Costs.Post, Poll: c.Costs.Poll}
 }
 
 // addrs returns Addr and ExtraAddrs.

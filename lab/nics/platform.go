@@ -1,0 +1,210 @@
+package nics
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Platform is a host with its NIC and cable, as the virtual time that they take. It is one YAML
+// file, in which every parameter has its source. One that the file leaves out takes no time or has
+// no limit; the times of verb calls and the rate of the cable must be there.
+type Platform struct {
+	Name     string
+	Title    string
+	Provider string // whose protocol the NIC has
+	Host     verbs.Costs
+	NIC      sim.NICCosts
+	Link     sim.LinkConfig
+	// Parameters are the rows of the file.
+	Parameters []Parameter
+}
+
+// Parameter is a number of a Platform. Its name ends with the unit: host.post_ns.
+type Parameter struct {
+	Name   string  `yaml:"name"`
+	Value  float64 `yaml:"value"`
+	Source string  `yaml:"source"` // where the value is published, or "assumed" and why
+}
+
+// platformFile is the file of a Platform.
+type platformFile struct {
+	Version    int         `yaml:"version"`
+	Name       string      `yaml:"name"`
+	Title      string      `yaml:"title"`
+	Provider   string      `yaml:"provider"`
+	Parameters []Parameter `yaml:"parameters"`
+}
+
+//go:embed platforms/*.yaml
+var platformFiles embed.FS
+
+// maxPlatform is the largest file of a platform.
+const maxPlatform = 64 << 10
+
+// PlatformNames lists the platforms that ship with fabrictest.
+func PlatformNames() (names []string) {
+	all, _ := fs.Glob(platformFiles, "platforms/*.yaml") // the pattern is valid
+	for _, file := range all {
+		names = append(names, strings.TrimSuffix(path.Base(file), ".yaml"))
+	}
+	return names
+}
+
+// LoadPlatform returns the platform of a name, or of a file, whose name has a slash or ends with
+// .yaml.
+func LoadPlatform(name string) (*Platform, error) {
+	if !strings.Contains(name, "/") && !strings.HasSuffix(name, ".yaml") {
+		text, err := platformFiles.ReadFile("platforms/" + name + ".yaml")
+		if err != nil {
+			return nil, cmdline.Errorf("no platform is called %q%s: there are %s", name, cmdline.Guess(name, PlatformNames()), strings.Join(PlatformNames(), ", "))
+		}
+		return ParsePlatform(text)
+	}
+	text, err := cmdline.ReadFile(name, maxPlatform)
+	if err != nil {
+		return nil, err
+	}
+	p, err := ParsePlatform(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// ParsePlatform reads the file of a platform. Unknown keys and parameters are errors.
+func ParsePlatform(text []byte) (*Platform, error) {
+	var f platformFile
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&f); err != nil {
+		return nil, err
+	}
+	p := &Platform{Name: f.Name, Title: f.Title, Provider: f.Provider}
+	var errs []error
+	if f.Version != 1 {
+		errs = append(errs, fmt.Errorf("version %d: give 1", f.Version))
+	}
+	if f.Name == "" || f.Title == "" {
+		errs = append(errs, errors.New("name or title is missing"))
+	}
+	if _, err := Find(f.Provider); err != nil {
+		errs = append(errs, err)
+	}
+	for _, row := range f.Parameters {
+		errs = append(errs, p.Set(row))
+	}
+	if p.Host.Control == 0 || p.Host.Post == 0 || p.Host.Poll == 0 || p.Link.RateBps == 0 {
+		errs = append(errs, errors.New("host.control_ns, host.post_ns, host.poll_ns and link.rate_gbps must be given, and not be 0"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Set sets a parameter, which must not be set yet.
+func (p *Platform) Set(row Parameter) error {
+	set, ok := platformParameters[row.Name]
+	switch {
+	case !ok:
+		return fmt.Errorf("no parameter is called %q%s", row.Name, cmdline.Guess(row.Name, ParameterNames()))
+	case slices.ContainsFunc(p.Parameters, func(other Parameter) bool { return other.Name == row.Name }):
+		return fmt.Errorf("%s is given twice", row.Name)
+	case row.Source == "":
+		return fmt.Errorf(`%s has no source: name where it is published, or "assumed" and why`, row.Name)
+	case !(row.Value >= 0 && row.Value <= 1e12): // also for NaN
+		return fmt.Errorf("%s: %v is not between 0 and 1e12", row.Name, row.Value)
+	}
+	set(p, row.Value)
+	p.Parameters = append(p.Parameters, row)
+	return nil
+}
+
+// ParameterNames lists the parameters of platforms.
+func ParameterNames() (names []string) {
+	for name := range platformParameters {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// platformParameters sets each parameter to a value.
+var platformParameters = map[string]func(*Platform, float64){
+	// CPU time of verb calls, of copies between buffers, and of operations on memory regions.
+	"host.control_ns":             duration(func(p *Platform) *time.Duration { return &p.Host.Control }),
+	"host.post_ns":                duration(func(p *Platform) *time.Duration { return &p.Host.Post }),
+	"host.poll_ns":                duration(func(p *Platform) *time.Duration { return &p.Host.Poll }),
+	"host.lookup_ns":              duration(func(p *Platform) *time.Duration { return &p.Host.LookUp }),
+	"host.copy_ns":                duration(func(p *Platform) *time.Duration { return &p.Host.Copy.Base }),
+	"host.copy_ns_per_kib":        perKiB(func(p *Platform) *int { return &p.Host.Copy.PicosecondsPerByte }),
+	"host.copy_cached_bytes":      number(func(p *Platform) *int { return &p.Host.Copy.CachedBytes }),
+	"host.copy_cached_ns_per_kib": perKiB(func(p *Platform) *int { return &p.Host.Copy.CachedPicosecondsPerByte }),
+	"host.register_ns":            duration(func(p *Platform) *time.Duration { return &p.Host.Register.Base }),
+	"host.register_ns_per_page":   perPage(func(p *Platform) *verbs.LinearCost { return &p.Host.Register }),
+	"host.deregister_ns":          duration(func(p *Platform) *time.Duration { return &p.Host.Deregister.Base }),
+	"host.deregister_ns_per_page": perPage(func(p *Platform) *verbs.LinearCost { return &p.Host.Deregister }),
+	// The NIC, between its protocol and the cable.
+	"nic.send_packet_ns":     duration(func(p *Platform) *time.Duration { return &p.NIC.Send.Packet }),
+	"nic.send_ns_per_kib":    perKiB(func(p *Platform) *int { return &p.NIC.Send.PicosecondsPerByte }),
+	"nic.send_latency_ns":    duration(func(p *Platform) *time.Duration { return &p.NIC.Send.Latency }),
+	"nic.receive_packet_ns":  duration(func(p *Platform) *time.Duration { return &p.NIC.Receive.Packet }),
+	"nic.receive_ns_per_kib": perKiB(func(p *Platform) *int { return &p.NIC.Receive.PicosecondsPerByte }),
+	"nic.receive_latency_ns": duration(func(p *Platform) *time.Duration { return &p.NIC.Receive.Latency }),
+	"nic.units":              number(func(p *Platform) *int { return &p.NIC.Units }),
+	"nic.pcie_gbps":          gbps(func(p *Platform) *uint64 { return &p.NIC.PCIeBps }),
+	"nic.inline_bytes":       number(func(p *Platform) *int { return &p.NIC.InlineBytes }),
+	"nic.dma_read_ns":        duration(func(p *Platform) *time.Duration { return &p.NIC.DMARead }),
+	"nic.dma_write_ns":       duration(func(p *Platform) *time.Duration { return &p.NIC.DMAWrite }),
+	"nic.context_entries":    number(func(p *Platform) *int { return &p.NIC.ContextEntries }),
+	"nic.context_miss_ns":    duration(func(p *Platform) *time.Duration { return &p.NIC.ContextMiss }),
+	// The cable. A packet through a switch crosses two.
+	"link.rate_gbps":      gbps(func(p *Platform) *uint64 { return &p.Link.RateBps }),
+	"link.latency_ns":     duration(func(p *Platform) *time.Duration { return &p.Link.Latency }),
+	"link.mtu_bytes":      number(func(p *Platform) *int { return &p.Link.MTU }),
+	"link.overhead_bytes": number(func(p *Platform) *int { return &p.Link.OverheadBytes }),
+}
+
+const (
+	kib  = 1 << 10
+	page = 4 << 10
+)
+
+// The following return a function that sets a field to a value in the unit of a parameter.
+
+func duration(field func(*Platform) *time.Duration) func(*Platform, float64) {
+	return func(p *Platform, v float64) { *field(p) = time.Duration(math.Round(v)) }
+}
+
+func number(field func(*Platform) *int) func(*Platform, float64) {
+	return func(p *Platform, v float64) { *field(p) = int(math.Round(v)) }
+}
+
+func gbps(field func(*Platform) *uint64) func(*Platform, float64) {
+	return func(p *Platform, v float64) { *field(p) = uint64(math.Round(v * 1e9)) }
+}
+
+func perKiB(field func(*Platform) *int) func(*Platform, float64) {
+	return func(p *Platform, v float64) { *field(p) = int(math.Round(v * 1000 / kib)) }
+}
+
+func perPage(field func(*Platform) *verbs.LinearCost) func(*Platform, float64) {
+	return func(p *Platform, v float64) {
+		c := field(p)
+		c.PicosecondsPerByte, c.Granularity = int(math.Round(v*1000/page)), page
+	}
+}
