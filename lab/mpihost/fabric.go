@@ -153,7 +153,7 @@ type Job struct {
 	// Platform is the name or the file of the hosts' nics.Platform in a simulation; empty for the
 	// default times.
 	Platform string `json:"platform,omitempty"`
-	Seed    uint64 `json:"seed"`
+	Seed     uint64 `json:"seed"`
 	// Limit is the maximum duration, in virtual time in a simulation; 0 means an
 	// hour there, and none in namespaces.
 	Limit time.Duration `json:"limit,omitempty"`
