@@ -196,9 +196,9 @@ var ucCases = overUC.Cases([]conformance.Case{{
 }, {
 	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),
 	Title:   "The first UC message after one with a lost packet is delivered",
-	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; the same with a message of two packets after; FIRST, LAST without payload, then ONLY",
+	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; the same with a message of two packets after; FIRST, LAST without payload, then ONLY; messages whose MIDDLE is too short, or of a WRITE, each before ONLY",
 	Expects: "a completion for the message after each damaged one",
-	Defects: []string{"UCLosesNext", "UCEmptyLast"}, Run: onUC(3, func(c *Conn) {
+	Defects: []string{"UCLosesNext", "UCEmptyLast"}, Run: onUC(5, func(c *Conn) {
 		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
 		c.expectUCDelivery(3, 48, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(48))
@@ -209,6 +209,12 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
 		c.Send(ib.SendFirst(c.PeerPSN(9), Data(ucMTU)).On(ib.UC), ib.New(ib.OpSendLast, c.PeerPSN(10), nil).On(ib.UC))
 		c.expectUCDelivery(11, 49, 3)
+		for i, middle := range []ib.Packet{ib.New(ib.OpSendMiddle, 0, Data(ucMTU-4)), ib.New(ib.OpWriteMiddle, 0, Data(ucMTU))} {
+			damaged := ucSend(c.PeerPSN(12+4*i), 2*ucMTU+100)
+			damaged[1] = middle.WithPSN(damaged[1].PSN()).On(ib.UC)
+			c.Send(damaged...)
+			c.expectUCDelivery(15+4*i, 50+i, uint64(4+i))
+		}
 	}),
 }, {
 	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),

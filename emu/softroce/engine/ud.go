@@ -161,7 +161,6 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	q.popReceive()
 	q.resp.solicited = p.BTH.Solicited
 	q.pushRecv(&wc)
-	q.resp.solicited = false
 	if err != nil {
 		q.fail()
 	}
