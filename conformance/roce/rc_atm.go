@@ -322,21 +322,22 @@ var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWri
 }, {
 	ID: "rc/atm/duplicate-atomic-write-stores-nothing", Cite: atomicWriteCite,
 	Title:   "A duplicate ATOMIC WRITE is answered and stores nothing",
-	Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
+	Sends:   "an ATOMIC WRITE to the last word of a region, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
 	Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
 	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
-		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2), Data(8))
+		last := (memLen-c.TargetMem.WordOffset(0))/8 - 1
+		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, last), Data(8))
 		done := ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{})
 		c.exchange(first, done)
-		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(2), Data(8))
-		c.expectAcked(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
+		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(last), Data(8))
+		c.expectAcked(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, last), hostOrder(7)).AckReq())
 		c.exchange(first, done)
-		c.expectWord(c.TargetMem, 2, 7)
+		c.expectWord(c.TargetMem, last, 7)
 		c.Send(first.WithPayload(hostOrder(8)))
 		if got, ok := c.NextAfterSync(shortWait); ok {
 			c.checkPacket(done, got)
 		}
-		c.expectWord(c.TargetMem, 2, 7)
+		c.expectWord(c.TargetMem, last, 7)
 	}),
 }})
 

@@ -228,22 +228,17 @@ var readCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "rc/read/closed-region-refused-at-the-response-that-fails", Cite: ibta("9.7.5", "rc/psn/11", "acc/6"),
-	Title:   "If the region of a READ is deregistered while its responses are sent, the NAK has the PSN of the response that fails",
-	Sends:   "CNPs, and a READ of 64 responses; the region is deregistered after the first of them",
+	Title:   "If the key of a READ is revoked while its responses are sent, the NAK has the PSN of the response that fails",
+	Sends:   "CNPs, and a READ of 64 responses; the region is deregistered after the first of them; a READ of 16 through a type 2 window, if supported, that a SEND invalidates",
 	Expects: "responses in order, with the bytes of the region, to the end or up to a NAK for a remote access error with the next PSN",
 	Defects: []string{"ReadNAKHasFirstPSN"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		m := c.Memory(memLen, allAccess)
-		responses := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, m.Buf, 256)
-		c.throttle()
-		c.exchange(ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, memLen)), responses[0])
-		c.Must("a region that can be deregistered", m.Close())
-		for i, want := range responses[1:] {
-			got := c.expect(ib.Packet{})
-			if got.IsNak(ib.NakRemoteAccess) {
-				c.checkPacket(c.deviceNak(i+1, ib.NakRemoteAccess, ib.AnyMSN), got)
-				return
-			}
-			c.checkPacket(want, got)
+		c.revokeDuringRead(m, rethFor(m, 0, memLen), func() { c.Must("a region that can be deregistered", m.Close()) })
+		if c.Caps.Has(verbs.CapMWType2) {
+			c = c.secondConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }})
+			const n = 4096
+			win := c.bindWindow(verbs.MWType2, 0, n, verbs.AccessRemoteRead)
+			c.revokeDuringRead(win.m, win.reth(0, n), func() { c.Send(ib.SendOnlyInv(c.PeerPSN(n/256), win.key, Data(8))) })
 		}
 	}),
 }, {
@@ -268,6 +263,23 @@ var readCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }})
+
+// revokeDuringRead sends CNPs, and a READ of m, with a path MTU of 256, and calls revoke after the
+// first response. It fails the case unless the others follow, to the end or up to a NAK.
+func (c *Conn) revokeDuringRead(m *rig.Memory, at ib.RETH, revoke func()) {
+	responses := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, m.Buf, 256)
+	c.throttle()
+	c.exchange(ib.ReadRequest(c.PeerPSN(0), at), responses[0])
+	revoke()
+	for i, want := range responses[1:] {
+		got := c.expect(ib.Packet{})
+		if got.IsNak(ib.NakRemoteAccess) {
+			c.checkPacket(c.deviceNak(i+1, ib.NakRemoteAccess, ib.AnyMSN), got)
+			return
+		}
+		c.checkPacket(want, got)
+	}
+}
 
 // withResponderResources returns a modify function that sets max_dest_rd_atomic.
 func withResponderResources(n uint8) func(*verbs.QPAttr) {

@@ -235,10 +235,10 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/responder-answers-meanwhile", Cite: ibta("9.7.5", "rc/ack/1"),
-	Title:   "While its requester waits for an RNR timer, a queue pair answers the requests of its peer",
-	Sends:   "an RNR NAK of 655.36 ms to a SEND; a SEND, a WRITE and a READ; then an ACK",
-	Expects: "an answer to each, long before that time; the SEND is retransmitted, and succeeds",
+	ID: "rc/rnr/responder-answers-meanwhile", Cite: ibta("9.7.5", "rc/ack/1", "rc/ack/4"),
+	Title:   "While its requester waits for an RNR timer, a queue pair answers the requests of its peer, and takes an ACK",
+	Sends:   "an RNR NAK of 655.36 ms to a SEND; a SEND, a WRITE and a READ; then an ACK; the same NAK to two more SENDs, a third SEND is posted, and an ACK of the two before that time",
+	Expects: "an answer to each, long before that time; the SEND is retransmitted, and succeeds; the two succeed with the ACK, and the third is sent",
 	Defects: []string{"RNRWaitMutesResponder"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		all := c.request(0, c.SendWR(9, 8))
 		begun := c.Now()
@@ -247,6 +247,13 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.checkNoRNRWait(begun)
 		c.expectAll(all)
 		c.completeWith(c.peerAck(0, 1), 9)
+		c.request(1, c.SendWR(10, 8), c.SendWR(11, 8))
+		c.Send(ib.RNR(c.DevicePSN(1), 0, 1))
+		c.Sync()
+		c.PostSend(c.QP, c.SendWR(12, 2500))
+		c.completeWith(c.peerAck(2, 3), 10, 11)
+		c.expectAll(c.wantSend(3, 2500))
+		c.completeWith(c.peerAck(5, 4), 12)
 	}),
 }})
 
