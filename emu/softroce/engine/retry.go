@@ -173,7 +173,7 @@ func (q *QP) retire() {
 		if w.state != wqeDone {
 			break
 		}
-		if q.req.cur == q.sq.head { // a local operation that was next to be retransmitted
+		if q.req.cur == q.sq.head { // a local operation, or a datagram
 			q.req.nextWQE()
 		}
 		q.completeSend(w, verbs.WCSuccess)
