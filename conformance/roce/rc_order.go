@@ -117,7 +117,7 @@ var orderCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/atm/atomic-write-request-is-one-packet", Cite: annexA19("oA19-28", "rc/atm/15", "rc/ack/5"), Needs: verbs.CapAtomicWrite,
 	Title:   "A requester sends an ATOMIC WRITE as one packet of eight bytes, and a response without payload completes it",
-	Sends:   "an ACK of the WRITE before it only, of a SEND after it, or a response to a READ after it; then a READ response without payload; posts ATOMIC WRITEs of four and of sixteen bytes",
+	Sends:   "an ACK of the WRITE before it only, of a SEND after it, or a response to a READ after it; then a READ response without payload; posts ATOMIC WRITEs of four and of sixteen bytes, and one with an unknown L_Key",
 	Expects: "a packet with a RETH of length 8 and the eight bytes; no completion before the response; the others fail, and are not sent",
 	Defects: []string{"PSNStartsAtZero", "WCOpcodeZero", "AtomicWriteAckedByLaterAck"}, Run: onConn(Setup{}, func(c *Conn) {
 		wr := c.WriteWR(2, 8)
@@ -131,8 +131,8 @@ var orderCases = overRC.Cases([]conformance.Case{{
 		wc := c.ExpectCompletion(2, verbs.WCSuccess)
 		c.Check(wc.Opcode == verbs.WCOpAtomicWrite, "a completion of ATOMIC WRITE", "%v", wc.Opcode)
 		c.expectOwnAnswerOnly(wr)
-		for _, n := range []int{4, 16} {
-			wr.SGL = c.WriteWR(3, n).SGL
+		for _, bad := range []verbs.SGE{c.LocalMem.SGE(0, 4), c.LocalMem.SGE(0, 16), c.unknownKeySGE(8)} {
+			wr.SGL = []verbs.SGE{bad}
 			c.secondConn(Setup{}).expectNeverSent(wr)
 		}
 	}),
