@@ -154,7 +154,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	ID: "ev/mig/migrated-sender-says-so", Cite: ibta("", "mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Title:   "A queue pair sends MigReq 1 in state MIGRATED, and 0 in state ARMED",
 	Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
-	Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration",
+	Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration; on another connection, 1 after a RESET with an armed path",
 	Defects: []string{"MigReqZero"}, Run: onRC(func(c *Conn) {
 		c.expectMigReq(0, true)
 		c.armAltPath()
@@ -163,6 +163,13 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.Must("a path migration", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
 		c.Peer = c.PeerAddr(1)
 		c.expectMigReq(2, true)
+		c = c.secondConn(Setup{Receives: 1})
+		c.armAltPath()
+		c.expectMigReq(0, false)
+		c.ToState(c.QP, verbs.QPStateReset)
+		c.reconnect()
+		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
+		c.expectMigReq(0, true)
 	}),
 }, {
 	ID:   "ev/mig/migreq-moves-an-armed-qp",
