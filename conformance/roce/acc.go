@@ -47,18 +47,15 @@ var accessCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "acc/key/closed-during-a-write-refused", Cite: ibta("", "acc/6"),
 	Title:   "A WRITE of several packets is refused from the packet on that arrives after its key was revoked",
-	Sends:   "the FIRST packet of a WRITE to a region, its LAST packet when the region was deregistered; the same with a type 2 window, if supported, that is invalidated",
-	Expects: "an ACK, then a NAK for a remote access error, and the bytes of the LAST packet unchanged",
-	Defects: []string{"WriteKeyCheckedOnce"}, Run: onConn(Setup{}, func(c *Conn) {
+	Sends:   "the FIRST packet of a WRITE to a region, its LAST packet, with immediate data, when the region was deregistered; the same with a type 2 window, if supported, that is invalidated",
+	Expects: "an ACK, then a NAK for a remote access error, the bytes of the LAST packet unchanged, and a flushed receive",
+	Defects: []string{"WriteKeyCheckedOnce"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		m := c.Memory(2*MTU, allAccess)
 		c.revokeDuringWrite(m, rethFor(m, 0, 0), func() { c.Must("a region that can be deregistered", m.Close()) })
 		if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
-			c = c.secondConn(Setup{})
+			c = c.secondConn(Setup{Receives: 1})
 			win := c.bindWindow(verbs.MWType2, 0, 2*MTU, verbs.AccessRemoteWrite)
-			c.revokeDuringWrite(win.m, win.reth(0, 0), func() {
-				c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
-				c.ExpectCompletion(1, verbs.WCSuccess)
-			})
+			c.revokeDuringWrite(win.m, win.reth(0, 0), func() { c.invalidate(win) })
 		}
 	}),
 }, {
@@ -215,11 +212,12 @@ type refusedWrite struct {
 }
 
 // revokeDuringWrite sends the FIRST packet of a WRITE to the start of m, calls revoke, and fails the
-// case unless the LAST packet is then refused, and not placed.
+// case unless the LAST packet, with immediate data, is then refused, not placed, and uses no receive.
 func (c *Conn) revokeDuringWrite(m *rig.Memory, at ib.RETH, revoke func()) {
 	parts := ib.Write(c.PeerPSN(0), at, Data(2*MTU), MTU)
 	c.expectAcked(parts[0].AckReq())
 	m.Snapshot()
 	revoke()
-	c.expectNoEffect(m, parts[1], ib.NakRemoteAccess)
+	c.expectNoEffect(m, ib.New(ib.OpWriteLastImm, c.PeerPSN(1), parts[1].Payload).WithImm(7), ib.NakRemoteAccess)
+	c.ExpectCompletion(1, verbs.WCWRFlushErr)
 }

@@ -232,11 +232,12 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "ecn/drop/cnp-for-nobody-slows-nobody", Cite: ibta("", "ecn/5", "pkt/addr/2"), Needs: verbs.CapCongestion,
-	Title:   "A CNP for a queue pair that does not exist, or from another address than the peer's, is dropped without effect",
-	Sends:   "CNPs for the number of no queue pair; from another address, for a queue pair of RC and, if supported, of UC",
+	Title:   "A CNP for a queue pair that does not exist, from another address than the peer's, or of another partition is dropped without effect",
+	Sends:   "CNPs for the number of no queue pair; of a P_Key that differs in its lowest bit; from another address, for a queue pair of RC and, if supported, of UC",
 	Expects: "no answer, and queue pairs that send at their rate",
 	Defects: []string{"QPNLoose", "CNPOfAnyHost"}, Run: onFlow(func(f *flow) {
 		f.expectSameRateUnder(ib.CNP().To(0xabcdef), f)
+		f.expectSameRateUnder(ib.CNP().WithPKey(f.conn.pkey(0)^1), f)
 		f.expectSameRateUnder(ib.CNP().From(f.conn.PeerAddr(1)), f)
 		f.conn.expectSilence(shortWait)
 		if f.conn.Caps.Has(verbs.CapUC) {

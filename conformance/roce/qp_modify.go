@@ -78,22 +78,26 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	Cite: conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Needs: verbs.CapRC,
 	Title:   "A refused modify changes neither the state nor any attribute",
 	Sends:   "a SEND, when the queue pair is in RTS",
-	Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist, and after refused changes in RTR, RTS and SQD; then an ACK",
+	Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, a P_Key that does not exist, or, if supported, an alternate path with a wrong P_Key or port, and after refused changes in RTR, RTS and SQD; then an ACK",
 	Defects: []string{"ModifyHalfway"}, Run: onConn(Setup{state: verbs.QPStateInit, Receives: 1}, func(c *Conn) {
 		m := &qpMover{port: c.Port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
 		toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
 		good := m.Attr(*toRTR)
-		for _, bad := range []struct {
-			what  string
-			mask  verbs.QPAttrMask
-			wrong func(*verbs.QPAttr)
-		}{
+		table := []wrongModify{
 			{"a path MTU of 77", toRTR.Required, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
 			{"a path MTU of 0", toRTR.Required, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
 			{"a P_Key that there is not", toRTR.Required | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
 			{"no path", toRTR.Required &^ verbs.QPAttrAV, nil},
 			{"a timeout", toRTR.Required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
-		} {
+		}
+		if c.Caps.Has(verbs.CapAutoMigration) {
+			keys, mask := uint16(len(c.pkeyTable())), toRTR.Required|verbs.QPAttrAltPath
+			table = append(table,
+				wrongModify{"an alternate P_Key that there is not", mask, func(a *verbs.QPAttr) { a.AltPKeyIndex = keys }},
+				wrongModify{"an alternate path without a port", mask, func(a *verbs.QPAttr) { a.AltPort = 0 }},
+				wrongModify{"an alternate address of no port", mask, func(a *verbs.QPAttr) { a.AltAH.Port = 0 }})
+		}
+		for _, bad := range table {
 			a := good
 			a.DestQPN, a.RQPSN, a.MaxDestRdAtomic, a.Access = 0x777, 0x888, 2, verbs.AccessRemoteRead
 			if bad.wrong != nil {
@@ -286,6 +290,13 @@ type qpMover struct {
 	table []rig.Transition
 	// unspecified are attributes that a device may accept or reject in every transition.
 	unspecified verbs.QPAttrMask
+}
+
+// wrongModify is a modification that must be refused: wrong, unless nil, changes an attribute.
+type wrongModify struct {
+	what  string
+	mask  verbs.QPAttrMask
+	wrong func(*verbs.QPAttr)
 }
 
 // onTransitions makes the body of a case from a function that uses a qpMover.

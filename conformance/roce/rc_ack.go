@@ -10,7 +10,7 @@ import (
 var ackCases = overRC.Cases([]conformance.Case{{
 	ID: "rc/ack/asked-for-is-sent", Cite: ibta("9.7.5", "rc/ack/1"),
 	Title:   "A SEND or WRITE with AckReq gets an ACK",
-	Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
+	Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes; WRITEs, each with an ACK, while the device sends a long WRITE",
 	Expects: "an ACK with the PSN of each",
 	Defects: []string{"NoAcks"}, Run: onConn(Setup{Receives: 7, recvLen: 2048}, func(c *Conn) {
 		ops := []ib.Opcode{
@@ -23,6 +23,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		k := len(ops)
 		c.exchange(c.peerSend(k, 0), c.deviceAck(k, ib.AnyMSN))
 		c.exchange(c.peerWrite(k+1, 0), c.deviceAck(k+1, ib.AnyMSN))
+		c.secondConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}).expectAcksWhileSending()
 	}),
 }, {
 	ID: "rc/ack/not-asked-for-may-be-left-out", Cite: ibta("9.7.5", "rc/ack/2"), Level: conformance.May,
@@ -425,4 +426,29 @@ func misplacedResponses() (all []misplacedResponse) {
 		}
 	}
 	return all
+}
+
+// expectAcksWhileSending has the device send a long WRITE, with a path MTU of 256. It acknowledges
+// the packets that have arrived, each time together with a WRITE of the peer, and fails the case
+// unless that gets an ACK. A device may send its requests first, and delay the ACK.
+func (c *Conn) expectAcksWhileSending() {
+	const rounds, perRound = 40, 256 // a device may send that many packets without an ACK
+	m := c.Memory(rounds*perRound*256, verbs.AccessLocalWrite)
+	wr := c.WriteWR(1, 0)
+	wr.SGL = m.SGL(0, len(m.Buf))
+	c.PostSend(c.QP, wr)
+	n := 0 // packets of the device
+	count := func(a *Arrival) {
+		if a.PSN() == c.DevicePSN(n) {
+			n++
+		}
+	}
+	for k := range rounds {
+		for a, ok := c.NextPacket(shortWait); ok; a, ok = c.NextPacket(shortWait) {
+			count(&a)
+		}
+		c.Send(c.peerAck(n-1, 0), c.peerWrite(k, 0))
+		want := c.deviceAck(k, uint32(k+1))
+		c.checkPacket(want, c.expectAfter(func(a *Arrival) bool { count(a); return !a.IsAck(ib.AckPositive) }, want.String()))
+	}
 }

@@ -166,7 +166,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 }, {
 	ID: "rc/atm/refused-beyond-responder-resources", Cite: ibta("", "rc/atm/6"),
 	Title:   "An atomic beyond max_dest_rd_atomic is refused as an invalid request, and not executed, while others are not answered",
-	Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
+	Sends:   "to a QP with max_dest_rd_atomic 1: a READ, which is answered, one of 1 MiB and at once a FETCH_ADD",
 	Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory unchanged",
 	Defects: []string{"NoRdAtomicLimit"}, Run: onConn(Setup{Modify: withResponderResources(1)}, func(c *Conn) {
 		excess := c.sendLongReads(0)
@@ -178,8 +178,8 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 }, {
 	ID: "rc/atm/duplicate-with-other-operands-executes-nothing", Cite: ibta("", "rc/atm/7"),
 	Title:   "A packet with the PSN of an earlier atomic but another operation or operands executes nothing",
-	Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
-	Expects: "the result of the first or no response; memory as the first left it, and the QP continues",
+	Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP; after a WRITE, a FETCH_ADD with the PSN of that",
+	Expects: "the result of the first or no response, to the last at most an ACK; memory as the first left it, and the QP continues",
 	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
 		setWord(c.TargetMem, 2, 100)
 		at := wordRETH(c.TargetMem, 2)
@@ -195,7 +195,12 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 			}
 			c.expectWord(c.TargetMem, 2, 105)
 		}
-		c.exchange(ib.FetchAdd(c.PeerPSN(1), at, 1), ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
+		c.expectAcked(c.peerWrite(1, 0))
+		c.Send(ib.FetchAdd(c.PeerPSN(1), at, 5))
+		if got, ok := c.NextAfterSync(shortWait); ok {
+			c.checkPacket(ib.Ack(c.PeerPSN(1), ib.AnyMSN), got)
+		}
+		c.exchange(ib.FetchAdd(c.PeerPSN(2), at, 1), ib.AtomicAck(c.PeerPSN(2), ib.AnyMSN, 105))
 	}),
 }, {
 	ID: "rc/atm/late-answer-leaves-the-result-alone", Cite: ibta("V1C09-060#07", "rc/atm/10"),
@@ -322,21 +327,22 @@ var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWri
 }, {
 	ID: "rc/atm/duplicate-atomic-write-stores-nothing", Cite: atomicWriteCite,
 	Title:   "A duplicate ATOMIC WRITE is answered and stores nothing",
-	Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
+	Sends:   "an ATOMIC WRITE to the last word of a region, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
 	Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
 	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
-		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2), Data(8))
+		last := (memLen-c.TargetMem.WordOffset(0))/8 - 1
+		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, last), Data(8))
 		done := ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{})
 		c.exchange(first, done)
-		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(2), Data(8))
-		c.expectAcked(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
+		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(last), Data(8))
+		c.expectAcked(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, last), hostOrder(7)).AckReq())
 		c.exchange(first, done)
-		c.expectWord(c.TargetMem, 2, 7)
+		c.expectWord(c.TargetMem, last, 7)
 		c.Send(first.WithPayload(hostOrder(8)))
 		if got, ok := c.NextAfterSync(shortWait); ok {
 			c.checkPacket(done, got)
 		}
-		c.expectWord(c.TargetMem, 2, 7)
+		c.expectWord(c.TargetMem, last, 7)
 	}),
 }})
 

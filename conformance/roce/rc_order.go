@@ -12,13 +12,16 @@ import (
 var orderCases = overRC.Cases([]conformance.Case{{
 	ID: "rc/ack/answers-in-the-order-of-requests", Cite: ibta("V1C09-027#05", "rc/ack/17"), Needs: verbs.CapAtomics,
 	Title:   "READs, atomics, SENDs and WRITEs are answered in the order of the requests",
-	Sends:   "at once: READ and COMPARE_SWAP; FETCH_ADD and READ; COMPARE_SWAP and WRITE; FETCH_ADD and SEND; first at full speed, then slowed down by CNPs",
-	Expects: "all responses of the READs, and the answers to the others, in this order",
+	Sends:   "at once: READ and COMPARE_SWAP; FETCH_ADD and READ; COMPARE_SWAP and WRITE; FETCH_ADD and SEND; first at full speed, then slowed down by CNPs; then READ, WRITE and READ; READ, FETCH_ADD and a duplicate WRITE",
+	Expects: "all responses of the READs, and the answers to the others, in this order; no ACK of the WRITE after the second READ, nor one of the FETCH_ADD before its answer",
 	Defects: []string{"AckOvertakesRead"}, Run: onConn(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxDestRdAtomic = verbs.MTU256, 8 }}, func(c *Conn) {
 		for k := range 2 {
 			c.exchangeMixed(c.PeerPSN(22 * k))
 			c.throttle()
 		}
+		c.exchangeWriteBetweenReads(44)
+		c.throttle()
+		c.exchangeAtomicAndDuplicate(61)
 	}),
 }, {
 	ID: "rc/ack/read-after-the-answered-one-stays-open", Cite: ibta("V1C09-060#05", "rc/ack/18"),
@@ -114,7 +117,7 @@ var orderCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/atm/atomic-write-request-is-one-packet", Cite: annexA19("oA19-28", "rc/atm/15", "rc/ack/5"), Needs: verbs.CapAtomicWrite,
 	Title:   "A requester sends an ATOMIC WRITE as one packet of eight bytes, and a response without payload completes it",
-	Sends:   "an ACK of the WRITE before it only, of a SEND after it, or a response to a READ after it; then a READ response without payload; posts ATOMIC WRITEs of four and of sixteen bytes",
+	Sends:   "an ACK of the WRITE before it only, of a SEND after it, or a response to a READ after it; then a READ response without payload; posts ATOMIC WRITEs of four and of sixteen bytes, and one with an unknown L_Key",
 	Expects: "a packet with a RETH of length 8 and the eight bytes; no completion before the response; the others fail, and are not sent",
 	Defects: []string{"PSNStartsAtZero", "WCOpcodeZero", "AtomicWriteAckedByLaterAck"}, Run: onConn(Setup{}, func(c *Conn) {
 		wr := c.WriteWR(2, 8)
@@ -128,8 +131,8 @@ var orderCases = overRC.Cases([]conformance.Case{{
 		wc := c.ExpectCompletion(2, verbs.WCSuccess)
 		c.Check(wc.Opcode == verbs.WCOpAtomicWrite, "a completion of ATOMIC WRITE", "%v", wc.Opcode)
 		c.expectOwnAnswerOnly(wr)
-		for _, n := range []int{4, 16} {
-			wr.SGL = c.WriteWR(3, n).SGL
+		for _, bad := range []verbs.SGE{c.LocalMem.SGE(0, 4), c.LocalMem.SGE(0, 16), c.unknownKeySGE(8)} {
+			wr.SGL = []verbs.SGE{bad}
 			c.secondConn(Setup{}).expectNeverSent(wr)
 		}
 	}),
@@ -154,6 +157,38 @@ func (c *Conn) exchangeMixed(first ib.PSN) {
 	// Not sent with the others: the response to the atomic would also acknowledge the WRITE.
 	c.Send(ib.FetchAdd(at(20), word, 1), ib.SendOnly(at(21), Data(16)).AckReq())
 	c.expectAll([]ib.Packet{atomicAck(20), ib.Ack(at(21), ib.AnyMSN)})
+}
+
+// exchangeWriteBetweenReads sends a READ of eight responses, a WRITE and another READ, with a path
+// MTU of 256, from the peer's k-th PSN on. It fails the case if an ACK of the WRITE, which need not
+// be sent, arrives after the response to the second READ.
+func (c *Conn) exchangeWriteBetweenReads(k int) {
+	const readLen = 8 * 256
+	responses := ib.ReadResponses(c.PeerPSN(k+9), ib.AnyMSN, c.TargetMem.Buf[:readLen], 256)
+	c.Send(c.peerRead(k, readLen), c.peerWrite(k+8, 0), c.peerRead(k+9, readLen))
+	c.expectAll(ib.ReadResponses(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:readLen], 256))
+	c.expectAfterAcks(c.PeerPSN(k+8), responses[0])
+	c.expectAll(responses[1:])
+	c.expectSilence(silencePeriod)
+}
+
+// exchangeAtomicAndDuplicate sends a READ of eight responses, a FETCH_ADD and a duplicate WRITE. It
+// fails the case if an ACK of the FETCH_ADD, which the duplicate may cause, arrives before its answer.
+func (c *Conn) exchangeAtomicAndDuplicate(k int) {
+	const readLen = 8 * 256
+	write := c.peerWrite(k, 0)
+	c.exchange(write, c.deviceAck(k, ib.AnyMSN))
+	c.Send(c.peerRead(k+1, readLen), ib.FetchAdd(c.PeerPSN(k+9), wordRETH(c.TargetMem, 512), 1), write)
+	for _, want := range ib.ReadResponses(c.PeerPSN(k+1), ib.AnyMSN, c.TargetMem.Buf[:readLen], 256) {
+		c.expectAfterAcks(c.PeerPSN(k), want)
+	}
+	c.expectAfterAcks(c.PeerPSN(k+8), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(k+9)))
+}
+
+// expectAfterAcks fails the case unless the next packet beside ACKs of PSNs up to last matches want.
+func (c *Conn) expectAfterAcks(last ib.PSN, want ib.Packet) {
+	skip := func(a *Arrival) bool { return a.IsAck(ib.AckPositive) && !last.Less(a.PSN()) }
+	c.checkPacket(c.fromDevice(want), c.expectAfter(skip, want.String()))
 }
 
 // answerFirstOnly answers request 1 of two that are outstanding. It fails the case unless request 2

@@ -119,7 +119,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "rc/read/15"),
 	Title:   "A READ into memory without local write completes with LOC_PROT_ERR and writes nothing",
-	Sends:   "posts a READ into a region without local write, and answers it if it is sent; another into a region that is deregistered after the first of three responses",
+	Sends:   "posts a READ into a region without local write, and answers it if it is sent; another into a region that is deregistered after the first of three responses; a FETCH_ADD, if supported, whose region is deregistered before the response",
 	Expects: "LOC_PROT_ERR, the memory unchanged from then on",
 	Defects: []string{"SinkUnchecked", "SinkCheckedOnce"}, Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, 0)
@@ -141,6 +141,14 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.Must("a region that can be deregistered", m.Close())
 		c.Send(responses[1:]...)
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
+		if c.Caps.Has(verbs.CapAtomics) {
+			c = c.secondConn(Setup{})
+			m = c.Memory(64, verbs.AccessLocalWrite)
+			c.request(0, c.fetchAddWR(1, m.SGE(0, 8)))
+			c.Must("a region that can be deregistered", m.Close())
+			c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
+			c.ExpectCompletion(1, verbs.WCLocProtErr)
+		}
 	}),
 }, {
 	ID: "rc/read/nak-among-responses-ends-the-read", Cite: ibta("", "rc/read/19"),

@@ -93,8 +93,8 @@ var readCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/read/refused-beyond-responder-resources", Cite: ibta("", "rc/read/18"),
 	Title:   "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are not answered",
-	Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
-	Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
+	Sends:   "to a QP with max_dest_rd_atomic 4: a READ, which is answered, one of 1 MiB and at once four more of 8 bytes",
+	Expects: "a NAK for an invalid request with the PSN of the last, and no response to it",
 	Defects: []string{"NoRdAtomicLimit"}, Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
 		fifth := c.sendLongReads(3)
 		c.Send(ib.ReadRequest(fifth, c.RETH(0, 8)))
@@ -103,20 +103,12 @@ var readCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/read/repeated-reads-use-no-resources", Cite: ibta("", "rc/read/18", "rc/read/5"),
 	Title:   "A READ is accepted while responses to earlier READs are repeated, as many as max_dest_rd_atomic",
-	Sends:   "to a QP with max_dest_rd_atomic 2: READs of 64 responses and of one; then CNPs, both READs again, and at once a third",
-	Expects: "the response to the third READ, after other READ responses or not, and no NAK",
+	Sends:   "to a QP with max_dest_rd_atomic 2: READs of 64 responses and of one; then CNPs, both READs again, and at once a third; to another, a READ of 64 responses, then CNPs, the READ again, and at once two more",
+	Expects: "the responses to the READs that are not repeated, after other READ responses or not, and no NAK",
 	Defects: []string{"RepeatedReadUnanswered"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxDestRdAtomic = verbs.MTU256, 2 }}, func(c *Conn) {
-		reads := []ib.Packet{c.peerRead(0, memLen), c.peerRead(64, 8)}
-		c.Send(reads...)
-		c.nextPackets(65)
-		c.throttle()
-		c.Send(append(reads, c.peerRead(65, 8))...)
-		isRepeated := func(a *Arrival) bool {
-			info, _ := a.Info()
-			return info.Kind == ib.KindReadResponse && a.PSN().Less(c.PeerPSN(65))
-		}
-		want := ib.ReadResponseOnly(c.PeerPSN(65), ib.AnyMSN, c.TargetMem.Buf[:8])
-		c.checkPacket(want, c.expectAfter(isRepeated, want.String()))
+		c.expectReadsAfterRepeated([]ib.Packet{c.peerRead(0, memLen), c.peerRead(64, 8)}, 65, 66)
+		c = c.secondConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxDestRdAtomic = verbs.MTU256, 2 }})
+		c.expectReadsAfterRepeated([]ib.Packet{c.peerRead(0, memLen)}, 64, 66)
 	}),
 }, {
 	ID: "rc/read/requester-keeps-to-max-rd-atomic", Cite: ibta("11.2.4.2", "rc/read/16"),
@@ -228,22 +220,17 @@ var readCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID: "rc/read/closed-region-refused-at-the-response-that-fails", Cite: ibta("9.7.5", "rc/psn/11", "acc/6"),
-	Title:   "If the region of a READ is deregistered while its responses are sent, the NAK has the PSN of the response that fails",
-	Sends:   "CNPs, and a READ of 64 responses; the region is deregistered after the first of them",
+	Title:   "If the key of a READ is revoked while its responses are sent, the NAK has the PSN of the response that fails",
+	Sends:   "CNPs, and a READ of 64 responses; the region is deregistered after the first of them; a READ of 16 through a type 2 window, if supported, that a SEND invalidates",
 	Expects: "responses in order, with the bytes of the region, to the end or up to a NAK for a remote access error with the next PSN",
 	Defects: []string{"ReadNAKHasFirstPSN"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		m := c.Memory(memLen, allAccess)
-		responses := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, m.Buf, 256)
-		c.throttle()
-		c.exchange(ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, memLen)), responses[0])
-		c.Must("a region that can be deregistered", m.Close())
-		for i, want := range responses[1:] {
-			got := c.expect(ib.Packet{})
-			if got.IsNak(ib.NakRemoteAccess) {
-				c.checkPacket(c.deviceNak(i+1, ib.NakRemoteAccess, ib.AnyMSN), got)
-				return
-			}
-			c.checkPacket(want, got)
+		c.revokeDuringRead(m, rethFor(m, 0, memLen), func() { c.Must("a region that can be deregistered", m.Close()) })
+		if c.Caps.Has(verbs.CapMWType2) {
+			c = c.secondConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }})
+			const n = 4096
+			win := c.bindWindow(verbs.MWType2, 0, n, verbs.AccessRemoteRead)
+			c.revokeDuringRead(win.m, win.reth(0, n), func() { c.Send(ib.SendOnlyInv(c.PeerPSN(n/256), win.key, Data(8))) })
 		}
 	}),
 }, {
@@ -269,6 +256,44 @@ var readCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
+// expectReadsAfterRepeated sends READs, which have PSNs before the peer's k-th, and after CNPs sends
+// them again, with READs of one response each from that PSN to before the end-th. It fails the case
+// unless these are answered, after other READ responses or not.
+func (c *Conn) expectReadsAfterRepeated(repeated []ib.Packet, k, end int) {
+	c.Send(repeated...)
+	c.nextPackets(k)
+	c.throttle()
+	c.Send(repeated...)
+	for i := k; i < end; i++ {
+		c.Send(c.peerRead(i, 8))
+	}
+	for ; k < end; k++ {
+		isEarlier := func(a *Arrival) bool {
+			info, _ := a.Info()
+			return info.Kind == ib.KindReadResponse && a.PSN().Less(c.PeerPSN(k))
+		}
+		want := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])
+		c.checkPacket(want, c.expectAfter(isEarlier, want.String()))
+	}
+}
+
+// revokeDuringRead sends CNPs, and a READ of m, with a path MTU of 256, and calls revoke after the
+// first response. It fails the case unless the others follow, to the end or up to a NAK.
+func (c *Conn) revokeDuringRead(m *rig.Memory, at ib.RETH, revoke func()) {
+	responses := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, m.Buf, 256)
+	c.throttle()
+	c.exchange(ib.ReadRequest(c.PeerPSN(0), at), responses[0])
+	revoke()
+	for i, want := range responses[1:] {
+		got := c.expect(ib.Packet{})
+		if got.IsNak(ib.NakRemoteAccess) {
+			c.checkPacket(c.deviceNak(i+1, ib.NakRemoteAccess, ib.AnyMSN), got)
+			return
+		}
+		c.checkPacket(want, got)
+	}
+}
+
 // withResponderResources returns a modify function that sets max_dest_rd_atomic.
 func withResponderResources(n uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.MaxDestRdAtomic = n }
@@ -277,14 +302,15 @@ func withResponderResources(n uint8) func(*verbs.QPAttr) {
 // longReadLen is the length of a READ that is still being answered when more requests arrive.
 const longReadLen = 1 << 20
 
-// sendLongReads sends a long READ and n short ones after it, and returns the next PSN. It calls
-// throttle first: in the simulator the long READ would take no time.
+// sendLongReads sends a READ, which is answered, a long READ and n short ones after it, and returns
+// the next PSN. It calls throttle first: in the simulator the long READ would take no time.
 func (c *Conn) sendLongReads(n int) ib.PSN {
 	long := c.Memory(longReadLen, allAccess)
+	c.readStart(8)
 	c.throttle()
 	// Another CNP directly before the READ: on a slow host the rate may have risen since throttle.
-	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, longReadLen)))
-	next := ib.Packets(longReadLen, MTU)
+	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(1), rethFor(long, 0, longReadLen)))
+	next := 1 + ib.Packets(longReadLen, MTU)
 	for range n {
 		c.Send(c.peerRead(next, 8))
 		next++

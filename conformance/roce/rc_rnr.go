@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -235,10 +236,10 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/responder-answers-meanwhile", Cite: ibta("9.7.5", "rc/ack/1"),
-	Title:   "While its requester waits for an RNR timer, a queue pair answers the requests of its peer",
-	Sends:   "an RNR NAK of 655.36 ms to a SEND; a SEND, a WRITE and a READ; then an ACK",
-	Expects: "an answer to each, long before that time; the SEND is retransmitted, and succeeds",
+	ID: "rc/rnr/responder-answers-meanwhile", Cite: ibta("9.7.5", "rc/ack/1", "rc/ack/4"),
+	Title:   "While its requester waits for an RNR timer, a queue pair answers the requests of its peer, and takes an ACK",
+	Sends:   "an RNR NAK of 655.36 ms to a SEND; a SEND, a WRITE and a READ; then an ACK; the same NAK to a SEND before one of three packets, and before that time an ACK of the SEND and a packet; the same NAK to the next SEND, and an ACK after another was posted",
+	Expects: "an answer to each, long before that time; the SEND is retransmitted, and succeeds; the ACKs complete the other SENDs, if packets are retransmitted they are the same, and the SEND that was posted is sent",
 	Defects: []string{"RNRWaitMutesResponder"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		all := c.request(0, c.SendWR(9, 8))
 		begun := c.Now()
@@ -247,8 +248,36 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.checkNoRNRWait(begun)
 		c.expectAll(all)
 		c.completeWith(c.peerAck(0, 1), 9)
+		c.expectAckInRNRWait(1)
 	}),
 }})
+
+// expectAckInRNRWait posts SENDs from the device's k-th PSN on, sends an RNR NAK of 655.36 ms, and
+// an ACK before that time: inside of a message, and when another SEND was posted. It fails the case
+// unless the ACKs complete requests, and all packets that follow are right.
+func (c *Conn) expectAckInRNRWait(k int) {
+	const longest = 0 // timer code
+	all := c.request(k, c.SendWR(10, 8), c.SendWR(11, 2500))
+	c.Send(ib.RNR(c.DevicePSN(k), longest, uint32(k)))
+	c.Sync()
+	c.completeWith(c.peerAck(k+1, uint32(k+1)), 10)
+	for _, got := range c.Drain(time.Second) {
+		i := slices.IndexFunc(all, func(p ib.Packet) bool { return p.PSN() == got.PSN() })
+		c.Check(i >= 0, "packets that were sent before, or nothing", "%v", got)
+		c.checkPacket(all[i], got)
+	}
+	c.completeWith(c.peerAck(k+3, uint32(k+2)), 11)
+	c.request(k+4, c.SendWR(12, 8))
+	c.Send(ib.RNR(c.DevicePSN(k+4), longest, uint32(k+2)))
+	c.Sync()
+	c.PostSend(c.QP, c.SendWR(13, 2500))
+	c.completeWith(c.peerAck(k+4, uint32(k+3)), 12)
+	posted := c.wantSend(k+5, 2500)
+	isResent := func(a *Arrival) bool { return a.PSN() == c.DevicePSN(k+4) } // the bench may be slow
+	c.checkPacket(posted[0], c.expectAfter(isResent, posted[0].String()))
+	c.expectAll(posted[1:])
+	c.completeWith(c.peerAck(k+7, uint32(k+4)), 13)
+}
 
 // expectRetryAfterRNR answers the first of the packets by an RNR NAK with this timer code, and
 // fails the case unless all are retransmitted. It returns the time to the first retransmission,

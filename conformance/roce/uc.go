@@ -142,19 +142,25 @@ var ucCases = overUC.Cases([]conformance.Case{{
 }, {
 	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "uc/6"), Needs: verbs.CapRC,
 	Title:   "A UC message without a posted receive is dropped silently, and the next one is delivered",
-	Sends:   "a SEND of one packet, one of three and a WRITE with immediate data to a queue pair without receives; when one is posted, another SEND",
+	Sends:   "a SEND of one packet, one of three and a WRITE of two with immediate data to a queue pair without receives; when one is posted, the last packet again with the next PSN, and another SEND",
 	Expects: "nothing for the first, a completion with the bytes of the SEND after it",
 	Defects: []string{"UCLikeRC"}, Run: onUC(0, func(c *Conn) {
 		psn := 0
 		for i, n := range []int{16, 2*ucMTU + 100, 0} {
 			message := ucSend(c.PeerPSN(psn), n)
 			if n == 0 {
-				message[0] = ib.WriteOnlyImm(c.PeerPSN(psn), c.RETH(0, 8), 7, Data(8)).On(ib.UC)
+				message = ib.Write(c.PeerPSN(psn), c.RETH(0, 0), Data(ucMTU+8), ucMTU)
+				message[0] = message[0].NoAckReq().On(ib.UC)
+				message[1] = ib.New(ib.OpWriteLastImm, c.PeerPSN(psn+1), message[1].Payload).WithImm(7).On(ib.UC)
 			}
 			psn += len(message)
 			c.Send(message...)
 			c.expectSilence(silencePeriod)
 			c.PostRecv(c.QP, uint64(i+1), c.LocalMem.SGE(64*i, 64))
+			if len(message) > 1 {
+				c.Send(message[len(message)-1].WithPSN(c.PeerPSN(psn)))
+				psn++
+			}
 			c.expectNoCompletion()
 			c.expectUCDelivery(psn, 24, uint64(i+1))
 			c.ExpectBytes(c.LocalMem, 64*i, Data(24))
@@ -196,9 +202,9 @@ var ucCases = overUC.Cases([]conformance.Case{{
 }, {
 	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),
 	Title:   "The first UC message after one with a lost packet is delivered",
-	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; the same with a message of two packets after; FIRST, LAST without payload, then ONLY",
-	Expects: "a completion for the message after each damaged one",
-	Defects: []string{"UCLosesNext", "UCEmptyLast"}, Run: onUC(3, func(c *Conn) {
+	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; the same with a message of two packets after; FIRST, LAST without payload, then ONLY; messages whose MIDDLE is too short, or of a WRITE, each before ONLY; a message of which only the last packet but one is too long for its receive",
+	Expects: "a completion for the message after each damaged one, and no success of the last",
+	Defects: []string{"UCLosesNext", "UCEmptyLast"}, Run: onUC(5, func(c *Conn) {
 		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
 		c.expectUCDelivery(3, 48, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(48))
@@ -209,6 +215,19 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
 		c.Send(ib.SendFirst(c.PeerPSN(9), Data(ucMTU)).On(ib.UC), ib.New(ib.OpSendLast, c.PeerPSN(10), nil).On(ib.UC))
 		c.expectUCDelivery(11, 49, 3)
+		for i, middle := range []ib.Packet{ib.New(ib.OpSendMiddle, 0, Data(ucMTU-4)), ib.New(ib.OpWriteMiddle, 0, Data(ucMTU))} {
+			damaged := ucSend(c.PeerPSN(12+4*i), 2*ucMTU+100)
+			damaged[1] = middle.WithPSN(damaged[1].PSN()).On(ib.UC)
+			c.Send(damaged...)
+			c.expectUCDelivery(15+4*i, 50+i, uint64(4+i))
+		}
+		s := ucSetup(1)
+		s.recvLen += 100
+		c = c.secondConn(s)
+		c.Send(ucSend(c.PeerPSN(0), 4*ucMTU+50)...) // the LAST packet would fit, but not the one before it
+		c.Sync()
+		wc, ok := c.PollCompletion(0)
+		c.Check(!ok || wc.Status != verbs.WCSuccess, "no success of a message that is too long", "%s", rig.Describe(&wc))
 	}),
 }, {
 	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),

@@ -51,10 +51,12 @@ func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) c
 		Expects: "EBUSY, until the last is closed; the domain can be used meanwhile",
 		Run: rig.Body(func(r *rig.Rig) {
 			pd := otherPD(r)
-			object := create(r, pd)
+			first, last := create(r, pd), create(r, pd)
 			r.MustFail("closing a domain in use", pd.Close(), verbs.ErrBusy)
 			r.Must("a region in the domain", r.MemoryIn(pd, 16, 0).Close())
-			r.Must("an object of the domain that can be closed", object.Close())
+			r.Must("an object of the domain that can be closed", first.Close())
+			r.MustFail("closing a domain with another object", pd.Close(), verbs.ErrBusy)
+			r.Must("the last object of the domain that can be closed", last.Close())
 			r.Must("an empty domain that can be closed", pd.Close())
 		}),
 	}

@@ -70,7 +70,7 @@ var qpCases = []conformance.Case{{
 }, {
 	ID: "verbs/qp/needs-domain-and-queues", Cite: cite("ibv_create_qp(3)", "verbs/qp/3"),
 	Title:   "A queue pair without a domain or without a completion queue is refused",
-	Expects: "a refusal of a queue pair without each of them",
+	Expects: "a refusal of a queue pair without each of them; and of an XRC initiator, if supported, without a completion queue",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		good := verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		for _, k := range []struct {
@@ -84,6 +84,9 @@ var qpCases = []conformance.Case{{
 			init := good
 			k.without(&init)
 			r.MustFail("a queue pair without "+k.what, errorOf(r.Device.CreateQP(init)), nil)
+		}
+		if r.Caps.Has(verbs.CapXRC) {
+			r.MustFail("an XRC initiator without a CQ to send", errorOf(r.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: r.PD, Caps: smallCaps})), nil)
 		}
 	}),
 }, {

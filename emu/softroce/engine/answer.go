@@ -115,7 +115,7 @@ func (n *NIC) ReleaseAcks() bool {
 		return false
 	}
 	for _, e := range n.holds.queue[n.holds.head:] {
-		if e.delay != nil && e.delay.on {
+		if e.delay.on {
 			e.q.releaseAck()
 			e.q.wake()
 		}

@@ -347,17 +347,15 @@ func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
 	q.countResponse(now, w)
 }
 
-// countResponse counts one more response packet of w and completes w after the last. reads does not
-// count w if the QP has gone back to retransmit from an earlier request, so it may be 0.
+// countResponse counts one more response packet of w and completes w after the last. If reads does
+// not count w, because the QP has gone back to retransmit it, noteProgress counts again.
 func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	r := &q.req
 	w.answered++
 	r.una = w.first.Add(w.answered)
 	if w.answered == w.packets {
 		w.state = wqeDone
-		if r.reads > 0 {
-			r.reads--
-		}
+		r.reads--
 	}
 	q.noteProgress(now)
 	q.retire()

@@ -321,8 +321,8 @@ func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 func (q *QP) pushRecv(wc *verbs.WC) bool {
 	wc.QPN = verbs.QPN(q.num)
 	cq := q.cfg.RecvCQ
-	if q.cfg.Type == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
-		cq = q.resp.xrcSRQ.CQ
+	if s := q.resp.xrcSRQ; s != nil {
+		cq = s.CQ
 	}
 	if cq == nil {
 		return true

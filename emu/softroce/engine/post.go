@@ -68,9 +68,9 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	if !q.supportsOp(wr.Opcode) && !q.nic.policy.CheckOpcodeLate {
 		return invalid("%v on %v", wr.Opcode, q.cfg.Type)
 	}
-	length, pieces := uint64(len(wr.Inline)), 1
+	length := uint64(len(wr.Inline))
 	if wr.Flags&verbs.SendInline == 0 {
-		length, pieces = 0, len(wr.SGL)
+		length = 0
 		for i := range wr.SGL {
 			length += uint64(wr.SGL[i].Length)
 		}
@@ -81,8 +81,8 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("%v has no payload to send inline", wr.Opcode)
 	case wr.Flags&verbs.SendInline != 0 && len(wr.Inline) > q.sq.slots.MaxInline():
 		return invalid("%d bytes inline, the QP takes %d", len(wr.Inline), q.sq.slots.MaxInline())
-	case pieces > q.sq.slots.MaxSGE() && wr.Flags&verbs.SendInline == 0:
-		return invalid("%d gather entries, the QP takes %d", pieces, q.sq.slots.MaxSGE())
+	case len(wr.SGL) > q.sq.slots.MaxSGE() && wr.Flags&verbs.SendInline == 0:
+		return invalid("%d gather entries, the QP takes %d", len(wr.SGL), q.sq.slots.MaxSGE())
 	case atomic && length != 8, wr.Opcode == verbs.OpAtomicWrite && length != 8:
 		return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
 	case length > maxMessage:

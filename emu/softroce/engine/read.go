@@ -17,20 +17,17 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	e.op = p.BTH.Opcode.Operation()
 	e.first = p.BTH.PSN
 	packets := int32(1)
-	switch {
+	switch { // a request that is not executed fails the QP: its entry is not used
 	case c.Has(wire.Read):
 		e.va, e.rkey, e.length = p.RETH.VA, p.RETH.RKey, p.RETH.DMALen
 		packets = packetCount(e.length, q.mtu)
 	case c.Has(wire.Atomic):
-		if v := q.runAtomic(p, e); v != accepted {
-			r.replays.count-- // not executed
-			return v
-		}
+		v = q.runAtomic(p, e)
 	case c.Has(wire.AtomicWrite):
-		if v := q.runAtomicWrite(p); v != accepted {
-			r.replays.count--
-			return v
-		}
+		v = q.runAtomicWrite(p)
+	}
+	if v != accepted {
+		return v
 	}
 	e.last = e.first.Add(packets - 1)
 	e.pd = q.accessPD()

@@ -80,8 +80,8 @@ func (q *QP) completeRecvInError(status verbs.WCStatus) {
 
 // accessPD is the PD that remote keys are checked in; for XRC, that of the message's SRQ.
 func (q *QP) accessPD() nic.PD {
-	if q.cfg.Type == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
-		return q.resp.xrcSRQ.PD
+	if s := q.resp.xrcSRQ; s != nil {
+		return s.PD
 	}
 	return q.cfg.PD
 }

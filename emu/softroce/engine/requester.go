@@ -20,7 +20,7 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 		switch w.state {
 		case wqeFailed:
 			return false
-		case wqeDone: // a completed local operation between retransmitted requests
+		case wqeDone: // a completed local operation
 			r.nextWQE()
 			continue
 		case wqePosted:
@@ -145,7 +145,6 @@ func (q *QP) runLocal(w *sendWQE) {
 // completeLocal completes the request at cur without sending a packet.
 func (q *QP) completeLocal(w *sendWQE) {
 	w.state = wqeDone
-	q.req.cur++
 	q.retire()
 }
 
@@ -202,11 +201,9 @@ func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	p.IETH = wire.IETH{RKey: w.Invalidate}
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
 	payload := writeHeaders(d, &q.path, p, int(n))
-	if n > 0 {
-		if err := w.Gather(&q.nic.Base, q.cfg.PD, payload, off); err != nil {
-			q.localError(w, verbs.WCLocProtErr)
-			return false
-		}
+	if err := w.Gather(&q.nic.Base, q.cfg.PD, payload, off); err != nil {
+		q.localError(w, verbs.WCLocProtErr)
+		return false
 	}
 	return true
 }

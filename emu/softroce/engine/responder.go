@@ -203,9 +203,7 @@ func (q *QP) failReceive(status verbs.WCStatus) {
 // deliver completes a receive. If the CQ is full, the QP fails and sends neither an ACK nor a NAK.
 func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	q.resp.solicited = p.BTH.Solicited
-	ok := q.pushRecv(wc)
-	q.resp.solicited = false
-	if !ok {
+	if !q.pushRecv(wc) {
 		return silentlyFailed
 	}
 	q.resp.countMessage()

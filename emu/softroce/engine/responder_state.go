@@ -39,7 +39,7 @@ type unfinished struct {
 		length    uint32 // length of the message
 	}
 	causeReported bool // the receive completed with the cause; the fatal NAK reports no event
-	solicited     bool // the next completion is solicited
+	solicited     bool // the last message was solicited; completions in error always are
 }
 
 // pendingAnswer is the ACK or NAK that is sent next.

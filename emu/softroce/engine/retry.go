@@ -50,28 +50,18 @@ func (q *QP) useRetry() bool {
 	return true
 }
 
-// rewind makes psn the next PSN to send: it finds the request that psn belongs to, and counts the
-// READ-like requests before it.
+// rewind makes psn the next PSN to send. It belongs to the oldest request that is not done, or all
+// requests that were sent are done.
 func (q *QP) rewind(psn wire.PSN) {
 	r := &q.req
 	r.timer = mono.Never
 	r.reads = 0
 	r.cur, r.pkt, r.next = q.sq.head, 0, psn
-	for ; r.cur != q.sq.tail; r.cur++ {
-		w := q.sq.at(r.cur)
-		if w.state == wqePosted || w.state == wqeFailed {
-			break
-		}
-		if w.state == wqeDone {
-			continue
-		}
-		if psn.Sub(w.last) <= 0 {
-			r.pkt = psn.Sub(w.first)
-			break
-		}
-		if w.readLike() {
-			r.reads++
-		}
+	for r.cur != q.sq.tail && q.sq.at(r.cur).state == wqeDone {
+		r.cur++
+	}
+	if r.cur != q.sq.tail && q.sq.at(r.cur).state == wqeSent {
+		r.pkt = psn.Sub(q.sq.at(r.cur).first)
 	}
 	r.sinceAckReq = 0
 	q.wake()
@@ -102,7 +92,7 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
 	w := q.sq.find(psn)
-	if w == nil || r.rnrUntil != mono.Never {
+	if r.rnrUntil != mono.Never {
 		return
 	}
 	if q.attr.RNRRetry != 7 {
@@ -183,7 +173,7 @@ func (q *QP) retire() {
 		if w.state != wqeDone {
 			break
 		}
-		if q.req.cur == q.sq.head { // a local operation that was next to be retransmitted
+		if q.req.cur == q.sq.head { // a local operation, or a datagram
 			q.req.nextWQE()
 		}
 		q.completeSend(w, verbs.WCSuccess)

@@ -74,12 +74,11 @@ func (q *QP) abandonMessage() {
 	}
 }
 
-// executeUC executes a packet. executeSend and executeWrite advance the expected PSN from that of
-// the packet, but handleUC has advanced it already: executeUC restores its value.
+// executeUC executes a packet. executeSend and executeWrite advance the expected PSN, but handleUC
+// has advanced it already: executeUC restores its value.
 func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 	r := &q.resp
 	next := r.expected
-	r.expected = p.BTH.PSN
 	var v verdict
 	if c.Has(wire.Send) {
 		v = q.executeSend(p, c)

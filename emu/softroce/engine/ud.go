@@ -48,7 +48,6 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 // datagramSent completes w, a UD send: no ACK follows.
 func (q *QP) datagramSent(w *sendWQE) {
 	q.req.acknowledgeSent()
-	q.req.cur++
 	w.state = wqeDone
 	q.retire()
 }
@@ -73,11 +72,9 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	pa := &w.ah.path
 	q.choosePort(pa)
 	payload := writeHeaders(d, pa, p, n)
-	if n > 0 {
-		if err := w.Gather(&q.nic.Base, q.cfg.PD, payload, 0); err != nil {
-			q.localError(w, verbs.WCLocProtErr)
-			return false
-		}
+	if err := w.Gather(&q.nic.Base, q.cfg.PD, payload, 0); err != nil {
+		q.localError(w, verbs.WCLocProtErr)
+		return false
 	}
 	q.nic.seal(d, &pa.icrc)
 	return true
@@ -161,7 +158,6 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	q.popReceive()
 	q.resp.solicited = p.BTH.Solicited
 	q.pushRecv(&wc)
-	q.resp.solicited = false
 	if err != nil {
 		q.fail()
 	}
