@@ -69,7 +69,6 @@ func NewInitiator(now mono.Time, cfg Config) *Conn {
 func NewResponder(now mono.Time, cfg Config) *Conn {
 	c := newConn(cfg)
 	c.state = waitRequest
-	c.sendBlocked = true
 	c.setDeadline(now, c.cfg.RequestTimeout)
 	return c
 }

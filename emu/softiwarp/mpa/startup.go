@@ -26,7 +26,6 @@ func (c *Conn) sendRequest(private []byte) {
 // sendFrame queues a Request or Reply with the application's private data, after the enhanced data
 // if its flag is set.
 func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
-	f.PrivateData = nil
 	if f.Enhanced && f.Revision >= wire.RevisionEnhanced {
 		f.PrivateData = e.Append(make([]byte, 0, wire.EnhancedLen+len(private)))
 	}
