@@ -111,7 +111,7 @@ func (c *Comm) recvStatus(p *p2p.Request) Status {
 	switch {
 	case p.Cancelled:
 		return Status{Source: AnySource, Tag: AnyTag, Cancelled: true}
-	case p.Matched() && (p.Err == nil || p.Size > 0): // a receive that failed without a message has no size
+	case p.Err == nil || p.Size > 0: // a receive that failed without a message has no size
 		return Status{Source: c.rankOf(p.Source), Tag: int(p.MatchedTag), Count: min(p.Size, len(p.Buf))}
 	}
 	return emptyStatus

@@ -153,16 +153,19 @@ var enhancedFrameCases = []conformance.Case{{
 }, {
 	ID: "enhanced/frame/fallback-to-revision-1", Cite: cite("rfc6581/10/3"), Level: conformance.May,
 	Title:   "An initiator retries with revision 1 after the peer closes the stream",
-	Sends:   "a reset after the device's Request, and a Reply to the next",
+	Sends:   "a reset or FIN after the device's Request, and a Reply to the next",
 	Expects: "a Request of revision 1 on another stream, and a working connection",
 	Defects: []string{"NoFallback"}, Run: onHost(func(h *host) {
-		hs := h.startActiveListening(setup{})
-		hs.expectFrame(iwarp.Request().Revision(2))
-		hs.Check(hs.resetAndAwaitRetry(), "another Request", "none in %v", hs.ResponseTimeout())
-		hs.expectFrame(iwarp.Request().Revision(1))
-		hs.sendFrame(iwarp.Reply())
-		hs.enterFullOperation()
-		hs.expectConnected().expectTraffic()
+		for _, end := range []func(*conn){(*conn).reset, (*conn).closeWrite} {
+			hs := h.startActiveListening(setup{})
+			hs.expectFrame(iwarp.Request().Revision(2))
+			end(hs.conn)
+			hs.Check(hs.awaitRetry(), "another Request", "none in %v", hs.ResponseTimeout())
+			hs.expectFrame(iwarp.Request().Revision(1))
+			hs.sendFrame(iwarp.Reply())
+			hs.enterFullOperation()
+			hs.expectConnected().expectTraffic()
+		}
 	}),
 }}
 

@@ -111,12 +111,12 @@ var enhancedInitiatorCases = []conformance.Case{{
 }, {
 	ID: "enhanced/depth/reply-ord-is-served", Cite: cite("rfc6581/9.1/6"),
 	Title:   "An initiator answers as many outstanding reads as the ORD of the Reply",
-	Sends:   "Replies with ORD 1 and with the IRD of the Request; then as many Read Requests, none of which can be answered before all have arrived; the same with ORD 4 and an IRD of 1",
+	Sends:   "Replies with ORD 1 and with the IRD of the Request, also the largest of the device; then as many Read Requests, none of which can be answered before all have arrived; the same with ORD 4 and an IRD of 1",
 	Expects: "connections, and Read Responses to all; to ORD 4, a Terminate for an insufficient IRD or the same",
 	Defects: []string{"InitiatorServesOneRead", "IRDOfInitiatorNotRaised"}, Run: onHost(func(h *host) {
-		for _, ord := range []uint16{1, defaultOrd} {
-			hs := h.startActive(setup{})
-			ord = min(ord, iwarp.Val(hs.recvEnhancedRequest().IRD))
+		for _, n := range []uint8{1, defaultOrd, h.QueryDevice().MaxQPRdAtomic} {
+			hs := h.startActive(setup{connParams: depthParam(max(n, defaultOrd), defaultOrd)})
+			ord := min(uint16(n), iwarp.Val(hs.recvEnhancedRequest().IRD))
 			hs.establishWithReply(withDepths(defaultOrd, ord)).expectReadsServed(int(ord))
 		}
 		hs := h.startActive(setup{connParams: depthParam(1, 1)})

@@ -106,6 +106,11 @@ func (h *host) startActiveListening(s setup) *handshake {
 // resetAndAwaitRetry resets the stream, and reports whether the device connects again.
 func (hs *handshake) resetAndAwaitRetry() bool {
 	hs.reset()
+	return hs.awaitRetry()
+}
+
+// awaitRetry reports whether the device connects again after the peer has ended the stream.
+func (hs *handshake) awaitRetry() bool {
 	tcp, err := hs.peerListener.Accept(hs.ResponseTimeout())
 	if errors.Is(err, verbs.ErrTimeout) {
 		return false

@@ -419,12 +419,14 @@ var mpaFrameCases = []conformance.Case{{
 }, {
 	ID: "mpa/private/more-than-was-announced", Cite: cite("rfc5044/7.1.2/14"),
 	Title:   "Octets after the private data of a Request or a Reply are not part of it",
-	Sends:   "a Request with 8 octets of private data, and 56 more: in the same segment, and in another before the application accepts; a Reply with 8 octets, and 56 zeros after them",
+	Sends:   "a Request with 8 octets of private data, and 56 more: in the same segment (20 as well), and in another before the application accepts; a Reply with 8 octets, and 56 zeros after them",
 	Expects: "the application gets 8 octets, or no request or connection; the end of the stream, because the other octets are no FPDU",
 	Defects: []string{"PrivateDataOverrun", "EarlyOctetsSkipped", "ReplyDataOverrun"}, Run: onHost(func(h *host) {
 		h.expectReplyDataBounded()
-		octets := revision1Request().Private(data(64)).PrivateLength(8).Append(nil)
-		for _, first := range []int{len(octets), len(octets) - 56} {
+		whole := revision1Request().Private(data(64)).PrivateLength(8).Append(nil)
+		end := len(whole) - 56 // of the announced private data
+		for _, p := range []struct{ octets, first int }{{end + 56, end + 56}, {end + 56, end}, {end + 20, end + 20}} {
+			octets, first := whole[:p.octets], p.first
 			hs := h.startPassive(setup{respond: func(r verbs.ConnRequest, qp verbs.QP) (verbs.Conn, error) {
 				h.Sleep(shortWait) // the device receives the second segment
 				return r.Accept(qp, defaultParam, appTimeout)

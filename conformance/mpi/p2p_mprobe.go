@@ -30,10 +30,13 @@ var matchedCases = []Case{{
 }, {
 	ID: "mpi/mprobe/later-ones-pass", Cite: rule("mpi/3.8.2/1", "mpi/3.8.3/1"),
 	Title:   "Messages behind one that was taken out can be received before it",
-	Sends:   "three messages of one envelope; the first is taken out, the others received, then the first",
+	Sends:   "three messages of one envelope; the first is taken out, the others received, then the first; the same with large ones, sent when their receives are posted",
 	Expects: "each the right content",
 	Defects: []string{"MprobeLeaves", "MprobeGetsNext"}, Run: byRank(func(t *T) {
 		t.waitAll(t.isend(data(0, largeSize), 1, 5), t.isend(data(1, 30), 1, 5), t.isend(data(2, 40), 1, 5))
+		first := t.isend(data(3, largeSize), 1, 6)
+		t.awaitSignal(1)
+		t.waitAll(t.isend(data(4, largeSize), 1, 6), t.isend(data(5, largeSize), 1, 6), first)
 	}, func(t *T) {
 		t.idle()
 		m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")
@@ -41,6 +44,13 @@ var matchedCases = []Case{{
 		t.expectRecv(data(1, 30), 0, 5)
 		t.expectRecv(data(2, 40), 0, 5)
 		t.expectMessage(m, data(0, largeSize))
+		m, _ = result2(t.Mprobe(0, 6))(t, "Mprobe")
+		later := []*pending{t.irecv(largeSize, 0, 6), t.irecv(largeSize, 0, 6)}
+		t.signal(0)
+		for i, p := range later {
+			t.expectWait(p, data(4+i, largeSize))
+		}
+		t.expectMessage(m, data(3, largeSize))
 	}),
 }, {
 	ID: "mpi/mprobe/right-one-by-each-handle", Cite: rule("mpi/3.8.3/1"), Setup: ranks(3),

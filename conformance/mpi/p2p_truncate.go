@@ -107,19 +107,22 @@ var truncateCases = []Case{{
 	}),
 }, {
 	ID: "mpi/truncate/blocking-calls", Cite: rule("mpi/3.2.4/3"),
-	Title:   "Recv, Sendrecv and a matched receive tell a truncation as well",
-	Sends:   "30 bytes to receives of 20, by three calls",
-	Expects: "ErrTruncate of each",
+	Title:   "Recv, Sendrecv and a matched receive tell a truncation as well, and no later receive does",
+	Sends:   "30 bytes to receives of 20, by three calls, and to a matched receive of 30 after the first",
+	Expects: "ErrTruncate of the three; the message of the other",
 	Defects: []string{"TruncatesSilently"}, Run: func(t *T) {
 		whole := data(4, 30)
 		if t.Rank() == 0 {
 			t.send(whole, 1, 1)
+			t.send(data(5, 30), 1, 2)
 			t.send(whole, 1, 2)
 		} else {
 			r := newGuardedBuf(20)
 			st, err := t.Recv(r.buf, 0, 1)
 			t.expectTruncated("Recv", r, st, err, whole)
 			m, _ := result2(t.Mprobe(0, 2))(t, "Mprobe")
+			t.expectMessage(m, data(5, 30))
+			m, _ = result2(t.Mprobe(0, 2))(t, "Mprobe")
 			r = newGuardedBuf(20)
 			st, err = m.Recv(r.buf)
 			t.expectTruncated("Message.Recv", r, st, err, whole)

@@ -69,7 +69,7 @@ var atomicCases = []Case{{
 		w.initOwn(8, word(50))
 		w.lock(mpi.Shared, t.other())
 		for i, s := range []struct{ compare, with, before uint64 }{
-			{49, 1, 50}, {50, 60, 50}, {50, 2, 60}, {60, 1 << 63, 60}, {1 << 63, 0, 1 << 63}, {0, 9, 0},
+			{49, 1, 50}, {50, 60, 50}, {50, 2, 60}, {60, 1 << 63, 60}, {1 << 63, 0, 1 << 63}, {5, 3, 0}, {0, 9, 0},
 		} {
 			got := w.swap(s.compare, s.with, t.other(), 8)
 			t.check(got == s.before, fmt.Sprintf("%d before swap %d", s.before, i), "%d", got)

@@ -181,15 +181,19 @@ var rmaErrorCases = []Case{{
 }, {
 	ID: "mpi/rma-error/operands", Cite: rule("mpi/11.3.4/6"),
 	Title:   "Types and operations that do not fit are errors",
-	Sends:   "types and operations that are none, bits of floats, parts of elements, an offset between elements, a result of another length",
+	Sends:   "types and operations that are none, bits and truth of floats, parts of elements, an offset between elements, a result of another length",
 	Expects: "ErrType, ErrOp, or another error where the standard names no class; the window as it was",
 	Defects: []string{"ReductionsUnchecked", "ErrorWedges"}, Run: func(t *T) {
 		w := t.window(64)
 		w.lockAll()
 		b := make([]byte, 16)
-		t.mustFail("Accumulate of a type that is none", w.Accumulate(b, t.other(), 0, mpi.Type(99), mpi.Sum), mpi.ErrType)
-		t.mustFail("Accumulate by an operation that is none", w.Accumulate(b, t.other(), 0, mpi.Uint64, mpi.Op(99)), mpi.ErrOp)
-		for _, op := range []mpi.Op{mpi.BAnd, mpi.BOr, mpi.BXor} {
+		for _, none := range []mpi.Type{mpi.Float64 + 1, 99} {
+			t.mustFail("Accumulate of a type that is none", w.Accumulate(b, t.other(), 0, none, mpi.Sum), mpi.ErrType)
+		}
+		for _, none := range []mpi.Op{mpi.NoOp + 1, 99} {
+			t.mustFail("Accumulate by an operation that is none", w.Accumulate(b, t.other(), 0, mpi.Uint64, none), mpi.ErrOp)
+		}
+		for _, op := range []mpi.Op{mpi.BAnd, mpi.BOr, mpi.BXor, mpi.LAnd, mpi.LOr, mpi.LXor} {
 			t.mustFail("Accumulate of the bits of floats", w.Accumulate(b, t.other(), 0, mpi.Float32, op), mpi.ErrOp)
 			t.mustFail("Accumulate of the bits of floats", w.Accumulate(b, t.other(), 0, mpi.Float64, op), mpi.ErrOp)
 		}
@@ -197,6 +201,7 @@ var rmaErrorCases = []Case{{
 			"Accumulate of one and a half elements": w.Accumulate(b[:12], t.other(), 0, mpi.Uint64, mpi.Sum),
 			"Accumulate between elements":           w.Accumulate(b, t.other(), 4, mpi.Uint64, mpi.Sum),
 			"GetAccumulate with a short result":     w.GetAccumulate(b, make([]byte, 8), t.other(), 0, mpi.Uint64, mpi.Sum),
+			"CompareAndSwap between elements":       w.CompareAndSwap(word(1), word(0), make([]byte, 8), t.other(), 4, mpi.Uint64),
 			"CompareAndSwap of two elements":        w.CompareAndSwap(b, word(0), make([]byte, 8), t.other(), 0, mpi.Uint64),
 			"CompareAndSwap with two to compare":    w.CompareAndSwap(word(1), b, make([]byte, 8), t.other(), 0, mpi.Uint64),
 			"CompareAndSwap with a short result":    w.CompareAndSwap(word(1), word(0), make([]byte, 4), t.other(), 0, mpi.Uint64),

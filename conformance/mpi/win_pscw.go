@@ -57,9 +57,9 @@ var pscwCases = []Case{{
 	},
 }, {
 	ID: "mpi/pscw/post-in-another-epoch", Cite: rule("mpi/11.5.2/1"), Setup: ranks(3),
-	Title:   "A window that is posted while its origin accesses another rank can be accessed next",
-	Sends:   "rank 2 posts while rank 0 is between Start and Complete to rank 1; then rank 0 starts to rank 2",
-	Expects: "the data on both",
+	Title:   "A window can be posted while its rank accesses another, or its origin does",
+	Sends:   "ranks 2 and 0 post to each other while rank 0 is between Start and Complete to rank 1; then they start to each other",
+	Expects: "the data on all",
 	Defects: []string{"PostForgotten"}, Run: func(t *T) {
 		w := t.window(32)
 		for i := range 3 {
@@ -68,12 +68,14 @@ var pscwCases = []Case{{
 				w.start(1)
 				t.signal(2)
 				t.awaitSignal(2)
+				w.post(2)
 				t.idle()
 				w.put(data(10*i+1, 32), 1, 0)
 				w.complete()
 				w.start(2)
 				w.put(data(10*i+2, 32), 2, 0)
 				w.complete()
+				w.wait()
 			case 1:
 				w.post(0)
 				w.wait()
@@ -81,11 +83,12 @@ var pscwCases = []Case{{
 				t.awaitSignal(0)
 				w.post(0)
 				t.signal(0)
+				w.start(0)
+				w.put(data(10*i, 32), 0, 0)
+				w.complete()
 				w.wait()
 			}
-			if t.Rank() > 0 {
-				t.expectEqual("the data of Put", w.Memory(), data(10*i+t.Rank(), 32))
-			}
+			t.expectEqual("the data of Put", w.Memory(), data(10*i+t.Rank(), 32))
 		}
 	},
 }, {

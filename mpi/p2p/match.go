@@ -216,7 +216,6 @@ func (q *Posted[T]) Remove(n *Node[T]) {
 // it, found in constant time as in [Posted].
 type Unexpected[T any] struct {
 	byWildcards [numWildcardSets]index[T]
-	order       uint64
 	n           int
 }
 
@@ -228,8 +227,7 @@ func (q *Unexpected[T]) Add(n *Node[T]) {
 	if n.Queued() {
 		panic("match: the node is already queued")
 	}
-	q.order++
-	n.order = q.order
+	n.order = 1 // any but 0, for Queued: every list is in the order of the messages
 	for w := range numWildcardSets {
 		q.byWildcards[w].push(n, n.Envelope.masked(w), w)
 	}

@@ -98,8 +98,8 @@ func TestPeerLostDuringTransfer(t *testing.T) {
 				r := w.recv(1, Any, 7, rendezvousSize)
 				s := w.send(0, 1, 7, 1, rendezvousSize)
 				w.deliver(0, 1)
-				if !r.Matched() || r.Done() {
-					t.Fatalf("matched %v, done %v", r.Matched(), r.Done())
+				if !r.matched() || r.Done() {
+					t.Fatalf("matched %v, done %v", r.matched(), r.Done())
 				}
 				w.ranks[1].e.Lost(lost, errors.New("it was killed"))
 				w.ranks[0].e.Lost(2, errors.New("it was killed"))

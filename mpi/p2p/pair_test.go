@@ -41,6 +41,9 @@ type node struct {
 	progress  func() // run by early progress
 }
 
+// matched reports whether a receive has matched a message.
+func (r *Request) matched() bool { return r.state == stateTransferring || r.state == stateDone }
+
 type queuedMessage struct {
 	h    wire.Header
 	data []byte

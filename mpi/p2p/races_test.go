@@ -74,8 +74,8 @@ func TestFigure4_7RTSAfterRTR(t *testing.T) {
 		w.send(0, 1, 7, 2, rendezvousSize)
 		r2 := w.recv(1, 0, 7, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTRAck, wire.RTS)
-		if !r1.Matched() || !r2.Matched() {
-			t.Errorf("the receives are matched: %v, %v", r1.Matched(), r2.Matched())
+		if !r1.matched() || !r2.matched() {
+			t.Errorf("the receives are matched: %v, %v", r1.matched(), r2.matched())
 		}
 		w.checkBothReceived(r1, r2)
 	})
@@ -85,8 +85,8 @@ func TestFigure4_7RTSAfterRTR(t *testing.T) {
 		w.send(0, 1, 7, 1, rendezvousSize)
 		r2 := w.recv(1, 0, 7, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTS)
-		if !r1.Matched() || r2.Matched() {
-			t.Errorf("the receives are matched: %v, %v", r1.Matched(), r2.Matched())
+		if !r1.matched() || r2.matched() {
+			t.Errorf("the receives are matched: %v, %v", r1.matched(), r2.matched())
 		}
 		w.deliverKinds(1, 0, wire.RTR, wire.RTR) // the first has crossed the RTS, the second is queued
 		w.send(0, 1, 7, 2, rendezvousSize)

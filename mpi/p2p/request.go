@@ -93,9 +93,6 @@ func (r *Request) IsBlocking() bool { return r.Blocking }
 // Done reports whether the request is complete.
 func (r *Request) Done() bool { return r.state == stateDone }
 
-// Matched reports whether a receive has matched a message.
-func (r *Request) Matched() bool { return r.state == stateTransferring || r.state == stateDone }
-
 // reset clears all fields but the arguments.
 func (r *Request) reset() {
 	*r = Request{Peer: r.Peer, Context: r.Context, Tag: r.Tag, Buf: r.Buf, Mode: r.Mode, Blocking: r.Blocking}

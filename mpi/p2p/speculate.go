@@ -95,10 +95,10 @@ func (e *Engine) sendSpeculative(r *Request) {
 
 // rtrFlags returns the flag with which the RTS of a send asks the receiver to stop or to resume
 // RTRs (ready-to-receive messages), or 0. They resume only after the receiver confirmed the stop.
+// No RTR is queued: a send uses a queued one instead of an RTS, and an eager send drops all.
 func (e *Engine) rtrFlags(r *Request, s *senderState) wire.Flags {
 	switch {
 	case !s.stopped && (s.eagerSent || s.usage.tooFewRTRsUsed):
-		e.dropRTRs(s)
 		s.stopped, s.stopUnconfirmed, r.sentStopRTR = true, true, true
 		return wire.StopRTR
 	case s.stopped && !s.stopUnconfirmed && !s.usage.tooFewRTRsUsed:

@@ -145,7 +145,7 @@ func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 		return nil
 	case int(t) > int(mpi.Float64):
 		return mpi.ErrType
-	case int(op) > int(mpi.NoOp), op == mpi.Replace, op == mpi.NoOp, bitwise(op) && floating(t):
+	case int(op) > int(mpi.NoOp), op == mpi.Replace, op == mpi.NoOp, integersOnly(op) && floating(t):
 		return mpi.ErrOp
 	case len(buf)%t.Size() != 0:
 		return mpi.ErrArg

@@ -221,7 +221,7 @@ func (w *win) checkOperation(o *op) error {
 		return nil
 	case int(o.elemType) > int(mpi.Float64):
 		return mpi.ErrType
-	case int(o.op) > int(mpi.NoOp), bitwise(o.op) && floating(o.elemType):
+	case int(o.op) > int(mpi.NoOp), integersOnly(o.op) && floating(o.elemType):
 		return mpi.ErrOp
 	case o.compare != nil && (len(o.data) != o.elemType.Size() || len(o.compare) != len(o.data)):
 		return mpi.ErrArg

@@ -3,6 +3,7 @@ package ideal
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi"
 )
@@ -10,8 +11,10 @@ import (
 // floating reports whether t is a floating-point type.
 func floating(t mpi.Type) bool { return t == mpi.Float32 || t == mpi.Float64 }
 
-// bitwise reports whether op is a bitwise operation.
-func bitwise(op mpi.Op) bool { return op == mpi.BAnd || op == mpi.BOr || op == mpi.BXor }
+// integersOnly reports whether op is a bitwise or a logical operation.
+func integersOnly(op mpi.Op) bool {
+	return slices.Contains([]mpi.Op{mpi.BAnd, mpi.BOr, mpi.BXor, mpi.LAnd, mpi.LOr, mpi.LXor}, op)
+}
 
 type addable interface {
 	~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64

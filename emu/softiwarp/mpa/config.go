@@ -99,9 +99,9 @@ func checkPrivateData(private []byte, enhanced bool) error {
 	return nil
 }
 
-// withDefaults returns c with the defaults for unset fields. A negative size counts as unset.
+// withDefaults returns c with the defaults for unset fields, except MSS, for which SetMSS has the
+// default. A negative size counts as unset.
 func (c Config) withDefaults() Config {
-	c.MSS = cmp.Or(max(c.MSS, 0), defaultMSS)
 	c.QueueFPDUs = cmp.Or(max(c.QueueFPDUs, 0), 64)
 	c.QueueOctets = cmp.Or(max(c.QueueOctets, 0), 256<<10)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)

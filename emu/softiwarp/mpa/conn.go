@@ -69,7 +69,6 @@ func NewInitiator(now mono.Time, cfg Config) *Conn {
 func NewResponder(now mono.Time, cfg Config) *Conn {
 	c := newConn(cfg)
 	c.state = waitRequest
-	c.sendBlocked = true
 	c.setDeadline(now, c.cfg.RequestTimeout)
 	return c
 }
@@ -85,7 +84,6 @@ func newConn(cfg Config) *Conn {
 	// The policy RoundMSSDown also writes each FPDU by itself.
 	c.out.align = c.cfg.Align || c.policy.RoundMSSDown
 	c.params.IRD, c.params.ORD = c.cfg.IRD, c.cfg.ORD
-	c.SetMSS(c.cfg.MSS)
 	return c
 }
 
@@ -245,7 +243,7 @@ func (c *Conn) SetMSS(mss int) {
 }
 
 // MULPDU returns the length of the longest ULPDU whose FPDU fits into a TCP segment.
-// EventAccepted, Accept and SetMSS may change it.
+// EventAccepted and Accept set it, and SetMSS may change it.
 func (c *Conn) MULPDU() int { return c.mulpdu }
 
 // MaySend reports whether FPDUs may be sent: in full operation, for a responder only after the

@@ -13,6 +13,7 @@ func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 	}
 	c.count.RequestsTaken++
 	c.request = *f
+	c.request.PrivateData = nil // only the event has it
 	e, private, enhanced := f.Split()
 	c.params = Params{
 		Revision: f.Revision,
@@ -49,7 +50,6 @@ func (c *Conn) Accept(p AcceptParam) error {
 	c.sendBlocked = c.policy.ResponderSends < AfterReply
 	c.holdNext = c.policy.HoldFirst && !c.params.PeerToPeer
 	c.sendFrame(&f, &e, p.PrivateData)
-	c.request.PrivateData = nil
 	c.count.Accepted++
 	return nil
 }
@@ -70,7 +70,6 @@ func (c *Conn) sendReject(e wire.Enhanced, private []byte) {
 	f := c.reply()
 	f.Reject = true
 	c.sendFrame(&f, &e, private)
-	c.request.PrivateData = nil
 	c.state = finished
 }
 

@@ -26,7 +26,6 @@ func (c *Conn) sendRequest(private []byte) {
 // sendFrame queues a Request or Reply with the application's private data, after the enhanced data
 // if its flag is set.
 func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
-	f.PrivateData = nil
 	if f.Enhanced && f.Revision >= wire.RevisionEnhanced {
 		f.PrivateData = e.Append(make([]byte, 0, wire.EnhancedLen+len(private)))
 	}
@@ -36,7 +35,6 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 		b[18] = 0 // the high octet of PD_Length, as siw sends it
 	}
 	f.PrivateData = nil // b has a copy
-	c.out.reserve(0)    // as before every frame; b itself is queued, and takes no octets of the ring
 	c.out.borrow(b)
 	c.out.end(!isFPDU)
 }
