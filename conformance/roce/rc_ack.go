@@ -23,7 +23,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		k := len(ops)
 		c.exchange(c.peerSend(k, 0), c.deviceAck(k, ib.AnyMSN))
 		c.exchange(c.peerWrite(k+1, 0), c.deviceAck(k+1, ib.AnyMSN))
-		c.secondConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}).expectAcksWhileSending()
+		c.secondConn(Setup{Receives: 4, Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}).expectAcksWhileSending()
 	}),
 }, {
 	ID: "rc/ack/not-asked-for-may-be-left-out", Cite: ibta("9.7.5", "rc/ack/2"), Level: conformance.May,

@@ -60,8 +60,8 @@ func (q *QP) rewind(psn wire.PSN) {
 	for r.cur != q.sq.tail && q.sq.at(r.cur).state == wqeDone {
 		r.cur++
 	}
-	if r.cur != q.sq.tail && q.sq.at(r.cur).state == wqeSent {
-		r.pkt = psn.Sub(q.sq.at(r.cur).first)
+	if w := q.sq.at(r.cur); r.cur != q.sq.tail && w.state == wqeSent {
+		r.pkt = psn.Sub(w.first)
 	}
 	r.sinceAckReq = 0
 	q.wake()
