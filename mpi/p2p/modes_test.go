@@ -177,9 +177,17 @@ func TestRegistrationFailureFailsOneRequest(t *testing.T) {
 		if !errors.Is(r.Err, errNoMemory) || !s.Done() || s.Err != nil {
 			t.Errorf("the receive ends with %v, the send is done: %v, %v", r.Err, s.Done(), s.Err)
 		}
-		w.ranks[1].noMemory, w.ranks[0].noMemory = false, true
-		if s := w.send(0, 1, 7, 1, rendezvousSize); w.ranks[0].e.cfg.Protocol != RPUT && !errors.Is(s.Err, errNoMemory) {
+		w.ranks[1].noMemory = false
+		r = w.recv(1, 0, 7, rendezvousSize)
+		w.runToEnd() // an RTR arrives
+		w.ranks[0].noMemory = true
+		s = w.send(0, 1, 7, 1, rendezvousSize)
+		w.runToEnd()
+		if !errors.Is(s.Err, errNoMemory) {
 			t.Errorf("the send ends with %v", s.Err)
+		}
+		if w.ranks[0].e.cfg.Protocol == RPUT && !r.Done() {
+			t.Error("the receive is not done after the send has failed")
 		}
 	})
 }

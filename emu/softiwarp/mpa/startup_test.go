@@ -243,4 +243,7 @@ func TestInvalidConfigsAreRejected(t *testing.T) {
 			NewInitiator(0, cfg)
 		}()
 	}
+	if err := (&Config{MaxRevision: 2}).Validate(); err != nil {
+		t.Errorf("MaxRevision 2: %v", err)
+	}
 }
