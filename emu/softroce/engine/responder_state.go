@@ -169,7 +169,7 @@ func (e *replay) readsBy(rkey uint32) bool {
 	return e.unsent && e.op == wire.OpReadRequest && e.rkey == rkey && !e.refused && !e.saved.valid
 }
 
-// offset returns the offset of the next response packet in the READ.
+// offset returns how many bytes of the READ the response packets before the next one carry.
 func (e *replay) offset(mtu int32) uint32 { return uint32(e.next.Sub(e.first)) * uint32(mtu) }
 
 // replayRing holds the last max_dest_rd_atomic requests, oldest first.
