@@ -68,17 +68,17 @@ func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode
 	c.rank.p2p.Isend(p)
 }
 
-// Isend starts a send.
+// Isend starts a nonblocking Send. The buffer must not change until the request completes.
 func (c *Comm) Isend(buf []byte, dest, tag int) (*Request, error) {
 	return c.startRequest("Isend", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
 }
 
-// Issend starts a synchronous send.
+// Issend starts a nonblocking Ssend: its request completes when the receive has started.
 func (c *Comm) Issend(buf []byte, dest, tag int) (*Request, error) {
 	return c.startRequest("Issend", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
 }
 
-// Irsend starts a ready send.
+// Irsend starts a nonblocking Rsend: the receive must already be posted.
 func (c *Comm) Irsend(buf []byte, dest, tag int) (*Request, error) {
 	return c.startRequest("Irsend", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
 }
@@ -191,7 +191,7 @@ type bufferedMessage struct {
 	offset, size int
 }
 
-// reclaim frees the space of completed sends.
+// reclaim makes the space of messages whose sends are complete available to later buffered sends.
 func (a *attachedBuffer) reclaim() {
 	a.messages = slices.DeleteFunc(a.messages, func(m *bufferedMessage) bool { return m.req.Done() })
 }

@@ -127,7 +127,7 @@ func tagFlag(cmd *cobra.Command, p *[]string) {
 // captureFlag adds --capture; the text byDefault tells the default if *p is empty.
 func captureFlag(cmd *cobra.Command, p *cmdline.Captures, byDefault string) {
 	cmd.Flags().Var(p, "capture", "whose packets to keep: failing, all or none"+byDefault)
-	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(cmdline.CaptureFailing), string(cmdline.CaptureAll), string(cmdline.CaptureNone)))
+	completeFlag(cmd, "capture", fixed(string(cmdline.CaptureFailing), string(cmdline.CaptureAll), string(cmdline.CaptureNone)))
 }
 
 // labFlag adds --lab, the name of a fabric that is up or is to be brought up.
