@@ -3,6 +3,7 @@ package fuzz
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,22 +24,26 @@ func newTempDir() (*tempDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range existing {
-		// A folder that another process is creating has no lock file yet and is kept;
-		// another user's lock cannot be opened.
+	for _, path := range existing { // another user's lock cannot be opened
 		if d, err := lockDir(path, os.O_RDWR); err == nil {
 			d.remove()
 		}
 	}
-	path, err := os.MkdirTemp("", tempDirPrefix)
+	// The folder gets its name when it is locked: until then no other process removes it.
+	unlocked, err := os.MkdirTemp("", "fabrictest-new-")
 	if err != nil {
 		return nil, err
 	}
-	d, err := lockDir(path, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		_ = os.RemoveAll(path)
+	d, err := lockDir(unlocked, os.O_RDWR|os.O_CREATE)
+	if err == nil {
+		d.path = strings.Replace(unlocked, "fabrictest-new-", tempDirPrefix, 1)
+		err = os.Rename(unlocked, d.path)
 	}
-	return d, err
+	if err != nil {
+		_ = os.RemoveAll(unlocked)
+		return nil, err
+	}
+	return d, nil
 }
 
 // lockDir locks a temporary folder by a lock file in it, which it opens with flags, as
