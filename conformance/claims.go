@@ -70,8 +70,8 @@ func UnsupportedReason(err error) string {
 	return strings.TrimPrefix(reason, ErrBenchCannot.Error()+": ")
 }
 
-// unwrapBenchCannot removes the outermost text of err: it returns the error in err that has the
-// rest of the text and still wraps ErrBenchCannot, or nil if there is none.
+// unwrapBenchCannot removes one layer of context from err: of "a: b: ErrBenchCannot" it returns the
+// error "b: ErrBenchCannot". It returns nil if only ErrBenchCannot is left, which has no reason.
 func unwrapBenchCannot(err error) error {
 	var inner []error
 	switch e := err.(type) { //nolint:errorlint // the wrapped errors are needed themselves

@@ -27,7 +27,7 @@ func (p process) String() string { return fmt.Sprintf("%d %s %q", p.pid, p.role,
 // The roles.
 const (
 	cli         = "cli"
-	initProcess = "first process" // of an enclosure
+	initProcess = "init process" // of unshared namespaces
 	lab         = "lab"
 	rank        = "rank"
 	guard       = "guard"
@@ -42,7 +42,7 @@ func roleOf(args []string, ours bool) string {
 	switch {
 	case !ours:
 		return userProgram
-	case args[0] == "fabrictest-enclosure":
+	case args[0] == "fabrictest-init":
 		return initProcess
 	case args[0] == "fabrictest-guard":
 		return guard

@@ -144,7 +144,7 @@ var _ = Describe("kill -9 leaks nothing", func() {
 		s.expectNoLeaks()
 	},
 		Entry("the command itself", cli, 128+9, ""),
-		Entry("the first process of the enclosure", initProcess, 1, "the lab process ended without a result: signal: killed"),
+		Entry("the init process of the namespaces", initProcess, 1, "the lab process ended without a result: signal: killed"),
 		Entry("the lab process", lab, 1, "the lab process ended without a result: exit status 137"),
 	)
 
@@ -173,7 +173,7 @@ var _ = Describe("kill -9 leaks nothing", func() {
 		Expect(o.stdout).NotTo(ContainSubstring(name))
 	},
 		Entry("its process", lab),
-		Entry("the first process of its enclosure", initProcess),
+		Entry("the init process of its namespaces", initProcess),
 	)
 
 	It("of exec ends its program, and not the lab", func() {

@@ -80,7 +80,7 @@ func (g *Group) Stop(reason error) {
 	})
 }
 
-// fail records that a rank violated the protocol or hangs, and stops the group, or only the rank if
+// fail records that a rank violated the control protocol or hangs, and stops the group, or only the rank if
 // Options.KeepGoing is set. Only the first call has an effect, and no call after Kill has one.
 func (m *member) fail(s State, why string) {
 	g := m.g

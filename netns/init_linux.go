@@ -13,13 +13,12 @@ import (
 
 // runInit is the init process of an unshared PID namespace: it starts the program, reaps orphans
 // and returns the program's exit code. Its arguments are the process ID of the parent, which must
-// be alive, and the path and the arguments of the program. "enclosure:" in its errors stands for
-// the unshared namespaces.
+// be alive, and the path and the arguments of the program.
 func runInit(args []string) (code int) {
 	signals := catchSignals() // before the program starts and may be sent one
 	child, err := startProgram(args)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "enclosure:", err)
+		fmt.Fprintln(os.Stderr, "init of the namespaces:", err)
 		return 127
 	}
 	go forwardSignals(signals, child)

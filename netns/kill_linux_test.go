@@ -207,7 +207,7 @@ func (l *lab) processes(t *testing.T) []process {
 		args, _ := os.ReadFile(dir + "/cmdline")
 		parts := strings.Split(string(args), "\x00")
 		role := "first process"
-		if parts[0] != "fabrictest-enclosure" {
+		if parts[0] != "fabrictest-init" {
 			role = parts[min(1, len(parts)-1)]
 		}
 		pid := must.Get(strconv.Atoi(filepath.Base(dir)))(t)

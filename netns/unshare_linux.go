@@ -98,7 +98,7 @@ func privileged() bool {
 
 // Values of os.Args[0] for which init runs another function instead of main.
 const (
-	initName  = "fabrictest-enclosure"
+	initName  = "fabrictest-init"
 	probeName = "fabrictest-probe"
 
 	probeExit = "nothing" // exit at once

@@ -97,8 +97,8 @@ func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *interop.O
 	}
 }
 
-// check returns an error for wrong flags, and for patterns that match no exchange, before a guest
-// is booted. It sets the device, the impairments and the seed of the guest.
+// check returns an error for wrong flags, and for patterns that match no case, before a guest is
+// booted. It sets the device, the impairments and the seed of the guest.
 func (o *interopVerbs) check(cmd *cobra.Command) error {
 	switch {
 	case o.guest.kind == "":

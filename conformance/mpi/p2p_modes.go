@@ -12,7 +12,7 @@ func syncWaits(n int) func(*T) {
 	const rounds, tag = 5, 4
 	return byRank(func(t *T) {
 		send := t.issend(data(1, n), 1, tag)
-		for range rounds { // rank 1 calls the runtime meanwhile, which may find the message
+		for range rounds { // rank 1 calls MPI meanwhile (idle), which may find the message
 			t.signal(1)
 			t.awaitSignal(1)
 			t.expectPending("a synchronous send without a receive", send)

@@ -35,8 +35,8 @@ func (rk *rank) status() string {
 	return rk.program.Status()
 }
 
-// addRanks creates the ranks, one per host, with a coroutine each. Through their control channels
-// they report marks (events on the timeline) and samples of their traffic.
+// addRanks creates the ranks, one per host, with a coroutine each. r.hub connects their control
+// channels, by which they report marks (events on the timeline) and samples of their traffic.
 func (r *run) addRanks() {
 	size := r.plan.Scenario.RankCount()
 	r.hub = sim.NewHub(r.world, size, workload.ErrGone)

@@ -51,9 +51,10 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 	return s
 }
 
-// evictSenders drops the state of envelopes without pending requests. That loses whether RTRs are
-// stopped, or must not be used after an eager send (eagerSent). So every new state starts with
-// eagerSent set, and its first RTS stops RTRs. It runs again when the states have doubled.
+// evictSenders drops the state of each envelope without unmatched sends, RTRs and unconfirmed
+// StopRTRs. It is then unknown whether RTRs of these envelopes are still valid, so from then on new
+// states start as after an eager send (eagerSent): they use no RTR before an RTS with StopRTR. The
+// next eviction is when the number of states has doubled.
 func (e *Engine) evictSenders() {
 	maps.DeleteFunc(e.senders, func(_ Envelope, s *senderState) bool {
 		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopUnconfirmed
@@ -238,9 +239,9 @@ func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	e.adapt(s)
 }
 
-// confirmRTRStop records that the receiver has seen the StopRTR of this send, if it had one. All
-// RTRs that the receiver sent before have arrived and were dropped, also those for eager sends, so
-// that later RTRs can be assigned to sends again (eagerSent is false).
+// confirmRTRStop is called for a send that the receiver has answered. If its RTS had StopRTR, the
+// receiver has seen it, and all RTRs from before have arrived and were dropped. Then later RTRs
+// belong to later sends, and the function clears stopUnconfirmed and eagerSent.
 func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
 	if r.sentStopRTR {
 		r.sentStopRTR = false

@@ -73,8 +73,8 @@ func (s connState) String() string {
 	return [...]string{"about to connect", "waiting for the peer's queue pair", "waiting for the peer to be ready", "connected", "draining", "over"}[s]
 }
 
-// scheduleStep schedules the connection: the rank's next runOnce calls its step. Callers use it as
-// the link's field schedule.
+// scheduleStep queues the connection once: the next runOnce of its rank, c.n, calls its step. The
+// connection's link has it as the callback "schedule".
 func (c *conn) scheduleStep() {
 	if !c.scheduled {
 		c.scheduled = true

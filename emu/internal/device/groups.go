@@ -38,8 +38,9 @@ func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, atta
 	})
 }
 
-// Detach undoes Attach: it leaves the group on link l, and calls detach for the NIC. If leaving
-// fails, nothing changes.
+// Detach undoes Attach for a queue pair: it leaves the group on link l, and calls detach, which
+// removes the group from the engine. If leaving fails, detach is not called. If detach fails, the
+// group has been left, and another Detach only calls detach.
 func (g *McastGroups) Detach(o *Object, l link.PacketLink, group verbs.GID, detach func(netip.Addr) error) error {
 	const op = "detach_mcast"
 	addr := group.Addr()

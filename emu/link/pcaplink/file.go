@@ -135,9 +135,9 @@ func (f *File) reserve(p *Packet) bool {
 	}
 	f.longest = max(f.longest, len(p.Bytes))
 	size := blockBytes(len(p.Bytes), p)
-	// A guess of the next packet's length that is too long rather than too short: twice the longest so
-	// far, but at least longestPacket, or a sixteenth of the limit if that is less.
-	nextLength := max(2*f.longest, int(min(longestPacket, f.opts.MaxBytes/16)))
+	// A guess of the next packet's length, rather too long: twice the longest so far, and no less than
+	// minGuess or, if that is less, a sixteenth of the limit.
+	nextLength := max(2*f.longest, int(min(minGuess, f.opts.MaxBytes/16)))
 	f.limitReached = f.bytes+size+blockBytes(nextLength, p) > f.opts.MaxBytes
 	fits := f.bytes+size <= f.opts.MaxBytes
 	if f.limitReached {
@@ -150,8 +150,8 @@ func (f *File) reserve(p *Packet) bool {
 	return fits
 }
 
-// longestPacket is the longest IP packet in an Ethernet frame.
-const longestPacket = 1<<16 + 14
+// minGuess is the length of the longest IP packet in an Ethernet frame.
+const minGuess = 1<<16 + 14
 
 // limitComment is the comment of the last packet of a file that has reached its limit.
 const limitComment = "fabrictest: the capture has reached its size limit; later packets are counted as dropped"

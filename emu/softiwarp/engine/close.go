@@ -106,9 +106,9 @@ func (c *Conn) streamEnded(end iwarp.End) {
 	c.closeWhenSent = c.closeWhenSent || c.outputDone()
 }
 
-// copyPendingOutput copies unsent FPDUs, and marks them as sent in MPA: the ended stream has
-// completed their requests, so that the application may change the memory with their payload. A
-// partly sent FPDU must be completed before a Terminate can follow.
+// copyPendingOutput copies the FPDUs that TCP has not accepted yet, and marks them as sent in MPA.
+// They must be sent before a Terminate, because one may be partly sent; but their work requests
+// were flushed with the stream, so that the application may already reuse the memory of the payload.
 func (c *Conn) copyPendingOutput() {
 	var bufs [][]byte
 	for {
