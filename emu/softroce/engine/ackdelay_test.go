@@ -289,6 +289,7 @@ func TestReleaseAcksSendsDelayedAcks(t *testing.T) {
 			k.Error("ACKs were released, but none was delayed")
 		}
 		k.turnWithDelayedAck()
+		k.expect()
 		if !k.h.nic.ReleaseAcks() {
 			k.Error("the delayed ACK was not released")
 		}

@@ -200,6 +200,33 @@ func TestOutputKeepsMADsAndCNPsWithoutRoom(t *testing.T) {
 	})
 }
 
+// Nor do MADs and CNPs share memory with the packet after them.
+func TestMADsAndCNPsShareNoMemory(t *testing.T) {
+	eachUD(t, setup{}, func(p udPeer) {
+		for i := range uint32(3) {
+			p.mark(wire.OpSendOnly, 0, datagram, data(8), func(k *wire.Packet) { k.DETH.SrcQP = i + 2 })
+			p.h.nic.SendMAD(MAD{Local: p.h.addr, Remote: p.addr, PKey: wire.DefaultPKey})
+		}
+		p.postTo(1, p.handle(nil), 100)
+		ds := make([]link.Datagram, 16)
+		buffer := make([]byte, 0, 64*wire.MaxPacketLen)
+		for i := range ds {
+			ds[i].Payload = buffer // as after a batch of short packets
+		}
+		n := p.h.nic.Output(p.now, ds)
+		if n != 7 {
+			p.Fatalf("%d packets", n)
+		}
+		for i := range n {
+			for k := range i {
+				if overlap(ds[i].Payload, ds[k].Payload) {
+					p.Errorf("packets %d and %d share memory", k, i)
+				}
+			}
+		}
+	})
+}
+
 // A QP that sends READ responses also sends its own requests, so that two peers can
 // READ from each other at the same time.
 func TestRequestsAlternateWithReadResponses(t *testing.T) {
