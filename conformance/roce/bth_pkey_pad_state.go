@@ -27,18 +27,22 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/pkey/foreign-partition-counted", Cite: ibta("C9-43", "bth/pkey/1"),
 	Title:   "Packets of another partition are counted",
-	Sends:   "three SENDs of another partition, with a valid one in between",
-	Expects: "the counter of bad P_Keys increases by three",
+	Sends:   "three SENDs of another partition, with a valid one in between; a CNP of another partition, if the device manages congestion",
+	Expects: "the counter of bad P_Keys increases by one for each packet of another partition",
 	Defects: []string{"KeyViolationsUncounted"}, Run: onRC(func(c *Conn) {
-		before := c.QueryPort().BadPKeys
+		before, want := c.QueryPort().BadPKeys, uint32(3)
 		for n := range 3 {
 			if n == 2 {
 				c.expectAccepted(0)
 			}
 			c.expectDropped(c.peerSend(0, 16).WithPKey(c.pkey(0) ^ 0x6dcb))
 		}
+		if c.Caps.Has(verbs.CapCongestion) {
+			c.expectDropped(ib.CNP().WithPKey(c.pkey(0) ^ 0x6dcb))
+			want++
+		}
 		got := c.QueryPort().BadPKeys - before
-		c.Check(got == 3, "3 bad P_Keys counted", "%d", got)
+		c.Check(got == want, fmt.Sprintf("%d bad P_Keys counted", want), "%d", got)
 	}),
 }, {
 	ID: "bth/pkey/limited-member-reaches-full-member", Cite: ibta("C9-43", "bth/pkey/2"),
@@ -67,11 +71,11 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "bth/pkey/qp1-takes-every-key-of-the-table",
-	Cite: ibta("C9-42", "bth/pkey/3"), Needs: verbs.CapCM, Labels: labelCM,
+	Cite: ibta("C9-42, C9-43", "bth/pkey/3", "bth/pkey/1"), Needs: verbs.CapCM, Labels: labelCM,
 	Title:   "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
 	Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
-	Expects: "a REJ for each that matches, nothing for the last",
-	Defects: []string{"PKeyExact"}, Run: OnPort(func(p *Port) {
+	Expects: "a REJ for each that matches, nothing for the last, which the port counts as one bad P_Key",
+	Defects: []string{"PKeyExact", "KeyViolationsUncounted"}, Run: OnPort(func(p *Port) {
 		comm := uint32(0x2000)
 		foreign := uint16(0x9234)
 		for _, own := range p.pkeyTable() {
@@ -91,8 +95,11 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 				rig.BenchCannot("the P_Key table of the port has %#04x, which the case uses as a foreign P_Key", foreign)
 			}
 		}
+		before := p.QueryPort().BadPKeys
 		p.SendPacket(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
 		p.expectSilence(silencePeriod)
+		got := p.QueryPort().BadPKeys - before
+		p.Check(got == 1, "one more bad P_Key", "%d", got)
 	}),
 }, {
 	ID: "bth/pad/count-fills-up-to-four-bytes", Cite: ibta("", "bth/pad/1"),

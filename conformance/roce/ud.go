@@ -224,16 +224,19 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.
 		d.Check(int(got) == len(udWrongKeys), "one more Q_Key violation for each wrong datagram", "%d for %d", got, len(udWrongKeys))
 	}),
 }, {
-	ID: "ud/qkey/mad-with-another-key-dropped", Cite: ibta("", "ud/4"), Needs: verbs.CapCM, Labels: labelCM,
+	ID: "ud/qkey/mad-with-another-key-dropped", Cite: ibta("9.6.1.4.1", "ud/4", "ud/2"), Needs: verbs.CapCM, Labels: labelCM,
 	Title:   "QP 1 drops datagrams with another Q_Key than 0x80010000",
 	Sends:   "a REQ for a service without a listener, with Q_Keys that are 0 and differ in one bit; then with the correct one",
-	Expects: "a response to the last only",
-	Defects: []string{"KeysIgnored"}, Run: OnPort(func(p *Port) {
+	Expects: "a response to the last only, and one more Q_Key violation of the port for each of the others",
+	Defects: []string{"KeysIgnored", "KeyViolationsUncounted"}, Run: OnPort(func(p *Port) {
 		req := ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711))
-		for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
+		wrong, before := []uint32{0, 0x80010001, 0x00010000, ib.UDQKey}, p.QueryPort().QKeyViolations
+		for _, key := range wrong {
 			p.SendPacket(req.WithDETH(key, ib.GSIQPN))
 			p.expectSilence(silencePeriod)
 		}
+		got := p.QueryPort().QKeyViolations - before
+		p.Check(int(got) == len(wrong), "one more Q_Key violation for each wrong datagram", "%d for %d", got, len(wrong))
 		p.SendPacket(req)
 		p.expectPacket(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
 	}),

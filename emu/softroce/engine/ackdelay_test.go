@@ -282,6 +282,24 @@ func TestDestroyQPDropsDelayedAck(t *testing.T) {
 	})
 }
 
+func TestReleaseAcksSendsDelayedAcks(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := newPingPong(p)
+		if k.h.nic.ReleaseAcks() {
+			k.Error("ACKs were released, but none was delayed")
+		}
+		k.turnWithDelayedAck()
+		k.expect()
+		if !k.h.nic.ReleaseAcks() {
+			k.Error("the delayed ACK was not released")
+		}
+		k.expect(k.ackOf(k.turns - 1))
+		if k.h.nic.ReleaseAcks() {
+			k.Error("an ACK was released twice")
+		}
+	})
+}
+
 func TestStrictDeadlineOmitsProvenAckDelays(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := newPingPong(p)

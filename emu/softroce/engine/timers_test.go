@@ -163,6 +163,70 @@ func TestPacketsOfBatchAreContiguous(t *testing.T) {
 	}
 }
 
+// A QP that has more to send than its turn allows goes on in a later turn, even if there is room
+// for more datagrams than one turn fills.
+func TestQPGoesOnAfterItsTurn(t *testing.T) {
+	_, a, b, qa, _ := rcPair(t, nil)
+	const packets = 2*burst + 5
+	a.send(qa, 1, verbs.SendWR{
+		Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{a.sge(0, packets*int(qa.mtu))}, Remote: b.remote(0),
+	})
+	ds := make([]link.Datagram, 2*packets)
+	sent := a.nic.Output(1, ds)
+	if sent += a.nic.Output(1, ds); sent != packets {
+		t.Errorf("%d of %d packets were sent", sent, packets)
+	}
+}
+
+// MADs and CNPs that find no room are sent by the next call of Output.
+func TestOutputKeepsMADsAndCNPsWithoutRoom(t *testing.T) {
+	eachUD(t, setup{}, func(p udPeer) {
+		for i := range uint32(3) {
+			p.mark(wire.OpSendOnly, 0, datagram, data(8), func(k *wire.Packet) { k.DETH.SrcQP = i + 2 })
+			p.h.nic.SendMAD(MAD{Local: p.h.addr, Remote: p.addr, PKey: wire.DefaultPKey})
+		}
+		ds := make([]link.Datagram, 2)
+		var sent []wire.Opcode
+		for n := len(ds); n == len(ds); {
+			n = p.h.nic.Output(p.now, ds)
+			for i := range n {
+				sent = append(sent, wire.Opcode(ds[i].Payload[0]))
+			}
+		}
+		mad := wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly)
+		if want := []wire.Opcode{mad, mad, mad, wire.CNP, wire.CNP, wire.CNP}; !slices.Equal(sent, want) {
+			p.Errorf("sent %v, want %v", sent, want)
+		}
+	})
+}
+
+// Nor do MADs and CNPs share memory with the packet after them.
+func TestMADsAndCNPsShareNoMemory(t *testing.T) {
+	eachUD(t, setup{}, func(p udPeer) {
+		for i := range uint32(3) {
+			p.mark(wire.OpSendOnly, 0, datagram, data(8), func(k *wire.Packet) { k.DETH.SrcQP = i + 2 })
+			p.h.nic.SendMAD(MAD{Local: p.h.addr, Remote: p.addr, PKey: wire.DefaultPKey})
+		}
+		p.postTo(1, p.handle(nil), 100)
+		ds := make([]link.Datagram, 16)
+		buffer := make([]byte, 0, 64*wire.MaxPacketLen)
+		for i := range ds {
+			ds[i].Payload = buffer // as after a batch of short packets
+		}
+		n := p.h.nic.Output(p.now, ds)
+		if n != 7 {
+			p.Fatalf("%d packets", n)
+		}
+		for i := range n {
+			for k := range i {
+				if overlap(ds[i].Payload, ds[k].Payload) {
+					p.Errorf("packets %d and %d share memory", k, i)
+				}
+			}
+		}
+	})
+}
+
 // A QP that sends READ responses also sends its own requests, so that two peers can
 // READ from each other at the same time.
 func TestRequestsAlternateWithReadResponses(t *testing.T) {
