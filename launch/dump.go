@@ -114,7 +114,9 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 		})
 	}
 	if err == nil {
-		err = m.conn.QueueNow(f)
+		if err = m.conn.QueueNow(f); err != nil {
+			m.calls.Forget(f.Num)
+		}
 	}
 	switch {
 	case errors.Is(err, control.ErrClosed):

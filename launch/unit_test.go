@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // limitedFile is a file on a disk with room for a limited number of bytes.
@@ -170,5 +172,19 @@ func TestEndedRankCannotBeKilledOrFrozen(t *testing.T) {
 		if m.killed || m.frozen {
 			t.Errorf("after %s: killed %v, frozen %v", what, m.killed, m.frozen)
 		}
+	}
+}
+
+// A request that cannot be queued, because the channel is closing, is not one of the pending calls.
+func TestUnqueuedRequestIsForgotten(t *testing.T) {
+	conn := control.New(nil, control.Config{})
+	conn.CloseQueue()
+	m := &member{g: new(Group), proc: new(process), channel: channel{conn: conn}}
+	m.joined = true
+	if _, err := m.request(t.Context(), control.Frame{Kind: kindCommand}); !errors.Is(err, ErrEnded) {
+		t.Errorf("a request on a closed queue returned %v", err)
+	}
+	if _, err := m.calls.Begin(1, func([]byte, bool) {}); err != nil {
+		t.Errorf("the request is still pending: %v", err)
 	}
 }

@@ -111,9 +111,13 @@ func (f *Fabric) Stats(port string) (s Stats, err error) {
 		if err != nil {
 			return fmt.Errorf("statistics of %s: %w", port, err)
 		}
-		drops, err := d.qdiscDrops()
-		if err != nil {
-			return fmt.Errorf("statistics of the queue of %s: %w", port, err)
+		drops := d.droppedBefore // by qdiscs that were replaced
+		if d.countsDrops {
+			now, err := d.qdiscDrops()
+			if err != nil {
+				return fmt.Errorf("statistics of the queue of %s: %w", port, err)
+			}
+			drops += now
 		}
 		if k := link.Attrs().Statistics; k != nil {
 			s = Stats{
@@ -121,7 +125,7 @@ func (f *Fabric) Stats(port string) (s Stats, err error) {
 				TxPackets: k.TxPackets, TxBytes: k.TxBytes, TxDropped: k.TxDropped,
 			}
 		}
-		s.QueueDropped = d.droppedBefore + drops // by qdiscs that were replaced, and by the current one
+		s.QueueDropped = drops
 		return nil
 	})
 	return s, err

@@ -47,6 +47,9 @@ func testSetLink(t *testing.T, f *netns.Fabric, ipv4 bool) {
 		if got := append(pending(t, a, quietFor), pending(t, b, quietFor)...); got != nil {
 			t.Fatalf("received %q over a cable that is down", got)
 		}
+		if s := stats(t, f, "host0/rdma0"); s.QueueDropped != 0 {
+			t.Errorf("%d packets that a cut cable dropped count as drops of a rate limit or netem", s.QueueDropped)
+		}
 		if pair := len(f.Topology().Switches) == 0; !pair && carrier(t, f, "host1", "rdma0") {
 			t.Error("host1 has a carrier on a cut cable")
 		}

@@ -146,6 +146,21 @@ var addressCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "dg/address/key-of-each-request-of-a-flow", Cite: cite("8", "dg/verbs/5", "dg/addr/3"), Setup: setupRD,
+	Title:   "A data packet of a flow carries the Q_Key of its work request, not that of an earlier one",
+	Sends:   "Acks for Sends and a Write to one queue pair, each posted with another Q_Key",
+	Expects: "packets of one flow, with the Q_Key of the request",
+	Defects: []string{"FirstQKeyKept", "KeysUnused"}, Run: onPeer(func(p *peer) {
+		p.establishDeviceFlow()
+		for i, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSend} {
+			p.key++
+			id := uint64(i + 1)
+			p.PostSend(p.qp, p.wr(id, op, 0, 8))
+			p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectData(uint32(id)))
+			p.ackAndComplete(id)
+		}
+	}),
+}, {
 	ID: "dg/address/answers-need-no-key", Cite: cite("3", "dg/addr/4"), Setup: setupRD,
 	Title:   "Challenges, Acks and Refusals are accepted with any key",
 	Sends:   "a Challenge, an Ack and a Refusal with an unknown key",

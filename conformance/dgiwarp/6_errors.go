@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -215,6 +216,29 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		status := p.expectFailure(2)
 		p.Check(status != verbs.WCWRFlushErr, "a status other than a flush", "%v", status)
 		p.ExpectCompletions(verbs.WCWRFlushErr, 3, 4)
+	}),
+}, {
+	ID: "dg/error/of-a-flow-names-a-later-request", Cite: cite("6", "dg/err/7"),
+	Title:   "An RD error message about a request that is not the oldest fails that request with its status",
+	Sends:   "an error message about the third of four Sends, none of which was acknowledged",
+	Expects: "no remote error for the first two, one for the third, and a flush of the last",
+	Defects: []string{"TermFailsOldest"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
+		p.acceptFlowOf(p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
+		p.expectDataRange(1, 1)
+		third := p.expectData(2)
+		p.expectData(3)
+		p.send(p.nextDataPacket(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*third.Segment)).AckNow())
+		remote := []verbs.WCStatus{verbs.WCRemInvReqErr, verbs.WCRemOpErr}
+		for id := uint64(1); id <= 3; id++ {
+			wc := p.NextCompletion()
+			p.Check(wc.WRID == id, fmt.Sprintf("the completion of request %d", id), "%s", rig.Describe(&wc))
+			if id < 3 {
+				p.Check(!slices.Contains(remote, wc.Status), "no remote error of a request before the named one", "%s", rig.Describe(&wc))
+			} else {
+				p.Check(slices.Contains(remote, wc.Status), fmt.Sprintf("%v of the named request", remote), "%s", rig.Describe(&wc))
+			}
+		}
+		p.ExpectCompletion(4, verbs.WCWRFlushErr)
 	}),
 }, {
 	ID: "dg/error/of-a-flow-has-the-reason", Cite: cite("6", "dg/err/7"), Setup: setupNarrowRD,

@@ -277,6 +277,32 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		p.expectErrorState()
 	}),
 }, {
+	ID: "dg/rdmap/read-requests-in-segments", Cite: cite("7.7", "dg/rdmap/2"), Level: conformance.May,
+	Title:   "A Read Request in two segments is answered, and so are those after it",
+	Sends:   "Read Requests in two segments each, one after the other, and one in one segment",
+	Expects: "a Read Response to each; instead of the first an error message is accepted",
+	Defects: []string{"SecondSplitReadRefused"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
+		const first = 12
+		p.establishDeviceFlow()
+		for msn := uint32(1); msn <= 3; msn++ {
+			request := iwarp.ReadRequest(msn, iwarp.At(peerSTag, peerTO), 16, p.targetAddr(16*int(msn)))
+			if octets := request.Append(nil)[untaggedLen:]; msn < 3 {
+				part := request
+				part.Read = nil
+				p.send(p.nextDataPacket(part.WithPayload(octets[:first]).Last(false)), p.nextDataPacket(part.WithPayload(octets[first:]).MO(first)))
+			} else {
+				p.send(p.nextDataPacket(request))
+			}
+			a := p.expectData(msn)
+			if msn == 1 && iwarp.AnyPacket().With(iwarp.Op(iwarp.OpTerminate)).Matches(a.ReceivedPacket) {
+				p.expectErrorState()
+				return
+			}
+			p.checkPacket(iwarp.AnyPacket().With(iwarp.ReadResponseTo(request, p.targetMem.Buf[16*msn:][:16])), a)
+			p.ackAll()
+		}
+	}),
+}, {
 	ID: "dg/rdmap/lost-responses-fail-the-requests", Cite: cite("7.7", "dg/rdmap/6"),
 	Title:   "If the flow with the responses fails, the flow of their requests is refused",
 	Sends:   "a Read Request, a Refusal of the flow with its response, and another Read Request; an atomic in the place of the read; then another flow",

@@ -75,7 +75,7 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 		}
 		dstAccess := verbs.Access(noExtraAccess)
 		bindsWindow := op.responderNeeds&(verbs.CapMWType1|verbs.CapMWType2) != 0 || c.Op == "send-inv"
-		if bindsWindow && x.responder.attr.Caps.Has(verbs.CapMWType1) {
+		if bindsWindow && x.responder.attr.Caps&(verbs.CapMWType1|verbs.CapMWType2) != 0 {
 			dstAccess = verbs.AccessMWBind // to bind windows to the memory; devices without windows refuse it
 		}
 		length := max(c.Size, 1) // some devices refuse a receive without memory

@@ -253,3 +253,22 @@ func TestWrongBytesMakeCasesFail(t *testing.T) {
 		}
 	}
 }
+
+// A device with type 2 windows alone gets memory that windows may be bound to.
+func TestType2WindowsNeedNoType1(t *testing.T) {
+	t.Parallel()
+	a, b := testutil.HostPair(t, mtu)
+	ends := [2]*interop.End{openEnd(t, a, "softroce"), openEnd(t, b, "softroce")}
+	for _, e := range ends {
+		e.Devices[interop.IPv4] = nics.Restrictions{MissingCaps: verbs.CapMWType1}.Apply(e.Devices[interop.IPv4])
+	}
+	s, cases := withCases(t, &interop.Suite{Ours: ends[0], Theirs: ends[1]})
+	for _, pattern := range []string{"window-2/*/hand/ipv4", "send-inv/*/hand/ipv4"} {
+		s.OnResult = func(r interop.Result) {
+			if r.Verdict != interop.Pass {
+				t.Errorf("%s: %v, %s", r.Case.Name(), r.Verdict, r.Why)
+			}
+		}
+		must.Get(s.Run(t.Context(), must.Get(interop.Matching(cases, pattern))(t)))(t)
+	}
+}

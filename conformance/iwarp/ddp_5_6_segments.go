@@ -281,6 +281,29 @@ var ddpSegmentCases = []conformance.Case{{
 		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
+	ID: "ddp/order/read-requests-in-segments", Cite: cite("rfc5041/5.4/1"), Level: conformance.May,
+	Title:   "A Read Request in two segments is answered, and so are those after it",
+	Sends:   "Read Requests in two segments each, one after the other, and one in one segment",
+	Expects: "a Read Response to each; instead of the first the end of the stream is accepted",
+	Defects: []string{"SecondSplitReadRefused"}, Run: onConn(func(c *conn) {
+		for i := range 3 {
+			request := c.peerRead(16*i, 16)
+			if i == 2 {
+				c.send(request)
+			} else {
+				parts := splitMessage(request, 12)
+				c.send(parts[:]...)
+			}
+			g, sent := c.nextFPDU(c.ResponseTimeout())
+			if i == 0 && (!sent || g.Op() == iwarp.OpTerminate) {
+				c.expectEnd()
+				return
+			}
+			c.Check(sent, "a Read Response", "%s", c.describeMissing())
+			c.checkFPDU(iwarp.ReadResponseTo(request, c.targetMem.Buf[16*i:][:16]), g)
+		}
+	}),
+}, {
 	ID: "ddp/order/length-of-what-was-delivered", Cite: cite("rfc5041/5.4/2", "rfc5040/5.3/3"),
 	Title:   "The completion of a receive has the length of its message",
 	Sends:   "Sends of 0, 3 and 16 octets to receives of 64",

@@ -201,6 +201,32 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendOnly(ib.AnyPSN, nil))
 	}),
 }, {
+	ID:   "ev/mig/uc-migrates-with-its-peer",
+	Cite: ibta("", "mig/1", "mig/4"), Level: conformance.May, Needs: verbs.CapAutoMigration | verbs.CapUC,
+	Title:   "A UC queue pair with an armed alternate path migrates when its peer sends MigReq 1 after 0, and raises PATH_MIG",
+	Sends:   "UC SENDs: with MigReq 0, with MigReq 1 from the alternate address, and from the old one",
+	Expects: "MigReq 0 and the state ARMED after the first; then PATH_MIG, the state MIGRATED, requests with MigReq 1 to the alternate address, and nothing for the last",
+	Defects: []string{"UCKeepsPath"}, Run: onUC(3, func(c *Conn) {
+		old := c.Peer
+		c.armAltPath()
+		c.Send(noMigReq(ucSendOnly(c.PeerPSN(0), 16)))
+		c.ExpectRecv(1, 16)
+		c.expectMigState(verbs.MigArmed)
+		c.PostSend(c.QP, c.SendWR(9, 8))
+		c.expect(noMigReq(ib.SendOnly(c.DevicePSN(0), nil).On(ib.UC)))
+		c.ExpectCompletion(9, verbs.WCSuccess)
+		c.Peer = c.PeerAddr(1)
+		c.Send(ucSendOnly(c.PeerPSN(1), 16).MigReq())
+		c.ExpectRecv(2, 16)
+		c.expectQPEvent(verbs.EventPathMig)
+		c.expectMigState(verbs.MigMigrated)
+		c.PostSend(c.QP, c.SendWR(10, 8))
+		c.expect(ib.SendOnly(c.DevicePSN(1), nil).On(ib.UC).MigReq())
+		c.ExpectCompletion(10, verbs.WCSuccess)
+		c.Send(ucSendOnly(c.PeerPSN(2), 24).From(old)) // dropped
+		c.expectUCDelivery(2, 16, 3)
+	}),
+}, {
 	ID: "ev/mig/alternate-path-becomes-the-primary", Cite: ibta("", "mig/1", "mig/4"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Title:   "A queue pair that has migrated uses the alternate path with its traffic class and timeout, drops packets of the old path, and can migrate again",
 	Sends:   "to an armed queue pair, whose first alternate path was replaced: MigReq 1 on its path, then on the alternate one, and SENDs on the old path; twice",

@@ -115,7 +115,7 @@ func (h *TCPHost) notify() {
 	h.change = make(chan struct{})
 }
 
-// run reads the wire and runs the timers of the connections.
+// run reads the wire and runs the timers of the connections, until Close or an error of the wire.
 func (h *TCPHost) run() {
 	defer close(h.readerDone)
 	for {
@@ -133,7 +133,11 @@ func (h *TCPHost) run() {
 			h.fail(err)
 		}
 		h.tick()
+		failed := h.err != nil
 		h.mu.Unlock()
+		if failed {
+			return
+		}
 	}
 }
 

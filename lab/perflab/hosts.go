@@ -34,6 +34,7 @@ const endTimeout = 10 * time.Second
 type processPair struct {
 	group   *launch.Group
 	ready   chan int // ranks that accept commands
+	ended   chan int // ranks whose process has ended
 	replies chan hostReply
 }
 
@@ -47,6 +48,7 @@ type hostReply struct {
 func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error) {
 	p := &processPair{
 		ready: make(chan int, len(hosts)),
+		ended: make(chan int, len(hosts)),
 		// In runBoth each host can add two: the reply of the process, and an error of send.
 		replies: make(chan hostReply, 2*len(hosts)),
 	}
@@ -67,9 +69,10 @@ func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPai
 	for range hosts {
 		select {
 		case <-p.ready:
-		case <-p.group.Done():
-			_, err := p.group.Wait()
-			return nil, err
+		case side := <-p.ended: // the other process would wait for commands
+			p.kill()
+			outcomes, _ := p.group.Wait() // the outcomes have the errors
+			return nil, endError(&outcomes[side])
 		}
 	}
 	return p, nil
@@ -84,7 +87,14 @@ func (p *processPair) handleEvent(e launch.Event) {
 		r := hostReply{side: e.Rank}
 		r.err = json.Unmarshal(e.Sample, &r.reply)
 		p.replies <- r
+	case launch.Ended:
+		p.ended <- e.Rank
 	}
+}
+
+// endError returns the error for a process that ended too early.
+func endError(o *launch.Outcome) error {
+	return fmt.Errorf("%s has ended: %s %s", o.Host, o.State, o.Error)
 }
 
 // stop sends both processes the command to end, and waits for them. It kills them if one does not
@@ -144,7 +154,7 @@ func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, 
 		case ctx.Err() != nil:
 			return 0, errors.Join(ctx.Err(), context.Cause(ctx)) // the cause may name a signal
 		case errors.Is(r.err, launch.ErrEnded):
-			return 0, fmt.Errorf("%s has ended: %s %s", outcome.Host, outcome.State, outcome.Error)
+			return 0, endError(&outcome)
 		case r.err != nil:
 			return 0, r.err
 		}

@@ -3,7 +3,10 @@ package perflab
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -155,5 +158,32 @@ func TestTwoCPUsAreNotSiblings(t *testing.T) {
 	}
 	if a == b || siblings(a-1, b-1) || !siblings(a-1, a-1) {
 		t.Errorf("processors %d and %d", a, b)
+	}
+}
+
+// If one of the two processes ends before it accepts commands, the other is killed.
+func TestStartFailsIfOneProcessEnds(t *testing.T) {
+	self := must.Get(os.Executable())(t)
+	var hosts [2]Host
+	for i := range hosts {
+		hosts[i] = Host{Name: fmt.Sprintf("host%d", i), Start: func(cmd *exec.Cmd) error {
+			if i == 1 {
+				cmd.Path, cmd.Args = "/bin/false", []string{"false"}
+			}
+			return cmd.Start()
+		}}
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := startProcesses(hosts, append([]string{self}, HostArgs...), io.Discard)
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "host1 has ended") {
+			t.Errorf("started with a process that has ended: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("startProcesses still waits for a process that has ended")
 	}
 }

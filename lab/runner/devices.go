@@ -83,7 +83,7 @@ func checkDefects(check func(name string) error, defects []string) error {
 	return nil
 }
 
-// knownDefects returns the defects that a provider's devices can have.
+// knownDefects returns the defects that a provider's devices can have, mutants included.
 func knownDefects(p *nics.Provider) (all []judge.Defect) {
 	for _, d := range p.AllDefects() {
 		needsNumber := p.CheckDefect(d.Name) != nil // the name alone is incomplete

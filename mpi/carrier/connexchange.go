@@ -2,6 +2,7 @@ package carrier
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -185,11 +186,18 @@ func (r *rail) newLoopbackQP() (verbs.QP, error) {
 
 // connectSelf connects a queue pair of this rank to another one of this rank (loopback), for
 // atomics on its own memory, without a connection manager. The two ends start with different PSNs.
-func (c *Carrier) connectSelf(p *peer, r *rail) error {
+func (c *Carrier) connectSelf(p *peer, r *rail) (err error) {
 	k, err := c.newConn(p, r, open)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			p.conns[r.Num] = nil
+			c.stats.Connections--
+			err = errors.Join(err, k.close())
+		}
+	}()
 	end, err := r.newLoopbackQP()
 	if err != nil {
 		return err

@@ -122,7 +122,10 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	c.Stats.Regions++
 	c.Stats.Bytes += len(buf)
 	c.Stats.MaxBytes = max(c.Stats.MaxBytes, c.Stats.Bytes)
-	return e, c.insert(e)
+	if err := c.insert(e); err != nil {
+		return nil, errors.Join(err, c.Release(e))
+	}
+	return e, nil
 }
 
 // insert adds an entry, and removes the entries whose memory lies within its memory.

@@ -245,3 +245,20 @@ func BenchmarkGetAgain(b *testing.B) {
 		must.Do(b, c.Release(e))
 	}
 }
+
+// A registration that replaces smaller ones whose deregistration fails is returned by no Get, so it
+// must not count as used.
+func TestFailedReplacementLeavesNoUse(t *testing.T) {
+	d, c := newCache(t, 10, 1000)
+	buf := make([]byte, 100)
+	release(t, c, get(t, c, buf[:50]))
+	errBusy := errors.New("device is busy")
+	c.cfg.Deregister = func(int) error { return errBusy }
+	if e, err := c.Get(buf); e != nil || !errors.Is(err, errBusy) {
+		t.Errorf("%v, %v; want no entry and the error of the device", e, err)
+	}
+	c.cfg.Deregister = d.deregister
+	if inUse, err := c.Invalidate(buf); inUse || err != nil {
+		t.Errorf("the memory is in use: %v, %v", inUse, err)
+	}
+}
