@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -432,6 +433,28 @@ var ddpSegmentCases = []conformance.Case{{
 			c.Note("disconnected: %v", d.Wait(c.ResponseTimeout()))
 		}
 		c.expectDisconnect()
+	}),
+}, {
+	ID: "ddp/end/idle-time-does-not-count", Cite: cite("rfc5041/6.2.1/1", "rfc5041/6.2/1"), Level: conformance.Should, Labels: []string{conformance.Slow},
+	Title:   "A connection that was idle for a while ends like any other",
+	Sends:   "nothing for ten seconds. Then: a Read Response, a second after the application has disconnected; a Write to an unknown key",
+	Expects: "a read that completes, and an orderly close of the stream; a Terminate",
+	Defects: []string{"CloseTimerStale"}, Run: onHost(func(h *host) {
+		const idle = 10 * time.Second
+		c := h.connect(setup{})
+		read := c.deviceRead(1, 64, 16)
+		c.Sleep(idle)
+		disconnecting := c.startDisconnect()
+		c.Sleep(time.Second)
+		c.send(iwarp.ReadResponseTo(read, data(16)))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.expectClose()
+		c.closeWrite()
+		c.Must("a disconnect", disconnecting.Wait(c.ResponseTimeout()))
+
+		c = h.connect(setup{})
+		c.Sleep(idle)
+		c.expectRefusal(iwarp.Write(unknownSTag, 0, data(16)), iwarp.DDPTaggedInvalidSTag)
 	}),
 }, {
 	ID: "ddp/end/outstanding-requests-fail", Cite: cite("rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should,

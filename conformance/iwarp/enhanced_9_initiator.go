@@ -231,9 +231,9 @@ var enhancedInitiatorCases = []conformance.Case{{
 }, {
 	ID: "enhanced/rtr/agreed-type-is-sent", Cite: cite("rfc6581/9.2/6", "rfc6581/9.2/1"),
 	Title:   "An initiator sends the negotiated RTR",
-	Sends:   "Replies that select each kind of RTR that the Request offers, alone; then all but one of them",
+	Sends:   "Replies that select each kind of RTR that the Request offers, alone; then all but one of them; then a Read, for an application without reads",
 	Expects: "that RTR, or one of those, with zero length",
-	Defects: []string{"RTRUnasked"}, Run: onHost(func(h *host) {
+	Defects: []string{"RTRUnasked", "RTRNeedsORD"}, Run: onHost(func(h *host) {
 		for _, rtr := range []struct {
 			kind iwarp.RTR
 			want iwarp.Segment
@@ -261,6 +261,14 @@ var enhancedInitiatorCases = []conformance.Case{{
 			got := hs.establishByRTR(iwarp.Any())
 			hs.Check(got.Op() != rtrOpcodes[without] && len(got.Payload) == 0, fmt.Sprintf("an RTR other than %v", rtrOpcodes[without]), "%v", got)
 		}
+		hs := h.startActive(setup{connParams: depthParam(0, 0)})
+		if hs.recvPeerToPeerRequest().RTRs()&iwarp.RTRRead == 0 {
+			hs.sendReply(func(f startupFrame) startupFrame { return f.Reject(true) })
+			hs.expectConnError()
+			return
+		}
+		hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(1, 0).PeerToPeer(iwarp.RTRRead) })
+		hs.establishByRTR(iwarp.Op(iwarp.OpReadRequest))
 	}),
 }, {
 	ID: "enhanced/rtr/read-needs-a-place", Cite: cite("rfc6581/9.1/6", "rfc6581/9.2/6"),

@@ -180,8 +180,8 @@ var rdmapHeaderCases = []conformance.Case{{
 }, {
 	ID: "rdmap/read/request-layout", Cite: cite("rfc5040/4.4/1", "rfc5040/4.2/1"),
 	Title:   "A Read Request has sink, size and source in this order, and no payload",
-	Sends:   "a Read Response to the sink in the first twelve octets; the device reads 100 octets",
-	Expects: "28 octets of header, and a read that completes",
+	Sends:   "a Read Response to the sink in the first twelve octets; the device reads 100 octets, and then 16 to other memory",
+	Expects: "28 octets of header, another sink in the second Read Request, and reads that complete",
 	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
 		g := c.expectSent(c.readWR(1, 512, 100), iwarp.Any())
 		c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
@@ -190,9 +190,13 @@ var rdmapHeaderCases = []conformance.Case{{
 		want = binary.BigEndian.AppendUint32(want, peerSTag)
 		want = binary.BigEndian.AppendUint64(want, peerTO)
 		c.Check(string(header[12:]) == string(want), fmt.Sprintf("% x after the sink", want), "% x", header[12:])
-		c.send(iwarp.ReadResponse(binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:]), data(100)))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		other := c.deviceRead(2, 1024, 16) // while the first is outstanding
+		c.Check(*other.Read.SinkSTag != binary.BigEndian.Uint32(header) || *other.Read.SinkTO != binary.BigEndian.Uint64(header[4:]),
+			"another sink for other memory", "the same, % x", header[:12])
+		c.send(iwarp.ReadResponse(binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:]), data(100)), iwarp.ReadResponseTo(other, data(16)))
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.ExpectBytes(c.localMem, 512, data(100))
+		c.ExpectBytes(c.localMem, 1024, data(16))
 	}),
 }, {
 	ID: "rdmap/read/sink-is-copied", Cite: cite("rfc5040/4.4/2"),

@@ -418,17 +418,39 @@ var rdmapStreamCases = []conformance.Case{{
 	ID:      "rdmap/stream/ready-only-by-connection",
 	Cite:    citeSection("libibverbs", "ibv_query_qp(3)", "verbs/modify/4", "verbs/modify/2"),
 	Title:   "A queue pair is in RTR only if the modify has succeeded",
-	Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
+	Sends:   "nothing: the application modifies a queue pair without a connection, and one with a connection, to RTR",
 	Expects: "a modify that is refused, or a queue pair in RTR",
-	Defects: []string{"RTRIgnored"}, Run: onHost(func(h *host) {
-		c := h.newConn(&setup{})
-		err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
-		c.Note("modify to RTR: %s", errorOr(err, "one"))
-		if err != nil {
-			c.ExpectState(c.qp, verbs.QPStateInit)
-			return
+	Defects: []string{"RTRIgnored", "RTSToRTRIgnored"}, Run: onHost(func(h *host) {
+		for _, c := range []*conn{h.newConn(&setup{}), h.connect(setup{})} {
+			want := h.QueryQP(c.qp).State
+			err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
+			c.Note("modify from %v to RTR: %s", want, errorOr(err, "one"))
+			if err == nil {
+				want = verbs.QPStateRTR
+			}
+			c.ExpectState(c.qp, want)
 		}
-		c.ExpectState(c.qp, verbs.QPStateRTR)
+	}),
+}, {
+	ID:      "rdmap/stream/draining-is-reported",
+	Cite:    citeSection("libibverbs", "ibv_query_qp(3)", "verbs/modify/4"),
+	Title:   "A queue pair in SQD reports draining while a request is outstanding, and not after it",
+	Sends:   "a Read Response after the application has disconnected",
+	Expects: "a queue pair in SQD with sq_draining before the response, and without it after the response",
+	Defects: []string{"DrainingUnreported", "DrainingForEver"}, Run: onConn(func(c *conn) {
+		read := c.deviceRead(1, 64, 16)
+		disconnecting := c.startDisconnect()
+		c.waitForDevice()
+		before := c.QueryQP(c.qp)
+		c.send(iwarp.ReadResponseTo(read, data(16)))
+		c.PollCompletion(c.endTimeout()) // a device may have failed the read
+		c.expectEnd()
+		after := c.QueryQP(c.qp)
+		c.closeWrite()
+		c.Must("a disconnect", disconnecting.Wait(c.ResponseTimeout()))
+		require(before.State == verbs.QPStateSQD, "a disconnect does not take the queue pair to SQD")
+		c.Check(before.SQDraining, "a queue pair that drains", "one that does not")
+		c.Check(after.State != verbs.QPStateSQD || !after.SQDraining, "a queue pair that has drained", "one that drains")
 	}),
 }, {
 	ID:      "rdmap/stream/full-send-queue",
@@ -506,9 +528,9 @@ var rdmapStreamCases = []conformance.Case{{
 }, {
 	ID: "rdmap/stream/opcode-change-is-terminated", Cite: cite("rfc5040/6.2.1/1", "rfc5040/4.8/2"), Level: conformance.Should,
 	Title:   "A message whose opcode changes between segments causes a Terminate",
-	Sends:   "Sends of each kind whose second segment has the opcode of another kind; Immediate Data with the MSN of a Send, and with the next, after its first segment",
-	Expects: "a Terminate with any listed cause, and no receive",
-	Defects: []string{"OpcodeChangeSilent", "ImmediateWithinSend", "SolicitedMayChange", "UnlistedCodes"}, Run: onHost(func(h *host) {
+	Sends:   "Sends of each kind whose second segment has the opcode of another kind; Immediate Data with the MSN of a Send, and with the next, after its first segment; a Read Request whose first segment has the opcode of an Atomic Request",
+	Expects: "a Terminate with any listed cause, no receive and no Read Response",
+	Defects: []string{"OpcodeChangeSilent", "ImmediateWithinSend", "SolicitedMayChange", "UnlistedCodes", "ControlOpcodeMayChange"}, Run: onHost(func(h *host) {
 		expectChangeRefused := func(k messageKind, second func(part iwarp.Segment, msn uint32) iwarp.Segment) {
 			c := h.connect(setup{receives: 2, memLen: 1024})
 			s := k.valid(c)
@@ -527,6 +549,12 @@ var rdmapStreamCases = []conformance.Case{{
 		}
 		expectChangeRefused(kinds[0], func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.Immediate(msn, doubled(1)) })
 		expectChangeRefused(kinds[0], func(_ iwarp.Segment, msn uint32) iwarp.Segment { return iwarp.ImmediateSE(msn+1, doubled(1)) })
+		if h.Caps.Has(verbs.CapAtomics) {
+			c := h.connect(setup{})
+			parts := splitMessage(c.peerRead(0, 16), 14)
+			c.send(parts[0].Opcode(iwarp.OpAtomicRequest), parts[1])
+			c.expectTerminateAndEnd()
+		}
 	}),
 }, {
 	ID: "rdmap/stream/error-amid-a-message-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -265,4 +266,17 @@ func addBits(a, b, tops uint64) (sum uint64) {
 		}
 	}
 	return sum
+}
+
+func TestResponseForDeregisteredMemoryFailsAtomic(t *testing.T) {
+	s := newSide(t, depth, Policy{})
+	r, _ := s.region(8, allAccess)
+	s.post(1, verbs.OpAtomicFetchAdd, []verbs.SGE{sge(r, 0, 8)}, to(1, 0x10))
+	request := s.one()
+	must.Do(t, s.base.DeregMR(r))
+	response := untagged(wire.OpAtomicResponse, 1, 0, nil, true)
+	response.AtomicResponse = wire.AtomicResponse{RequestID: request.AtomicRequest.RequestID, Original: 7}
+	s.in(response)
+	s.wantTerminate(wire.TermDDPLocal, &response)
+	s.wantSends("1 IBV_WC_LOC_PROT_ERR")
 }

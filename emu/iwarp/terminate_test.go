@@ -260,6 +260,51 @@ func TestTerminateFailsItsRequest(t *testing.T) {
 	}
 }
 
+func TestStatusOfRefusedRequestFollowsTerminateError(t *testing.T) {
+	for e, want := range map[wire.TermError]verbs.WCStatus{
+		wire.TermProtBounds:       verbs.WCRemAccessErr,
+		wire.TermProtNoInvalidate: verbs.WCRemAccessErr,
+		wire.TermTaggedSTag:       verbs.WCRemAccessErr,
+		wire.TermOpStream:         verbs.WCRemOpErr,
+		wire.TermOpGlobal:         verbs.WCRemOpErr,
+		wire.TermOpUnspecified:    verbs.WCRemOpErr,
+		wire.TermOpOpcode:         verbs.WCRemInvReqErr,
+		wire.TermOpVersion:        verbs.WCRemInvReqErr,
+		wire.TermUntaggedNoBuffer: verbs.WCRemInvReqErr,
+		wire.TermUntaggedTooLong:  verbs.WCRemInvReqErr,
+		wire.TermRDMAPLocal:       verbs.WCRemOpErr,
+		wire.TermDDPLocal:         verbs.WCRemOpErr,
+		wire.TermMPACRC:           verbs.WCRemOpErr,
+	} {
+		s := newSide(t, depth, Policy{})
+		s.post(1, verbs.OpRDMARead, nil) // the Send does not complete before it
+		s.post(2, verbs.OpSend, nil)
+		s.all(1442)
+		s.in(terminateFrom(wire.Terminate{Error: e, HasLength: true, HasDDP: true, DDP: untagged(wire.OpSend, 1, 0, nil, true).Header}))
+		t.Log(e)
+		s.wantSends("1 IBV_WC_WR_FLUSH_ERR", "2 "+want.String())
+	}
+}
+
+func TestEventOfInvalidSegmentFollowsTerminateError(t *testing.T) {
+	for e, want := range map[wire.TermError]verbs.AsyncEventType{
+		wire.TermProtAccess:       verbs.EventQPAccessErr,
+		wire.TermProtNoInvalidate: verbs.EventQPAccessErr,
+		wire.TermTaggedSTag:       verbs.EventQPAccessErr,
+		wire.TermTaggedBounds:     verbs.EventQPAccessErr,
+		wire.TermTaggedVersion:    verbs.EventQPReqErr,
+		wire.TermUntaggedVersion:  verbs.EventQPReqErr,
+		wire.TermUntaggedNoBuffer: verbs.EventQPReqErr,
+		wire.TermOpOpcode:         verbs.EventQPReqErr,
+		wire.TermRDMAPLocal:       verbs.EventQPFatal,
+		wire.TermDDPLocal:         verbs.EventQPFatal,
+	} {
+		if got := PeerErrorEvent(e); got != want {
+			t.Errorf("%v: %v, want %v", e, got, want)
+		}
+	}
+}
+
 // A Terminate usually arrives before a long message is sent completely.
 func TestTerminateFailsPartlySentRequest(t *testing.T) {
 	terminateFor := func(e wire.TermError, g wire.Segment) wire.Segment {

@@ -220,3 +220,32 @@ func TestFailedQPStaysFailedWhenPeerCloses(t *testing.T) {
 	}
 	h.wantState(verbs.QPStateErr)
 }
+
+// The close timeout begins when the connection starts to close, however long it was idle before.
+func TestCloseTimeoutOfIdleConnection(t *testing.T) {
+	const idle = time.Minute
+	for name, end := range map[string]func(*tester){
+		"Disconnect":         func(k *tester) { k.c.Disconnect(k.now) },
+		"an invalid segment": func(k *tester) { k.sendSegment(segment(wire.OpSend, 9, nil)) },
+	} {
+		h := newHost(t)
+		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+		k.now = k.now.Add(idle)
+		end(k)
+		if want := k.now.Add(h.nic.cfg.CloseTimeout); h.nic.Deadline() != want {
+			t.Errorf("%s: the deadline is %v, want %v", name, h.nic.Deadline(), want)
+		}
+	}
+}
+
+func TestFullCQRaisesQPFatal(t *testing.T) {
+	a, b := newHost(t), newHost(t)
+	p := connect(t, a, b)
+	for i := range uint64(cqDepth + 1) {
+		b.recv(i)
+		a.send(verbs.SendWR{WRID: i, Opcode: verbs.OpSend})
+		p.run()
+		poll(b.RecvCQ)
+	}
+	a.wantEvents(verbs.EventCQErr, verbs.EventQPFatal)
+}

@@ -20,6 +20,7 @@ func TestConfigRejectsInvalidValues(t *testing.T) {
 	} {
 		must.Fail(t, name, must.Err(New(c)), ErrConfig)
 	}
+	must.Do(t, must.Err(New(Config{FirstQPN: 1<<24 - 10, Limits: nic.Limits{QPs: 10}}))) // up to the largest number
 	n := must.Get(New(Config{}))(t)
 	if c := n.Config(); c.FirstQPN != 0x11 || c.CloseTimeout != 5*time.Second || c.Limits.RdAtomic != 128 || c.MPA.MaxIRD != 128 {
 		t.Errorf("%+v", c)

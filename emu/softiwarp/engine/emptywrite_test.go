@@ -105,6 +105,19 @@ func TestEmptyWritesAreLimited(t *testing.T) {
 	h.wantState(verbs.QPStateRTS)
 }
 
+func TestEmptyWriteQueuesOutput(t *testing.T) {
+	h := newHost(t, withEmptyWrites)
+	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+	k.received()
+	for _, ok := h.nic.NextOutput(); ok; _, ok = h.nic.NextOutput() {
+	}
+	k.later(testEmptyWriteAfter, h.nic)
+	if c, ok := h.nic.NextOutput(); !ok || c != k.c {
+		t.Error("the connection has no output when an empty Write is due")
+	}
+}
+
 func TestEmptyWritesEndWithResponseOrConnection(t *testing.T) {
 	for name, what := range map[string]func(*tester){
 		"a message":              func(k *tester) { k.sendSegment(write(1, 0, nil)) },

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ var startRows = map[string]func(*testing.T){
 			t.Error("and no FIN")
 		}
 		c.InputEOF(k.now)
-		if c.State() != Closed || c.Err() == nil {
+		if c.State() != Closed || !errors.Is(c.Err(), ErrAborted) {
 			t.Errorf("%v %v", c.State(), c.Err())
 		}
 		h.wantState(verbs.QPStateErr)
