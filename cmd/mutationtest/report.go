@@ -35,7 +35,8 @@ func report(w io.Writer, reasons map[string]string, all []mutant.Mutant, results
 			folders = append(folders, folder)
 		}
 		reason := reasons[survivorKey(folder, all[i].Does)]
-		equivalent := results[i].KilledBy == "" && isEquivalent(reason)
+		// A test of the package may notice what no peer and no application can.
+		equivalent := (results[i].KilledBy == "" || results[i].How == byTests) && isEquivalent(reason)
 		for _, c := range []*count{counts[folder], &sum} {
 			if equivalent {
 				c.equivalent++
