@@ -18,13 +18,17 @@ type NICCosts struct {
 	// of a flow, with the same addresses and ports of UDP or TCP, pass the same unit in order.
 	Units int
 	// PCIeBps is the rate between NIC and memory, which all units of a direction share; 0 means
-	// unlimited.
-	PCIeBps uint64
+	// unlimited. Both directions share it if HalfDuplexBus is set, as on PCI-X.
+	PCIeBps       uint64
+	HalfDuplexBus bool
 	// InlineBytes is the longest packet whose payload the host has written to the NIC. The NIC
 	// fetches longer ones from memory, which takes DMARead. It writes a received packet to memory
 	// after DMAWrite.
 	InlineBytes       int
 	DMARead, DMAWrite time.Duration
+	// ReceiveRequest is the time to fetch the receive work request of a message that needs one. The
+	// Dissector of the Net must be a MemoryDissector.
+	ReceiveRequest time.Duration
 	// ContextEntries is the number of flows whose state the NIC has on board; 0 means all. It
 	// fetches the state of another flow from memory, which takes ContextMiss.
 	ContextEntries int
@@ -57,6 +61,8 @@ type MemoryDissector interface {
 	// IsReadResponse reports whether a packet has data that its sender reads from memory, however
 	// short: that of an RDMA READ.
 	IsReadResponse(payload []byte) bool
+	// ConsumesReceive reports whether a packet takes a receive work request.
+	ConsumesReceive(payload []byte) bool
 	// RemoteAddr returns the address of the receiver's memory in a request; false if it has none.
 	RemoteAddr(payload []byte) (addr uint64, ok bool)
 }
@@ -72,7 +78,7 @@ type StageCosts struct {
 // validate returns an error for values out of range.
 func (c *NICCosts) validate() error {
 	var errs problems
-	for _, d := range []time.Duration{c.DMARead, c.DMAWrite, c.ContextMiss, c.TranslationMiss} {
+	for _, d := range []time.Duration{c.DMARead, c.DMAWrite, c.ReceiveRequest, c.ContextMiss, c.TranslationMiss} {
 		errs.check(d >= 0, "NIC: the time %v is negative", d)
 	}
 	for _, s := range []StageCosts{c.Send, c.Receive, c.Stack.UDP.Send, c.Stack.UDP.Receive, c.Stack.TCP.Send, c.Stack.TCP.Receive} {
@@ -92,9 +98,10 @@ func (c *NICCosts) validate() error {
 type nicStage struct {
 	StageCosts
 	units        *units
-	dma          impair.Pacer // to or from memory
+	dma          *impair.Pacer // to or from memory
 	dmaTime      time.Duration
-	inline       int // length up to which a packet needs no DMA
+	fetchTime    time.Duration // of a receive work request
+	inline       int           // length up to which a packet needs no DMA
 	contexts     recentCache
 	translations recentCache
 }
@@ -134,6 +141,8 @@ type nicPacket struct {
 	bytes int
 	// fromMemory: the sender has read the data from memory, even if it is short.
 	fromMemory bool
+	// consumesReceive: it takes a receive work request.
+	consumesReceive bool
 	// addr is the address of the receiver's memory in a request with one.
 	addr    uint64
 	hasAddr bool
@@ -148,8 +157,11 @@ func (s *nicStage) pass(now mono.Time, pk nicPacket) mono.Time {
 	}
 	u.freeAt = start.Add(s.Packet + time.Duration(pk.bytes*s.PicosecondsPerByte/1000))
 	leave := u.freeAt
-	if pk.bytes > s.inline || pk.fromMemory {
+	if s.dma != nil && (pk.bytes > s.inline || pk.fromMemory) {
 		leave = max(leave, s.dma.Next(start, pk.bytes)).Add(s.dmaTime)
+	}
+	if pk.consumesReceive {
+		leave = leave.Add(s.fetchTime)
 	}
 	u.lastLeave = max(u.lastLeave, leave.Add(s.Latency))
 	return u.lastLeave
@@ -226,12 +238,16 @@ func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
 	if nic != (NICCosts{}) {
 		stage := func(costs StageCosts, dmaTime time.Duration, inline int) *nicStage {
 			return &nicStage{
-				StageCosts: costs, units: newUnits(c.Units), dma: impair.Pacer{RateBps: c.PCIeBps},
+				StageCosts: costs, units: newUnits(c.Units), dma: &impair.Pacer{RateBps: c.PCIeBps},
 				dmaTime: dmaTime, inline: inline, contexts: recentCache{size: c.ContextEntries, miss: c.ContextMiss},
 				translations: recentCache{size: c.TranslationEntries, miss: c.TranslationMiss},
 			}
 		}
 		p.send, p.receive = stage(c.Send, c.DMARead, c.InlineBytes), stage(c.Receive, c.DMAWrite, 0)
+		p.receive.fetchTime = c.ReceiveRequest
+		if c.HalfDuplexBus {
+			p.receive.dma = p.send.dma
+		}
 		p.memory, _ = d.(MemoryDissector)
 	}
 	if s := &c.Stack; *s != (StackCosts{}) {
@@ -247,7 +263,7 @@ func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
 func (p *portNIC) describe(pk *packet) nicPacket {
 	d := nicPacket{flow: flowHash(pk.Src, pk.Dst), bytes: pk.IPBytes()}
 	if p.memory != nil {
-		d.fromMemory = p.memory.IsReadResponse(pk.Payload)
+		d.fromMemory, d.consumesReceive = p.memory.IsReadResponse(pk.Payload), p.memory.ConsumesReceive(pk.Payload)
 		d.addr, d.hasAddr = p.memory.RemoteAddr(pk.Payload)
 	}
 	return d

@@ -171,6 +171,10 @@ func TestMemoryOfNICPackets(t *testing.T) {
 			t.Errorf("packet %d takes %d, want %d", i, took, c.want)
 		}
 	}
+	shared := newPortNIC(&NICCosts{PCIeBps: 8e9, HalfDuplexBus: true, ReceiveRequest: 50}, nil)
+	if sent, received := shared.send.pass(0, nicPacket{bytes: 100}), shared.receive.pass(0, nicPacket{bytes: 100, consumesReceive: true}); sent != 100 || received != 250 {
+		t.Errorf("packets on a shared bus leave at %d and %d", sent, received)
+	}
 }
 
 // A full cache allocates nothing.

@@ -36,6 +36,12 @@ func (Dissector) IsReadResponse(payload []byte) bool {
 	return ok && info.Class.Has(wire.Response|wire.Read)
 }
 
+// ConsumesReceive implements sim.MemoryDissector.
+func (Dissector) ConsumesReceive(payload []byte) bool {
+	info, ok := infoOf(payload)
+	return ok && info.Class.Has(wire.ConsumesRecv)
+}
+
 // RemoteAddr implements sim.MemoryDissector: it returns the address in the RETH.
 func (Dissector) RemoteAddr(payload []byte) (addr uint64, ok bool) {
 	info, ok := infoOf(payload)
