@@ -52,7 +52,7 @@ func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	}
 	traffic := oneWayTraffic{
 		sendLoad: sendLoad{op: st.Op, bytes: st.Bytes, depth: depth, burst: min(depth, streamBurst), minBurst: 1, signalEvery: 1, slots: max(1, streamMemory/st.Bytes)},
-		memory:   max(streamMemory, st.Bytes), qps: 1, duration: st.Duration,
+		memory:   max(streamMemory, st.Bytes), qps: max(1, st.QPs), duration: st.Duration, bothWays: st.BothWays,
 	}
 	switch {
 	case st.NoBursts:

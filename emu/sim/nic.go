@@ -15,7 +15,8 @@ import (
 type NICCosts struct {
 	Send, Receive StageCosts
 	// Units is the number of packets that each direction processes at a time; 0 means 1. Packets
-	// of a flow, with the same addresses and ports of UDP or TCP, pass the same unit in order.
+	// of a flow pass the same unit in order. They have the same addresses, ports of UDP or TCP, and
+	// queue pair, if the Dissector of the Net is a MemoryDissector.
 	Units int
 	// PCIeBps is the rate between NIC and memory, which all units of a direction share; 0 means
 	// unlimited. Both directions share it if HalfDuplexBus is set, as on PCI-X.
@@ -263,6 +264,9 @@ func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
 func (p *portNIC) describe(pk *packet) nicPacket {
 	d := nicPacket{flow: flowHash(pk.Src, pk.Dst), bytes: pk.IPBytes()}
 	if p.memory != nil {
+		if qp, _, ok := p.memory.Dissect(pk.Payload); ok { // connections may have the same ports
+			d.flow += uint64(qp) * 0x9e3779b97f4a7c15
+		}
 		d.fromMemory, d.consumesReceive = p.memory.IsReadResponse(pk.Payload), p.memory.ConsumesReceive(pk.Payload)
 		d.addr, d.hasAddr = p.memory.RemoteAddr(pk.Payload)
 	}
