@@ -51,7 +51,7 @@ var scales = map[[2]string]float64{{"Gb/s", "MB/s"}: 125, {"µs", "us"}: 1, {"1/
 func program(m *nics.BaseMeasure) (perf.Program, error) {
 	const trips = 250
 	stream := func(op verbs.WROpcode, bothWays bool) perf.Program {
-		d := 200*time.Microsecond + time.Duration(m.Bytes)*5 // some messages, also of a slow NIC
+		d := 100*time.Microsecond + time.Duration(m.Bytes)/4 // posts in this time; what is in flight ends later
 		return perf.Program{Stream: &perf.Stream{Op: op, Bytes: m.Bytes, QPs: m.QPs, BothWays: bothWays, Duration: d}}
 	}
 	switch m.Program {
