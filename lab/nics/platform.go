@@ -270,7 +270,7 @@ var platformParameters = map[string]func(*Platform, float64){
 	"nic.receive_latency_ns":  duration(func(p *Platform) *time.Duration { return &p.NIC.Receive.Latency }),
 	"nic.units":               number(func(p *Platform) *int { return &p.NIC.Units }),
 	"nic.pcie_gbps":           gbps(func(p *Platform) *uint64 { return &p.NIC.PCIeBps }),
-	"nic.half_duplex_bus":     flag(func(p *Platform) *bool { return &p.NIC.HalfDuplexBus }),
+	"nic.half_duplex_bus":     isSet(func(p *Platform) *bool { return &p.NIC.HalfDuplexBus }),
 	"nic.receive_request_ns":  duration(func(p *Platform) *time.Duration { return &p.NIC.ReceiveRequest }),
 	"nic.inline_bytes":        number(func(p *Platform) *int { return &p.NIC.InlineBytes }),
 	"nic.dma_read_ns":         duration(func(p *Platform) *time.Duration { return &p.NIC.DMARead }),
@@ -301,7 +301,7 @@ func number(field func(*Platform) *int) func(*Platform, float64) {
 	return func(p *Platform, v float64) { *field(p) = int(math.Round(v)) }
 }
 
-func flag(field func(*Platform) *bool) func(*Platform, float64) {
+func isSet(field func(*Platform) *bool) func(*Platform, float64) {
 	return func(p *Platform, v float64) { *field(p) = v != 0 }
 }
 
