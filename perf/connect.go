@@ -177,6 +177,17 @@ type Side struct {
 	// Clock is the time since any start; nil means that of the machine. A simulated device has
 	// virtual time.
 	Clock func() time.Duration
+	// Go runs a function concurrently; nil means in a goroutine. A simulation has its own way.
+	Go func(func())
+}
+
+// start runs f concurrently.
+func (s *Side) start(f func()) {
+	if s.Go != nil {
+		s.Go(f)
+		return
+	}
+	go f()
 }
 
 var started = time.Now()

@@ -88,7 +88,10 @@ func RunVerbs(f mpihost.Fabric, p perf.Program) (result float64, err error) {
 	}
 	_, err = mpihost.InWorld(f, func(e *transport.Env) error {
 		nic := e.NICs[0]
-		s := &perf.Side{Role: perf.Role(e.Rank), Device: nic.Device, Service: service, Exchange: exchange{e}, Addr: nic.Addr, GIDIndex: nic.GIDIndex, Clock: e.Proc.Now}
+		s := &perf.Side{
+			Role: perf.Role(e.Rank), Device: nic.Device, Service: service, Exchange: exchange{e}, Addr: nic.Addr, GIDIndex: nic.GIDIndex,
+			Clock: e.Proc.Now, Go: func(f func()) { e.Go("exchange", func(verbs.Proc) { f() }) },
+		}
 		v, err := p.Run(context.Background(), s)
 		if s.Role == perf.Client {
 			result = v
