@@ -127,7 +127,7 @@ func TestDriverAnswersWithoutProgram(t *testing.T) {
 		if !a.e.gate.Wait(time.Second) {
 			t.Fatal("no answer")
 		}
-		if took := p.Now() - sent; took != 2*latency || !slices.Equal(a.e.got, []string{"pong"}) {
+		if took := p.Now() - sent; took != 2*latency+costs.Wake || !slices.Equal(a.e.got, []string{"pong"}) {
 			t.Errorf("got %q after %v", a.e.got, took)
 		}
 	})
