@@ -76,6 +76,9 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	k.carrier = carrier
 	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
+	if e.Costs != nil {
+		k.p2p.Copied = func(n int) { e.Charge(e.Costs.Copy.Of(n)) }
+	}
 	if e.OnDump != nil {
 		e.OnDump(k.describeRequests)
 	}

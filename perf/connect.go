@@ -174,6 +174,30 @@ type Side struct {
 	// Port and GIDIndex select the GID; port 0 means 1.
 	Port     uint8
 	GIDIndex uint8
+	// Clock is the time since any start; nil means that of the machine. A simulated device has
+	// virtual time.
+	Clock func() time.Duration
+	// Go runs a function concurrently; nil means in a goroutine. A simulation has its own way.
+	Go func(func())
+}
+
+// start runs f concurrently.
+func (s *Side) start(f func()) {
+	if s.Go != nil {
+		s.Go(f)
+		return
+	}
+	go f()
+}
+
+var started = time.Now()
+
+// now returns the time.
+func (s *Side) now() time.Duration {
+	if s.Clock != nil {
+		return s.Clock()
+	}
+	return time.Since(started)
 }
 
 // waitTimeout bounds all waits of a program.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -20,6 +22,9 @@ type PingPong struct {
 	// WaitForSend makes each side wait for the send completion before it receives,
 	// as programs with a single buffer do.
 	WaitForSend bool
+	// Write sends by RDMA WRITE, and polls the memory to which the other side writes. Bytes must be
+	// a multiple of 8; Blocking and WaitForSend do not apply.
+	Write bool
 }
 
 // tripsPerSample is the number of round trips that are timed together, to hide the
@@ -36,6 +41,9 @@ const (
 // Run runs one side. The client returns the median half round trip in µs.
 func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err error) {
 	p.Bytes, p.Rounds = cmp.Or(p.Bytes, 8), cmp.Or(p.Rounds, 10_000)
+	if p.Write && (p.Bytes%8 != 0 || p.Blocking || p.WaitForSend || s.Service == ServiceUD) {
+		return 0, fmt.Errorf("ping-pong by WRITE of %d bytes: want a multiple of 8 on connections, neither blocking nor confirmed", p.Bytes)
+	}
 	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 2 * p.Bytes})
 	if err != nil {
 		return 0, err
@@ -47,6 +55,9 @@ func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err err
 		send: []verbs.SendWR{{Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(c.mr, 0, p.Bytes)}}},
 	}
 	c.setDestination(side.send, 0)
+	if p.Write {
+		side.send[0].Opcode, side.send[0].Remote = verbs.OpRDMAWrite, verbs.Remote{Addr: c.remote.Addr + uint64(p.Bytes), RKey: c.remote.RKey}
+	}
 	if err := side.postRecvs(pingRecvs); err != nil {
 		return 0, err
 	}
@@ -78,6 +89,29 @@ type pingPongSide struct {
 
 	posted, completed int // sends
 	consumed          int // receives not yet reposted
+	written           int // messages that the other side has written
+}
+
+// lastWord returns the last 8 bytes of the message that starts at off. The device writes them last,
+// and atomically.
+func (p *pingPongSide) lastWord(off int) *uint64 {
+	return (*uint64)(unsafe.Pointer(&p.buf[off+p.Bytes-8]))
+}
+
+// tryWritten reports whether the other side has written its next message.
+func (p *pingPongSide) tryWritten() (written bool, err error) {
+	if err = p.pollSends(); err != nil || atomic.LoadUint64(p.lastWord(p.Bytes)) != uint64(p.written+1) {
+		return false, err
+	}
+	p.written++
+	return true, nil
+}
+
+// pollSends polls once for completed sends. Only one of pingSignal is signaled.
+func (p *pingPongSide) pollSends() error {
+	n, err := pollSuccess(p.sends, p.wcs)
+	p.completed += n * pingSignal
+	return err
 }
 
 // run makes p.Rounds round trips, in samples of tripsPerSample, after a warm-up. The client
@@ -85,7 +119,7 @@ type pingPongSide struct {
 func (p *pingPongSide) run(ctx context.Context, role Role) (times []time.Duration, err error) {
 	const warmup = 4 // samples that are not returned
 	for range warmup + max(1, p.Rounds/tripsPerSample) {
-		start := time.Now()
+		start := p.side.now()
 		for range tripsPerSample {
 			first, then := p.sendOne, p.recvOne
 			if role == Server {
@@ -103,7 +137,7 @@ func (p *pingPongSide) run(ctx context.Context, role Role) (times []time.Duratio
 			}
 		}
 		if role == Client {
-			times = append(times, time.Since(start))
+			times = append(times, p.side.now()-start)
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -124,6 +158,9 @@ func (p *pingPongSide) postRecvs(n int) error {
 func (p *pingPongSide) sendOne() error {
 	p.posted++
 	p.send[0].Flags = 0
+	if p.Write {
+		*p.lastWord(0) = uint64(p.posted)
+	}
 	if signal := p.posted%pingSignal == 0; signal || p.WaitForSend {
 		p.send[0].Flags = verbs.SendSignaled
 		if signal {
@@ -190,6 +227,9 @@ func (p *pingPongSide) recvOne() error {
 
 // tryRecv polls once, and reports whether a message has arrived.
 func (p *pingPongSide) tryRecv() (received bool, err error) {
+	if p.Write {
+		return p.tryWritten()
+	}
 	n, err := pollSuccess(p.recvs, p.wcs[:1])
 	p.consumed += n
 	return n > 0, err

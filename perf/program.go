@@ -50,6 +50,12 @@ func (p Program) String() string {
 		if p.Stream.NoBursts {
 			name += ", singly"
 		}
+		if p.Stream.BothWays {
+			name += ", both ways"
+		}
+		if p.Stream.QPs > 1 {
+			name += fmt.Sprintf(", %d QPs", p.Stream.QPs)
+		}
 		return name
 	case p.PingPong != nil:
 		how := "spinning"
@@ -58,6 +64,9 @@ func (p Program) String() string {
 		}
 		if p.PingPong.WaitForSend {
 			how += ", confirmed"
+		}
+		if p.PingPong.Write {
+			how += ", by write"
 		}
 		return fmt.Sprintf("half round trip %s, %s", sizeName(cmp.Or(p.PingPong.Bytes, 8)), how)
 	case p.Rate != nil:

@@ -108,6 +108,10 @@ func programs(service perf.Service) []perf.Program {
 	if service == perf.ServiceUD {
 		return all
 	}
+	all = append(all,
+		perf.Program{PingPong: &perf.PingPong{Rounds: 300, Write: true}},
+		perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 4096, Duration: short, BothWays: true}},
+		perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMARead, Bytes: 4096, Duration: short, QPs: 2}})
 	for _, op := range []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpSend} {
 		for _, n := range []int{1, 64, 100_000} {
 			all = append(all, perf.Program{Stream: &perf.Stream{Op: op, Bytes: n, Duration: short}})

@@ -95,10 +95,10 @@ func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 		err  error
 	}
 	sentCount := make(chan answer, 1)
-	go func() {
+	r.side.start(func() {
 		sent, err := swap(ctx, r.side, uint64(0)) // the other side ignores the 0
 		sentCount <- answer{sent, err}
-	}()
+	})
 	want := unknown
 	var timer spinTimer
 	for got < want {

@@ -13,7 +13,8 @@
 // device and the exchange with the other side, and a [Bench] the baselines. It can
 // measure emulators and real NICs.
 //
-// A Side is used by one goroutine at a time. Programs read the machine's clock.
+// A Side is used by one goroutine at a time. Programs read the machine's clock, unless the Side has
+// another.
 package perf
 
 import (

@@ -144,7 +144,7 @@ func (s *sender) poll() (completed int, progress bool, err error) {
 // run sends for d, and at least minMessages messages. It returns the number of sent messages, once
 // all have arrived or are lost, and the time that this took.
 func (s *sender) run(ctx context.Context, d time.Duration, minMessages int) (messages int, took time.Duration, err error) {
-	start := time.Now()
+	start := s.side.now()
 	s.stopping = false
 	if err := s.postAll(); err != nil {
 		return 0, 0, err
@@ -163,12 +163,12 @@ func (s *sender) run(ctx context.Context, d time.Duration, minMessages int) (mes
 			continue
 		}
 		timer.reset()
-		s.stopping = s.stopping || messages >= minMessages && time.Since(start) >= d || ctx.Err() != nil
+		s.stopping = s.stopping || messages >= minMessages && s.side.now()-start >= d || ctx.Err() != nil
 	}
 	if err := s.waitArrival(ctx); err != nil {
 		return 0, 0, err
 	}
-	return messages, time.Since(start), nil
+	return messages, s.side.now() - start, nil
 }
 
 // lossTimeout is how long nothing may arrive before datagrams are assumed lost.

@@ -3,6 +3,7 @@ package perf
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,11 @@ type Stream struct {
 	Op       verbs.WROpcode // OpRDMAWrite, OpRDMARead or OpSend
 	Bytes    int            // of a message
 	Duration time.Duration  // 0 means 100 ms
+	// BothWays lets the server send at the same time, by WRITE or READ. The result is the sum of
+	// both directions, which are taken to be equal.
+	BothWays bool
+	// QPs is the number of queue pairs; 0 means 1.
+	QPs int
 	// NoBursts posts each message separately. Otherwise messages are posted in bursts.
 	NoBursts bool
 }
@@ -37,6 +43,8 @@ func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 		return 0, fmt.Errorf("stream: message of %d bytes", st.Bytes)
 	case s.Service == ServiceUD && st.Op != verbs.OpSend:
 		return 0, fmt.Errorf("stream of %v: UD supports only SEND", st.Op)
+	case st.BothWays && st.Op == verbs.OpSend:
+		return 0, errors.New("stream: sends go one way")
 	}
 	depth := min(max(streamInFlight/st.Bytes, streamMinDepth), streamMaxDepth)
 	if st.Op == verbs.OpRDMARead {
@@ -44,7 +52,7 @@ func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	}
 	traffic := oneWayTraffic{
 		sendLoad: sendLoad{op: st.Op, bytes: st.Bytes, depth: depth, burst: min(depth, streamBurst), minBurst: 1, signalEvery: 1, slots: max(1, streamMemory/st.Bytes)},
-		memory:   max(streamMemory, st.Bytes), qps: 1, duration: st.Duration,
+		memory:   max(streamMemory, st.Bytes), qps: max(1, st.QPs), duration: st.Duration, bothWays: st.BothWays,
 	}
 	switch {
 	case st.NoBursts:
@@ -61,6 +69,9 @@ func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	if err != nil || s.Role == Server {
 		return 0, wrap(err, "stream of %v, %d bytes, %v", st.Op, st.Bytes, s.Role)
 	}
+	if st.BothWays {
+		messages *= 2
+	}
 	return messages * float64(st.Bytes) * 8 / float64(took.Nanoseconds()), nil
 }
 
@@ -69,6 +80,7 @@ type oneWayTraffic struct {
 	sendLoad
 	qps, memory      int
 	duration, warmup time.Duration
+	bothWays         bool // the server sends, too
 }
 
 // run connects and runs one side. The client returns how many messages arrived, in what time.
@@ -86,7 +98,7 @@ func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took
 		return 0, 0, err
 	}
 	defer c.Close()
-	if s.Role == Server {
+	if s.Role == Server && !w.bothWays {
 		err = w.runServer(ctx, c)
 	} else {
 		messages, took, err = w.runClient(ctx, c)

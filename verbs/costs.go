@@ -2,15 +2,26 @@ package verbs
 
 import "time"
 
-// Costs is the CPU time of a host for verb calls and for operations on memory. The
+// Costs is the CPU time of a host for verb calls, for operations on memory and for messages. The
 // simulator lets it pass in virtual time; in real time calls take the time that they take.
 type Costs struct {
-	// Control, Post and Poll are the times of a verb call, by kind.
+	// Control, Post and Poll are the times of a verb call, by kind. Post is that of a doorbell.
 	Control, Post, Poll time.Duration
-	// Copy, Register and Deregister are the times of operations on memory, and LookUp is that of a
-	// lookup in a table of buffers. A simulating program spends them itself.
-	Copy, Register, Deregister LinearCost
-	LookUp                     time.Duration
+	// Inline is the additional time to post a work request with up to InlineBytes of data, which
+	// the CPU writes to the NIC.
+	Inline      LinearCost
+	InlineBytes int
+	// Register and Deregister are the additional times of calls that do so.
+	Register, Deregister LinearCost
+	// Wake is the time from an event until the program that slept for it runs.
+	Wake time.Duration
+
+	// The following are times of a program: it spends them itself. Copy is that of a copy between
+	// two buffers, LookUp that of a lookup in a table of buffers, PollMemory that of a look at a
+	// buffer to which a peer may have written, and Message that of a library of message passing for
+	// each message sent, and for each received.
+	Copy                        LinearCost
+	LookUp, PollMemory, Message time.Duration
 }
 
 // LinearCost is a time that grows with the number of bytes.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -70,6 +71,35 @@ func newListDefectsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "defects", Short: "List the defects that a NIC can be given", Args: cobra.NoArgs}
 	return withJSON(cmd, printsJSON, func(*cobra.Command, []string) (listing, error) {
 		return listing{value: nics.AllDefects(), write: nics.WriteDefects}, nil
+	})
+}
+
+// newListPlatformsCommand returns the command `fabrictest list platforms`, which lists the values of
+// --platform, or the rows of one.
+func newListPlatformsCommand() *cobra.Command {
+	schema := false
+	cmd := &cobra.Command{
+		Use: "platforms [PLATFORM]", Short: "List the platforms whose time a simulation can take, or the costs of one",
+		Args: cobra.MaximumNArgs(1), ValidArgs: nics.PlatformNames(),
+	}
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of platform files")
+	return withJSON(cmd, printsJSON, func(_ *cobra.Command, args []string) (listing, error) {
+		if schema {
+			return listing{value: json.RawMessage(nics.PlatformSchema()), write: func(w io.Writer) error {
+				_, err := w.Write(nics.PlatformSchema())
+				return err
+			}}, nil
+		}
+		if len(args) == 0 {
+			all, err := nics.ListPlatforms()
+			return listing{value: all, write: func(w io.Writer) error { return nics.WritePlatforms(w, all) }}, err
+		}
+		p, err := nics.LoadPlatform(args[0])
+		if err != nil {
+			return listing{}, err
+		}
+		rows := p.Rows()
+		return listing{value: rows, write: rows.Write}, nil
 	})
 }
 

@@ -153,8 +153,8 @@ func newRootCommand(program string) *cobra.Command {
 		newLabUpCommand(program), newLabExecCommand(program), newLabSetCommand(), newLabListCommand(), newLabDownCommand(), newLabKernelCommand(program),
 	), newMPIRunCommand(&mpirunOptions{program: program}))
 	add(groupDevices, newConformCommand(&conformOptions{program: program}), newAgentCommand(program), newCertifyCommand(&certifyOptions{program: program}), newInteropCommand(program))
-	add(groupOther, newParentCommand("list", "List the scenarios, the conformance cases, and the defects of NICs",
-		newListScenariosCommand(), newListCasesCommand(), newListDefectsCommand(),
+	add(groupOther, newParentCommand("list", "List the scenarios, the conformance cases, the defects of NICs, and the platforms",
+		newListScenariosCommand(), newListCasesCommand(), newListDefectsCommand(), newListPlatformsCommand(),
 	), newParentCommand("capture", "Decode captures, or open them in Wireshark",
 		newCaptureShowCommand(), newCaptureOpenCommand(),
 	), newDoctorCommand(), newPerfCommand(program), newFuzzCommand(), newVersionCommand())

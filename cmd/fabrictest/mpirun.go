@@ -46,7 +46,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
 	choiceFlag(cmd, &o.on, "on", "", "`TIER`: sim or netns (default: netns where it works)", onSim, onNetNS)
 	providerFlag(cmd, &o.run.Provider, nics.Default, "the NICs are those of", "")
-	f.StringVar(&o.run.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME`: "+strings.Join(nics.PlatformNames(), ", ")+", or a YAML file")
+	f.StringVar(&o.run.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME` (see list platforms), or of a YAML file")
 	completeFlag(cmd, "platform", fixed(nics.PlatformNames()...))
 	f.BoolVar(&o.run.ICRCOffloaded, "no-icrc", false, "do not compute or check the ICRC of RoCE packets")
 	f.IntVar(&o.run.MTU, "mtu", 0, "largest IP packet, in `BYTES` (default: 9000, in simulation 4200)")

@@ -132,6 +132,9 @@ func (d *Driver) Lock(c drive.CallKind) {
 	if p == nil {
 		return // the world is being set up
 	}
+	if c != drive.CallWait {
+		d.Port.nic.waitForCPU(p)
+	}
 	switch c {
 	case drive.CallControl:
 		p.Sleep(d.Costs.Control)
@@ -145,6 +148,28 @@ func (d *Driver) Lock(c drive.CallKind) {
 
 // Unlock implements drive.Driver. It does nothing.
 func (d *Driver) Unlock() {}
+
+// SpendBytes implements drive.ByteCosts: it advances the virtual time of the calling program.
+func (d *Driver) SpendBytes(what drive.ByteCost, n int) {
+	p := d.world.Current()
+	if p == nil {
+		return // the world is being set up
+	}
+	var took time.Duration
+	switch what {
+	case drive.Inline:
+		if n <= d.Costs.InlineBytes {
+			took = d.Costs.Inline.Of(n)
+		}
+	case drive.Registration:
+		took = d.Costs.Register.Of(n)
+	case drive.Deregistration:
+		took = d.Costs.Deregister.Of(n)
+	}
+	if took > 0 {
+		p.Sleep(took)
+	}
+}
 
 // Now implements drive.Driver.
 func (d *Driver) Now() mono.Time { return d.world.Now() }
@@ -223,11 +248,12 @@ func NewSecret(w *World, name string) (s [16]byte) {
 
 // NewCond implements drive.Driver.
 func (d *Driver) NewCond(reason fmt.Stringer) drive.Cond {
-	return &cond{world: d.world, reason: reason}
+	return &cond{world: d.world, wake: d.Costs.Wake, reason: reason}
 }
 
 type cond struct {
 	world  *World
+	wake   time.Duration
 	signal Signal
 	reason fmt.Stringer
 }
@@ -238,7 +264,11 @@ func (g *cond) Wait(timeout time.Duration) bool {
 	if p == nil {
 		panic(fmt.Sprintf("wait for %v outside of a program of the simulated world: start it with World.Go", g.reason))
 	}
-	return p.Wait(&g.signal, g.reason, timeout)
+	notified := p.Wait(&g.signal, g.reason, timeout)
+	if notified && g.wake > 0 {
+		p.Sleep(g.wake)
+	}
+	return notified
 }
 
 func (g *cond) Notify() { g.signal.Broadcast() }
@@ -249,7 +279,10 @@ type StreamDriver struct {
 	*drive.Streams
 }
 
-var _ drive.StreamDriver = (*StreamDriver)(nil)
+var (
+	_ drive.StreamDriver = (*StreamDriver)(nil)
+	_ drive.ByteCosts    = (*Driver)(nil)
+)
 
 // NewStreamDriver returns a driver, which runs the engine e in virtual time on the streams of n:
 // the StreamHost of cfg.Port or a wrapper of it.

@@ -78,7 +78,10 @@ func (s *side) AddrChanged(a netip.Addr, present bool) {
 	s.addrEvents = append(s.addrEvents, fmt.Sprintf("%v %v", a, present))
 }
 
-var costs = verbs.Costs{Control: 300, Post: 20, Poll: 1}
+var costs = verbs.Costs{
+	Control: 300, Post: 20, Poll: 1, Inline: verbs.LinearCost{PicosecondsPerByte: 1000}, InlineBytes: 64,
+	Register: verbs.LinearCost{Base: 5000}, Deregister: verbs.LinearCost{Base: 4000}, Wake: 700,
+}
 
 const latency = 10 * time.Microsecond
 
@@ -124,7 +127,7 @@ func TestDriverAnswersWithoutProgram(t *testing.T) {
 		if !a.e.gate.Wait(time.Second) {
 			t.Fatal("no answer")
 		}
-		if took := p.Now() - sent; took != 2*latency || !slices.Equal(a.e.got, []string{"pong"}) {
+		if took := p.Now() - sent; took != 2*latency+costs.Wake || !slices.Equal(a.e.got, []string{"pong"}) {
 			t.Errorf("got %q after %v", a.e.got, took)
 		}
 	})
@@ -188,7 +191,35 @@ func TestCallsTakeTheirCosts(t *testing.T) {
 				t.Errorf("driver's time is %v, the program's %v", a.d.Now(), p.Now())
 			}
 		}
+		for _, c := range []struct {
+			what  drive.ByteCost
+			bytes int
+			want  time.Duration
+		}{{drive.Inline, 64, 64}, {drive.Inline, 65, 0}, {drive.Registration, 1, 5000}, {drive.Deregistration, 1, 4000}} {
+			before := p.Now()
+			a.d.SpendBytes(c.what, c.bytes)
+			if took := p.Now() - before; took != c.want {
+				t.Errorf("operation %d on %d bytes took %v, want %v", c.what, c.bytes, took, c.want)
+			}
+		}
 	})
+}
+
+func TestWokenProgramRunsAfterWakeTime(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	var wokenAt time.Duration
+	w.Go("waiter", func(p *sim.Proc) error {
+		a.e.gate.Wait(-1)
+		wokenAt = p.Now()
+		return nil
+	})
+	run(t, w, func(p *sim.Proc) {
+		p.Sleep(1000)
+		a.e.gate.Notify()
+	})
+	if wokenAt != 1000+costs.Wake {
+		t.Errorf("woken at %v", wokenAt)
+	}
 }
 
 func TestWaitEndsAtTimeoutOrNotify(t *testing.T) {

@@ -129,7 +129,7 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	if err := n.check(p); err != nil {
 		return nil, fmt.Errorf("net %s: port %s: %w", n.cfg.Name, cfg.Name, err)
 	}
-	p.nic.send, p.nic.receive = newNICStages(&p.cfg.NIC)
+	p.nic = newPortNIC(&p.cfg.NIC, n.cfg.Dissector)
 	p.uplink = linkDir{
 		net: n, name: cfg.Name, place: cfg.Name, direction: "up", port: p, cfg: &p.cfg.Link, carrier: &p.carrier,
 		wire: newWire(&cfg.Link), forward: n.forward,

@@ -2,8 +2,8 @@ package sim
 
 import (
 	"cmp"
-	"container/list"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
@@ -15,23 +15,60 @@ import (
 type NICCosts struct {
 	Send, Receive StageCosts
 	// Units is the number of packets that each direction processes at a time; 0 means 1. Packets
-	// of a flow, with the same addresses and ports of UDP or TCP, pass the same unit in order.
+	// of a flow pass the same unit in order. They have the same addresses, ports of UDP or TCP, and
+	// queue pair, if the Dissector of the Net is a MemoryDissector.
 	Units int
 	// PCIeBps is the rate between NIC and memory, which all units of a direction share; 0 means
-	// unlimited.
-	PCIeBps uint64
+	// unlimited. Both directions share it if HalfDuplexBus is set, as on PCI-X.
+	PCIeBps       uint64
+	HalfDuplexBus bool
 	// InlineBytes is the longest packet whose payload the host has written to the NIC. The NIC
 	// fetches longer ones from memory, which takes DMARead. It writes a received packet to memory
 	// after DMAWrite.
 	InlineBytes       int
 	DMARead, DMAWrite time.Duration
+	// ReceiveRequest is the time to fetch the receive work request of a message that needs one. The
+	// Dissector of the Net must be a MemoryDissector.
+	ReceiveRequest time.Duration
 	// ContextEntries is the number of flows whose state the NIC has on board; 0 means all. It
 	// fetches the state of another flow from memory, which takes ContextMiss.
 	ContextEntries int
 	ContextMiss    time.Duration
+	// TranslationEntries is the number of pages of registered memory whose addresses the NIC has on
+	// board; 0 means all. A request of a peer for another page takes TranslationMiss. The Dissector
+	// of the Net must be a MemoryDissector.
+	TranslationEntries int
+	TranslationMiss    time.Duration
+	// Stack is the CPU time of the host's kernel or protocol stack, above the NIC.
+	Stack StackCosts
 }
 
-// StageCosts is the time of a unit for one direction. Packet and PicosecondsPerByte occupy the
+// StackCosts is the CPU time of a network stack for the packets of a port. Both directions share
+// the Cores, of which 0 means 1; packets of a flow pass the same core. A verb call of the host waits
+// while all cores are busy.
+type StackCosts struct {
+	// UDP is the time for datagrams, and TCP that for segments of streams. The time for a segment
+	// includes that for its acknowledgement, which is not simulated as a packet.
+	UDP, TCP ProtocolCosts
+	Cores    int
+}
+
+// ProtocolCosts is the CPU time for a packet in each direction.
+type ProtocolCosts struct{ Send, Receive StageCosts }
+
+// MemoryDissector is an impair.Dissector that knows which packets make a NIC read memory.
+type MemoryDissector interface {
+	impair.Dissector
+	// IsReadResponse reports whether a packet has data that its sender reads from memory, however
+	// short: that of an RDMA READ.
+	IsReadResponse(payload []byte) bool
+	// ConsumesReceive reports whether a packet takes a receive work request.
+	ConsumesReceive(payload []byte) bool
+	// RemoteAddr returns the address of the receiver's memory in a request; false if it has none.
+	RemoteAddr(payload []byte) (addr uint64, ok bool)
+}
+
+// StageCosts is the time of a unit, or of a core, for one direction. Packet and PicosecondsPerByte occupy the
 // unit; during Latency it processes other packets.
 type StageCosts struct {
 	Packet             time.Duration
@@ -42,105 +79,231 @@ type StageCosts struct {
 // validate returns an error for values out of range.
 func (c *NICCosts) validate() error {
 	var errs problems
-	for _, d := range []time.Duration{c.Send.Packet, c.Send.Latency, c.Receive.Packet, c.Receive.Latency, c.DMARead, c.DMAWrite, c.ContextMiss} {
+	for _, d := range []time.Duration{c.DMARead, c.DMAWrite, c.ReceiveRequest, c.ContextMiss, c.TranslationMiss} {
 		errs.check(d >= 0, "NIC: the time %v is negative", d)
 	}
-	errs.check(c.Send.PicosecondsPerByte >= 0 && c.Receive.PicosecondsPerByte >= 0, "NIC: PicosecondsPerByte is negative")
-	errs.check(c.Units >= 0 && c.Units <= 1<<10, "NIC: Units %d: must be between 0 and 1024", c.Units)
-	errs.check(c.InlineBytes >= 0 && c.ContextEntries >= 0, "NIC: InlineBytes or ContextEntries is negative")
+	for _, s := range []StageCosts{c.Send, c.Receive, c.Stack.UDP.Send, c.Stack.UDP.Receive, c.Stack.TCP.Send, c.Stack.TCP.Receive} {
+		errs.check(s.Packet >= 0 && s.Latency >= 0, "NIC: the time %v or %v is negative", s.Packet, s.Latency)
+		errs.check(s.PicosecondsPerByte >= 0, "NIC: PicosecondsPerByte is negative")
+	}
+	for _, n := range []int{c.Units, c.Stack.Cores} {
+		errs.check(n >= 0 && n <= 1<<10, "NIC: %d units or cores: must be between 0 and 1024", n)
+	}
+	errs.check(c.InlineBytes >= 0 && c.ContextEntries >= 0 && c.TranslationEntries >= 0,
+		"NIC: InlineBytes, ContextEntries or TranslationEntries is negative")
 	return errors.Join(errs...)
 }
 
-// nicStage is one direction of a NIC. It needs no events: the time at which a packet leaves is
-// known when it enters.
+// nicStage is one direction of a NIC or of a stack. It needs no events: the time at which a packet
+// leaves is known when it enters.
 type nicStage struct {
 	StageCosts
-	units    []nicUnit
-	dma      impair.Pacer // to or from memory
-	dmaTime  time.Duration
-	inline   int // length up to which a packet needs no DMA
-	contexts contextCache
+	units        *units
+	dma          *impair.Pacer // to or from memory
+	dmaTime      time.Duration
+	fetchTime    time.Duration // of a receive work request
+	inline       int           // length up to which a packet needs no DMA
+	contexts     recentCache
+	translations recentCache
 }
 
-// nicUnit processes the packets of some flows in order.
-type nicUnit struct{ freeAt, lastLeave mono.Time }
-
-// newNICStages returns both directions of a NIC; nil if it takes no time.
-func newNICStages(c *NICCosts) (send, receive *nicStage) {
-	if *c == (NICCosts{}) {
-		return nil, nil
-	}
-	stage := func(costs StageCosts, dmaTime time.Duration, inline int) *nicStage {
-		return &nicStage{
-			StageCosts: costs, units: make([]nicUnit, cmp.Or(c.Units, 1)), dma: impair.Pacer{RateBps: c.PCIeBps},
-			dmaTime: dmaTime, inline: inline, contexts: contextCache{size: c.ContextEntries, miss: c.ContextMiss},
-		}
-	}
-	return stage(c.Send, c.DMARead, c.InlineBytes), stage(c.Receive, c.DMAWrite, 0)
+// units process packets in parallel, those of a flow in order. New flows take the units in turn, as
+// NICs do with the numbers of their queue pairs.
+type units struct {
+	all    []unit
+	ofFlow map[uint64]int // used if there are several
 }
 
-// pass returns when a packet of n bytes leaves the stage that it enters now.
-func (s *nicStage) pass(now mono.Time, flow uint64, n int) mono.Time {
-	u := &s.units[flow%uint64(len(s.units))]
-	start := max(now, u.freeAt).Add(s.contexts.use(flow))
-	u.freeAt = start.Add(s.Packet + time.Duration(n*s.PicosecondsPerByte/1000))
+type unit struct{ freeAt, lastLeave mono.Time }
+
+func newUnits(n int) *units { return &units{all: make([]unit, max(n, 1)), ofFlow: map[uint64]int{}} }
+
+// of returns the unit of a flow.
+func (u *units) of(flow uint64) *unit {
+	if len(u.all) == 1 {
+		return &u.all[0]
+	}
+	i, known := u.ofFlow[flow]
+	if !known {
+		i = len(u.ofFlow) % len(u.all)
+		u.ofFlow[flow] = i
+	}
+	return &u.all[i]
+}
+
+// freeAt returns when the first of the units is free.
+func (u *units) freeAt() mono.Time {
+	return slices.MinFunc(u.all, func(a, b unit) int { return cmp.Compare(a.freeAt, b.freeAt) }).freeAt
+}
+
+// nicPacket is a packet in a stage.
+type nicPacket struct {
+	flow  uint64
+	bytes int
+	// fromMemory: the sender has read the data from memory, even if it is short.
+	fromMemory bool
+	// consumesReceive: it takes a receive work request.
+	consumesReceive bool
+	// addr is the address of the receiver's memory in a request with one.
+	addr    uint64
+	hasAddr bool
+}
+
+// pass returns when a packet leaves the stage that it enters now.
+func (s *nicStage) pass(now mono.Time, pk nicPacket) mono.Time {
+	u := s.units.of(pk.flow)
+	start := max(now, u.freeAt).Add(s.contexts.use(pk.flow))
+	if pk.hasAddr {
+		start = start.Add(s.translations.use(pk.addr / translatedPage))
+	}
+	u.freeAt = start.Add(s.Packet + time.Duration(pk.bytes*s.PicosecondsPerByte/1000))
 	leave := u.freeAt
-	if n > s.inline {
-		leave = max(leave, s.dma.Next(start, n)).Add(s.dmaTime)
+	if s.dma != nil && (pk.bytes > s.inline || pk.fromMemory) {
+		leave = max(leave, s.dma.Next(start, pk.bytes)).Add(s.dmaTime)
+	}
+	if pk.consumesReceive {
+		leave = leave.Add(s.fetchTime)
 	}
 	u.lastLeave = max(u.lastLeave, leave.Add(s.Latency))
 	return u.lastLeave
 }
 
-// contextCache has the flows whose state is on board, the least recently used last.
-type contextCache struct {
-	size  int // 0 for no limit
-	miss  time.Duration
-	flows map[uint64]*list.Element
-	order list.List
+// translatedPage is the memory of one entry of the table of translations.
+const translatedPage = 4 << 10
+
+// recentCache has the most recently used keys, up to its size. It allocates only until it is full.
+type recentCache struct {
+	size    int // 0 for no limit
+	miss    time.Duration
+	index   map[uint64]int32
+	entries []recentEntry // a ring by time of use; entry 0 is its head
 }
 
-// use makes a flow the most recently used one, and returns the time to fetch its state.
-func (c *contextCache) use(flow uint64) time.Duration {
+type recentEntry struct {
+	key        uint64
+	prev, next int32
+}
+
+// use makes a key the most recently used one, and returns the time to fetch what belongs to it.
+func (c *recentCache) use(key uint64) time.Duration {
 	if c.size == 0 {
 		return 0
 	}
-	if e := c.flows[flow]; e != nil {
-		c.order.MoveToFront(e)
+	if c.index == nil {
+		c.index, c.entries = make(map[uint64]int32), make([]recentEntry, 1)
+	}
+	i, known := c.index[key]
+	switch {
+	case known:
+		c.unlink(i)
+	case len(c.index) < c.size:
+		i = int32(len(c.entries))
+		c.entries = append(c.entries, recentEntry{})
+	default:
+		i = c.entries[0].prev // the least recently used one
+		delete(c.index, c.entries[i].key)
+		c.unlink(i)
+	}
+	e, first := &c.entries[i], c.entries[0].next
+	*e = recentEntry{key: key, next: first}
+	c.entries[first].prev, c.entries[0].next = i, i
+	if known {
 		return 0
 	}
-	if c.flows == nil {
-		c.flows = make(map[uint64]*list.Element, c.size)
-	}
-	if len(c.flows) == c.size {
-		delete(c.flows, c.order.Remove(c.order.Back()).(uint64))
-	}
-	c.flows[flow] = c.order.PushFront(flow)
+	c.index[key] = i
 	return c.miss
 }
 
-// portNIC is the NIC of a port. Its stages are nil if it takes no time.
-type portNIC struct {
-	send, receive *nicStage
-	sendingBytes  int  // of packets in the stage send
-	sendBlocked   bool // Port.Send waits for room
+// unlink removes entry i from the ring.
+func (c *recentCache) unlink(i int32) {
+	e := &c.entries[i]
+	c.entries[e.prev].next, c.entries[e.next].prev = e.next, e.prev
 }
 
-// Handlers of a packet in a NIC.
+// portNIC is the NIC of a port, and the stack above it. Its stages are nil if they take no time.
+type portNIC struct {
+	send, receive *nicStage
+	// The stages of the stack, which share their cores.
+	udpSend, udpReceive, tcpSend, tcpReceive *nicStage
+	cores                                    *units
+	memory                                   MemoryDissector // of the Net; nil if it is none
+
+	sendingBytes int  // of packets in the stages of the sender
+	sendBlocked  bool // Port.Send waits for room
+}
+
+// newPortNIC returns the NIC with its stack.
+func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
+	nic := *c
+	nic.Stack = StackCosts{}
+	if nic != (NICCosts{}) {
+		stage := func(costs StageCosts, dmaTime time.Duration, inline int) *nicStage {
+			return &nicStage{
+				StageCosts: costs, units: newUnits(c.Units), dma: &impair.Pacer{RateBps: c.PCIeBps},
+				dmaTime: dmaTime, inline: inline, contexts: recentCache{size: c.ContextEntries, miss: c.ContextMiss},
+				translations: recentCache{size: c.TranslationEntries, miss: c.TranslationMiss},
+			}
+		}
+		p.send, p.receive = stage(c.Send, c.DMARead, c.InlineBytes), stage(c.Receive, c.DMAWrite, 0)
+		p.receive.fetchTime = c.ReceiveRequest
+		if c.HalfDuplexBus {
+			p.receive.dma = p.send.dma
+		}
+		p.memory, _ = d.(MemoryDissector)
+	}
+	if s := &c.Stack; *s != (StackCosts{}) {
+		p.cores = newUnits(s.Cores)
+		stage := func(costs StageCosts) *nicStage { return &nicStage{StageCosts: costs, units: p.cores} }
+		p.udpSend, p.udpReceive = stage(s.UDP.Send), stage(s.UDP.Receive)
+		p.tcpSend, p.tcpReceive = stage(s.TCP.Send), stage(s.TCP.Receive)
+	}
+	return p
+}
+
+// describe returns pk as the packet of a stage.
+func (p *portNIC) describe(pk *packet) nicPacket {
+	d := nicPacket{flow: flowHash(pk.Src, pk.Dst), bytes: pk.IPBytes()}
+	if p.memory != nil {
+		if qp, _, ok := p.memory.Dissect(pk.Payload); ok { // connections may have the same ports
+			d.flow += uint64(qp) * 0x9e3779b97f4a7c15
+		}
+		d.fromMemory, d.consumesReceive = p.memory.IsReadResponse(pk.Payload), p.memory.ConsumesReceive(pk.Payload)
+		d.addr, d.hasAddr = p.memory.RemoteAddr(pk.Payload)
+	}
+	return d
+}
+
+// Handlers of a packet in a NIC or stack.
 type (
-	leavesSender   packet // the packet leaves the NIC of its sender
-	leavesReceiver packet // the packet leaves the NIC of its receiver
+	leavesSendStack packet // the packet leaves the stack of its sender
+	leavesSender    packet // the packet leaves the NIC of its sender
+	leavesReceiver  packet // the packet leaves the NIC of its receiver
+	leavesRecvStack packet // the packet leaves the stack of its receiver
 )
 
-// processSend passes pk through the NIC's send stage, and then to the cable.
+// processSend passes pk through the stack and the NIC of its sender, and then to the cable.
 func (p *Port) processSend(pk *packet) {
 	n := p.net
-	if p.nic.send == nil {
+	if p.nic.send == nil && p.nic.udpSend == nil {
 		p.transmit(pk)
 		return
 	}
 	p.nic.sendingBytes += pk.IPBytes()
-	n.w.At(p.nic.send.pass(n.w.now, flowHash(pk.Src, pk.Dst), pk.IPBytes()), (*leavesSender)(pk), 0)
+	if s := p.nic.udpSend; s != nil {
+		n.w.At(s.pass(n.w.now, p.nic.describe(pk)), (*leavesSendStack)(pk), 0)
+		return
+	}
+	(*leavesSendStack)(pk).HandleEvent(n.w.now, 0)
+}
+
+// HandleEvent implements Handler.
+func (h *leavesSendStack) HandleEvent(now mono.Time, _ uint64) {
+	pk, p := (*packet)(h), h.from
+	if s := p.nic.send; s != nil {
+		p.net.w.At(s.pass(now, p.nic.describe(pk)), (*leavesSender)(pk), 0)
+		return
+	}
+	(*leavesSender)(pk).HandleEvent(now, 0)
 }
 
 // HandleEvent implements Handler.
@@ -158,15 +321,35 @@ func (h *leavesSender) HandleEvent(now mono.Time, _ uint64) {
 	p.transmit(pk)
 }
 
-// processReceive passes pk through the NIC's receive stage, and then to the receive queue.
+// processReceive passes pk through the NIC and the stack of its receiver, and then to the receive
+// queue.
 func (n *Net) processReceive(pk *packet) {
-	s := pk.to.nic.receive
-	if s == nil {
-		n.deliver(pk)
+	if s := pk.to.nic.receive; s != nil {
+		n.w.At(s.pass(n.w.now, pk.to.nic.describe(pk)), (*leavesReceiver)(pk), 0)
 		return
 	}
-	n.w.At(s.pass(n.w.now, flowHash(pk.Src, pk.Dst), pk.IPBytes()), (*leavesReceiver)(pk), 0)
+	(*leavesReceiver)(pk).HandleEvent(n.w.now, 0)
 }
 
 // HandleEvent implements Handler.
-func (h *leavesReceiver) HandleEvent(mono.Time, uint64) { h.to.net.deliver((*packet)(h)) }
+func (h *leavesReceiver) HandleEvent(now mono.Time, _ uint64) {
+	pk, n := (*packet)(h), h.to.net
+	if s := pk.to.nic.udpReceive; s != nil {
+		n.w.At(s.pass(now, pk.to.nic.describe(pk)), (*leavesRecvStack)(pk), 0)
+		return
+	}
+	n.deliver(pk)
+}
+
+// HandleEvent implements Handler.
+func (h *leavesRecvStack) HandleEvent(mono.Time, uint64) { h.to.net.deliver((*packet)(h)) }
+
+// waitForCPU lets the time pass for p until the stack leaves a core to it.
+func (n *portNIC) waitForCPU(p *Proc) {
+	if n.cores == nil {
+		return
+	}
+	if free := n.cores.freeAt(); free > p.w.now {
+		p.Sleep(free.Sub(p.w.now))
+	}
+}

@@ -37,10 +37,10 @@ func TestNICStageTimes(t *testing.T) {
 			[]mono.Time{110, 1110, 2010, 3110, 4010, 5110},
 		},
 	} {
-		s, _ := newNICStages(&c.costs)
+		s := newPortNIC(&c.costs, nil).send
 		var got []mono.Time
 		for _, p := range c.packets {
-			got = append(got, s.pass(p.now, p.flow, p.bytes))
+			got = append(got, s.pass(p.now, nicPacket{flow: p.flow, bytes: p.bytes}))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: packets leave at %v, want %v", name, got, c.want)
@@ -107,9 +107,91 @@ func TestSendWaitsForNIC(t *testing.T) {
 	}
 }
 
+// Both directions of the stack share its cores, and a verb call waits for a free one.
+func TestStackSharesCores(t *testing.T) {
+	n := newPortNIC(&NICCosts{Stack: StackCosts{
+		UDP: ProtocolCosts{Send: StageCosts{Packet: 100}, Receive: StageCosts{Packet: 300}}, Cores: 2,
+		TCP: ProtocolCosts{Send: StageCosts{Packet: 1000, PicosecondsPerByte: 2000}},
+	}}, nil)
+	if n.send != nil || n.receive != nil {
+		t.Error("the NIC takes time")
+	}
+	a, b := nicPacket{flow: 1, bytes: 50}, nicPacket{flow: 2, bytes: 50}
+	got := []mono.Time{n.udpSend.pass(0, a), n.udpReceive.pass(0, a), n.tcpSend.pass(0, b), n.udpSend.pass(0, b), n.cores.freeAt()}
+	if want := []mono.Time{100, 400, 1100, 1200, 400}; !slices.Equal(got, want) {
+		t.Errorf("packets leave, and a core is free, at %v, want %v", got, want)
+	}
+}
+
+func TestStackDelaysPacketsAndCalls(t *testing.T) {
+	w := New(Config{})
+	n := newNet(t, w, NetConfig{Cable: true})
+	cfg := PortConfig{Link: LinkConfig{Latency: 10_000}, NIC: NICCosts{Stack: StackCosts{
+		UDP: ProtocolCosts{Send: StageCosts{Packet: 700}, Receive: StageCosts{Packet: 900}},
+		TCP: ProtocolCosts{Send: StageCosts{Packet: 2000}, Receive: StageCosts{Packet: 3000}},
+	}}}
+	a, b := attach(t, n, cfg), attach(t, n, cfg)
+	var busyUntil mono.Time
+	w.Go("sender", func(p *Proc) error {
+		a.send(t, b, sized(100), sized(100))
+		a.nic.waitForCPU(p)
+		busyUntil = w.Now()
+		return nil
+	})
+	mustRun(t, w)
+	if want := []mono.Time{11_600, 12_500}; !slices.Equal(b.times(), want) || busyUntil != 1400 {
+		t.Errorf("delivered at %v, want %v; the sender's CPU is busy until %d", b.times(), want, busyUntil)
+	}
+	must.Get(a.Net().ListenStream(b.addr))(t)
+	began := w.Now()
+	stream := must.Get(a.Net().DialStream(netip.AddrPortFrom(a.addr.Addr(), 0), b.addr))(t)
+	var connected mono.Time
+	stream.OnWritable(HandlerFunc(func(now mono.Time, _ uint64) { connected = now }), 0)
+	mustRun(t, w)
+	if took := connected.Sub(began); took != 2*15_000 {
+		t.Errorf("connected after %d, want %d", took, 2*15_000)
+	}
+}
+
+func TestMemoryOfNICPackets(t *testing.T) {
+	n := newPortNIC(&NICCosts{InlineBytes: 200, DMARead: 300, TranslationEntries: 1, TranslationMiss: 1000}, nil)
+	for i, c := range []struct {
+		pk   nicPacket
+		want mono.Time
+	}{
+		{nicPacket{bytes: 100}, 0},
+		{nicPacket{bytes: 100, fromMemory: true}, 300},
+		{nicPacket{bytes: 100, addr: 0x1fff, hasAddr: true}, 1000},
+		{nicPacket{bytes: 100, addr: 0x1000, hasAddr: true}, 0}, // of the same page
+		{nicPacket{bytes: 100, addr: 0x2000, hasAddr: true}, 1000},
+		{nicPacket{bytes: 100, addr: 0x1000, hasAddr: true}, 1000},
+	} {
+		now := mono.Time(10_000 * i)
+		if took := n.send.pass(now, c.pk) - now; took != c.want {
+			t.Errorf("packet %d takes %d, want %d", i, took, c.want)
+		}
+	}
+	shared := newPortNIC(&NICCosts{PCIeBps: 8e9, HalfDuplexBus: true, ReceiveRequest: 50}, nil)
+	if sent, received := shared.send.pass(0, nicPacket{bytes: 100}), shared.receive.pass(0, nicPacket{bytes: 100, consumesReceive: true}); sent != 100 || received != 250 {
+		t.Errorf("packets on a shared bus leave at %d and %d", sent, received)
+	}
+}
+
+// A full cache allocates nothing.
+func TestRecentCacheAllocatesNothing(t *testing.T) {
+	c, key := recentCache{size: 4, miss: 1}, uint64(0)
+	for range 10 {
+		key++
+		c.use(key)
+	}
+	if n := testing.AllocsPerRun(100, func() { key++; c.use(key); c.use(key - 3) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestInvalidNICCostsAreRefused(t *testing.T) {
 	n := newNet(t, New(Config{}), NetConfig{})
-	for _, c := range []NICCosts{{Units: -1}, {DMARead: -1}, {ContextEntries: -1}, {Receive: StageCosts{PicosecondsPerByte: -1}}} {
+	for _, c := range []NICCosts{{Units: -1}, {DMARead: -1}, {ContextEntries: -1}, {Receive: StageCosts{PicosecondsPerByte: -1}}, {Stack: StackCosts{Cores: -1}}, {TranslationMiss: -1}} {
 		if _, err := n.Attach(PortConfig{Addrs: []netip.Addr{addrOf(1)}, NIC: c}); err == nil {
 			t.Error(fmt.Sprintf("%+v", c), "is accepted")
 		}

@@ -198,14 +198,19 @@ func (s *Stream) returnLatency() time.Duration {
 	return all
 }
 
-// transmit passes seg through the sender's NIC, and then to the cable.
+// transmit passes seg through the stack and the NIC of its sender, and then to the cable.
 func (s *Stream) transmit(seg *segment) {
-	if nic := s.port.nic.send; nic != nil {
+	if stack := s.port.nic.tcpSend; stack != nil {
 		w := s.net.w
-		w.At(nic.pass(w.now, flowHash(s.local, s.remote), s.wireBytes(seg)), (*segmentLeavesSender)(seg), 0)
+		w.At(stack.pass(w.now, s.describe(seg)), (*segmentLeavesStack)(seg), 0)
 		return
 	}
-	s.putOnWire(seg)
+	(*segmentLeavesStack)(seg).HandleEvent(s.net.w.now, 0)
+}
+
+// describe returns seg as the packet of a stage.
+func (s *Stream) describe(seg *segment) nicPacket {
+	return nicPacket{flow: flowHash(s.local, s.remote), bytes: s.wireBytes(seg)}
 }
 
 // putOnWire puts seg on the sender's uplink, which datagrams share. Queues do not drop segments.
@@ -232,12 +237,24 @@ func (s *Stream) headerBytes() int {
 }
 
 type (
+	segmentLeavesStack  segment
 	segmentLeavesSender segment
 	segmentAtSwitch     segment
 	segmentAtPort       segment
+	segmentAtStack      segment
 	segmentInReceiver   segment
 	retryHandler        Stream
 )
+
+// HandleEvent implements Handler. The segment leaves the stack of the sender, and passes its NIC.
+func (h *segmentLeavesStack) HandleEvent(now mono.Time, _ uint64) {
+	seg, s := (*segment)(h), h.sender
+	if nic := s.port.nic.send; nic != nil {
+		s.net.w.At(nic.pass(now, s.describe(seg)), (*segmentLeavesSender)(seg), 0)
+		return
+	}
+	s.putOnWire(seg)
+}
 
 // HandleEvent implements Handler. The segment leaves the sender's NIC.
 func (h *segmentLeavesSender) HandleEvent(mono.Time, uint64) { h.sender.putOnWire((*segment)(h)) }
@@ -267,13 +284,23 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, _ uint64) {
 func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	if far := s.farPort(); far != nil && far.nic.receive != nil {
-		s.net.w.At(far.nic.receive.pass(now, flowHash(s.local, s.remote), s.wireBytes(seg)), (*segmentInReceiver)(seg), 0)
+		s.net.w.At(far.nic.receive.pass(now, s.describe(seg)), (*segmentAtStack)(seg), 0)
+		return
+	}
+	(*segmentAtStack)(seg).HandleEvent(now, 0)
+}
+
+// HandleEvent implements Handler. The segment has passed the receiver's NIC, and passes its stack.
+func (h *segmentAtStack) HandleEvent(now mono.Time, _ uint64) {
+	seg, s := (*segment)(h), h.sender
+	if far := s.farPort(); far != nil && far.nic.tcpReceive != nil {
+		s.net.w.At(far.nic.tcpReceive.pass(now, s.describe(seg)), (*segmentInReceiver)(seg), 0)
 		return
 	}
 	(*segmentInReceiver)(seg).HandleEvent(now, 0)
 }
 
-// HandleEvent implements Handler. The segment has passed the receiver's NIC: it is delivered, or
+// HandleEvent implements Handler. The segment has passed the receiver's NIC and stack: it is delivered, or
 // held for a retransmission or stall. Later segments wait behind it.
 func (h *segmentInReceiver) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender

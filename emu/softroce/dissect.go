@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
@@ -16,7 +17,7 @@ import (
 // their fields with a correct ICRC.
 type Dissector struct{}
 
-var _ impair.Dissector = Dissector{}
+var _ sim.MemoryDissector = Dissector{}
 
 // Dissect implements impair.Dissector: it returns the destination QP and the PSN; false if the
 // payload is too short for a BTH and an ICRC.
@@ -27,6 +28,39 @@ func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	qpn := binary.BigEndian.Uint32(payload[4:]) & 0xffffff
 	psn := binary.BigEndian.Uint32(payload[8:]) & 0xffffff
 	return impair.Flow(qpn), psn, true
+}
+
+// IsReadResponse implements sim.MemoryDissector.
+func (Dissector) IsReadResponse(payload []byte) bool {
+	info, ok := infoOf(payload)
+	return ok && info.Class.Has(wire.Response|wire.Read)
+}
+
+// ConsumesReceive implements sim.MemoryDissector.
+func (Dissector) ConsumesReceive(payload []byte) bool {
+	info, ok := infoOf(payload)
+	return ok && info.Class.Has(wire.ConsumesRecv)
+}
+
+// RemoteAddr implements sim.MemoryDissector: it returns the address in the RETH.
+func (Dissector) RemoteAddr(payload []byte) (addr uint64, ok bool) {
+	info, ok := infoOf(payload)
+	if !ok || !info.Headers.Has(wire.HasRETH) {
+		return 0, false
+	}
+	at := wire.BTHLen + (info.Headers & (wire.HasRETH - 1)).Len()
+	if len(payload) < at+8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(payload[at:]), true
+}
+
+// infoOf returns what the opcode of a packet says; false for an unknown or a short packet.
+func infoOf(payload []byte) (info wire.Info, ok bool) {
+	if len(payload) < wire.BTHLen {
+		return info, false
+	}
+	return wire.Opcode(payload[0]).Info()
 }
 
 // field is a header field: bits of the big-endian number of size bytes at offset.

@@ -198,3 +198,20 @@ func decimal(t *testing.T, line string) string {
 	}
 	return strings.Join(fields, " ")
 }
+
+// A NIC model learns from packets which data was read from memory, and what memory they are for.
+func TestDissectorTellsMemoryAccesses(t *testing.T) {
+	for op, want := range map[wire.Operation]struct{ read, addr, receive bool }{
+		wire.OpSendOnly: {receive: true}, wire.OpWriteOnly: {addr: true}, wire.OpReadRequest: {addr: true}, wire.OpReadResponseOnly: {read: true},
+	} {
+		p := wire.Packet{BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.TransportRC, op)}, RETH: wire.RETH{VA: 0x12345678}}
+		b := p.Append(nil)
+		addr, ok := Dissector{}.RemoteAddr(b)
+		if (Dissector{}).IsReadResponse(b) != want.read || ok != want.addr || ok && addr != 0x12345678 || (Dissector{}).ConsumesReceive(b) != want.receive {
+			t.Errorf("%v: a response %v, address %#x, %v", op, Dissector{}.IsReadResponse(b), addr, ok)
+		}
+		if _, ok := (Dissector{}).RemoteAddr(b[:wire.BTHLen]); ok {
+			t.Errorf("%v: an address without a RETH", op)
+		}
+	}
+}

@@ -205,9 +205,14 @@ func (j *Job) fabric() (Fabric, error) {
 	if err != nil {
 		return f, err
 	}
-	f.Link, f.NIC, f.Costs = p.Link, p.NIC, &p.Host
-	f.Link.MTU, f.Provider = cmp.Or(j.MTU, f.Link.MTU), cmp.Or(f.Provider, p.Provider)
+	f.SetPlatform(p)
+	f.Link.MTU = cmp.Or(j.MTU, f.Link.MTU)
 	return f, nil
+}
+
+// SetPlatform gives hosts and NICs the costs of a platform, and its provider unless one is set.
+func (f *Fabric) SetPlatform(p *nics.Platform) {
+	f.Link, f.NIC, f.Costs, f.Provider = p.Link, p.NIC, &p.Host, cmp.Or(f.Provider, p.Provider)
 }
 
 // Check returns an error if the fabric, the settings of its NICs or the topology are invalid.

@@ -87,6 +87,7 @@ func (w *World) build() error {
 			config := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: nic.Addr(w.f.IPv4), LineRateBps: w.f.Link.RateBps}
 			if w.f.Costs != nil {
 				config.Costs = *w.f.Costs
+				config.Costs.Wake = 0 // a rank that waits stands for one that polls: mpi charges other wakes
 			}
 			port, err := nets[nic.Rail].Attach(sim.PortConfig{
 				Name: config.Name, Addrs: []netip.Addr{config.Addr}, Link: w.f.Link, NIC: w.f.NIC, Up: impair.Config{Specs: w.f.Impair},

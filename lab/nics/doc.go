@@ -175,8 +175,8 @@ type NICConfig struct {
 	PKeys       []uint16
 	// LineRateBps is the rate of the cable; 0 if unknown.
 	LineRateBps uint64
-	// Costs are the virtual times of verb calls; the zero value means those of a fast driver.
-	// Times of operations on memory are not used.
+	// Costs are the virtual times of verb calls; those of a fast driver if Control, Post and Poll are
+	// 0. The times that a program spends itself are not used.
 	Costs verbs.Costs
 	// Capture, if not nil, receives the packets on sockets. A simulated network is
 	// tapped instead.
@@ -189,9 +189,13 @@ type NICConfig struct {
 	WrapStreams func(link.StreamNet) link.StreamNet
 }
 
-// costs returns the virtual times of verb calls.
+// costs returns the virtual times of verb calls. Without any they are those of a fast driver.
 func (c *NICConfig) costs() verbs.Costs {
-	return verbs.Costs{Control: c.Costs.Control, Post: c.Costs.Post, Poll: c.Costs.Poll}
+	costs := c.Costs
+	if d := sim.DefaultCosts(); costs.Control == 0 && costs.Post == 0 && costs.Poll == 0 {
+		costs.Control, costs.Post, costs.Poll = d.Control, d.Post, d.Poll
+	}
+	return costs
 }
 
 // addrs returns Addr and ExtraAddrs.

@@ -25,28 +25,97 @@ import (
 type Platform struct {
 	Name     string
 	Title    string
+	Notes    string // how the simulation differs from the platform
 	Provider string // whose protocol the NIC has
 	Host     verbs.Costs
 	NIC      sim.NICCosts
 	Link     sim.LinkConfig
-	// Parameters are the rows of the file.
+	// Parameters and Base are the rows of the file.
 	Parameters []Parameter
+	Base       []BaseFigure
 }
 
-// Parameter is a number of a Platform. Its name ends with the unit: host.post_ns.
+// Parameter is a number of a Platform.
 type Parameter struct {
-	Name   string  `yaml:"name"`
-	Value  float64 `yaml:"value"`
-	Source string  `yaml:"source"` // where the value is published, or "assumed" and why
+	// Name is the name of the parameter. It ends with the unit: host.post_ns.
+	Name string `yaml:"name" json:"name"`
+	// Value is the number, in the unit of the name.
+	Value float64 `yaml:"value" json:"value"`
+	// Source is where the value is published, or "fitted: " and the figure of the base that the
+	// value was fitted to, or "assumed: " and why.
+	Source string `yaml:"source" json:"source"`
 }
 
-// platformFile is the file of a Platform.
+// Kind is how the value of a parameter is known.
+func (p *Parameter) Kind() string {
+	for _, kind := range []string{"fitted", "assumed"} {
+		if strings.HasPrefix(p.Source, kind) {
+			return kind
+		}
+	}
+	return "published"
+}
+
+// BaseFigure is a published figure of the platform without the technique that is studied on it.
+type BaseFigure struct {
+	// Figure is the name of the figure.
+	Figure string `yaml:"figure" json:"figure"`
+	// Value is the published value; 0 for a fact without a number.
+	Value float64 `yaml:"value" json:"value,omitempty"`
+	// Unit is the unit of the value.
+	Unit string `yaml:"unit" json:"unit,omitempty"`
+	// Source is the place where the figure is published.
+	Source string `yaml:"source" json:"source"`
+	// Fitted is true if parameters were fitted to the figure. In simulation it must be within 5 %.
+	Fitted bool `yaml:"fitted" json:"fitted,omitempty"`
+	// Why is the reason for a difference of more than 15 %, or for a figure that is not measured.
+	Why string `yaml:"why" json:"why,omitempty"`
+	// Measure is how the figure is measured in simulation.
+	Measure *BaseMeasure `yaml:"measure" json:"measure,omitempty"`
+}
+
+// BaseMeasure is the measurement of a figure between two hosts: a program over verbs, or a workload
+// of MPI.
+type BaseMeasure struct {
+	// Program is a program over verbs: write-latency, send-latency, write, write-both-ways, read,
+	// or rate.
+	Program string `yaml:"program" json:"program,omitempty"`
+	// Workload is a workload of MPI: pingpong or bothway.
+	Workload string `yaml:"workload" json:"workload,omitempty"`
+	// Bytes is the size of the messages.
+	Bytes int `yaml:"bytes" json:"bytes,omitempty"`
+	// QPs is the number of queue pairs of a stream or rate.
+	QPs int `yaml:"qps" json:"qps,omitempty"`
+	// Bandwidth takes the bandwidth of a ping-pong instead of its latency.
+	Bandwidth bool `yaml:"bandwidth" json:"bandwidth,omitempty"`
+	// EagerBytes is the largest eager message of MPI.
+	EagerBytes int `yaml:"eager_bytes" json:"eager_bytes,omitempty"`
+	// RPUT sends large messages of MPI by RDMA write, and not by RDMA read.
+	RPUT bool `yaml:"rput" json:"rput,omitempty"`
+	// Design is the design of MPI's connections: srq, or ring-srq.
+	Design string `yaml:"design" json:"design,omitempty"`
+	// MinusDesign is the design whose figure is subtracted.
+	MinusDesign string `yaml:"minus_design" json:"minus_design,omitempty"`
+	// Iterations is the number of round trips or windows of a workload; 0 means 4.
+	Iterations int `yaml:"iterations" json:"iterations,omitempty"`
+}
+
+// platformFile is the file of a platform: a host with its NIC, as costs in virtual time.
 type platformFile struct {
-	Version    int         `yaml:"version"`
-	Name       string      `yaml:"name"`
-	Title      string      `yaml:"title"`
-	Provider   string      `yaml:"provider"`
+	// Version is the version of the format: 1.
+	Version int `yaml:"version"`
+	// Name is the name of the platform, which is that of the file.
+	Name string `yaml:"name"`
+	// Title is one line about the platform.
+	Title string `yaml:"title"`
+	// Notes is how the simulation differs from the platform.
+	Notes string `yaml:"notes"`
+	// Provider is whose protocol the NIC has: softroce, softiwarp or dgiwarp.
+	Provider string `yaml:"provider"`
+	// Parameters are the costs. Those that are left out take no time or have no limit.
 	Parameters []Parameter `yaml:"parameters"`
+	// Base are the published figures of the platform, with which parameters are calibrated.
+	Base []BaseFigure `yaml:"base"`
 }
 
 //go:embed platforms/*.yaml
@@ -93,7 +162,7 @@ func ParsePlatform(text []byte) (*Platform, error) {
 	if err := d.Decode(&f); err != nil {
 		return nil, err
 	}
-	p := &Platform{Name: f.Name, Title: f.Title, Provider: f.Provider}
+	p := &Platform{Name: f.Name, Title: f.Title, Notes: strings.TrimSpace(f.Notes), Provider: f.Provider, Base: f.Base}
 	var errs []error
 	if f.Version != 1 {
 		errs = append(errs, fmt.Errorf("version %d: give 1", f.Version))
@@ -107,6 +176,9 @@ func ParsePlatform(text []byte) (*Platform, error) {
 	for _, row := range f.Parameters {
 		errs = append(errs, p.Set(row))
 	}
+	for i := range f.Base {
+		errs = append(errs, f.Base[i].check())
+	}
 	if p.Host.Control == 0 || p.Host.Post == 0 || p.Host.Poll == 0 || p.Link.RateBps == 0 {
 		errs = append(errs, errors.New("host.control_ns, host.post_ns, host.poll_ns and link.rate_gbps must be given, and not be 0"))
 	}
@@ -114,6 +186,21 @@ func ParsePlatform(text []byte) (*Platform, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// check returns an error for a row that lacks a key, or has keys that contradict each other.
+func (b *BaseFigure) check() error {
+	switch m := b.Measure; {
+	case b.Figure == "" || b.Source == "":
+		return fmt.Errorf("base figure %q: figure or source is missing", b.Figure)
+	case m == nil && b.Fitted:
+		return fmt.Errorf("base figure %q: it is fitted, and has no measure", b.Figure)
+	case m != nil && (m.Program == "") == (m.Workload == ""):
+		return fmt.Errorf("base figure %q: a measure has either a program or a workload", b.Figure)
+	case m != nil && (b.Value <= 0 || b.Unit == ""):
+		return fmt.Errorf("base figure %q: it is measured, and has no value or unit", b.Figure)
+	}
+	return nil
 }
 
 // Set sets a parameter, which must not be set yet.
@@ -145,33 +232,53 @@ func ParameterNames() (names []string) {
 
 // platformParameters sets each parameter to a value.
 var platformParameters = map[string]func(*Platform, float64){
-	// CPU time of verb calls, of copies between buffers, and of operations on memory regions.
+	// CPU time of verb calls, and of operations on memory. Those of a program come last.
 	"host.control_ns":             duration(func(p *Platform) *time.Duration { return &p.Host.Control }),
 	"host.post_ns":                duration(func(p *Platform) *time.Duration { return &p.Host.Post }),
 	"host.poll_ns":                duration(func(p *Platform) *time.Duration { return &p.Host.Poll }),
-	"host.lookup_ns":              duration(func(p *Platform) *time.Duration { return &p.Host.LookUp }),
-	"host.copy_ns":                duration(func(p *Platform) *time.Duration { return &p.Host.Copy.Base }),
-	"host.copy_ns_per_kib":        perKiB(func(p *Platform) *int { return &p.Host.Copy.PicosecondsPerByte }),
-	"host.copy_cached_bytes":      number(func(p *Platform) *int { return &p.Host.Copy.CachedBytes }),
-	"host.copy_cached_ns_per_kib": perKiB(func(p *Platform) *int { return &p.Host.Copy.CachedPicosecondsPerByte }),
+	"host.inline_ns":              duration(func(p *Platform) *time.Duration { return &p.Host.Inline.Base }),
+	"host.inline_ns_per_kib":      perKiB(func(p *Platform) *int { return &p.Host.Inline.PicosecondsPerByte }),
+	"host.inline_bytes":           number(func(p *Platform) *int { return &p.Host.InlineBytes }),
 	"host.register_ns":            duration(func(p *Platform) *time.Duration { return &p.Host.Register.Base }),
 	"host.register_ns_per_page":   perPage(func(p *Platform) *verbs.LinearCost { return &p.Host.Register }),
 	"host.deregister_ns":          duration(func(p *Platform) *time.Duration { return &p.Host.Deregister.Base }),
 	"host.deregister_ns_per_page": perPage(func(p *Platform) *verbs.LinearCost { return &p.Host.Deregister }),
+	"host.wake_ns":                duration(func(p *Platform) *time.Duration { return &p.Host.Wake }),
+	"host.copy_ns":                duration(func(p *Platform) *time.Duration { return &p.Host.Copy.Base }),
+	"host.copy_ns_per_kib":        perKiB(func(p *Platform) *int { return &p.Host.Copy.PicosecondsPerByte }),
+	"host.copy_cached_bytes":      number(func(p *Platform) *int { return &p.Host.Copy.CachedBytes }),
+	"host.copy_cached_ns_per_kib": perKiB(func(p *Platform) *int { return &p.Host.Copy.CachedPicosecondsPerByte }),
+	"host.lookup_ns":              duration(func(p *Platform) *time.Duration { return &p.Host.LookUp }),
+	"host.poll_memory_ns":         duration(func(p *Platform) *time.Duration { return &p.Host.PollMemory }),
+	"host.message_ns":             duration(func(p *Platform) *time.Duration { return &p.Host.Message }),
+	// CPU time of the kernel or protocol stack.
+	"stack.cores":                  number(func(p *Platform) *int { return &p.NIC.Stack.Cores }),
+	"stack.udp_send_ns":            duration(func(p *Platform) *time.Duration { return &p.NIC.Stack.UDP.Send.Packet }),
+	"stack.udp_send_ns_per_kib":    perKiB(func(p *Platform) *int { return &p.NIC.Stack.UDP.Send.PicosecondsPerByte }),
+	"stack.udp_receive_ns":         duration(func(p *Platform) *time.Duration { return &p.NIC.Stack.UDP.Receive.Packet }),
+	"stack.udp_receive_ns_per_kib": perKiB(func(p *Platform) *int { return &p.NIC.Stack.UDP.Receive.PicosecondsPerByte }),
+	"stack.tcp_send_ns":            duration(func(p *Platform) *time.Duration { return &p.NIC.Stack.TCP.Send.Packet }),
+	"stack.tcp_send_ns_per_kib":    perKiB(func(p *Platform) *int { return &p.NIC.Stack.TCP.Send.PicosecondsPerByte }),
+	"stack.tcp_receive_ns":         duration(func(p *Platform) *time.Duration { return &p.NIC.Stack.TCP.Receive.Packet }),
+	"stack.tcp_receive_ns_per_kib": perKiB(func(p *Platform) *int { return &p.NIC.Stack.TCP.Receive.PicosecondsPerByte }),
 	// The NIC, between its protocol and the cable.
-	"nic.send_packet_ns":     duration(func(p *Platform) *time.Duration { return &p.NIC.Send.Packet }),
-	"nic.send_ns_per_kib":    perKiB(func(p *Platform) *int { return &p.NIC.Send.PicosecondsPerByte }),
-	"nic.send_latency_ns":    duration(func(p *Platform) *time.Duration { return &p.NIC.Send.Latency }),
-	"nic.receive_packet_ns":  duration(func(p *Platform) *time.Duration { return &p.NIC.Receive.Packet }),
-	"nic.receive_ns_per_kib": perKiB(func(p *Platform) *int { return &p.NIC.Receive.PicosecondsPerByte }),
-	"nic.receive_latency_ns": duration(func(p *Platform) *time.Duration { return &p.NIC.Receive.Latency }),
-	"nic.units":              number(func(p *Platform) *int { return &p.NIC.Units }),
-	"nic.pcie_gbps":          gbps(func(p *Platform) *uint64 { return &p.NIC.PCIeBps }),
-	"nic.inline_bytes":       number(func(p *Platform) *int { return &p.NIC.InlineBytes }),
-	"nic.dma_read_ns":        duration(func(p *Platform) *time.Duration { return &p.NIC.DMARead }),
-	"nic.dma_write_ns":       duration(func(p *Platform) *time.Duration { return &p.NIC.DMAWrite }),
-	"nic.context_entries":    number(func(p *Platform) *int { return &p.NIC.ContextEntries }),
-	"nic.context_miss_ns":    duration(func(p *Platform) *time.Duration { return &p.NIC.ContextMiss }),
+	"nic.send_packet_ns":      duration(func(p *Platform) *time.Duration { return &p.NIC.Send.Packet }),
+	"nic.send_ns_per_kib":     perKiB(func(p *Platform) *int { return &p.NIC.Send.PicosecondsPerByte }),
+	"nic.send_latency_ns":     duration(func(p *Platform) *time.Duration { return &p.NIC.Send.Latency }),
+	"nic.receive_packet_ns":   duration(func(p *Platform) *time.Duration { return &p.NIC.Receive.Packet }),
+	"nic.receive_ns_per_kib":  perKiB(func(p *Platform) *int { return &p.NIC.Receive.PicosecondsPerByte }),
+	"nic.receive_latency_ns":  duration(func(p *Platform) *time.Duration { return &p.NIC.Receive.Latency }),
+	"nic.units":               number(func(p *Platform) *int { return &p.NIC.Units }),
+	"nic.pcie_gbps":           gbps(func(p *Platform) *uint64 { return &p.NIC.PCIeBps }),
+	"nic.half_duplex_bus":     isSet(func(p *Platform) *bool { return &p.NIC.HalfDuplexBus }),
+	"nic.receive_request_ns":  duration(func(p *Platform) *time.Duration { return &p.NIC.ReceiveRequest }),
+	"nic.inline_bytes":        number(func(p *Platform) *int { return &p.NIC.InlineBytes }),
+	"nic.dma_read_ns":         duration(func(p *Platform) *time.Duration { return &p.NIC.DMARead }),
+	"nic.dma_write_ns":        duration(func(p *Platform) *time.Duration { return &p.NIC.DMAWrite }),
+	"nic.context_entries":     number(func(p *Platform) *int { return &p.NIC.ContextEntries }),
+	"nic.context_miss_ns":     duration(func(p *Platform) *time.Duration { return &p.NIC.ContextMiss }),
+	"nic.translation_entries": number(func(p *Platform) *int { return &p.NIC.TranslationEntries }),
+	"nic.translation_miss_ns": duration(func(p *Platform) *time.Duration { return &p.NIC.TranslationMiss }),
 	// The cable. A packet through a switch crosses two.
 	"link.rate_gbps":      gbps(func(p *Platform) *uint64 { return &p.Link.RateBps }),
 	"link.latency_ns":     duration(func(p *Platform) *time.Duration { return &p.Link.Latency }),
@@ -192,6 +299,10 @@ func duration(field func(*Platform) *time.Duration) func(*Platform, float64) {
 
 func number(field func(*Platform) *int) func(*Platform, float64) {
 	return func(p *Platform, v float64) { *field(p) = int(math.Round(v)) }
+}
+
+func isSet(field func(*Platform) *bool) func(*Platform, float64) {
+	return func(p *Platform, v float64) { *field(p) = v != 0 }
 }
 
 func gbps(field func(*Platform) *uint64) func(*Platform, float64) {

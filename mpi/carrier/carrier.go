@@ -57,6 +57,7 @@ type Carrier struct {
 	timing
 	failure error
 	stats   Stats
+	costs   verbs.Costs // CPU times that the carrier spends; 0 in real time
 }
 
 // peerTable has the peers of a carrier.
@@ -75,6 +76,9 @@ type timing struct {
 // Open creates the carrier of a rank, for the layer above, up. All ranks must open theirs at the
 // same time, because they exchange addresses.
 func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
+	if e.Costs != nil && cfg.PollBackoff == 0 {
+		cfg.PollBackoff = costedPollBackoff
+	}
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -83,7 +87,7 @@ func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 		return nil, fmt.Errorf("%d NICs: there must be 1 to %d", len(e.NICs), wire.MaxRails)
 	}
 	c := &Carrier{
-		env: e, cfg: cfg, up: up, peerTable: peerTable{peers: make([]*peer, e.Size), lists: newPeerLists()},
+		env: e, cfg: cfg, up: up, costs: e.HostCosts(), peerTable: peerTable{peers: make([]*peer, e.Size), lists: newPeerLists()},
 		timing: timing{clock: clock{env: e}, waiter: waiter{env: e}},
 	}
 	if err := c.open(); err != nil {

@@ -145,6 +145,10 @@ func (c *Config) setDefaults() {
 // minPacket holds the longest header and some data.
 const minPacket = 256
 
+// costedPollBackoff is the default of PollBackoff where times are those of a platform: the interval
+// must not be a part of them.
+const costedPollBackoff = 128
+
 // maxPollBackoff makes the first poll interval a nanosecond.
 const maxPollBackoff = int(minIdle / time.Nanosecond)
 

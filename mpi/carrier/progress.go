@@ -124,6 +124,7 @@ func (c *Carrier) pollAll() (moved bool) {
 		}
 		moved = moved || polled
 	}
+	c.env.Charge(c.costs.PollMemory * time.Duration(len(c.polled.remote)+len(c.polled.shared)))
 	for _, ring := range c.polled.remote {
 		moved = ring.poll() || moved
 	}
@@ -165,7 +166,7 @@ func (c *Carrier) deliverLoopback() bool {
 	messages := c.loopback
 	c.loopback = nil
 	for i := range messages {
-		if err := c.up.Arrived(c.env.Rank, &messages[i].header, messages[i].data); err != nil {
+		if err := c.passUp(c.env.Rank, &messages[i].header, messages[i].data); err != nil {
 			c.failAll(err)
 		}
 	}

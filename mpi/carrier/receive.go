@@ -1,5 +1,7 @@
 package carrier
 
+import "github.com/fabrictest/fabrictest/mpi/wire"
+
 // bufferedPacket is a packet that was received out of order.
 type bufferedPacket struct {
 	kind kind
@@ -64,6 +66,7 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 		}
 	case tooSoon:
 		c.stats.OutOfOrder++
+		c.mem.ChargeCopy(len(body))
 		if !p.in.Buffer(pre.seq, bufferedPacket{pre.kind, append([]byte(nil), body...)}) {
 			c.stats.Duplicates++
 		}
@@ -103,6 +106,12 @@ func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
 	if p.header, data, err = p.dec.Next(b); err != nil {
 		return err
 	}
-	c.mem.ChargeCopy(len(data)) // Upper copies it out, which takes virtual time
-	return c.up.Arrived(p.rank, &p.header, data)
+	return c.passUp(p.rank, &p.header, data)
+}
+
+// passUp passes a message to Upper, which copies the data. Both take virtual time.
+func (c *Carrier) passUp(rank int, h *wire.Header, data []byte) error {
+	c.env.Charge(c.costs.Message)
+	c.mem.ChargeCopy(len(data))
+	return c.up.Arrived(rank, h, data)
 }

@@ -34,7 +34,9 @@ func (c *Carrier) MaxData() int {
 // Send sends a message to a peer, or to this rank itself, or queues a copy if no transport has
 // room. Upper.Finished reports when the owner, if any, may reuse the data.
 func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
+	c.env.Charge(c.costs.Message)
 	if rank == c.env.Rank {
+		c.mem.ChargeCopy(len(data))
 		c.stats.Packets[OverLoopback]++
 		c.loopback = append(c.loopback, outgoing{kind: message, header: *h, data: append([]byte(nil), data...)})
 		c.finished(owner, OpSend, nil)
@@ -68,6 +70,7 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 		c.finished(owner, OpSend, p.lost)
 		return
 	}
+	c.mem.ChargeCopy(len(data))
 	c.enqueue(p, outgoing{kind: message, header: *h, data: append([]byte(nil), data...)})
 	c.finished(owner, OpSend, nil)
 }

@@ -173,8 +173,7 @@ func (c *Carrier) deliverHeaderless(p *peer, data []byte) (err error) {
 	if p.header, _, err = p.dec.Next(cachedHeader[:]); err != nil {
 		return err
 	}
-	c.mem.ChargeCopy(len(data)) // Upper copies it out, which takes virtual time
-	return c.up.Arrived(p.rank, &p.header, data)
+	return c.passUp(p.rank, &p.header, data)
 }
 
 var cachedHeader = [1]byte{wire.CachedEager}

@@ -190,6 +190,7 @@ func (c *Carrier) copyLocal(m *transfer) {
 	}
 	if err == nil {
 		copy(to, from)
+		c.mem.ChargeCopy(len(to))
 	}
 	if err == nil && m.notice.wanted {
 		c.Send(c.env.Rank, &m.notice.header, nil, nil)

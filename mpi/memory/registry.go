@@ -27,7 +27,8 @@ type Config struct {
 	PacketSize int      // of the largest packet; larger data is never copied
 	CacheBytes int      // limit of the unused memory in the cache
 	Now        func() time.Duration
-	// Costs is the CPU time of memory operations, which Spend lets pass; nil in real time.
+	// Costs has the CPU time of copies and lookups, which Spend lets pass; nil in real time. The
+	// device spends that of registration.
 	Costs *verbs.Costs
 	Spend func(time.Duration)
 }
@@ -132,7 +133,6 @@ func (r *Registry) register(buf []byte) (b *Block, err error) {
 	r.nextAddr += uint64(roundedUp + addrGap)
 	for i, d := range r.cfg.Domains {
 		init := verbs.MRInit{Buf: buf, Addr: b.addr, Access: d.Access}
-		r.charge(r.costs.Register.Of(len(buf)))
 		b.mrs[i], err = d.PD.RegMR(init)
 		if err != nil && len(r.retired) > 0 { // retired blocks may use up the NIC's resources
 			if err = r.DeregisterRetired(forever); err == nil {
@@ -164,7 +164,6 @@ func (r *Registry) deregister(b *Block) (err error) {
 	}
 	for _, mr := range b.mrs {
 		if mr != nil {
-			r.charge(r.costs.Deregister.Of(len(b.buf)))
 			err = errors.Join(err, mr.Close())
 		}
 	}

@@ -74,6 +74,9 @@ type Engine struct {
 	// DependsOn reports whether a receive in a context from a rank, or from Any, cannot complete
 	// once rank lost is lost. If nil, receives from lost and Any cannot.
 	DependsOn func(context uint32, from, lost int) bool
+	// Copied, if not nil, is called for the copy of an unexpected message to its receive. The
+	// transport has counted the copy of every message that arrives.
+	Copied func(bytes int)
 
 	cfg        Config
 	transport  Transport

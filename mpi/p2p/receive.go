@@ -23,8 +23,7 @@ func (e *Engine) Irecv(r *Request) {
 	if n := e.unexpected.Match(r.node.Envelope); n != nil {
 		msg := n.Value
 		e.unexpected.Remove(n)
-		e.deliver(r, msg.peer, &msg.header, msg.data, msg.rtsAcked)
-		e.freeUnexpected(msg)
+		e.deliverUnexpected(r, msg)
 		return
 	}
 	if err := e.recvError(r); err != nil {
@@ -235,6 +234,14 @@ func (e *Engine) Imrecv(r *Request, m *Message) {
 	r.reset()
 	r.isRecv = true
 	e.requests.add(r)
+	e.deliverUnexpected(r, msg)
+}
+
+// deliverUnexpected gives a message that has left the unexpected queue to the receive r.
+func (e *Engine) deliverUnexpected(r *Request, msg *unexpectedMessage) {
+	if n := min(len(msg.data), len(r.Buf)); n > 0 && e.Copied != nil {
+		e.Copied(n)
+	}
 	e.deliver(r, msg.peer, &msg.header, msg.data, msg.rtsAcked)
 	e.freeUnexpected(msg)
 }

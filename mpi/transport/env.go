@@ -31,10 +31,25 @@ type Env struct {
 	// Concurrent says that ranks and devices run in parallel, as in real time. Otherwise
 	// one task runs at a time, until it waits.
 	Concurrent bool
-	// Costs is the CPU time of memory operations in virtual time; nil in real time. Spend
+	// Costs has the CPU times in virtual time that a program spends itself; nil in real time. Spend
 	// lets time pass for the task that calls it.
 	Costs *verbs.Costs
 	Spend func(time.Duration)
+}
+
+// HostCosts returns the CPU times in virtual time; all are 0 in real time.
+func (e *Env) HostCosts() verbs.Costs {
+	if e.Costs == nil {
+		return verbs.Costs{}
+	}
+	return *e.Costs
+}
+
+// Charge lets the CPU time d pass, if it is not 0.
+func (e *Env) Charge(d time.Duration) {
+	if d > 0 {
+		e.Spend(d)
+	}
 }
 
 // NIC is an opened device.

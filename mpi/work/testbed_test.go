@@ -8,10 +8,10 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/transport"
-	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // The testbed of Rashti 2010 ch. 3 and 4 in a simulated world: 10 Gb/s, and a small message
@@ -29,39 +29,14 @@ const (
 )
 
 func testbed(ranks int) mpihost.Fabric {
-	f := mpihost.Fabric{Ranks: ranks, Limit: time.Minute}
+	f := mpihost.Fabric{Ranks: ranks, Limit: time.Minute, Costs: &verbs.Costs{Message: messageCost}}
 	f.Link.RateBps, f.Link.Latency, f.Link.TxQueueBytes = testbedRate, testbedCable, testbedQueue
 	return f
 }
 
-// testbedOptions are the options for a protocol, with the CPU time of the library.
+// testbedOptions are the options for a protocol.
 func testbedOptions(cfg p2p.Config, onFinalize func(int, mpi.Stats)) mpi.Options {
-	return mpi.Options{P2P: cfg, OnFinalize: onFinalize, Open: func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
-		c, err := mpi.OverVerbs(carrier.Config{Design: carrier.SRQ})(e, busyUpper{up, e})
-		return busyCarrier{c, e}, err
-	}}
-}
-
-// busyUpper computes for every message received.
-type busyUpper struct {
-	mpi.Upper
-	e *transport.Env
-}
-
-func (u busyUpper) Arrived(peer int, h *wire.Header, data []byte) error {
-	u.e.Proc.Compute(messageCost)
-	return u.Upper.Arrived(peer, h, data)
-}
-
-// busyCarrier computes for every message sent.
-type busyCarrier struct {
-	mpi.Carrier
-	e *transport.Env
-}
-
-func (c busyCarrier) Send(peer int, h *wire.Header, data []byte, owner any) {
-	c.e.Proc.Compute(messageCost)
-	c.Carrier.Send(peer, h, data, owner)
+	return mpi.Options{P2P: cfg, OnFinalize: onFinalize, Carrier: carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: true}}}
 }
 
 var (

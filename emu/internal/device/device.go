@@ -22,8 +22,9 @@ type Device struct {
 	hooks Hooks
 
 	drv       drive.Driver
-	asyncCond drive.Cond   // notified of asynchronous events
-	blocked   []drive.Cond // one entry for each blocked call
+	costs     drive.ByteCosts // nil in real time
+	asyncCond drive.Cond      // notified of asynchronous events
+	blocked   []drive.Cond    // one entry for each blocked call
 	closed    bool
 	watch     *portWatch // nil if the port is not watched
 }
@@ -66,6 +67,7 @@ func (d *Device) Init(name string, base *nic.Base, hooks Hooks) {
 // Start attaches the driver, which is running already.
 func (d *Device) Start(drv drive.Driver) {
 	d.drv = drv
+	d.costs, _ = drv.(drive.ByteCosts)
 	drv.Lock(drive.CallWait)
 	defer drv.Unlock()
 	d.asyncCond = drv.NewCond(drive.WaitReason("asynchronous event of " + d.name))
@@ -116,6 +118,13 @@ func (d *Device) Enter(op string, c drive.CallKind) error {
 		d.hooks.BeforeControl()
 	}
 	return nil
+}
+
+// spendBytes lets the time of an operation on n bytes pass, in a simulated world.
+func (d *Device) spendBytes(what drive.ByteCost, n int) {
+	if d.costs != nil {
+		d.costs.SpendBytes(what, n)
+	}
 }
 
 // Leave ends a verb: the driver sends the packets that the verb caused, and the lock is released.

@@ -3,6 +3,7 @@ package device
 import (
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -44,6 +45,7 @@ type MR struct {
 // RegMR registers memory.
 func (p *PD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	m := &MR{Object: Object{D: p.D}}
+	p.D.spendBytes(drive.Registration, len(in.Buf))
 	return HandleOrNil[verbs.MR](m, p.Control("reg_mr", func() (err error) {
 		m.R, err = p.D.base.RegMR(p.ID, polledMemory{in.Buf}, in.Addr, in.Access)
 		return err
@@ -64,6 +66,7 @@ func (m *MR) Len() int { return int(m.R.Len) }
 
 // Close deregisters the memory.
 func (m *MR) Close() error {
+	m.D.spendBytes(drive.Deregistration, m.Len())
 	return m.Destroy("dereg_mr", func() error { return m.D.base.DeregMR(m.R) })
 }
 

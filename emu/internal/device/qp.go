@@ -55,6 +55,13 @@ func (q *QP) Query() (a verbs.QPAttr, err error) {
 
 // PostSend implements verbs.QP.
 func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
+	if q.D.costs != nil {
+		for i := range wrs {
+			if n := sentBytes(&wrs[i]); n > 0 {
+				q.D.costs.SpendBytes(drive.Inline, n)
+			}
+		}
+	}
 	if err := q.Enter("post_send", drive.CallPost); err != nil {
 		return 0, err
 	}
@@ -65,6 +72,18 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 		}
 	}
 	return len(wrs), nil
+}
+
+// sentBytes returns the length of the data that a work request sends or writes; 0 for others.
+func sentBytes(wr *verbs.SendWR) (n int) {
+	switch wr.Opcode {
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return 0
+	}
+	for i := range wr.SGL {
+		n += int(wr.SGL[i].Length)
+	}
+	return n
 }
 
 // PostRecv implements verbs.QP. Other verbs send all pending packets when they return. PostRecv

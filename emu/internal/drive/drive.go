@@ -103,6 +103,20 @@ const (
 	CallWait // waits for or queries something; simulated drivers charge nothing
 )
 
+// ByteCosts is a Driver in which operations take a time that depends on their size. The caller does
+// not hold the lock.
+type ByteCosts interface{ SpendBytes(what ByteCost, n int) }
+
+// ByteCost is an operation whose time depends on a number of bytes.
+type ByteCost uint8
+
+// The operations with such a time.
+const (
+	Inline         ByteCost = iota // writes the data of a short work request to the NIC
+	Registration                   // registers memory
+	Deregistration                 // deregisters memory
+)
+
 // WaitReason is a text for NewCond.
 type WaitReason string
 

@@ -1,0 +1,161 @@
+// Package calibrate measures the base figures of a platform in simulation.
+package calibrate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Measure measures a base figure between two hosts of the platform, in the unit of the figure.
+func Measure(p *nics.Platform, b *nics.BaseFigure) (float64, error) {
+	f := mpihost.Fabric{Ranks: 2, Limit: time.Minute}
+	f.SetPlatform(p)
+	if b.Measure.Workload != "" {
+		return runWorkload(f, b.Measure)
+	}
+	program, err := program(b.Measure)
+	if err != nil {
+		return 0, err
+	}
+	v, err := RunVerbs(f, program)
+	if err != nil {
+		return 0, err
+	}
+	if from := program.Unit(); from != b.Unit {
+		scale, ok := scales[[2]string{from, b.Unit}]
+		if !ok {
+			return 0, fmt.Errorf("%s is measured in %s, not in %s", b.Measure.Program, from, b.Unit)
+		}
+		v *= scale
+	}
+	return v, nil
+}
+
+// scales convert the units of programs to those of figures.
+var scales = map[[2]string]float64{{"Gb/s", "MB/s"}: 125, {"µs", "us"}: 1, {"1/s", "M/s"}: 1e-6}
+
+// program returns the program over verbs of a measure.
+func program(m *nics.BaseMeasure) (perf.Program, error) {
+	const trips = 250
+	stream := func(op verbs.WROpcode, bothWays bool) perf.Program {
+		d := 100*time.Microsecond + time.Duration(m.Bytes)/4 // posts in this time; what is in flight ends later
+		return perf.Program{Stream: &perf.Stream{Op: op, Bytes: m.Bytes, QPs: m.QPs, BothWays: bothWays, Duration: d}}
+	}
+	switch m.Program {
+	case "write-latency":
+		return perf.Program{PingPong: &perf.PingPong{Bytes: m.Bytes, Rounds: trips, Write: true}}, nil
+	case "send-latency":
+		return perf.Program{PingPong: &perf.PingPong{Bytes: m.Bytes, Rounds: trips}}, nil
+	case "write":
+		return stream(verbs.OpRDMAWrite, false), nil
+	case "write-both-ways":
+		return stream(verbs.OpRDMAWrite, true), nil
+	case "read":
+		return stream(verbs.OpRDMARead, false), nil
+	case "rate":
+		return perf.Program{Rate: &perf.Rate{Bytes: m.Bytes, QPs: m.QPs, Duration: 200 * time.Microsecond}}, nil
+	}
+	return perf.Program{}, fmt.Errorf("no program is called %q", m.Program)
+}
+
+// RunVerbs runs a program over verbs between the first two hosts of a simulation, and returns its
+// result.
+func RunVerbs(f mpihost.Fabric, p perf.Program) (result float64, err error) {
+	f.Ranks, f.PerHost = 2, 1
+	provider, err := nics.Find(f.Provider)
+	if err != nil {
+		return 0, err
+	}
+	service := perf.ServiceRC
+	switch {
+	case provider.OverTCP:
+		service = perf.ServiceIWARP
+	case provider.Transport == verbs.TransportIWARP: // its connections are datagrams of MPI
+		service = perf.ServiceUD
+	}
+	_, err = mpihost.InWorld(f, func(e *transport.Env) error {
+		nic := e.NICs[0]
+		s := &perf.Side{
+			Role: perf.Role(e.Rank), Device: nic.Device, Service: service, Exchange: exchange{e}, Addr: nic.Addr, GIDIndex: nic.GIDIndex,
+			Clock: e.Proc.Now, Go: func(f func()) { e.Go("exchange", func(verbs.Proc) { f() }) },
+		}
+		v, err := p.Run(context.Background(), s)
+		if s.Role == perf.Client {
+			result = v
+		}
+		return err
+	})
+	return result, err
+}
+
+// exchange is the perf.Exchange of two ranks.
+type exchange struct{ e *transport.Env }
+
+// Swap implements perf.Exchange.
+func (x exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
+	const timeout = time.Second
+	if err := x.e.Control.Send(1-x.e.Rank, mine); err != nil {
+		return nil, err
+	}
+	return x.e.Control.Recv(1-x.e.Rank, timeout)
+}
+
+// runWorkload runs a workload of MPI between two ranks, and returns its figure.
+func runWorkload(f mpihost.Fabric, m *nics.BaseMeasure) (value float64, err error) {
+	wl, err := work.Find(m.Workload)
+	if err != nil {
+		return 0, err
+	}
+	if m.MinusDesign != "" {
+		rest := *m
+		rest.MinusDesign, rest.Design = "", m.MinusDesign
+		less, err := runWorkload(f, &rest)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { value -= less }()
+	}
+	o := mpi.Options{Carrier: carrier.Config{Design: carrier.Design(cmp.Or(m.Design, string(carrier.SRQ)))}}
+	o.P2P.EagerLimit = m.EagerBytes
+	o.Carrier.PacketSize = max(m.EagerBytes, minPacket) + packetOverhead
+	o.Carrier.Ring.SlotSize = o.Carrier.PacketSize
+	if m.RPUT {
+		o.P2P.Protocol = p2p.RPUT
+	}
+	want := "latency"
+	if m.Bandwidth || m.Workload == "bothway" {
+		want = "bandwidth"
+	}
+	_, err = mpihost.InWorld(f, func(e *transport.Env) error {
+		return mpi.Run(e, o, func(w *mpi.World) error {
+			r, err := wl.Run(w, work.Params{Bytes: m.Bytes, Iterations: cmp.Or(m.Iterations, 4)})
+			if w.Rank() != 0 || err != nil {
+				return err
+			}
+			for _, figure := range r.Figures {
+				if strings.HasPrefix(figure.Name, want) {
+					value = figure.Value
+					return nil
+				}
+			}
+			return fmt.Errorf("%s has no figure %q", m.Workload, want)
+		})
+	})
+	return value, err
+}
+
+// Packets have room for eager messages and their headers.
+const minPacket, packetOverhead = 8 << 10, 256
