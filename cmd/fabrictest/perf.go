@@ -36,6 +36,7 @@ func newPerfCommand(program string) *cobra.Command {
 		newMeasureCommand("quick", "Measure soft-RoCE beside plain UDP, in less than a minute", perflab.Quick),
 		newMeasureCommand("iwarp", "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute", perflab.IWARP),
 		newPerfMemoryCommand(&perfMemory{program: program}),
+		newPerfImportCommand(), newPerfCompareCommand(), newPerfHistoryCommand(),
 		hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain),
 	)
 	return cmd

@@ -1,0 +1,208 @@
+// Package record holds recorded performance runs: what a device and its host were, and the
+// samples of each measurement. It reads the output of perftest, OSU micro-benchmarks, Intel MPI
+// Benchmarks and Go benchmarks, compares two runs ([Compare]), and finds the runs of a history
+// after which a figure changed ([History]).
+//
+// It measures nothing, and opens files only in [ReadFile].
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+)
+
+// Version is the version of the file format.
+const Version = 1
+
+// Limits of a file.
+const (
+	maxFile    = 64 << 20
+	maxSeries  = 10_000
+	maxSamples = 1_000_000 // of all series
+)
+
+// Run is a recorded run, the contents of a file.
+type Run struct {
+	Version int       `json:"version"`
+	Tool    string    `json:"tool,omitempty"`    // the program that measured, with its version
+	Started time.Time `json:"started,omitzero"`  // when the run started
+	Device  Device    `json:"device,omitzero"`   // the NIC
+	Machine string    `json:"machine,omitempty"` // the host: its name, processor and operating system
+	// Options are settings of the run that do not differ between its series.
+	Options map[string]string `json:"options,omitempty"`
+	Series  []Series          `json:"series"`
+}
+
+// Device is a NIC.
+type Device struct {
+	Name     string `json:"name,omitempty"` // mlx5_0
+	Driver   string `json:"driver,omitempty"`
+	Firmware string `json:"firmware,omitempty"`
+	Link     string `json:"link,omitempty"` // InfiniBand or Ethernet, with the rate
+}
+
+// Series are the samples of one measurement. Its name is that of a Go benchmark without the prefix:
+// the measurement, and then its parameters, as in write_bw/bytes=65536/qps=2.
+type Series struct {
+	Name    string    `json:"name"`
+	Unit    Unit      `json:"unit"`
+	Samples []float64 `json:"samples"`
+}
+
+// Unit is the unit of samples. Times are better if less, rates if more.
+type Unit string
+
+// The units.
+const (
+	Seconds  Unit = "s"
+	Bytes    Unit = "B/s"
+	Messages Unit = "1/s"
+)
+
+// MoreIsBetter reports whether a larger value is better.
+func (u Unit) MoreIsBetter() bool { return strings.HasSuffix(string(u), "/s") }
+
+// find returns the series with a name and unit; nil if there is none.
+func (r *Run) find(name string, unit Unit) *Series {
+	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.Name == name && s.Unit == unit })
+	if i < 0 {
+		return nil
+	}
+	return &r.Series[i]
+}
+
+// Add adds a sample to a series, and creates the series if needed.
+func (r *Run) Add(name string, unit Unit, sample float64) {
+	s := r.find(name, unit)
+	if s == nil {
+		r.Series = append(r.Series, Series{Name: name, Unit: unit})
+		s = &r.Series[len(r.Series)-1]
+	}
+	s.Samples = append(s.Samples, sample)
+}
+
+// Merge adds the samples of other runs of the same device to r. The description stays that of r.
+func (r *Run) Merge(others ...*Run) {
+	for _, o := range others {
+		for i := range o.Series {
+			for _, v := range o.Series[i].Samples {
+				r.Add(o.Series[i].Name, o.Series[i].Unit, v)
+			}
+		}
+	}
+}
+
+// Read reads a run in one of the formats: a file of Write, or the output of perftest, OSU
+// micro-benchmarks, Intel MPI Benchmarks or go test -bench. name is for errors.
+func Read(name string, r io.Reader) (*Run, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s: larger than %d MiB", name, maxFile>>20)
+	}
+	run, err := parse(name, string(text))
+	if err == nil {
+		err = run.check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return run, nil
+}
+
+// parse parses a file in any format.
+func parse(name, text string) (*Run, error) {
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return parseJSON(text)
+	}
+	for _, f := range []struct {
+		mark  string
+		parse func(name, text string) (*Run, error)
+	}{
+		{"#bytes #iterations", parsePerftest}, {"#bytes     #iterations", parsePerftest},
+		{"# OSU ", parseOSU}, {"# Benchmarking ", parseIMB}, {"\nBenchmark", parseGo},
+	} {
+		if strings.Contains("\n"+text, f.mark) {
+			return f.parse(name, text)
+		}
+	}
+	return nil, errors.New("this is no recorded run, and no output of perftest, OSU, IMB or Go benchmarks")
+}
+
+// parseJSON parses a file of Write, or the JSON of perftest.
+func parseJSON(text string) (*Run, error) {
+	if strings.Contains(text, `"test_info"`) {
+		return parsePerftestJSON(text)
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	r := new(Run)
+	if err := d.Decode(r); err != nil {
+		return nil, err
+	}
+	if r.Version != Version {
+		return nil, fmt.Errorf("version %d: this program reads version %d", r.Version, Version)
+	}
+	return r, nil
+}
+
+// check returns an error for a run without samples, with too many, or with values that are no
+// times or rates.
+func (r *Run) check() error {
+	n := 0
+	for i := range r.Series {
+		s := &r.Series[i]
+		n += len(s.Samples)
+		if s.Name == "" || strings.ContainsFunc(s.Name, func(c rune) bool { return c <= ' ' }) {
+			return fmt.Errorf("series %d: the name %q is empty or has a space", i, s.Name)
+		}
+		if !slices.Contains([]Unit{Seconds, Bytes, Messages}, s.Unit) {
+			return fmt.Errorf("series %s: unit %q: give s, B/s or 1/s", s.Name, s.Unit)
+		}
+		for _, v := range s.Samples {
+			if !(v >= 0) || math.IsInf(v, 0) {
+				return fmt.Errorf("series %s: the sample %v is no time or rate", s.Name, v)
+			}
+		}
+	}
+	switch {
+	case n == 0:
+		return errors.New("there is no sample in it")
+	case len(r.Series) > maxSeries || n > maxSamples:
+		return fmt.Errorf("%d series with %d samples: at most %d and %d", len(r.Series), n, maxSeries, maxSamples)
+	}
+	return nil
+}
+
+// ReadFile reads a run from a file in any format.
+func ReadFile(name string) (*Run, error) {
+	text, err := cmdline.ReadFile(name, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	return Read(name, strings.NewReader(string(text)))
+}
+
+// Write writes the run as JSON, with series in the order of their names.
+func (r *Run) Write(w io.Writer) error {
+	sorted := *r
+	sorted.Version = Version
+	sorted.Series = slices.Clone(r.Series)
+	slices.SortFunc(sorted.Series, func(a, b Series) int {
+		return cmp.Or(compareNames(a.Name, b.Name), cmp.Compare(a.Unit, b.Unit))
+	})
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(&sorted)
+}
