@@ -205,9 +205,14 @@ func (j *Job) fabric() (Fabric, error) {
 	if err != nil {
 		return f, err
 	}
-	f.Link, f.NIC, f.Costs = p.Link, p.NIC, &p.Host
-	f.Link.MTU, f.Provider = cmp.Or(j.MTU, f.Link.MTU), cmp.Or(f.Provider, p.Provider)
+	f.UsePlatform(p)
+	f.Link.MTU, f.Provider = cmp.Or(j.MTU, f.Link.MTU), cmp.Or(j.Provider, f.Provider)
 	return f, nil
+}
+
+// UsePlatform sets the provider, and the times of hosts, NICs and cables, to those of a platform.
+func (f *Fabric) UsePlatform(p *nics.Platform) {
+	f.Provider, f.Link, f.NIC, f.Costs = p.Provider, p.Link, p.NIC, &p.Host
 }
 
 // Check returns an error if the fabric, the settings of its NICs or the topology are invalid.
