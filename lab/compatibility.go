@@ -28,6 +28,12 @@ func WithProvider(s *scenarios.Scenario, provider string) *scenarios.Scenario {
 // Incompatibility returns in one line why the scenario cannot run with the NICs of its provider and
 // these additional defects on a tier (simulation or network namespaces); empty if it can.
 func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...string) string {
+	if s.Experiment != nil {
+		if s.NIC.Provider != "" || len(defects) > 0 {
+			return "it is an experiment, with the NICs of its platform"
+		}
+		return ""
+	}
 	p, err := nics.Find(s.NIC.Provider)
 	if err != nil {
 		return err.Error()

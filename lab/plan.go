@@ -65,6 +65,9 @@ type Impairments struct {
 // NewPlan resolves a scenario for its topology. It returns an error for a part of
 // the scenario that does not fit the topology.
 func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
+	if s.Experiment != nil {
+		return nil, s.Errorf("experiment", "an experiment has no fabric: 'fabrictest run' runs it")
+	}
 	t, err := s.Topology()
 	if err != nil {
 		return nil, err

@@ -81,6 +81,10 @@ func (d *Display) row(r *Result) string {
 		before := fmt.Sprintf("  %s  %s  ", name, kit.Pad(tier, tableColumns[0].width))
 		return verdict + before + kit.Cut(textfmt.PrintableLine(r.Reason), max(d.Columns()-verdictWidth-kit.TextWidth(before), minReason)) + "\n"
 	}
+	if e := r.Experiment; e != nil {
+		cells := []string{tier, fmt.Sprint(e.Ranks), "", "", "", "", textfmt.Duration(r.Elapsed), ""}
+		return strings.TrimRight(tableLine(verdict, name, cells), " \n") + fmt.Sprintf("  %d of %d figures agree\n", e.Agreeing(), len(e.Figures))
+	}
 	t := r.Totals()
 	return tableLine(verdict, name, []string{
 		tier, fmt.Sprint(len(r.Ranks)), fmt.Sprint(t.Messages), textfmt.Bytes(t.Bytes), fmt.Sprint(t.Lost), fmt.Sprint(t.Resent),

@@ -76,12 +76,14 @@ type Result struct {
 	// Elapsed is the time inside the scenario, virtual in simulation.
 	Elapsed Duration `json:"elapsed"`
 	// Wall is the wall-clock time.
-	Wall   Duration           `json:"wall"`
-	Checks []Check            `json:"checks,omitempty"`
-	Fabric *topology.Topology `json:"fabric,omitempty"` // topology
-	Links  []Link             `json:"links,omitempty"`
-	Ranks  []Rank             `json:"ranks,omitempty"`
-	Faults []Fault            `json:"faults,omitempty"`
+	Wall   Duration `json:"wall"`
+	Checks []Check  `json:"checks,omitempty"`
+	// Experiment has the figures of a scenario with an experiment.
+	Experiment *Experiment        `json:"experiment,omitempty"`
+	Fabric     *topology.Topology `json:"fabric,omitempty"` // topology
+	Links      []Link             `json:"links,omitempty"`
+	Ranks      []Rank             `json:"ranks,omitempty"`
+	Faults     []Fault            `json:"faults,omitempty"`
 	// Files are the files of the scenario, as paths in the run's folder.
 	Files []File `json:"files,omitempty"`
 	// Scheduling is the CPU time of a run in real time.

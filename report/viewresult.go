@@ -29,6 +29,7 @@ type resultView struct {
 	Elapsed                            string
 	Figures                            kit.Facts
 	Checks                             []Check
+	Experiment                         *experimentView
 	HasLongCheck                       bool // a check has a long text and needs the full width
 	Fabric                             template.HTML
 	FabricWide                         bool
@@ -66,6 +67,9 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: fileViews(r.Files),
 		FilterText: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier, r.Provider}, r.Tags...), " ")),
 	}
+	if r.Experiment != nil {
+		v.Experiment, v.Checks = newExperimentView(r.Experiment), nil // the figures are the checks
+	}
 	for _, c := range r.Checks {
 		v.HasLongCheck = v.HasLongCheck || len(c.Got) > longText
 	}
@@ -87,6 +91,12 @@ func figures(r *Result) kit.Facts {
 	add := f.Add
 	if len(r.Ranks) > 0 {
 		add("Ranks", fmt.Sprint(len(r.Ranks)))
+	}
+	if e := r.Experiment; e != nil {
+		add("Figures that agree", fmt.Sprintf("%d of %d", e.Agreeing(), len(e.Figures)))
+		add("Platform", e.Platform)
+		add("Ranks", fmt.Sprint(e.Ranks))
+		add("Simulations", fmt.Sprint(e.Runs))
 	}
 	if t.Messages > 0 || t.Bytes > 0 {
 		add("Delivered", textfmt.Bytes(t.Bytes))

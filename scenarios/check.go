@@ -60,6 +60,11 @@ func (c *checker) requireKeys(section, why string, keys ...string) bool {
 func (c *checker) checkAll() {
 	checkUnique(c, "tags", c.s.Tags)
 	checkUnique(c, "tiers", c.s.Tiers)
+	if c.has("experiment") {
+		c.checkExperiment()
+		return
+	}
+	c.requireKeys("", "expected fabric and workload, or experiment", "fabric", "workload")
 	c.checkFabric()
 	c.checkNIC()
 	checkEntries(c, "impair", c.s.Impair, c.checkImpairment)
@@ -140,7 +145,7 @@ const (
 func (c *checker) checkFabric() {
 	const at = "fabric"
 	f := &c.s.Fabric
-	if c.unreadable(at) {
+	if c.unreadable(at) || !c.has(at) {
 		return
 	}
 	before := len(c.errs)

@@ -13,7 +13,7 @@ import (
 
 // checkWorkload checks the section "workload" for the hosts of the fabric.
 func (c *checker) checkWorkload() {
-	if c.fabric == nil || c.unreadable("workload") {
+	if c.fabric == nil || c.unreadable("workload") || !c.has("workload") {
 		return
 	}
 	w := &c.s.Workload
@@ -204,8 +204,12 @@ func (s *Scenario) ExpectOn(t Tier) Expect {
 	return e
 }
 
-// RunsOn reports whether the scenario runs on a tier: on all, if it lists none.
+// RunsOn reports whether the scenario runs on a tier: on all, if it lists none. An experiment runs
+// in simulation only.
 func (s *Scenario) RunsOn(t Tier) bool {
+	if s.Experiment != nil && t != Sim {
+		return false
+	}
 	return len(s.Tiers) == 0 || slices.Contains(s.Tiers, t)
 }
 

@@ -78,6 +78,12 @@ func encodeValue(v reflect.Value, tag reflect.StructTag) *yaml.Node {
 		return scalarNode("!!str", v.Interface().(fmt.Stringer).String())
 	case formDuration:
 		return scalarNode("!!str", formatDuration(time.Duration(v.Int())))
+	case formDecimal:
+		number := strconv.FormatFloat(v.Float(), 'g', -1, 64)
+		if _, err := strconv.Atoi(number); err == nil {
+			return scalarNode("!!int", number)
+		}
+		return scalarNode("!!float", number)
 	}
 	if v.CanInt() {
 		return scalarNode("!!int", strconv.FormatInt(v.Int(), 10))

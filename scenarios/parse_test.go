@@ -135,14 +135,16 @@ func checkRoundTrip(t *testing.T, s *Scenario) {
 
 func TestMarshalRoundTrip(t *testing.T) {
 	all := must.Get(Builtin())(t)
-	for _, s := range append(all, everyKey(t)) {
+	for _, s := range append(all, everyKey(t), everyKeyOfExperiments(t)) {
 		checkRoundTrip(t, s)
 	}
 }
 
 func TestMarshalIsCanonical(t *testing.T) {
-	text := must.Get(everyKey(t).Marshal())(t)
-	compareGolden(t, "testdata/good/every-key.canonical", text)
+	for name, s := range map[string]*Scenario{"every-key": everyKey(t), "every-key-experiment": everyKeyOfExperiments(t)} {
+		text := must.Get(s.Marshal())(t)
+		compareGolden(t, "testdata/good/"+name+".canonical", text)
+	}
 }
 
 func everyKey(t *testing.T) *Scenario {
@@ -151,11 +153,20 @@ func everyKey(t *testing.T) *Scenario {
 	return s
 }
 
-// The example has every key of the types, therefore the tests above cover all of them.
-func TestExampleHasEveryKey(t *testing.T) {
+// everyKeyOfExperiments has the keys that everyKey has not.
+func everyKeyOfExperiments(t *testing.T) *Scenario {
+	t.Helper()
+	s := must.Get(Parse("every-key-experiment.yaml", readFile(t, "testdata/good/every-key-experiment.yaml")))(t)
+	return s
+}
+
+// The examples have every key of the types, therefore the tests above cover all of them.
+func TestExamplesHaveEveryKey(t *testing.T) {
 	used := map[string]bool{}
-	for key := range everyKey(t).source.positions {
-		used[key[strings.LastIndexByte(key, '.')+1:]] = true
+	for _, s := range []*Scenario{everyKey(t), everyKeyOfExperiments(t)} {
+		for key := range s.source.positions {
+			used[key[strings.LastIndexByte(key, '.')+1:]] = true
+		}
 	}
 	var visit func(reflect.Type)
 	seen := map[reflect.Type]bool{}
@@ -170,7 +181,7 @@ func TestExampleHasEveryKey(t *testing.T) {
 			seen[typ] = true
 			for _, f := range fieldsOf(typ) {
 				if !used[f.name] {
-					t.Errorf("no %s in testdata/good/every-key.yaml", f.name)
+					t.Errorf("no %s in testdata/good/every-key*.yaml", f.name)
 				}
 				visit(f.typ)
 			}

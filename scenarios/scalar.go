@@ -26,6 +26,7 @@ const (
 	formText
 	formBool
 	formNumber
+	formDecimal
 	formSize
 	formPercent
 	formRate
@@ -55,6 +56,8 @@ func formOf(t reflect.Type, tag reflect.StructTag) form {
 		return formText
 	case reflect.Bool:
 		return formBool
+	case reflect.Float64:
+		return formDecimal
 	}
 	if t == reflect.TypeFor[Bytes]() || tag.Get("unit") == "bytes" {
 		return formSize
@@ -87,6 +90,8 @@ func describeType(t reflect.Type, tag reflect.StructTag) string {
 			return strconv.FormatInt(least, 10)
 		}
 		return "a whole number"
+	case formDecimal:
+		return "a number, such as 12.7"
 	case formSize:
 		return "a size, such as 4096 or 4KiB"
 	case formPercent:
@@ -135,6 +140,14 @@ func decodeScalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 		return n.Decode(v.Addr().Interface())
 	case formNumber:
 		return decodeNumber(n, v, tag)
+	case formDecimal:
+		var number float64
+		const most = 1e12
+		if tag := n.ShortTag(); tag != "!!int" && tag != "!!float" || n.Decode(&number) != nil || !(math.Abs(number) <= most) { // also for NaN
+			return fmt.Errorf("%s is not a number between -1e12 and 1e12", quoteShort(n.Value))
+		}
+		v.SetFloat(number)
+		return nil
 	}
 	return fmt.Errorf("expected %s, not %s", describeType(v.Type(), tag), quoteShort(n.Value))
 }

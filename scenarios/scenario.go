@@ -1,5 +1,5 @@
 // Package scenarios defines the format of scenario files: a fabric, its impairments and faults, the
-// workload of its ranks, and the expected result. It contains the scenarios that ship with
+// workload of its ranks, and the expected result; or an experiment with published results. It contains the scenarios that ship with
 // fabrictest, the JSON schema of the format, and the loader, whose errors have file, line and key.
 //
 // It does not run scenarios: package lab does, in simulation and in network namespaces. The
@@ -54,8 +54,8 @@ type Scenario struct {
 	Tiers []Tier `yaml:"tiers,omitempty" enum:"sim netns"`
 	// Seed is the random seed; that of the run if left out.
 	Seed uint64 `yaml:"seed,omitempty"`
-	// Fabric is the topology of the network.
-	Fabric Fabric `yaml:"fabric"`
+	// Fabric is the topology of the network; required, as is workload, without experiment.
+	Fabric Fabric `yaml:"fabric,omitempty"`
 	// NIC is the NIC of every host.
 	NIC NIC `yaml:"nic,omitempty"`
 	// Impair are random impairments of packets.
@@ -65,11 +65,14 @@ type Scenario struct {
 	// Faults are faults of the fabric and its hosts at given times.
 	Faults []Fault `yaml:"faults,omitempty" most:"64"`
 	// Workload is what the ranks do.
-	Workload workload.Config `yaml:"workload"`
+	Workload workload.Config `yaml:"workload,omitempty"`
 	// Expect is the expected result.
 	Expect Expect `yaml:"expect,omitempty"`
+	// Experiment compares variants of a workload of the multi-rank runtime with published results,
+	// instead of all sections above. It runs in simulation.
+	Experiment *Experiment `yaml:"experiment,omitempty"`
 	// Limit is how long the run may take, in the time of the tier, before it is ended and
-	// fails as hung; a minute if left out.
+	// fails as hung; a minute if left out. For an experiment it limits each variant at each x.
 	Limit time.Duration `yaml:"limit,omitempty"`
 
 	source source // positions of the keys in the file

@@ -27,12 +27,18 @@ type generator struct {
 }
 
 func generateSchema(t testing.TB) []byte {
-	g := generator{comments: comments(t, "scenario.go", "faults.go", "expect.go", "workload/config.go"), defs: object{}}
+	g := generator{comments: comments(t, "scenario.go", "faults.go", "expect.go", "experiment.go", "workload/config.go"), defs: object{}}
 	g.comments["Config"] = "What the ranks do. Which keys count depends on kind."
 	root := g.section(reflect.TypeFor[Scenario]())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["$id"] = "https://github.com/fabrictest/fabrictest/scenarios/schema.json"
 	root["title"] = "fabrictest scenario, version 1"
+	sections := object{}
+	for _, key := range []string{"fabric", "nic", "impair", "events", "faults", "workload", "expect"} {
+		sections[key] = false
+	}
+	root["if"], root["then"] = object{"required": []string{"experiment"}}, object{"properties": sections}
+	root["else"] = object{"required": []string{"fabric", "workload"}}
 	root["$defs"] = g.defs
 	b := must.Get(json.MarshalIndent(root, "", "  "))(t)
 	return append(b, '\n')
@@ -131,6 +137,8 @@ func (g *generator) value(t reflect.Type, tag reflect.StructTag) object {
 		return object{"type": "string", "pattern": ratePattern}
 	case formDuration:
 		return object{"type": "string", "pattern": durationPattern}
+	case formDecimal:
+		return object{"type": "number", "minimum": -1e12, "maximum": 1e12}
 	}
 	return bounds(object{"type": "integer"}, t, tag)
 }

@@ -170,13 +170,14 @@ func ParseTiers(on []string) (tiers []Tier, err error) {
 	return tiers, nil
 }
 
-//go:embed *.yaml
+//go:embed *.yaml paper/*.yaml
 var shipped embed.FS
 
 //go:embed schema.json
 var schema []byte
 
-// Files contains the files of the scenarios that ship with fabrictest.
+// Files contains the files of the scenarios that ship with fabrictest; those that compare with
+// published results are in the folder paper.
 func Files() fs.FS { return shipped }
 
 // Builtin returns the scenarios that ship with fabrictest, sorted by name.
@@ -185,6 +186,11 @@ func Builtin() ([]*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
+	papers, err := fs.Glob(shipped, "paper/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, papers...)
 	all := make([]*Scenario, 0, len(names))
 	for _, name := range names {
 		s, err := Load(shipped, name)

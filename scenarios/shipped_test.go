@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -22,8 +23,9 @@ func shippedScenarios(t *testing.T) []*Scenario {
 func TestShippedScenariosAreSorted(t *testing.T) {
 	all := shippedScenarios(t)
 	files, err := fs.Glob(Files(), "*.yaml")
-	if err != nil || len(files) != len(all) {
-		t.Fatalf("%d scenarios of %d files, %v", len(all), len(files), err)
+	papers, err2 := fs.Glob(Files(), "paper/*.yaml")
+	if err := errors.Join(err, err2); err != nil || len(files)+len(papers) != len(all) {
+		t.Fatalf("%d scenarios of %d files, %v", len(all), len(files)+len(papers), err)
 	}
 	if !slices.IsSortedFunc(all, func(a, b *Scenario) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("the scenarios are not sorted by name")
@@ -34,8 +36,9 @@ func TestShippedScenariosAreSorted(t *testing.T) {
 func TestShippedScenariosAreComplete(t *testing.T) {
 	standard := 0
 	for _, s := range shippedScenarios(t) {
-		text := must.Get(fs.ReadFile(Files(), s.Name+".yaml"))(t)
-		if !strings.HasPrefix(string(text), "# yaml-language-server: $schema=schema.json\n") {
+		text := must.Get(fs.ReadFile(Files(), s.source.file))(t)
+		schema := strings.Repeat("../", strings.Count(s.source.file, "/")) + "schema.json"
+		if !strings.HasPrefix(string(text), "# yaml-language-server: $schema="+schema+"\n") {
 			t.Errorf("%s: the first line does not name the schema", s.Name)
 		}
 		if len(s.Description) < 60 {
@@ -49,6 +52,12 @@ func TestShippedScenariosAreComplete(t *testing.T) {
 		}
 		if slices.Contains(s.Tags, "quick") && slices.Contains(s.Tags, "slow") {
 			t.Errorf("%s: quick and slow", s.Name)
+		}
+		if s.Experiment != nil {
+			if !slices.Contains(s.Tags, "paper") || slices.Contains(s.Tags, "standard") {
+				t.Errorf("%s: tags %v, want paper and not standard", s.Name, s.Tags)
+			}
+			continue // its figures are expectations
 		}
 		bare := s.Expect
 		bare.Delivered, bare.Memory = "", ""
@@ -167,8 +176,10 @@ func TestReferenceFollowsTypes(t *testing.T) {
 		t.Fatalf("%s has no line %q", docFile, marker)
 	}
 	compareGolden(t, docFile, []byte(head+marker+reference(t)))
-	if example := readFile(t, "flap-short.yaml"); !strings.Contains(head, "```yaml\n"+string(example)+"```\n") {
-		t.Errorf("the example in %s is not flap-short.yaml", docFile)
+	for _, name := range []string{"flap-short.yaml", "paper/rashti-2010-reuse-ib.yaml"} {
+		if !strings.Contains(head, "```yaml\n"+string(readFile(t, name))+"```\n") {
+			t.Errorf("%s does not have %s as an example", docFile, name)
+		}
 	}
 }
 
@@ -185,6 +196,12 @@ var sections = []struct{ heading, def string }{
 	{"each of `faults`", "Fault"},
 	{"`workload`", "Config"},
 	{"`expect`", "Expect"},
+	{"`experiment`", "Experiment"},
+	{"`vary` of an experiment", "Axis"},
+	{"each of `variants` of an experiment", "Settings"},
+	{"each of `figures` of an experiment", "Figure"},
+	{"`measure` of a figure", "Measure"},
+	{"`published` of a figure", "Published"},
 	{"`violations`, `retransmits`, `reconnects`, `marked`, `lost`", "Range"},
 }
 
@@ -207,7 +224,7 @@ func reference(t *testing.T) string {
 	b.WriteString("\nThe errors that `expect.errors` may name: " + strings.Join(StatusNames(), ", ") + ".\n")
 	b.WriteString("\n## What ships\n\n| scenario | shows | tags |\n|---|---|---|\n")
 	for _, s := range shippedScenarios(t) {
-		fmt.Fprintf(&b, "| [%s](../scenarios/%s.yaml) | %s | %s |\n", s.Name, s.Name, s.Title, strings.Join(s.Tags, ", "))
+		fmt.Fprintf(&b, "| [%s](../scenarios/%s) | %s | %s |\n", s.Name, s.source.file, s.Title, strings.Join(s.Tags, ", "))
 	}
 	return b.String()
 }
@@ -250,6 +267,8 @@ func takes(p object) string {
 	switch p["type"] {
 	case "integer":
 		return "a number" + limits(p)
+	case "number":
+		return "a number"
 	case "string":
 		return "text"
 	case "boolean":

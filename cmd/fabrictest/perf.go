@@ -9,17 +9,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/experiment"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/report/ranks"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // newPerfCommand is `fabrictest perf`.
 func newPerfCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
-		Short: "Measure the speed of the emulated NICs, and the memory of ranks",
+		Short: "Measure the speed of the emulated NICs, the memory of ranks, and experiments",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -36,7 +38,7 @@ func newPerfCommand(program string) *cobra.Command {
 		newMeasureCommand("quick", "Measure soft-RoCE beside plain UDP, in less than a minute", perflab.Quick),
 		newMeasureCommand("iwarp", "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute", perflab.IWARP),
 		newPerfMemoryCommand(&perfMemory{program: program}),
-		newPerfImportCommand(), newPerfCompareCommand(), newPerfHistoryCommand(),
+		newPerfImportCommand(), newPerfCompareCommand(), newPerfHistoryCommand(), newPerfSensitivityCommand(),
 		hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain),
 	)
 	return cmd
@@ -54,6 +56,37 @@ func newMeasureCommand(name, short string, measure func(context.Context, perflab
 			return listing{}, err
 		}
 		return listing{value: result, write: result.WriteTable, failed: result.Verdict() == perf.Missed}, nil
+	})
+}
+
+// newPerfSensitivityCommand returns the command `fabrictest perf sensitivity`.
+func newPerfSensitivityCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sensitivity SCENARIO",
+		Short: "Show which parameters of a platform change the figures of an experiment",
+		Args:  cobra.MatchAll(atLeast(1, "name a scenario with an experiment"), cobra.MaximumNArgs(1)), ValidArgsFunction: completeScenarios,
+	}
+	var seedText string
+	seedFlag(cmd, &seedText, "1", "happens", "")
+	return withJSON(cmd, printsJSON, func(cmd *cobra.Command, args []string) (listing, error) {
+		seed, err := parseSeed(seedText, defaultSeed)
+		if err != nil {
+			return listing{}, err
+		}
+		chosen, err := (&scenarios.Selection{Patterns: args}).Find()
+		if err != nil {
+			return listing{}, err
+		}
+		if len(chosen) != 1 || chosen[0].Experiment == nil {
+			return listing{}, cmdline.Errorf("%s: name one scenario with an experiment: 'fabrictest list scenarios --tag paper' lists them", args[0])
+		}
+		progress := newProgressLine(cmd.ErrOrStderr())
+		s, err := experiment.Measure(cmd.Context(), chosen[0].Scenario, seed, progress.Report)
+		progress.Clear()
+		if err != nil {
+			return listing{}, err
+		}
+		return listing{value: s, write: s.WriteTable}, nil
 	})
 }
 

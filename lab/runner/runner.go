@@ -1,7 +1,7 @@
 // Package runner runs what a command asks for: lists of scenarios, on several tiers, with
 // many seeds, or again from the folder of an earlier run; conformance cases on emulated
 // NICs; and the certification of a device of another host or of a guest's kernel. It calls
-// lab/simlab, lab/nslab and conformance/judge, and collects their results. cmd/fabrictest
+// lab/simlab, lab/experiment, lab/nslab and conformance/judge, and collects their results. cmd/fabrictest
 // calls it, prints the results and writes them.
 package runner
 
@@ -19,6 +19,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/experiment"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/lab/simlab"
@@ -114,6 +115,9 @@ func (t *Task) Run(ctx context.Context) *report.Result {
 			return r
 		}
 	}
+	if t.Scenario.Experiment != nil {
+		return experiment.Run(ctx, t.Scenario, t.Options)
+	}
 	if t.Tier == scenarios.NetNS {
 		return nslab.Run(ctx, t.Scenario, t.Options)
 	}
@@ -180,7 +184,7 @@ func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, o
 		if o.Provider != "" {
 			s.Scenario = lab.WithProvider(s.Scenario, o.Provider)
 		}
-		if o.Messages > 0 {
+		if o.Messages > 0 && s.Experiment == nil {
 			s.Workload.Messages = o.Messages
 		}
 	}

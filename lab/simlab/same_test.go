@@ -194,7 +194,7 @@ func TestShippedScenariosPassWithOtherProviders(t *testing.T) {
 func shipped(t *testing.T) []*scenarios.Scenario {
 	t.Helper()
 	all := must.Get(scenarios.Builtin())(t)
-	return slices.DeleteFunc(all, func(s *scenarios.Scenario) bool { return !s.RunsOn(scenarios.Sim) })
+	return slices.DeleteFunc(all, func(s *scenarios.Scenario) bool { return s.Experiment != nil || !s.RunsOn(scenarios.Sim) })
 }
 
 // results has functions that return the result of a shipped scenario, by its name.

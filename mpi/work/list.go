@@ -28,6 +28,7 @@ func All() []*Workload {
 		pattern("neighbours", "messages to both neighbours on each axis of a torus", "Rashti 2010 §6.6.2", neighbours),
 		pattern("overlap", "how much computation overlaps with a message", "Rashti 2010 §3.6.1, §4.4.1; Rashti 2007 §6", overlap),
 		pattern("progress", "whether a message progresses while the program computes", "Rashti 2010 §3.6.2; Rashti 2007 §7", progress),
+		pattern("reuse", "a ping-pong with nonblocking sends from one buffer", "Rashti 2010 §5.5.1, Fig. 5.5", reuse),
 		pattern("spectrum", "a ping-pong from buffers of which some are used more often", "Rashti 2010 §5.5.1, Fig. 5.6", spectrum),
 		pattern("putget", "puts and gets between ranks 0 and 1", "Rashti 2010 §5.5.1, Fig. 5.7", putget),
 		pattern("exchange1", "produce and consume, receive posted before the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange1),

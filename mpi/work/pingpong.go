@@ -10,7 +10,15 @@ import (
 
 // pingpong is the latency benchmark of Rashti 2010 §3.3: blocking sends and receives between two
 // ranks. Half the round trip is the latency; bytes divided by it are the one-way bandwidth.
-func pingpong(j *job) {
+func pingpong(j *job) { measurePingpong(j, roundTrip) }
+
+// reuse is a ping-pong with nonblocking sends, always from the same buffer, as in Rashti 2010
+// §5.5.1: the runtime copies the small messages of blocking sends even if it has registered their
+// buffer.
+func reuse(j *job) { measurePingpong(j, roundTripNonblocking) }
+
+// measurePingpong measures all sizes with round trips of exchange.
+func measurePingpong(j *job, exchange func(j *job, send, recv []byte) mpi.Status) {
 	sizes := j.messageSizes(map[Class][]int{
 		ClassT: {0, 8, 1 << 10, 16 << 10, 128 << 10},
 		ClassS: {0, 8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10},
@@ -19,20 +27,20 @@ func pingpong(j *job) {
 	})
 	trips := j.setIterations(map[Class]int{ClassT: 4, ClassS: 100, ClassW: 1000, ClassA: 10000}[j.p.Class])
 	for _, n := range sizes {
-		pingpongSize(j, n, trips)
+		pingpongSize(j, n, trips, exchange)
 	}
 }
 
 // pingpongSize measures one size at rank 0. Contents differ on every trip; both ranks
 // generate and compare them between trips.
-func pingpongSize(j *job, n, trips int) {
+func pingpongSize(j *job, n, trips int, exchange func(j *job, send, recv []byte) mpi.Status) {
 	me, send, recv := j.Rank(), make([]byte, n), make([]byte, n)
 	j.start()
 	var inCalls time.Duration
 	for trip := -1; trip < trips && me < 2; trip++ { // the first trip is a warm-up
 		fill(send, j.messageKey(me, 1-me, trip))
 		began := j.Wtime()
-		s := roundTrip(j, send, recv)
+		s := exchange(j, send, recv)
 		if trip >= 0 {
 			inCalls += j.Wtime() - began
 		}

@@ -3,7 +3,6 @@ package ranks
 import (
 	"fmt"
 	"html/template"
-	"math"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/textfmt"
@@ -23,59 +22,28 @@ const sharedReceiveLimit = 5e6
 // logarithmic scales. ranks are the sorted values of the x-axis. Points that measure rank 0 alone
 // look different. A horizontal line marks sharedReceiveLimit, the maximum of Sur 2006.
 func drawLines(all []series, ranks []int) template.HTML {
-	const left, top, width, height = 62, 10, 440, 320
 	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line
-	for _, s := range all {
-		for _, p := range s.points {
-			values = append(values, p.Bytes.Mean)
-		}
-	}
-	scale := kit.Decades(values, top+height, -height)
-	y := scale.Position
-	first, last := math.Log2(float64(ranks[0])), math.Log2(float64(ranks[len(ranks)-1]))
-	if last == first {
-		last++ // x divides by the difference
-	}
-	const margin = 14 // between the frame and the outer points
-	x := func(n int) float64 {
-		return left + margin + (width-2*margin)*(math.Log2(float64(n))-first)/(last-first)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="bytes a rank against ranks">`, left+width+4, top+height+38)
-	for _, v := range scale.Marks() {
-		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(v), width, left-6, y(v)+4, strings.ReplaceAll(textfmt.SI(v, "B"), ".0", "")) // as "10 MB"
+	c := kit.LineChart{
+		Left: 62, Width: 440, Height: 320, Label: "bytes a rank against ranks", XLabel: "ranks", LogX: true,
+		Y:      func(start, length float64) kit.Scale { return kit.Decades(values, start, length) },
+		YText:  func(v float64) string { return strings.ReplaceAll(textfmt.SI(v, "B"), ".0", "") }, // as "10 MB"
+		Limits: []kit.Limit{{Y: sharedReceiveLimit, Text: textfmt.SI(sharedReceiveLimit, "B")}},
 	}
 	for _, n := range ranks {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(n), top+height+17, n)
+		c.Ticks = append(c.Ticks, kit.XTick{X: float64(n), Text: fmt.Sprint(n)})
 	}
-	fmt.Fprintf(&b, `<text class="axis" x="%d" y="%d" text-anchor="middle">ranks</text>`, left+width/2, top+height+34)
-	fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(sharedReceiveLimit), width, left+width-2, y(sharedReceiveLimit)-4, textfmt.SI(sharedReceiveLimit, "B"))
-	for k, s := range all {
-		// The first of several equal curves is the widest, which keeps all visible.
-		curvesAbove := float64(len(all) - 1 - k)
-		fmt.Fprintf(&b, `<g class="%s">`, s.class)
-		for i, p := range s.points {
-			if i > 0 {
-				before := s.points[i-1]
-				class := "line"
-				if p.Rank0Only {
-					class = "line one"
-				}
-				fmt.Fprintf(&b, `<path class="%s" stroke-width="%.1f" d="M%.1f %.1fL%.1f %.1f"/>`, class, 1.8+curvesAbove*0.9, x(before.Ranks), y(before.Bytes.Mean), x(p.Ranks), y(p.Bytes.Mean))
-			}
-		}
+	for _, s := range all {
+		line := kit.Line{Class: s.class}
 		for _, p := range s.points {
-			class := "dot"
-			if p.Rank0Only {
-				class = "dot one"
-			}
-			fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %d ranks: %s a rank, %.4g connections, %.4g rings</title></circle>`,
-				class, x(p.Ranks), y(p.Bytes.Mean), 3+curvesAbove*0.6, kit.Escape(s.name), p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean)
+			values = append(values, p.Bytes.Mean)
+			line.Points = append(line.Points, kit.LinePoint{
+				X: float64(p.Ranks), Y: p.Bytes.Mean, Hollow: p.Rank0Only,
+				Title: fmt.Sprintf("%s, %d ranks: %s a rank, %.4g connections, %.4g rings", s.name, p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean),
+			})
 		}
-		b.WriteString("</g>")
+		c.Lines = append(c.Lines, line)
 	}
-	b.WriteString("</svg>")
-	return template.HTML(b.String())
+	return c.Draw()
 }
 
 // drawByRank draws a column for the memory of each rank, divided by kind; nothing for a single

@@ -55,13 +55,7 @@ func (q *QP) Query() (a verbs.QPAttr, err error) {
 
 // PostSend implements verbs.QP.
 func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
-	if q.D.costs != nil {
-		for i := range wrs {
-			if n := sentBytes(&wrs[i]); n > 0 {
-				q.D.costs.SpendBytes(drive.Inline, n)
-			}
-		}
-	}
+	q.spendInline(wrs)
 	if err := q.Enter("post_send", drive.CallPost); err != nil {
 		return 0, err
 	}
@@ -72,6 +66,18 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 		}
 	}
 	return len(wrs), nil
+}
+
+// spendInline spends the time in which the host writes the data of requests to the NIC.
+func (q *QP) spendInline(wrs []verbs.SendWR) {
+	if q.D.costs == nil {
+		return
+	}
+	for i := range wrs {
+		if n := sentBytes(&wrs[i]); n > 0 {
+			q.D.costs.SpendBytes(drive.Inline, n)
+		}
+	}
 }
 
 // sentBytes returns the length of the data that a work request sends or writes; 0 for others.

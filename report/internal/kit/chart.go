@@ -14,6 +14,27 @@ type Scale struct {
 	From, To float64 // range of values, or of their logarithms to the base 10
 	At, Len  float64 // position of From, and distance to To
 	Log      bool
+	Step     float64 // between grid lines, unless it is 0
+}
+
+// Linear returns a scale from 0, or less if a value is negative, that includes all values and has
+// four to ten grid lines at round numbers. Its axis starts at position start and has this length.
+func Linear(values []float64, start, length float64) Scale {
+	lowest, highest := 0.0, 0.0
+	for _, v := range values {
+		lowest, highest = min(lowest, v), max(highest, v)
+	}
+	if highest == lowest {
+		highest = 1
+	}
+	step := math.Pow(10, math.Floor(math.Log10((highest-lowest)/4)))
+	for _, factor := range []float64{1, 2, 5} {
+		if (highest-lowest)/(factor*step) <= 8 {
+			step *= factor
+			break
+		}
+	}
+	return Scale{From: step * math.Floor(lowest/step), To: step * math.Ceil(highest/step), At: start, Len: length, Step: step}
 }
 
 // Decades returns a logarithmic scale that begins and ends at powers of ten and includes all
@@ -42,10 +63,16 @@ func (s Scale) Position(v float64) float64 {
 }
 
 // Marks returns the values of the scale's grid lines: powers of ten on a logarithmic scale, else
-// every integer, or every fourth if there are more than ten and lines would be too close.
+// multiples of Step; without it every integer, or every fourth if there are more than ten and lines would be too close.
 func (s Scale) Marks() (values []float64) {
 	step := 1.0
-	if !s.Log && s.To-s.From > 10 {
+	switch {
+	case s.Step > 0:
+		for i := range int(math.Round((s.To-s.From)/s.Step)) + 1 { // multiples, without rounding errors
+			values = append(values, s.Step*(math.Round(s.From/s.Step)+float64(i)))
+		}
+		return values
+	case !s.Log && s.To-s.From > 10:
 		step = 4
 	}
 	for e := s.From; e <= s.To; e += step {

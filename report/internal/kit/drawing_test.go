@@ -169,3 +169,36 @@ func starOf(hosts, rails int) *topology.Topology {
 func fatTreeOf(hosts, leaves, spines int) *topology.Topology {
 	return mustTopology(topology.FatTree(leaves, spines, hosts, topology.Options{}))
 }
+
+func TestLinearScaleHasRoundMarks(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   []float64
+	}{
+		{[]float64{0}, []float64{0, 0.2, 0.4, 0.6, 0.8, 1}},
+		{[]float64{3, 99.9}, []float64{0, 20, 40, 60, 80, 100}},
+		{[]float64{-3, 14}, []float64{-5, 0, 5, 10, 15}},
+		{[]float64{0.31}, []float64{0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35}},
+	} {
+		s := Linear(c.values, 100, -100)
+		got := s.Marks()
+		same := len(got) == len(c.want)
+		for i := 0; same && i < len(got); i++ {
+			same = math.Abs(got[i]-c.want[i]) < 1e-9
+		}
+		if !same || s.Position(got[0]) != 100 || math.Abs(s.Position(got[len(got)-1])) > 1e-9 {
+			t.Errorf("%v: %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestLineChartOmitsTextsWithoutRoom(t *testing.T) {
+	c := LineChart{Left: 50, Width: 200, Height: 100, YText: func(float64) string { return "" }, Y: func(start, length float64) Scale { return Linear([]float64{1}, start, length) }}
+	for x := range 20 {
+		c.Ticks = append(c.Ticks, XTick{X: float64(x), Text: fmt.Sprintf("tick %d", x)})
+	}
+	drawing := string(c.Draw())
+	if n := strings.Count(drawing, ">tick "); n < 2 || n > 4 || !strings.Contains(drawing, ">tick 0<") {
+		t.Errorf("%d texts of 40 units in 200", n)
+	}
+}

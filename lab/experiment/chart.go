@@ -1,0 +1,79 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// charts returns a chart for each figure of the workload that is measured, with a line for each
+// variant that has it, and one for each comparison of variants.
+func (m *measured) charts() (all []report.Chart, err error) {
+	if len(m.points) < 2 {
+		return nil, nil
+	}
+	chartOf := func(title, unit string) *report.Chart {
+		i := slices.IndexFunc(all, func(c report.Chart) bool { return c.Title == title })
+		if i < 0 {
+			i = len(all)
+			all = append(all, report.Chart{Title: title, Unit: unit, XName: m.Vary.Name(), XUnit: m.Vary.Unit()})
+		}
+		return &all[i]
+	}
+	for i := range m.Figures {
+		f := &m.Figures[i]
+		ms := f.Measure
+		for _, name := range m.names {
+			if y, unit, err := m.series(name, ms.Figure); err == nil { // else the variant has no such figure
+				m.addLine(chartOf(ms.Figure, unit), name, y)
+			}
+		}
+		y, unit, err := m.curve(&ms)
+		if err != nil {
+			return nil, err
+		}
+		chart, line := chartOf(ms.Figure, unit), ms.Of
+		switch ms.Kind {
+		case scenarios.Reduction, scenarios.Increase, scenarios.Ratio:
+			line = fmt.Sprintf("from %s to %s", ms.From, ms.To)
+			chart = chartOf(ms.Kind+" of "+ms.Figure, unit)
+			m.addLine(chart, line, y)
+		case scenarios.Value:
+		default:
+			continue // a value of the x axis
+		}
+		at := slices.IndexFunc(chart.Lines, func(l report.ChartLine) bool { return l.Name == line })
+		chart.Published = append(chart.Published, mark(f, at))
+	}
+	return all, nil
+}
+
+// addLine adds a line to a chart, unless the chart has it.
+func (m *measured) addLine(c *report.Chart, name string, y []float64) {
+	if slices.ContainsFunc(c.Lines, func(l report.ChartLine) bool { return l.Name == name }) {
+		return
+	}
+	line := report.ChartLine{Name: name}
+	for i, p := range m.points {
+		line.Points = append(line.Points, report.ChartPoint{X: p.X(), Y: y[i]})
+	}
+	c.Lines = append(c.Lines, line)
+}
+
+// mark returns the published value of a figure for a chart.
+func mark(f *scenarios.Figure, line int) report.ChartMark {
+	p := &f.Published
+	mk := report.ChartMark{Text: f.Row + ", published: " + p.Describe(), Line: line}
+	if f.Measure.Over == "" {
+		x := f.Measure.X()
+		mk.X = &x
+	}
+	if p.Range != nil {
+		mk.Low, mk.High = p.Range[0], p.Range[1]
+	} else {
+		mk.Low, mk.High = *p.Value, *p.Value
+	}
+	return mk
+}

@@ -1,0 +1,164 @@
+// Package experiment runs the experiments of scenarios: workloads of the multi-rank runtime on a
+// simulated platform, in variants whose figures are compared with published results.
+//
+// Every variant runs at every value of the x axis in a simulation of its own. The result depends on
+// the scenario, the platform and the seed only.
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// Run runs a scenario with an experiment, and returns its result, which is never nil. An internal
+// error, a panic or the end of ctx gives the verdict Broken.
+func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (result *report.Result) {
+	began := time.Now()
+	result = lab.NewResult(s, scenarios.Sim, &opts)
+	defer func() {
+		if v := recover(); v != nil {
+			lab.MarkBroken(result, fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+		}
+		result.Wall = time.Since(began)
+	}()
+	p, err := platform(s)
+	if err == nil {
+		result.Provider = p.Provider
+		err = fill(ctx, result, s, p)
+	}
+	if err != nil {
+		lab.MarkBroken(result, err)
+	}
+	return result
+}
+
+// platform loads the platform of a scenario.
+func platform(s *scenarios.Scenario) (*nics.Platform, error) {
+	p, err := nics.LoadPlatform(s.Experiment.Platform)
+	if err != nil {
+		return nil, s.Errorf("experiment.platform", "%w", err)
+	}
+	return p, nil
+}
+
+// fill runs the experiment, and fills in the result.
+func fill(ctx context.Context, result *report.Result, s *scenarios.Scenario, p *nics.Platform) error {
+	m, err := measure(ctx, s, p, result.Seed)
+	if err != nil {
+		return err
+	}
+	result.Elapsed = m.elapsed
+	e := &report.Experiment{Platform: p.Name, Title: p.Title, Ranks: m.ranks, Runs: len(m.names) * len(m.points)}
+	for _, row := range p.Parameters {
+		e.Parameters = append(e.Parameters, report.Parameter(row))
+	}
+	result.Experiment, result.Verdict = e, report.Passed
+	if e.Figures, err = m.judgeAll(); err != nil {
+		return err
+	}
+	for i := range e.Figures {
+		c := check(&e.Figures[i])
+		result.Checks = append(result.Checks, c)
+		if !c.OK && result.Verdict == report.Passed {
+			result.Verdict, result.Reason = report.Failed, fmt.Sprintf("%s: want %s, got %s", c.Name, c.Want, c.Got)
+		}
+	}
+	e.Charts, err = m.charts()
+	return err
+}
+
+// measured has the results of all variants at all points.
+type measured struct {
+	scenario *scenarios.Scenario
+	*scenarios.Experiment
+	names   []string // of the variants
+	points  []scenarios.Point
+	results map[string][]work.Result // by variant, and by the index of the point
+	ranks   int                      // the most ranks of a run
+	elapsed time.Duration            // virtual time of all runs
+}
+
+// measure runs every variant at every point.
+func measure(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed uint64) (*measured, error) {
+	e := s.Experiment
+	m := &measured{scenario: s, Experiment: e, names: e.VariantNames(), points: e.Vary.Points(), results: map[string][]work.Result{}}
+	for _, name := range m.names {
+		for _, x := range m.points {
+			setting := e.Setting(name, x)
+			r, took, err := runOne(ctx, s, p, &setting, seed)
+			if err != nil {
+				return nil, fmt.Errorf("variant %s at %s %v %s: %w", name, e.Vary.Name(), x.X(), e.Vary.Unit(), err)
+			}
+			m.results[name] = append(m.results[name], r)
+			m.elapsed, m.ranks = m.elapsed+took, max(m.ranks, setting.Ranks)
+		}
+	}
+	return m, nil
+}
+
+// runOne runs a workload in a new simulation, and returns its result and the virtual time.
+func runOne(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, setting *scenarios.Settings, seed uint64) (result work.Result, took time.Duration, err error) {
+	wl, err := work.Find(setting.Workload)
+	if err != nil {
+		return result, 0, err
+	}
+	f := mpihost.Fabric{
+		Ranks: setting.Ranks, PerHost: setting.PerHost, Rails: setting.Rails, Seed: seed, Limit: s.TimeLimit(),
+		Stop: func() error { return context.Cause(ctx) },
+	}
+	f.SetPlatform(p)
+	params := setting.Params()
+	params.Seed = seed
+	out, err := mpihost.InWorld(f, func(e *transport.Env) error {
+		return mpi.Run(e, options(setting), func(w *mpi.World) error {
+			r, err := wl.Run(w, params)
+			if w.Rank() == 0 {
+				result = r // all ranks have the same
+			}
+			return err
+		})
+	})
+	return result, out.Elapsed, err
+}
+
+// protocols are the protocols of large messages by name.
+var protocols = map[string]p2p.Protocol{"rget": p2p.RGET, "rput": p2p.RPUT, "speculative": p2p.Speculative}
+
+// options returns the options of the runtime. Packets are large enough for eager messages.
+func options(s *scenarios.Settings) mpi.Options {
+	const headers, defaultPacket, step = 256, 8 << 10, 1 << 10
+	isFalse := func(b *bool) bool { return b != nil && !*b }
+	o := mpi.Options{
+		P2P: p2p.Config{
+			Protocol: protocols[s.Protocol], EagerLimit: int(s.Eager),
+			Adaptive: s.Adaptive != nil && *s.Adaptive, NoEarlyProgress: isFalse(s.EarlyProgress),
+		},
+		Carrier: carrier.Config{
+			Design:     carrier.Design(s.Design),
+			PacketSize: max(defaultPacket, (int(s.Eager)+headers+step-1)/step*step),
+			Ring:       carrier.Ring{SlotSize: int(s.Slot)}, Waiting: carrier.Waiting{PollBackoff: s.PollBackoff},
+			NoSharedMemory: isFalse(s.SharedMemory), NoCoalescing: isFalse(s.Coalescing),
+		},
+	}
+	o.Carrier.Reuse.Off = isFalse(s.Reuse)
+	if s.Progress == mpi.Background.String() {
+		o.Progress = mpi.Background
+	}
+	if isFalse(s.RegistrationCache) {
+		o.Carrier.CacheBytes = -1
+	}
+	return o
+}

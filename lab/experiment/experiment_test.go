@@ -1,0 +1,267 @@
+package experiment
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// latencies is an experiment with two figures: RGET takes longer than RPUT for 16 KiB.
+const latencies = `version: 1
+name: latencies
+title: Latencies
+experiment:
+  platform: r805-ib-connectx-ddr
+  workload: pingpong
+  ranks: 2
+  vary: {bytes: [8, 16KiB]}
+  variants:
+    RGET: {protocol: rget}
+    RPUT: {protocol: rput}
+  figures:
+    - row: B1
+      text: Latency
+      measure: {kind: value, figure: latency, of: RGET, bytes: 8}
+      published: {op: "<", value: 5, unit: us, where: A paper}
+    - row: B2
+      text: A reduction
+      measure: {kind: reduction, figure: latency, from: RGET, to: RPUT, over: largest}
+      published: {op: "<", value: 100, unit: "%", where: A paper}
+`
+
+func parse(t *testing.T, text string) *scenarios.Scenario {
+	t.Helper()
+	return must.Get(scenarios.Parse("latencies.yaml", []byte(text)))(t)
+}
+
+func run(t *testing.T, text string) *report.Result {
+	t.Helper()
+	return Run(t.Context(), parse(t, text), lab.Options{})
+}
+
+func TestResultHasFiguresAndCharts(t *testing.T) {
+	r := run(t, latencies)
+	e := r.Experiment
+	if r.Verdict != report.Passed || r.Elapsed == 0 || len(r.Checks) != 2 || r.Provider != "softroce" {
+		t.Fatalf("%s, %s after %v, with %d checks and %s", r.Verdict, r.Reason, r.Elapsed, len(r.Checks), r.Provider)
+	}
+	if e.Agreeing() != 2 || e.Runs != 4 || e.Ranks != 2 || len(e.Parameters) < 20 {
+		t.Errorf("%d figures agree, %d runs of %d ranks, %d parameters", e.Agreeing(), e.Runs, e.Ranks, len(e.Parameters))
+	}
+	if len(e.Charts) != 2 || len(e.Charts[0].Lines) != 2 || len(e.Charts[1].Lines) != 1 {
+		t.Fatalf("%d charts: %+v", len(e.Charts), e.Charts)
+	}
+	if mark := e.Charts[0].Published[0]; mark.Line != 0 || *mark.X != 8 || mark.High != 5 {
+		t.Errorf("published: %+v", mark)
+	}
+	again := run(t, latencies)
+	if !reflect.DeepEqual(again.Experiment, e) || again.Elapsed != r.Elapsed {
+		t.Error("a second run differs")
+	}
+}
+
+func TestDifferencesMustBeRecorded(t *testing.T) {
+	const known = "\n      differs: Another machine.\n"
+	wrong := strings.Replace(latencies, "value: 5,", "value: 0.5,", 1)
+	recorded := func(text string) string { return strings.Replace(text, "    - row: B2", known[1:]+"    - row: B2", 1) }
+	for name, c := range map[string]struct {
+		text    string
+		verdict report.Verdict
+		check   string // part of what the first check got or wants
+	}{
+		"agrees":               {latencies, report.Passed, "us"},
+		"differs":              {wrong, report.Failed, "us"},
+		"differs as recorded":  {recorded(wrong), report.Passed, "a known difference"},
+		"agrees, and recorded": {recorded(latencies), report.Failed, "as \"differs\" says"},
+	} {
+		r := run(t, c.text)
+		if text := r.Checks[0].Want + r.Checks[0].Got; r.Verdict != c.verdict || !strings.Contains(text, c.check) {
+			t.Errorf("%s: %s, %s", name, r.Verdict, text)
+		}
+	}
+}
+
+func TestErrorsAreBrokenWithPosition(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{"r805-ib-connectx-ddr", "r805-ib-connectx", `latencies.yaml:5:13: experiment.platform: no platform is called "r805-ib-connectx"`},
+		{"figure: latency, of", "figure: latencies, of", "latencies.yaml:15:38: experiment.figures[0].measure.figure: variant RGET: the workload pingpong has no figure latencies; there are latency; bandwidth; time; waited"},
+		{"unit: us", "unit: ms", "the unit of the figure is us, and not ms"},
+		{"workload: pingpong", "workload: pingpong\n  packet: 1", ""},
+		{"name: latencies", "name: latencies\nlimit: 1us", "variant RGET at bytes 8 B: "},
+	} {
+		s, err := scenarios.Parse("latencies.yaml", []byte(strings.Replace(latencies, c.old, c.new, 1)))
+		if c.want == "" { // the runtime has no such option
+			if err == nil || !strings.Contains(err.Error(), "latencies.yaml:7:3: experiment.packet: unknown key") {
+				t.Errorf("%s: %v", c.new, err)
+			}
+			continue
+		}
+		must.Do(t, err)
+		if r := Run(t.Context(), s, lab.Options{}); r.Verdict != report.Broken || !strings.Contains(r.Reason, c.want) {
+			t.Errorf("%s: %s: %s, want %s", c.new, r.Verdict, r.Reason, c.want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r := Run(ctx, parse(t, latencies), lab.Options{}); r.Verdict != report.Broken {
+		t.Errorf("interrupted: %s", r.Verdict)
+	}
+}
+
+func TestRelationsToPublishedValues(t *testing.T) {
+	const reduction = scenarios.Reduction
+	for _, c := range []struct {
+		op, kind         string
+		value, low, high float64 // low and high agree; what is 0.2 beyond them differs
+	}{
+		{"", scenarios.Value, 100, 85, 115},
+		{"~", scenarios.Value, 100, 85, 115},
+		{"up_to", scenarios.Ratio, 100, 85, 115},
+		{"=", reduction, 10, 8, 12}, // two per cent points
+		{"=", reduction, 40, 34, 46},
+		{"flat", scenarios.Value, 5, -5, 5},
+	} {
+		f := &scenarios.Figure{Measure: scenarios.Measure{Kind: c.kind}, Published: scenarios.Published{Op: c.op, Value: &c.value}}
+		for ours, want := range map[float64]bool{c.low: true, c.high: true, c.low - 0.2: false, c.high + 0.2: false} {
+			if got := agrees(f, ours); got != want {
+				t.Errorf("%s %v of a %s: %v agrees: %v", c.op, c.value, c.kind, ours, got)
+			}
+		}
+	}
+	ten := 10.0
+	for op, want := range map[string][3]bool{ // of 9, 10 and 11
+		"<": {true, false, false}, "<=": {true, true, false}, "low": {true, true, false},
+		">": {false, false, true}, ">=": {false, true, true}, "high": {false, true, true},
+	} {
+		f := &scenarios.Figure{Published: scenarios.Published{Op: op, Value: &ten}}
+		for i, ours := range []float64{9, 10, 11} {
+			if got := agrees(f, ours); got != want[i] {
+				t.Errorf("%v %s 10: %v", ours, op, got)
+			}
+		}
+	}
+	f := &scenarios.Figure{Published: scenarios.Published{Range: []float64{10, 20}}}
+	for ours, want := range map[float64]bool{8.4: false, 8.6: true, 22.9: true, 23.1: false} {
+		if got := agrees(f, ours); got != want {
+			t.Errorf("%v in 10 to 20: %v", ours, got)
+		}
+	}
+}
+
+// synthetic has the times a and b at 1, 2, 4 and 8 ranks.
+func synthetic(a, b []time.Duration) *measured {
+	m := &measured{Experiment: &scenarios.Experiment{Vary: scenarios.Axis{Ranks: []int{1, 2, 4, 8}}}, results: map[string][]work.Result{}}
+	m.points = m.Vary.Points()
+	for i := range m.points {
+		m.results["a"] = append(m.results["a"], work.Result{Time: a[i]})
+		m.results["b"] = append(m.results["b"], work.Result{Time: b[i]})
+	}
+	return m
+}
+
+func TestMeasures(t *testing.T) {
+	const none = -1
+	m := synthetic([]time.Duration{10, 10, 10, 10}, []time.Duration{12, 11, 8, 9})
+	equal := synthetic([]time.Duration{10, 10, 10, 10}, []time.Duration{10, 10, 10, 10})
+	for _, c := range []struct {
+		m        *measured
+		kind     string
+		from, to string
+		over     string
+		want     float64
+	}{
+		{m, scenarios.Crossover, "a", "b", "", 4},
+		{m, scenarios.Crossover, "b", "a", "", none},
+		{m, scenarios.Until, "b", "a", "", 2},
+		{m, scenarios.Until, "a", "b", "", none},
+		{equal, scenarios.Crossover, "a", "b", "", none},
+		{equal, scenarios.Until, "a", "b", "", none},
+		{m, scenarios.BestAt, "a", "b", "", 4},
+		{m, scenarios.Reduction, "a", "b", "largest", 20},
+		{m, scenarios.Increase, "a", "b", "largest", 20},
+		{m, scenarios.Ratio, "a", "b", "largest", 1.25},
+		{m, scenarios.Ratio, "b", "a", "smallest", 0.8},
+	} {
+		got, _, err := c.m.evaluate(&scenarios.Measure{Kind: c.kind, Figure: "time", From: c.from, To: c.to, Over: c.over})
+		must.Do(t, err)
+		if got == nil && c.want != none || got != nil && (c.want == none || *got < c.want-1e-9 || *got > c.want+1e-9) {
+			t.Errorf("%s from %s to %s: %v, want %v", c.kind, c.from, c.to, got, c.want)
+		}
+	}
+}
+
+// Every option of a variant changes the options of the runtime.
+func TestVariantsSetOptions(t *testing.T) {
+	yes, no := true, false
+	plain := options(&scenarios.Settings{})
+	for name, s := range map[string]scenarios.Settings{
+		"protocol": {Protocol: "speculative"}, "adaptive": {Adaptive: &yes}, "early_progress": {EarlyProgress: &no}, "progress": {Progress: "background"},
+		"design": {Design: "srq"}, "eager": {Eager: 9 << 10}, "slot": {Slot: 4 << 10}, "poll_backoff": {PollBackoff: 100}, "reuse": {Reuse: &no},
+		"registration_cache": {RegistrationCache: &no}, "shared_memory": {SharedMemory: &no}, "coalescing": {Coalescing: &no},
+	} {
+		if reflect.DeepEqual(options(&s), plain) {
+			t.Errorf("%s changes nothing", name)
+		}
+	}
+	if o := options(&scenarios.Settings{Eager: 9 << 10}); o.Carrier.PacketSize < 9<<10+256 || o.Carrier.Design != carrier.Design("") {
+		t.Errorf("eager messages of 9 KiB in packets of %d", o.Carrier.PacketSize)
+	}
+}
+
+// The shipped experiments pass: every difference from a published result is recorded..
+func TestShippedExperimentsPass(t *testing.T) {
+	found := 0
+	for _, s := range must.Get(scenarios.Builtin())(t) {
+		if s.Experiment == nil {
+			continue
+		}
+		found++
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			r := Run(t.Context(), s, lab.Options{})
+			for _, c := range r.Checks {
+				t.Logf("%v %s: want %s, got %s", c.OK, c.Name, c.Want, c.Got)
+			}
+			if r.Verdict != report.Passed {
+				t.Errorf("%s: %s", r.Verdict, r.Reason)
+			}
+		})
+	}
+	if found == 0 {
+		t.Error("no experiments")
+	}
+}
+
+func TestSensitivityNamesParameters(t *testing.T) {
+	s := must.Get(Measure(t.Context(), parse(t, latencies), 1, func(string, float64) {}))(t)
+	var out strings.Builder
+	must.Do(t, s.WriteTable(&out))
+	latency := s.Figures[0]
+	for _, e := range latency.Effects {
+		switch e.Parameter {
+		case "host.post_ns", "nic.send_latency_ns", "link.latency_ns": // on the path of every message
+			if *e.Down >= *latency.Ours || *e.Up <= *latency.Ours {
+				t.Errorf("%s: %v, %v and %v us", e.Parameter, *e.Down, *latency.Ours, *e.Up)
+			}
+		case "host.control_ns": // before the measurement
+			if *e.Down != *latency.Ours || *e.Up != *latency.Ours {
+				t.Errorf("%s changes the latency", e.Parameter)
+			}
+		}
+	}
+	if first := latency.Effects[0]; first.size(latency.Ours) < latency.Effects[1].size(latency.Ours) {
+		t.Error("the largest effect is not the first")
+	}
+	if !strings.Contains(out.String(), "    host.post_ns ") || strings.Contains(out.String(), "host.control_ns") {
+		t.Errorf("the table:\n%s", out.String())
+	}
+}

@@ -1,0 +1,192 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// judgeAll returns all figures of the scenario with the values of the simulation.
+func (m *measured) judgeAll() (all []report.Figure, err error) {
+	for i := range m.Figures {
+		f, err := m.judge(i)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// judge returns a figure of the scenario with the value of the simulation.
+func (m *measured) judge(i int) (report.Figure, error) {
+	f := &m.Figures[i]
+	ours, unit, err := m.evaluate(&f.Measure)
+	if err == nil && unit != f.Published.Unit {
+		err = fmt.Errorf("the unit of the figure is %s, and not %s", unit, f.Published.Unit)
+	}
+	if err != nil {
+		return report.Figure{}, m.scenario.Errorf(fmt.Sprintf("experiment.figures[%d].measure.figure", i), "%w", err)
+	}
+	return report.Figure{
+		Row: f.Row, Text: f.Text, Published: f.Published.Describe(), Where: f.Published.Where,
+		Ours: ours, Unit: unit, Agrees: ours != nil && agrees(f, *ours), Reason: f.Differs,
+	}, nil
+}
+
+// Tolerances of published numbers.
+const (
+	tolerance       = 0.15 // relative
+	percentagePoint = 2    // at least, of reductions and increases
+)
+
+// agrees reports whether a value has the published relation to the published value.
+func agrees(f *scenarios.Figure, ours float64) bool {
+	p := &f.Published
+	margin := func(published float64) float64 {
+		least := 0.0
+		if f.Measure.Kind == scenarios.Reduction || f.Measure.Kind == scenarios.Increase {
+			least = percentagePoint
+		}
+		return max(tolerance*math.Abs(published), least)
+	}
+	if p.Range != nil {
+		return ours >= p.Range[0]-margin(p.Range[0]) && ours <= p.Range[1]+margin(p.Range[1])
+	}
+	switch value := *p.Value; p.Op {
+	case "<":
+		return ours < value
+	case "<=", "low":
+		return ours <= value
+	case ">":
+		return ours > value
+	case ">=", "high":
+		return ours >= value
+	case "flat":
+		return math.Abs(ours) <= value
+	default: // "=", "~", "up_to"
+		return math.Abs(ours-value) <= margin(value)
+	}
+}
+
+// check returns a figure as a check of the result.
+func check(f *report.Figure) report.Check {
+	c := report.Check{Name: f.Row, Want: f.Published, Got: f.OursText(), OK: f.OK()}
+	switch {
+	case f.Reason == "":
+	case f.Agrees:
+		c.Want = "a difference from " + c.Want + ", as \"differs\" says"
+	default:
+		c.Got += ", a known difference"
+	}
+	return c
+}
+
+// evaluate returns the value of a measure and its unit; nil if two curves do not cross.
+func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
+	y, unit, err := m.curve(ms)
+	if err != nil {
+		return nil, "", err
+	}
+	gains := func(v float64) bool { return v > 0 } // in a curve of reductions
+	x := func(i int) *float64 {
+		if i < 0 || i >= len(y) {
+			return nil
+		}
+		v := m.points[i].X()
+		return &v
+	}
+	switch ms.Kind {
+	case scenarios.Crossover:
+		first := len(y)
+		for first > 0 && gains(y[first-1]) {
+			first--
+		}
+		return x(first), m.Vary.Unit(), nil
+	case scenarios.Until:
+		last := slices.IndexFunc(y, func(v float64) bool { return !gains(v) })
+		if last < 0 {
+			last = len(y)
+		}
+		return x(last - 1), m.Vary.Unit(), nil
+	case scenarios.BestAt:
+		return x(slices.Index(y, slices.Max(y))), m.Vary.Unit(), nil
+	}
+	v := 0.0
+	switch ms.Over {
+	case "largest":
+		v = slices.Max(y)
+	case "smallest":
+		v = slices.Min(y)
+	default:
+		v = y[slices.Index(m.points, ms.Point)]
+	}
+	return &v, unit, nil
+}
+
+// curve returns the values of a measure over the x axis. Those of crossovers and the like are
+// reductions, from which they follow.
+func (m *measured) curve(ms *scenarios.Measure) (y []float64, unit string, err error) {
+	if ms.Kind == scenarios.Value {
+		return m.series(ms.Of, ms.Figure)
+	}
+	from, _, err := m.series(ms.From, ms.Figure)
+	if err != nil {
+		return nil, "", err
+	}
+	to, _, err := m.series(ms.To, ms.Figure)
+	if err != nil {
+		return nil, "", err
+	}
+	unit = "%"
+	for i := range from {
+		switch ms.Kind {
+		case scenarios.Ratio:
+			unit = "x"
+			y = append(y, from[i]/to[i])
+		case scenarios.Increase:
+			y = append(y, 100*(to[i]/from[i]-1))
+		default:
+			y = append(y, 100*(1-to[i]/from[i]))
+		}
+		if v := y[i]; math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, "", fmt.Errorf("%s of %s is 0: nothing can be compared with it", ms.Figure, ms.From)
+		}
+	}
+	return y, unit, nil
+}
+
+// series returns a figure of a variant over the x axis, and its unit.
+func (m *measured) series(variant, figure string) (y []float64, unit string, err error) {
+	for i, x := range m.points {
+		f, err := find(&m.results[variant][i], figure, m.Setting(variant, x).Bytes)
+		if err != nil {
+			return nil, "", fmt.Errorf("variant %s: %w", variant, err)
+		}
+		y, unit = append(y, f.Value), f.Unit
+	}
+	return y, unit, nil
+}
+
+// find returns a figure of a result by its name, to which the workload may have added the size of
+// messages.
+func find(r *work.Result, name string, bytes scenarios.Bytes) (work.Figure, error) {
+	all := append(slices.Clone(r.Figures),
+		work.Figure{Name: "time", Value: r.Time.Seconds() * 1e6, Unit: "us"},
+		work.Figure{Name: "waited", Value: r.Waited.Seconds() * 1e6, Unit: "us"})
+	suffix := fmt.Sprintf(" %d B", bytes)
+	var names []string
+	for _, f := range all {
+		short := strings.TrimSuffix(f.Name, suffix)
+		if f.Name == name || short == name {
+			return f, nil
+		}
+		names = append(names, short)
+	}
+	return work.Figure{}, fmt.Errorf("the workload %s has no figure %s; there are %s", r.Workload, name, strings.Join(names, "; "))
+}

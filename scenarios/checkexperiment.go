@@ -1,0 +1,169 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// checkExperiment checks the section "experiment".
+func (c *checker) checkExperiment() {
+	const at, why = "experiment", "an experiment runs on its platform"
+	c.rejectKeys("", why, "fabric", "nic", "impair", "events", "faults", "workload", "expect")
+	for i, t := range c.s.Tiers {
+		if t != Sim {
+			c.fail(fmt.Sprintf("tiers[%d]", i), "%s: an experiment runs in simulation only", t)
+		}
+	}
+	if c.unreadable(at) {
+		return
+	}
+	e := c.s.Experiment
+	if !c.checkAxis(at+".vary", &e.Vary) || !c.checkVariants(at, e) {
+		return
+	}
+	if len(e.Figures) == 0 {
+		c.fail(at+".figures", "an empty list: name a published result")
+	}
+	for i := range e.Figures {
+		key := fmt.Sprintf("%s.figures[%d]", at, i)
+		c.checkMeasure(key+".measure", e, &e.Figures[i].Measure)
+		c.checkPublished(key+".published", e, &e.Figures[i])
+	}
+}
+
+// checkAxis checks that the axis has one key, with ascending values, and reports whether it is so.
+func (c *checker) checkAxis(key string, a *Axis) bool {
+	var given, all []string
+	for _, f := range a.fields() {
+		all = append(all, f.name)
+		if f.values.Len() > 0 {
+			given = append(given, f.name)
+		}
+	}
+	if len(given) != 1 {
+		c.fail(key, "%d axes: give one of %s", len(given), strings.Join(all, ", "))
+		return false
+	}
+	points := a.Points()
+	for i := range points[1:] {
+		if points[i].X() >= points[i+1].X() {
+			c.fail(fmt.Sprintf("%s.%s[%d]", key, given[0], i+1), "the values must ascend")
+			return false
+		}
+	}
+	return true
+}
+
+// checkVariants checks the workload of each variant with its parameters, and reports whether all
+// can run.
+func (c *checker) checkVariants(at string, e *Experiment) bool {
+	before := len(c.errs)
+	if len(e.Variants) == 0 {
+		c.fail(at+".variants", "is empty: name a variant, as in variants: {all: {}}")
+	}
+	axis := e.Vary.Name()
+	c.rejectKeys(at, "vary has it", axis)
+	for _, name := range e.VariantNames() {
+		key := join(at+".variants", name)
+		c.rejectKeys(key, "vary has it", axis)
+		if name == "" || len(name) > 40 || strings.ContainsAny(name, "\r\n") {
+			c.fail(key, "%s is no name: write one line of at most 40 bytes", quoteShort(name))
+		}
+		for _, x := range e.Vary.Points() {
+			if where, err := c.checkSetting(at, key, e.Setting(name, x)); err != nil {
+				c.fail(where, "%s", err)
+				break
+			}
+		}
+	}
+	return len(c.errs) == before
+}
+
+// checkSetting returns an error if the workload of a variant does not exist, or cannot run with its
+// parameters, and the key that the error is about. at is the section, key that of the variant.
+func (c *checker) checkSetting(at, key string, s Settings) (where string, err error) {
+	where = key
+	for _, section := range []string{at, key} {
+		if c.has(section + ".workload") {
+			where = section + ".workload"
+		}
+	}
+	if s.Workload == "" {
+		return where, errors.New("the workload is missing: name one here, or for all variants in experiment")
+	}
+	wl, err := work.Find(s.Workload)
+	if err != nil {
+		return where, err
+	}
+	if s.Ranks == 0 {
+		return key, errors.New("the number of ranks is missing: give it here, in experiment, or in vary")
+	}
+	return where, wl.Check(s.Ranks, s.Params())
+}
+
+// Params returns the parameters of the workload.
+func (s *Settings) Params() work.Params {
+	return work.Params{Class: work.Class(s.Class), Iterations: s.Iterations, Bytes: int(s.Bytes), Compute: s.Compute}
+}
+
+// checkMeasure checks the variants and the point of a measure.
+func (c *checker) checkMeasure(key string, e *Experiment, m *Measure) {
+	variants := map[string]string{"of": m.Of, "from": m.From, "to": m.To}
+	needed, others := []string{"from", "to"}, []string{"of"}
+	if m.Kind == Value {
+		needed, others = others, needed
+	}
+	c.rejectKeys(key, m.Kind+" takes "+strings.Join(needed, " and "), others...)
+	for _, k := range needed {
+		if name, at := variants[k], join(key, k); !c.has(at) {
+			c.fail(at, "is missing: name a variant")
+		} else if _, ok := e.Variants[name]; !ok {
+			c.fail(at, "no variant %s%s", quoteShort(name), suggestion(name, e.VariantNames()))
+		}
+	}
+	axis := e.Vary.Name()
+	for _, other := range []string{"ranks", "bytes", "compute", "iterations"} {
+		if other != axis {
+			c.rejectKeys(key, "the x axis is "+axis, other)
+		}
+	}
+	switch m.Kind {
+	case Crossover, Until, BestAt:
+		c.rejectKeys(key, m.Kind+" is a value of the x axis", axis, "over")
+		return
+	}
+	if c.has(join(key, axis)) == c.has(key+".over") {
+		c.fail(key, "give either %s, or over for all of them", axis)
+	} else if m.Over == "" && !slices.Contains(e.Vary.Points(), m.Point) {
+		c.fail(join(key, axis), "vary does not have this value")
+	}
+}
+
+// checkPublished checks the value of a figure and its unit.
+func (c *checker) checkPublished(key string, e *Experiment, f *Figure) {
+	p := &f.Published
+	switch {
+	case (p.Value != nil) == (p.Range != nil):
+		c.fail(key, "give either value or range")
+	case p.Range != nil && (len(p.Range) != 2 || p.Range[0] > p.Range[1]):
+		c.fail(key+".range", "give two numbers, the smaller first")
+	case p.Range != nil && p.Op != "" && p.Op != "=":
+		c.fail(key+".op", "%s takes a value, and not a range", p.Op)
+	}
+	unit := ""
+	switch f.Measure.Kind {
+	case Reduction, Increase:
+		unit = "%"
+	case Ratio:
+		unit = "x"
+	case Crossover, Until, BestAt:
+		unit = e.Vary.Unit()
+	}
+	if unit != "" && p.Unit != unit {
+		c.fail(key+".unit", "%s: the unit of this %s is %s", quoteShort(p.Unit), f.Measure.Kind, unit)
+	}
+}

@@ -1,0 +1,252 @@
+package scenarios
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// Experiment runs workloads of the multi-rank runtime on a simulated platform, in several variants,
+// and compares figures of them with published results.
+type Experiment struct {
+	// Platform is the platform of the hosts: one that "fabrictest mpirun --help" lists, or a YAML
+	// file, as a path from the working folder.
+	Platform string `yaml:"platform" pattern:"^[^\\r\\n]{1,200}$" hint:"name a platform or a YAML file"`
+	// Settings are those of every variant that does not set them itself.
+	Settings `yaml:",inline"`
+	// Vary is the x axis: every variant runs once with each value.
+	Vary Axis `yaml:"vary"`
+	// Variants are the settings that differ, by the name of the variant.
+	Variants map[string]Settings `yaml:"variants"`
+	// Figures are the published results, with how they are measured here.
+	Figures []Figure `yaml:"figures" most:"64"`
+}
+
+// Settings are a workload with its parameters, and options of the runtime.
+type Settings struct {
+	// Workload is a program of the runtime, as "fabrictest mpirun" has them.
+	Workload string `yaml:"workload,omitempty"`
+	// Class is its problem size; T, the smallest, if left out.
+	Class string `yaml:"class,omitempty" enum:"T S W A"`
+	Point `yaml:",inline"`
+	// PerHost is how many ranks share a host; 1 if left out.
+	PerHost int `yaml:"per_host,omitempty" range:"1..64"`
+	// Rails is the number of NICs of a host, each on its own network; 1 if left out.
+	Rails int `yaml:"rails,omitempty" range:"1..8"`
+
+	// Protocol is the rendezvous of large messages: the receiver reads, the sender writes, or the
+	// receiver may announce its buffer first; rget if left out.
+	Protocol string `yaml:"protocol,omitempty" enum:"rget rput speculative"`
+	// Adaptive stops the announcements of speculative receivers that are rarely used; false if
+	// left out.
+	Adaptive *bool `yaml:"adaptive,omitempty"`
+	// EarlyProgress is the progress call that begins speculative sends and receives; true if left
+	// out.
+	EarlyProgress *bool `yaml:"early_progress,omitempty"`
+	// Progress says when a rank makes progress: in calls of the runtime only (polling, if left
+	// out), or in a task next to the program as well.
+	Progress string `yaml:"progress,omitempty" enum:"polling background"`
+	// Design selects the transports between hosts; ring-srq if left out.
+	Design string `yaml:"design,omitempty" enum:"sendrecv srq ring-sendrecv ring-srq ud hybrid"`
+	// Eager is the size of the largest eager message; 4KiB if left out.
+	Eager Bytes `yaml:"eager,omitempty" range:"1..1048576"`
+	// Slot is the size of a slot of a ring, to which a peer writes small packets; 2KiB if left out.
+	Slot Bytes `yaml:"slot,omitempty" range:"256..1048576"`
+	// PollBackoff divides the time that a rank has waited so far to give the interval at which it
+	// polls rings and shared memory; 8 if left out.
+	PollBackoff int `yaml:"poll_backoff,omitempty" range:"1..4000"`
+	// Reuse registers small buffers that are used often, instead of copying them; true if left out.
+	Reuse *bool `yaml:"reuse,omitempty"`
+	// RegistrationCache keeps registrations of memory for later messages; true if left out.
+	RegistrationCache *bool `yaml:"registration_cache,omitempty"`
+	// SharedMemory connects the ranks of a host; true if left out. Without it they use NICs.
+	SharedMemory *bool `yaml:"shared_memory,omitempty"`
+	// Coalescing puts several small messages into a packet; true if left out.
+	Coalescing *bool `yaml:"coalescing,omitempty"`
+}
+
+// Point are the parameters of a workload of which one can be varied.
+type Point struct {
+	// Ranks is the number of ranks.
+	Ranks int `yaml:"ranks,omitempty" range:"1..4096"`
+	// Bytes is the size of messages.
+	Bytes Bytes `yaml:"bytes,omitempty" range:"1..67108864"`
+	// Compute is the time that a rank computes in each step.
+	Compute time.Duration `yaml:"compute,omitempty"`
+	// Iterations is the number of steps.
+	Iterations int `yaml:"iterations,omitempty" range:"1..1000000"`
+}
+
+// Axis is the x axis of an experiment: one of the keys, with its values in ascending order.
+type Axis struct {
+	// Ranks are numbers of ranks.
+	Ranks []int `yaml:"ranks,omitempty" most:"64" range:"1..4096"`
+	// Bytes are sizes of messages.
+	Bytes []Bytes `yaml:"bytes,omitempty" most:"64" range:"1..67108864"`
+	// Compute are times that a rank computes in each step.
+	Compute []time.Duration `yaml:"compute,omitempty" most:"64"`
+	// Iterations are numbers of steps.
+	Iterations []int `yaml:"iterations,omitempty" most:"64" range:"1..1000000"`
+}
+
+// Figure is a published result.
+type Figure struct {
+	// Row is its number in a list of published results.
+	Row string `yaml:"row" pattern:"^[A-Za-z0-9.-]{1,16}$" hint:"use letters, digits, points and hyphens"`
+	// Text is what it says, on one line.
+	Text string `yaml:"text" pattern:"^[^\\r\\n]{1,160}$" hint:"write one line of at most 160 characters"`
+	// Measure is how it is measured here.
+	Measure Measure `yaml:"measure"`
+	// Published is the published value.
+	Published Published `yaml:"published"`
+	// Differs is the reason of a known difference. The scenario passes with the difference, and
+	// fails without it.
+	Differs string `yaml:"differs,omitempty"`
+}
+
+// Kinds of Measure.
+const (
+	Value     = "value"
+	Reduction = "reduction"
+	Increase  = "increase"
+	Ratio     = "ratio"
+	Crossover = "crossover"
+	Until     = "until"
+	BestAt    = "best_at"
+)
+
+// Measure is how a figure follows from the results of variants.
+type Measure struct {
+	// Kind is value (of the variant of), reduction and increase (by how many per cent the figure of
+	// to is below or above that of from), ratio (the figure of from divided by that of to),
+	// crossover (the smallest x from which the figure of to is below that of from), until (the
+	// largest x up to which it is), or best_at (the x of the largest reduction).
+	Kind string `yaml:"kind" enum:"value reduction increase ratio crossover until best_at"`
+	// Figure is a figure of the workload without the size of messages, such as latency; or time or
+	// waited, the time of the slowest rank and the mean time in calls that wait.
+	Figure string `yaml:"figure" pattern:"^[^\\r\\n]{1,80}$" hint:"name a figure of the workload, such as latency"`
+	// Of is a variant.
+	Of string `yaml:"of,omitempty"`
+	// From is the variant that is compared with to.
+	From string `yaml:"from,omitempty"`
+	// To is the variant whose gain is measured.
+	To string `yaml:"to,omitempty"`
+	// Point is where on the x axis; a value of vary, by its key.
+	Point `yaml:",inline"`
+	// Over is instead of one value of the x axis the largest or the smallest result over all.
+	Over string `yaml:"over,omitempty" enum:"largest smallest"`
+}
+
+// Published is a published value, with the relation of results to it.
+type Published struct {
+	// Op is the relation: "=" (if left out), "~" and up_to (within 15 per cent, or 2 per cent points
+	// of a reduction or increase), "<", "<=", ">", ">=", and high, low or flat where words are
+	// published, with a number that is our reading: at least, at most, or at most in either direction.
+	Op string `yaml:"op,omitempty" enum:"= ~ up_to < <= > >= high low flat"`
+	// Value is the number.
+	Value *float64 `yaml:"value,omitempty"`
+	// Range is a smallest and a largest number instead.
+	Range []float64 `yaml:"range,omitempty" most:"2"`
+	// Unit is that of the figure; "%" for reductions and increases, x for ratios, and for the other
+	// kinds that of the x axis: B, ranks, us or iterations.
+	Unit string `yaml:"unit" pattern:"^[^\\s]{1,12}$" hint:"write a unit such as us, MB/s or %"`
+	// Where is the publication with the section.
+	Where string `yaml:"where" pattern:"^[^\\r\\n]{1,120}$" hint:"name a paper and a section, on one line"`
+}
+
+// Name is the key of the axis: ranks, bytes, compute or iterations.
+func (a *Axis) Name() string {
+	for _, f := range a.fields() {
+		if f.values.Len() > 0 {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// Unit is the unit of the axis: that of Point.X.
+func (a *Axis) Unit() string {
+	name := a.Name()
+	if unit, ok := map[string]string{"bytes": "B", "compute": "us"}[name]; ok {
+		return unit
+	}
+	return name
+}
+
+// axisField is a list of values of an axis.
+type axisField struct {
+	name   string
+	values reflect.Value
+}
+
+func (a *Axis) fields() (all []axisField) {
+	v := reflect.ValueOf(a).Elem()
+	for _, f := range fieldsOf(v.Type()) {
+		all = append(all, axisField{f.name, v.FieldByIndex(f.index)})
+	}
+	return all
+}
+
+// Points returns the values of the axis.
+func (a *Axis) Points() (all []Point) {
+	for k, f := range a.fields() {
+		for i := range f.values.Len() {
+			var p Point
+			reflect.ValueOf(&p).Elem().Field(k).Set(f.values.Index(i)) // Point has the same fields
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// X is the position of a value of an axis, in Axis.Unit.
+func (p Point) X() float64 {
+	return float64(p.Ranks) + float64(p.Bytes) + p.Compute.Seconds()*1e6 + float64(p.Iterations)
+}
+
+// VariantNames returns the names of the variants, sorted.
+func (e *Experiment) VariantNames() []string { return slices.Sorted(maps.Keys(e.Variants)) }
+
+// Setting returns the settings of a variant at a value of the axis.
+func (e *Experiment) Setting(variant string, x Point) Settings {
+	s := e.Settings
+	override(&s, e.Variants[variant])
+	override(&s.Point, x)
+	return s
+}
+
+// override sets the fields of to that are not zero in from.
+func override[T any](to *T, from T) {
+	out, in := reflect.ValueOf(to).Elem(), reflect.ValueOf(from)
+	for _, f := range fieldsOf(out.Type()) {
+		if v := in.FieldByIndex(f.index); !v.IsZero() {
+			out.FieldByIndex(f.index).Set(v)
+		}
+	}
+}
+
+// Describe returns the published value in words, such as "up to 32 %".
+func (p *Published) Describe() string {
+	unit := " " + p.Unit
+	if p.Value == nil {
+		return fmt.Sprintf("%v to %v%s", p.Range[0], p.Range[1], unit)
+	}
+	number := fmt.Sprint(*p.Value) + unit
+	switch p.Op {
+	case "~":
+		return "about " + number
+	case "up_to":
+		return "up to " + number
+	case "high":
+		return "high: read as " + number + " or more"
+	case "low":
+		return "low: read as " + number + " or less"
+	case "flat":
+		return "flat: read as " + number + " or less, up or down"
+	case "", "=":
+		return number
+	}
+	return p.Op + " " + number
+}
