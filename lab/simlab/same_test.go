@@ -152,13 +152,13 @@ func TestImpairmentsUseRandomSourcesOfPlan(t *testing.T) {
 	}
 }
 
-// part selects the scenarios of both tests below. By default every fifth one runs, and every
-// eleventh with another provider.
+// part selects the scenarios of both tests below. By default every third one runs, and every sixth
+// with another provider.
 var part = testutil.PartFlag()
 
 func TestShippedScenariosPass(t *testing.T) {
 	for i, s := range shipped(t) {
-		if !part.Sample(i, 5) {
+		if !part.Sample(i, 3) {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestShippedScenariosPassWithOtherProviders(t *testing.T) {
 				continue
 			}
 			ran++
-			if !part.Sample(i+2*k, 11) {
+			if !part.Sample(i+2*k, 6) {
 				continue
 			}
 			t.Run(p.Name+"/"+s.Name, func(t *testing.T) {
