@@ -11,7 +11,7 @@ import (
 
 // expectPayload fails the case unless the payload of the segments is want.
 func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
-	var got []byte
+	got := make([]byte, 0, len(want))
 	for _, g := range segments {
 		got = append(got, g.Payload...)
 	}

@@ -31,7 +31,8 @@ var all = flag.Bool("all", false, "run slow cases too, and explore as many sched
 // A case that is unsupported is skipped. unsupportedFile lists how many are, for each device and
 // reason: a device that refuses something new, or a bench that can do less, is noticed.
 func TestSpecs(t *testing.T) {
-	debug.SetGCPercent(400) // hundreds of small worlds are created and become garbage
+	debug.SetGCPercent(400)         // hundreds of small worlds are created and become garbage
+	debug.SetMemoryLimit(512 << 20) // a case that registers 1 GiB would have 4 GiB of garbage kept
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Conformance of the emulated devices")
 }

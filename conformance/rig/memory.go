@@ -57,9 +57,13 @@ func (m *Memory) Remote(off int) verbs.Remote {
 // and those of a [Pattern] by 1: no two consecutive bytes equal those of a message, and a
 // message that was not placed is detected. The term with 89 makes 256-byte blocks differ.
 func fill(n int, seed byte) []byte {
+	const period = 1 << 16
 	b := make([]byte, n)
-	for i := range b {
+	for i := range min(n, period) {
 		b[i] = seed + 3*byte(i) + byte(i>>8)*89
+	}
+	for i := period; i < n; i *= 2 {
+		copy(b[i:], b[:i])
 	}
 	return b
 }
@@ -110,12 +114,21 @@ func (r *Rig) ExpectUntouched(regions ...*Memory) {
 // registration or the last Snapshot, except for n bytes from off on.
 func (r *Rig) ExpectUnchangedOutside(m *Memory, off, n int) {
 	m.orderWithDevice() // earlier writes of the device are visible, and later ones wait for the second call
-	for i := range m.all {
-		if at := i - guard; m.all[i] != m.snapshot[i] && (at < off || at >= off+n) {
-			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is unchanged", at, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.snapshot[i])
+	r.expectUnchanged(m, 0, guard+off)
+	r.expectUnchanged(m, guard+off+n, len(m.all))
+	m.orderWithDevice()
+}
+
+// expectUnchanged fails the case if m.all has changed from one index to another.
+func (r *Rig) expectUnchanged(m *Memory, from, to int) {
+	if bytes.Equal(m.all[from:to], m.snapshot[from:to]) {
+		return
+	}
+	for i := from; i < to; i++ {
+		if m.all[i] != m.snapshot[i] {
+			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is unchanged", i-guard, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.snapshot[i])
 		}
 	}
-	m.orderWithDevice()
 }
 
 // Snapshot saves the content for ExpectUnchangedOutside to compare with. A verb call before and one

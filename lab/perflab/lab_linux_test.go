@@ -139,7 +139,7 @@ func TestFrozenHostKeepsConnection(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		thawed <- errors.Join(err, b.pair.group.Thaw(1))
 	})
-	_, err := b.Run(t.Context(), perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 4096, Duration: time.Second}}, false)
+	_, err := b.Run(t.Context(), perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 4096, Duration: 200 * time.Millisecond}}, false)
 	must.Do(t, errors.Join(err, <-thawed))
 }
 

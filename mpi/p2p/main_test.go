@@ -1,0 +1,12 @@
+package p2p
+
+import (
+	"os"
+	"runtime/debug"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // millions of small worlds are created and become garbage
+	os.Exit(m.Run())
+}
