@@ -85,7 +85,7 @@ func checkDefects(check func(name string) error, defects []string) error {
 
 // knownDefects returns the defects that a provider's devices can have.
 func knownDefects(p *nics.Provider) (all []judge.Defect) {
-	for _, d := range p.Defects {
+	for _, d := range p.AllDefects() {
 		needsNumber := p.CheckDefect(d.Name) != nil // the name alone is incomplete
 		all = append(all, judge.Defect{
 			Name: d.Name, Imitates: d.Imitates, Does: d.Does, Mutant: d.Mutant, NeedsNumber: needsNumber,
