@@ -35,6 +35,20 @@ var verbsCases = []conformance.Case{{
 	Expects: "version, protocol, addresses and port",
 	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(20) }),
 }, {
+	ID: "dg/verbs/address-area-in-two-buffers", Cite: cite("8", "dg/verbs/2"), Setup: setupRD,
+	Title:   "The address area of a receive may end in any of its buffers",
+	Sends:   "Sends to receives of two buffers, of which the first is of 1, 20, 39, 40 and 41 octets",
+	Expects: "the address area and then the message, in the two buffers",
+	Defects: []string{"AreaLosesAnOctet"}, Run: onFlow(setup{}, func(p *peer) {
+		for i, n := range []int{1, 20, 39, 40, 41} {
+			at := i * p.recvLen
+			p.PostRecv(p.qp, uint64(i+1), p.localMem.SGE(at, n), p.localMem.SGE(at+n, p.recvLen-n))
+			p.expectDeliveredTo(uint64(i+1), iwarp.Send(uint32(i+1), data(16)))
+			got := binary.BigEndian.Uint16(p.localMem.Buf[at+2:])
+			p.Check(got == peerPort, fmt.Sprintf("port %d in octets 2 and 3", peerPort), "%d", got)
+		}
+	}),
+}, {
 	ID: "dg/verbs/write-with-immediate-on-rd", Cite: cite("8", "dg/verbs/3"), Setup: setupRD,
 	Title:   "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
 	Sends:   "Acks; the application posts one of 32 octets, and a Send",
@@ -110,6 +124,8 @@ var verbsCases = []conformance.Case{{
 		p.ExpectNoEvent()
 		p.ackAndComplete(1)
 		p.expectDrained()
+		p.Must("the Q_Key again", p.qp.Modify(verbs.QPAttr{QKey: p.deviceQP.key}, verbs.QPAttrQKey))
+		p.ExpectNoEvent()
 		p.syncDevice()
 		for _, a := range p.drainArrived() {
 			p.Check(a.Data == nil || *a.Data.Seq == 1, "no new data packet in SQD", "%v", a.Packet)
