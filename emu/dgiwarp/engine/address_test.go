@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"net/netip"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -51,6 +53,27 @@ func TestPacketsAreNoLongerThanIPAllows(t *testing.T) {
 		}
 		if got, want := maxDatagramPayload(mtu, false), ip-link.IPv6HeaderLen-link.UDPHeaderLen; got != want {
 			t.Errorf("MTU %d: %d octets over IPv6, want %d", mtu, got, want)
+		}
+	}
+}
+
+// A segment that was stored is taken to come from the address of its peer, not from that of the
+// last packet, even if both QPs are of the same host.
+func TestStoredSegmentHasSourceOfItsPeer(t *testing.T) {
+	at := netip.MustParseAddrPort("10.0.0.9:65041")
+	key := rd.Key{RemoteAddr: at, RemoteQP: 5}
+	for _, last := range []source{
+		{src: at, qp: 6, tclass: 0x48},
+		{src: netip.MustParseAddrPort("10.0.0.8:65041"), qp: 5, tclass: 0x48},
+	} {
+		h := &peerStream{peer: &peer{rd: &rd.Peer{Key: key}}}
+		if h.setSource(last); h.from.src != at || h.from.qp != 5 {
+			t.Errorf("after a packet of %v: %+v", last, h.from)
+		}
+		own := source{src: at, qp: 5, tclass: 0x20}
+		h.setSource(own)
+		if h.setSource(last); h.from != own {
+			t.Errorf("after a packet of %v: %+v, want that of the previous segment", last, h.from)
 		}
 	}
 }

@@ -135,8 +135,8 @@ func TestUnusableReceiveFails(t *testing.T) {
 				must.Do(t, b.PostRecv(&verbs.RecvWR{WRID: 1, SGL: c.sgl(b)}))
 				a.send(b, 2, length)
 				w.run(10 * time.Millisecond)
-				if done := b.expectCompletions(1); done[0].WRID != 1 || done[0].Status != c.want {
-					t.Errorf("%s, reliable %v, %d bytes: %+v, want %v", name, reliable, length, done[0], c.want)
+				if done := b.expectCompletions(1); done[0].WRID != 1 || done[0].Status != c.want || b.state != verbs.QPStateErr {
+					t.Errorf("%s, reliable %v, %d bytes: %+v in %v, want %v in ERR", name, reliable, length, done[0], b.state, c.want)
 				}
 			}
 		}

@@ -157,6 +157,9 @@ func TestRDSendWaitsForReceive(t *testing.T) {
 	a.expectCompletions(0)
 	b.expectCompletions(0)
 	c.expectSuccess(1)
+	if queued := b.h.nic.awaitingReceives.Len(); queued != 1 {
+		t.Errorf("the QP is queued %d times for receives, want once", queued)
+	}
 	for i := range 3 {
 		b.recv(uint64(i), 200*i, 200)
 		w.run(time.Millisecond)

@@ -348,3 +348,14 @@ func TestDrainedAfterBegunRequests(t *testing.T) {
 		t.Error("not drained once after the Ack")
 	}
 }
+
+// One call of Output sends the packets of all QPs, if there is room for them.
+func TestOutputTakesRequestsOfAllQPs(t *testing.T) {
+	w, a, b := pair(t, false)
+	other := a.h.newQP(false)
+	a.send(b, 1, 10)
+	other.send(b, 2, 10)
+	if n := a.h.nic.Output(w.now, a.h.out); n != 2 {
+		t.Errorf("%d packets, want 2", n)
+	}
+}
