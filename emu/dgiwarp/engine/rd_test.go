@@ -288,3 +288,13 @@ func TestRDReceiveResumesOnePeer(t *testing.T) {
 		t.Errorf("one receive resumed %d of %d peers", resumed, len(senders))
 	}
 }
+
+// Local requests of an RD QP go to no peer.
+func TestRDLocalRequestsNeedNoPeer(t *testing.T) {
+	w, a, b := pair(t, true)
+	a.post(b, verbs.SendWR{Opcode: verbs.OpLocalInv, InvalidateRKey: 99})
+	w.run(time.Millisecond)
+	if wc := a.expectCompletions(1)[0]; wc.Status == verbs.WCSuccess || a.h.nic.rd.Peers() != 0 || w.sent != 0 {
+		t.Errorf("%v, %d peers, %d packets", wc.Status, a.h.nic.rd.Peers(), w.sent)
+	}
+}
