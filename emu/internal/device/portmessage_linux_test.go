@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -47,6 +48,7 @@ func TestParseAddr(t *testing.T) {
 		{"tentative", addrPayload(7, 64, unix.IFA_F_TENTATIVE, six), false, addrMessage{addr: six, bits: 64, index: 7, gone: true}, true},
 		{"optimistic", addrPayload(7, 64, unix.IFA_F_TENTATIVE|unix.IFA_F_OPTIMISTIC, six), false, addrMessage{addr: six, bits: 64, index: 7}, true},
 		{"a duplicate", addrPayload(7, 64, unix.IFA_F_DADFAILED, six), false, addrMessage{addr: six, bits: 64, index: 7, gone: true}, true},
+		{"flags of the attribute", slices.Replace(addrPayload(7, 64, unix.IFA_F_TENTATIVE, six), 2, 3, 0), false, addrMessage{addr: six, bits: 64, index: 7, gone: true}, true},
 		{"no address", addrPayload(7, 64, 0), false, addrMessage{}, false},
 		{"more bits than there are", addrPayload(7, 33, 0, four, four), false, addrMessage{}, false},
 		{"cut off", addrPayload(7, 64, 0, six)[:20], false, addrMessage{}, false},
