@@ -356,6 +356,14 @@ var udCases = []conformance.Case{{
 		p.expectReceived(1, iwarp.Send(3, data(16)))
 	}),
 }, {
+	ID: "dg/ud/receive-in-read-only-memory", Cite: cite("4", "dg/ud/5"),
+	Title:   "A message for which the memory of the receive must not be written completes the receive with an error",
+	Sends:   "a Send to a queue pair whose receive lacks local write access",
+	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and its memory is unchanged",
+	Defects: []string{"FailedReceiveLost"}, Run: onSetup(setup{}, func(p *peer) {
+		p.expectReadOnlyReceiveFails(iwarp.UD(iwarp.Send(1, data(32))))
+	}),
+}, {
 	ID: "dg/ud/shared-receives", Cite: cite("4", "dg/ud/11"), Level: conformance.May, Needs: verbs.CapSRQ,
 	Title:   "UD queue pairs can use a shared receive queue",
 	Sends:   "Sends to two queue pairs with one shared receive queue",
@@ -381,6 +389,28 @@ var udCases = []conformance.Case{{
 	Sends:   "Sends of one segment and of two, and immediate data, with and without solicited event",
 	Expects: "receives of all, and events for those with solicited event",
 	Defects: []string{"ImmediateUnsolicited"}, Run: onHost(func(h *host) { h.checkSolicited(false) }),
+}, {
+	ID: "dg/ud/solicited-is-sent", Cite: cite("8", "dg/verbs/1"), Level: conformance.May,
+	Title:   "A Send or immediate data has the opcode with solicited event only if its work request says so",
+	Sends:   "nothing; the device sends a Send and immediate data, with and without solicited event",
+	Expects: "the four opcodes",
+	Defects: []string{"ImmediateSentUnsolicited"}, Run: onPeer(func(p *peer) {
+		for i, t := range []struct {
+			op    verbs.WROpcode
+			flags verbs.SendFlags
+			want  iwarp.Opcode
+		}{
+			{verbs.OpSend, 0, iwarp.OpSend},
+			{verbs.OpSend, verbs.SendSolicited, iwarp.OpSendSE},
+			{verbs.OpSendImm, 0, iwarp.OpImmediate},
+			{verbs.OpSendImm, verbs.SendSolicited, iwarp.OpImmediateSE},
+		} {
+			wr := p.wr(uint64(i), t.op, 0, 0)
+			wr.Flags |= t.flags
+			wr.Imm = immediateData
+			p.expectSent(wr, iwarp.UD(iwarp.Op(t.want)))
+		}
+	}),
 }}
 
 // checkSolicited sends every kind of message that takes a receive to a queue pair whose application

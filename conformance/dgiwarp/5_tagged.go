@@ -338,14 +338,17 @@ var taggedCases = []conformance.Case{{
 }, {
 	ID: "dg/record/more-ranges-than-the-receive-holds", Cite: cite("5", "dg/tag/5"),
 	Title:   "Ranges that do not fit into the receive are omitted, and the count is that of the others",
-	Sends:   "four ranges, to a receive with room for two",
-	Expects: "two ranges, and a count of two",
+	Sends:   "four ranges, to a receive with room for two, and one range, to a receive with room for none",
+	Expects: "two ranges, and a count of two; then no range, and a count of 0",
 	Defects: []string{"RecordClaimsAll"},
-	Run: onSetup(setup{receives: 2, recvLen: recordLen + 2*rangeLen + 3}, func(p *peer) {
+	Run: onSetup(setup{receives: 1, recvLen: recordLen + 2*rangeLen + 3}, func(p *peer) {
 		pkts := p.writeRecords(1, 0, data(128), 16)
 		p.send(pkts[0], pkts[2], pkts[4], pkts[6])
 		p.expectRecord(1, 0, 128, byteRange{0, 16}, byteRange{32, 16})
 		p.ExpectUnchangedOutside(p.localMem, 0, grhAreaLen+recordLen+2*rangeLen)
+		p.PostRecv(p.qp, 2, p.localMem.SGE(p.recvLen, grhAreaLen+recordLen))
+		p.send(p.writeRecords(2, 0, data(16), 16)...)
+		p.expectRecord(2, 0, 16)
 	}),
 }, {
 	ID: "dg/record/more-ranges-than-fit", Cite: cite("5", "dg/tag/6"),
@@ -406,15 +409,39 @@ var taggedCases = []conformance.Case{{
 	Sends:   "a complete record to a queue pair whose receive lacks local write access",
 	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and its memory is unchanged",
 	Defects: []string{"RecordIntoBadMemorySucceeds"}, Run: onSetup(setup{}, func(p *peer) {
-		m := p.Memory(p.recvLen, verbs.AccessRemoteRead)
-		if n, err := p.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, p.recvLen)}}); err != nil {
-			p.Check(n == 0, "no receive posted if it is refused", "%d", n)
-			return
+		p.expectReadOnlyReceiveFails(p.writeRecords(1, 0, data(32), 32)...)
+	}),
+}, {
+	ID: "dg/record/invalid-segment-is-not-recorded", Cite: cite("5", "dg/tag/4", "dg/err/2"), Level: conformance.Should, Setup: setupIsolated,
+	Title:   "An invalid segment does not begin a record, and does not end the record that it belongs to",
+	Sends:   "to a queue pair that survives errors, a record whose second segment is out of bounds, and the first segment of one that is out of bounds",
+	Expects: "error messages; a completion with the first segment of the first record, and none of the second",
+	Defects: []string{"InvalidSegmentEndsRecord"}, Run: onSetup(setup{receives: 2}, func(p *peer) {
+		end := len(p.targetMem.Buf)
+		for _, pkt := range p.writeRecords(1, end-8, data(16), 8) {
+			p.send(pkt)
 		}
-		p.send(p.writeRecords(1, 0, data(32), 32)...)
-		wc := p.NextCompletion()
-		p.Check(wc.WRID == 1 && (wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr),
-			"a receive that fails without local write", "%s", rig.Describe(&wc))
-		p.ExpectUntouched(m)
+		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
+		p.expectRecord(1, end-8, 16, byteRange{0, 8})
+		p.send(p.writeRecords(2, end, data(16), 8)[0])
+		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
+		p.Sleep(2 * recordTimeout)
+		p.expectNoCompletionYet()
 	}),
 }}
+
+// expectReadOnlyReceiveFails posts a receive in memory without local write, and sends packets of a
+// message. Unless the device refuses the receive, it must complete it in error, with status
+// LOC_PROT_ERR or LOC_ACCESS_ERR, and leave the memory unchanged.
+func (p *peer) expectReadOnlyReceiveFails(message ...iwarp.Packet) {
+	m := p.Memory(p.recvLen, verbs.AccessRemoteRead)
+	if n, err := p.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, p.recvLen)}}); err != nil {
+		p.Check(n == 0, "no receive posted if it is refused", "%d", n)
+		return
+	}
+	p.send(message...)
+	wc := p.NextCompletion()
+	p.Check(wc.WRID == 1 && (wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr),
+		"a receive that fails without local write", "%s", rig.Describe(&wc))
+	p.ExpectUntouched(m)
+}

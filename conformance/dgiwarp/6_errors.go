@@ -190,6 +190,19 @@ var errorCases = []conformance.Case{{
 		p.ExpectUntouched(p.targetMem)
 		p.ExpectUntouched(p.localMem)
 	}),
+}, {
+	ID: "dg/error/failed-queue-pair-flushes-what-waits", Cite: cite("6", "dg/err/8"),
+	Title:   "The error state flushes requests that wait in SQD",
+	Sends:   "nothing; the application posts two Sends in SQD",
+	Expects: "no packet; both flushed when the queue pair enters the error state",
+	Defects: []string{"WaitingRequestsLost"}, Run: onSetup(setup{}, func(p *peer) {
+		p.beginDrain()
+		p.expectDrained()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+		p.expectIdle()
+		p.ToState(p.qp, verbs.QPStateErr)
+		p.ExpectCompletions(verbs.WCWRFlushErr, 1, 2)
+	}),
 }}
 
 // expectErrorMessage expects a UD packet with a Terminate that quotes the invalid segment and has
@@ -352,6 +365,32 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.drainArrived()
 		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
 		p.expectRefusal(iwarp.ReasonNotReady)
+	}),
+}, {
+	ID: "dg/error/failed-queue-pair-flushes-its-flows", Cite: cite("6", "dg/err/8"),
+	Title:   "The error state flushes requests that are under way, and those that wait for the end of a flow",
+	Sends:   "nothing that acknowledges a Send of one queue pair; an error message about one of another queue pair, which then posts two more",
+	Expects: "no completion before the queue pairs enter the error state, and then flushes",
+	Defects: []string{"WaitingRequestsLost", "OutstandingRequestsLost"}, Run: onHost(func(h *host) {
+		p := h.newQP(setup{}).peer(0)
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		p.expectData(1)
+		p.ToState(p.qp, verbs.QPStateErr)
+		p.ExpectCompletions(verbs.WCWRFlushErr, 1)
+		p.ackAll()
+
+		p = h.newQP(setup{}).peer(0)
+		p.openFlow(zeroLengthWrite())
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		a := p.expectData(1)
+		p.send(p.nextDataPacket(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*a.Segment)).AckNow())
+		p.expectFailure(1)
+		p.PostSend(p.qp, p.sendWR(2, 0, 8), p.sendWR(3, 0, 8)) // the Send is not acknowledged
+		p.expectNoCompletionYet()
+		p.ToState(p.qp, verbs.QPStateErr)
+		p.ExpectCompletions(verbs.WCWRFlushErr, 2, 3)
 	}),
 }})
 

@@ -390,6 +390,22 @@ var startCases = overRD.Cases([]conformance.Case{{
 		p.expectNoCompletionYet()
 	}),
 }, {
+	ID: "dg/start/cookie-of-a-replaced-flow", Cite: cite("7.1", "dg/start/5"),
+	Title:   "A cookie is invalid after another flow has replaced the flow that was known when the cookie was made",
+	Sends:   "a flow, a start without a cookie, another flow, and the start again with the cookie of its Challenge",
+	Expects: "receives of the two flows, and a Challenge for the start with the cookie",
+	Defects: []string{"CookieForAnyKnownFlow"}, Run: onPeer(func(p *peer) {
+		p.openFlowTo(1, iwarp.Send(1, data(8)))
+		cookie := p.startAndRecvChallenge(iwarp.Send(1, data(8)))
+		late := p.withStart(cookie, p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow()
+		waiting := p.toDeviceFlow
+		p.openFlowTo(2, iwarp.Send(1, data(16)))
+		p.toDeviceFlow = waiting
+		p.send(late)
+		p.expectChallenge()
+		p.expectNoCompletionYet()
+	}),
+}, {
 	ID: "dg/start/own-epoch-is-a-proof", Cite: cite("7.1", "dg/start/6"),
 	Title:   "The epoch of the device's own flow to a peer is a proof for the flow in the other direction, if none is known",
 	Sends:   "a start with the epoch of the device's flow; another one when the first flow is known; one with another epoch",

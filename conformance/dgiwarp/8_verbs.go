@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
@@ -34,6 +35,23 @@ var verbsCases = []conformance.Case{{
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
 	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(20) }),
+}, {
+	ID: "dg/verbs/address-area-in-two-buffers", Cite: cite("8", "dg/verbs/2"), Setup: setupRD,
+	Title:   "The address area of a receive may end in any of its buffers",
+	Sends:   "Sends to receives of two buffers, of which the first is of 1, 20, 39, 40 and 41 octets",
+	Expects: "the address area and then the message, in the two buffers",
+	Defects: []string{"AreaLosesAnOctet"}, Run: onFlow(setup{}, func(p *peer) {
+		for i, n := range []int{1, 20, 39, 40, 41} {
+			first, second := 2*i*p.recvLen, (2*i+1)*p.recvLen
+			p.PostRecv(p.qp, uint64(i+1), p.localMem.SGE(first, n), p.localMem.SGE(second, p.recvLen-n))
+			p.expectDelivered(iwarp.Send(uint32(i+1), data(16)))
+			p.ExpectRecv(uint64(i+1), grhAreaLen+16)
+			got := slices.Concat(p.localMem.Buf[first:][:n], p.localMem.Buf[second:][:p.recvLen-n])
+			port := binary.BigEndian.Uint16(got[2:])
+			p.Check(port == peerPort, fmt.Sprintf("port %d in octets 2 and 3", peerPort), "%d", port)
+			p.Check(bytes.Equal(got[grhAreaLen:][:16], data(16)), "the message after the address area", "% x", got)
+		}
+	}),
 }, {
 	ID: "dg/verbs/write-with-immediate-on-rd", Cite: cite("8", "dg/verbs/3"), Setup: setupRD,
 	Title:   "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
@@ -110,6 +128,8 @@ var verbsCases = []conformance.Case{{
 		p.ExpectNoEvent()
 		p.ackAndComplete(1)
 		p.expectDrained()
+		p.Must("the Q_Key again", p.qp.Modify(verbs.QPAttr{QKey: p.deviceQP.key}, verbs.QPAttrQKey))
+		p.ExpectNoEvent()
 		p.syncDevice()
 		for _, a := range p.drainArrived() {
 			p.Check(a.Data == nil || *a.Data.Seq == 1, "no new data packet in SQD", "%v", a.Packet)

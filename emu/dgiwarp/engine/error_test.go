@@ -130,12 +130,14 @@ func TestUnusableReceiveFails(t *testing.T) {
 				return sgl
 			}, verbs.WCLocProtErr},
 		} {
-			w, a, b := pair(t, true)
-			must.Do(t, b.PostRecv(&verbs.RecvWR{WRID: 1, SGL: c.sgl(b)}))
-			a.send(b, 2, length)
-			w.run(10 * time.Millisecond)
-			if done := b.expectCompletions(1); done[0].WRID != 1 || done[0].Status != c.want {
-				t.Errorf("%s, %d bytes: %+v, want %v", name, length, done[0], c.want)
+			for _, reliable := range []bool{false, true} {
+				w, a, b := pair(t, reliable)
+				must.Do(t, b.PostRecv(&verbs.RecvWR{WRID: 1, SGL: c.sgl(b)}))
+				a.send(b, 2, length)
+				w.run(10 * time.Millisecond)
+				if done := b.expectCompletions(1); done[0].WRID != 1 || done[0].Status != c.want || b.state != verbs.QPStateErr {
+					t.Errorf("%s, reliable %v, %d bytes: %+v in %v, want %v in ERR", name, reliable, length, done[0], b.state, c.want)
+				}
 			}
 		}
 	}

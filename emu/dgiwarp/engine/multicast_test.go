@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -75,4 +76,20 @@ func TestMulticastPacketsGetNoReply(t *testing.T) {
 		t.Error("a reliable packet to a group got a reply")
 	}
 	must.Fail(t, "attaching a reliable QP", d.h.nic.Attach(d.QP, group), verbs.ErrInvalid)
+}
+
+func TestMulticastGroupsAreLimited(t *testing.T) {
+	const groups, members = 2, 3
+	h := newNetwork(t).host(func(c *Config) { c.Limits = nic.Limits{McastGroups: groups, McastQPs: members} })
+	group := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{239, 1, 2, byte(i)}) }
+	q := h.newQP(false)
+	for i := range groups {
+		must.Do(t, h.nic.Attach(q.QP, group(i)))
+	}
+	must.Fail(t, "a group too many", h.nic.Attach(q.QP, group(groups)), verbs.ErrNoMemory)
+	for range members - 1 {
+		must.Do(t, h.nic.Attach(h.newQP(false).QP, group(0)))
+	}
+	must.Fail(t, "a member too many", h.nic.Attach(h.newQP(false).QP, group(0)), verbs.ErrNoMemory)
+	must.Do(t, h.nic.Attach(q.QP, group(0))) // it is a member already
 }

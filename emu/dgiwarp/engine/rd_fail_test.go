@@ -86,17 +86,18 @@ func TestRDRemoteErrorFailsRequest(t *testing.T) {
 			wr       func(a, b *testQP) verbs.SendWR
 			want     verbs.WCStatus
 			reported ddp.TermError
+			msn      ddp.MSN // of the message in error; a tagged one has none
 		}{
 			{"write", func(a, b *testQP) verbs.SendWR {
 				return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 10), Remote: verbs.Remote{RKey: 99}}
-			}, verbs.WCRemAccessErr, ddp.TermTaggedSTag},
+			}, verbs.WCRemAccessErr, ddp.TermTaggedSTag, 0},
 			{"read", func(a, b *testQP) verbs.SendWR {
 				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: a.sge(0, 10), Remote: verbs.Remote{RKey: 99}}
-			}, verbs.WCRemAccessErr, ddp.TermProtInvalidSTag},
+			}, verbs.WCRemAccessErr, ddp.TermProtInvalidSTag, 1},
 			{"send", func(a, b *testQP) verbs.SendWR {
 				b.recv(1, 0, 50)
 				return verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 11)}
-			}, verbs.WCRemInvReqErr, ddp.TermUntaggedTooLong},
+			}, verbs.WCRemInvReqErr, ddp.TermUntaggedTooLong, 2},
 		} {
 			w, a, b := pair(t, true)
 			w.lossPercent = loss
@@ -113,6 +114,9 @@ func TestRDRemoteErrorFailsRequest(t *testing.T) {
 			// error: then LastError alone has the error.
 			if wc.Status != tc.want && (tc.name == "read" || wc.Status != verbs.WCSuccess) || !ok || r.Error != tc.reported {
 				t.Errorf("%s: %v, reported %+v", tc.name, wc.Status, r)
+			}
+			if want := tc.msn; r.MSN != want || r.HasMSN != (want != 0) {
+				t.Errorf("%s: reported MSN %d (%v), want %d", tc.name, r.MSN, r.HasMSN, want)
 			}
 			if b.state != verbs.QPStateErr || a.state != verbs.QPStateRTS {
 				t.Errorf("%s: states %v and %v", tc.name, a.state, b.state)

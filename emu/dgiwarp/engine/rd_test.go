@@ -157,6 +157,9 @@ func TestRDSendWaitsForReceive(t *testing.T) {
 	a.expectCompletions(0)
 	b.expectCompletions(0)
 	c.expectSuccess(1)
+	if queued := b.h.nic.awaitingReceives.Len(); queued != 1 {
+		t.Errorf("the QP is queued %d times for receives, want once", queued)
+	}
 	for i := range 3 {
 		b.recv(uint64(i), 200*i, 200)
 		w.run(time.Millisecond)
@@ -283,5 +286,15 @@ func TestRDReceiveResumesOnePeer(t *testing.T) {
 	w.output()
 	if resumed != 1 {
 		t.Errorf("one receive resumed %d of %d peers", resumed, len(senders))
+	}
+}
+
+// Local requests of an RD QP go to no peer.
+func TestRDLocalRequestsNeedNoPeer(t *testing.T) {
+	w, a, b := pair(t, true)
+	a.post(b, verbs.SendWR{Opcode: verbs.OpLocalInv, InvalidateRKey: 99})
+	w.run(time.Millisecond)
+	if wc := a.expectCompletions(1)[0]; wc.Status == verbs.WCSuccess || a.h.nic.rd.Peers() != 0 || w.sent != 0 {
+		t.Errorf("%v, %d peers, %d packets", wc.Status, a.h.nic.rd.Peers(), w.sent)
 	}
 }

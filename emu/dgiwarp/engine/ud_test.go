@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"testing"
@@ -55,6 +57,13 @@ func TestReceivedGRHHasSourceAddress(t *testing.T) {
 		reply, err := verbs.InitAHFromWC(1, 0, &wc, area)
 		if err != nil || reply.GRH.DGID.Addr() != a.addr || wc.SrcQP != verbs.QPN(x.QPN) || SourcePort(area) != 1234 || reply.GRH.TrafficClass != 0x48 {
 			t.Errorf("v6 %v: %v: from %v port %d QP %#x, class %#x", v6, err, reply.GRH.DGID, SourcePort(area), wc.SrcQP, reply.GRH.TrafficClass)
+		}
+		got, want := binary.BigEndian.Uint16(area[22:]), link.IPv4HeaderLen+link.UDPHeaderLen+4
+		if v6 {
+			got, want = binary.BigEndian.Uint16(area[4:]), link.UDPHeaderLen+4
+		}
+		if int(got) != want {
+			t.Errorf("v6 %v: the length in the IP header is %d, want %d", v6, got, want)
 		}
 	}
 }
@@ -186,11 +195,24 @@ func TestUDRefusesUnsupportedRequests(t *testing.T) {
 
 func TestUDImmediateData(t *testing.T) {
 	w, a, b := pair(t, false)
-	b.recv(1, 0, 100)
-	a.post(b, verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0xdeadbeef, Flags: verbs.SendSolicited})
-	w.run(time.Millisecond)
-	if wc := b.expectSuccess(1)[0]; wc.Imm != 0xdeadbeef || wc.Flags&verbs.WCWithImm == 0 || wc.ByteLen != verbs.GRHLen {
-		t.Errorf("%+v", wc)
+	for _, c := range []struct {
+		flags verbs.SendFlags
+		want  ddp.Opcode
+	}{{0, ddp.OpImmediate}, {verbs.SendSolicited, ddp.OpImmediateSE}} {
+		w.intercept = func(_ *link.Datagram, k *wire.Packet) bool {
+			var h ddp.Header
+			body, err := h.Parse(k.ULPDU)
+			if err != nil || h.Control.Opcode != c.want || !bytes.Equal(body, []byte{0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0}) {
+				t.Errorf("%v: %+v with % x, want %v with the immediate data and zeros", err, h, body, c.want)
+			}
+			return false
+		}
+		b.recv(1, 0, 100)
+		a.post(b, verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0xdeadbeef, Flags: c.flags})
+		w.run(time.Millisecond)
+		if wc := b.expectSuccess(1)[0]; wc.Imm != 0xdeadbeef || wc.Flags&verbs.WCWithImm == 0 || wc.ByteLen != verbs.GRHLen {
+			t.Errorf("%+v", wc)
+		}
 	}
 }
 
@@ -324,5 +346,16 @@ func TestDrainedAfterBegunRequests(t *testing.T) {
 	a.expectSuccess(1)
 	if !a.drained() || a.drained() {
 		t.Error("not drained once after the Ack")
+	}
+}
+
+// One call of Output sends the packets of all QPs, if there is room for them.
+func TestOutputTakesRequestsOfAllQPs(t *testing.T) {
+	w, a, b := pair(t, false)
+	other := a.h.newQP(false)
+	a.send(b, 1, 10)
+	other.send(b, 2, 10)
+	if n := a.h.nic.Output(w.now, a.h.out); n != 2 {
+		t.Errorf("%d packets, want 2", n)
 	}
 }

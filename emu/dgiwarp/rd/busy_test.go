@@ -158,3 +158,34 @@ func TestFlowToBusyReceiverThatStopsFails(t *testing.T) {
 		t.Errorf("failed with %v, want ErrTimeout", a.failed[0])
 	}
 }
+
+// Window 0 alone says that a receiver is busy.
+func TestReceiverWithWindowOfOneIsNotBusy(t *testing.T) {
+	for window, busy := range map[uint16]bool{0: true, 1: false} {
+		n, a, b, p := established(t)
+		n.cut = func(_, _ *host, _ *wire.Packet) bool { return true }
+		a.send(b, 10)
+		a.flush()
+		k := wire.Packet{Header: wire.NewHeader(wire.KindRD, testQP, testQP, 1), Ack: wire.Ack{Epoch: p.send.epoch, Next: p.send.una, Window: window}}
+		k.Flags = wire.FlagAck
+		a.deliver(b.addr, k.Append(nil), false)
+		if p.has(flagBusy) != busy {
+			t.Errorf("window %d: busy %v", window, !busy)
+		}
+	}
+}
+
+// Timeouts count only if a packet was sent since the one before.
+func TestTimeoutsWithoutPacketsCountOnce(t *testing.T) {
+	n, a, b, p := established(t)
+	a.send(b, 10)
+	a.flush()
+	first := p.timeoutAfter()
+	for range 5 { // the link takes no packets
+		n.now = p.send.rto.at
+		a.layer.Tick(n.now)
+	}
+	if p.send.rto.waited != first {
+		t.Errorf("waited %v for the peer, want the first timeout, %v", p.send.rto.waited, first)
+	}
+}

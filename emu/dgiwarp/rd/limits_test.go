@@ -213,3 +213,40 @@ func exchangeWithEach(t *testing.T, n *network, hub, others *host, count int) {
 		t.Fatalf("%d and %d segments delivered, want %d each", hub.layer.Count.Delivered, others.layer.Count.Delivered, count)
 	}
 }
+
+// A closed queue pair leaves no segment, no delayed acknowledgement and no blocked peer.
+func TestCloseQPReleasesEverything(t *testing.T) {
+	n, a, b, p := established(t)
+	b.deliver(a.addr, data(p, 1, 0), false)
+	if b.layer.delayedAcks != 1 {
+		t.Fatalf("%d delayed acknowledgements, want 1", b.layer.delayedAcks)
+	}
+	late := n.host(Config{})
+	b.receives = 0
+	late.send(b, 10)
+	n.run(time.Second, func() bool { return b.layer.blocked.first != nil })
+	a.send(b, 10) // not sent before the close
+	for _, h := range []*host{a, b} {
+		h.layer.CloseQP(testQP)
+		h.layer.verify(t)
+	}
+	if b.layer.blocked != (blockedList{}) {
+		t.Errorf("%+v is blocked", b.layer.blocked)
+	}
+}
+
+func TestPeersOfAreInOrderOfCreation(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
+	hub := n.host(Config{})
+	var want []Key
+	for range 20 {
+		h := n.host(Config{})
+		want = append(want, hub.key(h))
+		hub.send(h, 10)
+	}
+	for i, p := range hub.layer.PeersOf(testQP) {
+		if p.Key != want[i] {
+			t.Fatalf("peer %d is %v, want %v", i, p.Key, want[i])
+		}
+	}
+}

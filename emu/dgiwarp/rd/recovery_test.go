@@ -280,3 +280,23 @@ func TestSendAfterEndStartsNewFlow(t *testing.T) {
 		t.Errorf("epoch %#x, %d starts", p.Epoch(), b.started[b.key(a)])
 	}
 }
+
+// Round trips are at most 4 s, which fit into 32 bits of nanoseconds.
+func TestLongRoundTripsAreLimited(t *testing.T) {
+	for _, rtt := range []time.Duration{4 * time.Second, 5 * time.Second, time.Hour} {
+		var c congestion
+		if c.sampleRTT(rtt); time.Duration(c.srtt) != 4*time.Second || time.Duration(c.rttvar) != 2*time.Second {
+			t.Errorf("round trip of %v: smoothed %v, variation %v", rtt, time.Duration(c.srtt), time.Duration(c.rttvar))
+		}
+	}
+}
+
+// A selective acknowledgement ends with the word of the last packet that arrived.
+func TestSackHasNoEmptyWordAtItsEnd(t *testing.T) {
+	for ahead, want := range map[int32]int{1: 1, 32: 1, 33: 2, 64: 2, 65: 3, wire.Window - 1: 8} {
+		f := recvFlow{next: 7, stored: &stored{seq: wire.Seq(7).Add(ahead)}}
+		if got := f.sackWords(); got != want {
+			t.Errorf("packet %d after the next: %d words, want %d", ahead, got, want)
+		}
+	}
+}

@@ -245,3 +245,20 @@ func TestReplayedStartWithEpochProofIsIgnored(t *testing.T) {
 	}
 	b.inOrder(a, 4)
 }
+
+// A Challenge is a sign of life of its sender.
+func TestChallengeCountsAsReceived(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
+	a, b := n.host(Config{}), n.host(Config{})
+	a.send(b, 10)
+	p := a.layer.peers[a.key(b)]
+	challenged := false
+	n.cut = func(from, _ *host, k *wire.Packet) bool {
+		challenged = challenged || k.Kind == wire.KindChallenge
+		return from == a && challenged // no answer but the Challenge
+	}
+	n.run(time.Second, func() bool { return p.has(flagProved) })
+	if p.lastReceived != n.now {
+		t.Errorf("received at %v, want %v", p.lastReceived, n.now)
+	}
+}

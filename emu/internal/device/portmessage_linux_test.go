@@ -2,12 +2,17 @@ package device
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
+	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // addrPayload returns the payload of an address message.
@@ -43,6 +48,7 @@ func TestParseAddr(t *testing.T) {
 		{"tentative", addrPayload(7, 64, unix.IFA_F_TENTATIVE, six), false, addrMessage{addr: six, bits: 64, index: 7, gone: true}, true},
 		{"optimistic", addrPayload(7, 64, unix.IFA_F_TENTATIVE|unix.IFA_F_OPTIMISTIC, six), false, addrMessage{addr: six, bits: 64, index: 7}, true},
 		{"a duplicate", addrPayload(7, 64, unix.IFA_F_DADFAILED, six), false, addrMessage{addr: six, bits: 64, index: 7, gone: true}, true},
+		{"flags of the attribute", slices.Replace(addrPayload(7, 64, unix.IFA_F_TENTATIVE, six), 2, 3, 0), false, addrMessage{addr: six, bits: 64, index: 7, gone: true}, true},
 		{"no address", addrPayload(7, 64, 0), false, addrMessage{}, false},
 		{"more bits than there are", addrPayload(7, 33, 0, four, four), false, addrMessage{}, false},
 		{"cut off", addrPayload(7, 64, 0, six)[:20], false, addrMessage{}, false},
@@ -120,6 +126,49 @@ func TestParsersAcceptAnyBytes(t *testing.T) {
 			if index, flags, ok := parseLink(&all[i]); ok {
 				s.updateLink(index, flags, all[i].Header.Type == unix.RTM_DELLINK)
 			}
+		}
+	}
+}
+
+func TestZoneIsNameOrIndexOfInterface(t *testing.T) {
+	lo := must.Get(net.InterfaceByName("lo"))(t)
+	for zone, want := range map[string]int{"": 0, "7": 7, "lo": lo.Index, "no-such-interface": 0} {
+		if got := zoneIndex(zone); got != want {
+			t.Errorf("zone %q: interface %d, want %d", zone, got, want)
+		}
+	}
+}
+
+// An error reply to the request of an interface says that it was removed; one to a dump ends the
+// watch. Others are not for this socket.
+func TestErrorRepliesOfKernel(t *testing.T) {
+	const dump, link = 5, 6
+	for _, tc := range []struct {
+		name    string
+		seq     uint32
+		payload []byte
+		fails   bool
+		down    bool
+	}{
+		{"to the dump", dump, order.AppendUint32(nil, ^uint32(unix.EPERM)+1), true, false},
+		{"to the link request", link, order.AppendUint32(nil, ^uint32(unix.ENODEV)+1), false, true},
+		{"to another request", link + 1, make([]byte, 4), false, false},
+		{"without sequence number", 0, make([]byte, 4), false, false},
+		{"cut off", link, make([]byte, 3), false, false},
+	} {
+		w := &portWatch{state: newPortState([]netip.Addr{netip.MustParseAddr("fd00::1")}), dumpSeq: dump, linkSeq: link}
+		w.state.index = 3
+		if tc.seq == 0 {
+			w.dumpSeq, w.linkSeq = 0, 0
+		}
+		changed := false
+		m := syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.NLMSG_ERROR, Seq: tc.seq}, Data: tc.payload}
+		err := w.handle(&m, func(c portChange) { changed = changed || c.link })
+		if (err != nil) != tc.fails || tc.fails && !errors.Is(err, unix.EPERM) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if changed != tc.down || w.state.up == tc.down || tc.down && w.linkSeq != 0 {
+			t.Errorf("%s: changed %v, up %v, request %d under way", tc.name, changed, w.state.up, w.linkSeq)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns"
@@ -131,7 +132,62 @@ func TestStartReportsInitialState(t *testing.T) {
 	before.expect(t, "link false")
 	n := watchIn(t, a.NS, a.V4)
 	n.expect(t, "link false")
+	var w *portWatch
+	must.Do(t, a.Do(func() (err error) {
+		w, err = openPortWatch([]netip.Addr{a.V4})
+		return err
+	}))
+	if w.state.up || w.state.index == 0 || !w.state.addrs[0].listed {
+		t.Errorf("after open: up %v, interface %d, %+v", w.state.up, w.state.index, w.state.addrs)
+	}
+	must.Do(t, w.Close()) // without Start
 }
+
+// Without changes, the watch requests the state once.
+func TestWatchOfQuietPortRequestsNothing(t *testing.T) {
+	t.Parallel()
+	a, _ := testutil.HostPair(t, 1500)
+	var w *portWatch
+	must.Do(t, a.Do(func() (err error) {
+		w, err = openPortWatch([]netip.Addr{a.V4})
+		return err
+	}))
+	requests := w.seq
+	w.Start(new(recorder))
+	time.Sleep(20 * time.Millisecond)
+	must.Do(t, w.Close())
+	if w.seq != requests {
+		t.Errorf("%d requests without a change", w.seq-requests)
+	}
+}
+
+func TestDeviceWatchesItsPort(t *testing.T) {
+	t.Parallel()
+	a, b := testutil.HostPair(t, 1500)
+	changeInterface(t, b, netlink.LinkSetDown)
+	d, n := new(Device), new(recorder)
+	d.drv = new(lockDriver)
+	must.Do(t, a.Do(func() error {
+		d.WatchPort([]netip.Addr{a.V4}, n)
+		return nil
+	}))
+	n.expect(t, "link false")
+	d.Shutdown(func() {})
+	changeInterface(t, b, netlink.LinkSetUp)
+	time.Sleep(20 * time.Millisecond)
+	n.expect(t, "link false")
+}
+
+// lockDriver is a driver with a lock, and nothing else.
+type lockDriver struct {
+	drive.Driver
+	mu sync.Mutex
+}
+
+func (d *lockDriver) Lock(drive.CallKind) { d.mu.Lock() }
+func (d *lockDriver) Unlock()             { d.mu.Unlock() }
+func (d *lockDriver) Pump()               {}
+func (d *lockDriver) Close()              {}
 
 func TestRemovedAddressIsReported(t *testing.T) {
 	t.Parallel()

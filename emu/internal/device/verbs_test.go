@@ -327,3 +327,20 @@ func TestDeviceQueries(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, attr)
 	}
 }
+
+// On a closed device, no request of a list is posted.
+func TestNothingIsPostedOnClosedDevice(t *testing.T) {
+	r := newRig(t, Hooks{})
+	_, _, s, _ := r.makeObjects()
+	q := &QP{Object: Object{D: &r.Device}}
+	r.Shutdown(func() {})
+	for name, post := range map[string]func() (int, error){
+		"post_send":     func() (int, error) { return q.PostSend(make([]verbs.SendWR, 2)) },
+		"post_recv":     func() (int, error) { return q.PostRecv(make([]verbs.RecvWR, 2)) },
+		"post_srq_recv": func() (int, error) { return s.PostRecv(make([]verbs.RecvWR, 2)) },
+	} {
+		if n, err := post(); n != 0 || !errors.Is(err, verbs.ErrClosed) {
+			t.Errorf("%s: %d posted, %v", name, n, err)
+		}
+	}
+}
