@@ -332,6 +332,10 @@ func TestUDPGSONeedsKernel62(t *testing.T) {
 			t.Errorf("kernel %s: %t, want %t", release, got, want)
 		}
 	}
+	release := string(must.Get(os.ReadFile("/proc/sys/kernel/osrelease"))(t))
+	if got := SupportsUDPGSO(); got != releaseSupportsUDPGSO(release) {
+		t.Errorf("this kernel, %s: %t", release, got)
+	}
 }
 
 func TestSendErrorsAreCountedByCause(t *testing.T) {
