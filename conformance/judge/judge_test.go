@@ -63,7 +63,7 @@ func scriptedCases(l *scriptedLab) []Case {
 			return errors.Join(b.Record.RecordWire(zeroClock{}, sink{}).Send(p), violated)
 		}},
 		{"a/b/notes", []string{"Gone"}, func(b *conformance.Bench) error { b.Note("only text"); return errors.New("panic\n\nstack\n") }},
-		{"a/b/unsupported", []string{"Rare"}, func(*conformance.Bench) error { return conformance.ErrBenchCannot }},
+		{"a/b/unsupported", []string{"Rare"}, func(*conformance.Bench) error { return fmt.Errorf("no tunnel: %w", conformance.ErrBenchCannot) }},
 	}
 	for _, c := range bodies {
 		s.Cases = append(s.Cases, conformance.Case{ID: c.id, Title: c.id, Defects: c.defects, Run: c.run, Level: conformance.Must})
@@ -157,7 +157,7 @@ func checkResults(t *testing.T, j *Judge, results []conform.Result) {
 		{ID: "a/b/detects", Verdict: conform.Pass},
 		{ID: "a/b/fails", Verdict: conform.Fail, Reason: "want an ACK, got a NAK", Want: "an ACK", Got: "a NAK", Capture: "captures/a/b/fails.pcapng"},
 		{ID: "a/b/notes", Verdict: conform.Broken, Reason: "panic", Detail: "stack"},
-		{ID: "a/b/unsupported", Verdict: conform.Unsupported, Reason: "cannot be done on this bench"},
+		{ID: "a/b/unsupported", Verdict: conform.Unsupported, Reason: "no tunnel"},
 	}
 	if len(results) != len(want) {
 		t.Fatalf("%d results, want %d", len(results), len(want))
@@ -252,8 +252,9 @@ func TestDescribeTellsAll(t *testing.T) {
 	}
 	var out strings.Builder
 	must.Do(t, cat.Describe(&out, []Case{c, c}, "prog"))
+	requirement, _, _ := strings.Cut(must.Get(rowsByID())(t)["rfc5044/4.1/3"].Text, " ")
 	for _, want := range []string{
-		"a/b/c\n", "It works.", "one packet", "another", "XRC", "an MTU of 1500", "first, second", "none/1  (the ledger has no such row)", "rfc5044/4.1/3  MUST",
+		"a/b/c\n", "      " + requirement, "It works.", "one packet", "another", "XRC", "an MTU of 1500", "first, second", "none/1  (the ledger has no such row)", "rfc5044/4.1/3  MUST",
 		"Bad=1: Bad=1 is wrong", "prog conform a/b/c --packets", "prog conform a/b/c --defect Bad=1", "\n\na/b/c",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -287,6 +288,10 @@ func TestDescribeTellsAll(t *testing.T) {
 }
 
 func TestWrapTextKeepsWords(t *testing.T) {
+	full := strings.Repeat("a", 43) + " " + strings.Repeat("b", 44)
+	if got := wrapText(full, ""); got != full {
+		t.Errorf("a line of %d characters was broken: %q", len(full), got)
+	}
 	const prefix = "  sends    "
 	text := strings.Repeat("a word ", 40) + "end"
 	lines := strings.Split(wrapText(text, prefix), "\n")
