@@ -41,11 +41,7 @@ func runAtomics(b *conformance.Bench) error {
 			if !p.SetPath(path) {
 				path = conformance.Path{}
 			}
-			for _, h := range s.hosts {
-				h.words.Snapshot() // fetches the words of a remote device
-				clear(h.words.Buf)
-				h.words.Snapshot() // and sends it what has changed: it must have the zeros before its peers access them
-			}
+			s.clearWords()
 			history := s.run()
 			b.Note("%d atomics, %d ppm of packets lost", len(history), path.LossPPM)
 			if err := checkLinearizable(history); err != nil {
@@ -129,6 +125,15 @@ func (s *atomicsTest) plan(host int) []atomicStep {
 		plan[i] = atomicStep{a, time.Duration(rand.IntN(5)) * time.Microsecond}
 	}
 	return plan
+}
+
+// clearWords sets all words to 0. A remote device has the zeros before its peers access them.
+func (s *atomicsTest) clearWords() {
+	for _, h := range s.hosts {
+		h.words.Snapshot() // fetches the words of a remote device
+		clear(h.words.Buf)
+		h.words.Snapshot() // and sends it what has changed
+	}
 }
 
 // execute executes a plan on queue pair i of a host, with up to atomicDepth operations

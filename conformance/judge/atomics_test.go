@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,11 @@ func TestHistoryOfAtomicsIsComplete(t *testing.T) {
 	var history []atomicOp
 	lab := bench.InSimulation(must.Get(nics.Find("softroce"))(t), bench.SimOptions{})
 	must.Do(t, lab.WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) error {
-		return rig.Catch(func() { history = newAtomicsTest(rig.NewPair(rig.New(b))).run() })
+		return rig.Catch(func() {
+			s := newAtomicsTest(rig.NewPair(rig.New(b)))
+			s.clearWords()
+			history = s.run()
+		})
 	}))
 	if len(history) != 2*atomicQPs*atomicsPerQP {
 		t.Fatalf("%d atomics, want %d", len(history), 2*atomicQPs*atomicsPerQP)
@@ -78,6 +83,12 @@ func TestHistoryOfAtomicsIsComplete(t *testing.T) {
 	}
 	if reads < 20 || adds < 20 || swapped < 10 || failed < 10 || len(words) != 2*atomicWords {
 		t.Errorf("%d reads, %d adds, %d swaps and %d failed ones on %d words", reads, adds, swapped, failed, len(words))
+	}
+	if err := checkLinearizable(history); err != nil {
+		t.Error(err)
+	}
+	if got := fmt.Sprint(atomicOp{Word: 1, Swap: true, Compare: 4, New: 5, Old: 4}, "; ", atomicOp{Add: 2, Old: 7}); got != "word 1: swap 4 by 5 -> 4; word 0: add 2 -> 7" {
+		t.Errorf("in words: %s", got)
 	}
 	err := checkLinearizable(append(history, atomicOp{Add: 1, Old: 999, Call: time.Hour, Return: 2 * time.Hour}))
 	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "atomics on word 0, got none: word 0: ") || strings.Count(err.Error(), ";") != 6 {

@@ -3,6 +3,7 @@ package judge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -61,8 +62,8 @@ func scriptedCases(l *scriptedLab) []Case {
 			p := packet.IP{}.Append(nil, []byte("x"))
 			return errors.Join(b.Record.RecordWire(zeroClock{}, sink{}).Send(p), violated)
 		}},
-		{"a/b/notes", []string{"Gone"}, func(b *conformance.Bench) error { b.Note("only text"); return errors.New("panic\nstack") }},
-		{"a/b/unsupported", []string{"Rare"}, func(*conformance.Bench) error { return conformance.ErrBenchCannot }},
+		{"a/b/notes", []string{"Gone"}, func(b *conformance.Bench) error { b.Note("only text"); return errors.New("panic\n\nstack\n") }},
+		{"a/b/unsupported", []string{"Rare"}, func(*conformance.Bench) error { return fmt.Errorf("no tunnel: %w", conformance.ErrBenchCannot) }},
 	}
 	for _, c := range bodies {
 		s.Cases = append(s.Cases, conformance.Case{ID: c.id, Title: c.id, Defects: c.defects, Run: c.run, Level: conformance.Must})
@@ -132,6 +133,11 @@ func TestRunJudgesCasesAndChecksThem(t *testing.T) {
 	if j.WithoutMutants, j.Matrix = false, true; len(j.defectsToTry(d)) != 4 || j.Trials() != 5+4*5 {
 		t.Errorf("matrix: %d defects and %d trials, want 4 and 25", len(j.defectsToTry(d)), j.Trials())
 	}
+	matrix := new(conform.Run)
+	must.Do(t, j.Run(t.Context(), matrix))
+	if got := matrix.Devices[0].DefectChecks[0]; !slices.Equal(got.Expects, []string{"a/b/detects", "a/b/fails"}) || got.Tried != 5 {
+		t.Errorf("matrix: Bad was tried on %d cases, and expected by %q", got.Tried, got.Expects)
+	}
 	if j.CheckCases = false; j.Trials() != 5 {
 		t.Errorf("%d trials without defects, want 5", j.Trials())
 	}
@@ -151,7 +157,7 @@ func checkResults(t *testing.T, j *Judge, results []conform.Result) {
 		{ID: "a/b/detects", Verdict: conform.Pass},
 		{ID: "a/b/fails", Verdict: conform.Fail, Reason: "want an ACK, got a NAK", Want: "an ACK", Got: "a NAK", Capture: "captures/a/b/fails.pcapng"},
 		{ID: "a/b/notes", Verdict: conform.Broken, Reason: "panic", Detail: "stack"},
-		{ID: "a/b/unsupported", Verdict: conform.Unsupported, Reason: "cannot be done on this bench"},
+		{ID: "a/b/unsupported", Verdict: conform.Unsupported, Reason: "no tunnel"},
 	}
 	if len(results) != len(want) {
 		t.Fatalf("%d results, want %d", len(results), len(want))
@@ -246,8 +252,9 @@ func TestDescribeTellsAll(t *testing.T) {
 	}
 	var out strings.Builder
 	must.Do(t, cat.Describe(&out, []Case{c, c}, "prog"))
+	requirement, _, _ := strings.Cut(must.Get(rowsByID())(t)["rfc5044/4.1/3"].Text, " ")
 	for _, want := range []string{
-		"a/b/c\n", "It works.", "one packet", "another", "XRC", "an MTU of 1500", "first, second", "none/1  (the ledger has no such row)", "rfc5044/4.1/3  MUST",
+		"a/b/c\n", "      " + requirement, "It works.", "one packet", "another", "XRC", "an MTU of 1500", "first, second", "none/1  (the ledger has no such row)", "rfc5044/4.1/3  MUST",
 		"Bad=1: Bad=1 is wrong", "prog conform a/b/c --packets", "prog conform a/b/c --defect Bad=1", "\n\na/b/c",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -272,6 +279,34 @@ func TestDescribeTellsAll(t *testing.T) {
 	if got := out.String(); !strings.HasPrefix(got, "a/b/c     MUST    RFC 1  It works (dangerous)\na/b/safe  MUST    RFC 1  It works\n") || !strings.Contains(got, "\n2 cases.") {
 		t.Errorf("listed as\n%s", got)
 	}
+	out.Reset()
+	safe.ID = strings.Repeat("a", 60)
+	must.Do(t, WriteCases(&out, []Case{c, {s, &safe}}))
+	if want := fmt.Sprintf("%-56s  MUST    RFC 1  It works (dangerous)\n", "a/b/c"); !strings.HasPrefix(out.String(), want) {
+		t.Errorf("with a long ID, listed as\n%s", out.String())
+	}
+}
+
+func TestWrapTextKeepsWords(t *testing.T) {
+	full := strings.Repeat("a", 43) + " " + strings.Repeat("b", 44)
+	if got := wrapText(full, ""); got != full {
+		t.Errorf("a line of %d characters was broken: %q", len(full), got)
+	}
+	const prefix = "  sends    "
+	text := strings.Repeat("a word ", 40) + "end"
+	lines := strings.Split(wrapText(text, prefix), "\n")
+	words := strings.Fields(strings.TrimPrefix(lines[0], prefix))
+	for i, line := range lines {
+		if len(line) > 88 || i < len(lines)-1 && len(line) < 88-len(" word") {
+			t.Errorf("line %d has %d characters: %s", i, len(line), line)
+		}
+		if i > 0 {
+			words = append(words, strings.Fields(line)...)
+		}
+	}
+	if got := strings.Join(words, " "); got != text {
+		t.Errorf("wrapped as %q", got)
+	}
 }
 
 func TestCoverageOfDocuments(t *testing.T) {
@@ -285,6 +320,18 @@ func TestCoverageOfDocuments(t *testing.T) {
 		if n := len([]rune(line)); n > 103 {
 			t.Errorf("a line of %d characters: %s", n, line)
 		}
+	}
+	rows, covered := 0, 0
+	for _, d := range must.Get(Documents())(t) {
+		for _, s := range d.Sections {
+			for _, r := range s.Rows {
+				rows++
+				covered += min(len(r.Cases), 1)
+			}
+		}
+	}
+	if want := len(must.Get(rowsByID())(t)); rows != want || covered < want/2 {
+		t.Errorf("the documents for reports have %d rows, %d of them with cases, want %d rows", rows, covered, want)
 	}
 	if err := WriteCoverage(io.Discard, []string{"rfc5045"}); err == nil || !strings.Contains(err.Error(), `no document "rfc5045"`) {
 		t.Errorf("an unknown document: %v", err)

@@ -317,29 +317,14 @@ var cmCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID: "cm/sidr/answered-with-qp-and-key", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
-	Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
+	Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer; in virtual time, the same again ten minutes later, when another queue pair serves",
 	Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
-	Defects: []string{"cm.SIDRZeroQKey"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.SIDRZeroQKey", "cm.SIDRAnswerNeverExpires"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceUDP)
-		d := p.newUDPort(1, nil)
-		p.Must("the Q_Key of rdma_cm", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
-		accept := p.Go("accept", func() error {
-			req, err := l.GetRequest(verbs.Forever)
-			if err == nil {
-				_, err = req.Accept(d.QP, verbs.ConnParam{}, p.ResponseTimeout())
-			}
-			return err
-		})
-		service := ib.ServiceID(ib.PortSpaceUDP, cmPort)
-		p.SendPacket(ib.CM(5, p.cmSIDRRequest(service, 0x0a0b0c0d)))
-		_, m := p.cmExpect(ib.SIDRREP{
-			RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
-			QPN: new(uint32(d.QP.QPN())), QKey: new(uint32(ib.UDQKey)),
-		})
-		p.Must("a request that is accepted", accept.Wait(p.ResponseTimeout()))
-		rep, _ := m.(ib.SIDRREP)
-		p.SendPacket(ib.Datagram(9, *rep.QKey, peerQPN, Data(16)).To(*rep.QPN))
-		p.ExpectRecv(1, verbs.GRHLen+16)
+		for range byClock(p, 2, 1) {
+			p.resolveAndSend(l)
+			p.Sleep(byClock(p, 10*time.Minute, 0)) // the peer repeats no request for so long
+		}
 	}),
 }, {
 	ID: "cm/sidr/unknown-service-refused", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
@@ -395,12 +380,15 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13"),
-	Title:   "After time wait the communication IDs and QPNs of a connection can be reused",
-	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait; on another connection likewise, with the same queue pair of the device and no RTU",
-	Expects: "a connection both times; the first message establishes the last one",
-	Defects: []string{"cm.LeakTimeWait", "cm.ReusedQPKeepsConnection"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13", "cm/24"),
+	Title:   "The QPN of a connection can be reused at its end, and its communication IDs after time wait",
+	Sends:   "REQ, RTU and DREQ; another REQ with the same QPN at once; the first again, with the same IDs, after time wait; on another connection likewise, with the same queue pair of the device and no RTU",
+	Expects: "a connection each time; the first message establishes the last one",
+	Defects: []string{"cm.LeakTimeWait", "cm.ReusedQPKeepsConnection", "cm.QPNHeldInTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		p.cmOpenAndClose(l, 0)
+		again := p.cmOpen(l, 2, func(r *ib.REQ) { r.QPN = new(uint32(peerQPN)) })
+		again.establish()
+		again.disconnect()
 		k := p.cmEstablish(l, 1)
 		k.disconnect()
 		p.Must("a connection that has been disconnected", k.acceptor.established.WaitDisconnect(p.ResponseTimeout()))
@@ -516,6 +504,30 @@ func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k.disconnect()
 	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.acceptor.established.WaitDisconnect(p.ResponseTimeout()))
 	k.acceptor.conn.free()
+}
+
+// resolveAndSend has the application on the device accept a SIDR_REQ with a new queue pair, and the
+// peer send a datagram to it. The IDs in the SIDR_REQ are the same in each call.
+func (p *Port) resolveAndSend(l verbs.Listener) {
+	d := p.newUDPort(1, nil)
+	p.Must("the Q_Key of rdma_cm", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
+	accept := p.Go("accept", func() error {
+		req, err := l.GetRequest(verbs.Forever)
+		if err == nil {
+			_, err = req.Accept(d.QP, verbs.ConnParam{}, p.ResponseTimeout())
+		}
+		return err
+	})
+	service := ib.ServiceID(ib.PortSpaceUDP, cmPort)
+	p.SendPacket(ib.CM(5, p.cmSIDRRequest(service, 0x0a0b0c0d)))
+	_, m := p.cmExpect(ib.SIDRREP{
+		RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
+		QPN: new(uint32(d.QP.QPN())), QKey: new(uint32(ib.UDQKey)),
+	})
+	p.Must("a request that is accepted", accept.Wait(p.ResponseTimeout()))
+	rep, _ := m.(ib.SIDRREP)
+	p.SendPacket(ib.Datagram(9, *rep.QKey, peerQPN, Data(16)).To(*rep.QPN))
+	d.ExpectRecv(1, verbs.GRHLen+16)
 }
 
 // cmConnectAndClose has the application make the n-th connection to the peer, disconnect, and free

@@ -5,11 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // testConn is a connection that records the segments it sends.
@@ -217,6 +220,39 @@ func TestEarlySegmentsAreSorted(t *testing.T) {
 		got = append(got, string(p.data))
 	}
 	expectSegments(t, "in order", got, "ab", "a", "c", "e")
+	r.outOfOrder = nil
+	r.storeOutOfOrder(chunk{seq: 11, data: []byte("b")})
+	r.storeOutOfOrder(chunk{seq: 10, data: []byte("a")})
+	if r.outOfOrder[0].seq != 10 {
+		t.Errorf("an octet is stored after the one that follows it: %+v", r.outOfOrder)
+	}
+}
+
+// A SYN and ACK of another connection, and an ACK of an octet that was not sent, are ignored.
+func TestOtherAcknowledgementsAreIgnored(t *testing.T) {
+	b := established(t, 7)
+	b.write(b.now, []byte("ab"))
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.nxt + 1, window: 1000})
+	if b.snd.una != 8 {
+		t.Errorf("octets up to %d count as acknowledged", b.snd.una)
+	}
+	c := &tcpConn{snd: sender{mss: 1}, transmit: func(*segment) {}}
+	c.open(b.now, 7)
+	for _, number := range []seqNum{7, 9, 8} { // the last acknowledges our SYN
+		c.handle(b.now, &segment{flags: syn | ack, seq: 100, ack: number, window: 1000, mss: 100})
+		if c.established != (number == 8) {
+			t.Errorf("established %t after a SYN that acknowledges %d", c.established, number)
+		}
+	}
+}
+
+func TestLinkMSSLeavesRoomForHeaders(t *testing.T) {
+	for addr, want := range map[string]int{"10.0.0.1": 1460, "fd00::1": 1440} {
+		h := TCPHost{cfg: TCPConfig{Addr: netip.MustParseAddr(addr), MTU: 1500}}
+		if got := h.linkMSS(); got != want {
+			t.Errorf("MSS %d with address %s, want %d", got, addr, want)
+		}
+	}
 }
 
 // An acknowledgement of all data but not of the FIN leaves the FIN in the queue.
@@ -255,6 +291,21 @@ func TestWindowUpdateAtHalfOfTheWindow(t *testing.T) {
 		if len(b.log) != want {
 			t.Errorf("%d octets unread: %d segments, want %d", unread, len(b.log), want)
 		}
+	}
+}
+
+// A listener gets a free port, and aborts connections that were not accepted when it is closed.
+func TestListenerGetsPortAndAbortsConnections(t *testing.T) {
+	h := &TCPHost{listeners: map[uint16]*tcpListener{}, change: make(chan struct{})}
+	l := must.Get(h.Listen(0))(t).(*tcpListener)
+	if l.Addr().Port() < firstPort {
+		t.Errorf("the listener has port %d", l.Addr().Port())
+	}
+	waiting := established(t, 7)
+	l.ready = append(l.ready, waiting.tcpConn)
+	must.Do(t, l.Close())
+	if !errors.Is(waiting.err, net.ErrClosed) || len(waiting.log) != 1 || waiting.log[0].flags&rst == 0 {
+		t.Errorf("the connection has the error %v and sends %+v", waiting.err, waiting.log)
 	}
 }
 
@@ -307,5 +358,29 @@ func TestDialOnClosedHost(t *testing.T) {
 	}
 	if !h.mu.TryLock() {
 		t.Error("the host is still locked")
+	}
+}
+
+// silentDevice is a wire whose device answers nothing: each connection gives up at its first
+// segment.
+type silentDevice struct {
+	conformance.Wire
+	h *TCPHost
+}
+
+func (w *silentDevice) Send([]byte) error {
+	for _, ports := range w.h.conns {
+		for _, c := range ports {
+			c.err = errNoResponse
+		}
+	}
+	return nil
+}
+
+func TestDialWithoutResponseTimesOut(t *testing.T) {
+	h := &TCPHost{conns: map[netip.AddrPort]map[uint16]*tcpConn{}, change: make(chan struct{})}
+	h.cfg = TCPConfig{Addr: tcpNear.Addr(), MTU: 1500, Wire: &silentDevice{h: h}, OnWait: func(string) func() { return func() {} }}
+	if _, err := h.Dial(tcpFar, time.Second); !errors.Is(err, verbs.ErrTimeout) || !errors.Is(err, errNoResponse) {
+		t.Errorf("%v, want a timeout because there was no response", err)
 	}
 }

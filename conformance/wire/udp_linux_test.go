@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -252,5 +253,23 @@ func TestSocketAddressHasZoneOfInterface(t *testing.T) {
 		if a.ZoneId != want || a.Port != 4791 {
 			t.Errorf("%s: zone %d, port %d, want zone %d", addr, a.ZoneId, a.Port, want)
 		}
+	}
+}
+
+// The time of a packet is that at which it was received, since the epoch of the queue.
+func TestQueueSetsTimeSinceEpoch(t *testing.T) {
+	q := newQueue("test", time.Now().Add(-time.Hour))
+	q.add(arrival{seen: q.Epoch().Add(2 * time.Hour)})
+	if f := must.Get(q.Recv(0))(t); f.At != 2*time.Hour {
+		t.Errorf("received at %v, want 2h", f.At)
+	}
+}
+
+// The kernel reports lost datagrams as a number of four bytes.
+func TestDropsOfSocketAreReported(t *testing.T) {
+	var a ancillary
+	a.parse(unix.SOL_SOCKET, unix.SO_RXQ_OVFL, binary.NativeEndian.AppendUint32(nil, 7))
+	if a.drops != 7 {
+		t.Errorf("%d datagrams lost, want 7", a.drops)
 	}
 }

@@ -136,6 +136,9 @@ func TestReorderWaitsForPacketsOfSameFlow(t *testing.T) {
 	if p.NextTimer() != mono.Never {
 		t.Errorf("timer at %v without a held packet", p.NextTimer())
 	}
+	if n := p.Counters().Reordered; n != 1 {
+		t.Errorf("%d packets were counted as reordered, want 1", n)
+	}
 }
 
 func TestReorderReleasesAtDeadline(t *testing.T) {

@@ -3,6 +3,7 @@ package impair
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -46,6 +47,19 @@ func TestPacerBacklogCountsDown(t *testing.T) {
 	p.Reset()
 	if want := (Pacer{RateBps: 8e9}); p != want {
 		t.Errorf("after Reset %+v, want %+v", p, want)
+	}
+}
+
+// At the lowest rate, a part of a byte is in the backlog until its last bit has left.
+func TestPacerBacklogIsRoundedUp(t *testing.T) {
+	p := Pacer{RateBps: 1}
+	last := p.Next(0, 1)
+	if last != mono.Time(8*time.Second) || p.Backlog(0) != 1 || p.Backlog(last-1) != 1 || p.Backlog(last) != 0 {
+		t.Errorf("the byte leaves at %d; backlog %d, then %d, then %d; want 8e9, 1, 1 and 0", last, p.Backlog(0), p.Backlog(last-1), p.Backlog(last))
+	}
+	out := specPipe(t, Spec{RateBps: 1}).Apply(0, datagram(make([]byte, 8)), nil)
+	if len(out) != 1 || out[0].Delay != time.Duration(8*out[0].Datagram.IPBytes())*time.Second {
+		t.Errorf("a packet at 1 bit/s: %+v", out)
 	}
 }
 

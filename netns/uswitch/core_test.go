@@ -249,6 +249,19 @@ func TestHandlerOutputIsBounded(t *testing.T) {
 	}
 }
 
+func TestHandlerMayEmitLongestFrame(t *testing.T) {
+	r := newRig(t, 2, func(c *Config) {
+		c.Ports[0].In = handlerFunc(func(_ Frame, emit Emit) {
+			emit(0, Frame{Bytes: make([]byte, maxFrame)})
+			emit(0, Frame{Bytes: make([]byte, maxFrame+1)})
+		})
+	})
+	r.offer(0, bare(macA, macB))
+	if d := r.stats().Ports[0].In.Drops; d != (Drops{Malformed: 1}) {
+		t.Errorf("drops %+v", d)
+	}
+}
+
 func TestDelayedFramesAreBounded(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) {
 		c.Ports[0].In = delay(time.Second)

@@ -306,3 +306,43 @@ func TestIncompletePacketsAreLost(t *testing.T) {
 		t.Errorf("an empty socket: %d packets, %d lost, %v", n, lost, errno)
 	}
 }
+
+// A switch that cannot open its ports leaves no open file behind.
+func TestFailedNewClosesFiles(t *testing.T) {
+	at := newNamespace(t)
+	open := func() int { return len(must.Get(os.ReadDir("/proc/self/fd"))(t)) }
+	before := open()
+	for range 10 {
+		err := at.do(func() error {
+			_, err := New(Config{Ports: []PortConfig{{Interface: "lo"}, {Interface: "nosuch"}}})
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "find interface nosuch") {
+			t.Fatalf("%v, want that the second interface does not exist", err)
+		}
+	}
+	if after := open(); after >= before+10 {
+		t.Errorf("%d open files, %d before 10 switches that failed", after, before)
+	}
+}
+
+func TestUDPGSONeedsKernel62(t *testing.T) {
+	for release, want := range map[string]bool{"5.19.0": false, "6.1.0-18-amd64": false, "6.2.0": true, "6.12.1": true, "7.0": true, "unknown": false} {
+		if got := releaseSupportsUDPGSO(release); got != want {
+			t.Errorf("kernel %s: %t, want %t", release, got, want)
+		}
+	}
+	release := string(must.Get(os.ReadFile("/proc/sys/kernel/osrelease"))(t))
+	if got := SupportsUDPGSO(); got != releaseSupportsUDPGSO(release) {
+		t.Errorf("this kernel, %s: %t", release, got)
+	}
+}
+
+func TestSendErrorsAreCountedByCause(t *testing.T) {
+	for errno, want := range map[unix.Errno]Drops{unix.EMSGSIZE: {TooBig: 3}, unix.ENETDOWN: {Down: 3}, unix.ENXIO: {Down: 3}, unix.EPERM: {SendErrors: 3}} {
+		var d Drops
+		if d.countSendError(errno, 3); d != want {
+			t.Errorf("%v: %+v, want %+v", errno, d, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package uswitch
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -182,6 +183,37 @@ func TestFramesOfOtherFlowsAreNotCoalesced(t *testing.T) {
 		}
 		if k.tcp && (same(func(s *packetSpec) { s.seq++ }) || same(func(s *packetSpec) { s.flags = tcpCWR })) {
 			t.Errorf("%s: a segment with another sequence number was coalesced", k.name)
+		}
+	}
+}
+
+func TestPaddedAndTaggedFramesAreNotCoalesced(t *testing.T) {
+	next := packetSpec{kind: kinds[0], id: 10, payload: make([]byte, 20)}
+	first := next
+	first.id = 9
+	plain := partial(t, first.frame(t))
+	tagged := slices.Concat(plain[:12], []byte{0x81, 0, 0, 1}, plain[12:])
+	for name, b := range map[string][]byte{"padded": append(slices.Clone(plain), 0, 0, 0, 0), "tagged": tagged} {
+		var m message
+		m.setFrame(b, true)
+		if m.canAppend || m.coalesce(partial(t, next.frame(t))) {
+			t.Errorf("a frame was appended to a %s one", name)
+		}
+	}
+}
+
+// The transport header follows the extension headers of IPv6.
+func TestParseSkipsExtensionHeaders(t *testing.T) {
+	b := packetSpec{kind: kinds[1], payload: []byte("data")}.frame(t)
+	const nextHeader, end = etherLen + 6, etherLen + 40
+	b = slices.Concat(b[:end], []byte{protoUDP, 0, 1, 4, 0, 0, 0, 0}, b[end:])
+	b[nextHeader] = 0 // hop by hop
+	if l, ok := parse(b); !ok || l.l4 != end+8 || string(b[l.payload:]) != "data" {
+		t.Errorf("%+v, %t", l, ok)
+	}
+	for n := range end + 16 {
+		if l, ok := parse(b[:n]); ok {
+			t.Errorf("%d bytes of the headers: %+v", n, l)
 		}
 	}
 }

@@ -126,8 +126,13 @@ func SupportsUDPGSO() bool {
 	if unix.Uname(&u) != nil {
 		return false
 	}
+	return releaseSupportsUDPGSO(unix.ByteSliceToString(u.Release[:]))
+}
+
+// releaseSupportsUDPGSO is SupportsUDPGSO for a kernel release such as "6.2.0-39-generic".
+func releaseSupportsUDPGSO(release string) bool {
 	var major, minor int
-	if n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); n != 2 {
+	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n != 2 {
 		return false
 	}
 	return major > 6 || (major == 6 && minor >= 2)

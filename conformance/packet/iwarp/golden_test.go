@@ -246,6 +246,7 @@ func TestGoldenStartupFrames(t *testing.T) {
 		{"V10", "4d504120494420526570204672616d655002000400100010", Reply().Depths(16, 16), "MPA REPLY rev 2 C S ird 16 ord 16"},
 		{"V27", "4d504120494420526570204672616d653002000400000000", Reply().CRC(false).Reject(true).Depths(0, 0), "MPA REPLY rev 2 S rejected ird 0 ord 0"},
 		{"V28", "4d504120494420526570204672616d651002000480048004", Reply().CRC(false).Depths(4, 4).PeerToPeer(RTRWrite), "MPA REPLY rev 2 S ird 4 ord 4 p2p rtr-write"},
+		{"key", "4d504120494420526573204672616d6540010000", StartupFrame{}.WithKey("MPA ID Res Frame"), `MPA KEY "MPA ID Res Frame" rev 1 C`},
 		{"bits", "4d504120494420526571204672616d65c80100026869", Request().Markers(true).ReservedBits(8).Private([]byte("hi")), "MPA REQUEST rev 1 M C reserved 0x8 2 B"},
 	} {
 		want := unhex(t, g.hex)

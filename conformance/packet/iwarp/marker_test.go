@@ -201,6 +201,9 @@ func TestMULPDUFormula(t *testing.T) {
 
 // The message ends at the next marker from every position in the stream.
 func TestPayloadToMarkerEndsAtMarker(t *testing.T) {
+	if n := PayloadToMarker(8); n != markerInterval-8-lengthLen-untaggedLen-crcLen {
+		t.Errorf("from 8, the message has %d octets", n)
+	}
 	for position := uint64(0); position < 480; position += 4 {
 		n := PayloadToMarker(position)
 		if n < 0 {

@@ -10,6 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+func TestCeilPow2IsSmallest(t *testing.T) {
+	for n, want := range []int{1, 1, 2, 4, 4, 8, 8, 8, 8, 16} {
+		if got := CeilPow2(n); got != want {
+			t.Errorf("CeilPow2(%d) = %d, want %d", n, got, want)
+		}
+	}
+}
+
 // A receive queue behaves like a FIFO list, for any size and after resizing.
 func TestReceiveQueueMatchesList(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -23,7 +23,6 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 		return 0, err
 	}
 	c.active = true
-	c.serviceID = p.ServiceID
 	c.transport = p.Transport
 	c.localQPN = p.QPN
 	c.madRoute = p.Path.route()

@@ -18,7 +18,7 @@ type conn struct {
 
 	peer        peer
 	localQPN    uint32
-	serviceID   wire.ServiceID
+	serviceID   wire.ServiceID // of a SIDR_REQ that was received
 	transport   Transport
 	failover    wire.Failover
 	established bool // has been in StateEstablished

@@ -149,6 +149,10 @@ func TestHandshakeCarriesAllFields(t *testing.T) {
 			if s.Local != tc.remote || s.Remote != tc.local || s.FlowLabel != 0xFFFFF || s.TrafficClass != 0x68 {
 				t.Errorf("REP is sent with %+v", s.Outgoing)
 			}
+			var rep wire.REP
+			if _, err := rep.Parse(s.body()); err != nil || tc.transport == XRC && rep.LocalQPN != 0 {
+				t.Errorf("QP number %#x in the REP of an XRC target, want 0 (%v)", rep.LocalQPN, err)
+			}
 			re := w.a.event(EventReply)
 			if r := re.Reply; r.LocalCAGUID != guidB || r.RemoteQPN != 0x123456 || r.StartPSN != 0x654321 || r.RespRes != 7 || r.InitDepth != 8 ||
 				r.TargetAckDelay != 9 || r.RNRRetry != 1 || !r.SRQ || !r.E2EFlow || !bytes.Equal(re.PrivateData, fill(196)) {

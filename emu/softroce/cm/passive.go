@@ -43,7 +43,6 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.peer.id = m.LocalCommID
 	c.peer.guid = m.LocalCAGUID
 	c.peer.qpn = m.LocalQPN
-	c.serviceID = m.ServiceID
 	c.transport = transportOf(m)
 	c.tid = in.tid
 	c.timeout = a.cfg.peerTimeout(m.LocalRespTimeout)

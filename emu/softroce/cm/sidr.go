@@ -25,7 +25,6 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 		return 0, err
 	}
 	c.active = true
-	c.serviceID = p.ServiceID
 	c.madRoute = p.Path.route()
 	c.timeout = wire.CMTimeout(a.cfg.ResponseTimeout)
 	c.maxRetries = a.cfg.MaxRetries
