@@ -128,6 +128,31 @@ var ackCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
+	ID: "dg/ack/at-once-when-nobody-answers", Cite: cite("7.2", "dg/ack/4", "dg/ack/5"),
+	Title:   "A packet with ack-now is acknowledged at once if the program, which used to answer, no longer does",
+	Sends:   "Sends, to which the application replies; then packets with ack-now, to which it does not",
+	Expects: "an Ack for the first packet without a reply, and Acks at once for the others",
+	Defects: []string{"AcksAwaitRepliesForever"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
+		p.establishDeviceFlow()
+		for id := range uint64(4) {
+			p.send(p.nextDataPacket(iwarp.Send(uint32(id+1), data(8))).AckNow())
+			p.expectRecv(id+1, data(8))
+			p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
+			p.expectData(uint32(id + 1))
+			p.ackAndComplete(100 + id)
+			p.drainArrived()
+		}
+		for i := range 4 {
+			pkt := p.nextDataPacket(zeroLengthWrite()).AckNow()
+			if i == 0 {
+				p.send(pkt)
+				p.expectAck(p.toDeviceFlow.next)
+				continue
+			}
+			p.expectAckWithin(ackDelay/2, p.toDeviceFlow.next, pkt)
+		}
+	}),
+}, {
 	ID: "dg/ack/within-100-microseconds", Cite: cite("7.2", "dg/ack/4"),
 	Title:   "A packet in order is acknowledged within 100 µs",
 	Sends:   "packets in order without ack-now, one after the other",

@@ -175,6 +175,26 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		p.expectRetransmission(base, slowRoundTrip)
 	}),
 }, {
+	ID: "dg/loss/later-ones-tell-with-any-echo", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should,
+	Title:   "Packets that were sent once tell of a loss, also if the Ack echoes the timestamp of the first of them",
+	Sends:   "an Ack without the first of four packets, which were sent one after the other",
+	Expects: "an immediate retransmission of the first",
+	Defects: []string{"EchoHidesArrivals"}, Run: onPeer(func(p *peer) {
+		p.establishSlowly()
+		base := p.fromDeviceFlow.next
+		var echo uint32
+		for i := range uint32(4) {
+			p.PostSend(p.qp, p.sendWR(uint64(100+i), 0, 8))
+			a := p.expectData(base + i)
+			if i == 1 {
+				echo = *a.Data.Timestamp
+			}
+			p.Sleep(50 * time.Microsecond)
+		}
+		p.send(p.ack(base).SACK(1<<3 - 1).Echo(echo))
+		p.expectRetransmission(base, slowRoundTrip)
+	}),
+}, {
 	ID: "dg/loss/reordering-is-learned", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should, Setup: setupNarrowRD,
 	Title:   "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
 	Sends:   "an Ack without one packet and with three after it; after its retransmission an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",

@@ -98,9 +98,31 @@ var busyCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/busy/told-to-go-on", Cite: cite("7.4", "dg/busy/3"), Level: conformance.Should,
 	Title:   "When a receive is posted, a waiting peer gets an Ack with a window",
-	Sends:   "a Send to a queue pair without receives, which then gets one; the Send again",
-	Expects: "an Ack with window 0, one with a window, and a receive",
-	Defects: []string{"NoResume"}, Run: onSetup(setup{}, func(p *peer) { p.expectBusyPeersServed(p) }),
+	Sends:   "Sends of two peers to a queue pair without receives, which then gets one after the other; the Sends again",
+	Expects: "Acks with window 0, one with a window for each receive, and the receives",
+	Defects: []string{"NoResume"}, Run: onSetup(setup{}, func(p *peer) { p.expectBusyPeersServed(p, p.peer(1)) }),
+}, {
+	ID: "dg/busy/window-of-one-is-not-busy", Cite: cite("7.4", "dg/busy/2", "dg/loss/3"),
+	Title:   "A window of 1 does not say that the receiver is busy: a timeout retransmits all that was sent",
+	Sends:   "an Ack with window 1 for the first of three Sends",
+	Expects: "retransmissions of both others",
+	Defects: []string{"WindowOfOneIsBusy"}, Run: onPeer(func(p *peer) {
+		p.postInFlow(p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
+		p.send(p.ack(2).Window(1))
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.expectData(2)
+		p.expectData(3)
+	}),
+}, {
+	ID: "dg/busy/stored-send-gets-its-receive", Cite: cite("7.4", "dg/busy/1", "dg/ack/3"), Level: conformance.Should,
+	Title:   "A Send that was acknowledged behind a gap gets the next receive, without another packet",
+	Sends:   "two Sends in the wrong order to a queue pair with one receive, which then gets another",
+	Expects: "a receive of each",
+	Defects: []string{"StoredSendForgotten"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
+		p.storeSend()
+		p.PostRecv(p.qp, 2, p.localMem.SGE(p.recvLen, p.recvLen))
+		p.expectRecv(2, data(16))
+	}),
 }, {
 	ID: "dg/busy/told-to-go-on-in-turn", Cite: cite("7.4", "dg/busy/3"), Level: conformance.Should,
 	Title:   "As many waiting peers as there are receives get an Ack with a window, in the order of waiting",
@@ -150,6 +172,22 @@ func (p *peer) sendWithoutReceive() iwarp.Packet {
 	p.send(s)
 	p.expect(iwarp.RDAck(p.toDeviceFlow.epoch, 1).Window(0))
 	return s
+}
+
+// storeSend sends two Sends in the wrong order to a queue pair with one receive, which the first of
+// them takes. The second, of 16 octets, must have been acknowledged by a SACK, and waits for a
+// receive. A device that does not keep packets behind a gap is not judged.
+func (p *peer) storeSend() {
+	first := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
+	p.send(p.nextDataPacket(iwarp.Send(2, data(16))).AckNow())
+	a := p.mustNextPacket("an Ack")
+	if a.Ack == nil || len(a.Ack.SACK) == 0 {
+		rig.NotApplicable("the device does not keep packets behind a gap")
+	}
+	p.send(first)
+	p.expectRecv(1, data(8))
+	p.syncDevice()
+	p.drainArrived()
 }
 
 // expectBusyPeersServed lets peers send to a queue pair without receives, which answers by Acks

@@ -53,6 +53,27 @@ var verbsCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "dg/verbs/address-area-of-a-waiting-message", Cite: cite("8", "dg/verbs/2"), Setup: setupRD, Level: conformance.Should,
+	Title:   "The address area of a Send that waited for a receive is not that of a later packet from the same host",
+	Sends:   "two Sends in the wrong order to a queue pair with one receive; a Write of another queue pair of the same host with another traffic class",
+	Expects: "the traffic class of the Sends in the address area of the second, which gets its receive then",
+	Defects: []string{"AreaOfLastPacket"}, Run: onSetup(setup{receives: 1}, func(p *peer) {
+		p.route.tclass = 0x20
+		p.openFlow(zeroLengthWrite())
+		p.storeSend()
+		other := p.peer(len(p.Peers)) // at the same address
+		other.route.tclass = 0x48
+		other.openFlow(zeroLengthWrite())
+		p.PostRecv(p.qp, 2, p.localMem.SGE(p.recvLen, p.recvLen))
+		p.expectRecv(2, data(16))
+		area := p.localMem.Buf[p.recvLen:][:grhAreaLen]
+		got := uint8(binary.BigEndian.Uint16(area) >> 4)
+		if area[0]>>4 != 6 {
+			got = area[21] // of IPv4
+		}
+		p.Check(p.UDPSockets || got == 0x20, "the traffic class 0x20", "%#x", got)
+	}),
+}, {
 	ID: "dg/verbs/write-with-immediate-on-rd", Cite: cite("8", "dg/verbs/3"), Setup: setupRD,
 	Title:   "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
 	Sends:   "Acks; the application posts one of 32 octets, and a Send",

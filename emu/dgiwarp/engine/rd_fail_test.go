@@ -303,3 +303,22 @@ func TestRDFlowRestartsAfterItsResponses(t *testing.T) {
 		}
 	}
 }
+
+// An error message about a response ends the responder stream, any other the requester stream.
+func TestRDErrorMessageEndsStreamOfItsSegment(t *testing.T) {
+	p := &peer{requester: new(peerStream), responder: new(peerStream)}
+	for op, want := range map[ddp.Opcode]*peerStream{
+		ddp.OpSend: p.requester, ddp.OpReadRequest: p.requester, ddp.OpReadResponse: p.responder, ddp.OpAtomicResponse: p.responder,
+	} {
+		about := ddp.Terminate{Error: ddp.TermUntaggedTooLong, HasLength: true, HasDDP: true, SegmentLength: 18}
+		about.DDP.Control = ddp.NewControl(op, lastSegment)
+		about.DDP.Control.Tagged = op == ddp.OpReadResponse
+		if got := p.terminatedStream(about.Append(nil)); got != want {
+			t.Errorf("about opcode %v: the responder %v, want %v", op, got == p.responder, want == p.responder)
+		}
+	}
+	none := ddp.Terminate{Error: ddp.TermRDMAPLocal}
+	if got := p.terminatedStream(none.Append(nil)); got != p.requester {
+		t.Error("an error message about no segment ends the responder")
+	}
+}
