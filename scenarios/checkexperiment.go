@@ -37,8 +37,10 @@ func (c *checker) checkExperiment() {
 
 // checkAxis checks that the axis has one key, with ascending values, and reports whether it is so.
 func (c *checker) checkAxis(key string, a *Axis) bool {
-	var given, all []string
-	for _, f := range a.fields() {
+	var given []string
+	fields := a.fields()
+	all := make([]string, 0, len(fields))
+	for _, f := range fields {
 		all = append(all, f.name)
 		if f.values.Len() > 0 {
 			given = append(given, f.name)

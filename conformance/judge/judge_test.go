@@ -62,7 +62,7 @@ func scriptedCases(l *scriptedLab) []Case {
 			p := packet.IP{}.Append(nil, []byte("x"))
 			return errors.Join(b.Record.RecordWire(zeroClock{}, sink{}).Send(p), violated)
 		}},
-		{"a/b/notes", []string{"Gone"}, func(b *conformance.Bench) error { b.Note("only text"); return errors.New("panic\n\nstack\n") }},
+		{"a/b/notes", []string{"Gone"}, func(b *conformance.Bench) error { b.Note("only text"); return errors.New("panic\n\nstack") }},
 		{"a/b/unsupported", []string{"Rare"}, func(*conformance.Bench) error { return fmt.Errorf("no tunnel: %w", conformance.ErrBenchCannot) }},
 	}
 	for _, c := range bodies {

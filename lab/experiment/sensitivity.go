@@ -107,7 +107,8 @@ func changeEach(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, se
 		})
 	}
 	workers.Wait()
-	errs := []error{context.Cause(ctx)}
+	errs := make([]error, 0, 1+len(all))
+	errs = append(errs, context.Cause(ctx))
 	for i := range all {
 		errs = append(errs, all[i].err)
 	}

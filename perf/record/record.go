@@ -130,8 +130,11 @@ func parse(name, text string) (*Run, error) {
 		mark  string
 		parse func(name, text string) (*Run, error)
 	}{
-		{"#bytes #iterations", parsePerftest}, {"#bytes     #iterations", parsePerftest},
-		{"# OSU ", parseOSU}, {"# Benchmarking ", parseIMB}, {"\nBenchmark", parseGo},
+		{"#bytes #iterations", parsePerftest},
+		{"#bytes     #iterations", parsePerftest},
+		{"# OSU ", parseOSU},
+		{"# Benchmarking ", parseIMB},
+		{"\nBenchmark", parseGo},
 	} {
 		if strings.Contains("\n"+text, f.mark) {
 			return f.parse(name, text)

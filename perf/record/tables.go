@@ -142,8 +142,10 @@ func parsePerftestJSON(text string) (*Run, error) {
 		unit        Unit
 		scale       float64
 	}{
-		{"t_typical", "", Seconds, microsecond}, {"t_99", "/percentile=99", Seconds, microsecond},
-		{"t_99.9", "/percentile=99.9", Seconds, microsecond}, {"MsgRate", "", Messages, 1e6},
+		{"t_typical", "", Seconds, microsecond},
+		{"t_99", "/percentile=99", Seconds, microsecond},
+		{"t_99.9", "/percentile=99.9", Seconds, microsecond},
+		{"MsgRate", "", Messages, 1e6},
 	} {
 		if v, ok := f.Results[c.key]; ok {
 			r.Add(name+c.suffix, c.unit, v*c.scale)
