@@ -240,7 +240,7 @@ func TestOtherAcknowledgementsAreIgnored(t *testing.T) {
 	c.open(b.now, 7)
 	for _, number := range []seqNum{7, 9, 8} { // the last acknowledges our SYN
 		c.handle(b.now, &segment{flags: syn | ack, seq: 100, ack: number, window: 1000, mss: 100})
-		if c.established != (number == 8) {
+		if c.rcv.syn != (number == 8) || c.established != (number == 8) {
 			t.Errorf("established %t after a SYN that acknowledges %d", c.established, number)
 		}
 	}
