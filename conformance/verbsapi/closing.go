@@ -69,7 +69,7 @@ var closingCases = []conformance.Case{
 	closedObjectCase("srq", "shared receive queue", verbs.CapSRQ, func(r *rig.Rig) (closer, []verbCall) {
 		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		return srq, []verbCall{
-			{"post_srq_recv", func() error { return errorOf(srq.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}})) }},
+			{"post_srq_recv", func() error { return postErrorOf(srq.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}})) }},
 			{"modify_srq", func() error { return srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit) }},
 			{"query_srq", func() error { return errorOf(srq.Query()) }},
 		}
@@ -80,8 +80,10 @@ var closingCases = []conformance.Case{
 		return qp, []verbCall{
 			{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: errState}, verbs.QPAttrState) }},
 			{"query_qp", func() error { return errorOf(qp.Query()) }},
-			{"post_recv", func() error { return errorOf(qp.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}})) }},
-			{"post_send", func() error { return errorOf(qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: m.SGL(0, 8)}})) }},
+			{"post_recv", func() error { return postErrorOf(qp.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}})) }},
+			{"post_send", func() error {
+				return postErrorOf(qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: m.SGL(0, 8)}}))
+			}},
 		}
 	}),
 	closedObjectCase("mr", "memory region", 0, func(r *rig.Rig) (closer, []verbCall) { return r.Memory(64, 0), nil }),
@@ -120,8 +122,8 @@ var closingCases = []conformance.Case{
 				{"get_cq_event", func() error { return errorOf(ch.Wait(time.Second)) }},
 				{"query_qp", func() error { return errorOf(qp.Query()) }},
 				{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: reset}, verbs.QPAttrState) }},
-				{"post_recv", func() error { return errorOf(qp.PostRecv(make([]verbs.RecvWR, 1))) }},
-				{"post_send", func() error { return errorOf(qp.PostSend(make([]verbs.SendWR, 1))) }},
+				{"post_recv", func() error { return postErrorOf(qp.PostRecv(make([]verbs.RecvWR, 1))) }},
+				{"post_send", func() error { return postErrorOf(qp.PostSend(make([]verbs.SendWR, 1))) }},
 				{"resize_cq", func() error { return r.CQ.Resize(4) }},
 				{"destroy_qp", qp.Close},
 				{"destroy_cq", r.CQ.Close},

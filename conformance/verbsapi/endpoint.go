@@ -13,6 +13,15 @@ import (
 // errorOf returns the error of a call, without its other result.
 func errorOf[A any](_ A, err error) error { return err }
 
+// postErrorOf returns the error of a post that posted n requests, and another error if it failed and
+// says that it has posted some.
+func postErrorOf(n int, err error) error {
+	if err != nil && n != 0 {
+		return fmt.Errorf("%d requests are said to be posted, want none", n)
+	}
+	return err
+}
+
 // grhLen returns the length of the GRH area of receives: 0 unless the queue pair is UD.
 func (e *endpoint) grhLen() int { return rig.GRHLen(e.qp) }
 
