@@ -135,6 +135,22 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.expectBusyPeersServed(p, p.peer(1), p.peer(2))
 	}),
 }, {
+	ID: "dg/busy/told-to-go-on-instead-of-a-forgotten-peer", Cite: cite("7.4", "dg/busy/3", "dg/idle/2"), Level: conformance.Should,
+	Labels:  []string{conformance.Slow},
+	Title:   "A peer that was forgotten while it waited takes no other peer's turn",
+	Sends:   "a Send to a queue pair without receives, and nothing more for a minute; a Send of another peer; then a receive is posted",
+	Expects: "an Ack with a window for the second peer",
+	Defects: []string{"ForgottenPeersWait"}, Run: onFlow(setup{}, func(p *peer) {
+		p.sendWithoutReceive()
+		p.Sleep(time.Minute)
+		other := p.peer(1)
+		other.openFlow(zeroLengthWrite())
+		other.sendWithoutReceive()
+		p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
+		a := other.expect(iwarp.RDAck(other.toDeviceFlow.epoch, 1))
+		p.Check(*a.Ack.Window > 0, "an Ack with a window", "%v", a.Packet)
+	}),
+}, {
 	ID: "dg/busy/writes-are-not-held-up", Cite: cite("7.4", "dg/busy/4"),
 	Title:   "Without receives Writes and Read Requests are executed, unless they follow a waiting Send",
 	Sends:   "a Write and a Read Request without a receive; then a Send, and a Write after it",
