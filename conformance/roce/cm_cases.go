@@ -380,15 +380,23 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13", "cm/24"),
-	Title:   "The QPN of a connection can be reused at its end, and its communication IDs after time wait",
-	Sends:   "REQ, RTU and DREQ; another REQ with the same QPN at once; the first again, with the same IDs, after time wait; on another connection likewise, with the same queue pair of the device and no RTU",
-	Expects: "a connection each time; the first message establishes the last one",
-	Defects: []string{"cm.LeakTimeWait", "cm.ReusedQPKeepsConnection", "cm.QPNHeldInTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
+	ID: "cm/life/queue-pair-number-reused-at-once", Cite: ibta("", "cm/24"),
+	Title:   "A REQ may have the QPN of a connection that has just ended",
+	Sends:   "REQ, RTU and DREQ; another REQ with the same QPN at once",
+	Expects: "a connection each time",
+	Defects: []string{"cm.QPNHeldInTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		p.cmOpenAndClose(l, 0)
 		again := p.cmOpen(l, 2, func(r *ib.REQ) { r.QPN = new(uint32(peerQPN)) })
 		again.establish()
 		again.disconnect()
+	}),
+}, {
+	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13"),
+	Title:   "After time wait the communication IDs of a connection can be used again",
+	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait; on another connection likewise, with the same queue pair of the device and no RTU",
+	Expects: "a connection each time; the first message establishes the last one",
+	Defects: []string{"cm.LeakTimeWait", "cm.ReusedQPKeepsConnection"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		p.cmOpenAndClose(l, 0)
 		k := p.cmEstablish(l, 1)
 		k.disconnect()
 		p.Must("a connection that has been disconnected", k.acceptor.established.WaitDisconnect(p.ResponseTimeout()))
