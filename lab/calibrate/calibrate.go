@@ -113,7 +113,8 @@ func (x exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	return x.e.Control.Recv(1-x.e.Rank, timeout)
 }
 
-// runWorkload runs a workload of MPI between two ranks, and returns its figure.
+// runWorkload runs a workload of package work on two simulated ranks, and returns the figure that m
+// names.
 func runWorkload(f mpihost.Fabric, m *nics.BaseMeasure) (value float64, err error) {
 	wl, err := work.Find(m.Workload)
 	if err != nil {

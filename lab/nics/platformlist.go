@@ -10,7 +10,7 @@ import (
 //go:embed platforms/schema.json
 var platformSchema []byte
 
-// PlatformSchema returns the JSON schema of the files of platforms.
+// PlatformSchema returns the JSON schema of platform files (platforms/*.yaml).
 func PlatformSchema() []byte { return platformSchema }
 
 // PlatformSummary is a line of the list of platforms. It counts parameters by Parameter.Kind.

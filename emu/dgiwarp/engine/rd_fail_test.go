@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// isolated makes a QP survive errors of its peers.
+// isolated makes an error of a peer end only the flow of that peer, and not the QP.
 func isolated(c *QPConfig) { c.Isolate = true }
 
 // Requests to an unreachable peer fail. Requests to other peers succeed, and so do later ones to

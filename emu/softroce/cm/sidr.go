@@ -129,7 +129,8 @@ func (a *Agent) resendSIDRREP(in *incoming, key sidrKey) bool {
 	return false
 }
 
-// SIDRReply answers EventSIDRRequest and frees the ID. The agent answers duplicate requests itself.
+// SIDRReply sends the SIDR REP for a request that EventSIDRRequest reported, and frees its ConnID.
+// The agent answers retransmitted requests itself.
 func (a *Agent) SIDRReply(now mono.Time, id ConnID, p SIDRReplyParam) error {
 	c, err := a.lookUp("SIDR reply of", id, StateSIDRREQRcvd)
 	if err != nil {
