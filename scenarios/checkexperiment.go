@@ -31,6 +31,7 @@ func (c *checker) checkExperiment() {
 	for i := range e.Figures {
 		key := fmt.Sprintf("%s.figures[%d]", at, i)
 		c.checkMeasure(key+".measure", e, &e.Figures[i].Measure)
+		c.checkWithin(key+".measure", e, &e.Figures[i].Measure)
 		c.checkPublished(key+".published", e, &e.Figures[i])
 	}
 }
@@ -66,6 +67,9 @@ func (c *checker) checkVariants(at string, e *Experiment) bool {
 	before := len(c.errs)
 	if len(e.Variants) == 0 {
 		c.fail(at+".variants", "is empty: name a variant, as in variants: {all: {}}")
+	}
+	if key := at + ".communication_of"; c.has(key) {
+		c.checkVariant(key, e, e.CommunicationOf)
 	}
 	axis := e.Vary.Name()
 	c.rejectKeys(at, "vary has it", axis)
@@ -104,6 +108,9 @@ func (c *checker) checkSetting(at, key string, s Settings) (where string, err er
 	if s.Ranks == 0 {
 		return key, errors.New("the number of ranks is missing: give it here, in experiment, or in vary")
 	}
+	if s.Communication > 0 && (s.Compute > 0 || c.s.Experiment.CommunicationOf == "") {
+		return key, errors.New("communication needs communication_of in experiment, and instead of compute")
+	}
 	return where, wl.Check(s.Ranks, s.Params())
 }
 
@@ -123,14 +130,14 @@ func (c *checker) checkMeasure(key string, e *Experiment, m *Measure) {
 	for _, k := range needed {
 		if name, at := variants[k], join(key, k); !c.has(at) {
 			c.fail(at, "is missing: name a variant")
-		} else if _, ok := e.Variants[name]; !ok {
-			c.fail(at, "no variant %s%s", quoteShort(name), suggestion(name, e.VariantNames()))
+		} else {
+			c.checkVariant(at, e, name)
 		}
 	}
 	axis := e.Vary.Name()
-	for _, other := range []string{"ranks", "bytes", "compute", "iterations"} {
-		if other != axis {
-			c.rejectKeys(key, "the x axis is "+axis, other)
+	for _, f := range e.Vary.fields() {
+		if f.name != axis {
+			c.rejectKeys(key, "the x axis is "+axis, f.name)
 		}
 	}
 	switch m.Kind {
@@ -142,6 +149,30 @@ func (c *checker) checkMeasure(key string, e *Experiment, m *Measure) {
 		c.fail(key, "give either %s, or over for all of them", axis)
 	} else if m.Over == "" && !slices.Contains(e.Vary.Points(), m.Point) {
 		c.fail(join(key, axis), "vary does not have this value")
+	}
+}
+
+// checkVariant checks that a variant exists.
+func (c *checker) checkVariant(key string, e *Experiment, name string) {
+	if _, ok := e.Variants[name]; !ok {
+		c.fail(key, "no variant %s%s", quoteShort(name), suggestion(name, e.VariantNames()))
+	}
+}
+
+// checkWithin checks the range of the x axis that counts for a measure.
+func (c *checker) checkWithin(at string, e *Experiment, m *Measure) {
+	key := at + ".within"
+	if !c.has(key) || !c.checkAxis(key, &m.Within) {
+		return
+	}
+	ends := m.Within.Points()
+	switch {
+	case m.Within.Name() != e.Vary.Name() || len(ends) != 2:
+		c.fail(key, "give two values of the x axis, %s", e.Vary.Name())
+	case c.has(join(at, e.Vary.Name())):
+		c.fail(key, "the measure is of one value of the x axis")
+	case len(e.Vary.Within(&m.Within)) == 0:
+		c.fail(key, "vary has no value between these")
 	}
 }
 

@@ -16,6 +16,9 @@ type Experiment struct {
 	Platform string `yaml:"platform" pattern:"^[^\\r\\n]{1,200}$" hint:"name a platform or a YAML file"`
 	// Settings are those of every variant that does not set them itself.
 	Settings `yaml:",inline"`
+	// CommunicationOf is the variant whose time of a step without computation is the time of
+	// communication.
+	CommunicationOf string `yaml:"communication_of,omitempty"`
 	// Vary is the x axis: every variant runs once with each value.
 	Vary Axis `yaml:"vary"`
 	// Variants are the settings that differ, by the name of the variant.
@@ -57,14 +60,25 @@ type Settings struct {
 	// PollBackoff divides the time that a rank has waited so far to give the interval at which it
 	// polls rings and shared memory; 8 if left out.
 	PollBackoff int `yaml:"poll_backoff,omitempty" range:"1..4000"`
-	// Reuse registers small buffers that are used often, instead of copying them; true if left out.
-	Reuse *bool `yaml:"reuse,omitempty"`
+	BufferReuse `yaml:",inline"`
 	// RegistrationCache keeps registrations of memory for later messages; true if left out.
 	RegistrationCache *bool `yaml:"registration_cache,omitempty"`
 	// SharedMemory connects the ranks of a host; true if left out. Without it they use NICs.
 	SharedMemory *bool `yaml:"shared_memory,omitempty"`
 	// Coalescing puts several small messages into a packet; true if left out.
 	Coalescing *bool `yaml:"coalescing,omitempty"`
+}
+
+// BufferReuse are options of the registration of small buffers.
+type BufferReuse struct {
+	// Reuse registers small buffers that are used often, instead of copying them; true if left out.
+	Reuse *bool `yaml:"reuse,omitempty"`
+	// ReuseBuckets is the number of hash buckets of the table of small buffers, a power of two; 65536
+	// if left out.
+	ReuseBuckets int `yaml:"reuse_buckets,omitempty" range:"1..16777216"`
+	// ReuseAdaptive stops the growth of that table when few of its buffers are used often; true if
+	// left out.
+	ReuseAdaptive *bool `yaml:"reuse_adaptive,omitempty"`
 }
 
 // Point are the parameters of a workload of which one can be varied.
@@ -77,6 +91,9 @@ type Point struct {
 	Compute time.Duration `yaml:"compute,omitempty"`
 	// Iterations is the number of steps.
 	Iterations int `yaml:"iterations,omitempty" range:"1..1000000"`
+	// Communication is the time of communication in a step in per cent of the time that a rank
+	// computes in it: compute follows from it and communication_of.
+	Communication int `yaml:"communication,omitempty" range:"1..10000"`
 }
 
 // Axis is the x axis of an experiment: one of the keys, with its values in ascending order.
@@ -89,6 +106,8 @@ type Axis struct {
 	Compute []time.Duration `yaml:"compute,omitempty" most:"64"`
 	// Iterations are numbers of steps.
 	Iterations []int `yaml:"iterations,omitempty" most:"64" range:"1..1000000"`
+	// Communication are times of communication in per cent of the time that a rank computes.
+	Communication []int `yaml:"communication,omitempty" most:"64" range:"1..10000"`
 }
 
 // Figure is a published result.
@@ -124,8 +143,9 @@ type Measure struct {
 	// crossover (the smallest x from which the figure of to is below that of from), until (the
 	// largest x up to which it is), or best_at (the x of the largest reduction).
 	Kind string `yaml:"kind" enum:"value reduction increase ratio crossover until best_at"`
-	// Figure is a figure of the workload without the size of messages, such as latency; or time or
-	// waited, the time of the slowest rank and the mean time in calls that wait.
+	// Figure is a figure of the workload without the size of messages, such as latency; time or
+	// waited, the time of the slowest rank and the mean time in calls that wait; or a statistic of the
+	// runtime, such as "RTRs used".
 	Figure string `yaml:"figure" pattern:"^[^\\r\\n]{1,80}$" hint:"name a figure of the workload, such as latency"`
 	// Of is a variant.
 	Of string `yaml:"of,omitempty"`
@@ -137,6 +157,9 @@ type Measure struct {
 	Point `yaml:",inline"`
 	// Over is instead of one value of the x axis the largest or the smallest result over all.
 	Over string `yaml:"over,omitempty" enum:"largest smallest"`
+	// Within has the smallest and the largest value of the x axis that count for over, crossover, until
+	// and best_at, by its key; all values count if it is left out.
+	Within Axis `yaml:"within,omitempty"`
 }
 
 // Published is a published value, with the relation of results to it.
@@ -150,13 +173,13 @@ type Published struct {
 	// Range is a smallest and a largest number instead.
 	Range []float64 `yaml:"range,omitempty" most:"2"`
 	// Unit is that of the figure; "%" for reductions and increases, x for ratios, and for the other
-	// kinds that of the x axis: B, ranks, us or iterations.
+	// kinds that of the x axis: B, ranks, us, iterations, or % of communication.
 	Unit string `yaml:"unit" pattern:"^[^\\s]{1,12}$" hint:"write a unit such as us, MB/s or %"`
 	// Where is the publication with the section.
 	Where string `yaml:"where" pattern:"^[^\\r\\n]{1,120}$" hint:"name a paper and a section, on one line"`
 }
 
-// Name is the key of the axis: ranks, bytes, compute or iterations.
+// Name is the key of the axis, such as bytes.
 func (a *Axis) Name() string {
 	for _, f := range a.fields() {
 		if f.values.Len() > 0 {
@@ -169,7 +192,7 @@ func (a *Axis) Name() string {
 // Unit is the unit of the axis: that of Point.X.
 func (a *Axis) Unit() string {
 	name := a.Name()
-	if unit, ok := map[string]string{"bytes": "B", "compute": "us"}[name]; ok {
+	if unit, ok := map[string]string{"bytes": "B", "compute": "us", "communication": "%"}[name]; ok {
 		return unit
 	}
 	return name
@@ -201,9 +224,21 @@ func (a *Axis) Points() (all []Point) {
 	return all
 }
 
+// Within returns the indices of the values of the axis that are in a range, which is that of the two
+// values of ends, or everything if it has none.
+func (a *Axis) Within(ends *Axis) (all []int) {
+	bounds := ends.Points()
+	for i, p := range a.Points() {
+		if len(bounds) == 0 || p.X() >= bounds[0].X() && p.X() <= bounds[len(bounds)-1].X() {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
 // X is the position of a value of an axis, in Axis.Unit.
 func (p Point) X() float64 {
-	return float64(p.Ranks) + float64(p.Bytes) + p.Compute.Seconds()*1e6 + float64(p.Iterations)
+	return float64(p.Ranks) + float64(p.Bytes) + p.Compute.Seconds()*1e6 + float64(p.Iterations) + float64(p.Communication)
 }
 
 // VariantNames returns the names of the variants, sorted.

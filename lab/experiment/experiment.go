@@ -95,35 +95,73 @@ type measured struct {
 func measure(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed uint64) (*measured, error) {
 	e := s.Experiment
 	m := &measured{scenario: s, Experiment: e, names: e.VariantNames(), points: e.Vary.Points(), results: map[string][]work.Result{}}
+	r := runner{ctx: ctx, scenario: s, platform: p, seed: seed, communication: map[scenarios.Settings]time.Duration{}}
 	for _, name := range m.names {
 		for _, x := range m.points {
 			setting := e.Setting(name, x)
-			r, took, err := runOne(ctx, s, p, &setting, seed)
+			result, err := r.runAt(setting, x)
 			if err != nil {
 				return nil, fmt.Errorf("variant %s at %s %v %s: %w", name, e.Vary.Name(), x.X(), e.Vary.Unit(), err)
 			}
-			m.results[name] = append(m.results[name], r)
-			m.elapsed, m.ranks = m.elapsed+took, max(m.ranks, setting.Ranks)
+			m.results[name] = append(m.results[name], result)
+			m.ranks = max(m.ranks, setting.Ranks)
 		}
 	}
+	m.elapsed = r.elapsed
 	return m, nil
 }
 
-// runOne runs a workload in a new simulation, and returns its result and the virtual time.
-func runOne(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, setting *scenarios.Settings, seed uint64) (result work.Result, took time.Duration, err error) {
-	wl, err := work.Find(setting.Workload)
+// runner runs workloads on a platform.
+type runner struct {
+	ctx      context.Context
+	scenario *scenarios.Scenario
+	platform *nics.Platform
+	seed     uint64
+	elapsed  time.Duration // virtual time of all runs
+	// communication is the time of communication in a step, by the settings that it was measured with.
+	communication map[scenarios.Settings]time.Duration
+}
+
+// runAt runs a workload with the settings of a variant at x. If they have the time of communication
+// in per cent of the computation, it first measures a step without computation.
+func (r *runner) runAt(s scenarios.Settings, x scenarios.Point) (work.Result, error) {
+	if s.Communication == 0 {
+		return r.runOne(&s)
+	}
+	e := r.scenario.Experiment
+	alone := e.Setting(e.CommunicationOf, x)
+	alone.Compute, alone.Communication = 0, 0
+	step, ok := r.communication[alone]
+	if !ok {
+		result, err := r.runOne(&alone)
+		if err != nil {
+			return result, fmt.Errorf("without computation: %w", err)
+		}
+		step = result.Time / time.Duration(max(1, result.Iterations))
+		r.communication[alone] = step
+	}
+	s.Compute = step * 100 / time.Duration(s.Communication)
+	return r.runOne(&s)
+}
+
+// runOne runs a workload in a new simulation, and returns its result with the statistics of the
+// runtime.
+func (r *runner) runOne(s *scenarios.Settings) (result work.Result, err error) {
+	wl, err := work.Find(s.Workload)
 	if err != nil {
-		return result, 0, err
+		return result, err
 	}
 	f := mpihost.Fabric{
-		Ranks: setting.Ranks, PerHost: setting.PerHost, Rails: setting.Rails, Seed: seed, Limit: s.TimeLimit(),
-		Stop: func() error { return context.Cause(ctx) },
+		Ranks: s.Ranks, PerHost: s.PerHost, Rails: s.Rails, Seed: r.seed, Limit: r.scenario.TimeLimit(),
+		Stop: func() error { return context.Cause(r.ctx) },
 	}
-	f.SetPlatform(p)
-	params := setting.Params()
-	params.Seed = seed
+	f.SetPlatform(r.platform)
+	params := s.Params()
+	params.Seed = r.seed
+	o, all := options(s), make([]mpi.Stats, s.Ranks)
+	o.OnFinalize = func(rank int, s mpi.Stats) { all[rank] = s }
 	out, err := mpihost.InWorld(f, func(e *transport.Env) error {
-		return mpi.Run(e, options(setting), func(w *mpi.World) error {
+		return mpi.Run(e, o, func(w *mpi.World) error {
 			r, err := wl.Run(w, params)
 			if w.Rank() == 0 {
 				result = r // all ranks have the same
@@ -131,7 +169,11 @@ func runOne(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, settin
 			return err
 		})
 	})
-	return result, out.Elapsed, err
+	r.elapsed += out.Elapsed
+	if err == nil {
+		result.Figures = append(result.Figures, statistics(all, int(s.Bytes))...)
+	}
+	return result, err
 }
 
 // protocols are the protocols of large messages by name.
@@ -153,7 +195,10 @@ func options(s *scenarios.Settings) mpi.Options {
 			NoSharedMemory: isFalse(s.SharedMemory), NoCoalescing: isFalse(s.Coalescing),
 		},
 	}
-	o.Carrier.Reuse.Off = isFalse(s.Reuse)
+	o.Carrier.Reuse.Off, o.Carrier.Reuse.Buckets = isFalse(s.Reuse), s.ReuseBuckets
+	if isFalse(s.ReuseAdaptive) {
+		o.Carrier.Reuse.MinFrequent = -1
+	}
 	if s.Progress == mpi.Background.String() {
 		o.Progress = mpi.Background
 	}

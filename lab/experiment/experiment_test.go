@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/report"
@@ -94,7 +95,7 @@ func TestDifferencesMustBeRecorded(t *testing.T) {
 func TestErrorsAreBrokenWithPosition(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"r805-ib-connectx-ddr", "r805-ib-connectx", `latencies.yaml:5:13: experiment.platform: no platform is called "r805-ib-connectx"`},
-		{"figure: latency, of", "figure: latencies, of", "latencies.yaml:15:38: experiment.figures[0].measure.figure: variant RGET: the workload pingpong has no figure latencies; there are latency; bandwidth; time; waited"},
+		{"figure: latency, of", "figure: latencies, of", "latencies.yaml:15:38: experiment.figures[0].measure.figure: variant RGET: the workload pingpong has no figure latencies; there are latency; bandwidth; RTRs; "},
 		{"unit: us", "unit: ms", "the unit of the figure is us, and not ms"},
 		{"workload: pingpong", "workload: pingpong\n  packet: 1", ""},
 		{"name: latencies", "name: latencies\nlimit: 1us", "variant RGET at bytes 8 B: "},
@@ -191,12 +192,60 @@ func TestMeasures(t *testing.T) {
 		{m, scenarios.Increase, "a", "b", "largest", 20},
 		{m, scenarios.Ratio, "a", "b", "largest", 1.25},
 		{m, scenarios.Ratio, "b", "a", "smallest", 0.8},
+		{m, scenarios.Reduction, "a", "b", "largest in 1 to 2", -10},
+		{m, scenarios.Crossover, "a", "b", "in 1 to 2", none},
+		{m, scenarios.BestAt, "a", "b", "in 1 to 2", 2},
 	} {
-		got, _, err := c.m.evaluate(&scenarios.Measure{Kind: c.kind, Figure: "time", From: c.from, To: c.to, Over: c.over})
+		var within scenarios.Axis
+		over, inFirstTwo := strings.CutSuffix(c.over, "in 1 to 2")
+		if inFirstTwo {
+			within.Ranks = []int{1, 2}
+		}
+		got, _, err := c.m.evaluate(&scenarios.Measure{Within: within, Kind: c.kind, Figure: "time", From: c.from, To: c.to, Over: strings.TrimSpace(over)})
 		must.Do(t, err)
 		if got == nil && c.want != none || got != nil && (c.want == none || *got < c.want-1e-9 || *got > c.want+1e-9) {
 			t.Errorf("%s from %s to %s: %v, want %v", c.kind, c.from, c.to, got, c.want)
 		}
+	}
+}
+
+// The time of communication is that of an iteration without computation of one variant, and
+// computation follows from it. Statistics of the runtime are figures.
+func TestCommunicationInPerCentOfComputation(t *testing.T) {
+	const text = `version: 1
+name: exchanges
+title: Exchanges
+experiment:
+  platform: r805-iwarp-ne020
+  workload: exchange1
+  ranks: 2
+  bytes: 131072
+  design: srq
+  communication_of: RGET
+  vary: {communication: [50, 100]}
+  variants:
+    RGET: {protocol: rget}
+    speculative: {protocol: speculative}
+  figures:
+    - row: B5
+      text: Time of an iteration
+      measure: {kind: value, figure: time an iteration, of: RGET, communication: 100}
+      published: {value: 1, unit: us, where: A paper}
+    - row: B5
+      text: Use
+      measure: {kind: value, figure: RTRs used, of: speculative, communication: 50}
+      published: {op: ">", value: 50, unit: "%", where: A paper}
+`
+	m := must.Get(measure(t.Context(), parse(t, text), must.Get(nics.LoadPlatform("r805-iwarp-ne020"))(t), 1))(t)
+	times, unit, err := m.series("RGET", "time an iteration")
+	must.Do(t, err)
+	// Without overlap an iteration takes two and three times as long as its communication.
+	if ratio := times[0] / times[1]; unit != "us" || ratio < 1.4 || ratio > 1.6 {
+		t.Errorf("iterations take %v %s", times, unit)
+	}
+	used, _, err := m.series("speculative", "RTRs used")
+	if err != nil || used[0] <= 50 || used[0] > 100 {
+		t.Errorf("%v %% of RTRs are used, %v", used, err)
 	}
 }
 
@@ -206,7 +255,9 @@ func TestVariantsSetOptions(t *testing.T) {
 	plain := options(&scenarios.Settings{})
 	for name, s := range map[string]scenarios.Settings{
 		"protocol": {Protocol: "speculative"}, "adaptive": {Adaptive: &yes}, "early_progress": {EarlyProgress: &no}, "progress": {Progress: "background"},
-		"design": {Design: "srq"}, "eager": {Eager: 9 << 10}, "slot": {Slot: 4 << 10}, "poll_backoff": {PollBackoff: 100}, "reuse": {Reuse: &no},
+		"design": {Design: "srq"}, "eager": {Eager: 9 << 10}, "slot": {Slot: 4 << 10}, "poll_backoff": {PollBackoff: 100},
+		"reuse": {BufferReuse: scenarios.BufferReuse{Reuse: &no}}, "buckets": {BufferReuse: scenarios.BufferReuse{ReuseBuckets: 2}},
+		"reuse_adaptive":     {BufferReuse: scenarios.BufferReuse{ReuseAdaptive: &no}},
 		"registration_cache": {RegistrationCache: &no}, "shared_memory": {SharedMemory: &no}, "coalescing": {Coalescing: &no},
 	} {
 		if reflect.DeepEqual(options(&s), plain) {

@@ -89,17 +89,20 @@ func check(f *report.Figure) report.Check {
 
 // evaluate returns the value of a measure and its unit; nil if two curves do not cross.
 func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
-	y, unit, err := m.curve(ms)
+	all, unit, err := m.curve(ms)
 	if err != nil {
 		return nil, "", err
 	}
+	var x, y []float64 // what counts
+	for _, i := range m.Vary.Within(&ms.Within) {
+		x, y = append(x, m.points[i].X()), append(y, all[i])
+	}
 	gains := func(v float64) bool { return v > 0 } // in a curve of reductions
-	x := func(i int) *float64 {
-		if i < 0 || i >= len(y) {
+	at := func(i int) *float64 {
+		if i < 0 || i >= len(x) {
 			return nil
 		}
-		v := m.points[i].X()
-		return &v
+		return &x[i]
 	}
 	switch ms.Kind {
 	case scenarios.Crossover:
@@ -107,15 +110,15 @@ func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
 		for first > 0 && gains(y[first-1]) {
 			first--
 		}
-		return x(first), m.Vary.Unit(), nil
+		return at(first), m.Vary.Unit(), nil
 	case scenarios.Until:
 		last := slices.IndexFunc(y, func(v float64) bool { return !gains(v) })
 		if last < 0 {
 			last = len(y)
 		}
-		return x(last - 1), m.Vary.Unit(), nil
+		return at(last - 1), m.Vary.Unit(), nil
 	case scenarios.BestAt:
-		return x(slices.Index(y, slices.Max(y))), m.Vary.Unit(), nil
+		return at(slices.Index(y, slices.Max(y))), m.Vary.Unit(), nil
 	}
 	v := 0.0
 	switch ms.Over {
@@ -124,7 +127,7 @@ func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
 	case "smallest":
 		v = slices.Min(y)
 	default:
-		v = y[slices.Index(m.points, ms.Point)]
+		v = all[slices.Index(m.points, ms.Point)]
 	}
 	return &v, unit, nil
 }

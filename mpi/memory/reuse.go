@@ -40,8 +40,8 @@ func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	return t
 }
 
-// forSize returns the number of uses after which registering a buffer of n bytes pays, or Never.
-func (t Thresholds) forSize(n int) int {
+// ForSize returns the number of uses after which registering a buffer of n bytes pays, or Never.
+func (t Thresholds) ForSize(n int) int {
 	if len(t) == 0 {
 		return Never
 	}
@@ -130,7 +130,7 @@ func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	if n < minTracked {
 		return false
 	}
-	threshold := t.cfg.Thresholds.forSize(n)
+	threshold := t.cfg.Thresholds.ForSize(n)
 	if threshold == Never {
 		return false
 	}

@@ -34,7 +34,7 @@ func TestComputeThresholds(t *testing.T) {
 	if n := ComputeThresholds(Measured{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
 		t.Errorf("copying is cheaper than a lookup: %v", n)
 	}
-	if Thresholds(nil).forSize(5) != Never || (Thresholds{7, 3}).forSize(1<<20) != 3 {
+	if Thresholds(nil).ForSize(5) != Never || (Thresholds{7, 3}).ForSize(1<<20) != 3 {
 		t.Error("sizes beyond the table do not have its last threshold")
 	}
 }

@@ -1,0 +1,91 @@
+package experiment
+
+import (
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// statistics returns the statistics of all ranks as figures. bytes is the size of messages, or 0.
+// Shares of nothing are left out.
+func statistics(all []mpi.Stats, bytes int) []work.Figure {
+	var t totals
+	for i := range all {
+		c, _ := all[i].Carrier.(carrier.Stats)
+		t.add(&all[i].P2P, &c)
+	}
+	return t.figures(len(all), bytes)
+}
+
+// totals are sums over all ranks.
+type totals struct {
+	rtrs, rtrsUsed, stopped, extraBytes, messageBytes float64
+	memory, largestMemory                             float64 // registered, at most
+	connections, lowWatermark, registrations          float64
+	reuse                                             memory.ReuseStats
+	thresholds                                        memory.Thresholds
+}
+
+// add adds the statistics of a rank.
+func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
+	t.rtrs += float64(s.RTRsReceived)
+	t.rtrsUsed += float64(s.RTRsUsed)
+	t.stopped += float64(s.SpeculationStopped)
+	t.extraBytes += float64(s.RTRsDropped)*controlBytes(wire.RTR) +
+		float64(s.ControlMessages[wire.RTRAck])*controlBytes(wire.RTRAck) + float64(s.ControlMessages[wire.RTSAck])*controlBytes(wire.RTSAck)
+	t.messageBytes += float64(s.Sent[p2p.Eager].Bytes + s.Sent[p2p.Rendezvous].Bytes)
+	registered := 0.0
+	for _, n := range c.Memory.Max {
+		registered += float64(n)
+	}
+	t.memory += registered
+	t.largestMemory = max(t.largestMemory, registered)
+	t.connections += float64(c.MaxConnections)
+	t.lowWatermark += float64(c.LowWatermark)
+	t.registrations += float64(c.Registrations.Misses)
+	t.reuse.Uses += c.Reuse.Uses
+	t.reuse.FrequentUses += c.Reuse.FrequentUses
+	t.reuse.Buffers += c.Reuse.Buffers
+	t.reuse.FrequentBuffers += c.Reuse.FrequentBuffers
+	t.thresholds = c.ReuseThresholds
+}
+
+// controlBytes is the size of a control message with its prefix.
+func controlBytes(k wire.Kind) float64 {
+	const prefix = 16
+	var e wire.Encoder
+	return float64(prefix + len(e.Append(nil, &wire.Header{Kind: k, Memory: wire.Memory{Rails: 1}})))
+}
+
+// figures returns the figures: counts of all ranks together, or means of a rank. The extra volume is
+// that of RTRs (ready-to-receive messages) that no send used, and of acknowledgements of RTRs and
+// RTSs.
+func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
+	add := func(name string, v float64, unit string) {
+		all = append(all, work.Figure{Name: name, Value: v, Unit: unit})
+	}
+	share := func(name string, part, of float64) {
+		if of > 0 {
+			add(name, 100*part/of, "%")
+		}
+	}
+	share("RTRs used", t.rtrsUsed, t.rtrs)
+	add("RTRs", t.rtrs, "RTRs")
+	add("speculation stopped", t.stopped, "times")
+	share("extra volume", t.extraBytes, t.messageBytes)
+	add("memory", t.memory/float64(ranks)/1e6, "MB")
+	add("largest memory", t.largestMemory/1e6, "MB")
+	add("connections", t.connections/float64(ranks), "connections")
+	add("low watermark", t.lowWatermark, "events")
+	add("registrations", t.registrations, "regions")
+	add("buffers", float64(t.reuse.Buffers), "buffers")
+	share("frequent buffers", float64(t.reuse.FrequentBuffers), float64(t.reuse.Buffers))
+	share("frequent uses", float64(t.reuse.FrequentUses), float64(t.reuse.Uses))
+	if n := t.thresholds.ForSize(bytes); n != memory.Never {
+		add("reuse threshold", float64(n), "uses")
+	}
+	return all
+}
