@@ -32,7 +32,8 @@ type chartView struct {
 	Drawing template.HTML
 }
 
-// newExperimentView returns the template's data for an experiment.
+// newExperimentView returns the template's data for an experiment. A figure with a Reason is known
+// to differ from the published one: if it agrees, the recorded reason is stale.
 func newExperimentView(e *Experiment) *experimentView {
 	v := &experimentView{Title: e.Title, Parameters: e.Parameters}
 	for i := range e.Figures {
@@ -86,8 +87,8 @@ func xText(v float64, unit string) string {
 // classOf returns the CSS class of a line.
 func classOf(line int) string { return fmt.Sprintf("k%d", line%6) }
 
-// newChartView draws a chart. Sizes and ranks are on a logarithmic x axis, values of more than two
-// powers of ten on a logarithmic y axis.
+// newChartView draws a chart. Sizes and ranks are on a logarithmic x axis, values that span more
+// than two powers of ten on a logarithmic y axis. A published value without an X is a line across.
 func newChartView(c *Chart) chartView {
 	v := chartView{Title: c.Title, Marks: len(c.Published) > 0}
 	if c.Unit != "" {

@@ -66,7 +66,7 @@ func (p *pool) runWorker(ctx context.Context, mutants []mutant.Mutant, results [
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case errors.Is(err, io.EOF): // the worker crashed in a case, and did not say in which
-			const atLeastOne = 1
+			const atLeastOne = 1 // case calls the mutated function: the one that crashed
 			results[i] = result{Mutant: mutants[i].Name, Reached: atLeastOne, KilledBy: "(any)", How: "crash"}
 			return true, nil
 		case err != nil:

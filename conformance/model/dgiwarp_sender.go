@@ -49,7 +49,7 @@ type dgTransmission struct {
 
 // NewDGSender returns a sender that has sent nothing.
 func NewDGSender() *DGSender {
-	return &DGSender{
+	return &DGSender{ // least and most are the bounds of the congestion window // least and most are the bounds of the congestion window
 		ReceiveWindow: DGWindow, packets: make(map[uint32]*dgTransmission), reorder: dgFirstReorder,
 		least: dgFirstWindow, most: dgFirstWindow, slowStart: true,
 	}
@@ -110,14 +110,14 @@ func (s *DGSender) Send(seq uint32) error {
 }
 
 // CheckPause is called when the device pauses to wait for an Ack. If it should have sent more, the
-// error says what. Else the packets in flight are its congestion window, unless it has sent none
-// since the last Ack.
+// error says what. Otherwise the packets in flight fill its congestion window, and show how large
+// that is, unless the device has sent none since the last Ack.
 func (s *DGSender) CheckPause() error {
-	if s.ReceiveWindow == 0 {
+	if s.ReceiveWindow == 0 { // the peer is busy
 		return nil
 	}
 	n, lost := s.InFlight(), slices.ContainsFunc(s.Missing(), s.IsLost)
-	if !lost && s.Next-s.Una >= min(DGWindow, s.ReceiveWindow) {
+	if !lost && s.Next-s.Una >= min(DGWindow, s.ReceiveWindow) { // the receive window is full
 		return nil
 	}
 	if n < s.least {
@@ -129,8 +129,8 @@ func (s *DGSender) CheckPause() error {
 	return nil
 }
 
-// observe notes that the congestion window is n. If it has grown, the packets that were
-// acknowledged for that no longer count.
+// observe notes that the congestion window is n. If it has grown since it was last observed, the
+// packets whose acknowledgement made it grow do not count for the next growth.
 func (s *DGSender) observe(n int) {
 	switch {
 	case s.window == 0: // the window is observed first, and may have grown before
@@ -150,7 +150,7 @@ type DGSenderAck struct {
 }
 
 // Receive takes an Ack: it grows the congestion window, finds lost packets, and reduces the window
-// after a loss or a marked Ack, once for the packets in flight.
+// after a loss or an Ack of ECN-marked packets, once for the packets in flight.
 func (s *DGSender) Receive(a DGSenderAck) {
 	s.resumed = false
 	newlyArrived, acked := 0, int(a.Next-s.Una)
@@ -177,9 +177,9 @@ func (s *DGSender) Receive(a DGSenderAck) {
 	}
 }
 
-// grow widens the bounds of the window after an Ack. newlyArrived is the number of packets that it
-// has acknowledged or SACKed for the first time, acked that of packets that it has acknowledged
-// cumulatively. Which of the two counts is open.
+// grow raises the bounds of the window after an Ack. newlyArrived is the number of packets that the
+// Ack has acknowledged or SACKed for the first time, acked that of packets that it has acknowledged
+// cumulatively. The document leaves open by which of the two numbers a window grows.
 func (s *DGSender) grow(newlyArrived, acked int) {
 	if s.slowStart {
 		s.least, s.most = min(s.least+min(newlyArrived, acked), DGWindow), min(s.most+max(newlyArrived, acked), DGWindow)
@@ -263,8 +263,9 @@ func (s *DGSender) Busy() {
 	}
 }
 
-// Timeout is called when the device's timer expires: all that is not acknowledged is lost. The
-// window may grow quickly up to seven tenths, rounded up, of its upper bound.
+// Timeout is called when the device's timer expires: all that is not acknowledged is lost, and the
+// window starts anew at its minimum. It may grow as in slow start up to the threshold: seven tenths
+// of its upper bound before, rounded up.
 func (s *DGSender) Timeout() {
 	for _, p := range s.packets {
 		p.lost = !p.arrived

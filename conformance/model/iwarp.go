@@ -165,6 +165,7 @@ func gather(pieces []IWARPPiece) (b []byte) {
 	return b
 }
 
+// piecesLen returns the total length of the pieces.
 func piecesLen(pieces []IWARPPiece) (n int) {
 	for _, p := range pieces {
 		n += p.Len
@@ -309,7 +310,9 @@ func (m *IWARP) End() (r IWARPReaction) {
 	return r
 }
 
-// refuse ends the stream with an error. Atomics without a response may not have been executed.
+// refuse ends the stream with an error. The device sends a Terminate with one of the causes, which
+// quotes the segment wrong, or nothing if that is nil. Atomics without a response may not have been
+// executed.
 func (m *IWARP) refuse(causes []iwarp.Cause, wrong *iwarp.Segment) IWARPReaction {
 	r := m.End()
 	r.Refusal = &IWARPRefusal{Causes: causes, Wrong: wrong}
@@ -319,7 +322,7 @@ func (m *IWARP) refuse(causes []iwarp.Cause, wrong *iwarp.Segment) IWARPReaction
 	return r
 }
 
-// RefuseFrame ends the stream with an error of MPA, which quotes nothing.
+// RefuseFrame ends the stream with an error of MPA. The Terminate for that quotes no segment.
 func (m *IWARP) RefuseFrame(causes ...iwarp.Cause) IWARPReaction {
 	if m.ended {
 		return IWARPReaction{}

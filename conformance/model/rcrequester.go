@@ -78,7 +78,8 @@ type rcOptions struct {
 	fail func(verbs.WCStatus) bool
 }
 
-// NewRCRequester returns the model of a requester in RTS.
+// NewRCRequester returns the model of a requester in RTS. una is the oldest unacknowledged PSN,
+// next the PSN to send next, and end the PSN after all that were sent.
 func NewRCRequester(a RCRequesterAttr) *RCRequester {
 	return &RCRequester{
 		RCRequesterAttr: a, una: a.FirstPSN, next: a.FirstPSN, end: a.FirstPSN,
@@ -412,7 +413,8 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 			m.retry.losses++
 		}
 		m.retry.mostLosses++
-		// With Should, a sequence NAK after a timeout must cause another retransmission.
+		// A device that also follows what the specification recommends (Should) must retransmit
+		// again after a sequence NAK that follows a timeout.
 		m.retry.repeated = m.options.repeat || !m.Should
 		m.options.repeat, m.window = false, m.end
 	}
@@ -441,7 +443,8 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 	m.advance()
 }
 
-// Missing returns the packet that the device should have sent by now, if there is one.
+// Missing returns the packet that the device should have sent by now: the next of a retransmission,
+// or else of the requests in the send queue. missing is false if there is none.
 func (m *RCRequester) Missing() (want ib.Packet, missing bool) {
 	switch {
 	case m.failed || m.retry.rnrUntil > 0:

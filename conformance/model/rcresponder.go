@@ -656,7 +656,7 @@ func (m *RCResponder) ackAgain(optional bool) {
 }
 
 // mayAckLater permits that the ACK of an earlier duplicate follows the response to this one. It
-// returns true, for the use in return statements.
+// always returns true (the reaction is determined), so that callers can return its result.
 func (m *RCResponder) mayAckLater() bool {
 	if slices.ContainsFunc(m.reaction.Responses, func(r RCResponse) bool { return r.Packet.IsAck(ib.AckPositive) }) {
 		m.ackAgain(true)

@@ -108,6 +108,8 @@ type RCReceive struct {
 // RCSegment is an entry of a scatter list.
 type RCSegment struct{ Off, Len int }
 
+// room returns the total length of the receive's scatter entries.
+// room returns the total length of the receive's scatter entries.
 func (r *RCReceive) room() (n int) {
 	for _, s := range r.SGL {
 		n += s.Len

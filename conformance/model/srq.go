@@ -169,8 +169,8 @@ func (p *SRQPair) add(m *SRQMessage, pkt ib.Packet) {
 	}
 }
 
-// notReady is the effect of a message that finds no receive: an RNR NAK or, for UC and UD, which
-// drop it, none.
+// notReady is the effect of a message that finds no receive: an RNR NAK. UC and UD drop the message
+// without a response.
 func (p *SRQPair) notReady(pkt ib.Packet) SRQEffect {
 	switch p.Service {
 	case ib.UC, ib.UD:

@@ -175,7 +175,7 @@ type UDRequest struct {
 
 // Send returns the packet of a request and uses its PSN.
 func (q *UDQueuePair) Send(r UDRequest) ib.Packet {
-	const privileged = 1 << 31
+	const privileged = 1 << 31 // a Q_Key with this bit selects that of the queue pair
 	qkey := r.WR.UD.QKey
 	if qkey&privileged != 0 {
 		qkey = q.QKey

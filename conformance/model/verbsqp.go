@@ -275,11 +275,13 @@ func (q *VerbsQP) PostSend(id uint64, signaled bool) {
 	}
 }
 
-// start sends the requests. Those of RC wait for acknowledgements, others complete.
+// start sends the requests. Those of RC wait for acknowledgements, others complete. The PSN in a
+// query is no longer known for RC, whose credits limit the packets sent, and for a device that does
+// not count packets by PSN (iWARP).
 func (q *VerbsQP) start() {
 	for range q.Sends.Pending() {
 		if q.Type == verbs.QPTypeRC || !q.CountsPSN {
-			q.Known &^= verbs.QPAttrSQPSN // how many packets RC has sent depends on its credits
+			q.Known &^= verbs.QPAttrSQPSN
 		}
 		if q.Type == verbs.QPTypeRC {
 			for i := range q.Sends.wrs {

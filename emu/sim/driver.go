@@ -158,7 +158,7 @@ func (d *Driver) SpendBytes(what drive.ByteCost, n int) {
 	var took time.Duration
 	switch what {
 	case drive.Inline:
-		if n <= d.Costs.InlineBytes {
+		if n <= d.Costs.InlineBytes { // else the NIC reads the data from memory
 			took = d.Costs.Inline.Of(n)
 		}
 	case drive.Registration:

@@ -118,7 +118,7 @@ type unit struct{ freeAt, lastLeave mono.Time }
 
 func newUnits(n int) *units { return &units{all: make([]unit, max(n, 1)), ofFlow: map[uint64]int{}} }
 
-// of returns the unit of a flow.
+// of returns the unit that processes the packets of a flow, and assigns one to a new flow.
 func (u *units) of(flow uint64) *unit {
 	if len(u.all) == 1 {
 		return &u.all[0]
@@ -149,7 +149,9 @@ type nicPacket struct {
 	hasAddr bool
 }
 
-// pass returns when a packet leaves the stage that it enters now.
+// pass returns when a packet that enters the stage now leaves it. The packet waits for its unit,
+// which fetches the state of the flow and the address translation if they are not on board. Then
+// DMA takes place while the unit works. Packets of a unit leave in order.
 func (s *nicStage) pass(now mono.Time, pk nicPacket) mono.Time {
 	u := s.units.of(pk.flow)
 	start := max(now, u.freeAt).Add(s.contexts.use(pk.flow))
@@ -184,7 +186,8 @@ type recentEntry struct {
 	prev, next int32
 }
 
-// use makes a key the most recently used one, and returns the time to fetch what belongs to it.
+// use makes a key the most recently used one. It returns the time to fetch the key's entry from
+// memory (miss), or 0 if the entry was cached.
 func (c *recentCache) use(key uint64) time.Duration {
 	if c.size == 0 {
 		return 0
@@ -232,7 +235,8 @@ type portNIC struct {
 	sendBlocked  bool // Port.Send waits for room
 }
 
-// newPortNIC returns the NIC with its stack.
+// newPortNIC returns the stages of a NIC and of the network stack above it. There are none for the
+// NIC or the stack if all its costs are 0: packets then pass it in no time.
 func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
 	nic := *c
 	nic.Stack = StackCosts{}
@@ -260,12 +264,13 @@ func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
 	return p
 }
 
-// describe returns pk as the packet of a stage.
+// describe returns the properties of pk on which the time in a stage depends.
 func (p *portNIC) describe(pk *packet) nicPacket {
 	d := nicPacket{flow: flowHash(pk.Src, pk.Dst), bytes: pk.IPBytes()}
 	if p.memory != nil {
-		if qp, _, ok := p.memory.Dissect(pk.Payload); ok { // connections may have the same ports
-			d.flow += uint64(qp) * 0x9e3779b97f4a7c15
+		if qp, _, ok := p.memory.Dissect(pk.Payload); ok { // queue pairs may have the same UDP ports
+			const hashMultiplier = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+			d.flow += uint64(qp) * hashMultiplier
 		}
 		d.fromMemory, d.consumesReceive = p.memory.IsReadResponse(pk.Payload), p.memory.ConsumesReceive(pk.Payload)
 		d.addr, d.hasAddr = p.memory.RemoteAddr(pk.Payload)
@@ -296,7 +301,7 @@ func (p *Port) processSend(pk *packet) {
 	(*leavesSendStack)(pk).HandleEvent(n.w.now, 0)
 }
 
-// HandleEvent implements Handler.
+// HandleEvent implements Handler. The packet leaves the sender's network stack, and passes its NIC.
 func (h *leavesSendStack) HandleEvent(now mono.Time, _ uint64) {
 	pk, p := (*packet)(h), h.from
 	if s := p.nic.send; s != nil {
@@ -306,7 +311,8 @@ func (h *leavesSendStack) HandleEvent(now mono.Time, _ uint64) {
 	(*leavesSender)(pk).HandleEvent(now, 0)
 }
 
-// HandleEvent implements Handler.
+// HandleEvent implements Handler. The packet leaves the sender's NIC, which makes room in the
+// transmit queue, and enters the cable.
 func (h *leavesSender) HandleEvent(now mono.Time, _ uint64) {
 	pk, p := (*packet)(h), h.from
 	p.nic.sendingBytes -= pk.IPBytes()
@@ -331,7 +337,8 @@ func (n *Net) processReceive(pk *packet) {
 	(*leavesReceiver)(pk).HandleEvent(n.w.now, 0)
 }
 
-// HandleEvent implements Handler.
+// HandleEvent implements Handler. The packet leaves the receiver's NIC, and passes its network
+// stack, if that takes time, before it is delivered.
 func (h *leavesReceiver) HandleEvent(now mono.Time, _ uint64) {
 	pk, n := (*packet)(h), h.to.net
 	if s := pk.to.nic.udpReceive; s != nil {
@@ -344,7 +351,7 @@ func (h *leavesReceiver) HandleEvent(now mono.Time, _ uint64) {
 // HandleEvent implements Handler.
 func (h *leavesRecvStack) HandleEvent(mono.Time, uint64) { h.to.net.deliver((*packet)(h)) }
 
-// waitForCPU lets the time pass for p until the stack leaves a core to it.
+// waitForCPU makes program p sleep while the network stack keeps all cores busy.
 func (n *portNIC) waitForCPU(p *Proc) {
 	if n.cores == nil {
 		return

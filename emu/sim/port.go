@@ -149,9 +149,10 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		// An empty queue takes a packet of any size.
 		onWire := up.backlog(now)
 		if queued := onWire + p.nic.sendingBytes; queued > 0 && queued+size > p.cfg.Link.TxQueueBytes {
-			if p.nic.sendBlocked = onWire == 0; onWire > 0 {
+			if onWire > 0 {
 				p.writableTimer.Reset(up.departures.First().at) // when the next packet leaves
 			}
+			p.nic.sendBlocked = onWire == 0 // a packet that leaves the NIC then sets the timer
 			return i, nil
 		}
 		pk := n.newPacket(d, p, nil)

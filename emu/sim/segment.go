@@ -181,7 +181,7 @@ func (s *Stream) applyCorruption(seg *segment) {
 	}
 }
 
-// farPort returns the peer's port.
+// farPort returns the peer's port; nil if it has closed or lost the address of the stream.
 func (s *Stream) farPort() *Port { return s.net.byAddr[s.remote.Addr()] }
 
 // returnLatency returns the latency of a small packet from the peer.
@@ -246,7 +246,8 @@ type (
 	retryHandler        Stream
 )
 
-// HandleEvent implements Handler. The segment leaves the stack of the sender, and passes its NIC.
+// HandleEvent implements Handler. The segment leaves the network stack of the sender, and passes
+// the sender's NIC, if that takes time.
 func (h *segmentLeavesStack) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	if nic := s.port.nic.send; nic != nil {
@@ -280,7 +281,8 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, _ uint64) {
 	n.w.At(s.portArrival, (*segmentAtPort)(seg), 0)
 }
 
-// HandleEvent implements Handler. The segment has reached the receiver's port, and passes its NIC.
+// HandleEvent implements Handler. The segment has reached the receiver's port, and passes the
+// receiver's NIC, if that takes time and the port is not closed.
 func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	if far := s.farPort(); far != nil && far.nic.receive != nil {
@@ -290,7 +292,8 @@ func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
 	(*segmentAtStack)(seg).HandleEvent(now, 0)
 }
 
-// HandleEvent implements Handler. The segment has passed the receiver's NIC, and passes its stack.
+// HandleEvent implements Handler. The segment has passed the receiver's NIC, and passes the
+// receiver's network stack, if that takes time and the port is not closed.
 func (h *segmentAtStack) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	if far := s.farPort(); far != nil && far.nic.tcpReceive != nil {
@@ -300,8 +303,8 @@ func (h *segmentAtStack) HandleEvent(now mono.Time, _ uint64) {
 	(*segmentInReceiver)(seg).HandleEvent(now, 0)
 }
 
-// HandleEvent implements Handler. The segment has passed the receiver's NIC and stack: it is delivered, or
-// held for a retransmission or stall. Later segments wait behind it.
+// HandleEvent implements Handler. The segment has passed the receiver's NIC and network stack: it
+// is delivered, or held for a retransmission or stall. Later segments wait behind it.
 func (h *segmentInReceiver) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	switch {

@@ -19,7 +19,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Measure measures a base figure between two hosts of the platform, in the unit of the figure.
+// Measure measures a base figure, such as a latency or bandwidth of bare verbs, between two hosts
+// of the platform. The result is in the unit of the figure.
 func Measure(p *nics.Platform, b *nics.BaseFigure) (float64, error) {
 	f := mpihost.Fabric{Ranks: 2, Limit: time.Minute}
 	f.SetPlatform(p)
@@ -47,18 +48,19 @@ func Measure(p *nics.Platform, b *nics.BaseFigure) (float64, error) {
 // scales convert the units of programs to those of figures.
 var scales = map[[2]string]float64{{"Gb/s", "MB/s"}: 125, {"µs", "us"}: 1, {"1/s", "M/s"}: 1e-6}
 
-// program returns the program over verbs of a measure.
+// program returns the program over verbs that m names.
 func program(m *nics.BaseMeasure) (perf.Program, error) {
-	const trips = 250
+	const roundTrips = 250
 	stream := func(op verbs.WROpcode, bothWays bool) perf.Program {
-		d := 100*time.Microsecond + time.Duration(m.Bytes)/4 // posts in this time; what is in flight ends later
+		// Posts requests for 100 µs and, for long messages, the time of one message at 4 GB/s.
+		d := 100*time.Microsecond + time.Duration(m.Bytes)/4
 		return perf.Program{Stream: &perf.Stream{Op: op, Bytes: m.Bytes, QPs: m.QPs, BothWays: bothWays, Duration: d}}
 	}
 	switch m.Program {
 	case "write-latency":
-		return perf.Program{PingPong: &perf.PingPong{Bytes: m.Bytes, Rounds: trips, Write: true}}, nil
+		return perf.Program{PingPong: &perf.PingPong{Bytes: m.Bytes, Rounds: roundTrips, Write: true}}, nil
 	case "send-latency":
-		return perf.Program{PingPong: &perf.PingPong{Bytes: m.Bytes, Rounds: trips}}, nil
+		return perf.Program{PingPong: &perf.PingPong{Bytes: m.Bytes, Rounds: roundTrips}}, nil
 	case "write":
 		return stream(verbs.OpRDMAWrite, false), nil
 	case "write-both-ways":
@@ -71,8 +73,8 @@ func program(m *nics.BaseMeasure) (perf.Program, error) {
 	return perf.Program{}, fmt.Errorf("no program is called %q", m.Program)
 }
 
-// RunVerbs runs a program over verbs between the first two hosts of a simulation, and returns its
-// result.
+// RunVerbs runs a program over verbs between two simulated hosts of the fabric f, and returns the
+// result of the client, which is rank 0.
 func RunVerbs(f mpihost.Fabric, p perf.Program) (result float64, err error) {
 	f.Ranks, f.PerHost = 2, 1
 	provider, err := nics.Find(f.Provider)
@@ -83,7 +85,7 @@ func RunVerbs(f mpihost.Fabric, p perf.Program) (result float64, err error) {
 	switch {
 	case provider.OverTCP:
 		service = perf.ServiceIWARP
-	case provider.Transport == verbs.TransportIWARP: // its connections are datagrams of MPI
+	case provider.Transport == verbs.TransportIWARP: // datagram-iWARP, which has UD queue pairs only
 		service = perf.ServiceUD
 	}
 	_, err = mpihost.InWorld(f, func(e *transport.Env) error {
@@ -104,7 +106,7 @@ func RunVerbs(f mpihost.Fabric, p perf.Program) (result float64, err error) {
 // exchange is the perf.Exchange of two ranks.
 type exchange struct{ e *transport.Env }
 
-// Swap implements perf.Exchange.
+// Swap implements perf.Exchange: it sends mine to the other rank and returns the text of that rank.
 func (x exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	const timeout = time.Second
 	if err := x.e.Control.Send(1-x.e.Rank, mine); err != nil {
@@ -113,8 +115,9 @@ func (x exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	return x.e.Control.Recv(1-x.e.Rank, timeout)
 }
 
-// runWorkload runs a workload of package work on two simulated ranks, and returns the figure that m
-// names.
+// runWorkload runs the workload of package work that m names on two simulated MPI ranks, and
+// returns its latency or bandwidth. If m.MinusDesign is set, it subtracts the figure of the same
+// workload with that design of connections.
 func runWorkload(f mpihost.Fabric, m *nics.BaseMeasure) (value float64, err error) {
 	wl, err := work.Find(m.Workload)
 	if err != nil {

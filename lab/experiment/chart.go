@@ -9,12 +9,13 @@ import (
 )
 
 // charts returns a chart for each figure of the workload that is measured, with a line for each
-// variant that has it, and one for each comparison of variants.
+// variant that has it, and a chart for each comparison of two variants. It returns none if there is
+// only one point.
 func (m *measured) charts() (all []report.Chart, err error) {
 	if len(m.points) < 2 {
 		return nil, nil
 	}
-	chartOf := func(title, unit string) *report.Chart {
+	chartOf := func(title, unit string) *report.Chart { // creates it on first use
 		i := slices.IndexFunc(all, func(c report.Chart) bool { return c.Title == title })
 		if i < 0 {
 			i = len(all)
@@ -42,7 +43,7 @@ func (m *measured) charts() (all []report.Chart, err error) {
 			m.addLine(chart, line, y)
 		case scenarios.Value:
 		default:
-			continue // a value of the x axis
+			continue // a crossover and the like are values of the x axis, not of a line
 		}
 		at := slices.IndexFunc(chart.Lines, func(l report.ChartLine) bool { return l.Name == line })
 		chart.Published = append(chart.Published, mark(f, at))
@@ -62,7 +63,8 @@ func (m *measured) addLine(c *report.Chart, name string, y []float64) {
 	c.Lines = append(c.Lines, line)
 }
 
-// mark returns the published value of a figure for a chart.
+// mark returns the published value of a figure as a mark in a chart, for the line with the index
+// line. The mark is at a point of the x axis, unless the figure is an extreme over all points.
 func mark(f *scenarios.Figure, line int) report.ChartMark {
 	p := &f.Published
 	mk := report.ChartMark{Text: f.Row + ", published: " + p.Describe(), Line: line}

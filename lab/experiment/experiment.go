@@ -23,8 +23,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Run runs a scenario with an experiment, and returns its result, which is never nil. An internal
-// error, a panic or the end of ctx gives the verdict Broken.
+// Run runs a scenario with an experiment (a comparison of simulated figures with published ones),
+// and returns its result, which is never nil. An internal error, a panic or the end of ctx gives
+// the verdict Broken.
 func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (result *report.Result) {
 	began := time.Now()
 	result = lab.NewResult(s, scenarios.Sim, &opts)
@@ -45,7 +46,7 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (result *
 	return result
 }
 
-// platform loads the platform of a scenario.
+// platform loads the platform of a scenario: the costs of its simulated hosts and NICs.
 func platform(s *scenarios.Scenario) (*nics.Platform, error) {
 	p, err := nics.LoadPlatform(s.Experiment.Platform)
 	if err != nil {
@@ -54,7 +55,8 @@ func platform(s *scenarios.Scenario) (*nics.Platform, error) {
 	return p, nil
 }
 
-// fill runs the experiment, and fills in the result.
+// fill runs the experiment of s on p, and fills in the result: the figures, the charts, and a check
+// for each figure. The first check that fails gives the reason of the verdict.
 func fill(ctx context.Context, result *report.Result, s *scenarios.Scenario, p *nics.Platform) error {
 	m, err := measure(ctx, s, p, result.Seed)
 	if err != nil {
@@ -91,7 +93,7 @@ type measured struct {
 	elapsed time.Duration            // virtual time of all runs
 }
 
-// measure runs every variant at every point.
+// measure runs the workload of each variant of the experiment at every point of the x axis.
 func measure(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed uint64) (*measured, error) {
 	e := s.Experiment
 	m := &measured{scenario: s, Experiment: e, names: e.VariantNames(), points: e.Vary.Points(), results: map[string][]work.Result{}}
@@ -179,7 +181,8 @@ func (r *runner) runOne(s *scenarios.Settings) (result work.Result, err error) {
 // protocols are the protocols of large messages by name.
 var protocols = map[string]p2p.Protocol{"rget": p2p.RGET, "rput": p2p.RPUT, "speculative": p2p.Speculative}
 
-// options returns the options of the runtime. Packets are large enough for eager messages.
+// options returns the options of the runtime for a run. Settings that are nil keep the default. A
+// packet has room for the largest eager message with its headers, rounded up to a multiple of step.
 func options(s *scenarios.Settings) mpi.Options {
 	const headers, defaultPacket, step = 256, 8 << 10, 1 << 10
 	isFalse := func(b *bool) bool { return b != nil && !*b }
@@ -203,7 +206,7 @@ func options(s *scenarios.Settings) mpi.Options {
 		o.Progress = mpi.Background
 	}
 	if isFalse(s.RegistrationCache) {
-		o.Carrier.CacheBytes = -1
+		o.Carrier.CacheBytes = -1 // no cache
 	}
 	return o
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// judgeAll returns all figures of the scenario with the values of the simulation.
+// judgeAll returns all figures of the scenario, each with its simulated value and whether that
+// agrees with the published one.
 func (m *measured) judgeAll() (all []report.Figure, err error) {
 	for i := range m.Figures {
 		f, err := m.judge(i)
@@ -23,7 +24,8 @@ func (m *measured) judgeAll() (all []report.Figure, err error) {
 	return all, nil
 }
 
-// judge returns a figure of the scenario with the value of the simulation.
+// judge returns figure i of the scenario, with its simulated value and whether that agrees with the
+// published one. The units of both must be equal.
 func (m *measured) judge(i int) (report.Figure, error) {
 	f := &m.Figures[i]
 	ours, unit, err := m.evaluate(&f.Measure)
@@ -41,17 +43,18 @@ func (m *measured) judge(i int) (report.Figure, error) {
 
 // Tolerances of published numbers.
 const (
-	tolerance       = 0.15 // relative
-	percentagePoint = 2    // at least, of reductions and increases
+	tolerance      = 0.15 // relative
+	minPercentages = 2    // percentage points, at least, of reductions and increases
 )
 
-// agrees reports whether a value has the published relation to the published value.
+// agrees reports whether our value has the relation p.Op to the published value, or is in the
+// published range. Ranges and the relations =, ~ and up_to have a margin (tolerance).
 func agrees(f *scenarios.Figure, ours float64) bool {
 	p := &f.Published
 	margin := func(published float64) float64 {
 		least := 0.0
 		if f.Measure.Kind == scenarios.Reduction || f.Measure.Kind == scenarios.Increase {
-			least = percentagePoint
+			least = minPercentages
 		}
 		return max(tolerance*math.Abs(published), least)
 	}
@@ -74,7 +77,8 @@ func agrees(f *scenarios.Figure, ours float64) bool {
 	}
 }
 
-// check returns a figure as a check of the result.
+// check returns a figure as a check of the result. A figure with a reason to differ ("differs" in
+// the scenario) must differ: if it agrees, the check fails.
 func check(f *report.Figure) report.Check {
 	c := report.Check{Name: f.Row, Want: f.Published, Got: f.OursText(), OK: f.OK()}
 	switch {
@@ -87,18 +91,20 @@ func check(f *report.Figure) report.Check {
 	return c
 }
 
-// evaluate returns the value of a measure and its unit; nil if two curves do not cross.
+// evaluate returns the value of a measure and its unit. For a crossover it is the first point from
+// which on variant To is better than From, for Until the last point up to which it is, and for
+// BestAt the point of the largest reduction; nil if there is no such point.
 func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
 	all, unit, err := m.curve(ms)
 	if err != nil {
 		return nil, "", err
 	}
-	var x, y []float64 // what counts
+	var x, y []float64 // of the points within ms.Within
 	for _, i := range m.Vary.Within(&ms.Within) {
 		x, y = append(x, m.points[i].X()), append(y, all[i])
 	}
-	gains := func(v float64) bool { return v > 0 } // in a curve of reductions
-	at := func(i int) *float64 {
+	isBetter := func(reduction float64) bool { return reduction > 0 }
+	at := func(i int) *float64 { // the x of a point; nil if there is none
 		if i < 0 || i >= len(x) {
 			return nil
 		}
@@ -107,16 +113,16 @@ func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
 	switch ms.Kind {
 	case scenarios.Crossover:
 		first := len(y)
-		for first > 0 && gains(y[first-1]) {
+		for first > 0 && isBetter(y[first-1]) {
 			first--
 		}
 		return at(first), m.Vary.Unit(), nil
 	case scenarios.Until:
-		last := slices.IndexFunc(y, func(v float64) bool { return !gains(v) })
-		if last < 0 {
-			last = len(y)
+		end := slices.IndexFunc(y, func(v float64) bool { return !isBetter(v) })
+		if end < 0 {
+			end = len(y)
 		}
-		return at(last - 1), m.Vary.Unit(), nil
+		return at(end - 1), m.Vary.Unit(), nil
 	case scenarios.BestAt:
 		return at(slices.Index(y, slices.Max(y))), m.Vary.Unit(), nil
 	}
@@ -132,8 +138,9 @@ func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
 	return &v, unit, nil
 }
 
-// curve returns the values of a measure over the x axis. Those of crossovers and the like are
-// reductions, from which they follow.
+// curve returns the values of a measure over the x axis: those of variant Of, or a comparison of
+// variant To with From. For kinds that find a point of the x axis (crossover, until, best_at) they
+// are reductions in per cent.
 func (m *measured) curve(ms *scenarios.Measure) (y []float64, unit string, err error) {
 	if ms.Kind == scenarios.Value {
 		return m.series(ms.Of, ms.Figure)
@@ -164,7 +171,7 @@ func (m *measured) curve(ms *scenarios.Measure) (y []float64, unit string, err e
 	return y, unit, nil
 }
 
-// series returns a figure of a variant over the x axis, and its unit.
+// series returns the values of a workload's figure over the x axis, for one variant, and the unit.
 func (m *measured) series(variant, figure string) (y []float64, unit string, err error) {
 	for i, x := range m.points {
 		f, err := find(&m.results[variant][i], figure, m.Setting(variant, x).Bytes)
@@ -177,7 +184,7 @@ func (m *measured) series(variant, figure string) (y []float64, unit string, err
 }
 
 // find returns a figure of a result by its name, to which the workload may have added the size of
-// messages.
+// messages (bytes). Besides the workload's figures there are "time" and "waited".
 func find(r *work.Result, name string, bytes scenarios.Bytes) (work.Figure, error) {
 	all := append(slices.Clone(r.Figures),
 		work.Figure{Name: "time", Value: r.Time.Seconds() * 1e6, Unit: "us"},

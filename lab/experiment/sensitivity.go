@@ -37,11 +37,12 @@ type Effect struct {
 	Up        *float64 `json:"up,omitempty"`
 }
 
-// change is by how much a parameter is changed, as a factor.
+// change is by how much a parameter is changed, down and up, relative to its value.
 const change = 0.2
 
-// Measure runs the experiment of a scenario with each parameter of its platform changed. progress
-// is called with the next step and the share that is done.
+// Measure measures how the figures of a scenario's experiment depend on its platform: it runs the
+// experiment unchanged, and with each parameter of the platform 20 % smaller and larger. progress
+// is called with the name of the next step and the share that is done.
 func Measure(ctx context.Context, s *scenarios.Scenario, seed uint64, progress func(step string, done float64)) (*Sensitivity, error) {
 	p, err := platform(s)
 	if err != nil {
@@ -73,14 +74,14 @@ func Measure(ctx context.Context, s *scenarios.Scenario, seed uint64, progress f
 	return result, nil
 }
 
-// effect has the figures with a parameter changed.
+// effect has the figures with a parameter 20 % smaller (down) and larger (up).
 type effect struct {
 	down, up []report.Figure
 	err      error
 }
 
-// changeEach runs the experiment with each parameter of the platform changed, one per processor at
-// a time.
+// changeEach runs the experiment with each parameter of the platform 20 % smaller and larger. It
+// returns the effects in the order of the parameters. Each processor runs one parameter at a time.
 func changeEach(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed uint64, progress func(step string, done float64)) ([]effect, error) {
 	all := make([]effect, len(p.Parameters))
 	var mu sync.Mutex // for progress
@@ -124,8 +125,8 @@ func figures(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed 
 	return m.judgeAll()
 }
 
-// changed returns the figures of the experiment on the platform with a parameter multiplied by a
-// factor.
+// changed returns the figures of the experiment on the platform p with the parameter called name
+// multiplied by factor.
 func changed(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed uint64, name string, factor float64) ([]report.Figure, error) {
 	other := &nics.Platform{Name: p.Name, Title: p.Title, Provider: p.Provider}
 	for _, row := range p.Parameters {
@@ -143,7 +144,8 @@ func changed(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed 
 	return all, nil
 }
 
-// size is the larger change of the figure from its value base; infinite if one of both is none.
+// size is the larger change of the figure from base, its value with unchanged parameters. It is
+// infinite if only one of both values is nil, for example because curves no longer cross.
 func (e *Effect) size(base *float64) (most float64) {
 	for _, v := range []*float64{e.Down, e.Up} {
 		switch {
@@ -157,14 +159,15 @@ func (e *Effect) size(base *float64) (most float64) {
 	return most
 }
 
-// WriteTable prints each figure with the parameters that change it by one per cent or more.
+// WriteTable prints each figure with the parameters that change it by one per cent or more. A
+// figure in per cent must also change by a tenth of a percentage point.
 func (s *Sensitivity) WriteTable(w io.Writer) error {
 	isLarge := func(f *report.Figure, size float64) bool {
-		const share, ofPercent = 0.01, 0.1 // of the figure, and of a figure in per cent
-		if size == 0 || f.Unit == "%" && size < ofPercent {
+		const minShare, minPoints = 0.01, 0.1
+		if size == 0 || f.Unit == "%" && size < minPoints {
 			return false
 		}
-		return f.Ours == nil || size >= share*math.Abs(*f.Ours)
+		return f.Ours == nil || size >= minShare*math.Abs(*f.Ours)
 	}
 	_, err := fmt.Fprintf(w, "%s on %s, with each parameter 20 %% down and up:\n", s.Scenario, s.Platform)
 	for i := range s.Figures {

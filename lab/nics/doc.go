@@ -189,7 +189,8 @@ type NICConfig struct {
 	WrapStreams func(link.StreamNet) link.StreamNet
 }
 
-// costs returns the virtual times of verb calls. Without any they are those of a fast driver.
+// costs returns the virtual times of verb calls: the configured ones, or those of a fast driver if
+// the times of control calls, posts and polls are all 0.
 func (c *NICConfig) costs() verbs.Costs {
 	costs := c.Costs
 	if d := sim.DefaultCosts(); costs.Control == 0 && costs.Post == 0 && costs.Poll == 0 {

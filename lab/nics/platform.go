@@ -46,7 +46,8 @@ type Parameter struct {
 	Source string `yaml:"source" json:"source"`
 }
 
-// Kind is how the value of a parameter is known.
+// Kind returns how the value of a parameter is known, by the beginning of its source: "fitted" (to
+// a base figure), "assumed", or else "published".
 func (p *Parameter) Kind() string {
 	for _, kind := range []string{"fitted", "assumed"} {
 		if strings.HasPrefix(p.Source, kind) {
@@ -133,8 +134,8 @@ func PlatformNames() (names []string) {
 	return names
 }
 
-// LoadPlatform returns the platform of a name, or of a file, whose name has a slash or ends with
-// .yaml.
+// LoadPlatform returns the platform (the costs of a host and its NIC in virtual time) with a name,
+// or of a file, if name has a slash or ends with .yaml.
 func LoadPlatform(name string) (*Platform, error) {
 	if !strings.Contains(name, "/") && !strings.HasSuffix(name, ".yaml") {
 		text, err := platformFiles.ReadFile("platforms/" + name + ".yaml")
@@ -188,7 +189,8 @@ func ParsePlatform(text []byte) (*Platform, error) {
 	return p, nil
 }
 
-// check returns an error for a row that lacks a key, or has keys that contradict each other.
+// check returns an error if the figure lacks a key, or has keys that contradict each other. Only a
+// figure with a measure is compared with the simulation.
 func (b *BaseFigure) check() error {
 	switch m := b.Measure; {
 	case b.Figure == "" || b.Source == "":
@@ -203,7 +205,7 @@ func (b *BaseFigure) check() error {
 	return nil
 }
 
-// Set sets a parameter, which must not be set yet.
+// Set sets a parameter, which must not be set yet, have a source, and a value in a plausible range.
 func (p *Platform) Set(row Parameter) error {
 	set, ok := platformParameters[row.Name]
 	switch {
@@ -313,6 +315,7 @@ func perKiB(field func(*Platform) *int) func(*Platform, float64) {
 	return func(p *Platform, v float64) { *field(p) = int(math.Round(v * 1000 / kib)) }
 }
 
+// perPage returns a setter of a cost in nanoseconds per page of memory.
 func perPage(field func(*Platform) *verbs.LinearCost) func(*Platform, float64) {
 	return func(p *Platform, v float64) {
 		c := field(p)

@@ -23,7 +23,8 @@ type PlatformSummary struct {
 	Assumed   int    `json:"assumed"`
 }
 
-// ListPlatforms summarizes the platforms that ship with fabrictest.
+// ListPlatforms summarizes the platforms that ship with fabrictest: it counts the parameters whose
+// values are published, fitted to published figures, or assumed.
 func ListPlatforms() (all []PlatformSummary, err error) {
 	for _, name := range PlatformNames() {
 		p, err := LoadPlatform(name)
@@ -71,7 +72,8 @@ func (p *Platform) Rows() PlatformRows {
 	return PlatformRows{Name: p.Name, Title: p.Title, Notes: p.Notes, Provider: p.Provider, Parameters: p.Parameters, Base: p.Base}
 }
 
-// Write writes the rows with their sources.
+// Write writes the platform's parameters and base figures (published latencies, bandwidths and
+// rates) as tables, with their values and sources.
 func (r *PlatformRows) Write(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s\nNICs of %s. %s\n\n", r.Name, r.Title, r.Provider, r.Notes)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

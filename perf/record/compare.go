@@ -73,7 +73,8 @@ const minSamples = 5
 
 // Compare compares run b with run a. It returns an error if they have no series in common.
 func Compare(a, b *Run, o Options) (*Comparison, error) {
-	o.Alpha, o.Floor = cmp.Or(o.Alpha, 0.01), cmp.Or(o.Floor, 0.02)
+	const defaultAlpha, defaultFloor = 0.01, 0.02 // significance level; relative difference that does not matter
+	o.Alpha, o.Floor = cmp.Or(o.Alpha, defaultAlpha), cmp.Or(o.Floor, defaultFloor)
 	c := &Comparison{}
 	common := 0
 	for i := range a.Series {
@@ -94,7 +95,7 @@ func Compare(a, b *Run, o Options) (*Comparison, error) {
 	if common == 0 {
 		return nil, errors.New("the runs have no series in common")
 	}
-	adjust(c.Rows)
+	adjustPValues(c.Rows)
 	for i := range c.Rows {
 		c.Rows[i].judge(o)
 	}
@@ -104,7 +105,8 @@ func Compare(a, b *Run, o Options) (*Comparison, error) {
 	return c, nil
 }
 
-// compareSeries returns the row of two series, without adjustment and verdict.
+// compareSeries returns the row of two series, with the P of this comparison alone, and without a
+// verdict. P stays 1 if a series has too few samples to be judged.
 func compareSeries(a, b *Series, o Options) Row {
 	r := Row{Name: a.Name, Unit: a.Unit, A: summarise(a), B: summarise(b), P: 1}
 	r.Floor = max(o.Floor, r.A.Noise, r.B.Noise)
@@ -112,7 +114,7 @@ func compareSeries(a, b *Series, o Options) Row {
 	r.Low, r.High = shiftInterval(a.Samples, b.Samples)
 	r.Effect = superiority(a.Samples, b.Samples)
 	if min(r.A.N, r.B.N) >= minSamples {
-		// The method sorts the samples.
+		// NewSample sorts the samples, whose order noise needs: clone them.
 		x := benchmath.NewSample(slices.Clone(a.Samples), &benchmath.DefaultThresholds)
 		y := benchmath.NewSample(slices.Clone(b.Samples), &benchmath.DefaultThresholds)
 		r.P = benchmath.AssumeNothing.Compare(x, y).P
@@ -121,8 +123,8 @@ func compareSeries(a, b *Series, o Options) Row {
 }
 
 // judge sets the verdict of a row. A difference counts if it is significant and larger than the
-// floor of the row. Without one, the series are the same if the confidence interval is within the
-// floor of the options, which noise does not raise.
+// floor of the row. Otherwise the series are the same if the confidence interval of the difference
+// is within o.Floor, which noise does not raise as it raises the floor of the row.
 func (r *Row) judge(o Options) {
 	few := min(r.A.N, r.B.N) < minSamples
 	differs := r.P < o.Alpha && math.Abs(r.Change) > r.Floor
@@ -141,8 +143,10 @@ func (r *Row) judge(o Options) {
 	}
 }
 
-// adjust multiplies the P of each row for the number of comparisons, as Holm's method does.
-func adjust(rows []Row) {
+// adjustPValues corrects the P of each row for the number of comparisons, by the method of Holm: it
+// multiplies the smallest of n by n, the next by n-1 and so on, and lets none fall below the one
+// before.
+func adjustPValues(rows []Row) {
 	var order []*Row
 	for i := range rows {
 		if r := &rows[i]; r.Verdict != Missing && min(r.A.N, r.B.N) >= minSamples {
@@ -150,10 +154,10 @@ func adjust(rows []Row) {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b *Row) int { return cmp.Compare(a.P, b.P) })
-	least := 0.0
+	before := 0.0
 	for i, r := range order {
-		least = max(least, min(1, r.P*float64(len(order)-i)))
-		r.P = least
+		r.P = max(before, min(1, r.P*float64(len(order)-i)))
+		before = r.P
 	}
 }
 
@@ -163,7 +167,7 @@ func summarise(s *Series) Summary {
 }
 
 // noise is the relative difference between the medians of the samples with even and with odd
-// indices, which nothing but chance and time distinguishes.
+// indices, which only chance can cause. It returns 0 if a half would have less than minSamples.
 func noise(samples []float64) float64 {
 	if len(samples) < 2*minSamples {
 		return 0

@@ -20,10 +20,8 @@ type Change struct {
 // minSegment is how many runs a level must last: an outlier is no change.
 const minSegment = 3
 
-// History returns the changes of each series over runs, which it orders by time. A run counts by
-// the median of its samples. Changes of at most floor, relative, are left out. The method is exact
-// and deterministic: of all ways to divide the runs into levels it takes the one with the least
-// squared deviation, in units of the noise between successive runs, and a penalty for each level.
+// History orders runs by time, and finds where the level of each series changes by more than the
+// share floor: see levels. The value of a series in a run is the median of its samples.
 func History(runs []*Run, floor float64) (ordered []*Run, changes []Change) {
 	ordered = slices.Clone(runs)
 	slices.SortStableFunc(ordered, func(a, b *Run) int { return a.Started.Compare(b.Started) })
@@ -47,7 +45,8 @@ func History(runs []*Run, floor float64) (ordered []*Run, changes []Change) {
 	return ordered, changes
 }
 
-// seriesChanges returns the changes of one series. Runs without it are passed over.
+// seriesChanges returns the changes of one series between successive levels. It skips runs without
+// the series, and changes of at most floor, relative to the level before.
 func seriesChanges(runs []*Run, name string, unit Unit, floor float64) (changes []Change) {
 	var values []float64
 	var at []int // index of the run of each value
@@ -68,8 +67,9 @@ func seriesChanges(runs []*Run, name string, unit Unit, floor float64) (changes 
 	return changes
 }
 
-// levels divides values into segments of a constant level, and returns the index of the first of
-// each, and the number of values.
+// levels divides values into segments of a constant level, of at least minSegment values each. It
+// returns the index of the first value of each segment, and then the number of values. Of all
+// divisions it takes the one with the least sum of squared deviations and penalties per segment.
 func levels(values []float64) []int {
 	n := len(values)
 	if n < 2*minSegment {
@@ -79,7 +79,7 @@ func levels(values []float64) []int {
 	// The penalty of a level: of 200 histories with noise alone, no more than 2 % gain as much by a
 	// division (see the test).
 	penalty := 7 * math.Log(float64(n))
-	sums, squares := make([]float64, n+1), make([]float64, n+1)
+	sums, squares := make([]float64, n+1), make([]float64, n+1) // of the first i values
 	for i, v := range scaled {
 		sums[i+1], squares[i+1] = sums[i]+v, squares[i]+v*v
 	}
@@ -87,11 +87,13 @@ func levels(values []float64) []int {
 		s := sums[to] - sums[from]
 		return squares[to] - squares[from] - s*s/float64(to-from)
 	}
+	// Dynamic programming: best[to] is the least cost of values[:to], from[to] the start of its
+	// last segment. The cost of 1 to minSegment-1 values is infinite.
 	best, from := make([]float64, n+1), make([]int, n+1)
 	for to := 1; to <= n; to++ {
 		best[to] = math.Inf(1)
 		for start := 0; start+minSegment <= to; start++ {
-			if c := best[start] + deviation(start, to) + penalty; (start == 0 || start >= minSegment) && c < best[to] {
+			if c := best[start] + deviation(start, to) + penalty; c < best[to] {
 				best[to], from[to] = c, start
 			}
 		}
@@ -104,9 +106,9 @@ func levels(values []float64) []int {
 	return bounds
 }
 
-// scaleByNoise returns the logarithms of values in units of their noise: the median difference of
-// successive ones, which a change of the level hardly affects. Outliers are moved to four times the
-// noise from the median of their neighbours.
+// scaleByNoise returns the logarithms of values in units of their noise. The noise is estimated
+// from the median difference of successive values, which a change of the level hardly affects.
+// Outliers are moved to four times the noise from the median of their neighbours.
 func scaleByNoise(values []float64) []float64 {
 	logs := make([]float64, len(values))
 	for i, v := range values {

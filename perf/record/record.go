@@ -121,7 +121,7 @@ func Read(name string, r io.Reader) (*Run, error) {
 	return run, nil
 }
 
-// parse parses a file in any format.
+// parse parses a file in any format, which it recognizes by a text at the start of a line (mark).
 func parse(name, text string) (*Run, error) {
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {
 		return parseJSON(text)
@@ -160,8 +160,8 @@ func parseJSON(text string) (*Run, error) {
 	return r, nil
 }
 
-// check returns an error for a run without samples, with too many, or with values that are no
-// times or rates.
+// check returns an error if the run has no samples or too many, a sample is not a time or rate, or
+// the name or unit of a series is invalid.
 func (r *Run) check() error {
 	n := 0
 	for i := range r.Series {

@@ -87,13 +87,15 @@ func perftestName(title string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(title, "latency", "lat"), " ", "_")
 }
 
-// addPerftestRow adds the samples of a row.
+// addPerftestRow adds the values of a row of perftest's table to the series of its test, message
+// size and number of queue pairs. Columns whose unit is empty in perftestUnits are left out.
 func (r *Run) addPerftestRow(test, qps string, columns, fields []string) error {
 	name := test + "/bytes=" + fields[0]
 	if qps != "1" {
 		name += "/qps=" + qps
 	}
 	for i, c := range columns {
+		// Some versions of perftest write "BW_average" and "99%_percentile", without spaces.
 		u, known := perftestUnits[strings.Replace(strings.Replace(c, "BW_", "BW ", 1), "%_", "% ", 1)]
 		switch {
 		case !known:

@@ -51,7 +51,7 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	return err
 }
 
-// probability formats a P.
+// probability formats the P of a row, the probability of its difference by chance.
 func probability(p float64) string {
 	if p < 0.001 {
 		return "< 0.001"
@@ -107,6 +107,7 @@ func WriteHistory(w io.Writer, runs []*Run, changes []Change) error {
 	return err
 }
 
+// stamp formats the start of a run.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "undated"

@@ -158,7 +158,8 @@ func (x *unreliableChecker) verify(*connReport) error {
 	return nil
 }
 
-// checkWrite checks a write without immediate data, of which all, part or nothing may have arrived.
+// checkWrite checks a write without immediate data. No completion tells whether it arrived: if all
+// its bytes are in memory it counts as delivered, otherwise as lost, although part may be there.
 func (x *unreliableChecker) checkWrite(n int, initial []byte) error {
 	o := &x.plan.ops[n]
 	want := x.want[:o.size]

@@ -23,8 +23,8 @@ type emptyWrites struct {
 // is sent after 1.5 s.
 const maxEmptyWrites = 5
 
-// startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, unless
-// the timer runs or no empty Write is left to send.
+// startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, which
+// makes Linux siw process FPDUs that arrived early, unless it runs or all empty Writes were sent.
 func (c *Conn) startEmptyWrites(now mono.Time) {
 	if c.emptyWrites.left == 0 || c.emptyWrites.at != mono.Never {
 		return
