@@ -51,6 +51,7 @@ func (m *MPAStart) Summary() string {
 	return b.String()
 }
 
+// onOff returns "on" or "off".
 func onOff(v bool) string {
 	if v {
 		return "on"

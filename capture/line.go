@@ -76,6 +76,7 @@ func (p *Printer) lines(s *Stream, pkt *Packet) []line {
 	return all
 }
 
+// interfaceName returns the name of a capture's interface, or its number if it has no name.
 func interfaceName(i Interface) string {
 	if i.Name == "" {
 		return fmt.Sprintf("#%d", i.Index)

@@ -100,6 +100,7 @@ type recordedWire struct {
 	r     *Record
 }
 
+// Send implements Wire, and records the packet that was sent.
 func (w *recordedWire) Send(packet []byte) error {
 	at := w.clock.Now() // before the response can arrive
 	err := w.Wire.Send(packet)
@@ -109,6 +110,7 @@ func (w *recordedWire) Send(packet []byte) error {
 	return err
 }
 
+// Recv implements Wire, and records the packet that was received.
 func (w *recordedWire) Recv(timeout time.Duration) (Frame, error) {
 	f, err := w.Wire.Recv(timeout)
 	if err == nil {
@@ -143,6 +145,7 @@ type recordedRawTCP struct {
 
 func (n *recordedRawTCP) SetOptions(s TCPOptions) { n.tcp.SetOptions(s) }
 
+// Dial implements Streams. The stream that it returns records its data.
 func (n *recordedStreams) Dial(to netip.AddrPort, timeout time.Duration) (Stream, error) {
 	s, err := n.Streams.Dial(to, timeout)
 	if err != nil {
@@ -151,6 +154,7 @@ func (n *recordedStreams) Dial(to netip.AddrPort, timeout time.Duration) (Stream
 	return n.recordStream(s), nil
 }
 
+// Listen implements Streams. The listener's streams record their data.
 func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 	l, err := n.Streams.Listen(port)
 	if err != nil {
@@ -178,6 +182,7 @@ type recordedListener struct {
 	n *recordedStreams
 }
 
+// Accept implements Listener. The stream that it returns records its data.
 func (l *recordedListener) Accept(timeout time.Duration) (Stream, error) {
 	s, err := l.Listener.Accept(timeout)
 	if err != nil {
@@ -202,6 +207,7 @@ func (s *recordedStream) Write(b []byte) error {
 	return s.Stream.Write(b)
 }
 
+// Read implements Stream, and records the data, or how the device ended the stream.
 func (s *recordedStream) Read(timeout time.Duration) ([]byte, error) {
 	b, err := s.Stream.Read(timeout)
 	switch {

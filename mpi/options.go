@@ -20,6 +20,7 @@ const (
 	Background
 )
 
+// String returns "background" or "polling".
 func (m ProgressMode) String() string {
 	if m == Background {
 		return "background"

@@ -204,6 +204,7 @@ type axisField struct {
 	values reflect.Value
 }
 
+// fields returns the fields of the axis with their keys in the file. One of them has the values.
 func (a *Axis) fields() (all []axisField) {
 	v := reflect.ValueOf(a).Elem()
 	for _, f := range fieldsOf(v.Type()) {

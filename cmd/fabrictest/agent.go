@@ -30,6 +30,7 @@ type agentOptions struct {
 	quiet   bool // do not log clients
 }
 
+// newAgentCommand returns the command 'fabrictest agent'.
 func newAgentCommand(program string) *cobra.Command {
 	o := new(agentOptions)
 	cmd := &cobra.Command{
@@ -50,6 +51,7 @@ func newAgentCommand(program string) *cobra.Command {
 	return cmd
 }
 
+// newAgentKeyCommand returns the command 'fabrictest agent key'.
 func newAgentKeyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "key FILE",

@@ -82,6 +82,7 @@ func selectPackets(f *capture.Filter, qps, psns []string) error {
 	return nil
 }
 
+// newCaptureOpenCommand returns the command 'fabrictest capture open'.
 func newCaptureOpenCommand() *cobra.Command {
 	printPackets := false
 	cmd := &cobra.Command{

@@ -45,6 +45,7 @@ type certifyOptions struct {
 	networks []netip.Prefix // of peers
 }
 
+// newCertifyCommand returns the command 'fabrictest certify'.
 func newCertifyCommand(o *certifyOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certify [CASE...] {--guest KIND | --agent HOST:PORT --key FILE --device NAME --interface IF} --out FOLDER",

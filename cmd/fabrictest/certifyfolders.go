@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
+// newCertifyVerifyCommand returns the command 'fabrictest certify verify'.
 func newCertifyVerifyCommand() *cobra.Command {
 	var signers string
 	cmd := &cobra.Command{
@@ -47,6 +48,7 @@ func signatureOf(v *certificate.Verified) string {
 	return "unsigned: it does not show who wrote it"
 }
 
+// newCertifyCompareCommand returns the command 'fabrictest certify compare'.
 func newCertifyCompareCommand() *cobra.Command {
 	var markdown, asJSON, html string
 	var all bool

@@ -32,6 +32,7 @@ type conformOptions struct {
 	given           func(flag string) bool // on the command line
 }
 
+// newConformCommand returns the command 'fabrictest conform'.
 func newConformCommand(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [CASE...]",
@@ -190,6 +191,7 @@ func (o *conformOptions) addConditions(l *cmdline.Line, seed uint64) *cmdline.Li
 	return l.Flag("schedules", numberUnless0(o.Schedules)).Flag("deviations", o.Deviations)
 }
 
+// newConformMeasureCommand returns the command 'fabrictest conform measure'.
 func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "measure",

@@ -47,6 +47,7 @@ func newInteropCommand(program string) *cobra.Command {
 	return cmd
 }
 
+// newInteropMatrixCommand returns the command 'fabrictest interop matrix'.
 func newInteropMatrixCommand(provider *nics.Provider) *cobra.Command {
 	m := &interop.Matrix{Open: func(s interop.Setup) (verbs.Context, error) { return interop.OpenDevice(provider, s) }}
 	list := false

@@ -28,6 +28,7 @@ type interopVerbs struct {
 	program     string // how we were called
 }
 
+// newInteropVerbsCommand returns the command 'fabrictest interop verbs'.
 func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verbs [PATTERN...] --guest KIND",

@@ -27,6 +27,7 @@ func fabricFlags(cmd *cobra.Command, o *live.FabricOptions) {
 	_ = cmd.RegisterFlagCompletionFunc("like", completeScenarios)
 }
 
+// newLabUpCommand returns the command 'fabrictest lab up'.
 func newLabUpCommand(program string) *cobra.Command {
 	var o live.FabricOptions
 	name, direct, capture, rdma := "", false, "", ""
@@ -70,6 +71,7 @@ func newLabUpCommand(program string) *cobra.Command {
 	return cmd
 }
 
+// newLabDownCommand returns the command 'fabrictest lab down'.
 func newLabDownCommand() *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
@@ -101,6 +103,7 @@ func newLabDownCommand() *cobra.Command {
 	return cmd
 }
 
+// newLabListCommand returns the command 'fabrictest lab list'.
 func newLabListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the fabrics that are up", Args: cobra.NoArgs}
 	return withJSON(cmd, printsJSON, func(cmd *cobra.Command, _ []string) (listing, error) {
@@ -109,6 +112,7 @@ func newLabListCommand() *cobra.Command {
 	})
 }
 
+// newLabSetCommand returns the command 'fabrictest lab set'.
 func newLabSetCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
@@ -138,6 +142,7 @@ func newLabSetCommand() *cobra.Command {
 	return cmd
 }
 
+// newLabExecCommand returns the command 'fabrictest lab exec'.
 func newLabExecCommand(calledAs string) *cobra.Command {
 	var o live.FabricOptions
 	var flagged live.Program // with the flags --plain and --keep-going

@@ -34,6 +34,7 @@ func onGuest(lab *string, run func(cmd *cobra.Command, remote *kernel.Remote, id
 	}
 }
 
+// newLabKernelExecCommand returns the command 'fabrictest lab kernel exec'.
 func newLabKernelExecCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:               "exec {GUEST | host} -- PROGRAM [ARGUMENT...]",
@@ -67,6 +68,7 @@ func newLabKernelExecCommand(lab *string) *cobra.Command {
 	}
 }
 
+// newLabKernelPutCommand returns the command 'fabrictest lab kernel put'.
 func newLabKernelPutCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "put GUEST FILE [PATH]",
@@ -83,6 +85,7 @@ func newLabKernelPutCommand(lab *string) *cobra.Command {
 	}
 }
 
+// newLabKernelDevicesCommand returns the command 'fabrictest lab kernel devices'.
 func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:       "devices GUEST DEVICES",
@@ -107,6 +110,7 @@ func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 	}
 }
 
+// newLabKernelRestartCommand returns the command 'fabrictest lab kernel restart'.
 func newLabKernelRestartCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart GUEST",
@@ -118,6 +122,7 @@ func newLabKernelRestartCommand(lab *string) *cobra.Command {
 	}
 }
 
+// newLabKernelConsoleCommand returns the command 'fabrictest lab kernel console'.
 func newLabKernelConsoleCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "console GUEST",
@@ -133,6 +138,7 @@ func newLabKernelConsoleCommand(lab *string) *cobra.Command {
 	}
 }
 
+// newLabKernelStatusCommand returns the command 'fabrictest lab kernel status'.
 func newLabKernelStatusCommand(lab *string) *cobra.Command {
 	cmd := &cobra.Command{Use: "status", Short: "Print the state of a lab and its guests", Args: cobra.NoArgs}
 	return withJSON(cmd, printsJSON, func(cmd *cobra.Command, _ []string) (listing, error) {
@@ -148,6 +154,7 @@ func newLabKernelStatusCommand(lab *string) *cobra.Command {
 	})
 }
 
+// newLabKernelDownCommand returns the command 'fabrictest lab kernel down'.
 func newLabKernelDownCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
@@ -167,6 +174,7 @@ func newLabKernelDownCommand(lab *string) *cobra.Command {
 	}
 }
 
+// newLabKernelSetCommand returns the command 'fabrictest lab kernel set'.
 func newLabKernelSetCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:               "set GUEST up|down|clean|KEY=VALUE...",

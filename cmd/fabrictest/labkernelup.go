@@ -39,6 +39,7 @@ func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
 	return err
 }
 
+// newLabKernelBuildCommand returns the command 'fabrictest lab kernel build'.
 func newLabKernelBuildCommand() *cobra.Command {
 	var o imageFlags
 	noSIW := false
@@ -140,6 +141,7 @@ func (o *labGuestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error
 	return o.guestFlags.config(cmd, devices)
 }
 
+// newLabKernelUpCommand returns the command 'fabrictest lab kernel up'.
 func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
 	var o labGuestFlags
 	cmd := &cobra.Command{
@@ -176,6 +178,7 @@ func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
 	return cmd
 }
 
+// newLabKernelRunCommand returns the command 'fabrictest lab kernel run'.
 func newLabKernelRunCommand() *cobra.Command {
 	var o labGuestFlags
 	cmd := &cobra.Command{
@@ -197,6 +200,7 @@ func newLabKernelRunCommand() *cobra.Command {
 	return cmd
 }
 
+// newLabKernelCheckCommand returns the command 'fabrictest lab kernel check'.
 func newLabKernelCheckCommand() *cobra.Command {
 	var o imageFlags
 	built, noSIW := false, false

@@ -23,6 +23,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
+// newListScenariosCommand returns the command 'fabrictest list scenarios'.
 func newListScenariosCommand() *cobra.Command {
 	var sel scenarios.Selection
 	var provider string
@@ -103,6 +104,7 @@ func newListPlatformsCommand() *cobra.Command {
 	})
 }
 
+// newListCasesCommand returns the command 'fabrictest list cases'.
 func newListCasesCommand() *cobra.Command {
 	choice := conformance.Filter{IncludeDangerous: true}
 	cmd := &cobra.Command{
@@ -124,6 +126,7 @@ func newListCasesCommand() *cobra.Command {
 	})
 }
 
+// newConformShowCommand returns the command 'fabrictest conform show'.
 func newConformShowCommand(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show CASE...",
@@ -140,6 +143,7 @@ func newConformShowCommand(program string) *cobra.Command {
 	}
 }
 
+// newConformCoverageCommand returns the command 'fabrictest conform coverage'.
 func newConformCoverageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "coverage [DOCUMENT...]",
@@ -149,6 +153,7 @@ func newConformCoverageCommand() *cobra.Command {
 	}
 }
 
+// newVersionCommand returns the command 'fabrictest version'.
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -166,6 +171,7 @@ func versionLine() string {
 	return fmt.Sprintf("fabrictest %s %s %s/%s", report.ToolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
+// newDoctorCommand returns the command 'fabrictest doctor'.
 func newDoctorCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "doctor", Short: "Print what this machine supports, and how to get the rest", Args: cobra.NoArgs}
 	return withJSON(cmd, printsJSON, func(*cobra.Command, []string) (listing, error) {

@@ -124,6 +124,7 @@ func onRun(cmd *cobra.Command, f func()) {
 	}
 }
 
+// newRootCommand returns the command 'fabrictest'.
 func newRootCommand(program string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fabrictest",

@@ -32,6 +32,7 @@ const (
 	onNetNS = "netns"
 )
 
+// newMPIRunCommand returns the command 'fabrictest mpirun'.
 func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "mpirun -n RANKS {PROGRAM | WORKLOAD} [ARGUMENT...]",

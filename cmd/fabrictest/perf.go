@@ -98,6 +98,7 @@ type perfMemory struct {
 	program   string // how we were called
 }
 
+// newPerfMemoryCommand returns the command 'fabrictest perf memory'.
 func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",

@@ -23,6 +23,7 @@ type replayOptions struct {
 	all     bool
 }
 
+// newReplayCommand returns the command 'fabrictest replay'.
 func newReplayCommand(o *replayOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "replay RUN [SCENARIO...]",

@@ -34,6 +34,7 @@ type runOptions struct {
 	capture cmdline.Captures
 }
 
+// newRunCommand returns the command 'fabrictest run'.
 func newRunCommand(o *runOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO...]",

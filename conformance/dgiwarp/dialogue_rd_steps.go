@@ -188,6 +188,7 @@ func (p *rdPeer) has(i int) bool {
 	return int32(seq-p.in.Next) < 0 || slices.Contains(p.in.Kept(), seq)
 }
 
+// indices returns the indices of all elements.
 func indices[T any](all []T) (is []int) {
 	for i := range all {
 		is = append(is, i)

@@ -28,6 +28,7 @@ func drawSize(random *rand.Rand) dialogueSize {
 	}
 }
 
+// String describes the size, for the record of a dialogue.
 func (n dialogueSize) String() string {
 	if n.units == 0 {
 		return fmt.Sprintf("%d octets", n.more)
@@ -51,6 +52,7 @@ func drawSplit(random *rand.Rand) dialogueSplit {
 	return dialogueSplit(rig.Pick(random, 0, 0, 0, 1+random.IntN(8), 16+random.IntN(50), 400+random.IntN(800)))
 }
 
+// String describes the split, for the record of a dialogue; empty if the message is not split.
 func (d dialogueSplit) String() string {
 	if d == 0 {
 		return ""
@@ -87,6 +89,7 @@ func drawIgnoredFields(random *rand.Rand) (d ignoredFields) {
 	return d
 }
 
+// String says, for the record of a dialogue, that fields are set which the device must ignore.
 func (d ignoredFields) String() string {
 	if d == (ignoredFields{}) {
 		return ""

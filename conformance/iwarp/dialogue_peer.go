@@ -20,6 +20,8 @@ type dialogueConn struct {
 	depth uint16
 }
 
+// String describes the connection and the settings of the scripted peer, for the record of a
+// dialogue.
 func (d dialogueConn) String() string {
 	role, rtr := "the peer connects", map[iwarp.RTR]string{iwarp.RTRSend: "Send", iwarp.RTRWrite: "Write", iwarp.RTRRead: "Read"}[d.rtr]
 	if d.active {
@@ -216,6 +218,7 @@ func drawCut(random *rand.Rand) (cut dialogueCut) {
 	return cut
 }
 
+// String describes how the octets are cut into TCP segments, for the record of a dialogue.
 func (cut dialogueCut) String() string {
 	text := ""
 	switch {

@@ -23,6 +23,7 @@ type drawnRequest struct {
 	value  uint64
 }
 
+// String describes the work request and its flags, for the record of a dialogue.
 func (d drawnRequest) String() string {
 	text := fmt.Sprintf("%v of %v", d.op, d.size)
 	for _, f := range []struct {

@@ -112,6 +112,7 @@ func (o litmusOp) String() string {
 	return s
 }
 
+// String returns the thread's operations in program order.
 func (t litmusThread) String() string {
 	all := make([]string, len(t))
 	for i, o := range t {

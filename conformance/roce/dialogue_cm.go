@@ -85,6 +85,7 @@ type cmStep struct {
 	seed  uint64 // of the random fields
 }
 
+// String describes the step, for the record of a dialogue.
 func (s cmStep) String() string {
 	text := fmt.Sprintf("%s on connection %d%s%s", s.op, s.conn, cmIDVariants[s.ids], cmFaults[s.fault].name)
 	if s.twice {

@@ -134,6 +134,7 @@ func describeFully(wc *verbs.WC) string {
 	return fmt.Sprintf("%s, queue pair %#x, source %#x, flags %#x", rig.Describe(wc), uint32(wc.QPN), uint32(wc.SrcQP), uint32(wc.Flags))
 }
 
+// describeAll describes completions, with their queue pairs, in one line.
 func describeAll(all []verbs.WC) string {
 	if len(all) == 0 {
 		return "none"

@@ -211,6 +211,7 @@ func (s *rcRequesterSession) Close() {
 	s.conn.Must("a region that can be deregistered", s.conn.LocalMem.Close())
 }
 
+// freeWindows closes the memory windows of the session.
 func (s *rcRequesterSession) freeWindows() {
 	for _, w := range s.windows {
 		s.conn.Must("a window that can be freed", w.mw.Close())
@@ -366,6 +367,7 @@ func (s *rcRequesterSession) completionDelay() time.Duration {
 	return byClock(s.port, shortWait, reorderLimit)
 }
 
+// describeWanted describes a completion that the model expects.
 func describeWanted(w model.RCSendCompletion) string {
 	if w.AnyError {
 		return fmt.Sprintf("completion of %#x with an error", w.Request.WRID)

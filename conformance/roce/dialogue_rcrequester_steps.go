@@ -50,6 +50,8 @@ type requesterStepKind struct {
 	play     func(*rcRequesterSession, *requesterStep)
 }
 
+// String describes the step, for the record of a dialogue. The text of some kinds of steps is a
+// format for the numbers of the step.
 func (s requesterStep) String() string {
 	switch {
 	case s.kind == stepConnect:
@@ -70,6 +72,7 @@ func (s requesterStep) String() string {
 	return fmt.Sprintf(s.kind.text, s.n, s.code, variant)
 }
 
+// String describes the work request to post, for the record of a dialogue.
 func (p requesterPost) String() string {
 	s := strings.TrimPrefix(p.op.String(), "IBV_WR_")
 	switch p.op {
@@ -123,6 +126,7 @@ type variant[F any] struct {
 	make F
 }
 
+// names returns the names of the variants.
 func names[F any](all []variant[F]) (names []string) {
 	for _, v := range all {
 		names = append(names, v.name)

@@ -348,6 +348,7 @@ func (s *rcResponder) setAttr(a rcConnect) {
 	s.target.Settle(s.conn.TargetMem.Buf)
 }
 
+// freeWindows closes the memory windows. They follow the fixed memory regions in s.regions.
 func (s *rcResponder) freeWindows() {
 	for _, g := range s.regions[len(rcFixedRegions):] {
 		s.conn.Must("a window that can be freed", g.mw.Close())

@@ -37,6 +37,7 @@ func drawRCConnect(s *rcResponder, random *rand.Rand) rcStep {
 	return connect
 }
 
+// String describes how the queue pair is connected, for the record of a dialogue.
 func (a rcConnect) String() string {
 	how, state, queue := "the QP is reset and", "RTS", ""
 	if a.newQP {
@@ -59,6 +60,7 @@ type rcSize struct{ packets, more int }
 
 func (z rcSize) bytes(mtu int) int { return max(0, z.packets*mtu+z.more) }
 
+// String describes the size, for the record of a dialogue.
 func (z rcSize) String() string {
 	switch {
 	case z.packets == 0:
@@ -88,6 +90,7 @@ func drawRCPlace(random *rand.Rand) rcPlace {
 	return rig.Pick(random, []rcPlace{0, rcAtEnd, rcPlace(random.IntN(4096)), rcPlace(random.IntN(4096))}...)
 }
 
+// String describes the place in a region, for the record of a dialogue.
 func (p rcPlace) String() string {
 	if p == rcAtEnd {
 		return "at the end"
@@ -179,6 +182,7 @@ func drawRCFlush(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcRequest{op: ib.OpFlush, size: drawRCSize(random), region: random.IntN(8), at: drawRCPlace(random), variant: len(rcVariants)}
 }
 
+// String describes the request that the scripted peer sends, for the record of a dialogue.
 func (q rcRequest) String() string {
 	text := fmt.Sprintf("%v of %v, data from %#02x", q.op, q.size, q.data)
 	if info, _ := q.op.Info(); info.Kind != ib.KindSend {
@@ -433,6 +437,8 @@ func drawRCLoss(_ *rcResponder, random *rand.Rand) rcStep { return rcLoss(1 + ra
 
 func (n rcLoss) String() string { return fmt.Sprintf("%d packets are lost", int(n)) }
 
+// play loses the next n packets of the message in progress. If none is left to send, it sends a
+// packet with a PSN that is n too large.
 func (n rcLoss) play(s *rcResponder) {
 	if lost := min(int(n), len(s.rest)); lost > 0 {
 		s.rest = s.rest[lost:]
@@ -470,6 +476,7 @@ func drawRCBadReceive(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcReceive{count: 1, size: drawRCSize(random), split: random.IntN(2) * 5}
 }
 
+// String describes the receives to post, for the record of a dialogue.
 func (r rcReceive) String() string {
 	text := fmt.Sprintf("post %d receives of %v", r.count, r.size)
 	if r.split > 0 {
@@ -532,6 +539,8 @@ func drawRCStore(_ *rcResponder, random *rand.Rand) rcStep {
 
 func (w rcStore) String() string { return fmt.Sprintf("the application stores 600 bytes %v", w.at) }
 
+// play has the application write to the target memory, in the device's buffer and in the model. The
+// verb calls around it copy the buffer from and to a device on another host.
 func (w rcStore) play(s *rcResponder) {
 	if _, open := s.m.OpenKind(); open {
 		return // the device may write the bytes of the message in progress at any time
@@ -566,6 +575,7 @@ func drawRCTail(_ *rcResponder, random *rand.Rand) rcStep {
 	return rcDuplicate{back: 1 + random.IntN(3), count: 1, tail: 1 + random.IntN(rcMaxPacket), odd: random.IntN(8) == 0}
 }
 
+// String describes the duplicates, for the record of a dialogue.
 func (d rcDuplicate) String() string {
 	text := fmt.Sprintf("%d duplicates, from the %d. last packet on", d.count, d.back)
 	if d.tail > 0 {
@@ -577,6 +587,7 @@ func (d rcDuplicate) String() string {
 	return text
 }
 
+// play sends duplicates of packets that the scripted peer has sent before.
 func (d rcDuplicate) play(s *rcResponder) {
 	from := max(0, len(s.log)-d.back)
 	var again []ib.Packet
@@ -626,6 +637,7 @@ func drawRCEarly(s *rcResponder, random *rand.Rand) rcStep {
 	return e
 }
 
+// String describes the packet after a gap, for the record of a dialogue.
 func (e rcEarly) String() string {
 	text := fmt.Sprintf("%v %d PSNs after the expected one", e.op, e.ahead)
 	if e.between != nil {
@@ -634,6 +646,8 @@ func (e rcEarly) String() string {
 	return text
 }
 
+// play sends a packet whose PSN is ahead of the expected one. If e.between is set, it plays that
+// step, and then sends such a packet again.
 func (e rcEarly) play(s *rcResponder) {
 	s.send(false, s.on(s.packet(e.op).WithPSN(s.m.ExpectedPSN().Add(e.ahead)).AckReq(), e.ahead&1))
 	if e.between != nil {

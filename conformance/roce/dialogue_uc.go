@@ -84,6 +84,8 @@ func openUCSender(p *Port) *senderDialogue {
 	return s
 }
 
+// openXRCSender starts a dialogue with an XRC send queue pair of the device, which can post all
+// operations but FLUSH, ATOMIC WRITE and SENDs with invalidate.
 func openXRCSender(p *Port) *senderDialogue {
 	s := openSender(p, verbs.QPTypeXRCSend, ib.XRC, 0xffffe8)
 	s.ops = []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead}
@@ -107,6 +109,7 @@ type senderPost struct {
 	remote verbs.Remote
 }
 
+// String describes the work request to post, for the record of a dialogue.
 func (p senderPost) String() string {
 	text := fmt.Sprintf("%v of %d bytes, flags %d", p.op, p.n, p.flags)
 	if p.srqn != 0 {

@@ -311,6 +311,7 @@ func (z udSize) bytes(s *udDialogue, i int) int {
 	return n
 }
 
+// String describes the size, for the record of a dialogue.
 func (z udSize) String() string {
 	switch {
 	case !z.relative:

@@ -79,7 +79,8 @@ type memoryMix struct {
 }
 
 // newMemorySession returns a session with the first two of its regions registered, all windows
-// allocated if the mix uses windows, and connections of the default queue pair type.
+// allocated if the mix uses windows, and connections of the default queue pair type. s.shadow is
+// the content that the device's buffer must have.
 func newMemorySession(pair *rig.Pair, mix memoryMix) *memorySession {
 	s := &memorySession{Pair: pair, mix: mix, kind: rig.DefaultQPType(pair.DUT), pds: [2]verbs.PD{pair.DUT.PD, otherPD(pair.DUT)}}
 	access := regionAccess(s.DUT, rig.RemoteAccess(s.DUT))
@@ -115,8 +116,9 @@ func (s *memorySession) connect(i int) {
 	s.links[i] = newLink(s.Pair, init, s.mems[pd], s.peerMem)
 }
 
-// reconnect closes both queue pairs of a connection, in any state, and makes another. Without
-// hazards, it first frees the type 2 windows that are bound to the device's queue pair.
+// reconnect closes both queue pairs of a connection, in any state, and makes another. It first
+// frees the type 2 windows that are bound to the device's queue pair, unless the mix has the hazard
+// of closing a queue pair with bound windows.
 func (s *memorySession) reconnect(i int) {
 	for j, w := range s.model.Windows {
 		if !s.mix.hazards && w != nil && w.Type == verbs.MWType2 && w.Region != nil && w.QP == i {

@@ -479,7 +479,7 @@ func (s *memorySession) invalidated(w *model.VerbsWindow) {
 }
 
 // invalidateRemotely has the partner send a message that invalidates the key of a window: a bound
-// one or, with hazards, also a free one. It must fail if the model does not permit it.
+// one or, if the mix has hazards, also a free one. It must fail if the model does not permit it.
 func (s *memorySession) invalidateRemotely(step memoryStep) {
 	if !s.mix.hazards || step.n%3 > 0 {
 		s.bindIfFree(step)

@@ -174,6 +174,7 @@ func (s *objectSession) usedBy(kind *objectKind, choices []int, n int) (used []*
 	return used
 }
 
+// handlesOf returns the verbs objects of the session's objects.
 func handlesOf(objects []*object) (handles []closer) {
 	for _, o := range objects {
 		handles = append(handles, o.handle)

@@ -291,8 +291,9 @@ func (s *queueSession) useSRQ(n int) {
 
 // enlargeSRQ enlarges the shared receive queue, up to twelve receives, if the device can resize it.
 func (s *queueSession) enlargeSRQ(by int) {
+	const maxSize = 12
 	size := s.srq.attr.MaxWR + by
-	if size > 12 {
+	if size > maxSize {
 		return
 	}
 	mask := verbs.SRQMaxWR

@@ -321,6 +321,8 @@ func newCrashError(value any, stack []byte) error {
 	return c
 }
 
+// Error returns the violation that the goroutine reported by its panic, or else the panic with its
+// stack.
 func (c *crashError) Error() string {
 	if c.violation != nil {
 		return c.violation.Error()

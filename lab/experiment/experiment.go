@@ -124,8 +124,9 @@ type runner struct {
 	communication map[scenarios.Settings]time.Duration
 }
 
-// runAt runs a workload with the settings of a variant at x. If they have the time of communication
-// in per cent of the computation, it first measures a step without computation.
+// runAt runs a workload with the settings s of a variant at point x. If s.Communication is set, the
+// ranks compute for so long that communication takes this percentage of the computation: runAt
+// first measures a step without computation, once for the same settings.
 func (r *runner) runAt(s scenarios.Settings, x scenarios.Point) (work.Result, error) {
 	if s.Communication == 0 {
 		return r.runOne(&s)

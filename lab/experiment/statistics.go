@@ -53,16 +53,17 @@ func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.thresholds = c.ReuseThresholds
 }
 
-// controlBytes is the size of a control message with its prefix.
+// controlBytes is the size of a control message, such as an RTR, in a packet of its own: the prefix
+// that every packet of the runtime has, and the header, which describes memory on one rail.
 func controlBytes(k wire.Kind) float64 {
 	const prefix = 16
 	var e wire.Encoder
 	return float64(prefix + len(e.Append(nil, &wire.Header{Kind: k, Memory: wire.Memory{Rails: 1}})))
 }
 
-// figures returns the figures: counts of all ranks together, or means of a rank. The extra volume is
-// that of RTRs (ready-to-receive messages) that no send used, and of acknowledgements of RTRs and
-// RTSs.
+// figures returns the figures of an experiment: counts of all ranks together, or means of a rank.
+// It omits shares of 0. bytes is the size of messages. The extra volume is that of RTRs
+// (ready-to-receive messages) that no send used, and of acknowledgements of RTRs and RTSs.
 func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add := func(name string, v float64, unit string) {
 		all = append(all, work.Figure{Name: name, Value: v, Unit: unit})

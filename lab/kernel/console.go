@@ -130,6 +130,7 @@ type GuestError struct {
 	Console string // last lines
 }
 
+// Error names the guest and the reason, and quotes the end of its console.
 func (e *GuestError) Error() string {
 	text := fmt.Sprintf("guest %d %s", e.ID, e.Reason)
 	if e.Console != "" {

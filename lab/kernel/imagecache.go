@@ -87,6 +87,7 @@ type NotBuiltError struct {
 	Dir    string
 }
 
+// Error says which image is missing, and the command that builds it.
 func (e *NotBuiltError) Error() string {
 	what := ""
 	if e.SIW {

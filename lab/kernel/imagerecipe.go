@@ -217,6 +217,7 @@ type MissingError struct {
 	Install string
 }
 
+// Error says what is missing on this machine, for which purpose, and how to install it.
 func (e *MissingError) Error() string {
 	verb := "is"
 	if len(e.Missing) > 1 {

@@ -23,6 +23,7 @@ const (
 
 var typeNames = [numTypes]string{"byte", "int32", "uint32", "int64", "uint64", "float32", "float64"}
 
+// String returns the name of the type, or "type" and its number if it is unknown.
 func (t Type) String() string {
 	if t < numTypes {
 		return typeNames[t]
@@ -65,6 +66,7 @@ const (
 
 var opNames = [numOps]string{"sum", "prod", "min", "max", "band", "bor", "bxor", "land", "lor", "lxor", "replace", "no-op"}
 
+// String returns the name of the operation, or "op" and its number if it is unknown.
 func (o Op) String() string {
 	if o < numOps {
 		return opNames[o]
@@ -151,6 +153,7 @@ func combine(a, b uint64, t Type, o Op) uint64 {
 	return arithmetic(a, b, o) // Uint64
 }
 
+// boolToUint returns the result of a logical operation as a number, 0 or 1.
 func boolToUint(b bool) uint64 {
 	if b {
 		return 1

@@ -195,6 +195,7 @@ func (wl *Workload) Check(ranks int, p Params) error {
 	return nil
 }
 
+// setDefaults sets the problem class and the seed if they are not given.
 func (p *Params) setDefaults() {
 	if p.Class == "" {
 		p.Class = ClassT

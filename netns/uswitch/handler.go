@@ -14,6 +14,7 @@ const (
 	Out                  // from the switch to the port's cable
 )
 
+// String returns "out" or "in".
 func (d Direction) String() string {
 	if d == Out {
 		return "out"

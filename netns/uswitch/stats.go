@@ -64,6 +64,7 @@ const (
 	PortRemoved           // its interface no longer exists
 )
 
+// String returns the name of the state, as messages have it.
 func (s PortState) String() string {
 	switch s {
 	case PortUp:

@@ -139,7 +139,8 @@ func (c *conn) handleCredit(count int) {
 	p.windowClosedSince = 0
 }
 
-// resume continues on a new queue pair, from the first message that has not arrived.
+// resume continues on a new queue pair: the messages in both directions (c.out and c.in) from the
+// first that has not arrived, and the atomics (c.add) after those that were posted.
 func (c *conn) resume() {
 	if c.out != nil {
 		c.out.resume(c.peerInfo.Next)

@@ -36,6 +36,7 @@ type HungError struct {
 	Steps int
 }
 
+// Error lists what the ranks wait for, and the number of steps if the run exceeded a limit of them.
 func (e *HungError) Error() string {
 	if e.Steps > 0 {
 		return fmt.Sprintf("no end after %d steps: %s", e.Steps, strings.Join(e.Waiting, "; "))
