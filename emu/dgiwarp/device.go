@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/shmlink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -22,7 +23,9 @@ type Device struct {
 	cfg  Config
 	nic  *engine.NIC
 	link link.PacketLink
-	udp  *udplink.Link // the socket below link; nil in a simulated world
+	udp  *udplink.Link // the socket below link; nil without
+	// cable is the cable in shared memory below link; nil without.
+	cable *shmlink.Link
 
 	addrs device.PortAddrs
 }
@@ -125,12 +128,15 @@ func (d *Device) CM() (verbs.CM, error) {
 	return nil, d.Unsupported("cm", "connection manager: address peers by IP address, UDP port and QP number (AddressOf), which applications exchange by other means")
 }
 
-// Counters implements verbs.Context. It returns the counters of the NIC and, with the prefix
-// "udp_", of the UDP socket if there is one.
+// Counters implements verbs.Context. It returns the counters of the NIC and, if there is one, of the
+// UDP socket, with the prefix "udp_", or of the cable in shared memory, with the prefix "cable_".
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait) // the kind of queries, too
 	defer d.Driver().Unlock()
 	all := d.nic.Counters()
+	if d.cable != nil {
+		return append(all, d.cable.Counters()...)
+	}
 	if d.udp == nil {
 		return all
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/shmlink"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -23,6 +24,7 @@ type Device struct {
 	nic         *engine.NIC
 	wireDefects *rocewire.Filter // nil if the device's packets have no defects
 	link        link.PacketLink
+	cable       *shmlink.Link // below link; nil unless the device was opened with OnCable
 	cm          manager
 
 	addrs device.PortAddrs
@@ -148,13 +150,17 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-// Counters returns the counters of the NIC, and those of the connection manager, whose names begin
-// with cm_.
+// Counters returns the counters of the NIC, those of the connection manager, whose names begin
+// with cm_, and those of a cable in shared memory, whose names begin with cable_.
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()
 	cmCounters := d.cm.agent.Counters()
-	return append(d.nic.Counters(), cmCounters.List()...)
+	all := append(d.nic.Counters(), cmCounters.List()...)
+	if d.cable != nil {
+		all = append(all, d.cable.Counters()...)
+	}
+	return all
 }
 
 // CM returns the connection manager.

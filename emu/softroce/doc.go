@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/shmlink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
@@ -40,7 +42,7 @@ type Config struct {
 	CM cm.Config
 	// Defects are defects of the packets that the device sends and receives.
 	Defects rocewire.Defects
-	// Decorate, if not nil, wraps the socket of OnUDP, for instance with a capture.
+	// Decorate, if not nil, wraps the link of OnUDP and OnCable, for instance with a capture.
 	Decorate func(link.Waiter) link.Waiter
 	// Costs is the processor time of verb calls in a simulated world; the defaults if zero.
 	Costs verbs.Costs
@@ -112,6 +114,29 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	d.WatchPort(cfg.Addrs, (*portObserver)(d))
+	return d, nil
+}
+
+// OnCable opens a device in real time on the port of a cable in shared memory (package shmlink) that
+// has the only address of cfg.Addrs. cfg.Decorate, if it is not nil, wraps the link.
+func OnCable(cable *os.File, cfg Config) (*Device, error) {
+	if len(cfg.Addrs) != 1 {
+		return nil, fmt.Errorf("softroce: a device on a cable has one address, not %d: open one device for each", len(cfg.Addrs))
+	}
+	s, err := shmlink.Open(cable, netip.AddrPortFrom(cfg.Addrs[0], wire.Port))
+	if err != nil {
+		return nil, fmt.Errorf("softroce: %w", err)
+	}
+	var l link.Waiter = s
+	if cfg.Decorate != nil {
+		l = cfg.Decorate(s)
+	}
+	d, err := OnLink(l, cfg)
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	d.cable = s
 	return d, nil
 }
 

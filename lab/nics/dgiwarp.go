@@ -39,6 +39,9 @@ var datagramStack = &stack[dgiwarp.Config, datagramOptions]{
 	},
 	onSockets: func(nic *NICConfig, cfg dgiwarp.Config) (verbs.Context, error) {
 		cfg.Decorate = nic.captureLink()
+		if nic.Cable != nil {
+			return asContext(dgiwarp.OnCable(nic.Cable, cfg))
+		}
 		return asContext(dgiwarp.OnUDP(nic.sockets(), cfg))
 	},
 }

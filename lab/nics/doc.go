@@ -11,6 +11,7 @@ package nics
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -159,7 +160,7 @@ type Opener interface {
 	// InWorld opens a NIC on a port of a simulation.
 	InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error)
 	// OnSockets opens a NIC on sockets in the network namespace of the calling
-	// thread.
+	// thread or, if the NICConfig has one, on a cable in shared memory.
 	OnSockets(at NICConfig) (verbs.Context, error)
 }
 
@@ -183,6 +184,9 @@ type NICConfig struct {
 	Capture *pcaplink.Capture
 	// NoGSO disables UDP segmentation offload.
 	NoGSO bool
+	// Cable, if not nil, is a cable in shared memory (package shmlink) with a port for Addr, which
+	// replaces the sockets. Only NICs that send datagrams can use it.
+	Cable *os.File
 	// WrapLink, if not nil, wraps the link of a simulated datagram port.
 	WrapLink func(link.GroupLink) link.GroupLink
 	// WrapStreams, if not nil, wraps the streams of a simulated port.

@@ -1,6 +1,7 @@
 package nics
 
 import (
+	"errors"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -57,6 +58,9 @@ var iwarpStack = &stack[softiwarp.Config, iwarpOptions]{
 		return asContext(softiwarp.InWorld(w, port, streams, cfg))
 	},
 	onSockets: func(nic *NICConfig, cfg softiwarp.Config) (verbs.Context, error) {
+		if nic.Cable != nil {
+			return nil, errStreamsOnCable
+		}
 		if nic.Capture != nil {
 			cfg.Decorate = func(n link.StreamWaiter) link.StreamWaiter {
 				return nic.Capture.WrapStreams(nic.Name, n).(link.StreamWaiter)
@@ -65,6 +69,8 @@ var iwarpStack = &stack[softiwarp.Config, iwarpOptions]{
 		return asContext(softiwarp.OnTCP(tcplink.Config{}, cfg))
 	},
 }
+
+var errStreamsOnCable = errors.New("soft-iWARP needs TCP, and a cable in shared memory carries datagrams only: use another provider, or another cable")
 
 // iwarpOptions are the options of soft-iWARP NICs.
 type iwarpOptions struct {

@@ -55,6 +55,9 @@ var roceStack = &stack[softroce.Config, roceOptions]{
 	},
 	onSockets: func(nic *NICConfig, cfg softroce.Config) (verbs.Context, error) {
 		cfg.Decorate = nic.captureLink()
+		if nic.Cable != nil {
+			return asContext(softroce.OnCable(nic.Cable, cfg))
+		}
 		return asContext(softroce.OnUDP(nic.sockets(), cfg))
 	},
 }

@@ -1,0 +1,239 @@
+package shmlink
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// A ring is a sequence of records, whose positions are counted from 0 and never wrap. A record is a
+// header of 64 bytes and the payload, padded to a multiple of 64 bytes:
+//
+//	 0  size of the record; 0 if it is not complete; endOfLap if the rest of the lap is unused
+//	 4  length of the payload
+//	 8  source address (16), 24 destination address (16)
+//	40  source port (2), 42 destination port (2)
+//	44  IPv4 identification, 48 flow label, 52 tag (4 each)
+//	56  traffic class, hop limit, variants, flags (1 each)
+//
+// The producer writes the size last, and before that 0 as the size of the record that follows. So a
+// consumer that waits reads the cache line of the record itself, and no position of the producer.
+const (
+	recordAlign = 64
+	headerBytes = 64
+	endOfLap    = 1<<32 - 1
+
+	atLength, atSrc, atDst, atSrcPort, atDstPort, atIPID, atFlow, atTag = 4, 8, 24, 40, 42, 44, 48, 52
+	atTClass, atHopLimit, atVariants, atFlags                           = 56, 57, 58, 59
+)
+
+// Flags of a record.
+const (
+	srcIs4 = 1 << iota
+	dstIs4
+)
+
+// ring is a ring in shared memory.
+type ring struct {
+	consumed *atomic.Uint64 // position up to which the consumer has taken records
+	produced *atomic.Uint64 // position up to which the producer has written
+	data     []byte
+	mask     uint64
+}
+
+// size returns the size field of the record at a position.
+func (r *ring) size(at uint64) *uint32 {
+	return (*uint32)(unsafe.Pointer(&r.data[at&r.mask&^(recordAlign-1)]))
+}
+
+// valid reports whether two positions could be those of a consumer and a producer.
+func (r *ring) valid(consumed, produced uint64) bool {
+	return produced-consumed <= uint64(len(r.data)) && (consumed|produced)%recordAlign == 0
+}
+
+// recordBytes returns the size of a record with n bytes of payload.
+func recordBytes(n int) uint64 { return uint64(headerBytes+n+recordAlign-1) &^ (recordAlign - 1) }
+
+// producer writes records. They are visible to the consumer after publish.
+type producer struct {
+	ring
+	next        uint64 // position of the next record
+	unpublished uint64 // position of the first record that is not published; next if there is none
+	firstSize   uint32 // size of that record
+	consumed    uint64 // last position read from the consumer
+	fullSince   mono.Time
+	dropping    bool // the consumer took nothing for PauseLimit
+}
+
+// newProducer returns the producer of a ring. It continues after the records that another process
+// wrote before, or starts where the consumer is if the position in memory is invalid.
+func newProducer(r ring) producer {
+	consumed, produced := r.consumed.Load(), r.produced.Load()
+	if !r.valid(consumed, produced) {
+		produced = consumed &^ (recordAlign - 1)
+	}
+	atomic.StoreUint32(r.size(produced), 0)
+	r.produced.Store(produced)
+	return producer{ring: r, next: produced, unpublished: produced, consumed: consumed}
+}
+
+// place returns the position of a record of the given size, which does not cross the end of a lap,
+// and whether there is room for it and for the size field of the next.
+func (p *producer) place(size uint64) (at uint64, ok bool) {
+	at = p.next
+	if left := uint64(len(p.data)) - at&p.mask; left < size {
+		at += left
+	}
+	end := at + size + recordAlign
+	if end-p.consumed <= uint64(len(p.data)) {
+		return at, true
+	}
+	consumed := p.ring.consumed.Load()
+	if consumed != p.consumed && p.valid(consumed, p.next) {
+		p.consumed, p.fullSince, p.dropping = consumed, 0, false
+	}
+	return at, end-p.consumed <= uint64(len(p.data))
+}
+
+// append writes a record at a position from place.
+func (p *producer) append(at, size uint64, d *link.Datagram) {
+	if at != p.next {
+		p.complete(p.next, endOfLap, at)
+	}
+	b := p.data[at&p.mask : at&p.mask+size]
+	src, dst := d.Src.Addr(), d.Dst.Addr()
+	flags := byte(0)
+	if src.Is4() {
+		flags |= srcIs4
+	}
+	if dst.Is4() {
+		flags |= dstIs4
+	}
+	order.PutUint32(b[atLength:], uint32(len(d.Payload)))
+	*(*[16]byte)(b[atSrc:]) = src.As16()
+	*(*[16]byte)(b[atDst:]) = dst.As16()
+	order.PutUint16(b[atSrcPort:], d.Src.Port())
+	order.PutUint16(b[atDstPort:], d.Dst.Port())
+	order.PutUint32(b[atIPID:], d.IPID)
+	order.PutUint32(b[atFlow:], d.FlowLabel)
+	order.PutUint32(b[atTag:], d.Tag)
+	b[atTClass], b[atHopLimit], b[atVariants], b[atFlags] = d.TClass, d.HopLimit, byte(d.Variants), flags
+	copy(b[headerBytes:], d.Payload)
+	p.complete(at, uint32(size), at+size)
+}
+
+// complete sets the size of the record at a position, after a size of 0 at the next position. The
+// size of the first unpublished record is set by publish.
+func (p *producer) complete(at uint64, size uint32, next uint64) {
+	*p.size(next) = 0
+	if at == p.unpublished {
+		p.firstSize = size
+	} else {
+		*p.size(at) = size
+	}
+	p.next = next
+}
+
+// publish makes all records visible to the consumer.
+func (p *producer) publish() {
+	if p.unpublished == p.next {
+		return
+	}
+	p.produced.Store(p.next)
+	atomic.StoreUint32(p.size(p.unpublished), p.firstSize)
+	p.unpublished = p.next
+}
+
+// paused reports whether the producer of a full ring must wait: until PauseLimit has passed since
+// it was first full, if its consumer takes nothing.
+func (p *producer) paused(now mono.Time) bool {
+	switch {
+	case p.dropping:
+	case p.fullSince == 0:
+		p.fullSince = now
+	case now.Sub(p.fullSince) > PauseLimit:
+		p.dropping = true
+	}
+	return !p.dropping
+}
+
+// consumer takes records.
+type consumer struct {
+	ring
+	next uint64 // position of the next record
+}
+
+// newConsumer returns the consumer of a ring. It skips the records that are in it.
+func newConsumer(r ring) consumer {
+	c := consumer{ring: r, next: r.consumed.Load() &^ (recordAlign - 1)}
+	if r.produced.Load() != c.next {
+		c.skip()
+	}
+	return c
+}
+
+// skip continues after all records that the producer has written. If there are none, or the position
+// of the producer is invalid, it clears the size of the next record.
+func (c *consumer) skip() {
+	if produced := c.produced.Load(); produced != c.next && c.valid(c.next, produced) {
+		c.next = produced
+	} else {
+		atomic.StoreUint32(c.size(c.next), 0)
+	}
+	c.consumed.Store(c.next)
+}
+
+// empty reports whether there is no record. Any goroutine may call it.
+func (c *consumer) empty() bool { return atomic.LoadUint32(c.size(c.consumed.Load())) == 0 }
+
+// take copies the next record into d, and its payload into buf, which has room for the largest. If ok is false, there is no record, or garbage is true and it is invalid.
+func (c *consumer) take(d *link.Datagram, buf []byte) (ok, garbage bool) {
+	size := uint64(atomic.LoadUint32(c.size(c.next)))
+	if size == 0 {
+		return false, false
+	}
+	at := c.next & c.mask
+	if size == endOfLap && at != 0 {
+		c.next += uint64(len(c.data)) - at
+		at = 0
+		if size = uint64(atomic.LoadUint32(c.size(c.next))); size == 0 {
+			return false, false
+		}
+	}
+	if size < headerBytes || size%recordAlign != 0 || at+size > uint64(len(c.data)) {
+		return false, true
+	}
+	b := c.data[at : at+size]
+	n := int(order.Uint32(b[atLength:])) // read once: the producer may change it meanwhile
+	if recordBytes(n) != size || n > len(buf) {
+		return false, true
+	}
+	d.Payload = buf[:n:n]
+	copy(d.Payload, b[headerBytes:])
+	flags := b[atFlags]
+	d.Src = addrPort(b[atSrc:], b[atSrcPort:], flags&srcIs4 != 0)
+	d.Dst = addrPort(b[atDst:], b[atDstPort:], flags&dstIs4 != 0)
+	d.TClass, d.HopLimit, d.Variants = b[atTClass], b[atHopLimit], link.HeaderVariants(b[atVariants])
+	d.IPID, d.FlowLabel, d.Tag = order.Uint32(b[atIPID:]), order.Uint32(b[atFlow:]), order.Uint32(b[atTag:])
+	c.next += size
+	return true, false
+}
+
+// release lets the producer use the memory of the records that were taken.
+func (c *consumer) release() {
+	if c.consumed.Load() != c.next {
+		c.consumed.Store(c.next)
+	}
+}
+
+// addrPort decodes an address and a port.
+func addrPort(addr, port []byte, is4 bool) netip.AddrPort {
+	a := netip.AddrFrom16([16]byte(addr))
+	if is4 {
+		a = a.Unmap()
+	}
+	return netip.AddrPortFrom(a, order.Uint16(port))
+}
