@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects"
@@ -80,27 +81,37 @@ func (e *ForeignDefectError) Error() string {
 // setting of the protocol engine, which CheckDefect checks by making an opener of NICs. The error
 // may be an *UnknownDefectError or a *ForeignDefectError.
 func (p *Provider) CheckDefect(spec string) error {
-	name, _, _ := strings.Cut(spec, "=")
-	named := func(d Defect) bool { return defectName(d.Name) == name }
-	own := p.AllDefects()
-	if i := slices.IndexFunc(own, named); i >= 0 && own[i].Mutant {
+	name := defectName(spec)
+	d := p.findDefect(name)
+	if d == nil {
+		return unsupported(p, name)
+	}
+	if d.Mutant {
 		if strings.Contains(spec, "=") {
 			return fmt.Errorf("defect %s takes no number", spec)
 		}
 		return nil
-	} else if i >= 0 {
-		engineDefects, err := p.setVerbDefects(new(verbcalls.Defects), []string{spec})
-		if err != nil || len(engineDefects) == 0 { // invalid, or a verb defect
-			return err
-		}
-		_, err = p.newOpener(p, Setup{Defects: []string{spec}})
+	}
+	engineDefects, err := p.setVerbDefects(new(verbcalls.Defects), []string{spec})
+	if err != nil || len(engineDefects) == 0 { // invalid, or a verb defect
 		return err
 	}
-	all := AllDefects()
-	if i := slices.IndexFunc(all, named); i >= 0 {
-		return &ForeignDefectError{Name: name, Provider: p, Of: all[i].Of}
+	_, err = p.newOpener(p, Setup{Defects: []string{spec}})
+	return err
+}
+
+// unsupported returns the error for the name of a defect that NICs of p cannot have.
+func unsupported(p *Provider, name string) error {
+	var of []string
+	for _, other := range All() {
+		if other.findDefect(name) != nil {
+			of = append(of, other.Name)
+		}
 	}
-	return &UnknownDefectError{Name: name}
+	if of == nil {
+		return &UnknownDefectError{Name: name}
+	}
+	return &ForeignDefectError{Name: name, Provider: p, Of: of}
 }
 
 // CheckDefect checks a defect as given by the user. It returns nil if NICs of any provider can have
@@ -125,14 +136,29 @@ func IsMutant(name string) bool { return defects.FindMutant(name) != nil }
 // AllDefects returns the defects that NICs of p can have: those that they can be given when they
 // are opened, and mutants, which are changes of the source code. A mutant whose Imitates is "-"
 // imitates no device. Parsing the mutants takes milliseconds: most processes do not need them.
-func (p *Provider) AllDefects() []Defect {
-	all := slices.Clone(p.Defects)
+func (p *Provider) AllDefects() []Defect { return slices.Concat(p.Defects, mutantsOf()[p.Name]) }
+
+// mutantsOf has the mutants of each provider, by its name.
+var mutantsOf = sync.OnceValue(func() map[string][]Defect {
+	all := make(map[string][]Defect)
 	for _, m := range defects.Mutants() {
-		if slices.Contains(m.Providers, p.Name) {
-			all = append(all, Defect{Name: m.Name, Imitates: strings.TrimPrefix(m.Imitates, "-"), Does: m.Does, Mutant: true})
+		d := Defect{Name: m.Name, Imitates: strings.TrimPrefix(m.Imitates, "-"), Does: m.Does, Mutant: true}
+		for _, provider := range m.Providers {
+			all[provider] = append(all[provider], d)
 		}
 	}
 	return all
+})
+
+// findDefect returns the defect of p with a name, given without an argument; nil if there is none.
+func (p *Provider) findDefect(name string) *Defect {
+	named := func(d Defect) bool { return defectName(d.Name) == name }
+	for _, all := range [][]Defect{p.Defects, mutantsOf()[p.Name]} {
+		if i := slices.IndexFunc(all, named); i >= 0 {
+			return &all[i]
+		}
+	}
+	return nil
 }
 
 // CheckRuntimeDefect returns an error if NICs of p cannot have a defect, as given by the user, or
