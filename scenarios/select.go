@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
@@ -180,8 +181,14 @@ var schema []byte
 // published results are in the folder paper.
 func Files() fs.FS { return shipped }
 
-// Builtin returns the scenarios that ship with fabrictest, sorted by name.
+// Builtin returns the scenarios that ship with fabrictest, sorted by name. They are parsed once;
+// callers must not change them.
 func Builtin() ([]*Scenario, error) {
+	all, err := parseShipped()
+	return slices.Clone(all), err
+}
+
+var parseShipped = sync.OnceValues(func() ([]*Scenario, error) {
 	names, err := fs.Glob(shipped, "*.yaml")
 	if err != nil {
 		return nil, err
@@ -201,7 +208,7 @@ func Builtin() ([]*Scenario, error) {
 	}
 	slices.SortFunc(all, func(a, b *Scenario) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
-}
+})
 
 // Schema is the JSON schema of scenario files (draft 2020-12).
 func Schema() []byte { return slices.Clone(schema) }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
@@ -12,8 +13,11 @@ import (
 )
 
 // Documents returns the ledger, the list of the standards' requirements, for reports: documents
-// with their requirements (rows), and the cases that cover each.
-func Documents() (docs []conform.Document, err error) {
+// with their requirements (rows), and the cases that cover each. It is made once; callers must not
+// change it.
+func Documents() (docs []conform.Document, err error) { return makeDocuments() }
+
+var makeDocuments = sync.OnceValues(func() (docs []conform.Document, err error) {
 	all, err := conformance.Ledger()
 	if err != nil {
 		return nil, err
@@ -33,7 +37,7 @@ func Documents() (docs []conform.Document, err error) {
 		docs = append(docs, doc)
 	}
 	return docs, nil
-}
+})
 
 // rowsByID returns the rows of the ledger, the requirements, by their IDs.
 func rowsByID() (map[string]conformance.Row, error) {
