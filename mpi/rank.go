@@ -206,7 +206,7 @@ func (k *rank) progressTask(p verbs.Proc) {
 			waitingSince = 0
 			if !progressed {
 				k.carrier.Wait(maxWaitWithTask)
-				k.env.Charge(k.env.HostCosts().Wake) // a program that waits polls, but this task sleeps
+				k.env.Charge(verbs.WorkWake, 1, k.env.HostCosts().Wake) // a program that waits polls, but this task sleeps
 			}
 			continue
 		}

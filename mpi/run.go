@@ -77,7 +77,7 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
 	if e.Costs != nil {
-		k.p2p.Copied = func(n int) { e.Charge(e.Costs.Copy.Of(n)) }
+		k.p2p.Copied = func(n int) { e.Charge(verbs.WorkCopy, n, e.Costs.Copy.Of(n)) }
 	}
 	if e.OnDump != nil {
 		e.OnDump(k.describeRequests)

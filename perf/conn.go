@@ -23,6 +23,7 @@ type conn struct {
 	remote       verbs.Remote // memory of the other side
 	peers        []verbs.UD   // UD destinations, by queue pair
 	closers      []func() error
+	access       verbs.Access // of peers
 
 	listener verbs.Listener // of the server, for connections by CM
 }
@@ -30,9 +31,10 @@ type conn struct {
 // connConfig is the size of a conn.
 type connConfig struct {
 	qps    int
-	sends  int // send queue depth
-	recvs  int // receive queue depth
-	memory int // bytes
+	sends  int          // send queue depth
+	recvs  int          // receive queue depth
+	memory int          // bytes
+	access verbs.Access // beyond that of all programs
 }
 
 // connInfo is exchanged with the other side.
@@ -46,7 +48,8 @@ type connInfo struct {
 	Listen netip.AddrPort
 }
 
-const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
+// leastAccess is the access of peers in all programs.
+const leastAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
 // connect creates the queue pairs of this side, and connects them with those of the other side.
 // After an error it has closed what it created.
@@ -83,6 +86,7 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 // cfg.memory bytes for messages, followed by those of the flow-control messages (credits).
 func (c *conn) createObjects(cfg connConfig) (err error) {
 	dev := c.side.Device
+	c.access = leastAccess | cfg.access
 	c.deferClose(c.Queues.Close) // before OpenQueues, which may fail after it has created some
 	const cqs = 2                // for sends and for receives
 	if c.Queues, err = traffic.OpenQueues(dev, cqs, max(1, cfg.qps*max(cfg.sends, cfg.recvs))); err != nil {
@@ -95,7 +99,7 @@ func (c *conn) createObjects(cfg connConfig) (err error) {
 	}
 	c.creditBase = cfg.memory + c.grhBytes           // room for a message of cfg.memory bytes and its GRH
 	c.buf = make([]byte, c.creditOffset(cfg.qps, 0)) // the end of the last queue pair's credits
-	if c.mr, err = c.PD.RegMR(verbs.MRInit{Buf: c.buf, Access: access}); err != nil {
+	if c.mr, err = c.PD.RegMR(verbs.MRInit{Buf: c.buf, Access: c.access}); err != nil {
 		return err
 	}
 	c.deferClose(c.mr.Close)

@@ -38,7 +38,7 @@ func (c *conn) connectRC(remote connInfo) error {
 	}
 	for i, q := range c.qps {
 		if err := traffic.Connect(q, verbs.QPAttr{
-			Port: s.port(), Access: access, PathMTU: min(localPort.ActiveMTU, remote.MTU), DestQPN: remote.QPNs[i],
+			Port: s.port(), Access: c.access, PathMTU: min(localPort.ActiveMTU, remote.MTU), DestQPN: remote.QPNs[i],
 			AH: traffic.Address(s.port(), s.GIDIndex, remote.GID), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
 			MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
 		}); err != nil {

@@ -24,6 +24,18 @@ type Costs struct {
 	LookUp, PollMemory, Message time.Duration
 }
 
+// Work is a kind of work for which a program spends a time of [Costs] itself.
+type Work uint8
+
+// The kinds of work.
+const (
+	WorkCopy Work = iota
+	WorkLookUp
+	WorkPollMemory
+	WorkMessage
+	WorkWake
+)
+
 // LinearCost is a time that grows with the number of bytes.
 type LinearCost struct {
 	Base               time.Duration

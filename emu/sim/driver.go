@@ -132,16 +132,21 @@ func (d *Driver) Lock(c drive.CallKind) {
 	if p == nil {
 		return // the world is being set up
 	}
-	if c != drive.CallWait {
-		d.Port.nic.waitForCPU(p)
+	if c == drive.CallWait {
+		return
 	}
+	start := d.world.now
+	d.Port.nic.waitForCPU(p)
 	switch c {
 	case drive.CallControl:
 		p.Sleep(d.Costs.Control)
+		d.tapCall(ControlCall, 0, start)
 	case drive.CallPost:
 		p.Sleep(d.Costs.Post)
+		d.tapCall(PostCall, 0, start)
 	case drive.CallPoll:
 		p.Sleep(d.Costs.Poll)
+		d.tapCall(PollCall, 0, start)
 	case drive.CallWait:
 	}
 }
@@ -156,19 +161,23 @@ func (d *Driver) SpendBytes(what drive.ByteCost, n int) {
 		return // the world is being set up
 	}
 	var took time.Duration
+	var call CallKind
 	switch what {
 	case drive.Inline:
-		if n <= d.Costs.InlineBytes { // else the NIC reads the data from memory
-			took = d.Costs.Inline.Of(n)
+		if n > d.Costs.InlineBytes { // the NIC reads the data from memory
+			return
 		}
+		call, took = InlineData, d.Costs.Inline.Of(n)
 	case drive.Registration:
-		took = d.Costs.Register.Of(n)
+		call, took = Register, d.Costs.Register.Of(n)
 	case drive.Deregistration:
-		took = d.Costs.Deregister.Of(n)
+		call, took = Deregister, d.Costs.Deregister.Of(n)
 	}
+	start := d.world.now
 	if took > 0 {
 		p.Sleep(took)
 	}
+	d.tapCall(call, n, start)
 }
 
 // Now implements drive.Driver.
@@ -195,8 +204,8 @@ func (d *Driver) Progress() {
 	d.Pump()
 }
 
-// PollFound implements drive.Driver. It does nothing: Progress has sent all packets.
-func (d *Driver) PollFound() {}
+// PollFound implements drive.Driver. Progress has sent all packets.
+func (d *Driver) PollFound() { d.tapCall(PollFound, 0, d.world.now) }
 
 // PollEmpty implements drive.Driver. It does nothing.
 func (d *Driver) PollEmpty() {}
@@ -248,25 +257,29 @@ func NewSecret(w *World, name string) (s [16]byte) {
 
 // NewCond implements drive.Driver.
 func (d *Driver) NewCond(reason fmt.Stringer) drive.Cond {
-	return &cond{world: d.world, wake: d.Costs.Wake, reason: reason}
+	return &cond{driver: d, reason: reason}
 }
 
 type cond struct {
-	world  *World
-	wake   time.Duration
+	driver *Driver
 	signal Signal
 	reason fmt.Stringer
 }
 
 // Wait implements drive.Cond. It blocks the calling program, and reports false after a timeout.
 func (g *cond) Wait(timeout time.Duration) bool {
-	p := g.world.Current()
+	d := g.driver
+	p := d.world.Current()
 	if p == nil {
 		panic(fmt.Sprintf("wait for %v outside of a program of the simulated world: start it with World.Go", g.reason))
 	}
 	notified := p.Wait(&g.signal, g.reason, timeout)
-	if notified && g.wake > 0 {
-		p.Sleep(g.wake)
+	if notified {
+		start := d.world.now
+		if d.Costs.Wake > 0 {
+			p.Sleep(d.Costs.Wake)
+		}
+		d.tapCall(Wake, 0, start)
 	}
 	return notified
 }

@@ -47,6 +47,7 @@ type Net struct {
 	tap       Tap
 	dropTap   DropTap
 	streamTap StreamTap
+	callTap   CallTap
 }
 
 // portTable holds the ports of a Net.

@@ -76,10 +76,22 @@ func program(m *nics.BaseMeasure) (perf.Program, error) {
 // RunVerbs runs a program over verbs between two simulated hosts of the fabric f, and returns the
 // result of the client, which is rank 0.
 func RunVerbs(f mpihost.Fabric, p perf.Program) (result float64, err error) {
+	err = runSides(f, func(s *perf.Side) error {
+		v, err := p.Run(context.Background(), s)
+		if s.Role == perf.Client {
+			result = v
+		}
+		return err
+	})
+	return result, err
+}
+
+// runSides calls run for each of two hosts of a simulation.
+func runSides(f mpihost.Fabric, run func(s *perf.Side) error) error {
 	f.Ranks, f.PerHost = 2, 1
 	provider, err := nics.Find(f.Provider)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	service := perf.ServiceRC
 	switch {
@@ -90,17 +102,12 @@ func RunVerbs(f mpihost.Fabric, p perf.Program) (result float64, err error) {
 	}
 	_, err = mpihost.InWorld(f, func(e *transport.Env) error {
 		nic := e.NICs[0]
-		s := &perf.Side{
+		return run(&perf.Side{
 			Role: perf.Role(e.Rank), Device: nic.Device, Service: service, Exchange: exchange{e}, Addr: nic.Addr, GIDIndex: nic.GIDIndex,
 			Clock: e.Proc.Now, Go: func(f func()) { e.Go("exchange", func(verbs.Proc) { f() }) },
-		}
-		v, err := p.Run(context.Background(), s)
-		if s.Role == perf.Client {
-			result = v
-		}
-		return err
+		})
 	})
-	return result, err
+	return err
 }
 
 // exchange is the perf.Exchange of two ranks.

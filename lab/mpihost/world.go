@@ -25,6 +25,7 @@ type World struct {
 	nodes      []int
 	out        Outcome
 	releaseErr error // of ranks that have ended
+	onWork     func(rank int, what verbs.Work, n int, start time.Duration)
 }
 
 type host struct {
@@ -158,6 +159,10 @@ func (w *World) Now() time.Duration { return time.Duration(w.sim.Now()) }
 
 // At calls f at a virtual time. f must not block.
 func (w *World) At(t time.Duration, f func()) { w.sim.AtFunc(mono.Time(t), f) }
+
+// OnWork calls f after each piece of work for which a rank spent CPU time itself, with the number
+// of operations, or of bytes of a copy. The work ends now.
+func (w *World) OnWork(f func(rank int, what verbs.Work, n int, start time.Duration)) { w.onWork = f }
 
 // Host returns the index of the host of a rank.
 func (w *World) Host(rank int) int { return w.nodes[rank] }

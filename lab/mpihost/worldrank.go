@@ -50,9 +50,13 @@ func (r *worldRank) env(p *sim.Proc) *transport.Env {
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
 		Control: &control{w.hub.Endpoint(r.rank), w.abort}, Shared: h.shared, Go: r.startTask,
 		OnDump: func(describe func() string) { r.describe = describe },
-		Costs:  w.f.Costs, Spend: func(d time.Duration) {
+		Costs:  w.f.Costs, Spend: func(what verbs.Work, n int, d time.Duration) {
 			if p := w.sim.Current(); p != nil { // the rank or one of its tasks
+				start := w.Now()
 				p.Compute(d)
+				if w.onWork != nil {
+					w.onWork(r.rank, what, n, start)
+				}
 			}
 		},
 	}

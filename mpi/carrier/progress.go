@@ -124,7 +124,8 @@ func (c *Carrier) pollAll() (moved bool) {
 		}
 		moved = moved || polled
 	}
-	c.env.Charge(c.costs.PollMemory * time.Duration(len(c.polled.remote)+len(c.polled.shared)))
+	looks := len(c.polled.remote) + len(c.polled.shared)
+	c.env.Charge(verbs.WorkPollMemory, looks, c.costs.PollMemory*time.Duration(looks))
 	for _, ring := range c.polled.remote {
 		moved = ring.poll() || moved
 	}

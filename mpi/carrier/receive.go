@@ -1,6 +1,9 @@
 package carrier
 
-import "github.com/fabrictest/fabrictest/mpi/wire"
+import (
+	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // bufferedPacket is a packet that was received out of order.
 type bufferedPacket struct {
@@ -111,7 +114,7 @@ func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
 
 // passUp passes a message to Upper, which copies the data. Both take virtual time.
 func (c *Carrier) passUp(rank int, h *wire.Header, data []byte) error {
-	c.env.Charge(c.costs.Message)
+	c.env.Charge(verbs.WorkMessage, 1, c.costs.Message)
 	c.mem.ChargeCopy(len(data))
 	return c.up.Arrived(rank, h, data)
 }

@@ -34,7 +34,7 @@ func (c *Carrier) MaxData() int {
 // Send sends a message to a peer, or to this rank itself, or queues a copy if no transport has
 // room. Upper.Finished reports when the owner, if any, may reuse the data.
 func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
-	c.env.Charge(c.costs.Message)
+	c.env.Charge(verbs.WorkMessage, 1, c.costs.Message)
 	if rank == c.env.Rank {
 		c.mem.ChargeCopy(len(data))
 		c.stats.Packets[OverLoopback]++

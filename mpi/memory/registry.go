@@ -30,7 +30,7 @@ type Config struct {
 	// Costs has the CPU time of copies and lookups, which Spend lets pass; nil in real time. The
 	// device spends that of registration.
 	Costs *verbs.Costs
-	Spend func(time.Duration)
+	Spend func(what verbs.Work, n int, d time.Duration)
 }
 
 // Registry manages the registered memory of a rank.
@@ -253,20 +253,22 @@ func (u *Usage) Add(kind Kind, n int) {
 	u.Max[kind] = max(u.Max[kind], u.Now[kind])
 }
 
-// charge advances the virtual time by d, the CPU time of an operation. In real time, where
+// charge advances the virtual time by d, the CPU time of n operations or of a copy of n bytes. In real time, where
 // Config.Costs is nil, all costs are 0 and it does nothing.
-func (r *Registry) charge(d time.Duration) {
+func (r *Registry) charge(what verbs.Work, n int, d time.Duration) {
 	if d > 0 {
-		r.cfg.Spend(d)
+		r.cfg.Spend(what, n, d)
 	}
 }
 
 // ChargeCopy advances the virtual time by the CPU time of a copy of n bytes.
 func (r *Registry) ChargeCopy(n int) {
 	if n > 0 {
-		r.charge(r.costs.Copy.Of(n))
+		r.charge(verbs.WorkCopy, n, r.costs.Copy.Of(n))
 	}
 }
 
 // chargeLookups advances the virtual time by the CPU time of n table lookups.
-func (r *Registry) chargeLookups(n uint64) { r.charge(r.costs.LookUp * time.Duration(n)) }
+func (r *Registry) chargeLookups(n uint64) {
+	r.charge(verbs.WorkLookUp, int(n), r.costs.LookUp*time.Duration(n))
+}

@@ -32,9 +32,9 @@ type Env struct {
 	// one task runs at a time, until it waits.
 	Concurrent bool
 	// Costs has the CPU times in virtual time that a program spends itself; nil in real time. Spend
-	// lets time pass for the task that calls it.
+	// lets time pass for the task that calls it; n is the number of bytes of a copy, else of operations.
 	Costs *verbs.Costs
-	Spend func(time.Duration)
+	Spend func(what verbs.Work, n int, d time.Duration)
 }
 
 // HostCosts returns the CPU times in virtual time; all are 0 in real time.
@@ -45,10 +45,10 @@ func (e *Env) HostCosts() verbs.Costs {
 	return *e.Costs
 }
 
-// Charge lets the CPU time d pass, if it is not 0.
-func (e *Env) Charge(d time.Duration) {
+// Charge lets the CPU time d of n operations, or of a copy of n bytes, pass, if it is not 0.
+func (e *Env) Charge(what verbs.Work, n int, d time.Duration) {
 	if d > 0 {
-		e.Spend(d)
+		e.Spend(what, n, d)
 	}
 }
 
