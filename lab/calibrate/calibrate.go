@@ -67,6 +67,8 @@ func program(m *nics.BaseMeasure) (perf.Program, error) {
 		return stream(verbs.OpRDMAWrite, true), nil
 	case "read":
 		return stream(verbs.OpRDMARead, false), nil
+	case "send":
+		return stream(verbs.OpSend, false), nil
 	case "rate":
 		return perf.Program{Rate: &perf.Rate{Bytes: m.Bytes, QPs: m.QPs, Duration: 200 * time.Microsecond}}, nil
 	}

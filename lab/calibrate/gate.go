@@ -129,7 +129,7 @@ func (c *GateCase) fabric() (f mpihost.Fabric, err error) {
 	if err != nil {
 		return f, err
 	}
-	f = mpihost.Fabric{Ranks: 2, Provider: c.Provider, Unreliable: c.Unreliable, Limit: time.Second}
+	f = mpihost.Fabric{Ranks: 2, Provider: c.Provider, Unreliable: c.Unreliable, Limit: time.Second, Events: 5_000_000}
 	f.SetPlatform(p)
 	if c.MPI != nil && c.MPI.Shared {
 		f.PerHost = 2

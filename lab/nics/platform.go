@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"path"
@@ -78,8 +79,8 @@ type BaseFigure struct {
 // BaseMeasure is the measurement of a figure between two hosts: a program over verbs, or a workload
 // of MPI.
 type BaseMeasure struct {
-	// Program is a program over verbs: write-latency, send-latency, write, write-both-ways, read,
-	// or rate.
+	// Program is a program over verbs: write-latency, send-latency, send, write, write-both-ways,
+	// read, or rate.
 	Program string `yaml:"program" json:"program,omitempty"`
 	// Workload is a workload of MPI: pingpong or bothway.
 	Workload string `yaml:"workload" json:"workload,omitempty"`
@@ -221,6 +222,40 @@ func (p *Platform) Set(row Parameter) error {
 	set(p, row.Value)
 	p.Parameters = append(p.Parameters, row)
 	return nil
+}
+
+// Value returns the value of a parameter of the file; false if the file does not have it.
+func (p *Platform) Value(name string) (float64, bool) {
+	i := slices.IndexFunc(p.Parameters, func(row Parameter) bool { return row.Name == name })
+	if i < 0 {
+		return 0, false
+	}
+	return p.Parameters[i].Value, true
+}
+
+// With returns a copy of the platform with other values of some parameters, whose source is given.
+func (p *Platform) With(values map[string]float64, source string) (*Platform, error) {
+	changed := &Platform{Name: p.Name, Title: p.Title, Notes: p.Notes, Provider: p.Provider, Base: p.Base}
+	for _, row := range p.Parameters {
+		if v, ok := values[row.Name]; ok {
+			row.Value, row.Source = v, source
+		}
+		if err := changed.Set(row); err != nil {
+			return nil, err
+		}
+	}
+	return changed, nil
+}
+
+// Write writes the platform as a file, without the figures of its base.
+func (p *Platform) Write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "version: 1\nname: %s\ntitle: %q\nnotes: %q\nprovider: %s\nparameters:\n", p.Name, p.Title, p.Notes, p.Provider)
+	for _, row := range p.Parameters {
+		fmt.Fprintf(&b, "  - {name: %s, value: %.6g, source: %q}\n", row.Name, row.Value, row.Source)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // ParameterNames lists the parameters of platforms.

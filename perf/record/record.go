@@ -71,6 +71,13 @@ const (
 // MoreIsBetter reports whether a larger value is better.
 func (u Unit) MoreIsBetter() bool { return strings.HasSuffix(string(u), "/s") }
 
+// Median returns the median of the samples.
+func (s *Series) Median() float64 { return median(s.Samples) }
+
+// Noise returns the A/A noise: the relative difference between the medians of every other sample and
+// the rest; 0 for too few samples.
+func (s *Series) Noise() float64 { return noise(s.Samples) }
+
 // find returns the series with a name and unit; nil if there is none.
 func (r *Run) find(name string, unit Unit) *Series {
 	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.Name == name && s.Unit == unit })
