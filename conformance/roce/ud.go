@@ -309,7 +309,48 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.
 			}
 		}
 	}),
+}, {
+	ID: "ud/wc/receive-without-local-write", Cite: ibta("", "ud/18"), Needs: verbs.CapUD,
+	Title:   "A receive in memory without local write completes with LOC_PROT_ERR, the memory is unchanged, and the queue pair is in ERR",
+	Sends:   "datagrams of 0 and 8 bytes into receives whose header area lacks local write, or header area and payload, and one of 8 bytes if only the payload lacks it",
+	Expects: "LOC_PROT_ERR; then WR_FLUSH_ERR of another receive; nothing is sent",
+	Defects: []string{"LocalWriteUnchecked", "UnwritableReceiveSucceeds", "UDReceiveErrorKeepsQP"}, Run: OnPort(func(p *Port) {
+		for _, readOnly := range []udReadOnly{{area: true}, {area: true, payload: true}, {payload: true}} {
+			for _, n := range []int{0, 8} {
+				if readOnly.area || n > 0 { // else nothing is written to the read-only memory
+					p.checkReadOnlyReceive(readOnly, n)
+				}
+			}
+		}
+	}),
 }})
+
+// udReadOnly says which parts of a receive are in memory without local write.
+type udReadOnly struct{ area, payload bool }
+
+// checkReadOnlyReceive fails the case unless a datagram of n bytes completes a receive that is
+// partly in read-only memory with LOC_PROT_ERR, and moves the queue pair to ERR.
+func (p *Port) checkReadOnlyReceive(readOnly udReadOnly, n int) {
+	d := p.newUDPort(0, nil)
+	mem := d.Memory(ib.GRHLen+64, verbs.AccessRemoteRead)
+	sgl := d.LocalMem.SGL(0, ib.GRHLen)
+	if readOnly.area {
+		sgl = mem.SGL(0, ib.GRHLen)
+	}
+	if readOnly.payload {
+		sgl = append(sgl, mem.SGE(ib.GRHLen, 64))
+	} else {
+		sgl = append(sgl, d.LocalMem.SGE(ib.GRHLen, 64))
+	}
+	d.PostRecv(d.QP, 1, sgl...)
+	d.PostRecv(d.QP, 2, d.LocalMem.SGE(udRecvLen, udRecvLen))
+	d.SendPacket(d.datagram(Data(n)))
+	d.ExpectCompletion(1, verbs.WCLocProtErr)
+	d.ExpectCompletion(2, verbs.WCWRFlushErr)
+	d.ExpectUntouched(mem)
+	d.expectSilence(shortWait)
+	d.ExpectState(d.QP, verbs.QPStateErr)
+}
 
 // expectProtectionError fails the case unless receive 1 completes with LOC_PROT_ERR, LocalMem is
 // unchanged, and the device sends nothing.
