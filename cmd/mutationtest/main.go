@@ -15,6 +15,11 @@
 // Those that no peer and no application can notice do not count. -run REGEXP selects
 // mutants by what they do, for example those of one function.
 //
+// -netns REGEXP also runs the cases that it matches in network namespaces, which needs root: for code
+// that no simulation calls. A mutant that makes cases or tests wait without end is killed, too.
+//
+//	go run ./cmd/mutationtest -netns "^verbs/(async|port)" ./emu/internal/device
+//
 // With -file, the mutants are those of a file, in the format of [mutant.Parse], instead of
 // mechanical ones. With -tests, the package's tests run with each mutant that the cases did not
 // notice. With -cases none, no case runs: only the tests judge, as they must where a package is
@@ -45,6 +50,7 @@ import (
 type options struct {
 	file    string
 	suite   string
+	netns   string
 	match   string
 	skip    string
 	n       int
@@ -62,6 +68,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.file, "file", "", "judge the mutants of `FILE` instead of mechanical ones")
 	flag.StringVar(&o.suite, "cases", suiteDevices, "the `cases`: devices (what conform runs), mpi (those of the MPI runtime), or none")
+	flag.StringVar(&o.netns, "netns", "", "also run the cases in namespaces of which `REGEXP` matches the ID")
 	flag.StringVar(&o.match, "run", "", "take only mutants of which `REGEXP` matches what they do (FUNCTION: CHANGE)")
 	flag.StringVar(&o.skip, "skip", "", "do not run tests of which `REGEXP` matches the name")
 	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")
@@ -92,9 +99,9 @@ func (o *options) run(packages []string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(writeBaseline(f, o.suite), f.Close())
+		return errors.Join(writeBaseline(f, o.selection()), f.Close())
 	case o.worker != "":
-		return serveMutants(o.worker, o.suite, os.Stdin, os.Stdout)
+		return serveMutants(o.worker, o.selection(), os.Stdin, os.Stdout)
 	case !slices.Contains([]string{suiteDevices, suiteMPI, suiteNone}, o.suite):
 		return fmt.Errorf("-cases %s: give %s, %s or %s", o.suite, suiteDevices, suiteMPI, suiteNone)
 	case o.suite == suiteNone && !o.tests:
@@ -111,6 +118,8 @@ func (o *options) run(packages []string) error {
 	defer os.RemoveAll(dir)
 	return o.runMutants(ctx, dir, packages)
 }
+
+func (o *options) selection() selection { return selection{suite: o.suite, netns: o.netns} }
 
 // runMutants runs the conformance cases, and if o.tests is set the packages' Go tests, with each
 // mutant of the packages or of o.file, and prints which mutants survive. If o.n is not 0, it takes
@@ -167,8 +176,8 @@ func (o *options) runCases(ctx context.Context, dir string, all []mutant.Mutant)
 		return nil, nil, err
 	}
 	fmt.Fprintln(os.Stderr, "running all cases without mutants")
-	p := pool{program: program, suite: o.suite, baseline: filepath.Join(dir, "baseline.json")}
-	if out, err := exec.CommandContext(ctx, program, "-cases", o.suite, "-write-baseline", p.baseline).CombinedOutput(); err != nil {
+	p := pool{program: program, cases: o.selection(), baseline: filepath.Join(dir, "baseline.json")}
+	if out, err := exec.CommandContext(ctx, program, append(p.cases.flags(), "-write-baseline", p.baseline)...).CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("run all cases without mutants: %w\n%s", err, out)
 	}
 	results, err = p.judge(ctx, valid, o.workers)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 
 	"github.com/fabrictest/fabrictest/internal/mutant"
@@ -16,7 +17,7 @@ import (
 // pool judges mutants in worker processes.
 type pool struct {
 	program  string // with all mutants
-	suite    string
+	cases    selection
 	baseline string // file of writeBaseline
 }
 
@@ -39,7 +40,7 @@ func (p *pool) judge(ctx context.Context, mutants []mutant.Mutant, workers int) 
 // returns, until there are no more. If a mutant ends the worker before, crashed is true, and the
 // caller starts another worker for the rest.
 func (p *pool) runWorker(ctx context.Context, mutants []mutant.Mutant, results []result, next func() (int, bool)) (crashed bool, err error) {
-	cmd := exec.CommandContext(ctx, p.program, "-cases", p.suite, "-worker", p.baseline)
+	cmd := exec.CommandContext(ctx, p.program, append(p.cases.flags(), "-worker", p.baseline)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return false, err
@@ -71,7 +72,7 @@ func (p *pool) runWorker(ctx context.Context, mutants []mutant.Mutant, results [
 			return true, nil
 		case err != nil:
 			return false, err
-		case results[i].How == endlessLoop || results[i].How == outOfMemory:
+		case slices.Contains([]string{endlessLoop, outOfMemory, hang}, results[i].How):
 			return true, nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 const (
 	endlessLoop = "endless loop"
 	outOfMemory = "out of memory"
+	hang        = "hang"
 	byTests     = "tests"
 )
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,6 +48,9 @@ func (t *tester) run(ctx context.Context, all []mutant.Mutant, results []result,
 			folder := path.Dir(survivors[k].Hunks[0].File)
 			if _, err := t.test(ctx, folder, survivors[k].Name); err != nil {
 				results[indexes[k]].KilledBy, results[indexes[k]].How = "tests", byTests
+				if errors.Is(err, errHang) {
+					fmt.Fprintf(os.Stderr, "%s: the tests hang\n", survivors[k].Name)
+				}
 			}
 		}
 		return ctx.Err()
@@ -72,20 +77,35 @@ func (t *tester) build(ctx context.Context, mutants []mutant.Mutant) error {
 		if out, err := t.test(ctx, folder, ""); err != nil {
 			return fmt.Errorf("tests of %s without mutants: %w\n%s", folder, err, out)
 		}
-		p.limit = 20*time.Second + 5*time.Since(begun) // the machine may be busier later
+		p.limit = 20*time.Second + 3*time.Since(begun) // the machine may be busier later
 	}
 	return nil
 }
 
-// test runs the tests of a package with a mutant, or without if the name is empty.
+// test runs the tests of a package with a mutant, or without if the name is empty. The error is
+// errHang if they do not end.
 func (t *tester) test(ctx context.Context, folder, name string) (output []byte, err error) {
 	p := t.programs[folder]
 	const grace = 10 * time.Second // a test program that loops may not notice its own timeout
-	ctx, cancel := context.WithTimeout(ctx, p.limit+grace)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timeout := time.AfterFunc(p.limit+grace, func() { cancel(errHang) })
+	defer timeout.Stop()
 	cmd := exec.CommandContext(ctx, p.path, "-test.failfast", "-test.timeout="+p.limit.String(), "-test.skip="+t.skip)
 	cmd.Dir = filepath.Join(t.root, filepath.FromSlash(folder))
 	cmd.Env = append(os.Environ(), mutant.Variable+"="+name)
 	cmd.WaitDelay = grace // for output of its child processes
-	return cmd.CombinedOutput()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan struct{})
+	go watchHang(cmd.Process.Pid, ended, cancel)
+	err = cmd.Wait()
+	close(ended)
+	if errors.Is(context.Cause(ctx), errHang) {
+		err = errHang
+	}
+	return out.Bytes(), err
 }

@@ -2,9 +2,12 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/mutant"
@@ -61,5 +64,62 @@ func TestOnlyTestsJudge(t *testing.T) {
 	}
 	if len(valid) != 5 {
 		t.Errorf("%d mutants, want 5", len(valid))
+	}
+}
+
+// A run hangs if it uses hardly any CPU time for a minute. CPU time that decreases, because a
+// descendant was lost, and another run begin a new minute.
+func TestRunWithoutCPUTimeHangs(t *testing.T) {
+	var d hangDetector
+	begun := time.Now()
+	for i, c := range []struct {
+		run   string
+		cpu   time.Duration
+		at    time.Duration
+		hangs bool
+	}{
+		{"a", time.Second, 0, false},
+		{"a", time.Second + idleCPU, maxIdle, false},
+		{"a", time.Second + idleCPU, maxIdle + 1, true},
+		{"a", time.Second + idleCPU + 1, maxIdle + 2, false},
+		{"a", time.Second, 2*maxIdle + 3, false},
+		{"a", time.Second, 3*maxIdle + 4, true},
+		{"b", time.Second, 3*maxIdle + 5, false},
+	} {
+		if got := d.check(c.run, c.cpu, begun.Add(c.at)); got != c.hangs {
+			t.Errorf("%d: hangs: %v", i, got)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	const stat = "17 (a) b (c) S 4 17 17 0 -1 4194560 1 2 3 4 100 20 3 4000 20 0 1 0 2"
+	if s, ok := parseStat(stat); !ok || s != (processStat{parent: 4, ticks: 4123}) {
+		t.Errorf("%+v, %v", s, ok)
+	}
+	for _, bad := range []string{"", "17 (a) S 4", strings.Replace(stat, "S 4", "S x", 1), strings.Replace(stat, "4000", "x", 1)} {
+		if s, ok := parseStat(bad); ok {
+			t.Errorf("%q: %+v", bad, s)
+		}
+	}
+}
+
+// The CPU time of a process includes that of its descendants.
+func TestTreeCPUTimeCountsDescendants(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has /proc/PID/stat")
+	}
+	cmd := exec.Command("sh", "-c", "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo; read x'; :")
+	in := must.Get(cmd.StdinPipe())(t) // the shells end when it is closed
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	defer cmd.Wait()
+	defer in.Close()
+	must.Get(out.Read(make([]byte, 1)))(t) // the inner shell has counted
+	if used, ok := treeCPUTime(cmd.Process.Pid); !ok || used < 20*time.Millisecond {
+		t.Errorf("%v, %v", used, ok)
+	}
+	if used, ok := treeCPUTime(-1); ok {
+		t.Errorf("of no process: %v", used)
 	}
 }

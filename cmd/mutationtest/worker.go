@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -29,35 +30,70 @@ type trial struct {
 	Took         time.Duration // CPU time
 	Functions    []int         // numbers of the called functions that have mutants
 
-	run   func() conformance.Verdict // runs the case in simulation
-	kills int                        // number of mutants that the case killed
+	run      func() conformance.Verdict // runs the case
+	realTime bool                       // a busy machine may make the case fail
+	kills    int                        // number of mutants that the case killed
 }
 
-// trials returns a trial for each case of the suite on each emulated device, or configuration of
-// the MPI runtime.
-func trials(suite string) (all []*trial) {
-	if suite == suiteMPI {
-		return mpiTrials()
+// selection is the cases that judge mutants: those of a suite, and of these, if the regular
+// expression netns is not empty, those that it matches also in network namespaces.
+type selection struct{ suite, netns string }
+
+// flags returns the flags of a child process that runs the same cases.
+func (s selection) flags() []string { return []string{"-cases", s.suite, "-netns", s.netns} }
+
+// trials returns a trial for each case on each emulated device, or configuration of the MPI runtime.
+func (s selection) trials() (all []*trial, err error) {
+	if s.suite == suiteMPI {
+		return mpiTrials(), nil
+	}
+	inNamespaces, err := regexp.Compile(s.netns)
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range nics.All() {
-		lab := bench.InSimulation(p, bench.SimOptions{})
+		var cases []*conformance.Case
 		for _, s := range judge.SuitesOf(p.Protocol) {
 			for i := range s.Cases {
-				c := &s.Cases[i]
-				all = append(all, &trial{Device: p.Name, Case: c.ID, run: func() conformance.Verdict {
-					return conformance.Judge(context.Background(), lab, c, conformance.Options{Seed: 1}).Verdict
-				}})
+				cases = append(cases, &s.Cases[i])
 			}
 		}
+		all = append(all, deviceTrials(bench.InSimulation(p, bench.SimOptions{}), p.Name, cases)...)
+		if s.netns == "" {
+			continue
+		}
+		lab, err := bench.InNamespaces(p, bench.NamespaceOptions{}) // until this process ends
+		if err != nil {
+			return nil, err
+		}
+		cases = slices.DeleteFunc(slices.Clone(cases), func(c *conformance.Case) bool { return !inNamespaces.MatchString(c.ID) })
+		for _, t := range deviceTrials(lab, p.Name+" in namespaces", cases) {
+			t.realTime = true
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+// deviceTrials returns trials of the cases on a device in a lab.
+func deviceTrials(lab conformance.Lab, device string, cases []*conformance.Case) (all []*trial) {
+	for _, c := range cases {
+		all = append(all, &trial{Device: device, Case: c.ID, run: func() conformance.Verdict {
+			return conformance.Judge(context.Background(), lab, c, conformance.Options{Seed: 1}).Verdict
+		}})
 	}
 	return all
 }
 
 // writeBaseline runs every trial without mutants. It writes, as JSON, the trials that pass and call
 // a function that has mutants.
-func writeBaseline(w io.Writer, suite string) error {
+func writeBaseline(w io.Writer, cases selection) error {
+	all, err := cases.trials()
+	if err != nil {
+		return err
+	}
 	var passed []*trial
-	for _, t := range trials(suite) {
+	for _, t := range all {
 		begun := cpuTime()
 		var v conformance.Verdict
 		t.Functions = mutant.Trace(func() { v = t.run() })
@@ -81,7 +117,7 @@ type result struct {
 
 // serveMutants reads names of mutants from in, one on a line. With each mutant it runs the trials
 // (cases on devices) of the file baseline, and writes the result to out as JSON.
-func serveMutants(baseline, suite string, in io.Reader, out io.Writer) error {
+func serveMutants(baseline string, cases selection, in io.Reader, out io.Writer) error {
 	text, err := os.ReadFile(baseline)
 	if err != nil {
 		return err
@@ -90,12 +126,17 @@ func serveMutants(baseline, suite string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(text, &passed); err != nil {
 		return err
 	}
+	all, err := cases.trials()
+	if err != nil {
+		return err
+	}
 	byID := map[string]*trial{}
-	for _, t := range trials(suite) {
+	for _, t := range all {
 		byID[t.Device+" "+t.Case] = t
 	}
 	for _, t := range passed {
-		t.run = byID[t.Device+" "+t.Case].run
+		same := byID[t.Device+" "+t.Case]
+		t.run, t.realTime = same.run, same.realTime
 	}
 	w := watchdog{out: json.NewEncoder(out)}
 	go w.run() // ends this process if a mutant loops or allocates without end
@@ -131,6 +172,9 @@ func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 		w.start(&r, t)
 		mutant.Select(name)
 		v := t.run()
+		if v != conformance.VerdictPass && t.realTime {
+			v = t.run()
+		}
 		mutant.Select("")
 		w.stop()
 		if v != conformance.VerdictPass {
@@ -142,7 +186,7 @@ func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 	return r
 }
 
-// watchdog ends a worker whose mutant loops or allocates without end. The mutant is killed.
+// watchdog ends a worker whose mutant loops, allocates or waits without end. The mutant is killed.
 type watchdog struct {
 	out     *json.Encoder
 	current atomic.Pointer[attempt] // nil between attempts
@@ -170,8 +214,9 @@ func (w *watchdog) start(r *result, t *trial) {
 func (w *watchdog) stop() { w.current.Store(nil) }
 
 // run checks the current attempt (a trial with a mutant) periodically. If the attempt exceeds a
-// limit of CPU time or memory, run writes the result and exits the process.
+// limit of CPU time or memory, or hangs, run writes the result and exits the process.
 func (w *watchdog) run() {
+	var hangs hangDetector
 	for range time.Tick(250 * time.Millisecond) {
 		a := w.current.Load()
 		if a == nil {
@@ -184,6 +229,8 @@ func (w *watchdog) run() {
 			a.How = endlessLoop
 		case m.HeapAlloc > maxHeap:
 			a.How = outOfMemory
+		case hangs.check(a, cpuTime(), time.Now()):
+			a.How = hang
 		default:
 			continue
 		}
