@@ -248,7 +248,47 @@ var addressCases = []conformance.Case{{
 	Expects: "nothing, then a receive",
 	Defects: []string{"StrangersHeard"},
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
+}, {
+	ID: "dg/address/removed-address-sends-nothing", Cite: cite("3", "dg/addr/10"), Setup: conformance.Setup{TwoAddresses: true},
+	Title:   "A queue pair sends nothing from an address that was removed from the host, and continues from the others",
+	Sends:   "nothing; each address is removed and added again, and the device sends with an address handle of each",
+	Expects: "a packet from each address that the host has, and none from the other",
+	Defects: []string{"RemovedAddressSends"}, Run: onPeer(func(p *peer) {
+		if p.SetAddress == nil {
+			rig.BenchCannot("remove an address from the device")
+		}
+		var handles []verbs.AH
+		for i := range p.Local {
+			a := ahAttr(p.Peers[0], peerPort)
+			a.GRH.SGIDIndex = uint8(i)
+			handles = append(handles, p.addressHandle(a))
+		}
+		for removed := range p.Local {
+			for _, present := range []bool{false, true} {
+				p.Must("an address that can be removed and added", p.SetAddress(p.Local[removed], present))
+				p.ExpectEvent(verbs.EventGIDChange)
+				for from := range p.Local {
+					p.ah = handles[from]
+					p.checkSentFrom(p.Local[from], present || from != removed)
+				}
+			}
+		}
+	}),
 }}
+
+// checkSentFrom fails the case unless a Send with p.ah, which names a source address, is sent from
+// that address. If sent is false, it must not be sent, and may complete or not.
+func (p *peer) checkSentFrom(addr netip.Addr, sent bool) {
+	if sent {
+		a := p.expectSent(p.sendWR(1, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
+		p.Check(a.IP.Src == addr, fmt.Sprintf("a packet from %v", addr), "from %v", a.IP.Src)
+		return
+	}
+	_, _ = p.qp.PostSend([]verbs.SendWR{p.sendWR(2, 0, 8)}) // may be refused
+	a, ok := p.nextPacket(silencePeriod)                    // no synchronization: the address may be the one for it
+	p.Check(!ok, fmt.Sprintf("nothing is sent from %v, which was removed", addr), "%v", a.Packet)
+	p.Completions()
+}
 
 // expectDroppedFrom fails the case unless the device drops packets from these addresses, and from
 // UDP port 0: a Send, and a Write to an unknown STag, which would be answered by an error. Then a

@@ -356,12 +356,18 @@ var udCases = []conformance.Case{{
 		p.expectReceived(1, iwarp.Send(3, data(16)))
 	}),
 }, {
-	ID: "dg/ud/receive-in-read-only-memory", Cite: cite("4", "dg/ud/5"),
-	Title:   "A message for which the memory of the receive must not be written completes the receive with an error",
-	Sends:   "a Send to a queue pair whose receive lacks local write access",
-	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and its memory is unchanged",
-	Defects: []string{"FailedReceiveLost"}, Run: onSetup(setup{}, func(p *peer) {
-		p.expectReadOnlyReceiveFails(iwarp.UD(iwarp.Send(1, data(32))))
+	ID: "dg/ud/receive-in-read-only-memory", Cite: cite("4", "dg/ud/5", "dg/ud/12"),
+	Title:   "A message for which the memory of the receive must not be written completes the receive with an error, and fails the queue pair",
+	Sends:   "a Send of one segment, and one of three, to queue pairs whose receive lacks local write access",
+	Expects: "the receive is refused, or completes with LOC_PROT_ERR or LOC_ACCESS_ERR and moves the queue pair to ERR; its memory is unchanged, and nothing is sent",
+	Defects: []string{"FailedReceiveLost", "ReceiveErrorKeepsQP"}, Run: onHost(func(h *host) {
+		for _, segmentLen := range []int{100, 40} {
+			var message []iwarp.Packet
+			for _, s := range sendSegmentsOf(1, data(100), segmentLen) {
+				message = append(message, iwarp.UD(s))
+			}
+			h.newQP(setup{recvLen: 100}).peer(0).expectReadOnlyReceiveFails(message...)
+		}
 	}),
 }, {
 	ID: "dg/ud/shared-receives", Cite: cite("4", "dg/ud/11"), Level: conformance.May, Needs: verbs.CapSRQ,

@@ -404,11 +404,11 @@ var taggedCases = []conformance.Case{{
 		p.expectRecord(1, 64, 32, byteRange{0, 32})
 	}),
 }, {
-	ID: "dg/record/receive-in-read-only-memory", Cite: cite("5", "dg/tag/5"),
-	Title:   "A record for which the memory of the receive must not be written completes the receive with an error",
+	ID: "dg/record/receive-in-read-only-memory", Cite: cite("5", "dg/tag/5", "dg/ud/12"),
+	Title:   "A record for which the memory of the receive must not be written completes the receive with an error, and fails the queue pair",
 	Sends:   "a complete record to a queue pair whose receive lacks local write access",
-	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and its memory is unchanged",
-	Defects: []string{"RecordIntoBadMemorySucceeds"}, Run: onSetup(setup{}, func(p *peer) {
+	Expects: "the receive is refused, or completes with LOC_PROT_ERR or LOC_ACCESS_ERR and moves the queue pair to ERR; its memory is unchanged, and nothing is sent",
+	Defects: []string{"RecordIntoBadMemorySucceeds", "RecordErrorKeepsQP"}, Run: onSetup(setup{}, func(p *peer) {
 		p.expectReadOnlyReceiveFails(p.writeRecords(1, 0, data(32), 32)...)
 	}),
 }, {
@@ -432,7 +432,8 @@ var taggedCases = []conformance.Case{{
 
 // expectReadOnlyReceiveFails posts a receive in memory without local write, and sends packets of a
 // message. Unless the device refuses the receive, it must complete it in error, with status
-// LOC_PROT_ERR or LOC_ACCESS_ERR, and leave the memory unchanged.
+// LOC_PROT_ERR or LOC_ACCESS_ERR, leave the memory unchanged, send nothing, and move the queue pair
+// to ERR.
 func (p *peer) expectReadOnlyReceiveFails(message ...iwarp.Packet) {
 	m := p.Memory(p.recvLen, verbs.AccessRemoteRead)
 	if n, err := p.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, p.recvLen)}}); err != nil {
@@ -444,4 +445,6 @@ func (p *peer) expectReadOnlyReceiveFails(message ...iwarp.Packet) {
 	p.Check(wc.WRID == 1 && (wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr),
 		"a receive that fails without local write", "%s", rig.Describe(&wc))
 	p.ExpectUntouched(m)
+	p.expectSilence(silencePeriod)
+	p.ExpectState(p.qp, verbs.QPStateErr)
 }

@@ -44,11 +44,11 @@ var lossCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/loss/timeout-of-known-round-trips", Cite: cite("7.3", "dg/loss/1", "dg/loss/2"),
 	Title:   "The timeout is the smoothed round trip and four times its variation, at most 1 s, and doubles until there is news",
-	Sends:   "Acks whose echoes tell of round trips of 2 to 500 ms, then none for two packets in a row",
+	Sends:   "Acks whose echoes tell of round trips of 2 ms to 8.6 s, then none for two packets in a row",
 	Expects: "retransmissions after the timeout of RFC 6298, then after twice as long",
-	Defects: []string{"TimeoutFixed", "VariationIgnored"}, Run: onPeer(func(p *peer) {
+	Defects: []string{"TimeoutFixed", "VariationIgnored", "LongRoundTripWraps"}, Run: onPeer(func(p *peer) {
 		for i, trips := range [][]time.Duration{
-			{2}, {2, 2}, {8, 8, 8, 8, 8}, {2, 10}, {10, 2}, {4, 40, 4}, {500},
+			{2}, {2, 2}, {8, 8, 8, 8, 8}, {2, 10}, {10, 2}, {4, 40, 4}, {500}, {8590}, // half of it are more nanoseconds than 32 bits have
 		} {
 			to := p.peer(i)
 			var smoothed, variation time.Duration

@@ -27,14 +27,14 @@ var verbsCases = []conformance.Case{{
 	ID: "dg/verbs/address-area", Cite: cite("8", "dg/verbs/2"), Setup: ipv6,
 	Title:   "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
 	Sends:   "Sends from several ports",
-	Expects: "version, protocol, addresses and port",
-	Defects: []string{"SourceLost", "HopLimitOfIPv6Constant"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(0) }),
+	Expects: "version, protocol, addresses, length and port",
+	Defects: []string{"SourceLost", "HopLimitOfIPv6Constant", "AreaLengthWithoutUDP"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(0) }),
 }, {
 	ID: "dg/verbs/address-area-of-ipv4", Cite: cite("8", "dg/verbs/2"), Setup: ipv4,
 	Title:   "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
 	Sends:   "Sends from several ports",
-	Expects: "version, protocol, addresses and port",
-	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(20) }),
+	Expects: "version, protocol, addresses, length and port",
+	Defects: []string{"SourceLost", "AreaLengthWithoutUDP"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(20) }),
 }, {
 	ID: "dg/verbs/address-area-in-two-buffers", Cite: cite("8", "dg/verbs/2"), Setup: setupRD,
 	Title:   "The address area of a receive may end in any of its buffers",
@@ -228,14 +228,27 @@ func (p *peer) checkGRHAreas(headerOffset int) {
 		if !p.UDPSockets { // UDP sockets do not pass on all fields of the header
 			p.checkIPHeader(header, from.route)
 		}
+		p.checkIPLength(header, len(data(8)))
 		p.Check(header[0]>>4 == version && protocol == packet.ProtocolUDP, fmt.Sprintf("a header of IPv%d and UDP", version), "% x", header)
 		p.Check(bytes.Equal(src, from.route.from.Addr().AsSlice()) && bytes.Equal(dst, from.route.to.Addr().AsSlice()),
 			fmt.Sprintf("from %v to %v", from.route.from.Addr(), from.route.to.Addr()), "% x", header)
 	}
 }
 
+// checkIPLength checks the length field of the IP header in the GRH area of a receive: that of a UDP
+// datagram with the message.
+func (p *peer) checkIPLength(header []byte, message int) {
+	const udpHeader, ipv4Header, longest = 8, 20, 1<<16 - 1 - 20
+	got := int(binary.BigEndian.Uint16(header[4:])) // of IPv6, without the header
+	if header[0]>>4 == 4 {
+		got = int(binary.BigEndian.Uint16(header[2:])) - ipv4Header
+	}
+	want := min(message+udpHeader, longest)
+	p.Check(got == want, fmt.Sprintf("an IP header for a payload of %d octets", want), "%d", got)
+}
+
 // checkIPHeader checks the traffic class and the hop limit of the IP header in the GRH area of a
-// receive, and for IPv4 also its length and checksum.
+// receive, and for IPv4 also the length of the header and its checksum.
 func (p *peer) checkIPHeader(header []byte, from route) {
 	class, hops := uint8(binary.BigEndian.Uint16(header)>>4), header[7]
 	if header[0]>>4 == 4 {

@@ -2,6 +2,7 @@ package verbsapi
 
 import (
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -231,20 +232,20 @@ func counterNames(r *rig.Rig) (names []string) {
 }
 
 var limitCases = []conformance.Case{
-	asManyAsClaimedCase("queue-pairs", 0,
+	asManyAsClaimedCase("queue-pairs", []string{"LimitsOverstated"}, 0,
 		func(a *verbs.DeviceAttr) int { return a.MaxQP },
-		func(r *rig.Rig) func() error {
+		func(r *rig.Rig) func() (io.Closer, error) {
 			init := verbs.QPInit{
 				Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			}
-			return func() error { return errorOf(r.Device.CreateQP(init)) }
+			return func() (io.Closer, error) { return r.Device.CreateQP(init) }
 		}),
-	asManyAsClaimedCase("address-handles", verbs.CapUD,
+	asManyAsClaimedCase("address-handles", []string{"LimitsOverstated", "ClosedHandlesCount"}, verbs.CapUD,
 		func(a *verbs.DeviceAttr) int { return a.MaxAH },
-		func(r *rig.Rig) func() error {
+		func(r *rig.Rig) func() (io.Closer, error) {
 			path := r.PathTo(r)
-			return func() error { return errorOf(r.PD.CreateAH(path)) }
+			return func() (io.Closer, error) { return r.PD.CreateAH(path) }
 		}),
 }
 
@@ -253,16 +254,16 @@ const maxObjects = 1 << 17
 
 // asManyAsClaimedCase returns the case that a device creates as many objects of a kind as it
 // claims. limit returns the claimed number; newCreate returns a function that creates one object.
-func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() error) conformance.Case {
+func asManyAsClaimedCase(kind string, defects []string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() (io.Closer, error)) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
-		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
+		Title: "A device makes as many " + withSpaces(kind) + " as it claims, also in place of closed ones",
 		// SHOULD: the manual page calls the numbers upper limits, which a lack of memory may
 		// reduce. An idle device has enough memory.
 		Cite: cite("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
 		Labels:  []string{conformance.Slow},
-		Expects: "as many as claimed",
-		Defects: []string{"LimitsOverstated"},
+		Expects: "as many as claimed; then others in place of some that are closed",
+		Defects: defects,
 		Run: rig.Body(func(r *rig.Rig) {
 			attr := r.QueryDevice()
 			n := limit(&attr)
@@ -270,8 +271,18 @@ func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.Device
 				rig.Abort(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, withSpaces(kind), maxObjects, conformance.ErrBenchCannot))
 			}
 			create := newCreate(r)
+			var last [2]io.Closer
 			for i := range n {
-				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, withSpaces(kind)), create())
+				object, err := create()
+				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, withSpaces(kind)), err)
+				last[i%len(last)] = object
+			}
+			for _, object := range last {
+				r.Must("an object that can be closed", object.Close())
+			}
+			for range last {
+				_, err := create()
+				r.Must("another object in place of a closed one", err)
 			}
 		}),
 	}
