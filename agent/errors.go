@@ -77,8 +77,9 @@ func failureOf(err error) (f failure) {
 	return f
 }
 
-// err returns an error like the one that failureOf converted, with the same text, sentinels,
-// OpErrors and RejectError; nil if f is no failure.
+// err returns an error like the one that failureOf converted on the other host, with the same text,
+// sentinels (such as verbs.ErrInvalid), OpErrors and RejectError; nil if f is no failure. f.Ops are
+// the OpErrors, the outermost first; f.Outer says that no other error wraps that one.
 func (f *failure) err() error {
 	if !f.Failed {
 		return nil

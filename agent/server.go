@@ -157,7 +157,8 @@ func (s *Server) logUnauthenticated(raw net.Conn, err error) {
 	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in total", s.stats.unauthenticated.Load(), "displaced by newer ones in total", s.stats.displaced.Load())
 }
 
-// serve serves a client, from hello to end.
+// serve serves a client: it exchanges hellos, starts a session, handles the client's calls until
+// the connection ends, and then closes the objects that the client has left open.
 func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) error {
 	conn := newConn(raw, s.timing, control.Call)
 	if err := sendHello(conn, newHello(s.Program, s.timing.IdleTimeout)); err != nil {

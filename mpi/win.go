@@ -50,7 +50,8 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 		return nil, errors.Join(err, derr)
 	}
 	engine := c.rank.windows
-	local, region, rerr := engine.RegisterSegment(mem, c.rank.carrier.Atomics() && address(mem)%8 == 0)
+	nicAtomics := c.rank.carrier.Atomics() && address(mem)%8 == 0 // NICs execute atomics on aligned words only
+	local, region, rerr := engine.RegisterSegment(mem, nicAtomics)
 	local.Size = size
 	segments, gerr := d.exchangeSegments(local, c.rank.carrier.Atomics(), errors.Join(err, rerr))
 	if gerr != nil {

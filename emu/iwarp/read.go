@@ -50,7 +50,8 @@ func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 }
 
 // receiveReadResponse places a segment of a Read Response, which must belong to the oldest
-// outstanding read. Policies imitate devices that check more or less than RFC 5040 requires.
+// outstanding read. Policies imitate devices that check less than RFC 5040 requires (only the first
+// segment, not the total length) or more (the sink of an empty response).
 func (s *Stream) receiveReadResponse(a *rxSegment) {
 	r, policy := s.oldestOutstanding, s.policy()
 	if r == nil || r.Op != verbs.OpRDMARead {

@@ -114,7 +114,8 @@ func (p *Port) Freeze() {
 	p.net.w.Tracef("%s frozen", p.cfg.Name)
 }
 
-// Thaw undoes Freeze.
+// Thaw undoes Freeze. The port and its streams then report as readable and writable, because their
+// events may have been missed.
 func (p *Port) Thaw() {
 	wasFrozen := p.frozen
 	p.frozen = false
@@ -125,7 +126,7 @@ func (p *Port) Thaw() {
 	p.readable.schedule(p.net.w)
 	p.writable.schedule(p.net.w)
 	if h := p.host; h != nil {
-		for i := range h.slots[1:] { // events may have been missed; there is no stream 0
+		for i := range h.slots[1:] { // there is no stream 0
 			h.markReady(link.StreamID(i+1), readyToRead|readyToWrite)
 		}
 		h.onReady.schedule(p.net.w)

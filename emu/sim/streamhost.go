@@ -152,7 +152,8 @@ func (h *StreamHost) markReady(id link.StreamID, events readiness) {
 	}
 }
 
-// Ready implements link.StreamNet.
+// Ready implements link.StreamNet: it reports queued streams and listeners, and again those that it
+// reported the last time and that still have something to read or accept.
 func (h *StreamHost) Ready(ready []link.StreamReady) int {
 	if h.port.frozen {
 		return 0

@@ -221,7 +221,8 @@ func (w *realWorld) Compute(d time.Duration) {
 	}
 }
 
-// Go implements conformance.Runtime.
+// Go implements conformance.Runtime: it runs f in a goroutine. If f panics, the first such crash is
+// reported to the goroutine of the case through w.crash.
 func (w *realWorld) Go(name string, f func() error) conformance.Task {
 	t := &realTask{w: w, name: name, ended: make(chan struct{})}
 	done := goCase(f)
@@ -277,7 +278,8 @@ func (t *realTask) hasEnded() bool {
 	}
 }
 
-// Wait implements conformance.Task.
+// Wait implements conformance.Task: it returns the error of the task, ErrTimeout, or errCaseStopped
+// if the case is stopped first.
 func (t *realTask) Wait(timeout time.Duration) error {
 	if !t.hasEnded() {
 		defer t.w.startWait("the end of task " + t.name)()

@@ -90,7 +90,7 @@ func (p PingPong) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	return r.run(ctx)
 }
 
-// validate checks the parameters.
+// validate returns an error for parameters that the program (Tool) does not support.
 func (p PingPong) validate() error {
 	switch p.Tool {
 	case RC, UC, UD:
@@ -285,7 +285,8 @@ type Endpoint struct {
 	GID verbs.GID
 }
 
-// Append appends the line of e with its NUL.
+// Append appends e as ibv_rc_pingpong and its siblings send it to the other side: a line with LID,
+// QPN, PSN and GID in hexadecimal digits, ended by a NUL.
 func (e Endpoint) Append(b []byte) []byte {
 	b = fmt.Appendf(b, "%04x:%06x:%06x:", e.LID, uint32(e.QPN), e.PSN)
 	b = hex.AppendEncode(b, e.GID[:])

@@ -154,7 +154,7 @@ type payload func(i int) byte
 // differs between messages and between packets, and has no zeros, which unwritten memory has.
 func numbered(n int) payload {
 	return func(i int) byte {
-		x := uint32(i+1)*2654435761 ^ uint32(n+1)*0x9e3779b1
+		x := uint32(i+1)*2654435761 ^ uint32(n+1)*0x9e3779b1 // multiplicative hashes of i and n
 		x ^= x >> 15
 		return byte(x>>16)%255 + 1
 	}

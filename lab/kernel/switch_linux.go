@@ -201,7 +201,7 @@ func (p *linkSet) link(id int) (l Link) {
 	return l
 }
 
-// close stops the switches.
+// close stops the switches, each of which is a link of a guest, and returns their errors.
 func (p *linkSet) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

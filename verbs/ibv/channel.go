@@ -25,7 +25,8 @@ type channel struct {
 	queues atomic.Int32 // number of completion queues that use it
 }
 
-// CreateCompChannel implements verbs.Context.
+// CreateCompChannel implements verbs.Context. The channel gets a waiter, which ends blocked waits
+// when the channel is closed.
 func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
 	h := &channel{object: object{ctx: c}}
 	return create[verbs.CompChannel](c, h, "create_comp_channel", func() error {

@@ -161,7 +161,8 @@ func (m *manager) stop() {
 	C.rdma_destroy_event_channel(m.events)
 }
 
-// Listen implements verbs.CM.
+// Listen implements verbs.CM: it binds an ID of librdmacm to the address, which must be one of this
+// device or unspecified, and listens on it.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	const op = "listen"
 	id, err := m.createID(op, space, maxListenRequests)

@@ -27,7 +27,7 @@ type conn struct {
 	closed chan struct{} // closed by release
 }
 
-// Connect implements verbs.CM.
+// Connect implements verbs.CM. Only one Connect of a queue pair may run at a time.
 func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
 	until := newDeadline(timeout)

@@ -31,7 +31,7 @@ type cq struct {
 // pollBatch is the maximum number of completions in one call of ibv_poll_cq.
 const pollBatch = 64
 
-// CreateCQ creates a completion queue.
+// CreateCQ implements verbs.Context. It also allocates the C array that polls fill.
 func (c *Context) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
 	q := &cq{object: object{ctx: c}}
 	return create[verbs.CQ](c, q, "create_cq", func() error {
@@ -179,7 +179,7 @@ type srq struct {
 	recvs  recvQueue
 }
 
-// CreateSRQ implements verbs.Context.
+// CreateSRQ implements verbs.Context, for basic SRQs and those of XRC.
 func (c *Context) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	s := &srq{object: object{ctx: c}}
 	return create[verbs.SRQ](c, s, "create_srq", func() error {

@@ -36,7 +36,8 @@ type qp struct {
 	connecting atomic.Bool
 }
 
-// CreateQP implements verbs.Context.
+// CreateQP implements verbs.Context. For ATOMIC WRITE, an RC queue pair needs libibverbs' extended
+// interface for posts (ibv_qp_ex), which CreateQP requests if the device has the operation.
 func (c *Context) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	q := &qp{object: object{ctx: c}, kind: init.Type, onSRQ: init.SRQ != nil}
 	return create[verbs.QP](c, q, "create_qp", func() error {
@@ -199,7 +200,7 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, opError("post_recv", q.name(), err)
 }
 
-// BindMW implements verbs.QP.
+// BindMW implements verbs.QP: it posts the bind of a type 1 window, and returns the new key.
 func (q *qp) BindMW(window verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (key verbs.RKey, err error) {
 	err = callVerb(q, "bind_mw", func() error {
 		in := C.struct_shim_send{wr_id: C.uint64_t(wrID), flags: C.uint32_t(flags)}

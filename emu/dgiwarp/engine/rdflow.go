@@ -39,7 +39,8 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 	n.handleRDEvents(now)
 }
 
-// handleRDEvents handles all events of the reliable layer.
+// handleRDEvents handles all events of the reliable layer (rd): flows of peers that begin, fail or
+// end, received segments and acknowledgements. A segment that finds no receive is deferred.
 func (n *NIC) handleRDEvents(now mono.Time) {
 	for e, ok := n.rd.Next(); ok; e, ok = n.rd.Next() {
 		p := n.peerOf(e.Peer)

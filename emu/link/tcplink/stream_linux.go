@@ -120,7 +120,7 @@ func (s *Stream) onConnected() {
 	}
 }
 
-// Read implements link.StreamLink.
+// Read implements link.StreamLink with one recv, which reads as much as fits into b.
 func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	n := s.net
 	n.mu.Lock()

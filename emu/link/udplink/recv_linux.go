@@ -71,7 +71,8 @@ func (r *receiver) init(info Info, groOnBurst bool) {
 // pending reports whether messages were read but not delivered.
 func (r *receiver) pending() bool { return r.next < r.filled }
 
-// Recv implements link.PacketLink.
+// Recv implements link.PacketLink: it returns datagrams that an earlier system call has read, or
+// else reads from the socket.
 func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if len(ds) == 0 {
 		return 0, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/process"
 )
 
-// Send implements link.PacketLink.
+// Send implements link.PacketLink. It sends datagrams until the socket is full.
 func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if !l.users.enter() {
 		return 0, link.ErrClosed

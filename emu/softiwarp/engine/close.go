@@ -10,7 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleMPAEvents handles all events of the MPA connection.
+// handleMPAEvents handles all events of the MPA connection: its start-up (the Request and Reply
+// frames), received ULPDUs, errors, and the end of the stream.
 func (c *Conn) handleMPAEvents() {
 	for {
 		e, ok := c.mpa.Next()

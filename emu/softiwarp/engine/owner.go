@@ -63,8 +63,9 @@ func (o *streamOwner) Retired(r *iwarp.Request) {
 	}
 }
 
-// Ended handles the end of the stream, and raises the asynchronous event for it. If a Terminate is
-// to be sent, it moves the QP to SQE, which stands for iWARP's Terminate state, else to ERR.
+// Ended handles the end of the stream, and raises the asynchronous event for it, unless the policy
+// HideTerminate hides a Terminate of the peer. If this end is to send a Terminate, it moves the QP
+// to SQE, which stands for iWARP's Terminate state, else to ERR.
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
 	q.end, q.vendorErr = end, q.currentVendorErr()

@@ -44,7 +44,8 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs Refs) error {
 	return nil
 }
 
-// checkSend returns an error for a send work request that ibv_post_send must refuse.
+// checkSend returns an error for a send work request that ibv_post_send must refuse. A device with
+// the policy NoExtensions lacks the operations of RFC 7306.
 func (q *QP) checkSend(wr *verbs.SendWR, refs Refs) error {
 	supported, needsORD := false, false
 	switch wr.Opcode {

@@ -50,7 +50,8 @@ func (c *Conn) countFailure(why error) {
 }
 
 // adviseFallback reports, and counts, whether a connection may have failed because the peer does
-// not support the enhanced Request, so that a Request without enhanced data may succeed.
+// not support the enhanced Request, so that a Request without enhanced data may succeed. With the
+// policy NoFallback it returns false, like devices that do not try again.
 func (c *Conn) adviseFallback() bool {
 	advised := c.state == waitReply && c.request.Enhanced && !c.policy.NoFallback
 	if advised {

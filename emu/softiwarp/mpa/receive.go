@@ -31,8 +31,9 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
 }
 
-// PartialULPDU returns the received part of an incomplete ULPDU. It returns nil without the policy
-// DeliverPartial, and outside of full operation.
+// PartialULPDU returns the received part of an incomplete ULPDU, for the policy DeliverPartial: it
+// imitates devices that place data before the CRC has arrived. It returns nil without that policy,
+// and outside of full operation.
 func (c *Conn) PartialULPDU() []byte {
 	if !c.policy.DeliverPartial || c.state != fullOperation {
 		return nil

@@ -79,7 +79,8 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 }
 
 // checkFrame returns an error if the octets received so far of a frame are invalid; err is the
-// result of parsing them. Of an incomplete frame it checks only the fields received.
+// result of parsing them. Of an incomplete frame it checks only the fields received. The policy
+// ShortPrivateData lowers the limit of private data, as in some devices.
 func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	switch {
 	case errors.Is(err, wire.ErrKey):
@@ -118,7 +119,8 @@ func (c *Conn) pdLength() uint16 {
 	return binary.BigEndian.Uint16(c.startFrame[wire.StartFrameLen-2:])
 }
 
-// supportsRevision reports whether frames of an MPA revision are accepted.
+// supportsRevision reports whether frames of an MPA revision are accepted. Revision 0, that of the
+// RDMA Consortium before RFC 5044, is accepted by configuration or by the policy AcceptRevision0.
 func (c *Conn) supportsRevision(revision uint8) bool {
 	if revision == wire.RevisionConsortium {
 		return c.cfg.Consortium || c.policy.AcceptRevision0

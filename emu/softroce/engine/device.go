@@ -68,7 +68,7 @@ func (n *NIC) Counters() []verbs.Counter {
 		verbs.Counter{Name: "events_lost", Value: n.EventsLost})
 }
 
-// CreateAH makes an address handle.
+// CreateAH makes an address handle. It resolves the path now, but for the UDP source port.
 func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr) (*AH, error) {
 	if n.ahs >= n.cfg.Limits.AHs {
 		return nil, nic.OpError("create_ah", "", "%w: %d handles", verbs.ErrNoMemory, n.ahs)

@@ -253,7 +253,8 @@ func (q *QP) ackTimeout() time.Duration {
 	return q.roundTimer(wire.AckTimeout(q.attr.Timeout))
 }
 
-// roundTimer rounds a timer up to the policy's granularity.
+// roundTimer rounds a timer up to the tick of the device's clock, which the policy sets to imitate
+// a device; 0 means no rounding.
 func (q *QP) roundTimer(d time.Duration) time.Duration {
 	tick := q.nic.policy.TimerGranularity
 	if tick == 0 {

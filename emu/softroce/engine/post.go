@@ -57,7 +57,8 @@ func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	return w
 }
 
-// checkSend validates a send work request.
+// checkSend returns an error for a send work request that ibv_post_send must refuse. With the
+// policy CheckOpcodeLate, an operation that the QP type does not support passes, and fails later.
 func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)

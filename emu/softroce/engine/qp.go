@@ -10,7 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// CreateQP creates a QP in RESET.
+// CreateQP creates a QP in RESET, and counts a use of each object that it refers to, so that these
+// cannot be destroyed before it.
 func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	if err := n.checkQP(&c); err != nil {
 		return nil, err
@@ -210,7 +211,8 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 	return primary, alt, err
 }
 
-// checkValues checks attribute values against their ranges and the limits of the device.
+// checkValues checks attribute values against their ranges and the limits of the device. The policy
+// PathMTUAbovePort permits a path MTU that the port cannot carry.
 func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -322,7 +324,9 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 }
 
-// enterState performs the actions of a state transition.
+// enterState performs the actions of a state transition, and wakes the QP, which may have packets
+// to send now. With the policy ResumeOnPost, a QP that returns from SQD to RTS sends only after the
+// next post.
 func (q *QP) enterState(from, to verbs.QPState) {
 	switch to {
 	case verbs.QPStateReset:

@@ -43,7 +43,7 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 
 // admitRead checks access flags, memory range and responder resources. A FLUSH needs no access flag
 // of the QP, only of the memory. admitRead returns a new replay entry, which keeps the request to
-// answer duplicates of it.
+// answer duplicates of it; by the policy ReplaceUnanswered it may replace one not yet answered.
 func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	need, va, rkey, n := verbs.AccessRemoteRead, p.RETH.VA, p.RETH.RKey, uint64(p.RETH.DMALen)
 	switch {

@@ -124,7 +124,7 @@ func (q *QP) packets(w *sendWQE) int32 {
 	return packetCount(w.Length, q.mtu)
 }
 
-// runLocal executes a request that sends no packets.
+// runLocal executes a request that sends no packets: a bind of a window or a local invalidate.
 func (q *QP) runLocal(w *sendWQE) {
 	var err error
 	if w.Op == verbs.OpBindMW {

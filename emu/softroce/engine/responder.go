@@ -171,7 +171,8 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 }
 
 // placeSend copies the payload of a SEND into the claimed receive. If that is too short, it
-// completes in error; but UC without an SRQ only drops the message.
+// completes in error; but UC without an SRQ only drops the message. By the policy
+// LongSendOperational, the error is an operational one, and not an invalid request.
 func (q *QP) placeSend(payload []byte) verdict {
 	h := &q.resp.recv
 	if uint64(h.filled)+uint64(len(payload)) > uint64(h.length) {

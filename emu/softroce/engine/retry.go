@@ -107,7 +107,8 @@ func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r.rnrUntil = now.Add(q.rnrDelay(code))
 }
 
-// rnrDelay returns the rounded delay of an RNR timer code; the policy may set that of code 25.
+// rnrDelay returns the rounded delay of an RNR timer code. The policy RNRCode25 sets the delay of
+// code 25, which differs from the table of IBTA in a device that the policy imitates.
 func (q *QP) rnrDelay(code uint8) time.Duration {
 	if d := q.nic.policy.RNRCode25; code == 25 && d != 0 {
 		return q.roundTimer(d)
@@ -182,7 +183,8 @@ func (q *QP) retire() {
 }
 
 // sendFailed handles an error completion: a reliable QP moves to ERR, others to SQE. An operation
-// that the QP type does not support, and by policy any error of UC, moves them to ERR, too.
+// that the QP type does not support moves them to ERR, too, and so does any error of a UC QP with
+// the policy UCErrorFatal.
 func (q *QP) sendFailed(op verbs.WROpcode) {
 	if q.reliable() || !q.supportsOp(op) || q.cfg.Type == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
 		q.fail()

@@ -53,7 +53,8 @@ func (q *QP) datagramSent(w *sendWQE) {
 }
 
 // buildDatagram makes d the packet of a UD send of n bytes. If the memory of the send is not
-// accessible, the send fails, and buildDatagram returns false.
+// accessible, the send fails, and buildDatagram returns false. The QP's own Q_Key replaces a
+// privileged one in the request, unless the policy PrivilegedQKeySent is set.
 func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	op := wire.OpSendOnly
 	if w.Op == verbs.OpSendImm {
