@@ -153,7 +153,8 @@ func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	return f.forEachOption(body[12:], func(uint16, []byte) error { return nil })
 }
 
-// addInterface reads an interface description block.
+// addInterface reads an interface description block: the link type, and from its options the name
+// and the clock (the offset and the resolution of timestamps).
 func (f *pcapngFile) addInterface(b []byte) error {
 	if len(b) < 8 {
 		return errors.New("an interface description is too short")

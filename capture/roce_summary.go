@@ -36,7 +36,7 @@ func (r *RoCE) Summary() string {
 	return b.String()
 }
 
-// summariseHeaders appends the fields of the extension headers.
+// summariseHeaders appends the fields of the extension headers to the line of a packet.
 func (r *RoCE) summariseHeaders(b *strings.Builder, info wire.Info) {
 	has := info.Headers.Has
 	if r.BTH.Opcode != wire.CNP && (info.Class.Has(wire.HasPayload) || r.payloadLen != 0) {

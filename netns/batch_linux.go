@@ -77,7 +77,8 @@ func (b *batch) flush() error {
 	return b.send()
 }
 
-// send sends the requests and reads the answers.
+// send sends the netlink requests of the batch in one message, and reads the kernel's answers. An
+// error names the action whose request failed.
 func (b *batch) send() error {
 	if len(b.actions) == 0 {
 		return nil

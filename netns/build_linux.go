@@ -32,7 +32,8 @@ func Build(t topology.Topology, opts Options) (*Fabric, error) {
 	return f, nil
 }
 
-// build creates everything that is in the plan.
+// build creates everything that is in the plan: namespaces, links, addresses and routes. Each step
+// is done in all namespaces before the next, so that the kernel's waits overlap.
 func (f *Fabric) build() error {
 	p := f.plan
 	for _, step := range []func() error{

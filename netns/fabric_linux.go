@@ -103,7 +103,7 @@ func (f *Fabric) reroute() error {
 	return nil
 }
 
-// Stats returns the kernel's counters of a port.
+// Stats returns the kernel's counters of a port, and the packets that its queue (qdisc) dropped.
 func (f *Fabric) Stats(port string) (s Stats, err error) {
 	err = f.withCable(port, func(c *cable, side int) error {
 		d := c.ends[side]

@@ -33,8 +33,8 @@ func (p *qpState) newHandle() *queuePair {
 	return h
 }
 
-// CreateQP implements verbs.Context. It returns the first handle of the queue pair; XRC target queue
-// pairs may have several.
+// CreateQP implements verbs.Context. It returns the first handle of the queue pair; an XRC target
+// queue pair may have several.
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	const op = "create_qp"
 	cfg := engine.QPConfig{Type: in.Type, Caps: in.Caps, SignalAll: in.SignalAll}

@@ -95,7 +95,8 @@ func (l *connManager) connect(p *peer) error {
 	return nil
 }
 
-// connectDone handles the result of a connection request.
+// connectDone handles the result of a connection request: the connection is established, closed and
+// tried again later after a rejection, or failed.
 func (l *connManager) connectDone(k *conn, cmConn verbs.Conn, err error) {
 	c, p := l.rail.c, k.peer
 	switch {
@@ -177,7 +178,8 @@ func (c *Carrier) parsePrivateData(b []byte) (from int, generation uint32, credi
 	return int(h.qpn), h.psn, h.credits, err
 }
 
-// accept accepts the connection request of a peer.
+// accept accepts the connection request of a peer. The verbs call blocks, so a task of its own makes
+// it, and passes the result to the carrier as a callback.
 func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 	c := l.rail.c
 	_, generation, credits, _ := c.parsePrivateData(req.Param().PrivateData) // handleRequest has checked it

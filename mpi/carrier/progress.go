@@ -115,7 +115,8 @@ func (c *Carrier) pollOnce() (moved bool) {
 	return c.runDeferredWork() || moved
 }
 
-// pollAll polls completion queues, rings and shared memory.
+// pollAll polls the completion queues of all rails, the rings that peers write by RDMA, and the
+// shared memory of ranks on this host. It charges the CPU time of looking at the memory.
 func (c *Carrier) pollAll() (moved bool) {
 	for _, r := range c.rails {
 		polled, err := r.Poll(r.completed)

@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// completed handles the completion of request n.
+// completed checks the completion of request n, and finishes that request and the unsignaled ones
+// before it. A completion that the plan does not permit is a violation.
 func (s *sender) completed(wc *verbs.WC, n int) error {
 	if n < s.completedBefore || n >= s.posted {
 		return s.violation(noRequest, "a completion of a request that is posted and has not completed",

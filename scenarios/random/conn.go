@@ -88,7 +88,7 @@ func (e *End) openConn(i int) (*conn, error) {
 	return c, c.outgoing.open(c)
 }
 
-// openQPs creates the queue pairs.
+// openQPs creates the queue pairs of the connection: two for XRC, one for other services.
 func (c *conn) openQPs() (err error) {
 	e, s := c.end, c.spec
 	init := verbs.QPInit{

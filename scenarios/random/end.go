@@ -109,7 +109,8 @@ func (e *End) trace(format string, args ...any) {
 	}
 }
 
-// open creates everything that needs no peer.
+// open creates the verbs objects of all connections, before the exchange with the other end: CQs,
+// memory with the shared words, receive rings and queue pairs.
 func (e *End) open() (err error) {
 	e.countersBefore = e.env.Device.Counters()
 	entry, err := e.env.Device.QueryGID(1, int(e.env.GIDIndex))

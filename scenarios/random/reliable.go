@@ -118,7 +118,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	return x.checkVisible(n)
 }
 
-// checkCompletion checks the fields of the completion.
+// checkCompletion checks the fields of the completion of a receive, which message n has used.
 func (x *reliableChecker) checkCompletion(wc *verbs.WC, n int, o *op) error {
 	opcode, flags := verbs.WCOpRecv, verbs.WCFlags(0)
 	switch o.code {

@@ -72,7 +72,8 @@ func (e *End) Result() *Result {
 	return r
 }
 
-// waitForLatePackets waits for late packets of unreliable connections.
+// waitForLatePackets receives for latePacketTime what may still arrive on unreliable connections,
+// whose completions do not mean that packets have arrived.
 func (e *End) waitForLatePackets() error {
 	const latePacketTime = 20 * time.Millisecond // in which packets of unreliable connections may still arrive
 	if !e.hasUnreliableConns() {

@@ -24,7 +24,8 @@ func (x *unreliableChecker) peerStopped()     {}
 func (x *unreliableChecker) status() string   { return "" }
 func (x *unreliableChecker) counts() Arrivals { return x.arrivals }
 
-// receive identifies and checks a message.
+// receive handles the completion of a receive: it finds out which message of the plan has arrived,
+// checks its source, completion and bytes, and counts the arrival.
 func (x *unreliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	inReceive := int(wc.ByteLen)
 	if wc.Opcode == verbs.WCOpRecvRDMAWithImm {

@@ -176,7 +176,8 @@ const (
 	maxReceives = 1 << 16 // slots of a ring, in work request IDs
 )
 
-// Validate reports everything in w that cannot work.
+// Validate returns an error for every setting that is out of range or contradicts another, or that
+// the transport (w.Traits) does not support.
 func (w *Workload) Validate() error {
 	var errs problems
 	errs.check(len(w.Conns) > 0, "no connections")

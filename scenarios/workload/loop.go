@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// loop runs until every connection is over.
+// loop runs until every connection is over. While there is progress it polls; else it waits.
 func (n *node) loop() error {
 	for n.unfinished > 0 {
 		n.now = n.proc.Now()
@@ -128,7 +128,8 @@ func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 	}
 }
 
-// handleReceive passes a completed receive to its connection.
+// handleReceive passes a completed receive to its connection. It records a violation if the receive
+// does not exist or completes for another queue pair, and ignores receives of closed queue pairs.
 func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
 	if ringNum >= len(n.recvRings) {
 		n.log.violation(traffic.Completion, "%s: a receive completed with the unknown work request ID %#x", n.host(), wc.WRID)

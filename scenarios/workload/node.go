@@ -52,7 +52,8 @@ type peer struct {
 	gone bool
 }
 
-// Run runs the connections and returns the report.
+// Run opens and runs the connections of the rank, verifies the memory that peers accessed, and
+// returns the report, also after an error.
 func (n *node) Run() (*Report, error) {
 	n.log = newEventLog(n.rank)
 	n.live.publish(n.proc.Now(), fmt.Sprintf("%s: registers memory and opens connections", n.cfg.Kind))
@@ -84,7 +85,8 @@ func (n *node) Run() (*Report, error) {
 	return r, err
 }
 
-// open creates everything that needs no peer.
+// open prepares all connections of the rank, before the exchange with peers: it plans the memory,
+// opens the NICs (rails) and the receives, and schedules the connections.
 func (n *node) open() error {
 	n.now = n.proc.Now()
 	n.lastProgress = n.now

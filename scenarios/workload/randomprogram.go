@@ -23,7 +23,8 @@ type randomProgram struct {
 	lastSample time.Duration
 }
 
-// Run runs the traffic and returns the report.
+// Run runs the traffic and returns the report. A violation of the service, and the end of the peer,
+// are recorded in the report, and are no errors of the rank.
 func (w *randomProgram) Run() (*Report, error) {
 	w.log = newEventLog(w.rank)
 	if w.peer < 0 {

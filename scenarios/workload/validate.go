@@ -218,7 +218,8 @@ func (v *validator) transport(k rules) {
 		"cm", "connections through the connection manager are of rc or srq, not %s", c.service())
 }
 
-// errorHandling checks reconnect, failover, pause, spin and excuses.
+// errorHandling checks the settings reconnect, failover, pause and spin, which not every kind of
+// workload supports, and the names of the excuses.
 func (v *validator) errorHandling(k rules, rails int) {
 	c := v.cfg
 	v.check(!c.Reconnect || k.reconnect, "reconnect", "%s does not connect anew: its model follows one connection", c.Kind)

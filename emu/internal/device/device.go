@@ -174,7 +174,7 @@ func (d *Device) Wait(op string, cond drive.Cond, timeout time.Duration, ready f
 	}
 }
 
-// WaitAsync returns the next asynchronous event.
+// WaitAsync implements verbs.Context: it waits for the next asynchronous event.
 func (d *Device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	const op = "get_async_event"
 	if err := d.Enter(op, drive.CallWait); err != nil {

@@ -28,7 +28,7 @@ func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
 	}))
 }
 
-// Wait returns the next CQ with an event.
+// Wait implements verbs.CompChannel: it waits for a completion event, and returns its CQ.
 func (c *CompChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	const op = "get_cq_event"
 	if err := c.Enter(op, drive.CallWait); err != nil {
@@ -68,7 +68,7 @@ type CQ struct {
 	armed   bool // ReqNotify was called since the last poll
 }
 
-// CreateCQ creates a completion queue.
+// CreateCQ implements verbs.Context. The CQ counts as a user of its channel, if it has one.
 func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	c := &CQ{Object: Object{D: d}}
 	const op = "create_cq"

@@ -33,7 +33,8 @@ type SRQConfig struct {
 	CQ     *CQ
 }
 
-// CreateSRQ creates a shared receive queue.
+// CreateSRQ creates a shared receive queue within the limits of the NIC. One of type XRC counts as a
+// user of its domain and CQ, which cannot be destroyed before it.
 func (b *Base) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	invalid := func(format string, args ...any) error {
 		return OpError("create_srq", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -114,7 +115,8 @@ func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 	return s.rq.Post(wr)
 }
 
-// Modify changes the size or the limit.
+// Modify changes the size, the limit (below which SRQ_LIMIT_REACHED is raised), or both. An error
+// changes neither.
 func (s *SRQ) Modify(a verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 	invalid := func(format string, args ...any) error {
 		return OpError("modify_srq", s.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)

@@ -56,7 +56,8 @@ func (t *Table) registered(r *Region) bool {
 	return r != nil && t.slots[t.index(r.Key)].region == r && !r.invalid
 }
 
-// checkBind checks the parameters of a bind.
+// checkBind returns an error if a bind violates the rules of libibverbs and IBTA. The policy
+// BindAcrossPDs permits a type 2 window on a region of another protection domain.
 func (t *Table) checkBind(w *Window, b *Bind) error {
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	switch {
@@ -99,7 +100,9 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 	return nil
 }
 
-// CheckInvalidate returns the error that Invalidate would return.
+// CheckInvalidate returns the error that Invalidate would return: only a bound type 2 window can be
+// invalidated, by the QP that bound it. The policies InvalidateAnyKey and InvalidateFromAnyQP
+// imitate devices that permit more.
 func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 	r, w := t.find(key)
 	permitted := func(owner PD) bool { return t.Policy.InvalidateAnyKey && owner == pd }

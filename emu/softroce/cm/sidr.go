@@ -157,7 +157,8 @@ func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 	return nil
 }
 
-// handleSIDRREP completes a SIDR request of this agent.
+// handleSIDRREP completes the SIDR request of this agent that the SIDR_REP answers. It ignores one
+// that answers no request, or comes from another source than the request was sent to.
 func (a *Agent) handleSIDRREP(in *incoming, m *wire.SIDRREP) {
 	c := a.conns[ConnID(m.RequestID)]
 	if c == nil || c.state != StateSIDRREQSent {
