@@ -100,8 +100,8 @@ func (f *FPDU) Summary() string {
 	return b.String()
 }
 
-// summariseSegment appends the fields of a complete DDP segment to the line of a packet. Fields with
-// their usual values, such as the queue of the opcode, are left out.
+// summariseSegment appends the fields of a complete DDP segment to the line of a packet. Fields
+// with their usual values, such as the queue of the opcode, are left out.
 func (f *FPDU) summariseSegment(b *strings.Builder) {
 	s := &f.Segment
 	info, _ := s.Control.Opcode.Info()

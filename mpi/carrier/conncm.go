@@ -178,8 +178,8 @@ func (c *Carrier) parsePrivateData(b []byte) (from int, generation uint32, credi
 	return int(h.qpn), h.psn, h.credits, err
 }
 
-// accept accepts the connection request of a peer. The verbs call blocks, so a task of its own makes
-// it, and passes the result to the carrier as a callback.
+// accept accepts the connection request of a peer. The verbs call blocks, so a task of its own
+// makes it, and passes the result to the carrier as a callback.
 func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 	c := l.rail.c
 	_, generation, credits, _ := c.parsePrivateData(req.Param().PrivateData) // handleRequest has checked it

@@ -100,8 +100,8 @@ func (r *recvQueue) fill(pool *memory.Pool, n int) error {
 	return r.Flush()
 }
 
-// completed handles the completion of a receive: it passes the packet on, and posts the buffer again.
-// A flushed receive is not posted again.
+// completed handles the completion of a receive: it passes the packet on, and posts the buffer
+// again. A flushed receive is not posted again.
 func (r *recvQueue) completed(wc *verbs.WC, w work) {
 	c := r.c
 	if wc.Status != verbs.WCSuccess {

@@ -33,8 +33,8 @@ type SRQConfig struct {
 	CQ     *CQ
 }
 
-// CreateSRQ creates a shared receive queue within the limits of the NIC. One of type XRC counts as a
-// user of its domain and CQ, which cannot be destroyed before it.
+// CreateSRQ creates a shared receive queue within the limits of the NIC. One of type XRC counts as
+// a user of its domain and CQ, which cannot be destroyed before it.
 func (b *Base) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	invalid := func(format string, args ...any) error {
 		return OpError("create_srq", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
