@@ -36,11 +36,15 @@ func Build(ctx context.Context, dir, pkg string, mutants []Mutant) (program stri
 	return program, nil
 }
 
-// goBuild runs 'go build' with an overlay file in the root of the module, and returns the
-// compiler's output.
-func goBuild(ctx context.Context, root, overlay, program, pkg string) (string, error) {
-	// -e: the compiler reports all errors, which invalidMutants needs.
-	cmd := exec.CommandContext(ctx, "go", "build", "-gcflags="+module+"/...=-e", "-overlay", overlay, "-o", program, "./"+pkg)
+// allErrors makes the compiler report all errors of this module, not only the first ones of a
+// package. It also makes the go command compile packages that it has in its cache without the flag.
+const allErrors = "-gcflags=" + module + "/...=-e"
+
+// goBuild runs 'go build' with an overlay file and more flags in the root of the module, and
+// returns the compiler's output.
+func goBuild(ctx context.Context, root, overlay, program, pkg string, flags ...string) (string, error) {
+	args := slices.Concat([]string{"build", "-overlay", overlay, "-o", program}, flags, []string{"./" + pkg})
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -61,7 +65,7 @@ func BuildValid(ctx context.Context, dir, pkg string, mutants []Mutant) (program
 		if err != nil {
 			return "", nil, err
 		}
-		out, err := goBuild(ctx, root, overlay, program, pkg)
+		out, err := goBuild(ctx, root, overlay, program, pkg, allErrors) // invalidMutants needs them
 		if err == nil {
 			return program, valid, nil
 		}
