@@ -1,9 +1,14 @@
 package traffic
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestContentDistinguishesMessages(t *testing.T) {
@@ -84,18 +89,44 @@ func TestHistogram(t *testing.T) {
 		t.Error("an empty histogram has a summary")
 	}
 	for d := time.Duration(1); d < 1<<40; d = d*17/16 + 1 {
-		i := bucketOf(d)
-		if top := bucketTop(i); d > top || float64(top-d) > 0.016*float64(d)+1 {
-			t.Fatalf("%v is in bucket %d, which ends at %v", d, i, top)
+		row, i := bucketOf(d)
+		if top := bucketTop(row, i); d > top || float64(top-d) > 0.001*float64(d) {
+			t.Fatalf("%v is in bucket %d of row %d, which ends at %v", d, i, row, top)
 		}
 	}
 	for i := range 1000 {
 		h.Add(time.Duration(i+1) * time.Microsecond)
 	}
 	s := h.Summary()
-	near := func(got, want time.Duration) bool { return got >= want && got <= want*102/100 }
+	near := func(got, want time.Duration) bool { return got >= want && got <= want*1001/1000 }
 	if s.Count != 1000 || s.Min != time.Microsecond || s.Max != time.Millisecond || s.Sum != 500500*time.Microsecond ||
 		!near(s.P50, 500*time.Microsecond) || !near(s.P99, 990*time.Microsecond) {
 		t.Errorf("%+v", s)
+	}
+	if h.Mean() != 500500*time.Nanosecond || h.StdDev() != 288675*time.Nanosecond || h.Quantile(100) != h.Max() {
+		t.Errorf("mean %v, standard deviation %v, 100 %% %v", h.Mean(), h.StdDev(), h.Quantile(100))
+	}
+	var again Histogram
+	must.Do(t, json.Unmarshal(must.Get(json.Marshal(&h))(t), &again))
+	if !reflect.DeepEqual(h, again) {
+		t.Errorf("after JSON: %+v", again.Summary())
+	}
+}
+
+func TestHistogramWritesPercentiles(t *testing.T) {
+	var h Histogram
+	for _, d := range []time.Duration{2000, 1000, 1000, 3000} {
+		h.Add(d)
+	}
+	var text strings.Builder
+	must.Do(t, h.WritePercentiles(&text))
+	const want = "       Value     Percentile TotalCount 1/(1-Percentile)\n\n" +
+		"       1.000 0.500000000000          2           2.00\n" +
+		"       2.000 0.750000000000          3           4.00\n" +
+		"       3.000 1.000000000000          4\n" +
+		"#[Mean    =        1.750, StdDeviation   =        0.829]\n" +
+		"#[Max     =        3.000, Total count    =            4]\n"
+	if text.String() != want {
+		t.Errorf("got\n%swant\n%s", &text, want)
 	}
 }
