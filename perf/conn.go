@@ -18,12 +18,14 @@ type conn struct {
 	qps          []verbs.QP
 	buf          []byte // registered as mr
 	mr           verbs.MR
-	grhBytes     int          // GRH space before each received message; 0 except for UD
+	srqs         []verbs.SRQ  // of XRC, by queue pair
+	grhBytes     int          // GRH space before each received message; 0 except for datagrams
 	creditBase   int          // offset of the credits in buf
 	remote       verbs.Remote // memory of the other side
-	peers        []verbs.UD   // UD destinations, by queue pair
+	peers        []verbs.UD   // destinations of datagrams, by queue pair
+	peerSRQs     []uint32     // numbers of the peer's SRQs, by queue pair
+	ends         []traffic.QPs
 	closers      []func() error
-	access       verbs.Access // of peers
 
 	listener verbs.Listener // of the server, for connections by CM
 }
@@ -31,25 +33,38 @@ type conn struct {
 // connConfig is the size of a conn.
 type connConfig struct {
 	qps    int
-	sends  int          // send queue depth
-	recvs  int          // receive queue depth
-	memory int          // bytes
-	access verbs.Access // beyond that of all programs
+	sends  int // send queue depth
+	recvs  int // receive queue depth
+	memory int // bytes
+
+	message int            // bytes of the longest message
+	inline  int            // of messages up to so many bytes, data is in the work request
+	op      verbs.WROpcode // of the messages
 }
 
 // connInfo is exchanged with the other side.
 type connInfo struct {
 	GID  verbs.GID
 	MTU  verbs.MTU
-	QPNs []verbs.QPN
+	QPs  []traffic.QPNumbers
+	SRQs []uint32 // their numbers, of XRC
 	Addr uint64
 	RKey verbs.RKey
 	// Listen is the server's address for connections by CM.
 	Listen netip.AddrPort
 }
 
-// leastAccess is the access of peers in all programs.
-const leastAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
+// access returns the access rights that the peer needs for messages of an operation.
+func (c *connConfig) access(s Service) verbs.Access {
+	a := verbs.AccessLocalWrite | verbs.AccessRemoteWrite
+	if s != ServiceUC {
+		a |= verbs.AccessRemoteRead
+	}
+	if c.op == verbs.OpAtomicFetchAdd || c.op == verbs.OpAtomicCmpAndSwp {
+		a |= verbs.AccessRemoteAtomic
+	}
+	return a
+}
 
 // connect creates the queue pairs of this side, and connects them with those of the other side.
 // After an error it has closed what it created.
@@ -72,11 +87,11 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 	if err != nil {
 		return c, err
 	}
-	if len(remote.QPNs) != len(c.qps) {
-		return c, fmt.Errorf("the other side has %d queue pairs, not %d", len(remote.QPNs), len(c.qps))
+	if len(remote.QPs) != len(c.qps) || len(remote.SRQs) != len(c.srqs) {
+		return c, fmt.Errorf("the other side has %d queue pairs and %d SRQs, not %d and %d", len(remote.QPs), len(remote.SRQs), len(c.qps), len(c.srqs))
 	}
-	c.remote = verbs.Remote{Addr: remote.Addr, RKey: remote.RKey}
-	if err := c.connectQPs(remote); err != nil {
+	c.remote, c.peerSRQs = verbs.Remote{Addr: remote.Addr, RKey: remote.RKey}, remote.SRQs
+	if err := c.connectQPs(&cfg, remote); err != nil {
 		return c, err
 	}
 	return c, s.barrier(ctx) // until the queue pairs of the other side are connected, too
@@ -86,35 +101,81 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 // cfg.memory bytes for messages, followed by those of the flow-control messages (credits).
 func (c *conn) createObjects(cfg connConfig) (err error) {
 	dev := c.side.Device
-	c.access = leastAccess | cfg.access
 	c.deferClose(c.Queues.Close) // before OpenQueues, which may fail after it has created some
 	const cqs = 2                // for sends and for receives
 	if c.Queues, err = traffic.OpenQueues(dev, cqs, max(1, cfg.qps*max(cfg.sends, cfg.recvs))); err != nil {
 		return err
 	}
 	c.sends, c.recvs = c.CQs[0], c.CQs[1]
-	kind := verbs.QPTypeRC
-	if c.side.Service == ServiceUD {
-		kind, c.grhBytes = verbs.QPTypeUD, verbs.GRHLen
+	if c.side.Service.isDatagram() {
+		c.grhBytes = verbs.GRHLen
 	}
 	c.creditBase = cfg.memory + c.grhBytes           // room for a message of cfg.memory bytes and its GRH
 	c.buf = make([]byte, c.creditOffset(cfg.qps, 0)) // the end of the last queue pair's credits
-	if c.mr, err = c.PD.RegMR(verbs.MRInit{Buf: c.buf, Access: c.access}); err != nil {
+	if c.mr, err = c.PD.RegMR(verbs.MRInit{Buf: c.buf, Access: cfg.access(c.side.Service)}); err != nil {
 		return err
 	}
 	c.deferClose(c.mr.Close)
+	return c.createQPs(cfg)
+}
+
+// createQPs creates the queue pairs, and for XRC their SRQs.
+func (c *conn) createQPs(cfg connConfig) error {
+	init := verbs.QPInit{
+		Type: qpTypes[c.side.Service], PD: c.PD, SendCQ: c.sends, RecvCQ: c.recvs,
+		Caps: verbs.QPCaps{MaxSendWR: cfg.sends, MaxRecvWR: cfg.recvs, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: cfg.inline},
+	}
+	var domain verbs.XRCD
+	if c.side.Service == ServiceXRC {
+		init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = 0, 0
+		var err error
+		if domain, err = c.side.Device.OpenXRCD(); err != nil {
+			return err
+		}
+		c.deferClose(domain.Close)
+	}
 	for range cfg.qps {
-		q, err := dev.CreateQP(verbs.QPInit{
-			Type: kind, PD: c.PD, SendCQ: c.sends, RecvCQ: c.recvs,
-			Caps: verbs.QPCaps{MaxSendWR: cfg.sends, MaxRecvWR: cfg.recvs, MaxSendSGE: 1, MaxRecvSGE: 1},
-		})
+		if c.side.Service == ServiceXRC {
+			q, err := c.side.Device.CreateSRQ(verbs.SRQInit{PD: c.PD, Type: verbs.SRQXRC, MaxWR: cfg.recvs, MaxSGE: 1, XRCD: domain, CQ: c.recvs})
+			if err != nil {
+				return err
+			}
+			c.srqs = append(c.srqs, q)
+			c.deferClose(q.Close)
+		}
+		q, err := traffic.CreateQPs(c.side.Device, init, domain)
+		for _, qp := range []verbs.QP{q.QP, q.Target} {
+			if qp != nil {
+				c.deferClose(qp.Close)
+			}
+		}
 		if err != nil {
 			return err
 		}
-		c.qps = append(c.qps, q)
-		c.deferClose(q.Close)
+		c.qps, c.ends = append(c.qps, q.QP), append(c.ends, q)
 	}
 	return nil
+}
+
+// postRecv posts receives for messages on a queue pair.
+func (c *conn) postRecv(qp int, wrs []verbs.RecvWR) error {
+	var err error
+	if c.srqs != nil {
+		_, err = c.srqs[qp].PostRecv(wrs)
+	} else {
+		_, err = c.qps[qp].PostRecv(wrs)
+	}
+	return err
+}
+
+// setMessage sets the data of a work request to n bytes of the buffer. Up to inline bytes, the
+// request has the data itself.
+func (c *conn) setMessage(wr *verbs.SendWR, offset, n, inline int) {
+	if n <= inline {
+		wr.Inline, wr.Flags = c.buf[offset:][:n], wr.Flags|verbs.SendInline
+		return
+	}
+	wr.SGL = append(wr.SGL[:0], verbs.SGEOf(c.mr, offset, n))
 }
 
 func (c *conn) deferClose(f func() error) { c.closers = append(c.closers, f) }
@@ -147,8 +208,11 @@ func (c *conn) info() (connInfo, error) {
 		c.deferClose(c.listener.Close)
 		info.Listen = c.listener.Addr()
 	}
-	for _, q := range c.qps {
-		info.QPNs = append(info.QPNs, q.QPN())
+	for i := range c.ends {
+		info.QPs = append(info.QPs, c.ends[i].Numbers())
+	}
+	for _, q := range c.srqs {
+		info.SRQs = append(info.SRQs, q.Number())
 	}
 	return info, nil
 }
@@ -174,15 +238,26 @@ func pollSuccess(cq verbs.CQ, wcs []verbs.WC) (n int, err error) {
 // spinTimer measures how long a program has been spinning. It reads the clock only
 // once in many calls.
 type spinTimer struct {
+	now   func() time.Duration
+	limit time.Duration
 	spins int
-	since time.Time
+	since time.Duration // of the first reading of the clock, if it was read
+}
+
+// timer returns a timer with the limit of all waits.
+func (s *Side) timer() spinTimer {
+	limit := waitTimeout
+	if s.Clock != nil {
+		limit = simulatedTimeout
+	}
+	return spinTimer{now: s.now, limit: limit, since: -1}
 }
 
 // reset starts the timer again, at the next reading of the clock.
-func (t *spinTimer) reset() { t.spins, t.since = 0, time.Time{} }
+func (t *spinTimer) reset() { t.spins, t.since = 0, -1 }
 
-// expired reports whether waitTimeout has passed. It is false in calls that do not read the clock.
-func (t *spinTimer) expired() bool { return t.waited() > waitTimeout }
+// expired reports whether the limit has passed. It is false in calls that do not read the clock.
+func (t *spinTimer) expired() bool { return t.waited() > t.limit }
 
 // waited returns the time since the first reading of the clock after reset. Only one of
 // clockInterval calls reads the clock; the others return 0.
@@ -191,8 +266,8 @@ func (t *spinTimer) waited() time.Duration {
 	if t.spins++; t.spins%clockInterval != 0 {
 		return 0
 	}
-	if t.since.IsZero() {
-		t.since = time.Now()
+	if t.since < 0 {
+		t.since = t.now()
 	}
-	return time.Since(t.since)
+	return t.now() - t.since
 }

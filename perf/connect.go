@@ -15,33 +15,32 @@ import (
 
 // connectQPs connects the queue pairs with those of the other side: by the CM over iWARP,
 // else with the addresses in remote.
-func (c *conn) connectQPs(remote connInfo) error {
-	switch c.side.Service {
-	case ServiceIWARP:
-		if c.side.Role == Client {
-			return c.connectCM(remote.Listen)
-		}
-		return c.acceptCM()
-	case ServiceUD:
-		return c.connectUD(remote)
-	default:
-		return c.connectRC(remote)
-	}
-}
-
-// connectRC moves each RC queue pair to RTS, connected with the remote one of the same index.
-func (c *conn) connectRC(remote connInfo) error {
-	s := c.side
-	localPort, err := s.Device.QueryPort(s.port())
+func (c *conn) connectQPs(cfg *connConfig, remote connInfo) error {
+	local, err := c.side.Device.QueryPort(c.side.port())
 	if err != nil {
 		return err
 	}
-	for i, q := range c.qps {
-		if err := traffic.Connect(q, verbs.QPAttr{
-			Port: s.port(), Access: c.access, PathMTU: min(localPort.ActiveMTU, remote.MTU), DestQPN: remote.QPNs[i],
-			AH: traffic.Address(s.port(), s.GIDIndex, remote.GID), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
+	mtu := min(local.ActiveMTU, remote.MTU)
+	switch {
+	case c.side.Service == ServiceIWARP && c.side.Role == Client:
+		return c.connectCM(remote.Listen)
+	case c.side.Service == ServiceIWARP:
+		return c.acceptCM()
+	case c.side.Service == ServiceUD && cfg.message > mtu.Bytes():
+		return fmt.Errorf("messages of %d bytes: a datagram has at most %d, the path MTU: give smaller sizes", cfg.message, mtu.Bytes())
+	case c.side.Service.isDatagram():
+		return c.connectUD(remote)
+	}
+	for i := range c.ends {
+		attr := verbs.QPAttr{
+			Port: c.side.port(), Access: cfg.access(c.side.Service), PathMTU: mtu,
+			AH: traffic.Address(c.side.port(), c.side.GIDIndex, remote.GID), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
 			MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
-		}); err != nil {
+		}
+		if err := c.ends[i].ToInit(attr); err != nil {
+			return err
+		}
+		if err := c.ends[i].ToRTS(remote.QPs[i], attr); err != nil {
 			return err
 		}
 	}
@@ -51,7 +50,7 @@ func (c *conn) connectRC(remote connInfo) error {
 // datagramKey is the Q_Key of datagrams.
 const datagramKey = 0x0fab
 
-// connectUD moves UD queue pairs to RTS, and stores their destinations.
+// connectUD moves queue pairs for datagrams to RTS, and stores their destinations.
 func (c *conn) connectUD(remote connInfo) error {
 	for _, q := range c.qps {
 		if err := traffic.Connect(q, verbs.QPAttr{Port: c.side.port(), QKey: datagramKey}); err != nil {
@@ -63,8 +62,8 @@ func (c *conn) connectUD(remote connInfo) error {
 		return err
 	}
 	c.deferClose(ah.Close)
-	for _, n := range remote.QPNs {
-		c.peers = append(c.peers, verbs.UD{AH: ah, QPN: n, QKey: datagramKey})
+	for _, n := range remote.QPs {
+		c.peers = append(c.peers, verbs.UD{AH: ah, QPN: n.QPN, QKey: datagramKey})
 	}
 	return nil
 }
@@ -123,28 +122,6 @@ const maxReads = 16
 // must not break connections.
 const timeout = 20
 
-// Service is the transport service of the queue pairs.
-type Service uint8
-
-const (
-	// ServiceRC is the reliable connection of InfiniBand. Queue pairs are connected
-	// by their attributes, have RNR, and a completion means arrival.
-	ServiceRC Service = iota
-	// ServiceIWARP is the connection of iWARP. The CM connects; a message without a
-	// posted receive breaks the connection; and a completion means that the stream
-	// has buffered the message.
-	ServiceIWARP
-	// ServiceUD is the unreliable datagram: messages may be lost, and without a
-	// posted receive are. Only sends are possible.
-	ServiceUD
-)
-
-func (s Service) String() string { return [...]string{"reliable", "streamed", "datagrams"}[s] }
-
-// needsCredits reports whether the receiver must send credits, because the service has no
-// RNR: a message without a posted receive is lost or breaks the connection.
-func (s Service) needsCredits() bool { return s != ServiceRC }
-
 // Role is the side of a program.
 type Role uint8
 
@@ -200,8 +177,8 @@ func (s *Side) now() time.Duration {
 	return time.Since(started)
 }
 
-// waitTimeout bounds all waits of a program.
-const waitTimeout = 30 * time.Second
+// Limits of all waits of a program, in real and in virtual time.
+const waitTimeout, simulatedTimeout = 30 * time.Second, time.Second
 
 // swap sends mine to the other side as JSON and returns the value that the other side
 // passes to its call of swap. It blocks until both sides have called it.

@@ -125,7 +125,7 @@ func newCreditSender(c *conn) *creditSender {
 // peer as a credit. It waits while maxCredits earlier credits have not completed.
 func (g *creditSender) send(qp, receives int) error {
 	g.granted[qp] += uint32(receives)
-	var timer spinTimer
+	timer := g.side.timer()
 	for {
 		n, err := pollSuccess(g.sends, g.wcs)
 		if err != nil {
@@ -138,7 +138,7 @@ func (g *creditSender) send(qp, receives int) error {
 			break
 		}
 		if timer.expired() {
-			return fmt.Errorf("no completion of a credit within %v", waitTimeout)
+			return fmt.Errorf("no completion of a credit within %v", timer.limit)
 		}
 	}
 	slot := g.next[qp] % maxCredits

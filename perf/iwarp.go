@@ -118,12 +118,12 @@ func (w *iwarpRun) comparePings(ctx context.Context) error {
 // and, as the baseline, on iWARP connections.
 func (w *iwarpRun) compareDatagrams(ctx context.Context) error {
 	var got DatagramRatios
-	const spinning, blocking, singly, bursts = false, true, true, false
+	const spinning, blocking, singly, bursts = false, true, 1, 0 // of stream: messages posted in a call; 0 is the default
 	ping := func(block bool) Program {
-		return Program{PingPong: &PingPong{Bytes: datagramPing, Rounds: w.trips(block), Blocking: block}}
+		return Program{Latency: &Latency{Op: verbs.OpSend, Bytes: datagramPing, Batch: pingBatch, Load: Load{Iterations: w.trips(block), Events: block}}}
 	}
-	stream := func(noBursts bool) Program {
-		return Program{Stream: &Stream{Op: verbs.OpSend, Bytes: datagramStream, Duration: w.Slice, NoBursts: noBursts}}
+	stream := func(postList int) Program {
+		return Program{Stream: &Stream{Op: verbs.OpSend, Bytes: datagramStream, Duration: w.Slice, Load: Load{PostList: postList}}}
 	}
 	for _, c := range []struct {
 		p      Program

@@ -59,7 +59,7 @@ type slowBench struct {
 
 func (s slowBench) Run(ctx context.Context, p Program, offloaded bool) (float64, error) {
 	v, err := s.fakeBench.Run(ctx, p, offloaded)
-	if p.PingPong != nil {
+	if p.Latency != nil {
 		return v * s.by, err
 	}
 	return v / s.by, err

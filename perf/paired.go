@@ -1,14 +1,10 @@
 package perf
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
-	"time"
-
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Measurement is a measurement that can be repeated.
@@ -83,32 +79,6 @@ func differences(a, b []float64) []float64 {
 		v[i] = math.Abs(b[i]/a[i] - 1)
 	}
 	return v
-}
-
-// Rate measures how many small messages are sent per second over one or more queue pairs.
-type Rate struct {
-	Bytes    int           // of a message; 0 means 64
-	Depth    int           // messages in flight per queue pair; 0 means 64
-	QPs      int           // 0 means 1
-	Duration time.Duration // 0 means 100 ms
-}
-
-// Run runs one side. The client returns messages per second.
-func (r Rate) Run(ctx context.Context, s *Side) (perSecond float64, err error) {
-	r.Bytes, r.Depth, r.QPs = cmp.Or(r.Bytes, 64), cmp.Or(r.Depth, 64), cmp.Or(r.QPs, 1)
-	r.Duration = cmp.Or(r.Duration, 100*time.Millisecond)
-	// A quarter of the queue is posted at a time, with a signaled last message. All bursts send from
-	// the same buffers. The receiver has two queues of receives (window), so that it can repost them
-	// in batches.
-	burst := max(1, r.Depth/4)
-	messages, took, err := oneWayTraffic{
-		sendLoad: sendLoad{op: verbs.OpSend, bytes: r.Bytes, depth: r.Depth, burst: burst, minBurst: burst, signalEvery: burst, slots: burst, window: 2 * r.Depth},
-		qps:      r.QPs, memory: max(streamMemory, burst*r.Bytes), duration: r.Duration, warmup: r.Duration / 10,
-	}.run(ctx, s)
-	if err != nil || s.Role == Server {
-		return 0, wrap(err, "rate of %d bytes, %d queue pairs, %v", r.Bytes, r.QPs, s.Role)
-	}
-	return messages / took.Seconds(), nil
 }
 
 // Median returns the median of v; NaN if v is empty.

@@ -7,27 +7,56 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Program is one of the programs of this package, as a value that can be sent to both sides.
 type Program struct {
-	Stream   *Stream   `json:"stream,omitempty"`
-	PingPong *PingPong `json:"ping_pong,omitempty"`
-	Rate     *Rate     `json:"rate,omitempty"`
+	Stream       *Stream       `json:"stream,omitempty"`
+	Latency      *Latency      `json:"latency,omitempty"`
+	Rate         *Rate         `json:"rate,omitempty"`
+	Registration *Registration `json:"registration,omitempty"`
 }
 
-// Run runs one side of the program. The client returns the result, in p.Unit().
-func (p Program) Run(ctx context.Context, s *Side) (float64, error) {
+// Figures are the result of a program, on the client.
+type Figures struct {
+	// Value is the result in Program.Unit.
+	Value float64 `json:"value,omitempty"`
+	// Times has the time of each message of Latency, or of each registration, and Deregistrations
+	// those of the end of registrations.
+	Times           *traffic.Histogram `json:"times,omitempty"`
+	Deregistrations *traffic.Histogram `json:"deregistrations,omitempty"`
+	// Transfer is the result of Stream and Rate.
+	Transfer *Transfer `json:"transfer,omitempty"`
+}
+
+// Run runs one side of the program. The client returns the result.
+func (p Program) Run(ctx context.Context, s *Side) (f Figures, err error) {
 	switch {
 	case p.Stream != nil:
-		return p.Stream.Run(ctx, s)
-	case p.PingPong != nil:
-		return p.PingPong.Run(ctx, s)
+		f.Transfer, err = p.Stream.Run(ctx, s)
+	case p.Latency != nil:
+		f.Times, err = p.Latency.Run(ctx, s)
 	case p.Rate != nil:
-		return p.Rate.Run(ctx, s)
+		f.Transfer, err = p.Rate.Run(ctx, s)
+	case p.Registration != nil:
+		f.Times, f.Deregistrations, err = p.Registration.Run(ctx, s)
+	default:
+		err = errors.New("the program has none of Stream, Latency, Rate and Registration")
 	}
-	return 0, errors.New("the program has none of Stream, PingPong and Rate")
+	if err != nil || s.Role == Server {
+		return Figures{}, err
+	}
+	switch {
+	case p.Stream != nil:
+		f.Value = f.Transfer.PerS() * float64(p.Stream.Bytes) * 8 / 1e9
+	case p.Rate != nil:
+		f.Value = f.Transfer.PerS()
+	default:
+		f.Value = float64(f.Times.Quantile(50)) / 1e3
+	}
+	return f, nil
 }
 
 // Unit returns the unit of the program's result.
@@ -35,10 +64,10 @@ func (p Program) Unit() string {
 	switch {
 	case p.Stream != nil:
 		return "Gb/s"
-	case p.PingPong != nil:
-		return "µs"
-	default:
+	case p.Rate != nil:
 		return "1/s"
+	default:
+		return "µs"
 	}
 }
 
@@ -47,7 +76,7 @@ func (p Program) String() string {
 	switch {
 	case p.Stream != nil:
 		name := fmt.Sprintf("%s %s", opNames[p.Stream.Op], sizeName(p.Stream.Bytes))
-		if p.Stream.NoBursts {
+		if p.Stream.PostList == 1 {
 			name += ", singly"
 		}
 		if p.Stream.BothWays {
@@ -57,26 +86,33 @@ func (p Program) String() string {
 			name += fmt.Sprintf(", %d QPs", p.Stream.QPs)
 		}
 		return name
-	case p.PingPong != nil:
+	case p.Latency != nil && isOneSided(p.Latency.Op):
+		return fmt.Sprintf("latency of %s %s", opNames[p.Latency.Op], sizeName(p.Latency.Bytes))
+	case p.Latency != nil:
 		how := "spinning"
-		if p.PingPong.Blocking {
+		if p.Latency.Events {
 			how = "blocking"
 		}
-		if p.PingPong.WaitForSend {
+		if p.Latency.WaitForSend {
 			how += ", confirmed"
 		}
-		if p.PingPong.Write {
+		if p.Latency.Op == verbs.OpRDMAWrite {
 			how += ", by write"
 		}
-		return fmt.Sprintf("half round trip %s, %s", sizeName(cmp.Or(p.PingPong.Bytes, 8)), how)
+		return fmt.Sprintf("half round trip %s, %s", sizeName(cmp.Or(p.Latency.Bytes, wordBytes)), how)
 	case p.Rate != nil:
 		return fmt.Sprintf("sends of %s, %d QPs", sizeName(cmp.Or(p.Rate.Bytes, 64)), cmp.Or(p.Rate.QPs, 1))
+	case p.Registration != nil:
+		return "registration of " + sizeName(p.Registration.Bytes)
 	}
 	return "nothing"
 }
 
 // opNames are the names of operations in results.
-var opNames = map[verbs.WROpcode]string{verbs.OpRDMAWrite: "write", verbs.OpRDMARead: "read", verbs.OpSend: "send"}
+var opNames = map[verbs.WROpcode]string{
+	verbs.OpRDMAWrite: "write", verbs.OpRDMARead: "read", verbs.OpSend: "send",
+	verbs.OpAtomicFetchAdd: "fetch_add", verbs.OpAtomicCmpAndSwp: "cmp_swap",
+}
 
 // sizeName formats a size in the largest binary unit of which it is a multiple.
 func sizeName(bytes int) string {
@@ -92,7 +128,7 @@ func sizeName(bytes int) string {
 // WithConnection connects a queue pair with one of the other side, calls f, and closes the
 // connection when f has returned on both sides. The connection has buffers, and carries no traffic.
 func WithConnection(ctx context.Context, s *Side, f func() error) error {
-	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 64 << 10})
+	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 64 << 10, op: verbs.OpSend})
 	if err != nil {
 		return err
 	}

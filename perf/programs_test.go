@@ -56,6 +56,10 @@ func datagrams(addr netip.Addr) (verbs.Context, error) {
 	return dgiwarp.OnUDP(udplink.Config{}, dgiwarp.Config{Addrs: []netip.Addr{addr}})
 }
 
+func reliable(addr netip.Addr) (verbs.Context, error) {
+	return dgiwarp.OnUDP(udplink.Config{}, dgiwarp.Config{Addrs: []netip.Addr{addr}, QP: dgiwarp.QPOptions{Reliable: true}})
+}
+
 // sides returns two devices on the loopback network.
 func sides(t *testing.T, service perf.Service, open opener) (client, server *perf.Side) {
 	t.Helper()
@@ -83,35 +87,59 @@ func runBoth(t *testing.T, p perf.Program, client, server *perf.Side) (float64, 
 		}
 		served <- err
 	}()
-	v, err := p.Run(ctx, client)
+	f, err := p.Run(ctx, client)
 	if err != nil {
 		cancel()
 	}
-	return v, errors.Join(err, <-served)
+	return f.Value, errors.Join(err, <-served)
 }
 
 // programs returns programs of each kind that a service supports.
 func programs(service perf.Service) []perf.Program {
 	const short = 5 * time.Millisecond
 	all := []perf.Program{
-		{PingPong: &perf.PingPong{Rounds: 300}},
-		{PingPong: &perf.PingPong{Rounds: 300, Bytes: 3000}},
-		{PingPong: &perf.PingPong{Rounds: 300, Blocking: true}},
-		{PingPong: &perf.PingPong{Rounds: 300, WaitForSend: true}},
-		{PingPong: &perf.PingPong{Rounds: 300, Blocking: true, WaitForSend: true}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, Load: perf.Load{Iterations: 300}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, Bytes: 3000, Load: perf.Load{Iterations: 300}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, Load: perf.Load{Iterations: 300, Events: true}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, WaitForSend: true, Load: perf.Load{Iterations: 300}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, WaitForSend: true, Load: perf.Load{Iterations: 300, Events: true}}},
 		{Rate: &perf.Rate{Duration: short}},
 		{Rate: &perf.Rate{Duration: short, QPs: 7, Depth: 5}},
 		{Rate: &perf.Rate{Duration: short, Bytes: 3000, Depth: 1}},
 		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: short}},
-		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: short, NoBursts: true}},
+		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: short, Load: perf.Load{PostList: 1}}},
+	}
+	if service != perf.ServiceUC {
+		all = append(all, perf.Program{Registration: &perf.Registration{Bytes: 5000, Iterations: 20}})
+	}
+	for _, l := range []perf.Load{
+		{Iterations: 300, Depth: 128, PostList: 1, Moderation: 100},
+		{Iterations: 101, Depth: 8, PostList: 3, Moderation: 5, QPs: 3, Warmup: 7},
+		{Iterations: 100, Inline: 64, Events: true},
+		{Iterations: 100, Buffer: 100 << 10},
+	} {
+		all = append(all, perf.Program{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 64, Load: l}})
 	}
 	if service == perf.ServiceUD {
 		return all
 	}
+	all = append(all, perf.Program{Latency: &perf.Latency{Op: verbs.OpRDMAWrite, Bytes: 13, Load: perf.Load{Iterations: 300, Inline: 16}}})
+	if service == perf.ServiceUC {
+		return all
+	}
+	if service != perf.ServiceIWARP {
+		all = append(all, perf.Program{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Load: perf.Load{Iterations: 300, BothWays: true, QPs: 2}}})
+	}
+	for _, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp, verbs.OpRDMARead} {
+		all = append(all,
+			perf.Program{Latency: &perf.Latency{Op: op, Load: perf.Load{Iterations: 100}}},
+			perf.Program{Latency: &perf.Latency{Op: op, Load: perf.Load{Iterations: 100, Events: true}}},
+			perf.Program{Stream: &perf.Stream{Op: op, Bytes: 8, Load: perf.Load{Iterations: 100, QPs: 2, Depth: 40}}})
+	}
 	all = append(all,
-		perf.Program{PingPong: &perf.PingPong{Rounds: 300, Write: true}},
-		perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 4096, Duration: short, BothWays: true}},
-		perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMARead, Bytes: 4096, Duration: short, QPs: 2}})
+		perf.Program{Latency: &perf.Latency{Op: verbs.OpRDMAWrite, Load: perf.Load{Iterations: 300}}},
+		perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 4096, Duration: short, Load: perf.Load{BothWays: true}}},
+		perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMARead, Bytes: 4096, Duration: short, Load: perf.Load{QPs: 2}}})
 	for _, op := range []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpSend} {
 		for _, n := range []int{1, 64, 100_000} {
 			all = append(all, perf.Program{Stream: &perf.Stream{Op: op, Bytes: n, Duration: short}})
@@ -129,9 +157,12 @@ func TestProgramsReturnResults(t *testing.T) {
 		// The CM can connect RoCE queue pairs, too.
 		"soft-RoCE, by CM":    {roce, perf.ServiceIWARP},
 		"soft-RoCE datagrams": {roce, perf.ServiceUD},
+		"soft-RoCE, UC":       {roce, perf.ServiceUC},
+		"soft-RoCE, XRC":      {roce, perf.ServiceXRC},
 		// iWARP breaks the connection if a message finds no receive.
-		"soft-iWARP":     {iwarp, perf.ServiceIWARP},
-		"datagram-iWARP": {datagrams, perf.ServiceUD},
+		"soft-iWARP":               {iwarp, perf.ServiceIWARP},
+		"datagram-iWARP":           {datagrams, perf.ServiceUD},
+		"datagram-iWARP, reliable": {reliable, perf.ServiceRD},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := sides(t, c.service, c.open)
@@ -211,7 +242,7 @@ func TestErrorEndsBothSides(t *testing.T) {
 		t.Error("a WRITE over UD succeeded")
 	}
 	server.Device.Close()
-	_, err := runBoth(t, perf.Program{PingPong: &perf.PingPong{}}, client, server)
+	_, err := runBoth(t, perf.Program{Latency: &perf.Latency{Op: verbs.OpSend}}, client, server)
 	if !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("on a closed device: %v", err)
 	}
@@ -222,9 +253,9 @@ func TestProgramsHaveNames(t *testing.T) {
 		"write 1 MiB":                   {Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 1 << 20}},
 		"read 64 B":                     {Stream: &perf.Stream{Op: verbs.OpRDMARead, Bytes: 64}},
 		"send 3 KiB":                    {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 3 << 10}},
-		"send 2 KiB, singly":            {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2 << 10, NoBursts: true}},
-		"half round trip 8 B, spinning": {PingPong: &perf.PingPong{}},
-		"half round trip 9 B, blocking, confirmed":   {PingPong: &perf.PingPong{Bytes: 9, Blocking: true, WaitForSend: true}},
+		"send 2 KiB, singly":            {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2 << 10, Load: perf.Load{PostList: 1}}},
+		"half round trip 8 B, spinning": {Latency: &perf.Latency{Op: verbs.OpSend}},
+		"half round trip 9 B, blocking, confirmed":   {Latency: &perf.Latency{Op: verbs.OpSend, Bytes: 9, WaitForSend: true, Load: perf.Load{Events: true}}},
 		"sends of 64 B, 1 QPs":                       {Rate: &perf.Rate{}},
 		"nothing":                                    {},
 		fmt.Sprintf("sends of %d B, %d QPs", 100, 4): {Rate: &perf.Rate{Bytes: 100, QPs: 4}},

@@ -61,9 +61,9 @@ func (r *fakeBench) Run(_ context.Context, p Program, offloaded bool) (float64, 
 		return 0, errors.New("failed")
 	}
 	switch {
-	case p.PingPong != nil && p.PingPong.Blocking:
+	case p.Latency != nil && p.Latency.Events:
 		return r.drifted(12, false), nil
-	case p.PingPong != nil:
+	case p.Latency != nil:
 		return r.drifted(3, false), nil
 	case p.Rate != nil:
 		return r.drifted(1e6*(1-0.1*math.Log2(float64(p.Rate.QPs))/6), true), nil

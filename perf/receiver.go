@@ -15,6 +15,7 @@ type receiver struct {
 	wrs     []verbs.RecvWR
 	wcs     []verbs.WC
 	credits *creditSender // nil if the service needs no credits
+	events  bool          // sleep while nothing arrives
 }
 
 // newReceiver returns a receiver of messages of this size, with recvs receives per queue pair. The
@@ -55,9 +56,8 @@ func (r *receiver) repost(qp int) error {
 	for k := range wrs {
 		wrs[k].WRID = uint64(qp)
 	}
-	_, err := r.qps[qp].PostRecv(wrs)
 	r.used[qp] = 0
-	return err
+	return r.postRecv(qp, wrs)
 }
 
 // poll processes received messages without waiting, and returns their number. It reposts
@@ -86,9 +86,10 @@ func (r *receiver) poll() (int, error) {
 }
 
 // drain receives messages until all messages of the other side have arrived, and returns their
-// number. When the other side is done, it reports how many it has sent. With UD, drain counts
-// missing messages as lost after lossTimeout without an arrival.
-func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
+// number; got have arrived before. When the other side is done, it reports how many it has sent, as
+// this side does with sent. With a lossy service, drain counts missing messages as lost after
+// lossTimeout without an arrival.
+func (r *receiver) drain(ctx context.Context, sent, got uint64) (uint64, error) {
 	const unknown = ^uint64(0) // the other side is still sending
 	type answer struct {
 		sent uint64
@@ -96,11 +97,11 @@ func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 	}
 	sentCount := make(chan answer, 1)
 	r.side.start(func() {
-		sent, err := swap(ctx, r.side, uint64(0)) // the other side ignores the 0
-		sentCount <- answer{sent, err}
+		theirs, err := swap(ctx, r.side, sent)
+		sentCount <- answer{theirs, err}
 	})
 	want := unknown
-	var timer spinTimer
+	timer := r.side.timer()
 	for got < want {
 		n, err := r.poll()
 		if err != nil {
@@ -119,10 +120,15 @@ func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 		default:
 			switch waited := timer.waited(); {
 			case want == unknown:
-			case r.side.Service == ServiceUD && waited > lossTimeout:
+			case r.side.Service.isLossy() && waited > lossTimeout:
 				return got, nil
-			case waited > waitTimeout:
-				return got, fmt.Errorf("%d of %d messages arrived, and no more within %v", got, want, waitTimeout)
+			case waited > timer.limit:
+				return got, fmt.Errorf("%d of %d messages arrived, and no more within %v", got, want, timer.limit)
+			}
+			if r.events {
+				if err := r.sleep(); err != nil {
+					return got, err
+				}
 			}
 		}
 	}

@@ -1,8 +1,8 @@
 // Package perf measures a pair of RDMA devices:
 //
 //   - Programs over verbs, each with a client and a server side that may be two
-//     processes: a one-way stream ([Stream]), a ping-pong ([PingPong]), and many small
-//     messages over many queue pairs ([Rate]).
+//     processes: a one-way stream ([Stream]), one message at a time ([Latency]), many small
+//     messages over many queue pairs ([Rate]), and the registration of memory ([Registration]).
 //   - Paired measurements ([PairedSeries]): a device and its baseline are measured in
 //     turns, because on a shared machine only the ratio of two such figures is meaningful.
 //   - Complete runs ([RunQuick], [RunIWARP]) with a [Result]: all samples, the noise, and
@@ -113,6 +113,9 @@ func (r *run) compareWrite(ctx context.Context, bytes int, offloaded bool, round
 	return r.compare(ctx, rounds, baseline, deviceMeasurement(r.Bench, p, offloaded))
 }
 
+// pingBatch is the number of round trips that are timed together, as those of plain sockets are.
+const pingBatch = 50
+
 // trips returns how many round trips take about r.Slice, at 5 µs each, or 20 µs if blocking.
 func (r *run) trips(blocking bool) int {
 	n := int(r.Slice / (5 * time.Microsecond))
@@ -131,7 +134,7 @@ func (r *run) compareLatency(ctx context.Context, bytes int, blocking bool) (*Pa
 	}
 	baseline := Measurement{Name: r.baseline + ", " + how, Unit: "µs"}
 	baseline.Measure = func(ctx context.Context) (float64, error) { return r.RawPingPong(ctx, bytes, blocking, trips) }
-	p := Program{PingPong: &PingPong{Bytes: bytes, Rounds: trips, Blocking: blocking}}
+	p := Program{Latency: &Latency{Op: verbs.OpSend, Bytes: bytes, Batch: pingBatch, Load: Load{Iterations: trips, Events: blocking}}}
 	d, err := r.compare(ctx, r.Rounds, baseline, deviceMeasurement(r.Bench, p, withCRC))
 	if err != nil {
 		return nil, err

@@ -41,10 +41,7 @@ type sequenceSide struct {
 
 // Run runs one side.
 func (q Sequence) Run(ctx context.Context, s *Side) error {
-	cfg := connConfig{qps: 1, sends: q.Messages + 1, recvs: q.Messages + 1, memory: 2 * max(q.Bytes, 8)}
-	if q.Op == verbs.OpAtomicFetchAdd {
-		cfg.access = verbs.AccessRemoteAtomic
-	}
+	cfg := connConfig{qps: 1, sends: q.Messages + 1, recvs: q.Messages + 1, memory: 2 * max(q.Bytes, 8), message: q.Bytes, op: q.Op}
 	c, err := s.connect(ctx, cfg)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -31,10 +32,16 @@ func Measure(p *nics.Platform, b *nics.BaseFigure) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	v, err := RunVerbs(f, program)
+	service, err := perflab.ServiceOf(p.Provider, "")
 	if err != nil {
 		return 0, err
 	}
+	const pairs = 1
+	figures, err := perflab.InSimulation(context.Background(), f, service, pairs, program)
+	if err != nil {
+		return 0, err
+	}
+	v := figures[0].Value
 	if from := program.Unit(); from != b.Unit {
 		scale, ok := scales[[2]string{from, b.Unit}]
 		if !ok {
@@ -54,13 +61,13 @@ func program(m *nics.BaseMeasure) (perf.Program, error) {
 	stream := func(op verbs.WROpcode, bothWays bool) perf.Program {
 		// Posts requests for 100 µs and, for long messages, the time of one message at 4 GB/s.
 		d := 100*time.Microsecond + time.Duration(m.Bytes)/4
-		return perf.Program{Stream: &perf.Stream{Op: op, Bytes: m.Bytes, QPs: m.QPs, BothWays: bothWays, Duration: d}}
+		return perf.Program{Stream: &perf.Stream{Op: op, Bytes: m.Bytes, Duration: d, Load: perf.Load{QPs: m.QPs, BothWays: bothWays}}}
 	}
 	switch m.Program {
 	case "write-latency":
-		return perf.Program{PingPong: &perf.PingPong{Bytes: m.Bytes, Rounds: roundTrips, Write: true}}, nil
+		return perf.Program{Latency: &perf.Latency{Op: verbs.OpRDMAWrite, Bytes: m.Bytes, Load: perf.Load{Iterations: roundTrips}}}, nil
 	case "send-latency":
-		return perf.Program{PingPong: &perf.PingPong{Bytes: m.Bytes, Rounds: roundTrips}}, nil
+		return perf.Program{Latency: &perf.Latency{Op: verbs.OpSend, Bytes: m.Bytes, Load: perf.Load{Iterations: roundTrips}}}, nil
 	case "write":
 		return stream(verbs.OpRDMAWrite, false), nil
 	case "write-both-ways":
@@ -75,53 +82,14 @@ func program(m *nics.BaseMeasure) (perf.Program, error) {
 	return perf.Program{}, fmt.Errorf("no program is called %q", m.Program)
 }
 
-// RunVerbs runs a program over verbs between two simulated hosts of the fabric f, and returns the
-// result of the client, which is rank 0.
-func RunVerbs(f mpihost.Fabric, p perf.Program) (result float64, err error) {
-	err = runSides(f, func(s *perf.Side) error {
-		v, err := p.Run(context.Background(), s)
-		if s.Role == perf.Client {
-			result = v
-		}
-		return err
-	})
-	return result, err
-}
-
 // runSides calls run for each of two hosts of a simulation.
 func runSides(f mpihost.Fabric, run func(s *perf.Side) error) error {
-	f.Ranks, f.PerHost = 2, 1
-	provider, err := nics.Find(f.Provider)
+	service, err := perflab.ServiceOf(f.Provider, "")
 	if err != nil {
 		return err
 	}
-	service := perf.ServiceRC
-	switch {
-	case provider.OverTCP:
-		service = perf.ServiceIWARP
-	case provider.Transport == verbs.TransportIWARP: // datagram-iWARP, which has UD queue pairs only
-		service = perf.ServiceUD
-	}
-	_, err = mpihost.InWorld(f, func(e *transport.Env) error {
-		nic := e.NICs[0]
-		return run(&perf.Side{
-			Role: perf.Role(e.Rank), Device: nic.Device, Service: service, Exchange: exchange{e}, Addr: nic.Addr, GIDIndex: nic.GIDIndex,
-			Clock: e.Proc.Now, Go: func(f func()) { e.Go("exchange", func(verbs.Proc) { f() }) },
-		})
-	})
-	return err
-}
-
-// exchange is the perf.Exchange of two ranks.
-type exchange struct{ e *transport.Env }
-
-// Swap implements perf.Exchange: it sends mine to the other rank and returns the text of that rank.
-func (x exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
-	const timeout = time.Second
-	if err := x.e.Control.Send(1-x.e.Rank, mine); err != nil {
-		return nil, err
-	}
-	return x.e.Control.Recv(1-x.e.Rank, timeout)
+	const pairs = 1
+	return perflab.InPairs(f, service, pairs, func(_ int, s *perf.Side) error { return run(s) })
 }
 
 // runWorkload runs the workload of package work that m names on two simulated MPI ranks, and

@@ -51,6 +51,9 @@ type Fabric struct {
 	// Costs are the virtual times of work on memory, and of verb calls unless those are 0; nil
 	// means the defaults of NICs, and no time for work on memory.
 	Costs *verbs.Costs
+	// ChargeWakes makes each wait for an event take Costs.Wake. Otherwise a rank that waits stands for
+	// one that polls, and the runtime charges the wakes of its progress tasks.
+	ChargeWakes bool
 	// NIC is the time that every NIC takes for packets.
 	NIC sim.NICCosts
 	// Seed is the seed of all random choices.

@@ -88,9 +88,11 @@ func (w *World) build() error {
 			config := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: nic.Addr(w.f.IPv4), LineRateBps: w.f.Link.RateBps}
 			if w.f.Costs != nil {
 				config.Costs = *w.f.Costs
-				// A simulated rank waits for events where a real one polls, which needs no wake-up.
-				// Package mpi itself charges the wake-ups of ranks that sleep.
-				config.Costs.Wake = 0
+				if !w.f.ChargeWakes {
+					// A simulated rank waits for events where a real one polls, which needs no wake-up.
+					// Package mpi itself charges the wake-ups of ranks that sleep.
+					config.Costs.Wake = 0
+				}
 			}
 			port, err := nets[nic.Rail].Attach(sim.PortConfig{
 				Name: config.Name, Addrs: []netip.Addr{config.Addr}, Link: w.f.Link, NIC: w.f.NIC, Up: impair.Config{Specs: w.f.Impair},

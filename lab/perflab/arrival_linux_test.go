@@ -99,7 +99,7 @@ func TestStreamRateIncludesLastArrival(t *testing.T) {
 		}
 		for i, s := range sides {
 			s.Addr = netip.AddrFrom4([4]byte{127, 73, 1, byte(2 + i)})
-			d := must.Get(deviceOpener(conformance.IWARP)(s.Addr, false))(t)
+			d := must.Get(deviceOpener(conformance.IWARP, nil)(s.Addr, false))(t)
 			defer d.Close()
 			s.Device = d
 		}

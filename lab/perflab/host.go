@@ -25,19 +25,23 @@ type deviceKind struct {
 	service perf.Service
 }
 
+// reliableDatagrams is the kind of datagram-iWARP devices with reliable datagrams.
+const reliableDatagrams = conformance.DatagramIWARP + ", reliable"
+
 // deviceKinds are the kinds that a host can open, by protocol.
 var deviceKinds = map[conformance.Protocol]deviceKind{
-	conformance.RoCE:          {deviceOpener(conformance.RoCE), perf.ServiceRC},
-	conformance.IWARP:         {deviceOpener(conformance.IWARP), perf.ServiceIWARP},
-	conformance.DatagramIWARP: {deviceOpener(conformance.DatagramIWARP), perf.ServiceUD},
+	conformance.RoCE:          {deviceOpener(conformance.RoCE, nil), perf.ServiceRC},
+	conformance.IWARP:         {deviceOpener(conformance.IWARP, nil), perf.ServiceIWARP},
+	conformance.DatagramIWARP: {deviceOpener(conformance.DatagramIWARP, nil), perf.ServiceUD},
+	reliableDatagrams:         {deviceOpener(conformance.DatagramIWARP, nics.Options{"reliable": true}), perf.ServiceRD},
 }
 
 // deviceOpener returns a function that opens emulated devices of a protocol on sockets. An
-// offloaded device neither computes nor checks CRCs, as if hardware did.
-func deviceOpener(protocol conformance.Protocol) opener {
+// offloaded device neither computes nor checks CRCs, as if hardware did; it has no other options.
+func deviceOpener(protocol conformance.Protocol, options nics.Options) opener {
 	return func(addr netip.Addr, offloaded bool) (verbs.Context, error) {
 		p := nics.OfProtocol(protocol)
-		var setup nics.Setup
+		setup := nics.Setup{Options: options}
 		if offloaded {
 			if p.CRCOption == "" {
 				return nil, fmt.Errorf("%s cannot run without CRC: %w", p.Title, errors.ErrUnsupported)
@@ -67,14 +71,15 @@ type command struct {
 	Program   *perf.Program        `json:"program,omitempty"`
 	Role      perf.Role            `json:"role,omitempty"`
 	Kind      conformance.Protocol `json:"kind,omitempty"`
+	Service   *perf.Service        `json:"service,omitempty"` // nil for that of the kind
 	Offloaded bool                 `json:"offloaded,omitempty"`
 	Idle      bool                 `json:"idle,omitempty"`
 }
 
 // reply is the result of a program or an idle measurement.
 type reply struct {
-	Value float64 `json:"value,omitempty"`
-	Error string  `json:"error,omitempty"`
+	Figures perf.Figures `json:"figures,omitzero"`
+	Error   string       `json:"error,omitempty"`
 }
 
 // host executes commands in a host process.
@@ -113,7 +118,7 @@ func HostMain() error {
 		}
 		var r reply
 		var err error
-		if r.Value, err = h.execute(context.Background(), cmd); err != nil {
+		if r.Figures, err = h.execute(context.Background(), cmd); err != nil {
 			r.Error = err.Error()
 		}
 		return conn.Sample(r) // sends the reply, to processPair.handleEvent
@@ -141,14 +146,17 @@ func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 // execute executes one command on a device that is opened for it. It returns the result of the
 // command's program. For the command Idle, it opens an idle connection, and returns the resident
 // memory of this process in MB.
-func (h *host) execute(ctx context.Context, cmd command) (value float64, err error) {
+func (h *host) execute(ctx context.Context, cmd command) (result perf.Figures, err error) {
 	k, ok := h.kinds[cmd.Kind]
 	if !ok {
-		return 0, fmt.Errorf("no device of kind %q", cmd.Kind)
+		return result, fmt.Errorf("no device of kind %q", cmd.Kind)
+	}
+	if cmd.Service != nil {
+		k.service = *cmd.Service
 	}
 	dev, err := k.open(h.addr, cmd.Offloaded)
 	if err != nil {
-		return 0, err
+		return result, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	side := &perf.Side{Role: cmd.Role, Device: dev, Service: k.service, Addr: h.addr, Exchange: h.exchange}
@@ -158,10 +166,10 @@ func (h *host) execute(ctx context.Context, cmd command) (value float64, err err
 	case cmd.Idle:
 		err = perf.WithConnection(ctx, side, func() error {
 			time.Sleep(settleTime)
-			value, err = perf.ResidentMB()
+			result.Value, err = perf.ResidentMB()
 			return err
 		})
-		return value, err
+		return result, err
 	}
-	return 0, errors.New("empty command")
+	return result, errors.New("empty command")
 }

@@ -21,7 +21,7 @@ func TestHostOpensDeviceOfCommand(t *testing.T) {
 			}
 			return nil, failed
 		}}}}
-		if _, err := h.execute(t.Context(), command{Program: &perf.Program{PingPong: &perf.PingPong{}}, Kind: "test", Offloaded: offloaded}); !errors.Is(err, failed) {
+		if _, err := h.execute(t.Context(), command{Program: &perf.Program{Latency: &perf.Latency{Op: verbs.OpSend}}, Kind: "test", Offloaded: offloaded}); !errors.Is(err, failed) {
 			t.Errorf("got %v", err)
 		}
 		if _, err := h.execute(t.Context(), command{Idle: true, Kind: "unheard of"}); err == nil || !strings.Contains(err.Error(), "unheard of") {

@@ -127,9 +127,9 @@ func (p *processPair) send(ctx context.Context, side int, cmd command) error {
 	return p.group.SendCommand(ctx, side, string(text))
 }
 
-// runBoth sends both processes a command, and returns the client's value when both are done. After
+// runBoth sends both processes a command, and returns the client's result when both are done. After
 // an error of either it kills both, so that they cannot be used again.
-func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, err error) {
+func (p *processPair) runBoth(ctx context.Context, cmd command) (result perf.Figures, err error) {
 	for side := range p.group.Size() {
 		cmd := cmd
 		cmd.Role = perf.Role(side)
@@ -143,7 +143,7 @@ func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, 
 		r := <-p.replies
 		if r.err == nil && r.Error == "" {
 			if perf.Role(r.side) == perf.Client {
-				value = r.Value
+				result = r.Figures
 			}
 			continue
 		}
@@ -152,13 +152,13 @@ func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, 
 		outcome := outcomes[r.side]
 		switch {
 		case ctx.Err() != nil:
-			return 0, errors.Join(ctx.Err(), context.Cause(ctx)) // the cause may name a signal
+			return result, errors.Join(ctx.Err(), context.Cause(ctx)) // the cause may name a signal
 		case errors.Is(r.err, launch.ErrEnded):
-			return 0, endError(&outcome)
+			return result, endError(&outcome)
 		case r.err != nil:
-			return 0, r.err
+			return result, r.err
 		}
-		return 0, fmt.Errorf("%s: %s", outcome.Host, r.Error)
+		return result, fmt.Errorf("%s: %s", outcome.Host, r.Error)
 	}
-	return value, nil
+	return result, nil
 }

@@ -39,12 +39,14 @@ type devices struct {
 
 // Run implements perf.Bench.
 func (d devices) Run(ctx context.Context, p perf.Program, offloaded bool) (float64, error) {
-	return d.pair.runBoth(ctx, command{Program: &p, Kind: d.kind, Offloaded: offloaded})
+	f, err := d.pair.runBoth(ctx, command{Program: &p, Kind: d.kind, Offloaded: offloaded})
+	return f.Value, err
 }
 
 // IdleMB implements perf.Bench.
 func (d devices) IdleMB(ctx context.Context) (float64, error) {
-	return d.pair.runBoth(ctx, command{Idle: true, Kind: d.kind})
+	f, err := d.pair.runBoth(ctx, command{Idle: true, Kind: d.kind})
+	return f.Value, err
 }
 
 // overUDP is the perf.Bench of devices over UDP.
