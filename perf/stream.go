@@ -190,7 +190,7 @@ func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (*Transfer, error
 	if err != nil {
 		return nil, err
 	}
-	out.peak.enabled = w.measured.messages != unlimited
+	out.peak.enabled = w.measured.messages != unlimited && !c.side.Service.needsCredits() // a completion tells of arrival
 	if w.bothWays && w.window > 0 {
 		out.inbound = newReceiver(c, w.bytes, w.window)
 		out.inbound.events = w.events

@@ -71,6 +71,21 @@ func (h *Histogram) add(d time.Duration, n int) {
 	h.rows[row][bucket] += uint32(n)
 }
 
+// Merge adds the durations of another histogram.
+func (h *Histogram) Merge(o *Histogram) {
+	if o.n == 0 {
+		return
+	}
+	low, high := o.min, o.max
+	if h.n > 0 {
+		low, high = min(low, h.min), max(high, h.max)
+	}
+	for b := range o.buckets {
+		h.add(b.top, b.count)
+	}
+	h.min, h.max, h.sum, h.squares = low, high, h.sum+o.sum, h.squares+o.squares
+}
+
 // Count returns the number of durations.
 func (h *Histogram) Count() int { return h.n }
 

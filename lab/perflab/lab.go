@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/perf"
@@ -39,36 +40,61 @@ type job struct {
 	Plan   string        `json:"plan"`
 	Rounds int           `json:"rounds,omitempty"`
 	Slice  time.Duration `json:"slice,omitempty"`
+	// Programs are those of planPrograms, and Kind and Service its devices.
+	Programs []perf.Program       `json:"programs,omitempty"`
+	Kind     conformance.Protocol `json:"kind,omitempty"`
+	Service  *perf.Service        `json:"service,omitempty"`
 }
 
+// planPrograms is the plan that runs the programs of a job, and reports the figures of each.
+const planPrograms = "programs"
+
 type labMessage struct {
-	Doing  string       `json:"doing,omitempty"`
-	Done   float64      `json:"done,omitempty"`
-	Result *perf.Result `json:"result,omitempty"`
-	Error  string       `json:"error,omitempty"`
+	Doing   string        `json:"doing,omitempty"`
+	Done    float64       `json:"done,omitempty"`
+	Figures *perf.Figures `json:"figures,omitempty"` // of the next program
+	Result  *perf.Result  `json:"result,omitempty"`
+	Error   string        `json:"error,omitempty"`
 }
 
 // Quick measures soft-RoCE against plain UDP sockets: see perf.RunQuick.
 func Quick(ctx context.Context, opts Options) (*perf.Result, error) {
-	return runInLab(ctx, "quick", opts)
+	return runPlan(ctx, "quick", opts)
 }
 
 // IWARP measures soft-iWARP against TCP, and datagram-iWARP against soft-iWARP: see perf.RunIWARP.
 func IWARP(ctx context.Context, opts Options) (*perf.Result, error) {
-	return runInLab(ctx, "iwarp", opts)
+	return runPlan(ctx, "iwarp", opts)
 }
 
-// runInLab runs a plan (a named set of measurements) in a new lab process. That process creates two
-// network namespaces, the hosts, and removes them at the end. Cancelling ctx ends all processes.
-func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, error) {
-	if err := netns.Available(); err != nil {
-		return nil, fmt.Errorf("performance is measured between network namespaces: %w", err)
-	}
+// runPlan runs a plan (a named set of measurements) in a new lab process.
+func runPlan(ctx context.Context, plan string, opts Options) (result *perf.Result, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("the measurement did not end within %v", runTimeout))
 	defer cancel()
-	text, err := json.Marshal(job{Plan: plan, Rounds: opts.Rounds, Slice: opts.Slice})
+	err = runInLab(ctx, &job{Plan: plan, Rounds: opts.Rounds, Slice: opts.Slice}, func(m *labMessage) {
+		switch {
+		case m.Result != nil:
+			result = m.Result
+		case opts.Progress != nil:
+			opts.Progress(m.Doing, m.Done)
+		}
+	})
+	if err == nil && result == nil {
+		err = errors.New("the lab process ended without a result")
+	}
+	return result, err
+}
+
+// runInLab runs a job in a new lab process, and calls onMessage for its messages that are no
+// errors. That process creates two network namespaces, the hosts, and removes them at the end.
+// Cancelling ctx ends all processes.
+func runInLab(ctx context.Context, j *job, onMessage func(*labMessage)) error {
+	if err := netns.Available(); err != nil {
+		return fmt.Errorf("performance is measured between network namespaces: %w", err)
+	}
+	text, err := json.Marshal(j)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", LabArgs...)
@@ -77,42 +103,36 @@ func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, err
 	cmd.WaitDelay = stopTimeout
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := netns.StartUnshared(cmd); err != nil {
-		return nil, fmt.Errorf("start a lab process: %w", err)
+		return fmt.Errorf("start a lab process: %w", err)
 	}
-	result, labErr := readMessages(out, opts.Progress)
-	_ = cmd.Wait() // ProcessState has the exit status
+	labErr := readMessages(out, onMessage)
+	waitErr := cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case labErr != nil:
-		return nil, labErr
-	case result == nil:
-		return nil, fmt.Errorf("the lab process ended without a result: %v: %s", cmd.ProcessState, bytes.TrimSpace(stderr.Bytes()))
+		return context.Cause(ctx)
+	case labErr == nil && waitErr != nil:
+		return fmt.Errorf("the lab process failed: %w: %s", waitErr, bytes.TrimSpace(stderr.Bytes()))
 	}
-	return result, nil
+	return labErr
 }
 
 // readMessages reads the messages of a lab process until it ends or writes something else, and
-// calls onProgress, if it is not nil, for those about progress. It returns the result or the error
-// that the process reported.
-func readMessages(from io.Reader, onProgress func(string, float64)) (result *perf.Result, labErr error) {
+// calls onMessage for each. It returns the error that the process reported.
+func readMessages(from io.Reader, onMessage func(*labMessage)) (labErr error) {
 	in := json.NewDecoder(from)
 	for {
-		var msg labMessage
-		if err := in.Decode(&msg); err != nil {
-			return result, labErr
+		msg := new(labMessage)
+		if err := in.Decode(msg); err != nil {
+			return labErr
 		}
-		switch {
-		case msg.Error != "":
+		if msg.Error != "" {
 			labErr = errors.New(msg.Error)
-		case msg.Result != nil:
-			result = msg.Result
-		case onProgress != nil:
-			onProgress(msg.Doing, msg.Done)
+			continue
 		}
+		onMessage(msg)
 	}
 }
 
@@ -126,16 +146,9 @@ func LabMain() error {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	out := json.NewEncoder(os.Stdout)
-	msg := labMessage{}
-	var err error
-	msg.Result, err = measure(ctx, &j, perf.Options{
-		Rounds: j.Rounds, Slice: j.Slice,
-		Progress: func(doing string, done float64) {
-			_ = out.Encode(labMessage{Doing: doing, Done: done}) // the reader may be gone
-		},
-	})
-	if err != nil {
-		msg.Error = err.Error()
+	send := func(m labMessage) { _ = out.Encode(m) } // the reader may be gone
+	if err := measure(ctx, &j, send); err != nil {
+		return out.Encode(labMessage{Error: err.Error()})
 	}
-	return out.Encode(msg)
+	return nil
 }

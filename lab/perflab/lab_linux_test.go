@@ -73,7 +73,7 @@ func TestIWARPMeasuresEverything(t *testing.T) {
 
 func TestUnknownPlanFails(t *testing.T) {
 	needNamespaces(t)
-	if _, err := runInLab(t.Context(), "slow", Options{}); err == nil || !strings.Contains(err.Error(), `"slow"`) {
+	if _, err := runPlan(t.Context(), "slow", Options{}); err == nil || !strings.Contains(err.Error(), `"slow"`) {
 		t.Errorf("got %v", err)
 	}
 }

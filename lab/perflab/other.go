@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-
-	"github.com/fabrictest/fabrictest/perf"
 )
 
 var errNotLinux = fmt.Errorf("measurements need Linux: %w on %s", errors.ErrUnsupported, runtime.GOOS)
 
 // measure fails: it is written for Linux only.
-func measure(context.Context, *job, perf.Options) (*perf.Result, error) { return nil, errNotLinux }
+func measure(context.Context, *job, func(labMessage)) error { return errNotLinux }

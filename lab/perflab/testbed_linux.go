@@ -90,32 +90,59 @@ func (b overTCP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds
 	return RawTCPPingPong(from, to, RawPingPongConfig{Bytes: bytes + mpaBytes, Rounds: rounds, Block: blocking})
 }
 
-// plans are the runs by name: each makes its measurements on a testbed.
-var plans = map[string]func(context.Context, *testbed, perf.Options) (*perf.Result, error){
-	"quick": func(ctx context.Context, t *testbed, opt perf.Options) (*perf.Result, error) {
-		return perf.RunQuick(ctx, overUDP{devices{t, conformance.RoCE}}, opt)
+// plans are the runs by name: each makes its measurements on a testbed, and sends the results.
+var plans = map[string]func(ctx context.Context, t *testbed, j *job, send func(labMessage)) error{
+	"quick": func(ctx context.Context, t *testbed, j *job, send func(labMessage)) error {
+		r, err := perf.RunQuick(ctx, overUDP{devices{t, conformance.RoCE}}, j.options(send))
+		return sendResult(r, err, send)
 	},
-	"iwarp": func(ctx context.Context, t *testbed, opt perf.Options) (*perf.Result, error) {
-		return perf.RunIWARP(ctx, overTCP{devices{t, conformance.IWARP}}, overUDP{devices{t, conformance.DatagramIWARP}}, opt)
+	"iwarp": func(ctx context.Context, t *testbed, j *job, send func(labMessage)) error {
+		r, err := perf.RunIWARP(ctx, overTCP{devices{t, conformance.IWARP}}, overUDP{devices{t, conformance.DatagramIWARP}}, j.options(send))
+		return sendResult(r, err, send)
 	},
+	planPrograms: func(ctx context.Context, t *testbed, j *job, send func(labMessage)) error {
+		for i := range j.Programs {
+			send(labMessage{Doing: j.Programs[i].String(), Done: float64(i) / float64(len(j.Programs))})
+			f, err := t.pair.runBoth(ctx, command{Program: &j.Programs[i], Kind: j.Kind, Service: j.Service})
+			if err != nil {
+				return fmt.Errorf("%v: %w", j.Programs[i], err)
+			}
+			send(labMessage{Figures: &f})
+		}
+		return nil
+	},
+}
+
+// sendResult sends the result of a complete run, unless it failed.
+func sendResult(r *perf.Result, err error, send func(labMessage)) error {
+	if err == nil {
+		send(labMessage{Result: r})
+	}
+	return err
+}
+
+// options returns the options of a complete run, with its progress as messages.
+func (j *job) options(send func(labMessage)) perf.Options {
+	return perf.Options{Rounds: j.Rounds, Slice: j.Slice, Progress: func(doing string, done float64) { send(labMessage{Doing: doing, Done: done}) }}
 }
 
 // mtu carries packets with 4 KiB of payload.
 const mtu = 9000
 
-// measure builds a fabric of two hosts, each bound to a CPU, and runs the job's plan on it.
-func measure(ctx context.Context, j *job, opt perf.Options) (result *perf.Result, err error) {
+// measure builds a fabric of two hosts, each bound to a CPU, runs the job's plan on it, and sends
+// the results.
+func measure(ctx context.Context, j *job, send func(labMessage)) (err error) {
 	plan, ok := plans[j.Plan]
 	if !ok {
-		return nil, fmt.Errorf("no plan is called %q", j.Plan)
+		return fmt.Errorf("no plan is called %q", j.Plan)
 	}
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	fabric, err := netns.Build(t, netns.Options{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, fabric.Close()) }()
 	var hosts [2]Host
@@ -128,13 +155,13 @@ func measure(ctx context.Context, j *job, opt perf.Options) (result *perf.Result
 	}
 	pair, err := startProcesses(hosts, append([]string{"/proc/self/exe"}, HostArgs...), os.Stderr)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	result, err = plan(ctx, &testbed{hosts, pair}, opt)
+	err = plan(ctx, &testbed{hosts, pair}, j, send)
 	if stopErr := pair.stop(); err == nil {
 		err = stopErr
 	}
-	return result, err
+	return err
 }
 
 // twoCPUs returns two CPUs, counted from 1, that this process may use and that are

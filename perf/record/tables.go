@@ -52,7 +52,7 @@ func parsePerftest(_, text string) (*Run, error) {
 	for n, line := range strings.Split(text, "\n") {
 		switch fields := strings.Fields(line); {
 		case perftestTitle.MatchString(line):
-			test = perftestName(perftestTitle.FindStringSubmatch(line)[1])
+			test = SeriesName(perftestTitle.FindStringSubmatch(line)[1])
 			columns = nil
 		case strings.Contains(line, "#bytes"):
 			columns = perftestColumn.FindAllString(line, -1)
@@ -81,8 +81,8 @@ func parsePerftest(_, text string) (*Run, error) {
 	return run, nil
 }
 
-// perftestName returns the measurement of a title: write_bw of "RDMA_Write BW".
-func perftestName(title string) string {
+// SeriesName returns the measurement of a title of perftest: write_bw of "RDMA_Write BW".
+func SeriesName(title string) string {
 	title = strings.ToLower(strings.TrimPrefix(title, "RDMA_"))
 	return strings.ReplaceAll(strings.ReplaceAll(title, "latency", "lat"), " ", "_")
 }
@@ -129,7 +129,7 @@ func parsePerftestJSON(text string) (*Run, error) {
 		}
 		return ""
 	}
-	test := strings.TrimSuffix(perftestName(strings.ReplaceAll(info("test"), " Test", "")), "_test")
+	test := strings.TrimSuffix(SeriesName(strings.ReplaceAll(info("test"), " Test", "")), "_test")
 	size, ok := f.Results["MsgSize"]
 	if test == "" || !ok {
 		return nil, errors.New("perftest's JSON: test_info.test or results.MsgSize is missing")
