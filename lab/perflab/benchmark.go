@@ -79,16 +79,9 @@ func (b *Benchmark) Run(ctx context.Context) (*perf.Report, error) {
 		return nil, cmdline.Errorf("--transport: %w", err)
 	}
 	r := b.newReport(service)
-	var programs []perf.Program
-	var sizes []int
-	for _, n := range b.Sizes {
-		p, err := b.Program(n)
-		if err != nil {
-			return nil, err
-		}
-		for range b.Repeat {
-			programs, sizes = append(programs, p), append(sizes, n)
-		}
+	programs, sizes, err := b.programs()
+	if err != nil {
+		return nil, err
 	}
 	if b.InNamespaces {
 		return r, b.runInNamespaces(ctx, &job{Plan: planPrograms, Programs: programs, Service: &service}, func(f *perf.Figures) {
@@ -106,6 +99,20 @@ func (b *Benchmark) Run(ctx context.Context) (*perf.Report, error) {
 		r.Add(sizes[i], clients...)
 	}
 	return r, nil
+}
+
+// programs returns the programs of all sizes and repetitions, and their sizes.
+func (b *Benchmark) programs() (programs []perf.Program, sizes []int, err error) {
+	for range b.Repeat {
+		for _, n := range b.Sizes {
+			p, err := b.Program(n)
+			if err != nil {
+				return nil, nil, err
+			}
+			programs, sizes = append(programs, p), append(sizes, n)
+		}
+	}
+	return programs, sizes, nil
 }
 
 // runInNamespaces runs the programs of a job, and calls add for the figures of each.
