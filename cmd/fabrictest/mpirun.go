@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/work"
-	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
@@ -25,12 +23,6 @@ type mpirunOptions struct {
 	out      string
 	program  string // how we were called
 }
-
-// Tiers of --on.
-const (
-	onSim   = "sim"
-	onNetNS = "netns"
-)
 
 // newMPIRunCommand returns the command 'fabrictest mpirun'.
 func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
@@ -45,7 +37,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	f.IntVarP(&o.run.Ranks, "ranks", "n", 2, "how many ranks")
 	f.IntVar(&o.run.PerHost, "per-host", 1, "ranks on each host")
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
-	choiceFlag(cmd, &o.on, "on", "", "`TIER`: sim or netns (default: netns where it works)", onSim, onNetNS)
+	choiceFlag(cmd, &o.on, "on", "", "`TIER`: sim or netns (default: netns where it works)", mpirun.Tiers()...)
 	providerFlag(cmd, &o.run.Provider, nics.Default, "the NICs are those of", "")
 	f.StringVar(&o.run.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME` (see list platforms), or of a YAML file")
 	completeFlag(cmd, "platform", fixed(nics.PlatformNames()...))
@@ -85,12 +77,12 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if o.run.Args, err = mpirun.RankArgs(args, o.run.Ranks, o.run.Seed); err != nil {
 		return err
 	}
-	start, why, err := o.chooseTier()
+	tier, err := mpirun.FindTier(o.on, o.run.Platform)
 	if err != nil {
 		return err
 	}
-	if why != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "In simulation: %s\n", why)
+	if o.on = tier.Name; tier.Why != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "In simulation: %s\n", tier.Why)
 	}
 	began := time.Now()
 	if o.out != "" {
@@ -98,7 +90,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	result, err := start(cmd.Context(), o.run)
+	result, err := tier.Start(cmd.Context(), o.run)
 	if err != nil {
 		return err
 	}
@@ -107,30 +99,6 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 		return exitError(result.Code)
 	}
 	return err
-}
-
-// chooseTier returns the function that starts the ranks on the tier o.on. Without --on it sets o.on
-// to namespaces or, if these are not available, to the simulation, and returns why.
-func (o *mpirunOptions) chooseTier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
-	if o.run.Platform != "" {
-		if o.on == onNetNS {
-			return nil, "", cmdline.Errorf("--platform: in namespaces time is real; leave out --on netns")
-		}
-		o.on = onSim
-	}
-	if o.on == "" {
-		o.on = onNetNS
-		if unavailable := netns.Available(); unavailable != nil {
-			o.on, why = onSim, unavailable.Error()
-		}
-	}
-	switch o.on {
-	case onSim:
-		return mpirun.InSimulation, why, nil
-	case onNetNS:
-		return mpirun.InNamespaces, "", nil
-	}
-	return nil, "", cmdline.Errorf("--on %s: give sim or netns", o.on)
 }
 
 // completeWorkloads offers workloads with what they do. The shell also offers files, which may be
@@ -176,32 +144,5 @@ func (o *mpirunOptions) writeStats(cmd *cobra.Command, args []string, result mpi
 
 // command is the command line that repeats the run, without the flags that change only its output.
 func (o *mpirunOptions) command(args []string) string {
-	words := []string{o.program + " mpirun", fmt.Sprintf("-n %d", o.run.Ranks), "--on " + o.on}
-	for _, f := range []struct {
-		name, value, defaultValue string
-	}{
-		{"per-host", fmt.Sprint(o.run.PerHost), "1"},
-		{"rails", fmt.Sprint(o.run.Rails), "1"},
-		{"provider", o.run.Provider, ""},
-		{"platform", o.run.Platform, ""},
-		{"no-icrc", fmt.Sprint(o.run.ICRCOffloaded), "false"},
-		{"mtu", fmt.Sprint(o.run.MTU), "0"},
-		{"loss", o.settings.Loss, "0%"},
-		{"seed", fmt.Sprint(o.run.Seed), "1"},
-		{"design", o.settings.Design, ""},
-		{"protocol", o.settings.Protocol, ""},
-		{"progress", o.settings.Progress, ""},
-		{"eager", fmt.Sprint(o.settings.EagerLimit), "0"},
-		{"limit", o.run.Limit.String(), "0s"},
-		{"keep-going", fmt.Sprint(o.run.KeepGoing), "false"},
-		{"bind", fmt.Sprint(o.run.Bind), "false"},
-	} {
-		if f.value != f.defaultValue {
-			words = append(words, "--"+f.name+"="+cmdline.Quote(f.value))
-		}
-	}
-	for _, a := range args {
-		words = append(words, cmdline.Quote(a))
-	}
-	return strings.Join(words, " ")
+	return o.settings.CommandLine(o.program+" mpirun", o.on, &o.run, args)
 }

@@ -21,7 +21,7 @@ import (
 func newPerfCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
-		Short: "Measure the speed of the emulated NICs, the memory of ranks, and experiments",
+		Short: "Measure latency, bandwidth, rates and memory of NICs and of MPI, and compare results",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,6 +35,10 @@ func newPerfCommand(program string) *cobra.Command {
 		}
 	}
 	cmd.AddCommand(
+		newPerfBenchCommand(perf.Lat, "Measure the latency of messages, as ib_send_lat does"),
+		newPerfBenchCommand(perf.BW, "Measure the bandwidth of messages, as ib_write_bw does"),
+		newPerfBenchCommand(perf.MsgRate, "Measure the rate of small messages"),
+		newPerfBenchCommand(perf.Register, "Measure the time to register and deregister memory"),
 		newMeasureCommand("quick", "Measure soft-RoCE beside plain UDP, in less than a minute", perflab.Quick),
 		newMeasureCommand("iwarp", "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute", perflab.IWARP),
 		newPerfMemoryCommand(&perfMemory{program: program}),

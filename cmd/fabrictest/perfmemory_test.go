@@ -53,7 +53,7 @@ func TestMPIRunWritesReport(t *testing.T) {
 	}
 	run := readRanks(t, ok)
 	j := run.Job
-	if j == nil || j.Program != "cg --class S" || j.Ranks != 4 || j.Tier != onSim || j.LossPPM != 10000 || j.Protocol != "rget" || j.Progress != "polling" || len(j.Stats) != 4 {
+	if j == nil || j.Program != "cg --class S" || j.Ranks != 4 || j.Tier != "sim" || j.LossPPM != 10000 || j.Protocol != "rget" || j.Progress != "polling" || len(j.Stats) != 4 {
 		t.Fatalf("%+v", j)
 	}
 	if want := "fabrictest mpirun -n 4 --on sim --provider=softroce --loss=1% --design=srq cg --class S"; !strings.HasSuffix(run.Command, want) {

@@ -16,7 +16,7 @@ import (
 // processes at the same time, and returns the result of each client. Programs that sleep take the
 // time of a wake-up to run again.
 func InSimulation(ctx context.Context, f mpihost.Fabric, service perf.Service, pairs int, p perf.Program) ([]perf.Figures, error) {
-	f.ChargeWakes = true
+	f.ChargeWakes, f.Unreliable = true, service == perf.ServiceUD
 	f.Stop = func() error { return context.Cause(ctx) }
 	results := make([]perf.Figures, pairs)
 	err := InPairs(f, service, pairs, func(pair int, s *perf.Side) error {
@@ -33,7 +33,6 @@ func InSimulation(ctx context.Context, f mpihost.Fabric, service perf.Service, p
 // simulation.
 func InPairs(f mpihost.Fabric, service perf.Service, pairs int, run func(pair int, s *perf.Side) error) error {
 	f.Ranks, f.PerHost = 2*pairs, pairs
-	f.Unreliable = f.Unreliable || service == perf.ServiceUD
 	_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		nic := e.NICs[0]
 		return run(e.Rank%pairs, &perf.Side{

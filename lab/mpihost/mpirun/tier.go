@@ -1,0 +1,89 @@
+package mpirun
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// Names of tiers.
+const (
+	onSim   = "sim"
+	onNetNS = "netns"
+)
+
+// Tier is where ranks run.
+type Tier struct {
+	Name string
+	// Start starts ranks, and returns when all have ended.
+	Start func(context.Context, Config) (Result, error)
+	// Why is the reason for the simulation if the user named no tier; empty for namespaces.
+	Why string
+}
+
+// Tiers returns the names of the tiers.
+func Tiers() []string { return []string{onSim, onNetNS} }
+
+// FindTier returns the tier of the option --on. Without one that is the simulation if there is a
+// platform or there are no namespaces, and else namespaces.
+func FindTier(on, platform string) (Tier, error) {
+	unavailable := error(nil)
+	switch {
+	case platform != "" && on == onNetNS:
+		return Tier{}, cmdline.Errorf("--platform: in namespaces time is real; leave out --on netns")
+	case platform != "":
+		on = onSim
+	case on == "":
+		on = onNetNS
+		if unavailable = netns.Available(); unavailable != nil {
+			on = onSim
+		}
+	}
+	switch on {
+	case onSim:
+		t := Tier{Name: onSim, Start: InSimulation}
+		if unavailable != nil {
+			t.Why = unavailable.Error()
+		}
+		return t, nil
+	case onNetNS:
+		return Tier{Name: onNetNS, Start: InNamespaces}, nil
+	}
+	return Tier{}, cmdline.Errorf("--on %s: give sim or netns", on)
+}
+
+// CommandLine returns the command line that repeats a run of words, a program or workload with its
+// arguments, on a tier. It has no flags that change only the output.
+func (s *Settings) CommandLine(program, on string, c *Config, words []string) string {
+	all := []string{program, fmt.Sprintf("-n %d", c.Ranks), "--on " + on}
+	for _, f := range []struct {
+		name, value, defaultValue string
+	}{
+		{"per-host", fmt.Sprint(c.PerHost), "1"},
+		{"rails", fmt.Sprint(c.Rails), "1"},
+		{"provider", c.Provider, ""},
+		{"platform", c.Platform, ""},
+		{"no-icrc", fmt.Sprint(c.ICRCOffloaded), "false"},
+		{"mtu", fmt.Sprint(c.MTU), "0"},
+		{"loss", s.Loss, "0%"},
+		{"seed", fmt.Sprint(c.Seed), "1"},
+		{"design", s.Design, ""},
+		{"protocol", s.Protocol, ""},
+		{"progress", s.Progress, ""},
+		{"eager", fmt.Sprint(s.EagerLimit), "0"},
+		{"limit", c.Limit.String(), "0s"},
+		{"keep-going", fmt.Sprint(c.KeepGoing), "false"},
+		{"bind", fmt.Sprint(c.Bind), "false"},
+	} {
+		if f.value != f.defaultValue {
+			all = append(all, "--"+f.name+"="+cmdline.Quote(f.value))
+		}
+	}
+	for _, word := range words {
+		all = append(all, cmdline.Quote(word))
+	}
+	return strings.Join(all, " ")
+}
