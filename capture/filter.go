@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // Filter selects packets that match all non-empty fields. A field matches if one value does.
@@ -16,6 +18,30 @@ type Filter struct {
 	Ops        []string // glob patterns, see ValidateOpPattern
 	Hosts      []string // addresses, prefixes or names
 	OnlyMarked bool     // only packets with a mark
+}
+
+// Select adds the values of the options --qp and --psn to the filter, and checks those of --op.
+func (f *Filter) Select(qps, psns []string) error {
+	for _, s := range qps {
+		qp, err := Parse24(s)
+		if err != nil {
+			return cmdline.Errorf("--qp: %w", err)
+		}
+		f.QPs = append(f.QPs, qp)
+	}
+	for _, s := range psns {
+		r, err := ParseRange(s)
+		if err != nil {
+			return cmdline.Errorf("--psn: %w", err)
+		}
+		f.PSNs = append(f.PSNs, r)
+	}
+	for _, s := range f.Ops {
+		if err := ValidateOpPattern(s); err != nil {
+			return cmdline.Errorf("--op: %w", err)
+		}
+	}
+	return nil
 }
 
 // Range is an inclusive range of 24-bit numbers. If First > Last, it wraps.

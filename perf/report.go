@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/perf/record"
 	"github.com/fabrictest/fabrictest/traffic"
 )
@@ -106,6 +107,14 @@ func (r *Report) WriteTable(w io.Writer) error {
 }
 
 var rule = strings.Repeat("-", 87) + "\n"
+
+// WriteHistogram writes the distribution of the times, of which there must be one.
+func (r *Report) WriteHistogram(w io.Writer) error {
+	if len(r.Rows) != 1 || r.Rows[0].Times == nil {
+		return cmdline.Errorf("--histogram: there are %d distributions: give one size, without --repeat", len(r.Rows))
+	}
+	return r.Rows[0].Times.WritePercentiles(w)
+}
 
 // writeHeader writes the title and the options.
 func (r *Report) writeHeader(b *strings.Builder, title string) {

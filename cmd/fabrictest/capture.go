@@ -24,7 +24,7 @@ func newCaptureShowCommand() *cobra.Command {
 		Short: "Decode the RoCEv2 and iWARP packets of a capture, a line per packet",
 		Args:  atLeast(1, "name a capture to decode, or - for the standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := selectPackets(&opts.Filter, qps, psns); err != nil {
+			if err := opts.Filter.Select(qps, psns); err != nil {
 				return err
 			}
 			if opts.Limit < 0 {
@@ -56,30 +56,6 @@ func newCaptureShowCommand() *cobra.Command {
 	f.StringSliceVar(&opts.Filter.Hosts, "host", nil, "only packets from or to `ADDR`: an address, a prefix, or a host's name")
 	f.BoolVar(&opts.Filter.OnlyMarked, "problems", false, "only packets that are marked")
 	return cmd
-}
-
-// selectPackets parses the values of --qp and --psn into the filter, and checks those of --op.
-func selectPackets(f *capture.Filter, qps, psns []string) error {
-	for _, s := range qps {
-		qp, err := capture.Parse24(s)
-		if err != nil {
-			return cmdline.Errorf("--qp: %w", err)
-		}
-		f.QPs = append(f.QPs, qp)
-	}
-	for _, s := range psns {
-		r, err := capture.ParseRange(s)
-		if err != nil {
-			return cmdline.Errorf("--psn: %w", err)
-		}
-		f.PSNs = append(f.PSNs, r)
-	}
-	for _, s := range f.Ops {
-		if err := capture.ValidateOpPattern(s); err != nil {
-			return cmdline.Errorf("--op: %w", err)
-		}
-	}
-	return nil
 }
 
 // newCaptureOpenCommand returns the command 'fabrictest capture open'.

@@ -132,7 +132,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err
 	}
-	seed, err := parseSeed(o.seed, defaultSeed)
+	seed, err := cmdline.ParseSeed(o.seed, defaultSeed)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
@@ -28,24 +27,11 @@ func newCertifyVerifyCommand() *cobra.Command {
 			case err != nil:
 				return fmt.Errorf("%s does not hold: %w", args[0], err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds: %d files, %s.\n%s (%s, kernel %s): %s: %s\n", textfmt.PrintableLine(args[0]), v.Files, signatureOf(v),
-				textfmt.PrintableLine(v.Subject.Device), textfmt.PrintableLine(v.Subject.Driver), textfmt.PrintableLine(v.Subject.Kernel), textfmt.PrintableLine(string(v.Outcome)), textfmt.PrintableLine(v.Why))
-			return err
+			return v.Write(cmd.OutOrStdout(), args[0])
 		},
 	}
 	cmd.Flags().StringVar(&signers, "signers", "", "`FILE` of who may sign, as ssh-keygen(1) describes allowed signers")
 	return cmd
-}
-
-// signatureOf describes the signature of a certificate.
-func signatureOf(v *certificate.Verified) string {
-	switch {
-	case v.Signer != "":
-		return "signed by " + textfmt.PrintableLine(v.Signer)
-	case v.Signed:
-		return "signed " + textfmt.PrintableLine(v.Key) + "; --signers FILE checks whose it is"
-	}
-	return "unsigned: it does not show who wrote it"
 }
 
 // newCertifyCompareCommand returns the command 'fabrictest certify compare'.

@@ -122,7 +122,7 @@ func (o *conformOptions) plan(makePlan func() (*judge.Judge, error)) (j *judge.J
 
 // check checks the flags, and sets the fields of runner.Conformance that are no flags themselves.
 func (o *conformOptions) check() (err error) {
-	if o.Seed, err = parseSeed(o.seed, defaultSeed); err != nil {
+	if o.Seed, err = cmdline.ParseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if o.Level, err = judge.ParseLevel(o.level); err != nil {

@@ -64,7 +64,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 		return cmdline.Errorf("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")
 	}
 	var err error
-	if o.run.Seed, err = parseSeed(o.seed, defaultSeed); err != nil {
+	if o.run.Seed, err = cmdline.ParseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if o.run.Platform != "" && !cmd.Flags().Changed("provider") {

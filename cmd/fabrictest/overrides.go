@@ -1,10 +1,7 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -33,25 +30,9 @@ func (o *overrides) flags(cmd *cobra.Command) {
 
 const defaultSeed = 1 // of commands without scenarios, which have seeds of their own
 
-// parseSeed reads the value of --seed: a number, "random", or empty for the default.
-func parseSeed(text string, defaultValue uint64) (seed uint64, err error) {
-	switch text {
-	case "":
-		return defaultValue, nil
-	case "random":
-		var b [4]byte // short enough to be typed
-		_, _ = rand.Read(b[:])
-		return uint64(binary.LittleEndian.Uint32(b[:])) | 1, nil // never 0, which is invalid
-	}
-	if seed, err = strconv.ParseUint(text, 0, 64); err != nil || seed == 0 {
-		return 0, cmdline.Errorf("--seed %s: give a number from 1 on, or \"random\"", text)
-	}
-	return seed, nil
-}
-
 // check returns the seed, 0 if --seed is not given, or an error for wrong flags.
 func (o *overrides) check() (seed uint64, err error) {
-	if seed, err = parseSeed(o.seed, 0); err != nil {
+	if seed, err = cmdline.ParseSeed(o.seed, 0); err != nil {
 		return 0, err
 	}
 	if o.given("messages") && o.Messages < 1 || o.Messages > maxMessages {

@@ -73,7 +73,7 @@ func newPerfSensitivityCommand() *cobra.Command {
 	var seedText string
 	seedFlag(cmd, &seedText, "1", "happens", "")
 	return withJSON(cmd, printsJSON, func(cmd *cobra.Command, args []string) (listing, error) {
-		seed, err := parseSeed(seedText, defaultSeed)
+		seed, err := cmdline.ParseSeed(seedText, defaultSeed)
 		if err != nil {
 			return listing{}, err
 		}
@@ -126,7 +126,7 @@ func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
 // main measures the selected experiments and writes a report.
 func (o *perfMemory) main(cmd *cobra.Command) (err error) {
 	began := time.Now()
-	if o.Seed, err = parseSeed(o.seed, defaultSeed); err != nil {
+	if o.Seed, err = cmdline.ParseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if err := o.Check(); err != nil {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"io"
-	"net"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -88,7 +86,7 @@ func (o *perfBench) run(cmd *cobra.Command, args []string) (l listing, err error
 		return listing{write: func(io.Writer) error { return nil }}, err
 	}
 	r.Gigabits = o.gigabits
-	return listing{value: &r.Run, write: r.WriteTable}, o.writeHistogram(r)
+	return listing{value: &r.Run, write: r.WriteTable}, writeFile(o.histogram, r.WriteHistogram)
 }
 
 // runOnDevice runs a client of the server args[0], or a server that has no result.
@@ -100,25 +98,5 @@ func (o *perfBench) runOnDevice(cmd *cobra.Command, args []string) (r *perf.Repo
 	if len(args) > 0 {
 		return o.end.Run(cmd.Context(), &o.Benchmark, args[0])
 	}
-	ln, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", o.listen)
-	if err != nil {
-		return nil, cmdline.Errorf("--listen: %w", err)
-	}
-	return nil, o.end.Serve(cmd.Context(), ln)
-}
-
-// writeHistogram writes the distribution of the times of the only size.
-func (o *perfBench) writeHistogram(r *perf.Report) error {
-	if o.histogram == "" {
-		return nil
-	}
-	if len(r.Rows) != 1 {
-		return cmdline.Errorf("--histogram: there are %d distributions: give one size, without --repeat", len(r.Rows))
-	}
-	f, err := os.Create(o.histogram)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return r.Rows[0].Times.WritePercentiles(f)
+	return nil, o.end.ListenAndServe(cmd.Context(), o.listen)
 }

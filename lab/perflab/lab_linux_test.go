@@ -71,6 +71,26 @@ func TestIWARPMeasuresEverything(t *testing.T) {
 	}
 }
 
+func TestBenchmarksInNamespaces(t *testing.T) {
+	t.Parallel()
+	needNamespaces(t)
+	for _, c := range []struct{ provider, transport string }{{"softroce", ""}, {"softroce", "xrc"}, {"softiwarp", ""}, {"dgiwarp", "rd"}} {
+		doing := ""
+		b := Benchmark{
+			Benchmark: perf.Benchmark{Kind: perf.Lat, Sizes: []int{8, 64}, Load: perf.Load{Iterations: 20, Warmup: 1}},
+			Provider:  c.provider, Transport: c.transport, InNamespaces: true, Progress: func(what string, _ float64) { doing = what },
+		}
+		r := must.Get(b.Run(t.Context()))(t)
+		if len(r.Rows) != 2 || r.Rows[1].Bytes != 64 || r.Rows[1].Times.Count() != 20 || r.Rows[1].Times.Min() <= 0 || doing != "half round trip 64 B, spinning" {
+			t.Errorf("%+v: rows %+v, progress %q", c, r.Rows, doing)
+		}
+	}
+	b := Benchmark{Benchmark: perf.Benchmark{Kind: perf.BW, Load: perf.Load{Iterations: 10, Inline: 60000}}, InNamespaces: true}
+	if _, err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "send 64 KiB, singly: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestUnknownPlanFails(t *testing.T) {
 	needNamespaces(t)
 	if _, err := runPlan(t.Context(), "slow", Options{}); err == nil || !strings.Contains(err.Error(), `"slow"`) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/perf/record"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -36,9 +37,19 @@ type hello struct {
 // helloVersion is the version of the protocol between client and server.
 const helloVersion = 1
 
+// ListenAndServe waits for a client at a TCP address, and runs the server side of its benchmark.
+func (e Endpoint) ListenAndServe(ctx context.Context, address string) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return cmdline.Errorf("--listen: %w", err)
+	}
+	return e.Serve(ctx, l)
+}
+
 // Serve waits for a client on a listener, runs the server side of its benchmark, and returns.
 func (e Endpoint) Serve(ctx context.Context, l net.Listener) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer l.Close()
 	tcp, err := l.Accept()
 	if err != nil {
 		return errors.Join(context.Cause(ctx), fmt.Errorf("wait for a client: %w", err))

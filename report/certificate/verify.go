@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -25,6 +27,25 @@ type Verified struct {
 	Signed bool   // there is a signature
 	Signer string // signer; empty without an allowed signers file
 	Key    string // key of the signature, without an allowed signers file
+}
+
+// Write writes what was verified about the certificate in a folder, on two lines.
+func (v *Verified) Write(w io.Writer, folder string) error {
+	line := textfmt.PrintableLine
+	_, err := fmt.Fprintf(w, "%s holds: %d files, %s.\n%s (%s, kernel %s): %s: %s\n", line(folder), v.Files, v.signature(),
+		line(v.Subject.Device), line(v.Subject.Driver), line(v.Subject.Kernel), line(string(v.Outcome)), line(v.Why))
+	return err
+}
+
+// signature describes the signature.
+func (v *Verified) signature() string {
+	switch {
+	case v.Signer != "":
+		return "signed by " + textfmt.PrintableLine(v.Signer)
+	case v.Signed:
+		return "signed " + textfmt.PrintableLine(v.Key) + "; --signers FILE checks whose it is"
+	}
+	return "unsigned: it does not show who wrote it"
 }
 
 // Verify checks the certificate in a folder: that no file was changed, added or removed after the
