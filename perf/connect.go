@@ -16,21 +16,21 @@ import (
 // connectQPs connects the queue pairs with those of the other side: by the CM over iWARP,
 // else with the addresses in remote.
 func (c *conn) connectQPs(cfg *connConfig, remote connInfo) error {
-	local, err := c.side.Device.QueryPort(c.side.port())
-	if err != nil {
-		return err
-	}
-	mtu := min(local.ActiveMTU, remote.MTU)
 	switch {
 	case c.side.Service == ServiceIWARP && c.side.Role == Client:
 		return c.connectCM(remote.Listen)
 	case c.side.Service == ServiceIWARP:
 		return c.acceptCM()
-	case c.side.Service == ServiceUD && cfg.message > mtu.Bytes():
-		return fmt.Errorf("messages of %d bytes: a datagram has at most %d, the path MTU: give smaller sizes", cfg.message, mtu.Bytes())
+	case c.side.Service == ServiceUD && c.side.Device.Info().Transport == verbs.TransportIB && cfg.message > remote.MTU.Bytes():
+		return fmt.Errorf("messages of %d bytes: a datagram has at most %d, the path MTU: give smaller sizes", cfg.message, remote.MTU.Bytes())
 	case c.side.Service.isDatagram():
 		return c.connectUD(remote)
 	}
+	local, err := c.side.Device.QueryPort(c.side.port())
+	if err != nil {
+		return err
+	}
+	mtu := min(local.ActiveMTU, remote.MTU)
 	for i := range c.ends {
 		attr := verbs.QPAttr{
 			Port: c.side.port(), Access: cfg.access(c.side.Service), PathMTU: mtu,
