@@ -455,7 +455,7 @@ func (d *rdDialogue) addRead(p *rdPeer, req *rdRequest, wr *verbs.SendWR, add fu
 }
 
 // playAnswer adds the response to one read or atomic of the device to the flow of each peer, and
-// sends the unsent packets of the flows, of which 20 percent are lost.
+// sends the unsent packets of the flows, of which lossPercent are lost.
 func playAnswer(d *rdDialogue, r *rand.Rand) {
 	for _, p := range d.peers {
 		for _, req := range p.out.requests {
@@ -471,7 +471,8 @@ func playAnswer(d *rdDialogue, r *rand.Rand) {
 			}
 			break
 		}
-		d.sendUnsent(r, p, 20)
+		const lossPercent = 20
+		d.sendUnsent(r, p, lossPercent)
 	}
 }
 

@@ -40,7 +40,8 @@ func (d drawnRequest) String() string {
 	return text
 }
 
-// drawRequest returns a send request of any kind.
+// drawRequest returns a random send request. Sends, Writes and Reads are drawn twice as often as
+// other operations. Some remote addresses let the access cross 2^32 or are close to the end.
 func drawRequest(random *rand.Rand) drawnRequest {
 	d := drawnRequest{
 		op: rig.Pick(random, verbs.OpSend, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpRDMARead,

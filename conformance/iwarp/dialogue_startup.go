@@ -131,7 +131,7 @@ func (s *startupSession) Play(step startupStep) {
 	}
 }
 
-// Close frees the objects of the connections.
+// Close resets the connections, and frees their queue pairs, memory and listeners.
 func (s *startupSession) Close() {
 	if s.syncConn != nil {
 		s.conns = append(s.conns, s.syncConn)
@@ -171,7 +171,8 @@ func allFields(f startupFrame) startupFrame {
 	return full
 }
 
-// playPassive sends a Request to the device.
+// playPassive connects to the device, which listens, and sends a Request. The case fails unless the
+// device accepts, rejects or refuses it as the model does, and an accepted connection works.
 func (s *startupSession) playPassive(step startupStep) {
 	request := allFields(step.frame)
 	want, verdict := s.mpa.Reply(request)
@@ -220,7 +221,8 @@ func (s *startupSession) checkPrivateData(got, want []byte) {
 	s.Check(bytes.Equal(got, want), fmt.Sprintf("%d octets of private data: % x", len(want), head(want)), "%d: % x", len(got), head(got))
 }
 
-// playActive answers a Request of the device.
+// playActive has the device connect, and answers its Request. The case fails unless the device
+// reacts to the Reply as the model does. A failed attempt's queue pair is used again by the next.
 func (s *startupSession) playActive(step startupStep) {
 	hs := s.startActive(setup{connParams: &step.param, reuse: s.failed})
 	s.conns, s.failed = append(s.conns, hs.conn), hs.conn

@@ -362,6 +362,18 @@ func (s *cmDialogue) drawTimeout(r *rand.Rand) uint8 {
 	return s.port.LongTimeout(uint8(14 + r.IntN(3)))
 }
 
+// Most private data of an application in each message of the CM. In a REQ and a SIDR_REQ, 36 bytes
+// are for the address header of the IP CM service.
+const (
+	cmREQPrivate   = 92 - 36
+	cmREPPrivate   = 196
+	cmRTUPrivate   = 224 // also of a DREP
+	cmREJPrivate   = 148
+	cmDREQPrivate  = 220
+	sidrREQPrivate = 216 - 36
+	sidrREPPrivate = 136
+)
+
 // cmPrivate returns random private data of 0, 1, n/2, n-1 or n bytes.
 func cmPrivate(r *rand.Rand, n int) []byte {
 	b := make([]byte, []int{0, 1, n / 2, n - 1, n}[r.IntN(5)])
@@ -426,7 +438,7 @@ func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
 	req.LocalLID, req.RemoteLID = lid(), lid()
 	req.FlowLabel, req.PacketRate, req.SL, req.HopLimit = new(r.Uint32()&0xfffff), small(64), small(16), new(uint8(1+r.IntN(255)))
 	req.PKey = new(s.port.Checker.PKey &^ uint16(r.IntN(2)<<15)) // the peer may be a limited member
-	req.Private = append(ib.AddrHeader{SrcPort: c.srcPort, Src: c.peer, Dst: s.port.deviceAddr}.Append(nil), cmPrivate(r, 56)...)
+	req.Private = append(ib.AddrHeader{SrcPort: c.srcPort, Src: c.peer, Dst: s.port.deviceAddr}.Append(nil), cmPrivate(r, cmREQPrivate)...)
 	return req
 }
 
@@ -558,7 +570,7 @@ func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Mess
 	case ib.AttrREP:
 		return s.peerREP(c, r), c.tid
 	case attrRTU:
-		return ib.RTU{LocalCommID: local, RemoteCommID: remote, Private: cmPrivate(r, 224)}, c.tid
+		return ib.RTU{LocalCommID: local, RemoteCommID: remote, Private: cmPrivate(r, cmRTUPrivate)}, c.tid
 	case attrREJ:
 		return s.peerREJ(c, r), c.tid
 	case ib.AttrMRA:
@@ -576,9 +588,9 @@ func (s *cmDialogue) peerMessage(c *cmLink, attr ib.Attr, r *rand.Rand) (ib.Mess
 		if r.IntN(5) == 0 {
 			qpn ^= 1 << r.IntN(24)
 		}
-		return ib.DREQ{LocalCommID: local, RemoteCommID: remote, RemoteQPN: &qpn, Private: cmPrivate(r, 220)}, r.Uint64()
+		return ib.DREQ{LocalCommID: local, RemoteCommID: remote, RemoteQPN: &qpn, Private: cmPrivate(r, cmDREQPrivate)}, r.Uint64()
 	case attrDREP:
-		return ib.DREP{LocalCommID: local, RemoteCommID: remote, Private: cmPrivate(r, 224)}, c.dreqTID
+		return ib.DREP{LocalCommID: local, RemoteCommID: remote, Private: cmPrivate(r, cmRTUPrivate)}, c.dreqTID
 	case attrLAP:
 		return ib.LAP{LocalCommID: local, RemoteCommID: remote}, r.Uint64()
 	}
@@ -593,7 +605,7 @@ func (s *cmDialogue) peerREP(c *cmLink, r *rand.Rand) ib.REP {
 		LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID, QPN: &c.PeerQPN,
 		StartingPSN:   new(ib.PSN([]uint32{0, 0xffffff, 0x7fffff, r.Uint32() & 0xffffff}[r.IntN(4)])),
 		RespResources: small(5), InitiatorDepth: small(5), RNRRetryCount: small(8), LocalCAGUID: &c.PeerGUID,
-		TargetAckDelay: new(uint8(r.IntN(16))), FlowControl: new(r.IntN(2) == 0), SRQ: new(r.IntN(2) == 0), Private: cmPrivate(r, 196),
+		TargetAckDelay: new(uint8(r.IntN(16))), FlowControl: new(r.IntN(2) == 0), SRQ: new(r.IntN(2) == 0), Private: cmPrivate(r, cmREPPrivate),
 	}
 	if c.Reply != nil && r.IntN(3) > 0 {
 		return *c.Reply
@@ -614,7 +626,7 @@ func (s *cmDialogue) peerREJ(c *cmLink, r *rand.Rand) ib.REJ {
 	reasons := []ib.Reason{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 32, 33, 35}
 	rej := ib.REJ{
 		LocalCommID: &c.PeerID, RemoteCommID: &c.DeviceID, Reason: new(reasons[r.IntN(len(reasons))]),
-		About: new(model.CMAboutOther), Private: cmPrivate(r, 148),
+		About: new(model.CMAboutOther), Private: cmPrivate(r, cmREJPrivate),
 	}
 	switch c.State {
 	case model.CMReplied:

@@ -46,7 +46,7 @@ func (s *cmDialogue) startConnect(_ *cmLink, _ cmStep, r *rand.Rand) {
 	}
 	c := s.newLink(true)
 	c.conn = s.port.connect(Setup{state: verbs.QPStateInit})
-	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, 56)
+	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, cmREQPrivate)
 	c.setup = s.call("connect", func() (err error) {
 		c.result, err = s.port.CM().Connect(c.conn.QP, netip.AddrPortFrom(s.port.Peer, cmConnectPort), c.param, s.callTimeout())
 		return err
@@ -131,7 +131,7 @@ func (s *cmDialogue) take(*cmLink, cmStep, *rand.Rand) {
 // the parameters of the call: not if the peer has withdrawn the REQ, and optionally if it may have.
 func (s *cmDialogue) accept(c *cmLink, _ cmStep, r *rand.Rand) {
 	c.conn = s.port.connect(Setup{state: verbs.QPStateInit})
-	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, 196)
+	c.DeviceQPN, c.param = uint32(c.conn.QP.QPN()), s.drawParam(r, cmREPPrivate)
 	c.param.ResponderResources = min(c.param.ResponderResources, *c.req.InitiatorDepth)
 	c.param.InitiatorDepth = min(c.param.InitiatorDepth, *c.req.RespResources)
 	c.setup = s.call("accept", func() (err error) {
@@ -168,7 +168,7 @@ func (c *cmLink) knownID() *uint32 {
 // reject has the application reject a request, and expects a REJ: an optional one if the peer may
 // have withdrawn the request.
 func (s *cmDialogue) reject(c *cmLink, _ cmStep, r *rand.Rand) {
-	private := cmPrivate(r, 148)
+	private := cmPrivate(r, cmREJPrivate)
 	err := c.request.Reject(private)
 	if !c.Cancelled {
 		s.port.Must("a request that can be rejected", err)

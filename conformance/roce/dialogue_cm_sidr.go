@@ -131,7 +131,7 @@ func (s *sidrDialogue) newRequest(n uint32, r *rand.Rand) *sidrRequest {
 		q.peer, q.Request.RequestID, q.reused, old.reused, q.tid = old.peer, old.Request.RequestID, true, true, r.Uint64()
 	}
 	q.Request.PKey = new(s.cm.port.reachablePKey(r))
-	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.cm.port.deviceAddr}.Append(nil), cmPrivate(r, 180)...)
+	q.Request.Private = append(ib.AddrHeader{SrcPort: q.srcPort, Src: q.peer, Dst: s.cm.port.deviceAddr}.Append(nil), cmPrivate(r, sidrREQPrivate)...)
 	return q
 }
 
@@ -234,7 +234,7 @@ func (s *sidrDialogue) answer(step cmStep, r *rand.Rand) {
 	if i < 0 {
 		return
 	}
-	q, private := s.requests[i], cmPrivate(r, 136)
+	q, private := s.requests[i], cmPrivate(r, sidrREPPrivate)
 	want := ib.SIDRREP{
 		RequestID: q.Request.RequestID, ServiceID: q.Request.ServiceID, Private: private, InfoLen: new(uint8(0)), Info: []byte{},
 	}
@@ -255,7 +255,7 @@ func (s *sidrDialogue) answer(step cmStep, r *rand.Rand) {
 
 // resolve has the application resolve a service of the peer, and expects a SIDR_REQ.
 func (s *sidrDialogue) resolve(r *rand.Rand) {
-	q, private := &sidrResolve{}, cmPrivate(r, 180)
+	q, private := &sidrResolve{}, cmPrivate(r, sidrREQPrivate)
 	q.call = s.cm.call("resolve", func() (err error) {
 		q.peer, err = s.cm.port.CM().Resolve(netip.AddrPortFrom(s.cm.port.Peer, cmConnectPort), private, s.cm.callTimeout())
 		return err
@@ -281,7 +281,7 @@ func (s *sidrDialogue) reply(q *sidrResolve, step cmStep, r *rand.Rand) {
 	status := uint8(max(0, r.IntN(12)-7)) // 0, success, in most
 	rep := ib.SIDRREP{
 		RequestID: &q.ID, Status: &status, QPN: new(r.Uint32() & 0xffffff), QKey: new(r.Uint32()),
-		ServiceID: new(ib.ServiceID(ib.PortSpaceUDP, cmConnectPort)), Private: cmPrivate(r, 136),
+		ServiceID: new(ib.ServiceID(ib.PortSpaceUDP, cmConnectPort)), Private: cmPrivate(r, sidrREPPrivate),
 	}
 	if step.op != "SIDR_REP" {
 		rep.RequestID = new(q.ID ^ 1<<r.IntN(32))

@@ -181,7 +181,8 @@ func (s *rcRequesterSession) Play(step requesterStep) {
 	s.compare(nil)
 }
 
-// Close destroys the objects of the dialogue.
+// Close destroys the objects of the dialogue. The case fails if the device sends anything or
+// completes a request after that, or has written to memory that no response may change.
 func (s *rcRequesterSession) Close() {
 	if s.conn == nil {
 		return

@@ -134,7 +134,8 @@ func names[F any](all []variant[F]) (names []string) {
 	return names
 }
 
-// Draw returns a random step.
+// Draw returns a random step: first a connect; then abnormal steps of the mix, one in s.mix.every,
+// posts while few packets are outstanding, and responses.
 func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
 	if s.conn == nil {
 		return requesterStep{kind: stepConnect, attr: s.mix.drawAttr(r)}

@@ -356,7 +356,7 @@ func (s *rcResponder) freeWindows() {
 	s.regions, s.past = s.regions[:len(rcFixedRegions)], nil
 }
 
-// freeQP destroys the queue pair and its SRQs.
+// freeQP destroys the queue pair with its SRQs and XRC domain, if it has any.
 func (s *rcResponder) freeQP() {
 	if s.conn.QP == nil {
 		return

@@ -304,7 +304,7 @@ func (q rcRequest) single(s *rcResponder, psn ib.PSN, n int) ib.Packet {
 		return ib.Flush(psn, ib.FlushGlobal, ib.FlushRange, q.reth(s, verbs.AccessFlushGlobal, max(1, n)))
 	case ib.OpAtomicWrite:
 		return ib.AtomicWrite(psn, q.word(s, verbs.AccessRemoteWrite), rig.Pattern(8, q.data))
-	case ib.OpFetchAdd:
+	case ib.OpFetchAdd: // of both halves of the word
 		return ib.FetchAdd(psn, q.word(s, verbs.AccessRemoteAtomic), uint64(q.imm)<<33|uint64(q.data))
 	}
 	at := q.word(s, verbs.AccessRemoteAtomic)

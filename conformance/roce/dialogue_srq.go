@@ -199,7 +199,7 @@ func (s *srqDialogue) connect(p *srqPair) {
 	}
 }
 
-// Close frees the objects of the dialogue.
+// Close frees the objects of the dialogue, each before those that it was made with.
 func (s *srqDialogue) Close() {
 	for _, p := range s.pairs {
 		s.port.Must("a queue pair that can be destroyed", p.conn.QP.Close())

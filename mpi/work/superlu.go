@@ -53,7 +53,8 @@ type slu struct {
 	sends      []*mpi.Request
 }
 
-// newSLU returns a rank's part of a matrix, with a receive buffer for the largest message.
+// newSLU returns a rank's part of a matrix, with a receive buffer for the largest message: the
+// unknowns of the widest block, for each of the nrhs right-hand sides.
 func newSLU(j *job, size sluSize) *slu {
 	s := &slu{sluMatrix: &sluMatrix{seed: j.p.Seed, size: size, rank: j.Rank()}, j: j}
 	s.rows, s.columns = rectangle(j.Size())

@@ -108,7 +108,7 @@ func (x *consumer) writesAnnounced(count int) {
 
 // messageReceived checks a message in a receive. hint is its number from immediate data; -1
 // without. If b is not the expected message, the number in its data says which it is. Without that
-// number a reliable service's message counts as the expected one, lest later ones seem misplaced.
+// number a message of a reliable service counts as the expected one, so that later ones match.
 func (x *consumer) messageReceived(b []byte, hint int) {
 	x.link.log.checked += int64(len(b))
 	if len(b) != x.size {
