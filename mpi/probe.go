@@ -142,7 +142,8 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	return st, m.c.raise("Message.Recv", err)
 }
 
-// Irecv starts to receive the message.
+// Irecv starts to receive the message that Mprobe or Improbe has matched. The message of
+// MPI_PROC_NULL has no match, and is received at once.
 func (m *Message) Irecv(buf []byte) (*Request, error) {
 	if err := m.markReceived(); err != nil {
 		return nil, m.comm().raise("Message.Irecv", err)

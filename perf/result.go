@@ -191,7 +191,8 @@ func (q *Result) WriteTable(w io.Writer) error {
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s %s\t%s\t%s\n", t.Name, formatValue(t.Got, t.Unit), sign, formatValue(t.Want, t.Unit), percent(t.Noise), t.Verdict)
 	}
-	if q.Comparisons == nil { // else writeComparisons shows it
+	// "Without work": the sockets neither copy nor compute CRCs, as the devices compute no CRCs.
+	if q.Comparisons == nil { // else writeComparisons shows this ratio
 		fmt.Fprintf(tab, "\nwith the CRC of packets offloaded: write of 1 MiB to bare sockets without work\t%s\n", formatValue(q.Ratios.WriteToLimitOffloaded, ""))
 	}
 	tab.Flush()

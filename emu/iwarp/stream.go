@@ -130,7 +130,8 @@ func (s *Stream) WaitsForPeer() bool {
 	return s.segmentsAccepted == s.segmentsOutput && s.nextSource() == noSource && s.state == open
 }
 
-// Receiving reports whether a message of the peer has been received in part.
+// Receiving reports whether a message of the peer has been received in part: a control message
+// (s.parts), a Send, a Write, or the response to the oldest outstanding request.
 func (s *Stream) Receiving() bool {
 	if s.parts != nil {
 		for q := range s.parts {

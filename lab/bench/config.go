@@ -179,7 +179,8 @@ const (
 	cableHost    = 254 // address of the device's port for packets to unknown addresses
 )
 
-// hostAddr returns the address of a host in a family, 4 or 6. host is its last byte.
+// hostAddr returns the address of a host in a family, 4 or 6, in a private network of the bench.
+// host is its last byte.
 func hostAddr(family int, host byte) netip.Addr {
 	if family == 4 {
 		return netip.AddrFrom4([4]byte{10, 66, 0, host})

@@ -50,7 +50,8 @@ type transferPart struct {
 	probeBuf *memory.Buffer
 }
 
-// Read starts to read the memory of a peer. Upper.Finished reports the end to the owner.
+// Read starts to read the memory of a peer, by RDMA. The carrier calls Finished of its user (Upper)
+// with the owner when the read has ended.
 func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.stats.Reads++
 	c.stats.ReadBytes += uint64(t.N)
