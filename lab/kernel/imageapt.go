@@ -147,7 +147,7 @@ func parseStanzas(text string) map[string]Package {
 	return found
 }
 
-// parseFields parses lines of keys and values.
+// parseFields parses lines of a key and a value, which the first separator of the line divides.
 func parseFields(text, separator string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(text) {

@@ -171,8 +171,8 @@ func (l *connManager) acceptSelf(req verbs.ConnRequest, generation uint32) {
 	})
 }
 
-// parsePrivateData parses the private data of param, which a NIC may have padded: a connInfo with
-// the sender's rank in the field of the QPN and the generation in that of the PSN.
+// parsePrivateData parses the private data of a connection request or of its acceptance, which a
+// NIC may have padded: a connInfo with the rank of the sender as QPN and its generation as PSN.
 func (c *Carrier) parsePrivateData(b []byte) (from int, generation uint32, credits int, err error) {
 	h, err := c.parseConnInfo(b[:min(len(b), connInfoLen)])
 	return int(h.qpn), h.psn, h.credits, err

@@ -173,7 +173,8 @@ func (c *comm) Allgather(mine, all []byte) error {
 	return nil
 }
 
-// Alltoall is MPI_Alltoall. The defect NotTransposed makes all ranks receive the same parts.
+// Alltoall is MPI_Alltoall. The defect NotTransposed makes all ranks receive the same parts,
+// ReductionsUnchecked ignores lengths that the ranks cannot share equally.
 func (c *comm) Alltoall(send, recv []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Alltoall", err)
