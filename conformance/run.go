@@ -104,12 +104,15 @@ func startOrder(runs []caseRun, workers int) []int {
 // or broke while other processes kept the machine busy, unless the case is dangerous or the device's
 // host crashed, for which lack of CPU time is no reason. A case runs at most maxAttempts times.
 func (r *Runner) judge(ctx context.Context, run caseRun) Result {
+	if r.BeforeRepeat == nil {
+		return Judge(ctx, r.Lab, run.c, run.opt)
+	}
 	for attempt := 1; ; attempt++ {
 		before, _ := sampleCPU()
 		res := Judge(ctx, r.Lab, run.c, run.opt)
 		failed := res.Verdict == VerdictFail || res.Verdict == VerdictBroken
 		_, crashed := errors.AsType[*CrashError](res.Err)
-		if r.BeforeRepeat == nil || !failed || crashed || run.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
+		if !failed || crashed || run.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
 			return res
 		}
 		after, _ := sampleCPU()

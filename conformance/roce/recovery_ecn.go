@@ -155,6 +155,9 @@ func cnpScope(p *Port) []Measurement {
 // burstPackets is the length of bursts that measure a rate: shorter than any window.
 const burstPackets = 60
 
+// rateResolution is the time in which a rate recovers, divided by the error of its measurement.
+const rateResolution = 20
+
 // rateProbe is a connection on which the device sends bursts.
 type rateProbe struct {
 	conn           *Conn
@@ -187,11 +190,12 @@ func rates(p *Port) []Measurement {
 	}
 	start := f.conn.Now()
 	usual := max(before[0], before[1], before[2], 10*time.Microsecond) // bursts take no time in the simulator
-	for deadline := start + f.conn.ResponseTimeout(); f.conn.Now() < deadline; f.conn.Sleep(time.Millisecond) {
+	for deadline := start + f.conn.ResponseTimeout(); f.conn.Now() < deadline; {
 		if f.burst() <= 2*usual {
 			return append(all, newTiming("rate/comes-back",
 				"from the tenth CNP until 60 packets take at most twice as long as before", f.conn.Now()-start))
 		}
+		f.conn.Sleep(max(time.Millisecond, (f.conn.Now()-start)/rateResolution))
 	}
 	return all
 }

@@ -74,6 +74,7 @@ var taskCases = []conformance.Case{{
 		for t := range counts {
 			running = append(running, r.Go(fmt.Sprintf("poller %d", t), func() error {
 				into := make([]verbs.WC, 3)
+				pause := shortWait / 10 // grows as long as nothing arrives
 				// Poll on for a while: a completion may arrive twice.
 				for idle := 0; idle < 5 && r.Now() < until; {
 					n, err := cq.Poll(into)
@@ -89,7 +90,12 @@ var taskCases = []conformance.Case{{
 					} else {
 						idle++
 					}
-					r.Sleep(shortWait / 10)
+					if n > 0 {
+						pause = shortWait / 10
+					} else {
+						pause = min(2*pause, r.ResponseTimeout()/10)
+					}
+					r.Sleep(pause)
 				}
 				return nil
 			}))
