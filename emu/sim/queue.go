@@ -111,7 +111,7 @@ func (q *queue) up(i int, e entry) {
 	q.place(i, e)
 }
 
-// down moves e from position i towards the leaves.
+// down moves e from position i towards the leaves. Each node of the heap has four children.
 func (q *queue) down(i int, e entry) {
 	for {
 		first := 4*i + 1

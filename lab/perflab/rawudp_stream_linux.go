@@ -107,7 +107,8 @@ func newRawReceiver(s socket, cfg RawStreamConfig) *rawReceiver {
 	return r
 }
 
-// receive implements batchReceiver: one recvmsg, whose data it divides into segments.
+// receive implements batchReceiver: one recvmsg, whose data it divides into segments. It returns
+// their number.
 func (r *rawReceiver) receive(to *segmentReader) (int, error) {
 	r.msg.SetControllen(len(r.control))
 	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(r.s.fd), uintptr(unsafe.Pointer(&r.msg)), 0, 0, 0, 0)

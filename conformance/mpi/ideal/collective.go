@@ -153,7 +153,8 @@ func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	return nil
 }
 
-// Allgather is MPI_Allgather. The defect GatherReversed stores the parts in reverse order.
+// Allgather is MPI_Allgather. The defect GatherReversed stores the parts in reverse order,
+// ReductionsUnchecked returns no error for invalid lengths, but transfers nothing.
 func (c *comm) Allgather(mine, all []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Allgather", err)
@@ -174,7 +175,7 @@ func (c *comm) Allgather(mine, all []byte) error {
 }
 
 // Alltoall is MPI_Alltoall. The defect NotTransposed makes all ranks receive the same parts,
-// ReductionsUnchecked ignores lengths that the ranks cannot share equally.
+// ReductionsUnchecked returns no error for invalid lengths, but transfers nothing.
 func (c *comm) Alltoall(send, recv []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Alltoall", err)
