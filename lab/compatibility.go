@@ -39,7 +39,7 @@ func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...stri
 		return err.Error()
 	}
 	c := &compatibility{s: s, p: p, tier: tier, want: s.ExpectOn(tier), w: workloadOf(s, p)}
-	for _, check := range []func() string{c.checkNIC, c.checkServices, c.checkReceives, c.checkPathMTU, c.checkEvents, c.checkErrors, c.checkCounts, c.checkReconnects, c.checkTrunks} {
+	for _, check := range []func() string{c.checkNIC, c.checkServices, c.checkReceives, c.checkPathMTU, c.checkEvents, c.checkErrors, c.checkCounts, c.checkReconnects, c.checkTrunks, c.checkCable} {
 		if why := check(); why != "" {
 			return why
 		}
@@ -224,6 +224,18 @@ func (c *compatibility) checkReconnects() (why string) {
 		return ""
 	}
 	return "it expects connections to break by exhausted retries: TCP retries for minutes"
+}
+
+// checkCable checks that a cable in shared memory carries the packets of the NICs.
+func (c *compatibility) checkCable() string {
+	switch {
+	case c.tier != scenarios.NetNS || c.s.Fabric.Cable != scenarios.SharedMemory:
+	case c.p.OverTCP:
+		return fmt.Sprintf("it has %s NICs, whose TCP streams a cable in shared memory does not carry", c.p.Title)
+	case c.s.Fabric.Kind == scenarios.FatTree:
+		return "its fabric has several switches, and cables in shared memory have one"
+	}
+	return ""
 }
 
 // checkTrunks checks that no impairment or event of simulated streams is at a link of two switches.

@@ -37,12 +37,15 @@ type Command struct {
 	// Env is the environment; nil means os.Environ. The launcher adds the variables for Join.
 	Env []string
 	Dir string // empty means the current directory
-	// Files are inherited as descriptors 4, 5, … The caller closes them.
+	// Files are inherited as descriptors FirstFile, FirstFile+1, … The caller closes them.
 	Files []*os.File
 }
 
 // controlFD is the control channel's descriptor in the started process.
 const controlFD = 3
+
+// FirstFile is the descriptor of the first of Command.Files in the started process.
+const FirstFile = controlFD + 1
 
 // checkSpecs checks that the specs have the ranks 0 to n-1, each once, a program, and a job (data
 // for the program) within the limit.

@@ -7,6 +7,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -94,12 +95,38 @@ type Fabric struct {
 	Spines int `yaml:"spines,omitempty" range:"1..64"`
 	// IPv4 uses IPv4 instead of IPv6.
 	IPv4 bool `yaml:"ipv4,omitempty"`
+	// Cable is what connects hosts in real time: veth (interfaces of network namespaces) or shm (rings
+	// in shared memory, without namespaces); veth if left out.
+	Cable CableKind `yaml:"cable,omitempty" enum:"veth shm"`
 	// Link are the properties of every cable.
 	Link Link `yaml:"link,omitempty"`
 	// Links are exceptions, by the port at a host ("host1", "host1/rdma0", "host*"):
 	// omitted values are those of link.
 	Links map[string]Link `yaml:"links,omitempty"`
 }
+
+// CableKind is what connects hosts in real time.
+type CableKind string
+
+// The kinds of cables.
+const (
+	VethPair     CableKind = "veth" // interfaces of network namespaces
+	SharedMemory CableKind = "shm"  // rings in shared memory
+)
+
+// String, Set and Type make a CableKind the value of a flag.
+func (k *CableKind) String() string { return string(*k) }
+
+// Set refuses other values than the kinds.
+func (k *CableKind) Set(text string) error {
+	if *k = CableKind(text); *k != VethPair && *k != SharedMemory {
+		return fmt.Errorf("give %s or %s", VethPair, SharedMemory)
+	}
+	return nil
+}
+
+// Type is the name of the type in messages.
+func (*CableKind) Type() string { return "cable" }
 
 // Kind is a kind of topology.
 type Kind string

@@ -95,6 +95,12 @@ func defectFlag(cmd *cobra.Command, p *[]string, target string) {
 	completeFlag(cmd, "defect", completeDefects)
 }
 
+// cableFlag adds --cable.
+func cableFlag(cmd *cobra.Command, p *scenarios.CableKind) {
+	cmd.Flags().Var(p, "cable", "hosts in real time are connected by `KIND`: veth, or shm (shared memory, without namespaces)")
+	completeFlag(cmd, "cable", fixed(string(scenarios.VethPair), string(scenarios.SharedMemory)))
+}
+
 func profileFlag(cmd *cobra.Command, p *string) {
 	choiceFlag(cmd, p, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()), nics.ProfileNames()...)
 }

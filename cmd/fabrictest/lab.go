@@ -179,6 +179,7 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 	f.IntVarP(&o.Hosts, "hosts", "n", 0, "make a fabric of so many hosts and run the program in each")
 	f.BoolVar(&flagged.Plain, "plain", false, "print lines without the host's name before them")
 	f.BoolVar(&flagged.KeepGoing, "keep-going", false, "let the others go on when one fails")
+	cableFlag(cmd, &o.Cable)
 	fabricFlags(cmd, &o)
 	return cmd
 }

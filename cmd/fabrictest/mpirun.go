@@ -41,6 +41,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	providerFlag(cmd, &o.run.Provider, nics.Default, "the NICs are those of", "")
 	f.StringVar(&o.run.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME` (see list platforms), or of a YAML file")
 	completeFlag(cmd, "platform", fixed(nics.PlatformNames()...))
+	cableFlag(cmd, &o.run.Cable)
 	f.BoolVar(&o.run.ICRCOffloaded, "no-icrc", false, "do not compute or check the ICRC of RoCE packets")
 	f.IntVar(&o.run.MTU, "mtu", 0, "largest IP packet, in `BYTES` (default: 9000, in simulation 4200)")
 	f.StringVar(&o.settings.Loss, "loss", "0%", "`SHARE` of packets that are lost, at random")
@@ -77,7 +78,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if o.run.Args, err = mpirun.RankArgs(args, o.run.Ranks, o.run.Seed); err != nil {
 		return err
 	}
-	tier, err := mpirun.FindTier(o.on, o.run.Platform)
+	tier, err := mpirun.FindTier(o.on, o.run.Platform, o.run.Cable)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ func (o *overrides) flags(cmd *cobra.Command) {
 	f.IntVar(&o.Messages, "messages", 0, "messages of each flow (default: as the scenario says)")
 	providerFlag(cmd, &o.Provider, "", "run every scenario with the NICs of", " (default: each scenario's own)")
 	defectFlag(cmd, &o.Defects, "every NIC")
+	cableFlag(cmd, &o.Cable)
 }
 
 const defaultSeed = 1 // of commands without scenarios, which have seeds of their own
@@ -43,7 +44,7 @@ func (o *overrides) check() (seed uint64, err error) {
 
 // addTo adds the overrides to a command line.
 func (o *overrides) addTo(l *cmdline.Line, seed uint64) *cmdline.Line {
-	return l.Flag("seed", numberUnless0(seed)).Flag("messages", numberUnless0(o.Messages)).Flag("provider", o.Provider).Flag("defect", o.Defects...)
+	return l.Flag("seed", numberUnless0(seed)).Flag("messages", numberUnless0(o.Messages)).Flag("provider", o.Provider).Flag("cable", string(o.Cable)).Flag("defect", o.Defects...)
 }
 
 // numberUnless0 returns a number as text; empty for 0.

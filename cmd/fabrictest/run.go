@@ -85,7 +85,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.given("seeds") {
 		return o.runSeeds(cmd, chosen, seed)
 	}
-	tiers, why, err := runner.Tiers(o.on)
+	tiers, why, err := runner.Tiers(o.on, o.Cable)
 	if err != nil {
 		return err
 	}

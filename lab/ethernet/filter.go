@@ -2,6 +2,7 @@ package ethernet
 
 import (
 	"encoding/binary"
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"net/netip"
 	"strings"
 	"time"
@@ -63,11 +64,12 @@ type explainer interface {
 	explanation() string
 }
 
-// explanation lists what the Pipe did to the last frame: the effects whose counters have grown. An
-// event, an action on a single packet, usually causes another effect, and is listed only if it did
-// not.
-func (im *Impairer) explanation() string {
-	after, before := im.Pipe.Counters(), &im.before
+// explanation lists what the Pipe did to the last frame.
+func (im *Impairer) explanation() string { return Explain(im.before, im.Pipe.Counters()) }
+
+// Explain lists what a Pipe did to a packet: the effects whose counters have grown. An event, an
+// action on a single packet, usually causes another effect, and is listed only if it did not.
+func Explain(before, after impair.Counters) string {
 	var effects []string
 	for _, c := range []struct {
 		effect string

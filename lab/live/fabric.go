@@ -21,6 +21,7 @@ type FabricOptions struct {
 	Kind                         string // pair, star or fat-tree; empty for the default
 	Hosts, Rails, Leaves, Spines int
 	MTU                          int
+	Cable                        scenarios.CableKind    // what connects the hosts; empty for that of the scenario
 	Like                         string                 // the scenario to take the fabric from
 	Given                        func(flag string) bool // whether a flag was given
 }
@@ -36,7 +37,8 @@ func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 		Version: scenarios.FormatVersion, Name: "lab", Title: "A lab", Workload: workload.Config{Kind: workload.AllToAll},
 		Fabric: scenarios.Fabric{
 			Kind: scenarios.Kind(o.Kind), Hosts: o.Hosts, Rails: o.Rails, Leaves: o.Leaves, Spines: o.Spines,
-			Link: scenarios.Link{MTU: scenarios.Bytes(o.MTU)},
+			Cable: o.Cable,
+			Link:  scenarios.Link{MTU: scenarios.Bytes(o.MTU)},
 		},
 	}
 	if o.Like != "" {
@@ -49,6 +51,7 @@ func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 			return nil, cmdline.Errorf("--like %s: %d scenarios match, name one", o.Like, len(found))
 		}
 		s.Fabric, s.Impair, s.Seed = found[0].Fabric, found[0].Impair, found[0].Seed
+		s.Fabric.Cable = cmp.Or(o.Cable, s.Fabric.Cable)
 		return s, nil
 	}
 	switch {
@@ -108,7 +111,7 @@ func (o *FabricOptions) flagFor(key string) string {
 		return "--fabric " + o.Kind
 	case "link.mtu":
 		return "--mtu"
-	case "hosts", "rails", "leaves", "spines":
+	case "cable", "hosts", "rails", "leaves", "spines":
 		return "--" + name
 	}
 	return "the fabric"

@@ -34,6 +34,9 @@ func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int
 	if j.Dir, err = os.Getwd(); err != nil {
 		return 0, err
 	}
+	if s.Fabric.Cable == scenarios.SharedMemory { // needs no namespaces
+		return j.run(ctx)
+	}
 	return daemon.RunOnce(ctx, ProgramCommand, j)
 }
 
@@ -47,6 +50,11 @@ func ProgramMain() (code int, err error) {
 	if err := daemon.ReadJob(&j); err != nil {
 		return 0, err
 	}
+	return j.run(ctx)
+}
+
+// run creates the fabric, runs the program, and returns as ProgramMain.
+func (j *programJob) run(ctx context.Context) (code int, err error) {
 	s, err := scenarios.Parse("exec.yaml", []byte(j.Text))
 	if err != nil {
 		return 0, err
@@ -86,13 +94,13 @@ func ProgramMain() (code int, err error) {
 // environment variables that describe the host's NICs.
 func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
 	for i, h := range testbed.Plan.Topology.Hosts {
-		host := testbed.Fabric.Host(h.Name)
+		env, cables := append(os.Environ(), nics.EnvVars(testbed.Plan.Topology, h)...), testbed.CableFiles()
+		if len(cables) > 0 {
+			env = append(env, nics.CableVars(h, launch.FirstFile)...)
+		}
 		specs = append(specs, launch.Spec{
-			Rank: i, Host: h.Name, Start: host.NS.Start,
-			Cmd: launch.Command{
-				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir,
-				Env: append(os.Environ(), nics.EnvVars(testbed.Plan.Topology, h)...),
-			},
+			Rank: i, Host: h.Name, Start: testbed.Start(h.Name),
+			Cmd: launch.Command{Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir, Env: env, Files: cables},
 		})
 	}
 	return specs

@@ -187,6 +187,8 @@ type RankJob struct {
 type NICJob struct {
 	Name string     `json:"name"`
 	Addr netip.Addr `json:"addr"`
+	// CableFD is the descriptor of its cable in shared memory; 0 for none.
+	CableFD int `json:"cable,omitempty"`
 }
 
 // fabric returns the Fabric of a Job, without defaults.

@@ -189,7 +189,7 @@ func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 		return err
 	}
 	for _, n := range p.job.Rank.NICs {
-		d, err := opener.OnSockets(nics.NICConfig{Name: fmt.Sprintf("%s/%s", p.conn.Host(), n.Name), Addr: n.Addr})
+		d, err := opener.OnSockets(nics.NICConfig{Name: fmt.Sprintf("%s/%s", p.conn.Host(), n.Name), Addr: n.Addr, Cable: nics.InheritedCable(n.CableFD)})
 		if err != nil {
 			return fmt.Errorf("NIC %s at %v: %w", n.Name, n.Addr, err)
 		}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softroce"
@@ -30,6 +32,10 @@ var ErrNoFabric = errors.New("this program does not run in a host of a fabric: s
 //	                       the addresses of all hosts on that rail, in order,
 //	                       its own included; also _IPV4_PEERS
 //
+//	FABRICTEST_RDMA0_CABLE
+//	                       the descriptor of its cable in shared memory, if it
+//	                       has one instead of an interface
+//
 // A program that was started as one of several ranks also has FABRICTEST_RANK,
 // FABRICTEST_SIZE, and a channel to its launcher: see package launch.
 func EnvVars(t *topology.Topology, host topology.Host) []string {
@@ -52,6 +58,17 @@ var families = []string{"IPV6", ipv4Family}
 
 // nicVar returns the name of the variable with the address of a NIC: FABRICTEST_RDMA0_IPV6.
 func nicVar(nic, family string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_" + family }
+
+func cableVar(nic string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_CABLE" }
+
+// CableVars returns the environment variables with the descriptors of the cables of a host's NICs. The
+// cable of rail 0 is firstFD, that of rail 1 the next.
+func CableVars(host topology.Host, firstFD int) (vars []string) {
+	for _, nic := range host.NICs {
+		vars = append(vars, fmt.Sprintf("%s=%d", cableVar(nic.Name), firstFD+nic.Rail))
+	}
+	return vars
+}
 
 // peers returns the NIC addresses of all hosts on a rail, the network of one NIC of each host.
 func peers(t *topology.Topology, rail int, ipv4 bool) (all []string) {
@@ -76,6 +93,8 @@ type NIC struct {
 	Name                 string
 	IPv6, IPv4           netip.Addr
 	IPv6Peers, IPv4Peers []netip.Addr // of all hosts on its rail, in order
+	// Cable is the descriptor of its cable in shared memory; 0 for none.
+	Cable int
 }
 
 // FromEnv reads the variables of EnvVars from the environment, or returns ErrNoFabric without them.
@@ -86,6 +105,12 @@ func FromEnv() (*Host, error) {
 	}
 	for _, name := range strings.Fields(os.Getenv(nicsVar)) {
 		n := NIC{Name: name}
+		if fd := os.Getenv(cableVar(name)); fd != "" {
+			var err error
+			if n.Cable, err = strconv.Atoi(fd); err != nil || n.Cable <= 2 {
+				return nil, fmt.Errorf("%s=%q: want the number of a descriptor", cableVar(name), fd)
+			}
+		}
 		for _, family := range families {
 			addrVar := nicVar(name, family)
 			addrs, err := parseAddrs(addrVar, os.Getenv(addrVar))
@@ -122,7 +147,26 @@ func parseAddrs(variable, value string) (addrs []netip.Addr, err error) {
 	return addrs, nil
 }
 
+// InheritedCable returns the cable in shared memory that this process has inherited as a descriptor;
+// nil for 0, which means none. The file is a duplicate: the cable can be opened again.
+func InheritedCable(fd int) *os.File {
+	if fd <= 0 {
+		return nil
+	}
+	syscall.CloseOnExec(fd)
+	own, err := syscall.Dup(fd)
+	if err != nil {
+		own = fd // too many descriptors: the cable can be opened once
+	}
+	syscall.CloseOnExec(own)
+	return os.NewFile(uintptr(own), "cable")
+}
+
 // Open opens a NIC as a soft-RoCE device over IPv6.
 func (n *NIC) Open() (*softroce.Device, error) {
-	return softroce.OnUDP(udplink.Config{}, softroce.Config{Name: n.Name, Addrs: []netip.Addr{n.IPv6}})
+	cfg := softroce.Config{Name: n.Name, Addrs: []netip.Addr{n.IPv6}}
+	if cable := InheritedCable(n.Cable); cable != nil {
+		return softroce.OnCable(cable, cfg)
+	}
+	return softroce.OnUDP(udplink.Config{}, cfg)
 }

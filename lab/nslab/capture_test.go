@@ -230,21 +230,21 @@ func dropsBody(plan func(string) *lab.Plan, _ string) error {
 		return err
 	}
 	defer testbed.Close()
-	w := testbed.switches
-	if err := w.setLink(testbed.Fabric, 0, false); err != nil {
+	w := testbed.network
+	if err := w.setLink(0, false); err != nil {
 		return err
 	}
 	if n, err := countReceived(testbed, "host0", "host1", 20, 0); err != nil || n != 0 {
 		return fmt.Errorf("%d of 20 datagrams arrived while the link was down: %w", n, err)
 	}
-	if err := errors.Join(w.setLink(testbed.Fabric, 0, true), testbed.Begin(time.Now())); err != nil {
+	if err := errors.Join(w.setLink(0, true), testbed.Begin(time.Now())); err != nil {
 		return err
 	}
 	if n, err := countReceived(testbed, "host0", "host1", 20, 20); err != nil || n != 20 {
 		return fmt.Errorf("%d of 20 datagrams arrived: %w", n, err)
 	}
 	o := lab.Observation{Plan: testbed.Plan}
-	if err := errors.Join(w.close(), w.readCounters(testbed.Fabric, &o)); err != nil {
+	if err := errors.Join(w.close(), w.readCounters(&o)); err != nil {
 		return err
 	}
 	sent := uint64(0)

@@ -122,23 +122,31 @@ func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 // partitionGroups has the group of each address. Addresses in no group form group 0.
 type partitionGroups map[netip.Addr]int
 
-// partition starts the partition of a step, or ends it if the step is an undo. Only addresses of
-// one group reach each other; the addresses that the step does not list form another group.
+// partition implements network.
 func (w *switchSet) partition(step *lab.Step) {
-	if step.Undo {
+	if groups := groupsOf(w.plan, step); groups != nil {
+		w.partitioned.Store(&groups)
+	} else {
 		w.partitioned.Store(nil)
-		return
+	}
+}
+
+// groupsOf returns the groups of a step that starts a partition, and nil for one that ends it. Only
+// addresses of one group reach each other; those that the step does not list form another group.
+func groupsOf(plan *lab.Plan, step *lab.Step) partitionGroups {
+	if step.Undo {
+		return nil
 	}
 	groups := make(partitionGroups)
 	for i, g := range step.Groups {
 		for _, port := range g {
-			nic, _ := w.plan.Topology.NIC(w.plan.Ports[port].Port)
+			nic, _ := plan.Topology.NIC(plan.Ports[port].Port)
 			for _, a := range nic.Addrs {
 				groups[a.Addr()] = i + 1 // 0, the zero value of a map, is the group of the addresses not listed
 			}
 		}
 	}
-	w.partitioned.Store(&groups)
+	return groups
 }
 
 // blocked reports whether the partition separates two addresses.

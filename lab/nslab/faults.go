@@ -51,7 +51,7 @@ func (p *scenarioRun) begin(ctx context.Context) error {
 	p.recorder.mu.Lock()
 	p.recorder.epoch = now
 	p.recorder.mu.Unlock()
-	if err := p.switches.begin(now); err != nil {
+	if err := p.Testbed.begin(now); err != nil {
 		return err
 	}
 	errs := make(chan error, p.group.Size())
@@ -92,14 +92,14 @@ func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 		errs := make([]error, 0, len(step.Ports))
 		for _, port := range step.Ports {
 			up := step.Undo
-			errs = append(errs, p.switches.setLink(p.Fabric, port, up))
+			errs = append(errs, p.setLink(port, up))
 		}
 		return errors.Join(errs...)
 	case scenarios.Partition:
-		p.switches.partition(step)
+		p.Testbed.partition(step)
 		return nil
 	case scenarios.SetImpair:
-		return p.switches.setSpecs(step.Set)
+		return p.setSpecs(step.Set)
 	case scenarios.Kill:
 		return p.eachRank(step, p.group.Kill)
 	case scenarios.Freeze:

@@ -60,7 +60,7 @@ func (p *scenarioRun) observe(outcomes []launch.Outcome, othersShare float64) (*
 		}
 	}
 	observed.SetScheduling(othersShare, stats)
-	return observed, errors.Join(append(errs, p.switches.readCounters(p.Fabric, observed))...)
+	return observed, errors.Join(append(errs, p.readCounters(observed))...)
 }
 
 // observedRank combines the data about one rank: its process, its report and its samples.

@@ -43,6 +43,8 @@ type rankNIC struct {
 	Rail int        `json:"rail"`
 	// RateBps is the rate of its cable; 0 if unlimited.
 	RateBps uint64 `json:"rate_bps,omitempty"`
+	// CableFD is the descriptor of its cable in shared memory; 0 for none.
+	CableFD int `json:"cable_fd,omitempty"`
 }
 
 // readyMark is the mark of a rank that has opened its NICs and waits for the start command.
@@ -170,6 +172,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *pcaplink.Capture) (o
 	for _, n := range job.NICs {
 		dev, err := provider.OnSockets(nics.NICConfig{
 			Name: job.Host + "/" + n.Name, Addr: n.Addr, LineRateBps: n.RateBps, NoGSO: job.NoGSO, Capture: capture,
+			Cable: nics.InheritedCable(n.CableFD),
 		})
 		if err != nil {
 			return opened, err

@@ -77,7 +77,8 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 			return nil, err
 		}
 	}
-	testbed := TestbedOptions{Netem: opts.Netem}
+	// Cables in shared memory have counters only in the switch.
+	testbed := TestbedOptions{Netem: opts.Netem, UserSpace: cabled(s)}
 	if opts.Capture.Any() && p.dir != "" {
 		testbed.Capture = CaptureOptions{File: filepath.Join(p.dir, fabricCapture), Comment: opts.Replay, OnTruncated: onTruncated}
 	}
@@ -144,7 +145,7 @@ func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 	case errors.As(err, &rankErr) && p.abortReason == "":
 		p.abortReason = "the run was ended when " + rankErr.Error()
 	}
-	internalErr := errors.Join(p.internalErr, p.switches.close())
+	internalErr := errors.Join(p.internalErr, p.Testbed.close())
 	observed, err := p.observe(outcomes, process.OthersShare(cpuBefore, cpuAfter))
 	return observed, errors.Join(internalErr, err)
 }
@@ -174,7 +175,7 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 	}
 	specs := make([]launch.Spec, p.Plan.Scenario.RankCount())
 	for i := range specs {
-		host := p.Fabric.Host(p.Plan.Topology.Hosts[i].Name)
+		host := &p.Plan.Topology.Hosts[i]
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
 			Defects:      p.opts.Defects,
@@ -182,7 +183,11 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 		}
 		for _, n := range host.NICs {
 			cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: host.Name, NIC: n.Name})
-			job.NICs = append(job.NICs, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
+			nic := rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps}
+			if p.cables != nil {
+				nic.CableFD = launch.FirstFile + n.Rail
+			}
+			job.NICs = append(job.NICs, nic)
 		}
 		if p.opts.Capture.Any() && p.dir != "" {
 			job.Capture = captureFile(p.dir, host.Name)
@@ -193,8 +198,8 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 			return nil, err
 		}
 		specs[i] = launch.Spec{
-			Rank: i, Host: host.Name, Job: body, Start: host.NS.Start,
-			Cmd: launch.Command{Path: "/proc/self/exe", Args: []string{RankCommand}},
+			Rank: i, Host: host.Name, Job: body, Start: p.Start(host.Name),
+			Cmd: launch.Command{Path: "/proc/self/exe", Args: []string{RankCommand}, Files: p.CableFiles()},
 		}
 	}
 	return specs, nil

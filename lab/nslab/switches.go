@@ -50,6 +50,7 @@ func shaped(l topology.Link) bool {
 // switchSet has the user-space switches of a fabric, and the directions that pass through them.
 type switchSet struct {
 	plan     *lab.Plan
+	fabric   *netns.Fabric
 	switches []*uswitch.Switch
 	epoch    time.Time // time 0 of the switches
 	// netem is set if the kernel's netem impairs packets instead.
@@ -71,7 +72,7 @@ type switchSet struct {
 // newSwitchSet opens and starts the user-space switches of the fabric. They forward packets
 // unchanged until begin.
 func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w *switchSet, err error) {
-	w = &switchSet{plan: plan, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), handleAll: opts.UserSpace}
+	w = &switchSet{plan: plan, fabric: fabric, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), handleAll: opts.UserSpace}
 	w.capture = fabricCapturer{opts: opts.Capture, epoch: w.epoch}
 	if opts.Netem {
 		w.netem = fabric
@@ -153,7 +154,16 @@ func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPo
 	return nil
 }
 
-// begin sets time 0 of the scenario and installs its impairments.
+// setLinks implements network. It sets the veth interfaces up or down.
+func (w *switchSet) setLinks(pattern string, up bool) error {
+	ports, err := w.plan.Topology.Match(pattern)
+	for _, p := range ports {
+		err = errors.Join(err, w.fabric.SetLink(p.String(), up))
+	}
+	return err
+}
+
+// begin implements network.
 func (w *switchSet) begin(start time.Time) error {
 	var errs []error
 	for i := range w.directions {
@@ -170,13 +180,16 @@ func (w *switchSet) begin(start time.Time) error {
 	return errors.Join(errs...)
 }
 
-// setSpecs replaces random impairments of ports, in the switches or by netem.
+// setSpecs implements network: in the switches or by netem.
 func (w *switchSet) setSpecs(all []lab.SpecChange) error {
 	errs := make([]error, 0, len(all))
 	for _, change := range all {
 		if w.netem != nil {
 			errs = append(errs, w.setNetem(change.Port, change.Direction, change.Specs))
 			continue
+		}
+		if w.directions[change.Port][change.Direction] == nil {
+			return fmt.Errorf("%s: the kernel carries this cable: it can go down, but not be impaired", w.plan.Ports[change.Port].Name)
 		}
 		errs = append(errs, w.directions[change.Port][change.Direction].setSpecs(change.Specs))
 	}
@@ -187,10 +200,10 @@ func (w *switchSet) setSpecs(all []lab.SpecChange) error {
 // switch drops all packets in both directions, as in simulation. Setting the
 // interface down would take the kernel's global RTNL lock, which took up to
 // 300 ms in tests. Between switches the kernel sets the link, so that routes change.
-func (w *switchSet) setLink(fabric *netns.Fabric, port int, up bool) error {
+func (w *switchSet) setLink(port int, up bool) error {
 	p := &w.plan.Ports[port]
 	if w.directions[port][lab.Out] == nil || p.Host < 0 {
-		return fabric.SetLink(p.Name, up)
+		return w.fabric.SetLink(p.Name, up)
 	}
 	var errs []error
 	for i := range w.plan.Ports { // a cable between two hosts has two ports

@@ -3,6 +3,8 @@ package nslab
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -13,12 +15,31 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Testbed is a fabric that is up, with its user-space switches. Open must be called in a process
-// that may create namespaces: one started by netns.StartUnshared, or root.
+// Testbed is a fabric that is up, with its user-space switches. Unless the scenario has cables in
+// shared memory, Open must be called in a process that may create namespaces: one started by
+// netns.StartUnshared, or root.
 type Testbed struct {
-	Plan     *lab.Plan
-	Fabric   *netns.Fabric
-	switches *switchSet
+	Plan   *lab.Plan
+	Fabric *netns.Fabric // nil with cables in shared memory
+	network
+	cables *cableSet // nil with namespaces
+}
+
+// network has the links of a testbed: switchSet with namespaces, cableSet in shared memory.
+type network interface {
+	// begin sets time 0 of the scenario and installs its impairments.
+	begin(start time.Time) error
+	// setSpecs replaces random impairments of ports.
+	setSpecs(all []lab.SpecChange) error
+	// setLink sets the link of a port of the plan up or down, and setLinks those of the ports that
+	// match a pattern, so that programs see the carrier change if the network has one.
+	setLink(port int, up bool) error
+	setLinks(pattern string, up bool) error
+	// partition starts the partition of a step, or ends it if the step is an undo.
+	partition(step *lab.Step)
+	// readCounters reads the counters and events of every link, after close.
+	readCounters(o *lab.Observation) error
+	close() error
 }
 
 // TestbedOptions are options of a Testbed. By default, the kernel carries the
@@ -37,6 +58,13 @@ type TestbedOptions struct {
 // impairs, or takes down, pass through a user-space switch; with opts.UserSpace also every cable of
 // a NIC, and with opts.Netem no cable.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
+	if cabled(plan.Scenario) {
+		c, err := openCables(plan, opts)
+		if err != nil {
+			return nil, err
+		}
+		return &Testbed{Plan: plan, network: c, cables: c}, nil
+	}
 	userCable := needsUserSpace(plan) // reports whether a cable passes through user space
 	switch {
 	case opts.Netem:
@@ -56,7 +84,24 @@ func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
 	if err != nil {
 		return nil, errors.Join(err, fabric.Close())
 	}
-	return &Testbed{Plan: plan, Fabric: fabric, switches: w}, nil
+	return &Testbed{Plan: plan, Fabric: fabric, network: w}, nil
+}
+
+// Start returns the function that starts a process in a host; nil if hosts have no namespaces.
+func (st *Testbed) Start(host string) func(*exec.Cmd) error {
+	if st.Fabric == nil {
+		return nil
+	}
+	return st.Fabric.Host(host).NS.Start
+}
+
+// CableFiles returns the files of the cables in shared memory, by rail, which the processes of all
+// hosts inherit; none with namespaces.
+func (st *Testbed) CableFiles() []*os.File {
+	if st.cables == nil {
+		return nil
+	}
+	return st.cables.files
 }
 
 // Impair replaces the random impairments of the ports that match a pattern by those of another plan
@@ -72,27 +117,18 @@ func (st *Testbed) Impair(by *lab.Plan, pattern string) error {
 		if !slices.ContainsFunc(ports, p.Same) {
 			continue
 		}
-		if st.switches.directions[i][lab.Out] == nil {
-			return fmt.Errorf("%s: the kernel carries this cable: it can go down, but not be impaired", p.Name)
-		}
 		all = append(all, lab.SpecChange{Port: i, Direction: lab.Out, Specs: by.Ports[i].Out.Specs},
 			lab.SpecChange{Port: i, Direction: lab.In, Specs: by.Ports[i].In.Specs})
 	}
 	if len(all) == 0 {
 		return fmt.Errorf("no port matches %q", pattern)
 	}
-	return st.switches.setSpecs(all)
+	return st.setSpecs(all)
 }
 
-// SetLink sets the links of the ports that match a pattern up or down, by setting the veth
-// interfaces up or down, so that programs see the carrier change.
-func (st *Testbed) SetLink(pattern string, up bool) error {
-	ports, err := st.Plan.Topology.Match(pattern)
-	for _, p := range ports {
-		err = errors.Join(err, st.Fabric.SetLink(p.String(), up))
-	}
-	return err
-}
+// SetLink sets the links of the ports that match a pattern up or down. With namespaces, programs see
+// the carrier change.
+func (st *Testbed) SetLink(pattern string, up bool) error { return st.setLinks(pattern, up) }
 
 // AddRDMA adds a kernel RDMA device of kind rxe or siw to every NIC. Device names contain the lab's
 // name, because they may be visible in all namespaces. The devices are removed with the fabric.
@@ -111,18 +147,24 @@ func (st *Testbed) AddRDMA(kind, lab string) error {
 }
 
 // Begin sets time 0 of the plan: impairments and events apply from then on.
-func (st *Testbed) Begin(now time.Time) error { return st.switches.begin(now) }
+func (st *Testbed) Begin(now time.Time) error { return st.begin(now) }
 
 // Close removes the fabric and completes the capture.
-func (st *Testbed) Close() error { return errors.Join(st.switches.close(), st.Fabric.Close()) }
+func (st *Testbed) Close() error {
+	err := st.close()
+	if st.Fabric != nil {
+		err = errors.Join(err, st.Fabric.Close())
+	}
+	return err
+}
 
-// readCounters reads the counters and events of every link. The switches must have stopped.
-func (w *switchSet) readCounters(fabric *netns.Fabric, o *lab.Observation) error {
+// readCounters implements network.
+func (w *switchSet) readCounters(o *lab.Observation) error {
 	links := lab.NewLinks(w.plan)
 	for i := range w.plan.Ports {
 		out, in := links.At(i)
 		if w.directions[i][lab.Out] == nil {
-			if err := readKernelCounters(fabric, w.plan.Ports[i].Port, out, in); err != nil {
+			if err := readKernelCounters(w.fabric, w.plan.Ports[i].Port, out, in); err != nil {
 				return err
 			}
 			continue

@@ -156,8 +156,9 @@ func Names(tasks []Task) (names []string) {
 
 // Overrides change scenarios before they run.
 type Overrides struct {
-	Messages int    // of each flow; 0 for the scenario's own number
-	Provider string // of all NICs; empty for the scenario's own
+	Messages int                 // of each flow; 0 for the scenario's own number
+	Provider string              // of all NICs; empty for the scenario's own
+	Cable    scenarios.CableKind // what connects hosts in real time; empty for the scenario's own
 	Defects  []string
 }
 
@@ -184,6 +185,9 @@ func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, o
 		if o.Provider != "" {
 			s.Scenario = lab.WithProvider(s.Scenario, o.Provider)
 		}
+		if o.Cable != "" && s.Experiment == nil {
+			s.Fabric.Cable = o.Cable
+		}
 		if o.Messages > 0 && s.Experiment == nil {
 			s.Workload.Messages = o.Messages
 		}
@@ -195,7 +199,7 @@ func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, o
 			}
 			t := Task{Scenario: s.Scenario, Given: s.Given, Tier: tier, Options: options}
 			t.Options.Defects, t.Options.Netem = o.Defects, options.Netem && tier == scenarios.NetNS // a simulation has no netem
-			if o.Provider != "" || len(o.Defects) > 0 {                                              // without overrides, an incompatibility is an error in the file, which the lab reports
+			if o.Provider != "" || len(o.Defects) > 0 || o.Cable != "" {                             // without overrides, an incompatibility is an error in the file, which the lab reports
 				t.Incompatible = lab.Incompatibility(s.Scenario, tier, o.Defects...)
 			}
 			tasks = append(tasks, t)
@@ -210,12 +214,12 @@ func DropIncompatible(tasks []Task) []Task {
 }
 
 // Tiers returns the named tiers. Without names it returns both tiers or, if network namespaces are
-// not available, simulation alone, with the reason in why.
-func Tiers(names []string) (tiers []scenarios.Tier, why string, err error) {
+// not available and the cable needs them, simulation alone, with the reason in why.
+func Tiers(names []string, cable scenarios.CableKind) (tiers []scenarios.Tier, why string, err error) {
 	if tiers, err = scenarios.ParseTiers(names); err != nil || tiers != nil {
 		return tiers, "", err
 	}
-	if unavailable := netns.Available(); unavailable != nil {
+	if unavailable := netns.Available(); unavailable != nil && cable != scenarios.SharedMemory {
 		return []scenarios.Tier{scenarios.Sim}, unavailable.Error(), nil
 	}
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}, "", nil

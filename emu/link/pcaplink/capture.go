@@ -54,6 +54,9 @@ type Options struct {
 	Epoch time.Time
 	// Comment is the comment of the section, for instance the command that replays the run.
 	Comment string
+	// MaxBytes and OnLimit are those of FileOptions.
+	MaxBytes int64
+	OnLimit  func()
 	// FindIPID, if not nil, finds the IPv4 identification of a received datagram if the link
 	// cannot see it. The file has 0 if it is not found.
 	FindIPID func(*link.Datagram) (id uint16, ok bool)
@@ -72,7 +75,7 @@ type Capture struct {
 func NewCapture(w io.Writer, opts Options) *Capture {
 	linkTypes := [...]layers.LinkType{RawIP: layers.LinkTypeRaw, Ethernet: layers.LinkTypeEthernet}
 	return &Capture{framing: opts.Framing, findIPID: opts.FindIPID, file: NewFile(w, FileOptions{
-		LinkType: linkTypes[opts.Framing], Epoch: opts.Epoch, Comment: opts.Comment,
+		LinkType: linkTypes[opts.Framing], Epoch: opts.Epoch, Comment: opts.Comment, MaxBytes: opts.MaxBytes, OnLimit: opts.OnLimit,
 	})}
 }
 

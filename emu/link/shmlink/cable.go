@@ -50,8 +50,7 @@ func Open(f *os.File, local netip.AddrPort) (*Link, error) {
 }
 
 // OpenSwitch opens the port of a switch. Its Recv returns the datagrams that all ports send, with
-// the number of the port in Tag. Its Send delivers datagrams to the port with their destination
-// address, whatever their source.
+// the number of the port in Tag. It passes them on with SendTo.
 func OpenSwitch(f *os.File) (*Link, error) {
 	l, err := open(f, func(ports [][]netip.Addr, hasSwitch bool) (int, error) {
 		if !hasSwitch {

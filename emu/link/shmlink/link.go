@@ -3,6 +3,7 @@ package shmlink
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"runtime"
@@ -168,7 +169,7 @@ func (l *Link) destination(dst netip.Addr) int {
 	port, ok := l.portOf[addr]
 	switch {
 	case ok:
-	case isGroup(addr):
+	case IsGroup(addr):
 		port = allPorts
 	default:
 		port = noPort
@@ -177,16 +178,13 @@ func (l *Link) destination(dst netip.Addr) int {
 	return port
 }
 
-// isGroup reports whether an address is that of a multicast group, or the limited broadcast.
-func isGroup(a netip.Addr) bool { return a.IsMulticast() || a == limitedBroadcast }
+// IsGroup reports whether an address is that of a multicast group, or the limited broadcast.
+func IsGroup(a netip.Addr) bool { return a.IsMulticast() || a == limitedBroadcast }
 
-// flood sends a datagram to all ports that have room for it, but not back to that of a switch.
+// flood sends a datagram to all ports that have room for it.
 func (l *Link) flood(d *link.Datagram) {
 	size := recordBytes(len(d.Payload))
 	for i := range l.out {
-		if l.isSwitch && (i == l.port || i == int(d.Tag)) {
-			continue
-		}
 		p := &l.out[i]
 		at, ok := p.place(size)
 		if !ok {
@@ -197,6 +195,30 @@ func (l *Link) flood(d *link.Datagram) {
 		l.publish(i)
 	}
 }
+
+// SendTo sends a datagram to a port, whatever its destination is, and reports whether the link took
+// it: false if the ring of the port is full. It is for a switch.
+func (l *Link) SendTo(now mono.Time, port int, d *link.Datagram) bool {
+	process.RaceSend()
+	p := &l.out[port]
+	size := recordBytes(len(d.Payload))
+	at, ok := p.place(size)
+	switch {
+	case ok:
+		l.append(p, at, size, d)
+		l.publish(port)
+	case p.paused(now):
+		l.stats.SendFull++
+		return false
+	default:
+		l.stats.LostPaused++
+	}
+	runtime.KeepAlive(l.memory)
+	return true
+}
+
+// Ports returns the port of each address of the cable.
+func (l *Link) Ports() map[netip.Addr]int { return maps.Clone(l.portOf) }
 
 // publish makes the records for a port visible, and wakes its consumer if it sleeps.
 func (l *Link) publish(port int) {
@@ -273,7 +295,7 @@ func (l *Link) Join(group netip.Addr) error {
 	switch {
 	case l.closed.Load():
 		return link.ErrClosed
-	case !isGroup(group):
+	case !IsGroup(group):
 		return fmt.Errorf("shmlink: join %v: not a multicast address", group)
 	}
 	if l.groups == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // ProcessCommand is the first argument of the process that builds the fabric.
@@ -28,6 +29,8 @@ type Config struct {
 	mpihost.Job
 	// Args are the path of the program and its arguments.
 	Args []string `json:"args"`
+	// Cable is what connects the hosts in real time.
+	Cable scenarios.CableKind `json:"cable,omitempty"`
 	// Label prints the rank before each output line, in namespaces.
 	Label bool `json:"label,omitempty"`
 	// Bind binds each rank to one CPU, round-robin, in namespaces.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // Ranks exchange data on both tiers, between hosts and within one, and with loss.
@@ -35,6 +36,27 @@ func TestRanksExchangeData(t *testing.T) {
 		if result, err := InNamespaces(t.Context(), r); err != nil || result.Code != 0 {
 			t.Errorf("%s, netns, lossy: %+v, %v", provider, result, err)
 		}
+	}
+}
+
+// Cables in shared memory need no namespaces. They carry the packets of several ranks on a host, of
+// several rails, and impaired ones; other ranks get an error if a rank is killed.
+func TestRanksOnCablesInSharedMemory(t *testing.T) {
+	for _, provider := range []string{nics.Default, "dgiwarp"} {
+		r := configOf("exchange", 4, 2)
+		r.Provider, r.Rails, r.Cable, r.Reports = provider, 2, scenarios.SharedMemory, true
+		if result, err := InNamespaces(t.Context(), r); err != nil || result.Code != 0 || len(result.Reports) != 4 {
+			t.Errorf("%s: %+v, %v", provider, result, err)
+		}
+		r.LossPPM = 10_000
+		if result, err := InNamespaces(t.Context(), r); err != nil || result.Code != 0 {
+			t.Errorf("%s, lossy: %+v, %v", provider, result, err)
+		}
+	}
+	r := configOf("fails", 3, 1)
+	r.Cable, r.KeepGoing = scenarios.SharedMemory, true
+	if result, err := InNamespaces(t.Context(), r); err != nil || result.Code == 0 {
+		t.Errorf("fails: %+v, %v", result, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package mpirun
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,10 +19,15 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// sharedFD is a rank's descriptor of the shared memory: the first after the launcher's.
-const sharedFD = 4
+// Descriptors of a rank: the shared memory of its host, and then the cables in shared memory, by
+// rail.
+const (
+	sharedFD = launch.FirstFile
+	cablesFD = sharedFD + 1
+)
 
 // Timeouts of ranks, which are slow to start while others spin.
 const (
@@ -41,6 +47,12 @@ func ProcessMain() (code int, err error) {
 	}
 	reports := os.NewFile(reportsFD, "reports")
 	defer reports.Close()
+	return j.run(ctx, reports)
+}
+
+// run builds the fabric, runs the ranks and writes their reports. It returns the exit code as
+// ProcessMain.
+func (j *fabricJob) run(ctx context.Context, reports io.Writer) (code int, err error) {
 	plan, err := j.plan()
 	if err != nil {
 		return 0, err
@@ -115,7 +127,7 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 			return nil, closeShared, err
 		}
 	}
-	began := time.Now()
+	began, cables := time.Now(), testbed.CableFiles()
 	for i := range j.Ranks {
 		h, slot := testbed.Plan.Topology.Hosts[i/j.PerHost], i%j.PerHost // the rank's index on its host
 		if slot == 0 {
@@ -131,20 +143,24 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 			job.Rank.CPU = cpus[i%len(cpus)] + 1 // counted from 1: 0 means any CPU
 		}
 		for k := range h.NICs {
-			job.Rank.NICs = append(job.Rank.NICs, mpihost.NICJob{Name: h.NICs[k].Name, Addr: rankAddr(&h.NICs[k], slot)})
+			nic := mpihost.NICJob{Name: h.NICs[k].Name, Addr: rankAddr(&h.NICs[k], slot)}
+			if len(cables) > 0 {
+				nic.CableFD = cablesFD + h.NICs[k].Rail
+			}
+			job.Rank.NICs = append(job.Rank.NICs, nic)
 		}
 		text, err := json.Marshal(job)
 		if err != nil {
 			return nil, closeShared, err
 		}
-		start := testbed.Fabric.Host(h.Name).NS.Start
+		start := testbed.Start(h.Name)
 		if i == 0 { // only rank 0 has standard input
 			start = withStdin(start)
 		}
 		specs = append(specs, launch.Spec{
 			Rank: i, Host: h.Name, Start: start, Job: text,
 			Cmd: launch.Command{
-				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir, Files: []*os.File{shared[i/j.PerHost]},
+				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir, Files: append([]*os.File{shared[i/j.PerHost]}, cables...),
 				Env: append(os.Environ(), nics.EnvVars(testbed.Plan.Topology, h)...),
 			},
 		})
@@ -188,7 +204,8 @@ type fabricJob struct {
 }
 
 // InNamespaces runs the program with one process for each rank, in a fabric of network
-// namespaces. A child process creates the fabric, and the kernel removes it with that process.
+// namespaces. A child process creates the fabric, and the kernel removes it with that process. With
+// cables in shared memory, there are neither namespaces nor a child.
 func InNamespaces(ctx context.Context, c Config) (result Result, err error) {
 	if err := c.setDefaults(); err != nil {
 		return Result{}, err
@@ -196,6 +213,9 @@ func InNamespaces(ctx context.Context, c Config) (result Result, err error) {
 	j := fabricJob{Config: c}
 	if j.Dir, err = os.Getwd(); err != nil {
 		return Result{}, err
+	}
+	if c.Cable == scenarios.SharedMemory {
+		return j.runHere(ctx)
 	}
 	reports, childReports, err := os.Pipe()
 	if err != nil {
@@ -218,4 +238,17 @@ func InNamespaces(ctx context.Context, c Config) (result Result, err error) {
 		return result, nil
 	}
 	return result, errors.Join(err, readErr)
+}
+
+// runHere runs the ranks from this process, which needs no namespaces for cables in shared memory.
+func (j *fabricJob) runHere(ctx context.Context) (result Result, err error) {
+	var reports bytes.Buffer
+	if result.Code, err = j.run(ctx, &reports); err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
+	if err != nil || result.Code != 0 {
+		return result, err
+	}
+	result.Reports, _, err = readReports(&reports, j.Ranks)
+	return result, err
 }

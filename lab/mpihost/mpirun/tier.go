@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // Names of tiers.
@@ -28,14 +29,16 @@ type Tier struct {
 func Tiers() []string { return []string{onSim, onNetNS} }
 
 // FindTier returns the tier of the option --on. Without one that is the simulation if there is a
-// platform or there are no namespaces, and else namespaces.
-func FindTier(on, platform string) (Tier, error) {
+// platform or there are no namespaces, which cables in shared memory do not need; else namespaces.
+func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	unavailable := error(nil)
 	switch {
 	case platform != "" && on == onNetNS:
 		return Tier{}, cmdline.Errorf("--platform: in namespaces time is real; leave out --on netns")
 	case platform != "":
 		on = onSim
+	case on == "" && cable == scenarios.SharedMemory:
+		on = onNetNS
 	case on == "":
 		on = onNetNS
 		if unavailable = netns.Available(); unavailable != nil {
@@ -66,6 +69,7 @@ func (s *Settings) CommandLine(program, on string, c *Config, words []string) st
 		{"rails", fmt.Sprint(c.Rails), "1"},
 		{"provider", c.Provider, ""},
 		{"platform", c.Platform, ""},
+		{"cable", string(c.Cable), ""},
 		{"no-icrc", fmt.Sprint(c.ICRCOffloaded), "false"},
 		{"mtu", fmt.Sprint(c.MTU), "0"},
 		{"loss", s.Loss, "0%"},

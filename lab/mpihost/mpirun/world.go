@@ -74,6 +74,9 @@ const noLimit = 1 << 62
 // withStdin returns a function that starts a process as start does, with the standard input of
 // this process. A terminal is not passed on: a background process group must not read from it.
 func withStdin(start func(*exec.Cmd) error) func(*exec.Cmd) error {
+	if start == nil {
+		start = (*exec.Cmd).Start
+	}
 	return func(cmd *exec.Cmd) error {
 		if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice == 0 {
 			cmd.Stdin = os.Stdin
@@ -89,7 +92,7 @@ func (c *Config) plan() (*lab.Plan, error) {
 	hosts := max(2, (c.Ranks+c.PerHost-1)/c.PerHost)
 	s := &scenarios.Scenario{
 		Version: scenarios.FormatVersion, Name: "mpirun", Title: "Ranks", Seed: c.Seed, Workload: workload.Config{Kind: workload.AllToAll},
-		Fabric: scenarios.Fabric{Kind: scenarios.Star, Hosts: hosts, Rails: c.Rails, Link: scenarios.Link{MTU: scenarios.Bytes(cmp.Or(c.MTU, netns.DefaultMTU))}},
+		Fabric: scenarios.Fabric{Kind: scenarios.Star, Hosts: hosts, Rails: c.Rails, Cable: c.Cable, Link: scenarios.Link{MTU: scenarios.Bytes(cmp.Or(c.MTU, netns.DefaultMTU))}},
 	}
 	if hosts == 2 {
 		s.Fabric.Kind = scenarios.Pair
