@@ -66,13 +66,13 @@ func replayables() []replayable {
 	return []replayable{
 		{
 			"a scenario", newRunCommand(runOf),
-			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "AckCompletesRead"},
+			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "cable": "shm", "defect": "AckCompletesRead"},
 			map[string]string{"tag": namesSelection, "out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "the line names the one seed that failed"},
 			func() string { return runOf.replay("my file.yaml", scenarios.NetNS, 7) },
 		},
 		{
 			"a run", newRunCommand(run),
-			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "AckCompletesRead", "tag": "loss"},
+			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "cable": "shm", "defect": "AckCompletesRead", "tag": "loss"},
 			map[string]string{"out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "a run of many seeds prints a line for each that failed, and none for itself"},
 			func() string { return run.command(7) },
 		},
@@ -129,7 +129,7 @@ func replayables() []replayable {
 		{
 			"a run of ranks", newMPIRunCommand(mpi),
 			map[string]string{
-				"ranks": "5", "per-host": "2", "rails": "2", "on": "sim", "provider": "softiwarp", "platform": "./a host.yaml", "no-icrc": "true", "mtu": "1500", "loss": "1%", "seed": "7", "design": "srq",
+				"ranks": "5", "per-host": "2", "rails": "2", "on": "sim", "provider": "softiwarp", "cable": "shm", "platform": "./a host.yaml", "no-icrc": "true", "mtu": "1500", "loss": "1%", "seed": "7", "design": "srq",
 				"protocol": "rput", "progress": "background", "eager": "100", "limit": "1m0s", "keep-going": "true", "bind": "true",
 			},
 			map[string]string{"label": noVerdict, "stats": noVerdict, "out": noVerdict},
