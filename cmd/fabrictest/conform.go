@@ -188,7 +188,7 @@ func (o *conformOptions) replay(device, id string, seed uint64) string {
 // addConditions adds the flags that affect verdicts to a command line.
 func (o *conformOptions) addConditions(l *cmdline.Line, seed uint64) *cmdline.Line {
 	l.Flag("on", o.on).Flag("seed", fmt.Sprint(seed)).Flag("as", o.Profile).Flag("defect", o.Defects...)
-	return l.Flag("schedules", numberUnless0(o.Schedules)).Flag("deviations", o.Deviations)
+	return l.Number("schedules", uint64(o.Schedules)).Flag("deviations", o.Deviations)
 }
 
 // newConformMeasureCommand returns the command 'fabrictest conform measure'.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
@@ -44,13 +42,5 @@ func (o *overrides) check() (seed uint64, err error) {
 
 // addTo adds the overrides to a command line.
 func (o *overrides) addTo(l *cmdline.Line, seed uint64) *cmdline.Line {
-	return l.Flag("seed", numberUnless0(seed)).Flag("messages", numberUnless0(o.Messages)).Flag("provider", o.Provider).Flag("cable", string(o.Cable)).Flag("defect", o.Defects...)
-}
-
-// numberUnless0 returns a number as text; empty for 0.
-func numberUnless0[N int | uint64](n N) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
+	return l.Number("seed", seed).Number("messages", uint64(o.Messages)).Flag("provider", o.Provider).Flag("cable", string(o.Cable)).Flag("defect", o.Defects...)
 }

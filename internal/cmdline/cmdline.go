@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -89,6 +90,14 @@ func (l *Line) Flag(name string, values ...string) *Line {
 		}
 	}
 	return l
+}
+
+// Number adds "--name n", unless n is 0.
+func (l *Line) Number(name string, n uint64) *Line {
+	if n == 0 {
+		return l
+	}
+	return l.Flag(name, strconv.FormatUint(n, 10))
 }
 
 // Switch adds "--name", a flag without a value, if on is set.
