@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+
 	"reflect"
 	"sync"
 
@@ -279,4 +280,13 @@ func (c *Client) recordClosed(h handle) {
 	for c.closed = append(c.closed, h); len(c.closed) > keptObjects; c.closed = c.closed[1:] {
 		delete(c.objects, c.closed[0])
 	}
+}
+
+// IP returns the IP address of an agent at HOST:PORT; the zero address if it is unknown.
+func IP(address string) netip.Addr {
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.AddrPort().Addr().Unmap()
 }

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,9 +107,7 @@ func newChartView(c *Chart) chartView {
 		}
 		chart.Lines = append(chart.Lines, line)
 	}
-	for _, p := range c.Lines[0].Points { // all lines have the same
-		chart.Ticks = append(chart.Ticks, kit.XTick{X: p.X, Text: xText(p.X, c.XUnit)})
-	}
+	chart.Ticks = c.ticks()
 	for _, m := range c.Published {
 		values = append(values, m.Low, m.High)
 		if m.X == nil {
@@ -119,6 +119,17 @@ func newChartView(c *Chart) chartView {
 	chart.Y, chart.YText = yScale(values, c.Unit), func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	v.Drawing = chart.Draw()
 	return v
+}
+
+// ticks returns the values of the x axis that the lines have.
+func (c *Chart) ticks() (ticks []kit.XTick) {
+	for _, l := range c.Lines {
+		for _, p := range l.Points {
+			ticks = append(ticks, kit.XTick{X: p.X, Text: xText(p.X, c.XUnit)})
+		}
+	}
+	slices.SortFunc(ticks, func(a, b kit.XTick) int { return cmp.Compare(a.X, b.X) })
+	return slices.Compact(ticks)
 }
 
 // yScale returns a logarithmic scale for positive values of more than two powers of ten, unless they

@@ -212,3 +212,15 @@ var parseShipped = sync.OnceValues(func() ([]*Scenario, error) {
 
 // Schema is the JSON schema of scenario files (draft 2020-12).
 func Schema() []byte { return slices.Clone(schema) }
+
+// FindExperiment returns the scenario with an experiment that has a name, or is in a file.
+func FindExperiment(name string) (*Scenario, error) {
+	chosen, err := (&Selection{Patterns: []string{name}}).Find()
+	if err != nil {
+		return nil, err
+	}
+	if len(chosen) != 1 || chosen[0].Experiment == nil {
+		return nil, cmdline.Errorf("%s: name one scenario with an experiment: 'fabrictest list scenarios --tag paper' lists them", name)
+	}
+	return chosen[0].Scenario, nil
+}

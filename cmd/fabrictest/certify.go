@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,7 +98,7 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 		}
 		o.networks = append(o.networks, p)
 	}
-	if err := o.checkKey(); err != nil {
+	if err := certificate.CheckKey(o.sign); err != nil {
 		return err
 	}
 	const packets, streams = false, true
@@ -110,20 +108,6 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 	var err error
 	o.Level, err = judge.ParseLevel(o.level)
 	return err
-}
-
-// checkKey returns an error if the certificate cannot be signed.
-func (o *certifyOptions) checkKey() error {
-	if o.sign == "" {
-		return nil
-	}
-	if err := cmdline.CheckFile(o.sign); err != nil {
-		return cmdline.Errorf("--sign: %w", err)
-	}
-	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		return cmdline.Errorf("--sign: %w; install OpenSSH (Debian: apt install openssh-client)", err)
-	}
-	return nil
 }
 
 // run tests a device, that of a guest which it boots (--guest) or one that an agent serves
@@ -152,7 +136,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	run, err := c.TestDevice(cmd.Context(), client, o.agent, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Agent: o.agentAddr(), Redial: dial})
+	run, err := c.TestDevice(cmd.Context(), client, o.agent, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Agent: agent.IP(o.agent), Redial: dial})
 	if err != nil {
 		return err
 	}
@@ -170,15 +154,6 @@ func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) runner.Certify
 			return conform.NewDisplay(report.DisplayConfig{Out: withoutEscapeFilter(cmd.OutOrStdout()), Status: withoutEscapeFilter(cmd.ErrOrStderr()), Total: total}, allLadders)
 		},
 	}
-}
-
-// agentAddr returns the IP address of the agent; the zero address if it is unknown.
-func (o *certifyOptions) agentAddr() netip.Addr {
-	a, err := net.ResolveTCPAddr("tcp", o.agent)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a.AddrPort().Addr().Unmap()
 }
 
 // finish writes the certificate, signs it and prints the results.

@@ -43,6 +43,7 @@ func newPerfCommand(program string) *cobra.Command {
 		newMeasureCommand("iwarp", "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute", perflab.IWARP),
 		newPerfMemoryCommand(&perfMemory{program: program}),
 		newPerfImportCommand(), newPerfCompareCommand(), newPerfHistoryCommand(), newPerfSensitivityCommand(),
+		newPerfGateCommand(), newPerfFitCommand(), newPerfCheckCommand(),
 		hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain),
 	)
 	return cmd
@@ -77,15 +78,12 @@ func newPerfSensitivityCommand() *cobra.Command {
 		if err != nil {
 			return listing{}, err
 		}
-		chosen, err := (&scenarios.Selection{Patterns: args}).Find()
+		chosen, err := scenarios.FindExperiment(args[0])
 		if err != nil {
 			return listing{}, err
 		}
-		if len(chosen) != 1 || chosen[0].Experiment == nil {
-			return listing{}, cmdline.Errorf("%s: name one scenario with an experiment: 'fabrictest list scenarios --tag paper' lists them", args[0])
-		}
 		progress := newProgressLine(cmd.ErrOrStderr())
-		s, err := experiment.Measure(cmd.Context(), chosen[0].Scenario, seed, progress.Report)
+		s, err := experiment.Measure(cmd.Context(), chosen, seed, progress.Report)
 		progress.Clear()
 		if err != nil {
 			return listing{}, err

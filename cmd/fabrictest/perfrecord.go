@@ -2,46 +2,14 @@ package main
 
 import (
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/calibrate"
 	"github.com/fabrictest/fabrictest/perf/record"
+	"github.com/fabrictest/fabrictest/report"
 )
-
-// readRun reads a recorded run: a file, or a folder whose files are repetitions of one run.
-func readRun(name string) (*record.Run, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, &cmdline.Error{Err: err}
-	}
-	files := []string{name}
-	if info.IsDir() {
-		if files, err = filepath.Glob(filepath.Join(name, "*")); err != nil || len(files) == 0 {
-			return nil, cmdline.Errorf("%s has no files", name)
-		}
-	}
-	runs, err := readRuns(files)
-	if err != nil {
-		return nil, err
-	}
-	runs[0].Merge(runs[1:]...)
-	return runs[0], nil
-}
-
-// readRuns reads a run from each file.
-func readRuns(files []string) (runs []*record.Run, err error) {
-	for _, f := range files {
-		r, err := record.ReadFile(f)
-		if err != nil {
-			return nil, &cmdline.Error{Err: err}
-		}
-		runs = append(runs, r)
-	}
-	return runs, nil
-}
 
 // newPerfImportCommand is `fabrictest perf import`.
 func newPerfImportCommand() *cobra.Command {
@@ -51,7 +19,7 @@ func newPerfImportCommand() *cobra.Command {
 		Short: "Convert the output of perftest, OSU, IMB or Go benchmarks to a recorded run",
 		Args:  atLeast(1, "name the files with the output of a benchmark"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			runs, err := readRuns(args)
+			runs, err := record.LoadAll(args)
 			if err != nil {
 				return err
 			}
@@ -70,21 +38,23 @@ func newPerfImportCommand() *cobra.Command {
 func newPerfCompareCommand() *cobra.Command {
 	var o record.Options
 	var floor float64
+	var page string
 	cmd := &cobra.Command{
 		Use:   "compare BEFORE AFTER",
 		Short: "Compare two recorded runs, such as those of two firmware versions",
 		Args:  cobra.MatchAll(atLeast(2, "name two runs: files, or folders with a file for each repetition"), cobra.MaximumNArgs(2)),
 	}
 	cmd.Flags().Float64Var(&floor, "floor", 2, "`PERCENT` of difference that do not matter")
+	pageFlag(cmd, &page)
 	return withJSON(cmd, "print the comparison as JSON", func(_ *cobra.Command, args []string) (listing, error) {
 		if !(floor >= 0 && floor < 100) {
 			return listing{}, cmdline.Errorf("--floor %v: give 0 to 100", floor)
 		}
-		before, err := readRun(args[0])
+		before, err := record.Load(args[0])
 		if err != nil {
 			return listing{}, err
 		}
-		after, err := readRun(args[1])
+		after, err := record.Load(args[1])
 		if err != nil {
 			return listing{}, err
 		}
@@ -93,25 +63,84 @@ func newPerfCompareCommand() *cobra.Command {
 		if err != nil {
 			return listing{}, cmdline.Errorf("%s and %s: %w", args[0], args[1], err)
 		}
-		return listing{value: c, write: c.WriteTable, failed: c.Counts()[record.Worse] > 0}, nil
+		err = cmdline.WriteFile(page, func(w io.Writer) error { return report.WriteComparison(w, c, before, after, args[0], args[1]) })
+		return listing{value: c, write: c.WriteTable, failed: c.Counts()[record.Worse] > 0}, err
 	})
 }
 
 // newPerfHistoryCommand is `fabrictest perf history`.
 func newPerfHistoryCommand() *cobra.Command {
 	var floor float64
+	var page string
 	cmd := &cobra.Command{
 		Use:   "history RUN...",
 		Short: "Find the runs of a history since which a figure has changed",
 		Args:  atLeast(1, "name the files of the runs, in any order"),
 	}
 	cmd.Flags().Float64Var(&floor, "floor", 2, "`PERCENT` of change that do not matter")
+	pageFlag(cmd, &page)
 	return withJSON(cmd, "print the changes as JSON", func(_ *cobra.Command, args []string) (listing, error) {
-		runs, err := readRuns(args)
+		runs, err := record.LoadAll(args)
 		if err != nil {
 			return listing{}, err
 		}
 		ordered, changes := record.History(runs, floor/100)
-		return listing{value: changes, write: func(w io.Writer) error { return record.WriteHistory(w, ordered, changes) }}, nil
+		err = cmdline.WriteFile(page, func(w io.Writer) error { return report.WriteHistory(w, ordered, changes) })
+		return listing{value: changes, write: func(w io.Writer) error { return record.WriteHistory(w, ordered, changes) }}, err
+	})
+}
+
+// pageFlag adds --html to a command.
+func pageFlag(cmd *cobra.Command, page *string) {
+	cmd.Flags().StringVar(page, "html", "", "also write a page with charts to `FILE`")
+}
+
+// newPerfGateCommand is `fabrictest perf gate`.
+func newPerfGateCommand() *cobra.Command {
+	var update bool
+	cmd := &cobra.Command{Use: "gate", Short: "Compare simulated times and numbers of events with the record in the sources", Args: cobra.NoArgs}
+	cmd.Flags().BoolVar(&update, "update", false, "write the new record, in a clone of the sources")
+	return withJSON(cmd, "print the differences as JSON", func(*cobra.Command, []string) (listing, error) {
+		d, err := calibrate.Gate(update)
+		if err != nil {
+			return listing{}, err
+		}
+		return listing{value: d, write: d.WriteText, failed: !d.Same() && !update}, nil
+	})
+}
+
+// newPerfCheckCommand is `fabrictest perf check`.
+func newPerfCheckCommand() *cobra.Command {
+	var o calibrate.CheckOptions
+	cmd := &cobra.Command{
+		Use: "check --against PLATFORM|RUN RUN", Short: "Check a recorded run against the model of its platform, or an earlier run",
+		Args: cobra.MatchAll(atLeast(1, "name a run"), cobra.MaximumNArgs(1)),
+	}
+	cmd.Flags().StringVar(&o.Against, "against", "", "`NAME` of a platform, or a file of a platform (.yaml) or run")
+	cmd.Flags().Float64Var(&o.Percent, "band", 0, "`PERCENT` by which a series may differ (default: 15 from a platform, 2 from a run)")
+	_ = cmd.MarkFlagRequired("against")
+	return withJSON(cmd, "print all series as JSON", func(_ *cobra.Command, args []string) (listing, error) {
+		c, err := o.Run(args[0])
+		if err != nil {
+			return listing{}, err
+		}
+		return listing{value: c, write: c.WriteText, failed: len(c.Outside()) > 0}, nil
+	})
+}
+
+// newPerfFitCommand is `fabrictest perf fit`.
+func newPerfFitCommand() *cobra.Command {
+	var o calibrate.FitOptions
+	cmd := &cobra.Command{Use: "fit --platform NAME RUN...", Short: "Fit the parameters of a platform to measured curves", Args: atLeast(1, "name recorded runs")}
+	cmd.Flags().StringVar(&o.Platform, "platform", "", "`NAME` or file of the platform to begin with")
+	cmd.Flags().StringSliceVar(&o.Parameters, "parameter", nil, "fit the parameter `NAME`; may be repeated (default: those that were fitted before)")
+	cmd.Flags().StringVar(&o.Out, "out", "", "write the platform to `FILE`")
+	_ = cmd.MarkFlagRequired("platform")
+	return withJSON(cmd, "print the fit as JSON", func(_ *cobra.Command, args []string) (listing, error) {
+		f, err := o.Run(args)
+		if err != nil {
+			return listing{}, err
+		}
+		return listing{value: f, write: f.WriteText}, nil
 	})
 }

@@ -10,8 +10,7 @@ const (
 	ControlCall CallKind = "control" // creates, changes or destroys an object
 	PostCall    CallKind = "post"
 	PollCall    CallKind = "poll"
-	PollFound   CallKind = "poll found" // follows a PollCall that found a completion, and takes no time
-	InlineData  CallKind = "inline"     // writes data to the NIC
+	InlineData  CallKind = "inline" // writes data to the NIC
 	Register    CallKind = "register"
 	Deregister  CallKind = "deregister"
 	Wake        CallKind = "wake" // of a program that slept

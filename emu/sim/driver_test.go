@@ -205,6 +205,27 @@ func TestCallsTakeTheirCosts(t *testing.T) {
 	})
 }
 
+// The tap sees the calls of a program with their times, also the part that depends on bytes.
+func TestCallTapSeesCalls(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	var got []string
+	a.d.Port.Net().SetCallTap(func(c sim.Call) {
+		got = append(got, fmt.Sprintf("%s %d B, %v", c.Kind, c.Bytes, c.End.Sub(c.Start)))
+	})
+	run(t, w, func(*sim.Proc) {
+		a.d.Lock(drive.CallPost)
+		a.d.Unlock()
+		a.d.SpendBytes(drive.Inline, 64)
+		a.d.SpendBytes(drive.Inline, 65) // too long for inline data
+		a.d.SpendBytes(drive.Registration, 1)
+		a.d.Lock(drive.CallWait)
+	})
+	want := []string{fmt.Sprintf("post 0 B, %v", a.d.Costs.Post), fmt.Sprintf("inline 64 B, %v", a.d.Costs.Inline.Of(64)), fmt.Sprintf("register 1 B, %v", a.d.Costs.Register.Of(1))}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestWokenProgramRunsAfterWakeTime(t *testing.T) {
 	w, a, _ := twoSides(t, sim.LinkConfig{})
 	var wokenAt time.Duration

@@ -1,6 +1,7 @@
 package cmdline
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -107,4 +108,16 @@ func (d dirFS) Open(name string) (fs.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// WriteFile writes a file with write, unless its name is empty.
+func WriteFile(name string, write func(io.Writer) error) error {
+	if name == "" {
+		return nil
+	}
+	var text bytes.Buffer
+	if err := write(&text); err != nil {
+		return err
+	}
+	return os.WriteFile(name, text.Bytes(), 0o644)
 }

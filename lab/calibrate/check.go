@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/perf/record"
 )
@@ -56,7 +56,7 @@ func CheckPlatform(p *nics.Platform, run *record.Run, band float64) (*Check, err
 		c.Series = append(c.Series, row)
 	}
 	if len(c.Series) == 0 {
-		return nil, cmdline.Errorf("the simulation has none of the %s of the run", textfmt.Plural(len(run.Series), "series"))
+		return nil, cmdline.Errorf("the simulation has none of the %d series of the run", len(run.Series))
 	}
 	return c, nil
 }
@@ -81,6 +81,35 @@ func CheckRun(name string, earlier, run *record.Run, band float64) (*Check, erro
 		})
 	}
 	return c, nil
+}
+
+// CheckOptions are those of a check.
+type CheckOptions struct {
+	Against string  // a platform or a run
+	Percent float64 // that a series may differ; 0 means 15 for a platform, and 2 for a run
+}
+
+// Run checks a recorded run.
+func (o *CheckOptions) Run(name string) (*Check, error) {
+	if !(o.Percent >= 0 && o.Percent < 100) {
+		return nil, cmdline.Errorf("--band %v: give 0 to 100", o.Percent)
+	}
+	run, err := record.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(o.Against); err == nil && !strings.HasSuffix(o.Against, ".yaml") {
+		earlier, err := record.Load(o.Against)
+		if err != nil {
+			return nil, err
+		}
+		return CheckRun(o.Against, earlier, run, cmp.Or(o.Percent, 2)/100)
+	}
+	p, err := nics.LoadPlatform(o.Against)
+	if err != nil {
+		return nil, err
+	}
+	return CheckPlatform(p, run, cmp.Or(o.Percent, 15)/100)
 }
 
 // Outside returns the series that have left the band, those that changed most first.
@@ -108,7 +137,7 @@ func (c *Check) WriteText(w io.Writer) error {
 	}
 	tab.Flush()
 	out := c.Outside()
-	fmt.Fprintf(&b, "\nagainst %s: %d of %s outside of the band", c.Against, len(out), textfmt.Plural(len(c.Series), "series"))
+	fmt.Fprintf(&b, "\nagainst %s: %d of %d series outside of the band", c.Against, len(out), len(c.Series))
 	if len(out) > 0 {
 		fmt.Fprintf(&b, ", most %s by %+.1f %%", out[0].Name, 100*out[0].Change)
 	}

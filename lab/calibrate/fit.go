@@ -63,6 +63,31 @@ const (
 	maxFitSteps = 12
 )
 
+// FitOptions are those of a fit.
+type FitOptions struct {
+	Platform   string   // to begin with
+	Parameters []string // none for those that were fitted before
+	Out        string   // the file of the fitted platform; "" for none
+}
+
+// Run fits the platform to recorded runs, and writes it.
+func (o *FitOptions) Run(names []string) (*Fit, error) {
+	base, err := nics.LoadPlatform(o.Platform)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := record.LoadAll(names)
+	if err != nil {
+		return nil, err
+	}
+	runs[0].Merge(runs[1:]...)
+	f, err := FitPlatform(base, o.Parameters, runs[0])
+	if err != nil {
+		return nil, err
+	}
+	return f, cmdline.WriteFile(o.Out, f.Platform.Write)
+}
+
 // fitter is the state of a fit. Parameters are the logarithms of their ratio to those of base, and
 // residuals those of prediction to measurement.
 type fitter struct {

@@ -29,7 +29,8 @@ type GateCase struct {
 	MPI        *MPIMessage
 	Bytes      int
 
-	messages int // in turn, and at once; 0 means gateMessages
+	messages int    // in turn, and at once; 0 means gateMessages
+	seed     uint64 // of the simulation
 }
 
 // VerbsMessage is a message over verbs. It is a datagram with UD, or if the NIC has nothing else.
@@ -129,7 +130,7 @@ func (c *GateCase) fabric() (f mpihost.Fabric, err error) {
 	if err != nil {
 		return f, err
 	}
-	f = mpihost.Fabric{Ranks: 2, Provider: c.Provider, Unreliable: c.Unreliable, Limit: time.Second, Events: 5_000_000}
+	f = mpihost.Fabric{Ranks: 2, Provider: c.Provider, Unreliable: c.Unreliable, Seed: c.seed, Limit: time.Second, Events: 5_000_000}
 	f.SetPlatform(p)
 	if c.MPI != nil && c.MPI.Shared {
 		f.PerHost = 2

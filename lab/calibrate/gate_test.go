@@ -75,3 +75,38 @@ func TestRegressionsBuild(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Two measurements of a case are equal, whatever the seed is.
+func TestGateMeasuresTheSameAgain(t *testing.T) {
+	var cases []GateCase
+	for _, c := range GateCases() {
+		if c.Bytes == 4096 {
+			cases = append(cases, c)
+		}
+	}
+	for seed := range uint64(3) {
+		for i := range cases {
+			cases[i].seed = seed
+		}
+		first := must.Get(MeasureGate(cases))(t)
+		if d := first.Compare(must.Get(MeasureGate(cases))(t)); !d.Same() || len(first) != len(cases) {
+			t.Errorf("seed %d: %+v", seed, d.Changes)
+		}
+	}
+}
+
+func TestGateRecordIsReadAgain(t *testing.T) {
+	r := GateRecord{"b": {{"path: x", Value{N: 5, Unit: "ns"}}, {"path: x", Value{N: 6, Unit: "ns"}}}, "a, 8 B": {{"copy", Value{N: 2, Bytes: 64}}}}
+	var text strings.Builder
+	must.Do(t, r.Write(&text))
+	again := must.Get(ParseGateRecord(text.String()))(t)
+	if d := r.Compare(again); !d.Same() || len(again) != 2 {
+		t.Errorf("%+v\n%s", d, text.String())
+	}
+	slices.Reverse(again["b"])
+	delete(again, "a, 8 B")
+	d := r.Compare(again)
+	if len(d.Changes) != 1 || d.Changes[0].Key != "order of path: x" || !slices.Equal(d.Missing, []string{"a, 8 B"}) {
+		t.Errorf("a changed order, and a case less: %+v", d)
+	}
+}

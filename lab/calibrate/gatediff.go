@@ -2,15 +2,21 @@ package calibrate
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 // GateDiff is the difference between two records.
 type GateDiff struct {
+	Cases   int          `json:"cases"`
 	Changes []GateChange `json:"changes"`
 	// Missing are the cases of the record that are no more, and New those that it lacks.
 	Missing []string `json:"missing,omitempty"`
@@ -25,9 +31,30 @@ type GateChange struct {
 	After  Value  `json:"after"`
 }
 
+//go:embed gate.txt
+var gateText string
+
+// Gate measures all cases and compares them with the record. With update it writes the new one, in
+// the sources that the working directory is in.
+func Gate(update bool) (*GateDiff, error) {
+	before, err := ParseGateRecord(gateText)
+	if err != nil {
+		return nil, fmt.Errorf("gate.txt: %w", err)
+	}
+	after, err := MeasureGate(GateCases())
+	if err != nil || !update {
+		return before.Compare(after), err
+	}
+	root, err := mutant.Root()
+	if err != nil {
+		return nil, err
+	}
+	return before.Compare(after), cmdline.WriteFile(filepath.Join(root, "lab/calibrate/gate.txt"), after.Write)
+}
+
 // Compare returns the changes from r to after, in the order of cases and lines.
 func (r GateRecord) Compare(after GateRecord) *GateDiff {
-	d := &GateDiff{Changes: []GateChange{}}
+	d := &GateDiff{Cases: len(after), Changes: []GateChange{}}
 	for _, name := range slices.Sorted(maps.Keys(r)) {
 		now, ok := after[name]
 		if !ok {
@@ -151,6 +178,9 @@ const maxGateCases = 3
 // largest of them, and then all changes of the first cases.
 func (d *GateDiff) WriteText(w io.Writer) error {
 	var b strings.Builder
+	if d.Same() {
+		fmt.Fprintf(&b, "%d cases are as recorded.\n", d.Cases)
+	}
 	for _, e := range d.effects() {
 		fmt.Fprintf(&b, "%-45s %3d results; most in %s, %s: %s\n", e.key, e.cases, e.most.Case, e.most.Key, e.most.String())
 	}

@@ -105,35 +105,16 @@ func (p *probe) add(what string, n, bytes int) {
 	p.counts[at][what] = count{c.n + n, c.bytes + bytes}
 }
 
-// call counts a verb call. Polls are steps only if they find a completion.
+// call counts a verb call. Polls are no steps, because most are in vain.
 func (p *probe) call(c sim.Call) {
-	switch host := p.hosts[c.Port.Name()]; c.Kind {
-	case sim.PollCall:
-		p.add("poll", 1, 0)
-		p.step(step{host: host, from: host, name: emptyPoll, start: c.Start, end: c.End})
-	case sim.PollFound:
-		p.found(host)
-	default:
-		p.add(string(c.Kind), 1, c.Bytes)
+	host := p.hosts[c.Port.Name()]
+	p.add(string(c.Kind), 1, c.Bytes)
+	if c.Kind != sim.PollCall {
 		p.step(step{host: host, from: host, name: string(c.Kind), start: c.Start, end: c.End})
 	}
 }
 
-// emptyPoll is the name of a poll before it is known to have found a completion.
-const emptyPoll = ""
-
-// found names the last poll of a host.
-func (p *probe) found(host int) {
-	for i := len(p.steps) - 1; i >= 0; i-- {
-		if s := &p.steps[i]; s.host == host && s.name == emptyPoll {
-			s.name = "poll"
-			return
-		}
-	}
-}
-
-// work counts work of a rank. A look at memory is no step: it is known only later whether it found
-// something.
+// work counts work of a rank. A look at memory is a poll.
 func (p *probe) work(host int, what verbs.Work, n int, start mono.Time) {
 	name := map[verbs.Work]string{verbs.WorkCopy: "copy", verbs.WorkLookUp: "lookup", verbs.WorkPollMemory: "poll of memory", verbs.WorkMessage: "library", verbs.WorkWake: "wake"}[what]
 	if what == verbs.WorkCopy {
@@ -169,11 +150,11 @@ func (p *probe) step(s step) {
 
 // path returns the critical path of the last message in turn, from its end at host 0 back to its
 // start: each step follows the one that ended last at its host. Time between two steps is that of
-// the stack and NIC before a packet leaves, and else that of polls in vain.
+// the stack and NIC before a packet leaves, and else that of polls.
 func (p *probe) path() (path []Line) {
 	host, at, begin := 0, mono.Time(p.started[atOnce]), mono.Time(p.started[last])
 	leaving := false // the step after it is a packet that host sends
-	steps := slices.DeleteFunc(slices.Clone(p.steps), func(s step) bool { return s.name == emptyPoll })
+	steps := p.steps
 	gap := func(until mono.Time) {
 		name := "until it polls"
 		if leaving {

@@ -45,6 +45,46 @@ func History(runs []*Run, floor float64) (ordered []*Run, changes []Change) {
 	return ordered, changes
 }
 
+// SeriesHistory is a series over the runs of a history.
+type SeriesHistory struct {
+	Name    string
+	Unit    Unit
+	Medians []float64 // by run; NaN for a run without the series
+	Changes []Change
+}
+
+// Histories returns the history of each series of runs, which are in the order of time, with its
+// changes. Those that changed come first.
+func Histories(runs []*Run, changes []Change) (all []SeriesHistory) {
+	for _, r := range runs {
+		for i := range r.Series {
+			s := &r.Series[i]
+			if slices.ContainsFunc(all, func(h SeriesHistory) bool { return h.Name == s.Name && h.Unit == s.Unit }) {
+				continue
+			}
+			h := SeriesHistory{Name: s.Name, Unit: s.Unit}
+			for _, other := range runs {
+				v := math.NaN()
+				if found := other.find(s.Name, s.Unit); found != nil {
+					v = found.Median()
+				}
+				h.Medians = append(h.Medians, v)
+			}
+			for _, c := range changes {
+				if c.Name == s.Name && c.Unit == s.Unit {
+					h.Changes = append(h.Changes, c)
+				}
+			}
+			all = append(all, h)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b SeriesHistory) int {
+		changed := func(h *SeriesHistory) int { return min(len(h.Changes), 1) }
+		return cmp.Or(cmp.Compare(changed(&b), changed(&a)), compareNames(a.Name, b.Name))
+	})
+	return all
+}
+
 // seriesChanges returns the changes of one series between successive levels. It skips runs without
 // the series, and changes of at most floor, relative to the level before.
 func seriesChanges(runs []*Run, name string, unit Unit, floor float64) (changes []Change) {

@@ -3,7 +3,7 @@
 // Benchmarks and Go benchmarks, compares two runs ([Compare]), and finds the runs of a history
 // after which a figure changed ([History]).
 //
-// It measures nothing, and opens files only in [ReadFile].
+// It measures nothing, and opens files only in [ReadFile], [Load] and [LoadAll].
 package record
 
 import (
@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -202,6 +204,38 @@ func ReadFile(name string) (*Run, error) {
 		return nil, err
 	}
 	return Read(name, strings.NewReader(string(text)))
+}
+
+// Load reads a run: a file, or a folder whose files are repetitions of one run.
+func Load(name string) (*Run, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, &cmdline.Error{Err: err}
+	}
+	files := []string{name}
+	if info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(name, "*")); err != nil || len(files) == 0 {
+			return nil, cmdline.Errorf("%s has no files", name)
+		}
+	}
+	runs, err := LoadAll(files)
+	if err != nil {
+		return nil, err
+	}
+	runs[0].Merge(runs[1:]...)
+	return runs[0], nil
+}
+
+// LoadAll reads a run from each file.
+func LoadAll(files []string) (runs []*Run, err error) {
+	for _, f := range files {
+		r, err := ReadFile(f)
+		if err != nil {
+			return nil, &cmdline.Error{Err: err}
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
 }
 
 // Write writes the run as JSON, with series in the order of their names.

@@ -34,7 +34,7 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 			continue
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%+.1f %%\t%+.1f to %+.1f %%\t%s\t%d, %d\t%s\n",
-			r.Name, r.A.text(r.Unit), r.B.text(r.Unit), 100*r.Change, 100*r.Low, 100*r.High, probability(r.P), r.A.N, r.B.N, r.Verdict)
+			r.Name, r.A.text(r.Unit), r.B.text(r.Unit), 100*r.Change, 100*r.Low, 100*r.High, FormatP(r.P), r.A.N, r.B.N, r.Verdict)
 	}
 	tab.Flush()
 	var counts []string
@@ -51,8 +51,8 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	return err
 }
 
-// probability formats the P of a row, the probability of its difference by chance.
-func probability(p float64) string {
+// FormatP formats a probability with three digits.
+func FormatP(p float64) string {
 	if p < 0.001 {
 		return "< 0.001"
 	}

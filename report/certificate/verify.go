@@ -250,3 +250,18 @@ func run(cmd *exec.Cmd) (string, error) {
 	}
 	return out.String(), nil
 }
+
+// CheckKey returns an error if certificates cannot be signed with a key, the value of --sign. Without
+// a key they are not signed.
+func CheckKey(key string) error {
+	if key == "" {
+		return nil
+	}
+	if err := cmdline.CheckFile(key); err != nil {
+		return cmdline.Errorf("--sign: %w", err)
+	}
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		return cmdline.Errorf("--sign: %w; install OpenSSH (Debian: apt install openssh-client)", err)
+	}
+	return nil
+}

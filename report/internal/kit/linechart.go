@@ -56,7 +56,7 @@ type Mark struct {
 // Draw returns the chart as SVG. The first of several equal lines is the widest, which keeps all
 // visible.
 func (c *LineChart) Draw() template.HTML {
-	const top, below, right, margin = 10, 38, 4, 14 // margin: between the frame and the outer points
+	const top, below, right, margin = 10, 38, 16, 14 // margin: between the frame and the outer points
 	const charWidth = 6.4
 	scale := c.Y(top+c.Height, -c.Height)
 	y := scale.Position
@@ -88,7 +88,11 @@ func (c *LineChart) Draw() template.HTML {
 	}
 	fmt.Fprintf(&b, `<text class="axis" x="%.0f" y="%.0f" text-anchor="middle">%s</text>`, c.Left+c.Width/2, top+c.Height+34, Escape(c.XLabel))
 	for _, l := range c.Limits {
-		fmt.Fprintf(&b, `<path class="limit" d="M%.0f %.1fh%.0f"/><text class="limit" x="%.0f" y="%.1f" text-anchor="end">%s</text>`, c.Left, y(l.Y), c.Width, c.Left+c.Width-2, y(l.Y)-4, Escape(l.Text))
+		textY := y(l.Y) - 4
+		if textY < 2*top { // no room above the line
+			textY += 16
+		}
+		fmt.Fprintf(&b, `<path class="limit" d="M%.0f %.1fh%.0f"/><text class="limit" x="%.0f" y="%.1f" text-anchor="end">%s</text>`, c.Left, y(l.Y), c.Width, c.Left+c.Width-2, textY, Escape(l.Text))
 	}
 	for k, l := range c.Lines {
 		above := float64(len(c.Lines) - 1 - k) // lines drawn later
