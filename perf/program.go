@@ -16,6 +16,7 @@ type Program struct {
 	Stream       *Stream       `json:"stream,omitempty"`
 	Latency      *Latency      `json:"latency,omitempty"`
 	Rate         *Rate         `json:"rate,omitempty"`
+	RoundRobin   *RoundRobin   `json:"round_robin,omitempty"`
 	Registration *Registration `json:"registration,omitempty"`
 }
 
@@ -23,7 +24,7 @@ type Program struct {
 type Figures struct {
 	// Value is the result in Program.Unit.
 	Value float64 `json:"value,omitempty"`
-	// Times has the time of each message of Latency, or of each registration, and Deregistrations
+	// Times has the time of each message of Latency, of each round of RoundRobin, or of each registration, and Deregistrations
 	// those of the end of registrations.
 	Times           *traffic.Histogram `json:"times,omitempty"`
 	Deregistrations *traffic.Histogram `json:"deregistrations,omitempty"`
@@ -40,10 +41,12 @@ func (p Program) Run(ctx context.Context, s *Side) (f Figures, err error) {
 		f.Times, err = p.Latency.Run(ctx, s)
 	case p.Rate != nil:
 		f.Transfer, err = p.Rate.Run(ctx, s)
+	case p.RoundRobin != nil:
+		f.Times, err = p.RoundRobin.Run(ctx, s)
 	case p.Registration != nil:
 		f.Times, f.Deregistrations, err = p.Registration.Run(ctx, s)
 	default:
-		err = errors.New("the program has none of Stream, Latency, Rate and Registration")
+		err = errors.New("the program has none of Stream, Latency, Rate, RoundRobin and Registration")
 	}
 	if err != nil || s.Role == Server {
 		return Figures{}, err
@@ -102,6 +105,8 @@ func (p Program) String() string {
 		return fmt.Sprintf("half round trip %s, %s", sizeName(cmp.Or(p.Latency.Bytes, wordBytes)), how)
 	case p.Rate != nil:
 		return fmt.Sprintf("sends of %s, %d QPs", sizeName(cmp.Or(p.Rate.Bytes, 64)), cmp.Or(p.Rate.QPs, 1))
+	case p.RoundRobin != nil:
+		return fmt.Sprintf("half round trip %s, %s on %d QPs", sizeName(p.RoundRobin.Bytes), opNames[p.RoundRobin.Op], max(1, p.RoundRobin.QPs))
 	case p.Registration != nil:
 		return "registration of " + sizeName(p.Registration.Bytes)
 	}

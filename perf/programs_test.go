@@ -103,6 +103,7 @@ func programs(service perf.Service) []perf.Program {
 		{Latency: &perf.Latency{Op: verbs.OpSend, Load: perf.Load{Iterations: 300, Events: true}}},
 		{Latency: &perf.Latency{Op: verbs.OpSend, WaitForSend: true, Load: perf.Load{Iterations: 300}}},
 		{Latency: &perf.Latency{Op: verbs.OpSend, WaitForSend: true, Load: perf.Load{Iterations: 300, Events: true}}},
+		{RoundRobin: &perf.RoundRobin{Op: verbs.OpSend, Bytes: 1000, QPs: 5}},
 		{Rate: &perf.Rate{Duration: short}},
 		{Rate: &perf.Rate{Duration: short, QPs: 7, Depth: 5}},
 		{Rate: &perf.Rate{Duration: short, Bytes: 3000, Depth: 1}},
@@ -127,6 +128,7 @@ func programs(service perf.Service) []perf.Program {
 	if service == perf.ServiceUC {
 		return all
 	}
+	all = append(all, perf.Program{RoundRobin: &perf.RoundRobin{Op: verbs.OpRDMAWrite, Bytes: 1000, QPs: 5, Rounds: 20}})
 	if service != perf.ServiceIWARP {
 		all = append(all, perf.Program{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Load: perf.Load{Iterations: 300, BothWays: true, QPs: 2}}})
 	}
@@ -256,6 +258,7 @@ func TestProgramsHaveNames(t *testing.T) {
 		"send 2 KiB, singly":            {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2 << 10, Load: perf.Load{PostList: 1}}},
 		"half round trip 8 B, spinning": {Latency: &perf.Latency{Op: verbs.OpSend}},
 		"half round trip 9 B, blocking, confirmed":   {Latency: &perf.Latency{Op: verbs.OpSend, Bytes: 9, WaitForSend: true, Load: perf.Load{Events: true}}},
+		"half round trip 8 B, send on 5 QPs":        {RoundRobin: &perf.RoundRobin{Op: verbs.OpSend, Bytes: 8, QPs: 5}},
 		"sends of 64 B, 1 QPs":                       {Rate: &perf.Rate{}},
 		"nothing":                                    {},
 		fmt.Sprintf("sends of %d B, %d QPs", 100, 4): {Rate: &perf.Rate{Bytes: 100, QPs: 4}},
