@@ -17,8 +17,10 @@ func All() []*Workload {
 	return []*Workload{
 		pattern("pingpong", "a message there and back between ranks 0 and 1", "Rashti 2010 §3.3", pingpong),
 		pattern("bothway", "windows of messages both ways between ranks 0 and 1", "Rashti 2010 §3.3, Rashti 2007 §5", bothway),
-		pattern("multipair", "windows of messages both ways between more and more pairs", "Rashti 2010 §3.4.2",
+		pattern("multipair", "a ping-pong, and windows of messages both ways, between all pairs at once", "Rashti 2010 §3.4.2",
 			multipair).onRanks(2, Even),
+		pattern("opposite", "windows of messages between pairs, every second pair in the opposite direction", "Rashti 2010 §6.6.1",
+			opposite).onRanks(4, Even),
 		pattern("ring", "a token through all ranks", noSource, ring),
 		pattern("barrier", "a barrier that no rank leaves before the last has entered", noSource, barrier),
 		pattern("alltoall", "a message from every rank to every other", "Rashti 2010 §6.6.2, Qian 2010 ch. 6",

@@ -185,20 +185,58 @@ func bothway(j *job) {
 	}
 }
 
-// multipair is the multi-connection benchmark of Rashti 2010 §3.4.2: 1, 2, 4, … and at last all
-// pairs of ranks exchange windows of messages in both directions at the same time. It reports their
-// total bandwidth, and the normalized time: that of a message divided by the number of pairs.
+// multipair is the multi-connection benchmark of Rashti 2010 §3.4.2: all pairs of a rank of the
+// first half and the rank at its position in the second half have a ping-pong, and then exchange
+// windows of messages in both directions, at the same time. It reports the normalized latency, half
+// a round trip divided by the number of pairs, and the total bandwidth.
 func multipair(j *job) {
-	sizes := bandwidthSizes(j)
-	for pairs := 1; ; pairs = min(2*pairs, j.Size()/2) {
-		for _, n := range sizes {
-			took := exchangePairs(j, pairs, n)
-			j.addFigure(fmt.Sprintf("%d pairs: bandwidth %d B", pairs, n), float64(2*n*window(n)*j.iterations*pairs)/took/1e6, "MB/s")
-			j.addFigure(fmt.Sprintf("%d pairs: normalized time %d B", pairs, n), took/float64(window(n)*j.iterations*pairs)*1e6, "us")
+	pairs := j.Size() / 2
+	for _, n := range bandwidthSizes(j) {
+		j.addFigure(fmt.Sprintf("normalized latency %d B", n), pingpongPairs(j, n)/float64(pairs)*1e6, "us")
+		took := exchangePairs(j, pairs, n)
+		j.addFigure(fmt.Sprintf("bandwidth %d B", n), float64(2*n*window(n)*j.iterations*pairs)/took/1e6, "MB/s")
+	}
+}
+
+// pingpongPairs returns the mean of half a round trip of all pairs in seconds, after a round trip
+// that does not count.
+func pingpongPairs(j *job, n int) float64 {
+	half, me := j.Size()/2, j.Rank()
+	peer, first := (me+half)%j.Size(), me < half
+	send, recv := make([]byte, n), make([]byte, n)
+	took, trips := 0.0, 10*j.iterations
+	j.start()
+	for trip := range trips + 1 {
+		fill(send, j.messageKey(me, peer, trip))
+		began := j.Wtime()
+		if first {
+			j.Send(send, peer, trip)
 		}
-		if pairs == j.Size()/2 {
-			return
+		j.Recv(recv, peer, trip)
+		if !first {
+			j.Send(send, peer, trip)
+		} else if trip > 0 {
+			took += (j.Wtime() - began).Seconds()
 		}
+		j.checkContents(recv, j.messageKey(peer, me, trip), "message %d from rank %d", trip, peer)
+	}
+	j.stop()
+	return j.sumAll(took) / float64(2*trips*half)
+}
+
+// opposite is the bidirectional bandwidth of Rashti 2010 §6.6.1: pairs of ranks of two halves send
+// windows of messages, every second pair in the opposite direction.
+func opposite(j *job) {
+	pairs := j.Size() / 2
+	me := j.Rank()
+	sends := (me < pairs) == (me%pairs%2 == 0)
+	for _, n := range bandwidthSizes(j) {
+		w := windowPair{j: j, peer: (me + pairs) % j.Size(), n: n, oneWay: true, sends: sends, send: make([]byte, window(n)*n), recv: make([]byte, window(n)*n)}
+		j.start()
+		took := w.exchangeWindows()
+		j.stop()
+		took = j.maxAll(took)
+		j.addFigure(fmt.Sprintf("bandwidth %d B", n), float64(n*window(n)*j.iterations*pairs)/took/1e6, "MB/s")
 	}
 }
 
@@ -233,12 +271,7 @@ func exchangePairs(j *job, pairs, n int) float64 {
 	took := 0.0
 	if peer >= 0 {
 		w := windowPair{j: j, peer: peer, n: n, send: make([]byte, window(n)*n), recv: make([]byte, window(n)*n)}
-		for i := range j.iterations + 1 { // the first iteration is a warm-up
-			t := w.exchange(i)
-			if i > 0 {
-				took += t.Seconds()
-			}
-		}
+		took = w.exchangeWindows()
 	}
 	j.stop()
 	return j.maxAll(took)
@@ -246,17 +279,31 @@ func exchangePairs(j *job, pairs, n int) float64 {
 
 // windowPair is the windows of a pair of ranks.
 type windowPair struct {
-	j          *job
-	peer, n    int
-	send, recv []byte
-	requests   []*mpi.Request
+	j             *job
+	peer, n       int
+	oneWay, sends bool // this rank sends only, or receives only
+	send, recv    []byte
+	requests      []*mpi.Request
+}
+
+// exchangeWindows exchanges the windows of all iterations, after one that does not count, and
+// returns the time in seconds.
+func (w *windowPair) exchangeWindows() (took float64) {
+	for i := range w.j.iterations + 1 {
+		t := w.exchange(i)
+		if i > 0 {
+			took += t.Seconds()
+		}
+	}
+	return took
 }
 
 // slot returns message i of a window.
 func (w *windowPair) slot(buf []byte, i int) []byte { return buf[i*w.n:][:w.n] }
 
-// exchange sends a window and receives one, and returns the time. Both ranks synchronize
-// first, which keeps the generation and comparison of data out of the measurement.
+// exchange sends a window, receives one, or both, and returns the time. Both ranks synchronize
+// first, which keeps the generation and comparison of data out of the measurement. A one-way
+// exchange ends when the receiver has answered.
 func (w *windowPair) exchange(round int) time.Duration {
 	j, messages := w.j, window(w.n)
 	for i := range messages {
@@ -265,15 +312,19 @@ func (w *windowPair) exchange(round int) time.Duration {
 	j.Sendrecv(nil, w.peer, nil, w.peer, tagReady)
 	began := j.Wtime()
 	w.requests = w.requests[:0]
-	for i := range messages {
+	isSender, isReceiver := !w.oneWay || w.sends, !w.oneWay || !w.sends
+	for i := 0; isSender && i < messages; i++ {
 		w.requests = append(w.requests, j.Isend(w.slot(w.send, i), w.peer, i))
 	}
-	for i := range messages {
+	for i := 0; isReceiver && i < messages; i++ {
 		w.requests = append(w.requests, j.Irecv(w.slot(w.recv, i), w.peer, i))
 	}
 	j.waitAll(w.requests...)
+	if w.oneWay {
+		j.Sendrecv(nil, w.peer, nil, w.peer, tagReady)
+	}
 	took := j.Wtime() - began
-	for i := range messages {
+	for i := 0; isReceiver && i < messages; i++ {
 		j.checkContents(w.slot(w.recv, i), j.messageKey(w.peer, j.Rank(), round*messages+i), "message %d of round %d from rank %d", i, round, w.peer)
 	}
 	return took
