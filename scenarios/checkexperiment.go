@@ -98,6 +98,12 @@ func (c *checker) checkSetting(at, key string, s Settings) (where string, err er
 			where = section + ".workload"
 		}
 	}
+	if s.Program != "" {
+		return key, checkProgram(&s)
+	}
+	if s.Connections > 0 {
+		return key, errors.New("connections are those of a program over verbs: name one with program")
+	}
 	if s.Workload == "" {
 		return where, errors.New("the workload is missing: name one here, or for all variants in experiment")
 	}
@@ -112,6 +118,19 @@ func (c *checker) checkSetting(at, key string, s Settings) (where string, err er
 		return key, errors.New("communication needs communication_of in experiment, and instead of compute")
 	}
 	return where, wl.Check(s.Ranks, s.Params())
+}
+
+// checkProgram returns an error if a program over verbs cannot run.
+func checkProgram(s *Settings) error {
+	switch {
+	case s.Workload != "":
+		return fmt.Errorf("there are a workload, %s, and a program, %s: give one of them", s.Workload, s.Program)
+	case s.Bytes == 0:
+		return errors.New("the program needs the size of messages, bytes")
+	case s.Program == "write-pingpong" && s.Bytes%8 != 0:
+		return fmt.Errorf("a ping-pong by WRITE of %d bytes: it needs a multiple of 8", s.Bytes)
+	}
+	return nil
 }
 
 // Params returns the parameters of the workload.

@@ -30,7 +30,8 @@ type Experiment struct {
 // Settings are a workload with its parameters, and options of the runtime.
 type Settings struct {
 	// Workload is a program of the runtime, as "fabrictest mpirun" has them.
-	Workload string `yaml:"workload,omitempty"`
+	Workload     string `yaml:"workload,omitempty"`
+	VerbsProgram `yaml:",inline"`
 	// Class is its problem size; T, the smallest, if left out.
 	Class string `yaml:"class,omitempty" enum:"T S W A"`
 	Point `yaml:",inline"`
@@ -61,12 +62,46 @@ type Settings struct {
 	// polls rings and shared memory; 8 if left out.
 	PollBackoff int `yaml:"poll_backoff,omitempty" range:"1..4000"`
 	BufferReuse `yaml:",inline"`
+	Buffers     `yaml:",inline"`
 	// RegistrationCache keeps registrations of memory for later messages; true if left out.
 	RegistrationCache *bool `yaml:"registration_cache,omitempty"`
 	// SharedMemory connects the ranks of a host; true if left out. Without it they use NICs.
 	SharedMemory *bool `yaml:"shared_memory,omitempty"`
 	// Coalescing puts several small messages into a packet; true if left out.
 	Coalescing *bool `yaml:"coalescing,omitempty"`
+}
+
+// VerbsProgram is a program over verbs between two hosts, and the NICs of both kinds of programs.
+type VerbsProgram struct {
+	// Program is instead of a workload a program over verbs between two hosts: a ping-pong by RDMA
+	// WRITE or by SEND, or WRITEs in both directions. Its figure is latency or bandwidth.
+	Program string `yaml:"program,omitempty" enum:"write-pingpong send-pingpong both-ways"`
+	// Connections is the number of queue pairs of a program; 1 if left out. The latency of a
+	// ping-pong on all of them at once is divided by it.
+	Connections int `yaml:"connections,omitempty" range:"1..1024"`
+	// Provider is whose protocol the NICs have; that of the platform if left out. Datagrams of
+	// dgiwarp are unreliable.
+	Provider string `yaml:"provider,omitempty" enum:"softroce softiwarp dgiwarp"`
+}
+
+// Buffers are the numbers and sizes of the buffers of a rank.
+type Buffers struct {
+	// Packet is the size of packets and of receives; if left out, 8KiB or what eager needs.
+	Packet Bytes `yaml:"packet,omitempty" range:"256..1048576"`
+	// Receives is the number of receives of a connection without a shared receive queue; 32 if left
+	// out.
+	Receives int `yaml:"receives,omitempty" range:"4..4096"`
+	// SharedReceives is the number of receives of the shared receive queue; 256 if left out.
+	SharedReceives int `yaml:"shared_receives,omitempty" range:"1..65536"`
+	// LowWatermark is the number of shared receives left at which more are posted at once; a quarter
+	// of them if left out.
+	LowWatermark int `yaml:"low_watermark,omitempty" range:"1..65535"`
+	// RingSlots is the number of slots of a ring; 32 if left out.
+	RingSlots int `yaml:"ring_slots,omitempty" range:"2..4096"`
+	// RingAfter is the number of packets from a peer after which it gets a ring; 16 if left out.
+	RingAfter int `yaml:"ring_after,omitempty" range:"1..1000000"`
+	// RingPeers is the largest number of rings of a rank; 16 if left out.
+	RingPeers int `yaml:"ring_peers,omitempty" range:"1..4096"`
 }
 
 // BufferReuse are options of the registration of small buffers.

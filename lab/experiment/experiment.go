@@ -6,12 +6,14 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/calibrate"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
@@ -19,8 +21,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Run runs a scenario with an experiment (a comparison of simulated figures with published ones),
@@ -150,15 +154,14 @@ func (r *runner) runAt(s scenarios.Settings, x scenarios.Point) (work.Result, er
 // runOne runs a workload in a new simulation, and returns its result with the statistics of the
 // runtime.
 func (r *runner) runOne(s *scenarios.Settings) (result work.Result, err error) {
+	if s.Program != "" {
+		return r.runProgram(s)
+	}
 	wl, err := work.Find(s.Workload)
 	if err != nil {
 		return result, err
 	}
-	f := mpihost.Fabric{
-		Ranks: s.Ranks, PerHost: s.PerHost, Rails: s.Rails, Seed: r.seed, Limit: r.scenario.TimeLimit(),
-		Stop: func() error { return context.Cause(r.ctx) },
-	}
-	f.SetPlatform(r.platform)
+	f := r.fabric(s)
 	params := s.Params()
 	params.Seed = r.seed
 	o, all := options(s), make([]mpi.Stats, s.Ranks)
@@ -179,6 +182,36 @@ func (r *runner) runOne(s *scenarios.Settings) (result work.Result, err error) {
 	return result, err
 }
 
+// fabric returns the hosts with the NICs of the platform.
+func (r *runner) fabric(s *scenarios.Settings) mpihost.Fabric {
+	f := mpihost.Fabric{
+		Ranks: s.Ranks, PerHost: s.PerHost, Rails: s.Rails, Seed: r.seed, Limit: r.scenario.TimeLimit(),
+		Stop: func() error { return context.Cause(r.ctx) }, Provider: s.Provider, Unreliable: true,
+	}
+	f.SetPlatform(r.platform)
+	return f
+}
+
+// runProgram runs a program over verbs between two hosts.
+func (r *runner) runProgram(s *scenarios.Settings) (result work.Result, err error) {
+	const trips = 4 // all take the same time
+	figure, p := work.Figure{Name: "latency", Unit: "us"}, perf.Program{}
+	scale := 1.0
+	switch s.Program {
+	case "both-ways":
+		p.Stream = &perf.Stream{
+			Op: verbs.OpRDMAWrite, Bytes: int(s.Bytes), QPs: s.Connections, BothWays: true,
+			Duration: 100*time.Microsecond + time.Duration(int(s.Bytes)*max(1, s.Connections))/4,
+		}
+		figure.Name, figure.Unit, scale = "bandwidth", "MB/s", 125 // from Gb/s
+	default:
+		p.PingPong = &perf.PingPong{Bytes: int(s.Bytes), Rounds: trips, QPs: s.Connections, Write: s.Program == "write-pingpong"}
+	}
+	figure.Value, err = calibrate.RunVerbs(r.fabric(s), p)
+	figure.Value *= scale
+	return work.Result{Workload: s.Program, Figures: []work.Figure{figure}}, err
+}
+
 // protocols are the protocols of large messages by name.
 var protocols = map[string]p2p.Protocol{"rget": p2p.RGET, "rput": p2p.RPUT, "speculative": p2p.Speculative}
 
@@ -194,8 +227,9 @@ func options(s *scenarios.Settings) mpi.Options {
 		},
 		Carrier: carrier.Config{
 			Design:     carrier.Design(s.Design),
-			PacketSize: max(defaultPacket, (int(s.Eager)+headers+step-1)/step*step),
-			Ring:       carrier.Ring{SlotSize: int(s.Slot)}, Waiting: carrier.Waiting{PollBackoff: s.PollBackoff},
+			PacketSize: cmp.Or(int(s.Packet), max(defaultPacket, (int(s.Eager)+headers+step-1)/step*step)),
+			Receives:   s.Receives, SharedReceives: s.SharedReceives, LowWatermark: s.LowWatermark,
+			Ring: carrier.Ring{SlotSize: int(s.Slot), Slots: s.RingSlots, After: s.RingAfter, Peers: s.RingPeers}, Waiting: carrier.Waiting{PollBackoff: s.PollBackoff},
 			NoSharedMemory: isFalse(s.SharedMemory), NoCoalescing: isFalse(s.Coalescing),
 		},
 	}
