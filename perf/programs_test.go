@@ -258,7 +258,7 @@ func TestProgramsHaveNames(t *testing.T) {
 		"send 2 KiB, singly":            {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2 << 10, Load: perf.Load{PostList: 1}}},
 		"half round trip 8 B, spinning": {Latency: &perf.Latency{Op: verbs.OpSend}},
 		"half round trip 9 B, blocking, confirmed":   {Latency: &perf.Latency{Op: verbs.OpSend, Bytes: 9, WaitForSend: true, Load: perf.Load{Events: true}}},
-		"half round trip 8 B, send on 5 QPs":        {RoundRobin: &perf.RoundRobin{Op: verbs.OpSend, Bytes: 8, QPs: 5}},
+		"half round trip 8 B, send on 5 QPs":         {RoundRobin: &perf.RoundRobin{Op: verbs.OpSend, Bytes: 8, QPs: 5}},
 		"sends of 64 B, 1 QPs":                       {Rate: &perf.Rate{}},
 		"nothing":                                    {},
 		fmt.Sprintf("sends of %d B, %d QPs", 100, 4): {Rate: &perf.Rate{Bytes: 100, QPs: 4}},

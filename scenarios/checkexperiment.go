@@ -127,8 +127,8 @@ func checkProgram(s *Settings) error {
 		return fmt.Errorf("there are a workload, %s, and a program, %s: give one of them", s.Workload, s.Program)
 	case s.Bytes == 0:
 		return errors.New("the program needs the size of messages, bytes")
-	case s.Program == "write-pingpong" && s.Bytes%8 != 0:
-		return fmt.Errorf("a ping-pong by WRITE of %d bytes: it needs a multiple of 8", s.Bytes)
+	case s.Program != "both-ways" && s.Bytes%8 != 0:
+		return fmt.Errorf("a ping-pong of %d bytes: it needs a multiple of 8", s.Bytes)
 	}
 	return nil
 }

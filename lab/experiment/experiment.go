@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
-	"github.com/fabrictest/fabrictest/lab/calibrate"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -194,22 +194,31 @@ func (r *runner) fabric(s *scenarios.Settings) mpihost.Fabric {
 
 // runProgram runs a program over verbs between two hosts.
 func (r *runner) runProgram(s *scenarios.Settings) (result work.Result, err error) {
-	const trips = 4 // all take the same time
-	figure, p := work.Figure{Name: "latency", Unit: "us"}, perf.Program{}
-	scale := 1.0
+	f := r.fabric(s)
+	service, err := perflab.ServiceOf(f.Provider, "")
+	if err != nil {
+		return result, err
+	}
+	figure, p, scale := work.Figure{Name: "latency", Unit: "us"}, perf.Program{}, 1.0
 	switch s.Program {
 	case "both-ways":
 		p.Stream = &perf.Stream{
-			Op: verbs.OpRDMAWrite, Bytes: int(s.Bytes), QPs: s.Connections, BothWays: true,
+			Op: verbs.OpRDMAWrite, Bytes: int(s.Bytes), Load: perf.Load{QPs: s.Connections, BothWays: true},
 			Duration: 100*time.Microsecond + time.Duration(int(s.Bytes)*max(1, s.Connections))/4,
 		}
 		figure.Name, figure.Unit, scale = "bandwidth", "MB/s", 125 // from Gb/s
+	case "write-pingpong":
+		p.RoundRobin = &perf.RoundRobin{Op: verbs.OpRDMAWrite, Bytes: int(s.Bytes), QPs: s.Connections}
 	default:
-		p.PingPong = &perf.PingPong{Bytes: int(s.Bytes), Rounds: trips, QPs: s.Connections, Write: s.Program == "write-pingpong"}
+		p.RoundRobin = &perf.RoundRobin{Op: verbs.OpSend, Bytes: int(s.Bytes), QPs: s.Connections}
 	}
-	figure.Value, err = calibrate.RunVerbs(r.fabric(s), p)
-	figure.Value *= scale
-	return work.Result{Workload: s.Program, Figures: []work.Figure{figure}}, err
+	const pairs = 1
+	results, err := perflab.InSimulation(r.ctx, f, service, pairs, p)
+	if err != nil {
+		return result, err
+	}
+	figure.Value = results[0].Value * scale
+	return work.Result{Workload: s.Program, Figures: []work.Figure{figure}}, nil
 }
 
 // protocols are the protocols of large messages by name.
