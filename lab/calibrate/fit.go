@@ -129,7 +129,8 @@ func FitPlatform(base *nics.Platform, names []string, run *record.Run) (*Fit, er
 	return fit, f.solve(fit)
 }
 
-// solve finds the parameters, and fills in fit.
+// solve finds the parameters by Gauss-Newton steps, from x = 0 (the base platform), until the
+// residuals are small or no step reduces them, and fills in fit.
 func (f *fitter) solve(fit *Fit) error {
 	x := make([]float64, len(f.names))
 	r, err := f.residuals(x)
@@ -151,7 +152,7 @@ func (f *fitter) solve(fit *Fit) error {
 		if err != nil {
 			return err
 		}
-		if next == nil { // no step makes it better
+		if next == nil {
 			break
 		}
 		x, r = next, rNext

@@ -49,7 +49,8 @@ func Predict(p *nics.Platform, s *record.Series) (float64, error) {
 	return v * scale, nil
 }
 
-// measureOf returns how a series is measured in simulation. An error says why it cannot be.
+// measureOf returns how a series is measured in simulation. An error says why it cannot be. A
+// latency test and a workload (pingpong) have series of times, other tests have series of rates.
 func measureOf(s *record.Series) (*nics.BaseMeasure, error) {
 	parts := strings.Split(s.Name, "/")
 	m, known := predictable[parts[0]]

@@ -11,8 +11,8 @@ import (
 // goUnits are the units of Go's benchmark format, in which benchfmt gives times and rates.
 var goUnits = map[string]Unit{"sec/op": Seconds, "B/s": Bytes, "msgs/s": Messages}
 
-// parseGo parses the output of go test -bench, or of another program in that format. Values in units
-// that goUnits lacks, such as allocations, are left out.
+// parseGo parses the output of go test -bench, or of another program in that format. Values in
+// units that goUnits lacks, such as allocations, are left out.
 func parseGo(name, text string) (*Run, error) {
 	run := &Run{Tool: "Go benchmarks"}
 	r := benchfmt.NewReader(strings.NewReader(text), name)
