@@ -195,7 +195,7 @@ func notInLibibverbs(name string) bool {
 	case "Forever", "GRHLen", "MulticastQPN":
 		return true
 	}
-	return strings.HasPrefix(name, "Cap")
+	return strings.HasPrefix(name, "Cap") || strings.HasPrefix(name, "Work")
 }
 
 func number(v any) int64 {

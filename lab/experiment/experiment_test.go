@@ -97,12 +97,12 @@ func TestErrorsAreBrokenWithPosition(t *testing.T) {
 		{"r805-ib-connectx-ddr", "r805-ib-connectx", `latencies.yaml:5:13: experiment.platform: no platform is called "r805-ib-connectx"`},
 		{"figure: latency, of", "figure: latencies, of", "latencies.yaml:15:38: experiment.figures[0].measure.figure: variant RGET: the workload pingpong has no figure latencies; there are latency; bandwidth; RTRs; "},
 		{"unit: us", "unit: ms", "the unit of the figure is us, and not ms"},
-		{"workload: pingpong", "workload: pingpong\n  packet: 1", ""},
+		{"workload: pingpong", "workload: pingpong\n  window: 1", ""},
 		{"name: latencies", "name: latencies\nlimit: 1us", "variant RGET at bytes 8 B: "},
 	} {
 		s, err := scenarios.Parse("latencies.yaml", []byte(strings.Replace(latencies, c.old, c.new, 1)))
 		if c.want == "" { // the runtime has no such option
-			if err == nil || !strings.Contains(err.Error(), "latencies.yaml:7:3: experiment.packet: unknown key") {
+			if err == nil || !strings.Contains(err.Error(), "latencies.yaml:7:3: experiment.window: unknown key") {
 				t.Errorf("%s: %v", c.new, err)
 			}
 			continue
