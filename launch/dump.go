@@ -137,9 +137,10 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 }
 
 // captureState saves the state dump d of a rank, or its state in /proc if d is empty, before the
-// rank is stopped. If needStacks is set, or the rank failed or did not reply in time, it also sends
-// SIGQUIT, on which a Go program prints its goroutines and exits; but not to other programs, a
-// frozen rank, or one that has called Close or written d itself.
+// launcher ends the rank. If needStacks is set, or the rank failed or did not reply in time, it also
+// sends SIGQUIT, on which a Go program prints its goroutines and exits. It does not send SIGQUIT to
+// other programs, to a rank that the launcher has frozen as a fault, or to one that has called Close
+// or written d itself.
 func (m *member) captureState(d dump, needStacks bool) {
 	if m.proc.exited() {
 		return
@@ -159,7 +160,7 @@ func (m *member) captureState(d dump, needStacks bool) {
 		m.sigquitOffset = m.stderr.snapshot().Bytes
 	}
 	g.mu.Unlock()
-	if quit && m.proc.signal(m.proc.pid, unix.SIGQUIT, unix.SIGCONT) == nil { // it may be stopped
+	if quit && m.proc.signal(m.proc.pid, unix.SIGQUIT, unix.SIGCONT) == nil { // after SIGSTOP it handles SIGQUIT only when it continues
 		m.proc.exitedWithin(sigquitTimeout)
 	}
 }

@@ -27,7 +27,8 @@ type Options struct {
 
 	// Heartbeat is the interval of heartbeats; 500 ms, none if negative. A rank is
 	// Hung if for HangTimeout (10 s) it sends nothing, reads nothing from its
-	// control channel, or does not exit after the channel has closed.
+	// control channel, or does not exit after the channel has closed. Time in which the rank waits
+	// for a CPU does not count, up to five times HangTimeout.
 	Heartbeat   time.Duration
 	HangTimeout time.Duration
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	proc "github.com/fabrictest/fabrictest/internal/process"
 )
 
 // heartbeat is the liveness state of a rank.
@@ -16,6 +17,41 @@ type heartbeat struct {
 
 	joinStart      time.Time // start of the join timeout
 	disconnectedAt time.Time // start of the exit timeout
+
+	queued    time.Duration // time of the rank's threads in run queues, when it was last read
+	extension time.Duration // by which the timeouts were extended since, because of that time
+}
+
+// maxExtension is the most by which a busy machine extends the timeouts of a rank, in HangTimeouts:
+// a rank whose threads compete with each other for ever must become Hung in the end.
+const maxExtension = 5
+
+// extendWhileStarved extends the timeouts of a rank by the part of the last tick in which its threads
+// waited for a CPU. elapsed is the time since the start of its current timeout. queued reads the time
+// that the threads have spent in run queues since they began; it is called only after half of
+// hangTimeout, because a rank that answers is not starved.
+func (hb *heartbeat) extendWhileStarved(elapsed, tick, hangTimeout time.Duration, queued func() (time.Duration, bool)) {
+	if elapsed < hangTimeout/2 {
+		hb.queued, hb.extension = 0, 0
+		return
+	}
+	total, ok := queued()
+	if !ok {
+		return
+	}
+	if hb.queued > 0 && hb.extension < maxExtension*hangTimeout {
+		starved := min(max(total-hb.queued, 0), tick)
+		hb.extension += starved
+		hb.extend(starved)
+	}
+	hb.queued = total
+}
+
+// extend extends the timeouts of a rank by d.
+func (hb *heartbeat) extend(d time.Duration) {
+	for _, start := range []*time.Time{&hb.lastHeard, &hb.joinStart, &hb.disconnectedAt} {
+		*start = start.Add(d)
+	}
 }
 
 // setHandlingFrame records that the launcher begins or ends to handle a frame of the rank. In
@@ -62,7 +98,8 @@ func (g *Group) supervise(quit <-chan struct{}) {
 		now := time.Now()
 		// The timeouts of the ranks are extended by the time during which the launcher
 		// itself was stopped or starved of CPU.
-		late := now.Sub(lastTick) - period
+		tick := now.Sub(lastTick)
+		late := tick - period
 		if late < period {
 			late = 0 // a ticker may be a little late
 		}
@@ -72,7 +109,7 @@ func (g *Group) supervise(quit <-chan struct{}) {
 			lastMeasured = now
 		}
 		for _, m := range g.members {
-			m.supervise(now, late)
+			m.supervise(now, tick, late)
 			if measure {
 				m.updatePeakRSS()
 			}
@@ -80,14 +117,17 @@ func (g *Group) supervise(quit <-chan struct{}) {
 	}
 }
 
-// supervise sends a heartbeat to the rank and checks its timeouts, which are extended
-// by late, the time that the launcher did not run.
-func (m *member) supervise(now time.Time, late time.Duration) {
+// supervise sends a heartbeat to the rank and checks its timeouts. They are extended by late, the
+// part of the last tick in which the launcher did not run, or by the time in which the rank was
+// starved of CPU.
+func (m *member) supervise(now time.Time, tick, late time.Duration) {
 	g := m.g
 	g.mu.Lock()
 	hb := &m.heartbeat
-	for _, start := range []*time.Time{&hb.lastHeard, &hb.joinStart, &hb.disconnectedAt} {
-		*start = start.Add(late)
+	if late > 0 {
+		hb.extend(late)
+	} else {
+		hb.extendWhileStarved(now.Sub(m.timeoutStart()), tick, g.opts.HangTimeout, m.queuedTime)
 	}
 	var state State
 	var why string
@@ -119,6 +159,24 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 	if state != "" {
 		m.goTask(func() { m.fail(state, why) })
 	}
+}
+
+// timeoutStart returns the start of the current timeout of the rank.
+func (m *member) timeoutStart() time.Time {
+	switch {
+	case m.disconnected:
+		return m.heartbeat.disconnectedAt
+	case !m.joined:
+		return m.heartbeat.joinStart
+	default:
+		return m.heartbeat.lastHeard
+	}
+}
+
+// queuedTime returns the time for which the threads of the rank have waited for a CPU.
+func (m *member) queuedTime() (time.Duration, bool) {
+	used, ok := proc.UsedCPUOf(m.proc.pid)
+	return used.Waited, ok
 }
 
 // updatePeakRSS reads the peak RSS of a running rank.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/control"
 )
@@ -146,6 +147,28 @@ func TestClassify(t *testing.T) {
 		}
 		if (why == "") != s.OK() && tt.e.failState == "" {
 			t.Errorf("%s: %s because %q", tt.name, s, why)
+		}
+	}
+}
+
+// A rank of which a thread waits for a CPU in 80 % of the time becomes Hung when it had
+// hangTimeout without that, and at the latest after the longest extension.
+func TestStarvedRankHasMoreTime(t *testing.T) {
+	const tick, hangTimeout = 100 * time.Millisecond, time.Second
+	begin := time.Unix(0, 0)
+	for share, want := range map[float64]time.Duration{0: hangTimeout, 0.8: hangTimeout/2 + hangTimeout/2*5, 3: hangTimeout + maxExtension*hangTimeout} {
+		hb := heartbeat{lastHeard: begin}
+		now, queued := begin, time.Minute // in run queues before
+		for now.Sub(hb.lastHeard) <= hangTimeout {
+			now = now.Add(tick)
+			queued += time.Duration(share * float64(tick))
+			hb.extendWhileStarved(now.Sub(hb.lastHeard), tick, hangTimeout, func() (time.Duration, bool) { return queued, true })
+		}
+		if hung := now.Sub(begin); hung < want || hung > want+3*tick {
+			t.Errorf("starved %v of the time: hung after %v, want %v", share, hung, want)
+		}
+		if hb.extendWhileStarved(0, tick, hangTimeout, nil); hb.extension != 0 {
+			t.Error("a rank that has answered keeps its extension")
 		}
 	}
 }

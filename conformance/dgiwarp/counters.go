@@ -106,7 +106,9 @@ var counters = []*rig.Counter{
 // dropsPerCase is how many packets of each kind are sent.
 const dropsPerCase = 3
 
-// counterCases returns the cases about counters.
+// counterCases returns the cases about counters. The function of a case returns the counts that it
+// expects; those of sent and received packets it may leave out, because counterCase counts the
+// recorded packets.
 func counterCases() []conformance.Case {
 	all := []conformance.Case{
 		counterCase("what-is-received", "Received packets are counted",

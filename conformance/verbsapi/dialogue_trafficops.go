@@ -195,8 +195,8 @@ func (s *trafficSession) setLimit(step trafficStep) {
 	s.Check(got.Limit == limit, fmt.Sprintf("a limit of %d", limit), "%d", got.Limit)
 }
 
-// moveToErr moves the device's queue pair of a connection to ERR, which must flush its receives,
-// and makes another connection.
+// moveToErr moves the device's queue pair of a connection to ERR, and with it the model of that
+// queue pair, which expects that the receives are flushed. Then it makes another connection.
 func (s *trafficSession) moveToErr(step trafficStep) {
 	l := s.links[step.qp]
 	s.pollAll()

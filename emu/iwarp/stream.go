@@ -121,7 +121,8 @@ func (s *Stream) Idle() bool {
 }
 
 // WaitsForPeer reports whether the layer below has accepted all segments, and the stream has
-// nothing to send until the peer sends something.
+// nothing to send until the peer sends something. It first executes local requests that are next,
+// such as binds. A stream that is not open has no requests to execute: WaitsForPeer is Idle then.
 func (s *Stream) WaitsForPeer() bool {
 	if s.state != open {
 		return s.Idle()

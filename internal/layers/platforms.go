@@ -56,8 +56,9 @@ func typeCheck(goos, goarch, pattern string) (checked int, err error) {
 	return checked, nil
 }
 
-// dropBodies removes the bodies of functions. Imports that only they use are errors then, which
-// typeCheck ignores: it reports those of this module.
+// dropBodies removes the bodies of the functions of a file of another module, of which typeCheck
+// needs the declarations only. Imports that only bodies used become errors, but typeCheck reports
+// errors in files of this module alone.
 func dropBodies(f *ast.File) {
 	for _, d := range f.Decls {
 		if d, ok := d.(*ast.FuncDecl); ok {

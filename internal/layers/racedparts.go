@@ -26,6 +26,7 @@ var parts = []part{
 	{"conformance/interop", "TestRunConnectionsLeaksNothing|TestDefectsMakeCasesFail", "the others repeat this; with losses, the devices' timers are too short"},
 	{"conformance/mpi", "CasesInNamespaces", simulated},
 	{"fuzz", "TestParseList", simulated},
+	{"lab/experiment", "TestSensitivityNamesParameters", simulated + "; only this test simulates several"},
 	{"lab/simlab", "TestInterruptedRun", simulated},
 	{"mpi/carrier", "TestMessagesArrive|TestRanksOfOneHost|TestAtomics", simulated + "; mpi/work races it between NICs on sockets"},
 	{"mpi/work", "Namespaces", simulated},

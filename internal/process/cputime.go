@@ -1,7 +1,7 @@
 // Package process has facts about this process that the standard library does not give:
 // the identity of the running goroutine ([Goroutine]), the order of memory accesses across
 // packets for the race detector ([RaceSend], [RaceReceived]), CPU time with the delay in run
-// queues and the share of other processes ([UsedCPU], [SampleCPU]), and its CPUs
+// queues and the share of other processes ([UsedCPU], [UsedCPUOf], [SampleCPU]), and its CPUs
 // ([UsableCPUs], [BindToCPU]) and network namespaces ([InNetNS]).
 package process
 

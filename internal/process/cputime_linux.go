@@ -15,8 +15,12 @@ import (
 
 // UsedCPU returns the sum of the usage of all live threads of this process. It returns
 // false if the kernel lacks CONFIG_SCHED_INFO.
-func UsedCPU() (CPUUsage, bool) {
-	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+func UsedCPU() (CPUUsage, bool) { return UsedCPUOf(os.Getpid()) }
+
+// UsedCPUOf returns the sum of the usage of all live threads of a process. It returns false if there
+// is no such process, or the kernel lacks CONFIG_SCHED_INFO.
+func UsedCPUOf(pid int) (CPUUsage, bool) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
 		return CPUUsage{}, false
 	}

@@ -7,6 +7,9 @@ import "errors"
 // UsedCPU is only supported on Linux.
 func UsedCPU() (CPUUsage, bool) { return CPUUsage{}, false }
 
+// UsedCPUOf is only supported on Linux.
+func UsedCPUOf(int) (CPUUsage, bool) { return CPUUsage{}, false }
+
 // SampleCPU is only supported on Linux.
 func SampleCPU() (CPUSample, bool) { return CPUSample{}, false }
 

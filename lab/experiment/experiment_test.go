@@ -301,7 +301,8 @@ func TestShippedExperimentsPass(t *testing.T) {
 }
 
 func TestSensitivityNamesParameters(t *testing.T) {
-	s := must.Get(Measure(t.Context(), parse(t, latencies), 1, func(string, float64) {}))(t)
+	short := strings.Replace(latencies, "ranks: 2", "ranks: 2\n  iterations: 10", 1)
+	s := must.Get(Measure(t.Context(), parse(t, short), 1, func(string, float64) {}))(t)
 	var out strings.Builder
 	must.Do(t, s.WriteTable(&out))
 	latency := s.Figures[0]

@@ -89,6 +89,7 @@ func (p *Process) Run(run func(e *transport.Env) error) error {
 		return errors.Join(err, p.reportErr)
 	}
 	err := p.runRank(run)
+	err = errors.Join(err, p.reportErr)
 	if closeErr := p.conn.Close(err); closeErr != nil { // Close sends err to the launcher
 		return errors.Join(err, closeErr)
 	}
@@ -107,8 +108,9 @@ func (e *ReportedError) Unwrap() error { return e.Err }
 // Reported returns true: mpi.Main does not print the error again.
 func (e *ReportedError) Reported() bool { return true }
 
-// Report sends report, the final report of a rank, as JSON to the launcher if Job.Reports is set.
-// If that fails in a simulation, Run returns the error. Report is safe for concurrent use.
+// Report passes report, the final report of a rank, as JSON to the launcher if Job.Reports is set:
+// over its connection or, from a process that simulates all ranks, as a line of a file. Run returns
+// the first error of Report. Report is safe for concurrent use.
 func (p *Process) Report(rank int, report any) {
 	if !p.job.Reports {
 		return

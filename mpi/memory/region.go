@@ -53,8 +53,9 @@ func (r *Registry) Release(region *Region) (err error) {
 	return err
 }
 
-// Invalidate starts to deregister every cached memory region that overlaps buf; ErrBusy says that
-// one is in use. The program may free or reuse buf once Invalidated returns true.
+// Invalidate removes every memory region that overlaps buf from the cache, and deregisters those
+// that no transfer uses. It returns ErrBusy if a transfer uses one: that region is deregistered when
+// the transfer ends. The program may free or reuse buf when the method Invalidated returns true.
 func (r *Registry) Invalidate(buf []byte) error {
 	if len(buf) == 0 {
 		return nil

@@ -80,8 +80,8 @@ func (m *sluMatrix) at(row, column, i, k int) float64 {
 	return uniform(mix(key(m.seed, uint64(row), uint64(column))+uint64(i<<20|k))) / 64
 }
 
-// addProduct adds the product of a block and x, the part of the solution for its column, to sum. It
-// leaves out the ones on the diagonal of a diagonal block.
+// addProduct adds the product of a block and x, the part of the solution for its column, to sum. A
+// diagonal block is unit lower triangular: addProduct uses only its elements below the diagonal.
 func (m *sluMatrix) addProduct(sum []float64, row, column int, x []float64) {
 	for i := range m.width(row) {
 		end := m.width(column)

@@ -50,7 +50,8 @@ type core struct {
 	flooded, learnFailures uint64
 }
 
-// newCore returns the forwarding part of a switch, which sends the messages of a port by send.
+// newCore returns the part of a switch that forwards frames between ports and delays them. It calls
+// send to transmit out of a port; a message is a frame, or several of a flow as one GSO packet.
 func newCore(cfg *Config, send func(*port, []message)) *core {
 	c := &core{fdb: newFDB(cfg.MaxAddresses), send: send}
 	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxDelayedFrames, cfg.MaxDelayedBytes

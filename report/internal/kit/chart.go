@@ -62,8 +62,9 @@ func (s Scale) Position(v float64) float64 {
 	return s.At + s.Len*(v-s.From)/(s.To-s.From)
 }
 
-// Marks returns the values of the scale's grid lines: powers of ten on a logarithmic scale, else
-// multiples of Step; without it every integer, or every fourth if there are more than ten and lines would be too close.
+// Marks returns the values of the scale's grid lines. A scale with a Step has its multiples. Others
+// have the powers of ten if the scale is logarithmic (From and To are exponents then), and else the
+// integers, or every fourth one if the scale is longer than 10.
 func (s Scale) Marks() (values []float64) {
 	step := 1.0
 	switch {
