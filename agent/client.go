@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-
 	"reflect"
 	"sync"
 

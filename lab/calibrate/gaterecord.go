@@ -54,7 +54,7 @@ func parseValue(text string) (v Value, err error) {
 // MeasureGate measures the cases.
 func MeasureGate(cases []GateCase) (GateRecord, error) {
 	r := GateRecord{}
-	var errs []error
+	errs := make([]error, 0, len(cases))
 	for i := range cases {
 		lines, err := cases[i].Measure()
 		errs = append(errs, err)

@@ -2,11 +2,11 @@ package ethernet
 
 import (
 	"encoding/binary"
-	"github.com/fabrictest/fabrictest/emu/impair"
 	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )

@@ -118,7 +118,7 @@ func (c *cableSet) createCapture(opts CaptureOptions) (err error) {
 
 // begin implements network.
 func (c *cableSet) begin(start time.Time) error {
-	var errs []error
+	errs := make([]error, 0, len(c.switches))
 	for _, s := range c.switches {
 		errs = append(errs, s.begin(start))
 	}

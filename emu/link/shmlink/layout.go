@@ -141,6 +141,7 @@ func (l *layout) portAt(i int) int { return pageBytes + i*portBytes }
 
 // controlsAt and dataAt are the offsets of the positions and the data of ring 0.
 func (l *layout) controlsAt() int { return roundUp(l.portAt(l.ports), pageBytes) }
+
 func (l *layout) dataAt() int {
 	return roundUp(l.controlsAt()+l.ports*l.ports*controlBytes, pageBytes)
 }
