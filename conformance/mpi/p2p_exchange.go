@@ -146,17 +146,17 @@ var exchangeCases = []Case{{
 	},
 }, {
 	ID: "mpi/exchange/memory-forgotten", Cite: rule("mpi/3.7.3/1"),
-	Title:   "Memory that was forgotten can be used for other messages",
-	Sends:   "large messages from and to parts of one piece of memory, which Forget is told of in between",
-	Expects: "the contents, and memory that Forget left alone",
-	Defects: []string{"ForgetWipes", "LargeDamaged"}, Run: func(t *T) {
+	Title:   "Memory whose registration was invalidated can be used for other messages",
+	Sends:   "large messages from and to parts of one buffer, with Invalidate of the buffer in between",
+	Expects: "the contents, and a buffer that Invalidate has not changed",
+	Defects: []string{"InvalidateClears", "LargeDamaged"}, Run: func(t *T) {
 		mem := make([]byte, 2*largeSize)
 		for i := range 6 {
 			at := i * 1000
 			copy(mem[at:], data(2*i+t.Rank(), largeSize))
 			t.expectSendrecv(mem[at:at+largeSize], t.other(), 1, data(2*i+t.other(), largeSize), t.other(), 1)
-			t.must("Forget", t.w.Invalidate(mem))
-			t.expectEqual("memory that was forgotten", mem[at:at+largeSize], data(2*i+t.Rank(), largeSize))
+			t.must("Invalidate", t.w.Invalidate(mem))
+			t.expectEqual("memory that was invalidated", mem[at:at+largeSize], data(2*i+t.Rank(), largeSize))
 			clear(mem)
 		}
 	},

@@ -139,7 +139,7 @@ type Defects struct {
 	FreeDrops          bool `does:"Free drops receives that are posted"`
 	ClockRunsBack      bool `does:"Wtime goes back"`
 	ComputesNothing    bool `does:"Compute takes no time"`
-	ForgetWipes        bool `does:"Forget clears the memory"`
+	InvalidateClears   bool `does:"Invalidate clears the memory"`
 
 	// Errors.
 	RanksUnchecked      bool `does:"ranks are not checked"`

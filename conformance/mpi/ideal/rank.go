@@ -46,9 +46,9 @@ func (r *rank) Compute(d time.Duration) {
 	p.yieldUntil(computing, func() bool { return p.now >= p.computeEnd })
 }
 
-// Invalidate does nothing: no memory is registered. With the defect ForgetWipes it clears buf.
+// Invalidate does nothing: no memory is registered. With the defect InvalidateClears it clears buf.
 func (r *rank) Invalidate(buf []byte) error {
-	if r.Defects.ForgetWipes {
+	if r.Defects.InvalidateClears {
 		clear(buf)
 	}
 	return nil
