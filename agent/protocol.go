@@ -40,7 +40,7 @@ type Timing struct {
 	CloseTimeout time.Duration
 }
 
-// withDefaults replaces zero and negative values by the defaults.
+// withDefaults returns a copy with defaults for zero and negative values.
 func (t Timing) withDefaults() Timing {
 	for field, value := range map[*time.Duration]time.Duration{
 		&t.HandshakeTimeout: 10 * time.Second, &t.HeartbeatInterval: 2 * time.Second,

@@ -81,13 +81,13 @@ func sendAndRead(name, reg string) litmusOp {
 	return litmusOp{kind: opSend, variable: name, reg: reg}
 }
 
-// fenced sets the fence flag: the operation waits for earlier reads and atomics.
+// fenced returns a copy with the fence flag: the operation waits for earlier reads and atomics.
 func (o litmusOp) fenced() litmusOp {
 	o.fence = true
 	return o
 }
 
-// withoutCompletion makes the operation unsignaled.
+// withoutCompletion returns a copy that is posted unsignaled.
 func (o litmusOp) withoutCompletion() litmusOp {
 	o.unsignaled = true
 	return o

@@ -63,7 +63,7 @@ const (
 	maxCPUs              = 64
 )
 
-// withDefaults fills in defaults and validates the configuration.
+// withDefaults returns a copy with defaults for zero values, and validates it.
 func (c Config) withDefaults() (Config, error) {
 	c.Guests, c.MTU, c.Memory, c.CPUs = cmp.Or(c.Guests, 1), cmp.Or(c.MTU, 1500), cmp.Or(c.Memory, 512), cmp.Or(c.CPUs, 1)
 	c.BootTimeout, c.QEMU = cmp.Or(c.BootTimeout, 3*time.Minute), cmp.Or(c.QEMU, "qemu-system-x86_64")

@@ -52,7 +52,7 @@ type Config struct {
 	BufferBytes int
 }
 
-// withDefaults fills in defaults and validates c.
+// withDefaults returns a copy with defaults for zero values, and validates it.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

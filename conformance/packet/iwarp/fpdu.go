@@ -49,20 +49,21 @@ const (
 	ptrUnused      = 0x3 // unused low bits of FPDUPTR
 )
 
-// BadCRC flips one bit of the CRC of the FPDU, even if CRCs are not in use.
+// BadCRC returns a copy with one bit of the CRC of the FPDU flipped, even if CRCs are not in use.
 func (s Segment) BadCRC() Segment { s.MPA.CRCStatus = new(CRCWrong); return s }
 
-// CRC sets the CRC field of the FPDU.
+// CRC returns a copy with this CRC field of the FPDU.
 func (s Segment) CRC(v uint32) Segment { s.MPA.CRC = &v; return s }
 
-// Pad sets the octets between ULPDU and CRC. Unless they fill up to a multiple of four, a
-// receiver loses the frame boundaries.
+// Pad returns a copy with these octets between ULPDU and CRC. Unless they fill up to a multiple of
+// four, a receiver loses the frame boundaries.
 func (s Segment) Pad(octets ...byte) Segment { s.MPA.Pad = append([]byte{}, octets...); return s }
 
-// ULPDULength sets the length field of the FPDU only.
+// ULPDULength returns a copy with this length field of the FPDU, and the same ULPDU.
 func (s Segment) ULPDULength(n uint16) Segment { s.MPA.Length = &n; return s }
 
-// EditMarkers changes the markers of the FPDU before they are sent, and before the CRC is computed.
+// EditMarkers returns a copy with the markers of the FPDU changed by edit before they are sent, and
+// before the CRC is computed.
 func (s Segment) EditMarkers(edit func(*Marker)) Segment { s.MPA.EditMarker = edit; return s }
 
 // padLen returns the number of pad octets after a ULPDU.

@@ -107,46 +107,46 @@ func atomicRequest(msn uint32, h AtomicRequestHeader) Segment {
 	return s.WithPayload(nil)
 }
 
-// Opcode sets the opcode field only.
+// Opcode returns a copy with this opcode field, and the same headers.
 func (s Segment) Opcode(op Opcode) Segment { s.RDMAP.Opcode = &op; return s }
 
-// Tagged sets the T bit only.
+// Tagged returns a copy with this T bit, and the same headers.
 func (s Segment) Tagged(v bool) Segment { s.DDP.Tagged = &v; return s }
 
-// Last sets the L bit.
+// Last returns a copy with this L bit.
 func (s Segment) Last(v bool) Segment { s.DDP.Last = &v; return s }
 
-// DDPReserved sets the four reserved bits of DDP.
+// DDPReserved returns a copy with these four reserved bits of DDP.
 func (s Segment) DDPReserved(v uint8) Segment { s.DDP.Reserved = &v; return s }
 
-// DV sets the version of DDP.
+// DV returns a copy with this version of DDP.
 func (s Segment) DV(v uint8) Segment { s.DDP.Version = &v; return s }
 
-// RV sets the version of RDMAP.
+// RV returns a copy with this version of RDMAP.
 func (s Segment) RV(v uint8) Segment { s.RDMAP.Version = &v; return s }
 
-// RDMAPReserved sets the two reserved bits of RDMAP.
+// RDMAPReserved returns a copy with these two reserved bits of RDMAP.
 func (s Segment) RDMAPReserved(v uint8) Segment { s.RDMAP.Reserved = &v; return s }
 
-// STag sets the STag of a tagged segment.
+// STag returns a copy of a tagged segment with this STag.
 func (s Segment) STag(v uint32) Segment { s.DDP.STag = &v; return s }
 
-// TO sets the tagged offset.
+// TO returns a copy with this tagged offset.
 func (s Segment) TO(v uint64) Segment { s.DDP.TO = &v; return s }
 
-// QN sets the queue number of an untagged segment.
+// QN returns a copy of an untagged segment with this queue number.
 func (s Segment) QN(v uint32) Segment { s.DDP.QN = &v; return s }
 
-// MSN sets the message sequence number of an untagged segment.
+// MSN returns a copy of an untagged segment with this message sequence number.
 func (s Segment) MSN(v uint32) Segment { s.DDP.MSN = &v; return s }
 
-// MO sets the message offset of an untagged segment.
+// MO returns a copy of an untagged segment with this message offset.
 func (s Segment) MO(v uint32) Segment { s.DDP.MO = &v; return s }
 
-// InvalidateSTag sets the Invalidate STag of an untagged segment.
+// InvalidateSTag returns a copy of an untagged segment with this Invalidate STag.
 func (s Segment) InvalidateSTag(v uint32) Segment { s.RDMAP.InvalidateSTag = &v; return s }
 
-// WithPayload sets the payload; nil means an empty one.
+// WithPayload returns a copy with this payload; nil means an empty one.
 func (s Segment) WithPayload(b []byte) Segment {
 	if b == nil {
 		b = []byte{}
@@ -155,10 +155,11 @@ func (s Segment) WithPayload(b []byte) Segment {
 	return s
 }
 
-// Length sets the payload length only; an expectation then compares the length only.
+// Length returns a copy with this payload length and no payload: an expectation then compares the
+// length only.
 func (s Segment) Length(n int) Segment { s.Payload, s.PayloadLen = nil, &n; return s }
 
-// Cut truncates the segment to n octets. The FPDU around it is complete.
+// Cut returns a copy that is truncated to n octets. The FPDU around it is complete.
 func (s Segment) Cut(n int) Segment { s.CutAt = &n; return s }
 
 // edited returns a copy of a header, changed by edit; nil counts as the zero header.
@@ -168,26 +169,26 @@ func edited[Header any](header *Header, edit func(*Header)) *Header {
 	return &h
 }
 
-// EditRead changes the header of a Read Request.
+// EditRead returns a copy with the header of its Read Request changed by edit.
 func (s Segment) EditRead(edit func(*ReadRequestHeader)) Segment {
 	s.Read = edited(s.Read, edit)
 	return s
 }
 
-// EditAtomic changes the header of an Atomic Request.
+// EditAtomic returns a copy with the header of its Atomic Request changed by edit.
 func (s Segment) EditAtomic(edit func(*AtomicRequestHeader)) Segment {
 	s.AtomicRequest = edited(s.AtomicRequest, edit)
 	return s
 }
 
-// EditTerminate changes the Terminate header.
+// EditTerminate returns a copy with its Terminate header changed by edit.
 func (s Segment) EditTerminate(edit func(*TerminateHeader)) Segment {
 	s.Terminate = edited(s.Terminate, edit)
 	return s
 }
 
-// About makes a Terminate quote the segment that caused it, as RFC 5040 section 7.1 requires: its
-// length, its DDP header and, for a Read Request, its RDMAP header.
+// About returns a copy of a Terminate that quotes the segment that caused it, as RFC 5040 section
+// 7.1 requires: its length, its DDP header and, for a Read Request, its RDMAP header.
 func (s Segment) About(wrong Segment) Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		b := wrong.Append(nil)
@@ -205,13 +206,15 @@ func (s Segment) About(wrong Segment) Segment {
 	})
 }
 
-// Quoting makes an expected Terminate match only if it quotes at least the DDP header of wrong.
+// Quoting returns a copy of an expected Terminate that matches only if it quotes at least the DDP
+// header of wrong.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
 	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })
 }
 
-// QuotingNothing makes an expected Terminate match only if it quotes nothing, as for MPA errors.
+// QuotingNothing returns a copy of an expected Terminate that matches only if it quotes nothing, as
+// for MPA errors.
 func (s Segment) QuotingNothing() Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		h.LengthValid, h.HasDDP, h.HasRDMAP = new(false), new(false), new(false)

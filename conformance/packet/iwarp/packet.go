@@ -66,7 +66,7 @@ const GroupQP uint32 = 0x00ffffff
 // PacketPath has the queue pairs and the key of a flow.
 type PacketPath struct{ Dest, Source, Key uint32 }
 
-// Over sets the queue pairs and the key of the packet to those of path, where they are unset.
+// Over returns a copy with the queue pairs and the key of path in the fields that are unset.
 func (p Packet) Over(path PacketPath) Packet {
 	p.Header = packet.Or(p.Header, PacketHeader{DestQP: &path.Dest, SourceQP: &path.Source, Key: &path.Key})
 	return p
@@ -286,76 +286,77 @@ func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData in
 	return all
 }
 
-// With sets the segment.
+// With returns a copy with this segment.
 func (p Packet) With(s Segment) Packet { p.Segment = &s; return p }
 
-// EditSegment changes the segment.
+// EditSegment returns a copy with the segment that edit returns for its own.
 func (p Packet) EditSegment(edit func(Segment) Segment) Packet { return p.With(edit(Val(p.Segment))) }
 
-// EditRecord changes the header of a Write-Record.
+// EditRecord returns a copy with the header of its Write-Record changed by edit.
 func (p Packet) EditRecord(edit func(*RecordHeader)) Packet {
 	p.Record = edited(p.Record, edit)
 	return p
 }
 
-// ToQP sets the destination QPN.
+// ToQP returns a copy with this destination QPN.
 func (p Packet) ToQP(v uint32) Packet { p.Header.DestQP = &v; return p }
 
-// FromQP sets the source QPN.
+// FromQP returns a copy with this source QPN.
 func (p Packet) FromQP(v uint32) Packet { p.Header.SourceQP = &v; return p }
 
-// WithKey sets the key.
+// WithKey returns a copy with this key.
 func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
 
-// AckNow sets the flag that requests an immediate acknowledgement.
+// AckNow returns a copy with the flag that requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
 
-// Starting adds a StartBlock to a data packet of datagram-iWARP, as the first packets of a flow
-// have. proof is the cookie of a Challenge, 0 before one. incarnation (new for each QP that is
-// created) and sourceKey are those of the sender's QP.
+// Starting returns a copy of a data packet of datagram-iWARP with a StartBlock, as the first
+// packets of a flow have. proof is the cookie of a Challenge, 0 before one. incarnation (new for
+// each QP that is created) and sourceKey are those of the sender's QP.
 func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {
 	start := &StartBlock{Proof: &proof, Incarnation: &incarnation, SourceKey: &sourceKey}
 	p.Data = edited(p.Data, func(d *DataBlock) { d.Start = start })
 	return p
 }
 
-// Timestamp sets the timestamp of a data packet.
+// Timestamp returns a copy of a data packet with this timestamp.
 func (p Packet) Timestamp(v uint32) Packet {
 	p.Data = edited(p.Data, func(d *DataBlock) { d.Timestamp = &v })
 	return p
 }
 
-// Acking adds an acknowledgement.
+// Acking returns a copy with an acknowledgement of all packets of the flow's epoch before next.
 func (p Packet) Acking(epoch, next uint32) Packet {
 	p.Ack = &AckBlock{Epoch: &epoch, Next: &next}
 	return p
 }
 
-// EditAck changes the acknowledgement.
+// EditAck returns a copy with its acknowledgement changed by edit.
 func (p Packet) EditAck(edit func(*AckBlock)) Packet {
 	p.Ack = edited(p.Ack, edit)
 	return p
 }
 
-// Echo sets the echoed timestamp of the acknowledgement.
+// Echo returns a copy with this echoed timestamp in the acknowledgement.
 func (p Packet) Echo(v uint32) Packet { return p.EditAck(func(a *AckBlock) { a.Echo = &v }) }
 
-// Window sets the receive window in packets; 0 says that the receiver is busy.
+// Window returns a copy with this receive window in packets; 0 says that the receiver is busy.
 func (p Packet) Window(v uint16) Packet { return p.EditAck(func(a *AckBlock) { a.Window = &v }) }
 
-// SACK sets the bitmap of the acknowledgement; without words it matches only an empty bitmap.
+// SACK returns a copy with this bitmap in the acknowledgement; without words it matches only an
+// empty bitmap.
 func (p Packet) SACK(words ...uint32) Packet {
 	return p.EditAck(func(a *AckBlock) { a.SACK = append([]uint32{}, words...) })
 }
 
-// EditHeader changes the header.
+// EditHeader returns a copy with the header changed by edit.
 func (p Packet) EditHeader(edit func(*PacketHeader)) Packet { edit(&p.Header); return p }
 
-// Trailing adds trailing octets.
+// Trailing returns a copy with these octets after the segment.
 func (p Packet) Trailing(b ...byte) Packet { p.Trailer = append([]byte{}, b...); return p }
 
-// Cut truncates the packet to n octets; a correct CRC follows them.
+// Cut returns a copy that is truncated to n octets; a correct CRC follows them.
 func (p Packet) Cut(n int) Packet { p.CutAt = &n; return p }
 
-// BadCRC flips one bit of the CRC.
+// BadCRC returns a copy with one bit of the CRC flipped.
 func (p Packet) BadCRC() Packet { p.CRCStatus = new(CRCWrong); return p }

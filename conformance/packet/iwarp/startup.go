@@ -100,33 +100,35 @@ func Request() StartupFrame { return StartupFrame{Key: new(KeyRequest)} }
 // Reply is a Reply of revision 1 that accepts, and requests CRCs and no markers.
 func Reply() StartupFrame { return StartupFrame{Key: new(KeyReply)} }
 
-// WithKey sets the key, padded with zeros to 16 octets.
+// WithKey returns a copy with this key, padded with zeros to 16 octets.
 func (s StartupFrame) WithKey(key string) StartupFrame { s.Key = &key; return s }
 
-// Markers sets M: the sender requests markers from the peer.
+// Markers returns a copy with this M: the sender requests markers from the peer.
 func (s StartupFrame) Markers(v bool) StartupFrame { s.M = &v; return s }
 
-// CRC sets C: the sender requests CRCs in both directions.
+// CRC returns a copy with this C: the sender requests CRCs in both directions.
 func (s StartupFrame) CRC(v bool) StartupFrame { s.C = &v; return s }
 
-// Reject sets R: a Reply rejects the connection.
+// Reject returns a copy with this R: a Reply rejects the connection.
 func (s StartupFrame) Reject(v bool) StartupFrame { s.R = &v; return s }
 
-// SFlag sets the S flag only.
+// SFlag returns a copy with this S flag, and the same enhanced data.
 func (s StartupFrame) SFlag(v bool) StartupFrame { s.S = &v; return s }
 
-// ReservedBits sets the four reserved bits after S.
+// ReservedBits returns a copy with these four reserved bits after S.
 func (s StartupFrame) ReservedBits(v uint8) StartupFrame { s.Reserved = &v; return s }
 
-// Revision sets the revision.
+// Revision returns a copy with this revision.
 func (s StartupFrame) Revision(v uint8) StartupFrame { s.Rev = &v; return s }
 
-// Depths adds enhanced data with IRD and ORD, which makes it a frame of revision 2.
+// Depths returns a copy with IRD and ORD in its enhanced data, which makes it a frame of revision
+// 2.
 func (s StartupFrame) Depths(ird, ord uint16) StartupFrame {
 	return s.EditEnhanced(func(e *Enhanced) { e.IRD, e.ORD = &ird, &ord })
 }
 
-// PeerToPeer sets flag A of the enhanced data, and the RTR flags to the offered RTR frames.
+// PeerToPeer returns a copy with flag A in its enhanced data, and the RTR flags of the offered RTR
+// frames.
 func (s StartupFrame) PeerToPeer(offers RTR) StartupFrame {
 	return s.EditEnhanced(func(e *Enhanced) {
 		e.PeerToPeer = new(true)
@@ -134,25 +136,25 @@ func (s StartupFrame) PeerToPeer(offers RTR) StartupFrame {
 	})
 }
 
-// Flags sets the flags A to D of the enhanced data.
+// Flags returns a copy with these flags A to D in its enhanced data.
 func (s StartupFrame) Flags(f EnhancedFlags) StartupFrame {
 	return s.PeerToPeer(f.RTRs()).EditEnhanced(func(e *Enhanced) { e.PeerToPeer = new(f&FlagA != 0) })
 }
 
-// EditEnhanced applies edit to the enhanced data of the frame (IRD, ORD and flags of RFC 6581). A
-// frame without enhanced data gets it.
+// EditEnhanced returns a copy with its enhanced data (IRD, ORD and flags of RFC 6581) changed by
+// edit. A frame without enhanced data gets it.
 func (s StartupFrame) EditEnhanced(edit func(*Enhanced)) StartupFrame {
 	s.Enhanced = edited(s.Enhanced, edit)
 	return s
 }
 
-// Private sets the private data after the enhanced data.
+// Private returns a copy with this private data after the enhanced data.
 func (s StartupFrame) Private(b []byte) StartupFrame {
 	s.PrivateData = append([]byte{}, b...)
 	return s
 }
 
-// PrivateLength sets the PD_Length field only.
+// PrivateLength returns a copy with this PD_Length field, and the same private data.
 func (s StartupFrame) PrivateLength(n uint16) StartupFrame { s.PDLength = &n; return s }
 
 // Append appends the frame. Fields that are nil have the values of a correct MPA Request Frame.

@@ -70,8 +70,8 @@ var defaultLimits = Limits{Peers: 1 << 16, Segments: 1 << 16, PeerSegments: wire
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad configuration of the reliable-datagram layer")
 
-// withDefaults sets zero fields, also those of Limits and Timing, to their defaults, and validates
-// the configuration.
+// withDefaults returns a copy with defaults for zero fields, also those of Limits and Timing, and
+// validates it.
 func (c Config) withDefaults() (Config, error) {
 	c.MaxPacket = cmp.Or(c.MaxPacket, defaultMaxPacket)
 	if c.MaxPacket < wire.MinPacket || c.MaxPacket > 1<<16-1 {

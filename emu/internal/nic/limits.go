@@ -32,7 +32,7 @@ func defaultLimits() Limits {
 	}
 }
 
-// OrDefault replaces zero limits by defaults.
+// OrDefault returns a copy with defaults for zero limits.
 func (l Limits) OrDefault() Limits {
 	limits, defaults := reflect.ValueOf(&l).Elem(), reflect.ValueOf(defaultLimits())
 	for i := range limits.NumField() {

@@ -52,7 +52,8 @@ const (
 	maxSegment = 32767
 )
 
-// withDefaults replaces limits of zero by defaults, and returns an error if the result is invalid.
+// withDefaults returns a copy with defaults for limits of zero, or an error if the result is
+// invalid.
 func (c Config) withDefaults() (Config, error) {
 	c.MaxStreams = cmp.Or(c.MaxStreams, DefaultMaxStreams)
 	c.MaxListeners = cmp.Or(c.MaxListeners, DefaultMaxListeners)
