@@ -69,7 +69,8 @@ func (m *hostMemories) apply(body []byte) error {
 	return readRecords(body, m.forget, m.handle)
 }
 
-// acknowledge records how many memory frames the client has received.
+// acknowledge removes the changes in the first memory frames, as many as the client has received so
+// far, from the unacknowledged ones.
 func (m *hostMemories) acknowledge(frames uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

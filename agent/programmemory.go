@@ -45,7 +45,8 @@ func (m *programMemories) unlock() {
 	m.sendLock.Unlock()
 }
 
-// use returns the memory of a region and the offset in it, and announces new memory to the agent.
+// use returns the memory of a region and the offset in it, nil for an empty region. It announces new
+// memory to the agent.
 // The agent's copy has the same page offset as the program's memory, or as the address that the
 // program chose for the region: Linux devices register memory only with that offset.
 func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset int) {

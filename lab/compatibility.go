@@ -78,8 +78,8 @@ type compatibility struct {
 	datagrams bool       // NICs use reliable datagrams (rd)
 }
 
-// checkNIC checks that the provider supports the settings of the "nic" section, and sets the
-// capabilities of the NICs for the checks that follow.
+// checkNIC returns why the provider does not support the settings of the "nic" section; "" if it
+// does. It sets the capabilities of the NICs for the checks that follow.
 func (c *compatibility) checkNIC() (why string) {
 	const noHost = ""                            // check settings that are the same on all hosts
 	setup, err := setupOf(c.s, c.p, noHost, nil) // no additional defects
@@ -97,8 +97,8 @@ func (c *compatibility) checkNIC() (why string) {
 	return ""
 }
 
-// checkServices checks that the provider has the transport services of the workload (rc, ud, …),
-// and the properties of them that the workload depends on.
+// checkServices returns which transport service of the workload (rc, ud, …), or which property of
+// them that the workload depends on, the provider lacks; "" if it has all.
 func (c *compatibility) checkServices() (why string) {
 	if missing := c.w.UnsupportedServices(c.caps); len(missing) > 0 {
 		why = fmt.Sprintf("%s has no %s", c.p.Title, strings.Join(missing, ", "))
@@ -119,7 +119,8 @@ func (c *compatibility) checkServices() (why string) {
 	return ""
 }
 
-// checkReceives checks that the provider has RNR NAKs if receivers of the workload post late.
+// checkReceives returns an error text if receivers of the workload post late and the provider has
+// no RNR NAKs, else "".
 func (c *compatibility) checkReceives() (why string) {
 	postsLate := c.w.RunsIntoRNR() || c.w.RNRTimer != 0 || c.w.RNRRetries != nil
 	if c.p.HasRNR || !postsLate {
@@ -128,7 +129,8 @@ func (c *compatibility) checkReceives() (why string) {
 	return fmt.Sprintf("its receivers post late: over %s a message without a posted receive ends the connection", c.p.Title)
 }
 
-// checkPathMTU checks that the path MTU of a queue pair can be set, if the workload sets it.
+// checkPathMTU returns an error text if the workload sets the path MTU of queue pairs and the
+// provider has none to set, else "".
 func (c *compatibility) checkPathMTU() (why string) {
 	if c.p.OverTCP && len(c.w.MTU) > 0 {
 		return "it sets the path MTU of queue pairs: TCP chooses the segment size"
@@ -139,7 +141,8 @@ func (c *compatibility) checkPathMTU() (why string) {
 	return ""
 }
 
-// checkEvents checks that events name packets on a packet transport, and offsets on a stream.
+// checkEvents returns an error text unless all events name packets, or over TCP all name offsets in
+// the stream.
 func (c *compatibility) checkEvents() (why string) {
 	for i := range c.s.Events {
 		switch atOffset := c.s.Events[i].Offset != nil; {
@@ -152,8 +155,9 @@ func (c *compatibility) checkEvents() (why string) {
 	return ""
 }
 
-// checkErrors checks that work requests can complete with the expected errors. Only over TCP does a
-// NIC notice at once that the peer's process was killed, and flush the requests.
+// checkErrors returns an error text if work requests cannot complete with an expected error, else
+// "". Only over TCP does a NIC notice at once that the peer's process was killed, and flush the
+// requests.
 func (c *compatibility) checkErrors() (why string) {
 	kills := slices.ContainsFunc(c.s.Faults, func(fault scenarios.Fault) bool { return fault.Do == scenarios.Kill })
 	flushed := []string{scenarios.StatusName(verbs.WCWRFlushErr)}
@@ -171,8 +175,8 @@ func (c *compatibility) checkErrors() (why string) {
 	return ""
 }
 
-// checkCounts checks that retransmitted, marked and lost packets can occur and are counted, if
-// the scenario expects some.
+// checkCounts returns an error text if the scenario expects retransmitted, marked or lost packets
+// that cannot occur or are not counted, else "".
 func (c *compatibility) checkCounts() (why string) {
 	expectsSome := func(r scenarios.Range) bool { return r.Min != nil && *r.Min > 0 }
 	switch {
@@ -212,7 +216,8 @@ func (c *compatibility) impairments() (all []*scenarios.Impairment) {
 	return all
 }
 
-// checkReconnects checks that faults or events break TCP connections if reconnects are expected.
+// checkReconnects returns an error text if the scenario expects reconnects but has no fault or event
+// that breaks TCP connections, else "".
 func (c *compatibility) checkReconnects() (why string) {
 	if atLeast := c.want.Reconnects.Min; !c.p.OverTCP || atLeast == nil || *atLeast == 0 {
 		return ""
@@ -226,7 +231,8 @@ func (c *compatibility) checkReconnects() (why string) {
 	return "it expects connections to break by exhausted retries: TCP retries for minutes"
 }
 
-// checkCable checks that a cable in shared memory carries the packets of the NICs.
+// checkCable returns an error text if the scenario has cables in shared memory that cannot carry the
+// packets of its NICs or connect its switches, else "".
 func (c *compatibility) checkCable() string {
 	switch {
 	case c.tier != scenarios.NetNS || c.s.Fabric.Cable != scenarios.SharedMemory:
@@ -238,7 +244,8 @@ func (c *compatibility) checkCable() string {
 	return ""
 }
 
-// checkTrunks checks that no impairment or event of simulated streams is at a link of two switches.
+// checkTrunks returns an error text if an impairment or event of simulated streams is at a link of
+// two switches, else "".
 func (c *compatibility) checkTrunks() (why string) {
 	if !c.p.OverTCP || c.tier != scenarios.Sim {
 		return ""

@@ -191,7 +191,8 @@ func (r *outputReader) tailSince(n int64) string {
 	return string(b[max(0, int64(len(b))-(r.result.Bytes-n)):])
 }
 
-// findPanic returns the first line that reports a Go panic or fatal error.
+// findPanic returns the first line of the output that reports a Go panic or fatal error; "" if there
+// is none.
 func (r *outputReader) findPanic() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -36,8 +36,9 @@ func waitWithoutReaping(pid int) bool {
 // maxrssUnit is the unit of Rusage.Maxrss in bytes.
 const maxrssUnit = 1024
 
-// readPeakRSS returns the peak resident set size (VmHWM). Rusage is no replacement:
-// the Maxrss of a child starts at the RSS of its parent at the fork.
+// readPeakRSS returns the peak resident set size of a process in bytes (VmHWM), or false if the
+// process has exited. Rusage is no replacement: the Maxrss of a child starts at the RSS of its
+// parent at the fork.
 func readPeakRSS(pid int) (int64, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -171,9 +171,9 @@ func (k *rank) runUnlocked(do func()) {
 	k.inRuntime.Store(false)
 }
 
-// pollOnce progresses once for a nonblocking call. Ranks that are not Concurrent run in
-// virtual time, where an unsuccessful poll takes emptyPollTime; otherwise a polling program
-// would stop the clock. The caller holds the lock.
+// pollOnce makes progress once for a nonblocking call, and reports whether done then is true. Ranks
+// that are not Concurrent run in virtual time, where an unsuccessful poll takes emptyPollTime:
+// otherwise time would stand still for a program that polls. The caller holds the lock.
 func (k *rank) pollOnce(done func() bool) bool {
 	if done() {
 		return true

@@ -72,7 +72,8 @@ func (d *PairedSeries) Noise() float64 {
 	return Median(differences(d.Baseline.Values, d.BaselineAgain.Values))
 }
 
-// differences returns the relative difference of b from a, value by value.
+// differences returns for each value of b how far it is from that of a, as a share of a and without
+// its sign: 0.1 if it is 10 % more or less.
 func differences(a, b []float64) []float64 {
 	v := make([]float64, len(b))
 	for i := range v {

@@ -45,14 +45,14 @@ func (p *peakRate) reset() {
 	p.posted, p.completed = marks{list: p.posted.list[:0]}, marks{list: p.completed.list[:0]}
 }
 
-// post notes the number of messages that were posted before the next.
+// post notes that the next message is posted now, after messages others.
 func (p *peakRate) post(messages int, s *Side) {
 	if p.enabled {
 		p.posted.add(messages, s.now())
 	}
 }
 
-// complete notes the number of messages that have completed.
+// complete notes that this number of messages have completed by now.
 func (p *peakRate) complete(messages int, s *Side) {
 	if p.enabled {
 		p.completed.add(messages, s.now())

@@ -193,7 +193,7 @@ const sweepRounds = 3
 func (r *run) measureStreams(ctx context.Context, ops ...verbs.WROpcode) error {
 	for _, op := range ops {
 		for _, n := range r.Sizes {
-			// Streams have no target: half of a slice will do.
+			// No target depends on these rates, so half of the usual duration is precise enough.
 			m := deviceMeasurement(r.Bench, Program{Stream: &Stream{Op: op, Bytes: n, Duration: r.Slice / 2}}, withCRC)
 			r.step(m.Name)
 			var s Series

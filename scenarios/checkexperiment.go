@@ -89,8 +89,9 @@ func (c *checker) checkVariants(at string, e *Experiment) bool {
 	return len(c.errs) == before
 }
 
-// checkSetting returns an error if the workload of a variant does not exist, or cannot run with its
-// parameters, and the key that the error is about. at is the section, key that of the variant.
+// checkSetting returns an error if the workload of a variant does not exist, or cannot run with the
+// settings s, and where in the file the mistake is. at is the key of the section experiment, key
+// that of the variant in it.
 func (c *checker) checkSetting(at, key string, s Settings) (where string, err error) {
 	where = key
 	for _, section := range []string{at, key} {

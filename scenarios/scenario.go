@@ -117,7 +117,7 @@ const (
 // String, Set and Type make a CableKind the value of a flag.
 func (k *CableKind) String() string { return string(*k) }
 
-// Set refuses other values than the kinds.
+// Set implements pflag.Value. It returns an error if text is not a kind of cable.
 func (k *CableKind) Set(text string) error {
 	if *k = CableKind(text); *k != VethPair && *k != SharedMemory {
 		return fmt.Errorf("give %s or %s", VethPair, SharedMemory)

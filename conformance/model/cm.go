@@ -279,7 +279,8 @@ func (c *CMConn) receiveDREQ(m ib.DREQ) CMReply {
 	return CMReply{May: []ib.Message{drep}}
 }
 
-// GiveUp models the end of the last retry.
+// GiveUp changes the state as the device does when its last retransmission of a REQ, REP or DREQ was
+// not answered in time.
 func (c *CMConn) GiveUp() {
 	switch c.State {
 	case CMReplied, CMRequesting:

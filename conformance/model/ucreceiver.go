@@ -34,7 +34,8 @@ func (m *RCResponder) receiveUC(p ib.Packet) bool {
 	return true
 }
 
-// drop discards the open message, of which any byte may have been placed.
+// drop discards the open message, if there is one. Any of its bytes may have been placed, and its
+// receive is used for the next message.
 func (m *RCResponder) drop() {
 	msg := m.open
 	if msg == nil {

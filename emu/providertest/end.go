@@ -82,7 +82,7 @@ func (e *End) NextWC(block bool, wcs []verbs.WC, timeout time.Duration) (int, er
 	}
 }
 
-// AwaitWC waits for one completion and returns it.
+// AwaitWC waits for one completion and returns it. The test ends if there is none after 30 s.
 func (e *End) AwaitWC() verbs.WC {
 	e.Helper()
 	var wc [1]verbs.WC

@@ -189,7 +189,8 @@ func (c *GateCase) allocations(f mpihost.Fabric) (int, error) {
 	return int(end.Mallocs-start.Mallocs+allocationMessages/2) / allocationMessages, err
 }
 
-// next returns the part after one that is counted.
+// next returns the part that follows a part: its start ends the time of that part. The part last is
+// skipped, because it is the last message of inTurn.
 func next(at part) part {
 	if at == inTurn {
 		return atOnce

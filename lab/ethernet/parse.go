@@ -61,7 +61,8 @@ func (h *headers) parse(b []byte) bool {
 	return true
 }
 
-// etherPayload returns the offset and the EtherType of a frame's payload, after any VLAN tags.
+// etherPayload returns the offset and the EtherType of a frame's payload, after any VLAN tags. ok is
+// false if the frame is shorter than an Ethernet header.
 func etherPayload(b []byte) (at int, typ uint16, ok bool) {
 	if len(b) < etherLen {
 		return 0, 0, false

@@ -88,7 +88,7 @@ func (t *Tap) run() {
 // Feed gives all frames from now on to m, and none if it is nil.
 func (t *Tap) Feed(m *Monitor) { t.monitor.Store(m) }
 
-// Close ends the tap.
+// Close closes the socket. When it returns, the Monitor gets no more frames.
 func (t *Tap) Close() error {
 	err := t.socket.Close()
 	<-t.ended

@@ -73,9 +73,9 @@ func (c *cableSet) add(ctx context.Context, rail int, switched bool) error {
 
 var errTrunks = errors.New("a cable in shared memory connects hosts with one switch at most, and this fabric has cables between switches: use namespaces, without 'cable: shm'")
 
-// createCable creates the cable of a rail. The result ports has for each of its ports the port of
-// the plan. A NIC has a port for each of its IPv6 addresses, which are those of ranks, each with a
-// NIC of its own; the first port also has the IPv4 address.
+// createCable creates the cable of a rail. The result ports has for each port of the cable the index
+// of a port in plan.Ports. A NIC has an IPv6 address for each rank of its host, and a port of
+// the cable for each address; the first port also has the IPv4 address.
 func createCable(plan *lab.Plan, rail int, switched bool) (f *os.File, ports []int, err error) {
 	cfg := shmlink.Config{Switch: switched}
 	for i := range plan.Ports {

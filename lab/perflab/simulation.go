@@ -59,15 +59,15 @@ func (x rankExchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	return x.e.Control.Recv(x.peer, timeout)
 }
 
-// ServiceOf returns the transport service of a name on the NICs of a provider; that of connections,
-// or of datagrams if it has none, for an empty name.
+// ServiceOf returns the transport service with this name on the NICs of a provider. The empty name
+// is that of connections, or of datagrams if the provider has no connections.
 func ServiceOf(provider, name string) (perf.Service, error) {
 	p, err := nics.Find(provider)
 	if err != nil {
 		return 0, err
 	}
 	caps := p.Caps
-	if name == "rd" {
+	if name == "rd" { // which NICs have with the option "reliable"
 		caps = p.ReliableCaps
 	}
 	s, err := perf.ServiceOf(p.Transport, caps, name)

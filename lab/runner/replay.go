@@ -79,9 +79,9 @@ func Compare(w io.Writer, saved []*report.Result, replayed []report.Result) (sam
 	return same, nil
 }
 
-// sameOutcome compares two runs of a scenario, and describes the comparison. In simulation every
-// figure must be the same, in namespaces only the verdict. A scenario that starved, because the
-// host was too busy, may pass now.
+// sameOutcome reports whether a scenario that was run again had the same result as before, and
+// describes the comparison. In simulation every figure must be the same, in namespaces only the
+// verdict. A scenario that starved before, because the host was too busy, may also pass now.
 func sameOutcome(saved, replayed *report.Result) (same bool, text string) {
 	if saved.Verdict == report.Starved && replayed.Verdict == report.Passed {
 		return true, "the machine was too busy then, and the scenario passed now"

@@ -44,7 +44,8 @@ func (c *Carrier) startRetransmitTimer(p *peer) {
 	}
 }
 
-// nextTimer returns the time of the next acknowledgement or retransmission that is due.
+// nextTimer returns the time of the next acknowledgement or retransmission that is due. ok is false
+// if there is none.
 func (c *Carrier) nextTimer() (at time.Duration, ok bool) {
 	for _, p := range c.lists.timed.peers {
 		for _, t := range [...]time.Duration{p.acks.expiry, p.out.expiry} {

@@ -52,9 +52,10 @@ func (c *Carrier) Progress() (moved bool) {
 	return moved
 }
 
-// PollFast is a cheaper Progress for busy polling, which leaves some work to the next Progress.
-// first is set in the first of several consecutive calls: only that one reads the clock. The caller
-// must not Wait after PollFast, because it arms no completion event.
+// PollFast is a cheaper Progress for busy polling, which leaves some work to the next Progress. It
+// reports whether a packet or completion was there. first is set in the first of several consecutive
+// calls: only that one reads the clock. The caller must not Wait after PollFast, because it arms no
+// completion event.
 func (c *Carrier) PollFast(first bool) (moved bool) {
 	lastRead := c.clock.cached // enter clears it
 	if !c.enter() {
@@ -116,7 +117,8 @@ func (c *Carrier) pollOnce() (moved bool) {
 }
 
 // pollAll polls the completion queues of all rails, the rings that peers write by RDMA, and the
-// shared memory of ranks on this host. It charges the CPU time of looking at the memory.
+// shared memory of ranks on this host, and reports whether it found anything. It charges the CPU
+// time of looking at the memory.
 func (c *Carrier) pollAll() (moved bool) {
 	for _, r := range c.rails {
 		polled, err := r.Poll(r.completed)
@@ -142,8 +144,9 @@ type polledRings struct {
 	shared []*shmPeer // in shared memory
 }
 
-// runDeferredWork does everything but polling: it runs callbacks and timers, sends what is queued,
-// closes connections, deregisters memory and posts receives.
+// runDeferredWork does everything but polling: it delivers loopback messages, runs callbacks and
+// timers, sends queued packets, closes connections, deregisters memory and posts receives. It
+// reports whether it delivered, ran a callback or sent.
 func (c *Carrier) runDeferredWork() (moved bool) {
 	moved = c.deliverLoopback()
 	moved = c.conns.callbacks.run() || moved
@@ -160,7 +163,7 @@ func (c *Carrier) runDeferredWork() (moved bool) {
 	return moved
 }
 
-// deliverLoopback delivers messages of this rank to itself.
+// deliverLoopback delivers messages of this rank to itself, and reports whether there were any.
 func (c *Carrier) deliverLoopback() bool {
 	if len(c.loopback) == 0 {
 		return false

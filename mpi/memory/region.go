@@ -153,7 +153,8 @@ func (r *Registry) NewPool(kind Kind, size, chunk int) *Pool {
 	return &Pool{registry: r, kind: kind, size: size, chunk: chunk}
 }
 
-// Take returns a buffer with arbitrary contents.
+// Take returns a buffer with arbitrary contents, which the caller returns by Buffer.Release. If the
+// pool is empty it grows, which fails if memory cannot be registered.
 func (p *Pool) Take() (*Buffer, error) {
 	if len(p.free) == 0 {
 		if err := p.grow(p.chunk); err != nil {
@@ -193,7 +194,8 @@ const (
 	largeChunk  = 16
 )
 
-// SendBuffer takes a buffer for a packet of n bytes from the pool of short or of long packets.
+// SendBuffer takes a buffer for a packet of n bytes, at most Config.PacketSize, from the pool of
+// short or of long packets: see Pool.Take.
 func (r *Registry) SendBuffer(n int) (*Buffer, error) {
 	if n <= r.small.size {
 		return r.small.Take()

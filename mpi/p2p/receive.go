@@ -40,8 +40,8 @@ func (e *Engine) Irecv(r *Request) {
 	}
 }
 
-// Probe returns the source, tag and size of the first unexpected message that matches the
-// envelope, without removing it.
+// Probe returns the source, tag and size of the first unexpected message that matches the envelope,
+// without removing it. ok is false if there is none.
 func (e *Engine) Probe(envelope Envelope) (source int, tag int32, size int, ok bool) {
 	n := e.unexpected.Match(envelope)
 	if n == nil {

@@ -127,8 +127,9 @@ func (r *Rail) Arm() (pollAgain bool, err error) {
 // EventReceived must be called after a completion event: the next Arm requests another.
 func (r *Rail) EventReceived() { r.armed = false }
 
-// Wait blocks until a completion event or for the time d. Unlike the rail's other methods, it
-// may be called by another goroutine. It drops the CQ of the event, which can only be r.cq.
+// Wait blocks until a completion event, or returns verbs.ErrTimeout after the time d. Unlike the
+// rail's other methods, it may be called by another goroutine. It drops the CQ of the event, which
+// can only be r.cq.
 func (r *Rail) Wait(d time.Duration) error {
 	_, err := r.channel.Wait(d)
 	return err

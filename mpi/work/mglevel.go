@@ -27,10 +27,12 @@ func (l *mgLevel) field() []float64 {
 	return make([]float64, (l.n[0]+2)*(l.n[1]+2)*(l.n[2]+2))
 }
 
-// index is the index of a point of the box; own points start at 1.
+// index returns the index in a field of a point of the box. The coordinates of own points start at
+// 1; those of ghost points are 0 and n+1.
 func (l *mgLevel) index(x, y, z int) int { return (z*(l.n[1]+2)+y)*(l.n[0]+2) + x }
 
-// globalPoint returns the coordinates of an index in the whole grid.
+// globalPoint returns the coordinates in the whole grid of the point whose index in the fields of
+// this box is at.
 func (l *mgLevel) globalPoint(at int) (x, y, z int) {
 	x, at = at%(l.n[0]+2), at/(l.n[0]+2)
 	y, z = at%(l.n[1]+2), at/(l.n[1]+2)

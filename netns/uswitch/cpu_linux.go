@@ -30,7 +30,7 @@ func (c *cpuClock) used() time.Duration {
 	return c.total + threadTime(c.tid) - c.since
 }
 
-// threadTime returns the CPU time of a thread of this process.
+// threadTime returns the CPU time of a thread of this process; 0 if the thread has exited.
 func threadTime(tid int) time.Duration {
 	// The clock ID is that of pthread_getcpuclockid.
 	const perThread, scheduled = 4, 2 // CPUCLOCK_PERTHREAD_MASK, CPUCLOCK_SCHED

@@ -70,8 +70,8 @@ func (l *layout) parseIPv4(b []byte) bool {
 	return true
 }
 
-// parseIPv6 finds the transport header. It skips extension headers except that of fragments, which
-// parseTransport rejects.
+// parseIPv6 finds the transport header. It returns false if b is not IPv6 or ends before this header.
+// It skips extension headers except that of fragments, which parseTransport rejects.
 func (l *layout) parseIPv6(b []byte) bool {
 	ip := b[l.l3:]
 	if len(ip) < 40 || ip[0]>>4 != 6 {

@@ -123,9 +123,9 @@ func (s *Switch) change(index int, fn func(p *port)) error {
 	return nil
 }
 
-// SetHandler replaces the FrameHandler of a port and direction; nil forwards
-// frames unchanged. Then the old handler is no longer called. Delayed frames
-// that the old handler emitted are still forwarded; frames that it holds are not.
+// SetHandler replaces the FrameHandler of a port and direction; nil forwards frames unchanged. When
+// SetHandler returns, the old handler is no longer called: frames that it holds are lost, while
+// delayed frames that it has emitted are still forwarded.
 func (s *Switch) SetHandler(index int, dir Direction, handler FrameHandler) error {
 	if dir > Out {
 		return fmt.Errorf("%s: no direction %d", s.name, dir)

@@ -53,8 +53,8 @@ type SeriesHistory struct {
 	Changes []Change
 }
 
-// Histories returns the history of each series of runs, which are in the order of time, with its
-// changes. Those that changed come first.
+// Histories returns the history of each series of the runs, which are in the order of time. It
+// selects the changes of each series from changes. Series that changed come first.
 func Histories(runs []*Run, changes []Change) (all []SeriesHistory) {
 	for _, r := range runs {
 		for i := range r.Series {

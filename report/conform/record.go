@@ -156,7 +156,8 @@ const (
 	checksumAt   = 6
 )
 
-// udp6 returns the UDP datagram of an IPv6 packet without extension headers.
+// udp6 returns the UDP datagram of an IPv6 packet. ok is false if the packet has extension headers,
+// is not UDP, or is too short.
 func udp6(b []byte) (datagram []byte, ok bool) {
 	if len(b) < ipv6Header+udpHeader || b[0]>>4 != 6 || b[nextHeaderAt] != packet.ProtocolUDP {
 		return nil, false

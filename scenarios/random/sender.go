@@ -88,7 +88,7 @@ func (s *sender) slot(n int) (index, base int) {
 	return index, index * s.size
 }
 
-// space returns how many requests may be posted now.
+// space returns how many requests may be posted now; 0 after the queue pair has failed.
 func (s *sender) space() int {
 	if s.qpFailed {
 		return 0

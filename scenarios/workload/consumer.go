@@ -59,8 +59,8 @@ func (x *consumer) checkComplete(peer *remoteEnd) bool {
 	return true
 }
 
-// pump posts reads of messages that the peer published. It leaves room in the send queue for
-// notices: messages with a count as immediate data, and no other data.
+// pump posts reads of messages that the peer published, and reports whether it posted any. It leaves
+// room in the send queue for notices: messages with a count as immediate data, and no other data.
 func (x *consumer) pump() (moved bool, err error) {
 	c := x.link
 	if c.cfg.Op != OpRead {

@@ -67,8 +67,8 @@ func (n *node) runOnce() (moved bool, err error) {
 	return moved || did, err
 }
 
-// pollControlMessages receives the control messages of all peers. Where only the CM connects queue
-// pairs, it also rejects CM requests of earlier attempts.
+// pollControlMessages receives the control messages of all peers, and reports whether there were
+// any. Where only the CM connects queue pairs, it also rejects CM requests of earlier attempts.
 func (n *node) pollControlMessages() (moved bool, err error) {
 	n.nextControlPoll = n.now + n.tick()
 	for _, p := range n.peerList {

@@ -65,8 +65,9 @@ func (p *producer) reopenWindow() {
 	}
 }
 
-// pump posts messages up to the limit, or for reads publishes them. It leaves room in the send
-// queue for notices: messages with a count as immediate data, and no other data.
+// pump posts messages up to the limit, or for reads publishes them, and reports whether there were
+// any. It leaves room in the send queue for notices: messages with a count as immediate data, and no
+// other data.
 func (p *producer) pump() (moved bool, err error) {
 	if p.link.cfg.Op == OpRead {
 		return p.publish(), nil

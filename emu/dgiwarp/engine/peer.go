@@ -216,7 +216,8 @@ func (n *NIC) failPeers(q *QP) {
 	}
 }
 
-// flushWaiting flushes the waiting requests. The stream flushes those posted to it.
+// flushWaiting completes the requests that wait for the requester stream with WCWRFlushErr. The
+// requests before them have been posted to the stream, whose Fail flushes them.
 func (p *peer) flushWaiting() {
 	waiting := p.waiting
 	if waiting == nil {

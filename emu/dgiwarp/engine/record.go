@@ -133,7 +133,8 @@ type Record struct {
 // Range is a range of received octets of a Write-Record.
 type Range struct{ Offset, Length uint32 }
 
-// ParseRecord parses the record that finishRecord wrote to a receive. b begins after the GRH.
+// ParseRecord parses the record that finishRecord wrote to a receive. b begins after the GRH. ok is
+// false if b is too short for the record.
 func ParseRecord(b []byte) (r Record, ok bool) {
 	if len(b) < recordHead {
 		return r, false

@@ -59,7 +59,8 @@ func (l *Layer) Next() (Event, bool) {
 	return Event{}, false
 }
 
-// nextEvent returns p's next event: segments acked, a failure, the removal of p, or a new flow.
+// nextEvent returns p's next event: segments acked, a failure, the removal of p, or a new flow. It
+// returns false if there is none.
 func (p *Peer) nextEvent() (Event, bool) {
 	e := Event{Peer: p}
 	switch {

@@ -184,8 +184,8 @@ func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	}
 }
 
-// sackWords returns the number of 32-bit words of the selective acknowledgement, which ends with
-// the last stored segment.
+// sackWords returns the number of 32-bit words of the selective acknowledgement: a bit for each
+// segment after the next expected one, up to the last stored one.
 func (f *recvFlow) sackWords() int {
 	if f.stored == nil {
 		return 0

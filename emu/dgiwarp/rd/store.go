@@ -76,8 +76,8 @@ func (pool *storePool) get(size int) *stored {
 	return &stored{buf: make([]byte, 0, size)}
 }
 
-// put gives back the room that get took for s, and keeps s for reuse, unless enough buffers of its
-// size are free. The capacity of s.buf is that size.
+// put returns the room that get took for s. It keeps s for reuse, unless keepStored buffers of its
+// size, which is the capacity of s.buf, are free already.
 func (pool *storePool) put(s *stored) {
 	list, count := pool.list(cap(s.buf))
 	pool.room += cap(s.buf)

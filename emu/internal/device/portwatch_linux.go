@@ -164,7 +164,7 @@ func (w *portWatch) requestAddrs() error {
 	return w.send(newAddrDump(w.seq))
 }
 
-// requestLink requests the state of the interface.
+// requestLink requests the state of the interface. linkSeq is set until the reply has arrived.
 func (w *portWatch) requestLink() error {
 	w.seq++
 	w.linkSeq = w.seq

@@ -80,7 +80,8 @@ func (q *QP) spendInline(wrs []verbs.SendWR) {
 	}
 }
 
-// sentBytes returns the length of the data that a work request sends or writes; 0 for others.
+// sentBytes returns the length of the scatter/gather list of a work request that sends or writes
+// data; 0 for a READ or an atomic, whose list is a destination. It does not count wr.Inline.
 func sentBytes(wr *verbs.SendWR) (n int) {
 	switch wr.Opcode {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:

@@ -171,7 +171,8 @@ func (s *Streams) Receive(now mono.Time) (received, more bool) {
 	return received, n == len(s.ready) || len(s.readQueue)+len(s.acceptQueue) > 0
 }
 
-// continueQueued reads once more from each queued stream, and accepts from each queued listener.
+// continueQueued reads once more from each queued stream, and accepts from each queued listener. It
+// reports whether there were bytes or connections.
 func (s *Streams) continueQueued(now mono.Time) (received bool) {
 	handleQueue(&s.readQueue, func(st *stream) {
 		if st.readQueued = false; !st.removed && s.read(now, st) {

@@ -98,7 +98,8 @@ func (p *producer) place(size uint64) (at uint64, ok bool) {
 	return at, end-p.consumed <= uint64(len(p.data))
 }
 
-// append writes a record at a position from place.
+// append writes a record for d, of size bytes, at the position that place returned for this size. If
+// place has skipped the end of a lap, append marks it as unused.
 func (p *producer) append(at, size uint64, d *link.Datagram) {
 	if at != p.next {
 		p.complete(p.next, endOfLap, at)

@@ -58,7 +58,8 @@ func (n *NIC) Tick(now mono.Time) {
 	}
 }
 
-// NextOutput returns the next connection that may have output, or must be closed.
+// NextOutput returns the next connection that may have output or must be closed, false if there is
+// none.
 func (n *NIC) NextOutput() (*Conn, bool) {
 	c, ok := n.outputs.Pop()
 	if ok {
@@ -67,7 +68,8 @@ func (n *NIC) NextOutput() (*Conn, bool) {
 	return c, ok
 }
 
-// NextChanged returns the next connection whose State has changed since it was last returned.
+// NextChanged returns the next connection whose State has changed since it was last returned, false
+// if there is none.
 func (n *NIC) NextChanged() (*Conn, bool) {
 	c, ok := n.changed.Pop()
 	if ok {

@@ -10,8 +10,8 @@ import (
 // streamOwner implements iwarp.Owner for a QP, without exporting the methods to users of QP.
 type streamOwner QP
 
-// NextReceive takes a receive off the queue and copies it, since its slot may be reused before the
-// receive completes.
+// NextReceive takes the next receive off the queue; nil if there is none. It returns a copy, since
+// the receive's slot may be reused before the receive completes.
 func (o *streamOwner) NextReceive() *iwarp.Receive {
 	q := (*QP)(o)
 	w, pd := q.PeekReceive()

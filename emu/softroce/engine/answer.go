@@ -101,7 +101,8 @@ func (q *QP) notePeerContinued() {
 	}
 }
 
-// delayExpired ends a delay without success: it makes the QP send the ACK, and notes the failure.
+// delayExpired sends a delayed ACK because its deadline has passed or the peer has retransmitted:
+// the peer probably waited for it. So the next ACKs are not delayed (see ackDelay.noteFailure).
 func (q *QP) delayExpired() {
 	q.releaseAck()
 	q.resp.delay.noteFailure()

@@ -347,8 +347,9 @@ func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
 	q.countResponse(now, w)
 }
 
-// countResponse counts one more response packet of w and completes w after the last. If reads does
-// not count w, because the QP has gone back to retransmit it, noteProgress counts again.
+// countResponse counts one more response packet of w and completes w after the last. If the QP has
+// rewound and not yet sent w again, r.reads does not count w, and is too low until noteProgress
+// rewinds once more, which sets it to 0.
 func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	r := &q.req
 	w.answered++

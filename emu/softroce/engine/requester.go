@@ -71,8 +71,8 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	return r.sinceUna(r.next)+q.packets(w) <= halfPSNSpace
 }
 
-// resultWritable checks that the local buffer of a READ or atomic is writable. The requester checks
-// it before sending, because an atomic whose result cannot be stored must not be executed.
+// resultWritable reports whether the local buffer of a READ or atomic is writable. The requester
+// calls it before it sends, because an atomic whose result cannot be stored must not be executed.
 func (q *QP) resultWritable(w *sendWQE) bool {
 	switch w.Op {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:

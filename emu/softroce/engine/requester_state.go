@@ -159,8 +159,9 @@ func (w *sendWQE) expectsResponse(op wire.Operation) bool {
 	return false
 }
 
-// inSequence checks the opcode of a READ response against its position. A READ that was
-// retransmitted from the middle may be answered as the rest of the original or as a new READ.
+// inSequence reports whether the opcode of a READ response fits its position in the READ. A READ
+// that was retransmitted from the middle may be answered as the rest of the original or as a new
+// READ.
 func (w *sendWQE) inSequence(op wire.Operation) bool {
 	first, last := w.answered == 0, w.answered == w.packets-1
 	switch op {

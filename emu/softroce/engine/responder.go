@@ -108,7 +108,8 @@ func (q *QP) execute(p *wire.Packet) verdict {
 	}
 }
 
-// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and LAST in order.
+// inSequence reports whether an opcode may follow in the unfinished message, or begin a new one if
+// there is none.
 func (q *QP) inSequence(c wire.Class) bool {
 	switch q.resp.open {
 	case messageSend:

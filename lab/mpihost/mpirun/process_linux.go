@@ -99,8 +99,8 @@ func (j *fabricJob) run(ctx context.Context, reports io.Writer) (code int, err e
 // maxStateLines limits the lines that are printed of the state of a rank.
 const maxStateLines = 20
 
-// printStates prints the reason for which ranks were stopped, and the first maxStateLines lines of
-// the state dump of each rank that did not succeed.
+// printStates prints why the launcher ended the job, and the first maxStateLines lines of the state
+// dump of each rank that did not succeed.
 func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	fmt.Fprintf(w, "fabrictest: %v\n", reason)
 	for i := range outcomes {

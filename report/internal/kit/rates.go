@@ -147,7 +147,7 @@ func (g Grid) Rate(t Track) []float64 {
 // Level returns the count of a track at the end of each step.
 func (g Grid) Level(t Track) []float64 { return t.clean().values(g.Edges[1:]) }
 
-// Sum adds the values of all tracks in each step of a grid.
+// Sum returns for each step of a grid the sum of the values of all tracks; nil without tracks.
 func Sum(all [][]float64) []float64 {
 	if len(all) == 0 {
 		return nil
