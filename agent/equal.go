@@ -4,5 +4,5 @@ package agent
 
 import "bytes"
 
-// equal compares memory that may be written concurrently.
+// equal reports whether a and b, which may be written concurrently, have the same contents.
 func equal(a, b []byte) bool { return bytes.Equal(a, b) }

@@ -2,8 +2,9 @@
 
 package agent
 
-// equal compares memory of equal length that may be written concurrently. It is not bytes.Equal,
-// which the race detector would check in spite of go:norace.
+// equal reports whether a and b, which have the same length and may be written concurrently, have the
+// same contents. It does not call bytes.Equal, which the race detector would check in spite of
+// go:norace.
 //
 //go:norace
 func equal(a, b []byte) bool {

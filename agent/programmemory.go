@@ -28,8 +28,8 @@ type programMemories struct {
 	received uint64 // number of memory frames received
 }
 
-// newProgramMemories returns the client's side of the copies of registered memory. It sends the
-// program's changes by send.
+// newProgramMemories returns the client's side of the copies of registered memory. It calls send
+// with each frame for the agent, which has changes that the program made.
 func newProgramMemories(send func([]byte)) *programMemories {
 	return &programMemories{send: send, sendLock: new(sync.Mutex), all: make(map[memoryID]*programMemory)}
 }
@@ -46,9 +46,9 @@ func (m *programMemories) unlock() {
 }
 
 // use returns the memory of a region and the offset in it, nil for an empty region. It announces new
-// memory to the agent.
-// The agent's copy has the same page offset as the program's memory, or as the address that the
-// program chose for the region: Linux devices register memory only with that offset.
+// memory to the agent. The agent's copy has the same page offset as the program's memory, or as the
+// address that the program chose for the region: Linux devices register memory only with that
+// offset.
 func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset int) {
 	buf := init.Buf
 	if len(buf) == 0 {

@@ -35,6 +35,6 @@
 // on a separate OS thread that lives as long as the rank: see Spec.Start.
 //
 // A Group and a Conn may be used from several goroutines. Background goroutines of a
-// Conn answer heartbeats and requests of the launcher, so only a process that is stopped
-// as a whole counts as hung.
+// Conn answer heartbeats and requests of the launcher, so a rank counts as hung only if its
+// whole process does not run, as after SIGSTOP.
 package launch

@@ -20,7 +20,7 @@ const (
 	Crashed  State = "crashed"  // ended by a signal that the launcher did not send, or by a Go panic
 	Hung     State = "hung"     // did not answer heartbeats, or did not exit
 	Killed   State = "killed"   // ended by Kill
-	Stopped  State = "stopped"  // stopped with the group
+	Stopped  State = "stopped"  // ended by the launcher when it ended the group
 )
 
 // OK reports whether a rank in this state does not count as failed.
@@ -83,8 +83,9 @@ func rankName(rank int, host string) string {
 }
 
 // ExitStatus returns the exit code of a group: that of the first rank that failed by itself, or
-// else of the last that was stopped. As in a shell, a signal counts as 128 plus its number. A
-// failed rank that exited with 0 counts as 1. It calls failed for every rank that failed by itself.
+// else of the last one that is Stopped (ended with the group), or else 0. As in a shell, a signal
+// counts as 128 plus its number. A failed rank that exited with 0 counts as 1. ExitStatus calls
+// failed for every rank that failed by itself.
 func ExitStatus(outcomes []Outcome, failed func(*Outcome)) (code int) {
 	stopped := 0
 	for i := range outcomes {

@@ -149,7 +149,7 @@ func killStrays(groupID string, rank int) {
 	}
 }
 
-// killWithEnv kills the processes whose environment contains all of want.
+// killWithEnv kills the processes whose environment contains all of want, and returns their PIDs.
 func killWithEnv(want [][]byte) (killed []int) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -172,7 +172,8 @@ func killWithEnv(want [][]byte) (killed []int) {
 	return killed
 }
 
-// killIfEnvMatches kills a process if its environment contains all of want.
+// killIfEnvMatches kills a process if its environment contains all of want, and reports whether it
+// did.
 func killIfEnvMatches(pid int, want [][]byte) bool {
 	if !envMatches(pid, want) {
 		return false

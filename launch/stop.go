@@ -111,7 +111,7 @@ func (m *member) terminate() {
 	m.g.mu.Lock()
 	m.stopping = true
 	m.g.mu.Unlock()
-	// A stopped process handles SIGTERM only after SIGCONT.
+	// After a SIGSTOP, a process handles SIGTERM only when it gets SIGCONT.
 	if m.proc.signalGroup(unix.SIGTERM, unix.SIGCONT) != nil {
 		return
 	}

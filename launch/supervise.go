@@ -97,7 +97,7 @@ func (g *Group) supervise(quit <-chan struct{}) {
 		}
 		now := time.Now()
 		// The timeouts of the ranks are extended by the time during which the launcher
-		// itself was stopped or starved of CPU.
+		// itself did not run, after SIGSTOP or without CPU time.
 		tick := now.Sub(lastTick)
 		late := tick - period
 		if late < period {

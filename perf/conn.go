@@ -38,7 +38,7 @@ type connConfig struct {
 	memory int // bytes
 
 	message int            // bytes of the longest message
-	inline  int            // of messages up to so many bytes, data is in the work request
+	inline  int            // messages of at most this length have their data in the work request
 	op      verbs.WROpcode // of the messages
 }
 
@@ -168,8 +168,8 @@ func (c *conn) postRecv(qp int, wrs []verbs.RecvWR) error {
 	return err
 }
 
-// setMessage sets the data of a work request to n bytes of the buffer. Up to inline bytes, the
-// request has the data itself.
+// setMessage sets the data of a work request to n bytes of the buffer: as inline data if n is at
+// most inline, else as a scatter/gather list.
 func (c *conn) setMessage(wr *verbs.SendWR, offset, n, inline int) {
 	if n <= inline {
 		wr.Inline, wr.Flags = c.buf[offset:][:n], wr.Flags|verbs.SendInline

@@ -23,7 +23,7 @@ type Load struct {
 	PostList int `json:"post_list,omitempty"`
 	// Moderation is the number of messages for each signaled one.
 	Moderation int `json:"cq_mod,omitempty"`
-	// Inline puts the data of messages of up to so many bytes into the work request.
+	// Inline is the length up to which messages have their data in the work request.
 	Inline int `json:"inline,omitempty"`
 	// Buffer is the size of the memory whose parts the messages use in turn.
 	Buffer int `json:"buffer,omitempty"`

@@ -525,8 +525,8 @@ func playFalseAck(d *rdDialogue, r *rand.Rand) {
 }
 
 // playSilence lets time pass without Acks. After the largest retransmission timeout, the device
-// must have retransmitted the oldest packets, as many as the smallest congestion window has. Then
-// the peers acknowledge all.
+// must have retransmitted the leastWindow oldest packets: the congestion window is never smaller.
+// Then the peers acknowledge all.
 func playSilence(d *rdDialogue, r *rand.Rand) {
 	before := make(map[*rdSent]time.Duration)
 	for _, p := range d.peers {

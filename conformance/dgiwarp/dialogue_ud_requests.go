@@ -19,7 +19,7 @@ type udSender struct {
 	// recordsSince is the number of Write-Records since the last Send. The document leaves open
 	// whether the MSNs of Sends count them.
 	recordsSince uint32
-	targets      uint64 // so many octets of the peer's memory were used
+	targets      uint64 // octets of the peer's memory that requests have used as targets so far
 }
 
 // udRequest is a posted request, whose packets the peer must get.

@@ -255,7 +255,8 @@ func (p *peer) path() iwarp.PacketPath {
 	return iwarp.PacketPath{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
 }
 
-// send sends packets to the queue pair. Those without QPNs or key get the ones of path.
+// send sends packets to the queue pair. QPNs and keys that are unset in a packet become those of
+// the path from this peer.
 func (p *peer) send(pkts ...iwarp.Packet) {
 	for _, pkt := range pkts {
 		p.sendOctets(p.route, pkt.Over(p.path()).Append(nil))

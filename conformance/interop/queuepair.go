@@ -75,7 +75,8 @@ func (p *queuePair) nextWRID() uint64 {
 	return p.next - 1
 }
 
-// post posts requests and makes them signaled. Those of UD go to the peer that setPeer has set.
+// post posts requests and makes them signaled. On a UD queue pair they go to the peer that setPeer
+// has set.
 func (p *queuePair) post(wrs ...verbs.SendWR) {
 	for i := range wrs {
 		wrs[i].Flags |= verbs.SendSignaled

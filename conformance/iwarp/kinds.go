@@ -19,7 +19,7 @@ type messageKind struct {
 	expectEffect func(c *conn, s iwarp.Segment)
 }
 
-// kindLen is the length of the payload of messageKinds.
+// kindLen is the length of the payload of a message of each messageKind.
 const kindLen = 16
 
 // The places in localMem for the results of the device's requests, after the receives, and their WR

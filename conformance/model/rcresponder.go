@@ -292,7 +292,7 @@ func (m *RCResponder) isOutOfOrder(info ib.OpInfo) bool {
 func (m *RCResponder) hasWrongLength(p ib.Packet, info ib.OpInfo) bool {
 	n := len(p.Payload)
 	if p.BTH.PadCnt != nil && p.Pad == nil {
-		n -= int(*p.BTH.PadCnt) // a wrong count: the device takes so many bytes of the payload for pad
+		n -= int(*p.BTH.PadCnt) // a wrong count: the device takes the last bytes of the payload for pad
 	}
 	switch {
 	case info.Payload == ib.PayloadFull && n != m.MTU, info.Payload == ib.PayloadSome && n == 0,

@@ -68,8 +68,8 @@ func (r UDReceive) Len() (n int) {
 	return n
 }
 
-// Receive returns the completions of receives that an IP packet causes. Those of different queue
-// pairs may come in any order.
+// Receive returns the completions of receives that an IP packet causes; none if the device must drop
+// the packet. The completions of different queue pairs may come in any order.
 func (p *UDPort) Receive(raw []byte) (all []verbs.WC) {
 	pkt, err := ib.Parse(raw)
 	if err != nil || pkt.CheckICRC() != nil || *pkt.BTH.TVer != 0 || pkt.DETH == nil || pkt.Opcode().Transport() != ib.UD {

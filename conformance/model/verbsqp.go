@@ -275,9 +275,9 @@ func (q *VerbsQP) PostSend(id uint64, signaled bool) {
 	}
 }
 
-// start sends the requests. Those of RC wait for acknowledgements, others complete. The PSN in a
-// query is no longer known for RC, whose credits limit the packets sent, and for a device that does
-// not count packets by PSN (iWARP).
+// start sends the requests. On RC they wait for acknowledgements, on other queue pairs they complete.
+// The PSN in a query is no longer known for RC, whose credits limit the packets sent, and for a
+// device that does not count packets by PSN (iWARP).
 func (q *VerbsQP) start() {
 	for range q.Sends.Pending() {
 		if q.Type == verbs.QPTypeRC || !q.CountsPSN {

@@ -169,8 +169,8 @@ func (t *T) expectRecv(want []byte, source, tag int) Status {
 	return st
 }
 
-// expectExchange sends a message to dest while it receives one from source, and ends the rank
-// unless the latter is want.
+// expectExchange sends d to dest while it receives a message from source, and ends the rank unless
+// it receives want.
 func (t *T) expectExchange(d []byte, dest int, want []byte, source int) {
 	r := t.isend(d, dest, 1)
 	t.expectRecv(want, source, 1)

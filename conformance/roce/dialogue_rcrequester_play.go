@@ -172,8 +172,9 @@ func (s *rcRequesterSession) addSink(r *model.RCRequest, p requesterPost) bool {
 	return true
 }
 
-// addWindow makes a request a bind of a free window or a local invalidate of a bound one. If p is
-// bad, it is the other way around, and invalid.
+// addWindow makes r a bind of a window that is free, or a local invalidate of one that is bound. If
+// p.bad is set it makes the invalid request: a bind of a bound window, or the invalidate of a free
+// one. It returns true: r can be posted.
 func (s *rcRequesterSession) addWindow(r *model.RCRequest, p requesterPost) bool {
 	w := s.windows[int(p.value)%len(s.windows)]
 	bind := !w.bound

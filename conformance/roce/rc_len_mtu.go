@@ -208,9 +208,9 @@ func (p *Port) expectLastRefused(segments []segment) {
 	c.ExpectNoSuccess()
 }
 
-// expectFilledWriteRefused sends the FIRST and this number of MIDDLE packets of a WRITE, which are
-// together as long as announced, and a LAST. The device must refuse the last of the former or the
-// LAST.
+// expectFilledWriteRefused sends the FIRST packet of a WRITE and this number of MIDDLE packets, which
+// together are as long as the RETH announces, and then a LAST. The device must refuse the last
+// packet before the LAST, or the LAST.
 func (c *Conn) expectFilledWriteRefused(middles int) {
 	n := (1 + middles) * 1024
 	next := segment{op: ib.OpWriteFirst, announced: n, payload: 1024}

@@ -138,7 +138,7 @@ func (m *qpMover) checkAltPaths() {
 }
 
 // checkOtherTransitions fails the case unless the device refuses every pair of states that is no
-// transition. Those from SQE are left out, because a queue pair gets to SQE by a failure only.
+// transition. Pairs that begin with SQE are left out: a queue pair enters SQE by a failure only.
 func (m *qpMover) checkOtherTransitions() {
 	for _, from := range everyState {
 		if from == sqe {

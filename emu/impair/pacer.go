@@ -53,9 +53,9 @@ func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	return p.lastDeparture
 }
 
-// Backlog returns how many of the bytes given to Next have not left at now, rounded up. Those are
-// the nanobits that leave until lastDeparture, a 128-bit product, and p.remainder, which is left
-// when Next rounds lastDeparture down.
+// Backlog returns how many of the bytes given to Next have not left at now, rounded up. It counts
+// nanobits: those that leave until lastDeparture, a 128-bit product, and p.remainder, which Next
+// left when it rounded lastDeparture down.
 func (p *Pacer) Backlog(now mono.Time) int64 {
 	if p.lastDeparture <= now || p.RateBps == 0 {
 		return 0

@@ -154,7 +154,7 @@ func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []O
 		counters.Corrupted++
 	}
 	if drawn.truncate && len(d.Payload) > 0 {
-		to, _ := bits.Mul64(drawn.truncateTo, uint64(len(d.Payload))) // likewise
+		to, _ := bits.Mul64(drawn.truncateTo, uint64(len(d.Payload))) // scales the random number to [0, length)
 		d.Payload = d.Payload[:to]
 		counters.Truncated++
 	}

@@ -30,9 +30,9 @@ type connection struct {
 	timeoutCode uint8
 }
 
-// awaitEvent waits for the next event of the connection; it ignores MRA and TimeWaitExit. It
-// returns an error if the event is not of the kind want, or if the connection has ended. A negative
-// timeout means forever. The device is locked.
+// awaitEvent waits for the next event of the connection, but ignores EventMRA and EventTimeWaitExit.
+// It returns an error if the event is not of the kind want, or if the connection has ended. A
+// negative timeout means forever. The caller holds the device's lock.
 func (c *connection) awaitEvent(want cm.EventKind, timeout time.Duration) (cm.Event, error) {
 	ignored := func(e cm.Event) bool { return e.Kind == cm.EventMRA || e.Kind == cm.EventTimeWaitExit }
 	err := c.m.d.Wait("wait", c.cond, timeout, func() bool {

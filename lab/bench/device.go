@@ -271,7 +271,7 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 
 // kernelAddrPairs pairs addresses of a device with addresses of this host in the same
 // network, by family. deviceIPs are all addresses of the device, kernel those of this host's
-// interface; wanted, if not empty, selects some of the latter.
+// interface; wanted, if not empty, selects some of kernel.
 func kernelAddrPairs(deviceIPs []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	// Link-local addresses come second: a family uses them only if it has no others.

@@ -94,8 +94,8 @@ func (d *Device) identify() (err error) {
 	}
 }
 
-// addrPairs returns the addresses of the open device and of this host. Those of a RoCE
-// device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
+// addrPairs returns the addresses of the open device and of this host. A RoCE device has the
+// addresses of the RoCEv2 entries in its GID table, an iWARP device those of its interface.
 // With WireUDP and no configured Peers, it leaves an address of this host to partner devices, unless
 // these have an interface of their own.
 func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {

@@ -219,9 +219,9 @@ func exchangeAsClient(conn io.ReadWriter, mine []Endpoint) ([]Endpoint, error) {
 	return theirs, err
 }
 
-// exchangeAsServer receives the endpoints of the client, calls connect with them, and only then
-// sends as many of ours (mine), because the client may send messages to our queue pairs as soon as
-// it has their endpoints. It waits for the client's acknowledgement.
+// exchangeAsServer receives the endpoints of the client, one for each of mine, and calls connect
+// with them. Only then it sends mine, because the client may send messages to our queue pairs as
+// soon as it has their endpoints. It waits for the client's acknowledgement.
 func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoint) error) error {
 	theirs, err := readEndpoints(conn, len(mine))
 	if err != nil {

@@ -195,7 +195,7 @@ func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.
 	c, before := d.counters(), &d.baseline
 	overrun := c.Drops.Overrun - before.Drops.Overrun
 	// A cable between two hosts has two ports, but its packets are counted once, at the sender, where
-	// they enter the switch (In). Those of other cables may be counted only where they leave it.
+	// they enter the switch (In). Packets of other cables may be counted only where they leave it.
 	if d.swDir == uswitch.In || l.Packets == 0 {
 		frames := c.Offered - before.Offered
 		l.Packets = frames + overrun // Offered does not include the frames that the socket dropped

@@ -152,7 +152,8 @@ func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 	return c.sendOn(p, via, k, h, data)
 }
 
-// sendOn sends a packet over a transport with room. False: it failed and the peer is lost.
+// sendOn sends a packet over a transport with room. It returns false if that failed, and the peer is
+// then lost.
 func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byte) bool {
 	return c.sendContents(p, via, contents{kind: k, header: h, data: data})
 }

@@ -46,7 +46,8 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	return true
 }
 
-// postPart posts a part of a transfer. If the NIC rejects it, the peer is lost.
+// postPart posts a part of a transfer. If the NIC rejects it, postPart returns false, and the peer is
+// lost.
 func (c *Carrier) postPart(k *conn, part *transferPart) bool {
 	id := c.requests.Add(work{task: transferring, conn: k, part: part})
 	part.fill(k.Request(), k.SGL(), id, k.rail.Num)

@@ -26,7 +26,8 @@ type measuredRow struct {
 }
 
 // newMeasured returns the table and the charts of the measurements of a device; nil if there are
-// none. Those by Position, the number of the lost packet in its window, have a chart of their own.
+// none. Measurements with a Position, the number of the lost packet in its window, have their own
+// chart.
 func newMeasured(d *Device) *measuredView {
 	if len(d.Measured) == 0 {
 		return nil

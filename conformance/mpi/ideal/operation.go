@@ -197,7 +197,7 @@ func (w *win) issue(o *op, needsLock bool) error {
 		if w.c.Defects.RangeErrorWrites && o.put && o.offset >= 0 && o.offset < size {
 			copy(w.shared.mem[o.target][o.offset:], o.data)
 		}
-		o.done = true // likewise
+		o.done = true // a call that a defect accepts has no effect beyond that
 		return unless(w.c.Defects.RangesUnchecked, mpi.ErrRMARange)
 	}
 	ready, err := w.epoch(o.target, needsLock)

@@ -13,7 +13,7 @@ type window struct {
 	locks          []targetLock
 	fenceCounts    []int
 	postCounts     [][]int  // count by target and origin
-	completeCounts [][]int  // count of completed epochs, likewise
+	completeCounts [][]int  // count of completed epochs by target and origin
 	accessGroups   [][]int  // the targets of an origin's Start, by origin
 	lastOrigins    [][]byte // the buffer of a rank's last put, by rank
 }
@@ -27,7 +27,7 @@ type win struct {
 	fenceUsed     bool        // an operation was started since the last fence
 	startCounts   map[int]int // count of Starts by target
 	accessGroup   []int       // the targets of Start; nil if there is no such epoch
-	exposureGroup []int       // the origins of Post, likewise
+	exposureGroup []int       // the origins of Post; nil if there is no such epoch
 	heldLocks     map[int]*lockRequest
 	lockedAll     bool // the locks are of LockAll
 	ops           []*op

@@ -110,7 +110,7 @@ func (c *completionQueue) change(wcs []verbs.WC) (n int) {
 
 // changeCompletion applies the defects that change a completion: it hides an invalidation
 // (InvalidateUnreported), and for a receive of a connected QP adds the GRH flag on success
-// (GRHFlagOnConnected) or changes a protection error to LocQPOpErr (RecvErrorIsQPOp).
+// (GRHFlagOnConnected) or changes a protection error to WCLocQPOpErr (RecvErrorIsQPOp).
 func (d *device) changeCompletion(wc *verbs.WC) {
 	if d.defects.InvalidateUnreported {
 		wc.Flags &^= verbs.WCWithInv

@@ -37,7 +37,7 @@ func newPoller(now mono.Time) poller {
 	return p
 }
 
-// tryAcquire takes the poller unless another goroutine holds it.
+// tryAcquire takes the poller, or returns false if another goroutine holds it.
 func (p *poller) tryAcquire() bool {
 	select {
 	case <-p.token:

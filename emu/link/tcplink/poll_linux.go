@@ -20,7 +20,8 @@ const (
 	// maxDirectStreams is the number of streams up to which Ready reports all of them
 	// without a call of epoll, which costs about as much as two empty recvs.
 	maxDirectStreams = 2
-	// epollInterval: with few streams one of so many calls of Ready polls epoll, for listeners.
+	// epollInterval: with few streams, Ready polls epoll only in every epollInterval-th call, for
+	// listeners.
 	epollInterval = 32
 	// maxEvents bounds the events of one epoll call.
 	maxEvents = 64

@@ -189,8 +189,8 @@ func (l *Link) enableGROForBursts() {
 	}
 }
 
-// messagesRead notes that n messages were read from the socket with the address dst. If these are
-// as many as wanted, the next batch is twice as large.
+// messagesRead notes that n messages were read from the socket with the address dst. If n is want,
+// there may be more, and the next batch is twice as large.
 func (r *receiver) messagesRead(n, want int, dst netip.AddrPort) {
 	process.RaceReceived() // for the race detector, which does not see raw system calls
 	r.filled, r.next, r.off, r.dst = n, 0, 0, dst

@@ -105,8 +105,8 @@ func (q *QP) report(e verbs.AsyncEventType) {
 	q.nic.Report(nic.Event{Type: e, QP: q})
 }
 
-// fail enters an error state and flushes the receives; with an SRQ, it raises the event
-// LastWQEReached once. The stream flushes the sends.
+// fail enters an error state and flushes the receives; with an SRQ, it raises
+// verbs.EventQPLastWQEReached once. The stream flushes the sends.
 func (q *QP) fail(state verbs.QPState) {
 	q.state = state
 	for w := q.RQ.Peek(); w != nil; w = q.RQ.Peek() {

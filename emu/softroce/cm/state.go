@@ -11,11 +11,11 @@ const (
 	StateREQSent                  // active: waits for REP
 	StateMRAREQRcvd               // active: an MRA delayed the REP
 	StateREQRcvd                  // passive: consumer must Accept or Reject
-	StateMRAREQSent               // passive: likewise, after an MRA
+	StateMRAREQSent               // passive: consumer must Accept or Reject, and an MRA was sent
 	StateREPSent                  // passive: waits for RTU or data
 	StateMRAREPRcvd               // passive: an MRA delayed the RTU
 	StateREPRcvd                  // active: consumer must ConfirmReply or Reject
-	StateMRAREPSent               // active: likewise, after an MRA
+	StateMRAREPSent               // active: consumer must ConfirmReply or Reject, and an MRA was sent
 	StateEstablished              // both
 	StateDREQSent                 // waits for DREP
 	StateTimeWait                 // ended; the IDs stay in use until old packets have expired

@@ -145,7 +145,8 @@ func (n *NIC) owns(addr netip.Addr) bool {
 	return false
 }
 
-// pkeyOK compares P_Keys: the low 15 bits must be equal and one of them must have full membership.
+// pkeyOK reports whether two P_Keys match: their low 15 bits are equal, and at least one of them has
+// full membership.
 func (n *NIC) pkeyOK(own, got uint16) bool {
 	const full = 0x8000
 	return own&^full == got&^full && (own|got)&full != 0

@@ -121,8 +121,8 @@ func (q *QP) inSequence(c wire.Class) bool {
 	}
 }
 
-// lengthOK checks a payload's length by its position in the message; not of a SEND if the policy
-// AnySendLength is set.
+// lengthOK reports whether the length of a payload is valid for its position in the message. With
+// the policy AnySendLength, any length is valid in a SEND.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
 	if q.nic.policy.AnySendLength && c.Has(wire.Send) {

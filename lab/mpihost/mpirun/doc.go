@@ -50,8 +50,8 @@ func (c *Config) setDefaults() error {
 
 // Result is the result of a launch.
 type Result struct {
-	// Code is 0, or the first exit code that is not 0 of a rank that ended by
-	// itself, or else of a rank that was stopped.
+	// Code is the exit code of the first rank that failed by itself, or else of
+	// a rank that the launcher ended with the group, or else 0.
 	Code int
 	// Reports are the reports of the ranks; nil for ranks without one.
 	Reports []json.RawMessage
@@ -82,8 +82,9 @@ func readReports(from io.Reader, ranks int) (all []json.RawMessage, started bool
 const notARank = "it did not join the job: it must call mpi.Main, and import lab/mpihost"
 
 // exitStatus returns the exit code of a launch: that of the first rank that failed by itself, else
-// that of a rank that was stopped, else 0. It prints the error of each failed rank to w. A rank
-// that exits with 0 without having called mpi.Main, which joins the job, has failed too.
+// that of a rank that the launcher ended with the group, else 0. It prints the error of each failed
+// rank to w. A rank that exits with 0 without having called mpi.Main, which joins the job, has
+// failed too.
 func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
 		switch {
