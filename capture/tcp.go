@@ -147,7 +147,7 @@ func (s *Stream) handleSegment(dir, reverse *tcpDirection, g segment) {
 	s.deliverBuffered(dir, reverse)
 }
 
-// trim drops the first n octets: those of data, then missing ones, which follow them.
+// trim drops the first n octets: first octets of data, then of the missing octets that follow data.
 func (g *segment) trim(n int) {
 	g.seq += uint32(n)
 	cut := min(n, len(g.data))

@@ -167,8 +167,8 @@ func (p *latencySide) run(ctx context.Context) error {
 	return nil
 }
 
-// trip sends a message and waits for its answer, or for its completion if it is one-sided. The
-// server receives first.
+// trip sends a message and waits for the answer; a server waits for a message and answers it. A
+// one-sided operation has no answer: trip waits for its completion.
 func (p *latencySide) trip() error {
 	first, then := p.sendOne, p.recvOne
 	switch {

@@ -127,7 +127,7 @@ func rcPosition(i, n int) ib.Position {
 }
 
 // packet returns the i-th packet of the request. For a READ it requests the responses from the
-// i-th on. AckReq is left open (nil).
+// i-th on. AckReq may have any value (nil).
 func (r *RCRequest) packet(i, mtu int) ib.Packet {
 	psn, at := r.psn.Add(i), ib.At(r.Remote.Addr, r.Remote.RKey, r.Len)
 	var p ib.Packet

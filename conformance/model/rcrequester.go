@@ -262,8 +262,9 @@ func (m *RCRequester) isDone(r *RCRequest) bool {
 }
 
 // mayBegin reports whether the i-th request of the queue may begin now, and whether the device must
-// begin it. A local invalidate waits until all earlier requests have completed. Whether FLUSH and
-// ATOMIC WRITE count for max_rd_atomic and a fence, like READs and atomics, is open.
+// begin it. A local invalidate waits until all earlier requests have completed. The specification
+// leaves open whether FLUSH and ATOMIC WRITE count for max_rd_atomic and a fence, like READs and
+// atomics.
 func (m *RCRequester) mayBegin(i int) (may, must bool) {
 	r, reads, unanswered := m.queue[i], 0, 0
 	if r.Opcode == verbs.OpLocalInv && i > 0 {

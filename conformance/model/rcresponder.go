@@ -586,7 +586,8 @@ func (m *RCResponder) answerRead(p ib.Packet, skipped int) {
 	}
 }
 
-// duplicate reacts to a PSN before the expected one. It returns false if the reaction is open.
+// duplicate reacts to a PSN before the expected one. It returns false if the specification leaves
+// the reaction open.
 func (m *RCResponder) duplicate(p ib.Packet) bool {
 	info, known := p.Info()
 	if !known || info.Response {
@@ -619,7 +620,7 @@ func (m *RCResponder) duplicate(p ib.Packet) bool {
 }
 
 // duplicateRead answers a duplicate of a READ or of its tail, and drops a READ that is not within
-// the original. It returns false if the reaction is open.
+// the original. It returns false if the specification leaves the reaction open.
 func (m *RCResponder) duplicateRead(p ib.Packet, s *rcSaved) bool {
 	skipped := p.PSN().Sub(s.request.PSN())
 	if s.request.Opcode() != p.Opcode() {

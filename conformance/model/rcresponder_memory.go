@@ -109,7 +109,6 @@ type RCReceive struct {
 type RCSegment struct{ Off, Len int }
 
 // room returns the total length of the receive's scatter entries.
-// room returns the total length of the receive's scatter entries.
 func (r *RCReceive) room() (n int) {
 	for _, s := range r.SGL {
 		n += s.Len

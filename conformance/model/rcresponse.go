@@ -187,7 +187,8 @@ func (m *RCRequester) acknowledge(upTo ib.PSN, now time.Duration) {
 	m.advance()
 }
 
-// effectOfAnswer returns the effect of a READ response or atomic acknowledge; nil if it is open.
+// effectOfAnswer returns the effect of a READ response or atomic acknowledge; nil if the
+// specification leaves the effect open.
 func (m *RCRequester) effectOfAnswer(p ib.Packet) rcEffect {
 	psn, r := p.PSN(), m.firstUnanswered()
 	info, _ := p.Info()

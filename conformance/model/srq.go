@@ -35,8 +35,8 @@ type SRQueue struct {
 // Free returns the number of receives that no message uses.
 func (q *SRQueue) Free() int { return len(q.Posted) - q.Taken }
 
-// SetLimit sets the limit; 0 disarms it. Whether a limit above the number of free receives raises
-// the event is open.
+// SetLimit sets the limit; 0 disarms it. The specification leaves open whether a limit above the
+// number of free receives raises the event.
 func (q *SRQueue) SetLimit(n int) {
 	q.Limit, q.State = n, SRQLimitArmed
 	switch {

@@ -31,8 +31,8 @@ func (r UCRequest) isAtomic() bool {
 	return r.WR.Opcode == verbs.OpAtomicFetchAdd || r.WR.Opcode == verbs.OpAtomicCmpAndSwp
 }
 
-// Send returns the packets of a request, and advances the PSN. AckReq is left open (nil) in those
-// of XRC. The payload of a READ stands only for its length.
+// Send returns the packets of a request, and advances the PSN. AckReq may have any value (nil) in
+// those of XRC. The payload of a READ stands only for its length.
 func (s *UCSender) Send(r UCRequest) (all []ib.Packet) {
 	count := ib.Packets(len(r.Payload), s.MTU)
 	if r.HasResponse() {
@@ -74,7 +74,8 @@ func (s *UCSender) packet(r UCRequest, i, count int) ib.Packet {
 	return p.NoAckReq().On(s.Service)
 }
 
-// atomicETH returns the header of an atomic. The compare field of a FETCH_ADD is left open (nil).
+// atomicETH returns the header of an atomic. The compare field of a FETCH_ADD may have any value
+// (nil).
 func (r UCRequest) atomicETH() *ib.AtomicETH {
 	h := &ib.AtomicETH{VA: &r.WR.Remote.Addr, RKey: new(uint32(r.WR.Remote.RKey)), SwapAdd: &r.WR.Atomic.CompareAdd}
 	if r.WR.Opcode == verbs.OpAtomicCmpAndSwp {

@@ -6,7 +6,7 @@ import (
 
 // receiveUC takes a packet of UC. A message that cannot be received whole is dropped silently, its
 // receive is not used, and the next message may begin at any later PSN. The result is false if the
-// reaction is open.
+// specification leaves the reaction open.
 func (m *RCResponder) receiveUC(p ib.Packet) bool {
 	info, known := p.Info()
 	ahead := p.PSN().Sub(m.psn)

@@ -33,7 +33,7 @@ const (
 )
 
 // VerbsCQ is a model of a completion queue. Completions of one work queue are in order;
-// the order of different work queues is open.
+// those of different work queues may come in any order.
 type VerbsCQ struct {
 	Depth int
 	// Arm is set by the application, and cleared by an event.

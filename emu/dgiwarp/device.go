@@ -73,7 +73,8 @@ type portObserver Device
 
 func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 
-// AddrChanged implements link.PortObserver. GIDs of addresses that are not present are empty.
+// AddrChanged implements link.PortObserver: it empties the GID entry of an address that was removed
+// from the interface, or restores it.
 func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
 		o.nic.SetGIDs(o.addrs.GIDs())

@@ -157,7 +157,6 @@ type WrongGoroutineError struct {
 }
 
 // Error names the call, where it was called, where its goroutine was started, and the remedies.
-// Error names the call, where it was called, where its goroutine was started, and the remedies.
 func (e *WrongGoroutineError) Error() string {
 	return fmt.Sprintf("%s, called at %s, belongs to a simulated world, but its caller is a goroutine started at %s: "+
 		"a simulated world runs one program at a time, in its own goroutine. "+

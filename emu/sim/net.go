@@ -115,8 +115,8 @@ func NewPair(w *World, cfg NetConfig, a, b PortConfig) (*Port, *Port, error) {
 	return pa, pb, nil
 }
 
-// Attach adds a port. Packets that have crossed its uplink are forwarded to other ports (forward),
-// those of its downlink are delivered to the port (deliver).
+// Attach adds a port, with the costs, link and impairments of cfg. Packets that have crossed its
+// uplink are forwarded to other ports; packets that have crossed its downlink have arrived.
 func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	if cfg.Name == "" {
 		cfg.Name = fmt.Sprintf("port%d", len(n.ports))

@@ -234,7 +234,6 @@ func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 }
 
 // Close implements link.StreamListener: it frees the listener's ID and stops listening.
-// Close implements link.StreamListener: it frees the listener's ID and stops listening.
 func (l *hostListener) Close() error {
 	if !l.closed {
 		l.host.freeID(l.id)

@@ -52,7 +52,7 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 }
 
 // post queues a send request. q.refs are the engine's memory window and region of a bind request.
-// The lock is held.
+// The caller holds the device's lock.
 func (q *queuePair) post(wr *verbs.SendWR) (err error) {
 	if q.refs.Window, q.refs.Region, err = q.D.ResolveBind(wr); err != nil {
 		return err

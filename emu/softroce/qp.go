@@ -83,7 +83,7 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.Driver().Now(), a, mask) })
 }
 
-// post queues a send request. The lock is held.
+// post queues a send request. The caller holds the device's lock.
 func (q *queuePair) post(wr *verbs.SendWR) error {
 	refs, err := q.resolveHandles(wr)
 	if err != nil {

@@ -204,8 +204,8 @@ type waiter struct {
 	activity     bool         // PollFast did something since lastActivity
 }
 
-// progressed records the time if Progress has done something (moved), or PollFast before it. It
-// reports whether one of them has.
+// progressed reports whether Progress has done something (moved), or PollFast since the last call,
+// and then records the time as that of the last activity.
 func (w *waiter) progressed(moved bool, now func() time.Duration) bool {
 	if !moved && !w.activity {
 		return false

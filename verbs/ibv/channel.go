@@ -140,7 +140,8 @@ func (c *Context) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 }
 
 // asyncEvent converts an event of libibverbs, and marks a CQ with an error as overrun. known is
-// false if the object was closed. closeLock is held for reading, so the pointers in e are valid.
+// false if the object was closed. The caller holds closeLock for reading, so the pointers in e are
+// valid.
 func (c *Context) asyncEvent(e *C.struct_shim_async) (event verbs.AsyncEvent, known bool) {
 	event = verbs.AsyncEvent{Type: verbs.AsyncEventType(e._type), Port: uint8(e.port)}
 	c.mu.Lock()

@@ -108,7 +108,7 @@ func callVerb(h handle, op string, f func() error) error {
 	return opError(op, h.name(), f())
 }
 
-// addChild registers an object of the device; closeLock is held for reading.
+// addChild registers an object of the device. The caller holds closeLock for reading.
 func (c *Context) addChild(o child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ func closeObject(o child, op string) error {
 }
 
 // objectOf returns arg as an object of type T. It fails if arg has another type, belongs to another
-// opened device or is closed. kind names the type in errors. closeLock is held for reading.
+// opened device or is closed. kind names the type in errors. The caller holds closeLock for reading.
 func objectOf[T child](c *Context, kind string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {

@@ -284,7 +284,8 @@ func (q *qp) checkNotAccepting() error {
 	return nil
 }
 
-// modify calls ibv_modify_qp, and keeps the new state for qpState. closeLock is held for reading.
+// modify calls ibv_modify_qp, and keeps the new state for qpState. The caller holds closeLock for
+// reading.
 func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
 	if mask&C.IBV_QP_STATE != 0 {
 		if err := q.checkNotAccepting(); err != nil {

@@ -9,7 +9,8 @@ import (
 )
 
 // ResolveBind returns the engine's memory window and region for the handles in a bind request. The
-// region is nil if the bind has none; both are nil for other requests. The device's lock is held.
+// region is nil if the bind has none; both are nil for other requests. The caller holds the device's
+// lock.
 func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, err error) {
 	if wr.Opcode != verbs.OpBindMW {
 		return nil, nil, nil

@@ -37,9 +37,9 @@ type Hooks struct {
 	XRC bool
 	// PKeys is the P_Key table. Protocols without partitions have DefaultPKeys.
 	PKeys []uint16
-	// Port returns the attributes of the port. The lock is held.
+	// Port returns the attributes of the port. The device calls it with the lock held.
 	Port func() verbs.PortAttr
-	// GIDs returns the GID table. The lock is held.
+	// GIDs returns the GID table. The device calls it with the lock held.
 	GIDs func() []verbs.GIDEntry
 	// QPHandle returns the handle of the engine's queue pair qp.
 	QPHandle func(qp any) verbs.QP
@@ -80,10 +80,10 @@ func (d *Device) Name() string { return d.name }
 // Driver is the device's driver.
 func (d *Device) Driver() drive.Driver { return d.drv }
 
-// Closed reports whether the device was closed. The lock is held.
+// Closed reports whether the device was closed. The caller holds the lock.
 func (d *Device) Closed() bool { return d.closed }
 
-// BlockedCalls is the number of calls that wait in the device. The lock is held.
+// BlockedCalls is the number of calls that wait in the device. The caller holds the lock.
 func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
 // onEvent is called when the NIC has queued an asynchronous event. It runs the provider's hook and
@@ -146,7 +146,7 @@ func (d *Device) Control(op string, f func() error) error {
 }
 
 // Wait waits on cond until ready returns true, the timeout has passed or the device is closed. A
-// negative timeout never passes. The lock is held.
+// negative timeout never passes. The caller holds the lock, which cond releases meanwhile.
 func (d *Device) Wait(op string, cond drive.Cond, timeout time.Duration, ready func() bool) error {
 	until := mono.Never
 	if timeout >= 0 {

@@ -62,7 +62,7 @@ func HandleOrNil[I any](h I, err error) (I, error) {
 }
 
 // CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d. kind is
-// the kind of handle in the error, such as "PD". The device's lock is held.
+// the kind of handle in the error, such as "PD". The caller holds the device's lock.
 func CheckHandle[T Handle](d *Device, op, kind string, x any) (h T, err error) {
 	if x == nil {
 		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: no %s is given", verbs.ErrInvalid, kind)}

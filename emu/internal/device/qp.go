@@ -19,7 +19,8 @@ type QP struct {
 	Object
 	// Engine is the engine's queue pair.
 	Engine EngineQP
-	// Post passes a send request to the engine, with the objects for its handles. The lock is held.
+	// Post passes a send request to the engine, with the objects for its handles. PostSend calls it
+	// with the lock held.
 	Post func(*verbs.SendWR) error
 }
 
@@ -32,7 +33,7 @@ type QPObjects struct {
 }
 
 // ResolveQPInit returns the engine's objects for the handles of a new queue pair. It fails if one
-// is closed or belongs to another device. The lock is held.
+// is closed or belongs to another device. The caller holds the device's lock.
 func (d *Device) ResolveQPInit(op string, in *verbs.QPInit) (o QPObjects, err error) {
 	err = cmp.Or(
 		CheckOptionalHandle(d, op, "PD", in.PD, func(p *PD) { o.PD = p.ID }),

@@ -79,7 +79,7 @@ func (r *Real) park() {
 	}
 }
 
-// unpark wakes the background goroutine if it is parked. The lock is held.
+// unpark wakes the background goroutine if it is parked. The caller holds the lock.
 func (r *Real) unpark() {
 	if r.parked {
 		r.parked = false
