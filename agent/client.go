@@ -223,7 +223,8 @@ func (v *verb) invoke(c *Client, args []any, parseResults func(b []byte) (rest [
 // opError returns the error of a call that was not executed.
 func (v *verb) opError(err error) error { return &verbs.OpError{Op: v.name, Err: err} }
 
-// parseReply decodes a reply: the failure, and the results, which a failed call may have too.
+// parseReply decodes a reply: the failure, and with parseResults the results, which a failed call
+// may have too.
 func (v *verb) parseReply(c *Client, body []byte, parseResults func(b []byte) (rest []byte, err error)) error {
 	var f failure
 	rest, err := decodeFront(body, &f, c)
@@ -256,7 +257,8 @@ func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 	return reflect.Zero(t), nil
 }
 
-// getOrCreate returns the object of a handle, and creates it if needed.
+// getOrCreate returns the client's object of a handle. The first call for a handle gets the object
+// from newObject.
 func getOrCreate[T any](c *Client, h handle, newObject func() T) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()

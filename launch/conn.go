@@ -61,7 +61,8 @@ type requests struct {
 	running   *string            // the command being run; nil if none
 }
 
-// newConn starts the goroutines of a connection after the handshake.
+// newConn starts the goroutines of a connection after the handshake. onDisconnect is called with
+// the reason if the connection ends before Close.
 func newConn(f *os.File, frames *control.Conn, w welcome, onDisconnect func(error)) *Conn {
 	frames.Limits = w.launcherLimits()
 	c := &Conn{

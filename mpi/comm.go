@@ -78,8 +78,8 @@ func (c *Comm) check() error {
 	return c.rank.checkRunning()
 }
 
-// locked runs a call with the lock held, unless err says that its arguments are invalid. It
-// passes the error to the error handler.
+// locked calls do with the lock held, unless err says that the arguments of the call are invalid.
+// It passes the error of either to the error handler.
 func (c *Comm) locked(call string, err error, do func() error) error {
 	if err == nil {
 		c.rank.lock()

@@ -99,8 +99,8 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	k.windows.EachAwaitedPeer(visit)
 }
 
-// eachMember visits the other members of the communicator with a context; all other ranks if the
-// communicator was freed.
+// eachMember calls visit for the other members of the communicator with a context; for all other
+// ranks if the communicator was freed.
 func (k *rank) eachMember(context uint32, visit func(peer int)) {
 	c := k.comms[context&^collective]
 	for peer := range k.env.Size {

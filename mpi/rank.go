@@ -163,8 +163,8 @@ func (k *rank) waitForEvent(timeout time.Duration) {
 	k.waiting.Store(false)
 }
 
-// runUnlocked runs a blocking operation of the runtime for the program, without the lock. A panic
-// meanwhile is not one of the program: see run.
+// runUnlocked calls do, a blocking operation of the runtime, for the program, without the lock. A
+// panic in do is one of the runtime, not of the program: see run.
 func (k *rank) runUnlocked(do func()) {
 	k.inRuntime.Store(true)
 	do()

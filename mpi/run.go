@@ -99,8 +99,8 @@ func (k *rank) describeRequests() string {
 	return k.p2p.DescribePending()
 }
 
-// run runs the program and turns its panic into an error. A panic within the runtime is
-// passed on: a simulated world ends waiting ranks that way.
+// run runs the program f and turns its panic into an error. A panic within the runtime is passed
+// on: a simulated world ends waiting ranks that way.
 func (k *rank) run(f func(*World) error) (err error) {
 	returned := false
 	defer func() {

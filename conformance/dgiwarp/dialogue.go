@@ -164,8 +164,9 @@ func (h *host) margin() time.Duration {
 	return 20*time.Millisecond + h.ReactionTime()
 }
 
-// settle waits until no deadline is within the margin between the clocks of the model and of the
-// device: near a deadline, the timer of the device may have expired or not. It returns the time.
+// settle waits until no time in deadlines is within the margin between the clocks of the model and
+// of the device: near a deadline, the timer of the device may have expired or not. It returns the
+// time.
 func (h *host) settle(deadlines func() []time.Duration) time.Duration {
 	for {
 		now, margin := h.Now(), h.margin()

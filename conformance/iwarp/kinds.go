@@ -167,8 +167,8 @@ func baseKinds(op iwarp.Opcode) bool      { return op <= iwarp.OpTerminate }
 func extensionKinds(op iwarp.Opcode) bool { return op > iwarp.OpTerminate }
 func allKinds(iwarp.Opcode) bool          { return true }
 
-// onEachUntagged makes the body of a case that calls body for each untagged kind of message whose
-// opcode is selected.
+// onEachUntagged makes the body of a case that calls body for each untagged kind of message for
+// whose opcode selects returns true.
 func onEachUntagged(selects func(iwarp.Opcode) bool, body func(h *host, k messageKind)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, k := range h.kinds() {

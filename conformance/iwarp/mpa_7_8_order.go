@@ -27,7 +27,7 @@ func onResponderSilent(f startupFrame, fpdu iwarp.Segment, cut func(octets []byt
 }
 
 // onSilentUntilRTR makes the body of a case like onResponderSilent, with each kind of RTR that the
-// device accepts.
+// device accepts. The peer sends the RTR frame in the pieces that cut returns.
 func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, rtr := range []struct {

@@ -125,8 +125,9 @@ func (m *RCRequester) effectOfNak(psn ib.PSN, code ib.NakCode, beyond, inside bo
 	}
 }
 
-// mayFailOldest returns the effect of a response with a reserved syndrome: none, or an error of
-// the oldest request. It is defined for the oldest PSN only.
+// mayFailOldest returns the effect of a response with a reserved syndrome: the oldest request may
+// fail with a status for which status returns true, or not at all. It is defined for the oldest PSN
+// only, nil for others.
 func (m *RCRequester) mayFailOldest(psn ib.PSN, status func(verbs.WCStatus) bool) rcEffect {
 	if psn != m.una {
 		return nil

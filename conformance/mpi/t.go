@@ -246,8 +246,8 @@ func startAll[R any](n int, start func(i int) R) []R {
 	return all
 }
 
-// sendUnexpected has rank 0 start n sends to rank 1, and rank 1 call receive after their messages
-// have arrived without a posted receive.
+// sendUnexpected has rank 0 start n sends to rank 1, by calls of send, and rank 1 call receive
+// after their messages have arrived without a posted receive.
 func (t *T) sendUnexpected(n int, send func(i int) Request, receive func()) {
 	side := t.dup() // its signals do not match the receives of the case
 	if t.Rank() == 0 {

@@ -145,8 +145,8 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectUnsentPSNsIgnored sends responses with PSNs that the device has not used while a SEND is
-// outstanding, and fails the case unless only the ACK of the SEND completes it.
+// expectUnsentPSNsIgnored sends what response returns for PSNs that the device has not used, while
+// a SEND is outstanding, and fails the case unless only the ACK of the SEND completes it.
 func expectUnsentPSNsIgnored(c *Conn, response func(ib.PSN) ib.Packet) {
 	c.request(0, c.SendWR(1, 8))
 	for _, beyond := range []int{1, 100, halfPSNs / 2} {

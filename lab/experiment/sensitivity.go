@@ -82,6 +82,8 @@ type effect struct {
 
 // changeEach runs the experiment with each parameter of the platform 20 % smaller and larger. It
 // returns the effects in the order of the parameters. Each processor runs one parameter at a time.
+// progress is called, by one goroutine at a time, with the name of each parameter and the part that
+// is done.
 func changeEach(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed uint64, progress func(step string, done float64)) ([]effect, error) {
 	all := make([]effect, len(p.Parameters))
 	var mu sync.Mutex // for progress

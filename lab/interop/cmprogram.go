@@ -179,8 +179,8 @@ func (c *rcConn) createQP(caps verbs.QPCaps, access verbs.Access) {
 	})
 }
 
-// connect creates a queue pair and connects it to a server. It retries while the server does not
-// listen yet. A rejected queue pair cannot be used again, so each attempt creates another.
+// connect creates a queue pair by newConn, and connects it to a server. It retries while the server
+// does not listen yet. A rejected queue pair cannot be used again, so each attempt calls newConn.
 func connect[C interface{ rc() *rcConn }](ctx context.Context, cm verbs.CM, addr netip.AddrPort, newConn func() (C, error)) (C, error) {
 	for {
 		c, err := newConn()
@@ -224,7 +224,8 @@ func nextRequest(ctx context.Context, listener verbs.Listener) (verbs.ConnReques
 	return retryTimeouts(ctx, "no client connected", listener.GetRequest)
 }
 
-// acceptRequest creates a queue pair and accepts a connection request with it.
+// acceptRequest creates a queue pair by newConn, and accepts a connection request with it. If
+// newConn fails, it rejects the request.
 func acceptRequest[C interface{ rc() *rcConn }](request verbs.ConnRequest, newConn func() (C, error)) (C, error) {
 	c, err := newConn()
 	if err != nil {

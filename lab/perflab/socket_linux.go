@@ -283,7 +283,7 @@ func onNewThread(f func() error) error {
 	return <-done
 }
 
-// runOnCPUs runs two functions, each on a thread that is bound to its CPU, counted from 1; 0 is
+// runOnCPUs runs first and second, each on a thread that is bound to its CPU, counted from 1; 0 is
 // any. It returns when both have ended.
 func runOnCPUs(cpus [2]int, first, second func() error) error {
 	ended := make(chan error, 1)

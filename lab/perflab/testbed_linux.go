@@ -113,7 +113,7 @@ var plans = map[string]func(ctx context.Context, t *testbed, j *job, send func(l
 	},
 }
 
-// sendResult sends the result of a complete run, unless it failed.
+// sendResult passes the result of a complete run to send, unless the run failed, and returns err.
 func sendResult(r *perf.Result, err error, send func(labMessage)) error {
 	if err == nil {
 		send(labMessage{Result: r})
@@ -129,8 +129,8 @@ func (j *job) options(send func(labMessage)) perf.Options {
 // mtu carries packets with 4 KiB of payload.
 const mtu = 9000
 
-// measure builds a fabric of two hosts, each bound to a CPU, runs the job's plan on it, and sends
-// the results.
+// measure builds a fabric of two hosts, each bound to a CPU, and runs the job's plan on it, which
+// passes its results to send.
 func measure(ctx context.Context, j *job, send func(labMessage)) (err error) {
 	plan, ok := plans[j.Plan]
 	if !ok {

@@ -53,7 +53,7 @@ type peerConns struct {
 	retryConnectAt int                   // packetsSent at which a refused connection is requested again
 }
 
-// eachConn visits the connections to the peer, by rail.
+// eachConn calls visit for the connections to the peer, by rail, until visit returns false.
 func (p *peerConns) eachConn(visit func(*conn) (more bool)) {
 	for _, k := range p.conns {
 		if k != nil && !visit(k) {
@@ -117,7 +117,8 @@ func (c *Carrier) peer(rank int) *peer {
 	return c.peers[rank]
 }
 
-// reachedPeers visits the peers with traffic that are not lost, by rank.
+// reachedPeers calls visit for the peers with traffic that are not lost, by rank, until visit
+// returns false.
 func (c *Carrier) reachedPeers(visit func(*peer) (more bool)) {
 	for _, p := range c.peers {
 		if p != nil && p.lost == nil && !visit(p) {

@@ -204,7 +204,7 @@ func (t *ReuseTable) Invalidate(from, to uintptr) {
 	}
 }
 
-// remove removes the matching buffers from the chain of a bucket.
+// remove removes the buffers for which match returns true from the chain of a bucket.
 func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) bool) {
 	for at := slot; *at != nil; {
 		b := *at

@@ -85,7 +85,8 @@ func (a *adi) makeFaces() {
 	}
 }
 
-// points visits the points of a cell less than faceDepth from its end in the face's direction.
+// points calls visit for the points of a cell that are less than faceDepth from its end in the
+// face's direction.
 func (f *face) points(c *adiCell, visit func(at [3]int, i int)) {
 	c.each(func(at [3]int, i int) {
 		inward := c.from[f.axis] + c.n[f.axis] - 1 - at[f.axis]
@@ -162,7 +163,7 @@ func (c *adiCell) at(p [3]int) (u [adiVars]float64) {
 // unknowns returns the unknowns of the point with index i.
 func (c *adiCell) unknowns(i int) []float64 { return c.u[adiVars*i:][:adiVars] }
 
-// each visits the points of a cell, with their indexes.
+// each calls do for the points of a cell, with their coordinates in the grid and their indexes.
 func (c *adiCell) each(do func(at [3]int, i int)) {
 	i := 0
 	for z := range c.n[2] {
@@ -175,7 +176,7 @@ func (c *adiCell) each(do func(at [3]int, i int)) {
 	}
 }
 
-// lines visits the lines of a cell along an axis.
+// lines calls do for the lines of a cell along an axis, with their numbers.
 func (c *adiCell) lines(axis int, do func(number int, l line)) {
 	strides := [3]int{1, c.n[0], c.n[0] * c.n[1]}
 	b, d := (axis+1)%3, (axis+2)%3

@@ -55,7 +55,8 @@ func (g *luGrid) index(x, y, z, v int) int {
 	return ((z*(g.ny+2)+y-g.fy+1)*(g.nx+2)+x-g.fx+1)*luVars + v
 }
 
-// each visits all unknowns of the rank's points.
+// each calls do for all unknowns of the rank's points, with their coordinates in the grid, their
+// number v at the point and their index.
 func (g *luGrid) each(do func(x, y, z, v, at int)) {
 	for z := range g.side {
 		for y := g.fy; y < g.fy+g.ny; y++ {
@@ -68,7 +69,7 @@ func (g *luGrid) each(do func(x, y, z, v, at int)) {
 	}
 }
 
-// eachPlane visits the planes of a pair of sweeps: from the first to the last, and back.
+// eachPlane calls sweep for the planes of a pair of sweeps: from the first to the last, and back.
 func (g *luGrid) eachPlane(sweep func(z int, back bool)) {
 	for z := range g.side {
 		sweep(z, forward)

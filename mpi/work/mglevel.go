@@ -39,7 +39,7 @@ func (l *mgLevel) globalPoint(at int) (x, y, z int) {
 	return l.from[0] + x - 1, l.from[1] + y - 1, l.from[2] + z - 1
 }
 
-// each visits the own points of the box.
+// each calls do for the own points of the box, with their indexes in the fields.
 func (l *mgLevel) each(do func(at int)) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {
@@ -150,7 +150,8 @@ func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
 	}
 }
 
-// onFace visits the points whose coordinate on an axis is place, ghost points included.
+// onFace calls do for the points whose coordinate on an axis is place, ghost points included, with
+// their indexes in the fields.
 func (l *mgLevel) onFace(axis, place int, do func(at int)) {
 	strides := [3]int{1, l.n[0] + 2, (l.n[0] + 2) * (l.n[1] + 2)}
 	a, b := (axis+1)%3, (axis+2)%3

@@ -103,7 +103,8 @@ func (j *job) runRounds(byClass map[Class]int, do func(round int)) {
 	j.repeat(j.setIterations(byClass[j.p.Class]), "time a round", do)
 }
 
-// repeat runs n rounds, and adds the time of one, on the slowest rank, to the result as figure.
+// repeat calls do for n rounds, and adds the time of a round, on the slowest rank, to the result as
+// figure.
 func (j *job) repeat(n int, figure string, do func(round int)) {
 	j.start()
 	for round := range n {

@@ -125,8 +125,8 @@ func (s *portState) find(m *addrMessage) *watchedAddr {
 	return &s.addrs[i]
 }
 
-// endDump is called after an address dump: addresses that were not in it are gone, except those
-// that the kernel never lists, such as a wildcard.
+// endDump is called after an address dump. It reports the addresses that were not in it as gone,
+// except those that the kernel never lists, such as a wildcard.
 func (s *portState) endDump(report func(portChange)) {
 	for i := range s.addrs {
 		if a := &s.addrs[i]; a.listed && a.present && !a.inDump {

@@ -210,7 +210,8 @@ func (w *portWatch) handle(m *syscall.NetlinkMessage, report func(portChange)) e
 	return nil
 }
 
-// handleDone ends an address dump, and requests the state of the interface, if that is known.
+// handleDone ends an address dump: it reports the addresses that are gone, and requests the state
+// of the interface, if that is known.
 func (w *portWatch) handleDone(m *syscall.NetlinkMessage, report func(portChange)) error {
 	if m.Header.Seq != w.dumpSeq || m.Header.Seq == 0 { // not of this dump; dumpSeq is 0 without one
 		return nil
