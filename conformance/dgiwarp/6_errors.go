@@ -309,7 +309,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		a := p.expectData(1)
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
 		p.expectErrorState()
-		again := p.expectData(1) // it is retransmitted until it is acknowledged
+		again := p.expectData(1) // the error message is retransmitted until it is acknowledged
 		p.Check(slices.Equal(again.Segment.Append(nil), a.Segment.Append(nil)), "the error message again", "%v", again.Packet)
 		p.ackAll()
 		for _, a := range p.drainArrived() {

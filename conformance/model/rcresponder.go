@@ -236,7 +236,7 @@ func (m *RCResponder) faultOf(p ib.Packet, info ib.OpInfo, known bool) (fault *r
 	case len(faults) == 0:
 		return nil, true
 	case len(faults) > 1 && faults[0].receives == nil && slices.ContainsFunc(faults, func(f rcFault) bool { return f.receives != nil }):
-		return nil, false // it is open which fault is found first, and so whether a receive is used
+		return nil, false // any fault may be found first, and so a receive may be used or not
 	}
 	// Whether a SEND that is refused for its form takes a receive of an SRQ is not specified.
 	mayTakeReceive := info.Kind == ib.KindSend && m.HasSRQ && m.open == nil && faults[0].receives == nil && !faults[0].rnr

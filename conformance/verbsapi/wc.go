@@ -80,7 +80,7 @@ var wcCases = []conformance.Case{
 				l.dut.PostRecv(l.dut.qp, id, m.SGE(0, 64))
 				wr := l.partner.writeWR(10, 0, 0, to.Remote(0))
 				wr.SGL = from.SGL(0, n)
-				l.partner.execute(wr) // its length must not be added to that of the next WRITE
+				l.partner.execute(wr) // the length of this WRITE must not be added to that of the next
 				wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
 				l.partner.sendImm(wr)
 				wc := l.dut.ExpectRecv(id, n)

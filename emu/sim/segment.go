@@ -270,7 +270,7 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, _ uint64) {
 		return
 	}
 	if s.port.sw != far.sw && !n.crossTrunk(now, seg, far) {
-		return // it is on a trunk, and comes here again after it
+		return // the segment is on a trunk, and comes here again when it has crossed it
 	}
 	seg.toEpoch = far.epoch
 	if n.cfg.Cable {
@@ -347,7 +347,7 @@ func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 			s.net.releaseAll(&s.held)
 			return
 		}
-		seg.fromEpoch, seg.toEpoch = s.port.epoch, far.epoch // it is retransmitted
+		seg.fromEpoch, seg.toEpoch = s.port.epoch, far.epoch // those of the retransmission
 		seg.transit.lost = false
 		if !s.pathUp(seg) {
 			if s.attempts++; s.attempts > c.Retries {

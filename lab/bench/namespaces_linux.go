@@ -291,7 +291,7 @@ func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 		}
 		f, err := x.openWire.Recv(step) // in steps, to notice that the case was stopped
 		f.At -= x.w.epoch.Sub(x.Epoch())
-		lastStep := timeout >= 0 && step < recvPollInterval // it ends at the deadline
+		lastStep := timeout >= 0 && step < recvPollInterval // this step ended at the deadline
 		if err == nil || lastStep || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {
 			return f, err
 		}

@@ -78,7 +78,7 @@ func (m *Monitor) Frame(now time.Time, frame []byte) {
 	c := m.conns[key]
 	if c == nil {
 		if s.flags&tcpSYN == 0 {
-			return // it began before the capture
+			return // the connection began before the capture
 		}
 		c = new(conn)
 		m.conns[key] = c

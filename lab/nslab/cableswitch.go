@@ -131,7 +131,7 @@ func (s *cableSwitch) begin(start time.Time) error {
 			d.packets, d.bytes, d.lost = 0, 0, nil
 		}
 	}
-	s.link.Wake() // its timers have changed
+	s.link.Wake() // the timers of the switch have changed
 	return nil
 }
 

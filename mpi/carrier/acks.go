@@ -105,10 +105,11 @@ func (c *Carrier) retransmit(p *peer) {
 	p.out.expiry = c.Now() + p.out.retransmitTimeout()
 }
 
-// refreshPrefix updates the acknowledgement in a packet before it is retransmitted. It returns no
-// credits: the first transmission may have done so, or belonged to another connection.
+// refreshPrefix updates the acknowledgement in a packet before it is retransmitted. It sets the
+// credits in the packet to 0: the peer may have them from the first transmission, which may also
+// have been for another connection.
 func (c *Carrier) refreshPrefix(pkt *packet) {
-	pre, _, _ := parsePrefix(pkt.Buf.B) // this rank wrote it
+	pre, _, _ := parsePrefix(pkt.Buf.B) // this rank wrote the prefix: it is valid
 	pre.ack, pre.credits, pre.slots = pkt.peer.in.next, 0, 0
 	pre.put(pkt.Buf.B)
 	pkt.peer.acks.Acknowledged()

@@ -100,7 +100,7 @@ func (p *planner) draw(last bool) op {
 	case verbs.OpSend, verbs.OpSendImm:
 		o.size = drawSize(p.rng, p.conn, p.conn.MaxBytes)
 		if o.code == verbs.OpSendImm && p.w.Traits.SeparateImm { // immediate data travels alone
-			if p.afterWrite { // it would look like the immediate data of that write
+			if p.afterWrite { // immediate data would look like that of the write before it
 				o.code = verbs.OpSend
 			} else {
 				o.size = 0

@@ -184,7 +184,7 @@ func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 			return true
 		}
 		if o.flags&verbs.SendFence != 0 {
-			return false // it was sent after all responses before it
+			return false // a fenced request was sent after all responses to earlier ones
 		}
 	}
 	return false

@@ -54,7 +54,7 @@ func (n *node) runOnce() (moved bool, err error) {
 	n.spareScheduled = list
 	for _, r := range n.recvRings {
 		if !r.Shared {
-			continue // its connection refills it
+			continue // the connection of this ring refills it
 		}
 		did, err := r.refill()
 		moved = moved || did

@@ -45,7 +45,7 @@ func (n *NIC) handleRDEvents(now mono.Time) {
 	for e, ok := n.rd.Next(); ok; e, ok = n.rd.Next() {
 		p := n.peerOf(e.Peer)
 		if p.qp == nil {
-			continue // its QP was destroyed
+			continue // the QP of the peer was destroyed
 		}
 		switch e.Kind {
 		case rd.EventBegins:

@@ -217,7 +217,7 @@ func (s *Streams) handleReady(now mono.Time, r *link.StreamReady) (received bool
 		s.queueWrite(st)
 		received = true
 	}
-	if st.readQueued { // it was read in this call already, or will be in the next
+	if st.readQueued { // the stream was read in this call already, or will be in the next
 		return received
 	}
 	return s.read(now, st) || received

@@ -107,7 +107,7 @@ func open(cfg Config) (*Link, error) {
 		return nil, err
 	}
 	l.info.Source = local
-	if cfg.SeparateSourcePort && v6 && !local.Addr().IsUnspecified() { // it has no effect on other links
+	if cfg.SeparateSourcePort && v6 && !local.Addr().IsUnspecified() { // other links ignore SeparateSourcePort
 		if l.info.Source, err = l.source.open(&l.sock); err != nil {
 			return nil, err
 		}

@@ -243,7 +243,7 @@ func (c *Conn) setClosed() {
 	q.stream.Drop()  // a Terminate that was not sent
 	q.stream.Close() // if it has not ended yet
 	c.detach()
-	if !q.idle() { // it was connected
+	if !q.idle() { // the QP was connected
 		q.fail(verbs.QPStateErr)
 	}
 	if c.err == nil { // closed gracefully: there is no end to report

@@ -44,10 +44,10 @@ func (o *output) reserve(n int) {
 		o.head, o.tail, o.extendAt = 0, 0, noVector
 	}
 	switch {
-	case o.head >= o.tail && len(o.ring)-o.head >= n: // they fit between head and the ring's end
+	case o.head >= o.tail && len(o.ring)-o.head >= n: // n octets fit between head and the ring's end
 	case o.head >= o.tail && n < o.tail:
-		o.head = 0 // they fit before tail; n == o.tail does not: head == tail would look empty
-	case o.head < o.tail && o.tail-o.head > n: // they fit between head and tail
+		o.head = 0 // n octets fit before tail; n == o.tail does not: head == tail would look empty
+	case o.head < o.tail && o.tail-o.head > n: // n octets fit between head and tail
 	default:
 		o.ring = make([]byte, max(firstRing, 2*len(o.ring), 2*n))
 		o.head, o.tail, o.ringFrames, o.extendAt = 0, 0, 0, noVector

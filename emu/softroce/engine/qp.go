@@ -113,7 +113,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.DropEvents(func(e *nic.Event) bool { return e.QP == q })
 	n.qps.Remove(q.num)
 	n.timers.Stop(&q.timer)
-	q.reset() // it may still be in NIC.active
+	q.reset() // the QP may still be in NIC.active
 	return nil
 }
 

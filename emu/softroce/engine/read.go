@@ -160,7 +160,7 @@ func (q *QP) handleDuplicate(p *wire.Packet) {
 	}
 	q.replayFrom(e, psn, n)
 	if e.op == wire.OpReadRequest {
-		_, _, err := q.remoteMemoryFor(e, p.RETH.VA, uint64(n)) // its key may have become invalid
+		_, _, err := q.remoteMemoryFor(e, p.RETH.VA, uint64(n)) // the R_Key may have become invalid
 		e.refused = err != nil
 	}
 }

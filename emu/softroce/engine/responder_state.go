@@ -196,7 +196,7 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 		}
 		r.head = (r.head + 1) % len(r.ring)
 		r.count--
-		r.idle = max(0, r.idle-1) // it counted the oldest
+		r.idle = max(0, r.idle-1) // idle counted the oldest entry, which was removed
 	}
 	r.count++
 	e := r.at(r.count - 1)
