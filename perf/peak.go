@@ -25,6 +25,8 @@ type marks struct {
 	every, skip int
 }
 
+// add adds a mark, or skips it: m keeps one of every marks. When the list is full, add drops every
+// second mark and doubles every.
 func (m *marks) add(messages int, at time.Duration) {
 	if m.skip++; m.skip < m.every {
 		return

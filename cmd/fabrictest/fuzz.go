@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
-// newFuzzCommand is `fabrictest fuzz`.
+// newFuzzCommand returns the command `fabrictest fuzz`.
 func newFuzzCommand() *cobra.Command {
 	var o fuzzOptions
 	cmd := &cobra.Command{

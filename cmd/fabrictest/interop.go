@@ -20,7 +20,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newInteropCommand is `fabrictest interop`: emulated devices against those of Linux. --provider
+// newInteropCommand returns the command `fabrictest interop`: emulated devices against those of Linux. --provider
 // sets *provider before a subcommand runs.
 func newInteropCommand(program string) *cobra.Command {
 	name, provider := "", new(nics.Provider)
@@ -209,6 +209,7 @@ func (e *end) flags(cmd *cobra.Command, port uint16) {
 	}
 }
 
+// role returns the role of this end: a client if there is an address to connect to.
 func (e *end) role() interop.Role {
 	if e.connect.IsValid() {
 		return interop.Client

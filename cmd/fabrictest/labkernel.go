@@ -203,6 +203,8 @@ func completeKernelSet(name *string) completer {
 	}
 }
 
+// newLabKernelCommand returns the command 'fabrictest lab kernel' with its subcommands. program is how
+// the user calls fabrictest.
 func newLabKernelCommand(program string) *cobra.Command {
 	lab := kernel.DefaultName
 	cmd := newParentCommand("kernel", "Guests with stock Debian kernels, whose own soft-RoCE (rxe) and soft-iWARP (siw) are devices",

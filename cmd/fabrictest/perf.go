@@ -17,7 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// newPerfCommand is `fabrictest perf`.
+// newPerfCommand returns the command `fabrictest perf`.
 func newPerfCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",

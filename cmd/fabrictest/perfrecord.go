@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// newPerfImportCommand is `fabrictest perf import`.
+// newPerfImportCommand returns the command `fabrictest perf import`.
 func newPerfImportCommand() *cobra.Command {
 	var asGo bool
 	cmd := &cobra.Command{
@@ -34,7 +34,7 @@ func newPerfImportCommand() *cobra.Command {
 	return cmd
 }
 
-// newPerfCompareCommand is `fabrictest perf compare`.
+// newPerfCompareCommand returns the command `fabrictest perf compare`.
 func newPerfCompareCommand() *cobra.Command {
 	var o record.Options
 	var floor float64
@@ -68,7 +68,7 @@ func newPerfCompareCommand() *cobra.Command {
 	})
 }
 
-// newPerfHistoryCommand is `fabrictest perf history`.
+// newPerfHistoryCommand returns the command `fabrictest perf history`.
 func newPerfHistoryCommand() *cobra.Command {
 	var floor float64
 	var page string
@@ -95,7 +95,7 @@ func pageFlag(cmd *cobra.Command, page *string) {
 	cmd.Flags().StringVar(page, "html", "", "also write a page with charts to `FILE`")
 }
 
-// newPerfGateCommand is `fabrictest perf gate`.
+// newPerfGateCommand returns the command `fabrictest perf gate`.
 func newPerfGateCommand() *cobra.Command {
 	var update bool
 	cmd := &cobra.Command{Use: "gate", Short: "Compare simulated times and numbers of events with the record in the sources", Args: cobra.NoArgs}
@@ -109,7 +109,7 @@ func newPerfGateCommand() *cobra.Command {
 	})
 }
 
-// newPerfCheckCommand is `fabrictest perf check`.
+// newPerfCheckCommand returns the command `fabrictest perf check`.
 func newPerfCheckCommand() *cobra.Command {
 	var o calibrate.CheckOptions
 	cmd := &cobra.Command{
@@ -128,7 +128,7 @@ func newPerfCheckCommand() *cobra.Command {
 	})
 }
 
-// newPerfFitCommand is `fabrictest perf fit`.
+// newPerfFitCommand returns the command `fabrictest perf fit`.
 func newPerfFitCommand() *cobra.Command {
 	var o calibrate.FitOptions
 	cmd := &cobra.Command{Use: "fit --platform NAME RUN...", Short: "Fit the parameters of a platform to measured curves", Args: atLeast(1, "name recorded runs")}

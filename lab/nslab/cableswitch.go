@@ -385,6 +385,8 @@ func (h delayHeap) Less(i, j int) bool {
 }
 func (h delayHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 func (h *delayHeap) Push(p any)   { *h = append(*h, p.(*delayedPacket)) }
+
+// Pop implements heap.Interface: it removes and returns the last element.
 func (h *delayHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

@@ -175,7 +175,7 @@ func (b *Browser) Screenshot(l Look, maxHeight int) float64 {
 	}
 	sum, pixels := 0.0, 0.0
 	colours := map[uint32]bool{}  // with four bits for each of red, green and blue
-	const step, minColours = 4, 8 // it examines each fourth pixel of each fourth line
+	const step, minColours = 4, 8 // the brightness is that of each fourth pixel of each fourth line
 	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += step {
 		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x += step {
 			red, green, blue, _ := img.At(x, y).RGBA() // 16 bits each
