@@ -171,7 +171,8 @@ func (c *Client) fail(reason error) {
 	}
 }
 
-// receive processes a frame from the agent.
+// receive passes on a frame from the agent: changes of memory to c.memory, a reply to the call that
+// waits for it.
 func (c *Client) receive(f control.Frame) error {
 	if f.Kind == kindMemory {
 		return c.memory.apply(f.Body)

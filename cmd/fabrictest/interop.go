@@ -20,8 +20,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newInteropCommand returns the command `fabrictest interop`: emulated devices against those of Linux. --provider
-// sets *provider before a subcommand runs.
+// newInteropCommand returns the command `fabrictest interop`: emulated devices against those of
+// Linux. --provider sets *provider before a subcommand runs.
 func newInteropCommand(program string) *cobra.Command {
 	name, provider := "", new(nics.Provider)
 	known := nics.NamesWith(nics.HasKernelDriver)

@@ -321,7 +321,8 @@ func (m *IWARP) checkAtomic(s iwarp.Segment) (f iwarpFaults) {
 	return f
 }
 
-// accept processes a segment without errors.
+// accept returns what a device does with a segment that has no error: it places the payload,
+// completes receives and requests, and responds.
 func (m *IWARP) accept(s iwarp.Segment) (r IWARPReaction) {
 	op := s.Op()
 	if oneSegment(op) && !*s.DDP.Last {

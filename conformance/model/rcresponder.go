@@ -429,7 +429,8 @@ func (m *RCResponder) queue(p ib.Packet) (srqn uint32, found bool) {
 	return srqn, found
 }
 
-// execute performs a valid request with the expected PSN.
+// execute executes a valid request with the expected PSN, and adds its effects to the reaction:
+// responses, completions and events.
 func (m *RCResponder) execute(p ib.Packet, info ib.OpInfo) {
 	if m.InRTR {
 		m.reaction.Events = append(m.reaction.Events, verbs.EventCommEst)

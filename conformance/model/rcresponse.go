@@ -17,7 +17,8 @@ func rcIgnored(time.Duration) {}
 // Defined reports whether the specification defines the effect of a response in this state.
 func (m *RCRequester) Defined(p ib.Packet) bool { return m.effectOf(p) != nil }
 
-// Receive processes a response that was sent to the device at the time now.
+// Receive takes a response that was sent to the device at the time now. It acknowledges, completes
+// or fails requests as the device must.
 func (m *RCRequester) Receive(p ib.Packet, now time.Duration) {
 	m.options = rcOptions{}
 	m.takeCredits(p)
@@ -164,7 +165,8 @@ func (m *RCRequester) repeat() {
 	m.next, m.window = m.una, m.end
 }
 
-// receiverNotReady processes an RNR NAK.
+// receiverNotReady takes an RNR NAK: the device must retransmit from psn after the RNR timer of
+// code, or fail the request if no RNR retry is left.
 func (m *RCRequester) receiverNotReady(psn ib.PSN, code uint8, now time.Duration) {
 	m.acknowledge(psn, now)
 	m.retry.rnrs++
@@ -174,7 +176,7 @@ func (m *RCRequester) receiverNotReady(psn ib.PSN, code uint8, now time.Duration
 	}
 	m.next, m.retry.exact = m.una, true
 	m.retry.rnrUntil = now + ib.RNRTimer(code)
-	m.retry.losses = 0 // open: whether an RNR NAK resets the count
+	m.retry.losses = 0 // the specification leaves open whether an RNR NAK resets the count
 }
 
 // acknowledge acknowledges the SENDs and WRITEs before PSN upTo. There is no unanswered READ or
@@ -202,7 +204,7 @@ func (m *RCRequester) effectOfAnswer(p ib.Packet) rcEffect {
 		return nil
 	case psn == r.expects() && m.fits(r, p):
 		return func(now time.Duration) { m.answer(r, p, now) }
-	case m.una != r.expects(): // open: whether an invalid response acknowledges earlier requests
+	case m.una != r.expects(): // the specification leaves open whether an invalid response acknowledges earlier requests
 		return nil
 	case psn != r.expects():
 		return func(time.Duration) { m.options.repeat = true }

@@ -140,7 +140,8 @@ type partial struct {
 	buf    [wire.AtomicRequestLen]byte
 }
 
-// receiveControl handles a segment of a message without application payload.
+// receiveControl collects the segments of a message without application payload, and passes the
+// message on when it is whole. A message that is shorter than its header ends the stream.
 func (s *Stream) receiveControl(a *rxSegment, info *wire.Info) {
 	msg, whole := s.collect(a, info)
 	if !whole {

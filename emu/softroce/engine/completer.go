@@ -277,7 +277,8 @@ func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	return w
 }
 
-// handleReadResponse handles a READ response packet, which also answers FLUSH and ATOMIC WRITE.
+// handleReadResponse places the data of a READ response, or completes the FLUSH or ATOMIC WRITE
+// that it answers. An invalid response fails the request.
 func (q *QP) handleReadResponse(now mono.Time, p *wire.Packet) {
 	w := q.matchResponse(now, p)
 	if w == nil {

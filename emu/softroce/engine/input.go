@@ -36,7 +36,8 @@ func (n *NIC) Tick(now mono.Time) {
 	}
 }
 
-// tick handles expired deadlines of the QP.
+// tick handles the expired deadlines of the QP: of congestion control, of the RNR timer and of the
+// transport timer.
 func (q *QP) tick(now mono.Time) {
 	q.recoverRate(now)
 	if q.req.rnrUntil <= now {
