@@ -49,7 +49,7 @@ type codec struct {
 
 var codecs sync.Map // of types
 
-// codecOf returns the encoding of a type, which it computes once. Types that encode themselves as
+// codecOf returns the encoding of this type, which it computes once. Types that encode themselves as
 // encoding.BinaryMarshaler have the kind Invalid. Any value but a struct or an array takes a byte
 // or more.
 func codecOf(t reflect.Type) *codec {

@@ -99,7 +99,7 @@ func (st *stats) add(s *Stream, pkt *Packet) {
 	}
 }
 
-// countersOf returns the counters of a name. It adds them if there are none.
+// countersOf returns the counters of this name. It adds them if there are none.
 func countersOf(m map[string]*counters, name string) *counters {
 	t := m[name]
 	if t == nil {

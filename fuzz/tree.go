@@ -143,7 +143,7 @@ type Input struct {
 // own time as a failure without an input (golang.org/issue/75804). Only that failure is retried.
 const attempts = 3
 
-// Run fuzzes a target for a time and returns the result. It calls progress at the start, and
+// Run fuzzes a target for fuzzTime and returns the result. It calls progress at the start, and
 // whenever the fuzzer reports its counters. By a bug, the fuzzer may report its own deadline as a
 // failure: Run then fuzzes again, and the target counts as passed if this happens in all attempts.
 func (tree *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progress func(*Result)) *Result {

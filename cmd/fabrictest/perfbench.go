@@ -22,7 +22,7 @@ type perfBench struct {
 	end                  perflab.Endpoint
 }
 
-// newPerfBenchCommand returns the command of a kind of benchmark over verbs.
+// newPerfBenchCommand returns the command of this kind of benchmark over verbs.
 func newPerfBenchCommand(kind perf.Kind, short string) *cobra.Command {
 	o := &perfBench{Benchmark: perflab.Benchmark{Benchmark: perf.Benchmark{Kind: kind}}}
 	cmd := &cobra.Command{Use: string(kind) + " [SERVER]", Short: short, Args: cobra.MaximumNArgs(1)}

@@ -218,7 +218,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Defects: []string{"UntaggedUnchecked"}, Run: onEachUntagged(allKinds, (*host).expectSecondOffsetsRefused),
 }}
 
-// expectSecondOffsetsRefused sends messages of a kind in two segments, the second with a wrong MO,
+// expectSecondOffsetsRefused sends messages of this kind in two segments, the second with a wrong MO,
 // and expects that the device ends the stream. The device may refuse the first segment already:
 // messages other than Sends fit in one.
 func (h *host) expectSecondOffsetsRefused(k messageKind) {
@@ -249,7 +249,7 @@ func (c *conn) expectAbortByLong(s iwarp.Segment) {
 	c.expectAbort()
 }
 
-// expectTooLong sends a Send of a kind, with n octets, at most segmentLen in a segment, to a
+// expectTooLong sends a Send of this kind, with n octets, at most segmentLen in a segment, to a
 // receive of 16, and fails the case unless the last segment is refused and not placed.
 func (h *host) expectTooLong(k messageKind, n, segmentLen int) {
 	c := h.connect(setup{receives: 2, recvLen: 16, memLen: 1024})
@@ -260,7 +260,7 @@ func (h *host) expectTooLong(k messageKind, n, segmentLen int) {
 	c.ExpectUnchangedOutside(c.localMem, 0, (len(parts)-1)*segmentLen)
 }
 
-// expectSecondMSNRefused sends two messages of a kind, the second with an MSN that is larger by
+// expectSecondMSNRefused sends two messages of this kind, the second with an MSN that is larger by
 // ahead than it should be, and fails the case unless only the second is refused, with one of the
 // causes.
 func (h *host) expectSecondMSNRefused(k messageKind, ahead uint32, causes ...iwarp.Cause) {

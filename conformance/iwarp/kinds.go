@@ -179,7 +179,7 @@ func onEachUntagged(selects func(iwarp.Opcode) bool, body func(h *host, k messag
 	})
 }
 
-// sendAndExpect sends a valid message of a kind, and fails the case unless it takes effect. Later
+// sendAndExpect sends a valid message of this kind, and fails the case unless it takes effect. Later
 // checks expect the memory unchanged since then.
 func (c *conn) sendAndExpect(k messageKind) {
 	s := k.valid(c)
@@ -189,7 +189,7 @@ func (c *conn) sendAndExpect(k messageKind) {
 	c.targetMem.Snapshot()
 }
 
-// expectKindRefused sends a changed message of a kind, on a connection of its own, and fails the
+// expectKindRefused sends a changed message of this kind, on a connection of its own, and fails the
 // case unless it causes a Terminate with one of the causes and has no effect.
 func (h *host) expectKindRefused(k messageKind, change func(iwarp.Segment) iwarp.Segment, causes ...iwarp.Cause) {
 	c := h.connectFor(k)

@@ -100,7 +100,7 @@ func (h *host) expectCompletesAfterRead(after laterRequest) {
 	c.ExpectCompletions(verbs.WCSuccess, readID, laterID)
 }
 
-// expectTruncatedFailed sends a part of a message of a kind and FIN, and fails the case unless the
+// expectTruncatedFailed sends a part of a message of this kind and FIN, and fails the case unless the
 // device reports an error. A positive octets is how many octets of the FPDU it sends, a negative
 // one how many it leaves out; if octets is 0, it sends the first of two segments.
 func (h *host) expectTruncatedFailed(k messageKind, octets int) {

@@ -342,7 +342,7 @@ func (q rcRequest) word(s *rcResponder, right verbs.Access) ib.RETH {
 	return ib.At((*at.VA+7)&^7, *at.RKey, 8)
 }
 
-// windows returns the bound windows of a type, without invalidated ones: some kernels crash if a
+// windows returns the bound windows of this type, without invalidated ones: some kernels crash if a
 // window is invalidated twice.
 func (s *rcResponder) windows(kind verbs.MWType) (all []*rcRegion) {
 	for _, g := range s.regions[len(rcFixedRegions):] {

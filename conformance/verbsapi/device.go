@@ -252,7 +252,7 @@ var limitCases = []conformance.Case{
 // maxObjects is the largest number of objects that a case creates. It limits the use of memory.
 const maxObjects = 1 << 17
 
-// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as it
+// asManyAsClaimedCase returns the case that a device creates as many objects of this kind as it
 // claims. limit returns the claimed number; newCreate returns a function that creates one object.
 func asManyAsClaimedCase(kind string, defects []string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() (io.Closer, error)) conformance.Case {
 	return conformance.Case{

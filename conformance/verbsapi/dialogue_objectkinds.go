@@ -229,7 +229,7 @@ func (s *objectSession) expectOwnRKey(o *object, key verbs.RKey) {
 	}
 }
 
-// windowKind returns the kind of memory windows of a type.
+// windowKind returns the kind of memory windows of this type.
 func windowKind(name string, needs verbs.Caps, kind verbs.MWType) objectKind {
 	return objectKind{
 		name: name, needs: needs, uses: []string{domainKind},

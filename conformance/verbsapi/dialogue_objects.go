@@ -144,7 +144,7 @@ func (s *objectSession) Play(step objectStep) {
 	}
 }
 
-// choose returns one of the objects of a kind, or nil if there is none. In one of eight choices it
+// choose returns one of the objects of this kind, or nil if there is none. In one of eight choices it
 // may be a closed object.
 func (s *objectSession) choose(kind string, choice int) *object {
 	mayBeClosed := choice%8 == 0
@@ -160,7 +160,7 @@ func (s *objectSession) choose(kind string, choice int) *object {
 	return found[choice/8%len(found)]
 }
 
-// usedBy returns the objects with which an object of a kind is created. It creates those of which
+// usedBy returns the objects with which an object of this kind is created. It creates those of which
 // none exists.
 func (s *objectSession) usedBy(kind *objectKind, choices []int, n int) (used []*object) {
 	for i, name := range kind.uses {

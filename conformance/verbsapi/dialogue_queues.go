@@ -76,7 +76,7 @@ var queueActions = []sessionAction[*queueSession]{
 	{"close a CQ and create another", []int{3, 3}, (*queueSession).replaceCQ},
 }
 
-// newQueueSession returns a function that starts a session with queue pairs of a type. With
+// newQueueSession returns a function that starts a session with queue pairs of this type. With
 // refusals, the session has calls that must be refused. For iWARP RC it has no transitions but
 // those from RESET, as the others need a connection.
 func newQueueSession(kind verbs.QPType, refusals bool) func(*rig.Rig) rig.DialogueSession[queueStep] {

@@ -42,7 +42,7 @@ var domainCases = []conformance.Case{
 type closer interface{ Close() error }
 
 // pdBusyCase returns the case that a protection domain cannot be freed while it has
-// objects of a kind. create returns such an object.
+// objects of this kind. create returns such an object.
 func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) closer) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/pd/busy-with-" + kind,

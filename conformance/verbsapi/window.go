@@ -371,7 +371,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// windowRangeCase returns the case that a peer can access the bytes of a memory window of a type,
+// windowRangeCase returns the case that a peer can access the bytes of a memory window of this type,
 // and no other bytes of its region.
 func windowRangeCase(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
 	return conformance.Case{

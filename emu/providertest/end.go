@@ -27,7 +27,7 @@ type End struct {
 	QP  verbs.QP
 }
 
-// NewEnd creates an End: a queue pair of a type, with its PD, CQ and 64 KiB of registered memory.
+// NewEnd creates an End: a queue pair of this type, with its PD, CQ and 64 KiB of registered memory.
 func NewEnd(t testing.TB, dev verbs.Context, typ verbs.QPType) *End {
 	t.Helper()
 	e := NewObjects(t, dev, 1<<16)
@@ -46,7 +46,7 @@ func NewObjects(t testing.TB, dev verbs.Context, size int) *End {
 	return e
 }
 
-// QPInit returns attributes to create a queue pair of a type on the end's PD and CQ.
+// QPInit returns attributes to create a queue pair of this type on the end's PD and CQ.
 func (e *End) QPInit(typ verbs.QPType) verbs.QPInit {
 	return verbs.QPInit{
 		Type: typ, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ,

@@ -203,7 +203,7 @@ func (s *stream) markLost(now mono.Time, seg *segment) {
 	s.retransmitAt(seg, now.Add(wait))
 }
 
-// retransmitAt retransmits a lost segment at a time, unless another timer has done so earlier.
+// retransmitAt retransmits a lost segment at the time at, unless another timer has done so earlier.
 // Events do not apply to retransmissions, so they add no delay.
 func (s *stream) retransmitAt(seg *segment, at mono.Time) {
 	retransmits := seg.retransmits

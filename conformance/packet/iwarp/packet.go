@@ -231,7 +231,7 @@ type RecordHeader struct {
 // AnyPacket matches any packet.
 func AnyPacket() Packet { return Packet{} }
 
-// PacketOf returns a packet of a kind, with no other field set.
+// PacketOf returns a packet of this kind, with no other field set.
 func PacketOf(kind PacketKind) Packet { return Packet{Header: PacketHeader{Kind: &kind}} }
 
 // UD is an unreliable packet with a segment.

@@ -94,7 +94,7 @@ func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	}
 }
 
-// hides reports whether a defect suppresses asynchronous events of a type.
+// hides reports whether a defect suppresses asynchronous events of this type.
 func (d *Defects) hides(e verbs.AsyncEventType) bool {
 	switch e {
 	case verbs.EventCommEst, verbs.EventQPAccessErr, verbs.EventQPReqErr:

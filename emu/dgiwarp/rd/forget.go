@@ -35,9 +35,9 @@ func (p *Peer) End() {
 	p.set(flagSending|flagStarting, false)
 }
 
-// RefuseFlow refuses all further packets of the current flow from the peer, so that the flow
-// fails there. The peer can begin a new flow. A flow that has not been reported by EventBegins yet
-// is not refused: it has already replaced the one that the layer's owner knows.
+// RefuseFlow refuses all further packets of the current flow from the peer, so that the flow fails
+// there. The peer can begin a new flow. If EventBegins of a new flow has not been returned yet,
+// RefuseFlow does nothing: the flow that the layer's owner refuses has been replaced already.
 func (p *Peer) RefuseFlow() {
 	if p.has(flagReceiving) && !p.has(flagBegins) && !p.Gone() {
 		p.layer.dropReceived(p)

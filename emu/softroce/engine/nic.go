@@ -165,7 +165,7 @@ func (n *NIC) dropQKey() {
 	n.badQKeys++
 }
 
-// hasRequester and hasResponder report whether QPs of a type send and receive requests.
+// hasRequester and hasResponder report whether QPs of this type send and receive requests.
 func hasRequester(t verbs.QPType) bool { return t != verbs.QPTypeXRCRecv }
 func hasResponder(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
 

@@ -28,8 +28,8 @@ type Tier struct {
 // Tiers returns the names of the tiers.
 func Tiers() []string { return []string{onSim, onNetNS} }
 
-// FindTier returns the tier of the option --on. Without one that is the simulation if there is a
-// platform or there are no namespaces, which cables in shared memory do not need; else namespaces.
+// FindTier returns the tier that --on names. If on is empty, it is the simulation if there is a
+// platform, or if the cables need namespaces and there are none; else namespaces.
 func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	unavailable := error(nil)
 	switch {
