@@ -180,7 +180,8 @@ func (f *fitter) solve(fit *Fit) error {
 	return nil
 }
 
-// platform returns base with parameters x.
+// platform returns the platform base with each fitted parameter multiplied by e to the power of its
+// x.
 func (f *fitter) platform(x []float64) (*nics.Platform, error) {
 	values := map[string]float64{}
 	for i, name := range f.names {
@@ -190,7 +191,8 @@ func (f *fitter) platform(x []float64) (*nics.Platform, error) {
 	return f.base.With(values, "fitted: measured curves")
 }
 
-// residuals returns the logarithm of prediction to measurement of each series.
+// residuals returns for each series the logarithm of the ratio of the prediction with parameters x
+// to the measured value.
 func (f *fitter) residuals(x []float64) ([]float64, error) {
 	p, err := f.platform(x)
 	if err != nil {
@@ -232,8 +234,9 @@ func (f *fitter) sensitivities(x, r []float64) (j [][]float64, err error) {
 	return j, nil
 }
 
-// step returns better parameters and their residuals, nil if it finds none. It is a Gauss-Newton
-// step along the directions that the data determine; the others stay.
+// step returns better parameters and their residuals; nil if it finds none. It is a Gauss-Newton
+// step along the directions that the data determine; along the other directions the parameters
+// stay.
 func (f *fitter) step(x, r []float64, j [][]float64, singular []float64, v [][]float64) (next, rNext []float64, err error) {
 	delta := make([]float64, len(x))
 	for k, s := range singular {
@@ -271,7 +274,7 @@ func (f *fitter) step(x, r []float64, j [][]float64, singular []float64, v [][]f
 	return nil, nil, nil
 }
 
-// combination names the parameters of direction k.
+// combination names the parameters that share in direction k, a column of v (see decompose).
 func (f *fitter) combination(v [][]float64, k int) string {
 	const matters = 0.3
 	var names []string
@@ -286,9 +289,10 @@ func (f *fitter) combination(v [][]float64, k int) string {
 	return "one of " + strings.Join(names, ", ") + ": only a combination of them is determined"
 }
 
-// standardError returns that of parameter i, if the residuals have one of noise, and the parameter
-// is known beforehand within a factor of e: a combination of parameters that is not determined must
-// not make another one uncertain.
+// standardError returns the standard error of the logarithm of parameter i. noise is the standard
+// error of the residuals. Each parameter counts as known beforehand within a factor of e, so that a
+// combination of parameters that the data do not determine does not make other parameters
+// uncertain.
 func standardError(singular []float64, v [][]float64, i int, noise float64) float64 {
 	sum := 0.0
 	for k, s := range singular {

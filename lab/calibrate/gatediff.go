@@ -153,7 +153,8 @@ func (c *GateChange) what() string {
 	return map[bool]string{true: "more ", false: "less "}[after > before] + unit + ": " + key
 }
 
-// relative is the size of a change.
+// relative returns how large a change is: the larger of both values divided by the smaller. The
+// values are the numbers of events, or the bytes if these numbers are equal.
 func (c *GateChange) relative() float64 {
 	before, after := float64(c.Before.N), float64(c.After.N)
 	if before == after {

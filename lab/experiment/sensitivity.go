@@ -146,8 +146,9 @@ func changed(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed 
 	return all, nil
 }
 
-// size is the larger change of the figure from base, its value with unchanged parameters. It is
-// infinite if only one of both values is nil, for example because curves no longer cross.
+// size is the larger of the two changes of the figure from base, its value with unchanged
+// parameters, in the unit of the figure. It is infinite if only one of both values is nil, for
+// example because curves no longer cross.
 func (e *Effect) size(base *float64) (most float64) {
 	for _, v := range []*float64{e.Down, e.Up} {
 		switch {
