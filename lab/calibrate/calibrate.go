@@ -55,7 +55,7 @@ func Measure(p *nics.Platform, b *nics.BaseFigure) (float64, error) {
 // scales convert the units of programs to those of figures.
 var scales = map[[2]string]float64{{"Gb/s", "MB/s"}: 125, {"µs", "us"}: 1, {"1/s", "M/s"}: 1e-6}
 
-// program returns the program over verbs that m names.
+// program returns the program over verbs that m.Program names, with its settings.
 func program(m *nics.BaseMeasure) (perf.Program, error) {
 	const roundTrips = 250
 	stream := func(op verbs.WROpcode, bothWays bool) perf.Program {
@@ -82,7 +82,7 @@ func program(m *nics.BaseMeasure) (perf.Program, error) {
 	return perf.Program{}, fmt.Errorf("no program is called %q", m.Program)
 }
 
-// runSides calls run for each of two hosts of a simulation.
+// runSides calls run for both sides of a pair of processes, on two hosts of a simulation.
 func runSides(f mpihost.Fabric, run func(s *perf.Side) error) error {
 	service, err := perflab.ServiceOf(f.Provider, "")
 	if err != nil {

@@ -89,7 +89,8 @@ type CheckOptions struct {
 	Percent float64 // that a series may differ; 0 means 15 for a platform, and 2 for a run
 }
 
-// Run checks a recorded run.
+// Run compares a recorded run, in the file called name, with o.Against: an earlier run if that is a
+// file of one, else a platform.
 func (o *CheckOptions) Run(name string) (*Check, error) {
 	if !(o.Percent >= 0 && o.Percent < 100) {
 		return nil, cmdline.Errorf("--band %v: give 0 to 100", o.Percent)
@@ -123,7 +124,8 @@ func (c *Check) Outside() (out []CheckedRow) {
 	return out
 }
 
-// WriteText writes the series, and then which parameters those outside of the band have.
+// WriteText writes the series, and then the benchmarks and parameters of those outside of the band
+// (see where).
 func (c *Check) WriteText(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -152,8 +154,8 @@ func (c *Check) WriteText(w io.Writer) error {
 	return err
 }
 
-// where returns a line for each benchmark and each of its parameters with values of which all
-// series are outside: the operation, the sizes, or the numbers of connections.
+// where returns a line for each benchmark with series outside of the band, and for each value of a
+// parameter, such as a size or a number of connections, with which all its series are outside.
 func (c *Check) where() (lines []string) {
 	total, out := map[string]int{}, map[string]int{}
 	var order []string

@@ -70,7 +70,8 @@ type FitOptions struct {
 	Out        string   // the file of the fitted platform; "" for none
 }
 
-// Run fits the platform to recorded runs, and writes it.
+// Run fits the platform to the recorded runs in the named files, merged into one, and writes the
+// fitted platform to o.Out.
 func (o *FitOptions) Run(names []string) (*Fit, error) {
 	base, err := nics.LoadPlatform(o.Platform)
 	if err != nil {
@@ -98,8 +99,8 @@ type fitter struct {
 }
 
 // FitPlatform fits the named parameters of a platform to the series of a run, by least squares of
-// relative residuals. Without names it fits those whose source in the file begins with "fitted".
-// Derivatives are differences of simulations.
+// relative residuals. Without names it fits the parameters whose source in the file begins with
+// "fitted". It leaves out series that the simulation cannot predict.
 func FitPlatform(base *nics.Platform, names []string, run *record.Run) (*Fit, error) {
 	f := &fitter{base: base, names: names}
 	if len(names) == 0 {
@@ -209,7 +210,8 @@ func (f *fitter) residuals(x []float64) ([]float64, error) {
 	return r, nil
 }
 
-// sensitivities returns the derivative of each residual for each parameter.
+// sensitivities returns the matrix of derivatives at x: j[i][k] is that of residual i by parameter
+// k, from simulations with the parameter fitStep larger and smaller. r are the residuals at x.
 func (f *fitter) sensitivities(x, r []float64) (j [][]float64, err error) {
 	j = make([][]float64, len(r))
 	for i := range j {
@@ -349,7 +351,8 @@ func decompose(j [][]float64) (singular []float64, v [][]float64) {
 	return singular, sorted
 }
 
-// rotate makes a[p][q] of the symmetric matrix a zero, and applies the same rotation to v.
+// rotate makes a[p][q] of the symmetric matrix a zero by a rotation, and applies the same rotation
+// to v, whose columns become the eigenvectors.
 func rotate(a, v [][]float64, p, q int) {
 	if math.Abs(a[p][q]) < 1e-15 {
 		return

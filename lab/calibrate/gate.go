@@ -330,7 +330,8 @@ func (r *gateRank) oneSided(op string) error {
 	return win.Free()
 }
 
-// access accesses the window in turn, with a flush after each, and then several times with one.
+// access accesses the window of rank 1 with a flush after each access, and then several times with
+// one flush.
 func (r *gateRank) access(win *mpi.Win, op string) error {
 	do := map[string]func() error{
 		"put":        func() error { return win.Put(r.buf, 1, 0) },

@@ -71,8 +71,8 @@ func (r GateRecord) Compare(after GateRecord) *GateDiff {
 	return d
 }
 
-// compareLines returns the changes of a case. If only the order of steps differs, it returns one for
-// the first step that does.
+// compareLines returns the changes of a case. If only the order of steps differs, it returns one
+// change, of the first line that differs.
 func compareLines(name string, before, after []Line) (changes []GateChange) {
 	if slices.Equal(before, after) {
 		return nil
@@ -107,7 +107,7 @@ type effect struct {
 	most  GateChange // by the relative change
 }
 
-// effects groups the changes by their key without the part: the most frequent first.
+// effects groups the changes by what, the most frequent first.
 func (d *GateDiff) effects() (all []effect) {
 	index := map[string]int{}
 	for _, c := range d.Changes {
@@ -128,7 +128,9 @@ func (d *GateDiff) effects() (all []effect) {
 	return all
 }
 
-// what is the key of a change without the part of the measurement, and the direction.
+// what describes a change by its key, without the part of the measurement and the hosts, and its
+// direction, such as "more time: post". Changes of several cases with the same cause have the same
+// text.
 func (c *GateChange) what() string {
 	key := c.Key
 	for _, part := range partNames[:ended] {

@@ -40,7 +40,7 @@ func (v Value) String() string {
 	return text
 }
 
-// parseValue parses the text of a value.
+// parseValue parses the text that Value.String returns.
 func parseValue(text string) (v Value, err error) {
 	number, bytes, hasBytes := strings.Cut(text, ", ")
 	number, v.Unit, _ = strings.Cut(number, " ")
@@ -51,7 +51,8 @@ func parseValue(text string) (v Value, err error) {
 	return v, err
 }
 
-// MeasureGate measures the cases.
+// MeasureGate measures the cases, and returns the lines of those that succeeded with the errors of
+// the others.
 func MeasureGate(cases []GateCase) (GateRecord, error) {
 	r := GateRecord{}
 	errs := make([]error, 0, len(cases))
@@ -100,7 +101,8 @@ func ParseGateRecord(text string) (GateRecord, error) {
 	return r, nil
 }
 
-// totals returns the sums of lines by key, and the keys in their order.
+// totals returns the sums of the lines with the same key, by key, and the keys in the order of
+// lines.
 func totals(lines []Line) (sums map[string]Value, keys []string) {
 	sums = map[string]Value{}
 	for _, l := range lines {

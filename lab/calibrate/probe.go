@@ -66,7 +66,8 @@ type step struct {
 	start, end mono.Time
 }
 
-// attach makes p observe a simulation. The platform has one rail.
+// attach makes p observe the verb calls, the packets and the work of ranks in a simulation whose
+// platform has one rail.
 func (p *probe) attach(w *mpihost.World, hosts int) {
 	p.hosts, p.sent, p.streams, p.now = map[string]int{}, map[packetKey]departure{}, segmentNames{}, w.Now
 	for i := range p.counts {
@@ -95,7 +96,8 @@ func (p *probe) attach(w *mpihost.World, hosts int) {
 // mark starts a part.
 func (p *probe) mark(next part) { p.part, p.started[next] = next, p.now() }
 
-// add counts n events of the part that runs.
+// add counts n events in the part that runs. Those of part last count for inTurn, of which it is
+// the last message.
 func (p *probe) add(what string, n, bytes int) {
 	at := p.part
 	if at == last {
@@ -105,7 +107,7 @@ func (p *probe) add(what string, n, bytes int) {
 	p.counts[at][what] = count{c.n + n, c.bytes + bytes}
 }
 
-// call counts a verb call. Polls are no steps, because most are in vain.
+// call counts a verb call, and adds a step for it. Polls are no steps, because most find nothing.
 func (p *probe) call(c sim.Call) {
 	host := p.hosts[c.Port.Name()]
 	p.add(string(c.Kind), 1, c.Bytes)
@@ -114,7 +116,8 @@ func (p *probe) call(c sim.Call) {
 	}
 }
 
-// work counts work of a rank. A look at memory is a poll.
+// work counts n operations of a rank, or for a copy one operation of n bytes, and adds a step that
+// ends now. Looks at memory are no steps: like polls, most find nothing.
 func (p *probe) work(host int, what verbs.Work, n int, start mono.Time) {
 	name := map[verbs.Work]string{verbs.WorkCopy: "copy", verbs.WorkLookUp: "lookup", verbs.WorkPollMemory: "poll of memory", verbs.WorkMessage: "library", verbs.WorkWake: "wake"}[what]
 	if what == verbs.WorkCopy {
@@ -127,7 +130,8 @@ func (p *probe) work(host int, what verbs.Work, n int, start mono.Time) {
 	}
 }
 
-// packet counts a packet of a type when it is sent, and adds a step when it is received.
+// packet counts a packet, called name, when its host sends it, and adds a step when it is received.
+// key identifies the packet meanwhile.
 func (p *probe) packet(now mono.Time, at *sim.Port, dir sim.Direction, key packetKey, name string, bytes int) {
 	host := p.hosts[at.Name()]
 	if dir == sim.Out {
@@ -141,7 +145,7 @@ func (p *probe) packet(now mono.Time, at *sim.Port, dir sim.Direction, key packe
 	}
 }
 
-// step keeps a step of the message whose critical path is wanted.
+// step keeps a step of part last: path follows the steps of that message.
 func (p *probe) step(s step) {
 	if p.part == last {
 		p.steps = append(p.steps, s)
@@ -205,8 +209,8 @@ func pathLine(host int, name string, d time.Duration) Line {
 	return Line{Key: fmt.Sprintf("path: host %d, %s", host, name), Value: Value{N: int(d), Unit: "ns"}}
 }
 
-// latest returns the index of the step that ended last at a host, at a time or before; -1 if there
-// is none.
+// latest returns the index of the step that ended last at host, of those that ended at the time at
+// or before; -1 if there is none.
 func latest(steps []step, host int, at mono.Time) int {
 	best := -1
 	for i := range steps {
