@@ -235,7 +235,8 @@ func (s *session) closeEntry(e *entry) error {
 	return s.close(c)
 }
 
-// regMR registers memory that the client has announced.
+// regMR registers the agent's copy of memory that the client has announced, and keeps the copy in
+// use until the region is closed.
 func (s *session) regMR(pd verbs.PD, in newMR) (registeredMR, error) {
 	mem, buf, err := s.memory.use(&in)
 	if err != nil {

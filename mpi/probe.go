@@ -124,7 +124,8 @@ func (m *Message) comm() *Comm {
 	return m.c
 }
 
-// Recv receives the message.
+// Recv receives the message, which can be received only once. It returns at once if the message is
+// from ProcNull.
 func (m *Message) Recv(buf []byte) (Status, error) {
 	if err := m.markReceived(); err != nil {
 		return emptyStatus, m.comm().raise("Message.Recv", err)

@@ -39,7 +39,8 @@ type sequenceSide struct {
 	sent int // messages that have not completed
 }
 
-// Run runs one side.
+// Run connects one side and runs it: the client sends the messages, and the server answers those of
+// a send.
 func (q Sequence) Run(ctx context.Context, s *Side) error {
 	cfg := connConfig{qps: 1, sends: q.Messages + 1, recvs: q.Messages + 1, memory: 2 * max(q.Bytes, 8), message: q.Bytes, op: q.Op}
 	c, err := s.connect(ctx, cfg)
@@ -75,7 +76,8 @@ func (q Sequence) Run(ctx context.Context, s *Side) error {
 	return s.barrier(ctx) // close only when both are done
 }
 
-// client sends all messages.
+// client sends messages in turn, each after the answer to the one before, then as many at once, and
+// marks the parts.
 func (q *sequenceSide) client() error {
 	q.Mark(InTurn)
 	for i := range q.Messages {

@@ -62,7 +62,8 @@ func newPerfBenchCommand(kind perf.Kind, short string) *cobra.Command {
 	return withJSON(cmd, "print a recorded run, for 'perf compare'", o.run)
 }
 
-// run runs the benchmark, or the server of one.
+// run runs the benchmark on simulated or emulated devices, or with --device on a libibverbs device,
+// as client or server. A server has no report.
 func (o *perfBench) run(cmd *cobra.Command, args []string) (l listing, err error) {
 	o.InNamespaces = o.on == string(scenarios.NetNS)
 	if o.sizes != "" {

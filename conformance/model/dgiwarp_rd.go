@@ -113,7 +113,8 @@ type DGResponse struct {
 	Data   []byte
 }
 
-// Deliver executes a segment of a peer's flow.
+// Deliver executes a segment of a peer's flow, and returns what the device must do: respond,
+// complete requests or receives, or report an error (Causes).
 func (q *DGRD) Deliver(p *DGPeer, s iwarp.Segment) (e DGEffect) {
 	switch s.Op() {
 	case iwarp.OpWrite:

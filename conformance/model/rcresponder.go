@@ -455,7 +455,8 @@ func (m *RCResponder) execute(p ib.Packet, info ib.OpInfo) {
 	}
 }
 
-// executeMessage takes a packet of a SEND or WRITE.
+// executeMessage takes a packet of a SEND or WRITE: the first one opens the message, each places
+// its payload, and the last one completes the message.
 func (m *RCResponder) executeMessage(p ib.Packet, info ib.OpInfo) {
 	queue, _ := m.queue(p)
 	if info.Position == ib.First || info.Position == ib.Only {
@@ -494,7 +495,8 @@ func (m *RCResponder) place(payload []byte) {
 	m.open.arrived += len(payload)
 }
 
-// finish completes the open message with its last packet.
+// finish completes the open message with its last packet, and the receive that it uses: that of a
+// SEND, or one for immediate data of a WRITE.
 func (m *RCResponder) finish(p ib.Packet, info ib.OpInfo) {
 	msg := m.open
 	m.open = nil

@@ -233,7 +233,8 @@ func (c *tcpConn) retransmit(now time.Time, p *chunk) {
 // errNoResponse is the error of a connection whose peer does not respond.
 var errNoResponse = errors.New("no response")
 
-// handle processes a segment from the peer.
+// handle processes a segment from the device: RST, SYN, acknowledgement, then payload and FIN. It
+// ignores segments before the SYN and after a reset.
 func (c *tcpConn) handle(now time.Time, s *segment) {
 	if c.err != nil {
 		return

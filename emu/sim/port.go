@@ -163,7 +163,7 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-// transmit puts pk on the uplink, or drops it.
+// transmit puts pk on the uplink, or drops it if it exceeds the MTU or the port is down.
 func (p *Port) transmit(pk *packet) {
 	n, up, size := p.net, &p.uplink, pk.IPBytes()
 	up.stats.Out.count(size)

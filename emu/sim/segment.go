@@ -373,7 +373,8 @@ func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 	}
 }
 
-// arrive delivers seg, sent by s, to the peer.
+// arrive delivers seg, which s has sent, to the peer's stream: a SYN to a listener, data and FIN to
+// the reader, a reset as an error. If the peer has failed, s is reset.
 func (s *Stream) arrive(seg *segment) {
 	n := s.net
 	now := n.w.now

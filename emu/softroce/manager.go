@@ -253,7 +253,8 @@ func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	return peer, nil
 }
 
-// resolve sends a SIDR_REQ and waits for the SIDR_REP.
+// resolve asks addr for a service over datagrams: it sends a SIDR_REQ and waits for the SIDR_REP.
+// If the service refuses, the error is a *verbs.RejectError.
 func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (peer verbs.DatagramPeer, err error) {
 	local, index, err := m.localAddr(addr.Addr())
 	if err != nil {

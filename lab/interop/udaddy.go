@@ -30,7 +30,8 @@ type udaddyRun struct {
 	sent, received int
 }
 
-// runUDAddy runs one end of udaddy.
+// runUDAddy runs one end of udaddy, the client or the server. After an error the result has the
+// numbers of datagrams up to then.
 func runUDAddy(ctx context.Context, p CMProgram, dev verbs.Context, content contents) (Result, error) {
 	r := &udaddyRun{CMProgram: p, contents: content, sendBuf: make([]byte, p.Size), recvBuf: make([]byte, p.Count*(verbs.GRHLen+p.Size))}
 	cm, err := r.setUp(dev)
@@ -159,7 +160,8 @@ func (r *udaddyRun) wait(ctx context.Context, sent, received int) error {
 	return r.comp.handle(ctx, r.handle, func() bool { return r.sent >= sent && r.received >= received })
 }
 
-// handle checks one completion. Receives complete in order.
+// handle checks and counts one completion. Receives must complete in the order in which they were
+// posted, since their IDs count from 0.
 func (r *udaddyRun) handle(wc *verbs.WC) error {
 	switch {
 	case wc.Status != verbs.WCSuccess:

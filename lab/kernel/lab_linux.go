@@ -272,7 +272,7 @@ func (l *Lab) Status() []Status {
 	return all
 }
 
-// Down stops all guests and removes the network.
+// Down stops all guests and removes the network. A second call does nothing.
 func (l *Lab) Down() error {
 	l.mu.Lock()
 	if l.down {

@@ -94,7 +94,8 @@ func (m *machine) waitReady(ctx context.Context, timeout time.Duration) error {
 // consoleLines is the number of console lines in errors.
 const consoleLines = 25
 
-// exitError returns the reason why the guest has ended.
+// exitError returns a GuestError with the reason why the guest has ended: the lab stopped it, its
+// kernel panicked, or QEMU failed.
 func (m *machine) exitError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

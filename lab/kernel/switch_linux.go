@@ -88,7 +88,8 @@ func (p *linkSet) moveToSwitch(id int) (*switchedLink, error) {
 	return s, nil
 }
 
-// startSwitch starts the switch of a link after insertSwitchLink.
+// startSwitch starts the user-space switch of guest id's link, between the veth pairs that
+// insertSwitchLink made, without impairments.
 func (p *linkSet) startSwitch(id int) (s *switchedLink, err error) {
 	s = &switchedLink{ended: make(chan struct{})}
 	name := fmt.Sprintf("guest%d", id)

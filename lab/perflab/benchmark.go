@@ -65,7 +65,8 @@ func (b *Benchmark) fabric() (f mpihost.Fabric, err error) {
 	return f, nil
 }
 
-// Run runs the benchmark.
+// Run runs the programs of the benchmark one after the other, in simulation or in namespaces, and
+// returns a report with their results.
 func (b *Benchmark) Run(ctx context.Context) (*perf.Report, error) {
 	if err := b.check(); err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (b *Benchmark) runInNamespaces(ctx context.Context, j *job, add func(*perf.
 	})
 }
 
-// newReport returns a report without results.
+// newReport returns a report with the device and the options, without results.
 func (b *Benchmark) newReport(service perf.Service) *perf.Report {
 	r := &perf.Report{Benchmark: b.Benchmark, Service: service, Run: NewRun()}
 	r.Run.Device = record.Device{Name: b.Provider, Driver: "fabrictest", Link: "simulated"}

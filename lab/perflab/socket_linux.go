@@ -105,7 +105,8 @@ func nonBlockingResult(name string, n uintptr, errno syscall.Errno) (int, error)
 	return 0, fmt.Errorf("%s: %w", name, errno)
 }
 
-// receiveBlocking receives bytes from a blocking socket.
+// receiveBlocking receives bytes from a blocking socket. It returns errClosed at the end of the
+// stream, and errNoReply after the socket's receive timeout.
 func (s socket) receiveBlocking(b []byte) (int, error) {
 	for {
 		n, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)

@@ -122,7 +122,8 @@ func (m *mg) exchange(l *mgLevel, f []float64) {
 // mgTag is the tag of a face sent in the direction of an axis (up is 1) or against it (up is 0).
 func mgTag(axis, up int) int { return 2*axis + up }
 
-// exchangeAxis exchanges faces with both neighbours on an axis.
+// exchangeAxis sends the own points at both ends of an axis to the neighbours there, and receives
+// theirs as ghost points.
 func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
 	j, n := m.j, 8*(l.n[(axis+1)%3]+2)*(l.n[(axis+2)%3]+2) // bytes of a face, with ghost points
 	down, up := m.torus.neighbour(axis, -1), m.torus.neighbour(axis, 1)

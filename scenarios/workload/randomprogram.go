@@ -48,7 +48,8 @@ func (w *randomProgram) Run() (*Report, error) {
 	return w.report(), err
 }
 
-// run runs this rank's end of the random traffic.
+// run runs this rank's end of the random traffic with its peer: it agrees on the MTU, from which
+// both draw the same workload, and executes its side.
 func (w *randomProgram) run() (err error) {
 	w.live.publish(w.proc.Now(), "waiting for "+hostOf(w.peer)+" to send its MTU")
 	mtu, err := w.agreeMTU()

@@ -51,7 +51,7 @@ type received struct {
 	grh        [verbs.GRHLen]byte // the octets before its message in the receive (UD)
 }
 
-// New returns a NIC with its port up.
+// New returns a NIC with its port up, or an error that wraps ErrConfig.
 func New(cfg Config) (*NIC, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -89,7 +89,8 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	}
 }
 
-// execute executes the request packet with the expected PSN.
+// execute executes the request packet with the expected PSN, or returns why it is refused: for its
+// place in the message, its length or its SRQ here, for other reasons by the operation.
 func (q *QP) execute(p *wire.Packet) verdict {
 	c := p.BTH.Opcode.Class()
 	if !q.inSequence(c) || !q.lengthOK(c, p) {

@@ -184,7 +184,7 @@ func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, k
 	}
 }
 
-// Attach attaches a UD QP to a multicast group.
+// Attach attaches a UD QP to a multicast group. If it is attached already, Attach does nothing.
 func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	members := n.mcast[group]
 	switch {
