@@ -129,8 +129,8 @@ func (j *job) options(send func(labMessage)) perf.Options {
 // mtu carries packets with 4 KiB of payload.
 const mtu = 9000
 
-// measure builds a fabric of two hosts, each bound to a CPU, and runs the job's plan on it, which
-// passes its results to send.
+// measure builds a fabric of two hosts, each bound to a CPU, runs the job's plan on it, and sends
+// the results.
 func measure(ctx context.Context, j *job, send func(labMessage)) (err error) {
 	plan, ok := plans[j.Plan]
 	if !ok {

@@ -51,8 +51,8 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 	return s
 }
 
-// evictSenders drops the state of each envelope without unmatched sends, RTRs and an unconfirmed
-// StopRTR. It is then unknown whether RTRs of these envelopes are still valid, so from then on new
+// evictSenders drops the state of each envelope without unmatched sends, RTRs and unconfirmed
+// StopRTRs. It is then unknown whether RTRs of these envelopes are still valid, so from then on new
 // states start as after an eager send (eagerSent): they use no RTR before an RTS with StopRTR. The
 // next eviction is when the number of states has doubled.
 func (e *Engine) evictSenders() {

@@ -31,8 +31,8 @@ func measurePingpong(j *job, exchange func(j *job, send, recv []byte) mpi.Status
 	}
 }
 
-// pingpongSize measures exchange with messages of n bytes at rank 0. Contents differ on every trip;
-// both ranks generate and compare them between trips.
+// pingpongSize measures one size at rank 0. Contents differ on every trip; both ranks
+// generate and compare them between trips.
 func pingpongSize(j *job, n, trips int, exchange func(j *job, send, recv []byte) mpi.Status) {
 	me, send, recv := j.Rank(), make([]byte, n), make([]byte, n)
 	j.start()
@@ -144,8 +144,8 @@ type oneSided struct {
 	buf []byte
 }
 
-// measure runs epochs in which rank 0 calls start, which starts a put or get of n bytes, and adds
-// their mean time at rank 0 to the result. source is the rank whose data is transferred.
+// measure runs epochs with a put or get of n bytes by rank 0, and adds their mean time at rank 0
+// to the result. source is the rank whose data is moved.
 func (o *oneSided) measure(what string, n, source int, start func(buf []byte, target, offset int) error) {
 	defer annotateError("%s of %d bytes", what, n)
 	j, me, data := o.j, o.j.Rank(), o.buf[:n]

@@ -75,9 +75,8 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	n.dispatch(now, d)
 }
 
-// icrcOK reports whether the ICRC of a packet is right. If the link does not show the IP
-// identification, which the ICRC covers, icrcOK accepts an ICRC that is right for some
-// identification, and stores that identification in d.
+// icrcOK checks the ICRC. If the link does not show the IP identification, which the ICRC covers,
+// it accepts an ICRC that is right for some identification, and stores that identification in d.
 func (n *NIC) icrcOK(d *link.Datagram) bool {
 	if n.cfg.ICRC == ICRCOffloaded {
 		return true
