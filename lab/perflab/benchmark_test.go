@@ -54,6 +54,18 @@ func TestBenchmarksInVirtualTime(t *testing.T) {
 	}
 }
 
+// The host writes short messages to the NIC, from the scatter/gather list and from inline data.
+func TestInlineDataTakesTheTimeOfShortMessages(t *testing.T) {
+	var tables [2]bytes.Buffer
+	for i, inline := range []int{0, 64} {
+		b := Benchmark{Benchmark: perf.Benchmark{Kind: perf.Lat, Sizes: []int{64}, Load: perf.Load{Inline: inline}}, Platform: "connectx7-ndr"}
+		must.Do(t, must.Get(b.Run(t.Context()))(t).Run.WriteGo(&tables[i]))
+	}
+	if tables[0].String() != tables[1].String() {
+		t.Errorf("without inline data\n%s\nwith it\n%s", &tables[0], &tables[1])
+	}
+}
+
 func find(r *record.Run, name string, unit record.Unit) *record.Series {
 	for i := range r.Series {
 		if s := &r.Series[i]; s.Name == name && s.Unit == unit {

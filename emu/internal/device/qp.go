@@ -81,12 +81,15 @@ func (q *QP) spendInline(wrs []verbs.SendWR) {
 	}
 }
 
-// sentBytes returns the length of the scatter/gather list of a work request that sends or writes
-// data; 0 for a READ or an atomic, whose list is a destination. It does not count wr.Inline.
+// sentBytes returns the length of the data of a work request that sends or writes, inline or in its
+// scatter/gather list; 0 for a READ or an atomic, whose list is a destination.
 func sentBytes(wr *verbs.SendWR) (n int) {
 	switch wr.Opcode {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
 		return 0
+	}
+	if wr.Flags&verbs.SendInline != 0 {
+		return len(wr.Inline)
 	}
 	for i := range wr.SGL {
 		n += int(wr.SGL[i].Length)
