@@ -211,6 +211,14 @@ func (w *World) Compute(d time.Duration) {
 	w.rank.runUnlocked(func() { w.rank.env.Proc.Compute(d) })
 }
 
+// ComputeCopy keeps the CPU busy as long as a copy of n bytes takes on the simulated platform. Without
+// one it does nothing: there the copy itself takes time.
+func (w *World) ComputeCopy(n int) {
+	if c := w.rank.env.Costs; c != nil {
+		w.Compute(c.Copy.Of(n))
+	}
+}
+
 // Abort terminates all ranks. It does not return.
 func (w *World) Abort(code int, why string) { w.rank.abort(code, why) }
 

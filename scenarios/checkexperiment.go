@@ -136,7 +136,7 @@ func checkProgram(s *Settings) error {
 
 // Params returns the parameters of the workload.
 func (s *Settings) Params() work.Params {
-	return work.Params{Class: work.Class(s.Class), Iterations: s.Iterations, Bytes: int(s.Bytes), Compute: s.Compute}
+	return work.Params{Class: work.Class(s.Class), Iterations: s.Iterations, Bytes: int(s.Bytes), Compute: s.Compute, Variation: s.Variation}
 }
 
 // checkMeasure checks the variants and the point of a measure.

@@ -32,9 +32,12 @@ type Settings struct {
 	// Workload is a program of the runtime, as "fabrictest mpirun" has them.
 	Workload     string `yaml:"workload,omitempty"`
 	VerbsProgram `yaml:",inline"`
-	// Class is its problem size; T, the smallest, if left out.
-	Class string `yaml:"class,omitempty" enum:"T S W A"`
+	// Class is its problem size; T, the smallest, if left out. Only some workloads have B.
+	Class string `yaml:"class,omitempty" enum:"T S W A B"`
 	Point `yaml:",inline"`
+	// Variation is by how many per cent each computation of a rank is longer or shorter, at most, at
+	// random; 0 if left out: all ranks compute for the same time.
+	Variation int `yaml:"variation,omitempty" range:"1..100"`
 	// PerHost is how many ranks share a host; 1 if left out.
 	PerHost int `yaml:"per_host,omitempty" range:"1..64"`
 	// Rails is the number of NICs of a host, each on its own network; 1 if left out.

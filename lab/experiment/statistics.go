@@ -22,17 +22,19 @@ func statistics(all []mpi.Stats, bytes int) []work.Figure {
 
 // totals are sums over all ranks.
 type totals struct {
-	rtrs, rtrsUsed, stopped, extraBytes, messageBytes float64
-	memory, largestMemory                             float64 // registered, at most
-	connections, lowWatermark, registrations          float64
-	reuse                                             memory.ReuseStats
-	thresholds                                        memory.Thresholds
+	rtrs, rtrsUsed, rtrsCrossed, stopped     float64
+	extraBytes, messageBytes                 float64
+	memory, largestMemory                    float64 // registered, at most
+	connections, lowWatermark, registrations float64
+	reuse                                    memory.ReuseStats
+	thresholds                               memory.Thresholds
 }
 
 // add adds the statistics of a rank.
 func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.rtrs += float64(s.RTRsReceived)
 	t.rtrsUsed += float64(s.RTRsUsed)
+	t.rtrsCrossed += float64(s.RTRsCrossed)
 	t.stopped += float64(s.SpeculationStopped)
 	t.extraBytes += float64(s.RTRsDropped)*controlBytes(wire.RTR) +
 		float64(s.ControlMessages[wire.RTRAck])*controlBytes(wire.RTRAck) + float64(s.ControlMessages[wire.RTSAck])*controlBytes(wire.RTSAck)
@@ -75,6 +77,7 @@ func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	}
 	share("RTRs used", t.rtrsUsed, t.rtrs)
 	add("RTRs", t.rtrs, "RTRs")
+	add("RTRs crossed", t.rtrsCrossed, "RTRs") // by the RTS of their message
 	add("speculation stopped", t.stopped, "times")
 	share("extra volume", t.extraBytes, t.messageBytes)
 	add("memory", t.memory/float64(ranks)/1e6, "MB")

@@ -68,6 +68,52 @@ func TestAdaptiveStopsAndResumesRTRs(t *testing.T) {
 	}
 }
 
+// While RTRs are stopped because too few were used, RTSs ask for no RTSAck, and the Done of each send
+// counts. RTRs resume only when all these sends are done: the receives of the others are not known.
+func TestNoRTSAckWhileRTRsAreStopped(t *testing.T) {
+	w := newAdaptiveWorld(t)
+	for i := range 6 { // the last RTS stops RTRs
+		w.crossRTRAndRTS(i)
+	}
+	sender, receiver := w.ranks[0].e, w.ranks[1].e
+	acks := receiver.Stats.ControlMessages[wire.RTSAck]
+	for i := range 2 {
+		w.sendAfterRTR(10 + i)
+	}
+	r := w.recv(1, 0, 7, rendezvousSize)
+	w.now += time.Millisecond
+	w.send(0, 1, 7, 12, rendezvousSize)
+	w.deliverKinds(0, 1, wire.RTS)
+	var late []*Request
+	for i := range 4 { // unexpected: they are sent before their receives are posted
+		w.send(0, 1, 7, 13+i, rendezvousSize)
+	}
+	w.runToEnd()
+	for range 4 {
+		late = append(late, w.recv(1, 0, 7, rendezvousSize))
+	}
+	w.runToEnd()
+	w.checkReceived(r, 12, rendezvousSize)
+	for i, r := range late {
+		w.checkReceived(r, 13+i, rendezvousSize)
+	}
+	if n := receiver.Stats.ControlMessages[wire.RTSAck] - acks; n != 0 {
+		t.Errorf("%d RTSAcks were sent", n)
+	}
+	s := sender.senderState(Envelope{Source: 1, Tag: 7})
+	if s.withoutRTSAck != 0 || s.firstUnmatched != nil {
+		t.Errorf("%d sends are not done", s.withoutRTSAck)
+	}
+	s.usage.tooFewRTRsUsed, s.withoutRTSAck = false, 1
+	if flags := sender.rtrFlags(new(Request), s); flags != 0 {
+		t.Errorf("with a send that is not done, an RTS has the flags %d", flags)
+	}
+	s.withoutRTSAck = 0
+	if flags := sender.rtrFlags(new(Request), s); flags != wire.ResumeRTR {
+		t.Errorf("when all sends are done, an RTS has the flags %d", flags)
+	}
+}
+
 // An RTR that arrives after the sender has stopped RTRs is dropped; its receive matches an RTS.
 func TestRTRAfterStopIsDropped(t *testing.T) {
 	w := newAdaptiveWorld(t)

@@ -68,7 +68,7 @@ func (r *exploredRun) appendRequest(b []byte, q *Request) []byte {
 	if q == nil {
 		return append(b, '-')
 	}
-	b = appendInts(b, int(q.state), bit(q.sentRTR), bit(q.revokingRTR), bit(q.recvKnown), bit(q.sentStopRTR), bit(q.syncAcked),
+	b = appendInts(b, int(q.state), bit(q.sentRTR), bit(q.revokingRTR), bit(q.recvKnown), bit(q.sentStopRTR), bit(q.noRTSAck), int(q.doneFlags), bit(q.syncAcked),
 		bit(q.Err != nil), bit(q.Cancelled), q.Source, int(q.MatchedTag), q.Size, bit(q.region != nil))
 	if q.isRecv {
 		b = append(b, q.Buf...)
@@ -84,7 +84,7 @@ func (r *exploredRun) appendEnvelope(b []byte, rank int, key Envelope) []byte {
 	e := r.w.ranks[rank].e
 	if s := e.senders[key]; s != nil {
 		u := &s.usage
-		b = appendInts(b, 's', int(key.Source), int(key.Tag), bit(s.eagerSent), bit(s.stopped), bit(s.stopUnconfirmed), u.received, u.used, bit(u.tooFewRTRsUsed), u.sends, u.wouldHaveUsedRTR)
+		b = appendInts(b, 's', int(key.Source), int(key.Tag), bit(s.eagerSent), bit(s.stopped), bit(s.stopUnconfirmed), s.withoutRTSAck, u.received, u.used, bit(u.tooFewRTRsUsed), u.sends, u.wouldHaveUsedRTR)
 		for q := s.firstUnmatched; q != nil; q = q.nextUnmatched {
 			b = appendInts(b, 'u', r.actOf(rank, q.id))
 		}

@@ -12,7 +12,7 @@ import (
 // may send an RTR (ready to receive).
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
-	r.isRecv = true
+	r.isRecv, r.startedAt = true, e.transport.Now()
 	// An RTR needs a buffer, even if EagerLimit is negative: then an empty message is not eager.
 	speculative := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0)
 	if speculative && !e.cfg.NoEarlyProgress {
@@ -30,7 +30,7 @@ func (e *Engine) Irecv(r *Request) {
 		e.fail(r, err)
 		return
 	}
-	r.state, r.startedAt = statePosted, e.transport.Now()
+	r.state = statePosted
 	// Before the receive is posted, because maySendRTR looks at the earlier posted receives.
 	sendRTR := speculative && e.maySendRTR(r.node.Envelope)
 	e.posted.Add(&r.node)
@@ -145,9 +145,10 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bo
 		e.sendControl(peer, &cts)
 		return
 	}
-	if e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked {
+	r.doneFlags = h.Flags & wire.NoRTSAck
+	if e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked && r.doneFlags == 0 {
 		// Without an RTSAck the sender would take the RTR of a later receive for the answer to this
-		// RTS. An RTR that r has sent is that answer itself.
+		// RTS. An RTR that r has sent is that answer itself. With NoRTSAck the sender takes no RTR.
 		e.sendControl(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, PostedFor: uint64(waited)})
 	}
 	if n == 0 {
@@ -167,7 +168,9 @@ func (e *Engine) ReadDone(r *Request, err error) {
 		e.fail(r, fmt.Errorf("rank %d: read: %w", r.Source, err))
 		return
 	}
-	e.sendControl(r.Source, &wire.Header{Kind: wire.Done, Send: r.sendID})
+	e.sendControl(r.Source, &wire.Header{
+		Kind: wire.Done, Flags: r.doneFlags, Send: r.sendID, PostedFor: uint64(e.transport.Now() - r.startedAt),
+	})
 	e.finishRecv(r)
 }
 
@@ -217,7 +220,7 @@ func (e *Engine) Improbe(envelope Envelope) *Message {
 	}
 	msg := n.Value
 	e.unexpected.Remove(n)
-	if e.cfg.Protocol == Speculative && msg.header.Kind == wire.RTS && e.lost[msg.peer] == nil {
+	if e.cfg.Protocol == Speculative && msg.header.Kind == wire.RTS && msg.header.Flags&wire.NoRTSAck == 0 && e.lost[msg.peer] == nil {
 		// Acknowledge now, not in Imrecv: a receive posted in between may send an RTR, which
 		// the sender would take for an answer to this RTS.
 		msg.rtsAcked = true
@@ -232,7 +235,7 @@ func (e *Engine) Imrecv(r *Request, m *Message) {
 	m.unexpected = nil
 	r.Context, r.Peer, r.Tag = msg.header.Context, msg.peer, msg.header.Tag
 	r.reset()
-	r.isRecv = true
+	r.isRecv, r.startedAt = true, e.transport.Now()
 	e.requests.add(r)
 	e.deliverUnexpected(r, msg)
 }

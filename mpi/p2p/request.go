@@ -63,16 +63,18 @@ type bufferUse struct {
 type sendFields struct {
 	recvKnown     bool     // an RTR or RTSAck of its receive has arrived
 	sentStopRTR   bool     // its RTS had the flag StopRTR
+	noRTSAck      bool     // its RTS had the flag NoRTSAck
 	syncAcked     bool     // synchronous send: SyncAck arrived before SendDone
 	nextUnmatched *Request // next send in senderState's list
 }
 
 // recvFields is the state of a receive only.
 type recvFields struct {
-	sentRTR     bool   // an RTR is outstanding
-	revokingRTR bool   // being cancelled, waits for Revoked
-	cancelErr   error  // being cancelled: its final error
-	sendID      uint32 // the id of the sender's request
+	sentRTR     bool       // an RTR is outstanding
+	revokingRTR bool       // being cancelled, waits for Revoked
+	cancelErr   error      // being cancelled: its final error
+	sendID      uint32     // the id of the sender's request
+	doneFlags   wire.Flags // of the Done after the read
 }
 
 type state uint8

@@ -30,11 +30,12 @@ var rules = []struct{ rule, file, is, without string }{
 
 	// Assignment of control messages to requests.
 	{"a sender acknowledges the RTR that it uses", "speculate.go", "e.sendControl(r.Peer, &wire.Header{Kind: wire.RTRAck,", "_ = (&wire.Header{Kind: wire.RTRAck,"},
-	{"a receiver without an RTR acknowledges an RTS", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked", "false"},
+	{"a receiver without an RTR acknowledges an RTS", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked && r.doneFlags == 0", "false"},
 	{"a receiver with an RTR does not", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked", "e.cfg.Protocol == Speculative && !rtsAcked"},
+	{"nor a receiver whose sender takes no RTR", "receive.go", "!rtsAcked && r.doneFlags == 0", "!rtsAcked"},
 	{"Improbe acknowledges an RTS at once", "receive.go", "msg.rtsAcked = true", "return &Message{msg}"},
 	{"an RTR belongs to the first unmatched RTS", "speculate.go", "case s.firstUnmatched != nil:\n\t\ts.removeUnmatched", "case false:\n\t\ts.removeUnmatched"},
-	{"an RTSAck matches its send", "speculate.go", "\ts.removeUnmatched(r)\n\t// An RTR", "\t// An RTR"},
+	{"an RTSAck matches its send", "speculate.go", "\ts.removeUnmatched(r)\n\te.countSend", "\te.countSend"},
 
 	// No RTR after a posted receive without one.
 	{"none after a receive that has sent none", "predict.go", "(last == nil || last.Value.sentRTR)", "(last == nil || last != nil)"},
@@ -50,7 +51,8 @@ var rules = []struct{ rule, file, is, without string }{
 	{"its outstanding RTRs are ignored", "predict.go", "n.Value.sentRTR = false", "n.Value.sentRTR = true"},
 	{"RTRs that arrive meanwhile are dropped", "speculate.go", "case s.eagerSent || s.stopped:", "case s.eagerSent && !s.stopped:"},
 	{"RTRs are resumed", "speculate.go", "\t\ts.stopped = false\n\t\treturn wire.ResumeRTR", "\t\treturn 0"},
-	{"not before the receiver has acknowledged the stop", "speculate.go", "case s.stopped && !s.stopUnconfirmed && !s.usage.tooFewRTRsUsed:", "case s.stopped && !s.usage.tooFewRTRsUsed:"},
+	{"not before the receiver has acknowledged the stop", "speculate.go", "case s.stopped && !s.stopUnconfirmed && ", "case s.stopped && "},
+	{"not before Done for all sends without RTSAck", "speculate.go", " && s.withoutRTSAck == 0:", ":"},
 	{"the receiver resumes", "predict.go", "delete(e.receiverStates, envelope)", "_ = envelope"},
 	{"mispredictions have a limit", "predict.go", "s.mispredicted >= e.cfg.MaxMispredicted", "false"},
 	{"a rendezvous resets their count", "predict.go", "s.mispredicted = 0", "_ = s"},
@@ -62,6 +64,8 @@ var rules = []struct{ rule, file, is, without string }{
 	{"RTRs resume when enough would be used", "speculate.go", "\t\t\tu.tooFewRTRsUsed = false\n", "\t\t\tu.tooFewRTRsUsed = true\n"},
 	{"the fraction to resume is the same", "speculate.go", "float64(u.wouldHaveUsedRTR) >= e.cfg.Usage*float64(u.sends)", "u.wouldHaveUsedRTR > 0"},
 	{"an RTR that would be late does not count", "speculate.go", "time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt", "time.Duration(h.PostedFor) >= 0"},
+	{"sends without RTSAck count by their Done", "speculate.go", "\t\ts.withoutRTSAck--\n\t\te.countSend(r, s, h)\n", "\t\ts.withoutRTSAck--\n"},
+	{"a Done says how long the receive was posted", "receive.go", "PostedFor: uint64(e.transport.Now() - r.startedAt)", "PostedFor: 0"},
 	{"only later sends count", "speculate.go", "u.sends, u.wouldHaveUsedRTR = 0, 0 // count from now on", "_ = u"},
 	{"only an adaptive engine adapts", "speculate.go", "if !e.cfg.Adaptive {", "if false {"},
 
@@ -71,7 +75,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"evicted state is treated as if an eager message was sent", "speculate.go", "s = &senderState{eagerSent: e.evicted}", "s = &senderState{}"},
 	{"a send that fails sends nothing", "speculate.go", "; err != nil { // before", "; err != nil && false { // before"},
 	{"a send notices that its state was evicted", "speculate.go", "s = e.senderState(r.envelope()) // an", "// an"},
-	{"state with stopped RTRs is evicted too", "speculate.go", "s.rtrs.len() == 0 && !s.stopUnconfirmed", "s.rtrs.len() == 0 && !s.stopped"},
+	{"state with stopped RTRs is evicted too", "speculate.go", "&& !s.stopUnconfirmed && s.withoutRTSAck == 0\n", "&& !s.stopped\n"},
 	{"pop takes constant time", "speculate.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},
 	{"a request completes when the transport has returned its buffer", "request.go", "if r.inTransport {", "if false {"},
 	{"a small message without credit uses rendezvous", "send.go", "switch canSend := e.transport.CanSend(r.Peer, n); {", "switch canSend := n >= 0; {"},

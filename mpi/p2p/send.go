@@ -169,10 +169,8 @@ func (e *Engine) handleDone(peer int, h *wire.Header) error {
 		e.finishRecv(r)
 		return nil
 	case h.Recv == 0 && r.state == stateRTSSent && e.cfg.Protocol != RPUT:
-		if e.cfg.Protocol == Speculative { // the receiver has matched this send, and seen its flag StopRTR
-			s := e.senderState(r.envelope())
-			s.removeUnmatched(r)
-			e.confirmRTRStop(r, s)
+		if e.cfg.Protocol == Speculative {
+			e.handleReadDone(r, h)
 		}
 		e.finish(r)
 		return nil

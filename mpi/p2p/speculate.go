@@ -21,7 +21,10 @@ type senderState struct {
 	// stopped says that an RTS has told the receiver to send no RTRs and to ignore its
 	// outstanding ones; stopUnconfirmed, that the receiver has not yet acknowledged that.
 	stopped, stopUnconfirmed bool
-	usage                    usage
+	// withoutRTSAck is the number of sends without Done whose RTS had the flag NoRTSAck. Their
+	// receives become known by Done only.
+	withoutRTSAck int
+	usage         usage
 }
 
 // usage counts how many RTRs of an envelope were used.
@@ -51,13 +54,13 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 	return s
 }
 
-// evictSenders drops the state of each envelope without unmatched sends, RTRs and unconfirmed
-// StopRTRs. It is then unknown whether RTRs of these envelopes are still valid, so from then on new
+// evictSenders drops the state of each envelope without unmatched sends, RTRs, unconfirmed StopRTRs
+// and sends without RTSAck. It is then unknown whether RTRs of these envelopes are still valid, so from then on new
 // states start as after an eager send (eagerSent): they use no RTR before an RTS with StopRTR. The
 // next eviction is when the number of states has doubled.
 func (e *Engine) evictSenders() {
 	maps.DeleteFunc(e.senders, func(_ Envelope, s *senderState) bool {
-		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopUnconfirmed
+		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopUnconfirmed && s.withoutRTSAck == 0
 	})
 	e.evicted = true
 	e.evictAt = max(e.maxEnvelopes, 2*len(e.senders))
@@ -95,14 +98,21 @@ func (e *Engine) sendSpeculative(r *Request) {
 }
 
 // rtrFlags returns the flag with which the RTS of a send asks the receiver to stop or to resume
-// RTRs (ready-to-receive messages), or 0. They resume only after the receiver confirmed the stop.
-// No RTR is queued: a send uses a queued one instead of an RTS, and an eager send drops all.
+// RTRs (ready-to-receive messages), or 0. While RTRs are stopped because too few were used, the RTS
+// asks for no RTSAck, which would cost time and only tell what the Done tells, too. RTRs resume only
+// after the receiver has confirmed the stop, and Done has arrived for all sends without RTSAck: a
+// new RTR could otherwise not be assigned. No RTR is queued: a send uses a queued one instead of an
+// RTS, and an eager send drops all.
 func (e *Engine) rtrFlags(r *Request, s *senderState) wire.Flags {
 	switch {
 	case !s.stopped && (s.eagerSent || s.usage.tooFewRTRsUsed):
 		s.stopped, s.stopUnconfirmed, r.sentStopRTR = true, true, true
 		return wire.StopRTR
-	case s.stopped && !s.stopUnconfirmed && !s.usage.tooFewRTRsUsed:
+	case s.stopped && s.usage.tooFewRTRsUsed:
+		r.noRTSAck = true
+		s.withoutRTSAck++
+		return wire.NoRTSAck
+	case s.stopped && !s.stopUnconfirmed && s.withoutRTSAck == 0:
 		s.stopped = false
 		return wire.ResumeRTR
 	}
@@ -229,14 +239,32 @@ func (e *Engine) adapt(s *senderState) {
 func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	s := e.senderState(r.envelope())
 	s.removeUnmatched(r)
-	// An RTR of a receive that was posted before this send started would have arrived in time. A
-	// sender that computed meanwhile sees the RTSAck late, which makes wouldHaveUsedRTR too low.
+	e.countSend(r, s, h)
+	e.confirmRTRStop(r, s)
+	e.adapt(s)
+}
+
+// countSend counts a send whose receive has sent no RTR, and whether an RTR would have arrived in
+// time: it would have if the receive was posted before this send started. h is the RTSAck or the
+// Done. A sender that computed meanwhile sees it late, which makes wouldHaveUsedRTR too low.
+func (e *Engine) countSend(r *Request, s *senderState, h *wire.Header) {
 	s.usage.sends++
 	if time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt {
 		s.usage.wouldHaveUsedRTR++
 	}
+}
+
+// handleReadDone handles the end of the receiver's read of a send: the receiver has matched it, and
+// has seen its flag StopRTR. If its RTS had NoRTSAck, the Done counts as the RTSAck would have.
+func (e *Engine) handleReadDone(r *Request, h *wire.Header) {
+	s := e.senderState(r.envelope())
+	s.removeUnmatched(r)
 	e.confirmRTRStop(r, s)
-	e.adapt(s)
+	if r.noRTSAck {
+		s.withoutRTSAck--
+		e.countSend(r, s, h)
+		e.adapt(s)
+	}
 }
 
 // confirmRTRStop is called for a send that the receiver has answered. If its RTS had StopRTR, the

@@ -75,6 +75,8 @@ const (
 	Fetch
 	// Exclusive, of a lock request: the lock is exclusive.
 	Exclusive
+	// NoRTSAck, of an RTS: send no RTSAck, and PostedFor in Done instead; of a Done: it has PostedFor.
+	NoRTSAck
 	flagsEnd
 )
 
@@ -108,7 +110,7 @@ type Header struct {
 	Size      uint64 // of the message or of the receive buffer
 	Send      uint32 // request id of the sender
 	Recv      uint32 // request id of the receiver
-	PostedFor uint64 // RTSAck: how long the receive has been posted, in ns
+	PostedFor uint64 // RTSAck, and Done with NoRTSAck: how long the receive has been posted, in ns
 	Memory    Memory
 	Offset    uint64 // in the window
 	Type      uint8  // of the elements
@@ -134,7 +136,7 @@ var fields = [numKinds]field{
 	SyncAck: sendID,
 	RTS:     envelope | size | sendID | memory,
 	CTS:     sendID | recvID | size | memory,
-	Done:    sendID | recvID,
+	Done:    sendID | recvID | postedFor, // PostedFor only with NoRTSAck
 	RTR:     envelope | size | recvID | memory,
 	RTRAck:  envelope | size | recvID,
 	RTSAck:  sendID | postedFor,
@@ -154,12 +156,15 @@ var fields = [numKinds]field{
 }
 
 // fieldsOf returns the fields that a header with this kind and these flags has. An Eager
-// header has a send request ID only with Sync, an Accumulate header a size only with Fetch.
+// header has a send request ID only with Sync, a Done header PostedFor only with NoRTSAck, and an
+// Accumulate header a size only with Fetch.
 func fieldsOf(kind Kind, flags Flags) field {
 	f := fields[kind]
 	switch {
 	case kind == Eager && flags&Sync == 0:
 		f &^= sendID
+	case kind == Done && flags&NoRTSAck == 0:
+		f &^= postedFor
 	case kind == Accumulate && flags&Fetch == 0:
 		f &^= size
 	}

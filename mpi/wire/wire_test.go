@@ -19,6 +19,7 @@ func samples() []Header {
 		{Kind: CTS, Send: 8, Recv: 4, Size: 99, Memory: memory},
 		{Kind: Done, Send: 8},
 		{Kind: Done, Recv: 4},
+		{Kind: Done, Flags: NoRTSAck, Send: 8, PostedFor: 1e9},
 		{Kind: RTR, Context: 2, Tag: 7, Size: 1 << 20, Recv: 11, Memory: memory},
 		{Kind: RTRAck, Context: 2, Tag: 7, Size: 5, Recv: 11},
 		{Kind: RTSAck, Send: 8, PostedFor: 1e9},

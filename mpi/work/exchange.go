@@ -85,16 +85,16 @@ func (x *exchange) post() {
 	}
 }
 
-// produce computes for 3/8 of an iteration, as consume does; packing in send takes the
-// remaining quarter. In the first model the RTR of the peer can arrive during packing.
-func (x *exchange) produce() { x.j.spendComputeFraction(3, 8) }
+// produce computes for half of an iteration, as consume does: their times are equal in the
+// publication, and together are all computation.
+func (x *exchange) produce() { x.j.spendComputeFraction(1, 2) }
 
-// send computes for 1/4 of an iteration, the time of packing, and sends the data of iteration i.
+// send packs the data of iteration i, which takes the time of a copy, and sends it.
 func (x *exchange) send(i int) {
 	x.sends = x.sends[:0]
-	x.j.spendComputeFraction(1, 4)
 	for k, p := range x.peers {
 		fill(x.pack[k], x.j.messageKey(x.j.Rank(), p, i))
+		x.j.world.ComputeCopy(len(x.pack[k]))
 		x.sends = append(x.sends, x.j.Isend(x.pack[k], p, 1))
 	}
 }
@@ -108,9 +108,9 @@ func (x *exchange) wait() {
 	}
 }
 
-// consume computes for 3/8 of an iteration, and checks the data received in iteration i.
+// consume computes for half of an iteration, and checks the data received in iteration i.
 func (x *exchange) consume(i int) {
-	x.j.spendComputeFraction(3, 8)
+	x.j.spendComputeFraction(1, 2)
 	for k, p := range x.peers {
 		x.j.checkContents(x.recv[k], x.j.messageKey(p, x.j.Rank(), i), "data %d from rank %d", i, p)
 	}

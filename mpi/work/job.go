@@ -19,6 +19,7 @@ type job struct {
 
 	measured      bool // between start and stop
 	startedAt     time.Duration
+	computations  uint64 // number of computations so far
 	elapsed       time.Duration
 	waited        time.Duration
 	checks        uint64
@@ -76,11 +77,16 @@ func (j *job) addWaitTime(since time.Duration) {
 	}
 }
 
-// spendComputeFraction keeps the CPU busy for n/of of Params.Compute, the computation of a step.
+// spendComputeFraction keeps the CPU busy for n/of of Params.Compute, the computation of a step, with
+// a random deviation of up to Params.Variation per cent.
 func (j *job) spendComputeFraction(n, of int) {
-	if j.p.Compute > 0 {
-		j.Compute(j.p.Compute * time.Duration(n) / time.Duration(of))
+	if j.p.Compute <= 0 {
+		return
 	}
+	d := j.p.Compute * time.Duration(n) / time.Duration(of)
+	j.computations++
+	deviation := float64(j.p.Variation) / 100 * uniform(key(j.p.Seed, uint64(j.Rank()), j.computations))
+	j.Compute(d + time.Duration(deviation*float64(d)))
 }
 
 // wait and waitAll wait for requests, and count the wait time.

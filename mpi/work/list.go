@@ -16,6 +16,7 @@ func All() []*Workload {
 	const noSource = "the runtime's own"
 	return []*Workload{
 		pattern("pingpong", "a message there and back between ranks 0 and 1", "Rashti 2010 §3.3", pingpong),
+		pattern("crossing", "a ping-pong whose receives are posted when the messages are sent", "Rashti 2010 §4.4.3", crossing),
 		pattern("bothway", "windows of messages both ways between ranks 0 and 1", "Rashti 2010 §3.3, Rashti 2007 §5", bothway),
 		pattern("multipair", "a ping-pong, and windows of messages both ways, between all pairs at once", "Rashti 2010 §3.4.2",
 			multipair).onRanks(2, Even),
@@ -36,7 +37,7 @@ func All() []*Workload {
 		pattern("exchange1", "produce and consume, receive posted before the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange1),
 		pattern("exchange2", "produce and consume, receive posted after the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange2),
 		application("cg", "conjugate gradient on a sparse matrix (NPB CG)",
-			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1", conjugateGradient).onRanks(1, PowerOfTwo),
+			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1", conjugateGradient).onRanks(1, PowerOfTwo).withClassB(),
 		application("bt", "lines of 5 × 5 blocks on a multipartition (NPB BT)",
 			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", blockTridiagonal).onRanks(4, Square).unless(adiUnfitReason),
 		application("sp", "lines of five diagonals on a multipartition (NPB SP)",
@@ -49,7 +50,7 @@ func All() []*Workload {
 			"Sur 2006 §3.2, Table 1; Qian 2010 §6.5.3", fourier).onRanks(1, PowerOfTwo).unless(ftUnfitReason),
 		application("is", "bucket sort of integers (NPB IS)", "Sur 2006 §3.2, Table 1", integerSort),
 		application("radix", "radix sort of integers (RADIX)",
-			"Rashti 2010 §4.4.2, Fig. 4.18, §6.6.2; Qian 2010 §6.5.3", radixSort),
+			"Rashti 2010 §4.4.2, Fig. 4.18, §6.6.2; Qian 2010 §6.5.3", radixSort).withClassB(),
 		application("nbody", "particles that attract each other, passed on in a ring (N-BODY)",
 			"Qian 2010 §4.3, §6.5.3", nbody),
 		application("amg", "levels with more and more partners (AMG2006)", "Rashti 2010 Tables 5.1 and 5.4, §5.5.2", algebraicMultigrid),
@@ -82,6 +83,12 @@ func (wl *Workload) unless(reason func(c Class, ranks int) string) *Workload {
 	return wl
 }
 
+// withClassB adds class B.
+func (wl *Workload) withClassB() *Workload {
+	wl.hasClassB = true
+	return wl
+}
+
 // Find returns the workload with a name. The error suggests similar names.
 func Find(name string) (*Workload, error) {
 	var names []string
@@ -101,15 +108,16 @@ func Find(name string) (*Workload, error) {
 type Class string
 
 // The classes. T is for tests and takes milliseconds; S, W and A have the sizes of the NAS
-// benchmarks where the workload has a model there.
+// benchmarks where the workload has a model there. Only some workloads have class B.
 const (
 	ClassT Class = "T"
 	ClassS Class = "S"
 	ClassW Class = "W"
 	ClassA Class = "A"
+	ClassB Class = "B"
 )
 
-// Classes returns all classes, the smallest first.
+// Classes returns the classes that every workload has, the smallest first.
 func Classes() []Class { return []Class{ClassT, ClassS, ClassW, ClassA} }
 
 // ErrParams means that a workload cannot run with its parameters.
@@ -125,6 +133,8 @@ type Params struct {
 	Bytes int `json:"bytes,omitempty"`
 	// Compute is the time that the CPU is busy in each step, where the model computes.
 	Compute time.Duration `json:"compute_ns,omitempty"`
+	// Variation is by how many per cent each computation is longer or shorter, at most, at random.
+	Variation int `json:"variation,omitempty"`
 	// Seed determines all data.
 	Seed uint64 `json:"seed,omitempty"`
 }
@@ -166,6 +176,7 @@ type Workload struct {
 	// unfitReason explains why the problem of a class cannot be divided among a number of ranks;
 	// "" if it can. nil: it always can.
 	unfitReason func(c Class, ranks int) string
+	hasClassB   bool
 	// do is the program of a rank.
 	do func(*job)
 }
@@ -177,8 +188,11 @@ func (wl *Workload) Check(ranks int, p Params) error {
 	complain := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %s", wl.Name, ErrParams, fmt.Sprintf(format, args...))
 	}
-	if !slices.Contains(Classes(), p.Class) {
-		return complain("no class %q; there are T, S, W, A", p.Class)
+	if p.Class == ClassB && !wl.hasClassB {
+		return complain("it has no class B")
+	}
+	if !slices.Contains(Classes(), p.Class) && p.Class != ClassB {
+		return complain("no class %q; there are T, S, W, A and for some workloads B", p.Class)
 	}
 	if ranks < wl.MinRanks || !wl.RankRule.allows(ranks) {
 		return complain("%d ranks: it needs %s of at least %d", ranks, wl.RankRule, wl.MinRanks)
@@ -193,6 +207,9 @@ func (wl *Workload) Check(ranks int, p Params) error {
 	}
 	if p.Bytes < 0 || p.Iterations < 0 || p.Compute < 0 {
 		return complain("bytes, iterations and compute time must not be negative")
+	}
+	if p.Variation < 0 || p.Variation > 100 {
+		return complain("a variation of %v %%: it is from 0 to 100", p.Variation)
 	}
 	return nil
 }

@@ -56,8 +56,10 @@ type lu struct {
 	in, out    [4][]byte // faces
 }
 
-// luVars is the number of unknowns of a point.
-const luVars = 5
+const (
+	luVars   = 5 // unknowns of a point
+	luLayers = 2 // layers of points in a face, as in NPB's LU, whose differences reach so far
+)
 
 // newLU finds the neighbours of a rank, and allocates the buffers of edges and faces.
 func newLU(j *job, g *luGrid) *lu {
@@ -69,7 +71,7 @@ func newLU(j *job, g *luGrid) *lu {
 			l.neighbours[d] = -1
 		}
 		n := 8 * luVars * g.ownEdge(d).n
-		l.edge[d], l.in[d], l.out[d] = make([]byte, n), make([]byte, n*g.side), make([]byte, n*g.side)
+		l.edge[d], l.in[d], l.out[d] = make([]byte, n), make([]byte, luLayers*n*g.side), make([]byte, luLayers*n*g.side)
 	}
 	return l
 }
@@ -120,8 +122,9 @@ func (l *lu) sendEdge(z, to int) {
 	}
 }
 
-// exchangeFaces exchanges faces, the edges of all planes. For each direction in turn it receives
-// from the neighbour there, computes for 1/8 of a step, and sends to the opposite neighbour.
+// exchangeFaces exchanges faces, the edges of all planes with the layer of points inside of them, of
+// which the sweeps need the edges only. For each direction in turn it receives from the neighbour
+// there, computes for 1/8 of a step, and sends to the opposite neighbour.
 func (l *lu) exchangeFaces() {
 	for d := range l.neighbours {
 		from, to, tag := l.neighbours[d], l.neighbours[d^1], faceTag+luTag(d)
@@ -132,8 +135,12 @@ func (l *lu) exchangeFaces() {
 		}
 		l.j.spendComputeFraction(1, 8)
 		if to >= 0 {
+			outer := l.g.ownEdge(d ^ 1)
+			inner := outer // one step inwards
+			inner.x, inner.y = outer.x+luSteps[d][0], outer.y+luSteps[d][1]
 			for z := range l.g.side {
-				l.g.getEdge(out[z*n:][:n], l.g.ownEdge(d^1), z)
+				l.g.getEdge(out[luLayers*z*n:][:n], outer, z)
+				l.g.getEdge(out[(luLayers*z+1)*n:][:n], inner, z)
 			}
 			l.j.sendWithDigest(out, to, tag)
 		}
@@ -142,7 +149,7 @@ func (l *lu) exchangeFaces() {
 			l.j.checkEqual(uint64(from), uint64(s.Source), "source of a face with tag %d", tag)
 			l.j.digestReceived(from, in)
 			for z := range l.g.side {
-				l.g.putEdge(in[z*n:][:n], l.g.ghostEdge(d), z)
+				l.g.putEdge(in[luLayers*z*n:][:n], l.g.ghostEdge(d), z)
 			}
 		}
 	}

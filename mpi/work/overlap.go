@@ -21,19 +21,27 @@ func overlap(j *job) {
 
 // progress measures whether a message progresses while the program computes, as Rashti 2010
 // §3.6.2 and Rashti 2007 §7 do: a delay much longer than the message follows the start of a
-// send or receive. For a sender it reports how late the message is, as a share of the delay;
-// for a receiver, the share of the message's time that remains after the delay.
+// send or receive. It reports the share of the message's time that remains after the delay and, for
+// a sender, how late the message is as a share of the delay.
 func progress(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
 		const receiver, delays = 1, 10 // rank 1 receives; the delay is ten times as long as the message
 		message := h.calibrate(receiver)
 		alone, delay := message.Seconds(), (delays * message).Seconds()
 		delayed := h.measure(delays*message, receiver).Seconds()
-		if h.side.computingRank == 0 {
-			j.addFigure(fmt.Sprintf("%s shifted %d B", h.side.name, len(h.buf)), 100*(delayed-alone)/delay, "%")
-		} else {
-			j.addFigure(fmt.Sprintf("%s left %d B", h.side.name, len(h.buf)), 100*(delayed-delay)/alone, "%")
+		addFigure := func(name string, share float64) {
+			j.addFigure(fmt.Sprintf("%s %s %d B", h.side.name, name, len(h.buf)), 100*share, "%")
 		}
+		if h.side.computingRank == receiver {
+			addFigure("left", (delayed-delay)/alone)
+			return
+		}
+		addFigure("shifted", (delayed-alone)/delay)
+		later := 0.0 // the receiver has waited for a sender that starts later
+		if h.side.laterRank != receiver && h.side.laterRank >= 0 {
+			later = h.startDelay.Seconds()
+		}
+		addFigure("left", max(0, delayed-later-delay)/(alone-later))
 	})
 }
 

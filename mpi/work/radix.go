@@ -18,6 +18,7 @@ func radixSort(j *job) {
 		ClassS: {keys: 1 << 16, digitBits: 6, digits: 3, rounds: 2},
 		ClassW: {keys: 1 << 20, digitBits: 8, digits: 3, rounds: 2},
 		ClassA: {keys: 1 << 23, digitBits: 10, digits: 3, rounds: 2},
+		ClassB: {keys: 1 << 25, digitBits: 7, digits: 2, rounds: 1},
 	}[j.p.Class]
 	for round := range j.setIterations(size.rounds) {
 		s := newRadix(j, size, round)
