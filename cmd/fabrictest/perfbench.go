@@ -9,7 +9,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf"
-	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
@@ -31,7 +30,7 @@ func newPerfBenchCommand(kind perf.Kind, short string) *cobra.Command {
 	f.IntVar(&o.Iterations, "iterations", 0, "messages of each queue pair (default: as perftest, up to 64 MiB of data)")
 	f.IntVar(&o.Warmup, "warmup", 0, "messages before those that are measured")
 	f.IntVar(&o.Repeat, "repeat", 1, "measure so often: 'perf compare' needs five samples")
-	tierFlag(cmd, &o.on)
+	choiceFlag(cmd, &o.on, "on", string(perflab.InSimulated), "`PLACE` of the hosts: "+cmdline.Choices(perflab.Places())+" (processes with a cable in shared memory)", perflab.Places()...)
 	providerFlag(cmd, &o.Provider, "", "the NICs are those of", " (default: that of the platform, or "+nics.Default+")")
 	f.StringVar(&o.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME` (see list platforms), or of a YAML file")
 	completeFlag(cmd, "platform", fixed(nics.PlatformNames()...))
@@ -44,6 +43,7 @@ func newPerfBenchCommand(kind perf.Kind, short string) *cobra.Command {
 		choiceFlag(cmd, &o.Transport, "transport", "", "`NAME`: rc, uc, ud, xrc, or rd of reliable datagrams (default: what the NICs have)", "rc", "uc", "ud", "xrc", "rd")
 		f.BoolVar(&o.Events, "events", false, "sleep until a completion event, instead of polling")
 		f.IntVar(&o.Inline, "inline", 0, "messages of up to so many `BYTES` are in the work request")
+		f.BoolVar(&o.ICRCOffloaded, "no-icrc", false, "in real time, do not compute or check the ICRC of RoCE packets")
 		f.IntVar(&o.Pairs, "pairs", 1, "in simulation, pairs of processes that measure at the same time")
 	}
 	switch kind {
@@ -65,7 +65,7 @@ func newPerfBenchCommand(kind perf.Kind, short string) *cobra.Command {
 // run runs the benchmark on simulated or emulated devices, or with --device on a libibverbs device,
 // as client or server. A server has no report.
 func (o *perfBench) run(cmd *cobra.Command, args []string) (l listing, err error) {
-	o.InNamespaces = o.on == string(scenarios.NetNS)
+	o.On = perflab.Place(o.on)
 	if o.sizes != "" {
 		if o.Sizes, err = perf.ParseSizes(o.sizes); err != nil {
 			return l, err

@@ -110,6 +110,24 @@ type Waiter interface {
 	Wake()
 }
 
+// InPlaceLink is a PacketLink that has memory in which packets are sent without a copy.
+type InPlaceLink interface {
+	PacketLink
+	// SendBuffer returns memory for up to n packets of maxLen bytes that follow each other, or less or
+	// nil if there is no more room. The first begins at the start of the buffer, and each other at
+	// PlaceAfter the one before. Send takes them without a copy if they have the destination of the
+	// packet before, else with one. Until then Send must not be called with other packets.
+	SendBuffer(n, maxLen int) []byte
+}
+
+// placeAlign is the alignment of packets in a buffer of an InPlaceLink, and the size of the header
+// that the link writes before each.
+const placeAlign = 64
+
+// PlaceAfter returns the offset of a packet in the buffer of an InPlaceLink from that of the packet
+// before, which has n bytes.
+func PlaceAfter(n int) int { return (n+placeAlign-1)&^(placeAlign-1) + placeAlign }
+
 // GroupLink is a PacketLink that can join multicast groups. Joins are counted: the link
 // leaves a group after as many Leave calls as Join calls.
 type GroupLink interface {

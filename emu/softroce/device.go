@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/shmlink"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -51,6 +52,16 @@ func (d *Device) Tick(now mono.Time) {
 	if d.cm.agent.NextTimer() <= now {
 		d.cm.activateAgent().HandleTimer(now)
 	}
+}
+
+// BuildInPlace implements drive.InPlaceEngine. The filter wireDefects keeps packets, so that it needs
+// memory of its own.
+func (d *Device) BuildInPlace() (maxLen int) {
+	if d.wireDefects != nil {
+		return 0
+	}
+	d.nic.BuildInPlace()
+	return wire.MaxPacketLen
 }
 
 // Deadline implements drive.Engine: it returns when Tick must be called next.

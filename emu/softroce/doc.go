@@ -127,6 +127,7 @@ func OnCable(cable *os.File, cfg Config) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("softroce: %w", err)
 	}
+	s.AllowInPlace()
 	var l link.Waiter = s
 	if cfg.Decorate != nil {
 		l = cfg.Decorate(s)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -99,7 +100,7 @@ func TestStreamRateIncludesLastArrival(t *testing.T) {
 		}
 		for i, s := range sides {
 			s.Addr = netip.AddrFrom4([4]byte{127, 73, 1, byte(2 + i)})
-			d := must.Get(deviceOpener(conformance.IWARP, nil)(s.Addr, false))(t)
+			d := must.Get(deviceOpener(conformance.IWARP, nil)(nics.NICConfig{Addr: s.Addr}, false))(t)
 			defer d.Close()
 			s.Device = d
 		}

@@ -13,6 +13,19 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
+// Place is where the two hosts of a benchmark are.
+type Place string
+
+// The places. In a simulation time is virtual.
+const (
+	InSimulated  Place = "sim"
+	InNamespaces Place = "netns" // network namespaces, joined by a veth pair
+	OnCable      Place = "shm"   // processes, joined by a cable in shared memory
+)
+
+// Places returns the names of all places.
+func Places() []string { return []string{string(InSimulated), string(InNamespaces), string(OnCable)} }
+
 // Benchmark is a benchmark over verbs between two hosts with emulated NICs.
 type Benchmark struct {
 	perf.Benchmark
@@ -22,8 +35,10 @@ type Benchmark struct {
 	Transport string
 	// Platform is the name or file of the costs in virtual time; empty for those of a fast driver.
 	Platform string
-	// InNamespaces measures real time in network namespaces, and not virtual time in a simulation.
-	InNamespaces bool
+	// On is where the hosts are; empty for a simulation.
+	On Place
+	// ICRCOffloaded makes RoCE devices in real time neither compute nor check the ICRC.
+	ICRCOffloaded bool
 	// Pairs is the number of pairs of processes that send at the same time, in a simulation; 0 means 1.
 	Pairs int
 	// Progress, if not nil, is called with the next measurement and the part that is done.
@@ -38,14 +53,20 @@ func (b *Benchmark) check() error {
 	if b.Pairs = max(b.Pairs, 1); b.Pairs > maxPairs {
 		return cmdline.Errorf("--pairs %d: give 1 to %d", b.Pairs, maxPairs)
 	}
-	if b.InNamespaces && b.Platform != "" {
-		return cmdline.Errorf("--platform: in namespaces time is real; leave out --on netns")
-	}
-	if b.InNamespaces && b.Pairs > 1 {
-		return cmdline.Errorf("--pairs: in namespaces a host has one process; use --qps, 'perf mpi mbw_mr', or --on sim")
+	switch {
+	case !b.inRealTime() && b.ICRCOffloaded:
+		return cmdline.Errorf("--no-icrc: in simulation NICs have the costs of their platform; add --on netns or --on shm")
+	case !b.inRealTime():
+	case b.Platform != "":
+		return cmdline.Errorf("--platform: on %s time is real; leave out --on", b.On)
+	case b.Pairs > 1:
+		return cmdline.Errorf("--pairs: on %s a host has one process; use --qps, 'perf mpi mbw_mr', or --on sim", b.On)
 	}
 	return b.Normalize()
 }
+
+// inRealTime reports whether the hosts are processes.
+func (b *Benchmark) inRealTime() bool { return b.On == InNamespaces || b.On == OnCable }
 
 // fabric returns the simulation, and sets the provider to that of the platform if none is set.
 func (b *Benchmark) fabric() (f mpihost.Fabric, err error) {
@@ -84,8 +105,9 @@ func (b *Benchmark) Run(ctx context.Context) (*perf.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.InNamespaces {
-		return r, b.runInNamespaces(ctx, &job{Plan: planPrograms, Programs: programs, Service: &service}, func(f *perf.Figures) {
+	if b.inRealTime() {
+		j := job{Plan: planPrograms, Programs: programs, Service: &service, Cable: b.On == OnCable, Offloaded: b.ICRCOffloaded}
+		return r, b.runInRealTime(ctx, &j, func(f *perf.Figures) {
 			r.Add(sizes[len(r.Rows)], *f)
 		})
 	}
@@ -116,8 +138,8 @@ func (b *Benchmark) programs() (programs []perf.Program, sizes []int, err error)
 	return programs, sizes, nil
 }
 
-// runInNamespaces runs the programs of a job, and calls add for the figures of each.
-func (b *Benchmark) runInNamespaces(ctx context.Context, j *job, add func(*perf.Figures)) error {
+// runInRealTime runs the programs of a job, and calls add for the figures of each.
+func (b *Benchmark) runInRealTime(ctx context.Context, j *job, add func(*perf.Figures)) error {
 	p, err := nics.Find(b.Provider)
 	if err != nil {
 		return err
@@ -139,13 +161,19 @@ func (b *Benchmark) runInNamespaces(ctx context.Context, j *job, add func(*perf.
 func (b *Benchmark) newReport(service perf.Service) *perf.Report {
 	r := &perf.Report{Benchmark: b.Benchmark, Service: service, Run: NewRun()}
 	r.Run.Device = record.Device{Name: b.Provider, Driver: "fabrictest", Link: "simulated"}
-	if b.InNamespaces {
+	switch b.On {
+	case InNamespaces:
 		r.Run.Device.Link = "namespaces"
+	case OnCable:
+		r.Run.Device.Link = "shared memory"
 	}
 	r.Run.Options = map[string]string{"connection_type": service.String()}
 	if b.Platform != "" {
 		r.Run.Device.Name = b.Platform
 		r.Run.Options["platform"] = b.Platform
+	}
+	if b.ICRCOffloaded {
+		r.Run.Options["icrc"] = "offloaded"
 	}
 	for name, v := range map[string]int{
 		"tx_depth": b.Depth, "cq_moderation": b.Moderation, "post_list": b.PostList, "max_inline_data": b.Inline, "pairs": b.Pairs, "buffer": b.Buffer,

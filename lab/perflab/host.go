@@ -17,7 +17,7 @@ import (
 )
 
 // opener opens the device of a host, without CRC if offloaded.
-type opener func(addr netip.Addr, offloaded bool) (verbs.Context, error)
+type opener func(at nics.NICConfig, offloaded bool) (verbs.Context, error)
 
 // deviceKind is a kind of device that can be measured.
 type deviceKind struct {
@@ -36,10 +36,10 @@ var deviceKinds = map[conformance.Protocol]deviceKind{
 	reliableDatagrams:         {deviceOpener(conformance.DatagramIWARP, nics.Options{"reliable": true}), perf.ServiceRD},
 }
 
-// deviceOpener returns a function that opens emulated devices of a protocol on sockets. An
+// deviceOpener returns a function that opens emulated devices of a protocol in real time. An
 // offloaded device neither computes nor checks CRCs, as if hardware did; it has no other options.
 func deviceOpener(protocol conformance.Protocol, options nics.Options) opener {
-	return func(addr netip.Addr, offloaded bool) (verbs.Context, error) {
+	return func(at nics.NICConfig, offloaded bool) (verbs.Context, error) {
 		p := nics.OfProtocol(protocol)
 		setup := nics.Setup{Options: options}
 		if offloaded {
@@ -52,7 +52,7 @@ func deviceOpener(protocol conformance.Protocol, options nics.Options) opener {
 		if err != nil {
 			return nil, err
 		}
-		return nicOpener.OnSockets(nics.NICConfig{Addr: addr})
+		return nicOpener.OnSockets(at)
 	}
 }
 
@@ -63,6 +63,8 @@ const settleTime = 300 * time.Millisecond
 type identity struct {
 	Addr netip.Addr `json:"addr"`
 	CPU  int        `json:"cpu"` // as in Host
+	// CableFD is the descriptor of the cable in shared memory; 0 for sockets.
+	CableFD int `json:"cable,omitempty"`
 }
 
 // command is sent by the lab process to a host: a program, an idle measurement, or the end.
@@ -85,6 +87,7 @@ type reply struct {
 // host executes commands in a host process.
 type host struct {
 	addr     netip.Addr
+	cableFD  int // of the cable in shared memory; 0 for sockets
 	kinds    map[conformance.Protocol]deviceKind
 	exchange perf.Exchange
 }
@@ -105,7 +108,7 @@ func HostMain() error {
 			return err
 		}
 	}
-	h := &host{addr: id.Addr, kinds: deviceKinds, exchange: exchange{conn}}
+	h := &host{addr: id.Addr, cableFD: id.CableFD, kinds: deviceKinds, exchange: exchange{conn}}
 	ended := make(chan struct{})
 	conn.OnCommand(func(text string) error {
 		var cmd command
@@ -154,7 +157,11 @@ func (h *host) execute(ctx context.Context, cmd command) (result perf.Figures, e
 	if cmd.Service != nil {
 		k.service = *cmd.Service
 	}
-	dev, err := k.open(h.addr, cmd.Offloaded)
+	at := nics.NICConfig{Addr: h.addr, Cable: nics.InheritedCable(h.cableFD)}
+	dev, err := k.open(at, cmd.Offloaded)
+	if at.Cable != nil {
+		at.Cable.Close() // a device does not use it any more
+	}
 	if err != nil {
 		return result, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -15,9 +16,9 @@ func TestHostOpensDeviceOfCommand(t *testing.T) {
 	addr := netip.MustParseAddr("192.0.2.7")
 	failed := errors.New("no device today")
 	for _, offloaded := range []bool{false, true} {
-		h := &host{addr: addr, kinds: map[conformance.Protocol]deviceKind{"test": {open: func(a netip.Addr, without bool) (verbs.Context, error) {
-			if a != addr || without != offloaded {
-				t.Errorf("device on %v, offloaded %v", a, without)
+		h := &host{addr: addr, kinds: map[conformance.Protocol]deviceKind{"test": {open: func(at nics.NICConfig, without bool) (verbs.Context, error) {
+			if at.Addr != addr || at.Cable != nil || without != offloaded {
+				t.Errorf("device on %v, offloaded %v", at, without)
 			}
 			return nil, failed
 		}}}}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"os/exec"
 	"time"
 
@@ -20,6 +21,8 @@ type Host struct {
 	Name string
 	// NetNS is the descriptor of the network namespace.
 	NetNS int
+	// Cable, if not nil, is the cable in shared memory that connects the hosts.
+	Cable *os.File
 	Addr  netip.Addr
 	// CPU is the CPU of the host, counted from 1; 0 for any.
 	CPU int
@@ -54,11 +57,15 @@ func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPai
 	}
 	var specs []launch.Spec
 	for i, h := range hosts {
-		job, err := json.Marshal(identity{Addr: h.Addr, CPU: h.CPU})
+		cmd, id := launch.Command{Path: args[0], Args: args[1:]}, identity{Addr: h.Addr, CPU: h.CPU}
+		if h.Cable != nil {
+			cmd.Files, id.CableFD = []*os.File{h.Cable}, launch.FirstFile
+		}
+		job, err := json.Marshal(id)
 		if err != nil {
 			return nil, err
 		}
-		specs = append(specs, launch.Spec{Rank: i, Host: h.Name, Cmd: launch.Command{Path: args[0], Args: args[1:]}, Start: h.Start, Job: job})
+		specs = append(specs, launch.Spec{Rank: i, Host: h.Name, Cmd: cmd, Start: h.Start, Job: job})
 	}
 	var err error
 	// Heartbeats would disturb a measurement. KeepGoing: runBoth, not the group, kills after errors.

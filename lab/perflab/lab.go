@@ -44,6 +44,10 @@ type job struct {
 	Programs []perf.Program       `json:"programs,omitempty"`
 	Kind     conformance.Protocol `json:"kind,omitempty"`
 	Service  *perf.Service        `json:"service,omitempty"`
+	// Offloaded devices neither compute nor check CRCs.
+	Offloaded bool `json:"offloaded,omitempty"`
+	// Cable connects the hosts by a cable in shared memory, without namespaces.
+	Cable bool `json:"cable,omitempty"`
 }
 
 // planPrograms is the plan that runs the programs of a job, and reports the figures of each.
@@ -86,11 +90,15 @@ func runPlan(ctx context.Context, plan string, opts Options) (result *perf.Resul
 }
 
 // runInLab runs a job in a new lab process, and calls onMessage for its messages that are no
-// errors. That process creates two network namespaces, the hosts, and removes them at the end.
-// Cancelling ctx ends all processes.
+// errors. That process starts two hosts; unless they share a cable in memory, it creates a network
+// namespace for each, and removes them at the end. Cancelling ctx ends all processes.
 func runInLab(ctx context.Context, j *job, onMessage func(*labMessage)) error {
-	if err := netns.Available(); err != nil {
-		return fmt.Errorf("performance is measured between network namespaces: %w", err)
+	start := (*exec.Cmd).Start
+	if !j.Cable {
+		start = netns.StartUnshared
+		if err := netns.Available(); err != nil {
+			return fmt.Errorf("performance is measured between network namespaces: %w", err)
+		}
 	}
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -105,7 +113,7 @@ func runInLab(ctx context.Context, j *job, onMessage func(*labMessage)) error {
 	if err != nil {
 		return err
 	}
-	if err := netns.StartUnshared(cmd); err != nil {
+	if err := start(cmd); err != nil {
 		return fmt.Errorf("start a lab process: %w", err)
 	}
 	labErr := readMessages(out, onMessage)

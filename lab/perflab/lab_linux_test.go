@@ -78,15 +78,37 @@ func TestBenchmarksInNamespaces(t *testing.T) {
 		doing := ""
 		b := Benchmark{
 			Benchmark: perf.Benchmark{Kind: perf.Lat, Sizes: []int{8, 64}, Load: perf.Load{Iterations: 20, Warmup: 1}},
-			Provider:  c.provider, Transport: c.transport, InNamespaces: true, Progress: func(what string, _ float64) { doing = what },
+			Provider:  c.provider, Transport: c.transport, On: InNamespaces, Progress: func(what string, _ float64) { doing = what },
 		}
 		r := must.Get(b.Run(t.Context()))(t)
 		if len(r.Rows) != 2 || r.Rows[1].Bytes != 64 || r.Rows[1].Times.Count() != 20 || r.Rows[1].Times.Min() <= 0 || doing != "half round trip 64 B, spinning" {
 			t.Errorf("%+v: rows %+v, progress %q", c, r.Rows, doing)
 		}
 	}
-	b := Benchmark{Benchmark: perf.Benchmark{Kind: perf.BW, Load: perf.Load{Iterations: 10, Inline: 60000}}, InNamespaces: true}
+	b := Benchmark{Benchmark: perf.Benchmark{Kind: perf.BW, Load: perf.Load{Iterations: 10, Inline: 60000}}, On: InNamespaces}
 	if _, err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "send 64 KiB, singly: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A cable in shared memory needs no namespaces. It connects devices that send datagrams.
+func TestBenchmarksOnCable(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		provider  string
+		offloaded bool
+	}{{"softroce", false}, {"softroce", true}, {"dgiwarp", false}} {
+		b := Benchmark{
+			Benchmark: perf.Benchmark{Kind: perf.MsgRate, Load: perf.Load{Iterations: 200}},
+			Provider:  c.provider, ICRCOffloaded: c.offloaded, On: OnCable,
+		}
+		r := must.Get(b.Run(t.Context()))(t)
+		if len(r.Rows) != 1 || r.Run.Device.Link != "shared memory" {
+			t.Errorf("%+v: rows %+v on %q", c, r.Rows, r.Run.Device.Link)
+		}
+	}
+	b := Benchmark{Benchmark: perf.Benchmark{Kind: perf.Lat}, Provider: "softiwarp", On: OnCable}
+	if _, err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "soft-iWARP needs TCP") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/emu/link/shmlink"
 	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -103,7 +104,7 @@ var plans = map[string]func(ctx context.Context, t *testbed, j *job, send func(l
 	planPrograms: func(ctx context.Context, t *testbed, j *job, send func(labMessage)) error {
 		for i := range j.Programs {
 			send(labMessage{Doing: j.Programs[i].String(), Done: float64(i) / float64(len(j.Programs))})
-			f, err := t.pair.runBoth(ctx, command{Program: &j.Programs[i], Kind: j.Kind, Service: j.Service})
+			f, err := t.pair.runBoth(ctx, command{Program: &j.Programs[i], Kind: j.Kind, Service: j.Service, Offloaded: j.Offloaded})
 			if err != nil {
 				return fmt.Errorf("%v: %w", j.Programs[i], err)
 			}
@@ -129,30 +130,23 @@ func (j *job) options(send func(labMessage)) perf.Options {
 // mtu carries packets with 4 KiB of payload.
 const mtu = 9000
 
-// measure builds a fabric of two hosts, each bound to a CPU, runs the job's plan on it, and sends
-// the results.
+// measure connects two hosts, each bound to a CPU, runs the job's plan on them, and sends the
+// results.
 func measure(ctx context.Context, j *job, send func(labMessage)) (err error) {
 	plan, ok := plans[j.Plan]
 	if !ok {
 		return fmt.Errorf("no plan is called %q", j.Plan)
 	}
-	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
+	connect := hostsInNamespaces
+	if j.Cable {
+		connect = hostsOnCable
+	}
+	hosts, disconnect, err := connect()
 	if err != nil {
 		return err
 	}
-	fabric, err := netns.Build(t, netns.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, fabric.Close()) }()
-	var hosts [2]Host
-	var cpus [2]int
-	const ipv4 = false
-	cpus[0], cpus[1] = twoCPUs()
-	for i := range hosts {
-		h := fabric.Host(t.Hosts[i].Name)
-		hosts[i] = Host{Name: h.Name, NetNS: h.NS.FD(), Addr: h.NICs[0].Addr(ipv4), CPU: cpus[i], Start: h.NS.Start}
-	}
+	defer func() { err = errors.Join(err, disconnect()) }()
+	hosts[0].CPU, hosts[1].CPU = twoCPUs()
 	pair, err := startProcesses(hosts, append([]string{"/proc/self/exe"}, HostArgs...), os.Stderr)
 	if err != nil {
 		return err
@@ -162,6 +156,41 @@ func measure(ctx context.Context, j *job, send func(labMessage)) (err error) {
 		err = stopErr
 	}
 	return err
+}
+
+// hostsInNamespaces returns two hosts in network namespaces, which are joined by a veth pair.
+func hostsInNamespaces() (hosts [2]Host, disconnect func() error, err error) {
+	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
+	if err != nil {
+		return hosts, nil, err
+	}
+	fabric, err := netns.Build(t, netns.Options{})
+	if err != nil {
+		return hosts, nil, err
+	}
+	const ipv4 = false
+	for i := range hosts {
+		h := fabric.Host(t.Hosts[i].Name)
+		hosts[i] = Host{Name: h.Name, NetNS: h.NS.FD(), Addr: h.NICs[0].Addr(ipv4), Start: h.NS.Start}
+	}
+	return hosts, fabric.Close, nil
+}
+
+// hostsOnCable returns two hosts that are joined by a cable in shared memory.
+func hostsOnCable() (hosts [2]Host, disconnect func() error, err error) {
+	cable := shmlink.Config{MTU: mtu}
+	for i := range hosts {
+		hosts[i] = Host{Name: fmt.Sprintf("host%d", i), Addr: netip.AddrFrom16([16]byte{0xfd, 15: byte(i + 1)})}
+		cable.Ports = append(cable.Ports, []netip.Addr{hosts[i].Addr})
+	}
+	f, err := shmlink.Create(cable)
+	if err != nil {
+		return hosts, nil, err
+	}
+	for i := range hosts {
+		hosts[i].Cable = f
+	}
+	return hosts, f.Close, nil
 }
 
 // twoCPUs returns two CPUs, counted from 1, that this process may use and that are

@@ -40,6 +40,14 @@ type DelayingEngine interface {
 	StrictDeadline() mono.Time
 }
 
+// InPlaceEngine is an Engine that can build packets in the memory of a link.InPlaceLink.
+type InPlaceEngine interface {
+	Engine
+	// BuildInPlace makes Output lay out all packets, in any buffer, as such a link demands. It returns
+	// the length of the longest packet, or 0 if the engine cannot.
+	BuildInPlace() (maxLen int)
+}
+
 // Driver drives an engine for a provider. Methods are called with the lock held
 // unless they say otherwise.
 //
@@ -140,10 +148,71 @@ func NewBatch(mtu int) []link.Datagram {
 type SendQueue struct {
 	ds         []link.Datagram
 	head, tail int
+	more       bool // the last batch was full: there may be more
+	place      placement
 }
 
 // NewSendQueue returns a queue for packets of up to mtu bytes.
 func NewSendQueue(mtu int) SendQueue { return SendQueue{ds: NewBatch(mtu)} }
+
+// newQueueFor returns a queue between an engine and a link. The engine builds packets in the memory
+// of the link if both can.
+func newQueueFor(e Engine, l link.PacketLink) SendQueue {
+	to, ok := l.(link.InPlaceLink)
+	from, can := e.(InPlaceEngine)
+	if ok && can {
+		if maxLen := from.BuildInPlace(); maxLen > 0 {
+			q := NewSendQueue(max(l.MTU(), link.PlaceAfter(maxLen)))
+			q.place = placement{link: to, maxLen: maxLen, own: q.ds[0].Payload}
+			return q
+		}
+	}
+	return NewSendQueue(l.MTU())
+}
+
+// placement decides where an engine builds packets: in the memory of a link, or in a buffer of the
+// queue if the link has no room. A batch of long packets is short, so that the peer receives the
+// first while the engine builds others.
+type placement struct {
+	link   link.InPlaceLink // nil if packets are never built in place
+	maxLen int
+	own    []byte
+	long   bool // the last batch had long packets
+}
+
+const (
+	// longPacket is the mean length of the packets of a long batch, and longBatch how many are built
+	// at a time.
+	longPacket = 1024
+	longBatch  = 8
+)
+
+// batch returns those of ds that the engine may fill, with a buffer for their payloads.
+func (p *placement) batch(ds []link.Datagram) []link.Datagram {
+	if p.link == nil {
+		return ds
+	}
+	n := len(ds)
+	if p.long {
+		n = min(n, longBatch)
+	}
+	b := p.link.SendBuffer(n, p.maxLen)
+	fit := (len(b) + link.PlaceAfter(0)) / link.PlaceAfter(p.maxLen)
+	if fit == 0 {
+		ds[0].Payload = p.own
+		return ds[:n]
+	}
+	ds[0].Payload = b[:0]
+	return ds[:min(n, fit)]
+}
+
+// built notes the packets of a batch.
+func (p *placement) built(ds []link.Datagram) {
+	if p.link != nil && len(ds) > 0 {
+		first, last := ds[0].Payload, ds[len(ds)-1].Payload
+		p.long = (len(first)+len(last))/2 >= longPacket
+	}
+}
 
 // NewSmallSendQueue returns a queue whose datagrams have separate buffers, which grow
 // on demand. It takes less memory, and serves links without segmentation offload.
@@ -159,10 +228,13 @@ func (q *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, ful
 	for {
 		empty := q.head == q.tail
 		if empty {
-			q.head, q.tail = 0, e.Output(now, q.ds)
+			batch := q.place.batch(q.ds)
+			q.head, q.tail, q.more = 0, e.Output(now, batch), false
 			if q.tail == 0 {
 				return false, false
 			}
+			q.more = q.tail == len(batch)
+			q.place.built(batch[:q.tail])
 		}
 		n, err := l.Send(now, q.ds[q.head:q.tail])
 		q.head += n
@@ -173,7 +245,7 @@ func (q *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, ful
 		case q.head < q.tail:
 			return true, true
 		case empty:
-			return q.tail == len(q.ds), false // after a full batch there may be more
+			return q.more, false
 		}
 	}
 }

@@ -3,6 +3,7 @@ package drive
 import (
 	"crypto/rand"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -47,7 +48,7 @@ type packetNetwork struct {
 
 // newPacketNetwork returns the network of an engine on a packet link.
 func newPacketNetwork(e Engine, l link.Waiter) *packetNetwork {
-	return &packetNetwork{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: NewSendQueue(l.MTU())}
+	return &packetNetwork{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: newQueueFor(e, l)}
 }
 
 // receive implements network: it passes a batch of datagrams to the engine.
@@ -56,6 +57,7 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 	for i := range k {
 		n.engine.Input(now, &n.in[i])
 	}
+	runtime.KeepAlive(n.link) // which may have the memory of the payloads
 	return k > 0, err == nil && k == len(n.in)
 }
 

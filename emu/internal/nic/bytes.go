@@ -26,6 +26,18 @@ type Slicer interface {
 	Slice(off, n uint64) []byte
 }
 
+// WritePart copies p to off of mem, as WriteAt does. It is for a part of a message that is not its
+// end: on Memory that can be accessed in place, it does not wait until all bytes are visible.
+func WritePart(mem Memory, p []byte, off uint64) error {
+	if s, ok := mem.(Slicer); ok {
+		if to := s.Slice(off, uint64(len(p))); to != nil {
+			copy(to, p)
+			return nil
+		}
+	}
+	return mem.WriteAt(p, off)
+}
+
 // ErrMemory is returned when the memory does not exist any more.
 var ErrMemory = errors.New("memory is no longer there")
 

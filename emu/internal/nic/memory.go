@@ -82,6 +82,13 @@ func (b *Base) checkWritable(sgl []verbs.SGE, pd PD, off uint32, length int) err
 
 // Gather fills dst from sgl, starting at byte off.
 func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd PD, off uint32) error {
+	if isOneEntry(sgl, off, len(dst)) { // without EachSGE, because it is the path of most packets
+		mem, pos, err := b.Mem.Local(sgl[0].LKey, pd, sgl[0].Addr+uint64(off), uint64(len(dst)), 0)
+		if err != nil {
+			return err
+		}
+		return mem.ReadAt(dst, pos)
+	}
 	return EachSGE(sgl, off, len(dst), func(s *verbs.SGE, off uint32, at, size int) error {
 		mem, pos, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), 0)
 		if err != nil {
@@ -96,6 +103,13 @@ func (b *Base) Scatter(sgl []verbs.SGE, pd PD, off uint32, src []byte) error {
 	if len(src) == 0 {
 		return nil
 	}
+	if isOneEntry(sgl, off, len(src)) {
+		mem, pos, err := b.Mem.Local(sgl[0].LKey, pd, sgl[0].Addr+uint64(off), uint64(len(src)), verbs.AccessLocalWrite)
+		if err != nil {
+			return err
+		}
+		return WritePart(mem, src, pos) // the completion tells that the data is there
+	}
 	if err := b.checkWritable(sgl, pd, off, len(src)); err != nil {
 		return err
 	}
@@ -106,6 +120,11 @@ func (b *Base) Scatter(sgl []verbs.SGE, pd PD, off uint32, src []byte) error {
 		}
 		return mem.WriteAt(src[at:at+size], pos)
 	})
+}
+
+// isOneEntry reports whether the range [off, off+length) of sgl is not empty, and in its first entry.
+func isOneEntry(sgl []verbs.SGE, off uint32, length int) bool {
+	return len(sgl) > 0 && length > 0 && uint64(off)+uint64(length) <= uint64(sgl[0].Length)
 }
 
 // EachSGE calls f for each part of the range [off, off+length) of sgl, with the entry, the offset

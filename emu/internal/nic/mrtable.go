@@ -62,6 +62,8 @@ type Table struct {
 	boundType2 int
 	keys       keyGenerator
 	Policy     Policy
+	// last is the index of the region that find returned last.
+	last uint32
 }
 
 type slot struct {
@@ -197,6 +199,9 @@ func (t *Table) unbind(w *Window) {
 
 // find returns the region or the window with this key; nil for both if there is none.
 func (t *Table) find(key uint32) (*Region, *Window) {
+	if r := t.slots[t.last].region; r != nil && r.Key == key && !r.invalid {
+		return r, nil
+	}
 	i := t.index(key)
 	if int(i) >= len(t.slots) {
 		return nil, nil
@@ -204,6 +209,7 @@ func (t *Table) find(key uint32) (*Region, *Window) {
 	s := &t.slots[i]
 	switch {
 	case s.region != nil && s.region.Key == key && !s.region.invalid:
+		t.last = i
 		return s.region, nil
 	case s.window != nil && s.window.Key == key:
 		return nil, s.window

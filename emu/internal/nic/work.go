@@ -79,9 +79,11 @@ func (s *Slots) MaxInline() int { return s.maxInline }
 
 // Store copies wr to w, whose index in the queue is i. signalAll makes the request signaled.
 func (s *Slots) Store(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
-	*w = Work{
-		WRID: wr.WRID, Op: wr.Opcode, Flags: wr.Flags,
-		Imm: wr.Imm, Invalidate: uint32(wr.InvalidateRKey), Remote: wr.Remote, Atomic: wr.Atomic,
+	w.WRID, w.Op, w.Flags = wr.WRID, wr.Opcode, wr.Flags
+	w.Imm, w.Invalidate, w.Remote, w.Atomic = wr.Imm, uint32(wr.InvalidateRKey), wr.Remote, wr.Atomic
+	w.SGL, w.Inline, w.Length = nil, nil, 0
+	if w.Window != nil { // of a bind that used this place: seldom, and Bind is long
+		w.Window, w.Bind = nil, Bind{}
 	}
 	if signalAll {
 		w.Flags |= verbs.SendSignaled

@@ -96,7 +96,7 @@ func open(f *os.File, find func(ports [][]netip.Addr, hasSwitch bool) (int, erro
 		return nil, err
 	}
 	l := &Link{
-		memory: m, lock: lock, mtu: lay.mtu, port: port, portOf: make(map[netip.Addr]int), gateway: noPort,
+		memory: m, lock: lock, mtu: lay.mtu, port: port, portOf: make(map[netip.Addr]int), gateway: noPort, lastPort: noPort, inPlace: maxMTU + 1,
 		states: make([]sleepState, lay.ports), out: make([]producer, lay.ports), in: make([]consumer, lay.ports),
 		buf: make([]byte, recvBytes),
 	}

@@ -11,9 +11,12 @@
 // as with the PFC watchdog of a switch, so that a dead host delays nobody for longer. Datagrams to
 // multicast groups go to all ports that have room; links drop those of groups they have not joined.
 //
-// A link trusts nothing in the memory: it copies each record before it is parsed, and checks all
-// lengths and positions. It counts invalid records (Stats.Garbage) and skips what its peer wrote. A
-// process that writes to rings of others can lose or forge their packets, but not crash them.
+// A link trusts nothing in the memory: it checks all lengths and positions, and copies each record
+// before it is parsed, except for the payload of long ones after [Link.AllowInPlace]. It counts
+// invalid records (Stats.Garbage) and skips what its peer wrote. A process that writes to rings of
+// others can lose or forge their packets, but not crash them.
+//
+// Packets that are built in the memory of SendBuffer are sent without a copy.
 //
 // A sleeping consumer waits on a futex in the memory; producers make a system call only if it
 // sleeps. On systems other than Linux a waiting consumer looks again after at most a millisecond.

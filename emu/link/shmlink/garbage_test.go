@@ -49,7 +49,7 @@ func drain(t *testing.T, c *consumer) {
 	buf := make([]byte, 9000)
 	for range 2 * minRing / recordAlign { // each turn takes a record, skips to the producer, or clears a size
 		var d link.Datagram
-		ok, garbage := c.take(&d, buf)
+		ok, garbage := c.take(&d, buf, 1024)
 		switch {
 		case ok && len(d.Payload) > len(buf):
 			t.Fatalf("a payload of %d bytes", len(d.Payload))

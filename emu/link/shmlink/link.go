@@ -24,6 +24,10 @@ const (
 	// publishBytes is the number of bytes that Send writes before it publishes them: the consumer
 	// copies the first packets of a burst while Send writes the rest.
 	publishBytes = 16 << 10
+	// inPlaceBytes is the length from which payloads stay in the ring if AllowInPlace was called, and
+	// heldShare the part of a ring, 1/heldShare, that they occupy until the next Recv.
+	inPlaceBytes = 1024
+	heldShare    = 4
 	// noPort is the number of no port.
 	noPort = -1
 )
@@ -45,6 +49,8 @@ type Link struct {
 	out     []producer   // by destination port
 	in      []consumer   // by source port
 	turn    int          // the port from which Recv takes first
+	inPlace int          // length from which received payloads stay in the ring
+	holds   bool         // some of those of the last Recv did
 	buf     []byte       // payloads of the last Recv
 	bufUsed int
 	groups  map[netip.Addr]int
@@ -55,8 +61,9 @@ type Link struct {
 }
 
 var (
-	_ link.Waiter    = (*Link)(nil)
-	_ link.GroupLink = (*Link)(nil)
+	_ link.Waiter      = (*Link)(nil)
+	_ link.GroupLink   = (*Link)(nil)
+	_ link.InPlaceLink = (*Link)(nil)
 )
 
 // MTU is the largest IP packet, headers included, that the link sends.
@@ -135,6 +142,23 @@ func (l *Link) Send(now mono.Time, ds []link.Datagram) (taken int, err error) {
 	runtime.KeepAlive(l.memory)
 	return taken, nil
 }
+
+// SendBuffer implements link.InPlaceLink: it returns free memory of the ring to the last destination.
+func (l *Link) SendBuffer(n, maxLen int) []byte {
+	port := l.lastPort
+	if l.gateway != noPort {
+		port = l.gateway
+	}
+	if port < 0 {
+		return nil
+	}
+	return l.out[port].room(n, maxLen)
+}
+
+// AllowInPlace makes Recv return long payloads in the memory of the cable, without a copy. A process
+// that writes where it should not may change them until the next Recv. So it is for callers that read
+// each header once.
+func (l *Link) AllowInPlace() { l.inPlace = inPlaceBytes }
 
 // append writes a datagram to a ring, with the default hop limit and IPv4 identification.
 func (l *Link) append(p *producer, at, size uint64, d *link.Datagram) {
@@ -234,13 +258,24 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (n int, err error) {
 		return 0, link.ErrClosed
 	}
 	l.bufUsed = 0
+	if l.holds {
+		l.releaseHeld()
+	}
 	for range l.in {
 		port := l.turn
 		if l.turn++; l.turn == len(l.in) {
 			l.turn = 0
 		}
-		n = l.recvFrom(port, ds, n)
-		l.in[port].release()
+		c := &l.in[port]
+		if !c.ready() {
+			continue
+		}
+		if n = l.recvFrom(port, ds, n); c.held {
+			l.holds = true
+			c.hold()
+		} else {
+			c.release()
+		}
 	}
 	if n > 0 {
 		process.RaceReceived()
@@ -249,15 +284,26 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (n int, err error) {
 	return n, nil
 }
 
+// releaseHeld releases the memory of the payloads that the last Recv returned.
+func (l *Link) releaseHeld() {
+	for i := range l.in {
+		if l.in[i].held {
+			l.in[i].release()
+		}
+	}
+	l.holds = false
+}
+
 // recvFrom fills ds from index n on with datagrams of one port, and returns how many ds has then.
 func (l *Link) recvFrom(port int, ds []link.Datagram, n int) int {
 	c := &l.in[port]
+	mostHeld := c.next + uint64(len(c.data)/heldShare)
 	for range recvBatch { // bounds the datagrams that are dropped, too
-		if n == len(ds) || l.bufUsed+l.mtu > len(l.buf) {
+		if n == len(ds) || l.bufUsed+l.mtu > len(l.buf) || c.held && c.next >= mostHeld {
 			return n
 		}
 		d := &ds[n]
-		ok, garbage := c.take(d, l.buf[l.bufUsed:])
+		ok, garbage := c.take(d, l.buf[l.bufUsed:], l.inPlace)
 		if garbage {
 			l.stats.Garbage++
 			c.skip()
@@ -272,7 +318,9 @@ func (l *Link) recvFrom(port int, ds []link.Datagram, n int) int {
 		if l.isSwitch {
 			d.Tag = uint32(port)
 		}
-		l.bufUsed += int(recordBytes(len(d.Payload)))
+		if len(d.Payload) < l.inPlace {
+			l.bufUsed += int(recordBytes(len(d.Payload)))
+		}
 		l.stats.RecvDatagrams++
 		l.stats.RecvBytes += uint64(len(d.Payload))
 		n++

@@ -30,6 +30,48 @@ const (
 	atTClass, atHopLimit, atVariants, atFlags                           = 56, 57, 58, 59
 )
 
+// addrsBytes is the length of the addresses and ports in a record.
+const addrsBytes = atIPID - atSrc
+
+// addrCache holds the addresses of the last record, as they are in the record and decoded. Most
+// records have the addresses of the one before.
+type addrCache struct {
+	raw      [addrsBytes]byte
+	flags    byte
+	src, dst netip.AddrPort
+}
+
+// same reports whether a record has these addresses.
+func (a *addrCache) same(record []byte) bool {
+	b := record[atSrc:atIPID]
+	return order.Uint64(b) == order.Uint64(a.raw[:]) && order.Uint64(b[8:]) == order.Uint64(a.raw[8:]) &&
+		order.Uint64(b[16:]) == order.Uint64(a.raw[16:]) && order.Uint64(b[24:]) == order.Uint64(a.raw[24:]) &&
+		order.Uint32(b[32:]) == order.Uint32(a.raw[32:]) && record[atFlags] == a.flags
+}
+
+// decode sets the addresses to those of a record with flags.
+func (a *addrCache) decode(raw [addrsBytes]byte, flags byte) {
+	a.raw, a.flags = raw, flags
+	a.src = addrPort(a.raw[:], a.raw[atSrcPort-atSrc:], flags&srcIs4 != 0)
+	a.dst = addrPort(a.raw[atDst-atSrc:], a.raw[atDstPort-atSrc:], flags&dstIs4 != 0)
+}
+
+// encode sets the addresses to those of a datagram.
+func (a *addrCache) encode(d *link.Datagram) {
+	a.src, a.dst, a.flags = d.Src, d.Dst, 0
+	src, dst := d.Src.Addr(), d.Dst.Addr()
+	if src.Is4() {
+		a.flags |= srcIs4
+	}
+	if dst.Is4() {
+		a.flags |= dstIs4
+	}
+	*(*[16]byte)(a.raw[:]) = src.As16()
+	*(*[16]byte)(a.raw[atDst-atSrc:]) = dst.As16()
+	order.PutUint16(a.raw[atSrcPort-atSrc:], d.Src.Port())
+	order.PutUint16(a.raw[atDstPort-atSrc:], d.Dst.Port())
+}
+
 // Flags of a record.
 const (
 	srcIs4 = 1 << iota
@@ -64,6 +106,7 @@ type producer struct {
 	unpublished uint64 // position of the first record that is not published; next if there is none
 	firstSize   uint32 // size of that record
 	consumed    uint64 // last position read from the consumer
+	addrs       addrCache
 	fullSince   mono.Time
 	dropping    bool // the consumer took nothing for PauseLimit
 }
@@ -105,25 +148,42 @@ func (p *producer) append(at, size uint64, d *link.Datagram) {
 		p.complete(p.next, endOfLap, at)
 	}
 	b := p.data[at&p.mask : at&p.mask+size]
-	src, dst := d.Src.Addr(), d.Dst.Addr()
-	flags := byte(0)
-	if src.Is4() {
-		flags |= srcIs4
+	if n := len(d.Payload); n > 0 && &d.Payload[0] != &b[headerBytes] { // else it was built in place
+		copy(b[headerBytes:], d.Payload)
 	}
-	if dst.Is4() {
-		flags |= dstIs4
+	if d.Src != p.addrs.src || d.Dst != p.addrs.dst {
+		p.addrs.encode(d)
 	}
 	order.PutUint32(b[atLength:], uint32(len(d.Payload)))
-	*(*[16]byte)(b[atSrc:]) = src.As16()
-	*(*[16]byte)(b[atDst:]) = dst.As16()
-	order.PutUint16(b[atSrcPort:], d.Src.Port())
-	order.PutUint16(b[atDstPort:], d.Dst.Port())
+	*(*[addrsBytes]byte)(b[atSrc:]) = p.addrs.raw
 	order.PutUint32(b[atIPID:], d.IPID)
 	order.PutUint32(b[atFlow:], d.FlowLabel)
 	order.PutUint32(b[atTag:], d.Tag)
-	b[atTClass], b[atHopLimit], b[atVariants], b[atFlags] = d.TClass, d.HopLimit, byte(d.Variants), flags
-	copy(b[headerBytes:], d.Payload)
+	b[atTClass], b[atHopLimit], b[atVariants], b[atFlags] = d.TClass, d.HopLimit, byte(d.Variants), p.addrs.flags
 	p.complete(at, uint32(size), at+size)
+}
+
+// room returns memory for the payloads of the next records: of up to n, with payloads of up to
+// maxLen bytes. If not even one fits before the end of the lap, they are in the next lap.
+func (p *producer) room(n, maxLen int) []byte {
+	record := recordBytes(maxLen)
+	if left := uint64(len(p.data)) - p.next&p.mask; left < record {
+		at, ok := p.place(record)
+		if !ok {
+			return nil
+		}
+		p.complete(p.next, endOfLap, at)
+	}
+	start := p.next & p.mask
+	size := min(uint64(n)*record, uint64(len(p.data))-start)
+	if _, ok := p.place(size); !ok {
+		used := p.next - p.consumed + recordAlign // place has just read the position of the consumer
+		if used+record > uint64(len(p.data)) {
+			return nil
+		}
+		size = min(size, (uint64(len(p.data))-used)&^(recordAlign-1))
+	}
+	return p.data[start+headerBytes : start+size : start+size]
 }
 
 // complete sets the size of the record at a position, after a size of 0 at the next position. The
@@ -164,12 +224,17 @@ func (p *producer) paused(now mono.Time) bool {
 // consumer takes records.
 type consumer struct {
 	ring
-	next uint64 // position of the next record
+	next  uint64 // position of the next record
+	addrs addrCache
+	taken uint64 // next after the last release or hold; accessed atomically
+	held  bool   // the memory of records that were taken is still in use
 }
 
 // newConsumer returns the consumer of a ring. It skips the records that are in it.
 func newConsumer(r ring) consumer {
 	c := consumer{ring: r, next: r.consumed.Load() &^ (recordAlign - 1)}
+	c.taken = c.next
+	c.addrs.decode([addrsBytes]byte{}, 0)
 	if r.produced.Load() != c.next {
 		c.skip()
 	}
@@ -184,14 +249,21 @@ func (c *consumer) skip() {
 	} else {
 		atomic.StoreUint32(c.size(c.next), 0)
 	}
-	c.consumed.Store(c.next)
+	c.release()
 }
 
-// empty reports whether there is no record. Any goroutine may call it.
-func (c *consumer) empty() bool { return atomic.LoadUint32(c.size(c.consumed.Load())) == 0 }
+// ready reports whether there is a record to take.
+func (c *consumer) ready() bool { return atomic.LoadUint32(c.size(c.next)) != 0 }
 
-// take copies the next record into d, and its payload into buf, which has room for the largest. If ok is false, there is no record, or garbage is true and it is invalid.
-func (c *consumer) take(d *link.Datagram, buf []byte) (ok, garbage bool) {
+// empty reports whether there is no record. Any goroutine may call it.
+func (c *consumer) empty() bool {
+	return atomic.LoadUint32(c.size(atomic.LoadUint64(&c.taken))) == 0
+}
+
+// take copies the next record into d, and its payload into buf, which has room for the largest. A
+// payload of inPlace bytes or more stays in the ring instead, until release is called. If ok is
+// false, there is no record, or garbage is true and it is invalid.
+func (c *consumer) take(d *link.Datagram, buf []byte, inPlace int) (ok, garbage bool) {
 	size := uint64(atomic.LoadUint32(c.size(c.next)))
 	if size == 0 {
 		return false, false
@@ -212,11 +284,17 @@ func (c *consumer) take(d *link.Datagram, buf []byte) (ok, garbage bool) {
 	if recordBytes(n) != size || n > len(buf) {
 		return false, true
 	}
-	d.Payload = buf[:n:n]
-	copy(d.Payload, b[headerBytes:])
-	flags := b[atFlags]
-	d.Src = addrPort(b[atSrc:], b[atSrcPort:], flags&srcIs4 != 0)
-	d.Dst = addrPort(b[atDst:], b[atDstPort:], flags&dstIs4 != 0)
+	if n >= inPlace {
+		d.Payload = b[headerBytes : headerBytes+n : headerBytes+n]
+		c.held = true
+	} else {
+		d.Payload = buf[:n:n]
+		copy(d.Payload, b[headerBytes:])
+	}
+	if a := &c.addrs; !a.same(b) {
+		a.decode([addrsBytes]byte(b[atSrc:]), b[atFlags])
+	}
+	d.Src, d.Dst = c.addrs.src, c.addrs.dst
 	d.TClass, d.HopLimit, d.Variants = b[atTClass], b[atHopLimit], link.HeaderVariants(b[atVariants])
 	d.IPID, d.FlowLabel, d.Tag = order.Uint32(b[atIPID:]), order.Uint32(b[atFlow:]), order.Uint32(b[atTag:])
 	c.next += size
@@ -225,8 +303,17 @@ func (c *consumer) take(d *link.Datagram, buf []byte) (ok, garbage bool) {
 
 // release lets the producer use the memory of the records that were taken.
 func (c *consumer) release() {
+	c.hold()
 	if c.consumed.Load() != c.next {
 		c.consumed.Store(c.next)
+	}
+	c.held = false
+}
+
+// hold makes empty skip the records that were taken. Their memory stays in use until release.
+func (c *consumer) hold() {
+	if c.taken != c.next {
+		atomic.StoreUint64(&c.taken, c.next)
 	}
 }
 

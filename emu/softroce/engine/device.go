@@ -56,6 +56,7 @@ func (n *NIC) SetPort(up bool) {
 // SetGIDs replaces the GID table after a change of host addresses. The NIC then
 // drops packets to and from removed addresses.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
+	n.rx = receivedICRC{} // its destination may be another's now
 	n.cfg.GIDs = table
 	n.gidsChanged = true
 	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})

@@ -61,7 +61,7 @@ func (n *NIC) outputMADsAndCNPs(ds []link.Datagram) int {
 		}
 		n.buildMAD(&ds[filled], &m)
 		filled++
-		shareBuffer(ds, filled)
+		n.shareBuffer(ds, filled)
 	}
 	for filled < len(ds) && len(n.cnps) > 0 {
 		c, _ := nic.PopFront(&n.cnps)
@@ -70,7 +70,7 @@ func (n *NIC) outputMADsAndCNPs(ds []link.Datagram) int {
 		}
 		n.buildCNP(&ds[filled], &c.path, c.pkey, c.qpn)
 		filled++
-		shareBuffer(ds, filled)
+		n.shareBuffer(ds, filled)
 	}
 	return filled
 }

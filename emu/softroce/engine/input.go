@@ -64,7 +64,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 		n.Count.DropShort++
 		return
 	}
-	if d.Dst.Port() != wire.Port || !n.owns(d.Dst.Addr()) && !d.Dst.Addr().IsMulticast() {
+	if (d.Src != n.rx.src || d.Dst != n.rx.dst || !d.Dst.IsValid()) && !n.acceptAddrs(d) {
 		n.Count.DropAddress++
 		return
 	}
@@ -75,6 +75,18 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	n.dispatch(now, d)
 }
 
+// acceptAddrs reports whether a packet is for this NIC, and prepares n.rx for its addresses.
+func (n *NIC) acceptAddrs(d *link.Datagram) bool {
+	if d.Dst.Port() != wire.Port || !n.owns(d.Dst.Addr()) && !d.Dst.Addr().IsMulticast() {
+		return false
+	}
+	n.rx = receivedICRC{src: d.Src, dst: d.Dst}
+	if n.cfg.ICRC != ICRCOffloaded {
+		n.rx.ICRC = wire.NewICRC(d.Src, d.Dst)
+	}
+	return true
+}
+
 // icrcOK checks the ICRC. If the link does not show the IP identification, which the ICRC covers,
 // it accepts an ICRC that is right for some identification, and stores that identification in d.
 func (n *NIC) icrcOK(d *link.Datagram) bool {
@@ -83,9 +95,6 @@ func (n *NIC) icrcOK(d *link.Datagram) bool {
 	}
 	if d.Variants&link.MayFragment != 0 {
 		return false // the ICRC covers DF, which RoCEv2 requires to be set
-	}
-	if d.Src != n.rx.src || d.Dst != n.rx.dst { // n.rx is that of the last packet
-		n.rx = receivedICRC{wire.NewICRC(d.Src, d.Dst), d.Src, d.Dst}
 	}
 	if d.IPID < link.IPIDUnknown || d.Src.Addr().Is6() {
 		return n.rx.Check(uint16(d.IPID), d.Payload)
@@ -104,6 +113,7 @@ func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 	err := p.Parse(d.Payload)
 	known := err == nil
 	switch {
+	case known:
 	case errors.Is(err, wire.ErrShort):
 		n.Count.DropShort++
 		return

@@ -33,6 +33,8 @@ type NIC struct {
 	port
 	dead bool // stopped by the policy UnboundInvalidateFatal
 
+	inPlace bool // packets are built in the memory of the link
+
 	rx      receivedICRC
 	parsed  wire.Packet
 	scratch wire.Packet
@@ -55,7 +57,7 @@ type port struct {
 	badQKeys    uint32
 }
 
-// receivedICRC is the ICRC for the addresses of the last packet received.
+// receivedICRC is the ICRC for the addresses of the last packet that was received for this NIC.
 type receivedICRC struct {
 	wire.ICRC
 	src, dst netip.AddrPort

@@ -10,6 +10,9 @@ import (
 // because links merge packets of one flow (GSO).
 const burst = 64
 
+// BuildInPlace makes Output place packets as a link.InPlaceLink demands.
+func (n *NIC) BuildInPlace() { n.inPlace = true }
+
 // Output fills ds with datagrams to send and returns their number. Payload buffers are reused: each
 // must have the capacity of a full packet, or the first must hold all packets one after the other.
 // A driver calls Output until it returns less than len(ds) or the link is full. QPs take turns of
@@ -28,7 +31,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 				continue // source address was removed: drop
 			}
 			filled++
-			shareBuffer(ds, filled)
+			n.shareBuffer(ds, filled)
 		}
 		if quota == 0 || filled == len(ds) {
 			n.active.push(q)

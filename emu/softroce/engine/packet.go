@@ -51,13 +51,18 @@ func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 
 // shareBuffer gives ds[i] the space after ds[i-1] if the buffer of ds[0] is meant for all
 // datagrams. If too little is left, ds[i].Payload becomes nil and a new buffer is allocated.
-func shareBuffer(ds []link.Datagram, i int) {
+func (n *NIC) shareBuffer(ds []link.Datagram, i int) {
 	if i == len(ds) || cap(ds[0].Payload) < 2*wire.MaxPacketLen {
 		return
 	}
 	ds[i].Payload = nil
-	if b := ds[i-1].Payload; cap(b)-len(b) >= wire.MaxPacketLen {
-		ds[i].Payload = b[len(b):]
+	b := ds[i-1].Payload
+	next := len(b)
+	if n.inPlace {
+		next = link.PlaceAfter(next)
+	}
+	if cap(b)-next >= wire.MaxPacketLen {
+		ds[i].Payload = b[:next][next:]
 	}
 }
 

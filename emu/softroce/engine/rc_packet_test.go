@@ -321,11 +321,11 @@ func TestRCRespondsFromRTRUntilERR(t *testing.T) {
 
 // A batch that is full shares its buffer with no further datagram.
 func TestSharedBufferOfFullBatch(t *testing.T) {
-	ds := make([]link.Datagram, 2)
+	n, ds := new(NIC), make([]link.Datagram, 2)
 	ds[0].Payload = make([]byte, 100, 3*wire.MaxPacketLen)
-	shareBuffer(ds, 1)
+	n.shareBuffer(ds, 1)
 	if room := cap(ds[1].Payload); room != cap(ds[0].Payload)-100 {
 		t.Errorf("the second datagram has room for %d octets", room)
 	}
-	shareBuffer(ds, 2)
+	n.shareBuffer(ds, 2)
 }

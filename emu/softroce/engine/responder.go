@@ -266,7 +266,12 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	// A WRITE with immediate needs a receive before the data of its last packet is written.
 	ready := !imm || q.receiveReady()
 	if n > 0 && ready {
-		if err := mem.WriteAt(payload, at); err != nil {
+		if c.Has(wire.End) {
+			err = mem.WriteAt(payload, at)
+		} else {
+			err = nic.WritePart(mem, payload, at)
+		}
+		if err != nil {
 			return refusedOperational
 		}
 	}
