@@ -26,7 +26,9 @@ type totals struct {
 	memory, largestMemory                             float64 // registered, at most
 	connections, lowWatermark, registrations          float64
 	reuse                                             memory.ReuseStats
+	stoppedTables                                     float64 // tables of buffers that do not grow
 	thresholds                                        memory.Thresholds
+	paysFrom                                          int
 }
 
 // add adds the statistics of a rank.
@@ -50,7 +52,11 @@ func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.reuse.FrequentUses += c.Reuse.FrequentUses
 	t.reuse.Buffers += c.Reuse.Buffers
 	t.reuse.FrequentBuffers += c.Reuse.FrequentBuffers
-	t.thresholds = c.ReuseThresholds
+	t.reuse.CopiedUses += c.Reuse.CopiedUses
+	if c.Reuse.Stopped {
+		t.stoppedTables++
+	}
+	t.thresholds, t.paysFrom = c.ReuseThresholds, c.ReusePaysFrom
 }
 
 // controlBytes is the size of a control message, such as an RTR, in a packet of its own: the prefix
@@ -63,7 +69,8 @@ func controlBytes(k wire.Kind) float64 {
 
 // figures returns the figures of an experiment: counts of all ranks together, or means of a rank.
 // It omits shares of 0. bytes is the size of messages. The extra volume is that of RTRs
-// (ready-to-receive messages) that no send used, and of acknowledgements of RTRs and RTSs.
+// (ready-to-receive messages) that no send used, and of acknowledgements of RTRs and RTSs. The uses
+// before registration are the mean of buffers that became frequent, as a share of the threshold.
 func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add := func(name string, v float64, unit string) {
 		all = append(all, work.Figure{Name: name, Value: v, Unit: unit})
@@ -85,8 +92,13 @@ func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add("buffers", float64(t.reuse.Buffers), "buffers")
 	share("frequent buffers", float64(t.reuse.FrequentBuffers), float64(t.reuse.Buffers))
 	share("frequent uses", float64(t.reuse.FrequentUses), float64(t.reuse.Uses))
+	add("stopped tables", t.stoppedTables, "tables")
 	if n := t.thresholds.ForSize(bytes); n != memory.Never {
 		add("reuse threshold", float64(n), "uses")
+		share("uses before registration", float64(t.reuse.CopiedUses), float64(t.reuse.FrequentBuffers*n))
+	}
+	if t.paysFrom > 0 {
+		add("reuse pays from", float64(t.paysFrom), "B")
 	}
 	return all
 }
