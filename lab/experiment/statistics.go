@@ -26,7 +26,6 @@ type totals struct {
 	memory, largestMemory                             float64 // registered, at most
 	connections, lowWatermark, registrations          float64
 	reuse                                             memory.ReuseStats
-	stoppedTables                                     float64 // tables of buffers that do not grow
 	thresholds                                        memory.Thresholds
 	paysFrom                                          int
 }
@@ -53,9 +52,6 @@ func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.reuse.Buffers += c.Reuse.Buffers
 	t.reuse.FrequentBuffers += c.Reuse.FrequentBuffers
 	t.reuse.CopiedUses += c.Reuse.CopiedUses
-	if c.Reuse.Stopped {
-		t.stoppedTables++
-	}
 	t.thresholds, t.paysFrom = c.ReuseThresholds, c.ReusePaysFrom
 }
 
@@ -92,7 +88,6 @@ func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add("buffers", float64(t.reuse.Buffers), "buffers")
 	share("frequent buffers", float64(t.reuse.FrequentBuffers), float64(t.reuse.Buffers))
 	share("frequent uses", float64(t.reuse.FrequentUses), float64(t.reuse.Uses))
-	add("stopped tables", t.stoppedTables, "tables")
 	if n := t.thresholds.ForSize(bytes); n != memory.Never {
 		add("reuse threshold", float64(n), "uses")
 		share("uses before registration", float64(t.reuse.CopiedUses), float64(t.reuse.FrequentBuffers*n))

@@ -90,8 +90,8 @@ func treeRounds(j *job) int {
 }
 
 // measureTree measures rounds of a collective operation with n bytes, and adds the mean time of all
-// ranks within it to the result, and that of the leaves of the tree, which only receive. before makes
-// the data of a round and after checks it; neither counts.
+// ranks within it to the result. before makes the data of a round and after checks it; neither
+// counts.
 func measureTree(j *job, name string, n int, before, operation, after func(round int)) {
 	rounds := treeRounds(j)
 	var inCalls time.Duration
@@ -105,11 +105,6 @@ func measureTree(j *job, name string, n int, before, operation, after func(round
 		j.Barrier()
 	}
 	j.stop()
-	mine, isLeaf := inCalls.Seconds()/float64(rounds), 0.0
-	if subtreeOf(j.Rank(), j.Size()) == 1 {
-		isLeaf = 1
-	}
-	ofAll, ofLeaves, leaves := j.sumAll(mine), j.sumAll(isLeaf*mine), j.sumAll(isLeaf)
-	j.addFigure(fmt.Sprintf("%s %d B", name, n), ofAll/float64(j.Size())*1e6, "us")
-	j.addFigure(fmt.Sprintf("%s, leaves %d B", name, n), ofLeaves/leaves*1e6, "us")
+	mean := j.sumAll(inCalls.Seconds()) / float64(rounds*j.Size())
+	j.addFigure(fmt.Sprintf("%s %d B", name, n), mean*1e6, "us")
 }
