@@ -76,13 +76,14 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	k.carrier = carrier
 	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
+	k.windows = window.New(o.Window, carrier)
 	if e.Costs != nil {
-		k.p2p.Copied = func(n int) { e.Charge(verbs.WorkCopy, n, e.Costs.Copy.Of(n)) }
+		charge := func(n int) { e.Charge(verbs.WorkCopy, n, e.Costs.Copy.Of(n)) }
+		k.p2p.Copied, k.windows.Copied = charge, charge
 	}
 	if e.OnDump != nil {
 		e.OnDump(k.describeRequests)
 	}
-	k.windows = window.New(o.Window, carrier)
 	if o.Progress == Background {
 		k.progressTaskRunning.Store(true)
 		e.Go("progress", k.progressTask)

@@ -118,6 +118,9 @@ func (c *checker) checkSetting(at, key string, s Settings) (where string, err er
 	if s.Communication > 0 && (s.Compute > 0 || c.s.Experiment.CommunicationOf == "") {
 		return key, errors.New("communication needs communication_of in experiment, and instead of compute")
 	}
+	if s.Hosts > 0 && (s.PerHost > 0 || s.Ranks%s.Hosts != 0) {
+		return key, fmt.Errorf("%d ranks on %d hosts: give a number of hosts that divides the ranks, without per_host", s.Ranks, s.Hosts)
+	}
 	return where, wl.Check(s.Ranks, s.Params())
 }
 
@@ -132,6 +135,14 @@ func checkProgram(s *Settings) error {
 		return fmt.Errorf("a ping-pong of %d bytes: it needs a multiple of 8", s.Bytes)
 	}
 	return nil
+}
+
+// RanksPerHost returns how many ranks share a host: PerHost, or what follows from Hosts.
+func (s *Settings) RanksPerHost() int {
+	if s.Hosts > 0 {
+		return s.Ranks / s.Hosts
+	}
+	return s.PerHost
 }
 
 // Params returns the parameters of the workload.

@@ -40,6 +40,8 @@ type Settings struct {
 	Variation int `yaml:"variation,omitempty" range:"1..100"`
 	// PerHost is how many ranks share a host; 1 if left out.
 	PerHost int `yaml:"per_host,omitempty" range:"1..64"`
+	// Hosts is instead of per_host the number of hosts, which the ranks fill evenly and in blocks.
+	Hosts int `yaml:"hosts,omitempty" range:"1..4096"`
 	// Rails is the number of NICs of a host, each on its own network; 1 if left out.
 	Rails int `yaml:"rails,omitempty" range:"1..8"`
 

@@ -176,7 +176,7 @@ func TestReferenceFollowsTypes(t *testing.T) {
 		t.Fatalf("%s has no line %q", docFile, marker)
 	}
 	compareGolden(t, docFile, []byte(head+marker+reference(t)))
-	for _, name := range []string{"flap-short.yaml", "paper/rashti-2010-reuse-ib.yaml"} {
+	for _, name := range []string{"flap-short.yaml", "paper/rashti-2010-reuse-ib-sendrecv.yaml"} {
 		if !strings.Contains(head, "```yaml\n"+string(readFile(t, name))+"```\n") {
 			t.Errorf("%s does not have %s as an example", docFile, name)
 		}

@@ -185,7 +185,7 @@ func (r *runner) runOne(s *scenarios.Settings) (result work.Result, err error) {
 // fabric returns the hosts with the NICs of the platform.
 func (r *runner) fabric(s *scenarios.Settings) mpihost.Fabric {
 	f := mpihost.Fabric{
-		Ranks: s.Ranks, PerHost: s.PerHost, Rails: s.Rails, Seed: r.seed, Limit: r.scenario.TimeLimit(),
+		Ranks: s.Ranks, PerHost: s.RanksPerHost(), Rails: s.Rails, Seed: r.seed, Limit: r.scenario.TimeLimit(),
 		Stop: func() error { return context.Cause(r.ctx) }, Provider: s.Provider, Unreliable: true,
 	}
 	f.SetPlatform(r.platform)

@@ -249,6 +249,53 @@ experiment:
 	}
 }
 
+// The runtime's measurements of the costs of reuse are figures: how many uses pay, from which size on,
+// and after which share of them a buffer is registered. Ranks fill a number of hosts.
+func TestReuseStatisticsAreFigures(t *testing.T) {
+	const text = `version: 1
+name: reuse
+title: Reuse
+experiment:
+  platform: pe2850dc-ib-connectx-mvapich2
+  workload: reuse
+  bytes: 4096
+  design: srq
+  vary: {ranks: [2, 4]}
+  variants:
+    apart: {iterations: 50}
+    together: {iterations: 50, hosts: 2}
+    rare: {iterations: 2}
+  figures:
+    - row: B13a
+      text: Uses that pay
+      measure: {kind: value, figure: reuse threshold, of: apart, ranks: 2}
+      published: {value: 60, unit: uses, where: A paper}
+`
+	m := must.Get(measure(t.Context(), parse(t, text), must.Get(nics.LoadPlatform("pe2850dc-ib-connectx-mvapich2"))(t), 1))(t)
+	value := func(variant, figure string, at int) float64 {
+		return must.Get(find(&m.results[variant][at], figure, 4096))(t).Value
+	}
+	// R is a control call, 20 us and 300 ns for a page, C 50 ns and 200 ns for a KiB, V two lookups of 40 ns.
+	if n := value("apart", "reuse threshold", 0); n != 28 {
+		t.Errorf("%v uses pay, and not 21.3 us / 770 ns", n)
+	}
+	if n := value("apart", "reuse pays from", 0); n != 256 { // a copy of 128 B takes 75 ns
+		t.Errorf("reuse of %v bytes pays", n)
+	}
+	if share := value("apart", "uses before registration", 0); share < 21 || share > 25 { // 7 of 28, or 6
+		t.Errorf("buffers are registered after %v %% of the uses that pay", share)
+	}
+	if _, err := find(&m.results["rare"][0], "uses before registration", 4096); err == nil {
+		t.Error("a share of buffers that are not registered")
+	}
+	if apart, together := value("apart", "latency", 1), value("together", "latency", 1); together == apart {
+		t.Errorf("ranks 0 and 1 of four take %v us on a host, and on two", apart)
+	}
+	if apart, together := value("apart", "latency", 0), value("together", "latency", 0); together != apart {
+		t.Errorf("two ranks on two hosts take %v and %v us", apart, together)
+	}
+}
+
 // Every option of a variant changes the options of the runtime.
 func TestVariantsSetOptions(t *testing.T) {
 	yes, no := true, false

@@ -28,6 +28,7 @@ type totals struct {
 	connections, lowWatermark, registrations float64
 	reuse                                    memory.ReuseStats
 	thresholds                               memory.Thresholds
+	paysFrom                                 int
 }
 
 // add adds the statistics of a rank.
@@ -52,7 +53,8 @@ func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.reuse.FrequentUses += c.Reuse.FrequentUses
 	t.reuse.Buffers += c.Reuse.Buffers
 	t.reuse.FrequentBuffers += c.Reuse.FrequentBuffers
-	t.thresholds = c.ReuseThresholds
+	t.reuse.CopiedUses += c.Reuse.CopiedUses
+	t.thresholds, t.paysFrom = c.ReuseThresholds, c.ReusePaysFrom
 }
 
 // controlBytes is the size of a control message, such as an RTR, in a packet of its own: the prefix
@@ -65,7 +67,8 @@ func controlBytes(k wire.Kind) float64 {
 
 // figures returns the figures of an experiment: counts of all ranks together, or means of a rank.
 // It omits shares of 0. bytes is the size of messages. The extra volume is that of RTRs
-// (ready-to-receive messages) that no send used, and of acknowledgements of RTRs and RTSs.
+// (ready-to-receive messages) that no send used, and of acknowledgements of RTRs and RTSs. The uses
+// before registration are the mean of buffers that became frequent, as a share of the threshold.
 func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add := func(name string, v float64, unit string) {
 		all = append(all, work.Figure{Name: name, Value: v, Unit: unit})
@@ -90,6 +93,10 @@ func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	share("frequent uses", float64(t.reuse.FrequentUses), float64(t.reuse.Uses))
 	if n := t.thresholds.ForSize(bytes); n != memory.Never {
 		add("reuse threshold", float64(n), "uses")
+		share("uses before registration", float64(t.reuse.CopiedUses), float64(t.reuse.FrequentBuffers*n))
+	}
+	if t.paysFrom > 0 {
+		add("reuse pays from", float64(t.paysFrom), "B")
 	}
 	return all
 }

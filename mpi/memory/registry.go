@@ -41,6 +41,7 @@ type Registry struct {
 	costs    verbs.Costs // zero in real time
 	cache    *Cache[*Block]
 	reuse    *ReuseTable       // nil if small data is always copied
+	paysFrom int               // Stats.ReusePaysFrom
 	byKey    map[uint32]*Block // by RKey on the first rail
 	nextAddr uint64
 	kept     []*Block // of pools and rings

@@ -40,6 +40,17 @@ func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	return t
 }
 
+// PaysFrom returns the smallest size, a power of two from 8 to maxSize, of which a copy takes longer
+// than the lookups for a registered buffer, so that enough uses pay; 0 if there is none.
+func (m *Measured) PaysFrom(maxSize int) int {
+	for n := 8; n <= maxSize; n *= 2 {
+		if m.Copy(n) > m.LookUp {
+			return n
+		}
+	}
+	return 0
+}
+
 // ForSize returns the number of uses after which registering a buffer of n bytes pays, or Never.
 func (t Thresholds) ForSize(n int) int {
 	if len(t) == 0 {
@@ -73,6 +84,7 @@ const minTracked = 128
 type ReuseStats struct {
 	Uses            uint64 // of tracked sizes
 	FrequentUses    uint64 `json:"Frequent"` // uses of frequent buffers
+	CopiedUses      uint64 // uses of buffers that became frequent, before they did
 	Buffers         int    // in the table
 	Chained         int    // buffers that are not first in their bucket
 	FrequentBuffers int    `json:"Often"`
@@ -148,6 +160,7 @@ func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	if !b.frequent {
 		b.frequent = true
 		t.Stats.FrequentBuffers++
+		t.Stats.CopiedUses += uint64(b.uses - 1)
 	}
 	t.Stats.FrequentUses++
 	return true
@@ -230,7 +243,7 @@ func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) boo
 // register. It measures cfg.Thresholds, the uses after which registration pays, if they are nil.
 func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 	if cfg.Thresholds == nil {
-		if cfg.Thresholds, err = r.measureThresholds(); err != nil {
+		if cfg.Thresholds, r.paysFrom, err = r.measureThresholds(); err != nil {
 			return err
 		}
 	}
@@ -253,8 +266,9 @@ func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
 }
 
 // measureThresholds measures the CPU time of registration, copy and lookup for sizes up to the
-// packet size, and computes after how many uses registration is cheaper than copying.
-func (r *Registry) measureThresholds() (Thresholds, error) {
+// packet size, and computes after how many uses registration is cheaper than copying. paysFrom is the
+// smallest size for which it ever is (Measured.PaysFrom).
+func (r *Registry) measureThresholds() (t Thresholds, paysFrom int, err error) {
 	const rounds, batches = 16, 8
 	from, to := make([]byte, r.cfg.PacketSize), make([]byte, r.cfg.PacketSize)
 	var failed error
@@ -280,9 +294,9 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 		return err
 	}
 	if err := lookup(); err != nil { // the first lookup registers the buffer
-		return nil, err
+		return nil, 0, err
 	}
-	t := ComputeThresholds(Measured{
+	costs := Measured{
 		LookUp: timeOf(lookup),
 		Copy: func(n int) time.Duration {
 			return timeOf(func() error {
@@ -305,10 +319,11 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 			}
 			return took
 		},
-	}, r.cfg.PacketSize)
+	}
+	t, paysFrom = ComputeThresholds(costs, r.cfg.PacketSize), costs.PaysFrom(r.cfg.PacketSize)
 	failed = errors.Join(failed, r.Invalidate(from))
 	r.cache.Stats = CacheStats{} // forget the registrations of the measurement
-	return t, failed
+	return t, paysFrom, failed
 }
 
 // clock returns the time for measurements: virtual time if costs are simulated, else real time.
@@ -326,9 +341,11 @@ type Stats struct {
 	Memory        Usage      `json:"memory"`
 	Registrations CacheStats `json:"registrations"`
 	// Reuse counts uses of small buffers. ReuseThresholds is how many uses of a size pay
-	// for its registration.
+	// for its registration, and ReusePaysFrom the smallest size, a power of two, of which any
+	// number of uses does; 0 if that was not measured.
 	Reuse           ReuseStats `json:"reuse"`
 	ReuseThresholds Thresholds `json:"reuse_pays,omitempty"`
+	ReusePaysFrom   int        `json:"reuse_pays_from,omitempty"`
 	ZeroCopy        uint64     `json:"zero_copy"` // small puts and gets without bounce buffer
 }
 
@@ -336,7 +353,7 @@ type Stats struct {
 func (r *Registry) Stats() Stats {
 	s := Stats{Memory: r.Usage, Registrations: r.cache.Stats, ZeroCopy: r.zeroCopy}
 	if r.reuse != nil {
-		s.Reuse, s.ReuseThresholds = r.reuse.Stats, r.reuse.cfg.Thresholds
+		s.Reuse, s.ReuseThresholds, s.ReusePaysFrom = r.reuse.Stats, r.reuse.cfg.Thresholds, r.paysFrom
 	}
 	return s
 }

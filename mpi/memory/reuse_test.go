@@ -31,7 +31,11 @@ func TestComputeThresholds(t *testing.T) {
 			t.Errorf("%d bytes need more uses than a smaller buffer: %v", size, got)
 		}
 	}
-	if n := ComputeThresholds(Measured{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
+	if n := c.PaysFrom(8192); n != 256 { // copies take 65 ns, and half of it 42.5 ns
+		t.Errorf("registration of %d bytes pays", n)
+	}
+	never := Measured{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}
+	if n := ComputeThresholds(never, 1024); n[0] != Never || n[1] != Never || never.PaysFrom(8192) != 0 {
 		t.Errorf("copying is cheaper than a lookup: %v", n)
 	}
 	if Thresholds(nil).ForSize(5) != Never || (Thresholds{7, 3}).ForSize(1<<20) != 3 {
@@ -51,7 +55,7 @@ func TestBufferIsFrequentAfterFractionOfThreshold(t *testing.T) {
 			t.Fatalf("a buffer below the smallest size is frequent after %d uses", i)
 		}
 	}
-	if s := tab.Stats; s.Uses != 30 || s.FrequentUses != 15 || s.Buffers != 1 || s.FrequentBuffers != 1 {
+	if s := tab.Stats; s.Uses != 30 || s.FrequentUses != 15 || s.CopiedUses != 15 || s.Buffers != 1 || s.FrequentBuffers != 1 {
 		t.Errorf("%+v", s)
 	}
 }

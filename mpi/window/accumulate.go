@@ -148,7 +148,7 @@ func (o *Operation) storeResult(a *Atomic) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], a.old)
 	from, to, at := o.span(a)
-	copy(o.Result[at:], b[from:to])
+	o.w.e.copied(copy(o.Result[at:], b[from:to]))
 }
 
 // dequeue removes and completes an accumulate, and starts queued ones that overlapped it.
@@ -204,6 +204,7 @@ func (w *Window) sendCompareSwap(o *Operation) {
 	o.parts = 2 // the message and the reply
 	// Both elements must be contiguous until the message is sent.
 	o.Origin = append(bytes.Clone(o.Compare), o.Origin...)
+	w.e.copied(len(o.Origin))
 	w.send(t, &h, o.Origin, o)
 }
 
@@ -218,7 +219,7 @@ func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 		return protocolError(t.Peer, h, "wrong size")
 	}
 	t.pendingReplies = t.pendingReplies[1:]
-	copy(r.op.Result[r.from:r.to], data)
+	w.e.copied(copy(r.op.Result[r.from:r.to], data))
 	r.op.partDone()
 	return nil
 }
@@ -253,6 +254,7 @@ func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error 
 	}
 	if op != NoOp {
 		Reduce(elements, data, Type(h.Type), op)
+		w.e.copied(len(data))
 	}
 	return nil
 }
@@ -268,7 +270,7 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 	w.e.Stats.ExecutedForPeers++
 	w.sendReply(t, element)
 	if bytes.Equal(element, data[:size]) {
-		copy(element, data[size:])
+		w.e.copied(copy(element, data[size:]))
 	}
 	return nil
 }
@@ -278,6 +280,7 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 func (w *Window) sendReply(t *target, data []byte) {
 	o := w.e.allocOp()
 	buf := append(o.Origin[:0], data...)
+	w.e.copied(len(buf))
 	*o = Operation{Access: Access{Kind: replyOp, Origin: buf}, w: w, t: t, parts: 1}
 	w.e.busy++
 	w.send(t, &wire.Header{Kind: wire.AccumulateReply, Context: w.id}, buf, o)

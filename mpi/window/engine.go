@@ -57,6 +57,9 @@ type Transport interface {
 // Engine implements the windows of one rank. It is not safe for concurrent use.
 type Engine struct {
 	Stats Stats
+	// Copied, if not nil, is called for each copy and each reduction of bytes by this rank's CPU. The
+	// transport counts the copies of what it sends and receives.
+	Copied func(bytes int)
 
 	cfg        Config
 	transport  Transport
@@ -75,6 +78,13 @@ func New(cfg Config, t Transport) *Engine {
 	cfg.Chunk = max(cmp.Or(cfg.Chunk, DefaultChunk)&^7, 8)
 	cfg.InFlight = max(cmp.Or(cfg.InFlight, inFlight), 1)
 	return &Engine{cfg: cfg, transport: t, windows: make(map[uint32]*Window), lost: make(map[int]error)}
+}
+
+// copied counts the CPU time of a copy or a reduction of n bytes, if it is simulated.
+func (e *Engine) copied(n int) {
+	if n > 0 && e.Copied != nil {
+		e.Copied(n)
+	}
 }
 
 // Busy reports whether any operation is pending.

@@ -272,3 +272,37 @@ func TestWindowCloseReleasesRegion(t *testing.T) {
 		t.Errorf("an empty segment: %+v, %v, %v", segment, region, err)
 	}
 }
+
+// The CPU's copies are counted, those of a target and those of an origin, so that they take time in
+// simulation.
+func TestCopiesOfAccumulatesAreCounted(t *testing.T) {
+	s, e, w := pair(false)
+	copied := 0
+	e.Copied = func(bytes int) { copied += bytes }
+	expect := func(what string, want int) {
+		t.Helper()
+		if copied != want {
+			t.Errorf("%s: %d bytes are copied, want %d", what, copied, want)
+		}
+		copied = 0
+	}
+	must.Do(t, w.LockAll(NoCheck))
+	must.Do(t, e.Arrived(11, &wire.Header{Kind: wire.Accumulate, Context: 4, Type: uint8(Int64), Op: uint8(Sum)}, make([]byte, 16)))
+	expect("a sum", 16)
+	must.Do(t, e.Arrived(11, &wire.Header{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 16, Type: uint8(Int64), Op: uint8(Sum)}, make([]byte, 16)))
+	expect("a sum whose old elements are fetched", 32)
+	must.Do(t, e.Arrived(11, &wire.Header{Kind: wire.CompareSwap, Context: 4, Type: uint8(Int64)}, make([]byte, 16)))
+	expect("a compare-and-swap that succeeds", 16)
+	must.Get(w.StartOp(Access{Kind: CompareAndSwapOp, Rank: 1, Origin: make([]byte, 8), Compare: make([]byte, 8), Result: make([]byte, 8), Type: Int64, Request: true}))(t)
+	expect("the request of a compare-and-swap", 16)
+	must.Do(t, e.Arrived(11, &wire.Header{Kind: wire.AccumulateReply, Context: 4}, make([]byte, 8)))
+	expect("its reply", 8)
+
+	s, e, w = pair(true)
+	e.Copied = func(bytes int) { copied += bytes }
+	must.Do(t, w.LockAll(NoCheck))
+	must.Get(w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: make([]byte, 8), Result: make([]byte, 8), Type: Int64, Op: Max, Request: true}))(t)
+	s.atomics[0].Fetched(0)
+	e.AtomicDone(s.atomics[0], nil)
+	expect("the result of an atomic of the NIC", 8)
+}

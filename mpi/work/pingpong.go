@@ -1,7 +1,6 @@
 package work
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -10,85 +9,36 @@ import (
 
 // pingpong is the latency benchmark of Rashti 2010 §3.3: blocking sends and receives between two
 // ranks. Half the round trip is the latency; bytes divided by it are the one-way bandwidth.
-func pingpong(j *job) { measurePingpong(j, roundTrip) }
+func pingpong(j *job) { measurePingpong(j, roundTrip, sameBuffers) }
 
 // reuse is a ping-pong with nonblocking sends, always from the same buffer, as in Rashti 2010
 // §5.5.1: the runtime copies the small messages of blocking sends even if it has registered their
 // buffer.
-func reuse(j *job) { measurePingpong(j, roundTripNonblocking) }
+func reuse(j *job) { measurePingpong(j, roundTripNonblocking, sameBuffers) }
 
-// crossing is a ping-pong in which a receive is posted when its message is sent, as in Rashti 2010
-// §4.4.3: every announcement of a receive (RTR) crosses that of a message (RTS), and is of no use.
-func crossing(j *job) {
-	sizes := j.messageSizes(map[Class][]int{
-		ClassT: {8, 64 << 10},
-		ClassS: {8, 1 << 10, 64 << 10, 256 << 10},
-		ClassW: {8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20},
-		ClassA: {8, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20},
-	})
-	trips := j.setIterations(map[Class]int{ClassT: 4, ClassS: 100, ClassW: 1000, ClassA: 10000}[j.p.Class])
-	for _, n := range sizes {
-		crossingSize(j, n, trips)
-	}
+// fresh is a ping-pong that sends and receives each message with buffers that were not used before,
+// as in Rashti 2010 §3.5.2: compared with pingpong it shows what new buffers cost.
+func fresh(j *job) { measurePingpong(j, roundTrip, freshBuffers) }
+
+// buffers returns the buffers of a trip. Trip -1 is the first.
+type buffers func(trip int) (send, recv []byte)
+
+// sameBuffers returns the same buffers of n bytes for all trips.
+func sameBuffers(n, _ int) buffers {
+	send, recv := make([]byte, n), make([]byte, n)
+	return func(int) ([]byte, []byte) { return send, recv }
 }
 
-// crossingSize measures messages of n bytes between ranks 0 and 1, each way in turn, from the call of
-// the receive to its end.
-func crossingSize(j *job, n, trips int) {
-	me, buf := j.Rank(), make([]byte, n)
-	j.start()
-	var receiving, oneWay time.Duration
-	if me < 2 {
-		oneWay = emptyLatency(j)
-	}
-	for trip := range 2 * trips {
-		if me > 1 {
-			break
-		}
-		sender := trip % 2
-		contents := j.messageKey(sender, 1-sender, trip)
-		if me == sender {
-			fill(buf, contents)
-		}
-		startTogether(j, oneWay)
-		if me == sender {
-			j.Send(buf, 1-me, 1)
-			continue
-		}
-		began := j.Wtime()
-		s := j.Recv(buf, 1-me, 1)
-		receiving += j.Wtime() - began
-		j.checkReceived(buf, s, 1-me, 1, contents)
-	}
-	j.stop()
-	latency := j.sumAll(receiving.Seconds() / float64(2*trips))
-	j.addFigure(fmt.Sprintf("latency %d B", n), latency*1e6, "us")
+// freshBuffers returns buffers of n bytes for a number of trips, each on pages of its own. All of
+// them exist at the same time, so that no address is used twice.
+func freshBuffers(n, trips int) buffers {
+	memory := newPagedBuffers(2*(trips+1), n)
+	return func(trip int) ([]byte, []byte) { return memory.at(2*trip + 2), memory.at(2*trip + 3) }
 }
 
-// emptyLatency returns the latency of an empty message between ranks 0 and 1, without the first.
-func emptyLatency(j *job) time.Duration {
-	const trips = 8
-	roundTrip(j, nil, nil)
-	began := j.Wtime()
-	for range trips {
-		roundTrip(j, nil, nil)
-	}
-	return (j.Wtime() - began) / (2 * trips)
-}
-
-// startTogether returns on ranks 0 and 1 at about the same time: rank 0 tells rank 1 to start, and
-// computes as long as the message takes.
-func startTogether(j *job, oneWay time.Duration) {
-	if j.Rank() == 1 {
-		j.Recv(nil, 0, tagReady)
-		return
-	}
-	j.Send(nil, 1, tagReady)
-	j.Compute(oneWay)
-}
-
-// measurePingpong measures all sizes with round trips of exchange.
-func measurePingpong(j *job, exchange func(j *job, send, recv []byte) mpi.Status) {
+// measurePingpong measures all sizes with round trips of exchange, in the buffers that newBuffers
+// returns for a size and a number of trips.
+func measurePingpong(j *job, exchange func(j *job, send, recv []byte) mpi.Status, newBuffers func(n, trips int) buffers) {
 	sizes := j.messageSizes(map[Class][]int{
 		ClassT: {0, 8, 1 << 10, 16 << 10, 128 << 10},
 		ClassS: {0, 8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10},
@@ -97,17 +47,18 @@ func measurePingpong(j *job, exchange func(j *job, send, recv []byte) mpi.Status
 	})
 	trips := j.setIterations(map[Class]int{ClassT: 4, ClassS: 100, ClassW: 1000, ClassA: 10000}[j.p.Class])
 	for _, n := range sizes {
-		pingpongSize(j, n, trips, exchange)
+		pingpongSize(j, n, trips, exchange, newBuffers(n, trips))
 	}
 }
 
 // pingpongSize measures one size at rank 0. Contents differ on every trip; both ranks
 // generate and compare them between trips.
-func pingpongSize(j *job, n, trips int, exchange func(j *job, send, recv []byte) mpi.Status) {
-	me, send, recv := j.Rank(), make([]byte, n), make([]byte, n)
+func pingpongSize(j *job, n, trips int, exchange func(j *job, send, recv []byte) mpi.Status, of buffers) {
+	me := j.Rank()
 	j.start()
 	var inCalls time.Duration
 	for trip := -1; trip < trips && me < 2; trip++ { // the first trip is a warm-up
+		send, recv := of(trip)
 		fill(send, j.messageKey(me, 1-me, trip))
 		began := j.Wtime()
 		s := exchange(j, send, recv)
@@ -142,107 +93,6 @@ func (j *job) checkReceived(buf []byte, s mpi.Status, source, tag int, k uint64)
 		j.failVerification(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", s), "status of a receive from rank %d with tag %d", source, tag)
 	}
 	j.checkContents(buf, k, "message from rank %d with tag %d", source, tag)
-}
-
-// spectrum is a ping-pong from many buffers, of which the i-th is used i times, as in Rashti 2010
-// §5.5.1: the gain of buffer reuse where some buffers are used often and others rarely. Turn t uses
-// the buffers from t on, once each. Rank 0 waits for its send after it has received the answer.
-func spectrum(j *job) {
-	n := cmp.Or(j.p.Bytes, 2<<10)
-	buffers := j.setIterations(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
-	const page = 4 << 10 // buffers do not share pages
-	stride := (n + page - 1) / page * page
-	memory, recv := make([]byte, stride*buffers), make([]byte, n)
-	j.start()
-	var inCalls time.Duration
-	trips, me := 0, j.Rank()
-	for turn := range buffers {
-		for i := turn; i < buffers && me < 2; i++ { // buffer i has one turn less than buffer i+1
-			buf := memory[stride*i:][:n]
-			fill(buf, j.messageKey(me, 1-me, trips))
-			began := j.Wtime()
-			s := roundTripNonblocking(j, buf, recv)
-			inCalls += j.Wtime() - began
-			j.checkReceived(recv, s, 1-me, 1, j.messageKey(1-me, me, trips))
-			trips++
-		}
-	}
-	j.stop()
-	latency := j.bcastFromRoot(inCalls.Seconds() / float64(max(1, 2*trips)))
-	j.addFigure("latency", latency*1e6, "us")
-}
-
-// roundTripNonblocking exchanges a message each way, rank 0 first, with nonblocking sends: that of
-// rank 0 continues during its wait for the answer. It returns the status of the receive.
-func roundTripNonblocking(j *job, send, recv []byte) (s mpi.Status) {
-	me := j.Rank()
-	if me == 1 {
-		s = j.Recv(recv, 0, 1)
-	}
-	r := j.Isend(send, 1-me, 1)
-	if me == 0 {
-		s = j.Recv(recv, 1, 1)
-	}
-	j.waitAll(r)
-	return s
-}
-
-// putget measures one-sided operations between ranks 0 and 1, as Rashti 2010 §5.5.1 does: puts
-// and gets of one size between fences, always from the same buffer.
-func putget(j *job) {
-	sizes := j.messageSizes(map[Class][]int{
-		ClassT: {8, 1 << 10, 16 << 10},
-		ClassS: {8, 128, 1 << 10, 4 << 10, 8 << 10, 64 << 10},
-		ClassW: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 6 << 10, 8 << 10, 64 << 10, 1 << 20},
-		ClassA: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 5 << 10, 6 << 10, 7 << 10, 8 << 10, 64 << 10, 1 << 20},
-	})
-	j.setIterations(map[Class]int{ClassT: 3, ClassS: 50, ClassW: 500, ClassA: 5000}[j.p.Class])
-	largest := sizes[len(sizes)-1]
-	win := must(j.world.WinAllocate(largest))
-	o := &oneSided{j: j, win: win, buf: make([]byte, largest)}
-	for _, n := range sizes {
-		o.measure("put", n, 0, win.Put) // from rank 0 to rank 1
-		o.measure("get", n, 1, win.Get) // from rank 1 to rank 0
-	}
-	check(win.Free())
-}
-
-// oneSided is the window of rank 1 and the buffer of rank 0.
-type oneSided struct {
-	j   *job
-	win *mpi.Win
-	buf []byte
-}
-
-// measure runs epochs with a put or get of n bytes by rank 0, and adds their mean time at rank 0
-// to the result. source is the rank whose data is moved.
-func (o *oneSided) measure(what string, n, source int, start func(buf []byte, target, offset int) error) {
-	defer annotateError("%s of %d bytes", what, n)
-	j, me, data := o.j, o.j.Rank(), o.buf[:n]
-	if me == 1 {
-		data = o.win.Memory()[:n]
-	}
-	j.start()
-	var total time.Duration
-	for i := range j.iterations {
-		contents := j.messageKey(source, 1-source, i)
-		if me == source {
-			fill(data, contents)
-		}
-		check(o.win.Fence(mpi.NoPrecede))
-		began := j.Wtime()
-		if me == 0 {
-			check(start(data, 1, 0))
-		}
-		check(o.win.Fence(mpi.NoSucceed))
-		total += j.Wtime() - began
-		if me == 1-source {
-			j.checkContents(data, contents, "data of %s %d of %d bytes", what, i, n)
-		}
-	}
-	j.stop()
-	mean := j.bcastFromRoot(total.Seconds() / float64(j.iterations))
-	j.addFigure(fmt.Sprintf("%s %d B", what, n), mean*1e6, "us")
 }
 
 // bothway is the both-way bandwidth of Rashti 2010 §3.3: two ranks each start a window of sends

@@ -58,7 +58,7 @@ func TestRowsCoverAllStatistics(t *testing.T) {
 	known := map[string]bool{ // part of another row, or for tests only
 		"Discarded": true, "Reads": true, "Writes": true, "Atomics": true, "Pieces": true, "Connections": true, "ControlMessages": true,
 		"BySize": true, "Now": true, "Invalidated": true, "Bytes": true, "Regions": true, "Retries": true, "ExecutedForPeers": true,
-		"Buffers": true, "Chained": true, "FrequentBuffers": true, "UntrackedUses": true, "Stopped": true, "MaxChain": true, "Skipped": true,
+		"Buffers": true, "Chained": true, "FrequentBuffers": true, "UntrackedUses": true, "Stopped": true, "MaxChain": true, "Skipped": true, "CopiedUses": true, "ReusePaysFrom": true,
 	}
 	var s struct {
 		P2P           p2p.Stats
