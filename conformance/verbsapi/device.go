@@ -175,6 +175,27 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
+	ID: "verbs/port/opened-while-the-link-is-down", Cite: cite("ibv_query_port(3)", "verbs/port/6"), Setup: conformance.Setup{Family: 4},
+	Title:   "The port of a device that is opened while its link is down is not active until the link comes up",
+	Sends:   "nothing: the link goes down, the device is closed and opened, and the link comes up",
+	Expects: "another state than ACTIVE; then PORT_ACTIVE of port 1, and ACTIVE",
+	Defects: []string{"OpenedActive"}, Run: rig.Body(func(r *rig.Rig) {
+		if r.Reopen == nil {
+			rig.BenchCannot("reopen the device")
+		}
+		r.Must("a link that can be set down", r.SetLink(false))
+		r.Must("a device that can be reopened", r.Reopen())
+		active := func() bool { return r.QueryPort().State == verbs.PortActive }
+		for until := r.Now() + r.ResponseTimeout(); active() && r.Now() < until; {
+			r.Sleep(shortWait)
+		}
+		r.Check(!active(), "a port that is not active", "%v", r.QueryPort().State)
+		r.Must("a link that can be set up", r.SetLink(true))
+		e := r.ExpectEvent(verbs.EventPortActive, verbs.EventPortErr, verbs.EventGIDChange) // of the link that is down, or of its addresses
+		r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
+		r.Check(active(), "an active port", "%v", r.QueryPort().State)
+	}),
+}, {
 	ID: "verbs/counters/same-names-in-the-same-order", Cite: cite(packageVerbs, "verbs/counters/1"),
 	Title:   "The counters of a device have different names, and always the same order",
 	Sends:   "messages in both directions, and a queue pair that fails",
