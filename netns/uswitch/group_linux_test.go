@@ -11,12 +11,13 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// newEpoll returns an epoll set that contains one eventfd, and a function that makes it readable.
+// newEpoll returns an epoll set that contains one eventfd, and a function that makes it readable. The
+// set is edge-triggered: it returns each event once.
 func newEpoll(t *testing.T) (epoll int, makeReadable func()) {
 	epoll = must.Get(unix.EpollCreate1(unix.EPOLL_CLOEXEC))(t)
 	event := must.Get(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 	t.Cleanup(func() { unix.Close(event); unix.Close(epoll) })
-	must.Do(t, unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(event)}))
+	must.Do(t, unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(event)}))
 	return epoll, func() { must.Get(unix.Write(event, []byte{1, 0, 0, 0, 0, 0, 0, 0}))(t) }
 }
 
@@ -44,7 +45,8 @@ func TestEpollNowDoesNotBlock(t *testing.T) {
 	}
 }
 
-// A wait shorter than a millisecond is not rounded down, which would be polling.
+// A wait shorter than a millisecond is not rounded down, which would be polling. An event is
+// returned by the only system call.
 func TestEpollWaitUsesWholeTimeout(t *testing.T) {
 	if _, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, ^uintptr(0), 0, 0, 0, 0, 0); errors.Is(errno, unix.ENOSYS) {
 		t.Skip("the kernel has no epoll_pwait2")
@@ -64,7 +66,7 @@ func TestEpollWaitUsesWholeTimeout(t *testing.T) {
 		}
 	}
 	makeReadable()
-	if n, errno := epollWait(epoll, events, nil); n != 1 || errno != 0 {
+	if n, errno := epollWait(epoll, events, &ts); n != 1 || errno != 0 {
 		t.Errorf("%d events, error %v, want 1 event", n, errno)
 	}
 }
