@@ -80,6 +80,20 @@ var deviceCases = []conformance.Case{{
 		r.MustFail("a shared receive queue of type 9", errorOf(r.Device.CreateSRQ(odd)), nil)
 	}),
 }, {
+	ID: "verbs/device/guid-of-its-own", Cite: cite("ibv_get_device_guid(3)", "verbs/device/5"),
+	Title:   "A device has a GUID, which another device does not have",
+	Sends:   "nothing: the GUIDs of two devices are queried",
+	Expects: "different GUIDs other than 0, which are also in the attributes of the devices",
+	Defects: []string{"GUIDsEqual"}, Run: rig.Body(func(r *rig.Rig) {
+		p := rig.NewPair(r)
+		for _, d := range []*rig.Rig{p.DUT, p.Partner} {
+			guid, attr := d.Device.Info().GUID, d.QueryDevice()
+			r.Check(guid != 0 && attr.NodeGUID == guid, fmt.Sprintf("a GUID other than 0, and %#x in the attributes", guid), "%#x", attr.NodeGUID)
+		}
+		own, other := p.DUT.Device.Info().GUID, p.Partner.Device.Info().GUID
+		r.Check(own != other, "different GUIDs of two devices", "%#x twice", own)
+	}),
+}, {
 	ID: "verbs/port/there-is-no-other", Cite: cite("ibv_query_port(3)", "verbs/port/1"),
 	Title:   "A device can be queried for each of its ports, and for no other",
 	Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one after the last",
