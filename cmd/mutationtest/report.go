@@ -22,9 +22,9 @@ const (
 // Go tests killed, and the equivalent ones.
 type count struct{ mutants, byCases, byTests, equivalent int }
 
-// report prints the mutants that survived, and how many of each package were killed. It returns an
-// error if the conformance cases killed a smaller share of the mutants than minimum (0 to 1),
-// without the survivors whose reason says that they are equivalent.
+// report prints the mutants that no case killed, and how many of each package were killed. It
+// returns an error if the conformance cases killed a smaller share of the mutants than minimum
+// (0 to 1), without the survivors whose reason says that they are equivalent.
 func report(w io.Writer, reasons map[string]string, all []mutant.Mutant, results []result, minimum float64) error {
 	counts := map[string]*count{}
 	var folders []string
@@ -51,12 +51,8 @@ func report(w io.Writer, reasons map[string]string, all []mutant.Mutant, results
 				c.byCases++
 			}
 		}
-		if results[i].KilledBy == "" && !equivalent {
-			reached := fmt.Sprintf("%d cases call the function", results[i].Reached)
-			if results[i].Reached == 0 {
-				reached = "no case calls the function"
-			}
-			fmt.Fprintf(w, "%s\n    %s\n    %s\n", all[i].Name, all[i].Does, cmp.Or(reason, reached))
+		if text := unnoticed(&results[i]); text != "" && !equivalent {
+			fmt.Fprintf(w, "%s\n    %s\n    %s\n", all[i].Name, all[i].Does, cmp.Or(reason, text))
 		}
 	}
 	slices.Sort(folders)
@@ -69,6 +65,20 @@ func report(w io.Writer, reasons map[string]string, all []mutant.Mutant, results
 		return fmt.Errorf("the cases kill %.1f %% of the mutants, want %.1f %%", 100*share, 100*minimum)
 	}
 	return nil
+}
+
+// unnoticed says that no case noticed a mutant, and how many could have. It is empty for a mutant
+// that cases noticed, or that tests noticed without any case calling the function.
+func unnoticed(r *result) string {
+	switch {
+	case r.How == byTests && r.Reached > 0:
+		return fmt.Sprintf("%d cases call the function, and only tests notice it", r.Reached)
+	case r.KilledBy != "":
+		return ""
+	case r.Reached == 0:
+		return "no case calls the function"
+	}
+	return fmt.Sprintf("%d cases call the function", r.Reached)
 }
 
 // print prints a line of the table: the mutants, the share that cases killed, the share that

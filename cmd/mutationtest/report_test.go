@@ -22,7 +22,7 @@ func TestReportCountsByPackage(t *testing.T) {
 	if err := report(&out, reasons, all, results, 0.4); err != nil {
 		t.Error(err)
 	}
-	want := "a2\n    f: a -> b\n    unnoticed: no case can\na3\n    f: a -> b\n    unnoticed: no case can\n\n" +
+	want := "a1\n    f: a -> b\n    unnoticed: no case can\na2\n    f: a -> b\n    unnoticed: no case can\na3\n    f: a -> b\n    unnoticed: no case can\n\n" +
 		"package                                   mutants    cases    tests     left equivalent\n" +
 		"emu/a                                           3     0.0%    33.3%        2          0\n" +
 		"emu/b                                           1   100.0%   100.0%        0          0\n" +
@@ -33,6 +33,22 @@ func TestReportCountsByPackage(t *testing.T) {
 	}
 	if err := report(&out, reasons, all, results, 0.41); err == nil || !strings.Contains(err.Error(), "the cases kill 40.0 % of the mutants, want 41.0 %") {
 		t.Errorf("minimum: %v", err)
+	}
+}
+
+func TestUnnoticedMutantsAreExplained(t *testing.T) {
+	for want, r := range map[string]result{
+		"":                           {Reached: 2, KilledBy: "rc/psn/x", How: "fail"},
+		"2 cases call the function":  {Reached: 2},
+		"no case calls the function": {},
+		"3 cases call the function, and only tests notice it": {Reached: 3, KilledBy: "tests", How: byTests},
+	} {
+		if got := unnoticed(&r); got != want {
+			t.Errorf("%+v: %q, want %q", r, got, want)
+		}
+	}
+	if got := unnoticed(&result{KilledBy: "tests", How: byTests}); got != "" { // with -cases none, no case runs
+		t.Error(got)
 	}
 }
 

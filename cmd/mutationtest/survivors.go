@@ -15,6 +15,8 @@ import (
 //
 // Equivalent mutants, and those that change only statistics, do not count: no peer and no
 // application sees a difference that a requirement forbids.
+// A difference that shows only with an option or a policy which devices do not have by default
+// counts as equivalent, too: no case judges such a device, and the tests of the package must notice it.
 //
 //go:embed survivors/*.txt
 var survivorFiles embed.FS

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,9 +31,8 @@ type trial struct {
 	Took         time.Duration // CPU time
 	Functions    []int         // numbers of the called functions that have mutants
 
-	run      func() conformance.Verdict // runs the case
-	realTime bool                       // a busy machine may make the case fail
-	kills    int                        // number of mutants that the case killed
+	run   func() conformance.Verdict // runs the case
+	kills int                        // number of mutants that the case killed
 }
 
 // selection is the cases that judge mutants: those of a suite, and of these, if the regular
@@ -58,28 +58,39 @@ func (s selection) trials() (all []*trial, err error) {
 				cases = append(cases, &s.Cases[i])
 			}
 		}
-		all = append(all, deviceTrials(bench.InSimulation(p, bench.SimOptions{}), p.Name, cases)...)
+		all = append(all, deviceTrials(bench.InSimulation(p, bench.SimOptions{}), p.Name, once, cases)...)
 		if s.netns == "" {
 			continue
 		}
-		lab, err := bench.InNamespaces(p, bench.NamespaceOptions{}) // until this process ends
+		lab, err := bench.InNamespaces(p, bench.NamespaceOptions{MaxTime: maxIdle / 2}) // until this process ends
 		if err != nil {
 			return nil, err
 		}
 		cases = slices.DeleteFunc(slices.Clone(cases), func(c *conformance.Case) bool { return !inNamespaces.MatchString(c.ID) })
-		for _, t := range deviceTrials(lab, p.Name+" in namespaces", cases) {
-			t.realTime = true
-			all = append(all, t)
-		}
+		all = append(all, deviceTrials(lab, p.Name+" in namespaces", repeatFailed, cases)...)
 	}
 	return all, nil
 }
 
-// deviceTrials returns trials of the cases on a device in a lab.
-func deviceTrials(lab conformance.Lab, device string, cases []*conformance.Case) (all []*trial) {
+// How often a trial runs its case.
+const (
+	once         = false
+	repeatFailed = true // again if it failed: a busy machine may be the reason in real time
+)
+
+// deviceTrials returns trials of the cases on a device in a lab. If repeat is set, a case that fails
+// runs again, unless it did not end.
+func deviceTrials(lab conformance.Lab, device string, repeat bool, cases []*conformance.Case) (all []*trial) {
 	for _, c := range cases {
+		judge := func() conformance.Result {
+			return conformance.Judge(context.Background(), lab, c, conformance.Options{Seed: 1})
+		}
 		all = append(all, &trial{Device: device, Case: c.ID, run: func() conformance.Verdict {
-			return conformance.Judge(context.Background(), lab, c, conformance.Options{Seed: 1}).Verdict
+			r := judge()
+			if _, hung := errors.AsType[*conformance.HangError](r.Err); repeat && r.Verdict != conformance.VerdictPass && !hung {
+				r = judge()
+			}
+			return r.Verdict
 		}})
 	}
 	return all
@@ -135,8 +146,7 @@ func serveMutants(baseline string, cases selection, in io.Reader, out io.Writer)
 		byID[t.Device+" "+t.Case] = t
 	}
 	for _, t := range passed {
-		same := byID[t.Device+" "+t.Case]
-		t.run, t.realTime = same.run, same.realTime
+		t.run = byID[t.Device+" "+t.Case].run
 	}
 	w := watchdog{out: json.NewEncoder(out)}
 	go w.run() // ends this process if a mutant loops or allocates without end
@@ -172,9 +182,6 @@ func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 		w.start(&r, t)
 		mutant.Select(name)
 		v := t.run()
-		if v != conformance.VerdictPass && t.realTime {
-			v = t.run()
-		}
 		mutant.Select("")
 		w.stop()
 		if v != conformance.VerdictPass {

@@ -326,6 +326,21 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		p.expectDelivered(zeroLengthWrite())
 	}),
 }, {
+	ID: "dg/rdmap/lost-responses-end", Cite: cite("7.7", "dg/rdmap/6"),
+	Title:   "If the flow with a response fails, nothing more of the response is sent",
+	Sends:   "a Read Request of 4 MiB, of which most waits to be sent, and a Refusal of the flow with its response",
+	Expects: "no data after the Refusal",
+	Defects: []string{"LostResponsesContinue"}, Run: onFlow(setup{memLen: 4 << 20}, func(p *peer) {
+		p.establishDeviceFlow()
+		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 4<<20, p.targetAddr(0))).AckNow())
+		p.expectData(1)
+		p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
+		p.syncDevice()
+		p.drainArrived() // packets that were sent before
+		a, more := p.nextData(2 * firstTimeout)
+		p.Check(!more, "nothing more of the response", "%v", a.Packet)
+	}),
+}, {
 	// A flow is delivered in order, like a TCP stream: missing octets cannot arrive later.
 	ID: "dg/rdmap/offset-of-a-later-segment", Cite: cite("7.7", "dg/err/1", "dg/rdmap/2"),
 	Title:   "A second segment of a Send that does not follow the first is an error",

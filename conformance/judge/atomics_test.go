@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,4 +95,28 @@ func TestHistoryOfAtomicsIsComplete(t *testing.T) {
 	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "atomics on word 0, got none: word 0: ") || strings.Count(err.Error(), ";") != 6 {
 		t.Errorf("a wrong result: %v", err)
 	}
+}
+
+// The case fails on a device whose atomics are wrong, and the ladder has a note for each round.
+func TestAtomicsCaseDetectsSwappedOperands(t *testing.T) {
+	lab := bench.InSimulation(must.Get(nics.Find("softroce"))(t), bench.SimOptions{})
+	c := atomicsCase("roce", conformance.Cite{}, conformance.Case{})
+	for _, defects := range [][]string{nil, {"AtomicOperandsSwapped"}} {
+		r := conformance.Judge(t.Context(), lab, &c, conformance.Options{Seed: 1, Defects: defects})
+		want := conformance.VerdictPass
+		if len(defects) > 0 {
+			want = conformance.VerdictFail
+		}
+		if r.Verdict != want || !hasNote(r.Record, "192 atomics, 0 ppm of packets lost") {
+			t.Errorf("with %q: %v, %v", defects, r.Verdict, r.Err)
+		}
+	}
+}
+
+// hasNote reports whether a record has a note that begins with text.
+func hasNote(r *conformance.Record, text string) bool {
+	events, _ := r.Events()
+	return slices.ContainsFunc(events, func(e conformance.Event) bool {
+		return e.Kind == conformance.EventNote && strings.HasPrefix(e.Text, text)
+	})
 }

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -34,8 +33,8 @@ func TestUndetectedDefectIsFault(t *testing.T) {
 			{Defect: "OnlyUnsupported", Expects: []string{"a/b/unsupported"}},
 		},
 	}
-	show := conform.NewDisplay(report.DisplayConfig{Out: io.Discard, Status: io.Discard}, false)
-	defer show.Close()
+	var notes strings.Builder
+	show := conform.NewDisplay(report.DisplayConfig{Out: &notes, Status: &notes}, false)
 	run := &conform.Run{Devices: []conform.Device{*d}, Faults: (&Judge{Show: show}).uncaughtDefects(d)}
 	var uncaught []string
 	for _, f := range run.Faults {
@@ -49,5 +48,9 @@ func TestUndetectedDefectIsFault(t *testing.T) {
 	}
 	if run.Good() {
 		t.Error("the run is good")
+	}
+	show.Close()
+	if want := "softroce: no case detects OnlyUnsupported: a/b/unsupported should detect it"; !strings.Contains(notes.String(), want) {
+		t.Errorf("notes %q, want %q", notes.String(), want)
 	}
 }

@@ -267,6 +267,14 @@ func TestDescribeTellsAll(t *testing.T) {
 	if strings.Contains(out.String(), "--defect") {
 		t.Errorf("a defect that no device can have is tried:\n%s", out.String())
 	}
+	out.Reset()
+	cat.CheckDefect = func(string) error { return nil }
+	unproven := *c.Case
+	unproven.Defects = nil
+	must.Do(t, cat.Describe(&out, []Case{{s, &unproven}}, "prog"))
+	if strings.Contains(out.String(), "--defect") {
+		t.Errorf("a defect of a case that names none:\n%s", out.String())
+	}
 	listed := cat.ListCases([]Case{c})
 	s.Name = "roce"
 	if other := cat.devicesOf(s); !slices.Equal(listed[0].Devices, []string{"first", "second"}) || !slices.Equal(other, []string{"first"}) {
@@ -284,6 +292,21 @@ func TestDescribeTellsAll(t *testing.T) {
 	must.Do(t, WriteCases(&out, []Case{c, {s, &safe}}))
 	if want := fmt.Sprintf("%-56s  MUST    RFC 1  It works (dangerous)\n", "a/b/c"); !strings.HasPrefix(out.String(), want) {
 		t.Errorf("with a long ID, listed as\n%s", out.String())
+	}
+	out.Reset()
+	safe.ID, safe.Cite.Section = "a/b/safe", strings.Repeat("1.", 20)
+	must.Do(t, WriteCases(&out, []Case{c, {s, &safe}}))
+	if want := fmt.Sprintf("a/b/c     MUST    %-27s  It works (dangerous)\n", "RFC 1"); !strings.HasPrefix(out.String(), want) {
+		t.Errorf("with a long clause, listed as\n%s", out.String())
+	}
+}
+
+// A title that is as wide as its column is printed in full.
+func TestShortenKeepsTextsThatFit(t *testing.T) {
+	for text, want := range map[string]string{"": "", "fünf": "fünf", "fünfe": "fünfe", "sechse": "sech…"} {
+		if got := shorten(text, 5); got != want {
+			t.Errorf("%q is shortened to %q, want %q", text, got, want)
+		}
 	}
 }
 

@@ -63,6 +63,14 @@ func DocumentKeys() (keys []string) {
 	return keys
 }
 
+// shorten returns a text of at most width characters, of which the last is … if it had more.
+func shorten(text string, width int) string {
+	if r := []rune(text); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return text
+}
+
 // WriteCoverage prints, by document, how many rows (requirements of the standards) of the ledger
 // the cases cover. If keys is not empty, it prints just the documents with these keys, by section.
 // The MUSTs are the testable rows of level MUST: those covered, and all.
@@ -81,10 +89,7 @@ func WriteCoverage(w io.Writer, keys []string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-*s %5s %8s %11s %5s %9s\n", width, "", "rows", "covered", "untestable", "open", "MUSTs")
 	writeLine := func(title string, c conformance.Coverage) {
-		if r := []rune(title); len(r) > width {
-			title = string(r[:width-1]) + "…"
-		}
-		fmt.Fprintf(&b, "%-*s %5d %8d %11d %5d %9s\n", width, title, c.Rows, c.Covered, c.Untestable, c.Open(), fmt.Sprintf("%d/%d", c.MustsCovered, c.Musts))
+		fmt.Fprintf(&b, "%-*s %5d %8d %11d %5d %9s\n", width, shorten(title, width), c.Rows, c.Covered, c.Untestable, c.Open(), fmt.Sprintf("%d/%d", c.MustsCovered, c.Musts))
 	}
 	var all conformance.Coverage
 	for _, d := range docs {

@@ -79,6 +79,17 @@ func TestSchedulesReachRareOutcomes(t *testing.T) {
 	}
 }
 
+// The outcomes are in the ladder of the case.
+func TestOutcomesAreNoted(t *testing.T) {
+	p, record := must.Get(nics.Find("softroce"))(t), new(conformance.Record)
+	must.Do(t, bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1, Record: record}, func(b *conformance.Bench) error {
+		return must.Err(writeThenRead.run(b, 3))
+	}))
+	if !hasNote(record, "outcomes of up to 3 schedules: ") {
+		t.Error("no note of the outcomes")
+	}
+}
+
 // A forbidden outcome is reported with its schedule.
 func TestForbiddenOutcomeIsViolation(t *testing.T) {
 	wrong := writeThenRead

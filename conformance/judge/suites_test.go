@@ -2,10 +2,12 @@ package judge_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestCasesAreWellFormed(t *testing.T) {
@@ -38,5 +40,13 @@ func TestEveryProtocolsSuitesAreListed(t *testing.T) {
 				t.Errorf("Suites lacks %s", s.Name)
 			}
 		}
+	}
+}
+
+func TestLabelsMustBeKnown(t *testing.T) {
+	must.Do(t, judge.CheckLabels("--label", []string{"service:rc", conformance.Dangerous}, judge.Suites()))
+	err := judge.CheckLabels("--label", []string{"service:rc", "service:rx"}, judge.Suites())
+	if err == nil || !strings.Contains(err.Error(), "--label service:rx: no case has this label") {
+		t.Error(err)
 	}
 }

@@ -80,6 +80,20 @@ var deviceCases = []conformance.Case{{
 		r.MustFail("a shared receive queue of type 9", errorOf(r.Device.CreateSRQ(odd)), nil)
 	}),
 }, {
+	ID: "verbs/device/guid-of-its-own", Cite: cite("ibv_get_device_guid(3)", "verbs/device/5"),
+	Title:   "A device has a GUID, which another device does not have",
+	Sends:   "nothing: the GUIDs of two devices are queried",
+	Expects: "different GUIDs other than 0, which are also in the attributes of the devices",
+	Defects: []string{"GUIDsEqual"}, Run: rig.Body(func(r *rig.Rig) {
+		p := rig.NewPair(r)
+		for _, d := range []*rig.Rig{p.DUT, p.Partner} {
+			guid, attr := d.Device.Info().GUID, d.QueryDevice()
+			r.Check(guid != 0 && attr.NodeGUID == guid, fmt.Sprintf("a GUID other than 0, and %#x in the attributes", guid), "%#x", attr.NodeGUID)
+		}
+		own, other := p.DUT.Device.Info().GUID, p.Partner.Device.Info().GUID
+		r.Check(own != other, "different GUIDs of two devices", "%#x twice", own)
+	}),
+}, {
 	ID: "verbs/port/there-is-no-other", Cite: cite("ibv_query_port(3)", "verbs/port/1"),
 	Title:   "A device can be queried for each of its ports, and for no other",
 	Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one after the last",
@@ -173,6 +187,27 @@ var deviceCases = []conformance.Case{{
 				}
 			}
 		}
+	}),
+}, {
+	ID: "verbs/port/opened-while-the-link-is-down", Cite: cite("ibv_query_port(3)", "verbs/port/6"), Setup: conformance.Setup{Family: 4},
+	Title:   "The port of a device that is opened while its link is down is not active until the link comes up",
+	Sends:   "nothing: the link goes down, the device is closed and opened, and the link comes up",
+	Expects: "another state than ACTIVE; then PORT_ACTIVE of port 1, and ACTIVE",
+	Defects: []string{"OpenedActive"}, Run: rig.Body(func(r *rig.Rig) {
+		if r.Reopen == nil {
+			rig.BenchCannot("reopen the device")
+		}
+		r.Must("a link that can be set down", r.SetLink(false))
+		r.Must("a device that can be reopened", r.Reopen())
+		active := func() bool { return r.QueryPort().State == verbs.PortActive }
+		for until := r.Now() + r.ResponseTimeout(); active() && r.Now() < until; {
+			r.Sleep(shortWait)
+		}
+		r.Check(!active(), "a port that is not active", "%v", r.QueryPort().State)
+		r.Must("a link that can be set up", r.SetLink(true))
+		e := r.ExpectEvent(verbs.EventPortActive, verbs.EventPortErr, verbs.EventGIDChange) // of the link that is down, or of its addresses
+		r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
+		r.Check(active(), "an active port", "%v", r.QueryPort().State)
 	}),
 }, {
 	ID: "verbs/counters/same-names-in-the-same-order", Cite: cite(packageVerbs, "verbs/counters/1"),

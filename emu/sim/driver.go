@@ -87,6 +87,9 @@ func newDriver(e baseEngine, n network, cfg DriverConfig) *Driver {
 	d.timer.init(d.world, d, eventTimer)
 	p.OnLinkChange(d, eventLink)
 	p.OnAddrChange(d, eventAddr)
+	if !p.Up() {
+		d.world.At(d.world.Now(), d, eventLink) // a device starts with its port active
+	}
 	return d
 }
 

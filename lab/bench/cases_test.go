@@ -228,23 +228,11 @@ func linkDownAndUp(b *conformance.Bench) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []struct {
-		up    bool
-		state verbs.PortState
-	}{{false, verbs.PortDown}, {true, verbs.PortActive}} {
-		if err := b.SetLink(step.up); err != nil {
+	for _, up := range []bool{false, true} {
+		if err := setLinkAndWait(b, up); err != nil {
 			return err
 		}
-		err := waitUntil(b, func() error {
-			if a, err := b.Device.QueryPort(1); err != nil || a.State != step.state {
-				return fmt.Errorf("up %v: the port is in state %v, %w", step.up, a.State, err)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		_, packet := rawSend(b.Peers[0], b.Local[0], u.qp.QPN(), fmt.Sprint(step.up))
+		_, packet := rawSend(b.Peers[0], b.Local[0], u.qp.QPN(), fmt.Sprint(up))
 		if err := b.Wire.Send(packet); err != nil {
 			return err
 		}
@@ -257,6 +245,35 @@ func linkDownAndUp(b *conformance.Bench) error {
 		return fmt.Errorf("received %q", got)
 	}
 	return nil
+}
+
+// reopenDevice closes the device while its link is down, and opens it again. The port is not active
+// until the link comes up, and then receives and sends.
+func reopenDevice(b *conformance.Bench) error {
+	if err := errors.Join(b.SetLink(false), b.Reopen()); err != nil {
+		return err
+	}
+	if err := errors.Join(setLinkAndWait(b, false), setLinkAndWait(b, true)); err != nil {
+		return err
+	}
+	return echo(b)
+}
+
+// setLinkAndWait takes the link up or down, and waits until the device's port agrees.
+func setLinkAndWait(b *conformance.Bench, up bool) error {
+	if err := b.SetLink(up); err != nil {
+		return err
+	}
+	want := verbs.PortDown
+	if up {
+		want = verbs.PortActive
+	}
+	return waitUntil(b, func() error {
+		if a, err := b.Device.QueryPort(1); err != nil || a.State != want {
+			return fmt.Errorf("up %v: the port is in state %v, %w", up, a.State, err)
+		}
+		return nil
+	})
 }
 
 // waitUntil waits until check succeeds, and returns its last error.

@@ -52,6 +52,7 @@ var realCases = map[string][]realCase{
 		{"toOtherAddresses", toOtherAddresses},
 		{"linkDownAndUp", linkDownAndUp},
 		{"removeAndAddAddress", removeAndAddAddress},
+		{"reopenDevice", reopenDevice},
 		{"sendToPartner", sendToPartner},
 		{"tasks", tasks},
 		{"echo again", echo},

@@ -143,14 +143,35 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	return b, openTested(b, s.openTested)
 }
 
-// openTested opens the device under test, with the restrictions of the lab.
+// openTested opens the device under test, with the restrictions of the lab. It may be called again
+// after the device was closed.
 func (s *simCase) openTested() (verbs.Context, error) {
+	if reopened := s.devices[0] != nil; reopened && s.wire != nil {
+		if err := s.replacePort(); err != nil {
+			return nil, err
+		}
+	}
 	d, err := s.cfg.device.InWorld(s.world.World, s.port, s.nicConfig)
 	if err != nil {
 		return nil, s.cfg.openError(err)
 	}
 	s.devices[0] = d
 	return s.cfg.restrictions.Apply(d), nil
+}
+
+// replacePort attaches a port with the addresses and the link state of the device's port, which a
+// device for packets closes with itself. The new port has no impairments.
+func (s *simCase) replacePort() error {
+	const defaultName = ""
+	port, err := s.attach(defaultName, s.port.Addrs(), defaultRxQueue)
+	if err != nil {
+		return err
+	}
+	if !s.port.Up() {
+		port.SetDown()
+	}
+	s.port, s.wire.device = port, port
+	return nil
 }
 
 // defaultRxQueue as a parameter of attach selects the simulator's default.

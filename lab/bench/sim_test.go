@@ -22,7 +22,8 @@ func TestSimulatedCases(t *testing.T) {
 	}{
 		"echo": {"softroce", echo}, "toUnknownQP": {"softroce", toUnknownQP}, "toOtherAddresses": {"softroce", toOtherAddresses},
 		"linkDownAndUp": {"softroce", linkDownAndUp}, "removeAndAddAddress": {"softroce", removeAndAddAddress}, "sendToPartner": {"softroce", sendToPartner}, "tasks": {"softroce", tasks},
-		"sendGarbage": {"softiwarp", sendGarbage}, "acceptConnect": {"softiwarp", acceptConnect},
+		"reopenDevice": {"softroce", reopenDevice},
+		"sendGarbage":  {"softiwarp", sendGarbage}, "acceptConnect": {"softiwarp", acceptConnect},
 	} {
 		for _, family := range []int{0, 4, 6} {
 			t.Run(fmt.Sprint(name, family), func(t *testing.T) {

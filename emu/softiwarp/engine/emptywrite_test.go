@@ -153,6 +153,31 @@ func TestEmptyWritesEndWithResponseOrConnection(t *testing.T) {
 	}
 }
 
+// An empty Write cannot be sent within a message that TCP has accepted in part. The timer then runs
+// again, although TCP accepts nothing meanwhile that would start it.
+func TestEmptyWriteWaitsForEndOfMessage(t *testing.T) {
+	h := newHost(t, withEmptyWrites)
+	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+	r, _ := h.region(1<<20, allAccess)
+	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge(r, 0, 1<<20)}})
+	accepted := 0
+	bufs, _ := k.c.Output(make([][]byte, 0, 16))
+	for _, b := range bufs {
+		accepted += len(b)
+	}
+	k.c.Sent(k.now, accepted)
+	for range 2 {
+		at := h.nic.Deadline()
+		k.later(at.Sub(k.now), h.nic)
+		if h.nic.Count.EmptyWrites != 0 {
+			t.Fatal("an empty Write within a message")
+		}
+		if next := h.nic.Deadline(); next == mono.Never || next <= at {
+			t.Fatalf("the next empty Write is due at %v, after %v", next, at)
+		}
+	}
+}
+
 // emptySegment returns an empty segment of op.
 func emptySegment(op wire.Opcode) wire.Segment { return segment(op, 1, nil) }
 
