@@ -40,8 +40,8 @@ func (w *SchedStat) waitedPart() float64 {
 	return float64(w.Waited) / float64(w.Ran+w.Waited)
 }
 
-// SetScheduling records how the processes of the run were scheduled: the largest delay of a fault,
-// and the process that waited for a CPU for the largest part of its runnable time. othersShare is
+// SetScheduling records how the processes of the run were scheduled: how late the latest step of the
+// scenario, such as an injected fault, was executed, and the process that waited for a CPU for the largest part of its runnable time. othersShare is
 // the part of all CPU time, 0 to 1, that processes outside of the run used.
 func (o *Observation) SetScheduling(othersShare float64, all []SchedStat) {
 	o.Scheduling = &report.Scheduling{Others: othersShare}
@@ -56,7 +56,7 @@ func (o *Observation) SetScheduling(othersShare float64, all []SchedStat) {
 }
 
 // isStarved reports whether a run in real time got so little CPU time that its timers may have
-// expired for this reason: a fault was executed very late, or other processes used the CPUs while a
+// expired for this reason: a step was executed very late, or other processes used the CPUs while a
 // process of the run waited.
 func (o *Observation) isStarved() bool {
 	s := o.Scheduling

@@ -26,8 +26,9 @@ const (
 	idleCPU = 100 * time.Millisecond
 )
 
-// check reports whether the run, which has used so much CPU time, has been idle for maxIdle. It must
-// be called periodically.
+// check reports whether a run has been idle for more than maxIdle: it has used at most idleCPU in
+// that time. cpu is the CPU time that it has used in total. A different run starts a new measurement.
+// check must be called periodically.
 func (d *hangDetector) check(run any, cpu time.Duration, now time.Time) bool {
 	// The CPU time of a process and its descendants decreases when a descendant is lost.
 	if used := cpu - d.cpu; d.run != run || used > idleCPU || used < 0 {

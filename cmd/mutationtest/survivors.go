@@ -22,7 +22,9 @@ import (
 var survivorFiles embed.FS
 
 // survivorReasons returns why no case notices the mutants that the embedded files list. The keys
-// are those of survivorKey: the package, and what the mutant does.
+// are those of survivorKey: the package, and what the mutant does. The reason is that the behaviour
+// does not change ("equivalent: WHY"), that only counters change ("statistics"), or why a changed
+// behaviour is not noticed ("unnoticed: WHY").
 func survivorReasons() (map[string]string, error) {
 	entries, err := survivorFiles.ReadDir("survivors")
 	if err != nil {
@@ -44,7 +46,7 @@ func survivorReasons() (map[string]string, error) {
 			case strings.HasPrefix(line, "package "):
 				folder = strings.TrimPrefix(line, "package ")
 			case k < 0 || !isReason(line[k+len(separator):]):
-				return nil, fmt.Errorf("%s:%d: want FUNCTION: CHANGE | equivalent: WHY, or statistics, or unnoticed: WHY", name, i+1)
+				return nil, fmt.Errorf("%s:%d: want \"FUNCTION: CHANGE | REASON\" with the reason \"equivalent: WHY\", \"statistics\" or \"unnoticed: WHY\"", name, i+1)
 			default:
 				reasons[survivorKey(folder, line[:k])] = line[k+len(separator):]
 			}

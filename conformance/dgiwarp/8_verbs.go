@@ -36,6 +36,28 @@ var verbsCases = []conformance.Case{{
 	Expects: "version, protocol, addresses, length and port",
 	Defects: []string{"SourceLost", "AreaLengthWithoutUDP"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(20) }),
 }, {
+	ID: "dg/verbs/address-area-on-rd", Cite: cite("8", "dg/verbs/2"), Setup: setupRD,
+	Title:   "The length in the address area of a receive on RD is that of a UDP datagram with the whole message",
+	Sends:   "Sends of 0, 1 and 200 octets, one of two segments, and Immediate Data",
+	Expects: "the length of each message in its address area",
+	Defects: []string{"AreaLengthZero"}, Run: onFlow(setup{receives: 5, recvLen: 512}, func(p *peer) {
+		p.expectDelivered(iwarp.Send(1, nil))
+		p.expectDelivered(iwarp.Send(2, data(1)))
+		p.expectDelivered(iwarp.Send(3, data(200)))
+		p.expectDelivered(iwarp.Send(4, data(100)).Last(false))
+		p.expectDelivered(iwarp.Send(4, data(200)).MO(100))
+		p.expectDelivered(iwarp.Immediate(5, immediateData))
+		for i, n := range []int{0, 1, 200, 300, 0} {
+			p.ExpectRecv(uint64(i+1), grhAreaLen+n)
+			area := p.localMem.Buf[i*p.recvLen:][:grhAreaLen]
+			header := area
+			if area[0]>>4 != 6 {
+				header = area[grhAreaLen-20:] // of IPv4
+			}
+			p.checkIPLength(header, n)
+		}
+	}),
+}, {
 	ID: "dg/verbs/address-area-in-two-buffers", Cite: cite("8", "dg/verbs/2"), Setup: setupRD,
 	Title:   "The address area of a receive may end in any of its buffers",
 	Sends:   "Sends to receives of two buffers, of which the first is of 1, 20, 39, 40 and 41 octets",

@@ -73,8 +73,8 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 	})
 }
 
-// OnLink opens a device in real time on an open link, which the device closes. By default, a paced
-// sender whose thread wakes up to wakeSlack late catches up: it sends all packets due by then.
+// OnLink opens a device that runs in real time on an open link, which the device closes. By default, a
+// paced sender whose thread wakes late, by at most wakeSlack, sends at once all packets that are due.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()

@@ -146,9 +146,9 @@ func changed(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed 
 	return all, nil
 }
 
-// size is the larger of the two changes of the figure from base, its value with unchanged
-// parameters, in the unit of the figure. It is infinite if only one of both values is nil, for
-// example because curves no longer cross.
+// size returns the larger of |Down − base| and |Up − base|, where base is the figure with unchanged
+// parameters. It is infinite if the figure exists (is not nil) with a changed parameter, but not with
+// the unchanged ones, or the reverse, for example because curves no longer cross.
 func (e *Effect) size(base *float64) (most float64) {
 	for _, v := range []*float64{e.Down, e.Up} {
 		switch {

@@ -25,7 +25,7 @@ func softIWARP() *Provider {
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
 		// Options are for an emulated NIC with siw as its peer. verbDefects are the defects of siw
-		// in verbs calls; Provider.Defects below are those of packets and of the NIC's state.
+		// that show in verbs calls; siwDefects are those in packets and in the NIC's state.
 		Kernel: KernelDriver{Name: "siw", Options: Options{"siw_peer": true}, verbDefects: []string{"RTRIgnored", "InvalidateUnreported"}},
 		Profiles: []Profile{
 			{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Defects: siwDefects, Restrictions: siwRestrictions},

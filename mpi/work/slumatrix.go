@@ -34,7 +34,7 @@ func (m *sluMatrix) has(row, column int) bool {
 	return column < row && int(key(m.seed, 2, uint64(row), uint64(column))%100) < m.size.percent
 }
 
-// columnsIn returns the columns of the blocks in a row, without the diagonal block.
+// columnsIn returns the columns of the blocks of a row that are left of the diagonal.
 func (m *sluMatrix) columnsIn(row int) (columns []int) {
 	for c := range row {
 		if m.has(row, c) {
@@ -44,7 +44,7 @@ func (m *sluMatrix) columnsIn(row int) (columns []int) {
 	return columns
 }
 
-// rowsIn returns the rows of the blocks in a column, without the diagonal block.
+// rowsIn returns the rows of the blocks of a column that are below the diagonal.
 func (m *sluMatrix) rowsIn(column int) (rows []int) {
 	for r := column + 1; r < m.size.blocks; r++ {
 		if m.has(r, column) {

@@ -105,8 +105,10 @@ const (
 	valueRoom = 11
 )
 
-// writeMeasured prints a line per measurement with its description. An empty line separates
-// groups: measurements whose names have the same part before the slash.
+// writeMeasured prints a line per measurement with its description. Measurements that are repeated
+// for the loss of each packet of a window (Position) have the same description, which only the first
+// line has. An empty line separates groups: measurements whose names have the same part before the
+// slash.
 func (d *Display) writeMeasured(b *strings.Builder, run *Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]
@@ -129,7 +131,7 @@ func (d *Display) writeMeasured(b *strings.Builder, run *Run) {
 			}
 			about := "  " + textfmt.PrintableLine(m.About)
 			if m.Position > 1 {
-				about = "" // Position numbers the lost packet of a window; all have the description of the first
+				about = "" // as of the first
 			}
 			fmt.Fprintf(b, "%s%9d%s\n", line, len(m.Samples), about)
 		}

@@ -158,7 +158,8 @@ func (r *Result) explanation() string {
 	return b.String()
 }
 
-// junitFaults returns the JUnit suite of the faults of the cases, each a failure.
+// junitFaults returns a JUnit suite with a failure for each fault of a case itself: for example, it
+// passes on a device with a defect that it should detect.
 func (r *Run) junitFaults() kit.Suite {
 	s := r.newSuite("check-cases")
 	for _, f := range r.Faults {

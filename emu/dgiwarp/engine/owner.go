@@ -8,7 +8,8 @@ import (
 
 // NextReceive implements iwarp.Owner. It takes the oldest receive of the QP, nil if there is none,
 // and copies it, since its slot may be reused. It writes the sender's address to the first GRHLen
-// octets, and removes these from the SGL of the copy. It sets MemoryStatus if the receive is too
+// octets, and removes these from the SGL of the copy; Received writes them again with the length of
+// the message, which is not known before. It sets MemoryStatus if the receive is too
 // short for a GRH or its memory is invalid. If receives are reserved for peers that waited for one,
 // the receive counts as one of these.
 func (h *peerStream) NextReceive() *iwarp.Receive {
@@ -20,15 +21,12 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	q.reservedReceives = max(q.reservedReceives-1, 0)
 	r := &h.recv
 	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
-	if !h.grhSet {
-		h.from.fillGRH(&h.grh, 0) // without the length of the message
-		h.grhSet = true
-	}
+	h.first, h.full = h.from, append(h.full[:0], w.SGL...)
 	r.MemoryStatus = verbs.WCSuccess
 	switch {
 	case w.Length < verbs.GRHLen: // too short for the sender's address
 		r.MemoryStatus = verbs.WCLocLenErr
-	case q.nic.Scatter(r.SGL, pd, 0, h.grh[:]) != nil:
+	case !h.writeGRH(0):
 		r.MemoryStatus = verbs.WCLocProtErr
 	}
 	if r.MemoryStatus != verbs.WCSuccess {
@@ -50,11 +48,22 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	return r
 }
 
+// writeGRH writes the octets before a message of length octets to its receive. It returns false if
+// the memory of the receive is invalid.
+func (h *peerStream) writeGRH(length int) bool {
+	n := h.peer.qp.nic
+	h.first.fillGRH(&n.grh, length)
+	return n.Scatter(h.full, h.recv.PD, 0, n.grh[:]) == nil
+}
+
 // Received implements iwarp.Owner. It adds the completion of a receive to the CQ. As on a UD QP,
 // its length counts the GRH before the message; peer.rd, of the reliable layer, has the peer's QP.
 func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
 	wc.WRID = r.WRID
+	if wc.Status == verbs.WCSuccess && !h.writeGRH(int(wc.ByteLen)) {
+		wc.Status = verbs.WCLocProtErr // deregistered after the last segment was placed
+	}
 	if wc.Status == verbs.WCSuccess {
 		wc.ByteLen += verbs.GRHLen
 		wc.SrcQP = verbs.QPN(h.peer.rd.Key.RemoteQP)

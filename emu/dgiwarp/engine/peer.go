@@ -37,8 +37,8 @@ type peerStream struct {
 	cause  verbs.WCStatus     // error status of the first flushed request
 	recv   iwarp.Receive      // receive of the current message (responder)
 	from   source             // source of that message (responder)
-	grh    [verbs.GRHLen]byte // the octets before a message, built from from if grhSet is set
-	grhSet bool
+	full   []verbs.SGE        // SGL of that receive, with the octets before the message
+	first  source             // source of the first segment of that message
 }
 
 // origins is a FIFO of bits that records for each unacknowledged segment whether the responder

@@ -133,9 +133,7 @@ func (h *peerStream) setSource(s source) {
 		}
 		s.src, s.qp = k.RemoteAddr, k.RemoteQP
 	}
-	if s != h.from {
-		h.from, h.grhSet = s, false
-	}
+	h.from = s
 }
 
 // terminatedStream returns the stream that an error message is about: the responder if it

@@ -58,8 +58,9 @@ func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	return Tier{}, cmdline.Errorf("--on %s: give sim or netns", on)
 }
 
-// CommandLine returns the command line that repeats a run of words, a program or workload with its
-// arguments, on a tier. It has no flags that change only the output.
+// CommandLine returns the command line with which a user can repeat a run. program is the launcher,
+// on the tier (where the ranks run, such as "sim"), and words the MPI program or workload with its
+// arguments. It leaves out flags that have their default value or change only the output.
 func (s *Settings) CommandLine(program, on string, c *Config, words []string) string {
 	all := []string{program, fmt.Sprintf("-n %d", c.Ranks), "--on " + on}
 	for _, f := range []struct {
