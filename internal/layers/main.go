@@ -41,8 +41,9 @@ import (
 
 const module = "github.com/fabrictest/fabrictest"
 
-// main prints the packages whose tests CI runs, all of them, with the race detector. With -parts it
-// prints the packages of which CI runs only some tests, and with -run the pattern of these tests.
+// main prints the packages that CI tests completely with the race detector. With -parts it prints those
+// of which CI runs only some tests with it, and with -run the go test pattern of these tests. With
+// -platforms it type-checks all packages instead.
 func main() {
 	parts := flag.Bool("parts", false, "print the packages of which only some tests run with -race")
 	pattern := flag.Bool("run", false, "print the go test -run pattern that selects those tests")

@@ -61,7 +61,8 @@ func (w *Window) startAtomics(o *Operation) {
 	w.atomicPartDone(o)
 }
 
-// atomicPartDone is partDone for an accumulate in the queue of atomics, which it then leaves.
+// atomicPartDone counts a part of an accumulate as done, and removes the accumulate from the queue of
+// atomics after its last part. Operations outside of that queue call partDone.
 func (w *Window) atomicPartDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)

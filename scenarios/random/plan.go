@@ -112,7 +112,8 @@ func drawFlags(rng *rand.Rand, c *Conn, sinceSignal *int, last bool) (f verbs.Se
 
 // planUnreliable returns the requests of a UC or UD connection. Each write has its own place in the
 // peer's memory. A message has its number in its first bytes, the stamp, or as immediate data if it
-// is too short. If separateImm is set, sends with immediate data are empty.
+// is too short. If separateImm is set, sends with immediate data are empty, because the transport sends
+// immediate data as a message of its own.
 func planUnreliable(c *Conn, n int, rng *rand.Rand, separateImm bool) []op {
 	ops := make([]op, n)
 	at, sinceSignal := 0, 0

@@ -133,8 +133,9 @@ func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 }
 
 // Output fills ds with datagrams to send, and returns their number: delayed packets that are due,
-// then packets of the NIC, after the steps for sent packets. With the defect FlushICRCDoubled, the
-// ICRC of a FLUSH covers the packet twice.
+// then packets of the NIC, to each of which it has applied f.sent, the steps of the defects. A step may
+// change, delay or drop the packet. With the defect FlushICRCDoubled, the ICRC of a FLUSH covers the
+// packet twice.
 func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 	for len(f.delayed) > 0 && f.Deadline() <= now {
 		f.queue = append(f.queue, f.delayed[0])

@@ -241,8 +241,9 @@ func newConsumer(r ring) consumer {
 	return c
 }
 
-// skip continues after all records that the producer has written. If there are none, or the position
-// of the producer is invalid, it clears the size of the next record.
+// skip recovers from an invalid record: it discards all records that the producer has written. If the
+// position of the producer shows none, or is itself invalid, it clears the size field that announced
+// the record, so that the consumer does not read it again.
 func (c *consumer) skip() {
 	if produced := c.produced.Load(); produced != c.next && c.valid(c.next, produced) {
 		c.next = produced
