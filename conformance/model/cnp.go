@@ -7,16 +7,17 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 )
 
-// CNPReceiver is the model of a device that sends CNPs for ECN-marked packets.
-type CNPReceiver struct {
-	// Interval is the longest time for which a CNP to a sender may stand for later marks.
+// NotificationPoint is the model of a device that receives ECN-marked packets and sends CNPs for
+// them, as DCQCN names it.
+type NotificationPoint struct {
+	// Interval is the longest time for which a CNP to a reaction point may stand for later marks.
 	Interval time.Duration
-	sent     map[CNPSender]time.Duration // the last CNP to each sender
+	sent     map[ReactionPoint]time.Duration // the last CNP to each
 	marks    []CNPMark
 }
 
-// CNPSender is a queue pair whose packets were marked.
-type CNPSender struct {
+// ReactionPoint is a queue pair whose packets were marked, to which CNPs go.
+type ReactionPoint struct {
 	Addr netip.Addr
 	QPN  uint32
 }
@@ -38,38 +39,38 @@ func MarkOf(pkt ib.Packet, senderQPN uint32) CNPMark {
 	return CNPMark{CNP: cnp, Valid: true}
 }
 
-func senderOf(cnp ib.Packet) CNPSender { return CNPSender{cnp.IP.Dst, cnp.DestQP()} }
+func reactionPointOf(cnp ib.Packet) ReactionPoint { return ReactionPoint{cnp.IP.Dst, cnp.DestQP()} }
 
 // Mark notes that a marked packet has arrived.
-func (r *CNPReceiver) Mark(m CNPMark) { r.marks = append(r.marks, m) }
+func (r *NotificationPoint) Mark(m CNPMark) { r.marks = append(r.marks, m) }
 
-// Required returns the senders of valid marked packets that must get a CNP now, because they got
-// none within the interval.
-func (r *CNPReceiver) Required(now time.Duration) map[CNPSender]bool {
-	required := make(map[CNPSender]bool)
+// Required returns the reaction points that must get a CNP now: their valid packets were marked, and
+// they got none within the interval.
+func (r *NotificationPoint) Required(now time.Duration) map[ReactionPoint]bool {
+	required := make(map[ReactionPoint]bool)
 	for _, m := range r.marks {
-		if last, ok := r.sent[senderOf(m.CNP)]; m.Valid && (!ok || now-last > r.Interval) {
-			required[senderOf(m.CNP)] = true
+		if last, ok := r.sent[reactionPointOf(m.CNP)]; m.Valid && (!ok || now-last > r.Interval) {
+			required[reactionPointOf(m.CNP)] = true
 		}
 	}
 	return required
 }
 
-// Take notes a CNP of the device, and returns the sender that it is for. It returns false if no
+// Take notes a CNP of the device, and returns the reaction point that it is for. It returns false if no
 // marked packet is left that permits the CNP: each permits one.
-func (r *CNPReceiver) Take(cnp ib.Packet, now time.Duration) (CNPSender, bool) {
+func (r *NotificationPoint) Take(cnp ib.Packet, now time.Duration) (ReactionPoint, bool) {
 	for i, m := range r.marks {
 		if m.CNP.Matches(cnp) {
 			if r.sent == nil {
-				r.sent = make(map[CNPSender]time.Duration)
+				r.sent = make(map[ReactionPoint]time.Duration)
 			}
-			r.sent[senderOf(cnp)] = now
+			r.sent[reactionPointOf(cnp)] = now
 			r.marks = append(r.marks[:i:i], r.marks[i+1:]...)
-			return senderOf(cnp), true
+			return reactionPointOf(cnp), true
 		}
 	}
-	return CNPSender{}, false
+	return ReactionPoint{}, false
 }
 
 // Expire forgets all marks: CNPs for them come too late now.
-func (r *CNPReceiver) Expire() { r.marks = nil }
+func (r *NotificationPoint) Expire() { r.marks = nil }

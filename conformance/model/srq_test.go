@@ -57,9 +57,9 @@ func TestSRQPairReactions(t *testing.T) {
 }
 
 func TestCNPs(t *testing.T) {
-	m := CNPReceiver{Interval: time.Millisecond}
+	m := NotificationPoint{Interval: time.Millisecond}
 	pkt := ib.SendOnly(1, nil).Via(testPeer, testDevice).WithPKey(0x7fff)
-	sender := CNPSender{testPeer, 99}
+	sender := ReactionPoint{testPeer, 99}
 	m.Mark(MarkOf(pkt, 99))
 	if !m.Required(0)[sender] {
 		t.Error("no CNP is required for the first mark")
@@ -80,7 +80,7 @@ func TestCNPs(t *testing.T) {
 		t.Error("a CNP is required within the interval, or not after it")
 	}
 	m.Mark(MarkOf(pkt, 98))
-	if !m.Required(0)[CNPSender{testPeer, 98}] {
+	if !m.Required(0)[ReactionPoint{testPeer, 98}] {
 		t.Error("no CNP is required for another sender")
 	}
 }

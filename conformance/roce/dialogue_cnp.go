@@ -70,7 +70,7 @@ type (
 // connections are of RC: two of one peer, one of another, and one with another P_Key.
 type cnpDialogue struct {
 	port       *Port
-	m          model.CNPReceiver
+	m          model.NotificationPoint
 	conns      []*cnpConn // on which the peer sends requests
 	requesters []*cnpConn // on which the device sends requests, of reliable services
 	xrc        *xrcTarget // nil if the device has no XRC
@@ -94,7 +94,7 @@ const cnpRC = 4
 // openCNP makes connections of all services that the device has. One RC connection has the second
 // P_Key of the port, if there is one.
 func openCNP(p *Port) *cnpDialogue {
-	s := &cnpDialogue{port: p, m: model.CNPReceiver{Interval: maxCNPInterval}, nextID: 1}
+	s := &cnpDialogue{port: p, m: model.NotificationPoint{Interval: maxCNPInterval}, nextID: 1}
 	for i, peer := range []int{0, 0, 1} {
 		s.conns = append(s.conns, s.newConn(verbs.QPTypeRC, ib.RC, i, peer))
 	}

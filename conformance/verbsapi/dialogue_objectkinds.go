@@ -292,9 +292,9 @@ func cqObjectKind(name string, channel func(used []closer) verbs.CompChannel, us
 	}
 }
 
-// useSRQ fails the case unless the device refuses a limit beyond the size of an SRQ, and changes
-// nothing. For a closed SRQ it returns the error of the verb.
-func useSRQ(s *objectSession, o *object, n int) error {
+// useSRQ is the use function of SRQs (objectKind): it fails the case unless Modify refuses a limit
+// beyond the size of the SRQ and changes nothing. For a closed SRQ it returns the error of Modify.
+func useSRQ(s *objectSession, o *object, _ int) error {
 	srq := o.handle.(verbs.SRQ)
 	if o.Closed() {
 		return srq.Modify(verbs.SRQAttr{Limit: 0}, verbs.SRQLimit)

@@ -23,12 +23,12 @@ func statistics(all []mpi.Stats, bytes int) []work.Figure {
 // totals are sums over all ranks.
 type totals struct {
 	rtrs, rtrsUsed, rtrsCrossed, stopped     float64
-	extraBytes, messageBytes                 float64
+	extraBytes, messageBytes                 float64 // extra: of control messages that only speculation sends
 	memory, largestMemory                    float64 // registered, at most
 	connections, lowWatermark, registrations float64
 	reuse                                    memory.ReuseStats
 	thresholds                               memory.Thresholds
-	paysFrom                                 int
+	reusePaysFrom                            int // bytes of a message
 }
 
 // add adds the statistics of a rank.
@@ -54,7 +54,7 @@ func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.reuse.Buffers += c.Reuse.Buffers
 	t.reuse.FrequentBuffers += c.Reuse.FrequentBuffers
 	t.reuse.CopiedUses += c.Reuse.CopiedUses
-	t.thresholds, t.paysFrom = c.ReuseThresholds, c.ReusePaysFrom
+	t.thresholds, t.reusePaysFrom = c.ReuseThresholds, c.ReusePaysFrom // settings, the same for all ranks
 }
 
 // controlBytes is the size of a control message, such as an RTR, in a packet of its own: the prefix
@@ -66,9 +66,11 @@ func controlBytes(k wire.Kind) float64 {
 }
 
 // figures returns the figures of an experiment: counts of all ranks together, or means of a rank.
-// It omits shares of 0. bytes is the size of messages. The extra volume is that of RTRs
-// (ready-to-receive messages) that no send used, and of acknowledgements of RTRs and RTSs. The uses
-// before registration are the mean of buffers that became frequent, as a share of the threshold.
+// It omits shares of which the whole is 0. bytes is the size of messages. The extra volume is that of
+// the control messages that only speculation sends: RTRs (the receiver is ready) that no send used, and
+// acknowledgements of RTRs and of RTSs (the sender is ready). The uses before registration are how
+// often a buffer was copied before it was registered, in per cent of the reuse threshold: the mean of
+// the buffers that reached it.
 func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add := func(name string, v float64, unit string) {
 		all = append(all, work.Figure{Name: name, Value: v, Unit: unit})
@@ -80,13 +82,13 @@ func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	}
 	share("RTRs used", t.rtrsUsed, t.rtrs)
 	add("RTRs", t.rtrs, "RTRs")
-	add("RTRs crossed", t.rtrsCrossed, "RTRs") // by the RTS of their message
-	add("speculation stopped", t.stopped, "times")
+	add("RTRs crossed", t.rtrsCrossed, "RTRs")     // by the RTS of their message
+	add("speculation stopped", t.stopped, "times") // receivers that stopped to send RTRs
 	share("extra volume", t.extraBytes, t.messageBytes)
 	add("memory", t.memory/float64(ranks)/1e6, "MB")
 	add("largest memory", t.largestMemory/1e6, "MB")
 	add("connections", t.connections/float64(ranks), "connections")
-	add("low watermark", t.lowWatermark, "events")
+	add("low watermark", t.lowWatermark, "events") // of the shared receive queue
 	add("registrations", t.registrations, "regions")
 	add("buffers", float64(t.reuse.Buffers), "buffers")
 	share("frequent buffers", float64(t.reuse.FrequentBuffers), float64(t.reuse.Buffers))
@@ -95,8 +97,8 @@ func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 		add("reuse threshold", float64(n), "uses")
 		share("uses before registration", float64(t.reuse.CopiedUses), float64(t.reuse.FrequentBuffers*n))
 	}
-	if t.paysFrom > 0 {
-		add("reuse pays from", float64(t.paysFrom), "B")
+	if t.reusePaysFrom > 0 {
+		add("reuse pays from", float64(t.reusePaysFrom), "B")
 	}
 	return all
 }

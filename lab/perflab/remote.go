@@ -139,7 +139,7 @@ func (e Endpoint) runPrograms(ctx context.Context, x *tcpExchange, role perf.Rol
 			b.Progress(p.String(), float64(i+1)/float64(len(programs)))
 		}
 	}
-	_, err = x.Swap(ctx, nil) // the other side has not failed
+	_, err = x.Swap(ctx, nil) // wait for the other side, and return its error if it failed
 	return err
 }
 

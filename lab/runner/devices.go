@@ -118,7 +118,8 @@ func checkFilter(filter *conformance.Filter, devices []*judge.Device) error {
 // suites returns the suites of cases for an emulated device.
 func suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
 
-// Catalog returns the emulated devices, and functions that describe and check defects, for lists.
+// Catalog returns what lists of cases and requirements show without opening a device: the emulated
+// devices, and functions that describe and check their defects.
 func Catalog() *judge.Catalog {
 	c := new(judge.Catalog)
 	for _, p := range nics.All() {

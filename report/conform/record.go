@@ -136,8 +136,8 @@ func writePacket(ng *pcapgo.NgWriter, at time.Time, out bool, data []byte, notes
 	return ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(data), Length: len(data)}, data, opts)
 }
 
-// peerSendsFirst reports whether the peer sent the first data of a stream; true without data. In
-// MPA the side that opened the connection sends first.
+// peerSendsFirst reports whether the peer of the device, which recorded the events, sent the first data
+// of a stream; true without data. In MPA that side has opened the connection.
 func peerSendsFirst(events []conformance.Event, stream int) bool {
 	i := slices.IndexFunc(events, func(e conformance.Event) bool {
 		return e.Stream == stream && (e.Kind == conformance.EventSent || e.Kind == conformance.EventReceived)

@@ -43,7 +43,9 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 	return s.finishRequest(n)
 }
 
-// finishUnsignaled completes an unsignaled request because a later one has completed.
+// finishUnsignaled completes an unsignaled request because a later one has completed. It is a violation
+// if the request is signaled, or if the queue pair flushes, since unsignaled requests complete then,
+// too; but a bind or an invalidation may have succeeded before the failure.
 func (s *sender) finishUnsignaled(n int) error {
 	o := &s.plan.ops[n]
 	if o.flags&verbs.SendSignaled != 0 {

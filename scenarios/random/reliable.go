@@ -102,7 +102,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	}
 	if x.conn.spec.Service.Datagram() {
 		// The device writes the GRH with the first packet, which does not have the message length.
-		if want, got := x.conn.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
+		if want, got := x.conn.checkHeaderArea(wc, msg[:verbs.GRHLen], anyLength); want != "" {
 			return x.violation(n, want, got)
 		}
 		msg = msg[verbs.GRHLen:]

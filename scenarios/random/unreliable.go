@@ -50,7 +50,7 @@ func (x *unreliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	x.conn.end.trace("connection %d received %d", x.conn.index, n)
 	if grh != nil {
 		o := &x.plan.ops[n]
-		if want, got := x.conn.checkSource(wc, grh, ipPayloadLen(&x.conn.end.w.Traits, o)); want != "" {
+		if want, got := x.conn.checkHeaderArea(wc, grh, ipPayloadLen(&x.conn.end.w.Traits, o)); want != "" {
 			return x.violation(n, want, got)
 		}
 	}
@@ -217,9 +217,11 @@ func ipPayloadLen(traits *traffic.TransportTraits, o *op) int {
 // datagramPort is the default UDP port of datagram-iWARP.
 const datagramPort = 65041
 
-// checkSource checks the source of a datagram in its completion and GRH, and that the GRH's payload
-// length is ipPayload. It returns the expected and the actual value, or empty strings.
-func (c *conn) checkSource(wc *verbs.WC, grh []byte, ipPayload int) (want, got string) {
+// checkHeaderArea checks the source QP in the completion of a datagram, and the IP header in its GRH:
+// addresses, protocol, DSCP and, unless ipPayload is anyLength, the payload length. Some devices store
+// the UDP source port in octets 2 and 3. It returns the expected and the actual value of the first
+// difference, or empty strings.
+func (c *conn) checkHeaderArea(wc *verbs.WC, grh []byte, ipPayload int) (want, got string) {
 	peer, traits := &c.end.peer, &c.end.w.Traits
 	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Conns[c.index].QPN {
 		return fmt.Sprintf("a global header and source QP %#x", peer.Conns[c.index].QPN), fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP)

@@ -90,7 +90,7 @@ func (n *node) pingPong() {
 		c.out.allowed = seq + 1 // side 1 answers message seq
 		if c.side == 0 {
 			trips.Add(n.now - c.out.sentAt)
-			c.out.allowed = seq + 2 // seq answers message seq: the next may follow
+			c.out.allowed = seq + 2 // side 1 has answered message seq: the next may follow
 		}
 		c.schedule()
 	}

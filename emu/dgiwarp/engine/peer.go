@@ -33,12 +33,12 @@ type peer struct {
 type peerStream struct {
 	stream iwarp.Stream
 	peer   *peer
-	epoch  wire.Epoch         // of the flow of the requester stream; 0 without one
-	cause  verbs.WCStatus     // error status of the first flushed request
-	recv   iwarp.Receive      // receive of the current message (responder)
-	from   source             // source of that message (responder)
-	full   []verbs.SGE        // SGL of that receive, with the octets before the message
-	first  source             // source of the first segment of that message
+	epoch  wire.Epoch     // of the flow of the requester stream; 0 without one
+	cause  verbs.WCStatus // error status of the first flushed request
+	recv   iwarp.Receive  // receive of the current message (responder)
+	from   source         // source of that message (responder)
+	full   []verbs.SGE    // SGL of that receive, with the octets before the message
+	first  source         // source of the first segment of that message
 }
 
 // origins is a FIFO of bits that records for each unacknowledged segment whether the responder

@@ -27,8 +27,8 @@ type sourceSockets struct {
 // to their destination, which takes about as long as to send ten.
 const connectAfter = 64
 
-// open opens two sockets that only send, from the same address and port (SO_REUSEADDR), and returns
-// them: fd sends to all destinations, and peer will be connected to one.
+// open opens two sockets that only send: s.fd to all destinations, and s.peer, which will be connected
+// to one. It returns the address and port to which both are bound (SO_REUSEADDR).
 func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) {
 	from = netip.AddrPortFrom(o.Local.Addr(), 0) // the first bind chooses the port of both
 	for _, fd := range []*int{&s.fd, &s.peer} {
