@@ -98,11 +98,11 @@ func runBoth(t *testing.T, p perf.Program, client, server *perf.Side) (float64, 
 func programs(service perf.Service) []perf.Program {
 	const short = 5 * time.Millisecond
 	all := []perf.Program{
-		{Latency: &perf.Latency{Op: verbs.OpSend, Load: perf.Load{Iterations: 300}}},
-		{Latency: &perf.Latency{Op: verbs.OpSend, Bytes: 3000, Load: perf.Load{Iterations: 300}}},
-		{Latency: &perf.Latency{Op: verbs.OpSend, Load: perf.Load{Iterations: 300, Events: true}}},
-		{Latency: &perf.Latency{Op: verbs.OpSend, WaitForSend: true, Load: perf.Load{Iterations: 300}}},
-		{Latency: &perf.Latency{Op: verbs.OpSend, WaitForSend: true, Load: perf.Load{Iterations: 300, Events: true}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, Load: perf.Load{Iterations: 40}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, Bytes: 3000, Load: perf.Load{Iterations: 40}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, Load: perf.Load{Iterations: 40, Events: true}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, WaitForSend: true, Load: perf.Load{Iterations: 40}}},
+		{Latency: &perf.Latency{Op: verbs.OpSend, WaitForSend: true, Load: perf.Load{Iterations: 40, Events: true}}},
 		{RoundRobin: &perf.RoundRobin{Op: verbs.OpSend, Bytes: 1000, QPs: 5}},
 		{Rate: &perf.Rate{Duration: short}},
 		{Rate: &perf.Rate{Duration: short, QPs: 7, Depth: 5}},
@@ -124,7 +124,7 @@ func programs(service perf.Service) []perf.Program {
 	if service == perf.ServiceUD {
 		return all
 	}
-	all = append(all, perf.Program{Latency: &perf.Latency{Op: verbs.OpRDMAWrite, Bytes: 13, Load: perf.Load{Iterations: 300, Inline: 16}}})
+	all = append(all, perf.Program{Latency: &perf.Latency{Op: verbs.OpRDMAWrite, Bytes: 13, Load: perf.Load{Iterations: 40, Inline: 16}}})
 	if service == perf.ServiceUC {
 		return all
 	}
@@ -134,12 +134,12 @@ func programs(service perf.Service) []perf.Program {
 	}
 	for _, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp, verbs.OpRDMARead} {
 		all = append(all,
-			perf.Program{Latency: &perf.Latency{Op: op, Load: perf.Load{Iterations: 100}}},
-			perf.Program{Latency: &perf.Latency{Op: op, Load: perf.Load{Iterations: 100, Events: true}}},
+			perf.Program{Latency: &perf.Latency{Op: op, Load: perf.Load{Iterations: 20}}},
+			perf.Program{Latency: &perf.Latency{Op: op, Load: perf.Load{Iterations: 20, Events: true}}},
 			perf.Program{Stream: &perf.Stream{Op: op, Bytes: 8, Load: perf.Load{Iterations: 100, QPs: 2, Depth: 40}}})
 	}
 	all = append(all,
-		perf.Program{Latency: &perf.Latency{Op: verbs.OpRDMAWrite, Load: perf.Load{Iterations: 300}}},
+		perf.Program{Latency: &perf.Latency{Op: verbs.OpRDMAWrite, Load: perf.Load{Iterations: 40}}},
 		perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 4096, Duration: short, Load: perf.Load{BothWays: true}}},
 		perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMARead, Bytes: 4096, Duration: short, Load: perf.Load{QPs: 2}}})
 	for _, op := range []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpSend} {
