@@ -64,6 +64,18 @@ func TestExperimentVerdicts(t *testing.T) {
 	}
 }
 
+// The line of an experiment that passed says how many figures agree, instead of a virtual time.
+func TestPageShowsHowManyFiguresAgree(t *testing.T) {
+	run := sampleExperiment()
+	r := &run.Scenarios[0]
+	r.Verdict, r.Experiment.Figures = report.Passed, r.Experiment.Figures[:2]
+	var page strings.Builder
+	must.Do(t, report.WriteHTML(&page, run))
+	if !strings.Contains(page.String(), `<span class="took">1 of 2 agree</span>`) {
+		t.Error("the page does not say that 1 of 2 figures agrees")
+	}
+}
+
 func TestPageShowsExperiment(t *testing.T) {
 	var page strings.Builder
 	must.Do(t, report.WriteHTML(&page, sampleExperiment()))

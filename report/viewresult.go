@@ -26,7 +26,7 @@ type resultView struct {
 	Verdict                            Verdict
 	Open                               bool
 	Reason, Why, Detail, Replay        string // Why is the reason if the checks do not show it
-	Elapsed                            string
+	Outcome                            string // time, or how many figures of an experiment agree; may be empty
 	Figures                            kit.Facts
 	Checks                             []Check
 	Experiment                         *experimentView
@@ -73,8 +73,11 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 	for _, c := range r.Checks {
 		v.HasLongCheck = v.HasLongCheck || len(c.Got) > longText
 	}
-	if r.Elapsed > 0 {
-		v.Elapsed = textfmt.Duration(r.Elapsed)
+	switch e := r.Experiment; {
+	case e != nil && r.Verdict == Passed: // also with differences that are known
+		v.Outcome = fmt.Sprintf("%d of %d agree", e.Agreeing(), len(e.Figures))
+	case r.Elapsed > 0:
+		v.Outcome = textfmt.Duration(r.Elapsed)
 	}
 	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
 		painter := newFabricPainter(r)

@@ -276,7 +276,7 @@ func TestWindowCloseReleasesRegion(t *testing.T) {
 // The CPU's copies are counted, those of a target and those of an origin, so that they take time in
 // simulation.
 func TestCopiesOfAccumulatesAreCounted(t *testing.T) {
-	s, e, w := pair(false)
+	_, e, w := pair(false)
 	copied := 0
 	e.Copied = func(bytes int) { copied += bytes }
 	expect := func(what string, want int) {
@@ -298,7 +298,7 @@ func TestCopiesOfAccumulatesAreCounted(t *testing.T) {
 	must.Do(t, e.Arrived(11, &wire.Header{Kind: wire.AccumulateReply, Context: 4}, make([]byte, 8)))
 	expect("its reply", 8)
 
-	s, e, w = pair(true)
+	s, e, w := pair(true)
 	e.Copied = func(bytes int) { copied += bytes }
 	must.Do(t, w.LockAll(NoCheck))
 	must.Get(w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: make([]byte, 8), Result: make([]byte, 8), Type: Int64, Op: Max, Request: true}))(t)

@@ -115,7 +115,7 @@ const (
 // multiply computes y = A·x.
 func (c *cg) multiply(y, x []float64) {
 	c.block.multiply(c.sums, x)
-	c.j.spendComputeFraction(1, 1)
+	c.j.spendComputePart(1)
 	kept := c.sums[c.kept[0]:c.kept[1]]
 	other := make([]float64, len(kept))
 	// The nearest partner first: the sum may be divided with it.

@@ -87,7 +87,7 @@ func (x *exchange) post() {
 
 // produce computes for half of an iteration, as consume does: their times are equal in the
 // publication, and together are all computation.
-func (x *exchange) produce() { x.j.spendComputeFraction(1, 2) }
+func (x *exchange) produce() { x.j.spendComputePart(2) }
 
 // send packs the data of iteration i, which takes the time of a copy, and sends it.
 func (x *exchange) send(i int) {
@@ -110,7 +110,7 @@ func (x *exchange) wait() {
 
 // consume computes for half of an iteration, and checks the data received in iteration i.
 func (x *exchange) consume(i int) {
-	x.j.spendComputeFraction(1, 2)
+	x.j.spendComputePart(2)
 	for k, p := range x.peers {
 		x.j.checkContents(x.recv[k], x.j.messageKey(p, x.j.Rank(), i), "data %d from rank %d", i, p)
 	}

@@ -109,7 +109,7 @@ func (f *ft) damping(number [3]int, steps int) float64 {
 // forward transforms the field, which is overwritten, to modes.
 func (f *ft) forward(modes []complex128) {
 	f.transformPlanes(f.field, forward)
-	f.j.spendComputeFraction(1, 1)
+	f.j.spendComputePart(1)
 	f.transpose(
 		func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) },
 		func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
@@ -124,7 +124,7 @@ func (f *ft) evolve(steps int) {
 	for i := 0; i < len(f.damped); i += f.n[2] {
 		f.transforms[2].transform(f.damped[i:i+f.n[2]], backward)
 	}
-	f.j.spendComputeFraction(1, 1)
+	f.j.spendComputePart(1)
 	f.transpose(
 		func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) },
 		func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })

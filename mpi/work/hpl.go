@@ -83,7 +83,7 @@ func (h *hpl) eliminatePanel(first int) {
 		h.factorPanel()
 	}
 	h.forwardPanel()
-	h.j.spendComputeFraction(1, 1)
+	h.j.spendComputePart(1)
 	trailingStart := h.columns.before(first + h.width)
 	h.swapRows(trailingStart)
 	h.solveTop(trailingStart)

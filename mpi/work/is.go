@@ -99,7 +99,7 @@ func (s *bucketSort) sort() []uint32 {
 	j.checkEqual(uint64(keysBefore[j.Rank()+1]-keysBefore[j.Rank()]), uint64(from[ranks]), "keys to receive")
 	s.recv = resize(s.recv, 4*from[ranks])
 	j.alltoallv(s.send, to, s.recv, from, 4)
-	j.spendComputeFraction(1, 1)
+	j.spendComputePart(1)
 	s.sortReceived(from[ranks])
 	return s.sorted
 }

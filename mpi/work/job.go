@@ -77,13 +77,13 @@ func (j *job) addWaitTime(since time.Duration) {
 	}
 }
 
-// spendComputeFraction keeps the CPU busy for n/of of Params.Compute, the computation of a step, with
-// a random deviation of up to Params.Variation per cent.
-func (j *job) spendComputeFraction(n, of int) {
+// spendComputePart keeps the CPU busy for one of a number of equal parts of Params.Compute, the
+// computation of a step, with a random deviation of up to Params.Variation per cent.
+func (j *job) spendComputePart(of int) {
 	if j.p.Compute <= 0 {
 		return
 	}
-	d := j.p.Compute * time.Duration(n) / time.Duration(of)
+	d := j.p.Compute / time.Duration(of)
 	j.computations++
 	deviation := float64(j.p.Variation) / 100 * uniform(key(j.p.Seed, uint64(j.Rank()), j.computations))
 	j.Compute(d + time.Duration(deviation*float64(d)))

@@ -157,7 +157,7 @@ func (t *gridLevel) exchange(cycle, step int) {
 		}
 		t.requests = append(t.requests, j.Isend(e.buf, e.rank, tagPoints+t.level))
 	}
-	j.spendComputeFraction(1, 8)
+	j.spendComputePart(8)
 	j.waitAll(t.requests...)
 	for _, e := range t.from {
 		for i, p := range e.points {

@@ -96,7 +96,7 @@ func (l *lu) sweepPlane(z int, back bool) {
 	}
 	l.receiveEdge(z, a)
 	l.receiveEdge(z, b)
-	l.j.spendComputeFraction(1, 2*2*l.g.side) // half of a step, over the planes of both sweeps
+	l.j.spendComputePart(2*2*l.g.side) // half of a step, over the planes of both sweeps
 	l.g.sweep(z, back)
 	l.sendEdge(z, a^1)
 	l.sendEdge(z, b^1)
@@ -133,7 +133,7 @@ func (l *lu) exchangeFaces() {
 		if from >= 0 {
 			r = l.j.Irecv(in, mpi.AnySource, tag)
 		}
-		l.j.spendComputeFraction(1, 8)
+		l.j.spendComputePart(8)
 		if to >= 0 {
 			outer := l.g.ownEdge(d ^ 1)
 			inner := outer // one step inwards

@@ -129,7 +129,7 @@ func (m *mg) recordNorm() {
 func (m *mg) cycle(i int) {
 	l, finest := m.levels[i], i == 0 && m.v != nil
 	if m.j != nil {
-		m.j.spendComputeFraction(1, len(m.levels))
+		m.j.spendComputePart(len(m.levels))
 	}
 	if !finest {
 		clear(l.u)

@@ -108,7 +108,7 @@ func (b *bodies) computeForces() {
 		visitors := others[:bodySize*here]
 		getFloats(visitors, buf)
 		b.addForces(b.force, visitors)
-		j.spendComputeFraction(1, ranks)
+		j.spendComputePart(ranks)
 		if ranks == 1 {
 			return
 		}

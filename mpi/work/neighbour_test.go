@@ -6,7 +6,7 @@ func neighbour(j *job) {
 	send, recv := make([]byte, max(j.p.Bytes, 64)), make([]byte, max(j.p.Bytes, 64))
 	next, previous := (j.Rank()+1)%j.Size(), (j.Rank()+j.Size()-1)%j.Size()
 	j.runRounds(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}, func(round int) {
-		j.spendComputeFraction(1, 1)
+		j.spendComputePart(1)
 		fill(send, j.messageKey(j.Rank(), next, round))
 		r := j.Irecv(recv, previous, 1)
 		j.Send(send, next, 1)

@@ -44,7 +44,7 @@ func passTokenRound(j *job, n, laps int) {
 // passToken increments the counter of the token and sends it.
 func passToken(j *job, token []byte, to int) {
 	binary.LittleEndian.PutUint64(token, binary.LittleEndian.Uint64(token)+1)
-	j.spendComputeFraction(1, 1)
+	j.spendComputePart(1)
 	j.Send(token, to, 1)
 }
 
@@ -64,12 +64,12 @@ func neighbours(j *job) {
 		for i, p := range partners {
 			rs = append(rs, j.Irecv(recv[i], p.rank, p.direction^1)) // the peer sends in the opposite direction
 		}
-		j.spendComputeFraction(1, 2)
+		j.spendComputePart(2)
 		for i, p := range partners {
 			fill(send[i], j.messageKey(j.Rank(), p.rank, number(round, p.direction)))
 			rs = append(rs, j.Isend(send[i], p.rank, p.direction))
 		}
-		j.spendComputeFraction(1, 2)
+		j.spendComputePart(2)
 		j.waitAll(rs...)
 		for i, p := range partners {
 			j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), number(round, p.direction^1)), "message from neighbour %d in round %d", p.rank, round)
@@ -90,7 +90,7 @@ func alltoallRound(j *job, n int) func(round int) {
 		for to := range j.Size() {
 			fill(send[to*n:][:n], j.messageKey(j.Rank(), to, round))
 		}
-		j.spendComputeFraction(1, 1)
+		j.spendComputePart(1)
 		j.Alltoall(send, recv)
 		for from := range j.Size() {
 			j.checkContents(recv[from*n:][:n], j.messageKey(from, j.Rank(), round), "part of rank %d in round %d", from, round)
@@ -191,7 +191,7 @@ func star(j *job) {
 		j.checkContents(recv, j.messageKey(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
 	}
 	j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
-		j.spendComputeFraction(1, 1)
+		j.spendComputePart(1)
 		if j.Rank() > 0 {
 			receiveFrom(0, round)
 			sendTo(0, round)

@@ -88,7 +88,7 @@ func (s *radix) pass(digit int) {
 		next[v]++
 	}
 	out := s.plan(begin)
-	j.spendComputeFraction(1, 1)
+	j.spendComputePart(1)
 	// In each round ranks form pairs. The lower rank receives first, lest both block in Send.
 	for round := range j.Size() {
 		peer := (round - j.Rank() + j.Size()) % j.Size()

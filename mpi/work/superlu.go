@@ -153,7 +153,7 @@ func (s *slu) solveBlock(b int) {
 // apply multiplies this rank's blocks of a column by x, and adds the products to the sums of their
 // rows. The sum of a completed row goes to the owner of the row's diagonal block.
 func (s *slu) apply(column int, x []float64) {
-	s.j.spendComputeFraction(1, s.size.blocks) // spends the computing time of one block
+	s.j.spendComputePart(s.size.blocks) // spends the computing time of one block
 	for _, row := range s.rowsIn(column) {
 		if s.ownerOf(row, column) != s.rank {
 			continue
