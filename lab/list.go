@@ -135,7 +135,8 @@ func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) err
 	return err
 }
 
-// stateText returns a function that pads a state, and colours it with ANSI codes if coloured.
+// stateText returns a function that pads a state (whether a feature works on this machine), and
+// colours it with ANSI codes if coloured.
 func stateText(coloured bool) func(netns.State) string {
 	plain := func(s netns.State) string { return fmt.Sprintf("%-*s", len("limited"), s) }
 	if !coloured {

@@ -9,8 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// statistics returns the statistics of all ranks as figures. bytes is the size of messages, or 0.
-// Shares of nothing are left out.
+// statistics returns the statistics of all ranks as figures: counts, means, and shares in per cent.
+// It leaves out a share of a total of 0, such as used RTRs if none was received. bytes is the size
+// of messages; 0 if they have several.
 func statistics(all []mpi.Stats, bytes int) []work.Figure {
 	var t totals
 	for i := range all {

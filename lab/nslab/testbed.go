@@ -54,7 +54,8 @@ type TestbedOptions struct {
 	Capture CaptureOptions
 }
 
-// Open builds the fabric of a plan. Packets are not impaired before Begin. Cables that the plan
+// Open builds the fabric of a plan: cables in shared memory if its scenario demands them, else
+// network namespaces. Packets are not impaired before Begin. In namespaces, cables that the plan
 // impairs, or takes down, pass through a user-space switch; with opts.UserSpace also every cable of
 // a NIC, and with opts.Netem no cable.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {

@@ -114,10 +114,11 @@ func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err er
 	return c.tryPostDatagram(p, part)
 }
 
-// partCompleted handles the completion of a part. With the last part it sends the notice, if any,
-// and finishes the transfer. On iWARP with one rail, where the data may not be placed yet, it
-// queues the notice in pendingNotices, to be sent on the same connection. With several rails, a
-// read probe, the last part, has shown that the data was placed.
+// partCompleted handles the completion of a part of a transfer. With the last part it sends the
+// notice (the message to the peer after the data of a write), if any, and finishes the transfer. On
+// iWARP with one rail, where the data may not be placed yet, it queues the notice in
+// pendingNotices, to be sent on the same connection. With several rails, a read probe, the last
+// part, has shown that the data was placed.
 func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer

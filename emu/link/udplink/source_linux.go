@@ -113,7 +113,8 @@ type iface struct {
 }
 
 // findInterface returns the network interface that has addr, in the caller's network namespace. It
-// returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has it.
+// returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has it, and an
+// error if several interfaces have the same link-local address.
 func findInterface(addr netip.Addr) (iface, error) {
 	if addr.IsUnspecified() {
 		return iface{}, nil
