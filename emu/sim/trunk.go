@@ -94,8 +94,8 @@ func (t *Trunk) Impairments() (ab, ba *impair.Pipe) {
 	return t.dirs[0].pipe(), t.dirs[1].pipe()
 }
 
-// SetImpair replaces the random impairments of packets from switch A to B and from B to A, as
-// Port.SetImpair does.
+// SetImpair replaces the random impairments of packets from switch A to B and from B to A. Packets
+// already delayed keep their delay.
 func (t *Trunk) SetImpair(ab, ba []impair.Spec) error {
 	if err := errors.Join(t.dirs[0].setSpecs(ab), t.dirs[1].setSpecs(ba)); err != nil {
 		return err

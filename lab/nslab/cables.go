@@ -149,7 +149,7 @@ func (c *cableSet) setLink(port int, up bool) error {
 	return nil
 }
 
-// setLinks implements network.
+// setLinks implements network: it sets the links of all ports that match the pattern up or down.
 func (c *cableSet) setLinks(pattern string, up bool) error {
 	ends, err := c.plan.Topology.Match(pattern)
 	if err != nil {
@@ -183,7 +183,8 @@ func (c *cableSet) readCounters(o *lab.Observation) error {
 	return nil
 }
 
-// close implements network.
+// close implements network: it stops the switches, and closes their links, the cables' files and
+// the capture. Later calls return the error of the first.
 func (c *cableSet) close() error {
 	c.closed.Do(func() {
 		c.stop()

@@ -159,7 +159,8 @@ func (st *Testbed) Close() error {
 	return err
 }
 
-// readCounters implements network.
+// readCounters implements network: it reads the counters of every cable's two directions, from the
+// kernel if that carries the cable, else from the user-space switch.
 func (w *switchSet) readCounters(o *lab.Observation) error {
 	links := lab.NewLinks(w.plan)
 	for i := range w.plan.Ports {

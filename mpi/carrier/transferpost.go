@@ -75,8 +75,10 @@ func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rai
 	}
 }
 
-// tryPostDatagram posts a part of a transfer, as tryPost, on a rail with reliable datagrams. It
-// returns false if the send queue is full, or if the peer is lost.
+// tryPostDatagram posts a part of a transfer on a rail with reliable datagrams, or on another one
+// if that rail has failed for the peer. If the part is the whole transfer of a write, it may send
+// the notice, the message to the peer after the data, with it. It returns false if the caller must
+// queue the part, or if the peer is lost.
 func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 	d := c.rails[part.rail].dg
 	if p.railFailed[part.rail] {

@@ -112,7 +112,7 @@ func newPage(r *Run) *htmlPage {
 	return p
 }
 
-// headline summarizes the run in a few words.
+// headline summarizes the verdicts of the run in a few words, for the top of the page.
 func headline(r *Run) string {
 	c := r.Counts()
 	total, bad := c.Total(), len(r.Bad())

@@ -141,7 +141,7 @@ func findInterface(addr netip.Addr) (iface, error) {
 	return found[0], nil
 }
 
-// hasAddr reports whether ifi owns addr.
+// hasAddr reports whether ifi owns addr; the loopback interface owns its whole networks.
 func hasAddr(ifi net.Interface, addr netip.Addr) bool {
 	addrs, err := ifi.Addrs()
 	if err != nil {
