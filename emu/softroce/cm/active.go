@@ -95,8 +95,9 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	}
 }
 
-// acceptREP handles the first REP of a connection. It rejects a REP whose communication ID is
-// invalid or in use, or whose QP has another connection, which it ends as stale.
+// acceptREP handles the first REP of a connection, and reports it to the application. It rejects a
+// REP whose communication ID is invalid or in use, or whose QP has another connection; that
+// connection it ends as stale.
 func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 	qpn := m.LocalQPN
 	if c.transport == XRC {
