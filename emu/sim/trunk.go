@@ -111,8 +111,9 @@ func (t *Trunk) SetDown() { t.setIsDown(true, &t.dirs[0].linkDir, &t.dirs[1].lin
 // SetUp brings the trunk up.
 func (t *Trunk) SetUp() { t.setIsDown(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
-// route forwards pk from a switch to its next hop. A packet without a route counts as dropped by
-// its sender's uplink.
+// route forwards pk from a switch to its next hop. A routed switch first decrements the hop limit,
+// and drops a packet whose limit expires. A packet without a route counts as dropped by its
+// sender's uplink.
 func (n *Net) route(pk *packet, at *Switch) {
 	if at.cfg.Routed && !n.decrementHopLimit(pk) {
 		return

@@ -128,7 +128,8 @@ func (c *cableSet) begin(start time.Time) error {
 // errDirect is returned for impairments of hosts that are connected directly.
 var errDirect = errors.New("the hosts are connected directly by a cable in shared memory, which cannot be impaired or cut")
 
-// setSpecs implements network.
+// setSpecs implements network: it replaces impairments of ports in the switches of their rails. It
+// fails if the hosts are connected directly, without switches.
 func (c *cableSet) setSpecs(all []lab.SpecChange) error {
 	if len(c.switches) == 0 {
 		return errDirect
