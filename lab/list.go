@@ -66,7 +66,7 @@ func WriteScenarios(w io.Writer, selected []scenarios.Selected) error {
 	return err
 }
 
-// tiersOf returns the tiers of a scenario; all if it names none.
+// tiersOf returns the tiers (sim, netns) on which a scenario runs; both if it names none.
 func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 	if len(s.Tiers) > 0 {
 		return s.Tiers
