@@ -49,9 +49,9 @@ type codec struct {
 
 var codecs sync.Map // of types
 
-// codecOf returns the encoding of this type, which it computes once. Types that encode themselves as
-// encoding.BinaryMarshaler have the kind Invalid. Any value but a struct or an array takes a byte
-// or more.
+// codecOf returns the encoding of type t. It computes each encoding once and keeps it. Types that
+// encode themselves as encoding.BinaryMarshaler have the kind Invalid. Any value but a struct or an
+// array takes a byte or more.
 func codecOf(t reflect.Type) *codec {
 	if p, ok := codecs.Load(t); ok {
 		return p.(*codec)

@@ -108,7 +108,8 @@ func (p *Packet) Has(kind MarkKind) bool {
 // AddrPort is zero if the packet is not IP.
 func (p *Packet) Src() netip.AddrPort { return netip.AddrPortFrom(p.IP.Src, p.ports()[0]) }
 
-// Dst returns the destination; see Src.
+// Dst returns the destination address and port; the port is 0 if there is none, and the AddrPort is
+// zero if the packet is not IP.
 func (p *Packet) Dst() netip.AddrPort { return netip.AddrPortFrom(p.IP.Dst, p.ports()[1]) }
 
 // ports returns the source and the destination port; zeros if there are none.

@@ -102,8 +102,8 @@ func (s *Stream) handleSYN(dir *tcpDirection) {
 }
 
 // checkAck marks packet p of direction dir if it repeats an acknowledgement while data is pending.
-// It sets reverse.gapAcked if p acknowledges the octets of the first gap there: they arrived, but
-// are missing in the capture.
+// If p acknowledges the octets of the first gap in the reverse direction, which arrived but are
+// missing in the capture, it sets reverse.gapAcked.
 func (dir *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	t := &p.TCP
 	if t.Flags&FlagACK == 0 || t.Flags&(FlagSYN|FlagRST) != 0 {

@@ -46,7 +46,8 @@ type caseRun struct {
 	opt Options
 }
 
-// runAll runs cases, each with its own options, in r.Workers goroutines. See Run for the results.
+// runAll runs cases, each with its own options, in r.Workers goroutines. When ctx is cancelled it
+// returns the results of the cases that have ended, and the error of ctx.
 func (r *Runner) runAll(ctx context.Context, runs []caseRun) ([]Result, error) {
 	var (
 		results = make([]Result, len(runs))

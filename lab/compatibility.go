@@ -52,8 +52,8 @@ func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...stri
 	return ""
 }
 
-// Check returns an error, with the place in the file, if the scenario cannot run with its NICs
-// and these additional defects on a tier.
+// Check returns an error, with the place in the file, if the scenario cannot run with its NICs and
+// these additional defects on a tier (simulation or network namespaces).
 func Check(s *scenarios.Scenario, tier scenarios.Tier, defects ...string) error {
 	const noHost = "" // check settings that are the same on all hosts
 	if _, err := NICs(s, noHost); err != nil {

@@ -66,7 +66,7 @@ func WriteScenarios(w io.Writer, selected []scenarios.Selected) error {
 	return err
 }
 
-// tiersOf returns the tiers of a scenario; all if it names none.
+// tiersOf returns the tiers (sim, netns) on which a scenario runs; both if it names none.
 func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 	if len(s.Tiers) > 0 {
 		return s.Tiers
@@ -135,7 +135,8 @@ func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) err
 	return err
 }
 
-// stateText returns a function that pads a state, and colours it with ANSI codes if coloured.
+// stateText returns a function that pads a state (whether a feature works on this machine), and
+// colours it with ANSI codes if coloured.
 func stateText(coloured bool) func(netns.State) string {
 	plain := func(s netns.State) string { return fmt.Sprintf("%-*s", len("limited"), s) }
 	if !coloured {

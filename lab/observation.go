@@ -78,8 +78,8 @@ type ExecutedStep struct {
 	At time.Duration
 }
 
-// counters returns the NICs' counters as the tier read them or, if it did not, as in the Report of
-// the rank.
+// counters returns the counters of the rank's NICs: those that the tier (simulation or namespaces)
+// has read, else those that the rank's program has reported.
 func (r *Rank) counters() []verbs.Counter {
 	if r.Counters == nil && r.Report != nil {
 		return r.Report.Counters

@@ -163,8 +163,8 @@ func (k *rank) waitForEvent(timeout time.Duration) {
 	k.waiting.Store(false)
 }
 
-// runUnlocked calls do, a blocking operation of the runtime, for the program, without the lock. A
-// panic in do is one of the runtime, not of the program: see run.
+// runUnlocked calls do, a blocking operation of the runtime, for the program, without the lock.
+// inRuntime tells the rank that a panic in do is one of the runtime, not of the program.
 func (k *rank) runUnlocked(do func()) {
 	k.inRuntime.Store(true)
 	do()

@@ -249,7 +249,8 @@ const lossTimeout = 10 * time.Millisecond
 
 // onIdle handles a poll without progress; timer runs since the last progress. If all datagrams have
 // completed, but credits are missing after lossTimeout, onIdle counts datagrams as lost and sends
-// more. After waitTimeout it returns an error.
+// more. After the timer's limit it returns an error. Before, it sleeps until an event if the
+// program uses events.
 func (s *sender) onIdle(ctx context.Context, timer *spinTimer) error {
 	switch waited := timer.waited(); {
 	case s.side.Service.isLossy() && s.inFlight == 0 && waited > lossTimeout:

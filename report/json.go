@@ -51,7 +51,8 @@ func WriteFolder(dir string, r *Run) (paths Paths, err error) {
 }
 
 // WriteJUnit writes a run as JUnit XML: a suite for each tier (sim or netns), a case for each
-// scenario. Broken and starved scenarios are errors, failed ones failures. Times are wall-clock.
+// scenario. Broken and starved scenarios are errors, failed ones failures; a starved one was too
+// late because the host was busy. Times are wall-clock.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := kit.Suites{Name: "fabrictest"}
 	for _, tier := range r.tiers() {

@@ -99,7 +99,7 @@ func (p *htmlPage) addResults(r *Run) {
 // count formats a number in groups of three digits, separated by thin spaces.
 func count(n uint64) string { return textfmt.Count(n, "\u202f") }
 
-// headline summarizes the run in a few words.
+// headline summarizes the results of the run's scenarios in a few words, for the top of the page.
 func headline(r *Run) string {
 	n := r.Counts()
 	total := len(r.Scenarios)

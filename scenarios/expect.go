@@ -204,8 +204,8 @@ func (s *Scenario) ExpectOn(t Tier) Expect {
 	return e
 }
 
-// RunsOn reports whether the scenario runs on a tier: on all, if it lists none. An experiment runs
-// in simulation only.
+// RunsOn reports whether the scenario runs on a tier (simulation or network namespaces): on all, if
+// it lists none. An experiment runs in simulation only.
 func (s *Scenario) RunsOn(t Tier) bool {
 	if s.Experiment != nil && t != Sim {
 		return false

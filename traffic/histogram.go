@@ -155,7 +155,8 @@ func (h *Histogram) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. It rebuilds the buckets from their durations and
+// counts.
 func (h *Histogram) UnmarshalJSON(text []byte) error {
 	var j histogramJSON
 	if err := json.Unmarshal(text, &j); err != nil {

@@ -42,8 +42,8 @@ func RingOf(id uint64) (ring int, isRecv bool) {
 	return int((id &^ recvBit) >> ringShift), id&recvBit != 0
 }
 
-// NewRecvRing returns a ring of receives with the given number of slots. num is its number in work
-// request IDs (see RingOf). If shared, its queue is an SRQ: receives may complete in any order.
+// NewRecvRing returns a ring of receives with the given number of slots. num identifies the ring in
+// work request IDs. If shared, its queue is an SRQ: receives may complete in any order.
 func NewRecvRing(num, slots int, shared bool) *RecvRing {
 	return &RecvRing{num: num, Shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
 }

@@ -45,7 +45,8 @@ type LinearCost struct {
 	CachedBytes, CachedPicosecondsPerByte int
 }
 
-// Of returns the time of an operation on n bytes.
+// Of returns the time of an operation on n bytes, which it rounds up to a multiple of Granularity.
+// The first CachedBytes have their own time for each byte.
 func (c LinearCost) Of(n int) time.Duration {
 	if g := c.Granularity; g > 1 {
 		n = (n + g - 1) / g * g

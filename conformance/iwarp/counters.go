@@ -67,7 +67,7 @@ func (c *conn) syncByLastRead() {
 	}
 }
 
-// readToEnd reads until the stream ends.
+// readToEnd reads until the stream ends. It fails the case if no end arrives.
 func (c *conn) readToEnd() {
 	for more := true; more; {
 		_, more = c.nextFPDU(c.ResponseTimeout())

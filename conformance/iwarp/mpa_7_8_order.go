@@ -26,8 +26,9 @@ func onResponderSilent(f startupFrame, fpdu iwarp.Segment, cut func(octets []byt
 	})
 }
 
-// onSilentUntilRTR makes the body of a case like onResponderSilent, with each kind of RTR that the
-// device accepts. The peer sends the RTR frame in the pieces that cut returns.
+// onSilentUntilRTR makes the body of a case that fails if the device, as responder, sends anything
+// before it has received the whole RTR frame, for each kind of RTR that the device accepts. The
+// peer sends the frame in the pieces that cut returns.
 func onSilentUntilRTR(cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, rtr := range []struct {

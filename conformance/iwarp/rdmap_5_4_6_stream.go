@@ -55,8 +55,8 @@ type laterRequest struct {
 	ops []iwarp.Opcode
 }
 
-// otherRequests returns requests of the kinds that the device supports, without Sends, reads and
-// atomics.
+// otherRequests returns requests of the kinds that the device supports, each with the opcodes of
+// its messages: all kinds but SEND, SEND with solicited event, reads and atomics.
 func (h *host) otherRequests() []laterRequest {
 	requests := []laterRequest{{func(c *conn) verbs.SendWR { return c.writeWR(laterID, 0, 16) }, []iwarp.Opcode{iwarp.OpWrite}}}
 	if h.Caps.Has(verbs.CapSendInv) {

@@ -49,7 +49,7 @@ type dgTransmission struct {
 
 // NewDGSender returns a sender that has sent nothing.
 func NewDGSender() *DGSender {
-	return &DGSender{ // least and most are the bounds of the congestion window // least and most are the bounds of the congestion window
+	return &DGSender{ // least and most are the bounds of the congestion window
 		ReceiveWindow: DGWindow, packets: make(map[uint32]*dgTransmission), reorder: dgFirstReorder,
 		least: dgFirstWindow, most: dgFirstWindow, slowStart: true,
 	}
@@ -212,7 +212,8 @@ func (s *DGSender) findLost() (found bool) {
 	return found
 }
 
-// later returns how many arrived transmissions are later than that of p.
+// later returns how many of the arrived transmissions, given by number, were sent after
+// transmission p.
 func (s *DGSender) later(p *dgTransmission, arrived []int) (n int) {
 	for _, number := range arrived {
 		if number > p.number {

@@ -163,8 +163,8 @@ func (r *RCResponse) Faults(got ib.Packet) (want, found string) {
 // coversEarlier reports that an ACK may be left out if a later response arrives.
 func (r *RCResponse) coversEarlier() bool { return r.Packet.IsAck(ib.AckPositive) }
 
-// isAlso reports whether last, the last packet that arrived, can be this ACK or NAK as well: one
-// may answer several packets.
+// isAlso reports whether last, the packet that arrived last, can also be this response: one ACK or
+// NAK may answer several requests.
 func (r *RCResponse) isAlso(last ib.Packet) bool {
 	want, found := r.Faults(last)
 	return r.Packet.Opcode().Operation() == ib.OpAcknowledge && want == "" && found == ""

@@ -45,7 +45,7 @@ func (s *UCSender) Send(r UCRequest) (all []ib.Packet) {
 	return all
 }
 
-// packet returns the i-th packet of count.
+// packet returns packet i, counted from 0, of the count packets of request r.
 func (s *UCSender) packet(r UCRequest, i, count int) ib.Packet {
 	op, last := rcMessageOpcodes[r.WR.Opcode][rcPosition(i, count)], i == count-1
 	payload := []byte{}

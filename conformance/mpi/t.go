@@ -76,7 +76,9 @@ func result[A any](a A, err error) func(t *T, call string) A {
 	}
 }
 
-// result2 returns the two results of a call, and ends the rank if the call failed. See result.
+// result2 returns the two results of a call, and ends the rank if the call failed. The rank and the
+// call's name are arguments of a second call, because Go passes on several results only if there is
+// no other argument.
 func result2[A, B any](a A, b B, err error) func(t *T, call string) (A, B) {
 	return func(t *T, call string) (A, B) {
 		t.must(call, err)

@@ -208,7 +208,8 @@ func layoutOf(t reflect.Type) *layout {
 	return l
 }
 
-// newField describes field sf of struct t by its tags (see AppendFields). at is its tag "at".
+// newField describes field sf of struct t by its tags: at (its place in the header), def (its
+// default) and fmt (its format). at is the tag of that name.
 func newField(t reflect.Type, sf reflect.StructField, index int, at string) field {
 	f := field{index: index, name: sf.Name, verb: "%v"}
 	position, width, _ := strings.Cut(at, ",")

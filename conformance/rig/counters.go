@@ -23,8 +23,8 @@ type Counter struct {
 // are the names that devices have for the counter.
 func NewCounter(event string, names ...string) *Counter { return &Counter{event: event, Names: names} }
 
-// NewAmbiguousCounter is NewCounter for a counter that grows with all traffic, or whose name has
-// several meanings: only the cases about it check it.
+// NewAmbiguousCounter returns a counter that grows with all traffic, or whose name has several
+// meanings: unlike others, it is checked only by the cases about it.
 func NewAmbiguousCounter(event string, names ...string) *Counter {
 	return &Counter{event: event, Names: names, ambiguous: true}
 }

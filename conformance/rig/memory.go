@@ -23,7 +23,7 @@ type Memory struct {
 	orderWithDevice func()
 }
 
-// Memory registers n bytes in r.PD, as MemoryIn does.
+// Memory registers n bytes in r.PD, with unregistered guard bytes around them.
 func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.PD, n, access) }
 
 // MemoryIn registers n bytes in a protection domain, with unregistered guard bytes around them.

@@ -320,8 +320,9 @@ func (s *sidrDialogue) checkResolve(q *sidrResolve) {
 	s.cm.port.CheckPrivateData("the result", got.PrivateData, rep.Private)
 }
 
-// settleSIDR calls settle, with a connection for each SIDR_REQ that is not answered, so that settle
-// accepts its retransmissions at any time.
+// settleSIDR waits for the messages in wants that are not optional, and fails the case if the
+// device sends others. Each SIDR_REQ without an answer is entered as a connection meanwhile, so
+// that the device may retransmit it at any time.
 func (s *sidrDialogue) settleSIDR(wants ...cmWant) {
 	for _, q := range s.resolves {
 		if q.Reply == nil {

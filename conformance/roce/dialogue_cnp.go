@@ -719,8 +719,8 @@ func (s *rateDialogue) awaitFullRate(i int) bool {
 	return f.full
 }
 
-// drawRateRecovered is drawRateRecovery for devices whose rates must become full again. It fails
-// the case in virtual time only.
+// drawRateRecovered draws bursts of a queue pair until its rate is full again, or for recoveryTime.
+// If the rate is not full then, it fails the case, but in virtual time only.
 func drawRateRecovered(s *rateDialogue, r *rand.Rand) rateStep {
 	i := r.IntN(len(s.flows))
 	return step(func(s *rateDialogue) {

@@ -303,8 +303,8 @@ func (s *rcResponder) receiveQueue(which int) (q rig.RecvQueue, number uint32) {
 	return s.conn.QP, 0
 }
 
-// on converts a request of RC to the service of the dialogue. An XRC request has the number of the
-// SRQ that which selects.
+// on converts a request of RC to the service of the dialogue. An XRC request gets the number of an
+// SRQ; the argument which selects the SRQ.
 func (s *rcResponder) on(p ib.Packet, which int) ib.Packet {
 	switch {
 	case p.Opcode().Transport() != ib.RC:

@@ -122,7 +122,8 @@ const (
 	udLongParts  = 3
 )
 
-// openUDShort is openUD for dialogues with receives that are shorter than the header area.
+// openUDShort makes queue pairs in RTS for a dialogue in which some receives are shorter than the
+// header area.
 func openUDShort(p *Port) *udDialogue {
 	s := openUD(p)
 	s.shortReceives = true

@@ -297,7 +297,8 @@ func (p *Port) newFlow(to verbs.QPN) *flow {
 	return p.newFlowOf(verbs.QPTypeRC, to, p.QueryPort().ActiveMTU)
 }
 
-// newFlowOf is newFlow with another service and path MTU.
+// newFlowOf connects a queue pair of the given type and path MTU to a queue pair of the peer, with
+// memory for a burst.
 func (p *Port) newFlowOf(kind verbs.QPType, to verbs.QPN, mtu verbs.MTU) *flow {
 	services := map[verbs.QPType]ib.Transport{verbs.QPTypeUC: ib.UC, verbs.QPTypeUD: ib.UD, verbs.QPTypeXRCSend: ib.XRC}
 	c := p.connect(Setup{qpType: kind, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, mtu }})

@@ -69,8 +69,9 @@ func (s *queueSession) modifyAny(step queueStep) {
 	s.modify(q, everyState[step.n%len(everyState)], step, fault)
 }
 
-// modify modifies a queue pair to a state. fault is "", or says which fault the attributes have:
-// see spoilModify. The device must refuse an invalid transition, mask or value.
+// modify modifies a queue pair to a state. fault is "", or the fault of the attributes: "missing"
+// (a required one), "excess" (one that is not allowed) or "value" (an invalid one). The device must
+// refuse an invalid transition, mask or value.
 func (s *queueSession) modify(q *modelQP, to verbs.QPState, step queueStep, fault string) {
 	t := q.Transition(to)
 	switch {

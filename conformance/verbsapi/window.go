@@ -200,7 +200,8 @@ func (e *endpoint) bindReadable(mw verbs.MW, off, n int) verbs.Remote {
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}
 }
 
-// bindWritable is bindReadable with remote write, too.
+// bindWritable binds a window to n bytes of the endpoint's memory from off on, with remote read and
+// write, and returns its remote address.
 func (e *endpoint) bindWritable(mw verbs.MW, off, n int) verbs.Remote {
 	info := bindRange(e.mem, off, n, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}

@@ -95,8 +95,9 @@ func (c *tcpConn) queueManual(b []byte) error {
 	return nil
 }
 
-// sendManualFIN sends the octets of the manual chunk from an offset on, with FIN. It returns an
-// error if no octets are held, or if other octets or FIN were written after them.
+// sendManualFIN sends the octets of the manual chunk (octets that the test case holds back and
+// sends itself) from an offset on, with FIN. It returns an error if no octets are held, or if other
+// octets or FIN were written after them.
 func (c *tcpConn) sendManualFIN(now time.Time, from int) error {
 	switch {
 	case c.snd.manual == nil:

@@ -68,7 +68,8 @@ func (s *segment) String() string {
 	return fmt.Sprintf("%v > %v %s, %d octets", s.src, s.dst, words, len(s.payload))
 }
 
-// packet returns the IP packet of the segment.
+// packet returns the IP packet of the segment, with the TCP checksum and, if mss is set, the MSS
+// option.
 func (s *segment) packet() []byte {
 	size := tcpHeaderLen
 	if s.mss != 0 {

@@ -56,7 +56,8 @@ func hasResponse(op verbs.WROpcode) bool {
 	return false
 }
 
-// Accepted reports that the layer below has accepted the next n segments of Output completely.
+// Accepted reports that the layer below has accepted the next n segments of Output completely. It
+// completes the requests that are finished by that.
 func (s *Stream) Accepted(n int) {
 	s.segmentsAccepted += uint32(n)
 	if s.state == open {

@@ -80,7 +80,8 @@ const (
 	In
 )
 
-// NewNet returns a network without ports.
+// NewNet returns a network without ports. Its name must be unique in the world; the default is
+// "net" and a number.
 func NewNet(w *World, cfg NetConfig) (*Net, error) {
 	if cfg.Name == "" {
 		cfg.Name = fmt.Sprintf("net%d", len(w.netNames))

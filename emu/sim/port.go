@@ -277,7 +277,7 @@ func (p *Port) Join(group netip.Addr) error {
 	return nil
 }
 
-// Leave implements link.GroupLink.
+// Leave implements link.GroupLink. The port leaves the group with the last Leave of as many Joins.
 func (p *Port) Leave(group netip.Addr) error {
 	group = canonical(group)
 	if p.closed {

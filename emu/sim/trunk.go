@@ -94,8 +94,8 @@ func (t *Trunk) Impairments() (ab, ba *impair.Pipe) {
 	return t.dirs[0].pipe(), t.dirs[1].pipe()
 }
 
-// SetImpair replaces the random impairments of packets from switch A to B and from B to A, as
-// Port.SetImpair does.
+// SetImpair replaces the random impairments of packets from switch A to B and from B to A. Packets
+// already delayed keep their delay.
 func (t *Trunk) SetImpair(ab, ba []impair.Spec) error {
 	if err := errors.Join(t.dirs[0].setSpecs(ab), t.dirs[1].setSpecs(ba)); err != nil {
 		return err
@@ -111,8 +111,9 @@ func (t *Trunk) SetDown() { t.setIsDown(true, &t.dirs[0].linkDir, &t.dirs[1].lin
 // SetUp brings the trunk up.
 func (t *Trunk) SetUp() { t.setIsDown(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
-// route forwards pk from a switch to its next hop. A packet without a route counts as dropped by
-// its sender's uplink.
+// route forwards pk from a switch to its next hop. A routed switch first decrements the hop limit,
+// and drops a packet whose limit expires. A packet without a route counts as dropped by its
+// sender's uplink.
 func (n *Net) route(pk *packet, at *Switch) {
 	if at.cfg.Routed && !n.decrementHopLimit(pk) {
 		return

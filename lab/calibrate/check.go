@@ -124,8 +124,8 @@ func (c *Check) Outside() (out []CheckedRow) {
 	return out
 }
 
-// WriteText writes the series, and then the benchmarks and parameters of those outside of the band
-// (see where).
+// WriteText writes the series, and then where those outside of the band lie: their benchmarks, and
+// the values of parameters with which all series are outside.
 func (c *Check) WriteText(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

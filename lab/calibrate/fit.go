@@ -276,7 +276,8 @@ func (f *fitter) step(x, r []float64, j [][]float64, singular []float64, v [][]f
 	return nil, nil, nil
 }
 
-// combination names the parameters that share in direction k, a column of v (see decompose).
+// combination names the parameters that share in direction k: column k of v, which has the right
+// singular vectors of the matrix of sensitivities.
 func (f *fitter) combination(v [][]float64, k int) string {
 	const matters = 0.3
 	var names []string

@@ -34,8 +34,8 @@ type GateChange struct {
 //go:embed gate.txt
 var gateText string
 
-// Gate measures all cases and compares them with the record. With update it writes the new one, in
-// the sources that the working directory is in.
+// Gate simulates all cases and compares their results (times, numbers of events) with the record,
+// gate.txt. With update it replaces gate.txt in the sources that the working directory is in.
 func Gate(update bool) (*GateDiff, error) {
 	before, err := ParseGateRecord(gateText)
 	if err != nil {

@@ -51,8 +51,8 @@ func parseValue(text string) (v Value, err error) {
 	return v, err
 }
 
-// MeasureGate measures the cases, and returns the lines of those that succeeded with the errors of
-// the others.
+// MeasureGate measures the cases and returns their lines. A case that failed has no lines, and its
+// error is one of those returned.
 func MeasureGate(cases []GateCase) (GateRecord, error) {
 	r := GateRecord{}
 	errs := make([]error, 0, len(cases))

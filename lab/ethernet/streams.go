@@ -88,8 +88,8 @@ func (im *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 }
 
 // locate returns conn, the number of a segment's stream, and from, the offset of the segment's
-// first byte in the stream. ok is false for a SYN, for a segment without data or before the
-// stream's start, and if no SYN was seen.
+// first byte in the stream. A SYN begins a new stream. ok is false for a SYN, for a segment without
+// data or before the stream's start, and if no SYN was seen.
 func (im *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
 	s := im.flows[t.flow]
 	if t.flags&tcpSYN != 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// statistics returns the statistics of all ranks as figures. bytes is the size of messages, or 0.
-// Shares of nothing are left out.
+// statistics returns the statistics of all ranks as figures: counts, means, and shares in per cent.
+// It leaves out a share of a total of 0, such as used RTRs if none was received. bytes is the size
+// of messages; 0 if they have several.
 func statistics(all []mpi.Stats, bytes int) []work.Figure {
 	var t totals
 	for i := range all {
@@ -31,7 +32,7 @@ type totals struct {
 	reusePaysFrom                            int // bytes of a message
 }
 
-// add adds the statistics of a rank.
+// add adds the statistics of a rank: s of its messages, c of its transport.
 func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.rtrs += float64(s.RTRsReceived)
 	t.rtrsUsed += float64(s.RTRsUsed)
@@ -66,11 +67,11 @@ func controlBytes(k wire.Kind) float64 {
 }
 
 // figures returns the figures of an experiment: counts of all ranks together, or means of a rank.
-// It omits shares of which the whole is 0. bytes is the size of messages. The extra volume is that of
-// the control messages that only speculation sends: RTRs (the receiver is ready) that no send used, and
-// acknowledgements of RTRs and of RTSs (the sender is ready). The uses before registration are how
-// often a buffer was copied before it was registered, in per cent of the reuse threshold: the mean of
-// the buffers that reached it.
+// It leaves out a share of a total of 0. bytes is the size of messages. The extra volume is that of
+// the control messages that only speculation sends: RTRs (the receiver is ready) that no send used,
+// and acknowledgements of RTRs and of RTSs (the sender is ready). The uses before registration are
+// how often a buffer was copied before it was registered, in per cent of the reuse threshold: the
+// mean of the buffers that reached it.
 func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add := func(name string, v float64, unit string) {
 		all = append(all, work.Figure{Name: name, Value: v, Unit: unit})

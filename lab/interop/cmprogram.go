@@ -54,7 +54,7 @@ type CMProgram struct {
 	Ready func()
 }
 
-// validate checks p and sets its defaults.
+// validate sets defaults in p, and returns an error if its tool, role, size or count is invalid.
 func (p *CMProgram) validate() error {
 	least, most := 1, math.MaxInt
 	switch p.Tool {

@@ -23,7 +23,8 @@ type stream struct {
 const maxEarlyLen = 4 << 20
 
 // add appends the payload of a segment, unless it is a retransmission, or keeps it until the octets
-// before it arrive. It ignores segments before the SYN, and those of a lost stream (see keep).
+// before it arrive. It ignores segments before the SYN, and those of a lost stream, of which too
+// many octets had to be kept.
 func (s *stream) add(seg *segment) {
 	seq := seg.seq
 	if seg.flags&tcpSYN != 0 {

@@ -52,9 +52,9 @@ func check(qemu string) error {
 // Up boots guests and returns when all are ready, or one has failed.
 func Up(ctx context.Context, cfg Config) (*Lab, error) { return upIn(ctx, cfg, newLabNamespace) }
 
-// UpInCurrentNamespace is Up with the bridge in the network namespace of this
-// process, whose sockets then are on the guests' network. The namespace must be
-// that of netns.StartUnshared, and empty.
+// UpInCurrentNamespace boots guests with the bridge in the network namespace of this process, whose
+// sockets then are on the guests' network, and returns when all are ready, or one has failed. The
+// namespace must be that of netns.StartUnshared, and empty.
 func UpInCurrentNamespace(ctx context.Context, cfg Config) (*Lab, error) {
 	return upIn(ctx, cfg, useCurrentNamespace)
 }

@@ -53,7 +53,8 @@ func ProgramMain() (code int, err error) {
 	return j.run(ctx)
 }
 
-// run creates the fabric, runs the program, and returns as ProgramMain.
+// run creates the fabric and runs the program in each host. It returns the exit code of the first
+// host whose program failed, or 0.
 func (j *programJob) run(ctx context.Context) (code int, err error) {
 	s, err := scenarios.Parse("exec.yaml", []byte(j.Text))
 	if err != nil {

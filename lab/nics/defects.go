@@ -265,7 +265,8 @@ func (p *Provider) checkCounter(spec string) error {
 	return foreign
 }
 
-// counters returns the counters of a NIC of the provider, which it opens in a simulation.
+// counters returns the counters of a NIC of the provider. It opens such a NIC in an empty
+// simulation.
 func (p *Provider) counters() []verbs.Counter {
 	w := sim.New(sim.Config{})
 	defer w.Close()

@@ -22,7 +22,8 @@ const (
 // ErrNoFabric is returned by FromEnv outside of a fabric.
 var ErrNoFabric = errors.New("this program does not run in a host of a fabric: start it with 'fabrictest lab exec'")
 
-// EnvVars returns the environment variables by which a program in a fabric's host finds its NICs:
+// EnvVars returns the environment variables by which a program in a fabric's host finds its NICs,
+// except the cable's, which CableVars returns:
 //
 //	FABRICTEST_HOST        host0
 //	FABRICTEST_NICS        rdma0 rdma1, the names of its NICs, which are those of

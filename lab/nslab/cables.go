@@ -128,7 +128,8 @@ func (c *cableSet) begin(start time.Time) error {
 // errDirect is returned for impairments of hosts that are connected directly.
 var errDirect = errors.New("the hosts are connected directly by a cable in shared memory, which cannot be impaired or cut")
 
-// setSpecs implements network.
+// setSpecs implements network: it replaces impairments of ports in the switches of their rails. It
+// fails if the hosts are connected directly, without switches.
 func (c *cableSet) setSpecs(all []lab.SpecChange) error {
 	if len(c.switches) == 0 {
 		return errDirect
@@ -149,7 +150,7 @@ func (c *cableSet) setLink(port int, up bool) error {
 	return nil
 }
 
-// setLinks implements network.
+// setLinks implements network: it sets the links of all ports that match the pattern up or down.
 func (c *cableSet) setLinks(pattern string, up bool) error {
 	ends, err := c.plan.Topology.Match(pattern)
 	if err != nil {
@@ -183,7 +184,8 @@ func (c *cableSet) readCounters(o *lab.Observation) error {
 	return nil
 }
 
-// close implements network.
+// close implements network: it stops the switches, and closes their links, the cables' files and
+// the capture. Later calls return the error of the first.
 func (c *cableSet) close() error {
 	c.closed.Do(func() {
 		c.stop()

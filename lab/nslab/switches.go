@@ -163,7 +163,8 @@ func (w *switchSet) setLinks(pattern string, up bool) error {
 	return err
 }
 
-// begin implements network.
+// begin implements network: it starts the impairments of every port, in the kernel (netem) or in
+// the user-space switch that carries the port's cable.
 func (w *switchSet) begin(start time.Time) error {
 	var errs []error
 	for i := range w.directions {

@@ -54,7 +54,8 @@ type TestbedOptions struct {
 	Capture CaptureOptions
 }
 
-// Open builds the fabric of a plan. Packets are not impaired before Begin. Cables that the plan
+// Open builds the fabric of a plan: cables in shared memory if its scenario demands them, else
+// network namespaces. Packets are not impaired before Begin. In namespaces, cables that the plan
 // impairs, or takes down, pass through a user-space switch; with opts.UserSpace also every cable of
 // a NIC, and with opts.Netem no cable.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
@@ -158,7 +159,8 @@ func (st *Testbed) Close() error {
 	return err
 }
 
-// readCounters implements network.
+// readCounters implements network: it reads the counters of every cable's two directions, from the
+// kernel if that carries the cable, else from the user-space switch.
 func (w *switchSet) readCounters(o *lab.Observation) error {
 	links := lab.NewLinks(w.plan)
 	for i := range w.plan.Ports {

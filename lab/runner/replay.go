@@ -32,8 +32,9 @@ type Replay struct {
 	Passed    bool             // repeat scenarios that passed, too, if none is named
 }
 
-// Select returns the results of a saved run to repeat: those that match the names and tiers.
-// Without names it omits scenarios that passed, unless r.Passed is set. It omits all skipped ones.
+// Select returns the results of a saved run to repeat: those that match the names and tiers (sim,
+// netns). Without names it omits scenarios that passed, unless r.Passed is set. It omits all
+// skipped ones.
 func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error) {
 	for i := range saved.Scenarios {
 		res := &saved.Scenarios[i]

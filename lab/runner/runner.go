@@ -213,8 +213,9 @@ func DropIncompatible(tasks []Task) []Task {
 	return slices.DeleteFunc(tasks, func(t Task) bool { return t.Incompatible != "" })
 }
 
-// Tiers returns the named tiers. Without names it returns both tiers or, if network namespaces are
-// not available and the cable needs them, simulation alone, with the reason in why.
+// Tiers returns the named tiers (simulation, network namespaces). Without names it returns both or,
+// if network namespaces are not available and the cable needs them, simulation alone, with the
+// reason in why.
 func Tiers(names []string, cable scenarios.CableKind) (tiers []scenarios.Tier, why string, err error) {
 	if tiers, err = scenarios.ParseTiers(names); err != nil || tiers != nil {
 		return tiers, "", err

@@ -71,8 +71,8 @@ func (k *conn) handleDisconnect(msg kind) {
 	}
 }
 
-// sendDREP answers a received DREQ, once all send requests of the connection have completed. The
-// DREP is the last packet that is sent on the connection.
+// sendDREP answers a received DREQ as soon as all send requests of the connection have completed
+// and credits allow one more packet. The DREP is the last packet that is sent on the connection.
 func (k *conn) sendDREP() {
 	if k.state != closing || !k.disconnection.mustSendDREP || k.disconnection.noMorePackets || k.Outstanding() > 0 || !k.canSendAck() {
 		return

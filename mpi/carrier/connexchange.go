@@ -239,7 +239,8 @@ func (c *Carrier) shouldConnect(p *peer) bool {
 	return false
 }
 
-// evictLeastUsed disconnects the idle peer with the least packetsSent, if less than half of p's.
+// evictLeastUsed disconnects the idle peer with the least packetsSent, if that is less than half of
+// p's, so that p can be connected later.
 func (c *Carrier) evictLeastUsed(p *peer) {
 	var least *peer
 	for _, q := range c.peers {

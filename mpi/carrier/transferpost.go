@@ -75,8 +75,10 @@ func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rai
 	}
 }
 
-// tryPostDatagram posts a part of a transfer, as tryPost, on a rail with reliable datagrams. It
-// returns false if the send queue is full, or if the peer is lost.
+// tryPostDatagram posts a part of a transfer on a rail with reliable datagrams, or on another one
+// if that rail has failed for the peer. If the part is the whole transfer of a write, it may send
+// the notice, the message to the peer after the data, with it. It returns false if the caller must
+// queue the part, or if the peer is lost.
 func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 	d := c.rails[part.rail].dg
 	if p.railFailed[part.rail] {
@@ -114,10 +116,11 @@ func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err er
 	return c.tryPostDatagram(p, part)
 }
 
-// partCompleted handles the completion of a part. With the last part it sends the notice, if any,
-// and finishes the transfer. On iWARP with one rail, where the data may not be placed yet, it
-// queues the notice in pendingNotices, to be sent on the same connection. With several rails, a
-// read probe, the last part, has shown that the data was placed.
+// partCompleted handles the completion of a part of a transfer. With the last part it sends the
+// notice (the message to the peer after the data of a write), if any, and finishes the transfer. On
+// iWARP with one rail, where the data may not be placed yet, it queues the notice in
+// pendingNotices, to be sent on the same connection. With several rails, a read probe, the last
+// part, has shown that the data was placed.
 func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer

@@ -128,7 +128,8 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 	}
 }
 
-// receive handles a received packet. On a connection, one with immediate data is headerless.
+// receive handles a received packet, and discards one that is too long or too short. On a
+// connection, a packet with immediate data has no header: the immediate value replaces it.
 func (r *recvQueue) receive(wc *verbs.WC, buf *memory.Buffer, conn *conn) {
 	c := r.c
 	n := int(wc.ByteLen)

@@ -188,8 +188,8 @@ func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v: %w: %s", peer, h.Kind, ErrProtocol, why)
 }
 
-// Lost fails all requests that need a peer: sends to it, receives from it, and posted receives
-// that cannot complete without it (see dependsOn). A lost peer stays lost.
+// Lost fails all requests that need a peer: sends to it, receives from it, and posted receives that
+// may need a message from it. A lost peer stays lost.
 func (e *Engine) Lost(peer int, cause error) {
 	if e.lost[peer] != nil {
 		return

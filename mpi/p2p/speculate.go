@@ -210,7 +210,7 @@ func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 
 // adapt runs at the sender. If cfg.Adaptive is set, it asks for no more RTRs (ready-to-receive
 // messages) after a sample of which too few were used. It asks for them again after a sample of
-// sends of which enough would have used an RTR (see handleRTSAck).
+// sends of which enough would have used an RTR, as the receivers' replies tell.
 func (e *Engine) adapt(s *senderState) {
 	u := &s.usage
 	if !e.cfg.Adaptive {

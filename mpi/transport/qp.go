@@ -128,8 +128,9 @@ func (p *Packet) AppendSGL(sges []verbs.SGE, rail int) []verbs.SGE {
 	return sges
 }
 
-// AppendSGLWithTrailer is AppendSGL for a slot of a ring: the list ends with the trailer that marks
-// the packet as complete. The trailer is stored in Buf after the CopiedLen bytes of the packet.
+// AppendSGLWithTrailer appends the packet's scatter/gather list for a slot of a ring: it ends with
+// the trailer that marks the packet as complete. The trailer is stored in Buf after the CopiedLen
+// bytes of the packet.
 func (p *Packet) AppendSGLWithTrailer(sges []verbs.SGE, rail int, trailer uint64) []verbs.SGE {
 	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], trailer)
 	sges = p.AppendSGL(sges, rail)

@@ -90,7 +90,7 @@ func (e *Engine) copied(n int) {
 // Busy reports whether any operation is pending.
 func (e *Engine) Busy() bool { return e.busy > 0 }
 
-// sendControl sends a control message without data to a target, unless it is lost.
+// sendControl sends a control message without data to a target. It sends nothing to a lost target.
 func (w *Window) sendControl(t *target, h wire.Header) {
 	if t.lost == nil {
 		w.e.sendHeader = h // &h would be a heap allocation

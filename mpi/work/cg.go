@@ -112,7 +112,9 @@ const (
 	cgTagScalar
 )
 
-// multiply computes y = A·x.
+// multiply computes y = A·x, where each rank has a block of A: it sums the products of the blocks
+// with the ranks of its row, and exchanges the result with the opposite rank, at the transposed
+// position.
 func (c *cg) multiply(y, x []float64) {
 	c.block.multiply(c.sums, x)
 	c.j.spendComputePart(1)

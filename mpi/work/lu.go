@@ -169,9 +169,10 @@ func (l *lu) errorNorm() float64 {
 // luReference is the number of points up to which each rank also solves the whole problem.
 const luReference = 40000
 
-// check checks that each iteration has reduced the error by the factor luContraction and, for small
-// grids, that all values are those of one rank that sweeps the whole grid. They must be equal to
-// the bit: the order of points does not depend on how the grid is divided among ranks.
+// check checks that all iterations together have reduced the error by luContraction for each
+// iteration and, for small grids, that all values are those of one rank that sweeps the whole grid.
+// They must be equal to the bit: the order of points does not depend on how the grid is divided
+// among ranks.
 func (l *lu) check(before float64, side int) {
 	j := l.j
 	after := l.errorNorm()

@@ -29,8 +29,8 @@ func putget(j *job) {
 	}
 }
 
-// putspectrum measures puts and gets between fences as putget does, with many buffers, of which the
-// i-th is used i times (Rashti 2010 §5.5.1, Fig. 5.8). Buffers do not share pages.
+// putspectrum measures puts and gets between fences with many buffers, of which the i-th is used i
+// times (Rashti 2010 §5.5.1, Fig. 5.8). Buffers do not share pages.
 func putspectrum(j *job) {
 	n := cmp.Or(j.p.Bytes, 2<<10)
 	count := spectrumSize(j)

@@ -12,10 +12,12 @@ import (
 // not share pages. Rank 0 waits for its send after it has received the answer.
 func spectrum(j *job) { measureSpectrum(j, newPagedBuffers) }
 
-// packed is spectrum with buffers back to back, of which small ones share pages.
+// packed is a ping-pong from many buffers, of which the i-th is used i times. Unlike in the
+// workload spectrum the buffers are back to back, and small ones share pages.
 func packed(j *job) { measureSpectrum(j, newPackedBuffers) }
 
-// measureSpectrum measures the latency of a spectrum of buffers that allocate returns.
+// measureSpectrum measures the latency of a ping-pong between ranks 0 and 1 from the buffers that
+// allocate returns, of which the i-th is used i times.
 func measureSpectrum(j *job, allocate func(count, n int) *bufferSet) {
 	n := cmp.Or(j.p.Bytes, 2<<10)
 	count, me := spectrumSize(j), j.Rank()

@@ -67,7 +67,8 @@ func (j *job) countChecks(n, bytes int) {
 // all ranks must be 0. That detects errors that rounding hides in the result.
 func (j *job) digestSent(to int, buf []byte) { j.digestBalance += messageDigest(j.Rank(), to, buf) }
 
-// digestReceived subtracts the digest of a received message: see digestSent.
+// digestReceived subtracts the digest of a received message from the balance, to which the sender
+// has added it: at the end the sum over all ranks must be 0.
 func (j *job) digestReceived(from int, buf []byte) {
 	j.digestBalance -= messageDigest(from, j.Rank(), buf)
 }

@@ -85,8 +85,9 @@ func Histories(runs []*Run, changes []Change) (all []SeriesHistory) {
 	return all
 }
 
-// seriesChanges returns the changes of one series between successive levels. It skips runs without
-// the series, and changes of at most floor, relative to the level before.
+// seriesChanges returns the changes of one series between successive levels: a level is a sequence
+// of runs with about the same median. It skips runs without the series, and changes of at most
+// floor, relative to the level before.
 func seriesChanges(runs []*Run, name string, unit Unit, floor float64) (changes []Change) {
 	var values []float64
 	var at []int // index of the run of each value

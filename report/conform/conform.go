@@ -184,8 +184,9 @@ const (
 	Gap         = "gap"      // omitted steps
 )
 
-// clause returns the citation without its rows. A citation names them in the place of a clause that
-// is not public: "IBTA, clause not public; row roce/rc/psn/6".
+// clause returns the citation without its rows, which are our numbers of the requirements. A
+// citation names them in the place of a clause that is not public: "IBTA, clause not public; row
+// roce/rc/psn/6".
 func (r *Result) clause() string {
 	clause, _, _ := strings.Cut(r.Cite, "; row")
 	return clause

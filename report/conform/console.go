@@ -243,7 +243,8 @@ func (d *Display) writeDeviations(b *strings.Builder, run *Run) {
 	}
 }
 
-// writeUnsupported prints the reasons of unsupported cases, each with the number of cases.
+// writeUnsupported prints the reasons of unsupported cases, each with the number of cases, and the
+// name of the case if it is the only one.
 func (d *Display) writeUnsupported(b *strings.Builder, run *Run) {
 	first := true
 	for i := range run.Devices {

@@ -112,7 +112,7 @@ func newPage(r *Run) *htmlPage {
 	return p
 }
 
-// headline summarizes the run in a few words.
+// headline summarizes the verdicts of the run in a few words, for the top of the page.
 func headline(r *Run) string {
 	c := r.Counts()
 	total, bad := c.Total(), len(r.Bad())
@@ -182,7 +182,8 @@ type faultGroup struct {
 	Folded []string // collapsed at first
 }
 
-// faultGroups groups the faults by kind, and folds those after the first maxFaults of a kind.
+// faultGroups groups the faults of the test suite (such as a defect that no case detects) by kind,
+// and folds those after the first maxFaults of a kind.
 func faultGroups(faults []Fault) (groups []faultGroup) {
 	const maxFaults = 12 // faults of a kind that are shown at first
 	for _, k := range []struct{ kind, title string }{

@@ -74,7 +74,8 @@ func sum(all []Values, path string) (n uint64) {
 }
 
 // addTiles adds the main figures: messages, connections, memory and, if there were any, the use of
-// RTRs (ready-to-receive messages), registration cache hits, and low watermarks of SRQs.
+// RTRs (ready-to-receive messages), registration cache hits, and low watermarks: how often an SRQ
+// ran so low that new receives had to be posted at once.
 func (v *jobView) addTiles(all []Values) {
 	rendezvous := sum(all, rendezvousSends+"Messages")
 	messages := sum(all, eagerSends+"Messages") + rendezvous

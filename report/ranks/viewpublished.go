@@ -136,7 +136,8 @@ func newDesignsView(e *Experiment) *designsView {
 
 // newSurveyRow compares a row of the published survey with the points measured with the designs
 // ring-sendrecv, ring-srq and srq. Unexpected messages are a fraction in a point, and per cent in
-// the survey.
+// the survey. LowWatermarks is how often a shared receive queue ran so low that new receives had to
+// be posted at once.
 func newSurveyRow(published *surveyed, ringSendRecv, ringSRQ, srq *Point) surveyRow {
 	r := surveyRow{
 		Name:         published.name,

@@ -82,8 +82,8 @@ func (c *conn) scheduleStep() {
 	}
 }
 
-// railOf is the rail of the connection in an incarnation: with Failover every incarnation, which
-// has its own queue pair, uses the next rail. Both ends compute the same.
+// railOf is the rail of the connection in an incarnation (an attempt to connect, with its own queue
+// pair): with Failover every incarnation uses the next rail. Both ends compute the same.
 func (c *conn) railOf(incarnation int) *rail {
 	num := c.edge.rail
 	if c.cfg.Failover {

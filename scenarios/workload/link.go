@@ -130,8 +130,8 @@ func (l *link) openXRC(r *rail) (err error) {
 	return l.recv.attach(l.srq)
 }
 
-// open creates the queue pair of the current incarnation on a rail with its receives, and returns
-// what the peer needs to connect.
+// open creates the queue pair of the link's current incarnation (attempt to connect) on a rail,
+// with its receives, and returns what the peer needs to connect.
 func (l *link) open(r *rail) (*connInfo, error) {
 	l.rail = r
 	if err := l.mem.register(r, verbs.AccessLocalWrite); err != nil {

@@ -141,7 +141,8 @@ func (v *validator) traffic(k rules) {
 	v.service()
 }
 
-// service checks the limits of the services.
+// service checks that the services (transports) of a workload support its operation, its message
+// size, and reconnecting.
 func (v *validator) service() {
 	c := v.cfg
 	for i, s := range c.Services {

@@ -220,7 +220,7 @@ func (q *qp) BindMW(window verbs.MW, wrID uint64, flags verbs.SendFlags, info ve
 	return key, err
 }
 
-// AttachMulticast implements verbs.QP.
+// AttachMulticast implements verbs.QP. It also records the group in q.groups.
 func (q *qp) AttachMulticast(group verbs.GID) error {
 	return callVerb(q, "attach_mcast", func() error {
 		gid := gidToC(group)

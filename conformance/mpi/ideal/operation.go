@@ -111,8 +111,9 @@ func (o *op) apply(mem []byte) bool {
 }
 
 // combine applies an accumulate or a compare-and-swap to the accessed bytes of its target, and
-// reports whether it is finished. With the defect ElementsTorn a Replace takes two calls: the
-// first replaces half of each element.
+// reports whether it is finished. With the defect ElementsTorn a Replace takes two calls: the first
+// replaces half of each element. With AccumulatesRace it computes with savedMem, the memory as it
+// was when the operation began.
 func (o *op) combine(accessed []byte) bool {
 	old := bytes.Clone(accessed)
 	if o.savedMem != nil && o.Defects.AccumulatesRace {

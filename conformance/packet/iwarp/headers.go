@@ -199,8 +199,9 @@ func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
 }
 
 // inSiwOrder reports whether the control word of a Terminate (layer, type, code, header bits) is in
-// the bit order of siw; see InSiwBitOrder. started says whether the MPA startup was complete: MPA
-// error codes 6 and 7 occur only before, remote operation codes 5 and 6 only after it.
+// the bit order of Linux's siw, which differs from that of RFC 5040. started says whether the MPA
+// startup was complete: MPA error codes 6 and 7 occur only before, remote operation codes 5 and 6
+// only after it.
 func inSiwOrder(ctrl []byte, started bool) bool {
 	code := ctrl[1]
 	switch {

@@ -143,7 +143,7 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
 		return true
 	}
-	p.Variants &^= link.MayFragment // which a link that reports DF sets if DF is clear
+	p.Variants &^= link.MayFragment // the link has set this bit because DF was clear
 	// A CRC is linear: which bits depend on DF follows from the number of bytes after it, here zeros.
 	const dfByte, dfBit = 6, 0x40 // in the IPv4 header
 	const flagsToUDPEnd = link.IPv4HeaderLen - dfByte + link.UDPHeaderLen

@@ -117,7 +117,8 @@ func hideSequenceNAK(_ *Filter, p *packet) (pass bool) {
 // nakDelay is the delay of NAKLate.
 const nakDelay = 10 * time.Millisecond
 
-// delayNAK is a step of the defect NAKLate: it delays a sequence NAK by nakDelay (see Output).
+// delayNAK is a step of the defect NAKLate: it removes a sequence NAK from the packets to send and
+// keeps it in f.delayed, from which Output sends it nakDelay later.
 func delayNAK(f *Filter, p *packet) (pass bool) {
 	if s, ok := p.syndrome(); ok && s == wire.Nak(wire.NakPSNSequence) {
 		f.delayed = append(f.delayed, *p)

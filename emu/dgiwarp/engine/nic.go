@@ -118,8 +118,8 @@ func (n *NIC) SetPort(up bool) {
 // GIDs returns the GID table.
 func (n *NIC) GIDs() []verbs.GIDEntry { return n.gids.current }
 
-// SetGIDs replaces the GID table, as when the addresses of the host change. Packets to and
-// from removed addresses are dropped. Empty entries are ignored.
+// SetGIDs replaces the GID table, as when the addresses of the host change, and reports a GID
+// change event. Packets to and from removed addresses are then dropped. Empty entries are ignored.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
 	n.gids.current, n.gids.changed = table, true
 	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})

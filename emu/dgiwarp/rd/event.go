@@ -163,7 +163,8 @@ func (b *blockedList) add(p *Peer) {
 	b.last = p
 }
 
-// remove removes a peer, if it is in the list.
+// remove removes a peer from the list of peers whose next segment was deferred, if it is in the
+// list.
 func (b *blockedList) remove(p *Peer) {
 	if !p.has(flagBlocked) {
 		return

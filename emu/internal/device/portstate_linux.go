@@ -90,7 +90,7 @@ func (s *portState) updateAddr(m *addrMessage) (c portChange) {
 	switch {
 	case a == nil:
 		return c
-	case a.Addr != m.addr: // 127.0.0.1/8, for one: it makes a.Addr local; see find
+	case a.Addr != m.addr: // an address such as 127.0.0.1/8, which makes a.Addr local, too
 		c.interfaceChanged = s.index == 0 && !m.gone
 	case m.gone && m.index != s.index && a.present:
 		return c // another interface had the same address

@@ -54,7 +54,7 @@ func (q *QP) Query() (a verbs.QPAttr, err error) {
 	return a, err
 }
 
-// PostSend implements verbs.QP.
+// PostSend implements verbs.QP. It posts requests one by one, and stops at the first error.
 func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.spendInline(wrs)
 	if err := q.Enter("post_send", drive.CallPost); err != nil {

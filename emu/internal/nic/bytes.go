@@ -26,8 +26,9 @@ type Slicer interface {
 	Slice(off, n uint64) []byte
 }
 
-// WritePart copies p to off of mem, as WriteAt does. It is for a part of a message that is not its
-// end: on Memory that can be accessed in place, it does not wait until all bytes are visible.
+// WritePart copies p to offset off of mem. It is for a part of a message that is not its end: on
+// Memory that can be accessed in place, it does not wait until all bytes are visible, which WriteAt
+// does.
 func WritePart(mem Memory, p []byte, off uint64) error {
 	if s, ok := mem.(Slicer); ok {
 		if to := s.Slice(off, uint64(len(p))); to != nil {

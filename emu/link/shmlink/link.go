@@ -95,7 +95,9 @@ func (l *Link) Counters() []verbs.Counter {
 // Local returns the address and UDP port of the link; none for a switch.
 func (l *Link) Local() netip.AddrPort { return l.local }
 
-// Send implements link.PacketLink.
+// Send implements link.PacketLink. It drops datagrams that exceed the MTU or have no receiver. At a
+// full ring it stops, and the caller tries again later; but if the receiver has taken nothing for
+// PauseLimit, Send drops datagrams to it.
 func (l *Link) Send(now mono.Time, ds []link.Datagram) (taken int, err error) {
 	if l.closed.Load() {
 		return 0, link.ErrClosed
@@ -353,7 +355,7 @@ func (l *Link) Join(group netip.Addr) error {
 	return nil
 }
 
-// Leave implements link.GroupLink.
+// Leave implements link.GroupLink. The link leaves the group with the last Leave of as many Joins.
 func (l *Link) Leave(group netip.Addr) error {
 	group = group.Unmap().WithZone("")
 	switch {

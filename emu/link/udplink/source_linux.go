@@ -113,7 +113,8 @@ type iface struct {
 }
 
 // findInterface returns the network interface that has addr, in the caller's network namespace. It
-// returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has it.
+// returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has it, and an
+// error if several interfaces have the same link-local address.
 func findInterface(addr netip.Addr) (iface, error) {
 	if addr.IsUnspecified() {
 		return iface{}, nil
@@ -140,7 +141,7 @@ func findInterface(addr netip.Addr) (iface, error) {
 	return found[0], nil
 }
 
-// hasAddr reports whether ifi owns addr.
+// hasAddr reports whether ifi owns addr; the loopback interface owns its whole networks.
 func hasAddr(ifi net.Interface, addr netip.Addr) bool {
 	addrs, err := ifi.Addrs()
 	if err != nil {

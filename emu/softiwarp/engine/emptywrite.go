@@ -23,8 +23,9 @@ type emptyWrites struct {
 // is sent after 1.5 s.
 const maxEmptyWrites = 5
 
-// startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, which
-// makes Linux siw process FPDUs that arrived early, unless it runs or all empty Writes were sent.
+// startEmptyWrites is called when FPDUs were sent. Unless the timer of sendEmptyWrite runs or all
+// empty Writes were sent, it starts this timer: an empty Write makes Linux siw process FPDUs that
+// arrived early.
 func (c *Conn) startEmptyWrites(now mono.Time) {
 	if c.emptyWrites.left == 0 || c.emptyWrites.at != mono.Never {
 		return

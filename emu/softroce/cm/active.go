@@ -95,8 +95,9 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	}
 }
 
-// acceptREP handles the first REP of a connection. It rejects a REP whose communication ID is
-// invalid or in use, or whose QP has another connection, which it ends as stale.
+// acceptREP handles the first REP of a connection, and reports it to the application. It rejects a
+// REP whose communication ID is invalid or in use, or whose QP has another connection; that
+// connection it ends as stale.
 func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 	qpn := m.LocalQPN
 	if c.transport == XRC {
@@ -129,7 +130,7 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 
 // ConfirmReply sends the RTU and establishes the connection on the active side, without an
 // EventEstablished. The QP must be in RTS. private is up to 224 bytes.
-func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
+func (a *Agent) ConfirmReply(_ mono.Time, id ConnID, private []byte) error {
 	c, err := a.lookUp("confirm reply of", id, StateREPRcvd, StateMRAREPSent)
 	if err != nil {
 		return err

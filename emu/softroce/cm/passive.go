@@ -77,7 +77,8 @@ func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 
 // handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the consumer has not
 // answered yet. It rejects a REQ of a connection in time wait, and one that is no duplicate. It
-// only counts a duplicate for a connection that is established or disconnects.
+// only counts a duplicate for a connection that is established or disconnects, and a REQ from
+// another address.
 func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
@@ -153,7 +154,7 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 
 // Established establishes a connection because data arrived on its queue pair before the RTU
 // (COMM_EST). It may be called more than once, and does nothing with Config.RequireRTU.
-func (a *Agent) Established(now mono.Time, id ConnID) error {
+func (a *Agent) Established(_ mono.Time, id ConnID) error {
 	c, err := a.lookUp("establish", id, StateREPSent, StateMRAREPRcvd, StateEstablished)
 	if err != nil || c.state == StateEstablished || a.cfg.RequireRTU {
 		return err

@@ -112,8 +112,8 @@ func (f *delayedAcks) drop(h *ackDelay) {
 	}
 }
 
-// due removes and returns a QP whose delayed ACK must be sent now, or nil. It removes entries whose
-// delay has ended, and queues those again whose delay has restarted.
+// due removes and returns a QP whose delayed ACK must be sent now, or nil. It also removes entries
+// of QPs that no longer delay an ACK, and queues those again whose delay has restarted.
 func (f *delayedAcks) due(now mono.Time) *QP {
 	for f.next() <= now {
 		q, h := f.queue[f.head].q, f.queue[f.head].delay

@@ -54,7 +54,8 @@ type AH struct {
 	gone bool
 }
 
-// resolve resolves an address vector. Without a flow label the QPNs select the UDP source port.
+// resolve resolves an address vector. The UDP source port is Link.SrcPort if that is set; else it
+// follows from the flow label or, without one, from the QPNs.
 func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
 	src, ok := c.gid(av.GRH.SGIDIndex)
 	if !ok {

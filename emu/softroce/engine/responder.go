@@ -303,7 +303,8 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 }
 
 // admitWrite checks the first packet of a WRITE: the QP's access flags, the message length and the
-// whole memory range. For the policy ClaimBeforeAccessCheck see executeWrite.
+// whole memory range. By the policy ClaimBeforeAccessCheck, a WRITE with immediate that fails the
+// check of its memory uses a receive.
 func (q *QP) admitWrite(p *wire.Packet) verdict {
 	if q.attr.Access&verbs.AccessRemoteWrite == 0 || p.RETH.DMALen > maxMessage {
 		return refusedInvalid

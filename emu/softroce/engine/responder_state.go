@@ -237,7 +237,8 @@ func (r *replayRing) due(newFirst bool) *replay {
 	return found
 }
 
-// markUnsent makes due find e, which has a response to send: e is no longer idle.
+// markUnsent lowers r.idle, if needed, so that due finds entry e: e has a response to send, and due
+// does not look at the r.idle oldest entries, which have none.
 func (r *replayRing) markUnsent(e *replay) {
 	for i := r.count - 1; i >= 0; i-- {
 		if r.at(i) == e {

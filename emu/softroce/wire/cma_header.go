@@ -39,7 +39,7 @@ func NewCMAHeader(src, dst netip.Addr, srcPort uint16) CMAHeader {
 // SrcAddr returns the source address, or the zero Addr if the IP version is neither 4 nor 6.
 func (h *CMAHeader) SrcAddr() netip.Addr { return h.addr(h.Src) }
 
-// DstAddr returns the destination address, or the zero Addr as SrcAddr does.
+// DstAddr returns the destination address, or the zero Addr if the IP version is neither 4 nor 6.
 func (h *CMAHeader) DstAddr() netip.Addr { return h.addr(h.Dst) }
 
 // addr returns an address field as an address of h.IPVersion; the zero Addr if that is invalid.

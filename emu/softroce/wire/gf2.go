@@ -110,7 +110,9 @@ type effect16 struct {
 	upper, lower effect
 }
 
-// makeEffect16 is makeEffect for a 16-bit field: n counts bytes from the start of the field.
+// makeEffect16 returns for each value of a 16-bit field the bits that it flips in the CRC register
+// n bytes later, counted from the start of the field. Several ns are for a field that occurs
+// several times.
 func makeEffect16(ns ...int) *effect16 {
 	lower := make([]int, len(ns))
 	for i, n := range ns {

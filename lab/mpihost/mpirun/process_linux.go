@@ -50,8 +50,8 @@ func ProcessMain() (code int, err error) {
 	return j.run(ctx, reports)
 }
 
-// run builds the fabric, runs the ranks and writes their reports. It returns the exit code as
-// ProcessMain.
+// run builds the fabric, runs the ranks and writes their reports. It returns the exit code of the
+// rank that aborted the job, 1 if the time limit stopped the ranks, else exitStatus.
 func (j *fabricJob) run(ctx context.Context, reports io.Writer) (code int, err error) {
 	plan, err := j.plan()
 	if err != nil {

@@ -149,7 +149,8 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	return append([]string{path}, words[1:]...), nil
 }
 
-// parseParams parses the flags of a workload.
+// parseParams parses the flags of a workload. RankArgs appends --seed; users do not give it, so the
+// error does not name it.
 func parseParams(wl *work.Workload, words []string) (p work.Params, err error) {
 	f := pflag.NewFlagSet(wl.Name, pflag.ContinueOnError)
 	f.Usage = func() {} // the error below names the flags

@@ -28,8 +28,9 @@ type Tier struct {
 // Tiers returns the names of the tiers.
 func Tiers() []string { return []string{onSim, onNetNS} }
 
-// FindTier returns the tier that --on names. If on is empty, it is the simulation if there is a
-// platform, or if the cables need namespaces and there are none; else namespaces.
+// FindTier returns the tier that --on names. If on is empty, it returns namespaces, or the
+// simulation if they are not available; cables in shared memory need no namespaces. A platform (the
+// costs of a machine) exists in the simulation only: with one, FindTier returns the simulation.
 func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	unavailable := error(nil)
 	switch {

@@ -91,8 +91,8 @@ func ringAngles(n int, rx, ry float64) []float64 {
 	return angles
 }
 
-// layoutRows places the hosts in a row, the switches of even rails above and those of odd
-// rails below, by tier.
+// layoutRows places the hosts in a row, the switches of even rails above and those of odd rails
+// below, with a row for each tier: leaves are next to the hosts, spines next to the leaves.
 func (g *graph) layoutRows() {
 	g.sortHosts()
 	n := float64(len(g.hosts))
@@ -166,8 +166,9 @@ func (g *graph) sortHosts() {
 	slices.SortStableFunc(g.hosts, func(a, b *node) int { return cmp.Compare(home[a], home[b]) })
 }
 
-// placeSwitches places each switch of a row at the mean position of its neighbours in the
-// tier below. If switches would be too close, it places them at equal distances instead.
+// placeSwitches places each switch of a row at the mean position of its neighbours in the tier
+// below: hosts for a leaf, leaves for a spine. If switches would be too close, it places them at
+// equal distances instead.
 func (g *graph) placeSwitches(row []*node, y float64) {
 	if len(row) == 0 {
 		return

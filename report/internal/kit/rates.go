@@ -132,7 +132,8 @@ func NewGrid(end time.Duration, tracks []Track) Grid {
 	return g
 }
 
-// Rate returns the rate of a track per second in each step.
+// Rate returns the rate of a track per second in each step of the grid, the time from one edge to
+// the next.
 func (g Grid) Rate(t Track) []float64 {
 	counts := t.clean().values(g.Edges)
 	rates := make([]float64, len(g.Edges)-1)

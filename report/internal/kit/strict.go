@@ -65,7 +65,8 @@ func (d decoder) value(v reflect.Value, path string) error {
 	return d.scalar(v, path)
 }
 
-// scalar decodes a string, number or boolean.
+// scalar decodes a string, number or boolean into v. path is the place in the document, for errors;
+// null is an error.
 func (d decoder) scalar(v reflect.Value, path string) error {
 	var text json.RawMessage
 	err := d.Decode(&text)
