@@ -9,16 +9,20 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // restartableHost is the host of a remote device, with a power switch and a console.
 type restartableHost struct {
-	h        *remoteHost
-	t        *testing.T
-	console  string // its next output
-	symptoms []error
-	restarts int
-	broken   bool // Restart fails
+	h         *remoteHost
+	d         *Device
+	t         *testing.T
+	console   string // its next output
+	symptoms  []error
+	notes     []string // of the lab
+	restarts  int
+	connected bool // the last Restart was called with an open connection to the agent
+	broken    bool // Restart fails
 }
 
 func (s *restartableHost) Problem(symptom error) error {
@@ -35,6 +39,7 @@ func (s *restartableHost) Problem(symptom error) error {
 
 func (s *restartableHost) Restart(ctx context.Context) (*agent.Client, error) {
 	s.restarts++
+	s.connected = s.d.client.Load().Err() == nil
 	if s.broken {
 		return nil, errors.New("no power")
 	}
@@ -50,8 +55,8 @@ func (s *restartableHost) Restart(ctx context.Context) (*agent.Client, error) {
 func onRestartableHost(t *testing.T) (*restartableHost, *Device) {
 	t.Helper()
 	h, d := onRemoteRoCE(t)
-	s := &restartableHost{h: h, t: t}
-	d.opt.Host = s
+	s := &restartableHost{h: h, d: d, t: t}
+	d.opt.Host, d.opt.OnNote = s, func(note string) { s.notes = append(s.notes, note) }
 	return s, d
 }
 
@@ -61,25 +66,26 @@ func TestCrashedHostIsRestarted(t *testing.T) {
 		name string
 		body func(*restartableHost, *conformance.Bench) error
 		want []string
+		note string // part of the reason of the restart
 	}{
 		{"agent lost", func(s *restartableHost, b *conformance.Bench) error {
 			s.h.stopAgent()
 			s.console = "Kernel panic\nRIP: 0010"
 			_, err := b.Device.QueryPort(1)
 			return conformance.Violatedf("a reply", "%v", err)
-		}, []string{"crashed during the case: Kernel panic\nRIP: 0010"}},
+		}, []string{"crashed during the case: Kernel panic\nRIP: 0010"}, "(Kernel panic)"},
 		{"agent lost without output", func(s *restartableHost, _ *conformance.Bench) error {
 			s.h.stopAgent()
 			return nil
-		}, []string{"crashed during the case", "lost"}},
+		}, []string{"crashed during the case", "lost"}, "lost"},
 		{"kernel bug, case passes", func(s *restartableHost, _ *conformance.Bench) error {
 			s.console = "BUG: scheduling while atomic"
 			return nil
-		}, []string{"crashed during the case: BUG: scheduling while atomic"}},
+		}, []string{"crashed during the case: BUG: scheduling while atomic"}, "(BUG: scheduling while atomic)"},
 		{"kernel bug, case fails", func(s *restartableHost, _ *conformance.Bench) error {
 			s.console = "BUG: scheduling while atomic"
 			return conformance.Violatedf("one", "another")
-		}, []string{"got another; the device's host", "BUG: scheduling while atomic"}},
+		}, []string{"got another; the device's host", "BUG: scheduling while atomic"}, "(BUG: scheduling while atomic)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, d := onRestartableHost(t)
@@ -92,8 +98,12 @@ func TestCrashedHostIsRestarted(t *testing.T) {
 					t.Errorf("the case: %v, without %q", err, want)
 				}
 			}
-			if s.restarts != 1 || s.h.restarts.Load() != 0 {
-				t.Errorf("%d restarts of the host, and %d of the device", s.restarts, s.h.restarts.Load())
+			if s.restarts != 1 || s.connected || s.h.restarts.Load() != 0 {
+				t.Errorf("%d restarts of the host (connected to its agent: %v), and %d of the device", s.restarts, s.connected, s.h.restarts.Load())
+			}
+			const restarted = "The host of remote0 was restarted after some/crash ("
+			if len(s.notes) != 1 || !strings.HasPrefix(s.notes[0], restarted) || !strings.Contains(s.notes[0], c.note) || strings.Contains(s.notes[0], "\n") {
+				t.Errorf("notes %q, want one line with %q and %q", s.notes, restarted, c.note)
 			}
 			if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/echo"}, echo); err != nil || s.restarts != 1 {
 				t.Errorf("next case: %v, after %d restarts", err, s.restarts)
@@ -111,6 +121,30 @@ func TestHostOfWedgedDeviceIsRestarted(t *testing.T) {
 	d.restartTimeout = defaultRestartTimeout
 	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 {
 		t.Errorf("next case: %v, %d restarts of the host", err, s.restarts)
+	}
+}
+
+// The device of a host that was restarted may not be there at once: the lab opens it again.
+func TestDeviceThatIsLateAfterRestartIsAwaited(t *testing.T) {
+	s, d := onRestartableHost(t)
+	open := s.h.open
+	err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/crash"}, func(*conformance.Bench) error {
+		s.h.stopAgent() // and nothing calls open until the host was restarted
+		failed := false
+		s.h.open = func() (verbs.Context, error) {
+			if !failed {
+				failed = true
+				return nil, verbs.ErrNotFound
+			}
+			return open()
+		}
+		return nil
+	})
+	if err == nil || s.restarts != 1 || d.Err() != nil {
+		t.Errorf("case: %v, %d restarts, lab error: %v", err, s.restarts, d.Err())
+	}
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/echo"}, echo); err != nil {
+		t.Errorf("next case: %v", err)
 	}
 }
 

@@ -64,14 +64,22 @@ func TestSetAddress(t *testing.T) {
 
 func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 	h, ns := inNamespace(t)
-	route := &netlink.Route{Dst: &net.IPNet{IP: net.ParseIP("fd55::"), Mask: net.CIDRMask(64, 128)}, Scope: unix.RT_SCOPE_LINK}
+	routes := make([]netlink.Route, 2)
+	for i, dst := range []string{"fd55::", "fd56::"} {
+		routes[i] = netlink.Route{Dst: &net.IPNet{IP: net.ParseIP(dst), Mask: net.CIDRMask(64, 128)}, Scope: unix.RT_SCOPE_LINK}
+	}
 	err := ns.Do(func() error {
 		l, err := netlink.LinkByName(testutil.HostDevice)
 		if err != nil {
 			return err
 		}
-		route.LinkIndex = l.Attrs().Index
-		return netlink.RouteAdd(route)
+		for i := range routes {
+			routes[i].LinkIndex = l.Attrs().Index
+			if err := netlink.RouteAdd(&routes[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -79,9 +87,14 @@ func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 	want := netip.PrefixFrom(ns.V6, 64)
 	routed := func() (n int) {
 		err := ns.Do(func() error {
-			all, err := netlink.RouteListFiltered(unix.AF_INET6, &netlink.Route{Dst: route.Dst}, netlink.RT_FILTER_DST)
-			n = len(all)
-			return err
+			for _, r := range routes {
+				all, err := netlink.RouteListFiltered(unix.AF_INET6, &netlink.Route{Dst: r.Dst}, netlink.RT_FILTER_DST)
+				if err != nil {
+					return err
+				}
+				n += len(all)
+			}
+			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -91,8 +104,12 @@ func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 	for range 2 {
 		for _, up := range []bool{false, false, true, true} {
 			must.Do(t, h.SetLink("rxe0", up))
-			if has := slices.Contains(identity(t, h).Addrs, want); has != up || (routed() == 1) != up {
-				t.Errorf("up %v: addresses %v, %d routes", up, identity(t, h).Addrs, routed())
+			wantRoutes := 0
+			if up {
+				wantRoutes = len(routes)
+			}
+			if has := slices.Contains(identity(t, h).Addrs, want); has != up || routed() != wantRoutes {
+				t.Errorf("up %v: addresses %v, %d routes, want %d", up, identity(t, h).Addrs, routed(), wantRoutes)
 			}
 		}
 	}

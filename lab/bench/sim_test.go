@@ -348,3 +348,26 @@ func TestRestrictionsApplyToDeviceUnderTest(t *testing.T) {
 		return err
 	}))
 }
+
+// Each verb call takes VerbTime of virtual time.
+func TestVerbCallsTakeVerbTime(t *testing.T) {
+	const verbTime = 40 * time.Millisecond
+	lab := InSimulation(provider(t, "softroce"), SimOptions{VerbTime: verbTime})
+	must.Do(t, lab.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
+		u, err := newDatagrams(b, b.Device)
+		if err != nil {
+			return err
+		}
+		for name, call := range map[string]func() error{
+			"alloc PD": func() error { _, err := b.Device.AllocPD(); return err },
+			"post":     func() error { _, err := u.qp.PostRecv([]verbs.RecvWR{{WRID: 3}}); return err },
+			"poll":     func() error { _, err := u.cq.Poll(make([]verbs.WC, 1)); return err },
+		} {
+			begin := b.Now()
+			if err := call(); err != nil || b.Now()-begin != verbTime {
+				return fmt.Errorf("%s took %v, want %v: %w", name, b.Now()-begin, verbTime, err)
+			}
+		}
+		return nil
+	}))
+}
