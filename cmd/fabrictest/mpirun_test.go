@@ -135,6 +135,7 @@ func TestMPIRunExitCodeAndOutput(t *testing.T) {
 		{"--on sim -n 3 fails", 1, []string{"rank 1 on host1: mpi: rank 1 of 3: out of paper", "rank 0 detected it\n", "rank 2 detected it\n"}},
 		{"--on netns -n 3 --keep-going abort", 9, []string{"rank 1 aborted all ranks with code 9: enough"}},
 		{"--on sim -n 3 abort", 9, []string{"rank 1 aborted all ranks with code 9: enough"}},
+		{"--on moon -n 2 --platform r805-ib-connectx-ddr ring", 2, []string{"--on moon: give sim or netns"}},
 		{"--on sim -n 2 --limit 10s forever", 1, []string{"the limit of time is reached at 9"}},
 	} {
 		args := append([]string{"mpirun"}, splitArgs(c.args)...)
@@ -153,7 +154,6 @@ func TestMPIRunExitCodeAndOutput(t *testing.T) {
 	}
 }
 
-// SIGINT ends the ranks, and the exit code is 128 and the number of the signal.
 // The published figures are those of MPI ping-pongs. Only the latency of RDMA writes and the rates of
 // links and buses were used to fit the platforms.
 func TestPlatformsPredictPingPongs(t *testing.T) {
@@ -177,6 +177,7 @@ func TestPlatformsPredictPingPongs(t *testing.T) {
 	}
 }
 
+// SIGINT ends the ranks, and the exit code is 128 and the number of the signal.
 func TestMPIRunEndsRanksOnInterrupt(t *testing.T) {
 	needNamespaces(t)
 	program := testProgram(t)

@@ -36,7 +36,7 @@ func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	switch {
 	case platform != "" && on == onNetNS:
 		return Tier{}, cmdline.Errorf("--platform: in namespaces time is real; leave out --on netns")
-	case platform != "":
+	case platform != "" && on == "":
 		on = onSim
 	case on == "" && cable == scenarios.SharedMemory:
 		on = onNetNS
