@@ -280,22 +280,23 @@ func (q *IWARPRequest) success() IWARPCompletion {
 	return wc
 }
 
-// flush completes all requests in error. One that was done and awaited an earlier one may succeed.
+// flush ends all requests, and returns the completions that the device may report for each: flushed, an
+// error of its own, or a success if it was done and waited for an earlier one.
 func (s *iwarpSource) flush() (all []IWARPCompletion) {
-	first := true
+	doneBefore := true // all earlier requests were done
 	for _, q := range s.queue {
-		wc := IWARPCompletion{ID: q.WR.WRID, Status: flushed(first)}
+		wc := IWARPCompletion{ID: q.WR.WRID, Status: flushed(doneBefore)}
 		switch {
 		case q.failed:
 			wc.Status = []verbs.WCStatus{verbs.WCLocProtErr}
-		case q.Bad: // the device may have looked at its list early
+		case q.Bad: // the device may have checked its scatter/gather list early
 			wc.Status = []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
 		case q.done:
 			wc.Status = []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
 			wc.Opcodes = []verbs.WCOpcode{wcOpcodes[q.WR.Opcode]}
 			wc.Optional = !q.signaled()
 		}
-		first = first && q.done
+		doneBefore = doneBefore && q.done
 		all = append(all, wc)
 	}
 	s.queue = nil

@@ -179,8 +179,9 @@ func (m *RCRequester) receiverNotReady(psn ib.PSN, code uint8, now time.Duration
 	m.retry.losses = 0 // the specification leaves open whether an RNR NAK resets the count
 }
 
-// acknowledge acknowledges the SENDs and WRITEs before PSN upTo. There is no unanswered READ or
-// atomic among them.
+// acknowledge records that the peer has acknowledged the SENDs and WRITEs before PSN upTo. It ends a
+// retransmission: the next packet to send is a new one. The caller must make sure that no unanswered
+// READ or atomic precedes upTo.
 func (m *RCRequester) acknowledge(upTo ib.PSN, now time.Duration) {
 	if upTo.Sub(m.una) <= 0 {
 		return

@@ -167,8 +167,9 @@ func (s *trafficSession) expectEvents(failedQP verbs.QP) {
 	}
 }
 
-// trafficDialogue returns the body of a case with dialogues of a mix. If kind is 0, the queue pairs
-// have the default type.
+// trafficDialogue returns the body of a case that runs dialogues, random sequences of steps whose
+// results a model predicts, on a pair of queue pairs. mix has the shares of the kinds of steps. If kind
+// is 0, the queue pairs have the default type.
 func trafficDialogue(kind verbs.QPType, mix trafficMix) func(*conformance.Bench) error {
 	return pairDialogue(func(pair *rig.Pair) rig.DialogueSession[trafficStep] {
 		return newTrafficSession(pair, cmp.Or(kind, rig.DefaultQPType(pair.DUT)), mix)

@@ -138,7 +138,9 @@ func (c *GateCase) fabric() (f mpihost.Fabric, err error) {
 	return f, nil
 }
 
-// Measure runs the case and returns the lines of its record.
+// Measure runs the case and returns the lines of its record: the time and the counts of each measured
+// part (the warm-up is none, and the last message in turn counts as part of those in turn), then the
+// critical path of that message, and for the smallest messages the Go allocations.
 func (c *GateCase) Measure() (lines []Line, err error) {
 	f, err := c.fabric()
 	if err != nil {

@@ -152,12 +152,13 @@ func (p *probe) step(s step) {
 	}
 }
 
-// path returns the critical path of the last message in turn, from its end at host 0 back to its
-// start: each step follows the one that ended last at its host. Time between two steps is that of
-// the stack and NIC before a packet leaves, and else that of polls.
+// path returns the critical path of the last message that was sent alone, before the part in which
+// messages are sent at once. The message ends at host 0 when that part starts; path walks back from
+// there to the message's start: each step follows the one that ended last at its host. Time between two
+// steps is that of the stack and NIC before a packet leaves, and else that of polls.
 func (p *probe) path() (path []Line) {
 	host, at, begin := 0, mono.Time(p.started[atOnce]), mono.Time(p.started[last])
-	leaving := false // the step after it is a packet that host sends
+	leaving := false // at is when a packet of host leaves
 	steps := p.steps
 	gap := func(until mono.Time) {
 		name := "until it polls"

@@ -10,8 +10,8 @@ import (
 )
 
 // statistics returns the statistics of all ranks as figures: counts, means, and shares in per cent.
-// It leaves out a share of a total of 0, such as used RTRs if none was received. bytes is the size
-// of messages; 0 if they have several.
+// It leaves out shares of a total of 0, such as that of used RTRs (by which a receiver announces its
+// buffer) if none was received. bytes is the size of messages; 0 if they have several.
 func statistics(all []mpi.Stats, bytes int) []work.Figure {
 	var t totals
 	for i := range all {

@@ -77,7 +77,8 @@ type delayedPacket struct {
 	datagram link.Datagram
 }
 
-// newCableSwitch opens the switch of a cable. ports has the port of the plan for each of the cable.
+// newCableSwitch opens the switch of a cable. Port i of the cable belongs to port ports[i] of the plan;
+// consecutive ports of the cable that belong to the same one are one end. capture gets all packets.
 func newCableSwitch(plan *lab.Plan, f *os.File, ports []int, capture *pcaplink.Capture) (*cableSwitch, error) {
 	l, err := shmlink.OpenSwitch(f)
 	if err != nil {

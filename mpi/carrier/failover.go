@@ -117,7 +117,7 @@ func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	if !otherWorks {
 		return false
 	}
-	part.transfer.lastConn = nil // data written before may be lost as well: tryPost writes it again before a read probe
+	part.transfer.lastConn = nil // what was written on this rail may be lost, too: tryPost writes all data again
 	p.queuedParts = append(p.queuedParts, part)
 	c.markBusy(p)
 	return true

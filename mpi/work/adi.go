@@ -182,7 +182,7 @@ func (a *adi) sweep(axis int, back bool) {
 			in = a.j.Irecv(b.in[:8*size*lines], from, tag)
 		}
 		if a.j != nil { // nil for a reference solution of the whole grid
-			a.j.spendComputePart(3*2*a.slices) // a step has two sweeps along each of three axes
+			a.j.spendComputePart(3 * 2 * a.slices) // a step has two sweeps along each of three axes
 		}
 		a.waitSend()
 		if in != nil {

@@ -96,7 +96,7 @@ func (l *lu) sweepPlane(z int, back bool) {
 	}
 	l.receiveEdge(z, a)
 	l.receiveEdge(z, b)
-	l.j.spendComputePart(2*2*l.g.side) // half of a step, over the planes of both sweeps
+	l.j.spendComputePart(2 * 2 * l.g.side) // half of a step, over the planes of both sweeps
 	l.g.sweep(z, back)
 	l.sendEdge(z, a^1)
 	l.sendEdge(z, b^1)

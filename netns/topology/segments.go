@@ -33,8 +33,8 @@ func (t Topology) Segments() []Segment {
 	return segments
 }
 
-// add adds a port. Of the ports that a routed switch bridges into the segment, which share its
-// address, add keeps only the one with the lowest number.
+// add adds a port. A routed switch, whose ports have no NIC, can have several ports in a segment, all
+// with the same address: add keeps only the one with the lowest number.
 func (s *Segment) add(p Port) {
 	if p.NIC == "" {
 		i := slices.IndexFunc(s.Ports, func(q Port) bool { return q.NIC == "" && q.Node == p.Node })

@@ -109,9 +109,9 @@ func roundUp(n, limit uint8) uint8 {
 	return uint8(min(1<<bits.Len8(n-1), int(limit)))
 }
 
-// PostSend posts sends with the defects: it swaps the operands of atomics (AtomicOperandsSwapped),
-// records IDs for completeReceive (RecvErrorIsQPOp) and keeps a request that is refused before RTS,
-// so that postRefused posts it later (RefusedWRStays).
+// PostSend posts sends with the defects: it swaps the operands of atomics (AtomicOperandsSwapped), and
+// keeps a request that is refused before RTS, so that postRefused posts it later (RefusedWRStays). For
+// RecvErrorIsQPOp it records the IDs of sends, by which completions of sends and receives are told apart.
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	defects := &q.dev.defects
 	wrs = slices.Clone(wrs)

@@ -206,7 +206,8 @@ func (p *placement) batch(ds []link.Datagram) []link.Datagram {
 	return ds[:min(n, fit)]
 }
 
-// built notes the packets of a batch.
+// built records whether the packets of a batch that was just built are long, by the mean length of the
+// first and the last: the next batch is short then.
 func (p *placement) built(ds []link.Datagram) {
 	if p.link != nil && len(ds) > 0 {
 		first, last := ds[0].Payload, ds[len(ds)-1].Payload

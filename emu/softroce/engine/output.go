@@ -90,8 +90,9 @@ func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	return r.requestTurn && q.nextRequest(now, d)
 }
 
-// sendRequestBeforeAck builds a request ahead of a pending ACK, which delayAck may delay. It
-// reports whether it did.
+// sendRequestBeforeAck builds one request in d although an ACK is pending, at most one for each ACK: the
+// answer of the program leaves first. Then delayAck may delay the ACK, so that it also acknowledges the
+// next message. It returns false if it has built no request.
 func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !hasRequester(q.cfg.Type) {

@@ -89,8 +89,9 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	}
 }
 
-// execute executes the request packet with the expected PSN, or returns why it is refused: for its
-// place in the message, its length or its SRQ here, for other reasons by the operation.
+// execute executes the request packet with the expected PSN, or returns why it is refused. It checks the
+// order of first, middle and last packets, the length and the number of the SRQ; the functions of the
+// operations check the rest.
 func (q *QP) execute(p *wire.Packet) verdict {
 	c := p.BTH.Opcode.Class()
 	if !q.inSequence(c) || !q.lengthOK(c, p) {
