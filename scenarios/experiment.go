@@ -167,22 +167,24 @@ type Figure struct {
 
 // Kinds of Measure.
 const (
-	Value     = "value"
-	Reduction = "reduction"
-	Increase  = "increase"
-	Ratio     = "ratio"
-	Crossover = "crossover"
-	Until     = "until"
-	BestAt    = "best_at"
+	Value      = "value"
+	Reduction  = "reduction"
+	Increase   = "increase"
+	Ratio      = "ratio"
+	Difference = "difference"
+	Crossover  = "crossover"
+	Until      = "until"
+	BestAt     = "best_at"
 )
 
 // Measure is how a figure follows from the results of variants.
 type Measure struct {
 	// Kind is value (of the variant of), reduction and increase (by how many per cent the figure of
 	// to is below or above that of from), ratio (the figure of from divided by that of to),
-	// crossover (the smallest x from which the figure of to is below that of from), until (the
-	// largest x up to which it is), or best_at (the x of the largest reduction).
-	Kind string `yaml:"kind" enum:"value reduction increase ratio crossover until best_at"`
+	// difference (the figure of from minus that of to), crossover (the smallest x from which the
+	// figure of to is below that of from), until (the largest x up to which it is), or best_at (the x
+	// of the largest reduction).
+	Kind string `yaml:"kind" enum:"value reduction increase ratio difference crossover until best_at"`
 	// Figure is a figure of the workload without the size of messages, such as latency; time or
 	// waited, the time of the slowest rank and the mean time in calls that wait; or a statistic of the
 	// runtime, such as "RTRs used".

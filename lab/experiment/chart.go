@@ -37,7 +37,7 @@ func (m *measured) charts() (all []report.Chart, err error) {
 		}
 		chart, line := chartOf(ms.Figure, unit), ms.Of
 		switch ms.Kind {
-		case scenarios.Reduction, scenarios.Increase, scenarios.Ratio:
+		case scenarios.Reduction, scenarios.Increase, scenarios.Ratio, scenarios.Difference:
 			line = fmt.Sprintf("from %s to %s", ms.From, ms.To)
 			chart = chartOf(ms.Kind+" of "+ms.Figure, unit)
 			m.addLine(chart, line, y)

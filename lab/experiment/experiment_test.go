@@ -192,6 +192,7 @@ func TestMeasures(t *testing.T) {
 		{m, scenarios.Increase, "a", "b", "largest", 20},
 		{m, scenarios.Ratio, "a", "b", "largest", 1.25},
 		{m, scenarios.Ratio, "b", "a", "smallest", 0.8},
+		{m, scenarios.Difference, "a", "b", "largest", 2e-3}, // us
 		{m, scenarios.Reduction, "a", "b", "largest in 1 to 2", -10},
 		{m, scenarios.Crossover, "a", "b", "in 1 to 2", none},
 		{m, scenarios.BestAt, "a", "b", "in 1 to 2", 2},

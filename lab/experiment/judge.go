@@ -145,7 +145,7 @@ func (m *measured) curve(ms *scenarios.Measure) (y []float64, unit string, err e
 	if ms.Kind == scenarios.Value {
 		return m.series(ms.Of, ms.Figure)
 	}
-	from, _, err := m.series(ms.From, ms.Figure)
+	from, unit, err := m.series(ms.From, ms.Figure)
 	if err != nil {
 		return nil, "", err
 	}
@@ -153,11 +153,18 @@ func (m *measured) curve(ms *scenarios.Measure) (y []float64, unit string, err e
 	if err != nil {
 		return nil, "", err
 	}
-	unit = "%"
+	switch ms.Kind {
+	case scenarios.Difference: // has the unit of the figure
+	case scenarios.Ratio:
+		unit = "x"
+	default:
+		unit = "%"
+	}
 	for i := range from {
 		switch ms.Kind {
+		case scenarios.Difference:
+			y = append(y, from[i]-to[i])
 		case scenarios.Ratio:
-			unit = "x"
 			y = append(y, from[i]/to[i])
 		case scenarios.Increase:
 			y = append(y, 100*(to[i]/from[i]-1))

@@ -23,13 +23,14 @@ func statistics(all []mpi.Stats, bytes int) []work.Figure {
 
 // totals are sums over all ranks.
 type totals struct {
-	rtrs, rtrsUsed, rtrsCrossed, stopped     float64
-	extraBytes, messageBytes                 float64 // extra: of control messages that only speculation sends
-	memory, largestMemory                    float64 // registered, at most
-	connections, lowWatermark, registrations float64
-	reuse                                    memory.ReuseStats
-	thresholds                               memory.Thresholds
-	reusePaysFrom                            int // bytes of a message
+	rtrs, rtrsUsed, rtrsCrossed, stopped float64
+	extraBytes, messageBytes             float64 // extra: of control messages that only speculation sends
+	memory, largestMemory                float64 // registered, at most
+	connections, rings                   float64
+	lowWatermark, registrations          float64
+	reuse                                memory.ReuseStats
+	thresholds                           memory.Thresholds
+	reusePaysFrom                        int // bytes of a message
 }
 
 // add adds the statistics of a rank: s of its messages, c of its transport.
@@ -48,6 +49,7 @@ func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.memory += registered
 	t.largestMemory = max(t.largestMemory, registered)
 	t.connections += float64(c.MaxConnections)
+	t.rings += float64(c.Rings)
 	t.lowWatermark += float64(c.LowWatermark)
 	t.registrations += float64(c.Registrations.Misses)
 	t.reuse.Uses += c.Reuse.Uses
@@ -89,6 +91,7 @@ func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add("memory", t.memory/float64(ranks)/1e6, "MB")
 	add("largest memory", t.largestMemory/1e6, "MB")
 	add("connections", t.connections/float64(ranks), "connections")
+	add("rings", t.rings/float64(ranks), "rings")  // that peers write to
 	add("low watermark", t.lowWatermark, "events") // of the shared receive queue
 	add("registrations", t.registrations, "regions")
 	add("buffers", float64(t.reuse.Buffers), "buffers")

@@ -187,12 +187,12 @@ func RashtiMemory() carrier.Config {
 }
 
 // SurMemory is the configuration of Sur 2006: a peer gets a ring of 64 packets of 8 KB, about
-// 500 KB, after 16 packets from it. Without SRQ a connection has 64 receives; an SRQ has 384, with
-// which all memory of a rank fits in 5 MB.
+// 500 KB, and without SRQ a connection has 64 receives (§3.2). The receives of an SRQ and the
+// packets from a peer before it gets a ring were not published, and are the defaults.
 func SurMemory() carrier.Config {
 	return carrier.Config{
-		PacketSize: 8 << 10, Receives: 64, SharedReceives: 384,
-		Ring: carrier.Ring{Slots: 64, SlotSize: 8 << 10, After: 16, Peers: 1 << 10},
+		PacketSize: 8 << 10, Receives: 64,
+		Ring: carrier.Ring{Slots: 64, SlotSize: 8 << 10, Peers: 1 << 10},
 	}
 }
 

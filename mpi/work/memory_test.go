@@ -63,7 +63,7 @@ func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, de
 }
 
 // Connections need memory for their receives, datagrams do not: memory grows with the
-// number of partners (Rashti 2010 §6.6.2).
+// number of partners.
 func TestConnectionMemoryGrowsWithPartners(t *testing.T) {
 	at := memoryCurves(t, work.RashtiMemory(), []string{"alltoall", "cg"}, carrier.SendRecv, carrier.UD)
 	for _, ranks := range []int{4, 16} {
@@ -86,7 +86,7 @@ func TestConnectionMemoryGrowsWithPartners(t *testing.T) {
 }
 
 // Shared receives do not grow with ranks and stay below 5 MB; rings and receives per
-// connection grow (Sur 2006).
+// connection grow. How much they grow is measured by the scenarios sur-2006-memory-*.
 func TestSharedReceiveMemoryIsConstant(t *testing.T) {
 	at := memoryCurves(t, work.SurMemory(), []string{"alltoall"}, carrier.SRQ, carrier.RingSRQ, carrier.RingSendRecv)
 	few, many := at("alltoall", carrier.SRQ, 4), at("alltoall", carrier.SRQ, 16)
@@ -97,13 +97,13 @@ func TestSharedReceiveMemoryIsConstant(t *testing.T) {
 	if each := (rings.Bytes.Mean - many.Bytes.Mean) / rings.Rings.Mean; rings.Rings.Mean != 15 || each < 450e3 || each > 600e3 {
 		t.Errorf("%v rings of %.0f bytes each, not 15 of about 500 KB", rings.Rings, each)
 	}
-	if own := at("alltoall", carrier.RingSendRecv, 16).Bytes.Mean; own < 3.5*many.Bytes.Mean {
-		t.Errorf("rings and receives of every connection are %.0f bytes, shared receives %.0f", own, many.Bytes.Mean)
+	if own := at("alltoall", carrier.RingSendRecv, 16).Bytes.Mean; own <= rings.Bytes.Mean {
+		t.Errorf("with receives of every connection a rank has %.0f bytes, with shared receives %.0f", own, rings.Bytes.Mean)
 	}
 }
 
 // With shared receives alone a rank has at most 5 MB at 64 ranks, with few or all partners,
-// in bursts or in turn, and hardly more at many times as many (Sur 2006).
+// in bursts or in turn, and hardly more at many times as many.
 func TestSharedReceivesDoNotGrow(t *testing.T) {
 	const most = 5e6
 	patterns := []work.MemoryPattern{
