@@ -130,7 +130,7 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 
 // ConfirmReply sends the RTU and establishes the connection on the active side, without an
 // EventEstablished. The QP must be in RTS. private is up to 224 bytes.
-func (a *Agent) ConfirmReply(_ mono.Time, id ConnID, private []byte) error {
+func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
 	c, err := a.lookUp("confirm reply of", id, StateREPRcvd, StateMRAREPSent)
 	if err != nil {
 		return err

@@ -154,7 +154,7 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 
 // Established establishes a connection because data arrived on its queue pair before the RTU
 // (COMM_EST). It may be called more than once, and does nothing with Config.RequireRTU.
-func (a *Agent) Established(_ mono.Time, id ConnID) error {
+func (a *Agent) Established(now mono.Time, id ConnID) error {
 	c, err := a.lookUp("establish", id, StateREPSent, StateMRAREPRcvd, StateEstablished)
 	if err != nil || c.state == StateEstablished || a.cfg.RequireRTU {
 		return err

@@ -157,7 +157,7 @@ func (q *QP) Ends() (own, peer netip.Addr) { return q.path.src.Addr(), q.path.ds
 func (q *QP) Expected() wire.PSN { return q.resp.expected }
 
 // Modify changes the attributes that mask selects. On error it changes none.
-func (q *QP) Modify(_ mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
+func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	from := q.state
 	if q.nic.qps.At(q.num) != q {
 		return nic.OpError("modify_qp", q.name(), "%w: destroyed", verbs.ErrInvalid)
