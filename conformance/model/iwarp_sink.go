@@ -384,7 +384,8 @@ func (m *IWARP) readResponse(h *iwarp.ReadRequestHeader) IWARPMessage {
 	return IWARPMessage{Segment: withFixedFields(iwarp.ReadResponse(*h.SinkSTag, *h.SinkTO, b)), source: source}
 }
 
-// atomic executes an Atomic Request that was checked. The word is in the host's byte order.
+// atomic executes an Atomic Request, whose STag and address the caller has checked, and returns the
+// Atomic Response. The 8-byte word in memory has the byte order of this machine.
 func (m *IWARP) atomic(h *iwarp.AtomicRequestHeader) IWARPMessage {
 	mem := m.keys[*h.STag].Mem
 	off := int(*h.TO - mem.Addr)

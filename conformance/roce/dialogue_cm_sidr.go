@@ -196,8 +196,9 @@ func (s *sidrDialogue) sendDuplicate(q *sidrRequest, step cmStep) {
 	s.settleSIDR(slices.Repeat(wants, n)...)
 }
 
-// takeRequest has the application get the oldest request that it has not taken, if there is one.
-// Before it, the device may return a duplicate as a request again, which the application rejects.
+// takeRequest calls GetRequest of the listener, as the application: it expects the oldest SIDR_REQ that
+// it has not got yet, or a timeout without one. The device may first return a duplicate of an earlier
+// SIDR_REQ as a new request, which the application rejects.
 func (s *sidrDialogue) takeRequest() {
 	var first *sidrRequest
 	if i := slices.IndexFunc(s.requests, func(q *sidrRequest) bool { return q.taken == nil }); i >= 0 {

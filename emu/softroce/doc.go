@@ -101,20 +101,28 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("softroce: %w", err)
 	}
-	var l link.Waiter = s
-	if cfg.Decorate != nil {
-		l = cfg.Decorate(s)
-	}
 	if cfg.NIC.WindowPackets == 0 {
 		cfg.NIC.WindowPackets = windowPackets(s.Info())
 	}
-	d, err := OnLink(l, cfg)
+	d, err := onDecorated(s, cfg)
 	if err != nil {
-		l.Close()
 		return nil, err
 	}
 	d.WatchPort(cfg.Addrs, (*portObserver)(d))
 	return d, nil
+}
+
+// onDecorated opens a device on l, or on the link that cfg.Decorate makes of it. It closes the link if
+// that fails.
+func onDecorated(l link.Waiter, cfg Config) (*Device, error) {
+	if cfg.Decorate != nil {
+		l = cfg.Decorate(l)
+	}
+	d, err := OnLink(l, cfg)
+	if err != nil {
+		l.Close()
+	}
+	return d, err
 }
 
 // OnCable opens a device in real time on the port of a cable in shared memory (package shmlink) that
@@ -128,13 +136,8 @@ func OnCable(cable *os.File, cfg Config) (*Device, error) {
 		return nil, fmt.Errorf("softroce: %w", err)
 	}
 	s.AllowInPlace()
-	var l link.Waiter = s
-	if cfg.Decorate != nil {
-		l = cfg.Decorate(s)
-	}
-	d, err := OnLink(l, cfg)
+	d, err := onDecorated(s, cfg)
 	if err != nil {
-		l.Close()
 		return nil, err
 	}
 	d.cable = s

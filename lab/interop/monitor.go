@@ -42,7 +42,7 @@ type Monitor struct {
 	conns map[[2]netip.AddrPort]*conn // by initiator and responder
 }
 
-// NewMonitor returns a Monitor of the connections to port.
+// NewMonitor returns a Monitor of the connections to a TCP port. Frame must be called with their frames.
 func NewMonitor(port uint16) *Monitor {
 	return &Monitor{port: port, conns: make(map[[2]netip.AddrPort]*conn)}
 }

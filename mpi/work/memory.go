@@ -246,9 +246,9 @@ func MemoryExperiments() []MemoryExperiment {
 	}
 }
 
-// Runs returns the runs of an experiment with the given numbers of ranks. It leaves out numbers
-// that a workload does not permit or that exceed MaxRanks and, in a published experiment, numbers
-// that were not published.
+// Runs returns the runs of the experiment: each workload with each number in ranks and each design. It
+// leaves out numbers of ranks that the workload does not permit or that exceed its MaxRanks. If e.Ranks
+// is set, the numbers of a publication, it leaves out all others.
 func (e *MemoryExperiment) Runs(ranks []int) (runs []MemoryRun, err error) {
 	for _, p := range e.Patterns {
 		wl, err := Find(p.Workload)

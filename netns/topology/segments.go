@@ -48,7 +48,8 @@ func (s *Segment) add(p Port) {
 	s.Ports = append(s.Ports, p)
 }
 
-// cableEnd is the number of an end of a cable (side 0: A, 1: B) in broadcastDomains.
+// cableEnd returns the index of an end of a cable, by which broadcastDomains joins ends. side is 0 for
+// end A and 1 for end B.
 func cableEnd(cable, side int) int { return 2*cable + side }
 
 // broadcastDomains returns the sets of cable ends that are connected by cables,

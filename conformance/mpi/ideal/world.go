@@ -221,7 +221,8 @@ func (p *proc) blockUntil(waitingFor string, ready func() bool) {
 	p.inCall = false
 }
 
-// yieldUntil lets other ranks run until ready returns true.
+// yieldUntil suspends this rank, and lets other ranks run. The scheduler resumes the rank when ready
+// returns true. waitingFor is the reason of the wait, for the HungError of a deadlock.
 func (p *proc) yieldUntil(waitingFor string, ready func() bool) {
 	p.ready, p.waitingFor = ready, waitingFor
 	if !p.yield(struct{}{}) {
