@@ -17,11 +17,11 @@ const (
 var pingSizes = []int{8, 64}
 
 // RunIWARP compares WRITEs of all sizes and half round trips of iWARP devices with plain TCP, and
-// measures the rate of small messages, streams of SENDs and READs, and idle memory. streams is the
-// bench of these devices. Unless datagrams is nil, RunIWARP also compares its datagram-iWARP devices
-// with them.
-func RunIWARP(ctx context.Context, streams, datagrams Bench, opt Options) (*Result, error) {
-	r := &run{Bench: streams, Options: opt.orDefault(), baseline: "plain TCP"}
+// measures the rate of small messages, the bandwidth of SENDs and READs, and idle memory. connected
+// measures a pair of iWARP devices over TCP. Unless datagrams is nil, it measures a pair of
+// datagram-iWARP devices, and RunIWARP compares the two pairs.
+func RunIWARP(ctx context.Context, connected, datagrams Bench, opt Options) (*Result, error) {
+	r := &run{Bench: connected, Options: opt.orDefault(), baseline: "plain TCP"}
 	w := &iwarpRun{run: r, datagrams: datagrams}
 	writeSteps := 0 // with and without CRC
 	for _, n := range r.Sizes {

@@ -59,7 +59,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	return cmd
 }
 
-// main runs the ranks and writes their statistics.
+// main runs the ranks, in simulation or in namespaces (the tier), and writes their statistics.
 func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmdline.Errorf("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")
@@ -82,8 +82,8 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.on = tier.Name; tier.Why != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "In simulation: %s\n", tier.Why)
+	if o.on = tier.Name; tier.WhySimulated != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "In simulation: %s\n", tier.WhySimulated)
 	}
 	began := time.Now()
 	if o.out != "" {

@@ -42,7 +42,9 @@ type selection struct{ suite, netns string }
 // flags returns the flags of a child process that runs the same cases.
 func (s selection) flags() []string { return []string{"-cases", s.suite, "-netns", s.netns} }
 
-// trials returns a trial for each case on each emulated device, or configuration of the MPI runtime.
+// trials returns the trials of the suite: of the MPI suite one for each configuration of the runtime;
+// else one for each case on each emulated device in simulation, and another in namespaces if s.netns
+// matches the case.
 func (s selection) trials() (all []*trial, err error) {
 	if s.suite == suiteMPI {
 		return mpiTrials(), nil
@@ -62,7 +64,7 @@ func (s selection) trials() (all []*trial, err error) {
 		if s.netns == "" {
 			continue
 		}
-		lab, err := bench.InNamespaces(p, bench.NamespaceOptions{MaxTime: maxIdle / 2}) // until this process ends
+		lab, err := bench.InNamespaces(p, bench.NamespaceOptions{MaxTime: maxIdle / 2}) // not closed: trials use it until this process ends
 		if err != nil {
 			return nil, err
 		}

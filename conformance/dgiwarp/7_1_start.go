@@ -22,8 +22,9 @@ func (p *peer) awaitChallenge() uint64 {
 	}
 }
 
-// replaceFlow starts another flow to the device, with the cookie of its Challenge, while packets of
-// the device may arrive.
+// replaceFlow starts another flow from the peer to the device, in place of the first: it sends a
+// Start without a cookie, and one with the cookie of the Challenge with which the device answers.
+// awaitChallenge skips other packets of the device.
 func (p *peer) replaceFlow() {
 	p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
 	p.send(p.start(noProof, zeroLengthWrite()))

@@ -46,9 +46,9 @@ func (r *RCRequest) execute() {
 
 func (r *RCRequest) isLocal() bool { return r.Window != nil }
 
-// isAnswered reports whether its own response, not an ACK, completes the request. FLUSH and ATOMIC
-// WRITE are answered like a READ of no bytes.
-func (r *RCRequest) isAnswered() bool {
+// hasResponse reports whether a response of its own, not an ACK, completes the request: a READ, an
+// atomic, or a FLUSH or ATOMIC WRITE, whose responses have no data.
+func (r *RCRequest) hasResponse() bool {
 	return r.isRead() || r.Opcode == verbs.OpFlush || r.Opcode == verbs.OpAtomicWrite
 }
 
@@ -73,7 +73,7 @@ func (r *RCRequest) packets(mtu int) int {
 	switch {
 	case r.isLocal():
 		return 0
-	case r.isAnswered():
+	case r.hasResponse():
 		return ib.Packets(r.Len, mtu)
 	}
 	return ib.Packets(len(r.Data), mtu)

@@ -255,7 +255,7 @@ func (m *RCRequester) isDone(r *RCRequest) bool {
 	switch {
 	case r.isLocal():
 		return true
-	case r.isAnswered():
+	case r.hasResponse():
 		return r.answered == r.packets(m.MTU)
 	}
 	return r.psn.Add(r.packets(m.MTU)).Sub(m.una) <= 0
@@ -275,7 +275,7 @@ func (m *RCRequester) mayBegin(i int) (may, must bool) {
 		if waits || earlier.Fails != verbs.WCSuccess {
 			return false, false
 		}
-		if earlier.isAnswered() && !m.isDone(earlier) {
+		if earlier.hasResponse() && !m.isDone(earlier) {
 			unanswered++
 			if earlier.isRead() {
 				reads++
@@ -288,7 +288,7 @@ func (m *RCRequester) mayBegin(i int) (may, must bool) {
 		return false, false
 	case r.Flags&verbs.SendFence != 0:
 		limit = 1
-	case r.isAnswered():
+	case r.hasResponse():
 		limit = m.MaxRdAtomic
 	}
 	isLimited := r.isRead() || r.Flags&verbs.SendFence != 0
@@ -388,7 +388,7 @@ func (m *RCRequester) packetAt(psn ib.PSN, startsRetry bool) RCSend {
 // start with each of them.
 func (m *RCRequester) earlierStarts(startsRetry bool) (all []RCSend) {
 	r := m.requestOf(m.una)
-	if r.isAnswered() {
+	if r.hasResponse() {
 		return nil
 	}
 	for psn := r.psn; psn != m.una; psn = psn.Add(1) {
@@ -424,11 +424,11 @@ func (m *RCRequester) Sent(s RCSend, got ib.Packet, now time.Duration) {
 	}
 	m.retry.rnrUntil, m.retry.exact = 0, true
 	r.begun = true
-	if r.isAnswered() && r.answered == s.index && psn.Sub(m.end) < 0 { // responses start anew at s.index
+	if r.hasResponse() && r.answered == s.index && psn.Sub(m.end) < 0 { // responses start anew at s.index
 		r.restart, r.repeated = s.index, true
 	}
 	m.next = psn.Add(1)
-	if r.isAnswered() {
+	if r.hasResponse() {
 		m.next = r.psn.Add(r.packets(m.MTU))
 	}
 	// The packets of a message that has begun follow without a pause, if it has a credit.
@@ -462,7 +462,7 @@ func (m *RCRequester) Missing() (want ib.Packet, missing bool) {
 // LacksAckReq reports that the last packet on the wire ends a SEND or WRITE that is not
 // acknowledged, and does not ask for an ACK.
 func (m *RCRequester) LacksAckReq() bool {
-	if m.failed || m.una == m.end || m.next != m.end || m.requestOf(m.end.Add(-1)).isAnswered() {
+	if m.failed || m.una == m.end || m.next != m.end || m.requestOf(m.end.Add(-1)).hasResponse() {
 		return false
 	}
 	return m.lastSent.PSN() == m.end.Add(-1) && !m.lastSent.HasAckReq()

@@ -66,7 +66,7 @@ func (m *RCRequester) effectOf(p ib.Packet) rcEffect {
 // firstUnanswered returns the first READ or atomic on the wire without all its responses, or nil.
 func (m *RCRequester) firstUnanswered() *RCRequest {
 	for _, r := range m.queue {
-		if r.begun && r.isAnswered() && !m.isDone(r) {
+		if r.begun && r.hasResponse() && !m.isDone(r) {
 			return r
 		}
 	}

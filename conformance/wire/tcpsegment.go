@@ -148,7 +148,8 @@ func parseMSS(options []byte) uint16 {
 	return 0
 }
 
-// DescribeTCP formats the TCP segment of a packet, and returns its payload; false if it has none.
+// DescribeTCP formats the TCP segment of an IP packet, and returns the segment's payload. ok is false
+// if the packet has no valid TCP segment.
 func DescribeTCP(packet []byte) (text string, payload []byte, ok bool) {
 	s, err := parseSegment(packet)
 	if err != nil {

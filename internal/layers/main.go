@@ -100,8 +100,8 @@ func (p *testedPackage) needsRace() bool {
 // name returns the path of the package in the module.
 func (p *testedPackage) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
 
-// readPackages lists and parses all packages of the module at dir, as the race detector builds
-// them: with the build tag race.
+// readPackages lists and parses all packages of the module at dir, with the files that go test -race
+// adds (build tag race), since the race step's list of packages is checked.
 func readPackages(dir string) ([]*testedPackage, error) {
 	found, err := goList(dir, "-tags=race", "./...")
 	if err != nil {

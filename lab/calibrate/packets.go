@@ -40,10 +40,12 @@ func ddpName(segment []byte) string {
 	return c.Opcode.String()
 }
 
-// segmentNames names the segments of streams by the FPDUs that end in them.
+// segmentNames describes TCP segments by the FPDUs that end in them, so that the packets of two
+// simulations can be compared. It has a deframer for each direction of a connection.
 type segmentNames map[[2]netip.AddrPort]*iwarp.Deframer
 
-// of returns the name of the next segment of a stream.
+// of describes a segment by the DDP messages whose FPDUs end in it. It must be called with all
+// segments of a connection, in order.
 func (n segmentNames) of(s *link.Segment) string {
 	switch {
 	case len(s.Payload) == 0:

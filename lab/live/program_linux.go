@@ -92,7 +92,8 @@ func (j *programJob) run(ctx context.Context) (code int, err error) {
 }
 
 // specs returns a process to start for each host: the program, in the host's namespace, with
-// environment variables that describe the host's NICs.
+// environment variables that describe the host's NICs. If the cables between the NICs are files of
+// shared memory, the program inherits them, and variables tell their descriptors.
 func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
 	for i, h := range testbed.Plan.Topology.Hosts {
 		env, cables := append(os.Environ(), nics.EnvVars(testbed.Plan.Topology, h)...), testbed.CableFiles()

@@ -149,8 +149,9 @@ func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 	return p.Run(func(e *transport.Env) error { return runRank(e, o) })
 }
 
-// runRank binds the process to the CPU of its rank, opens the shared memory and the NICs of the
-// rank, and calls run with the rank's Env. It closes the NICs when run returns.
+// runRank binds the process to the CPU of its rank, opens the memory that the ranks of this host share
+// and the NICs of the rank, and calls run with the rank's Env. It closes the NICs when run returns.
+// Env.Proc, the clock of the program, is the clock of this machine.
 func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 	f, err := p.job.fabric()
 	if err != nil {

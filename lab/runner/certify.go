@@ -39,18 +39,18 @@ type CertifyOptions struct {
 // Certification tests a device of another host on its own link.
 type Certification struct {
 	CertifyOptions
-	judge     *judge.Judge
-	device    *judge.Device
-	host      agent.Identity
-	library   string // that the agent uses
-	lab       *bench.Device
-	began     time.Time
-	dangerous map[string]bool // cases, by ID
+	judge        *judge.Judge
+	device       *judge.Device
+	host         agent.Identity
+	agentVersion string
+	lab          *bench.Device
+	began        time.Time
+	dangerous    map[string]bool // cases, by ID
 
 	// The following go into the certificate.
-	intf    string
-	agent   string // its address
-	machine string // describes the virtual machine; empty for a real host
+	intf      string
+	agentAddr string
+	machine   string // describes the virtual machine; empty for a real host
 }
 
 // WireTier is the tier of results on the device's own link.
@@ -129,9 +129,9 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 }
 
 // TestDevice runs the cases on the device. client is connected to the agent at addr, the program
-// that calls verbs on the device's host; TestDevice closes client. opt describes the device's link.
+// that calls verbs on the device's host; TestDevice closes client, with c.lab. opt describes the device's link.
 func (c *Certification) TestDevice(ctx context.Context, client *agent.Client, addr string, opt bench.DeviceOptions) (*conform.Run, error) {
-	c.began, c.library, c.agent, c.intf = time.Now(), client.Agent(), addr, opt.Interface
+	c.began, c.agentVersion, c.agentAddr, c.intf = time.Now(), client.Agent(), addr, opt.Interface
 	var err error
 	if c.host, err = client.Identity(); err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -216,7 +216,7 @@ func (c *Certification) subject() certificate.Subject {
 	s := certificate.Subject{
 		Device: c.Device, Transport: c.transport(), Driver: strings.TrimSpace(id.Driver + " " + id.DriverVersion), Firmware: id.Firmware,
 		VendorID: attr.VendorID, PartID: attr.VendorPartID, GUID: fmt.Sprintf("%016x", attr.NodeGUID), Addresses: addrStrings(deviceAddrs),
-		Host: c.host.Hostname, Kernel: strings.TrimSpace(c.host.Kernel + " " + c.host.Arch), Library: id.Info.Provider + ", " + c.library,
+		Host: c.host.Hostname, Kernel: strings.TrimSpace(c.host.Kernel + " " + c.host.Arch), Library: id.Info.Provider + ", " + c.agentVersion,
 	}
 	if c.machine != "" {
 		s.Host += ", " + c.machine
@@ -242,7 +242,7 @@ func (c *Certification) judgeIdentity() certificate.Judge {
 	_, judgeAddrs := c.lab.Addresses()
 	wire := c.lab.Wire
 	j := certificate.Judge{
-		Wire: wire.Description() + " on " + c.intf, Blind: wire.Limitations(), Addresses: addrStrings(judgeAddrs), Agent: c.agent, Started: c.began, Ended: time.Now(),
+		Wire: wire.Description() + " on " + c.intf, Blind: wire.Limitations(), Addresses: addrStrings(judgeAddrs), Agent: c.agentAddr, Started: c.began, Ended: time.Now(),
 	}
 	if wire == bench.WireTCP || wire == bench.WireUDP { // sockets: the judge's kernel makes the headers
 		j.Wire += ", Linux " + report.ThisMachine().Kernel

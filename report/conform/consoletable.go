@@ -60,8 +60,9 @@ func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 	}
 }
 
-// partsOf counts a device's results by document and section, in the order of run.Documents, the
-// ledger of requirements (rows). It omits documents and sections without results.
+// partsOf counts a device's results by document and section, in the order of run.Documents, which
+// lists all requirements (rows). A result counts for the first requirement of its case. Documents and
+// sections without results are omitted.
 func partsOf(run *Run, dev *Device) (docs []*part) {
 	sectionOf := make(map[string]*part) // by row
 	docOf := make(map[*part]*part)      // by section

@@ -77,7 +77,8 @@ func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 }
 
 // draw draws the next request. If completions do not mean delivery, the last request is a read,
-// whose response shows that the requests before it were executed.
+// whose response shows that the requests before it were executed. BIND_MW and LOCAL_INV use a spare
+// window that no other request uses.
 func (p *planner) draw(last bool) op {
 	o := op{code: p.conn.Mix[p.rng.IntN(len(p.conn.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {
@@ -88,8 +89,9 @@ func (p *planner) draw(last bool) op {
 	}
 	switch o.code {
 	case verbs.OpSendInv:
-		// A retransmitted READ arrives before a fenced SEND_INV, unless the network duplicates or
-		// reorders packets: then it could arrive after the invalidation and end the connection.
+		// The SEND_INV is fenced: it waits for the responses of READs, so these are retransmitted
+		// before it. But a READ that the network duplicated or reordered could arrive after the
+		// invalidation and end the connection.
 		readsMayBeLate := p.w.Network.Duplicates || p.w.Network.Reorders
 		if o.window = p.pickWindow(); o.window == noWindow || readsMayBeLate && p.readWindows[o.window] {
 			o.code, o.window = verbs.OpSend, noWindow

@@ -62,7 +62,8 @@ func (s *sourceSockets) close() {
 	}
 }
 
-// sendFD is the socket that sends to any destination: it is not connected.
+// sendFD returns the unconnected socket, for datagrams to any destination: that of the separate
+// source port if the link has one (Config.SeparateSourcePort), else the socket that also receives.
 func (l *Link) sendFD() int {
 	if l.source.fd >= 0 {
 		return l.source.fd

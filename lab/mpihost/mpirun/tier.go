@@ -16,13 +16,13 @@ const (
 	onNetNS = "netns"
 )
 
-// Tier is where ranks run.
+// Tier is where ranks run: in the simulator or in network namespaces.
 type Tier struct {
 	Name string
 	// Start starts ranks, and returns when all have ended.
 	Start func(context.Context, Config) (Result, error)
-	// Why is the reason for the simulation if the user named no tier; empty for namespaces.
-	Why string
+	// WhySimulated is the reason for the simulation if the user named no tier; else empty.
+	WhySimulated string
 }
 
 // Tiers returns the names of the tiers.
@@ -50,7 +50,7 @@ func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	case onSim:
 		t := Tier{Name: onSim, Start: InSimulation}
 		if unavailable != nil {
-			t.Why = unavailable.Error()
+			t.WhySimulated = unavailable.Error()
 		}
 		return t, nil
 	case onNetNS:
