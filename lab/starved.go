@@ -41,8 +41,9 @@ func (w *SchedStat) waitedPart() float64 {
 }
 
 // SetScheduling records how the processes of the run were scheduled: how late the latest step of the
-// scenario, such as an injected fault, was executed, and the process that waited for a CPU for the largest part of its runnable time. othersShare is
-// the part of all CPU time, 0 to 1, that processes outside of the run used.
+// scenario, such as an injected fault, was executed, and the process that waited for a CPU for the
+// largest part of its runnable time. othersShare is the part of all CPU time, 0 to 1, that processes
+// outside of the run used.
 func (o *Observation) SetScheduling(othersShare float64, all []SchedStat) {
 	o.Scheduling = &report.Scheduling{Others: othersShare}
 	for _, executed := range o.Steps {

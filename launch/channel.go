@@ -115,8 +115,9 @@ func (m *member) handleFrame(f control.Frame) error {
 	return nil
 }
 
-// handleBye records that the rank has called Close, with the reason if it failed, and acknowledges
-// it. The rank waits for the acknowledgement, so /proc still has its memory usage.
+// handleBye handles a call of Close by the rank: it records the call, with the reason if the rank
+// failed, informs the other ranks, and sends an acknowledgement. The rank waits for that, so /proc
+// still has its memory usage.
 func (m *member) handleBye(reason string) {
 	peak, _ := readPeakRSS(m.proc.pid)
 	m.g.mu.Lock()

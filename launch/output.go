@@ -136,7 +136,8 @@ func (r *outputReader) splitLines(b []byte) []string {
 	return lines
 }
 
-// finishLine returns the current line and begins the next.
+// finishLine returns the current line and begins the next. It keeps the first line that reports a
+// Go panic, for findPanic.
 func (r *outputReader) finishLine() string {
 	l := string(bytes.TrimSuffix(r.partial, []byte("\r")))
 	r.partial = r.partial[:0]

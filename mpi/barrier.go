@@ -64,7 +64,9 @@ func (c *Comm) Ibarrier() (*Request, error) {
 	return &Request{c: c, call: "Ibarrier", active: true, kind: ibarrierRequest, ibarrier: s}, nil
 }
 
-// startRound starts the next round, or marks the barrier done after the last.
+// startRound starts a round: it receives from the rank s.distance before this one, and sends to the
+// rank s.distance after it. If s.distance is not less than the number of ranks, it marks the
+// barrier done.
 func (s *ibarrier) startRound() {
 	c := s.c
 	if s.done = s.distance >= c.size; s.done {

@@ -83,7 +83,8 @@ func (p *roundRobinSide) postReceives(n int) error {
 	return nil
 }
 
-// run runs all rounds. The client adds the result of each to p.times.
+// run runs all rounds. For each round after the warm-up, the client adds half of its time, divided
+// by the number of queue pairs, to p.times.
 func (p *roundRobinSide) run() error {
 	round := p.roundOfServer
 	if p.side.Role == Client {

@@ -64,7 +64,7 @@ func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done in
 				break
 			}
 		}
-		result.Made++ // also if it failed, unless it is the last
+		result.Made++ // also if it failed, except for the failure that ends the run
 		if progress != nil {
 			progress(result.Made)
 		}

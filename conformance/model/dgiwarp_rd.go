@@ -197,7 +197,8 @@ func (q *DGRD) atomic(p *DGPeer, h *iwarp.AtomicRequestHeader) DGEffect {
 	return DGEffect{Responses: []DGResponse{{Atomic: &s}}}
 }
 
-// answer takes a response to the first read or atomic that has none.
+// answer takes a segment of the response to the first read or atomic that is not answered. The last
+// segment of a Read Response completes the answer.
 func (p *DGPeer) answer(s iwarp.Segment) {
 	i := slices.IndexFunc(p.Reads, func(r *DGRead) bool { return !r.Answered })
 	if i < 0 {

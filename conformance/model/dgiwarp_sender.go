@@ -43,7 +43,7 @@ type DGSender struct {
 // dgTransmission is the last transmission of a packet.
 type dgTransmission struct {
 	number  int
-	arrived bool
+	arrived bool // acknowledged or SACKed
 	lost    bool
 }
 
@@ -256,7 +256,8 @@ func (s *DGSender) reduce(least int) {
 	s.slowStart, s.recoverAt, s.ackedLeast, s.threshold, s.window = false, s.Next, 0, 0, 0
 }
 
-// Busy takes an Ack with window 0: the peer has dropped all that it has not acknowledged.
+// Busy takes an Ack with window 0: the peer has dropped all packets that no Ack has acknowledged or
+// SACKed, so they are lost.
 func (s *DGSender) Busy() {
 	s.ReceiveWindow, s.resumed = 0, false
 	for _, p := range s.packets {
@@ -264,9 +265,9 @@ func (s *DGSender) Busy() {
 	}
 }
 
-// Timeout is called when the device's timer expires: all that is not acknowledged is lost, and the
-// window starts anew at its minimum. It may grow as in slow start up to the threshold: seven tenths
-// of its upper bound before, rounded up.
+// Timeout is called when the device's timer expires: all packets that no Ack has acknowledged or
+// SACKed are lost, and the window starts anew at its minimum. It may grow as in slow start up to
+// the threshold: seven tenths of its upper bound before, rounded up.
 func (s *DGSender) Timeout() {
 	for _, p := range s.packets {
 		p.lost = !p.arrived

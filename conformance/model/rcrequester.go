@@ -343,16 +343,17 @@ func (m *RCRequester) packetOf(r *RCRequest, i int, startsRetry bool) RCSend {
 }
 
 // nextRequest returns the request that the device may continue or begin to send next; nil if there
-// is none. The device must send it unless a local request is before it, or it lacks a credit.
+// is none. The device must send it unless a local request is before it, it lacks a credit, or it
+// has not begun and mayBegin says that it need not begin.
 func (m *RCRequester) nextRequest() (next *RCRequest, must bool) {
 	must = true
 	for i, r := range m.queue {
-		inPart := r.begun && !r.isLocal() && r.psn.Add(r.packets(m.MTU)).Sub(m.end) > 0
+		partlySent := r.begun && !r.isLocal() && r.psn.Add(r.packets(m.MTU)).Sub(m.end) > 0
 		switch {
-		case r.begun && !inPart:
+		case r.begun && !partlySent:
 		case r.isLocal():
 			must = false
-		case inPart:
+		case partlySent:
 			return m.withCredit(r, must)
 		default:
 			may, mustBegin := m.mayBegin(i)

@@ -70,9 +70,9 @@ func (c *VerbsCQ) ArmFor(solicitedOnly bool) {
 	}
 }
 
-// ResizeError reports whether the device must refuse a depth: one below the number of completions
-// or beyond its limit.
-func (c *VerbsCQ) ResizeError(depth, limit int) bool {
+// RefusesDepth reports whether the device must refuse to resize the CQ to a depth: one below the
+// number of completions or beyond its limit.
+func (c *VerbsCQ) RefusesDepth(depth, limit int) bool {
 	return depth < max(1, len(c.completions)) || depth > limit
 }
 

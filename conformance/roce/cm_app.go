@@ -380,10 +380,11 @@ var cmAppCases = overCM.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectGivenUp fails the case unless the device sends copies of m and then rej. If delayed, the
-// peer sends mra after each copy.
+// expectGivenUp fails the case unless the device sends m and later rej, with which it gives up
+// waiting for an answer; between them it may send copies of m. If delayed, the peer sends mra after
+// m and each copy, which makes the device wait longer.
 func (p *Port) expectGivenUp(m ib.Message, rej ib.REJ, delayed bool, mra ib.MRA) {
-	mra.ServiceTimeout = new(uint8(16))
+	mra.ServiceTimeout = new(uint8(16)) // the code of 268 ms
 	pkt, got := p.cmNext(cmRetryTimeout, m)
 	for p.cmCheck(m, pkt, got); ib.AttrOf(got) == ib.AttrOf(m); pkt, got = p.cmNext(cmRetryTimeout, rej) {
 		if delayed {

@@ -346,8 +346,8 @@ func acceptsAfter(steps func(*Conn)) func(*conformance.Bench) error {
 	})
 }
 
-// annexA17 cites a section of IBTA Annex A17 (RoCEv2). rows are the covered rows of the ledger,
-// without the prefix "roce/" of their IDs.
+// annexA17 cites a section of IBTA Annex A17 (RoCEv2). rows are the IDs of the requirements that
+// the case covers, which are rows of the ledger, without the prefix "roce/".
 func annexA17(section string, rows ...string) conformance.Cite {
 	return cite("Annex A17", section, rows)
 }

@@ -108,12 +108,12 @@ func (s *cqSet) resize(cq *modelCQ, n, minDepth int) {
 	}
 	limit := s.QueryDevice().MaxCQE
 	depth := []int{cq.Len() - 1, cq.Len(), cq.Len() + 1, 1 + n%20, 0, limit + 1}[n%6]
-	if !cq.ResizeError(depth, limit) {
+	if !cq.RefusesDepth(depth, limit) {
 		depth = max(depth, minDepth)
 	}
 	err := cq.cq.Resize(depth)
 	s.Note("resize %s with %d completions to %d: %v", cq.name, cq.Len(), depth, err)
-	if cq.ResizeError(depth, limit) {
+	if cq.RefusesDepth(depth, limit) {
 		s.MustFail(fmt.Sprintf("a depth of %d for %s with %d completions", depth, cq.name, cq.Len()), err, nil)
 		s.Check(cq.cq.Depth() == cq.Depth, fmt.Sprintf("a depth of %d still", cq.Depth), "%d", cq.cq.Depth())
 		return

@@ -40,8 +40,8 @@ func Suite() *conformance.Suite {
 }
 
 // cite cites a manual page of rdma-core ("ibv_..." or "rdma_..."), the documentation of package
-// verbs, or else a section or compliance statement of IBTA. rows are the covered rows of the
-// ledger.
+// verbs, or else a section or compliance statement of IBTA. rows are the IDs of the requirements
+// that the case covers, which are rows of the ledger.
 func cite(where string, rows ...string) conformance.Cite {
 	doc := conformance.IBTA
 	switch {

@@ -120,11 +120,13 @@ func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 // length that is too long.
 type privateDataLimits struct{ request, reply, tooLong int }
 
-// privateLimits returns the limits of private data on the transport of a device.
+// privateLimits returns the limits of private data, in bytes, on the transport of a device.
 func privateLimits(r *rig.Rig) privateDataLimits {
 	if r.Device.Info().Transport == verbs.TransportIB {
-		return privateDataLimits{request: 56, reply: 196, tooLong: 197} // 56: 92 less the address header
+		// A REQ has 92 bytes, of which the CM takes 36 for the addresses. A REP has 196.
+		return privateDataLimits{request: 56, reply: 196, tooLong: 197}
 	}
-	// MPA carries up to 512 bytes, but the length in rdma_conn_param has 8 bits.
+	// MPA carries up to 512 bytes, but a program sends at most 255: the length in rdma_conn_param
+	// has 8 bits.
 	return privateDataLimits{request: math.MaxUint8, reply: math.MaxUint8, tooLong: 513}
 }

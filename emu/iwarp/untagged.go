@@ -69,7 +69,8 @@ func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	s.deliver(wc, info)
 }
 
-// refuseBadReceive ends the stream if the current receive is too short or its memory invalid.
+// refuseBadReceive ends the stream because segment a does not fit into the current receive (status
+// is WCLocLenErr), or because the receive's memory is invalid. The receive completes with status.
 func (s *Stream) refuseBadReceive(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {

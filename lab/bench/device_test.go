@@ -191,7 +191,7 @@ func TestWatchdogEndsCasesWithoutProgress(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			start := time.Second
 			replies := uint64(0)
-			w := watchdog{end: start + longestCase*limit, lastReplies: 5, replies: func() uint64 { return replies }}
+			w := watchdog{end: start + maxCaseIntervals*limit, lastReplies: 5, replies: func() uint64 { return replies }}
 			hungAt := 0
 			for i, n := range c.replies {
 				replies = n

@@ -28,7 +28,8 @@ type deviceCase struct {
 }
 
 // runCase opens the device and runs body, the function of a case. The case fails as hung if the
-// agent on the device's host sends no reply for MaxTime, or after longestCase times that.
+// agent on the device's host sends no reply for MaxTime, or if it takes longer than
+// maxCaseIntervals times MaxTime.
 func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	b := newBench(job, r.world, r.addrPair, r.mtu)
 	b.Caps, b.Partner, b.SetLink, b.SetAddress = r.lab.Attr.Caps, r.openPartner, r.setLink, r.setAddress
@@ -37,7 +38,7 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 		return err
 	}
 	limit := r.lab.opt.MaxTime
-	wd := &watchdog{interval: limit, end: r.world.Now() + longestCase*limit, replies: r.client.Replies, lastReplies: r.client.Replies()}
+	wd := &watchdog{interval: limit, end: r.world.Now() + maxCaseIntervals*limit, replies: r.client.Replies, lastReplies: r.client.Replies()}
 	err := r.world.runBody(ctx, func() error { return body(b) }, wd, r.client.Lost())
 	_, r.hung = errors.AsType[*conformance.HangError](err)
 	if errors.Is(err, agent.ErrLost) {

@@ -108,8 +108,8 @@ func (w *realWorld) describeWaits() string {
 	return "it waits for " + strings.Join(all, ", ")
 }
 
-// longestCase is the maximum duration of a case, as a multiple of the watchdog's interval.
-const longestCase = 10
+// maxCaseIntervals is the maximum duration of a case, as a multiple of the watchdog's interval.
+const maxCaseIntervals = 10
 
 // watchdog ends cases that hang: on a device of another host, after an interval without a reply of
 // the agent, or at a deadline; elsewhere, after the interval.

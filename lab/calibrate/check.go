@@ -89,9 +89,10 @@ type CheckOptions struct {
 	Percent float64 // that a series may differ; 0 means 15 for a platform, and 2 for a run
 }
 
-// Run compares a recorded run, in the file called name, with o.Against: an earlier run if that is a
-// file of one, else a platform.
+// Run compares a recorded run, in the file called name, with o.Against: an earlier run if o.Against
+// is a file with a run, else a platform.
 func (o *CheckOptions) Run(name string) (*Check, error) {
+	const runPercent, platformPercent = 2, 15 // by default
 	if !(o.Percent >= 0 && o.Percent < 100) {
 		return nil, cmdline.Errorf("--band %v: give 0 to 100", o.Percent)
 	}
@@ -104,13 +105,13 @@ func (o *CheckOptions) Run(name string) (*Check, error) {
 		if err != nil {
 			return nil, err
 		}
-		return CheckRun(o.Against, earlier, run, cmp.Or(o.Percent, 2)/100)
+		return CheckRun(o.Against, earlier, run, cmp.Or(o.Percent, runPercent)/100)
 	}
 	p, err := nics.LoadPlatform(o.Against)
 	if err != nil {
 		return nil, err
 	}
-	return CheckPlatform(p, run, cmp.Or(o.Percent, 15)/100)
+	return CheckPlatform(p, run, cmp.Or(o.Percent, platformPercent)/100)
 }
 
 // Outside returns the series that have left the band, those that changed most first.

@@ -292,10 +292,11 @@ func (f *fitter) combination(v [][]float64, k int) string {
 	return "one of " + strings.Join(names, ", ") + ": only a combination of them is determined"
 }
 
-// standardError returns the standard error of the logarithm of parameter i. noise is the standard
-// error of the residuals. Each parameter counts as known beforehand within a factor of e, so that a
-// combination of parameters that the data do not determine does not make other parameters
-// uncertain.
+// standardError returns the standard error of the logarithm of parameter i. singular and v are the
+// singular values and right singular vectors of the sensitivities, with v[i][k] that of parameter i
+// in vector k; noise is the standard error of the residuals. Each parameter counts as known
+// beforehand within a factor of e, so that a combination of parameters that the data do not
+// determine does not make other parameters uncertain.
 func standardError(singular []float64, v [][]float64, i int, noise float64) float64 {
 	sum := 0.0
 	for k, s := range singular {

@@ -315,7 +315,7 @@ func (r *gateRank) roundTrip() error {
 	return err
 }
 
-// oneSided accesses the window of rank 1, which waits in a barrier.
+// oneSided is called by both ranks: rank 0 accesses the window of rank 1, which waits in a barrier.
 func (r *gateRank) oneSided(op string) error {
 	win, err := r.WinAllocate(max(r.bytes, 8))
 	if err != nil {

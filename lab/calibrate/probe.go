@@ -210,8 +210,8 @@ func pathLine(host int, name string, d time.Duration) Line {
 	return Line{Key: fmt.Sprintf("path: host %d, %s", host, name), Value: Value{N: int(d), Unit: "ns"}}
 }
 
-// latest returns the index of the step that ended last at host, of those that ended at the time at
-// or before; -1 if there is none.
+// latest returns the index of the step at host with the latest end that is not after at; -1 if
+// there is none.
 func latest(steps []step, host int, at mono.Time) int {
 	best := -1
 	for i := range steps {

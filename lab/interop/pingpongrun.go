@@ -132,7 +132,7 @@ func (r *pingPongRun) postRecv(slot int) (err error) {
 	if r.srq != nil {
 		_, err = r.srq.PostRecv(wr)
 	} else {
-		_, err = r.qps[0].qp.PostRecv(wr) // the only one
+		_, err = r.qps[0].qp.PostRecv(wr) // without an SRQ there is one QP
 	}
 	return err
 }

@@ -23,7 +23,7 @@ const (
 var ErrNoFabric = errors.New("this program does not run in a host of a fabric: start it with 'fabrictest lab exec'")
 
 // EnvVars returns the environment variables by which a program in a fabric's host finds its NICs,
-// except the cable's, which CableVars returns:
+// except those with _CABLE, which CableVars returns:
 //
 //	FABRICTEST_HOST        host0
 //	FABRICTEST_NICS        rdma0 rdma1, the names of its NICs, which are those of
@@ -34,8 +34,8 @@ var ErrNoFabric = errors.New("this program does not run in a host of a fabric: s
 //	                       its own included; also _IPV4_PEERS
 //
 //	FABRICTEST_RDMA0_CABLE
-//	                       the descriptor of its cable in shared memory, if it
-//	                       has one instead of an interface
+//	                       the file descriptor of the shared memory that connects
+//	                       it to its peers, if it has this instead of an interface
 //
 // A program that was started as one of several ranks also has FABRICTEST_RANK,
 // FABRICTEST_SIZE, and a channel to its launcher: see package launch.
@@ -62,8 +62,8 @@ func nicVar(nic, family string) string { return "FABRICTEST_" + strings.ToUpper(
 
 func cableVar(nic string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_CABLE" }
 
-// CableVars returns the environment variables with the descriptors of the cables of a host's NICs. The
-// cable of rail 0 is firstFD, that of rail 1 the next.
+// CableVars returns the environment variables with the file descriptors of the shared memory that
+// connects a host's NICs, one for each rail. That of rail 0 is firstFD, that of rail 1 the next.
 func CableVars(host topology.Host, firstFD int) (vars []string) {
 	for _, nic := range host.NICs {
 		vars = append(vars, fmt.Sprintf("%s=%d", cableVar(nic.Name), firstFD+nic.Rail))

@@ -358,8 +358,8 @@ func (s *cableSwitch) readCounters(o *lab.Observation, links *lab.Links) {
 	}
 }
 
-// readCounters adds the counters of a direction. The packets of a cable between two hosts are
-// counted once, where they leave a host.
+// readCounters adds the counters of a direction to link l, and its events to the observation. A
+// cable between two hosts has an end at each: only the end that is read first counts the packets.
 func (d *cableDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
 	if l.Packets == 0 {
 		l.Packets, l.Bytes = d.packets, d.bytes

@@ -56,7 +56,7 @@ type Access struct {
 }
 
 // StartOp starts an operation. Its result buffer must not overlap its other buffers. Unless
-// a.Request is set, the returned operation may be reused when it completes.
+// a.Request is set, a later StartOp may reuse the returned operation once it is complete.
 func (w *Window) StartOp(a Access) (*Operation, error) {
 	size := len(a.Origin)
 	switch n := a.Type.Size(); a.Kind {

@@ -58,8 +58,9 @@ func (o *oneSided) measureBoth(eachUse func(use func(buf []byte))) {
 	check(o.win.Free())
 }
 
-// measure runs epochs with a put or get by rank 0, and adds their mean time at rank 0 to the result.
-// source is the rank whose data is moved.
+// measure runs epochs with a put or get by rank 0, and adds their mean time at rank 0 to the
+// result. source is the rank whose data is moved. eachUse calls its argument once for each epoch,
+// with rank 0's buffer.
 func (o *oneSided) measure(what string, source int, start func(buf []byte, target, offset int) error, eachUse func(use func(buf []byte))) {
 	defer annotateError("%s of %d bytes", what, o.n)
 	j, me := o.j, o.j.Rank()

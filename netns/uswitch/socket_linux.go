@@ -94,8 +94,8 @@ func (s *socket) removed() bool {
 	return !ok || ll.Ifindex != s.index
 }
 
-// overruns returns the frames that the kernel dropped since the last call
-// because the buffer was full.
+// overruns returns the number of frames that the kernel dropped since the last call because the
+// buffer was full; 0 if it cannot be read.
 func (s *socket) overruns() uint64 {
 	st, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {

@@ -20,7 +20,7 @@ const sharedReceiveLimit = 5e6
 
 // drawLines returns an SVG chart of the mean memory per rank of each series by number of ranks, on
 // logarithmic scales. ranks are the sorted values of the x-axis. Points that measure rank 0 alone
-// look different. A horizontal line marks sharedReceiveLimit, the maximum of Sur 2006.
+// look different. A horizontal line marks sharedReceiveLimit, the largest memory in Sur 2006.
 func drawLines(all []series, ranks []int) template.HTML {
 	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line
 	c := kit.LineChart{

@@ -60,14 +60,15 @@ func (x *unreliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	return x.countArrival(n)
 }
 
-// identify returns the number of a message, from its immediate data or its stamp.
+// identify returns the number of a message. The sender has put it into the immediate data or, if
+// there is none, into the first bytes of the message (see stamp).
 func (x *unreliableChecker) identify(wc *verbs.WC, msg []byte) (int, error) {
 	var n uint64
 	switch {
 	case wc.Flags&verbs.WCWithImm != 0:
 		n = uint64(wc.Imm)
 	case len(msg) >= traffic.StampLen:
-		n = word(msg) ^ traffic.Mix(x.plan.key) // see stamp; without a stamp it is most likely far beyond the plan
+		n = word(msg) ^ traffic.Mix(x.plan.key) // undoes stamp; of other bytes n is most likely too large
 	default:
 		return 0, x.violation(noRequest, "a message of the plan", fmt.Sprintf("%d bytes without immediate data", len(msg)))
 	}

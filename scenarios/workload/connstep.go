@@ -74,9 +74,9 @@ func (c *conn) stepWaiting() error {
 func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peer.gone }
 
 // awaitsPeerOnly reports whether this end has completed and reported that to the peer, so that only
-// the peer may need another incarnation (a new queue pair). It is false if the peer reads messages
-// of this end, which announces them in every incarnation, and if completions do not mean delivery:
-// this end may then have to send messages again.
+// the peer may need another incarnation (a new queue pair). It is false for two kinds of senders:
+// one whose peer reads the messages must announce them again in each incarnation, and one whose
+// completions do not mean delivery may have to send messages again.
 func (c *conn) awaitsPeerOnly() bool {
 	return c.doneReported && (c.out == nil || c.cfg.Op != OpRead && !c.traits.CompletesEarly)
 }

@@ -43,7 +43,8 @@ func (e *env) tick() time.Duration { return e.byClock(simTick, realTick) }
 // grace is the time for packets in flight to arrive.
 func (e *env) grace() time.Duration { return e.byClock(simGrace, realGrace) }
 
-// byClock returns the first duration in a simulation, and the second in real time.
+// byClock returns the first duration in a simulation, and the second in real time, where devices
+// access memory while the program runs (Concurrent).
 func (e *env) byClock(simulated, realTime time.Duration) time.Duration {
 	if e.rank.Concurrent {
 		return realTime

@@ -187,8 +187,8 @@ func (s Segment) EditTerminate(edit func(*TerminateHeader)) Segment {
 	return s
 }
 
-// About returns a copy of a Terminate that quotes the segment that caused it, as RFC 5040 section
-// 7.1 requires: its length, its DDP header and, for a Read Request, its RDMAP header.
+// About returns a copy of a Terminate that quotes wrong, the segment that caused it, as RFC 5040
+// section 7.1 requires: its length, its DDP header and, for a Read Request, its RDMAP header.
 func (s Segment) About(wrong Segment) Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		b := wrong.Append(nil)
@@ -206,15 +206,15 @@ func (s Segment) About(wrong Segment) Segment {
 	})
 }
 
-// Quoting returns a copy of an expected Terminate that matches only if it quotes at least the DDP
-// header of wrong.
+// Quoting returns a copy of s, an expected Terminate. The copy matches only Terminates that quote
+// at least the DDP header of wrong, the segment that caused them.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
 	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })
 }
 
-// QuotingNothing returns a copy of an expected Terminate that matches only if it quotes nothing, as
-// for MPA errors.
+// QuotingNothing returns a copy of s, an expected Terminate. The copy matches only Terminates that
+// quote nothing, such as those for MPA errors.
 func (s Segment) QuotingNothing() Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		h.LengthValid, h.HasDDP, h.HasRDMAP = new(false), new(false), new(false)

@@ -219,7 +219,8 @@ func (q *QP) fail() {
 
 const notSolicited = false // argument of push
 
-// push adds a completion to cq. If cq is full, the QP fails.
+// push adds a completion to cq. If cq is full and the QP is not in ERR yet, push raises
+// EventQPFatal and fails the QP.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.QPN)
 	if wc.Opcode&verbs.WCOpRecv != 0 {

@@ -180,7 +180,8 @@ func (p *peer) flowFailed(status verbs.WCStatus) {
 	}
 }
 
-// endStreams ends both streams of a peer that the reliable layer has removed.
+// endStreams ends both streams of a peer that the reliable layer has removed. The oldest request to
+// the peer completes with WCRetryExcErr, and the others are flushed.
 func (p *peer) endStreams() {
 	if p.requester != nil {
 		p.requester.fail(verbs.WCRetryExcErr)

@@ -74,8 +74,8 @@ func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	return changed
 }
 
-// GIDs returns the GID table of an iWARP port: an entry for each address, empty if it is missing.
-// Linux reports GIDs of iWARP with the type IB, too.
+// GIDs returns the GID table of an iWARP port: an entry for each address, which is empty while the
+// interface lacks the address. Linux reports GIDs of iWARP with the type IB, too.
 func (a *PortAddrs) GIDs() []verbs.GIDEntry {
 	table := make([]verbs.GIDEntry, len(a.all))
 	for i, addr := range a.all {
@@ -94,8 +94,9 @@ func (a *PortAddrs) Present() (present []netip.Addr) {
 	return present
 }
 
-// FilterGIDs returns a copy of a GID table in which the entries of missing addresses are
-// empty. Entry i belongs to address i of the port; entries after the last address are kept.
+// FilterGIDs returns a copy of a GID table in which the entries of addresses that the interface
+// lacks are empty. Entry i belongs to address i of the port; entries after the last address are
+// kept.
 func (a *PortAddrs) FilterGIDs(full []verbs.GIDEntry) []verbs.GIDEntry {
 	table := make([]verbs.GIDEntry, len(full))
 	copy(table, full)

@@ -153,8 +153,9 @@ func (c *realCond) Wait(timeout time.Duration) bool {
 	return true
 }
 
-// waitForPoller waits until Notify, until d has passed or until the poller is
-// free. In the last case it acquires the poller and reports true.
+// waitForPoller releases the device's lock and waits until Notify, until d has passed, until Close
+// or until the poller is free. In the last case it acquires the poller and reports true. It wakes a
+// background goroutine that holds the poller. At the end it takes the lock again.
 func (c *realCond) waitForPoller(d time.Duration) (acquired bool) {
 	r := c.r
 	if r.poller.background {

@@ -37,7 +37,8 @@ func (y *yieldPolicy) pollFound() {
 // spinning reports whether the application has polled for a while and found nothing.
 func (y *yieldPolicy) spinning() bool { return y.emptyPolls.Load() > spinThreshold }
 
-// pollEmpty notes a poll that returned nothing. Every yieldInterval>>shift such polls, it yields.
+// pollEmpty notes a poll that returned nothing. Every yieldInterval>>shift such polls, it yields
+// the processor, and adapts shift to the time that the yield took.
 func (y *yieldPolicy) pollEmpty() {
 	shift := y.shift.Load()
 	if y.emptyPolls.Add(1)%(yieldInterval>>shift) != 0 {

@@ -297,11 +297,14 @@ func (l *Link) releaseHeld() {
 }
 
 // recvFrom fills ds from index n on with datagrams of one port, and returns how many ds has then.
+// It stops early if the buffer for payloads is full, or if payloads stay in the ring (held) and
+// 1/heldShare of it has been read. An invalid record (garbage) makes it discard all that are in the
+// ring.
 func (l *Link) recvFrom(port int, ds []link.Datagram, n int) int {
 	c := &l.in[port]
-	mostHeld := c.next + uint64(len(c.data)/heldShare)
+	heldLimit := c.next + uint64(len(c.data)/heldShare)
 	for range recvBatch { // bounds the datagrams that are dropped, too
-		if n == len(ds) || l.bufUsed+l.mtu > len(l.buf) || c.held && c.next >= mostHeld {
+		if n == len(ds) || l.bufUsed+l.mtu > len(l.buf) || c.held && c.next >= heldLimit {
 			return n
 		}
 		d := &ds[n]

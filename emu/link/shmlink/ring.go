@@ -198,7 +198,8 @@ func (p *producer) complete(at uint64, size uint32, next uint64) {
 	p.next = next
 }
 
-// publish makes all records visible to the consumer.
+// publish makes all records visible to the consumer. It sets the size of the first one last: while
+// that is 0, the consumer does not read further.
 func (p *producer) publish() {
 	if p.unpublished == p.next {
 		return

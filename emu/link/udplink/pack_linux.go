@@ -163,9 +163,9 @@ func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 	return run, size
 }
 
-// gather points iovecs at the payloads of a message and returns how many it needed.
-// Adjacent payloads share an iovec. Small payloads are copied into one buffer, unless the first two
-// are adjacent.
+// gather points iovecs at the payloads of a message and returns how many it needed. Adjacent
+// payloads share an iovec. Small payloads are copied into one buffer, which is cheaper than an
+// iovec for each, unless the first two are adjacent: then most likely all are.
 func (s *sender) gather(iovecs []unix.Iovec, ds []link.Datagram) int {
 	if len(ds) > 1 && len(ds[0].Payload) <= maxCopyBytes && !adjacent(ds[0].Payload, ds[1].Payload) {
 		start := len(s.copyBuf)

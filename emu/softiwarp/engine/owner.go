@@ -91,7 +91,8 @@ const notSolicited = false
 // sendTerminate is the argument of Stream.Fail that tells the peer by a Terminate.
 const sendTerminate = true
 
-// push adds a completion to cq. If cq is full, the QP fails, and sends a Terminate.
+// push adds a completion to cq. If cq is full and the stream has not ended, push raises
+// EventQPFatal and ends the stream with a Terminate, which fails the QP.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.QPN)
 	if !cq.Push(wc, solicited) && q.stream.Live() {

@@ -97,7 +97,8 @@ func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 	})
 }
 
-// rankName names the process of an outcome in messages.
+// rankName names the process of an outcome in messages: a rank, or the process that simulates all
+// ranks, which has no host.
 func rankName(o *launch.Outcome) string {
 	if o.Host == "" {
 		return "the simulated world"
