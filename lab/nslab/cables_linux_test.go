@@ -61,6 +61,25 @@ func TestCablesAreCountedAndCaptured(t *testing.T) {
 	}
 }
 
+// A packet that is lost where it leaves a host counts, whichever end of the cable is read first.
+func TestPacketsOfACableAreCountedAtTheSender(t *testing.T) {
+	out, in := cableDirection{packets: 100, bytes: 6000}, cableDirection{packets: 90, bytes: 5400}
+	var outFirst, inFirst, toSwitch report.Link
+	out.countPackets(lab.Out, &outFirst)
+	in.countPackets(lab.In, &outFirst)
+	in.countPackets(lab.In, &inFirst)
+	out.countPackets(lab.Out, &inFirst)
+	in.countPackets(lab.In, &toSwitch)
+	for name, c := range map[string]struct {
+		got           report.Link
+		packets, size uint64
+	}{"sender first": {outFirst, 100, 6000}, "receiver first": {inFirst, 100, 6000}, "from a switch": {toSwitch, 90, 5400}} {
+		if c.got.Packets != c.packets || c.got.Bytes != c.size {
+			t.Errorf("%s: %d packets of %d bytes, want %d of %d", name, c.got.Packets, c.got.Bytes, c.packets, c.size)
+		}
+	}
+}
+
 // A cable in shared memory leaves no descriptor behind, and impairs nothing without a switch.
 func TestCableTestbed(t *testing.T) {
 	text := "version: 1\nname: test\ntitle: A test\nfabric: {kind: star, hosts: 3, cable: shm}\nworkload: {kind: all-to-all}\n"

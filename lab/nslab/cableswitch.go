@@ -353,17 +353,24 @@ func (s *cableSwitch) readCounters(o *lab.Observation, links *lab.Links) {
 	for _, e := range s.ends {
 		p := &s.plan.Ports[e.planPort]
 		out, in := links.At(e.planPort)
+		e.directions[lab.Out].countPackets(lab.Out, out)
+		e.directions[lab.In].countPackets(lab.In, in)
 		e.directions[lab.Out].readCounters(o, p.Name, &p.Out, out)
 		e.directions[lab.In].readCounters(o, p.Name, &p.In, in)
 	}
 }
 
-// readCounters adds the counters of a direction to link l, and its events to the observation. A
-// cable between two hosts has an end at each: only the end that is read first counts the packets.
-func (d *cableDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
-	if l.Packets == 0 {
+// countPackets sets the number of packets of link l. A cable between two hosts has an end at each;
+// that of the sender counts, because packets that are lost there do not come to the other.
+func (d *cableDirection) countPackets(dir lab.Direction, l *report.Link) {
+	if dir == lab.Out || l.Packets == 0 {
 		l.Packets, l.Bytes = d.packets, d.bytes
 	}
+}
+
+// readCounters adds the losses and impairments of a direction to link l, and its events to the
+// observation.
+func (d *cableDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
 	for cause, n := range d.lost {
 		lab.AddLost(l, cause, n)
 	}
