@@ -58,7 +58,7 @@ type Cite struct {
 	Doc string
 	// Section is the section, or the public ID of a compliance statement; empty if none is public.
 	Section string
-	// Rows are the rows of the ledger that the case covers.
+	// Rows are the rows of the ledger, the list of requirements, that the case covers.
 	Rows []string
 }
 
@@ -66,8 +66,8 @@ type Cite struct {
 // citation names a section or a compliance statement that others quote, or else the rows.
 const IBTA = "IBTA"
 
-// String returns the document and the section. The rows stand for a section of [IBTA] that is not
-// public.
+// String returns the document and the section. If the section is one of [IBTA] that is not public,
+// String says so and names the rows of the ledger.
 func (c Cite) String() string {
 	switch {
 	case c.Section != "":

@@ -157,7 +157,8 @@ func (m *member) run() {
 	}()
 }
 
-// goTask runs f on a goroutine that must end before finish. It does nothing once the rank ended.
+// goTask runs f on a new goroutine. finish is called only when all of these have returned; after
+// the rank has ended, goTask does nothing.
 func (m *member) goTask(f func()) {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()

@@ -44,7 +44,8 @@ type Options struct {
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }
 
-// setDefaults replaces options that are 0 or nil by their defaults.
+// setDefaults replaces options that are 0 or nil by their defaults, and any negative EagerLimit by
+// -1.
 func (o *Options) setDefaults() {
 	const eagerLimit, bruckLimit = 4 << 10, 256 // largest eager message, and largest block for Bruck's Alltoall, in bytes
 	switch {

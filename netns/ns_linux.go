@@ -43,7 +43,8 @@ func newNS(setup func() error) (*NS, error) {
 	return ns, nil
 }
 
-// create moves the calling thread to a new network namespace and opens ns there.
+// create moves the calling thread to a new network namespace, opens ns there, and sets the loopback
+// interface up.
 func (ns *NS) create() (err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return explainNamespaceError(fmt.Errorf("unshare: %w", err), thisMachine)

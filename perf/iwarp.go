@@ -52,7 +52,8 @@ type iwarpRun struct {
 }
 
 // addComparison adds a comparison of a device with a baseline to the result. name and baseline are
-// their names, Got and Limit their values.
+// their names. Each round has measured the baseline twice, before and after the device: Limit is
+// the mean of both medians.
 func (w *iwarpRun) addComparison(name, baseline string, d *PairedSeries) {
 	w.result.Comparisons = append(w.result.Comparisons, Comparison{
 		Name: name, To: baseline, Unit: d.Device.Unit, Ratio: d.Ratio(), Noise: d.Noise(),

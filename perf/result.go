@@ -78,7 +78,7 @@ type Comparison struct {
 	To    string  `json:"to"`
 	Unit  string  `json:"unit"`
 	Got   float64 `json:"got"`   // median of the device
-	Limit float64 `json:"limit"` // median of the baseline
+	Limit float64 `json:"limit"` // mean of the two medians of the baseline
 	Ratio float64 `json:"ratio"`
 	Noise float64 `json:"noise"`
 }

@@ -35,8 +35,8 @@ var serviceNames = []string{"rc", "iwarp", "ud", "uc", "xrc", "rd"}
 
 func (s Service) String() string { return serviceNames[s] }
 
-// ServiceOf returns the service of a name on devices of a transport with these capabilities. The
-// empty name is that of connections, or of datagrams if the devices have no connections.
+// ServiceOf returns the service that name (rc, uc, ud, xrc or rd) selects on devices of a transport
+// with these capabilities. The empty name selects rc, or ud if the devices have no connections.
 func ServiceOf(transport verbs.Transport, caps verbs.Caps, name string) (Service, error) {
 	iwarp := transport == verbs.TransportIWARP
 	if name == "" {

@@ -124,7 +124,8 @@ func (c *checker) checkSetting(at, key string, s Settings) (where string, err er
 	return where, wl.Check(s.Ranks, s.Params())
 }
 
-// checkProgram returns an error if a program over verbs cannot run.
+// checkProgram checks the settings of a variant that runs a program over verbs (s.Program) instead
+// of a workload: the size of messages, which for a ping-pong must be a multiple of 8.
 func checkProgram(s *Settings) error {
 	switch {
 	case s.Workload != "":

@@ -95,10 +95,11 @@ func openRD(stepsAck bool, mix []choice[*rdDialogue]) func(*rig.Rig) rig.Dialogu
 	}
 }
 
-// newRDPeer creates scripted peer k, with flows to the device and from it.
+// newRDPeer creates scripted peer k, establishes a flow (a sequence of RD packets) in each
+// direction, and sets the models of both. It drops the packets that have arrived so far.
 func (d *rdDialogue) newRDPeer(k int) *rdPeer {
 	p := &rdPeer{peer: d.q.peer(k)}
-	p.incarnation += uint32(d.Rand.IntN(1<<16)) << 8 // another in each dialogue; peers differ below
+	p.incarnation += uint32(d.Rand.IntN(1<<16)) << 8 // random but for the low octet, k+1
 	p.openFlow(zeroLengthWrite())
 	p.beginFlow()
 	p.establishDeviceFlow()

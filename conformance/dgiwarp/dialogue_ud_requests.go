@@ -55,8 +55,9 @@ func (d *udDialogue) postRequests(r *rand.Rand, ops ...verbs.WROpcode) {
 	d.PostSend(e.qp, wrs...)
 }
 
-// newRequest draws a request to one of the peers, with a length near the limits of a packet. Unless
-// the queue pair has failed, it adds the packets and the completion to the expected ones.
+// newRequest draws a request to one of the peers, of any length, but often an empty or short one,
+// or one near the limit of one to three packets. Unless the queue pair has failed, it adds the
+// request to the expected ones, and its completion if it is signaled.
 func (d *udDialogue) newRequest(r *rand.Rand, e *udEnd, op verbs.WROpcode) verbs.SendWR {
 	d.nextID++
 	to := rig.Pick(r, e.sources...)

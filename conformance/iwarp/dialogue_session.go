@@ -128,7 +128,9 @@ func (s *dialogueSession) Draw(random *rand.Rand) dialogueStep {
 	panic("unreachable")
 }
 
-// Play plays a step on a connection, which it makes with default settings if there is none.
+// Play plays a step on a connection, which it makes with default settings if there is none. After
+// an event that leaves the device's behaviour open (s.over), only a step that connects has an
+// effect.
 func (s *dialogueSession) Play(step dialogueStep) {
 	if s.over && !step.connects {
 		return

@@ -234,7 +234,8 @@ func (l *litmus) runThread(i int, s *schedule) map[string]string {
 // register returns the index of a register.
 func (l *litmus) register(name string) int { return slices.Index(l.regs, name) }
 
-// request returns the work request of operation o, the k-th of thread i.
+// request returns the work request of operation o, the k-th of thread i. For a write it also sets
+// the register that the data comes from, of which each operation has its own.
 func (l *litmus) request(i, k int, o litmusOp, s *schedule) verbs.SendWR {
 	local, remote := l.hosts[s.active], l.hosts[1-s.active]
 	index := slices.Index(l.variables, o.variable)

@@ -204,8 +204,9 @@ func (r *IWARPReaction) NoteLaterWrites() {
 	}
 }
 
-// Permitted returns got if the message may have it as payload from an offset on, or else the
-// payload that it must have.
+// Permitted returns got if the message may have it as payload from offset at on, or else the
+// payload without later Writes. Each octet of a Read Response may be that of a later Write: see
+// NoteLaterWrites.
 func (m *IWARPMessage) Permitted(at int, got []byte) []byte {
 	want := m.Segment.Payload[at:][:len(got)]
 	for i, b := range got {

@@ -88,7 +88,7 @@ func (p *UDPort) Receive(raw []byte) (all []verbs.WC) {
 }
 
 // admits reports whether the state and the keys of a queue pair let it receive a datagram. It
-// counts wrong keys; the device need not if the datagram is multicast or the state wrong.
+// counts wrong keys. The device need not count those of a multicast datagram, or in another state.
 func (p *UDPort) admits(q *UDQueuePair, pkt ib.Packet) bool {
 	receives := slices.Contains([]verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE}, q.State)
 	counted := receives && !pkt.IP.Dst.IsMulticast()
@@ -173,7 +173,7 @@ type UDRequest struct {
 	Path    verbs.AHAttr
 }
 
-// Send returns the packet of a request and uses its PSN.
+// Send returns the packet of a request. It has the queue pair's next PSN, which Send advances.
 func (q *UDQueuePair) Send(r UDRequest) ib.Packet {
 	const privileged = 1 << 31 // a Q_Key with this bit selects that of the queue pair
 	qkey := r.WR.UD.QKey

@@ -66,7 +66,8 @@ func onConn(s Setup, body func(*Conn)) func(*conformance.Bench) error {
 func onRC(body func(*Conn)) func(*conformance.Bench) error { return onConn(Setup{Receives: 4}, body) }
 
 // Connect makes an RC connection for cases that measure or count packets. The peer has another QPN
-// on each, every send request completes, and the ACK timeout is exactly that which Modify sets.
+// for each connection, every send request completes, and the ACK timeout is exactly that which
+// Modify sets.
 func (p *Port) Connect(s Setup) *Conn {
 	from, qpn, modify := p.PeerAddr(s.PeerIndex), verbs.QPN(0x0a0000+0x111*p.conns), s.Modify
 	p.conns++

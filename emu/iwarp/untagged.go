@@ -27,7 +27,8 @@ func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	}
 }
 
-// receiveSend places a segment of a Send, and completes the receive with the last.
+// receiveSend places a segment of a Send, and completes the receive with the last. It refuses a
+// segment of another opcode than the message that it should continue, a Send or immediate data.
 func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	op, n := a.hdr.Control.Opcode, uint32(len(a.body))
 	switch {

@@ -349,7 +349,7 @@ func (s *interfaceState) restore() error {
 	if s.linkDown {
 		errs = append(errs, s.setLink(up))
 	}
-	for _, a := range slices.Clone(s.removed) {
+	for _, a := range slices.Clone(s.removed) { // setAddress changes s.removed
 		errs = append(errs, s.setAddress(a, present))
 	}
 	return errors.Join(errs...)

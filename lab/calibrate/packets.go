@@ -12,7 +12,8 @@ import (
 	roce "github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// datagramName returns the type of a packet of a provider.
+// datagramName returns the type of a packet with this UDP payload, which a NIC of the provider
+// sent: its RoCE opcode, or the kind, the Ack flag and the message of a datagram-iWARP packet.
 func datagramName(provider string, payload []byte) string {
 	if provider != "dgiwarp" {
 		return roce.Opcode(payload[0]).String()

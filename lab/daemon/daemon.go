@@ -118,7 +118,7 @@ func (h *HeadTail) Write(b []byte) (n int, err error) {
 	return len(b), nil
 }
 
-// String returns the kept output without surrounding space.
+// String returns the beginning and the end of the output, without surrounding space.
 func (h *HeadTail) String() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -94,8 +94,8 @@ func (k *Kind) CrashLog(name string) string {
 	return filepath.Join(cache, "fabrictest", "labs", fmt.Sprintf(k.LogFile, name))
 }
 
-// createCrashLog creates or truncates the file and its folder. It returns nil if that fails or
-// the path is empty: a lab works without a log.
+// createCrashLog creates the file and its folder, or truncates the file if it exists. It returns
+// nil if that fails or the path is empty: a lab works without a log.
 func createCrashLog(path string) *os.File {
 	if path == "" || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
 		return nil

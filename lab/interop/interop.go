@@ -191,7 +191,8 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	return r.ok(), err
 }
 
-// ours opens the emulated devices, one at each address of the host.
+// ours opens the emulated devices, one at each address of the host, and returns them as one end of
+// the test. The caller closes them; after an error, too, the result may have one.
 func (o *Options) ours() (*interop.End, error) {
 	protocol := conformance.RoCE
 	if o.transport() == verbs.TransportIWARP {

@@ -95,7 +95,7 @@ func (r *pingPongRun) slotLen() int { return r.headLen() + r.Size + guardLen }
 
 func (r *pingPongRun) slot(i int) []byte { return r.recvBuf[i*r.slotLen():][:r.slotLen()] }
 
-// createQPs creates the queue pairs, in state Init.
+// createQPs creates the queue pairs, in state Init, and the SRQ of the tool that has one.
 func (r *pingPongRun) createQPs() {
 	caps := verbs.QPCaps{MaxSendWR: 1, MaxInline: inlineLen(r.Size)}
 	if r.Tool == SRQ {

@@ -27,8 +27,8 @@ type FabricOptions struct {
 }
 
 // Scenario returns a scenario for a lab, with the fabric, impairments and seed of the scenario that
-// o.Like names, or else with a fabric from the other options and defaults, which it validates. The
-// workload is never run, but the format requires one.
+// o.Like names, or else with a fabric from the other options and defaults. It returns an error if
+// the fabric is invalid. The workload is never run, but the format requires one.
 func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	if err := o.check(); err != nil {
 		return nil, err

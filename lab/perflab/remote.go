@@ -105,7 +105,8 @@ func (e Endpoint) Run(ctx context.Context, b *Benchmark, server string) (*perf.R
 	return r, x.fail(err)
 }
 
-// service returns the service of a name on the device.
+// service returns the transport service that name selects on the device: rc, uc, ud, xrc or rd. The
+// empty name selects rc, or ud if the device has no connections.
 func (e Endpoint) service(name string) (perf.Service, error) {
 	attr, err := e.Device.QueryDevice()
 	if err != nil {

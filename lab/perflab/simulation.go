@@ -59,8 +59,8 @@ func (x rankExchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	return x.e.Control.Recv(x.peer, timeout)
 }
 
-// ServiceOf returns the transport service with this name on the NICs of a provider. The empty name
-// is that of connections, or of datagrams if the provider has no connections.
+// ServiceOf returns the transport service that name (rc, uc, ud, xrc or rd) selects on the NICs of
+// a provider. The empty name selects rc, or ud if the provider has no connections.
 func ServiceOf(provider, name string) (perf.Service, error) {
 	p, err := nics.Find(provider)
 	if err != nil {

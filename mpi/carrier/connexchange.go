@@ -50,7 +50,8 @@ func (c *Carrier) sendConnMessage(p *peer, msg kind, body []byte) {
 	}
 }
 
-// sendQueuedControl sends queued connection messages.
+// sendQueuedControl sends the queued connection messages to a peer, as many as the queue pair for
+// datagrams has room for.
 func (c *Carrier) sendQueuedControl(p *peer) {
 	for len(p.control) > 0 && p.lost == nil {
 		o := p.control[0]

@@ -216,8 +216,9 @@ type keepalive struct {
 	stalledUntil time.Duration // when Progress was last called after a long pause
 }
 
-// checkSilentPeers probes the peers that Upper waits for if nothing has arrived from them for
-// KeepaliveIdle, and runs checkRails. A peer that has exited is lost.
+// checkSilentPeers looks for lost peers, at most once per KeepaliveIdle. Of the peers that the
+// layer above (c.up) waits for, one that has exited is lost, and one from which nothing has arrived
+// for KeepaliveIdle is probed. checkRails looks for connections that have stalled.
 func (c *Carrier) checkSilentPeers() {
 	now := c.Now()
 	if now < c.keepalive.lastCheck+c.cfg.KeepaliveIdle {

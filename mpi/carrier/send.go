@@ -168,7 +168,7 @@ type contents struct {
 }
 
 // sendContents sends a packet with the contents o over the transport via, which has room. It
-// returns false if that failed: then the peer is lost.
+// returns false if that failed: then the peer is lost, or all peers if there is no buffer.
 func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first

@@ -8,7 +8,8 @@ import (
 
 // tryPost posts a part of a transfer if a connection has room. It returns false if the caller must
 // queue the part, or if the peer is lost. A part with a probeBuf is a read probe: it shows that the
-// data before it was placed. A notice is the message to the peer after the data of a write.
+// data before it was placed. If the part is the whole transfer of a write, tryPost may send the
+// notice, the message to the peer after the data, with it.
 func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	if c.cfg.Design == UD {
 		return c.tryPostDatagram(p, part)
@@ -40,8 +41,9 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	if !c.postPart(k, part) {
 		return false
 	}
-	if m.notice.wanted && m.n == part.n && len(p.queue) == 0 && k.hasRoom() && len(k.pendingNotices) == 0 && len(c.rails) == 1 {
-		m.notice.sent = c.sendOn(p, k, message, &m.notice.header, nil) // ordered after the data
+	onePart, oneRail := m.n == part.n, len(c.rails) == 1 // so that the notice arrives after the data
+	if m.notice.wanted && onePart && oneRail && len(p.queue) == 0 && k.hasRoom() && len(k.pendingNotices) == 0 {
+		m.notice.sent = c.sendOn(p, k, message, &m.notice.header, nil)
 	}
 	return true
 }

@@ -40,8 +40,9 @@ func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	return t
 }
 
-// PaysFrom returns the smallest size, a power of two from 8 to maxSize, of which a copy takes longer
-// than the lookups for a registered buffer, so that enough uses pay; 0 if there is none.
+// PaysFrom returns the smallest buffer, a power of two from 8 to maxSize bytes, whose registration
+// pays if the buffer is used often enough: a copy takes longer than the lookups that a use of a
+// registered buffer needs. It returns 0 if there is none.
 func (m *Measured) PaysFrom(maxSize int) int {
 	for n := 8; n <= maxSize; n *= 2 {
 		if m.Copy(n) > m.LookUp {

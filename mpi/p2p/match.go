@@ -203,7 +203,7 @@ func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {
 	return false
 }
 
-// Remove removes a receive.
+// Remove removes a receive; Queued is then false.
 func (q *Posted[T]) Remove(n *Node[T]) {
 	w := n.Envelope.wildcards()
 	q.byWildcards[w].remove(n, n.Envelope, w)
@@ -239,7 +239,7 @@ func (q *Unexpected[T]) Match(receive Envelope) *Node[T] {
 	return q.byWildcards[receive.wildcards()].first(receive)
 }
 
-// Remove removes a message.
+// Remove removes a message from the lists of all sets of wildcards; Queued is then false.
 func (q *Unexpected[T]) Remove(n *Node[T]) {
 	for w := range numWildcardSets {
 		q.byWildcards[w].remove(n, n.Envelope.masked(w), w)

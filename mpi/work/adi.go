@@ -40,11 +40,12 @@ type lineSolver struct {
 	// apply applies the operator of an axis to a field at a point. It accesses points up to
 	// faceDepth away within the grid.
 	apply func(a *adi, axis int, at [3]int, field func(at [3]int) [adiVars]float64) [adiVars]float64
-	// eliminate takes the numbers from the previous cell of the line (none for the first),
-	// and returns those for the next.
-	eliminate func(a *adi, c *adiCell, l line, before, after []float64)
-	// solve does the back substitution, from the other end.
-	solve func(a *adi, c *adiCell, l line, before, after []float64)
+	// eliminate takes the numbers received from the previous cell of the line (nil for the first),
+	// and stores those for the next in passed.
+	eliminate func(a *adi, c *adiCell, l line, received, passed []float64)
+	// solve does the back substitution, from the other end: received is from the next cell of the
+	// line (nil for the last), and passed is for the previous one.
+	solve func(a *adi, c *adiCell, l line, received, passed []float64)
 	// forwardSize and backSize are how many numbers a line passes on in elimination and in back
 	// substitution; scratch is how many elimination stores per point.
 	forwardSize, backSize, scratch int
@@ -191,11 +192,11 @@ func (a *adi) sweep(axis int, back bool) {
 			getFloats(b.received[:size*lines], b.in)
 		}
 		c.lines(axis, func(i int, l line) {
-			var before []float64
+			var received []float64
 			if n > 0 {
-				before = b.received[size*i:][:size]
+				received = b.received[size*i:][:size]
 			}
-			handle(a, c, l, before, b.passed[size*i:][:size])
+			handle(a, c, l, received, b.passed[size*i:][:size])
 		})
 		if n < a.slices-1 {
 			putFloats(b.out, b.passed[:size*lines])

@@ -85,14 +85,15 @@ func applyBlocks(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float6
 
 // eliminateBlocks implements lineSolver.eliminate, the forward elimination along a line of a cell.
 // It turns the diagonal block of each point into the identity. The block that couples the point to
-// the next one is then in c.eliminated, and the right-hand side in place of the old one. before has
-// both for the last point of the previous cell, nil if there is none; after gets those of this one.
-func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
+// the next one is then in c.eliminated, and the right-hand side in place of the old one. received
+// has both for the last point of the previous cell, nil if there is none; passed gets those of this
+// one.
+func eliminateBlocks(a *adi, c *adiCell, l line, received, passed []float64) {
 	var next block             // couples the previous point to its next one
 	var right [adiVars]float64 // right-hand side of the previous point
-	if before != nil {
-		next.load(before)
-		copy(right[:], before[blockSize:])
+	if received != nil {
+		next.load(received)
+		copy(right[:], received[blockSize:])
 	}
 	low, up := lower(), upper()
 	at := l.at
@@ -100,7 +101,7 @@ func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 		p := l.first + i*l.stride
 		diag := middle(a, l.axis, at)
 		here := c.unknowns(p)
-		if i > 0 || before != nil {
+		if i > 0 || received != nil {
 			diag.subtract(&low, &next)
 			product := low.times(right)
 			for v := range here {
@@ -114,20 +115,21 @@ func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 		next.store(c.eliminated[blockSize*p:])
 		at[l.axis]++
 	}
-	next.store(after)
-	copy(after[blockSize:], right[:])
+	next.store(passed)
+	copy(passed[blockSize:], right[:])
 }
 
 // solveBlocks implements lineSolver.solve, the back substitution along a line of a cell. From each
-// point it subtracts the coupling block times the next point, whose values are known. before has
-// the first point of the line in the next cell, nil if there is none; after gets that of this cell.
-func solveBlocks(_ *adi, c *adiCell, l line, before, after []float64) {
+// point it subtracts the coupling block times the next point, whose values are known.
+// received has the first point of the line in the next cell, nil if there is none; passed gets that
+// of this cell.
+func solveBlocks(_ *adi, c *adiCell, l line, received, passed []float64) {
 	var known [adiVars]float64
-	copy(known[:], before)
+	copy(known[:], received)
 	for i := l.n - 1; i >= 0; i-- {
 		p := l.first + i*l.stride
 		here := c.unknowns(p)
-		if i < l.n-1 || before != nil {
+		if i < l.n-1 || received != nil {
 			var next block
 			next.load(c.eliminated[blockSize*p:])
 			product := next.times(known)
@@ -137,7 +139,7 @@ func solveBlocks(_ *adi, c *adiCell, l line, before, after []float64) {
 		}
 		copy(known[:], here)
 	}
-	copy(after, known[:])
+	copy(passed, known[:])
 }
 
 // load reads a block from numbers, row by row, and store writes it.

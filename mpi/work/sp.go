@@ -71,14 +71,14 @@ func (r *row) store(xs []float64) {
 }
 
 // eliminateDiagonals implements lineSolver.eliminate, the forward elimination along a line of a
-// cell. It removes the coupling of each point to the two before it. before has the last two rows of
-// the previous cell, nil if there is none, and after gets those of this one. Points before the
+// cell. It removes the coupling of each point to the two before it. received has the last two rows
+// of the previous cell, nil if there is none, and passed gets those of this one. Points before the
 // start of the line are 0.
-func eliminateDiagonals(a *adi, c *adiCell, l line, before, after []float64) {
+func eliminateDiagonals(a *adi, c *adiCell, l line, received, passed []float64) {
 	var last [2]row // the last two rows
-	if before != nil {
-		last[0].load(before)
-		last[1].load(before[rowSize:])
+	if received != nil {
+		last[0].load(received)
+		last[1].load(received[rowSize:])
 	}
 	at := l.at
 	for i := range l.n {
@@ -105,19 +105,19 @@ func eliminateDiagonals(a *adi, c *adiCell, l line, before, after []float64) {
 		last[0], last[1] = last[1], next
 		at[l.axis]++
 	}
-	last[0].store(after)
-	last[1].store(after[rowSize:])
+	last[0].store(passed)
+	last[1].store(passed[rowSize:])
 }
 
 // solveDiagonals implements lineSolver.solve, the back substitution along a line of a cell. From
-// each point it subtracts the couplings times the next two points, whose values are known. before
-// has the first two points of the line in the next cell, nil if there is none; after gets those of
-// this cell. Points after the end of the line are 0.
-func solveDiagonals(_ *adi, c *adiCell, l line, before, after []float64) {
+// each point it subtracts the couplings times the next two points, whose values are known.
+// received has the first two points of the line in the next cell, nil if there is none; passed gets
+// those of this cell. Points after the end of the line are 0.
+func solveDiagonals(_ *adi, c *adiCell, l line, received, passed []float64) {
 	var known [2][adiVars]float64 // the next two points
-	if before != nil {
-		copy(known[0][:], before)
-		copy(known[1][:], before[adiVars:])
+	if received != nil {
+		copy(known[0][:], received)
+		copy(known[1][:], received[adiVars:])
 	}
 	for i := l.n - 1; i >= 0; i-- {
 		p := l.first + i*l.stride
@@ -129,6 +129,6 @@ func solveDiagonals(_ *adi, c *adiCell, l line, before, after []float64) {
 		known[1] = known[0]
 		copy(known[0][:], here)
 	}
-	copy(after, known[0][:])
-	copy(after[adiVars:], known[1][:])
+	copy(passed, known[0][:])
+	copy(passed[adiVars:], known[1][:])
 }

@@ -58,8 +58,8 @@ type subnet struct {
 	hops   map[string]int // by switch; a switch without a path is absent
 }
 
-// routerGraph returns the graph of the cables that are up (all if up is nil), with the distance
-// of every router to every subnet.
+// routerGraph returns the graph of the routed switches and the cables between them that are up (all
+// if up is nil), with the distance of every switch to every subnet.
 func (t Topology) routerGraph(up func(Cable) bool) *routerGraph {
 	g := &routerGraph{links: map[string][]routerLink{}}
 	routed := map[string]bool{}

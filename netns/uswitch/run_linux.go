@@ -95,7 +95,8 @@ func (s *Switch) serve(index int) {
 	c.flush()
 }
 
-// checkRemoved sets the state of a port whose interface no longer exists.
+// checkRemoved sets a port to removed if its socket has failed because the interface no longer
+// exists. The socket of an interface that is only down fails, too.
 func (s *Switch) checkRemoved(p *port) {
 	if sock := s.sockets[p.index]; sock.failed && p.state != PortRemoved && sock.removed() {
 		s.core.setDown(p, PortRemoved)

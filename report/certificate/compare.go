@@ -134,7 +134,7 @@ func (c *Comparison) markNotAsked() {
 	}
 }
 
-// count returns the numbers of a device's clauses by level and state.
+// count returns the numbers of the clauses of the device in a column, by level and state.
 func (c *Comparison) count(column int) []Count {
 	found := make([]Clause, 0, len(c.Clauses))
 	for i := range c.Clauses {

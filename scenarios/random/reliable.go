@@ -80,7 +80,8 @@ func (x *reliableChecker) bytesMoved(n int) (bytes int64) {
 }
 
 // receive checks a completed receive against the next message that the connection expects:
-// completion, queue, source and payload.
+// completion, queue, source and payload. It counts an invalidated window, and then checks that the
+// memory has the writes that were posted before the message.
 func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if x.next == len(x.msgs) {
 		return x.violation(noRequest, fmt.Sprintf("%d messages", len(x.msgs)), "one more")
@@ -95,7 +96,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if x.conn.xrc != nil && r != x.conn.xrc[o.queue] {
 		return x.violation(n, fmt.Sprintf("a receive of shared receive queue %d", o.queue), "one of another queue")
 	}
-	const reused = false
+	const reused = false // no receive has parts of a dropped message
 	msg, err := r.message(slot, x.conn.grhLen()+o.recvLen(), reused)
 	if err != nil {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)

@@ -257,7 +257,7 @@ func (l *link) connectQPs() (err error) {
 
 func (l *link) address() verbs.AHAttr { return traffic.Address(1, l.rail.gidIndex, l.peerInfo.GID) }
 
-// attr returns the attributes of the queue pairs, except the number of the peer.
+// attr returns the attributes of the queue pairs, except the peer's QP number.
 func (l *link) attr() verbs.QPAttr {
 	cfg := &l.cfg
 	timeout, rnr := cfg.timing(l.rank.Concurrent)

@@ -153,8 +153,8 @@ func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	return nil
 }
 
-// Allgather is MPI_Allgather. The defect GatherReversed stores the parts in reverse order,
-// ReductionsUnchecked returns no error for invalid lengths, but transfers nothing.
+// Allgather is MPI_Allgather. With the defect GatherReversed it stores the parts in reverse order.
+// With ReductionsUnchecked, a call with invalid lengths returns no error and transfers nothing.
 func (c *comm) Allgather(mine, all []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Allgather", err)
@@ -174,8 +174,8 @@ func (c *comm) Allgather(mine, all []byte) error {
 	return nil
 }
 
-// Alltoall is MPI_Alltoall. The defect NotTransposed makes all ranks receive the same parts,
-// ReductionsUnchecked returns no error for invalid lengths, but transfers nothing.
+// Alltoall is MPI_Alltoall. With the defect NotTransposed, all ranks receive the same parts. With
+// ReductionsUnchecked, a call with invalid lengths returns no error and transfers nothing.
 func (c *comm) Alltoall(send, recv []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Alltoall", err)

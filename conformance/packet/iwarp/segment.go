@@ -160,8 +160,9 @@ func ParseSegment(b []byte) Segment {
 	return s
 }
 
-// parseHeaders parses a complete DDP header, then the RDMAP header. It returns the octets after
-// them; an incomplete RDMAP header is among these.
+// parseHeaders parses the rest of the headers of b, of which s has the control fields: the DDP
+// header, which must be complete, and the RDMAP header, if the opcode has one. It returns the
+// octets after them; an incomplete RDMAP header is among these.
 func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	be := binary.BigEndian
 	if *s.DDP.Tagged {

@@ -114,7 +114,8 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 
 // receiveData offers the next segment to the layer's owner, stores a segment that arrives early,
 // and drops a duplicate or a segment beyond the window. The timestamp to echo is that of the first
-// packet since the last acknowledgement, or of a later packet out of order.
+// packet since the last acknowledgement, or of a later packet out of order. marked says that the
+// packet has a congestion mark, which the acknowledgement reports.
 func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	l := p.layer
 	p.lastReceived = now

@@ -54,7 +54,8 @@ func (q *QP) Query() (a verbs.QPAttr, err error) {
 	return a, err
 }
 
-// PostSend implements verbs.QP. It posts requests one by one, and stops at the first error.
+// PostSend implements verbs.QP. In a simulation, it first takes the time in which the host writes
+// the data to the NIC. Then it posts the requests one by one, and stops at the first error.
 func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.spendInline(wrs)
 	if err := q.Enter("post_send", drive.CallPost); err != nil {

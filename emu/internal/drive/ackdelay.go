@@ -48,8 +48,8 @@ func (a *ackDelay) emptyPoll(received bool) (delay bool) {
 	return false
 }
 
-// noteUnanswered notes that the application did not answer the last message, if it received one, by
-// posting work. After maxUnanswered in a row, acknowledgements are no longer delayed.
+// noteUnanswered ends the wait for an answer to the last message, if there is one: the application
+// posted no work. After maxUnanswered messages in a row, acknowledgements are no longer delayed.
 func (a *ackDelay) noteUnanswered() {
 	if !a.awaiting {
 		return

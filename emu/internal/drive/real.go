@@ -243,8 +243,8 @@ func (r *Real) receive(now mono.Time) (received bool) {
 }
 
 // strictDeadline returns the deadline that the goroutine that blocks on the network must not sleep
-// through. Timers that may be a little late (see DelayingEngine) do not count: the background
-// goroutine handles them.
+// through: that of the engine, or the time to retry if the network was full. Timers that may be a
+// little late (see DelayingEngine) do not count: the background goroutine handles them.
 func (r *Real) strictDeadline() mono.Time {
 	at := mono.Never
 	if r.full {

@@ -183,7 +183,8 @@ const allPorts = -2
 // limitedBroadcast is 255.255.255.255.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// destination returns the port to which datagrams to an address go: a port, allPorts, or noPort.
+// destination returns the port to which datagrams to an address go: the gateway if the cable has
+// one, else the port with that address, allPorts for a group, or noPort.
 func (l *Link) destination(dst netip.Addr) int {
 	switch {
 	case l.gateway != noPort:

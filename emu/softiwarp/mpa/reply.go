@@ -3,8 +3,8 @@ package mpa
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
 // receiveReply handles a Reply that checkFrame has accepted. It starts full operation, or ends the
-// connection if the Reply rejects it or requests markers, which the policy RefuseMarkers does not
-// send, or if the negotiation fails.
+// connection if the Reply rejects it, if the negotiation fails, or if the Reply requests markers
+// and the policy RefuseMarkers forbids them.
 func (c *Conn) receiveReply(f *wire.StartFrame) Event {
 	e, private, enhanced := f.Split()
 	s := &c.params
