@@ -89,7 +89,7 @@ func codecOf(t reflect.Type) *codec {
 // the handles of objects.
 func (p *codec) append(b []byte, v reflect.Value, objs objects) []byte {
 	switch p.kind {
-	case reflect.Invalid:
+	case reflect.Invalid: // the type encodes itself
 		text, err := v.Interface().(encoding.BinaryMarshaler).MarshalBinary()
 		if err != nil {
 			panic(fmt.Sprintf("agent: %v: %v", p.t, err)) // only addresses are encoded here, which never fail
@@ -137,7 +137,7 @@ func (p *codec) append(b []byte, v reflect.Value, objs objects) []byte {
 // parse decodes v from the start of b and returns the rest.
 func (p *codec) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err error) {
 	switch p.kind {
-	case reflect.Invalid:
+	case reflect.Invalid: // the type decodes itself
 		text, rest, err := parseBytes(b)
 		if err != nil {
 			return nil, err

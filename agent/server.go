@@ -33,8 +33,8 @@ type Server struct {
 	MaxMemory uint64
 	Timing    Timing
 
-	log        *slog.Logger
-	timing     Timing
+	logger     *slog.Logger // Log, or one that discards
+	timeouts   Timing       // Timing with its defaults
 	stats      serverStats
 	handshakes handshakes
 	logAfter   atomic.Int64 // no log of unauthenticated connections until then
@@ -81,10 +81,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	if s.log = s.Log; s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	if s.logger = s.Log; s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
 	}
-	s.timing = s.Timing.withDefaults()
+	s.timeouts = s.Timing.withDefaults()
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -129,7 +129,7 @@ func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Confi
 	defer raw.Close()
 	stopClosing := context.AfterFunc(ctx, func() { raw.Close() })
 	conn := tls.Server(raw, config)
-	err := handshake(conn, s.timing.HandshakeTimeout)
+	err := handshake(conn, s.timeouts.HandshakeTimeout)
 	stopClosing()
 	switch displaced := s.handshakes.end(p); {
 	case displaced:
@@ -142,7 +142,7 @@ func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Confi
 		return
 	}
 	s.stats.clients.Add(1)
-	log := s.log.With("client", raw.RemoteAddr().String())
+	log := s.logger.With("client", raw.RemoteAddr().String())
 	log.Info("client connected")
 	why := s.serve(ctx, conn, log)
 	log.Info("client disconnected", "why", why)
@@ -154,17 +154,17 @@ func (s *Server) logUnauthenticated(raw net.Conn, err error) {
 	if now < notBefore || !s.logAfter.CompareAndSwap(notBefore, now+int64(time.Second)) {
 		return
 	}
-	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in total", s.stats.unauthenticated.Load(), "displaced by newer ones in total", s.stats.displaced.Load())
+	s.logger.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in total", s.stats.unauthenticated.Load(), "displaced by newer ones in total", s.stats.displaced.Load())
 }
 
 // serve serves a client: it exchanges hellos, starts a session, handles the client's calls until
 // the connection ends, and then closes the objects that the client has left open.
 func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) error {
-	conn := newConn(raw, s.timing, control.Call)
-	if err := sendHello(conn, newHello(s.Program, s.timing.IdleTimeout)); err != nil {
+	conn := newConn(raw, s.timeouts, control.Call)
+	if err := sendHello(conn, newHello(s.Program, s.timeouts.IdleTimeout)); err != nil {
 		return err
 	}
-	if _, err := readHello(conn, s.timing.HandshakeTimeout, "the agent", "the client"); err != nil {
+	if _, err := readHello(conn, s.timeouts.HandshakeTimeout, "the agent", "the client"); err != nil {
 		conn.Close(err)
 		return err
 	}
@@ -189,7 +189,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) erro
 	if errors.Is(why, control.ErrProtocol) {
 		log.Warn("the client violates the protocol", "why", why)
 	}
-	if err := session.end(s.timing.CloseTimeout); err != nil {
+	if err := session.end(s.timeouts.CloseTimeout); err != nil {
 		s.stats.stuckClients.Add(1)
 		log.Error("other clients cannot open the devices of a disconnected client yet", "why", err)
 	}

@@ -35,7 +35,8 @@ func (m *member) serveChannel() {
 	}
 }
 
-// acceptJoin waits for the rank's hello, sends the welcome and starts the send queue.
+// acceptJoin waits for the rank's hello, sends the welcome, records that the rank has joined, and
+// starts the send queue.
 func (m *member) acceptJoin() error {
 	var h hello
 	if err := m.conn.ReadHello(launcherProtocol, &h); err != nil {
@@ -52,7 +53,8 @@ func (m *member) acceptJoin() error {
 	case err != nil:
 		return io.EOF // the rank has disconnected
 	}
-	m.setHandlingFrame(true) // before joined is set, which starts the heartbeats
+	// Joined starts the heartbeats. While postEvent blocks, the rank does not count as silent.
+	m.setHandlingFrame(true)
 	m.g.mu.Lock()
 	m.joined, m.isGoProgram = true, h.Go != ""
 	m.g.mu.Unlock()

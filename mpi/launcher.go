@@ -31,7 +31,8 @@ func RegisterLauncher(name string, run Launcher) {
 // the code that the launcher's error has.
 func Main(f func(*World) error) { os.Exit(start(f)) }
 
-// start runs f with the registered launcher, prints its error if needed, and returns the exit code.
+// start runs f with the registered launcher, and returns the exit code. It prints the launcher's
+// error, unless the launcher has reported it already.
 func start(f func(*World) error) int {
 	if launcher.run == nil {
 		fmt.Fprintln(os.Stderr, `mpi: no launcher is registered: import _ "github.com/fabrictest/fabrictest/lab/mpihost"`)

@@ -191,7 +191,8 @@ func (p *latencySide) trip() error {
 	return p.postRecvs(n)
 }
 
-// postRecvs posts n receives, all into the same buffer.
+// postRecvs posts n receives, all into the same buffer. It posts none unless the operation is Send,
+// because the others consume no receives.
 func (p *latencySide) postRecvs(n int) error {
 	if p.Op != verbs.OpSend {
 		return nil

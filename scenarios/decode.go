@@ -75,7 +75,8 @@ func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, tag reflect.StructT
 	}
 }
 
-// decodeStruct decodes the mapping n into a struct. Unknown and missing keys are errors.
+// decodeStruct decodes the mapping n into a struct. Unknown keys are errors, and so are required
+// keys that are missing.
 func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, key string) {
 	fields := fieldsOf(v.Type())
 	seen := d.keyIndexes(n, key)

@@ -267,8 +267,8 @@ func (a *Axis) Points() (all []Point) {
 	return all
 }
 
-// Within returns the indices of the values of the axis that are in a range, which is that of the two
-// values of ends, or everything if it has none.
+// Within returns the indices of the values of the axis that are in the range between the two values
+// of ends, both included. If ends has no values, it returns the indices of all values.
 func (a *Axis) Within(ends *Axis) (all []int) {
 	bounds := ends.Points()
 	for i, p := range a.Points() {

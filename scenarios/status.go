@@ -25,7 +25,8 @@ var statuses = []struct {
 	{"general", verbs.WCGeneralErr},
 }
 
-// Status returns the completion status that name stands for in Expect.Errors; false if none.
+// Status returns the completion status that name stands for in Expect.Errors. ok is false if name
+// is not one of StatusNames.
 func Status(name string) (status verbs.WCStatus, ok bool) {
 	for _, s := range statuses {
 		if s.name == name {

@@ -209,7 +209,8 @@ func (d *rdDialogue) compare() {
 }
 
 // collect receives the packets of the device and compares each with the model. It waits for those
-// that must still come, since the device paces its packets, and in real time all may be late.
+// that must still come, since the device paces its packets, and in real time all may be late. It
+// ends before giveUpTimeout, when the device gives up unacknowledged packets.
 func (d *rdDialogue) collect() {
 	const tolerance = 10 * time.Microsecond
 	for _, a := range d.drain(ackDelay + roundTrip + tolerance) {

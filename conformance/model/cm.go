@@ -111,7 +111,8 @@ func (c *CMConn) Receive(m ib.Message) CMReply {
 		if c.State == CMReplied {
 			c.establish()
 		}
-	case ib.MRA: // changes how long the device waits, which the dialogue checks, or may be rejected
+	case ib.MRA:
+		// The device may reject it. If it does not, it waits longer, which the caller checks.
 		return c.rejectUnknownIDs(m.LocalCommID)
 	case ib.REJ:
 		c.receiveREJ(m)

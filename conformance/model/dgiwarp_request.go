@@ -42,12 +42,12 @@ func (r *DGRequest) Packets(n int) (all []iwarp.Packet) {
 	if r.Op == verbs.OpRDMAWriteImm {
 		for _, p := range iwarp.WriteRecords(r.MSN, r.Target, r.Payload, r.Immediate, n) {
 			last := int(*p.Record.MO)+len(p.Segment.Payload) == len(r.Payload)
-			all = append(all, dgAllFields(p.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(last) })))
+			all = append(all, dgFixedFields(p.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(last) })))
 		}
 		return all
 	}
 	for _, s := range r.Segments(n) {
-		all = append(all, dgAllFields(iwarp.UD(s)))
+		all = append(all, dgFixedFields(iwarp.UD(s)))
 	}
 	return all
 }
@@ -68,8 +68,9 @@ func (r *DGRequest) Segments(n int) (all []iwarp.Segment) {
 	return all
 }
 
-// dgAllFields sets the fields of an expected UD packet that have only one correct value.
-func dgAllFields(p iwarp.Packet) iwarp.Packet {
+// dgFixedFields sets the fields of an expected UD packet that have only one correct value. All
+// flags are 0, because only packets of reliable datagrams (RD) use them.
+func dgFixedFields(p iwarp.Packet) iwarp.Packet {
 	h := &p.Header
 	h.Version, h.FlagsReserved, h.Reserved = new(uint8(1)), new(uint8(0)), new(uint16(0))
 	for _, flag := range []**bool{&h.HasData, &h.HasAck, &h.Start, &h.AckNow, &h.Marked, &h.Repeats} {

@@ -117,11 +117,11 @@ func (check *CounterCheck) Events() []conformance.Event {
 	return events[check.firstEvent:]
 }
 
-// Expect fails the case unless each counter of the device increased by its number in counts; a
-// missing number is 0. Counters in byteCounts must have increased by one of the listed numbers
-// instead: devices count bytes in different units, and the list has the count in each unit. It
-// skips ambiguous counters, which grow with all traffic or whose names have several meanings,
-// unless the case is about them.
+// Expect fails the case unless each counter of the device increased by a number in its interval in
+// counts, or by 0 if it has none there. Counters in byteCounts must have increased by one of the
+// listed numbers instead: devices count bytes in different units, and the list has the count in
+// each unit. It skips ambiguous counters, which grow with all traffic or whose names have several
+// meanings, unless the case is about them.
 func (check *CounterCheck) Expect(counts Counts, byteCounts map[*Counter][]uint64) {
 	after := check.r.counters()
 	for _, c := range check.all {

@@ -218,7 +218,8 @@ func (s *objectSession) use(o *object, n int) {
 	}
 }
 
-// close closes an object, which must fail if other objects use it or it is closed already.
+// close closes an object. This must fail if the object is closed already or other objects use it.
+// An object in use must keep its attributes, and closing the objects that it uses must fail, too.
 func (s *objectSession) close(o *object) {
 	want, got := o.Close(), o.handle.Close()
 	s.Note("close %s: %v", o.name, got)

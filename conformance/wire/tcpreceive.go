@@ -114,8 +114,9 @@ func (c *tcpConn) sendManualFIN(now time.Time, from int) error {
 	return nil
 }
 
-// sendManualRange sends a range of the octets of the manual chunk as one segment with the given
-// flags. Once every octet was sent, the chunk is no longer manual: lost octets are retransmitted.
+// sendManualRange sends a range of the octets of the manual chunk (octets that the test case holds
+// back) as one segment with the given flags. Once every octet was sent, the chunk is no longer
+// manual: lost octets are retransmitted.
 func (c *tcpConn) sendManualRange(now time.Time, from, to int, flags tcpFlags) error {
 	p := c.snd.manual
 	switch {
@@ -138,8 +139,9 @@ func (c *tcpConn) sendManualRange(now time.Time, from, to int, flags tcpFlags) e
 	return nil
 }
 
-// replaceManual is called when the test case has sent every octet of the manual chunk. It replaces
-// the chunk in the send queue by ordinary chunks of one MSS, which are retransmitted if lost.
+// replaceManual is called when the test case has sent every octet of the manual chunk (octets that
+// it holds back and sends itself). It replaces the chunk in the send queue by ordinary chunks of
+// one MSS, which are retransmitted if lost.
 func (c *tcpConn) replaceManual(now time.Time) {
 	var rest []chunk
 	at := c.snd.manual.seq

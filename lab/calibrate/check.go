@@ -36,8 +36,8 @@ type CheckedRow struct {
 	Out bool `json:"out"`
 }
 
-// CheckPlatform compares a run with the predictions of a platform. A series may differ by band,
-// or by its A/A noise if that is larger.
+// CheckPlatform compares a run with the predictions of a platform. A series may differ by band, or
+// by the noise of its samples (record.Series.Noise) if that is larger.
 func CheckPlatform(p *nics.Platform, run *record.Run, band float64) (*Check, error) {
 	c := &Check{Against: "platform " + p.Name}
 	for i := range run.Series {
@@ -61,8 +61,8 @@ func CheckPlatform(p *nics.Platform, run *record.Run, band float64) (*Check, err
 	return c, nil
 }
 
-// CheckRun compares a run with an earlier one. A series may differ by band, or by the A/A noise of
-// either run if that is larger.
+// CheckRun compares a run with an earlier one. A series may differ by band, or by the noise of its
+// samples (record.Series.Noise) in either run if that is larger.
 func CheckRun(name string, earlier, run *record.Run, band float64) (*Check, error) {
 	compared, err := record.Compare(earlier, run, record.Options{Floor: band})
 	if err != nil {
@@ -114,7 +114,8 @@ func (o *CheckOptions) Run(name string) (*Check, error) {
 	return CheckPlatform(p, run, cmp.Or(o.Percent, platformPercent)/100)
 }
 
-// Outside returns the series that have left the band, those that changed most first.
+// Outside returns the series that have left their Band, the change that is allowed. Those that
+// changed most are first.
 func (c *Check) Outside() (out []CheckedRow) {
 	for _, r := range c.Series {
 		if r.Out {

@@ -107,7 +107,8 @@ type effect struct {
 	most  GateChange // by the relative change
 }
 
-// effects groups the changes by what, the most frequent first.
+// effects groups the changes by their description (GateChange.what), the most frequent first. Each
+// effect has the change that is the largest in proportion.
 func (d *GateDiff) effects() (all []effect) {
 	index := map[string]int{}
 	for _, c := range d.Changes {

@@ -19,7 +19,7 @@ type probe struct {
 	provider string
 	now      func() time.Duration
 	hosts    map[string]int // by name of the port
-	part     part           // that runs
+	part     part           // of the measurement that runs now
 	started  [partCount]time.Duration
 	counts   [partCount]map[string]count
 	sent     map[packetKey]departure
@@ -96,8 +96,8 @@ func (p *probe) attach(w *mpihost.World, hosts int) {
 // mark starts a part.
 func (p *probe) mark(next part) { p.part, p.started[next] = next, p.now() }
 
-// add counts n events in the part that runs. Those of part last count for inTurn, of which it is
-// the last message.
+// add counts n events and their bytes in the part of the measurement that runs now. Those of the
+// part last count for inTurn, because the last message is one of the messages in turn.
 func (p *probe) add(what string, n, bytes int) {
 	at := p.part
 	if at == last {

@@ -127,7 +127,8 @@ func (im *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit)
 	}
 }
 
-// reorderCount returns how many packets the Pipe has reordered; 0 if no event reorders.
+// reorderCount returns how many packets the Pipe has reordered. It returns 0 if no event of the
+// configuration has the action Reorder: the Pipe then holds no packets back.
 func (im *Impairer) reorderCount() uint64 {
 	if !im.held.enabled {
 		return 0

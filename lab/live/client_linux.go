@@ -139,9 +139,11 @@ func (f errorNotifier) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// attachTerminal sets this process's terminal to raw mode, and copies its input and, until done is
-// closed, its size to master, the program's pseudo-terminal, and the output back. It calls onClosed
-// when this terminal is closed. restore waits for the rest of the output and ends raw mode.
+// attachTerminal connects this process's terminal with master, the program's pseudo-terminal. It
+// sets this terminal to raw mode, and copies its input to master and the program's output back.
+// Until done is closed, it passes on changes of the terminal's size. It calls onClosed when this
+// terminal is closed. restore waits for the rest of the output, up to drainTimeout, and ends raw
+// mode.
 func attachTerminal(master *os.File, done <-chan struct{}, onClosed func()) (restore func(), err error) {
 	restoreMode, err := makeRaw(os.Stdin)
 	if err != nil {

@@ -35,9 +35,9 @@ type host struct {
 }
 
 // InWorld calls run for each rank in a new simulation, and returns when all ranks have ended.
-// f.Script may schedule faults before they run. The error wraps a *RankError for the first rank
-// that failed, an *AbortError if a rank aborted, a *HungError if ranks did not end, and errors of
-// the fabric and of releasing the resources of ended ranks.
+// Before the ranks run, it calls f.Script, which may schedule faults. The error wraps a *RankError
+// for the first rank that failed, an *AbortError if a rank aborted, a *HungError if ranks did not
+// end, and errors of the fabric and of releasing the resources of ended ranks.
 func InWorld(f Fabric, run func(e *transport.Env) error) (Outcome, error) {
 	f, p, err := f.withDefaults()
 	if err != nil {

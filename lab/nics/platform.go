@@ -247,7 +247,7 @@ func (p *Platform) With(values map[string]float64, source string) (*Platform, er
 	return changed, nil
 }
 
-// Write writes the platform as a file, without the figures of its base.
+// Write writes the platform as a YAML file, without Base, the published figures of the platform.
 func (p *Platform) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: 1\nname: %s\ntitle: %q\nnotes: %q\nprovider: %s\nparameters:\n", p.Name, p.Title, p.Notes, p.Provider)

@@ -98,15 +98,17 @@ func newCableSwitch(plan *lab.Plan, f *os.File, ports []int, capture *pcaplink.C
 	return s, nil
 }
 
-// addEnd adds a port of the plan. As in switchSet, the properties of a cable between two hosts apply
-// when a packet leaves a host; those of a cable to a switch also when it leaves the switch.
+// addEnd adds a port of the plan, which is at a host. The rate and latency of its cable apply when
+// a packet leaves the host. If the cable leads to a switch, they also apply when a packet leaves
+// the switch; only the switch has a queue of finite length.
 func (s *cableSwitch) addEnd(port int, capture *pcaplink.Capture) {
+	const infiniteQueue, finiteQueue = false, true
 	p := &s.plan.Ports[port]
 	cable := s.plan.Topology.Cables[p.Cable]
 	e := &cableEnd{planPort: port}
-	e.directions[lab.Out].linkSpecs = linkSpecs(cable.Link, false)
+	e.directions[lab.Out].linkSpecs = linkSpecs(cable.Link, infiniteQueue)
 	if _, isHost := s.plan.Topology.Host(cable.Other(p.Port).Node); !isHost {
-		e.directions[lab.In].linkSpecs = linkSpecs(cable.Link, true)
+		e.directions[lab.In].linkSpecs = linkSpecs(cable.Link, finiteQueue)
 	}
 	if capture != nil {
 		e.directions[lab.Out].capture = capture.AddInterface(p.Name + " out")
@@ -115,7 +117,8 @@ func (s *cableSwitch) addEnd(port int, capture *pcaplink.Capture) {
 	s.ends = append(s.ends, e)
 }
 
-// begin sets time 0 and installs the impairments of the plan.
+// begin makes start time 0 of the scenario, installs the impairments of the plan, and resets the
+// counters of the ports.
 func (s *cableSwitch) begin(start time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

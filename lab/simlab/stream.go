@@ -203,8 +203,9 @@ func (s *stream) markLost(now mono.Time, seg *segment) {
 	s.retransmitAt(seg, now.Add(wait))
 }
 
-// retransmitAt retransmits a lost segment at the time at, unless another timer has done so earlier.
-// Events do not apply to retransmissions, so they add no delay.
+// retransmitAt retransmits a lost segment at the time at, unless another timer has done so earlier
+// or the stream has failed. The scenario's events apply only to the first transmission of a segment,
+// and do not delay this one.
 func (s *stream) retransmitAt(seg *segment, at mono.Time) {
 	retransmits := seg.retransmits
 	s.port.world.AtFunc(at, func() {

@@ -111,9 +111,10 @@ func (h *hpl) substitute() {
 	}
 }
 
-// solveBlock solves the w unknowns x of a diagonal block on the rank that owns it, called diagonal.
-// The other ranks of its process row send it the part of the right-hand side that their columns
-// determine.
+// solveBlock solves the w unknowns x from number first on: a diagonal block. The rank diagonal,
+// which owns the block, solves it; the other ranks of its process row send it their parts of the
+// right-hand side. known has, for each row of this rank, the sum of the terms of its columns whose
+// unknowns are solved.
 func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	at := h.rows.local(first)
 	sum := make([]float64, w)

@@ -134,10 +134,10 @@ func newDesignsView(e *Experiment) *designsView {
 	return v
 }
 
-// newSurveyRow compares a row of the published survey with the points measured with the designs
-// ring-sendrecv, ring-srq and srq. Unexpected messages are a fraction in a point, and per cent in
-// the survey. LowWatermarks is how often a shared receive queue ran so low that new receives had to
-// be posted at once.
+// newSurveyRow compares a published row (Sur 2006 Tables 1 and 2) with the points that were
+// measured here with the transport designs ring-sendrecv, ring-srq and srq. Unexpected messages are
+// a fraction in a point, and per cent in the published row. LowWatermarks is how often a shared
+// receive queue ran so low that new receives had to be posted at once.
 func newSurveyRow(published *surveyed, ringSendRecv, ringSRQ, srq *Point) surveyRow {
 	r := surveyRow{
 		Name:         published.name,

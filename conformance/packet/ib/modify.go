@@ -166,8 +166,8 @@ func (p Packet) InFlight(change func(*Packet)) Packet {
 	return p
 }
 
-// Damaged returns a copy that is sent as change leaves the bytes of the finished IP packet. Nothing
-// is recomputed.
+// Damaged returns a copy for which change is called before it is sent, with the bytes of the
+// finished IP packet. change may modify them; nothing is recomputed.
 func (p Packet) Damaged(change func(ip []byte)) Packet {
 	p.damage = append(slices.Clip(p.damage), change)
 	return p

@@ -34,8 +34,8 @@ func (d *device) addHandle(inner, handle any) {
 	d.handles[inner] = handle
 }
 
-// removeHandle removes the program's handle of inner, a QP or CQ of the device, unless closing
-// inner failed with closeErr. It returns closeErr.
+// removeHandle removes the handle that the program has for inner, a QP or CQ of the device, unless
+// closing inner failed with closeErr. It returns closeErr.
 func (d *device) removeHandle(inner any, closeErr error) error {
 	if closeErr == nil {
 		d.mu.Lock()
@@ -45,8 +45,8 @@ func (d *device) removeHandle(inner any, closeErr error) error {
 	return closeErr
 }
 
-// handleOf returns the program's handle for a QP or CQ of the device; inner itself if it has none,
-// for example if it is nil.
+// handleOf returns the handle that the program has for inner, a QP or CQ of the device. It returns
+// inner itself if the program has no handle for it, for example because inner is nil.
 func handleOf[T any](d *device, inner T) T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +64,7 @@ func innerOf[T any](handle T) T {
 	return handle
 }
 
-// qpByNumber returns the program's handle of the open QP with this number, or nil.
+// qpByNumber returns the handle that the program has for the open QP with this number, or nil.
 func (d *device) qpByNumber(num verbs.QPN) *queuePair {
 	d.mu.Lock()
 	defer d.mu.Unlock()

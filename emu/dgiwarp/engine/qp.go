@@ -104,7 +104,8 @@ func (n *NIC) DestroyQP(q *QP) error {
 	return nil
 }
 
-// LastError returns the last error that a peer reported for a message of this QP; false if none.
+// LastError returns the last error that a peer reported for a message of this QP; false if no peer
+// reported one.
 func (q *QP) LastError() (ErrorReport, bool) { return q.reported, q.reported.From.IsValid() }
 
 // maySend reports whether the state of the QP allows it to send. In SQD it sends the rest of a

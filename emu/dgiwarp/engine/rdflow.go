@@ -231,8 +231,9 @@ func (q *QP) awaitReceives() {
 // may then have packets to send after a receive is posted.
 func (n *NIC) PeersAwaitReceives() bool { return n.awaitingReceives.Len() > 0 }
 
-// outputSegments moves segments from the two streams of a peer to the flow, alternately, until
-// neither has another or there is no room.
+// outputSegments passes segments of the requester and the responder stream of a peer to the
+// reliable flow to the peer, alternately, until neither stream can send more or the flow has no
+// room. It records in p.origin which stream each segment is from.
 func (p *peer) outputSegments(now mono.Time) {
 	n := p.qp.nic
 	byResponder := false
@@ -248,7 +249,7 @@ func (p *peer) outputSegments(now mono.Time) {
 		if p.rd.Epoch() == 0 {
 			// There is no flow to the peer yet: Peer starts one, also for responses.
 			if rp, err := n.rd.Peer(now, p.rd.Key, p.qp.attr.QKey, p.rd.TheirKey()); err != nil || rp != p.rd {
-				return
+				return // there are too many peers, or the layer has removed p.rd
 			}
 		}
 		if p.rd.Room() == 0 || !h.stream.Output(n.rd.MaxSegment(), &n.segment) {

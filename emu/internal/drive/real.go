@@ -187,13 +187,14 @@ func (r *Real) flush(now mono.Time) {
 }
 
 // Progress implements Driver: it receives. For a spinning application it asks the network a few
-// times more if nothing has arrived, which is cheaper than further polls.
+// times more if nothing has arrived, which is cheaper than further polls. It wakes the
+// background goroutine if that sleeps on the network: otherwise each packet would wake it, too.
 func (r *Real) Progress() {
 	p := &r.poller
 	p.lastPoll = r.Now()
 	if p.background && p.lastPoll < p.wakeAt {
-		p.wakeAt = p.lastPoll
-		r.net.wake() // or the next packet would wake the background goroutine too
+		p.wakeAt = p.lastPoll // so that the next poll does not wake it again
+		r.net.wake()
 	}
 	r.pollReceived = r.receive(p.lastPoll)
 	if r.pollReceived || !r.yields.spinning() {

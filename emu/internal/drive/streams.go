@@ -100,7 +100,7 @@ func (s *Streams) slot(id link.StreamID) *slot {
 	return &s.slots[id]
 }
 
-// find returns the stream of conn; nil if it has none. It caches the last result.
+// find returns the stream of conn; nil if conn has no stream. It caches the last result.
 func (s *Streams) find(conn StreamConn) *stream {
 	if s.lastFind == nil || s.lastFind.conn != conn {
 		s.lastFind = s.byConn[conn]

@@ -45,7 +45,7 @@ var ErrMemory = errors.New("memory is no longer there")
 // Bytes is Memory of this process.
 type Bytes []byte
 
-// ReadAt copies from the slice.
+// ReadAt copies from the slice. It returns ErrMemory if the slice ends before off+len(p).
 func (b Bytes) ReadAt(p []byte, off uint64) error {
 	if off > uint64(len(b)) || uint64(len(p)) > uint64(len(b))-off {
 		return ErrMemory
@@ -54,7 +54,7 @@ func (b Bytes) ReadAt(p []byte, off uint64) error {
 	return nil
 }
 
-// WriteAt copies into the slice.
+// WriteAt copies into the slice. It returns ErrMemory if the slice ends before off+len(p).
 func (b Bytes) WriteAt(p []byte, off uint64) error {
 	if off > uint64(len(b)) || uint64(len(p)) > uint64(len(b))-off {
 		return ErrMemory

@@ -62,8 +62,8 @@ func (t *Terminate) hasRead() bool {
 }
 
 // Append appends the encoded Terminate to b, in the bit order t.Order, and returns the extended
-// slice. Values are truncated to the width of their fields. The segment length is there if M is
-// set, and also before every DDP header.
+// slice. Values are truncated to the width of their fields. The segment length is there if
+// t.HasLength (M) is set, and also before every DDP header.
 func (t *Terminate) Append(b []byte) []byte {
 	layer, kind := uint8(t.Error.Layer)&0x0F, t.Error.Type&0x0F
 	if t.Order == OrderSiw {

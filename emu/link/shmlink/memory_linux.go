@@ -30,7 +30,8 @@ func createFile(size int64) (*os.File, error) {
 	return f, nil
 }
 
-// checkFile returns an error if the size of a file could change.
+// checkFile returns an error if a file could shrink: an access beyond its end would kill this
+// process.
 func checkFile(f *os.File) error {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/process"
 )
 
-// rawWriteBytes is the longest write that uses RawSyscall. The bookkeeping of Syscall takes
-// longer than a short write; during a RawSyscall the runtime cannot preempt the goroutine.
+// rawWriteBytes is the longest write that uses RawSyscall. A RawSyscall saves the runtime's
+// bookkeeping for calls that may block, but the runtime cannot preempt the goroutine during it.
 const rawWriteBytes = 16 << 10
 
 // Write implements link.StreamLink.
@@ -56,8 +56,9 @@ func (s *Stream) writeError() error {
 	return nil
 }
 
-// write sends one buffer with flags of send(2), and returns how many bytes the kernel accepted. For
-// short writes it avoids the runtime's bookkeeping in Syscall6, which takes longer than they do.
+// write sends one buffer with flags of send(2), and returns how many bytes the kernel accepted.
+// Since the socket does not block, a short write uses RawSyscall6, without the runtime's
+// bookkeeping.
 func (s *Stream) write(b []byte, flags int) (int, error) {
 	if s.err != nil || s.writeClosed {
 		return 0, s.writeError()

@@ -217,7 +217,9 @@ func (c *Conn) fillMPA() {
 	}
 }
 
-// Sent is called when TCP has accepted n more octets of Output: of c.copiedOutput, then of MPA.
+// Sent is called when TCP has accepted n more octets of Output: first those of c.copiedOutput, then
+// those of MPA. It tells the stream how many ULPDUs TCP has accepted, and advances a close that
+// waits for the output.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {

@@ -83,8 +83,8 @@ type MemoryPlan struct {
 	Ranks                           []int
 	Seed                            uint64
 
-	experiments []plannedExperiment
-	runs        int // of all experiments
+	planned []plannedExperiment // set by Check
+	runs    int                 // of all planned experiments
 }
 
 // plannedExperiment is an experiment with its selected runs.
@@ -135,7 +135,7 @@ func (p *MemoryPlan) Check() error {
 			return err
 		}
 		if isSelected(p.Experiments, e.Name) && len(runs) > 0 {
-			p.experiments, p.runs = append(p.experiments, plannedExperiment{e, runs}), p.runs+len(runs)
+			p.planned, p.runs = append(p.planned, plannedExperiment{e, runs}), p.runs+len(runs)
 		}
 	}
 	if p.runs == 0 {
@@ -154,7 +154,7 @@ func (p *MemoryPlan) RankList() string {
 // measurements so far too.
 func (p *MemoryPlan) Measure(ctx context.Context, progress func(run string, share float64)) (all []ranks.Experiment, err error) {
 	done := 0
-	for _, planned := range p.experiments {
+	for _, planned := range p.planned {
 		config, err := ranks.ValuesOf(planned.Config)
 		if err != nil {
 			return all, err

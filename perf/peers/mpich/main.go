@@ -160,7 +160,7 @@ const profilePath = "perf/peers/mpich/ranks.pgo"
 
 // measureInFabric runs the job in a child process in new namespaces, and returns its result.
 func measureInFabric(ctx context.Context, j *job) (*result, error) {
-	const turnsPerRound = 4 // a turn is one run of all measurements
+	const turnsPerRound = 4 // see runRound: in a turn, one runtime runs all measurements
 	limit := time.Duration(j.Rounds) * turnsPerRound * j.turnLimit()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the measurement did not end within %v", limit))
 	defer cancel()

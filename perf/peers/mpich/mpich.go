@@ -87,8 +87,8 @@ func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, erro
 	return text.String(), err
 }
 
-// startProxy starts a proxy, by the command that mpiexec printed, in host i, bound to the CPU of
-// the rank on that host.
+// startProxy starts the MPICH proxy of host i, which starts the rank there, by the command that
+// mpiexec printed. The proxy and the rank are bound to the host's CPU (f.cpus).
 func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec.Cmd, error) {
 	if i >= len(f.hosts) {
 		return nil, fmt.Errorf("mpiexec asks for more processes than the %d hosts have: %q", len(f.hosts), command)

@@ -169,9 +169,9 @@ type Key struct{ Class, Name string }
 
 type bar struct {
 	Name, Value string
-	Follows     bool // same group as the bar above
-	Parts       []partWidth
-	parts       []Segment
+	Follows     bool        // same group as the bar above
+	Parts       []partWidth // set by Scaled
+	segments    []Segment
 }
 
 // Segment is a segment of a bar or a column.
@@ -192,7 +192,7 @@ func (b *Bars) Add(name, value string, parts ...Segment) {
 		sum += p.Value
 	}
 	b.longest, b.Grouped = max(b.longest, sum), b.Grouped || name == ""
-	b.Bars = append(b.Bars, bar{Name: name, Value: value, Follows: name == "", parts: parts})
+	b.Bars = append(b.Bars, bar{Name: name, Value: value, Follows: name == "", segments: parts})
 }
 
 // Scaled sets the widths of bars in percent of the longest, and returns b; nil if all are empty.
@@ -202,7 +202,7 @@ func (b *Bars) Scaled() *Bars {
 		return nil
 	}
 	for i := range b.Bars {
-		for _, p := range b.Bars[i].parts {
+		for _, p := range b.Bars[i].segments {
 			if p.Value > 0 {
 				b.Bars[i].Parts = append(b.Bars[i].Parts, partWidth{p.Class, fmt.Sprintf("%.3f", max(100*p.Value/b.longest, minPercent))})
 			}

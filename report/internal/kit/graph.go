@@ -31,9 +31,9 @@ type node struct {
 
 type edge struct {
 	Part
-	a, b *node
-	nth  int // index among parallel edges
-	of   int // number of parallel edges
+	a, b     *node
+	nth      int // index among parallel edges
+	parallel int // number of edges between a and b
 }
 
 // newGraph returns the hosts, switches and cables of a topology as nodes and edges, without
@@ -74,7 +74,7 @@ func (g *graph) numberParallelEdges() {
 	}
 	for i := range g.edges {
 		e := &g.edges[i]
-		e.of = count[pair{e.a, e.b}]
+		e.parallel = count[pair{e.a, e.b}]
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 func (g *graph) layoutPair() {
 	cables := 1
 	for i := range g.edges {
-		cables = max(cables, g.edges[i].of)
+		cables = max(cables, g.edges[i].parallel)
 	}
 	const heightWithoutCables = 60
 	g.w, g.h = narrow, heightWithoutCables+parallelGap*float64(cables)

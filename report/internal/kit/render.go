@@ -55,8 +55,8 @@ const parallelGap = 26
 // ends returns the end points of an edge; parallel edges are side by side.
 func (e *edge) ends() (x0, y0, x1, y1 float64) {
 	off := 0.0
-	if e.of > 1 {
-		off = (float64(e.nth) - float64(e.of-1)/2) * parallelGap
+	if e.parallel > 1 {
+		off = (float64(e.nth) - float64(e.parallel-1)/2) * parallelGap
 	}
 	dx, dy := e.b.x-e.a.x, e.b.y-e.a.y
 	l := max(1, math.Hypot(dx, dy))
