@@ -1,4 +1,4 @@
-package verbcalls
+package defects
 
 import (
 	"errors"
@@ -160,7 +160,7 @@ func (s *side) events() {
 }
 
 // run runs a program with a device that has defects, and returns its log.
-func run(t *testing.T, q Defects, program func(*world)) string {
+func run(t *testing.T, q VerbDefects, program func(*world)) string {
 	t.Helper()
 	sw := sim.New(sim.Config{})
 	defer sw.Close()
@@ -175,7 +175,7 @@ func run(t *testing.T, q Defects, program func(*world)) string {
 	w := &world{T: t}
 	sw.Go("program", func(p *sim.Proc) error {
 		w.proc = p
-		w.dev, w.peer = w.newSide(Device(a, q, p.Now), addrs[0]), w.newSide(b, addrs[1])
+		w.dev, w.peer = w.newSide(WrapDevice(a, q, p.Now), addrs[0]), w.newSide(b, addrs[1])
 		program(w)
 		return nil
 	})

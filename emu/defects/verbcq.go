@@ -1,4 +1,4 @@
-package verbcalls
+package defects
 
 import (
 	"sync"
@@ -15,7 +15,7 @@ type channel struct {
 
 func (c *channel) inner() verbs.CompChannel { return c.CompChannel }
 
-// CreateCompChannel returns a channel of the device whose Wait returns CQ handles of this package.
+// CreateCompChannel returns a channel of the device whose Wait returns CQ handles of a defective device.
 func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
 	c, err := d.Context.CreateCompChannel()
 	if err != nil {

@@ -1,4 +1,4 @@
-package verbcalls
+package defects
 
 import (
 	"net/netip"
@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager implements verbs.CM: it unwraps QP handles of this package for the inner CM.
+// manager implements verbs.CM: it unwraps QP handles of a defective device for the inner CM.
 type manager struct{ verbs.CM }
 
-// CM returns the device's connection manager in a wrapper that unwraps QP handles of this package
+// CM returns the device's connection manager in a wrapper that unwraps QP handles of a defective device
 // before it passes them on.
 func (d *device) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()

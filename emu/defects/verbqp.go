@@ -1,4 +1,4 @@
-package verbcalls
+package defects
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package verbcalls
+package defects
 
 import (
 	"net/netip"
@@ -182,14 +182,14 @@ func fiveWrites(w *world) {
 }
 
 func TestDefectsMisbehaveAsDocumented(t *testing.T) {
-	if len(programs) != len(AllDefects()) {
-		t.Errorf("%d programs for %d defects", len(programs), len(AllDefects()))
+	if len(programs) != len(AllVerbDefects()) {
+		t.Errorf("%d programs for %d defects", len(programs), len(AllVerbDefects()))
 	}
-	for _, info := range AllDefects() {
+	for _, info := range AllVerbDefects() {
 		spec := strings.Replace(info.Name, "=NAME", "=sent_pkts", 1)
 		c := programs[spec]
 		t.Run(spec, func(t *testing.T) {
-			var q Defects
+			var q VerbDefects
 			if got := run(t, q, c.program); got != c.correct {
 				t.Errorf("without the defect:\n\t%s, want\n\t%s", got, c.correct)
 			}
@@ -197,7 +197,7 @@ func TestDefectsMisbehaveAsDocumented(t *testing.T) {
 			if got := run(t, q, c.program); got != c.defective || c.correct == c.defective {
 				t.Errorf("with the defect:\n\t%s, want\n\t%s", got, c.defective)
 			}
-			if err := q.Set(spec, false); err != nil || q != (Defects{}) {
+			if err := q.Set(spec, false); err != nil || q != (VerbDefects{}) {
 				t.Errorf("%v, %+v", err, q)
 			}
 		})
@@ -206,7 +206,7 @@ func TestDefectsMisbehaveAsDocumented(t *testing.T) {
 
 // Events hold the handles that the program created, not those of the inner device.
 func TestEventsHaveProgramHandles(t *testing.T) {
-	run(t, Defects{WCDoubled: true}, func(w *world) {
+	run(t, VerbDefects{WCDoubled: true}, func(w *world) {
 		w.connect()
 		must.Do(w, w.dev.cq.ReqNotify(false))
 		w.dev.post(w.dev.wr(1, verbs.OpRDMAWrite))
@@ -230,7 +230,7 @@ func TestEventsHaveProgramHandles(t *testing.T) {
 
 // The connection manager connects queue pairs of a defective device, on both sides.
 func TestCMConnectsQPsOfDefectiveDevice(t *testing.T) {
-	run(t, Defects{RefusedWRStays: true}, func(w *world) {
+	run(t, VerbDefects{RefusedWRStays: true}, func(w *world) {
 		for port, ends := range [][2]*side{{w.dev, w.peer}, {w.peer, w.dev}} {
 			addr := netip.AddrPortFrom(ends[0].addr, uint16(9+port))
 			l := must.Get(must.Get(ends[0].d.CM())(w).Listen(addr, verbs.PortSpaceTCP, 1))(w)
@@ -250,7 +250,7 @@ func TestCMConnectsQPsOfDefectiveDevice(t *testing.T) {
 
 func TestDeviceWithoutDefectsIsNotWrapped(t *testing.T) {
 	var d verbs.Context = &device{}
-	if Device(d, Defects{}, nil) != d {
+	if WrapDevice(d, VerbDefects{}, nil) != d {
 		t.Error("a device without defects is wrapped")
 	}
 }

@@ -1,4 +1,4 @@
-package verbcalls
+package defects
 
 import (
 	"slices"
@@ -8,10 +8,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Device returns device d with the given defects; d itself if there are none. now returns the time,
-// real or simulated, since any fixed instant.
-func Device(d verbs.Context, defects Defects, now func() time.Duration) verbs.Context {
-	if defects == (Defects{}) {
+// WrapDevice returns device d with defects in its verbs; d itself if there are none. Between a
+// program and d, it changes work requests, completions, attributes and events. It works on a device
+// of any transport. now returns the time, real or simulated, since any fixed instant.
+//
+// The result may be used from several goroutines and in a simulated world, like d. Methods without
+// a comment here differ from those of d in the handles only: the program sees queue pairs,
+// completion queues and channels of the defective device.
+func WrapDevice(d verbs.Context, defects VerbDefects, now func() time.Duration) verbs.Context {
+	if defects == (VerbDefects{}) {
 		return d
 	}
 	return &device{Context: d, defects: defects, now: now, handles: map[any]any{}}
@@ -20,7 +25,7 @@ func Device(d verbs.Context, defects Defects, now func() time.Duration) verbs.Co
 // device implements verbs.Context.
 type device struct {
 	verbs.Context
-	defects Defects
+	defects VerbDefects
 	now     func() time.Duration
 
 	mu      sync.Mutex  // not held during calls to the device, which may wait
@@ -56,7 +61,7 @@ func handleOf[T any](d *device, inner T) T {
 	return inner
 }
 
-// innerOf returns the device's object behind a handle of this package; other objects unchanged.
+// innerOf returns the device's object behind a handle of a defective device; other objects unchanged.
 func innerOf[T any](handle T) T {
 	if h, ok := any(handle).(interface{ inner() T }); ok {
 		return h.inner()
@@ -95,7 +100,7 @@ func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 }
 
 // hides reports whether a defect suppresses asynchronous events of this type.
-func (d *Defects) hides(e verbs.AsyncEventType) bool {
+func (d *VerbDefects) hides(e verbs.AsyncEventType) bool {
 	switch e {
 	case verbs.EventCommEst, verbs.EventQPAccessErr, verbs.EventQPReqErr:
 		return d.NoQPEvents

@@ -1,24 +1,13 @@
-// Package verbcalls gives a device defects in its verbs: between a program and the device, it
-// changes work requests, completions, attributes and events. It knows no transport and works on any
-// verbs.Context. Package nics makes the defective devices. Defects that packets show are in
-// rocewire, iwarpwire and dgwire; defects that no profile, scenario or test needs at run time are
-// mutants (package defects).
-//
-// A defective device may be used from several goroutines and in a simulated world, like the device
-// behind it. Methods of package verbs that have no comment here differ from those of the device in
-// the handles only: the program sees queue pairs, completion queues and channels of this package.
-package verbcalls
+package defects
 
 import (
 	"reflect"
 	"strings"
-
-	"github.com/fabrictest/fabrictest/emu/defects"
 )
 
-// Defects are the defects of verbs. Tags say what each does, and which device has it or which
+// VerbDefects are the defects of verbs. Tags say what each does, and which device has it or which
 // requirement or manual page it violates.
-type Defects struct {
+type VerbDefects struct {
 	// Linux's soft-RoCE and soft-iWARP.
 	ArmsWithoutChannel   bool `imitates:"rxe, mlx4, mlx5, irdma" does:"a CQ without channel can be armed"`
 	GRHFlagOnConnected   bool `imitates:"rxe" does:"receive completions of connected QPs have the GRH flag"`
@@ -42,11 +31,11 @@ type Defects struct {
 // CounterStuck is the defect that has an argument: the name of a counter.
 const CounterStuck = "CounterStuck"
 
-// AllDefects lists the defects in the order of the fields of Defects, without CounterStuck, which
+// AllVerbDefects lists the defects in the order of the fields of VerbDefects, without CounterStuck, which
 // has an argument. CounterStuck=NAME, a counter that stays 0, is added last.
-func AllDefects() []defects.Info {
-	stuck, _ := reflect.TypeFor[Defects]().FieldByName(CounterStuck)
-	return append(defects.All(new(Defects)), defects.Info{
+func AllVerbDefects() []Info {
+	stuck, _ := reflect.TypeFor[VerbDefects]().FieldByName(CounterStuck)
+	return append(All(new(VerbDefects)), Info{
 		Name: CounterStuck + "=NAME", Imitates: stuck.Tag.Get("imitates"), Does: stuck.Tag.Get("does"),
 	})
 }
@@ -54,10 +43,10 @@ func AllDefects() []defects.Info {
 // Set enables or disables a defect. spec is its name, or "CounterStuck=NAME" with the name of a
 // counter. Only one counter can be stuck: disabling CounterStuck frees it, whatever NAME is. Set
 // returns verbs.ErrNotFound for an unknown defect.
-func (d *Defects) Set(spec string, on bool) error {
+func (d *VerbDefects) Set(spec string, on bool) error {
 	name, counter, _ := strings.Cut(spec, "=")
 	if name != CounterStuck || counter == "" {
-		return defects.Set(d, spec, on)
+		return Set(d, spec, on)
 	}
 	d.CounterStuck = ""
 	if on {
