@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/interop"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -30,7 +30,7 @@ func newInteropCommand(program string) *cobra.Command {
 		Short: "Test emulated devices against those of Linux",
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if !slices.Contains(known, name) {
-				return cmdline.Errorf("--provider %s: give %s", name, cmdline.Choices(known))
+				return cli.Errorf("--provider %s: give %s", name, cli.Choices(known))
 			}
 			found, err := nics.Find(name)
 			if err == nil {
@@ -39,7 +39,7 @@ func newInteropCommand(program string) *cobra.Command {
 			return err
 		},
 	}
-	cmd.PersistentFlags().StringVar(&name, "provider", nics.Default, "`NAME` of the emulated device: "+cmdline.Choices(known))
+	cmd.PersistentFlags().StringVar(&name, "provider", nics.Default, "`NAME` of the emulated device: "+cli.Choices(known))
 	cmd.AddCommand(newInteropMatrixCommand(provider), newInteropVerbsCommand(&interopVerbs{program: program}))
 	for _, p := range interopPrograms {
 		cmd.AddCommand(p.newCommand(provider))
@@ -62,7 +62,7 @@ func newInteropMatrixCommand(provider *nics.Provider) *cobra.Command {
 			}
 			cases, err := interop.Matching(interop.Cases(provider.Protocol), pattern)
 			if err != nil {
-				return &cmdline.Error{Err: err}
+				return &cli.Error{Err: err}
 			}
 			if list {
 				for _, c := range cases {
@@ -174,7 +174,7 @@ func (p *interopProgram) newCommand(provider *nics.Provider) *cobra.Command {
 		Use: p.use, Short: p.short, Args: p.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if p.roceOnly != "" && provider.Protocol != conformance.RoCE {
-				return cmdline.Errorf("%s has no %s", provider.Name, p.roceOnly)
+				return cli.Errorf("%s has no %s", provider.Name, p.roceOnly)
 			}
 			return e.run(cmd, provider, func(ctx context.Context, dev verbs.Context) (interop.Result, error) { return run(ctx, dev, args) })
 		},

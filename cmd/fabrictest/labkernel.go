@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -42,7 +42,7 @@ func newLabKernelExecCommand(lab *string) *cobra.Command {
 		ValidArgsFunction: fixed("1", "2", hostWord),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return cmdline.Errorf("name one guest, or %s, and put the program behind --, as in 'fabrictest lab kernel exec 1 -- ibv_devinfo'", hostWord)
+				return cli.Errorf("name one guest, or %s, and put the program behind --, as in 'fabrictest lab kernel exec 1 -- ibv_devinfo'", hostWord)
 			}
 			remote, err := kernel.Connect(*lab)
 			if err != nil {
@@ -99,7 +99,7 @@ func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 			}
 			devices, err := guest.ParseDevices(args[1])
 			if err != nil {
-				return &cmdline.Error{Err: err}
+				return &cli.Error{Err: err}
 			}
 			remote, err := kernel.Connect(*lab)
 			if err != nil {

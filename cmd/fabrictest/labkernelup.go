@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -30,7 +30,7 @@ func (o *imageFlags) flags(cmd *cobra.Command) {
 // prepare checks the flags, and sets the folder and the log of the image cache.
 func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
 	if err := kernel.Series(o.series).Check(); err != nil {
-		return cmdline.Errorf("--kernel: %w", err)
+		return cli.Errorf("--kernel: %w", err)
 	}
 	if o.cache.Dir == "" {
 		o.cache.Dir, err = kernel.DefaultImageDir()
@@ -130,7 +130,7 @@ func (o *labGuestFlags) flags(cmd *cobra.Command) {
 func (o *labGuestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	devices, err := guest.ParseDevices(o.devices)
 	if err != nil {
-		return cfg, cmdline.Errorf("--devices: %w", err)
+		return cfg, cli.Errorf("--devices: %w", err)
 	}
 	if devices == nil {
 		devices = []guest.Device{} // none, not the default
@@ -150,7 +150,7 @@ func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := kernel.CheckName(*lab); err != nil {
-				return cmdline.Errorf("--lab: %w", err)
+				return cli.Errorf("--lab: %w", err)
 			}
 			cfg, err := o.config(cmd)
 			if err != nil {
@@ -186,7 +186,7 @@ func newLabKernelRunCommand() *cobra.Command {
 		Short: "Boot guests, run a program on their network, and stop them",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
+				return cli.Errorf("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
 			}
 			cfg, err := o.config(cmd)
 			if err != nil {

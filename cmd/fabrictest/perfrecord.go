@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/calibrate"
 	"github.com/fabrictest/fabrictest/perf/record"
 	"github.com/fabrictest/fabrictest/report"
@@ -48,7 +48,7 @@ func newPerfCompareCommand() *cobra.Command {
 	pageFlag(cmd, &page)
 	return withJSON(cmd, "print the comparison as JSON", func(_ *cobra.Command, args []string) (listing, error) {
 		if !(floor >= 0 && floor < 100) {
-			return listing{}, cmdline.Errorf("--floor %v: give 0 to 100", floor)
+			return listing{}, cli.Errorf("--floor %v: give 0 to 100", floor)
 		}
 		before, err := record.Load(args[0])
 		if err != nil {
@@ -61,9 +61,9 @@ func newPerfCompareCommand() *cobra.Command {
 		o.Floor = max(floor/100, 1e-9) // 0 would be the default
 		c, err := record.Compare(before, after, o)
 		if err != nil {
-			return listing{}, cmdline.Errorf("%s and %s: %w", args[0], args[1], err)
+			return listing{}, cli.Errorf("%s and %s: %w", args[0], args[1], err)
 		}
-		err = cmdline.WriteFile(page, func(w io.Writer) error { return report.WriteComparison(w, c, before, after, args[0], args[1]) })
+		err = cli.WriteFile(page, func(w io.Writer) error { return report.WriteComparison(w, c, before, after, args[0], args[1]) })
 		return listing{value: c, write: c.WriteTable, failed: c.Counts()[record.Worse] > 0}, err
 	})
 }
@@ -85,7 +85,7 @@ func newPerfHistoryCommand() *cobra.Command {
 			return listing{}, err
 		}
 		ordered, changes := record.History(runs, floor/100)
-		err = cmdline.WriteFile(page, func(w io.Writer) error { return report.WriteHistory(w, ordered, changes) })
+		err = cli.WriteFile(page, func(w io.Writer) error { return report.WriteHistory(w, ordered, changes) })
 		return listing{value: changes, write: func(w io.Writer) error { return record.WriteHistory(w, ordered, changes) }}, err
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/perf/record"
 )
@@ -56,7 +56,7 @@ func CheckPlatform(p *nics.Platform, run *record.Run, band float64) (*Check, err
 		c.Series = append(c.Series, row)
 	}
 	if len(c.Series) == 0 {
-		return nil, cmdline.Errorf("the simulation has none of the %d series of the run", len(run.Series))
+		return nil, cli.Errorf("the simulation has none of the %d series of the run", len(run.Series))
 	}
 	return c, nil
 }
@@ -93,7 +93,7 @@ type CheckOptions struct {
 // file of one, else a platform.
 func (o *CheckOptions) Run(name string) (*Check, error) {
 	if !(o.Percent >= 0 && o.Percent < 100) {
-		return nil, cmdline.Errorf("--band %v: give 0 to 100", o.Percent)
+		return nil, cli.Errorf("--band %v: give 0 to 100", o.Percent)
 	}
 	run, err := record.Load(name)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/perf/record"
 )
@@ -86,7 +86,7 @@ func (o *FitOptions) Run(names []string) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, cmdline.WriteFile(o.Out, f.Platform.Write)
+	return f, cli.WriteFile(o.Out, f.Platform.Write)
 }
 
 // fitter is the state of a fit. Parameters are the logarithms of their ratio to those of base, and
@@ -112,7 +112,7 @@ func FitPlatform(base *nics.Platform, names []string, run *record.Run) (*Fit, er
 	}
 	for _, name := range f.names {
 		if v, ok := base.Value(name); !ok || v == 0 {
-			return nil, cmdline.Errorf("%s: the platform %s does not have it, or it is 0: give it a first value in a file", name, base.Name)
+			return nil, cli.Errorf("%s: the platform %s does not have it, or it is 0: give it a first value in a file", name, base.Name)
 		}
 	}
 	fit := &Fit{}
@@ -125,7 +125,7 @@ func FitPlatform(base *nics.Platform, names []string, run *record.Run) (*Fit, er
 		}
 	}
 	if len(f.names) == 0 || len(f.series) == 0 {
-		return nil, cmdline.Errorf("%d parameters and %d series of benchmarks that the simulation has: both are needed", len(f.names), len(f.series))
+		return nil, cli.Errorf("%d parameters and %d series of benchmarks that the simulation has: both are needed", len(f.names), len(f.series))
 	}
 	return fit, f.solve(fit)
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
@@ -49,7 +49,7 @@ func Gate(update bool) (*GateDiff, error) {
 	if err != nil {
 		return nil, err
 	}
-	return before.Compare(after), cmdline.WriteFile(filepath.Join(root, "lab/calibrate/gate.txt"), after.Write)
+	return before.Compare(after), cli.WriteFile(filepath.Join(root, "lab/calibrate/gate.txt"), after.Write)
 }
 
 // Compare returns the changes from r to after, in the order of cases and lines.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -173,7 +173,7 @@ const guestLibC = 36 // 2.36
 // checkProgram returns an error unless guests can run a program: an x86-64 ELF file that
 // needs no later glibc than theirs.
 func checkProgram(path string) error {
-	if err := cmdline.CheckFile(path); err != nil {
+	if err := cli.CheckFile(path); err != nil {
 		return fmt.Errorf("guests cannot run %s: %w", path, err)
 	}
 	f, err := elf.Open(path)
@@ -215,7 +215,7 @@ func libCVersion(symbol string) (minor int, ok bool) {
 // The image does not contain that program, so that a new program needs no new image.
 func writeInitrd(w io.Writer, archives []string, program string) error {
 	for _, name := range archives {
-		f, err := cmdline.OpenFile(name)
+		f, err := cli.OpenFile(name)
 		if err != nil {
 			return err
 		}

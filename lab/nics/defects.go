@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -207,9 +207,9 @@ func DefectFlagError(err error) error {
 		for _, d := range all {
 			names = append(names, defectName(d.Name))
 		}
-		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, names, "fabrictest list defects"))
+		return cli.Errorf("--defect: no defect %q; %s", unknown.Name, cli.DidYouMean(unknown.Name, names, "fabrictest list defects"))
 	}
-	return cmdline.Errorf("--defect: %w", err)
+	return cli.Errorf("--defect: %w", err)
 }
 
 // canHaveVerbDefect reports whether a verb defect, one of defects.VerbDefects, may be set for devices

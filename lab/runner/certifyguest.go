@@ -14,8 +14,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
@@ -112,7 +111,7 @@ func describeMachine(cfg kernel.Config, accel kernel.Accel) string {
 	if cfg.ICount {
 		processors += ", its time counted in instructions"
 	}
-	return fmt.Sprintf("%s, %s, and %d MiB", textfmt.Plural(cfg.CPUs, "processor"), processors, cfg.Memory)
+	return fmt.Sprintf("%s, %s, and %d MiB", cli.Plural(cfg.CPUs, "processor"), processors, cfg.Memory)
 }
 
 // IbverbsTag is the build tag of programs with libibverbs.
@@ -128,19 +127,19 @@ func CheckAgentProgram(program string) error {
 		if ibv.Linked {
 			return nil
 		}
-		return cmdline.Errorf("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
+		return cli.Errorf("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
 	}
-	if err := cmdline.CheckFile(program); err != nil {
-		return cmdline.Errorf("--agent-program: %w", err)
+	if err := cli.CheckFile(program); err != nil {
+		return cli.Errorf("--agent-program: %w", err)
 	}
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
-		return cmdline.Errorf("--agent-program %s: not a program built by Go: %w", program, err)
+		return cli.Errorf("--agent-program %s: not a program built by Go: %w", program, err)
 	}
 	for _, s := range info.Settings {
 		if s.Key == "-tags" && slices.Contains(strings.FieldsFunc(s.Value, func(r rune) bool { return r == ',' || r == ' ' }), IbverbsTag) {
 			return nil
 		}
 	}
-	return cmdline.Errorf("--agent-program %s was built without libibverbs. Build one with it, %s", program, howToBuildAgent)
+	return cli.Errorf("--agent-program %s was built without libibverbs. Build one with it, %s", program, howToBuildAgent)
 }

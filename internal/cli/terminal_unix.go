@@ -1,6 +1,6 @@
 //go:build unix
 
-package textfmt
+package cli
 
 import (
 	"os"

@@ -1,8 +1,4 @@
-// Package textfmt formats text for people. It formats sizes in binary units and rates and
-// times in SI units, with a space before the unit and three or four significant digits.
-// It also escapes control characters in untrusted text, such as names and messages of
-// peers, guests and files ([Printable]), and returns the width of a terminal.
-package textfmt
+package cli
 
 import (
 	"bytes"

@@ -1,7 +1,10 @@
-// Package cmdline has helpers for messages about the command line, for commands and the
-// packages below them: errors about it, suggestions for misspelled words, quoted words, and the
-// files that it names. It parses no flags; cmd/fabrictest does.
-package cmdline
+// Package cli has what commands, and the packages below them, write to users and take from them.
+// For input: errors in how a command was called, suggestions for misspelled words, seeds, and the
+// files that the command line names. For output: quoted words, quantities as text, control
+// characters of untrusted text escaped ([Printable]), and the width of a terminal. Sizes are in
+// binary units, rates and times in SI units, with a space before the unit and three or four
+// significant digits. The package parses no flags; cmd/fabrictest does.
+package cli
 
 import (
 	"cmp"

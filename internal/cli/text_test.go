@@ -1,4 +1,4 @@
-package textfmt
+package cli
 
 import (
 	"encoding/json"

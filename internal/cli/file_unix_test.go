@@ -1,6 +1,6 @@
 //go:build unix
 
-package cmdline
+package cli
 
 import (
 	"errors"
