@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cli"
-	"github.com/fabrictest/fabrictest/lab/calibrate"
+	"github.com/fabrictest/fabrictest/lab/experiment"
 	"github.com/fabrictest/fabrictest/perf/record"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -101,7 +101,7 @@ func newPerfGateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "gate", Short: "Compare simulated times and numbers of events with the record in the sources", Args: cobra.NoArgs}
 	cmd.Flags().BoolVar(&update, "update", false, "write the new record, in a clone of the sources")
 	return withJSON(cmd, "print the differences as JSON", func(*cobra.Command, []string) (listing, error) {
-		d, err := calibrate.Gate(update)
+		d, err := experiment.Gate(update)
 		if err != nil {
 			return listing{}, err
 		}
@@ -111,7 +111,7 @@ func newPerfGateCommand() *cobra.Command {
 
 // newPerfCheckCommand returns the command `fabrictest perf check`.
 func newPerfCheckCommand() *cobra.Command {
-	var o calibrate.CheckOptions
+	var o experiment.CheckOptions
 	cmd := &cobra.Command{
 		Use: "check --against PLATFORM|RUN RUN", Short: "Check a recorded run against the model of its platform, or an earlier run",
 		Args: cobra.MatchAll(atLeast(1, "name a run"), cobra.MaximumNArgs(1)),
@@ -130,7 +130,7 @@ func newPerfCheckCommand() *cobra.Command {
 
 // newPerfFitCommand returns the command `fabrictest perf fit`.
 func newPerfFitCommand() *cobra.Command {
-	var o calibrate.FitOptions
+	var o experiment.FitOptions
 	cmd := &cobra.Command{Use: "fit --platform NAME RUN...", Short: "Fit the parameters of a platform to measured curves", Args: atLeast(1, "name recorded runs")}
 	cmd.Flags().StringVar(&o.Platform, "platform", "", "`NAME` or file of the platform to begin with")
 	cmd.Flags().StringSliceVar(&o.Parameters, "parameter", nil, "fit the parameter `NAME`; may be repeated (default: those that were fitted before)")

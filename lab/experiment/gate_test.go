@@ -1,4 +1,4 @@
-package calibrate
+package experiment
 
 import (
 	"flag"
@@ -49,7 +49,7 @@ func TestGateFindsRegressions(t *testing.T) {
 		must.Do(t, d.WriteText(&text))
 		summary, _, _ := strings.Cut(text.String(), "\n\n")
 		t.Logf("%s: %s\n%s", m.Name, m.Does, summary)
-		if err != nil || !slices.ContainsFunc(d.effects(), func(e effect) bool { return strings.HasSuffix(e.key, m.Imitates) }) {
+		if err != nil || !slices.ContainsFunc(d.effects(), func(e gateEffect) bool { return strings.HasSuffix(e.key, m.Imitates) }) {
 			t.Errorf("%s: %v, and the gate does not say %q", m.Name, err, m.Imitates)
 		}
 	}

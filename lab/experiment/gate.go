@@ -1,4 +1,4 @@
-package calibrate
+package experiment
 
 import (
 	"cmp"
@@ -180,7 +180,7 @@ func (c *GateCase) allocations(f mpihost.Fabric) (int, error) {
 	many.messages = allocationMessages
 	f.Script = nil
 	var start, end runtime.MemStats
-	err := many.run(f, func(p part) {
+	err := many.run(f, func(p gatePart) {
 		switch p {
 		case inTurn:
 			runtime.ReadMemStats(&start)
@@ -193,7 +193,7 @@ func (c *GateCase) allocations(f mpihost.Fabric) (int, error) {
 
 // next returns the part that follows a part: its start ends the time of that part. The part last is
 // skipped, because it is the last message of inTurn.
-func next(at part) part {
+func next(at gatePart) gatePart {
 	if at == inTurn {
 		return atOnce
 	}
@@ -201,13 +201,13 @@ func next(at part) part {
 }
 
 // run runs the program of the case, which calls mark at the start of each part.
-func (c *GateCase) run(f mpihost.Fabric, mark func(part)) error {
+func (c *GateCase) run(f mpihost.Fabric, mark func(gatePart)) error {
 	messages := cmp.Or(c.messages, gateMessages)
 	if c.MPI != nil {
 		return c.MPI.run(f, gateRank{bytes: c.Bytes, messages: messages, mark: mark})
 	}
 	q := perf.Sequence{Op: c.Verbs.Op, Bytes: c.Bytes, Messages: messages, Mark: func(s perf.SequencePart) {
-		mark([...]part{perf.InTurn: inTurn, perf.LastInTurn: last, perf.AtOnce: atOnce, perf.Ended: ended}[s])
+		mark([...]gatePart{perf.InTurn: inTurn, perf.LastInTurn: last, perf.AtOnce: atOnce, perf.Ended: ended}[s])
 	}}
 	return runSides(f, func(s *perf.Side) error {
 		if c.Verbs.UD {
@@ -231,7 +231,7 @@ func (m *MPIMessage) run(f mpihost.Fabric, r gateRank) error {
 			r := r
 			r.World, r.buf = w, make([]byte, r.bytes)
 			if w.Rank() != 0 {
-				r.mark = func(part) {}
+				r.mark = func(gatePart) {}
 			}
 			if m.Op == "send" {
 				return r.sends()
@@ -246,7 +246,7 @@ func (m *MPIMessage) run(f mpihost.Fabric, r gateRank) error {
 type gateRank struct {
 	*mpi.World
 	bytes, messages int
-	mark            func(part)
+	mark            func(gatePart)
 	buf             []byte
 }
 

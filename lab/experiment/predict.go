@@ -1,4 +1,4 @@
-package calibrate
+package experiment
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ func Predict(p *nics.Platform, s *record.Series) (float64, error) {
 		scale = 1e6 / float64(m.Bytes)
 	case record.Bytes:
 	}
-	v, err := Measure(p, &b)
+	v, err := MeasureBase(p, &b)
 	if err != nil {
 		return 0, fmt.Errorf("%s on %s: %w", s.Name, p.Name, err)
 	}

@@ -1,4 +1,4 @@
-package calibrate
+package experiment
 
 import (
 	"math"
@@ -42,7 +42,7 @@ func TestBenchmarksAgreeWithCalibration(t *testing.T) {
 			if unit != p.Base[i].Unit {
 				got *= scales[[2]string{unit, p.Base[i].Unit}]
 			}
-			want := must.Get(Measure(p, &p.Base[i]))(t)
+			want := must.Get(MeasureBase(p, &p.Base[i]))(t)
 			if compared++; math.Abs(got/want-1) > 0.01 {
 				t.Errorf("%s: %s: the benchmark measures %.5g %s, and the calibration %.5g", name, p.Base[i].Figure, got, p.Base[i].Unit, want)
 			}

@@ -1,4 +1,4 @@
-package calibrate
+package experiment
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ type probe struct {
 	provider string
 	now      func() time.Duration
 	hosts    map[string]int // by name of the port
-	part     part           // that runs
+	part     gatePart       // that runs
 	started  [partCount]time.Duration
 	counts   [partCount]map[string]count
 	sent     map[packetKey]departure
@@ -27,15 +27,15 @@ type probe struct {
 	steps    []step
 }
 
-// part is a part of a measurement.
-type part int
+// gatePart is a part of a measurement.
+type gatePart int
 
 const (
-	setup  part = iota // until the ranks or sides are connected
-	warmUp             // messages that are not counted
-	inTurn             // messages in turn
-	last               // the last of them
-	atOnce             // messages at once
+	setup  gatePart = iota // until the ranks or sides are connected
+	warmUp                 // messages that are not counted
+	inTurn                 // messages in turn
+	last                   // the last of them
+	atOnce                 // messages at once
 	ended
 	partCount
 )
@@ -94,7 +94,7 @@ func (p *probe) attach(w *mpihost.World, hosts int) {
 }
 
 // mark starts a part.
-func (p *probe) mark(next part) { p.part, p.started[next] = next, p.now() }
+func (p *probe) mark(next gatePart) { p.part, p.started[next] = next, p.now() }
 
 // add counts n events in the part that runs. Those of part last count for inTurn, of which it is
 // the last message.
@@ -197,7 +197,7 @@ func shorten(path []Line) []Line {
 	if len(path) <= most {
 		return path
 	}
-	sums, keys := totals(path)
+	sums, keys := sumLines(path)
 	path = path[:0]
 	for _, key := range keys {
 		path = append(path, Line{key, sums[key]})

@@ -1,4 +1,4 @@
-package calibrate
+package experiment
 
 import (
 	"bufio"
@@ -101,9 +101,9 @@ func ParseGateRecord(text string) (GateRecord, error) {
 	return r, nil
 }
 
-// totals returns the sums of the lines with the same key, by key, and the keys in the order of
+// sumLines returns the sums of the lines with the same key, by key, and the keys in the order of
 // lines.
-func totals(lines []Line) (sums map[string]Value, keys []string) {
+func sumLines(lines []Line) (sums map[string]Value, keys []string) {
 	sums = map[string]Value{}
 	for _, l := range lines {
 		v, seen := sums[l.Key]

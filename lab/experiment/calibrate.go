@@ -1,5 +1,4 @@
-// Package calibrate measures the base figures of a platform in simulation.
-package calibrate
+package experiment
 
 import (
 	"cmp"
@@ -20,9 +19,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Measure measures a base figure, such as a latency or bandwidth of bare verbs, between two hosts
+// MeasureBase measures a base figure, such as a latency or bandwidth of bare verbs, between two hosts
 // of the platform. The result is in the unit of the figure.
-func Measure(p *nics.Platform, b *nics.BaseFigure) (float64, error) {
+func MeasureBase(p *nics.Platform, b *nics.BaseFigure) (float64, error) {
 	f := mpihost.Fabric{Ranks: 2, Limit: time.Minute}
 	f.SetPlatform(p)
 	if b.Measure.Workload != "" {

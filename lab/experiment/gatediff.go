@@ -1,4 +1,4 @@
-package calibrate
+package experiment
 
 import (
 	"cmp"
@@ -49,7 +49,7 @@ func Gate(update bool) (*GateDiff, error) {
 	if err != nil {
 		return nil, err
 	}
-	return before.Compare(after), cli.WriteFile(filepath.Join(root, "lab/calibrate/gate.txt"), after.Write)
+	return before.Compare(after), cli.WriteFile(filepath.Join(root, "lab/experiment/gate.txt"), after.Write)
 }
 
 // Compare returns the changes from r to after, in the order of cases and lines.
@@ -77,8 +77,8 @@ func compareLines(name string, before, after []Line) (changes []GateChange) {
 	if slices.Equal(before, after) {
 		return nil
 	}
-	a, keys := totals(before)
-	b, others := totals(after)
+	a, keys := sumLines(before)
+	b, others := sumLines(after)
 	for _, key := range others {
 		if _, ok := a[key]; !ok {
 			keys = append(keys, key)
@@ -100,15 +100,15 @@ func compareLines(name string, before, after []Line) (changes []GateChange) {
 // Same reports whether the records are equal.
 func (d *GateDiff) Same() bool { return len(d.Changes) == 0 && len(d.Missing) == 0 && len(d.New) == 0 }
 
-// effect is a change of the same kind in one or more cases.
-type effect struct {
+// gateEffect is a change of the same kind in one or more cases.
+type gateEffect struct {
 	key   string
 	cases int
 	most  GateChange // by the relative change
 }
 
 // effects groups the changes by what, the most frequent first.
-func (d *GateDiff) effects() (all []effect) {
+func (d *GateDiff) effects() (all []gateEffect) {
 	index := map[string]int{}
 	for _, c := range d.Changes {
 		key := c.what()
@@ -116,7 +116,7 @@ func (d *GateDiff) effects() (all []effect) {
 		if !known {
 			i = len(all)
 			index[key] = i
-			all = append(all, effect{key: key, most: c})
+			all = append(all, gateEffect{key: key, most: c})
 		}
 		e := &all[i]
 		e.cases++
@@ -124,7 +124,7 @@ func (d *GateDiff) effects() (all []effect) {
 			e.most = c
 		}
 	}
-	slices.SortStableFunc(all, func(a, b effect) int { return cmp.Compare(b.cases, a.cases) })
+	slices.SortStableFunc(all, func(a, b gateEffect) int { return cmp.Compare(b.cases, a.cases) })
 	return all
 }
 

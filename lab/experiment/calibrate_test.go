@@ -1,4 +1,4 @@
-package calibrate
+package experiment
 
 import (
 	"math"
@@ -19,7 +19,7 @@ func TestPlatformsHaveTheirBaseFigures(t *testing.T) {
 			if b.Measure == nil {
 				continue
 			}
-			got, err := Measure(p, b)
+			got, err := MeasureBase(p, b)
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, b.Figure, err)
 				continue
