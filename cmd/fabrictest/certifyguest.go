@@ -14,13 +14,12 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
 // guestKinds are the kinds of devices of --guest.
-var guestKinds = []string{string(guest.RXE), string(guest.SIW), string(guest.SIWCRC)}
+var guestKinds = []string{string(kernel.RXE), string(kernel.SIW), string(kernel.SIWCRC)}
 
 // deviceGuestFlags are the flags of a guest that is booted to test its device.
 type deviceGuestFlags struct {
@@ -71,7 +70,7 @@ func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 	if !slices.Contains(guestKinds, g.kind) {
 		return cli.Errorf("--guest %s: give %s", g.kind, cli.Choices(guestKinds))
 	}
-	g.cfg.Guests, g.cfg.Devices = 1, []guest.Device{guest.Device(g.kind)}
+	g.cfg.Guests, g.cfg.Devices = 1, []kernel.Device{kernel.Device(g.kind)}
 	g.given = givenFlags(cmd, guestFlagNames)
 	return runner.CheckAgentProgram(g.program)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/interop"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -77,7 +77,7 @@ func newInteropMatrixCommand(provider *nics.Provider) *cobra.Command {
 	f.BoolVar(&list, "list", false, "print the names of the cases and run none")
 	addrVar(cmd, &m.Guest.IPv4, "guest4", "10.77.0.11", "the guest's IPv4 address")
 	addrVar(cmd, &m.Guest.IPv6, "guest6", "fd77::11", "the guest's IPv6 address")
-	f.TextVar(&m.Guest.Control, "control", netip.AddrPortFrom(guest.Control(1).Addr(), guest.Port), "address of the agent in the guest")
+	f.TextVar(&m.Guest.Control, "control", netip.AddrPortFrom(kernel.ControlAddr(1).Addr(), kernel.GuestPort), "address of the agent in the guest")
 	addrVar(cmd, &m.IPv4, "local4", "10.77.0.1", "our IPv4 address")
 	addrVar(cmd, &m.IPv6, "local6", "fd77::1", "our IPv6 address")
 	f.IntVar(&m.Iters, "iters", 50, "messages each way in a case; a tenth with programs that connect by rdma_cm")

@@ -10,7 +10,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/interop"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -117,7 +116,7 @@ func (o *interopVerbs) check(cmd *cobra.Command) error {
 	if o.guest.cfg.Impair, err = kernel.ParseImpairFlag(words); err != nil {
 		return err
 	}
-	o.guest.cfg.Seed, o.guest.cfg.Devices = o.seed, []guest.Device{guest.Device(o.guest.kind)}
+	o.guest.cfg.Seed, o.guest.cfg.Devices = o.seed, []kernel.Device{kernel.Device(o.guest.kind)}
 	if _, err := o.options(cmd, o.guest.cfg).Cases(usualPayload); err != nil {
 		return &cli.Error{Err: err}
 	}

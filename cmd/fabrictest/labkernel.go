@@ -12,7 +12,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // hostWord stands in the place of a guest for the host's side of its link.
@@ -59,7 +58,7 @@ func newLabKernelExecCommand(lab *string) *cobra.Command {
 				if id, err = kernel.ParseGuest(args[0]); err != nil {
 					return err
 				}
-				code, err = remote.Exec(cmd.Context(), id, guest.Command{
+				code, err = remote.Exec(cmd.Context(), id, kernel.Command{
 					Args: args[1:], Stdin: os.Stdin, Stdout: programOutput(cmd.OutOrStdout()), Stderr: programOutput(cmd.ErrOrStderr()), Signals: signals,
 				})
 			}
@@ -97,7 +96,7 @@ func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			devices, err := guest.ParseDevices(args[1])
+			devices, err := kernel.ParseDevices(args[1])
 			if err != nil {
 				return &cli.Error{Err: err}
 			}

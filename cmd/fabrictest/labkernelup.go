@@ -8,7 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // imageFlags say which image guests boot, and where it is kept.
@@ -90,7 +89,7 @@ func (o *guestFlags) flags(cmd *cobra.Command, mtu, memory int) {
 
 // config checks the flags and the machine, finds or builds the image, and returns the
 // configuration of guests with these devices.
-func (o *guestFlags) config(cmd *cobra.Command, devices []guest.Device) (cfg kernel.Config, err error) {
+func (o *guestFlags) config(cmd *cobra.Command, devices []kernel.Device) (cfg kernel.Config, err error) {
 	cfg = o.cfg
 	cfg.Devices = devices
 	cfg.Accel = kernel.Accel(o.accel)
@@ -103,7 +102,7 @@ func (o *guestFlags) config(cmd *cobra.Command, devices []guest.Device) (cfg ker
 	if err := kernel.Check(); err != nil {
 		return cfg, err
 	}
-	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), guest.NeedsSIW(devices))
+	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), kernel.NeedsSIW(devices))
 	return cfg, err
 }
 
@@ -128,12 +127,12 @@ func (o *labGuestFlags) flags(cmd *cobra.Command) {
 // config checks the flags and the machine, finds or builds the image, and returns the configuration
 // of the guests.
 func (o *labGuestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
-	devices, err := guest.ParseDevices(o.devices)
+	devices, err := kernel.ParseDevices(o.devices)
 	if err != nil {
 		return cfg, cli.Errorf("--devices: %w", err)
 	}
 	if devices == nil {
-		devices = []guest.Device{} // none, not the default
+		devices = []kernel.Device{} // none, not the default
 	}
 	if o.cfg.Impair, err = kernel.ParseImpairFlag(o.impair); err != nil {
 		return cfg, err

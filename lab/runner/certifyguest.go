@@ -17,14 +17,13 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
 // GuestProtocol returns the protocol of a guest's devices: iWARP if one of them is siw, else RoCE.
 func GuestProtocol(cfg kernel.Config) conformance.Protocol {
-	if guest.NeedsSIW(cfg.Devices) {
+	if kernel.NeedsSIW(cfg.Devices) {
 		return conformance.IWARP
 	}
 	return conformance.RoCE
@@ -91,14 +90,14 @@ func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 
 // judgeAddresses are the judge's addresses on a raw wire.
 var judgeAddresses = []netip.Prefix{
-	netip.PrefixFrom(netip.MustParseAddr("fd77::fab"), guest.WireHost6.Bits()),
-	netip.PrefixFrom(netip.MustParseAddr("10.77.0.200"), guest.WireHost4.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("fd77::fab"), kernel.WireHost6.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("10.77.0.200"), kernel.WireHost4.Bits()),
 }
 
 // secondAddresses are added to the guest.
 var secondAddresses = []netip.Prefix{
-	netip.PrefixFrom(netip.MustParseAddr("fd77::2:11"), guest.WireHost6.Bits()),
-	netip.PrefixFrom(netip.MustParseAddr("10.77.0.111"), guest.WireHost4.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("fd77::2:11"), kernel.WireHost6.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("10.77.0.111"), kernel.WireHost4.Bits()),
 }
 
 // describeMachine returns a text about the virtual machine of a guest: the number of processors,

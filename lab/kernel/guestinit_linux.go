@@ -1,4 +1,4 @@
-package guest
+package kernel
 
 import (
 	"errors"
@@ -77,11 +77,11 @@ func boot() error {
 		return err
 	}
 	// The server starts before the devices, so that users can examine a guest whose devices fail.
-	l, err := net.Listen("tcp", netip.AddrPortFrom(Control(o.ID).Addr(), Port).String())
+	l, err := net.Listen("tcp", netip.AddrPortFrom(ControlAddr(o.ID).Addr(), GuestPort).String())
 	if err != nil {
 		return err
 	}
-	s := &Server{Start: children.start, Devices: func(all []Device) error { return setDevices(all, children.run) }}
+	s := &GuestServer{Start: children.start, Devices: func(all []Device) error { return setDevices(all, children.run) }}
 	go func() {
 		fmt.Println("fabrictest-guest: server ended:", s.Serve(l))
 	}()
@@ -114,14 +114,14 @@ func mountAll() error {
 
 // prepare sets the host name, limits and sysctls, creates a home directory for user 1000 and
 // /dev/net/tun, installs busybox, and loads the modules of /etc/modules.
-func prepare(children *reaper, o Options) error {
+func prepare(children *reaper, o BootOptions) error {
 	modules, err := os.ReadFile("/etc/modules")
 	if err != nil {
 		return err
 	}
 	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	const tun = 10<<8 | 200 // major and minor number; opening the device loads its module
-	return InOrder(
+	return inOrder(
 		func() error { return unix.Sethostname(fmt.Appendf(nil, "guest%d", o.ID)) },
 		func() error { return os.MkdirAll("/home/user", 0o755) },
 		func() error { return os.Chown("/home/user", 1000, 1000) },
@@ -205,7 +205,7 @@ func (r *reaper) reap() {
 }
 
 // start starts a program, and returns a channel that receives its wait status when it has ended.
-// It implements Server.Start.
+// It implements GuestServer.Start.
 func (r *reaper) start(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,8 +258,8 @@ func waitFor(problem string, done func() bool) error {
 
 // configureNetwork sets the loopback interface up, and names and configures the interfaces of the
 // wire (the RDMA network) and the control link, which it finds by their Ethernet addresses.
-func configureNetwork(o Options) error {
-	if err := SetLoopbackUp(); err != nil {
+func configureNetwork(o BootOptions) error {
+	if err := setLoopbackUp(); err != nil {
 		return err
 	}
 	byMAC := map[string]netlink.Link{}
@@ -277,16 +277,16 @@ func configureNetwork(o Options) error {
 	}
 	const keepMTU = 0
 	wire, control := byMAC[WireMAC(o.ID)], byMAC[ControlMAC(o.ID)]
-	return InOrder(
+	return inOrder(
 		// The kernel may have given each interface the name that the other needs.
 		func() error { return netlink.LinkSetName(control, "temporary0") },
 		func() error { return netlink.LinkSetName(wire, "temporary1") },
-		func() error { return setUpInterface(control, "control0", keepMTU, Control(o.ID)) },
+		func() error { return setUpInterface(control, "control0", keepMTU, ControlAddr(o.ID)) },
 		func() error { return setUpInterface(wire, wireDevice, o.MTU, Wire4(o.ID), Wire6(o.ID)) })
 }
 
-// InOrder calls the steps in order, up to the first error, which it returns.
-func InOrder(steps ...func() error) error {
+// inOrder calls the steps in order, up to the first error, which it returns.
+func inOrder(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
@@ -295,8 +295,8 @@ func InOrder(steps ...func() error) error {
 	return nil
 }
 
-// SetLoopbackUp sets the loopback interface up.
-func SetLoopbackUp() error {
+// setLoopbackUp sets the loopback interface up.
+func setLoopbackUp() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
@@ -304,8 +304,8 @@ func SetLoopbackUp() error {
 	return netlink.LinkSetUp(lo)
 }
 
-// NetlinkAddr returns the address and network of an interface for netlink.
-func NetlinkAddr(a netip.Prefix) *netlink.Addr {
+// netlinkAddr returns the address and network of an interface for netlink.
+func netlinkAddr(a netip.Prefix) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
 }
 
@@ -328,9 +328,9 @@ func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix)
 	}
 	steps = append(steps, func() error { return netlink.LinkSetUp(l) })
 	for _, a := range addrs {
-		steps = append(steps, func() error { return netlink.AddrAdd(l, NetlinkAddr(a)) })
+		steps = append(steps, func() error { return netlink.AddrAdd(l, netlinkAddr(a)) })
 	}
-	if err := InOrder(steps...); err != nil {
+	if err := inOrder(steps...); err != nil {
 		return fmt.Errorf("interface %s, MTU %d, addresses %v: %w", name, mtu, addrs, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package guest
+package kernel
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func Shell(line string) Command { return Command{Args: []string{"sh", "-c", line
 // exit code, or 128 plus the number of the signal that ended the program. The process group of
 // the program is killed when ctx or the connection ends.
 func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
-	r := request{Op: opExec, Args: c.Args}
+	r := guestRequest{Op: opExec, Args: c.Args}
 	err = sendRequest(ctx, conn, r, func(frames *control.Conn) (err error) {
 		go func() { // may continue after Exec, until Stdin ends
 			if c.Stdin != nil {
@@ -74,7 +74,7 @@ type File struct {
 // Put writes a file in the guest that conn is connected to, and closes conn. The file appears under
 // its path when it is complete.
 func Put(ctx context.Context, conn net.Conn, f File) error {
-	r := request{Op: opPut, Path: f.Path, Mode: uint32(f.Mode.Perm()), Size: f.Size}
+	r := guestRequest{Op: opPut, Path: f.Path, Mode: uint32(f.Mode.Perm()), Size: f.Size}
 	return sendRequest(ctx, conn, r, func(frames *control.Conn) error {
 		// The guest may fail at once and stop reading: its error is preferred to CopyFrom's.
 		result := make(chan error, 1)
@@ -92,7 +92,7 @@ func Put(ctx context.Context, conn net.Conn, f File) error {
 
 // SetDevices replaces the RDMA devices of the guest that conn is connected to, and closes conn.
 func SetDevices(ctx context.Context, conn net.Conn, devices []Device) error {
-	return sendRequest(ctx, conn, request{Op: opDevices, Devices: devices}, func(frames *control.Conn) error {
+	return sendRequest(ctx, conn, guestRequest{Op: opDevices, Devices: devices}, func(frames *control.Conn) error {
 		_, err := awaitExit(frames, control.ProgramClient{})
 		return err
 	})
@@ -112,22 +112,22 @@ func awaitExit(c *control.Conn, p control.ProgramClient) (code int, err error) {
 	return 0, fmt.Errorf("%w: %w", ErrConnectionClosed, err)
 }
 
-// Port is the TCP port of a guest's server, on its control link.
-const Port = 2323
+// GuestPort is the TCP port of a guest's server, on its control link.
+const GuestPort = 2323
 
-// op is the kind of a request.
-type op string
+// guestOp is the kind of a request.
+type guestOp string
 
 const (
-	opExec    op = "exec"
-	opPut     op = "put"
-	opDevices op = "devices"
+	opExec    guestOp = "exec"
+	opPut     guestOp = "put"
+	opDevices guestOp = "devices"
 )
 
-// request is the hello of a client. The guest answers with an Exit frame, or with a Close frame if
-// the request failed. Stdin frames carry a program's input or a file's content.
-type request struct {
-	Op op `json:"op"`
+// guestRequest is the hello of a client. The guest answers with an Exit frame, or with a Close frame
+// if the request failed. Stdin frames carry a program's input or a file's content.
+type guestRequest struct {
+	Op guestOp `json:"op"`
 	// For opExec:
 	Args []string `json:"args,omitempty"`
 	// For opPut:
@@ -139,27 +139,27 @@ type request struct {
 }
 
 const (
-	version    = 1
-	maxRequest = 256 << 10
+	guestVersion    = 1
+	maxGuestRequest = 256 << 10
 )
 
-// protocol has the parameters of the hello that a client sends and a guest reads.
-var protocol = control.Protocol{Version: version, Us: "the guest", Them: "the client", MaxHello: maxRequest}
+// guestProtocol has the parameters of the hello that a client sends and a guest reads.
+var guestProtocol = control.Protocol{Version: guestVersion, Us: "the guest", Them: "the client", MaxHello: maxGuestRequest}
 
 // sendRequest sends a request to the guest, calls exchange for the frames that follow, and closes
 // conn. When ctx ends, it closes conn early and returns the cause.
-func sendRequest(ctx context.Context, conn net.Conn, r request, exchange func(frames *control.Conn) error) error {
+func sendRequest(ctx context.Context, conn net.Conn, r guestRequest, exchange func(frames *control.Conn) error) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if len(b) > maxRequest {
-		return fmt.Errorf("the request has %d bytes, more than the limit of %d", len(b), maxRequest)
+	if len(b) > maxGuestRequest {
+		return fmt.Errorf("the request has %d bytes, more than the limit of %d", len(b), maxGuestRequest)
 	}
 	frames := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
-	if err = frames.SendHello(protocol, json.RawMessage(b)); err == nil {
+	if err = frames.SendHello(guestProtocol, json.RawMessage(b)); err == nil {
 		err = exchange(frames)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -171,20 +171,20 @@ func sendRequest(ctx context.Context, conn net.Conn, r request, exchange func(fr
 // InitPath is the path of the init program, which the kernel gets by rdinit=.
 const InitPath = "/fabrictest-kernel-guest"
 
-// Options are passed to a guest on the kernel command line.
-type Options struct {
+// BootOptions are passed to a guest on the kernel command line.
+type BootOptions struct {
 	ID      int // from 1
 	MTU     int // of the wire
 	Devices []Device
 }
 
 // CommandLine returns the options as kernel parameters.
-func (o Options) CommandLine() string {
+func (o BootOptions) CommandLine() string {
 	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, formatDevices(o.Devices))
 }
 
 // parseCommandLine parses the options in the kernel command line. The ID and the MTU are required.
-func parseCommandLine(line string) (o Options, err error) {
+func parseCommandLine(line string) (o BootOptions, err error) {
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
@@ -235,11 +235,11 @@ const WireHostMAC = "52:54:00:77:00:01"
 // ControlMAC returns a guest's Ethernet address on its control link.
 func ControlMAC(id int) string { return fmt.Sprintf("52:54:00:78:00:%02x", 0x10+id) }
 
-// Control returns a guest's address on its control link: 10.78.1.2 for guest 1.
-func Control(id int) netip.Prefix { return controlAddr(id, 2) }
+// ControlAddr returns a guest's address on its control link: 10.78.1.2 for guest 1.
+func ControlAddr(id int) netip.Prefix { return controlAddr(id, 2) }
 
-// ControlHost returns the lab's address on a guest's control link.
-func ControlHost(id int) netip.Prefix { return controlAddr(id, 1) }
+// ControlHostAddr returns the lab's address on a guest's control link.
+func ControlHostAddr(id int) netip.Prefix { return controlAddr(id, 1) }
 
 // controlAddr returns an address in the subnet of a guest's control link; last is its last byte.
 func controlAddr(id int, last byte) netip.Prefix {

@@ -1,4 +1,4 @@
-package guest
+package kernel
 
 import (
 	"errors"
@@ -15,8 +15,10 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// Server runs programs and stores files.
-type Server struct {
+// GuestServer runs programs and stores files for clients, one request a connection. It serves one lab
+// without authentication: in a guest it listens on the control link only, which ends in the lab's
+// namespace. It works outside of a guest too.
+type GuestServer struct {
 	// Start starts a program, and returns a channel that receives its wait status when it has
 	// ended. nil uses exec.
 	Start func(*exec.Cmd) (ended <-chan syscall.WaitStatus, err error)
@@ -27,7 +29,7 @@ type Server struct {
 }
 
 // Serve serves each connection in a goroutine, until the listener is closed.
-func (s *Server) Serve(l net.Listener) error {
+func (s *GuestServer) Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -48,9 +50,9 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // serve handles the request of a connection, and sends an Exit frame if it succeeds.
-func (s *Server) serve(c *control.Conn) error {
-	var r request
-	err := c.ReadHello(protocol, &r)
+func (s *GuestServer) serve(c *control.Conn) error {
+	var r guestRequest
+	err := c.ReadHello(guestProtocol, &r)
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (s *Server) serve(c *control.Conn) error {
 
 // setDevices checks the list of devices, and calls s.Devices, one call at a time, to replace the
 // guest's RDMA devices.
-func (s *Server) setDevices(all []Device) error {
+func (s *GuestServer) setDevices(all []Device) error {
 	if s.Devices == nil {
 		return errors.New("devices are not supported here")
 	}
@@ -87,7 +89,7 @@ func (s *Server) setDevices(all []Device) error {
 
 // putFile receives the content of the file r.Path in Stdin frames. It writes a temporary file and
 // renames it when complete, because a running program's file cannot be written to.
-func putFile(c *control.Conn, r request) (err error) {
+func putFile(c *control.Conn, r guestRequest) (err error) {
 	if !filepath.IsAbs(r.Path) {
 		return fmt.Errorf("put %s: want an absolute path in the guest", r.Path)
 	}
@@ -129,7 +131,7 @@ func putFile(c *control.Conn, r request) (err error) {
 // exec runs the program of a request and returns its exit code. c carries the program's standard
 // streams. exec returns an error only if the program does not start. Background processes of the
 // program continue after its end.
-func (s *Server) exec(c *control.Conn, r request) (code int, err error) {
+func (s *GuestServer) exec(c *control.Conn, r guestRequest) (code int, err error) {
 	if len(r.Args) == 0 {
 		return 0, errors.New("no program to run")
 	}
@@ -163,7 +165,7 @@ type program struct {
 
 // newProgram returns the program of a request, not started, with pipes for its standard streams and
 // in a session of its own.
-func newProgram(r request) (*program, error) {
+func newProgram(r guestRequest) (*program, error) {
 	path, err := exec.LookPath(r.Args[0])
 	if err != nil {
 		return nil, fmt.Errorf("the guest has no program %s: put it there first", r.Args[0])

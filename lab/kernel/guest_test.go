@@ -1,4 +1,4 @@
-package guest
+package kernel
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 )
 
 // serve starts a server, and returns a function that connects to it.
-func serve(t *testing.T, s *Server) func() net.Conn {
+func serve(t *testing.T, s *GuestServer) func() net.Conn {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error)
@@ -41,7 +41,7 @@ func serve(t *testing.T, s *Server) func() net.Conn {
 
 func TestExec(t *testing.T) {
 	t.Parallel() // a child keeps the outputs open until a timeout
-	dial := serve(t, &Server{})
+	dial := serve(t, &GuestServer{})
 	for _, c := range []struct {
 		command   Command
 		out, errs string
@@ -68,7 +68,7 @@ func TestExec(t *testing.T) {
 	for want, c := range map[string]Command{
 		"no program no-such: put it there": {Args: []string{"no-such"}},
 		"no program to run":                {},
-		"more than the limit of":           {Args: []string{strings.Repeat("x", 2*maxRequest)}},
+		"more than the limit of":           {Args: []string{strings.Repeat("x", 2*maxGuestRequest)}},
 	} {
 		if _, err := Exec(t.Context(), dial(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -98,7 +98,7 @@ func TestContextKillsProgram(t *testing.T) {
 	t.Parallel() // it waits until the connection is closed
 	cause := errors.New("cancelled by the test")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	pid, ended, _ := startProgram(ctx, t, serve(t, &Server{}), nil)
+	pid, ended, _ := startProgram(ctx, t, serve(t, &GuestServer{}), nil)
 	cancel(cause)
 	if err := <-ended; !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
@@ -113,7 +113,7 @@ func TestContextKillsProgram(t *testing.T) {
 
 func TestExecForwardsSignals(t *testing.T) {
 	signals := make(chan os.Signal, 1)
-	_, ended, code := startProgram(t.Context(), t, serve(t, &Server{}), signals)
+	_, ended, code := startProgram(t.Context(), t, serve(t, &GuestServer{}), signals)
 	signals <- syscall.SIGTERM
 	if err := <-ended; err != nil || *code != 128+15 {
 		t.Errorf("got %d, %v", *code, err)
@@ -121,7 +121,7 @@ func TestExecForwardsSignals(t *testing.T) {
 }
 
 func TestPutIsAtomic(t *testing.T) {
-	dial, dir := serve(t, &Server{}), t.TempDir()
+	dial, dir := serve(t, &GuestServer{}), t.TempDir()
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // many frames
 	path := filepath.Join(dir, "new", "file")
 	for range 2 { // the second replaces the first
@@ -161,26 +161,26 @@ func TestPutIsAtomic(t *testing.T) {
 
 func TestSetDevices(t *testing.T) {
 	var requested []Device
-	dial := serve(t, &Server{Devices: func(all []Device) error { requested = all; return nil }})
+	dial := serve(t, &GuestServer{Devices: func(all []Device) error { requested = all; return nil }})
 	if err := SetDevices(t.Context(), dial(), []Device{SIWCRC}); err != nil || !slices.Equal(requested, []Device{SIWCRC}) {
 		t.Errorf("got %v, %v", requested, err)
 	}
 	if err := SetDevices(t.Context(), dial(), []Device{SIW, SIWCRC}); err == nil || !strings.Contains(err.Error(), "two devices of kind siw") {
 		t.Errorf("got %v", err)
 	}
-	if err := SetDevices(t.Context(), serve(t, &Server{})(), nil); err == nil {
+	if err := SetDevices(t.Context(), serve(t, &GuestServer{})(), nil); err == nil {
 		t.Error("a server without devices changed them")
 	}
 }
 
 func TestServerSurvivesInvalidRequests(t *testing.T) {
-	dial := serve(t, &Server{})
+	dial := serve(t, &GuestServer{})
 	hello := func(version uint64, text string) []byte {
 		return control.Frame{Kind: control.Hello, Num: version, Body: []byte(text)}.Append(nil)
 	}
 	for want, input := range map[string][]byte{
-		"EOF": {}, "unexpected frame": []byte("GET / HTTP/1.0\r\n\r\n"), "unexpected EOF": hello(version, "{")[:10], "invalid hello": hello(version, "{"),
-		"unknown operation": hello(version, "{}"), "the limit is": hello(version, strings.Repeat(" ", maxRequest+1)), "update the guest": hello(version+1, "{}"),
+		"EOF": {}, "unexpected frame": []byte("GET / HTTP/1.0\r\n\r\n"), "unexpected EOF": hello(guestVersion, "{")[:10], "invalid hello": hello(guestVersion, "{"),
+		"unknown operation": hello(guestVersion, "{}"), "the limit is": hello(guestVersion, strings.Repeat(" ", maxGuestRequest+1)), "update the guest": hello(guestVersion+1, "{}"),
 	} {
 		conn := dial()
 		go func() {
@@ -200,7 +200,7 @@ func TestServerSurvivesInvalidRequests(t *testing.T) {
 }
 
 func TestOptionsRoundTrip(t *testing.T) {
-	for _, o := range []Options{
+	for _, o := range []BootOptions{
 		{ID: 1, MTU: 1500, Devices: []Device{RXE}}, {ID: 9, MTU: 9000, Devices: []Device{RXE, SIWCRC}}, {ID: 2, MTU: 1280},
 	} {
 		got, err := parseCommandLine("quiet panic=-1 " + o.CommandLine() + " slub_debug=F\n")
@@ -231,7 +231,7 @@ func TestParseDevices(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	for got, want := range map[string]string{
 		Wire4(1).String(): "10.77.0.11/24", Wire6(1).String(): "fd77::11/64", Wire4(9).String(): "10.77.0.19/24", Wire6(9).String(): "fd77::19/64",
-		Control(2).String(): "10.78.2.2/24", ControlHost(2).String(): "10.78.2.1/24", WireMAC(1): "52:54:00:77:00:11", ControlMAC(9): "52:54:00:78:00:19",
+		ControlAddr(2).String(): "10.78.2.2/24", ControlHostAddr(2).String(): "10.78.2.1/24", WireMAC(1): "52:54:00:77:00:11", ControlMAC(9): "52:54:00:78:00:19",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

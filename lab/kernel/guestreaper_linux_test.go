@@ -1,4 +1,4 @@
-package guest
+package kernel
 
 import (
 	"fmt"
@@ -15,17 +15,6 @@ import (
 // reaperRole makes the test binary a process that reaps all children, as init of a guest
 // does. In the process of the tests it would reap children of other tests.
 const reaperRole = "FABRICTEST_GUEST_REAPER"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(reaperRole) != "" {
-		if err := runReaper(); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 func TestReaperReapsOrphans(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
