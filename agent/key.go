@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // KeyLen is the length of a key in bytes.
@@ -61,7 +61,7 @@ const maxKeyFile = 1024
 
 // ReadKey reads a key from a file that only its owner may access.
 func ReadKey(file string) (Key, error) {
-	f, err := cmdline.OpenFile(file)
+	f, err := cli.OpenFile(file)
 	if err != nil {
 		return Key{}, fmt.Errorf("the agent's key: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // nameWidth is the width of the column of header names.
@@ -36,7 +36,7 @@ func (p *Printer) details(pkt *Packet) string {
 		// gap is written before the next field: the first begins at the column indent.
 		gap := strings.Repeat(" ", max(1, nameWidth-utf8.RuneCountInString(h.Name)))
 		for i, f := range h.Fields {
-			text := f.Name + " " + textfmt.PrintableLine(f.String())
+			text := f.Name + " " + cli.PrintableLine(f.String())
 			if i < len(h.Fields)-1 {
 				text += ","
 			}

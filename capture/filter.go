@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Filter selects packets that match all non-empty fields. A field matches if one value does.
@@ -25,20 +25,20 @@ func (f *Filter) Select(qps, psns []string) error {
 	for _, s := range qps {
 		qp, err := Parse24(s)
 		if err != nil {
-			return cmdline.Errorf("--qp: %w", err)
+			return cli.Errorf("--qp: %w", err)
 		}
 		f.QPs = append(f.QPs, qp)
 	}
 	for _, s := range psns {
 		r, err := ParseRange(s)
 		if err != nil {
-			return cmdline.Errorf("--psn: %w", err)
+			return cli.Errorf("--psn: %w", err)
 		}
 		f.PSNs = append(f.PSNs, r)
 	}
 	for _, s := range f.Ops {
 		if err := ValidateOpPattern(s); err != nil {
-			return cmdline.Errorf("--op: %w", err)
+			return cli.Errorf("--op: %w", err)
 		}
 	}
 	return nil

@@ -9,8 +9,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Limits on sizes in a file, against corrupt values. pcapgo does not read such files safely:
@@ -106,7 +105,7 @@ func PrintFiles(ctx context.Context, streams Streams, files []string, opts Print
 	ok = true
 	for _, name := range files {
 		if len(files) > 1 && !opts.JSON && !opts.StatsOnly {
-			fmt.Fprintf(p.w, "==> %s <==\n", textfmt.PrintableLine(name)) // Finish returns write errors
+			fmt.Fprintf(p.w, "==> %s <==\n", cli.PrintableLine(name)) // Finish returns write errors
 		}
 		err := p.printFile(ctx, streams.In, name)
 		if errors.Is(err, context.Canceled) { // by Ctrl-C; the counts are still printed
@@ -124,14 +123,14 @@ func PrintFiles(ctx context.Context, streams Streams, files []string, opts Print
 func (p *Printer) printFile(ctx context.Context, stdin io.Reader, name string) error {
 	r := stdin
 	if name != Stdin {
-		f, err := cmdline.OpenFile(name)
+		f, err := cli.OpenFile(name)
 		if err != nil {
 			var path *os.PathError
 			if errors.As(err, &path) { // its message repeats the name
 				err = path.Err
 			}
-			if errors.Is(err, cmdline.ErrNotRegular) {
-				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest capture show - < %s'", err, cmdline.Quote(name))
+			if errors.Is(err, cli.ErrNotRegular) {
+				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest capture show - < %s'", err, cli.Quote(name))
 			}
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Columns of a line.
@@ -49,7 +49,7 @@ func (p *Printer) lines(s *Stream, pkt *Packet) []line {
 	}
 	first.cols[colProtocol] = pkt.Protocol
 	if len(pkt.PDUs) == 0 {
-		first.summary = textfmt.PrintableLine(pkt.Note)
+		first.summary = cli.PrintableLine(pkt.Note)
 		first.dimmed = true
 		return []line{first}
 	}
@@ -69,7 +69,7 @@ func (p *Printer) lines(s *Stream, pkt *Packet) []line {
 		}
 		l.dimmed = strings.HasSuffix(l.cols[colOp], "ACKNOWLEDGE")
 		if pkt.Note != "" && i == 0 { // why decoding stopped
-			l.summary += ", " + textfmt.PrintableLine(pkt.Note)
+			l.summary += ", " + cli.PrintableLine(pkt.Note)
 		}
 		all = append(all, l)
 	}
@@ -81,7 +81,7 @@ func interfaceName(i Interface) string {
 	if i.Name == "" {
 		return fmt.Sprintf("#%d", i.Index)
 	}
-	return textfmt.PrintableLine(i.Name)
+	return cli.PrintableLine(i.Name)
 }
 
 // time formats the seconds since the first packet or, with opts.Delta, since the previous packet.
@@ -148,11 +148,11 @@ func (e endpoints) host(s *Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {
 	case !e.ports && ok:
-		return textfmt.PrintableLine(name)
+		return cli.PrintableLine(name)
 	case !e.ports:
 		return end.Addr().String()
 	case ok:
-		return fmt.Sprintf("%s:%d", textfmt.PrintableLine(name), end.Port())
+		return fmt.Sprintf("%s:%d", cli.PrintableLine(name), end.Port())
 	}
 	return end.String()
 }
@@ -240,7 +240,7 @@ func TerminalProperties(w io.Writer) (width int, colour bool) {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return 0, false
 	}
-	width = textfmt.TerminalWidth(f)
+	width = cli.TerminalWidth(f)
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		width = n
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // pageLines is the number of lines buffered to compute column widths. Later lines only widen them.
@@ -150,7 +150,7 @@ func (p *Printer) colourOf(l *line) string {
 func markText(l *line) string {
 	texts := make([]string, 0, len(l.marks))
 	for _, m := range l.marks {
-		text := textfmt.PrintableLine(m.Text)
+		text := cli.PrintableLine(m.Text)
 		switch {
 		case m.Kind == MarkComment:
 			text = "“" + text + "”"

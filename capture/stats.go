@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // maxStatsFlows bounds the flows with separate counters.
@@ -51,7 +51,7 @@ func (t *counters) add(pkt *Packet, payload int) {
 // rate formats the payload rate in bits per second; "-" if the duration or the payload is 0.
 func (t *counters) rate() string {
 	if d := t.last.Sub(t.first).Seconds(); d > 0 && t.Payload > 0 {
-		return textfmt.BitRate(float64(t.Payload) * 8 / d)
+		return cli.BitRate(float64(t.Payload) * 8 / d)
 	}
 	return "-"
 }
@@ -186,7 +186,7 @@ func sorted(m map[string]*counters) []*counters {
 func (st *stats) text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.TabIndent)
 	d := st.total.last.Sub(st.total.first)
-	fmt.Fprintf(t, "\n%d packets, %s on the wire, %s payload", st.total.Packets, textfmt.Bytes(st.total.Bytes), textfmt.Bytes(st.total.Payload))
+	fmt.Fprintf(t, "\n%d packets, %s on the wire, %s payload", st.total.Packets, cli.Bytes(st.total.Bytes), cli.Bytes(st.total.Payload))
 	switch {
 	case st.maxInterfaces > 1:
 		fmt.Fprintf(t, ", in %v\nRecorded at %d interfaces: what passed two counts twice.", d, st.maxInterfaces)
@@ -231,7 +231,7 @@ func (st *stats) writeMarks(w io.Writer) {
 	fmt.Fprint(w, "\ntimes\t  complaint\n")
 	frequentFirst := func(a, b string) int { return cmp.Or(cmp.Compare(st.naks[b], st.naks[a]), cmp.Compare(a, b)) }
 	for _, t := range slices.SortedFunc(maps.Keys(st.naks), frequentFirst) {
-		fmt.Fprintf(w, "%d\t  %s\n", st.naks[t], textfmt.PrintableLine(t))
+		fmt.Fprintf(w, "%d\t  %s\n", st.naks[t], cli.PrintableLine(t))
 	}
 }
 

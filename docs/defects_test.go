@@ -38,7 +38,7 @@ func TestDefectsAreListed(t *testing.T) {
 		"\n## Datagram-iWARP\n" +
 		mutantTable("Mutants of datagram-iWARP", "dgiwarp") +
 		"\n## What all of them share\n" +
-		defectTables(t, "emu/defects/verbcalls", "Defects", "`defects/verbcalls.Defects`", "Verbs: ") +
+		defectTables(t, "emu/defects", "VerbDefects", "`defects.VerbDefects`", "Verbs: ") +
 		policyTable("Memory and completion queues", defects.Shared.All()) +
 		mutantTable("Mutants of several NICs", "")
 	text := read(t, "docs/defects.md")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
-	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 )
 
 // knownRequirements is the number of rows of docs/spec/roce.md.
@@ -187,7 +186,7 @@ func next(id string) string {
 func defectTags(t *testing.T) map[string]string {
 	t.Helper()
 	tags := map[string]string{}
-	for _, q := range slices.Concat(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), verbcalls.AllDefects()) {
+	for _, q := range slices.Concat(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.AllVerbDefects()) {
 		tags[q.Name] = q.Imitates
 	}
 	for _, m := range defects.Mutants() {

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Table prints a line for each target that has ended and, on a terminal, a line with
@@ -142,7 +141,7 @@ func (t *Table) Failed() bool {
 }
 
 // thousands formats a number with spaces between thousands: "12 345".
-func thousands(n uint64) string { return textfmt.Count(n, " ") }
+func thousands(n uint64) string { return cli.Count(n, " ") }
 
 // wholeStackShares is the number of shares of the total time for a target of package fuzz,
 // whose inputs run whole stacks and take longer. Other targets have one share.
@@ -196,10 +195,10 @@ func Select(targets []Target, args []string) (selected []Target, err error) {
 				names = append(names, t.String(), t.Name)
 			}
 			hint := "'fabrictest fuzz --list' shows all targets"
-			if similar := cmdline.Similar(arg, names); len(similar) > 0 {
+			if similar := cli.Similar(arg, names); len(similar) > 0 {
 				hint = fmt.Sprintf("did you mean %s?", strings.Join(similar, " or "))
 			}
-			return nil, cmdline.Errorf("no fuzz target %q: %s", arg, hint)
+			return nil, cli.Errorf("no fuzz target %q: %s", arg, hint)
 		}
 	}
 	return selected, nil

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // maxFileLen limits the size of go.mod and of the list of targets, in bytes.
@@ -41,7 +41,7 @@ func FindTree() (*Tree, error) {
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		if isModule(filepath.Join(at, "go.mod")) {
-			text, err := cmdline.ReadFile(filepath.Join(at, filepath.FromSlash(ListFile)), maxFileLen)
+			text, err := cli.ReadFile(filepath.Join(at, filepath.FromSlash(ListFile)), maxFileLen)
 			if err != nil {
 				return nil, fmt.Errorf("the source tree at %s has no list of fuzz targets: %w", at, err)
 			}
@@ -59,7 +59,7 @@ func FindTree() (*Tree, error) {
 
 // isModule reports whether a go.mod file declares Module.
 func isModule(file string) bool {
-	b, err := cmdline.ReadFile(file, maxFileLen)
+	b, err := cli.ReadFile(file, maxFileLen)
 	return err == nil && regexp.MustCompile(`(?m)^module\s+`+regexp.QuoteMeta(Module)+`\s*$`).Match(b)
 }
 

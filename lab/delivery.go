@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/traffic"
@@ -108,7 +108,7 @@ func (j *checker) checkMemory() {
 		}
 		wrong = append(wrong, "no memory was compared")
 	}
-	j.checkProblems("memory", "identical", textfmt.Bytes(checked)+" compared, all identical", wrong)
+	j.checkProblems("memory", "identical", cli.Bytes(checked)+" compared, all identical", wrong)
 }
 
 // violationTexts returns the broken guarantees of the transport (violations) that ranks reported,

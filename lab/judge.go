@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -149,7 +149,7 @@ func joinNames(names []string) string {
 func (j *checker) checkLimits() {
 	if limit := j.want.MaxTime; limit > 0 {
 		took := j.workTime()
-		j.add("max_time", took <= limit, "at most "+textfmt.Duration(limit), textfmt.Duration(took))
+		j.add("max_time", took <= limit, "at most "+cli.Duration(limit), cli.Duration(took))
 		j.setLackOfCPUMayExplain(true) // lack of CPU time makes a run longer
 	}
 	if limit := int64(j.want.MaxMemory); limit > 0 {
@@ -161,7 +161,7 @@ func (j *checker) checkLimits() {
 		}
 		if largest >= 0 { // simulated ranks have no process
 			r := &j.Ranks[largest]
-			j.add("max_memory", r.MemoryKiB<<10 <= limit, "at most "+textfmt.Bytes(limit), textfmt.Bytes(r.MemoryKiB<<10)+" at "+r.name())
+			j.add("max_memory", r.MemoryKiB<<10 <= limit, "at most "+cli.Bytes(limit), cli.Bytes(r.MemoryKiB<<10)+" at "+r.name())
 		}
 	}
 }

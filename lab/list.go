@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -120,10 +120,10 @@ func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) err
 		fmt.Fprintf(&b, "%s  %-*s  %s\n", formatState(c.State), width, c.Name, c.For)
 		indent := strings.Repeat(" ", len("limited")+2+width+2)
 		if c.Reason != "" {
-			fmt.Fprintf(&b, "%s%s\n", indent, textfmt.PrintableLine(c.Reason))
+			fmt.Fprintf(&b, "%s%s\n", indent, cli.PrintableLine(c.Reason))
 		}
 		if c.Cure != "" {
-			fmt.Fprintf(&b, "%sto have it: %s\n", indent, textfmt.PrintableLine(c.Cure))
+			fmt.Fprintf(&b, "%sto have it: %s\n", indent, cli.PrintableLine(c.Cure))
 		}
 	}
 	if why := netns.Available(); why != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -254,7 +254,7 @@ type Options struct {
 	// Capture is whether the packets of the hosts are kept, in compressed pcapng files: always, or
 	// if the scenario does not pass. They are never truncated: Wireshark reports a RoCE packet with
 	// a truncated payload as malformed.
-	Capture cmdline.Captures
+	Capture cli.Captures
 	// Defects are defects for every NIC, in addition to those of the scenario.
 	Defects []string
 	// Replay is the command that repeats the run. It is written to the files and the result.

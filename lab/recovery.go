@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -176,7 +176,7 @@ func (j *checker) checkRecovery() {
 	var worst time.Duration
 	measured := 0
 	for _, s := range j.faultIntervals() {
-		fault := fmt.Sprintf("%s at %s", j.Plan.DescribeStep(s.step), textfmt.Duration(s.begin))
+		fault := fmt.Sprintf("%s at %s", j.Plan.DescribeStep(s.step), cli.Duration(s.begin))
 		switch {
 		case s.notRecovered != "":
 			wrong = append(wrong, fmt.Sprintf("%s received nothing after %s", s.notRecovered, fault))
@@ -185,14 +185,14 @@ func (j *checker) checkRecovery() {
 			measured++
 			worst = max(worst, *s.recovered)
 			if *s.recovered > limit {
-				wrong = append(wrong, fmt.Sprintf("%s after %s", textfmt.Duration(*s.recovered), fault))
+				wrong = append(wrong, fmt.Sprintf("%s after %s", cli.Duration(*s.recovered), fault))
 			}
 		}
 	}
 	if measured == 0 && len(wrong) == 0 {
 		wrong = append(wrong, "no message was received after any fault: did the workload end before?")
 	}
-	j.checkProblems("recovery", "within "+textfmt.Duration(limit), fmt.Sprintf("%s at worst, after %s", textfmt.Duration(worst), textfmt.Plural(measured, "fault")), wrong)
+	j.checkProblems("recovery", "within "+cli.Duration(limit), fmt.Sprintf("%s at worst, after %s", cli.Duration(worst), cli.Plural(measured, "fault")), wrong)
 	j.setLackOfCPUMayExplain(true) // lack of CPU time can delay the recovery
 }
 

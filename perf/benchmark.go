@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -43,7 +43,7 @@ func (b *Benchmark) op() (verbs.WROpcode, error) {
 			return op, nil
 		}
 	}
-	return 0, cmdline.Errorf("--verb %s: give %s", b.Verb, cmdline.Choices(Verbs))
+	return 0, cli.Errorf("--verb %s: give %s", b.Verb, cli.Choices(Verbs))
 }
 
 // isAtomic reports whether the messages are atomics, which have 8 bytes.
@@ -94,11 +94,11 @@ func (b *Benchmark) Normalize() error {
 		{"repeat", b.Repeat, 1, maxRepeat},
 	} {
 		if o.value < o.least || o.value > o.most {
-			return cmdline.Errorf("--%s %d: give %d to %d", o.name, o.value, o.least, o.most)
+			return cli.Errorf("--%s %d: give %d to %d", o.name, o.value, o.least, o.most)
 		}
 	}
 	if b.isAtomic() && (slices.Min(b.Sizes) != wordBytes || slices.Max(b.Sizes) != wordBytes) {
-		return cmdline.Errorf("--sizes: atomics have 8 bytes")
+		return cli.Errorf("--sizes: atomics have 8 bytes")
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func ParseSizes(text string) (sizes []int, err error) {
 			high, err = parseSize(last)
 		}
 		if err != nil || high < low {
-			return nil, cmdline.Errorf("--sizes %s: give sizes such as 64, 4K or 1M, separated by commas, or a range such as 8..4M", text)
+			return nil, cli.Errorf("--sizes %s: give sizes such as 64, 4K or 1M, separated by commas, or a range such as 8..4M", text)
 		}
 		for n := low; n <= high; n *= 2 {
 			sizes = append(sizes, n)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/perf/record"
 	"github.com/fabrictest/fabrictest/traffic"
 )
@@ -111,7 +111,7 @@ var rule = strings.Repeat("-", 87) + "\n"
 // WriteHistogram writes the distribution of the times, of which there must be one.
 func (r *Report) WriteHistogram(w io.Writer) error {
 	if len(r.Rows) != 1 || r.Rows[0].Times == nil {
-		return cmdline.Errorf("--histogram: there are %d distributions: give one size, without --repeat", len(r.Rows))
+		return cli.Errorf("--histogram: there are %d distributions: give one size, without --repeat", len(r.Rows))
 	}
 	return r.Rows[0].Times.WritePercentiles(w)
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // RunsKept is how many runs of each kind are kept in the user's cache.
@@ -36,12 +36,12 @@ func (c Cache) NewFolder(out string, now time.Time) (dir string, err error) {
 	entries, err := os.ReadDir(out)
 	switch {
 	case err == nil && len(entries) > 0:
-		return "", cmdline.Errorf("--out %s: the folder is not empty: name another, or remove it", out)
+		return "", cli.Errorf("--out %s: the folder is not empty: name another, or remove it", out)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return "", cmdline.Errorf("--out %s: %w", out, err)
+		return "", cli.Errorf("--out %s: %w", out, err)
 	}
 	if err := os.MkdirAll(out, 0o777); err != nil {
-		return "", cmdline.Errorf("--out: %w: name a folder that can be made", err)
+		return "", cli.Errorf("--out: %w: name a folder that can be made", err)
 	}
 	return out, nil
 }
@@ -75,7 +75,7 @@ func (c Cache) Last() (string, error) {
 	}
 	ended := c.EndedRuns(root)
 	if len(ended) == 0 {
-		return "", cmdline.Errorf("there is no run in %s", root)
+		return "", cli.Errorf("there is no run in %s", root)
 	}
 	return filepath.Join(root, ended[len(ended)-1]), nil
 }

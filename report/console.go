@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -27,7 +27,7 @@ func NewDisplay(cfg DisplayConfig, names []string) *Display {
 	const maxNameWidth = 36
 	d := &Display{nameWidth: len("scenario")}
 	for _, n := range names {
-		d.nameWidth = max(d.nameWidth, min(maxNameWidth, kit.TextWidth(textfmt.PrintableLine(n))))
+		d.nameWidth = max(d.nameWidth, min(maxNameWidth, kit.TextWidth(cli.PrintableLine(n))))
 	}
 	d.Open(cfg)
 	return d
@@ -57,7 +57,7 @@ func (d *Display) Finish(run *Run, paths Paths) error { return d.Panel.Finish(d.
 
 // label returns "NAME on TIER".
 func label(name, tier string) string {
-	return strings.TrimSpace(textfmt.PrintableLine(name) + " on " + textfmt.PrintableLine(tier))
+	return strings.TrimSpace(cli.PrintableLine(name) + " on " + cli.PrintableLine(tier))
 }
 
 // Columns of the table after verdict and name. All but the first are numeric.
@@ -76,19 +76,19 @@ func (d *Display) row(r *Result) string {
 	const minReason = 24 // a reason is truncated to the width of the terminal, but not further than this
 	verdictName := verdictNames[r.Verdict]
 	verdict := d.paint(r.Verdict, verdictName) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(verdictName)))
-	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.nameWidth), textfmt.PrintableLine(r.Tier)
+	name, tier := kit.Pad(cli.PrintableLine(r.Name), d.nameWidth), cli.PrintableLine(r.Tier)
 	if r.Verdict != Passed {
 		before := fmt.Sprintf("  %s  %s  ", name, kit.Pad(tier, tableColumns[0].width))
-		return verdict + before + kit.Cut(textfmt.PrintableLine(r.Reason), max(d.Columns()-verdictWidth-kit.TextWidth(before), minReason)) + "\n"
+		return verdict + before + kit.Cut(cli.PrintableLine(r.Reason), max(d.Columns()-verdictWidth-kit.TextWidth(before), minReason)) + "\n"
 	}
 	if e := r.Experiment; e != nil {
-		cells := []string{tier, fmt.Sprint(e.Ranks), "", "", "", "", textfmt.Duration(r.Elapsed), ""}
+		cells := []string{tier, fmt.Sprint(e.Ranks), "", "", "", "", cli.Duration(r.Elapsed), ""}
 		return strings.TrimRight(tableLine(verdict, name, cells), " \n") + fmt.Sprintf("  %d of %d figures agree\n", e.Agreeing(), len(e.Figures))
 	}
 	t := r.Totals()
 	return tableLine(verdict, name, []string{
-		tier, fmt.Sprint(len(r.Ranks)), fmt.Sprint(t.Messages), textfmt.Bytes(t.Bytes), fmt.Sprint(t.Lost), fmt.Sprint(t.Resent),
-		textfmt.Duration(r.Elapsed), textfmt.BitRate(r.GoodputBps()),
+		tier, fmt.Sprint(len(r.Ranks)), fmt.Sprint(t.Messages), cli.Bytes(t.Bytes), fmt.Sprint(t.Lost), fmt.Sprint(t.Resent),
+		cli.Duration(r.Elapsed), cli.BitRate(r.GoodputBps()),
 	})
 }
 
@@ -135,7 +135,7 @@ func (d *Display) summary(run *Run) string {
 		if run.Seed != 0 { // 0: each scenario has its own
 			fmt.Fprintf(&b, "Seed %d. ", run.Seed)
 		}
-		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", textfmt.PrintableLine(run.Command))
+		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", cli.PrintableLine(run.Command))
 	}
 	return b.String()
 }
@@ -151,21 +151,21 @@ func (d *Display) describe(b *strings.Builder, r *Result) {
 	if r.First != nil && r.First.Reason != r.Reason {
 		why += "; the first attempt: " + r.First.Reason
 	}
-	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, verdictNames[r.Verdict]), label(r.Name, r.Tier), textfmt.PrintableLine(why))
+	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, verdictNames[r.Verdict]), label(r.Name, r.Tier), cli.PrintableLine(why))
 	for _, c := range r.Checks {
 		if !c.OK {
-			fmt.Fprintf(b, "    %s: want %s, got %s\n", textfmt.PrintableLine(c.Name), textfmt.PrintableLine(c.Want), textfmt.PrintableLine(c.Got))
+			fmt.Fprintf(b, "    %s: want %s, got %s\n", cli.PrintableLine(c.Name), cli.PrintableLine(c.Want), cli.PrintableLine(c.Got))
 		}
 	}
 	if r.Replay != "" {
-		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", textfmt.PrintableLine(r.Replay))
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", cli.PrintableLine(r.Replay))
 	}
 }
 
 // countsLine returns the number of results by verdict and the duration of the run as text.
 func (d *Display) countsLine(run *Run) string {
 	n := run.Counts()
-	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
+	wall := cli.Duration(run.Wall.Round(time.Millisecond))
 	total := len(run.Scenarios)
 	switch {
 	case total == 0:
@@ -208,7 +208,7 @@ func skipLines(run *Run) (text string) {
 		}
 	}
 	for _, reason := range reasons {
-		text += fmt.Sprintf("Skipped %d: %s\n", counts[reason], textfmt.PrintableLine(reason))
+		text += fmt.Sprintf("Skipped %d: %s\n", counts[reason], cli.PrintableLine(reason))
 	}
 	return text
 }
@@ -233,7 +233,7 @@ const clearLine = "\r\x1b[K"
 // Report shows the current step, and the share of the measurement that is done, from 0 to 1.
 // Without a terminal it prints a line, every 10 seconds at most.
 func (p *ProgressLine) Report(step string, done float64) {
-	text := fmt.Sprintf("%3.0f %%  %s", 100*done, textfmt.PrintableLine(step))
+	text := fmt.Sprintf("%3.0f %%  %s", 100*done, cli.PrintableLine(step))
 	switch {
 	case p.terminal:
 		fmt.Fprint(p.to, clearLine+text)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -97,7 +97,7 @@ func (p *htmlPage) addResults(r *Run) {
 }
 
 // count formats a number in groups of three digits, separated by thin spaces.
-func count(n uint64) string { return textfmt.Count(n, "\u202f") }
+func count(n uint64) string { return cli.Count(n, "\u202f") }
 
 // headline summarizes the results of the run's scenarios in a few words, for the top of the page.
 func headline(r *Run) string {
@@ -128,7 +128,7 @@ func runFacts(r *Run) (facts kit.Facts) {
 	}
 	facts.Add("Seed", seed)
 	facts.Add("Started", kit.Stamp(r.Started))
-	facts.Add("Took", textfmt.Duration(r.Wall.Round(time.Millisecond)))
+	facts.Add("Took", cli.Duration(r.Wall.Round(time.Millisecond)))
 	facts.Add("Machine", r.Machine.String())
 	facts.Add("fabrictest", r.Tool)
 	return facts
@@ -136,13 +136,13 @@ func runFacts(r *Run) (facts kit.Facts) {
 
 // String describes the machine in a few words.
 func (m Machine) String() string {
-	parts := []string{m.OS + "/" + m.Arch, m.Kernel, textfmt.Plural(m.CPUs, "CPU")}
+	parts := []string{m.OS + "/" + m.Arch, m.Kernel, cli.Plural(m.CPUs, "CPU")}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" || s == "/" }), ", ")
 }
 
 // clip truncates a text to n bytes, and then appends how much more is in result.json.
 func clip(s string, n int) string {
-	return kit.Clip(s, n, fmt.Sprintf("\n… %s more in result.json", textfmt.Bytes(len(s)-n)))
+	return kit.Clip(s, n, fmt.Sprintf("\n… %s more in result.json", cli.Bytes(len(s)-n)))
 }
 
 // cut truncates a text of more than n bytes, and appends " …". It cuts at the last space in the

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/perf/record"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -208,7 +208,7 @@ func WriteHistory(w io.Writer, runs []*record.Run, changes []record.Change) erro
 			worse++
 		}
 	}
-	p.Page = kit.Page{About: "history of recorded runs", Headline: fmt.Sprintf("%s in %s: %d worse, %d better", textfmt.Plural(len(changes), "change"), textfmt.Plural(len(runs), "run"), worse, better)}
+	p.Page = kit.Page{About: "history of recorded runs", Headline: fmt.Sprintf("%s in %s: %d worse, %d better", cli.Plural(len(changes), "change"), cli.Plural(len(runs), "run"), worse, better)}
 	p.Title = "fabrictest: " + p.Headline
 	index := map[string]*perfGroup{}
 	for _, s := range record.Histories(runs, changes) {

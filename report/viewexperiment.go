@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -70,7 +70,7 @@ func (f *Figure) OursText() string {
 // withUnit formats a value, with three digits unless it is a size.
 func withUnit(v float64, unit string) string {
 	if unit == "B" && v >= 0 {
-		return strings.Replace(textfmt.Bytes(uint64(v)), ".0 ", " ", 1)
+		return strings.Replace(cli.Bytes(uint64(v)), ".0 ", " ", 1)
 	}
 	return fmt.Sprintf("%.3g %s", v, unit)
 }
@@ -81,7 +81,7 @@ func xText(v float64, unit string) string {
 	case "B":
 		return withUnit(v, unit)
 	case "us":
-		return textfmt.Duration(time.Duration(v * 1e3))
+		return cli.Duration(time.Duration(v * 1e3))
 	}
 	return fmt.Sprint(v)
 }

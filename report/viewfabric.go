@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -88,7 +88,7 @@ func (f *fabricPainter) Cable(c *topology.Cable) kit.Part {
 		p.State = max(p.State, f.faultStates[b])
 	}
 	if lost > 0 {
-		p.Label = textfmt.SI(float64(lost), "") + " lost"
+		p.Label = cli.SI(float64(lost), "") + " lost"
 	}
 	f.used[p.State] = true
 	if !f.fewTitles || p.State != kit.Fine {
@@ -99,7 +99,7 @@ func (f *fabricPainter) Cable(c *topology.Cable) kit.Part {
 
 // directionTitle describes one direction of a link: packets, bytes and losses.
 func directionTitle(l *Link) string {
-	s := fmt.Sprintf("to %s: %s packets, %s", l.To, count(l.Packets), textfmt.Bytes(l.Bytes))
+	s := fmt.Sprintf("to %s: %s packets, %s", l.To, count(l.Packets), cli.Bytes(l.Bytes))
 	if l.KernelCounted {
 		s += " (counted by the kernel)"
 	}
@@ -118,7 +118,7 @@ func (f *fabricPainter) Host(h *topology.Host) kit.Part {
 		if r.State != stateFinished {
 			p.State = kit.Down
 		}
-		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", r.Rank, rankState(r), textfmt.Bytes(r.Bytes), count(r.Messages))
+		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", r.Rank, rankState(r), cli.Bytes(r.Bytes), count(r.Messages))
 	}
 	if !f.fewTitles || p.State != kit.Fine {
 		p.Title = title
@@ -141,7 +141,7 @@ func (f *fabricPainter) legend() []legendView {
 
 // fabricText describes the size of the fabric, and the links if all are equal.
 func fabricText(t *topology.Topology) string {
-	text := textfmt.Plural(len(t.Hosts), "host")
+	text := cli.Plural(len(t.Hosts), "host")
 	tiers := map[int]int{} // number of switches by tier: 1 for leaves, 2 for spines
 	for _, s := range t.Switches {
 		tiers[s.Tier]++
@@ -150,7 +150,7 @@ func fabricText(t *topology.Topology) string {
 	case len(t.Switches) == 0:
 		text += " back to back"
 	case len(tiers) == 2:
-		text += fmt.Sprintf(", %d leaves, %s", tiers[1], textfmt.Plural(tiers[2], "spine"))
+		text += fmt.Sprintf(", %d leaves, %s", tiers[1], cli.Plural(tiers[2], "spine"))
 	case len(t.Switches) == 1:
 		text += ", 1 switch"
 	default:
@@ -166,10 +166,10 @@ func fabricText(t *topology.Topology) string {
 		}
 	}
 	if link.RateBps > 0 {
-		text += ", " + textfmt.BitRate(float64(link.RateBps))
+		text += ", " + cli.BitRate(float64(link.RateBps))
 	}
 	if link.Latency > 0 {
-		text += ", " + textfmt.Duration(link.Latency)
+		text += ", " + cli.Duration(link.Latency)
 	}
 	if link.MTU > 0 {
 		text += fmt.Sprintf(", MTU %d", link.MTU)

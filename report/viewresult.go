@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -77,7 +77,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 	case e != nil && r.Verdict == Passed: // also with differences that are known
 		v.Outcome = fmt.Sprintf("%d of %d agree", e.Agreeing(), len(e.Figures))
 	case r.Elapsed > 0:
-		v.Outcome = textfmt.Duration(r.Elapsed)
+		v.Outcome = cli.Duration(r.Elapsed)
 	}
 	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
 		painter := newFabricPainter(r)
@@ -102,14 +102,14 @@ func figures(r *Result) kit.Facts {
 		add("Simulations", fmt.Sprint(e.Runs))
 	}
 	if t.Messages > 0 || t.Bytes > 0 {
-		add("Delivered", textfmt.Bytes(t.Bytes))
+		add("Delivered", cli.Bytes(t.Bytes))
 		add("Messages", count(t.Messages))
-		add("Goodput", textfmt.BitRate(r.GoodputBps()))
+		add("Goodput", cli.BitRate(r.GoodputBps()))
 	}
 	if len(r.Links) > 0 {
 		lost := count(t.Lost)
 		if t.Lost > 0 {
-			lost += " (" + textfmt.Percent(t.Lost, t.Packets) + ")"
+			lost += " (" + cli.Percent(t.Lost, t.Packets) + ")"
 		}
 		add("Packets lost", lost)
 	}
@@ -124,9 +124,9 @@ func figures(r *Result) kit.Facts {
 		if r.Tier == "sim" {
 			name = "Virtual time"
 		}
-		add(name, textfmt.Duration(r.Elapsed))
+		add(name, cli.Duration(r.Elapsed))
 	}
-	add("Wall time", textfmt.Duration(r.Wall.Round(100*time.Microsecond)))
+	add("Wall time", cli.Duration(r.Wall.Round(100*time.Microsecond)))
 	add("Seed", fmt.Sprint(r.Seed))
 	if r.Provider != "" {
 		add("NICs", r.Provider)
@@ -150,7 +150,7 @@ func figures(r *Result) kit.Facts {
 }
 
 // milliseconds formats a time, rounded to milliseconds.
-func milliseconds(d time.Duration) string { return textfmt.Duration(d.Round(time.Millisecond)) }
+func milliseconds(d time.Duration) string { return cli.Duration(d.Round(time.Millisecond)) }
 
 // String describes the CPU time of the run in one line.
 func (s *Scheduling) String() string {
@@ -243,7 +243,7 @@ func fileViews(all []File) []fileView {
 			out = append(out, fileView{Kind: "more", Path: fmt.Sprintf("%d others, in result.json", len(all)-maxFiles)})
 			break
 		}
-		out = append(out, fileView{Kind: f.Kind, Path: f.Path, Size: textfmt.Bytes(f.Size), Href: kit.Href(f.Path)})
+		out = append(out, fileView{Kind: f.Kind, Path: f.Path, Size: cli.Bytes(f.Size), Href: kit.Href(f.Path)})
 	}
 	return out
 }

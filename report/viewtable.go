@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -129,13 +129,13 @@ func linkTable(r *Result, maxRows int) *table {
 		}
 		share := ""
 		if lost > 0 {
-			share = textfmt.Percent(lost, l.Packets)
+			share = cli.Percent(lost, l.Packets)
 		}
 		class := ""
 		if s := linkState(l); s != kit.Fine {
 			class = s.String()
 		}
-		t.add(class, l.From, l.To, count(l.Packets), textfmt.Bytes(l.Bytes), count(lost), share, strings.Join(causes, ", "),
+		t.add(class, l.From, l.To, count(l.Packets), cli.Bytes(l.Bytes), count(lost), share, strings.Join(causes, ", "),
 			count(l.Duplicated), count(l.Reordered), count(l.Marked), purpose, counter)
 	}
 	t = t.fold("direction", maxRows)
@@ -157,18 +157,18 @@ func rankTable(r *Result, maxRows int) *table {
 		rank := &ranks[i]
 		class, elapsed, memory, p50, p99, worst := "", "", "", "", "", ""
 		if rank.Elapsed > 0 {
-			elapsed = textfmt.Duration(rank.Elapsed)
+			elapsed = cli.Duration(rank.Elapsed)
 		}
 		if rank.MemoryKiB > 0 {
-			memory = textfmt.Bytes(rank.MemoryKiB << 10)
+			memory = cli.Bytes(rank.MemoryKiB << 10)
 		}
 		if l := rank.Latency; l != nil {
-			p50, p99, worst = textfmt.Duration(l.P50), textfmt.Duration(l.P99), textfmt.Duration(l.Max)
+			p50, p99, worst = cli.Duration(l.P50), cli.Duration(l.P99), cli.Duration(l.Max)
 		}
 		if rank.State != stateFinished {
 			class = "down"
 		}
-		t.add(class, fmt.Sprint(rank.Rank), rank.Host, rankState(rank), count(rank.Messages), textfmt.Bytes(rank.Bytes), count(rank.Resent),
+		t.add(class, fmt.Sprint(rank.Rank), rank.Host, rankState(rank), count(rank.Messages), cli.Bytes(rank.Bytes), count(rank.Resent),
 			fmt.Sprint(rank.Failures), fmt.Sprint(rank.Reconn), elapsed, memory, p50, p99, worst)
 	}
 	return t.fold("rank", maxRows)
@@ -202,12 +202,12 @@ func rankState(rank *Rank) string {
 func faultTable(r *Result, maxRows int) *table {
 	t := newTable("Fault", "#From", "#Until", "#For", "#Traffic again after")
 	for _, f := range r.Faults {
-		row := []string{f.What, textfmt.Duration(f.At), "", "", ""}
+		row := []string{f.What, cli.Duration(f.At), "", "", ""}
 		if f.Until > 0 {
-			row[2], row[3] = textfmt.Duration(f.Until), textfmt.Duration(f.Until-f.At)
+			row[2], row[3] = cli.Duration(f.Until), cli.Duration(f.Until-f.At)
 		}
 		if f.Recovered != nil {
-			row[4] = textfmt.Duration(*f.Recovered)
+			row[4] = cli.Duration(*f.Recovered)
 		}
 		t.add("", row...)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -148,7 +148,7 @@ func (v *timeView) addThroughput(g kit.Grid, bytes []kit.Track, names []string) 
 	}
 	if len(rates) <= maxRankLines {
 		top := kit.Top(rates...)
-		p := panelView{Title: "Throughput by rank", Kind: "bits", Max: top, Top: textfmt.BitRate(top)}
+		p := panelView{Title: "Throughput by rank", Kind: "bits", Max: top, Top: cli.BitRate(top)}
 		for i, r := range rates {
 			p.Lines = append(p.Lines, lineView{names[i], fmt.Sprintf("k%d", i), g.Path(r, top)})
 		}
@@ -159,7 +159,7 @@ func (v *timeView) addThroughput(g kit.Grid, bytes []kit.Track, names []string) 
 	low, mid, high := kit.Band(rates)
 	if top := kit.Top(high); top > 0 {
 		v.Panels = append(v.Panels, panelView{
-			Title: "Throughput, a rank", Kind: "bits", Max: top, Top: textfmt.BitRate(top),
+			Title: "Throughput, a rank", Kind: "bits", Max: top, Top: cli.BitRate(top),
 			Band:  g.Between(low, high, top),
 			Lines: []lineView{{"most", "high", g.Path(high, top)}, {"median", "mid", g.Path(mid, top)}, {"least", "low", g.Path(low, top)}},
 		})
@@ -174,12 +174,12 @@ func (v *timeView) addTotal(g kit.Grid, title, kind, class string, all [][]float
 	if top == 0 {
 		return false
 	}
-	label := textfmt.SI(top, "") // of kind "count"
+	label := cli.SI(top, "") // of kind "count"
 	switch kind {
 	case "bits":
-		label = textfmt.BitRate(top)
+		label = cli.BitRate(top)
 	case "rate":
-		label = textfmt.SI(top, "") + "/s"
+		label = cli.SI(top, "") + "/s"
 	}
 	v.Panels = append(v.Panels, panelView{
 		Title: title, Kind: kind, Max: top, Top: label,

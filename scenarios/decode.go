@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // decoder fills structs from YAML by their tags. It continues after an error to report all
@@ -248,7 +248,7 @@ func (s *Scenario) Errorf(key, format string, args ...any) error {
 
 // suggestion ends the error about an unknown word: with a similar word, or all known words.
 func suggestion(word string, known []string) string {
-	if words := cmdline.Similar(word, known); len(words) > 0 {
+	if words := cli.Similar(word, known); len(words) > 0 {
 		return "; did you mean " + words[0] + "?"
 	}
 	return "; there are " + strings.Join(known, ", ")

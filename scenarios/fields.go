@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
@@ -107,7 +107,7 @@ func ImpairText(fabric Fabric, port, displayName string, words []string) (string
 	for _, w := range words {
 		key, value, ok := strings.Cut(w, "=")
 		if !ok {
-			return "", cmdline.Errorf("%q: use one of the words up, down and clean, or KEY=VALUE such as loss=1%%", w)
+			return "", cli.Errorf("%q: use one of the words up, down and clean, or KEY=VALUE such as loss=1%%", w)
 		}
 		hasDirection = hasDirection || key == "way"
 		fmt.Fprintf(&b, "    %s: %s\n", key, value)
@@ -160,11 +160,11 @@ func ImpairKeys() (keys []string) {
 func TranslateErrors(err error, argument func(key string) string) error {
 	var all Errors
 	if !errors.As(err, &all) {
-		return &cmdline.Error{Err: err}
+		return &cli.Error{Err: err}
 	}
 	lines := make([]string, 0, len(all))
 	for _, e := range all {
 		lines = append(lines, argument(e.Key)+": "+e.Err.Error())
 	}
-	return cmdline.Errorf("%s", strings.Join(slices.Compact(lines), "\n"))
+	return cli.Errorf("%s", strings.Join(slices.Compact(lines), "\n"))
 }

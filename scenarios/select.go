@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Selection selects scenarios by the words of a command line.
@@ -41,7 +41,7 @@ func (s *Selection) Find() ([]Selected, error) {
 	}
 	for _, tag := range tags {
 		if !slices.Contains(Tags(shipped), tag) {
-			return nil, cmdline.Errorf("--tag %s: no scenario has this tag; %s", tag, cmdline.DidYouMean(tag, Tags(shipped), "fabrictest list scenarios"))
+			return nil, cli.Errorf("--tag %s: no scenario has this tag; %s", tag, cli.DidYouMean(tag, Tags(shipped), "fabrictest list scenarios"))
 		}
 	}
 	names, files, err := s.split(shipped)
@@ -56,18 +56,18 @@ func (s *Selection) Find() ([]Selected, error) {
 		}
 	}
 	for _, file := range files {
-		sc, err := Load(cmdline.DirFS(filepath.Dir(file)), filepath.Base(file))
+		sc, err := Load(cli.DirFS(filepath.Dir(file)), filepath.Base(file))
 		if err != nil {
-			return nil, &cmdline.Error{Err: err}
+			return nil, &cli.Error{Err: err}
 		}
 		// The folder of a run has one place for each name.
 		if i := slices.IndexFunc(chosen, func(c Selected) bool { return c.Name == sc.Name }); i >= 0 {
-			return nil, cmdline.Errorf("%s and %s are both called %s: change the name in one of them, or run them apart", chosen[i].Given, file, sc.Name)
+			return nil, cli.Errorf("%s and %s are both called %s: change the name in one of them, or run them apart", chosen[i].Given, file, sc.Name)
 		}
 		chosen = append(chosen, Selected{sc, file})
 	}
 	if len(chosen) == 0 {
-		return nil, cmdline.Errorf("no scenario has all of the tags %s and a name that fits: 'fabrictest list scenarios' shows all", strings.Join(tags, ", "))
+		return nil, cli.Errorf("no scenario has all of the tags %s and a name that fits: 'fabrictest list scenarios' shows all", strings.Join(tags, ", "))
 	}
 	return chosen, nil
 }
@@ -85,17 +85,17 @@ func (s *Selection) split(shipped []*Scenario) (names, files []string, err error
 			continue
 		}
 		if info, err := os.Stat(p); err == nil && info.IsDir() && !isShipped(p, shipped) {
-			return nil, nil, cmdline.Errorf("%s is a folder: name the files in it, %s", p, filepath.Join(p, "*.yaml"))
+			return nil, nil, cli.Errorf("%s is a folder: name the files in it, %s", p, filepath.Join(p, "*.yaml"))
 		}
 		if _, err := path.Match(p, ""); err != nil {
-			return nil, nil, cmdline.Errorf("pattern %q: %w", p, err)
+			return nil, nil, cli.Errorf("pattern %q: %w", p, err)
 		}
 		if !isShipped(p, shipped) {
 			var known []string
 			for _, sc := range shipped {
 				known = append(known, sc.Name)
 			}
-			return nil, nil, cmdline.Errorf("no scenario is called %q; %s", p, cmdline.DidYouMean(p, known, "fabrictest list scenarios"))
+			return nil, nil, cli.Errorf("no scenario is called %q; %s", p, cli.DidYouMean(p, known, "fabrictest list scenarios"))
 		}
 		names = append(names, p)
 	}
@@ -115,10 +115,10 @@ func expandFiles(name string) ([]string, error) {
 	}
 	files, err := filepath.Glob(name)
 	if err != nil {
-		return nil, cmdline.Errorf("pattern %q: %w", name, err)
+		return nil, cli.Errorf("pattern %q: %w", name, err)
 	}
 	if len(files) == 0 {
-		return nil, cmdline.Errorf("no file matches %s; the scenarios that ship with fabrictest are called without .yaml", name)
+		return nil, cli.Errorf("no file matches %s; the scenarios that ship with fabrictest are called without .yaml", name)
 	}
 	return files, nil
 }
@@ -165,7 +165,7 @@ func ParseTiers(on []string) (tiers []Tier, err error) {
 				tiers = append(tiers, t)
 			}
 		default:
-			return nil, cmdline.Errorf("--on %s: give sim, netns, or both with a comma between", name)
+			return nil, cli.Errorf("--on %s: give sim, netns, or both with a comma between", name)
 		}
 	}
 	return tiers, nil
@@ -220,7 +220,7 @@ func FindExperiment(name string) (*Scenario, error) {
 		return nil, err
 	}
 	if len(chosen) != 1 || chosen[0].Experiment == nil {
-		return nil, cmdline.Errorf("%s: name one scenario with an experiment: 'fabrictest list scenarios --tag paper' lists them", name)
+		return nil, cli.Errorf("%s: name one scenario with an experiment: 'fabrictest list scenarios --tag paper' lists them", name)
 	}
 	return chosen[0].Scenario, nil
 }

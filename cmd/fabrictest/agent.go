@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/agent"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
@@ -43,7 +43,7 @@ func newAgentCommand(program string) *cobra.Command {
 	f.StringVar(&o.listen, "listen", "", "`ADDR:PORT` to listen at: one of this host's addresses, or 0.0.0.0 or [::] for all of them")
 	f.StringVar(&o.key, "key", "", "`FILE` with the key that clients must have")
 	f.StringSliceVar(&o.devices, "device", nil, "only this device, by `NAME`; may be repeated (default: all)")
-	f.StringVar(&o.emulate, "emulate", "", "serve an emulated device of the provider `NAME` instead of the kernel's: "+cmdline.Choices(emulateChoices()))
+	f.StringVar(&o.emulate, "emulate", "", "serve an emulated device of the provider `NAME` instead of the kernel's: "+cli.Choices(emulateChoices()))
 	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of the emulated device")
 	f.BoolVar(&o.quiet, "quiet", false, "do not log the connections of clients")
 	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(emulateChoices()...))
@@ -124,19 +124,19 @@ func (o *agentOptions) check() error {
 	at, _, err := net.SplitHostPort(o.listen)
 	switch {
 	case o.listen == "":
-		return cmdline.Errorf("--listen: name the address and port at which to wait for clients, as in --listen 192.0.2.7:7471")
+		return cli.Errorf("--listen: name the address and port at which to wait for clients, as in --listen 192.0.2.7:7471")
 	case err != nil:
-		return cmdline.Errorf("--listen %s: %w", o.listen, err)
+		return cli.Errorf("--listen %s: %w", o.listen, err)
 	case at == "":
-		return cmdline.Errorf("--listen %s: it names no address; 0.0.0.0 or [::] is all of this host's", o.listen)
+		return cli.Errorf("--listen %s: it names no address; 0.0.0.0 or [::] is all of this host's", o.listen)
 	case o.key == "":
-		return cmdline.Errorf("--key: name the file with the key; 'agent key FILE' makes one")
+		return cli.Errorf("--key: name the file with the key; 'agent key FILE' makes one")
 	case o.emulate != "" && !slices.Contains(emulateChoices(), o.emulate):
-		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(emulateChoices()))
+		return cli.Errorf("--emulate %s: give %s", o.emulate, cli.Choices(emulateChoices()))
 	case (o.emulate == "") != (o.intf == ""):
-		return cmdline.Errorf("--emulate and --interface go together: give both, or neither")
+		return cli.Errorf("--emulate and --interface go together: give both, or neither")
 	case o.emulate == "" && !ibv.Linked:
-		return cmdline.Errorf("this program was built without libibverbs, and has no devices but emulated ones (--emulate). On Linux: apt install libibverbs-dev librdmacm-dev, then build it with go build -tags ibverbs ./cmd/fabrictest")
+		return cli.Errorf("this program was built without libibverbs, and has no devices but emulated ones (--emulate). On Linux: apt install libibverbs-dev librdmacm-dev, then build it with go build -tags ibverbs ./cmd/fabrictest")
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/capture"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // newCaptureShowCommand returns the command `fabrictest capture show`, which prints the
@@ -28,7 +28,7 @@ func newCaptureShowCommand() *cobra.Command {
 				return err
 			}
 			if opts.Limit < 0 {
-				return cmdline.Errorf("-n %d: a number of packets is not negative", opts.Limit)
+				return cli.Errorf("-n %d: a number of packets is not negative", opts.Limit)
 			}
 			out, unfiltered := cmd.OutOrStdout(), withoutEscapeFilter(cmd.OutOrStdout())
 			opts.Width, opts.Colour = capture.TerminalProperties(unfiltered)
@@ -88,14 +88,14 @@ func openCapture(cmd *cobra.Command, args, options []string, printPackets bool) 
 		return err
 	}
 	if len(files) > 1 {
-		return cmdline.Errorf("%d captures: add words to select one of them:\n  %s", len(files), strings.Join(files, "\n  "))
+		return cli.Errorf("%d captures: add words to select one of them:\n  %s", len(files), strings.Join(files, "\n  "))
 	}
 	command, err := capture.ViewerCommand(cmd.Context(), files[0], printPackets)
 	if err != nil {
 		return err
 	}
 	command = append(command, options...)
-	fmt.Fprintln(cmd.ErrOrStderr(), cmdline.Join(command))
+	fmt.Fprintln(cmd.ErrOrStderr(), cli.Join(command))
 	viewer := exec.CommandContext(cmd.Context(), command[0], command[1:]...)
 	viewer.Stdin, viewer.Stdout, viewer.Stderr = os.Stdin, cmd.OutOrStdout(), cmd.ErrOrStderr()
 	err = viewer.Run()

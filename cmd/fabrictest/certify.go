@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
@@ -88,13 +88,13 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 		{o.out, "--out", "the folder for the certificate"},
 	} {
 		if need.value == "" && (o.guest.kind == "" || need.flag == "--out") { // a guest needs only --out
-			return cmdline.Errorf("%s: name %s", need.flag, need.what)
+			return cli.Errorf("%s: name %s", need.flag, need.what)
 		}
 	}
 	for _, text := range o.peers {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return cmdline.Errorf("--peer %s: give an address and the length of its network's prefix, as in 198.51.100.20/24", text)
+			return cli.Errorf("--peer %s: give an address and the length of its network's prefix, as in 198.51.100.20/24", text)
 		}
 		o.networks = append(o.networks, p)
 	}
@@ -103,7 +103,7 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 	}
 	const packets, streams = false, true
 	if known := slices.Concat(bench.DeviceWires(packets), bench.DeviceWires(streams)); o.wire != "" && !slices.Contains(known, bench.DeviceWire(o.wire)) {
-		return cmdline.Errorf("--wire %s: give packet or udp for RoCEv2, tcp or segments for iWARP", o.wire)
+		return cli.Errorf("--wire %s: give packet or udp for RoCEv2, tcp or segments for iWARP", o.wire)
 	}
 	var err error
 	o.Level, err = judge.ParseLevel(o.level)
@@ -116,7 +116,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err
 	}
-	seed, err := cmdline.ParseSeed(o.seed, defaultSeed)
+	seed, err := cli.ParseSeed(o.seed, defaultSeed)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (o *certifyOptions) signIn(cmd *cobra.Command, dir string) error {
 // command is the command line that runs these cases again, with FOLDER in place of the value of
 // --out.
 func (o *certifyOptions) command(ids []string, seed uint64) string {
-	l := cmdline.NewLine(o.guest.calledAs(o.program) + " certify").Args(ids...)
+	l := cli.NewLine(o.guest.calledAs(o.program) + " certify").Args(ids...)
 	if o.guest.kind != "" {
 		l.Add(o.guest.shellFlags()...)
 	} else {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/runner"
@@ -45,7 +45,7 @@ func startAgent(t *testing.T, key string) string {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	out, ended := new(lockedBuffer), make(chan int, 1)
 	go func() {
-		ended <- execute(ctx, cmdline.GoRun, []string{"agent", "--listen", "127.0.0.1:0", "--key", key, "--emulate", "softiwarp", "--interface", "lo"}, out, out)
+		ended <- execute(ctx, cli.GoRun, []string{"agent", "--listen", "127.0.0.1:0", "--key", key, "--emulate", "softiwarp", "--interface", "lo"}, out, out)
 	}()
 	t.Cleanup(func() {
 		cancel(interruptedError{syscall.SIGTERM})
@@ -159,9 +159,9 @@ func TestAgentNeedsLibibverbs(t *testing.T) {
 func TestCertifyPrintsGuestCommand(t *testing.T) {
 	for _, c := range []struct{ program, args, want string }{
 		{"fabrictest", "--guest rxe --kernel 6.1", "fabrictest certify 'pkt/ip/*' --guest rxe --kernel 6.1 --seed 7 --out FOLDER"},
-		{cmdline.GoRun, "--guest siw", "go run -tags ibverbs ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --seed 7 --out FOLDER"},
+		{cli.GoRun, "--guest siw", "go run -tags ibverbs ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --seed 7 --out FOLDER"},
 		{
-			cmdline.GoRun, "--guest siw --agent-program p --mtu 1500 --count-instructions --append a=1 --dangerous --level must --case-time 6m",
+			cli.GoRun, "--guest siw --agent-program p --mtu 1500 --count-instructions --append a=1 --dangerous --level must --case-time 6m",
 			"go run ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --agent-program p --mtu 1500 --append a=1 --count-instructions=true --level must --dangerous --case-time 6m0s --seed 7 --out FOLDER",
 		},
 	} {

@@ -12,15 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
 // guestKinds are the kinds of devices of --guest.
-var guestKinds = []string{string(guest.RXE), string(guest.SIW), string(guest.SIWCRC)}
+var guestKinds = []string{string(kernel.RXE), string(kernel.SIW), string(kernel.SIWCRC)}
 
 // deviceGuestFlags are the flags of a guest that is booted to test its device.
 type deviceGuestFlags struct {
@@ -60,18 +59,18 @@ func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 		switch {
 		case !cmd.Flags().Changed(name):
 		case g.kind == "":
-			return cmdline.Errorf("--%s is about a guest: name the device that it is to have, as in --guest rxe", name)
+			return cli.Errorf("--%s is about a guest: name the device that it is to have, as in --guest rxe", name)
 		default:
-			return cmdline.Errorf("--%s is about a device that is there already: leave it out, because --guest boots a virtual machine with a device of its own", name)
+			return cli.Errorf("--%s is about a device that is there already: leave it out, because --guest boots a virtual machine with a device of its own", name)
 		}
 	}
 	if g.kind == "" {
 		return nil
 	}
 	if !slices.Contains(guestKinds, g.kind) {
-		return cmdline.Errorf("--guest %s: give %s", g.kind, cmdline.Choices(guestKinds))
+		return cli.Errorf("--guest %s: give %s", g.kind, cli.Choices(guestKinds))
 	}
-	g.cfg.Guests, g.cfg.Devices = 1, []guest.Device{guest.Device(g.kind)}
+	g.cfg.Guests, g.cfg.Devices = 1, []kernel.Device{kernel.Device(g.kind)}
 	g.given = givenFlags(cmd, guestFlagNames)
 	return runner.CheckAgentProgram(g.program)
 }
@@ -91,7 +90,7 @@ func givenFlags(cmd *cobra.Command, names []string) (flags []string) {
 			if f.Value.Type() == "bool" {
 				flags = append(flags, "--"+name+"="+v)
 			} else {
-				flags = append(flags, "--"+name+" "+cmdline.Quote(v))
+				flags = append(flags, "--"+name+" "+cli.Quote(v))
 			}
 		}
 	}
@@ -110,7 +109,7 @@ func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
 	cfg.Program = g.program
 	cfg.KernelArgs = strings.TrimSpace(guestKernelArgs + " " + cfg.KernelArgs)
 	if err := cfg.Check(); err != nil {
-		return cfg, cmdline.Errorf("--guest %s: %w", g.kind, err)
+		return cfg, cli.Errorf("--guest %s: %w", g.kind, err)
 	}
 	return cfg, nil
 }
@@ -118,7 +117,7 @@ func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
 // calledAs returns the command that starts this program, given how it was started. If this program
 // is also the agent in the guest, 'go run' needs the build tag ibverbs.
 func (g *deviceGuestFlags) calledAs(program string) string {
-	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
+	if program == cli.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs
 	}
 	return program

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/runner"
@@ -44,7 +44,7 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 		ValidArgsFunction: completeCases,
 	}
 	f := cmd.Flags()
-	o.given, o.Capture = f.Changed, cmdline.CaptureFailing
+	o.given, o.Capture = f.Changed, cli.CaptureFailing
 	deviceFlag(cmd, &o.Names, "judge", nics.Names())
 	levelFlag(cmd, &o.level)
 	labelFlag(cmd, &o.Labels)
@@ -122,7 +122,7 @@ func (o *conformOptions) plan(makePlan func() (*judge.Judge, error)) (j *judge.J
 
 // check checks the flags, and sets the fields of runner.Conformance that are no flags themselves.
 func (o *conformOptions) check() (err error) {
-	if o.Seed, err = cmdline.ParseSeed(o.seed, defaultSeed); err != nil {
+	if o.Seed, err = cli.ParseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if o.Level, err = judge.ParseLevel(o.level); err != nil {
@@ -130,7 +130,7 @@ func (o *conformOptions) check() (err error) {
 	}
 	for flag, n := range map[string]int{"workers": o.Workers, "schedules": o.Schedules} {
 		if o.given(flag) && n < 1 {
-			return cmdline.Errorf("--%s %d: give a number from 1 on", flag, n)
+			return cli.Errorf("--%s %d: give a number from 1 on", flag, n)
 		}
 	}
 	o.Tier = scenarios.Tier(o.on)
@@ -175,18 +175,18 @@ func (o *conformOptions) verdict(ctx context.Context, run *conform.Run, j *judge
 
 // command is the command line that repeats the run.
 func (o *conformOptions) command(seed uint64) string {
-	l := cmdline.NewLine(o.program+" conform").Args(o.IDs...).Flag("device", o.Names...).Flag("level", strings.ToLower(o.level))
+	l := cli.NewLine(o.program+" conform").Args(o.IDs...).Flag("device", o.Names...).Flag("level", strings.ToLower(o.level))
 	l.Flag("label", o.Labels...).Flag("without", o.ExcludeLabels...)
 	return o.addConditions(l, seed).Switch("check-cases", o.CheckCases).Switch("matrix", o.Matrix).String()
 }
 
 // replay is the command line that repeats one case.
 func (o *conformOptions) replay(device, id string, seed uint64) string {
-	return o.addConditions(cmdline.NewLine(o.program+" conform "+id).Flag("device", device), seed).String()
+	return o.addConditions(cli.NewLine(o.program+" conform "+id).Flag("device", device), seed).String()
 }
 
 // addConditions adds the flags that affect verdicts to a command line.
-func (o *conformOptions) addConditions(l *cmdline.Line, seed uint64) *cmdline.Line {
+func (o *conformOptions) addConditions(l *cli.Line, seed uint64) *cli.Line {
 	l.Flag("on", o.on).Flag("seed", fmt.Sprint(seed)).Flag("as", o.Profile).Flag("defect", o.Defects...)
 	return l.Number("schedules", uint64(o.Schedules)).Flag("deviations", o.Deviations)
 }
@@ -199,7 +199,7 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, args []string) error { return o.runMeasure(cmd, args) },
 	}
-	o.given, o.Capture = cmd.Flags().Changed, cmdline.CaptureNone
+	o.given, o.Capture = cmd.Flags().Changed, cli.CaptureNone
 	deviceFlag(cmd, &o.Names, "measure", runner.Measurable())
 	tierFlag(cmd, &o.on)
 	seedFlag(cmd, &o.seed, "", "is chosen", " (default 1)")
@@ -229,5 +229,5 @@ func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 
 // measureCommand is the command line that repeats the run.
 func (o *conformOptions) measureCommand(seed uint64) string {
-	return o.addConditions(cmdline.NewLine(o.program+" conform measure").Flag("device", o.Names...), seed).String()
+	return o.addConditions(cli.NewLine(o.program+" conform measure").Flag("device", o.Names...), seed).String()
 }

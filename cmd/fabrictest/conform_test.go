@@ -15,7 +15,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -49,7 +49,7 @@ func TestConformReportsDefect(t *testing.T) {
 	code, out, _ := call(t, "conform", "rc/psn", "--defect", "AckPSNOff", "--seed", "7", "--out", dir)
 	wantIn(t, out,
 		"FAIL rc/psn/gap-naked-once, softroce", "MUST, IBTA", "roce/rc/psn/6", "want  ", "got   ", "NAK psn",
-		cmdline.GoRun+" conform rc/psn/gap-naked-once --device softroce --on sim --seed 7 --defect AckPSNOff",
+		cli.GoRun+" conform rc/psn/gap-naked-once --device softroce --on sim --seed 7 --defect AckPSNOff",
 	)
 	if code != exitFailed {
 		t.Errorf("exit code %d", code)
@@ -249,7 +249,7 @@ func TestInterruptedConformHasSignalExitCode(t *testing.T) {
 	cancel(interruptedError{syscall.SIGINT})
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var out, errs bytes.Buffer
-	if code := execute(ctx, cmdline.GoRun, []string{"conform", "rc/psn"}, &out, &errs); code != 130 || !strings.Contains(errs.String(), "interrupted: 0 of") {
+	if code := execute(ctx, cli.GoRun, []string{"conform", "rc/psn"}, &out, &errs); code != 130 || !strings.Contains(errs.String(), "interrupted: 0 of") {
 		t.Errorf("exit code %d, %q", code, errs.String())
 	}
 }
@@ -262,7 +262,7 @@ func TestMeasureReportsLatencies(t *testing.T) {
 		t.Fatalf("exit code %d, %q, %q", code, out, stderr)
 	}
 	sound, err := conform.ReadFile(filepath.Join(dir, conform.ResultFile))
-	if err != nil || len(sound.Devices) != len(devicesOf(conformance.RoCE)) || !strings.HasPrefix(sound.Command, cmdline.GoRun+" conform measure --device softroce") {
+	if err != nil || len(sound.Devices) != len(devicesOf(conformance.RoCE)) || !strings.HasPrefix(sound.Command, cli.GoRun+" conform measure --device softroce") {
 		t.Fatalf("%+v, %v", sound, err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/work"
@@ -85,7 +85,7 @@ func tierFlag(cmd *cobra.Command, p *string) {
 
 // deviceFlag adds --device for emulated devices; verb is what the command does with them.
 func deviceFlag(cmd *cobra.Command, p *[]string, verb string, names []string) {
-	cmd.Flags().StringSliceVar(p, "device", nil, "the `DEVICE` to "+verb+": "+cmdline.Choices(names)+"; may be repeated (default: all)")
+	cmd.Flags().StringSliceVar(p, "device", nil, "the `DEVICE` to "+verb+": "+cli.Choices(names)+"; may be repeated (default: all)")
 	completeFlag(cmd, "device", fixed(names...))
 }
 
@@ -102,13 +102,13 @@ func cableFlag(cmd *cobra.Command, p *scenarios.CableKind) {
 }
 
 func profileFlag(cmd *cobra.Command, p *string) {
-	choiceFlag(cmd, p, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()), nics.ProfileNames()...)
+	choiceFlag(cmd, p, "as", "", "have the device behave like `PROFILE`: "+cli.Choices(nics.ProfileNames()), nics.ProfileNames()...)
 }
 
 // providerFlag adds --provider with a default value. Its help begins with prefix and ends with
 // suffix.
 func providerFlag(cmd *cobra.Command, p *string, value, prefix, suffix string) {
-	choiceFlag(cmd, p, "provider", value, prefix+" `NAME`: "+cmdline.Choices(nics.Names())+suffix, nics.Names()...)
+	choiceFlag(cmd, p, "provider", value, prefix+" `NAME`: "+cli.Choices(nics.Names())+suffix, nics.Names()...)
 }
 
 func levelFlag(cmd *cobra.Command, p *string) {
@@ -131,9 +131,9 @@ func tagFlag(cmd *cobra.Command, p *[]string) {
 }
 
 // captureFlag adds --capture; the text byDefault tells the default if *p is empty.
-func captureFlag(cmd *cobra.Command, p *cmdline.Captures, byDefault string) {
+func captureFlag(cmd *cobra.Command, p *cli.Captures, byDefault string) {
 	cmd.Flags().Var(p, "capture", "whose packets to keep: failing, all or none"+byDefault)
-	completeFlag(cmd, "capture", fixed(string(cmdline.CaptureFailing), string(cmdline.CaptureAll), string(cmdline.CaptureNone)))
+	completeFlag(cmd, "capture", fixed(string(cli.CaptureFailing), string(cli.CaptureAll), string(cli.CaptureNone)))
 }
 
 // labFlag adds --lab, the name of a fabric that is up or is to be brought up.
@@ -153,7 +153,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 			known = append(known, c.Name())
 		}
 	}
-	return cmdline.Errorf("unknown command %q%s", args[0], cmdline.Guess(args[0], known))
+	return cli.Errorf("unknown command %q%s", args[0], cli.Guess(args[0], known))
 }
 
 // newParentCommand makes a command that has only subcommands; without one it prints its help.
@@ -179,14 +179,14 @@ func suggestFlags(cmd *cobra.Command, err error) error {
 			known = append(known, "--"+f.Name)
 		}
 	})
-	return cmdline.Errorf("unknown flag --%s%s", word, cmdline.Guess("--"+word, known))
+	return cli.Errorf("unknown flag --%s%s", word, cli.Guess("--"+word, known))
 }
 
 // atLeast requires at least n arguments. Its error message is advice.
 func atLeast(n int, advice string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n {
-			return cmdline.Errorf("%s", advice)
+			return cli.Errorf("%s", advice)
 		}
 		return nil
 	}

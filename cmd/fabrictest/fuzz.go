@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/fuzz"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // newFuzzCommand returns the command `fabrictest fuzz`.
@@ -45,7 +45,7 @@ type fuzzOptions struct {
 // runFuzz lists or fuzzes the targets that args select.
 func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.Writer) error {
 	if o.total <= 0 || o.each < 0 {
-		return cmdline.Errorf("--for and --each: give a time that is more than nothing")
+		return cli.Errorf("--for and --each: give a time that is more than nothing")
 	}
 	tree, err := fuzz.FindTree()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/netns"
@@ -186,7 +186,7 @@ func TestCommandsDoNotOpenNamedPipes(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			var out bytes.Buffer
 			ended := make(chan int, 1)
-			go func() { ended <- execute(t.Context(), cmdline.GoRun, args, &out, &out) }()
+			go func() { ended <- execute(t.Context(), cli.GoRun, args, &out, &out) }()
 			for {
 				select {
 				case code := <-ended:

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/interop"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -30,7 +30,7 @@ func newInteropCommand(program string) *cobra.Command {
 		Short: "Test emulated devices against those of Linux",
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if !slices.Contains(known, name) {
-				return cmdline.Errorf("--provider %s: give %s", name, cmdline.Choices(known))
+				return cli.Errorf("--provider %s: give %s", name, cli.Choices(known))
 			}
 			found, err := nics.Find(name)
 			if err == nil {
@@ -39,7 +39,7 @@ func newInteropCommand(program string) *cobra.Command {
 			return err
 		},
 	}
-	cmd.PersistentFlags().StringVar(&name, "provider", nics.Default, "`NAME` of the emulated device: "+cmdline.Choices(known))
+	cmd.PersistentFlags().StringVar(&name, "provider", nics.Default, "`NAME` of the emulated device: "+cli.Choices(known))
 	cmd.AddCommand(newInteropMatrixCommand(provider), newInteropVerbsCommand(&interopVerbs{program: program}))
 	for _, p := range interopPrograms {
 		cmd.AddCommand(p.newCommand(provider))
@@ -62,7 +62,7 @@ func newInteropMatrixCommand(provider *nics.Provider) *cobra.Command {
 			}
 			cases, err := interop.Matching(interop.Cases(provider.Protocol), pattern)
 			if err != nil {
-				return &cmdline.Error{Err: err}
+				return &cli.Error{Err: err}
 			}
 			if list {
 				for _, c := range cases {
@@ -77,7 +77,7 @@ func newInteropMatrixCommand(provider *nics.Provider) *cobra.Command {
 	f.BoolVar(&list, "list", false, "print the names of the cases and run none")
 	addrVar(cmd, &m.Guest.IPv4, "guest4", "10.77.0.11", "the guest's IPv4 address")
 	addrVar(cmd, &m.Guest.IPv6, "guest6", "fd77::11", "the guest's IPv6 address")
-	f.TextVar(&m.Guest.Control, "control", netip.AddrPortFrom(guest.Control(1).Addr(), guest.Port), "address of the agent in the guest")
+	f.TextVar(&m.Guest.Control, "control", netip.AddrPortFrom(kernel.ControlAddr(1).Addr(), kernel.GuestPort), "address of the agent in the guest")
 	addrVar(cmd, &m.IPv4, "local4", "10.77.0.1", "our IPv4 address")
 	addrVar(cmd, &m.IPv6, "local6", "fd77::1", "our IPv6 address")
 	f.IntVar(&m.Iters, "iters", 50, "messages each way in a case; a tenth with programs that connect by rdma_cm")
@@ -174,7 +174,7 @@ func (p *interopProgram) newCommand(provider *nics.Provider) *cobra.Command {
 		Use: p.use, Short: p.short, Args: p.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if p.roceOnly != "" && provider.Protocol != conformance.RoCE {
-				return cmdline.Errorf("%s has no %s", provider.Name, p.roceOnly)
+				return cli.Errorf("%s has no %s", provider.Name, p.roceOnly)
 			}
 			return e.run(cmd, provider, func(ctx context.Context, dev verbs.Context) (interop.Result, error) { return run(ctx, dev, args) })
 		},

@@ -7,10 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/interop"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -103,11 +102,11 @@ func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *interop.O
 func (o *interopVerbs) check(cmd *cobra.Command) error {
 	switch {
 	case o.guest.kind == "":
-		return cmdline.Errorf("--guest: name the device that the guest is to have: %s", cmdline.Choices(guestKinds))
+		return cli.Errorf("--guest: name the device that the guest is to have: %s", cli.Choices(guestKinds))
 	case !slices.Contains(guestKinds, o.guest.kind):
-		return cmdline.Errorf("--guest %s: give %s", o.guest.kind, cmdline.Choices(guestKinds))
+		return cli.Errorf("--guest %s: give %s", o.guest.kind, cli.Choices(guestKinds))
 	case o.connections < 0:
-		return cmdline.Errorf("--connections %d: give a number that is not negative", o.connections)
+		return cli.Errorf("--connections %d: give a number that is not negative", o.connections)
 	}
 	words := o.impair
 	if o.loss != "" {
@@ -117,16 +116,16 @@ func (o *interopVerbs) check(cmd *cobra.Command) error {
 	if o.guest.cfg.Impair, err = kernel.ParseImpairFlag(words); err != nil {
 		return err
 	}
-	o.guest.cfg.Seed, o.guest.cfg.Devices = o.seed, []guest.Device{guest.Device(o.guest.kind)}
+	o.guest.cfg.Seed, o.guest.cfg.Devices = o.seed, []kernel.Device{kernel.Device(o.guest.kind)}
 	if _, err := o.options(cmd, o.guest.cfg).Cases(usualPayload); err != nil {
-		return &cmdline.Error{Err: err}
+		return &cli.Error{Err: err}
 	}
 	return nil
 }
 
 // command is the command line that runs an exchange alone.
 func (o *interopVerbs) command(name string) string {
-	l := cmdline.NewLine(o.guest.calledAs(o.program)+" interop verbs").Args(name).Add(o.guest.shellFlags()...).Flag("loss", o.loss).Flag("impair", o.impair)
+	l := cli.NewLine(o.guest.calledAs(o.program)+" interop verbs").Args(name).Add(o.guest.shellFlags()...).Flag("loss", o.loss).Flag("impair", o.impair)
 	if o.timeout != 0 {
 		l.Flag("timeout", o.timeout.String())
 	}

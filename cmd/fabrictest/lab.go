@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -37,7 +37,7 @@ func newLabUpCommand(program string) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := live.CheckName(name); err != nil {
-				return cmdline.Errorf("--lab: %w", err)
+				return cli.Errorf("--lab: %w", err)
 			}
 			s, err := o.Scenario()
 			if err != nil {
@@ -45,7 +45,7 @@ func newLabUpCommand(program string) *cobra.Command {
 			}
 			cfg := live.Config{Name: name, Scenario: s, Direct: direct, RDMA: rdma}
 			if rdma != "" && rdma != "rxe" && rdma != "siw" {
-				return cmdline.Errorf("--rdma %s: the kernel has rxe (RoCE) and siw (iWARP)", rdma)
+				return cli.Errorf("--rdma %s: the kernel has rxe (RoCE) and siw (iWARP)", rdma)
 			}
 			if cfg.Capture, err = live.CaptureFile(capture, direct); err != nil {
 				return err
@@ -154,18 +154,18 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			if dash < 0 || dash == len(args) {
-				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest lab exec -n 2 -- ip address'")
+				return cli.Errorf("put the program to run behind --, as in 'fabrictest lab exec -n 2 -- ip address'")
 			}
 			hosts, program := args[:dash], args[dash:]
 			if o.Given("hosts") || o.Like != "" {
 				if len(hosts) > 0 {
-					return cmdline.Errorf("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
+					return cli.Errorf("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
 				}
 				return execOnce(cmd, calledAs, &o, flagged, program)
 			}
 			if len(hosts) != 1 {
 				live.WarnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
-				return cmdline.Errorf("name one host of the lab, as in 'fabrictest lab exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest lab exec -n 2 -- %[1]s'", program[0])
+				return cli.Errorf("name one host of the lab, as in 'fabrictest lab exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest lab exec -n 2 -- %[1]s'", program[0])
 			}
 			if info, err := live.Query(cmd.Context(), lab); err == nil && info.RDMA == "" {
 				live.WarnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
@@ -189,7 +189,7 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 func execOnce(cmd *cobra.Command, calledAs string, o *live.FabricOptions, p live.Program, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
-		return cmdline.Errorf("%w", err)
+		return cli.Errorf("%w", err)
 	}
 	s, err := o.Scenario()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/netns"
@@ -210,8 +210,8 @@ func TestWarnOfKernelRDMANamesLibraries(t *testing.T) {
 		"libibverbs.so.1": writeELF(t, "libc.so.6", "libibverbs.so.1"), "librdmacm.so.1": writeELF(t, "librdmacm.so.1"),
 	} {
 		var out strings.Builder
-		live.WarnOfKernelRDMA(&out, cmdline.GoRun, path)
-		for _, part := range []string{"ib_write_bw is linked with " + want, cmdline.GoRun + " lab up --rdma rxe", cmdline.GoRun + " lab kernel up", cmdline.GoRun + " perf quick"} {
+		live.WarnOfKernelRDMA(&out, cli.GoRun, path)
+		for _, part := range []string{"ib_write_bw is linked with " + want, cli.GoRun + " lab up --rdma rxe", cli.GoRun + " lab kernel up", cli.GoRun + " perf quick"} {
 			if !strings.Contains(out.String(), part) {
 				t.Errorf("%q is not in\n%s", part, out.String())
 			}
@@ -221,7 +221,7 @@ func TestWarnOfKernelRDMANamesLibraries(t *testing.T) {
 	must.Do(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
 	for _, path := range []string{writeELF(t, "libc.so.6"), writeELF(t), script, "/dev/null", t.TempDir(), "no-such-program"} {
 		var out strings.Builder
-		if live.WarnOfKernelRDMA(&out, cmdline.GoRun, path); out.Len() > 0 {
+		if live.WarnOfKernelRDMA(&out, cli.GoRun, path); out.Len() > 0 {
 			t.Errorf("%s: %s", path, out.String())
 		}
 	}

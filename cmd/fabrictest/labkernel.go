@@ -10,9 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // hostWord stands in the place of a guest for the host's side of its link.
@@ -42,7 +41,7 @@ func newLabKernelExecCommand(lab *string) *cobra.Command {
 		ValidArgsFunction: fixed("1", "2", hostWord),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return cmdline.Errorf("name one guest, or %s, and put the program behind --, as in 'fabrictest lab kernel exec 1 -- ibv_devinfo'", hostWord)
+				return cli.Errorf("name one guest, or %s, and put the program behind --, as in 'fabrictest lab kernel exec 1 -- ibv_devinfo'", hostWord)
 			}
 			remote, err := kernel.Connect(*lab)
 			if err != nil {
@@ -59,7 +58,7 @@ func newLabKernelExecCommand(lab *string) *cobra.Command {
 				if id, err = kernel.ParseGuest(args[0]); err != nil {
 					return err
 				}
-				code, err = remote.Exec(cmd.Context(), id, guest.Command{
+				code, err = remote.Exec(cmd.Context(), id, kernel.Command{
 					Args: args[1:], Stdin: os.Stdin, Stdout: programOutput(cmd.OutOrStdout()), Stderr: programOutput(cmd.ErrOrStderr()), Signals: signals,
 				})
 			}
@@ -97,9 +96,9 @@ func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			devices, err := guest.ParseDevices(args[1])
+			devices, err := kernel.ParseDevices(args[1])
 			if err != nil {
-				return &cmdline.Error{Err: err}
+				return &cli.Error{Err: err}
 			}
 			remote, err := kernel.Connect(*lab)
 			if err != nil {

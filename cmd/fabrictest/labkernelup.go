@@ -6,9 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // imageFlags say which image guests boot, and where it is kept.
@@ -30,7 +29,7 @@ func (o *imageFlags) flags(cmd *cobra.Command) {
 // prepare checks the flags, and sets the folder and the log of the image cache.
 func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
 	if err := kernel.Series(o.series).Check(); err != nil {
-		return cmdline.Errorf("--kernel: %w", err)
+		return cli.Errorf("--kernel: %w", err)
 	}
 	if o.cache.Dir == "" {
 		o.cache.Dir, err = kernel.DefaultImageDir()
@@ -90,7 +89,7 @@ func (o *guestFlags) flags(cmd *cobra.Command, mtu, memory int) {
 
 // config checks the flags and the machine, finds or builds the image, and returns the
 // configuration of guests with these devices.
-func (o *guestFlags) config(cmd *cobra.Command, devices []guest.Device) (cfg kernel.Config, err error) {
+func (o *guestFlags) config(cmd *cobra.Command, devices []kernel.Device) (cfg kernel.Config, err error) {
 	cfg = o.cfg
 	cfg.Devices = devices
 	cfg.Accel = kernel.Accel(o.accel)
@@ -103,7 +102,7 @@ func (o *guestFlags) config(cmd *cobra.Command, devices []guest.Device) (cfg ker
 	if err := kernel.Check(); err != nil {
 		return cfg, err
 	}
-	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), guest.NeedsSIW(devices))
+	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), kernel.NeedsSIW(devices))
 	return cfg, err
 }
 
@@ -128,12 +127,12 @@ func (o *labGuestFlags) flags(cmd *cobra.Command) {
 // config checks the flags and the machine, finds or builds the image, and returns the configuration
 // of the guests.
 func (o *labGuestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
-	devices, err := guest.ParseDevices(o.devices)
+	devices, err := kernel.ParseDevices(o.devices)
 	if err != nil {
-		return cfg, cmdline.Errorf("--devices: %w", err)
+		return cfg, cli.Errorf("--devices: %w", err)
 	}
 	if devices == nil {
-		devices = []guest.Device{} // none, not the default
+		devices = []kernel.Device{} // none, not the default
 	}
 	if o.cfg.Impair, err = kernel.ParseImpairFlag(o.impair); err != nil {
 		return cfg, err
@@ -150,7 +149,7 @@ func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := kernel.CheckName(*lab); err != nil {
-				return cmdline.Errorf("--lab: %w", err)
+				return cli.Errorf("--lab: %w", err)
 			}
 			cfg, err := o.config(cmd)
 			if err != nil {
@@ -186,7 +185,7 @@ func newLabKernelRunCommand() *cobra.Command {
 		Short: "Boot guests, run a program on their network, and stop them",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
+				return cli.Errorf("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
 			}
 			cfg, err := o.config(cmd)
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -46,7 +46,7 @@ func newListScenariosCommand() *cobra.Command {
 			}
 			if provider != "" {
 				if _, err := nics.Find(provider); err != nil {
-					return cmdline.Errorf("--provider: %w", err)
+					return cli.Errorf("--provider: %w", err)
 				}
 				for i := range chosen {
 					chosen[i].Scenario = lab.WithProvider(chosen[i].Scenario, provider)

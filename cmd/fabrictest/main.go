@@ -19,8 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -34,7 +33,7 @@ const (
 )
 
 func main() {
-	os.Exit(execute(signalContext(), cmdline.Invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(signalContext(), cli.Invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // interruptedError is the signal that cancelled a context.
@@ -75,7 +74,7 @@ var errFailed = errors.New("failed")
 
 // execute runs the command args and returns the exit code. program is how the user calls it.
 func execute(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
-	out, errs := &textfmt.PrintableWriter{W: stdout}, &textfmt.PrintableWriter{W: stderr}
+	out, errs := &cli.PrintableWriter{W: stdout}, &cli.PrintableWriter{W: stderr}
 	defer out.Flush()
 	defer errs.Flush()
 	root := newRootCommand(program)
@@ -85,7 +84,7 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	started := false
 	onRun(root, func() { started = true })
 	cmd, err := root.ExecuteContextC(ctx)
-	var usage *cmdline.Error
+	var usage *cli.Error
 	var exit exitError
 	var interrupted interruptedError
 	var inFile *scenarios.Error
@@ -149,7 +148,7 @@ func newRootCommand(program string) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupScenarios, newRunCommand(&runOptions{program: program}), newReplayCommand(&replayOptions{program: program, capture: cmdline.CaptureAll}))
+	add(groupScenarios, newRunCommand(&runOptions{program: program}), newReplayCommand(&replayOptions{program: program, capture: cli.CaptureAll}))
 	add(groupLab, newParentCommand("lab", "Bring up a fabric that stays up, run programs in its hosts, and impair its links",
 		newLabUpCommand(program), newLabExecCommand(program), newLabSetCommand(), newLabListCommand(), newLabDownCommand(), newLabKernelCommand(program),
 	), newMPIRunCommand(&mpirunOptions{program: program}))

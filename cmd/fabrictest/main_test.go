@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -48,7 +48,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var out, errs bytes.Buffer
-	code = execute(context.Background(), cmdline.GoRun, args, &out, &errs)
+	code = execute(context.Background(), cli.GoRun, args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -142,15 +142,15 @@ func TestInvocationCanBePasted(t *testing.T) {
 	must.Do(t, os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755))
 	for arg0, want := range map[string]string{
 		"ft": "ft", "./ft": "./ft", "../x/ft": "../x/ft", program: program,
-		"/tmp/go-build123/b001/exe/fabrictest": cmdline.GoRun, "/home/x/my tools/ft": "'/home/x/my tools/ft'",
-		"/home/u/cache/19/19b2000000000000000000000000000000000000000000000000000000000000-d/fabrictest": cmdline.GoRun,
+		"/tmp/go-build123/b001/exe/fabrictest": cli.GoRun, "/home/x/my tools/ft": "'/home/x/my tools/ft'",
+		"/home/u/cache/19/19b2000000000000000000000000000000000000000000000000000000000000-d/fabrictest": cli.GoRun,
 	} {
-		if got := cmdline.Invocation(arg0); got != want {
+		if got := cli.Invocation(arg0); got != want {
 			t.Errorf("%s: %s, want %s", arg0, got, want)
 		}
 	}
 	t.Setenv("PATH", dir)
-	if got := cmdline.Invocation(program); got != "ft" {
+	if got := cli.Invocation(program); got != "ft" {
 		t.Errorf("on PATH: %s", got)
 	}
 }
@@ -162,7 +162,7 @@ func TestInterruptedRunHasSignalExitCode(t *testing.T) {
 		cancel(interruptedError{sig})
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		var out, errs bytes.Buffer
-		code := execute(ctx, cmdline.GoRun, []string{"run", "pingpong", "--on", "sim"}, &out, &errs)
+		code := execute(ctx, cli.GoRun, []string{"run", "pingpong", "--on", "sim"}, &out, &errs)
 		if code != want || !strings.Contains(errs.String(), "interrupted: 0 of 1 had ended") {
 			t.Errorf("%v: exit code %d, %q", sig, code, errs.String())
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/work"
@@ -46,9 +46,9 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	f.IntVar(&o.run.MTU, "mtu", 0, "largest IP packet, in `BYTES` (default: 9000, in simulation 4200)")
 	f.StringVar(&o.settings.Loss, "loss", "0%", "`SHARE` of packets that are lost, at random")
 	seedFlag(cmd, &o.seed, "1", "happens", "")
-	choiceFlag(cmd, &o.settings.Design, "design", "", "`NAME`: "+cmdline.Choices(mpirun.Designs())+" (default: what suits the NICs)", mpirun.Designs()...)
-	choiceFlag(cmd, &o.settings.Protocol, "protocol", "", "of large messages, `NAME`: "+cmdline.Choices(mpirun.Protocols())+" (default: "+mpirun.Protocols()[0]+")", mpirun.Protocols()...)
-	choiceFlag(cmd, &o.settings.Progress, "progress", "", "`MODE`: "+cmdline.Choices(mpirun.ProgressModes())+" (default: "+mpirun.ProgressModes()[0]+")", mpirun.ProgressModes()...)
+	choiceFlag(cmd, &o.settings.Design, "design", "", "`NAME`: "+cli.Choices(mpirun.Designs())+" (default: what suits the NICs)", mpirun.Designs()...)
+	choiceFlag(cmd, &o.settings.Protocol, "protocol", "", "of large messages, `NAME`: "+cli.Choices(mpirun.Protocols())+" (default: "+mpirun.Protocols()[0]+")", mpirun.Protocols()...)
+	choiceFlag(cmd, &o.settings.Progress, "progress", "", "`MODE`: "+cli.Choices(mpirun.ProgressModes())+" (default: "+mpirun.ProgressModes()[0]+")", mpirun.ProgressModes()...)
 	f.IntVar(&o.settings.EagerLimit, "eager", 0, "`BYTES` of the largest message that is sent eagerly (default: 4096)")
 	f.DurationVar(&o.run.Limit, "limit", 0, "`TIME` after which the run counts as hung (default: none), in simulation in virtual time (default: 1h)")
 	f.BoolVar(&o.run.KeepGoing, "keep-going", false, "let the others go on when a rank fails")
@@ -62,10 +62,10 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 // main runs the ranks, in simulation or in namespaces (the tier), and writes their statistics.
 func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return cmdline.Errorf("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")
+		return cli.Errorf("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")
 	}
 	var err error
-	if o.run.Seed, err = cmdline.ParseSeed(o.seed, defaultSeed); err != nil {
+	if o.run.Seed, err = cli.ParseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if o.run.Platform != "" && !cmd.Flags().Changed("provider") {

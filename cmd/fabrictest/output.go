@@ -7,18 +7,17 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// withoutEscapeFilter returns the writer below a textfmt.PrintableWriter, for displays and
+// withoutEscapeFilter returns the writer below a cli.PrintableWriter, for displays and
 // processes that filter their own output. The PrintableWriter escapes control characters in the
 // output of commands: those in texts of agents, guests or captures must not reach a terminal.
 func withoutEscapeFilter(w io.Writer) io.Writer {
-	if v, ok := w.(*textfmt.PrintableWriter); ok {
+	if v, ok := w.(*cli.PrintableWriter); ok {
 		return v.W
 	}
 	return w
@@ -61,7 +60,7 @@ func programResult(code int, err error) error {
 	var missing *exec.Error
 	switch {
 	case errors.As(err, &missing):
-		return &cmdline.Error{Err: err}
+		return &cli.Error{Err: err}
 	case err == nil && code != 0:
 		return exitError(code)
 	}

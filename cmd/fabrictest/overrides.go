@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/runner"
 )
 
@@ -31,16 +31,16 @@ const defaultSeed = 1 // of commands without scenarios, which have seeds of thei
 
 // check returns the seed, 0 if --seed is not given, or an error for wrong flags.
 func (o *overrides) check() (seed uint64, err error) {
-	if seed, err = cmdline.ParseSeed(o.seed, 0); err != nil {
+	if seed, err = cli.ParseSeed(o.seed, 0); err != nil {
 		return 0, err
 	}
 	if o.given("messages") && o.Messages < 1 || o.Messages > maxMessages {
-		return 0, cmdline.Errorf("--messages %d: give a number in 1..%d", o.Messages, maxMessages)
+		return 0, cli.Errorf("--messages %d: give a number in 1..%d", o.Messages, maxMessages)
 	}
 	return seed, o.Overrides.Check()
 }
 
 // addTo adds the overrides to a command line.
-func (o *overrides) addTo(l *cmdline.Line, seed uint64) *cmdline.Line {
+func (o *overrides) addTo(l *cli.Line, seed uint64) *cli.Line {
 	return l.Number("seed", seed).Number("messages", uint64(o.Messages)).Flag("provider", o.Provider).Flag("cable", string(o.Cable)).Flag("defect", o.Defects...)
 }

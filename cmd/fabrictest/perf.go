@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/experiment"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/perflab"
@@ -74,7 +74,7 @@ func newPerfSensitivityCommand() *cobra.Command {
 	var seedText string
 	seedFlag(cmd, &seedText, "1", "happens", "")
 	return withJSON(cmd, printsJSON, func(cmd *cobra.Command, args []string) (listing, error) {
-		seed, err := cmdline.ParseSeed(seedText, defaultSeed)
+		seed, err := cli.ParseSeed(seedText, defaultSeed)
 		if err != nil {
 			return listing{}, err
 		}
@@ -110,8 +110,8 @@ func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntSliceVar(&o.Ranks, "ranks", []int{4, 8, 16, 32, 64, 128, 256, 512, 1024}, "numbers of ranks")
-	f.StringSliceVar(&o.Experiments, "only", nil, "measure `WHAT` only: "+cmdline.Choices(mpirun.MemoryExperiments())+"; may be repeated")
-	f.StringSliceVar(&o.Designs, "design", nil, "with the design `NAME` only: "+cmdline.Choices(mpirun.Designs())+"; may be repeated")
+	f.StringSliceVar(&o.Experiments, "only", nil, "measure `WHAT` only: "+cli.Choices(mpirun.MemoryExperiments())+"; may be repeated")
+	f.StringSliceVar(&o.Designs, "design", nil, "with the design `NAME` only: "+cli.Choices(mpirun.Designs())+"; may be repeated")
 	f.StringSliceVar(&o.Workloads, "workload", nil, "with the workload `NAME` only, of those above; may be repeated")
 	seedFlag(cmd, &o.seed, "1", "happens", "")
 	outFlag(cmd, &o.out)
@@ -124,7 +124,7 @@ func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
 // main measures the selected experiments and writes a report.
 func (o *perfMemory) main(cmd *cobra.Command) (err error) {
 	began := time.Now()
-	if o.Seed, err = cmdline.ParseSeed(o.seed, defaultSeed); err != nil {
+	if o.Seed, err = cli.ParseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if err := o.Check(); err != nil {
@@ -160,7 +160,7 @@ func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) erro
 
 // command is the command line that repeats the measurement.
 func (o *perfMemory) command(seed uint64) string {
-	l := cmdline.NewLine(o.program+" perf memory").Flag("ranks", o.RankList()).Flag("only", o.Experiments...).Flag("design", o.Designs...).Flag("workload", o.Workloads...)
+	l := cli.NewLine(o.program+" perf memory").Flag("ranks", o.RankList()).Flag("only", o.Experiments...).Flag("design", o.Designs...).Flag("workload", o.Workloads...)
 	if seed != defaultSeed {
 		l.Flag("seed", fmt.Sprint(seed))
 	}

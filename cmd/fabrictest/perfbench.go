@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf"
@@ -30,7 +30,7 @@ func newPerfBenchCommand(kind perf.Kind, short string) *cobra.Command {
 	f.IntVar(&o.Iterations, "iterations", 0, "messages of each queue pair (default: as perftest, up to 64 MiB of data)")
 	f.IntVar(&o.Warmup, "warmup", 0, "messages before those that are measured")
 	f.IntVar(&o.Repeat, "repeat", 1, "measure so often: 'perf compare' needs five samples")
-	choiceFlag(cmd, &o.on, "on", string(perflab.InSimulated), "`PLACE` of the hosts: "+cmdline.Choices(perflab.Places())+" (processes with a cable in shared memory)", perflab.Places()...)
+	choiceFlag(cmd, &o.on, "on", string(perflab.InSimulated), "`PLACE` of the hosts: "+cli.Choices(perflab.Places())+" (processes with a cable in shared memory)", perflab.Places()...)
 	providerFlag(cmd, &o.Provider, "", "the NICs are those of", " (default: that of the platform, or "+nics.Default+")")
 	f.StringVar(&o.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME` (see list platforms), or of a YAML file")
 	completeFlag(cmd, "platform", fixed(nics.PlatformNames()...))
@@ -39,7 +39,7 @@ func newPerfBenchCommand(kind perf.Kind, short string) *cobra.Command {
 	f.Uint8Var(&o.end.Port, "port", 1, "port of --device")
 	f.Uint8Var(&o.end.GIDIndex, "gid-index", 0, "index of the GID of --device")
 	if kind != perf.Register {
-		choiceFlag(cmd, &o.Verb, "verb", "send", "`VERB`: "+cmdline.Choices(perf.Verbs), perf.Verbs...)
+		choiceFlag(cmd, &o.Verb, "verb", "send", "`VERB`: "+cli.Choices(perf.Verbs), perf.Verbs...)
 		choiceFlag(cmd, &o.Transport, "transport", "", "`NAME`: rc, uc, ud, xrc, or rd of reliable datagrams (default: what the NICs have)", "rc", "uc", "ud", "xrc", "rd")
 		f.BoolVar(&o.Events, "events", false, "sleep until a completion event, instead of polling")
 		f.IntVar(&o.Inline, "inline", 0, "messages of up to so many `BYTES` are in the work request")
@@ -78,7 +78,7 @@ func (o *perfBench) run(cmd *cobra.Command, args []string) (l listing, err error
 	case o.device != "":
 		r, err = o.runOnDevice(cmd, args)
 	case len(args) > 0:
-		return l, cmdline.Errorf("%s: a server has a libibverbs device: name the one of this host with --device", args[0])
+		return l, cli.Errorf("%s: a server has a libibverbs device: name the one of this host with --device", args[0])
 	default:
 		r, err = o.Run(cmd.Context())
 	}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/calibrate"
+	"github.com/fabrictest/fabrictest/internal/cli"
+	"github.com/fabrictest/fabrictest/lab/experiment"
 	"github.com/fabrictest/fabrictest/perf/record"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -48,7 +48,7 @@ func newPerfCompareCommand() *cobra.Command {
 	pageFlag(cmd, &page)
 	return withJSON(cmd, "print the comparison as JSON", func(_ *cobra.Command, args []string) (listing, error) {
 		if !(floor >= 0 && floor < 100) {
-			return listing{}, cmdline.Errorf("--floor %v: give 0 to 100", floor)
+			return listing{}, cli.Errorf("--floor %v: give 0 to 100", floor)
 		}
 		before, err := record.Load(args[0])
 		if err != nil {
@@ -61,9 +61,9 @@ func newPerfCompareCommand() *cobra.Command {
 		o.Floor = max(floor/100, 1e-9) // 0 would be the default
 		c, err := record.Compare(before, after, o)
 		if err != nil {
-			return listing{}, cmdline.Errorf("%s and %s: %w", args[0], args[1], err)
+			return listing{}, cli.Errorf("%s and %s: %w", args[0], args[1], err)
 		}
-		err = cmdline.WriteFile(page, func(w io.Writer) error { return report.WriteComparison(w, c, before, after, args[0], args[1]) })
+		err = cli.WriteFile(page, func(w io.Writer) error { return report.WriteComparison(w, c, before, after, args[0], args[1]) })
 		return listing{value: c, write: c.WriteTable, failed: c.Counts()[record.Worse] > 0}, err
 	})
 }
@@ -85,7 +85,7 @@ func newPerfHistoryCommand() *cobra.Command {
 			return listing{}, err
 		}
 		ordered, changes := record.History(runs, floor/100)
-		err = cmdline.WriteFile(page, func(w io.Writer) error { return report.WriteHistory(w, ordered, changes) })
+		err = cli.WriteFile(page, func(w io.Writer) error { return report.WriteHistory(w, ordered, changes) })
 		return listing{value: changes, write: func(w io.Writer) error { return record.WriteHistory(w, ordered, changes) }}, err
 	})
 }
@@ -101,7 +101,7 @@ func newPerfGateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "gate", Short: "Compare simulated times and numbers of events with the record in the sources", Args: cobra.NoArgs}
 	cmd.Flags().BoolVar(&update, "update", false, "write the new record, in a clone of the sources")
 	return withJSON(cmd, "print the differences as JSON", func(*cobra.Command, []string) (listing, error) {
-		d, err := calibrate.Gate(update)
+		d, err := experiment.Gate(update)
 		if err != nil {
 			return listing{}, err
 		}
@@ -111,7 +111,7 @@ func newPerfGateCommand() *cobra.Command {
 
 // newPerfCheckCommand returns the command `fabrictest perf check`.
 func newPerfCheckCommand() *cobra.Command {
-	var o calibrate.CheckOptions
+	var o experiment.CheckOptions
 	cmd := &cobra.Command{
 		Use: "check --against PLATFORM|RUN RUN", Short: "Check a recorded run against the model of its platform, or an earlier run",
 		Args: cobra.MatchAll(atLeast(1, "name a run"), cobra.MaximumNArgs(1)),
@@ -130,7 +130,7 @@ func newPerfCheckCommand() *cobra.Command {
 
 // newPerfFitCommand returns the command `fabrictest perf fit`.
 func newPerfFitCommand() *cobra.Command {
-	var o calibrate.FitOptions
+	var o experiment.FitOptions
 	cmd := &cobra.Command{Use: "fit --platform NAME RUN...", Short: "Fit the parameters of a platform to measured curves", Args: atLeast(1, "name recorded runs")}
 	cmd.Flags().StringVar(&o.Platform, "platform", "", "`NAME` or file of the platform to begin with")
 	cmd.Flags().StringSliceVar(&o.Parameters, "parameter", nil, "fit the parameter `NAME`; may be repeated (default: those that were fitted before)")

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -36,11 +36,11 @@ const (
 )
 
 func replayables() []replayable {
-	run, runOf := &runOptions{program: cmdline.GoRun}, &runOptions{program: cmdline.GoRun}
-	conformOne, conformAll, measure := &conformOptions{program: cmdline.GoRun}, &conformOptions{program: cmdline.GoRun}, &conformOptions{program: cmdline.GoRun}
-	device, guest := &certifyOptions{program: cmdline.GoRun}, &certifyOptions{program: cmdline.GoRun}
-	verbs, replay := &interopVerbs{program: cmdline.GoRun}, &replayOptions{program: cmdline.GoRun}
-	mpi, memory := &mpirunOptions{program: cmdline.GoRun}, &perfMemory{program: cmdline.GoRun}
+	run, runOf := &runOptions{program: cli.GoRun}, &runOptions{program: cli.GoRun}
+	conformOne, conformAll, measure := &conformOptions{program: cli.GoRun}, &conformOptions{program: cli.GoRun}, &conformOptions{program: cli.GoRun}
+	device, guest := &certifyOptions{program: cli.GoRun}, &certifyOptions{program: cli.GoRun}
+	verbs, replay := &interopVerbs{program: cli.GoRun}, &replayOptions{program: cli.GoRun}
+	mpi, memory := &mpirunOptions{program: cli.GoRun}, &perfMemory{program: cli.GoRun}
 	certifyGuest, interopGuest := newCertifyCommand(guest), newInteropVerbsCommand(verbs)
 	guestFlags := map[string]string{
 		"guest": "siw-crc", "kernel": "6.1", "agent-program": "./my agent", "mtu": "1500", "memory": "2048", "cpus": "2", "append": "a=1;b", "accel": "tcg",
@@ -165,7 +165,7 @@ func TestReplayCommandsKeepFlags(t *testing.T) {
 			})
 			line := r.line()
 			words := shellWords(t, line)
-			root := newRootCommand(cmdline.GoRun)
+			root := newRootCommand(cli.GoRun)
 			again, rest, err := root.Find(words)
 			if err == nil {
 				err = again.ParseFlags(rest)
@@ -186,12 +186,12 @@ func TestReplayCommandsKeepFlags(t *testing.T) {
 // shellWords splits a line as a shell does, and removes the program.
 func shellWords(t *testing.T, line string) (words []string) {
 	t.Helper()
-	rest, ok := strings.CutPrefix(line, cmdline.GoRun+" ")
+	rest, ok := strings.CutPrefix(line, cli.GoRun+" ")
 	if !ok {
 		rest, ok = strings.CutPrefix(line, goRunIbverbs+" ")
 	}
 	if !ok {
-		t.Fatalf("it does not begin with %s: %s", cmdline.GoRun, line)
+		t.Fatalf("it does not begin with %s: %s", cli.GoRun, line)
 	}
 	var word strings.Builder
 	begun, quoted := false, false

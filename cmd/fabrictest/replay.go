@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -19,7 +19,7 @@ type replayOptions struct {
 	program string
 	out     string
 	on      []string
-	capture cmdline.Captures
+	capture cli.Captures
 	all     bool
 }
 
@@ -102,5 +102,5 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, names []string) err
 
 // command is the command line that replays the same scenarios again.
 func (o *replayOptions) command(from string, names []string) string {
-	return cmdline.NewLine(o.program+" replay").Args(from).Args(names...).Flag("on", strings.Join(o.on, ",")).Switch("all", o.all).String()
+	return cli.NewLine(o.program+" replay").Args(from).Args(names...).Flag("on", strings.Join(o.on, ",")).Switch("all", o.all).String()
 }

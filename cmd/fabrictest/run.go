@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
@@ -31,7 +31,7 @@ type runOptions struct {
 	json    bool
 	netem   bool
 	seeds   int
-	capture cmdline.Captures
+	capture cli.Captures
 }
 
 // newRunCommand returns the command 'fabrictest run'.
@@ -60,14 +60,14 @@ func newRunCommand(o *runOptions) *cobra.Command {
 
 // captures returns whose packets are kept: without --capture those of all scenarios if the command
 // line names them, else of failing ones.
-func (o *runOptions) captures() cmdline.Captures {
+func (o *runOptions) captures() cli.Captures {
 	switch {
 	case o.capture != "":
 		return o.capture
 	case len(o.Patterns) > 0:
-		return cmdline.CaptureAll
+		return cli.CaptureAll
 	}
-	return cmdline.CaptureFailing
+	return cli.CaptureFailing
 }
 
 // run runs the selected scenarios, writes the report and prints the results. With --seeds, it calls
@@ -98,7 +98,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	defer signal.Stop(stateRequests)
 	tasks := o.Tasks(chosen, tiers, lab.Options{Seed: seed, Dir: dir, Netem: o.netem, Capture: o.captures(), StateRequests: stateRequests})
 	if len(tasks) == 0 {
-		return cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
+		return cli.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
 	}
 	out := cmd.OutOrStdout()
 	if o.json {
@@ -155,13 +155,13 @@ func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total,
 
 // replay is the command line that repeats a scenario on a tier.
 func (o *runOptions) replay(given string, tier scenarios.Tier, seed uint64) string {
-	l := cmdline.NewLine(o.program+" run").Args(given).Flag("on", string(tier))
+	l := cli.NewLine(o.program+" run").Args(given).Flag("on", string(tier))
 	return o.addTo(l, seed).Switch("netem", o.netem && tier == scenarios.NetNS).String()
 }
 
 // command is the command line that repeats the run.
 func (o *runOptions) command(seed uint64) string {
-	l := cmdline.NewLine(o.program+" run").Args(o.Patterns...).Flag("tag", o.Tags...).Flag("on", strings.Join(o.on, ","))
+	l := cli.NewLine(o.program+" run").Args(o.Patterns...).Flag("tag", o.Tags...).Flag("on", strings.Join(o.on, ","))
 	return o.addTo(l, seed).Switch("netem", o.netem).String()
 }
 
@@ -172,16 +172,16 @@ const maxSeeds = 10_000_000
 func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, first uint64) error {
 	for _, flag := range []string{"out", "json", "capture", "netem"} {
 		if o.given(flag) {
-			return cmdline.Errorf("--seeds keeps no files: leave out --%s, and run the command that is printed for a failure with it", flag)
+			return cli.Errorf("--seeds keeps no files: leave out --%s, and run the command that is printed for a failure with it", flag)
 		}
 	}
 	if o.seeds < 1 || o.seeds > maxSeeds {
-		return cmdline.Errorf("--seeds %d: give a number in 1..%d", o.seeds, maxSeeds)
+		return cli.Errorf("--seeds %d: give a number in 1..%d", o.seeds, maxSeeds)
 	}
 	if tiers, err := scenarios.ParseTiers(o.on); err != nil {
 		return err
 	} else if tiers != nil && !slices.Equal(tiers, []scenarios.Tier{scenarios.Sim}) {
-		return cmdline.Errorf("--seeds is for the simulation, where a seed decides all that happens: leave out --on, or give --on sim")
+		return cli.Errorf("--seeds is for the simulation, where a seed decides all that happens: leave out --on, or give --on sim")
 	}
 	r := &runner.Seeds{
 		First: max(first, 1), Count: o.seeds, Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(),
@@ -189,7 +189,7 @@ func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, f
 		Replay: func(t *runner.Task) string { return o.replay(t.Given, t.Tier, t.Options.Seed) },
 	}
 	if len(r.Tasks) == 0 {
-		return cmdline.Errorf("none of the scenarios chosen runs in simulation: 'fabrictest list scenarios' says where each does")
+		return cli.Errorf("none of the scenarios chosen runs in simulation: 'fabrictest list scenarios' says where each does")
 	}
 	passed, err := r.Run(cmd.Context())
 	if err == nil && !passed {

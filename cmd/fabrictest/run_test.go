@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
@@ -93,7 +93,7 @@ func TestFailedRunPrintsReplayCommand(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, "FAIL") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	wantIn(t, out, "--defect AckCompletesRead", cmdline.GoRun+" run loss-5-percent --on sim --seed", "report.html")
+	wantIn(t, out, "--defect AckCompletesRead", cli.GoRun+" run loss-5-percent --on sim --seed", "report.html")
 }
 
 func TestRunPrintsJSON(t *testing.T) {
@@ -163,7 +163,7 @@ func TestRunWithManySeedsPrintsReplayCommands(t *testing.T) {
 	for _, f := range failed {
 		seed, reason := f[1], f[2]
 		replay := "run loss-5-percent --on sim --seed " + seed + " --messages 50 --defect AckCompletesRead"
-		if !strings.Contains(out, cmdline.GoRun+" "+replay+"\n") {
+		if !strings.Contains(out, cli.GoRun+" "+replay+"\n") {
 			t.Errorf("seed %s has no command that repeats it:\n%s", seed, out)
 		}
 		code, again, _ := call(t, append(strings.Fields(replay), "--capture", "none", "--json")...)

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -67,7 +67,7 @@ type Options struct {
 	// devices with every defect. WithoutMutants leaves out defects that are mutants.
 	CheckCases, Matrix, WithoutMutants bool
 	Ladders                            bool // of packets in every result, not in those of failed cases alone
-	Capture                            cmdline.Captures
+	Capture                            cli.Captures
 }
 
 // Hooks are the functions of the program that runs a Judge.
@@ -239,7 +239,7 @@ func (j *Judge) label(d *Device, id string, defects []string) string {
 // of the packets if the verdict or the options call for them.
 func (j *Judge) finishResult(d *Device, c Case, res *conformance.Result) conform.Result {
 	r := j.result(d, c, res)
-	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == cmdline.CaptureAll {
+	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == cli.CaptureAll {
 		r.Ladder = conform.NewLadder(res.Record, c.Suite.DescribeEvent)
 	}
 	if j.Capture.Keeps(r.Verdict.Bad()) {

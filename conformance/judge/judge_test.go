@@ -14,7 +14,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -78,7 +78,7 @@ func TestRunJudgesCasesAndChecksThem(t *testing.T) {
 	selected, restored := []string{}, 0
 	d := &Device{Name: "dev", Cases: scriptedCases(lab), Known: []Defect{{Name: "Bad"}, {Name: "Other", NeedsNumber: true}, {Name: "Rare"}, {Name: "Unnamed", Mutant: true}}}
 	j := &Judge{
-		Options: Options{CheckCases: true, Workers: 1, Capture: cmdline.CaptureFailing}, Devices: []*Device{d}, Dir: t.TempDir(), Started: time.Unix(0, 0), Show: show,
+		Options: Options{CheckCases: true, Workers: 1, Capture: cli.CaptureFailing}, Devices: []*Device{d}, Dir: t.TempDir(), Started: time.Unix(0, 0), Show: show,
 		Hooks: Hooks{
 			Open: func(*Device) (Lab, error) { return lab, nil },
 			SelectMutant: func(defects []string) (func(), error) {
@@ -191,7 +191,7 @@ func TestResultsHaveLadders(t *testing.T) {
 		{conformance.VerdictFail, Options{}, true},
 		{conformance.VerdictDeviates, Options{}, true},
 		{conformance.VerdictPass, Options{Ladders: true}, true},
-		{conformance.VerdictPass, Options{Capture: cmdline.CaptureAll}, true},
+		{conformance.VerdictPass, Options{Capture: cli.CaptureAll}, true},
 	} {
 		j := &Judge{Options: tc.options, Show: show, Hooks: Hooks{Replay: func(*Device, string) string { return "" }}}
 		c := scriptedCases(new(scriptedLab))[0]

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -81,7 +81,7 @@ func WriteCoverage(w io.Writer, keys []string) error {
 	}
 	for _, key := range keys {
 		if !slices.Contains(DocumentKeys(), key) {
-			return cmdline.Errorf("the ledger has no document %q%s: it has %s", key, cmdline.Guess(key, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
+			return cli.Errorf("the ledger has no document %q%s: it has %s", key, cli.Guess(key, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
 		}
 	}
 	cases := conformance.CasesByRow(casesOf(Suites()))
@@ -121,18 +121,18 @@ const maxDeviations = 4 << 20
 // ReadDeviations reads a file of known deviations of a device from the standards, and returns those
 // that apply to a tier ("sim", "netns" or "wire"), by case. Each must name a case of the suites.
 func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]conformance.Deviation, error) {
-	b, err := cmdline.ReadFile(file, maxDeviations)
+	b, err := cli.ReadFile(file, maxDeviations)
 	if err != nil {
-		return nil, cmdline.Errorf("--deviations: %w", err)
+		return nil, cli.Errorf("--deviations: %w", err)
 	}
 	known, err := conformance.ParseDeviations(b)
 	if err != nil {
-		return nil, cmdline.Errorf("--deviations %s: %w", file, err)
+		return nil, cli.Errorf("--deviations %s: %w", file, err)
 	}
 	ids := caseIDs(all)
 	for id := range known {
 		if !slices.Contains(ids, id) {
-			return nil, cmdline.Errorf("--deviations %s: no suite of the device has a case %q%s", file, id, cmdline.Guess(id, ids))
+			return nil, cli.Errorf("--deviations %s: no suite of the device has a case %q%s", file, id, cli.Guess(id, ids))
 		}
 	}
 	return known.On(tier), nil

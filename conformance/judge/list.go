@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // ListedCase is a case in the JSON list of WriteCases.
@@ -42,11 +42,11 @@ func FindCases(filter *conformance.Filter) (found []Case, err error) {
 	}
 	for _, l := range slices.Concat(filter.Labels, filter.ExcludeLabels) {
 		if known := Labels(Suites()); !slices.Contains(known, l) {
-			return nil, cmdline.Errorf("no case has the label %s%s", l, cmdline.Guess(l, known))
+			return nil, cli.Errorf("no case has the label %s%s", l, cli.Guess(l, known))
 		}
 	}
 	if found = Select(filter, Suites()); len(found) == 0 {
-		return nil, cmdline.Errorf("no case meets all conditions")
+		return nil, cli.Errorf("no case meets all conditions")
 	}
 	return found, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Select returns the cases of suites that a filter selects.
@@ -29,7 +29,7 @@ func CheckLabels(flag string, labels []string, all []*conformance.Suite) error {
 	known := Labels(all)
 	for _, l := range labels {
 		if !slices.Contains(known, l) {
-			return cmdline.Errorf("%s %s: no case has this label; %s", flag, l, cmdline.DidYouMean(l, known, "fabrictest list cases --json"))
+			return cli.Errorf("%s %s: no case has this label; %s", flag, l, cli.DidYouMean(l, known, "fabrictest list cases --json"))
 		}
 	}
 	return nil
@@ -39,7 +39,7 @@ func CheckLabels(flag string, labels []string, all []*conformance.Suite) error {
 func ParseLevel(text string) (conformance.Level, error) {
 	level := conformance.Level(strings.ToUpper(text))
 	if text != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, level) {
-		return "", cmdline.Errorf("--level %s: the levels are must, should and may", text)
+		return "", cli.Errorf("--level %s: the levels are must, should and may", text)
 	}
 	return level, nil
 }
@@ -54,7 +54,7 @@ func NoSuchCase(pattern string) error {
 		areas = append(areas, parts[0], parts[0]+"/"+parts[1])
 	}
 	slices.Sort(areas)
-	return cmdline.Errorf("no case is called %q; %s", pattern, cmdline.DidYouMean(pattern, append(slices.Compact(areas), ids...), "fabrictest list cases"))
+	return cli.Errorf("no case is called %q; %s", pattern, cli.DidYouMean(pattern, append(slices.Compact(areas), ids...), "fabrictest list cases"))
 }
 
 // casesOf returns the cases of suites, in order.

@@ -1,13 +1,13 @@
 // Package defects has the deliberate defects of emulated NICs by name, for package nics and
 // tests. The engines know nothing of them. There are three kinds:
 //
-//   - Defects of single packets and of verbs calls, in the packages below. Each has a struct
-//     with a field of type bool for each defect. Tags describe the defect and name its source.
-//     [All] and [Set] list and set the fields by name.
+//   - Defects of verbs calls ([VerbDefects]), and of single packets of soft-RoCE (package
+//     rocewire). Each has a struct with a field of type bool for each defect. Tags describe the
+//     defect and name its source. [All] and [Set] list and set the fields by name.
 //   - Defects of Linux's soft-RoCE (rxe) and soft-iWARP (siw) and of NICs that policies of the
 //     engines imitate. A [Table] has the policy of each.
 //   - Mutants: changes of the sources of the engines, kept as data in mutants/*.txt. Package
-//     mutate builds a program with all of them, and `fabrictest conform --check-cases` checks
+//     mutant builds a program with all of them, and `fabrictest conform --check-cases` checks
 //     with it that cases notice them.
 package defects
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -32,7 +32,7 @@ type randomCase struct {
 	window  int
 	work    random.Workload
 	policy  [2]engine.Policy
-	verbs   [2]verbcalls.Defects
+	verbs   [2]defects.VerbDefects
 	verbose bool
 	net     *sim.Net // once the world is built
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -71,7 +71,7 @@ func (c *randomCase) run() (randomTotals, error) {
 	var ends [2]*random.End
 	var results [2]*random.Result
 	for side := range random.Side(2) {
-		device := verbcalls.Device(devices[side], c.verbs[side], func() time.Duration { return time.Duration(w.Now()) })
+		device := defects.WrapDevice(devices[side], c.verbs[side], func() time.Duration { return time.Duration(w.Now()) })
 		env := random.Env{Device: device, Peer: pipes[side], Trace: c.trace(w)}
 		if ends[side], err = random.NewEnd(env, &c.work, side); err != nil {
 			return randomTotals{}, err

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/scenarios/random"
@@ -106,7 +106,7 @@ func TestRandomPairFindsDefects(t *testing.T) {
 	both := func(p engine.RequesterPolicy) [2]engine.Policy {
 		return [2]engine.Policy{{RequesterPolicy: p}, {RequesterPolicy: p}}
 	}
-	roundsUp := [2]verbcalls.Defects{{RdAtomicRoundsUp: true}}
+	roundsUp := [2]defects.VerbDefects{{RdAtomicRoundsUp: true}}
 	for name, c := range map[string]randomCase{
 		"ack completes read":      {policy: both(engine.RequesterPolicy{AckCompletesReads: true})},
 		"stale ack breaks read":   {policy: both(engine.RequesterPolicy{StaleAckEndsRead: true})},

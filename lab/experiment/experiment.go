@@ -1,8 +1,11 @@
-// Package experiment runs the experiments of scenarios: workloads of the multi-rank runtime on a
-// simulated platform, in variants whose figures are compared with published results.
+// Package experiment simulates workloads and benchmarks on the platforms of package nics. It runs
+// the experiments of scenarios: workloads of the multi-rank runtime, in variants whose figures are
+// compared with published results. It measures the base figures by which platforms are calibrated,
+// fits the parameters of a platform to recorded runs, and checks runs against a platform. Its gate
+// compares the times and events of small simulations exactly with a record, gate.txt.
 //
-// Every variant runs at every value of the x axis in a simulation of its own. The result depends on
-// the scenario, the platform and the seed only.
+// Every variant of an experiment runs at every value of the x axis in a simulation of its own. The
+// result depends on the scenario, the platform and the seed only.
 package experiment
 
 import (

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 )
 
 // Family is an address family.
@@ -144,14 +144,14 @@ func Matching(cases []Case, pattern string) ([]Case, error) {
 }
 
 // device returns the device of the guest in a case.
-func (c Case) device() guest.Device {
+func (c Case) device() kernel.Device {
 	switch {
 	case c.Protocol == conformance.RoCE:
-		return guest.RXE
+		return kernel.RXE
 	case c.Variant == withCRC:
-		return guest.SIWCRC
+		return kernel.SIWCRC
 	default:
-		return guest.SIW
+		return kernel.SIW
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -30,7 +30,7 @@ func (g Guest) Run(ctx context.Context, command string) (output string, code int
 		return "", 0, err
 	}
 	// The shell joins both outputs, to keep their order.
-	output, code, err = guest.Output(ctx, conn, guest.Shell("exec 2>&1; "+command))
+	output, code, err = kernel.Output(ctx, conn, kernel.Shell("exec 2>&1; "+command))
 	return output, code, g.wrapError(err)
 }
 
@@ -49,8 +49,8 @@ func (g Guest) wrapError(err error) error {
 }
 
 // SetDevice replaces the device of the guest by d, unless the guest has d already.
-func (g Guest) SetDevice(ctx context.Context, d guest.Device) error {
-	has, _, err := g.Run(ctx, "cat "+guest.DevicesFile)
+func (g Guest) SetDevice(ctx context.Context, d kernel.Device) error {
+	has, _, err := g.Run(ctx, "cat "+kernel.DevicesFile)
 	if err != nil || strings.TrimSpace(has) == string(d) {
 		return err
 	}
@@ -58,7 +58,7 @@ func (g Guest) SetDevice(ctx context.Context, d guest.Device) error {
 	if err != nil {
 		return err
 	}
-	if err := guest.SetDevices(ctx, conn, []guest.Device{d}); err != nil {
+	if err := kernel.SetDevices(ctx, conn, []kernel.Device{d}); err != nil {
 		return g.wrapError(fmt.Errorf("the guest has no %s: %w", d, err))
 	}
 	return nil
@@ -122,7 +122,7 @@ func kernelLacks(t verbs.Transport) map[string]string {
 // a device of the kind rxe or siw. lossy says that the link loses packets. A pattern names an
 // operation and the end that requests it.
 func kernelExceptions(kind string, lossy bool) []interop.Exception {
-	if kind == string(guest.RXE) {
+	if kind == string(kernel.RXE) {
 		exceptions := []interop.Exception{
 			{
 				Pattern: "send-inv/ours", ErrorContains: interop.ErrNoInvalidateFlag.Error(),

@@ -31,7 +31,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/interop"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -71,7 +70,7 @@ func OpenDevice(p *nics.Provider, s Setup) (verbs.Context, error) {
 
 // transport returns the transport of the guest's device.
 func (o *Options) transport() verbs.Transport {
-	if o.Guest.Devices[0] == guest.RXE {
+	if o.Guest.Devices[0] == kernel.RXE {
 		return verbs.TransportIB
 	}
 	return verbs.TransportIWARP
@@ -149,7 +148,7 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 			Addrs:   map[interop.Family]netip.Addr{interop.IPv4: at.IPv4, interop.IPv6: at.IPv6},
 			Lacks:   kernelLacks(o.transport()),
 			Objects: func(ctx context.Context) (map[string]int, error) {
-				out, code, err := lab.Output(ctx, 1, guest.Command{Args: []string{"rdma", "resource", "show", name}})
+				out, code, err := lab.Output(ctx, 1, kernel.Command{Args: []string{"rdma", "resource", "show", name}})
 				if err != nil || code != 0 {
 					return nil, fmt.Errorf("rdma resource show %s: code %d, %w: %s", name, code, err, out)
 				}
@@ -209,7 +208,7 @@ func (o *Options) ours() (*interop.End, error) {
 		},
 	}
 	for family, addr := range e.Addrs {
-		dev, err := OpenDevice(provider, Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
+		dev, err := OpenDevice(provider, Setup{Local: addr, CRC: o.Guest.Devices[0] == kernel.SIWCRC})
 		if err != nil {
 			return e, fmt.Errorf("%s at %v: %w", provider.Name, addr, err)
 		}

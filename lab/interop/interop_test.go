@@ -19,7 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 )
 
 func TestMain(m *testing.M) {
@@ -102,7 +102,7 @@ func shellServer(t *testing.T) Guest {
 	t.Cleanup(func() { listener.Close() })
 	// The programs of rdma-core may be installed on this machine; this guest has none of them.
 	env := []string{"TMPDIR=" + t.TempDir(), "PATH=" + testutil.PathWith(t, "cat", "false", "grep", "sleep", "timeout")}
-	s := &guest.Server{Start: func(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
+	s := &kernel.GuestServer{Start: func(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 		cmd.Env = env
 		if err := cmd.Start(); err != nil {
 			return nil, err

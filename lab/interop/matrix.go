@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -27,8 +27,8 @@ type Matrix struct {
 	// Report is called after every case.
 	Report func(Outcome)
 
-	portOffset uint16       // of the last case, from PingPongPort
-	theirs     guest.Device // of the guest
+	portOffset uint16        // of the last case, from PingPongPort
+	theirs     kernel.Device // of the guest
 	devices    map[Setup]verbs.Context
 	gids       map[Family]int // in the guest's table
 	tap        *Tap           // on iWARP's frames; nil for RoCE

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -117,7 +117,7 @@ func TestMatrixRun(t *testing.T) {
 	if _, err := m.Run(t.Context(), Cases(conformance.IWARP)[:1]); err == nil || !strings.Contains(err.Error(), "the guest has no siw") {
 		t.Errorf("a guest without siw: %v", err)
 	}
-	m.theirs = guest.RXE
+	m.theirs = kernel.RXE
 	if _, err := m.Run(t.Context(), Cases(conformance.RoCE)[:1]); err == nil || !strings.Contains(err.Error(), "has no GID") {
 		t.Errorf("a guest without rxe0: %v", err)
 	}
@@ -223,14 +223,14 @@ func TestCasesAreComplete(t *testing.T) {
 func TestCasesSelectTheirDevices(t *testing.T) {
 	for _, c := range append(Cases(conformance.RoCE), Cases(conformance.IWARP)...) {
 		setup, crc := c.setup(here4), c.Variant == "crc"
-		var device guest.Device
+		var device kernel.Device
 		switch {
 		case c.Protocol == conformance.RoCE:
-			device = guest.RXE
+			device = kernel.RXE
 		case crc:
-			device = guest.SIWCRC
+			device = kernel.SIWCRC
 		default:
-			device = guest.SIW
+			device = kernel.SIW
 		}
 		first := c.Protocol == conformance.IWARP && c.Tool == UCMatose && c.Role == Server
 		if want := (Setup{here4, crc, first}); setup != want || c.device() != device {

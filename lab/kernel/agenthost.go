@@ -11,13 +11,12 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/lab/daemon"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // agentLab is the part of a Lab that an AgentHost uses.
 type agentLab interface {
-	Exec(ctx context.Context, id int, c guest.Command) (code int, err error)
-	Put(ctx context.Context, id int, f guest.File) error
+	Exec(ctx context.Context, id int, c Command) (code int, err error)
+	Put(ctx context.Context, id int, f File) error
 	Restart(ctx context.Context, id int) error
 	ConsoleSince(id int, after int64) (text string, upTo int64, err error)
 }
@@ -66,7 +65,7 @@ var guestTiming = agent.Timing{HandshakeTimeout: 20 * time.Second, IdleTimeout: 
 // NewAgentHost makes an AgentHost for the only guest of a lab.
 func NewAgentHost(lab agentLab) *AgentHost {
 	return &AgentHost{
-		lab: lab, key: agent.NewKey(), Addr: netip.AddrPortFrom(guest.Control(onlyGuest).Addr(), agentPort).String(),
+		lab: lab, key: agent.NewKey(), Addr: netip.AddrPortFrom(ControlAddr(onlyGuest).Addr(), agentPort).String(),
 		startWait: agentStartWait, endWait: agentEndWait,
 	}
 }
@@ -76,7 +75,7 @@ func NewAgentHost(lab agentLab) *AgentHost {
 // does not notice that a guest is off.
 func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
 	key := g.key.Text() + "\n"
-	if err := g.lab.Put(ctx, onlyGuest, guest.File{Path: keyPath, Mode: 0o600, Size: int64(len(key)), Content: strings.NewReader(key)}); err != nil {
+	if err := g.lab.Put(ctx, onlyGuest, File{Path: keyPath, Mode: 0o600, Size: int64(len(key)), Content: strings.NewReader(key)}); err != nil {
 		return nil, fmt.Errorf("give the guest the agent's key: %w", err)
 	}
 	for _, p := range g.Addresses {
@@ -108,7 +107,7 @@ func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
 	if p.Addr().Is6() {
 		args = append(args, "nodad") // no duplicate address detection: it is unique
 	}
-	code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{Args: args, Stdout: output, Stderr: output})
+	code, err := g.lab.Exec(ctx, onlyGuest, Command{Args: args, Stdout: output, Stderr: output})
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s: exit code %d: %s", strings.Join(args, " "), code, output)
 	}
@@ -122,7 +121,7 @@ func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	go func() {
 		defer close(a.ended)
 		output := new(daemon.HeadTail)
-		code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{
+		code, err := g.lab.Exec(ctx, onlyGuest, Command{
 			Args: []string{agentProgram, "agent", "--listen", g.Addr, "--key", keyPath, "--quiet"}, Stderr: output,
 		})
 		if a.err = err; err == nil {
@@ -245,7 +244,7 @@ func (g *AgentHost) stuckStacks() string {
 	ctx, stop := context.WithTimeout(context.Background(), stuckWait)
 	defer stop()
 	output := new(daemon.HeadTail)
-	c := guest.Shell(stuckScript)
+	c := Shell(stuckScript)
 	c.Stdout = output
 	if _, err := g.lab.Exec(ctx, onlyGuest, c); err != nil {
 		return ""

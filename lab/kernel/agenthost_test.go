@@ -18,7 +18,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/daemon"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // fakeGuest is a guest without a machine: its agent runs in this process, with an emulated device
@@ -36,7 +35,7 @@ type fakeGuest struct {
 
 func newFakeGuest() *fakeGuest { return &fakeGuest{off: make(chan error, 1), boots: 1} }
 
-func (f *fakeGuest) Put(_ context.Context, _ int, file guest.File) error {
+func (f *fakeGuest) Put(_ context.Context, _ int, file File) error {
 	if file.Path != keyPath || file.Mode != 0o600 {
 		return fmt.Errorf("put %s with mode %v", file.Path, file.Mode)
 	}
@@ -45,7 +44,7 @@ func (f *fakeGuest) Put(_ context.Context, _ int, file guest.File) error {
 	return err
 }
 
-func (f *fakeGuest) Exec(ctx context.Context, _ int, c guest.Command) (int, error) {
+func (f *fakeGuest) Exec(ctx context.Context, _ int, c Command) (int, error) {
 	if c.Args[0] != agentProgram {
 		f.ran = append(f.ran, c.Args)
 		if c.Stdout != nil {

@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
@@ -20,8 +19,8 @@ const AllGuests = "*"
 // ParseGuest reads the number of a guest.
 func ParseGuest(word string) (int, error) {
 	id, err := strconv.Atoi(word)
-	if err != nil || id < 1 || id > guest.MaxGuests {
-		return 0, cmdline.Errorf("%q is no guest: give its number, 1 for the first", word)
+	if err != nil || id < 1 || id > MaxGuests {
+		return 0, cli.Errorf("%q is no guest: give its number, 1 for the first", word)
 	}
 	return id, nil
 }
@@ -85,7 +84,7 @@ func Query(ctx context.Context, lab string) (*Info, error) {
 func CopyFile(ctx context.Context, lab string, id int, file, target string) error {
 	f, info, err := openFile(file)
 	if err != nil {
-		return cmdline.Errorf("%w", err)
+		return cli.Errorf("%w", err)
 	}
 	defer f.Close()
 	if target == "" {
@@ -98,7 +97,7 @@ func CopyFile(ctx context.Context, lab string, id int, file, target string) erro
 	if err != nil {
 		return err
 	}
-	return remote.Put(ctx, id, guest.File{Path: target, Mode: info.Mode(), Size: info.Size(), Content: f})
+	return remote.Put(ctx, id, File{Path: target, Mode: info.Mode(), Size: info.Size(), Content: f})
 }
 
 // Capabilities reports whether this machine can boot guests, and whether this program can be the

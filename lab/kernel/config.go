@@ -13,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Accel is the virtualisation of a guest's CPU.
@@ -31,12 +30,12 @@ const (
 // defaults in the comments.
 type Config struct {
 	Image      *Image
-	Guests     int            // 1
-	Devices    []guest.Device // rxe; an empty slice means none
-	MTU        int            // of the wire, 1500
-	Memory     int            // MiB of each guest, 512
-	CPUs       int            // of each guest, 1
-	KernelArgs string         // added to the kernel command line
+	Guests     int      // 1
+	Devices    []Device // rxe; an empty slice means none
+	MTU        int      // of the wire, 1500
+	Memory     int      // MiB of each guest, 512
+	CPUs       int      // of each guest, 1
+	KernelArgs string   // added to the kernel command line
 	Accel      Accel
 	// ICount advances the time of an emulated guest by a nanosecond per instruction (QEMU -icount).
 	// Timers then do not depend on the speed or load of the machine.
@@ -68,7 +67,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Guests, c.MTU, c.Memory, c.CPUs = cmp.Or(c.Guests, 1), cmp.Or(c.MTU, 1500), cmp.Or(c.Memory, 512), cmp.Or(c.CPUs, 1)
 	c.BootTimeout, c.QEMU = cmp.Or(c.BootTimeout, 3*time.Minute), cmp.Or(c.QEMU, "qemu-system-x86_64")
 	if c.Devices == nil {
-		c.Devices = []guest.Device{guest.RXE}
+		c.Devices = []Device{RXE}
 	}
 	return c, c.validate()
 }
@@ -85,7 +84,7 @@ func (c Config) validate() error {
 		name               string
 		value, least, most int
 	}{
-		{"guests", c.Guests, 1, guest.MaxGuests},
+		{"guests", c.Guests, 1, MaxGuests},
 		{"MTU", c.MTU, minMTU, maxMTU},
 		{"memory", c.Memory, minMemory, maxMemory},
 		{"CPUs", c.CPUs, 1, maxCPUs},
@@ -103,11 +102,11 @@ func (c Config) validate() error {
 		return errors.New("a kernel's command line is one line")
 	case c.Image == nil:
 		return errors.New("no image to boot")
-	case guest.NeedsSIW(c.Devices) && !c.Image.SIW:
+	case NeedsSIW(c.Devices) && !c.Image.SIW:
 		cache := filepath.Dir(filepath.Dir(c.Image.Kernel)) // which has a directory for each image
 		return &NotBuiltError{Series: c.Image.Series, SIW: true, Dir: cache}
 	}
-	return errors.Join(c.Impair.check(), guest.CheckDevices(c.Devices))
+	return errors.Join(c.Impair.check(), CheckDevices(c.Devices))
 }
 
 // prepareForProcess validates the configuration, and makes its paths absolute for a process with
@@ -160,8 +159,8 @@ const (
 
 // HostIPv4 and HostIPv6 are the lab's own addresses on the wire.
 var (
-	HostIPv4 = guest.WireHost4.Addr()
-	HostIPv6 = guest.WireHost6.Addr()
+	HostIPv4 = WireHost4.Addr()
+	HostIPv6 = WireHost6.Addr()
 )
 
 func wirePort(id int) string    { return fmt.Sprintf("wire%d", id) }
@@ -173,7 +172,7 @@ const guestLibC = 36 // 2.36
 // checkProgram returns an error unless guests can run a program: an x86-64 ELF file that
 // needs no later glibc than theirs.
 func checkProgram(path string) error {
-	if err := cmdline.CheckFile(path); err != nil {
+	if err := cli.CheckFile(path); err != nil {
 		return fmt.Errorf("guests cannot run %s: %w", path, err)
 	}
 	f, err := elf.Open(path)
@@ -215,7 +214,7 @@ func libCVersion(symbol string) (minor int, ok bool) {
 // The image does not contain that program, so that a new program needs no new image.
 func writeInitrd(w io.Writer, archives []string, program string) error {
 	for _, name := range archives {
-		f, err := cmdline.OpenFile(name)
+		f, err := cli.OpenFile(name)
 		if err != nil {
 			return err
 		}
@@ -231,7 +230,7 @@ func writeInitrd(w io.Writer, archives []string, program string) error {
 	}
 	defer f.Close()
 	a := NewArchive(w)
-	a.AddFile(guest.InitPath, 0o755, info.Size(), f)
+	a.AddFile(InitPath, 0o755, info.Size(), f)
 	return a.Close()
 }
 
@@ -254,7 +253,7 @@ func qemuArgs(c Config, id int, accel Accel, initrd string) []string {
 	case c.ICount: // virtual time from the number of instructions, which needs a single thread
 		acceleration, clock = "tcg", []string{"-icount", "shift=0"}
 	}
-	o := guest.Options{ID: id, MTU: c.MTU, Devices: c.Devices}
+	o := BootOptions{ID: id, MTU: c.MTU, Devices: c.Devices}
 	commandLine := strings.TrimSpace(kernelArgs + " " + o.CommandLine() + " " + c.KernelArgs)
 	args := []string{
 		"-M", "q35", "-accel", acceleration, "-cpu", processor, "-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
@@ -263,7 +262,7 @@ func qemuArgs(c Config, id int, accel Accel, initrd string) []string {
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 	}
 	for _, nic := range []struct{ name, device, mac string }{
-		{"wire", wirePort(id), guest.WireMAC(id)}, {"control", controlPort(id), guest.ControlMAC(id)},
+		{"wire", wirePort(id), WireMAC(id)}, {"control", controlPort(id), ControlMAC(id)},
 	} {
 		args = append(args,
 			"-netdev", fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no", nic.name, nic.device),

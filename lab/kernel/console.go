@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // consoleLimit is how much of a console is kept in memory.
@@ -82,10 +80,10 @@ func (c *console) parseLine(line string) {
 	if strings.Contains(line, "Kernel panic - not syncing") && c.panic == "" {
 		c.panic = line[strings.Index(line, "Kernel panic"):]
 	}
-	if strings.Contains(line, guest.ReadyMark) {
+	if strings.Contains(line, ReadyMark) {
 		c.once.Do(func() { close(c.ready) })
 	}
-	if _, why, found := strings.Cut(line, guest.FailedMark); found {
+	if _, why, found := strings.Cut(line, FailedMark); found {
 		select {
 		case c.failed <- why:
 		default:
@@ -145,7 +143,7 @@ const guestExitTimeout = 5 * time.Second
 // guestExitError returns err or, if err is ErrConnectionClosed and the guest ends within
 // guestExitTimeout, the reason of that end: the cause of ctx, which ends with the guest.
 func guestExitError(ctx context.Context, err error) error {
-	if !errors.Is(err, guest.ErrConnectionClosed) {
+	if !errors.Is(err, ErrConnectionClosed) {
 		return err
 	}
 	select {

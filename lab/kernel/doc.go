@@ -10,7 +10,12 @@
 //	  control1   10.78.1.1                     ──── control0, 10.78.1.2
 //
 // Commands and files go to guests over the control links, so that the wire carries
-// test traffic only, and may be down. Package guest runs inside of the guests.
+// test traffic only, and may be down.
+//
+// A program that imports the package is also the init process of its guests: it is one if a kernel
+// starts it as InitPath. As init it mounts file systems, loads modules, configures the network and
+// the RDMA devices, and then serves the requests of clients ([GuestServer]): [Exec], [Put],
+// [SetDevices]. It is not a general init or remote shell.
 //
 // [Up] creates a lab that ends with this process. It needs the right to create network namespaces:
 // root, or a process of netns.StartUnshared. [UpInCurrentNamespace] creates the bridge in the

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Package is a Debian package, from the signed package lists.
@@ -211,7 +211,7 @@ func verifySHA256(path, want string) error {
 
 // sha256Of returns the SHA-256 of a file in hexadecimal.
 func sha256Of(path string) (string, error) {
-	f, err := cmdline.OpenFile(path)
+	f, err := cli.OpenFile(path)
 	if err != nil {
 		return "", err
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Image is a bootable image.
@@ -154,7 +154,7 @@ const maxManifest = 1 << 20
 
 // readManifest reads the manifest of a directory, and checks the hashes of its files.
 func readManifest(dir string) (*manifest, error) {
-	text, err := cmdline.ReadFile(filepath.Join(dir, manifestName), maxManifest)
+	text, err := cli.ReadFile(filepath.Join(dir, manifestName), maxManifest)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // File types in a Unix mode.
@@ -78,7 +78,7 @@ func (a *Archive) CopyFile(name, from string) {
 
 // openFile opens a file and returns its properties.
 func openFile(name string) (*os.File, fs.FileInfo, error) {
-	f, err := cmdline.OpenFile(name)
+	f, err := cli.OpenFile(name)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -138,7 +137,7 @@ func (l *Lab) Guests() []Guest {
 	for i := range l.cfg.Guests {
 		id := i + 1
 		all = append(all, Guest{
-			ID: id, IPv4: guest.Wire4(id).Addr(), IPv6: guest.Wire6(id).Addr(), MAC: guest.WireMAC(id), Control: guest.Control(id).Addr(),
+			ID: id, IPv4: Wire4(id).Addr(), IPv6: Wire6(id).Addr(), MAC: WireMAC(id), Control: ControlAddr(id).Addr(),
 		})
 	}
 	return all
@@ -190,7 +189,7 @@ func (l *Lab) dialGuest(ctx context.Context, id int) (context.Context, context.C
 	var conn net.Conn
 	err = l.ns.Do(func() (err error) {
 		d := net.Dialer{Timeout: dialTimeout}
-		conn, err = d.DialContext(ctx, "tcp", netip.AddrPortFrom(guest.Control(id).Addr(), guest.Port).String())
+		conn, err = d.DialContext(ctx, "tcp", netip.AddrPortFrom(ControlAddr(id).Addr(), GuestPort).String())
 		return err
 	})
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 func up(t *testing.T, c Config) *Lab {
@@ -39,7 +38,7 @@ func TestLabRunsProgramsInGuests(t *testing.T) {
 	c.Guests, c.Consoles = 2, t.TempDir()
 	l := up(t, c)
 	for id := 1; id <= 2; id++ {
-		out, code, err := l.Output(t.Context(), id, guest.Shell("echo here; exit 3"))
+		out, code, err := l.Output(t.Context(), id, Shell("echo here; exit 3"))
 		if err != nil || code != 3 || out != "here\n" {
 			t.Errorf("guest %d: %q, %d, %v", id, out, code, err)
 		}
@@ -47,26 +46,26 @@ func TestLabRunsProgramsInGuests(t *testing.T) {
 			t.Errorf("console of guest %d: %q, %v", id, text, err)
 		}
 		kept, err := os.ReadFile(filepath.Join(c.Consoles, ConsoleName(id)))
-		if err != nil || !strings.Contains(string(kept), guest.ReadyMark) {
+		if err != nil || !strings.Contains(string(kept), ReadyMark) {
 			t.Errorf("console of guest %d on disk: %q, %v", id, kept, err)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "file")
-	if err := l.Put(t.Context(), 1, guest.File{Path: path, Mode: 0o644, Size: 5, Content: strings.NewReader("hello")}); err != nil {
+	if err := l.Put(t.Context(), 1, File{Path: path, Mode: 0o644, Size: 5, Content: strings.NewReader("hello")}); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(path); string(text) != "hello" {
 		t.Errorf("%q, %v", text, err)
 	}
 	for _, id := range []int{0, 3} {
-		if _, _, err := l.Output(t.Context(), id, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
+		if _, _, err := l.Output(t.Context(), id, Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
 			t.Errorf("guest %d: %v", id, err)
 		}
 	}
 	if err := l.Down(); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := l.Output(t.Context(), 1, guest.Shell("true")); err == nil {
+	if _, _, err := l.Output(t.Context(), 1, Shell("true")); err == nil {
 		t.Error("Output succeeds after Down")
 	}
 }
@@ -114,7 +113,7 @@ func TestRestartAfterPanic(t *testing.T) {
 	waiting := make(chan error)
 	r, w := io.Pipe()
 	go func() {
-		c := guest.Shell("echo begun; sleep 100")
+		c := Shell("echo begun; sleep 100")
 		c.Stdout = w
 		_, err := l.Exec(t.Context(), 1, c)
 		waiting <- err
@@ -128,14 +127,14 @@ func TestRestartAfterPanic(t *testing.T) {
 		}
 	}
 	var e *GuestError
-	if _, _, err := l.Output(t.Context(), 1, guest.Shell("true")); !errors.As(err, &e) || !e.Panic {
+	if _, _, err := l.Output(t.Context(), 1, Shell("true")); !errors.As(err, &e) || !e.Panic {
 		t.Errorf("after the panic: %v", err)
 	}
 	if s := l.Status()[0]; s.Up || !strings.Contains(s.DownReason, "panicked") {
 		t.Errorf("status %+v", s)
 	}
 	must.Do(t, l.Restart(t.Context(), 1))
-	if _, code, err := l.Output(t.Context(), 1, guest.Shell("exit 5")); code != 5 || err != nil {
+	if _, code, err := l.Output(t.Context(), 1, Shell("exit 5")); code != 5 || err != nil {
 		t.Errorf("after a restart: %d, %v", code, err)
 	}
 	if s := l.Status()[0]; !s.Up || s.DownReason != "" {
@@ -157,9 +156,9 @@ func TestInvalidConfigs(t *testing.T) {
 		"unknown accelerator \"xen\"": func(c *Config) { c.Accel = "xen" },
 		"instruction counting needs":  func(c *Config) { c.Accel, c.ICount = KVM, true },
 		"is one line":                 func(c *Config) { c.KernelArgs = "a\nb" },
-		"no device \"mlx5\"":          func(c *Config) { c.Devices = []guest.Device{"mlx5"} },
+		"no device \"mlx5\"":          func(c *Config) { c.Devices = []Device{"mlx5"} },
 		"no image of Linux 6.12 with siw": func(c *Config) {
-			c.Devices = []guest.Device{guest.SIW}
+			c.Devices = []Device{SIW}
 		},
 		"no-such-qemu is missing, for virtual machines": func(c *Config) { c.QEMU = "no-such-qemu" },
 	} {
@@ -183,7 +182,7 @@ func TestControlLinksHaveStaticNeighbours(t *testing.T) {
 	err := l.ns.Do(func() error {
 		all, err := netlink.NeighList(0, netlink.FAMILY_V4)
 		for _, n := range all {
-			if n.IP.String() == "10.78.1.2" && n.State == netlink.NUD_PERMANENT && n.HardwareAddr.String() == guest.ControlMAC(1) {
+			if n.IP.String() == "10.78.1.2" && n.State == netlink.NUD_PERMANENT && n.HardwareAddr.String() == ControlMAC(1) {
 				return nil
 			}
 		}
@@ -195,7 +194,7 @@ func TestControlLinksHaveStaticNeighbours(t *testing.T) {
 	// A call to a guest that does not answer ends with its context.
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("cancelled"))
 	defer cancel()
-	if _, _, err := l.Output(ctx, 1, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "guest 1 does not answer: cancelled") {
+	if _, _, err := l.Output(ctx, 1, Shell("true")); err == nil || !strings.Contains(err.Error(), "guest 1 does not answer: cancelled") {
 		t.Errorf("got %v", err)
 	}
 }

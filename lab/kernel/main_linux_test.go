@@ -22,7 +22,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -53,6 +52,8 @@ func TestMain(m *testing.M) {
 		exitWith(testCurrentNamespace(os.Getenv(hereRole)))
 	case os.Getenv(insiderRole) != "":
 		exitWith(insideTest())
+	case os.Getenv(reaperRole) != "":
+		exitWith(runReaper())
 	}
 	testutil.SetParallel(8) // tests mostly wait for guests and links
 	ns, err := netns.New()
@@ -153,35 +154,35 @@ func runFakeGuest(behaviour string) error {
 		fmt.Print("[    0.2] BUG: kernel NULL pointer\r\n[    0.2] Kernel panic - not syncing: Fatal exception\r\n[    0.3] Kernel Offset: disabled\r\n")
 		return nil
 	case "fails":
-		fmt.Print(guest.FailedMark + "make device siw0: no such thing\r\n")
+		fmt.Print(FailedMark + "make device siw0: no such thing\r\n")
 		forever()
 	case "hangs":
 		forever()
 	case "silent": // ready, but does not answer
-		fmt.Print(guest.ReadyMark + "0.1 s\r\n")
+		fmt.Print(ReadyMark + "0.1 s\r\n")
 		forever()
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
 	}
-	a := guest.Control(id).Addr()
+	a := ControlAddr(id).Addr()
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)}}
 	if err := netlink.AddrReplace(lo, addr); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", netip.AddrPortFrom(a, guest.Port).String())
+	l, err := net.Listen("tcp", netip.AddrPortFrom(a, GuestPort).String())
 	if err != nil {
 		return err
 	}
-	s := &guest.Server{Devices: func(all []guest.Device) error {
+	s := &GuestServer{Devices: func(all []Device) error {
 		if len(all) == 0 { // the request of a test
 			fmt.Print("[    9.9] Kernel panic - not syncing: no devices\r\n")
 			os.Exit(0)
 		}
 		return nil
 	}}
-	fmt.Print(guest.ReadyMark + "0.1 s\r\n")
+	fmt.Print(ReadyMark + "0.1 s\r\n")
 	return s.Serve(l)
 }
 
@@ -222,11 +223,11 @@ func TestRealGuests(t *testing.T) {
 }
 
 func testRealGuest(t *testing.T, img *Image) {
-	l := up(t, Config{Image: img, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 4200})
+	l := up(t, Config{Image: img, Devices: []Device{RXE, SIW}, MTU: 4200})
 	t.Logf("Linux %s is ready after %.1f s (%s)", img.Release, l.Status()[0].BootSecs, l.Accel)
 	run := func(line, want string) {
 		t.Helper()
-		out, code, err := l.Output(t.Context(), 1, guest.Shell(line))
+		out, code, err := l.Output(t.Context(), 1, Shell(line))
 		if err != nil || code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: code %d, %v\n%s\nwant %q", line, code, err, out, want)
 		}
@@ -258,16 +259,16 @@ func testRealGuest(t *testing.T, img *Image) {
 
 	// A program of rdma-core, with itself as the peer, needs libraries, a driver and a device.
 	run("ibv_rc_pingpong -d rxe0 -g 1 -n 10 >/tmp/server 2>&1 & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -n 10 127.0.0.1", "10 iters")
-	must.Do(t, l.SetDevices(t.Context(), 1, []guest.Device{guest.SIWCRC}))
+	must.Do(t, l.SetDevices(t.Context(), 1, []Device{SIWCRC}))
 	run("rdma link", "link siw0/1 state ACTIVE")
 	run("timeout 20 rping -s -a 10.77.0.11 -C 3 >/tmp/server 2>&1 & sleep 1; timeout 20 rping -c -a 10.77.0.11 -C 3 -v", "ping data: rdma-ping-2")
 
 	file := make([]byte, 3<<20)
 	_, _ = rand.Read(file) // never fails
-	must.Do(t, l.Put(t.Context(), 1, guest.File{Path: "/root/file", Mode: 0o644, Size: int64(len(file)), Content: bytes.NewReader(file)}))
+	must.Do(t, l.Put(t.Context(), 1, File{Path: "/root/file", Mode: 0o644, Size: int64(len(file)), Content: bytes.NewReader(file)}))
 	run("sha256sum /root/file", fmt.Sprintf("%x", sha256.Sum256(file)))
 
-	_, _, err := l.Output(t.Context(), 1, guest.Shell("echo c >/proc/sysrq-trigger"))
+	_, _, err := l.Output(t.Context(), 1, Shell("echo c >/proc/sysrq-trigger"))
 	var e *GuestError
 	if !errors.As(err, &e) || !e.Panic || !strings.Contains(e.Reason, "sysrq triggered crash") {
 		t.Errorf("after a crash: %v", err)
@@ -320,12 +321,12 @@ func testCurrentNamespace(qemu string) (err error) {
 	if err := l.Restart(ctx, 1); err != nil {
 		return err
 	}
-	conn, err := net.Dial("tcp", netip.AddrPortFrom(guest.Control(1).Addr(), guest.Port).String())
+	conn, err := net.Dial("tcp", netip.AddrPortFrom(ControlAddr(1).Addr(), GuestPort).String())
 	if err != nil {
 		return fmt.Errorf("the guest does not answer in this namespace: %w", err)
 	}
 	conn.Close()
-	if text, n, err := l.ConsoleSince(1, 0); !strings.Contains(text, guest.ReadyMark) || n != int64(len(text)) || err != nil {
+	if text, n, err := l.ConsoleSince(1, 0); !strings.Contains(text, ReadyMark) || n != int64(len(text)) || err != nil {
 		return fmt.Errorf("it printed %q, %d octets, %w", text, n, err)
 	}
 	if _, _, err := l.ConsoleSince(2, 0); err == nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -40,9 +39,9 @@ func checkTun() error {
 // createLinks creates the bridge, its port for the program that tests the guests (the judge), and
 // the tap devices of the guests, in the namespace of the calling thread.
 func createLinks(c Config) error {
-	err := guest.InOrder(func() error { return createBridge(c.MTU) }, func() error { return createJudgePort(c.MTU) })
+	err := inOrder(func() error { return createBridge(c.MTU) }, func() error { return createJudgePort(c.MTU) })
 	for id := 1; id <= c.Guests && err == nil; id++ {
-		err = guest.InOrder(
+		err = inOrder(
 			func() error { return createWireTap(id, c.MTU) },
 			func() error { return createControlLink(id) })
 	}
@@ -51,7 +50,7 @@ func createLinks(c Config) error {
 
 // configure runs the steps that configure an interface up to the first error.
 func configure(name string, steps ...func() error) error {
-	if err := guest.InOrder(steps...); err != nil {
+	if err := inOrder(steps...); err != nil {
 		return fmt.Errorf("interface %s: %w", name, err)
 	}
 	return nil
@@ -63,16 +62,16 @@ func createBridge(mtu int) error {
 	bridge := &netlink.Bridge{LinkAttrs: linkAttrs(WireDevice, mtu), MulticastSnooping: &no}
 	// A bridge without a fixed address takes that of a port, which changes when ports
 	// move to a switch. Guests would keep the old address.
-	bridge.HardwareAddr = parseMAC(guest.WireHostMAC)
+	bridge.HardwareAddr = parseMAC(WireHostMAC)
 	return configure(WireDevice,
 		func() error { return netlink.LinkAdd(bridge) },
 		func() error { return setIPv6(WireDevice, ipv6On) },
-		func() error { return addAddr(bridge, guest.WireHost4) },
-		func() error { return addAddr(bridge, guest.WireHost6) },
+		func() error { return addAddr(bridge, WireHost4) },
+		func() error { return addAddr(bridge, WireHost6) },
 		func() error { return netlink.LinkSetUp(bridge) })
 }
 
-// parseMAC parses an Ethernet address of package guest, which is valid.
+// parseMAC parses an Ethernet address of a guest or the lab, which is valid.
 func parseMAC(text string) net.HardwareAddr {
 	mac, err := net.ParseMAC(text)
 	if err != nil {
@@ -111,11 +110,11 @@ func createControlLink(id int) error {
 	tap := newTap(controlPort(id), defaultMTU)
 	return configure(controlPort(id),
 		func() error { return addTap(tap) },
-		func() error { return addAddr(tap, guest.ControlHost(id)) },
+		func() error { return addAddr(tap, ControlHostAddr(id)) },
 		func() error { return netlink.LinkSetUp(tap) },
 		func() error {
 			return netlink.NeighSet(&netlink.Neigh{
-				LinkIndex: tap.Index, State: netlink.NUD_PERMANENT, IP: guest.Control(id).Addr().AsSlice(), HardwareAddr: parseMAC(guest.ControlMAC(id)),
+				LinkIndex: tap.Index, State: netlink.NUD_PERMANENT, IP: ControlAddr(id).Addr().AsSlice(), HardwareAddr: parseMAC(ControlMAC(id)),
 			})
 		})
 }
@@ -131,7 +130,7 @@ func newTap(name string, mtu int) *netlink.Tuntap {
 // addTap creates a tap device without IPv6.
 func addTap(tap *netlink.Tuntap) error {
 	const queueLen = 10000 // guests are slow: a short queue would drop packets
-	return guest.InOrder(
+	return inOrder(
 		func() error { return netlink.LinkAdd(tap) },
 		func() error { return netlink.LinkSetTxQLen(tap, queueLen) },
 		func() error { return setIPv6(tap.Name, ipv6Off) })
@@ -140,7 +139,7 @@ func addTap(tap *netlink.Tuntap) error {
 // addToBridge adds an interface to a bridge, disables its IPv6, and sets it up.
 func addToBridge(l netlink.Link, bridge string) error {
 	var master netlink.Link
-	return guest.InOrder(
+	return inOrder(
 		func() error { return setIPv6(l.Attrs().Name, ipv6Off) },
 		func() (err error) { master, err = netlink.LinkByName(bridge); return err },
 		func() error { return netlink.LinkSetMaster(l, master) },
@@ -159,7 +158,7 @@ func linkAttrs(name string, mtu int) netlink.LinkAttrs {
 
 // addAddr adds an address, which is usable at once: without duplicate address detection.
 func addAddr(l netlink.Link, a netip.Prefix) error {
-	addr := guest.NetlinkAddr(a)
+	addr := netlinkAddr(a)
 	if a.Addr().Is6() {
 		addr.Flags = unix.IFA_F_NODAD
 	}
@@ -219,7 +218,7 @@ func useCurrentNamespace(c Config) (netNamespace, error) {
 	case !empty:
 		return nil, errors.New("this network namespace has interfaces, and must be empty")
 	}
-	if err := guest.SetLoopbackUp(); err != nil {
+	if err := setLoopbackUp(); err != nil {
 		return nil, err
 	}
 	return currentNamespace{}, createLinks(c)

@@ -10,13 +10,12 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
 func TestQEMUArgs(t *testing.T) {
 	c := must.Get(Config{
-		Image: &Image{Kernel: "/k", SIW: true}, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 9000, KernelArgs: "slub_debug=F",
+		Image: &Image{Kernel: "/k", SIW: true}, Devices: []Device{RXE, SIW}, MTU: 9000, KernelArgs: "slub_debug=F",
 	}.withDefaults())(t)
 	const nic = ",romfile=,csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ufo=off"
 	want := strings.Join([]string{
@@ -63,7 +62,7 @@ func TestConsoleParsesLines(t *testing.T) {
 	if got := c.tail(1); got != "[ 9.2] ---[ end ]---" {
 		t.Errorf("the last line is %q", got)
 	}
-	c.add([]byte(guest.FailedMark + "no siw\n" + guest.FailedMark + "no more\n"))
+	c.add([]byte(FailedMark + "no siw\n" + FailedMark + "no more\n"))
 	if why := <-c.failed; why != "no siw" {
 		t.Errorf("failed: %q", why)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/lab/daemon"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // ServeCommand is the first argument of a lab's process.
@@ -32,14 +31,14 @@ const DefaultName = "kernel"
 
 // Info describes a lab of Start.
 type Info struct {
-	Name    string         `json:"name"`
-	PID     int            `json:"pid"` // of the lab's process
-	Series  Series         `json:"series"`
-	Release string         `json:"release"` // of the guests' kernel
-	Accel   Accel          `json:"accel"`
-	Devices []guest.Device `json:"devices"` // at boot
-	MTU     int            `json:"mtu"`
-	Guests  []Status       `json:"guests"`
+	Name    string   `json:"name"`
+	PID     int      `json:"pid"` // of the lab's process
+	Series  Series   `json:"series"`
+	Release string   `json:"release"` // of the guests' kernel
+	Accel   Accel    `json:"accel"`
+	Devices []Device `json:"devices"` // at boot
+	MTU     int      `json:"mtu"`
+	Guests  []Status `json:"guests"`
 	// Consoles is the directory of the console logs, which remain after the lab is down.
 	Consoles string `json:"consoles,omitempty"`
 }
@@ -186,33 +185,33 @@ type guestClient struct {
 	dial func(ctx context.Context, id int) (_ context.Context, stop context.CancelFunc, _ net.Conn, _ error)
 }
 
-// Exec runs a program in a guest and returns its exit code; see guest.Exec. If the
+// Exec runs a program in a guest and returns its exit code; see Exec. If the
 // guest ends, it returns a GuestError.
-func (g *guestClient) Exec(ctx context.Context, id int, c guest.Command) (code int, err error) {
+func (g *guestClient) Exec(ctx context.Context, id int, c Command) (code int, err error) {
 	err = g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) (err error) {
-		code, err = guest.Exec(ctx, conn, c)
+		code, err = Exec(ctx, conn, c)
 		return err
 	})
 	return code, err
 }
 
 // Output runs a program in a guest and returns its output.
-func (g *guestClient) Output(ctx context.Context, id int, c guest.Command) (output string, code int, err error) {
+func (g *guestClient) Output(ctx context.Context, id int, c Command) (output string, code int, err error) {
 	err = g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) (err error) {
-		output, code, err = guest.Output(ctx, conn, c)
+		output, code, err = Output(ctx, conn, c)
 		return err
 	})
 	return output, code, err
 }
 
-// Put writes a file in a guest; see guest.Put.
-func (g *guestClient) Put(ctx context.Context, id int, f guest.File) error {
-	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return guest.Put(ctx, conn, f) })
+// Put writes a file in a guest; see Put.
+func (g *guestClient) Put(ctx context.Context, id int, f File) error {
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return Put(ctx, conn, f) })
 }
 
 // SetDevices replaces the RDMA devices of a guest.
-func (g *guestClient) SetDevices(ctx context.Context, id int, devices []guest.Device) error {
-	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return guest.SetDevices(ctx, conn, devices) })
+func (g *guestClient) SetDevices(ctx context.Context, id int, devices []Device) error {
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return SetDevices(ctx, conn, devices) })
 }
 
 // withConn calls do with a connection to a guest, which do closes. It returns a GuestError if the

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab/daemon"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // newRemote returns a client of a lab. In a process in the lab's namespace, guests is the number
@@ -92,7 +91,7 @@ func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, c
 		return nil, nil, nil, err
 	}
 	d := net.Dialer{Timeout: dialTimeout}
-	conn, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(guest.Control(id).Addr(), guest.Port).String())
+	conn, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(ControlAddr(id).Addr(), GuestPort).String())
 	return ctx, func() {}, conn, err
 }
 

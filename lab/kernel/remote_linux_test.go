@@ -17,7 +17,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/daemon"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 var labs atomic.Int64
@@ -57,25 +56,25 @@ func TestStartAndDown(t *testing.T) {
 	if err != nil || info.Name != name || info.PID == 0 || info.Release != "6.12.0-fake" || len(info.Guests) != 2 || !info.Guests[1].Up {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	if kept, err := os.ReadFile(filepath.Join(info.Consoles, ConsoleName(2))); !strings.Contains(string(kept), guest.ReadyMark) {
+	if kept, err := os.ReadFile(filepath.Join(info.Consoles, ConsoleName(2))); !strings.Contains(string(kept), ReadyMark) {
 		t.Errorf("console on disk: %q, %v", kept, err)
 	}
 	var out bytes.Buffer
-	code, err := r.Exec(t.Context(), 2, guest.Command{Args: []string{"tr", "a-z", "A-Z"}, Stdin: strings.NewReader("words"), Stdout: &out})
+	code, err := r.Exec(t.Context(), 2, Command{Args: []string{"tr", "a-z", "A-Z"}, Stdin: strings.NewReader("words"), Stdout: &out})
 	if err != nil || code != 0 || out.String() != "WORDS" {
 		t.Errorf("%q, %d, %v", out.String(), code, err)
 	}
 	path := filepath.Join(t.TempDir(), "file")
-	if err := r.Put(t.Context(), 1, guest.File{Path: path, Mode: 0o644, Size: 5, Content: strings.NewReader("hello")}); err != nil {
+	if err := r.Put(t.Context(), 1, File{Path: path, Mode: 0o644, Size: 5, Content: strings.NewReader("hello")}); err != nil {
 		t.Error(err)
 	}
 	if err := r.Restart(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
-	if text, err := r.Console(t.Context(), 1); err != nil || !strings.Contains(text, guest.ReadyMark) {
+	if text, err := r.Console(t.Context(), 1); err != nil || !strings.Contains(text, ReadyMark) {
 		t.Errorf("console: %q, %v", text, err)
 	}
-	if _, _, err := r.Output(t.Context(), 3, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
+	if _, _, err := r.Output(t.Context(), 3, Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
 		t.Errorf("guest 3: %v", err)
 	}
 	must.Do(t, r.Down(t.Context()))
@@ -93,7 +92,7 @@ func TestRemoteReportsPanic(t *testing.T) {
 	begun, w := io.Pipe()
 	waiting := make(chan error)
 	go func() {
-		_, err := r.Exec(t.Context(), 1, guest.Command{Args: []string{"sh", "-c", "echo begun; sleep 100"}, Stdout: w})
+		_, err := r.Exec(t.Context(), 1, Command{Args: []string{"sh", "-c", "echo begun; sleep 100"}, Stdout: w})
 		waiting <- err
 	}()
 	must.Get(begun.Read(make([]byte, 16)))(t)
@@ -205,10 +204,10 @@ func insideTest() error {
 	if err != nil {
 		return err
 	}
-	if out, code, err := r.Output(ctx, 2, guest.Shell("echo here; exit 3")); out != "here\n" || code != 3 || err != nil {
+	if out, code, err := r.Output(ctx, 2, Shell("echo here; exit 3")); out != "here\n" || code != 3 || err != nil {
 		return fmt.Errorf("%q, %d, %w", out, code, err)
 	}
-	if _, _, err := r.Output(ctx, 3, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
+	if _, _, err := r.Output(ctx, 3, Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
 		return fmt.Errorf("guest 3: %w", err)
 	}
 	if err := r.Down(ctx); !errors.Is(err, errInsideLab) {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // tapGuest is a guest without a machine: the test opens the other end of its tap, as QEMU does.
@@ -81,10 +80,10 @@ func (p *tapGuest) frame(number uint16) []byte {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	src, _ := net.ParseMAC(guest.WireMAC(1))
+	src, _ := net.ParseMAC(WireMAC(1))
 	b := slices.Concat(dst, src, []byte{0x08, 0x00})
 	ip := []byte{0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, unix.IPPROTO_UDP, 0, 0}
-	ip = slices.Concat(ip, guest.Wire4(1).Addr().AsSlice(), guest.WireHost4.Addr().AsSlice())
+	ip = slices.Concat(ip, Wire4(1).Addr().AsSlice(), WireHost4.Addr().AsSlice())
 	sum := uint32(0)
 	for i := 0; i < len(ip); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
@@ -244,10 +243,10 @@ func TestSameSeedDropsSamePackets(t *testing.T) {
 func TestKernelDoesNotAnswerAtSwitch(t *testing.T) {
 	p := newTapGuest(t, fakeConfig(t, "good"))
 	p.impair(Impairment{Out: []impair.Spec{{Delay: time.Microsecond}}})
-	src, _ := net.ParseMAC(guest.WireMAC(1))
+	src, _ := net.ParseMAC(WireMAC(1))
 	all := bytes.Repeat([]byte{0xff}, 6)
-	p.send(slices.Concat(all, src, []byte{0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1}, src, guest.Wire4(1).Addr().AsSlice(),
-		make([]byte, 6), guest.WireHost4.Addr().AsSlice()))
+	p.send(slices.Concat(all, src, []byte{0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1}, src, Wire4(1).Addr().AsSlice(),
+		make([]byte, 6), WireHost4.Addr().AsSlice()))
 	var bridge net.HardwareAddr
 	must.Do(t, p.lab.ns.Do(func() error {
 		l, err := netlink.LinkByName(WireDevice)
@@ -266,8 +265,8 @@ func TestKernelDoesNotAnswerAtSwitch(t *testing.T) {
 	}
 	// A guest with an ARP entry of the lab must reach it there, even when its port has left the
 	// bridge.
-	if bridge.String() != guest.WireHostMAC {
-		t.Errorf("the lab has the address %v, want %v", bridge, guest.WireHostMAC)
+	if bridge.String() != WireHostMAC {
+		t.Errorf("the lab has the address %v, want %v", bridge, WireHostMAC)
 	}
 }
 
@@ -297,18 +296,18 @@ func TestGSOPacketsAreSegmented(t *testing.T) {
 	t.Parallel()
 	p := newTapGuest(t, fakeConfig(t, "good"))
 	p.impair(Impairment{In: []impair.Spec{{Delay: time.Microsecond}}})
-	mac, _ := net.ParseMAC(guest.WireMAC(1))
+	mac, _ := net.ParseMAC(WireMAC(1))
 	const size, segments = 1000, 4
 	must.Do(t, p.lab.ns.Do(func() error {
 		l, err := netlink.LinkByName(WireDevice)
 		if err != nil {
 			return err
 		}
-		known := &netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: guest.Wire4(1).Addr().AsSlice(), HardwareAddr: mac}
+		known := &netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: Wire4(1).Addr().AsSlice(), HardwareAddr: mac}
 		if err := netlink.NeighSet(known); err != nil {
 			return err
 		}
-		to := netip.AddrPortFrom(guest.Wire4(1).Addr(), 9999)
+		to := netip.AddrPortFrom(Wire4(1).Addr(), 9999)
 		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 		if err != nil {
 			return err

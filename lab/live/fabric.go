@@ -11,7 +11,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
@@ -48,7 +48,7 @@ func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 			return nil, err
 		}
 		if len(found) != 1 {
-			return nil, cmdline.Errorf("--like %s: %d scenarios match, name one", o.Like, len(found))
+			return nil, cli.Errorf("--like %s: %d scenarios match, name one", o.Like, len(found))
 		}
 		s.Fabric, s.Impair, s.Seed = found[0].Fabric, found[0].Impair, found[0].Seed
 		s.Fabric.Cable = cmp.Or(o.Cable, s.Fabric.Cable)
@@ -65,7 +65,7 @@ func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	}
 	text, err := s.Marshal()
 	if err != nil {
-		return nil, &cmdline.Error{Err: err}
+		return nil, &cli.Error{Err: err}
 	}
 	if s, err = scenarios.Parse("lab.yaml", text); err != nil {
 		return nil, scenarios.TranslateErrors(err, o.flagFor)
@@ -98,7 +98,7 @@ func (o *FabricOptions) check() error {
 			return fmt.Errorf("the field of --%s has an invalid range tag: %w", n.flag, err)
 		}
 		if n.value < least || n.value > most {
-			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, least, most)
+			return cli.Errorf("--%s %d: give %d to %d", n.flag, n.value, least, most)
 		}
 	}
 	return nil
@@ -125,13 +125,13 @@ func CaptureFile(file string, direct bool) (string, error) {
 		return "", nil
 	}
 	if direct {
-		return "", cmdline.Errorf("--capture: cables that the kernel carries cannot be captured; leave out --direct")
+		return "", cli.Errorf("--capture: cables that the kernel carries cannot be captured; leave out --direct")
 	}
 	if _, err := os.Lstat(file); err == nil {
-		return "", cmdline.Errorf("--capture %s: the file exists already: name another, or remove it", file)
+		return "", cli.Errorf("--capture %s: the file exists already: name another, or remove it", file)
 	}
 	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-		return "", cmdline.Errorf("--capture %s: there is no folder %s", file, filepath.Dir(file))
+		return "", cli.Errorf("--capture %s: there is no folder %s", file, filepath.Dir(file))
 	}
 	return filepath.Abs(file)
 }
@@ -143,7 +143,7 @@ var kernelRDMALibraries = []string{"libibverbs.so", "librdmacm.so", "libibumad.s
 // kernelRDMALibrary returns the first of kernelRDMALibraries that a program is linked with; empty
 // if there is none, or the file is not an ELF file.
 func kernelRDMALibrary(path string) string {
-	f, err := cmdline.OpenFile(path)
+	f, err := cli.OpenFile(path)
 	if err != nil {
 		return ""
 	}

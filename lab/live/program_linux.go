@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -74,7 +74,7 @@ func (j *programJob) run(ctx context.Context) (code int, err error) {
 	}
 	group, err := launch.Start(ctx, j.specs(testbed), launch.Options{
 		Join:   launch.JoinOptional, // a program need not connect to the launcher
-		Output: &textfmt.PrintableWriter{W: os.Stdout}, KeepGoing: j.KeepGoing,
+		Output: &cli.PrintableWriter{W: os.Stdout}, KeepGoing: j.KeepGoing,
 		Prefix: func(rank int, host string, _ launch.Stream) string {
 			if j.Plain {
 				return ""
@@ -87,7 +87,7 @@ func (j *programJob) run(ctx context.Context) (code int, err error) {
 	}
 	outcomes, _ := group.Wait() // the outcomes have the errors
 	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
-		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, textfmt.Printable(o.Error))
+		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, cli.Printable(o.Error))
 	}), nil
 }
 

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects"
-	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -92,7 +91,7 @@ func (p *Provider) CheckDefect(spec string) error {
 		}
 		return nil
 	}
-	engineDefects, err := p.setVerbDefects(new(verbcalls.Defects), []string{spec})
+	engineDefects, err := p.setVerbDefects(new(defects.VerbDefects), []string{spec})
 	if err != nil || len(engineDefects) == 0 { // invalid, or a verb defect
 		return err
 	}
@@ -208,12 +207,12 @@ func DefectFlagError(err error) error {
 		for _, d := range all {
 			names = append(names, defectName(d.Name))
 		}
-		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, names, "fabrictest list defects"))
+		return cli.Errorf("--defect: no defect %q; %s", unknown.Name, cli.DidYouMean(unknown.Name, names, "fabrictest list defects"))
 	}
-	return cmdline.Errorf("--defect: %w", err)
+	return cli.Errorf("--defect: %w", err)
 }
 
-// canHaveVerbDefect reports whether a verb defect, one of package verbcalls, may be set for devices
+// canHaveVerbDefect reports whether a verb defect, one of defects.VerbDefects, may be set for devices
 // of p. A defect that imitates a kernel driver is for the provider with that driver only.
 func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 	inDriver := func(p *Provider) bool { return slices.Contains(p.Kernel.verbDefects, name) }
@@ -223,9 +222,9 @@ func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 // setVerbDefects sets each of the named defects that is a verb defect (which changes verbs calls)
 // and that devices of p can have. It returns the other names, which may be of engine defects, and
 // an error for a CounterStuck defect with a counter that devices of p do not have.
-func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (others []string, err error) {
+func (p *Provider) setVerbDefects(set *defects.VerbDefects, names []string) (others []string, err error) {
 	for _, name := range names {
-		if defectName(name) == verbcalls.CounterStuck {
+		if defectName(name) == defects.CounterStuck {
 			if err := p.checkCounter(name); err != nil {
 				return nil, err
 			}
@@ -245,7 +244,7 @@ func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (other
 func (p *Provider) checkCounter(spec string) error {
 	_, counter, _ := strings.Cut(spec, "=")
 	if counter == "" {
-		return fmt.Errorf("defect %s needs the name of a counter, for example %s=%s", spec, verbcalls.CounterStuck, p.counters()[0].Name)
+		return fmt.Errorf("defect %s needs the name of a counter, for example %s=%s", spec, defects.CounterStuck, p.counters()[0].Name)
 	}
 	has := func(p *Provider) bool {
 		return slices.ContainsFunc(p.counters(), func(c verbs.Counter) bool { return c.Name == counter })
@@ -301,7 +300,7 @@ func (p *Provider) openSample(w *sim.World) (verbs.Context, error) {
 // defectiveVerbsOpener opens NICs with defects of their verbs.
 type defectiveVerbsOpener struct {
 	Opener
-	defects verbcalls.Defects
+	defects defects.VerbDefects
 }
 
 // InWorld implements Opener. It adds the verb defects, which change verbs calls, to the device.
@@ -310,7 +309,7 @@ func (o *defectiveVerbsOpener) InWorld(w *sim.World, port *sim.Port, nic NICConf
 	if err != nil {
 		return nil, err
 	}
-	return verbcalls.Device(d, o.defects, func() time.Duration { return time.Duration(w.Now()) }), nil
+	return defects.WrapDevice(d, o.defects, func() time.Duration { return time.Duration(w.Now()) }), nil
 }
 
 // OnSockets implements Opener. It adds the verb defects, which change verbs calls, to the device.
@@ -320,5 +319,5 @@ func (o *defectiveVerbsOpener) OnSockets(nic NICConfig) (verbs.Context, error) {
 		return nil, err
 	}
 	start := time.Now()
-	return verbcalls.Device(d, o.defects, func() time.Duration { return time.Since(start) }), nil
+	return defects.WrapDevice(d, o.defects, func() time.Duration { return time.Since(start) }), nil
 }

@@ -18,7 +18,7 @@ import (
 	"sync"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
@@ -98,7 +98,7 @@ var providers = sync.OnceValue(func() []*Provider {
 		for i := range p.Profiles {
 			p.Profiles[i].Provider = p.Name
 		}
-		for _, d := range fromTables(verbcalls.AllDefects()) {
+		for _, d := range fromTables(defects.AllVerbDefects()) {
 			if p.canHaveVerbDefect(all, d.Name) {
 				p.Defects = append(p.Defects, d)
 			}
@@ -321,7 +321,7 @@ func (p *Provider) NewOpener(s Setup) (Opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	var verbDefects verbcalls.Defects
+	var verbDefects defects.VerbDefects
 	if s.Defects, err = p.setVerbDefects(&verbDefects, runtimeDefects); err != nil {
 		return nil, err
 	}
@@ -329,7 +329,7 @@ func (p *Provider) NewOpener(s Setup) (Opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if verbDefects == (verbcalls.Defects{}) {
+	if verbDefects == (defects.VerbDefects{}) {
 		return o, nil
 	}
 	return &defectiveVerbsOpener{o, verbDefects}, nil

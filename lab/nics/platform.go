@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -141,11 +141,11 @@ func LoadPlatform(name string) (*Platform, error) {
 	if !strings.Contains(name, "/") && !strings.HasSuffix(name, ".yaml") {
 		text, err := platformFiles.ReadFile("platforms/" + name + ".yaml")
 		if err != nil {
-			return nil, cmdline.Errorf("no platform is called %q%s: there are %s", name, cmdline.Guess(name, PlatformNames()), strings.Join(PlatformNames(), ", "))
+			return nil, cli.Errorf("no platform is called %q%s: there are %s", name, cli.Guess(name, PlatformNames()), strings.Join(PlatformNames(), ", "))
 		}
 		return ParsePlatform(text)
 	}
-	text, err := cmdline.ReadFile(name, maxPlatform)
+	text, err := cli.ReadFile(name, maxPlatform)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (p *Platform) Set(row Parameter) error {
 	set, ok := platformParameters[row.Name]
 	switch {
 	case !ok:
-		return fmt.Errorf("no parameter is called %q%s", row.Name, cmdline.Guess(row.Name, ParameterNames()))
+		return fmt.Errorf("no parameter is called %q%s", row.Name, cli.Guess(row.Name, ParameterNames()))
 	case slices.ContainsFunc(p.Parameters, func(other Parameter) bool { return other.Name == row.Name }):
 		return fmt.Errorf("%s is given twice", row.Name)
 	case row.Source == "":

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
@@ -43,7 +43,7 @@ func TestScenariosPassOnCablesInSharedMemory(t *testing.T) {
 
 func TestCablesAreCountedAndCaptured(t *testing.T) {
 	dir := t.TempDir()
-	r := runOnCables(t, "loss-5-percent", lab.Options{Dir: dir, Capture: cmdline.CaptureAll})
+	r := runOnCables(t, "loss-5-percent", lab.Options{Dir: dir, Capture: cli.CaptureAll})
 	var packets, lost uint64
 	for i := range r.Links {
 		packets += r.Links[i].Packets

@@ -16,7 +16,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
@@ -79,7 +79,7 @@ fabric: {kind: pair}
 faults: [{at: 500ms, do: kill, on: [host1]}]
 workload: {kind: stream, op: send, messages: 2000, bytes: 4KiB, think: 1ms, timeout: 60ms}
 expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceeded]}}
-`, lab.Options{Dir: dir, Capture: cmdline.CaptureAll})
+`, lab.Options{Dir: dir, Capture: cli.CaptureAll})
 	passed(t, r)
 	if names := strings.Join(captures(r), " "); names != "host0.pcapng.gz host1.pcapng.gz" { // nothing passes through user space
 		t.Fatalf("captures %s", names)
@@ -102,7 +102,7 @@ func TestCapturesOfFailingScenariosAreKept(t *testing.T) {
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0], delay: 1ms}]
 workload: {kind: stream, op: send, messages: 2, bytes: 1KiB}
-expect: `+expect+"\n", lab.Options{Dir: dir, Capture: cmdline.CaptureFailing})
+expect: `+expect+"\n", lab.Options{Dir: dir, Capture: cli.CaptureFailing})
 		left := must.Get(filepath.Glob(filepath.Join(dir, "test-netns", "*.pcapng*")))(t)
 		if got := strings.Join(captures(r), " "); got != want || r.Verdict.Bad() != (want != "") || (len(left) > 0) != (want != "") {
 			t.Errorf("%s: %s, captures %q, files %v", expect, r.Verdict, got, left)
@@ -117,7 +117,7 @@ func TestFabricCaptureHasPacketComments(t *testing.T) {
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0], way: out, loss: 10%}]
 workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
-`, lab.Options{Dir: dir, Capture: cmdline.CaptureAll, Replay: "fabrictest run test"})
+`, lab.Options{Dir: dir, Capture: cli.CaptureAll, Replay: "fabrictest run test"})
 	passed(t, r)
 	if names := strings.Join(captures(r), " "); names != "fabric.pcapng.gz host0.pcapng.gz host1.pcapng.gz" {
 		t.Fatalf("captures %s", names)

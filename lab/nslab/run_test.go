@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
@@ -93,7 +93,7 @@ func TestQuickScenariosPass(t *testing.T) {
 
 func TestResultHasReportsCountersAndFiles(t *testing.T) {
 	dir := t.TempDir()
-	r := run(t, "flap-short", lab.Options{Dir: dir, Capture: cmdline.CaptureAll})
+	r := run(t, "flap-short", lab.Options{Dir: dir, Capture: cli.CaptureAll})
 	passed(t, r)
 	if len(r.Ranks) != 2 || len(r.Faults) != 1 || r.Faults[0].Recovered == nil {
 		t.Fatalf("%d ranks, faults %+v", len(r.Ranks), r.Faults)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/perf"
@@ -51,16 +51,16 @@ const maxPairs = 512
 // check sets defaults, and returns an error that names the option that is wrong.
 func (b *Benchmark) check() error {
 	if b.Pairs = max(b.Pairs, 1); b.Pairs > maxPairs {
-		return cmdline.Errorf("--pairs %d: give 1 to %d", b.Pairs, maxPairs)
+		return cli.Errorf("--pairs %d: give 1 to %d", b.Pairs, maxPairs)
 	}
 	switch {
 	case !b.inRealTime() && b.ICRCOffloaded:
-		return cmdline.Errorf("--no-icrc: in simulation NICs have the costs of their platform; add --on netns or --on shm")
+		return cli.Errorf("--no-icrc: in simulation NICs have the costs of their platform; add --on netns or --on shm")
 	case !b.inRealTime():
 	case b.Platform != "":
-		return cmdline.Errorf("--platform: on %s time is real; leave out --on", b.On)
+		return cli.Errorf("--platform: on %s time is real; leave out --on", b.On)
 	case b.Pairs > 1:
-		return cmdline.Errorf("--pairs: on %s a host has one process; use --qps, 'perf mpi mbw_mr', or --on sim", b.On)
+		return cli.Errorf("--pairs: on %s a host has one process; use --qps, 'perf mpi mbw_mr', or --on sim", b.On)
 	}
 	return b.Normalize()
 }
@@ -80,7 +80,7 @@ func (b *Benchmark) fabric() (f mpihost.Fabric, err error) {
 	}
 	provider, err := nics.Find(f.Provider)
 	if err != nil {
-		return f, cmdline.Errorf("--provider: %w", err)
+		return f, cli.Errorf("--provider: %w", err)
 	}
 	b.Provider, f.Provider = provider.Name, provider.Name
 	return f, nil
@@ -98,7 +98,7 @@ func (b *Benchmark) Run(ctx context.Context) (*perf.Report, error) {
 	}
 	service, err := ServiceOf(b.Provider, b.Transport)
 	if err != nil {
-		return nil, cmdline.Errorf("--transport: %w", err)
+		return nil, cli.Errorf("--transport: %w", err)
 	}
 	r := b.newReport(service)
 	programs, sizes, err := b.programs()

@@ -10,7 +10,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/perf/record"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -41,7 +41,7 @@ const helloVersion = 1
 func (e Endpoint) ListenAndServe(ctx context.Context, address string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return cmdline.Errorf("--listen: %w", err)
+		return cli.Errorf("--listen: %w", err)
 	}
 	return e.Serve(ctx, l)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
@@ -83,7 +83,7 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 	var none *conformance.NoCaseError
 	switch err := c.Filter.CheckPatterns(all...); {
 	case errors.As(err, &none) && c.Filter.CheckPatterns(judge.Suites()...) == nil:
-		return cmdline.Errorf("%s is no case for a device of this protocol (%s)", none.Pattern, protocol)
+		return cli.Errorf("%s is no case for a device of this protocol (%s)", none.Pattern, protocol)
 	case errors.As(err, &none):
 		return judge.NoSuchCase(none.Pattern)
 	case err != nil:
@@ -97,14 +97,14 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 		}
 	}
 	if len(c.device.Cases) == 0 {
-		return cmdline.Errorf("no case matches the names, --level and --label, or those that match need --dangerous: 'fabrictest list cases' shows all")
+		return cli.Errorf("no case matches the names, --level and --label, or those that match need --dangerous: 'fabrictest list cases' shows all")
 	}
 	var err error
 	if c.device.Deviations, err = c.knownDeviations(all); err != nil {
 		return err
 	}
 	c.judge = &judge.Judge{
-		Options: judge.Options{Seed: c.Seed, RealTime: true, Workers: 1, Capture: cmdline.CaptureAll},
+		Options: judge.Options{Seed: c.Seed, RealTime: true, Workers: 1, Capture: cli.CaptureAll},
 		Hooks:   judge.Hooks{Replay: func(_ *judge.Device, id string) string { return c.Command([]string{id}) }},
 		Devices: []*judge.Device{c.device},
 	}
@@ -118,10 +118,10 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 	if c.Deviations == "" {
 		return nil, nil
 	}
-	if err := cmdline.CheckFile(c.Deviations); err != nil {
+	if err := cli.CheckFile(c.Deviations); err != nil {
 		known, nameErr := conformance.DeviationsOf(c.Deviations, WireTier)
 		if nameErr != nil || known == nil { // nil: no such list
-			return nil, cmdline.Errorf("--deviations %s: neither a file (%w) nor the name of deviations that ship with fabrictest", c.Deviations, err)
+			return nil, cli.Errorf("--deviations %s: neither a file (%w) nor the name of deviations that ship with fabrictest", c.Deviations, err)
 		}
 		return known, nil
 	}

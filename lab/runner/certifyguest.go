@@ -14,18 +14,16 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
 // GuestProtocol returns the protocol of a guest's devices: iWARP if one of them is siw, else RoCE.
 func GuestProtocol(cfg kernel.Config) conformance.Protocol {
-	if guest.NeedsSIW(cfg.Devices) {
+	if kernel.NeedsSIW(cfg.Devices) {
 		return conformance.IWARP
 	}
 	return conformance.RoCE
@@ -92,14 +90,14 @@ func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 
 // judgeAddresses are the judge's addresses on a raw wire.
 var judgeAddresses = []netip.Prefix{
-	netip.PrefixFrom(netip.MustParseAddr("fd77::fab"), guest.WireHost6.Bits()),
-	netip.PrefixFrom(netip.MustParseAddr("10.77.0.200"), guest.WireHost4.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("fd77::fab"), kernel.WireHost6.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("10.77.0.200"), kernel.WireHost4.Bits()),
 }
 
 // secondAddresses are added to the guest.
 var secondAddresses = []netip.Prefix{
-	netip.PrefixFrom(netip.MustParseAddr("fd77::2:11"), guest.WireHost6.Bits()),
-	netip.PrefixFrom(netip.MustParseAddr("10.77.0.111"), guest.WireHost4.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("fd77::2:11"), kernel.WireHost6.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("10.77.0.111"), kernel.WireHost4.Bits()),
 }
 
 // describeMachine returns a text about the virtual machine of a guest: the number of processors,
@@ -112,7 +110,7 @@ func describeMachine(cfg kernel.Config, accel kernel.Accel) string {
 	if cfg.ICount {
 		processors += ", its time counted in instructions"
 	}
-	return fmt.Sprintf("%s, %s, and %d MiB", textfmt.Plural(cfg.CPUs, "processor"), processors, cfg.Memory)
+	return fmt.Sprintf("%s, %s, and %d MiB", cli.Plural(cfg.CPUs, "processor"), processors, cfg.Memory)
 }
 
 // IbverbsTag is the build tag of programs with libibverbs.
@@ -128,19 +126,19 @@ func CheckAgentProgram(program string) error {
 		if ibv.Linked {
 			return nil
 		}
-		return cmdline.Errorf("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
+		return cli.Errorf("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
 	}
-	if err := cmdline.CheckFile(program); err != nil {
-		return cmdline.Errorf("--agent-program: %w", err)
+	if err := cli.CheckFile(program); err != nil {
+		return cli.Errorf("--agent-program: %w", err)
 	}
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
-		return cmdline.Errorf("--agent-program %s: not a program built by Go: %w", program, err)
+		return cli.Errorf("--agent-program %s: not a program built by Go: %w", program, err)
 	}
 	for _, s := range info.Settings {
 		if s.Key == "-tags" && slices.Contains(strings.FieldsFunc(s.Value, func(r rune) bool { return r == ',' || r == ' ' }), IbverbsTag) {
 			return nil
 		}
 	}
-	return cmdline.Errorf("--agent-program %s was built without libibverbs. Build one with it, %s", program, howToBuildAgent)
+	return cli.Errorf("--agent-program %s was built without libibverbs. Build one with it, %s", program, howToBuildAgent)
 }

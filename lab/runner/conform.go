@@ -8,7 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -45,7 +45,7 @@ func (c *Conformance) Plan() (*judge.Judge, error) {
 		}
 	}
 	if len(j.Devices) == 0 {
-		return nil, cmdline.Errorf("no case matches the names, --level, --label and --without: 'fabrictest list cases' shows all")
+		return nil, cli.Errorf("no case matches the names, --level, --label and --without: 'fabrictest list cases' shows all")
 	}
 	return j, c.addDeviations(j.Devices)
 }
@@ -55,7 +55,7 @@ func (c *Conformance) Plan() (*judge.Judge, error) {
 func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	if c.Deviations != "" {
 		if len(devices) > 1 {
-			return cmdline.Errorf("--deviations: the file is for one device: name the device with --device")
+			return cli.Errorf("--deviations: the file is for one device: name the device with --device")
 		}
 		devices[0].Deviations, err = judge.ReadDeviations(c.Deviations, string(c.Tier), suites(devices[0]))
 		return err
@@ -86,7 +86,7 @@ func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
 	}
 	for _, d := range j.Devices {
 		if d.Protocol != conformance.RoCE {
-			return nil, cmdline.Errorf("%s cannot be measured: recovery from loss and congestion is measured for RoCE only; choose %s", d.Name, strings.Join(Measurable(), ", "))
+			return nil, cli.Errorf("%s cannot be measured: recovery from loss and congestion is measured for RoCE only; choose %s", d.Name, strings.Join(Measurable(), ", "))
 		}
 	}
 	return j, nil
@@ -102,13 +102,13 @@ func Measurable() []string {
 func (c *Conformance) judge() (*judge.Judge, error) {
 	switch {
 	case c.Tier != scenarios.Sim && c.Tier != scenarios.NetNS:
-		return nil, cmdline.Errorf("--on %s: give sim or netns", c.Tier)
+		return nil, cli.Errorf("--on %s: give sim or netns", c.Tier)
 	case c.Matrix && !c.CheckCases:
-		return nil, cmdline.Errorf("--matrix needs --check-cases: give both")
+		return nil, cli.Errorf("--matrix needs --check-cases: give both")
 	case c.CheckCases && (len(c.Defects) > 0 || c.Profile != ""):
-		return nil, cmdline.Errorf("--check-cases: the cases are judged on devices that have one defect at a time: leave out --defect and --as")
+		return nil, cli.Errorf("--check-cases: the cases are judged on devices that have one defect at a time: leave out --defect and --as")
 	case c.CheckCases && c.Deviations != "":
-		return nil, cmdline.Errorf("--check-cases: the cases are judged on a device that has no known deviations: leave out --deviations")
+		return nil, cli.Errorf("--check-cases: the cases are judged on a device that has no known deviations: leave out --deviations")
 	}
 	labs := &labs{tier: c.Tier, workers: c.Workers, schedules: c.Schedules}
 	o := c.Options

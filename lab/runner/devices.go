@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -31,7 +31,7 @@ func (s *Selection) Devices() (all []*judge.Device, err error) {
 	var profile *nics.Profile
 	if s.Profile != "" {
 		if profile, err = nics.FindProfile(s.Profile); err != nil {
-			return nil, cmdline.Errorf("--as: %w%s", err, cmdline.Guess(s.Profile, nics.ProfileNames()))
+			return nil, cli.Errorf("--as: %w%s", err, cli.Guess(s.Profile, nics.ProfileNames()))
 		}
 	}
 	names := s.Names
@@ -45,7 +45,7 @@ func (s *Selection) Devices() (all []*judge.Device, err error) {
 	for _, name := range names {
 		p, err := nics.Find(name)
 		if err != nil {
-			return nil, cmdline.Errorf("--device: %w%s", err, cmdline.Guess(name, nics.Names()))
+			return nil, cli.Errorf("--device: %w%s", err, cli.Guess(name, nics.Names()))
 		}
 		if slices.ContainsFunc(all, func(d *judge.Device) bool { return d.Name == p.Name }) {
 			continue
@@ -53,7 +53,7 @@ func (s *Selection) Devices() (all []*judge.Device, err error) {
 		d := &judge.Device{Name: p.Name, Title: p.Title, Protocol: p.Protocol, Defects: s.Defects, Known: knownDefects(p)}
 		if profile != nil {
 			if profile.Provider != p.Name {
-				return nil, cmdline.Errorf("--as %s is a profile of %s, not of --device %s", profile.Name, profile.Provider, p.Name)
+				return nil, cli.Errorf("--as %s is a profile of %s, not of --device %s", profile.Name, profile.Provider, p.Name)
 			}
 			d.Profile, d.Defects = profile.Name, slices.Concat(profile.Defects, s.Defects)
 		}
@@ -110,7 +110,7 @@ func checkFilter(filter *conformance.Filter, devices []*judge.Device) error {
 		return err
 	}
 	if err := filter.CheckPatterns(judge.Suites()...); err == nil {
-		return cmdline.Errorf("%s is no case for %s: name other devices with --device, or none", none.Pattern, strings.Join(names, " or "))
+		return cli.Errorf("%s is no case for %s: name other devices with --device, or none", none.Pattern, strings.Join(names, " or "))
 	}
 	return judge.NoSuchCase(none.Pattern)
 }
@@ -210,7 +210,7 @@ func selectMutant(defects []string) (restore func(), err error) {
 	case i < 0:
 		return func() {}, nil
 	case slices.ContainsFunc(defects[i+1:], nics.IsMutant):
-		return nil, cmdline.Errorf("--defect: %s is built into the device, and so is another: give one of them", defects[i])
+		return nil, cli.Errorf("--defect: %s is built into the device, and so is another: give one of them", defects[i])
 	case !mutant.Select(defects[i]):
 		return nil, fmt.Errorf("this program was built without the defect %s", defects[i])
 	}

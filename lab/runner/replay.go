@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -20,7 +20,7 @@ func ReadRun(path string) (run *report.Run, folder string, err error) {
 		path = filepath.Join(path, report.ResultFile)
 	}
 	if run, err = report.ReadFile(path); err != nil {
-		return nil, "", cmdline.Errorf("%w: name the folder of a run, or its %s", err, report.ResultFile)
+		return nil, "", cli.Errorf("%w: name the folder of a run, or its %s", err, report.ResultFile)
 	}
 	return run, filepath.Dir(path), nil
 }
@@ -48,7 +48,7 @@ func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error
 		selected = append(selected, res)
 	}
 	if len(selected) == 0 && len(r.Scenarios) > 0 {
-		return nil, cmdline.Errorf("no scenario of the run matches; the run has %d results", len(saved.Scenarios))
+		return nil, cli.Errorf("no scenario of the run matches; the run has %d results", len(saved.Scenarios))
 	}
 	return selected, nil
 }
@@ -56,8 +56,8 @@ func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error
 // ReplayTask returns a task that runs the scenario of a saved result again, with the same seed,
 // defects and options. folder, that of the saved run, has a copy of the scenario. The task
 // writes its files to dir, with captures of packets as capture says.
-func ReplayTask(folder string, r *report.Result, dir string, capture cmdline.Captures) (Task, error) {
-	s, err := scenarios.Load(cmdline.DirFS(folder), scenarioFile("", r.Name))
+func ReplayTask(folder string, r *report.Result, dir string, capture cli.Captures) (Task, error) {
+	s, err := scenarios.Load(cli.DirFS(folder), scenarioFile("", r.Name))
 	if err != nil {
 		return Task{}, fmt.Errorf("the copy of scenario %s in the run's folder: %w", r.Name, err)
 	}

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/experiment"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -169,7 +169,7 @@ func (o *Overrides) Check() error {
 	if o.Provider != "" {
 		p, err := nics.Find(o.Provider)
 		if err != nil {
-			return cmdline.Errorf("--provider: %w", err)
+			return cli.Errorf("--provider: %w", err)
 		}
 		check = p.CheckRuntimeDefect
 	}

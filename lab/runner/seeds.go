@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -105,14 +105,14 @@ func (s *Seeds) record(run int, r *report.Result) {
 		s.lastProgress = now
 		left := time.Duration(float64(now.Sub(s.began)) / float64(s.ended) * float64(s.total()-s.ended))
 		fmt.Fprintf(s.Status, "%d of %d runs, seed %d, %d failed, about %s left\n",
-			s.ended, s.total(), r.Seed, len(s.failures), textfmt.Duration(left.Round(time.Second)))
+			s.ended, s.total(), r.Seed, len(s.failures), cli.Duration(left.Round(time.Second)))
 	}
 }
 
 // summarize prints the totals, and the command that repeats each failure.
 func (s *Seeds) summarize() {
-	fmt.Fprintf(s.Out, "%s of %s with seeds %d to %d in %s: %d failed.\n", textfmt.Plural(s.ended, "run"), textfmt.Plural(len(s.Tasks), "scenario"),
-		s.First, s.First+uint64(s.Count)-1, textfmt.Duration(time.Since(s.began)), len(s.failures))
+	fmt.Fprintf(s.Out, "%s of %s with seeds %d to %d in %s: %d failed.\n", cli.Plural(s.ended, "run"), cli.Plural(len(s.Tasks), "scenario"),
+		s.First, s.First+uint64(s.Count)-1, cli.Duration(time.Since(s.began)), len(s.failures))
 	if len(s.failures) > 0 {
 		slices.SortFunc(s.failures, func(a, b seedFailure) int { return a.run - b.run })
 		fmt.Fprint(s.Out, "\nTo repeat them:\n\n")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
@@ -141,7 +141,7 @@ func TestCaptureWriteErrors(t *testing.T) {
 	dir := t.TempDir()
 	blocked := filepath.Join(dir, "file")
 	must.Do(t, os.WriteFile(blocked, nil, 0o600))
-	r := runText(t, text, lab.Options{Capture: cmdline.CaptureAll, Dir: blocked})
+	r := runText(t, text, lab.Options{Capture: cli.CaptureAll, Dir: blocked})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "capture") || !strings.Contains(r.Reason, blocked) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
@@ -152,7 +152,7 @@ func TestCaptureWriteErrors(t *testing.T) {
 	must.Do(t, os.Mkdir(filepath.Join(dir, "test-sim"), 0o755))
 	path := filepath.Join(dir, "test-sim", captureFile)
 	must.Do(t, os.Symlink("/dev/full", path))
-	r = runText(t, text, lab.Options{Capture: cmdline.CaptureAll, Dir: dir})
+	r = runText(t, text, lab.Options{Capture: cli.CaptureAll, Dir: dir})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test-sim/capture.pcapng") || !strings.Contains(r.Reason, "no space left") || len(r.Files) != 0 {
 		t.Errorf("%s: %s, files %v", r.Verdict, r.Reason, r.Files)
 	}

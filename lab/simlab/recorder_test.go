@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	decode "github.com/fabrictest/fabrictest/capture"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
@@ -23,7 +23,7 @@ import (
 func recorded(t *testing.T, text string) (r *report.Result, sent uint64, captured int, comments map[string]int, marks map[decode.MarkKind]int) {
 	t.Helper()
 	dir := t.TempDir()
-	r = Run(t.Context(), parse(t, text), lab.Options{Dir: dir, Capture: cmdline.CaptureAll})
+	r = Run(t.Context(), parse(t, text), lab.Options{Dir: dir, Capture: cli.CaptureAll})
 	if r.Verdict != report.Passed || len(r.Files) != 1 {
 		t.Fatalf("%s: %s", r.Verdict, r.Reason)
 	}
@@ -62,7 +62,7 @@ func TestCapturesOfFailingScenariosAreKept(t *testing.T) {
 	for expect, files := range map[string]int{"{delivered: exactly-once}": 0, "{lost: {min: 1}}": 1} {
 		dir := t.TempDir()
 		r := Run(t.Context(), parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, op: send, messages: 2, bytes: 1KiB}\nexpect: "+expect+"\n"),
-			lab.Options{Dir: dir, Capture: cmdline.CaptureFailing})
+			lab.Options{Dir: dir, Capture: cli.CaptureFailing})
 		folders := must.Get(os.ReadDir(dir))(t)
 		if r.Verdict.Bad() != (files == 1) || len(r.Files) != files || len(folders) != files {
 			t.Errorf("%s: %s, files %v, folders %v", expect, r.Verdict, r.Files, folders)

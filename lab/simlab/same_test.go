@@ -13,7 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/softroce"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
@@ -79,7 +79,7 @@ expect: {delivered: any, errors: {host5: [flushed], "host*": [retry exceeded, fl
 
 // runCaptured returns the result and the files of a run, without wall-clock times.
 func runCaptured(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (result, capture []byte) {
-	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: cmdline.CaptureAll, Replay: "fabrictest run test"})
+	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: cli.CaptureAll, Replay: "fabrictest run test"})
 	if r.Verdict == report.Broken || len(r.Files) != 1 {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -122,16 +122,16 @@ func (r *run) runWorld() error {
 	switch {
 	case err == nil:
 	case errors.As(err, &deadlock):
-		r.abort(fmt.Sprintf("deadlock at %s: no event is pending", textfmt.Duration(time.Duration(deadlock.Now))), deadlock.Waiting)
+		r.abort(fmt.Sprintf("deadlock at %s: no event is pending", cli.Duration(time.Duration(deadlock.Now))), deadlock.Waiting)
 		err = nil
 	case errors.As(err, &limit) && limit.Limit == "time":
-		r.abort(fmt.Sprintf("the limit of %s is reached", textfmt.Duration(r.plan.Limit)), limit.Waiting)
+		r.abort(fmt.Sprintf("the limit of %s is reached", cli.Duration(r.plan.Limit)), limit.Waiting)
 		err = nil
 	case errors.As(err, &limit):
-		r.abort(fmt.Sprintf("the limit of %d events is reached at %s", limit.Events, textfmt.Duration(time.Duration(limit.Now))), limit.Waiting)
+		r.abort(fmt.Sprintf("the limit of %d events is reached at %s", limit.Events, cli.Duration(time.Duration(limit.Now))), limit.Waiting)
 		err = nil
 	case r.ctx.Err() != nil:
-		when := fmt.Sprintf("interrupted at %s of the scenario's time", textfmt.Duration(time.Duration(r.world.Now())))
+		when := fmt.Sprintf("interrupted at %s of the scenario's time", cli.Duration(time.Duration(r.world.Now())))
 		r.abort(when, nil) // it is not known what programs wait for
 		err = fmt.Errorf("%s: %w", when, err)
 	}
@@ -153,7 +153,7 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 		rk.observed.State = lab.Hung
 		rk.observed.Waiting = rk.status()
 		if w, ok := blocked[rk.name()]; ok {
-			rk.observed.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, textfmt.Duration(time.Duration(w.Since)))
+			rk.observed.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, cli.Duration(time.Duration(w.Since)))
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // All returns every workload, simple patterns first.
@@ -103,7 +103,7 @@ func Find(name string) (*Workload, error) {
 		}
 		names = append(names, w.Name)
 	}
-	if guesses := cmdline.Similar(name, names); len(guesses) > 0 {
+	if guesses := cli.Similar(name, names); len(guesses) > 0 {
 		return nil, fmt.Errorf("no workload %q; is it %s?", name, strings.Join(guesses, " or "))
 	}
 	return nil, fmt.Errorf("no workload %q; there are %s", name, strings.Join(names, ", "))

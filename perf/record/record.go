@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Version is the version of the file format.
@@ -199,7 +199,7 @@ func (r *Run) check() error {
 
 // ReadFile reads a run from a file in any format.
 func ReadFile(name string) (*Run, error) {
-	text, err := cmdline.ReadFile(name, maxFile)
+	text, err := cli.ReadFile(name, maxFile)
 	if err != nil {
 		return nil, err
 	}
@@ -210,12 +210,12 @@ func ReadFile(name string) (*Run, error) {
 func Load(name string) (*Run, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, &cmdline.Error{Err: err}
+		return nil, &cli.Error{Err: err}
 	}
 	files := []string{name}
 	if info.IsDir() {
 		if files, err = filepath.Glob(filepath.Join(name, "*")); err != nil || len(files) == 0 {
-			return nil, cmdline.Errorf("%s has no files", name)
+			return nil, cli.Errorf("%s has no files", name)
 		}
 	}
 	runs, err := LoadAll(files)
@@ -231,7 +231,7 @@ func LoadAll(files []string) (runs []*Run, err error) {
 	for _, f := range files {
 		r, err := ReadFile(f)
 		if err != nil {
-			return nil, &cmdline.Error{Err: err}
+			return nil, &cli.Error{Err: err}
 		}
 		runs = append(runs, r)
 	}

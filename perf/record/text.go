@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Counts returns the number of rows by verdict.
@@ -43,9 +43,9 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 			counts = append(counts, fmt.Sprintf("%d %s", n, v))
 		}
 	}
-	fmt.Fprintf(&b, "\n%s: %s.\n", textfmt.Plural(len(c.Rows), "comparison"), strings.Join(counts, ", "))
+	fmt.Fprintf(&b, "\n%s: %s.\n", cli.Plural(len(c.Rows), "comparison"), strings.Join(counts, ", "))
 	if few := c.tooFew(); few > 0 {
-		fmt.Fprintf(&b, "%s with less than %d samples: repeat the measurement that often in each run.\n", textfmt.Plural(few, "series"), minSamples)
+		fmt.Fprintf(&b, "%s with less than %d samples: repeat the measurement that often in each run.\n", cli.Plural(few, "series"), minSamples)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -81,12 +81,12 @@ func (s Summary) text(u Unit) string {
 func (u Unit) Format(v float64) string {
 	switch u {
 	case Seconds:
-		return textfmt.Duration(time.Duration(v * 1e9))
+		return cli.Duration(time.Duration(v * 1e9))
 	case Messages:
-		return strings.TrimSpace(textfmt.SI(v, "")) + "/s"
+		return strings.TrimSpace(cli.SI(v, "")) + "/s"
 	case Bytes:
 	}
-	return textfmt.SI(v, string(u))
+	return cli.SI(v, string(u))
 }
 
 // WriteHistory writes a line for each change.
@@ -102,7 +102,7 @@ func WriteHistory(w io.Writer, runs []*Run, changes []Change) error {
 			c.Unit.Format(c.Before), c.Unit.Format(c.After), 100*relative(c.Before, c.After), verdict)
 	}
 	tab.Flush()
-	fmt.Fprintf(&b, "%s in %s.\n", textfmt.Plural(len(changes), "change"), textfmt.Plural(len(runs), "run"))
+	fmt.Fprintf(&b, "%s in %s.\n", cli.Plural(len(changes), "change"), cli.Plural(len(runs), "run"))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

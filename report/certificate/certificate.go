@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -121,7 +121,7 @@ var states = []State{Broken, Fail, Stale, Deviates, NotAsked, Pass, Unsupported,
 // describes the test system.
 func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	if len(run.Devices) != 1 {
-		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", textfmt.Plural(len(run.Devices), "device"))
+		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", cli.Plural(len(run.Devices), "device"))
 	}
 	if defects := run.Devices[0].Defects; len(defects) > 0 {
 		return nil, fmt.Errorf("the device has the injected defects %v: a certificate is for unmodified devices", defects)

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -97,7 +97,7 @@ func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	for _, d := range p.Differ {
 		differ += d.N
 	}
-	p.Headline = fmt.Sprintf("%s, and %s that some meet and others do not", textfmt.Plural(len(c.Columns), "device"), textfmt.Plural(differ, "clause"))
+	p.Headline = fmt.Sprintf("%s, and %s that some meet and others do not", cli.Plural(len(c.Columns), "device"), cli.Plural(differ, "clause"))
 	p.addStates(c)
 	return compareLayout.Write(w, p, "")
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -40,7 +40,7 @@ func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 	for _, d := range docs {
 		n += d.N
 	}
-	fmt.Fprintf(&b, "\n%s %s. – means not supported, ? not asked; *on record* means not met, for a reason that is on record.\n", textfmt.Plural(n, "clause"), what)
+	fmt.Fprintf(&b, "\n%s %s. – means not supported, ? not asked; *on record* means not met, for a reason that is on record.\n", cli.Plural(n, "clause"), what)
 	for _, d := range docs {
 		fmt.Fprintf(&b, "\n### %s\n\n| row | level | clause | what it demands |", escapeCell(d.Title))
 		for _, name := range d.Names {
@@ -98,7 +98,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 var cellEscapes = strings.NewReplacer("|", `\|`, "<", "&lt;")
 
 // escapeCell escapes a text for a cell of a Markdown table.
-func escapeCell(s string) string { return cellEscapes.Replace(textfmt.PrintableLine(s)) }
+func escapeCell(s string) string { return cellEscapes.Replace(cli.PrintableLine(s)) }
 
 // countOf returns the number of clauses of a level in a state, 0 if counts does not have it.
 func countOf(counts []Count, level string, s State) int {

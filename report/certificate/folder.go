@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -112,7 +112,7 @@ func hashes(dir string) (map[string]string, error) {
 		case name == ManifestFile || name == SignatureFile:
 			return nil
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is %w: a certificate has regular files only", path, cmdline.ErrNotRegular)
+			return fmt.Errorf("%s is %w: a certificate has regular files only", path, cli.ErrNotRegular)
 		case strings.ContainsAny(name, "\n\r\\"): // sha256sum expects these escaped
 			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
 		case len(sums) == maxFiles:
@@ -126,7 +126,7 @@ func hashes(dir string) (map[string]string, error) {
 
 // hash returns the SHA-256 of a file in hexadecimal, or an error if the file is too long.
 func hash(path string) (string, error) {
-	f, err := cmdline.OpenFile(path)
+	f, err := cli.OpenFile(path)
 	if err != nil {
 		return "", err
 	}

@@ -15,8 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -31,7 +30,7 @@ type Verified struct {
 
 // Write writes what was verified about the certificate in a folder, on two lines.
 func (v *Verified) Write(w io.Writer, folder string) error {
-	line := textfmt.PrintableLine
+	line := cli.PrintableLine
 	_, err := fmt.Fprintf(w, "%s holds: %d files, %s.\n%s (%s, kernel %s): %s: %s\n", line(folder), v.Files, v.signature(),
 		line(v.Subject.Device), line(v.Subject.Driver), line(v.Subject.Kernel), line(string(v.Outcome)), line(v.Why))
 	return err
@@ -41,9 +40,9 @@ func (v *Verified) Write(w io.Writer, folder string) error {
 func (v *Verified) signature() string {
 	switch {
 	case v.Signer != "":
-		return "signed by " + textfmt.PrintableLine(v.Signer)
+		return "signed by " + cli.PrintableLine(v.Signer)
 	case v.Signed:
-		return "signed " + textfmt.PrintableLine(v.Key) + "; --signers FILE checks whose it is"
+		return "signed " + cli.PrintableLine(v.Key) + "; --signers FILE checks whose it is"
 	}
 	return "unsigned: it does not show who wrote it"
 }
@@ -61,7 +60,7 @@ func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 	}
 	v.Certificate = c
 	const maxManifest = maxFiles * 4096 // 4096 bytes for each line: a hash and a path
-	text, err := cmdline.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
+	text, err := cli.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
 	if err != nil {
 		return v, err
 	}
@@ -90,9 +89,9 @@ func (c *Certificate) checkPages(dir string) error {
 			continue
 		}
 		// A longer file is an ErrTooLong.
-		got, err := cmdline.ReadFile(filepath.Join(dir, p.Name), int64(want.Len()))
+		got, err := cli.ReadFile(filepath.Join(dir, p.Name), int64(want.Len()))
 		switch {
-		case errors.Is(err, cmdline.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
+		case errors.Is(err, cli.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
 			errs = append(errs, fmt.Errorf("%s does not match %s: it was changed, or written by another version of fabrictest "+
 				"(the certificate is of %q, and only that version can check it)", p.Name, File, c.Run.Tool))
 		case err != nil:
@@ -199,7 +198,7 @@ func checkSignature(ctx context.Context, dir string, manifest []byte) (key strin
 		return "not checked: ssh-keygen is not on PATH", nil
 	}
 	sig := filepath.Join(dir, SignatureFile)
-	if err := cmdline.CheckFile(sig); err != nil {
+	if err := cli.CheckFile(sig); err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "check-novalidate", "-n", namespace, "-s", sig)
@@ -224,7 +223,7 @@ func checkSigner(ctx context.Context, dir, signers string, manifest []byte) (sig
 		return "", errors.New("the certificate is not signed")
 	}
 	for _, file := range []string{sig, signers} { // ssh-keygen would block on a pipe
-		if err := cmdline.CheckFile(file); err != nil {
+		if err := cli.CheckFile(file); err != nil {
 			return "", err
 		}
 	}
@@ -257,11 +256,11 @@ func CheckKey(key string) error {
 	if key == "" {
 		return nil
 	}
-	if err := cmdline.CheckFile(key); err != nil {
-		return cmdline.Errorf("--sign: %w", err)
+	if err := cli.CheckFile(key); err != nil {
+		return cli.Errorf("--sign: %w", err)
 	}
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		return cmdline.Errorf("--sign: %w; install OpenSSH (Debian: apt install openssh-client)", err)
+		return cli.Errorf("--sign: %w; install OpenSSH (Debian: apt install openssh-client)", err)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -53,11 +53,11 @@ var verdictNames = map[Verdict]string{
 func (d *Display) verdictLine(r *Result, label string) string {
 	const width = 6 // of most verdicts
 	name := verdictNames[r.Verdict]
-	s := d.tint(r.Verdict, name) + kit.Pad("", width-len(name)) + "  " + textfmt.PrintableLine(label)
+	s := d.tint(r.Verdict, name) + kit.Pad("", width-len(name)) + "  " + cli.PrintableLine(label)
 	if r.Verdict.Bad() {
 		return s + "\n"
 	}
-	return s + "  " + textfmt.PrintableLine(r.Title) + "\n"
+	return s + "  " + cli.PrintableLine(r.Title) + "\n"
 }
 
 // colours are the ANSI codes of verdicts.
@@ -91,7 +91,7 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 	d.writeFaults(&b, run)
 	fmt.Fprintf(&b, "\n%s", d.tally(run))
 	if n := len(run.Faults); n > 0 {
-		fmt.Fprintf(&b, " The cases have %s.", d.tint(Fail, textfmt.Plural(n, "fault")))
+		fmt.Fprintf(&b, " The cases have %s.", d.tint(Fail, cli.Plural(n, "fault")))
 	}
 	b.WriteString("\n")
 	return d.Panel.Finish(b.String(), paths)
@@ -101,26 +101,26 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 // packets and calls) and the replay command.
 func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 	const maxLadder = 16 // the number of last steps that are printed
-	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
-	fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Title))
-	fmt.Fprintf(b, "    %s, %s", textfmt.PrintableLine(r.Level), textfmt.PrintableLine(r.Cite))
+	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(cli.PrintableLine(r.ID)), cli.PrintableLine(r.Device.Label()))
+	fmt.Fprintf(b, "    %s\n", cli.PrintableLine(r.Title))
+	fmt.Fprintf(b, "    %s, %s", cli.PrintableLine(r.Level), cli.PrintableLine(r.Cite))
 	if r.clause() == r.Cite && len(r.Rows) > 0 { // otherwise the citation has the rows
-		fmt.Fprintf(b, " (%s)", textfmt.PrintableLine(strings.Join(r.Rows, ", ")))
+		fmt.Fprintf(b, " (%s)", cli.PrintableLine(strings.Join(r.Rows, ", ")))
 	}
 	b.WriteString("\n")
 	if r.Want != "" || r.Got != "" {
-		fmt.Fprintf(b, "    want  %s\n    got   %s\n", textfmt.PrintableLine(r.Want), d.tint(Fail, textfmt.PrintableLine(r.Got)))
+		fmt.Fprintf(b, "    want  %s\n    got   %s\n", cli.PrintableLine(r.Want), d.tint(Fail, cli.PrintableLine(r.Got)))
 	} else {
-		fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Reason))
+		fmt.Fprintf(b, "    %s\n", cli.PrintableLine(r.Reason))
 	}
 	if !d.allLadders { // otherwise printed by Done
 		b.WriteString(ladderText(r.Ladder, maxLadder))
 	}
 	if r.Capture != "" {
-		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", textfmt.PrintableLine(r.Capture))
+		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", cli.PrintableLine(r.Capture))
 	}
 	if r.Replay != "" {
-		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", textfmt.PrintableLine(r.Replay))
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", cli.PrintableLine(r.Replay))
 	}
 }
 
@@ -150,12 +150,12 @@ func ladderText(l *Ladder, limit int) string {
 // tally returns the number of cases by verdict, or of measurements, as a sentence.
 func (d *Display) tally(run *Run) string {
 	c := run.Counts()
-	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
+	wall := cli.Duration(run.Wall.Round(time.Millisecond))
 	total := c.Total()
 	measured := run.measurements()
 	switch {
 	case total == 0 && measured > 0:
-		return fmt.Sprintf("%s, in %s.", textfmt.Plural(measured, "measurement"), wall)
+		return fmt.Sprintf("%s, in %s.", cli.Plural(measured, "measurement"), wall)
 	case total == 0:
 		return "Nothing was judged."
 	case c[Pass] == total && total == 1:
@@ -170,11 +170,11 @@ func (d *Display) tally(run *Run) string {
 		}
 		part := fmt.Sprintf("%d %s", c[v], d.tint(v, string(v)))
 		if v == Deviates {
-			part += " (" + textfmt.PrintableLine(run.DeviationCounts()) + ")"
+			part += " (" + cli.PrintableLine(run.DeviationCounts()) + ")"
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("%s: %s, in %s.", textfmt.Plural(total, "case"), strings.Join(parts, ", "), wall)
+	return fmt.Sprintf("%s: %s, in %s.", cli.Plural(total, "case"), strings.Join(parts, ", "), wall)
 }
 
 // maxPrintedFaults limits the printed faults of cases; the report has all.
@@ -197,7 +197,7 @@ func (d *Display) writeFaults(b *strings.Builder, run *Run) {
 				excused++
 			}
 		}
-		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", textfmt.PrintableLine(dev.Name), caught, len(dev.DefectChecks))
+		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", cli.PrintableLine(dev.Name), caught, len(dev.DefectChecks))
 		if excused > 0 {
 			fmt.Fprintf(b, "; %d could not be tested here", excused)
 		}
@@ -213,9 +213,9 @@ func (d *Display) writeFaults(b *strings.Builder, run *Run) {
 		}
 		where := ""
 		if f.Device != "" {
-			where = textfmt.PrintableLine(f.Device) + ": "
+			where = cli.PrintableLine(f.Device) + ": "
 		}
-		fmt.Fprintf(b, "%s %s%s\n", d.tint(Fail, strings.ToUpper(textfmt.PrintableLine(f.Kind))), where, textfmt.PrintableLine(f.What))
+		fmt.Fprintf(b, "%s %s%s\n", d.tint(Fail, strings.ToUpper(cli.PrintableLine(f.Kind))), where, cli.PrintableLine(f.What))
 	}
 }
 
@@ -225,19 +225,19 @@ func (d *Display) writeDeviations(b *strings.Builder, run *Run) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", textfmt.PrintableLine(run.DeviationCounts()))
+	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", cli.PrintableLine(run.DeviationCounts()))
 	for i, r := range all {
 		if i == maxPrinted {
 			fmt.Fprintf(b, "  and %d more, in the report.\n", len(all)-maxPrinted)
 			return
 		}
-		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(Deviates, fmt.Sprintf("%-6s", textfmt.PrintableLine(r.Level))), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
+		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(Deviates, fmt.Sprintf("%-6s", cli.PrintableLine(r.Level))), d.bold(cli.PrintableLine(r.ID)), cli.PrintableLine(r.Device.Label()))
 		if r.Want != "" || r.Got != "" {
-			fmt.Fprintf(b, "         want  %s\n         got   %s\n", textfmt.PrintableLine(r.Want), textfmt.PrintableLine(r.Got))
+			fmt.Fprintf(b, "         want  %s\n         got   %s\n", cli.PrintableLine(r.Want), cli.PrintableLine(r.Got))
 		}
 		const indent = "         "
 		const width = 100 - len(indent)
-		for _, line := range wrap(textfmt.PrintableLine(r.Deviation), width, math.MaxInt) {
+		for _, line := range wrap(cli.PrintableLine(r.Deviation), width, math.MaxInt) {
 			b.WriteString(indent + line + "\n")
 		}
 	}
@@ -254,9 +254,9 @@ func (d *Display) writeUnsupported(b *strings.Builder, run *Run) {
 				b.WriteString("\nNot supported, and why\n")
 				first = false
 			}
-			line := fmt.Sprintf("  %-9s %4d  %s", textfmt.PrintableLine(dev.Label()), len(u.Cases), textfmt.PrintableLine(u.Why))
+			line := fmt.Sprintf("  %-9s %4d  %s", cli.PrintableLine(dev.Label()), len(u.Cases), cli.PrintableLine(u.Why))
 			if len(u.Cases) == 1 {
-				line += " (" + textfmt.PrintableLine(u.Cases[0]) + ")"
+				line += " (" + cli.PrintableLine(u.Cases[0]) + ")"
 			}
 			b.WriteString(line + "\n")
 		}
@@ -271,7 +271,7 @@ func writeNotJudged(b *strings.Builder, run *Run) {
 		b.WriteString("\nNot judged in this run, and why\n")
 	}
 	for _, r := range rows {
-		fmt.Fprintf(b, "  %-6s %-16s %s\n", r.Level, r.ID, textfmt.PrintableLine(r.Why))
+		fmt.Fprintf(b, "  %-6s %-16s %s\n", r.Level, r.ID, cli.PrintableLine(r.Why))
 	}
 	if written := run.rowsOfBenchHeaders(); len(written) > 0 {
 		fmt.Fprintf(b, "\nThe simulated bench itself writes the lengths, options and fragment fields of IP and UDP headers. Judge them with --on netns:\n  %s\n", strings.Join(written, ", "))

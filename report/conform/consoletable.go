@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -33,7 +33,7 @@ func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 	}
 	b.WriteString(strings.TrimRight(head, " ") + "\n")
 	line := func(indent int, p *part) {
-		text := kit.Pad(kit.Cut(strings.Repeat(" ", indent)+textfmt.PrintableLine(p.title), titleWidth), titleWidth) + fmt.Sprintf("%7d", p.counts.Total())
+		text := kit.Pad(kit.Cut(strings.Repeat(" ", indent)+cli.PrintableLine(p.title), titleWidth), titleWidth) + fmt.Sprintf("%7d", p.counts.Total())
 		for _, v := range shown {
 			cell := fmt.Sprintf("  %11d", p.counts[v])
 			switch {
@@ -48,7 +48,7 @@ func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 	}
 	for i := range run.Devices {
 		dev := &run.Devices[i]
-		fmt.Fprintln(b, d.bold(textfmt.PrintableLine(dev.Label())))
+		fmt.Fprintln(b, d.bold(cli.PrintableLine(dev.Label())))
 		for _, doc := range partsOf(run, dev) {
 			line(2, doc)
 			for _, s := range doc.parts {
@@ -116,7 +116,7 @@ func (d *Display) writeMeasured(b *strings.Builder, run *Run) {
 		if len(dev.Measured) == 0 {
 			continue
 		}
-		name := textfmt.PrintableLine(dev.Label())
+		name := cli.PrintableLine(dev.Label())
 		fmt.Fprintf(b, "%s%*s%*s%*s%9s\n", d.bold(name)+kit.Pad("", nameRoom-kit.TextWidth(name)), valueRoom, "median", valueRoom, "least", valueRoom, "most", "samples")
 		group := ""
 		for k := range dev.Measured {
@@ -126,11 +126,11 @@ func (d *Display) writeMeasured(b *strings.Builder, run *Run) {
 				b.WriteString("\n")
 			}
 			group = newGroup
-			line := kit.Pad(kit.Cut("  "+textfmt.PrintableLine(m.Name), nameRoom), nameRoom)
+			line := kit.Pad(kit.Cut("  "+cli.PrintableLine(m.Name), nameRoom), nameRoom)
 			for _, v := range []float64{m.Median, m.Least, m.Most} {
 				line += " " + kit.PadLeft(m.In(v), valueRoom-1)
 			}
-			about := "  " + textfmt.PrintableLine(m.About)
+			about := "  " + cli.PrintableLine(m.About)
 			if m.Position > 1 {
 				about = "" // as of the first
 			}

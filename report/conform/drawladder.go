@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -42,7 +42,7 @@ func drawLadder(r *Result) template.HTML {
 	last := time.Duration(0)
 	for i, s := range r.Ladder.Steps {
 		if i > 0 && s.Kind != Gap && s.At-last >= pauseFrom {
-			d.drawPause(textfmt.Duration((s.At - last).Round(time.Microsecond)))
+			d.drawPause(cli.Duration((s.At - last).Round(time.Microsecond)))
 		}
 		last = s.At
 		d.drawStep(&s, i == culprit)
@@ -116,7 +116,7 @@ func (d *ladder) drawTime(at time.Duration, y float64) {
 // drawArrow draws a message between two lanes with its text above. A reset is crossed out.
 func (d *ladder) drawArrow(s *Step, from, to float64) {
 	lo, hi := min(from, to), max(from, to)
-	lines := wrap(textfmt.PrintableLine(s.Text), letters(hi-lo-28), 4)
+	lines := wrap(cli.PrintableLine(s.Text), letters(hi-lo-28), 4)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%.0f" y="%.1f" text-anchor="middle">%s</text>`, (lo+hi)/2, d.y+10+float64(i*lineHeight), html.EscapeString(l))
 	}
@@ -137,7 +137,7 @@ func (d *ladder) drawArrow(s *Step, from, to float64) {
 // drawNote draws an action of the application: a post as an arrow to the device, a completion
 // or an event as an arrow from it, anything else as a dot.
 func (d *ladder) drawNote(s *Step) {
-	lines := wrap(textfmt.PrintableLine(s.Text), letters(deviceLane-appLane-34), 5)
+	lines := wrap(cli.PrintableLine(s.Text), letters(deviceLane-appLane-34), 5)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%d" y="%.1f">%s</text>`, appLane+16, d.y+10+float64(i*lineHeight), html.EscapeString(l))
 	}
@@ -167,7 +167,7 @@ func (d *ladder) drawPause(text string) {
 
 // drawWanted writes the expected behaviour below the step that caused the failure.
 func (d *ladder) drawWanted(want string) {
-	lines := wrap("want "+textfmt.PrintableLine(want), letters(peerLane-deviceLane-28), 4)
+	lines := wrap("want "+cli.PrintableLine(want), letters(peerLane-deviceLane-28), 4)
 	d.WriteString(`<g class="wanted">`)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%d" y="%.1f" text-anchor="middle">%s</text>`, (deviceLane+peerLane)/2, d.y+9+float64(i*lineHeight), html.EscapeString(l))
@@ -183,7 +183,7 @@ func (d *ladder) drawOutcome(r *Result) {
 	}
 	const left, pad, label = appLane, 12, 52
 	room := letters(peerLane - left - 2*pad - label)
-	want, got := wrap(textfmt.PrintableLine(r.Want), room, 5), wrap(textfmt.PrintableLine(r.Got), room, 5)
+	want, got := wrap(cli.PrintableLine(r.Want), room, 5), wrap(cli.PrintableLine(r.Got), room, 5)
 	top := d.y + 8
 	height := float64((len(want)+len(got))*lineHeight) + 2*pad + 4
 	fmt.Fprintf(d, `<g class="outcome"><rect x="%d" y="%.1f" width="%d" height="%.1f" rx="6"/>`, left, top, peerLane-left, height)
@@ -248,7 +248,7 @@ func (l *Ladder) Text() string {
 		if s.Kind == Gap {
 			at = ""
 		}
-		fmt.Fprintf(&b, "%12s  %s  %s\n", at, arrows[s.Kind], textfmt.PrintableLine(s.Text))
+		fmt.Fprintf(&b, "%12s  %s  %s\n", at, arrows[s.Kind], cli.PrintableLine(s.Text))
 	}
 	return b.String()
 }

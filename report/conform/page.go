@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -118,29 +118,29 @@ func headline(r *Run) string {
 	total, bad := c.Total(), len(r.Bad())
 	switch {
 	case total == 0 && r.measurements() > 0:
-		return fmt.Sprintf("%s of recovery", textfmt.Plural(r.measurements(), "measurement"))
+		return fmt.Sprintf("%s of recovery", cli.Plural(r.measurements(), "measurement"))
 	case total == 0:
 		return "Nothing was judged"
 	case bad > 0 && total == 1:
 		return "The clause is not met"
 	case bad > 0 && bad == c[Fail]:
-		return fmt.Sprintf("%d of %s fail", bad, textfmt.Plural(total, "case"))
+		return fmt.Sprintf("%d of %s fail", bad, cli.Plural(total, "case"))
 	case bad > 0:
-		return fmt.Sprintf("%d of %s want attention", bad, textfmt.Plural(total, "case"))
+		return fmt.Sprintf("%d of %s want attention", bad, cli.Plural(total, "case"))
 	case len(r.Faults) > 0 && c[Deviates] > 0:
-		return fmt.Sprintf("%s, and the cases have %s", textfmt.Plural(c[Deviates], "known deviation"), textfmt.Plural(len(r.Faults), "fault"))
+		return fmt.Sprintf("%s, and the cases have %s", cli.Plural(c[Deviates], "known deviation"), cli.Plural(len(r.Faults), "fault"))
 	case len(r.Faults) > 0:
-		return fmt.Sprintf("All is met, and the cases have %s", textfmt.Plural(len(r.Faults), "fault"))
+		return fmt.Sprintf("All is met, and the cases have %s", cli.Plural(len(r.Faults), "fault"))
 	case c[Deviates] > 0 && total == 1:
 		return "The clause is not met, for a reason on record"
 	case c[Deviates] > 0:
-		return fmt.Sprintf("%d pass, with %s", c[Pass], textfmt.Plural(c[Deviates], "known deviation"))
+		return fmt.Sprintf("%d pass, with %s", c[Pass], cli.Plural(c[Deviates], "known deviation"))
 	case c[Pass] == total && total == 1:
 		return "The clause is met"
 	case c[Pass] == total:
 		return fmt.Sprintf("All %d cases pass", total)
 	case c[Pass] == 0:
-		return fmt.Sprintf("None of %s has a verdict", textfmt.Plural(total, "case"))
+		return fmt.Sprintf("None of %s has a verdict", cli.Plural(total, "case"))
 	case c[Pass] == 1:
 		return "The one case that the device supports passes"
 	default:
@@ -169,7 +169,7 @@ func facts(r *Run) (all kit.Facts) {
 	all.Add("Bench", map[string]string{"sim": "simulation, virtual time", "netns": "network namespaces, real time", "wire": "the wire of the device, real time"}[r.Tier])
 	all.Add("Seed", fmt.Sprint(r.Seed))
 	all.Add("Started", kit.Stamp(r.Started))
-	all.Add("Took", textfmt.Duration(r.Wall.Round(time.Millisecond)))
+	all.Add("Took", cli.Duration(r.Wall.Round(time.Millisecond)))
 	all.Add("Machine", r.Machine.String())
 	all.Add("fabrictest", r.Tool)
 	return all

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Verdicts lists all verdicts, the worst first.
@@ -110,7 +110,7 @@ func (r *Run) DeviationCounts() string {
 			}
 		}
 		if n > 0 {
-			counts = append(counts, textfmt.Plural(n, l))
+			counts = append(counts, cli.Plural(n, l))
 		}
 	}
 	return strings.Join(counts, ", ")
@@ -206,7 +206,7 @@ func (m *Measured) In(v float64) string {
 	switch m.Unit {
 	case Microseconds:
 		const aDay = 24 * 3600 * 1e6 // longer values are invalid and would overflow
-		return textfmt.Duration(time.Duration(min(max(v, -aDay), aDay) * float64(time.Microsecond)))
+		return cli.Duration(time.Duration(min(max(v, -aDay), aDay) * float64(time.Microsecond)))
 	case Nominal:
 		return fmt.Sprintf("%.3g ×", v)
 	}

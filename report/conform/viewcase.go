@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -169,7 +169,7 @@ func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText)
 	c := &caseView{
 		ID: ids.Of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.clause(), Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,
 		Reason: clip(r.Reason), Detail: clip(r.Detail), Deviation: clip(r.Deviation),
-		Took: textfmt.Duration(r.Took.Round(10 * time.Microsecond)), Replay: r.Replay, Capture: r.Capture, Href: kit.Href(r.Capture),
+		Took: cli.Duration(r.Took.Round(10 * time.Microsecond)), Replay: r.Replay, Capture: r.Capture, Href: kit.Href(r.Capture),
 	}
 	c.addResult(d, r)
 	if r.Want != "" || r.Got != "" {

@@ -3,7 +3,7 @@ package conform
 import (
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -158,5 +158,5 @@ func (d *docView) Requirements() string {
 	for _, s := range d.Sections {
 		n += len(s.Rows)
 	}
-	return textfmt.Plural(n, "requirement")
+	return cli.Plural(n, "requirement")
 }

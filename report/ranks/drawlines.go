@@ -5,7 +5,7 @@ import (
 	"html/template"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -26,8 +26,8 @@ func drawLines(all []series, ranks []int) template.HTML {
 	c := kit.LineChart{
 		Left: 62, Width: 440, Height: 320, Label: "bytes a rank against ranks", XLabel: "ranks", LogX: true,
 		Y:      func(start, length float64) kit.Scale { return kit.Decades(values, start, length) },
-		YText:  func(v float64) string { return strings.ReplaceAll(textfmt.SI(v, "B"), ".0", "") }, // as "10 MB"
-		Limits: []kit.Limit{{Y: sharedReceiveLimit, Text: textfmt.SI(sharedReceiveLimit, "B")}},
+		YText:  func(v float64) string { return strings.ReplaceAll(cli.SI(v, "B"), ".0", "") }, // as "10 MB"
+		Limits: []kit.Limit{{Y: sharedReceiveLimit, Text: cli.SI(sharedReceiveLimit, "B")}},
 	}
 	for _, n := range ranks {
 		c.Ticks = append(c.Ticks, kit.XTick{X: float64(n), Text: fmt.Sprint(n)})
@@ -38,7 +38,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 			values = append(values, p.Bytes.Mean)
 			line.Points = append(line.Points, kit.LinePoint{
 				X: float64(p.Ranks), Y: p.Bytes.Mean, Hollow: p.Rank0Only,
-				Title: fmt.Sprintf("%s, %d ranks: %s a rank, %.4g connections, %.4g rings", s.name, p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean),
+				Title: fmt.Sprintf("%s, %d ranks: %s a rank, %.4g connections, %.4g rings", s.name, p.Ranks, cli.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean),
 			})
 		}
 		c.Lines = append(c.Lines, line)
@@ -65,7 +65,7 @@ func drawByRank(stats []Values) (drawing template.HTML, perColumn int) {
 			}
 			if kinds, n := memoryOf(s); int(n) > maxBytes {
 				maxBytes = int(n)
-				column = kit.Column{Title: fmt.Sprintf("rank %d: %s", first+i, textfmt.Bytes(n))}
+				column = kit.Column{Title: fmt.Sprintf("rank %d: %s", first+i, cli.Bytes(n))}
 				for kind, size := range kinds {
 					column.Parts = append(column.Parts, kit.Segment{Class: kindClass(kind), Value: float64(size)})
 				}

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -47,7 +47,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 // job, and the command that repeats the run. The tier is where the job ran: "sim" is a simulation.
 func facts(r *Run) (all kit.Facts) {
 	all.Add("Started", kit.Stamp(r.Started))
-	all.Add("Took", textfmt.Duration(r.Wall.Round(time.Millisecond)))
+	all.Add("Took", cli.Duration(r.Wall.Round(time.Millisecond)))
 	all.Add("Machine", r.Machine.String())
 	all.Add("fabrictest", r.Tool)
 	all.Add("Seed", fmt.Sprint(r.Seed))

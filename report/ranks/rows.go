@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Row is a statistic of each rank.
@@ -30,9 +30,9 @@ const (
 // Show formats a value of the row.
 func (r *Row) Show(v uint64) string {
 	if r.Kind == Bytes {
-		return textfmt.Bytes(v)
+		return cli.Bytes(v)
 	}
-	return textfmt.Count(v, ",")
+	return cli.Count(v, ",")
 }
 
 // Paths of statistics that the page shows outside of the tables too, in the JSON of mpi.Stats.
@@ -187,7 +187,7 @@ func ParseStats(reports []json.RawMessage) ([]Values, error) {
 func WriteStats(w io.Writer, all []Values) error {
 	present := reported(all)
 	const format = "%-34s %12s %12s %12s\n"
-	fmt.Fprintf(w, format, fmt.Sprintf("%d of %s", len(present), textfmt.Plural(len(all), "rank")), "sum", "min", "max")
+	fmt.Fprintf(w, format, fmt.Sprintf("%d of %s", len(present), cli.Plural(len(all), "rank")), "sum", "min", "max")
 	for _, t := range Totals(present) {
 		if _, err := fmt.Fprintf(w, format, t.Name, t.ShowSum(), t.Show(t.Min), t.Show(t.Max)); err != nil {
 			return err
@@ -213,7 +213,7 @@ func (e *Experiment) WriteTable(w io.Writer) {
 		if !slices.Contains(rankCounts, p.Ranks) {
 			rankCounts = append(rankCounts, p.Ranks)
 		}
-		cells[l][p.Ranks] = textfmt.Bytes(uint64(p.Bytes.Mean))
+		cells[l][p.Ranks] = cli.Bytes(uint64(p.Bytes.Mean))
 	}
 	slices.Sort(rankCounts)
 	fmt.Fprintf(w, "%-26s", e.Name+": mean of a rank")

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -50,10 +50,10 @@ func newJobView(j *Job) *jobView {
 	if !v.Good {
 		outcome = fmt.Sprintf("failed: exit code %d", j.Code)
 	}
-	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, textfmt.Plural(j.Ranks, "rank"), outcome)
+	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, cli.Plural(j.Ranks, "rank"), outcome)
 	all := reported(j.Stats) // statistics of the ranks
 	if n := j.Ranks - len(all); n > 0 {
-		v.Missing = fmt.Sprintf("%s of %d reported no statistics; the page shows those of the others.", textfmt.Plural(n, "rank"), j.Ranks)
+		v.Missing = fmt.Sprintf("%s of %d reported no statistics; the page shows those of the others.", cli.Plural(n, "rank"), j.Ranks)
 	}
 	if len(all) == 0 {
 		return v
@@ -85,19 +85,19 @@ func (v *jobView) addTiles(all []Values) {
 		memory, largestMemory, connections = memory+n, max(largestMemory, n), max(connections, s.Count(maxConnections))
 	}
 	add := func(value, name, note string) { v.Tiles = append(v.Tiles, tile{value, name, note}) }
-	add(textfmt.Count(messages, ","), "messages", textfmt.Bytes(sum(all, eagerSends+"Bytes")+sum(all, rendezvousSends+"Bytes")))
-	add(textfmt.Percent(rendezvous, messages), "by rendezvous", "the others eagerly")
-	add(textfmt.Percent(sum(all, unexpectedMessages), messages), "unexpected", "arrived before their receives")
-	add(textfmt.Count(connections, ","), "connections", "maximum of a rank")
-	add(textfmt.Bytes(memory/uint64(len(all))), "communication memory", "mean of a rank; maximum "+textfmt.Bytes(largestMemory))
+	add(cli.Count(messages, ","), "messages", cli.Bytes(sum(all, eagerSends+"Bytes")+sum(all, rendezvousSends+"Bytes")))
+	add(cli.Percent(rendezvous, messages), "by rendezvous", "the others eagerly")
+	add(cli.Percent(sum(all, unexpectedMessages), messages), "unexpected", "arrived before their receives")
+	add(cli.Count(connections, ","), "connections", "maximum of a rank")
+	add(cli.Bytes(memory/uint64(len(all))), "communication memory", "mean of a rank; maximum "+cli.Bytes(largestMemory))
 	if received := sum(all, rtrsReceived); received > 0 {
-		add(textfmt.Percent(sum(all, rtrsUsed), received), "of RTRs used", textfmt.Count(received, ",")+" received")
+		add(cli.Percent(sum(all, rtrsUsed), received), "of RTRs used", cli.Count(received, ",")+" received")
 	}
 	if hits, misses := sum(all, cacheHits), sum(all, cacheMisses); hits+misses > 0 {
-		add(textfmt.Percent(hits, hits+misses), "registration cache hits", textfmt.Count(misses, ",")+" misses")
+		add(cli.Percent(hits, hits+misses), "registration cache hits", cli.Count(misses, ",")+" misses")
 	}
 	if n := sum(all, lowWatermarks); n > 0 {
-		add(textfmt.Count(n, ","), "low watermarks", "of SRQs")
+		add(cli.Count(n, ","), "low watermarks", "of SRQs")
 	}
 }
 
@@ -129,7 +129,7 @@ func sizeBars(all []Values) *kit.Bars {
 	}
 	for i := range last + 1 {
 		if n := eager[i] + rendezvous[i]; n > 0 || len(b.Bars) > 0 {
-			b.Add(sizeClass(i), textfmt.Count(n, ","), kit.Segment{Class: "k0", Value: float64(eager[i])}, kit.Segment{Class: "k1", Value: float64(rendezvous[i])})
+			b.Add(sizeClass(i), cli.Count(n, ","), kit.Segment{Class: "k0", Value: float64(eager[i])}, kit.Segment{Class: "k1", Value: float64(rendezvous[i])})
 		}
 	}
 	return b.Scaled()
@@ -148,7 +148,7 @@ func sizeClass(significantBits int) string {
 		}
 		return fmt.Sprintf("%d – %d B", from, to)
 	}
-	return "from " + strings.Replace(textfmt.Bytes(from), ".0 ", " ", 1)
+	return "from " + strings.Replace(cli.Bytes(from), ".0 ", " ", 1)
 }
 
 // packetBars shows the number of packets by transport.
@@ -156,7 +156,7 @@ func packetBars(all []Values) *kit.Bars {
 	b := &kit.Bars{}
 	for i, name := range transports {
 		if n := sum(all, fmt.Sprint(packetsSent, i)); n > 0 {
-			b.Add(name, textfmt.Count(n, ","), kit.Segment{Class: "k2", Value: float64(n)})
+			b.Add(name, cli.Count(n, ","), kit.Segment{Class: "k2", Value: float64(n)})
 		}
 	}
 	return b.Scaled()
@@ -174,7 +174,7 @@ func rtrBars(all []Values) *kit.Bars {
 		{"sent for eager messages", "k5", rtrsMispredicted},
 	} {
 		n := sum(all, r.path)
-		b.Add(r.name, textfmt.Count(n, ","), kit.Segment{Class: r.class, Value: float64(n)})
+		b.Add(r.name, cli.Count(n, ","), kit.Segment{Class: r.class, Value: float64(n)})
 	}
 	return b.Scaled()
 }
@@ -185,7 +185,7 @@ func reuseBars(all []Values) *kit.Bars {
 	b := &kit.Bars{Keys: []kit.Key{{Class: "k2", Name: "cache hits, sends without copy"}, {Class: "k1", Name: "cache misses, copied sends"}}}
 	add := func(name string, hits, lookups uint64) {
 		if lookups > 0 {
-			b.Add(name, textfmt.Count(hits, ",")+" of "+textfmt.Count(lookups, ","), kit.Segment{Class: "k2", Value: float64(hits)}, kit.Segment{Class: "k1", Value: float64(lookups - hits)})
+			b.Add(name, cli.Count(hits, ",")+" of "+cli.Count(lookups, ","), kit.Segment{Class: "k2", Value: float64(hits)}, kit.Segment{Class: "k1", Value: float64(lookups - hits)})
 		}
 	}
 	hits := sum(all, cacheHits)
@@ -207,9 +207,9 @@ func memoryBars(all []Values) *kit.Bars {
 		if total == 0 {
 			continue
 		}
-		text := textfmt.Bytes(total / uint64(len(all)))
+		text := cli.Bytes(total / uint64(len(all)))
 		if least != most {
-			text += fmt.Sprintf(" (%s to %s)", textfmt.Bytes(least), textfmt.Bytes(most))
+			text += fmt.Sprintf(" (%s to %s)", cli.Bytes(least), cli.Bytes(most))
 		}
 		b.Add(name, text, kit.Segment{Class: kindClass(k), Value: float64(total) / float64(len(all))})
 	}

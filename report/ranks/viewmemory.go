@@ -5,7 +5,7 @@ import (
 	"html/template"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -80,12 +80,12 @@ func newMemoryView(r *Run) *memoryView {
 // configText describes the packets, receives and RDMA rings of the transport between ranks in an
 // experiment. c is the "config" of the experiment.
 func configText(c Values) string {
-	text := fmt.Sprintf("Packets of %s; %d receives per connection", textfmt.Bytes(c.Count("packet")), c.Count("receives"))
+	text := fmt.Sprintf("Packets of %s; %d receives per connection", cli.Bytes(c.Count("packet")), c.Count("receives"))
 	if n := c.Count("shared_receives"); n > 0 {
 		text += fmt.Sprintf(", or %d shared receives", n)
 	}
 	if n := c.Count("ring.slots"); n > 0 {
-		text += fmt.Sprintf("; rings of %d packets of %s, for peers that have sent %d packets", n, textfmt.Bytes(c.Count("ring.slot")), c.Count("ring.after"))
+		text += fmt.Sprintf("; rings of %d packets of %s, for peers that have sent %d packets", n, cli.Bytes(c.Count("ring.slot")), c.Count("ring.after"))
 	}
 	return text + "."
 }
@@ -130,7 +130,7 @@ func newWorkloadView(e *Experiment, workload string) *workloadView {
 		lines = append(lines, series{designClass(i), d, points})
 		last := points[len(points)-1]
 		v.Minis = append(v.Minis, miniView{
-			Design: d, Last: fmt.Sprintf("%s at %d", textfmt.Bytes(uint64(last.Bytes.Mean)), last.Ranks), Drawing: drawKinds(d, points),
+			Design: d, Last: fmt.Sprintf("%s at %d", cli.Bytes(uint64(last.Bytes.Mean)), last.Ranks), Drawing: drawKinds(d, points),
 		})
 		for _, p := range points {
 			if !slices.Contains(v.Ranks, p.Ranks) {
@@ -152,7 +152,7 @@ func newWorkloadView(e *Experiment, workload string) *workloadView {
 			c := designCell{}
 			for _, p := range s.points {
 				if p.Ranks == n {
-					c = designCell{textfmt.Bytes(uint64(p.Bytes.Mean)), fmt.Sprintf("%.4g", p.Connections.Mean), p.Rank0Only}
+					c = designCell{cli.Bytes(uint64(p.Bytes.Mean)), fmt.Sprintf("%.4g", p.Connections.Mean), p.Rank0Only}
 				}
 			}
 			row.Cells = append(row.Cells, c)
@@ -168,11 +168,11 @@ func drawKinds(design string, points []*Point) template.HTML {
 	columns := make([]kit.Column, 0, len(points))
 	every := (len(points) + 4) / 5 // label at most five columns
 	for i, p := range points {
-		column := kit.Column{Title: fmt.Sprintf("%d ranks: %s", p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean))), Faint: p.Rank0Only}
+		column := kit.Column{Title: fmt.Sprintf("%d ranks: %s", p.Ranks, cli.Bytes(uint64(p.Bytes.Mean))), Faint: p.Rank0Only}
 		for m, kind := range p.Kinds {
 			column.Parts = append(column.Parts, kit.Segment{Class: kindClass(m), Value: kind.Bytes.Mean})
 			if kind.Bytes.Mean > 0 {
-				column.Title += fmt.Sprintf("\n%s: %s", kind.Name, textfmt.Bytes(uint64(kind.Bytes.Mean)))
+				column.Title += fmt.Sprintf("\n%s: %s", kind.Name, cli.Bytes(uint64(kind.Bytes.Mean)))
 			}
 		}
 		if i%every == 0 {

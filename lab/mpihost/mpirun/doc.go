@@ -15,7 +15,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -92,7 +92,7 @@ func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 		case !o.Joined && o.State == launch.Exited && o.ExitCode == 0:
 			fmt.Fprintf(w, "fabrictest: %s ended: %s\n", rankName(o), notARank)
 		default:
-			fmt.Fprintf(w, "fabrictest: %s %s: %s\n", rankName(o), o.State, textfmt.Printable(o.Error))
+			fmt.Fprintf(w, "fabrictest: %s %s: %s\n", rankName(o), o.State, cli.Printable(o.Error))
 		}
 	})
 }
@@ -118,5 +118,5 @@ func (c *Config) forwardOutput(e *launch.Event) {
 	if c.Label && e.Host != "" {
 		label = fmt.Sprintf("%d: ", e.Rank)
 	}
-	_, _ = io.WriteString(to, label+textfmt.Printable(e.Text)+"\n") // there is no other place for the error
+	_, _ = io.WriteString(to, label+cli.Printable(e.Text)+"\n") // there is no other place for the error
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -106,7 +106,7 @@ func MemoryExperiments() (names []string) {
 func (p *MemoryPlan) Check() error {
 	for _, n := range p.Ranks {
 		if n < 2 || n > MaxRanks {
-			return cmdline.Errorf("--ranks %d: give 2 to %d", n, MaxRanks)
+			return cli.Errorf("--ranks %d: give 2 to %d", n, MaxRanks)
 		}
 	}
 	slices.Sort(p.Ranks)
@@ -118,7 +118,7 @@ func (p *MemoryPlan) Check() error {
 	}
 	for _, name := range p.Workloads {
 		if _, err := work.Find(name); err != nil {
-			return cmdline.Errorf("--workload %s: %w", name, err)
+			return cli.Errorf("--workload %s: %w", name, err)
 		}
 	}
 	for _, name := range p.Designs {
@@ -139,7 +139,7 @@ func (p *MemoryPlan) Check() error {
 		}
 	}
 	if p.runs == 0 {
-		return cmdline.Errorf("nothing to measure with --ranks %s: experiment \"thesis\" runs with 4, 16 or 64 ranks, \"survey\" with 64; each supports only some workloads and designs", p.RankList())
+		return cli.Errorf("nothing to measure with --ranks %s: experiment \"thesis\" runs with 4, 16 or 64 ranks, \"survey\" with 64; each supports only some workloads and designs", p.RankList())
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/internal/process"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -85,7 +85,7 @@ func (j *fabricJob) run(ctx context.Context, reports io.Writer) (code int, err e
 		}
 	}
 	if aborted != nil {
-		fmt.Fprintf(os.Stderr, "fabrictest: %s\n", textfmt.Printable(fmt.Sprint(aborted)))
+		fmt.Fprintf(os.Stderr, "fabrictest: %s\n", cli.Printable(fmt.Sprint(aborted)))
 		return aborted.ExitCode(), err
 	}
 	code = exitStatus(outcomes, os.Stderr)
@@ -106,7 +106,7 @@ func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	for i := range outcomes {
 		if o := &outcomes[i]; !o.State.OK() && o.StateDump != "" {
 			lines := strings.SplitAfterN(o.StateDump, "\n", maxStateLines+1)
-			text := textfmt.Printable(strings.TrimRight(strings.Join(lines[:min(len(lines), maxStateLines)], ""), "\n"))
+			text := cli.Printable(strings.TrimRight(strings.Join(lines[:min(len(lines), maxStateLines)], ""), "\n"))
 			fmt.Fprintf(w, "the state of %s was:\n  %s\n", rankName(o), strings.ReplaceAll(text, "\n", "\n  "))
 		}
 	}

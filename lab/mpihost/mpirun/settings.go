@@ -12,8 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -50,12 +49,12 @@ func (s *Settings) Apply(c *Config) (err error) {
 		{"eager", s.EagerLimit, 0, 1 << 30},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, n.min, n.max)
+			return cli.Errorf("--%s %d: give %d to %d", n.flag, n.value, n.min, n.max)
 		}
 	}
 	var loss scenarios.Percent
 	if err := loss.UnmarshalText([]byte(s.Loss)); err != nil {
-		return cmdline.Errorf("--loss %s: %w", s.Loss, err)
+		return cli.Errorf("--loss %s: %w", s.Loss, err)
 	}
 	c.LossPPM = loss.PPM()
 	options := mpi.Options{Carrier: carrier.Config{Design: carrier.Design(s.Design)}}
@@ -76,7 +75,7 @@ func (s *Settings) Apply(c *Config) (err error) {
 		return err
 	}
 	if err := c.Check(); err != nil {
-		return &cmdline.Error{Err: err}
+		return &cli.Error{Err: err}
 	}
 	return nil
 }
@@ -94,7 +93,7 @@ func (s *Settings) Report(c *Config) *ranks.Job {
 func ChoiceIndex(flag, value string, choices []string) (int, error) {
 	i := slices.Index(choices, value)
 	if i < 0 && value != "" {
-		return 0, cmdline.Errorf("--%s %s: give %s", flag, value, cmdline.Choices(choices))
+		return 0, cli.Errorf("--%s %s: give %s", flag, value, cli.Choices(choices))
 	}
 	return max(i, 0), nil
 }
@@ -133,7 +132,7 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 			err = wl.Check(ranks, p)
 		}
 		if err != nil {
-			return nil, &cmdline.Error{Err: err}
+			return nil, &cli.Error{Err: err}
 		}
 		self, err := os.Executable()
 		all := append([]string{self, WorkloadCommand}, words...)
@@ -142,9 +141,9 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	path, err := exec.LookPath(name)
 	switch {
 	case err != nil && isPath:
-		return nil, &cmdline.Error{Err: err}
+		return nil, &cli.Error{Err: err}
 	case err != nil:
-		return nil, cmdline.Errorf("there is no program %s, and %w", name, notFound)
+		return nil, cli.Errorf("there is no program %s, and %w", name, notFound)
 	}
 	return append([]string{path}, words[1:]...), nil
 }
@@ -190,8 +189,8 @@ func runWork(wl *work.Workload, w *mpi.World, p work.Params) error {
 		return err
 	}
 	fmt.Printf("%s, class %s, %s: %s in %s, waited %s; %s of %s\n",
-		r.Workload, r.Class, textfmt.Plural(r.Ranks, "rank"), textfmt.Plural(r.Iterations, "iteration"), textfmt.Duration(r.Time), textfmt.Duration(r.Waited),
-		textfmt.Plural(int(r.Checks), "check"), textfmt.Bytes(r.Verified))
+		r.Workload, r.Class, cli.Plural(r.Ranks, "rank"), cli.Plural(r.Iterations, "iteration"), cli.Duration(r.Time), cli.Duration(r.Waited),
+		cli.Plural(int(r.Checks), "check"), cli.Bytes(r.Verified))
 	for _, f := range r.Figures {
 		fmt.Println(strings.TrimRight(fmt.Sprintf("  %v", f), " "))
 	}

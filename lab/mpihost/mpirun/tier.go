@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -35,7 +35,7 @@ func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	unavailable := error(nil)
 	switch {
 	case platform != "" && on == onNetNS:
-		return Tier{}, cmdline.Errorf("--platform: in namespaces time is real; leave out --on netns")
+		return Tier{}, cli.Errorf("--platform: in namespaces time is real; leave out --on netns")
 	case platform != "" && on == "":
 		on = onSim
 	case on == "" && cable == scenarios.SharedMemory:
@@ -56,7 +56,7 @@ func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	case onNetNS:
 		return Tier{Name: onNetNS, Start: InNamespaces}, nil
 	}
-	return Tier{}, cmdline.Errorf("--on %s: give sim or netns", on)
+	return Tier{}, cli.Errorf("--on %s: give sim or netns", on)
 }
 
 // CommandLine returns the command line with which a user can repeat a run. program is the launcher,
@@ -85,11 +85,11 @@ func (s *Settings) CommandLine(program, on string, c *Config, words []string) st
 		{"bind", fmt.Sprint(c.Bind), "false"},
 	} {
 		if f.value != f.defaultValue {
-			all = append(all, "--"+f.name+"="+cmdline.Quote(f.value))
+			all = append(all, "--"+f.name+"="+cli.Quote(f.value))
 		}
 	}
 	for _, word := range words {
-		all = append(all, cmdline.Quote(word))
+		all = append(all, cli.Quote(word))
 	}
 	return strings.Join(all, " ")
 }

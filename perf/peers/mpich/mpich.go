@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
@@ -125,7 +125,7 @@ func (f *fabric) runOurs(ctx context.Context, withICRC bool) (string, error) {
 	}
 	group, err := launch.Start(ctx, specs, launch.Options{JoinTimeout: joinTimeout, OnEvent: func(e launch.Event) {
 		if e.Kind == launch.Printed && e.Stream == launch.Stderr {
-			_, _ = os.Stderr.WriteString(textfmt.Printable(e.Text) + "\n") // there is no other place for the error
+			_, _ = os.Stderr.WriteString(cli.Printable(e.Text) + "\n") // there is no other place for the error
 		}
 	}})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // Scale maps values to positions on an axis.
@@ -124,7 +124,7 @@ func (c ColumnChart) Draw(columns []Column) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, c.Width, c.Height, Escape(c.Label))
 	for v := 0.0; v <= end*1.001; v += step { // with room for rounding errors
-		label := strings.Replace(textfmt.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
+		label := strings.Replace(cli.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
 		if v == 0 {
 			label = "0"
 		}

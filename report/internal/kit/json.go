@@ -7,7 +7,7 @@ import (
 	"io"
 	"reflect"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // MaxSize is the largest document that is read, in bytes.
@@ -117,7 +117,7 @@ func (f Format) checkVersion(text []byte) error {
 
 // ReadFile opens a file and reads it with read. Errors name the file.
 func ReadFile[T any](path string, read func(io.Reader) (*T, error)) (*T, error) {
-	f, err := cmdline.OpenFile(path)
+	f, err := cli.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

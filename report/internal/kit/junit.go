@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // The JUnit dialect understood by Jenkins, GitLab and GitHub actions.
@@ -69,18 +69,18 @@ type Properties []Property
 // Add adds a property, in one line, unless its value is empty.
 func (p *Properties) Add(name, value string) {
 	if value != "" {
-		*p = append(*p, Property{name, textfmt.PrintableLine(value)})
+		*p = append(*p, Property{name, cli.PrintableLine(value)})
 	}
 }
 
 // NewProblem returns a problem of a kind, with a message in one line and a text.
 func NewProblem(message, kind, text string) *Problem {
-	return &Problem{textfmt.PrintableLine(message), textfmt.PrintableLine(kind), textfmt.Printable(text)}
+	return &Problem{cli.PrintableLine(message), cli.PrintableLine(kind), cli.Printable(text)}
 }
 
 // NewSuite returns an empty suite with the start time of the run.
 func NewSuite(name string, started time.Time) Suite {
-	return Suite{Name: textfmt.PrintableLine(name), Timestamp: started.UTC().Format(time.DateOnly + "T15:04:05")}
+	return Suite{Name: cli.PrintableLine(name), Timestamp: started.UTC().Format(time.DateOnly + "T15:04:05")}
 }
 
 // Add adds a suite, and its counts to those of the file.
@@ -96,8 +96,8 @@ func (all *Suites) Add(s Suite) {
 // Add adds a case with its duration, and counts it by its result. The class of the case is
 // the suite's name followed by area.
 func (s *Suite) Add(c Case, area string, took time.Duration) {
-	c.Name, c.Class, c.Time = textfmt.PrintableLine(c.Name), s.Name+textfmt.PrintableLine(area), seconds(took)
-	c.SystemOut.Text = textfmt.Printable(c.SystemOut.Text)
+	c.Name, c.Class, c.Time = cli.PrintableLine(c.Name), s.Name+cli.PrintableLine(area), seconds(took)
+	c.SystemOut.Text = cli.Printable(c.SystemOut.Text)
 	s.Tests++
 	s.took += took
 	switch {

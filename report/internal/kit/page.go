@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 var (
@@ -120,7 +120,7 @@ func (l *Layout) Write(w io.Writer, data interface{ basePage() *Page }, css stri
 	}
 	// The template escapes HTML. Control and invisible characters are made visible at the
 	// end, wherever they came from.
-	_, err := io.WriteString(w, textfmt.Printable(b.String()))
+	_, err := io.WriteString(w, cli.Printable(b.String()))
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // PanelConfig configures a Panel.
@@ -95,7 +95,7 @@ func (d *Panel) repeat(every time.Duration, show func()) {
 func (d *Panel) Start(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if name = textfmt.PrintableLine(name); !slices.Contains(d.running, name) {
+	if name = cli.PrintableLine(name); !slices.Contains(d.running, name) {
 		d.running = append(d.running, name)
 	}
 	d.draw()
@@ -105,7 +105,7 @@ func (d *Panel) Start(name string) {
 func (d *Panel) SetStepProgress(name string, done, total int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stepProgress[textfmt.PrintableLine(name)] = fmt.Sprintf(" (%d of %d)", done, total)
+	d.stepProgress[cli.PrintableLine(name)] = fmt.Sprintf(" (%d of %d)", done, total)
 }
 
 // End marks a step as finished without printing anything.
@@ -116,7 +116,7 @@ func (d *Panel) End(name string) { d.EndWith(name, func() string { return "" }) 
 func (d *Panel) EndWith(name string, text func() string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name = textfmt.PrintableLine(name)
+	name = cli.PrintableLine(name)
 	d.done++
 	delete(d.stepProgress, name)
 	if i := slices.Index(d.running, name); i >= 0 {
@@ -132,7 +132,7 @@ func (d *Panel) EndWith(name string, text func() string) {
 func (d *Panel) Note(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.print(textfmt.PrintableLine(text) + "\n")
+	d.print(cli.PrintableLine(text) + "\n")
 	d.draw()
 }
 
@@ -158,7 +158,7 @@ func (d *Panel) Finish(summary string, paths Paths) error {
 	defer d.mu.Unlock()
 	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
 		if p.path != "" {
-			summary += fmt.Sprintf("%s: %s\n", p.name, textfmt.PrintableLine(p.path))
+			summary += fmt.Sprintf("%s: %s\n", p.name, cli.PrintableLine(p.path))
 			if p.name == "Report" {
 				break // the page links to the other files
 			}

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
@@ -123,7 +123,7 @@ func title(s string) string {
 }
 
 // Escape escapes a text for SVG or HTML, as one line.
-func Escape(s string) string { return html.EscapeString(textfmt.PrintableLine(s)) }
+func Escape(s string) string { return html.EscapeString(cli.PrintableLine(s)) }
 
 // num formats a coordinate, rounded to one decimal.
 func num(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
@@ -282,7 +282,7 @@ func (g Grid) Ticks() []Tick {
 	for t := 0.0; t <= float64(g.End)*1.0001; t += step { // with room for rounding errors
 		text := "0"
 		if t > 0 {
-			text = textfmt.Duration(time.Duration(math.Round(t)))
+			text = cli.Duration(time.Duration(math.Round(t)))
 		}
 		ticks = append(ticks, Tick{g.X(time.Duration(t)), text})
 	}

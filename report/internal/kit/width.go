@@ -5,7 +5,7 @@ import (
 	"os"
 	"unicode"
 
-	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/internal/cli"
 )
 
 // TextWidth returns the number of terminal columns of a text.
@@ -77,4 +77,4 @@ func terminal(w io.Writer) Terminal {
 // fileTerminal queries the width each time, since windows are resized.
 type fileTerminal struct{ *os.File }
 
-func (f fileTerminal) Columns() int { return textfmt.TerminalWidth(f.File) }
+func (f fileTerminal) Columns() int { return cli.TerminalWidth(f.File) }
