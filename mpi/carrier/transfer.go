@@ -108,8 +108,9 @@ func (c *Carrier) peerOrSelf(rank int) *peer {
 	return c.peer(rank)
 }
 
-// startTransfer splits a transfer over rails and posts or queues its parts. A transfer within this
-// rank is a copy, and one to a peer without RDMA is sent in packets.
+// startTransfer splits a transfer over rails and posts or queues its parts, and after the data of a
+// write, if needed, a read that shows its placement (needsReadProbe). A transfer within this rank
+// is a copy, and one to a peer without RDMA is sent in packets. One to a lost peer fails at once.
 func (c *Carrier) startTransfer(m *transfer) {
 	p := m.peer
 	switch {
