@@ -59,8 +59,9 @@ func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMARead, destination: into.Destination()})
 }
 
-// Write starts to write to the memory of a peer. Upper.Finished reports the end to the owner. The
-// peer receives the message t.Then after the data.
+// Write starts to write to the memory of a peer. The carrier calls Finished of its user (Upper)
+// with the owner when the write has ended. The peer receives the message t.Then, if any, after the
+// data.
 func (c *Carrier) Write(rank int, t wire.Transfer, owner any) {
 	c.stats.Writes++
 	c.stats.WrittenBytes += uint64(t.N)
