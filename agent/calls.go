@@ -58,8 +58,9 @@ func (v *verb) describe(w *strings.Builder) {
 }
 
 // serve executes the call and returns the reply: the failure, which is empty after success, the
-// results, and the attributes of a new object. A new object is made from in[0], an object or the
-// session; after an error the reply has none.
+// results, and the attributes of a new object, if the call has made one. After an error the reply
+// has no object and no attributes. in[0], the object or session of the call, is the new object's
+// parent.
 func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	in, err := v.decodeArguments(s, args)
 	if err != nil {

@@ -131,13 +131,15 @@ func (m *member) handleBye(reason string) {
 	m.conn.CloseQueue()
 }
 
-// forward sends a message to another rank. While the receiver's send queue is full,
-// it blocks, and so the sender's channel is not read (backpressure).
+// forward sends a message of this rank, the sender, to rank f.Num, the receiver. While the queue of
+// frames to the receiver is full, it blocks, and so the sender's channel is not read
+// (backpressure).
 func (m *member) forward(f control.Frame) error {
 	if f.Num >= uint64(len(m.g.members)) {
 		return fmt.Errorf("%w: message to rank %d of %d", control.ErrProtocol, f.Num, len(m.g.members))
 	}
-	// Queue fails if the receiver has ended; the sender gets a kindRankEnded frame.
+	// If the receiver has ended, Queue fails: the message is lost, and the sender gets a
+	// kindRankEnded frame.
 	_ = m.g.members[f.Num].conn.Queue(control.Frame{Kind: kindData, Num: uint64(m.spec.Rank), Body: f.Body})
 	return nil
 }

@@ -149,7 +149,8 @@ func killStrays(groupID string, rank int) {
 	}
 }
 
-// killWithEnv kills the processes whose environment contains all of want, and returns their PIDs.
+// killWithEnv kills the processes whose environment contains all of want, except this process, and
+// returns their PIDs.
 func killWithEnv(want [][]byte) (killed []int) {
 	dir, err := os.Open("/proc")
 	if err != nil {

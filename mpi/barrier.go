@@ -76,7 +76,8 @@ func (s *ibarrier) startRound() {
 	c.startSend(&s.send, c.context|collective, message{nil, (c.me + s.distance) % c.size, s.tag}, p2p.Standard)
 }
 
-// advanceIbarriers advances the active nonblocking barriers and reports whether any progressed.
+// advanceIbarriers advances the active nonblocking barriers and reports whether any progressed. If
+// a barrier fails, it notifies the other ranks, which might wait for this one.
 func (k *rank) advanceIbarriers() (progressed bool) {
 	active := k.ibarriers[:0]
 	for _, s := range k.ibarriers {

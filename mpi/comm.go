@@ -156,7 +156,8 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	return lockedResult(c, "Split", err, func() (*Comm, error) { return c.split(color, key, fmt.Sprintf("%s/%d", c.name, color)) })
 }
 
-// SplitNode creates a communicator for each host.
+// SplitNode is MPI_Comm_split_type by host. It is collective, and creates a communicator for the
+// ranks of each host, ordered by key and then by rank.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
 	return lockedResult(c, "SplitNode", c.check(), func() (*Comm, error) {
 		node := c.Node(c.me)

@@ -100,7 +100,8 @@ func (w *Win) GetAccumulate(origin, result []byte, target, offset int, t Type, o
 	return w.access("GetAccumulate", fetching(accumulateAccess(origin, target, offset, t, op), result))
 }
 
-// FetchAndOp combines origin with one element of a window, and fetches its old value to result.
+// FetchAndOp combines origin with one element of a window, and fetches the element's old value to
+// result.
 func (w *Win) FetchAndOp(origin, result []byte, target, offset int, t Type, op Op) error {
 	if len(result) != t.Size() && t.Size() > 0 { // access reports a type without a size
 		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, one %v has %d", ErrArg, len(result), t, t.Size()))

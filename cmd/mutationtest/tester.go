@@ -30,8 +30,8 @@ type testProgram struct {
 	limit time.Duration
 }
 
-// run runs the Go tests of the packages with each mutant that no case killed, and sets
-// the results of mutants with which a test fails. Without mutants, the tests must pass.
+// run runs the Go tests of the packages with each mutant that no case killed, and sets the results
+// of mutants with which a test fails. It returns an error if the tests fail without a mutant.
 func (t *tester) run(ctx context.Context, all []mutant.Mutant, results []result, workers int) error {
 	var survivors []mutant.Mutant
 	var indexes []int // of the survivors in all and results

@@ -349,8 +349,9 @@ func playRefusal(d *rdDialogue, r *rand.Rand) {
 }
 
 // playRDError sends an invalid segment: the device must report it by a Terminate, the last segment
-// of its flow to the peer, and raise an event. The dialogue continues without this peer, so there
-// must be another, and this one must have nothing in flight in either direction.
+// of its flow to the peer, and raise an event. The dialogue continues without this peer. So the
+// step sends nothing invalid if there is no other peer, or if this one has messages or packets in
+// flight.
 func playRDError(d *rdDialogue, r *rand.Rand) {
 	p := rig.Pick(r, d.peers...)
 	d.sendUnsent(r, p, 0)
@@ -363,7 +364,7 @@ func playRDError(d *rdDialogue, r *rand.Rand) {
 	d.Check(*a.Data.Seq == p.out.next && causesMatch(a.Segment, wrong.segment, wrong.causes),
 		fmt.Sprintf("a Terminate for %v about %v", wrong.causes, wrong.segment), "%v", a.Packet)
 	p.send(iwarp.RDAck(p.out.epoch, p.out.next+1).Echo(*a.Data.Timestamp))
-	for _, a := range d.drainArrived() {
+	for _, a := range d.drainArrived() { // in real time the device may have retransmitted the Terminate
 		d.Check(a.Data == nil || !d.Virtual, "nothing after the error message", "%v", a.Packet)
 	}
 	d.checkEvents(map[verbs.QPN]int{d.q.qp.QPN(): 1})

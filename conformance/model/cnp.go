@@ -30,8 +30,8 @@ type CNPMark struct {
 	Valid bool
 }
 
-// MarkOf returns the CNPMark of pkt, an ECN-marked packet with all fields set, with the CNP that it
-// causes. senderQPN is the number of the queue pair that sent pkt.
+// MarkOf returns the CNPMark of pkt, a valid ECN-marked packet: the CNP that pkt causes. The P_Key
+// and the addresses of pkt must be set. senderQPN is the number of the queue pair that sent pkt.
 func MarkOf(pkt ib.Packet, senderQPN uint32) CNPMark {
 	cnp := ib.CNP().To(senderQPN).Via(pkt.IP.Dst, pkt.IP.Src).WithPKey(*pkt.BTH.PKey)
 	cnp = cnp.NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithReserved(0, 0).WithPayload(make([]byte, 16))

@@ -141,10 +141,11 @@ func (p *SRQPair) Receive(pkt ib.Packet, queues []*SRQueue) SRQEffect {
 		m.WC.ByteLen, p.Open, done = uint32(len(m.Data)), nil, m
 		p.MSN++
 	}
-	return SRQEffect{Response: p.respond(ib.Ack(pkt.PSN(), p.MSN).WithCredits(ib.NoCreditCount)), Completed: done}
+	return SRQEffect{Response: p.onService(ib.Ack(pkt.PSN(), p.MSN).WithCredits(ib.NoCreditCount)), Completed: done}
 }
 
-// queueOf returns the queue whose receives a message uses, or nil if the queue pair must not use it.
+// queueOf returns the queue whose receives the message of pkt uses. For XRC, pkt names it: queueOf
+// returns nil if there is no such queue in the domain of the queue pair.
 func (p *SRQPair) queueOf(pkt ib.Packet, queues []*SRQueue) *SRQueue {
 	if p.Service != ib.XRC {
 		return p.Queue
@@ -177,7 +178,7 @@ func (p *SRQPair) notReady(pkt ib.Packet) SRQEffect {
 		p.PSN = pkt.PSN().Add(1)
 		return SRQEffect{}
 	}
-	return SRQEffect{Response: p.respond(ib.RNR(pkt.PSN(), p.Timer, p.MSN))}
+	return SRQEffect{Response: p.onService(ib.RNR(pkt.PSN(), p.Timer, p.MSN))}
 }
 
 // RefuseOpen is the effect of an invalid packet within the open message, whose receive completes
@@ -191,11 +192,12 @@ func (p *SRQPair) RefuseOpen(pkt ib.Packet) SRQEffect {
 // refuse is the effect of an invalid request of a reliable service, which may have taken a receive.
 func (p *SRQPair) refuse(pkt ib.Packet, m *SRQMessage) SRQEffect {
 	p.State = verbs.QPStateErr
-	return SRQEffect{Response: p.respond(ib.Nak(pkt.PSN(), ib.NakInvalidRequest, p.MSN)), Completed: m, Failed: true}
+	return SRQEffect{Response: p.onService(ib.Nak(pkt.PSN(), ib.NakInvalidRequest, p.MSN)), Completed: m, Failed: true}
 }
 
-// respond returns a response of the service, or nil if that has none.
-func (p *SRQPair) respond(pkt ib.Packet) *ib.Packet {
+// onService returns a response with the opcode of the queue pair's service; nil for UC and UD,
+// which have no responses.
+func (p *SRQPair) onService(pkt ib.Packet) *ib.Packet {
 	if p.Service == ib.UC || p.Service == ib.UD {
 		return nil
 	}

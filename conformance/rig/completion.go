@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NextCompletion waits for the next completion of r.CQ, for the response timeout, or fails the
-// case.
+// NextCompletion waits for the next completion of r.CQ and returns it. It fails the case if there
+// is none within the response timeout.
 func (r *Rig) NextCompletion() verbs.WC {
 	wc, ok := r.PollCompletion(r.ResponseTimeout())
 	r.Check(ok, "a completion", "none in %v", r.ResponseTimeout())

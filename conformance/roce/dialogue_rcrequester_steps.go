@@ -135,7 +135,9 @@ func names[F any](all []variant[F]) (names []string) {
 }
 
 // Draw returns a random step: first a connect; then abnormal steps of the mix, one in s.mix.every,
-// posts while few packets are outstanding, and responses.
+// posts while few packets are outstanding, and responses. Each kind of step derives its choices,
+// such as a PSN, from the random n, code and variant. Some abnormal steps get a large n: a PSN far
+// away.
 func (s *rcRequesterSession) Draw(r *rand.Rand) requesterStep {
 	if s.conn == nil {
 		return requesterStep{kind: stepConnect, attr: s.mix.drawAttr(r)}

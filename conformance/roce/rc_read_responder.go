@@ -302,13 +302,15 @@ func withResponderResources(n uint8) func(*verbs.QPAttr) {
 // longReadLen is the length of a READ that is still being answered when more requests arrive.
 const longReadLen = 1 << 20
 
-// sendLongReads sends a READ, which is answered, a long READ and n short ones after it, and returns
-// the next PSN. It calls throttle first: in the simulator the long READ would take no time.
+// sendLongReads sends a READ, which is answered, then CNPs (throttle), a long READ and n short ones
+// after it, and returns the next PSN. The CNPs make the device send slowly: otherwise it would
+// answer the long READ in no time in the simulator.
 func (c *Conn) sendLongReads(n int) ib.PSN {
 	long := c.Memory(longReadLen, allAccess)
 	c.readStart(8)
 	c.throttle()
-	// Another CNP directly before the READ: on a slow host the rate may have risen since throttle.
+	// Another CNP directly before the READ: if the host is slow, the device may have raised its
+	// rate since throttle.
 	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(1), rethFor(long, 0, longReadLen)))
 	next := 1 + ib.Packets(longReadLen, MTU)
 	for range n {

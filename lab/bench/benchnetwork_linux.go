@@ -60,8 +60,9 @@ func newBenchNetwork(streams bool) (*benchNetwork, error) {
 	return t, nil
 }
 
-// configureHosts adds the addresses of the hosts. For a device over UDP it opens the peer's packet
-// socket instead of giving the peer addresses.
+// configureHosts adds the addresses of the hosts. streams is set for a device over TCP. For a
+// device over UDP, configureHosts opens the peer's packet socket instead of giving the peer
+// addresses.
 func (t *benchNetwork) configureHosts(streams bool) error {
 	for _, h := range []struct {
 		ns    *netns.NS
@@ -223,8 +224,8 @@ func (t *benchNetwork) setMTU(mtu int) error {
 	return nil
 }
 
-// setPath configures netem for the packets that the device and its partners send. The delay
-// equals the jitter, so that the delay of no packet would be negative.
+// setPath configures netem for the packets that the device and its partners send. The mean delay is
+// the jitter, because netem adds or subtracts up to the jitter, and no delay can be negative.
 func (t *benchNetwork) setPath(p conformance.Path) error {
 	spec := netns.NetemSpec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, Delay: p.Jitter}
 	if p == (conformance.Path{}) && !t.impaired {

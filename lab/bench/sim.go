@@ -185,7 +185,8 @@ func (s *simCase) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*si
 	})
 }
 
-// openPartner opens a partner, a peer of the device under test without defects, on a new port.
+// openPartner opens a partner on a new port: a device without defects, with which the device under
+// test communicates.
 func (s *simCase) openPartner() (verbs.Context, error) {
 	nicConfig := s.cfg.partnerConfig(len(s.devices), simRateBps)
 	port, err := s.attach(nicConfig.Name, []netip.Addr{nicConfig.Addr}, defaultRxQueue)

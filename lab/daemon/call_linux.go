@@ -122,9 +122,9 @@ func (c *Call) Close() {
 	CloseAll(c.Files)
 }
 
-// WaitForever removes the timeout of the call. With detach the context no longer ends the call
-// either; then WaitForever returns an error if the context has ended already.
-func (c *Call) WaitForever(detach bool) error {
+// RemoveTimeout removes the timeout of the call. With detach the context no longer ends the call
+// either; then RemoveTimeout returns an error if the context has ended already.
+func (c *Call) RemoveTimeout(detach bool) error {
 	if detach && !c.detachCtx() {
 		return context.Cause(c.ctx)
 	}

@@ -73,9 +73,10 @@ func (c *GateCase) Name() string {
 	return fmt.Sprintf("%smpi %s, %s of %d B", name, how, m.Op, c.Bytes)
 }
 
-// GateCases returns all cases: on each platform every transport, verb and protocol, at the sizes
-// where it changes. Sizes of verbs are the shortest messages, the edges of inline data and MTU, and
-// 64 KiB; those of MPI the edges of the eager limit.
+// GateCases returns all cases: messages over verbs and over MPI, most of them on the RoCE platform,
+// a selection on the others. Messages over verbs are short (8 B), long (64 KiB), or just below and
+// above the limits of inline data (64 B) and of the MTU (4096 B); those over MPI have sizes at the
+// eager limit instead.
 func GateCases() (all []GateCase) {
 	const roce, iwarp, software = "connectx7-ndr", "iwarp-25g", "emulator-netns"
 	sizes, few := []int{8, 64, 65, 4096, 4097, 64 << 10}, []int{8, 4096, 64 << 10}
@@ -174,7 +175,8 @@ func (c *GateCase) Measure() (lines []Line, err error) {
 // smallest reports whether the messages are the smallest ones, whose Go allocations are counted.
 func (c *GateCase) smallest() bool { return c.Bytes == 8 }
 
-// allocations returns the number of Go allocations for a message in turn, in the whole simulation.
+// allocations returns the mean number of Go allocations of the whole simulation for each message of
+// the part inTurn. It runs the case again, with more messages and without the probe of f.Script.
 func (c *GateCase) allocations(f mpihost.Fabric) (int, error) {
 	many := *c
 	many.messages = allocationMessages
@@ -217,7 +219,8 @@ func (c *GateCase) run(f mpihost.Fabric, mark func(gatePart)) error {
 	})
 }
 
-// run runs the message between two ranks. Rank 0 marks the parts.
+// run runs the case on two ranks in the simulation f, with the design and protocol of m. Each rank
+// gets a copy of r. Rank 0 calls r.mark at the start of each part of the measurement.
 func (m *MPIMessage) run(f mpihost.Fabric, r gateRank) error {
 	o := mpi.Options{Carrier: carrier.Config{Design: cmp.Or(m.Design, carrier.SRQ)}}
 	o.P2P.EagerLimit = gateEager
@@ -254,7 +257,9 @@ type gateRank struct {
 // hybrid designs are there after it.
 const warmUpMessages = 72
 
-// sends sends messages back and forth, and then several at once, which rank 1 answers with one.
+// sends is the program of both ranks for sends: they send messages back and forth, first uncounted
+// ones (warmUp), then those that are measured (inTurn); then rank 0 sends several at once (atOnce),
+// which rank 1 answers with one empty message.
 func (r *gateRank) sends() error {
 	other := 1 - r.Rank()
 	r.mark(warmUp)

@@ -91,9 +91,10 @@ func check(f *report.Figure) report.Check {
 	return c
 }
 
-// evaluate returns the value of a measure and its unit. For a crossover it is the first point from
-// which on variant To is better than From, for Until the last point up to which it is, and for
-// BestAt the point of the largest reduction; nil if there is no such point.
+// evaluate returns the value of a measure and its unit. Three kinds of measures have a point of the
+// axis as value, or nil if there is none: for Crossover the first point from which on variant To is
+// better than From; for Until the last point up to which it is; for BestAt the point of the largest
+// reduction. Other kinds have the value of the curve at ms.Point, or the largest or smallest.
 func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
 	all, unit, err := m.curve(ms)
 	if err != nil {

@@ -145,7 +145,8 @@ func (p *probe) packet(now mono.Time, at *sim.Port, dir sim.Direction, key packe
 	}
 }
 
-// step keeps a step of part last: path follows the steps of that message.
+// step keeps the steps of the last message in turn (part last), from which path finds its critical
+// path. It ignores those of other messages.
 func (p *probe) step(s step) {
 	if p.part == last {
 		p.steps = append(p.steps, s)

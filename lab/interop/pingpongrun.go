@@ -68,7 +68,8 @@ func newPingPongRun(p PingPong, dev verbs.Context) (*pingPongRun, error) {
 	return r, r.finish()
 }
 
-// FindGID returns the index of gid in the table of dev's first port.
+// FindGID returns the index of gid in the GID table of dev's first port. It searches only the
+// entries of type RoCE v2: the same GID may have one of type RoCE v1.
 func FindGID(dev verbs.Context, gid verbs.GID) (int, error) {
 	port, err := dev.QueryPort(devicePort)
 	if err != nil {

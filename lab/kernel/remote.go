@@ -71,7 +71,8 @@ func encodeError(err error) error {
 	return err
 }
 
-// decodeError returns the GuestError of encodeError, or the error itself.
+// decodeError is the inverse of encodeError: it returns the GuestError that failed contains as
+// JSON; failed itself if it contains none.
 func decodeError(failed *control.CloseError) error {
 	g := new(GuestError)
 	if failed.Code == codeGuest && json.Unmarshal([]byte(failed.Reason), g) == nil {

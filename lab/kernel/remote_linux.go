@@ -69,7 +69,7 @@ func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, c
 	}
 	if err == nil {
 		const detach = false // without a timeout, the call still ends with ctx
-		err = c.WaitForever(detach)
+		err = c.RemoveTimeout(detach)
 	}
 	if err != nil {
 		c.Close()

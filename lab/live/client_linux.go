@@ -109,7 +109,7 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 	defer c.Close()
 	onTerminal := len(c.Files) > 0 // the lab sends the master of the program's terminal
 	detachFromContext := !onTerminal
-	if err := c.WaitForever(detachFromContext); err != nil {
+	if err := c.RemoveTimeout(detachFromContext); err != nil {
 		return 0, err
 	}
 	if onTerminal {

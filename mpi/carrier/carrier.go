@@ -152,7 +152,8 @@ func (c *Carrier) Source(data []byte) (wire.Region, error) { return asRegion(c.m
 // then copied to into. The caller must Release it.
 func (c *Carrier) Sink(into []byte) (wire.Region, error) { return asRegion(c.mem.Sink(into)) }
 
-// asRegion converts a region to the interface type, and a nil region to a nil interface.
+// asRegion converts a result to the interface type. After an error it returns a nil interface, not
+// an interface that holds a nil *memory.Region.
 func asRegion(r *memory.Region, err error) (wire.Region, error) {
 	if err != nil {
 		return nil, err

@@ -59,8 +59,9 @@ func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMARead, destination: into.Destination()})
 }
 
-// Write starts to write to the memory of a peer. Upper.Finished reports the end to the owner. The
-// peer receives the message t.Then after the data.
+// Write starts to write to the memory of a peer. The carrier calls Finished of its user (Upper)
+// with the owner when the write has ended. The peer receives the message t.Then, if any, after the
+// data.
 func (c *Carrier) Write(rank int, t wire.Transfer, owner any) {
 	c.stats.Writes++
 	c.stats.WrittenBytes += uint64(t.N)
@@ -108,8 +109,9 @@ func (c *Carrier) peerOrSelf(rank int) *peer {
 	return c.peer(rank)
 }
 
-// startTransfer splits a transfer over rails and posts or queues its parts. A transfer within this
-// rank is a copy, and one to a peer without RDMA is sent in packets.
+// startTransfer splits a transfer over rails and posts or queues its parts, and after the data of a
+// write, if needed, a read that shows its placement (needsReadProbe). A transfer within this rank
+// is a copy, and one to a peer without RDMA is sent in packets. One to a lost peer fails at once.
 func (c *Carrier) startTransfer(m *transfer) {
 	p := m.peer
 	switch {

@@ -70,8 +70,8 @@ func (r *Registry) Invalidate(buf []byte) error {
 	return err
 }
 
-// Invalidated reports whether no registered memory overlaps buf. Memory that waits for its delayed
-// deregistration counts as registered.
+// Invalidated reports whether all memory that overlaps buf has been deregistered, so that no peer
+// can access buf. Memory that waits for its delayed deregistration counts as registered.
 func (r *Registry) Invalidated(buf []byte) bool {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
 	for _, b := range r.byKey {

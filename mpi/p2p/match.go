@@ -10,7 +10,7 @@ type Envelope struct {
 	Tag     int32
 }
 
-// Sets of wildcards, as bits.
+// Wildcard sets: bits for the fields of an envelope that are Any, the source and the tag.
 const (
 	exact = iota
 	anySource
@@ -64,8 +64,9 @@ type Node[T any] struct {
 // Queued reports whether the node is in a queue.
 func (n *Node[T]) Queued() bool { return n.order != 0 }
 
-// push appends a node to l, a list of nodes whose envelopes are masked with the wildcard set w. A
-// node has a link for each set, as it may be in a list of each.
+// push appends a node to l. l has nodes whose envelopes are equal if the fields in the wildcard set
+// w (none, the source, the tag or both) are replaced by Any. A node has a link for each wildcard
+// set, because it may be in one list of each set at the same time.
 func (l *list[T]) push(n *Node[T], w int) {
 	n.links[w] = link[T]{prev: l.last, list: l}
 	if l.last == nil {

@@ -160,8 +160,9 @@ func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v of window %d: %w: %s", peer, h.Kind, h.Context, ErrProtocol, why)
 }
 
-// Lost fails all operations that need a peer and releases its locks. A lost peer stays
-// lost. The transport has already completed its transfers with that peer.
+// Lost fails all operations that need a peer, and releases the locks that the peer holds on the
+// windows of this rank. A lost peer stays lost. The caller, the transport, has already completed
+// its transfers with that peer.
 func (e *Engine) Lost(peer int, cause error) {
 	if e.lost[peer] != nil {
 		return

@@ -196,8 +196,9 @@ func (c *core) forwardFrame(p *port, dir Direction, f Frame) {
 	}, frames, uint64(len(f.Bytes)))
 }
 
-// forwardPacket forwards a packet from a port without an In handler. It is
-// segmented only for ports with an Out handler.
+// forwardPacket forwards a packet from a port without an In handler. Ports with an Out handler get
+// its frames, to which a GSO packet is segmented. Other ports get the packet as it was received, or
+// coalesced with the frames before it if it is a single frame with a partial checksum (transmit).
 func (c *core) forwardPacket(p *port, k *packet) {
 	n, _, size := k.frames()
 	c.forEachEgress(p, k.bytes, func(q *port) {
@@ -206,7 +207,7 @@ func (c *core) forwardPacket(p *port, k *packet) {
 			c.forEachFrame(k, &q.counters[Out], func(f Frame) { c.apply(q, Out, f) })
 		case k.isGSO() || !k.checksumPartial():
 			c.transmitPacket(q, k)
-		default: // it may be coalesced with others
+		default: // a single frame, which transmit may coalesce with others
 			c.forEachFrame(k, &q.counters[Out], func(f Frame) { c.transmit(q, f) })
 		}
 	}, uint64(n), uint64(size))

@@ -82,8 +82,9 @@ func (c *conn) awaitsPeerOnly() bool {
 }
 
 // stepConnecting connects the queue pair when the peer has sent its connInfo, and enters connUp
-// when the peer is ready. It starts to drain a queue pair that has failed or that the peer will not
-// use: the queue pair enters the error state, and its requests are flushed.
+// when the peer is ready. It starts to drain a queue pair that has failed or that is not needed,
+// because both ends have completed, the peer has ended, or the peer has begun a later incarnation
+// (an attempt to connect): the queue pair enters the error state, and its requests are flushed.
 func (c *conn) stepConnecting() error {
 	if c.unneeded() || c.peerIncarnation > c.incarnation || c.broken {
 		return c.startDraining()

@@ -88,7 +88,9 @@ func (x *consumer) readCompleted(seq int) {
 	x.countArrival(seq)
 }
 
-// writesAnnounced checks all messages before count, which the peer has written.
+// writesAnnounced checks the new messages that the peer has written to memory. count is the number
+// of all messages so far, which the peer has announced by immediate data; it must have increased,
+// by no more than the window.
 func (x *consumer) writesAnnounced(count int) {
 	if count <= x.next {
 		x.duplicates++

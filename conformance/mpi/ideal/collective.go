@@ -38,7 +38,8 @@ func (c *comm) join(part any) *collective {
 	return coll
 }
 
-// joinAndWait joins, and waits until all ranks have. call names the MPI call in a HungError.
+// joinAndWait adds part, the contribution of this rank, to a collective call, and waits until all
+// ranks have added theirs. call is the name of the MPI call in a HungError.
 func (c *comm) joinAndWait(call string, part any) *collective {
 	coll := c.join(part)
 	c.blockUntil("the others at "+call, coll.allJoined)

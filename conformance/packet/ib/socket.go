@@ -20,8 +20,8 @@ func (p Packet) AsFromSocket() Packet {
 	return p
 }
 
-// UnseenFields returns the names of fields that are set in the expected packet p, but that the UDP
-// socket did not report of the received packet. A case cannot check them.
+// UnseenFields returns the names of the fields that are set in p, the expected packet, and unknown
+// in got, the received one, because a UDP socket did not report them. A case cannot check them.
 func (p Packet) UnseenFields(got Packet) (unseen []string) {
 	if !got.fromSocket {
 		return nil

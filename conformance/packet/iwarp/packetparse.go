@@ -213,7 +213,9 @@ func (p Packet) String() string {
 	return l.String()
 }
 
-// describeBlocks adds the fields of the blocks to a ladder line. A window of 0 is shown as busy.
+// describeBlocks adds the fields of the blocks that p has (Ack, Data, Challenge and Refusal) to l,
+// a line of a ladder diagram. A window of 0 is shown as busy: no receive is posted for the next
+// packet.
 func (p Packet) describeBlocks(l *packet.Line) {
 	if a := p.Ack; a != nil {
 		packet.AddField(l, "ack %d", a.Next)

@@ -8,7 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// setBits replaces the bits of mask in the BTH byte at offset. It sets p.changed if they differ.
+// setBits sets the bits of mask in the BTH byte at offset to those of bits. It sets p.changed if
+// that changes the byte.
 func (p *packet) setBits(offset int, mask, bits byte) {
 	if b := p.Payload[offset]&^mask | bits; b != p.Payload[offset] {
 		p.Payload[offset] = b

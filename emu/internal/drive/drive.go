@@ -171,8 +171,8 @@ func newQueueFor(e Engine, l link.PacketLink) SendQueue {
 }
 
 // placement decides where an engine builds packets: in the memory of a link, or in a buffer of the
-// queue if the link has no room. A batch of long packets is short, so that the peer receives the
-// first while the engine builds others.
+// queue if the link has no room. After a batch with long packets, the next batch has few packets,
+// so that the peer receives the first while the engine builds others.
 type placement struct {
 	link   link.InPlaceLink // nil if packets are never built in place
 	maxLen int
@@ -181,8 +181,8 @@ type placement struct {
 }
 
 const (
-	// longPacket is the mean length of the packets of a long batch, and longBatch how many are built
-	// at a time.
+	// longPacket is the mean length from which the packets of a batch count as long, and longBatch
+	// the number of long packets that are built at a time.
 	longPacket = 1024
 	longBatch  = 8
 )
@@ -206,8 +206,9 @@ func (p *placement) batch(ds []link.Datagram) []link.Datagram {
 	return ds[:min(n, fit)]
 }
 
-// built records whether the packets of a batch that was just built are long, by the mean length of the
-// first and the last: the next batch is short then.
+// built records whether the packets of the batch ds, which the engine has just built, are long: the
+// next batch then has at most longBatch packets. It estimates their mean length by that of the
+// first and the last.
 func (p *placement) built(ds []link.Datagram) {
 	if p.link != nil && len(ds) > 0 {
 		first, last := ds[0].Payload, ds[len(ds)-1].Payload

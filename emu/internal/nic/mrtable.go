@@ -91,7 +91,8 @@ func NewTable(limit int) *Table {
 	return &Table{slots: make([]slot, 1), limit: limit, next: firstAddr}
 }
 
-// alloc returns the index of a free entry and assigns its name, the upper 24 bits of its key.
+// alloc returns the index of a free entry and assigns its name, the upper 24 bits of its key. If
+// keys are random, it assigns the tag, the lower 8 bits, too; otherwise the entry keeps its tag.
 func (t *Table) alloc() (i uint32, err error) {
 	if n := len(t.free); n > 0 {
 		i = t.free[n-1]

@@ -49,7 +49,8 @@ func (e *Enhanced) Parse(b []byte) (rest []byte, err error) {
 	return b[EnhancedLen:], nil
 }
 
-// enhancedWord encodes half of the enhanced data: flags in the two high bits, and the IRD or ORD.
+// enhancedWord encodes one of the two 16-bit words of the enhanced data: the flags high and low in
+// its two upper bits, and depth, the IRD in the first word and the ORD in the second.
 func enhancedWord(high, low bool, depth uint16) uint16 {
 	w := depth & depthMask
 	if high {

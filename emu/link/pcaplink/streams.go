@@ -188,9 +188,9 @@ func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, e
 // segmentWriter captures a segment with a payload: writeOut or writeIn.
 type segmentWriter func(now mono.Time, flags link.SegmentFlags, payload []byte)
 
-// writeSegments captures b as segments of up to an MSS, the last with PSH. write captures one
-// segment (writeOut or writeIn). writeSegments advances *seq, the next sequence number in that
-// direction.
+// writeSegments captures b as segments of up to an MSS, the last with PSH, and before them the
+// handshake if that is not captured yet. write captures one segment (writeOut or writeIn).
+// writeSegments advances *seq, the next sequence number in that direction.
 func (s *capturedStream) writeSegments(now mono.Time, b []byte, write segmentWriter, seq *uint64) {
 	const maxPayload = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
 	for len(b) > 0 {

@@ -145,7 +145,9 @@ func (l *Link) Send(now mono.Time, ds []link.Datagram) (taken int, err error) {
 	return taken, nil
 }
 
-// SendBuffer implements link.InPlaceLink: it returns free memory of the ring to the last destination.
+// SendBuffer implements link.InPlaceLink. The memory is in the ring to the switch if the cable has
+// one, else in that to the port of the last destination; it is nil before the first datagram, and
+// after one to a group or to an unknown address.
 func (l *Link) SendBuffer(n, maxLen int) []byte {
 	port := l.lastPort
 	if l.gateway != noPort {

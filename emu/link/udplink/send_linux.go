@@ -99,8 +99,9 @@ const (
 	verdictSplit                    // send a super-packet again as single datagrams
 )
 
-// handleSendError counts an error, and decides whether m waits because the socket is full, is split
-// into single datagrams, or is lost.
+// handleSendError counts the error of a refused send, and decides whether m waits because the
+// socket is full, is split into single datagrams, or is lost. It switches off GSO if the path does
+// not support it (EIO).
 func (l *Link) handleSendError(m *message, errno unix.Errno) sendVerdict {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:

@@ -90,8 +90,9 @@ func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	return r.requestTurn && q.nextRequest(now, d)
 }
 
-// sendRequestBeforeAck builds one request in d although an ACK is pending, at most one for each ACK: the
-// answer of the program leaves first. Then delayAck may delay the ACK, so that it also acknowledges the
+// sendRequestBeforeAck builds a request in d although an ACK is pending, at most one for each ACK:
+// the request is probably the program's answer to the message that the ACK acknowledges, and must
+// not wait for the ACK. Then delayAck may delay the ACK, so that it also acknowledges the peer's
 // next message. It returns false if it has built no request.
 func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp

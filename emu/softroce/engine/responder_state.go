@@ -89,9 +89,9 @@ const (
 	silentlyFailed // the QP failed and sends no NAK
 )
 
-// reset restores the state after QP creation. It keeps the memory of the scatter list, and queued,
-// because the QP may still be in NIC.holds, the queue of delayed ACKs. The first ACKs are not
-// delayed.
+// reset sets r to the state of a new QP, which does not delay its first ACKs (ackDelayProof). It keeps
+// the memory of the scatter list, and queued, because the QP may still be in NIC.holds, the queue
+// of delayed ACKs.
 func (r *responder) reset() {
 	queued, sges := r.delay.queued, r.recv.sges[:0]
 	*r = responder{}
