@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -20,14 +21,18 @@ type Runner struct {
 	Done func(Result)
 	// BeforeRepeat, if not nil, is called before a case is repeated, with its result and the
 	// share of CPU time that other processes used meanwhile. It is for labs in real time,
-	// where a busy machine can expire timers: a case that fails there runs up to three times.
+	// where a busy machine can expire timers: a case that fails there runs up to three times. If
+	// other processes used most of the CPU time each time, its verdict is VerdictBroken.
 	BeforeRepeat func(r Result, othersShare float64)
 }
 
 const (
 	// busyShare is the CPU share of other processes from which a failed case is repeated.
-	busyShare   = 0.2
-	maxAttempts = 3
+	busyShare = 0.2
+	// starvedShare is the CPU share of other processes from which a failure says nothing about the
+	// device, if it was as large in all attempts.
+	starvedShare = 0.5
+	maxAttempts  = 3
 )
 
 // Run runs the cases and returns the results in the order of the cases. When ctx is
@@ -103,22 +108,32 @@ func startOrder(runs []caseRun, workers int) []int {
 
 // judge runs a case and returns its result. If r.BeforeRepeat is set, it repeats a case that failed
 // or broke while other processes kept the machine busy, unless the case is dangerous or the device's
-// host crashed, for which lack of CPU time is no reason. A case runs at most maxAttempts times.
+// host crashed, for which lack of CPU time is no reason. A case runs at most maxAttempts times; if other
+// processes used most of the CPU time in all of them, the result is broken.
 func (r *Runner) judge(ctx context.Context, run caseRun) Result {
 	if r.BeforeRepeat == nil {
 		return Judge(ctx, r.Lab, run.c, run.opt)
 	}
+	leastShare := 1.0 // of all attempts
 	for attempt := 1; ; attempt++ {
 		before, _ := sampleCPU()
 		res := Judge(ctx, r.Lab, run.c, run.opt)
 		failed := res.Verdict == VerdictFail || res.Verdict == VerdictBroken
 		_, crashed := errors.AsType[*CrashError](res.Err)
-		if !failed || crashed || run.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
+		if !failed || crashed || run.c.Dangerous() || ctx.Err() != nil {
 			return res
 		}
 		after, _ := sampleCPU()
 		othersShare := process.OthersShare(before, after)
+		leastShare = min(leastShare, othersShare)
 		if othersShare < busyShare {
+			return res
+		}
+		if attempt == maxAttempts {
+			if leastShare >= starvedShare {
+				res.Verdict = VerdictBroken
+				res.Err = fmt.Errorf("not judged: in each of %d attempts other processes used %.0f %% of the CPU time or more; the last: %w", attempt, 100*leastShare, res.Err)
+			}
 			return res
 		}
 		r.BeforeRepeat(res, othersShare)
