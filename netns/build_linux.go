@@ -160,7 +160,8 @@ func (s *namespace) waitAddresses() error {
 	})
 }
 
-// setDevicesUp sets all interfaces but bridges up, and enables ARP on all.
+// setDevicesUp sets all interfaces but bridges up, and enables ARP on all. addNeighbours sets
+// bridges up later, when their ports have carriers.
 func (s *namespace) setDevicesUp() error {
 	b := s.ns.batch
 	for _, d := range s.devices {

@@ -40,7 +40,9 @@ func Unshare(cmd *exec.Cmd) error {
 	return nil
 }
 
-// setNamespaceFlags makes cmd run this program with args in new namespaces.
+// setNamespaceFlags makes cmd run this program with args in new PID, network and mount namespaces,
+// and as root of a new user namespace if this process is unprivileged. The kernel kills cmd when
+// the thread that starts it ends.
 func setNamespaceFlags(cmd *exec.Cmd, args []string) {
 	cmd.Path, cmd.Args = "/proc/self/exe", args
 	dieWithParent(cmd)

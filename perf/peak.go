@@ -13,7 +13,7 @@ type peakRate struct {
 // maxMarks bounds the marks, and the pairs of them that rate compares.
 const maxMarks = 256
 
-// mark is the number of messages at a time.
+// mark is the number of messages that were posted, or had completed, at a time.
 type mark struct {
 	messages int
 	at       time.Duration
@@ -47,7 +47,7 @@ func (p *peakRate) reset() {
 	p.posted, p.completed = marks{list: p.posted.list[:0]}, marks{list: p.completed.list[:0]}
 }
 
-// post notes that the next message is posted now, after messages others.
+// post notes that a message is posted now. messages is the number posted before it.
 func (p *peakRate) post(messages int, s *Side) {
 	if p.enabled {
 		p.posted.add(messages, s.now())

@@ -196,7 +196,7 @@ const (
 )
 
 // addFaults adds a shade and, where a row has room, a labelled bar for each fault. A fault without
-// an end, even one of an instant, lasts until the end of the chart.
+// an end, which may be an instant, is drawn to the end of the chart.
 func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 	spans := make([]kit.Span, len(faults))
 	for i, f := range faults {

@@ -223,7 +223,8 @@ var wordModel = porcupine.Model{
 // checkTimeout limits the linearizability check, in real time.
 const checkTimeout = 20 * time.Second
 
-// checkLinearizable returns a violation if the history of a word is not linearizable.
+// checkLinearizable returns a violation if the history of any word is not linearizable, and another
+// error if the check takes longer than checkTimeout.
 func checkLinearizable(history []atomicOp) error {
 	byWord := make(map[int][]porcupine.Operation)
 	for _, a := range history {

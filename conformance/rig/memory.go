@@ -119,7 +119,7 @@ func (r *Rig) ExpectUnchangedOutside(m *Memory, off, n int) {
 	m.orderWithDevice()
 }
 
-// expectUnchanged fails the case if m.all has changed from one index to another.
+// expectUnchanged fails the case if the bytes from:to of m.all differ from the snapshot.
 func (r *Rig) expectUnchanged(m *Memory, from, to int) {
 	if bytes.Equal(m.all[from:to], m.snapshot[from:to]) {
 		return

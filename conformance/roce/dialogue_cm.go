@@ -422,7 +422,8 @@ func (s *cmDialogue) wantFor(c *cmLink, tid uint64, m ib.Message, optional bool)
 	}}
 }
 
-// drawREQ returns a valid REQ with random values.
+// drawREQ returns a valid REQ with random values. The timeouts of the peer are long enough for a
+// case to react; those of the device are 1.1 s to 8.6 s.
 func (s *cmDialogue) drawREQ(c *cmLink, r *rand.Rand) ib.REQ {
 	req := s.port.cmRequest(cmPort, c.PeerID)
 	req.LocalGID, req.QPN, req.LocalCAGUID = c.peer, &c.PeerQPN, &c.PeerGUID

@@ -485,7 +485,7 @@ func (s *rcResponder) compareResponses(want []model.RCResponse) {
 		// Some devices send responses later than the ACK of Sync.
 		a, ok := s.conn.NextPacket(s.conn.ResponseTimeout())
 		s.conn.Check(ok, missing.Packet.String(), "nothing in %v", s.conn.ResponseTimeout())
-		s.conn.skipped = append([]Arrival{a}, s.conn.skipped...)
+		s.conn.unread(a)
 		quiet = max(quiet, shortWait)
 	}
 }

@@ -188,11 +188,11 @@ func (s *senderDialogue) post(all []model.UCRequest) {
 }
 
 // expectSent fails the case unless the next packets are those of a request. After a failed request,
-// the first packet may have any PSN.
+// the first packet may have any PSN: expectSent reads that PSN, and then expects the packet again.
 func (s *senderDialogue) expectSent(r model.UCRequest) {
 	if s.psnUnknown {
 		a := s.conn.expectAnyPacket("a packet of a request")
-		s.conn.skipped = slices.Insert(s.conn.skipped, 0, a)
+		s.conn.unread(a)
 		s.m.PSN, s.psnUnknown = a.PSN(), false
 	}
 	for _, want := range s.m.Send(r) {

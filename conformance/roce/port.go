@@ -24,7 +24,8 @@ type Port struct {
 	Peer, deviceAddr netip.Addr
 	// Checker checks every packet that the device sends.
 	Checker *PacketChecker
-	// skipped are packets received while waiting for others.
+	// skipped are received packets that NextPacket returns next: those skipped while waiting for
+	// others, or given to unread.
 	skipped  []Arrival
 	syncConn *syncConn
 	conns    uint32 // number of connections made by Connect
@@ -117,6 +118,9 @@ func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) 
 		p.skipped = append(p.skipped, a)
 	}
 }
+
+// unread makes NextPacket return a packet again, before others.
+func (p *Port) unread(a Arrival) { p.skipped = slices.Insert(p.skipped, 0, a) }
 
 // expectAnyPacket returns the next packet, whatever it is. If none arrives, the case fails with
 // want in its message.

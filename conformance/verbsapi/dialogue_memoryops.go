@@ -157,8 +157,8 @@ func (s *memorySession) access(step memoryStep, t *target) {
 	s.expectFailed(t.link, true)
 }
 
-// operation returns an operation and the right that it needs: mostly the first from index n on that
-// the rights permit.
+// operation returns an operation and the right that it needs: the first from index n on that the
+// rights permit or, if they permit none and for every seventh n, the one at index n.
 func (s *memorySession) operation(n int, rights verbs.Access) (verbs.WROpcode, verbs.Access) {
 	all := []struct {
 		op    verbs.WROpcode

@@ -190,8 +190,8 @@ type qpMover struct {
 	domain      verbs.XRCD // of XRC targets
 }
 
-// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the
-// type cannot be connected by ibv_modify_qp.
+// newQPMover returns a qpMover for a type, with a domain for XRC targets. It ends the case as
+// unsupported if queue pairs of the type cannot be connected by ibv_modify_qp.
 func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
 	if kind != verbs.QPTypeUD {

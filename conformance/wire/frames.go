@@ -149,8 +149,9 @@ func (s *station) answerNeighbor(from packet.Ethernet, b []byte) []byte {
 	return h.Append(nil, n.Answer(nil, q, s.mac))
 }
 
-// announcements are gratuitous ARP requests and unsolicited neighbour advertisements. They replace
-// the entries of an earlier wire in neighbour tables, which would be used for up to a minute.
+// announcements returns gratuitous ARP requests and unsolicited neighbour advertisements. They
+// replace the MAC address that an earlier station had for the same IP addresses: the device would
+// send to it for up to a minute.
 func (s *station) announcements() (frames [][]byte) {
 	for _, a := range s.addrs {
 		h := packet.Ethernet{Dst: packet.Broadcast, Src: s.mac, Type: packet.EtherTypeARP}

@@ -52,7 +52,8 @@ func OpenUDP(cfg UDPConfig) (*UDP, error) {
 	return w, nil
 }
 
-// open checks the configuration, and binds the sockets in the calling thread's network namespace.
+// open checks the configuration, binds the sockets in the calling thread's network namespace, and
+// starts a reader for each.
 func (w *UDP) open() error {
 	intf, err := net.InterfaceByName(w.cfg.Interface)
 	if err != nil {

@@ -132,7 +132,7 @@ func (d *Device) CM() (verbs.CM, error) {
 // Counters implements verbs.Context. It returns the counters of the NIC and, if there is one, of the
 // UDP socket, with the prefix "udp_", or of the cable in shared memory, with the prefix "cable_".
 func (d *Device) Counters() []verbs.Counter {
-	d.Driver().Lock(drive.CallWait) // also for queries: simulated drivers charge no time
+	d.Driver().Lock(drive.CallWait) // a query takes no simulated time
 	defer d.Driver().Unlock()
 	all := d.nic.Counters()
 	if d.cable != nil {

@@ -139,7 +139,7 @@ func (s *Stream) flushAndNotify(cause Cause, e wire.TermError, recvStatus verbs.
 	s.owner.Ended(End{Cause: cause, Error: e, Terminate: s.state == terminating})
 }
 
-// sendTerminate builds the Terminate, the last segment of the stream.
+// sendTerminate builds the Terminate, the last segment, in g, and ends the stream.
 func (s *Stream) sendTerminate(g *Segment) {
 	s.state = ended
 	s.counters().TerminatesSent.Add(s.term.Error)

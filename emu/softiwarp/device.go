@@ -126,7 +126,7 @@ func (d *Device) port() verbs.PortAttr {
 
 // Counters returns the counters of NIC, connection manager (cm_) and, on TCP, sockets (tcp_).
 func (d *Device) Counters() []verbs.Counter {
-	d.Driver().Lock(drive.CallWait)
+	d.Driver().Lock(drive.CallWait) // a query takes no simulated time
 	defer d.Driver().Unlock()
 	all := append(d.nic.Counters(),
 		verbs.Counter{Name: "cm_backlog_full", Value: d.cm.backlogFull},

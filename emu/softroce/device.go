@@ -164,7 +164,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 // Counters returns the counters of the NIC, those of the connection manager, whose names begin
 // with cm_, and those of a cable in shared memory, whose names begin with cable_.
 func (d *Device) Counters() []verbs.Counter {
-	d.Driver().Lock(drive.CallWait)
+	d.Driver().Lock(drive.CallWait) // a query takes no simulated time
 	defer d.Driver().Unlock()
 	cmCounters := d.cm.agent.Counters()
 	all := append(d.nic.Counters(), cmCounters.List()...)

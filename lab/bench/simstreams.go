@@ -32,7 +32,8 @@ const ignoredTime = 0
 // HandleEvent wakes the programs that wait for streams: one is readable or writable.
 func (n *simStreams) HandleEvent(mono.Time, uint64) { n.changed.Broadcast() }
 
-// Dial implements conformance.Streams: it waits until the stream is connected, or refused.
+// Dial implements conformance.Streams: it waits until the stream is connected or refused. At the
+// timeout it resets the stream.
 func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
 	l, err := n.host.Dial(ignoredTime, netip.AddrPortFrom(n.from, 0), to)
 	if err != nil {

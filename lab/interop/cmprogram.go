@@ -54,7 +54,8 @@ type CMProgram struct {
 	Ready func()
 }
 
-// validate sets defaults in p, and returns an error if its tool, role, size or count is invalid.
+// validate returns an error if the tool, role, size or count of p is invalid. It sets the size and
+// count of RDMA, which are fixed, and Connections if that is 0.
 func (p *CMProgram) validate() error {
 	least, most := 1, math.MaxInt
 	switch p.Tool {

@@ -116,7 +116,7 @@ func (c *cableSet) createCapture(opts CaptureOptions) (err error) {
 	return nil
 }
 
-// begin implements network.
+// begin implements network, in every switch. Without switches, nothing is impaired.
 func (c *cableSet) begin(start time.Time) error {
 	errs := make([]error, 0, len(c.switches))
 	for _, s := range c.switches {
@@ -164,7 +164,7 @@ func (c *cableSet) setLinks(pattern string, up bool) error {
 	return err
 }
 
-// partition implements network.
+// partition implements network: the switches drop packets between groups of addresses.
 func (c *cableSet) partition(step *lab.Step) {
 	groups := groupsOf(c.plan, step)
 	for _, s := range c.switches {

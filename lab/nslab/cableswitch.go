@@ -298,7 +298,8 @@ func (s *cableSwitch) leave(now mono.Time, dir lab.Direction, e *cableEnd, d *li
 	}
 }
 
-// deliver sends a packet to a host, behind those that wait for room in its ring.
+// deliver sends a packet to a host, behind those that wait for room in the ring of its port. A
+// packet to a group goes to every port of the host at once, and is lost where the ring is full.
 func (s *cableSwitch) deliver(now mono.Time, e *cableEnd, d *link.Datagram) {
 	port, unicast := s.byAddr[d.Dst.Addr().Unmap()]
 	if !unicast {

@@ -122,7 +122,7 @@ func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 // partitionGroups has the group of each address. Addresses in no group form group 0.
 type partitionGroups map[netip.Addr]int
 
-// partition implements network.
+// partition implements network: the switches drop packets between groups of addresses.
 func (w *switchSet) partition(step *lab.Step) {
 	if groups := groupsOf(w.plan, step); groups != nil {
 		w.partitioned.Store(&groups)

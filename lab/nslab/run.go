@@ -52,7 +52,8 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.R
 	return repeatStarved(ctx, func() *report.Result { return runOnce(ctx, s, opts) })
 }
 
-// repeatStarved calls run, and a second time if the run was starved: it got too little CPU time.
+// repeatStarved calls run, and a second time if the run was starved: it got too little CPU time. The
+// second result then also has the first attempt, and the time of both.
 func repeatStarved(ctx context.Context, run func() *report.Result) *report.Result {
 	r := run()
 	if r.Verdict != report.Starved || ctx.Err() != nil {

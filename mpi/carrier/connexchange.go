@@ -12,7 +12,8 @@ import (
 // Connections are established by messages over datagrams, named as those of the InfiniBand
 // CM: REQ, REP, RTU. If the REQs of two ranks cross, that of the lower rank wins.
 
-// connect starts to connect to a peer on a rail.
+// connect starts to connect to a peer on a rail: by the connection manager if the rail has no
+// datagrams (iWARP), else by a REQ in a datagram. A rank connects to itself without messages.
 func (c *Carrier) connect(p *peer, r *rail) error {
 	if r.dg == nil {
 		return r.cm.connect(p)

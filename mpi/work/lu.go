@@ -122,9 +122,9 @@ func (l *lu) sendEdge(z, to int) {
 	}
 }
 
-// exchangeFaces exchanges faces, the edges of all planes with the layer of points inside of them, of
-// which the sweeps need the edges only. For each direction in turn it receives from the neighbour
-// there, computes for 1/8 of a step, and sends to the opposite neighbour.
+// exchangeFaces exchanges faces: the points at the edge of each plane, and those one step inwards.
+// The sweeps use only the former, but NPB's LU sends both. For each direction in turn it receives
+// from the neighbour there, computes for 1/8 of a step, and sends to the opposite neighbour.
 func (l *lu) exchangeFaces() {
 	for d := range l.neighbours {
 		from, to, tag := l.neighbours[d], l.neighbours[d^1], faceTag+luTag(d)

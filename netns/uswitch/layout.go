@@ -56,7 +56,8 @@ func parse(b []byte) (l layout, ok bool) {
 	return l, ok && l.parseTransport(b)
 }
 
-// parseIPv4 finds the transport header; it returns false for fragments.
+// parseIPv4 finds the transport header. It returns false if the IPv4 header is invalid, incomplete
+// or that of a fragment.
 func (l *layout) parseIPv4(b []byte) bool {
 	ip := b[l.l3:]
 	if len(ip) < 20 || ip[0]>>4 != 4 {

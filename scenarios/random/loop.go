@@ -204,8 +204,8 @@ func (e *End) poll() (total int, err error) {
 }
 
 // completed handles a completion by its work request ID. It is the ID of a receive in a ring, or
-// its upper bits (connShift) name a connection and the lower ones a request, the drain marker or,
-// with windowsBit, a window to bind.
+// its upper bits (connShift) name a connection and the lower ones a request: one of the plan, with
+// markerBit the last request of a failed queue pair or, with windowsBit, the bind of a window.
 func (e *End) completed(wc *verbs.WC) error {
 	unknown := func() error {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("QP %#x", wc.QPN), Want: "completions of posted requests", Got: fmt.Sprintf("one with ID %#x", wc.WRID)}

@@ -153,7 +153,8 @@ func (w *portWatch) receive(wait bool) (n int, fromKernel bool, err error) {
 	return n, fromKernel, errno
 }
 
-// requestAddrs starts a dump of all addresses. One dump can be under way at a time.
+// requestAddrs starts a dump of all addresses. One dump can be under way at a time. A link request
+// under way is no longer waited for, since handleDone makes another.
 func (w *portWatch) requestAddrs() error {
 	w.resync = false
 	for i := range w.state.addrs {
@@ -211,7 +212,7 @@ func (w *portWatch) handle(m *syscall.NetlinkMessage, report func(portChange)) e
 }
 
 // handleDone ends an address dump: it reports the addresses that are gone, and requests the state
-// of the interface, if that is known.
+// of the port's interface, if that interface is known.
 func (w *portWatch) handleDone(m *syscall.NetlinkMessage, report func(portChange)) error {
 	if m.Header.Seq != w.dumpSeq || m.Header.Seq == 0 { // not of this dump; dumpSeq is 0 without one
 		return nil

@@ -70,8 +70,8 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// spendInline spends the time in which the host writes the data of requests to the NIC, inline or from
-// the scatter/gather list. The driver ignores data that is longer than what hosts write.
+// spendInline spends the time in which the host writes the data of short requests to the NIC, with
+// SendInline or without. The driver ignores longer data, which the NIC reads from memory.
 func (q *QP) spendInline(wrs []verbs.SendWR) {
 	if q.D.costs == nil {
 		return

@@ -65,7 +65,8 @@ func OpenSwitch(f *os.File) (*Link, error) {
 	return l, nil
 }
 
-// open maps the memory of a cable, and opens the port that find returns.
+// open maps the memory of a cable, and opens and locks the port that find returns. The last port is
+// that of the switch, if there is one.
 func open(f *os.File, find func(ports [][]netip.Addr, hasSwitch bool) (int, error)) (*Link, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -96,8 +97,9 @@ func open(f *os.File, find func(ports [][]netip.Addr, hasSwitch bool) (int, erro
 		return nil, err
 	}
 	l := &Link{
-		memory: m, lock: lock, mtu: lay.mtu, port: port, portOf: make(map[netip.Addr]int), gateway: noPort, lastPort: noPort, inPlace: maxMTU + 1,
-		states: make([]sleepState, lay.ports), out: make([]producer, lay.ports), in: make([]consumer, lay.ports),
+		memory: m, lock: lock, mtu: lay.mtu, port: port, portOf: make(map[netip.Addr]int), gateway: noPort, lastPort: noPort,
+		inPlace: maxMTU + 1, // no payload is so long: AllowInPlace has not been called
+		states:  make([]sleepState, lay.ports), out: make([]producer, lay.ports), in: make([]consumer, lay.ports),
 		buf: make([]byte, recvBytes),
 	}
 	if lay.hasSwitch && port != lay.ports-1 {

@@ -32,8 +32,9 @@ func (g group) close() {
 // limitedBroadcast is 255.255.255.255.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Join makes the link receive datagrams to a multicast group, on the interface that owns the
-// link's address. With Config.Broadcast the group may be 255.255.255.255.
+// Join implements link.GroupLink: the link receives datagrams to a multicast group, on the
+// interface that owns the link's address, until Leave was called as often as Join. With
+// Config.Broadcast the group may be 255.255.255.255.
 func (l *Link) Join(addr netip.Addr) error {
 	if !l.users.enter() {
 		return link.ErrClosed

@@ -200,7 +200,7 @@ const patch, unpatch = true, false
 
 // patchIPIDs corrects the ICRCs in the payloads of super-packet m for the IPv4 identifications 0,
 // 1, 2, … of its segments, and sets IPID. The first segment has identification 0, as a single
-// datagram has, and needs no patch. A second call, with unpatch, undoes both.
+// datagram has, and needs no patch. A second call, with patching false, undoes both.
 func (s *sender) patchIPIDs(ds []link.Datagram, m *message, patching bool) {
 	if s.patchIPID == nil {
 		return

@@ -70,7 +70,7 @@ const (
 // Limits are the resource limits of a NIC. Zero means the default.
 type Limits struct {
 	nic.Limits
-	MADsQueue int // queued management datagrams, in each direction
+	MADsQueue int // queued management datagrams, in each direction; also of queued CNPs
 }
 
 const defaultMADsQueue = 1 << 10

@@ -51,7 +51,8 @@ func (q *QP) scheduleCNP(pkey uint16) {
 	q.wake()
 }
 
-// queueCNP queues a CNP to QP qpn at the source of d. If the queue is full, it counts and drops it.
+// queueCNP queues a CNP to QP qpn at the source of d. If the queue, which may be as long as one of
+// MADs, is full, it counts and drops the CNP.
 func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 	if len(n.cnps) >= n.cfg.Limits.MADsQueue {
 		n.Count.CNPsLost++

@@ -24,7 +24,7 @@ func (q *QP) checkMigState(want verbs.MigState, mask verbs.QPAttrMask) error {
 		verbs.ErrInvalid, want, have, loaded)
 }
 
-// migrate moves the QP to its alternate path and clears the alternate.
+// migrate moves the QP to its alternate path, clears the alternate, and reports PATH_MIG.
 func (q *QP) migrate() {
 	q.path, q.alt = q.alt, path{}
 	q.attr.AH, q.attr.Port, q.attr.PKeyIndex = q.attr.AltAH, q.attr.AltPort, q.attr.AltPKeyIndex

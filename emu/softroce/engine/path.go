@@ -54,8 +54,9 @@ type AH struct {
 	gone bool
 }
 
-// resolve resolves an address vector. The UDP source port is Link.SrcPort if that is set; else it
-// follows from the flow label or, without one, from the QPNs.
+// resolve returns the path for an address vector, with ECT(0) in the traffic class. The UDP source
+// port is Link.SrcPort if that is set; else it follows from the flow label or, without one, from
+// the QPNs.
 func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
 	src, ok := c.gid(av.GRH.SGIDIndex)
 	if !ok {

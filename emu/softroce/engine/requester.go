@@ -47,7 +47,8 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 }
 
 // mayStart reports whether a new request may start: its fence, the peer's responder resources and
-// the PSN space allow it. It fails a READ-like request that can never start.
+// the PSN space allow it. A local invalidate waits until all earlier requests have completed. A
+// READ-like request that can never start fails.
 func (q *QP) mayStart(w *sendWQE) bool {
 	r := &q.req
 	if w.Flags&verbs.SendFence != 0 && r.reads > 0 {

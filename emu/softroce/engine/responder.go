@@ -214,9 +214,10 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	return accepted
 }
 
-// remoteInvalidate executes the invalidation of a SEND with invalidate. A failure completes the
-// receive in error and fails the QP without a NAK. By the policy UnboundInvalidateFatal it stops
-// the NIC instead; by AckFailedInvalidate the SEND is acknowledged before the QP fails.
+// remoteInvalidate executes the invalidation of a SEND with invalidate. Before, saveReads copies
+// the memory that unsent READ responses need. A failure completes the receive in error and fails
+// the QP without a NAK. By the policy UnboundInvalidateFatal it stops the NIC instead; by
+// AckFailedInvalidate the SEND is acknowledged before the QP fails.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
 	if err == nil {
