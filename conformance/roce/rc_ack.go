@@ -430,7 +430,8 @@ func misplacedResponses() (all []misplacedResponse) {
 
 // expectAcksWhileSending has the device send a long WRITE on c, whose path MTU is 256. The peer
 // acknowledges the packets that have arrived, each time together with a WRITE, and the case fails
-// unless the device acknowledges that WRITE. A device may send its requests first, and delay the ACK.
+// unless the device acknowledges that WRITE. A device may send its requests first, and delay the
+// ACK.
 func (c *Conn) expectAcksWhileSending() {
 	const rounds, perRound = 40, 256 // a device may send that many packets without an ACK
 	m := c.Memory(rounds*perRound*256, verbs.AccessLocalWrite)
