@@ -32,7 +32,8 @@ type Figures struct {
 	Transfer *Transfer `json:"transfer,omitempty"`
 }
 
-// Run runs one side of the program. The client returns the result.
+// Run runs one side of the program. The client returns the result. Its Value is the bandwidth of a
+// Stream, the messages per second of a Rate, else the median time, each in the unit of Unit.
 func (p Program) Run(ctx context.Context, s *Side) (f Figures, err error) {
 	switch {
 	case p.Stream != nil:

@@ -146,8 +146,8 @@ func (p *roundRobinSide) send(qp int) error {
 	return err
 }
 
-// receive waits for the message of this round on a queue pair, or for a SEND on any of them, and
-// returns the queue pair of the message.
+// receive waits for a message of this round: a WRITE on queue pair qp, or a SEND on any queue pair.
+// It returns the number of the queue pair on which the message arrived.
 func (p *roundRobinSide) receive(qp int) (from int, err error) {
 	wcs := make([]verbs.WC, 1)
 	const sleep = false

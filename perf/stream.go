@@ -54,7 +54,8 @@ type Transfer struct {
 // PerS is the number of messages per second.
 func (t *Transfer) PerS() float64 { return t.Messages / t.Took.Seconds() }
 
-// add adds the transfer in the other direction.
+// add adds the transfer in the other direction, which ran at the same time: messages and rates add
+// up, and t.Took becomes the time that gives the sum of the rates.
 func (t *Transfer) add(other *Transfer) {
 	rate := t.PerS() + other.PerS()
 	t.Messages += other.Messages

@@ -159,7 +159,8 @@ func (d *udDialogue) shareMemory() {
 	}
 }
 
-// addRegion adds a region that peers can name.
+// addRegion adds a region, which peers can address by its STag, to the model of the device. After
+// each step the region must have the content that the model expects.
 func (e *udEnd) addRegion(m *rig.Memory, access verbs.Access) *model.DGRegion {
 	r := &model.DGRegion{STag: uint32(m.RKey()), Addr: m.Addr(), Access: access, Buf: e.memory.add(m)}
 	e.model.Memory = append(e.model.Memory, r)

@@ -45,9 +45,10 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 	}, about)
 }
 
-// connectCounted makes a connection with posted receives, on which every request is signaled and
-// framing is not checked.
-func (h *host) connectCounted(receives int) *conn {
+// connectForCounters makes a connection for a case about counters: it has posted receives, and
+// every request is signaled. Wrong padding, CRCs and markers do not fail the case; other cases
+// check them.
+func (h *host) connectForCounters(receives int) *conn {
 	c := h.connect(setup{receives: receives, signalAll: true})
 	c.allowBadFrames = true
 	return c
@@ -156,7 +157,7 @@ var counterCases = []conformance.Case{
 	counterCase("what-is-received", "Received FPDUs, segments and messages of each kind are counted",
 		"three Sends, two Writes and two Reads", []*rig.Counter{cntFPDUsRcvd, cntSegmentsRcvd, cntSendsRcvd, cntWritesRcvd, cntReadsRcvd, cntFPDUsSent, cntSegmentsSent},
 		func(h *host) rig.Counts {
-			c := h.connectCounted(3)
+			c := h.connectForCounters(3)
 			sendRequests(c)
 			c.send(c.peerRead(0, 40))
 			return nil
@@ -164,7 +165,7 @@ var counterCases = []conformance.Case{
 	counterCase("receives", "Completed receives are counted, and nothing else",
 		"three Sends, a Write and a Read", []*rig.Counter{cntReceives},
 		func(h *host) rig.Counts {
-			c := h.connectCounted(3)
+			c := h.connectForCounters(3)
 			sendRequests(c)
 			c.expectRecvs(8, 16, 24)
 			return rig.Counts{cntReceives: rig.Exactly(3)}
@@ -172,7 +173,7 @@ var counterCases = []conformance.Case{
 	atomicsCounterCase(counterCase("atomics", "Received Atomic Requests are counted",
 		"three FetchAdds", []*rig.Counter{cntAtomicsRcvd},
 		func(h *host) rig.Counts {
-			c := h.connectCounted(0)
+			c := h.connectForCounters(0)
 			for i := range uint32(3) {
 				c.send(iwarp.FetchAdd(c.nextRequestMSN(), i+1, c.targetAddr(0), 1))
 			}
@@ -191,7 +192,7 @@ var counterCases = []conformance.Case{
 		"three requests that the application accepts, and two that it rejects", []*rig.Counter{cntRequestsRcvd, cntAccepted, cntRejected, cntEstablished},
 		func(h *host) rig.Counts {
 			for range 3 {
-				h.connectCounted(0).syncByLastRead()
+				h.connectForCounters(0).syncByLastRead()
 			}
 			for range 2 {
 				hs := h.startPassive(setup{respond: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(nil) }})
@@ -205,7 +206,7 @@ var counterCases = []conformance.Case{
 		"on each of two connections, a Send with a wrong CRC", []*rig.Counter{cntBadCRCs, cntTerminatesSent, cntBadCRCTerminates},
 		func(h *host) rig.Counts {
 			for range 2 {
-				c := h.connectCounted(1)
+				c := h.connectForCounters(1)
 				if !c.framer.CRC {
 					return rig.Counts{}
 				}
@@ -218,7 +219,7 @@ var counterCases = []conformance.Case{
 		"on each of two connections, a Write with an invalid STag", []*rig.Counter{cntTerminatesSent, cntBadSTagSent},
 		func(h *host) rig.Counts {
 			for range 2 {
-				c := h.connectCounted(0)
+				c := h.connectForCounters(0)
 				c.send(iwarp.Write(^c.targetAddr(0).STag, c.targetAddr(0).TO, make([]byte, 8)))
 				c.readToEnd()
 			}
@@ -228,7 +229,7 @@ var counterCases = []conformance.Case{
 		"on each of two connections, a Terminate for an invalid STag, in answer to a Write", []*rig.Counter{cntTerminatesRcvd, cntBadSTagRcvd},
 		func(h *host) rig.Counts {
 			for i := range 2 {
-				c := h.connectCounted(0)
+				c := h.connectForCounters(0)
 				c.syncByLastRead()
 				c.PostSend(c.qp, c.writeWR(uint64(i+1), 0, 8))
 				c.send(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).About(c.expect(iwarp.Any()).Segment))
@@ -247,7 +248,7 @@ func sendRequests(c *conn) {
 // postRequests has the device send three Sends and two Reads, after a Read of the peer. It returns
 // the number of Sends.
 func postRequests(h *host) int {
-	c := h.connectCounted(0)
+	c := h.connectForCounters(0)
 	c.syncByLastRead()
 	c.PostSend(c.qp, c.sendWR(1, 0, 16), c.readWR(2, 0, 16), c.sendWR(3, 0, 16), c.readWR(4, 0, 16), c.sendWR(5, 0, 16))
 	for _, g := range c.nextFPDUs(5) {

@@ -54,7 +54,8 @@ func rowsByID() (map[string]conformance.Row, error) {
 	return rows, nil
 }
 
-// DocumentKeys returns the keys of the documents of the ledger; none if the ledger is invalid.
+// DocumentKeys returns the keys of the documents (standards) in the ledger, the list of their
+// requirements; none if the ledger is invalid.
 func DocumentKeys() (keys []string) {
 	docs, _ := conformance.Ledger()
 	for _, d := range docs {

@@ -30,9 +30,10 @@ func (m *RCRequester) Receive(p ib.Packet, now time.Duration) {
 	}
 }
 
-// takeCredits notes the credits in a response to an outstanding packet, or in a repetition of the
-// last ACK. They permit that many messages after the one that its MSN counts. A response without a
-// credit count removes the limit.
+// takeCredits notes the credits in an ACK of an outstanding packet, in a repetition of the last
+// ACK, or in a response to a READ or atomic, which must be the next that the requester expects.
+// They permit that many messages after the MSN of the response. A response without a credit count
+// removes the limit; without HeedsCredits there never is one.
 func (m *RCRequester) takeCredits(p ib.Packet) {
 	psn := p.PSN()
 	if p.AETH == nil || p.Syndrome()>>5 != uint8(ib.AckPositive) || psn.Sub(m.una.Add(-1)) < 0 || psn.Sub(m.end) >= 0 {

@@ -146,7 +146,8 @@ func (m *VerbsMemory) CanInvalidate(qp int, key verbs.RKey) *VerbsWindow {
 	return nil
 }
 
-// QPGone marks the windows of type 2 that a queue pair has bound as unknown.
+// QPGone notes that a queue pair is gone: the windows of type 2 that it has bound may be bound or
+// not (Unknown).
 func (m *VerbsMemory) QPGone(qp int) {
 	for _, w := range m.Windows {
 		if w != nil && w.Type == verbs.MWType2 && w.Region != nil && w.QP == qp {

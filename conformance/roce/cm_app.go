@@ -420,9 +420,10 @@ func (p *Port) sendWithOtherIDs(local, remote, qpn uint32) {
 	p.drainAnswers()
 }
 
-// drainAnswers receives the answers of the device to messages with unknown IDs: REJs, DREPs, or
-// none. Meanwhile it may retransmit a REQ, REP or DREQ. A REQ that the CM rejects comes last: Sync
-// does not wait for the CM.
+// drainAnswers receives the answers of the device to the messages with unknown IDs that were sent:
+// REJs, DREPs, or none. The device may also retransmit a REQ, REP or DREQ; an RTU fails the case.
+// To find the last answer, drainAnswers sends a REQ that the device must reject, and waits for the
+// REJ.
 func (p *Port) drainAnswers() {
 	last := p.cmRequest(cmClosedPort, 0x6000_0000)
 	last.QPN = new(uint32(peerQPN + 0x100))

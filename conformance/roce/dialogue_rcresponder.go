@@ -563,7 +563,7 @@ func (s *rcResponder) compareEvents(want model.RCReaction) {
 
 // compareMemory fails the case unless memory has the content of the model.
 func (s *rcResponder) compareMemory(name string, m *rig.Memory, want *model.RCMemory) {
-	s.conn.QueryPort() // a verb call orders memory accesses with the device's
+	s.conn.QueryPort() // verb calls before and after order the accesses with the device's
 	if i := want.Diff(m.Buf); i >= 0 {
 		n := min(8, len(m.Buf)-i)
 		s.conn.Fail(fmt.Sprintf("% x at byte %d of %s", want.Bytes[i:][:n], i, name), "% x", m.Buf[i:][:n])

@@ -132,7 +132,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 		p.ExpectNoSuccess()
 		if datagrams {
-			_, _ = d.QP.PostSend([]verbs.SendWR{d.sendTo(ah, d.SendWR(10, 8))}) // may complete with any status
+			_, _ = d.QP.PostSend([]verbs.SendWR{d.addressed(ah, d.SendWR(10, 8))}) // may complete with any status
 			p.expectSilence(silencePeriod)
 			p.Completions()
 		}

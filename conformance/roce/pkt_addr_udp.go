@@ -115,8 +115,8 @@ func (p *Port) gidIndex(a netip.Addr) uint8 {
 	return uint8(i)
 }
 
-// findGID returns the index of an address's RoCEv2 entry in the GID table, or -1. It does not call
-// gidTable: each entry costs a verb call.
+// findGID returns the index of an address's RoCEv2 entry in the GID table, or -1. Unlike gidTable
+// it reads no entries after that one, because each costs a verb call.
 func (p *Port) findGID(a netip.Addr) int {
 	for i := range p.QueryPort().GIDs {
 		if e, err := p.Device.QueryGID(1, i); err == nil && e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {

@@ -120,7 +120,7 @@ var headerDropCases = mostlyRC.Cases(append([]conformance.Case{{
 			return
 		}
 		d := p.newUDPort(0, nil)
-		_, _ = d.QP.PostSend([]verbs.SendWR{d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 16)})}) // may fail or not
+		_, _ = d.QP.PostSend([]verbs.SendWR{d.addressed(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 16)})}) // may fail or not
 		p.expectSilence(silencePeriod)
 	}),
 }}, gidTypeCase("pkt/addr/gid-entries-have-a-type", 4), gidTypeCase("pkt/addr/gid-entries-of-ipv6-have-a-type", 6)))

@@ -428,9 +428,10 @@ func misplacedResponses() (all []misplacedResponse) {
 	return all
 }
 
-// expectAcksWhileSending has the device send a long WRITE, with a path MTU of 256. It acknowledges
-// the packets that have arrived, each time together with a WRITE of the peer, and fails the case
-// unless that gets an ACK. A device may send its requests first, and delay the ACK.
+// expectAcksWhileSending has the device send a long WRITE on c, whose path MTU is 256. The peer
+// acknowledges the packets that have arrived, each time together with a WRITE, and the case fails
+// unless the device acknowledges that WRITE. A device may send its requests first, and delay the
+// ACK.
 func (c *Conn) expectAcksWhileSending() {
 	const rounds, perRound = 40, 256 // a device may send that many packets without an ACK
 	m := c.Memory(rounds*perRound*256, verbs.AccessLocalWrite)

@@ -54,7 +54,7 @@ var udCases = conformance.Group{DefaultLabels: labelUD}.Cases(slices.Concat([]co
 			d.SendPacket(ib.Datagram(0, udQKey, udPeerQPN, Data(8)).WithOpcode(ib.OpUDSendOnlyImm).WithImm(imm).To(uint32(d.QP.QPN())))
 			wc := d.ExpectRecv(uint64(i+1), ib.GRHLen+8)
 			d.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate %#x", imm), "flags %#x, immediate %#x", uint32(wc.Flags), wc.Imm)
-			d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.LocalMem.SGL(0, 8)}))
+			d.PostSend(d.QP, d.addressed(d.newAH(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.LocalMem.SGL(0, 8)}))
 			d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), d.LocalMem.Buf[:8]).WithOpcode(ib.OpUDSendOnlyImm).WithImm(imm).To(udPeerQPN))
 		}
 		d.SendPacket(d.datagram(Data(8)))
@@ -80,7 +80,7 @@ var udCases = conformance.Group{DefaultLabels: labelUD}.Cases(slices.Concat([]co
 	Defects: []string{"PrivilegedQKey"}, Run: onUD(0, func(d *udPort) {
 		ah := d.newAH(d.PD)
 		for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
-			wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8)})
+			wr := d.addressed(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8)})
 			wr.UD.QKey = key.posted
 			d.PostSend(d.QP, wr)
 			d.expectPacket(ib.Datagram(ib.AnyPSN, key.sent, uint32(d.QP.QPN()), nil))
@@ -158,8 +158,9 @@ func (p *Port) newAH(pd verbs.PD) verbs.AH {
 	return ah
 }
 
-// sendTo addresses a request to the peer's queue pair. The opcode is SEND if it is not set.
-func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
+// addressed returns wr with the peer's queue pair as its destination, and as a SEND if it has no
+// opcode.
+func (d *udPort) addressed(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
 	wr.Opcode = cmp.Or(wr.Opcode, verbs.OpSend)
 	wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
 	return wr
@@ -167,7 +168,7 @@ func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
 
 // post makes the device send a datagram of n bytes to the peer.
 func (d *udPort) post(op verbs.WROpcode, n int) {
-	d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234}))
+	d.PostSend(d.QP, d.addressed(d.newAH(d.PD), verbs.SendWR{WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234}))
 }
 
 // expectDelivery sends a datagram of n bytes, which must complete the first receive.
@@ -376,7 +377,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 		for i, more := range []int{1, 1, 4, 2000} {
 			wr := d.SendWR(1, mtu+more)
 			wr.Opcode = udSendOps[i%2]
-			d.expectNotSent(d.sendTo(ah, wr),
+			d.expectNotSent(d.addressed(ah, wr),
 				// The clause wants the datagram dropped without an error. Other test
 				// suites expect LOC_LEN_ERR, and a device may reject the post.
 				verbs.WCSuccess, verbs.WCLocLenErr)
@@ -384,7 +385,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 				d.ToState(d.QP, verbs.QPStateRTS)
 			}
 		}
-		d.PostSend(d.QP, d.sendTo(ah, d.SendWR(2, mtu)))
+		d.PostSend(d.QP, d.addressed(ah, d.SendWR(2, mtu)))
 		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), d.LocalMem.Buf[:mtu]))
 		d.ExpectCompletion(2, verbs.WCSuccess)
 	}),
@@ -399,7 +400,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 			wr := d.SendWR(1, 16)
 			wr.Opcode = op
 			// The first request may have moved its queue pair to SQE or ERR.
-			d.newUDPort(0, nil).expectNotSent(d.sendTo(ah, wr), verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+			d.newUDPort(0, nil).expectNotSent(d.addressed(ah, wr), verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 		}
 	}),
 }, {
@@ -410,7 +411,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 	Defects: []string{"WrongOpKillsQP"}, Run: onUD(0, func(d *udPort) {
 		ah := d.newAH(d.PD)
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite, verbs.OpSendInv} {
-			wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8), Remote: PeerMemory})
+			wr := d.addressed(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8), Remote: PeerMemory})
 			wr.Opcode = op
 			n, err := d.QP.PostSend([]verbs.SendWR{wr})
 			d.MustFail(fmt.Sprintf("%v on UD", op), err, nil)
@@ -418,7 +419,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 		}
 		d.expectNothing()
 		d.ExpectState(d.QP, verbs.QPStateRTS)
-		d.PostSend(d.QP, d.sendTo(ah, d.SendWR(2, 8)))
+		d.PostSend(d.QP, d.addressed(ah, d.SendWR(2, 8)))
 		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), d.LocalMem.Buf[:8]))
 		d.ExpectCompletion(2, verbs.WCSuccess)
 	}),
@@ -443,7 +444,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([
 		ah := d.newAH(d.PD)
 		d.Must("an address handle that can be closed", ah.Close())
 		d.MustFail("destroying an address handle twice", ah.Close(), nil)
-		d.expectNotSent(d.sendTo(ah, d.SendWR(1, 16)), verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+		d.expectNotSent(d.addressed(ah, d.SendWR(1, 16)), verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 	}),
 }})
 

@@ -128,7 +128,7 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 			}
 			if p.Caps.Has(verbs.CapUD) {
 				d := &udPort{p.connect(Setup{qpType: verbs.QPTypeUD, signalAll: all})}
-				d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), unsignaled(d.SendWR(1, 8))))
+				d.PostSend(d.QP, d.addressed(d.newAH(d.PD), unsignaled(d.SendWR(1, 8))))
 				d.nextPackets(1)
 				expect(d.Conn, 1)
 			}

@@ -205,8 +205,8 @@ func (s *objectSession) create(kind *objectKind, choices []int, n int) *object {
 	return o
 }
 
-// use calls a verb of an object, which must return ErrClosed if the object is closed, and succeed
-// otherwise.
+// use calls a verb of an object, which must return ErrClosed if the object is closed. Otherwise the
+// verb must succeed, and the object must have the attributes that were set.
 func (s *objectSession) use(o *object, n int) {
 	switch {
 	case o.kind.use == nil:

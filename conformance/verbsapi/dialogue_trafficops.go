@@ -156,7 +156,7 @@ func (s *trafficSession) atomic(r *request, n, i int) {
 	was := uint64(n) * 0x0123_4567_89ab
 	now := was + 1<<40
 	binary.NativeEndian.PutUint64(s.peerMem.Buf[word:], was)
-	s.pair.Partner.QueryPort()
+	s.pair.Partner.QueryPort() // the verb call copies the word to a device on another host
 	r.SGL, r.Remote, r.Atomic = s.mem.SGL(local, 8), s.peerMem.Remote(word), verbs.Atomic{CompareAdd: 1 << 40}
 	r.Opcode, r.wc.Opcode, r.wc.ByteLen = verbs.OpAtomicFetchAdd, verbs.WCOpFetchAdd, 8
 	if n/5%2 == 0 {

@@ -158,7 +158,8 @@ func (w *Ethernet) Close() error {
 	return err
 }
 
-// readLoop reads frames from the socket until it is closed.
+// readLoop reads frames from the socket until it is closed. It queues the packets of the device for
+// Recv, and answers ARP requests and neighbour solicitations.
 func (w *Ethernet) readLoop() {
 	defer close(w.closed)
 	const vlanTagLen = 4

@@ -93,9 +93,9 @@ func readTermError(err error, to, n uint64) wire.TermError {
 	return wire.TermProtUnspecified
 }
 
-// writeTermError converts a failed memory check of a Write to a Terminate error. DDP defines none
-// for missing access rights; then the error of RDMAP is used. By the policy WrapIsLocal an offset
-// that wraps is reported as local.
+// writeTermError converts a failed memory check of a Write to a Terminate error: a tagged buffer
+// error of DDP, but one of RDMAP for missing access rights, for which DDP defines none. With the
+// policy WrapIsLocal, an offset that wraps is a local catastrophic error of DDP.
 func (s *Stream) writeTermError(err error, to, n uint64) wire.TermError {
 	switch e := readTermError(err, to, n); e {
 	case wire.TermProtInvalidSTag:

@@ -206,11 +206,12 @@ func isModuleFunction(line string) bool {
 	return ok && !strings.HasSuffix(pkg, "_test") && !strings.HasPrefix(name, "examples/")
 }
 
-// fileLineOf returns the file:line of a stack line.
-func fileLineOf(line string) string {
-	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
-	place, _, _ := strings.Cut(line, " +0x")
-	return place
+// fileLineOf returns the file and line number from the first line of a part of a stack trace: of
+// "\t/src/main.go:12 +0x1b" the part before the offset.
+func fileLineOf(stack string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(stack), "\n")
+	fileLine, _, _ := strings.Cut(line, " +0x")
+	return fileLine
 }
 
 // functionOf returns the function of a stack line, without path and arguments.

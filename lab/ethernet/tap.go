@@ -70,8 +70,9 @@ func (t *Tap) begin(f uswitch.Frame, emit uswitch.Emit) {
 	t.changed, t.delays, t.arena = t.changed[:0], t.delays[:0], t.arena[:0]
 }
 
-// observe emits a frame of the next handler, and records it if it is not the received one: the
-// handlers never change a frame in place, so that changed frames have other memory.
+// observe is called for each frame that the next handler emits. It emits the frame in turn, and
+// records it if it is not the received one: handlers never change a frame in place, so that changed
+// frames have other memory.
 func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
 	t.emitted++
 	t.delay = after

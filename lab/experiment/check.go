@@ -156,8 +156,9 @@ func (c *Check) WriteText(w io.Writer) error {
 	return err
 }
 
-// where returns a line for each benchmark with series outside of the band, and for each value of a
-// parameter, such as a size or a number of connections, with which all its series are outside.
+// where returns a line for each benchmark with series outside of their band (the change that is
+// allowed, see CheckedRow), and for each value of a parameter, such as a size or a number of
+// connections, with which all series of the benchmark are outside.
 func (c *Check) where() (lines []string) {
 	total, out := map[string]int{}, map[string]int{}
 	var order []string

@@ -185,7 +185,8 @@ func (r *runner) runOne(s *scenarios.Settings) (result work.Result, err error) {
 	return result, err
 }
 
-// fabric returns the hosts with the NICs of the platform.
+// fabric returns the hosts with the NICs of the platform. Queue pairs of datagram-iWARP are
+// unreliable, as in the publications.
 func (r *runner) fabric(s *scenarios.Settings) mpihost.Fabric {
 	f := mpihost.Fabric{
 		Ranks: s.Ranks, PerHost: s.RanksPerHost(), Rails: s.Rails, Seed: r.seed, Limit: r.scenario.TimeLimit(),

@@ -107,12 +107,12 @@ type gateEffect struct {
 	most  GateChange // by the relative change
 }
 
-// effects groups the changes by their description (GateChange.what), the most frequent first. Each
-// effect has the change that is the largest in proportion.
+// effects groups the changes by kind (GateChange.kind), the most frequent first. Each effect has
+// the change that is the largest in proportion.
 func (d *GateDiff) effects() (all []gateEffect) {
 	index := map[string]int{}
 	for _, c := range d.Changes {
-		key := c.what()
+		key := c.kind()
 		i, known := index[key]
 		if !known {
 			i = len(all)
@@ -129,10 +129,10 @@ func (d *GateDiff) effects() (all []gateEffect) {
 	return all
 }
 
-// what describes a change by its key, without the part of the measurement and the hosts, and its
-// direction, such as "more time: post". Changes of several cases with the same cause have the same
-// text.
-func (c *GateChange) what() string {
+// kind returns the direction and the key of a change, such as "more time: post" or "new: post". It
+// leaves out of the key the part of the measurement, such as "warm-up", and the hosts, so that
+// changes of several cases with the same cause are of the same kind.
+func (c *GateChange) kind() string {
 	key := c.Key
 	for _, part := range partNames[:ended] {
 		key = strings.TrimPrefix(key, part+": ")

@@ -143,7 +143,8 @@ func (l *Lab) Guests() []Guest {
 	return all
 }
 
-// machine returns the current machine of a guest.
+// machine returns the virtual machine of a guest; Restart replaces it by another. It fails if there
+// is no such guest or the lab is down.
 func (l *Lab) machine(id int) (*machine, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,7 +34,7 @@ type cableSet struct {
 }
 
 // openCables creates the cables of a plan, and starts a switch for each if opts demand one or the
-// plan needs one. Packets are not impaired before begin.
+// plan needs one. Packets are not impaired until the method begin is called.
 func openCables(plan *lab.Plan, opts TestbedOptions) (*cableSet, error) {
 	if opts.Netem {
 		return nil, errors.New("netem impairs packets in the kernel, and a cable in shared memory bypasses it")

@@ -70,7 +70,7 @@ type switchSet struct {
 }
 
 // newSwitchSet opens and starts the user-space switches of the fabric. They forward packets
-// unchanged until begin.
+// unchanged until w.begin starts the impairments.
 func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w *switchSet, err error) {
 	w = &switchSet{plan: plan, fabric: fabric, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), handleAll: opts.UserSpace}
 	w.capture = fabricCapturer{opts: opts.Capture, epoch: w.epoch}

@@ -203,8 +203,8 @@ func (k *conn) post() error {
 }
 
 // requestCompleted handles the completion of any send request; an error fails the connection. When
-// no request is outstanding any more, it ends a connection that has failed or sent its last packet,
-// and answers a DREQ on one that is closing.
+// no request is outstanding any more, it ends a connection that has failed, or that has sent its
+// last packet and need not wait for the peer to close it. It answers a DREQ on one that is closing.
 func (k *conn) requestCompleted(wc *verbs.WC) {
 	k.CountCompletion()
 	if k.rail.needsPeerAcks() {

@@ -158,7 +158,7 @@ func (r *Registry) Keep(kind Kind, buf []byte) (*Block, error) {
 	return b, err
 }
 
-// deregister closes the MRs of a block on all rails.
+// deregister closes the MRs of a block on all rails. Find no longer returns memory of the block.
 func (r *Registry) deregister(b *Block) (err error) {
 	if b.mrs[0] != nil {
 		delete(r.byKey, uint32(b.mrs[0].RKey()))

@@ -182,8 +182,8 @@ func (e *Engine) finishRecv(r *Request) {
 	e.finish(r)
 }
 
-// Cancel cancels a posted receive. If its RTR is outstanding, the receive ends when the
-// peer has acknowledged the revocation or when the message arrives.
+// Cancel cancels a posted receive. If the receive has sent an RTR (ready-to-receive message),
+// Cancel asks the peer not to use it: the receive ends when the peer agrees or the message arrives.
 func (e *Engine) Cancel(r *Request) {
 	switch {
 	case r.state != statePosted || r.revokingRTR:

@@ -122,9 +122,10 @@ func compareSeries(a, b *Series, o Options) Row {
 	return r
 }
 
-// judge sets the verdict of a row. A difference counts if it is significant and larger than the
-// floor of the row. Otherwise the series are the same if the confidence interval of the difference
-// is within o.Floor, which noise does not raise as it raises the floor of the row.
+// judge sets the verdict of a row. The series differ if the difference is significant and larger
+// than the row's floor: o.Floor (the difference that does not matter), or the noise of a series if
+// that is larger. Else they are the same if the confidence interval of the difference is within
+// o.Floor. All other rows, and those with too few samples, are inconclusive.
 func (r *Row) judge(o Options) {
 	few := min(r.A.N, r.B.N) < minSamples
 	differs := r.P < o.Alpha && math.Abs(r.Change) > r.Floor

@@ -148,7 +148,8 @@ func (e *End) open() (err error) {
 	return nil
 }
 
-// openSharedRing creates the shared receive queue with its ring, if a connection uses it.
+// openSharedRing creates the shared receive queue and the ring of receive buffers for it, if any
+// connection uses them. They have room for the receives of all these connections.
 func (e *End) openSharedRing() error {
 	var cfg ringConfig
 	for i := range e.w.Conns {

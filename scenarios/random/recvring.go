@@ -72,7 +72,8 @@ func (r *recvRing) expect(sizes []int, spare int, tight bool) {
 	}
 }
 
-// space is how many receives may be posted: the free slots, up to the limit of expect.
+// space returns how many receives may be posted now: one for each free slot, but in total no more
+// than r.limit, which expect sets.
 func (r *recvRing) space() int {
 	if r.limit == unlimited {
 		return len(r.Free())

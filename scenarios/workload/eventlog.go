@@ -81,7 +81,8 @@ func (l *eventLog) violation(kind traffic.ViolationKind, format string, args ...
 	l.violations = append(l.violations, Violation{kind, fmt.Sprintf(format, args...)})
 }
 
-// recordFailure records a completion with an error.
+// recordFailure counts a completion with an error. It stores up to MaxFailures of them for the
+// report, and sends a mark about each to the launcher.
 func (l *eventLog) recordFailure(at time.Duration, peer, rail int, status verbs.WCStatus) {
 	l.failureCount++
 	if len(l.failures) < MaxFailures {

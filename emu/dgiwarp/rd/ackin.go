@@ -105,7 +105,8 @@ func (f *sendFlow) markArrived(s *segment, echo uint32) bool {
 
 // detectLosses marks a segment as lost if a segment that was sent at least loss.reorder
 // transmissions later has arrived. If no segment is unsent, loss.reorder later transmissions may
-// never come: then the number of other outstanding segments is enough.
+// never come: then as many later ones as there are other outstanding segments suffice. If it marks
+// any, it reduces the congestion window.
 func (p *Peer) detectLosses() {
 	f := &p.send
 	found, enough := false, int32(f.loss.reorder)

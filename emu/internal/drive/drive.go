@@ -187,7 +187,9 @@ const (
 	longBatch  = 8
 )
 
-// batch returns those of ds that the engine may fill, with a buffer for their payloads.
+// batch returns the datagrams of ds that the engine may fill: few if the last batch had long
+// packets. It makes the payload of the first the buffer for the packets of all: memory of the link
+// if that has room for a packet, else p.own. With p.link nil it changes nothing.
 func (p *placement) batch(ds []link.Datagram) []link.Datagram {
 	if p.link == nil {
 		return ds

@@ -123,8 +123,9 @@ func newProducer(r ring) producer {
 	return producer{ring: r, next: produced, unpublished: produced, consumed: consumed}
 }
 
-// place returns the position of a record of the given size, which does not cross the end of a lap,
-// and whether there is room for it and for the size field of the next.
+// place returns the position of a record of the given size, which does not cross the end of the
+// ring, and whether there is room for it and for the size field of the next. If there seems to be
+// none, it reads the consumer's position again; a consumer that has moved is no longer paused for.
 func (p *producer) place(size uint64) (at uint64, ok bool) {
 	at = p.next
 	if left := uint64(len(p.data)) - at&p.mask; left < size {

@@ -159,7 +159,8 @@ func (l *Link) Info() Info {
 	return info
 }
 
-// Stats returns the counters. It is not safe for concurrent use with Send and Recv.
+// Stats returns the counters; after Close, KernelDrops is that of the last call before. It is not
+// safe for concurrent use with Send and Recv.
 func (l *Link) Stats() Stats {
 	if l.users.enter() {
 		l.stats.KernelDrops = l.kernelDrops()

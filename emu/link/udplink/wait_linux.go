@@ -68,8 +68,8 @@ func (s *sleeper) unwatch(fd int) {
 	s.watched.Store(&fds)
 }
 
-// setUndelivered notes whether Recv has datagrams that it did not return yet, which are no
-// longer in a socket. They end the sleep.
+// setUndelivered records whether Recv has read datagrams that it did not return yet. Since these
+// make no socket readable, it then wakes the goroutine that sleeps, if there is one.
 func (s *sleeper) setUndelivered(undelivered bool) {
 	if undelivered == s.undelivered.Load() {
 		return

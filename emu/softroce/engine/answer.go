@@ -39,8 +39,8 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 // delayAck decides whether to delay the pending ACK by Config.AckDelay, after a request was sent
 // ahead of it: if the peer's next message follows soon, one ACK can acknowledge (cover) several.
 // All delays of an ACK together must end well before the ACK timeout, and must not withhold credits
-// that the peer needs. After a failed delay, some ACKs (h.skip) are not delayed, and the next
-// delays must not exceed the deadline (h.strict).
+// that the peer needs. After a delay in which the peer waited for the ACK, some ACKs (h.skip) are
+// not delayed, and the next delays must not exceed the deadline (h.strict).
 func (q *QP) delayAck(now mono.Time) {
 	h, d := &q.resp.delay, q.nic.cfg.AckDelay
 	if !h.eligible || d < 0 { // a negative AckDelay disables delays

@@ -239,7 +239,8 @@ func (q *QP) failOnBadResponse(psn wire.PSN) {
 	q.failRequestAt(psn, verbs.WCBadRespErr)
 }
 
-// completeThenFail completes all requests up to that of psn with success, and then fails the QP.
+// completeThenFail completes the request of psn and all earlier ones with success, and then fails
+// the QP. It imitates devices that complete a READ although its response is malformed or a NAK.
 func (q *QP) completeThenFail(psn wire.PSN) {
 	last := q.sq.find(psn)
 	if last == nil {
