@@ -80,6 +80,23 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.ExpectNoCompletion()
 	}),
 }, {
+	ID: "dg/busy/timeout-after-a-window", Cite: cite("7.4", "dg/loss/2", "dg/busy/2"),
+	Title:   "After a window the oldest packet is retransmitted at its timeout, not after the interval of a busy peer",
+	Sends:   "Acks with window 0 for a Send and for its retransmissions, but for the last, which is followed by an Ack with a window",
+	Expects: "a retransmission in less than 10 ms",
+	Defects: []string{"WindowKeepsBusyTimer"}, Run: onPeer(func(p *peer) {
+		p.postInFlow(p.sendWR(1, 0, 8))
+		for wait := firstBusyWait; wait < 2*maxBusyWait; wait *= 2 {
+			p.sendBusy()
+			p.expectData(1)
+		}
+		begun := p.Now()
+		p.send(p.ack(1))
+		took := p.expectData(1).At - begun
+		p.Check(!p.Virtual || took < firstTimeout, "a retransmission in less than 10 ms", "after %v", took)
+		p.ackAndComplete(1)
+	}),
+}, {
 	ID: "dg/busy/sender-does-not-give-up", Cite: cite("7.4", "dg/busy/2"), Labels: []string{conformance.Slow},
 	Title:   "A flow does not fail while a busy peer responds, and resumes after a window",
 	Sends:   "Acks with window 0 for 25 s, then an Ack for the Send",
@@ -126,13 +143,16 @@ var busyCases = overRD.Cases([]conformance.Case{{
 }, {
 	ID: "dg/busy/told-to-go-on-in-turn", Cite: cite("7.4", "dg/busy/3"), Level: conformance.Should,
 	Title:   "As many waiting peers as there are receives get an Ack with a window, in the order of waiting",
-	Sends:   "Sends of three peers to a queue pair without receives, which gets one after the other; before, a Send to another queue pair without receives",
+	Sends:   "Sends of three peers to a queue pair without receives, which gets one after the other; before, a Send to another queue pair, which gets a receive at last",
 	Expects: "with each receive an Ack with a window for one peer of its queue pair, in the order in which they came",
-	Defects: []string{"NoResume", "ResumesOthers"}, Run: onSetup(setup{}, func(p *peer) {
+	Defects: []string{"NoResume", "ResumesOthers", "EarlierPeersForgotten"}, Run: onSetup(setup{}, func(p *peer) {
 		other := p.newQP(setup{}).peer(3)
 		other.openFlow(zeroLengthWrite())
 		other.sendWithoutReceive()
 		p.expectBusyPeersServed(p, p.peer(1), p.peer(2))
+		p.PostRecv(other.qp, 1, other.localMem.SGE(0, other.recvLen))
+		a := other.expect(iwarp.RDAck(other.toDeviceFlow.epoch, 1))
+		p.Check(*a.Ack.Window > 0, "an Ack with a window", "%v", a.Packet)
 	}),
 }, {
 	ID: "dg/busy/told-to-go-on-instead-of-a-forgotten-peer", Cite: cite("7.4", "dg/busy/3", "dg/idle/2"), Level: conformance.Should,

@@ -341,6 +341,43 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		p.Check(!more, "nothing more of the response", "%v", a.Packet)
 	}),
 }, {
+	ID: "dg/rdmap/response-behind-an-error-message", Cite: cite("7.7", "dg/rdmap/2", "dg/rdmap/6", "dg/err/7"),
+	Title:   "After an error message about a request, responses of its flow still arrive before another flow begins; or the flow of their requests is refused",
+	Sends:   "no Ack for a Read Response; an error message about a Send before it, and an Ack for that Send, after which the application posts another",
+	Expects: "the Read Response again, and after its Ack another flow with the other Send; or another flow, and a Refusal",
+	Defects: []string{"ErrorDropsResponses"}, Run: onFlow(setup{}, func(p *peer) {
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		failing := p.expectData(1)
+		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
+		response := p.expectData(2)
+		p.send(p.nextDataPacket(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*failing.Segment)).AckNow())
+		p.expectFailure(1)
+		p.send(p.ack(2))
+		p.PostSend(p.qp, p.sendWR(2, 0, 8))
+		again := p.mustNextData("the Read Response again, or another flow")
+		for *again.Data.Epoch == *response.Data.Epoch && *again.Data.Seq < 2 { // they crossed with the Ack
+			again = p.mustNextData("the Read Response again, or another flow")
+		}
+		if *again.Data.Epoch != *response.Data.Epoch {
+			p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
+			p.expectRefusal(iwarp.ReasonUnknownFlow)
+			return
+		}
+		p.checkPacket(iwarp.AnyPacket().With(*response.Segment), again)
+		p.ackAll()
+		start := p.mustNextData("another flow")
+		for *start.Data.Epoch == *response.Data.Epoch { // it crossed with the Ack
+			start = p.mustNextData("another flow")
+		}
+		p.fromDeviceFlow = flow{epoch: *start.Data.Epoch}
+		p.trackData(start)
+		if start.Data.Start != nil && *start.Data.Start.Proof == noProof {
+			p.challenge(peerCookie)
+		}
+		p.ackAndComplete(2)
+	}),
+}, {
 	// A flow is delivered in order, like a TCP stream: missing octets cannot arrive later.
 	ID: "dg/rdmap/offset-of-a-later-segment", Cite: cite("7.7", "dg/err/1", "dg/rdmap/2"),
 	Title:   "A second segment of a Send that does not follow the first is an error",

@@ -36,6 +36,24 @@ var verbsCases = []conformance.Case{{
 	Expects: "version, protocol, addresses, length and port",
 	Defects: []string{"SourceLost", "AreaLengthWithoutUDP"}, Run: onPeer(func(p *peer) { p.checkGRHAreas(20) }),
 }, {
+	ID: "dg/verbs/address-area-of-a-long-message", Cite: cite("8", "dg/verbs/2"), Setup: ipv6,
+	Title:   "The length in the IPv6 header of the address area is at most 65,515 octets",
+	Sends:   "Sends of 65,507, 65,508 and 65,536 octets, in segments",
+	Expects: "the length of the first with its UDP header in the address areas of all",
+	Defects: []string{"AreaLengthWraps"}, Run: onSetup(setup{receives: 3, recvLen: maxSend}, (*peer).checkLongGRHAreas),
+}, {
+	ID: "dg/verbs/address-area-of-a-long-message-over-ipv4", Cite: cite("8", "dg/verbs/2"), Setup: ipv4,
+	Title:   "The length in the IPv4 header of the address area is at most 65,535 octets",
+	Sends:   "Sends of 65,507, 65,508 and 65,536 octets, in segments",
+	Expects: "the length of the first with its headers in the address areas of all",
+	Defects: []string{"AreaLengthWraps"}, Run: onSetup(setup{receives: 3, recvLen: maxSend}, (*peer).checkLongGRHAreas),
+}, {
+	ID: "dg/verbs/address-area-with-checksum-zero", Cite: cite("8", "dg/verbs/2"), Setup: ipv4,
+	Title:   "The checksum of the IPv4 header in the address area is 0 if the other fields sum up to 0xffff",
+	Sends:   "a Send, and one with the traffic class and the hop limit that make the checksum 0",
+	Expects: "the second message, with the checksum 0 in its address area",
+	Defects: []string{"ChecksumMinusZero"}, Run: onSetup(setup{receives: 2, recvLen: 1024}, (*peer).checkZeroChecksum),
+}, {
 	ID: "dg/verbs/address-area-on-rd", Cite: cite("8", "dg/verbs/2"), Setup: setupRD,
 	Title:   "The length in the address area of a receive on RD is that of a UDP datagram with the whole message",
 	Sends:   "Sends of 0, 1 and 200 octets, one of two segments, and Immediate Data",
@@ -182,6 +200,22 @@ var verbsCases = []conformance.Case{{
 		p.ackAndComplete(2)
 	}),
 }, {
+	ID: "dg/verbs/reset-again-and-again", Cite: cite("8", "dg/verbs/9"), Setup: setupNarrowRD,
+	Title:   "Requests that were under way when an RD queue pair was reset hold no room for later ones, however often that happens",
+	Sends:   "no answer to the start of a flow with a Write of 1 MiB, 300 times, after each of which the application resets the queue pair; then Acks",
+	Expects: "a start each time, and a completion at last",
+	Defects: []string{"ResetKeepsSegments"}, Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+		for range 300 { // with a window of packets each, more than the 65,536 of a device
+			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.recvStart()
+			p.ToState(p.qp, verbs.QPStateReset)
+			p.toRTS()
+			p.drainArrived() // retransmissions
+		}
+		p.establishDeviceFlow()
+		p.ExpectNoCompletion()
+	}),
+}, {
 	ID: "dg/verbs/address-handle-sets-the-ip-header", Cite: cite("8", "dg/verbs/7"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "Traffic class, hop limit and GID index of an address handle are those of the packets",
 	Sends:   "nothing; the device sends with several address handles",
@@ -257,6 +291,56 @@ func (p *peer) checkGRHAreas(headerOffset int) {
 	}
 }
 
+// checkLongGRHAreas sends the longest message whose length the IP header in a GRH area can have, and
+// two longer ones, to the first receives of the queue pair, and checks the length in their GRH areas.
+func (p *peer) checkLongGRHAreas() {
+	for i, n := range []int{65507, 65508, maxSend} {
+		p.sendSegments(sendSegmentsOf(uint32(i+1), data(n), 1024)...)
+		p.expectRecv(uint64(i+1), data(n))
+		area := p.localMem.Buf[i*p.recvLen:][:grhAreaLen]
+		if p.Local[0].Is4() {
+			area = area[20:]
+		}
+		p.checkIPLength(area, n)
+	}
+}
+
+// checkZeroChecksum sends a message, and computes from the IPv4 header in its GRH area which traffic
+// class and hop limit make the checksum of that header 0. It sends another message with them, and
+// checks the checksum in its GRH area. It checks nothing on a device that does not see these fields.
+func (p *peer) checkZeroChecksum() {
+	header := func(id uint64, n int) []byte {
+		p.sendSegments(iwarp.Send(uint32(id), data(n)))
+		p.expectRecv(id, data(n))
+		return p.localMem.Buf[int(id-1)*p.recvLen+20:][:20]
+	}
+	if p.UDPSockets {
+		return
+	}
+	n := 8
+	h := slices.Clone(header(1, n))
+	h[1], h[8], h[10], h[11] = 0, 0, 0, 0 // without traffic class, hop limit and checksum
+	rest := 0xffff - sumOfHeader(h)
+	if rest>>8 == 0 { // no packet with hop limit 0 arrives: a longer message has another sum
+		const more = 512
+		n, rest = n+more, 0xffff-more+rest
+	}
+	p.route.tclass, p.route.hopLimit = uint8(rest), uint8(rest>>8)
+	h = header(2, n)
+	p.checkIPHeader(h, p.route)
+	p.Check(h[10] == 0 && h[11] == 0, "the checksum 0", "% x", h)
+}
+
+// sumOfHeader returns the one's complement sum of an IPv4 header, of which the checksum is the
+// complement.
+func sumOfHeader(h []byte) uint32 {
+	var sum uint32
+	for i := 0; i < len(h); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(h[i:]))
+	}
+	return sum>>16 + sum&0xffff
+}
+
 // checkIPLength checks the length field of the IP header in the GRH area of a receive: that of a UDP
 // datagram with the message.
 func (p *peer) checkIPLength(header []byte, message int) {
@@ -275,11 +359,7 @@ func (p *peer) checkIPHeader(header []byte, from route) {
 	class, hops := uint8(binary.BigEndian.Uint16(header)>>4), header[7]
 	if header[0]>>4 == 4 {
 		class, hops = header[1], header[8]
-		var sum uint32
-		for i := 0; i < 20; i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(header[i:]))
-		}
-		p.Check(header[0]&15 == 5 && (sum>>16+sum)&0xffff == 0xffff, "an IPv4 header of 20 octets with its checksum", "% x", header)
+		p.Check(header[0]&15 == 5 && sumOfHeader(header[:20]) == 0xffff, "an IPv4 header of 20 octets with its checksum", "% x", header)
 	}
 	p.Check(class == from.tclass && hops == from.hopLimit, fmt.Sprintf("traffic class %#x and hop limit %d", from.tclass, from.hopLimit), "%#x and %d", class, hops)
 }

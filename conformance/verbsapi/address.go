@@ -85,6 +85,18 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		l.dut.expectPostRefused("a datagram without an address handle", wr, verbs.ErrInvalid)
 		expectDelivery(l.dut, l.partner, 24)
 	}),
+}, {
+	ID: "verbs/ah/closed", Cite: cite(packageVerbs, "verbs/ah/6"),
+	Title:   "A datagram with a closed address handle is refused, and the queue pair continues",
+	Sends:   "a datagram with a handle that was closed; then a valid one",
+	Expects: "the first is refused, and the second arrives",
+	Defects: []string{"ClosedAHsUsed"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
+		wr := l.dut.sendWR(2, 0, 32)
+		wr.UD.AH = rig.Result(l.dut.PD.CreateAH(l.dut.PathTo(l.partner.Rig)))(l.dut, "an address handle")
+		l.dut.Must("an address handle that can be closed", wr.UD.AH.Close())
+		l.dut.expectPostRefused("a datagram with a closed address handle", wr, nil)
+		expectDelivery(l.dut, l.partner, 24)
+	}),
 }})
 
 // unusedGIDIndex returns a GID index without an address: the first after the device's table or, if

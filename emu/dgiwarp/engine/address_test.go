@@ -27,6 +27,20 @@ func TestAddressHandlesAreLimited(t *testing.T) {
 	must.Get(create())(t) // has the place of the first
 }
 
+// A destroyed address handle cannot be used, and destroying it again changes nothing.
+func TestDestroyedAddressHandleIsRefused(t *testing.T) {
+	w, a, b := pair(t, false)
+	ah := a.h.ah(b.h.addr)
+	before := a.h.nic.ahs
+	a.h.nic.DestroyAH(ah)
+	a.h.nic.DestroyAH(ah)
+	if got := before - a.h.nic.ahs; got != 1 {
+		t.Errorf("destroying an address handle twice frees %d", got)
+	}
+	wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 8), UD: verbs.UD{QPN: verbs.QPN(b.QPN), QKey: testKey}}
+	must.Fail(t, "a Send to a destroyed address handle", a.PostSend(w.now, &wr, Refs{AH: ah}), verbs.ErrInvalid)
+}
+
 func TestChecksumOfIPv4Header(t *testing.T) {
 	for _, c := range []struct {
 		words [5]uint32

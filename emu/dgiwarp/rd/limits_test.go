@@ -235,6 +235,26 @@ func TestCloseQPReleasesEverything(t *testing.T) {
 	}
 }
 
+// A closed queue pair has no events, not even those that were not read before.
+func TestCloseQPDropsEvents(t *testing.T) {
+	n, a, b, p := established(t)
+	n.cut = func(_, _ *host, _ *wire.Packet) bool { return true }
+	for range 2 {
+		a.send(b, 10)
+	}
+	a.flush()
+	k := wire.Packet{Header: wire.NewHeader(wire.KindRD, testQP, testQP, 1)}
+	k.Flags, k.Ack = wire.FlagAck, wire.Ack{Epoch: p.send.epoch, Next: p.send.sent, Window: wire.Window}
+	a.layer.Input(n.now, b.addr, &k, false)
+	if p.acked != 2 {
+		t.Fatalf("%d segments acknowledged, want 2", p.acked)
+	}
+	a.layer.CloseQP(testQP)
+	if e, ok := a.layer.Next(); ok {
+		t.Errorf("event %+v of a closed queue pair", e)
+	}
+}
+
 func TestPeersOfAreInOrderOfCreation(t *testing.T) {
 	n := newNetwork(t, 1, impairment{})
 	hub := n.host(Config{})
