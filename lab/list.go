@@ -182,7 +182,8 @@ func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err
 	return picked, nil
 }
 
-// selectPortIndexes returns the indices of the ports of all matching cables, whichever end matches.
+// selectPortIndexes returns the indices of the ports of the cables that have an end (NIC or switch)
+// which a pattern matches, each once. key is the setting, for errors.
 func (p *Plan) selectPortIndexes(key string, patterns []string) ([]int, error) {
 	picked, err := p.selectPorts(key, patterns)
 	var ports []int

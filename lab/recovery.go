@@ -142,8 +142,9 @@ func nextDelivery(r *Rank, after time.Duration) (time.Duration, bool) {
 }
 
 // nextFault returns the begin of the first fault, after the end of fault k, that keeps the rank
-// from receiving: a fault of the rank itself, or of a send-only rank that sends to it. It returns 0
-// if there is none.
+// from receiving: a fault of the rank itself, or of a rank that sends to it and receives
+// nothing, because the recovery after such a fault shows only at the ranks to which it sends. It returns
+// 0 if there is none.
 func (o *Observation) nextFault(all []faultInterval, k, rank int) time.Duration {
 	for _, s := range all[k+1:] {
 		if s.begin >= all[k].end && slices.Contains(o.receivers(s.ranks), rank) {

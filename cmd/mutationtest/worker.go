@@ -24,11 +24,11 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// trial is a case on a device, or on a configuration of the MPI runtime. Took and Functions are
+// trial is a case on a device, or on a configuration of the MPI runtime. Baseline and Functions are
 // those of a run without mutants.
 type trial struct {
 	Device, Case string
-	Took         time.Duration // CPU time
+	Baseline     time.Duration // CPU time without a mutant
 	Functions    []int         // numbers of the called functions that have mutants
 
 	run   func() conformance.Verdict // runs the case
@@ -110,7 +110,7 @@ func writeBaseline(w io.Writer, cases selection) error {
 		begun := cpuTime()
 		var v conformance.Verdict
 		t.Functions = mutant.Trace(func() { v = t.run() })
-		t.Took = cpuTime() - begun
+		t.Baseline = cpuTime() - begun
 		if v == conformance.VerdictPass && len(t.Functions) > 0 {
 			passed = append(passed, t)
 		}
@@ -177,7 +177,7 @@ func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 	}
 	// First the cases that killed most mutants, then the shortest.
 	slices.SortStableFunc(reaching, func(a, b *trial) int {
-		return cmp.Or(cmp.Compare(b.kills, a.kills), cmp.Compare(a.Took, b.Took))
+		return cmp.Or(cmp.Compare(b.kills, a.kills), cmp.Compare(a.Baseline, b.Baseline))
 	})
 	r := result{Mutant: name, Reached: len(reaching)}
 	for _, t := range reaching {
@@ -215,7 +215,7 @@ const (
 // start has the watchdog watch a trial with the mutant of r until stop is called. If the trial
 // exceeds a limit, its case counts as the one that killed the mutant.
 func (w *watchdog) start(r *result, t *trial) {
-	a := &attempt{result: *r, begun: cpuTime(), limit: minCaseTime + 20*t.Took}
+	a := &attempt{result: *r, begun: cpuTime(), limit: minCaseTime + 20*t.Baseline}
 	a.KilledBy = t.Case
 	w.current.Store(a)
 }

@@ -30,7 +30,9 @@ func (d dialogueConn) String() string {
 	return fmt.Sprintf("%s; of the peer: markers %t, CRC %t, IRD %d, RTR %s", role, d.markers, d.crc, d.depth, rtr)
 }
 
-// drawDialogueConn returns random settings of a connection.
+// drawDialogueConn returns random settings of the connection of a dialogue, a random exchange that is
+// compared with a model. If the mix of steps is plain (see dialogueMix), the start-up has an RTR by
+// Write and no CRC.
 func drawDialogueConn(random *rand.Rand, mix *dialogueMix) dialogueConn {
 	d := dialogueConn{
 		active: random.IntN(2) == 0, markers: random.IntN(3) == 0 && !mix.noMarkers, crc: random.IntN(2) == 0,

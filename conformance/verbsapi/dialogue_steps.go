@@ -52,8 +52,8 @@ func drawStep[S any](random *rand.Rand, actions []sessionAction[S], mix int) (st
 	return step
 }
 
-// pairDialogue returns the body of a case with dialogues between the device and a partner. open
-// begins a dialogue.
+// pairDialogue returns the body of a case with dialogues between the device and a partner: random
+// verbs calls, whose results are compared with a model. open begins a dialogue.
 func pairDialogue[Step fmt.Stringer](open func(*rig.Pair) rig.DialogueSession[Step]) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		var pair *rig.Pair // all dialogues have the same rig, and use the partner that the first opens

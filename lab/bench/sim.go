@@ -159,8 +159,8 @@ func (s *simCase) openTested() (verbs.Context, error) {
 	return s.cfg.restrictions.Apply(d), nil
 }
 
-// replacePort attaches a port with the addresses and the link state of the device's port, which a
-// device for packets closes with itself. The new port has no impairments.
+// replacePort attaches a new port in place of the one that was closed with the device before. The new
+// port has its addresses and link state, and no impairments.
 func (s *simCase) replacePort() error {
 	const defaultName = ""
 	port, err := s.attach(defaultName, s.port.Addrs(), defaultRxQueue)

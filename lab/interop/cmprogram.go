@@ -96,7 +96,7 @@ func (p *CMProgram) contents() contents {
 		inspect: func(int, int, []byte) error { return nil },
 	}
 	switch {
-	case p.Tool == RDMA: // the programs send zeros
+	case p.Tool == RDMA: // rdma_client and rdma_server send zeros
 		content.inspect = func(_, _ int, b []byte) error { return check(b, constant(0)) }
 	case p.Tool == UDAddy:
 		// udaddy's server sends back only the last datagram that it received, so ours are alike.

@@ -218,8 +218,8 @@ func (c *messageConn) checkMessage(wc *verbs.WC) error {
 	return checkGuard(guard)
 }
 
-// checkRest checks the completions that are left after the disconnect: only the receive
-// without a message may have one, which is flushed.
+// checkRest checks the completions that are left after the disconnect. One receive more is posted than
+// messages come; handle accepts its completion if it is flushed, and no other.
 func (c *messageConn) checkRest() error {
 	for {
 		n, err := c.comp.cq.Poll(c.comp.buf[:])

@@ -137,7 +137,8 @@ func NewReuseTable(cfg Reuse) *ReuseTable {
 const hashMultiplier = 0x9e3779b97f4a7c15
 
 // RecordUse counts a use of n bytes at addr. It reports whether the buffer is frequent, that is,
-// its uses exceed the configured fraction (FrequentAfter) of the threshold of its size. It does not
+// its uses exceed the configured fraction (FrequentAfter) of the threshold of its size, the number of uses
+// from which registration takes less time than copies. It does not
 // count buffers below minTracked bytes, and sizes for which registration never pays.
 func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	if n < minTracked {

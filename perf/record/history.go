@@ -20,8 +20,9 @@ type Change struct {
 // minSegment is how many runs a level must last: an outlier is no change.
 const minSegment = 3
 
-// History orders runs by time, and finds where the level of each series changes by more than the
-// share floor: see levels. The value of a series in a run is the median of its samples.
+// History orders runs by time, and finds where the level of each series, its median over
+// consecutive runs, changes by more than floor, a fraction of the level before. The value of a series
+// in a run is the median of its samples.
 func History(runs []*Run, floor float64) (ordered []*Run, changes []Change) {
 	ordered = slices.Clone(runs)
 	slices.SortStableFunc(ordered, func(a, b *Run) int { return a.Started.Compare(b.Started) })

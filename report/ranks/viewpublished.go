@@ -134,8 +134,9 @@ func newDesignsView(e *Experiment) *designsView {
 	return v
 }
 
-// newSurveyRow compares a published row (Sur 2006 Tables 1 and 2) with the points that were
-// measured here with the transport designs ring-sendrecv, ring-srq and srq. Unexpected messages are
+// newSurveyRow compares the communication memory of a rank in a published row (Sur 2006 Tables 1 and
+// 2) with that measured here, for three transport designs: a ring of buffers for each peer, with
+// receives of its own (ring-sendrecv) or shared ones (ring-srq), or shared receives only (srq). Unexpected messages are
 // a fraction in a point, and per cent in the published row. LowWatermarks is how often a shared
 // receive queue ran so low that new receives had to be posted at once.
 func newSurveyRow(published *surveyed, ringSendRecv, ringSRQ, srq *Point) surveyRow {

@@ -67,7 +67,7 @@ func (s *sender) finishRequest(n int) error {
 	if o.local() { // a bind or an invalidation of the spare window
 		s.spareBound = o.code == verbs.OpBindMW
 	}
-	if !o.local() && o.code != verbs.OpFlush { // these move no data
+	if !o.local() && o.code != verbs.OpFlush { // binds, invalidations and flushes move no data
 		s.bytes += int64(o.size)
 	}
 	if !o.returnsData() {

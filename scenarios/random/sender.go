@@ -14,7 +14,7 @@ type sender struct {
 	requestState
 	sendBuffers
 
-	image      []byte // the peer's target after the posted requests
+	image      []byte // expected memory of the peer after the posted requests; nil if requests do not access memory
 	spareKey   verbs.RKey
 	spareBound bool // the spare window is bound, according to completions
 	pacer

@@ -122,8 +122,8 @@ func findMatch[E any](all []E, matches func(E) bool, isPreferred func(best, next
 	return best
 }
 
-// findPosted returns the index of the first posted receive that matches message m, or -1. Defects
-// prefer another matching receive.
+// findPosted returns the index of the first posted receive that matches message m, or -1. Defects of
+// the world, deliberate ones that cases must notice, make it prefer another matching receive.
 func (w *world) findPosted(q *recvQueues, m *msg) int {
 	wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
 	return findMatch(q.posted, func(r *request) bool { return w.matches(r, m) }, func(best, next *request) bool {
@@ -138,7 +138,8 @@ func (w *world) matches(r *request, m *msg) bool {
 }
 
 // findUnexpected returns the index of the first unexpected message that a receive or probe of
-// source and tag matches, or -1. Defects prefer another matching message.
+// source and tag matches, or -1. Defects of the world, deliberate ones that cases must notice, make
+// it prefer another matching message.
 func (w *world) findUnexpected(q *recvQueues, source, tag int) int {
 	r := &request{peer: source, tag: tag}
 	return findMatch(q.unexpected, func(m *msg) bool { return w.matches(r, m) }, func(best, next *msg) bool {

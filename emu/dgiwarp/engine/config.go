@@ -60,7 +60,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Port = cmp.Or(c.Port, wire.Port)
 	c.LinkMTU = cmp.Or(c.LinkMTU, 1500)
-	c.FirstQPN = cmp.Or(c.FirstQPN, 0x11) // any but 0, which stands for the only QP
+	c.FirstQPN = cmp.Or(c.FirstQPN, 0x11) // not 0: a packet to QP 0 is for the only QP of the port
 	c.Messages, c.Records = cmp.Or(c.Messages, 64), cmp.Or(c.Records, 64)
 	c.MessageTime, c.RecordTime = cmp.Or(c.MessageTime, 100*time.Millisecond), cmp.Or(c.RecordTime, 10*time.Millisecond)
 	c.ErrorRate, c.ErrorBurst = cmp.Or(c.ErrorRate, 100), cmp.Or(c.ErrorBurst, 16)

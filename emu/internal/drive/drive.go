@@ -108,7 +108,7 @@ const (
 	CallControl CallKind = iota // creates, changes or destroys an object
 	CallPost
 	CallPoll
-	CallWait // waits for or queries something; simulated drivers charge nothing
+	CallWait // waits for or queries something, which takes no simulated time
 )
 
 // ByteCosts is a Driver in which operations take a time that depends on their size. The caller does

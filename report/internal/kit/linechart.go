@@ -120,7 +120,7 @@ func (c *LineChart) Draw() template.HTML {
 	return template.HTML(b.String())
 }
 
-// class returns the CSS class of a hollow point, after a space.
+// class returns the CSS class of a hollow point ("one", see base.css) with a space before it.
 func (p *LinePoint) class() string {
 	if p.Hollow {
 		return " one"
