@@ -97,7 +97,7 @@ func newChartView(c *Chart) chartView {
 		v.Title += ", " + c.Unit
 	}
 	var values []float64
-	chart := kit.LineChart{Left: 56, Width: 440, Height: 230, Label: c.Title + " by " + c.XName, XLabel: c.XName, LogX: c.XName == "bytes" || c.XName == "ranks"}
+	chart := kit.LineChart{Left: 56, Width: 440, Height: 230, Label: c.Title + " by " + c.XName, XLabel: c.XName, LogX: slices.Contains(logAxes, c.XName)}
 	for k, l := range c.Lines {
 		v.Keys = append(v.Keys, kit.Key{Class: classOf(k), Name: l.Name})
 		line := kit.Line{Class: classOf(k)}
@@ -120,6 +120,9 @@ func newChartView(c *Chart) chartView {
 	v.Drawing = chart.Draw()
 	return v
 }
+
+// logAxes are the names of x axes that are logarithmic.
+var logAxes = []string{"bytes", "ranks", "qps", "hosts", "packets"}
 
 // ticks returns the values of the x axis that the lines have.
 func (c *Chart) ticks() (ticks []kit.XTick) {

@@ -84,6 +84,8 @@ func (u Unit) Format(v float64) string {
 		return textfmt.Duration(time.Duration(v * 1e9))
 	case Messages:
 		return strings.TrimSpace(textfmt.SI(v, "")) + "/s"
+	case Size:
+		return textfmt.Bytes(uint64(v))
 	case Bytes:
 	}
 	return textfmt.SI(v, string(u))
