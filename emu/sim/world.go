@@ -33,7 +33,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -105,7 +104,7 @@ type World struct {
 // programs are the programs of a world.
 type programs struct {
 	procs   []*Proc // programs that have not ended, oldest first
-	ready   []*Proc // runnable programs, in the order they became runnable
+	ready   readyList
 	current *Proc
 }
 
@@ -236,7 +235,7 @@ func (w *World) loop(programsOnly bool) error {
 		switch {
 		case ok && next.at <= w.now:
 			w.runNextEvent()
-		case len(w.ready) > 0:
+		case w.ready.len() > 0:
 			if err := w.resume(w.pickReady()); err != nil {
 				return err
 			}
@@ -270,10 +269,7 @@ func (w *World) runNextEvent() {
 
 // pickReady chooses the next program to run and removes it from the ready list.
 func (w *World) pickReady() *Proc {
-	i := w.Choose("run", len(w.ready))
-	p := w.ready[i]
-	w.ready = slices.Delete(w.ready, i, i+1)
-	return p
+	return w.ready.take(w.Choose("run", w.ready.len()))
 }
 
 // end drops all events and ends all programs (deferred calls run). Run returns err from then on.
@@ -283,7 +279,7 @@ func (w *World) end(err error) {
 	}
 	w.ended, w.err = true, err
 	w.queue = queue{}
-	w.ready = nil
+	w.ready = readyList{}
 	w.unwind()
 }
 
