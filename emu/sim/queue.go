@@ -32,9 +32,9 @@ type queue struct {
 	// which takes the place, so that the heap is reordered once for both. Until then the removed entry
 	// is before all others.
 	vacant bool
-	slots []slot
-	free  []uint32
-	seq   uint64
+	slots  []slot
+	free   []uint32
+	seq    uint64
 }
 
 func (q *queue) nextSeq() uint64 {

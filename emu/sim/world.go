@@ -96,6 +96,7 @@ type World struct {
 	rands    map[string]*rand.Rand
 	netNames map[string]bool // names in use
 	lastTag  uint32          // Tag of the last packet shown to a Tap
+	batches  batches
 	trace    trace
 
 	noSleepShortcut bool // set by a test: Sleep always parks
