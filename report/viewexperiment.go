@@ -116,13 +116,13 @@ func newChartView(c *Chart) chartView {
 		}
 		chart.Marks = append(chart.Marks, kit.Mark{Class: classOf(m.Line), Title: m.Text, X: *m.X, Low: m.Low, High: m.High})
 	}
-	chart.Y, chart.YText = yScale(values, c.Unit), func(v float64) string { return fmt.Sprintf("%.4g", v) }
+	chart.Y, chart.YText = yScale(values, c.Unit, c.PowerLaw), func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	v.Drawing = chart.Draw()
 	return v
 }
 
 // logAxes are the names of x axes that are logarithmic.
-var logAxes = []string{"bytes", "ranks", "qps", "hosts", "packets"}
+var logAxes = []string{"bytes", "ranks", "qps", "hosts", "messages", "packets"}
 
 // ticks returns the values of the x axis that the lines have.
 func (c *Chart) ticks() (ticks []kit.XTick) {
@@ -136,13 +136,13 @@ func (c *Chart) ticks() (ticks []kit.XTick) {
 }
 
 // yScale returns a logarithmic scale for positive values of more than two powers of ten, unless they
-// are percentages, else a linear one.
-func yScale(values []float64, unit string) func(start, length float64) kit.Scale {
+// are percentages, or of a power law, else a linear one.
+func yScale(values []float64, unit string, powerLaw bool) func(start, length float64) kit.Scale {
 	lowest, highest := values[0], values[0]
 	for _, v := range values {
 		lowest, highest = min(lowest, v), max(highest, v)
 	}
-	if unit != "%" && lowest > 0 && highest/lowest > 100 {
+	if unit != "%" && lowest > 0 && (powerLaw || highest/lowest > 100) {
 		return func(start, length float64) kit.Scale { return kit.Decades(values, start, length) }
 	}
 	return func(start, length float64) kit.Scale { return kit.Linear(values, start, length) }

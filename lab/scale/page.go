@@ -14,7 +14,7 @@ import (
 func (r *Result) WritePage(w io.Writer) error {
 	page := report.Curves{
 		Headline: "CPU time and memory of simulations by their size",
-		Note: "Both axes are logarithmic where values differ by more than a hundred: a power law is a straight line there. " +
+		Note: "All axes are logarithmic, so that a power law is a straight line. " +
 			"The residual is the root mean square of the relative differences from it. Memory is the growth of the resident memory.",
 		Facts: [][2]string{
 			{"Measured by", r.Run.Tool}, {"Machine", r.Run.Machine + ", one of them used"}, {"Started", r.Run.Started.Format("2006-01-02 15:04 MST")},
@@ -54,7 +54,7 @@ func (c *CurveResult) chart(title, unit string, f Fit, value func(*Point) float6
 		measured.Points = append(measured.Points, report.ChartPoint{X: x, Y: value(p) / scale})
 		law.Points = append(law.Points, report.ChartPoint{X: x, Y: f.At(x) / scale})
 	}
-	chart := report.Chart{Title: title, Unit: unit, XName: c.Name, Lines: []report.ChartLine{measured}}
+	chart := report.Chart{Title: title, Unit: unit, XName: c.Name, Lines: []report.ChartLine{measured}, PowerLaw: true}
 	if c.Name == "bytes" {
 		chart.XUnit = "B"
 	}

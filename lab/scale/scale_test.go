@@ -129,11 +129,12 @@ func TestSimulations(t *testing.T) {
 		size    int
 		packets func(uint64) bool
 	}{
-		"ranks":   {4, func(n uint64) bool { return n >= 4*2*8 }},
-		"qps":     {10, func(n uint64) bool { return n >= 10*4 }},
-		"hosts":   {80, func(n uint64) bool { return n >= 40*16 }},
-		"bytes":   {64 << 10, func(n uint64) bool { return n >= 16*16 }},
-		"packets": {1000, func(n uint64) bool { return n == 1008 }},
+		"ranks":    {4, func(n uint64) bool { return n >= 4*2*8 }},
+		"qps":      {10, func(n uint64) bool { return n >= 10*4 }},
+		"hosts":    {80, func(n uint64) bool { return n >= 40*16 }},
+		"bytes":    {64 << 10, func(n uint64) bool { return n >= 16*16 }},
+		"messages": {1000, func(n uint64) bool { return n >= 1000 }},
+		"packets":  {1000, func(n uint64) bool { return n == 1008 }},
 	} {
 		i := slices.Index(Names(), name)
 		first := must.Get(Curves()[i].run(c.size, nil))(t)

@@ -42,6 +42,7 @@ func Curves() []Curve {
 		{"qps", "queue pairs between two hosts, 4 SENDs of 64 B on each", []int{100, 1000, 10_000, 30_000, 100_000}, simulateQPs},
 		{"hosts", "hosts of a fat tree in pairs, 16 SENDs of 1 KiB a pair", []int{80, 400, 1000, 4000, 10_000}, simulateHosts},
 		{"bytes", "bytes of a WRITE, 16 WRITEs", powers(64<<10, 8, 256<<20), simulateBytes},
+		{"messages", "SENDs of 64 B on a queue pair, 64 under way", powers(1000, 10, 1_000_000), simulateMessages},
 		{"packets", "packets of 64 B between two ports without NICs", powers(10_000, 10, 10_000_000), simulatePackets},
 	}
 }
@@ -101,6 +102,14 @@ func simulateHosts(n int, stop func() error) (Simulated, error) {
 func simulateBytes(n int, stop func() error) (Simulated, error) {
 	return inPairs(mpihost.Fabric{}, 1, perf.Stream{
 		Op: verbs.OpRDMAWrite, Bytes: n, Load: perf.Load{Depth: 4, Iterations: 15, Warmup: 1, Buffer: n, Events: true},
+	}, stop)
+}
+
+// simulateMessages sends n short messages between two hosts. A quarter of those under way is posted
+// and signaled together.
+func simulateMessages(n int, stop func() error) (Simulated, error) {
+	return inPairs(mpihost.Fabric{}, 1, perf.Stream{
+		Op: verbs.OpSend, Bytes: 64, Load: perf.Load{Depth: 64, PostList: 16, Moderation: 16, Iterations: n - 64, Warmup: 64, Buffer: 1024, Events: true},
 	}, stop)
 }
 
