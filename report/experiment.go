@@ -56,8 +56,6 @@ type Chart struct {
 	Lines []ChartLine `json:"lines"`
 	// Published are the published values of the figure.
 	Published []ChartMark `json:"published,omitempty"`
-	// PowerLaw draws positive values on a logarithmic y axis, whatever they span.
-	PowerLaw bool `json:"-"`
 }
 
 // ChartLine is a variant, or the comparison of two.

@@ -275,8 +275,8 @@ type CurveGroup struct {
 	Rows    [][]string // the first cell is the name of the row
 }
 
-// WriteCurves writes measured curves as one self-contained page, with a chart for each and tables of
-// their points.
+// WriteCurves writes measured curves as one self-contained page, with a chart for each, whose y axis is
+// logarithmic, and tables of their points.
 func WriteCurves(w io.Writer, c *Curves) error {
 	p := &perfPage{Page: kit.Page{About: "measured curves", Headline: c.Headline, Title: "fabrictest: " + c.Headline}, Note: c.Note}
 	for _, f := range c.Facts {
@@ -286,7 +286,7 @@ func WriteCurves(w io.Writer, c *Curves) error {
 		from := &c.Groups[i]
 		g := &perfGroup{Title: from.Title, Columns: from.Columns}
 		for k := range from.Charts {
-			g.Charts = append(g.Charts, newChartView(&from.Charts[k]))
+			g.Charts = append(g.Charts, drawChart(&from.Charts[k], true))
 		}
 		for _, cells := range from.Rows {
 			g.Rows = append(g.Rows, perfRow{Name: cells[0], Cells: cells[1:]})

@@ -91,7 +91,10 @@ func classOf(line int) string { return fmt.Sprintf("k%d", line%6) }
 
 // newChartView draws a chart. Sizes and ranks are on a logarithmic x axis, values that span more
 // than two powers of ten on a logarithmic y axis. A published value without an X is a line across.
-func newChartView(c *Chart) chartView {
+func newChartView(c *Chart) chartView { return drawChart(c, false) }
+
+// drawChart draws a chart. The y axis of a power law is logarithmic whatever its positive values span.
+func drawChart(c *Chart, powerLaw bool) chartView {
 	v := chartView{Title: c.Title, Marks: len(c.Published) > 0}
 	if c.Unit != "" {
 		v.Title += ", " + c.Unit
@@ -116,7 +119,7 @@ func newChartView(c *Chart) chartView {
 		}
 		chart.Marks = append(chart.Marks, kit.Mark{Class: classOf(m.Line), Title: m.Text, X: *m.X, Low: m.Low, High: m.High})
 	}
-	chart.Y, chart.YText = yScale(values, c.Unit, c.PowerLaw), func(v float64) string { return fmt.Sprintf("%.4g", v) }
+	chart.Y, chart.YText = yScale(values, c.Unit, powerLaw), func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	v.Drawing = chart.Draw()
 	return v
 }

@@ -54,7 +54,7 @@ func (c *CurveResult) chart(title, unit string, f Fit, value func(*Point) float6
 		measured.Points = append(measured.Points, report.ChartPoint{X: x, Y: value(p) / scale})
 		law.Points = append(law.Points, report.ChartPoint{X: x, Y: f.At(x) / scale})
 	}
-	chart := report.Chart{Title: title, Unit: unit, XName: c.Name, Lines: []report.ChartLine{measured}, PowerLaw: true}
+	chart := report.Chart{Title: title, Unit: unit, XName: c.Name, Lines: []report.ChartLine{measured}}
 	if c.Name == "bytes" {
 		chart.XUnit = "B"
 	}
