@@ -217,7 +217,7 @@ func (s *sender) run(ctx context.Context, e extent) (messages int, took time.Dur
 		return 0, 0, err
 	}
 	timer := s.side.timer()
-	for (!s.stopping && s.canPost()) || s.inFlight > 0 {
+	for s.inFlight > 0 || (!s.stopping && s.canPost()) { // canPost looks at all queue pairs: only if none is in flight
 		n, progress, err := s.poll()
 		if err != nil {
 			return 0, 0, err

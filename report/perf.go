@@ -175,6 +175,8 @@ func perfUnit(rows []record.Row) (scale float64, unit string) {
 		return 1e-6, "µs"
 	case record.Bytes:
 		return 1e9, "GB/s"
+	case record.Size:
+		return 1 << 20, "MiB"
 	default:
 		return 1e6, "M/s"
 	}
@@ -256,4 +258,40 @@ func historyChart(s *record.SeriesHistory) chartView {
 		c.Lines, from = append(c.Lines, line), to
 	}
 	return newChartView(&c)
+}
+
+// Curves is a page of measured curves.
+type Curves struct {
+	Headline, Note string
+	Facts          [][2]string // names and values
+	Groups         []CurveGroup
+}
+
+// CurveGroup is a group of curves over the same axis, with a table of their points.
+type CurveGroup struct {
+	Title   string
+	Charts  []Chart
+	Columns []string
+	Rows    [][]string // the first cell is the name of the row
+}
+
+// WriteCurves writes measured curves as one self-contained page, with a chart for each, whose y axis is
+// logarithmic, and tables of their points.
+func WriteCurves(w io.Writer, c *Curves) error {
+	p := &perfPage{Page: kit.Page{About: "measured curves", Headline: c.Headline, Title: "fabrictest: " + c.Headline}, Note: c.Note}
+	for _, f := range c.Facts {
+		p.Facts.Add(f[0], f[1])
+	}
+	for i := range c.Groups {
+		from := &c.Groups[i]
+		g := &perfGroup{Title: from.Title, Columns: from.Columns}
+		for k := range from.Charts {
+			g.Charts = append(g.Charts, drawChart(&from.Charts[k], true))
+		}
+		for _, cells := range from.Rows {
+			g.Rows = append(g.Rows, perfRow{Name: cells[0], Cells: cells[1:]})
+		}
+		p.Groups = append(p.Groups, g)
+	}
+	return perfLayout.Write(w, p, "")
 }

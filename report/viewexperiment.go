@@ -91,13 +91,16 @@ func classOf(line int) string { return fmt.Sprintf("k%d", line%6) }
 
 // newChartView draws a chart. Sizes and ranks are on a logarithmic x axis, values that span more
 // than two powers of ten on a logarithmic y axis. A published value without an X is a line across.
-func newChartView(c *Chart) chartView {
+func newChartView(c *Chart) chartView { return drawChart(c, false) }
+
+// drawChart draws a chart. The y axis of a power law is logarithmic whatever its positive values span.
+func drawChart(c *Chart, powerLaw bool) chartView {
 	v := chartView{Title: c.Title, Marks: len(c.Published) > 0}
 	if c.Unit != "" {
 		v.Title += ", " + c.Unit
 	}
 	var values []float64
-	chart := kit.LineChart{Left: 56, Width: 440, Height: 230, Label: c.Title + " by " + c.XName, XLabel: c.XName, LogX: c.XName == "bytes" || c.XName == "ranks"}
+	chart := kit.LineChart{Left: 56, Width: 440, Height: 230, Label: c.Title + " by " + c.XName, XLabel: c.XName, LogX: slices.Contains(logAxes, c.XName)}
 	for k, l := range c.Lines {
 		v.Keys = append(v.Keys, kit.Key{Class: classOf(k), Name: l.Name})
 		line := kit.Line{Class: classOf(k)}
@@ -116,10 +119,13 @@ func newChartView(c *Chart) chartView {
 		}
 		chart.Marks = append(chart.Marks, kit.Mark{Class: classOf(m.Line), Title: m.Text, X: *m.X, Low: m.Low, High: m.High})
 	}
-	chart.Y, chart.YText = yScale(values, c.Unit), func(v float64) string { return fmt.Sprintf("%.4g", v) }
+	chart.Y, chart.YText = yScale(values, c.Unit, powerLaw), func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	v.Drawing = chart.Draw()
 	return v
 }
+
+// logAxes are the names of x axes that are logarithmic.
+var logAxes = []string{"bytes", "ranks", "qps", "hosts", "messages", "packets"}
 
 // ticks returns the values of the x axis that the lines have.
 func (c *Chart) ticks() (ticks []kit.XTick) {
@@ -133,13 +139,13 @@ func (c *Chart) ticks() (ticks []kit.XTick) {
 }
 
 // yScale returns a logarithmic scale for positive values of more than two powers of ten, unless they
-// are percentages, else a linear one.
-func yScale(values []float64, unit string) func(start, length float64) kit.Scale {
+// are percentages, or of a power law, else a linear one.
+func yScale(values []float64, unit string, powerLaw bool) func(start, length float64) kit.Scale {
 	lowest, highest := values[0], values[0]
 	for _, v := range values {
 		lowest, highest = min(lowest, v), max(highest, v)
 	}
-	if unit != "%" && lowest > 0 && highest/lowest > 100 {
+	if unit != "%" && lowest > 0 && (powerLaw || highest/lowest > 100) {
 		return func(start, length float64) kit.Scale { return kit.Decades(values, start, length) }
 	}
 	return func(start, length float64) kit.Scale { return kit.Linear(values, start, length) }

@@ -77,12 +77,12 @@ func TestReportIsWrittenAfterSIGHUP(t *testing.T) {
 	}
 }
 
-var scale = flag.Bool("scale", false, "also run a thousand ranks, which takes ten seconds of processor time")
+var thousandRanks = flag.Bool("scale", false, "also run a thousand ranks, which takes ten seconds of processor time")
 
 // 1024 ranks in one process complete and check a ring, a barrier and an all-to-all of 8 bytes,
 // within a minute of CPU time and 4 GB of memory.
 func TestAThousandRanks(t *testing.T) {
-	if !*scale {
+	if !*thousandRanks {
 		t.Skip("only with -scale, as in .ci/rotate")
 	}
 	t.Parallel() // it measures its own CPU time only

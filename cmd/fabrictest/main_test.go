@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
+	"github.com/fabrictest/fabrictest/lab/scale"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -27,6 +29,9 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 // TestMain makes the test binary the program if it is called fabrictest, or one of its processes.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "fabrictest" {
+		main()
+	}
+	if slices.Equal(os.Args[1:], scale.PointArgs) {
 		main()
 	}
 	if len(os.Args) > 1 {
@@ -86,7 +91,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestHelpIsGolden(t *testing.T) {
-	for _, command := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab down", "lab list", "doctor", "capture show", "perf", "perf quick", "perf iwarp", "perf memory", "conform", "conform show", "conform coverage"} {
+	for _, command := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab down", "lab list", "doctor", "capture show", "perf", "perf quick", "perf iwarp", "perf memory", "perf scale", "conform", "conform show", "conform coverage"} {
 		code, out, stderr := call(t, append(strings.Fields(command), "--help")...)
 		if code != exitOK || stderr != "" {
 			t.Fatalf("%s --help: exit code %d, %q", command, code, stderr)

@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/experiment"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/perflab"
+	"github.com/fabrictest/fabrictest/lab/scale"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/report/ranks"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -41,10 +42,10 @@ func newPerfCommand(program string) *cobra.Command {
 		newPerfBenchCommand(perf.Register, "Measure the time to register and deregister memory"),
 		newMeasureCommand("quick", "Measure soft-RoCE beside plain UDP, in less than a minute", perflab.Quick),
 		newMeasureCommand("iwarp", "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute", perflab.IWARP),
-		newPerfMemoryCommand(&perfMemory{program: program}),
+		newPerfMemoryCommand(&perfMemory{program: program}), newPerfScaleCommand(),
 		newPerfImportCommand(), newPerfCompareCommand(), newPerfHistoryCommand(), newPerfSensitivityCommand(),
 		newPerfGateCommand(), newPerfFitCommand(), newPerfCheckCommand(),
-		hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain),
+		hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain), hidden(scale.PointArgs, scale.PointMain),
 	)
 	return cmd
 }
@@ -89,6 +90,31 @@ func newPerfSensitivityCommand() *cobra.Command {
 			return listing{}, err
 		}
 		return listing{value: s, write: s.WriteTable}, nil
+	})
+}
+
+// newPerfScaleCommand returns the command `fabrictest perf scale`.
+func newPerfScaleCommand() *cobra.Command {
+	var o scale.Plan
+	var gib uint64
+	var page string
+	cmd := &cobra.Command{Use: "scale", Short: "Measure CPU time and memory of simulations by their size, with exponents", Args: cobra.NoArgs}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Only, "only", nil, "measure the `CURVE` only: "+cli.Choices(scale.Names())+"; may be repeated")
+	f.DurationVar(&o.Time, "time", 2*time.Minute, "leave out points that do not fit into this `TIME` of the processor in all")
+	f.Uint64Var(&gib, "memory", 4, "leave out points that need more `GIB` of memory")
+	f.IntVar(&o.Repeat, "repeat", 1, "measure each point so often: 'perf compare' needs five samples")
+	pageFlag(cmd, &page)
+	completeFlag(cmd, "only", fixed(scale.Names()...))
+	return withJSON(cmd, "print a recorded run, for 'perf compare'", func(cmd *cobra.Command, _ []string) (l listing, err error) {
+		progress := newProgressLine(cmd.ErrOrStderr())
+		o.Progress, o.Memory = progress.Report, gib<<30
+		r, err := o.Run(cmd.Context())
+		progress.Clear()
+		if err != nil {
+			return l, err
+		}
+		return listing{value: &r.Run, write: r.WriteTable}, cli.WriteFile(page, r.WritePage)
 	})
 }
 

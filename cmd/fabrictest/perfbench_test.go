@@ -90,3 +90,16 @@ func TestPerfBenchmarkErrorsNameTheOption(t *testing.T) {
 		t.Errorf("--device: exit code %d: %s", code, errs)
 	}
 }
+
+// The limits of perf scale apply, and its result is a recorded run and a page with charts.
+func TestPerfScale(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "scale.html")
+	code, out := runWithTimeout(t, "perf", "scale", "--only", "packets", "--time", "1us", "--html", page)
+	if code != exitOK || !strings.Contains(out, "Left out: ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	wantIn(t, string(must.Get(os.ReadFile(page))(t)), "left out: ", "without NICs")
+	if code, _, errs := call(t, "perf", "scale", "--only", "packet"); code != exitUsage || !strings.Contains(errs, "--only packet: give ranks") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}

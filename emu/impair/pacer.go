@@ -33,6 +33,14 @@ type Pacer struct {
 	RateBps       uint64
 	lastDeparture mono.Time // of the last byte
 	remainder     uint64    // nanobits that rounding left out of lastDeparture
+	last          duration  // of the last bytes, because packets often have equal sizes
+}
+
+// duration is the time of n bytes at a rate: whole nanoseconds, and the nanobits that are left.
+type duration struct {
+	rate             uint64
+	n                int
+	whole, remaining uint64
 }
 
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
@@ -47,9 +55,15 @@ func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.lastDeparture < now {
 		p.lastDeparture, p.remainder = now, 0
 	}
-	p.remainder += uint64(n) * nanobitsPerByte // wraps if n is more than 2 GB
-	p.lastDeparture += mono.Time(p.remainder / p.RateBps)
-	p.remainder %= p.RateBps
+	if d := &p.last; d.n != n || d.rate != p.RateBps {
+		nanobits := uint64(n) * nanobitsPerByte // wraps if n is more than 2 GB
+		*d = duration{p.RateBps, n, nanobits / p.RateBps, nanobits % p.RateBps}
+	}
+	p.lastDeparture += mono.Time(p.last.whole)
+	if p.remainder += p.last.remaining; p.remainder >= p.RateBps {
+		p.lastDeparture += mono.Time(p.remainder / p.RateBps) // 1, or more if the rate was higher before
+		p.remainder %= p.RateBps
+	}
 	return p.lastDeparture
 }
 
@@ -67,7 +81,7 @@ func (p *Pacer) Backlog(now mono.Time) int64 {
 }
 
 // Reset discards the backlog.
-func (p *Pacer) Reset() { p.lastDeparture, p.remainder = 0, 0 }
+func (p *Pacer) Reset() { *p = Pacer{RateBps: p.RateBps} }
 
 // NewRand returns a random stream that depends only on seed and name. The simulation and the
 // user-space switch use the same names, so that both lose, delay and damage the same packets.

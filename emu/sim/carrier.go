@@ -142,6 +142,7 @@ func (p *Port) RemoveAddr(a netip.Addr) error {
 		return fmt.Errorf("port %s: remove address %v: the port has %v", p.cfg.Name, a, p.cfg.Addrs)
 	}
 	delete(p.net.byAddr, a)
+	p.net.addrChanges++
 	p.setAddrs(slices.Concat(p.cfg.Addrs[:i], p.cfg.Addrs[i+1:]))
 	p.net.w.Tracef("%s loses %v", p.cfg.Name, a)
 	return nil

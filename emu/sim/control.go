@@ -27,13 +27,15 @@ func (p *Proc) Kill() error {
 	case !slices.Contains(w.procs, p):
 		return nil
 	}
-	w.procs, w.ready = remove(w.procs, p), remove(w.ready, p)
+	w.procs = remove(w.procs, p)
+	w.ready.remove(p)
 	p.stopWaiting()
 	p.timer.Stop()
 	w.Tracef("kill %s", p.name)
 	killer := w.current
 	w.current, p.unwinding = p, true
 	p.stop()
+	w.ready.unregister(p)
 	w.current = killer
 	if p.panicked() {
 		return p.err
@@ -48,8 +50,7 @@ func (p *Proc) Pause() {
 		panic(fmt.Sprintf("sim: program %q pauses itself: park it (Wait, Sleep) instead", p.name))
 	}
 	p.paused = true
-	if slices.Contains(p.w.ready, p) {
-		p.w.ready = remove(p.w.ready, p)
+	if p.w.ready.remove(p) {
 		p.wokenWhilePaused = true
 	}
 }
@@ -69,7 +70,7 @@ func (p *Proc) wake() {
 		p.wokenWhilePaused = true
 		return
 	}
-	p.w.ready = append(p.w.ready, p)
+	p.w.ready.add(p)
 }
 
 // Chooser makes the world's choices. A model checker enumerates schedules by

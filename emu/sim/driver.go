@@ -71,9 +71,13 @@ type DriverConfig struct {
 // NewDriver returns a driver that runs the engine e in virtual time. Its link l is cfg.Port or a
 // wrapper of it.
 func NewDriver(e drive.Engine, l link.PacketLink, cfg DriverConfig) *Driver {
-	out := drive.NewSmallSendQueue()
+	shared := &cfg.Port.net.w.batches
+	if shared.in == nil {
+		shared.in = make([]link.Datagram, drive.BatchSize)
+	}
+	out := drive.NewSharedSendQueue(&shared.out)
 	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // in packets: it holds no more than the port's transmit queue
-	d := newDriver(e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, cfg)
+	d := newDriver(e, &packetNetwork{engine: e, link: l, in: shared.in, out: out}, cfg)
 	cfg.Port.OnReadable(d, eventReadable)
 	cfg.Port.OnWritable(d, eventWritable)
 	return d
@@ -220,6 +224,13 @@ func (d *Driver) Yield() {}
 func (d *Driver) Close() {
 	d.closed = true
 	d.timer.Stop()
+}
+
+// batches are datagrams for all drivers of a world, of which one receives or sends at a time. So
+// their buffers stay in the processor's cache however many hosts there are.
+type batches struct {
+	in  []link.Datagram
+	out drive.Batches
 }
 
 // packetNetwork is the network of a drive.Engine: a packet link.

@@ -13,7 +13,7 @@ func (n *Net) forward(pk *packet) {
 	case dst.IsMulticast():
 		n.receivers = append(n.receivers[:0], n.groups[dst]...) // copied: a receiver may leave in its handler
 	default:
-		to := n.byAddr[dst]
+		to := pk.from.lookUp(dst)
 		if to == nil {
 			pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.NoRoute, "no-route")
 			return
@@ -29,6 +29,23 @@ func (n *Net) forward(pk *packet) {
 		n.forwardTo(n.newPacket(&pk.Datagram, pk.from, nil), to)
 	}
 	n.releasePacket(pk)
+}
+
+// peer is a port with one of its addresses.
+type peer struct {
+	addr    netip.Addr
+	port    *Port
+	changes int // Net.addrChanges when it was looked up
+}
+
+// lookUp returns the port with an address, or nil. It keeps the last one, because packets of a port
+// often have the destination of the packet before.
+func (p *Port) lookUp(dst netip.Addr) *Port {
+	n := p.net
+	if last := &p.lastPeer; last.port == nil || last.addr != dst || last.changes != n.addrChanges {
+		*last = peer{dst, n.byAddr[dst], n.addrChanges}
+	}
+	return p.lastPeer.port
 }
 
 // forwardTo sends pk from the sender's switch to a port.

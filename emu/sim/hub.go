@@ -13,6 +13,8 @@ type Hub struct {
 	world   *World
 	errGone error
 	ranks   []rankState
+	// waitsFor is the rank that Recv of each rank waits for. End looks at all: they are close together.
+	waitsFor []int32
 
 	barrierRound, barrierArrived, endedRanks int
 	barrierDone                              Signal // when barrierRound is incremented
@@ -22,14 +24,13 @@ type Hub struct {
 type rankState struct {
 	inbox     map[int][][]byte // by sender, allocated on demand
 	changed   Signal           // a message arrived, or the awaited rank ended
-	waitsFor  int              // rank that Recv waits for
 	inBarrier bool             // waits in Barrier
 	ended     bool
 }
 
 // NewHub returns a hub for ranks 0 to size-1. Calls that address an ended rank return gone.
 func NewHub(w *World, size int, gone error) *Hub {
-	return &Hub{world: w, errGone: gone, ranks: make([]rankState, size)}
+	return &Hub{world: w, errGone: gone, ranks: make([]rankState, size), waitsFor: make([]int32, size)}
 }
 
 // End marks a rank as ended: others no longer wait for it. Messages it sent are still delivered.
@@ -44,9 +45,9 @@ func (h *Hub) End(rank int) {
 	}
 	s.ended, s.inbox = true, nil
 	h.endedRanks++
-	for i := range h.ranks {
-		if other := &h.ranks[i]; other.waitsFor == rank { // no effect if it is not in Recv
-			other.changed.Broadcast()
+	for i, awaited := range h.waitsFor {
+		if int(awaited) == rank { // no effect if it is not in Recv
+			h.ranks[i].changed.Broadcast()
 		}
 	}
 	h.tryCompleteBarrier()
@@ -85,7 +86,9 @@ func (c *Endpoint) World() *World { return c.h.world }
 func (c *Endpoint) Now() time.Duration { return time.Duration(c.h.world.Now()) }
 
 // String describes the wait of Recv.
-func (s *rankState) String() string { return fmt.Sprintf("a message from rank %d", s.waitsFor) }
+func (c *Endpoint) String() string {
+	return fmt.Sprintf("a message from rank %d", c.h.waitsFor[c.rank])
+}
 
 // checkRank returns an error if a rank does not exist.
 func (c *Endpoint) checkRank(rank int) error {
@@ -108,7 +111,7 @@ func (c *Endpoint) Send(to int, msg []byte) error {
 		s.inbox = make(map[int][][]byte)
 	}
 	s.inbox[c.rank] = append(s.inbox[c.rank], append([]byte(nil), msg...))
-	if s.waitsFor == c.rank { // no effect if the rank is not in Recv
+	if int(c.h.waitsFor[to]) == c.rank { // no effect if the rank is not in Recv
 		s.changed.Broadcast()
 	}
 	return nil
@@ -135,8 +138,8 @@ func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 		if p == nil {
 			return nil, c.errOutsideProgram()
 		}
-		s.waitsFor = from
-		p.Wait(&s.changed, s, left) // s.String names the awaited rank
+		c.h.waitsFor[c.rank] = int32(from)
+		p.Wait(&s.changed, c, left) // c.String names the awaited rank
 	}
 	queue := s.inbox[from]
 	if len(queue) == 1 {

@@ -54,8 +54,10 @@ type Net struct {
 type portTable struct {
 	ports  []*Port
 	byAddr map[netip.Addr]*Port
-	byName map[string]*Port
-	groups map[netip.Addr][]*Port // members in the order they joined
+	// addrChanges counts the addresses that ports have lost.
+	addrChanges int
+	byName      map[string]*Port
+	groups      map[netip.Addr][]*Port // members in the order they joined
 }
 
 // topology is the switches of a Net and the trunks between them.

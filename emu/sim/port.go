@@ -22,15 +22,21 @@ type Port struct {
 	frozen    bool
 	partition int // group set by Net.Partition
 	nic       portNIC
+	lastPeer  peer
 
-	rxQueue      nic.FIFO[*packet]
-	rxQueueBytes int
-	lentPackets  []*packet // returned by the last Recv
-	joins        map[netip.Addr]int
+	receiveQueue
+	joins map[netip.Addr]int
 	portStreams
 
 	portCallbacks
 	writableTimer Timer
+}
+
+// receiveQueue has the packets that have arrived at a port.
+type receiveQueue struct {
+	rxQueue      nic.FIFO[*packet]
+	rxQueueBytes int
+	lentPackets  []*packet // returned by the last Recv
 }
 
 // portStreams are the streams of a port.
@@ -241,6 +247,7 @@ func (p *Port) Close() error {
 	for _, a := range p.cfg.Addrs {
 		delete(n.byAddr, a)
 	}
+	n.addrChanges++
 	for g := range p.joins { //layers:ordered in any order, each group loses one member
 		n.removeMember(g, p)
 	}

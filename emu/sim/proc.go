@@ -15,8 +15,9 @@ import (
 // Proc is a program of a world: a coroutine that runs until it parks in a
 // blocking call. Only the program itself may call the blocking methods.
 type Proc struct {
-	w    *World
-	name string
+	w      *World
+	name   string
+	number int // in World.ready
 	// goroutine runs the program, once it has started.
 	goroutine uintptr
 
@@ -64,7 +65,8 @@ func (w *World) Go(name string, f func(p *Proc) error) *Proc {
 		p.err = p.call(f)
 	})
 	w.procs = append(w.procs, p)
-	w.ready = append(w.ready, p)
+	w.ready.register(p)
+	w.ready.add(p)
 	return p
 }
 
@@ -107,6 +109,7 @@ func (w *World) resume(p *Proc) error {
 		return nil
 	}
 	w.procs = remove(w.procs, p)
+	w.ready.unregister(p)
 	return p.err
 }
 
@@ -160,7 +163,7 @@ func (p *Proc) Yield() {
 		w.traceRun(p)
 		return
 	}
-	w.ready = append(w.ready, p)
+	w.ready.add(p)
 	p.wait((*yielding)(nil))
 }
 
@@ -168,7 +171,7 @@ func (p *Proc) Yield() {
 // be reached, and Config.Stop need not be called. Then Sleep and Yield do not switch to another
 // coroutine, which is much cheaper. noSleepShortcut, set by a test, disables that.
 func (w *World) idleUntil(t mono.Time) bool {
-	if len(w.ready) > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopInterval == 0 || w.noSleepShortcut {
+	if w.ready.len() > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopInterval == 0 || w.noSleepShortcut {
 		return false
 	}
 	next, ok := w.queue.peek()

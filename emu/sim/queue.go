@@ -27,10 +27,14 @@ type slot struct {
 // queue is a four-ary heap of events. A timer has at most one entry, however
 // often it is reset.
 type queue struct {
-	heap  []entry
-	slots []slot
-	free  []uint32
-	seq   uint64
+	heap []entry
+	// vacant: the first entry was removed, and is still in its place. Most events schedule another,
+	// which takes the place, so that the heap is reordered once for both. Until then the removed entry
+	// is before all others.
+	vacant bool
+	slots  []slot
+	free   []uint32
+	seq    uint64
 }
 
 func (q *queue) nextSeq() uint64 {
@@ -59,7 +63,7 @@ func (q *queue) takeSlot() uint32 {
 // peek returns the earliest event; false if there is none. It removes the entries of stopped timers
 // and moves those of postponed timers to their new place.
 func (q *queue) peek() (entry, bool) {
-	for len(q.heap) > 0 {
+	for q.fillVacancy(); len(q.heap) > 0; q.fillVacancy() {
 		top := q.heap[0]
 		if top.slot&timerBit == 0 {
 			return top, true
@@ -79,21 +83,37 @@ func (q *queue) peek() (entry, bool) {
 	return entry{}, false
 }
 
-// removeTop removes the first entry and returns its slot.
+// removeTop removes the first entry and returns its slot. Its place is vacant until insert or
+// fillVacancy.
 func (q *queue) removeTop() slot {
 	i := q.heap[0].slot &^ timerBit
 	s := q.slots[i]
 	q.slots[i] = slot{}
 	q.free = append(q.free, i)
+	q.vacant = true
+	return s
+}
+
+// fillVacancy moves the last entry to the place of the first if that was removed.
+func (q *queue) fillVacancy() {
+	if !q.vacant {
+		return
+	}
+	q.vacant = false
 	last := q.heap[len(q.heap)-1]
 	q.heap = q.heap[:len(q.heap)-1]
 	if len(q.heap) > 0 {
 		q.down(0, last)
 	}
-	return s
 }
 
+// insert adds an entry, in the place of the first one if that was removed.
 func (q *queue) insert(e entry) {
+	if q.vacant {
+		q.vacant = false
+		q.down(0, e)
+		return
+	}
 	q.heap = append(q.heap, e)
 	q.up(len(q.heap)-1, e)
 }

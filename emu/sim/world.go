@@ -33,7 +33,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -97,6 +96,7 @@ type World struct {
 	rands    map[string]*rand.Rand
 	netNames map[string]bool // names in use
 	lastTag  uint32          // Tag of the last packet shown to a Tap
+	batches  batches
 	trace    trace
 
 	noSleepShortcut bool // set by a test: Sleep always parks
@@ -105,7 +105,7 @@ type World struct {
 // programs are the programs of a world.
 type programs struct {
 	procs   []*Proc // programs that have not ended, oldest first
-	ready   []*Proc // runnable programs, in the order they became runnable
+	ready   readyList
 	current *Proc
 }
 
@@ -236,7 +236,7 @@ func (w *World) loop(programsOnly bool) error {
 		switch {
 		case ok && next.at <= w.now:
 			w.runNextEvent()
-		case len(w.ready) > 0:
+		case w.ready.len() > 0:
 			if err := w.resume(w.pickReady()); err != nil {
 				return err
 			}
@@ -270,10 +270,7 @@ func (w *World) runNextEvent() {
 
 // pickReady chooses the next program to run and removes it from the ready list.
 func (w *World) pickReady() *Proc {
-	i := w.Choose("run", len(w.ready))
-	p := w.ready[i]
-	w.ready = slices.Delete(w.ready, i, i+1)
-	return p
+	return w.ready.take(w.Choose("run", w.ready.len()))
 }
 
 // end drops all events and ends all programs (deferred calls run). Run returns err from then on.
@@ -283,7 +280,7 @@ func (w *World) end(err error) {
 	}
 	w.ended, w.err = true, err
 	w.queue = queue{}
-	w.ready = nil
+	w.ready = readyList{}
 	w.unwind()
 }
 

@@ -40,6 +40,22 @@ func UsedCPUOf(pid int) (CPUUsage, bool) {
 	return sum, sum.Ran > 0 // without CONFIG_SCHED_INFO the files are missing, or have only zeros
 }
 
+// UsedResources returns the CPU time of this process, in its program and in the kernel, and the peak
+// of its resident memory in bytes.
+func UsedResources() (cpu time.Duration, peakMemory uint64, ok bool) {
+	var u unix.Rusage
+	text, err := os.ReadFile("/proc/self/status") // the peak in u may be that of the parent process
+	if err != nil || unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0, 0, false
+	}
+	_, rest, found := strings.Cut(string(text), "\nVmHWM:")
+	var kib uint64
+	if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil || !found {
+		return 0, 0, false
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), kib << 10, true
+}
+
 // parseSchedstat parses /proc/PID/task/TID/schedstat: nanoseconds on a CPU, nanoseconds in a
 // run queue, number of time slices. It returns false if the first two are not numbers.
 func parseSchedstat(text []byte) (CPUUsage, bool) {

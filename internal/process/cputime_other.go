@@ -2,7 +2,10 @@
 
 package process
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // UsedCPU is only supported on Linux.
 func UsedCPU() (CPUUsage, bool) { return CPUUsage{}, false }
@@ -18,3 +21,6 @@ func UsableCPUs() ([]int, error) { return nil, errors.ErrUnsupported }
 
 // BindToCPU is only supported on Linux.
 func BindToCPU(int) error { return errors.ErrUnsupported }
+
+// UsedResources is only supported on Linux.
+func UsedResources() (cpu time.Duration, peakMemory uint64, ok bool) { return 0, 0, false }

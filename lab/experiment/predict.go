@@ -40,7 +40,7 @@ func Predict(p *nics.Platform, s *record.Series) (float64, error) {
 		b.Unit, scale = "us", 1e-6
 	case record.Messages:
 		scale = 1e6 / float64(m.Bytes)
-	case record.Bytes:
+	case record.Bytes, record.Size:
 	}
 	v, err := MeasureBase(p, &b)
 	if err != nil {

@@ -28,13 +28,16 @@ const (
 	defaultEvents = 1_000_000_000
 )
 
-// Fabric is the configuration of a simulation: hosts around one switch for each rail.
+// Fabric is the configuration of a simulation: hosts around one switch, or in a fat tree, for each
+// rail.
 type Fabric struct {
 	// Ranks is the number of ranks, PerHost how many share a host; 0 means 1. Ranks
 	// are placed in blocks: 0 to PerHost-1 on host 0.
 	Ranks, PerHost int
 	// Rails is the number of NICs of a host, each on a separate network; 0 means 1.
 	Rails int
+	// Leaves and Spines are the switches of each rail's fat tree; without leaves there is one switch.
+	Leaves, Spines int
 	// Provider is the name in package nics; empty means the default.
 	Provider string
 	// Setup is the configuration of the NICs. NICs of datagram-iWARP are reliable
@@ -131,9 +134,12 @@ func (f *Fabric) nodes() []int {
 	return all
 }
 
-// topology returns hosts around one switch for each rail.
+// topology returns hosts around one switch for each rail, or in a fat tree.
 func (f *Fabric) topology() (topology.Topology, error) {
 	hosts := (f.Ranks + f.PerHost - 1) / f.PerHost
+	if f.Leaves > 0 {
+		return topology.FatTree(f.Leaves, f.Spines, hosts, topology.Options{Rails: f.Rails})
+	}
 	return topology.Star(hosts, topology.Options{Rails: f.Rails})
 }
 

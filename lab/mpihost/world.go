@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -70,14 +71,9 @@ func (w *World) build() error {
 	if err != nil {
 		return err
 	}
-	nets := make([]*sim.Net, w.f.Rails)
-	for rail := range nets {
-		nets[rail], err = sim.NewNet(w.sim, sim.NetConfig{
-			Name: fmt.Sprintf("rail%d", rail), Dissector: w.provider.Dissector, Stream: w.f.stream,
-		})
-		if err != nil {
-			return err
-		}
+	nets, leafOf, err := w.buildNets(&plan)
+	if err != nil {
+		return err
 	}
 	w.hosts = make([]host, len(plan.Hosts))
 	for i := range plan.Hosts {
@@ -96,6 +92,7 @@ func (w *World) build() error {
 			}
 			port, err := nets[nic.Rail].Attach(sim.PortConfig{
 				Name: config.Name, Addrs: []netip.Addr{config.Addr}, Link: w.f.Link, NIC: w.f.NIC, Up: impair.Config{Specs: w.f.Impair},
+				Switch: leafOf[config.Name],
 			})
 			if err != nil {
 				return err
@@ -108,6 +105,41 @@ func (w *World) build() error {
 		}
 	}
 	return nil
+}
+
+// buildNets creates a network for each rail, with the switches and trunks of a fat tree if there is
+// one. leafOf has the leaf of each NIC, by HOST/NIC; without a tree it is empty, because a network
+// has one switch by itself.
+func (w *World) buildNets(plan *topology.Topology) (nets []*sim.Net, leafOf map[string]*sim.Switch, err error) {
+	nets = make([]*sim.Net, w.f.Rails)
+	for rail := range nets {
+		nets[rail], err = sim.NewNet(w.sim, sim.NetConfig{
+			Name: fmt.Sprintf("rail%d", rail), Dissector: w.provider.Dissector, Stream: w.f.stream,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if w.f.Leaves == 0 {
+		return nets, nil, nil
+	}
+	switches, rails := map[string]*sim.Switch{}, map[string]int{}
+	for _, s := range plan.Switches {
+		rails[s.Name] = s.Rail
+		if switches[s.Name], err = nets[s.Rail].AddSwitch(sim.SwitchConfig{Name: s.Name, Routed: s.Routed}); err != nil {
+			return nil, nil, err
+		}
+	}
+	leafOf = map[string]*sim.Switch{}
+	for _, c := range plan.Cables { // A is a NIC or a leaf, B the switch above it
+		a := switches[c.A.Node]
+		if a == nil {
+			leafOf[c.A.Node+"/"+c.A.NIC] = switches[c.B.Node]
+		} else if _, err = nets[rails[c.A.Node]].AddTrunk(sim.TrunkConfig{A: a, B: switches[c.B.Node], Link: w.f.Link}); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nets, leafOf, nil
 }
 
 // close closes every device.
@@ -155,6 +187,9 @@ func (w *World) runError(simErr error) error {
 	}
 	return errors.Join(append(errs, simErr)...)
 }
+
+// Events returns the number of events and program steps that have run.
+func (w *World) Events() uint64 { return w.sim.Events() }
 
 // Now returns the virtual time.
 func (w *World) Now() time.Duration { return time.Duration(w.sim.Now()) }

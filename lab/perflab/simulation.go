@@ -29,10 +29,12 @@ func InSimulation(ctx context.Context, f mpihost.Fabric, service perf.Service, p
 	return results, err
 }
 
-// InPairs calls run for both sides of each of several pairs of processes on the first two hosts of a
-// simulation.
+// InPairs calls run for both sides of each of several pairs of processes in a simulation. They are on
+// two hosts, or in a fat tree each on a host of its own.
 func InPairs(f mpihost.Fabric, service perf.Service, pairs int, run func(pair int, s *perf.Side) error) error {
-	f.Ranks, f.PerHost = 2*pairs, pairs
+	if f.Ranks, f.PerHost = 2*pairs, pairs; f.Leaves > 0 {
+		f.PerHost = 1
+	}
 	_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		nic := e.NICs[0]
 		return run(e.Rank%pairs, &perf.Side{

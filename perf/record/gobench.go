@@ -9,7 +9,7 @@ import (
 )
 
 // goUnits are the units of Go's benchmark format, in which benchfmt gives times and rates.
-var goUnits = map[string]Unit{"sec/op": Seconds, "B/s": Bytes, "msgs/s": Messages}
+var goUnits = map[string]Unit{"sec/op": Seconds, "B/s": Bytes, "msgs/s": Messages, "peak-B": Size}
 
 // parseGo parses the output of go test -bench, or of another program in that format. Values in
 // units that goUnits lacks, such as allocations, are left out.

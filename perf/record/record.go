@@ -60,7 +60,7 @@ type Series struct {
 	Samples []float64 `json:"samples"`
 }
 
-// Unit is the unit of samples. Times are better if less, rates if more.
+// Unit is the unit of samples. Times and sizes are better if less, rates if more.
 type Unit string
 
 // The units.
@@ -68,6 +68,7 @@ const (
 	Seconds  Unit = "s"
 	Bytes    Unit = "B/s"
 	Messages Unit = "1/s"
+	Size     Unit = "B" // of memory
 )
 
 // MoreIsBetter reports whether a larger value is better.
@@ -179,12 +180,12 @@ func (r *Run) check() error {
 		if s.Name == "" || strings.ContainsFunc(s.Name, func(c rune) bool { return c <= ' ' }) {
 			return fmt.Errorf("series %d: the name %q is empty or has a space", i, s.Name)
 		}
-		if !slices.Contains([]Unit{Seconds, Bytes, Messages}, s.Unit) {
-			return fmt.Errorf("series %s: unit %q: give s, B/s or 1/s", s.Name, s.Unit)
+		if !slices.Contains([]Unit{Seconds, Bytes, Messages, Size}, s.Unit) {
+			return fmt.Errorf("series %s: unit %q: give s, B/s, 1/s or B", s.Name, s.Unit)
 		}
 		for _, v := range s.Samples {
 			if !(v >= 0) || math.IsInf(v, 0) {
-				return fmt.Errorf("series %s: the sample %v is no time or rate", s.Name, v)
+				return fmt.Errorf("series %s: the sample %v is no time, rate or size", s.Name, v)
 			}
 		}
 	}

@@ -94,8 +94,8 @@ func TestInvalidFilesAreRejected(t *testing.T) {
 		`{"version": 1}`:           "no sample",
 		"# OSU MPI Latency Test\n": "no sample",
 		`{"version":1,"series":[{"name":"a b","unit":"s","samples":[1]}]}`:   "has a space",
-		`{"version":1,"series":[{"name":"a","unit":"ms","samples":[1]}]}`:    "give s, B/s or 1/s",
-		`{"version":1,"series":[{"name":"a","unit":"s","samples":[-1]}]}`:    "no time or rate",
+		`{"version":1,"series":[{"name":"a","unit":"ms","samples":[1]}]}`:    "give s, B/s, 1/s or B",
+		`{"version":1,"series":[{"name":"a","unit":"s","samples":[-1]}]}`:    "no time, rate or size",
 		" #bytes #iterations t_typical[usec]\n 2 1000 1.7\n":                 "line 2: a row without the name of its test",
 		"RDMA_Read Latency Test\n #bytes #iterations t_new[usec]\n2 1 1.7\n": `line 3: the column "t_new[usec]" is not known`,
 	} {

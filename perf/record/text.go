@@ -84,6 +84,8 @@ func (u Unit) Format(v float64) string {
 		return cli.Duration(time.Duration(v * 1e9))
 	case Messages:
 		return strings.TrimSpace(cli.SI(v, "")) + "/s"
+	case Size:
+		return cli.Bytes(uint64(v))
 	case Bytes:
 	}
 	return cli.SI(v, string(u))

@@ -144,9 +144,34 @@ func NewBatch(mtu int) []link.Datagram {
 	return ds
 }
 
+// Batches are batches of datagrams that send queues share. Each datagram has a buffer, which grows on
+// demand.
+type Batches struct{ free [][]link.Datagram }
+
+// get returns a batch that no queue has.
+func (b *Batches) get() []link.Datagram {
+	n := len(b.free)
+	if n == 0 {
+		return make([]link.Datagram, BatchSize)
+	}
+	ds := b.free[n-1]
+	b.free = b.free[:n-1]
+	return ds
+}
+
+// put returns a batch whose first used datagrams have been sent. Of those only the buffers stay.
+func (b *Batches) put(ds []link.Datagram, used int) {
+	for i := range ds[:used] {
+		ds[i] = link.Datagram{Payload: ds[i].Payload[:0]}
+	}
+	b.free = append(b.free, ds)
+}
+
 // SendQueue holds datagrams of an engine until the link takes them.
 type SendQueue struct {
-	ds         []link.Datagram
+	ds         []link.Datagram // nil while a queue with shared batches is empty
+	shared     *Batches        // nil for a queue with a batch of its own
+	limit      int             // datagrams of a shared batch that the queue uses
 	head, tail int
 	more       bool // the last batch was full: there may be more
 	place      placement
@@ -218,12 +243,30 @@ func (p *placement) built(ds []link.Datagram) {
 	}
 }
 
-// NewSmallSendQueue returns a queue whose datagrams have separate buffers, which grow
-// on demand. It takes less memory, and serves links without segmentation offload.
-func NewSmallSendQueue() SendQueue { return SendQueue{ds: make([]link.Datagram, BatchSize)} }
+// NewSharedSendQueue returns a queue that takes a batch from those shared while it is not empty. It
+// takes less memory, and serves links without segmentation offload. All queues that share batches
+// must be used by one goroutine.
+func NewSharedSendQueue(shared *Batches) SendQueue {
+	return SendQueue{shared: shared, limit: BatchSize}
+}
 
-// SetLimit bounds the queue to n packets, at least 1 and at most BatchSize.
-func (q *SendQueue) SetLimit(n int) { q.ds = q.ds[:max(1, min(n, len(q.ds)))] }
+// SetLimit bounds a queue with shared batches to n packets, at least 1 and at most BatchSize.
+func (q *SendQueue) SetLimit(n int) { q.limit = max(1, min(n, BatchSize)) }
+
+// borrow takes a shared batch for an empty queue.
+func (q *SendQueue) borrow() {
+	if q.shared != nil {
+		q.ds = q.shared.get()[:q.limit]
+	}
+}
+
+// release returns the batch of an empty queue to those shared.
+func (q *SendQueue) release() {
+	if q.shared != nil {
+		q.shared.put(q.ds[:BatchSize], q.tail)
+		q.ds, q.head, q.tail = nil, 0, 0
+	}
+}
 
 // Flush sends the datagrams that l did not take the last time, and then up to a batch
 // of e's output. It reports whether there may be more to send, and whether l is full. It drops
@@ -232,9 +275,11 @@ func (q *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, ful
 	for {
 		empty := q.head == q.tail
 		if empty {
+			q.borrow()
 			batch := q.place.batch(q.ds)
 			q.head, q.tail, q.more = 0, e.Output(now, batch), false
 			if q.tail == 0 {
+				q.release()
 				return false, false
 			}
 			q.more = q.tail == len(batch)
@@ -245,10 +290,13 @@ func (q *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, ful
 		switch {
 		case err != nil:
 			q.head = q.tail // the link is closed: drop the packets
+			q.release()
 			return false, false
 		case q.head < q.tail:
 			return true, true
-		case empty:
+		}
+		q.release()
+		if empty {
 			return q.more, false
 		}
 	}

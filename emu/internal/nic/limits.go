@@ -22,7 +22,7 @@ type Limits struct {
 // defaultLimits are the limits of a device that is configured without.
 func defaultLimits() Limits {
 	return Limits{
-		QPs: 1 << 16, QPWR: 1 << 14, SGE: 32, Inline: 512,
+		QPs: 1 << 17, QPWR: 1 << 14, SGE: 32, Inline: 512,
 		CQs: 1 << 16, CQE: 1 << 20,
 		MRs: 1 << 19, PDs: 1 << 15, AHs: 1 << 16,
 		SRQs: 1 << 15, SRQWR: 1 << 15,
