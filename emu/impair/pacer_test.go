@@ -28,6 +28,16 @@ func TestPacerIsExactOverManyPackets(t *testing.T) {
 	}
 }
 
+// A fraction that was left at a higher rate takes its time at the lower one.
+func TestPacerKeepsFractionsAtAnotherRate(t *testing.T) {
+	p := Pacer{RateBps: 7e9}
+	departs := p.Next(0, 6) // 48 bits: 6.86 ns, so that 6e9 nanobits are left
+	p.RateBps = 1e9
+	if took := p.Next(0, 6) - departs; departs != 6 || took != 54 { // 48 + 6 ns
+		t.Errorf("the first bytes leave at %d, the next %d later, want 6 and 54", departs, took)
+	}
+}
+
 func TestPacerDropsFractionsWhenIdle(t *testing.T) {
 	p := Pacer{RateBps: 3e9}
 	first := p.Next(0, 1) // 2.67 ns

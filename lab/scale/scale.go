@@ -225,9 +225,10 @@ func (m *curveRun) addPoint(samples []Point) {
 
 // fitPoints fits power laws to the points, and records their exponents.
 func (m *curveRun) fitPoints() {
-	var sizes, cpu, memory []float64
-	for _, p := range m.Points {
-		sizes, cpu, memory = append(sizes, float64(p.Size)), append(cpu, p.CPU.Seconds()), append(memory, float64(p.Memory))
+	n := len(m.Points)
+	sizes, cpu, memory := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i, p := range m.Points {
+		sizes[i], cpu[i], memory[i] = float64(p.Size), p.CPU.Seconds(), float64(p.Memory)
 	}
 	m.CPUFit, m.MemoryFit = FitPowerLaw(sizes, cpu), FitPowerLaw(sizes, memory)
 	for name, f := range map[string]Fit{"cpu": m.CPUFit, "memory": m.MemoryFit} {
