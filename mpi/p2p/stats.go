@@ -46,4 +46,7 @@ type Stats struct {
 	Mispredicted       uint64 // RTRs sent for messages that came eagerly
 	SpeculationStopped uint64
 	SpeculationResumed uint64
+	// StopUsage is the largest share of used RTRs after which they were stopped, and ResumeUsage the
+	// smallest share that would have been used after which they were resumed, in per cent.
+	StopUsage, ResumeUsage float64
 }
