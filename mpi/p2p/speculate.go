@@ -222,17 +222,15 @@ func (e *Engine) adapt(s *senderState) {
 			u.tooFewRTRsUsed = true
 			u.sends, u.wouldHaveUsedRTR = 0, 0 // count from now on
 			e.Stats.SpeculationStopped++
-			e.Stats.StopUsage = max(e.Stats.StopUsage, 100*float64(u.used)/float64(decided))
+			e.Stats.recordStop(u.used, decided)
 		}
 		u.received, u.used = s.rtrs.len(), 0
 	}
 	if u.tooFewRTRsUsed && u.sends >= e.cfg.Sample {
 		if float64(u.wouldHaveUsedRTR) >= e.cfg.Usage*float64(u.sends) {
 			u.tooFewRTRsUsed = false
-			usage := 100 * float64(u.wouldHaveUsedRTR) / float64(u.sends)
-			if e.Stats.SpeculationResumed++; e.Stats.SpeculationResumed == 1 || usage < e.Stats.ResumeUsage {
-				e.Stats.ResumeUsage = usage
-			}
+			e.Stats.SpeculationResumed++
+			e.Stats.recordResume(u.wouldHaveUsedRTR, u.sends)
 		}
 		u.sends, u.wouldHaveUsedRTR = 0, 0
 	}

@@ -50,3 +50,17 @@ type Stats struct {
 	// smallest share that would have been used after which they were resumed, in per cent.
 	StopUsage, ResumeUsage float64
 }
+
+// recordStop records in StopUsage how many of the last n RTRs were used when they were stopped.
+func (s *Stats) recordStop(used, n int) {
+	s.StopUsage = max(s.StopUsage, 100*float64(used)/float64(n))
+}
+
+// recordResume records in ResumeUsage how many of the last n messages would have used an RTR when RTRs
+// were resumed. SpeculationResumed already counts that.
+func (s *Stats) recordResume(wouldHaveUsed, n int) {
+	usage := 100 * float64(wouldHaveUsed) / float64(n)
+	if s.SpeculationResumed == 1 || usage < s.ResumeUsage {
+		s.ResumeUsage = usage
+	}
+}
