@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
 // collectiveSend sends one message of a collective and waits for it. The caller holds the lock.
@@ -122,14 +121,14 @@ func (c *Comm) allreduce(buf []byte, t Type, op Op) error {
 		if err := c.collectiveRecv(other, c.me+pow2, tagReduce); err != nil {
 			return err
 		}
-		window.Reduce(buf, other, t, op)
+		c.rank.reduce(buf, other, t, op)
 	}
 	for step := 1; step < pow2; step *= 2 {
 		peer := c.me ^ step
 		if err := c.collectiveSendrecv(buf, peer, other, peer, tagReduce); err != nil {
 			return err
 		}
-		window.Reduce(buf, other, t, op)
+		c.rank.reduce(buf, other, t, op)
 	}
 	if c.me < extra {
 		return c.collectiveSend(buf, c.me+pow2, tagReduce)
@@ -164,6 +163,7 @@ func (c *Comm) allgatherBruck(local, all []byte) error {
 	n := len(local)
 	blocks := make([]byte, len(all))
 	copy(blocks, local)
+	c.rank.chargeCopy(n)
 	for held := 1; held < c.size; held *= 2 {
 		count := min(held, c.size-held)
 		to, from := (c.me-held+c.size)%c.size, (c.me+held)%c.size
@@ -174,6 +174,7 @@ func (c *Comm) allgatherBruck(local, all []byte) error {
 	offset := c.me * n
 	copy(all[offset:], blocks)
 	copy(all[:offset], blocks[len(all)-offset:])
+	c.rank.chargeCopy(len(all))
 	return nil
 }
 
@@ -182,6 +183,7 @@ func (c *Comm) allgatherRing(local, all []byte) error {
 	n := len(local)
 	block := func(rank int) []byte { return all[rank*n : (rank+1)*n] }
 	copy(block(c.me), local)
+	c.rank.chargeCopy(n)
 	next, prev := (c.me+1)%c.size, (c.me-1+c.size)%c.size
 	for i := range c.size - 1 {
 		out, in := (c.me-i+c.size)%c.size, (c.me-i-1+c.size)%c.size
@@ -213,6 +215,7 @@ func (c *Comm) Alltoall(send, recv []byte) error {
 func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
 	block := func(b []byte, rank int) []byte { return b[rank*n : (rank+1)*n] }
 	copy(block(recv, c.me), block(send, c.me))
+	c.rank.chargeCopy(n)
 	for i := 1; i < c.size; i++ {
 		to, from := (c.me+i)%c.size, (c.me-i+c.size)%c.size
 		if err := c.collectiveSendrecv(block(send, to), to, block(recv, from), from, tagAlltoall); err != nil {
@@ -229,6 +232,7 @@ func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 	offset := c.me * n
 	copy(blocks, send[offset:])
 	copy(blocks[len(send)-offset:], send[:offset])
+	c.rank.chargeCopy(len(send))
 	out, in := make([]byte, 0, len(send)), make([]byte, len(send))
 	for step := 1; step < c.size; step *= 2 {
 		out = out[:0]
@@ -237,10 +241,12 @@ func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 				out = append(out, blocks[i*n:(i+1)*n]...)
 			}
 		}
+		c.rank.chargeCopy(len(out)) // all blocks of a message count as one copy
 		received := in[:len(out)]
 		if err := c.collectiveSendrecv(out, (c.me+step)%c.size, received, (c.me-step+c.size)%c.size, tagAlltoall); err != nil {
 			return err
 		}
+		c.rank.chargeCopy(len(out))
 		for i := step; i < c.size; i++ {
 			if i&step != 0 {
 				copy(blocks[i*n:(i+1)*n], received[:n])
@@ -253,5 +259,6 @@ func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 		from := (c.me - i + c.size) % c.size
 		copy(recv[from*n:(from+1)*n], blocks[i*n:(i+1)*n])
 	}
+	c.rank.chargeCopy(len(recv))
 	return nil
 }

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // withRankCounts runs a program with several numbers of ranks.
@@ -44,6 +46,49 @@ func TestBcast(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Collectives take virtual time for their local copies and reductions, by the bytes that each rank
+// copies or combines. No message is unexpected: all are large.
+func TestCollectivesChargeLocalCopies(t *testing.T) {
+	const small, large = 8, 4096
+	allgather := func(n int) func(*mpi.World) error {
+		return func(w *mpi.World) error { return w.Allgather(make([]byte, n), make([]byte, n*w.Size())) }
+	}
+	alltoall := func(n int) func(*mpi.World) error {
+		return func(w *mpi.World) error { return w.Alltoall(make([]byte, n*w.Size()), make([]byte, n*w.Size())) }
+	}
+	for name, c := range map[string]struct {
+		do   func(*mpi.World) error
+		want []int // bytes by rank
+	}{
+		// Its own block, and all blocks to their places.
+		"Bruck allgather": {allgather(small), []int{4 * small, 4 * small, 4 * small}},
+		"ring allgather":  {allgather(large), []int{large, large, large}},
+		// All blocks before and after the rounds; a round packs and unpacks a block.
+		"Bruck alltoall":    {alltoall(small), []int{10 * small, 10 * small, 10 * small}},
+		"pairwise alltoall": {alltoall(large), []int{large, large, large}},
+		// Rank 2 sends to rank 0, which combines that and the buffer of rank 1.
+		"allreduce": {func(w *mpi.World) error { return w.Allreduce(make([]byte, large), mpi.Int64, mpi.Sum) }, []int{2 * large, large, 0}},
+		"bcast":     {func(w *mpi.World) error { return w.Bcast(make([]byte, large), 0) }, []int{0, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make([]int, len(c.want))
+			f := newFabric(t, len(c.want), 1, false)
+			f.onCopy = func(rank int, what verbs.Work, n int) {
+				if what != verbs.WorkCopy {
+					t.Errorf("rank %d: work of kind %v", rank, what)
+				}
+				got[rank] += n
+			}
+			o := mpi.Options{}
+			o.P2P.EagerLimit = -1
+			f.succeed(o, c.do)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("ranks copy %v bytes, want %v", got, c.want)
+			}
+		})
+	}
 }
 
 // element is the i-th test element of a rank.

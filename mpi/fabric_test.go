@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // fabric connects the ranks of a test. Delays are random; messages between two ranks stay
@@ -35,6 +36,7 @@ type fabric struct {
 	atBarrier    int  // number of ranks in the barrier
 	round        int
 	aborted      string
+	onCopy       func(rank int, what verbs.Work, n int) // called for the CPU time of ranks; nil: it is not simulated
 
 	procs   []*proc
 	current *proc

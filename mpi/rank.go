@@ -105,6 +105,20 @@ func (k *rank) lockForTask(p verbs.Proc) {
 	}
 }
 
+// chargeCopy advances the virtual time by the CPU time of a copy of n bytes, if it is simulated.
+func (k *rank) chargeCopy(n int) {
+	if k.env.Costs != nil && n > 0 {
+		k.env.Charge(verbs.WorkCopy, n, k.env.Costs.Copy.Of(n))
+	}
+}
+
+// reduce combines the elements of into with those of from, for a collective. In virtual time it
+// takes as long as a copy, as accumulates of windows do.
+func (k *rank) reduce(into, from []byte, t Type, op Op) {
+	window.Reduce(into, from, t, op)
+	k.chargeCopy(len(into))
+}
+
 // progress processes received messages and completions, and reports whether there were any.
 func (k *rank) progress() bool {
 	progressed := k.carrier.Progress()

@@ -78,8 +78,7 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	k.p2p.DependsOn = k.dependsOn
 	k.windows = window.New(o.Window, carrier)
 	if e.Costs != nil {
-		charge := func(n int) { e.Charge(verbs.WorkCopy, n, e.Costs.Copy.Of(n)) }
-		k.p2p.Copied, k.windows.Copied = charge, charge
+		k.p2p.Copied, k.windows.Copied = k.chargeCopy, k.chargeCopy
 	}
 	if e.OnDump != nil {
 		e.OnDump(k.describeRequests)

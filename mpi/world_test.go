@@ -144,6 +144,10 @@ func (f *fabric) newEnv(rank int, p *proc) *transport.Env {
 	for i := range f.nics {
 		e.Nodes = append(e.Nodes, i/2)
 	}
+	if f.onCopy != nil {
+		e.Costs = &verbs.Costs{Copy: verbs.LinearCost{Base: time.Nanosecond}}
+		e.Spend = func(what verbs.Work, n int, _ time.Duration) { f.onCopy(rank, what, n) }
+	}
 	e.Go = func(_ string, run func(verbs.Proc)) {
 		if f.concurrent {
 			go func() {

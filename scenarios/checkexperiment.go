@@ -166,6 +166,13 @@ func (c *checker) checkMeasure(key string, e *Experiment, m *Measure) {
 			c.checkVariant(at, e, name)
 		}
 	}
+	if at := join(key, "beyond"); c.has(at) {
+		if !slices.Contains([]string{Reduction, Increase, Ratio, Difference}, m.Kind) {
+			c.fail(at, "%s is no comparison that could be subtracted from another", m.Kind)
+		}
+		c.checkVariant(join(at, "from"), e, m.Beyond.From)
+		c.checkVariant(join(at, "to"), e, m.Beyond.To)
+	}
 	axis := e.Vary.Name()
 	for _, f := range e.Vary.fields() {
 		if f.name != axis {

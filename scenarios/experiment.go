@@ -22,9 +22,17 @@ type Experiment struct {
 	// Vary is the x axis: every variant runs once with each value.
 	Vary Axis `yaml:"vary"`
 	// Variants are the settings that differ, by the name of the variant.
-	Variants map[string]Settings `yaml:"variants"`
+	Variants map[string]Variant `yaml:"variants"`
 	// Figures are the published results, with how they are measured here.
 	Figures []Figure `yaml:"figures" most:"64"`
+}
+
+// Variant is a curve of an experiment.
+type Variant struct {
+	// Platform is the platform of the variant, if it is not that of the experiment.
+	Platform string `yaml:"platform,omitempty" pattern:"^[^\\r\\n]{1,200}$" hint:"name a platform or a YAML file"`
+	// Settings are those that differ from the settings of the experiment.
+	Settings `yaml:",inline"`
 }
 
 // Settings are a workload with its parameters, and options of the runtime.
@@ -32,8 +40,8 @@ type Settings struct {
 	// Workload is a program of the runtime, as "fabrictest mpirun" has them.
 	Workload     string `yaml:"workload,omitempty"`
 	VerbsProgram `yaml:",inline"`
-	// Class is its problem size; T, the smallest, if left out. Only some workloads have B.
-	Class string `yaml:"class,omitempty" enum:"T S W A B"`
+	// Class is its problem size; T, the smallest, if left out. Only some workloads have B and C.
+	Class string `yaml:"class,omitempty" enum:"T S W A B C"`
 	Point `yaml:",inline"`
 	// Variation is by how many per cent each computation of a rank is longer or shorter, at most, at
 	// random; 0 if left out: all ranks compute for the same time.
@@ -185,8 +193,9 @@ type Measure struct {
 	// figure of to is below that of from), until (the largest x up to which it is), or best_at (the x
 	// of the largest reduction).
 	Kind string `yaml:"kind" enum:"value reduction increase ratio difference crossover until best_at"`
-	// Figure is a figure of the workload without the size of messages, such as latency; time or
-	// waited, the time of the slowest rank and the mean time in calls that wait; or a statistic of the
+	// Figure is a figure of the workload without the size of messages, such as latency; time, that of
+	// the slowest rank; waited, sending or communicating, the mean time of ranks in calls that wait, in
+	// those that send, or in both and those that receive, without collectives; or a statistic of the
 	// runtime, such as "RTRs used".
 	Figure string `yaml:"figure" pattern:"^[^\\r\\n]{1,80}$" hint:"name a figure of the workload, such as latency"`
 	// Of is a variant.
@@ -195,6 +204,8 @@ type Measure struct {
 	From string `yaml:"from,omitempty"`
 	// To is the variant whose gain is measured.
 	To string `yaml:"to,omitempty"`
+	// Beyond are two other variants: their comparison is subtracted from that of from and to.
+	Beyond Comparison `yaml:"beyond,omitempty"`
 	// Point is where on the x axis; a value of vary, by its key.
 	Point `yaml:",inline"`
 	// Over is instead of one value of the x axis the largest or the smallest result over all.
@@ -202,6 +213,14 @@ type Measure struct {
 	// Within has the smallest and the largest value of the x axis that count for over, crossover, until
 	// and best_at, by its key; all values count if it is left out.
 	Within Axis `yaml:"within,omitempty"`
+}
+
+// Comparison are two variants that are compared.
+type Comparison struct {
+	// From is the variant that is compared with to.
+	From string `yaml:"from"`
+	// To is the variant whose gain is measured.
+	To string `yaml:"to"`
 }
 
 // Published is a published value, with the relation of results to it.
@@ -290,7 +309,7 @@ func (e *Experiment) VariantNames() []string { return slices.Sorted(maps.Keys(e.
 // Setting returns the settings of a variant at a value of the axis.
 func (e *Experiment) Setting(variant string, x Point) Settings {
 	s := e.Settings
-	override(&s, e.Variants[variant])
+	override(&s, e.Variants[variant].Settings)
 	override(&s.Point, x)
 	return s
 }

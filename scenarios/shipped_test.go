@@ -198,9 +198,10 @@ var sections = []struct{ heading, def string }{
 	{"`expect`", "Expect"},
 	{"`experiment`", "Experiment"},
 	{"`vary` of an experiment", "Axis"},
-	{"each of `variants` of an experiment", "Settings"},
+	{"each of `variants` of an experiment", "Variant"},
 	{"each of `figures` of an experiment", "Figure"},
 	{"`measure` of a figure", "Measure"},
+	{"`beyond` of a measure", "Comparison"},
 	{"`published` of a figure", "Published"},
 	{"`violations`, `retransmits`, `reconnects`, `marked`, `lost`", "Range"},
 }

@@ -16,7 +16,7 @@ type NICCosts struct {
 	Send, Receive StageCosts
 	// Units is the number of packets that each direction processes at a time; 0 means 1. Packets
 	// of a flow pass the same unit in order. They have the same addresses, ports of UDP or TCP, and
-	// queue pair, if the Dissector of the Net is a MemoryDissector.
+	// destination queue pair, if the Net has a Dissector.
 	Units int
 	// PCIeBps is the rate between NIC and memory, which all units of a direction share; 0 means
 	// unlimited. Both directions share it if HalfDuplexBus is set, as on PCI-X.
@@ -44,7 +44,7 @@ type NICCosts struct {
 }
 
 // StackCosts is the CPU time of a network stack for the packets of a port. Both directions share
-// the Cores, of which 0 means 1; packets of a flow pass the same core. A verb call of the host waits
+// the Cores, of which 0 means 1, and process packets of a flow in order. A verb call of the host waits
 // while all cores are busy.
 type StackCosts struct {
 	// UDP is the time for datagrams, and TCP that for segments of streams. The time for a segment
@@ -108,27 +108,41 @@ type nicStage struct {
 }
 
 // units process packets in parallel, those of a flow in order. New flows take the units in turn, as
-// NICs do with the numbers of their queue pairs.
+// NICs do with the numbers of their queue pairs, and stay there. If the units are cores of a host, a
+// flow without packets in them takes the one that is free first, as programs and interrupts do.
 type units struct {
 	all    []unit
-	ofFlow map[uint64]int // used if there are several
+	cores  bool
+	ofFlow map[uint64]flowUnit // used if there are several
+}
+
+// flowUnit is the unit of a flow, and when the last packet of the flow leaves it.
+type flowUnit struct {
+	unit int
+	till mono.Time
 }
 
 type unit struct{ freeAt, lastLeave mono.Time }
 
-func newUnits(n int) *units { return &units{all: make([]unit, max(n, 1)), ofFlow: map[uint64]int{}} }
+func newUnits(n int) *units {
+	return &units{all: make([]unit, max(n, 1)), ofFlow: map[uint64]flowUnit{}}
+}
 
-// of returns the unit that processes the packets of a flow, and assigns one to a new flow.
-func (u *units) of(flow uint64) *unit {
+// of returns the index of the unit that processes a packet of a flow which enters now.
+func (u *units) of(now mono.Time, flow uint64) int {
 	if len(u.all) == 1 {
-		return &u.all[0]
+		return 0
 	}
-	i, known := u.ofFlow[flow]
-	if !known {
-		i = len(u.ofFlow) % len(u.all)
-		u.ofFlow[flow] = i
+	f, known := u.ofFlow[flow]
+	switch {
+	case u.cores && f.till <= now:
+		free := u.freeAt()
+		f.unit = slices.IndexFunc(u.all, func(v unit) bool { return v.freeAt == free })
+	case !known:
+		f.unit = len(u.ofFlow) % len(u.all)
 	}
-	return &u.all[i]
+	u.ofFlow[flow] = f
+	return f.unit
 }
 
 // freeAt returns when the first of the units is free.
@@ -153,7 +167,8 @@ type nicPacket struct {
 // which fetches the state of the flow and the address translation if they are not on board. Then
 // DMA takes place while the unit works. Packets of a unit leave in order.
 func (s *nicStage) pass(now mono.Time, pk nicPacket) mono.Time {
-	u := s.units.of(pk.flow)
+	i := s.units.of(now, pk.flow)
+	u := &s.units.all[i]
 	start := max(now, u.freeAt).Add(s.contexts.use(pk.flow))
 	if pk.hasAddr {
 		start = start.Add(s.translations.use(pk.addr / translatedPage))
@@ -167,6 +182,9 @@ func (s *nicStage) pass(now mono.Time, pk nicPacket) mono.Time {
 		leave = leave.Add(s.fetchTime)
 	}
 	u.lastLeave = max(u.lastLeave, leave.Add(s.Latency))
+	if s.units.cores {
+		s.units.ofFlow[pk.flow] = flowUnit{i, u.lastLeave}
+	}
 	return u.lastLeave
 }
 
@@ -229,7 +247,8 @@ type portNIC struct {
 	// The stages of the stack, which share their cores.
 	udpSend, udpReceive, tcpSend, tcpReceive *nicStage
 	cores                                    *units
-	memory                                   MemoryDissector // of the Net; nil if it is none
+	dissector                                impair.Dissector // of the Net, or nil
+	memory                                   MemoryDissector  // the same; nil if it is none
 
 	sendingBytes int  // of packets in the stages of the sender
 	sendBlocked  bool // Port.Send waits for room
@@ -238,6 +257,7 @@ type portNIC struct {
 // newPortNIC returns the stages of a NIC and of the network stack above it. There are none for the
 // NIC or the stack if all its costs are 0: packets then pass it in no time.
 func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
+	p.dissector = d
 	nic := *c
 	nic.Stack = StackCosts{}
 	if nic != (NICCosts{}) {
@@ -257,6 +277,7 @@ func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
 	}
 	if s := &c.Stack; *s != (StackCosts{}) {
 		p.cores = newUnits(s.Cores)
+		p.cores.cores = true
 		stage := func(costs StageCosts) *nicStage { return &nicStage{StageCosts: costs, units: p.cores} }
 		p.udpSend, p.udpReceive = stage(s.UDP.Send), stage(s.UDP.Receive)
 		p.tcpSend, p.tcpReceive = stage(s.TCP.Send), stage(s.TCP.Receive)
@@ -267,11 +288,13 @@ func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
 // describe returns the properties of pk on which the time in a stage depends.
 func (p *portNIC) describe(pk *packet) nicPacket {
 	d := nicPacket{flow: flowHash(pk.Src, pk.Dst), bytes: pk.IPBytes()}
-	if p.memory != nil {
-		if qp, _, ok := p.memory.Dissect(pk.Payload); ok { // queue pairs may have the same UDP ports
+	if p.dissector != nil {
+		if qp, _, ok := p.dissector.Dissect(pk.Payload); ok { // queue pairs may have the same UDP ports
 			const hashMultiplier = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
 			d.flow += uint64(qp) * hashMultiplier
 		}
+	}
+	if p.memory != nil {
 		d.fromMemory, d.consumesReceive = p.memory.IsReadResponse(pk.Payload), p.memory.ConsumesReceive(pk.Payload)
 		d.addr, d.hasAddr = p.memory.RemoteAddr(pk.Payload)
 	}

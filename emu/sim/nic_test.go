@@ -123,6 +123,32 @@ func TestStackSharesCores(t *testing.T) {
 	}
 }
 
+// A flow stays on its core while it has packets there; then it takes the core that is free first.
+func TestFlowsMoveToFreeCores(t *testing.T) {
+	n := newPortNIC(&NICCosts{Stack: StackCosts{UDP: ProtocolCosts{Send: StageCosts{Packet: 100}}, Cores: 2}}, nil)
+	var got []mono.Time
+	for _, p := range []struct {
+		now  mono.Time
+		flow uint64
+	}{{0, 1}, {0, 2}, {0, 1}, {0, 3}, {150, 2}, {150, 1}} {
+		got = append(got, n.udpSend.pass(p.now, nicPacket{flow: p.flow}))
+	}
+	if want := []mono.Time{100, 100, 200, 200, 300, 400}; !slices.Equal(got, want) {
+		t.Errorf("packets leave at %v, want %v", got, want)
+	}
+}
+
+// Packets to several queue pairs between two ports of UDP are several flows.
+func TestQueuePairsAreFlows(t *testing.T) {
+	n := newPortNIC(&NICCosts{Stack: StackCosts{Cores: 2}}, toy{})
+	flow := func(qp byte) uint64 {
+		return n.describe(&packet{Datagram: link.Datagram{Payload: toyPacket(qp, 1)}}).flow
+	}
+	if flow(1) == flow(2) || flow(1) != flow(1) {
+		t.Errorf("flows %#x and %#x", flow(1), flow(2))
+	}
+}
+
 func TestStackDelaysPacketsAndCalls(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{Cable: true})

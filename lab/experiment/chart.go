@@ -39,6 +39,9 @@ func (m *measured) charts() (all []report.Chart, err error) {
 		switch ms.Kind {
 		case scenarios.Reduction, scenarios.Increase, scenarios.Ratio, scenarios.Difference:
 			line = fmt.Sprintf("from %s to %s", ms.From, ms.To)
+			if ms.Beyond.From != "" {
+				line += fmt.Sprintf(", beyond that from %s to %s", ms.Beyond.From, ms.Beyond.To)
+			}
 			chart = chartOf(ms.Kind+" of "+ms.Figure, unit)
 			m.addLine(chart, line, y)
 		case scenarios.Value:

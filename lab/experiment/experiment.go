@@ -12,7 +12,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
@@ -74,6 +76,12 @@ func fill(ctx context.Context, result *report.Result, s *scenarios.Scenario, p *
 	for _, row := range p.Parameters {
 		e.Parameters = append(e.Parameters, report.Parameter(row))
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.others)) {
+		for _, row := range m.others[name].Parameters {
+			row.Name = name + " " + row.Name
+			e.Parameters = append(e.Parameters, report.Parameter(row))
+		}
+	}
 	result.Experiment, result.Verdict = e, report.Passed
 	if e.Figures, err = m.judgeAll(); err != nil {
 		return err
@@ -95,17 +103,22 @@ type measured struct {
 	*scenarios.Experiment
 	names   []string // of the variants
 	points  []scenarios.Point
-	results map[string][]work.Result // by variant, and by the index of the point
-	ranks   int                      // the most ranks of a run
-	elapsed time.Duration            // virtual time of all runs
+	results map[string][]work.Result  // by variant, and by the index of the point
+	others  map[string]*nics.Platform // of variants with their own, by name
+	ranks   int                       // the most ranks of a run
+	elapsed time.Duration             // virtual time of all runs
 }
 
 // measure runs the workload of each variant of the experiment at every point of the x axis.
 func measure(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed uint64) (*measured, error) {
 	e := s.Experiment
-	m := &measured{scenario: s, Experiment: e, names: e.VariantNames(), points: e.Vary.Points(), results: map[string][]work.Result{}}
-	r := runner{ctx: ctx, scenario: s, platform: p, seed: seed, communication: map[scenarios.Settings]time.Duration{}}
+	m := &measured{scenario: s, Experiment: e, names: e.VariantNames(), points: e.Vary.Points(), results: map[string][]work.Result{}, others: map[string]*nics.Platform{}}
+	r := runner{ctx: ctx, scenario: s, seed: seed, communication: map[stepOn]time.Duration{}}
 	for _, name := range m.names {
+		var err error
+		if r.platform, err = m.platformOf(name, p); err != nil {
+			return nil, err
+		}
 		for _, x := range m.points {
 			setting := e.Setting(name, x)
 			result, err := r.runAt(setting, x)
@@ -120,6 +133,28 @@ func measure(ctx context.Context, s *scenarios.Scenario, p *nics.Platform, seed 
 	return m, nil
 }
 
+// platformOf returns the platform of a variant: its own, which it loads, or else p.
+func (m *measured) platformOf(variant string, p *nics.Platform) (*nics.Platform, error) {
+	name := m.Variants[variant].Platform
+	if name == "" {
+		return p, nil
+	}
+	if m.others[name] == nil {
+		q, err := nics.LoadPlatform(name)
+		if err != nil {
+			return nil, m.scenario.Errorf("experiment.variants."+variant+".platform", "%w", err)
+		}
+		m.others[name] = q
+	}
+	return m.others[name], nil
+}
+
+// stepOn is a step with its settings on a platform.
+type stepOn struct {
+	platform *nics.Platform
+	scenarios.Settings
+}
+
 // runner runs workloads on a platform.
 type runner struct {
 	ctx      context.Context
@@ -128,7 +163,7 @@ type runner struct {
 	seed     uint64
 	elapsed  time.Duration // virtual time of all runs
 	// communication is the time of communication in a step, by the settings that it was measured with.
-	communication map[scenarios.Settings]time.Duration
+	communication map[stepOn]time.Duration
 }
 
 // runAt runs a workload with the settings s of a variant at point x. If s.Communication is set, the
@@ -141,14 +176,14 @@ func (r *runner) runAt(s scenarios.Settings, x scenarios.Point) (work.Result, er
 	e := r.scenario.Experiment
 	alone := e.Setting(e.CommunicationOf, x)
 	alone.Compute, alone.Communication = 0, 0
-	step, ok := r.communication[alone]
+	step, ok := r.communication[stepOn{r.platform, alone}]
 	if !ok {
 		result, err := r.runOne(&alone)
 		if err != nil {
 			return result, fmt.Errorf("without computation: %w", err)
 		}
 		step = result.Time / time.Duration(max(1, result.Iterations))
-		r.communication[alone] = step
+		r.communication[stepOn{r.platform, alone}] = step
 	}
 	s.Compute = step * 100 / time.Duration(s.Communication)
 	return r.runOne(&s)

@@ -210,6 +210,33 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
+// The comparison of two other variants is subtracted.
+func TestMeasuresBeyondOthers(t *testing.T) {
+	m := synthetic([]time.Duration{10, 10, 10, 10}, []time.Duration{12, 11, 8, 9})
+	ms := &scenarios.Measure{Kind: scenarios.Reduction, Figure: "time", From: "a", To: "b", Over: "largest"}
+	ms.Beyond = scenarios.Comparison{From: "b", To: "a"}
+	if got, unit, err := m.evaluate(ms); err != nil || *got != 45 || unit != "%" { // 20 % at 4 ranks, and -25 % for the others
+		t.Errorf("%v %s, %v", *got, unit, err)
+	}
+}
+
+// A variant runs on its own platform, whose parameters are reported.
+func TestVariantHasOwnPlatform(t *testing.T) {
+	r := run(t, strings.NewReplacer("RPUT: {protocol: rput}", "RPUT: {platform: r805-iwarp-ne020}",
+		"measure: {kind: reduction, figure: latency, from: RGET, to: RPUT, over: largest}", "measure: {kind: ratio, figure: latency, from: RPUT, to: RGET, bytes: 8}",
+		`{op: "<", value: 100, unit: "%", where: A paper}`, `{value: 4.7, unit: x, where: A paper}`).Replace(latencies)) // 7 and 1.5 us
+	if r.Verdict != report.Passed {
+		t.Errorf("%s, %s", r.Verdict, r.Reason)
+	}
+	last := r.Experiment.Parameters[len(r.Experiment.Parameters)-1].Name
+	if !strings.HasPrefix(last, "r805-iwarp-ne020 ") {
+		t.Errorf("the last parameter is %s", last)
+	}
+	if r := run(t, strings.Replace(latencies, "RPUT: {protocol: rput}", "RPUT: {platform: unknown}", 1)); r.Verdict != report.Broken {
+		t.Errorf("on an unknown platform: %s", r.Verdict)
+	}
+}
+
 // The time of communication is that of an iteration without computation of one variant, and
 // computation follows from it. Statistics of the runtime are figures.
 func TestCommunicationInPerCentOfComputation(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/report"
@@ -140,21 +141,35 @@ func (m *measured) evaluate(ms *scenarios.Measure) (*float64, string, error) {
 }
 
 // curve returns the values of a measure over the x axis: those of variant Of, or a comparison of
-// variant To with From. For kinds that find a point of the x axis (crossover, until, best_at) they
-// are reductions in per cent.
+// variant To with From, from which that of the variants Beyond, if any, is subtracted. For kinds that
+// find a point of the x axis (crossover, until, best_at) they are reductions in per cent.
 func (m *measured) curve(ms *scenarios.Measure) (y []float64, unit string, err error) {
 	if ms.Kind == scenarios.Value {
 		return m.series(ms.Of, ms.Figure)
 	}
-	from, unit, err := m.series(ms.From, ms.Figure)
+	y, unit, err = m.compare(ms.Kind, ms.Figure, scenarios.Comparison{From: ms.From, To: ms.To})
+	if err != nil || ms.Beyond.From == "" {
+		return y, unit, err
+	}
+	others, _, err := m.compare(ms.Kind, ms.Figure, ms.Beyond)
+	for i := range others {
+		y[i] -= others[i]
+	}
+	return y, unit, err
+}
+
+// compare compares a figure of two variants over the x axis, as kind says. For kinds that find a
+// point of the x axis the values are reductions in per cent.
+func (m *measured) compare(kind, figure string, variants scenarios.Comparison) (y []float64, unit string, err error) {
+	from, unit, err := m.series(variants.From, figure)
 	if err != nil {
 		return nil, "", err
 	}
-	to, _, err := m.series(ms.To, ms.Figure)
+	to, _, err := m.series(variants.To, figure)
 	if err != nil {
 		return nil, "", err
 	}
-	switch ms.Kind {
+	switch kind {
 	case scenarios.Difference: // has the unit of the figure
 	case scenarios.Ratio:
 		unit = "x"
@@ -162,7 +177,7 @@ func (m *measured) curve(ms *scenarios.Measure) (y []float64, unit string, err e
 		unit = "%"
 	}
 	for i := range from {
-		switch ms.Kind {
+		switch kind {
 		case scenarios.Difference:
 			y = append(y, from[i]-to[i])
 		case scenarios.Ratio:
@@ -173,7 +188,7 @@ func (m *measured) curve(ms *scenarios.Measure) (y []float64, unit string, err e
 			y = append(y, 100*(1-to[i]/from[i]))
 		}
 		if v := y[i]; math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, "", fmt.Errorf("%s of %s is 0: nothing can be compared with it", ms.Figure, ms.From)
+			return nil, "", fmt.Errorf("%s of %s is 0: nothing can be compared with it", figure, variants.From)
 		}
 	}
 	return y, unit, nil
@@ -192,11 +207,13 @@ func (m *measured) series(variant, figure string) (y []float64, unit string, err
 }
 
 // find returns a figure of a result by its name, to which the workload may have added the size of
-// messages (bytes). Besides the workload's figures there are "time" and "waited".
+// messages (bytes). Besides the workload's figures there are its time and the times in calls.
 func find(r *work.Result, name string, bytes scenarios.Bytes) (work.Figure, error) {
+	us := func(name string, d time.Duration) work.Figure {
+		return work.Figure{Name: name, Value: d.Seconds() * 1e6, Unit: "us"}
+	}
 	all := append(slices.Clone(r.Figures),
-		work.Figure{Name: "time", Value: r.Time.Seconds() * 1e6, Unit: "us"},
-		work.Figure{Name: "waited", Value: r.Waited.Seconds() * 1e6, Unit: "us"})
+		us("time", r.Time), us("waited", r.Waited), us("sending", r.Sending), us("communicating", r.Communicating))
 	suffix := fmt.Sprintf(" %d B", bytes)
 	var names []string
 	for _, f := range all {

@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"slices"
+
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/memory"
@@ -24,8 +26,9 @@ func statistics(all []mpi.Stats, bytes int) []work.Figure {
 // totals are sums over all ranks.
 type totals struct {
 	rtrs, rtrsUsed, rtrsCrossed, stopped float64
-	extraBytes, messageBytes             float64 // extra: of control messages that only speculation sends
-	memory, largestMemory                float64 // registered, at most
+	stopUsages, resumeUsages             []float64 // of ranks that stopped or resumed RTRs
+	extraBytes, messageBytes             float64   // extra: of control messages that only speculation sends
+	memory, largestMemory                float64   // registered, at most
 	connections, rings                   float64
 	lowWatermark, registrations          float64
 	reuse                                memory.ReuseStats
@@ -39,6 +42,12 @@ func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 	t.rtrsUsed += float64(s.RTRsUsed)
 	t.rtrsCrossed += float64(s.RTRsCrossed)
 	t.stopped += float64(s.SpeculationStopped)
+	if s.SpeculationStopped > 0 {
+		t.stopUsages = append(t.stopUsages, s.StopUsage)
+	}
+	if s.SpeculationResumed > 0 {
+		t.resumeUsages = append(t.resumeUsages, s.ResumeUsage)
+	}
 	t.extraBytes += float64(s.RTRsDropped)*controlBytes(wire.RTR) +
 		float64(s.ControlMessages[wire.RTRAck])*controlBytes(wire.RTRAck) + float64(s.ControlMessages[wire.RTSAck])*controlBytes(wire.RTSAck)
 	t.messageBytes += float64(s.Sent[p2p.Eager].Bytes + s.Sent[p2p.Rendezvous].Bytes)
@@ -73,7 +82,8 @@ func controlBytes(k wire.Kind) float64 {
 // the control messages that only speculation sends: RTRs (the receiver is ready) that no send used,
 // and acknowledgements of RTRs and of RTSs (the sender is ready). The uses before registration are
 // how often a buffer was copied before it was registered, in per cent of the reuse threshold: the
-// mean of the buffers that reached it.
+// mean of the buffers that reached it. The usage at a stop is the largest share of used RTRs after
+// which a rank stopped them, that at a resume the smallest that would have been used.
 func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add := func(name string, v float64, unit string) {
 		all = append(all, work.Figure{Name: name, Value: v, Unit: unit})
@@ -87,6 +97,12 @@ func (t *totals) figures(ranks, bytes int) (all []work.Figure) {
 	add("RTRs", t.rtrs, "RTRs")
 	add("RTRs crossed", t.rtrsCrossed, "RTRs")     // by the RTS of their message
 	add("speculation stopped", t.stopped, "times") // receivers that stopped to send RTRs
+	if len(t.stopUsages) > 0 {
+		add("usage at stop", slices.Max(t.stopUsages), "%")
+	}
+	if len(t.resumeUsages) > 0 {
+		add("usage at resume", slices.Min(t.resumeUsages), "%")
+	}
 	share("extra volume", t.extraBytes, t.messageBytes)
 	add("memory", t.memory/float64(ranks)/1e6, "MB")
 	add("largest memory", t.largestMemory/1e6, "MB")

@@ -154,6 +154,9 @@ func TestAdaptiveUsageThreshold(t *testing.T) {
 			w.crossRTRAndRTS(i)
 		}
 		exchange(4)
+		if st := &w.ranks[0].e.Stats; st.SpeculationResumed == 1 && (st.ResumeUsage < 80 || st.StopUsage >= 80) {
+			t.Errorf("RTRs stop at a usage of %v %%, and resume at %v %%", st.StopUsage, st.ResumeUsage)
+		}
 		if got := w.ranks[0].e.Stats.SpeculationResumed == 1; got != on {
 			t.Errorf("when %d of 5 RTRs would be used, speculation is resumed: %v", min(used, 4), got)
 		}

@@ -222,6 +222,7 @@ func (e *Engine) adapt(s *senderState) {
 			u.tooFewRTRsUsed = true
 			u.sends, u.wouldHaveUsedRTR = 0, 0 // count from now on
 			e.Stats.SpeculationStopped++
+			e.Stats.recordStop(u.used, decided)
 		}
 		u.received, u.used = s.rtrs.len(), 0
 	}
@@ -229,6 +230,7 @@ func (e *Engine) adapt(s *senderState) {
 		if float64(u.wouldHaveUsedRTR) >= e.cfg.Usage*float64(u.sends) {
 			u.tooFewRTRsUsed = false
 			e.Stats.SpeculationResumed++
+			e.Stats.recordResume(u.wouldHaveUsedRTR, u.sends)
 		}
 		u.sends, u.wouldHaveUsedRTR = 0, 0
 	}

@@ -46,4 +46,21 @@ type Stats struct {
 	Mispredicted       uint64 // RTRs sent for messages that came eagerly
 	SpeculationStopped uint64
 	SpeculationResumed uint64
+	// StopUsage is the largest share of used RTRs after which they were stopped, and ResumeUsage the
+	// smallest share that would have been used after which they were resumed, in per cent.
+	StopUsage, ResumeUsage float64
+}
+
+// recordStop records in StopUsage how many of the last n RTRs were used when they were stopped.
+func (s *Stats) recordStop(used, n int) {
+	s.StopUsage = max(s.StopUsage, 100*float64(used)/float64(n))
+}
+
+// recordResume records in ResumeUsage how many of the last n messages would have used an RTR when RTRs
+// were resumed. SpeculationResumed already counts that.
+func (s *Stats) recordResume(wouldHaveUsed, n int) {
+	usage := 100 * float64(wouldHaveUsed) / float64(n)
+	if s.SpeculationResumed == 1 || usage < s.ResumeUsage {
+		s.ResumeUsage = usage
+	}
 }

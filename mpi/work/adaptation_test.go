@@ -63,6 +63,9 @@ func TestBlockingSendsAreCopied(t *testing.T) {
 	p := work.Params{Class: work.ClassS, Iterations: 40}
 	without, _ := runOnPlatform(t, "lu", 4, carrier.Config{Reuse: memory.Reuse{Off: true}}, p)
 	with, stats := runOnPlatform(t, "lu", 4, carrier.Config{}, p)
+	if s, c := without.Sending, without.Communicating; s <= 0 || c <= s+without.Waited || c >= without.Time {
+		t.Errorf("of %v, %v are in sends, %v in waits and %v in all calls", without.Time, s, without.Waited, c)
+	}
 	if with.Time.Seconds() > 1.02*without.Time.Seconds() {
 		t.Errorf("lu takes %v with reuse and %v without", with.Time, without.Time)
 	}

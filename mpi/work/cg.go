@@ -20,6 +20,7 @@ func conjugateGradient(j *job) {
 		ClassW: {unknowns: 7000, perRow: 8, steps: 250},
 		ClassA: {unknowns: 14000, perRow: 11, steps: 375},
 		ClassB: {unknowns: 75000, perRow: 13, steps: 1875},
+		ClassC: {unknowns: 150000, perRow: 15, steps: 1875},
 	}[j.p.Class]
 	c := newCG(j, size)
 	steps := j.setIterations(size.steps)

@@ -21,7 +21,7 @@ type job struct {
 	startedAt     time.Duration
 	computations  uint64 // number of computations so far
 	elapsed       time.Duration
-	waited        time.Duration
+	inCalls       callTimes
 	checks        uint64
 	verified      uint64
 	digestBalance uint64 // digests of messages sent minus those received
@@ -29,6 +29,9 @@ type job struct {
 
 	scalar [8]byte
 }
+
+// callTimes are times that a rank spends in calls, during a measurement.
+type callTimes struct{ sending, receiving, waiting time.Duration }
 
 // Run runs the workload as one rank of the world. All ranks get the same result.
 func (wl *Workload) Run(w *mpi.World, p Params) (r Result, err error) {
@@ -70,10 +73,10 @@ func (j *job) stop() time.Duration {
 	return took
 }
 
-// addWaitTime counts the time from since until now as wait time, during a measurement.
-func (j *job) addWaitTime(since time.Duration) {
+// addCallTime adds the time from since until now to total, one of j.inCalls, during a measurement.
+func (j *job) addCallTime(total *time.Duration, since time.Duration) {
 	if j.measured {
-		j.waited += j.Wtime() - since
+		*total += j.Wtime() - since
 	}
 }
 
@@ -93,14 +96,14 @@ func (j *job) spendComputePart(of int) {
 func (j *job) wait(r *mpi.Request) mpi.Status {
 	from := j.Wtime()
 	s := must(r.Wait())
-	j.addWaitTime(from)
+	j.addCallTime(&j.inCalls.waiting, from)
 	return s
 }
 
 func (j *job) waitAll(rs ...*mpi.Request) {
 	from := j.Wtime()
 	must(mpi.WaitAll(rs))
-	j.addWaitTime(from)
+	j.addCallTime(&j.inCalls.waiting, from)
 }
 
 // exchangeWith exchanges messages with a peer: it posts the receive, sends, and waits.
@@ -141,21 +144,23 @@ func (j *job) addFigure(name string, value float64, unit string) {
 	j.figures = append(j.figures, Figure{name, value, unit})
 }
 
-// result returns the counters of all ranks: the longest time, the mean wait time and the sums of
+// result returns the counters of all ranks: the longest time, the mean times in calls and the sums of
 // checks. It checks that all messages with digests were received unchanged.
 func (j *job) result() Result {
 	le := binary.LittleEndian
 	longest := le.AppendUint64(nil, uint64(j.elapsed))
 	j.Allreduce(longest, mpi.Int64, mpi.Max)
-	sums := [...]uint64{uint64(j.waited), j.checks, j.verified, j.digestBalance}
+	c := &j.inCalls
+	sums := [...]uint64{uint64(c.waiting), j.checks, j.verified, j.digestBalance, uint64(c.sending), uint64(c.sending + c.receiving + c.waiting)}
 	j.sumCounters(sums[:])
+	mean := func(sum uint64) time.Duration { return time.Duration(sum) / time.Duration(j.Size()) }
 	if balance := sums[3]; balance != 0 {
 		j.failVerification(0, balance, "digests of all messages sent, minus those of all received")
 	}
 	return Result{
 		Workload: j.name, Class: j.p.Class, Ranks: j.Size(), Iterations: j.iterations,
 		Time:   time.Duration(le.Uint64(longest)),
-		Waited: time.Duration(sums[0]) / time.Duration(j.Size()),
+		Waited: mean(sums[0]), Sending: mean(sums[4]), Communicating: mean(sums[5]),
 		Checks: sums[1], Verified: sums[2],
 		Figures: j.figures,
 	}
@@ -219,23 +224,39 @@ func (j *job) Size() int               { return j.world.Size() }
 func (j *job) Wtime() time.Duration    { return j.world.Wtime() }
 func (j *job) Compute(d time.Duration) { j.world.Compute(d) }
 
-func (j *job) Send(buf []byte, dest, tag int) { check(j.world.Send(buf, dest, tag)) }
+// Send, Isend, Recv, Irecv and Sendrecv call the runtime and count the time in the call.
+func (j *job) Send(buf []byte, dest, tag int) {
+	from := j.Wtime()
+	check(j.world.Send(buf, dest, tag))
+	j.addCallTime(&j.inCalls.sending, from)
+}
 
 func (j *job) Isend(buf []byte, dest, tag int) *mpi.Request {
-	return must(j.world.Isend(buf, dest, tag))
+	from := j.Wtime()
+	r := must(j.world.Isend(buf, dest, tag))
+	j.addCallTime(&j.inCalls.sending, from)
+	return r
 }
 
 func (j *job) Recv(buf []byte, source, tag int) mpi.Status {
-	return must(j.world.Recv(buf, source, tag))
+	from := j.Wtime()
+	s := must(j.world.Recv(buf, source, tag))
+	j.addCallTime(&j.inCalls.receiving, from)
+	return s
 }
 
 func (j *job) Irecv(buf []byte, source, tag int) *mpi.Request {
-	return must(j.world.Irecv(buf, source, tag))
+	from := j.Wtime()
+	r := must(j.world.Irecv(buf, source, tag))
+	j.addCallTime(&j.inCalls.receiving, from)
+	return r
 }
 
-// Sendrecv exchanges messages of a tag.
+// Sendrecv exchanges messages of a tag. Its time counts as that of a receive.
 func (j *job) Sendrecv(send []byte, dest int, recv []byte, source, tag int) {
+	from := j.Wtime()
 	must(j.world.Sendrecv(send, dest, tag, recv, source, tag))
+	j.addCallTime(&j.inCalls.receiving, from)
 }
 
 func (j *job) Barrier()                                    { check(j.world.Barrier()) }

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -42,24 +43,26 @@ func All() []*Workload {
 		pattern("exchange1", "produce and consume, receive posted before the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange1),
 		pattern("exchange2", "produce and consume, receive posted after the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange2),
 		application("cg", "conjugate gradient on a sparse matrix (NPB CG)",
-			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1", conjugateGradient).onRanks(1, PowerOfTwo).withClassB(),
+			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1", conjugateGradient).onRanks(1, PowerOfTwo).upTo(ClassC),
 		application("bt", "lines of 5 × 5 blocks on a multipartition (NPB BT)",
 			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", blockTridiagonal).onRanks(4, Square).unless(adiUnfitReason),
 		application("sp", "lines of five diagonals on a multipartition (NPB SP)",
 			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", scalarPentadiagonal).onRanks(4, Square).unless(adiUnfitReason),
 		application("lu", "pipelined sweeps over a grid, receives of any source (NPB LU)",
-			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Sur 2006 Table 1", wavefront).unless(luUnfitReason),
+			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Sur 2006 Table 1", wavefront).unless(luUnfitReason).upTo(ClassC),
 		application("mg", "V-cycles on a periodic grid (NPB MG)",
-			"Sur 2006 §3.2, Table 1; Rashti 2010 Table 6.1", multigrid).onRanks(1, PowerOfTwo).unless(mgUnfitReason),
+			"Sur 2006 §3.2, Table 1; Rashti 2010 Table 6.1", multigrid).onRanks(1, PowerOfTwo).unless(mgUnfitReason).upTo(ClassB),
 		application("ft", "diffusion by Fourier transforms in three dimensions (NPB FT)",
 			"Sur 2006 §3.2, Table 1; Qian 2010 §6.5.3", fourier).onRanks(1, PowerOfTwo).unless(ftUnfitReason),
 		application("is", "bucket sort of integers (NPB IS)", "Sur 2006 §3.2, Table 1", integerSort),
 		application("radix", "radix sort of integers (RADIX)",
-			"Rashti 2010 §4.4.2, Fig. 4.18, §6.6.2; Qian 2010 §6.5.3", radixSort).withClassB(),
+			"Rashti 2010 §4.4.2, Fig. 4.18, §6.6.2; Qian 2010 §6.5.3", radixSort).upTo(ClassB),
 		application("nbody", "particles that attract each other, passed on in a ring (N-BODY)",
 			"Qian 2010 §4.3, §6.5.3", nbody),
 		application("amg", "levels with more and more partners (AMG2006)", "Rashti 2010 Tables 5.1 and 5.4, §5.5.2", algebraicMultigrid),
 		application("smg", "levels of which the coarsest ties all ranks (SMG2000)", "Rashti 2010 §6.6.2, Table 6.1", semicoarsening),
+		application("milc", "gathers of a conjugate gradient on a lattice of four dimensions (104.milc)",
+			"Rashti 2010 Tables 5.1 and 5.4, §5.5.2", latticeGauge).onRanks(1, PowerOfTwo).unless(milcUnfitReason),
 		application("superlu", "message-driven solution of a sparse triangular system (SuperLU)",
 			"Sur 2006 §3.3, Table 2, Fig. 7", triangularSolve),
 		application("hpl", "elimination with pivots, panels passed on in a ring (HPL)", "Sur 2006 §3.5, Fig. 11, Table 1", linpack),
@@ -88,9 +91,9 @@ func (wl *Workload) unless(reason func(c Class, ranks int) string) *Workload {
 	return wl
 }
 
-// withClassB adds class B.
-func (wl *Workload) withClassB() *Workload {
-	wl.hasClassB = true
+// upTo adds the classes beyond A, up to c.
+func (wl *Workload) upTo(c Class) *Workload {
+	wl.largest = c
 	return wl
 }
 
@@ -113,13 +116,14 @@ func Find(name string) (*Workload, error) {
 type Class string
 
 // The classes. T is for tests and takes milliseconds; S, W and A have the sizes of the NAS
-// benchmarks where the workload has a model there. Only some workloads have class B.
+// benchmarks where the workload has a model there. Only some workloads have the classes B and C.
 const (
 	ClassT Class = "T"
 	ClassS Class = "S"
 	ClassW Class = "W"
 	ClassA Class = "A"
 	ClassB Class = "B"
+	ClassC Class = "C"
 )
 
 // Classes returns the classes that every workload has, the smallest first.
@@ -181,7 +185,7 @@ type Workload struct {
 	// unfitReason explains why the problem of a class cannot be divided among a number of ranks;
 	// "" if it can. nil: it always can.
 	unfitReason func(c Class, ranks int) string
-	hasClassB   bool
+	largest     Class // "" means A
 	// do is the program of a rank.
 	do func(*job)
 }
@@ -193,11 +197,12 @@ func (wl *Workload) Check(ranks int, p Params) error {
 	complain := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %s", wl.Name, ErrParams, fmt.Sprintf(format, args...))
 	}
-	if p.Class == ClassB && !wl.hasClassB {
-		return complain("it has no class B")
-	}
-	if !slices.Contains(Classes(), p.Class) && p.Class != ClassB {
-		return complain("no class %q; there are T, S, W, A and for some workloads B", p.Class)
+	all := append(Classes(), ClassB, ClassC)
+	switch class := slices.Index(all, p.Class); {
+	case class < 0:
+		return complain("no class %q; there are T, S, W, A and for some workloads B and C", p.Class)
+	case class > slices.Index(all, cmp.Or(wl.largest, ClassA)):
+		return complain("it has no class %s", p.Class)
 	}
 	if ranks < wl.MinRanks || !wl.RankRule.allows(ranks) {
 		return complain("%d ranks: it needs %s of at least %d", ranks, wl.RankRule, wl.MinRanks)
@@ -249,6 +254,11 @@ type Result struct {
 	// Waited is the mean time of ranks in calls that wait for requests: the wait time of
 	// Rashti 2010 §4.4.2.
 	Waited time.Duration `json:"waited_ns"`
+	// Sending is the mean time of ranks in calls that send, blocking or not, and Communicating that in
+	// calls that send, receive or wait for requests: the send time and the communication time of
+	// Rashti 2010 §5.5.2 and §6.6.2. Neither has collectives.
+	Sending       time.Duration `json:"sending_ns"`
+	Communicating time.Duration `json:"communicating_ns"`
 	// Checks is the number of comparisons, and Verified the number of compared bytes.
 	Checks   uint64   `json:"checks"`
 	Verified uint64   `json:"verified_bytes"`

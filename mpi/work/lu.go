@@ -34,6 +34,8 @@ var luSizes = map[Class]luSize{
 	ClassS: {side: 12, steps: 50},
 	ClassW: {side: 33, steps: 50},
 	ClassA: {side: 64, steps: 100},
+	ClassB: {side: 102, steps: 250},
+	ClassC: {side: 162, steps: 250},
 }
 
 // luUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.

@@ -21,6 +21,7 @@ var mgSizes = map[Class]mgSize{
 	ClassS: {side: 32, cycles: 4},
 	ClassW: {side: 128, cycles: 4},
 	ClassA: {side: 256, cycles: 4},
+	ClassB: {side: 256, cycles: 20},
 }
 
 // mgUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.

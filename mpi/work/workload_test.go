@@ -49,9 +49,15 @@ func TestCheck(t *testing.T) {
 		{"ring", 1, work.Params{}, "at least 2"},
 		{"ring", 2, work.Params{Bytes: 100}, ""},
 		{"cg", 2, work.Params{Bytes: 100}, "the class determines"},
-		{"cg", 2, work.Params{Class: "Z"}, `no class "Z"; there are T, S, W, A and for some workloads B`},
+		{"cg", 2, work.Params{Class: "Z"}, `no class "Z"; there are T, S, W, A and for some workloads B and C`},
 		{"cg", 4, work.Params{Class: work.ClassB}, ""},
 		{"bt", 4, work.Params{Class: work.ClassB}, "it has no class B"},
+		{"mg", 4, work.Params{Class: work.ClassB}, ""},
+		{"mg", 4, work.Params{Class: work.ClassC}, "it has no class C"},
+		{"lu", 4, work.Params{Class: work.ClassC}, ""},
+		{"milc", 12, work.Params{}, "a power of two"},
+		{"milc", 16, work.Params{Class: work.ClassW}, ""},
+		{"milc", 32, work.Params{}, "less than 3 along an axis"},
 		{"ring", 2, work.Params{Bytes: -1}, "must not be negative"},
 		{"ring", 2, work.Params{Iterations: -1}, "must not be negative"},
 		{"ring", 2, work.Params{Compute: -time.Second}, "must not be negative"},
@@ -66,7 +72,7 @@ func TestCheck(t *testing.T) {
 
 func TestResultsAreJSON(t *testing.T) {
 	r := work.Result{
-		Workload: "ring", Class: work.ClassT, Ranks: 2, Iterations: 3, Time: time.Second, Waited: time.Millisecond,
+		Workload: "ring", Class: work.ClassT, Ranks: 2, Iterations: 3, Time: time.Second, Waited: time.Millisecond, Sending: 2, Communicating: 3,
 		Checks: 4, Verified: 5, Figures: []work.Figure{{Name: "time a hop", Value: 1.5, Unit: "us"}},
 	}
 	text := must.Get(json.Marshal(r))(t)
