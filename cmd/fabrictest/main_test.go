@@ -19,7 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
-	"github.com/fabrictest/fabrictest/lab/scale"
+	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "fabrictest" {
 		main()
 	}
-	if slices.Equal(os.Args[1:], scale.PointArgs) {
+	if slices.Equal(os.Args[1:], perflab.ScaleArgs) {
 		main()
 	}
 	if len(os.Args) > 1 {

@@ -12,7 +12,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/experiment"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/perflab"
-	"github.com/fabrictest/fabrictest/lab/scale"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/report/ranks"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -45,7 +44,7 @@ func newPerfCommand(program string) *cobra.Command {
 		newPerfMemoryCommand(&perfMemory{program: program}), newPerfScaleCommand(),
 		newPerfImportCommand(), newPerfCompareCommand(), newPerfHistoryCommand(), newPerfSensitivityCommand(),
 		newPerfGateCommand(), newPerfFitCommand(), newPerfCheckCommand(),
-		hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain), hidden(scale.PointArgs, scale.PointMain),
+		hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain), hidden(perflab.ScaleArgs, perflab.ScaleMain),
 	)
 	return cmd
 }
@@ -95,17 +94,17 @@ func newPerfSensitivityCommand() *cobra.Command {
 
 // newPerfScaleCommand returns the command `fabrictest perf scale`.
 func newPerfScaleCommand() *cobra.Command {
-	var o scale.Plan
+	var o perflab.ScalePlan
 	var gib uint64
 	var page string
 	cmd := &cobra.Command{Use: "scale", Short: "Measure CPU time and memory of simulations by their size, with exponents", Args: cobra.NoArgs}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Only, "only", nil, "measure the `CURVE` only: "+cli.Choices(scale.Names())+"; may be repeated")
+	f.StringSliceVar(&o.Only, "only", nil, "measure the `CURVE` only: "+cli.Choices(perflab.ScaleCurveNames())+"; may be repeated")
 	f.DurationVar(&o.Time, "time", 2*time.Minute, "leave out points that do not fit into this `TIME` of the processor in all")
 	f.Uint64Var(&gib, "memory", 4, "leave out points that need more `GIB` of memory")
 	f.IntVar(&o.Repeat, "repeat", 1, "measure each point so often: 'perf compare' needs five samples")
 	pageFlag(cmd, &page)
-	completeFlag(cmd, "only", fixed(scale.Names()...))
+	completeFlag(cmd, "only", fixed(perflab.ScaleCurveNames()...))
 	return withJSON(cmd, "print a recorded run, for 'perf compare'", func(cmd *cobra.Command, _ []string) (l listing, err error) {
 		progress := newProgressLine(cmd.ErrOrStderr())
 		o.Progress, o.Memory = progress.Report, gib<<30

@@ -11,6 +11,10 @@
 // Each host, and each side of plain sockets, is bound to a CPU: the placement of
 // two threads that wake each other by the scheduler makes a factor of three.
 // Devices are open only while a program uses them.
+//
+// [ScalePlan.Run] measures what simulations cost by their size: CPU time and memory by the number of
+// MPI ranks, queue pairs and hosts, the length of messages, and the number of packets. It simulates
+// each point in a new process with one processor (ScaleMain), and fits a power law to each curve.
 package perflab
 
 // Arguments of a lab process and of a host process. They must not be changed.

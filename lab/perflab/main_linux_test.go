@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	for _, process := range []struct {
 		args []string
 		main func() error
-	}{{LabArgs, LabMain}, {HostArgs, HostMain}} {
+	}{{LabArgs, LabMain}, {HostArgs, HostMain}, {ScaleArgs, ScaleMain}} {
 		if slices.Equal(os.Args[1:], process.args) {
 			if err := process.main(); err != nil {
 				fmt.Fprintln(os.Stderr, err)

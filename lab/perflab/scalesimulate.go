@@ -1,4 +1,4 @@
-package scale
+package perflab
 
 import (
 	"context"
@@ -11,33 +11,32 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
-	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Curve is a series of simulations that differ in one size.
-type Curve struct {
+// scaleCurve is a series of simulations that differ in one size.
+type scaleCurve struct {
 	Name  string // of its axis
 	Title string
 	Sizes []int
 	// run simulates one size, and returns what it has simulated. It calls stop during the simulation,
 	// which an error ends.
-	run func(size int, stop func() error) (Simulated, error)
+	run func(size int, stop func() error) (simulated, error)
 }
 
-// Simulated is what a simulation has done.
-type Simulated struct {
+// simulated is what a simulation has done.
+type simulated struct {
 	Packets uint64        `json:"packets"` // that hosts have sent
 	Events  uint64        `json:"events"`
 	Virtual time.Duration `json:"virtual_ns"`
 }
 
-// Curves returns all curves, with the sizes that are measured by default.
-func Curves() []Curve {
-	return []Curve{
+// scaleCurves returns all curves, with the sizes that are measured by default.
+func scaleCurves() []scaleCurve {
+	return []scaleCurve{
 		{"ranks", "MPI ranks, 8 exchanges of 1 KiB with both neighbours", powers(16, 4, 4096), simulateRanks},
 		{"qps", "queue pairs between two hosts, 4 SENDs of 64 B on each", []int{100, 1000, 10_000, 30_000, 100_000}, simulateQPs},
 		{"hosts", "hosts of a fat tree in pairs, 16 SENDs of 1 KiB a pair", []int{80, 400, 1000, 4000, 10_000}, simulateHosts},
@@ -57,7 +56,7 @@ func powers(first, factor, last int) (all []int) {
 
 // simulateRanks runs n MPI ranks on n hosts around a switch. Each exchanges messages with the ranks
 // before and after it, so that the work of a rank does not depend on their number.
-func simulateRanks(n int, stop func() error) (Simulated, error) {
+func simulateRanks(n int, stop func() error) (simulated, error) {
 	const rounds, bytes = 8, 1 << 10
 	return inWorld(mpihost.Fabric{Ranks: n}, stop, func(f mpihost.Fabric) error {
 		_, err := mpihost.InWorld(f, func(e *transport.Env) error {
@@ -80,7 +79,7 @@ func simulateRanks(n int, stop func() error) (Simulated, error) {
 }
 
 // simulateQPs sends on n connected queue pairs between two hosts.
-func simulateQPs(n int, stop func() error) (Simulated, error) {
+func simulateQPs(n int, stop func() error) (simulated, error) {
 	const depth = 4 // the number of messages on each queue pair
 	return inPairs(mpihost.Fabric{}, 1, perf.Stream{
 		Op: verbs.OpSend, Bytes: 64, Load: perf.Load{QPs: n, Depth: depth, Iterations: depth - 1, Warmup: 1, Buffer: 64, Events: true},
@@ -91,7 +90,7 @@ func simulateQPs(n int, stop func() error) (Simulated, error) {
 const hostsPerLeaf, spines = 40, 10
 
 // simulateHosts sends between each of the first n/2 hosts of a fat tree and one of the others.
-func simulateHosts(n int, stop func() error) (Simulated, error) {
+func simulateHosts(n int, stop func() error) (simulated, error) {
 	f := mpihost.Fabric{PerHost: 1, Leaves: (n + hostsPerLeaf - 1) / hostsPerLeaf, Spines: spines}
 	return inPairs(f, n/2, perf.Stream{
 		Op: verbs.OpSend, Bytes: 1 << 10, Load: perf.Load{Depth: 16, Iterations: 15, Warmup: 1, Buffer: 1 << 10, Events: true},
@@ -99,7 +98,7 @@ func simulateHosts(n int, stop func() error) (Simulated, error) {
 }
 
 // simulateBytes sends messages of n bytes between two hosts.
-func simulateBytes(n int, stop func() error) (Simulated, error) {
+func simulateBytes(n int, stop func() error) (simulated, error) {
 	return inPairs(mpihost.Fabric{}, 1, perf.Stream{
 		Op: verbs.OpRDMAWrite, Bytes: n, Load: perf.Load{Depth: 4, Iterations: 15, Warmup: 1, Buffer: n, Events: true},
 	}, stop)
@@ -107,20 +106,20 @@ func simulateBytes(n int, stop func() error) (Simulated, error) {
 
 // simulateMessages sends n short messages between two hosts. A quarter of those under way is posted
 // and signaled together.
-func simulateMessages(n int, stop func() error) (Simulated, error) {
+func simulateMessages(n int, stop func() error) (simulated, error) {
 	return inPairs(mpihost.Fabric{}, 1, perf.Stream{
 		Op: verbs.OpSend, Bytes: 64, Load: perf.Load{Depth: 64, PostList: 16, Moderation: 16, Iterations: n - 64, Warmup: 64, Buffer: 1024, Events: true},
 	}, stop)
 }
 
 // inPairs runs a stream between each of several pairs of processes over RC.
-func inPairs(f mpihost.Fabric, pairs int, s perf.Stream, stop func() error) (Simulated, error) {
+func inPairs(f mpihost.Fabric, pairs int, s perf.Stream, stop func() error) (simulated, error) {
 	f.Ranks, f.PerHost = 2*pairs, max(f.PerHost, pairs)
 	if f.Leaves > 0 {
 		f.PerHost = 1
 	}
 	return inWorld(f, stop, func(f mpihost.Fabric) error {
-		return perflab.InPairs(f, perf.ServiceRC, pairs, func(_ int, side *perf.Side) error {
+		return InPairs(f, perf.ServiceRC, pairs, func(_ int, side *perf.Side) error {
 			_, err := s.Run(context.Background(), side)
 			return err
 		})
@@ -128,7 +127,7 @@ func inPairs(f mpihost.Fabric, pairs int, s perf.Stream, stop func() error) (Sim
 }
 
 // inWorld runs a simulation, and counts the packets that its hosts have sent.
-func inWorld(f mpihost.Fabric, stop func() error, run func(mpihost.Fabric) error) (s Simulated, err error) {
+func inWorld(f mpihost.Fabric, stop func() error, run func(mpihost.Fabric) error) (s simulated, err error) {
 	var world *mpihost.World
 	f.Seed, f.Stop, f.Script = 1, stop, func(w *mpihost.World) { world = w }
 	err = run(f)
@@ -144,7 +143,7 @@ func inWorld(f mpihost.Fabric, stop func() error, run func(mpihost.Fabric) error
 }
 
 // simulatePackets sends n datagrams between two ports of a switch, eight at a time: each is sent back.
-func simulatePackets(n int, stop func() error) (s Simulated, err error) {
+func simulatePackets(n int, stop func() error) (s simulated, err error) {
 	w := sim.New(sim.Config{Seed: 1, Stop: stop})
 	defer w.Close()
 	network, err := sim.NewNet(w, sim.NetConfig{})

@@ -1,4 +1,4 @@
-package scale
+package perflab
 
 import (
 	"context"
@@ -17,18 +17,18 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// PointMain is the main function of a process that simulates a point: it reads the Job from its
-// standard input, and writes the Point to its standard output.
-func PointMain() error {
+// ScaleMain is the main function of a process that simulates a point: it reads the scaleJob from its
+// standard input, and writes the ScalePoint to its standard output.
+func ScaleMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
 	runtime.GOMAXPROCS(1)
 	return runPoint(ctx, os.Stdin, os.Stdout)
 }
 
-// runPoint reads a Job, simulates it, and writes the Point.
+// runPoint reads a scaleJob, simulates it, and writes the ScalePoint.
 func runPoint(ctx context.Context, in io.Reader, out io.Writer) error {
-	var j Job
+	var j scaleJob
 	if err := json.NewDecoder(in).Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
@@ -44,10 +44,10 @@ var errOver = errors.New("a limit is reached")
 
 // simulate simulates the point and measures its cost. A point that reaches a limit on the way says
 // which in Over.
-func (j *Job) simulate(ctx context.Context) (Point, error) {
-	p := Point{Size: j.Size}
-	curves := Curves()
-	i := slices.IndexFunc(curves, func(c Curve) bool { return c.Name == j.Curve })
+func (j *scaleJob) simulate(ctx context.Context) (ScalePoint, error) {
+	p := ScalePoint{Size: j.Size}
+	curves := scaleCurves()
+	i := slices.IndexFunc(curves, func(c scaleCurve) bool { return c.Name == j.Curve })
 	if i < 0 {
 		return p, fmt.Errorf("no curve %q", j.Curve)
 	}
@@ -60,7 +60,7 @@ func (j *Job) simulate(ctx context.Context) (Point, error) {
 		p.CPU, p.Memory = now.cpu-start.cpu, now.memory-start.memory
 		return err
 	}
-	p.Simulated, err = curves[i].run(j.Size, func() error {
+	p.simulated, err = curves[i].run(j.Size, func() error {
 		if err := update(); err != nil {
 			return err
 		}

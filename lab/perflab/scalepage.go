@@ -1,4 +1,4 @@
-package scale
+package perflab
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // WritePage writes a page with a chart of CPU time and one of memory for each curve, with the fitted
 // power laws, and a table of its points.
-func (r *Result) WritePage(w io.Writer) error {
+func (r *ScaleResult) WritePage(w io.Writer) error {
 	page := report.Curves{
 		Headline: "CPU time and memory of simulations by their size",
 		Note: "All axes are logarithmic, so that a power law is a straight line. " +
@@ -24,8 +24,8 @@ func (r *Result) WritePage(w io.Writer) error {
 		g := report.CurveGroup{
 			Title: c.Name + ": " + c.Title, Columns: []string{c.Name, "CPU time", "memory", "packets", "packets a second", "virtual time"},
 			Charts: []report.Chart{
-				c.chart("CPU time", "ms", c.CPUFit, func(p *Point) float64 { return p.CPU.Seconds() }, 1e-3),
-				c.chart("Memory", "MiB", c.MemoryFit, func(p *Point) float64 { return float64(p.Memory) }, 1<<20),
+				c.chart("CPU time", "ms", c.CPUFit, func(p *ScalePoint) float64 { return p.CPU.Seconds() }, 1e-3),
+				c.chart("Memory", "MiB", c.MemoryFit, func(p *ScalePoint) float64 { return float64(p.Memory) }, 1<<20),
 			},
 		}
 		for _, p := range c.Points {
@@ -46,7 +46,7 @@ func (r *Result) WritePage(w io.Writer) error {
 }
 
 // chart returns a chart of a value of each point, divided by scale, and of its power law.
-func (c *CurveResult) chart(title, unit string, f Fit, value func(*Point) float64, scale float64) report.Chart {
+func (c *ScaleCurve) chart(title, unit string, f Fit, value func(*ScalePoint) float64, scale float64) report.Chart {
 	measured, law := report.ChartLine{Name: "measured"}, report.ChartLine{Name: f.String()}
 	for i := range c.Points {
 		p := &c.Points[i]

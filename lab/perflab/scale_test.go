@@ -1,9 +1,8 @@
-package scale
+package perflab
 
 import (
 	"context"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,18 +12,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/perf/record"
 )
-
-// TestMain makes the test binary the process of a point.
-func TestMain(m *testing.M) {
-	if slices.Equal(os.Args[1:], PointArgs) {
-		if err := PointMain(); err != nil {
-			os.Stderr.WriteString(err.Error())
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 func TestFitPowerLaw(t *testing.T) {
 	xs := []float64{1, 10, 100, 1000}
@@ -46,8 +33,8 @@ func TestFitPowerLaw(t *testing.T) {
 
 // quadratic is a measurement whose CPU time is a microsecond by the size squared, and whose memory is
 // a kilobyte by the size.
-func quadratic(_ context.Context, j Job) (Point, error) {
-	p := Point{Size: j.Size, CPU: time.Duration(j.Size*j.Size) * time.Microsecond, Memory: uint64(j.Size) << 10, Simulated: Simulated{Packets: 7}}
+func quadratic(_ context.Context, j scaleJob) (ScalePoint, error) {
+	p := ScalePoint{Size: j.Size, CPU: time.Duration(j.Size*j.Size) * time.Microsecond, Memory: uint64(j.Size) << 10, simulated: simulated{Packets: 7}}
 	if p.CPU > j.Time {
 		p.Over = "took more"
 	}
@@ -66,7 +53,7 @@ func TestPointsThatDoNotFitAreLeftOut(t *testing.T) {
 		{60 * time.Millisecond, 1 << 30, 2, "256 took more"},
 		{time.Hour, 300 << 10, 3, "1024 and more: 1024 would take about 1.0 MiB, and --memory is 300.0 KiB"},
 	} {
-		p := Plan{Only: []string{"ranks"}, Time: c.time, Memory: c.memory, measure: quadratic}
+		p := ScalePlan{Only: []string{"ranks"}, Time: c.time, Memory: c.memory, measure: quadratic}
 		r := must.Get(p.Run(t.Context()))(t)
 		got := r.Curves[0]
 		if len(got.Points) != c.points || (got.LeftOut == "") != (c.why == "") || !strings.Contains(got.LeftOut, c.why) {
@@ -83,15 +70,15 @@ func TestPointsThatDoNotFitAreLeftOut(t *testing.T) {
 
 // A recorded run has each sample of each point, and can be read again.
 func TestResultIsARecordedRun(t *testing.T) {
-	p := Plan{Time: 24 * time.Hour, Memory: 1 << 40, Repeat: 3, measure: func(_ context.Context, j Job) (Point, error) {
-		return Point{Size: j.Size, CPU: time.Second, Memory: 1 << 20, Simulated: Simulated{Packets: 100}}, nil
+	p := ScalePlan{Time: 24 * time.Hour, Memory: 1 << 40, Repeat: 3, measure: func(_ context.Context, j scaleJob) (ScalePoint, error) {
+		return ScalePoint{Size: j.Size, CPU: time.Second, Memory: 1 << 20, simulated: simulated{Packets: 100}}, nil
 	}}
 	r := must.Get(p.Run(t.Context()))(t)
 	var text strings.Builder
 	must.Do(t, r.Run.Write(&text))
 	again := must.Get(record.Read("run", strings.NewReader(text.String())))(t)
 	want := 0
-	for _, c := range Curves() {
+	for _, c := range scaleCurves() {
 		want += 3 * len(c.Sizes)
 	}
 	if len(again.Series) != want || len(again.Series[0].Samples) != 3 || again.Options["exponent_hosts_cpu"] != "n^0.00, residual 0 %, at the end n^0.00" {
@@ -108,13 +95,13 @@ func TestResultIsARecordedRun(t *testing.T) {
 
 func TestPlanErrorsNameTheOption(t *testing.T) {
 	for _, c := range []struct {
-		plan Plan
+		plan ScalePlan
 		want string
 	}{
-		{Plan{Only: []string{"rank"}, Time: 1, Memory: 1}, "--only rank"},
-		{Plan{Memory: 1}, "--time"},
-		{Plan{Time: 1}, "--memory"},
-		{Plan{Time: 1, Memory: 1, Repeat: 1000}, "--repeat 1000"},
+		{ScalePlan{Only: []string{"rank"}, Time: 1, Memory: 1}, "--only rank"},
+		{ScalePlan{Memory: 1}, "--time"},
+		{ScalePlan{Time: 1}, "--memory"},
+		{ScalePlan{Time: 1, Memory: 1, Repeat: 1000}, "--repeat 1000"},
 	} {
 		_, err := c.plan.Run(t.Context())
 		if _, usage := err.(*cli.Error); !usage || !strings.Contains(err.Error(), c.want) {
@@ -136,12 +123,12 @@ func TestSimulations(t *testing.T) {
 		"messages": {1000, func(n uint64) bool { return n >= 1000 }},
 		"packets":  {1000, func(n uint64) bool { return n == 1008 }},
 	} {
-		i := slices.Index(Names(), name)
-		first := must.Get(Curves()[i].run(c.size, nil))(t)
+		i := slices.Index(ScaleCurveNames(), name)
+		first := must.Get(scaleCurves()[i].run(c.size, nil))(t)
 		if !c.packets(first.Packets) || first.Virtual == 0 {
 			t.Errorf("%s: %+v", name, first)
 		}
-		if again := must.Get(Curves()[i].run(c.size, nil))(t); again != first {
+		if again := must.Get(scaleCurves()[i].run(c.size, nil))(t); again != first {
 			t.Errorf("%s: %+v, and then %+v", name, first, again)
 		}
 	}
@@ -149,22 +136,22 @@ func TestSimulations(t *testing.T) {
 
 // A process measures a point, and ends it at a limit.
 func TestPointsAreMeasuredInProcesses(t *testing.T) {
-	p, err := measureInProcess(t.Context(), Job{Curve: "qps", Size: 1000, Time: time.Hour, Memory: 1 << 40})
+	p, err := measureInProcess(t.Context(), scaleJob{Curve: "qps", Size: 1000, Time: time.Hour, Memory: 1 << 40})
 	if _, usageErr := usage(); usageErr != nil {
 		t.Skip(usageErr)
 	}
 	if must.Do(t, err); p.CPU <= 0 || p.Memory < 1<<20 || p.Packets < 4000 || p.Over != "" {
 		t.Errorf("%+v", p)
 	}
-	p = must.Get(measureInProcess(t.Context(), Job{Curve: "packets", Size: 1 << 40, Time: time.Millisecond, Memory: 1 << 40}))(t)
+	p = must.Get(measureInProcess(t.Context(), scaleJob{Curve: "packets", Size: 1 << 40, Time: time.Millisecond, Memory: 1 << 40}))(t)
 	if !strings.Contains(p.Over, "--time") {
 		t.Errorf("a point without time: %+v", p)
 	}
-	p = must.Get(measureInProcess(t.Context(), Job{Curve: "qps", Size: 30_000, Time: time.Hour, Memory: 8 << 20}))(t)
+	p = must.Get(measureInProcess(t.Context(), scaleJob{Curve: "qps", Size: 30_000, Time: time.Hour, Memory: 8 << 20}))(t)
 	if !strings.Contains(p.Over, "--memory") {
 		t.Errorf("a point without memory: %+v", p)
 	}
-	if _, err := measureInProcess(t.Context(), Job{Curve: "none"}); err == nil || !strings.Contains(err.Error(), `no curve "none"`) {
+	if _, err := measureInProcess(t.Context(), scaleJob{Curve: "none"}); err == nil || !strings.Contains(err.Error(), `no curve "none"`) {
 		t.Errorf("an unknown curve: %v", err)
 	}
 }

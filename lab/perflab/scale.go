@@ -1,9 +1,4 @@
-// Package scale measures what simulations cost by their size: CPU time and memory by the number of
-// MPI ranks, queue pairs and hosts, the length of messages, and the number of packets. [Plan.Run]
-// simulates each point in a new process with one processor, and fits a power law to each curve.
-//
-// A program that uses the package must call PointMain if it is started with PointArgs.
-package scale
+package perflab
 
 import (
 	"bytes"
@@ -19,15 +14,14 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cli"
-	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf/record"
 )
 
-// PointArgs are the arguments of a process that simulates a point. They must not be changed.
-var PointArgs = []string{"perf", "scale-process"}
+// ScaleArgs are the arguments of a process that simulates a point. They must not be changed.
+var ScaleArgs = []string{"perf", "scale-process"}
 
-// Plan selects what is measured, and limits it.
-type Plan struct {
+// ScalePlan selects what is measured, and limits it.
+type ScalePlan struct {
 	// Only are the names of the curves; empty for all.
 	Only []string
 	// Time limits the CPU time of all points, and Memory the resident memory of each.
@@ -38,58 +32,58 @@ type Plan struct {
 	// Progress, if not nil, is called before each point with the part that is done.
 	Progress func(doing string, done float64)
 
-	measure func(context.Context, Job) (Point, error) // a test replaces measureInProcess
+	measure func(context.Context, scaleJob) (ScalePoint, error) // a test replaces measureInProcess
 }
 
-// Job is a point to simulate, with what is left for it of the limits.
-type Job struct {
+// scaleJob is a point to simulate, with what is left for it of the limits.
+type scaleJob struct {
 	Curve  string        `json:"curve"`
 	Size   int           `json:"size"`
 	Time   time.Duration `json:"time_ns"`
 	Memory uint64        `json:"memory"`
 }
 
-// Point is what a simulation of one size has cost.
-type Point struct {
+// ScalePoint is what a simulation of one size has cost.
+type ScalePoint struct {
 	Size   int           `json:"size"`
 	CPU    time.Duration `json:"cpu_ns"`
 	Memory uint64        `json:"memory"`         // by which the resident memory has grown at most
 	Over   string        `json:"over,omitempty"` // the limit that has ended the simulation
-	Simulated
+	simulated
 }
 
 // packetsPerS is the number of simulated packets in a second of CPU time.
-func (p *Point) packetsPerS() float64 { return float64(p.Packets) / p.CPU.Seconds() }
+func (p *ScalePoint) packetsPerS() float64 { return float64(p.Packets) / p.CPU.Seconds() }
 
-// Result is the outcome of a Plan.
-type Result struct {
+// ScaleResult is the outcome of a ScalePlan.
+type ScaleResult struct {
 	Run    record.Run
-	Curves []*CurveResult
+	Curves []*ScaleCurve
 }
 
-// CurveResult has the points of a curve. Points with several samples have their medians.
-type CurveResult struct {
-	Curve
-	Points []Point
+// ScaleCurve has the points of a curve. Points with several samples have their medians.
+type ScaleCurve struct {
+	scaleCurve
+	Points []ScalePoint
 	// LeftOut says which points have not been measured, and why; empty if there are none.
 	LeftOut string
 	// CPUFit and MemoryFit are power laws of the size.
 	CPUFit, MemoryFit Fit
 }
 
-// Names returns the names of all curves.
-func Names() (names []string) {
-	for _, c := range Curves() {
+// ScaleCurveNames returns the names of all curves.
+func ScaleCurveNames() (names []string) {
+	for _, c := range scaleCurves() {
 		names = append(names, c.Name)
 	}
 	return names
 }
 
 // Check returns an error that names the option that is wrong.
-func (p *Plan) Check() error {
+func (p *ScalePlan) Check() error {
 	for _, name := range p.Only {
-		if !slices.Contains(Names(), name) {
-			return cli.Errorf("--only %s: give %s%s", name, cli.Choices(Names()), cli.Guess(name, Names()))
+		if !slices.Contains(ScaleCurveNames(), name) {
+			return cli.Errorf("--only %s: give %s%s", name, cli.Choices(ScaleCurveNames()), cli.Guess(name, ScaleCurveNames()))
 		}
 	}
 	const maxRepeat, maxMemory = 100, 1 << 44
@@ -105,17 +99,17 @@ func (p *Plan) Check() error {
 }
 
 // Run measures the curves of the plan. Each may take an equal part of the time that is left.
-func (p *Plan) Run(ctx context.Context) (*Result, error) {
+func (p *ScalePlan) Run(ctx context.Context) (*ScaleResult, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	var curves []Curve
-	for _, c := range Curves() {
+	var curves []scaleCurve
+	for _, c := range scaleCurves() {
 		if len(p.Only) == 0 || slices.Contains(p.Only, c.Name) {
 			curves = append(curves, c)
 		}
 	}
-	r := &Result{Run: perflab.NewRun()}
+	r := &ScaleResult{Run: NewRun()}
 	r.Run.Device = record.Device{Name: "simulation", Driver: "fabrictest", Link: "simulated"}
 	r.Run.Options = map[string]string{"time": p.Time.String(), "memory": cli.Bytes(p.Memory)}
 	measure := p.measure
@@ -124,7 +118,7 @@ func (p *Plan) Run(ctx context.Context) (*Result, error) {
 	}
 	left := p.Time
 	for i, c := range curves {
-		m := &curveRun{CurveResult: CurveResult{Curve: c}, run: &r.Run, memory: p.Memory, repeat: max(1, p.Repeat), left: left / time.Duration(len(curves)-i), measure: measure}
+		m := &curveRun{ScaleCurve: ScaleCurve{scaleCurve: c}, run: &r.Run, memory: p.Memory, repeat: max(1, p.Repeat), left: left / time.Duration(len(curves)-i), measure: measure}
 		left -= m.left
 		m.progress = func(size int, done float64) {
 			if p.Progress != nil {
@@ -136,19 +130,19 @@ func (p *Plan) Run(ctx context.Context) (*Result, error) {
 		}
 		left += m.left
 		m.fitPoints()
-		r.Curves = append(r.Curves, &m.CurveResult)
+		r.Curves = append(r.Curves, &m.ScaleCurve)
 	}
 	return r, nil
 }
 
 // curveRun measures a curve.
 type curveRun struct {
-	CurveResult
+	ScaleCurve
 	run      *record.Run // for the samples
 	memory   uint64      // the limit of a point
 	left     time.Duration
 	repeat   int
-	measure  func(context.Context, Job) (Point, error)
+	measure  func(context.Context, scaleJob) (ScalePoint, error)
 	progress func(size int, done float64)
 }
 
@@ -161,9 +155,9 @@ func (m *curveRun) measurePoints(ctx context.Context) error {
 			return nil
 		}
 		m.progress(size, float64(i)/float64(len(m.Sizes)))
-		var samples []Point
+		var samples []ScalePoint
 		for range m.repeat {
-			p, err := m.measure(ctx, Job{Curve: m.Name, Size: size, Time: m.left, Memory: m.memory})
+			p, err := m.measure(ctx, scaleJob{Curve: m.Name, Size: size, Time: m.left, Memory: m.memory})
 			if err != nil {
 				return fmt.Errorf("%s %d: %w", m.Name, size, err)
 			}
@@ -208,16 +202,16 @@ func (m *curveRun) leaveOut(size int, why string) {
 }
 
 // addPoint adds a point with the medians of its samples, and the samples to the recorded run.
-func (m *curveRun) addPoint(samples []Point) {
+func (m *curveRun) addPoint(samples []ScalePoint) {
 	for _, p := range samples {
 		at := fmt.Sprintf("/%s=%d", m.Name, p.Size)
 		m.run.Add("scale_cpu"+at, record.Seconds, p.CPU.Seconds())
 		m.run.Add("scale_memory"+at, record.Size, float64(p.Memory))
 		m.run.Add("scale_packets"+at, record.Messages, p.packetsPerS())
 	}
-	slices.SortFunc(samples, func(a, b Point) int { return cmp.Compare(a.Memory, b.Memory) })
+	slices.SortFunc(samples, func(a, b ScalePoint) int { return cmp.Compare(a.Memory, b.Memory) })
 	memory := samples[len(samples)/2].Memory
-	slices.SortFunc(samples, func(a, b Point) int { return cmp.Compare(a.CPU, b.CPU) })
+	slices.SortFunc(samples, func(a, b ScalePoint) int { return cmp.Compare(a.CPU, b.CPU) })
 	median := samples[len(samples)/2]
 	median.Memory = memory
 	m.Points = append(m.Points, median)
@@ -240,7 +234,7 @@ func (m *curveRun) fitPoints() {
 
 // measureInProcess simulates a point in a new process of this program, whose memory no earlier point
 // has touched.
-func measureInProcess(ctx context.Context, j Job) (p Point, err error) {
+func measureInProcess(ctx context.Context, j scaleJob) (p ScalePoint, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return p, err
@@ -250,7 +244,7 @@ func measureInProcess(ctx context.Context, j Job) (p Point, err error) {
 		return p, err
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, self, PointArgs...)
+	cmd := exec.CommandContext(ctx, self, ScaleArgs...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, &stderr
 	err = cmd.Run()
 	switch {

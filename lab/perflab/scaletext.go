@@ -1,4 +1,4 @@
-package scale
+package perflab
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 // WriteTable writes a table for each curve, with its exponents below.
-func (r *Result) WriteTable(w io.Writer) error {
+func (r *ScaleResult) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	for _, c := range r.Curves {
 		fmt.Fprintf(&b, "%s: %s\n", c.Name, c.Title)
