@@ -104,7 +104,7 @@ func TestSameParametersSameRun(t *testing.T) {
 
 // The report of a hang names the peers and tags of pending requests.
 func TestHungErrorListsPendingRequests(t *testing.T) {
-	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: 2}, func(e *transport.Env) error {
+	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: 2, Limit: time.Second}, func(e *transport.Env) error {
 		return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
 			peer := 1 - w.Rank()
 			if w.Rank() == 0 {
