@@ -12,11 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -159,39 +157,9 @@ func FuzzRead(f *testing.F) {
 
 var update = flag.Bool("update", false, "rewrite schema.json and the golden files in testdata")
 
-var document = testutil.Document{
-	Value: &report.Run{}, Version: report.Version, ID: "https://github.com/fabrictest/fabrictest/report/schema.json",
-	Title:    "result.json: what a run of fabrictest leaves behind",
-	Enums:    map[reflect.Type]any{reflect.TypeFor[report.Verdict](): report.Verdicts()},
-	Packages: []string{".", "../netns/topology"},
-}
-
-func TestSchemaMatchesTypes(t *testing.T) {
-	text := must.Get(json.MarshalIndent(document.Schema(t), "", "  "))(t)
-	text = append(text, '\n')
-	testutil.Golden(t, "schema.json", text, *update)
-}
-
-// TestSchemaDescribesKeys: every key has a description, except for a few with plain names.
-func TestSchemaDescribesKeys(t *testing.T) {
-	plain := "started machine tags checks links ranks faults host rank latency samples marks reconnects" // need no description
-	s := document.Schema(t)
-	check := func(where string, s *jsonschema.Schema) {
-		for k := s.Properties.Oldest(); k != nil; k = k.Next() {
-			if k.Value.Description == "" && !strings.Contains(" "+plain+" ", " "+k.Key+" ") {
-				t.Errorf("%s.%s has no description: write a comment", where, k.Key)
-			}
-		}
-	}
-	check("run", s)
-	for _, name := range []string{"result", "check", "rank", "sample", "mark", "fault", "file"} {
-		check(name, s.Definitions[name])
-	}
-}
-
 func TestResultsAreValid(t *testing.T) {
 	t.Parallel()
-	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
+	s := compileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
 	for name, run := range map[string]*report.Run{"everything": sampleRun(), "hostile": hostileRun(), "empty": {Version: report.Version}} {
 		// A validator is slow with samples, which are all alike.
 		for i := range run.Scenarios {
@@ -208,7 +176,7 @@ func TestResultsAreValid(t *testing.T) {
 }
 
 func TestSchemaRejectsWhatReadRejects(t *testing.T) {
-	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
+	s := compileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
 	for key, text := range invalidDocuments(t) {
 		doc, err := validator.UnmarshalJSON(strings.NewReader(text))
 		if err != nil {

@@ -12,10 +12,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
-	. "github.com/onsi/gomega"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
@@ -33,7 +33,6 @@ var all = flag.Bool("all", false, "run slow cases too, and explore as many sched
 func TestSpecs(t *testing.T) {
 	debug.SetGCPercent(400)         // hundreds of small worlds are created and become garbage
 	debug.SetMemoryLimit(512 << 20) // a case that registers 1 GiB would have 4 GiB of garbage kept
-	RegisterFailHandler(Fail)
 	RunSpecs(t, "Conformance of the emulated devices")
 }
 
@@ -100,11 +99,12 @@ var _ = ReportAfterSuite("unsupported cases are those of the list", func(r Repor
 		fmt.Fprintf(&now, "%4d  %s\n", numbers[line], line)
 	}
 	if update.on {
-		Expect(os.WriteFile(unsupportedFile, []byte(now.String()), 0o666)).To(Succeed())
+		must.Do(GinkgoTB(), os.WriteFile(unsupportedFile, []byte(now.String()), 0o666))
 	}
-	listed, err := os.ReadFile(unsupportedFile)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(now.String()).To(Equal(string(listed)), "the unsupported cases differ from %s; if that is intended, run go test ./conformance/judge -update", unsupportedFile)
+	listed := must.Get(os.ReadFile(unsupportedFile))(GinkgoTB())
+	if now.String() != string(listed) {
+		Fail(fmt.Sprintf("the unsupported cases are\n%sand differ from %s; if that is intended, run go test ./conformance/judge -update", &now, unsupportedFile))
+	}
 })
 
 // formatEvents returns the recorded events of the wire, one line each.

