@@ -57,7 +57,7 @@ const (
 const (
 	// turnOverhead is the time of a turn besides its measurements, and
 	// timeoutFactor how many times longer these may take.
-	turnOverhead  = 15 * time.Second
+	turnOverhead  = time.Minute
 	timeoutFactor = 20
 	// stopTimeout is the time from SIGTERM to SIGKILL of the fabric process.
 	stopTimeout = 10 * time.Second
