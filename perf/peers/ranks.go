@@ -26,7 +26,9 @@ const (
 	maxWindow   = 64
 	windowBytes = 16 << 20
 	firstCount  = 16
-	batchTrips  = 16
+
+	batchTrips   = 16
+	firstBatches = 128
 )
 
 // window returns the number of messages of a size that are in flight: windowBytes, but
@@ -88,8 +90,8 @@ type measurer struct {
 	batches  []float64 // of rank 0: the seconds of each batch of round trips
 }
 
-// measure runs a measurement with more and more repetitions until a run takes at least the time
-// slice; earlier runs are the warm-up. Rank 0 prints the name and the seconds per message of the
+// measure runs a measurement twice, with more and more repetitions until a run takes at least the
+// time slice; earlier runs are the warm-up. Rank 0 prints the name and the seconds per message of the
 // last run: of round trips by the median of the batches, which a pause of a rank does not change.
 // Then each rank checks the contents of the last messages. Both ranks call it.
 func measure(w *mpi.World, name string, slice time.Duration) error {
@@ -115,7 +117,11 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 		copy(m.buf, want)
 	}
 	// Rank 0 chooses the count of each run; rank 1 runs until it receives a count of 0.
-	for count := firstCount; ; {
+	count := firstCount
+	if kind == pingpong {
+		count = firstBatches
+	}
+	for isWarmUp := true; ; isWarmUp = false {
 		if count, err = m.exchangeCount(count); err != nil || count == 0 {
 			break
 		}
@@ -128,9 +134,8 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 		if w.Rank() > 0 {
 			continue
 		}
-		if took < slice {
-			// Aim at 1.1 slices, with at least 2 and at most 8 times the count.
-			count = int(float64(count) * min(8, max(2, 1.1*slice.Seconds()/took.Seconds())))
+		if isWarmUp || took < slice {
+			count = int(float64(count) * min(8, max(1, 1.5*slice.Seconds()/took.Seconds())))
 			continue
 		}
 		seconds := took.Seconds() / float64(count)

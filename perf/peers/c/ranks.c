@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TAG_DATA = 1, TAG_COUNT = 2, TAG_DONE = 3, MAX_WINDOW = 64, WINDOW_BYTES = 16 << 20, BATCH_TRIPS = 16 };
+enum { TAG_DATA = 1, TAG_COUNT = 2, TAG_DONE = 3, MAX_WINDOW = 64, WINDOW_BYTES = 16 << 20, BATCH_TRIPS = 16,
+       FIRST_COUNT = 16, FIRST_BATCHES = 128 };
 
 static int me;
 static char *buffer; /* a window of messages, one behind the other */
@@ -95,15 +96,16 @@ static void stream(int bytes, long windows)
 }
 
 /*
- * measure repeats a measurement, more and more often until it takes the time asked for,
- * and prints what the last time gave: those before have warmed up what there is to.
+ * measure runs a measurement twice, with more and more repetitions until a run takes the time asked
+ * for, and prints the result of the last run: those before are the warm-up.
  */
 static void measure(const char *name, void (*run)(int, long), int bytes, int per_run, double slice)
 {
     size_t all = (size_t)window(bytes) * bytes;
     for (size_t i = 0; i < all; i++)
         buffer[i] = me == 0 ? expected(i) : 0;
-    for (long count = 16;;) {
+    long count = run == pingpong ? FIRST_BATCHES : FIRST_COUNT;
+    for (int is_warm_up = 1;; is_warm_up = 0) {
         if (me == 0)
             MPI_Send(&count, 1, MPI_LONG, 1, TAG_COUNT, MPI_COMM_WORLD);
         else
@@ -115,12 +117,12 @@ static void measure(const char *name, void (*run)(int, long), int bytes, int per
         double took = MPI_Wtime() - began;
         if (me != 0)
             continue;
-        if (took >= slice) {
+        if (!is_warm_up && took >= slice) {
             printf("%s %.12g\n", name, (run == pingpong ? median(count) : took / count) / per_run);
             count = 0;
         } else {
-            double more = took > 0 ? 1.1 * slice / took : 8;
-            count = (long)(count * (more < 2 ? 2 : more > 8 ? 8 : more));
+            double more = took > 0 ? 1.5 * slice / took : 8;
+            count = (long)(count * (more < 1 ? 1 : more > 8 ? 8 : more));
         }
     }
     size_t arrived = run == stream ? all : (size_t)bytes;
