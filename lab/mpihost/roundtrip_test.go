@@ -42,6 +42,8 @@ func newFreeLinks() (ends [2]*freeLink) {
 	return ends
 }
 
+// Send copies datagrams to the peer, as many as it has room for, and adds the time since the last Recv
+// to reacted.
 func (l *freeLink) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	l.reacted += time.Since(l.received)
 	to := l.peer
@@ -60,6 +62,7 @@ func (l *freeLink) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return n, nil
 }
 
+// Recv returns all datagrams that have arrived. If there are none, it first lets the peer run.
 func (l *freeLink) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	l.mu.Lock()
 	empty := l.queued == 0
@@ -80,6 +83,7 @@ func (l *freeLink) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 // WaitReadable blocks until Wake: a device's background goroutine must not use the link.
 func (l *freeLink) WaitReadable(time.Duration) error { <-l.woken; return nil }
 
+// Wake ends the current WaitReadable, or else the next.
 func (l *freeLink) Wake() {
 	select {
 	case l.woken <- struct{}{}:
@@ -101,6 +105,8 @@ type pairControl struct {
 }
 
 func (c *pairControl) Send(_ int, msg []byte) error { c.out <- slices.Clone(msg); return nil }
+
+// Recv returns the next message of the other rank.
 func (c *pairControl) Recv(_ int, timeout time.Duration) ([]byte, error) {
 	if timeout < 0 {
 		return <-c.in, nil
@@ -113,6 +119,7 @@ func (c *pairControl) Recv(_ int, timeout time.Duration) ([]byte, error) {
 	}
 }
 
+// Barrier waits for the other rank.
 func (c *pairControl) Barrier(time.Duration) error {
 	if c.first {
 		c.meet <- struct{}{}
