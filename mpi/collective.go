@@ -8,15 +8,17 @@ import (
 
 // collectiveSend sends one message of a collective and waits for it. The caller holds the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
-	_, err := c.await(func(p *p2p.Request) {
-		c.startBlockingSend(p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
-	})
+	r := c.rank.allocRequest()
+	c.startBlockingSend(&r.p2p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
+	_, err := c.await(r)
 	return c.collectiveError(err)
 }
 
 // collectiveRecv receives a message of len(buf) bytes of a collective. The caller holds the lock.
 func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
-	st, err := c.await(func(p *p2p.Request) { c.startRecv(p, c.context|collective, message{buf, source, tag}) })
+	r := c.rank.allocRequest()
+	c.startRecv(&r.p2p, c.context|collective, message{buf, source, tag})
+	st, err := c.await(r)
 	if err == nil && st.Count != len(buf) {
 		err = lengthMismatch(source, st.Count, len(buf))
 	}

@@ -135,10 +135,10 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	}
 	k := m.c.rank
 	k.lock()
-	st, err := m.c.await(func(p *p2p.Request) {
-		p.Buf = buf
-		k.p2p.Imrecv(p, m.matched)
-	})
+	r := k.allocRequest()
+	r.p2p.Buf = buf
+	k.p2p.Imrecv(&r.p2p, m.matched)
+	st, err := m.c.await(r)
 	k.unlock()
 	return st, m.c.raise("Message.Recv", err)
 }

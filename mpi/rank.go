@@ -68,7 +68,7 @@ type losses struct {
 // programState is read without the lock.
 type programState struct {
 	ended               atomic.Bool // no more calls are allowed
-	inRuntime           atomic.Bool // the program is in a call; a panic there is not the program's
+	inRuntime           bool        // the program is in a call; a panic there is not the program's. Only the program uses it
 	waiting             atomic.Bool // the program waits for an event
 	progressTaskRunning atomic.Bool
 }
@@ -84,12 +84,12 @@ func (k *rank) lock() {
 			k.runUnlocked(func() { k.env.Proc.Sleep(lockRetryInterval) })
 		}
 	}
-	k.inRuntime.Store(true)
+	k.inRuntime = true
 }
 
 // unlock is the counterpart of lock: the program leaves the runtime.
 func (k *rank) unlock() {
-	k.inRuntime.Store(false)
+	k.inRuntime = false
 	k.mu.Unlock()
 }
 
@@ -180,9 +180,9 @@ func (k *rank) waitForEvent(timeout time.Duration) {
 // runUnlocked calls do, a blocking operation of the runtime, for the program, without the lock.
 // inRuntime tells the rank that a panic in do is one of the runtime, not of the program.
 func (k *rank) runUnlocked(do func()) {
-	k.inRuntime.Store(true)
+	k.inRuntime = true
 	do()
-	k.inRuntime.Store(false)
+	k.inRuntime = false
 }
 
 // pollOnce makes progress once for a nonblocking call, and reports whether done then is true. Ranks

@@ -104,7 +104,7 @@ func (k *rank) describeRequests() string {
 func (k *rank) run(f func(*World) error) (err error) {
 	returned := false
 	defer func() {
-		if returned || k.inRuntime.Load() {
+		if returned || k.inRuntime {
 			return
 		}
 		switch v := recover().(type) {

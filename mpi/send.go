@@ -23,27 +23,28 @@ func (c *Comm) Rsend(buf []byte, dest, tag int) error {
 	return c.send("Rsend", buf, dest, tag, p2p.Ready)
 }
 
-// send sends a message and waits for completion.
+// send sends a message and waits for completion. Functions are not passed as values here, because
+// that takes a good part of the time of a short message.
 func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error {
 	err := c.checkSend(dest, tag)
-	if err == nil && dest == ProcNull {
-		return nil
+	if err != nil || dest == ProcNull {
+		return c.raise(call, err)
 	}
-	return c.locked(call, err, func() error {
-		_, err := c.await(func(p *p2p.Request) {
-			c.startBlockingSend(p, c.context, message{buf, dest, tag}, mode)
-			c.rank.carrier.Flush() // the program may compute next
-		})
-		return err
-	})
+	c.rank.lock()
+	r := c.rank.allocRequest()
+	c.startBlockingSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
+	c.rank.carrier.Flush() // the program may compute next
+	_, err = c.await(r)
+	c.rank.unlock()
+	return c.raise(call, err)
 }
 
-// await calls start, which starts a send or receive with the request p, and waits until it
-// completes. The caller holds the lock.
-func (c *Comm) await(start func(p *p2p.Request)) (Status, error) {
-	r := c.rank.allocRequest()
-	start(&r.p2p)
-	c.rank.waitUntil(r.p2p.Done)
+// await waits until a request of allocRequest that the caller has started completes, and frees it.
+// The caller holds the lock.
+func (c *Comm) await(r *Request) (Status, error) {
+	if !r.p2p.Done() {
+		c.rank.waitUntil(r.p2p.Done)
+	}
 	st, err := c.recvStatus(&r.p2p), r.p2p.Err
 	c.rank.freeRequest(r)
 	return st, err
@@ -92,7 +93,9 @@ func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 		return procNullStatus, nil
 	}
 	c.rank.lock()
-	st, err := c.await(func(p *p2p.Request) { c.startRecv(p, c.context, message{buf, source, tag}) })
+	r := c.rank.allocRequest()
+	c.startRecv(&r.p2p, c.context, message{buf, source, tag})
+	st, err := c.await(r)
 	c.rank.unlock()
 	return st, c.raise("Recv", err)
 }

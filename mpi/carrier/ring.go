@@ -97,10 +97,10 @@ func (r *ringOut) transmit(pkt *packet) error {
 	c := k.c
 	addr, trailer := r.Next(pkt.Len)
 	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})
-	*k.Request() = verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: pkt.AppendSGLWithTrailer(k.SGL(), k.rail.Num, trailer),
-		Remote: verbs.Remote{Addr: addr, RKey: verbs.RKey(r.Key)},
-	}
+	wr := k.Request()
+	*wr = verbs.SendWR{} // field by field, because a copy of this long struct takes time
+	wr.WRID, wr.Opcode, wr.Flags, wr.SGL = id, verbs.OpRDMAWrite, verbs.SendSignaled, pkt.AppendSGLWithTrailer(k.SGL(), k.rail.Num, trailer)
+	wr.Remote = verbs.Remote{Addr: addr, RKey: verbs.RKey(r.Key)}
 	if err := k.post(); err != nil {
 		c.requests.Remove(id)
 		return err

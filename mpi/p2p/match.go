@@ -98,6 +98,9 @@ func (n *Node[T]) unlink(w int) {
 type index[T any] struct {
 	lists      map[Envelope]*list[T]
 	emptyLists int
+	// lastKey and last are the key and the list that were found last; last is nil if there is none.
+	lastKey Envelope
+	last    *list[T]
 }
 
 // maxEmptyLists bounds the memory of a program that uses each tag only once.
@@ -106,7 +109,7 @@ const maxEmptyLists = 4096
 // push appends a node to the list of key, which it creates if needed. key is the node's envelope,
 // masked with the wildcard set w.
 func (x *index[T]) push(n *Node[T], key Envelope, w int) {
-	l := x.lists[key]
+	l := x.find(key)
 	switch {
 	case l == nil:
 		if x.lists == nil {
@@ -120,9 +123,22 @@ func (x *index[T]) push(n *Node[T], key Envelope, w int) {
 	l.push(n, w)
 }
 
+// find returns the list of a masked envelope; nil if there is none. It looks in the map only if the
+// key is not the last one.
+func (x *index[T]) find(key Envelope) *list[T] {
+	if x.last != nil && x.lastKey == key {
+		return x.last
+	}
+	l := x.lists[key]
+	if l != nil {
+		x.lastKey, x.last = key, l
+	}
+	return l
+}
+
 // first returns the first node in the list of a masked envelope; nil if there is none.
 func (x *index[T]) first(key Envelope) *Node[T] {
-	if l := x.lists[key]; l != nil {
+	if l := x.find(key); l != nil {
 		return l.first
 	}
 	return nil
@@ -138,6 +154,7 @@ func (x *index[T]) remove(n *Node[T], key Envelope, w int) {
 	}
 	if x.emptyLists >= maxEmptyLists {
 		delete(x.lists, key)
+		x.last = nil
 		return
 	}
 	x.emptyLists++
@@ -237,6 +254,9 @@ func (q *Unexpected[T]) Add(n *Node[T]) {
 
 // Match returns the first message that matches a receive, or nil. It does not remove it.
 func (q *Unexpected[T]) Match(receive Envelope) *Node[T] {
+	if q.n == 0 {
+		return nil
+	}
 	return q.byWildcards[receive.wildcards()].first(receive)
 }
 

@@ -19,7 +19,7 @@ func (e *Engine) Irecv(r *Request) {
 		e.earlyProgress()
 	}
 	e.requests.add(r)
-	r.node = Node[*Request]{Envelope: r.envelope(), Value: r}
+	r.node.Envelope, r.node.Value = r.envelope(), r
 	if n := e.unexpected.Match(r.node.Envelope); n != nil {
 		msg := n.Value
 		e.unexpected.Remove(n)

@@ -95,9 +95,11 @@ func (r *Request) IsBlocking() bool { return r.Blocking }
 // Done reports whether the request is complete.
 func (r *Request) Done() bool { return r.state == stateDone }
 
-// reset clears all fields but the arguments.
+// reset clears all fields but the arguments and the node, whose links are clear unless it is queued.
+// It writes no more than that, as requests are long and messages are short.
 func (r *Request) reset() {
-	*r = Request{Peer: r.Peer, Context: r.Context, Tag: r.Tag, Buf: r.Buf, Mode: r.Mode, Blocking: r.Blocking}
+	r.Result, r.id, r.state, r.isRecv, r.startedAt = Result{}, 0, stateIdle, false, 0
+	r.bufferUse, r.sendFields, r.recvFields = bufferUse{}, sendFields{}, recvFields{}
 }
 
 // finish completes a request: it releases the registration and the id.

@@ -107,15 +107,13 @@ func (r *Real) PollFound() {
 }
 
 // PollEmpty implements Driver. It sends packets that the network had no room for (r.full), handles
-// deadlines that have passed, and sends acknowledgements. If there is nothing else to do, they may
-// wait for an answer of the application, as acks.emptyPoll decides.
+// deadlines that have passed, and sends acknowledgements. If the network has taken everything, all
+// this may wait for an answer of the application or for its next poll, as acks.emptyPoll decides.
 func (r *Real) PollEmpty() {
-	delay := r.acks.emptyPoll(r.pollReceived)
-	due := r.engine.Deadline() <= r.poller.lastPoll
-	switch {
-	case delay && !due && !r.full:
+	switch delay := r.acks.emptyPoll(r.pollReceived); {
+	case delay && !r.full:
 		r.unpark() // if the application stops polling, the background goroutine sends them
-	case r.acks.pending || r.full || due:
+	case r.acks.pending || r.full || r.engine.Deadline() <= r.poller.lastPoll:
 		r.pump(r.poller.lastPoll)
 	}
 }

@@ -62,9 +62,13 @@ type Table struct {
 	boundType2 int
 	keys       keyGenerator
 	Policy     Policy
-	// last is the index of the region that find returned last.
-	last uint32
+	// recent has indexes of regions that find returned, by a few bits of their keys: a program that sends
+	// and receives uses several regions in turn.
+	recent [recentEntries]uint32
 }
+
+// recentEntries is the number of regions that are found without the map of keys.
+const recentEntries = 16
 
 type slot struct {
 	region *Region
@@ -200,7 +204,8 @@ func (t *Table) unbind(w *Window) {
 
 // find returns the region or the window with this key; nil for both if there is none.
 func (t *Table) find(key uint32) (*Region, *Window) {
-	if r := t.slots[t.last].region; r != nil && r.Key == key && !r.invalid {
+	recent := &t.recent[key>>keyIndexShift%recentEntries]
+	if r := t.slots[*recent].region; r != nil && r.Key == key && !r.invalid {
 		return r, nil
 	}
 	i := t.index(key)
@@ -210,7 +215,7 @@ func (t *Table) find(key uint32) (*Region, *Window) {
 	s := &t.slots[i]
 	switch {
 	case s.region != nil && s.region.Key == key && !s.region.invalid:
-		t.last = i
+		*recent = i
 		return s.region, nil
 	case s.window != nil && s.window.Key == key:
 		return nil, s.window

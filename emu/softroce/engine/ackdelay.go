@@ -42,10 +42,12 @@ const (
 	// ackDelayProof is the number of answered messages before the first delay, and of
 	// successful delays after which the deadline is no longer strict.
 	ackDelayProof = 16
-	// ackDelayStreak is the number of consecutive successes that resets the penalty.
-	ackDelayStreak = 256
+	// ackDelayStreak is the number of consecutive successes that resets the penalty. They save about as
+	// much time as the failure after them costs. On a busy machine a peer often continues late because
+	// it lost its processor, so a longer streak would be rare there.
+	ackDelayStreak = 64
 	// ackDelayWary is the maximum penalty.
-	ackDelayWary = 4096
+	ackDelayWary = 1024
 )
 
 // noteFailure records that the peer probably waited for the delayed ACK, which ends the streak of

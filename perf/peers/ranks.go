@@ -14,6 +14,7 @@ import (
 
 	_ "github.com/fabrictest/fabrictest/lab/mpihost" // the launcher
 	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/perf"
 )
 
 // These must be equal to those in c/ranks.c.
@@ -25,6 +26,9 @@ const (
 	maxWindow   = 64
 	windowBytes = 16 << 20
 	firstCount  = 16
+
+	batchTrips   = 16
+	firstBatches = 128
 )
 
 // window returns the number of messages of a size that are in flight: windowBytes, but
@@ -58,7 +62,7 @@ func rankMain(args []string) {
 }
 
 // profileVar is the environment variable with the directory for CPU profiles.
-const profileVar = "FABRICTEST_MPICH_PROFILE"
+const profileVar = "FABRICTEST_PEERS_PROFILE"
 
 // startProfile starts a CPU profile, which stop writes to a file in dir.
 func startProfile(dir string, rank int) (stop func(), err error) {
@@ -83,11 +87,13 @@ type measurer struct {
 	size     int
 	buf      []byte // a window of messages
 	requests []*mpi.Request
+	batches  []float64 // of rank 0: the seconds of each batch of round trips
 }
 
-// measure runs a measurement with more and more repetitions until a run takes at least the time
-// slice; earlier runs are the warm-up. Rank 0 prints the name and the seconds per message of the
-// last run. Then each rank checks the contents of the last messages. Both ranks call it.
+// measure runs a measurement twice, with more and more repetitions until a run takes at least the
+// time slice; earlier runs are the warm-up. Rank 0 prints the name and the seconds per message of the
+// last run: of round trips by the median of the batches, which a pause of a rank does not change.
+// Then each rank checks the contents of the last messages. Both ranks call it.
 func measure(w *mpi.World, name string, slice time.Duration) error {
 	kind, text, _ := strings.Cut(name, ":")
 	size, err := strconv.Atoi(text)
@@ -100,7 +106,7 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 	var messages, used int // of each repetition: its messages, and the bytes of m.buf that it uses
 	switch kind {
 	case pingpong:
-		run, messages, used = m.pingpong, 2, size
+		run, messages, used = m.pingpong, 2*batchTrips, size
 	case stream:
 		run, messages, used = m.stream, inFlight, inFlight*size
 	default:
@@ -111,10 +117,15 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 		copy(m.buf, want)
 	}
 	// Rank 0 chooses the count of each run; rank 1 runs until it receives a count of 0.
-	for count := firstCount; ; {
+	count := firstCount
+	if kind == pingpong {
+		count = firstBatches
+	}
+	for isWarmUp := true; ; isWarmUp = false {
 		if count, err = m.exchangeCount(count); err != nil || count == 0 {
 			break
 		}
+		m.batches = m.batches[:0]
 		began := w.Wtime()
 		if err := run(count); err != nil {
 			return err
@@ -123,12 +134,15 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 		if w.Rank() > 0 {
 			continue
 		}
-		if took < slice {
-			// Aim at 1.1 slices, with at least 2 and at most 8 times the count.
-			count = int(float64(count) * min(8, max(2, 1.1*slice.Seconds()/took.Seconds())))
+		if isWarmUp || took < slice {
+			count = int(float64(count) * min(8, max(1, 1.5*slice.Seconds()/took.Seconds())))
 			continue
 		}
-		fmt.Printf("%s %.12g\n", name, took.Seconds()/float64(count*messages))
+		seconds := took.Seconds() / float64(count)
+		if len(m.batches) > 0 {
+			seconds = perf.Median(m.batches)
+		}
+		fmt.Printf("%s %.12g\n", name, seconds/float64(messages))
 		_, err = m.exchangeCount(0)
 		break
 	}
@@ -158,18 +172,24 @@ func pattern(n int) []byte {
 	return b
 }
 
-// pingpong sends a message from rank 0 to rank 1 and back, for a number of round trips.
-func (m *measurer) pingpong(trips int) (err error) {
+// pingpong sends a message from rank 0 to rank 1 and back, for a number of batches of round trips.
+func (m *measurer) pingpong(batches int) (err error) {
 	message := m.buf[:m.size]
-	for i := range 2 * trips {
-		sends := i%2 == m.Rank()
-		if sends {
-			err = m.Send(message, 1-m.Rank(), tagData)
-		} else {
-			_, err = m.Recv(message, 1-m.Rank(), tagData)
+	for range batches {
+		began := m.Wtime()
+		for i := range 2 * batchTrips {
+			sends := i%2 == m.Rank()
+			if sends {
+				err = m.Send(message, 1-m.Rank(), tagData)
+			} else {
+				_, err = m.Recv(message, 1-m.Rank(), tagData)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
+		if m.Rank() == 0 {
+			m.batches = append(m.batches, (m.Wtime() - began).Seconds())
 		}
 	}
 	return nil

@@ -1,33 +1,31 @@
-// Command mpich compares the multi-rank runtime with MPICH: two ranks in two
-// network namespaces that a veth pair joins, the same two for both. It creates and
+// Command peers compares the multi-rank runtime with MPICH, Open MPI, UCX, libfabric and
+// iperf3, between the same two network namespaces, which a veth pair joins. It creates and
 // removes them, and needs root, or a user who may create user namespaces.
 //
-//	go run -pgo=perf/peers/mpich/ranks.pgo ./perf/peers/mpich [-rounds N] [-slice TIME] [-json]
+//	go run ./perf/peers [-peers mpich,ucx] [-rounds N] [-slice TIME] [-json]
 //
-// It measures half round trips of 8 B, 64 B and 4 KiB, the bandwidth of 256 KiB and
-// 4 MiB messages, and the rate of 64 B messages with 64 in flight. The ranks of
-// both run the same program, call by call: ranks.go over package mpi, and
-// c/ranks.c, compiled by mpicc, over MPICH.
+// It measures half round trips, bandwidths, and the rate of 64 B messages with 64 in
+// flight. The ranks of our runtime, MPICH and Open MPI run the same program, call by call:
+// ranks.go over package mpi, and c/ranks.c, compiled by mpicc. ucx_perftest measures
+// tagged messages of the same sizes with as many in flight, fi_pingpong tagged half round
+// trips, and iperf3 the bandwidth of a TCP connection. A half round trip is the median of
+// batches, or the mean of fi_pingpong; a bandwidth is the mean.
 //
-// Each round measures MPICH, our runtime with ICRC, MPICH again, and our runtime
-// without ICRC, because TCP checksums are not computed across a veth pair either. A
-// ratio compares our result with the two of MPICH around it, or the one before it.
-// The result is the median over all rounds; the difference of the two results of
-// MPICH is the noise.
+// In each round, every peer has a turn, then our runtime with ICRC and without (because
+// TCP checksums are not computed across a veth pair either), and then every peer in
+// reverse order. A ratio compares our result with the mean of the peer's two turns in that
+// round. The result is the median over all rounds; the difference of the two turns is the
+// noise. There are targets for the ratios to MPICH.
 //
-// MPICH has one node per rank, to avoid shared memory, and its UCX uses only the
-// transport tcp (UCX_TLS) over the veth interface (UCX_NET_DEVICES). A runtime
-// fails if the counters of the interface show that messages took another path. Both
-// runtimes spin while they wait, and each rank is bound to a CPU.
+// MPICH and Open MPI have one node per rank, to avoid shared memory. All peers use TCP
+// over the veth interface. A turn fails if the counters of the interface show that its
+// messages took another path. All but iperf3 spin while they wait, and each process is
+// bound to a CPU.
 //
-// The profile ranks.pgo makes short messages about 5 % faster. It is created by
+// With the environment variable FABRICTEST_PEERS_PROFILE=DIR, our ranks write CPU profiles
+// to that directory.
 //
-//	mkdir /tmp/p && go build -trimpath -o /tmp/p/mpich ./perf/peers/mpich
-//	FABRICTEST_MPICH_PROFILE=/tmp/p /tmp/p/mpich -rounds 2 -slice 1s
-//	go tool pprof -proto /tmp/p/*.prof > perf/peers/mpich/ranks.pgo
-//
-// If MPICH, its headers or a C compiler are missing, the command prints how to
-// install them, and succeeds.
+// The command skips peers that are not installed, and prints how to install them.
 package main
 
 import (
@@ -40,8 +38,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime/debug"
-	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,13 +51,14 @@ const (
 	roleFabric = "fabric-process" // builds the namespaces and starts all others
 	roleRank   = "rank-process"   // one of our ranks
 	rolePinned = "bound-process"  // binds itself to a CPU and executes another program
+	roleShell  = "shell-process"  // enters the second host and executes a command
 )
 
 const (
 	// turnOverhead is the time of a turn besides its measurements, and
 	// timeoutFactor how many times longer these may take.
-	turnOverhead  = 15 * time.Second
-	timeoutFactor = 6
+	turnOverhead  = time.Minute
+	timeoutFactor = 20
 	// stopTimeout is the time from SIGTERM to SIGKILL of the fabric process.
 	stopTimeout = 10 * time.Second
 )
@@ -76,6 +74,8 @@ func main() {
 			return
 		case rolePinned:
 			exit(pinnedMain(os.Args[2:]))
+		case roleShell:
+			exit(shellMain(os.Args[2:]))
 		}
 	}
 	exit(command())
@@ -84,7 +84,7 @@ func main() {
 // exit prints an error and exits with 1, or with 0 if err is nil.
 func exit(err error) {
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "mpich: %v\n", err)
+		fmt.Fprintf(os.Stderr, "peers: %v\n", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -92,10 +92,9 @@ func exit(err error) {
 
 // job is the input of the fabric process.
 type job struct {
-	Tools   tools
-	Program string // the compiled ranks of MPICH
-	Rounds  int
-	Slice   time.Duration // minimum time of a measurement
+	Peers  []programs
+	Rounds int
+	Slice  time.Duration // minimum time of a measurement
 }
 
 // turnLimit returns the timeout of a turn.
@@ -104,10 +103,12 @@ func (j *job) turnLimit() time.Duration {
 }
 
 // command parses the flags, runs the measurement and prints its result. It returns an error if a
-// target was missed. If MPICH is not installed, command only prints how to install it.
+// target was missed. If no peer is installed, command only prints how to install them.
 func command() error {
 	j := job{}
 	var asJSON bool
+	var names string
+	flag.StringVar(&names, "peers", "", "the peers, separated by commas; all if empty")
 	flag.IntVar(&j.Rounds, "rounds", 5, "how often each runtime has its turns")
 	flag.DurationVar(&j.Slice, "slice", 200*time.Millisecond, "how long each measurement takes, at least")
 	flag.BoolVar(&asJSON, "json", false, "print the result, with every figure, as JSON")
@@ -116,52 +117,56 @@ func command() error {
 		return fmt.Errorf("give at least 1 round, a slice of up to 1m0s, and nothing else: see -help")
 	}
 	if err := netns.Available(); err != nil {
-		return fmt.Errorf("both runtimes run in network namespaces: %w", err)
+		return fmt.Errorf("all runtimes run in network namespaces: %w", err)
 	}
-	var missing error
-	if j.Tools, missing = findTools(); missing != nil {
-		fmt.Printf("skipped: %v\ninstall it with: %s\n", missing, installCommand)
-		return nil
+	var skipped []skippedPeer
+	var err error
+	if j.Peers, skipped, err = findPeers(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err != nil {
+		return err
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok || !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" }) {
-		fmt.Fprintf(os.Stderr, "mpich: our ranks were built without a profile and are slower for it; with one: go run -pgo=%s ./perf/peers/mpich\n", profilePath)
+	if len(j.Peers) == 0 {
+		return (&result{Skipped: skipped}).write(os.Stdout)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
-	dir, err := os.MkdirTemp("", "fabrictest-mpich-")
+	dir, err := os.MkdirTemp("", "fabrictest-peers-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if j.Program, err = j.Tools.compile(ctx, dir); err != nil {
-		return err
+	for i := range j.Peers {
+		if err := j.Peers[i].compile(ctx, dir); err != nil {
+			return err
+		}
 	}
 	r, err := measureInFabric(ctx, &j)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", "  ")
-		err = e.Encode(r)
-	} else {
-		err = r.write(os.Stdout)
+	r.Skipped = skipped
+	if err := r.print(asJSON); err != nil {
+		return err
 	}
-	if err == nil && r.missed() {
-		err = errors.New("a target was missed")
+	if r.missed() {
+		return errors.New("a target was missed")
 	}
-	return err
+	return nil
 }
 
-// profilePath is the PGO profile. It is not named default.pgo, to avoid a second
-// build of everything in normal builds.
-const profilePath = "perf/peers/mpich/ranks.pgo"
+// print prints the result to standard output, as a table or as JSON.
+func (r *result) print(asJSON bool) error {
+	if !asJSON {
+		return r.write(os.Stdout)
+	}
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
 
 // measureInFabric runs the job in a child process in new namespaces, and returns its result.
 func measureInFabric(ctx context.Context, j *job) (*result, error) {
-	const turnsPerRound = 4 // see runRound: in a turn, one runtime runs all measurements
-	limit := time.Duration(j.Rounds) * turnsPerRound * j.turnLimit()
+	turnsPerRound := 2 + 2*len(j.Peers) // a turn is one run of all measurements
+	limit := time.Duration(j.Rounds*turnsPerRound) * j.turnLimit()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the measurement did not end within %v", limit))
 	defer cancel()
 	text, err := json.Marshal(j)

@@ -1,12 +1,12 @@
 /*
- * The measurements of package main's ranks (ranks.go), for MPICH: the two programs do
+ * The measurements of package main's ranks (ranks.go), for MPICH and Open MPI: the two programs do
  * the same, call by call, so that what differs is the runtimes. Change both or none.
  *
  *     ranks SLICE-MS KIND:BYTES...
  *
  * is run by two ranks. For each measurement the first one prints a line "KIND:BYTES S",
- * S being the seconds that one message took: of pingpong half the way there and back, of
- * stream the time of a window by its messages.
+ * S being the seconds that one message took: of pingpong half the way there and back, the
+ * median of batches of round trips, of stream the mean time of a window by its messages.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TAG_DATA = 1, TAG_COUNT = 2, TAG_DONE = 3, MAX_WINDOW = 64, WINDOW_BYTES = 16 << 20 };
+enum { TAG_DATA = 1, TAG_COUNT = 2, TAG_DONE = 3, MAX_WINDOW = 64, WINDOW_BYTES = 16 << 20, BATCH_TRIPS = 16,
+       FIRST_COUNT = 16, FIRST_BATCHES = 128 };
 
 static int me;
 static char *buffer; /* a window of messages, one behind the other */
@@ -35,10 +36,16 @@ static int window(int bytes)
 
 static char expected(size_t at) { return (char)(at * 31 + (at >> 8) * 7 + 1); }
 
-/* pingpong sends a message there and back so many times. */
-static void pingpong(int bytes, long trips)
+static double *batch_times; /* of pingpong: the seconds of each batch */
+
+/* pingpong sends a message there and back, so many batches of round trips. */
+static void pingpong(int bytes, long batches)
 {
-    for (long i = 0; i < trips; i++) {
+    double began = MPI_Wtime();
+    batch_times = realloc(batch_times, batches * sizeof *batch_times);
+    if (batch_times == NULL)
+        fail("no memory", "pingpong");
+    for (long i = 0; i < batches * BATCH_TRIPS; i++) {
         if (me == 0) {
             MPI_Send(buffer, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD);
             MPI_Recv(buffer, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -46,7 +53,25 @@ static void pingpong(int bytes, long trips)
             MPI_Recv(buffer, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Send(buffer, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD);
         }
+        if (i % BATCH_TRIPS == BATCH_TRIPS - 1) {
+            double now = MPI_Wtime();
+            batch_times[i / BATCH_TRIPS] = now - began;
+            began = now;
+        }
     }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* median sorts the times of n batches and returns the middle one. */
+static double median(long n)
+{
+    qsort(batch_times, n, sizeof *batch_times, ascending);
+    return n % 2 ? batch_times[n / 2] : (batch_times[n / 2 - 1] + batch_times[n / 2]) / 2;
 }
 
 /* stream sends so many windows one way; each is answered by an empty message. */
@@ -71,15 +96,16 @@ static void stream(int bytes, long windows)
 }
 
 /*
- * measure repeats a measurement, more and more often until it takes the time asked for,
- * and prints what the last time gave: those before have warmed up what there is to.
+ * measure runs a measurement twice, with more and more repetitions until a run takes the time asked
+ * for, and prints the result of the last run: those before are the warm-up.
  */
 static void measure(const char *name, void (*run)(int, long), int bytes, int per_run, double slice)
 {
     size_t all = (size_t)window(bytes) * bytes;
     for (size_t i = 0; i < all; i++)
         buffer[i] = me == 0 ? expected(i) : 0;
-    for (long count = 16;;) {
+    long count = run == pingpong ? FIRST_BATCHES : FIRST_COUNT;
+    for (int is_warm_up = 1;; is_warm_up = 0) {
         if (me == 0)
             MPI_Send(&count, 1, MPI_LONG, 1, TAG_COUNT, MPI_COMM_WORLD);
         else
@@ -91,12 +117,12 @@ static void measure(const char *name, void (*run)(int, long), int bytes, int per
         double took = MPI_Wtime() - began;
         if (me != 0)
             continue;
-        if (took >= slice) {
-            printf("%s %.12g\n", name, took / ((double)count * per_run));
+        if (!is_warm_up && took >= slice) {
+            printf("%s %.12g\n", name, (run == pingpong ? median(count) : took / count) / per_run);
             count = 0;
         } else {
-            double more = took > 0 ? 1.1 * slice / took : 8;
-            count = (long)(count * (more < 2 ? 2 : more > 8 ? 8 : more));
+            double more = took > 0 ? 1.5 * slice / took : 8;
+            count = (long)(count * (more < 1 ? 1 : more > 8 ? 8 : more));
         }
     }
     size_t arrived = run == stream ? all : (size_t)bytes;
@@ -129,7 +155,7 @@ int main(int argc, char **argv)
         if (buffer == NULL)
             fail("no memory", argv[i]);
         if (strcmp(kind, "pingpong") == 0)
-            measure(argv[i], pingpong, bytes, 2, slice);
+            measure(argv[i], pingpong, bytes, 2 * BATCH_TRIPS, slice);
         else if (strcmp(kind, "stream") == 0)
             measure(argv[i], stream, bytes, window(bytes), slice);
         else
