@@ -195,6 +195,25 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		p.expectRetransmission(base, slowRoundTrip)
 	}),
 }, {
+	ID: "dg/loss/old-copy-tells-nothing-of-the-new", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should,
+	Title:   "An Ack that echoes the timestamp of the first transmission of a packet does not tell that a later one has arrived",
+	Sends:   "an Ack without the first of twelve packets and with three after it; after its retransmission one for four, with the old timestamp, and with the sixth",
+	Expects: "no retransmission of the fifth packet: only one that was sent later has arrived",
+	Defects: []string{"OldCopyCounts"}, Run: onPeer(func(p *peer) {
+		p.establishSlowly()
+		for id := range uint64(12) {
+			p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
+		}
+		base := p.fromDeviceFlow.next
+		sent := *p.expectData(base).Data.Timestamp
+		p.expectDataRange(base+1, 11)
+		p.Sleep(100 * time.Microsecond)
+		p.send(p.ack(base).SACK(1<<3 - 1))
+		p.expectRetransmission(base, slowRoundTrip)
+		p.send(p.ack(base + 4).SACK(iwarp.SACKOf(base+4, base+5)...).Echo(sent))
+		p.expectNoRetransmission(base + 4)
+	}),
+}, {
 	ID: "dg/loss/reordering-is-learned", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should, Setup: setupNarrowRD,
 	Title:   "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
 	Sends:   "an Ack without one packet and with three after it; after its retransmission an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
@@ -245,6 +264,22 @@ var lossCases = overRD.Cases([]conformance.Case{{
 			p.Check(took >= giveUpTimeout && took < giveUpTimeout+2*maxTimeout, "a failure after 10 s", "after %v", took)
 		}
 		p.ExpectState(p.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID: "dg/loss/gives-up-after-ten-timeouts-of-a-second", Cite: cite("7.3", "dg/loss/5"), Labels: []string{conformance.Slow},
+	Title:   "A flow whose timeouts are of 1 s fails after ten of them",
+	Sends:   "an Ack whose echo tells of a round trip of 2 s, and none for the next Send",
+	Expects: "the Send fails after 10 s, not after another timeout",
+	Defects: []string{"NeverGivesUp", "GivesUpLate"}, Run: onPeer(func(p *peer) {
+		p.acceptFlowOf(p.sendWR(0, 0, 8))
+		p.ackWithRTT(2*time.Second, 0)
+		begun := p.Now()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		p.expectData(1)
+		wc, ok := p.PollCompletion(3 * giveUpTimeout)
+		took := p.Now() - begun
+		p.Check(ok && wc.WRID == 1 && wc.Status == verbs.WCRetryExcErr, "the failure of request 1: retries exceeded", "completion of %d: %v", wc.WRID, wc.Status)
+		p.Check(took >= giveUpTimeout && (!p.Virtual || took < giveUpTimeout+maxTimeout/2), "a failure after 10 s", "after %v", took)
 	}),
 }})
 

@@ -172,7 +172,16 @@ func TestDeviceWatchesItsPort(t *testing.T) {
 		return nil
 	}))
 	n.expect(t, "link false")
+	watch := d.watch
+	if watch == nil {
+		t.Fatal("the device has no watch to close")
+	}
 	d.Shutdown(func() {})
+	select {
+	case <-watch.done:
+	default:
+		t.Error("the watch goes on after Shutdown")
+	}
 	changeInterface(t, b, netlink.LinkSetUp)
 	time.Sleep(20 * time.Millisecond)
 	n.expect(t, "link false")
