@@ -285,7 +285,7 @@ var limitCases = []conformance.Case{
 }
 
 // maxObjects is the largest number of objects that a case creates. It limits the use of memory.
-const maxObjects = 1 << 17
+const maxObjects = 1 << 18
 
 // asManyAsClaimedCase returns the case that a device creates as many objects of this kind as it
 // claims. limit returns the claimed number; newCreate returns a function that creates one object.
