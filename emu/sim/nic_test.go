@@ -144,8 +144,8 @@ func TestQueuePairsAreFlows(t *testing.T) {
 	flow := func(qp byte) uint64 {
 		return n.describe(&packet{Datagram: link.Datagram{Payload: toyPacket(qp, 1)}}).flow
 	}
-	if flow(1) == flow(2) || flow(1) != flow(1) {
-		t.Errorf("flows %#x and %#x", flow(1), flow(2))
+	if first, again, other := flow(1), flow(1), flow(2); first == other || first != again {
+		t.Errorf("flows %#x and %#x of one queue pair, %#x of another", first, again, other)
 	}
 }
 

@@ -24,8 +24,12 @@ func runOpenMPI(ctx context.Context, f *fabric, p *programs) (turn, error) {
 	nic := f.hosts[0].NICs[0].Name // the same in both hosts
 	args := []string{"--allow-run-as-root", "--bind-to", "none"}
 	for _, mca := range [][2]string{
-		{"plm", "rsh"}, {"plm_rsh_agent", self + " " + roleShell}, {"pml", "ob1"}, {"btl", "tcp,self"},
-		{"btl_tcp_if_include", nic}, {"oob_tcp_if_include", nic},
+		{"plm", "rsh"},
+		{"plm_rsh_agent", self + " " + roleShell},
+		{"pml", "ob1"},
+		{"btl", "tcp,self"},
+		{"btl_tcp_if_include", nic},
+		{"oob_tcp_if_include", nic},
 	} {
 		args = append(args, "--mca", mca[0], mca[1])
 	}
