@@ -92,6 +92,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	sock.PatchIPID = func([]byte, uint16) {} // nothing to patch: the CRC does not cover the IP identification
 	sock.Broadcast = addr.Is4()              // an application may send to 255.255.255.255
 	sock.SeparateSourcePort = false          // peers answer to the source port
+	sock.PacketRing = udplink.OffloadOff     // other hosts may drop datagrams without checksum
 	sock.HopLimit = cmp.Or(sock.HopLimit, engine.DefaultHopLimit)
 	if cfg.QP.Reliable {
 		sock.TClass |= link.ECT0 // packets with data are ECN-capable

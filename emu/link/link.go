@@ -38,7 +38,7 @@ type Datagram struct {
 	// when sending and not seen when receiving.
 	HopLimit uint8
 	// Variants are further differences from the packets of an ordinary socket. Links over
-	// sockets neither see nor set them.
+	// sockets choose them: Send and Recv set Variants to those of the packet, as far as they are known.
 	Variants HeaderVariants
 	// IPID is the IPv4 identification, which RoCEv2's ICRC covers, or IPIDUnknown. It has
 	// no meaning over IPv6.

@@ -124,8 +124,7 @@ func (c *Capture) Close() error { return c.file.Close() }
 // the datagrams that Send took and Recv returned, at the time of the call. The result is a
 // link.GroupLink or a link.Waiter if l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
-	socketHeaders := !l.Features().SetsIPID // then the kernel makes the IP and UDP headers
-	captured := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: socketHeaders}
+	captured := &capturedLink{PacketLink: l, intf: c.AddInterface(name)}
 	g, isGroup := l.(link.GroupLink)
 	w, isWaiter := l.(link.Waiter)
 	switch {
@@ -164,19 +163,14 @@ type waitMethods interface {
 // capturedLink is a link whose traffic is captured.
 type capturedLink struct {
 	link.PacketLink
-	intf          *Interface
-	socketHeaders bool // a socket makes the headers, and ignores Datagram.Variants
+	intf *Interface
 }
 
 // Send implements link.PacketLink, and captures the datagrams that were sent.
 func (l *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := l.PacketLink.Send(now, ds)
 	for i := range ds[:n] {
-		d := ds[i]
-		if l.socketHeaders { // a socket sends the usual headers, with checksum and DF
-			d.Variants = 0
-		}
-		l.intf.Write(now, Outbound, &d)
+		l.intf.Write(now, Outbound, &ds[i])
 	}
 	return n, err
 }

@@ -25,6 +25,8 @@ type Link struct {
 	source sourceSockets
 	out    sender
 	in     receiver
+	ring   ring
+	frames frameSender
 	sleep  sleeper
 
 	groups     []group
@@ -68,7 +70,7 @@ func open(cfg Config) (*Link, error) {
 		return nil, err
 	}
 
-	l := &Link{fd: -1, source: sourceSockets{fd: -1, peer: -1}, ifi: owner.index, sock: socketOptions{Config: cfg, v6: v6, iface: owner}}
+	l := &Link{fd: -1, source: sourceSockets{fd: -1, peer: -1}, ring: ring{fd: -1}, ifi: owner.index, sock: socketOptions{Config: cfg, v6: v6, iface: owner}}
 	defer func() {
 		if err != nil {
 			l.release()
@@ -112,9 +114,42 @@ func open(cfg Config) (*Link, error) {
 			return nil, err
 		}
 	}
+	if err = l.openRing(cfg, gro); err != nil {
+		return nil, err
+	}
 	l.out.init(cfg, l.info, owner.index)
-	l.in.init(l.info, groOnBurst)
+	l.in.init(l.info, groOnBurst && !l.info.GRO)
 	return l, nil
+}
+
+// openRing opens the packet ring and what sends frames, if cfg.PacketRing asks for them. gro says whether
+// the kernel has GRO and it may be used: then it is enabled, since each index entry of the ring
+// stands for one message.
+func (l *Link) openRing(cfg Config, gro bool) error {
+	err := errNoRing
+	switch {
+	case cfg.PacketRing == OffloadOff:
+		return nil
+	case !gro, l.ifi == 0, cfg.NoChecksum, !l.sock.v6 && !cfg.DropFragmentable:
+	default:
+		err = l.ring.open(l.info.Local, l.sock.iface, l.fd)
+	}
+	if err == nil {
+		if err = l.frames.open(l.info, l.ifi); err == nil {
+			err = enableGRO(l.fd)
+		}
+		if err != nil {
+			return fmt.Errorf("packet ring: %w", err) // the sockets have the filters of a ring
+		}
+		l.info.PacketRing, l.info.GRO = true, true
+		l.sleep.watch(l.ring.fd)
+		l.sleep.readable = &l.ring.socket.woken
+		return nil
+	}
+	if cfg.PacketRing == OffloadOn {
+		return fmt.Errorf("packet ring: %w", err)
+	}
+	return nil
 }
 
 // Close closes the link and makes WaitReadable return. The address is free when Close returns.
@@ -134,6 +169,8 @@ func (l *Link) release() {
 		unix.Close(l.fd)
 	}
 	l.source.close()
+	l.ring.close()
+	l.frames.close()
 	for _, g := range l.groups {
 		g.close()
 	}

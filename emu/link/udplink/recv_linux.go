@@ -80,6 +80,12 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if !l.users.enter() {
 		return 0, link.ErrClosed
 	}
+	if l.ring.fd >= 0 {
+		n, err := l.recvInOrder(ds)
+		l.sleep.setUndelivered(l.in.pending())
+		l.users.leave()
+		return n, err
+	}
 	// Fast path for at most one message, without function calls around the system call, which
 	// would add to the latency. After an error other than EAGAIN, recv reads again.
 	if r := &l.in; r.batch == 1 && len(l.groups) == 0 && !r.pending() {
@@ -111,7 +117,7 @@ func (l *Link) recv(ds []link.Datagram) (int, error) {
 	// If all messages were truncated, and so dropped, read again.
 	for {
 		if r.pending() {
-			if n := l.deliver(ds); n > 0 {
+			if n := l.deliver(ds, maxMessagesRead); n > 0 {
 				return n, nil
 			}
 		}
@@ -215,12 +221,12 @@ func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// deliver splits the messages read into datagrams until ds is full, drops truncated messages, and
-// returns the number of datagrams. The next call goes on at offset r.off of message r.next.
-func (l *Link) deliver(ds []link.Datagram) int {
+// deliver splits up to most of the messages read into datagrams until ds is full, drops truncated
+// messages, and returns the number of datagrams. The next call goes on at offset r.off of message r.next.
+func (l *Link) deliver(ds []link.Datagram, most int) int {
 	r := &l.in
 	count, bytes := 0, 0
-	for r.pending() && count < len(ds) {
+	for ; r.pending() && count < len(ds) && most > 0; most-- {
 		h := &r.headers[r.next]
 		size := int(h.n)
 		if r.off == 0 {

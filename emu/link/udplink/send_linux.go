@@ -13,9 +13,18 @@ import (
 )
 
 // Send implements link.PacketLink. It sends datagrams until the socket is full.
-func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
+func (l *Link) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	if !l.users.enter() {
 		return 0, link.ErrClosed
+	}
+	all := ds
+	taken, singles := 0, 0
+	if l.frames.routes != nil && len(ds) <= maxFrames {
+		if taken = l.sendFrames(now, ds); taken == len(ds) {
+			l.users.leave()
+			return taken, nil
+		}
+		ds = ds[taken:]
 	}
 	// Fast path for one datagram without control messages. The CPU mispredicts function returns
 	// after a system call. Each function between Send and the system call, such as sendSome and
@@ -33,20 +42,45 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			l.stats.SendCalls++
 			l.stats.SentDatagrams++
 			l.stats.SentBytes += uint64(len(p))
+			ds[0].Variants = 0
 			l.users.leave()
-			return 1, nil
+			return taken + 1, nil
 		}
 	}
 	// A datagram that failed above is sent again here, where its error is handled.
-	taken, singles := 0, 0
-	for full := false; taken < len(ds) && !full; {
+	for i := range ds {
+		ds[i].Variants = 0
+	}
+	for full := false; len(ds) > 0 && !full; {
 		var n int
-		n, singles, full = l.sendSome(ds[taken:], singles)
+		n, singles, full = l.sendSome(ds, singles)
 		taken += n
+		ds = ds[n:]
 	}
 	l.users.leave()
-	runtime.KeepAlive(ds) // an iovec may cover several payloads, and only points to the first
+	runtime.KeepAlive(all) // an iovec may cover several payloads, and only points to the first
 	return taken, nil
+}
+
+// sendFrames sends datagrams as frames until one must be sent through the socket, and returns how many it
+// has sent. A frame that the kernel refuses is left to the socket, which handles the error.
+func (l *Link) sendFrames(now mono.Time, ds []link.Datagram) (sent int) {
+	f := &l.frames
+	for sent < len(ds) && f.encode(now, &ds[sent]) {
+		process.RaceSend() // for the race detector, which does not see raw system calls
+		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(l.ring.fd), uintptr(unsafe.Pointer(unsafe.SliceData(f.buf))), uintptr(len(f.buf)), 0, 0, 0)
+		if errno != 0 {
+			f.failed()
+			break
+		}
+		l.stats.SentBytes += uint64(len(ds[sent].Payload))
+		ds[sent].Variants = link.NoChecksum
+		sent++
+	}
+	l.stats.SendCalls += uint64(sent)
+	l.stats.SentFrames += uint64(sent)
+	l.stats.SentDatagrams += uint64(sent)
+	return sent
 }
 
 // sendSome packs and sends one batch. singles is the number of datagrams, from the first on, that

@@ -238,7 +238,7 @@ func (l *Link) kernelDrops() uint64 {
 			drops += socketDrops(g.fd)
 		}
 	}
-	return drops
+	return l.ring.drops(drops)
 }
 
 // socketDrops returns how many received packets the kernel dropped at a socket; 0 if unknown.

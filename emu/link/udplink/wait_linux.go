@@ -24,6 +24,8 @@ type sleeper struct {
 	// changed: another goroutine may be about to sleep on it.
 	watched atomic.Pointer[[]int32]
 	fds     []unix.PollFd // used by the sleeping goroutine
+	// readable is set when a sleep has ended because a descriptor was readable; nil without a ring.
+	readable *atomic.Bool
 }
 
 // States of a sleeper. Only the wake-up of a sleeping goroutine needs a system call.
@@ -158,9 +160,12 @@ func (s *sleeper) poll(d time.Duration) error {
 		timeout = &ts
 	}
 	for {
-		_, _, errno := unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.fds[0])), uintptr(len(s.fds)), uintptr(unsafe.Pointer(timeout)), 0, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.fds[0])), uintptr(len(s.fds)), uintptr(unsafe.Pointer(timeout)), 0, 0, 0)
 		switch errno {
 		case 0:
+			if n > 0 && s.readable != nil {
+				s.readable.Store(true)
+			}
 			return nil
 		case unix.EINTR: // the kernel has stored the remaining time in ts
 		default:
