@@ -301,14 +301,19 @@ func TestRingKeepsOrderAfterDrop(t *testing.T) {
 	})
 }
 
-// A host with a ring receives its own datagrams, which pass the loopback interface.
+// A host with a ring receives datagrams from its own network namespace, with and without checksum: they pass
+// the loopback interface.
 func TestRingReceivesFromOwnHost(t *testing.T) {
 	eachFamily(t, func(t *testing.T, v6 bool) {
-		a, _ := openRings(t, v6, 1500)
-		for i := range 2 * connectAfter {
-			sendAll(t, a, link.Datagram{Dst: local(a), Payload: pattern(i, 50)})
-			if got := recvN(t, a, 1, 4)[0]; !bytes.Equal(got.Payload, pattern(i, 50)) {
-				t.Fatalf("datagram %d: received other %d bytes", i, len(got.Payload))
+		host, _ := testutil.HostPair(t, 1500)
+		ringed := openIn(t, host, ringConfig(host, v6))
+		noChecksum := openIn(t, host, Config{Local: host.Addr(v6, 0), PacketRing: OffloadOff, NoChecksum: true})
+		for _, from := range []*Link{ringed, noChecksum} {
+			for i := range 2 * connectAfter {
+				sendAll(t, from, link.Datagram{Dst: local(ringed), Payload: pattern(i, 50)})
+				if got := recvN(t, ringed, 1, 4)[0]; !bytes.Equal(got.Payload, pattern(i, 50)) {
+					t.Fatalf("datagram %d: received other %d bytes", i, len(got.Payload))
+				}
 			}
 		}
 	})
