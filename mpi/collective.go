@@ -8,16 +8,16 @@ import (
 
 // collectiveSend sends one message of a collective and waits for it. The caller holds the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
-	r := c.rank.allocRequest()
-	c.startBlockingSend(&r.p2p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
+	r := c.rank.allocP2P()
+	c.startBlockingSend(r, c.context|collective, message{buf, dest, tag}, p2p.Standard)
 	_, err := c.await(r)
 	return c.collectiveError(err)
 }
 
 // collectiveRecv receives a message of len(buf) bytes of a collective. The caller holds the lock.
 func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
-	r := c.rank.allocRequest()
-	c.startRecv(&r.p2p, c.context|collective, message{buf, source, tag})
+	r := c.rank.allocP2P()
+	c.startRecv(r, c.context|collective, message{buf, source, tag})
 	st, err := c.await(r)
 	if err == nil && st.Count != len(buf) {
 		err = lengthMismatch(source, st.Count, len(buf))
@@ -68,21 +68,21 @@ func (c *Comm) bcast(buf []byte, root int) error {
 	}
 	// Send to all children at once: a rendezvous send completes only when its data has arrived.
 	const maxChildren = 32 // of a tree with up to 2^32 ranks
-	sends := make([]*Request, 0, maxChildren)
+	sends := make([]*p2p.Request, 0, maxChildren)
 	for distance /= 2; distance > 0; distance /= 2 {
 		if relative+distance < c.size {
-			r := c.rank.allocRequest()
-			c.startSend(&r.p2p, c.context|collective, message{buf, (relative + distance + root) % c.size, tagBcast}, p2p.Standard)
+			r := c.rank.allocP2P()
+			c.startSend(r, c.context|collective, message{buf, (relative + distance + root) % c.size, tagBcast}, p2p.Standard)
 			sends = append(sends, r)
 		}
 	}
 	var failed error
 	for _, r := range sends { // also after an error, for the other children
-		c.rank.waitUntil(r.p2p.Done)
-		if r.p2p.Err != nil {
-			failed = r.p2p.Err
+		c.rank.waitUntil(r.Done)
+		if r.Err != nil {
+			failed = r.Err
 		}
-		c.rank.freeRequest(r)
+		c.rank.freeP2P(r)
 	}
 	return c.collectiveError(failed)
 }

@@ -135,9 +135,9 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	}
 	k := m.c.rank
 	k.lock()
-	r := k.allocRequest()
-	r.p2p.Buf = buf
-	k.p2p.Imrecv(&r.p2p, m.matched)
+	r := k.allocP2P()
+	r.Buf = buf
+	k.p2p.Imrecv(r, m.matched)
 	st, err := m.c.await(r)
 	k.unlock()
 	return st, m.c.raise("Message.Recv", err)
@@ -154,9 +154,11 @@ func (m *Message) Irecv(buf []byte) (*Request, error) {
 		return r, nil
 	}
 	r.kind = recvRequest
-	m.c.rank.lock()
+	k := m.c.rank
+	k.lock()
+	r.p2p = k.allocP2P()
 	r.p2p.Buf = buf
-	m.c.rank.p2p.Imrecv(&r.p2p, m.matched)
-	m.c.rank.unlock()
+	k.p2p.Imrecv(r.p2p, m.matched)
+	k.unlock()
 	return r, nil
 }

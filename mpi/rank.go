@@ -43,7 +43,7 @@ type rank struct {
 	losses
 
 	ibarriers        []*ibarrier // active ones
-	freeRequests     []*Request  // for blocking calls
+	freeRequests     []*p2p.Request
 	bsendBuffer      attachedBuffer
 	activeProbes     []p2p.Envelope // envelopes of blocking probes
 	flushTaskRunning bool

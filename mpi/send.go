@@ -31,22 +31,22 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 		return c.raise(call, err)
 	}
 	c.rank.lock()
-	r := c.rank.allocRequest()
-	c.startBlockingSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
+	r := c.rank.allocP2P()
+	c.startBlockingSend(r, c.context, message{buf, dest, tag}, mode)
 	c.rank.carrier.Flush() // the program may compute next
 	_, err = c.await(r)
 	c.rank.unlock()
 	return c.raise(call, err)
 }
 
-// await waits until a request of allocRequest that the caller has started completes, and frees it.
+// await waits until a request of allocP2P that the caller has started completes, and frees it.
 // The caller holds the lock.
-func (c *Comm) await(r *Request) (Status, error) {
-	if !r.p2p.Done() {
-		c.rank.waitUntil(r.p2p.Done)
+func (c *Comm) await(r *p2p.Request) (Status, error) {
+	if !r.Done() {
+		c.rank.waitUntil(r.Done)
 	}
-	st, err := c.recvStatus(&r.p2p), r.p2p.Err
-	c.rank.freeRequest(r)
+	st, err := c.recvStatus(r), r.Err
+	c.rank.freeP2P(r)
 	return st, err
 }
 
@@ -93,8 +93,8 @@ func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 		return procNullStatus, nil
 	}
 	c.rank.lock()
-	r := c.rank.allocRequest()
-	c.startRecv(&r.p2p, c.context, message{buf, source, tag})
+	r := c.rank.allocP2P()
+	c.startRecv(r, c.context, message{buf, source, tag})
 	st, err := c.await(r)
 	c.rank.unlock()
 	return st, c.raise("Recv", err)
@@ -154,29 +154,29 @@ func (c *Comm) sendrecv(call string, out, in message) (Status, error) {
 // caller holds the lock.
 func (c *Comm) sendrecvLocked(context uint32, out, in message) (st Status, err error) {
 	st = procNullStatus
-	var s, r *Request
+	var s, r *p2p.Request
 	if in.peer != ProcNull {
-		r = c.rank.allocRequest()
-		c.startRecv(&r.p2p, context, in)
+		r = c.rank.allocP2P()
+		c.startRecv(r, context, in)
 	}
 	if out.peer != ProcNull {
-		s = c.rank.allocRequest()
-		c.startSend(&s.p2p, context, out, p2p.Standard)
+		s = c.rank.allocP2P()
+		c.startSend(s, context, out, p2p.Standard)
 	}
 	if r != nil {
-		c.rank.waitUntil(r.p2p.Done)
-		st, err = c.recvStatus(&r.p2p), r.p2p.Err
-		c.rank.freeRequest(r)
+		c.rank.waitUntil(r.Done)
+		st, err = c.recvStatus(r), r.Err
+		c.rank.freeP2P(r)
 		if err != nil && context&collective != 0 {
 			c.announceFailure() // before the send completes: its receiver may wait for this rank indirectly
 		}
 	}
 	if s != nil {
-		c.rank.waitUntil(s.p2p.Done)
+		c.rank.waitUntil(s.Done)
 		if err == nil {
-			err = s.p2p.Err
+			err = s.Err
 		}
-		c.rank.freeRequest(s)
+		c.rank.freeP2P(s)
 	}
 	return st, err
 }
