@@ -72,9 +72,8 @@ func (t *totals) add(s *p2p.Stats, c *carrier.Stats) {
 // controlBytes is the size of a control message, such as an RTR, in a packet of its own: the prefix
 // that every packet of the runtime has, and the header, which describes memory on one rail.
 func controlBytes(k wire.Kind) float64 {
-	const prefix = 16
 	var e wire.Encoder
-	return float64(prefix + len(e.Append(nil, &wire.Header{Kind: k, Memory: wire.Memory{Rails: 1}})))
+	return float64(carrier.PrefixLen + len(e.Append(nil, &wire.Header{Kind: k, Memory: wire.Memory{Rails: 1}})))
 }
 
 // figures returns the figures of an experiment: counts of all ranks together, or means of a rank.

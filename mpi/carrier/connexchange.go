@@ -57,7 +57,7 @@ func (c *Carrier) sendQueuedControl(p *peer) {
 	for len(p.control) > 0 && p.lost == nil {
 		o := p.control[0]
 		dg := c.datagrams(p)
-		if !dg.hasRoom(p, prefixLen+len(o.data)) {
+		if !dg.hasRoom(p, PrefixLen+len(o.data)) {
 			return
 		}
 		p.control = p.control[1:]

@@ -41,7 +41,7 @@ func (fakeMR) RKey() verbs.RKey { return 7 }
 // carrier bounds the packets that it buffers.
 func FuzzPackets(f *testing.F) {
 	seed := func(k kind, seq uint32, body []byte) {
-		b := make([]byte, prefixLen)
+		b := make([]byte, PrefixLen)
 		(&prefix{kind: k, from: 1, seq: seq, ack: 1}).put(b)
 		b = append(b, body...)
 		f.Add(append([]byte{byte(len(b))}, b...))

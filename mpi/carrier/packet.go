@@ -72,7 +72,8 @@ type prefix struct {
 	ack     uint32 // all packets before this sequence number were received
 }
 
-const prefixLen = 16
+// PrefixLen is the length of the prefix, the header of every packet.
+const PrefixLen = 16
 
 // put encodes the prefix, the header of every packet, to the start of b. slots and credits return
 // to the peer what it may use again: ring slots, and receives of the connection.
@@ -89,7 +90,7 @@ var errMalformed = errors.New("malformed packet")
 
 // parsePrefix decodes the prefix of a packet, and returns the rest of the packet.
 func parsePrefix(b []byte) (p prefix, rest []byte, err error) {
-	if len(b) < prefixLen {
+	if len(b) < PrefixLen {
 		return p, nil, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
 	}
 	le := binary.LittleEndian
@@ -97,5 +98,5 @@ func parsePrefix(b []byte) (p prefix, rest []byte, err error) {
 	if p.kind == 0 || p.kind >= kinds {
 		return p, nil, fmt.Errorf("%w: kind %d", errMalformed, p.kind)
 	}
-	return p, b[prefixLen:], nil
+	return p, b[PrefixLen:], nil
 }

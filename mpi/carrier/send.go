@@ -8,7 +8,7 @@ import (
 )
 
 // maxOverhead is the largest size of prefix and header.
-const maxOverhead = prefixLen + wire.MaxLen
+const maxOverhead = PrefixLen + wire.MaxLen
 
 // CanSend reports whether a message with n bytes of data can be sent to a peer now. It is true for
 // a lost peer, for which Send reports the error.
@@ -141,7 +141,7 @@ func (c *Carrier) selectSender(p *peer, n int) sender {
 // trySend sends a packet if a transport has room. It returns false if none has, or if sending
 // failed: then the peer is lost.
 func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
-	n := prefixLen + len(data)
+	n := PrefixLen + len(data)
 	if k == message {
 		n += wire.MaxLen
 	}
@@ -178,7 +178,7 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 		c.failAll(err)
 		return false
 	}
-	b := pkt.Buf.B[:prefixLen]
+	b := pkt.Buf.B[:PrefixLen]
 	if o.kind == message {
 		b = p.enc.Append(b, o.header)
 	}

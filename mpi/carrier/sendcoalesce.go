@@ -43,7 +43,7 @@ func (u *coalescing) fits(n int) bool {
 func (u *coalescing) start(pkt *packet, via sender, maxLen int) {
 	u.pkt, u.sender, u.b, u.maxLen = pkt, via, nil, maxLen
 	if pkt != nil {
-		u.b = pkt.Buf.B[:prefixLen]
+		u.b = pkt.Buf.B[:PrefixLen]
 	}
 }
 
@@ -149,7 +149,7 @@ func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 		return false
 	}
 	mtu := k.rail.MTU.Bytes()
-	return len(data) <= mtu && len(header)+len(data) > mtu && len(header) == prefixLen+1 && header[prefixLen] == wire.CachedEager
+	return len(data) <= mtu && len(header)+len(data) > mtu && len(header) == PrefixLen+1 && header[PrefixLen] == wire.CachedEager
 }
 
 // maxImmediateCredits is the largest number of credits in an immediate.
