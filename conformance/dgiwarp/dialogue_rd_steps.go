@@ -114,13 +114,13 @@ func (d *rdDialogue) sendOne(p *rdPeer, i int, o rdOptions) {
 	d.compare()
 }
 
-// playBurst first sends the unsent packets of a peer, and then up to 40 Writes, without comparing
+// playBurst first sends the unsent packets of a peer, and then 2, 8 or 40 Writes, without comparing
 // the device's reaction after each.
 func playBurst(d *rdDialogue, r *rand.Rand) {
 	p := rig.Pick(r, d.peers...)
 	d.sendUnsent(r, p, 0)
 	first := len(p.packets)
-	for len(p.packets) < first+rig.Pick(r, 2, 8, 40) { // drawn before each Write: most bursts are short
+	for range rig.Pick(r, 2, 8, 40) {
 		p.add(d.q.writeToTarget(d.writeOffset(r, 8), rig.Pattern(8, byte(r.Uint32()))))
 	}
 	for i := first; i < len(p.packets); i++ {
