@@ -36,7 +36,7 @@ func (r *rail) endpoint(p *peer) transport.Endpoint { return r.endpoints.Of(p.ra
 
 // repost posts used receives in a batch.
 func (r *rail) repost() {
-	if r.dg != nil {
+	if r.dg != nil && r.dg.wantsRefill() {
 		if err := r.dg.recv.Flush(); err != nil {
 			r.c.failAll(err)
 		}
@@ -48,7 +48,7 @@ func (r *rail) repost() {
 
 // needsReceives reports whether repost has receives to post.
 func (r *rail) needsReceives() bool {
-	return r.dg != nil && r.dg.recv.Staged() > 0 || r.srq != nil && r.srq.wantsRefill()
+	return r.dg != nil && r.dg.wantsRefill() || r.srq != nil && r.srq.wantsRefill()
 }
 
 // close closes the rail, except its protection domain, which the memory of all rails needs.
@@ -88,6 +88,9 @@ func (r *rail) openDatagrams(cfg *Config) error {
 	r.dg.recv.grhLen, r.dg.recv.Size = verbs.GRHLen, verbs.GRHLen+d.MaxPacket
 	return r.dg.recv.fill(r.c.mem.NewPool(memory.DatagramReceiveBuffers, r.dg.recv.Size, count), count)
 }
+
+// wantsRefill reports whether enough receives were used for a batch.
+func (d *datagrams) wantsRefill() bool { return d.recv.hasBatch(d.rail.c.cfg.Datagrams.Receives) }
 
 // datagrams returns the queue pair that reaches a peer; nil on rails without datagrams.
 func (c *Carrier) datagrams(p *peer) *datagrams { return c.rails[p.rail].dg }
@@ -236,10 +239,7 @@ func (s *sharedReceives) growFor(connections int) error {
 func (s *sharedReceives) low() bool { return s.posted-s.recv.Staged() <= s.rail.c.cfg.LowWatermark }
 
 // wantsRefill reports whether enough receives were used for a batch.
-func (s *sharedReceives) wantsRefill() bool {
-	const batches = 8
-	return s.low() || s.recv.Staged() >= max(1, s.posted/batches)
-}
+func (s *sharedReceives) wantsRefill() bool { return s.low() || s.recv.hasBatch(s.posted) }
 
 // refill posts used receives, if there are enough for a batch or few are left.
 func (s *sharedReceives) refill() {

@@ -126,7 +126,7 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 				qs = append(qs, r.irecv(0, i, make([]byte, 10)))
 			}
 			must.Do(t, r.waitAll(qs...))
-			must.Do(t, r.wait("delivery", r.AllDelivered))
+			must.Do(t, r.wait("the end of rank 0", func() bool { return r.Control.Gone(0) })) // acknowledgements may be lost
 		}
 		return errDone
 	})
@@ -168,10 +168,12 @@ func (r *rank) sendEach(size int, messages func(from, to int) int) error {
 	return r.barrier()
 }
 
-// Hybrid connects to busy peers only, and never exceeds the limit of connections.
+// Hybrid connects to busy peers only, and never exceeds the limit of connections. A rank whose peers
+// have all reached the limit stays without one.
 func TestHybridConnectsToBusyPeers(t *testing.T) {
 	cfg := carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 40, HybridPeers: 2}}
 	for _, loss := range []uint32{0, 20_000} {
+		connected := 0
 		runRanks(t, 6, setting{"softroce", carrier.Hybrid, p2p.RGET, loss}, cfg, func(r *rank) error {
 			must.Do(t, r.sendEach(100, func(int, int) int { return 15 }))
 			if s := r.Stats(); s.MaxConnections != 0 || s.Packets[carrier.OverConnection] != 0 {
@@ -179,11 +181,17 @@ func TestHybridConnectsToBusyPeers(t *testing.T) {
 			}
 			must.Do(t, r.sendEach(100, func(int, int) int { return 100 }))
 			s := r.Stats()
-			if s.MaxConnections > 2 || s.MaxConnections == 0 || s.Packets[carrier.OverConnection] == 0 {
-				return fmt.Errorf("rank %d had %d connections at once, and sent %v packets by transport", r.Rank, s.MaxConnections, s.Packets)
+			if s.MaxConnections > 2 || s.MaxConnections == 0 {
+				return fmt.Errorf("rank %d had %d connections at once", r.Rank, s.MaxConnections)
+			}
+			if s.Packets[carrier.OverConnection] > 0 {
+				connected++
 			}
 			return nil
 		})
+		if connected < 4 {
+			t.Errorf("with a loss of %d ppm, %d ranks of 6 sent over connections", loss, connected)
+		}
 	}
 }
 

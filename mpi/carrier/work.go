@@ -100,6 +100,13 @@ func (r *recvQueue) fill(pool *memory.Pool, n int) error {
 	return r.Flush()
 }
 
+// hasBatch reports whether an eighth of all receives, a batch, was used and can be posted in one
+// call. A call for each receive would cost as much as a send.
+func (r *recvQueue) hasBatch(all int) bool {
+	const batches = 8
+	return r.Staged() >= max(1, all/batches)
+}
+
 // completed handles the completion of a receive: it passes the packet on, and posts the buffer
 // again. A flushed receive is not posted again.
 func (r *recvQueue) completed(wc *verbs.WC, w work) {
