@@ -51,6 +51,7 @@ var engines = []string{
 	"./mpi/wire",
 	"./mpi/p2p",
 	"./mpi/window",
+	"./mpi/coll",
 }
 
 // wireEdges make the packets of an engine defective.

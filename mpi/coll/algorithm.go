@@ -1,0 +1,144 @@
+package coll
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// Algorithm is an algorithm of a collective operation.
+type Algorithm struct {
+	Op    Op
+	Name  string
+	Needs Needs
+	phase
+	// scratch returns the size of the Scratch buffer; nil if the algorithm needs none.
+	scratch func(*Call) int
+}
+
+// Needs are the conditions under which an algorithm can be used.
+type Needs uint8
+
+// The conditions.
+const (
+	PowerOfTwo  Needs = 1 << iota // number of ranks
+	EvenSize                      // number of ranks
+	EqualBlocks                   // all blocks have the same size
+	Commutative                   // reduction
+)
+
+// phase is a number of rounds. Both functions depend on their arguments only.
+type phase struct {
+	rounds func(*Call) int
+	// round appends the steps of round i.
+	round func(c *Call, i int, r *Round)
+}
+
+// Rounds returns the number of rounds of this rank.
+func (a *Algorithm) Rounds(c *Call) int { return a.rounds(c) }
+
+// Round appends the steps of round i of this rank to r.
+func (a *Algorithm) Round(c *Call, i int, r *Round) { a.round(c, i, r) }
+
+// ScratchBytes returns the size of the Scratch buffer.
+func (a *Algorithm) ScratchBytes(c *Call) int {
+	if a.scratch == nil {
+		return 0
+	}
+	return a.scratch(c)
+}
+
+// Fits reports whether the algorithm can be used for a call.
+func (a *Algorithm) Fits(c *Call) bool {
+	n := a.Needs
+	switch {
+	case n&PowerOfTwo != 0 && c.Size&(c.Size-1) != 0,
+		n&EvenSize != 0 && c.Size%2 != 0 && c.Size > 1,
+		n&EqualBlocks != 0 && !(c.In.isRegular() && c.Out.isRegular()),
+		n&Commutative != 0 && c.Ordered:
+		return false
+	}
+	return true
+}
+
+// sequence returns the rounds of several phases, one after the other.
+func sequence(phases ...phase) phase {
+	return phase{
+		rounds: func(c *Call) (n int) {
+			for _, p := range phases {
+				n += p.rounds(c)
+			}
+			return n
+		},
+		round: func(c *Call, i int, r *Round) {
+			for _, p := range phases {
+				n := p.rounds(c)
+				if i < n {
+					p.round(c, i, r)
+					return
+				}
+				i -= n
+			}
+		},
+	}
+}
+
+// once is a phase of one round.
+func once(round func(c *Call, r *Round)) phase {
+	return phase{oneRound, func(c *Call, _ int, r *Round) { round(c, r) }}
+}
+
+// at returns a phase with another root.
+func (p phase) at(root int) phase {
+	return phase{
+		func(c *Call) int { d := *c; d.Root = root; return p.rounds(&d) },
+		func(c *Call, i int, r *Round) { d := *c; d.Root = root; p.round(&d, i, r) },
+	}
+}
+
+func oneRound(*Call) int { return 1 }
+
+// log2 returns the logarithm of n, rounded up.
+func log2(n int) int { return bits.Len(uint(n - 1)) }
+
+// logRounds returns the logarithm of the number of ranks, rounded up.
+func logRounds(c *Call) int { return log2(c.Size) }
+
+// ringRounds is the number of rounds in which each rank meets every other one.
+func ringRounds(c *Call) int { return c.Size - 1 }
+
+// allBlocks is the size of Scratch for one block of each rank.
+func allBlocks(c *Call) int { return c.Size * c.Bytes }
+
+// maxAtOnce is the number of peers with which a rank exchanges messages in one round.
+const maxAtOnce = 32
+
+// batches returns the number of rounds for n peers.
+func batches(n int) int { return (n + maxAtOnce - 1) / maxAtOnce }
+
+// batch returns the first and the end of the peers of round i, of n, numbered from 1.
+func batch(i, n int) (first, end int) { return 1 + i*maxAtOnce, min(1+(i+1)*maxAtOnce, n+1) }
+
+// algorithms are all algorithms, by operation; the first one works for every call.
+var algorithms = slices.Concat(
+	barriers, bcasts, scatters, gathers, allgathers, alltoalls, reduces, allreduces, reduceScatters, scans, exscans,
+)
+
+// Algorithms returns the algorithms of an operation.
+func Algorithms(o Op) (all []*Algorithm) {
+	for _, a := range algorithms {
+		if a.Op == o {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// Find returns the algorithm of an operation with a name; nil if there is none.
+func Find(o Op, name string) *Algorithm {
+	for _, a := range algorithms {
+		if a.Op == o && a.Name == name {
+			return a
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package coll
+
+var allgathers = []*Algorithm{
+	{Op: Allgather, Name: "ring", phase: sequence(once(placeOwn), ringBlocks)},
+	{Op: Allgather, Name: "bruck", Needs: EqualBlocks, phase: sequence(once(startBruck), bruckBlocks, once(endBruck)), scratch: allBlocks},
+	{Op: Allgather, Name: "recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phase: sequence(once(placeOwn), doublingBlocks)},
+	{Op: Allgather, Name: "neighbour-exchange", Needs: EvenSize | EqualBlocks, phase: sequence(once(placeOwn), neighbourBlocks)},
+	{Op: Allgather, Name: "spread", phase: spreadBlocks},
+	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phase: sequence(binomialGather, bcastBlocks).at(0), scratch: treeScratch},
+}
+
+// placeOwn copies this rank's block to its place in Out.
+func placeOwn(c *Call, r *Round) {
+	if !c.InPlace {
+		r.copy(c.block(Out, c.Rank), c.all(In))
+	}
+}
+
+// ownBlock returns the memory with this rank's block.
+func (c *Call) ownBlock() Slice {
+	if c.InPlace {
+		return c.block(Out, c.Rank)
+	}
+	return c.all(In)
+}
+
+// ringBlocks passes each block of Out once around the ring of ranks.
+var ringBlocks = phase{
+	ringRounds,
+	func(c *Call, i int, r *Round) {
+		r.exchange(c.before(1), c.block(Out, c.before(i+1)), c.after(1), c.block(Out, c.before(i)))
+	},
+}
+
+// Bruck's algorithm: a rank that has n blocks sends them to the rank n before it, and receives as many
+// from the rank n after it. Scratch has the blocks of this rank, the next one, …; at the end they are
+// rotated to the order of ranks.
+
+func startBruck(c *Call, r *Round) { r.copy(c.all(Scratch), c.ownBlock()) }
+
+var bruckBlocks = phase{
+	logRounds,
+	func(c *Call, i int, r *Round) {
+		has := 1 << i
+		n := min(has, c.Size-has) * c.Bytes
+		r.exchange(c.after(has), Slice{Scratch, has * c.Bytes, n}, c.before(has), Slice{Scratch, 0, n})
+	},
+}
+
+func endBruck(c *Call, r *Round) { c.rotate(r, Out, Scratch, (c.Size-c.Rank)%c.Size) }
+
+// doublingBlocks doubles the blocks of Out that a rank has.
+var doublingBlocks = phase{
+	logRounds,
+	func(c *Call, i int, r *Round) {
+		n := 1 << i
+		peer := c.Rank ^ n
+		r.exchange(peer, c.blocks(peer&^(n-1), n), peer, c.blocks(c.Rank&^(n-1), n))
+	},
+}
+
+// blocks returns n consecutive blocks of Out, all of the same size.
+func (c *Call) blocks(first, n int) Slice { return Slice{Out, first * c.Bytes, n * c.Bytes} }
+
+// neighbourBlocks exchanges blocks with both neighbours in turn: first the rank's own block, then the
+// two blocks that it received last.
+var neighbourBlocks = phase{
+	func(c *Call) int { return c.Size / 2 },
+	func(c *Call, i int, r *Round) {
+		peer := c.before(1)
+		if (c.Rank%2 == 0) == (i%2 == 0) {
+			peer = c.after(1)
+		}
+		if i == 0 {
+			r.exchange(peer, c.block(Out, peer), peer, c.block(Out, c.Rank))
+			return
+		}
+		r.exchange(peer, c.neighbourPair(c.Rank, i), peer, c.neighbourPair(c.Rank, i-1))
+	},
+}
+
+// neighbourPair returns the two blocks that a rank receives in round i of a neighbour exchange; in
+// round 0 its own block and that of its neighbour.
+func (c *Call) neighbourPair(rank, i int) Slice {
+	distance := (i + 1) / 2 * 2
+	if (rank%2 == 0) == (i%2 == 1) {
+		distance = -distance
+	}
+	return c.blocks((rank/2*2+distance+c.Size)%c.Size, 2)
+}
+
+// spreadBlocks sends this rank's block to every other rank.
+var spreadBlocks = phase{
+	func(c *Call) int { return max(1, batches(c.Size-1)) },
+	func(c *Call, i int, r *Round) {
+		first, end := batch(i, c.Size-1)
+		for k := first; k < end; k++ {
+			r.recv(c.before(k), c.block(Out, c.before(k)))
+		}
+		for k := first; k < end; k++ {
+			r.send(c.after(k), c.ownBlock())
+		}
+		if i == 0 {
+			placeOwn(c, r)
+		}
+	},
+}
+
+// bcastBlocks sends all blocks of Out down a binomial tree.
+var bcastBlocks = phase{
+	binomialBcast.rounds,
+	func(c *Call, i int, r *Round) {
+		whole := *c
+		whole.Bytes *= c.Size
+		binomialBcast.round(&whole, i, r)
+	},
+}

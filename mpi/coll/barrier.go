@@ -1,0 +1,54 @@
+package coll
+
+var barriers = []*Algorithm{
+	{Op: Barrier, Name: "dissemination", phase: phase{logRounds, disseminate}},
+	{Op: Barrier, Name: "tree", phase: sequence(treeArrive, binomialBcast).at(0)},
+	{Op: Barrier, Name: "recursive-doubling", phase: doublingReduce},
+	{Op: Barrier, Name: "linear", phase: sequence(linearArrive, linearBcast).at(0)},
+}
+
+// nothing is an empty message.
+var nothing = Slice{Buf: Out}
+
+// disseminate notifies, in round i, the rank 2^i after this one.
+func disseminate(c *Call, i int, r *Round) {
+	r.exchange(c.before(1<<i), nothing, c.after(1<<i), nothing)
+}
+
+// treeArrive passes notifications up a binomial tree.
+var treeArrive = phase{
+	func(*Call) int { return 2 },
+	func(c *Call, i int, r *Round) {
+		relative := c.relative()
+		if i == 1 {
+			if relative != 0 {
+				r.send(c.absolute(parent(relative)), nothing)
+			}
+			return
+		}
+		for distance := subtree(relative, c.Size) / 2; distance > 0; distance /= 2 {
+			if relative+distance < c.Size {
+				r.recv(c.absolute(relative+distance), nothing)
+			}
+		}
+	},
+}
+
+// linearArrive passes a notification from each rank to the root.
+var linearArrive = phase{
+	func(c *Call) int {
+		if c.Rank != c.Root {
+			return 1
+		}
+		return batches(c.Size - 1)
+	},
+	func(c *Call, i int, r *Round) {
+		if c.Rank != c.Root {
+			r.send(c.Root, nothing)
+			return
+		}
+		for k, end := batch(i, c.Size-1); k < end; k++ {
+			r.recv(c.absolute(k), nothing)
+		}
+	},
+}

@@ -1,0 +1,131 @@
+package coll
+
+var bcasts = []*Algorithm{
+	{Op: Bcast, Name: "binomial", phase: binomialBcast},
+	{Op: Bcast, Name: "linear", phase: linearBcast},
+	{Op: Bcast, Name: "van-de-geijn", phase: sequence(scatterParts, ringParts)},
+	{Op: Bcast, Name: "scatter-doubling", Needs: PowerOfTwo, phase: sequence(scatterParts, doublingParts)},
+	{Op: Bcast, Name: "chain", phase: chainBcast},
+}
+
+// In a binomial tree, ranks are relative to the root: clearing the lowest set bit of a relative rank
+// gives its parent. The subtree of a rank has the ranks from it on.
+
+// parent returns the parent of a relative rank other than 0.
+func parent(relative int) int { return relative & (relative - 1) }
+
+// subtree returns the largest size of the subtree of a relative rank: a power of two. The subtree ends
+// before at the number of ranks.
+func subtree(relative, size int) int {
+	if relative == 0 {
+		return 1 << log2(size)
+	}
+	return relative & -relative
+}
+
+// binomialBcast receives Out from the parent, and sends it to all children at once: a rendezvous send
+// completes only when its data has arrived.
+var binomialBcast = phase{
+	func(*Call) int { return 2 },
+	func(c *Call, i int, r *Round) {
+		relative := c.relative()
+		if i == 0 {
+			if relative != 0 {
+				r.recv(c.absolute(parent(relative)), c.all(Out))
+			}
+			return
+		}
+		for distance := subtree(relative, c.Size) / 2; distance > 0; distance /= 2 {
+			if relative+distance < c.Size {
+				r.send(c.absolute(relative+distance), c.all(Out))
+			}
+		}
+	},
+}
+
+// linearBcast sends Out from the root to each rank.
+var linearBcast = phase{
+	func(c *Call) int {
+		if c.Rank != c.Root {
+			return 1
+		}
+		return batches(c.Size - 1)
+	},
+	func(c *Call, i int, r *Round) {
+		if c.Rank != c.Root {
+			r.recv(c.Root, c.all(Out))
+			return
+		}
+		for k, end := batch(i, c.Size-1); k < end; k++ {
+			r.send(c.absolute(k), c.all(Out))
+		}
+	},
+}
+
+// scatterParts scatters the parts of Out of the root in a binomial tree: the rank with relative
+// number k gets part k, and first those of its subtree.
+var scatterParts = phase{
+	func(*Call) int { return 2 },
+	func(c *Call, i int, r *Round) {
+		relative := c.relative()
+		size := subtree(relative, c.Size)
+		if i == 0 {
+			if relative != 0 {
+				r.recv(c.absolute(parent(relative)), c.parts(Out, relative, min(size, c.Size-relative)))
+			}
+			return
+		}
+		for distance := size / 2; distance > 0; distance /= 2 {
+			if child := relative + distance; child < c.Size {
+				r.send(c.absolute(child), c.parts(Out, child, min(distance, c.Size-child)))
+			}
+		}
+	},
+}
+
+// ringParts passes the parts of Out once around the ring. At the start, the rank with relative number
+// k has part k.
+var ringParts = phase{
+	ringRounds,
+	func(c *Call, i int, r *Round) {
+		relative := c.relative()
+		has, gets := (relative-i+c.Size)%c.Size, (relative-i-1+c.Size)%c.Size
+		r.exchange(c.before(1), c.part(Out, gets), c.after(1), c.part(Out, has))
+	},
+}
+
+// doublingParts doubles, in each round, the parts of Out that a rank has, from part k at the rank
+// with relative number k.
+var doublingParts = phase{
+	logRounds,
+	func(c *Call, i int, r *Round) {
+		relative, n := c.relative(), 1<<i
+		mine, theirs := relative&^(n-1), (relative^n)&^(n-1)
+		peer := c.absolute(relative ^ n)
+		r.exchange(peer, c.parts(Out, theirs, n), peer, c.parts(Out, mine, n))
+	},
+}
+
+// chainBytes is the size of the segments of a chain.
+const chainBytes = 32 << 10
+
+// chainBcast passes segments of Out along the ranks: a rank receives a segment while it sends the one
+// before.
+var chainBcast = phase{
+	func(c *Call) int { return chainSegments(c) + 1 },
+	func(c *Call, i int, r *Round) {
+		segment := func(k int) Slice {
+			off := k * chainBytes
+			return Slice{Out, off, min(chainBytes, c.Bytes-off)}
+		}
+		relative := c.relative()
+		if relative > 0 && i < chainSegments(c) {
+			r.recv(c.before(1), segment(i))
+		}
+		if relative < c.Size-1 && i > 0 {
+			r.send(c.after(1), segment(i-1))
+		}
+	},
+}
+
+func chainSegments(c *Call) int { return max(1, (c.Bytes+chainBytes-1)/chainBytes) }

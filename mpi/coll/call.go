@@ -1,0 +1,117 @@
+package coll
+
+import "fmt"
+
+// Op is a collective operation.
+type Op uint8
+
+// The operations. Those with blocks of different sizes (MPI_Scatterv, …) are the same operations with
+// a Layout.
+const (
+	Barrier       Op = iota
+	Bcast            // Out of the root to Out of all ranks
+	Scatter          // the blocks of In at the root to Out of each rank
+	Gather           // In of each rank to the blocks of Out at the root
+	Allgather        // In of each rank to the blocks of Out at all ranks
+	Alltoall         // block i of In to Out of rank i
+	Reduce           // In of all ranks, combined, to Out at the root
+	Allreduce        // In of all ranks, combined, to Out
+	ReduceScatter    // block i of In of all ranks, combined, to Out of rank i
+	Scan             // In of the ranks up to this one, combined, to Out
+	Exscan           // In of the ranks before this one, combined, to Out; Out of rank 0 does not change
+	NumOps
+)
+
+var opNames = [NumOps]string{
+	"barrier", "bcast", "scatter", "gather", "allgather", "alltoall", "reduce", "allreduce", "reduce-scatter", "scan", "exscan",
+}
+
+// String returns the name of the operation, or "op" and its number if it is unknown.
+func (o Op) String() string {
+	if o < NumOps {
+		return opNames[o]
+	}
+	return fmt.Sprintf("op %d", uint8(o))
+}
+
+// Call describes a call of a collective operation at one rank. Sizes and offsets are in bytes.
+type Call struct {
+	Op         Op
+	Rank, Size int
+	Root       int
+	// Bytes is the size of a block, or of the buffer of an operation without blocks.
+	Bytes int
+	// In and Out are the blocks of the buffers, if these do not all have Bytes bytes.
+	In, Out Layout
+	// Element is the size of an element of a reduction.
+	Element int
+	// Ordered says that the reduction is not commutative.
+	Ordered bool
+	// InPlace says that Out also has the input, at the place of this rank's result. At the root of
+	// Scatter it says instead that the root's own block stays in In.
+	InPlace bool
+}
+
+// Layout says where the blocks of a buffer are. The blocks of the zero Layout have the same size and
+// follow each other.
+type Layout struct {
+	Counts, Offsets []int // by rank
+}
+
+// isRegular reports whether all blocks have the same size and follow each other.
+func (l *Layout) isRegular() bool { return l.Counts == nil }
+
+// block returns block i of a buffer.
+func (c *Call) block(b Buffer, i int) Slice {
+	l := &c.Out
+	if b == In {
+		l = &c.In
+	}
+	if l.isRegular() {
+		return Slice{b, i * c.Bytes, c.Bytes}
+	}
+	return Slice{b, l.Offsets[i], l.Counts[i]}
+}
+
+// all returns the first Bytes bytes of a buffer.
+func (c *Call) all(b Buffer) Slice { return Slice{b, 0, c.Bytes} }
+
+// part returns part i of a vector that is divided among the ranks.
+func (c *Call) part(b Buffer, i int) Slice { return c.parts(b, i, 1) }
+
+// parts returns n consecutive parts of a vector, from part i on. A part of a reduce-scatter is a block.
+// Other vectors are divided evenly, between elements.
+func (c *Call) parts(b Buffer, i, n int) Slice {
+	first, end := c.partOffset(i), c.partOffset(i+n)
+	return Slice{b, first, end - first}
+}
+
+func (c *Call) partOffset(i int) int {
+	switch element := max(c.Element, 1); {
+	case c.Op != ReduceScatter:
+		return c.Bytes / element * i / c.Size * element
+	case c.In.isRegular():
+		return i * c.Bytes
+	case i == c.Size:
+		return c.In.Offsets[i-1] + c.In.Counts[i-1]
+	}
+	return c.In.Offsets[i]
+}
+
+// vectorBytes returns the size of the vector that is broadcast or combined.
+func (c *Call) vectorBytes() int {
+	if c.Op == ReduceScatter {
+		return c.partOffset(c.Size)
+	}
+	return c.Bytes
+}
+
+// after returns the rank that is n after this one, and before the one n before it, in a ring.
+func (c *Call) after(n int) int  { return (c.Rank + n) % c.Size }
+func (c *Call) before(n int) int { return (c.Rank - n + c.Size) % c.Size }
+
+// relative returns the number of ranks from the root to this one, in a ring.
+func (c *Call) relative() int { return (c.Rank - c.Root + c.Size) % c.Size }
+
+// absolute returns the rank with a relative number.
+func (c *Call) absolute(relative int) int { return (relative + c.Root) % c.Size }

@@ -1,0 +1,104 @@
+package coll
+
+import "testing"
+
+// The numbers of rounds with messages, of messages and of bytes that all ranks send, for p ranks and
+// blocks or vectors of n bytes, with lg the logarithm of p. n is a multiple of p·elementBytes.
+func TestMessagesAndBytesEqualClosedForms(t *testing.T) {
+	every := func(int) bool { return true }
+	powers := func(p int) bool { return p&(p-1) == 0 }
+	even := func(p int) bool { return p%2 == 0 }
+	for _, c := range []struct {
+		op              Op
+		name            string
+		fits            func(p int) bool
+		messages, bytes func(p, lg, n int) int
+	}{
+		{Barrier, "dissemination", every, func(p, lg, _ int) int { return p * lg }, nil},
+		{Barrier, "tree", every, func(p, _, _ int) int { return 2 * (p - 1) }, nil},
+		{Barrier, "linear", every, func(p, _, _ int) int { return 2 * (p - 1) }, nil},
+		{Barrier, "recursive-doubling", powers, func(p, lg, _ int) int { return p * lg }, nil},
+		{Bcast, "binomial", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Bcast, "linear", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Bcast, "chain", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Bcast, "van-de-geijn", every, func(p, _, _ int) int { return (p - 1) * (p + 1) }, nil},
+		{Bcast, "van-de-geijn", powers, nil, func(p, lg, n int) int { return n*lg/2 + (p-1)*n }},
+		{Bcast, "scatter-doubling", powers, func(p, lg, _ int) int { return p - 1 + p*lg }, func(p, lg, n int) int { return n*lg/2 + (p-1)*n }},
+		{Scatter, "linear", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Scatter, "binomial", every, edges, nil},
+		{Scatter, "binomial", powers, nil, func(p, lg, n int) int { return p * lg / 2 * n }},
+		{Gather, "linear", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Gather, "binomial", every, edges, nil},
+		{Gather, "binomial", powers, nil, func(p, lg, n int) int { return p * lg / 2 * n }},
+		{Allgather, "ring", every, all, allBytes},
+		{Allgather, "bruck", every, func(p, lg, _ int) int { return p * lg }, allBytes},
+		{Allgather, "recursive-doubling", powers, func(p, lg, _ int) int { return p * lg }, allBytes},
+		{Allgather, "neighbour-exchange", even, func(p, _, _ int) int { return p * p / 2 }, allBytes},
+		{Allgather, "spread", every, all, allBytes},
+		{Allgather, "gather-bcast", powers, func(p, _, _ int) int { return 2 * (p - 1) }, func(p, lg, n int) int { return p*lg/2*n + (p-1)*p*n }},
+		{Alltoall, "pairwise", every, all, allBytes},
+		{Alltoall, "exchange", powers, all, allBytes},
+		{Alltoall, "spread", every, all, allBytes},
+		{Alltoall, "bruck", every, func(p, lg, _ int) int { return p * lg }, nil},
+		{Alltoall, "bruck", powers, nil, func(p, lg, n int) int { return p * lg * p / 2 * n }},
+		{Reduce, "binomial", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Reduce, "linear", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Reduce, "rabenseifner", powers, func(p, lg, _ int) int { return p*lg + p - 1 }, func(p, lg, n int) int { return (p-1)*n + lg*n/2 }},
+		{Allreduce, "recursive-doubling", powers, func(p, lg, _ int) int { return p * lg }, func(p, lg, n int) int { return p * lg * n }},
+		{Allreduce, "reduce-bcast", every, func(p, _, _ int) int { return 2 * (p - 1) }, func(p, _, n int) int { return 2 * (p - 1) * n }},
+		{Allreduce, "ring", every, func(p, _, _ int) int { return 2 * p * (p - 1) }, func(p, _, n int) int { return 2 * (p - 1) * n }},
+		{Allreduce, "rabenseifner", powers, func(p, lg, _ int) int { return 2 * p * lg }, func(p, _, n int) int { return 2 * (p - 1) * n }},
+		{ReduceScatter, "reduce-scatter", every, func(p, _, _ int) int { return 2 * (p - 1) }, func(p, _, n int) int { return (p-1)*p*n + (p-1)*n }},
+		{ReduceScatter, "pairwise", every, all, allBytes},
+		{ReduceScatter, "ring", every, all, allBytes},
+		{ReduceScatter, "recursive-halving", powers, func(p, lg, _ int) int { return p * lg }, allBytes},
+		{Scan, "recursive-doubling", every, func(p, lg, _ int) int { return p*lg - (1<<lg - 1) }, nil},
+		{Scan, "linear", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Exscan, "recursive-doubling", every, func(p, lg, _ int) int { return p*lg - (1<<lg - 1) }, nil},
+		{Exscan, "linear", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+	} {
+		for _, p := range sizes() {
+			if !c.fits(p) {
+				continue
+			}
+			s := scenario{op: c.op, size: p, bytes: 2 * p * elementBytes}
+			w, err := s.check(Find(c.op, c.name), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.messages != nil && w.messages != c.messages(p, log2(p), s.bytes) {
+				t.Errorf("%v %s with %d ranks sends %d messages, want %d", c.op, c.name, p, w.messages, c.messages(p, log2(p), s.bytes))
+			}
+			if c.bytes != nil && w.bytes != c.bytes(p, log2(p), s.bytes) {
+				t.Errorf("%v %s with %d ranks sends %d bytes, want %d", c.op, c.name, p, w.bytes, c.bytes(p, log2(p), s.bytes))
+			}
+		}
+	}
+}
+
+// edges is one message for each rank but the root.
+func edges(p, _, _ int) int { return p - 1 }
+
+// all is one message from each rank to each other one, and allBytes their bytes.
+func all(p, _, _ int) int      { return p * (p - 1) }
+func allBytes(p, _, n int) int { return p * (p - 1) * n }
+
+func TestFindAndAlgorithms(t *testing.T) {
+	names := map[string]bool{}
+	for _, a := range algorithms {
+		key := a.Op.String() + "/" + a.Name
+		if names[key] || Find(a.Op, a.Name) != a {
+			t.Errorf("%s is not unique", key)
+		}
+		names[key] = true
+	}
+	for op := range NumOps {
+		list := Algorithms(op)
+		if len(list) == 0 || list[0].Needs != 0 {
+			t.Errorf("the first algorithm of %v has needs", op)
+		}
+	}
+	if Find(Bcast, "bruck") != nil {
+		t.Error("found a broadcast that does not exist")
+	}
+}

@@ -1,0 +1,97 @@
+package coll
+
+// Buffer names a buffer of a schedule.
+type Buffer uint8
+
+// The buffers: the send and the receive buffer of the caller, and memory of the executor.
+const (
+	In Buffer = iota
+	Out
+	Scratch
+	NumBuffers
+)
+
+// Slice is a part of a buffer.
+type Slice struct {
+	Buf      Buffer
+	Off, Len int
+}
+
+// from returns the n bytes of s from offset off on.
+func (s Slice) from(off, n int) Slice { return Slice{s.Buf, s.Off + off, n} }
+
+// Kind is the kind of a step.
+type Kind uint8
+
+// The kinds.
+const (
+	Send         Kind = iota // Src to Peer
+	Recv                     // from Peer to Dst
+	Copy                     // Src to Dst
+	Combine                  // Dst becomes Dst op Src; Src is undefined afterwards
+	CombineFirst             // Dst becomes Src op Dst
+	Wait                     // for the transfers of the round so far
+)
+
+// Step is one step of a round.
+type Step struct {
+	Kind     Kind
+	Peer     int
+	Src, Dst Slice
+	// Of a Copy: the number of parts, each with the length of Src, and the distances between them.
+	Count                int
+	SrcStride, DstStride int
+}
+
+// Round is a list of steps that begin in order. Transfers only start: the step Wait and the end of the
+// round wait for those that have started.
+type Round struct {
+	Steps []Step
+}
+
+// Reset removes the steps, and keeps their memory.
+func (r *Round) Reset() { r.Steps = r.Steps[:0] }
+
+func (r *Round) send(peer int, src Slice) {
+	r.Steps = append(r.Steps, Step{Kind: Send, Peer: peer, Src: src})
+}
+
+func (r *Round) recv(peer int, dst Slice) {
+	r.Steps = append(r.Steps, Step{Kind: Recv, Peer: peer, Dst: dst})
+}
+
+// wait waits for the transfers of the round so far.
+func (r *Round) wait() { r.Steps = append(r.Steps, Step{Kind: Wait}) }
+
+// exchange receives from one rank and sends to another.
+func (r *Round) exchange(from int, dst Slice, to int, src Slice) {
+	r.recv(from, dst)
+	r.send(to, src)
+}
+
+// copy copies src to dst, unless it is empty. Both have the same length.
+func (r *Round) copy(dst, src Slice) { r.copyStrided(dst, 0, src, 0, 1) }
+
+// copyStrided copies count parts with the length of src: from src, then from srcStride bytes
+// after it, and so on, to dst, dstStride bytes after it, and so on.
+func (r *Round) copyStrided(dst Slice, dstStride int, src Slice, srcStride, count int) {
+	if src.Len > 0 && count > 0 {
+		r.Steps = append(r.Steps, Step{Kind: Copy, Src: src, Dst: dst, Count: count, SrcStride: srcStride, DstStride: dstStride})
+	}
+}
+
+// combineReceived combines dst with the data src that has been received, that of the lower rank first.
+func (r *Round) combineReceived(dst, src Slice, peerIsLower bool) {
+	r.wait()
+	if peerIsLower {
+		r.combine(CombineFirst, dst, src)
+	} else {
+		r.combine(Combine, dst, src)
+	}
+}
+
+func (r *Round) combine(kind Kind, dst, src Slice) {
+	if src.Len > 0 {
+		r.Steps = append(r.Steps, Step{Kind: kind, Src: src, Dst: dst})
+	}
+}
