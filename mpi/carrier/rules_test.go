@@ -1,6 +1,7 @@
 package carrier_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -339,4 +340,26 @@ func TestUnreliableDatagramIWARPIsMadeReliable(t *testing.T) {
 			t.Errorf("%s: %v", design, err)
 		}
 	}
+}
+
+// A datagram of iWARP is as long as a packet of the carrier: the NIC segments it.
+func TestDatagramsOfIWARPExceedTheMTU(t *testing.T) {
+	const size = 60_000
+	cfg := carrier.Config{PacketSize: 64 << 10}
+	f := mpihost.Fabric{Ranks: 2, Unreliable: true}
+	must.Get(runOnFabric(f, setting{"dgiwarp", carrier.UD, p2p.RGET, 0}, cfg, func(r *rank) error {
+		if r.Rank == 0 {
+			must.Do(t, r.waitAll(r.isend(1, 0, pattern(size, 1))))
+			if s := r.Stats(); s.Pieces != 1 {
+				t.Errorf("%d packets with data", s.Pieces)
+			}
+			return nil
+		}
+		into := make([]byte, size)
+		must.Do(t, r.waitAll(r.irecv(0, 0, into)))
+		if !bytes.Equal(into, pattern(size, 1)) {
+			return errors.New("the data is wrong")
+		}
+		return nil
+	}))(t)
 }

@@ -254,13 +254,13 @@ const qKey = 0x0fab7e57
 const datagramDepth = 512
 
 // OpenDatagrams creates the rail's UD queue pair with room for a number of receives, and moves it
-// to RTS. packetSize is the length of the longest packet; it is limited to the MTU unless the NIC
-// delivers UD messages reliably (CapRD). After an error the result must be closed as well.
+// to RTS. packetSize is the length of the longest packet; it is limited to that of a UD message
+// unless the NIC delivers those reliably (CapRD). After an error the result must be closed as well.
 func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
 	d := &Datagrams{rail: r, Reliable: r.Attr.Caps.Has(verbs.CapRD), MaxPacket: packetSize, ahs: make(map[int]verbs.AH)}
 	d.Depth = datagramDepth
 	if !d.Reliable {
-		d.MaxPacket = min(packetSize, r.MTU.Bytes())
+		d.MaxPacket = min(packetSize, r.maxDatagram)
 	}
 	if err := r.ReserveCQEs(receives + datagramDepth); err != nil {
 		return d, err

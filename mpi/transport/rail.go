@@ -18,6 +18,9 @@ type Rail struct {
 	GID  verbs.GID
 	MTU  verbs.MTU
 
+	// maxDatagram is the length of the longest message of UD: iWARP segments those beyond the MTU.
+	maxDatagram int
+
 	iwarp    bool
 	gidIndex uint8
 	channel  verbs.CompChannel
@@ -53,7 +56,10 @@ func (r *Rail) open() (err error) {
 	if err != nil {
 		return err
 	}
-	r.MTU = port.ActiveMTU
+	r.MTU, r.maxDatagram = port.ActiveMTU, port.ActiveMTU.Bytes()
+	if r.iwarp {
+		r.maxDatagram = int(port.MaxMsg)
+	}
 	entry, err := r.Dev.QueryGID(1, int(r.gidIndex))
 	if err != nil {
 		return err
