@@ -80,6 +80,9 @@ type Settings struct {
 	RegistrationCache *bool `yaml:"registration_cache,omitempty"`
 	// SharedMemory connects the ranks of a host; true if left out. Without it they use NICs.
 	SharedMemory *bool `yaml:"shared_memory,omitempty"`
+	// RDMA moves the data of long messages and of one-sided operations; true if left out. Without it
+	// they go in packets, which ranks copy.
+	RDMA *bool `yaml:"rdma,omitempty"`
 	// Coalescing puts several small messages into a packet; true if left out.
 	Coalescing *bool `yaml:"coalescing,omitempty"`
 }

@@ -113,7 +113,10 @@ func (c *Carrier) open() error {
 	for i, r := range c.rails {
 		domains[i] = r.Domain
 	}
-	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs, Spend: c.env.Spend})
+	c.mem = memory.New(memory.Config{
+		Domains: domains, NoRDMA: !c.rdma(), PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes,
+		Now: c.clock.now, Costs: c.env.Costs, Spend: c.env.Spend,
+	})
 	for _, r := range c.rails {
 		if r.Attr.Caps.Has(verbs.CapUD) {
 			if err := r.openDatagrams(&c.cfg); err != nil {

@@ -34,6 +34,7 @@ func Designs() []Design { return []Design{SendRecv, SRQ, RingSendRecv, RingSRQ, 
 func (d Design) hasRings() bool       { return d == RingSendRecv || d == RingSRQ }
 func (d Design) hasSRQ() bool         { return d == SRQ || d == RingSRQ || d == Hybrid }
 func (d Design) hasConnections() bool { return d != UD }
+func (d Design) hasDatagrams() bool   { return d == UD || d == Hybrid }
 
 // Config configures a carrier. Zero fields have defaults.
 type Config struct {
@@ -57,6 +58,8 @@ type Config struct {
 	Reuse memory.Reuse `json:"reuse"`
 	// NoCoalescing sends every message in a packet of its own.
 	NoCoalescing bool `json:"no_bundles,omitempty"`
+	// NoRDMA sends all data in packets, as if NICs had neither RDMA nor atomics. Rings need them.
+	NoRDMA bool `json:"no_rdma,omitempty"`
 	// NoSharedMemory makes ranks of one host use their NICs.
 	NoSharedMemory bool `json:"no_segments,omitempty"`
 	// StripeThreshold is the smallest transfer that is striped over rails.
@@ -159,6 +162,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("unknown design %q: want one of %v", c.Design, Designs())
 	case c.PacketSize < minPacket || c.Ring.SlotSize < minPacket || c.PacketSize%8 != 0 || c.Ring.SlotSize%8 != 0:
 		return fmt.Errorf("packets of %d bytes and slots of %d: both must be a multiple of 8 and at least %d", c.PacketSize, c.Ring.SlotSize, minPacket)
+	case c.NoRDMA && c.Design.hasRings():
+		return fmt.Errorf("design %s needs RDMA for its rings: use %s or %s without", c.Design, SendRecv, SRQ)
 	case c.Receives < minReceives:
 		return fmt.Errorf("%d receives a connection: at least %d are needed", c.Receives, minReceives)
 	case c.LowWatermark >= c.SharedReceives:
@@ -178,7 +183,7 @@ func (c *Config) restrictTo(caps verbs.Caps) error {
 	switch {
 	case caps.Has(verbs.CapRD), caps.Has(verbs.CapUD) && !caps.Has(verbs.CapRC): // all peers share one queue pair, whatever the design
 		c.Design = UD
-	case (c.Design == UD || c.Design == Hybrid) && !caps.Has(verbs.CapUD):
+	case c.Design.hasDatagrams() && !caps.Has(verbs.CapUD):
 		return fmt.Errorf("design %s: %w: the NIC has no datagrams", c.Design, verbs.ErrNotSupported)
 	}
 	return nil

@@ -24,7 +24,7 @@ func (c *Carrier) CanSend(rank, n int) bool {
 func (c *Carrier) MaxData() int {
 	n := c.cfg.PacketSize
 	for _, r := range c.rails {
-		if r.dg != nil && !c.rdma() { // the design sends messages by datagram
+		if r.dg != nil && c.cfg.Design.hasDatagrams() {
 			n = min(n, r.dg.MaxPacket)
 		}
 	}
@@ -93,7 +93,7 @@ func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 	if o, ok := owner.(BlockingOwner); owner == nil || ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
 		return nil
 	}
-	r, err := c.mem.Register(data)
+	r, err := c.mem.RegisterWithNICs(data)
 	if err != nil {
 		return nil // copy it instead
 	}

@@ -75,9 +75,9 @@ func (c *Carrier) Write(rank int, t wire.Transfer, owner any) {
 // Atomics reports whether NICs execute atomics on the memory of every peer.
 func (c *Carrier) Atomics() bool { return c.caps().Has(verbs.CapAtomics) && c.rdma() }
 
-// rdma reports whether the transports to all peers have RDMA.
+// rdma reports whether RDMA reaches all peers. Only reliable datagrams have it.
 func (c *Carrier) rdma() bool {
-	return c.cfg.Design != UD && c.cfg.Design != Hybrid || c.caps().Has(verbs.CapRD)
+	return !c.cfg.NoRDMA && (!c.cfg.Design.hasDatagrams() || c.caps().Has(verbs.CapRD))
 }
 
 // FetchAdd adds to an aligned 8-byte word. The owner, a Fetcher, receives the old value.

@@ -196,37 +196,55 @@ func pattern(n, seed int) []byte {
 
 // Every rank sends messages of many sizes to every rank, in every design.
 func TestMessagesArrive(t *testing.T) {
-	sizes := []int{0, 1, 64, 1024, 1025, 5000, 70_000}
 	for _, s := range settings() {
+		t.Run(s.String(), func(t *testing.T) { runRanks(t, 4, s, carrier.Config{}, (*rank).sendAllSizes) })
+	}
+}
+
+// Without RDMA, connections carry all data in packets, and nothing is registered for a message.
+func TestMessagesArriveWithoutRDMA(t *testing.T) {
+	for _, s := range settings() {
+		if s.design != carrier.SendRecv && s.design != carrier.SRQ {
+			continue
+		}
 		t.Run(s.String(), func(t *testing.T) {
-			runRanks(t, 4, s, carrier.Config{}, func(r *rank) error {
-				var qs []*p2p.Request
-				var checks []func() error
-				for peer := range r.Size {
-					for i, n := range sizes {
-						into := make([]byte, n)
-						qs = append(qs, r.irecv(peer, i, into))
-						checks = append(checks, func() error {
-							if !bytes.Equal(into, pattern(n, peer*10+i)) {
-								return fmt.Errorf("rank %d: %d bytes of rank %d are wrong", r.Rank, n, peer)
-							}
-							return nil
-						})
-					}
-				}
-				for i, n := range sizes {
-					for peer := range r.Size {
-						qs = append(qs, r.isend(peer, i, pattern(n, r.Rank*10+i)))
-					}
-				}
-				must.Do(t, r.waitAll(qs...))
-				for _, check := range checks {
-					must.Do(t, check())
+			runRanks(t, 4, s, carrier.Config{NoRDMA: true}, func(r *rank) error {
+				must.Do(t, r.sendAllSizes())
+				if s := r.Stats(); s.Pieces < 3*10 || s.Registrations.Misses != 0 || r.Atomics() {
+					return fmt.Errorf("%d packets with data, %d registrations, atomics: %v", s.Pieces, s.Registrations.Misses, r.Atomics())
 				}
 				return nil
 			})
 		})
 	}
+}
+
+// sendAllSizes sends messages of many sizes to every rank, and checks those of every rank.
+func (r *rank) sendAllSizes() error {
+	sizes := []int{0, 1, 64, 1024, 1025, 5000, 70_000}
+	var qs []*p2p.Request
+	into := make(map[[2]int][]byte) // by peer and index of the size
+	for peer := range r.Size {
+		for i, n := range sizes {
+			b := make([]byte, n)
+			into[[2]int{peer, i}] = b
+			qs = append(qs, r.irecv(peer, i, b))
+		}
+	}
+	for i, n := range sizes {
+		for peer := range r.Size {
+			qs = append(qs, r.isend(peer, i, pattern(n, r.Rank*10+i)))
+		}
+	}
+	if err := r.waitAll(qs...); err != nil {
+		return err
+	}
+	for at, b := range into {
+		if !bytes.Equal(b, pattern(len(b), at[0]*10+at[1])) {
+			return fmt.Errorf("rank %d: %d bytes of rank %d are wrong", r.Rank, len(b), at[0])
+		}
+	}
+	return nil
 }
 
 // Two ranks that exchange many messages use a ring, and reuse its slots.

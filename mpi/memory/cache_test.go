@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // device counts registrations and has limited capacity.
@@ -260,5 +261,26 @@ func TestFailedReplacementLeavesNoUse(t *testing.T) {
 	c.cfg.Deregister = d.deregister
 	if inUse, err := c.Invalidate(buf); inUse || err != nil {
 		t.Errorf("the memory is in use: %v, %v", inUse, err)
+	}
+}
+
+// Without RDMA, peers name memory that no NIC knows, until it is released.
+func TestMemoryWithoutRDMAIsNotRegistered(t *testing.T) {
+	r := New(Config{NoRDMA: true, PacketSize: 64}) // without a domain to register in
+	first, second := make([]byte, 100), make([]byte, 10)
+	a, b := must.Get(r.Register(first))(t), must.Get(r.Sink(second))(t)
+	m, n := a.Memory(), b.Memory()
+	if got := r.Find(m.Addr+40, m.Keys[0], 60); len(got) != 60 || &got[0] != &first[40] {
+		t.Errorf("60 bytes at offset 40: %d bytes", len(got))
+	}
+	if r.Find(m.Addr+41, m.Keys[0], 60) != nil || r.Find(m.Addr, n.Keys[0], 10) != nil || m.Rails != 1 {
+		t.Errorf("memory %+v is found beyond its end, or with the key of %+v", m, n)
+	}
+	if r.Invalidated(first[50:]) || !errors.Is(r.Invalidate(first[50:]), verbs.ErrBusy) {
+		t.Error("memory of a region is free to reuse")
+	}
+	must.Do(t, r.Release(a))
+	if r.Find(m.Addr, m.Keys[0], 1) != nil || !r.Invalidated(first) || r.Find(n.Addr, n.Keys[0], 10) == nil {
+		t.Error("Release does not end the access to one region, or to both")
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Region is a buffer of the program that NICs can access, or a bounce buffer in its place.
 type Region struct {
 	Span
-	entry       *Entry[*Block] // nil for a bounce buffer
+	entry       *Entry[*Block] // nil for a bounce buffer, and with NoRDMA
 	bounce      *Buffer
 	destination []byte // of data that is read into the bounce buffer
 }
@@ -18,8 +18,20 @@ type Region struct {
 // there is no bounce buffer.
 func (r *Region) Destination() []byte { return r.destination }
 
-// Register makes a buffer, which must not be empty, accessible to NICs and peers until Release.
+// Register makes a buffer, which must not be empty, accessible to peers until Release.
 func (r *Registry) Register(buf []byte) (*Region, error) {
+	if !r.cfg.NoRDMA {
+		return r.RegisterWithNICs(buf)
+	}
+	b := r.newBlock(buf)
+	r.lastKey++
+	b.key = r.lastKey
+	r.exposed[b.key] = b
+	return r.newRegion(Region{Span: b.All()}), nil
+}
+
+// RegisterWithNICs makes a buffer, which must not be empty, accessible to NICs until Release.
+func (r *Registry) RegisterWithNICs(buf []byte) (*Region, error) {
 	r.chargeLookups(1)
 	e, err := r.cache.Get(buf)
 	if err != nil {
@@ -42,11 +54,14 @@ func (r *Registry) newRegion(fields Region) *Region {
 // Release ends the use of a region. A bounce buffer returns to its pool; other memory may stay
 // registered in the cache.
 func (r *Registry) Release(region *Region) (err error) {
-	if region.bounce != nil {
+	switch {
+	case region.bounce != nil:
 		region.bounce.Release()
 		r.bounced--
-	} else {
+	case region.entry != nil:
 		err = r.cache.Release(region.entry)
+	default:
+		delete(r.exposed, region.block.key)
 	}
 	*region = Region{}
 	r.idleRegions = append(r.idleRegions, region)
@@ -64,7 +79,7 @@ func (r *Registry) Invalidate(buf []byte) error {
 		r.reuse.Invalidate(addr(buf), addr(buf)+uintptr(len(buf)))
 	}
 	inUse, err := r.cache.Invalidate(buf)
-	if err == nil && inUse {
+	if err == nil && (inUse || overlaps(r.exposed, buf)) {
 		err = fmt.Errorf("invalidate %d bytes: %w: a transfer is under way", len(buf), verbs.ErrBusy)
 	}
 	return err
@@ -73,13 +88,18 @@ func (r *Registry) Invalidate(buf []byte) error {
 // Invalidated reports whether all memory that overlaps buf has been deregistered, so that no peer
 // can access buf. Memory that waits for its delayed deregistration counts as registered.
 func (r *Registry) Invalidated(buf []byte) bool {
+	return !overlaps(r.byKey, buf) && !overlaps(r.exposed, buf)
+}
+
+// overlaps reports whether one of the blocks overlaps buf.
+func overlaps(blocks map[uint32]*Block, buf []byte) bool {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
-	for _, b := range r.byKey {
+	for _, b := range blocks {
 		if start := addr(b.buf); start < to && start+uintptr(len(b.buf)) > from {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // maxBounced limits the bounce buffers in use. Beyond it buffers are registered.
@@ -108,8 +128,12 @@ func (r *Registry) Sink(into []byte) (*Region, error) {
 }
 
 // localRegion returns a bounce buffer in place of a small buffer that is not used often, and
-// registers any other buffer. It also registers when maxBounced bounce buffers are in use.
+// registers any other buffer. It also registers when maxBounced bounce buffers are in use. With
+// NoRDMA, where registration takes no time, there are no bounce buffers.
 func (r *Registry) localRegion(buf []byte) (*Region, error) {
+	if r.cfg.NoRDMA {
+		return r.Register(buf)
+	}
 	small := len(buf) <= r.cfg.PacketSize
 	frequent := small && r.IsFrequent(buf)
 	if !small || frequent || r.bounced == maxBounced {

@@ -25,7 +25,9 @@ type Domain struct {
 type Config struct {
 	Domains    []Domain // of all rails
 	PacketSize int      // of the largest packet; larger data is never copied
-	CacheBytes int      // limit of the unused memory in the cache
+	// NoRDMA says that peers access memory by packets to this rank: NICs need not know it.
+	NoRDMA     bool
+	CacheBytes int // limit of the unused memory in the cache
 	Now        func() time.Duration
 	// Costs has the CPU time of copies and lookups, which Spend lets pass; nil in real time. The
 	// device spends that of registration.
@@ -43,6 +45,8 @@ type Registry struct {
 	reuse    *ReuseTable       // nil if small data is always copied
 	paysFrom int               // Stats.ReusePaysFrom
 	byKey    map[uint32]*Block // by RKey on the first rail
+	exposed  map[uint32]*Block // without MRs, by key
+	lastKey  uint32            // of exposed
 	nextAddr uint64
 	kept     []*Block // of pools and rings
 	retired  []retired
@@ -65,7 +69,7 @@ const (
 // deregisterDelay).
 func New(cfg Config) *Registry {
 	const maxIdle = 1024
-	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), nextAddr: firstAddr}
+	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), exposed: make(map[uint32]*Block), nextAddr: firstAddr}
 	if cfg.Costs != nil {
 		r.costs = *cfg.Costs
 	}
@@ -85,11 +89,13 @@ func New(cfg Config) *Registry {
 	return r
 }
 
-// Block is memory with an MR on every rail. All MRs have the same address.
+// Block is memory with an MR on every rail. All MRs have the same address. Memory for packets of
+// peers has none, but a key.
 type Block struct {
 	addr uint64
 	buf  []byte
 	mrs  [wire.MaxRails]verbs.MR
+	key  uint32
 }
 
 // Span is a range of a block.
@@ -116,6 +122,9 @@ func (s Span) SGE(rail, off, n int) verbs.SGE {
 // Memory describes the span to peers: its address, and its RKey on every rail.
 func (s Span) Memory() wire.Memory {
 	m := wire.Memory{Addr: s.block.addr + uint64(s.off)}
+	if s.block.mrs[0] == nil {
+		m.Keys[0], m.Rails = s.block.key, 1
+	}
 	for _, mr := range s.block.mrs {
 		if mr == nil {
 			break
@@ -126,12 +135,18 @@ func (s Span) Memory() wire.Memory {
 	return m
 }
 
-// register registers memory on all rails. It assigns addresses in sequence, which makes runs
-// reproducible, with at least addrGap between two blocks.
-func (r *Registry) register(buf []byte) (b *Block, err error) {
-	b = &Block{addr: r.nextAddr, buf: buf}
+// newBlock returns a block. Addresses are assigned in sequence, which makes runs reproducible, with
+// at least addrGap between two blocks.
+func (r *Registry) newBlock(buf []byte) *Block {
+	b := &Block{addr: r.nextAddr, buf: buf}
 	roundedUp := (len(buf) + addrGap - 1) &^ (addrGap - 1) // to a multiple of addrGap
 	r.nextAddr += uint64(roundedUp + addrGap)
+	return b
+}
+
+// register registers memory on all rails.
+func (r *Registry) register(buf []byte) (b *Block, err error) {
+	b = r.newBlock(buf)
 	for i, d := range r.cfg.Domains {
 		init := verbs.MRInit{Buf: buf, Addr: b.addr, Access: d.Access}
 		b.mrs[i], err = d.PD.RegMR(init)
@@ -198,10 +213,13 @@ func (r *Registry) DeregisterRetired(now time.Duration) (err error) {
 	return err
 }
 
-// Find returns n bytes of registered memory that a peer names by address and RKey of the first
-// rail; nil if they are not registered.
+// Find returns n bytes of memory that a peer names by address and key, the RKey of the first rail
+// unless NoRDMA is set; nil if peers may not access them.
 func (r *Registry) Find(addr uint64, key uint32, n int) []byte {
 	b := r.byKey[key]
+	if r.cfg.NoRDMA {
+		b = r.exposed[key]
+	}
 	if b == nil || addr < b.addr || addr-b.addr > uint64(len(b.buf)) || uint64(n) > uint64(len(b.buf))-(addr-b.addr) {
 		return nil
 	}

@@ -289,7 +289,7 @@ func (r *Registry) measureThresholds() (t Thresholds, paysFrom int, err error) {
 	table := NewReuseTable(Reuse{Thresholds: Thresholds{1}}) // all buffers are frequent
 	lookup := func() error {
 		r.recordUse(table, from)
-		region, err := r.Register(from)
+		region, err := r.RegisterWithNICs(from)
 		if err == nil {
 			err = r.Release(region)
 		}

@@ -137,6 +137,7 @@ func (t *trial) drawCarrier(c chooser) {
 	cfg.StripeThreshold = pick(c, 0, 1024)
 	cfg.CacheBytes = pick(c, 0, 4096)
 	cfg.NoSharedMemory = c.IntN(3) == 2
+	cfg.NoRDMA = c.IntN(4) == 3 && cfg.Design != carrier.RingSendRecv && cfg.Design != carrier.RingSRQ
 	cfg.Reuse.Off = c.IntN(4) == 3
 	cfg.Reuse.Thresholds = pick(c, nil, memory.Thresholds{1}, memory.Thresholds{4, 2})
 	cfg.IdleTimeout = pick(c, 0, 0, 0, 20*time.Microsecond, 200*time.Microsecond)

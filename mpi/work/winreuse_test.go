@@ -45,7 +45,6 @@ func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 		design   carrier.Design
 	}{
 		{"softroce", 1, carrier.RingSRQ},
-		{"softroce", 1, carrier.UD},
 		{"softroce", 2, carrier.SRQ},
 		{"softiwarp", 1, carrier.SendRecv},
 		{"dgiwarp", 1, carrier.UD},
