@@ -1,0 +1,38 @@
+package mpihost_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/transport"
+)
+
+// BenchmarkWorld measures a whole simulation of a small program: two hosts with NICs, on each a rank,
+// and a message that is longer than the eager limit. An explorer of schedules runs many such programs.
+func BenchmarkWorld(b *testing.B) {
+	const size = 16 << 10
+	sent := bytes.Repeat([]byte("rendezvous"), size/10+1)[:size]
+	b.ReportAllocs()
+	for b.Loop() {
+		must.Get(mpihost.InWorld(mpihost.Fabric{Ranks: 2, Seed: 1}, func(e *transport.Env) error {
+			return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
+				if w.Rank() == 0 {
+					return w.Send(sent, 1, 7)
+				}
+				received := make([]byte, size)
+				if _, err := w.Recv(received, 0, 7); err != nil {
+					return err
+				}
+				if !bytes.Equal(received, sent) {
+					return errors.New("the message has changed")
+				}
+				return nil
+			})
+		}))(b)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+}
