@@ -44,9 +44,10 @@ type linkDir struct {
 	cfg       *LinkConfig
 	carrier   *carrier
 	wire
+	crossing
 	ecnRand    *rand.Rand
-	impairment *impairment   // nil if there is none
-	forward    func(*packet) // handles a packet that has crossed the cable and passed the impairment
+	impairment *impairment         // nil if there is none
+	forward    func(*Net, *packet) // handles a packet that has crossed the cable and passed the impairment
 	stats      Stats
 }
 
@@ -73,9 +74,36 @@ func (d *linkDir) transmit(pk *packet) bool {
 
 // putOnWire schedules the arrival of pk at the far end.
 func (d *linkDir) putOnWire(pk *packet) {
-	n := d.net
+	w := d.net.w
 	pk.dir, pk.epoch = d, d.carrier.epoch
-	n.w.At(d.send(n.w.now, pk.IPBytes()), (*cableArrival)(pk), 0)
+	at := d.send(w.now, pk.IPBytes())
+	if w.ended {
+		return
+	}
+	pk.arrival = entryOrder{at, w.queue.nextSeq()}
+	switch last := d.last; {
+	case d.first == nil:
+		d.first, d.last = pk, pk
+		w.queue.pushOrdered(pk.arrival, d, 0)
+	case at < last.arrival.at: // the link has been down, and packets that it has lost arrive later
+		w.queue.pushOrdered(pk.arrival, (*cableArrival)(pk), 0)
+	default:
+		d.last, last.next = pk, pk
+	}
+}
+
+// crossing has the packets that are queued for a cable or on it, in the order in which they arrive.
+// Only the arrival of the first is in the event queue of the world, which is faster if it is short.
+type crossing struct{ first, last *packet }
+
+// HandleEvent implements Handler: the first packet on the cable arrives.
+func (d *linkDir) HandleEvent(mono.Time, uint64) {
+	pk := d.first
+	d.first, pk.next = pk.next, nil
+	if d.first != nil {
+		d.net.w.queue.pushOrdered(d.first.arrival, d, 0)
+	}
+	d.arrive(pk)
 }
 
 // shouldMark decides whether to mark a packet that found a queue longer than
@@ -103,11 +131,12 @@ type (
 	afterImpairment packet // the packet has passed the impairment at the end of the cable
 )
 
-// HandleEvent implements Handler. The packet has reached the end of its cable. It is lost if the
-// link went down meanwhile (another epoch). A port counts it as delivered later, when it is queued.
-func (h *cableArrival) HandleEvent(mono.Time, uint64) {
-	pk := (*packet)(h)
-	d := pk.dir
+// HandleEvent implements Handler.
+func (h *cableArrival) HandleEvent(mono.Time, uint64) { h.dir.arrive((*packet)(h)) }
+
+// arrive handles a packet that has reached the end of the cable. It is lost if the link went down
+// meanwhile (another epoch). A port counts it as delivered later, when it is queued.
+func (d *linkDir) arrive(pk *packet) {
 	if pk.epoch != d.carrier.epoch {
 		d.drop(pk, &d.stats.Drops.LinkDown, "lost-link")
 		return
@@ -120,7 +149,7 @@ func (h *cableArrival) HandleEvent(mono.Time, uint64) {
 }
 
 // HandleEvent implements Handler. An impairment has delayed the packet until now.
-func (h *afterImpairment) HandleEvent(mono.Time, uint64) { h.dir.forward((*packet)(h)) }
+func (h *afterImpairment) HandleEvent(mono.Time, uint64) { h.dir.forward(h.dir.net, (*packet)(h)) }
 
 // impair passes pk through the impairment at the end of the cable, if any, and forwards it.
 func (d *linkDir) impair(pk *packet) {
@@ -128,7 +157,7 @@ func (d *linkDir) impair(pk *packet) {
 		d.impairment.apply(pk)
 		return
 	}
-	d.forward(pk)
+	d.forward(d.net, pk)
 }
 
 // impairment applies an impair.Pipe to the packets of a linkDir.
@@ -207,7 +236,7 @@ func (im *impairment) forwardOutput(from, to *Port) {
 		if output.Delay > 0 {
 			n.w.After(output.Delay, (*afterImpairment)(pk), 0)
 		} else {
-			im.forward(pk)
+			im.forward(n, pk)
 		}
 	}
 	im.timer.Reset(im.pipe.NextTimer())

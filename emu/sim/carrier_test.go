@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -38,6 +39,25 @@ func TestLinkDownDropsPacketsInFlight(t *testing.T) {
 	}
 	if want := []string{"h0 false@1150", "h0 true@2000"}; !slices.Equal(log, want) {
 		t.Errorf("changes %v, want %v", log, want)
+	}
+}
+
+// A packet that is sent after the link was down may arrive before those that were lost in the queue.
+func TestPacketAfterLinkDownArrivesBeforeLostOnes(t *testing.T) {
+	w := New(Config{})
+	h := star(t, w, 2, LinkConfig{RateBps: 8e9, Latency: 1000})
+	h[0].send(t, h[1], sized(1000), sized(1000), sized(1000)) // at the switch at 2000, 3000, 4000
+	w.AtFunc(500, h[0].SetDown)
+	w.AtFunc(600, h[0].SetUp)
+	var dropped []mono.Time
+	h[0].Net().SetDropTap(func(now mono.Time, _, _ string, _ *link.Datagram) { dropped = append(dropped, now) })
+	w.AtFunc(700, func() { h[0].send(t, h[1], sized(100), sized(100)) }) // at the switch at 1800, 1900
+	mustRun(t, w)
+	if want := []mono.Time{2900, 3000}; !slices.Equal(h[1].times(), want) {
+		t.Errorf("arrivals %v, want %v", h[1].times(), want)
+	}
+	if want := []mono.Time{2000, 3000, 4000}; !slices.Equal(dropped, want) {
+		t.Errorf("dropped at %v, want %v", dropped, want)
 	}
 }
 

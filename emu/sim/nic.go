@@ -353,11 +353,14 @@ func (h *leavesSender) HandleEvent(now mono.Time, _ uint64) {
 // processReceive passes pk through the NIC and the stack of its receiver, and then to the receive
 // queue.
 func (n *Net) processReceive(pk *packet) {
-	if s := pk.to.nic.receive; s != nil {
-		n.w.At(s.pass(n.w.now, pk.to.nic.describe(pk)), (*leavesReceiver)(pk), 0)
-		return
+	switch s := &pk.to.nic; {
+	case s.receive != nil:
+		n.w.At(s.receive.pass(n.w.now, s.describe(pk)), (*leavesReceiver)(pk), 0)
+	case s.udpReceive != nil:
+		(*leavesReceiver)(pk).HandleEvent(n.w.now, 0)
+	default:
+		n.deliver(pk)
 	}
-	(*leavesReceiver)(pk).HandleEvent(n.w.now, 0)
 }
 
 // HandleEvent implements Handler. The packet leaves the receiver's NIC, and passes its network

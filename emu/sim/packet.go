@@ -18,6 +18,8 @@ type packet struct {
 	from, to *Port
 	dir      *linkDir // that it crosses
 	epoch    uint32   // of the cable when sent: a link that goes down loses its packets
+	arrival  entryOrder
+	next     *packet // that arrives after it
 }
 
 // pool keeps elements for reuse.

@@ -5,15 +5,20 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 // entry is an element of the event heap. It holds no pointer, so that the
 // garbage collector need not scan the heap; slots[slot] holds the handler.
 type entry struct {
-	at   mono.Time
-	seq  uint64 // ties break in scheduling order
+	entryOrder
 	slot uint32 // with timerBit set for a Timer
 }
 
 const timerBit = 1 << 31
 
-// before reports whether e is earlier than o, or of the same time and queued earlier.
-func (e entry) before(o entry) bool {
+// entryOrder is the place of an event among all others.
+type entryOrder struct {
+	at  mono.Time
+	seq uint64 // ties break in scheduling order
+}
+
+// before reports whether e is earlier than o, or of the same time and scheduled earlier.
+func (e entryOrder) before(o entryOrder) bool {
 	return e.at < o.at || (e.at == o.at && e.seq < o.seq)
 }
 
@@ -44,9 +49,14 @@ func (q *queue) nextSeq() uint64 {
 
 // push adds an event that calls h with arg.
 func (q *queue) push(at mono.Time, h Handler, arg uint64) {
+	q.pushOrdered(entryOrder{at, q.nextSeq()}, h, arg)
+}
+
+// pushOrdered adds an event whose place was taken before.
+func (q *queue) pushOrdered(o entryOrder, h Handler, arg uint64) {
 	s := q.takeSlot()
 	q.slots[s] = slot{h: h, arg: arg}
-	q.insert(entry{at: at, seq: q.nextSeq(), slot: s})
+	q.insert(entry{o, s})
 }
 
 // takeSlot returns the index of an unused element of slots.
@@ -122,7 +132,7 @@ func (q *queue) insert(e entry) {
 func (q *queue) up(i int, e entry) {
 	for i > 0 {
 		parent := (i - 1) / 4
-		if !e.before(q.heap[parent]) {
+		if !e.before(q.heap[parent].entryOrder) {
 			break
 		}
 		q.place(i, q.heap[parent])
@@ -140,11 +150,11 @@ func (q *queue) down(i int, e entry) {
 		}
 		least := first
 		for c := first + 1; c < min(first+4, len(q.heap)); c++ {
-			if q.heap[c].before(q.heap[least]) {
+			if q.heap[c].before(q.heap[least].entryOrder) {
 				least = c
 			}
 		}
-		if !q.heap[least].before(e) {
+		if !q.heap[least].before(e.entryOrder) {
 			break
 		}
 		q.place(i, q.heap[least])

@@ -108,7 +108,7 @@ func (t *Timer) Reset(at mono.Time) {
 	if t.pos == notQueued {
 		s := q.takeSlot()
 		q.slots[s] = slot{timer: t}
-		q.insert(entry{at: at, seq: t.seq, slot: s | timerBit})
+		q.insert(entry{entryOrder{at, t.seq}, s | timerBit})
 		return
 	}
 	e := q.heap[t.pos]

@@ -63,7 +63,7 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 		dir.linkDir = linkDir{
 			net: n, name: cfg.Name, place: d.from.cfg.Name + ">" + d.to.cfg.Name, direction: d.dir,
 			cfg: &t.cfg.Link, carrier: &t.carrier, wire: newWire(&cfg.Link),
-			ecnRand: n.w.Rand(n.randName(cfg.Name, "red/"+d.dir)), forward: func(pk *packet) { n.forwardAt(d.to, pk) },
+			ecnRand: n.w.Rand(n.randName(cfg.Name, "red/"+d.dir)), forward: func(n *Net, pk *packet) { n.forwardAt(d.to, pk) },
 		}
 		for k := range d.impair.Events {
 			if d.impair.Events[k].Action.Kind == impair.Reorder {

@@ -235,7 +235,8 @@ func (w *World) loop(programsOnly bool) error {
 		next, ok := w.queue.peek()
 		switch {
 		case ok && next.at <= w.now:
-			w.runNextEvent()
+			h, arg := w.takeEvent()
+			h.HandleEvent(w.now, arg)
 		case w.ready.len() > 0:
 			if err := w.resume(w.pickReady()); err != nil {
 				return err
@@ -251,21 +252,22 @@ func (w *World) loop(programsOnly bool) error {
 			return &LimitError{Limit: "time", Now: w.now, Events: w.events, Waiting: w.waitingPrograms()}
 		default:
 			w.now = next.at
-			w.runNextEvent()
+			h, arg := w.takeEvent()
+			h.HandleEvent(w.now, arg)
 		}
 	}
 }
 
-// runNextEvent runs the first event of the queue, which is due.
-func (w *World) runNextEvent() {
+// takeEvent removes the first event of the queue, which is due, and returns its handler. The caller
+// runs it: handlers call each other so deeply that a processor predicts the returns of some wrongly.
+func (w *World) takeEvent() (Handler, uint64) {
 	w.events++
 	s := w.queue.removeTop()
 	if t := s.timer; t != nil {
 		t.due, t.pos = mono.Never, notQueued
-		t.h.HandleEvent(w.now, t.arg)
-		return
+		return t.h, t.arg
 	}
-	s.h.HandleEvent(w.now, s.arg)
+	return s.h, s.arg
 }
 
 // pickReady chooses the next program to run and removes it from the ready list.
