@@ -9,7 +9,8 @@ import (
 // CQ is a completion queue with a fixed number of entries.
 type CQ struct {
 	nic     *Base
-	ring    []verbs.WC
+	ring    []verbs.WC // has room for depth entries once so many have been queued
+	depth   int
 	head    int // oldest entry
 	count   int
 	users   int // number of QPs and SRQs that use the CQ
@@ -19,6 +20,9 @@ type CQ struct {
 	// Owner is for use by the driver.
 	Owner any
 }
+
+// firstCQEs is the number of completions for which a CQ has room at first; see firstRing.
+const firstCQEs = 64
 
 type armState uint8
 
@@ -37,7 +41,7 @@ func (b *Base) CreateCQ(depth int) (*CQ, error) {
 		return nil, OpError("create_cq", "", "%w: %d CQs", verbs.ErrNoMemory, b.cqs)
 	}
 	b.cqs++
-	return &CQ{nic: b, ring: make([]verbs.WC, depth)}, nil
+	return &CQ{nic: b, ring: make([]verbs.WC, min(depth, firstCQEs)), depth: depth}, nil
 }
 
 // DestroyCQ destroys a CQ. It fails while queues use it.
@@ -62,7 +66,7 @@ func (c *CQ) Use(n int) { c.users += n }
 func (c *CQ) Gone() bool { return c.gone }
 
 // Depth returns the number of entries.
-func (c *CQ) Depth() int { return len(c.ring) }
+func (c *CQ) Depth() int { return c.depth }
 
 // Poll moves the oldest completions to the slice. After an overrun, it fails once all are polled.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
@@ -96,12 +100,18 @@ func (c *CQ) Resize(depth int) error {
 	if depth < 1 || depth > c.nic.Limits.CQE || depth < c.count {
 		return OpError("resize_cq", "", "%w: depth %d with %d completions queued, limit %d", verbs.ErrInvalid, depth, c.count, c.nic.Limits.CQE)
 	}
-	ring := make([]verbs.WC, depth)
+	c.depth = depth
+	c.setRing(min(depth, max(c.count, firstCQEs)))
+	return nil
+}
+
+// setRing gives the ring room for n entries, at least those that are queued.
+func (c *CQ) setRing(n int) {
+	ring := make([]verbs.WC, n)
 	for i := range c.count {
 		ring[i] = c.ring[(c.head+i)%len(c.ring)]
 	}
 	c.ring, c.head = ring, 0
-	return nil
 }
 
 // Push adds a completion. If the CQ is full or was overrun before, it returns false, and the QP
@@ -111,13 +121,16 @@ func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 		// The XRC SRQ of an unfinished message was destroyed, then this CQ: drop the completion.
 		return true
 	}
-	if c.count == len(c.ring) || c.overrun {
+	if c.count == c.depth || c.overrun {
 		if !c.overrun || c.nic.Policy.RepeatOverrun {
 			c.overrun = true
 			c.nic.CQOverruns++
 			c.nic.Report(Event{Type: verbs.EventCQErr, CQ: c})
 		}
 		return false
+	}
+	if c.count == len(c.ring) {
+		c.setRing(min(c.depth, 2*c.count))
 	}
 	tail := c.head + c.count
 	if tail >= len(c.ring) {

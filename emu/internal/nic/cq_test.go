@@ -59,6 +59,31 @@ func TestDestroyCQ(t *testing.T) {
 }
 
 // Resize keeps the queued completions and rejects a size that is too small for them.
+func TestCQGrowsWithCompletions(t *testing.T) {
+	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.CQE = 4096 })
+	const depth, polled = 1000, 10
+	cq := b.mustCQ(t, depth)
+	var got [depth]verbs.WC
+	for id := range uint64(depth + polled) {
+		if id == firstCQEs { // of the full ring, so that its next entries wrap
+			if n, err := cq.Poll(got[:polled]); n != polled || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if !cq.Push(&verbs.WC{WRID: id}, false) {
+			t.Fatalf("completion %d: the queue is full", id)
+		}
+	}
+	if n, err := cq.Poll(got[:]); n != depth || err != nil {
+		t.Fatalf("%d completions, %v", n, err)
+	}
+	for i := range got {
+		if got[i].WRID != uint64(i+polled) {
+			t.Fatalf("completion %d is of request %d", i+polled, got[i].WRID)
+		}
+	}
+}
+
 func TestResizeCQKeepsCompletions(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.CQE = 4096 })
 	for offset := range 5 {

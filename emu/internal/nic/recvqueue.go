@@ -16,7 +16,7 @@ type Receive struct {
 
 // RecvQueue is a ring of receive work requests, of a QP or of an SRQ.
 type RecvQueue struct {
-	ring   []Receive
+	ring   []Receive // has room for depth receives once so many have been posted
 	sges   []verbs.SGE
 	depth  uint32
 	maxSGE int
@@ -26,8 +26,16 @@ type RecvQueue struct {
 
 // NewRecvQueue returns a queue of depth receives with up to maxSGE entries each.
 func NewRecvQueue(depth, maxSGE int) RecvQueue {
-	slots := CeilPow2(depth)
-	return RecvQueue{ring: make([]Receive, slots), sges: make([]verbs.SGE, slots*maxSGE), depth: uint32(depth), maxSGE: maxSGE}
+	return newRecvQueue(depth, maxSGE, min(CeilPow2(depth), firstRing))
+}
+
+// firstRing is the number of entries that the ring of a queue has room for at first. Most queues
+// never have as many entries as they may, and a small simulation would spend much time on clearing memory.
+const firstRing = 16
+
+// newRecvQueue returns a queue whose ring has room for a number of receives, a power of two.
+func newRecvQueue(depth, maxSGE, room int) RecvQueue {
+	return RecvQueue{ring: make([]Receive, room), sges: make([]verbs.SGE, room*maxSGE), depth: uint32(depth), maxSGE: maxSGE}
 }
 
 // Count returns the number of posted receives.
@@ -54,6 +62,9 @@ func (q *RecvQueue) Post(wr *verbs.RecvWR) error {
 		return OpError("post_recv", "", "%w: %d scatter entries, limit %d", verbs.ErrInvalid, len(wr.SGL), q.maxSGE)
 	case q.Count() >= q.depth:
 		return OpError("post_recv", "", "%w: %d receives queued", verbs.ErrNoMemory, q.depth)
+	}
+	if q.Count() == uint32(len(q.ring)) {
+		*q = q.moved(newRecvQueue(int(q.depth), q.maxSGE, 2*len(q.ring)))
 	}
 	q.put(wr)
 	return nil
@@ -82,13 +93,17 @@ func (q *RecvQueue) Take() { q.head++ }
 
 // resized returns a queue with another depth, and moves the receives of q to it.
 func (q *RecvQueue) resized(depth int) RecvQueue {
-	out := NewRecvQueue(depth, q.maxSGE)
+	return q.moved(newRecvQueue(depth, q.maxSGE, CeilPow2(max(min(depth, firstRing), int(q.Count())))))
+}
+
+// moved returns the queue to, whose ring has room for them, with the receives of q.
+func (q *RecvQueue) moved(to RecvQueue) RecvQueue {
 	for q.Count() > 0 {
 		w := q.Peek()
-		out.put(&verbs.RecvWR{WRID: w.WRID, SGL: w.SGL})
+		to.put(&verbs.RecvWR{WRID: w.WRID, SGL: w.SGL})
 		q.Take()
 	}
-	return out
+	return to
 }
 
 // sgeLength returns the total length of sgl, at most 2^32-1.

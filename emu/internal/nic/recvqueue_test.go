@@ -21,18 +21,19 @@ func TestCeilPow2IsSmallest(t *testing.T) {
 // A receive queue behaves like a FIFO list, for any size and after resizing.
 func TestReceiveQueueMatchesList(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, depth := range []int{0, 1, 3, 4, 7} {
+	for _, depth := range []int{0, 1, 3, 4, 7, 100} {
 		q := NewRecvQueue(depth, 2)
 		var list []verbs.RecvWR
+		longest := 0
 		for id := range uint64(3000) {
 			switch {
 			case rng.IntN(100) == 0:
 				q.Clear()
 				list = nil
-			case rng.IntN(50) == 0:
+			case rng.IntN(50) == 0 && depth < 100:
 				depth = len(list) + rng.IntN(5)
 				q = q.resized(depth)
-			case rng.IntN(2) == 0:
+			case rng.IntN(5) < 3:
 				wr := verbs.RecvWR{WRID: id, SGL: make([]verbs.SGE, rng.IntN(4))}
 				for i := range wr.SGL {
 					wr.SGL[i] = verbs.SGE{Addr: rng.Uint64(), Length: rng.Uint32N(100)}
@@ -58,6 +59,10 @@ func TestReceiveQueueMatchesList(t *testing.T) {
 				list = list[1:]
 			}
 			check(t, &q, list)
+			longest = max(longest, len(list))
+		}
+		if depth == 100 && longest <= firstRing {
+			t.Errorf("at most %d receives waited: the ring has not grown", longest)
 		}
 	}
 }

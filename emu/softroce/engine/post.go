@@ -46,6 +46,9 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 // enqueueSend copies a work request, which was checked, to the tail of the send queue.
 func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	i := q.sq.tail
+	if i-q.sq.head == uint32(len(q.sq.ring)) {
+		q.sq.grow()
+	}
 	w := q.sq.at(i)
 	q.sq.slots.Store(&w.Work, i, wr, q.cfg.SignalAll)
 	w.roceFields = roceFields{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}

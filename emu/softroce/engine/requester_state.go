@@ -130,7 +130,7 @@ func (w *sendWQE) consumesReceive() bool {
 
 // sendQueue is a ring of send work requests. Indices only increase; at returns an index's entry.
 type sendQueue struct {
-	ring  []sendWQE
+	ring  []sendWQE // has room for depth requests once so many have been posted; its length is a power of two
 	slots nic.Slots
 	depth uint32
 	head  uint32 // oldest request not yet completed
@@ -138,8 +138,20 @@ type sendQueue struct {
 }
 
 func newSendQueue(c *verbs.QPCaps) sendQueue {
-	slots, places := nic.NewSlots(c.MaxSendWR, c.MaxSendSGE, c.MaxInline)
+	const firstRing = 16
+	slots, places := nic.NewSlots(min(c.MaxSendWR, firstRing), c.MaxSendSGE, c.MaxInline)
 	return sendQueue{ring: make([]sendWQE, places), slots: slots, depth: uint32(c.MaxSendWR)}
+}
+
+// grow doubles the ring. The requests keep their gather lists and inline data, which are in the slots
+// of the old ring.
+func (q *sendQueue) grow() {
+	slots, places := nic.NewSlots(2*len(q.ring), q.slots.MaxSGE(), q.slots.MaxInline())
+	to := sendQueue{ring: make([]sendWQE, places), slots: slots, depth: q.depth, head: q.head, tail: q.tail}
+	for i := q.head; i != q.tail; i++ {
+		*to.at(i) = *q.at(i)
+	}
+	*q = to
 }
 
 func (q *sendQueue) at(i uint32) *sendWQE { return &q.ring[i&uint32(len(q.ring)-1)] }
