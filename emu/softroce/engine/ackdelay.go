@@ -9,19 +9,21 @@ import (
 // request. When two applications send in turns, the peer's next message usually
 // follows soon, and one ACK can acknowledge several messages.
 //
-// The responder learns whether the peer waits for ACKs. A request that arrives during a delay
+// The responder learns whether the peer waits for ACKs. A message that arrives during a delay
 // shows that the peer does not wait. When a delay expires, the responder acknowledges the next
 // messages at once, twice as many after each failure.
 type ackDelay struct {
 	on    bool
 	until mono.Time // when the delayed ACK is sent at the latest
-	since mono.Time // when the oldest ACK that it covers was delayed
+	since mono.Time // when the oldest ACK that it covers was delayed, if anyDelayed
 
 	eligible bool // the pending ACK is for a message that the application can answer
-	covers   int  // messages that the pending ACK acknowledges
-	skip     int  // messages to acknowledge at once before the next delay
-	penalty  int  // value of skip after the next failure
-	streak   int  // consecutive delays that succeeded
+	covers   int  // packets that the pending ACK acknowledges
+
+	anyDelayed bool // an ACK that the pending one covers was delayed
+	skip       int  // messages to acknowledge at once before the next delay
+	penalty    int  // value of skip after the next failure
+	streak     int  // consecutive delays that succeeded
 
 	creditLimit wire.MSN // last message that the advertised credits cover
 	counted     bool     // the last AETH sent carried a credit count, not "unlimited"
@@ -34,8 +36,10 @@ const (
 	// ackDelayTotal limits the total delay of an ACK while further messages arrive, in
 	// multiples of Config.AckDelay.
 	ackDelayTotal = 4
-	// ackDelayCovers is the maximum number of messages that one delayed ACK acknowledges.
+	// ackDelayCovers is the number of packets from which on an ACK that acknowledges them is not delayed.
 	ackDelayCovers = 16
+	// maxBeforeAck is the maximum number of packets that precede an ACK.
+	maxBeforeAck = 16
 	// ackDelayShare limits the total delay to 1/ackDelayShare of this QP's ACK timeout.
 	// The peer's timeout is unknown but usually the same.
 	ackDelayShare = 8

@@ -41,10 +41,21 @@ func (t *pingPongPeer) turn() {
 func (t *pingPongPeer) message() {
 	t.Helper()
 	for t.q.rq.Count() < 64 {
-		t.recv(0, recvSize)
+		t.recv(0, ackDelayCovers*t.mtu)
 	}
 	t.send(wire.OpSendOnly, t.turns, data(4), ackReq)
 	t.h.poll()
+}
+
+// beginMessage sends the first n packets of a message, and returns the PSN of the next one.
+func (t *pingPongPeer) beginMessage(n int) int {
+	t.Helper()
+	t.send(wire.OpSendFirst, t.turns, data(t.mtu))
+	for i := 1; i < n; i++ {
+		t.expect()
+		t.send(wire.OpSendMiddle, t.turns+i, data(t.mtu))
+	}
+	return t.turns + n
 }
 
 func (t *pingPongPeer) answer() string     { return fmt.Sprintf("SEND_ONLY %d 4B ackreq", t.turns-1) }
@@ -178,8 +189,8 @@ func TestRCDelayedAckIsSentBeforeOtherResponses(t *testing.T) {
 			func(k *pingPongPeer) { k.send(wire.OpWriteOnly, k.turns, k.at(0, 0), ackReq) },
 			func(k *pingPongPeer, _ string) []string { return []string{k.ackOf(k.turns)} },
 		},
-		"part of a message": {
-			func(k *pingPongPeer) { k.send(wire.OpSendFirst, k.turns, data(k.mtu)) },
+		"many packets of a message": {
+			func(k *pingPongPeer) { k.beginMessage(ackDelayCovers - 1) },
 			func(_ *pingPongPeer, held string) []string { return []string{held} },
 		},
 		"duplicate": {
@@ -213,6 +224,40 @@ func TestRCDelayedAckIsSentBeforeOtherResponses(t *testing.T) {
 	}
 }
 
+// An answer of several packets precedes the ACK as a whole. The first packet of the next message does
+// not end the delay.
+func TestRCAckOfMessageOfTwoPacketsIsDelayed(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := newPingPong(p)
+		k.now = k.now.Add(time.Second)
+		first := k.turns
+		for n := first; n < first+6; n += 2 {
+			k.send(wire.OpSendFirst, n, data(k.mtu))
+			k.expect()
+			k.send(wire.OpSendLast, n+1, data(4), ackReq)
+			k.h.poll()
+			k.post(1, verbs.OpSend, k.mtu+4)
+			k.expect(fmt.Sprintf("SEND_FIRST %d %dB", n, k.mtu), fmt.Sprintf("SEND_LAST %d 4B ackreq", n+1))
+			k.ack(n + 1)
+		}
+		k.to(k.holdEnds())
+		k.expect(fmt.Sprintf("ACK %d msn %d", first+5, first+3))
+	})
+}
+
+func TestRCAckFollowsManyPacketsOfAnAnswer(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := newPingPong(p)
+		k.message()
+		k.post(1, verbs.OpSend, (maxBeforeAck+1)*k.mtu)
+		want := []string{fmt.Sprintf("SEND_FIRST %d %dB", k.turns, k.mtu)}
+		for i := 1; i < maxBeforeAck; i++ {
+			want = append(want, fmt.Sprintf("SEND_MIDDLE %d %dB", k.turns+i, k.mtu))
+		}
+		k.expect(append(want, k.ackOf(k.turns), fmt.Sprintf("SEND_LAST %d %dB ackreq", k.turns+maxBeforeAck, k.mtu))...)
+	})
+}
+
 // An application may poll memory that its peer writes to, so ACKs of WRITEs are
 // delayed like those of SENDs.
 func TestRCAcksOfWritesAreDelayed(t *testing.T) {
@@ -229,22 +274,22 @@ func TestRCAcksOfWritesAreDelayed(t *testing.T) {
 
 func TestRCAckIsNotDelayed(t *testing.T) {
 	for name, s := range map[string]setup{
-		"delay is disabled":      {nic: func(c *Config) { c.AckDelay = -1 }},
-		"timeout is short":       {attr: func(a *verbs.QPAttr) { a.Timeout = 9 }}, // 2.1 ms
-		"message of two packets": {},
-		"peer has no credits":    {},
-		"message without answer": {},
-		"answer before message":  {},
+		"delay is disabled":       {nic: func(c *Config) { c.AckDelay = -1 }},
+		"timeout is short":        {attr: func(a *verbs.QPAttr) { a.Timeout = 9 }}, // 2.1 ms
+		"message of many packets": {},
+		"peer has no credits":     {},
+		"message without answer":  {},
+		"answer before message":   {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, s, func(p *peer) {
 				k := newPingPong(p)
 				switch name {
-				case "message of two packets":
-					k.send(wire.OpSendFirst, k.turns, data(k.mtu))
-					k.send(wire.OpSendLast, k.turns+1, data(4), ackReq)
+				case "message of many packets":
+					last := k.beginMessage(ackDelayCovers - 1)
+					k.send(wire.OpSendLast, last, data(4), ackReq)
 					k.post(1, verbs.OpSend, 4)
-					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns), fmt.Sprintf("ACK %d msn %d", k.turns+1, k.turns+1))
+					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns), fmt.Sprintf("ACK %d msn %d", last, k.turns+1))
 				case "peer has no credits":
 					k.q.resp.delay.creditLimit = k.q.resp.msn.Add(2) // two credits were advertised
 					k.turn()

@@ -50,7 +50,7 @@ func (q *QP) delayAck(now mono.Time) {
 		h.skip--
 		return
 	}
-	if h.covers <= 1 {
+	if !h.anyDelayed {
 		h.since = now
 	}
 	if h.covers >= ackDelayCovers || now.Add(d).Sub(h.since) > ackDelayTotal*d || q.peerShortOfCredits() {
@@ -59,7 +59,7 @@ func (q *QP) delayAck(now mono.Time) {
 	if t := q.ackTimeout(); t > 0 && t < ackDelayShare*ackDelayTotal*d {
 		return
 	}
-	h.on, h.until, h.strict = true, now.Add(d), h.streak < ackDelayProof
+	h.on, h.until, h.strict, h.anyDelayed = true, now.Add(d), h.streak < ackDelayProof, true
 	q.nic.holds.add(q, h)
 }
 
@@ -82,11 +82,11 @@ func (q *QP) releaseAck() {
 	if q.resp.delay.on {
 		q.nic.holds.drop(&q.resp.delay)
 		q.resp.delay.on = false
-		q.resp.requestSentFirst = false
+		q.resp.sentBeforeAck = 0
 	}
 }
 
-// notePeerContinued ends a delay because a request arrived in order: the peer did not wait for the
+// notePeerContinued ends a delay because a message arrived in order: the peer did not wait for the
 // delayed ACK. After ackDelayStreak such successes in a row, earlier failures are forgotten: the
 // penalty is the initial one again, and the streak still long enough for delays without strict.
 func (q *QP) notePeerContinued() {
@@ -156,7 +156,8 @@ func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 // buildAck makes d the pending ACK or NAK, which is then no longer pending.
 func (q *QP) buildAck(d *link.Datagram) {
 	r := &q.resp
-	r.pending, r.requestSentFirst, r.delay.covers = false, false, 0
+	r.pending, r.sentBeforeAck, r.delay.covers = false, 0, 0
+	r.delay.anyDelayed = false
 	syndrome := r.answer.syndrome
 	if r.answer.ack {
 		syndrome = q.noteAdvertisedCredits(q.creditSyndrome())

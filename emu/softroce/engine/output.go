@@ -50,7 +50,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 }
 
 // emit builds the QP's next packet and reports whether there was one: first CNPs, then responses
-// unless an ACK is delayed, then requests. But one request may precede an ACK, because an
+// unless an ACK is delayed, then requests. But one message may precede an ACK, because an
 // application often answers a message at once, and requests alternate with READ responses.
 func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.cnpDue {
@@ -90,19 +90,24 @@ func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	return r.requestTurn && q.nextRequest(now, d)
 }
 
-// sendRequestBeforeAck builds a request in d although an ACK is pending, at most one for each ACK:
-// the request is probably the program's answer to the message that the ACK acknowledges, and must
-// not wait for the ACK. Then delayAck may delay the ACK, so that it also acknowledges the peer's
-// next message. It returns false if it has built no request.
+// sendRequestBeforeAck builds a request packet in d although an ACK is pending: up to maxBeforeAck
+// packets of one message for each ACK. The message is probably the program's answer to the one that the
+// ACK acknowledges, and must not wait for the ACK. After its last packet, delayAck may delay the ACK,
+// so that it also acknowledges the peer's next message. It returns false if it has built no packet.
 func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
-	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !hasRequester(q.cfg.Type) {
+	if !r.pending || !r.answer.ack || r.reading || !hasRequester(q.cfg.Type) {
 		return false
 	}
-	r.requestSentFirst = true
+	if n := r.sentBeforeAck; n >= maxBeforeAck || n > 0 && q.req.pkt == 0 { // pkt is 0 before the first packet of a message
+		return false
+	}
+	r.sentBeforeAck++
 	if !q.nextRequest(now, d) {
 		return false
 	}
-	q.delayAck(now)
+	if isWhole := q.req.pkt == 0; isWhole {
+		q.delayAck(now)
+	}
 	return true
 }

@@ -64,17 +64,17 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 			// The missing packet has arrived before the NAK was sent. Send an ACK instead.
 			r.answer = answer{psn: r.ackPSN, ack: true}
 		}
-		q.notePeerContinued()
-		switch c := p.BTH.Opcode.Class(); {
-		case c&(wire.Read|wire.Atomic|wire.Flush|wire.AtomicWrite) != 0:
-			// The response to such a request acknowledges it.
-		case p.BTH.AckReq:
+		c := p.BTH.Opcode.Class()
+		hasResponse := c&(wire.Read|wire.Atomic|wire.Flush|wire.AtomicWrite) != 0 // which acknowledges it
+		if !hasResponse {
+			r.delay.covers++
+		}
+		if c.Has(wire.End) || r.delay.covers >= ackDelayCovers {
+			q.notePeerContinued()
+		}
+		if p.BTH.AckReq && !hasResponse {
 			q.respond(answer{psn: r.ackPSN, ack: true})
-			// The application may answer a message of one packet at once: its ACK may be delayed.
-			if c.Has(wire.Start | wire.End) {
-				r.delay.eligible = true
-				r.delay.covers++
-			}
+			r.delay.eligible = c.Has(wire.End) // the application may answer the message at once
 		}
 	case notReady:
 		r.rnrNAKed = true

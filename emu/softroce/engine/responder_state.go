@@ -44,11 +44,11 @@ type unfinished struct {
 
 // pendingAnswer is the ACK or NAK that is sent next.
 type pendingAnswer struct {
-	pending          bool // answer must be sent
-	answer           answer
-	requestSentFirst bool // a request was sent ahead of the pending ACK
-	delay            ackDelay
-	fatal            bool // answer is a NAK to send although the QP is in ERR
+	pending       bool // answer must be sent
+	answer        answer
+	sentBeforeAck int // packets of a message that were sent ahead of the pending ACK
+	delay         ackDelay
+	fatal         bool // answer is a NAK to send although the QP is in ERR
 }
 
 // message is the type of an unfinished message.
