@@ -49,8 +49,8 @@ const (
 	// socket. Further datagrams go through the socket.
 	maxUnanswered = 32
 	// maxFrames is the number of datagrams up to which Send sends frames. More of them take less time in
-	// one call for the socket. Two are often a message and an acknowledgement.
-	maxFrames = 2
+	// one call for the socket. Three are a message of 8 KiB with a header.
+	maxFrames = 3
 	// maxNeighbours limits the number of neighbours whose addresses a link keeps.
 	maxNeighbours = 1024
 )
