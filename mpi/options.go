@@ -33,7 +33,7 @@ type Options struct {
 	// Carrier configures the verbs carrier. Open, if not nil, opens another carrier instead.
 	Carrier carrier.Config
 	Open    Opener `json:"-"`
-	// P2P configures point-to-point messages. An EagerLimit of 0 means 4 KiB; a negative
+	// P2P configures point-to-point messages. An EagerLimit of 0 means 16 KiB; a negative
 	// one sends even empty messages by rendezvous.
 	P2P      p2p.Config
 	Progress ProgressMode
@@ -47,7 +47,7 @@ type Options struct {
 // setDefaults replaces options that are 0 or nil by their defaults, and any negative EagerLimit by
 // -1.
 func (o *Options) setDefaults() {
-	const eagerLimit, bruckLimit = 4 << 10, 256 // largest eager message, and largest block for Bruck's Alltoall, in bytes
+	const eagerLimit, bruckLimit = 16 << 10, 256 // largest eager message, and largest block for Bruck's Alltoall, in bytes
 	switch {
 	case o.P2P.EagerLimit == 0:
 		o.P2P.EagerLimit = eagerLimit

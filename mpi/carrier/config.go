@@ -120,7 +120,7 @@ type Ring struct {
 // which a peer gets a ring or a connection, Ring.Peers and HybridPeers the most peers that get one.
 func (c *Config) setDefaults() {
 	c.Design = cmp.Or(c.Design, RingSRQ)
-	c.PacketSize = cmp.Or(c.PacketSize, 8<<10)
+	c.PacketSize = cmp.Or(c.PacketSize, defaultPacket)
 	c.Receives = cmp.Or(c.Receives, 32)
 	c.SharedReceives = cmp.Or(c.SharedReceives, 256)
 	c.LowWatermark = cmp.Or(c.LowWatermark, c.SharedReceives/4)
@@ -144,6 +144,9 @@ func (c *Config) setDefaults() {
 	c.KeepaliveIdle = cmp.Or(c.KeepaliveIdle, 500*time.Millisecond)
 	c.PeerTimeout = cmp.Or(c.PeerTimeout, 30*time.Second)
 }
+
+// defaultPacket holds 16 KiB of data, the default eager limit, and the longest header.
+const defaultPacket = 16<<10 + minPacket
 
 // minPacket holds the longest header and some data.
 const minPacket = 256

@@ -126,12 +126,12 @@ func TestSharedReceivesDoNotGrow(t *testing.T) {
 // receives follows the number of connections, not that of ranks.
 func TestSharedReceivesOnStreams(t *testing.T) {
 	wl := must.Get(work.Find("ring"))(t)
-	const ranks, each = 128, 32 + 4 // receives of a connection, with reserved credits
-	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
+	const ranks, each, packet = 128, 32 + 4 /* receives of a connection, with reserved credits */, 8 << 10
+	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ, PacketSize: packet}}
 	o.OnFinalize = func(rank int, s mpi.Stats) {
 		c := s.Carrier.(carrier.Stats)
 		need := max(256, c.MaxConnections*each)
-		if got := c.Memory.Max[memory.SharedReceiveBuffers] / (8 << 10); got < need || got > need+256 || c.MaxConnections < 8 {
+		if got := c.Memory.Max[memory.SharedReceiveBuffers] / packet; got < need || got > need+256 || c.MaxConnections < 8 {
 			t.Errorf("rank %d: %d shared receives for %d connections, which need %d", rank, got, c.MaxConnections, need)
 		}
 	}
