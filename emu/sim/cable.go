@@ -54,7 +54,7 @@ type linkDir struct {
 // transmit puts pk into the egress queue of a switch and schedules its arrival at the far end. It
 // reports false for a packet that it drops because it is too big or does not fit in the queue.
 func (d *linkDir) transmit(pk *packet) bool {
-	n, size := d.net, pk.IPBytes()
+	n, size := d.net, pk.size
 	queued := d.backlog(n.w.now)
 	switch {
 	case size > d.cfg.MTU:
@@ -76,7 +76,7 @@ func (d *linkDir) transmit(pk *packet) bool {
 func (d *linkDir) putOnWire(pk *packet) {
 	w := d.net.w
 	pk.dir, pk.epoch = d, d.carrier.epoch
-	at := d.send(w.now, pk.IPBytes())
+	at := d.send(w.now, pk.size)
 	if w.ended {
 		return
 	}
@@ -84,7 +84,7 @@ func (d *linkDir) putOnWire(pk *packet) {
 	switch last := d.last; {
 	case d.first == nil:
 		d.first, d.last = pk, pk
-		w.queue.pushOrdered(pk.arrival, d, 0)
+		d.schedule(w)
 	case at < last.arrival.at: // the link has been down, and packets that it has lost arrive later
 		w.queue.pushOrdered(pk.arrival, (*cableArrival)(pk), 0)
 	default:
@@ -94,14 +94,25 @@ func (d *linkDir) putOnWire(pk *packet) {
 
 // crossing has the packets that are queued for a cable or on it, in the order in which they arrive.
 // Only the arrival of the first is in the event queue of the world, which is faster if it is short.
-type crossing struct{ first, last *packet }
+type crossing struct {
+	first, last *packet
+	slot        uint32 // in the event queue; 0 until it is first used
+}
+
+// schedule adds the arrival of the first packet to the event queue.
+func (d *linkDir) schedule(w *World) {
+	if d.slot == 0 {
+		d.slot = w.queue.keepSlot(d)
+	}
+	w.queue.insert(entry{d.first.arrival, d.slot})
+}
 
 // HandleEvent implements Handler: the first packet on the cable arrives.
 func (d *linkDir) HandleEvent(mono.Time, uint64) {
 	pk := d.first
 	d.first, pk.next = pk.next, nil
 	if d.first != nil {
-		d.net.w.queue.pushOrdered(d.first.arrival, d, 0)
+		d.schedule(d.net.w)
 	}
 	d.arrive(pk)
 }
@@ -143,7 +154,7 @@ func (d *linkDir) arrive(pk *packet) {
 	}
 	if d.port == nil { // a trunk
 		d.stats.Delivered++
-		d.stats.DeliveredBytes += uint64(pk.IPBytes())
+		d.stats.DeliveredBytes += uint64(pk.size)
 	}
 	d.impair(pk)
 }

@@ -51,7 +51,7 @@ func (p *Port) lookUp(dst netip.Addr) *Port {
 // forwardTo sends pk from the sender's switch to a port.
 func (n *Net) forwardTo(pk *packet, to *Port) {
 	pk.to = to
-	to.downlink.stats.In.count(pk.IPBytes())
+	to.downlink.stats.In.count(pk.size)
 	switch {
 	case !n.reachable(pk.from, to):
 		to.downlink.drop(pk, &to.downlink.stats.Drops.Partitioned, "partitioned")
@@ -68,7 +68,7 @@ func (n *Net) egress(pk *packet, to *Port) {
 	switch d := &to.downlink; {
 	case to.isDown:
 		d.drop(pk, &d.stats.Drops.LinkDown, "link-down")
-	case n.cfg.Cable && pk.IPBytes() <= d.cfg.MTU:
+	case n.cfg.Cable && pk.size <= d.cfg.MTU:
 		d.impair(pk)
 	default:
 		d.transmit(pk) // drops a packet that is too big, also on a cable
@@ -83,18 +83,18 @@ func (n *Net) deliver(pk *packet) {
 		d.drop(pk, &d.stats.Drops.NoRoute, "closed")
 		return
 	}
-	if p.rxQueueBytes+pk.IPBytes() > p.cfg.Link.RxQueueBytes {
+	if p.rxQueueBytes+pk.size > p.cfg.Link.RxQueueBytes {
 		d.drop(pk, &d.stats.Drops.ReceiveFull, "receive-full")
 		return
 	}
 	d.stats.Delivered++
-	d.stats.DeliveredBytes += uint64(pk.IPBytes())
+	d.stats.DeliveredBytes += uint64(pk.size)
 	n.tracePacket(p.cfg.Name, "deliver", &pk.Datagram)
 	if n.tap != nil {
 		n.tap(n.w.now, p, In, &pk.Datagram)
 	}
 	p.rxQueue.Push(pk)
-	p.rxQueueBytes += pk.IPBytes()
+	p.rxQueueBytes += pk.size
 	if !p.frozen {
 		p.readable.call(n.w.now)
 	}

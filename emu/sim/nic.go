@@ -287,7 +287,7 @@ func newPortNIC(c *NICCosts, d impair.Dissector) (p portNIC) {
 
 // describe returns the properties of pk on which the time in a stage depends.
 func (p *portNIC) describe(pk *packet) nicPacket {
-	d := nicPacket{flow: flowHash(pk.Src, pk.Dst), bytes: pk.IPBytes()}
+	d := nicPacket{flow: flowHash(pk.Src, pk.Dst), bytes: pk.size}
 	if p.dissector != nil {
 		if qp, _, ok := p.dissector.Dissect(pk.Payload); ok { // queue pairs may have the same UDP ports
 			const hashMultiplier = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
@@ -316,7 +316,7 @@ func (p *Port) processSend(pk *packet) {
 		p.transmit(pk)
 		return
 	}
-	p.nic.sendingBytes += pk.IPBytes()
+	p.nic.sendingBytes += pk.size
 	if s := p.nic.udpSend; s != nil {
 		n.w.At(s.pass(n.w.now, p.nic.describe(pk)), (*leavesSendStack)(pk), 0)
 		return
@@ -338,7 +338,7 @@ func (h *leavesSendStack) HandleEvent(now mono.Time, _ uint64) {
 // transmit queue, and enters the cable.
 func (h *leavesSender) HandleEvent(now mono.Time, _ uint64) {
 	pk, p := (*packet)(h), h.from
-	p.nic.sendingBytes -= pk.IPBytes()
+	p.nic.sendingBytes -= pk.size
 	if p.nic.sendBlocked {
 		p.nic.sendBlocked = false
 		p.writableTimer.Reset(now)

@@ -15,6 +15,7 @@ import (
 type packet struct {
 	link.Datagram
 	inUse    bool
+	size     int // IPBytes
 	from, to *Port
 	dir      *linkDir // that it crosses
 	epoch    uint32   // of the cable when sent: a link that goes down loses its packets
@@ -49,6 +50,7 @@ func (n *Net) newPacket(d *link.Datagram, from, to *Port) *packet {
 	buf := append(pk.Payload[:0], d.Payload...)
 	pk.Datagram = *d
 	pk.Payload = buf
+	pk.size = pk.IPBytes()
 	pk.inUse, pk.from, pk.to = true, from, to
 	return pk
 }

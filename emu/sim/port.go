@@ -171,7 +171,7 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 
 // transmit puts pk on the uplink, or drops it if it exceeds the MTU or the port is down.
 func (p *Port) transmit(pk *packet) {
-	n, up, size := p.net, &p.uplink, pk.IPBytes()
+	n, up, size := p.net, &p.uplink, pk.size
 	up.stats.Out.count(size)
 	switch {
 	case size > p.cfg.Link.MTU:
@@ -204,7 +204,7 @@ func (p *Port) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	n := min(len(ds), p.rxQueue.Len())
 	for i := range ds[:n] {
 		pk, _ := p.rxQueue.Pop()
-		p.rxQueueBytes -= pk.IPBytes()
+		p.rxQueueBytes -= pk.size
 		ds[i] = pk.Datagram
 		p.lentPackets = append(p.lentPackets, pk)
 	}

@@ -171,11 +171,11 @@ func (p *Proc) Yield() {
 // be reached, and Config.Stop need not be called. Then Sleep and Yield do not switch to another
 // coroutine, which is much cheaper. noSleepShortcut, set by a test, disables that.
 func (w *World) idleUntil(t mono.Time) bool {
-	if w.ready.len() > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopInterval == 0 || w.noSleepShortcut {
+	if w.ready.len() > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.nextCheck || w.noSleepShortcut {
 		return false
 	}
-	next, ok := w.queue.peek()
-	return !ok || next.at > t
+	at, ok := w.queue.peek()
+	return !ok || at > t
 }
 
 // wait parks until the program is put on the ready list. It panics if the program is ended first.

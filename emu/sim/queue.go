@@ -6,10 +6,15 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 // garbage collector need not scan the heap; slots[slot] holds the handler.
 type entry struct {
 	entryOrder
-	slot uint32 // with timerBit set for a Timer
+	slot uint32 // with a bit set for a Timer or a linkDir
 }
 
-const timerBit = 1 << 31
+const (
+	timerBit = 1 << 31
+	linkBit  = 1 << 30 // the slot is kept for the next packet of the linkDir
+
+	slotMask = linkBit - 1
+)
 
 // entryOrder is the place of an event among all others.
 type entryOrder struct {
@@ -59,6 +64,13 @@ func (q *queue) pushOrdered(o entryOrder, h Handler, arg uint64) {
 	q.insert(entry{o, s})
 }
 
+// keepSlot returns a slot for the events of h, of which one at a time may be in the queue.
+func (q *queue) keepSlot(h Handler) uint32 {
+	s := q.takeSlot()
+	q.slots[s] = slot{h: h}
+	return s | linkBit
+}
+
 // takeSlot returns the index of an unused element of slots.
 func (q *queue) takeSlot() uint32 {
 	if n := len(q.free); n > 0 {
@@ -70,45 +82,49 @@ func (q *queue) takeSlot() uint32 {
 	return uint32(len(q.slots) - 1)
 }
 
-// peek returns the earliest event; false if there is none. It removes the entries of stopped timers
-// and moves those of postponed timers to their new place.
-func (q *queue) peek() (entry, bool) {
-	for q.fillVacancy(); len(q.heap) > 0; q.fillVacancy() {
-		top := q.heap[0]
-		if top.slot&timerBit == 0 {
-			return top, true
+// peek returns the time of the earliest event; false if there is none. It removes the entries of
+// stopped timers and moves those of postponed timers to their new place.
+func (q *queue) peek() (at mono.Time, ok bool) {
+	for {
+		if q.vacant {
+			q.fillVacancy()
 		}
-		t := q.slots[top.slot&^timerBit].timer
+		if len(q.heap) == 0 {
+			return 0, false
+		}
+		top := &q.heap[0]
+		if top.slot&timerBit == 0 {
+			return top.at, true
+		}
+		t := q.slots[top.slot&slotMask].timer
 		switch {
 		case t.due == mono.Never:
 			q.removeTop()
 			t.pos = notQueued
 		case t.seq != top.seq:
-			top.at, top.seq = t.due, t.seq
-			q.down(0, top)
+			q.down(0, entry{entryOrder{t.due, t.seq}, top.slot})
 		default:
-			return top, true
+			return top.at, true
 		}
 	}
-	return entry{}, false
 }
 
 // removeTop removes the first entry and returns its slot. Its place is vacant until insert or
 // fillVacancy.
 func (q *queue) removeTop() slot {
-	i := q.heap[0].slot &^ timerBit
-	s := q.slots[i]
-	q.slots[i] = slot{}
-	q.free = append(q.free, i)
 	q.vacant = true
+	top := q.heap[0].slot
+	i := top & slotMask
+	s := q.slots[i]
+	if top&linkBit == 0 {
+		q.slots[i] = slot{}
+		q.free = append(q.free, i)
+	}
 	return s
 }
 
-// fillVacancy moves the last entry to the place of the first if that was removed.
+// fillVacancy moves the last entry to the place of the first, which was removed.
 func (q *queue) fillVacancy() {
-	if !q.vacant {
-		return
-	}
 	q.vacant = false
 	last := q.heap[len(q.heap)-1]
 	q.heap = q.heap[:len(q.heap)-1]
@@ -167,6 +183,6 @@ func (q *queue) down(i int, e entry) {
 func (q *queue) place(i int, e entry) {
 	q.heap[i] = e
 	if e.slot&timerBit != 0 {
-		q.slots[e.slot&^timerBit].timer.pos = int32(i)
+		q.slots[e.slot&slotMask].timer.pos = int32(i)
 	}
 }

@@ -123,7 +123,7 @@ func (n *Net) route(pk *packet, at *Switch) {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.NoRoute, "no-way")
 		return
 	}
-	size := pk.IPBytes()
+	size := pk.size
 	trunk.stats.Out.count(size)
 	if trunk.transmit(pk) {
 		trunk.stats.Sent++

@@ -89,6 +89,8 @@ type World struct {
 	now    mono.Time
 	queue  queue
 	events uint64 // events and program steps that have run
+	// nextCheck is the number of events after which limits are checked and Config.Stop is called.
+	nextCheck uint64
 	programs
 	runState
 
@@ -224,17 +226,14 @@ func (w *World) loop(programsOnly bool) error {
 		if programsOnly && len(w.procs) == 0 {
 			return nil
 		}
-		if w.events >= w.cfg.MaxEvents {
-			return &LimitError{Limit: "events", Now: w.now, Events: w.events, Waiting: w.waitingPrograms()}
-		}
-		if w.events%stopInterval == 0 && w.cfg.Stop != nil {
-			if err := w.cfg.Stop(); err != nil {
+		if w.events >= w.nextCheck {
+			if err := w.check(); err != nil {
 				return err
 			}
 		}
-		next, ok := w.queue.peek()
+		at, ok := w.queue.peek()
 		switch {
-		case ok && next.at <= w.now:
+		case ok && at <= w.now:
 			h, arg := w.takeEvent()
 			h.HandleEvent(w.now, arg)
 		case w.ready.len() > 0:
@@ -246,16 +245,28 @@ func (w *World) loop(programsOnly bool) error {
 				return &DeadlockError{Now: w.now, Waiting: w.waitingPrograms()}
 			}
 			return nil
-		case next.at > w.horizon:
+		case at > w.horizon:
 			return nil
-		case next.at > w.cfg.MaxTime:
+		case at > w.cfg.MaxTime:
 			return &LimitError{Limit: "time", Now: w.now, Events: w.events, Waiting: w.waitingPrograms()}
 		default:
-			w.now = next.at
+			w.now = at
 			h, arg := w.takeEvent()
 			h.HandleEvent(w.now, arg)
 		}
 	}
+}
+
+// check returns an error if the limit of events is reached, or Config.Stop returns one.
+func (w *World) check() error {
+	if w.events >= w.cfg.MaxEvents {
+		return &LimitError{Limit: "events", Now: w.now, Events: w.events, Waiting: w.waitingPrograms()}
+	}
+	w.nextCheck = min(w.cfg.MaxEvents, w.events+stopInterval)
+	if w.cfg.Stop != nil {
+		return w.cfg.Stop()
+	}
+	return nil
 }
 
 // takeEvent removes the first event of the queue, which is due, and returns its handler. The caller
