@@ -113,7 +113,8 @@ func (r *responder) advance() {
 func (r *responder) resize(n int) {
 	old := r.replays
 	const evenUnanswered = true
-	r.replays = replayRing{ring: make([]replay, n)}
+	const firstRing = 4
+	r.replays = replayRing{ring: make([]replay, min(n, firstRing)), limit: n}
 	for i := max(0, old.count-n); i < old.count; i++ {
 		*r.replays.add(evenUnanswered) = *old.at(i)
 	}
@@ -174,13 +175,23 @@ func (e *replay) offset(mtu int32) uint32 { return uint32(e.next.Sub(e.first)) *
 
 // replayRing holds the last max_dest_rd_atomic requests, oldest first.
 type replayRing struct {
-	ring  []replay
+	ring  []replay // has room for limit entries once there are so many
+	limit int
 	head  int
 	count int
 	idle  int // number of oldest entries without a response to send; due skips them
 }
 
 func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
+
+// grow doubles the ring, up to its limit.
+func (r *replayRing) grow() {
+	ring := make([]replay, min(r.limit, 2*len(r.ring)))
+	for i := range r.count {
+		ring[i] = *r.at(i)
+	}
+	r.ring, r.head = ring, 0
+}
 
 // add returns a new entry and overwrites the oldest if the ring is full. If the oldest was never
 // answered, the peer has exceeded max_dest_rd_atomic: add returns nil, unless evenUnanswered is
@@ -190,13 +201,16 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 	if len(r.ring) == 0 {
 		return nil
 	}
-	if r.count == len(r.ring) {
+	switch {
+	case r.count == r.limit:
 		if !r.at(0).delivered && !evenUnanswered {
 			return nil
 		}
 		r.head = (r.head + 1) % len(r.ring)
 		r.count--
 		r.idle = max(0, r.idle-1) // idle counted the oldest entry, which was removed
+	case r.count == len(r.ring):
+		r.grow()
 	}
 	r.count++
 	e := r.at(r.count - 1)
