@@ -31,7 +31,7 @@ func BenchmarkWorld(b *testing.B) {
 		}
 		return nil
 	}
-	fewBuffers := carrier.Config{PacketSize: 1 << 10, SharedReceives: 16, Datagrams: carrier.Datagrams{Receives: 16}}
+	fewBuffers := carrier.Config{PacketSize: 512, SharedReceives: 16, Datagrams: carrier.Datagrams{Receives: 16}}
 	for name, cfg := range map[string]carrier.Config{"default": {}, "few-buffers": fewBuffers} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -199,6 +200,7 @@ func (p *Pool) grow(n int) error {
 		return err
 	}
 	buffers := make([]Buffer, n)
+	p.free = slices.Grow(p.free, n)
 	for i := range buffers {
 		off := (n - 1 - i) * p.size // last first: Take returns them in order of address
 		buffers[i] = Buffer{Span{block, off, p.size}, block.buf[off : off+p.size : off+p.size], p}
