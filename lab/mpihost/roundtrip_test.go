@@ -135,6 +135,13 @@ func (c *pairControl) Abort(_ int, s string) { panic(s) }
 // processor and a network that costs nothing: half a round trip is a send and a receive, with their
 // packets. The metric min-ns/half is that of the fastest batch, which other programs disturb least.
 func BenchmarkRoundTrip(b *testing.B) {
+	sent := runPair(b, func(w *mpi.World, l *freeLink) error { return pingPong(b, w, l) })
+	b.ReportMetric(float64(sent)/float64(b.N+warmUp)/(2*batch), "packets/message")
+}
+
+// runPair runs a program as two ranks over soft-RoCE, on one processor and a network that costs nothing.
+// It returns the number of packets.
+func runPair(b *testing.B, program func(*mpi.World, *freeLink) error) (packets int) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	addrs := [2]netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
 	links, meet := newFreeLinks(), make(chan struct{})
@@ -150,12 +157,60 @@ func BenchmarkRoundTrip(b *testing.B) {
 		}
 		e.Go = func(_ string, task func(verbs.Proc)) { go task(e.Proc) }
 		all.Go(func() {
-			errs[i] = errors.Join(mpi.Run(e, mpi.Options{}, func(w *mpi.World) error { return pingPong(b, w, links[i]) }), device.Close())
+			errs[i] = errors.Join(mpi.Run(e, mpi.Options{}, func(w *mpi.World) error { return program(w, links[i]) }), device.Close())
 		})
 	}
 	all.Wait()
 	must.Do(b, errors.Join(errs[:]...))
-	b.ReportMetric(float64(links[0].sent+links[1].sent)/float64(b.N+warmUp)/(2*batch), "packets/message")
+	return links[0].sent + links[1].sent
+}
+
+// BenchmarkCollectives measures collective operations of two ranks. The metric min-ns/call is that of
+// the fastest batch.
+func BenchmarkCollectives(b *testing.B) {
+	var buffers [2]struct{ small, both, result []byte } // by rank
+	for i := range buffers {
+		buffers[i].small, buffers[i].both, buffers[i].result = make([]byte, 8), make([]byte, 16), make([]byte, 16)
+	}
+	for _, c := range []struct {
+		name string
+		call func(w *mpi.World) error
+	}{
+		{"barrier", func(w *mpi.World) error { return w.Barrier() }},
+		{"bcast", func(w *mpi.World) error { return w.Bcast(buffers[w.Rank()].small, 0) }},
+		{"allreduce", func(w *mpi.World) error { return w.Allreduce(buffers[w.Rank()].small, mpi.Int64, mpi.Sum) }},
+		{"allgather", func(w *mpi.World) error { return w.Allgather(buffers[w.Rank()].small, buffers[w.Rank()].result) }},
+		{"alltoall", func(w *mpi.World) error { return w.Alltoall(buffers[w.Rank()].both, buffers[w.Rank()].result) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			runPair(b, func(w *mpi.World, _ *freeLink) error { return callOften(b, w, c.call) })
+		})
+	}
+}
+
+// callOften makes a collective call in b.N batches after a warm-up.
+func callOften(b *testing.B, w *mpi.World, call func(*mpi.World) error) error {
+	fastest := time.Hour
+	for i := range warmUp + b.N {
+		if i == warmUp && w.Rank() == 0 {
+			b.ResetTimer()
+		}
+		if err := w.Barrier(); err != nil {
+			return err
+		}
+		began := time.Now()
+		for range batch {
+			if err := call(w); err != nil {
+				return err
+			}
+		}
+		fastest = min(fastest, time.Since(began))
+	}
+	if w.Rank() == 0 {
+		b.ReportMetric(float64(fastest.Nanoseconds())/batch, "min-ns/call")
+	}
+	return nil
 }
 
 // A batch of pingPong is a number of round trips; the first warmUp batches do not count.
