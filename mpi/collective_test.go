@@ -68,8 +68,8 @@ func TestCollectivesChargeLocalCopies(t *testing.T) {
 		// All blocks before and after the rounds; a round packs and unpacks a block.
 		"Bruck alltoall":    {alltoall(small), []int{10 * small, 10 * small, 10 * small}},
 		"pairwise alltoall": {alltoall(large), []int{large, large, large}},
-		// Rank 2 sends to rank 0, which combines that and the buffer of rank 1.
-		"allreduce": {func(w *mpi.World) error { return w.Allreduce(make([]byte, large), mpi.Int64, mpi.Sum) }, []int{2 * large, large, 0}},
+		// Rank 0 sends to rank 1, which combines that and the buffer of rank 2.
+		"allreduce": {func(w *mpi.World) error { return w.Allreduce(make([]byte, large), mpi.Int64, mpi.Sum) }, []int{0, 2 * large, large}},
 		"bcast":     {func(w *mpi.World) error { return w.Bcast(make([]byte, large), 0) }, []int{0, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {

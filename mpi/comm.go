@@ -19,7 +19,7 @@ type Comm struct {
 	handler          ErrorHandler
 	freed            bool
 	failureAnnounced bool // the other members know that collectives have failed
-	ibarriers        int  // number of Ibarrier calls
+	nonblocking      int  // number of nonblocking and persistent collectives so far
 }
 
 // collective is the bit of a context that marks messages of collective operations.
@@ -183,7 +183,7 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 		binary.LittleEndian.PutUint64(local[8*i:], v)
 	}
 	all := make([]byte, len(local)*c.size)
-	if err := c.allgather(local, all); err != nil {
+	if err := c.runInternal(c.allgatherCall(local, all)); err != nil {
 		return nil, err
 	}
 	type member struct{ key, rank int }
@@ -217,7 +217,7 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 // the ranks. Contexts are even: the next odd one is for collectives.
 func (c *Comm) dup(name string) (*Comm, error) {
 	next := binary.LittleEndian.AppendUint32(nil, c.rank.nextContext)
-	if err := c.allreduce(next, Uint32, Max); err != nil {
+	if err := c.runInternal(c.allreduceCall(next, Uint32, Max)); err != nil {
 		return nil, err
 	}
 	context := binary.LittleEndian.Uint32(next)

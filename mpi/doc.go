@@ -18,8 +18,8 @@
 // errors.Is finds the error class.
 //
 // The package does not move data itself: a Carrier does. Package mpi/p2p implements the eager and
-// rendezvous protocols, package mpi/window one-sided operations. Only the collective operations
-// that the workloads need are implemented, on top of point-to-point messages.
+// rendezvous protocols, package mpi/window one-sided operations, and package mpi/coll the algorithms
+// of collective operations.
 //
 // # Concurrency
 //

@@ -53,10 +53,31 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 		"allreduce": func(w *mpi.World) error { return w.Allreduce(make([]byte, 800), mpi.Int64, mpi.Sum) },
 		"allgather": func(w *mpi.World) error { return w.Allgather(make([]byte, 8), make([]byte, 8*w.Size())) },
 		"alltoall":  func(w *mpi.World) error { return w.Alltoall(make([]byte, 8*w.Size()), make([]byte, 8*w.Size())) },
-		"dup":       func(w *mpi.World) error { return must.Err(w.Dup()) },
-		"split":     func(w *mpi.World) error { return must.Err(w.Split(0, 0)) },
-		"window":    func(w *mpi.World) error { return must.Err(w.WinAllocate(8)) },
-		"end":       func(*mpi.World) error { return nil },
+		"iallreduce": func(w *mpi.World) error {
+			r, err := w.Iallreduce(make([]byte, 800), mpi.Int64, mpi.Sum)
+			if err != nil {
+				return err
+			}
+			return must.Err(r.Wait())
+		},
+		"persistent alltoall": func(w *mpi.World) error {
+			r, err := w.AlltoallInit(make([]byte, 8*w.Size()), make([]byte, 8*w.Size()))
+			if err != nil {
+				return err
+			}
+			if err := r.Start(); err != nil {
+				return err
+			}
+			return must.Err(r.Wait())
+		},
+		"scatter": func(w *mpi.World) error { return w.Scatter(nil, make([]byte, 8), 1) },
+		"reduce scatter": func(w *mpi.World) error {
+			return w.ReduceScatterBlock(make([]byte, 8*w.Size()), make([]byte, 8), mpi.Int64, mpi.Sum)
+		},
+		"dup":    func(w *mpi.World) error { return must.Err(w.Dup()) },
+		"split":  func(w *mpi.World) error { return must.Err(w.Split(0, 0)) },
+		"window": func(w *mpi.World) error { return must.Err(w.WinAllocate(8)) },
+		"end":    func(*mpi.World) error { return nil },
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/window"
@@ -40,6 +41,9 @@ type Options struct {
 	Window   window.Config
 	// BruckLimit is the largest block of Alltoall for Bruck's algorithm; 0: 256, negative: none.
 	BruckLimit int
+	// Collectives are algorithms of collective operations, where not the default. One that does not fit
+	// a call is not used for it.
+	Collectives coll.Choices
 	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }

@@ -42,7 +42,9 @@ type rank struct {
 	communicators
 	losses
 
-	ibarriers        []*ibarrier // active ones
+	collectives      []*execution // active nonblocking ones
+	freeExecutions   []*execution
+	userOps          []userOp
 	freeRequests     []*p2p.Request
 	bsendBuffer      attachedBuffer
 	activeProbes     []p2p.Envelope // envelopes of blocking probes
@@ -112,17 +114,10 @@ func (k *rank) chargeCopy(n int) {
 	}
 }
 
-// reduce combines the elements of into with those of from, for a collective. In virtual time it
-// takes as long as a copy, as accumulates of windows do.
-func (k *rank) reduce(into, from []byte, t Type, op Op) {
-	window.Reduce(into, from, t, op)
-	k.chargeCopy(len(into))
-}
-
 // progress processes received messages and completions, and reports whether there were any.
 func (k *rank) progress() bool {
 	progressed := k.carrier.Progress()
-	if len(k.ibarriers) > 0 && k.advanceIbarriers() {
+	if len(k.collectives) > 0 && k.advanceCollectives() {
 		progressed = true
 	}
 	if k.finalizing || len(k.failedContexts) > 0 {
@@ -158,7 +153,7 @@ func (k *rank) waitUntil(done func() bool) {
 // done is true. It polls only where other ranks run concurrently, and while progress has nothing to
 // do but poll the carrier.
 func (k *rank) pollFast(done func() bool) bool {
-	if !k.env.Concurrent || len(k.ibarriers) > 0 || k.finalizing || len(k.failedContexts) > 0 {
+	if !k.env.Concurrent || len(k.collectives) > 0 || k.finalizing || len(k.failedContexts) > 0 {
 		return false
 	}
 	for i := range fastPolls {

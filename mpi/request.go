@@ -15,9 +15,9 @@ type Request struct {
 	active bool
 	freed  bool
 
-	p2p        *p2p.Request // of an active send or receive
-	status     Status       // of requests that were complete when created
-	ibarrier   *ibarrier
+	p2p        *p2p.Request      // of an active send or receive
+	status     Status            // of requests that were complete when created
+	execution  *execution        // of a collective operation
 	op         *window.Operation // of RMA operations
 	persistent *arguments        // of a persistent request
 }
@@ -30,7 +30,7 @@ const (
 	sendRequest
 	recvRequest
 	bsendRequest
-	ibarrierRequest
+	collectiveRequest
 	rmaRequest
 )
 
@@ -39,8 +39,8 @@ func (r *Request) isComplete() bool {
 	switch r.kind {
 	case sendRequest, recvRequest:
 		return r.p2p.Done()
-	case ibarrierRequest:
-		return r.ibarrier.done
+	case collectiveRequest:
+		return r.execution.done
 	case rmaRequest:
 		return r.op.Done()
 	}
@@ -54,8 +54,8 @@ func (r *Request) result() (Status, error) {
 		return emptyStatus, r.p2p.Err
 	case recvRequest:
 		return r.c.recvStatus(r.p2p), r.p2p.Err
-	case ibarrierRequest:
-		return emptyStatus, r.ibarrier.err
+	case collectiveRequest:
+		return emptyStatus, r.execution.err
 	case rmaRequest:
 		return emptyStatus, r.op.Err()
 	case completed:
@@ -71,6 +71,10 @@ func (r *Request) finish() (Status, error) {
 	if r.p2p != nil {
 		r.c.rank.freeP2P(r.p2p)
 		r.p2p = nil
+	}
+	if r.kind == collectiveRequest && !r.execution.persistent {
+		r.execution.free()
+		r.execution = nil
 	}
 	return st, err
 }
@@ -144,7 +148,7 @@ func (r *Request) Cancel() error {
 	if !r.Active() {
 		return r.comm().raise("Cancel", fmt.Errorf("%w: it is not active", ErrRequest))
 	}
-	if r.kind == ibarrierRequest || r.kind == rmaRequest {
+	if r.kind == collectiveRequest || r.kind == rmaRequest {
 		return r.c.raise("Cancel", fmt.Errorf("%w: only sends and receives can be cancelled, not %s", ErrRequest, r.call))
 	}
 	if r.kind == recvRequest {
@@ -240,12 +244,24 @@ func (r *Request) Start() error {
 	switch {
 	case r == nil || r.freed:
 		return r.comm().raise("Start", fmt.Errorf("%w: it is nil or freed", ErrRequest))
-	case r.persistent == nil:
+	case !r.isPersistent():
 		return r.c.raise("Start", fmt.Errorf("%w: the request of %s is not persistent", ErrRequest, r.call))
 	case r.active:
 		return r.c.raise("Start", fmt.Errorf("%w: it is active; wait for it first", ErrRequest))
 	}
-	return r.c.locked("Start", r.c.check(), func() error { return r.start(r.persistent) })
+	return r.c.locked("Start", r.c.check(), func() error {
+		if r.execution != nil {
+			r.active = true
+			r.execution.startNonblocking()
+			return nil
+		}
+		return r.start(r.persistent)
+	})
+}
+
+// isPersistent reports whether the request can be started.
+func (r *Request) isPersistent() bool {
+	return r.persistent != nil || r.execution != nil && r.execution.persistent
 }
 
 // start starts the request; with ProcNull it is complete at once. The caller holds the lock.

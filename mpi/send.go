@@ -145,31 +145,28 @@ func (c *Comm) sendrecv(call string, out, in message) (Status, error) {
 		return emptyStatus, c.raise(call, err)
 	}
 	c.rank.lock()
-	st, err := c.sendrecvLocked(c.context, out, in)
+	st, err := c.sendrecvLocked(out, in)
 	c.rank.unlock()
 	return st, c.raise(call, err)
 }
 
 // sendrecvLocked sends and receives, each unless its peer is ProcNull, and waits for both. The
 // caller holds the lock.
-func (c *Comm) sendrecvLocked(context uint32, out, in message) (st Status, err error) {
+func (c *Comm) sendrecvLocked(out, in message) (st Status, err error) {
 	st = procNullStatus
 	var s, r *p2p.Request
 	if in.peer != ProcNull {
 		r = c.rank.allocP2P()
-		c.startRecv(r, context, in)
+		c.startRecv(r, c.context, in)
 	}
 	if out.peer != ProcNull {
 		s = c.rank.allocP2P()
-		c.startSend(s, context, out, p2p.Standard)
+		c.startSend(s, c.context, out, p2p.Standard)
 	}
 	if r != nil {
 		c.rank.waitUntil(r.Done)
 		st, err = c.recvStatus(r), r.Err
 		c.rank.freeP2P(r)
-		if err != nil && context&collective != 0 {
-			c.announceFailure() // before the send completes: its receiver may wait for this rank indirectly
-		}
 	}
 	if s != nil {
 		c.rank.waitUntil(s.Done)

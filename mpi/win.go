@@ -188,7 +188,7 @@ func (c *Comm) exchangeSegments(local window.Segment, supportsAtomics bool, fail
 		flags |= segmentFailed
 	}
 	all := make([]byte, segmentLen*c.size)
-	if err := c.allgather(encodeSegment(&local, flags), all); err != nil {
+	if err := c.runInternal(c.allgatherCall(encodeSegment(&local, flags), all)); err != nil {
 		return nil, errors.Join(failed, err)
 	}
 	segments := make([]window.Segment, c.size)

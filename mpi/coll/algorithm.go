@@ -7,10 +7,10 @@ import (
 
 // Algorithm is an algorithm of a collective operation.
 type Algorithm struct {
-	Op    Op
-	Name  string
-	Needs Needs
-	phase
+	Op     Op
+	Name   string
+	Needs  Needs
+	phases []phase
 	// scratch returns the size of the Scratch buffer; nil if the algorithm needs none.
 	scratch func(*Call) int
 }
@@ -33,11 +33,29 @@ type phase struct {
 	round func(c *Call, i int, r *Round)
 }
 
-// Rounds returns the number of rounds of this rank.
-func (a *Algorithm) Rounds(c *Call) int { return a.rounds(c) }
+// Schedule yields the rounds of an algorithm at one rank. The zero Schedule is at the start.
+type Schedule struct {
+	phase  int
+	rounds int // of the current phase
+	next   int // round of the current phase
+}
 
-// Round appends the steps of round i of this rank to r.
-func (a *Algorithm) Round(c *Call, i int, r *Round) { a.round(c, i, r) }
+// Next sets r to the steps of the next round, and reports whether there is one.
+func (s *Schedule) Next(a *Algorithm, c *Call, r *Round) bool {
+	r.Steps = r.Steps[:0]
+	for len(r.Steps) == 0 {
+		for s.next == s.rounds {
+			if s.phase == len(a.phases) {
+				return false
+			}
+			s.rounds, s.next = a.phases[s.phase].rounds(c), 0
+			s.phase++
+		}
+		a.phases[s.phase-1].round(c, s.next, r)
+		s.next++
+	}
+	return true
+}
 
 // ScratchBytes returns the size of the Scratch buffer.
 func (a *Algorithm) ScratchBytes(c *Call) int {
@@ -53,33 +71,11 @@ func (a *Algorithm) Fits(c *Call) bool {
 	switch {
 	case n&PowerOfTwo != 0 && c.Size&(c.Size-1) != 0,
 		n&EvenSize != 0 && c.Size%2 != 0 && c.Size > 1,
-		n&EqualBlocks != 0 && !(c.In.isRegular() && c.Out.isRegular()),
+		n&EqualBlocks != 0 && (c.In != nil || c.Out != nil),
 		n&Commutative != 0 && c.Ordered:
 		return false
 	}
 	return true
-}
-
-// sequence returns the rounds of several phases, one after the other.
-func sequence(phases ...phase) phase {
-	return phase{
-		rounds: func(c *Call) (n int) {
-			for _, p := range phases {
-				n += p.rounds(c)
-			}
-			return n
-		},
-		round: func(c *Call, i int, r *Round) {
-			for _, p := range phases {
-				n := p.rounds(c)
-				if i < n {
-					p.round(c, i, r)
-					return
-				}
-				i -= n
-			}
-		},
-	}
 }
 
 // once is a phase of one round.

@@ -1,12 +1,12 @@
 package coll
 
 var allgathers = []*Algorithm{
-	{Op: Allgather, Name: "ring", phase: sequence(once(placeOwn), ringBlocks)},
-	{Op: Allgather, Name: "bruck", Needs: EqualBlocks, phase: sequence(once(startBruck), bruckBlocks, once(endBruck)), scratch: allBlocks},
-	{Op: Allgather, Name: "recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phase: sequence(once(placeOwn), doublingBlocks)},
-	{Op: Allgather, Name: "neighbour-exchange", Needs: EvenSize | EqualBlocks, phase: sequence(once(placeOwn), neighbourBlocks)},
-	{Op: Allgather, Name: "spread", phase: spreadBlocks},
-	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phase: sequence(binomialGather, bcastBlocks).at(0), scratch: treeScratch},
+	{Op: Allgather, Name: "ring", phases: []phase{once(placeOwn), ringBlocks}},
+	{Op: Allgather, Name: "bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), bruckBlocks, once(endBruck)}, scratch: allBlocks},
+	{Op: Allgather, Name: "recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), doublingBlocks}},
+	{Op: Allgather, Name: "neighbour-exchange", Needs: EvenSize | EqualBlocks, phases: []phase{once(placeOwn), neighbourBlocks}},
+	{Op: Allgather, Name: "spread", phases: []phase{spreadBlocks}},
+	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phases: []phase{binomialGather.at(0), bcastBlocks.at(0)}, scratch: treeScratch},
 }
 
 // placeOwn copies this rank's block to its place in Out.

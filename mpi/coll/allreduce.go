@@ -1,26 +1,20 @@
 package coll
 
 var allreduces = []*Algorithm{
-	{Op: Allreduce, Name: "recursive-doubling", phase: sequence(once(startVector), doublingReduce), scratch: vectorScratch},
-	{Op: Allreduce, Name: "reduce-bcast", phase: sequence(binomialReduce, binomialBcast), scratch: vectorScratch},
-	{Op: Allreduce, Name: "ring", Needs: Commutative, phase: sequence(once(startVector), ringReduceParts, ringParts), scratch: vectorScratch},
-	{Op: Allreduce, Name: "rabenseifner", Needs: Commutative, phase: sequence(once(startVector), halvingParts, allgatherHalves), scratch: vectorScratch},
+	{Op: Allreduce, Name: "recursive-doubling", phases: []phase{once(startVector), once(join), doublingReduce, once(share)}, scratch: vectorScratch},
+	{Op: Allreduce, Name: "reduce-bcast", phases: []phase{binomialReduce, binomialBcast}, scratch: vectorScratch},
+	{Op: Allreduce, Name: "ring", Needs: Commutative, phases: []phase{once(startVector), ringReduceParts, ringParts}, scratch: vectorScratch},
+	{Op: Allreduce, Name: "rabenseifner", Needs: Commutative, phases: []phase{once(startVector), once(join), halvingParts, allgatherHalves, once(share)}, scratch: vectorScratch},
 }
 
 // doublingReduce exchanges results at distances that double. Both ranks of a pair combine the same
 // values in the same order, and so get the same bits.
 var doublingReduce = phase{
-	func(c *Call) int { return c.fold().rounds() + 2 },
+	func(c *Call) int { return c.fold().rounds() },
 	func(c *Call, i int, r *Round) {
 		f := c.fold()
-		number := f.number(c.Rank)
-		switch {
-		case i == 0:
-			f.join(c, r)
-		case i == f.rounds()+1:
-			f.share(c, r)
-		case number >= 0:
-			peer := f.rank(number ^ 1<<(i-1))
+		if number := f.number(c.Rank); number >= 0 {
+			peer := f.rank(number ^ 1<<i)
 			r.exchange(peer, c.received(c.Bytes), peer, c.result())
 			r.combineReceived(c.result(), c.received(c.Bytes), peer < c.Rank)
 		}
@@ -59,31 +53,23 @@ func (f fold) parts(c *Call, first, n int) Slice {
 
 // halvingParts is the reduce-scatter by recursive halving.
 var halvingParts = phase{
-	func(c *Call) int { return c.fold().rounds() + 1 },
+	func(c *Call) int { return c.fold().rounds() },
 	func(c *Call, i int, r *Round) {
 		f := c.fold()
-		number := f.number(c.Rank)
-		if i == 0 {
-			f.join(c, r)
-			return
+		if number := f.number(c.Rank); number >= 0 {
+			peer, keep, give := f.halves(c, number, i)
+			r.exchange(peer, c.received(keep.Len), peer, give)
+			r.combineReceived(keep, c.received(keep.Len), peer < c.Rank)
 		}
-		if number < 0 {
-			return
-		}
-		peer, keep, give := f.halves(c, number, i-1)
-		r.exchange(peer, c.received(keep.Len), peer, give)
-		r.combineReceived(keep, c.received(keep.Len), peer < c.Rank)
 	},
 }
 
 // allgatherHalves returns the results of halvingParts to all ranks, by recursive doubling.
 var allgatherHalves = phase{
-	func(c *Call) int { return c.fold().rounds() + 1 },
+	func(c *Call) int { return c.fold().rounds() },
 	func(c *Call, i int, r *Round) {
 		f := c.fold()
-		if i == f.rounds() {
-			f.share(c, r)
-		} else if number := f.number(c.Rank); number >= 0 {
+		if number := f.number(c.Rank); number >= 0 {
 			peer, has, gets := f.halves(c, number, f.rounds()-1-i)
 			r.exchange(peer, gets, peer, has)
 		}

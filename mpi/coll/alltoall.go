@@ -1,10 +1,10 @@
 package coll
 
 var alltoalls = []*Algorithm{
-	{Op: Alltoall, Name: "pairwise", phase: sequence(once(keepOwn), pairwiseBlocks)},
-	{Op: Alltoall, Name: "exchange", Needs: PowerOfTwo, phase: sequence(once(keepOwn), exchangeBlocks)},
-	{Op: Alltoall, Name: "spread", phase: spreadAll},
-	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phase: bruckAll, scratch: bruckScratch},
+	{Op: Alltoall, Name: "pairwise", phases: []phase{once(keepOwn), pairwiseBlocks}},
+	{Op: Alltoall, Name: "exchange", Needs: PowerOfTwo, phases: []phase{once(keepOwn), exchangeBlocks}},
+	{Op: Alltoall, Name: "spread", phases: []phase{spreadAll}},
+	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phases: []phase{bruckAll}, scratch: bruckScratch},
 }
 
 // keepOwn copies the block that this rank has for itself.

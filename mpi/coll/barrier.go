@@ -1,10 +1,10 @@
 package coll
 
 var barriers = []*Algorithm{
-	{Op: Barrier, Name: "dissemination", phase: phase{logRounds, disseminate}},
-	{Op: Barrier, Name: "tree", phase: sequence(treeArrive, binomialBcast).at(0)},
-	{Op: Barrier, Name: "recursive-doubling", phase: doublingReduce},
-	{Op: Barrier, Name: "linear", phase: sequence(linearArrive, linearBcast).at(0)},
+	{Op: Barrier, Name: "dissemination", phases: []phase{{logRounds, disseminate}}},
+	{Op: Barrier, Name: "tree", phases: []phase{treeArrive.at(0), binomialBcast.at(0)}},
+	{Op: Barrier, Name: "recursive-doubling", phases: []phase{once(join), doublingReduce, once(share)}},
+	{Op: Barrier, Name: "linear", phases: []phase{linearArrive.at(0), linearBcast.at(0)}},
 }
 
 // nothing is an empty message.

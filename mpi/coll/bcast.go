@@ -1,11 +1,11 @@
 package coll
 
 var bcasts = []*Algorithm{
-	{Op: Bcast, Name: "binomial", phase: binomialBcast},
-	{Op: Bcast, Name: "linear", phase: linearBcast},
-	{Op: Bcast, Name: "van-de-geijn", phase: sequence(scatterParts, ringParts)},
-	{Op: Bcast, Name: "scatter-doubling", Needs: PowerOfTwo, phase: sequence(scatterParts, doublingParts)},
-	{Op: Bcast, Name: "chain", phase: chainBcast},
+	{Op: Bcast, Name: "binomial", phases: []phase{binomialBcast}},
+	{Op: Bcast, Name: "linear", phases: []phase{linearBcast}},
+	{Op: Bcast, Name: "van-de-geijn", phases: []phase{scatterParts, ringParts}},
+	{Op: Bcast, Name: "scatter-doubling", Needs: PowerOfTwo, phases: []phase{scatterParts, doublingParts}},
+	{Op: Bcast, Name: "chain", phases: []phase{chainBcast}},
 }
 
 // In a binomial tree, ranks are relative to the root: clearing the lowest set bit of a relative rank

@@ -36,38 +36,34 @@ func (o Op) String() string {
 
 // Call describes a call of a collective operation at one rank. Sizes and offsets are in bytes.
 type Call struct {
-	Op         Op
-	Rank, Size int
-	Root       int
-	// Bytes is the size of a block, or of the buffer of an operation without blocks.
-	Bytes int
-	// In and Out are the blocks of the buffers, if these do not all have Bytes bytes.
-	In, Out Layout
-	// Element is the size of an element of a reduction.
-	Element int
+	Op Op
 	// Ordered says that the reduction is not commutative.
 	Ordered bool
 	// InPlace says that Out also has the input, at the place of this rank's result. At the root of
 	// Scatter it says instead that the root's own block stays in In.
-	InPlace bool
+	InPlace    bool
+	Rank, Size int
+	Root       int
+	// Bytes is the size of a block, or of the buffer of an operation without blocks.
+	Bytes int
+	// Element is the size of an element of a reduction.
+	Element int
+	// In and Out are the blocks of the buffers. With nil they have Bytes bytes and follow each other.
+	In, Out *Layout
 }
 
-// Layout says where the blocks of a buffer are. The blocks of the zero Layout have the same size and
-// follow each other.
+// Layout says where the blocks of a buffer are.
 type Layout struct {
 	Counts, Offsets []int // by rank
 }
 
-// isRegular reports whether all blocks have the same size and follow each other.
-func (l *Layout) isRegular() bool { return l.Counts == nil }
-
 // block returns block i of a buffer.
 func (c *Call) block(b Buffer, i int) Slice {
-	l := &c.Out
+	l := c.Out
 	if b == In {
-		l = &c.In
+		l = c.In
 	}
-	if l.isRegular() {
+	if l == nil {
 		return Slice{b, i * c.Bytes, c.Bytes}
 	}
 	return Slice{b, l.Offsets[i], l.Counts[i]}
@@ -90,7 +86,7 @@ func (c *Call) partOffset(i int) int {
 	switch element := max(c.Element, 1); {
 	case c.Op != ReduceScatter:
 		return c.Bytes / element * i / c.Size * element
-	case c.In.isRegular():
+	case c.In == nil:
 		return i * c.Bytes
 	case i == c.Size:
 		return c.In.Offsets[i-1] + c.In.Counts[i-1]
@@ -106,12 +102,29 @@ func (c *Call) vectorBytes() int {
 	return c.Bytes
 }
 
-// after returns the rank that is n after this one, and before the one n before it, in a ring.
-func (c *Call) after(n int) int  { return (c.Rank + n) % c.Size }
-func (c *Call) before(n int) int { return (c.Rank - n + c.Size) % c.Size }
+// after returns the rank that is n after this one in a ring, with n up to the number of ranks.
+func (c *Call) after(n int) int {
+	if n += c.Rank; n >= c.Size {
+		n -= c.Size
+	}
+	return n
+}
+
+// before returns the rank that is n before this one in a ring.
+func (c *Call) before(n int) int {
+	if n = c.Rank - n; n < 0 {
+		n += c.Size
+	}
+	return n
+}
 
 // relative returns the number of ranks from the root to this one, in a ring.
-func (c *Call) relative() int { return (c.Rank - c.Root + c.Size) % c.Size }
+func (c *Call) relative() int { return c.before(c.Root) }
 
 // absolute returns the rank with a relative number.
-func (c *Call) absolute(relative int) int { return (relative + c.Root) % c.Size }
+func (c *Call) absolute(relative int) int {
+	if relative += c.Root; relative >= c.Size {
+		relative -= c.Size
+	}
+	return relative
+}

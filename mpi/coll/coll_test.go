@@ -81,10 +81,11 @@ func (s *scenario) count(i int) int {
 
 // layout returns the layout of the blocks in a buffer, with gaps if they may have some, and the size of
 // the buffer.
-func (s *scenario) layout(gap int) (l Layout, total int) {
+func (s *scenario) layout(gap int) (l *Layout, total int) {
 	if !s.variable {
-		return Layout{}, s.size * s.bytes
+		return nil, s.size * s.bytes
 	}
+	l = &Layout{}
 	for i := range s.size {
 		l.Offsets, l.Counts = append(l.Offsets, total), append(l.Counts, s.count(i))
 		total += s.count(i) + gap
@@ -181,8 +182,8 @@ func (s *scenario) prepareBlocks(rank int, c *Call) (in, out, want []byte) {
 		in = blocks(func(i int) []byte { return pattern(rank, i, s.pair(rank, i)) })
 		out, want = empty, blocks(func(i int) []byte { return pattern(i, rank, s.pair(i, rank)) })
 		if s.variable {
-			c.In = Layout{Offsets: l.Offsets}
-			c.Out = Layout{Offsets: l.Offsets}
+			c.In = &Layout{Offsets: l.Offsets}
+			c.Out = &Layout{Offsets: l.Offsets}
 			for i := range s.size {
 				c.In.Counts = append(c.In.Counts, s.pair(rank, i))
 				c.Out.Counts = append(c.Out.Counts, s.pair(i, rank))

@@ -43,7 +43,8 @@ func (f fold) members(first, end int) (int, int) {
 }
 
 // join gives the input of a resting rank, in its result, to its partner, which combines it.
-func (f fold) join(c *Call, r *Round) {
+func join(c *Call, r *Round) {
+	f := c.fold()
 	result := c.result()
 	switch {
 	case c.Rank >= 2*f.extra:
@@ -56,7 +57,8 @@ func (f fold) join(c *Call, r *Round) {
 }
 
 // share gives the result to the resting ranks.
-func (f fold) share(c *Call, r *Round) {
+func share(c *Call, r *Round) {
+	f := c.fold()
 	switch {
 	case c.Rank >= 2*f.extra:
 	case c.Rank%2 == 0:

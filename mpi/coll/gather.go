@@ -1,13 +1,13 @@
 package coll
 
 var scatters = []*Algorithm{
-	{Op: Scatter, Name: "linear", phase: linearScatter},
-	{Op: Scatter, Name: "binomial", Needs: EqualBlocks, phase: binomialScatter, scratch: treeScratch},
+	{Op: Scatter, Name: "linear", phases: []phase{linearScatter}},
+	{Op: Scatter, Name: "binomial", Needs: EqualBlocks, phases: []phase{binomialScatter}, scratch: treeScratch},
 }
 
 var gathers = []*Algorithm{
-	{Op: Gather, Name: "linear", phase: linearGather},
-	{Op: Gather, Name: "binomial", Needs: EqualBlocks, phase: binomialGather, scratch: treeScratch},
+	{Op: Gather, Name: "linear", phases: []phase{linearGather}},
+	{Op: Gather, Name: "binomial", Needs: EqualBlocks, phases: []phase{binomialGather}, scratch: treeScratch},
 }
 
 // linearScatter sends each block from the root to its rank.

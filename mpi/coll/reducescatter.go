@@ -1,10 +1,10 @@
 package coll
 
 var reduceScatters = []*Algorithm{
-	{Op: ReduceScatter, Name: "reduce-scatter", phase: sequence(binomialReduce, scatterResult), scratch: vectorScratch},
-	{Op: ReduceScatter, Name: "pairwise", Needs: Commutative, phase: pairwiseReduce, scratch: func(c *Call) int { return 2 * c.Bytes }},
-	{Op: ReduceScatter, Name: "ring", Needs: Commutative, phase: sequence(once(startVector), ringReduceParts, once(takeResult)), scratch: vectorScratch},
-	{Op: ReduceScatter, Name: "recursive-halving", Needs: Commutative, phase: sequence(once(startVector), halvingParts, once(takeHalves)), scratch: vectorScratch},
+	{Op: ReduceScatter, Name: "reduce-scatter", phases: []phase{binomialReduce, scatterResult}, scratch: vectorScratch},
+	{Op: ReduceScatter, Name: "pairwise", Needs: Commutative, phases: []phase{pairwiseReduce}, scratch: func(c *Call) int { return 2 * c.Bytes }},
+	{Op: ReduceScatter, Name: "ring", Needs: Commutative, phases: []phase{once(startVector), ringReduceParts, once(takeResult)}, scratch: vectorScratch},
+	{Op: ReduceScatter, Name: "recursive-halving", Needs: Commutative, phases: []phase{once(startVector), once(join), halvingParts, once(takeHalves)}, scratch: vectorScratch},
 }
 
 // takeResult copies this rank's block of the result to Out.

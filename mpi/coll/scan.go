@@ -1,13 +1,13 @@
 package coll
 
 var scans = []*Algorithm{
-	{Op: Scan, Name: "recursive-doubling", phase: sequence(once(startVector), doublingScan), scratch: vectorScratch},
-	{Op: Scan, Name: "linear", phase: linearScan, scratch: vectorScratch},
+	{Op: Scan, Name: "recursive-doubling", phases: []phase{once(startVector), doublingScan}, scratch: vectorScratch},
+	{Op: Scan, Name: "linear", phases: []phase{linearScan}, scratch: vectorScratch},
 }
 
 var exscans = []*Algorithm{
-	{Op: Exscan, Name: "recursive-doubling", phase: sequence(once(startExscan), doublingExscan), scratch: func(c *Call) int { return 2 * c.Bytes }},
-	{Op: Exscan, Name: "linear", phase: linearExscan, scratch: func(c *Call) int { return c.Bytes }},
+	{Op: Exscan, Name: "recursive-doubling", phases: []phase{once(startExscan), doublingExscan}, scratch: func(c *Call) int { return 2 * c.Bytes }},
+	{Op: Exscan, Name: "linear", phases: []phase{linearExscan}, scratch: func(c *Call) int { return c.Bytes }},
 }
 
 // doublingScan sends, in round i, what this rank has combined to the rank 2^i after it.

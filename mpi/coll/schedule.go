@@ -49,9 +49,6 @@ type Round struct {
 	Steps []Step
 }
 
-// Reset removes the steps, and keeps their memory.
-func (r *Round) Reset() { r.Steps = r.Steps[:0] }
-
 func (r *Round) send(peer int, src Slice) {
 	r.Steps = append(r.Steps, Step{Kind: Send, Peer: peer, Src: src})
 }

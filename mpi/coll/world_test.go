@@ -32,8 +32,8 @@ type testRank struct {
 	alg      *Algorithm
 	buffers  [NumBuffers][]byte
 	round    Round
-	i, next  int
-	rounds   int
+	schedule Schedule
+	next     int
 	sends    []*testSend
 	recvs    []testRecv
 	combine  func(into, from []byte) // into becomes from op into
@@ -61,7 +61,6 @@ func newTestWorld(alg *Algorithm, size int, seed uint64, combine func(into, from
 		k.call, k.buffers[In], k.buffers[Out] = prepare(rank)
 		k.call.Rank, k.call.Size = rank, size
 		k.buffers[Scratch] = bytes.Repeat([]byte{0xa5}, alg.ScratchBytes(&k.call))
-		k.rounds = alg.Rounds(&k.call)
 		w.ranks = append(w.ranks, k)
 	}
 	return w
@@ -113,12 +112,8 @@ func (w *testWorld) step(k *testRank) (bool, error) {
 	}
 	if atEnd {
 		k.sends = k.sends[:0]
-		k.round.Reset()
 		k.next = 0
-		if k.finished = k.i == k.rounds; !k.finished {
-			k.alg.Round(&k.call, k.i, &k.round)
-			k.i++
-		}
+		k.finished = !k.schedule.Next(k.alg, &k.call, &k.round)
 		return true, nil
 	}
 	s := &k.round.Steps[k.next]

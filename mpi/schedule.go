@@ -1,0 +1,230 @@
+package mpi
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/mpi/coll"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
+
+// execution is a collective operation in progress: it executes the schedule of this rank. A blocking
+// call advances its own; progress advances those of nonblocking calls.
+type execution struct {
+	collectiveCall
+	c         *Comm
+	tag       int
+	algorithm *coll.Algorithm
+	buffers   [coll.NumBuffers][]byte
+
+	schedule coll.Schedule
+	round    coll.Round // the current one
+	next     int        // index of the next step
+	copied   int        // bytes of the last copies, not charged yet
+
+	transfers []transfer // since the last wait
+	completed int        // how many of the first transfers are complete
+
+	done       bool
+	failed     bool // a peer is lost: no more steps are started
+	persistent bool // it belongs to its request
+	err        error
+	advance    func() bool // run, as a value
+}
+
+// transfer is a send or a receive of a collective.
+type transfer struct {
+	*p2p.Request
+	isRecv bool
+}
+
+// ringMinBytes is the block size from which Allgather uses the ring algorithm.
+const ringMinBytes = 4 << 10
+
+// maxKeptScratch is the largest scratch memory that is kept for the next operation.
+const maxKeptScratch = 64 << 10
+
+// newExecution prepares an operation. Its memory is recycled, as that of p2p requests is.
+func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
+	k := c.rank
+	var x *execution
+	if n := len(k.freeExecutions); n > 0 {
+		x = k.freeExecutions[n-1]
+		k.freeExecutions = k.freeExecutions[:n-1]
+	} else {
+		x = &execution{}
+		x.advance = x.run
+	}
+	x.c, x.tag, x.collectiveCall = c, tag, *a
+	x.Rank, x.Size = c.me, c.size
+	x.algorithm = k.opts.Collectives.Select(&x.Call, coll.Limits{Bruck: k.opts.BruckLimit, Ring: ringMinBytes})
+	x.buffers[coll.In], x.buffers[coll.Out] = x.in, x.out
+	if scratch, n := &x.buffers[coll.Scratch], x.algorithm.ScratchBytes(&x.Call); n > cap(*scratch) {
+		*scratch = make([]byte, n)
+	} else {
+		*scratch = (*scratch)[:n]
+	}
+	return x
+}
+
+// start prepares the first round; a persistent operation starts more than once. An Alltoall in place
+// sends from a copy.
+func (x *execution) start() {
+	if x.Op == coll.Alltoall && x.InPlace {
+		x.buffers[coll.In] = append(x.buffers[coll.In][:0], x.out...)
+		x.copied = len(x.out)
+	}
+	x.schedule, x.round.Steps, x.next = coll.Schedule{}, x.round.Steps[:0], 0
+	x.done, x.failed, x.err = false, false, nil
+}
+
+// free recycles a complete operation. It keeps no memory of the program.
+func (x *execution) free() {
+	x.in, x.out, x.In, x.Out = nil, nil, nil, nil
+	x.buffers[coll.In], x.buffers[coll.Out] = nil, nil
+	if cap(x.buffers[coll.Scratch]) > maxKeptScratch {
+		x.buffers[coll.Scratch] = nil
+	}
+	x.c.rank.freeExecutions = append(x.c.rank.freeExecutions, x)
+}
+
+// runCollective executes a blocking operation. The caller holds the lock.
+func (c *Comm) runCollective(a *collectiveCall) error {
+	x := c.newExecution(a, int(a.Op))
+	x.start()
+	if !x.run() {
+		c.rank.waitUntil(x.advance)
+	}
+	err := x.err
+	x.free()
+	return err
+}
+
+// run executes steps until one has to wait, and reports whether the operation is complete.
+func (x *execution) run() bool {
+	for !x.done {
+		for ; x.next < len(x.round.Steps) && !x.failed; x.next++ {
+			s := &x.round.Steps[x.next]
+			if s.Kind != coll.Copy {
+				x.chargeCopies()
+			}
+			if s.Kind == coll.Wait && !x.transfersComplete() {
+				return false
+			}
+			x.execute(s)
+		}
+		x.chargeCopies()
+		if !x.transfersComplete() {
+			return false
+		}
+		x.done = x.failed || !x.schedule.Next(x.algorithm, &x.Call, &x.round)
+		x.next = 0
+	}
+	return true
+}
+
+// slice returns the memory of s.
+func (x *execution) slice(s coll.Slice) []byte { return x.buffers[s.Buf][s.Off : s.Off+s.Len] }
+
+// execute starts a transfer, or copies or combines data.
+func (x *execution) execute(s *coll.Step) {
+	switch s.Kind {
+	case coll.Send:
+		r := x.c.rank.allocP2P()
+		m := message{x.slice(s.Src), s.Peer, x.tag}
+		if x.isOnlyTransfer() {
+			x.c.startBlockingSend(r, x.c.context|collective, m, p2p.Standard)
+		} else {
+			x.c.startSend(r, x.c.context|collective, m, p2p.Standard)
+		}
+		x.transfers = append(x.transfers, transfer{r, false})
+	case coll.Recv:
+		r := x.c.rank.allocP2P()
+		x.c.startRecv(r, x.c.context|collective, message{x.slice(s.Dst), s.Peer, x.tag})
+		x.transfers = append(x.transfers, transfer{r, true})
+	case coll.Copy:
+		for i := range s.Count {
+			src, dst := s.Src, s.Dst
+			src.Off, dst.Off, dst.Len = src.Off+i*s.SrcStride, dst.Off+i*s.DstStride, src.Len
+			copy(x.slice(dst), x.slice(src))
+		}
+		x.copied += s.Count * s.Src.Len
+	case coll.Combine, coll.CombineFirst:
+		x.combine(x.slice(s.Dst), x.slice(s.Src), s.Kind == coll.CombineFirst)
+		x.c.rank.chargeCopy(s.Dst.Len) // in virtual time it takes as long as a copy, as accumulates of windows do
+	case coll.Wait:
+	}
+}
+
+// isOnlyTransfer reports whether the operation waits for the transfer of the current step only.
+func (x *execution) isOnlyTransfer() bool {
+	return len(x.transfers) == 0 && (x.next+1 == len(x.round.Steps) || x.round.Steps[x.next+1].Kind == coll.Wait)
+}
+
+// chargeCopies charges the last copies: all blocks of a message count as one copy.
+func (x *execution) chargeCopies() {
+	if x.copied > 0 {
+		n := x.copied
+		x.copied = 0
+		x.c.rank.chargeCopy(n)
+	}
+}
+
+// transfersComplete reports whether all transfers are complete, and then recycles them. It records the
+// errors of those that are. A failed receive is announced before the other transfers complete: their peers may wait for this
+// rank indirectly.
+func (x *execution) transfersComplete() bool {
+	for ; x.completed < len(x.transfers); x.completed++ {
+		t := x.transfers[x.completed]
+		if !t.Done() {
+			return false
+		}
+		if err := x.transferError(t); err != nil {
+			x.err = cmp.Or(x.err, err)
+			if !errors.Is(err, ErrArg) && !errors.Is(err, p2p.ErrTruncated) {
+				x.failed = true
+			}
+			x.c.announceFailure()
+		}
+	}
+	for _, t := range x.transfers {
+		x.c.rank.freeP2P(t.Request)
+	}
+	x.transfers, x.completed = x.transfers[:0], 0
+	return true
+}
+
+// transferError returns the error of a complete transfer. After an error of sizes the operation
+// continues, so that no rank waits for this one.
+func (x *execution) transferError(t transfer) error {
+	switch {
+	case t.Err != nil:
+		return t.Err
+	case t.isRecv && t.Cancelled:
+		return ErrFinalized // the program ended before all ranks made the call
+	case t.isRecv && t.Size != len(t.Buf):
+		return lengthMismatch(x.c.rankOf(t.Source), t.Size, len(t.Buf))
+	}
+	return nil
+}
+
+// startNonblocking starts an operation that progress advances.
+func (x *execution) startNonblocking() {
+	x.start()
+	if !x.run() {
+		x.c.rank.collectives = append(x.c.rank.collectives, x)
+	}
+}
+
+// advanceCollectives advances the nonblocking operations, and reports whether any progressed.
+func (k *rank) advanceCollectives() (progressed bool) {
+	for _, x := range k.collectives {
+		schedule, next, completed := x.schedule, x.next, x.completed
+		if x.run() || schedule != x.schedule || next != x.next || completed != x.completed {
+			progressed = true
+		}
+	}
+	k.collectives = slices.DeleteFunc(k.collectives, func(x *execution) bool { return x.done })
+	return progressed
+}
