@@ -50,6 +50,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	choiceFlag(cmd, &o.settings.Protocol, "protocol", "", "of large messages, `NAME`: "+cli.Choices(mpirun.Protocols())+" (default: "+mpirun.Protocols()[0]+")", mpirun.Protocols()...)
 	choiceFlag(cmd, &o.settings.Progress, "progress", "", "`MODE`: "+cli.Choices(mpirun.ProgressModes())+" (default: "+mpirun.ProgressModes()[0]+")", mpirun.ProgressModes()...)
 	f.IntVar(&o.settings.EagerLimit, "eager", 0, "`BYTES` of the largest message that is sent eagerly (default: 16384)")
+	f.StringVar(&o.settings.Collectives, "collectives", "", "algorithms of collective operations, a `LIST` such as bcast=chain,allgather=ring (default: $FABRICTEST_COLLECTIVES)")
 	f.DurationVar(&o.run.Limit, "limit", 0, "`TIME` after which the run counts as hung (default: none), in simulation in virtual time (default: 1h)")
 	f.BoolVar(&o.run.KeepGoing, "keep-going", false, "let the others go on when a rank fails")
 	f.BoolVar(&o.run.Bind, "bind", false, "in namespaces, bind each rank to one processor, for measurements")

@@ -32,7 +32,11 @@ type Settings struct {
 	Design, Protocol, Progress string
 	EagerLimit                 int
 	Loss                       string // the share of packets that are lost, as in 1%
+	Collectives                string // algorithms by operation, as in bcast=chain,allgather=ring
 }
+
+// collectivesVariable is the environment variable for algorithms that no flag names.
+const collectivesVariable = "FABRICTEST_COLLECTIVES"
 
 // Apply checks the settings and the job c, and sets the loss and the options of c. An error
 // names the flag that is wrong.
@@ -59,6 +63,10 @@ func (s *Settings) Apply(c *Config) (err error) {
 	c.LossPPM = loss.PPM()
 	options := mpi.Options{Carrier: carrier.Config{Design: carrier.Design(s.Design)}}
 	options.P2P.EagerLimit = s.EagerLimit
+	s.Collectives = cmp.Or(s.Collectives, os.Getenv(collectivesVariable))
+	if err := options.Collectives.UnmarshalText([]byte(s.Collectives)); err != nil {
+		return cli.Errorf("--collectives %s: %w", s.Collectives, err)
+	}
 	if _, err := ChoiceIndex("design", s.Design, Designs()); err != nil {
 		return err
 	}
