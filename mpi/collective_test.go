@@ -127,6 +127,12 @@ func reduceReference(t mpi.Type, op mpi.Op, a, b []byte) []byte {
 		switch t {
 		case mpi.Byte:
 			return float64(x[0])
+		case mpi.Int8:
+			return float64(int8(x[0]))
+		case mpi.Int16:
+			return float64(int16(le.Uint16(x)))
+		case mpi.Uint16:
+			return float64(le.Uint16(x))
 		case mpi.Int32:
 			return float64(int32(le.Uint32(x)))
 		case mpi.Uint32:
@@ -142,8 +148,10 @@ func reduceReference(t mpi.Type, op mpi.Op, a, b []byte) []byte {
 	}
 	encode := func(v float64) []byte {
 		switch t {
-		case mpi.Byte:
+		case mpi.Byte, mpi.Int8:
 			return []byte{byte(int64(v))}
+		case mpi.Int16, mpi.Uint16:
+			return le.AppendUint16(nil, uint16(int64(v)))
 		case mpi.Int32:
 			return le.AppendUint32(nil, uint32(int32(int64(v))))
 		case mpi.Uint32:
@@ -190,7 +198,7 @@ func reduceReference(t mpi.Type, op mpi.Op, a, b []byte) []byte {
 	return out
 }
 
-var allTypes = []mpi.Type{mpi.Byte, mpi.Int32, mpi.Uint32, mpi.Int64, mpi.Uint64, mpi.Float32, mpi.Float64}
+var allTypes = []mpi.Type{mpi.Byte, mpi.Int32, mpi.Uint32, mpi.Int64, mpi.Uint64, mpi.Float32, mpi.Float64, mpi.Int8, mpi.Int16, mpi.Uint16}
 
 func TestAllreduce(t *testing.T) {
 	withRankCounts(t, func(w *mpi.World) error {

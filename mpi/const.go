@@ -38,6 +38,18 @@ const (
 	Uint64  = window.Uint64
 	Float32 = window.Float32
 	Float64 = window.Float64
+
+	Int8     = window.Int8
+	Int16    = window.Int16
+	Uint16   = window.Uint16
+	Float16  = window.Float16
+	BFloat16 = window.BFloat16
+
+	// Pairs of a value and an index, for MinLoc and MaxLoc in collectives.
+	Int32Loc   = window.Int32Loc
+	Int64Loc   = window.Int64Loc
+	Float32Loc = window.Float32Loc // the index is an int32
+	Float64Loc = window.Float64Loc // the index is an int64
 )
 
 // Op is a reduction operation.
@@ -57,6 +69,8 @@ const (
 	LXor    = window.LXor
 	Replace = window.Replace
 	NoOp    = window.NoOp
+	MinLoc  = window.MinLoc // of pairs, in collectives only
+	MaxLoc  = window.MaxLoc
 )
 
 // Assert is a set of promises about an epoch of a window, which save synchronisation. The

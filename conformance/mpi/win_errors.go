@@ -187,7 +187,7 @@ var rmaErrorCases = []Case{{
 		w := t.window(64)
 		w.lockAll()
 		b := make([]byte, 16)
-		for _, none := range []mpi.Type{mpi.Float64 + 1, 99} {
+		for _, none := range []mpi.Type{mpi.Float64Loc + 1, 99} {
 			t.mustFail("Accumulate of a type that is none", w.Accumulate(b, t.other(), 0, none, mpi.Sum), mpi.ErrType)
 		}
 		for _, none := range []mpi.Op{mpi.NoOp + 1, 99} {

@@ -226,10 +226,10 @@ func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 }
 
 // elements returns the size bytes of local memory that a message addresses; nil if they are
-// not whole elements within the window.
+// not whole elements within the window, or pairs.
 func (w *Window) elements(h *wire.Header, size uint64) []byte {
 	elementSize := uint64(Type(h.Type).Size())
-	if elementSize == 0 || size == 0 || size > maxRequestSize || size%elementSize != 0 || h.Offset%elementSize != 0 {
+	if elementSize == 0 || Type(h.Type).isLoc() || size == 0 || size > maxRequestSize || size%elementSize != 0 || h.Offset%elementSize != 0 {
 		return nil
 	}
 	if windowSize := uint64(len(w.mem)); size > windowSize || h.Offset > windowSize-size {

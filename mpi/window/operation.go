@@ -97,7 +97,7 @@ func (w *Window) checkOp(a *Access, size int) error {
 	switch element := a.Type.Size(); {
 	case element == 0:
 		return fmt.Errorf("%w: %v", ErrType, a.Type)
-	case !a.Op.ValidFor(a.Type):
+	case !a.Op.validForAccumulate(a.Type):
 		return fmt.Errorf("%w: %v of %v", ErrOp, a.Op, a.Type)
 	case size%element != 0 || a.Offset%element != 0:
 		return fmt.Errorf("%w: %d bytes at offset %d: both must be multiples of %d, the size of %v", ErrArg, size, a.Offset, element, a.Type)
