@@ -11,7 +11,7 @@ import (
 // collectiveCall has the arguments of a collective call. err says that they are invalid.
 type collectiveCall struct {
 	coll.Call
-	in, out []byte
+	in, out, shared []byte
 	reduction
 	err error
 }

@@ -20,6 +20,8 @@ type Comm struct {
 	freed            bool
 	failureAnnounced bool // the other members know that collectives have failed
 	nonblocking      int  // number of nonblocking and persistent collectives so far
+	isShared         bool // shared is set
+	shared           []byte
 }
 
 // collective is the bit of a context that marks messages of collective operations.

@@ -32,8 +32,10 @@ type fabric struct {
 	newEvent     chan struct{} // concurrent mode
 	nics         []*nic
 	atomics      bool
-	lacksCredits bool // CanSend often reports false
-	atBarrier    int  // number of ranks in the barrier
+	lacksCredits bool       // CanSend often reports false
+	perHost      int        // ranks
+	segments     []segments // by host
+	atBarrier    int        // number of ranks in the barrier
 	round        int
 	aborted      string
 	onCopy       func(rank int, what verbs.Work, n int) // called for the CPU time of ranks; nil: it is not simulated
@@ -101,13 +103,14 @@ func (r *region) Memory() wire.Memory {
 func newFabric(t testing.TB, size int, seed uint64, concurrent bool) *fabric {
 	f := &fabric{
 		t: t, concurrent: concurrent, rng: rand.New(rand.NewPCG(seed, 7)), began: time.Now(),
-		newEvent: make(chan struct{}, 1), yielded: make(chan struct{}), atomics: true,
+		newEvent: make(chan struct{}, 1), yielded: make(chan struct{}), atomics: true, perHost: 2,
 	}
 	for i := range size {
 		f.nics = append(f.nics, &nic{
 			f: f, rank: i, delivered: make(chan struct{}, 1), lastTo: make([]time.Duration, size),
 			regions: make(map[uint32]*region), lost: make([]error, size),
 		})
+		f.segments = append(f.segments, segments{}) // there are no more hosts than ranks
 	}
 	return f
 }

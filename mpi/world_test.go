@@ -3,6 +3,7 @@ package mpi_test
 import (
 	"container/heap"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -136,14 +137,28 @@ func (f *fabric) runEvents(done <-chan struct{}) {
 	}
 }
 
-// newEnv returns the environment of a rank, with two ranks per host.
+// segments is the memory that the ranks of a host share.
+type segments map[string][]byte
+
+func (s segments) Segment(name string, size int) ([]byte, error) {
+	if s[name] == nil {
+		s[name] = make([]byte, size)
+	}
+	if len(s[name]) != size {
+		return nil, fmt.Errorf("segment %s has %d bytes, not %d", name, len(s[name]), size)
+	}
+	return s[name], nil
+}
+
+// newEnv returns the environment of a rank, with f.perHost ranks per host.
 func (f *fabric) newEnv(rank int, p *proc) *transport.Env {
 	e := &transport.Env{
 		Rank: rank, Size: len(f.nics), Proc: p, Control: &control{f, rank}, Concurrent: f.concurrent,
 	}
 	for i := range f.nics {
-		e.Nodes = append(e.Nodes, i/2)
+		e.Nodes = append(e.Nodes, i/f.perHost)
 	}
+	e.Shared = f.segments[rank/f.perHost]
 	if f.onCopy != nil {
 		e.Costs = &verbs.Costs{Copy: verbs.LinearCost{Base: time.Nanosecond}}
 		e.Spend = func(what verbs.Work, n int, _ time.Duration) { f.onCopy(rank, what, n) }

@@ -20,10 +20,11 @@ type Needs uint8
 
 // The conditions.
 const (
-	PowerOfTwo  Needs = 1 << iota // number of ranks
-	EvenSize                      // number of ranks
-	EqualBlocks                   // all blocks have the same size
-	Commutative                   // reduction
+	PowerOfTwo   Needs = 1 << iota // number of ranks
+	EvenSize                       // number of ranks
+	EqualBlocks                    // all blocks have the same size
+	Commutative                    // reduction
+	SharedMemory                   // with room for a block of each rank
 )
 
 // phase is a number of rounds. Both functions depend on their arguments only.
@@ -72,7 +73,8 @@ func (a *Algorithm) Fits(c *Call) bool {
 	case n&PowerOfTwo != 0 && c.Size&(c.Size-1) != 0,
 		n&EvenSize != 0 && c.Size%2 != 0 && c.Size > 1,
 		n&EqualBlocks != 0 && (c.In != nil || c.Out != nil),
-		n&Commutative != 0 && c.Ordered:
+		n&Commutative != 0 && c.Ordered,
+		n&SharedMemory != 0 && c.Bytes*c.Size > c.Shared:
 		return false
 	}
 	return true

@@ -48,6 +48,8 @@ type Call struct {
 	Bytes int
 	// Element is the size of an element of a reduction.
 	Element int
+	// Shared is the size of the memory that all ranks share; 0 if there is none.
+	Shared int
 	// In and Out are the blocks of the buffers. With nil they have Bytes bytes and follow each other.
 	In, Out *Layout
 }

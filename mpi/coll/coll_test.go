@@ -319,7 +319,7 @@ func scenarios(op Op, size int, try func(*scenario)) {
 // fits reports whether an algorithm can be used for the scenario.
 func (s *scenario) fits(alg *Algorithm) bool {
 	c, _, _, _ := s.prepare(0)
-	c.Size = s.size
+	c.Size, c.Shared = s.size, s.size<<20
 	return alg.Fits(&c)
 }
 

@@ -3,11 +3,13 @@ package coll
 // Buffer names a buffer of a schedule.
 type Buffer uint8
 
-// The buffers: the send and the receive buffer of the caller, and memory of the executor.
+// The buffers: the send and the receive buffer of the caller, memory of the executor, and memory that
+// all ranks of the communicator share.
 const (
 	In Buffer = iota
 	Out
 	Scratch
+	Shared
 	NumBuffers
 )
 
