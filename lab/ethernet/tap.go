@@ -5,9 +5,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gopacket/gopacket/layers"
-
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/internal/pcapng"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -130,7 +129,7 @@ type Capture struct{ *pcaplink.File }
 // NewCapture starts a capture file on w. The file is complete after Close, which does not close w;
 // taps then forward frames without writing them.
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
-	opts.LinkType, opts.BufferBytes = layers.LinkTypeEthernet, 256<<10
+	opts.LinkType, opts.BufferBytes = pcapng.Ethernet, 256<<10
 	return &Capture{pcaplink.NewFile(w, opts)}
 }
 

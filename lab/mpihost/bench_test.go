@@ -16,7 +16,7 @@ import (
 // and a message that is longer than the eager limit. An explorer of schedules runs many such programs,
 // with few buffers: to allocate and clear those by default takes most of the time.
 func BenchmarkWorld(b *testing.B) {
-	const size = 16 << 10
+	const size = 20 << 10
 	sent := bytes.Repeat([]byte("rendezvous"), size/10+1)[:size]
 	program := func(w *mpi.World) error {
 		if w.Rank() == 0 {

@@ -10,12 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/pcapng"
 )
 
 // A ladder is limited in length. Steps in the middle are omitted, since the setup is at the
@@ -76,9 +73,11 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 	if fillChecksums {
 		comment = checksumComment
 	}
-	intf := pcapgo.NgInterface{LinkType: layers.LinkTypeRaw}
-	ng, err := pcapgo.NewNgWriterInterface(w, intf, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Comment: comment}})
-	if err != nil {
+	ng := pcapng.NewWriter(w)
+	if err := ng.WriteSection("", comment); err != nil {
+		return err
+	}
+	if _, err := ng.AddInterface("", pcapng.RawIP); err != nil {
 		return err
 	}
 	var notes []string
@@ -123,17 +122,17 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 
 // writePacket adds a packet to a capture, with its notes as one comment. out means that the peer of
 // the device sent it.
-func writePacket(ng *pcapgo.NgWriter, at time.Time, out bool, data []byte, notes []string) error {
-	opts := pcapgo.NgPacketOptions{Flags: &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionInbound}}
+func writePacket(ng *pcapng.Writer, at time.Time, out bool, data []byte, notes []string) error {
+	p := pcapng.Packet{At: at, Bytes: data, Direction: pcapng.Inbound}
 	if out {
-		opts.Flags.Direction = pcapgo.NgEpbFlagDirectionOutbound
+		p.Direction = pcapng.Outbound
 	}
 	if len(notes) > 0 {
 		const maxComment = 0xfff0 // of a pcapng option
 		comment := strings.Join(notes, "\n")
-		opts.Comments = []string{comment[:min(len(comment), maxComment)]}
+		p.Comment = comment[:min(len(comment), maxComment)]
 	}
-	return ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(data), Length: len(data)}, data, opts)
+	return ng.WritePacket(&p)
 }
 
 // peerSendsFirst reports whether the peer of the device, which recorded the events, sent the first data

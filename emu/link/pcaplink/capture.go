@@ -22,11 +22,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/pcapng"
 )
 
 // Framing is the first header of the packets in a file.
@@ -73,7 +71,7 @@ type Capture struct {
 
 // NewCapture returns a Capture that writes a pcapng file to w. The file is complete after Close.
 func NewCapture(w io.Writer, opts Options) *Capture {
-	linkTypes := [...]layers.LinkType{RawIP: layers.LinkTypeRaw, Ethernet: layers.LinkTypeEthernet}
+	linkTypes := [...]pcapng.LinkType{RawIP: pcapng.RawIP, Ethernet: pcapng.Ethernet}
 	return &Capture{framing: opts.Framing, findIPID: opts.FindIPID, file: NewFile(w, FileOptions{
 		LinkType: linkTypes[opts.Framing], Epoch: opts.Epoch, Comment: opts.Comment, MaxBytes: opts.MaxBytes, OnLimit: opts.OnLimit,
 	})}
@@ -90,11 +88,8 @@ func (c *Capture) AddInterface(name string) *Interface {
 	return &Interface{capture: c, id: c.file.AddInterface(name)}
 }
 
-// flags are the packet flags by direction.
-var flags = [...]pcapgo.NgEpbFlags{
-	Outbound: {Direction: pcapgo.NgEpbFlagDirectionOutbound},
-	Inbound:  {Direction: pcapgo.NgEpbFlagDirectionInbound},
-}
+// directions are the directions in the file.
+var directions = [...]pcapng.Direction{Outbound: pcapng.Outbound, Inbound: pcapng.Inbound}
 
 // Write adds the packet of a datagram that passed the interface at now.
 func (i *Interface) Write(now mono.Time, dir Direction, d *link.Datagram) {
@@ -111,7 +106,7 @@ func (i *Interface) WriteWithComment(now mono.Time, dir Direction, d *link.Datag
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.frame = c.framing.appendFrame(c.frame[:0], d)
-	c.file.Write(Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Comment: comment, Flags: &flags[dir]})
+	c.file.Write(Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Comment: comment, Direction: directions[dir]})
 }
 
 // Flush writes buffered packets to the underlying writer.

@@ -7,15 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/fabrictest/fabrictest/internal/pcapng"
 )
 
 // FileOptions are those of a File.
 type FileOptions struct {
 	// LinkType is the type of the packets' first header.
-	LinkType layers.LinkType
+	LinkType pcapng.LinkType
 	// Epoch is the date at time 0; the Unix epoch if zero.
 	Epoch time.Time
 	// Comment is the comment of the section, for instance the command that replays the run.
@@ -37,7 +35,7 @@ type File struct {
 	mu           sync.Mutex
 	out          *bufio.Writer
 	opts         FileOptions
-	ng           *pcapgo.NgWriter // nil until there is an interface
+	ng           *pcapng.Writer // nil until there is an interface
 	intfs        []packetCounts
 	count        uint64 // packets written
 	bytes        int64  // upper bound of the size of the file so far
@@ -56,7 +54,7 @@ type Packet struct {
 	At        time.Duration // since the epoch
 	Bytes     []byte
 	Comment   string
-	Flags     *pcapgo.NgEpbFlags // may be nil
+	Direction pcapng.Direction // Unknown without flags
 }
 
 // NewFile returns a File that writes to w. The file is complete after Close.
@@ -84,20 +82,20 @@ func (f *File) AddInterface(name string) (id int) {
 // the section block. The caller holds the lock.
 func (f *File) addInterface(name string) (id int, err error) {
 	const maxBlock = 128 // upper bound of an interface, statistics or section block without its texts
-	intf := pcapgo.NgInterface{Name: name, LinkType: f.opts.LinkType}
 	f.intfs = append(f.intfs, packetCounts{})
 	// Reserve space for this block, and for the statistics block of the interface: Close writes it
 	// if the file has reached its size limit.
 	f.bytes += int64(2*maxBlock + len(name))
-	if f.ng != nil {
-		return f.ng.AddInterface(intf)
+	if f.ng == nil {
+		// Reserve space for the section block, and for the comment of the last packet.
+		f.bytes += int64(maxBlock + len(f.opts.Comment) + len(limitComment))
+		f.ng = pcapng.NewWriter(f.out)
+		// Hardware and OS are left out, so that the same run writes the same file on every machine.
+		if err := f.ng.WriteSection("fabrictest", f.opts.Comment); err != nil {
+			return 0, err
+		}
 	}
-	// Reserve space for the section block, and for the comment of the last packet.
-	f.bytes += int64(maxBlock + len(f.opts.Comment) + len(limitComment))
-	// Hardware and OS are left out, so that the same run writes the same file on every machine.
-	info := pcapgo.NgSectionInfo{Application: "fabrictest", Comment: f.opts.Comment}
-	f.ng, err = pcapgo.NewNgWriterInterface(f.out, intf, pcapgo.NgWriterOptions{SectionInfo: info})
-	return 0, err
+	return f.ng.AddInterface(name, f.opts.LinkType)
 }
 
 // Write adds a packet. A packet beyond the size limit is only counted as dropped. After an error or
@@ -112,16 +110,9 @@ func (f *File) Write(p Packet) {
 		f.intfs[p.Interface].dropped++
 		return
 	}
-	opts := pcapgo.NgPacketOptions{Flags: p.Flags}
-	if p.Comment != "" {
-		opts.Comments = []string{p.Comment}
-	}
-	f.setError(f.ng.WritePacketWithOptions(gopacket.CaptureInfo{
-		Timestamp:      f.opts.Epoch.Add(p.At),
-		CaptureLength:  len(p.Bytes),
-		Length:         len(p.Bytes),
-		InterfaceIndex: p.Interface,
-	}, p.Bytes, opts))
+	f.setError(f.ng.WritePacket(&pcapng.Packet{
+		Interface: p.Interface, At: f.opts.Epoch.Add(p.At), Bytes: p.Bytes, Comment: p.Comment, Direction: p.Direction,
+	}))
 	f.intfs[p.Interface].written++
 	f.count++
 }
@@ -163,7 +154,7 @@ func blockBytes(length int, p *Packet) int64 {
 	if p.Comment != "" {
 		options += 4 + padded(len(p.Comment)) // code, length and value
 	}
-	if p.Flags != nil {
+	if p.Direction != pcapng.Unknown {
 		options += 8 // code, length and value
 	}
 	if options > 0 {
@@ -219,9 +210,7 @@ func (f *File) Close() error {
 	}
 	if f.limitReached && f.err == nil {
 		for id, n := range f.intfs {
-			f.setError(f.ng.WriteInterfaceStats(id, pcapgo.NgInterfaceStatistics{
-				LastUpdate: f.opts.Epoch, PacketsReceived: n.written + n.dropped, PacketsDropped: n.dropped,
-			}))
+			f.setError(f.ng.WriteStats(id, f.opts.Epoch, n.written+n.dropped, n.dropped))
 		}
 	}
 	f.closed = true

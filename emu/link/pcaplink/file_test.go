@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/pcapng"
 )
 
 // packets returns the number of packets in a file, which must be complete.
@@ -38,7 +38,7 @@ func TestMaxBytesLimitsFile(t *testing.T) {
 		var file bytes.Buffer
 		calls := 0
 		f := NewFile(&file, FileOptions{
-			LinkType: layers.LinkTypeEthernet, Comment: "replay", MaxBytes: limit,
+			LinkType: pcapng.Ethernet, Comment: "replay", MaxBytes: limit,
 			OnLimit: func() { calls++ }, OnError: func(err error) { t.Error(err) },
 		})
 		const each = 300
@@ -141,7 +141,7 @@ func TestCompressAddsComments(t *testing.T) {
 		for i := range 300 {
 			p := Packet{Interface: id, At: time.Duration(i), Bytes: make([]byte, 1000+i)}
 			if i%2 == 0 {
-				p.Flags = &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}
+				p.Direction = pcapng.Outbound
 			}
 			if i%5 == 0 {
 				p.Comment = "corrupted"

@@ -70,7 +70,7 @@ func (i *Interface) WriteSegment(now mono.Time, dir Direction, s *link.Segment) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.frame = c.framing.appendSegment(c.frame[:0], s)
-	c.file.Write(Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Flags: &flags[dir]})
+	c.file.Write(Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Direction: directions[dir]})
 }
 
 // appendSegment appends the packet of a TCP segment with all headers to b.
