@@ -12,7 +12,7 @@ import (
 )
 
 // pinnedMain binds this process to a CPU and executes a program in its place. args are
-// the number of the CPU, the program and its arguments. It returns only errors.
+// the number of the CPU or anyCPU, the program and its arguments. It returns only errors.
 func pinnedMain(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("%q: want a CPU and a program", args)
@@ -20,6 +20,9 @@ func pinnedMain(args []string) error {
 	cpu, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
+	}
+	if cpu == anyCPU {
+		return execute(args[1:])
 	}
 	runtime.LockOSThread() // exec keeps the affinity of this thread
 	var set unix.CPUSet

@@ -17,15 +17,18 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// fabric is the pair of hosts.
+// fabric has the hosts, one for each rank.
 type fabric struct {
 	job
 	*netns.Fabric
-	hosts [2]*netns.Host
-	cpus  [2]int
+	hosts []*netns.Host
+	cpus  []int    // of the ranks; anyCPU if they are not bound
 	port  string   // of the first host, whose sent bytes are counted
 	args  []string // of the ranks
 }
+
+// anyCPU stands for the CPU of a process that is not bound to one.
+const anyCPU = -1
 
 // fabricMain is the main function of the process that builds the fabric, in its own namespaces. It
 // reads a job as JSON from standard input, runs it, and writes the result to standard output.
@@ -53,14 +56,18 @@ func fabricMain() error {
 		r.Rounds = append(r.Rounds, figures)
 		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", i+1, f.Rounds)
 	}
-	r.Comparisons = compare(r.Rounds, names)
+	r.Comparisons = compare(f.measurements(), r.Rounds, names)
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// build creates the pair of hosts and selects the CPU of each rank. The ranks get as arguments the
+// build creates the hosts, a pair or else on one switch, and selects the CPU of each rank. The ranks get as arguments the
 // minimum time of a measurement in milliseconds, and the names of the measurements.
 func (f *fabric) build() error {
-	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: netns.DefaultMTU}})
+	options := topology.Options{Link: topology.Link{MTU: netns.DefaultMTU}}
+	t, err := topology.Pair(options)
+	if f.Collectives {
+		t, err = topology.Star(f.Ranks, options)
+	}
 	if err != nil {
 		return err
 	}
@@ -74,12 +81,16 @@ func (f *fabric) build() error {
 	if len(all) < 2 {
 		return errors.New("only one CPU: two spinning ranks would measure the scheduler")
 	}
-	for i := range f.hosts {
-		f.hosts[i], f.cpus[i] = f.Host(t.Hosts[i].Name), all[i]
+	for i, h := range t.Hosts {
+		f.hosts = append(f.hosts, f.Host(h.Name))
+		f.cpus = append(f.cpus, anyCPU)
+		if f.Bind {
+			f.cpus[i] = all[i%len(all)]
+		}
 	}
 	f.port = f.hosts[0].Name + "/" + f.hosts[0].NICs[0].Name
 	f.args = []string{strconv.FormatInt(f.Slice.Milliseconds(), 10)}
-	for _, m := range measurements() {
+	for _, m := range f.measurements() {
 		f.args = append(f.args, m.name())
 	}
 	return nil
@@ -89,17 +100,17 @@ func (f *fabric) build() error {
 // peers have a turn before ours, and another one after it in reverse order: the first peer is next
 // to ours both times.
 func (f *fabric) runRound(ctx context.Context) (r round, err error) {
-	r = round{Before: map[string]turn{}, After: map[string]turn{}}
+	r = round{Ranks: f.Ranks, Before: map[string]turn{}, After: map[string]turn{}}
 	for i := len(f.Peers) - 1; i >= 0; i-- {
 		if r.Before[f.Peers[i].Peer], err = f.runPeer(ctx, &f.Peers[i]); err != nil {
 			return r, err
 		}
 	}
 	const withICRC, withoutICRC = true, false
-	if r.Ours, err = f.runTurn(ctx, "ours", measurements(), func(ctx context.Context) (turn, error) { return f.runOurs(ctx, withICRC) }); err != nil {
+	if r.Ours, err = f.runTurn(ctx, "ours", f.measurements(), func(ctx context.Context) (turn, error) { return f.runOurs(ctx, withICRC) }); err != nil {
 		return r, err
 	}
-	if r.NoICRC, err = f.runTurn(ctx, "ours without ICRC", measurements(), func(ctx context.Context) (turn, error) { return f.runOurs(ctx, withoutICRC) }); err != nil {
+	if r.NoICRC, err = f.runTurn(ctx, "ours without ICRC", f.measurements(), func(ctx context.Context) (turn, error) { return f.runOurs(ctx, withoutICRC) }); err != nil {
 		return r, err
 	}
 	for i := range f.Peers {
@@ -123,7 +134,7 @@ func (f *fabric) runPeer(ctx context.Context, p *programs) (turn, error) {
 }
 
 // runTurn runs a turn of a runtime or program, and checks by the port's counters that the messages
-// of its measurements crossed the veth pair.
+// of its measurements crossed the first host's veth pair.
 func (f *fabric) runTurn(ctx context.Context, name string, all []measurement, run func(context.Context) (turn, error)) (t turn, err error) {
 	defer func() {
 		if err != nil {
@@ -155,8 +166,9 @@ func (f *fabric) runTurn(ctx context.Context, name string, all []measurement, ru
 	return t, nil
 }
 
-// minBytes returns a lower limit of the bytes that measurements send: each has firstCount round trips
-// or windows, but the programs that count messages send only firstCount messages.
+// minBytes returns a lower limit of the bytes that the first host sends and receives: each measurement
+// has firstCount round trips, windows or operations, but the programs that count messages send only
+// firstCount messages.
 func minBytes(all []measurement) (n uint64) {
 	for _, m := range all {
 		n += uint64(firstCount * m.Bytes)

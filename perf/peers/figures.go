@@ -33,8 +33,12 @@ type measurement struct {
 // name is how a measurement is called in the arguments and the output of ranks.
 func (m *measurement) name() string { return m.Kind + ":" + strconv.Itoa(m.Bytes) }
 
-// measurements returns all measurements: half round trips, bandwidths and a message rate.
-func measurements() (all []measurement) {
+// isPairKind reports whether a kind of measurement is of messages between two ranks.
+func isPairKind(kind string) bool { return kind == pingpong || kind == stream }
+
+// pairMeasurements returns the measurements of two ranks: half round trips, bandwidths and a message
+// rate.
+func pairMeasurements() (all []measurement) {
 	for _, s := range []struct {
 		size  int
 		title string
@@ -42,7 +46,7 @@ func measurements() (all []measurement) {
 	}{{8, "8 B", 0.9}, {64, "64 B", 0.9}, {1 << 10, "1 KiB", 0.9}, {4 << 10, "4 KiB", 0.9}, {16 << 10, "16 KiB", 0}, {64 << 10, "64 KiB", 0}} {
 		all = append(all, measurement{
 			Kind: pingpong, Bytes: s.size, Title: "half round trip, " + s.title, Unit: "µs", atMost: true, wantRatio: s.want, wantRatioNoICRC: s.want,
-			figure: func(seconds float64) float64 { return seconds * 1e6 },
+			figure: microseconds,
 		})
 	}
 	for _, s := range []struct {
@@ -88,6 +92,7 @@ func parseTurn(text string, wanted []measurement) (turn, error) {
 // round has the turns of one round. It runs every peer, then our runtime with and without ICRC, and
 // then every peer again in reverse order, so that a steady change of the machine's speed cancels out.
 type round struct {
+	Ranks  int             `json:"ranks"`
 	Ours   turn            `json:"ours"`
 	NoICRC turn            `json:"ours_no_icrc"`
 	Before map[string]turn `json:"before"` // by peer
@@ -124,14 +129,15 @@ type result struct {
 	Skipped     []skippedPeer     `json:"skipped,omitempty"`
 	Load        float64           `json:"load"` // at the start
 	Comparisons []comparison      `json:"comparisons"`
+	Summaries   []summary         `json:"summaries,omitempty"` // of collective operations
 	Rounds      []round           `json:"rounds"`
 }
 
 // compare computes a comparison for each measurement and each peer that has it, of medians over the
 // rounds. Ratios are to the mean of the peer's two turns in the same round, and the noise is the
 // difference between the two.
-func compare(rounds []round, peers []string) (all []comparison) {
-	for _, m := range measurements() {
+func compare(measurements []measurement, rounds []round, peers []string) (all []comparison) {
+	for _, m := range measurements {
 		name := m.name()
 		for _, p := range peers {
 			if len(rounds) == 0 || rounds[0].Before[p][name] == 0 {
@@ -153,7 +159,7 @@ func compare(rounds []round, peers []string) (all []comparison) {
 				RatioNoICRC: median(func(r *round) float64 { return m.figure(r.NoICRC[name]) / theirs(r) }),
 				Noise:       median(func(r *round) float64 { return math.Abs(r.After[p][name]/r.Before[p][name] - 1) }),
 			}
-			if p == withTargets && m.wantRatio > 0 {
+			if hasTargets(p) && m.wantRatio > 0 {
 				c.judge(&m)
 			}
 			all = append(all, c)
@@ -178,7 +184,8 @@ func (c *comparison) judge(m *measurement) {
 
 // missed reports whether a target of a comparison was missed.
 func (r *result) missed() bool {
-	return slices.ContainsFunc(r.Comparisons, func(c comparison) bool { return c.Verdict == perf.Missed || c.VerdictNoICRC == perf.Missed })
+	return slices.ContainsFunc(r.Comparisons, func(c comparison) bool { return c.Verdict == perf.Missed || c.VerdictNoICRC == perf.Missed }) ||
+		slices.ContainsFunc(r.Summaries, func(s summary) bool { return s.Verdict == perf.Missed })
 }
 
 // write writes the result as a table with a row for each measurement and peer, and the versions and
@@ -201,7 +208,16 @@ func (r *result) write(w io.Writer) error {
 	for _, s := range r.Skipped {
 		fmt.Fprintf(&b, "%s is skipped: %s; install it with: %s\n", s.Name, s.Reason, s.Install)
 	}
-	fmt.Fprintf(&b, "%d rounds, medians; the load was %.1f when they began\n", len(r.Rounds), r.Load)
+	for i := range r.Summaries {
+		fmt.Fprintln(&b, &r.Summaries[i])
+	}
+	rounds := 0 // of each number of ranks
+	for _, one := range r.Rounds {
+		if one.Ranks == r.Rounds[0].Ranks {
+			rounds++
+		}
+	}
+	fmt.Fprintf(&b, "%d rounds, medians; the load was %.1f when they began\n", rounds, r.Load)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

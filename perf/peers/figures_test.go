@@ -13,7 +13,7 @@ import (
 // printed returns the output of ranks with a time per message.
 func printed(seconds float64) string {
 	var b strings.Builder
-	for _, m := range measurements() {
+	for _, m := range pairMeasurements() {
 		fmt.Fprintf(&b, "%s %g\n", m.name(), seconds)
 	}
 	return b.String()
@@ -21,13 +21,13 @@ func printed(seconds float64) string {
 
 func mustParse(t *testing.T, text string) turn {
 	t.Helper()
-	return must.Get(parseTurn(text, measurements()))(t)
+	return must.Get(parseTurn(text, pairMeasurements()))(t)
 }
 
 func TestParseTurn(t *testing.T) {
 	got := mustParse(t, printed(4e-6))
 	figures := map[string]float64{}
-	for _, m := range measurements() {
+	for _, m := range pairMeasurements() {
 		figures[m.name()] = m.figure(got[m.name()])
 	}
 	for name, want := range map[string]float64{"pingpong:8": 4, "stream:64": 0.25, "stream:262144": 524.288} {
@@ -36,7 +36,7 @@ func TestParseTurn(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "pingpong:8 4e-6\n", printed(0), printed(math.Inf(1)), printed(4e-6) + "out of memory\n"} {
-		if _, err := parseTurn(bad, measurements()); err == nil {
+		if _, err := parseTurn(bad, pairMeasurements()); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
 	}
@@ -45,20 +45,20 @@ func TestParseTurn(t *testing.T) {
 // Ours takes half of the peers' time with ICRC, and the same without it.
 func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 	const other = "iperf3"
-	onlyOne := measurements()[len(measurements())-1].name() // that the other peer has
+	onlyOne := pairMeasurements()[len(pairMeasurements())-1].name() // that the other peer has
 	var rounds []round
 	for _, pace := range []float64{1, 3, 2} { // of the machine; it cancels out
 		theirs := func(share float64) map[string]turn {
 			all := mustParse(t, printed(share*pace*4e-6))
-			return map[string]turn{withTargets: all, other: {onlyOne: all[onlyOne]}}
+			return map[string]turn{mpich: all, other: {onlyOne: all[onlyOne]}}
 		}
 		rounds = append(rounds, round{
 			Before: theirs(1), After: theirs(1),
 			Ours: mustParse(t, printed(pace*2e-6)), NoICRC: mustParse(t, printed(pace*4e-6)),
 		})
 	}
-	r := result{Comparisons: compare(rounds, []string{withTargets, other})}
-	if want := len(measurements()) + 1; len(r.Comparisons) != want {
+	r := result{Comparisons: compare(pairMeasurements(), rounds, []string{mpich, other})}
+	if want := len(pairMeasurements()) + 1; len(r.Comparisons) != want {
 		t.Errorf("%d comparisons, want %d", len(r.Comparisons), want)
 	}
 	for _, c := range r.Comparisons {

@@ -3,6 +3,7 @@
 // removes them, and needs root, or a user who may create user namespaces.
 //
 //	go run ./perf/peers [-peers mpich,ucx] [-rounds N] [-slice TIME] [-json]
+//	go run ./perf/peers -collectives [-ranks 4,8] …
 //
 // It measures half round trips, bandwidths, and the rate of 64 B messages with 64 in
 // flight. The ranks of our runtime, MPICH and Open MPI run the same program, call by call:
@@ -22,6 +23,19 @@
 // messages took another path. All but iperf3 spin while they wait, and each process is
 // bound to a CPU.
 //
+// With -collectives, it measures allgather, all-to-all, allreduce, reduce-scatter and broadcast
+// of our runtime, MPICH and Open MPI instead. Each rank is in a network namespace of its own, and
+// all are on one switch. As in the OSU benchmarks, a barrier precedes each operation, and the time
+// is that of the slowest rank: the median of its batches' means. The first host's counters show that
+// messages crossed the switch.
+//
+// Ranks that outnumber the processors are bound to them in turn, alike for all runtimes: without
+// -bind the scheduler moves ranks between processors, and each turn finds another placement. Open
+// MPI yields while it waits (mpi_yield_when_idle), and our ranks yield and then sleep. MPICH 4 over UCX
+// spins, and has no option to yield: MPIR_CVAR_POLLS_BEFORE_YIELD has no effect, because its
+// library does not call sched_yield. So MPICH-yielding is measured, too: MPICH with an epoll_wait
+// that yields (c/yield.c). There are targets for the ratios to both.
+//
 // With the environment variable FABRICTEST_PEERS_PROFILE=DIR, our ranks write CPU profiles
 // to that directory.
 //
@@ -38,6 +52,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -59,6 +74,11 @@ const (
 	// timeoutFactor how many times longer these may take.
 	turnOverhead  = time.Minute
 	timeoutFactor = 20
+	// collectiveTimeout is added to the timeout of a turn of collective operations: ranks that share
+	// processors and never yield take some 0.1 s for an operation.
+	collectiveTimeout = 10 * time.Minute
+	// maxRanks is the largest number of ranks, and so of hosts.
+	maxRanks = 64
 	// stopTimeout is the time from SIGTERM to SIGKILL of the fabric process.
 	stopTimeout = 10 * time.Second
 )
@@ -92,39 +112,78 @@ func exit(err error) {
 
 // job is the input of the fabric process.
 type job struct {
-	Peers  []programs
-	Rounds int
-	Slice  time.Duration // minimum time of a measurement
+	Peers       []programs
+	Rounds      int
+	Slice       time.Duration // minimum time of a measurement
+	Ranks       int
+	Bind        bool // each rank to a CPU
+	Collectives bool
+}
+
+// measurements returns the measurements of a job.
+func (j *job) measurements() []measurement {
+	if j.Collectives {
+		return collectiveMeasurements(j.Ranks)
+	}
+	return pairMeasurements()
 }
 
 // turnLimit returns the timeout of a turn.
 func (j *job) turnLimit() time.Duration {
-	return turnOverhead + timeoutFactor*j.Slice*time.Duration(len(measurements()))
+	limit := turnOverhead + timeoutFactor*j.Slice*time.Duration(len(j.measurements()))
+	if j.Collectives {
+		limit += collectiveTimeout
+	}
+	return limit
+}
+
+// parseFlags returns the job of each number of ranks, and the names of the selected peers.
+func parseFlags() (jobs []job, peers []string, asJSON bool, err error) {
+	j := job{Ranks: 2}
+	var names, ranks string
+	flag.StringVar(&names, "peers", "", "the peers, separated by commas; all if empty")
+	flag.IntVar(&j.Rounds, "rounds", 5, "how often each runtime has its turns")
+	flag.DurationVar(&j.Slice, "slice", 200*time.Millisecond, "how long each measurement takes, at least")
+	flag.BoolVar(&j.Collectives, "collectives", false, "measure collective operations")
+	flag.StringVar(&ranks, "ranks", "4,8", "the numbers of ranks of collective operations, separated by commas")
+	flag.BoolVar(&j.Bind, "bind", true, "bind each process to a CPU, in turn")
+	flag.BoolVar(&asJSON, "json", false, "print the result, with every figure, as JSON")
+	flag.Parse()
+	if j.Rounds < 1 || j.Slice <= 0 || j.Slice > time.Minute || flag.NArg() > 0 {
+		return nil, nil, false, errors.New("give at least 1 round, a slice of up to 1m0s, and nothing else: see -help")
+	}
+	isComma := func(r rune) bool { return r == ',' }
+	peers = strings.FieldsFunc(names, isComma)
+	if !j.Collectives {
+		return []job{j}, peers, asJSON, nil
+	}
+	for _, text := range strings.FieldsFunc(ranks, isComma) {
+		if j.Ranks, err = strconv.Atoi(text); err != nil || j.Ranks < 2 || j.Ranks > maxRanks {
+			return nil, nil, false, fmt.Errorf("%q ranks: give 2 to %d", text, maxRanks)
+		}
+		jobs = append(jobs, j)
+	}
+	if len(jobs) == 0 {
+		return nil, nil, false, errors.New("give a number of ranks")
+	}
+	return jobs, peers, asJSON, nil
 }
 
 // command parses the flags, runs the measurement and prints its result. It returns an error if a
 // target was missed. If no peer is installed, command only prints how to install them.
 func command() error {
-	j := job{}
-	var asJSON bool
-	var names string
-	flag.StringVar(&names, "peers", "", "the peers, separated by commas; all if empty")
-	flag.IntVar(&j.Rounds, "rounds", 5, "how often each runtime has its turns")
-	flag.DurationVar(&j.Slice, "slice", 200*time.Millisecond, "how long each measurement takes, at least")
-	flag.BoolVar(&asJSON, "json", false, "print the result, with every figure, as JSON")
-	flag.Parse()
-	if j.Rounds < 1 || j.Slice <= 0 || j.Slice > time.Minute || flag.NArg() > 0 {
-		return fmt.Errorf("give at least 1 round, a slice of up to 1m0s, and nothing else: see -help")
+	jobs, names, asJSON, err := parseFlags()
+	if err != nil {
+		return err
 	}
 	if err := netns.Available(); err != nil {
 		return fmt.Errorf("all runtimes run in network namespaces: %w", err)
 	}
-	var skipped []skippedPeer
-	var err error
-	if j.Peers, skipped, err = findPeers(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err != nil {
+	peers, skipped, err := findPeers(names, jobs[0].measurements())
+	if err != nil {
 		return err
 	}
-	if len(j.Peers) == 0 {
+	if len(peers) == 0 {
 		return (&result{Skipped: skipped}).write(os.Stdout)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
@@ -134,12 +193,12 @@ func command() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	for i := range j.Peers {
-		if err := j.Peers[i].compile(ctx, dir); err != nil {
+	for i := range peers {
+		if err := peers[i].compile(ctx, dir); err != nil {
 			return err
 		}
 	}
-	r, err := measureInFabric(ctx, &j)
+	r, err := measureJobs(ctx, jobs, peers)
 	if err != nil {
 		return err
 	}
@@ -151,6 +210,28 @@ func command() error {
 		return errors.New("a target was missed")
 	}
 	return nil
+}
+
+// measureJobs runs jobs one after the other, and returns one result of all.
+func measureJobs(ctx context.Context, jobs []job, peers []programs) (*result, error) {
+	all := new(result)
+	for i := range jobs {
+		jobs[i].Peers = peers
+		r, err := measureInFabric(ctx, &jobs[i])
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			all = r
+			continue
+		}
+		all.Comparisons = append(all.Comparisons, r.Comparisons...)
+		all.Rounds = append(all.Rounds, r.Rounds...)
+	}
+	if jobs[0].Collectives {
+		all.Summaries = summarize(all.Comparisons)
+	}
+	return all, nil
 }
 
 // print prints the result to standard output, as a table or as JSON.

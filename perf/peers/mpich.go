@@ -25,9 +25,13 @@ func runMPICH(ctx context.Context, f *fabric, p *programs) (turn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // kills all processes
 	const ipv4 = true
+	names := make([]string, len(f.hosts))
+	for i, h := range f.hosts {
+		names[i] = h.Name
+	}
 	args := slices.Concat([]string{
 		"-launcher", "manual", "-localhost", f.hosts[0].NICs[0].Addr(ipv4).String(),
-		"-hosts", f.hosts[0].Name + "," + f.hosts[1].Name, "-ppn", "1", "-n", strconv.Itoa(len(f.hosts)),
+		"-hosts", strings.Join(names, ","), "-ppn", "1", "-n", strconv.Itoa(len(f.hosts)),
 		"-genv", "UCX_TLS", "tcp,self", p.Program,
 	}, f.args)
 	cmd := exec.CommandContext(ctx, p.Launcher, args...)
@@ -46,7 +50,7 @@ func runMPICH(ctx context.Context, f *fabric, p *programs) (turn, error) {
 	if err := errors.Join(err, cmd.Wait()); err != nil {
 		return nil, err
 	}
-	return parseTurn(text, measurements())
+	return parseTurn(text, f.measurements())
 }
 
 // launchProxies reads the output of mpiexec until its end. It starts the proxies whose commands

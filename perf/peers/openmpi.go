@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// shellVar is the environment variable with the path of the namespace that a remote shell enters.
+// shellVar is the environment variable with the namespaces that a remote shell enters: a list of
+// ADDRESS=PATH.
 const shellVar = "FABRICTEST_PEERS_NETNS"
 
 // runOpenMPI runs the ranks of Open MPI, and returns the results of rank 0. mpiexec runs in the
-// first host, with the first rank; its remote shell, this program, starts the daemon of the second
-// host, which starts the other. The ranks use TCP only, over the subnet of the veth pair.
+// first host, with the first rank; its remote shell, this program, starts the daemons of the other
+// hosts, which start the others. The ranks use TCP only, over the subnet of the hosts. Ranks that
+// share processors yield while they wait.
 func runOpenMPI(ctx context.Context, f *fabric, p *programs) (turn, error) {
 	const ipv4 = true
 	self, err := os.Executable()
@@ -26,6 +28,8 @@ func runOpenMPI(ctx context.Context, f *fabric, p *programs) (turn, error) {
 	for _, mca := range [][2]string{
 		{"plm", "rsh"},
 		{"plm_rsh_agent", self + " " + roleShell},
+		{"plm_rsh_no_tree_spawn", "1"}, // only the first host has the list of namespaces
+		{"mpi_yield_when_idle", f.yieldWhenIdle()},
 		{"pml", "ob1"},
 		{"btl", "tcp,self"},
 		{"btl_tcp_if_include", nic},
@@ -33,7 +37,9 @@ func runOpenMPI(ctx context.Context, f *fabric, p *programs) (turn, error) {
 	} {
 		args = append(args, "--mca", mca[0], mca[1])
 	}
+	var namespaces []string
 	for i, h := range f.hosts {
+		namespaces = append(namespaces, fmt.Sprintf("%s=/proc/%d/fd/%d", h.NICs[0].Addr(ipv4), os.Getpid(), h.NS.FD()))
 		if i > 0 {
 			args = append(args, ":")
 		}
@@ -41,21 +47,35 @@ func runOpenMPI(ctx context.Context, f *fabric, p *programs) (turn, error) {
 		args = append(args, f.args...)
 	}
 	cmd := exec.CommandContext(ctx, p.Launcher, args...)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=/proc/%d/fd/%d", shellVar, os.Getpid(), f.hosts[1].NS.FD()))
+	cmd.Env = append(os.Environ(), shellVar+"="+strings.Join(namespaces, ","))
 	text, err := f.outputIn(0, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return parseTurn(text, measurements())
+	return parseTurn(text, f.measurements())
 }
 
-// shellMain is the remote shell of Open MPI: it enters the network namespace that shellVar names, and
-// executes a command there. args are the host, of which there is one only, and the words of the
-// command. It returns only errors.
+// shellMain is the remote shell of Open MPI: it enters the network namespace that shellVar names for a
+// host, and executes a command there. args are the address of the host and the words of the command.
+// It returns only errors.
 func shellMain(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("%q: want a host and a command", args)
 	}
 	command := []string{"/bin/sh", "-c", strings.Join(args[1:], " ")}
-	return execInNetNS(os.Getenv(shellVar), command)
+	for namespace := range strings.SplitSeq(os.Getenv(shellVar), ",") {
+		if path, ok := strings.CutPrefix(namespace, args[0]+"="); ok {
+			return execInNetNS(path, command)
+		}
+	}
+	return fmt.Errorf("%s is no host", args[0])
+}
+
+// yieldWhenIdle returns the value of mpi_yield_when_idle, which Open MPI itself sets only if a host has
+// more ranks than processors: here each host has one rank, and hosts share processors.
+func (f *fabric) yieldWhenIdle() string {
+	if f.Collectives {
+		return "1"
+	}
+	return "0"
 }

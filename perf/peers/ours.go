@@ -47,5 +47,5 @@ func (f *fabric) runOurs(ctx context.Context, withICRC bool) (turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseTurn(outcomes[0].Stdout.Tail, measurements())
+	return parseTurn(outcomes[0].Stdout.Tail, f.measurements())
 }

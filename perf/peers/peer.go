@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -25,21 +26,32 @@ type peer struct {
 type programs struct {
 	Peer, Version               string
 	Compiler, Launcher, Program string
+	Yields                      bool          // compiled with c/yield.c
 	Measurements                []measurement // that the peer has
 }
 
-// withTargets is the peer whose ratios have targets.
-const withTargets = "MPICH"
+// MPICH, and MPICH with a function that yields the processor (c/yield.c), which none of its options does:
+// more ranks than processors spin in vain otherwise.
+const (
+	mpich         = "MPICH"
+	mpichYielding = "MPICH-yielding"
+)
+
+// hasTargets reports whether the ratios to a peer have targets.
+func hasTargets(peer string) bool { return peer == mpich || peer == mpichYielding }
 
 // allPeers returns the table of peers.
 func allPeers() []peer {
 	every := func(*measurement) bool { return true }
+	pairs := func(m *measurement) bool { return isPairKind(m.Kind) }
+	collectives := func(m *measurement) bool { return !isPairKind(m.Kind) }
 	pingpongs := func(m *measurement) bool { return m.Kind == pingpong }
 	longStreams := func(m *measurement) bool { return m.Kind == stream && m.Bytes >= minIperfBytes }
 	return []peer{
-		{withTargets, "mpich libmpich-dev gcc libc6-dev", findMPICH, every, runMPICH},
+		{mpich, "mpich libmpich-dev gcc libc6-dev", findMPICH, every, runMPICH},
+		{mpichYielding, "mpich libmpich-dev gcc libc6-dev", findYieldingMPICH, collectives, runMPICH},
 		{"Open MPI", "openmpi-bin libopenmpi-dev gcc libc6-dev", findOpenMPI, every, runOpenMPI},
-		{"UCX", "ucx-utils", findUCX, every, ucxTool.run},
+		{"UCX", "ucx-utils", findUCX, pairs, ucxTool.run},
 		{"libfabric", "libfabric-bin", findLibfabric, pingpongs, libfabricTool.run},
 		{"iperf3", "iperf3", findIperf, longStreams, iperfTool.run},
 	}
@@ -47,7 +59,7 @@ func allPeers() []peer {
 
 // findPeers finds the programs of the selected peers; an empty selection is all peers. It also
 // returns the peers that are not installed, with the reason and how to install them.
-func findPeers(selected []string) (found []programs, skipped []skippedPeer, err error) {
+func findPeers(selected []string, measurements []measurement) (found []programs, skipped []skippedPeer, err error) {
 	unknown := map[string]bool{}
 	for _, s := range selected {
 		unknown[strings.ToLower(s)] = true
@@ -60,13 +72,19 @@ func findPeers(selected []string) (found []programs, skipped []skippedPeer, err 
 			continue
 		}
 		delete(unknown, key)
+		if !slices.ContainsFunc(measurements, func(m measurement) bool { return p.has(&m) }) {
+			if len(selected) > 0 {
+				return nil, nil, fmt.Errorf("%s has none of these measurements", p.name)
+			}
+			continue
+		}
 		progs, err := p.find()
 		if err != nil {
 			skipped = append(skipped, skippedPeer{p.name, err.Error(), "apt-get install -y --no-install-recommends " + p.packages})
 			continue
 		}
 		progs.Peer = p.name
-		for _, m := range measurements() {
+		for _, m := range measurements {
 			if p.has(&m) {
 				progs.Measurements = append(progs.Measurements, m)
 			}
@@ -93,6 +111,13 @@ func findMPICH() (p programs, err error) {
 		p.Version += " (not built with ch4:ucx: its transports are unknown)"
 	}
 	return p, nil
+}
+
+// findYieldingMPICH finds the programs of MPICH, for ranks that yield.
+func findYieldingMPICH() (programs, error) {
+	p, err := findMPICH()
+	p.Yields, p.Version = true, p.Version+", yielding"
+	return p, err
 }
 
 // findOpenMPI finds the programs of Open MPI.
@@ -173,8 +198,12 @@ func lookPath(names ...string) (string, error) {
 	return "", fmt.Errorf("no program %s found", strings.Join(names, " or "))
 }
 
-//go:embed c/ranks.c
-var ranksInC []byte
+var (
+	//go:embed c/ranks.c
+	ranksInC []byte
+	//go:embed c/yield.c
+	yieldInC []byte
+)
 
 // compile compiles the program of the ranks of an MPI, which is in C, into dir. Peers without a
 // compiler have their program already.
@@ -182,14 +211,28 @@ func (p *programs) compile(ctx context.Context, dir string) error {
 	if p.Compiler == "" {
 		return nil
 	}
-	source := filepath.Join(dir, "ranks.c")
-	p.Program = filepath.Join(dir, filepath.Base(p.Compiler)+".ranks")
-	if err := os.WriteFile(source, ranksInC, 0o644); err != nil {
-		return err
+	p.Program = filepath.Join(dir, strings.ReplaceAll(p.Peer, " ", "")+".ranks")
+	args := []string{"-O2", "-o", p.Program}
+	for name, text := range p.sources() {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			return err
+		}
+		args = append(args, name)
 	}
-	out, err := exec.CommandContext(ctx, p.Compiler, "-O2", "-o", p.Program, source).CombinedOutput()
+	args = append(args, "-rdynamic", "-ldl") // shared libraries call functions of the program
+	out, err := exec.CommandContext(ctx, p.Compiler, args...).CombinedOutput()
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s cannot compile the ranks: %w", p.Compiler, err), errors.New(string(out)))
 	}
 	return nil
+}
+
+// sources returns the source files of the ranks.
+func (p *programs) sources() map[string][]byte {
+	files := map[string][]byte{"ranks.c": ranksInC}
+	if p.Yields {
+		files["yield.c"] = yieldInC
+	}
+	return files
 }

@@ -19,9 +19,8 @@ import (
 
 // These must be equal to those in c/ranks.c.
 const (
-	tagData  = 1
-	tagCount = 2
-	tagDone  = 3
+	tagData = 1
+	tagDone = 2
 
 	maxWindow   = 64
 	windowBytes = 16 << 20
@@ -29,6 +28,8 @@ const (
 
 	batchTrips   = 16
 	firstBatches = 128
+
+	collectiveBatches = 8
 )
 
 // window returns the number of messages of a size that are in flight: windowBytes, but
@@ -45,8 +46,8 @@ func rankMain(args []string) {
 			}
 			defer stop()
 		}
-		if w.Size() != 2 || len(args) < 2 {
-			return fmt.Errorf("%d ranks with arguments %q: want two ranks, and SLICE-MS KIND:BYTES [KIND:BYTES]", w.Size(), args)
+		if len(args) < 2 {
+			return fmt.Errorf("arguments %q: want SLICE-MS KIND:BYTES [KIND:BYTES]", args)
 		}
 		ms, err := strconv.ParseFloat(args[0], 64)
 		if err != nil {
@@ -81,8 +82,71 @@ func startProfile(dir string, rank int) (stop func(), err error) {
 	}, nil
 }
 
-// measurer is one rank's part of a measurement.
-type measurer struct {
+// benchmark is one rank's part of a measurement.
+type benchmark struct {
+	firstCount int
+	run        func(count int) error // a number of repetitions
+	// seconds returns the time of a message or operation in the last run, which took a time. All
+	// ranks call it; only the result of rank 0 is used.
+	seconds func(took time.Duration, count int) (float64, error)
+	check   func() error // of the contents of messages
+}
+
+// measure runs a measurement twice, with more and more repetitions until a run takes at least the
+// time slice; earlier runs are the warm-up. Rank 0 prints the name and the seconds of the last run.
+// Then each rank checks contents. All ranks call it.
+func measure(w *mpi.World, name string, slice time.Duration) error {
+	kind, text, _ := strings.Cut(name, ":")
+	size, err := strconv.Atoi(text)
+	if err != nil {
+		return err
+	}
+	newBenchmark := newCollective
+	if isPairKind(kind) {
+		newBenchmark = newPair
+	}
+	b, err := newBenchmark(w, kind, size)
+	if err != nil {
+		return err
+	}
+	// Rank 0 chooses the count of each run; the others run until they receive a count of 0.
+	count := b.firstCount
+	for isWarmUp := true; ; isWarmUp = false {
+		if count, err = exchangeCount(w, count); err != nil {
+			return err
+		}
+		if count == 0 {
+			return b.check()
+		}
+		began := w.Wtime()
+		if err := b.run(count); err != nil {
+			return err
+		}
+		took := w.Wtime() - began
+		seconds, err := b.seconds(took, count)
+		if err != nil {
+			return err
+		}
+		switch {
+		case w.Rank() > 0:
+		case isWarmUp || took < slice:
+			count = int(float64(count) * min(8, max(1, 1.5*slice.Seconds()/took.Seconds())))
+		default:
+			fmt.Printf("%s %.12g\n", name, seconds)
+			count = 0
+		}
+	}
+}
+
+// exchangeCount sends the number of repetitions from rank 0 to all ranks. 0 ends the measurement.
+func exchangeCount(w *mpi.World, count int) (int, error) {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(count))
+	err := w.Bcast(b, 0)
+	return int(binary.LittleEndian.Uint64(b)), err
+}
+
+// pair is one rank's part of a measurement of two ranks.
+type pair struct {
 	*mpi.World
 	size     int
 	buf      []byte // a window of messages
@@ -90,77 +154,32 @@ type measurer struct {
 	batches  []float64 // of rank 0: the seconds of each batch of round trips
 }
 
-// measure runs a measurement twice, with more and more repetitions until a run takes at least the
-// time slice; earlier runs are the warm-up. Rank 0 prints the name and the seconds per message of the
-// last run: of round trips by the median of the batches, which a pause of a rank does not change.
-// Then each rank checks the contents of the last messages. Both ranks call it.
-func measure(w *mpi.World, name string, slice time.Duration) error {
-	kind, text, _ := strings.Cut(name, ":")
-	size, err := strconv.Atoi(text)
-	if err != nil {
-		return err
+// newPair returns a benchmark of messages between two ranks. The time of a message is the mean, but
+// that of a round trip the median of batches, which a pause of a rank does not change.
+func newPair(w *mpi.World, kind string, size int) (*benchmark, error) {
+	if w.Size() != 2 {
+		return nil, fmt.Errorf("%d ranks: want two", w.Size())
 	}
 	inFlight := window(size)
-	m := &measurer{World: w, size: size, buf: make([]byte, inFlight*size), requests: make([]*mpi.Request, inFlight)}
-	var run func(count int) error
-	var messages, used int // of each repetition: its messages, and the bytes of m.buf that it uses
-	switch kind {
-	case pingpong:
-		run, messages, used = m.pingpong, 2*batchTrips, size
-	case stream:
-		run, messages, used = m.stream, inFlight, inFlight*size
-	default:
-		return fmt.Errorf("unknown kind: give %s or %s", pingpong, stream)
-	}
+	m := &pair{World: w, size: size, buf: make([]byte, inFlight*size), requests: make([]*mpi.Request, inFlight)}
 	want := pattern(inFlight * size)
 	if w.Rank() == 0 {
 		copy(m.buf, want)
 	}
-	// Rank 0 chooses the count of each run; rank 1 runs until it receives a count of 0.
-	count := firstCount
+	used := inFlight * size // bytes of m.buf
+	b := &benchmark{firstCount, m.stream, func(took time.Duration, count int) (float64, error) {
+		return took.Seconds() / float64(count*inFlight), nil
+	}, func() error {
+		if !bytes.Equal(m.buf[:used], want[:used]) {
+			return fmt.Errorf("rank %d: a message arrived with wrong contents", w.Rank())
+		}
+		return nil
+	}}
 	if kind == pingpong {
-		count = firstBatches
+		used, b.firstCount, b.run = size, firstBatches, m.pingpong
+		b.seconds = func(time.Duration, int) (float64, error) { return perf.Median(m.batches) / (2 * batchTrips), nil }
 	}
-	for isWarmUp := true; ; isWarmUp = false {
-		if count, err = m.exchangeCount(count); err != nil || count == 0 {
-			break
-		}
-		m.batches = m.batches[:0]
-		began := w.Wtime()
-		if err := run(count); err != nil {
-			return err
-		}
-		took := w.Wtime() - began
-		if w.Rank() > 0 {
-			continue
-		}
-		if isWarmUp || took < slice {
-			count = int(float64(count) * min(8, max(1, 1.5*slice.Seconds()/took.Seconds())))
-			continue
-		}
-		seconds := took.Seconds() / float64(count)
-		if len(m.batches) > 0 {
-			seconds = perf.Median(m.batches)
-		}
-		fmt.Printf("%s %.12g\n", name, seconds/float64(messages))
-		_, err = m.exchangeCount(0)
-		break
-	}
-	if err == nil && !bytes.Equal(m.buf[:used], want[:used]) {
-		err = fmt.Errorf("rank %d: a message arrived with wrong contents", w.Rank())
-	}
-	return err
-}
-
-// exchangeCount sends the number of repetitions from rank 0 to rank 1, and returns it on
-// both. 0 ends the measurement.
-func (m *measurer) exchangeCount(count int) (int, error) {
-	b := binary.LittleEndian.AppendUint64(nil, uint64(count))
-	if m.Rank() == 0 {
-		return count, m.Send(b, 1, tagCount)
-	}
-	_, err := m.Recv(b, 0, tagCount)
-	return int(binary.LittleEndian.Uint64(b)), err
+	return b, nil
 }
 
 // pattern returns n bytes in which neighbouring bytes and messages differ.
@@ -173,7 +192,8 @@ func pattern(n int) []byte {
 }
 
 // pingpong sends a message from rank 0 to rank 1 and back, for a number of batches of round trips.
-func (m *measurer) pingpong(batches int) (err error) {
+func (m *pair) pingpong(batches int) (err error) {
+	m.batches = m.batches[:0]
 	message := m.buf[:m.size]
 	for range batches {
 		began := m.Wtime()
@@ -196,7 +216,7 @@ func (m *measurer) pingpong(batches int) (err error) {
 }
 
 // stream sends windows of messages from rank 0 to rank 1. An empty message acknowledges a window.
-func (m *measurer) stream(windows int) (err error) {
+func (m *pair) stream(windows int) (err error) {
 	for range windows {
 		for k := range m.requests {
 			message := m.buf[k*m.size:][:m.size]

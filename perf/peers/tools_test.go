@@ -71,7 +71,8 @@ func TestVersionsAreFound(t *testing.T) {
 
 func TestMissingPeersAreSkippedWithInstallCommand(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	found, skipped, err := findPeers(nil)
+	all := append(pairMeasurements(), collectiveMeasurements(4)...)
+	found, skipped, err := findPeers(nil, all)
 	if err != nil || len(found) != 0 || len(skipped) != len(allPeers()) {
 		t.Fatalf("found %v, skipped %v, error %v; want all peers skipped", found, skipped, err)
 	}
@@ -84,10 +85,13 @@ func TestMissingPeersAreSkippedWithInstallCommand(t *testing.T) {
 			t.Errorf("the output does not say how to install %s:\n%s", p.name, &b)
 		}
 	}
-	if _, skipped, err = findPeers([]string{"ucx"}); err != nil || len(skipped) != 1 {
+	if _, skipped, err = findPeers([]string{"ucx"}, all); err != nil || len(skipped) != 1 {
 		t.Errorf("selected UCX: skipped %v, error %v", skipped, err)
 	}
-	if _, _, err := findPeers([]string{"ucx", "gasnet"}); err == nil {
+	if _, _, err := findPeers([]string{"ucx", "gasnet"}, all); err == nil {
 		t.Error("no error for an unknown peer")
+	}
+	if _, _, err := findPeers([]string{"ucx"}, collectiveMeasurements(4)); err == nil {
+		t.Error("no error for a peer without collective operations")
 	}
 }

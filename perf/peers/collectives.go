@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/perf"
+)
+
+// The kinds of measurements of collective operations.
+const (
+	allgather     = "allgather"
+	alltoall      = "alltoall"
+	allreduce     = "allreduce"
+	reduceScatter = "reducescatter"
+	bcast         = "bcast"
+)
+
+// The targets of collective operations beside MPICH: faster at a share of the points, and at no point
+// slower than a ratio.
+const (
+	wantFasterShare   = 0.8
+	maxCollectiveTime = 1.3
+)
+
+// collectiveMeasurements returns the measurements of collective operations of a number of ranks. The
+// size is that of a block of allgather, all-to-all and reduce-scatter, and else of the vector.
+func collectiveMeasurements(ranks int) (all []measurement) {
+	for _, kind := range []string{allgather, alltoall, allreduce, reduceScatter, bcast} {
+		for _, s := range []struct {
+			size  int
+			title string
+		}{{8, "8 B"}, {64, "64 B"}, {1 << 10, "1 KiB"}, {8 << 10, "8 KiB"}, {64 << 10, "64 KiB"}, {1 << 20, "1 MiB"}} {
+			all = append(all, measurement{
+				Kind: kind, Bytes: s.size, Title: fmt.Sprintf("%s, %d ranks, %s", kind, ranks, s.title), Unit: "µs", atMost: true,
+				wantRatio: maxCollectiveTime, wantRatioNoICRC: maxCollectiveTime, figure: microseconds,
+			})
+		}
+	}
+	return all
+}
+
+// microseconds is the figure of a measurement whose unit is µs.
+func microseconds(seconds float64) float64 { return seconds * 1e6 }
+
+// summary counts the points of collective operations at which our runtime is faster than a peer.
+type summary struct {
+	Peer        string  `json:"peer"`
+	WithICRC    bool    `json:"with_icrc"`
+	Points      int     `json:"points"`
+	Faster      int     `json:"faster"`
+	Slowest     float64 `json:"slowest_ratio"`
+	SlowestName string  `json:"slowest"`
+	Verdict     string  `json:"verdict,omitempty"` // empty for peers without targets
+}
+
+// summarize returns a summary for each peer of the comparisons, with and without ICRC.
+func summarize(comparisons []comparison) (all []summary) {
+	for _, p := range allPeers() {
+		for _, withICRC := range []bool{true, false} {
+			s := summary{Peer: p.name, WithICRC: withICRC}
+			for _, c := range comparisons {
+				if c.Peer != p.name {
+					continue
+				}
+				ratio := c.Ratio
+				if !withICRC {
+					ratio = c.RatioNoICRC
+				}
+				s.Points++
+				if ratio < 1 {
+					s.Faster++
+				}
+				if ratio > s.Slowest {
+					s.Slowest, s.SlowestName = ratio, c.Name
+				}
+			}
+			if s.Points == 0 {
+				continue
+			}
+			if hasTargets(p.name) {
+				s.Verdict = perf.Missed
+				if s.share() >= wantFasterShare && s.Slowest <= maxCollectiveTime {
+					s.Verdict = perf.Holds
+				}
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// share returns the share of points at which our runtime is faster.
+func (s *summary) share() float64 { return float64(s.Faster) / float64(s.Points) }
+
+// String returns the summary as a line.
+func (s *summary) String() string {
+	var b strings.Builder
+	icrc := "with ICRC"
+	if !s.WithICRC {
+		icrc = "without ICRC"
+	}
+	fmt.Fprintf(&b, "%s: faster than %s at %d of %d points (%.0f %%), slowest %.2f × (%s)", icrc, s.Peer, s.Faster, s.Points, 100*s.share(), s.Slowest, s.SlowestName)
+	if s.Verdict != "" {
+		fmt.Fprintf(&b, "; targets ≥ %.0f %% and ≤ %.1f ×: %s", 100*wantFasterShare, maxCollectiveTime, s.Verdict)
+	}
+	return b.String()
+}
