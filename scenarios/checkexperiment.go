@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
@@ -120,6 +121,10 @@ func (c *checker) checkSetting(at, key string, s Settings) (where string, err er
 	}
 	if s.Hosts > 0 && (s.PerHost > 0 || s.Ranks%s.Hosts != 0) {
 		return key, fmt.Errorf("%d ranks on %d hosts: give a number of hosts that divides the ranks, without per_host", s.Ranks, s.Hosts)
+	}
+	var choices coll.Choices
+	if err := choices.UnmarshalText([]byte(s.Collectives)); err != nil {
+		return key, err
 	}
 	return where, wl.Check(s.Ranks, s.Params())
 }

@@ -291,5 +291,8 @@ func options(s *scenarios.Settings) mpi.Options {
 	if isFalse(s.RegistrationCache) {
 		o.Carrier.CacheBytes = -1 // no cache
 	}
+	if err := o.Collectives.UnmarshalText([]byte(s.Collectives)); err != nil {
+		panic(err) // scenarios checks it
+	}
 	return o
 }

@@ -336,7 +336,7 @@ func TestVariantsSetOptions(t *testing.T) {
 		"reuse": {BufferReuse: scenarios.BufferReuse{Reuse: &no}}, "buckets": {BufferReuse: scenarios.BufferReuse{ReuseBuckets: 2}},
 		"reuse_adaptive":     {BufferReuse: scenarios.BufferReuse{ReuseAdaptive: &no}},
 		"registration_cache": {RegistrationCache: &no}, "shared_memory": {SharedMemory: &no}, "coalescing": {Coalescing: &no},
-		"rdma": {RDMA: &no},
+		"rdma": {RDMA: &no}, "collectives": {Collectives: "bcast=chain"},
 	} {
 		if reflect.DeepEqual(options(&s), plain) {
 			t.Errorf("%s changes nothing", name)

@@ -39,6 +39,7 @@ func All() []*Workload {
 		pattern("putget", "puts and gets between ranks 0 and 1", "Rashti 2010 §5.5.1, Fig. 5.7", putget),
 		pattern("putspectrum", "puts and gets with buffers of which some are used more often", "Rashti 2010 §5.5.1, Fig. 5.8", putspectrum),
 		pattern("bcast", "broadcasts from the same buffer", "Rashti 2010 §5.5.1, Fig. 5.9", bcast),
+		pattern("gather", "gathers from and to the same buffers", "Qian 2010 §4.3.1, Fig. 4.2", gathers),
 		pattern("scatter", "scatters along a binomial tree", "Rashti 2010 §5.5.1, Fig. 5.9", scatter),
 		pattern("exchange1", "produce and consume, receive posted before the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange1),
 		pattern("exchange2", "produce and consume, receive posted after the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange2),

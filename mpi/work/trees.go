@@ -22,6 +22,20 @@ func bcast(j *job) {
 	})
 }
 
+// gathers measures gathers at rank 0, always from and to the same buffers: the mean time of the
+// operation over all ranks. A barrier follows each.
+func gathers(j *job) {
+	n := cmp.Or(j.p.Bytes, 1<<10)
+	mine, all := make([]byte, n), make([]byte, n*j.Size())
+	measureTree(j, "gather", n, func(round int) { fill(mine, j.messageKey(j.Rank(), 0, round)) },
+		func(int) { check(j.world.Gather(mine, all, 0)) },
+		func(round int) {
+			for from := 0; j.Rank() == 0 && from < j.Size(); from++ {
+				j.checkContents(all[from*n:][:n], j.messageKey(from, 0, round), "block of rank %d in round %d", from, round)
+			}
+		})
+}
+
 // scatter measures scatters by rank 0 along a binomial tree, as Rashti 2010 §5.5.1 does: the mean
 // time of the operation over all ranks. A barrier follows each. The buffers of rank 0 and of the
 // leaves are always the same; ranks between receive the data of their subtree into a new buffer.
