@@ -92,6 +92,9 @@ type StreamLink interface {
 	// Writev writes the concatenation of bufs. If more is set, an incomplete segment may wait
 	// for the next write; an empty Writev without more sends it.
 	Writev(now mono.Time, bufs [][]byte, more bool) (int, error)
+	// AcceptedAt returns when the host has taken over all written bytes: work requests complete
+	// then. It is later than the write if that takes simulated time.
+	AcceptedAt() mono.Time
 	// Read reads received bytes into b; 0 with a nil error means that there are none. After all
 	// received bytes, it returns io.EOF if the peer closed its direction, else the error that broke
 	// the stream: ErrReset, ErrRefused or ErrUnreachable, perhaps wrapped.

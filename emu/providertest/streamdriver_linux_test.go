@@ -81,7 +81,7 @@ func (r *runner) Output(into [][]byte) ([][]byte, drive.StreamEnd) {
 	return into, drive.StreamOpen
 }
 
-func (r *runner) Sent(_ mono.Time, n int) {
+func (r *runner) Sent(_ mono.Time, n int, _ mono.Time) {
 	r.sent = (r.sent + n) % len(r.message)
 	if r.supply -= n; r.supply == 0 {
 		r.cond.Notify()

@@ -84,6 +84,10 @@ func TestNICsDelaySegments(t *testing.T) {
 	if want := mono.Time(2 * (2700 + 52 + 10_000 + 3050)); connected != want {
 		t.Errorf("connected at %d, want %d", connected, want)
 	}
+	must.Get(stream.Write(w.Now(), make([]byte, 2*stream.MSS())))(t)
+	if took := stream.AcceptedAt().Sub(w.Now()); took != 2*2000 { // without the latency of the NIC
+		t.Errorf("two segments are accepted after %d", took)
+	}
 }
 
 // Packets in the NIC count as queued: Send accepts no more until one has left.
@@ -176,6 +180,10 @@ func TestStackDelaysPacketsAndCalls(t *testing.T) {
 	mustRun(t, w)
 	if took := connected.Sub(began); took != 2*15_000 {
 		t.Errorf("connected after %d, want %d", took, 2*15_000)
+	}
+	must.Get(stream.Write(w.Now(), make([]byte, 100)))(t)
+	if took := stream.AcceptedAt().Sub(w.Now()); took != 2000 {
+		t.Errorf("a segment is accepted after %d", took)
 	}
 }
 

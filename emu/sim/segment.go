@@ -202,7 +202,8 @@ func (s *Stream) returnLatency() time.Duration {
 func (s *Stream) transmit(seg *segment) {
 	if stack := s.port.nic.tcpSend; stack != nil {
 		w := s.net.w
-		w.At(stack.pass(w.now, s.describe(seg)), (*segmentLeavesStack)(seg), 0)
+		s.acceptedAt = stack.pass(w.now, s.describe(seg))
+		w.At(s.acceptedAt, (*segmentLeavesStack)(seg), 0)
 		return
 	}
 	(*segmentLeavesStack)(seg).HandleEvent(s.net.w.now, 0)
@@ -251,7 +252,11 @@ type (
 func (h *segmentLeavesStack) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	if nic := s.port.nic.send; nic != nil {
-		s.net.w.At(nic.pass(now, s.describe(seg)), (*segmentLeavesSender)(seg), 0)
+		leaves := nic.pass(now, s.describe(seg))
+		if s.port.nic.tcpSend == nil {
+			s.acceptedAt = leaves.Add(-nic.Latency)
+		}
+		s.net.w.At(leaves, (*segmentLeavesSender)(seg), 0)
 		return
 	}
 	s.putOnWire(seg)

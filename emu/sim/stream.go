@@ -43,7 +43,8 @@ type streamSender struct {
 	window       int    // send window in bytes
 	writeBlocked bool   // a write did not fit in the window
 	written      uint64 // bytes
-	finQueued    bool   // CloseWrite was called
+	acceptedAt   mono.Time
+	finQueued    bool // CloseWrite was called
 	finSent      bool
 	events       []StreamEvent // remaining events of this direction, by offset
 	rands        streamRands
@@ -107,6 +108,10 @@ func (s *Stream) Writev(_ mono.Time, bufs [][]byte, _ bool) (int, error) {
 	}
 	return n, nil
 }
+
+// AcceptedAt implements link.StreamLink. The kernel has copied the bytes when they leave its stack;
+// a NIC without a stack above it has read them from memory when its send unit is done with them.
+func (s *Stream) AcceptedAt() mono.Time { return s.acceptedAt }
 
 // Read implements link.StreamLink. It returns bytes of at most one segment.
 func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {

@@ -40,9 +40,9 @@ type StreamConn interface {
 	// StreamAbort (bufs is ignored). Until Sent reports them, Output returns the same
 	// bytes again, from the first that was not sent. The driver borrows them until then.
 	Output(into [][]byte) (bufs [][]byte, end StreamEnd)
-	// Sent says that the stream took n more of the bytes that Output returned. The
-	// driver calls it before the next Output.
-	Sent(now mono.Time, n int)
+	// Sent says that the stream took n more of the bytes that Output returned, and when the host has
+	// accepted them (link.StreamLink.AcceptedAt). The driver calls it before the next Output.
+	Sent(now mono.Time, n int, accepted mono.Time)
 }
 
 // StreamEnd says how a stream goes on after the bytes to write.

@@ -49,7 +49,7 @@ func (s *Streams) write(now mono.Time, st *stream) {
 		st.corked = len(bufs) == cap(s.vecs)
 		n, err := st.link.Writev(now, bufs, st.corked)
 		if n > 0 {
-			st.conn.Sent(now, n)
+			st.conn.Sent(now, n, st.link.AcceptedAt())
 		}
 		if err != nil {
 			s.failWrite(st)

@@ -233,7 +233,7 @@ func (c *toyConn) end() {
 	c.toy.cond.Notify()
 }
 
-func (c *toyConn) Sent(_ mono.Time, n int) {
+func (c *toyConn) Sent(_ mono.Time, n int, _ mono.Time) {
 	if n <= 0 || c.head+n > len(c.out) {
 		c.violation = fmt.Errorf("Sent(%d) of %d bytes", n, len(c.out)-c.head)
 		return

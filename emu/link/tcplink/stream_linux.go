@@ -84,6 +84,9 @@ func (s *Stream) RemoteAddr() netip.AddrPort { return s.remote }
 // MSS implements link.StreamLink.
 func (s *Stream) MSS() int { return s.mss }
 
+// AcceptedAt implements link.StreamLink: the kernel has copied the bytes when a write returns.
+func (s *Stream) AcceptedAt() mono.Time { return 0 }
+
 // Connected implements link.StreamLink.
 func (s *Stream) Connected(mono.Time) bool {
 	s.net.mu.Lock()

@@ -63,7 +63,7 @@ func (d *direct) move(n *NIC, to *Conn) (moved bool) {
 			for _, b := range bufs {
 				d.flat = append(d.flat, b...)
 			}
-			c.Sent(0, len(d.flat))
+			c.Sent(0, len(d.flat), 0)
 			to.Input(0, d.flat)
 			moved = true
 		}

@@ -83,7 +83,7 @@ func TestClosedConnectionReleasesBuffers(t *testing.T) {
 		}
 		// Later calls of the driver have no effect.
 		k.c.Input(0, []byte{1})
-		k.c.Sent(0, 1)
+		k.c.Sent(0, 1, 0)
 		k.c.InputEOF(0)
 		k.c.Failed(0, link.ErrReset)
 		if bufs, _ := k.c.Output(make([][]byte, 0, 4)); len(bufs) != 0 {

@@ -217,10 +217,10 @@ func (c *Conn) fillMPA() {
 	}
 }
 
-// Sent is called when TCP has accepted n more octets of Output: first those of c.copiedOutput, then
-// those of MPA. It tells the stream how many ULPDUs TCP has accepted, and advances a close that
-// waits for the output.
-func (c *Conn) Sent(now mono.Time, n int) {
+// Sent is called when TCP takes n more octets of Output, which it has accepted at the time accepted:
+// first those of c.copiedOutput, then those of MPA. Sent tells the stream how many ULPDUs TCP has
+// accepted, at once or at that time, and advances a close that waits for the output.
+func (c *Conn) Sent(now mono.Time, n int, accepted mono.Time) {
 	c.nic.clock = now
 	if c.mpa == nil {
 		return
@@ -232,7 +232,12 @@ func (c *Conn) Sent(now mono.Time, n int) {
 	ulpdus := c.mpa.Sent(n - fromCopied)
 	if c.qp != nil && ulpdus > 0 {
 		c.startEmptyWrites(now)
-		c.qp.stream.Accepted(ulpdus)
+		if c.pending.Len() == 0 && !now.Before(accepted) {
+			c.qp.stream.Accepted(ulpdus)
+		} else {
+			c.pending.Push(acceptance{accepted, ulpdus})
+			c.rearm()
+		}
 	}
 	c.advanceClose()
 	c.releaseBuffers()

@@ -10,10 +10,27 @@ type deadlines struct {
 	timer         nic.Timer[Conn] // for the earliest deadline
 	closeDeadline mono.Time       // end of the close timeout
 	emptyWrites   emptyWrites
+	pending       nic.FIFO[acceptance]
 }
 
-// tick handles the deadlines that have passed: of closing, of the next empty Write (see
-// sendEmptyWrite), and of MPA.
+// acceptance is a number of ULPDUs that TCP accepts at a time.
+type acceptance struct {
+	at     mono.Time
+	ulpdus int
+}
+
+// completeAccepted completes the requests whose ULPDUs TCP has accepted by now.
+func (c *Conn) completeAccepted(now mono.Time) {
+	for c.pending.Len() > 0 && !now.Before(c.pending.First().at) {
+		a, _ := c.pending.Pop()
+		if c.qp != nil {
+			c.qp.stream.Accepted(a.ulpdus)
+		}
+	}
+}
+
+// tick handles the deadlines that have passed: of closing, of requests that TCP has accepted, of the
+// next empty Write (see sendEmptyWrite), and of MPA.
 func (c *Conn) tick(now mono.Time) {
 	c.nic.clock = now
 	if !now.Before(c.closeDeadline) {
@@ -22,6 +39,7 @@ func (c *Conn) tick(now mono.Time) {
 		c.abort(ErrCloseTimeout)
 		return
 	}
+	c.completeAccepted(now)
 	if !now.Before(c.emptyWrites.at) {
 		c.sendEmptyWrite(now)
 	}
@@ -39,6 +57,9 @@ func (c *Conn) rearm() {
 		at = c.closeDeadline
 		if c.mpa != nil {
 			at = min(at, c.mpa.Deadline(), c.emptyWrites.at)
+		}
+		if c.pending.Len() > 0 {
+			at = min(at, c.pending.First().at)
 		}
 	}
 	c.nic.timers.Set(&c.timer, at)

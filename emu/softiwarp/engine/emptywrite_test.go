@@ -165,7 +165,7 @@ func TestEmptyWriteWaitsForEndOfMessage(t *testing.T) {
 	for _, b := range bufs {
 		accepted += len(b)
 	}
-	k.c.Sent(k.now, accepted)
+	k.c.Sent(k.now, accepted, k.now)
 	for range 2 {
 		at := h.nic.Deadline()
 		k.later(at.Sub(k.now), h.nic)

@@ -27,7 +27,9 @@ type pipe struct {
 	vecs     [][]byte
 	// maxWrite limits the octets of a write; 0 is no limit. If rnd is set, random limits apply.
 	maxWrite int
-	log      [2][]byte // all octets that an end has written
+	// acceptedAfter is how long after a write TCP has accepted it.
+	acceptedAfter time.Duration
+	log           [2][]byte // all octets that an end has written
 }
 
 var (
@@ -98,7 +100,7 @@ func (p *pipe) write(i int) (moved bool) {
 			p.log[i] = append(p.log[i], b[:k]...)
 			left -= k
 		}
-		c.Sent(p.now, n)
+		c.Sent(p.now, n, p.now.Add(p.acceptedAfter))
 		moved = true
 		if n < total {
 			return true
