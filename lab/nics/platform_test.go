@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 const smallPlatform = `
@@ -69,6 +70,33 @@ func TestInvalidPlatformsAreRefused(t *testing.T) {
 		text := strings.Replace(smallPlatform, from, to, 1)
 		if _, err := ParsePlatform([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", change, err, want)
+		}
+	}
+}
+
+// Registration costs compare as publications say, and are those of whole pages.
+func TestRegistrationCostsAreAsPublished(t *testing.T) {
+	const page = 4096
+	for _, name := range PlatformNames() {
+		h := must.Get(LoadPlatform(name))(t).Host
+		for _, c := range []verbs.LinearCost{h.Register, h.Deregister} {
+			if c.PicosecondsPerByte > 0 && (c.Of(1) != c.Of(page) || c.Of(page) == c.Of(page+1)) {
+				t.Errorf("%s: %v for 1 B, %v for a page, %v for a byte more", name, c.Of(1), c.Of(page), c.Of(page+1))
+			}
+		}
+	}
+	costs := func(name string, bytes int) (register, deregister time.Duration) {
+		h := must.Get(LoadPlatform(name))(t).Host
+		return h.Register.Of(bytes), h.Deregister.Of(bytes)
+	}
+	for _, bytes := range []int{1, page, 64 << 10, 1 << 20} {
+		iwarp, iwarpDeregister := costs("r805-iwarp-ne020", bytes)
+		ib, ibDeregister := costs("r805-ib-connectx-ddr", bytes)
+		if myrinet, _ := costs("r805-myri-10g-mxoe", bytes); myrinet >= iwarp || myrinet >= ib {
+			t.Errorf("%d B: Myrinet registers in %v, not cheaper than iWARP (%v) and IB (%v)", bytes, myrinet, iwarp, ib)
+		}
+		if iwarp <= iwarpDeregister || bytes <= page && ib >= ibDeregister || bytes == 1<<20 && ib < 2*ibDeregister {
+			t.Errorf("%d B: iWARP %v and %v, IB %v and %v", bytes, iwarp, iwarpDeregister, ib, ibDeregister)
 		}
 	}
 }
