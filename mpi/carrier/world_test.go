@@ -208,7 +208,7 @@ func TestMessagesArriveWithoutRDMA(t *testing.T) {
 			continue
 		}
 		t.Run(s.String(), func(t *testing.T) {
-			runRanks(t, 4, s, carrier.Config{NoRDMA: true}, func(r *rank) error {
+			runRanks(t, 4, s, carrier.Config{NoRDMA: true, PacketSize: 8 << 10}, func(r *rank) error {
 				must.Do(t, r.sendAllSizes())
 				if s := r.Stats(); s.Pieces < 3*10 || s.Registrations.Misses != 0 || r.Atomics() {
 					return fmt.Errorf("%d packets with data, %d registrations, atomics: %v", s.Pieces, s.Registrations.Misses, r.Atomics())
