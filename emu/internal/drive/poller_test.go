@@ -147,6 +147,7 @@ func TestYieldPolicyAdaptsToSharedProcessor(t *testing.T) {
 		{"no program", 300 * time.Nanosecond, 10, 64},
 		{"a spinning program", 5 * time.Microsecond, 1, 32},
 		{"a spinning program", 5 * time.Microsecond, 10, 2},
+		{"three programs that spin or exchange messages", 400 * time.Microsecond, 10, 2},
 		{"a computing program", 3 * time.Millisecond, 2, 8},
 		{"no program", 300 * time.Nanosecond, 10, 64},
 	} {

@@ -20,11 +20,12 @@ const (
 	maxShift = 5
 	// spinThreshold is the number of empty polls after which an application is taken to spin.
 	spinThreshold = 4
-	// A yield that takes between these two ran a program that polls in turns with
-	// this one. A shorter yield ran nothing; after a longer one another program
-	// computes, and yielding more often would give it more than its share.
+	// A yield that takes between these two ran programs that poll in turns with
+	// this one: several, which may receive and send before they yield. A shorter
+	// yield ran nothing; after a longer one another program computes for a time
+	// slice, and yielding more often would give it more than its share.
 	minSharedYield = 1500 * time.Nanosecond
-	maxSharedYield = 100 * time.Microsecond
+	maxSharedYield = time.Millisecond
 )
 
 // pollFound notes a poll of the application that returned a completion.
