@@ -39,8 +39,12 @@ type transfer struct {
 	isRecv bool
 }
 
-// ringMinBytes is the block size from which Allgather uses the ring algorithm.
-const ringMinBytes = 4 << 10
+// ringMinBytes is the block size from which Allgather uses the ring algorithm, and rabenseifnerMinBytes
+// the size from which Allreduce of many ranks uses that algorithm.
+const (
+	ringMinBytes         = 4 << 10
+	rabenseifnerMinBytes = 64 << 10
+)
 
 // maxKeptScratch is the largest scratch memory that is kept for the next operation.
 const maxKeptScratch = 64 << 10
@@ -58,7 +62,7 @@ func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 	}
 	x.c, x.tag, x.collectiveCall = c, tag, *a
 	x.Rank, x.Size = c.me, c.size
-	x.algorithm = k.opts.Collectives.Select(&x.Call, coll.Limits{Bruck: k.opts.BruckLimit, Ring: ringMinBytes})
+	x.algorithm = k.opts.Collectives.Select(&x.Call, coll.Limits{Bruck: k.opts.BruckLimit, Ring: ringMinBytes, Rabenseifner: rabenseifnerMinBytes})
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = x.in, x.out, x.shared
 	if scratch, n := &x.buffers[coll.Scratch], x.algorithm.ScratchBytes(&x.Call); n > cap(*scratch) {
 		*scratch = make([]byte, n)

@@ -61,9 +61,13 @@ func names(op Op) (all []string) {
 // Limits are the sizes at which the default algorithm changes. A limit of 0 is never reached.
 type Limits struct {
 	// Bruck is the largest block of an Alltoall for Bruck's algorithm; Ring is the smallest block of
-	// an Allgather for the ring.
-	Bruck, Ring int
+	// an Allgather for the ring; Rabenseifner is the smallest vector of an Allreduce of at least eight
+	// ranks for that algorithm.
+	Bruck, Ring, Rabenseifner int
 }
+
+// rabenseifnerRanks is the number of ranks from which that algorithm was faster in simulation.
+const rabenseifnerRanks = 8
 
 // Select returns the chosen algorithm of a call, or the default if there is none, or if it does not
 // fit the call. All ranks select the same: the result depends only on what all ranks pass.
@@ -84,6 +88,8 @@ func defaults(c *Call, l Limits) *Algorithm {
 		return bruckAllgather
 	case c.Op == Alltoall && c.Bytes <= l.Bruck:
 		return bruckAlltoall
+	case c.Op == Allreduce && c.Size >= rabenseifnerRanks && l.Rabenseifner > 0 && c.Bytes >= l.Rabenseifner:
+		return largeAllreduce
 	case c.Op == Scatter:
 		return smallScatter
 	case c.Op == Gather:
@@ -107,5 +113,6 @@ var (
 	bruckAlltoall        = Find(Alltoall, "bruck")
 	smallScatter         = Find(Scatter, "binomial")
 	smallGather          = Find(Gather, "binomial")
+	largeAllreduce       = Find(Allreduce, "rabenseifner")
 	halvingReduceScatter = Find(ReduceScatter, "recursive-halving")
 )

@@ -1,0 +1,41 @@
+package coll
+
+import "testing"
+
+func TestSelect(t *testing.T) {
+	var chosen Choices
+	if err := chosen.UnmarshalText([]byte("bcast=scatter-doubling,alltoall=spread")); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := chosen.MarshalText(); string(text) != "bcast=scatter-doubling,alltoall=spread" {
+		t.Errorf("marshalled as %s", text)
+	}
+	limits := Limits{Bruck: 256, Ring: 4096, Rabenseifner: 65536}
+	different := &Layout{Counts: []int{1, 2}, Offsets: []int{0, 1}}
+	for _, c := range []struct {
+		choices Choices
+		call    Call
+		want    string
+	}{
+		{chosen, Call{Op: Bcast, Size: 8}, "scatter-doubling"},
+		{chosen, Call{Op: Bcast, Size: 6}, "binomial"},
+		{chosen, Call{Op: Alltoall, Size: 6}, "spread"},
+		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 256}, "bruck"},
+		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 257}, "pairwise"},
+		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4095}, "bruck"},
+		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4096}, "ring"},
+		{Choices{}, Call{Op: Allgather, Size: 2, Bytes: 1, Out: different}, "ring"},
+		{Choices{}, Call{Op: Gather, Size: 2, Bytes: 1, Out: different}, "linear"},
+		{Choices{}, Call{Op: Gather, Size: 2, Bytes: 1}, "binomial"},
+		{Choices{}, Call{Op: ReduceScatter, Size: 2, Bytes: 1}, "recursive-halving"},
+		{Choices{}, Call{Op: ReduceScatter, Size: 2, Bytes: 1, Ordered: true}, "reduce-scatter"},
+		{Choices{}, Call{Op: Allreduce, Size: 8, Bytes: 65536}, "rabenseifner"},
+		{Choices{}, Call{Op: Allreduce, Size: 8, Bytes: 65535}, "recursive-doubling"},
+		{Choices{}, Call{Op: Allreduce, Size: 7, Bytes: 65536}, "recursive-doubling"},
+		{Choices{}, Call{Op: Allreduce, Size: 8, Bytes: 65536, Ordered: true}, "recursive-doubling"},
+	} {
+		if a := c.choices.Select(&c.call, limits); a.Name != c.want {
+			t.Errorf("%+v: %s, want %s", c.call, a.Name, c.want)
+		}
+	}
+}
