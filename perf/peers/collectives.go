@@ -16,6 +16,9 @@ const (
 	bcast         = "bcast"
 )
 
+// collectiveKinds are the kinds, in the order of the table.
+var collectiveKinds = []string{allgather, alltoall, allreduce, reduceScatter, bcast}
+
 // The targets of collective operations beside MPICH: faster at a share of the points, and at no point
 // slower than a ratio.
 const (
@@ -26,7 +29,7 @@ const (
 // collectiveMeasurements returns the measurements of collective operations of a number of ranks. The
 // size is that of a block of allgather, all-to-all and reduce-scatter, and else of the vector.
 func collectiveMeasurements(ranks int) (all []measurement) {
-	for _, kind := range []string{allgather, alltoall, allreduce, reduceScatter, bcast} {
+	for _, kind := range collectiveKinds {
 		for _, s := range []struct {
 			size  int
 			title string

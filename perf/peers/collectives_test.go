@@ -94,3 +94,20 @@ func TestSummaryCountsFasterPoints(t *testing.T) {
 		}
 	}
 }
+
+func TestJobsOfCollectives(t *testing.T) {
+	jobs := must.Get(collectiveJobs(job{Collectives: true}, "4,8", "bcast,alltoall"))(t)
+	if len(jobs) != 2 || jobs[0].Ranks != 4 || jobs[1].Ranks != 8 {
+		t.Fatalf("%+v, want jobs of 4 and 8 ranks", jobs)
+	}
+	for _, m := range jobs[1].measurements() {
+		if m.Kind != bcast && m.Kind != alltoall {
+			t.Errorf("%s is measured", m.Title)
+		}
+	}
+	for _, bad := range [][2]string{{"", ""}, {"1", ""}, {"65", ""}, {"four", ""}, {"4", "scan"}} {
+		if _, err := collectiveJobs(job{}, bad[0], bad[1]); err == nil {
+			t.Errorf("no error for ranks %q and operations %q", bad[0], bad[1])
+		}
+	}
+}

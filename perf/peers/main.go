@@ -3,7 +3,7 @@
 // removes them, and needs root, or a user who may create user namespaces.
 //
 //	go run ./perf/peers [-peers mpich,ucx] [-rounds N] [-slice TIME] [-json]
-//	go run ./perf/peers -collectives [-ranks 4,8] …
+//	go run ./perf/peers -collectives [-ranks 4,8] [-operations bcast,allreduce] [-algorithms bcast=chain] …
 //
 // It measures half round trips, bandwidths, and the rate of 64 B messages with 64 in
 // flight. The ranks of our runtime, MPICH and Open MPI run the same program, call by call:
@@ -52,12 +52,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -118,12 +120,16 @@ type job struct {
 	Ranks       int
 	Bind        bool // each rank to a CPU
 	Collectives bool
+	Operations  []string     // kinds of collective operations; all if empty
+	Algorithms  coll.Choices // of our collective operations
 }
 
 // measurements returns the measurements of a job.
 func (j *job) measurements() []measurement {
 	if j.Collectives {
-		return collectiveMeasurements(j.Ranks)
+		return slices.DeleteFunc(collectiveMeasurements(j.Ranks), func(m measurement) bool {
+			return len(j.Operations) > 0 && !slices.Contains(j.Operations, m.Kind)
+		})
 	}
 	return pairMeasurements()
 }
@@ -137,36 +143,52 @@ func (j *job) turnLimit() time.Duration {
 	return limit
 }
 
+// isComma reports whether a rune separates the items of a list.
+func isComma(r rune) bool { return r == ',' }
+
 // parseFlags returns the job of each number of ranks, and the names of the selected peers.
 func parseFlags() (jobs []job, peers []string, asJSON bool, err error) {
 	j := job{Ranks: 2}
-	var names, ranks string
+	var names, ranks, operations string
 	flag.StringVar(&names, "peers", "", "the peers, separated by commas; all if empty")
 	flag.IntVar(&j.Rounds, "rounds", 5, "how often each runtime has its turns")
 	flag.DurationVar(&j.Slice, "slice", 200*time.Millisecond, "how long each measurement takes, at least")
 	flag.BoolVar(&j.Collectives, "collectives", false, "measure collective operations")
 	flag.StringVar(&ranks, "ranks", "4,8", "the numbers of ranks of collective operations, separated by commas")
+	flag.StringVar(&operations, "operations", "", "the collective operations, separated by commas; all if empty")
+	flag.TextVar(&j.Algorithms, "algorithms", &coll.Choices{}, "our algorithms, where not the default, as `bcast=chain,alltoall=spread`")
 	flag.BoolVar(&j.Bind, "bind", true, "bind each process to a CPU, in turn")
 	flag.BoolVar(&asJSON, "json", false, "print the result, with every figure, as JSON")
 	flag.Parse()
 	if j.Rounds < 1 || j.Slice <= 0 || j.Slice > time.Minute || flag.NArg() > 0 {
 		return nil, nil, false, errors.New("give at least 1 round, a slice of up to 1m0s, and nothing else: see -help")
 	}
-	isComma := func(r rune) bool { return r == ',' }
 	peers = strings.FieldsFunc(names, isComma)
 	if !j.Collectives {
 		return []job{j}, peers, asJSON, nil
 	}
+	jobs, err = collectiveJobs(j, ranks, operations)
+	return jobs, peers, asJSON, err
+}
+
+// collectiveJobs returns the job of each number of ranks in a list, for the operations in a list.
+func collectiveJobs(j job, ranks, operations string) (jobs []job, err error) {
+	j.Operations = strings.FieldsFunc(operations, isComma)
+	for _, kind := range j.Operations {
+		if !slices.Contains(collectiveKinds, kind) {
+			return nil, fmt.Errorf("operation %q is none of %s", kind, strings.Join(collectiveKinds, ", "))
+		}
+	}
 	for _, text := range strings.FieldsFunc(ranks, isComma) {
 		if j.Ranks, err = strconv.Atoi(text); err != nil || j.Ranks < 2 || j.Ranks > maxRanks {
-			return nil, nil, false, fmt.Errorf("%q ranks: give 2 to %d", text, maxRanks)
+			return nil, fmt.Errorf("%q ranks: give 2 to %d", text, maxRanks)
 		}
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
-		return nil, nil, false, errors.New("give a number of ranks")
+		return nil, errors.New("give a number of ranks")
 	}
-	return jobs, peers, asJSON, nil
+	return jobs, nil
 }
 
 // command parses the flags, runs the measurement and prints its result. It returns an error if a

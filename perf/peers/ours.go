@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/mpi"
 )
 
 // runOurs runs the benchmark on ranks of fabrictest's MPI runtime, over IPv6, with or without
@@ -17,12 +18,16 @@ import (
 func (f *fabric) runOurs(ctx context.Context, withICRC bool) (turn, error) {
 	const joinTimeout = 10 * time.Second // how long our ranks may take to start
 	const ipv4 = false
+	options, err := json.Marshal(mpi.Options{Collectives: f.Algorithms})
+	if err != nil {
+		return nil, err
+	}
 	specs := make([]launch.Spec, 0, len(f.hosts))
 	began := time.Now()
 	for i, h := range f.hosts {
 		nic := &h.NICs[0]
 		text, err := json.Marshal(mpihost.Job{
-			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, ICRCOffloaded: !withICRC, Seed: 1,
+			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, ICRCOffloaded: !withICRC, Seed: 1, Options: options,
 			Rank: &mpihost.RankJob{
 				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(ipv4)}}, CPU: f.cpus[i] + 1 /* 0 is any CPU */, StartTime: began,
 			},
