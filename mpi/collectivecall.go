@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi/coll"
-	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
 // collectiveCall has the arguments of a collective call. err says that they are invalid.
@@ -201,7 +200,7 @@ type reduction struct {
 func (r *reduction) combine(dst, src []byte, srcIsFirst bool) {
 	switch {
 	case r.user == nil:
-		window.Reduce(dst, src, r.t, r.op)
+		reduce(dst, src, r.t, r.op)
 	case srcIsFirst || r.user.commutative:
 		r.user.combine(src, dst)
 	default:

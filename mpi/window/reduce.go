@@ -108,17 +108,11 @@ func (o Op) validForAccumulate(t Type) bool { return o.ValidFor(t) && !t.isLoc()
 // Reduce sets each element of into to (into op from). Both slices have the same size, a
 // multiple of the element size.
 func Reduce(into, from []byte, t Type, o Op) {
-	switch {
-	case t.isLoc():
-		reduceLoc(into, from, t, o)
-	case !reduceNumbers(into, from, t, o):
-		reduceElements(into, from, t, o)
-	}
-}
-
-// reduceElements is Reduce for all types but pairs, one element after the other.
-func reduceElements(into, from []byte, t Type, o Op) {
 	size := t.Size()
+	if t.isLoc() {
+		reduceLoc(into, from, t, o)
+		return
+	}
 	for i := 0; i+size <= len(from); i += size {
 		store(into[i:], size, combine(load(into[i:], size), load(from[i:], size), t, o))
 	}
@@ -207,7 +201,7 @@ func boolToUint(b bool) uint64 {
 }
 
 // arithmetic returns the sum, product, minimum or maximum of a and b.
-func arithmetic[T number](a, b T, o Op) T {
+func arithmetic[T byte | int8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64](a, b T, o Op) T {
 	switch o {
 	case Sum:
 		return a + b

@@ -1,4 +1,4 @@
-package window
+package mpi
 
 import (
 	"bytes"
@@ -6,14 +6,16 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
 func TestReduceOfAlignedNumbersEqualsReduceOfElements(t *testing.T) {
 	const count = 37
 	r := rand.New(rand.NewPCG(1, 2))
-	for typ := Byte; typ < numTypes; typ++ {
-		for op := Sum; op < numOps; op++ {
-			if !op.ValidFor(typ) || typ.isLoc() {
+	for typ := Byte; typ <= BFloat16; typ++ {
+		for op := Sum; op <= NoOp; op++ {
+			if !op.ValidFor(typ) {
 				continue
 			}
 			for offset := range 2 { // at 1, larger elements are not aligned
@@ -25,12 +27,12 @@ func TestReduceOfAlignedNumbersEqualsReduceOfElements(t *testing.T) {
 					}
 				}
 				want := slices.Clone(into)
-				reduceElements(want, from, typ, op)
+				window.Reduce(want, from, typ, op)
 				got := slices.Clone(into)
 				if offset > 0 {
 					got = append(make([]byte, offset, n+8), got...)[offset:]
 				}
-				Reduce(got, from, typ, op)
+				reduce(got, from, typ, op)
 				if !bytes.Equal(got, want) {
 					t.Errorf("%v of %v at offset %d: %v, want %v", op, typ, offset, got, want)
 				}
@@ -46,7 +48,7 @@ func BenchmarkReduce(b *testing.B) {
 			into, from := make([]byte, size), make([]byte, size)
 			b.SetBytes(size)
 			for b.Loop() {
-				Reduce(into, from, t, Sum)
+				reduce(into, from, t, Sum)
 			}
 		})
 	}
