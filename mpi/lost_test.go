@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 )
 
 // When a rank is killed, every call that needs it fails, and no other.
@@ -82,7 +83,11 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			for configuration, o := range configurations() {
-				for _, concurrent := range []bool{false, true} {
+				for i, concurrent := range []bool{false, true, false, false} { // with other algorithms
+					o.Collectives = algorithmChoices(t)[max(0, i-1)]
+					if i == 0 {
+						o.Collectives = coll.Choices{} // the defaults
+					}
 					f := newFabric(t, 4, 3, concurrent)
 					errs := f.run(o, func(w *mpi.World) error {
 						if err := w.Barrier(); err != nil {

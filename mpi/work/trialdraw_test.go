@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -151,6 +152,11 @@ func (t *trial) drawProtocols(c chooser) {
 	t.o.P2P.EagerLimit = pick(c, 0, -1, 16, 300)
 	t.o.Window.ByTarget = c.IntN(3) == 2
 	t.o.BruckLimit = pick(c, 0, -1)
+	for op := range coll.NumOps {
+		if c.IntN(2) == 1 {
+			t.o.Collectives[op] = pick(c, coll.Algorithms(op)...)
+		}
+	}
 }
 
 // run runs the trial in a simulated world. It calls done when a rank's workload has returned,
@@ -171,11 +177,12 @@ func (t *trial) run(done func(rank int, at time.Duration, r work.Result, err err
 func (t *trial) String() string {
 	var b strings.Builder
 	f := &t.fabric
+	collectives, _ := t.o.Collectives.MarshalText() // never fails
 	fmt.Fprintf(&b, "%s %+v on %d ranks, %d a host, %d rails of %s, IPv4 %v, MTU %d, latency %v", t.work.Name, t.params,
 		f.Ranks, f.PerHost, f.Rails, f.Provider, f.IPv4, f.Link.MTU, f.Link.Latency)
 	for _, s := range f.Impair {
 		fmt.Fprintf(&b, ", impaired %+v", s)
 	}
-	fmt.Fprintf(&b, "; %v, %v %+v, accumulates by target %v, Bruck %d; %+v", t.o.Progress, t.o.P2P.Protocol, t.o.P2P, t.o.Window.ByTarget, t.o.BruckLimit, t.o.Carrier)
+	fmt.Fprintf(&b, "; %v, %v %+v, accumulates by target %v, Bruck %d, collectives %s; %+v", t.o.Progress, t.o.P2P.Protocol, t.o.P2P, t.o.Window.ByTarget, t.o.BruckLimit, collectives, t.o.Carrier)
 	return b.String()
 }
