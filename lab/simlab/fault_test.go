@@ -105,8 +105,8 @@ func TestRanksReconnectAfterQPError(t *testing.T) {
 }
 
 func TestHungRunReportsRankStates(t *testing.T) {
-	// The NICs lose completions.
-	r := runText(t, "fabric: {kind: pair}\nnic: {defects: [WCLost]}\nworkload: {kind: stream, messages: 100, timeout: 1ms, retries: 1}\n"+`
+	// The NICs lose completions. Rank 1 has nothing to do while rank 0 reads, and hangs, too.
+	r := runText(t, "fabric: {kind: pair}\nnic: {defects: [WCLost]}\nworkload: {kind: stream, op: read, messages: 100, timeout: 1ms, retries: 1}\n"+`
 limit: 2s
 `, lab.Options{})
 	if r.Verdict != report.Failed || !strings.HasPrefix(r.Reason, "programs: rank 0 on host0 did not end: ") {
