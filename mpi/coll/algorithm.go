@@ -85,11 +85,11 @@ func once(round func(c *Call, r *Round)) phase {
 	return phase{oneRound, func(c *Call, _ int, r *Round) { round(c, r) }}
 }
 
-// at returns a phase with another root.
-func (p phase) at(root int) phase {
+// withRoot0 returns a phase whose root is rank 0.
+func (p phase) withRoot0() phase {
 	return phase{
-		func(c *Call) int { d := *c; d.Root = root; return p.rounds(&d) },
-		func(c *Call, i int, r *Round) { d := *c; d.Root = root; p.round(&d, i, r) },
+		func(c *Call) int { d := *c; d.Root = 0; return p.rounds(&d) },
+		func(c *Call, i int, r *Round) { d := *c; d.Root = 0; p.round(&d, i, r) },
 	}
 }
 

@@ -6,7 +6,7 @@ var allgathers = []*Algorithm{
 	{Op: Allgather, Name: "recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), doublingBlocks}},
 	{Op: Allgather, Name: "neighbour-exchange", Needs: EvenSize | EqualBlocks, phases: []phase{once(placeOwn), neighbourBlocks}},
 	{Op: Allgather, Name: "spread", phases: []phase{spreadBlocks}},
-	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phases: []phase{binomialGather.at(0), bcastBlocks.at(0)}, scratch: treeScratch},
+	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phases: []phase{binomialGather.withRoot0(), bcastBlocks.withRoot0()}, scratch: treeScratch},
 }
 
 // placeOwn copies this rank's block to its place in Out.

@@ -2,9 +2,9 @@ package coll
 
 var barriers = []*Algorithm{
 	{Op: Barrier, Name: "dissemination", phases: []phase{{logRounds, disseminate}}},
-	{Op: Barrier, Name: "tree", phases: []phase{treeArrive.at(0), binomialBcast.at(0)}},
+	{Op: Barrier, Name: "tree", phases: []phase{treeArrive.withRoot0(), binomialBcast.withRoot0()}},
 	{Op: Barrier, Name: "recursive-doubling", phases: []phase{once(join), doublingReduce, once(share)}},
-	{Op: Barrier, Name: "linear", phases: []phase{linearArrive.at(0), linearBcast.at(0)}},
+	{Op: Barrier, Name: "linear", phases: []phase{linearArrive.withRoot0(), linearBcast.withRoot0()}},
 }
 
 // nothing is an empty message.

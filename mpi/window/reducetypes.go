@@ -19,10 +19,10 @@ func reduceLoc(into, from []byte, t Type, o Op) {
 func replaces(b, a []byte, t Type, o Op) bool {
 	half := t.Size() / 2
 	ia, ib := loadInt(a[half:], half), loadInt(b[half:], half)
-	switch {
-	case t == Int32Loc || t == Int64Loc:
+	switch t {
+	case Int32Loc, Int64Loc:
 		return isNearer(loadInt(b, half), loadInt(a, half), ib, ia, o)
-	case t == Float32Loc:
+	case Float32Loc:
 		return isNearer(math.Float32frombits(uint32(load(b, half))), math.Float32frombits(uint32(load(a, half))), ib, ia, o)
 	}
 	return isNearer(math.Float64frombits(load(b, half)), math.Float64frombits(load(a, half)), ib, ia, o)
