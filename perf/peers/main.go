@@ -29,8 +29,9 @@
 // is that of the slowest rank: the median of its batches' means. The first host's counters show that
 // messages crossed the switch.
 //
-// Ranks that outnumber the processors are bound to them in turn, alike for all runtimes: without
-// -bind the scheduler moves ranks between processors, and each turn finds another placement. Open
+// Ranks that outnumber the processors are bound to them in turn, alike for all runtimes, as a batch
+// system would bind them: each processor has the same number of ranks. Without -bind, allreduces of 4
+// ranks took MPICH-yielding as long, or up to a third less, and ours as long or up to twice as long. Open
 // MPI yields while it waits (mpi_yield_when_idle), and our ranks yield and then sleep. MPICH 4 over UCX
 // spins, and has no option to yield: MPIR_CVAR_POLLS_BEFORE_YIELD has no effect, because its
 // library does not call sched_yield. So MPICH-yielding is measured, too: MPICH with an epoll_wait
