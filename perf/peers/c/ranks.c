@@ -283,6 +283,9 @@ int main(int argc, char **argv)
         } else
             fail("unknown kind", argv[i]);
     }
+    MPI_Barrier(MPI_COMM_WORLD); /* all ranks have checked all contents */
+    if (me == 0)
+        printf("end 1\n");
     fflush(stdout);
     /*
      * With MPICH 4.0 over UCX one rank at times waits in MPI_Finalize for the other to
