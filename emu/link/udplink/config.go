@@ -68,11 +68,12 @@ type Config struct {
 	// fastest. HopLimit 0 takes the kernel's default.
 	TClass, HopLimit uint8
 	// DropFragmentable drops received IPv4 packets that have options, were fragmented or
-	// have DF clear, as RoCEv2 demands. It has no effect over IPv6.
+	// have DF clear, and IPv6 packets with extension headers other than that of a fragment, as
+	// RoCEv2 demands.
 	DropFragmentable bool
 	// PacketRing sends single datagrams in Ethernet frames, with UDP checksum 0, and receives datagrams
 	// without checksum, through a packet socket and memory shared with the kernel. It halves the time of a
-	// single datagram, and needs CAP_NET_RAW, an interface of a veth pair, a unicast Local, and over IPv4
+	// single datagram, and needs CAP_NET_RAW, an interface of a veth pair, a unicast Local, and
 	// DropFragmentable. Over IPv6 it drops fragmented datagrams with UDP checksum 0.
 	PacketRing Offload
 	// NoChecksum sends UDP checksum 0.

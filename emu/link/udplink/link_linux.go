@@ -130,7 +130,7 @@ func (l *Link) openRing(cfg Config, gro bool) error {
 	switch {
 	case cfg.PacketRing == OffloadOff:
 		return nil
-	case !gro, l.ifi == 0, cfg.NoChecksum, !l.sock.v6 && !cfg.DropFragmentable:
+	case !gro, l.ifi == 0, cfg.NoChecksum, !cfg.DropFragmentable:
 	default:
 		err = l.ring.open(l.info.Local, l.sock.iface, l.fd)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/linktest"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 func TestPacketLink(t *testing.T) {
@@ -141,6 +142,41 @@ func TestDropFragmentable(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The UDP checksum is not 0, so that the socket receives the packets, not the ring.
+func TestDropFragmentableDropsIPv6ExtensionHeaders(t *testing.T) {
+	destinationOptions := string([]byte{0, 0, 1, 4, 0, 0, 0, 0}) // 4 bytes of padding
+	for _, c := range []struct{ plainOnly, ring bool }{{false, false}, {true, false}, {true, true}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			from, to := testutil.HostPair(t, 1500)
+			cfg := Config{Local: to.Addr(true, 4791), PacketRing: OffloadOff, DropFragmentable: c.plainOnly, PatchIPID: noPatch}
+			if c.ring {
+				cfg.PacketRing = OffloadOn
+			}
+			l := openIn(t, to, cfg)
+			var fd int
+			must.Do(t, from.Do(func() (err error) {
+				fd, err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+				return err
+			}))
+			defer unix.Close(fd)
+			dst := &unix.SockaddrInet6{Port: 4791, Addr: to.V6.As16()}
+			must.Do(t, unix.SetsockoptString(fd, unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, destinationOptions))
+			must.Do(t, unix.Sendto(fd, pattern(3, 100), 0, dst))
+			must.Do(t, unix.SetsockoptString(fd, unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, ""))
+			must.Do(t, unix.Sendto(fd, pattern(9, 8), 0, dst))
+			want := []int{100, 8}
+			if c.plainOnly {
+				want = want[1:]
+			}
+			for i, d := range recvN(t, l, len(want), 8) {
+				if len(d.Payload) != want[i] {
+					t.Errorf("received %d bytes, want %v", len(d.Payload), want)
+				}
+			}
+		})
 	}
 }
 

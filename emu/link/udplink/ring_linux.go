@@ -68,7 +68,7 @@ func isWhole(udp []byte) bool {
 }
 
 // errNoRing is the reason why a link has no ring.
-var errNoRing = errors.New("it needs a unicast address on an interface of a veth pair, GRO, and over IPv4 DropFragmentable")
+var errNoRing = errors.New("it needs a unicast address on an interface of a veth pair, GRO, and DropFragmentable")
 
 // open opens the ring of a link that receives at local on an interface. From then on the UDP socket does
 // not receive the datagrams that are in the ring.

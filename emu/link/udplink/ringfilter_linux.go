@@ -89,13 +89,9 @@ func ringFilter(local netip.AddrPort) filterProgram {
 }
 
 // socketFilter returns the filter of a UDP socket beside a ring: it rejects the datagrams that the ring of
-// an interface receives, and over IPv4 those that plainIPv4 rejects. Offsets count from the UDP header.
+// an interface receives, and those that plainIP rejects. Offsets count from the UDP header.
 func socketFilter(v6 bool, ifi int) filterProgram {
-	var p filterProgram
-	if !v6 {
-		p = p.plainIPv4(skfNetOff)
-	}
-	p = p.load(unix.BPF_W, skfInterface)
+	p := plainIP(v6).load(unix.BPF_W, skfInterface)
 	p = append(p,
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(ifi), Jt: 1},
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: acceptAll}) // another interface has no ring
@@ -112,11 +108,15 @@ func (p filterProgram) plainIPv4(ip uint32) filterProgram {
 	return p.load(unix.BPF_B, ip).require(versionAndLength).load(unix.BPF_H, ip+flags).require(dontFragment)
 }
 
-// attachFragmentFilter makes the kernel drop IPv4 packets with options, fragments, and packets
-// without DF: a UDP socket does not deliver the IP header, which would show them.
-func attachFragmentFilter(fd int) error {
-	p := filterProgram(nil).plainIPv4(skfNetOff)
-	return attachFilter(fd, append(p, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: acceptAll}))
+// plainIP returns the start of a filter of a UDP socket, which does not deliver the IP header: it rejects
+// IPv4 packets that plainIPv4 rejects, and IPv6 packets with an extension header before UDP, except
+// for reassembled ones, where it is gone.
+func plainIP(v6 bool) filterProgram {
+	const nextHeader = 6
+	if v6 {
+		return filterProgram(nil).load(unix.BPF_B, skfNetOff+nextHeader).require(link.ProtocolUDP)
+	}
+	return filterProgram(nil).plainIPv4(skfNetOff)
 }
 
 func attachFilter(fd int, p filterProgram) error {

@@ -50,8 +50,8 @@ func (o *socketOptions) newSocket() (fd int, err error) {
 	if err = o.growBuffers(fd); err == nil {
 		err = o.chooseMulticastInterface(fd)
 	}
-	if err == nil && o.DropFragmentable && !o.v6 {
-		err = attachFragmentFilter(fd)
+	if err == nil && o.DropFragmentable {
+		err = attachFilter(fd, append(plainIP(o.v6), unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: acceptAll}))
 	}
 	if err != nil {
 		unix.Close(fd)
