@@ -47,17 +47,24 @@ func (a *collectiveCall) setRoot(c *Comm, root int) (isRoot bool) {
 
 func (c *Comm) scatterCall(send, recv []byte, root int) (a collectiveCall) {
 	a.init(c, coll.Scatter)
-	isRoot := a.setRoot(c, root)
-	a.in, a.out, a.Bytes = send, recv, len(recv)
-	a.InPlace = isInPlace(recv)
-	a.check(isRoot || !a.InPlace, "only root can scatter in place")
-	if isRoot {
-		if a.InPlace {
-			a.Bytes = len(send) / c.size
-		}
-		a.checkBlocks(c, send)
-	}
+	a.in, a.out = send, recv
+	a.setRootWithBlocks(c, root, recv, send)
 	return a
+}
+
+// setRootWithBlocks sets the root, whose buffer all has a block for each rank, and the size of a block:
+// that of own, or if root passes InPlace there, that of a block of all.
+func (a *collectiveCall) setRootWithBlocks(c *Comm, root int, own, all []byte) {
+	isRoot := a.setRoot(c, root)
+	a.Bytes, a.InPlace = len(own), isInPlace(own)
+	a.check(isRoot || !a.InPlace, "only root can pass InPlace")
+	if !isRoot {
+		return
+	}
+	if a.InPlace {
+		a.Bytes = len(all) / c.size
+	}
+	a.checkBlocks(c, all)
 }
 
 // checkBlocks checks that a buffer has a block for each rank.
@@ -116,16 +123,8 @@ func (a *collectiveCall) checkOwn(c *Comm, l *coll.Layout) {
 
 func (c *Comm) gatherCall(send, recv []byte, root int) (a collectiveCall) {
 	a.init(c, coll.Gather)
-	isRoot := a.setRoot(c, root)
-	a.in, a.out, a.Bytes = send, recv, len(send)
-	a.InPlace = isInPlace(send)
-	a.check(isRoot || !a.InPlace, "only root can gather in place")
-	if isRoot {
-		if a.InPlace {
-			a.Bytes = len(recv) / c.size
-		}
-		a.checkBlocks(c, recv)
-	}
+	a.in, a.out = send, recv
+	a.setRootWithBlocks(c, root, send, recv)
 	return a
 }
 

@@ -209,7 +209,8 @@ func (s *Stream) RemoteAddr() netip.AddrPort { return s.remote }
 // MSS implements link.StreamLink.
 func (s *Stream) MSS() int { return s.mss }
 
-// fail marks this end as failed and schedules its callbacks.
+// fail ends the stream at this side with an error, unless an error has ended it before. It schedules
+// the callbacks for reading and writing, which find the error.
 func (s *Stream) fail(err error) {
 	if s.err != nil {
 		return

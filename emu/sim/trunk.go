@@ -85,8 +85,8 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 // Name returns the trunk's name.
 func (t *Trunk) Name() string { return t.cfg.Name }
 
-// Stats returns the counters of both directions. Out counts all packets, Delivered those that
-// reached the far end.
+// Stats returns the counters of the packets sent from end A to B of the trunk, and from B to A. Of
+// these, Stats.Out counts all packets, and Delivered those that arrived at the other end.
 func (t *Trunk) Stats() (ab, ba Stats) { return t.dirs[0].stats, t.dirs[1].stats }
 
 // Impairments returns the pipes of both directions; nil if there is no impairment.

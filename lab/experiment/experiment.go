@@ -231,7 +231,8 @@ func (r *runner) fabric(s *scenarios.Settings) mpihost.Fabric {
 	return f
 }
 
-// runProgram runs a program over verbs between two hosts.
+// runProgram simulates the verbs program s.Program between two hosts, and returns its bandwidth
+// (both-ways) or else its latency.
 func (r *runner) runProgram(s *scenarios.Settings) (result work.Result, err error) {
 	f := r.fabric(s)
 	service, err := perflab.ServiceOf(f.Provider, "")

@@ -144,7 +144,8 @@ func (c *Carrier) open() error {
 	return c.exchangeEndpoints()
 }
 
-// Register makes a buffer accessible to peers until Release. It must not be empty.
+// Register registers a buffer, which must not be empty, so that peers can read and write it,
+// by RDMA or in packets (Config.NoRDMA), until the caller calls Release of the returned region.
 func (c *Carrier) Register(buf []byte) (wire.Region, error) { return asRegion(c.mem.Register(buf)) }
 
 // Source returns a region with data, to write it to a peer. It may be a bounce buffer with a copy.

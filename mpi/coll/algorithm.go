@@ -104,6 +104,14 @@ func logRounds(c *Call) int { return log2(c.Size) }
 // ringRounds is the number of rounds in which each rank meets every other one.
 func ringRounds(c *Call) int { return c.Size - 1 }
 
+// linearRounds is the number of rounds in which the root exchanges a message with each other rank.
+func linearRounds(c *Call) int {
+	if c.Rank != c.Root {
+		return 1
+	}
+	return batches(c.Size - 1)
+}
+
 // allBlocks is the size of Scratch for one block of each rank.
 func allBlocks(c *Call) int { return c.Size * c.Bytes }
 

@@ -90,21 +90,7 @@ func (c *Call) neighbourPair(rank, i int) Slice {
 }
 
 // spreadBlocks sends this rank's block to every other rank.
-var spreadBlocks = phase{
-	func(c *Call) int { return max(1, batches(c.Size-1)) },
-	func(c *Call, i int, r *Round) {
-		first, end := batch(i, c.Size-1)
-		for k := first; k < end; k++ {
-			r.recv(c.before(k), c.block(Out, c.before(k)))
-		}
-		for k := first; k < end; k++ {
-			r.send(c.after(k), c.ownBlock())
-		}
-		if i == 0 {
-			placeOwn(c, r)
-		}
-	},
-}
+var spreadBlocks = spread(placeOwn, func(c *Call, _ int) Slice { return c.ownBlock() })
 
 // bcastBlocks sends all blocks of Out down a binomial tree.
 var bcastBlocks = phase{

@@ -29,20 +29,26 @@ var exchangeBlocks = phase{
 }
 
 // spreadAll sends to all other ranks at once.
-var spreadAll = phase{
-	func(c *Call) int { return max(1, batches(c.Size-1)) },
-	func(c *Call, i int, r *Round) {
-		first, end := batch(i, c.Size-1)
-		for k := first; k < end; k++ {
-			r.recv(c.before(k), c.block(Out, c.before(k)))
-		}
-		for k := first; k < end; k++ {
-			r.send(c.after(k), c.block(In, c.after(k)))
-		}
-		if i == 0 {
-			keepOwn(c, r)
-		}
-	},
+var spreadAll = spread(keepOwn, func(c *Call, to int) Slice { return c.block(In, to) })
+
+// spread returns a phase that sends the block for each rank, and receives one from each into Out, all at
+// once. own copies this rank's own block in the first round.
+func spread(own func(*Call, *Round), blockFor func(c *Call, to int) Slice) phase {
+	return phase{
+		func(c *Call) int { return max(1, batches(c.Size-1)) },
+		func(c *Call, i int, r *Round) {
+			first, end := batch(i, c.Size-1)
+			for k := first; k < end; k++ {
+				r.recv(c.before(k), c.block(Out, c.before(k)))
+			}
+			for k := first; k < end; k++ {
+				r.send(c.after(k), blockFor(c, c.after(k)))
+			}
+			if i == 0 {
+				own(c, r)
+			}
+		},
+	}
 }
 
 // Bruck's algorithm: Scratch has size blocks, block i for the rank i after this one. Round i sends the

@@ -36,12 +36,7 @@ var treeArrive = phase{
 
 // linearArrive passes a notification from each rank to the root.
 var linearArrive = phase{
-	func(c *Call) int {
-		if c.Rank != c.Root {
-			return 1
-		}
-		return batches(c.Size - 1)
-	},
+	linearRounds,
 	func(c *Call, i int, r *Round) {
 		if c.Rank != c.Root {
 			r.send(c.Root, nothing)

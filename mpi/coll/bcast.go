@@ -46,12 +46,7 @@ var binomialBcast = phase{
 
 // linearBcast sends Out from the root to each rank.
 var linearBcast = phase{
-	func(c *Call) int {
-		if c.Rank != c.Root {
-			return 1
-		}
-		return batches(c.Size - 1)
-	},
+	linearRounds,
 	func(c *Call, i int, r *Round) {
 		if c.Rank != c.Root {
 			r.recv(c.Root, c.all(Out))

@@ -63,8 +63,8 @@ func (r *Rail) ConnectRC(qp verbs.QP, to Remote, psn uint32) error {
 		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry)
 }
 
-// IgnoreClosed returns nil if err says that the object is closed already or has gone with its
-// device (ErrInvalid), and err otherwise.
+// IgnoreClosed returns err, the result of closing a verbs object, but nil if the object or its device
+// was closed before (verbs.ErrClosed or ErrInvalid).
 func IgnoreClosed(err error) error {
 	if errors.Is(err, verbs.ErrClosed) || errors.Is(err, verbs.ErrInvalid) {
 		return nil
@@ -188,7 +188,8 @@ type request[T any] struct {
 	posted     bool
 }
 
-// Add stores the context of a request and returns its WRID: the entry's index and generation.
+// Add returns a new WRID for a work request that will be posted, and stores the request's context until
+// Remove. The WRID consists of the index and the generation of the table entry.
 func (r *Requests[T]) Add(context T) (wrid uint64) {
 	n := len(r.idle)
 	if n == 0 {
