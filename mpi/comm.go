@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/fabrictest/fabrictest/mpi/coll"
 )
 
 // Comm is a communicator: an ordered group of ranks with its own context.
@@ -22,6 +24,7 @@ type Comm struct {
 	nonblocking      int  // number of nonblocking and persistent collectives so far
 	isShared         bool // shared is set
 	shared           []byte
+	nodes            *coll.Nodes // nil until an algorithm needs them
 }
 
 // collective is the bit of a context that marks messages of collective operations.

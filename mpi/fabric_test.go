@@ -32,10 +32,11 @@ type fabric struct {
 	newEvent     chan struct{} // concurrent mode
 	nics         []*nic
 	atomics      bool
-	lacksCredits bool       // CanSend often reports false
-	perHost      int        // ranks
-	segments     []segments // by host
-	atBarrier    int        // number of ranks in the barrier
+	lacksCredits bool               // CanSend often reports false
+	perHost      int                // ranks
+	hostOf       func(rank int) int // nil: consecutive ranks share a host
+	segments     []segments         // by host
+	atBarrier    int                // number of ranks in the barrier
 	round        int
 	aborted      string
 	onCopy       func(rank int, what verbs.Work, n int) // called for the CPU time of ranks; nil: it is not simulated

@@ -61,7 +61,7 @@ func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 		x.advance = x.run
 	}
 	x.c, x.tag, x.collectiveCall = c, tag, *a
-	x.Rank, x.Size = c.me, c.size
+	x.Rank, x.Size, x.Nodes = c.me, c.size, c.nodesFor(a.Op)
 	x.algorithm = k.opts.Collectives.Select(&x.Call, coll.Limits{Bruck: k.opts.BruckLimit, Ring: ringMinBytes, Rabenseifner: rabenseifnerMinBytes})
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = x.in, x.out, x.shared
 	if scratch, n := &x.buffers[coll.Scratch], x.algorithm.ScratchBytes(&x.Call); n > cap(*scratch) {
@@ -85,7 +85,7 @@ func (x *execution) start() {
 
 // free recycles a complete operation. It keeps no memory of the program.
 func (x *execution) free() {
-	x.in, x.out, x.shared, x.In, x.Out = nil, nil, nil, nil, nil
+	x.in, x.out, x.shared, x.In, x.Out, x.Nodes = nil, nil, nil, nil, nil, nil
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = nil, nil, nil
 	if cap(x.buffers[coll.Scratch]) > maxKeptScratch {
 		x.buffers[coll.Scratch] = nil

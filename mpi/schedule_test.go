@@ -45,12 +45,25 @@ func compose(in, inout []byte) {
 	}
 }
 
-// composed returns the messages of n bytes of the first ranks, composed.
-func composed(ranks, n int) []byte {
+// addBytes is a user operation that is commutative.
+func addBytes(in, inout []byte) {
+	for i := range inout {
+		inout[i] += in[i]
+	}
+}
+
+// testOp is a user operation with its function.
+type testOp struct {
+	mpi.Op
+	combine func(in, inout []byte)
+}
+
+// combined returns the messages of n bytes of the first ranks, combined.
+func (o testOp) combined(ranks, n int) []byte {
 	all := testMessage(0, n)
 	for r := 1; r < ranks; r++ {
 		next := testMessage(r, n)
-		compose(all, next)
+		o.combine(all, next)
 		all = next
 	}
 	return all
@@ -126,7 +139,8 @@ func blockCalls(w *mpi.World, n, root int) []testCall {
 }
 
 // reductionCalls returns calls of all reductions of n bytes, for each rank where they have blocks.
-func reductionCalls(w *mpi.World, op mpi.Op, n, root int) []testCall {
+func reductionCalls(w *mpi.World, o testOp, n, root int) []testCall {
+	combined, op := o.combined, o.Op
 	me, size := w.Rank(), w.Size()
 	isRoot := me == root
 	in, all := testMessage(me, n), testMessage(me, n*size)
@@ -147,7 +161,7 @@ func reductionCalls(w *mpi.World, op mpi.Op, n, root int) []testCall {
 	scanned, exscan := make([]byte, n), make([]byte, n)
 	wantExscan := make([]byte, n)
 	if me > 0 {
-		wantExscan = composed(me, n)
+		wantExscan = combined(me, n)
 	}
 	reduceIn, reduceOut := in, []byte(nil)
 	if isRoot {
@@ -155,17 +169,17 @@ func reductionCalls(w *mpi.World, op mpi.Op, n, root int) []testCall {
 	}
 	c, t := w.Comm, mpi.Byte
 	return []testCall{
-		newTestCall(coll.Reduce, "Reduce", onlyAt(isRoot, result), onlyAt(isRoot, composed(size, n)), func() error { return c.Reduce(in, result, t, op, root) },
+		newTestCall(coll.Reduce, "Reduce", onlyAt(isRoot, result), onlyAt(isRoot, combined(size, n)), func() error { return c.Reduce(in, result, t, op, root) },
 			func() (*mpi.Request, error) { return c.Ireduce(in, result, t, op, root) }, func() (*mpi.Request, error) { return c.ReduceInit(in, result, t, op, root) }),
-		newTestCall(coll.Reduce, "Reduce in place", reduceOut, onlyAt(isRoot, composed(size, n)), func() error { return c.Reduce(reduceIn, reduceOut, t, op, root) },
+		newTestCall(coll.Reduce, "Reduce in place", reduceOut, onlyAt(isRoot, combined(size, n)), func() error { return c.Reduce(reduceIn, reduceOut, t, op, root) },
 			func() (*mpi.Request, error) { return c.Ireduce(reduceIn, reduceOut, t, op, root) }, func() (*mpi.Request, error) { return c.ReduceInit(reduceIn, reduceOut, t, op, root) }),
-		newTestCall(coll.Allreduce, "Allreduce", buf, composed(size, n), func() error { return c.Allreduce(buf, t, op) },
+		newTestCall(coll.Allreduce, "Allreduce", buf, combined(size, n), func() error { return c.Allreduce(buf, t, op) },
 			func() (*mpi.Request, error) { return c.Iallreduce(buf, t, op) }, func() (*mpi.Request, error) { return c.AllreduceInit(buf, t, op) }),
-		newTestCall(coll.ReduceScatter, "ReduceScatterBlock", block, composed(size, n*size)[me*n:][:n], func() error { return c.ReduceScatterBlock(all, block, t, op) },
+		newTestCall(coll.ReduceScatter, "ReduceScatterBlock", block, combined(size, n*size)[me*n:][:n], func() error { return c.ReduceScatterBlock(all, block, t, op) },
 			func() (*mpi.Request, error) { return c.IreduceScatterBlock(all, block, t, op) }, func() (*mpi.Request, error) { return c.ReduceScatterBlockInit(all, block, t, op) }),
-		newTestCall(coll.ReduceScatter, "ReduceScatter", part, composed(size, total)[offset:][:counts[me]], func() error { return c.ReduceScatter(vector, part, counts, t, op) },
+		newTestCall(coll.ReduceScatter, "ReduceScatter", part, combined(size, total)[offset:][:counts[me]], func() error { return c.ReduceScatter(vector, part, counts, t, op) },
 			func() (*mpi.Request, error) { return c.IreduceScatter(vector, part, counts, t, op) }, func() (*mpi.Request, error) { return c.ReduceScatterInit(vector, part, counts, t, op) }),
-		newTestCall(coll.Scan, "Scan", scanned, composed(me+1, n), func() error { return c.Scan(in, scanned, t, op) },
+		newTestCall(coll.Scan, "Scan", scanned, combined(me+1, n), func() error { return c.Scan(in, scanned, t, op) },
 			func() (*mpi.Request, error) { return c.Iscan(in, scanned, t, op) }, func() (*mpi.Request, error) { return c.ScanInit(in, scanned, t, op) }),
 		newTestCall(coll.Exscan, "Exscan", exscan, wantExscan, func() error { return c.Exscan(in, exscan, t, op) },
 			func() (*mpi.Request, error) { return c.Iexscan(in, exscan, t, op) }, func() (*mpi.Request, error) { return c.ExscanInit(in, exscan, t, op) }),
@@ -173,7 +187,7 @@ func reductionCalls(w *mpi.World, op mpi.Op, n, root int) []testCall {
 }
 
 // allCalls returns calls of all collective operations.
-func allCalls(w *mpi.World, userOp mpi.Op, n int) []testCall {
+func allCalls(w *mpi.World, userOp testOp, n int) []testCall {
 	root := w.Size() / 2
 	return append(blockCalls(w, n, root), reductionCalls(w, userOp, n, root)...)
 }
@@ -219,18 +233,27 @@ func TestCollectives(t *testing.T) {
 			f.lacksCredits = size == 7
 			f.perHost = size
 			f.succeed(o, func(w *mpi.World) error {
-				op := must.Get(w.CreateOp(compose, 2, false))(t)
-				for _, n := range []int{0, 6, 300} {
-					for _, c := range allCalls(w, op, n) {
-						if err := c.check(c.blocking()); err != nil {
-							return fmt.Errorf("%s, %d bytes: %w", name, n, err)
-						}
-					}
-				}
-				return startedCalls(w, op)
+				return everyCall(w, name, testOp{must.Get(w.CreateOp(compose, 2, false))(t), compose})
+			})
+			f = newFabric(t, size, uint64(10*size+i), false)
+			f.hostOf = func(rank int) int { return rank * rank % 3 } // 0, 1, 1, 0, 1, 1, …
+			f.succeed(o, func(w *mpi.World) error {
+				return everyCall(w, name, testOp{must.Get(w.CreateOp(addBytes, 2, true))(t), addBytes})
 			})
 		}
 	}
+}
+
+// everyCall makes all calls in all ways.
+func everyCall(w *mpi.World, name string, op testOp) error {
+	for _, n := range []int{0, 6, 300} {
+		for _, c := range allCalls(w, op, n) {
+			if err := c.check(c.blocking()); err != nil {
+				return fmt.Errorf("%s, %d bytes: %w", name, n, err)
+			}
+		}
+	}
+	return startedCalls(w, op)
 }
 
 // Ranks of one host broadcast and gather through shared memory; other communicators use messages.
@@ -270,7 +293,7 @@ func TestCollectivesThroughSharedMemory(t *testing.T) {
 }
 
 // startedCalls runs all nonblocking operations at once, and then all persistent ones twice.
-func startedCalls(w *mpi.World, op mpi.Op) error {
+func startedCalls(w *mpi.World, op testOp) error {
 	const n = 6
 	calls := allCalls(w, op, n)
 	var requests, persistent []*mpi.Request

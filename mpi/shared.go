@@ -23,6 +23,18 @@ func (c *Comm) share(a *collectiveCall) (err error) {
 	return err
 }
 
+// nodesFor returns the nodes of the ranks, if the chosen algorithm of an operation needs them.
+func (c *Comm) nodesFor(op coll.Op) *coll.Nodes {
+	a := c.rank.opts.Collectives[op]
+	if a == nil || a.Needs&coll.KnownNodes == 0 {
+		return nil
+	}
+	if c.nodes == nil {
+		c.nodes = coll.NewNodes(c.size, c.Node)
+	}
+	return c.nodes
+}
+
 // openShared opens the segment of the communicator. Communicators of one Split have the same context, and
 // different first ranks.
 func (c *Comm) openShared() ([]byte, error) {

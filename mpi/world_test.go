@@ -150,15 +150,23 @@ func (s segments) Segment(name string, size int) ([]byte, error) {
 	return s[name], nil
 }
 
-// newEnv returns the environment of a rank, with f.perHost ranks per host.
+// host returns the host of a rank.
+func (f *fabric) host(rank int) int {
+	if f.hostOf != nil {
+		return f.hostOf(rank)
+	}
+	return rank / f.perHost
+}
+
+// newEnv returns the environment of a rank.
 func (f *fabric) newEnv(rank int, p *proc) *transport.Env {
 	e := &transport.Env{
 		Rank: rank, Size: len(f.nics), Proc: p, Control: &control{f, rank}, Concurrent: f.concurrent,
 	}
 	for i := range f.nics {
-		e.Nodes = append(e.Nodes, i/f.perHost)
+		e.Nodes = append(e.Nodes, f.host(i))
 	}
-	e.Shared = f.segments[rank/f.perHost]
+	e.Shared = f.segments[f.host(rank)]
 	if f.onCopy != nil {
 		e.Costs = &verbs.Costs{Copy: verbs.LinearCost{Base: time.Nanosecond}}
 		e.Spend = func(what verbs.Work, n int, _ time.Duration) { f.onCopy(rank, what, n) }

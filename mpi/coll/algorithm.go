@@ -25,6 +25,7 @@ const (
 	EqualBlocks                    // all blocks have the same size
 	Commutative                    // reduction
 	SharedMemory                   // with room for a block of each rank
+	KnownNodes                     // of the ranks
 )
 
 // phase is a number of rounds. Both functions depend on their arguments only.
@@ -74,7 +75,8 @@ func (a *Algorithm) Fits(c *Call) bool {
 		n&EvenSize != 0 && c.Size%2 != 0 && c.Size > 1,
 		n&EqualBlocks != 0 && (c.In != nil || c.Out != nil),
 		n&Commutative != 0 && c.Ordered,
-		n&SharedMemory != 0 && c.Bytes*c.Size > c.Shared:
+		n&SharedMemory != 0 && c.Bytes*c.Size > c.Shared,
+		n&KnownNodes != 0 && c.Nodes == nil:
 		return false
 	}
 	return true

@@ -5,6 +5,7 @@ var barriers = []*Algorithm{
 	{Op: Barrier, Name: "tree", phases: []phase{treeArrive.withRoot0(), binomialBcast.withRoot0()}},
 	{Op: Barrier, Name: "recursive-doubling", phases: []phase{once(join), doublingReduce, once(share)}},
 	{Op: Barrier, Name: "linear", phases: []phase{linearArrive.withRoot0(), linearBcast.withRoot0()}},
+	{Op: Barrier, Name: "smp", Needs: KnownNodes, phases: []phase{treeArrive.withinNode(), phase{logRounds, disseminate}.amongLeaders(), binomialBcast.withinNode()}},
 }
 
 // nothing is an empty message.

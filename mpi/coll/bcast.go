@@ -7,6 +7,7 @@ var bcasts = []*Algorithm{
 	{Op: Bcast, Name: "scatter-doubling", Needs: PowerOfTwo, phases: []phase{scatterParts, doublingParts}},
 	{Op: Bcast, Name: "chain", phases: []phase{chainBcast}},
 	{Op: Bcast, Name: "shared", Needs: SharedMemory, phases: []phase{sharedBcast}},
+	{Op: Bcast, Name: "smp", Needs: KnownNodes, phases: []phase{binomialBcast.amongLeaders(), binomialBcast.withinNode()}},
 }
 
 // In a binomial tree, ranks are relative to the root: clearing the lowest set bit of a relative rank

@@ -50,6 +50,8 @@ type Call struct {
 	Element int
 	// Shared is the size of the memory that all ranks share; 0 if there is none.
 	Shared int
+	// Nodes says where ranks run; nil if the caller does not know.
+	Nodes *Nodes
 	// In and Out are the blocks of the buffers. With nil they have Bytes bytes and follow each other.
 	In, Out *Layout
 }

@@ -3,6 +3,7 @@ package coll
 import (
 	"bytes"
 	"fmt"
+	"math/bits"
 	"testing"
 )
 
@@ -68,6 +69,7 @@ type scenario struct {
 	inPlace  bool
 	ordered  bool
 	variable bool // blocks have different sizes
+	nodes    *Nodes
 	prefixes [][]byte
 }
 
@@ -91,6 +93,21 @@ func (s *scenario) layout(gap int) (l *Layout, total int) {
 		total += s.count(i) + gap
 	}
 	return l, total
+}
+
+// placements are several ways to place ranks on nodes.
+func placements(size int) (all []*Nodes) {
+	for _, node := range []func(rank int) int{
+		func(int) int { return 7 },
+		func(rank int) int { return -rank },
+		func(rank int) int { return rank / 4 },
+		func(rank int) int { return rank % 3 },
+		func(rank int) int { return bits.Len(uint(rank)) },           // 1, 1, 2, 4, … ranks
+		func(rank int) int { return int(random[rank]) % (size + 1) }, // any
+	} {
+		all = append(all, NewNodes(size, node))
+	}
+	return all
 }
 
 // elementBytes is the size of an element of reductions.
@@ -118,7 +135,7 @@ func (s *scenario) reduced(ranks, n int) []byte {
 
 // prepare returns the call of a rank, its buffers and its expected Out; nil if Out does not matter.
 func (s *scenario) prepare(rank int) (c Call, in, out, want []byte) {
-	c = Call{Op: s.op, Root: s.root, Bytes: s.bytes, InPlace: s.inPlace, Ordered: s.ordered}
+	c = Call{Op: s.op, Root: s.root, Bytes: s.bytes, InPlace: s.inPlace, Ordered: s.ordered, Nodes: s.nodes}
 	if s.op >= Reduce {
 		c.Element = elementBytes
 	}
@@ -330,12 +347,17 @@ func TestAlgorithms(t *testing.T) {
 				seed := uint64(0)
 				for _, size := range sizes() {
 					scenarios(op, size, func(s *scenario) {
-						if !s.fits(alg) {
-							return
-						}
-						seed++
-						if _, err := s.check(alg, seed); err != nil {
-							t.Fatalf("%+v: %v", *s, err)
+						for _, s.nodes = range placements(size) {
+							if !s.fits(alg) {
+								continue
+							}
+							seed++
+							if _, err := s.check(alg, seed); err != nil {
+								t.Fatalf("%+v: %v", *s, err)
+							}
+							if alg.Needs&KnownNodes == 0 {
+								break
+							}
 						}
 					})
 				}

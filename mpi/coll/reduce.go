@@ -4,6 +4,7 @@ var reduces = []*Algorithm{
 	{Op: Reduce, Name: "binomial", phases: []phase{binomialReduce, once(moveToRoot)}, scratch: vectorScratch},
 	{Op: Reduce, Name: "linear", phases: []phase{linearReduce}, scratch: func(c *Call) int { return 2 * c.Bytes }},
 	{Op: Reduce, Name: "rabenseifner", Needs: Commutative, phases: []phase{once(startVector), once(join), halvingParts, gatherHalves}, scratch: vectorScratch},
+	{Op: Reduce, Name: "smp", Needs: Commutative | KnownNodes, phases: []phase{binomialReduce.withinNode(), binomialReduce.amongLeaders()}, scratch: vectorScratch},
 }
 
 // input returns the memory with the input of this rank.

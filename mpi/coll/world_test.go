@@ -14,6 +14,8 @@ type testWorld struct {
 	rng      *rand.Rand
 	messages int
 	bytes    int
+	// between nodes
+	nodeMessages, nodeBytes int
 }
 
 type testSend struct {
@@ -144,6 +146,10 @@ func (w *testWorld) execute(k *testRank, s *Step) error {
 		w.sends[pair] = append(w.sends[pair], m)
 		w.messages++
 		w.bytes += len(data)
+		if n := k.call.Nodes; n != nil && n.node[s.Peer] != k.call.myNode() {
+			w.nodeMessages++
+			w.nodeBytes += len(data)
+		}
 	case Copy:
 		for i := range s.Count {
 			src, dst := s.Src, s.Dst
