@@ -24,7 +24,8 @@ type Comm struct {
 	nonblocking      int  // number of nonblocking and persistent collectives so far
 	isShared         bool // shared is set
 	shared           []byte
-	nodes            *coll.Nodes // nil until an algorithm needs them
+	nodes            *coll.Nodes  // nil until an algorithm needs them
+	choices          coll.Choices // algorithms of collective operations
 }
 
 // collective is the bit of a context that marks messages of collective operations.
@@ -32,7 +33,7 @@ const collective = 1
 
 // newComm creates a communicator of members, all ranks if nil, and registers it under its context.
 func (k *rank) newComm(name string, context uint32, members []int) *Comm {
-	c := &Comm{rank: k, name: name, context: context, size: k.env.Size, me: k.env.Rank}
+	c := &Comm{rank: k, name: name, context: context, size: k.env.Size, me: k.env.Rank, choices: k.opts.Collectives}
 	if members != nil {
 		c.members, c.size, c.ranks = members, len(members), slices.Repeat([]int32{-1}, k.env.Size)
 		for i, m := range members {
@@ -214,7 +215,7 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 		members[i] = c.worldRank(m.rank)
 	}
 	sub := c.rank.newComm(name, uint32(context), members)
-	sub.handler = c.handler
+	sub.handler, sub.choices = c.handler, c.choices
 	return sub, nil
 }
 
@@ -232,7 +233,7 @@ func (c *Comm) dup(name string) (*Comm, error) {
 	c.rank.nextContext = context + 2
 	d := &Comm{
 		rank: c.rank, name: name, context: context, me: c.me, size: c.size,
-		members: c.members, ranks: c.ranks, handler: c.handler,
+		members: c.members, ranks: c.ranks, handler: c.handler, choices: c.choices,
 	}
 	c.rank.comms[context] = d
 	return d, nil

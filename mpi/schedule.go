@@ -61,8 +61,7 @@ func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 		x.advance = x.run
 	}
 	x.c, x.tag, x.collectiveCall = c, tag, *a
-	x.Rank, x.Size, x.Nodes = c.me, c.size, c.nodesFor(a.Op)
-	x.algorithm = k.opts.Collectives.Select(&x.Call, coll.Limits{Bruck: k.opts.BruckLimit, Ring: ringMinBytes, Rabenseifner: rabenseifnerMinBytes})
+	x.algorithm = c.selectAlgorithm(&x.Call)
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = x.in, x.out, x.shared
 	if scratch, n := &x.buffers[coll.Scratch], x.algorithm.ScratchBytes(&x.Call); n > cap(*scratch) {
 		*scratch = make([]byte, n)

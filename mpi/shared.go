@@ -12,7 +12,7 @@ const sharedBytes = 64 << 10
 // share gives a call the memory that all ranks of the communicator share, if its chosen algorithm needs
 // it and all ranks are on one host. Only one operation at a time can use it: no nonblocking one does.
 func (c *Comm) share(a *collectiveCall) (err error) {
-	if c.rank.opts.Collectives[a.Op].Needs&coll.SharedMemory == 0 {
+	if chosen := c.choices[a.Op]; chosen == nil || chosen.Needs&coll.SharedMemory == 0 {
 		return nil
 	}
 	if !c.isShared {
@@ -25,7 +25,7 @@ func (c *Comm) share(a *collectiveCall) (err error) {
 
 // nodesFor returns the nodes of the ranks, if the chosen algorithm of an operation needs them.
 func (c *Comm) nodesFor(op coll.Op) *coll.Nodes {
-	a := c.rank.opts.Collectives[op]
+	a := c.choices[op]
 	if a == nil || a.Needs&coll.KnownNodes == 0 {
 		return nil
 	}

@@ -153,7 +153,10 @@ func (s *Settings) RanksPerHost() int {
 
 // Params returns the parameters of the workload.
 func (s *Settings) Params() work.Params {
-	return work.Params{Class: work.Class(s.Class), Iterations: s.Iterations, Bytes: int(s.Bytes), Compute: s.Compute, Variation: s.Variation}
+	return work.Params{
+		Class: work.Class(s.Class), Iterations: s.Iterations, Bytes: int(s.Bytes), Compute: s.Compute, Variation: s.Variation,
+		Collective: work.Collective{Operation: s.Operation, Warmup: s.Warmup, MIF: s.MIF, Late: s.Late},
+	}
 }
 
 // checkMeasure checks the variants and the point of a measure.

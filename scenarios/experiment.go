@@ -46,6 +46,17 @@ type Settings struct {
 	// Variation is by how many per cent each computation of a rank is longer or shorter, at most, at
 	// random; 0 if left out: all ranks compute for the same time.
 	Variation int `yaml:"variation,omitempty" range:"1..100"`
+	// Operation is the collective operation of the workload collective; all if left out.
+	Operation string `yaml:"operation,omitempty" pattern:"^[a-z-]{1,40}$" hint:"name an operation such as alltoall"`
+	// Warmup is the number of iterations of the workload collective before those that are measured; 0 if
+	// left out.
+	Warmup int `yaml:"warmup,omitempty" range:"1..1000000"`
+	// MIF is the maximum imbalance factor of the workload collective: a rank computes before each operation
+	// for a random time of up to this many times that of a message; 0 if left out.
+	MIF int `yaml:"mif,omitempty" range:"1..1000000"`
+	// Late is the number of ranks in per cent, at random, that compute for the longest of these times,
+	// while the others do not compute.
+	Late int `yaml:"late,omitempty" range:"1..100"`
 	// PerHost is how many ranks share a host; 1 if left out.
 	PerHost int `yaml:"per_host,omitempty" range:"1..64"`
 	// Hosts is instead of per_host the number of hosts, which the ranks fill evenly and in blocks.

@@ -26,6 +26,9 @@ var opNames = [NumOps]string{
 	"barrier", "bcast", "scatter", "gather", "allgather", "alltoall", "reduce", "allreduce", "reduce-scatter", "scan", "exscan",
 }
 
+// IsReduction reports whether the operation combines elements.
+func (o Op) IsReduction() bool { return o >= Reduce && o < NumOps }
+
 // String returns the name of the operation, or "op" and its number if it is unknown.
 func (o Op) String() string {
 	if o < NumOps {

@@ -29,11 +29,11 @@ func (s *Choices) UnmarshalText(text []byte) error {
 		operation, name, _ := strings.Cut(item, "=")
 		op := opNamed(operation)
 		if op == NumOps {
-			return fmt.Errorf("collective operation %q is none of %s", operation, strings.Join(opNames[:], ", "))
+			return fmt.Errorf("collective operation %q is none of %s", operation, OpNames())
 		}
 		a := Find(op, name)
 		if a == nil {
-			return fmt.Errorf("algorithm %q of %v is none of %s", name, op, strings.Join(names(op), ", "))
+			return fmt.Errorf("algorithm %q of %v is none of %s", name, op, Names(op))
 		}
 		s[op] = a
 	}
@@ -50,12 +50,16 @@ func opNamed(name string) Op {
 	return NumOps
 }
 
-// names returns the names of the algorithms of an operation.
-func names(op Op) (all []string) {
+// OpNames returns a list of the operations, for messages.
+func OpNames() string { return strings.Join(opNames[:], ", ") }
+
+// Names returns a list of the algorithms of an operation, for messages.
+func Names(op Op) string {
+	var all []string
 	for _, a := range Algorithms(op) {
 		all = append(all, a.Name)
 	}
-	return all
+	return strings.Join(all, ", ")
 }
 
 // Limits are the sizes at which the default algorithm changes. A limit of 0 is never reached.

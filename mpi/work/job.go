@@ -26,6 +26,7 @@ type job struct {
 	verified      uint64
 	digestBalance uint64 // digests of messages sent minus those received
 	figures       []Figure
+	collectives   []CollectiveTime
 
 	scalar [8]byte
 }
@@ -130,9 +131,16 @@ func (j *job) sumAll(x float64) float64 { return j.allreduceFloat(x, mpi.Sum) }
 func (j *job) maxAll(x float64) float64 { return j.allreduceFloat(x, mpi.Max) }
 
 func (j *job) allreduceFloat(x float64, op mpi.Op) float64 {
-	putFloats(j.scalar[:], []float64{x})
-	j.Allreduce(j.scalar[:], mpi.Float64, op)
-	return getFloat(j.scalar[:])
+	return j.allreduceFloats(op, x)[0]
+}
+
+// allreduceFloats returns the combination of each number over all ranks.
+func (j *job) allreduceFloats(op mpi.Op, xs ...float64) []float64 {
+	b := make([]byte, 8*len(xs))
+	putFloats(b, xs)
+	j.Allreduce(b, mpi.Float64, op)
+	getFloats(xs, b)
+	return xs
 }
 
 // addFigure adds a measured value to the result. Infinite rates, of operations that take no
@@ -162,7 +170,7 @@ func (j *job) result() Result {
 		Time:   time.Duration(le.Uint64(longest)),
 		Waited: mean(sums[0]), Sending: mean(sums[4]), Communicating: mean(sums[5]),
 		Checks: sums[1], Verified: sums[2],
-		Figures: j.figures,
+		Figures: j.figures, Collectives: j.collectives,
 	}
 }
 

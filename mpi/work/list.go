@@ -38,8 +38,8 @@ func All() []*Workload {
 		pattern("packed", "the same from buffers back to back", "Rashti 2010 §5.5.1, Fig. 5.6", packed),
 		pattern("putget", "puts and gets between ranks 0 and 1", "Rashti 2010 §5.5.1, Fig. 5.7", putget),
 		pattern("putspectrum", "puts and gets with buffers of which some are used more often", "Rashti 2010 §5.5.1, Fig. 5.8", putspectrum),
-		pattern("bcast", "broadcasts from the same buffer", "Rashti 2010 §5.5.1, Fig. 5.9", bcast),
-		pattern("gather", "gathers from and to the same buffers", "Qian 2010 §4.3.1, Fig. 4.2", gathers),
+		pattern(CollectiveName, "time of collective operations, by size and algorithm; ranks may arrive late",
+			"Rashti 2010 §5.5.1, Fig. 5.9; Qian 2010 §4.3.1, §6.3.2, §6.5", collective),
 		pattern("scatter", "scatters along a binomial tree", "Rashti 2010 §5.5.1, Fig. 5.9", scatter),
 		pattern("exchange1", "produce and consume, receive posted before the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange1),
 		pattern("exchange2", "produce and consume, receive posted after the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange2),
@@ -147,6 +147,8 @@ type Params struct {
 	Variation int `json:"variation,omitempty"`
 	// Seed determines all data.
 	Seed uint64 `json:"seed,omitempty"`
+	// Collective are the parameters of the workload collective.
+	Collective Collective `json:"collective,omitzero"`
 }
 
 // RankRule is a restriction on the number of ranks.
@@ -196,7 +198,7 @@ type Workload struct {
 func (wl *Workload) Check(ranks int, p Params) error {
 	p.setDefaults()
 	complain := func(format string, args ...any) error {
-		return fmt.Errorf("%s: %w: %s", wl.Name, ErrParams, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s: %w: %w", wl.Name, ErrParams, fmt.Errorf(format, args...))
 	}
 	all := append(Classes(), ClassB, ClassC)
 	switch class := slices.Index(all, p.Class); {
@@ -218,6 +220,9 @@ func (wl *Workload) Check(ranks int, p Params) error {
 	}
 	if p.Bytes < 0 || p.Iterations < 0 || p.Compute < 0 {
 		return complain("bytes, iterations and compute time must not be negative")
+	}
+	if err := p.Collective.check(wl.Name == CollectiveName, p.Bytes); err != nil {
+		return complain("%w", err)
 	}
 	if p.Variation < 0 || p.Variation > 100 {
 		return complain("a variation of %v %%: it is from 0 to 100", p.Variation)
@@ -264,4 +269,6 @@ type Result struct {
 	Checks   uint64   `json:"checks"`
 	Verified uint64   `json:"verified_bytes"`
 	Figures  []Figure `json:"figures,omitempty"`
+	// Collectives are the results of the workload collective.
+	Collectives []CollectiveTime `json:"collectives,omitempty"`
 }

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/report/ranks"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -165,12 +168,26 @@ func parseParams(wl *work.Workload, words []string) (p work.Params, err error) {
 	f.IntVar(&p.Iterations, "iterations", 0, "")
 	f.IntVar(&p.Bytes, "bytes", 0, "")
 	f.DurationVar(&p.Compute, "compute", 0, "")
+	flags := "--class, --iterations, --bytes and --compute"
+	var sizes string
+	if wl.Name == work.CollectiveName {
+		flags += ", --operation, --sizes, --algorithms, --warmup, --mif and --late"
+		f.StringVar(&p.Collective.Operation, "operation", "", "")
+		f.StringVar(&sizes, "sizes", "", "")
+		f.StringSliceVar(&p.Collective.Algorithms, "algorithms", nil, "")
+		f.IntVar(&p.Collective.Warmup, "warmup", 0, "")
+		f.IntVar(&p.Collective.MIF, "mif", 0, "")
+		f.IntVar(&p.Collective.Late, "late", 0, "")
+	}
 	f.Uint64Var(&p.Seed, "seed", 0, "")
 	if err = f.Parse(words); err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
+	if err == nil && sizes != "" {
+		p.Collective.Sizes, err = perf.ParseSizes(sizes)
+	}
 	if err != nil {
-		return p, fmt.Errorf("%s: %w: its flags are --class, --iterations, --bytes and --compute", wl.Name, err)
+		return p, fmt.Errorf("%s: %w: its flags are %s", wl.Name, err, flags)
 	}
 	return p, nil
 }
@@ -199,8 +216,23 @@ func runWork(wl *work.Workload, w *mpi.World, p work.Params) error {
 	fmt.Printf("%s, class %s, %s: %s in %s, waited %s; %s of %s\n",
 		r.Workload, r.Class, cli.Plural(r.Ranks, "rank"), cli.Plural(r.Iterations, "iteration"), cli.Duration(r.Time), cli.Duration(r.Waited),
 		cli.Plural(int(r.Checks), "check"), cli.Bytes(r.Verified))
+	if len(r.Collectives) > 0 {
+		return writeCollectives(os.Stdout, r.Collectives)
+	}
 	for _, f := range r.Figures {
 		fmt.Println(strings.TrimRight(fmt.Sprintf("  %v", f), " "))
 	}
 	return nil
+}
+
+// writeCollectives prints the times of collective operations.
+func writeCollectives(w io.Writer, all []work.CollectiveTime) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "operation\talgorithm\tbytes\tmean, all ranks\tmedian, all ranks\tmedian, slowest rank\t95 % of such medians\t")
+	for i := range all {
+		c := &all[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s to %s\t\n", c.Operation, c.Algorithm, c.Bytes,
+			cli.Duration(c.Mean), cli.Duration(c.Median), cli.Duration(c.Slowest), cli.Duration(c.Low), cli.Duration(c.High))
+	}
+	return t.Flush()
 }

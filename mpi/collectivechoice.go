@@ -1,0 +1,42 @@
+package mpi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/coll"
+)
+
+// SetAlgorithm chooses the algorithm of an operation on this communicator; nil restores that of
+// Options.Collectives. All ranks must choose the same between the same calls. An algorithm that does not
+// fit a call is not used for it.
+func (c *Comm) SetAlgorithm(op coll.Op, a *coll.Algorithm) error {
+	err := c.check()
+	if err == nil && (op >= coll.NumOps || a != nil && a.Op != op) {
+		err = fmt.Errorf("%w: no algorithm of %v", ErrArg, op)
+	}
+	return c.locked("SetAlgorithm", err, func() error {
+		if a == nil {
+			a = c.rank.opts.Collectives[op]
+		}
+		c.choices[op] = a
+		return nil
+	})
+}
+
+// Algorithm returns the algorithm of a blocking operation on buffers with equal blocks, or a vector, of n
+// bytes.
+func (c *Comm) Algorithm(op coll.Op, n int) (*coll.Algorithm, error) {
+	var a collectiveCall
+	a.init(c, op)
+	a.Bytes = n
+	if a.err == nil {
+		a.err = c.share(&a)
+	}
+	return lockedResult(c, "Algorithm", a.err, func() (*coll.Algorithm, error) { return c.selectAlgorithm(&a.Call), nil })
+}
+
+// selectAlgorithm completes a call, and returns its algorithm.
+func (c *Comm) selectAlgorithm(a *coll.Call) *coll.Algorithm {
+	a.Rank, a.Size, a.Nodes = c.me, c.size, c.nodesFor(a.Op)
+	return c.choices.Select(a, coll.Limits{Bruck: c.rank.opts.BruckLimit, Ring: ringMinBytes, Rabenseifner: rabenseifnerMinBytes})
+}

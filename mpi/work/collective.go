@@ -1,0 +1,250 @@
+package work
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/coll"
+)
+
+// CollectiveName is the name of the workload collective.
+const CollectiveName = "collective"
+
+// Collective are the parameters of the workload collective.
+type Collective struct {
+	// Operation is a collective operation; empty: all.
+	Operation string `json:"operation,omitempty"`
+	// Sizes are those of a block of each rank, or of the vector of operations without blocks. Params.Bytes
+	// is instead of one size.
+	Sizes []int `json:"sizes,omitempty"`
+	// Algorithms are measured in turn, one operation each. Those that do not fit are left out. Empty: the
+	// algorithm that the runtime selects; "all": every one.
+	Algorithms []string `json:"algorithms,omitempty"`
+	// Warmup is the number of iterations that are not measured.
+	Warmup int `json:"warmup,omitempty"`
+	// MIF is the maximum imbalance factor: a rank computes before each operation for a random time of up to
+	// this many times the time of a message with the size of the operation (Qian 2010 §6.3.2).
+	MIF int `json:"mif,omitempty"`
+	// Late is instead the number of ranks in per cent, at random, that compute for the longest of these
+	// times. The other ranks do not compute (Qian 2010 §6.5.1).
+	Late int `json:"late,omitempty"`
+}
+
+// allAlgorithms is the name that stands for all algorithms of an operation.
+const allAlgorithms = "all"
+
+// CollectiveTime has the times of an operation with an algorithm.
+type CollectiveTime struct {
+	Operation string `json:"operation"`
+	Algorithm string `json:"algorithm"`
+	Bytes     int    `json:"bytes"`
+	// Mean is the mean time of an operation over all ranks, and Median the mean of the ranks' medians.
+	Mean   time.Duration `json:"mean_ns"`
+	Median time.Duration `json:"median_ns"`
+	// Slowest is the median at the slowest rank. Its confidence interval of 95 % is from Low to High.
+	Slowest time.Duration `json:"slowest_ns"`
+	Low     time.Duration `json:"low_ns"`
+	High    time.Duration `json:"high_ns"`
+}
+
+// collective measures collective operations: each iteration begins with a barrier, and the time of a rank
+// is that within the operation.
+func collective(j *job) {
+	c := &j.p.Collective
+	sizes := c.Sizes
+	if len(sizes) == 0 {
+		sizes = j.messageSizes(map[Class][]int{
+			ClassT: {8, 4 << 10},
+			ClassS: {8, 1 << 10, 32 << 10},
+			ClassW: {8, 64, 512, 4 << 10, 32 << 10},
+			ClassA: {8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20},
+		})
+	}
+	rounds := j.setIterations(map[Class]int{ClassT: 2, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
+	for _, op := range operationsNamed(c.Operation) {
+		prefix := ""
+		if c.Operation == "" {
+			prefix = op.String() + " "
+		}
+		for _, n := range sizes {
+			suffix := fmt.Sprintf(" %d B", n)
+			if op == coll.Barrier {
+				n, suffix = 0, ""
+			}
+			j.measureCollective(op, n, rounds, prefix, suffix)
+			if op == coll.Barrier {
+				break // it has no data
+			}
+		}
+	}
+}
+
+// operationsNamed returns the operation with a name; all if the name is empty.
+func operationsNamed(name string) (all []coll.Op) {
+	for op := range coll.NumOps {
+		if name == "" || op.String() == name {
+			all = append(all, op)
+		}
+	}
+	return all
+}
+
+// measureCollective measures an operation with n bytes, and adds the times of each algorithm to the
+// result, as figures whose names have a prefix and a suffix.
+func (j *job) measureCollective(op coll.Op, n, rounds int, prefix, suffix string) {
+	defer annotateError("%v of %d bytes", op, n)
+	m := &measurement{job: j, operation: j.newOperation(op, n), algorithms: j.algorithmsFor(op, n), warmup: j.p.Collective.Warmup}
+	if len(m.algorithms) == 0 {
+		return
+	}
+	if mif := j.p.Collective.MIF; mif > 0 {
+		message := j.messageTime(n)
+		j.addFigure(prefix+"message"+suffix, message.Seconds()*1e6, "us")
+		m.longestDelay = time.Duration(mif) * message
+	}
+	for i, samples := range m.run(rounds) {
+		t := j.times(samples)
+		t.Operation, t.Algorithm, t.Bytes = op.String(), m.algorithms[i].Name, n
+		j.collectives = append(j.collectives, t)
+		name := prefix
+		if len(j.p.Collective.Algorithms) > 0 {
+			name += t.Algorithm + " "
+		}
+		for _, f := range []struct {
+			name string
+			time time.Duration
+		}{{"mean", t.Mean}, {"median", t.Median}, {"slowest", t.Slowest}} {
+			j.addFigure(name+f.name+suffix, f.time.Seconds()*1e6, "us")
+		}
+	}
+}
+
+// algorithmsFor returns the algorithms to measure with n bytes: those of the parameters that fit, or the
+// one that the runtime selects.
+func (j *job) algorithmsFor(op coll.Op, n int) (all []*coll.Algorithm) {
+	names := j.p.Collective.Algorithms
+	if len(names) == 0 {
+		return []*coll.Algorithm{must(j.world.Algorithm(op, n))}
+	}
+	for _, a := range coll.Algorithms(op) {
+		if !slices.Contains(names, a.Name) && names[0] != allAlgorithms {
+			continue
+		}
+		check(j.world.SetAlgorithm(op, a))
+		if must(j.world.Algorithm(op, n)) == a {
+			all = append(all, a)
+		}
+		check(j.world.SetAlgorithm(op, nil))
+	}
+	return all
+}
+
+// measurement measures an operation with algorithms in turn.
+type measurement struct {
+	*job
+	operation    *operation
+	algorithms   []*coll.Algorithm
+	warmup       int
+	longestDelay time.Duration // of a rank before an operation
+}
+
+// run returns the times of this rank in each round of the operation, by algorithm. Each round begins
+// with another algorithm. The ranks arrive alike for all algorithms.
+func (m *measurement) run(rounds int) [][]time.Duration {
+	samples := make([][]time.Duration, len(m.algorithms))
+	number, o := 0, m.operation
+	m.start()
+	for round := range m.warmup + rounds {
+		delay := m.arrivalDelay(m.longestDelay, round)
+		for k := range m.algorithms {
+			i := (k + round) % len(m.algorithms)
+			o.prepare(number)
+			check(m.world.SetAlgorithm(o.op, m.algorithms[i]))
+			m.Compute(delay)
+			began := m.Wtime()
+			check(o.run(number))
+			took := m.Wtime() - began
+			check(m.world.SetAlgorithm(o.op, nil))
+			if round >= m.warmup {
+				samples[i] = append(samples[i], took)
+			}
+			o.check(number)
+			number++
+			m.Barrier()
+		}
+	}
+	m.stop()
+	return samples
+}
+
+// times returns the times of all ranks from the samples of this one.
+func (j *job) times(samples []time.Duration) (t CollectiveTime) {
+	slices.Sort(samples)
+	sum := time.Duration(0)
+	for _, d := range samples {
+		sum += d
+	}
+	n := len(samples)
+	low := max(0, int(float64(n)/2-0.98*math.Sqrt(float64(n)))) // the order statistics of the interval
+	seconds := func(d time.Duration) float64 { return d.Seconds() }
+	means := j.allreduceFloats(mpi.Sum, sum.Seconds()/float64(n), seconds(median(samples)))
+	longest := j.allreduceFloats(mpi.Max, seconds(median(samples)), seconds(samples[low]), seconds(samples[n-1-low]))
+	duration := func(seconds float64) time.Duration { return time.Duration(seconds * 1e9) }
+	ranks := float64(j.Size())
+	t.Mean, t.Median = duration(means[0]/ranks), duration(means[1]/ranks)
+	t.Slowest, t.Low, t.High = duration(longest[0]), duration(longest[1]), duration(longest[2])
+	return t
+}
+
+// median returns the median of sorted times.
+func median(sorted []time.Duration) time.Duration {
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// check returns an error if the parameters are wrong, or if they are not those of the workload.
+func (c *Collective) check(applies bool, bytes int) error {
+	if !applies {
+		if c.Operation != "" || len(c.Sizes)+len(c.Algorithms) > 0 || c.Warmup+c.MIF+c.Late != 0 {
+			return fmt.Errorf("operation, sizes, algorithms, warm-up and arrival are those of the workload collective")
+		}
+		return nil
+	}
+	ops := operationsNamed(c.Operation)
+	switch {
+	case len(ops) == 0:
+		return fmt.Errorf("no operation %q; there are %s", c.Operation, coll.OpNames())
+	case bytes > 0 && len(c.Sizes) > 0:
+		return fmt.Errorf("%d bytes, and a list of sizes: give one of them", bytes)
+	case c.Warmup < 0 || c.MIF < 0 || c.Late < 0 || c.Late > 100:
+		return fmt.Errorf("warm-up and imbalance factor must not be negative, and from 0 to 100 %% of the ranks are late")
+	case c.Late > 0 && c.MIF == 0:
+		return fmt.Errorf("ranks are late by the imbalance factor times the time of a message: give the factor")
+	}
+	for _, n := range append(slices.Clone(c.Sizes), cmp.Or(bytes, 8)) {
+		if n < 1 || n%8 != 0 && slices.ContainsFunc(ops, coll.Op.IsReduction) {
+			return fmt.Errorf("%d bytes: reductions are of numbers of 8 bytes", n)
+		}
+	}
+	return c.checkAlgorithms(ops)
+}
+
+// checkAlgorithms returns an error if an algorithm does not exist.
+func (c *Collective) checkAlgorithms(ops []coll.Op) error {
+	if len(c.Algorithms) == 0 || len(c.Algorithms) == 1 && c.Algorithms[0] == allAlgorithms {
+		return nil
+	}
+	if len(ops) > 1 {
+		return fmt.Errorf("algorithms of all operations: give the operation, or %s", allAlgorithms)
+	}
+	for _, name := range c.Algorithms {
+		if coll.Find(ops[0], name) == nil {
+			return fmt.Errorf("algorithm %q of %v is none of %s", name, ops[0], coll.Names(ops[0]))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package work_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// measureCollectives runs the workload collective, and returns its times and its figures by name.
+func measureCollectives(t *testing.T, ranks int, c work.Collective) ([]work.CollectiveTime, map[string]float64) {
+	t.Helper()
+	wl := must.Get(work.Find(work.CollectiveName))(t)
+	results, _, err := inWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, mpi.Options{}, wl, work.Params{Iterations: 8, Collective: c})
+	must.Do(t, err)
+	if c.Operation != "barrier" { // has no data to check
+		must.Do(t, checkResults(wl, results))
+	}
+	figures := map[string]float64{}
+	for _, f := range results[0].Figures {
+		figures[f.Name] = f.Value
+	}
+	return results[0].Collectives, figures
+}
+
+// Algorithms are measured by size; those that do not fit are left out.
+func TestCollectiveMeasuresAlgorithms(t *testing.T) {
+	for _, c := range []struct {
+		ranks         int
+		ask           []string
+		with, without []string
+	}{
+		{4, []string{"chain", "linear"}, []string{"chain", "linear"}, []string{"binomial"}},
+		{4, []string{"all"}, []string{"binomial", "chain", "scatter-doubling"}, []string{"shared"}},
+		{5, []string{"all"}, []string{"binomial", "chain"}, []string{"scatter-doubling"}},
+	} {
+		times, figures := measureCollectives(t, c.ranks, work.Collective{Operation: "bcast", Sizes: []int{8, 64 << 10}, Algorithms: c.ask, Warmup: 2})
+		for _, m := range times {
+			if m.Mean <= 0 || m.Mean > m.Slowest || m.Low > m.Slowest || m.Slowest > m.High || slices.Contains(c.without, m.Algorithm) {
+				t.Errorf("%d ranks, %v: %+v", c.ranks, c.ask, m)
+			}
+		}
+		for _, name := range c.with {
+			if figures[name+" mean 8 B"] <= 0 || figures[name+" mean 65536 B"] <= figures[name+" mean 8 B"] {
+				t.Errorf("%d ranks: %v has no times of %s", c.ranks, figures, name)
+			}
+		}
+	}
+	if times, figures := measureCollectives(t, 4, work.Collective{Operation: "bcast", Sizes: []int{8}}); len(times) != 1 || figures["mean 8 B"] <= 0 {
+		t.Errorf("the algorithm that the runtime selects: %+v, %v", times, figures)
+	}
+}
+
+// A chain takes longer than a tree to broadcast a short message to many ranks: the choice has an effect.
+func TestCollectiveUsesTheChosenAlgorithm(t *testing.T) {
+	times, _ := measureCollectives(t, 16, work.Collective{Operation: "bcast", Sizes: []int{8}, Algorithms: []string{"binomial", "chain"}, Warmup: 2})
+	if tree, chain := times[0], times[1]; len(times) != 2 || chain.Slowest < 2*tree.Slowest {
+		t.Errorf("%+v takes less than twice the time of %+v", chain, tree)
+	}
+}
+
+// Skewed arrival makes ranks wait in a barrier: if one of four is late, the others wait as long as it
+// computes; if all arrive at random, no rank waits longer than the bound. A waiting rank polls after an
+// eighth of the time that it has waited.
+func TestCollectiveSkewedArrival(t *testing.T) {
+	const mif, polls = 512, 9.0 / 8
+	measure := func(c work.Collective) (mean, slowest, message float64) {
+		c.Operation, c.Warmup = "barrier", 2
+		_, figures := measureCollectives(t, 4, c)
+		return figures["mean"], figures["slowest"], figures["message"]
+	}
+	barrier, _, _ := measure(work.Collective{})
+	mean, slowest, message := measure(work.Collective{MIF: mif, Late: 25})
+	if bound := mif * message; mean < bound*3/4 || mean > polls*bound*3/4+2*barrier || slowest < bound {
+		t.Errorf("one of four ranks late by %v: mean %v, slowest %v", bound, mean, slowest)
+	}
+	mean, slowest, message = measure(work.Collective{MIF: mif})
+	if bound := mif * message; mean < bound/8 || mean > bound*3/4 || slowest > polls*bound+2*barrier {
+		t.Errorf("random arrival within %v: mean %v, slowest %v", bound, mean, slowest)
+	}
+}
