@@ -30,7 +30,7 @@ type perfPage struct {
 // perfGroup is a benchmark with its charts, and the rows of its series.
 type perfGroup struct {
 	Title   string
-	Charts  []chartView
+	Charts  []kit.Chart
 	Columns []string
 	Rows    []perfRow
 }
@@ -154,7 +154,8 @@ func comparisonGroup(rows []record.Row) *perfGroup {
 		for _, y := range []float64{-100 * floor, 100 * floor} {
 			changes.Published = append(changes.Published, ChartMark{Low: y, High: y, Text: fmt.Sprintf("%+.1f %%", y)})
 		}
-		g.Charts = []chartView{newChartView(&medians), newChartView(&changes)}
+		g.Charts = []kit.Chart{newChartView(&medians), newChartView(&changes)}
+		g.Charts[1].Marks = "95 % interval"
 		g.Charts[1].Title += ", more is " + map[bool]string{true: "better", false: "worse"}[unit.MoreIsBetter()]
 	}
 	return g
@@ -234,7 +235,7 @@ func WriteHistory(w io.Writer, runs []*record.Run, changes []record.Change) erro
 }
 
 // historyChart draws the medians and the levels of a series over the number of the run.
-func historyChart(s *record.SeriesHistory) chartView {
+func historyChart(s *record.SeriesHistory) kit.Chart {
 	scale, unit := perfUnit([]record.Row{{Unit: s.Unit}})
 	c := Chart{Title: s.Name, Unit: unit, XName: "run", Lines: []ChartLine{{Name: "runs"}}}
 	for i, v := range s.Medians {

@@ -32,7 +32,7 @@ func TestComparisonPageHasChartsAndVerdicts(t *testing.T) {
 	text := page.String()
 	for _, want := range []string{
 		"5 series: 1 worse, 3 same, 1 missing", "mlx5_0 22.41", "&lt;b&gt;.json", `<span class="v failed">worse</span>`,
-		"-10.0 %", "write_bw/bytes=4096: -10", "after, qps=2",
+		"-10.0 %", `<span class="diamond">95 % interval</span>`, "write_bw/bytes=4096: -10", "after, qps=2",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page has no %q", want)

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +15,7 @@ import (
 type experimentView struct {
 	Title      string
 	Figures    []publishedView
-	Charts     []chartView
+	Charts     []kit.Chart
 	Parameters []Parameter
 }
 
@@ -24,14 +23,6 @@ type experimentView struct {
 type publishedView struct {
 	Row, Text, Where, Published, Ours string
 	Class, Verdict, Reason            string
-}
-
-// chartView is a chart with its legend.
-type chartView struct {
-	Title   string
-	Keys    []kit.Key
-	Marks   bool // it has published values
-	Drawing template.HTML
 }
 
 // newExperimentView returns the template's data for an experiment. A figure with a Reason is known
@@ -91,11 +82,14 @@ func classOf(line int) string { return fmt.Sprintf("k%d", line%6) }
 
 // newChartView draws a chart. Sizes and ranks are on a logarithmic x axis, values that span more
 // than two powers of ten on a logarithmic y axis. A published value without an X is a line across.
-func newChartView(c *Chart) chartView { return drawChart(c, false) }
+func newChartView(c *Chart) kit.Chart { return drawChart(c, false) }
 
 // drawChart draws a chart. The y axis of a power law is logarithmic whatever its positive values span.
-func drawChart(c *Chart, powerLaw bool) chartView {
-	v := chartView{Title: c.Title, Marks: len(c.Published) > 0}
+func drawChart(c *Chart, powerLaw bool) kit.Chart {
+	v := kit.Chart{Title: c.Title}
+	if len(c.Published) > 0 {
+		v.Marks = "published"
+	}
 	if c.Unit != "" {
 		v.Title += ", " + c.Unit
 	}

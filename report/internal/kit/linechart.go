@@ -7,6 +7,14 @@ import (
 	"strings"
 )
 
+// Chart is a chart with its legend, for the template "charts".
+type Chart struct {
+	Title   string
+	Keys    []Key
+	Marks   string // the meaning of its marks; empty without marks
+	Drawing template.HTML
+}
+
 // LineChart is a chart of lines with a point at each value, over an x axis with the values in Ticks.
 type LineChart struct {
 	Left, Width, Height float64 // space left of the frame, and size of the frame
