@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/report/peers"
 )
 
 // The kinds of measurements of collective operations.
@@ -35,7 +35,7 @@ func collectiveMeasurements(ranks int) (all []measurement) {
 			title string
 		}{{8, "8 B"}, {64, "64 B"}, {1 << 10, "1 KiB"}, {8 << 10, "8 KiB"}, {64 << 10, "64 KiB"}, {1 << 20, "1 MiB"}} {
 			all = append(all, measurement{
-				Kind: kind, Bytes: s.size, Title: fmt.Sprintf("%s, %d ranks, %s", kind, ranks, s.title), Unit: "µs", atMost: true,
+				Kind: kind, Bytes: s.size, Ranks: ranks, Metric: kind, Title: fmt.Sprintf("%s, %d ranks, %s", kind, ranks, s.title), Unit: "µs", atMost: true,
 				wantRatio: maxCollectiveTime, wantRatioNoICRC: maxCollectiveTime, figure: microseconds,
 			})
 		}
@@ -46,22 +46,11 @@ func collectiveMeasurements(ranks int) (all []measurement) {
 // microseconds is the figure of a measurement whose unit is µs.
 func microseconds(seconds float64) float64 { return seconds * 1e6 }
 
-// summary counts the points of collective operations at which our runtime is faster than a peer.
-type summary struct {
-	Peer        string  `json:"peer"`
-	WithICRC    bool    `json:"with_icrc"`
-	Points      int     `json:"points"`
-	Faster      int     `json:"faster"`
-	Slowest     float64 `json:"slowest_ratio"`
-	SlowestName string  `json:"slowest"`
-	Verdict     string  `json:"verdict,omitempty"` // empty for peers without targets
-}
-
 // summarize returns a summary for each peer of the comparisons, with and without ICRC.
-func summarize(comparisons []comparison) (all []summary) {
+func summarize(comparisons []peers.Comparison) (all []peers.Summary) {
 	for _, p := range allPeers() {
 		for _, withICRC := range []bool{true, false} {
-			s := summary{Peer: p.name, WithICRC: withICRC}
+			s := peers.Summary{Peer: p.name, WithICRC: withICRC}
 			for _, c := range comparisons {
 				if c.Peer != p.name {
 					continue
@@ -82,8 +71,8 @@ func summarize(comparisons []comparison) (all []summary) {
 				continue
 			}
 			if hasTargets(p.name) {
-				s.Verdict = perf.Missed
-				if s.share() >= wantFasterShare && s.Slowest <= maxCollectiveTime {
+				s.Target, s.Verdict = fmt.Sprintf("≥ %.0f %% and ≤ %.1f ×", 100*wantFasterShare, maxCollectiveTime), perf.Missed
+				if s.Share() >= wantFasterShare && s.Slowest <= maxCollectiveTime {
 					s.Verdict = perf.Holds
 				}
 			}
@@ -91,21 +80,4 @@ func summarize(comparisons []comparison) (all []summary) {
 		}
 	}
 	return all
-}
-
-// share returns the share of points at which our runtime is faster.
-func (s *summary) share() float64 { return float64(s.Faster) / float64(s.Points) }
-
-// String returns the summary as a line.
-func (s *summary) String() string {
-	var b strings.Builder
-	icrc := "with ICRC"
-	if !s.WithICRC {
-		icrc = "without ICRC"
-	}
-	fmt.Fprintf(&b, "%s: faster than %s at %d of %d points (%.0f %%), slowest %.2f × (%s)", icrc, s.Peer, s.Faster, s.Points, 100*s.share(), s.Slowest, s.SlowestName)
-	if s.Verdict != "" {
-		fmt.Fprintf(&b, "; targets ≥ %.0f %% and ≤ %.1f ×: %s", 100*wantFasterShare, maxCollectiveTime, s.Verdict)
-	}
-	return b.String()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/report/peers"
 )
 
 // onRanks runs a program on simulated ranks.
@@ -65,7 +66,7 @@ func TestSummaryCountsFasterPoints(t *testing.T) {
 		ratio       float64
 		wantVerdict string
 	}{{1.2, perf.Holds}, {1.4, perf.Missed}} {
-		var all []comparison
+		var all []peers.Comparison
 		for _, ranks := range []int{4, 8} {
 			theirs, ours := turn{}, turn{}
 			for _, m := range collectiveMeasurements(ranks) {
@@ -74,8 +75,8 @@ func TestSummaryCountsFasterPoints(t *testing.T) {
 					ours[m.name()] = test.ratio * 4e-6
 				}
 			}
-			peers := map[string]turn{mpich: theirs}
-			all = append(all, compare(collectiveMeasurements(ranks), []round{{Ranks: ranks, Before: peers, After: peers, Ours: ours, NoICRC: theirs}}, []string{mpich})...)
+			turns := map[string]turn{mpich: theirs}
+			all = append(all, compare(collectiveMeasurements(ranks), []round{{Ranks: ranks, Before: turns, After: turns, Ours: ours, NoICRC: theirs}}, []string{mpich})...)
 		}
 		got := summarize(all)
 		if len(got) != 2 || !got[0].WithICRC || got[0].Points != 60 || got[0].Faster != 59 || got[0].SlowestName != slower.Title || math.Abs(got[0].Slowest-test.ratio) > 1e-9 || got[0].Verdict != test.wantVerdict {
@@ -84,12 +85,12 @@ func TestSummaryCountsFasterPoints(t *testing.T) {
 		if got[1].WithICRC || got[1].Faster != 0 || got[1].Verdict != perf.Missed {
 			t.Errorf("%+v, want no faster point", got[1])
 		}
-		r := result{Comparisons: all, Summaries: got[:1]}
-		if r.missed() != (test.wantVerdict == perf.Missed) {
-			t.Errorf("missed %v with the verdict %s", r.missed(), test.wantVerdict)
+		r := peers.Run{Comparisons: all, Summaries: got[:1]}
+		if r.Missed() != (test.wantVerdict == perf.Missed) {
+			t.Errorf("missed %v with the verdict %s", r.Missed(), test.wantVerdict)
 		}
 		var b strings.Builder
-		if err := r.write(&b); err != nil || !strings.Contains(b.String(), "faster than MPICH at 59 of 60 points (98 %)") {
+		if err := r.WriteTable(&b); err != nil || !strings.Contains(b.String(), "faster than MPICH at 59 of 60 points (98 %)") {
 			t.Errorf("%v, no summary in the output:\n%s", err, &b)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/report/peers"
 )
 
 // fabric has the hosts, one for each rank.
@@ -43,20 +44,21 @@ func fabricMain() error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // removed when this process exits
-	r := result{Versions: map[string]string{}, Load: loadAverage()}
+	r := result{Run: peers.Run{Load: loadAverage(), Rounds: f.Rounds}}
 	names := make([]string, len(f.Peers))
 	for i, p := range f.Peers {
-		names[i], r.Versions[p.Peer] = p.Peer, p.Version
+		names[i] = p.Peer
+		r.Peers = append(r.Peers, peers.Peer{Name: p.Peer, Version: p.Version})
 	}
 	for i := range f.Rounds {
 		figures, err := f.runRound(ctx)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i+1, err)
 		}
-		r.Rounds = append(r.Rounds, figures)
+		r.Turns = append(r.Turns, figures)
 		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", i+1, f.Rounds)
 	}
-	r.Comparisons = compare(f.measurements(), r.Rounds, names)
+	r.Comparisons = compare(f.measurements(), r.Turns, names)
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
@@ -193,4 +195,15 @@ func loadAverage() float64 {
 	var load float64
 	_, _ = fmt.Sscan(string(text), &load)
 	return load
+}
+
+// cpuModel returns the model of the first processor, empty if it cannot be read.
+func cpuModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(model)
+		}
+	}
+	return ""
 }

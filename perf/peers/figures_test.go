@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/report/peers"
 )
 
 // printed returns the output of ranks with a time per message.
@@ -57,7 +58,7 @@ func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 			Ours: mustParse(t, printed(pace*2e-6)), NoICRC: mustParse(t, printed(pace*4e-6)),
 		})
 	}
-	r := result{Comparisons: compare(pairMeasurements(), rounds, []string{mpich, other})}
+	r := peers.Run{Comparisons: compare(pairMeasurements(), rounds, []string{mpich, other})}
 	if want := len(pairMeasurements()) + 1; len(r.Comparisons) != want {
 		t.Errorf("%d comparisons, want %d", len(r.Comparisons), want)
 	}
@@ -80,7 +81,7 @@ func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 			t.Errorf("%s: verdict %q, want %q", c.Name, c.Verdict, wantVerdict)
 		}
 	}
-	if !r.missed() {
+	if !r.Missed() {
 		t.Error("no target is missed")
 	}
 }

@@ -2,7 +2,7 @@
 // iperf3, between the same two network namespaces, which a veth pair joins. It creates and
 // removes them, and needs root, or a user who may create user namespaces.
 //
-//	go run ./perf/peers [-peers mpich,ucx] [-rounds N] [-slice TIME] [-json]
+//	go run ./perf/peers [-peers mpich,ucx] [-rounds N] [-slice TIME] [-json] [-html FILE]
 //	go run ./perf/peers -collectives [-ranks 4,8] [-operations bcast,allreduce] [-algorithms bcast=chain] …
 //
 // It measures half round trips, bandwidths, and the rate of 64 B messages with 64 in
@@ -37,6 +37,8 @@
 // library does not call sched_yield. So MPICH-yielding is measured, too: MPICH with an epoll_wait
 // that yields (c/yield.c). There are targets for the ratios to both.
 //
+// With -html, the result is also written as one page with charts.
+//
 // With the environment variable FABRICTEST_PEERS_PROFILE=DIR, our ranks write CPU profiles
 // to that directory.
 //
@@ -59,9 +61,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/peers"
 )
 
 // The first argument of the child processes.
@@ -147,8 +152,16 @@ func (j *job) turnLimit() time.Duration {
 // isComma reports whether a rune separates the items of a list.
 func isComma(r rune) bool { return r == ',' }
 
-// parseFlags returns the job of each number of ranks, and the names of the selected peers.
-func parseFlags() (jobs []job, peers []string, asJSON bool, err error) {
+// options are what the flags select.
+type options struct {
+	jobs  []job    // one for each number of ranks
+	peers []string // all if empty
+	json  bool     // print JSON
+	html  string   // file for the page; none if empty
+}
+
+// parseFlags parses the flags.
+func parseFlags() (o options, err error) {
 	j := job{Ranks: 2}
 	var names, ranks, operations string
 	flag.StringVar(&names, "peers", "", "the peers, separated by commas; all if empty")
@@ -159,17 +172,17 @@ func parseFlags() (jobs []job, peers []string, asJSON bool, err error) {
 	flag.StringVar(&operations, "operations", "", "the collective operations, separated by commas; all if empty")
 	flag.TextVar(&j.Algorithms, "algorithms", &coll.Choices{}, "our algorithms, where not the default, as `bcast=chain,alltoall=spread`")
 	flag.BoolVar(&j.Bind, "bind", true, "bind each process to a CPU, in turn")
-	flag.BoolVar(&asJSON, "json", false, "print the result, with every figure, as JSON")
+	flag.BoolVar(&o.json, "json", false, "print the result, with every figure, as JSON")
+	flag.StringVar(&o.html, "html", "", "write the result as a page with charts to this `file`")
 	flag.Parse()
 	if j.Rounds < 1 || j.Slice <= 0 || j.Slice > time.Minute || flag.NArg() > 0 {
-		return nil, nil, false, errors.New("give at least 1 round, a slice of up to 1m0s, and nothing else: see -help")
+		return o, errors.New("give at least 1 round, a slice of up to 1m0s, and nothing else: see -help")
 	}
-	peers = strings.FieldsFunc(names, isComma)
-	if !j.Collectives {
-		return []job{j}, peers, asJSON, nil
+	o.peers, o.jobs = strings.FieldsFunc(names, isComma), []job{j}
+	if j.Collectives {
+		o.jobs, err = collectiveJobs(j, ranks, operations)
 	}
-	jobs, err = collectiveJobs(j, ranks, operations)
-	return jobs, peers, asJSON, err
+	return o, err
 }
 
 // collectiveJobs returns the job of each number of ranks in a list, for the operations in a list.
@@ -195,19 +208,19 @@ func collectiveJobs(j job, ranks, operations string) (jobs []job, err error) {
 // command parses the flags, runs the measurement and prints its result. It returns an error if a
 // target was missed. If no peer is installed, command only prints how to install them.
 func command() error {
-	jobs, names, asJSON, err := parseFlags()
+	o, err := parseFlags()
 	if err != nil {
 		return err
 	}
 	if err := netns.Available(); err != nil {
 		return fmt.Errorf("all runtimes run in network namespaces: %w", err)
 	}
-	peers, skipped, err := findPeers(names, jobs[0].measurements())
+	found, skipped, err := findPeers(o.peers, o.jobs[0].measurements())
 	if err != nil {
 		return err
 	}
-	if len(peers) == 0 {
-		return (&result{Skipped: skipped}).write(os.Stdout)
+	if len(found) == 0 {
+		return (&peers.Run{Skipped: skipped}).WriteTable(os.Stdout)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -216,30 +229,33 @@ func command() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	for i := range peers {
-		if err := peers[i].compile(ctx, dir); err != nil {
+	for i := range found {
+		if err := found[i].compile(ctx, dir); err != nil {
 			return err
 		}
 	}
-	r, err := measureJobs(ctx, jobs, peers)
+	started := time.Now()
+	r, err := measureJobs(ctx, o.jobs, found)
 	if err != nil {
 		return err
 	}
 	r.Skipped = skipped
-	if err := r.print(asJSON); err != nil {
+	r.Tool, r.Command, r.Started = report.ToolVersion(), cli.Join(append([]string{"go", "run", "./perf/peers"}, os.Args[1:]...)), started
+	r.Machine, r.CPU = report.ThisMachine(), cpuModel()
+	if err := errors.Join(r.print(o.json), cli.WriteFile(o.html, r.WriteHTML)); err != nil {
 		return err
 	}
-	if r.missed() {
+	if r.Missed() {
 		return errors.New("a target was missed")
 	}
 	return nil
 }
 
 // measureJobs runs jobs one after the other, and returns one result of all.
-func measureJobs(ctx context.Context, jobs []job, peers []programs) (*result, error) {
+func measureJobs(ctx context.Context, jobs []job, found []programs) (*result, error) {
 	all := new(result)
 	for i := range jobs {
-		jobs[i].Peers = peers
+		jobs[i].Peers = found
 		r, err := measureInFabric(ctx, &jobs[i])
 		if err != nil {
 			return nil, err
@@ -249,7 +265,7 @@ func measureJobs(ctx context.Context, jobs []job, peers []programs) (*result, er
 			continue
 		}
 		all.Comparisons = append(all.Comparisons, r.Comparisons...)
-		all.Rounds = append(all.Rounds, r.Rounds...)
+		all.Turns = append(all.Turns, r.Turns...)
 	}
 	if jobs[0].Collectives {
 		all.Summaries = summarize(all.Comparisons)
@@ -260,7 +276,7 @@ func measureJobs(ctx context.Context, jobs []job, peers []programs) (*result, er
 // print prints the result to standard output, as a table or as JSON.
 func (r *result) print(asJSON bool) error {
 	if !asJSON {
-		return r.write(os.Stdout)
+		return r.WriteTable(os.Stdout)
 	}
 	e := json.NewEncoder(os.Stdout)
 	e.SetIndent("", "  ")

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/report/peers"
 )
 
 // peer is a runtime or program that is measured beside our runtime.
@@ -59,7 +61,7 @@ func allPeers() []peer {
 
 // findPeers finds the programs of the selected peers; an empty selection is all peers. It also
 // returns the peers that are not installed, with the reason and how to install them.
-func findPeers(selected []string, measurements []measurement) (found []programs, skipped []skippedPeer, err error) {
+func findPeers(selected []string, measurements []measurement) (found []programs, skipped []peers.Skipped, err error) {
 	unknown := map[string]bool{}
 	for _, s := range selected {
 		unknown[strings.ToLower(s)] = true
@@ -80,7 +82,7 @@ func findPeers(selected []string, measurements []measurement) (found []programs,
 		}
 		progs, err := p.find()
 		if err != nil {
-			skipped = append(skipped, skippedPeer{p.name, err.Error(), "apt-get install -y --no-install-recommends " + p.packages})
+			skipped = append(skipped, peers.Skipped{Name: p.name, Reason: err.Error(), Install: "apt-get install -y --no-install-recommends " + p.packages})
 			continue
 		}
 		progs.Peer = p.name

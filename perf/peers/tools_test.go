@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/report/peers"
 )
 
 // recorded returns a program's output that was recorded in testdata.
@@ -77,7 +78,7 @@ func TestMissingPeersAreSkippedWithInstallCommand(t *testing.T) {
 		t.Fatalf("found %v, skipped %v, error %v; want all peers skipped", found, skipped, err)
 	}
 	var b strings.Builder
-	if err := (&result{Skipped: skipped}).write(&b); err != nil {
+	if err := (&peers.Run{Skipped: skipped}).WriteTable(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range allPeers() {
