@@ -28,9 +28,8 @@ func (c *Comm) SetAlgorithm(op coll.Op, a *coll.Algorithm) error {
 func (c *Comm) Algorithm(op coll.Op, n int) (*coll.Algorithm, error) {
 	var a collectiveCall
 	a.init(c, op)
-	a.Bytes = n
-	if a.err == nil {
-		a.err = c.share(&a)
+	if a.Bytes = n; a.err == nil {
+		a.Shared = c.sharedLimit()
 	}
 	return lockedResult(c, "Algorithm", a.err, func() (*coll.Algorithm, error) { return c.selectAlgorithm(&a.Call), nil })
 }

@@ -22,8 +22,7 @@ type Comm struct {
 	freed            bool
 	failureAnnounced bool // the other members know that collectives have failed
 	nonblocking      int  // number of nonblocking and persistent collectives so far
-	isShared         bool // shared is set
-	shared           []byte
+	segments         map[segmentKey]*sharedSegment
 	nodes            *coll.Nodes  // nil until an algorithm needs them
 	choices          coll.Choices // algorithms of collective operations
 }

@@ -256,42 +256,6 @@ func everyCall(w *mpi.World, name string, op testOp) error {
 	return startedCalls(w, op)
 }
 
-// Ranks of one host broadcast and gather through shared memory; other communicators use messages.
-func TestCollectivesThroughSharedMemory(t *testing.T) {
-	var choices coll.Choices
-	must.Do(t, choices.UnmarshalText([]byte("bcast=shared,gather=shared")))
-	f := newFabric(t, 6, 1, false)
-	f.perHost = 3
-	f.succeed(mpi.Options{Collectives: choices}, func(w *mpi.World) error {
-		node := must.Get(w.SplitNode(0))(t)
-		pairs := must.Get(w.Split(w.Rank()%3, 0))(t) // of different hosts
-		for _, c := range []*mpi.Comm{w.Comm, node, pairs} {
-			for round := range 3 {
-				root := round % c.Size()
-				for _, n := range []int{1, 60000, 70000} {
-					buf := make([]byte, n)
-					if c.Rank() == root {
-						buf = testMessage(round, n)
-					}
-					must.Do(t, c.Bcast(buf, root))
-					all := make([]byte, n*c.Size())
-					must.Do(t, c.Gather(testMessage(c.Rank(), n), all, root))
-					want := joined(c.Size(), func(rank int) []byte { return testMessage(rank, n) })
-					if !bytes.Equal(buf, testMessage(round, n)) || c.Rank() == root && !bytes.Equal(all, want) {
-						return fmt.Errorf("wrong data of %d bytes in %v", n, c)
-					}
-				}
-			}
-		}
-		return nil
-	})
-	for host, segments := range f.segments {
-		if want := map[bool]int{true: 1}[host < 2]; len(segments) != want {
-			t.Errorf("host %d has %d segments, want %d", host, len(segments), want)
-		}
-	}
-}
-
 // startedCalls runs all nonblocking operations at once, and then all persistent ones twice.
 func startedCalls(w *mpi.World, op testOp) error {
 	const n = 6

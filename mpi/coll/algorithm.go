@@ -13,6 +13,10 @@ type Algorithm struct {
 	phases []phase
 	// scratch returns the size of the Scratch buffer; nil if the algorithm needs none.
 	scratch func(*Call) int
+	// shared returns the size of the Shared buffer; nil if the algorithm needs none. It is the same on all nodes.
+	shared func(*Call) int
+	// perNode is how many ranks each node must have, if it is not 0.
+	perNode int
 }
 
 // Needs are the conditions under which an algorithm can be used.
@@ -20,12 +24,12 @@ type Needs uint8
 
 // The conditions.
 const (
-	PowerOfTwo   Needs = 1 << iota // number of ranks
-	EvenSize                       // number of ranks
-	EqualBlocks                    // all blocks have the same size
-	Commutative                    // reduction
-	SharedMemory                   // with room for a block of each rank
-	KnownNodes                     // of the ranks
+	PowerOfTwo       Needs = 1 << iota // number of ranks
+	EvenSize                           // number of ranks
+	EqualBlocks                        // all blocks have the same size
+	Commutative                        // reduction
+	KnownNodes                         // of the ranks
+	ConsecutiveRanks                   // of each node
 )
 
 // phase is a number of rounds. Both functions depend on their arguments only.
@@ -67,6 +71,14 @@ func (a *Algorithm) ScratchBytes(c *Call) int {
 	return a.scratch(c)
 }
 
+// SharedBytes returns the size of the Shared buffer that is needed.
+func (a *Algorithm) SharedBytes(c *Call) int {
+	if a.shared == nil {
+		return 0
+	}
+	return a.shared(c)
+}
+
 // Fits reports whether the algorithm can be used for a call.
 func (a *Algorithm) Fits(c *Call) bool {
 	n := a.Needs
@@ -75,8 +87,10 @@ func (a *Algorithm) Fits(c *Call) bool {
 		n&EvenSize != 0 && c.Size%2 != 0 && c.Size > 1,
 		n&EqualBlocks != 0 && (c.In != nil || c.Out != nil),
 		n&Commutative != 0 && c.Ordered,
-		n&SharedMemory != 0 && c.Bytes*c.Size > c.Shared,
-		n&KnownNodes != 0 && c.Nodes == nil:
+		n&KnownNodes != 0 && c.Nodes == nil,
+		n&ConsecutiveRanks != 0 && !c.Nodes.areConsecutive(),
+		a.perNode > 1 && a.perNode > c.Nodes.fewest(),
+		a.SharedBytes(c) > c.Shared:
 		return false
 	}
 	return true

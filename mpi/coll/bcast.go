@@ -6,7 +6,7 @@ var bcasts = []*Algorithm{
 	{Op: Bcast, Name: "van-de-geijn", phases: []phase{scatterParts, ringParts}},
 	{Op: Bcast, Name: "scatter-doubling", Needs: PowerOfTwo, phases: []phase{scatterParts, doublingParts}},
 	{Op: Bcast, Name: "chain", phases: []phase{chainBcast}},
-	{Op: Bcast, Name: "shared", Needs: SharedMemory, phases: []phase{sharedBcast}},
+	{Op: Bcast, Name: "shared", Needs: KnownNodes, phases: []phase{binomialBcast.amongLeaders(), sharedBcast.withinNode()}, shared: slotBytes},
 	{Op: Bcast, Name: "smp", Needs: KnownNodes, phases: []phase{binomialBcast.amongLeaders(), binomialBcast.withinNode()}},
 }
 

@@ -51,7 +51,7 @@ type Call struct {
 	Bytes int
 	// Element is the size of an element of a reduction.
 	Element int
-	// Shared is the size of the memory that all ranks share; 0 if there is none.
+	// Shared is the size of the memory that the ranks of each node share; 0 if there is none.
 	Shared int
 	// Nodes says where ranks run; nil if the caller does not know.
 	Nodes *Nodes

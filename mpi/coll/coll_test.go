@@ -336,7 +336,7 @@ func scenarios(op Op, size int, try func(*scenario)) {
 // fits reports whether an algorithm can be used for the scenario.
 func (s *scenario) fits(alg *Algorithm) bool {
 	c, _, _, _ := s.prepare(0)
-	c.Size, c.Shared = s.size, s.size<<20
+	c.Size, c.Shared = s.size, 1<<40
 	return alg.Fits(&c)
 }
 

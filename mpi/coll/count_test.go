@@ -24,8 +24,6 @@ func TestMessagesAndBytesEqualClosedForms(t *testing.T) {
 		{Bcast, "van-de-geijn", every, func(p, _, _ int) int { return (p - 1) * (p + 1) }, nil},
 		{Bcast, "van-de-geijn", powers, nil, func(p, lg, n int) int { return n*lg/2 + (p-1)*n }},
 		{Bcast, "scatter-doubling", powers, func(p, lg, _ int) int { return p - 1 + p*lg }, func(p, lg, n int) int { return n*lg/2 + (p-1)*n }},
-		{Bcast, "shared", every, func(p, _, _ int) int { return 2 * (p - 1) }, func(_, _, _ int) int { return 0 }},
-		{Gather, "shared", every, func(p, _, _ int) int { return 2 * (p - 1) }, func(_, _, _ int) int { return 0 }},
 		{Scatter, "linear", every, edges, func(p, _, n int) int { return (p - 1) * n }},
 		{Scatter, "binomial", every, edges, nil},
 		{Scatter, "binomial", powers, nil, func(p, lg, n int) int { return p * lg / 2 * n }},

@@ -8,7 +8,7 @@ var scatters = []*Algorithm{
 var gathers = []*Algorithm{
 	{Op: Gather, Name: "linear", phases: []phase{linearGather}},
 	{Op: Gather, Name: "binomial", Needs: EqualBlocks, phases: []phase{binomialGather}, scratch: treeScratch},
-	{Op: Gather, Name: "shared", Needs: EqualBlocks | SharedMemory, phases: []phase{sharedGather}},
+	{Op: Gather, Name: "shared", Needs: EqualBlocks | KnownNodes, phases: []phase{sharedGather}, scratch: landingScratch, shared: slotBytes},
 }
 
 // linearScatter sends each block from the root to its rank.

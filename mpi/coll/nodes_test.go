@@ -34,6 +34,7 @@ func TestMessagesBetweenNodesEqualClosedForms(t *testing.T) {
 		{Barrier, "smp", func(p, n, _ int) int { return 2*(p-n) + n*log2(n) }, func(_, n, _ int) int { return n * log2(n) }, func(_, _, _ int) int { return 0 }},
 		{Bcast, "smp", edges, first, func(_, n, b int) int { return (n - 1) * b }},
 		{Reduce, "smp", edges, first, func(_, n, b int) int { return (n - 1) * b }},
+		{Bcast, "shared", func(p, n, _ int) int { return n - 1 + 2*(p-n) }, first, func(_, n, b int) int { return (n - 1) * b }},
 		{Allreduce, "smp", func(p, n, _ int) int { return 2*(p-n) + doubling(n) }, func(_, n, _ int) int { return doubling(n) }, func(_, n, b int) int { return doubling(n) * b }},
 	} {
 		for _, p := range sizes() {

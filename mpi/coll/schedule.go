@@ -4,7 +4,7 @@ package coll
 type Buffer uint8
 
 // The buffers: the send and the receive buffer of the caller, memory of the executor, and memory that
-// all ranks of the communicator share.
+// the ranks of a node share.
 const (
 	In Buffer = iota
 	Out

@@ -57,16 +57,19 @@ func (k *testRank) idle() bool {
 
 // newTestWorld prepares a call of all ranks. prepare returns the call and the buffers of a rank.
 func newTestWorld(alg *Algorithm, size int, seed uint64, combine func(into, from []byte), prepare func(rank int) (c Call, in, out []byte)) *testWorld {
-	var shared []byte
+	shared := map[int][]byte{} // by node
 	w := &testWorld{sends: map[[2]int][]*testSend{}, rng: rand.New(rand.NewPCG(seed, 1))}
 	for rank := range size {
 		k := &testRank{alg: alg, combine: combine}
 		k.call, k.buffers[In], k.buffers[Out] = prepare(rank)
-		if rank == 0 && alg.Needs&SharedMemory != 0 {
-			const unused = 3 // bytes of each part
-			shared = make([]byte, size*(k.call.Bytes+unused))
+		k.call.Rank, k.call.Size = rank, size
+		if n := k.call.Nodes; alg.shared != nil {
+			const unused = 3 // bytes
+			if k.call.Shared = alg.SharedBytes(&k.call) + unused; rank == n.ranks(k.call.myNode())[0] {
+				shared[k.call.myNode()] = bytes.Repeat([]byte{0xa5}, k.call.Shared)
+			}
+			k.buffers[Shared] = shared[k.call.myNode()]
 		}
-		k.call.Rank, k.call.Size, k.call.Shared, k.buffers[Shared] = rank, size, len(shared), shared
 		k.buffers[Scratch] = bytes.Repeat([]byte{0xa5}, alg.ScratchBytes(&k.call))
 		w.ranks = append(w.ranks, k)
 	}
