@@ -84,6 +84,7 @@ type Engine struct {
 	unexpected Unexpected[*unexpectedMessage]
 	requests   requestTable
 	speculation
+	advertisements
 	losses
 	freeMessages []*unexpectedMessage
 	sendHeader   wire.Header // header being sent; a local variable would be heap-allocated
@@ -132,6 +133,14 @@ type unexpectedMessage struct {
 
 // addUnexpected queues a copy of a message that no posted receive matches.
 func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
+	e.unexpected.Add(&e.allocUnexpected(peer, h, data).Node)
+	e.Stats.Unexpected++
+	e.Stats.UnexpectedBytes += uint64(len(data))
+	e.Stats.MaxUnexpected = max(e.Stats.MaxUnexpected, e.unexpected.Len())
+}
+
+// allocUnexpected returns a copy of a message.
+func (e *Engine) allocUnexpected(peer int, h *wire.Header, data []byte) *unexpectedMessage {
 	var msg *unexpectedMessage
 	if n := len(e.freeMessages); n > 0 {
 		msg, e.freeMessages = e.freeMessages[n-1], e.freeMessages[:n-1]
@@ -142,10 +151,7 @@ func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
 	msg.Envelope = Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
 	msg.peer, msg.header, msg.rtsAcked = peer, *h, false
 	msg.data = append(msg.data[:0], data...)
-	e.unexpected.Add(&msg.Node)
-	e.Stats.Unexpected++
-	e.Stats.UnexpectedBytes += uint64(len(data))
-	e.Stats.MaxUnexpected = max(e.Stats.MaxUnexpected, e.unexpected.Len())
+	return msg
 }
 
 // freeUnexpected returns a dequeued unexpected message to the free list.
@@ -218,12 +224,13 @@ func (e *Engine) dependsOn(r *Request, lost int) bool {
 	return r.Peer == Any || r.Peer == lost
 }
 
-// FailContext fails all posted and future receives in a context.
+// FailContext fails all posted and future receives in a context, and the sends that wait for an RTR.
 func (e *Engine) FailContext(context uint32, cause error) {
 	if e.failedContexts[context] != nil {
 		return
 	}
 	e.failedContexts[context] = cause
+	e.failAwaiting(context, cause)
 	for _, r := range e.requests.all() {
 		if r.isRecv && r.state == statePosted && r.Context == context {
 			e.cancelRecv(r, cause)

@@ -67,8 +67,9 @@ type act struct {
 	noCredit bool
 	mode     Mode
 	// noMemory makes registration fail during the call: a send fails, a receive sends no RTR.
-	noMemory bool
-	target   int // index of the act that is waited for, cancelled or received
+	noMemory   bool
+	advertised bool
+	target     int // index of the act that is waited for, cancelled or received
 }
 
 type actKind uint8
@@ -268,11 +269,11 @@ func (x *explorer) call(rank int, a *act) {
 	switch a.kind {
 	case sendAct:
 		n.noCredit = a.noCredit
-		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: testMessage(x.id(rank, i), a.size), Mode: a.mode}
+		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: testMessage(x.id(rank, i), a.size), Mode: a.mode, Advertised: a.advertised}
 		r.reqs[rank][i] = q
 		n.e.Isend(q)
 	case recvAct:
-		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: make([]byte, a.size)}
+		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: make([]byte, a.size), Advertised: a.advertised}
 		r.reqs[rank][i] = q
 		n.e.Irecv(q)
 	case cancelAct:
@@ -324,6 +325,7 @@ func (x *explorer) deliverEarly(rank int) {
 // merge adds the statistics that the tests check.
 func (s *Stats) merge(o *Stats) {
 	s.RTRsReceived += o.RTRsReceived
+	s.Advertisements += o.Advertisements
 	s.RTRsUsed += o.RTRsUsed
 	s.RTRsDropped += o.RTRsDropped
 	s.RTRsCrossed += o.RTRsCrossed

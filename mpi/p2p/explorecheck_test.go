@@ -225,7 +225,7 @@ func (r *exploredRun) checkControlMessages() error {
 	var sent, received uint64
 	for _, n := range r.w.ranks {
 		sent += n.e.Stats.ControlMessages[wire.RTR]
-		received += n.e.Stats.RTRsReceived
+		received += n.e.Stats.RTRsReceived + n.e.Stats.Advertisements
 	}
 	if sent != received {
 		return fmt.Errorf("%d RTRs were sent, and %d received", sent, received)

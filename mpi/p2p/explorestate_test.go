@@ -23,6 +23,9 @@ func (x *explorer) stateHash() (sum [16]byte) {
 		for peer := range r.w.ranks {
 			for tag := range int32(maxTag) {
 				b = r.appendEnvelope(b, rank, Envelope{Source: int32(peer), Tag: tag})
+				for q := n.e.advertised.Match(Envelope{Source: int32(peer), Tag: tag}); q != nil; q = q.next() {
+					b = r.appendHeader(append(b, 'a'), peer, rank, &q.Value.header)
+				}
 			}
 			for _, l := range n.outgoing[peer] {
 				b = r.appendHeader(append(b, 'w'), rank, peer, &l.h)

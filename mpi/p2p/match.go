@@ -211,6 +211,9 @@ func (q *Posted[T]) Last(e Envelope) *Node[T] {
 // prev returns the receive with the same envelope that was posted before n; nil if there is none.
 func (n *Node[T]) prev() *Node[T] { return n.links[n.Envelope.wildcards()].prev }
 
+// next returns the message or RTR with the same envelope that arrived after n; nil if there is none.
+func (n *Node[T]) next() *Node[T] { return n.links[exact].next }
+
 // HasWildcardMatch reports whether a receive with a wildcard matches the message.
 func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {
 	for w := exact + 1; w < numWildcardSets; w++ {

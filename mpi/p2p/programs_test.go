@@ -41,6 +41,11 @@ var actByLetter = map[byte]act{
 	'A': {kind: recvAct, tag: 7, size: rendezvousSize, peer: Any},
 	'T': {kind: recvAct, tag: Any, size: rendezvousSize},
 	'O': {kind: recvAct, tag: 8, size: rendezvousSize},
+	'a': {kind: sendAct, tag: 6, size: rendezvousSize, advertised: true},
+	'b': {kind: sendAct, tag: 5, size: eagerLimit, advertised: true},
+	'D': {kind: recvAct, tag: 6, size: rendezvousSize, advertised: true},
+	'E': {kind: recvAct, tag: 5, size: eagerLimit, advertised: true},
+	'Y': {kind: recvAct, tag: 6, size: rendezvousSize, advertised: true, noMemory: true},
 	'C': {kind: cancelAct}, // the receive that is posted last
 	'W': {kind: waitAct},   // for the last request
 	'M': {kind: mprobeAct, tag: 7},
@@ -166,6 +171,33 @@ func TestAllInterleavingsOfPrograms(t *testing.T) {
 	}
 	if sum.RTRsUsed == 0 || sum.RTRsCrossed == 0 || sum.Mispredicted == 0 || sum.SpeculationStopped == 0 || sum.SpeculationResumed == 0 {
 		t.Errorf("not all cases occurred: %+v", sum)
+	}
+}
+
+// All interleavings of programs with advertised requests: several, with others between them, cancelled
+// and waited for, in both directions.
+func TestAllInterleavingsOfAdvertisedRequests(t *testing.T) {
+	programs := []program{
+		{parseActs("aaa", 1), parseActs("DDD", 0)},
+		{parseActs("alba", 1), parseActs("DERD", 0)},
+		{parseActs("aa", 1), parseActs("DCDD", 0)},
+		{parseActs("aa", 1), parseActs("DDCD", 0)},
+		{parseActs("aWaW", 1), parseActs("DWDW", 0)},
+		{parseActs("DaWl", 1), parseActs("DaRW", 0)},
+		{parseActs("aa", 1), parseActs("YD", 0)},
+		{parseActs("bba", 1), parseActs("EDE", 0)},
+		{parseActs("a", 1), append(parseActs("D", 0), parseActs("D", 2)...), parseActs("a", 1)},
+	}
+	for name, cfg := range exploredConfigs() {
+		t.Run(name, func(t *testing.T) {
+			var sum Stats
+			for _, p := range programs {
+				explore(t, cfg, p, 1<<20, &sum)
+			}
+			if sum.Advertisements == 0 || sum.RTRsReceived > 0 && cfg.Protocol != Speculative {
+				t.Errorf("%d advertisements and %d RTRs", sum.Advertisements, sum.RTRsReceived)
+			}
+		})
 	}
 }
 

@@ -14,7 +14,7 @@ func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv, r.startedAt = true, e.transport.Now()
 	// An RTR needs a buffer, even if EagerLimit is negative: then an empty message is not eager.
-	speculative := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0)
+	speculative := e.cfg.Protocol == Speculative && !r.Advertised && len(r.Buf) > max(e.cfg.EagerLimit, 0)
 	if speculative && !e.cfg.NoEarlyProgress {
 		e.earlyProgress()
 	}
@@ -35,7 +35,10 @@ func (e *Engine) Irecv(r *Request) {
 	sendRTR := speculative && e.maySendRTR(r.node.Envelope)
 	e.posted.Add(&r.node)
 	e.Stats.MaxPosted = max(e.Stats.MaxPosted, e.posted.Len())
-	if sendRTR {
+	switch {
+	case e.needsAdvertisement(r):
+		e.advertise(r)
+	case sendRTR:
 		e.sendRTR(r)
 	}
 }
@@ -70,7 +73,7 @@ func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	}
 	r := n.Value
 	e.posted.Remove(n)
-	if r.sentRTR {
+	if r.sentRTR && !r.Advertised {
 		e.Stats.Mispredicted++
 		e.receiverState(n.Envelope).mispredicted++
 	}
@@ -108,6 +111,9 @@ const notAcked = false
 // deliver gives a message to the receive that matched it. rtsAcked: its RTSAck was sent already.
 func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsAcked bool) {
 	r.Source, r.MatchedTag = peer, h.Tag
+	if r.sentRTR && r.Advertised {
+		e.revoke(r) // the message is of another size: its send has not waited
+	}
 	if h.Kind == wire.Eager {
 		r.Size = len(data)
 		copy(r.Buf, data)
@@ -189,7 +195,7 @@ func (e *Engine) Cancel(r *Request) {
 	case r.state != statePosted || r.revokingRTR:
 	case r.sentRTR:
 		r.revokingRTR = true
-		e.sendControl(r.Peer, &wire.Header{Kind: wire.Revoke, Context: r.Context, Tag: r.Tag, Recv: r.id})
+		e.revoke(r)
 	default:
 		e.finishCancel(r)
 	}

@@ -30,6 +30,9 @@ type Request struct {
 	// Blocking says that the caller waits for this send only. The transport then copies
 	// eager data, because that completes the send sooner than an acknowledgement.
 	Blocking bool
+	// Advertised says that the peer's request is known to follow, and has this flag too: a receive
+	// tells the sender the address of its buffer, and a send waits for that.
+	Advertised bool
 
 	Result
 
@@ -82,6 +85,7 @@ type state uint8
 const (
 	stateIdle         state = iota
 	statePosted             // receive without a message
+	stateAwaitingRTR        // advertised send
 	stateRTSSent            // send that waits for the receiver
 	stateTransferring       // data is being read or written
 	stateAwaitSyncAck       // eager synchronous send that waits for its receive
@@ -116,7 +120,11 @@ func (e *Engine) finish(r *Request) {
 // when the buffer is returned, because the caller may reuse the buffer of a completed request.
 func (e *Engine) fail(r *Request, err error) {
 	if r.node.Queued() {
-		e.posted.Remove(&r.node)
+		if r.isRecv {
+			e.posted.Remove(&r.node)
+		} else {
+			e.awaiting.Remove(&r.node)
+		}
 	}
 	if r.inTransport {
 		r.deferredErr = err

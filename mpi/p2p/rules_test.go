@@ -22,7 +22,7 @@ var withoutRules = flag.Bool("without", false, "remove each rule of the protocol
 // code and its replacement without the rule.
 var rules = []struct{ rule, file, is, without string }{
 	// Speculation.
-	{"a receive that predicts rendezvous sends an RTR", "receive.go", "\tif sendRTR {\n", "\tif sendRTR && false {\n"},
+	{"a receive that predicts rendezvous sends an RTR", "receive.go", "\tcase sendRTR:\n", "\tcase sendRTR && false:\n"},
 	{"a receive makes progress before it sends an RTR", "receive.go", "if speculative && !e.cfg.NoEarlyProgress {", "if false {"},
 	{"a send makes progress first", "speculate.go", "if !e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed {", "if false {"},
 	{"a send makes no early progress while RTRs are stopped", "speculate.go", "!e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed", "!e.cfg.NoEarlyProgress"},
@@ -56,6 +56,16 @@ var rules = []struct{ rule, file, is, without string }{
 	{"the receiver resumes", "predict.go", "delete(e.receiverStates, envelope)", "_ = envelope"},
 	{"mispredictions have a limit", "predict.go", "s.mispredicted >= e.cfg.MaxMispredicted", "false"},
 	{"a rendezvous resets their count", "predict.go", "s.mispredicted = 0", "_ = s"},
+
+	// Advertised requests.
+	{"an advertised send waits for the RTR", "send.go", "if e.needsAdvertisement(r) {", "if false {"},
+	{"an RTR that arrives first is kept", "advertise.go", "e.advertised.Add(&e.allocUnexpected(peer, h, nil).Node)", "_ = n"},
+	{"an RTR is used once", "advertise.go", "\trtr := n.Value.header\n\te.removeAdvertisement(n)\n", "\trtr := n.Value.header\n"},
+	{"without memory the receive has no room", "advertise.go", "if r.Err = e.register(r, len(r.Buf)); r.Err == nil {", "if _ = e.register(r, len(r.Buf)); r.region != nil {"},
+	{"a used RTR is not revoked", "advertise.go", "if n.Value.header.Recv == h.Recv {", "if n.Value.header.Recv != h.Recv {"},
+	{"sends of a failed context stop waiting", "advertise.go", "r.state == stateAwaitingRTR && r.Context == context", "false"},
+	{"later ones do not wait", "advertise.go", "if err := e.failedContexts[r.Context]; err != nil {", "if err := e.failedContexts[r.Context]; false {"},
+	{"small advertised messages say nothing of RTRs", "send.go", "e.cfg.Protocol == Speculative && !r.Advertised", "e.cfg.Protocol == Speculative"},
 
 	// Adaptation.
 	{"unused RTRs stop", "speculate.go", "u.tooFewRTRsUsed = true", "u.tooFewRTRsUsed = false"},

@@ -27,6 +27,10 @@ func (e *Engine) Isend(r *Request) {
 		e.Stats.CreditFallbacks++
 	}
 	e.Stats.Sent[Rendezvous].add(len(r.Buf))
+	if e.needsAdvertisement(r) {
+		e.sendAdvertised(r)
+		return
+	}
 	if e.cfg.Protocol == Speculative {
 		e.sendSpeculative(r)
 		return
@@ -52,7 +56,7 @@ func (e *Engine) sendEager(r *Request) {
 	case Ready:
 		h.Flags |= wire.Ready
 	}
-	if e.cfg.Protocol == Speculative {
+	if e.cfg.Protocol == Speculative && !r.Advertised {
 		e.recordEagerSend(r.envelope())
 	}
 	e.sendHeader, r.inTransport = h, true
@@ -97,13 +101,13 @@ func (e *Engine) sendRTS(r *Request, flags wire.Flags) {
 // to the receiver follows the data.
 func (e *Engine) write(r *Request, h *wire.Header) {
 	n := min(len(r.Buf), int(h.Size))
-	done := wire.Header{Kind: wire.Done, Recv: h.Recv}
+	done := wire.Header{Kind: wire.Done, Flags: h.Flags & wire.Advertised, Recv: h.Recv}
 	if err := e.register(r, n); err != nil {
 		e.sendControl(r.Peer, &done) // complete the receiver without data
 		e.fail(r, err)
 		return
 	}
-	r.state = stateTransferring
+	r.state, done.Size = stateTransferring, uint64(len(r.Buf))
 	if n == 0 {
 		e.sendControl(r.Peer, &done)
 		e.finish(r)
@@ -158,6 +162,9 @@ func (e *Engine) handleSendReply(peer int, h *wire.Header) error {
 
 // handleDone handles the end of an RDMA read from this rank, or of a write to it (h.Recv is set).
 func (e *Engine) handleDone(peer int, h *wire.Header) error {
+	if h.Flags&wire.Advertised != 0 {
+		return e.handleAdvertisedDone(peer, h)
+	}
 	r := e.requests.get(h.Send)
 	if h.Recv != 0 {
 		r = e.requests.get(h.Recv)

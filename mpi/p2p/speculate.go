@@ -191,6 +191,10 @@ func (e *Engine) dropRTRs(s *senderState) {
 // receive. After an eager send, or after RTRs were stopped, it is dropped. Else it is queued for a
 // later send.
 func (e *Engine) handleRTR(peer int, h *wire.Header) error {
+	if h.Flags&wire.Advertised != 0 {
+		e.handleAdvertisement(peer, h)
+		return nil
+	}
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	e.Stats.RTRsReceived++
 	s.usage.received++
@@ -282,6 +286,10 @@ func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
 // handleRevoke removes an RTR (ready-to-receive message) that the receiver revokes, and replies
 // with Revoked. If a send has used the RTR, its RTRAck precedes the reply.
 func (e *Engine) handleRevoke(peer int, h *wire.Header) error {
+	if h.Flags&wire.Advertised != 0 {
+		e.handleAdvertisementRevoked(peer, h)
+		return nil
+	}
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if s.rtrs.remove(h.Recv) {
 		e.Stats.RTRsDropped++

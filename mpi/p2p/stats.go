@@ -39,6 +39,7 @@ type Stats struct {
 	NotReady        uint64 // ready sends without a posted receive
 
 	EarlyProgress      uint64
+	Advertisements     uint64 // RTRs of advertised receives
 	RTRsReceived       uint64 // RTRs received
 	RTRsUsed           uint64
 	RTRsDropped        uint64

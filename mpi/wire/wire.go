@@ -71,13 +71,20 @@ const (
 	StopRTR
 	// ResumeRTR, of an RTS: send RTRs for this envelope again.
 	ResumeRTR
-	// Fetch, of an accumulate: the origin wants the old elements.
-	Fetch
-	// Exclusive, of a lock request: the lock is exclusive.
-	Exclusive
 	// NoRTSAck, of an RTS: send no RTSAck, and PostedFor in Done instead; of a Done: it has PostedFor.
 	NoRTSAck
+	// Advertised, of an RTR or a Revoke: the send of this envelope waits for the RTR, and does not
+	// acknowledge it; of a Done: the data was written after such an RTR, and Size is that of the message.
+	Advertised
 	flagsEnd
+)
+
+// The flags of messages of windows.
+const (
+	// Fetch, of an accumulate: the origin wants the old elements.
+	Fetch Flags = 1 << iota
+	// Exclusive, of a lock request: the lock is exclusive.
+	Exclusive
 )
 
 // MaxRails is the maximum number of rails.
@@ -136,7 +143,7 @@ var fields = [numKinds]field{
 	SyncAck: sendID,
 	RTS:     envelope | size | sendID | memory,
 	CTS:     sendID | recvID | size | memory,
-	Done:    sendID | recvID | postedFor, // PostedFor only with NoRTSAck
+	Done:    sendID | recvID | postedFor | size, // PostedFor only with NoRTSAck, Size only with Advertised
 	RTR:     envelope | size | recvID | memory,
 	RTRAck:  envelope | size | recvID,
 	RTSAck:  sendID | postedFor,
@@ -156,15 +163,20 @@ var fields = [numKinds]field{
 }
 
 // fieldsOf returns the fields that a header with this kind and these flags has. An Eager
-// header has a send request ID only with Sync, a Done header PostedFor only with NoRTSAck, and an
-// Accumulate header a size only with Fetch.
+// header has a send request ID only with Sync, a Done header PostedFor only with NoRTSAck and a size
+// only with Advertised, and an Accumulate header a size only with Fetch.
 func fieldsOf(kind Kind, flags Flags) field {
 	f := fields[kind]
 	switch {
 	case kind == Eager && flags&Sync == 0:
 		f &^= sendID
-	case kind == Done && flags&NoRTSAck == 0:
-		f &^= postedFor
+	case kind == Done:
+		if flags&NoRTSAck == 0 {
+			f &^= postedFor
+		}
+		if flags&Advertised == 0 {
+			f &^= size
+		}
 	case kind == Accumulate && flags&Fetch == 0:
 		f &^= size
 	}
