@@ -40,6 +40,7 @@ type fabric struct {
 	round        int
 	aborted      string
 	onCopy       func(rank int, what verbs.Work, n int) // called for the CPU time of ranks; nil: it is not simulated
+	onSend       func(from, to int)                     // called for each message, if not nil
 
 	procs   []*proc
 	current *proc

@@ -45,6 +45,9 @@ func (n *nic) Send(peer int, h *wire.Header, data []byte, owner any) {
 // sendLocked sends a message. It copies the data when the message leaves, not before.
 func (n *nic) sendLocked(peer int, h wire.Header, data []byte, owner any) {
 	f := n.f
+	if f.onSend != nil {
+		f.onSend(n.rank, peer)
+	}
 	leaves := max(f.clock()+f.delay()/2, n.lastTo[peer])
 	arrives := leaves + f.delay()
 	n.lastTo[peer] = arrives

@@ -94,7 +94,7 @@ func (k *rank) allocP2P() *p2p.Request {
 
 // freeP2P puts a complete request on the free list.
 func (k *rank) freeP2P(r *p2p.Request) {
-	r.Buf = nil // let the collector free it
+	r.Buf, r.Advertised = nil, false // let the collector free the buffer
 	k.freeRequests = append(k.freeRequests, r)
 }
 

@@ -25,9 +25,12 @@ type execution struct {
 
 	transfers []transfer // since the last wait
 	completed int        // how many of the first transfers are complete
+	pending   int        // transfers with steps that follow their completion
+	arrived   []bool     // by rank, while sends are sorted
 
 	done       bool
 	failed     bool // a peer is lost: no more steps are started
+	unequal    bool // a message has the wrong size: peers may not advertise their receives
 	persistent bool // it belongs to its request
 	err        error
 	advance    func() bool // run, as a value
@@ -37,6 +40,7 @@ type execution struct {
 type transfer struct {
 	*p2p.Request
 	isRecv bool
+	then   []coll.Step // begin when it is complete
 }
 
 // ringMinBytes is the block size from which Allgather uses the ring algorithm, and rabenseifnerMinBytes
@@ -79,7 +83,7 @@ func (x *execution) start() {
 		x.copied = len(x.out)
 	}
 	x.schedule, x.round.Steps, x.next = coll.Schedule{}, x.round.Steps[:0], 0
-	x.done, x.failed, x.err = false, false, nil
+	x.done, x.failed, x.unequal, x.err = false, false, false, nil
 }
 
 // free recycles a complete operation. It keeps no memory of the program.
@@ -112,10 +116,14 @@ func (x *execution) run() bool {
 			if s.Kind != coll.Copy {
 				x.chargeCopies()
 			}
-			if s.Kind == coll.Wait && !x.transfersComplete() {
+			if !x.waitIsOver(s) {
 				return false
 			}
+			if s.Kind == coll.SendAdvertised {
+				x.sortSends()
+			}
 			x.execute(s)
+			x.next += s.Then
 		}
 		x.chargeCopies()
 		if !x.transfersComplete() {
@@ -133,19 +141,18 @@ func (x *execution) slice(s coll.Slice) []byte { return x.buffers[s.Buf][s.Off :
 // execute starts a transfer, or copies or combines data.
 func (x *execution) execute(s *coll.Step) {
 	switch s.Kind {
-	case coll.Send:
+	case coll.Send, coll.SendAdvertised:
+		x.send(s)
+	case coll.Recv, coll.RecvAdvertised:
 		r := x.c.rank.allocP2P()
-		m := message{x.slice(s.Src), s.Peer, x.tag}
-		if x.isOnlyTransfer() {
-			x.c.startBlockingSend(r, x.c.context|collective, m, p2p.Standard)
-		} else {
-			x.c.startSend(r, x.c.context|collective, m, p2p.Standard)
-		}
-		x.transfers = append(x.transfers, transfer{r, false})
-	case coll.Recv:
-		r := x.c.rank.allocP2P()
+		r.Advertised = s.Kind == coll.RecvAdvertised
 		x.c.startRecv(r, x.c.context|collective, message{x.slice(s.Dst), s.Peer, x.tag})
-		x.transfers = append(x.transfers, transfer{r, true})
+		t := transfer{Request: r, isRecv: true}
+		if s.Then > 0 {
+			t.then = x.round.Steps[x.next+1:][:s.Then]
+			x.pending++
+		}
+		x.transfers = append(x.transfers, t)
 	case coll.Copy:
 		for i := range s.Count {
 			src, dst := s.Src, s.Dst
@@ -156,8 +163,21 @@ func (x *execution) execute(s *coll.Step) {
 	case coll.Combine, coll.CombineFirst:
 		x.combine(x.slice(s.Dst), x.slice(s.Src), s.Kind == coll.CombineFirst)
 		x.c.rank.chargeCopy(s.Dst.Len) // in virtual time it takes as long as a copy, as accumulates of windows do
-	case coll.Wait:
+	case coll.Wait, coll.WaitFor, coll.WaitStarted:
 	}
+}
+
+// send starts a send.
+func (x *execution) send(s *coll.Step) {
+	r := x.c.rank.allocP2P()
+	r.Advertised = s.Kind == coll.SendAdvertised && !x.unequal
+	m := message{x.slice(s.Src), s.Peer, x.tag}
+	if x.isOnlyTransfer() {
+		x.c.startBlockingSend(r, x.c.context|collective, m, p2p.Standard)
+	} else {
+		x.c.startSend(r, x.c.context|collective, m, p2p.Standard)
+	}
+	x.transfers = append(x.transfers, transfer{Request: r})
 }
 
 // isOnlyTransfer reports whether the operation waits for the transfer of the current step only.
@@ -178,24 +198,40 @@ func (x *execution) chargeCopies() {
 // errors of those that are. A failed receive is announced before the other transfers complete: their peers may wait for this
 // rank indirectly.
 func (x *execution) transfersComplete() bool {
+	x.continueTransfers()
 	for ; x.completed < len(x.transfers); x.completed++ {
 		t := x.transfers[x.completed]
 		if !t.Done() {
 			return false
 		}
-		if err := x.transferError(t); err != nil {
-			x.err = cmp.Or(x.err, err)
-			if !errors.Is(err, ErrArg) && !errors.Is(err, p2p.ErrTruncated) {
-				x.failed = true
-			}
-			x.c.announceFailure()
+		if t.then != nil { // it has completed during the steps of another one
+			x.continueTransfers()
 		}
+		x.recordError(t)
 	}
 	for _, t := range x.transfers {
 		x.c.rank.freeP2P(t.Request)
 	}
-	x.transfers, x.completed = x.transfers[:0], 0
+	x.transfers, x.completed, x.pending = x.transfers[:0], 0, 0
 	return true
+}
+
+// recordError records the error of a complete transfer, if any.
+func (x *execution) recordError(t transfer) {
+	err := x.transferError(t)
+	if err == nil {
+		return
+	}
+	x.err = cmp.Or(x.err, err)
+	if errors.Is(err, ErrArg) || errors.Is(err, p2p.ErrTruncated) {
+		x.unequal = true
+		for _, t := range x.transfers {
+			x.c.rank.p2p.Announce(t.Request)
+		}
+	} else {
+		x.failed = true
+	}
+	x.c.announceFailure()
 }
 
 // transferError returns the error of a complete transfer. After an error of sizes the operation

@@ -6,6 +6,10 @@ var allgathers = []*Algorithm{
 	{Op: Allgather, Name: "recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), doublingBlocks}},
 	{Op: Allgather, Name: "neighbour-exchange", Needs: EvenSize | EqualBlocks, phases: []phase{once(placeOwn), neighbourBlocks}},
 	{Op: Allgather, Name: "spread", phases: []phase{spreadBlocks}},
+	{Op: Allgather, Name: "direct", phases: []phase{directBlocks}},
+	{Op: Allgather, Name: "arrival-direct", phases: []phase{arrivalBlocks}},
+	{Op: Allgather, Name: "arrival-bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), arrivalBruck, once(endBruck)}, scratch: allBlocks},
+	{Op: Allgather, Name: "arrival-recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), arrivalDoubling}},
 	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phases: []phase{binomialGather.withRoot0(), bcastBlocks.withRoot0()}, scratch: treeScratch},
 }
 

@@ -4,6 +4,8 @@ var alltoalls = []*Algorithm{
 	{Op: Alltoall, Name: "pairwise", phases: []phase{once(keepOwn), pairwiseBlocks}},
 	{Op: Alltoall, Name: "exchange", Needs: PowerOfTwo, phases: []phase{once(keepOwn), exchangeBlocks}},
 	{Op: Alltoall, Name: "spread", phases: []phase{spreadAll}},
+	{Op: Alltoall, Name: "direct", phases: []phase{directAll}},
+	{Op: Alltoall, Name: "arrival-direct", phases: []phase{arrivalAll}},
 	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phases: []phase{bruckAll}, scratch: bruckScratch},
 }
 

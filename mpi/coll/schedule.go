@@ -33,6 +33,12 @@ const (
 	Combine                  // Dst becomes Dst op Src; Src is undefined afterwards
 	CombineFirst             // Dst becomes Src op Dst
 	Wait                     // for the transfers of the round so far
+	WaitFor                  // for those with Peer
+	WaitStarted              // until the sends of the round so far have started
+	// RecvAdvertised is a Recv of which Peer learns that it is posted. SendAdvertised is a Send that may wait
+	// for that; if several follow each other, those to peers that have arrived start first.
+	RecvAdvertised
+	SendAdvertised
 )
 
 // Step is one step of a round.
@@ -40,13 +46,16 @@ type Step struct {
 	Kind     Kind
 	Peer     int
 	Src, Dst Slice
+	// Then, of a receive, is the number of steps after it that begin when it is complete, without the steps
+	// after them waiting for that. They are sends, copies and combinations.
+	Then int
 	// Of a Copy: the number of parts, each with the length of Src, and the distances between them.
 	Count                int
 	SrcStride, DstStride int
 }
 
-// Round is a list of steps that begin in order. Transfers only start: the step Wait and the end of the
-// round wait for those that have started.
+// Round is a list of steps that begin in order. Transfers only start: the steps that wait, and the end of
+// the round, wait for those that have started.
 type Round struct {
 	Steps []Step
 }
@@ -61,6 +70,23 @@ func (r *Round) recv(peer int, dst Slice) {
 
 // wait waits for the transfers of the round so far.
 func (r *Round) wait() { r.Steps = append(r.Steps, Step{Kind: Wait}) }
+
+// advertise receives from each other rank into the slice for it, and then does its steps, if any.
+func (r *Round) advertise(c *Call, into func(peer int) Slice, then func(peer int)) {
+	for k := 1; k < c.Size; k++ {
+		peer := c.before(k)
+		at := len(r.Steps)
+		r.Steps = append(r.Steps, Step{Kind: RecvAdvertised, Peer: peer, Dst: into(peer)})
+		if then != nil {
+			then(peer)
+			r.Steps[at].Then = len(r.Steps) - at - 1
+		}
+	}
+}
+
+func (r *Round) sendAdvertised(peer int, src Slice) {
+	r.Steps = append(r.Steps, Step{Kind: SendAdvertised, Peer: peer, Src: src})
+}
 
 // exchange receives from one rank and sends to another.
 func (r *Round) exchange(from int, dst Slice, to int, src Slice) {

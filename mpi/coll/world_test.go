@@ -19,14 +19,18 @@ type testWorld struct {
 }
 
 type testSend struct {
+	to             int
 	data, snapshot []byte
+	advertised     bool // the receive must be, too
 	done           bool
 }
 
 // testRecv is a posted receive.
 type testRecv struct {
-	from int
-	dst  []byte
+	from       int
+	dst        []byte
+	advertised bool
+	then       []Step
 }
 
 type testRank struct {
@@ -45,14 +49,33 @@ type testRank struct {
 // slice returns the memory of s.
 func (k *testRank) slice(s Slice) []byte { return k.buffers[s.Buf][s.Off : s.Off+s.Len : s.Off+s.Len] }
 
-// idle reports whether no transfer of the round is pending.
-func (k *testRank) idle() bool {
-	for _, s := range k.sends {
-		if !s.done {
-			return false
+// mustWait reports whether a transfer is pending for which a step waits.
+func (k *testRank) mustWait(s *Step) bool {
+	waitsFor := func(peer int) bool { return s.Kind == Wait || s.Kind == WaitFor && s.Peer == peer }
+	for _, m := range k.sends {
+		if !m.done && (waitsFor(m.to) || s.Kind == WaitStarted && m.advertised) {
+			return true
 		}
 	}
-	return len(k.recvs) == 0
+	for _, m := range k.recvs {
+		if waitsFor(m.from) {
+			return true
+		}
+	}
+	return false
+}
+
+// shuffleSends changes the order of sends to ranks whose arrival is not known, at the start of them.
+func (w *testWorld) shuffleSends(k *testRank) {
+	steps := k.round.Steps
+	end := k.next
+	for end < len(steps) && steps[end].Kind == SendAdvertised {
+		end++
+	}
+	if k.next == 0 || steps[k.next-1].Kind != SendAdvertised {
+		run := steps[k.next:end]
+		w.rng.Shuffle(len(run), func(i, j int) { run[i], run[j] = run[j], run[i] })
+	}
 }
 
 // newTestWorld prepares a call of all ranks. prepare returns the call and the buffers of a rank.
@@ -117,7 +140,7 @@ func (w *testWorld) step(k *testRank) (bool, error) {
 		return false, err
 	}
 	atEnd := k.next == len(k.round.Steps)
-	if (atEnd || k.round.Steps[k.next].Kind == Wait) && !k.idle() {
+	if s := (Step{Kind: Wait}); atEnd && k.mustWait(&s) || !atEnd && k.mustWait(&k.round.Steps[k.next]) {
 		return false, nil
 	}
 	if atEnd {
@@ -126,24 +149,25 @@ func (w *testWorld) step(k *testRank) (bool, error) {
 		k.finished = !k.schedule.Next(k.alg, &k.call, &k.round)
 		return true, nil
 	}
+	w.shuffleSends(k)
 	s := &k.round.Steps[k.next]
-	k.next++
+	k.next += 1 + s.Then
 	return true, w.execute(k, s)
 }
 
 // execute runs one step.
 func (w *testWorld) execute(k *testRank, s *Step) error {
 	switch s.Kind {
-	case Send, Recv:
+	case Send, Recv, SendAdvertised, RecvAdvertised:
 		if s.Peer < 0 || s.Peer >= len(w.ranks) || s.Peer == k.call.Rank {
 			return fmt.Errorf("transfer with rank %d", s.Peer)
 		}
-		if s.Kind == Recv {
-			k.recvs = append(k.recvs, testRecv{s.Peer, k.slice(s.Dst)})
+		if s.Kind == Recv || s.Kind == RecvAdvertised {
+			k.recvs = append(k.recvs, testRecv{s.Peer, k.slice(s.Dst), s.Kind == RecvAdvertised, k.round.Steps[k.next-s.Then : k.next]})
 			return nil
 		}
 		data := k.slice(s.Src)
-		m := &testSend{data: data, snapshot: bytes.Clone(data)}
+		m := &testSend{to: s.Peer, data: data, snapshot: bytes.Clone(data), advertised: s.Kind == SendAdvertised}
 		k.sends = append(k.sends, m)
 		pair := [2]int{k.call.Rank, s.Peer}
 		w.sends[pair] = append(w.sends[pair], m)
@@ -169,14 +193,15 @@ func (w *testWorld) execute(k *testRank, s *Step) error {
 		}
 	case CombineFirst:
 		k.combine(k.slice(s.Dst), k.slice(s.Src))
-	case Wait:
+	case Wait, WaitFor, WaitStarted:
 	}
 	return nil
 }
 
 // match completes the posted receives of a rank whose messages have been sent.
 func (w *testWorld) match(k *testRank) error {
-	left := k.recvs[:0]
+	var left []testRecv
+	var then []Step
 	for i, r := range k.recvs {
 		pair := [2]int{r.from, k.call.Rank}
 		earlier := false // an earlier receive from this rank still waits
@@ -196,9 +221,18 @@ func (w *testWorld) match(k *testRank) error {
 		if !bytes.Equal(m.data, m.snapshot) {
 			return fmt.Errorf("rank %d changed the data of a send before it completed", r.from)
 		}
+		if m.advertised != r.advertised {
+			return fmt.Errorf("of a send and its receive from rank %d one is advertised", r.from)
+		}
 		copy(r.dst, m.data)
 		m.done = true
+		then = append(then, r.then...)
 	}
 	k.recvs = left
+	for i := range then {
+		if err := w.execute(k, &then[i]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
