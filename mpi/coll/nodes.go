@@ -137,7 +137,7 @@ func (c *Call) subround(r *Round, add func(), rank func(peer int) int) {
 	add()
 	for i := range r.Steps[first:] {
 		s := &r.Steps[first+i]
-		if s.Kind == Send || s.Kind == Recv {
+		if s.hasPeer() {
 			s.Peer = rank(s.Peer)
 		}
 		if c.Op == Reduce && c.Rank != c.Root {

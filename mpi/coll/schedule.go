@@ -54,6 +54,16 @@ type Step struct {
 	SrcStride, DstStride int
 }
 
+// hasPeer reports whether the step names a peer.
+func (s *Step) hasPeer() bool {
+	switch s.Kind {
+	case Send, Recv, WaitFor, RecvAdvertised, SendAdvertised:
+		return true
+	case Copy, Combine, CombineFirst, Wait, WaitStarted:
+	}
+	return false
+}
+
 // Round is a list of steps that begin in order. Transfers only start: the steps that wait, and the end of
 // the round, wait for those that have started.
 type Round struct {

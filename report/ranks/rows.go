@@ -89,6 +89,7 @@ func Rows() []Row {
 		{groupSpeculation, "  dropped", Count, rtrsDropped},
 		{groupSpeculation, "    crossed by an RTS", Count, rtrsCrossed},
 		{groupSpeculation, "RTRs sent for eager messages", Count, rtrsMispredicted},
+		{groupSpeculation, "RTRs of advertised receives", Count, "P2P.Advertisements"},
 		{groupSpeculation, "early progress calls", Count, "P2P.EarlyProgress"},
 		{groupSpeculation, "speculation stopped", Count, "P2P.SpeculationStopped"},
 		{groupSpeculation, "  resumed", Count, "P2P.SpeculationResumed"},
