@@ -36,6 +36,29 @@ func (c *Comm) Algorithm(op coll.Op, n int) (*coll.Algorithm, error) {
 
 // selectAlgorithm completes a call, and returns its algorithm.
 func (c *Comm) selectAlgorithm(a *coll.Call) *coll.Algorithm {
-	a.Rank, a.Size, a.Nodes = c.me, c.size, c.nodesFor(a.Op)
-	return c.choices.Select(a, coll.Limits{Bruck: c.rank.opts.BruckLimit, Ring: ringMinBytes, Rabenseifner: rabenseifnerMinBytes})
+	chosen := c.chosen(a)
+	a.Rank, a.Size, a.Nodes = c.me, c.size, c.nodesFor(chosen)
+	return coll.Select(chosen, a, coll.Limits{Bruck: c.rank.opts.BruckLimit, Ring: ringMinBytes, Rabenseifner: rabenseifnerMinBytes})
+}
+
+// chosen returns the algorithm that the program, the options or the rules choose for a call; nil if none
+// does.
+func (c *Comm) chosen(a *coll.Call) *coll.Algorithm {
+	if chosen := c.choices[a.Op]; chosen != nil || len(c.rank.opts.Rules) == 0 {
+		return chosen
+	}
+	if c.rules == nil {
+		c.rules = coll.RulesFor(c.rank.opts.Rules, c.size, c.perHost())
+	}
+	return c.rules.Find(a)
+}
+
+// perHost returns the largest number of ranks of the communicator on one host.
+func (c *Comm) perHost() (most int) {
+	counts := map[int]int{}
+	for r := range c.size {
+		counts[c.Node(r)]++
+		most = max(most, counts[c.Node(r)])
+	}
+	return most
 }

@@ -23,8 +23,9 @@ type Comm struct {
 	failureAnnounced bool // the other members know that collectives have failed
 	nonblocking      int  // number of nonblocking and persistent collectives so far
 	segments         map[segmentKey]*sharedSegment
-	nodes            *coll.Nodes  // nil until an algorithm needs them
-	choices          coll.Choices // algorithms of collective operations
+	nodes            *coll.Nodes   // nil until an algorithm needs them
+	choices          coll.Choices  // algorithms of collective operations
+	rules            *coll.RuleSet // for those without a choice; nil if there are none, or until the first call
 }
 
 // collective is the bit of a context that marks messages of collective operations.

@@ -44,6 +44,8 @@ type Options struct {
 	// Collectives are algorithms of collective operations, where not the default. One that does not fit
 	// a call is not used for it.
 	Collectives coll.Choices
+	// Rules choose the algorithms of the other operations, by the size of the call.
+	Rules []coll.Rule `json:",omitempty"`
 	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }

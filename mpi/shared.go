@@ -38,12 +38,12 @@ func (c *Comm) sharedLimit() int {
 // share gives a call the memory that the ranks of a host share, if its chosen algorithm needs it and fits.
 // Only one operation at a time can use it: no nonblocking one does.
 func (c *Comm) share(a *collectiveCall) error {
-	x := c.choices[a.Op]
+	x := c.chosen(&a.Call)
 	if x == nil {
 		return nil
 	}
 	call := a.Call
-	call.Rank, call.Size, call.Nodes, call.Shared = c.me, c.size, c.nodesFor(a.Op), c.sharedLimit()
+	call.Rank, call.Size, call.Nodes, call.Shared = c.me, c.size, c.nodesFor(x), c.sharedLimit()
 	if !x.Fits(&call) || x.SharedBytes(&call) == 0 {
 		return nil
 	}
@@ -78,9 +78,8 @@ func (c *Comm) segment(key segmentKey) (*sharedSegment, error) {
 	return c.segments[key], nil
 }
 
-// nodesFor returns the nodes of the ranks, if the chosen algorithm of an operation needs them.
-func (c *Comm) nodesFor(op coll.Op) *coll.Nodes {
-	a := c.choices[op]
+// nodesFor returns the nodes of the ranks, if an algorithm needs them.
+func (c *Comm) nodesFor(a *coll.Algorithm) *coll.Nodes {
 	if a == nil || a.Needs&coll.KnownNodes == 0 {
 		return nil
 	}

@@ -123,7 +123,8 @@ func (c *checker) checkSetting(at, key string, s Settings) (where string, err er
 		return key, fmt.Errorf("%d ranks on %d hosts: give a number of hosts that divides the ranks, without per_host", s.Ranks, s.Hosts)
 	}
 	var choices coll.Choices
-	if err := choices.UnmarshalText([]byte(s.Collectives)); err != nil {
+	algorithms, _ := coll.SplitFiles(s.Collectives) // files are read when the experiment runs
+	if err := choices.UnmarshalText([]byte(algorithms)); err != nil {
 		return key, err
 	}
 	return where, wl.Check(s.Ranks, s.Params())

@@ -50,7 +50,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	choiceFlag(cmd, &o.settings.Protocol, "protocol", "", "of large messages, `NAME`: "+cli.Choices(mpirun.Protocols())+" (default: "+mpirun.Protocols()[0]+")", mpirun.Protocols()...)
 	choiceFlag(cmd, &o.settings.Progress, "progress", "", "`MODE`: "+cli.Choices(mpirun.ProgressModes())+" (default: "+mpirun.ProgressModes()[0]+")", mpirun.ProgressModes()...)
 	f.IntVar(&o.settings.EagerLimit, "eager", 0, "`BYTES` of the largest message that is sent eagerly (default: 16384)")
-	f.StringVar(&o.settings.Collectives, "collectives", "", "algorithms of collective operations, a `LIST` such as bcast=chain,allgather=ring (default: $FABRICTEST_COLLECTIVES)")
+	f.StringVar(&o.settings.Collectives, "collectives", "", "algorithms of collective operations, a `LIST` such as bcast=chain,allgather=ring,@FILE with a file of 'fabrictest tune' (default: $FABRICTEST_COLLECTIVES)")
 	f.DurationVar(&o.run.Limit, "limit", 0, "`TIME` after which the run counts as hung (default: none), in simulation in virtual time (default: 1h)")
 	f.BoolVar(&o.run.KeepGoing, "keep-going", false, "let the others go on when a rank fails")
 	f.BoolVar(&o.run.Bind, "bind", false, "in namespaces, bind each rank to one processor, for measurements")
@@ -73,18 +73,22 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 		o.run.Provider = "" // that of the platform
 	}
 	o.run.Reports = o.stats || o.out != ""
+	tier, err := mpirun.FindTier(o.on, o.run.Platform, o.run.Cable)
+	if err != nil {
+		return err
+	}
+	o.settings.On = tier.Name
 	if err := o.settings.Apply(&o.run); err != nil {
 		return err
 	}
 	if o.run.Args, err = mpirun.RankArgs(args, o.run.Ranks, o.run.Seed); err != nil {
 		return err
 	}
-	tier, err := mpirun.FindTier(o.on, o.run.Platform, o.run.Cable)
-	if err != nil {
-		return err
-	}
 	if o.on = tier.Name; tier.WhySimulated != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "In simulation: %s\n", tier.WhySimulated)
+	}
+	if o.settings.NoRules {
+		fmt.Fprintf(cmd.ErrOrStderr(), "With the default algorithms: %s has no rules for this fabric.\n", o.settings.Collectives)
 	}
 	began := time.Now()
 	if o.out != "" {

@@ -21,8 +21,10 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/perflab"
+	"github.com/fabrictest/fabrictest/lab/tuning"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
@@ -203,6 +205,12 @@ func (r *runner) runOne(s *scenarios.Settings) (result work.Result, err error) {
 	params := s.Params()
 	params.Seed = r.seed
 	o, all := options(s), make([]mpi.Stats, s.Ranks)
+	_, files := coll.SplitFiles(s.Collectives)
+	if o.Rules, err = tuning.RulesIn(files, &tuning.Fabric{
+		On: string(scenarios.Sim), Platform: r.platform.Name, Provider: f.Provider, Topology: tuning.Switch, Rails: max(f.Rails, 1), Cable: tuning.None,
+	}); err != nil {
+		return result, err
+	}
 	o.OnFinalize = func(rank int, s mpi.Stats) { all[rank] = s }
 	out, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
@@ -292,7 +300,8 @@ func options(s *scenarios.Settings) mpi.Options {
 	if isFalse(s.RegistrationCache) {
 		o.Carrier.CacheBytes = -1 // no cache
 	}
-	if err := o.Collectives.UnmarshalText([]byte(s.Collectives)); err != nil {
+	algorithms, _ := coll.SplitFiles(s.Collectives)
+	if err := o.Collectives.UnmarshalText([]byte(algorithms)); err != nil {
 		panic(err) // scenarios checks it
 	}
 	return o

@@ -8,6 +8,19 @@ import (
 // Choices are the algorithms that a user has chosen by name, by operation: nil is the default.
 type Choices [NumOps]*Algorithm
 
+// SplitFiles divides a list such as "bcast=chain,@tuned.yaml" into that of algorithms and the files.
+func SplitFiles(list string) (algorithms string, files []string) {
+	var names []string
+	for item := range strings.SplitSeq(list, ",") {
+		if name, isFile := strings.CutPrefix(item, "@"); isFile {
+			files = append(files, name)
+		} else {
+			names = append(names, item)
+		}
+	}
+	return strings.Join(names, ","), files
+}
+
 // MarshalText returns the choices as UnmarshalText reads them.
 func (s Choices) MarshalText() ([]byte, error) {
 	var all []string
@@ -73,11 +86,11 @@ type Limits struct {
 // rabenseifnerRanks is the number of ranks from which that algorithm was faster in simulation.
 const rabenseifnerRanks = 8
 
-// Select returns the chosen algorithm of a call, or the default if there is none, or if it does not
-// fit the call. All ranks select the same: the result depends only on what all ranks pass.
-func (s *Choices) Select(c *Call, l Limits) *Algorithm {
-	if a := s[c.Op]; a != nil && a.Fits(c) {
-		return a
+// Select returns the chosen algorithm of a call, or the default if it is nil, or does not fit the call. All
+// ranks select the same: the result depends only on what all ranks pass.
+func Select(chosen *Algorithm, c *Call, l Limits) *Algorithm {
+	if chosen != nil && chosen.Fits(c) {
+		return chosen
 	}
 	if a := defaults(c, l); a.Fits(c) {
 		return a

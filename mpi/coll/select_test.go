@@ -34,7 +34,7 @@ func TestSelect(t *testing.T) {
 		{Choices{}, Call{Op: Allreduce, Size: 7, Bytes: 65536}, "recursive-doubling"},
 		{Choices{}, Call{Op: Allreduce, Size: 8, Bytes: 65536, Ordered: true}, "recursive-doubling"},
 	} {
-		if a := c.choices.Select(&c.call, limits); a.Name != c.want {
+		if a := Select(c.choices[c.call.Op], &c.call, limits); a.Name != c.want {
 			t.Errorf("%+v: %s, want %s", c.call, a.Name, c.want)
 		}
 	}

@@ -24,6 +24,9 @@ type Collective struct {
 	// Algorithms are measured in turn, one operation each. Those that do not fit are left out. Empty: the
 	// algorithm that the runtime selects; "all": every one.
 	Algorithms []string `json:"algorithms,omitempty"`
+	// Time ends the measurement of a size before all iterations: after the warm-up, so many follow as take
+	// this long, and at least five. 0: all.
+	Time time.Duration `json:"time_ns,omitempty"`
 	// Warmup is the number of iterations that are not measured.
 	Warmup int `json:"warmup,omitempty"`
 	// MIF is the maximum imbalance factor: a rank computes before each operation for a random time of up to
@@ -42,6 +45,8 @@ type CollectiveTime struct {
 	Operation string `json:"operation"`
 	Algorithm string `json:"algorithm"`
 	Bytes     int    `json:"bytes"`
+	// Iterations is the number of those that were measured.
+	Iterations int `json:"iterations"`
 	// Mean is the mean time of an operation over all ranks, and Median the mean of the ranks' medians.
 	Mean   time.Duration `json:"mean_ns"`
 	Median time.Duration `json:"median_ns"`
@@ -97,7 +102,9 @@ func operationsNamed(name string) (all []coll.Op) {
 // result, as figures whose names have a prefix and a suffix.
 func (j *job) measureCollective(op coll.Op, n, rounds int, prefix, suffix string) {
 	defer annotateError("%v of %d bytes", op, n)
-	m := &measurement{job: j, operation: j.newOperation(op, n), algorithms: j.algorithmsFor(op, n), warmup: j.p.Collective.Warmup}
+	m := &measurement{
+		job: j, operation: j.newOperation(op, n), algorithms: j.algorithmsFor(op, n), warmup: j.p.Collective.Warmup, limit: j.p.Collective.Time,
+	}
 	if len(m.algorithms) == 0 {
 		return
 	}
@@ -108,7 +115,7 @@ func (j *job) measureCollective(op coll.Op, n, rounds int, prefix, suffix string
 	}
 	for i, samples := range m.run(rounds) {
 		t := j.times(samples)
-		t.Operation, t.Algorithm, t.Bytes = op.String(), m.algorithms[i].Name, n
+		t.Operation, t.Algorithm, t.Bytes, t.Iterations = op.String(), m.algorithms[i].Name, n, len(samples)
 		j.collectives = append(j.collectives, t)
 		name := prefix
 		if len(j.p.Collective.Algorithms) > 0 {
@@ -149,36 +156,56 @@ type measurement struct {
 	operation    *operation
 	algorithms   []*coll.Algorithm
 	warmup       int
+	limit        time.Duration // of all rounds, at least minRounds; 0: none
 	longestDelay time.Duration // of a rank before an operation
 }
+
+// minRounds is the number of rounds for which a time limit does not count.
+const minRounds = 5
 
 // run returns the times of this rank in each round of the operation, by algorithm. Each round begins
 // with another algorithm. The ranks arrive alike for all algorithms.
 func (m *measurement) run(rounds int) [][]time.Duration {
 	samples := make([][]time.Duration, len(m.algorithms))
 	number, o := 0, m.operation
+	o.prepare(number)
 	m.start()
-	for round := range m.warmup + rounds {
+	began := m.Wtime() // of the round
+	for round := 0; round < m.warmup+rounds; round++ {
+		if round == m.warmup {
+			rounds = m.roundsInLimit(rounds, m.Wtime()-began)
+		}
+		began = m.Wtime()
 		delay := m.arrivalDelay(m.longestDelay, round)
 		for k := range m.algorithms {
 			i := (k + round) % len(m.algorithms)
-			o.prepare(number)
 			check(m.world.SetAlgorithm(o.op, m.algorithms[i]))
 			m.Compute(delay)
-			began := m.Wtime()
+			called := m.Wtime()
 			check(o.run(number))
-			took := m.Wtime() - began
+			took := m.Wtime() - called
 			check(m.world.SetAlgorithm(o.op, nil))
 			if round >= m.warmup {
 				samples[i] = append(samples[i], took)
 			}
 			o.check(number)
 			number++
+			o.prepare(number) // before the barrier, because ranks may need different times
 			m.Barrier()
 		}
 	}
 	m.stop()
 	return samples
+}
+
+// roundsInLimit returns how many of the rounds fit into the time limit, if each takes as long as one has
+// taken on rank 0.
+func (m *measurement) roundsInLimit(rounds int, each time.Duration) int {
+	if m.limit == 0 {
+		return rounds
+	}
+	fit := m.bcastFromRoot(m.limit.Seconds() / max(each.Seconds(), 1e-9))
+	return min(rounds, max(minRounds, int(min(fit, 1e9))))
 }
 
 // times returns the times of all ranks from the samples of this one.
@@ -209,8 +236,8 @@ func median(sorted []time.Duration) time.Duration {
 // check returns an error if the parameters are wrong, or if they are not those of the workload.
 func (c *Collective) check(applies bool, bytes int) error {
 	if !applies {
-		if c.Operation != "" || len(c.Sizes)+len(c.Algorithms) > 0 || c.Warmup+c.MIF+c.Late != 0 {
-			return fmt.Errorf("operation, sizes, algorithms, warm-up and arrival are those of the workload collective")
+		if c.Operation != "" || len(c.Sizes)+len(c.Algorithms) > 0 || c.Warmup+c.MIF+c.Late != 0 || c.Time != 0 {
+			return fmt.Errorf("operation, sizes, algorithms, time, warm-up and arrival are those of the workload collective")
 		}
 		return nil
 	}
@@ -220,6 +247,8 @@ func (c *Collective) check(applies bool, bytes int) error {
 		return fmt.Errorf("no operation %q; there are %s", c.Operation, coll.OpNames())
 	case bytes > 0 && len(c.Sizes) > 0:
 		return fmt.Errorf("%d bytes, and a list of sizes: give one of them", bytes)
+	case c.Time < 0 || c.Time > 0 && c.Warmup == 0:
+		return fmt.Errorf("a time of %v and %d iterations to warm up: the time needs some", c.Time, c.Warmup)
 	case c.Warmup < 0 || c.MIF < 0 || c.Late < 0 || c.Late > 100:
 		return fmt.Errorf("warm-up and imbalance factor must not be negative, and from 0 to 100 %% of the ranks are late")
 	case c.Late > 0 && c.MIF == 0:

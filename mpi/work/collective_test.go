@@ -8,14 +8,21 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
 // measureCollectives runs the workload collective, and returns its times and its figures by name.
 func measureCollectives(t *testing.T, ranks int, c work.Collective) ([]work.CollectiveTime, map[string]float64) {
 	t.Helper()
+	return measureCollectivesWith(t, mpi.Options{}, mpihost.Fabric{Ranks: ranks}, c)
+}
+
+func measureCollectivesWith(t *testing.T, o mpi.Options, f mpihost.Fabric, c work.Collective) ([]work.CollectiveTime, map[string]float64) {
+	t.Helper()
+	f.Limit = time.Minute
 	wl := must.Get(work.Find(work.CollectiveName))(t)
-	results, _, err := inWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, mpi.Options{}, wl, work.Params{Iterations: 8, Collective: c})
+	results, _, err := inWorld(f, o, wl, work.Params{Iterations: 8, Collective: c})
 	must.Do(t, err)
 	if c.Operation != "barrier" { // has no data to check
 		must.Do(t, checkResults(wl, results))
@@ -60,6 +67,33 @@ func TestCollectiveUsesTheChosenAlgorithm(t *testing.T) {
 	times, _ := measureCollectives(t, 16, work.Collective{Operation: "bcast", Sizes: []int{8}, Algorithms: []string{"binomial", "chain"}, Warmup: 2})
 	if tree, chain := times[0], times[1]; len(times) != 2 || chain.Slowest < 2*tree.Slowest {
 		t.Errorf("%+v takes less than twice the time of %+v", chain, tree)
+	}
+}
+
+// The runtime selects the algorithm of the rule for the ranks, the hosts and the size of a call, and else
+// the default.
+func TestRulesSelectAlgorithms(t *testing.T) {
+	o := mpi.Options{Rules: []coll.Rule{
+		{Operation: "bcast", Ranks: 4, PerHost: 1, From: 1 << 10, Algorithm: "chain"},
+		{Operation: "bcast", Ranks: 4, PerHost: 4, To: 1 << 10, Algorithm: "shared"},
+		{Operation: "bcast", Ranks: 5, PerHost: 1, Algorithm: "scatter-doubling"}, // does not fit
+	}}
+	for _, c := range []struct {
+		ranks, perHost int
+		want           []string
+	}{{4, 1, []string{"binomial", "chain"}}, {4, 4, []string{"shared", "binomial"}}, {4, 2, []string{"binomial", "binomial"}}, {5, 1, []string{"binomial", "binomial"}}} {
+		times, _ := measureCollectivesWith(t, o, mpihost.Fabric{Ranks: c.ranks, PerHost: c.perHost}, work.Collective{Operation: "bcast", Sizes: []int{8, 2 << 10}})
+		if got := []string{times[0].Algorithm, times[1].Algorithm}; !slices.Equal(got, c.want) {
+			t.Errorf("%d ranks, %d per host: %v, want %v", c.ranks, c.perHost, got, c.want)
+		}
+	}
+}
+
+// A time limit ends a measurement after at least five iterations.
+func TestCollectiveEndsAfterItsTime(t *testing.T) {
+	times, _ := measureCollectives(t, 4, work.Collective{Operation: "bcast", Sizes: []int{8}, Warmup: 1, Time: time.Nanosecond})
+	if n := times[0].Iterations; n != 5 {
+		t.Errorf("%d iterations, want 5", n)
 	}
 }
 

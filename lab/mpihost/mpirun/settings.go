@@ -15,8 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cli"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/lab/tuning"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/mpi/work"
@@ -35,7 +38,9 @@ type Settings struct {
 	Design, Protocol, Progress string
 	EagerLimit                 int
 	Loss                       string // the share of packets that are lost, as in 1%
-	Collectives                string // algorithms by operation, as in bcast=chain,allgather=ring
+	Collectives                string // algorithms by operation and files, as in bcast=chain,@tuned.yaml
+	On                         string // the name of the tier, for which files have rules
+	NoRules                    bool   // set by Apply if no rule of the files is for the fabric
 }
 
 // collectivesVariable is the environment variable for algorithms that no flag names.
@@ -67,8 +72,19 @@ func (s *Settings) Apply(c *Config) (err error) {
 	options := mpi.Options{Carrier: carrier.Config{Design: carrier.Design(s.Design)}}
 	options.P2P.EagerLimit = s.EagerLimit
 	s.Collectives = cmp.Or(s.Collectives, os.Getenv(collectivesVariable))
-	if err := options.Collectives.UnmarshalText([]byte(s.Collectives)); err != nil {
+	algorithms, files := coll.SplitFiles(s.Collectives)
+	if err := options.Collectives.UnmarshalText([]byte(algorithms)); err != nil {
 		return cli.Errorf("--collectives %s: %w", s.Collectives, err)
+	}
+	if len(files) > 0 {
+		fabric, err := c.TuningFabric(s.On)
+		if err == nil {
+			options.Rules, err = tuning.RulesIn(files, fabric)
+		}
+		if err != nil {
+			return cli.Errorf("--collectives %s: %w", s.Collectives, err)
+		}
+		s.NoRules = len(options.Rules) == 0
 	}
 	if _, err := ChoiceIndex("design", s.Design, Designs()); err != nil {
 		return err
@@ -89,6 +105,23 @@ func (s *Settings) Apply(c *Config) (err error) {
 		return &cli.Error{Err: err}
 	}
 	return nil
+}
+
+// TuningFabric returns the fabric of a job on a tier, as files of `fabrictest tune` describe it.
+func (c *Config) TuningFabric(tier string) (*tuning.Fabric, error) {
+	f := &tuning.Fabric{On: tier, Provider: c.Provider, Platform: tuning.None, Topology: tuning.Switch, Rails: max(c.Rails, 1), Cable: tuning.None}
+	if tier == onNetNS {
+		f.Cable = cmp.Or(string(c.Cable), string(scenarios.VethPair))
+	}
+	if c.Platform != "" {
+		p, err := nics.LoadPlatform(c.Platform)
+		if err != nil {
+			return nil, err
+		}
+		f.Platform, f.Provider = p.Name, cmp.Or(f.Provider, p.Provider)
+	}
+	f.Provider = cmp.Or(f.Provider, nics.Default)
+	return f, nil
 }
 
 // Report returns the description of a job with these settings for a report, without the
@@ -140,7 +173,7 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	if !isPath && notFound == nil {
 		p, err := parseParams(wl, words[1:])
 		if err == nil {
-			err = wl.Check(ranks, p)
+			err = wl.Check(ranks, p.Params)
 		}
 		if err != nil {
 			return nil, &cli.Error{Err: err}
@@ -159,23 +192,31 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	return append([]string{path}, words[1:]...), nil
 }
 
+// workParams are the parameters of a workload, and the file for its result; empty to print it.
+type workParams struct {
+	work.Params
+	jsonFile string
+}
+
 // parseParams parses the flags of a workload. RankArgs appends --seed; users do not give it, so the
 // error does not name it.
-func parseParams(wl *work.Workload, words []string) (p work.Params, err error) {
+func parseParams(wl *work.Workload, words []string) (p workParams, err error) {
 	f := pflag.NewFlagSet(wl.Name, pflag.ContinueOnError)
 	f.Usage = func() {} // the error below names the flags
 	f.StringVar((*string)(&p.Class), "class", string(work.ClassT), "")
 	f.IntVar(&p.Iterations, "iterations", 0, "")
 	f.IntVar(&p.Bytes, "bytes", 0, "")
 	f.DurationVar(&p.Compute, "compute", 0, "")
-	flags := "--class, --iterations, --bytes and --compute"
+	f.StringVar(&p.jsonFile, "json", "", "")
+	flags := "--class, --iterations, --bytes, --compute and --json"
 	var sizes string
 	if wl.Name == work.CollectiveName {
-		flags += ", --operation, --sizes, --algorithms, --warmup, --mif and --late"
+		flags += ", --operation, --sizes, --algorithms, --warmup, --time, --mif and --late"
 		f.StringVar(&p.Collective.Operation, "operation", "", "")
 		f.StringVar(&sizes, "sizes", "", "")
 		f.StringSliceVar(&p.Collective.Algorithms, "algorithms", nil, "")
 		f.IntVar(&p.Collective.Warmup, "warmup", 0, "")
+		f.DurationVar(&p.Collective.Time, "time", 0, "")
 		f.IntVar(&p.Collective.MIF, "mif", 0, "")
 		f.IntVar(&p.Collective.Late, "late", 0, "")
 	}
@@ -207,11 +248,14 @@ func WorkloadMain(args []string) error {
 	return nil
 }
 
-// runWork runs a workload as a rank. Rank 0 prints the result.
-func runWork(wl *work.Workload, w *mpi.World, p work.Params) error {
-	r, err := wl.Run(w, p)
+// runWork runs a workload as a rank. Rank 0 prints the result, or writes it to a file.
+func runWork(wl *work.Workload, w *mpi.World, p workParams) error {
+	r, err := wl.Run(w, p.Params)
 	if err != nil || w.Rank() > 0 {
 		return err
+	}
+	if p.jsonFile != "" {
+		return cli.WriteFile(p.jsonFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(&r) })
 	}
 	fmt.Printf("%s, class %s, %s: %s in %s, waited %s; %s of %s\n",
 		r.Workload, r.Class, cli.Plural(r.Ranks, "rank"), cli.Plural(r.Iterations, "iteration"), cli.Duration(r.Time), cli.Duration(r.Waited),
