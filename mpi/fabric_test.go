@@ -35,7 +35,7 @@ type fabric struct {
 	lacksCredits bool               // CanSend often reports false
 	perHost      int                // ranks
 	hostOf       func(rank int) int // nil: consecutive ranks share a host
-	segments     []segments         // by host
+	segments     []*segments        // by host
 	atBarrier    int                // number of ranks in the barrier
 	round        int
 	aborted      string
@@ -112,7 +112,7 @@ func newFabric(t testing.TB, size int, seed uint64, concurrent bool) *fabric {
 			f: f, rank: i, delivered: make(chan struct{}, 1), lastTo: make([]time.Duration, size),
 			regions: make(map[uint32]*region), lost: make([]error, size),
 		})
-		f.segments = append(f.segments, segments{}) // there are no more hosts than ranks
+		f.segments = append(f.segments, &segments{byName: map[string][]byte{}}) // there are no more hosts than ranks
 	}
 	return f
 }

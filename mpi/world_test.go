@@ -138,16 +138,21 @@ func (f *fabric) runEvents(done <-chan struct{}) {
 }
 
 // segments is the memory that the ranks of a host share.
-type segments map[string][]byte
+type segments struct {
+	mu     sync.Mutex
+	byName map[string][]byte
+}
 
-func (s segments) Segment(name string, size int) ([]byte, error) {
-	if s[name] == nil {
-		s[name] = make([]byte, size)
+func (s *segments) Segment(name string, size int) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byName[name] == nil {
+		s.byName[name] = make([]byte, size)
 	}
-	if len(s[name]) != size {
-		return nil, fmt.Errorf("segment %s has %d bytes, not %d", name, len(s[name]), size)
+	if len(s.byName[name]) != size {
+		return nil, fmt.Errorf("segment %s has %d bytes, not %d", name, len(s.byName[name]), size)
 	}
-	return s[name], nil
+	return s.byName[name], nil
 }
 
 // host returns the host of a rank.

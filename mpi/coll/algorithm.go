@@ -142,7 +142,7 @@ func batch(i, n int) (first, end int) { return 1 + i*maxAtOnce, min(1+(i+1)*maxA
 
 // algorithms are all algorithms, by operation; the first one works for every call.
 var algorithms = slices.Concat(
-	barriers, bcasts, scatters, gathers, allgathers, alltoalls, reduces, allreduces, reduceScatters, scans, exscans,
+	barriers, bcasts, scatters, gathers, allgathers, nodeAllgathers, alltoalls, reduces, allreduces, reduceScatters, scans, exscans,
 )
 
 // Algorithms returns the algorithms of an operation.

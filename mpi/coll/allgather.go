@@ -97,11 +97,16 @@ func (c *Call) neighbourPair(rank, i int) Slice {
 var spreadBlocks = spread(placeOwn, func(c *Call, _ int) Slice { return c.ownBlock() })
 
 // bcastBlocks sends all blocks of Out down a binomial tree.
-var bcastBlocks = phase{
-	binomialBcast.rounds,
-	func(c *Call, i int, r *Round) {
-		whole := *c
-		whole.Bytes *= c.Size
-		binomialBcast.round(&whole, i, r)
-	},
+var bcastBlocks = binomialBcast.ofAllBlocks()
+
+// ofAllBlocks returns a phase that moves all blocks of a buffer as one.
+func (p phase) ofAllBlocks() phase {
+	return phase{
+		p.rounds,
+		func(c *Call, i int, r *Round) {
+			whole := *c
+			whole.Bytes *= c.Size
+			p.round(&whole, i, r)
+		},
+	}
 }

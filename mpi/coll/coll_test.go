@@ -347,7 +347,11 @@ func TestAlgorithms(t *testing.T) {
 				seed := uint64(0)
 				for _, size := range sizes() {
 					scenarios(op, size, func(s *scenario) {
-						for _, s.nodes = range placements(size) {
+						all := placements(size)
+						if size > 17 {
+							all = all[2:4]
+						}
+						for _, s.nodes = range all {
 							if !s.fits(alg) {
 								continue
 							}

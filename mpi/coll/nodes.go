@@ -155,3 +155,12 @@ func (c *Call) withoutOut(s Slice) Slice {
 	}
 	return s
 }
+
+// places returns the number of ranks on count nodes from one on, in a ring of nodes.
+func (n *Nodes) places(first, count int) int {
+	end := first + count
+	if end <= n.count() {
+		return n.start[end] - n.start[first]
+	}
+	return len(n.order) - n.start[first] + n.start[end-n.count()]
+}

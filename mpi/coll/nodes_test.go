@@ -20,34 +20,72 @@ func TestNewNodesOrdersRanksByNode(t *testing.T) {
 	}
 }
 
-// The messages of p ranks and those among them between n nodes, and the bytes of the latter, with vectors of
-// b bytes.
+// placed are the number of ranks, of nodes, of ranks on the node of the root, and of bytes of a block or vector.
+type placed struct{ p, n, local, b int }
+
+// The numbers of messages, of messages between nodes, and of bytes in these.
 func TestMessagesBetweenNodesEqualClosedForms(t *testing.T) {
 	// The messages of an exchange of n ranks by recursive doubling.
 	doubling := func(n int) int { f := (&Call{Size: n}).fold(); return 2*f.extra + f.pow2*f.rounds() }
-	first := func(_, n, _ int) int { return n - 1 }
+	none := func(placed) int { return 0 }
+	tree := func(l placed) int { return l.n - 1 }
+	treeBytes := func(l placed) int { return (l.n - 1) * l.b }
+	edges := func(l placed) int { return l.p - 1 }
+	log := func(l placed) int { return l.n * log2(l.n) }
+	pairs := func(l placed) int { return l.n * (l.n - 1) }
+	// A notification from each rank and one or two to it.
+	overlapping := func(l placed) int { return (l.p - l.n) * (2 + min(1, l.n-1)) }
+	// Each node receives the blocks of all others.
+	nodeBlocks := func(l placed) int { return (l.n - 1) * l.p * l.b }
 	for _, c := range []struct {
 		op                              Op
 		name                            string
-		messages, betweenNodes, byBytes func(p, n, b int) int
+		messages, betweenNodes, byBytes func(placed) int
 	}{
-		{Barrier, "smp", func(p, n, _ int) int { return 2*(p-n) + n*log2(n) }, func(_, n, _ int) int { return n * log2(n) }, func(_, _, _ int) int { return 0 }},
-		{Bcast, "smp", edges, first, func(_, n, b int) int { return (n - 1) * b }},
-		{Reduce, "smp", edges, first, func(_, n, b int) int { return (n - 1) * b }},
-		{Bcast, "shared", func(p, n, _ int) int { return n - 1 + 2*(p-n) }, first, func(_, n, b int) int { return (n - 1) * b }},
-		{Allreduce, "smp", func(p, n, _ int) int { return 2*(p-n) + doubling(n) }, func(_, n, _ int) int { return doubling(n) }, func(_, n, b int) int { return doubling(n) * b }},
+		{Barrier, "smp", func(l placed) int { return 2*(l.p-l.n) + log(l) }, log, none},
+		{Bcast, "smp", edges, tree, treeBytes},
+		{Bcast, "shared", func(l placed) int { return tree(l) + 2*(l.p-l.n) }, tree, treeBytes},
+		{Gather, "shared", func(l placed) int { return tree(l) + 2*(l.p-l.n) }, tree, func(l placed) int { return (l.p - l.local) * l.b }},
+		{Reduce, "smp", edges, tree, treeBytes},
+		{Allreduce, "smp", func(l placed) int { return 2*(l.p-l.n) + doubling(l.n) }, func(l placed) int { return doubling(l.n) }, func(l placed) int { return doubling(l.n) * l.b }},
+		{Allgather, "smp-gather-bcast", func(l placed) int { return 2*tree(l) + 4*(l.p-l.n) }, func(l placed) int { return 2 * tree(l) }, nil},
+		{Allgather, "smp-direct", func(l placed) int { return pairs(l) + overlapping(l) }, pairs, nodeBlocks},
+		{Allgather, "smp-bruck", func(l placed) int { return log(l) + overlapping(l) }, log, nodeBlocks},
+		{Allgather, "1-group-ring", func(l placed) int { return pairs(l) + 2*(l.p-l.n) }, pairs, nodeBlocks},
+		{Allgather, "1-group", func(l placed) int { return pairs(l) + 2*(l.p-l.n) }, pairs, nodeBlocks},
+		{Allgather, "1-group-direct", nil, pairs, nodeBlocks},
+		{Allgather, "gather-groups", nil, pairs, nodeBlocks},
+		{Allgather, "gather-groups-shared", nil, pairs, nodeBlocks},
+		{Allgather, "2-groups", nil, func(l placed) int { return 2 * pairs(l) }, nodeBlocks},
+		{Allgather, "2-groups-shared", nil, func(l placed) int { return 2 * pairs(l) }, nodeBlocks},
+		{Allgather, "2-groups-direct", nil, func(l placed) int { return 2 * pairs(l) }, nodeBlocks},
+		{Allgather, "4-groups", nil, func(l placed) int { return 4 * pairs(l) }, nodeBlocks},
+		{Allgather, "4-groups-shared", nil, func(l placed) int { return 4 * pairs(l) }, nodeBlocks},
+		{Allgather, "4-groups-direct", nil, func(l placed) int { return 4 * pairs(l) }, nodeBlocks},
 	} {
 		for _, p := range sizes() {
 			for _, nodes := range placements(p) {
-				s := scenario{op: c.op, size: p, bytes: 10 * elementBytes, root: p / 2, nodes: nodes}
-				w, err := s.check(Find(c.op, c.name), 1)
+				s := scenario{op: c.op, size: p, bytes: 10 * elementBytes, nodes: nodes}
+				if c.op == Bcast || c.op == Gather || c.op == Reduce {
+					s.root = p / 2
+				}
+				alg := Find(c.op, c.name)
+				if !s.fits(alg) {
+					continue
+				}
+				w, err := s.check(alg, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
-				n := nodes.count()
-				got, want := [3]int{w.messages, w.nodeMessages, w.nodeBytes}, [3]int{c.messages(p, n, s.bytes), c.betweenNodes(p, n, s.bytes), c.byBytes(p, n, s.bytes)}
-				if got != want {
-					t.Errorf("%v %s with %d ranks on %d nodes sends %v messages, messages and bytes between nodes, want %v", c.op, c.name, p, n, got, want)
+				l := placed{p, nodes.count(), len(nodes.ranks(nodes.node[s.root])), s.bytes}
+				for _, count := range []struct {
+					what string
+					got  int
+					want func(placed) int
+				}{{"messages", w.messages, c.messages}, {"messages between nodes", w.nodeMessages, c.betweenNodes}, {"bytes between nodes", w.nodeBytes, c.byBytes}} {
+					if count.want != nil && count.got != count.want(l) {
+						t.Errorf("%v %s, %+v: %d %s, want %d", c.op, c.name, l, count.got, count.what, count.want(l))
+					}
 				}
 			}
 		}

@@ -1,0 +1,282 @@
+package coll
+
+// Allgathers that know the nodes (Qian 2010, chapters 4 and 5) have three phases. The ranks of a node are
+// divided into groups; the first rank of a group is its master, and collects the blocks of the group in
+// memory that the node shares. Masters exchange them with those of other nodes. Each master gives what it
+// has to all ranks of its node, again through shared memory.
+
+// nodeAllgather describes such an algorithm.
+type nodeAllgather struct {
+	groups int // of each node
+	// rotating says that each node has one group, but another rank of it exchanges messages with each other
+	// node.
+	rotating bool
+	exchange nodeExchange
+	// memory is the buffer that messages are sent from and received in: Scratch, Out, or Shared.
+	memory Buffer
+	// overlaps says that ranks copy the blocks of their own node while the messages between nodes are on
+	// their way. There is one group.
+	overlaps bool
+}
+
+// nodeExchange is how masters exchange the blocks of nodes.
+type nodeExchange uint8
+
+const (
+	toAll     nodeExchange = iota // each master sends to all others at once
+	alongRing                     // with one send at a time
+	bruck                         // the first node in Shared is this one
+)
+
+// nodeAllgathers are the algorithms. The versions that receive in shared memory, and those that do so in
+// the buffers of masters, copy less than those with a buffer between.
+var nodeAllgathers = []*Algorithm{
+	nodeAllgather{groups: 1, memory: Shared, overlaps: true}.algorithm("smp-direct"),
+	nodeAllgather{groups: 1, exchange: bruck, memory: Shared, overlaps: true}.algorithm("smp-bruck"),
+	{
+		Op: Allgather, Name: "smp-gather-bcast", Needs: EqualBlocks | KnownNodes,
+		phases:  []phase{sharedGather, binomialBcast.amongLeaders().ofAllBlocks(), sharedBcast.withinNode().ofAllBlocks()},
+		scratch: landingScratch, shared: allBlocks,
+	},
+	nodeAllgather{groups: 1, exchange: alongRing}.algorithm("1-group-ring"),
+	nodeAllgather{groups: 1}.algorithm("1-group"),
+	nodeAllgather{groups: 1, memory: Out}.algorithm("1-group-direct"),
+	nodeAllgather{groups: 1, rotating: true}.algorithm("gather-groups"),
+	nodeAllgather{groups: 1, rotating: true, memory: Shared}.algorithm("gather-groups-shared"),
+	nodeAllgather{groups: 2}.algorithm("2-groups"),
+	nodeAllgather{groups: 2, memory: Shared}.algorithm("2-groups-shared"),
+	nodeAllgather{groups: 2, memory: Out}.algorithm("2-groups-direct"),
+	nodeAllgather{groups: 4}.algorithm("4-groups"),
+	nodeAllgather{groups: 4, memory: Shared}.algorithm("4-groups-shared"),
+	nodeAllgather{groups: 4, memory: Out}.algorithm("4-groups-direct"),
+}
+
+// algorithm returns the algorithm with a name.
+func (a nodeAllgather) algorithm(name string) *Algorithm {
+	if a.memory == In {
+		a.memory = Scratch
+	}
+	x := &Algorithm{
+		Op: Allgather, Name: name, Needs: EqualBlocks | KnownNodes, perNode: a.groups,
+		phases: []phase{once(a.collect), {a.exchangeRounds, a.exchangeRound}, once(a.share)},
+		shared: func(c *Call) int { return allBlocks(c) + slotBytes(c) },
+	}
+	switch a.memory {
+	case Scratch:
+		x.scratch = allBlocks
+	case Out:
+		x.Needs |= ConsecutiveRanks
+	}
+	return x
+}
+
+// group returns the group of this rank, and the indices on its node of the group's first rank and of the
+// end.
+func (a nodeAllgather) group(c *Call) (group, first, end int) {
+	_, me := c.local()
+	for ; ; group++ {
+		if first, end = a.members(c, c.myNode(), group); me < end {
+			return group, first, end
+		}
+	}
+}
+
+// members returns the indices on a node of the first rank of a group and of the end.
+func (a nodeAllgather) members(c *Call, node, group int) (first, end int) {
+	n := len(c.Nodes.ranks(node))
+	return n * group / a.groups, n * (group + 1) / a.groups
+}
+
+// blocks returns the memory of the blocks of a group of a node.
+func (a nodeAllgather) blocks(c *Call, b Buffer, node, group int) Slice {
+	first, end := a.members(c, node, group)
+	return a.at(c, b, c.Nodes.start[node]+first, end-first)
+}
+
+// at returns the memory of the n blocks from a place on.
+func (a nodeAllgather) at(c *Call, b Buffer, place, n int) Slice {
+	if a.exchange == bruck {
+		if place -= c.Nodes.start[c.myNode()]; place < 0 {
+			place += c.Size
+		}
+	}
+	return Slice{b, place * c.Bytes, n * c.Bytes}
+}
+
+// deposit returns the shared memory for the block of a rank of this node. It is the last place of the block
+// if messages are sent from there, else behind the blocks of all ranks.
+func (a nodeAllgather) deposit(c *Call, index, n int) Slice {
+	if a.memory == Shared {
+		return a.at(c, Shared, c.Nodes.start[c.myNode()]+index, n)
+	}
+	return Slice{Shared, allBlocks(c) + index*c.Bytes, n * c.Bytes}
+}
+
+// collect collects the blocks of a group at its master. A group of one rank copies its block to the memory
+// for messages at once.
+func (a nodeAllgather) collect(c *Call, r *Round) {
+	ranks, me := c.local()
+	_, first, end := a.group(c)
+	place := c.Nodes.place[c.Rank]
+	if end-first == 1 {
+		if to := a.at(c, a.memory, place, 1); to != c.ownBlock() {
+			r.copy(to, c.ownBlock())
+		}
+		return
+	}
+	r.copy(a.deposit(c, me, 1), c.ownBlock())
+	switch {
+	case a.rotating:
+		c.otherLocals(func(peer int) { r.send(peer, nothing) })
+		c.otherLocals(func(peer int) { r.recv(peer, nothing) })
+	case me != first:
+		r.send(ranks[first], nothing)
+		return
+	default:
+		for _, peer := range ranks[first+1 : end] {
+			r.recv(peer, nothing)
+		}
+	}
+	r.wait()
+	if sends := me < c.Nodes.count() || !a.rotating; sends && a.memory != Shared {
+		r.copy(a.at(c, a.memory, place-me+first, end-first), a.deposit(c, first, end-first))
+	}
+}
+
+// transfer returns the message from one node to another in a group.
+func (a nodeAllgather) transfer(c *Call, from, to, group int) (sender, receiver int, blocks Slice) {
+	sent, received := c.Nodes.ranks(from), c.Nodes.ranks(to)
+	if a.rotating {
+		return sent[to%len(sent)], received[to%len(received)], a.blocks(c, a.memory, from, 0)
+	}
+	first, _ := a.members(c, from, group)
+	firstReceiver, _ := a.members(c, to, group)
+	return sent[first], received[firstReceiver], a.blocks(c, a.memory, from, group)
+}
+
+// isMaster reports whether this rank receives from other nodes.
+func (a nodeAllgather) isMaster(c *Call) bool {
+	ranks, me := c.local()
+	if a.rotating {
+		return me == c.myNode()%len(ranks)
+	}
+	_, first, _ := a.group(c)
+	return me == first
+}
+
+func (a nodeAllgather) exchangeRounds(c *Call) int {
+	n := c.Nodes.count()
+	switch isMaster := a.isMaster(c) || a.rotating; {
+	case n > 1 && !isMaster && a.overlaps:
+		return 1
+	case !isMaster:
+		return 0
+	case a.exchange == alongRing:
+		return n - 1
+	case a.exchange == bruck:
+		return log2(n)
+	}
+	return batches(n - 1)
+}
+
+// exchangeRound is round i of the messages between nodes.
+func (a nodeAllgather) exchangeRound(c *Call, i int, r *Round) {
+	n, mine := c.Nodes.count(), c.myNode()
+	group, _, _ := a.group(c)
+	switch isMaster := a.isMaster(c) || a.rotating; {
+	case !isMaster:
+	case a.exchange == alongRing:
+		_, next, _ := a.transfer(c, mine, (mine+1)%n, group)
+		previous, _, _ := a.transfer(c, (mine-1+n)%n, mine, group)
+		r.exchange(previous, a.blocks(c, a.memory, (mine-i-1+n)%n, group), next, a.blocks(c, a.memory, (mine-i+n)%n, group))
+	case a.exchange == bruck:
+		has := 1 << i
+		count := min(has, n-has)
+		first, end := c.Nodes.places(mine, has), c.Nodes.places(mine, has+count)
+		r.exchange(c.leader((mine+has)%n), Slice{Shared, first * c.Bytes, (end - first) * c.Bytes},
+			c.leader((mine-has+n)%n), Slice{Shared, 0, c.Nodes.places(mine, count) * c.Bytes})
+	default:
+		a.exchangeDirectly(c, i, r, group)
+	}
+	if a.overlaps && i == 0 {
+		a.notify(c, r)
+		a.copyOut(c, r, mine, mine+1)
+	}
+}
+
+// exchangeDirectly exchanges messages with a batch of other nodes at once.
+func (a nodeAllgather) exchangeDirectly(c *Call, i int, r *Round, group int) {
+	n, mine := c.Nodes.count(), c.myNode()
+	first, end := batch(i, n-1)
+	for k := first; k < end; k++ {
+		if from, to, blocks := a.transfer(c, (mine-k+n)%n, mine, group); to == c.Rank {
+			r.recv(from, blocks)
+		}
+	}
+	for k := first; k < end; k++ {
+		if from, to, blocks := a.transfer(c, mine, (mine+k)%n, group); from == c.Rank {
+			r.send(to, blocks)
+		}
+	}
+}
+
+// notify notifies all ranks of the node from its masters, and waits for these notifications. Messages to
+// other nodes go on if this rank is the only master.
+func (a nodeAllgather) notify(c *Call, r *Round) {
+	if a.isMaster(c) {
+		c.otherLocals(func(peer int) { r.send(peer, nothing) })
+	}
+	ranks, me := c.local()
+	waits := false
+	for group := range a.groups {
+		first, _ := a.members(c, c.myNode(), group)
+		if a.rotating {
+			first = c.myNode() % len(ranks)
+		}
+		if first != me {
+			r.recv(ranks[first], nothing)
+			waits = true
+		}
+	}
+	if waits {
+		r.wait()
+	}
+}
+
+// share copies the blocks of this rank's group to shared memory if they are not there, and all blocks from
+// there to Out. The only rank of a node copies them directly.
+func (a nodeAllgather) share(c *Call, r *Round) {
+	ranks, _ := c.local()
+	n, mine := c.Nodes.count(), c.myNode()
+	if len(ranks) > 1 && a.memory != Shared && a.isMaster(c) {
+		group, _, _ := a.group(c)
+		for node := 0; node < n; node++ {
+			r.copy(a.blocks(c, Shared, node, group), a.blocks(c, a.memory, node, group))
+		}
+	}
+	a.notify(c, r)
+	if n == 1 || !a.overlaps {
+		a.copyOut(c, r, mine, mine+1)
+	}
+	a.copyOut(c, r, mine+1, n)
+	a.copyOut(c, r, 0, mine)
+}
+
+// copyOut copies blocks of nodes to Out, from shared memory unless this rank has them.
+func (a nodeAllgather) copyOut(c *Call, r *Round, firstNode, endNode int) {
+	ranks, _ := c.local()
+	first, end := c.Nodes.start[firstNode], c.Nodes.start[endNode]
+	switch {
+	case a.memory == Out && a.isMaster(c):
+		mine, _, _ := a.group(c)
+		for i := range a.groups * (endNode - firstNode) {
+			if node, group := firstNode+i/a.groups, i%a.groups; group != mine {
+				r.copy(a.blocks(c, Out, node, group), a.blocks(c, Shared, node, group))
+			}
+		}
+	case len(ranks) > 1:
+		c.toRanks(r, a.at(c, Shared, first, end-first), first, end)
+	default:
+		c.toRanks(r, a.at(c, a.memory, first, end-first), first, end)
+	}
+}
