@@ -26,6 +26,9 @@ const (
 	VerdictStale Verdict = "stale"
 	// VerdictBroken means that the case could not be run, and says nothing about the device.
 	VerdictBroken Verdict = "broken"
+	// VerdictStarved means that the case failed in each attempt while other processes used most of
+	// the CPU time, which says nothing about the device.
+	VerdictStarved Verdict = "starved"
 )
 
 // Acceptable reports whether the verdict needs no action.

@@ -223,7 +223,7 @@ func TestFailedCaseIsRepeatedOnBusyMachine(t *testing.T) {
 		{"busy, fails once", 0.5, 1, "", 2, conformance.VerdictPass},
 		{"busy, fails twice", 0.5, 2, "", 3, conformance.VerdictPass},
 		{"busy, always fails", 0.4, 9, "", 3, conformance.VerdictFail},
-		{"starved, always fails", 0.5, 9, "", 3, conformance.VerdictBroken},
+		{"starved, always fails", 0.5, 9, "", 3, conformance.VerdictStarved},
 		{"busy, passes", 0.5, 0, "", 1, conformance.VerdictPass},
 		{"just busy, fails once", 0.2, 1, "", 2, conformance.VerdictPass},
 		{"quiet, fails once", 0.1, 1, "", 1, conformance.VerdictFail},

@@ -22,7 +22,7 @@ type Runner struct {
 	// BeforeRepeat, if not nil, is called before a case is repeated, with its result and the
 	// share of CPU time that other processes used meanwhile. It is for labs in real time,
 	// where a busy machine can expire timers: a case that fails there runs up to three times. If
-	// other processes used most of the CPU time each time, its verdict is VerdictBroken.
+	// other processes used most of the CPU time each time, its verdict is VerdictStarved.
 	BeforeRepeat func(r Result, othersShare float64)
 }
 
@@ -109,7 +109,7 @@ func startOrder(runs []caseRun, workers int) []int {
 // judge runs a case and returns its result. If r.BeforeRepeat is set, it repeats a case that failed
 // or broke while other processes kept the machine busy, unless the case is dangerous or the device's
 // host crashed, for which lack of CPU time is no reason. A case runs at most maxAttempts times; if other
-// processes used most of the CPU time in all of them, the result is broken.
+// processes used most of the CPU time in all of them, the result is starved.
 func (r *Runner) judge(ctx context.Context, run caseRun) Result {
 	if r.BeforeRepeat == nil {
 		return Judge(ctx, r.Lab, run.c, run.opt)
@@ -131,7 +131,7 @@ func (r *Runner) judge(ctx context.Context, run caseRun) Result {
 		}
 		if attempt == maxAttempts {
 			if leastShare >= starvedShare {
-				res.Verdict = VerdictBroken
+				res.Verdict = VerdictStarved
 				res.Err = fmt.Errorf("not judged: in each of %d attempts other processes used %.0f %% of the CPU time or more; the last: %w", attempt, 100*leastShare, res.Err)
 			}
 			return res

@@ -167,6 +167,8 @@ func (o *conformOptions) verdict(ctx context.Context, run *conform.Run, j *judge
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %d of %d had ended", j.Ended, j.Trials())
+	case run.OnlyStarved():
+		return exitError(exitStarved)
 	case !run.Good():
 		return errFailed
 	}

@@ -144,9 +144,9 @@ func (j *Judge) addFaults(run *conform.Run) {
 }
 
 // caseFaults returns the faults of a case: it does not pass on the device without defects, or does
-// not fail with a defect that it should detect. Unsupported cases and known deviations have none.
+// not fail with a defect that it should detect. Cases that were not judged and known deviations have none.
 func caseFaults(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
-	if r.Verdict == conform.Unsupported || r.Verdict == conform.Deviates {
+	if !r.Verdict.Judged() || r.Verdict == conform.Deviates {
 		return nil
 	}
 	if r.Verdict != conform.Pass {
@@ -180,15 +180,15 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 	return faults
 }
 
-// uncaughtDefects returns a fault for each defect of a device that no case detects. If all cases
-// that should detect the defect are unsupported, it prints a note instead (Excused).
+// uncaughtDefects returns a fault for each defect of a device that no case detects. If no case
+// that should detect the defect was judged, it prints a note instead (Excused).
 func (j *Judge) uncaughtDefects(r *conform.Device) (faults []conform.Fault) {
 	for i := range r.DefectChecks {
 		check := &r.DefectChecks[i]
 		switch {
 		case len(check.Caught) > 0:
-		case len(check.Expects) > 0 && allUnsupported(r, check.Expects):
-			check.Excused = fmt.Sprintf("%s should detect it, but this bench does not support the case", strings.Join(check.Expects, ", "))
+		case len(check.Expects) > 0 && noneJudged(r, check.Expects):
+			check.Excused = fmt.Sprintf("%s should detect it, but was not judged on this bench", strings.Join(check.Expects, ", "))
 		default:
 			what := fmt.Sprintf("no case detects %s: %s", check.Defect, check.Does)
 			if check.Tried == 0 {
@@ -203,9 +203,9 @@ func (j *Judge) uncaughtDefects(r *conform.Device) (faults []conform.Fault) {
 	return faults
 }
 
-// allUnsupported reports whether all of the cases are unsupported.
-func allUnsupported(d *conform.Device, ids []string) bool {
+// noneJudged reports whether none of the cases was judged.
+func noneJudged(d *conform.Device, ids []string) bool {
 	return !slices.ContainsFunc(d.Results, func(r conform.Result) bool {
-		return slices.Contains(ids, r.ID) && r.Verdict != conform.Unsupported
+		return slices.Contains(ids, r.ID) && r.Verdict.Judged()
 	})
 }

@@ -16,21 +16,23 @@ func TestCaseFaults(t *testing.T) {
 	if len(faults) != 3 || faults[0].Kind != conform.Unsound || faults[1].Defect != "Q" || faults[2].What != "a/b/c: broken with S, which the case should detect: panic" {
 		t.Errorf("%+v", faults)
 	}
-	if r.Verdict = conform.Unsupported; len(caseFaults(d, r)) != 0 {
-		t.Error("an unsupported case has faults")
+	for _, v := range []conform.Verdict{conform.Unsupported, conform.Starved} {
+		if r.Verdict = v; len(caseFaults(d, r)) != 0 {
+			t.Errorf("a case that is %s has faults", v)
+		}
 	}
 }
 
-// A defect that no case detects is a fault, unless all cases that must detect it are unsupported.
+// A defect that no case detects is a fault, unless no case that must detect it was judged.
 func TestUndetectedDefectIsFault(t *testing.T) {
 	d := &conform.Device{
 		Name:    "softroce",
-		Results: []conform.Result{{ID: "a/b/passed", Verdict: conform.Pass}, {ID: "a/b/unsupported", Verdict: conform.Unsupported}},
+		Results: []conform.Result{{ID: "a/b/passed", Verdict: conform.Pass}, {ID: "a/b/unsupported", Verdict: conform.Unsupported}, {ID: "a/b/starved", Verdict: conform.Starved}},
 		DefectChecks: []conform.DefectCheck{
 			{Defect: "Detected", Expects: []string{"a/b/passed"}, Caught: []string{"a/b/passed"}},
 			{Defect: "Undetected", Expects: []string{"a/b/passed"}, Does: "wrong", Tried: 1},
 			{Defect: "NotNamed", Does: "wrong"},
-			{Defect: "OnlyUnsupported", Expects: []string{"a/b/unsupported"}},
+			{Defect: "OnlyUnsupported", Expects: []string{"a/b/unsupported", "a/b/starved"}},
 		},
 	}
 	var notes strings.Builder
@@ -50,7 +52,7 @@ func TestUndetectedDefectIsFault(t *testing.T) {
 		t.Error("the run is good")
 	}
 	show.Close()
-	if want := "softroce: no case detects OnlyUnsupported: a/b/unsupported should detect it"; !strings.Contains(notes.String(), want) {
+	if want := "softroce: no case detects OnlyUnsupported: a/b/unsupported, a/b/starved should detect it"; !strings.Contains(notes.String(), want) {
 		t.Errorf("notes %q, want %q", notes.String(), want)
 	}
 }

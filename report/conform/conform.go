@@ -87,6 +87,7 @@ const (
 	Deviates    Verdict = "deviates"    // not met, with a deviation on record
 	Stale       Verdict = "stale"       // met although a deviation is on record
 	Broken      Verdict = "broken"      // the case could not be run
+	Starved     Verdict = "starved"     // the case failed each time while other processes used most of the CPU time
 )
 
 // Result is one case on one device.

@@ -45,7 +45,7 @@ func (d *Display) Done(label string, r *Result) {
 
 // verdictNames are the printed verdicts. Bad ones are in capitals, visible without colours.
 var verdictNames = map[Verdict]string{
-	Pass: "ok", Fail: "FAIL", Broken: "BROKEN", Stale: "STALE", Deviates: "deviates", Unsupported: "skip",
+	Pass: "ok", Fail: "FAIL", Broken: "BROKEN", Starved: "STARVED", Stale: "STALE", Deviates: "deviates", Unsupported: "skip",
 }
 
 // verdictLine returns a line with the verdict, the label and, unless bad, the title of the case.
@@ -61,7 +61,7 @@ func (d *Display) verdictLine(r *Result, label string) string {
 }
 
 // colours are the ANSI codes of verdicts.
-var colours = map[Verdict]string{Pass: "32", Fail: "1;31", Broken: "1;35", Stale: "1;33", Deviates: "33", Unsupported: "2"}
+var colours = map[Verdict]string{Pass: "32", Fail: "1;31", Broken: "1;35", Starved: "1;33", Stale: "1;33", Deviates: "33", Unsupported: "2"}
 
 // tint colours a text by a verdict.
 func (d *Display) tint(v Verdict, s string) string { return d.Paint(colours[v], s) }

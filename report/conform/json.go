@@ -73,8 +73,8 @@ func (r *Result) checkVerdicts() *report.KeyError {
 }
 
 // WriteJUnit writes a run as JUnit XML: a suite per device, with cases in classes by area. A case
-// that failed, or that passed in spite of a known deviation (stale), is a failure, a broken one an
-// error; an unsupported or deviating one is skipped, with a message. Faults of the cases themselves
+// that failed, or that passed in spite of a known deviation (stale), is a failure, a broken or
+// starved one an error; an unsupported or deviating one is skipped, with a message. Faults of the cases themselves
 // have a separate suite.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := kit.Suites{Name: "fabrictest conform"}
@@ -110,7 +110,7 @@ func (r *Run) junitSuite(d *Device) kit.Suite {
 	return s
 }
 
-// junitCase returns the result as a JUnit case. Fail and stale are failures, broken is an error,
+// junitCase returns the result as a JUnit case. Fail and stale are failures, broken and starved are errors,
 // unsupported and deviates are skipped.
 func (r *Result) junitCase() kit.Case {
 	c := kit.Case{Name: r.ID, SystemOut: kit.Text{Text: "replay: " + r.Replay + "\n"}}
@@ -132,7 +132,7 @@ func (r *Result) junitCase() kit.Case {
 	case Fail, Stale:
 		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	default:
-		c.Error = kit.NewProblem(r.Reason, string(Broken), "\n"+r.explanation()+"\n")
+		c.Error = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	}
 	return c
 }

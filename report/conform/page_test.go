@@ -154,3 +154,18 @@ func TestRowVerdictIsTheWorst(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyStarved(t *testing.T) {
+	run := &conform.Run{Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass}, {Verdict: conform.Starved}}}}}
+	if run.Good() || !run.OnlyStarved() {
+		t.Error("a run whose only problem is a starved case is good, or not OnlyStarved")
+	}
+	run.Devices[0].Results[0].Verdict = conform.Fail
+	if run.OnlyStarved() {
+		t.Error("a run with a failure is OnlyStarved")
+	}
+	run.Devices[0].Results[0].Verdict, run.Faults = conform.Pass, []conform.Fault{{}}
+	if run.OnlyStarved() {
+		t.Error("a run with a fault of the cases is OnlyStarved")
+	}
+}

@@ -13,10 +13,14 @@ import (
 )
 
 // Verdicts lists all verdicts, the worst first.
-func Verdicts() []Verdict { return []Verdict{Broken, Fail, Stale, Deviates, Unsupported, Pass} }
+func Verdicts() []Verdict { return []Verdict{Broken, Fail, Stale, Starved, Deviates, Unsupported, Pass} }
 
 // Bad reports whether a result with this verdict fails the run.
 func (v Verdict) Bad() bool { return v != Pass && v != Unsupported && v != Deviates }
+
+// Judged reports whether the verdict says something about the device or the case: not if the case
+// is unsupported or starved.
+func (v Verdict) Judged() bool { return v != Unsupported && v != Starved }
 
 // Counts are numbers of results by verdict.
 type Counts map[Verdict]int
@@ -43,6 +47,12 @@ func (r *Run) Counts() Counts {
 // Good reports whether no result fails the run and no case has a fault.
 func (r *Run) Good() bool {
 	return len(r.Bad()) == 0 && len(r.Faults) == 0
+}
+
+// OnlyStarved reports whether starved results are all that fails the run.
+func (r *Run) OnlyStarved() bool {
+	n := r.Counts()[Starved]
+	return n > 0 && n == len(r.Bad()) && len(r.Faults) == 0
 }
 
 // Judged is a result with its device.
@@ -78,7 +88,7 @@ func (d *Device) Label() string {
 // RowVerdict returns the verdict of a requirement from those of its cases: the worst, but
 // Unsupported only if there are no others; empty without cases.
 func RowVerdict(all []Verdict) Verdict {
-	for _, v := range []Verdict{Broken, Fail, Stale, Deviates, Pass, Unsupported} {
+	for _, v := range []Verdict{Broken, Fail, Stale, Starved, Deviates, Pass, Unsupported} {
 		if slices.Contains(all, v) {
 			return v
 		}

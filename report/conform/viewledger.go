@@ -54,13 +54,13 @@ type caseRef struct {
 
 // barOrder is the order of segments in a bar: the worst states first.
 var barOrder = []string{
-	string(Broken), string(Fail), string(Stale), string(Deviates), string(Pass), string(Unsupported), notTested, open, untestable,
+	string(Broken), string(Fail), string(Stale), string(Starved), string(Deviates), string(Pass), string(Unsupported), notTested, open, untestable,
 }
 
 // stateNames are the names of the states.
 var stateNames = map[string]string{
 	string(Pass): "met", string(Fail): "not met", string(Unsupported): "not supported", string(Deviates): "deviating", string(Stale): "stale",
-	string(Broken): "broken", notTested: "not tested", untestable: "untestable", open: "without a case",
+	string(Broken): "broken", string(Starved): "starved", notTested: "not tested", untestable: "untestable", open: "without a case",
 }
 
 // bar returns the segments of a bar for numbers of requirements by state, and the numbers as text.
