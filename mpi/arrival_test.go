@@ -93,6 +93,62 @@ func TestLateRankServesEarlyRanksFirst(t *testing.T) {
 	}
 }
 
+// Ranks of different hosts that exchange data through shared memory, again and again, with other sizes and
+// in place.
+func TestSharedDirectExchanges(t *testing.T) {
+	for _, prefix := range []string{"", "arrival-"} {
+		f := newFabric(t, 7, 1, false)
+		f.perHost = 3
+		o := mpi.Options{Collectives: parseChoices(t, fmt.Sprintf("allgather=%sshared-direct,alltoall=%[1]sshared-direct", prefix))}
+		f.succeed(o, func(w *mpi.World) error {
+			for round := range 20 {
+				n := []int{1, 0, 300, 20000}[round%4]
+				w.Compute(time.Duration((round*5+w.Rank()*3)%7) * 100 * time.Microsecond)
+				for _, c := range blockCalls(w, n, 0) {
+					if c.op == coll.Allgather || c.op == coll.Alltoall {
+						if err := c.check(c.blocking()); err != nil {
+							return fmt.Errorf("%sshared-direct, %d bytes: %w", prefix, n, err)
+						}
+					}
+				}
+			}
+			return nil
+		})
+		if len(f.segments[0].byName) == 0 {
+			t.Error("no memory is shared")
+		}
+	}
+}
+
+// A rank has the data of another host that has arrived, while the leader waits for a third one.
+func TestSharedDataIsPickedUpByHost(t *testing.T) {
+	const late = 10 * time.Millisecond
+	for _, algorithm := range []string{"shared-direct", "arrival-shared-direct"} {
+		f := newFabric(t, 6, 1, false)
+		all := make([]byte, 6)
+		early := byte(0)
+		f.succeed(mpi.Options{Collectives: parseChoices(t, "allgather="+algorithm)}, func(w *mpi.World) error {
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+			switch w.Rank() {
+			case 2: // the leader of the next host
+				w.Compute(late)
+			case 0: // looks at the memory of rank 1 meanwhile
+				f.at(f.now+late/2, func() { early = all[4] })
+			}
+			out := make([]byte, 6)
+			if w.Rank() == 1 {
+				out = all
+			}
+			return w.Allgather([]byte{byte(w.Rank() + 1)}, out)
+		})
+		if want := map[string]byte{"arrival-shared-direct": 5}[algorithm]; early != want || !bytes.Equal(all, []byte{1, 2, 3, 4, 5, 6}) {
+			t.Errorf("%s: before rank 2 arrives, rank 1 has %d of rank 4, want %d; at the end %v", algorithm, early, want, all)
+		}
+	}
+}
+
 // A rank whose blocks are large while those of others are small gets an error. It waits for no receive
 // that is not advertised, and its own advertised ones are forgotten.
 func TestAdvertisedSizesDiffer(t *testing.T) {
@@ -129,6 +185,8 @@ func TestArrivalAlgorithmsFailWithLostPeer(t *testing.T) {
 	inOrder := parseChoices(t, "allgather=direct,alltoall=direct,allreduce=arrival-direct")
 	advance := parseChoices(t, "allgather=arrival-bruck")
 	doubling := parseChoices(t, "allgather=arrival-recursive-doubling")
+	shared := parseChoices(t, "allgather=shared-direct,alltoall=shared-direct")
+	arrivalShared := parseChoices(t, "allgather=arrival-shared-direct,alltoall=arrival-shared-direct")
 	calls := map[string]func(*mpi.World, int) error{
 		"allgather": func(w *mpi.World, n int) error { return w.Allgather(make([]byte, n), make([]byte, n*w.Size())) },
 		"alltoall": func(w *mpi.World, n int) error {
@@ -137,24 +195,25 @@ func TestArrivalAlgorithmsFailWithLostPeer(t *testing.T) {
 		"allreduce": func(w *mpi.World, n int) error { return w.Allreduce(make([]byte, n*w.Size()), mpi.Int64, mpi.Sum) },
 	}
 	for configuration, o := range configurations() {
-		for i, c := range []coll.Choices{choices, inOrder, advance, doubling} {
+		for i, c := range []coll.Choices{choices, inOrder, advance, doubling, shared, arrivalShared} {
 			for name, call := range calls {
 				for _, n := range arrivalSizes {
 					for _, concurrent := range []bool{false, true} {
 						o.Collectives = c
+						killed := len(configuration) % 2 // the leader of a host, or not
 						f := newFabric(t, 4, uint64(i), concurrent)
 						errs := f.run(o, func(w *mpi.World) error {
 							if err := w.Barrier(); err != nil {
 								return err
 							}
-							if w.Rank() == 1 {
-								f.kill(1)
+							if w.Rank() == killed {
+								f.kill(killed)
 								w.Compute(time.Hour)
 							}
 							return call(w, n)
 						})
 						for rank, err := range errs {
-							if rank != 1 && !errors.Is(err, mpi.ErrPeerLost) {
+							if rank != killed && !errors.Is(err, mpi.ErrPeerLost) {
 								t.Errorf("%s, %s of %d bytes, concurrent %v: rank %d ends with %v", configuration, name, n, concurrent, rank, err)
 							}
 						}

@@ -9,6 +9,10 @@ const (
 	tagNonblocking = int(coll.NumOps)
 	maxNonblocking = 1 << 20
 
+	// stepTags is the distance of the tags of steps of one operation. It is above all tags of operations, and
+	// coll.MaxTag such tags are below tagFailed.
+	stepTags = 2 * maxNonblocking
+
 	// tagFailed marks the announcement that collectives on a communicator have failed.
 	tagFailed = TagMax
 )

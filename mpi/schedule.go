@@ -146,7 +146,7 @@ func (x *execution) execute(s *coll.Step) {
 	case coll.Recv, coll.RecvAdvertised:
 		r := x.c.rank.allocP2P()
 		r.Advertised = s.Kind == coll.RecvAdvertised
-		x.c.startRecv(r, x.c.context|collective, message{x.slice(s.Dst), s.Peer, x.tag})
+		x.c.startRecv(r, x.c.context|collective, message{x.slice(s.Dst), s.Peer, x.tagOf(s)})
 		t := transfer{Request: r, isRecv: true}
 		if s.Then > 0 {
 			t.then = x.round.Steps[x.next+1:][:s.Then]
@@ -167,11 +167,14 @@ func (x *execution) execute(s *coll.Step) {
 	}
 }
 
+// tagOf returns the tag of a transfer. Tags of operations are below stepTags.
+func (x *execution) tagOf(s *coll.Step) int { return x.tag + s.Tag*stepTags }
+
 // send starts a send.
 func (x *execution) send(s *coll.Step) {
 	r := x.c.rank.allocP2P()
 	r.Advertised = s.Kind == coll.SendAdvertised && !x.unequal
-	m := message{x.slice(s.Src), s.Peer, x.tag}
+	m := message{x.slice(s.Src), s.Peer, x.tagOf(s)}
 	if x.isOnlyTransfer() {
 		x.c.startBlockingSend(r, x.c.context|collective, m, p2p.Standard)
 	} else {

@@ -8,6 +8,8 @@ var allgathers = []*Algorithm{
 	{Op: Allgather, Name: "spread", phases: []phase{spreadBlocks}},
 	{Op: Allgather, Name: "direct", phases: []phase{directBlocks}},
 	{Op: Allgather, Name: "arrival-direct", phases: []phase{arrivalBlocks}},
+	{Op: Allgather, Name: "shared-direct", Needs: EqualBlocks | KnownNodes, phases: allgatherNodes.phases(inOrder), shared: allgatherShared},
+	{Op: Allgather, Name: "arrival-shared-direct", Needs: EqualBlocks | KnownNodes, phases: allgatherNodes.phases(byArrival), shared: allgatherShared},
 	{Op: Allgather, Name: "arrival-bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), arrivalBruck, once(endBruck)}, scratch: allBlocks},
 	{Op: Allgather, Name: "arrival-recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), arrivalDoubling}},
 	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phases: []phase{binomialGather.withRoot0(), bcastBlocks.withRoot0()}, scratch: treeScratch},

@@ -6,6 +6,8 @@ var alltoalls = []*Algorithm{
 	{Op: Alltoall, Name: "spread", phases: []phase{spreadAll}},
 	{Op: Alltoall, Name: "direct", phases: []phase{directAll}},
 	{Op: Alltoall, Name: "arrival-direct", phases: []phase{arrivalAll}},
+	{Op: Alltoall, Name: "shared-direct", Needs: EqualBlocks | KnownNodes | ConsecutiveRanks, phases: alltoallNodes.phases(inOrder), shared: alltoallShared},
+	{Op: Alltoall, Name: "arrival-shared-direct", Needs: EqualBlocks | KnownNodes | ConsecutiveRanks, phases: alltoallNodes.phases(byArrival), shared: alltoallShared},
 	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phases: []phase{bruckAll}, scratch: bruckScratch},
 }
 

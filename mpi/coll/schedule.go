@@ -43,8 +43,10 @@ const (
 
 // Step is one step of a round.
 type Step struct {
-	Kind     Kind
-	Peer     int
+	Kind Kind
+	Peer int
+	// Tag, of a transfer, is below MaxTag. Messages with different tags need not be received in order.
+	Tag      int
 	Src, Dst Slice
 	// Then, of a receive, is the number of steps after it that begin when it is complete, without the steps
 	// after them waiting for that. They are sends, copies and combinations.
@@ -53,6 +55,9 @@ type Step struct {
 	Count                int
 	SrcStride, DstStride int
 }
+
+// MaxTag is the limit of tags of steps.
+const MaxTag = 1<<9 - 1
 
 // hasPeer reports whether the step names a peer.
 func (s *Step) hasPeer() bool {

@@ -10,9 +10,10 @@ import (
 // receive has matched it.
 type testWorld struct {
 	ranks    []*testRank
-	sends    map[[2]int][]*testSend // by sender and receiver, in order
+	sends    map[[3]int][]*testSend // by sender, receiver and tag, in order
 	rng      *rand.Rand
 	messages int
+	received int
 	bytes    int
 	// between nodes
 	nodeMessages, nodeBytes int
@@ -27,7 +28,7 @@ type testSend struct {
 
 // testRecv is a posted receive.
 type testRecv struct {
-	from       int
+	from, tag  int
 	dst        []byte
 	advertised bool
 	then       []Step
@@ -81,7 +82,7 @@ func (w *testWorld) shuffleSends(k *testRank) {
 // newTestWorld prepares a call of all ranks. prepare returns the call and the buffers of a rank.
 func newTestWorld(alg *Algorithm, size int, seed uint64, combine func(into, from []byte), prepare func(rank int) (c Call, in, out []byte)) *testWorld {
 	shared := map[int][]byte{} // by node
-	w := &testWorld{sends: map[[2]int][]*testSend{}, rng: rand.New(rand.NewPCG(seed, 1))}
+	w := &testWorld{sends: map[[3]int][]*testSend{}, rng: rand.New(rand.NewPCG(seed, 1))}
 	for rank := range size {
 		k := &testRank{alg: alg, combine: combine}
 		k.call, k.buffers[In], k.buffers[Out] = prepare(rank)
@@ -102,7 +103,7 @@ func newTestWorld(alg *Algorithm, size int, seed uint64, combine func(into, from
 // run executes the schedules to their end.
 func (w *testWorld) run() error {
 	for left := len(w.ranks); left > 0; {
-		progressed := false
+		progressed, received := false, w.received
 		for _, i := range w.rng.Perm(len(w.ranks)) {
 			k := w.ranks[i]
 			for !k.finished {
@@ -122,7 +123,7 @@ func (w *testWorld) run() error {
 				}
 			}
 		}
-		if !progressed {
+		if !progressed && w.received == received {
 			return fmt.Errorf("deadlock: %d ranks have not finished", left)
 		}
 	}
@@ -163,13 +164,13 @@ func (w *testWorld) execute(k *testRank, s *Step) error {
 			return fmt.Errorf("transfer with rank %d", s.Peer)
 		}
 		if s.Kind == Recv || s.Kind == RecvAdvertised {
-			k.recvs = append(k.recvs, testRecv{s.Peer, k.slice(s.Dst), s.Kind == RecvAdvertised, k.round.Steps[k.next-s.Then : k.next]})
+			k.recvs = append(k.recvs, testRecv{s.Peer, s.Tag, k.slice(s.Dst), s.Kind == RecvAdvertised, k.round.Steps[k.next-s.Then : k.next]})
 			return nil
 		}
 		data := k.slice(s.Src)
 		m := &testSend{to: s.Peer, data: data, snapshot: bytes.Clone(data), advertised: s.Kind == SendAdvertised}
 		k.sends = append(k.sends, m)
-		pair := [2]int{k.call.Rank, s.Peer}
+		pair := [3]int{k.call.Rank, s.Peer, s.Tag}
 		w.sends[pair] = append(w.sends[pair], m)
 		w.messages++
 		w.bytes += len(data)
@@ -203,10 +204,10 @@ func (w *testWorld) match(k *testRank) error {
 	var left []testRecv
 	var then []Step
 	for i, r := range k.recvs {
-		pair := [2]int{r.from, k.call.Rank}
+		pair := [3]int{r.from, k.call.Rank, r.tag}
 		earlier := false // an earlier receive from this rank still waits
 		for _, o := range k.recvs[:i] {
-			earlier = earlier || o.from == r.from
+			earlier = earlier || o.from == r.from && o.tag == r.tag
 		}
 		queue := w.sends[pair]
 		if len(queue) == 0 || earlier {
@@ -226,6 +227,7 @@ func (w *testWorld) match(k *testRank) error {
 		}
 		copy(r.dst, m.data)
 		m.done = true
+		w.received++
 		then = append(then, r.then...)
 	}
 	k.recvs = left
