@@ -99,7 +99,7 @@ type Settings struct {
 	// Collectives are algorithms of collective operations, such as bcast=chain,allgather=ring, and files
 	// of "fabrictest tune", such as @tuned.yaml, as paths from the working folder; the default ones if
 	// left out.
-	Collectives string `yaml:"collectives,omitempty" pattern:"^([a-z-]{1,40}=[a-z-]{1,40}|@[^\\s,]+)(,([a-z-]{1,40}=[a-z-]{1,40}|@[^\\s,]+)){0,20}$" hint:"give a list such as bcast=chain,allgather=ring or @tuned.yaml"`
+	Collectives string `yaml:"collectives,omitempty" pattern:"^([a-z-]{1,40}=[a-z0-9-]{1,40}|@[^\\s,]+)(,([a-z-]{1,40}=[a-z0-9-]{1,40}|@[^\\s,]+)){0,20}$" hint:"give a list such as bcast=chain,allgather=ring or @tuned.yaml"`
 }
 
 // VerbsProgram is a program over verbs between two hosts, and the NICs of both kinds of programs.

@@ -207,7 +207,7 @@ func (r *runner) runOne(s *scenarios.Settings) (result work.Result, err error) {
 	o, all := options(s), make([]mpi.Stats, s.Ranks)
 	_, files := coll.SplitFiles(s.Collectives)
 	if o.Rules, err = tuning.RulesIn(files, &tuning.Fabric{
-		On: string(scenarios.Sim), Platform: r.platform.Name, Provider: f.Provider, Topology: tuning.Switch, Rails: max(f.Rails, 1), Cable: tuning.None,
+		Tier: string(scenarios.Sim), Platform: r.platform.Name, Provider: f.Provider, Topology: tuning.Switch, Rails: max(f.Rails, 1), Cable: tuning.None,
 	}); err != nil {
 		return result, err
 	}

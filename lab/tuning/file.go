@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -43,8 +44,8 @@ type Table struct {
 
 // Fabric is where ranks run. A key that is left out stands for any value.
 type Fabric struct {
-	// On is sim for the simulation, or netns for real time.
-	On string `yaml:"on,omitempty"`
+	// Tier is sim for the simulation, or netns for real time.
+	Tier string `yaml:"tier,omitempty"`
 	// Platform is the platform of a simulation, or none for the default times.
 	Platform string `yaml:"platform,omitempty"`
 	// Provider is whose protocol the NICs have, such as softroce.
@@ -163,7 +164,7 @@ func (f *File) RulesOn(where *Fabric) (all []coll.Rule) {
 // covers reports whether the keys that f has are those of another fabric.
 func (f *Fabric) covers(o *Fabric) bool {
 	is := func(have, want string) bool { return have == "" || have == want }
-	return is(f.On, o.On) && is(f.Platform, o.Platform) && is(f.Provider, o.Provider) && is(f.Topology, o.Topology) &&
+	return is(f.Tier, o.Tier) && is(f.Platform, o.Platform) && is(f.Provider, o.Provider) && is(f.Topology, o.Topology) &&
 		is(f.Cable, o.Cable) && (f.Rails == 0 || f.Rails == o.Rails)
 }
 
@@ -191,11 +192,7 @@ func (f *File) Write(w io.Writer) error {
 	fmt.Fprintf(&b, "version: %d\ntables:\n", f.Version)
 	for i := range f.Tables {
 		t := &f.Tables[i]
-		head, err := yaml.Marshal(map[string]any{"fabric": t.Fabric})
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "  - %s", strings.ReplaceAll(strings.TrimSpace(string(head)), "\n", "\n    "))
+		fmt.Fprintf(&b, "  - fabric: %s", &t.Fabric)
 		fmt.Fprintf(&b, "\n    command: %q\n    rules:\n", t.Command)
 		for k := range t.Rules {
 			fmt.Fprintf(&b, "      - %s\n", &t.Rules[k])
@@ -208,21 +205,26 @@ func (f *File) Write(w io.Writer) error {
 	return err
 }
 
+// String returns the fabric on one line of YAML.
+func (f *Fabric) String() string { return oneLine(f) }
+
 // String returns the rule on one line of YAML.
 func (r *Rule) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "{operation: %s, ranks: %d", r.Operation, r.Ranks)
-	for _, n := range []struct {
-		key   string
-		value int
-	}{{"per_host", r.PerHost}, {"from", r.From}, {"to", r.To}} {
-		if n.value > 0 {
-			fmt.Fprintf(&b, ", %s: %d", n.key, n.value)
-		}
+	rounded := *r
+	rounded.Gain = math.Round(r.Gain)
+	return oneLine(&rounded)
+}
+
+// oneLine returns a struct as YAML on one line.
+func oneLine(v any) string {
+	var n yaml.Node
+	if err := n.Encode(v); err != nil {
+		return err.Error() // a struct of strings and numbers has none
 	}
-	fmt.Fprintf(&b, ", algorithm: %s", r.Algorithm)
-	if r.Gain > 0 {
-		fmt.Fprintf(&b, ", gain: %.0f", r.Gain)
+	n.Style = yaml.FlowStyle
+	text, err := yaml.Marshal(&n)
+	if err != nil {
+		return err.Error()
 	}
-	return b.String() + "}"
+	return strings.Join(strings.Fields(string(text)), " ")
 }

@@ -21,14 +21,14 @@ import (
 func sample() *File {
 	return &File{Version: 1, Tables: []Table{
 		{
-			Fabric:  Fabric{On: "sim", Platform: "p", Provider: "softroce", Topology: Switch, Rails: 2, Cable: None},
+			Fabric:  Fabric{Tier: "sim", Platform: "p", Provider: "softroce", Topology: Switch, Rails: 2, Cable: None},
 			Command: `fabrictest tune --ranks 8 --out "a b.yaml"`,
 			Rules: []Rule{
 				{Rule: coll.Rule{Operation: "bcast", Ranks: 8, PerHost: 2, From: 16, To: 1023, Algorithm: "chain"}, Gain: 12},
 				{Rule: coll.Rule{Operation: "bcast", Ranks: 8, PerHost: 2, From: 1024, Algorithm: "binomial"}},
 			},
 		},
-		{Fabric: Fabric{On: "netns"}, Rules: []Rule{{Rule: coll.Rule{Operation: "bcast", Ranks: 8, Algorithm: "linear"}}}},
+		{Fabric: Fabric{Tier: "netns"}, Rules: []Rule{{Rule: coll.Rule{Operation: "bcast", Ranks: 8, Algorithm: "linear"}}}},
 	}}
 }
 
@@ -64,8 +64,8 @@ func TestRulesOfTheFabric(t *testing.T) {
 		want  []string
 	}{
 		{sample().Tables[0].Fabric, []string{"chain", "binomial"}},
-		{Fabric{On: "netns", Provider: "softiwarp", Cable: "veth"}, []string{"linear"}},
-		{Fabric{On: "sim", Platform: "p", Provider: "softroce", Topology: Switch, Rails: 1, Cable: None}, nil},
+		{Fabric{Tier: "netns", Provider: "softiwarp", Cable: "veth"}, []string{"linear"}},
+		{Fabric{Tier: "sim", Platform: "p", Provider: "softroce", Topology: Switch, Rails: 1, Cable: None}, nil},
 	} {
 		var got []string
 		for _, r := range sample().RulesOn(&c.where) {

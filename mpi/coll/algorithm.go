@@ -7,9 +7,13 @@ import (
 
 // Algorithm is an algorithm of a collective operation.
 type Algorithm struct {
-	Op     Op
-	Name   string
-	Needs  Needs
+	Op    Op
+	Name  string
+	Needs Needs
+	// RoundsByArrival says that the rounding of floating-point numbers depends on when ranks call the operation:
+	// it may differ in the next run.
+	RoundsByArrival bool
+
 	phases []phase
 	// scratch returns the size of the Scratch buffer; nil if the algorithm needs none.
 	scratch func(*Call) int

@@ -6,7 +6,7 @@ var allreduces = []*Algorithm{
 	{Op: Allreduce, Name: "ring", Needs: Commutative, phases: []phase{once(startVector), ringReduceParts, ringParts}, scratch: vectorScratch},
 	{Op: Allreduce, Name: "rabenseifner", Needs: Commutative, phases: []phase{once(startVector), once(join), halvingParts, allgatherHalves, once(share)}, scratch: vectorScratch},
 	{Op: Allreduce, Name: "smp", Needs: Commutative | KnownNodes, phases: []phase{binomialReduce.withinNode(), once(join).amongLeaders(), doublingReduce.amongLeaders(), once(share).amongLeaders(), binomialBcast.withinNode()}, scratch: vectorScratch},
-	{Op: Allreduce, Name: "arrival-direct", Needs: Commutative, phases: []phase{once(startVector), once(arrivalReduceParts), once(arrivalParts)}, scratch: arrivalScratch},
+	{Op: Allreduce, Name: "arrival-direct", Needs: Commutative, RoundsByArrival: true, phases: []phase{once(startVector), once(arrivalReduceParts), once(arrivalParts)}, scratch: arrivalScratch},
 }
 
 // doublingReduce exchanges results at distances that double. Both ranks of a pair combine the same

@@ -25,7 +25,7 @@ type Collective struct {
 	// algorithm that the runtime selects; "all": every one.
 	Algorithms []string `json:"algorithms,omitempty"`
 	// Time ends the measurement of a size before all iterations: after the warm-up, so many follow as take
-	// this long, and at least five. 0: all.
+	// this long, and at least five, without checks of their results. 0: all, with checks.
 	Time time.Duration `json:"time_ns,omitempty"`
 	// Warmup is the number of iterations that are not measured.
 	Warmup int `json:"warmup,omitempty"`
@@ -44,7 +44,9 @@ const allAlgorithms = "all"
 type CollectiveTime struct {
 	Operation string `json:"operation"`
 	Algorithm string `json:"algorithm"`
-	Bytes     int    `json:"bytes"`
+	// Default says that the runtime selects this algorithm.
+	Default bool `json:"default,omitempty"`
+	Bytes   int  `json:"bytes"`
 	// Iterations is the number of those that were measured.
 	Iterations int `json:"iterations"`
 	// Mean is the mean time of an operation over all ranks, and Median the mean of the ranks' medians.
@@ -116,6 +118,7 @@ func (j *job) measureCollective(op coll.Op, n, rounds int, prefix, suffix string
 	for i, samples := range m.run(rounds) {
 		t := j.times(samples)
 		t.Operation, t.Algorithm, t.Bytes, t.Iterations = op.String(), m.algorithms[i].Name, n, len(samples)
+		t.Default = m.algorithms[i] == must(j.world.Algorithm(op, n))
 		j.collectives = append(j.collectives, t)
 		name := prefix
 		if len(j.p.Collective.Algorithms) > 0 {
@@ -188,9 +191,11 @@ func (m *measurement) run(rounds int) [][]time.Duration {
 			if round >= m.warmup {
 				samples[i] = append(samples[i], took)
 			}
-			o.check(number)
-			number++
-			o.prepare(number) // before the barrier, because ranks may need different times
+			if m.limit == 0 || round < m.warmup {
+				o.check(number)
+				number++
+				o.prepare(number) // before the barrier, because ranks may need different times
+			}
 			m.Barrier()
 		}
 	}

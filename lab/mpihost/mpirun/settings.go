@@ -109,7 +109,7 @@ func (s *Settings) Apply(c *Config) (err error) {
 
 // TuningFabric returns the fabric of a job on a tier, as files of `fabrictest tune` describe it.
 func (c *Config) TuningFabric(tier string) (*tuning.Fabric, error) {
-	f := &tuning.Fabric{On: tier, Provider: c.Provider, Platform: tuning.None, Topology: tuning.Switch, Rails: max(c.Rails, 1), Cable: tuning.None}
+	f := &tuning.Fabric{Tier: tier, Provider: c.Provider, Platform: tuning.None, Topology: tuning.Switch, Rails: max(c.Rails, 1), Cable: tuning.None}
 	if tier == onNetNS {
 		f.Cable = cmp.Or(string(c.Cable), string(scenarios.VethPair))
 	}
