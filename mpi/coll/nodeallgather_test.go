@@ -12,17 +12,17 @@ import (
 // not in the table.
 func TestNodeAllgathersHaveThePublishedComplexity(t *testing.T) {
 	for _, c := range []struct{ name, network, first, last string }{
-		{"1-group-ring", "4M_3S", "1M_4W + 4M_1R", "16M_1W + 16M_4R"},
-		{"1-group", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_4R"},
+		{"one-group-ring", "4M_3S", "1M_4W + 4M_1R", "16M_1W + 16M_4R"},
+		{"one-group", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_4R"},
 		{"gather-groups", "4M_3C", "1M_4W + 4M_4R", "16M_1W + 16M_4R"},
-		{"2-groups", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 16M_4R"},
-		{"4-groups", "1M_12C", "", "4M_4W + 16M_4R"},
-		{"1-group-direct", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_3R"},
-		{"2-groups-direct", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 8M_2R + 16M_2R"},
-		{"4-groups-direct", "1M_12C", "", "4M_4W + 12M_4R"},
+		{"two-groups", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 16M_4R"},
+		{"four-groups", "1M_12C", "", "4M_4W + 16M_4R"},
+		{"one-group-direct", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_3R"},
+		{"two-groups-direct", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 8M_2R + 16M_2R"},
+		{"four-groups-direct", "1M_12C", "", "4M_4W + 12M_4R"},
 		{"gather-groups-shared", "4M_3C", "1M_4W", "16M_4R"},
-		{"2-groups-shared", "2M_6C", "1M_4W", "16M_4R"},
-		{"4-groups-shared", "1M_12C", "1M_4W", "16M_4R"},
+		{"two-groups-shared", "2M_6C", "1M_4W", "16M_4R"},
+		{"four-groups-shared", "1M_12C", "1M_4W", "16M_4R"},
 	} {
 		for node := range 4 {
 			v := volumesOf(Find(Allgather, c.name), node)
