@@ -48,7 +48,7 @@ func inAdvance(p phase) phase {
 		}
 		for i := 0; i < len(exchanges.Steps); i += 2 {
 			r.sendAdvertised(exchanges.Steps[i+1].Peer, exchanges.Steps[i+1].Src)
-			r.Steps = append(r.Steps, Step{Kind: WaitFor, Peer: exchanges.Steps[i].Peer})
+			r.waitFor(exchanges.Steps[i].Peer)
 		}
 	})
 }

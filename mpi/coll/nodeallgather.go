@@ -3,7 +3,8 @@ package coll
 // Allgathers that know the nodes (Qian 2010, chapters 4 and 5) have three phases. The ranks of a node are
 // divided into groups; the first rank of a group is its master, and collects the blocks of the group in
 // memory that the node shares. Masters exchange them with those of other nodes. Each master gives what it
-// has to all ranks of its node, again through shared memory.
+// has to all ranks of its node, again through shared memory. Masters advertise their receives when they
+// arrive, so that the others can write data at once.
 
 // nodeAllgather describes such an algorithm.
 type nodeAllgather struct {
@@ -24,7 +25,7 @@ type nodeExchange uint8
 
 const (
 	toAll     nodeExchange = iota // each master sends to all others at once
-	alongRing                     // with one send at a time
+	alongRing                     // one after the other
 	bruck                         // the first node in Shared is this one
 )
 
@@ -58,7 +59,7 @@ func (a nodeAllgather) algorithm(name string) *Algorithm {
 	}
 	x := &Algorithm{
 		Op: Allgather, Name: name, Needs: EqualBlocks | KnownNodes, perNode: a.groups,
-		phases: []phase{once(a.collect), {a.exchangeRounds, a.exchangeRound}, once(a.share)},
+		phases: []phase{{a.rounds, a.round}, once(a.share)},
 		shared: func(c *Call) int { return allBlocks(c) + slotBytes(c) },
 	}
 	switch a.memory {
@@ -125,33 +126,36 @@ func (a nodeAllgather) collect(c *Call, r *Round) {
 		return
 	}
 	r.copy(a.deposit(c, me, 1), c.ownBlock())
+	peers := ranks[first+1 : end]
 	switch {
 	case a.rotating:
-		c.otherLocals(func(peer int) { r.send(peer, nothing) })
-		c.otherLocals(func(peer int) { r.recv(peer, nothing) })
+		c.otherLocals(func(peer int) { r.exchange(peer, nothing, peer, nothing) })
+		peers = ranks
 	case me != first:
 		r.send(ranks[first], nothing)
 		return
 	default:
-		for _, peer := range ranks[first+1 : end] {
+		for _, peer := range peers {
 			r.recv(peer, nothing)
 		}
 	}
-	r.wait()
+	for _, peer := range peers {
+		r.waitFor(peer)
+	}
 	if sends := me < c.Nodes.count() || !a.rotating; sends && a.memory != Shared {
 		r.copy(a.at(c, a.memory, place-me+first, end-first), a.deposit(c, first, end-first))
 	}
 }
 
-// transfer returns the message from one node to another in a group.
-func (a nodeAllgather) transfer(c *Call, from, to, group int) (sender, receiver int, blocks Slice) {
+// pair returns the ranks that send and receive a message from one node to another in a group.
+func (a nodeAllgather) pair(c *Call, from, to, group int) (sender, receiver int) {
 	sent, received := c.Nodes.ranks(from), c.Nodes.ranks(to)
 	if a.rotating {
-		return sent[to%len(sent)], received[to%len(received)], a.blocks(c, a.memory, from, 0)
+		return sent[to%len(sent)], received[to%len(received)]
 	}
 	first, _ := a.members(c, from, group)
 	firstReceiver, _ := a.members(c, to, group)
-	return sent[first], received[firstReceiver], a.blocks(c, a.memory, from, group)
+	return sent[first], received[firstReceiver]
 }
 
 // isMaster reports whether this rank receives from other nodes.
@@ -164,60 +168,77 @@ func (a nodeAllgather) isMaster(c *Call) bool {
 	return me == first
 }
 
-func (a nodeAllgather) exchangeRounds(c *Call) int {
-	n := c.Nodes.count()
+func (a nodeAllgather) rounds(c *Call) int {
+	others := c.Nodes.count() - 1
 	switch isMaster := a.isMaster(c) || a.rotating; {
-	case n > 1 && !isMaster && a.overlaps:
+	case !isMaster || a.exchange == bruck:
 		return 1
-	case !isMaster:
-		return 0
 	case a.exchange == alongRing:
-		return n - 1
-	case a.exchange == bruck:
-		return log2(n)
+		return max(1, others)
 	}
-	return batches(n - 1)
+	return max(1, batches(others))
 }
 
-// exchangeRound is round i of the messages between nodes.
-func (a nodeAllgather) exchangeRound(c *Call, i int, r *Round) {
-	n, mine := c.Nodes.count(), c.myNode()
+// round is round i of the messages between nodes, in which receives are advertised first. In round 0 the blocks of the node are collected first.
+func (a nodeAllgather) round(c *Call, i int, r *Round) {
+	mine := c.myNode()
 	group, _, _ := a.group(c)
-	switch isMaster := a.isMaster(c) || a.rotating; {
-	case !isMaster:
-	case a.exchange == alongRing:
-		_, next, _ := a.transfer(c, mine, (mine+1)%n, group)
-		previous, _, _ := a.transfer(c, (mine-1+n)%n, mine, group)
-		r.exchange(previous, a.blocks(c, a.memory, (mine-i-1+n)%n, group), next, a.blocks(c, a.memory, (mine-i+n)%n, group))
-	case a.exchange == bruck:
-		has := 1 << i
-		count := min(has, n-has)
-		first, end := c.Nodes.places(mine, has), c.Nodes.places(mine, has+count)
-		r.exchange(c.leader((mine+has)%n), Slice{Shared, first * c.Bytes, (end - first) * c.Bytes},
-			c.leader((mine-has+n)%n), Slice{Shared, 0, c.Nodes.places(mine, count) * c.Bytes})
-	default:
-		a.exchangeDirectly(c, i, r, group)
+	hops := a.hops(c, i, group)
+	for _, h := range hops {
+		if from, to := a.pair(c, h.from, mine, group); to == c.Rank {
+			r.recvAdvertised(from, h.received)
+		}
 	}
-	if a.overlaps && i == 0 {
-		a.notify(c, r)
-		a.copyOut(c, r, mine, mine+1)
+	if i == 0 {
+		a.collect(c, r)
+	}
+	last := len(hops) - 1 // message before the copies that overlap
+	if a.exchange == bruck {
+		last = 0
+	}
+	for k, h := range hops {
+		if from, to := a.pair(c, mine, h.to, group); from == c.Rank {
+			r.sendAdvertised(to, h.sent)
+		}
+		if a.overlaps && i == 0 && k == last {
+			a.notify(c, r)
+			a.copyOut(c, r, mine, mine+1)
+		}
+		if from, to := a.pair(c, h.from, mine, group); a.exchange == bruck && to == c.Rank {
+			r.waitFor(from)
+		}
 	}
 }
 
-// exchangeDirectly exchanges messages with a batch of other nodes at once.
-func (a nodeAllgather) exchangeDirectly(c *Call, i int, r *Round, group int) {
+// hop is a message to a node and one from a node.
+type hop struct {
+	from, to       int // nodes
+	received, sent Slice
+}
+
+// hops returns the messages of a group in a round. Those of Bruck's algorithm follow each other in one.
+func (a nodeAllgather) hops(c *Call, i, group int) (all []hop) {
 	n, mine := c.Nodes.count(), c.myNode()
-	first, end := batch(i, n-1)
-	for k := first; k < end; k++ {
-		if from, to, blocks := a.transfer(c, (mine-k+n)%n, mine, group); to == c.Rank {
-			r.recv(from, blocks)
+	node := func(distance int) int { return (mine + distance + n) % n }
+	blocks := func(node int) Slice { return a.blocks(c, a.memory, node, group) }
+	switch a.exchange {
+	case alongRing:
+		if n > 1 {
+			all = append(all, hop{node(-1), node(1), blocks(node(-i - 1)), blocks(node(-i))})
+		}
+	case bruck:
+		for has := 1; has < n; has *= 2 {
+			count := min(has, n-has)
+			first, end := c.Nodes.places(mine, has), c.Nodes.places(mine, has+count)
+			received := Slice{a.memory, first * c.Bytes, (end - first) * c.Bytes}
+			all = append(all, hop{node(has), node(-has), received, Slice{a.memory, 0, c.Nodes.places(mine, count) * c.Bytes}})
+		}
+	default:
+		for k, end := batch(i, n-1); k < end; k++ {
+			all = append(all, hop{node(-k), node(k), blocks(node(-k)), blocks(mine)})
 		}
 	}
-	for k := first; k < end; k++ {
-		if from, to, blocks := a.transfer(c, mine, (mine+k)%n, group); from == c.Rank {
-			r.send(to, blocks)
-		}
-	}
+	return all
 }
 
 // notify notifies all ranks of the node from its masters, and waits for these notifications. Messages to

@@ -86,17 +86,24 @@ func (r *Round) recv(peer int, dst Slice) {
 // wait waits for the transfers of the round so far.
 func (r *Round) wait() { r.Steps = append(r.Steps, Step{Kind: Wait}) }
 
+// waitFor waits for the transfers with a peer.
+func (r *Round) waitFor(peer int) { r.Steps = append(r.Steps, Step{Kind: WaitFor, Peer: peer}) }
+
 // advertise receives from each other rank into the slice for it, and then does its steps, if any.
 func (r *Round) advertise(c *Call, into func(peer int) Slice, then func(peer int)) {
 	for k := 1; k < c.Size; k++ {
 		peer := c.before(k)
 		at := len(r.Steps)
-		r.Steps = append(r.Steps, Step{Kind: RecvAdvertised, Peer: peer, Dst: into(peer)})
+		r.recvAdvertised(peer, into(peer))
 		if then != nil {
 			then(peer)
 			r.Steps[at].Then = len(r.Steps) - at - 1
 		}
 	}
+}
+
+func (r *Round) recvAdvertised(peer int, dst Slice) {
+	r.Steps = append(r.Steps, Step{Kind: RecvAdvertised, Peer: peer, Dst: dst})
 }
 
 func (r *Round) sendAdvertised(peer int, src Slice) {
