@@ -48,6 +48,7 @@ type Carrier struct {
 	up       Upper
 	mem      *memory.Registry
 	rails    []*rail
+	nextRail int // whose connection sends the next packet
 	requests transport.Requests[work]
 	packets  packetPool
 	peerTable

@@ -116,14 +116,14 @@ func (k *conn) cqes() int {
 	return sendDepth + k.c.cfg.Receives + reservedCredits
 }
 
-// connection returns an open connection with room for a packet of n bytes; successive packets use
-// successive rails. If none has room it returns nil, and starts the connections that are missing.
+// connection returns an open connection with room for a packet of n bytes; successive packets, also to
+// different peers, use successive rails. If none has room it returns nil, and starts the connections that are missing.
 func (c *Carrier) connection(p *peer, n int) *conn {
 	if n > c.cfg.PacketSize {
 		return nil
 	}
 	for i := range c.rails {
-		k := p.conns[(p.nextRail+i)%len(c.rails)]
+		k := p.conns[(c.nextRail+i)%len(c.rails)]
 		if k != nil && k.hasRoom() {
 			return k
 		}
@@ -188,7 +188,7 @@ func (k *conn) transmit(pkt *packet) error {
 	k.packetPosted(pkt)
 	k.credits.available--
 	if pkt.numbered {
-		k.peer.nextRail = (k.rail.Num + 1) % len(c.rails)
+		c.nextRail = (k.rail.Num + 1) % len(c.rails)
 	}
 	return nil
 }

@@ -47,7 +47,6 @@ type path struct {
 type peerConns struct {
 	conns          [wire.MaxRails]*conn
 	connGeneration [wire.MaxRails]uint32 // number of closed connections
-	nextRail       int                   // whose connection sends the next packet
 	control        []outgoing            // connection messages that datagrams have no room for
 	packetsSent    int                   // over any transport
 	retryConnectAt int                   // packetsSent at which a refused connection is requested again

@@ -83,3 +83,36 @@ func TestLostRailsAreCounted(t *testing.T) {
 		return nil
 	}))(t)
 }
+
+// Successive messages use successive rails also if each goes to another peer, as in k-port collectives.
+func TestMessagesToDifferentPeersUseDifferentRails(t *testing.T) {
+	const peers, size = 3, 300
+	must.Get(runOnFabric(mpihost.Fabric{Ranks: 1 + peers, Rails: peers}, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		for range 5 { // connects all rails
+			must.Do(t, r.sendToAll(1))
+			must.Do(t, r.barrier())
+		}
+		before := r.Stats().ByRail
+		must.Do(t, r.sendToAll(size))
+		if by := r.Stats().ByRail; r.Rank == 0 {
+			for rail := range peers {
+				if n := by[rail] - before[rail]; n < size || n >= 2*size {
+					t.Errorf("rail %d carried %d bytes of three messages with %d bytes each", rail, n, size)
+				}
+			}
+		}
+		return r.barrier()
+	}))(t)
+}
+
+// sendToAll sends n bytes from rank 0 to each other rank at once.
+func (r *rank) sendToAll(n int) error {
+	if r.Rank != 0 {
+		return r.waitAll(r.irecv(0, 0, make([]byte, n)))
+	}
+	var sends []*p2p.Request
+	for peer := 1; peer < r.Size; peer++ {
+		sends = append(sends, r.isend(peer, 0, pattern(n, peer)))
+	}
+	return r.waitAll(sends...)
+}
