@@ -37,7 +37,7 @@ func (c *Comm) Algorithm(op coll.Op, n int) (*coll.Algorithm, error) {
 // selectAlgorithm completes a call, and returns its algorithm.
 func (c *Comm) selectAlgorithm(a *coll.Call) *coll.Algorithm {
 	chosen := c.chosen(a)
-	a.Rank, a.Size, a.Nodes = c.me, c.size, c.nodesFor(chosen)
+	a.Rank, a.Size, a.Nodes, a.Ports = c.me, c.size, c.nodesFor(chosen), len(c.rank.env.NICs)
 	return coll.Select(chosen, a, coll.Limits{Bruck: c.rank.opts.BruckLimit, Ring: ringMinBytes, Rabenseifner: rabenseifnerMinBytes})
 }
 

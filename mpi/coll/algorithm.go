@@ -33,6 +33,7 @@ const (
 	EqualBlocks                        // all blocks have the same size
 	Commutative                        // reduction
 	KnownNodes                         // of the ranks
+	PowerOfRadix                       // number of ranks; the radix is that of k-port algorithms
 	ConsecutiveRanks                   // of each node
 )
 
@@ -92,6 +93,7 @@ func (a *Algorithm) Fits(c *Call) bool {
 		n&EqualBlocks != 0 && (c.In != nil || c.Out != nil),
 		n&Commutative != 0 && c.Ordered,
 		n&KnownNodes != 0 && c.Nodes == nil,
+		n&PowerOfRadix != 0 && power(portRadix(c), digits(c.Size, portRadix(c))) != c.Size,
 		n&ConsecutiveRanks != 0 && !c.Nodes.areConsecutive(),
 		a.perNode > 1 && a.perNode > c.Nodes.fewest(),
 		a.SharedBytes(c) > c.Shared:
@@ -129,7 +131,7 @@ func linearRounds(c *Call) int {
 	if c.Rank != c.Root {
 		return 1
 	}
-	return batches(c.Size - 1)
+	return batches(c.Size-1, maxAtOnce)
 }
 
 // allBlocks is the size of Scratch for one block of each rank.
@@ -138,11 +140,11 @@ func allBlocks(c *Call) int { return c.Size * c.Bytes }
 // maxAtOnce is the number of peers with which a rank exchanges messages in one round.
 const maxAtOnce = 32
 
-// batches returns the number of rounds for n peers.
-func batches(n int) int { return (n + maxAtOnce - 1) / maxAtOnce }
+// batches returns the number of rounds for n peers, with so many of them at once.
+func batches(n, atOnce int) int { return (n + atOnce - 1) / atOnce }
 
 // batch returns the first and the end of the peers of round i, of n, numbered from 1.
-func batch(i, n int) (first, end int) { return 1 + i*maxAtOnce, min(1+(i+1)*maxAtOnce, n+1) }
+func batch(i, n, atOnce int) (first, end int) { return 1 + i*atOnce, min(1+(i+1)*atOnce, n+1) }
 
 // algorithms are all algorithms, by operation; the first one works for every call.
 var algorithms = slices.Concat(

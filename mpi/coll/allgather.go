@@ -2,17 +2,20 @@ package coll
 
 var allgathers = []*Algorithm{
 	{Op: Allgather, Name: "ring", phases: []phase{once(placeOwn), ringBlocks}},
-	{Op: Allgather, Name: "bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), bruckBlocks, once(endBruck)}, scratch: allBlocks},
+	{Op: Allgather, Name: "bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), bruckBlocks(binary), once(endBruck)}, scratch: allBlocks},
+	{Op: Allgather, Name: "kport-direct", phases: []phase{spreadBlocks(ports)}},
+	{Op: Allgather, Name: "kport-bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), bruckBlocks(portRadix), once(endBruck)}, scratch: allBlocks},
+	{Op: Allgather, Name: "kport-exchange", Needs: EqualBlocks, phases: []phase{once(placeOwn), exchangeGroups}},
 	{Op: Allgather, Name: "recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), doublingBlocks}},
 	{Op: Allgather, Name: "neighbour-exchange", Needs: EvenSize | EqualBlocks, phases: []phase{once(placeOwn), neighbourBlocks}},
-	{Op: Allgather, Name: "spread", phases: []phase{spreadBlocks}},
+	{Op: Allgather, Name: "spread", phases: []phase{spreadBlocks(manyAtOnce)}},
 	{Op: Allgather, Name: "direct", phases: []phase{directBlocks}},
 	{Op: Allgather, Name: "arrival-direct", phases: []phase{arrivalBlocks}},
 	{Op: Allgather, Name: "shared-direct", Needs: EqualBlocks | KnownNodes, phases: allgatherNodes.phases(inOrder), shared: allgatherShared},
 	{Op: Allgather, Name: "arrival-shared-direct", Needs: EqualBlocks | KnownNodes, phases: allgatherNodes.phases(byArrival), shared: allgatherShared},
 	{Op: Allgather, Name: "arrival-bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), arrivalBruck, once(endBruck)}, scratch: allBlocks},
 	{Op: Allgather, Name: "arrival-recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), arrivalDoubling}},
-	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phases: []phase{binomialGather.withRoot0(), bcastBlocks.withRoot0()}, scratch: treeScratch},
+	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phases: []phase{treeGather(binary).withRoot0(), bcastBlocks.withRoot0()}, scratch: treeScratch(binary)},
 }
 
 // placeOwn copies this rank's block to its place in Out.
@@ -39,18 +42,22 @@ var ringBlocks = phase{
 }
 
 // Bruck's algorithm: a rank that has n blocks sends them to the rank n before it, and receives as many
-// from the rank n after it. Scratch has the blocks of this rank, the next one, …; at the end they are
+// from the rank n after it; with a radix of more than 2 also to and from the ranks at distances of 2n, …. Scratch has the blocks of this rank, the next one, …; at the end they are
 // rotated to the order of ranks.
 
 func startBruck(c *Call, r *Round) { r.copy(c.all(Scratch), c.ownBlock()) }
 
-var bruckBlocks = phase{
-	logRounds,
-	func(c *Call, i int, r *Round) {
-		has := 1 << i
-		n := min(has, c.Size-has) * c.Bytes
-		r.exchange(c.after(has), Slice{Scratch, has * c.Bytes, n}, c.before(has), Slice{Scratch, 0, n})
-	},
+func bruckBlocks(q radix) phase {
+	return phase{
+		q.rounds,
+		func(c *Call, i int, r *Round) {
+			has := power(q(c), i)
+			for distance := has; distance < min(has*q(c), c.Size); distance += has {
+				n := min(has, c.Size-distance) * c.Bytes
+				r.exchange(c.after(distance), Slice{Scratch, distance * c.Bytes, n}, c.before(distance), Slice{Scratch, 0, n})
+			}
+		},
+	}
 }
 
 func endBruck(c *Call, r *Round) { c.rotate(r, Out, Scratch, (c.Size-c.Rank)%c.Size) }
@@ -95,8 +102,10 @@ func (c *Call) neighbourPair(rank, i int) Slice {
 	return c.blocks((rank/2*2+distance+c.Size)%c.Size, 2)
 }
 
-// spreadBlocks sends this rank's block to every other rank.
-var spreadBlocks = spread(placeOwn, func(c *Call, _ int) Slice { return c.ownBlock() })
+// spreadBlocks returns a phase that sends this rank's block to every other rank.
+func spreadBlocks(atOnce radix) phase {
+	return spread(atOnce, placeOwn, func(c *Call, _ int) Slice { return c.ownBlock() })
+}
 
 // bcastBlocks sends all blocks of Out down a binomial tree.
 var bcastBlocks = binomialBcast.ofAllBlocks()

@@ -3,12 +3,15 @@ package coll
 var alltoalls = []*Algorithm{
 	{Op: Alltoall, Name: "pairwise", phases: []phase{once(keepOwn), pairwiseBlocks}},
 	{Op: Alltoall, Name: "exchange", Needs: PowerOfTwo, phases: []phase{once(keepOwn), exchangeBlocks}},
-	{Op: Alltoall, Name: "spread", phases: []phase{spreadAll}},
+	{Op: Alltoall, Name: "spread", phases: []phase{spreadAll(manyAtOnce)}},
+	{Op: Alltoall, Name: "kport-direct", phases: []phase{spreadAll(ports)}},
 	{Op: Alltoall, Name: "direct", phases: []phase{directAll}},
 	{Op: Alltoall, Name: "arrival-direct", phases: []phase{arrivalAll}},
 	{Op: Alltoall, Name: "shared-direct", Needs: EqualBlocks | KnownNodes | ConsecutiveRanks, phases: alltoallNodes.phases(inOrder), shared: alltoallShared},
 	{Op: Alltoall, Name: "arrival-shared-direct", Needs: EqualBlocks | KnownNodes | ConsecutiveRanks, phases: alltoallNodes.phases(byArrival), shared: alltoallShared},
-	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phases: []phase{bruckAll}, scratch: bruckScratch},
+	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phases: bruckAll(binary), scratch: bruckScratch(binary)},
+	{Op: Alltoall, Name: "kport-bruck", Needs: EqualBlocks, phases: bruckAll(portRadix), scratch: bruckScratch(portRadix)},
+	{Op: Alltoall, Name: "kport-exchange", Needs: EqualBlocks | PowerOfRadix, phases: []phase{once(keepAll), exchangeDigits}, scratch: exchangeScratch},
 }
 
 // keepOwn copies the block that this rank has for itself.
@@ -32,16 +35,18 @@ var exchangeBlocks = phase{
 	},
 }
 
-// spreadAll sends to all other ranks at once.
-var spreadAll = spread(keepOwn, func(c *Call, to int) Slice { return c.block(In, to) })
+// spreadAll returns a phase that sends to every other rank.
+func spreadAll(atOnce radix) phase {
+	return spread(atOnce, keepOwn, func(c *Call, to int) Slice { return c.block(In, to) })
+}
 
-// spread returns a phase that sends the block for each rank, and receives one from each into Out, all at
-// once. own copies this rank's own block in the first round.
-func spread(own func(*Call, *Round), blockFor func(c *Call, to int) Slice) phase {
+// spread returns a phase that sends the block for each rank, and receives one from each into Out, with as
+// many ranks at once as atOnce returns. own copies this rank's own block in the first round.
+func spread(atOnce radix, own func(*Call, *Round), blockFor func(c *Call, to int) Slice) phase {
 	return phase{
-		func(c *Call) int { return max(1, batches(c.Size-1)) },
+		func(c *Call) int { return max(1, batches(c.Size-1, atOnce(c))) },
 		func(c *Call, i int, r *Round) {
-			first, end := batch(i, c.Size-1)
+			first, end := batch(i, c.Size-1, atOnce(c))
 			for k := first; k < end; k++ {
 				r.recv(c.before(k), c.block(Out, c.before(k)))
 			}
@@ -55,60 +60,89 @@ func spread(own func(*Call, *Round), blockFor func(c *Call, to int) Slice) phase
 	}
 }
 
-// Bruck's algorithm: Scratch has size blocks, block i for the rank i after this one. Round i sends the
-// blocks whose number has bit i to the rank 2^i after this one. Behind the blocks, Scratch has the
-// message that is sent and the one that is received.
+// Logarithmic algorithms move blocks by the digits of their numbers: in round i of Bruck's algorithm the
+// blocks whose digit i is d go to the rank d·radix^i after this one, in one message. The messages that are
+// sent, and those that are received, are in Scratch: one for each digit but 0.
 
-func bruckScratch(c *Call) int { return c.Size*c.Bytes + 2*maxBruckBlocks(c)*c.Bytes }
+// digitBlocks returns how many numbers below size have a digit with the weight.
+func digitBlocks(size, radix, weight, digit int) int {
+	period := radix * weight
+	return size/period*weight + min(max(0, size%period-digit*weight), weight)
+}
 
-// maxBruckBlocks is the largest number of blocks in a message.
-func maxBruckBlocks(c *Call) (n int) {
-	for i := range logRounds(c) {
-		n = max(n, bruckCount(c.Size, 1<<i))
+// messageBlocks is the largest number of blocks in a message.
+func messageBlocks(c *Call, radix int) (n int) {
+	for i := range digits(c.Size, radix) {
+		n = max(n, digitBlocks(c.Size, radix, power(radix, i), 1))
 	}
 	return n
 }
 
-// bruckCount returns how many numbers below size have the bit step.
-func bruckCount(size, step int) int { return size/(2*step)*step + max(0, size%(2*step)-step) }
-
-// bruckAll rotates the blocks, then packs, exchanges and unpacks in each round, and at the end puts
-// block i, which is now from the rank i before this one, to its place. An unpack is a round of its own.
-var bruckAll = phase{
-	func(c *Call) int { return 2*logRounds(c) + 2 },
-	func(c *Call, i int, r *Round) {
-		sent := Slice{Scratch, c.Size * c.Bytes, maxBruckBlocks(c) * c.Bytes}
-		received := sent.from(sent.Len, sent.Len)
-		last := 2*logRounds(c) + 1
-		switch step := 1 << ((i - 1) / 2); {
-		case i == 0:
-			c.rotate(r, Scratch, In, c.Rank)
-		case i == last:
-			n := c.Bytes
-			r.copyStrided(Slice{Out, c.Rank * n, n}, -n, c.all(Scratch), n, c.Rank+1)
-			r.copyStrided(Slice{Out, (c.Size - 1) * n, n}, -n, Slice{Scratch, (c.Rank + 1) * n, n}, n, c.Size-c.Rank-1)
-		case i%2 == 1:
-			bruckMove(c, r, step, sent, true)
-			n := bruckCount(c.Size, step) * c.Bytes
-			r.exchange(c.before(step), received.from(0, n), c.after(step), sent.from(0, n))
-		default:
-			bruckMove(c, r, step, received, false)
-		}
-	},
+// digitMove moves blocks of a buffer from or to messages in Scratch, from offset messages on.
+type digitMove struct {
+	blocks        Buffer
+	messages      int
+	radix, weight int
 }
 
-// bruckMove packs the blocks whose number has the bit step to message, or unpacks them.
-func bruckMove(c *Call, r *Round, step int, message Slice, pack bool) {
-	n := step * c.Bytes // of consecutive blocks
-	whole := c.Size / (2 * step)
-	rest := max(0, c.Size%(2*step)-step) * c.Bytes
-	blocks, message := Slice{Scratch, n, n}, message.from(0, n)
-	last, lastMessage := Slice{Scratch, whole*2*n + n, rest}, message.from(whole*n, rest)
-	if pack {
-		r.copyStrided(message, n, blocks, 2*n, whole)
-		r.copy(lastMessage, last)
-	} else {
-		r.copyStrided(blocks, 2*n, message, n, whole)
-		r.copy(last, lastMessage)
+// message returns the memory of the message for a digit: the one that is sent, or that is received.
+func (m *digitMove) message(c *Call, digit int, received bool) Slice {
+	slot := digit - 1
+	if received {
+		slot += m.radix - 1
 	}
+	n := messageBlocks(c, m.radix) * c.Bytes
+	return Slice{Scratch, m.messages + slot*n, digitBlocks(c.Size, m.radix, m.weight, digit) * c.Bytes}
+}
+
+// copy packs the blocks with a digit to a message, or unpacks them.
+func (m *digitMove) copy(c *Call, r *Round, digit int, message Slice, pack bool) {
+	n, period := m.weight*c.Bytes, m.radix*m.weight // n is the size of consecutive blocks
+	whole := c.Size / period
+	rest := message.Len - whole*n
+	first, packed := Slice{m.blocks, digit * n, n}, message.from(0, n)
+	last, packedLast := first.from(whole*period*c.Bytes, rest), message.from(whole*n, rest)
+	if pack {
+		r.copyStrided(packed, n, first, period*c.Bytes, whole)
+		r.copy(packedLast, last)
+	} else {
+		r.copyStrided(first, period*c.Bytes, packed, n, whole)
+		r.copy(last, packedLast)
+	}
+}
+
+// bruckScratch returns the size of all blocks, block i for the rank i after this one, and of messages.
+func bruckScratch(q radix) func(*Call) int {
+	return func(c *Call) int { return allBlocks(c) + 2*(q(c)-1)*messageBlocks(c, q(c))*c.Bytes }
+}
+
+// bruckAll returns phases that rotate the blocks, then pack, exchange and unpack for each digit, and at the
+// end put block i, which is now from the rank i before this one, to its place.
+func bruckAll(q radix) []phase {
+	exchange := phase{
+		func(c *Call) int { return 2 * q.rounds(c) },
+		func(c *Call, i int, r *Round) {
+			m := digitMove{Scratch, allBlocks(c), q(c), power(q(c), i/2)}
+			for digit := 1; digit < m.radix && digit*m.weight < c.Size; digit++ {
+				sent, received := m.message(c, digit, false), m.message(c, digit, true)
+				if i%2 == 1 {
+					m.copy(c, r, digit, received, false)
+					continue
+				}
+				m.copy(c, r, digit, sent, true)
+				r.exchange(c.before(digit*m.weight), received, c.after(digit*m.weight), sent)
+			}
+		},
+	}
+	return []phase{once(rotateOut), exchange, once(reverse)}
+}
+
+// rotateOut copies all blocks to Scratch, from this rank's own on.
+func rotateOut(c *Call, r *Round) { c.rotate(r, Scratch, In, c.Rank) }
+
+// reverse copies block i of Scratch to the place of the rank i before this one.
+func reverse(c *Call, r *Round) {
+	n := c.Bytes
+	r.copyStrided(Slice{Out, c.Rank * n, n}, -n, c.all(Scratch), n, c.Rank+1)
+	r.copyStrided(Slice{Out, (c.Size - 1) * n, n}, -n, Slice{Scratch, (c.Rank + 1) * n, n}, n, c.Size-c.Rank-1)
 }

@@ -54,7 +54,7 @@ func inAdvance(p phase) phase {
 }
 
 var (
-	arrivalBruck    = inAdvance(bruckBlocks)
+	arrivalBruck    = inAdvance(bruckBlocks(binary))
 	arrivalDoubling = inAdvance(doublingBlocks)
 )
 

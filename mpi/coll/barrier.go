@@ -23,11 +23,11 @@ var treeArrive = phase{
 		relative := c.relative()
 		if i == 1 {
 			if relative != 0 {
-				r.send(c.absolute(parent(relative)), nothing)
+				r.send(c.absolute(parent(relative, 2)), nothing)
 			}
 			return
 		}
-		for distance := subtree(relative, c.Size) / 2; distance > 0; distance /= 2 {
+		for distance := subtree(relative, c.Size, 2) / 2; distance > 0; distance /= 2 {
 			if relative+distance < c.Size {
 				r.recv(c.absolute(relative+distance), nothing)
 			}
@@ -43,7 +43,7 @@ var linearArrive = phase{
 			r.send(c.Root, nothing)
 			return
 		}
-		for k, end := batch(i, c.Size-1); k < end; k++ {
+		for k, end := batch(i, c.Size-1, maxAtOnce); k < end; k++ {
 			r.recv(c.absolute(k), nothing)
 		}
 	},

@@ -10,21 +10,6 @@ var bcasts = []*Algorithm{
 	{Op: Bcast, Name: "smp", Needs: KnownNodes, phases: []phase{binomialBcast.amongLeaders(), binomialBcast.withinNode()}},
 }
 
-// In a binomial tree, ranks are relative to the root: clearing the lowest set bit of a relative rank
-// gives its parent. The subtree of a rank has the ranks from it on.
-
-// parent returns the parent of a relative rank other than 0.
-func parent(relative int) int { return relative & (relative - 1) }
-
-// subtree returns the largest size of the subtree of a relative rank: a power of two. The subtree ends
-// before at the number of ranks.
-func subtree(relative, size int) int {
-	if relative == 0 {
-		return 1 << log2(size)
-	}
-	return relative & -relative
-}
-
 // binomialBcast receives Out from the parent, and sends it to all children at once: a rendezvous send
 // completes only when its data has arrived.
 var binomialBcast = phase{
@@ -33,11 +18,11 @@ var binomialBcast = phase{
 		relative := c.relative()
 		if i == 0 {
 			if relative != 0 {
-				r.recv(c.absolute(parent(relative)), c.all(Out))
+				r.recv(c.absolute(parent(relative, 2)), c.all(Out))
 			}
 			return
 		}
-		for distance := subtree(relative, c.Size) / 2; distance > 0; distance /= 2 {
+		for distance := subtree(relative, c.Size, 2) / 2; distance > 0; distance /= 2 {
 			if relative+distance < c.Size {
 				r.send(c.absolute(relative+distance), c.all(Out))
 			}
@@ -53,7 +38,7 @@ var linearBcast = phase{
 			r.recv(c.Root, c.all(Out))
 			return
 		}
-		for k, end := batch(i, c.Size-1); k < end; k++ {
+		for k, end := batch(i, c.Size-1, maxAtOnce); k < end; k++ {
 			r.send(c.absolute(k), c.all(Out))
 		}
 	},
@@ -65,10 +50,10 @@ var scatterParts = phase{
 	func(*Call) int { return 2 },
 	func(c *Call, i int, r *Round) {
 		relative := c.relative()
-		size := subtree(relative, c.Size)
+		size := subtree(relative, c.Size, 2)
 		if i == 0 {
 			if relative != 0 {
-				r.recv(c.absolute(parent(relative)), c.parts(Out, relative, min(size, c.Size-relative)))
+				r.recv(c.absolute(parent(relative, 2)), c.parts(Out, relative, min(size, c.Size-relative)))
 			}
 			return
 		}

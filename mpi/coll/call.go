@@ -53,6 +53,9 @@ type Call struct {
 	Element int
 	// Shared is the size of the memory that the ranks of each node share; 0 if there is none.
 	Shared int
+	// Ports is the number of peers with which a rank exchanges messages at once in k-port algorithms:
+	// that of rails. 0 means 1.
+	Ports int
 	// Nodes says where ranks run; nil if the caller does not know.
 	Nodes *Nodes
 	// In and Out are the blocks of the buffers. With nil they have Bytes bytes and follow each other.

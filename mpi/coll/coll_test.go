@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/bits"
+	"strings"
 	"testing"
 )
 
@@ -70,6 +71,7 @@ type scenario struct {
 	ordered  bool
 	variable bool // blocks have different sizes
 	nodes    *Nodes
+	ports    int
 	prefixes [][]byte
 }
 
@@ -135,7 +137,7 @@ func (s *scenario) reduced(ranks, n int) []byte {
 
 // prepare returns the call of a rank, its buffers and its expected Out; nil if Out does not matter.
 func (s *scenario) prepare(rank int) (c Call, in, out, want []byte) {
-	c = Call{Op: s.op, Root: s.root, Bytes: s.bytes, InPlace: s.inPlace, Ordered: s.ordered, Nodes: s.nodes}
+	c = Call{Op: s.op, Root: s.root, Bytes: s.bytes, InPlace: s.inPlace, Ordered: s.ordered, Nodes: s.nodes, Ports: s.ports}
 	if s.op >= Reduce {
 		c.Element = elementBytes
 	}
@@ -340,6 +342,9 @@ func (s *scenario) fits(alg *Algorithm) bool {
 	return alg.Fits(&c)
 }
 
+// maxPorts is the largest number of ports that is tested.
+const maxPorts = 4
+
 func TestAlgorithms(t *testing.T) {
 	for op := range NumOps {
 		for _, alg := range Algorithms(op) {
@@ -363,6 +368,15 @@ func TestAlgorithms(t *testing.T) {
 								break
 							}
 						}
+						for s.ports = 2; s.ports <= maxPorts && s.bytes < 1<<16 && strings.HasPrefix(alg.Name, "kport-"); s.ports++ {
+							if !s.fits(alg) {
+								continue
+							}
+							if _, err := s.check(alg, seed); err != nil {
+								t.Fatalf("%+v: %v", *s, err)
+							}
+						}
+						s.ports = 0
 					})
 				}
 				if seed < 10 {

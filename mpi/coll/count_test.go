@@ -83,6 +83,50 @@ func TestMessagesAndBytesEqualClosedForms(t *testing.T) {
 	}
 }
 
+// The numbers of messages and bytes of k-port algorithms with p ranks, k ports, and blocks of n bytes, and
+// the number of rounds with messages of a rank (Qian 2010, §3.4). The logarithm of p to the base k+1 is lg.
+func TestPortsEqualClosedForms(t *testing.T) {
+	logRounds := func(p, k, lg int) int { return lg }
+	directRounds := func(p, k, lg int) int { return (p - 1 + k - 1) / k }
+	ofAll := func(p, k, lg int) int { return p * (p - 1) }
+	ofExchange := func(p, k, lg int) int { return p * k * lg }
+	ofRoot := func(p, k, lg int) int { return p - 1 }
+	ofTree := func(p, k, lg int) int { return p * lg * k / (k + 1) }
+	ofMoved := func(p, k, lg int) int { return p * k * lg * p / (k + 1) }
+	for _, c := range []struct {
+		op                      Op
+		name                    string
+		rounds, messages, bytes func(p, k, lg int) int // bytes in blocks
+	}{
+		{Scatter, "kport-direct", directRounds, ofRoot, ofRoot},
+		{Scatter, "kport-binomial", nil, ofRoot, ofTree},
+		{Gather, "kport-direct", directRounds, ofRoot, ofRoot},
+		{Gather, "kport-binomial", nil, ofRoot, ofTree},
+		{Allgather, "kport-direct", directRounds, ofAll, ofAll},
+		{Allgather, "kport-bruck", logRounds, ofExchange, ofAll},
+		{Allgather, "kport-exchange", logRounds, ofExchange, ofAll},
+		{Alltoall, "kport-direct", directRounds, ofAll, ofAll},
+		{Alltoall, "kport-bruck", logRounds, ofExchange, ofMoved},
+		{Alltoall, "kport-exchange", logRounds, ofExchange, ofMoved},
+	} {
+		for k := 1; k <= maxPorts; k++ {
+			for lg, p := 1, k+1; p <= 81; lg, p = lg+1, p*(k+1) {
+				s := scenario{op: c.op, size: p, bytes: 12, ports: k}
+				w, err := s.check(Find(c.op, c.name), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if w.messages != c.messages(p, k, lg) || w.bytes != s.bytes*c.bytes(p, k, lg) {
+					t.Errorf("%v %s with %d ranks and %d ports sends %d messages and %d bytes, want %d and %d", c.op, c.name, p, k, w.messages, w.bytes, c.messages(p, k, lg), s.bytes*c.bytes(p, k, lg))
+				}
+				if got := w.ranks[0].transferRounds; c.rounds != nil && got != c.rounds(p, k, lg) {
+					t.Errorf("%v %s with %d ranks and %d ports takes %d rounds, want %d", c.op, c.name, p, k, got, c.rounds(p, k, lg))
+				}
+			}
+		}
+	}
+}
+
 // edges is one message for each rank but the root.
 func edges(p, _, _ int) int { return p - 1 }
 

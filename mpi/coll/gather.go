@@ -1,66 +1,86 @@
 package coll
 
 var scatters = []*Algorithm{
-	{Op: Scatter, Name: "linear", phases: []phase{linearScatter}},
-	{Op: Scatter, Name: "binomial", Needs: EqualBlocks, phases: []phase{binomialScatter}, scratch: treeScratch},
+	{Op: Scatter, Name: "linear", phases: []phase{scatterFromRoot(manyAtOnce)}},
+	{Op: Scatter, Name: "binomial", Needs: EqualBlocks, phases: []phase{treeScatter(binary)}, scratch: treeScratch(binary)},
+	{Op: Scatter, Name: "kport-direct", phases: []phase{scatterFromRoot(ports)}},
+	{Op: Scatter, Name: "kport-binomial", Needs: EqualBlocks, phases: []phase{treeScatter(portRadix)}, scratch: treeScratch(portRadix)},
 }
 
 var gathers = []*Algorithm{
-	{Op: Gather, Name: "linear", phases: []phase{linearGather}},
-	{Op: Gather, Name: "binomial", Needs: EqualBlocks, phases: []phase{binomialGather}, scratch: treeScratch},
+	{Op: Gather, Name: "linear", phases: []phase{gatherAtRoot(manyAtOnce)}},
+	{Op: Gather, Name: "binomial", Needs: EqualBlocks, phases: []phase{treeGather(binary)}, scratch: treeScratch(binary)},
+	{Op: Gather, Name: "kport-direct", phases: []phase{gatherAtRoot(ports)}},
+	{Op: Gather, Name: "kport-binomial", Needs: EqualBlocks, phases: []phase{treeGather(portRadix)}, scratch: treeScratch(portRadix)},
 	{Op: Gather, Name: "shared", Needs: EqualBlocks | KnownNodes, phases: []phase{sharedGather}, scratch: landingScratch, shared: slotBytes},
 }
 
-// linearScatter sends each block from the root to its rank.
-var linearScatter = phase{
-	func(c *Call) int { return max(1, linearBcast.rounds(c)) },
-	func(c *Call, i int, r *Round) {
+// rootRounds returns the number of rounds in which the root exchanges a message with each other rank.
+func rootRounds(atOnce radix) func(*Call) int {
+	return func(c *Call) int {
 		if c.Rank != c.Root {
-			r.recv(c.Root, c.all(Out))
-			return
+			return 1
 		}
-		for k, end := batch(i, c.Size-1); k < end; k++ {
-			peer := c.absolute(k)
-			r.send(peer, c.block(In, peer))
-		}
-		if i == 0 && !c.InPlace {
-			r.copy(c.all(Out), c.block(In, c.Root))
-		}
-	},
-}
-
-// linearGather receives each block from its rank at the root.
-var linearGather = phase{
-	linearScatter.rounds,
-	func(c *Call, i int, r *Round) {
-		if c.Rank != c.Root {
-			r.send(c.Root, c.all(In))
-			return
-		}
-		for k, end := batch(i, c.Size-1); k < end; k++ {
-			peer := c.absolute(k)
-			r.recv(peer, c.block(Out, peer))
-		}
-		if i == 0 && !c.InPlace {
-			r.copy(c.block(Out, c.Root), c.all(In))
-		}
-	},
-}
-
-// treeScratch is the size of the blocks of a rank's subtree in a binomial tree. A leaf needs none, and
-// rank 0 as the root has them in its own buffer.
-func treeScratch(c *Call) int {
-	n := treeBlocks(c)
-	if n == 1 || c.Root == 0 && c.Rank == 0 {
-		return 0
+		return max(1, batches(c.Size-1, atOnce(c)))
 	}
-	return n * c.Bytes
+}
+
+// scatterFromRoot returns a phase that sends each block from the root to its rank.
+func scatterFromRoot(atOnce radix) phase {
+	return phase{
+		rootRounds(atOnce),
+		func(c *Call, i int, r *Round) {
+			if c.Rank != c.Root {
+				r.recv(c.Root, c.all(Out))
+				return
+			}
+			for k, end := batch(i, c.Size-1, atOnce(c)); k < end; k++ {
+				peer := c.absolute(k)
+				r.send(peer, c.block(In, peer))
+			}
+			if i == 0 && !c.InPlace {
+				r.copy(c.all(Out), c.block(In, c.Root))
+			}
+		},
+	}
+}
+
+// gatherAtRoot returns a phase that receives each block from its rank at the root.
+func gatherAtRoot(atOnce radix) phase {
+	return phase{
+		rootRounds(atOnce),
+		func(c *Call, i int, r *Round) {
+			if c.Rank != c.Root {
+				r.send(c.Root, c.all(In))
+				return
+			}
+			for k, end := batch(i, c.Size-1, atOnce(c)); k < end; k++ {
+				peer := c.absolute(k)
+				r.recv(peer, c.block(Out, peer))
+			}
+			if i == 0 && !c.InPlace {
+				r.copy(c.block(Out, c.Root), c.all(In))
+			}
+		},
+	}
+}
+
+// treeScratch returns the size of the blocks of a rank's subtree. A leaf needs none, and rank 0 as the root
+// has them in its own buffer.
+func treeScratch(q radix) func(*Call) int {
+	return func(c *Call) int {
+		n := treeBlocks(c, q(c))
+		if n == 1 || c.Root == 0 && c.Rank == 0 {
+			return 0
+		}
+		return n * c.Bytes
+	}
 }
 
 // treeBlocks returns the number of ranks in the subtree of this rank.
-func treeBlocks(c *Call) int {
+func treeBlocks(c *Call, radix int) int {
 	relative := c.relative()
-	return min(subtree(relative, c.Size), c.Size-relative)
+	return min(subtree(relative, c.Size, radix), c.Size-relative)
 }
 
 // treeBuffer returns the memory of the n blocks of the subtree of this rank that begin with the one at
@@ -72,63 +92,63 @@ func treeBuffer(c *Call, b Buffer, distance, n int) Slice {
 	return Slice{b, distance * c.Bytes, n * c.Bytes}
 }
 
-// binomialScatter passes the blocks of each subtree down a binomial tree.
-var binomialScatter = phase{
-	func(*Call) int { return 2 },
-	func(c *Call, i int, r *Round) {
-		relative, n := c.relative(), treeBlocks(c)
-		switch {
-		case i == 0 && relative == 0:
-			if c.Root != 0 {
-				c.rotate(r, Scratch, In, c.Root)
+// treeScatter returns a phase that passes the blocks of each subtree down a tree.
+func treeScatter(q radix) phase {
+	return phase{
+		func(*Call) int { return 2 },
+		func(c *Call, i int, r *Round) {
+			relative, radix := c.relative(), q(c)
+			n := treeBlocks(c, radix)
+			if i == 0 {
+				switch {
+				case relative > 0 && n == 1:
+					r.recv(c.absolute(parent(relative, radix)), c.all(Out))
+				case relative > 0:
+					r.recv(c.absolute(parent(relative, radix)), treeBuffer(c, In, 0, n))
+				case c.Root != 0:
+					c.rotate(r, Scratch, In, c.Root)
+				}
+				return
 			}
-			return
-		case i == 0 && n == 1:
-			r.recv(c.absolute(parent(relative)), c.all(Out))
-			return
-		case i == 0:
-			r.recv(c.absolute(parent(relative)), treeBuffer(c, In, 0, n))
-			return
-		}
-		for distance := subtree(relative, c.Size) / 2; distance > 0; distance /= 2 {
-			if distance < n {
-				r.send(c.absolute(relative+distance), treeBuffer(c, In, distance, min(distance, n-distance)))
+			children(relative, c.Size, radix, func(child, n int) {
+				r.send(c.absolute(child), treeBuffer(c, In, child-relative, n))
+			})
+			switch {
+			case relative == 0 && !c.InPlace:
+				r.copy(c.all(Out), c.block(In, c.Root))
+			case relative != 0 && n > 1:
+				r.copy(c.all(Out), c.all(Scratch))
 			}
-		}
-		switch {
-		case relative == 0 && !c.InPlace:
-			r.copy(c.all(Out), c.block(In, c.Root))
-		case relative != 0 && n > 1:
-			r.copy(c.all(Out), c.all(Scratch))
-		}
-	},
+		},
+	}
 }
 
-// binomialGather passes the blocks of each subtree up a binomial tree.
-var binomialGather = phase{
-	func(*Call) int { return 2 },
-	func(c *Call, i int, r *Round) {
-		relative, n := c.relative(), treeBlocks(c)
-		switch {
-		case i == 1 && relative == 0:
-			if c.Root != 0 {
-				c.rotate(r, Out, Scratch, c.Size-c.Root)
+// treeGather returns a phase that passes the blocks of each subtree up a tree.
+func treeGather(q radix) phase {
+	return phase{
+		func(*Call) int { return 2 },
+		func(c *Call, i int, r *Round) {
+			relative, radix := c.relative(), q(c)
+			n := treeBlocks(c, radix)
+			if i == 1 {
+				switch {
+				case relative > 0 && n == 1:
+					r.send(c.absolute(parent(relative, radix)), c.ownBlock())
+				case relative > 0:
+					r.send(c.absolute(parent(relative, radix)), treeBuffer(c, Out, 0, n))
+				case c.Root != 0:
+					c.rotate(r, Out, Scratch, c.Size-c.Root)
+				}
+				return
 			}
-			return
-		case i == 1 && n == 1:
-			r.send(c.absolute(parent(relative)), c.ownBlock())
-			return
-		case i == 1:
-			r.send(c.absolute(parent(relative)), treeBuffer(c, Out, 0, n))
-			return
-		}
-		for distance := 1; distance < n; distance *= 2 {
-			r.recv(c.absolute(relative+distance), treeBuffer(c, Out, distance, min(distance, n-distance)))
-		}
-		if place := treeBuffer(c, Out, 0, 1); (n > 1 || relative == 0) && place != c.ownBlock() {
-			r.copy(place, c.ownBlock())
-		}
-	},
+			children(relative, c.Size, radix, func(child, n int) {
+				r.recv(c.absolute(child), treeBuffer(c, Out, child-relative, n))
+			})
+			if place := treeBuffer(c, Out, 0, 1); (n > 1 || relative == 0) && place != c.ownBlock() {
+				r.copy(place, c.ownBlock())
+			}
+		},
+	}
 }
 
 // rotate copies the blocks of src to dst, first those from block first on, and then those before it.

@@ -176,7 +176,7 @@ func (a nodeAllgather) rounds(c *Call) int {
 	case a.exchange == alongRing:
 		return max(1, others)
 	}
-	return max(1, batches(others))
+	return max(1, batches(others, maxAtOnce))
 }
 
 // round is round i of the messages between nodes, in which receives are advertised first. In round 0 the blocks of the node are collected first.
@@ -234,7 +234,7 @@ func (a nodeAllgather) hops(c *Call, i, group int) (all []hop) {
 			all = append(all, hop{node(has), node(-has), received, Slice{a.memory, 0, c.Nodes.places(mine, count) * c.Bytes}})
 		}
 	default:
-		for k, end := batch(i, n-1); k < end; k++ {
+		for k, end := batch(i, n-1, maxAtOnce); k < end; k++ {
 			all = append(all, hop{node(-k), node(k), blocks(node(-k)), blocks(mine)})
 		}
 	}

@@ -57,7 +57,7 @@ var binomialReduce = phase{
 	func(c *Call, i int, r *Round) {
 		tree := *c
 		tree.Root = c.treeRoot()
-		relative, n := tree.relative(), treeBlocks(&tree)
+		relative, n := tree.relative(), treeBlocks(&tree, 2)
 		result := c.result()
 		switch isLeaf := n == 1 && relative != 0; {
 		case isLeaf:
@@ -68,7 +68,7 @@ var binomialReduce = phase{
 		switch distance := 1 << i; {
 		case i == logRounds(c):
 			if relative != 0 {
-				r.send(tree.absolute(parent(relative)), result)
+				r.send(tree.absolute(parent(relative, 2)), result)
 			}
 		case distance < n:
 			received := c.received(result.Len)

@@ -12,13 +12,13 @@ func takeResult(c *Call, r *Round) { r.copy(c.all(Out), c.part(Scratch, c.Rank))
 
 // scatterResult sends each block of the result from rank 0 to its rank.
 var scatterResult = phase{
-	linearScatter.rounds,
+	rootRounds(manyAtOnce),
 	func(c *Call, i int, r *Round) {
 		if c.Rank != 0 {
 			r.recv(0, c.all(Out))
 			return
 		}
-		for k, end := batch(i, c.Size-1); k < end; k++ {
+		for k, end := batch(i, c.Size-1, maxAtOnce); k < end; k++ {
 			r.send(k, c.part(Scratch, k))
 		}
 		if i == 0 {

@@ -40,7 +40,7 @@ var sharedBcast = phase{
 var sharedGather = phase{
 	func(c *Call) int {
 		if c.Rank == c.Root {
-			return max(1, batches(c.Nodes.count()-1))
+			return max(1, batches(c.Nodes.count()-1, maxAtOnce))
 		}
 		return 1
 	},
@@ -84,7 +84,7 @@ func (c *Call) deposit() Slice {
 // memory is then free.
 func gatherNodes(c *Call, i int, r *Round) {
 	n, mine := c.Nodes, c.myNode()
-	first, end := batch(i, n.count()-1)
+	first, end := batch(i, n.count()-1, maxAtOnce)
 	node := func(k int) int { return (mine + k) % n.count() }
 	for k := first; k < end; k++ {
 		r.recv(c.leader(node(k)), c.landing(node(k)))
