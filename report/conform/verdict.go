@@ -13,7 +13,9 @@ import (
 )
 
 // Verdicts lists all verdicts, the worst first.
-func Verdicts() []Verdict { return []Verdict{Broken, Fail, Stale, Starved, Deviates, Unsupported, Pass} }
+func Verdicts() []Verdict {
+	return []Verdict{Broken, Fail, Stale, Starved, Deviates, Unsupported, Pass}
+}
 
 // Bad reports whether a result with this verdict fails the run.
 func (v Verdict) Bad() bool { return v != Pass && v != Unsupported && v != Deviates }

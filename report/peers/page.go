@@ -76,9 +76,9 @@ func inOrder[K comparable](all []Comparison, key func(c *Comparison) K) (keys []
 
 // headline names the peers.
 func (r *Run) headline() string {
-	var names []string
-	for _, p := range r.Peers {
-		names = append(names, p.Name)
+	names := make([]string, len(r.Peers))
+	for i, p := range r.Peers {
+		names[i] = p.Name
 	}
 	text := strings.Join(names, ", ")
 	if last := len(names) - 1; last > 0 {
@@ -107,9 +107,9 @@ func (r *Run) verdicts() map[string]int {
 
 // facts returns the names and values at the head of the page.
 func (r *Run) facts() (all kit.Facts) {
-	var versions []string
-	for _, p := range r.Peers {
-		versions = append(versions, p.Version)
+	versions := make([]string, len(r.Peers))
+	for i, p := range r.Peers {
+		versions[i] = p.Version
 	}
 	all.Add("Peers", strings.Join(versions, ", "))
 	all.Add("Machine", r.Machine.String())
