@@ -14,6 +14,7 @@ func isInPlace(b []byte) bool { return unsafe.SliceData(b) == unsafe.SliceData(I
 // callCollective executes a blocking operation of the program.
 func (c *Comm) callCollective(call string, a *collectiveCall) error {
 	if a.err == nil {
+		c.recordArrival(a)
 		a.err = c.share(a)
 	}
 	return c.locked(call, a.err, func() error { return c.runCollective(a) })

@@ -27,6 +27,9 @@ func (c *Comm) newNonblocking(call string, a *collectiveCall) *Request {
 
 // startCollective starts a nonblocking operation.
 func (c *Comm) startCollective(call string, a collectiveCall) (*Request, error) {
+	if a.err == nil {
+		c.recordArrival(&a)
+	}
 	return lockedResult(c, call, a.err, func() (*Request, error) {
 		r := c.newNonblocking(call, &a)
 		r.active = true

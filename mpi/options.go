@@ -46,6 +46,9 @@ type Options struct {
 	Collectives coll.Choices
 	// Rules choose the algorithms of the other operations, by the size of the call.
 	Rules []coll.Rule `json:",omitempty"`
+	// RecordArrivals records when the program calls collective operations, for Stats.Arrivals. At the end
+	// the first and the last rank measure how long messages take.
+	RecordArrivals bool
 	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }
@@ -76,6 +79,8 @@ type Stats struct {
 	NeverReceived uint64
 	// Carrier is a carrier.Stats, or the statistics of another carrier.
 	Carrier any
+	// Arrivals are nil unless they are recorded.
+	Arrivals *Arrivals `json:",omitempty"`
 }
 
 // Upper receives the events of a carrier; the rank implements it.

@@ -42,6 +42,7 @@ type rank struct {
 	communicators
 	losses
 
+	arrivals         arrivals
 	collectives      []*execution // active nonblocking ones
 	freeExecutions   []*execution
 	userOps          []userOp

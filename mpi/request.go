@@ -252,6 +252,7 @@ func (r *Request) Start() error {
 	return r.c.locked("Start", r.c.check(), func() error {
 		if r.execution != nil {
 			r.active = true
+			r.c.recordArrival(&r.execution.collectiveCall)
 			r.execution.startNonblocking()
 			return nil
 		}

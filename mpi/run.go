@@ -126,7 +126,10 @@ func (k *rank) finalize() error {
 	k.lock()
 	// After the barrier no program posts receives. Messages that still arrive are received
 	// and discarded, so that their sends complete.
-	err := k.world.barrier()
+	err := k.measureMessages()
+	if err == nil {
+		err = k.world.barrier()
+	}
 	if err == nil {
 		k.p2p.CancelAll()
 		k.finalizing = true
@@ -240,7 +243,7 @@ func (k *rank) abort(code int, why string) {
 func (w *World) Stats() Stats {
 	k := w.rank
 	k.lock()
-	s := Stats{P2P: k.p2p.Stats, Window: k.windows.Stats, NeverReceived: k.neverReceived, Carrier: k.carrier.Stats()}
+	s := Stats{P2P: k.p2p.Stats, Window: k.windows.Stats, NeverReceived: k.neverReceived, Carrier: k.carrier.Stats(), Arrivals: k.arrivals.stats()}
 	k.unlock()
 	return s
 }

@@ -56,6 +56,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	f.BoolVar(&o.run.Bind, "bind", false, "in namespaces, bind each rank to one processor, for measurements")
 	f.BoolVarP(&o.run.Label, "label", "l", false, "in namespaces, print the rank's number before each line")
 	f.BoolVar(&o.stats, "stats", false, "print statistics of the ranks")
+	f.BoolVar(&o.settings.Arrivals, "arrivals", false, "record when ranks call collective operations, and print how far apart")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for the statistics as ranks.json and report.html, which is created")
 	return cmd
 }
@@ -72,7 +73,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if o.run.Platform != "" && !cmd.Flags().Changed("provider") {
 		o.run.Provider = "" // that of the platform
 	}
-	o.run.Reports = o.stats || o.out != ""
+	o.run.Reports = o.stats || o.settings.Arrivals || o.out != ""
 	tier, err := mpirun.FindTier(o.on, o.run.Platform, o.run.Cable)
 	if err != nil {
 		return err
@@ -123,12 +124,21 @@ func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.C
 
 // writeStats prints the statistics of the ranks (--stats) and writes them to a folder (--out).
 func (o *mpirunOptions) writeStats(cmd *cobra.Command, args []string, result mpirun.Result, began time.Time) error {
-	if !o.stats && o.out == "" {
+	if !o.run.Reports {
 		return nil
 	}
 	all, err := ranks.ParseStats(result.Reports)
 	if err != nil {
 		return err
+	}
+	arrivals, err := ranks.TakeArrivals(all)
+	if err != nil {
+		return err
+	}
+	if o.settings.Arrivals {
+		if err := ranks.WriteArrivals(cmd.ErrOrStderr(), arrivals); err != nil {
+			return err
+		}
 	}
 	if o.stats {
 		if err := ranks.WriteStats(cmd.ErrOrStderr(), all); err != nil {
@@ -141,6 +151,7 @@ func (o *mpirunOptions) writeStats(cmd *cobra.Command, args []string, result mpi
 	run := ranks.NewRun(o.command(args), o.run.Seed, began)
 	run.Wall, run.Job = time.Since(began), o.settings.Report(&o.run)
 	run.Job.Program, run.Job.Tier, run.Job.Code, run.Job.Stats = strings.Join(args, " "), o.on, result.Code, all
+	run.Job.Arrivals = arrivals
 	paths, err := ranks.WriteFolder(o.out, run)
 	if err == nil {
 		_, err = fmt.Fprintln(cmd.ErrOrStderr(), "report:", paths.HTML)

@@ -55,6 +55,8 @@ type Job struct {
 	Code     int    `json:"code"` // exit code
 	// Stats are the statistics by rank, mpi.Stats in JSON; nil for a rank without.
 	Stats []Values `json:"stats"`
+	// Arrivals is the imbalance of arrivals at collective operations, if it was recorded.
+	Arrivals []Arrivals `json:"arrivals,omitempty"`
 }
 
 // Values are numbers by name, as a component of the MPI runtime writes them in JSON: objects,

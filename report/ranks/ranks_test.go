@@ -139,6 +139,7 @@ func TestJobPage(t *testing.T) {
 	for _, want := range []string{
 		"bt --class S on 9 ranks succeeded", "1 rank of 9 reported no statistics", "Messages by size", "RTRs", "Registration and buffer reuse",
 		"7,200 of 8,000", "1,000 of 4,000", "rank 8: ", "low watermarks", "80 %", "from 16 KiB", "All statistics",
+		"Arrival at collective operations", "<th>alltoall</th><td>22<td>2.0 MiB<td>800 ms<td>597<td>2.40 s",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q on the page", want)

@@ -58,6 +58,10 @@ func sampleJob(n int) *ranks.Run {
 		r.Job.Stats = append(r.Job.Stats, values(s))
 	}
 	r.Job.Stats[1] = nil
+	r.Job.Arrivals = []ranks.Arrivals{
+		{Op: "alltoall", Calls: 22, Bytes: 2 << 20, Average: 800 * time.Millisecond, Worst: 2400 * time.Millisecond, AverageFactor: 597, WorstFactor: 1812},
+		{Op: "barrier", Calls: 3, Average: 2 * time.Microsecond, Worst: 7 * time.Microsecond},
+	}
 	return r
 }
 

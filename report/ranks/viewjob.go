@@ -24,6 +24,12 @@ type jobView struct {
 	ByRank    template.HTML
 	PerColumn int // ranks per column of ByRank
 	Groups    []groupView
+	Arrivals  []arrivalView
+}
+
+// arrivalView is the imbalance of arrivals at an operation.
+type arrivalView struct {
+	Op, Calls, Bytes, Average, AverageFactor, Worst, WorstFactor string
 }
 
 // tile is a main figure.
@@ -62,6 +68,13 @@ func newJobView(j *Job) *jobView {
 	v.Sizes, v.Packets, v.RTRs, v.Reuse, v.Memory = sizeBars(all), packetBars(all), rtrBars(all), reuseBars(all), memoryBars(all)
 	v.ByRank, v.PerColumn = drawByRank(j.Stats)
 	v.addTables(all)
+	for i := range j.Arrivals {
+		a := &j.Arrivals[i]
+		v.Arrivals = append(v.Arrivals, arrivalView{
+			a.Op, cli.Count(uint64(a.Calls), ","), cli.Bytes(uint64(a.Bytes)),
+			cli.Duration(a.Average), showFactor(a.AverageFactor), cli.Duration(a.Worst), showFactor(a.WorstFactor),
+		})
+	}
 	return v
 }
 

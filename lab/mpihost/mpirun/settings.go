@@ -40,6 +40,7 @@ type Settings struct {
 	Loss                       string // the share of packets that are lost, as in 1%
 	Collectives                string // algorithms by operation and files, as in bcast=chain,@tuned.yaml
 	On                         string // the name of the tier, for which files have rules
+	Arrivals                   bool   // record when ranks call collective operations
 	NoRules                    bool   // set by Apply if no rule of the files is for the fabric
 }
 
@@ -69,7 +70,7 @@ func (s *Settings) Apply(c *Config) (err error) {
 		return cli.Errorf("--loss %s: %w", s.Loss, err)
 	}
 	c.LossPPM = loss.PPM()
-	options := mpi.Options{Carrier: carrier.Config{Design: carrier.Design(s.Design)}}
+	options := mpi.Options{Carrier: carrier.Config{Design: carrier.Design(s.Design)}, RecordArrivals: s.Arrivals}
 	options.P2P.EagerLimit = s.EagerLimit
 	s.Collectives = cmp.Or(s.Collectives, os.Getenv(collectivesVariable))
 	algorithms, files := coll.SplitFiles(s.Collectives)
