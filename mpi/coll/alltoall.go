@@ -12,6 +12,7 @@ var alltoalls = []*Algorithm{
 	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phases: bruckAll(binary), scratch: bruckScratch(binary)},
 	{Op: Alltoall, Name: "kport-bruck", Needs: EqualBlocks, phases: bruckAll(portRadix), scratch: bruckScratch(portRadix)},
 	{Op: Alltoall, Name: "kport-exchange", Needs: EqualBlocks | PowerOfRadix, phases: []phase{once(keepAll), exchangeDigits}, scratch: exchangeScratch},
+	{Op: Alltoall, Name: "smp", Needs: EqualBlocks | KnownNodes, phases: []phase{exchangeNodes, once(takeBlocks)}, shared: smpAlltoallBytes},
 }
 
 // keepOwn copies the block that this rank has for itself.

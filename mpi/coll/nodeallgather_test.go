@@ -18,6 +18,8 @@ func TestNodeAllgathersHaveThePublishedComplexity(t *testing.T) {
 		{"two-groups", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 16M_4R"},
 		{"four-groups", "1M_12C", "", "4M_4W + 16M_4R"},
 		{"one-group-direct", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_3R"},
+		{"one-group-ring-direct", "4M_3S", "1M_4W + 4M_1R", "16M_1W + 16M_3R"},
+		{"gather-groups-direct", "4M_3C", "1M_4W + 4M_4R", "16M_1W + 16M_3R"},
 		{"two-groups-direct", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 8M_2R + 16M_2R"},
 		{"four-groups-direct", "1M_12C", "", "4M_4W + 12M_4R"},
 		{"gather-groups-shared", "4M_3C", "1M_4W", "16M_4R"},

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
@@ -115,5 +116,25 @@ func TestCollectiveSkewedArrival(t *testing.T) {
 	mean, slowest, message = measure(work.Collective{MIF: mif})
 	if bound := mif * message; mean < bound/8 || mean > bound*3/4 || slowest > polls*bound+2*barrier {
 		t.Errorf("random arrival within %v: mean %v, slowest %v", bound, mean, slowest)
+	}
+}
+
+// Algorithms that know hosts give the results of others when packets are lost.
+func TestCollectiveOfHostsWithLoss(t *testing.T) {
+	for op := range coll.NumOps {
+		var names []string
+		for _, a := range coll.Algorithms(op) {
+			if a.Needs&coll.KnownNodes != 0 {
+				names = append(names, a.Name)
+			}
+		}
+		if names == nil {
+			continue
+		}
+		fabric := mpihost.Fabric{Ranks: 12, PerHost: 4, Impair: []impair.Spec{{LossPPM: 3000}}}
+		times, _ := measureCollectivesWith(t, mpi.Options{}, fabric, work.Collective{Operation: op.String(), Sizes: []int{24 << 10}, Algorithms: names})
+		if len(times) != len(names) {
+			t.Errorf("%v: measured %+v, want %v", op, times, names)
+		}
 	}
 }
