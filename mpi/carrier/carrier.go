@@ -43,14 +43,15 @@ type Fetcher interface{ Fetched(old uint64) }
 
 // Carrier is the communication layer of one rank.
 type Carrier struct {
-	env      *transport.Env
-	cfg      Config
-	up       Upper
-	mem      *memory.Registry
-	rails    []*rail
-	nextRail int // whose connection sends the next packet
-	requests transport.Requests[work]
-	packets  packetPool
+	env              *transport.Env
+	cfg              Config
+	up               Upper
+	mem              *memory.Registry
+	rails            []*rail
+	nextRail         int // whose connection sends the next packet
+	nextTransferRail int // of the next transfer that is not striped
+	requests         transport.Requests[work]
+	packets          packetPool
 	peerTable
 	conns    connections
 	polled   polledRings

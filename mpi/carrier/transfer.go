@@ -125,14 +125,11 @@ func (c *Carrier) startTransfer(m *transfer) {
 		c.sendInPackets(m)
 		return
 	}
-	rails := 1
-	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].IsIWARP() {
-		rails = max(1, min(len(c.rails), int(m.remote.Rails)))
-	}
+	rails, first := c.railsOf(m)
 	share := ((m.n+rails-1)/rails + 7) &^ 7 // bytes of each rail, a multiple of 8
 	m.pendingParts++                        // keeps the transfer alive until all parts exist
 	for i, off := 0, 0; off < m.n || i == 0; i++ {
-		part := &transferPart{transfer: m, off: off, n: min(share, m.n-off), rail: i % len(c.rails)}
+		part := &transferPart{transfer: m, off: off, n: min(share, m.n-off), rail: first + i}
 		if i == rails-1 {
 			part.n = m.n - off
 		}
@@ -148,6 +145,22 @@ func (c *Carrier) startTransfer(m *transfer) {
 	if m.pendingParts--; m.pendingParts == 0 {
 		c.finishTransfer(m, p.lost)
 	}
+}
+
+// railsOf returns the number of rails for a transfer, and the first of them. A large transfer uses all
+// rails; smaller ones use them in turn. Atomics, whose NICs do not know of each other, and transfers on
+// iWARP use the first.
+func (c *Carrier) railsOf(m *transfer) (rails, first int) {
+	rails = max(1, min(len(c.rails), int(m.remote.Rails)))
+	switch {
+	case m.op == OpAtomic || c.rails[0].IsIWARP():
+		return 1, 0
+	case m.n >= c.cfg.StripeThreshold:
+		return rails, 0
+	}
+	first = c.nextTransferRail % rails
+	c.nextTransferRail = first + 1
+	return 1, first
 }
 
 // needsReadProbe reports whether a write needs a read after it: on iWARP without reliable datagrams
