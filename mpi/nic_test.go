@@ -162,6 +162,7 @@ func (n *nic) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner 
 func (n *nic) Invalidate([]byte) error { return nil }
 
 func (n *nic) Invalidated([]byte) bool { return true }
+func (n *nic) HasPacket(int) bool      { return false }
 func (n *nic) Flush() bool             { return false }
 func (n *nic) PollFast(bool) bool      { return n.Progress() }
 

@@ -106,6 +106,8 @@ type Carrier interface {
 	// PollFast is a cheaper Progress that may leave work to the next Progress. first marks
 	// the first of several consecutive calls. Wait must follow a Progress, not a PollFast.
 	PollFast(first bool) bool
+	// HasPacket reports whether a message of a peer is known to wait for Progress.
+	HasPacket(peer int) bool
 	// Wait blocks until Progress may have something to do, or until the timeout. The
 	// program and the progress task may wait at the same time.
 	Wait(timeout time.Duration)

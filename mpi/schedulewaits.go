@@ -50,8 +50,9 @@ func (x *execution) continueTransfers() {
 	x.chargeCopies()
 }
 
-// sortSends moves the sends to peers that have arrived, as their data shows, to the front of the advertised
-// sends that begin now. A larger message waits for its peer by itself.
+// sortSends moves the sends to peers that have arrived to the front of the advertised sends that begin
+// now. Before large ones it handles RTRs, which the sends then wait for by themselves. Before small ones it
+// only looks for data, because handling that takes as long as many sends.
 func (x *execution) sortSends() {
 	steps := x.round.Steps
 	if x.next > 0 && steps[x.next-1].Kind == coll.SendAdvertised {
@@ -64,8 +65,15 @@ func (x *execution) sortSends() {
 	if end == x.next+1 {
 		return
 	}
-	x.c.rank.carrier.Progress()
+	k := x.c.rank
+	if slices.ContainsFunc(steps[x.next:end], func(s coll.Step) bool { return k.p2p.AdvertisesFor(s.Src.Len) }) {
+		k.carrier.Progress()
+		return
+	}
 	x.arrived = append(x.arrived[:0], make([]bool, x.c.size)...)
+	for _, s := range steps[x.next:end] {
+		x.arrived[s.Peer] = k.carrier.HasPacket(x.c.worldRank(s.Peer))
+	}
 	for _, t := range x.transfers {
 		if t.isRecv && t.Done() && t.Err == nil {
 			x.arrived[x.c.rankOf(t.Source)] = true

@@ -52,6 +52,21 @@ func (c *Carrier) Progress() (moved bool) {
 	return moved
 }
 
+// HasPacket reports whether a packet of a peer can be seen in a ring or in shared memory. It does not handle
+// the packet, which takes longer.
+func (c *Carrier) HasPacket(rank int) bool {
+	p := c.peers[rank]
+	switch {
+	case p == nil || p.lost != nil || p.shm == nil && p.ringIn == nil:
+		return false
+	case p.shm != nil:
+		c.env.Charge(verbs.WorkPollMemory, 1, c.costs.PollMemory)
+		return p.shm.Peek() != nil
+	}
+	c.env.Charge(verbs.WorkPollMemory, 1, c.costs.PollMemory)
+	return p.ringIn.Peek() != nil
+}
+
 // PollFast is a cheaper Progress for busy polling, which leaves some work to the next Progress. It
 // reports whether a packet or completion was there. first is set in the first of several consecutive
 // calls: only that one reads the clock. The caller must not Wait after PollFast, because it arms no

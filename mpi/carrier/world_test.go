@@ -265,6 +265,35 @@ func TestBusyPeersUseRings(t *testing.T) {
 	}
 }
 
+// HasPacket sees a packet in a ring or in shared memory until it is handled.
+func TestHasPacket(t *testing.T) {
+	for _, perHost := range []int{1, 2} {
+		f := mpihost.Fabric{Ranks: 2, PerHost: perHost, Limit: time.Minute}
+		_, err := runOnFabric(f, setting{"softroce", carrier.RingSRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+			must.Do(t, r.exchangeMessages(100, 300))
+			if r.Rank == 1 {
+				r.Proc.Sleep(time.Millisecond)
+				return r.waitAll(r.isend(0, 1, make([]byte, 100)))
+			}
+			for r.Progress() {
+			}
+			if r.HasPacket(1) {
+				t.Errorf("%d ranks per host: a packet before any is sent", perHost)
+			}
+			r.Proc.Sleep(2 * time.Millisecond)
+			if !r.HasPacket(1) || !r.HasPacket(1) {
+				t.Errorf("%d ranks per host: no packet", perHost)
+			}
+			err := r.waitAll(r.irecv(1, 1, make([]byte, 100)))
+			if r.HasPacket(1) {
+				t.Errorf("%d ranks per host: the packet is there after it was handled", perHost)
+			}
+			return err
+		})
+		must.Do(t, err)
+	}
+}
+
 // exchangeMessages makes ranks 0 and 1 exchange messages, one at a time and in bursts.
 func (r *rank) exchangeMessages(n, size int) error {
 	const burst = 50

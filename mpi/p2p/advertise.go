@@ -21,8 +21,11 @@ type advertisements struct {
 // needsAdvertisement reports whether a send waits for an RTR, or a receive sends one, without prediction.
 // An RTR needs a buffer, even if EagerLimit is negative.
 func (e *Engine) needsAdvertisement(r *Request) bool {
-	return r.Advertised && len(r.Buf) > max(e.cfg.EagerLimit, 0)
+	return r.Advertised && e.AdvertisesFor(len(r.Buf))
 }
+
+// AdvertisesFor reports whether an advertised send of n bytes waits for an RTR.
+func (e *Engine) AdvertisesFor(n int) bool { return n > max(e.cfg.EagerLimit, 0) }
 
 // Started reports whether a send has been announced, or a receive posted. Only a send that waits for an
 // RTR has not.
