@@ -213,8 +213,8 @@ type Measure struct {
 	Kind string `yaml:"kind" enum:"value reduction increase ratio difference crossover until best_at"`
 	// Figure is a figure of the workload without the size of messages, such as latency; time, that of
 	// the slowest rank; waited, sending or communicating, the mean time of ranks in calls that wait, in
-	// those that send, or in both and those that receive, without collectives; or a statistic of the
-	// runtime, such as "RTRs used".
+	// those that send, or in both and those that receive, without collectives; in_collectives, that in
+	// collective calls but barriers; or a statistic of the runtime, such as "RTRs used".
 	Figure string `yaml:"figure" pattern:"^[^\\r\\n]{1,80}$" hint:"name a figure of the workload, such as latency"`
 	// Of is a variant.
 	Of string `yaml:"of,omitempty"`

@@ -213,7 +213,8 @@ func find(r *work.Result, name string, bytes scenarios.Bytes) (work.Figure, erro
 		return work.Figure{Name: name, Value: d.Seconds() * 1e6, Unit: "us"}
 	}
 	all := append(slices.Clone(r.Figures),
-		us("time", r.Time), us("waited", r.Waited), us("sending", r.Sending), us("communicating", r.Communicating))
+		us("time", r.Time), us("waited", r.Waited), us("sending", r.Sending), us("communicating", r.Communicating),
+		us("in_collectives", r.InCollectives))
 	suffix := fmt.Sprintf(" %d B", bytes)
 	var names []string
 	for _, f := range all {

@@ -138,3 +138,21 @@ func TestCollectiveOfHostsWithLoss(t *testing.T) {
 		}
 	}
 }
+
+// Without computation, FT spends its time in collective calls. With computation the time in them is what
+// remains, because all ranks compute for the same time.
+func TestTimeInCollectives(t *testing.T) {
+	wl := must.Get(work.Find("ft"))(t)
+	measure := func(compute time.Duration) work.Result {
+		results, _, err := inWorld(mpihost.Fabric{Ranks: 4, Limit: time.Minute}, mpi.Options{}, wl, work.Params{Compute: compute})
+		must.Do(t, err)
+		return results[0]
+	}
+	alone, with := measure(0), measure(time.Millisecond)
+	if alone.InCollectives < alone.Time/2 || alone.InCollectives > alone.Time {
+		t.Errorf("of %v, %v are in collective calls", alone.Time, alone.InCollectives)
+	}
+	if computed := with.Time - with.InCollectives; computed < time.Millisecond || with.InCollectives > 2*alone.InCollectives {
+		t.Errorf("with computation %v are in collective calls, of %v; without %v", with.InCollectives, with.Time, alone.InCollectives)
+	}
+}

@@ -32,7 +32,7 @@ type job struct {
 }
 
 // callTimes are times that a rank spends in calls, during a measurement.
-type callTimes struct{ sending, receiving, waiting time.Duration }
+type callTimes struct{ sending, receiving, waiting, collective time.Duration }
 
 // Run runs the workload as one rank of the world. All ranks get the same result.
 func (wl *Workload) Run(w *mpi.World, p Params) (r Result, err error) {
@@ -159,7 +159,7 @@ func (j *job) result() Result {
 	longest := le.AppendUint64(nil, uint64(j.elapsed))
 	j.Allreduce(longest, mpi.Int64, mpi.Max)
 	c := &j.inCalls
-	sums := [...]uint64{uint64(c.waiting), j.checks, j.verified, j.digestBalance, uint64(c.sending), uint64(c.sending + c.receiving + c.waiting)}
+	sums := [...]uint64{uint64(c.waiting), j.checks, j.verified, j.digestBalance, uint64(c.sending), uint64(c.sending + c.receiving + c.waiting), uint64(c.collective)}
 	j.sumCounters(sums[:])
 	mean := func(sum uint64) time.Duration { return time.Duration(sum) / time.Duration(j.Size()) }
 	if balance := sums[3]; balance != 0 {
@@ -168,7 +168,7 @@ func (j *job) result() Result {
 	return Result{
 		Workload: j.name, Class: j.p.Class, Ranks: j.Size(), Iterations: j.iterations,
 		Time:   time.Duration(le.Uint64(longest)),
-		Waited: mean(sums[0]), Sending: mean(sums[4]), Communicating: mean(sums[5]),
+		Waited: mean(sums[0]), Sending: mean(sums[4]), Communicating: mean(sums[5]), InCollectives: mean(sums[6]),
 		Checks: sums[1], Verified: sums[2],
 		Figures: j.figures, Collectives: j.collectives,
 	}
@@ -267,8 +267,27 @@ func (j *job) Sendrecv(send []byte, dest int, recv []byte, source, tag int) {
 	j.addCallTime(&j.inCalls.receiving, from)
 }
 
-func (j *job) Barrier()                                    { check(j.world.Barrier()) }
-func (j *job) Bcast(buf []byte, root int)                  { check(j.world.Bcast(buf, root)) }
-func (j *job) Alltoall(send, recv []byte)                  { check(j.world.Alltoall(send, recv)) }
-func (j *job) Allgather(local, all []byte)                 { check(j.world.Allgather(local, all)) }
-func (j *job) Allreduce(buf []byte, t mpi.Type, op mpi.Op) { check(j.world.Allreduce(buf, t, op)) }
+// Barrier and the functions after it call the runtime, and those with data count the time in the call.
+func (j *job) Barrier() { check(j.world.Barrier()) }
+
+func (j *job) Bcast(buf []byte, root int) {
+	j.callCollective(func() error { return j.world.Bcast(buf, root) })
+}
+
+func (j *job) Alltoall(send, recv []byte) {
+	j.callCollective(func() error { return j.world.Alltoall(send, recv) })
+}
+
+func (j *job) Allgather(local, all []byte) {
+	j.callCollective(func() error { return j.world.Allgather(local, all) })
+}
+
+func (j *job) Allreduce(buf []byte, t mpi.Type, op mpi.Op) {
+	j.callCollective(func() error { return j.world.Allreduce(buf, t, op) })
+}
+
+func (j *job) callCollective(call func() error) {
+	from := j.Wtime()
+	check(call())
+	j.addCallTime(&j.inCalls.collective, from)
+}

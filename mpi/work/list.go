@@ -265,6 +265,8 @@ type Result struct {
 	// Rashti 2010 §5.5.2 and §6.6.2. Neither has collectives.
 	Sending       time.Duration `json:"sending_ns"`
 	Communicating time.Duration `json:"communicating_ns"`
+	// InCollectives is the mean time of ranks in collective calls but barriers.
+	InCollectives time.Duration `json:"in_collectives_ns"`
 	// Checks is the number of comparisons, and Verified the number of compared bytes.
 	Checks   uint64   `json:"checks"`
 	Verified uint64   `json:"verified_bytes"`

@@ -72,7 +72,7 @@ func TestCheck(t *testing.T) {
 
 func TestResultsAreJSON(t *testing.T) {
 	r := work.Result{
-		Workload: "ring", Class: work.ClassT, Ranks: 2, Iterations: 3, Time: time.Second, Waited: time.Millisecond, Sending: 2, Communicating: 3,
+		Workload: "ring", Class: work.ClassT, Ranks: 2, Iterations: 3, Time: time.Second, Waited: time.Millisecond, Sending: 2, Communicating: 3, InCollectives: 4,
 		Checks: 4, Verified: 5, Figures: []work.Figure{{Name: "time a hop", Value: 1.5, Unit: "us"}},
 	}
 	text := must.Get(json.Marshal(r))(t)
