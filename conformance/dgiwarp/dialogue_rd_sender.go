@@ -24,7 +24,8 @@ type senderDialogue struct {
 	// unaAdvancedAt is the time of the last Ack of the oldest packet, or of the last timeout;
 	// lastPacketAt that of the last Ack or data packet. The device's timer started between them.
 	unaAdvancedAt, lastPacketAt time.Duration
-	timeouts                    int // in a row
+	timeouts                    int  // in a row
+	paused                      bool // the device has paused since the last Ack
 }
 
 const (
@@ -96,6 +97,7 @@ func (d *senderDialogue) collect() {
 		if !ok {
 			d.Check(last.Data == nil || *last.Header.AckNow, "ack-now on the last packet before a pause", "%v", last.Packet)
 			d.must(d.model.CheckPause())
+			d.paused = true
 			return
 		}
 		d.compareData(a)
@@ -104,21 +106,22 @@ func (d *senderDialogue) collect() {
 }
 
 // compareData compares a data packet with the model. A retransmission of a packet that the model
-// does not count as lost must be due to a timeout. That of a lost packet counts as a timeout if the
-// window is full and the timer may have expired.
+// does not count as lost must be due to a timeout. That of a lost packet is due to one if the device
+// had paused, because its window was full, and the timer may have expired.
 func (d *senderDialogue) compareData(a arrival) {
 	seq := *a.Data.Seq
 	again := int32(seq-d.model.Next) < 0
 	due := d.timeout()
 	tolerance := due / 10
 	mayExpire := a.At >= d.unaAdvancedAt+due-tolerance
-	if again && (!d.model.IsLost(seq) || d.model.Full() && mayExpire) {
+	if again && (!d.model.IsLost(seq) || d.paused && mayExpire) {
 		d.Check(seq == d.model.Una && mayExpire, fmt.Sprintf("no retransmission of packet %d yet", seq), "%v after the last Ack", a.At-d.unaAdvancedAt)
 		d.Check(a.At <= d.lastPacketAt+due+tolerance, fmt.Sprintf("a timeout after %v", due), "after %v", a.At-d.lastPacketAt)
 		d.model.Timeout()
 		d.timeouts++
 		d.unaAdvancedAt = a.At
 	}
+	d.paused = false
 	if err := d.model.Send(seq); err != nil {
 		d.Fail(err.Error(), "%v with %d packets in flight", a.Packet, d.model.InFlight())
 	}
@@ -142,7 +145,7 @@ func (d *senderDialogue) acknowledge(a model.DGSenderAck) {
 	}
 	d.send(iwarp.RDAck(d.fromDeviceFlow.epoch, a.Next).Echo(echo).SACK(iwarp.SACKOf(a.Next, a.Sacked...)...).Window(uint16(a.Window)).
 		EditHeader(func(h *iwarp.PacketHeader) { h.Marked, h.Repeats = &a.Marked, &a.Repeats }))
-	d.lastPacketAt, d.timeouts = d.Now(), 0
+	d.lastPacketAt, d.timeouts, d.paused = d.Now(), 0, false
 	if a.Next != d.model.Una {
 		d.unaAdvancedAt = d.Now()
 	}
