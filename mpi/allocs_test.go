@@ -130,6 +130,26 @@ func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
 	})
 }
 
+// Operations that need large scratch memory use the same memory again: they allocate as often as small ones.
+func TestLargeCollectivesKeepTheirScratchMemory(t *testing.T) {
+	runSingleRank(t, func(w *mpi.World) error {
+		allocations := func(bytes int) float64 {
+			in, out := make([]byte, bytes), make([]byte, bytes)
+			reduceScatter := func() {
+				if err := w.ReduceScatterBlock(in, out, mpi.Float64, mpi.Sum); err != nil {
+					t.Error(err)
+				}
+			}
+			reduceScatter()
+			return testing.AllocsPerRun(10, reduceScatter)
+		}
+		if large, small := allocations(1<<20), allocations(1<<10); large > small {
+			t.Errorf("%v allocations with 1 MiB, and %v with 1 KiB", large, small)
+		}
+		return nil
+	})
+}
+
 func BenchmarkSmallMessage(b *testing.B) {
 	runSingleRank(b, func(w *mpi.World) error {
 		out, in := make([]byte, 8), make([]byte, 8)

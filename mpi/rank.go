@@ -45,6 +45,7 @@ type rank struct {
 	arrivals         arrivals
 	collectives      []*execution // active nonblocking ones
 	freeExecutions   []*execution
+	largeScratch     []byte // of the last operation that needed much; nil while one has it
 	userOps          []userOp
 	freeRequests     []*p2p.Request
 	bsendBuffer      attachedBuffer

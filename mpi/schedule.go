@@ -50,9 +50,6 @@ const (
 	rabenseifnerMinBytes = 64 << 10
 )
 
-// maxKeptScratch is the largest scratch memory that is kept for the next operation.
-const maxKeptScratch = 64 << 10
-
 // newExecution prepares an operation. Its memory is recycled, as that of p2p requests is.
 func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 	k := c.rank
@@ -67,11 +64,7 @@ func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 	x.c, x.tag, x.collectiveCall = c, tag, *a
 	x.algorithm = c.selectAlgorithm(&x.Call)
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = x.in, x.out, x.shared
-	if scratch, n := &x.buffers[coll.Scratch], x.algorithm.ScratchBytes(&x.Call); n > cap(*scratch) {
-		*scratch = make([]byte, n)
-	} else {
-		*scratch = (*scratch)[:n]
-	}
+	x.takeScratch(x.algorithm.ScratchBytes(&x.Call))
 	return x
 }
 
@@ -90,9 +83,7 @@ func (x *execution) start() {
 func (x *execution) free() {
 	x.in, x.out, x.shared, x.In, x.Out, x.Nodes = nil, nil, nil, nil, nil, nil
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = nil, nil, nil
-	if cap(x.buffers[coll.Scratch]) > maxKeptScratch {
-		x.buffers[coll.Scratch] = nil
-	}
+	x.freeScratch()
 	x.c.rank.freeExecutions = append(x.c.rank.freeExecutions, x)
 }
 
