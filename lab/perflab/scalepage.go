@@ -22,7 +22,7 @@ func (r *ScaleResult) WritePage(w io.Writer) error {
 	}
 	for _, c := range r.Curves {
 		g := report.CurveGroup{
-			Title: c.Name + ": " + c.Title, Columns: []string{c.Name, "CPU time", "memory", "packets", "packets a second", "virtual time"},
+			Title: c.Name + ": " + c.Title, Columns: []string{c.axis(), "CPU time", "memory", "packets", "packets a second", "virtual time"},
 			Charts: []report.Chart{
 				c.chart("CPU time", "ms", c.CPUFit, func(p *ScalePoint) float64 { return p.CPU.Seconds() }, 1e-3),
 				c.chart("Memory", "MiB", c.MemoryFit, func(p *ScalePoint) float64 { return float64(p.Memory) }, 1<<20),
@@ -54,8 +54,8 @@ func (c *ScaleCurve) chart(title, unit string, f Fit, value func(*ScalePoint) fl
 		measured.Points = append(measured.Points, report.ChartPoint{X: x, Y: value(p) / scale})
 		law.Points = append(law.Points, report.ChartPoint{X: x, Y: f.At(x) / scale})
 	}
-	chart := report.Chart{Title: title, Unit: unit, XName: c.Name, Lines: []report.ChartLine{measured}}
-	if c.Name == "bytes" {
+	chart := report.Chart{Title: title, Unit: unit, XName: c.axis(), Lines: []report.ChartLine{measured}}
+	if c.axis() == "bytes" {
 		chart.XUnit = "B"
 	}
 	if f.Points >= minFitPoints {

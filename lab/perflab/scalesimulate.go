@@ -1,6 +1,7 @@
 package perflab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,10 @@ import (
 
 // scaleCurve is a series of simulations that differ in one size.
 type scaleCurve struct {
-	Name  string // of its axis
+	Name  string
 	Title string
+	// Axis is the name of what Sizes count; empty: Name.
+	Axis  string
 	Sizes []int
 	// run simulates one size, and returns what it has simulated. It calls stop during the simulation,
 	// which an error ends.
@@ -37,12 +40,14 @@ type simulated struct {
 // scaleCurves returns all curves, with the sizes that are measured by default.
 func scaleCurves() []scaleCurve {
 	return []scaleCurve{
-		{"ranks", "MPI ranks, 8 exchanges of 1 KiB with both neighbours", powers(16, 4, 4096), simulateRanks},
-		{"qps", "queue pairs between two hosts, 4 SENDs of 64 B on each", []int{100, 1000, 10_000, 30_000, 100_000}, simulateQPs},
-		{"hosts", "hosts of a fat tree in pairs, 16 SENDs of 1 KiB a pair", []int{80, 400, 1000, 4000, 10_000}, simulateHosts},
-		{"bytes", "bytes of a WRITE, 16 WRITEs", powers(64<<10, 8, 256<<20), simulateBytes},
-		{"messages", "SENDs of 64 B on a queue pair, 64 under way", powers(1000, 10, 1_000_000), simulateMessages},
-		{"packets", "packets of 64 B between two ports without NICs", powers(10_000, 10, 10_000_000), simulatePackets},
+		{Name: "ranks", Title: "MPI ranks, 8 exchanges of 1 KiB with both neighbours", Sizes: powers(16, 4, 4096), run: simulateRanks},
+		{Name: "allgather", Axis: "ranks", Title: "MPI ranks, 4 allgathers of 8 B", Sizes: powers(16, 4, 4096), run: simulateCollectives(prepareAllgather)},
+		{Name: "allreduce", Axis: "ranks", Title: "MPI ranks, 4 allreduces of 8 B", Sizes: powers(16, 4, 4096), run: simulateCollectives(prepareAllreduce)},
+		{Name: "qps", Title: "queue pairs between two hosts, 4 SENDs of 64 B on each", Sizes: []int{100, 1000, 10_000, 30_000, 100_000}, run: simulateQPs},
+		{Name: "hosts", Title: "hosts of a fat tree in pairs, 16 SENDs of 1 KiB a pair", Sizes: []int{80, 400, 1000, 4000, 10_000}, run: simulateHosts},
+		{Name: "bytes", Title: "bytes of a WRITE, 16 WRITEs", Sizes: powers(64<<10, 8, 256<<20), run: simulateBytes},
+		{Name: "messages", Title: "SENDs of 64 B on a queue pair, 64 under way", Sizes: powers(1000, 10, 1_000_000), run: simulateMessages},
+		{Name: "packets", Title: "packets of 64 B between two ports without NICs", Sizes: powers(10_000, 10, 10_000_000), run: simulatePackets},
 	}
 }
 
@@ -58,25 +63,58 @@ func powers(first, factor, last int) (all []int) {
 // before and after it, so that the work of a rank does not depend on their number.
 func simulateRanks(n int, stop func() error) (simulated, error) {
 	const rounds, bytes = 8, 1 << 10
+	return inRanks(n, stop, func(w *mpi.World) error {
+		before, after := (w.Rank()+n-1)%n, (w.Rank()+1)%n
+		out, in := make([]byte, bytes), make([]byte, bytes)
+		for range rounds {
+			if _, err := w.Sendrecv(out, after, 1, in, before, 1); err != nil {
+				return err
+			}
+			if _, err := w.Sendrecv(out, before, 2, in, after, 2); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// inRanks runs a program as n MPI ranks on n hosts.
+func inRanks(n int, stop func() error, program func(*mpi.World) error) (simulated, error) {
 	return inWorld(mpihost.Fabric{Ranks: n}, stop, func(f mpihost.Fabric) error {
-		_, err := mpihost.InWorld(f, func(e *transport.Env) error {
-			return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
-				before, after := (w.Rank()+n-1)%n, (w.Rank()+1)%n
-				out, in := make([]byte, bytes), make([]byte, bytes)
-				for range rounds {
-					if _, err := w.Sendrecv(out, after, 1, in, before, 1); err != nil {
-						return err
-					}
-					if _, err := w.Sendrecv(out, before, 2, in, after, 2); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		})
+		_, err := mpihost.InWorld(f, func(e *transport.Env) error { return mpi.Run(e, mpi.Options{}, program) })
 		return err
 	})
 }
+
+// simulateCollectives returns a simulation of a collective operation, which n MPI ranks on n hosts call.
+// prepare returns it for a rank.
+func simulateCollectives(prepare func(w *mpi.World) (operation func() error)) func(n int, stop func() error) (simulated, error) {
+	const rounds = 4
+	return func(n int, stop func() error) (simulated, error) {
+		return inRanks(n, stop, func(w *mpi.World) error {
+			operation := prepare(w)
+			for range rounds {
+				if err := operation(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func prepareAllgather(w *mpi.World) func() error {
+	local, all := make([]byte, 8), make([]byte, 8*w.Size())
+	return func() error { return w.Allgather(local, all) }
+}
+
+func prepareAllreduce(w *mpi.World) func() error {
+	buf := make([]byte, 8)
+	return func() error { return w.Allreduce(buf, mpi.Float64, mpi.Sum) }
+}
+
+// axis returns the name of what the sizes count.
+func (c *scaleCurve) axis() string { return cmp.Or(c.Axis, c.Name) }
 
 // simulateQPs sends on n connected queue pairs between two hosts.
 func simulateQPs(n int, stop func() error) (simulated, error) {

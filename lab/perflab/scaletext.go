@@ -15,7 +15,7 @@ func (r *ScaleResult) WriteTable(w io.Writer) error {
 	for _, c := range r.Curves {
 		fmt.Fprintf(&b, "%s: %s\n", c.Name, c.Title)
 		tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(tab, "%s\tCPU time\tmemory\tpackets\tpackets/s\tvirtual time\t\n", c.Name)
+		fmt.Fprintf(tab, "%s\tCPU time\tmemory\tpackets\tpackets/s\tvirtual time\t\n", c.axis())
 		for _, p := range c.Points {
 			fmt.Fprintf(tab, "%d\t%s\t%s\t%d\t%s\t%s\t\n", p.Size, cli.Duration(p.CPU), cli.Bytes(p.Memory), p.Packets,
 				strings.TrimSpace(cli.SI(p.packetsPerS(), "")), cli.Duration(p.Virtual))
