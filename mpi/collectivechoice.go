@@ -6,6 +6,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/coll"
 )
 
+// defaultLimits are the sizes at which the default algorithms change, as measured between processes of one
+// machine and in simulation (docs/performance.md).
+var defaultLimits = coll.Limits{Doubling: 512, Neighbour: 8 << 10, Ring: 4 << 10, LargeResult: 512 << 10, Rabenseifner: 64 << 10}
+
 // SetAlgorithm chooses the algorithm of an operation on this communicator; nil restores that of
 // Options.Collectives. All ranks must choose the same between the same calls. An algorithm that does not
 // fit a call is not used for it.
@@ -38,7 +42,9 @@ func (c *Comm) Algorithm(op coll.Op, n int) (*coll.Algorithm, error) {
 func (c *Comm) selectAlgorithm(a *coll.Call) *coll.Algorithm {
 	chosen := c.chosen(a)
 	a.Rank, a.Size, a.Nodes, a.Ports = c.me, c.size, c.nodesFor(chosen), len(c.rank.env.NICs)
-	return coll.Select(chosen, a, coll.Limits{Bruck: c.rank.opts.BruckLimit, Ring: ringMinBytes, Rabenseifner: rabenseifnerMinBytes})
+	limits := defaultLimits
+	limits.Bruck = c.rank.opts.BruckLimit
+	return coll.Select(chosen, a, limits)
 }
 
 // chosen returns the algorithm that the program, the options or the rules choose for a call; nil if none

@@ -43,13 +43,6 @@ type transfer struct {
 	then   []coll.Step // begin when it is complete
 }
 
-// ringMinBytes is the block size from which Allgather uses the ring algorithm, and rabenseifnerMinBytes
-// the size from which Allreduce of many ranks uses that algorithm.
-const (
-	ringMinBytes         = 4 << 10
-	rabenseifnerMinBytes = 64 << 10
-)
-
 // newExecution prepares an operation. Its memory is recycled, as that of p2p requests is.
 func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 	k := c.rank

@@ -77,14 +77,22 @@ func Names(op Op) string {
 
 // Limits are the sizes at which the default algorithm changes. A limit of 0 is never reached.
 type Limits struct {
-	// Bruck is the largest block of an Alltoall for Bruck's algorithm; Ring is the smallest block of
-	// an Allgather for the ring; Rabenseifner is the smallest vector of an Allreduce of at least eight
-	// ranks for that algorithm.
-	Bruck, Ring, Rabenseifner int
+	// Bruck is the largest block of an Alltoall for Bruck's algorithm; Rabenseifner is the smallest vector of
+	// an Allreduce of at least eight ranks for that algorithm.
+	Bruck, Rabenseifner int
+	// Doubling, Neighbour and Ring are the smallest blocks of an Allgather for recursive doubling, for
+	// neighbour exchange and for the ring; with smaller blocks it uses Bruck's algorithm. The first two
+	// algorithms are for results of all ranks of up to LargeResult.
+	Doubling, Neighbour, Ring, LargeResult int
 }
 
-// rabenseifnerRanks is the number of ranks from which that algorithm was faster in simulation.
-const rabenseifnerRanks = 8
+// rabenseifnerRanks is the number of ranks from which that algorithm was faster in simulation, and linearRanks
+// the number up to which the root of a scatter or a gather exchanges messages with each rank: with more, it
+// would have many connections.
+const (
+	rabenseifnerRanks = 8
+	linearRanks       = 64
+)
 
 // Select returns the chosen algorithm of a call, or the default if it is nil, or does not fit the call. All
 // ranks select the same: the result depends only on what all ranks pass.
@@ -101,20 +109,37 @@ func Select(chosen *Algorithm, c *Call, l Limits) *Algorithm {
 // defaults returns the default algorithm of a call with equal blocks and a commutative reduction.
 func defaults(c *Call, l Limits) *Algorithm {
 	switch {
-	case c.Op == Allgather && (l.Ring == 0 || c.Bytes < l.Ring):
-		return bruckAllgather
+	case c.Op == Allgather:
+		return defaultAllgather(c, l)
 	case c.Op == Alltoall && c.Bytes <= l.Bruck:
 		return bruckAlltoall
 	case c.Op == Allreduce && c.Size >= rabenseifnerRanks && l.Rabenseifner > 0 && c.Bytes >= l.Rabenseifner:
 		return largeAllreduce
-	case c.Op == Scatter:
-		return smallScatter
-	case c.Op == Gather:
-		return smallGather
+	case c.Op == Scatter && c.Size > linearRanks:
+		return largeScatter
+	case c.Op == Gather && c.Size > linearRanks:
+		return largeGather
 	case c.Op == ReduceScatter:
 		return halvingReduceScatter
 	}
 	return first[c.Op]
+}
+
+// defaultAllgather returns the default algorithm of an Allgather with equal blocks.
+func defaultAllgather(c *Call, l Limits) *Algorithm {
+	reaches := func(limit int) bool { return limit > 0 && c.Bytes >= limit }
+	if c.Bytes*c.Size <= l.LargeResult {
+		switch {
+		case reaches(l.Doubling) && doublingAllgather.Fits(c):
+			return doublingAllgather
+		case reaches(l.Neighbour) && neighbourAllgather.Fits(c):
+			return neighbourAllgather
+		}
+	}
+	if reaches(l.Ring) {
+		return first[Allgather]
+	}
+	return bruckAllgather
 }
 
 // first has the algorithm of each operation that works for every call.
@@ -127,9 +152,11 @@ var first = func() (all [NumOps]*Algorithm) {
 
 var (
 	bruckAllgather       = Find(Allgather, "bruck")
+	doublingAllgather    = Find(Allgather, "recursive-doubling")
+	neighbourAllgather   = Find(Allgather, "neighbour-exchange")
 	bruckAlltoall        = Find(Alltoall, "bruck")
-	smallScatter         = Find(Scatter, "binomial")
-	smallGather          = Find(Gather, "binomial")
+	largeScatter         = Find(Scatter, "binomial")
+	largeGather          = Find(Gather, "binomial")
 	largeAllreduce       = Find(Allreduce, "rabenseifner")
 	halvingReduceScatter = Find(ReduceScatter, "recursive-halving")
 )

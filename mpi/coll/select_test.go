@@ -10,7 +10,7 @@ func TestSelect(t *testing.T) {
 	if text, _ := chosen.MarshalText(); string(text) != "bcast=scatter-doubling,alltoall=spread" {
 		t.Errorf("marshalled as %s", text)
 	}
-	limits := Limits{Bruck: 256, Ring: 4096, Rabenseifner: 65536}
+	limits := Limits{Bruck: 256, Ring: 4096, Rabenseifner: 65536, Doubling: 512, Neighbour: 8192, LargeResult: 65536}
 	different := &Layout{Counts: []int{1, 2}, Offsets: []int{0, 1}}
 	for _, c := range []struct {
 		choices Choices
@@ -24,9 +24,20 @@ func TestSelect(t *testing.T) {
 		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 257}, "pairwise"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4095}, "bruck"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4096}, "ring"},
+		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 8192}, "neighbour-exchange"},
+		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 10923}, "ring"},
+		{Choices{}, Call{Op: Allgather, Size: 7, Bytes: 8192}, "ring"},
+		{Choices{}, Call{Op: Allgather, Size: 8, Bytes: 511}, "bruck"},
+		{Choices{}, Call{Op: Allgather, Size: 8, Bytes: 512}, "recursive-doubling"},
+		{Choices{}, Call{Op: Allgather, Size: 8, Bytes: 8192}, "recursive-doubling"},
+		{Choices{}, Call{Op: Allgather, Size: 8, Bytes: 8193}, "ring"},
+		{Choices{}, Call{Op: Allgather, Size: 128, Bytes: 513}, "bruck"},
 		{Choices{}, Call{Op: Allgather, Size: 2, Bytes: 1, Out: different}, "ring"},
 		{Choices{}, Call{Op: Gather, Size: 2, Bytes: 1, Out: different}, "linear"},
-		{Choices{}, Call{Op: Gather, Size: 2, Bytes: 1}, "binomial"},
+		{Choices{}, Call{Op: Gather, Size: 64, Bytes: 1}, "linear"},
+		{Choices{}, Call{Op: Gather, Size: 65, Bytes: 1}, "binomial"},
+		{Choices{}, Call{Op: Scatter, Size: 64, Bytes: 1}, "linear"},
+		{Choices{}, Call{Op: Scatter, Size: 65, Bytes: 1}, "binomial"},
 		{Choices{}, Call{Op: ReduceScatter, Size: 2, Bytes: 1}, "recursive-halving"},
 		{Choices{}, Call{Op: ReduceScatter, Size: 2, Bytes: 1, Ordered: true}, "reduce-scatter"},
 		{Choices{}, Call{Op: Allreduce, Size: 8, Bytes: 65536}, "rabenseifner"},
