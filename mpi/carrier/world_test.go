@@ -281,8 +281,10 @@ func TestHasPacket(t *testing.T) {
 				t.Errorf("%d ranks per host: a packet before any is sent", perHost)
 			}
 			r.Proc.Sleep(2 * time.Millisecond)
-			if !r.HasPacket(1) || !r.HasPacket(1) {
-				t.Errorf("%d ranks per host: no packet", perHost)
+			for range 2 { // looking does not handle it
+				if !r.HasPacket(1) {
+					t.Errorf("%d ranks per host: no packet", perHost)
+				}
 			}
 			err := r.waitAll(r.irecv(1, 1, make([]byte, 100)))
 			if r.HasPacket(1) {
