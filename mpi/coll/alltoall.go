@@ -7,12 +7,11 @@ var alltoalls = []*Algorithm{
 	{Op: Alltoall, Name: "kport-direct", phases: []phase{spreadAll(ports)}},
 	{Op: Alltoall, Name: "direct", phases: []phase{directAll}},
 	{Op: Alltoall, Name: "arrival-direct", phases: []phase{arrivalAll}},
-	{Op: Alltoall, Name: "shared-direct", Needs: EqualBlocks | KnownNodes | ConsecutiveRanks, phases: alltoallNodes.phases(inOrder), shared: alltoallShared},
-	{Op: Alltoall, Name: "arrival-shared-direct", Needs: EqualBlocks | KnownNodes | ConsecutiveRanks, phases: alltoallNodes.phases(byArrival), shared: alltoallShared},
+	{Op: Alltoall, Name: "shared-direct", Needs: EqualBlocks | KnownNodes, phases: alltoallNodes.phases(inOrder), shared: alltoallShared},
+	{Op: Alltoall, Name: "arrival-shared-direct", Needs: EqualBlocks | KnownNodes, phases: alltoallNodes.phases(byArrival), shared: alltoallShared},
 	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phases: bruckAll(binary), scratch: bruckScratch(binary)},
 	{Op: Alltoall, Name: "kport-bruck", Needs: EqualBlocks, phases: bruckAll(portRadix), scratch: bruckScratch(portRadix)},
 	{Op: Alltoall, Name: "kport-exchange", Needs: EqualBlocks | PowerOfRadix, phases: []phase{once(keepAll), exchangeDigits}, scratch: exchangeScratch},
-	{Op: Alltoall, Name: "smp", Needs: EqualBlocks | KnownNodes, phases: []phase{exchangeNodes, once(takeBlocks)}, shared: smpAlltoallBytes},
 }
 
 // keepOwn copies the block that this rank has for itself.

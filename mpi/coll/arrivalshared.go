@@ -118,20 +118,20 @@ func (c *Call) blocksOf(node int) Slice {
 }
 
 // alltoallNodes has two parts of shared memory: for the blocks to each node, and from it. The message between
-// two nodes has the blocks of each sender to all receivers, sender by sender. Ranks of a node follow each other.
+// two nodes has the blocks of each sender to all receivers, sender by sender.
 var alltoallNodes = leaderExchange{
 	deposit: func(c *Call, r *Round) {
 		_, me := c.local()
 		for k := range c.Nodes.count() {
 			first, n := c.Nodes.start[k], len(c.Nodes.ranks(k))*c.Bytes
-			r.copy(c.blocksTo(k).from(me*n, n), Slice{In, first * c.Bytes, n})
+			c.fromRanks(r, c.blocksTo(k).from(me*n, n), first, c.Nodes.start[k+1])
 		}
 	},
 	sent:     (*Call).blocksTo,
 	received: (*Call).blocksFrom,
 	pickUp: func(c *Call, r *Round, node int) {
 		locals, me := c.local()
-		r.copyStrided(c.block(Out, c.Nodes.start[node]), c.Bytes, c.blocksFrom(node).from(me*c.Bytes, c.Bytes), len(locals)*c.Bytes, len(c.Nodes.ranks(node)))
+		c.toRanksFrom(r, c.blocksFrom(node).from(me*c.Bytes, 0), len(locals)*c.Bytes, c.Nodes.start[node], c.Nodes.start[node+1])
 	},
 }
 

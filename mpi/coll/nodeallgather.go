@@ -1,5 +1,7 @@
 package coll
 
+import "math"
+
 // Allgathers that know the nodes (Qian 2010, chapters 4 and 5) have three phases. The ranks of a node are
 // divided into groups; the first rank of a group is its master, and collects the blocks of the group in
 // memory that the node shares. Masters exchange them with those of other nodes. Each master gives what it
@@ -59,10 +61,16 @@ func (a nodeAllgather) algorithm(name string) *Algorithm {
 	if a.memory == In {
 		a.memory = Scratch
 	}
+	ring := a.exchange == alongRing
 	x := &Algorithm{
 		Op: Allgather, Name: name, Needs: EqualBlocks | KnownNodes, perNode: a.groups,
 		phases: []phase{{a.rounds, a.round}, once(a.share)},
-		shared: func(c *Call) int { return allBlocks(c) + slotBytes(c) },
+		shared: func(c *Call) int {
+			if ring && c.Nodes.count() > MaxTag {
+				return math.MaxInt
+			}
+			return allBlocks(c) + slotBytes(c)
+		},
 	}
 	switch a.memory {
 	case Scratch:
@@ -172,23 +180,25 @@ func (a nodeAllgather) isMaster(c *Call) bool {
 
 func (a nodeAllgather) rounds(c *Call) int {
 	others := c.Nodes.count() - 1
-	switch isMaster := a.isMaster(c) || a.rotating; {
-	case !isMaster || a.exchange == bruck:
+	if isMaster := a.isMaster(c) || a.rotating; !isMaster || a.exchange != toAll {
 		return 1
-	case a.exchange == alongRing:
-		return max(1, others)
 	}
 	return max(1, batches(others, maxAtOnce))
 }
 
-// round is round i of the messages between nodes, in which receives are advertised first. In round 0 the blocks of the node are collected first.
+// round is round i of the messages between nodes: receives are advertised, the blocks of the node are
+// collected in round 0, and messages are sent. In a ring, each message that is received is passed on.
 func (a nodeAllgather) round(c *Call, i int, r *Round) {
 	mine := c.myNode()
 	group, _, _ := a.group(c)
 	hops := a.hops(c, i, group)
-	for _, h := range hops {
+	for k, h := range hops {
 		if from, to := a.pair(c, h.from, mine, group); to == c.Rank {
 			r.recvAdvertised(from, h.received)
+			if a.exchange == alongRing {
+				_, next := a.pair(c, mine, h.to, group)
+				r.passOn(next, k, k+1 == len(hops))
+			}
 		}
 	}
 	if i == 0 {
@@ -199,7 +209,7 @@ func (a nodeAllgather) round(c *Call, i int, r *Round) {
 		last = 0
 	}
 	for k, h := range hops {
-		if from, to := a.pair(c, mine, h.to, group); from == c.Rank {
+		if from, to := a.pair(c, mine, h.to, group); from == c.Rank && (k == 0 || a.exchange != alongRing) {
 			r.sendAdvertised(to, h.sent)
 		}
 		if a.overlaps && i == 0 && k == last {
@@ -212,21 +222,34 @@ func (a nodeAllgather) round(c *Call, i int, r *Round) {
 	}
 }
 
+// passOn gives the last step, a receive, the tag k, and unless it is the last one of a ring, lets its data be
+// sent to the next rank as soon as it is complete.
+func (r *Round) passOn(next, k int, isLast bool) {
+	s := &r.Steps[len(r.Steps)-1]
+	s.Tag = k
+	if !isLast {
+		s.Then = 1
+		r.sendAdvertised(next, s.Dst)
+		r.Steps[len(r.Steps)-1].Tag = k + 1
+	}
+}
+
 // hop is a message to a node and one from a node.
 type hop struct {
 	from, to       int // nodes
 	received, sent Slice
 }
 
-// hops returns the messages of a group in a round. Those of Bruck's algorithm follow each other in one.
+// hops returns the messages of a group in a round. Those of Bruck's algorithm and in a ring follow each
+// other in one.
 func (a nodeAllgather) hops(c *Call, i, group int) (all []hop) {
 	n, mine := c.Nodes.count(), c.myNode()
 	node := func(distance int) int { return (mine + distance + n) % n }
 	blocks := func(node int) Slice { return a.blocks(c, a.memory, node, group) }
 	switch a.exchange {
 	case alongRing:
-		if n > 1 {
-			all = append(all, hop{node(-1), node(1), blocks(node(-i - 1)), blocks(node(-i))})
+		for k := range n - 1 {
+			all = append(all, hop{node(-1), node(1), blocks(node(-k - 1)), blocks(node(-k))})
 		}
 	case bruck:
 		for has := 1; has < n; has *= 2 {

@@ -56,10 +56,11 @@ func volumesOf(alg *Algorithm, node int) (v volumes) {
 				for _, s := range r.Steps {
 					switch n := s.Src.Len * s.Count / m; {
 					case s.Kind == SendAdvertised && nodes.node[s.Peer] != node:
-						for len(sent) <= number {
+						at := number + s.Tag // in a ring each message is sent after the one before it
+						for len(sent) <= at {
 							sent = append(sent, nil)
 						}
-						sent[number] = append(sent[number], s.Src.Len/m)
+						sent[at] = append(sent[at], s.Src.Len/m)
 					case s.Kind == Copy && s.Dst.Buf == Shared:
 						written[i] += n
 					case s.Kind == Copy && s.Src.Buf == Shared:

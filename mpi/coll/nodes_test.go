@@ -48,7 +48,6 @@ func TestMessagesBetweenNodesEqualClosedForms(t *testing.T) {
 		{Gather, "shared", func(l placed) int { return tree(l) + 2*(l.p-l.n) }, tree, func(l placed) int { return (l.p - l.local) * l.b }},
 		{Reduce, "smp", edges, tree, treeBytes},
 		{Allreduce, "smp", func(l placed) int { return 2*(l.p-l.n) + doubling(l.n) }, func(l placed) int { return doubling(l.n) }, func(l placed) int { return doubling(l.n) * l.b }},
-		{Alltoall, "smp", func(l placed) int { return pairs(l) + 2*(l.p-l.n) }, pairs, nil},
 		{Allgather, "smp-gather-bcast", func(l placed) int { return 2*tree(l) + 4*(l.p-l.n) }, func(l placed) int { return 2 * tree(l) }, nil},
 		{Allgather, "smp-direct", func(l placed) int { return pairs(l) + overlapping(l) }, pairs, nodeBlocks},
 		{Allgather, "smp-bruck", func(l placed) int { return log(l) + overlapping(l) }, log, nodeBlocks},

@@ -134,18 +134,42 @@ func (c *Call) otherLocals(do func(peer int)) {
 // toRanks copies the blocks of the ranks at the places from first to end, which follow each other from the
 // start of src on, to Out.
 func (c *Call) toRanks(r *Round, src Slice, first, end int) {
-	for n := 0; first < end; first += n {
-		ranks, stride := c.Nodes.order[first:end], 1
+	c.toRanksFrom(r, src, c.Bytes, first, end)
+}
+
+// toRanksFrom is toRanks of blocks at a distance.
+func (c *Call) toRanksFrom(r *Round, src Slice, distance, first, end int) {
+	c.runs(first, end, func(at, rank, stride, n int) {
+		if stride == 1 && distance == c.Bytes {
+			r.copy(Slice{Out, rank * c.Bytes, n * c.Bytes}, src.from(at*distance, n*c.Bytes))
+		} else {
+			r.copyStrided(c.block(Out, rank), stride*c.Bytes, src.from(at*distance, c.Bytes), distance, n)
+		}
+	})
+}
+
+// fromRanks copies the blocks of In for the ranks at the places from first to end to dst, where they follow
+// each other.
+func (c *Call) fromRanks(r *Round, dst Slice, first, end int) {
+	c.runs(first, end, func(at, rank, stride, n int) {
+		if stride == 1 {
+			r.copy(dst.from(at*c.Bytes, n*c.Bytes), Slice{In, rank * c.Bytes, n * c.Bytes})
+		} else {
+			r.copyStrided(dst.from(at*c.Bytes, c.Bytes), c.Bytes, c.block(In, rank), stride*c.Bytes, n)
+		}
+	})
+}
+
+// runs calls do for the runs of ranks at the same distances among those at the places from first to end:
+// with the place after first, the rank and the number of ranks.
+func (c *Call) runs(first, end int, do func(at, rank, stride, n int)) {
+	for at, n := 0, 0; first+at < end; at += n {
+		ranks, stride := c.Nodes.order[first+at:end], 1
 		if len(ranks) > 1 {
 			stride = ranks[1] - ranks[0]
 		}
 		for n = 1; n < len(ranks) && ranks[n]-ranks[n-1] == stride; n++ {
 		}
-		if stride == 1 {
-			r.copy(Slice{Out, ranks[0] * c.Bytes, n * c.Bytes}, src.from(0, n*c.Bytes))
-		} else {
-			r.copyStrided(c.block(Out, ranks[0]), stride*c.Bytes, src.from(0, c.Bytes), c.Bytes, n)
-		}
-		src.Off += n * c.Bytes
+		do(at, ranks[0], stride, n)
 	}
 }
