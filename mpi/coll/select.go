@@ -68,9 +68,10 @@ func OpNames() string { return strings.Join(opNames[:], ", ") }
 
 // Names returns a list of the algorithms of an operation, for messages.
 func Names(op Op) string {
-	var all []string
-	for _, a := range Algorithms(op) {
-		all = append(all, a.Name)
+	algorithms := Algorithms(op)
+	all := make([]string, len(algorithms))
+	for i, a := range algorithms {
+		all[i] = a.Name
 	}
 	return strings.Join(all, ", ")
 }
