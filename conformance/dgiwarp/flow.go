@@ -121,10 +121,14 @@ func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
 }
 
 // recvStart returns the first packet of a flow of the device, without responding to it. It must
-// have sequence number 0 and a StartBlock, the header extension of packets that start a flow.
+// have sequence number 0 and a StartBlock, the header extension of packets that start a flow. In real
+// time, late retransmissions of the flow before it may precede it.
 func (p *peer) recvStart() arrival {
 	want := iwarp.PacketOf(iwarp.KindRD)
 	want.Data = &iwarp.DataBlock{Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
+	if !p.Virtual && p.fromDeviceFlow.next > 0 {
+		p.skipLateRetransmissions(want)
+	}
 	a := p.expect(want)
 	p.fromDeviceFlow = flow{epoch: *a.Data.Epoch}
 	p.trackData(a)

@@ -449,8 +449,11 @@ func (c *Conn) migrate(i int) {
 	want := ib.SendOnly(c.DevicePSN(n), nil).MigReq()
 	first := c.expect(want)
 	c.Check(*first.IP.TClass>>2 == alt.AltAH.GRH.TrafficClass>>2, "the traffic class of the alternate path", "%#02x", *first.IP.TClass)
-	again := c.expect(want)
 	limit := 4 * ib.AckTimeout(alt.AltTimeout)
+	again := c.expect(want)
+	for tries := 1; !c.Virtual && tries < 3 && again.At-first.At > limit; tries++ { // a busy machine delays one
+		first, again = again, c.expect(want)
+	}
 	c.Check(again.At-first.At <= limit, fmt.Sprintf("a retransmission within %v, four timeouts of the alternate path", limit), "after %v", again.At-first.At)
 	c.completeWith(c.peerAck(n, uint32(n+1)), 9)
 	c.Send(c.peerSend(k+2, 16).From(old)) // dropped
