@@ -195,7 +195,9 @@ func TestArrivalAlgorithmsFailWithLostPeer(t *testing.T) {
 		"alltoall": func(w *mpi.World, n int) error {
 			return w.Alltoall(make([]byte, n*w.Size()), make([]byte, n*w.Size()))
 		},
-		"allreduce": func(w *mpi.World, n int) error { return w.Allreduce(make([]byte, n*w.Size()), mpi.Int64, mpi.Sum) },
+		"allreduce": func(w *mpi.World, n int) error {
+			return w.Allreduce(mpi.InPlace, make([]byte, n*w.Size()), mpi.Int64, mpi.Sum)
+		},
 	}
 	for configuration, o := range configurations() {
 		for i, c := range []coll.Choices{choices, inOrder, advance, doubling, shared, arrivalShared} {

@@ -109,10 +109,10 @@ func (c *Comm) Reduce(send, recv []byte, t Type, op Op, root int) error {
 	return c.callCollective("Reduce", &a)
 }
 
-// Allreduce combines the buffers of all ranks element by element and leaves the result in all of them. The
-// result is bit-identical on all ranks.
-func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
-	a := c.allreduceCall(buf, t, op)
+// Allreduce combines the send buffers of all ranks element by element in their receive buffers. The result is
+// bit-identical on all ranks. With InPlace to send, the receive buffer has the input.
+func (c *Comm) Allreduce(send, recv []byte, t Type, op Op) error {
+	a := c.allreduceCall(send, recv, t, op)
 	return c.callCollective("Allreduce", &a)
 }
 

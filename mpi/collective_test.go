@@ -69,8 +69,11 @@ func TestCollectivesChargeLocalCopies(t *testing.T) {
 		"Bruck alltoall":    {alltoall(small), []int{10 * small, 10 * small, 10 * small}},
 		"pairwise alltoall": {alltoall(large), []int{large, large, large}},
 		// Rank 0 sends to rank 1, which combines that and the buffer of rank 2.
-		"allreduce": {func(w *mpi.World) error { return w.Allreduce(make([]byte, large), mpi.Int64, mpi.Sum) }, []int{0, 2 * large, large}},
-		"bcast":     {func(w *mpi.World) error { return w.Bcast(make([]byte, large), 0) }, []int{0, 0, 0}},
+		"allreduce": {func(w *mpi.World) error {
+			return w.Allreduce(make([]byte, large), make([]byte, large), mpi.Int64, mpi.Sum)
+		}, []int{0, 2 * large, large}},
+		"allreduce in place": {func(w *mpi.World) error { return w.Allreduce(mpi.InPlace, make([]byte, large), mpi.Int64, mpi.Sum) }, []int{0, 2 * large, large}},
+		"bcast":              {func(w *mpi.World) error { return w.Bcast(make([]byte, large), 0) }, []int{0, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make([]int, len(c.want))
@@ -216,7 +219,7 @@ func TestAllreduce(t *testing.T) {
 					}
 				}
 				buf := elements(typ, w.Rank(), n)
-				must.Do(t, w.Allreduce(buf, typ, op))
+				must.Do(t, w.Allreduce(mpi.InPlace, buf, typ, op))
 				if !bytes.Equal(buf, want) {
 					return fmt.Errorf("%v of %v with %d ranks: %x, want %x", op, typ, w.Size(), buf, want)
 				}
@@ -230,7 +233,7 @@ func TestAllreduce(t *testing.T) {
 func TestAllreduceIsBitIdenticalOnAllRanks(t *testing.T) {
 	withRankCounts(t, func(w *mpi.World) error {
 		buf := binary.LittleEndian.AppendUint64(nil, math.Float64bits(1/float64(3+w.Rank()*w.Rank())*math.Pow(10, float64(w.Rank()))))
-		must.Do(t, w.Allreduce(buf, mpi.Float64, mpi.Sum))
+		must.Do(t, w.Allreduce(mpi.InPlace, buf, mpi.Float64, mpi.Sum))
 		all := make([]byte, 8*w.Size())
 		must.Do(t, w.Allgather(buf, all))
 		if !bytes.Equal(all, bytes.Repeat(buf, w.Size())) {
@@ -277,7 +280,7 @@ func TestCollectiveRejectsUnequalSizes(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
 	f.succeed(mpi.Options{}, func(w *mpi.World) error {
 		n := 8 + 8*w.Rank()
-		if err := w.Allreduce(make([]byte, n), mpi.Int64, mpi.Sum); !errors.Is(err, mpi.ErrArg) && !errors.Is(err, mpi.ErrTruncate) {
+		if err := w.Allreduce(mpi.InPlace, make([]byte, n), mpi.Int64, mpi.Sum); !errors.Is(err, mpi.ErrArg) && !errors.Is(err, mpi.ErrTruncate) {
 			return fmt.Errorf("%d bytes: %v", n, err)
 		}
 		return nil

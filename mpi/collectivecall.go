@@ -3,6 +3,7 @@ package mpi
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/fabrictest/fabrictest/mpi/coll"
 )
@@ -18,12 +19,18 @@ type collectiveCall struct {
 // init sets what all operations have.
 func (a *collectiveCall) init(c *Comm, op coll.Op) { a.Op, a.err = op, c.check() }
 
-// check sets the error unless the condition holds, or there is an error.
-func (a *collectiveCall) check(holds bool, format string, args ...any) {
-	if a.err == nil && !holds {
-		a.err = fmt.Errorf("%w: "+format, append([]any{ErrArg}, args...)...)
+// check sets the error unless the condition holds, or there is an error. Numbers are passed as they are,
+// because a call without an error allocates nothing.
+func (a *collectiveCall) check(holds bool, format string, numbers ...int) {
+	if a.err != nil || holds {
+		return
+	}
+	args := []any{ErrArg}
+	for _, n := range numbers {
+		args = append(args, n)
 	}
 }
+	a.err = fmt.Errorf("%w: "+format, args...)
 
 func (c *Comm) barrierCall() (a collectiveCall) {
 	a.init(c, coll.Barrier)
@@ -229,12 +236,14 @@ func (a *collectiveCall) initReduction(c *Comm, op coll.Op, send, recv []byte, t
 	}
 }
 
-// checkElements checks that there are n bytes of whole elements in each buffer.
+// checkElements checks that there are n bytes of whole elements in each buffer, and that these differ.
 func (a *collectiveCall) checkElements(n int, needsOut bool) {
 	a.check(a.InPlace || len(a.in) == n, "%d bytes to combine in a buffer of %d bytes", len(a.in), n)
+	isSame := needsOut && n > 0 && unsafe.SliceData(a.in) == unsafe.SliceData(a.out)
+	a.check(!isSame, "send and recv are the same buffer; pass InPlace to send")
 	a.check(!needsOut || len(a.out) == n, "a result of %d bytes in a buffer of %d bytes", n, len(a.out))
 	if a.err == nil {
-		a.check(n%a.Element == 0, "%d bytes are not a whole number of %v elements", n, a.t)
+		a.check(n%a.Element == 0, "%d bytes are not a whole number of elements of %d bytes", n, a.Element)
 	}
 }
 
@@ -250,9 +259,9 @@ func (c *Comm) reduceCall(send, recv []byte, t Type, op Op, root int) (a collect
 	return a
 }
 
-func (c *Comm) allreduceCall(buf []byte, t Type, op Op) (a collectiveCall) {
-	a.initReduction(c, coll.Allreduce, InPlace, buf, t, op)
-	a.Bytes = len(buf)
+func (c *Comm) allreduceCall(send, recv []byte, t Type, op Op) (a collectiveCall) {
+	a.initReduction(c, coll.Allreduce, send, recv, t, op)
+	a.Bytes = len(recv)
 	a.checkElements(a.Bytes, true)
 	return a
 }
@@ -268,7 +277,7 @@ func (c *Comm) reduceScatterBlockCall(send, recv []byte, t Type, op Op) (a colle
 		a.Bytes /= c.size
 	}
 	a.check(a.InPlace || len(send) == a.Bytes*c.size, "%d bytes to combine in blocks of %d bytes for %d ranks", len(send), a.Bytes, c.size)
-	a.check(a.Bytes%a.Element == 0, "blocks of %d bytes are not a whole number of %v elements", a.Bytes, t)
+	a.check(a.Bytes%a.Element == 0, "blocks of %d bytes are not a whole number of elements of %d bytes", a.Bytes, a.Element)
 	return a
 }
 
@@ -283,7 +292,7 @@ func (c *Comm) reduceScatterCall(send, recv []byte, counts []int, t Type, op Op)
 	a.checkOwn(c, a.In)
 	if a.err == nil {
 		whole := !slices.ContainsFunc(counts, func(n int) bool { return n%a.Element != 0 })
-		a.check(whole, "not all blocks are a whole number of %v elements", t)
+		a.check(whole, "not all blocks are a whole number of elements of %d bytes", a.Element)
 	}
 	return a
 }

@@ -60,8 +60,8 @@ func (c *Comm) ReduceInit(send, recv []byte, t Type, op Op, root int) (*Request,
 }
 
 // AllreduceInit creates a persistent Allreduce.
-func (c *Comm) AllreduceInit(buf []byte, t Type, op Op) (*Request, error) {
-	return c.prepareCollective("AllreduceInit", c.allreduceCall(buf, t, op))
+func (c *Comm) AllreduceInit(send, recv []byte, t Type, op Op) (*Request, error) {
+	return c.prepareCollective("AllreduceInit", c.allreduceCall(send, recv, t, op))
 }
 
 // ReduceScatterBlockInit creates a persistent ReduceScatterBlock.

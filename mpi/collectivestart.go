@@ -60,8 +60,8 @@ func (c *Comm) Ireduce(send, recv []byte, t Type, op Op, root int) (*Request, er
 }
 
 // Iallreduce starts a nonblocking Allreduce.
-func (c *Comm) Iallreduce(buf []byte, t Type, op Op) (*Request, error) {
-	return c.startCollective("Iallreduce", c.allreduceCall(buf, t, op))
+func (c *Comm) Iallreduce(send, recv []byte, t Type, op Op) (*Request, error) {
+	return c.startCollective("Iallreduce", c.allreduceCall(send, recv, t, op))
 }
 
 // IreduceScatterBlock starts a nonblocking ReduceScatterBlock.

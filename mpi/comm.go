@@ -223,7 +223,7 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 // the ranks. Contexts are even: the next odd one is for collectives.
 func (c *Comm) dup(name string) (*Comm, error) {
 	next := binary.LittleEndian.AppendUint32(nil, c.rank.nextContext)
-	if err := c.runInternal(c.allreduceCall(next, Uint32, Max)); err != nil {
+	if err := c.runInternal(c.allreduceCall(InPlace, next, Uint32, Max)); err != nil {
 		return nil, err
 	}
 	context := binary.LittleEndian.Uint32(next)

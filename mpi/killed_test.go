@@ -49,7 +49,7 @@ func runAllOperations(w *mpi.World) error {
 		if err != nil {
 			return err
 		}
-		if err := w.Allreduce(make([]byte, 80), mpi.Int32, mpi.Max); err != nil {
+		if err := w.Allreduce(mpi.InPlace, make([]byte, 80), mpi.Int32, mpi.Max); err != nil {
 			return err
 		}
 		if _, err := r.Wait(); err != nil {

@@ -51,11 +51,11 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 			return must.Err(r.Wait())
 		},
 		"bcast":     func(w *mpi.World) error { return w.Bcast(make([]byte, 8), 1) },
-		"allreduce": func(w *mpi.World) error { return w.Allreduce(make([]byte, 800), mpi.Int64, mpi.Sum) },
+		"allreduce": func(w *mpi.World) error { return w.Allreduce(mpi.InPlace, make([]byte, 800), mpi.Int64, mpi.Sum) },
 		"allgather": func(w *mpi.World) error { return w.Allgather(make([]byte, 8), make([]byte, 8*w.Size())) },
 		"alltoall":  func(w *mpi.World) error { return w.Alltoall(make([]byte, 8*w.Size()), make([]byte, 8*w.Size())) },
 		"iallreduce": func(w *mpi.World) error {
-			r, err := w.Iallreduce(make([]byte, 800), mpi.Int64, mpi.Sum)
+			r, err := w.Iallreduce(mpi.InPlace, make([]byte, 800), mpi.Int64, mpi.Sum)
 			if err != nil {
 				return err
 			}

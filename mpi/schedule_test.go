@@ -156,7 +156,7 @@ func reductionCalls(w *mpi.World, o testOp, n, root int) []testCall {
 		total += k
 	}
 	vector := testMessage(me, total)
-	result, buf, inPlace := make([]byte, n), bytes.Clone(in), bytes.Clone(in)
+	result, everywhere, buf, inPlace := make([]byte, n), make([]byte, n), bytes.Clone(in), bytes.Clone(in)
 	block, part := make([]byte, n), make([]byte, counts[me])
 	scanned, exscan := make([]byte, n), make([]byte, n)
 	wantExscan := make([]byte, n)
@@ -173,8 +173,10 @@ func reductionCalls(w *mpi.World, o testOp, n, root int) []testCall {
 			func() (*mpi.Request, error) { return c.Ireduce(in, result, t, op, root) }, func() (*mpi.Request, error) { return c.ReduceInit(in, result, t, op, root) }),
 		newTestCall(coll.Reduce, "Reduce in place", reduceOut, onlyAt(isRoot, combined(size, n)), func() error { return c.Reduce(reduceIn, reduceOut, t, op, root) },
 			func() (*mpi.Request, error) { return c.Ireduce(reduceIn, reduceOut, t, op, root) }, func() (*mpi.Request, error) { return c.ReduceInit(reduceIn, reduceOut, t, op, root) }),
-		newTestCall(coll.Allreduce, "Allreduce", buf, combined(size, n), func() error { return c.Allreduce(buf, t, op) },
-			func() (*mpi.Request, error) { return c.Iallreduce(buf, t, op) }, func() (*mpi.Request, error) { return c.AllreduceInit(buf, t, op) }),
+		newTestCall(coll.Allreduce, "Allreduce", everywhere, combined(size, n), func() error { return c.Allreduce(in, everywhere, t, op) },
+			func() (*mpi.Request, error) { return c.Iallreduce(in, everywhere, t, op) }, func() (*mpi.Request, error) { return c.AllreduceInit(in, everywhere, t, op) }),
+		newTestCall(coll.Allreduce, "Allreduce in place", buf, combined(size, n), func() error { return c.Allreduce(mpi.InPlace, buf, t, op) },
+			func() (*mpi.Request, error) { return c.Iallreduce(mpi.InPlace, buf, t, op) }, func() (*mpi.Request, error) { return c.AllreduceInit(mpi.InPlace, buf, t, op) }),
 		newTestCall(coll.ReduceScatter, "ReduceScatterBlock", block, combined(size, n*size)[me*n:][:n], func() error { return c.ReduceScatterBlock(all, block, t, op) },
 			func() (*mpi.Request, error) { return c.IreduceScatterBlock(all, block, t, op) }, func() (*mpi.Request, error) { return c.ReduceScatterBlockInit(all, block, t, op) }),
 		newTestCall(coll.ReduceScatter, "ReduceScatter", part, combined(size, total)[offset:][:counts[me]], func() error { return c.ReduceScatter(vector, part, counts, t, op) },
@@ -311,7 +313,7 @@ func TestCollectivesEndAfterUnequalSizes(t *testing.T) {
 			if w.Rank() == 3 {
 				n = 16
 			}
-			err := w.Allreduce(make([]byte, n), mpi.Int64, mpi.Sum)
+			err := w.Allreduce(mpi.InPlace, make([]byte, n), mpi.Int64, mpi.Sum)
 			if err != nil && !errors.Is(err, mpi.ErrArg) && !errors.Is(err, mpi.ErrTruncate) {
 				return err
 			}
@@ -327,17 +329,20 @@ func TestCollectivesEndAfterUnequalSizes(t *testing.T) {
 // Blocking collectives of one size allocate nothing.
 func TestCollectivesAllocateNothing(t *testing.T) {
 	runSingleRank(t, func(w *mpi.World) error {
-		buf, all := make([]byte, 8), make([]byte, 8)
-		do := func() {
-			must.Do(t, w.Barrier())
-			must.Do(t, w.Bcast(buf, 0))
-			must.Do(t, w.Allreduce(buf, mpi.Int64, mpi.Sum))
-			must.Do(t, w.Allgather(buf, all))
-			must.Do(t, w.Reduce(buf, all, mpi.Int64, mpi.Sum, 0))
-		}
-		do()
-		if n := testing.AllocsPerRun(100, do); n > 0 {
-			t.Errorf("%v allocations", n)
+		for _, size := range []int{8, 4096} {
+			buf, all := make([]byte, size), make([]byte, size)
+			do := func() {
+				must.Do(t, w.Barrier())
+				must.Do(t, w.Bcast(buf, 0))
+				must.Do(t, w.Allreduce(mpi.InPlace, buf, mpi.Int64, mpi.Sum))
+				must.Do(t, w.Allreduce(buf, all, mpi.Int64, mpi.Sum))
+				must.Do(t, w.Allgather(buf, all))
+				must.Do(t, w.Reduce(buf, all, mpi.Int64, mpi.Sum, 0))
+			}
+			do()
+			if n := testing.AllocsPerRun(100, do); n > 0 {
+				t.Errorf("%v allocations for %d bytes", n, size)
+			}
 		}
 		return nil
 	})

@@ -71,7 +71,7 @@ type Comm interface {
 	Barrier() error
 	Ibarrier() (Request, error)
 	Bcast(buf []byte, root int) error
-	Allreduce(buf []byte, t mpi.Type, op mpi.Op) error
+	Allreduce(send, recv []byte, t mpi.Type, op mpi.Op) error
 	Allgather(mine, all []byte) error
 	Alltoall(send, recv []byte) error
 

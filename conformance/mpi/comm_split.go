@@ -139,11 +139,11 @@ var splitCases = []Case{{
 		}
 		for i := range 3 + 4*(t.Rank()%2) {
 			b := word(uint64(t.Rank() + i))
-			half.must("Allreduce", half.Allreduce(b, mpi.Uint64, mpi.Sum))
+			half.must("Allreduce", half.Allreduce(mpi.InPlace, b, mpi.Uint64, mpi.Sum))
 			half.check(number(b) == base+uint64(3*i), "the sum of the half", "%d, not %d", number(b), base+uint64(3*i))
 		}
 		b := word(uint64(t.Rank()))
-		t.must("Allreduce", t.Allreduce(b, mpi.Uint64, mpi.Sum))
+		t.must("Allreduce", t.Allreduce(mpi.InPlace, b, mpi.Uint64, mpi.Sum))
 		t.check(number(b) == 15, "15 as the sum of all", "%d", number(b))
 	},
 }, {

@@ -181,7 +181,7 @@ var wildcardCases = []Case{{
 		for range 3 {
 			t.barrier()
 			t.must("Bcast", t.Bcast(b, 1))
-			t.must("Allreduce", t.Allreduce(b, mpi.Uint64, mpi.Max))
+			t.must("Allreduce", t.Allreduce(mpi.InPlace, b, mpi.Uint64, mpi.Max))
 		}
 		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.expectPending("a receive of anything", p)

@@ -178,7 +178,7 @@ func BenchmarkCollectives(b *testing.B) {
 	}{
 		{"barrier", func(w *mpi.World) error { return w.Barrier() }},
 		{"bcast", func(w *mpi.World) error { return w.Bcast(buffers[w.Rank()].small, 0) }},
-		{"allreduce", func(w *mpi.World) error { return w.Allreduce(buffers[w.Rank()].small, mpi.Int64, mpi.Sum) }},
+		{"allreduce", func(w *mpi.World) error { return w.Allreduce(mpi.InPlace, buffers[w.Rank()].small, mpi.Int64, mpi.Sum) }},
 		{"allgather", func(w *mpi.World) error { return w.Allgather(buffers[w.Rank()].small, buffers[w.Rank()].result) }},
 		{"alltoall", func(w *mpi.World) error { return w.Alltoall(buffers[w.Rank()].both, buffers[w.Rank()].result) }},
 	} {

@@ -110,7 +110,7 @@ func prepareAllgather(w *mpi.World) func() error {
 
 func prepareAllreduce(w *mpi.World) func() error {
 	buf := make([]byte, 8)
-	return func() error { return w.Allreduce(buf, mpi.Float64, mpi.Sum) }
+	return func() error { return w.Allreduce(mpi.InPlace, buf, mpi.Float64, mpi.Sum) }
 }
 
 // axis returns the name of what the sizes count.

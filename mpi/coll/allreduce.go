@@ -6,7 +6,7 @@ var allreduces = []*Algorithm{
 	{Op: Allreduce, Name: "ring", Needs: Commutative, phases: []phase{once(startVector), ringReduceParts, ringParts}, scratch: vectorScratch},
 	{Op: Allreduce, Name: "rabenseifner", Needs: Commutative, phases: []phase{once(startVector), once(join), halvingParts, allgatherHalves, once(share)}, scratch: vectorScratch},
 	{Op: Allreduce, Name: "smp", Needs: Commutative | KnownNodes, phases: []phase{binomialReduce.withinNode(), once(join).amongLeaders(), doublingReduce.amongLeaders(), once(share).amongLeaders(), binomialBcast.withinNode()}, scratch: vectorScratch},
-	{Op: Allreduce, Name: "arrival-direct", Needs: Commutative, RoundsByArrival: true, phases: []phase{once(startVector), once(arrivalReduceParts), once(arrivalParts)}, scratch: arrivalScratch},
+	{Op: Allreduce, Name: "arrival-direct", Needs: Commutative, RoundsByArrival: true, phases: []phase{once(arrivalReduceParts), once(arrivalParts)}, scratch: arrivalScratch},
 }
 
 // doublingReduce exchanges results at distances that double. Both ranks of a pair combine the same
@@ -17,8 +17,9 @@ var doublingReduce = phase{
 		f := c.fold()
 		if number := f.number(c.Rank); number >= 0 {
 			peer := f.rank(number ^ 1<<i)
-			r.exchange(peer, c.received(c.Bytes), peer, c.result())
-			r.combineReceived(c.result(), c.received(c.Bytes), peer < c.Rank)
+			received, own := c.operands(c.result(), f.isFirst(c, i))
+			r.exchange(peer, received, peer, own)
+			r.combineOperands(c.result(), received, own, peer < c.Rank)
 		}
 	},
 }
@@ -30,9 +31,12 @@ var ringReduceParts = phase{
 	func(c *Call, i int, r *Round) {
 		buffer := c.result().Buf
 		out, in := c.part(buffer, c.before(i+1)), c.part(buffer, (c.before(i+1)+c.Size-1)%c.Size)
-		received := c.received(in.Len)
+		received, own := c.operands(in, c.combinesInput())
+		if i == 0 {
+			out = c.ofInput(out)
+		}
 		r.exchange(c.before(1), received, c.after(1), out)
-		r.combineReceived(in, received, true)
+		r.combineOperands(in, received, own, true)
 	},
 }
 
@@ -60,8 +64,13 @@ var halvingParts = phase{
 		f := c.fold()
 		if number := f.number(c.Rank); number >= 0 {
 			peer, keep, give := f.halves(c, number, i)
-			r.exchange(peer, c.received(keep.Len), peer, give)
-			r.combineReceived(keep, c.received(keep.Len), peer < c.Rank)
+			isInput := f.isFirst(c, i)
+			received, own := c.operands(keep, isInput)
+			if isInput {
+				give = c.ofInput(give)
+			}
+			r.exchange(peer, received, peer, give)
+			r.combineOperands(keep, received, own, peer < c.Rank)
 		}
 	},
 }

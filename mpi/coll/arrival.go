@@ -62,10 +62,13 @@ var (
 // they arrive.
 func arrivalReduceParts(c *Call, r *Round) {
 	own := c.part(c.result().Buf, c.Rank)
+	if c.result() != c.input() {
+		r.copy(own, c.ofInput(own))
+	}
 	received := func(peer int) Slice { return Slice{Scratch, (c.before(peer) - 1) * own.Len, own.Len} }
 	r.advertise(c, received, func(peer int) { r.combine(Combine, own, received(peer)) })
 	for k := 1; k < c.Size; k++ {
-		r.sendAdvertised(c.after(k), c.part(c.result().Buf, c.after(k)))
+		r.sendAdvertised(c.after(k), c.part(c.input().Buf, c.after(k)))
 	}
 }
 

@@ -127,6 +127,35 @@ func TestPortsEqualClosedForms(t *testing.T) {
 	}
 }
 
+// Reductions with separate buffers combine the input with the data that is received first, and do not copy it.
+func TestReductionsWithSeparateBuffersDoNotCopyVectors(t *testing.T) {
+	const vector = 64 * elementBytes
+	for _, c := range []struct {
+		op     Op
+		name   string
+		copied int // by all ranks
+	}{
+		{Allreduce, "recursive-doubling", 0},
+		{Allreduce, "reduce-bcast", 0},
+		{Allreduce, "ring", 0},
+		{Allreduce, "rabenseifner", 0},
+		{Allreduce, "arrival-direct", vector}, // each rank its part
+		{Reduce, "binomial", 0},
+		{Reduce, "rabenseifner", 0},
+	} {
+		for _, p := range sizes()[1:] {
+			s := scenario{op: c.op, size: p, bytes: vector}
+			w, err := s.check(Find(c.op, c.name), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w.copied != c.copied {
+				t.Errorf("%v %s with %d ranks copies %d bytes, want %d", c.op, c.name, p, w.copied, c.copied)
+			}
+		}
+	}
+}
+
 // edges is one message for each rank but the root.
 func edges(p, _, _ int) int { return p - 1 }
 

@@ -42,17 +42,23 @@ func (f fold) members(first, end int) (int, int) {
 	return min(first, f.extra) + first, min(end, f.extra) + end
 }
 
-// join gives the input of a resting rank, in its result, to its partner, which combines it.
+// isFirst reports whether a working rank combines its input, and not what it has combined before, in a round.
+func (f fold) isFirst(c *Call, i int) bool {
+	return i == 0 && c.Rank >= 2*f.extra && c.combinesInput()
+}
+
+// join gives the input of a resting rank to its partner, which combines it.
 func join(c *Call, r *Round) {
 	f := c.fold()
 	result := c.result()
 	switch {
 	case c.Rank >= 2*f.extra:
 	case c.Rank%2 == 0:
-		r.send(c.Rank+1, result)
+		r.send(c.Rank+1, c.input())
 	default:
-		r.recv(c.Rank-1, c.received(result.Len))
-		r.combineReceived(result, c.received(result.Len), true)
+		received, own := c.operands(result, c.combinesInput())
+		r.recv(c.Rank-1, received)
+		r.combineOperands(result, received, own, true)
 	}
 }
 

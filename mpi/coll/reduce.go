@@ -34,11 +34,45 @@ func (c *Call) received(n int) Slice {
 // vectorScratch is the size of Scratch for received data, and for the result if it is there.
 func vectorScratch(c *Call) int { n := c.vectorBytes(); return c.received(n).Off + n }
 
-// startVector copies the input to the memory in which the rank combines.
-func startVector(c *Call, r *Round) {
+// copyInput copies the input to the memory in which the rank combines.
+func copyInput(c *Call, r *Round) {
 	if c.result() != c.input() {
 		r.copy(c.result(), c.input())
 	}
+}
+
+// startVector is copyInput, unless the first combination puts the result there, or this rank rests.
+func startVector(c *Call, r *Round) {
+	if !c.combinesInput() && c.fold().number(c.Rank) >= 0 {
+		copyInput(c, r)
+	}
+}
+
+// combinesInput reports whether the data that a rank receives first is received in the memory of the
+// result, and combined there with the input: the input is not copied. The received data is then the second
+// operand, which only a commutative operation allows for that of any rank.
+func (c *Call) combinesInput() bool { return c.Size > 1 && !c.Ordered && c.result() != c.input() }
+
+// operands returns the memory in which data of another rank for a part of the result is received, and that of
+// this rank's own data for it: with isInput, its input.
+func (c *Call) operands(part Slice, isInput bool) (received, own Slice) {
+	if isInput {
+		return part, c.ofInput(part)
+	}
+	return c.received(part.Len), part
+}
+
+// ofInput returns the input for a part of the result.
+func (c *Call) ofInput(part Slice) Slice { return Slice{c.input().Buf, part.Off, part.Len} }
+
+// combineOperands combines the operands for a part of the result when the data has been received.
+func (r *Round) combineOperands(part, received, own Slice, peerIsLower bool) {
+	if own == part {
+		r.combineReceived(part, received, peerIsLower)
+		return
+	}
+	r.wait()
+	r.combine(CombineFirst, part, own)
 }
 
 // treeRoot returns the root of the tree of a reduction. The subtrees of ranks are in order only if the
@@ -59,21 +93,17 @@ var binomialReduce = phase{
 		tree.Root = c.treeRoot()
 		relative, n := tree.relative(), treeBlocks(&tree, 2)
 		result := c.result()
-		switch isLeaf := n == 1 && relative != 0; {
-		case isLeaf:
-			result = c.input()
-		case i == 0:
-			startVector(c, r)
-		}
-		switch distance := 1 << i; {
-		case i == logRounds(c):
-			if relative != 0 {
-				r.send(tree.absolute(parent(relative, 2)), result)
-			}
+		switch distance, isLast := 1<<i, i == logRounds(c); {
+		case isLast && n == 1 && relative == 0: // the only rank
+			copyInput(c, r)
+		case isLast && n == 1:
+			r.send(tree.absolute(parent(relative, 2)), c.input())
+		case isLast && relative != 0:
+			r.send(tree.absolute(parent(relative, 2)), result)
 		case distance < n:
-			received := c.received(result.Len)
+			received, own := c.operands(result, i == 0 && result != c.input())
 			r.recv(tree.absolute(relative+distance), received)
-			r.combineReceived(result, received, false)
+			r.combineOperands(result, received, own, false)
 		}
 	},
 }

@@ -1,7 +1,7 @@
 package coll
 
 var scans = []*Algorithm{
-	{Op: Scan, Name: "recursive-doubling", phases: []phase{once(startVector), doublingScan}, scratch: vectorScratch},
+	{Op: Scan, Name: "recursive-doubling", phases: []phase{once(copyInput), doublingScan}, scratch: vectorScratch},
 	{Op: Scan, Name: "linear", phases: []phase{linearScan}, scratch: vectorScratch},
 }
 
@@ -34,7 +34,7 @@ var linearScan = phase{
 	func(c *Call, i int, r *Round) {
 		switch {
 		case i == 0:
-			startVector(c, r)
+			copyInput(c, r)
 			if c.Rank > 0 {
 				r.recv(c.Rank-1, c.received(c.Bytes))
 				r.combineReceived(c.all(Out), c.received(c.Bytes), true)

@@ -16,6 +16,7 @@ type testWorld struct {
 	messages int
 	received int
 	bytes    int
+	copied   int // bytes
 	// between nodes
 	nodeMessages, nodeBytes int
 }
@@ -187,6 +188,7 @@ func (w *testWorld) execute(k *testRank, s *Step) error {
 			w.nodeBytes += len(data)
 		}
 	case Copy:
+		w.copied += s.Count * s.Src.Len
 		for i := range s.Count {
 			src, dst := s.Src, s.Dst
 			src.Off += i * s.SrcStride

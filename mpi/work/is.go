@@ -37,12 +37,13 @@ type bucketSort struct {
 	keys       []uint32
 	sorted     []uint32
 	send, recv []byte
-	counts     []byte // of buckets, for the reduction
+	// counts are the numbers of keys of this rank by bucket, and totals those of all ranks.
+	counts, totals []byte
 }
 
 // newIntegerSort draws the keys of this rank.
 func newIntegerSort(j *job, size isSize) *bucketSort {
-	s := &bucketSort{j: j, size: size, counts: make([]byte, 4*size.buckets)}
+	s := &bucketSort{j: j, size: size, counts: make([]byte, 4*size.buckets), totals: make([]byte, 4*size.buckets)}
 	from, to := partStart(size.keys, j.Size(), j.Rank()), partStart(size.keys, j.Size(), j.Rank()+1)
 	for i := from; i < to; i++ {
 		// The mean of four random numbers, as in NPB's IS: buckets differ in size.
@@ -70,7 +71,7 @@ func (s *bucketSort) sort() []uint32 {
 		le.PutUint32(s.counts[4*b:], uint32(mine[b+1]))
 		mine[b+1] += mine[b]
 	}
-	j.Allreduce(s.counts, mpi.Uint32, mpi.Sum)
+	j.Allreduce(s.counts, s.totals, mpi.Uint32, mpi.Sum)
 	owner, keysBefore := s.assignBuckets()
 	j.checkEqual(uint64(s.size.keys), uint64(keysBefore[ranks]), "keys in all buckets")
 
@@ -112,7 +113,7 @@ func (s *bucketSort) assignBuckets() (owner, keysBefore []int) {
 	before := 0
 	for b := range owner {
 		owner[b] = min(before*ranks/s.size.keys, ranks-1)
-		n := int(binary.LittleEndian.Uint32(s.counts[4*b:]))
+		n := int(binary.LittleEndian.Uint32(s.totals[4*b:]))
 		keysBefore[owner[b]+1] += n
 		before += n
 	}

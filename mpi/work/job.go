@@ -138,7 +138,7 @@ func (j *job) allreduceFloat(x float64, op mpi.Op) float64 {
 func (j *job) allreduceFloats(op mpi.Op, xs ...float64) []float64 {
 	b := make([]byte, 8*len(xs))
 	putFloats(b, xs)
-	j.Allreduce(b, mpi.Float64, op)
+	j.Allreduce(mpi.InPlace, b, mpi.Float64, op)
 	getFloats(xs, b)
 	return xs
 }
@@ -157,7 +157,7 @@ func (j *job) addFigure(name string, value float64, unit string) {
 func (j *job) result() Result {
 	le := binary.LittleEndian
 	longest := le.AppendUint64(nil, uint64(j.elapsed))
-	j.Allreduce(longest, mpi.Int64, mpi.Max)
+	j.Allreduce(mpi.InPlace, longest, mpi.Int64, mpi.Max)
 	c := &j.inCalls
 	sums := [...]uint64{uint64(c.waiting), j.checks, j.verified, j.digestBalance, uint64(c.sending), uint64(c.sending + c.receiving + c.waiting), uint64(c.collective)}
 	j.sumCounters(sums[:])
@@ -177,7 +177,7 @@ func (j *job) result() Result {
 // sumCounters replaces each counter by its sum over all ranks.
 func (j *job) sumCounters(counters []uint64) {
 	b := must(binary.Append(nil, binary.LittleEndian, counters))
-	j.Allreduce(b, mpi.Uint64, mpi.Sum)
+	j.Allreduce(mpi.InPlace, b, mpi.Uint64, mpi.Sum)
 	must(binary.Decode(b, binary.LittleEndian, counters))
 }
 
@@ -282,8 +282,8 @@ func (j *job) Allgather(local, all []byte) {
 	j.callCollective(func() error { return j.world.Allgather(local, all) })
 }
 
-func (j *job) Allreduce(buf []byte, t mpi.Type, op mpi.Op) {
-	j.callCollective(func() error { return j.world.Allreduce(buf, t, op) })
+func (j *job) Allreduce(send, recv []byte, t mpi.Type, op mpi.Op) {
+	j.callCollective(func() error { return j.world.Allreduce(send, recv, t, op) })
 }
 
 func (j *job) callCollective(call func() error) {

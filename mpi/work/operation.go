@@ -114,8 +114,7 @@ func (j *job) initReduction(o *operation, n int) {
 			out = nil
 		}
 	case coll.Allreduce:
-		in = out
-		o.run = func(int) error { return w.Allreduce(out, t, sum) }
+		o.run = func(int) error { return w.Allreduce(in, out, t, sum) }
 	case coll.ReduceScatter:
 		in, first = make([]byte, n*size), me*n/8
 		o.run = func(int) error { return w.ReduceScatterBlock(in, out, t, sum) }

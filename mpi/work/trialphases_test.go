@@ -64,7 +64,7 @@ func runPhases(w *mpi.World, onPhase func(phase string)) error {
 	onPhase("collective")
 	for i := range 5 {
 		sum := binary.LittleEndian.AppendUint64(nil, uint64(w.Rank()+i))
-		if err := w.Allreduce(sum, mpi.Uint64, mpi.Sum); err != nil {
+		if err := w.Allreduce(mpi.InPlace, sum, mpi.Uint64, mpi.Sum); err != nil {
 			return err
 		}
 		if n := uint64(w.Size()); binary.LittleEndian.Uint64(sum) != n*(n-1)/2+n*uint64(i) {

@@ -54,7 +54,7 @@ func prepareCollective(w *mpi.World, kind string, size int) (*collective, error)
 		c.run = func() error { return c.Alltoall(c.in, c.out) }
 	case allreduce:
 		c.in, c.out, c.inPlace, c.want = vector(size, func(e int) float64 { return contribution(me, e) }), make([]byte, size), true, vector(size, sum)
-		c.run = func() error { return c.Allreduce(c.out, mpi.Float64, mpi.Sum) }
+		c.run = func() error { return c.Allreduce(mpi.InPlace, c.out, mpi.Float64, mpi.Sum) }
 	case reduceScatter:
 		c.in, c.out, c.want = vector(n*size, func(e int) float64 { return contribution(me, e) }), make([]byte, size), vector(n*size, sum)[me*size:][:size]
 		c.run = func() error { return c.ReduceScatterBlock(c.in, c.out, mpi.Float64, mpi.Sum) }
@@ -110,7 +110,7 @@ func (c *collective) repeat(count int) error {
 // slowest returns the time of the slowest rank.
 func (c *collective) slowest(time.Duration, int) (float64, error) {
 	b := binary.LittleEndian.AppendUint64(nil, math.Float64bits(perf.Median(c.batches[:])))
-	err := c.Allreduce(b, mpi.Float64, mpi.Max)
+	err := c.Allreduce(mpi.InPlace, b, mpi.Float64, mpi.Max)
 	return math.Float64frombits(binary.LittleEndian.Uint64(b)), err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"unsafe"
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
 	"github.com/fabrictest/fabrictest/mpi"
@@ -108,14 +109,17 @@ func (c *comm) copyPart(dst, src []byte) {
 }
 
 // Allreduce is MPI_Allreduce. Defects (deliberate errors for cases to find) falsify the result.
-func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
-	if err := cmp.Or(c.startCall(), c.checkReduction(buf, t, op)); err != nil {
+func (c *comm) Allreduce(send, recv []byte, t mpi.Type, op mpi.Op) error {
+	if unsafe.SliceData(send) == unsafe.SliceData(mpi.InPlace) {
+		send = recv
+	}
+	if err := cmp.Or(c.startCall(), c.checkReduction(send, recv, t, op)); err != nil {
 		return c.fail("Allreduce", err)
 	}
 	if c.Defects.ReducesBySum {
 		op = mpi.Sum
 	}
-	coll := c.join(bytes.Clone(buf))
+	coll := c.join(bytes.Clone(send))
 	if coll.joined == 1 {
 		coll.elemType, coll.op = t, op
 	} else if coll.elemType != t || coll.op != op {
@@ -133,14 +137,17 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 		result[0] ^= 1
 	}
 	if c.Defects.CollectivesCut && len(result) > 8 { // the last 8 bytes are not reduced
-		copy(result[len(result)-8:], buf[len(result)-8:])
+		copy(result[len(result)-8:], recv[len(result)-8:])
 	}
-	copy(buf, result)
+	copy(recv, result)
+	if c.Defects.ReduceChangesInput {
+		copy(send, result)
+	}
 	return nil
 }
 
 // checkReduction returns an error for an invalid type, operation or length.
-func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
+func (c *comm) checkReduction(send, recv []byte, t mpi.Type, op mpi.Op) error {
 	switch {
 	case c.Defects.ReductionsUnchecked:
 		return nil
@@ -148,7 +155,7 @@ func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 		return mpi.ErrType
 	case int(op) > int(mpi.NoOp), op == mpi.Replace, op == mpi.NoOp, integersOnly(op) && floating(t):
 		return mpi.ErrOp
-	case len(buf)%t.Size() != 0:
+	case len(send) != len(recv), len(recv)%t.Size() != 0:
 		return mpi.ErrArg
 	}
 	return nil

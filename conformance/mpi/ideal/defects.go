@@ -162,6 +162,7 @@ type Defects struct {
 	ReducesBySum        bool `does:"all reductions are sums"`
 	ReduceMissesLast    bool `does:"Allreduce leaves the last rank out"`
 	ReduceDiffers       bool `does:"Allreduce has another result on rank 1"`
+	ReduceChangesInput  bool `does:"Allreduce writes its result to the send buffer, too"`
 	TypesIgnored        bool `does:"reductions are done byte by byte"`
 	ReductionsUnchecked bool `does:"types, operations and lengths are not checked"`
 	GatherReversed      bool `does:"Allgather has the ranks in another order"`
