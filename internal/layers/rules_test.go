@@ -52,6 +52,7 @@ var engines = []string{
 	"./mpi/p2p",
 	"./mpi/window",
 	"./mpi/coll",
+	"./mpi/datatype",
 }
 
 // wireEdges make the packets of an engine defective.
@@ -62,7 +63,7 @@ var pureImports = append([]string{
 	"./verbs", "./emu/mono", "./emu/link", "./emu/internal/...",
 	"./emu/softroce/wire",
 	"./emu/iwarp/...", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
-	"./mpi/wire", "./mpi/p2p",
+	"./mpi/wire", "./mpi/p2p", "./mpi/window",
 }, pureStd...)
 
 // drivers are packages under engines that may use time and goroutines.
