@@ -3,6 +3,8 @@ package mpi
 import (
 	"fmt"
 	"unsafe"
+
+	"github.com/fabrictest/fabrictest/mpi/datatype"
 )
 
 // InPlace is passed instead of a buffer to collective operations whose input is in the buffer for the
@@ -95,11 +97,20 @@ func (c *Comm) Alltoall(send, recv []byte) error {
 	return c.callCollective("Alltoall", &a)
 }
 
-// Alltoallv is an Alltoall of blocks with the sizes and offsets that a rank passes. As they are in bytes,
-// it is MPI_Alltoallw too.
+// Alltoallv is an Alltoall of blocks with the sizes and offsets that a rank passes, in bytes. With nil offsets
+// the blocks follow each other.
 func (c *Comm) Alltoallv(send []byte, sendCounts, sendOffsets []int, recv []byte, recvCounts, recvOffsets []int) error {
 	a := c.alltoallvCall(send, sendCounts, sendOffsets, recv, recvCounts, recvOffsets)
 	return c.callCollective("Alltoallv", &a)
+}
+
+// Alltoallw is an Alltoall of elements of datatypes: this rank sends sendCounts[i] elements of sendTypes[i] to
+// rank i, of which the first one is at offset sendOffsets[i], in bytes, and receives from it in the same way. The
+// sizes of what a rank sends and the other receives are equal; their types need not be. With InPlace to send, the
+// blocks are sent from the receive buffer, and the other arguments of sends do not matter.
+func (c *Comm) Alltoallw(send []byte, sendCounts, sendOffsets []int, sendTypes []*datatype.Type, recv []byte, recvCounts, recvOffsets []int, recvTypes []*datatype.Type) error {
+	a := c.alltoallwCall(typedBuffer{send, sendCounts, sendOffsets, sendTypes}, typedBuffer{recv, recvCounts, recvOffsets, recvTypes})
+	return c.callCollective("Alltoallw", &a)
 }
 
 // Reduce combines the send buffers of all ranks element by element in the receive buffer of root. If root

@@ -12,6 +12,7 @@ import (
 type collectiveCall struct {
 	coll.Call
 	in, out, shared []byte
+	types           *typedBlocks // of an Alltoallw
 	reduction
 	err error
 }
@@ -29,8 +30,8 @@ func (a *collectiveCall) check(holds bool, format string, numbers ...int) {
 	for _, n := range numbers {
 		args = append(args, n)
 	}
-}
 	a.err = fmt.Errorf("%w: "+format, args...)
+}
 
 func (c *Comm) barrierCall() (a collectiveCall) {
 	a.init(c, coll.Barrier)
@@ -238,9 +239,9 @@ func (a *collectiveCall) initReduction(c *Comm, op coll.Op, send, recv []byte, t
 
 // checkElements checks that there are n bytes of whole elements in each buffer, and that these differ.
 func (a *collectiveCall) checkElements(n int, needsOut bool) {
-	a.check(a.InPlace || len(a.in) == n, "%d bytes to combine in a buffer of %d bytes", len(a.in), n)
 	isSame := needsOut && n > 0 && unsafe.SliceData(a.in) == unsafe.SliceData(a.out)
 	a.check(!isSame, "send and recv are the same buffer; pass InPlace to send")
+	a.check(a.InPlace || len(a.in) == n, "%d bytes to combine in a buffer of %d bytes", len(a.in), n)
 	a.check(!needsOut || len(a.out) == n, "a result of %d bytes in a buffer of %d bytes", n, len(a.out))
 	if a.err == nil {
 		a.check(n%a.Element == 0, "%d bytes are not a whole number of elements of %d bytes", n, a.Element)

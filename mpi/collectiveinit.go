@@ -1,5 +1,7 @@
 package mpi
 
+import "github.com/fabrictest/fabrictest/mpi/datatype"
+
 // Persistent collective operations: each creates an inactive request, and Request.Start starts the
 // blocking operation of the same name with it. All ranks create the requests in the same order, and start
 // the collective operations of a communicator in the same order.
@@ -52,6 +54,11 @@ func (c *Comm) AlltoallInit(send, recv []byte) (*Request, error) {
 // AlltoallvInit creates a persistent Alltoallv.
 func (c *Comm) AlltoallvInit(send []byte, sendCounts, sendOffsets []int, recv []byte, recvCounts, recvOffsets []int) (*Request, error) {
 	return c.prepareCollective("AlltoallvInit", c.alltoallvCall(send, sendCounts, sendOffsets, recv, recvCounts, recvOffsets))
+}
+
+// AlltoallwInit creates a persistent Alltoallw.
+func (c *Comm) AlltoallwInit(send []byte, sendCounts, sendOffsets []int, sendTypes []*datatype.Type, recv []byte, recvCounts, recvOffsets []int, recvTypes []*datatype.Type) (*Request, error) {
+	return c.prepareCollective("AlltoallwInit", c.alltoallwCall(typedBuffer{send, sendCounts, sendOffsets, sendTypes}, typedBuffer{recv, recvCounts, recvOffsets, recvTypes}))
 }
 
 // ReduceInit creates a persistent Reduce.

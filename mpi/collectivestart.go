@@ -1,5 +1,7 @@
 package mpi
 
+import "github.com/fabrictest/fabrictest/mpi/datatype"
+
 // Nonblocking collective operations: each starts the blocking operation of the same name, which
 // completes when the request does. All ranks start the collective operations of a communicator, blocking
 // ones included, in the same order.
@@ -52,6 +54,11 @@ func (c *Comm) Ialltoall(send, recv []byte) (*Request, error) {
 // Ialltoallv starts a nonblocking Alltoallv.
 func (c *Comm) Ialltoallv(send []byte, sendCounts, sendOffsets []int, recv []byte, recvCounts, recvOffsets []int) (*Request, error) {
 	return c.startCollective("Ialltoallv", c.alltoallvCall(send, sendCounts, sendOffsets, recv, recvCounts, recvOffsets))
+}
+
+// Ialltoallw starts a nonblocking Alltoallw.
+func (c *Comm) Ialltoallw(send []byte, sendCounts, sendOffsets []int, sendTypes []*datatype.Type, recv []byte, recvCounts, recvOffsets []int, recvTypes []*datatype.Type) (*Request, error) {
+	return c.startCollective("Ialltoallw", c.alltoallwCall(typedBuffer{send, sendCounts, sendOffsets, sendTypes}, typedBuffer{recv, recvCounts, recvOffsets, recvTypes}))
 }
 
 // Ireduce starts a nonblocking Reduce.

@@ -57,7 +57,9 @@ func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 	x.c, x.tag, x.collectiveCall = c, tag, *a
 	x.algorithm = c.selectAlgorithm(&x.Call)
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = x.in, x.out, x.shared
-	x.takeScratch(x.algorithm.ScratchBytes(&x.Call))
+	scratch := x.algorithm.ScratchBytes(&x.Call)
+	x.takeScratch(scratch + x.types.packedBytes())
+	x.buffers[coll.Packed] = x.buffers[coll.Scratch][scratch:]
 	return x
 }
 
@@ -70,12 +72,13 @@ func (x *execution) start() {
 	}
 	x.schedule, x.round.Steps, x.next = coll.Schedule{}, x.round.Steps[:0], 0
 	x.done, x.failed, x.unequal, x.err = false, false, false, nil
+	x.pack()
 }
 
 // free recycles a complete operation. It keeps no memory of the program.
 func (x *execution) free() {
-	x.in, x.out, x.shared, x.In, x.Out, x.Nodes = nil, nil, nil, nil, nil, nil
-	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = nil, nil, nil
+	x.in, x.out, x.shared, x.types, x.In, x.Out, x.Nodes = nil, nil, nil, nil, nil, nil, nil
+	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared], x.buffers[coll.Packed] = nil, nil, nil, nil
 	x.freeScratch()
 	x.c.rank.freeExecutions = append(x.c.rank.freeExecutions, x)
 }
@@ -115,6 +118,9 @@ func (x *execution) run() bool {
 		}
 		x.done = x.failed || !x.schedule.Next(x.algorithm, &x.Call, &x.round)
 		x.next = 0
+		if x.done {
+			x.unpack()
+		}
 	}
 	return true
 }

@@ -105,8 +105,13 @@ func blockCalls(w *mpi.World, n, root int) []testCall {
 	for i := range regular {
 		regular[i] = n
 	}
-	exchanged := bytes.Clone(send)
+	exchanged, exchangedw := bytes.Clone(send), bytes.Clone(send)
 	c := w.Comm
+	// Blocks of an Alltoallw of odd ranks are every other byte, and those of even ranks are runs.
+	apart := typedTestBuffer(send, n, me%2 == 1)
+	into := typedTestBuffer(make([]byte, len(send)), n, me%3 > 0)
+	inPlacew := typedTestBuffer(exchangedw, n, me%2 == 1)
+	wantw, wantInPlacew := typedTestBuffer(fromAll, n, me%3 > 0).buf, typedTestBuffer(fromAll, n, me%2 == 1).buf
 	return []testCall{
 		newTestCall(coll.Barrier, "Barrier", nil, nil, c.Barrier, c.Ibarrier, c.BarrierInit),
 		newTestCall(coll.Bcast, "Bcast", buf, message(root), func() error { return c.Bcast(buf, root) },
@@ -135,6 +140,8 @@ func blockCalls(w *mpi.World, n, root int) []testCall {
 			func() (*mpi.Request, error) { return c.Ialltoall(mpi.InPlace, exchanged) }, func() (*mpi.Request, error) { return c.AlltoallInit(mpi.InPlace, exchanged) }),
 		newTestCall(coll.Alltoall, "Alltoallv", recvv, fromAll, func() error { return c.Alltoallv(send, regular, nil, recvv, regular, nil) },
 			func() (*mpi.Request, error) { return c.Ialltoallv(send, regular, nil, recvv, regular, nil) }, func() (*mpi.Request, error) { return c.AlltoallvInit(send, regular, nil, recvv, regular, nil) }),
+		typedTestCall(c, "Alltoallw", &apart, &into, wantw),
+		typedTestCall(c, "Alltoallw in place", nil, &inPlacew, wantInPlacew),
 	}
 }
 

@@ -14,8 +14,12 @@ var alltoalls = []*Algorithm{
 	{Op: Alltoall, Name: "kport-exchange", Needs: EqualBlocks | PowerOfRadix, phases: []phase{once(keepAll), exchangeDigits}, scratch: exchangeScratch},
 }
 
-// keepOwn copies the block that this rank has for itself.
-func keepOwn(c *Call, r *Round) { r.copy(c.block(Out, c.Rank), c.block(In, c.Rank)) }
+// keepOwn copies the block that this rank has for itself, unless it is in its place.
+func keepOwn(c *Call, r *Round) {
+	if to, from := c.block(Out, c.Rank), c.block(In, c.Rank); to != from {
+		r.copy(to, from)
+	}
+}
 
 // pairwiseBlocks sends, in round i, to the rank i+1 after this one.
 var pairwiseBlocks = phase{

@@ -65,6 +65,8 @@ type Call struct {
 // Layout says where the blocks of a buffer are.
 type Layout struct {
 	Counts, Offsets []int // by rank
+	// Buffers are those of the blocks of an Alltoall, by rank; nil if all are in the buffer of the layout.
+	Buffers []Buffer
 }
 
 // block returns block i of a buffer.
@@ -73,8 +75,11 @@ func (c *Call) block(b Buffer, i int) Slice {
 	if b == In {
 		l = c.In
 	}
-	if l == nil {
+	switch {
+	case l == nil:
 		return Slice{b, i * c.Bytes, c.Bytes}
+	case l.Buffers != nil:
+		b = l.Buffers[i]
 	}
 	return Slice{b, l.Offsets[i], l.Counts[i]}
 }

@@ -3,13 +3,14 @@ package coll
 // Buffer names a buffer of a schedule.
 type Buffer uint8
 
-// The buffers: the send and the receive buffer of the caller, memory of the executor, and memory that
-// the ranks of a node share.
+// The buffers: the send and the receive buffer of the caller, memory of the executor, memory that the ranks of a
+// node share, and memory of the executor with blocks that are apart in the buffers of the caller.
 const (
 	In Buffer = iota
 	Out
 	Scratch
 	Shared
+	Packed
 	NumBuffers
 )
 
