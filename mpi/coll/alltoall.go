@@ -1,9 +1,9 @@
 package coll
 
 var alltoalls = []*Algorithm{
+	{Op: Alltoall, Name: "spread", phases: []phase{spreadAll(manyAtOnce)}},
 	{Op: Alltoall, Name: "pairwise", phases: []phase{once(keepOwn), pairwiseBlocks}},
 	{Op: Alltoall, Name: "exchange", Needs: PowerOfTwo, phases: []phase{once(keepOwn), exchangeBlocks}},
-	{Op: Alltoall, Name: "spread", phases: []phase{spreadAll(manyAtOnce)}},
 	{Op: Alltoall, Name: "kport-direct", phases: []phase{spreadAll(ports)}},
 	{Op: Alltoall, Name: "direct", phases: []phase{directAll}},
 	{Op: Alltoall, Name: "arrival-direct", phases: []phase{arrivalAll}},

@@ -21,7 +21,7 @@ func TestSelect(t *testing.T) {
 		{chosen, Call{Op: Bcast, Size: 6}, "binomial"},
 		{chosen, Call{Op: Alltoall, Size: 6}, "spread"},
 		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 256}, "bruck"},
-		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 257}, "pairwise"},
+		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 257}, "spread"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4095}, "bruck"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4096}, "ring"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 8192}, "neighbour-exchange"},
