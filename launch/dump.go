@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fabrictest/fabrictest/control"
 )
 
@@ -136,14 +134,13 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	}
 }
 
-// captureState saves the state dump d of a rank, or its state in /proc if d is empty, before the
-// launcher ends the rank. If needStacks is set, or the rank failed or did not reply in time, it also
-// sends SIGQUIT, on which a Go program prints its goroutines and exits. It does not send SIGQUIT to
-// other programs, to a rank that the launcher has frozen as a fault, or to one that has called Close
-// or written d itself.
-func (m *member) captureState(d dump, needStacks bool) {
+// recordState records the state dump d of a rank, or its state in /proc if d is empty, before the
+// launcher ends the rank. It reports whether the rank should get SIGQUIT, on which a Go program prints its
+// goroutines and exits: if needStacks is set, or the rank failed or did not reply in time. It should not if it
+// is another program, if the launcher has frozen it as a fault, or if it has called Close or written d itself.
+func (m *member) recordState(d dump, needStacks bool) (quit bool) {
 	if m.proc.exited() {
-		return
+		return false
 	}
 	if d.text == "" {
 		d.text = procState(m.proc.pid)
@@ -151,16 +148,14 @@ func (m *member) captureState(d dump, needStacks bool) {
 	g := m.g
 	isGo := isGoProcess(m.proc.pid)
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	m.stopping = true
 	m.outcome.StateDump = d.text
 	needStacks = needStacks || d.timedOut || m.failState != ""
 	printsStacks := (m.isGoProgram || isGo) && !m.frozen && !m.byeReceived
-	quit := needStacks && printsStacks && !d.fromRank
+	quit = needStacks && printsStacks && !d.fromRank
 	if quit {
 		m.sigquitOffset = m.stderr.snapshot().Bytes
 	}
-	g.mu.Unlock()
-	if quit && m.proc.signal(m.proc.pid, unix.SIGQUIT, unix.SIGCONT) == nil { // after SIGSTOP it handles SIGQUIT only when it continues
-		m.proc.exitedWithin(sigquitTimeout)
-	}
+	return quit
 }

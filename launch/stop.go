@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -68,15 +70,7 @@ func (g *Group) Stop(reason error) {
 	g.stopTasks.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), g.opts.DumpTimeout)
 		defer cancel()
-		dumps := g.requestDumps(ctx)
-		timedOut := errors.Is(reason, context.DeadlineExceeded)
-		for _, m := range g.members {
-			d := dumps[m.spec.Rank]
-			g.stopTasks.Go(func() {
-				m.captureState(d, timedOut)
-				m.terminate()
-			})
-		}
+		endMembers(g.members, g.requestDumps(ctx), g.opts.TermGrace, errors.Is(reason, context.DeadlineExceeded))
 	})
 }
 
@@ -96,8 +90,7 @@ func (m *member) fail(s State, why string) {
 	g.recordFailure(m, s, why)
 	if g.opts.KeepGoing { // otherwise recordFailure has stopped the group
 		const needStacks = true
-		m.captureState(dump{}, needStacks)
-		m.terminate()
+		endMembers([]*member{m}, nil, g.opts.TermGrace, needStacks)
 	}
 	kind := Failing
 	if s == Hung {
@@ -106,19 +99,40 @@ func (m *member) fail(s State, why string) {
 	m.postEvent(kind, why)
 }
 
-// terminate sends SIGTERM, and SIGKILL after Options.TermGrace.
-func (m *member) terminate() {
-	m.g.mu.Lock()
-	m.stopping = true
-	m.g.mu.Unlock()
-	// After a SIGSTOP, a process handles SIGTERM only when it gets SIGCONT.
-	if m.proc.signalGroup(unix.SIGTERM, unix.SIGCONT) != nil {
-		return
+// endMembers records the state of all members, with their dumps by rank, and then ends them: those whose
+// stacks are needed with SIGQUIT, the others with SIGTERM, and after termGrace with SIGKILL. All are
+// recorded, or have got a signal, before the first one ends: a rank that notices the end of another may
+// exit by itself.
+func endMembers(members []*member, dumps map[int]dump, termGrace time.Duration, needStacks bool) {
+	var recording sync.WaitGroup
+	quit := make([]bool, len(members))
+	for i, m := range members {
+		recording.Go(func() { quit[i] = m.recordState(dumps[m.spec.Rank], needStacks) })
 	}
-	if !m.proc.exitedWithin(m.g.opts.TermGrace) {
-		_ = m.proc.signalGroup(unix.SIGKILL)
-		<-m.proc.done
+	recording.Wait()
+	signalAll(members, func(i int) bool { return quit[i] }, unix.SIGQUIT, sigquitTimeout)
+	signalAll(members, func(int) bool { return true }, unix.SIGTERM, termGrace)
+	signalAll(members, func(int) bool { return true }, unix.SIGKILL, math.MaxInt64)
+}
+
+// signalAll sends a signal to the selected members that have not exited, and waits until they have, or for
+// timeout.
+func signalAll(members []*member, selected func(i int) bool, sig unix.Signal, timeout time.Duration) {
+	var exits sync.WaitGroup
+	for i, m := range members {
+		if !selected(i) {
+			continue
+		}
+		send := m.proc.signalGroup
+		if sig == unix.SIGQUIT { // for the Go program alone, which prints its goroutines and exits
+			send = func(all ...unix.Signal) error { return m.proc.signal(m.proc.pid, all...) }
+		}
+		// After a SIGSTOP, a process handles a signal only when it gets SIGCONT.
+		if send(sig, unix.SIGCONT) == nil {
+			exits.Go(func() { m.proc.exitedWithin(timeout) })
+		}
 	}
+	exits.Wait()
 }
 
 // StopSignals are the signals on which a command stops its ranks early and still writes
