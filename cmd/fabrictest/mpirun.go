@@ -37,6 +37,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	f.IntVarP(&o.run.Ranks, "ranks", "n", 2, "how many ranks")
 	f.IntVar(&o.run.PerHost, "per-host", 1, "ranks on each host")
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
+	f.StringSliceVar(&o.run.Devices, "device", nil, "run on this host, over its libibverbs device `NAME`, in loopback; may be repeated, each is a rail")
 	choiceFlag(cmd, &o.on, "on", "", "`TIER`: sim or netns (default: netns where it works)", mpirun.Tiers()...)
 	providerFlag(cmd, &o.run.Provider, nics.Default, "the NICs are those of", "")
 	f.StringVar(&o.run.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME` (see list platforms), or of a YAML file")
@@ -74,7 +75,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 		o.run.Provider = "" // that of the platform
 	}
 	o.run.Reports = o.stats || o.settings.Arrivals || o.out != ""
-	tier, err := mpirun.FindTier(o.on, o.run.Platform, o.run.Cable)
+	tier, err := o.tier(cmd)
 	if err != nil {
 		return err
 	}
@@ -106,6 +107,21 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 		return exitError(result.Code)
 	}
 	return err
+}
+
+// tier returns where the ranks run. With --device the fabric is that of the devices, which no flag can
+// change.
+func (o *mpirunOptions) tier(cmd *cobra.Command) (mpirun.Tier, error) {
+	if len(o.run.Devices) == 0 {
+		return mpirun.FindTier(o.on, o.run.Platform, o.run.Cable)
+	}
+	for _, name := range []string{"on", "provider", "platform", "cable", "no-icrc", "mtu", "loss", "rails"} {
+		if cmd.Flags().Changed(name) {
+			return mpirun.Tier{}, cli.Errorf("--%s is for emulated NICs: leave it out, or --device", name)
+		}
+	}
+	o.run.Provider, o.run.Rails = "", len(o.run.Devices)
+	return mpirun.DeviceTier()
 }
 
 // completeWorkloads offers workloads with what they do. The shell also offers files, which may be

@@ -18,6 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
 // testRanks makes the test binary run the rank program that the next argument names.
@@ -151,6 +152,24 @@ func TestMPIRunExitCodeAndOutput(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", c.args, want, out)
 			}
 		}
+	}
+}
+
+// --device needs libibverbs, and excludes the flags of emulated NICs.
+func TestMPIRunDeviceFlag(t *testing.T) {
+	for _, flag := range []string{"--on netns", "--provider softroce", "--platform r805-iwarp-ne020", "--cable shm", "--no-icrc", "--mtu 1500", "--loss 1%", "--rails 2"} {
+		args := append([]string{"mpirun", "--device", "rxe0"}, append(splitArgs(flag), "ring")...)
+		want := strings.Fields(flag)[0] + " is for emulated NICs: leave it out, or --device"
+		if code, _, errs := call(t, args...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, want %q: %s", flag, code, want, errs)
+		}
+	}
+	want := "built without libibverbs; on Linux: apt install"
+	if ibv.Linked {
+		want = "no-such-device"
+	}
+	if code, _, errs := call(t, "mpirun", "--device", "no-such-device", "ring"); code == exitOK || !strings.Contains(errs, want) {
+		t.Errorf("exit code %d, want %q: %s", code, want, errs)
 	}
 }
 

@@ -189,10 +189,13 @@ type RankJob struct {
 	StartTime time.Time `json:"began"`
 }
 
-// NICJob is a NIC of the host, with an address for this rank only.
+// NICJob is a NIC of the host: a device of its kernel, or an emulated one, with an address for this
+// rank only.
 type NICJob struct {
 	Name string     `json:"name"`
 	Addr netip.Addr `json:"addr"`
+	// Device says that Name is that of a device of the kernel (package ibv).
+	Device bool `json:"device,omitempty"`
 	// CableFD is the descriptor of its cable in shared memory; 0 for none.
 	CableFD int `json:"cable,omitempty"`
 }

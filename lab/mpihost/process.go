@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/process"
-	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -192,12 +191,12 @@ func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 		return err
 	}
 	for _, n := range p.job.Rank.NICs {
-		d, err := opener.OnSockets(nics.NICConfig{Name: fmt.Sprintf("%s/%s", p.conn.Host(), n.Name), Addr: n.Addr, Cable: nics.InheritedCable(n.CableFD)})
+		nic, err := p.openNIC(opener, n)
 		if err != nil {
 			return fmt.Errorf("NIC %s at %v: %w", n.Name, n.Addr, err)
 		}
-		defer func() { err = errors.Join(err, d.Close()) }()
-		e.NICs = append(e.NICs, transport.NIC{Device: d, Addr: n.Addr})
+		defer func() { err = errors.Join(err, nic.Device.Close()) }()
+		e.NICs = append(e.NICs, nic)
 	}
 	return run(e)
 }

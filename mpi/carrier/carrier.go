@@ -116,7 +116,7 @@ func (c *Carrier) open() error {
 		domains[i] = r.Domain
 	}
 	c.mem = memory.New(memory.Config{
-		Domains: domains, NoRDMA: !c.rdma(), PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes,
+		Domains: domains, NoRDMA: !c.rdma(), OwnAddresses: c.env.Concurrent, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes,
 		Now: c.clock.now, Costs: c.env.Costs, Spend: c.env.Spend,
 	})
 	for _, r := range c.rails {

@@ -284,3 +284,30 @@ func TestMemoryWithoutRDMAIsNotRegistered(t *testing.T) {
 		t.Error("Release does not end the access to one region, or to both")
 	}
 }
+
+// domain is a protection domain that registers memory as kernels do: at the address that init names,
+// which must have the page offset of the memory.
+type domain struct{ verbs.PD }
+
+func (domain) RegMR(init verbs.MRInit) (verbs.MR, error) {
+	const page = 4096
+	if init.Addr%page != uint64(addr(init.Buf))%page {
+		return nil, verbs.ErrInvalid
+	}
+	return region{}, nil
+}
+
+type region struct{ verbs.MR }
+
+func (region) RKey() verbs.RKey { return 1 }
+func (region) Close() error     { return nil }
+
+// Kernels reject addresses with another page offset than the memory.
+func TestMemoryHasItsOwnAddress(t *testing.T) {
+	r := New(Config{Domains: []Domain{{PD: domain{}}}, OwnAddresses: true, PacketSize: 64})
+	buf := make([]byte, 9000)[7:]
+	m := must.Get(r.Register(buf))(t).Memory()
+	if m.Addr != uint64(addr(buf)) {
+		t.Errorf("memory at %#x is registered at %#x", addr(buf), m.Addr)
+	}
+}

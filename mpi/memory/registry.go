@@ -26,9 +26,12 @@ type Config struct {
 	Domains    []Domain // of all rails
 	PacketSize int      // of the largest packet; larger data is never copied
 	// NoRDMA says that peers access memory by packets to this rank: NICs need not know it.
-	NoRDMA     bool
-	CacheBytes int // limit of the unused memory in the cache
-	Now        func() time.Duration
+	NoRDMA bool
+	// OwnAddresses registers memory at its own address. Kernels require it: a region must have the
+	// page offset of its memory, and siw ignores another address. Without it runs are reproducible.
+	OwnAddresses bool
+	CacheBytes   int // limit of the unused memory in the cache
+	Now          func() time.Duration
 	// Costs has the CPU time of copies and lookups, which Spend lets pass; nil in real time. The
 	// device spends that of registration.
 	Costs *verbs.Costs
@@ -135,9 +138,12 @@ func (s Span) Memory() wire.Memory {
 	return m
 }
 
-// newBlock returns a block. Addresses are assigned in sequence, which makes runs reproducible, with
-// at least addrGap between two blocks.
+// newBlock returns a block. Unless cfg.OwnAddresses is set, addresses are assigned in sequence, which
+// makes runs reproducible, with at least addrGap between two blocks.
 func (r *Registry) newBlock(buf []byte) *Block {
+	if r.cfg.OwnAddresses {
+		return &Block{addr: uint64(addr(buf)), buf: buf}
+	}
 	b := &Block{addr: r.nextAddr, buf: buf}
 	roundedUp := (len(buf) + addrGap - 1) &^ (addrGap - 1) // to a multiple of addrGap
 	r.nextAddr += uint64(roundedUp + addrGap)

@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
@@ -22,6 +23,7 @@ type Rail struct {
 	maxDatagram int
 
 	iwarp    bool
+	addr     netip.Addr
 	gidIndex uint8
 	channel  verbs.CompChannel
 	cq       verbs.CQ
@@ -31,11 +33,15 @@ type Rail struct {
 	wcs          [64]verbs.WC
 }
 
-const initialCQDepth = 1024
+// Depths of the completion queue: at first, and of a NIC that cannot resize it, for 400 connections.
+const (
+	initialCQDepth = 1024
+	fixedCQDepth   = 64 << 10
+)
 
 // OpenRail opens a rail. After an error the rail must be closed as well.
 func OpenRail(num int, nic NIC) (*Rail, error) {
-	r := &Rail{Num: num, Dev: nic.Device, gidIndex: nic.GIDIndex, Domain: memory.Domain{Access: memory.PeerAccess}}
+	r := &Rail{Num: num, Dev: nic.Device, addr: nic.Addr, gidIndex: nic.GIDIndex, Domain: memory.Domain{Access: memory.PeerAccess}}
 	if err := r.open(); err != nil {
 		return r, fmt.Errorf("rail %d (%s): %w", num, r.Dev.Info().Name, err)
 	}
@@ -60,19 +66,31 @@ func (r *Rail) open() (err error) {
 	if r.iwarp {
 		r.maxDatagram = int(port.MaxMsg)
 	}
-	entry, err := r.Dev.QueryGID(1, int(r.gidIndex))
-	if err != nil {
+	if r.GID, err = r.queryGID(); err != nil {
 		return err
 	}
-	r.GID = entry.GID
 	if r.PD, err = r.Dev.AllocPD(); err != nil {
 		return err
 	}
 	if r.channel, err = r.Dev.CreateCompChannel(); err != nil {
 		return err
 	}
-	r.cq, err = r.Dev.CreateCQ(verbs.CQInit{Depth: min(initialCQDepth, r.Attr.MaxCQE), Channel: r.channel})
+	depth := initialCQDepth
+	if !r.Attr.Caps.Has(verbs.CapResizeCQ) {
+		depth = fixedCQDepth
+	}
+	r.cq, err = r.Dev.CreateCQ(verbs.CQInit{Depth: min(depth, r.Attr.MaxCQE), Channel: r.channel})
 	return err
+}
+
+// queryGID returns the GID of the NIC, by which peers reach it. That of an iWARP NIC is its IP address,
+// although kernels derive the GIDs of iWARP from MAC addresses.
+func (r *Rail) queryGID() (verbs.GID, error) {
+	if r.iwarp && r.addr.IsValid() {
+		return verbs.GIDFrom(r.addr), nil
+	}
+	entry, err := r.Dev.QueryGID(1, int(r.gidIndex))
+	return entry.GID, err
 }
 
 // HasImmediates reports whether the NIC supports sends with immediate data.
@@ -88,7 +106,11 @@ func (r *Rail) ReserveCQEs(n int) error {
 	if need > r.Attr.MaxCQE && n > 0 {
 		return fmt.Errorf("completion queue of %d entries: the NIC has at most %d", need, r.Attr.MaxCQE)
 	}
-	if need > r.cq.Depth() {
+	switch {
+	case need <= r.cq.Depth():
+	case !r.Attr.Caps.Has(verbs.CapResizeCQ):
+		return fmt.Errorf("completion queue of %d entries: %w: the NIC cannot resize one of %d", need, verbs.ErrNotSupported, r.cq.Depth())
+	default:
 		if err := r.cq.Resize(min(max(2*r.cq.Depth(), need), r.Attr.MaxCQE)); err != nil {
 			return fmt.Errorf("completion queue of %d entries: %w", need, err)
 		}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 
@@ -143,11 +144,16 @@ func (q *resizedCQ) Resize(depth int) error {
 
 func TestReserveCQEsFailsBeyondMaxCQE(t *testing.T) {
 	cq := &resizedCQ{depth: 8}
-	r := &Rail{Attr: verbs.DeviceAttr{MaxCQE: 20}, cq: cq}
+	r := &Rail{Attr: verbs.DeviceAttr{MaxCQE: 20, Caps: verbs.CapResizeCQ}, cq: cq}
 	must.Do(t, r.ReserveCQEs(18))
 	if err := r.ReserveCQEs(3); err == nil || r.reservedCQEs != 18 || cq.depth != 18 {
 		t.Errorf("21 of 20 entries: %v, reserved %d, depth %d; want an error, 18, 18", err, r.reservedCQEs, cq.depth)
 	}
 	must.Do(t, r.ReserveCQEs(-18))
 	must.Do(t, r.ReserveCQEs(20))
+	fixed := &Rail{Attr: verbs.DeviceAttr{MaxCQE: 20}, cq: &resizedCQ{depth: 8}}
+	must.Do(t, fixed.ReserveCQEs(8))
+	if err := fixed.ReserveCQEs(1); !errors.Is(err, verbs.ErrNotSupported) || fixed.reservedCQEs != 8 {
+		t.Errorf("9 of 8 entries without resizing: %v, reserved %d", err, fixed.reservedCQEs)
+	}
 }

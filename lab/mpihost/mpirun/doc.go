@@ -1,6 +1,7 @@
 // Package mpirun launches ranks of the multi-rank runtime: one process for each
-// rank in the hosts of a fabric in network namespaces, or one process with all
-// ranks of a simulation. It forwards their output and returns how they ended.
+// rank in the hosts of a fabric in network namespaces, or on RDMA devices of this
+// machine, or one process with all ranks of a simulation. It forwards their output
+// and returns how they ended.
 //
 // The program reads its job with package mpihost. A child process in new namespaces
 // builds the fabric: a program that uses this package must call ProcessMain if its
@@ -29,6 +30,9 @@ type Config struct {
 	mpihost.Job
 	// Args are the path of the program and its arguments.
 	Args []string `json:"args"`
+	// Devices are the names of the kernel's devices that ranks use instead of emulated NICs, one for
+	// each rail.
+	Devices []string `json:"devices,omitempty"`
 	// Cable is what connects the hosts in real time.
 	Cable scenarios.CableKind `json:"cable,omitempty"`
 	// Label prints the rank before each output line, in namespaces.
@@ -39,9 +43,10 @@ type Config struct {
 	KeepGoing bool `json:"keep_going,omitempty"`
 }
 
-// setDefaults sets PerHost and Rails to 1 if they are 0, and validates the configuration.
+// setDefaults sets PerHost and Rails to 1 if they are 0, and validates the configuration. Each of
+// Devices is a rail.
 func (c *Config) setDefaults() error {
-	c.PerHost, c.Rails = cmp.Or(c.PerHost, 1), cmp.Or(c.Rails, 1)
+	c.PerHost, c.Rails = cmp.Or(c.PerHost, 1), cmp.Or(len(c.Devices), c.Rails, 1)
 	if len(c.Args) == 0 {
 		return errors.New("no program to run")
 	}

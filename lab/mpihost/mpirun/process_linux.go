@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"time"
@@ -65,7 +66,34 @@ func (j *fabricJob) run(ctx context.Context, reports io.Writer) (code int, err e
 	if err := testbed.Begin(time.Now()); err != nil {
 		return 0, err
 	}
-	specs, closeShared, err := j.specs(testbed)
+	return j.runOn(ctx, testbedHosts(testbed), reports)
+}
+
+// testbedHosts returns the hosts of a fabric in network namespaces.
+func testbedHosts(testbed *nslab.Testbed) (all []rankHost) {
+	cables := testbed.CableFiles()
+	for i := range testbed.Plan.Topology.Hosts {
+		h := testbed.Plan.Topology.Hosts[i]
+		all = append(all, rankHost{
+			name: h.Name, start: testbed.Start(h.Name), files: cables, env: nics.EnvVars(testbed.Plan.Topology, h),
+			nics: func(slot int) (jobs []mpihost.NICJob) {
+				for k := range h.NICs {
+					nic := mpihost.NICJob{Name: h.NICs[k].Name, Addr: rankAddr(&h.NICs[k], slot)}
+					if len(cables) > 0 {
+						nic.CableFD = cablesFD + h.NICs[k].Rail
+					}
+					jobs = append(jobs, nic)
+				}
+				return jobs
+			},
+		})
+	}
+	return all
+}
+
+// runOn runs the ranks on hosts and writes their reports, for run.
+func (j *fabricJob) runOn(ctx context.Context, hosts []rankHost, reports io.Writer) (code int, err error) {
+	specs, closeShared, err := j.specs(hosts)
 	defer closeShared()
 	if err != nil {
 		return 0, err
@@ -112,9 +140,19 @@ func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	}
 }
 
+// rankHost is a host of ranks: a network namespace, or a part of this machine.
+type rankHost struct {
+	name string
+	// nics returns the NICs for a rank; slot is the index of the rank on the host.
+	nics  func(slot int) []mpihost.NICJob
+	files []*os.File // that ranks inherit after the shared memory of the host
+	env   []string
+	start func(*exec.Cmd) error // nil in the namespace of this process
+}
+
 // specs returns the processes to start, one for each rank. closeShared closes the files of the
 // memory that the ranks of a host share; the caller must call it, also after an error.
-func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeShared func(), err error) {
+func (j *fabricJob) specs(hosts []rankHost) (specs []launch.Spec, closeShared func(), err error) {
 	var shared []*os.File // by host
 	closeShared = func() {
 		for _, f := range shared {
@@ -127,41 +165,34 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 			return nil, closeShared, err
 		}
 	}
-	began, cables := time.Now(), testbed.CableFiles()
+	began := time.Now()
 	for i := range j.Ranks {
-		h, slot := testbed.Plan.Topology.Hosts[i/j.PerHost], i%j.PerHost // the rank's index on its host
+		h, slot := &hosts[i/j.PerHost], i%j.PerHost // the rank's index on its host
 		if slot == 0 {
-			f, err := mpihost.NewSharedMemory(h.Name)
+			f, err := mpihost.NewSharedMemory(h.name)
 			if err != nil {
 				return nil, closeShared, err
 			}
 			shared = append(shared, f)
 		}
 		job := j.Job
-		job.Rank = &mpihost.RankJob{SharedFD: sharedFD, StartTime: began}
+		job.Rank = &mpihost.RankJob{NICs: h.nics(slot), SharedFD: sharedFD, StartTime: began}
 		if j.Bind {
 			job.Rank.CPU = cpus[i%len(cpus)] + 1 // counted from 1: 0 means any CPU
-		}
-		for k := range h.NICs {
-			nic := mpihost.NICJob{Name: h.NICs[k].Name, Addr: rankAddr(&h.NICs[k], slot)}
-			if len(cables) > 0 {
-				nic.CableFD = cablesFD + h.NICs[k].Rail
-			}
-			job.Rank.NICs = append(job.Rank.NICs, nic)
 		}
 		text, err := json.Marshal(job)
 		if err != nil {
 			return nil, closeShared, err
 		}
-		start := testbed.Start(h.Name)
+		start := h.start
 		if i == 0 { // only rank 0 has standard input
 			start = withStdin(start)
 		}
 		specs = append(specs, launch.Spec{
-			Rank: i, Host: h.Name, Start: start, Job: text,
+			Rank: i, Host: h.name, Start: start, Job: text,
 			Cmd: launch.Command{
-				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir, Files: append([]*os.File{shared[i/j.PerHost]}, cables...),
-				Env: append(os.Environ(), nics.EnvVars(testbed.Plan.Topology, h)...),
+				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir, Files: append([]*os.File{shared[i/j.PerHost]}, h.files...),
+				Env: append(os.Environ(), h.env...),
 			},
 		})
 	}
@@ -215,7 +246,7 @@ func InNamespaces(ctx context.Context, c Config) (result Result, err error) {
 		return Result{}, err
 	}
 	if c.Cable == scenarios.SharedMemory {
-		return j.runHere(ctx)
+		return j.runHere(ctx, j.run)
 	}
 	reports, childReports, err := os.Pipe()
 	if err != nil {
@@ -240,10 +271,11 @@ func InNamespaces(ctx context.Context, c Config) (result Result, err error) {
 	return result, errors.Join(err, readErr)
 }
 
-// runHere runs the ranks from this process, which needs no namespaces for cables in shared memory.
-func (j *fabricJob) runHere(ctx context.Context) (result Result, err error) {
+// runHere calls run, which runs the ranks from this process, and reads the reports that it writes.
+// Cables in shared memory and devices of the kernel need no namespaces.
+func (j *fabricJob) runHere(ctx context.Context, run func(context.Context, io.Writer) (int, error)) (result Result, err error) {
 	var reports bytes.Buffer
-	if result.Code, err = j.run(ctx, &reports); err == nil && ctx.Err() != nil {
+	if result.Code, err = run(ctx, &reports); err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
 	if err != nil || result.Code != 0 {

@@ -26,6 +26,7 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/report/ranks"
 	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
 // MaxRanks is how many ranks fit into the memory of a laptop.
@@ -114,6 +115,9 @@ func (c *Config) TuningFabric(tier string) (*tuning.Fabric, error) {
 	if tier == onNetNS {
 		f.Cable = cmp.Or(string(c.Cable), string(scenarios.VethPair))
 	}
+	if len(c.Devices) > 0 {
+		f.Provider, f.Topology = ibv.ProviderName, tuning.None // loopback
+	}
 	if c.Platform != "" {
 		p, err := nics.LoadPlatform(c.Platform)
 		if err != nil {
@@ -129,7 +133,7 @@ func (c *Config) TuningFabric(tier string) (*tuning.Fabric, error) {
 // results of its ranks.
 func (s *Settings) Report(c *Config) *ranks.Job {
 	return &ranks.Job{
-		Ranks: c.Ranks, PerHost: c.PerHost, Rails: c.Rails, Provider: c.Provider, LossPPM: c.LossPPM, Design: s.Design,
+		Ranks: c.Ranks, PerHost: c.PerHost, Rails: c.Rails, Provider: cmp.Or(strings.Join(c.Devices, ","), c.Provider), LossPPM: c.LossPPM, Design: s.Design,
 		Protocol: cmp.Or(s.Protocol, Protocols()[0]), Progress: cmp.Or(s.Progress, ProgressModes()[0]),
 	}
 }

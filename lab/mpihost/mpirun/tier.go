@@ -8,15 +8,18 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
 // Names of tiers.
 const (
 	onSim   = "sim"
 	onNetNS = "netns"
+	// onDevice is not a value of --on: --device selects it.
+	onDevice = "device"
 )
 
-// Tier is where ranks run: in the simulator or in network namespaces.
+// Tier is where ranks run: in the simulator, in network namespaces, or on devices of this machine.
 type Tier struct {
 	Name string
 	// Start starts ranks, and returns when all have ended.
@@ -59,16 +62,34 @@ func FindTier(on, platform string, cable scenarios.CableKind) (Tier, error) {
 	return Tier{}, cli.Errorf("--on %s: give sim or netns", on)
 }
 
+// DeviceTier returns the tier of ranks on devices of libibverbs. It is an error if this program was
+// built without that.
+func DeviceTier() (Tier, error) {
+	if !ibv.Linked {
+		_, err := ibv.Provider{}.Devices() // the error tells how to build the program
+		return Tier{}, cli.Errorf("--device: %w", err)
+	}
+	start := func(ctx context.Context, c Config) (Result, error) { return OnDevices(ctx, ibv.Provider{}, c) }
+	return Tier{Name: onDevice, Start: start}, nil
+}
+
 // CommandLine returns the command line with which a user can repeat a run. program is the launcher,
 // on the tier (where the ranks run, such as "sim"), and words the MPI program or workload with its
 // arguments. It leaves out flags that have their default value or change only the output.
 func (s *Settings) CommandLine(program, on string, c *Config, words []string) string {
-	all := []string{program, fmt.Sprintf("-n %d", c.Ranks), "--on " + on}
+	all := []string{program, fmt.Sprintf("-n %d", c.Ranks)}
+	rails := fmt.Sprint(c.Rails)
+	if on != onDevice {
+		all = append(all, "--on "+on)
+	} else {
+		rails = "1" // each device is a rail
+	}
 	for _, f := range []struct {
 		name, value, defaultValue string
 	}{
 		{"per-host", fmt.Sprint(c.PerHost), "1"},
-		{"rails", fmt.Sprint(c.Rails), "1"},
+		{"device", strings.Join(c.Devices, ","), ""},
+		{"rails", rails, "1"},
 		{"provider", c.Provider, ""},
 		{"platform", c.Platform, ""},
 		{"cable", string(c.Cable), ""},
