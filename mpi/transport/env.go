@@ -89,15 +89,18 @@ type Endpoint struct {
 	GID  verbs.GID
 	QPN  verbs.QPN // of its datagram queue pair
 	Port uint16    // where its connection manager listens
+	// MaxMulticast is the length of the longest multicast datagram; 0 if the NIC has no multicast.
+	MaxMulticast uint16
 }
 
-const endpointLen = len(verbs.GID{}) + 4 + 2
+const endpointLen = len(verbs.GID{}) + 4 + 2 + 2
 
 // append appends the encoded endpoint, which parseEndpoint decodes.
 func (e Endpoint) append(b []byte) []byte {
 	b = append(b, e.GID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(e.QPN))
-	return binary.LittleEndian.AppendUint16(b, e.Port)
+	b = binary.LittleEndian.AppendUint16(b, e.Port)
+	return binary.LittleEndian.AppendUint16(b, e.MaxMulticast)
 }
 
 // parseEndpoint decodes the endpoint at the start of b.
@@ -105,6 +108,7 @@ func parseEndpoint(b []byte) (e Endpoint) {
 	n := copy(e.GID[:], b)
 	e.QPN = verbs.QPN(binary.LittleEndian.Uint32(b[n:]))
 	e.Port = binary.LittleEndian.Uint16(b[n+4:])
+	e.MaxMulticast = binary.LittleEndian.Uint16(b[n+6:])
 	return e
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -244,8 +245,17 @@ type Datagrams struct {
 	SendQueue
 	Reliable  bool
 	MaxPacket int
-	rail      *Rail
-	ahs       map[int]verbs.AH // by rank
+	// MaxMulticast is the length of the longest multicast packet; 0 if the NIC has no multicast.
+	MaxMulticast uint16
+	rail         *Rail
+	ahs          map[int]verbs.AH  // by rank
+	groups       map[uint64]*group // by id
+}
+
+// group is a multicast group that a queue pair has joined.
+type group struct {
+	ah       verbs.AH
+	attached bool
 }
 
 // qKey is the Q_Key of all ranks.
@@ -258,10 +268,13 @@ const datagramDepth = 512
 // to RTS. packetSize is the length of the longest packet; it is limited to that of a UD message
 // unless the NIC delivers those reliably (CapRD). After an error the result must be closed as well.
 func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
-	d := &Datagrams{rail: r, Reliable: r.Attr.Caps.Has(verbs.CapRD), MaxPacket: packetSize, ahs: make(map[int]verbs.AH)}
+	d := &Datagrams{rail: r, Reliable: r.Attr.Caps.Has(verbs.CapRD), MaxPacket: packetSize, ahs: make(map[int]verbs.AH), groups: make(map[uint64]*group)}
 	d.Depth = datagramDepth
 	if !d.Reliable {
 		d.MaxPacket = min(packetSize, r.maxDatagram)
+	}
+	if r.Attr.Caps.Has(verbs.CapMulticast) {
+		d.MaxMulticast = uint16(min(d.MaxPacket, r.MTU.Bytes()))
 	}
 	if err := r.ReserveCQEs(receives + datagramDepth); err != nil {
 		return d, err
@@ -311,14 +324,60 @@ func (d *Datagrams) Fail() {
 	}
 }
 
+// JoinGroup attaches the queue pair to the multicast group with an id, and returns the address of the group.
+func (d *Datagrams) JoinGroup(id uint64) (verbs.UD, error) {
+	gid := groupGID(id, d.rail.GID)
+	if err := d.QP.AttachMulticast(gid); err != nil {
+		return verbs.UD{}, err
+	}
+	ah, err := d.rail.PD.CreateAH(d.rail.address(gid))
+	if err != nil {
+		return verbs.UD{}, errors.Join(err, d.QP.DetachMulticast(gid))
+	}
+	d.groups[id] = &group{ah, true}
+	return verbs.UD{AH: ah, QPN: verbs.MulticastQPN, QKey: qKey}, nil
+}
+
+// LeaveGroup detaches the queue pair from a group, unless JoinGroup has failed. The address of the group remains
+// valid until Close, because packets may be posted.
+func (d *Datagrams) LeaveGroup(id uint64) error {
+	g := d.groups[id]
+	if g == nil || !g.attached {
+		return nil
+	}
+	g.attached = false
+	return d.QP.DetachMulticast(groupGID(id, d.rail.GID))
+}
+
+// groupGID returns a multicast address for a group, of the address family of a GID: a transient one of IPv6
+// (RFC 4291), or an IPv4 one for the own site (RFC 2365). Groups may share an IPv4 address.
+func groupGID(id uint64, of verbs.GID) verbs.GID {
+	var a [16]byte
+	a[0], a[1] = 0xff, 0x12
+	binary.BigEndian.PutUint64(a[8:], id)
+	if !of.Addr().Is4() {
+		return verbs.GIDFrom(netip.AddrFrom16(a))
+	}
+	const primeFactor = 0x9e3779b97f4a7c15 // spreads ids over all addresses
+	hash := id * primeFactor
+	return verbs.GIDFrom(netip.AddrFrom4([4]byte{239, 255, byte(hash >> 56), byte(hash >> 48)}))
+}
+
 // Close closes the queue pair and the address handles.
 func (d *Datagrams) Close() error {
 	if d.QP == nil {
 		return nil
 	}
-	errs := []error{d.QP.Close()}
+	var errs []error
+	for id := range d.groups {
+		errs = append(errs, IgnoreClosed(d.LeaveGroup(id)))
+	}
+	errs = append(errs, d.QP.Close())
 	for _, ah := range d.ahs {
 		errs = append(errs, ah.Close())
+	}
+	for _, g := range d.groups {
+		errs = append(errs, g.ah.Close())
 	}
 	return errors.Join(errs...)
 }
