@@ -44,14 +44,19 @@ func (c *Carrier) startRetransmitTimer(p *peer) {
 	}
 }
 
-// nextTimer returns the time of the next acknowledgement or retransmission that is due. ok is false
-// if there is none.
+// nextTimer returns the time of the next acknowledgement, retransmission or request that is due. ok is
+// false if there is none.
 func (c *Carrier) nextTimer() (at time.Duration, ok bool) {
 	for _, p := range c.lists.timed.peers {
 		for _, t := range [...]time.Duration{p.acks.expiry, p.out.expiry} {
 			if t != 0 && (!ok || t < at) {
 				at, ok = t, true
 			}
+		}
+	}
+	for _, r := range c.groups.timed {
+		if r.expiry != 0 && (!ok || r.expiry < at) {
+			at, ok = r.expiry, true
 		}
 	}
 	return at, ok

@@ -53,6 +53,7 @@ type Carrier struct {
 	requests         transport.Requests[work]
 	packets          packetPool
 	peerTable
+	groups   multicastGroups
 	conns    connections
 	polled   polledRings
 	loopback []outgoing // messages to this rank itself
@@ -189,17 +190,24 @@ func (c *Carrier) exchangeEndpoints() error {
 	for i, r := range c.rails {
 		mine[i].GID = r.GID
 		if r.dg != nil {
-			mine[i].QPN = r.dg.QP.QPN()
+			mine[i].QPN, mine[i].MaxMulticast = r.dg.QP.QPN(), r.dg.MaxMulticast
 		}
 		if r.cm != nil {
 			mine[i].Port = r.cm.listener.Addr().Port()
 		}
 	}
 	all, err := transport.ExchangeEndpoints(c.env, mine)
+	if err != nil {
+		return err
+	}
 	for _, r := range c.rails {
 		r.endpoints = all
 	}
-	return err
+	c.groups.maxPacket = int(mine[0].MaxMulticast)
+	for rank := range c.env.Size {
+		c.groups.maxPacket = min(c.groups.maxPacket, int(all.Of(rank, 0).MaxMulticast))
+	}
+	return nil
 }
 
 // caps are the capabilities that all rails have.

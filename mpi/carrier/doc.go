@@ -5,7 +5,9 @@
 // The transports to a peer are datagrams, which need no connection; a connection,
 // established on first use and closed when idle; a ring in the peer's memory that is
 // written with RDMA; and shared memory between ranks of one host. A Design selects among
-// them. Over all of them a peer receives messages once and in order (reliable.go). Package
+// them. Over all of them a peer receives messages once and in order (reliable.go). Messages to
+// a group of ranks are multicast in datagrams, and arrive once and in order as well
+// (multicast.go). Package
 // mpi/transport has the queue pairs and rings, package mpi/memory the registered memory.
 //
 // NICs move bulk data with RDMA where the transport has it; other transports send it in packets.

@@ -36,3 +36,6 @@ func (r *recvQueue) overwritePosted() {
 		return post(wrs)
 	}
 }
+
+// Groups is the number of multicast groups that the carrier keeps segments for, or is a member of.
+func (c *Carrier) Groups() int { return len(c.groups.all) }

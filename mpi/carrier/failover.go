@@ -217,7 +217,7 @@ type keepalive struct {
 }
 
 // checkSilentPeers looks for lost peers, at most once per KeepaliveIdle. Of the peers that the
-// layer above (c.up) waits for, one that has exited is lost, and one from which nothing has arrived
+// layer above (c.up) and the multicast groups wait for, one that has exited is lost, and one from which nothing has arrived
 // for KeepaliveIdle is probed. checkRails looks for connections that have stalled.
 func (c *Carrier) checkSilentPeers() {
 	now := c.Now()
@@ -226,7 +226,7 @@ func (c *Carrier) checkSilentPeers() {
 	}
 	c.keepalive.lastCheck = now
 	c.checkRails(now)
-	c.up.EachAwaitedPeer(func(rank int) {
+	check := func(rank int) {
 		if rank == c.env.Rank {
 			return
 		}
@@ -240,7 +240,11 @@ func (c *Carrier) checkSilentPeers() {
 			p.lastProbe = now // EachAwaitedPeer may visit p again
 			c.probe(p)
 		}
-	})
+	}
+	c.up.EachAwaitedPeer(check)
+	for _, rank := range c.awaitedMembers() {
+		check(rank)
+	}
 }
 
 // probe sends a keepalive probe to a silent peer; from the second on, datagrams use the next rail.

@@ -44,19 +44,22 @@ func (l *packetPool) take() *packet {
 type kind uint8
 
 const (
-	message    kind = iota + 1 // a wire header, and the data of an eager message
-	ackOnly                    // the prefix alone, without a sequence number
-	probe                      // keepalive probe, without a sequence number: the receiver sends ackOnly
-	connREQ                    // connection request, with the connInfo of the sender
-	connREP                    // accepts a connREQ, or rejects it with noQP
-	connRTU                    // first packet on a connection
-	connDREQ                   // last packet of the sender but for connDREP
-	connDREP                   // answers connDREQ
-	ringOffer                  // address of a ring that the receiver may write to
-	putData                    // data for an address of the receiver
-	getRequest                 // request for data at an address of the receiver
-	getData                    // data that getRequest has requested
-	coalesced                  // several messages, each with a length before it
+	message           kind = iota + 1 // a wire header, and the data of an eager message
+	ackOnly                           // the prefix alone, without a sequence number
+	probe                             // keepalive probe, without a sequence number: the receiver sends ackOnly
+	connREQ                           // connection request, with the connInfo of the sender
+	connREP                           // accepts a connREQ, or rejects it with noQP
+	connRTU                           // first packet on a connection
+	connDREQ                          // last packet of the sender but for connDREP
+	connDREP                          // answers connDREQ
+	ringOffer                         // address of a ring that the receiver may write to
+	putData                           // data for an address of the receiver
+	getRequest                        // request for data at an address of the receiver
+	getData                           // data that getRequest has requested
+	coalesced                         // several messages, each with a length before it
+	multicastSegment                  // a segment for a group, in a datagram to all members, without a sequence number
+	multicastResent                   // a segment for a member that has reported it as missing
+	multicastReported                 // a multicastReport
 	kinds
 
 	headerlessData // data of an eager message without prefix; not on the wire as a kind

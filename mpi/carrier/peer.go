@@ -213,6 +213,7 @@ func (c *Carrier) losePeer(p *peer, cause error) {
 		k.fail()
 	}
 	c.failTransfers(p, cause)
+	c.removeFromGroups(p)
 	c.up.Lost(p.rank, fmt.Errorf("connection lost: %w", cause))
 }
 

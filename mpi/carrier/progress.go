@@ -166,6 +166,7 @@ func (c *Carrier) runDeferredWork() (moved bool) {
 	moved = c.deliverLoopback()
 	moved = c.conns.callbacks.run() || moved
 	c.runTimers()
+	c.runRequestTimers()
 	c.disconnectIdle()
 	moved = c.pump() || moved
 	c.closeEndedConns()

@@ -121,7 +121,7 @@ func (d *datagrams) learnRail(packet []byte) {
 	if len(c.rails) == 1 {
 		return
 	}
-	if pre, _, err := parsePrefix(packet); err == nil && int(pre.from) < len(c.peers) {
+	if pre, _, err := parsePrefix(packet); err == nil && int(pre.from) < len(c.peers) && pre.kind != multicastSegment {
 		c.peer(int(pre.from)).rail = d.rail.Num
 	}
 }
@@ -165,12 +165,17 @@ func (c *Carrier) postDatagram(pkt *packet) error {
 	}
 }
 
-// send posts a packet on the rail of d.
+// send posts a packet to its peer on the rail of d.
 func (d *datagrams) send(pkt *packet) error {
 	to, err := d.Destination(pkt.peer.rank, d.rail.endpoint(pkt.peer))
 	if err != nil {
 		return err
 	}
+	return d.post(pkt, to)
+}
+
+// post posts a packet to an address on the rail of d.
+func (d *datagrams) post(pkt *packet, to verbs.UD) error {
 	c := d.rail.c
 	id := c.requests.Add(work{task: sending, dg: d, pkt: pkt})
 	*d.Request() = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.AppendSGL(d.Datagrams.SGL(), d.rail.Num), UD: to}

@@ -16,8 +16,15 @@ type bufferedPacket struct {
 // or whose sender is this rank or no rank of the job.
 func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	pre, body, err := parsePrefix(b)
-	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
+	isOwn := int(pre.from) == c.env.Rank
+	switch {
+	case err != nil || int(pre.from) >= len(c.peers) || isOwn && pre.kind != multicastSegment:
 		c.stats.Discarded++
+		return
+	case pre.kind == multicastSegment:
+		if !isOwn { // a NIC also delivers the packets of its own rank
+			c.receiveMulticast(&pre, body)
+		}
 		return
 	}
 	p := c.peer(int(pre.from))
@@ -97,6 +104,10 @@ func (c *Carrier) deliver(p *peer, k kind, body []byte) {
 		err = c.handleRingOffer(p, body)
 	case putData, getRequest, getData:
 		err = c.handleData(p, k, body)
+	case multicastResent:
+		err = c.receiveSegment(p, body)
+	case multicastReported:
+		err = c.handleReport(p, body)
 	}
 	if err != nil {
 		c.losePeer(p, err)

@@ -290,7 +290,7 @@ func (c *Carrier) sendCompleted(w work, wc *verbs.WC) {
 	pkt.posted--
 	if w.conn == nil {
 		w.dg.CountCompletion()
-		if wc.Status != verbs.WCSuccess && pkt.peer.lost == nil {
+		if wc.Status != verbs.WCSuccess && pkt.peer != nil && pkt.peer.lost == nil { // members request a lost multicast
 			otherWorks := c.failRail(pkt.peer, w.dg.rail)
 			if otherWorks && c.postDatagram(pkt) == nil {
 				return

@@ -15,10 +15,11 @@ const (
 	OverDatagrams
 	OverSharedMemory
 	OverLoopback
+	OverMulticast
 	transports
 )
 
-var transportNames = [transports]string{"connection", "ring", "datagrams", "shared memory", "itself"}
+var transportNames = [transports]string{"connection", "ring", "datagrams", "shared memory", "itself", "multicast"}
 
 func (w Transport) String() string { return transportNames[w] }
 
@@ -40,10 +41,12 @@ type PacketStats struct {
 	Gathered      uint64                `json:"gathered"`   // packets whose data the NIC gathered from the program's buffer
 	AckOnly       uint64                `json:"ack_only"`   // packets with acknowledgements and credits only
 	Retransmitted uint64                `json:"retransmitted"`
-	Duplicates    uint64                `json:"duplicates"`   // received packets that had arrived before
-	OutOfOrder    uint64                `json:"out_of_order"` // received packets
-	Queued        uint64                `json:"queued"`       // messages that no transport had room for
-	Discarded     uint64                `json:"discarded"`    // received packets that were malformed or not of a peer
+	// MulticastResent counts multicast packets that were sent again, to a member that has not received them.
+	MulticastResent uint64 `json:"multicast_resent"`
+	Duplicates      uint64 `json:"duplicates"`   // received packets that had arrived before
+	OutOfOrder      uint64 `json:"out_of_order"` // received packets
+	Queued          uint64 `json:"queued"`       // messages that no transport had room for
+	Discarded       uint64 `json:"discarded"`    // received packets that were malformed or not of a peer
 }
 
 // TransferStats counts one-sided transfers.

@@ -136,7 +136,7 @@ type Spread struct {
 // Names in the order of the runtime's numbers.
 var (
 	designs     = []string{"sendrecv", "srq", "ring-sendrecv", "ring-srq", "ud", "hybrid"}
-	transports  = []string{"connection", "ring", "datagrams", "shared memory", "itself"}
+	transports  = []string{"connection", "ring", "datagrams", "shared memory", "itself", "multicast"}
 	memoryKinds = []string{"send buffers", "receives of connections", "shared receives", "receives of datagrams", "rings", "shared segments"}
 )
 
