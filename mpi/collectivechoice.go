@@ -42,6 +42,7 @@ func (c *Comm) Algorithm(op coll.Op, n int) (*coll.Algorithm, error) {
 func (c *Comm) selectAlgorithm(a *coll.Call) *coll.Algorithm {
 	chosen := c.chosen(a)
 	a.Rank, a.Size, a.Nodes, a.Ports = c.me, c.size, c.nodesFor(chosen), len(c.rank.env.NICs)
+	a.Segment = c.segmentBytes()
 	limits := defaultLimits
 	limits.Bruck = c.rank.opts.BruckLimit
 	return coll.Select(chosen, a, limits)

@@ -23,6 +23,7 @@ type Comm struct {
 	failureAnnounced bool // the other members know that collectives have failed
 	nonblocking      int  // number of nonblocking and persistent collectives so far
 	segments         map[segmentKey]*sharedSegment
+	inGroup          bool          // this rank has joined the multicast group
 	nodes            *coll.Nodes   // nil until an algorithm needs them
 	choices          coll.Choices  // algorithms of collective operations
 	rules            *coll.RuleSet // for those without a choice; nil if there are none, or until the first call
@@ -255,5 +256,6 @@ func (c *Comm) Free() error {
 // free removes the communicator from the table of contexts.
 func (c *Comm) free() {
 	c.freed = true
+	c.leaveGroup()
 	delete(c.rank.comms, c.context)
 }

@@ -81,7 +81,8 @@ type nic struct {
 	lossOnly  bool // the event just handled is a loss, which Progress does not count
 	dead      bool
 	ended     bool
-	lost      []error     // by peer
+	lost      []error // by peer
+	groups    map[uint64][]int
 	pending   []pendingOp // operations by peer
 }
 
@@ -111,6 +112,7 @@ func newFabric(t testing.TB, size int, seed uint64, concurrent bool) *fabric {
 		f.nics = append(f.nics, &nic{
 			f: f, rank: i, delivered: make(chan struct{}, 1), lastTo: make([]time.Duration, size),
 			regions: make(map[uint32]*region), lost: make([]error, size),
+			groups: make(map[uint64][]int),
 		})
 		f.segments = append(f.segments, &segments{byName: map[string][]byte{}}) // there are no more hosts than ranks
 	}

@@ -1,6 +1,7 @@
 package mpi_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -74,6 +75,25 @@ func (n *nic) sendLocked(peer int, h wire.Header, data []byte, owner any) {
 			})
 		}
 	})
+}
+
+// maxMulticast is not the eager limit of tests.
+const maxMulticast = 50
+
+func (n *nic) MaxMulticast() int                { return maxMulticast }
+func (n *nic) JoinGroup(id uint64, ranks []int) { n.groups[id] = ranks }
+func (n *nic) LeaveGroup(id uint64)             { delete(n.groups, id) }
+func (n *nic) ExpectMulticast(uint64, int)      {}
+func (n *nic) CanMulticast(uint64) bool         { return n.CanSend(0, 0) }
+
+func (n *nic) Multicast(id uint64, h *wire.Header, data []byte) {
+	n.f.mu.Lock()
+	defer n.f.mu.Unlock()
+	for _, peer := range n.groups[id] {
+		if n.lost[peer] == nil {
+			n.sendLocked(peer, *h, bytes.Clone(data), nil)
+		}
+	}
 }
 
 func (n *nic) Register(buf []byte) (wire.Region, error) {

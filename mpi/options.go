@@ -92,6 +92,7 @@ type Upper = carrier.Upper
 type Carrier interface {
 	p2p.Transport
 	window.Transport
+	Multicast
 	// MaxData is the largest payload of a message.
 	MaxData() int
 	// Atomics reports whether FetchAdd and CompareSwap work on every aligned 8-byte word

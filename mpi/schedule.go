@@ -56,6 +56,9 @@ func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 	}
 	x.c, x.tag, x.collectiveCall = c, tag, *a
 	x.algorithm = c.selectAlgorithm(&x.Call)
+	if x.algorithm.Needs&coll.Multicasts != 0 {
+		c.prepareMulticast(&x.Call)
+	}
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = x.in, x.out, x.shared
 	scratch := x.algorithm.ScratchBytes(&x.Call)
 	x.takeScratch(scratch + x.types.packedBytes())
@@ -133,7 +136,12 @@ func (x *execution) execute(s *coll.Step) {
 	switch s.Kind {
 	case coll.Send, coll.SendAdvertised:
 		x.send(s)
-	case coll.Recv, coll.RecvAdvertised:
+	case coll.Multicast:
+		x.multicast(s)
+	case coll.Recv, coll.RecvAdvertised, coll.RecvMulticast:
+		if s.Kind == coll.RecvMulticast {
+			x.c.rank.carrier.ExpectMulticast(x.c.groupID(), x.c.worldRank(s.Peer))
+		}
 		r := x.c.rank.allocP2P()
 		r.Advertised = s.Kind == coll.RecvAdvertised
 		x.c.startRecv(r, x.c.context|collective, message{x.slice(s.Dst), s.Peer, x.tagOf(s)})

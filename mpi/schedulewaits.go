@@ -14,6 +14,8 @@ func (x *execution) waitIsOver(s *coll.Step) bool {
 	case coll.WaitFor:
 		peer := x.c.worldRank(s.Peer)
 		return x.allTransfers(func(t *transfer) bool { return t.Peer != peer || t.Done() })
+	case coll.Multicast:
+		return x.canMulticast()
 	case coll.WaitStarted:
 		return x.allTransfers(func(t *transfer) bool { return t.Started() })
 	}

@@ -35,6 +35,7 @@ const (
 	KnownNodes                         // of the ranks
 	PowerOfRadix                       // number of ranks; the radix is that of k-port algorithms
 	ConsecutiveRanks                   // of each node
+	Multicasts                         // to all ranks
 )
 
 // phase is a number of rounds. Both functions depend on their arguments only.
@@ -95,6 +96,7 @@ func (a *Algorithm) Fits(c *Call) bool {
 		n&KnownNodes != 0 && c.Nodes == nil,
 		n&PowerOfRadix != 0 && power(portRadix(c), digits(c.Size, portRadix(c))) != c.Size,
 		n&ConsecutiveRanks != 0 && !c.Nodes.areConsecutive(),
+		n&Multicasts != 0 && c.Segment == 0,
 		a.perNode > 1 && a.perNode > c.Nodes.fewest(),
 		a.SharedBytes(c) > c.Shared:
 		return false

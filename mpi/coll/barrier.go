@@ -6,6 +6,7 @@ var barriers = []*Algorithm{
 	{Op: Barrier, Name: "recursive-doubling", phases: []phase{once(join), doublingReduce, once(share)}},
 	{Op: Barrier, Name: "linear", phases: []phase{linearArrive.withRoot0(), linearBcast.withRoot0()}},
 	{Op: Barrier, Name: "smp", Needs: KnownNodes, phases: []phase{treeArrive.withinNode(), phase{logRounds, disseminate}.amongLeaders(), binomialBcast.withinNode()}},
+	{Op: Barrier, Name: "multicast", Needs: Multicasts, phases: []phase{treeArrive.withRoot0(), multicastOut.withRoot0()}},
 }
 
 // nothing is an empty message.

@@ -8,6 +8,7 @@ var bcasts = []*Algorithm{
 	{Op: Bcast, Name: "chain", phases: []phase{chainBcast}},
 	{Op: Bcast, Name: "shared", Needs: KnownNodes, phases: []phase{binomialBcast.amongLeaders(), sharedBcast.withinNode()}, shared: slotBytes},
 	{Op: Bcast, Name: "smp", Needs: KnownNodes, phases: []phase{binomialBcast.amongLeaders(), binomialBcast.withinNode()}},
+	{Op: Bcast, Name: "multicast", Needs: Multicasts, phases: []phase{treeArrive.ifRendezvous(), multicastOut}},
 }
 
 // binomialBcast receives Out from the parent, and sends it to all children at once: a rendezvous send

@@ -56,6 +56,10 @@ type Call struct {
 	// Ports is the number of peers with which a rank exchanges messages at once in k-port algorithms:
 	// that of rails. 0 means 1.
 	Ports int
+	// Segment is the size of the largest segment that can be multicast; 0 if none can. All ranks have the same.
+	Segment int
+	// Rendezvous says that a multicast must wait until all ranks have called the operation.
+	Rendezvous bool
 	// Nodes says where ranks run; nil if the caller does not know.
 	Nodes *Nodes
 	// In and Out are the blocks of the buffers. With nil they have Bytes bytes and follow each other.

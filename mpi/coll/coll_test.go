@@ -74,7 +74,9 @@ type scenario struct {
 	variable bool // blocks have different sizes
 	nodes    *Nodes
 	ports    int
-	prefixes [][]byte
+	// rendezvous is that of a multicast
+	rendezvous bool
+	prefixes   [][]byte
 }
 
 // count returns the size of block i.
@@ -114,6 +116,9 @@ func placements(size int) (all []*Nodes) {
 	return all
 }
 
+// testSegment is the size of a multicast segment.
+const testSegment = 1000
+
 // elementBytes is the size of an element of reductions.
 const elementBytes = 4
 
@@ -139,7 +144,7 @@ func (s *scenario) reduced(ranks, n int) []byte {
 
 // prepare returns the call of a rank, its buffers and its expected Out; nil if Out does not matter.
 func (s *scenario) prepare(rank int) (c Call, in, out, want []byte) {
-	c = Call{Op: s.op, Root: s.root, Bytes: s.bytes, InPlace: s.inPlace, Ordered: s.ordered, Nodes: s.nodes, Ports: s.ports}
+	c = Call{Op: s.op, Root: s.root, Bytes: s.bytes, InPlace: s.inPlace, Ordered: s.ordered, Nodes: s.nodes, Ports: s.ports, Segment: testSegment, Rendezvous: s.rendezvous}
 	if s.op >= Reduce {
 		c.Element = elementBytes
 	}

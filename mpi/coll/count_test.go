@@ -17,10 +17,12 @@ func TestMessagesAndBytesEqualClosedForms(t *testing.T) {
 		{Barrier, "dissemination", every, func(p, lg, _ int) int { return p * lg }, nil},
 		{Barrier, "tree", every, func(p, _, _ int) int { return 2 * (p - 1) }, nil},
 		{Barrier, "linear", every, func(p, _, _ int) int { return 2 * (p - 1) }, nil},
+		{Barrier, "multicast", every, edges, nil},
 		{Barrier, "recursive-doubling", powers, func(p, lg, _ int) int { return p * lg }, nil},
 		{Bcast, "binomial", every, edges, func(p, _, n int) int { return (p - 1) * n }},
 		{Bcast, "linear", every, edges, func(p, _, n int) int { return (p - 1) * n }},
 		{Bcast, "chain", every, edges, func(p, _, n int) int { return (p - 1) * n }},
+		{Bcast, "multicast", every, func(int, int, int) int { return 0 }, func(int, int, int) int { return 0 }},
 		{Bcast, "van-de-geijn", every, func(p, _, _ int) int { return (p - 1) * (p + 1) }, nil},
 		{Bcast, "van-de-geijn", powers, nil, func(p, lg, n int) int { return n*lg/2 + (p-1)*n }},
 		{Bcast, "scatter-doubling", powers, func(p, lg, _ int) int { return p - 1 + p*lg }, func(p, lg, n int) int { return n*lg/2 + (p-1)*n }},
@@ -79,6 +81,33 @@ func TestMessagesAndBytesEqualClosedForms(t *testing.T) {
 			if c.bytes != nil && w.bytes != c.bytes(p, log2(p), s.bytes) {
 				t.Errorf("%v %s with %d ranks sends %d bytes, want %d", c.op, c.name, p, w.bytes, c.bytes(p, log2(p), s.bytes))
 			}
+		}
+	}
+}
+
+// The root of a multicast sends each segment once, whatever the number of ranks, and other ranks send messages only if
+// it must wait for them.
+func TestMulticastsEqualNumberOfSegments(t *testing.T) {
+	for _, p := range sizes()[1:] {
+		for n, want := range map[int]int{0: 1, 1: 1, testSegment: 1, testSegment + 1: 2, 150 * testSegment: 150} {
+			for _, rendezvous := range []bool{false, true} {
+				s := scenario{op: Bcast, size: p, bytes: n, root: p / 2, rendezvous: rendezvous}
+				w, err := s.check(Find(Bcast, "multicast"), uint64(n))
+				if err != nil {
+					t.Fatal(err)
+				}
+				messages := 0
+				if rendezvous {
+					messages = p - 1
+				}
+				if w.multicasts != want || w.messages != messages {
+					t.Errorf("%d bytes to %d ranks: %d multicasts and %d messages, want %d and %d", n, p, w.multicasts, w.messages, want, messages)
+				}
+			}
+		}
+		s := scenario{op: Barrier, size: p}
+		if w, err := s.check(Find(Barrier, "multicast"), 1); err != nil || w.multicasts != 1 {
+			t.Errorf("a barrier of %d ranks: %d multicasts, %v", p, w.multicasts, err)
 		}
 	}
 }

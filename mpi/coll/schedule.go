@@ -40,6 +40,9 @@ const (
 	// for that; if several follow each other, those to peers that have arrived start first.
 	RecvAdvertised
 	SendAdvertised
+	// Multicast sends Src to all other ranks, and copies it at once. Each of them receives it with RecvMulticast.
+	Multicast
+	RecvMulticast
 )
 
 // Step is one step of a round.
@@ -63,9 +66,9 @@ const MaxTag = 1<<9 - 1
 // hasPeer reports whether the step names a peer.
 func (s *Step) hasPeer() bool {
 	switch s.Kind {
-	case Send, Recv, WaitFor, RecvAdvertised, SendAdvertised:
+	case Send, Recv, WaitFor, RecvAdvertised, SendAdvertised, RecvMulticast:
 		return true
-	case Copy, Combine, CombineFirst, Wait, WaitStarted:
+	case Copy, Combine, CombineFirst, Wait, WaitStarted, Multicast:
 	}
 	return false
 }

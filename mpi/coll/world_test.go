@@ -14,9 +14,11 @@ type testWorld struct {
 	sends    map[[3]int][]*testSend // by sender, receiver and tag, in order
 	rng      *rand.Rand
 	messages int
-	received int
-	bytes    int
-	copied   int // bytes
+	// multicasts are not messages
+	multicasts int
+	received   int
+	bytes      int
+	copied     int // bytes
 	// between nodes
 	nodeMessages, nodeBytes int
 }
@@ -25,6 +27,7 @@ type testSend struct {
 	to             int
 	data, snapshot []byte
 	advertised     bool // the receive must be, too
+	multicast      bool
 	done           bool
 }
 
@@ -33,6 +36,7 @@ type testRecv struct {
 	from, tag  int
 	dst        []byte
 	advertised bool
+	multicast  bool
 	then       []Step
 }
 
@@ -167,12 +171,14 @@ func (w *testWorld) step(k *testRank) (bool, error) {
 // execute runs one step.
 func (w *testWorld) execute(k *testRank, s *Step) error {
 	switch s.Kind {
-	case Send, Recv, SendAdvertised, RecvAdvertised:
+	case Multicast:
+		w.multicast(k, s)
+	case Send, Recv, SendAdvertised, RecvAdvertised, RecvMulticast:
 		if s.Peer < 0 || s.Peer >= len(w.ranks) || s.Peer == k.call.Rank {
 			return fmt.Errorf("transfer with rank %d", s.Peer)
 		}
-		if s.Kind == Recv || s.Kind == RecvAdvertised {
-			k.recvs = append(k.recvs, testRecv{s.Peer, s.Tag, k.slice(s.Dst), s.Kind == RecvAdvertised, k.round.Steps[k.next-s.Then : k.next]})
+		if s.Kind == Recv || s.Kind == RecvAdvertised || s.Kind == RecvMulticast {
+			k.recvs = append(k.recvs, testRecv{s.Peer, s.Tag, k.slice(s.Dst), s.Kind == RecvAdvertised, s.Kind == RecvMulticast, k.round.Steps[k.next-s.Then : k.next]})
 			return nil
 		}
 		data := k.slice(s.Src)
@@ -209,6 +215,20 @@ func (w *testWorld) execute(k *testRank, s *Step) error {
 	return nil
 }
 
+// multicast sends a copy of a segment to all other ranks.
+func (w *testWorld) multicast(k *testRank, s *Step) {
+	w.multicasts++
+	data := bytes.Clone(k.slice(s.Src))
+	for to := range w.ranks {
+		if to != k.call.Rank {
+			m := &testSend{to: to, data: data, snapshot: data, multicast: true, done: true}
+			pair := [3]int{k.call.Rank, to, s.Tag}
+			w.sends[pair] = append(w.sends[pair], m)
+			w.ranks[to].sentTo++
+		}
+	}
+}
+
 // match completes the posted receives of a rank whose messages have been sent.
 func (w *testWorld) match(k *testRank) error {
 	if k.sentTo == 0 {
@@ -234,6 +254,9 @@ func (w *testWorld) match(k *testRank) error {
 		}
 		if m.advertised != r.advertised {
 			return fmt.Errorf("of a send and its receive from rank %d one is advertised", r.from)
+		}
+		if m.multicast != r.multicast {
+			return fmt.Errorf("of a send and its receive from rank %d one is a multicast", r.from)
 		}
 		copy(r.dst, m.data)
 		m.done = true
