@@ -156,7 +156,7 @@ func (s *Settings) RanksPerHost() int {
 func (s *Settings) Params() work.Params {
 	return work.Params{
 		Class: work.Class(s.Class), Iterations: s.Iterations, Bytes: int(s.Bytes), Compute: s.Compute, Variation: s.Variation,
-		Collective: work.Collective{Operation: s.Operation, Warmup: s.Warmup, MIF: s.MIF, Late: s.Late},
+		Collective: work.Collective{Operation: s.Operation, Warmup: s.Warmup, Groups: s.Groups, MIF: s.MIF, Late: s.Late},
 	}
 }
 

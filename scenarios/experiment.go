@@ -51,6 +51,9 @@ type Settings struct {
 	// Warmup is the number of iterations of the workload collective before those that are measured; 0 if
 	// left out.
 	Warmup int `yaml:"warmup,omitempty" range:"1..1000000"`
+	// Groups is the number of groups of ranks of the workload collective, which perform the operation at the
+	// same time: rank r is in group r modulo groups. All ranks perform one operation if left out.
+	Groups int `yaml:"groups,omitempty" range:"1..4096"`
 	// MIF is the maximum imbalance factor of the workload collective: a rank computes before each operation
 	// for a random time of up to this many times that of a message; 0 if left out.
 	MIF int `yaml:"mif,omitempty" range:"1..1000000"`

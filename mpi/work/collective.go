@@ -29,6 +29,9 @@ type Collective struct {
 	Time time.Duration `json:"time_ns,omitempty"`
 	// Warmup is the number of iterations that are not measured.
 	Warmup int `json:"warmup,omitempty"`
+	// Groups is the number of groups of ranks: each performs the operation at the same time as the others.
+	// Rank r is in group r modulo Groups, as rank r / Groups. 0: all ranks perform one operation.
+	Groups int `json:"groups,omitempty"`
 	// MIF is the maximum imbalance factor: a rank computes before each operation for a random time of up to
 	// this many times the time of a message with the size of the operation (Qian 2010 §6.3.2).
 	MIF int `json:"mif,omitempty"`
@@ -49,6 +52,9 @@ type CollectiveTime struct {
 	Bytes   int  `json:"bytes"`
 	// Iterations is the number of those that were measured.
 	Iterations int `json:"iterations"`
+	// Rate is how many operations a second all groups perform, Groups divided by Mean. 0: no groups, or no
+	// time.
+	Rate float64 `json:"rate_per_s,omitempty"`
 	// Mean is the mean time of an operation over all ranks, and Median the mean of the ranks' medians.
 	Mean   time.Duration `json:"mean_ns"`
 	Median time.Duration `json:"median_ns"`
@@ -72,6 +78,7 @@ func collective(j *job) {
 		})
 	}
 	rounds := j.setIterations(map[Class]int{ClassT: 2, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
+	g := j.newGroup(c.Groups)
 	for _, op := range operationsNamed(c.Operation) {
 		prefix := ""
 		if c.Operation == "" {
@@ -82,7 +89,7 @@ func collective(j *job) {
 			if op == coll.Barrier {
 				n, suffix = 0, ""
 			}
-			j.measureCollective(op, n, rounds, prefix, suffix)
+			j.measureCollective(g, op, n, rounds, prefix, suffix)
 			if op == coll.Barrier {
 				break // it has no data
 			}
@@ -100,12 +107,12 @@ func operationsNamed(name string) (all []coll.Op) {
 	return all
 }
 
-// measureCollective measures an operation with n bytes, and adds the times of each algorithm to the
-// result, as figures whose names have a prefix and a suffix.
-func (j *job) measureCollective(op coll.Op, n, rounds int, prefix, suffix string) {
+// measureCollective measures an operation of groups with n bytes, and adds the times of each algorithm to
+// the result, as figures whose names have a prefix and a suffix.
+func (j *job) measureCollective(g *group, op coll.Op, n, rounds int, prefix, suffix string) {
 	defer annotateError("%v of %d bytes", op, n)
 	m := &measurement{
-		job: j, operation: j.newOperation(op, n), algorithms: j.algorithmsFor(op, n), warmup: j.p.Collective.Warmup, limit: j.p.Collective.Time,
+		job: j, operation: j.newOperation(g, op, n), algorithms: j.algorithmsFor(g, op, n), warmup: j.p.Collective.Warmup, limit: j.p.Collective.Time,
 	}
 	if len(m.algorithms) == 0 {
 		return
@@ -118,7 +125,10 @@ func (j *job) measureCollective(op coll.Op, n, rounds int, prefix, suffix string
 	for i, samples := range m.run(rounds) {
 		t := j.times(samples)
 		t.Operation, t.Algorithm, t.Bytes, t.Iterations = op.String(), m.algorithms[i].Name, n, len(samples)
-		t.Default = m.algorithms[i] == must(j.world.Algorithm(op, n))
+		t.Default = m.algorithms[i] == must(g.Algorithm(op, n))
+		if c := &j.p.Collective; c.Groups > 0 && t.Mean > 0 {
+			t.Rate = float64(c.Groups) / t.Mean.Seconds()
+		}
 		j.collectives = append(j.collectives, t)
 		name := prefix
 		if len(j.p.Collective.Algorithms) > 0 {
@@ -130,25 +140,28 @@ func (j *job) measureCollective(op coll.Op, n, rounds int, prefix, suffix string
 		}{{"mean", t.Mean}, {"median", t.Median}, {"slowest", t.Slowest}} {
 			j.addFigure(name+f.name+suffix, f.time.Seconds()*1e6, "us")
 		}
+		if t.Rate > 0 {
+			j.addFigure(name+"rate"+suffix, t.Rate, "1/s")
+		}
 	}
 }
 
 // algorithmsFor returns the algorithms to measure with n bytes: those of the parameters that fit, or the
 // one that the runtime selects.
-func (j *job) algorithmsFor(op coll.Op, n int) (all []*coll.Algorithm) {
+func (j *job) algorithmsFor(g *group, op coll.Op, n int) (all []*coll.Algorithm) {
 	names := j.p.Collective.Algorithms
 	if len(names) == 0 {
-		return []*coll.Algorithm{must(j.world.Algorithm(op, n))}
+		return []*coll.Algorithm{must(g.Algorithm(op, n))}
 	}
 	for _, a := range coll.Algorithms(op) {
 		if !slices.Contains(names, a.Name) && names[0] != allAlgorithms {
 			continue
 		}
-		check(j.world.SetAlgorithm(op, a))
-		if must(j.world.Algorithm(op, n)) == a {
+		check(g.SetAlgorithm(op, a))
+		if must(g.Algorithm(op, n)) == a {
 			all = append(all, a)
 		}
-		check(j.world.SetAlgorithm(op, nil))
+		check(g.SetAlgorithm(op, nil))
 	}
 	return all
 }
@@ -182,12 +195,12 @@ func (m *measurement) run(rounds int) [][]time.Duration {
 		delay := m.arrivalDelay(m.longestDelay, round)
 		for k := range m.algorithms {
 			i := (k + round) % len(m.algorithms)
-			check(m.world.SetAlgorithm(o.op, m.algorithms[i]))
+			check(o.SetAlgorithm(o.op, m.algorithms[i]))
 			m.Compute(delay)
 			called := m.Wtime()
 			check(o.run(number))
 			took := m.Wtime() - called
-			check(m.world.SetAlgorithm(o.op, nil))
+			check(o.SetAlgorithm(o.op, nil))
 			if round >= m.warmup {
 				samples[i] = append(samples[i], took)
 			}
@@ -239,10 +252,10 @@ func median(sorted []time.Duration) time.Duration {
 }
 
 // check returns an error if the parameters are wrong, or if they are not those of the workload.
-func (c *Collective) check(applies bool, bytes int) error {
+func (c *Collective) check(applies bool, ranks, bytes int) error {
 	if !applies {
-		if c.Operation != "" || len(c.Sizes)+len(c.Algorithms) > 0 || c.Warmup+c.MIF+c.Late != 0 || c.Time != 0 {
-			return fmt.Errorf("operation, sizes, algorithms, time, warm-up and arrival are those of the workload collective")
+		if c.Operation != "" || len(c.Sizes)+len(c.Algorithms) > 0 || c.Warmup+c.Groups+c.MIF+c.Late != 0 || c.Time != 0 {
+			return fmt.Errorf("operation, sizes, algorithms, time, warm-up, groups and arrival are those of the workload collective")
 		}
 		return nil
 	}
@@ -256,6 +269,8 @@ func (c *Collective) check(applies bool, bytes int) error {
 		return fmt.Errorf("a time of %v and %d iterations to warm up: the time needs some", c.Time, c.Warmup)
 	case c.Warmup < 0 || c.MIF < 0 || c.Late < 0 || c.Late > 100:
 		return fmt.Errorf("warm-up and imbalance factor must not be negative, and from 0 to 100 %% of the ranks are late")
+	case c.Groups < 0 || c.Groups > 0 && (ranks%c.Groups != 0 || ranks == c.Groups):
+		return fmt.Errorf("%d groups of %d ranks: groups have the same number of ranks, at least two", c.Groups, ranks)
 	case c.Late > 0 && c.MIF == 0:
 		return fmt.Errorf("ranks are late by the imbalance factor times the time of a message: give the factor")
 	}

@@ -119,6 +119,34 @@ func TestCollectiveSkewedArrival(t *testing.T) {
 	}
 }
 
+// Groups of ranks perform all operations at the same time, each with its own data.
+func TestCollectiveOfGroups(t *testing.T) {
+	const ranks, groups = 12, 3
+	for op := range coll.NumOps {
+		fabric := mpihost.Fabric{Ranks: ranks, PerHost: 3}
+		c := work.Collective{Operation: op.String(), Sizes: []int{8, 16 << 10}, Groups: groups}
+		times, figures := measureCollectivesWith(t, mpi.Options{}, fabric, c)
+		for _, m := range times {
+			if want := groups / m.Mean.Seconds(); m.Rate < want*0.999 || m.Rate > want*1.001 {
+				t.Errorf("%v of %d B: %v operations a second, want %v", op, m.Bytes, m.Rate, want)
+			}
+		}
+		if op == coll.Barrier && figures["rate"] != times[0].Rate || op == coll.Bcast && figures["rate 8 B"] != times[0].Rate {
+			t.Errorf("%v: the figures are %v, want a rate of %v", op, figures, times[0].Rate)
+		}
+	}
+}
+
+// A rank that is late delays its group only: one of four waits for it in a group of two, and three do
+// without groups.
+func TestCollectiveGroupsDoNotWaitForOthers(t *testing.T) {
+	const mif, polls = 512, 9.0 / 8
+	_, figures := measureCollectives(t, 4, work.Collective{Operation: "barrier", Warmup: 2, Groups: 2, MIF: mif, Late: 25})
+	if bound := mif * figures["message"]; figures["mean"] < bound/4 || figures["mean"] > polls*bound/4+4*figures["message"] {
+		t.Errorf("one of four ranks late by %v: %v, want a mean of a quarter of it", bound, figures)
+	}
+}
+
 // Algorithms that know hosts give the results of others when packets are lost.
 func TestCollectiveOfHostsWithLoss(t *testing.T) {
 	for op := range coll.NumOps {

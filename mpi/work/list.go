@@ -38,8 +38,8 @@ func All() []*Workload {
 		pattern("packed", "the same from buffers back to back", "Rashti 2010 §5.5.1, Fig. 5.6", packed),
 		pattern("putget", "puts and gets between ranks 0 and 1", "Rashti 2010 §5.5.1, Fig. 5.7", putget),
 		pattern("putspectrum", "puts and gets with buffers of which some are used more often", "Rashti 2010 §5.5.1, Fig. 5.8", putspectrum),
-		pattern(CollectiveName, "time of collective operations, by size and algorithm; ranks may arrive late",
-			"Rashti 2010 §5.5.1, Fig. 5.9; Qian 2010 §4.3.1, §6.3.2, §6.5", collective),
+		pattern(CollectiveName, "time of collective operations, by size and algorithm; ranks may arrive late, or in groups",
+			"Rashti 2010 §5.5.1, Fig. 5.9; Qian 2010 §4.3.1, §5.4, §6.3.2, §6.5", collective),
 		pattern("scatter", "scatters along a binomial tree", "Rashti 2010 §5.5.1, Fig. 5.9", scatter),
 		pattern("exchange1", "produce and consume, receive posted before the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange1),
 		pattern("exchange2", "produce and consume, receive posted after the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange2),
@@ -221,7 +221,7 @@ func (wl *Workload) Check(ranks int, p Params) error {
 	if p.Bytes < 0 || p.Iterations < 0 || p.Compute < 0 {
 		return complain("bytes, iterations and compute time must not be negative")
 	}
-	if err := p.Collective.check(wl.Name == CollectiveName, p.Bytes); err != nil {
+	if err := p.Collective.check(wl.Name == CollectiveName, ranks, p.Bytes); err != nil {
 		return complain("%w", err)
 	}
 	if p.Variation < 0 || p.Variation > 100 {

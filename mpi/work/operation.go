@@ -5,9 +5,29 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/coll"
 )
 
-// operation is a collective operation with the buffers of a rank, which are always the same. The root is
-// rank 0.
+// group is a communicator of some ranks that perform operations while the other groups do.
+type group struct {
+	*mpi.Comm
+	number, of int // of the groups
+}
+
+// newGroup returns the group of this rank, of so many groups: one of the ranks whose numbers leave the same
+// remainder. If ranks are on hosts in blocks, those of a group are on as many hosts as possible.
+func (j *job) newGroup(of int) *group {
+	if of <= 1 {
+		return &group{j.world.Comm, 0, 1}
+	}
+	number := j.Rank() % of
+	return &group{must(j.world.Split(number, 0)), number, of}
+}
+
+// worldRank returns the rank of a member of the group among all ranks.
+func (g *group) worldRank(member int) int { return member*g.of + g.number }
+
+// operation is a collective operation of a group with the buffers of a rank, which are always the same. The
+// root is rank 0 of the group.
 type operation struct {
+	*group
 	op coll.Op
 	// prepare sets the input of round i, run executes it, and check checks the output.
 	prepare func(i int)
@@ -16,11 +36,11 @@ type operation struct {
 }
 
 // newOperation returns an operation with blocks, or a vector, of n bytes.
-func (j *job) newOperation(op coll.Op, n int) *operation {
-	o := &operation{op: op, prepare: func(int) {}, check: func(int) {}}
+func (j *job) newOperation(g *group, op coll.Op, n int) *operation {
+	o := &operation{group: g, op: op, prepare: func(int) {}, check: func(int) {}}
 	switch op {
 	case coll.Barrier:
-		o.run = func(int) error { return j.world.Barrier() }
+		o.run = func(int) error { return g.Barrier() }
 	case coll.Bcast:
 		j.initBcast(o, n)
 	case coll.Scatter, coll.Gather, coll.Allgather, coll.Alltoall:
@@ -32,22 +52,22 @@ func (j *job) newOperation(op coll.Op, n int) *operation {
 }
 
 func (j *job) initBcast(o *operation, n int) {
-	buf := make([]byte, n)
+	buf, root := make([]byte, n), o.worldRank(0)
 	o.prepare = func(i int) {
-		if j.Rank() == 0 {
-			fill(buf, j.messageKey(0, 0, i))
+		if o.Rank() == 0 {
+			fill(buf, j.messageKey(root, root, i))
 		}
 	}
-	o.run = func(int) error { return j.world.Bcast(buf, 0) }
-	o.check = func(i int) { j.checkContents(buf, j.messageKey(0, 0, i), "broadcast %d", i) }
+	o.run = func(int) error { return o.Bcast(buf, 0) }
+	o.check = func(i int) { j.checkContents(buf, j.messageKey(root, root, i), "broadcast %d", i) }
 }
 
 // initBlocks sets an operation whose data are blocks. Each block has the contents of a message between
 // its first and its last rank; a block for all ranks, those of a message to itself.
 func (j *job) initBlocks(o *operation, n int) {
-	me, size, w := j.Rank(), j.Size(), j.world
+	me, size, w := o.Rank(), o.Size(), o.Comm
 	one, all := make([]byte, n), make([]byte, n*size)
-	keyOf := func(from, to, i int) uint64 { return j.messageKey(from, to, i) }
+	keyOf := func(from, to, i int) uint64 { return j.messageKey(o.worldRank(from), o.worldRank(to), i) }
 	fillOne := func(i int) { fill(one, keyOf(me, me, i)) }
 	checkAll := func(i int) {
 		for from := range size {
@@ -104,7 +124,7 @@ func weights(first, end int) (sum float64) {
 // the same.
 func (j *job) initReduction(o *operation, n int) {
 	const t, sum = mpi.Float64, mpi.Sum
-	me, size, w := j.Rank(), j.Size(), j.world
+	me, size, w := o.Rank(), o.Size(), o.Comm
 	in, out := make([]byte, n), make([]byte, n)
 	first, want := 0, weights(0, size) // of the result: its first element, and the weight of its numbers
 	switch o.op {
@@ -125,7 +145,9 @@ func (j *job) initReduction(o *operation, n int) {
 		want = weights(0, me) // 0 at rank 0, whose buffer does not change
 		o.run = func(int) error { return w.Exscan(in, out, t, sum) }
 	}
-	number := func(e, i int) float64 { return float64(mix(key(j.p.Seed, uint64(i))+uint64(e)) >> 48) }
+	number := func(e, i int) float64 {
+		return float64(mix(key(j.p.Seed, uint64(i), uint64(o.number))+uint64(e)) >> 48)
+	}
 	o.prepare = func(i int) {
 		for e := range len(in) / 8 {
 			putFloats(in[8*e:], []float64{weight(me) * number(e, i)})

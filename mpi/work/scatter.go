@@ -19,7 +19,7 @@ func scatter(j *job) {
 		s.between = newPackedBuffers(rounds, n*s.subtree)
 	}
 	m := &measurement{job: j, operation: &operation{
-		op: coll.Scatter,
+		group: j.newGroup(1), op: coll.Scatter,
 		prepare: func(round int) {
 			for to := 0; j.Rank() == 0 && to < j.Size(); to++ {
 				fill(s.all[to*n:][:n], j.messageKey(0, to, round))

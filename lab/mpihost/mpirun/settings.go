@@ -216,12 +216,13 @@ func parseParams(wl *work.Workload, words []string) (p workParams, err error) {
 	flags := "--class, --iterations, --bytes, --compute and --json"
 	var sizes string
 	if wl.Name == work.CollectiveName {
-		flags += ", --operation, --sizes, --algorithms, --warmup, --time, --mif and --late"
+		flags += ", --operation, --sizes, --algorithms, --warmup, --time, --groups, --mif and --late"
 		f.StringVar(&p.Collective.Operation, "operation", "", "")
 		f.StringVar(&sizes, "sizes", "", "")
 		f.StringSliceVar(&p.Collective.Algorithms, "algorithms", nil, "")
 		f.IntVar(&p.Collective.Warmup, "warmup", 0, "")
 		f.DurationVar(&p.Collective.Time, "time", 0, "")
+		f.IntVar(&p.Collective.Groups, "groups", 0, "")
 		f.IntVar(&p.Collective.MIF, "mif", 0, "")
 		f.IntVar(&p.Collective.Late, "late", 0, "")
 	}
@@ -277,11 +278,20 @@ func runWork(wl *work.Workload, w *mpi.World, p workParams) error {
 // writeCollectives prints the times of collective operations.
 func writeCollectives(w io.Writer, all []work.CollectiveTime) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "operation\talgorithm\tbytes\tmean, all ranks\tmedian, all ranks\tmedian, slowest rank\t95 % of such medians\t")
+	hasRate := all[0].Rate > 0
+	fmt.Fprint(t, "operation\talgorithm\tbytes\tmean, all ranks\tmedian, all ranks\tmedian, slowest rank\t95 % of such medians\t")
+	if hasRate {
+		fmt.Fprint(t, "a second, all groups\t")
+	}
+	fmt.Fprintln(t)
 	for i := range all {
 		c := &all[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s to %s\t\n", c.Operation, c.Algorithm, c.Bytes,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s to %s\t", c.Operation, c.Algorithm, c.Bytes,
 			cli.Duration(c.Mean), cli.Duration(c.Median), cli.Duration(c.Slowest), cli.Duration(c.Low), cli.Duration(c.High))
+		if hasRate {
+			fmt.Fprintf(t, "%.0f\t", c.Rate)
+		}
+		fmt.Fprintln(t)
 	}
 	return t.Flush()
 }
