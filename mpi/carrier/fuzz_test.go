@@ -37,6 +37,9 @@ type fakeMR struct{ verbs.MR }
 
 func (fakeMR) RKey() verbs.RKey { return 7 }
 
+// fuzzGroup is a multicast group of all ranks.
+const fuzzGroup = 9
+
 // FuzzPackets handles arbitrary packets. They may change registered memory only, and the
 // carrier bounds the packets that it buffers.
 func FuzzPackets(f *testing.F) {
@@ -58,17 +61,32 @@ func FuzzPackets(f *testing.F) {
 	one := enc.Append(nil, &wire.Header{Kind: wire.Eager, Tag: 4})
 	one = append(binary.LittleEndian.AppendUint16(nil, uint16(len(one))), one...)
 	seed(coalesced, 1, append(one, one...))
+	segment := append(binary.LittleEndian.AppendUint64(nil, fuzzGroup), 2, 0, 0, 0)
+	segment = append(enc.Append(segment, &wire.Header{Kind: wire.Eager, Tag: 5}), "hello"...)
+	seed(multicastSegment, 0, segment)
+	seed(multicastResent, 1, segment)
+	seed(multicastReported, 1, append(binary.LittleEndian.AppendUint64(nil, fuzzGroup), 1, 0, 0, 0, 1, 1))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
 		e := &transport.Env{Rank: 0, Size: 3, Proc: frozenClock{}}
 		c := &Carrier{env: e, up: up, timing: timing{clock: clock{env: e}}, peerTable: peerTable{make([]*peer, 3), newPeerLists()}}
 		c.rails = []*rail{{Rail: &transport.Rail{}, c: c}}
 		c.cfg.setDefaults()
-		c.mem = memory.New(memory.Config{Domains: []memory.Domain{{PD: fakePD{}}}})
+		c.mem = memory.New(memory.Config{Domains: []memory.Domain{{PD: fakePD{}}}, PacketSize: c.cfg.PacketSize})
 		buf := make([]byte, 96)
 		if _, err := c.mem.Keep(memory.RingBuffers, buf[32:64]); err != nil {
 			t.Fatal(err)
 		}
+		for rank := 1; rank < len(c.peers); rank++ {
+			c.peer(rank).queue = make([]outgoing, 1) // answers wait: no transport has room
+		}
+		kept, err := c.mem.SendBuffer(64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &multicastGroup{id: fuzzGroup, members: []int{1, 2}, out: newMulticastSender(4, []int{1, 2}), in: map[int]*groupReceiver{}}
+		g.out.Add(&packet{Packet: transport.Packet{Buf: kept, Len: 64}})
+		c.groups = multicastGroups{byID: map[uint64]*multicastGroup{fuzzGroup: g}, all: []*multicastGroup{g}}
 		for len(in) > 0 {
 			n := min(int(in[0]), len(in)-1)
 			c.receivePacket(in[1:1+n], nil, OverSharedMemory)

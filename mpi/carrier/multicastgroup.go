@@ -229,6 +229,9 @@ func (c *Carrier) handleReport(p *peer, body []byte) error {
 		return nil // a late report: all members have all segments
 	}
 	for _, pkt := range g.out.Handle(p.rank, &report) {
+		if p.lost != nil { // by the last packet: the segments may be freed
+			break
+		}
 		c.stats.MulticastResent++
 		c.sendOrQueue(p, multicastResent, append([]byte(nil), pkt.Buf.B[PrefixLen:pkt.Len]...))
 	}
