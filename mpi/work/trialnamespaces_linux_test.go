@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/netns"
@@ -72,6 +74,7 @@ type setting struct {
 	rails    int // 1 or 2
 	eager    int
 	lossPPM  uint32
+	choices  coll.Choices
 }
 
 func (s *setting) String() string {
@@ -129,6 +132,25 @@ func TestWorkloadsVerifyInNamespaces(t *testing.T) {
 	}
 }
 
+// Broadcasts and barriers that multicast verify in namespaces, with loss and with several ranks on a host.
+func TestMulticastVerifiesInNamespaces(t *testing.T) {
+	t.Parallel()
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	for _, s := range []setting{
+		{work: must.Get(work.Find("collective"))(t), design: carrier.RingSRQ, perHost: 1},
+		{work: must.Get(work.Find("hpl"))(t), design: carrier.UD, perHost: 2, lossPPM: 10_000},
+	} {
+		s.provider, s.ranks, s.rails = "softroce", 4, 1
+		must.Do(t, s.choices.UnmarshalText([]byte("bcast=multicast,barrier=multicast")))
+		result, err := mpirun.InNamespaces(t.Context(), s.run(rankCommand, s.work.Name))
+		if err != nil || result.Code != 0 {
+			t.Errorf("%v: %v, exit code %d", &s, err, result.Code)
+		}
+	}
+}
+
 // properties returns the properties of a setting that a selection must cover.
 func (s *setting) properties() []string {
 	of := func(property string, value any) string { return fmt.Sprint(s.provider, property, value) }
@@ -171,7 +193,7 @@ func TestSelectedSettingsAreFew(t *testing.T) {
 
 // run returns the configuration of a run with the program args.
 func (s *setting) run(args ...string) mpirun.Config {
-	o := mpi.Options{Carrier: carrier.Config{Design: s.design}, Progress: s.progress}
+	o := mpi.Options{Carrier: carrier.Config{Design: s.design}, Progress: s.progress, Collectives: s.choices}
 	o.P2P.Protocol, o.P2P.EagerLimit = s.protocol, s.eager
 	o.Carrier.PeerTimeout = 3 * time.Second // ranks answer faster even on a busy machine
 	options, err := json.Marshal(o)
