@@ -163,12 +163,16 @@ func Algorithms(o Op) (all []*Algorithm) {
 	return all
 }
 
-// Find returns the algorithm of an operation with a name; nil if there is none.
+// Find returns the algorithm of an operation with a name; nil if there is none. Names have any number of groups,
+// of which Algorithms has some.
 func Find(o Op, name string) *Algorithm {
 	for _, a := range algorithms {
 		if a.Op == o && a.Name == name {
 			return a
 		}
+	}
+	if o == Allgather {
+		return groupsAllgather(name)
 	}
 	return nil
 }

@@ -41,19 +41,13 @@ var nodeAllgathers = []*Algorithm{
 		phases:  []phase{sharedGather, binomialBcast.amongLeaders().ofAllBlocks(), sharedBcast.withinNode().ofAllBlocks()},
 		scratch: landingScratch, shared: allBlocks,
 	},
-	nodeAllgather{groups: 1, exchange: alongRing}.algorithm("one-group-ring"),
-	nodeAllgather{groups: 1, exchange: alongRing, memory: Out}.algorithm("one-group-ring-direct"),
-	nodeAllgather{groups: 1}.algorithm("one-group"),
-	nodeAllgather{groups: 1, memory: Out}.algorithm("one-group-direct"),
+	groupsAllgather("groups-1-ring"), groupsAllgather("groups-1-ring-direct"),
+	groupsAllgather("groups-1"), groupsAllgather("groups-1-direct"),
 	nodeAllgather{groups: 1, rotating: true}.algorithm("gather-groups"),
 	nodeAllgather{groups: 1, rotating: true, memory: Shared}.algorithm("gather-groups-shared"),
 	nodeAllgather{groups: 1, rotating: true, memory: Out}.algorithm("gather-groups-direct"),
-	nodeAllgather{groups: 2}.algorithm("two-groups"),
-	nodeAllgather{groups: 2, memory: Shared}.algorithm("two-groups-shared"),
-	nodeAllgather{groups: 2, memory: Out}.algorithm("two-groups-direct"),
-	nodeAllgather{groups: 4}.algorithm("four-groups"),
-	nodeAllgather{groups: 4, memory: Shared}.algorithm("four-groups-shared"),
-	nodeAllgather{groups: 4, memory: Out}.algorithm("four-groups-direct"),
+	groupsAllgather("groups-2"), groupsAllgather("groups-2-shared"), groupsAllgather("groups-2-direct"),
+	groupsAllgather("groups-4"), groupsAllgather("groups-4-shared"), groupsAllgather("groups-4-direct"),
 }
 
 // algorithm returns the algorithm with a name.

@@ -12,19 +12,19 @@ import (
 // not in the table.
 func TestNodeAllgathersHaveThePublishedComplexity(t *testing.T) {
 	for _, c := range []struct{ name, network, first, last string }{
-		{"one-group-ring", "4M_3S", "1M_4W + 4M_1R", "16M_1W + 16M_4R"},
-		{"one-group", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_4R"},
+		{"groups-1-ring", "4M_3S", "1M_4W + 4M_1R", "16M_1W + 16M_4R"},
+		{"groups-1", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_4R"},
 		{"gather-groups", "4M_3C", "1M_4W + 4M_4R", "16M_1W + 16M_4R"},
-		{"two-groups", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 16M_4R"},
-		{"four-groups", "1M_12C", "", "4M_4W + 16M_4R"},
-		{"one-group-direct", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_3R"},
-		{"one-group-ring-direct", "4M_3S", "1M_4W + 4M_1R", "16M_1W + 16M_3R"},
+		{"groups-2", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 16M_4R"},
+		{"groups-4", "1M_12C", "", "4M_4W + 16M_4R"},
+		{"groups-1-direct", "4M_3C", "1M_4W + 4M_1R", "16M_1W + 16M_3R"},
+		{"groups-1-ring-direct", "4M_3S", "1M_4W + 4M_1R", "16M_1W + 16M_3R"},
 		{"gather-groups-direct", "4M_3C", "1M_4W + 4M_4R", "16M_1W + 16M_3R"},
-		{"two-groups-direct", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 8M_2R + 16M_2R"},
-		{"four-groups-direct", "1M_12C", "", "4M_4W + 12M_4R"},
+		{"groups-2-direct", "2M_6C", "1M_4W + 2M_2R", "8M_2W + 8M_2R + 16M_2R"},
+		{"groups-4-direct", "1M_12C", "", "4M_4W + 12M_4R"},
 		{"gather-groups-shared", "4M_3C", "1M_4W", "16M_4R"},
-		{"two-groups-shared", "2M_6C", "1M_4W", "16M_4R"},
-		{"four-groups-shared", "1M_12C", "1M_4W", "16M_4R"},
+		{"groups-2-shared", "2M_6C", "1M_4W", "16M_4R"},
+		{"groups-4-shared", "1M_12C", "1M_4W", "16M_4R"},
 	} {
 		for node := range 4 {
 			v := volumesOf(Find(Allgather, c.name), node)

@@ -13,6 +13,7 @@ func TestRulesApplyByRanksAndSizes(t *testing.T) {
 		{Operation: "bcast", Ranks: 8, PerHost: 4, From: 8192, Algorithm: "van-de-geijn"},
 		{Operation: "bcast", Ranks: 8, PerHost: 2, From: 8192, Algorithm: "linear"},
 		{Operation: "bcast", Ranks: 16, Algorithm: "linear"},
+		{Operation: "allgather", Ranks: 16, Algorithm: "groups-8"},
 	}
 	for i := range all {
 		if err := all[i].Check(); err != nil {

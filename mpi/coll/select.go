@@ -73,6 +73,9 @@ func Names(op Op) string {
 	for i, a := range algorithms {
 		all[i] = a.Name
 	}
+	if op == Allgather {
+		all = append(all, groupsNames)
+	}
 	return strings.Join(all, ", ")
 }
 

@@ -10,6 +10,15 @@ func TestSelect(t *testing.T) {
 	if text, _ := chosen.MarshalText(); string(text) != "bcast=scatter-doubling,alltoall=spread" {
 		t.Errorf("marshalled as %s", text)
 	}
+	var groups Choices
+	if err := groups.UnmarshalText([]byte("allgather=groups-8-shared")); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := groups.MarshalText(); string(text) != "allgather=groups-8-shared" {
+		t.Errorf("marshalled as %s", text)
+	}
+	ofSixteen := NewNodes(32, func(rank int) int { return rank / 16 })
+	ofSeven := NewNodes(14, func(rank int) int { return rank / 7 })
 	limits := Limits{Bruck: 256, Ring: 4096, Rabenseifner: 65536, Doubling: 512, Neighbour: 8192, LargeResult: 65536}
 	different := &Layout{Counts: []int{1, 2}, Offsets: []int{0, 1}}
 	for _, c := range []struct {
@@ -20,6 +29,8 @@ func TestSelect(t *testing.T) {
 		{chosen, Call{Op: Bcast, Size: 8}, "scatter-doubling"},
 		{chosen, Call{Op: Bcast, Size: 6}, "binomial"},
 		{chosen, Call{Op: Alltoall, Size: 6}, "spread"},
+		{groups, Call{Op: Allgather, Size: 32, Nodes: ofSixteen, Shared: 1 << 20}, "groups-8-shared"},
+		{groups, Call{Op: Allgather, Size: 14, Nodes: ofSeven, Shared: 1 << 20}, "bruck"},
 		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 256}, "bruck"},
 		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 257}, "spread"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4095}, "bruck"},

@@ -153,10 +153,14 @@ func (j *job) algorithmsFor(g *group, op coll.Op, n int) (all []*coll.Algorithm)
 	if len(names) == 0 {
 		return []*coll.Algorithm{must(g.Algorithm(op, n))}
 	}
-	for _, a := range coll.Algorithms(op) {
-		if !slices.Contains(names, a.Name) && names[0] != allAlgorithms {
-			continue
+	candidates := coll.Algorithms(op)
+	if names[0] != allAlgorithms {
+		candidates = candidates[:0]
+		for _, name := range names {
+			candidates = append(candidates, coll.Find(op, name))
 		}
+	}
+	for _, a := range candidates {
 		check(g.SetAlgorithm(op, a))
 		if must(g.Algorithm(op, n)) == a {
 			all = append(all, a)
