@@ -45,6 +45,7 @@ func TestSelect(t *testing.T) {
 		{Choices{}, Call{Op: Allgather, Size: 128, Bytes: 513}, "bruck"},
 		{Choices{}, Call{Op: Allgather, Size: 2, Bytes: 1, Out: different}, "ring"},
 		{Choices{}, Call{Op: Gather, Size: 2, Bytes: 1, Out: different}, "linear"},
+		{Choices{}, Call{Op: Alltoall, Size: 2, In: different, Out: different}, "spread"},
 		{Choices{}, Call{Op: Gather, Size: 64, Bytes: 1}, "linear"},
 		{Choices{}, Call{Op: Gather, Size: 65, Bytes: 1}, "binomial"},
 		{Choices{}, Call{Op: Scatter, Size: 64, Bytes: 1}, "linear"},

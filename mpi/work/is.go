@@ -83,25 +83,25 @@ func (s *bucketSort) sort() []uint32 {
 		le.PutUint32(s.send[4*next[b]:], k)
 		next[b]++
 	}
-	to := make([]int, ranks+1)
+	sendCounts, recvCounts := make([]int, ranks), make([]int, ranks) // in bytes
 	for b := range s.size.buckets {
-		to[owner[b]+1] += mine[b+1] - mine[b]
+		sendCounts[owner[b]] += 4 * (mine[b+1] - mine[b])
 	}
 	out, in := make([]byte, 4*ranks), make([]byte, 4*ranks)
-	for r := range ranks {
-		le.PutUint32(out[4*r:], uint32(to[r+1]))
-		to[r+1] += to[r]
+	for r, n := range sendCounts {
+		le.PutUint32(out[4*r:], uint32(n))
 	}
 	j.Alltoall(out, in)
-	from := make([]int, ranks+1)
+	received := 0
 	for r := range ranks {
-		from[r+1] = from[r] + int(le.Uint32(in[4*r:]))
+		recvCounts[r] = int(le.Uint32(in[4*r:]))
+		received += recvCounts[r]
 	}
-	j.checkEqual(uint64(keysBefore[j.Rank()+1]-keysBefore[j.Rank()]), uint64(from[ranks]), "keys to receive")
-	s.recv = resize(s.recv, 4*from[ranks])
-	j.alltoallv(s.send, to, s.recv, from, 4)
+	j.checkEqual(uint64(4*(keysBefore[j.Rank()+1]-keysBefore[j.Rank()])), uint64(received), "bytes of keys to receive")
+	s.recv = resize(s.recv, received)
+	j.Alltoallv(s.send, sendCounts, s.recv, recvCounts)
 	j.spendComputePart(1)
-	s.sortReceived(from[ranks])
+	s.sortReceived(received / 4)
 	return s.sorted
 }
 
@@ -140,28 +140,6 @@ func (s *bucketSort) sortReceived(n int) {
 		}
 	}
 }
-
-// alltoallv sends a part of send to each rank and receives a part of recv from each. The parts of
-// rank i are sendAt[i] to sendAt[i+1] and recvAt[i] to recvAt[i+1], in units of unit bytes. All
-// receives are posted first; sends start with the next rank, to spread the load.
-func (j *job) alltoallv(send []byte, sendAt []int, recv []byte, recvAt []int, unit int) {
-	me, ranks := j.Rank(), j.Size()
-	copy(recv[unit*recvAt[me]:unit*recvAt[me+1]], send[unit*sendAt[me]:unit*sendAt[me+1]])
-	rs := make([]*mpi.Request, 0, 2*ranks)
-	for i := 1; i < ranks; i++ {
-		if r := (me + ranks - i) % ranks; recvAt[r] < recvAt[r+1] {
-			rs = append(rs, j.Irecv(recv[unit*recvAt[r]:unit*recvAt[r+1]], r, tagAlltoallv))
-		}
-	}
-	for i := 1; i < ranks; i++ {
-		if r := (me + i) % ranks; sendAt[r] < sendAt[r+1] {
-			rs = append(rs, j.Isend(send[unit*sendAt[r]:unit*sendAt[r+1]], r, tagAlltoallv))
-		}
-	}
-	j.waitAll(rs...)
-}
-
-const tagAlltoallv = 901
 
 // timeSort measures one sort of the keys of all ranks. It checks that the sorted keys are in
 // order, and that none is missing, duplicate or changed.

@@ -278,6 +278,11 @@ func (j *job) Alltoall(send, recv []byte) {
 	j.callCollective(func() error { return j.world.Alltoall(send, recv) })
 }
 
+// Alltoallv exchanges blocks that follow each other in both buffers.
+func (j *job) Alltoallv(send []byte, sendCounts []int, recv []byte, recvCounts []int) {
+	j.callCollective(func() error { return j.world.Alltoallv(send, sendCounts, nil, recv, recvCounts, nil) })
+}
+
 func (j *job) Allgather(local, all []byte) {
 	j.callCollective(func() error { return j.world.Allgather(local, all) })
 }
