@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/report/peers"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // onRanks runs a program on simulated ranks.
@@ -27,7 +28,7 @@ func onRanks(t *testing.T, ranks int, program func(*mpi.World) error) {
 
 func TestCollectivesCheckResults(t *testing.T) {
 	for _, ranks := range []int{3, 4} {
-		for _, m := range collectiveMeasurements(ranks) {
+		for _, m := range collectiveMeasurements(ranks, scenarios.VethPair) {
 			if m.Bytes > 1<<10 {
 				continue
 			}
@@ -61,7 +62,7 @@ func TestCollectivesCheckResults(t *testing.T) {
 
 // Ours takes half of the time of MPICH, but more than it at one point of 8 ranks.
 func TestSummaryCountsFasterPoints(t *testing.T) {
-	slower := collectiveMeasurements(8)[3]
+	slower := collectiveMeasurements(8, scenarios.VethPair)[3]
 	for _, test := range []struct {
 		ratio       float64
 		wantVerdict string
@@ -69,16 +70,16 @@ func TestSummaryCountsFasterPoints(t *testing.T) {
 		var all []peers.Comparison
 		for _, ranks := range []int{4, 8} {
 			theirs, ours := turn{}, turn{}
-			for _, m := range collectiveMeasurements(ranks) {
+			for _, m := range collectiveMeasurements(ranks, scenarios.VethPair) {
 				theirs[m.name()], ours[m.name()] = 4e-6, 2e-6
 				if m.Title == slower.Title {
 					ours[m.name()] = test.ratio * 4e-6
 				}
 			}
 			turns := map[string]turn{mpich: theirs}
-			all = append(all, compare(collectiveMeasurements(ranks), []round{{Ranks: ranks, Before: turns, After: turns, Ours: ours, NoICRC: theirs}}, []string{mpich})...)
+			all = append(all, compare(collectiveMeasurements(ranks, scenarios.VethPair), []round{{Ranks: ranks, Before: turns, After: turns, Ours: ours, NoICRC: theirs}}, []string{mpich})...)
 		}
-		got := summarize(all)
+		got := summarize(all, scenarios.VethPair)
 		if len(got) != 2 || !got[0].WithICRC || got[0].Points != 60 || got[0].Faster != 59 || got[0].SlowestName != slower.Title || math.Abs(got[0].Slowest-test.ratio) > 1e-9 || got[0].Verdict != test.wantVerdict {
 			t.Errorf("%+v, want 59 of 60 points and %s", got, test.wantVerdict)
 		}

@@ -37,6 +37,8 @@
 // library does not call sched_yield. So MPICH-yielding is measured, too: MPICH with an epoll_wait
 // that yields (c/yield.c). There are targets for the ratios to both.
 //
+// With -cable shm, our ranks are connected by shared memory, and the peers by veth pairs as before.
+//
 // With -html, the result is also written as one page with charts.
 //
 // With the environment variable FABRICTEST_PEERS_PROFILE=DIR, our ranks write CPU profiles
@@ -67,6 +69,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/peers"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // The first argument of the child processes.
@@ -124,7 +127,8 @@ type job struct {
 	Rounds      int
 	Slice       time.Duration // minimum time of a measurement
 	Ranks       int
-	Bind        bool // each rank to a CPU
+	Bind        bool                // each rank to a CPU
+	Cable       scenarios.CableKind // of our ranks
 	Collectives bool
 	Operations  []string     // kinds of collective operations; all if empty
 	Algorithms  coll.Choices // of our collective operations
@@ -133,7 +137,7 @@ type job struct {
 // measurements returns the measurements of a job.
 func (j *job) measurements() []measurement {
 	if j.Collectives {
-		return slices.DeleteFunc(collectiveMeasurements(j.Ranks), func(m measurement) bool {
+		return slices.DeleteFunc(collectiveMeasurements(j.Ranks, j.Cable), func(m measurement) bool {
 			return len(j.Operations) > 0 && !slices.Contains(j.Operations, m.Kind)
 		})
 	}
@@ -172,6 +176,7 @@ func parseFlags() (o options, err error) {
 	flag.StringVar(&operations, "operations", "", "the collective operations, separated by commas; all if empty")
 	flag.TextVar(&j.Algorithms, "algorithms", &coll.Choices{}, "our algorithms, where not the default, as `bcast=chain,alltoall=spread`")
 	flag.BoolVar(&j.Bind, "bind", true, "bind each process to a CPU, in turn")
+	flag.Var(&j.Cable, "cable", "our ranks are connected by a `KIND` of cable: veth, or shm (shared memory)")
 	flag.BoolVar(&o.json, "json", false, "print the result, with every figure, as JSON")
 	flag.StringVar(&o.html, "html", "", "write the result as a page with charts to this `file`")
 	flag.Parse()
@@ -268,7 +273,7 @@ func measureJobs(ctx context.Context, jobs []job, found []programs) (*result, er
 		all.Turns = append(all.Turns, r.Turns...)
 	}
 	if jobs[0].Collectives {
-		all.Summaries = summarize(all.Comparisons)
+		all.Summaries = summarize(all.Comparisons, jobs[0].Cable)
 	}
 	return all, nil
 }

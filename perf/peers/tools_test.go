@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/peers"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // recorded returns a program's output that was recorded in testdata.
@@ -72,7 +73,7 @@ func TestVersionsAreFound(t *testing.T) {
 
 func TestMissingPeersAreSkippedWithInstallCommand(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	all := append(pairMeasurements(), collectiveMeasurements(4)...)
+	all := append(pairMeasurements(), collectiveMeasurements(4, scenarios.VethPair)...)
 	found, skipped, err := findPeers(nil, all)
 	if err != nil || len(found) != 0 || len(skipped) != len(allPeers()) {
 		t.Fatalf("found %v, skipped %v, error %v; want all peers skipped", found, skipped, err)
@@ -92,7 +93,7 @@ func TestMissingPeersAreSkippedWithInstallCommand(t *testing.T) {
 	if _, _, err := findPeers([]string{"ucx", "gasnet"}, all); err == nil {
 		t.Error("no error for an unknown peer")
 	}
-	if _, _, err := findPeers([]string{"ucx"}, collectiveMeasurements(4)); err == nil {
+	if _, _, err := findPeers([]string{"ucx"}, collectiveMeasurements(4, scenarios.VethPair)); err == nil {
 		t.Error("no error for a peer without collective operations")
 	}
 }
