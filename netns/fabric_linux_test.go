@@ -1,7 +1,10 @@
 package netns_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -175,5 +178,31 @@ func BenchmarkBuild(b *testing.B) {
 				f.Close()
 			}
 		})
+	}
+}
+
+// Where br_netfilter is loaded, frames would pass the hooks of a firewall in each bridge.
+func TestBridgesHaveNoFirewall(t *testing.T) {
+	f := build(t, star(t, 2, topology.Options{}), netns.Options{})
+	for _, family := range []string{"ip", "ip6"} {
+		name := "/proc/sys/net/bridge/bridge-nf-call-" + family + "tables"
+		var text []byte
+		err := f.Core().Do(func() error {
+			file, err := os.OpenFile(name, os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			text, err = io.ReadAll(file)
+			return err
+		})
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			t.Skip("this kernel has not loaded br_netfilter")
+		case errors.Is(err, unix.EROFS):
+			t.Skip("/proc/sys is read-only")
+		case err != nil || string(text) != "0\n":
+			t.Errorf("%s is %q: %v", name, text, err)
+		}
 	}
 }

@@ -20,6 +20,10 @@ var hostSysctls = []sysctl{
 	// Replies to a host with several rails may arrive on any of them.
 	{"net/ipv4/conf/all/rp_filter", "0", ""},
 	{"net/ipv4/conf/default/rp_filter", "0", ""},
+	// Where a host has loaded br_netfilter, as container engines do, bridged packets would pass the hooks of a
+	// firewall, and no fabric has one.
+	{"net/bridge/bridge-nf-call-iptables", "0", ""},
+	{"net/bridge/bridge-nf-call-ip6tables", "0", ""},
 }
 
 // routerSysctls apply to routed switches, after they have interfaces.
