@@ -44,13 +44,13 @@ type Table struct {
 
 // Fabric is where ranks run. A key that is left out stands for any value.
 type Fabric struct {
-	// Tier is sim for the simulation, or netns for real time.
+	// Tier is sim for the simulation, netns for real time, or device for RDMA devices of this host.
 	Tier string `yaml:"tier,omitempty"`
 	// Platform is the platform of a simulation, or none for the default times.
 	Platform string `yaml:"platform,omitempty"`
-	// Provider is whose protocol the NICs have, such as softroce.
+	// Provider is whose protocol the NICs have, such as softroce; ibverbs for devices.
 	Provider string `yaml:"provider,omitempty"`
-	// Topology is what connects the hosts: switch.
+	// Topology is what connects the hosts: switch, or none for devices.
 	Topology string `yaml:"topology,omitempty"`
 	// Rails is the number of NICs of a host.
 	Rails int `yaml:"rails,omitempty"`

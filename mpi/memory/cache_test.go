@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -287,10 +288,16 @@ func TestMemoryWithoutRDMAIsNotRegistered(t *testing.T) {
 
 // domain is a protection domain that registers memory as kernels do: at the address that init names,
 // which must have the page offset of the memory.
-type domain struct{ verbs.PD }
+type domain struct {
+	verbs.PD
+	registered int
+	slow       time.Duration
+}
 
-func (domain) RegMR(init verbs.MRInit) (verbs.MR, error) {
+func (d *domain) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	const page = 4096
+	d.registered++
+	time.Sleep(d.slow)
 	if init.Addr%page != uint64(addr(init.Buf))%page {
 		return nil, verbs.ErrInvalid
 	}
@@ -304,10 +311,21 @@ func (region) Close() error     { return nil }
 
 // Kernels reject addresses with another page offset than the memory.
 func TestMemoryHasItsOwnAddress(t *testing.T) {
-	r := New(Config{Domains: []Domain{{PD: domain{}}}, OwnAddresses: true, PacketSize: 64})
+	r := New(Config{Domains: []Domain{{PD: new(domain)}}, OwnAddresses: true, PacketSize: 64})
 	buf := make([]byte, 9000)[7:]
 	m := must.Get(r.Register(buf))(t).Memory()
 	if m.Addr != uint64(addr(buf)) {
 		t.Errorf("memory at %#x is registered at %#x", addr(buf), m.Addr)
+	}
+}
+
+// A rank on a device that takes milliseconds for a registration starts without thousands of them.
+func TestSlowRegistrationsAreMeasuredSeldom(t *testing.T) {
+	const classes = 17 // of 1 KiB, up to the packet size
+	d := &domain{slow: 2 * slowCall}
+	r := New(Config{Domains: []Domain{{PD: d}}, OwnAddresses: true, PacketSize: 16 << 10, Now: func() time.Duration { return 0 }})
+	must.Do(t, r.TrackReuse(Reuse{}))
+	if n := len(r.reuse.cfg.Thresholds); n != classes || d.registered > 4*classes {
+		t.Errorf("%d registrations for the thresholds of %d classes", d.registered, n)
 	}
 }
