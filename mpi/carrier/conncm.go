@@ -205,6 +205,13 @@ func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 	})
 }
 
+// isConnecting reports whether a call of the connection manager is to establish the connection. Its
+// result decides: siw flushes the receives of a connection whose request was rejected, perhaps because
+// that of the peer wins, and the completions may precede the result.
+func (k *conn) isConnecting() bool {
+	return k.rail.cm != nil && k.cm.conn == nil && (k.state == requested || k.state == accepted)
+}
+
 // established opens a connection. privateData is that of the accept; nil at the passive end.
 func (k *conn) established(cmConn verbs.Conn, privateData []byte) {
 	c := k.c

@@ -112,7 +112,7 @@ func (r *recvQueue) hasBatch(all int) bool {
 func (r *recvQueue) completed(wc *verbs.WC, w work) {
 	c := r.c
 	if wc.Status != verbs.WCSuccess {
-		if r.conn != nil {
+		if r.conn != nil && !r.conn.isConnecting() {
 			r.conn.connFailed(statusError{"receive", wc.Status})
 		}
 		if wc.Status == verbs.WCWRFlushErr {
