@@ -91,7 +91,7 @@ func checkBounds(t *Type, places []int, count int) error {
 
 func TestRandomTypesEqualTheirTypeMaps(t *testing.T) {
 	overlapping, runs := 0, 0
-	for seed := range uint64(20000) {
+	for seed := range uint64(5000) {
 		s := source(rand.New(rand.NewPCG(seed, 1)).IntN)
 		typ, m, err := s.randomType(4)
 		if err != nil {

@@ -2,7 +2,7 @@ package datatype
 
 import "fmt"
 
-// Check returns an error unless all data of count elements is in a buffer of n bytes, in which the first element is at an
+// Check returns an error unless all data of count elements is in a buffer of n bytes. The first element is at an
 // offset.
 func (t *Type) Check(n, offset, count int) error {
 	if count < 0 {
