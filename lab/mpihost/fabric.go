@@ -54,6 +54,9 @@ type Fabric struct {
 	// Costs are the virtual times of work on memory, and of verb calls unless those are 0; nil
 	// means the defaults of NICs, and no time for work on memory.
 	Costs *verbs.Costs
+	// MemoryBps is the rate, in bits a second, of the memory bus that the copies of the ranks of a host
+	// share; 0: each copy takes as long as alone.
+	MemoryBps uint64
 	// ChargeWakes makes each wait for an event take Costs.Wake. Otherwise a rank that waits stands for
 	// one that polls, and the runtime charges the wakes of its progress tasks.
 	ChargeWakes bool
@@ -226,7 +229,7 @@ func (j *Job) fabric() (Fabric, error) {
 
 // SetPlatform gives hosts and NICs the costs of a platform, and its provider unless one is set.
 func (f *Fabric) SetPlatform(p *nics.Platform) {
-	f.Link, f.NIC, f.Costs, f.Provider = p.Link, p.NIC, &p.Host, cmp.Or(f.Provider, p.Provider)
+	f.Link, f.NIC, f.Costs, f.MemoryBps, f.Provider = p.Link, p.NIC, &p.Host, p.MemoryBps, cmp.Or(f.Provider, p.Provider)
 }
 
 // Check returns an error if the fabric, the settings of its NICs or the topology are invalid.

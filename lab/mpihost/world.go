@@ -33,6 +33,7 @@ type host struct {
 	ports   []*sim.Port // by rail
 	devices []verbs.Context
 	shared  segments
+	bus     memoryBus
 }
 
 // InWorld calls run for each rank in a new simulation, and returns when all ranks have ended.
@@ -78,7 +79,10 @@ func (w *World) build() error {
 	w.hosts = make([]host, len(plan.Hosts))
 	for i := range plan.Hosts {
 		h := &w.hosts[i]
-		h.shared = make(segments)
+		h.shared, h.bus.rateBps = make(segments), w.f.MemoryBps
+		if w.f.Costs != nil {
+			h.bus.cached = w.f.Costs.Copy.CachedBytes
+		}
 		for k := range plan.Hosts[i].NICs {
 			nic := &plan.Hosts[i].NICs[k]
 			config := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: nic.Addr(w.f.IPv4), LineRateBps: w.f.Link.RateBps}

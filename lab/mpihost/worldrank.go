@@ -53,7 +53,11 @@ func (r *worldRank) env(p *sim.Proc) *transport.Env {
 		Costs:  w.f.Costs, Spend: func(what verbs.Work, n int, d time.Duration) {
 			if p := w.sim.Current(); p != nil { // the rank or one of its tasks
 				start := w.Now()
-				p.Compute(d)
+				if what == verbs.WorkCopy {
+					h.bus.copy(p, n, d)
+				} else {
+					p.Compute(d)
+				}
 				if w.onWork != nil {
 					w.onWork(r.rank, what, n, start)
 				}

@@ -31,6 +31,9 @@ type Platform struct {
 	Host     verbs.Costs
 	NIC      sim.NICCosts
 	Link     sim.LinkConfig
+	// MemoryBps is the rate, in bits a second, of the memory bus that the copies of all programs of a host
+	// share; 0: copies do not slow down each other.
+	MemoryBps uint64
 	// Parameters and Base are the rows of the file.
 	Parameters []Parameter
 	Base       []BaseFigure
@@ -285,6 +288,7 @@ var platformParameters = map[string]func(*Platform, float64){
 	"host.copy_ns_per_kib":        perKiB(func(p *Platform) *int { return &p.Host.Copy.PicosecondsPerByte }),
 	"host.copy_cached_bytes":      number(func(p *Platform) *int { return &p.Host.Copy.CachedBytes }),
 	"host.copy_cached_ns_per_kib": perKiB(func(p *Platform) *int { return &p.Host.Copy.CachedPicosecondsPerByte }),
+	"host.memory_gbps":            gbps(func(p *Platform) *uint64 { return &p.MemoryBps }),
 	"host.lookup_ns":              duration(func(p *Platform) *time.Duration { return &p.Host.LookUp }),
 	"host.poll_memory_ns":         duration(func(p *Platform) *time.Duration { return &p.Host.PollMemory }),
 	"host.message_ns":             duration(func(p *Platform) *time.Duration { return &p.Host.Message }),

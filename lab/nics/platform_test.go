@@ -38,7 +38,7 @@ func TestEveryParameterChangesAPlatform(t *testing.T) {
 	for _, name := range ParameterNames() {
 		p := new(Platform)
 		must.Do(t, p.Set(Parameter{Name: name, Value: 4096, Source: "test"}))
-		if host, nic, link := (Platform{}).Host, (Platform{}).NIC, (Platform{}).Link; p.Host == host && p.NIC == nic && p.Link == link {
+		if host, nic, link := (Platform{}).Host, (Platform{}).NIC, (Platform{}).Link; p.Host == host && p.NIC == nic && p.Link == link && p.MemoryBps == 0 {
 			t.Errorf("%s changes nothing", name)
 		}
 	}
