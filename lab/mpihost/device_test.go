@@ -26,6 +26,7 @@ func (d *gidTable) Name() string                         { return "fake" }
 func (d *gidTable) Devices() ([]verbs.DeviceInfo, error) { return nil, nil }
 func (d *gidTable) Open(string) (verbs.Context, error)   { return d, nil }
 func (d *gidTable) Info() verbs.DeviceInfo               { return verbs.DeviceInfo{Transport: d.transport} }
+
 func (d *gidTable) QueryPort(uint8) (verbs.PortAttr, error) {
 	return verbs.PortAttr{GIDs: len(d.gids) + 1}, nil
 }

@@ -32,8 +32,10 @@ func TestCopiesShareTheMemoryBus(t *testing.T) {
 		"four ranks, a third cached":   {4, 4, bytes / 3, 2 * rate, 14 * time.Millisecond / 3},
 	} {
 		took := make([]time.Duration, c.ranks)
-		f := mpihost.Fabric{Ranks: c.ranks, PerHost: c.perHost, Limit: time.Minute, MemoryBps: c.rate,
-			Costs: &verbs.Costs{Control: 1000, Post: 100, Poll: 50, Copy: verbs.LinearCost{CachedBytes: c.cached}}}
+		f := mpihost.Fabric{
+			Ranks: c.ranks, PerHost: c.perHost, Limit: time.Minute, MemoryBps: c.rate,
+			Costs: &verbs.Costs{Control: 1000, Post: 100, Poll: 50, Copy: verbs.LinearCost{CachedBytes: c.cached}},
+		}
 		_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 			began := e.Proc.Now()
 			e.Charge(verbs.WorkCopy, bytes, alone)
