@@ -109,7 +109,8 @@ func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	return p.expectAck(p.toDeviceFlow.next)
 }
 
-// expectDeliveredTo sends a Send, expects an Ack, and fails the case unless receive id completes.
+// expectDeliveredTo sends a Send message. It fails the case unless the device acknowledges it and completes
+// the receive with work request ID id, with the payload.
 func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
 	p.expectDelivered(send)
 	p.expectRecv(id, send.Payload)

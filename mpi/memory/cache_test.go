@@ -248,8 +248,8 @@ func BenchmarkGetAgain(b *testing.B) {
 	}
 }
 
-// A registration that replaces smaller ones whose deregistration fails is returned by no Get, so it
-// must not count as used.
+// Get registers a larger buffer in place of a smaller one. If deregistering the smaller one fails, Get returns
+// an error, and the larger registration must have no reference: nobody would release it.
 func TestFailedReplacementLeavesNoUse(t *testing.T) {
 	d, c := newCache(t, 10, 1000)
 	buf := make([]byte, 100)

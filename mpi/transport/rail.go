@@ -119,8 +119,8 @@ func (r *Rail) ReserveCQEs(n int) error {
 	return nil
 }
 
-// Poll calls handle for every completion, up to a limit that lets other rails have their
-// turn. It reports whether there were any.
+// Poll polls the completion queue and calls handle for each completion. It stops after a few batches, so that
+// a busy rail does not keep the caller from polling the others. It reports whether there was a completion.
 func (r *Rail) Poll(handle func(*verbs.WC)) (polled bool, err error) {
 	const maxBatches = 4
 	for range maxBatches {

@@ -147,7 +147,7 @@ func TestCollectiveGroupsDoNotWaitForOthers(t *testing.T) {
 	}
 }
 
-// Algorithms that know hosts give the results of others when packets are lost.
+// Node-aware algorithms give correct results when packets are lost. The workload checks the results.
 func TestCollectiveOfHostsWithLoss(t *testing.T) {
 	for op := range coll.NumOps {
 		var names []string

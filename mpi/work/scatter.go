@@ -51,8 +51,8 @@ type scatterTree struct {
 	between *bufferSet // one for each round, of ranks that forward data
 }
 
-// run receives the data of this rank's subtree from its parent, and sends those of other ranks to the
-// children that are nearest to them, the largest part first.
+// run performs one scatter from rank 0 along a binomial tree. This rank receives the blocks of its subtree
+// from its parent, keeps its own, and sends each child the blocks of the child's subtree, largest subtree first.
 func (s *scatterTree) run(round int) error {
 	j, me, data := s.j, s.j.Rank(), s.all
 	if me > 0 {

@@ -109,7 +109,8 @@ func (s *Settings) Apply(c *Config) (err error) {
 	return nil
 }
 
-// TuningFabric returns the fabric of a job on a tier, as files of `fabrictest tune` describe it.
+// TuningFabric returns the values by which a job on a tier selects the tables that `fabrictest tune` has
+// written: tier, provider, platform, topology, rails and cable.
 func (c *Config) TuningFabric(tier string) (*tuning.Fabric, error) {
 	f := &tuning.Fabric{Tier: tier, Provider: c.Provider, Platform: tuning.None, Topology: tuning.Switch, Rails: max(c.Rails, 1), Cable: tuning.None}
 	if tier == onNetNS {
