@@ -134,6 +134,36 @@ func TestMulticastBcastSendsEachSegmentOnce(t *testing.T) {
 	}
 }
 
+// A broadcast whose segment is lost takes little longer than others, though no later segment shows the loss.
+func TestLostMulticastIsSoonSentAgain(t *testing.T) {
+	const warmup, rounds, limit = 20, 1000, 3 * time.Millisecond
+	f := mpihost.Fabric{Ranks: 4, Impair: []impair.Spec{{LossPPM: 50_000}}, Seed: 1, Limit: time.Hour}
+	var resent uint64
+	_, err := mpihost.InWorld(f, func(e *transport.Env) error {
+		o := multicastOptions(t, carrier.RingSRQ)
+		o.Progress = mpi.Background // a root that only computes answers no request
+		return mpi.Run(e, o, func(w *mpi.World) error {
+			for round := range rounds {
+				w.Compute(time.Millisecond)
+				if w.Rank() == 0 {
+					w.Compute(time.Millisecond / 4) // the others wait
+				}
+				called := w.Wtime()
+				must.Do(t, w.Bcast(make([]byte, 8), 0))
+				if took := w.Wtime() - called; round >= warmup && took > limit {
+					t.Errorf("broadcast %d takes rank %d %v", round, w.Rank(), took)
+				}
+			}
+			resent += w.Stats().Carrier.(carrier.Stats).MulticastResent
+			return nil
+		})
+	})
+	must.Do(t, err)
+	if resent < rounds/20 {
+		t.Errorf("%d segments were sent again", resent)
+	}
+}
+
 // If a rank is killed, also one that only receives, multicasts and barriers fail at all others.
 func TestKilledRankFailsMulticasts(t *testing.T) {
 	for _, killed := range []int{0, 3} {

@@ -66,6 +66,8 @@ func FuzzPackets(f *testing.F) {
 	seed(multicastSegment, 0, segment)
 	seed(multicastResent, 1, segment)
 	seed(multicastReported, 1, append(binary.LittleEndian.AppendUint64(nil, fuzzGroup), 1, 0, 0, 0, 1, 1))
+	seed(multicastReportDatagram, 0, append(binary.LittleEndian.AppendUint64(nil, fuzzGroup), 1, 0, 0, 0, 1, 1))
+	seed(multicastResentDatagram, 0, segment)
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
 		e := &transport.Env{Rank: 0, Size: 3, Proc: frozenClock{}}

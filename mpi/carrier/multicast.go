@@ -12,7 +12,8 @@ import (
 //
 // A sender keeps a window of segments. Members report, now and then, which segments they have, and the sender
 // drops those that all members have. A member that lacks a segment requests it; the sender then sends it
-// to this member alone, in a packet that the carrier retransmits. Reports are retransmitted, too.
+// to this member alone. The first requests, their answers and every second report are datagrams, because a packet that
+// the carrier or a NIC retransmits may take long; it retransmits the others.
 
 // multicastSender numbers the segments of this rank for a group, and keeps them until all members have them.
 type multicastSender struct {
@@ -26,7 +27,7 @@ type multicastSender struct {
 type groupMember struct {
 	rank   int
 	next   uint32 // the member has all segments before
-	resent uint32 // all segments before, as far as the member lacked them, were sent to it alone
+	resent uint32 // all segments before, as far as the member lacked them, were sent to it alone, reliably
 }
 
 // newMulticastSender returns a sender to members, which are in ascending order.
@@ -55,7 +56,8 @@ func (s *multicastSender) find(rank int) (int, bool) {
 	return slices.BinarySearchFunc(s.members, rank, func(m groupMember, rank int) int { return m.rank - rank })
 }
 
-// Handle handles the report of a member. It returns the segments to send to this member alone.
+// Handle handles the report of a member. It returns the segments to send to this member alone, over the transport
+// of the report.
 func (s *multicastSender) Handle(rank int, r *multicastReport) (missing []*packet) {
 	i, found := s.find(rank)
 	if !found || seqBefore(s.next, r.next) {
@@ -76,6 +78,9 @@ func (s *multicastSender) Handle(rank int, r *multicastReport) (missing []*packe
 		if !r.hasEarly(seq) {
 			missing = append(missing, s.kept[seq-s.first()])
 		}
+	}
+	if r.byDatagram {
+		return missing[:min(len(missing), maxRetransmitBatch)]
 	}
 	m.resent = s.next
 	return missing
@@ -116,28 +121,40 @@ func (s *multicastSender) Awaited() (ranks []int) {
 type multicastReceiver struct {
 	segments packetReceiver[[]byte]
 	expected uint32 // all segments before are needed by operations that have started; 1 at first
-	// ackEvery is the number of segments after which a report is due.
-	ackEvery int
+	// ackEvery is the number of segments after which a report is due, and reliableEvery that after which it
+	// must not be lost: there is one in every window.
+	ackEvery, reliableEvery int
 	// gapDelay is how long a segment may arrive after a later one, and timeout how long an expected one
-	// may take, before it is requested.
+	// may take, before it is requested. Both are limits: earlier arrivals make the times shorter.
 	gapDelay, timeout time.Duration
+	arrivals          arrivalTime
 
-	unreported int
+	unreported int           // segments since the last report that cannot be lost
+	noted      bool          // a datagram has reported some of them
 	requests   int           // since a segment arrived in order
 	expiry     time.Duration // when missing segments are requested; 0 if none is missing
-	inOrder    [][]byte      // result of Receive
+	waitStart  time.Duration // when an operation began to wait for a segment, if waits is set
+	waits      bool
+	inOrder    [][]byte // result of Receive
 }
 
 func newMulticastReceiver(d *Datagrams) multicastReceiver {
+	every := max(1, min(d.AckEvery, d.Window/2))
 	return multicastReceiver{
 		segments: packetReceiver[[]byte]{next: 1}, expected: 1,
-		ackEvery: max(1, min(d.AckEvery, d.Window/2)), gapDelay: d.AckDelay, timeout: d.Timeout,
+		ackEvery: every, reliableEvery: min(2*every, d.Window), gapDelay: d.AckDelay, timeout: d.Timeout,
 	}
 }
 
 // Expect notes that an operation needs one more segment.
 func (r *multicastReceiver) Expect(now time.Duration) {
 	r.expected++
+	switch {
+	case !seqBefore(r.segments.next, r.expected):
+		r.arrivals.Sample(0)
+	case !r.waits:
+		r.waits, r.waitStart = true, now
+	}
 	r.updateTimer(now)
 }
 
@@ -152,17 +169,18 @@ func (r *multicastReceiver) updateTimer(now time.Duration) {
 	case !r.lacks():
 		r.expiry = 0
 	case len(r.segments.early) > 0 && r.requests == 0:
-		if at := now + r.gapDelay; r.expiry == 0 || at < r.expiry {
+		if at := now + r.arrivals.Timeout(r.gapDelay); r.expiry == 0 || at < r.expiry {
 			r.expiry = at
 		}
 	case r.expiry == 0:
-		r.expiry = now + r.timeout
+		r.expiry = now + r.arrivals.Timeout(r.timeout)
 	}
 }
 
 // Receive handles a segment, of which it copies what it keeps. It returns those that are now in order, until
-// the next call.
-func (r *multicastReceiver) Receive(now time.Duration, seq uint32, segment []byte) ([][]byte, arrivalOrder) {
+// the next call. resent says that the segment was sent to this rank alone: it has been lost, and does not tell how
+// long others take.
+func (r *multicastReceiver) Receive(now time.Duration, seq uint32, segment []byte, resent bool) ([][]byte, arrivalOrder) {
 	order := r.segments.Classify(seq)
 	clear(r.inOrder)
 	r.inOrder = r.inOrder[:0]
@@ -174,6 +192,10 @@ func (r *multicastReceiver) Receive(now time.Duration, seq uint32, segment []byt
 		}
 		r.unreported += len(r.inOrder)
 		r.requests, r.expiry = 0, 0
+		if r.waits && !resent {
+			r.arrivals.Sample(now - r.waitStart)
+		}
+		r.waits = false
 	case tooSoon:
 		if !r.segments.Buffer(seq, slices.Clone(segment)) {
 			order = duplicate
@@ -184,25 +206,33 @@ func (r *multicastReceiver) Receive(now time.Duration, seq uint32, segment []byt
 	return r.inOrder, order
 }
 
+// datagramRequests is how many requests are datagrams, before one that is retransmitted.
+const datagramRequests = 3
+
 // TakeReport returns the report that is due, if any. A sender that has not sent the missing segments yet ignores
 // the request, so that it is repeated, less and less often.
 func (r *multicastReceiver) TakeReport(now time.Duration) (report multicastReport, due bool) {
-	const maxShift = 3
+	const maxShift, longestShift = 16, 3
 	request := r.expiry != 0 && now >= r.expiry
-	if !request && r.unreported < r.ackEvery {
-		return report, false
-	}
-	if request {
-		r.expiry = now + r.timeout<<min(r.requests, maxShift)
+	switch {
+	case request:
+		r.expiry = now + min(r.arrivals.Timeout(r.timeout)<<min(r.requests, maxShift), r.timeout<<longestShift)
 		r.requests++
+		return r.report(request, r.requests <= datagramRequests), true
+	case r.unreported >= r.reliableEvery:
+		return r.report(false, false), true
+	case r.unreported >= r.ackEvery && !r.noted:
+		return r.report(false, true), true
 	}
-	return r.report(request), true
+	return report, false
 }
 
 // report returns what this rank has received.
-func (r *multicastReceiver) report(request bool) multicastReport {
-	r.unreported = 0
-	report := multicastReport{next: r.segments.next, request: request}
+func (r *multicastReceiver) report(request, byDatagram bool) multicastReport {
+	if r.noted = byDatagram; !byDatagram {
+		r.unreported = 0
+	}
+	report := multicastReport{next: r.segments.next, request: request, byDatagram: byDatagram}
 	if request {
 		for seq := range r.segments.early {
 			report.addEarly(seq)
@@ -216,6 +246,8 @@ type multicastReport struct {
 	next    uint32 // all before
 	request bool   // the others are missing, but for:
 	early   []byte // bit i: segment next+1+i
+	// byDatagram says that the report, and what answers it, may be lost. It is not encoded.
+	byDatagram bool
 }
 
 const reportHeaderLen = 4 + 1
@@ -249,5 +281,5 @@ func parseMulticastReport(b []byte) (r multicastReport, err error) {
 	if len(b) < reportHeaderLen {
 		return r, fmt.Errorf("%w: multicast report of %d bytes", errMalformed, len(b))
 	}
-	return multicastReport{binary.LittleEndian.Uint32(b), b[4] != 0, b[reportHeaderLen:]}, nil
+	return multicastReport{next: binary.LittleEndian.Uint32(b), request: b[4] != 0, early: b[reportHeaderLen:]}, nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // groupWorld is a sender and its members in virtual time, on a network that loses, repeats and reorders
-// datagrams, but no reports and no segments to single members.
+// datagrams, and no other packets to and from single members.
 type groupWorld struct {
 	rng         *rand.Rand
 	loss        float64
@@ -65,8 +65,15 @@ func (w *groupWorld) delay() time.Duration {
 	return time.Microsecond + time.Duration(w.rng.Int64N(int64(w.maxDelay)))
 }
 
-// reliably runs do after a delay, in the order of the calls for a member.
-func (w *groupWorld) reliably(m *testMember, do func()) {
+// alone runs do after a delay, as a packet to or from a member: in the order of the calls, or unless it is a datagram
+// that is lost.
+func (w *groupWorld) alone(m *testMember, isDatagram bool, do func()) {
+	if isDatagram {
+		if w.rng.Float64() >= w.loss {
+			w.after(w.delay(), do)
+		}
+		return
+	}
 	m.nextAlone = max(m.nextAlone+1, w.now+w.delay())
 	w.after(m.nextAlone-w.now, do)
 }
@@ -95,7 +102,7 @@ func (w *groupWorld) send() {
 					copies++
 				}
 				if w.rng.Float64() >= w.loss {
-					w.after(w.delay(), func() { w.receive(m, seq) })
+					w.after(w.delay(), func() { w.receive(m, seq, false) })
 				}
 			}
 		}
@@ -103,8 +110,8 @@ func (w *groupWorld) send() {
 	}
 }
 
-func (w *groupWorld) receive(m *testMember, seq uint32) {
-	segments, _ := m.Receive(w.now, seq, binary.LittleEndian.AppendUint32(nil, seq))
+func (w *groupWorld) receive(m *testMember, seq uint32, resent bool) {
+	segments, _ := m.Receive(w.now, seq, binary.LittleEndian.AppendUint32(nil, seq), resent)
 	for _, s := range segments {
 		m.got = append(m.got, binary.LittleEndian.Uint32(s))
 	}
@@ -117,7 +124,7 @@ func (w *groupWorld) report(m *testMember) {
 	if due {
 		w.reports++
 		encoded := r.append(nil)
-		w.reliably(m, func() { w.handle(m, encoded) })
+		w.alone(m, r.byDatagram, func() { w.handle(m, encoded, r.byDatagram) })
 	}
 	if m.expiry != 0 {
 		w.after(m.expiry-w.now, func() {
@@ -128,14 +135,15 @@ func (w *groupWorld) report(m *testMember) {
 	}
 }
 
-func (w *groupWorld) handle(m *testMember, encoded []byte) {
+func (w *groupWorld) handle(m *testMember, encoded []byte, isDatagram bool) {
 	r, err := parseMulticastReport(encoded)
 	if err != nil {
 		panic(err)
 	}
+	r.byDatagram = isDatagram
 	for _, pkt := range w.sender.Handle(m.rank, &r) {
 		w.resent++
-		w.reliably(m, func() { w.receive(m, pkt.seq) })
+		w.alone(m, isDatagram, func() { w.receive(m, pkt.seq, true) })
 	}
 	w.sender.TakeArrived()
 	w.send()
@@ -271,7 +279,7 @@ func TestRequestsAreRepeatedLessOften(t *testing.T) {
 	if want := []time.Duration{20, 40, 80, 160, 320, 480, 640, 800, 960}; !slices.Equal(at, want) {
 		t.Errorf("requests after %v ms, want %v", at, want)
 	}
-	if r.Receive(time.Second, 1, nil); r.expiry != 0 {
+	if r.Receive(time.Second, 1, nil, false); r.expiry != 0 {
 		t.Error("a request is due though nothing is missing")
 	}
 }
@@ -279,20 +287,20 @@ func TestRequestsAreRepeatedLessOften(t *testing.T) {
 // A segment that overtakes another one is no reason for a request, unless the other one stays away.
 func TestGapIsRequestedAfterDelay(t *testing.T) {
 	r := newMulticastReceiver(&testDatagrams)
-	r.Receive(0, 2, []byte("b"))
+	r.Receive(0, 2, []byte("b"), false)
 	if r.expiry != testDatagrams.AckDelay {
 		t.Errorf("a request is due at %v", r.expiry)
 	}
-	r.Receive(testDatagrams.AckDelay/2, 3, []byte("c"))
+	r.Receive(testDatagrams.AckDelay/2, 3, []byte("c"), false)
 	report, due := r.TakeReport(testDatagrams.AckDelay)
 	if !due || report.next != 1 || !report.hasEarly(2) || !report.hasEarly(3) || report.hasEarly(1) || report.hasEarly(4) {
 		t.Errorf("report %+v, due %v", report, due)
 	}
-	segments, _ := r.Receive(testDatagrams.AckDelay, 1, []byte("a"))
+	segments, _ := r.Receive(testDatagrams.AckDelay, 1, []byte("a"), false)
 	if string(slices.Concat(segments...)) != "abc" || r.expiry != 0 {
 		t.Errorf("received %q, and a request is due at %v", segments, r.expiry)
 	}
-	if _, order := r.Receive(testDatagrams.AckDelay, 2, nil); order != duplicate {
+	if _, order := r.Receive(testDatagrams.AckDelay, 2, nil, false); order != duplicate {
 		t.Errorf("a repeated segment is %v", order)
 	}
 }

@@ -81,7 +81,7 @@ func (c *Carrier) LeaveGroup(id uint64) {
 	g.isLeft = true
 	for _, rank := range g.members {
 		if r := g.in[rank]; r != nil && r.peer.lost == nil {
-			c.sendReport(r, r.report(false))
+			c.sendReport(r, r.report(false, false))
 		}
 	}
 	g.in = nil
@@ -148,21 +148,22 @@ func (c *Carrier) startRequestTimer(r *groupReceiver) {
 	}
 }
 
-// receiveMulticast handles a multicast packet of a peer.
-func (c *Carrier) receiveMulticast(pre *prefix, body []byte) {
-	p := c.peer(int(pre.from))
-	if p.lost != nil {
-		return
+// receiveMulticast handles a segment or a request of a peer in a datagram without a sequence number.
+func (c *Carrier) receiveMulticast(p *peer, k kind, body []byte) {
+	var err error
+	if k == multicastReportDatagram {
+		err = c.handleReport(p, body, true)
+	} else {
+		err = c.receiveSegment(p, body, k == multicastResentDatagram)
 	}
-	p.lastHeard, p.probes = c.Now(), 0
-	if err := c.receiveSegment(p, body); err != nil {
+	if err != nil {
 		c.stats.Discarded++
 	}
 }
 
-// receiveSegment handles a segment of a peer, that was multicast or sent to this rank alone, and delivers those
+// receiveSegment handles a segment of a peer, that was multicast or resent to this rank alone, and delivers those
 // that are in order.
-func (c *Carrier) receiveSegment(p *peer, body []byte) error {
+func (c *Carrier) receiveSegment(p *peer, body []byte, resent bool) error {
 	if len(body) < segmentHeaderLen {
 		return fmt.Errorf("%w: multicast segment of %d bytes", errMalformed, len(body))
 	}
@@ -174,7 +175,7 @@ func (c *Carrier) receiveSegment(p *peer, body []byte) error {
 		return nil
 	}
 	r := c.groupReceiver(g, p)
-	segments, order := r.Receive(c.Now(), seq, contents)
+	segments, order := r.Receive(c.Now(), seq, contents, resent)
 	switch order {
 	case inOrder:
 	case tooSoon:
@@ -211,12 +212,26 @@ func (c *Carrier) deliverSegment(p *peer, b []byte) error {
 }
 
 func (c *Carrier) sendReport(r *groupReceiver, report multicastReport) {
-	body := binary.LittleEndian.AppendUint64(nil, r.group.id)
-	c.sendOrQueue(r.peer, multicastReported, report.append(body))
+	if report.request {
+		c.stats.MulticastRequests++
+	}
+	body := report.append(binary.LittleEndian.AppendUint64(nil, r.group.id))
+	if report.byDatagram && r.peer.shm == nil {
+		c.sendDatagram(r.peer, multicastReportDatagram, body)
+	} else {
+		c.sendOrQueue(r.peer, multicastReported, body)
+	}
 }
 
-// handleReport handles the report of a member of a group: it sends what the member lacks.
-func (c *Carrier) handleReport(p *peer, body []byte) error {
+// sendDatagram sends a packet without a sequence number to a peer, or drops it if there is no room.
+func (c *Carrier) sendDatagram(p *peer, k kind, body []byte) {
+	if dg := c.datagrams(p); dg != nil && dg.Free() > 0 {
+		c.sendOn(p, dg, k, nil, body)
+	}
+}
+
+// handleReport handles the report of a member of a group, which may be a datagram: it sends what the member lacks.
+func (c *Carrier) handleReport(p *peer, body []byte, isDatagram bool) error {
 	if len(body) < 8 {
 		return fmt.Errorf("%w: multicast report of %d bytes", errMalformed, len(body))
 	}
@@ -224,6 +239,7 @@ func (c *Carrier) handleReport(p *peer, body []byte) error {
 	if err != nil {
 		return err
 	}
+	report.byDatagram = isDatagram
 	g := c.groups.byID[binary.LittleEndian.Uint64(body)]
 	if g == nil {
 		return nil // a late report: all members have all segments
@@ -233,7 +249,11 @@ func (c *Carrier) handleReport(p *peer, body []byte) error {
 			break
 		}
 		c.stats.MulticastResent++
-		c.sendOrQueue(p, multicastResent, append([]byte(nil), pkt.Buf.B[PrefixLen:pkt.Len]...))
+		if segment := pkt.Buf.B[PrefixLen:pkt.Len]; isDatagram {
+			c.sendDatagram(p, multicastResentDatagram, segment)
+		} else {
+			c.sendOrQueue(p, multicastResent, slices.Clone(segment))
+		}
 	}
 	c.releaseArrived(g)
 	return nil

@@ -44,26 +44,33 @@ func (l *packetPool) take() *packet {
 type kind uint8
 
 const (
-	message           kind = iota + 1 // a wire header, and the data of an eager message
-	ackOnly                           // the prefix alone, without a sequence number
-	probe                             // keepalive probe, without a sequence number: the receiver sends ackOnly
-	connREQ                           // connection request, with the connInfo of the sender
-	connREP                           // accepts a connREQ, or rejects it with noQP
-	connRTU                           // first packet on a connection
-	connDREQ                          // last packet of the sender but for connDREP
-	connDREP                          // answers connDREQ
-	ringOffer                         // address of a ring that the receiver may write to
-	putData                           // data for an address of the receiver
-	getRequest                        // request for data at an address of the receiver
-	getData                           // data that getRequest has requested
-	coalesced                         // several messages, each with a length before it
-	multicastSegment                  // a segment for a group, in a datagram to all members, without a sequence number
-	multicastResent                   // a segment for a member that has reported it as missing
-	multicastReported                 // a multicastReport
+	message                 kind = iota + 1 // a wire header, and the data of an eager message
+	ackOnly                                 // the prefix alone, without a sequence number
+	probe                                   // keepalive probe, without a sequence number: the receiver sends ackOnly
+	connREQ                                 // connection request, with the connInfo of the sender
+	connREP                                 // accepts a connREQ, or rejects it with noQP
+	connRTU                                 // first packet on a connection
+	connDREQ                                // last packet of the sender but for connDREP
+	connDREP                                // answers connDREQ
+	ringOffer                               // address of a ring that the receiver may write to
+	putData                                 // data for an address of the receiver
+	getRequest                              // request for data at an address of the receiver
+	getData                                 // data that getRequest has requested
+	coalesced                               // several messages, each with a length before it
+	multicastSegment                        // a segment for a group, in a datagram to all members, without a sequence number
+	multicastResent                         // a segment for a member that has reported it as missing
+	multicastReported                       // a multicastReport
+	multicastReportDatagram                 // a multicastReport without a sequence number, which may be lost
+	multicastResentDatagram                 // a multicastResent without a sequence number, which may be lost
 	kinds
 
 	headerlessData // data of an eager message without prefix; not on the wire as a kind
 )
+
+// isNumbered reports whether packets of a kind to one peer have a sequence number, and arrive once and in order.
+func (k kind) isNumbered() bool {
+	return k != ackOnly && k != probe && k != multicastReportDatagram && k != multicastResentDatagram
+}
 
 // prefix is the header of every packet.
 type prefix struct {

@@ -16,19 +16,21 @@ type bufferedPacket struct {
 // or whose sender is this rank or no rank of the job.
 func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	pre, body, err := parsePrefix(b)
-	isOwn := int(pre.from) == c.env.Rank
+	isOwn, isMulticast := int(pre.from) == c.env.Rank, pre.kind == multicastSegment
 	switch {
-	case err != nil || int(pre.from) >= len(c.peers) || isOwn && pre.kind != multicastSegment:
-		c.stats.Discarded++
+	case err == nil && isOwn && isMulticast: // a NIC also delivers the packets of its own rank
 		return
-	case pre.kind == multicastSegment:
-		if !isOwn { // a NIC also delivers the packets of its own rank
-			c.receiveMulticast(&pre, body)
-		}
+	case err != nil || int(pre.from) >= len(c.peers) || isOwn:
+		c.stats.Discarded++
 		return
 	}
 	p := c.peer(int(pre.from))
-	if p.lost == nil {
+	switch {
+	case p.lost != nil:
+	case isMulticast:
+		p.lastHeard, p.probes = c.Now(), 0
+		c.receiveMulticast(p, pre.kind, body)
+	default:
 		c.handleAck(p, pre.ack)
 		c.receiveFrom(p, &pre, body, conn, transport)
 	}
@@ -50,6 +52,9 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 		c.sendAckOnly(p, conn)
 		return
 	case ackOnly:
+		return
+	case multicastReportDatagram, multicastResentDatagram:
+		c.receiveMulticast(p, pre.kind, body)
 		return
 	}
 	switch transport {
@@ -105,9 +110,9 @@ func (c *Carrier) deliver(p *peer, k kind, body []byte) {
 	case putData, getRequest, getData:
 		err = c.handleData(p, k, body)
 	case multicastResent:
-		err = c.receiveSegment(p, body)
+		err = c.receiveSegment(p, body, true)
 	case multicastReported:
-		err = c.handleReport(p, body)
+		err = c.handleReport(p, body, false)
 	}
 	if err != nil {
 		c.losePeer(p, err)

@@ -193,7 +193,7 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 		pkt.Gathered, pkt.owner = o.gathered, o.owner
 		pkt.Len += o.gathered.Len()
 	}
-	pkt.numbered = o.kind != ackOnly && o.kind != probe
+	pkt.numbered = o.kind.isNumbered()
 	if pkt.numbered {
 		pkt.seq = p.out.NextSeq()
 	}

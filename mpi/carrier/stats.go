@@ -35,12 +35,13 @@ type Stats struct {
 type PacketStats struct {
 	Packets [transports]uint64 `json:"packets"` // sent, by Transport
 	// ByRail counts bytes of packets and RDMA on each rail.
-	ByRail        [wire.MaxRails]uint64 `json:"by_rail"`
-	Coalesced     uint64                `json:"coalesced"`  // messages that shared a packet
-	Headerless    uint64                `json:"headerless"` // packets without prefix and header
-	Gathered      uint64                `json:"gathered"`   // packets whose data the NIC gathered from the program's buffer
-	AckOnly       uint64                `json:"ack_only"`   // packets with acknowledgements and credits only
-	Retransmitted uint64                `json:"retransmitted"`
+	ByRail            [wire.MaxRails]uint64 `json:"by_rail"`
+	Coalesced         uint64                `json:"coalesced"`  // messages that shared a packet
+	Headerless        uint64                `json:"headerless"` // packets without prefix and header
+	Gathered          uint64                `json:"gathered"`   // packets whose data the NIC gathered from the program's buffer
+	AckOnly           uint64                `json:"ack_only"`   // packets with acknowledgements and credits only
+	Retransmitted     uint64                `json:"retransmitted"`
+	MulticastRequests uint64                `json:"multicast_requests"` // of multicast packets that have not arrived
 	// MulticastResent counts multicast packets that were sent again, to a member that has not received them.
 	MulticastResent uint64 `json:"multicast_resent"`
 	Duplicates      uint64 `json:"duplicates"`   // received packets that had arrived before

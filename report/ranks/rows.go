@@ -112,6 +112,7 @@ func Rows() []Row {
 		Row{groupPackets, "headerless packets", Count, "Carrier.headerless"},
 		Row{groupPackets, "ACK-only packets", Count, "Carrier.ack_only"},
 		Row{groupPackets, "packets retransmitted", Count, "Carrier.retransmitted"},
+		Row{groupPackets, "requests for multicast packets", Count, "Carrier.multicast_requests"},
 		Row{groupPackets, "multicast packets sent again to one rank", Count, "Carrier.multicast_resent"},
 		Row{groupPackets, "duplicate packets received", Count, "Carrier.duplicates"},
 		Row{groupPackets, "packets received out of order", Count, "Carrier.out_of_order"},
