@@ -4,4 +4,4 @@ import "golang.org/x/sys/unix"
 
 // yield offers the processor to other threads of the machine, which the Go
 // scheduler knows nothing of.
-func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
