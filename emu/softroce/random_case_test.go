@@ -167,6 +167,7 @@ func (c *randomCase) world() (*sim.World, [2]*Device, error) {
 		}
 		cfg := Config{Name: name}
 		cfg.NIC.WindowPackets, cfg.NIC.Policy, cfg.NIC.LineRateBps = c.window, c.policy[i], c.link.RateBps
+		cfg.NIC.SparseAckReq = c.seed%2 == 0
 		if devices[i], err = InWorld(w, port, port, cfg); err != nil {
 			return nil, devices, err
 		}

@@ -42,6 +42,9 @@ type Config struct {
 	// so that one ACK covers the peer's next message too. 0 means 100 µs; a negative
 	// value disables the delay.
 	AckDelay time.Duration
+	// SparseAckReq saves ACKs of unsignaled WRITEs, whose completion is that of a later request: only four
+	// of them in a send queue have AckReq. NICs have similar settings for the packets between ACK requests.
+	SparseAckReq bool
 	// UDOversizeError completes a UD send longer than the MTU with a local length error.
 	// By the specification it is dropped silently; devices differ.
 	UDOversizeError bool

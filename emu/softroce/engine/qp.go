@@ -308,7 +308,7 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	if has(verbs.QPAttrSQPSN) {
 		q.attr.SQPSN = a.SQPSN
 		psn := wire.PSN(a.SQPSN)
-		q.req.una, q.req.next, q.req.max = psn, psn, psn
+		q.req.una, q.req.next, q.req.max, q.req.ackReqPSN = psn, psn, psn, psn.Add(-1)
 	}
 	if has(verbs.QPAttrRQPSN) {
 		q.attr.RQPSN = a.RQPSN
@@ -343,6 +343,7 @@ func (q *QP) enterState(from, to verbs.QPState) {
 	switch {
 	case to == verbs.QPStateSQD && from != verbs.QPStateSQD:
 		q.req.drainNotify = q.attr.EnSQDAsyncNotify
+		_ = q.solicitAck()
 		q.checkDrained()
 	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.policy.ResumeOnPost:
 		return // PostSend wakes the QP

@@ -28,6 +28,9 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 				return false
 			}
 			if !q.mayStart(w) {
+				if q.solicitAck() { // it may wait for earlier requests
+					continue
+				}
 				return false
 			}
 			if w.local() {
@@ -36,6 +39,9 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 			}
 		}
 		if !q.mayContinue(now, w) {
+			if q.awaitsCredits(w) && q.solicitAck() { // ACKs return credits
+				continue
+			}
 			return false
 		}
 		if w.state == wqePosted {
@@ -83,6 +89,12 @@ func (q *QP) resultWritable(w *sendWQE) bool {
 	}
 }
 
+// awaitsCredits reports whether the next packet of w must wait for an ACK: without credits, one packet is
+// sent at a time.
+func (q *QP) awaitsCredits(w *sendWQE) bool {
+	return q.reliable() && w.consumesReceive() && q.beyondCredits(w) && q.req.next != q.req.una
+}
+
 // mayContinue reports whether window, credits and rate limit allow another packet.
 func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 	r := &q.req
@@ -90,7 +102,7 @@ func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 		if int(r.sinceUna(r.next)) >= q.nic.cfg.WindowPackets {
 			return false
 		}
-		if w.consumesReceive() && q.beyondCredits(w) && r.next != r.una {
+		if q.awaitsCredits(w) {
 			return false // without credits, send one packet at a time
 		}
 	}
@@ -209,17 +221,30 @@ func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	return true
 }
 
-// wantAck reports whether to set AckReq: on the last packet of a message, four
-// times per window, and on packets sent without credits.
+// wantAck reports whether to set AckReq: on the last packet of a message, unless its ACK may be saved,
+// four times per window, on packets sent without credits, and after solicitAck.
 func (q *QP) wantAck(w *sendWQE, last bool) bool {
 	r := &q.req
 	r.sinceAckReq++
 	every := int32(max(1, q.nic.cfg.WindowPackets/4))
-	if last || r.sinceAckReq >= every || w.consumesReceive() && q.beyondCredits(w) {
-		r.sinceAckReq = 0
+	if last && !q.savesAck(w) || r.sinceAckReq >= every || w.consumesReceive() && q.beyondCredits(w) || r.soliciting {
+		r.ackRequested(r.next)
 		return true
 	}
 	return false
+}
+
+// savesAck reports whether Config.SparseAckReq saves the ACK of a request: of an unsignaled WRITE, but for
+// four in a send queue. If the newest packet is retransmitted, it must be acknowledged; so must all if the
+// peer counts credits, and those before a local request, which waits for them.
+func (q *QP) savesAck(w *sendWQE) bool {
+	r := &q.req
+	if !q.nic.cfg.SparseAckReq || w.Signaled() || w.consumesReceive() || r.limited {
+		return false
+	}
+	next := r.cur + 1
+	beforeLocal := next != q.sq.tail && q.sq.at(next).local()
+	return !beforeLocal && r.next.Next() != r.max && int32(r.cur-r.ackReqAt) < int32(q.sq.depth/4)
 }
 
 // dataOperation returns the operation of a SEND or WRITE packet by its place in the message.
@@ -280,6 +305,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	}
 	p := q.header(op, r.next)
 	p.BTH.AckReq = true
+	r.ackRequested(w.last)
 	p.RETH, p.AtomicETH, p.FETH = reth, atomic, feth
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
 	payload := writeHeaders(d, &q.path, p, n)

@@ -18,11 +18,11 @@ type requester struct {
 
 	retryState
 	lastNAK
+	ackRequest
 
 	limited bool     // the peer advertises a credit count
 	lsn     wire.MSN // limit sequence number: last request covered by credits
 
-	sinceAckReq        int32
 	paced              bool // waits for congestion control
 	stalled            bool // stopped for good, by policy
 	ackMayCompleteRead bool // the current ACK may complete a READ
@@ -44,11 +44,28 @@ type lastNAK struct {
 	nakEnd  wire.PSN // max at that time
 }
 
+// ackRequest is the last packet that was sent with AckReq.
+type ackRequest struct {
+	ackReqPSN   wire.PSN // the last PSN that its ACK or response acknowledges
+	ackReqAt    uint32   // its request in the send queue
+	sinceAckReq int32    // packets sent after it
+	soliciting  bool     // the next packet must have AckReq
+}
+
 // halfPSNSpace is the maximum number of unacknowledged PSNs. With more, the peer
 // could not tell duplicates from new packets.
 const halfPSNSpace = 1 << 23
 
 func (r *requester) outstanding() bool { return r.una != r.max }
+
+// awaitsAck reports whether a packet with AckReq is unacknowledged.
+func (r *requester) awaitsAck() bool { return r.outstanding() && r.ackReqPSN.Sub(r.una) >= 0 }
+
+// ackRequested notes that the packet sent now has AckReq. psn is the last PSN that its ACK or response
+// acknowledges.
+func (r *requester) ackRequested(psn wire.PSN) {
+	r.ackRequest = ackRequest{ackReqPSN: psn, ackReqAt: r.cur}
+}
 
 // sinceUna returns the distance from una to psn modulo 2^24. Unlike PSN.Sub, it is exact for the
 // full range una..max.

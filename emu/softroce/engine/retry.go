@@ -10,11 +10,14 @@ import (
 )
 
 // handleTimeout handles an expired transport timer. The requester retransmits from the oldest
-// unacknowledged PSN, or fails when no retry is left.
+// unacknowledged PSN, or fails when no retry is left. If it has requested no ACK, it does so now.
 func (q *QP) handleTimeout() {
 	r := &q.req
 	r.stopTimers()
 	if !r.outstanding() {
+		return
+	}
+	if q.solicitAck() {
 		return
 	}
 	q.nic.Count.Timeouts++
@@ -63,8 +66,27 @@ func (q *QP) rewind(psn wire.PSN) {
 	if w := q.sq.at(r.cur); r.cur != q.sq.tail && w.state == wqeSent {
 		r.pkt = psn.Sub(w.first)
 	}
-	r.sinceAckReq = 0
+	r.ackRequest = ackRequest{ackReqPSN: psn.Add(-1), ackReqAt: r.cur}
 	q.wake()
+}
+
+// solicitAck retransmits the last packet, with AckReq, if Config.SparseAckReq has left all unacknowledged
+// packets without. It returns whether it does. The responder sends a NAK if earlier packets were lost.
+func (q *QP) solicitAck() bool {
+	r := &q.req
+	if !q.nic.cfg.SparseAckReq || r.next == r.una || r.awaitsAck() || r.soliciting {
+		return false
+	}
+	r.soliciting = true
+	if r.pkt == 0 {
+		for r.cur--; q.sq.at(r.cur).local(); r.cur-- {
+		}
+		r.pkt = q.sq.at(r.cur).packets
+	}
+	r.pkt--
+	r.next = r.next.Add(-1)
+	q.wake()
+	return true
 }
 
 // retransmitFrom retransmits from psn, once for each loss. Further NAKs for the same PSN are
