@@ -172,7 +172,7 @@ type NIC struct {
 	Defects []string `yaml:"defects,omitempty"`
 	// On are the hosts with the defects; all if left out.
 	On []string `yaml:"on,omitempty"`
-	// Options are settings of the provider by name: icrc and rate_control of softroce (both true if
-	// left out); markers, client_server, siw_peer (all false) and crc (true) of softiwarp.
+	// Options are settings of the provider by name: icrc, rate_control and ack_unsignaled of softroce (all
+	// true if left out); markers, client_server, siw_peer (all false) and crc (true) of softiwarp.
 	Options map[string]bool `yaml:"options,omitempty"`
 }

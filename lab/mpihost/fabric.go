@@ -95,14 +95,13 @@ func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 		return f, nil, fmt.Errorf("%d ranks per host: at least one is needed", f.PerHost)
 	}
 	f.Provider = p.Name
-	hasReliable := p.ReliableCaps != 0
-	if hasReliable && !f.Unreliable {
-		f.Setup.Options = maps.Clone(f.Setup.Options)
-		if f.Setup.Options == nil {
-			f.Setup.Options = nics.Options{}
-		}
-		f.Setup.Options["reliable"] = true
+	options := nics.Options{}
+	maps.Copy(options, p.RankOptions)
+	if f.Unreliable {
+		delete(options, "reliable")
 	}
+	maps.Copy(options, f.Setup.Options)
+	f.Setup.Options = options
 	if p.OverTCP {
 		f.stream, err = streamConfig(f.Impair)
 		f.Impair = nil

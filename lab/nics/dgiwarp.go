@@ -20,7 +20,8 @@ func datagramIWARP() *Provider {
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
 		Dissector:    dgiwarp.Dissector{}, RetransmitCounter: "rd_sent_again", HasRNR: true,
-		Defects: fromTables(defects.Shared.All()),
+		RankOptions: Options{"reliable": true},
+		Defects:     fromTables(defects.Shared.All()),
 	})
 }
 

@@ -61,6 +61,8 @@ type Provider struct {
 	// CRCOption is the option that switches the checksum of packets off; empty if
 	// the protocol requires the checksum.
 	CRCOption string
+	// RankOptions are the options of devices for ranks of the multi-rank runtime.
+	RankOptions Options
 	// Profiles imitate real devices.
 	Profiles []Profile
 	// Kernel describes the Linux driver of the same protocol.

@@ -26,13 +26,14 @@ func softRoCE() *Provider {
 			verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ,
 		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true,
 		Kernel: KernelDriver{Name: "rxe", verbDefects: rxeVerbDefects}, Profiles: rxeProfiles(), CRCOption: "icrc",
-		Defects: fromTables(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),
+		RankOptions: Options{"ack_unsignaled": false},
+		Defects:     fromTables(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),
 	})
 }
 
 // roceStack opens soft-RoCE NICs.
 var roceStack = &stack[softroce.Config, roceOptions]{
-	defaults: roceOptions{ICRC: true, RateControl: true},
+	defaults: roceOptions{ICRC: true, RateControl: true, AckUnsignaled: true},
 	configure: func(cfg *softroce.Config, options roceOptions) {
 		if !options.ICRC {
 			cfg.NIC.ICRC = engine.ICRCOffloaded
@@ -40,6 +41,7 @@ var roceStack = &stack[softroce.Config, roceOptions]{
 		if !options.RateControl {
 			disableRateControl(&cfg.NIC)
 		}
+		cfg.NIC.SparseAckReq = !options.AckUnsignaled
 		cfg.CM.MaxConns = options.MaxCMConns
 	},
 	setDefect: func(cfg *softroce.Config, name string) bool {
@@ -68,6 +70,8 @@ type roceOptions struct {
 	ICRC bool `json:"icrc"`
 	// RateControl lets senders slow down for CNPs.
 	RateControl bool `json:"rate_control"`
+	// AckUnsignaled requests an ACK for each unsignaled WRITE, not only for four in a send queue.
+	AckUnsignaled bool `json:"ack_unsignaled"`
 	// MaxCMConns bounds the connections of the connection manager, including those in
 	// time wait; 0 for the default.
 	MaxCMConns int `json:"max_cm_connections"`

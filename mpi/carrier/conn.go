@@ -214,7 +214,7 @@ func (k *conn) requestCompleted(wc *verbs.WC) {
 		k.connFailed(statusError{"send request", wc.Status})
 	}
 	switch {
-	case k.Outstanding() > 0:
+	case k.Outstanding() > 0 && (k.state != closing || k.AwaitsCompletion()):
 	case k.state == failed || k.disconnection.noMorePackets && !k.disconnection.awaitsPeerClose:
 		k.c.endConn(k)
 	case k.state == closing:

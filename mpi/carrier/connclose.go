@@ -36,7 +36,7 @@ func (c *Carrier) disconnectIdle() {
 }
 
 // canDisconnect reports whether the connection is idle and has a credit for a DREQ.
-func (k *conn) canDisconnect() bool { return k.state == open && k.Outstanding() == 0 && k.hasCredit() }
+func (k *conn) canDisconnect() bool { return k.state == open && !k.AwaitsCompletion() && k.hasCredit() }
 
 // disconnect sends a DREQ.
 func (k *conn) disconnect() {
@@ -74,7 +74,7 @@ func (k *conn) handleDisconnect(msg kind) {
 // sendDREP answers a received DREQ as soon as all send requests of the connection have completed
 // and credits allow one more packet. The DREP is the last packet that is sent on the connection.
 func (k *conn) sendDREP() {
-	if k.state != closing || !k.disconnection.mustSendDREP || k.disconnection.noMorePackets || k.Outstanding() > 0 || !k.canSendAck() {
+	if k.state != closing || !k.disconnection.mustSendDREP || k.disconnection.noMorePackets || k.AwaitsCompletion() || !k.canSendAck() {
 		return
 	}
 	// On iWARP a completion means that TCP has the packet: closing now could cut it off.

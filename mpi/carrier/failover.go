@@ -260,7 +260,7 @@ func (c *Carrier) probe(p *peer) {
 			continue
 		}
 		connected = true
-		if k.canProbe() && k.Outstanding() == 0 {
+		if k.canProbe() && !k.AwaitsCompletion() {
 			c.sendOn(p, k, probe, nil, nil)
 		}
 		if p.lost != nil {

@@ -194,12 +194,18 @@ func (c *Carrier) deliverLoopback() bool {
 	return true
 }
 
-// AllDelivered reports whether all messages are delivered, and no acknowledgement to a peer is due.
+// AllDelivered reports whether all messages are delivered, and no acknowledgement to a peer is due. If a
+// connection has only unsignaled requests, it sends a signaled one after them.
 func (c *Carrier) AllDelivered() bool {
 	if len(c.loopback) > 0 || len(c.lists.busy.peers) > 0 || len(c.lists.coalescing) > 0 {
 		return false
 	}
 	for p := range c.reachedPeers {
+		for k := range p.eachConn {
+			if k.Outstanding() > 0 && !k.AwaitsCompletion() && k.state == open {
+				c.sendAckOnly(p, k)
+			}
+		}
 		isBusy := func(k *conn) bool { return k.Outstanding() > 0 }
 		if len(p.out.unacked) > 0 || p.acks.expiry != 0 || p.findConn(isBusy) != nil {
 			return false

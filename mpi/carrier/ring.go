@@ -99,7 +99,10 @@ func (r *ringOut) transmit(pkt *packet) error {
 	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})
 	wr := k.Request()
 	*wr = verbs.SendWR{} // field by field, because a copy of this long struct takes time
-	wr.WRID, wr.Opcode, wr.Flags, wr.SGL = id, verbs.OpRDMAWrite, verbs.SendSignaled, pkt.AppendSGLWithTrailer(k.SGL(), k.rail.Num, trailer)
+	wr.WRID, wr.Opcode, wr.SGL = id, verbs.OpRDMAWrite, pkt.AppendSGLWithTrailer(k.SGL(), k.rail.Num, trailer)
+	if k.mustSignal(pkt) {
+		wr.Flags = verbs.SendSignaled
+	}
 	wr.Remote = verbs.Remote{Addr: addr, RKey: verbs.RKey(r.Key)}
 	if err := k.post(); err != nil {
 		c.requests.Remove(id)
@@ -110,6 +113,16 @@ func (r *ringOut) transmit(pkt *packet) error {
 	c.stats.ByRail[k.rail.Num] += uint64(pkt.Len)
 	k.packetPosted(pkt)
 	return nil
+}
+
+// signalInterval is the number of writes to a ring of which at least one is signaled. The others complete
+// with it, so that most writes need neither a completion nor an acknowledgement of the peer's NIC.
+const signalInterval = 16
+
+// mustSignal reports whether the write of a packet to a ring must be signaled: because a request waits
+// until its data is sent, because a completion is no delivery, or after enough unsignaled ones.
+func (k *conn) mustSignal(pkt *packet) bool {
+	return pkt.owner != nil || k.rail.IsIWARP() || k.Unsignaled() >= signalInterval-1
 }
 
 // poll handles packets that the peer has written, and reports whether there were any.

@@ -56,6 +56,28 @@ func TestAcknowledgementsAreCoalesced(t *testing.T) {
 	})
 }
 
+// AllDelivered does not wait until a transport timer expires for writes to a ring that are unsignaled.
+func TestDeliveryOfUnsignaledWritesIsAwaitedWithoutTimer(t *testing.T) {
+	for _, d := range []carrier.Design{carrier.RingSRQ, carrier.RingSendRecv} {
+		for messages := 40; messages < 56; messages++ {
+			runRanks(t, 2, setting{"softroce", d, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+				buf := make([]byte, 100)
+				for i := range messages {
+					must.Do(t, r.waitAll(r.irecv(1-r.Rank, i, buf), r.isend(1-r.Rank, i, buf[:50])))
+				}
+				if r.Stats().Packets[carrier.OverRing] == 0 {
+					return errors.New("no message was written to a ring")
+				}
+				began := r.Now()
+				if err := r.wait("delivery", r.AllDelivered); err != nil || r.Now()-began > 10*time.Millisecond {
+					return fmt.Errorf("%d messages: delivered after %v: %v", messages, r.Now()-began, err)
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // A sender has at most Window packets unacknowledged.
 func TestWindowLimitsUnacknowledgedDatagrams(t *testing.T) {
 	const messages, window = 200, 10

@@ -52,8 +52,8 @@ func (c *Carrier) dropPosted(pkt *packet) {
 	c.drop(pkt)
 }
 
-// handleCompletion handles a work completion. It ignores those of removed requests. A WRID that was
-// never posted is a failure of the NIC.
+// handleCompletion handles a work completion, and those of the unsignaled requests before it. It ignores
+// those of removed requests. A WRID that was never posted is a failure of the NIC.
 func (c *Carrier) handleCompletion(r *rail, wc *verbs.WC) {
 	found, stale := c.requests.Find(wc.WRID)
 	if found == nil {
@@ -62,16 +62,29 @@ func (c *Carrier) handleCompletion(r *rail, wc *verbs.WC) {
 		}
 		return
 	}
-	switch w := *found; w.task {
-	case receiving:
+	w := *found
+	if w.task == receiving {
 		w.recv.completed(wc, w)
-	case sending:
-		c.requests.Remove(wc.WRID)
-		c.sendCompleted(w, wc)
-	case transferring:
-		c.requests.Remove(wc.WRID)
-		c.partCompleted(w, wc)
+		return
 	}
+	if w.conn != nil {
+		for _, wrid := range w.conn.CompletedBefore(wc.WRID) {
+			if earlier, _ := c.requests.Find(wrid); earlier != nil {
+				c.requestCompleted(*earlier, &verbs.WC{WRID: wrid, Status: verbs.WCSuccess})
+			}
+		}
+	}
+	c.requestCompleted(w, wc)
+}
+
+// requestCompleted handles the completion of a send request.
+func (c *Carrier) requestCompleted(w work, wc *verbs.WC) {
+	c.requests.Remove(wc.WRID)
+	if w.task == sending {
+		c.sendCompleted(w, wc)
+		return
+	}
+	c.partCompleted(w, wc)
 }
 
 // recvQueue is the receives of a connection, an SRQ or the datagrams of a rail.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -81,6 +82,9 @@ type SendQueue struct {
 	QP          verbs.QP
 	Depth       int
 	outstanding int
+	inOrder     []uint64 // WRIDs from the oldest unsignaled request on
+	completed   []uint64 // result of CompletedBefore
+	unsignaled  int      // requests since the last signaled one
 	wr          [1]verbs.SendWR
 	sges        [maxSGEs]verbs.SGE
 }
@@ -90,6 +94,13 @@ func (q *SendQueue) Free() int { return q.Depth - q.outstanding }
 
 // Outstanding is how many posted requests have not completed.
 func (q *SendQueue) Outstanding() int { return q.outstanding }
+
+// Unsignaled is how many requests were posted since the last signaled one. They have no completions of
+// their own, and complete with the next signaled request.
+func (q *SendQueue) Unsignaled() int { return q.unsignaled }
+
+// AwaitsCompletion reports whether a completion of a posted request follows.
+func (q *SendQueue) AwaitsCompletion() bool { return q.outstanding > q.unsignaled }
 
 // Request returns the work request that Post posts; the caller fills it in.
 func (q *SendQueue) Request() *verbs.SendWR { return &q.wr[0] }
@@ -103,10 +114,31 @@ func (q *SendQueue) Post() error {
 		return err
 	}
 	q.outstanding++
+	q.unsignaled++
+	if q.wr[0].Flags&verbs.SendSignaled != 0 {
+		q.unsignaled = 0
+	}
+	if q.unsignaled > 0 || len(q.inOrder) > 0 {
+		q.inOrder = append(q.inOrder, q.wr[0].WRID)
+	}
 	return nil
 }
 
-// CountCompletion must be called for every completion of a posted request.
+// CompletedBefore returns the WRIDs of unsignaled requests that were posted before the one with a WRID,
+// whose completion was polled: they have succeeded. Requests of a queue pair complete in order. The
+// result is valid until the next call.
+func (q *SendQueue) CompletedBefore(wrid uint64) []uint64 {
+	at := slices.Index(q.inOrder, wrid)
+	if at < 0 {
+		return nil // posted before the oldest unsignaled request
+	}
+	q.completed = append(q.completed[:0], q.inOrder[:at]...)
+	q.inOrder = slices.Delete(q.inOrder, 0, at+1)
+	return q.completed
+}
+
+// CountCompletion must be called for every posted request that has completed, with or without a completion
+// of its own.
 func (q *SendQueue) CountCompletion() { q.outstanding-- }
 
 // Packet is the contents of a packet.

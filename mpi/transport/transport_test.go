@@ -157,3 +157,46 @@ func TestReserveCQEsFailsBeyondMaxCQE(t *testing.T) {
 		t.Errorf("9 of 8 entries without resizing: %v, reserved %d", err, fixed.reservedCQEs)
 	}
 }
+
+// acceptingQP accepts every send request.
+type acceptingQP struct{ verbs.QP }
+
+func (acceptingQP) PostSend(wrs []verbs.SendWR) (int, error) { return len(wrs), nil }
+
+// Unsignaled requests complete with the next signaled one, and those after it do not.
+func TestUnsignaledRequestsCompleteWithLaterOne(t *testing.T) {
+	q := SendQueue{QP: acceptingQP{}, Depth: 8}
+	post := func(wrid uint64, flags verbs.SendFlags) {
+		*q.Request() = verbs.SendWR{WRID: wrid, Flags: flags}
+		must.Do(t, q.Post())
+	}
+	completed := func(wrid uint64, want ...uint64) {
+		t.Helper()
+		got := q.CompletedBefore(wrid)
+		if !slices.Equal(got, want) {
+			t.Errorf("the completion of %d is also that of %d, want %d", wrid, got, want)
+		}
+		for range len(got) + 1 {
+			q.CountCompletion()
+		}
+	}
+	post(1, verbs.SendSignaled)
+	post(2, 0)
+	post(3, 0)
+	post(4, verbs.SendSignaled)
+	post(5, 0)
+	if q.Unsignaled() != 1 || !q.AwaitsCompletion() {
+		t.Errorf("%d requests after the last signaled one; awaits a completion: %v", q.Unsignaled(), q.AwaitsCompletion())
+	}
+	completed(1)
+	completed(4, 2, 3)
+	if q.Outstanding() != 1 || q.AwaitsCompletion() {
+		t.Errorf("%d requests outstanding after all signaled ones; awaits a completion: %v", q.Outstanding(), q.AwaitsCompletion())
+	}
+	post(6, verbs.SendSignaled)
+	completed(5) // in error: it has a completion of its own
+	completed(6)
+	if q.Outstanding() != 0 || q.AwaitsCompletion() {
+		t.Errorf("%d requests outstanding at the end", q.Outstanding())
+	}
+}
