@@ -84,10 +84,10 @@ func (o *Observation) shortestTimer() time.Duration {
 // endedByTimeout reports whether a rank did not finish because of a timeout only.
 func (r *Rank) endedByTimeout() bool { return r.State == Hung || r.State == Errored && r.Timeout }
 
-// isTimeoutStatus reports whether a completion status, named as in scenarios, can mean a timeout.
+// isTimeoutStatus reports whether an error, named as in scenarios, can mean a timeout.
 func isTimeoutStatus(name string) bool {
 	s, ok := scenarios.Status(name)
-	return ok && (s == verbs.WCRetryExcErr || s == verbs.WCRNRRetryExcErr || s == verbs.WCRespTimeoutErr || s == verbs.WCWRFlushErr)
+	return name == workload.PeerLost || ok && (s == verbs.WCRetryExcErr || s == verbs.WCRNRRetryExcErr || s == verbs.WCRespTimeoutErr || s == verbs.WCWRFlushErr)
 }
 
 // missingByTimeout reports whether messages of a flow are missing at the receiver r because one of

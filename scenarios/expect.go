@@ -30,6 +30,9 @@ func (c *checker) checkWorkload() {
 		return
 	}
 	paired := []workload.Kind{workload.Stream, workload.PingPong, workload.Random, workload.Calls} // between ranks 2i and 2i+1
+	if w.Kind == workload.Collective {
+		c.rejectKeys("workload", "the runtime chooses it", "depth", "mtu", "retries", "rnr_retries", "rnr_timer", "excuses")
+	}
 	if n := c.s.RankCount(); n%2 != 0 && slices.Contains(paired, w.Kind) {
 		c.fail("workload.ranks", "%d ranks: %s needs pairs: give an even number", n, w.Kind)
 	}
@@ -95,8 +98,8 @@ func (c *checker) checkStatuses(key string, byHost map[string][]string) {
 			c.fail(at, "an empty list: name an error, or leave the host out")
 		}
 		for i, n := range names {
-			if _, ok := Status(n); !ok {
-				c.fail(fmt.Sprintf("%s[%d]", at, i), "%s is not a completion error%s", quoteShort(n), suggestion(n, StatusNames()))
+			if names := ErrorNames(); !slices.Contains(names, n) {
+				c.fail(fmt.Sprintf("%s[%d]", at, i), "%s is not a completion error%s", quoteShort(n), suggestion(n, names))
 			}
 		}
 	}
@@ -142,7 +145,8 @@ type Expect struct {
 	// Errors are the completion errors that must occur, by host pattern: {host0: [retry
 	// exceeded]}. No others may, but for allowed_errors. Requests that are flushed because
 	// of one of them, at either end, need not be listed. {} alone means that no completion error
-	// may occur, flushed requests included. Without errors and allowed_errors, completion
+	// may occur, flushed requests included. "peer lost" is that of collective operations that
+	// cannot reach a rank. Without errors and allowed_errors, completion
 	// errors are not judged; the messages that they cost are.
 	Errors map[string][]string `yaml:"errors,omitempty"`
 	// AllowedErrors are completion errors that may occur, by host pattern, in addition to errors.

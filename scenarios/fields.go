@@ -26,22 +26,24 @@ type fields []field
 
 // workloadTags are the tags of the fields of workload.Config for the loader and the schema.
 var workloadTags = map[string]reflect.StructTag{
-	"Kind": `enum:"stream pingpong random incast all-to-all halo calls" doc:"stream (rank 2i to rank 2i+1, one way), pingpong (rank 2i and rank 2i+1, ` +
+	"Kind": `enum:"stream pingpong random incast all-to-all halo calls collective" doc:"stream (rank 2i to rank 2i+1, one way), pingpong (rank 2i and rank 2i+1, ` +
 		`a message at a time), random (rank 2i and rank 2i+1: every verb, checked against a model), incast (every rank to rank 0), all-to-all (every rank ` +
 		`to every other), halo (neighbours on a ring write into each other's borders, round by round), calls (connections made through the connection ` +
-		`manager, used and closed)."`,
-	"Ranks":      `range:"2..1024" doc:"ranks is how many hosts have one, beginning with host0; all if left out."`,
-	"Services":   `enum:"rc srq xrc uc ud rd"`,
-	"Op":         `enum:"send write read"`,
-	"Messages":   `range:"1..16777216"`,
-	"Bytes":      `unit:"bytes" range:"1..67108864"`,
-	"Depth":      `range:"1..4096"`,
-	"MTU":        `unit:"bytes" range:"256..4096"`,
-	"Timeout":    `doc:"timeout is the time before a packet is sent again, rounded up to 4.096 us times a power of two."`,
-	"Retries":    `range:"0..7" doc:"retries is how often a packet is sent again before the queue pair fails; 7 if left out."`,
-	"RNRRetries": `range:"0..7" doc:"rnr_retries is how often a sender waits for a receive to be posted before the queue pair fails; 7, which is without end, if left out."`,
-	"RNRTimer":   `doc:"rnr_timer is how long a receiver without receives asks to wait, rounded up to what its 5-bit field can say."`,
-	"Excuses":    `enum:"loses duplicates reorders gives_up"`,
+		`manager, used and closed), collective (collective operations of the multi-rank runtime, among all ranks)."`,
+	"Ranks":       `range:"2..1024" doc:"ranks is how many hosts have one, beginning with host0; all if left out."`,
+	"Services":    `enum:"rc srq xrc uc ud rd"`,
+	"Op":          `enum:"send write read"`,
+	"Messages":    `range:"1..16777216"`,
+	"Bytes":       `unit:"bytes" range:"1..67108864"`,
+	"Depth":       `range:"1..4096"`,
+	"MTU":         `unit:"bytes" range:"256..4096"`,
+	"Timeout":     `doc:"timeout is the time before a packet is sent again, rounded up to 4.096 us times a power of two."`,
+	"Operation":   `enum:"barrier bcast scatter gather allgather alltoall reduce allreduce reduce-scatter scan exscan" doc:"operation is the operation of collective; all if left out."`,
+	"Collectives": `pattern:"^[a-z-]{1,40}=[a-z0-9-]{1,40}(,[a-z-]{1,40}=[a-z0-9-]{1,40}){0,20}$" hint:"give a list such as bcast=chain,allgather=ring" doc:"collectives are algorithms of collective operations, such as bcast=multicast,barrier=multicast; the default ones if left out."`,
+	"Retries":     `range:"0..7" doc:"retries is how often a packet is sent again before the queue pair fails; 7 if left out."`,
+	"RNRRetries":  `range:"0..7" doc:"rnr_retries is how often a sender waits for a receive to be posted before the queue pair fails; 7, which is without end, if left out."`,
+	"RNRTimer":    `doc:"rnr_timer is how long a receiver without receives asks to wait, rounded up to what its 5-bit field can say."`,
+	"Excuses":     `enum:"loses duplicates reorders gives_up"`,
 }
 
 // fieldsOf returns the keys of a section, given by its struct type, with those of inlined sections.

@@ -64,7 +64,7 @@ func (g *generator) section(t reflect.Type) object {
 func (g *generator) described(f field) object {
 	o := g.value(f.typ, f.tag)
 	if f.goName == "Errors" || f.goName == "AllowedErrors" {
-		o["additionalProperties"] = object{"type": "array", "minItems": 1, "items": object{"enum": StatusNames()}}
+		o["additionalProperties"] = object{"type": "array", "minItems": 1, "items": object{"enum": ErrorNames()}}
 	}
 	c := g.comments[f.owner.Name()+"."+f.goName]
 	if doc := f.tag.Get("doc"); doc != "" {

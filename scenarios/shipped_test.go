@@ -222,7 +222,7 @@ func reference(t *testing.T) string {
 		fmt.Fprintf(&b, "\n### %s\n\n| key | takes | meaning |\n|---|---|---|\n", s.heading)
 		b.WriteString(rows(def))
 	}
-	b.WriteString("\nThe errors that `expect.errors` may name: " + strings.Join(StatusNames(), ", ") + ".\n")
+	b.WriteString("\nThe errors that `expect.errors` may name: " + strings.Join(ErrorNames(), ", ") + ".\n")
 	b.WriteString("\n## What ships\n\n| scenario | shows | tags |\n|---|---|---|\n")
 	for _, s := range shippedScenarios(t) {
 		fmt.Fprintf(&b, "| [%s](../scenarios/%s) | %s | %s |\n", s.Name, s.source.file, s.Title, strings.Join(s.Tags, ", "))

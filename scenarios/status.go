@@ -1,6 +1,9 @@
 package scenarios
 
-import "github.com/fabrictest/fabrictest/verbs"
+import (
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // statuses are the names of completion errors in scenarios.
 var statuses = []struct {
@@ -24,6 +27,9 @@ var statuses = []struct {
 	{"fatal", verbs.WCFatalErr},
 	{"general", verbs.WCGeneralErr},
 }
+
+// ErrorNames returns the names that Expect.Errors may have: those of completion errors, and that of a lost rank.
+func ErrorNames() []string { return append(StatusNames(), workload.PeerLost) }
 
 // Status returns the completion status that name stands for in Expect.Errors. ok is false if name
 // is not one of StatusNames.

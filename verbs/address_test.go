@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/fabrictest/fabrictest/verbs"
 )
@@ -167,5 +168,17 @@ func TestInitAHFromWCRejectsBufferWithoutGRH(t *testing.T) {
 		if got != (AHAttr{}) {
 			t.Errorf("%s: got %+v with the error", tc.name, got)
 		}
+	}
+}
+
+func TestAckTimeoutCodesRoundUp(t *testing.T) {
+	for code := uint8(1); code < 32; code++ {
+		d := AckTimeout(code)
+		if got, above := AckTimeoutFor(d), AckTimeoutFor(d+1); got != code || above != min(code+1, 31) {
+			t.Errorf("the codes of %v and a nanosecond more are %d and %d, want %d and %d", d, got, above, code, min(code+1, 31))
+		}
+	}
+	if got := AckTimeout(16); got != 268435456*time.Nanosecond {
+		t.Errorf("code 16 is %v", got)
 	}
 }

@@ -155,6 +155,17 @@ func MTUFor(n int) MTU {
 	return 0
 }
 
+// AckTimeout returns the time of a code of QPAttr.Timeout: 4.096 µs · 2^code. Code 0, for which it is not
+// meant, is infinite.
+func AckTimeout(code uint8) time.Duration { return 4096 * time.Nanosecond << code }
+
+// AckTimeoutFor returns the smallest code of QPAttr.Timeout whose time is at least d, or the largest, 31.
+func AckTimeoutFor(d time.Duration) (code uint8) {
+	for code = 1; code < 31 && AckTimeout(code) < d; code++ {
+	}
+	return code
+}
+
 // GID is a global identifier: an IPv6 or IPv4-mapped IPv6 address.
 type GID [16]byte
 

@@ -1,7 +1,6 @@
 package mpihost
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -48,26 +47,8 @@ func allToAll(e *transport.Env, messages int) error {
 	return nil
 }
 
-// workloadControl is a workload.Control over a transport.Control. It converts errors, and
-// ignores marks and samples.
+// workloadControl is a workload.Control over a transport.Control. It ignores marks and samples.
 type workloadControl struct{ transport.Control }
-
-// Send implements workload.Control.
-func (c workloadControl) Send(to int, msg []byte) error { return markPeerGone(c.Control.Send(to, msg)) }
-
-// Recv implements workload.Control.
-func (c workloadControl) Recv(from int, timeout time.Duration) ([]byte, error) {
-	msg, err := c.Control.Recv(from, timeout)
-	return msg, markPeerGone(err)
-}
-
-// markPeerGone makes an error that means a lost peer a workload.ErrGone.
-func markPeerGone(err error) error {
-	if errors.Is(err, transport.ErrGone) {
-		return fmt.Errorf("%w: %w", workload.ErrGone, err)
-	}
-	return err
-}
 
 // Mark implements workload.Control.
 func (workloadControl) Mark(string) {}

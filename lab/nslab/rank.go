@@ -126,6 +126,7 @@ func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err er
 	program, err := workload.New(s.Workload, &workload.Rank{
 		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: proc, NICs: nics,
 		Control: &control{conn}, Concurrent: true, StallTimeout: job.StallTimeout,
+		Go: func(_ string, task func(verbs.Proc)) { go task(proc) },
 	})
 	if err != nil {
 		return nil, err
@@ -219,6 +220,7 @@ func (c *control) Recv(from int, timeout time.Duration) ([]byte, error) {
 }
 
 func (c *control) Barrier(timeout time.Duration) error { return c.wrapErr(c.conn.Barrier(timeout)) }
+func (c *control) Gone(rank int) bool                  { return c.conn.HasEnded(rank) }
 func (c *control) Mark(what string)                    { c.conn.Mark(what) }
 func (c *control) Sample(s workload.Sample)            { c.conn.Sample(s) }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -127,8 +128,17 @@ func modelOf(s *scenarios.Scenario) model {
 	case s.NIC.Provider == "softiwarp":
 		m.packets, m.timer, m.longestTimer = 2, 200*time.Millisecond, 2*time.Minute
 	}
-	if s.Workload.Kind == workload.Halo { // a round waits for both neighbours
+	switch s.Workload.Kind {
+	case workload.Halo: // a round waits for both neighbours
 		m.messages *= s.RankCount()
+	case workload.Collective: // in an operation and in a barrier, each rank sends a message to each, or with multicast one up a tree
+		m.messages *= s.RankCount()
+		if !strings.Contains(s.Workload.Collectives, "multicast") {
+			m.messages *= s.RankCount()
+		}
+		if s.Workload.Operation == "" {
+			m.messages *= int(coll.NumOps)
+		}
 	}
 	return m
 }

@@ -10,11 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // rank is a rank and its coroutine. Its number is the index of its host in the topology.
 type rank struct {
 	proc     *sim.Proc
+	tasks    []*sim.Proc      // of the program
 	program  workload.Program // nil until it has started
 	ended    time.Duration
 	observed lab.Rank
@@ -57,6 +59,7 @@ func (r *run) runRank(rk *rank, p *sim.Proc) {
 	defer r.hub.End(i)
 	program, err := r.newProgram(r.plan.Scenario.Workload, &workload.Rank{
 		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics[i], Control: &control{r.hub.Endpoint(i), &rk.observed},
+		Go:           func(what string, task func(verbs.Proc)) { r.startTask(rk, what, task) },
 		StallTimeout: r.plan.Limit / 2, // the rank reports a stall before the limit ends the run
 	})
 	if err == nil {
@@ -71,6 +74,14 @@ func (r *run) runRank(rk *rank, p *sim.Proc) {
 	case err != nil:
 		rk.observed.State = lab.Errored
 	}
+}
+
+// startTask runs a task of a rank's program as a coroutine.
+func (r *run) startTask(rk *rank, what string, task func(verbs.Proc)) {
+	rk.tasks = append(rk.tasks, r.world.Go(rk.name()+": "+what, func(p *sim.Proc) error {
+		task(p)
+		return nil
+	}))
 }
 
 // control is the control channel of a rank.

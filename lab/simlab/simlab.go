@@ -231,7 +231,9 @@ func (r *run) kill(rk *rank) {
 	}
 	rk.observed.State, rk.ended = lab.Killed, time.Duration(r.world.Now())
 	rk.observed.Waiting = rk.status()
-	r.addError(rk.proc.Kill())
+	for _, p := range append([]*sim.Proc{rk.proc}, rk.tasks...) {
+		r.addError(p.Kill())
+	}
 	for _, nic := range r.fabric.nics[rk.observed.Rank] {
 		r.addError(nic.Device.Close())
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -90,6 +91,9 @@ type Waiting struct {
 	// PeerTimeout is how long a peer may leave packets and probes unanswered where its NIC
 	// does not answer them. A peer answers whenever its program communicates.
 	PeerTimeout time.Duration `json:"patience,omitempty"`
+	// AckTimeout is the time after which a NIC retransmits on a connection, rounded up to 4.096 µs times a power of
+	// two. After eight of them without an acknowledgement it reports the connection as failed.
+	AckTimeout time.Duration `json:"ack_timeout,omitempty"`
 }
 
 // Datagrams configures acknowledgement and retransmission of unreliable datagrams.
@@ -143,6 +147,7 @@ func (c *Config) setDefaults() {
 	c.PollBackoff = cmp.Or(c.PollBackoff, 8)
 	c.KeepaliveIdle = cmp.Or(c.KeepaliveIdle, 500*time.Millisecond)
 	c.PeerTimeout = cmp.Or(c.PeerTimeout, 30*time.Second)
+	c.AckTimeout = cmp.Or(c.AckTimeout, transport.DefaultAckTimeout)
 }
 
 // defaultPacket holds 16 KiB of data, the default eager limit, and the longest header.

@@ -26,6 +26,7 @@ type rail struct {
 // be closed as well.
 func (c *Carrier) openRail(num int, nic transport.NIC) (*rail, error) {
 	t, err := transport.OpenRail(num, nic)
+	t.AckTimeout = c.cfg.AckTimeout
 	r := &rail{Rail: t, c: c, conns: make(map[verbs.QPN]*conn)}
 	r.completed = func(wc *verbs.WC) { c.handleCompletion(r, wc) }
 	return r, err

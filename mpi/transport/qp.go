@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -25,11 +26,12 @@ func (r *Rail) NewRC(caps verbs.QPCaps, srq verbs.SRQ) (verbs.QP, error) {
 	return qp, nil
 }
 
-// Retransmission attributes of a queue pair. A NIC reports an unreachable peer after two
-// seconds or more, because a rank on a busy machine may be stalled for one. It waits for
-// receives without limit.
+// DefaultAckTimeout is the time after which a NIC retransmits by default. It then reports an unreachable
+// peer after two seconds or more, because a rank on a busy machine may be stalled for one.
+const DefaultAckTimeout = 268 * time.Millisecond
+
+// Retransmission attributes of a queue pair. A NIC waits for receives without limit.
 const (
-	ackTimeout = 16 // 4.096 µs · 2^16
 	retries    = 7
 	rnrTimer   = 8 // 160 µs
 	rnrForever = 7
@@ -59,7 +61,7 @@ func (r *Rail) ConnectRC(qp verbs.QP, to Remote, psn uint32) error {
 	}
 	attr = verbs.QPAttr{
 		State: verbs.QPStateRTS, SQPSN: psn, MaxRdAtomic: r.MaxReads(),
-		Timeout: ackTimeout, RetryCnt: retries, RNRRetry: rnrForever,
+		Timeout: verbs.AckTimeoutFor(r.AckTimeout), RetryCnt: retries, RNRRetry: rnrForever,
 	}
 	return qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRdAtomic|
 		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry)

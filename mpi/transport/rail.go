@@ -18,6 +18,8 @@ type Rail struct {
 	Attr verbs.DeviceAttr
 	GID  verbs.GID
 	MTU  verbs.MTU
+	// AckTimeout is the time after which connections retransmit.
+	AckTimeout time.Duration
 
 	// maxDatagram is the length of the longest message of UD: iWARP segments those beyond the MTU.
 	maxDatagram int
@@ -41,7 +43,7 @@ const (
 
 // OpenRail opens a rail. After an error the rail must be closed as well.
 func OpenRail(num int, nic NIC) (*Rail, error) {
-	r := &Rail{Num: num, Dev: nic.Device, addr: nic.Addr, gidIndex: nic.GIDIndex, Domain: memory.Domain{Access: memory.PeerAccess}}
+	r := &Rail{Num: num, Dev: nic.Device, AckTimeout: DefaultAckTimeout, addr: nic.Addr, gidIndex: nic.GIDIndex, Domain: memory.Domain{Access: memory.PeerAccess}}
 	if err := r.open(); err != nil {
 		return r, fmt.Errorf("rail %d (%s): %w", num, r.Dev.Info().Name, err)
 	}

@@ -38,6 +38,9 @@ type Collective struct {
 	// Late is instead the number of ranks in per cent, at random, that compute for the longest of these
 	// times. The other ranks do not compute (Qian 2010 §6.5.1).
 	Late int `json:"late,omitempty"`
+	// OnOperation, if not nil, is called after each operation whose result has been checked, with the number of bytes
+	// that this rank has compared.
+	OnOperation func(compared int) `json:"-"`
 }
 
 // allAlgorithms is the name that stands for all algorithms of an operation.
@@ -201,6 +204,7 @@ func (m *measurement) run(rounds int) [][]time.Duration {
 			i := (k + round) % len(m.algorithms)
 			check(o.SetAlgorithm(o.op, m.algorithms[i]))
 			m.Compute(delay)
+			m.spendComputePart(1)
 			called := m.Wtime()
 			check(o.run(number))
 			took := m.Wtime() - called
@@ -209,7 +213,11 @@ func (m *measurement) run(rounds int) [][]time.Duration {
 				samples[i] = append(samples[i], took)
 			}
 			if m.limit == 0 || round < m.warmup {
+				before := m.verified
 				o.check(number)
+				if done := m.p.Collective.OnOperation; done != nil {
+					done(int(m.verified - before))
+				}
 				number++
 				o.prepare(number) // before the barrier, because ranks may need different times
 			}

@@ -39,6 +39,11 @@ type Config struct {
 	RNRRetries *int          `yaml:"rnr_retries,omitempty" json:"rnr_retries,omitempty"`
 	RNRTimer   time.Duration `yaml:"rnr_timer,omitempty" json:"rnr_timer,omitempty"`
 
+	// Operation is the collective operation of collective; all if it is empty. Collectives are algorithms, as
+	// bcast=chain,allgather=ring, where not the default ones.
+	Operation   string `yaml:"operation,omitempty" json:"operation,omitempty"`
+	Collectives string `yaml:"collectives,omitempty" json:"collectives,omitempty"`
+
 	// Pause is the time between batches of receives of a slow receiver. Senders need no credits.
 	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty"`
 	// Think is the time that a rank computes between messages, rounds or calls.
@@ -70,6 +75,8 @@ const (
 	AllToAll Kind = "all-to-all" // every rank to every other
 	Halo     Kind = "halo"       // neighbours on a ring write into each other's borders, round by round
 	Calls    Kind = "calls"      // connections made through the connection manager, used and closed
+	// Collective is collective operations of the multi-rank runtime, among all ranks. Messages is the number of each.
+	Collective Kind = "collective"
 )
 
 // Values of Services, Op and Excuses.
@@ -156,7 +163,8 @@ var kinds = map[Kind]rules{
 		services: []string{ServiceRC, ServiceSRQ, ServiceRD}, ops: []string{OpWrite, OpRead},
 		messages: 50, bytes: 8 << 10, depth: 2, reconnect: true,
 	},
-	Calls: {services: []string{ServiceRC}, messages: 25, bytes: 4 << 10, depth: 5, cm: true, reconnect: true},
+	Calls:      {services: []string{ServiceRC}, messages: 25, bytes: 4 << 10, depth: 5, cm: true, reconnect: true},
+	Collective: {services: []string{ServiceRC, ServiceRD}, messages: 20, bytes: 4 << 10, depth: 1},
 }
 
 // anyHosts is an argument of WithDefaults where the number of ranks does not matter.
@@ -208,20 +216,6 @@ func (c Config) Uses(service string) bool {
 	return slices.Contains(c.WithDefaults(anyHosts).Services, service)
 }
 
-// ackTimeoutOf returns the time of a code of the 5-bit ack timeout field: 4.096 µs ·
-// 2^code. Code 0 is infinite.
-func ackTimeoutOf(code uint8) time.Duration { return 4096 * time.Nanosecond << code }
-
-// ackTimeoutCode returns the smallest ack timeout code whose time is at least d, or 31.
-func ackTimeoutCode(d time.Duration) uint8 {
-	for code := uint8(1); code < 31; code++ {
-		if ackTimeoutOf(code) >= d {
-			return code
-		}
-	}
-	return 31
-}
-
 // rnrTimes are the times of the RNR NAK timer codes 1 to 31 and 0, in units of 10 µs.
 var rnrTimes = [...]time.Duration{
 	1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256,
@@ -257,5 +251,5 @@ func (c *Config) timing(concurrent bool) (timeout, rnr uint8) {
 	if concurrent {
 		d = realTimeout
 	}
-	return ackTimeoutCode(cmp.Or(c.Timeout, d)), rnrCode(cmp.Or(c.RNRTimer, rnrTimer))
+	return verbs.AckTimeoutFor(cmp.Or(c.Timeout, d)), rnrCode(cmp.Or(c.RNRTimer, rnrTimer))
 }

@@ -80,16 +80,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestTimeoutCodesRoundUp(t *testing.T) {
-	for code := uint8(1); code < 32; code++ {
-		d := ackTimeoutOf(code)
-		if got := ackTimeoutCode(d); got != code {
-			t.Errorf("timeoutCode(%v) = %d, want %d", d, got, code)
-		}
-		if got := ackTimeoutCode(d + 1); got != min(code+1, 31) {
-			t.Errorf("timeoutCode(%v) = %d, want %d", d+1, got, min(code+1, 31))
-		}
-	}
+func TestRNRTimerCodesRoundUp(t *testing.T) {
 	for code := range uint8(32) {
 		if got := rnrCode(rnrTimeOf(code)); got != code {
 			t.Errorf("rnrCode(%v) = %d, want %d", rnrTimeOf(code), got, code)

@@ -29,7 +29,7 @@ func (c *Config) RunsIntoRNR() bool { return c.Pause > 0 }
 func (c *Config) AckTimeout() time.Duration {
 	const concurrent = true
 	code, _ := c.timing(concurrent)
-	return ackTimeoutOf(code)
+	return verbs.AckTimeout(code)
 }
 
 // IsTimeout reports whether a program ended because of a timeout or because another rank ended.
@@ -45,7 +45,7 @@ func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duratio
 	const infiniteRNRRetries = 7 // the RNR retry count without limit
 	d := c.WithDefaults(anyHosts)
 	if c.Timeout > 0 {
-		ackTimeout = ackTimeoutOf(ackTimeoutCode(c.Timeout))
+		ackTimeout = verbs.AckTimeout(verbs.AckTimeoutFor(c.Timeout))
 		retransmitTime = ackTimeout * time.Duration(*d.Retries+1)
 	}
 	if *d.RNRRetries < infiniteRNRRetries {

@@ -84,11 +84,16 @@ func (l *eventLog) violation(kind traffic.ViolationKind, format string, args ...
 // recordFailure counts a completion with an error. It stores up to MaxFailures of them for the
 // report, and sends a mark about each to the launcher.
 func (l *eventLog) recordFailure(at time.Duration, peer, rail int, status verbs.WCStatus) {
+	l.addFailure(Failure{At: at, Peer: peer, Rail: rail, Status: status.String()})
+	l.mark("%v with %s", status, hostOf(peer))
+}
+
+// addFailure counts a failure, and stores it unless there are MaxFailures.
+func (l *eventLog) addFailure(f Failure) {
 	l.failureCount++
 	if len(l.failures) < MaxFailures {
-		l.failures = append(l.failures, Failure{At: at, Peer: peer, Rail: rail, Status: status.String()})
+		l.failures = append(l.failures, f)
 	}
-	l.mark("%v with %s", status, hostOf(peer))
 }
 
 // hostOf is the host name of a rank.

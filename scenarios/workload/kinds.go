@@ -29,6 +29,8 @@ func New(cfg Config, r *Rank) (Program, error) {
 	case Calls: // the even rank of a pair is the client
 		peer, nic := e.pair()
 		return &cmEndpoint{env: e, side: r.Rank % 2, peer: peer, nic: nic}, nil
+	case Collective:
+		return &collectiveProgram{env: e}, nil
 	}
 	e.cfg.CM = cfg.CM || traits.ConnectsByCM
 	n := &node{env: e, byEdge: map[int]*conn{}, peers: map[int]*peer{}}

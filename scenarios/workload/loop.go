@@ -204,7 +204,7 @@ func (n *node) stallTimeout() time.Duration {
 	}
 	code, _ := n.cfg.timing(n.rank.Concurrent)
 	// Devices may take up to four times the timeout for each retry.
-	return max(n.rank.StallTimeout, 4*ackTimeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
+	return max(n.rank.StallTimeout, 4*verbs.AckTimeout(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
 }
 
 // waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it

@@ -90,6 +90,12 @@ func (s rankControl) Recv(from int, timeout time.Duration) ([]byte, error) {
 
 func (s rankControl) Barrier(time.Duration) error { return nil }
 
+func (s rankControl) Gone(rank int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended[rank]
+}
+
 func (s rankControl) Mark(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

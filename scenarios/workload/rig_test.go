@@ -123,6 +123,9 @@ func (r *rig) start(cfg workload.Config) {
 		r.procs[rank] = r.World.Go(fmt.Sprintf("host%d", rank), func(p *sim.Proc) error {
 			defer r.hub.End(rank)
 			in := &workload.Rank{Rank: rank, Size: size, Seed: r.seed, Proc: p, Control: &control{r.hub.Endpoint(rank), r}, StallTimeout: r.patience}
+			in.Go = func(what string, task func(verbs.Proc)) {
+				r.World.Go(what, func(p *sim.Proc) error { task(p); return nil })
+			}
 			for rail, d := range r.nics[rank] {
 				if r.wrap != nil {
 					d = r.wrap(rank, d)

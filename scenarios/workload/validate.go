@@ -51,6 +51,7 @@ func (c *Config) Validate(hosts, rails int) error {
 	v.traffic(k)
 	v.transport(k)
 	v.errorHandling(k, rails)
+	v.collective(cmp.Or(c.Ranks, hosts))
 	if len(v.errs) == 0 {
 		return nil
 	}
@@ -58,7 +59,9 @@ func (c *Config) Validate(hosts, rails int) error {
 }
 
 // Kinds lists the kinds of workloads.
-func Kinds() []Kind { return []Kind{Stream, PingPong, Random, Incast, AllToAll, Halo, Calls} }
+func Kinds() []Kind {
+	return []Kind{Stream, PingPong, Random, Incast, AllToAll, Halo, Calls, Collective}
+}
 
 type validator struct {
 	cfg  *Config
@@ -200,7 +203,7 @@ func (v *validator) transport(k rules) {
 		key         string
 		value, most time.Duration
 	}{
-		{"timeout", c.Timeout, ackTimeoutOf(31)},
+		{"timeout", c.Timeout, verbs.AckTimeout(31)},
 		{"rnr_timer", c.RNRTimer, rnrTimeOf(0)},
 		{"pause", c.Pause, time.Hour},
 		{"think", c.Think, time.Hour},
@@ -238,7 +241,7 @@ func (v *validator) errorHandling(k rules, rails int) {
 		"a receiver of %s cannot be slow: each message waits for the one before", c.Kind)
 	v.check(c.Pause == 0 || c.Kind == Random || c.Op == "" || c.Op == OpSend, "pause",
 		"only op: send waits for receives, %s does not", c.Op)
-	v.check(c.Kind != Calls || !c.Spin, "spin", "calls wait for events")
+	v.check(c.Kind != Calls && c.Kind != Collective || !c.Spin, "spin", "%s does not poll", c.Kind)
 	for i, e := range c.Excuses {
 		v.oneOf(fmt.Sprintf("excuses[%d]", i), e, []string{ExcuseLoses, ExcuseDuplicates, ExcuseReorders, ExcuseGivesUp})
 	}

@@ -1,5 +1,6 @@
 // Package workload contains the built-in programs of scenarios: stream, ping-pong, random verbs,
-// incast, all-to-all, one-sided halo exchange, and connections through the connection manager.
+// incast, all-to-all, one-sided halo exchange, connections through the connection manager, and
+// collective operations.
 // Every program checks each byte that it receives, and reports counters, failures and violations.
 //
 // A program uses verbs and a Rank only. Therefore the same code runs as a coroutine in a
@@ -16,10 +17,10 @@
 package workload
 
 import (
-	"errors"
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -32,6 +33,8 @@ type Rank struct {
 	Proc       verbs.Proc
 	NICs       []NIC // one per rail
 	Control    Control
+	// Go runs f as a concurrent task, which ends with the rank.
+	Go func(what string, f func(verbs.Proc))
 	// Concurrent means that devices access memory while the program runs, as in real time.
 	Concurrent bool
 	// StallTimeout is how long a program may make no progress before it fails with a
@@ -49,7 +52,7 @@ type NIC struct {
 }
 
 // ErrGone means that a rank has ended.
-var ErrGone = errors.New("the rank has ended")
+var ErrGone = transport.ErrGone
 
 // Control is the control channel between ranks, which works without the fabric, and to the
 // launcher. Messages between two ranks are reliable and in order. Sample and Mark may be
@@ -61,6 +64,8 @@ type Control interface {
 	Recv(from int, timeout time.Duration) ([]byte, error)
 	// Barrier returns when every rank that has not ended has called it.
 	Barrier(timeout time.Duration) error
+	// Gone reports whether a rank has ended.
+	Gone(rank int) bool
 	// Mark records an event of the run: "connected", "recovered".
 	Mark(what string)
 	// Sample records cumulative counters.
@@ -116,12 +121,13 @@ type Flow struct {
 	Bytes      int64  `json:"bytes"`             // received
 }
 
-// Failure is a completion with an error, or a failed connection request (IBV_WC_RESP_TIMEOUT_ERR).
+// Failure is a completion with an error, a failed connection request (IBV_WC_RESP_TIMEOUT_ERR), or the loss of
+// another rank.
 type Failure struct {
 	At     time.Duration `json:"at"`
-	Peer   int           `json:"peer"`
+	Peer   int           `json:"peer"` // -1 if Status is PeerLost: another rank may have reported the loss
 	Rail   int           `json:"rail"`
-	Status string        `json:"status"` // String of a verbs.WCStatus
+	Status string        `json:"status"` // String of a verbs.WCStatus, or PeerLost
 }
 
 // Program is one rank's run of a workload. It belongs to the goroutine or coroutine that

@@ -106,7 +106,7 @@ func TestKindsOverConnectionManager(t *testing.T) {
 func TestPollingAndEvents(t *testing.T) {
 	t.Parallel()
 	for _, kind := range workload.Kinds() {
-		if kind == workload.Calls {
+		if kind == workload.Calls || kind == workload.Collective { // they do not poll
 			continue
 		}
 		cfg := workload.Config{Kind: kind, Messages: 40, Bytes: 1000, Spin: true}
