@@ -135,6 +135,10 @@ func boundaries() []Boundary {
 			Why:   "a simulation depends only on its seed, not on the machine",
 		},
 		{
+			Name: "exploration knows no subject", From: []string{"./explore"}, Only: []string{"std", "./internal/must"}, Tests: true,
+			Why: "users import it in tests of their own machines and programs",
+		},
+		{
 			Name: "traffic knows verbs only", From: []string{"./traffic"}, Only: []string{"std", "./verbs"},
 			Why: "what programs over verbs share must not depend on one of them, or on a device",
 		},
