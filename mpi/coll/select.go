@@ -82,7 +82,7 @@ func Names(op Op) string {
 // Limits are the sizes at which the default algorithm changes. A limit of 0 is never reached.
 type Limits struct {
 	// Bruck is the largest block of an Alltoall for Bruck's algorithm; Rabenseifner is the smallest vector of
-	// an Allreduce of at least eight ranks for that algorithm.
+	// an Allreduce of at least eight ranks for that algorithm; of four to seven ranks it is four times as long.
 	Bruck, Rabenseifner int
 	// Doubling, Neighbour and Ring are the smallest blocks of an Allgather for recursive doubling, for
 	// neighbour exchange and for the ring; with smaller blocks it uses Bruck's algorithm. The first two
@@ -90,13 +90,18 @@ type Limits struct {
 	Doubling, Neighbour, Ring, LargeResult int
 }
 
-// rabenseifnerRanks is the number of ranks from which that algorithm was faster in simulation, and linearRanks
-// the number up to which the root of a scatter or a gather exchanges messages with each rank: with more, it
-// would have many connections.
-const (
-	rabenseifnerRanks = 8
-	linearRanks       = 64
-)
+// linearRanks is the number of ranks up to which the root of a scatter or a gather exchanges messages with each
+// rank: with more, it would have many connections.
+const linearRanks = 64
+
+// prefersRabenseifner reports whether an Allreduce has enough ranks and data for Rabenseifner's algorithm, which
+// sends less data in more messages.
+func (l *Limits) prefersRabenseifner(c *Call) bool {
+	if l.Rabenseifner == 0 {
+		return false
+	}
+	return c.Size >= 8 && c.Bytes >= l.Rabenseifner || c.Size >= 4 && c.Bytes >= 4*l.Rabenseifner
+}
 
 // Select returns the chosen algorithm of a call, or the default if it is nil, or does not fit the call. All
 // ranks select the same: the result depends only on what all ranks pass.
@@ -117,7 +122,7 @@ func defaults(c *Call, l Limits) *Algorithm {
 		return defaultAllgather(c, l)
 	case c.Op == Alltoall && c.Bytes <= l.Bruck:
 		return bruckAlltoall
-	case c.Op == Allreduce && c.Size >= rabenseifnerRanks && l.Rabenseifner > 0 && c.Bytes >= l.Rabenseifner:
+	case c.Op == Allreduce && l.prefersRabenseifner(c):
 		return largeAllreduce
 	case c.Op == Scatter && c.Size > linearRanks:
 		return largeScatter

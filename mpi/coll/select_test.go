@@ -55,6 +55,9 @@ func TestSelect(t *testing.T) {
 		{Choices{}, Call{Op: Allreduce, Size: 8, Bytes: 65536}, "rabenseifner"},
 		{Choices{}, Call{Op: Allreduce, Size: 8, Bytes: 65535}, "recursive-doubling"},
 		{Choices{}, Call{Op: Allreduce, Size: 7, Bytes: 65536}, "recursive-doubling"},
+		{Choices{}, Call{Op: Allreduce, Size: 4, Bytes: 262144}, "rabenseifner"},
+		{Choices{}, Call{Op: Allreduce, Size: 7, Bytes: 262143}, "recursive-doubling"},
+		{Choices{}, Call{Op: Allreduce, Size: 3, Bytes: 1 << 20}, "recursive-doubling"},
 		{Choices{}, Call{Op: Allreduce, Size: 8, Bytes: 65536, Ordered: true}, "recursive-doubling"},
 	} {
 		if a := Select(c.choices[c.call.Op], &c.call, limits); a.Name != c.want {
