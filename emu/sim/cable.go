@@ -41,6 +41,7 @@ type linkDir struct {
 	place     string // in traces and reports of drops: the port, or "from>to" of a trunk
 	direction string // "up" or "down"
 	port      *Port  // nil on a trunk
+	lastHop   bool   // it leads to the receiver
 	cfg       *LinkConfig
 	carrier   *carrier
 	wire
@@ -96,7 +97,9 @@ func (d *linkDir) putOnWire(pk *packet) {
 // Only the arrival of the first is in the event queue of the world, which is faster if it is short.
 type crossing struct {
 	first, last *packet
-	slot        uint32 // in the event queue; 0 until it is first used
+	slot        uint32  // in the event queue; 0 until it is first used
+	sprayed     bool    // the first packet has been chosen
+	overtaken   *packet // that the next packet overtakes, by a fault
 }
 
 // schedule adds the arrival of the first packet to the event queue.
@@ -109,6 +112,9 @@ func (d *linkDir) schedule(w *World) {
 
 // HandleEvent implements Handler: the first packet on the cable arrives.
 func (d *linkDir) HandleEvent(mono.Time, uint64) {
+	if d.cfg.Spray > 0 && d.spray() {
+		return
+	}
 	pk := d.first
 	d.first, pk.next = pk.next, nil
 	if d.first != nil {
@@ -155,6 +161,10 @@ func (d *linkDir) arrive(pk *packet) {
 	if d.port == nil { // a trunk
 		d.stats.Delivered++
 		d.stats.DeliveredBytes += uint64(pk.size)
+	}
+	if d.lastHop && (d.net.w.faults > 0 || d.overtaken != nil) {
+		d.arriveWithFaults(pk)
+		return
 	}
 	d.impair(pk)
 }

@@ -71,11 +71,19 @@ func (p *Proc) wake() {
 		return
 	}
 	p.w.ready.add(p)
+	p.readySince = p.w.now
 }
 
 // Chooser makes the world's choices. A model checker enumerates schedules by
-// answering differently from run to run. kind is "run" (which program runs
-// next) or "notify" (which waiter wakes); the answer is in [0, n).
+// answering differently from run to run. The answer is in [0, n), and 0 is what
+// happens in a world that reorders nothing and has no faults. kind is
+//
+//   - "run": which program runs next,
+//   - "notify": which waiter wakes,
+//   - "event": which event or program is next (Config.Reorder),
+//   - "spray": which packet of a cable arrives next (LinkConfig.Spray),
+//   - "fault": 1 loses a packet, 2 duplicates it, 3 lets the next packet of the
+//     cable overtake it (Config.Faults).
 type Chooser interface {
 	Choose(kind string, n int) int
 }

@@ -136,10 +136,10 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	p.nic = newPortNIC(&p.cfg.NIC, n.cfg.Dissector)
 	p.uplink = linkDir{
 		net: n, name: cfg.Name, place: cfg.Name, direction: "up", port: p, cfg: &p.cfg.Link, carrier: &p.carrier,
-		wire: newWire(&cfg.Link), forward: (*Net).forward,
+		wire: newWire(&cfg.Link), forward: (*Net).forward, lastHop: n.cfg.Cable,
 	}
 	p.downlink = p.uplink
-	p.downlink.direction, p.downlink.forward = "down", (*Net).processReceive
+	p.downlink.direction, p.downlink.forward, p.downlink.lastHop = "down", (*Net).processReceive, true
 	p.downlink.ecnRand = n.w.Rand(n.randName(cfg.Name, "red"))
 	p.writableTimer.init(n.w, &p.writable, 0)
 	if err := errors.Join(p.uplink.addImpairment(cfg.Up), p.downlink.addImpairment(cfg.Down)); err != nil {

@@ -21,6 +21,8 @@ type packet struct {
 	epoch    uint32   // of the cable when sent: a link that goes down loses its packets
 	arrival  entryOrder
 	next     *packet // that arrives after it
+
+	overtakenBy int // packets, on a cable that sprays
 }
 
 // pool keeps elements for reuse.
@@ -51,7 +53,7 @@ func (n *Net) newPacket(d *link.Datagram, from, to *Port) *packet {
 	pk.Datagram = *d
 	pk.Payload = buf
 	pk.size = pk.IPBytes()
-	pk.inUse, pk.from, pk.to = true, from, to
+	pk.inUse, pk.from, pk.to, pk.overtakenBy = true, from, to, 0
 	return pk
 }
 
@@ -174,6 +176,9 @@ type LinkConfig struct {
 	// RxQueueBytes is the size of the receive queue; packets that do not fit
 	// are dropped and counted.
 	RxQueueBytes int
+	// Spray is how many later packets may overtake a packet on the cable, as they do if switches
+	// choose the path of each packet (adaptive routing). World.Choose decides. 0 keeps the order.
+	Spray int
 	// ECN configures marking in the egress queue of the switch.
 	ECN ECNConfig
 }
@@ -205,6 +210,7 @@ func (c *LinkConfig) validate() error {
 	errs.check(c.TxQueueBytes >= 0, "TxQueueBytes %d is negative", c.TxQueueBytes)
 	errs.check(c.QueueBytes >= 0, "QueueBytes %d is negative", c.QueueBytes)
 	errs.check(c.RxQueueBytes >= 0, "RxQueueBytes %d is negative", c.RxQueueBytes)
+	errs.check(c.Spray >= 0, "Spray %d is negative", c.Spray)
 	errs.check(c.ECN.MinBytes >= 0, "ECN.MinBytes %d is negative", c.ECN.MinBytes)
 	errs.check(c.ECN.MaxBytes >= c.ECN.MinBytes,
 		"ECN.MaxBytes %d is less than ECN.MinBytes %d", c.ECN.MaxBytes, c.ECN.MinBytes)

@@ -31,6 +31,8 @@ type Proc struct {
 	waitingSince     mono.Time
 	notified         bool
 	unwinding        bool
+	readySince       mono.Time // when it became runnable
+	yielded          bool      // it became runnable by Yield
 	paused           bool
 	wokenWhilePaused bool
 	err              error
@@ -59,6 +61,7 @@ func (w *World) Go(name string, f func(p *Proc) error) *Proc {
 	}
 	p := &Proc{w: w, name: name, waitReason: (*starting)(nil), waitingSince: w.now}
 	p.timer.init(w, (*procTimerHandler)(p), 0)
+	p.readySince = w.now
 	p.next, p.stop = iter.Pull(func(park func(struct{}) bool) {
 		p.park, p.goroutine = park, process.Goroutine()
 		defer func() { p.goroutine = endedGoroutine }()
@@ -164,6 +167,7 @@ func (p *Proc) Yield() {
 		return
 	}
 	w.ready.add(p)
+	p.readySince, p.yielded = w.now, true
 	p.wait((*yielding)(nil))
 }
 

@@ -59,6 +59,13 @@ type Config struct {
 	MaxTime   mono.Time
 	// Chooser makes the choices; nil means randomly, from the seed.
 	Chooser Chooser
+	// Reorder is how late an event may be. Among the events and the runnable programs whose times
+	// differ by at most Reorder, any may be next, except that packets of one cable and segments of
+	// one stream keep their order. 0 runs all in the order of their times.
+	Reorder time.Duration
+	// Faults is how many packets may be lost, duplicated or exchanged with the next one, at the
+	// choice of the Chooser.
+	Faults int
 	// Stop, if not nil, is polled during the run. An error that it returns ends
 	// the world. It lets a caller interrupt the run and does not affect the
 	// simulation.
@@ -95,13 +102,15 @@ type World struct {
 	runState
 
 	chooser  Chooser
+	reorder  reorder
+	faults   int // that may still be chosen
 	rands    map[string]*rand.Rand
 	netNames map[string]bool // names in use
 	lastTag  uint32          // Tag of the last packet shown to a Tap
 	batches  batches
 	trace    trace
 
-	noSleepShortcut bool // set by a test: Sleep always parks
+	noSleepShortcut bool // Sleep always parks: events are reordered, or a test sets it
 }
 
 // programs are the programs of a world.
@@ -125,6 +134,7 @@ func New(cfg Config) *World {
 	cfg.MaxEvents, cfg.MaxTime = cmp.Or(cfg.MaxEvents, DefaultMaxEvents), cmp.Or(cfg.MaxTime, DefaultMaxTime)
 	w := &World{cfg: cfg, chooser: cfg.Chooser, rands: make(map[string]*rand.Rand), netNames: make(map[string]bool)}
 	w.trace.out = cfg.Trace
+	w.faults, w.noSleepShortcut = cfg.Faults, cfg.Reorder > 0
 	if w.chooser == nil {
 		w.chooser = randomChooser{w.Rand("world/choose")}
 	}
@@ -222,6 +232,9 @@ var errAbandoned = errors.New("the run was aborted by a panic or runtime.Goexit"
 // and if programs wait for ever. All events of an instant come before its programs, so that
 // pickReady chooses among all that are woken then.
 func (w *World) loop(programsOnly bool) error {
+	if w.cfg.Reorder > 0 {
+		return w.loopReordered(programsOnly)
+	}
 	for {
 		if programsOnly && len(w.procs) == 0 {
 			return nil
@@ -283,7 +296,8 @@ func (w *World) takeEvent() (Handler, uint64) {
 
 // pickReady chooses the next program to run and removes it from the ready list.
 func (w *World) pickReady() *Proc {
-	return w.ready.take(w.Choose("run", w.ready.len()))
+	l := &w.ready
+	return l.take(w.chooseEntity("run", l.len(), func(i int) any { return l.procs[l.numbers[i]] }))
 }
 
 // end drops all events and ends all programs (deferred calls run). Run returns err from then on.

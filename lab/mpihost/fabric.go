@@ -62,8 +62,11 @@ type Fabric struct {
 	ChargeWakes bool
 	// NIC is the time that every NIC takes for packets.
 	NIC sim.NICCosts
-	// Seed is the seed of all random choices.
-	Seed uint64
+	// Seed is the seed of all random choices. Chooser, Reorder and Faults are those of sim.Config.
+	Seed    uint64
+	Chooser sim.Chooser
+	Reorder time.Duration
+	Faults  int
 	// Limit is the maximum virtual time; 0 means 1 hour. Events is the maximum
 	// number of events; 0 means a billion.
 	Limit  time.Duration

@@ -46,7 +46,10 @@ func InWorld(f Fabric, run func(e *transport.Env) error) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("fabric: %w", err)
 	}
 	w := &World{f: f, provider: p, nodes: f.nodes()}
-	w.sim = sim.New(sim.Config{Seed: f.Seed, MaxTime: mono.Time(f.Limit), MaxEvents: f.Events, Stop: f.Stop})
+	w.sim = sim.New(sim.Config{
+		Seed: f.Seed, MaxTime: mono.Time(f.Limit), MaxEvents: f.Events, Stop: f.Stop,
+		Chooser: f.Chooser, Reorder: f.Reorder, Faults: f.Faults,
+	})
 	defer w.sim.Close()
 	if err := w.build(); err != nil {
 		return Outcome{}, errors.Join(fmt.Errorf("fabric: %w", err), w.close())
