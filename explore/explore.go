@@ -47,12 +47,21 @@ type Report struct {
 	Elapsed  time.Duration
 	Finished bool     // everything was explored, within MaxDepth
 	Failure  *Failure // nil if no run failed
+	Unexplored
+}
+
+// Unexplored estimates what an unfinished exploration of a machine has left, from random runs.
+type Unexplored struct {
+	Probes    int     // number of random runs
+	NewStates float64 // of their states, the part that was not explored
+	AllRuns   float64 // Knuth's estimate of the number of all runs, with those that meet in a state counted apart
 }
 
 // Failure is a run that failed.
 type Failure struct {
 	Err      error
 	Path     Path
+	Shortest bool      // no shorter run fails, and none of this length has lower choices before its first difference
 	Findings []Finding // of the checkers
 }
 
