@@ -3,59 +3,45 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/explore"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// explorer runs a small program of several ranks in every order of its calls, message
-// deliveries and transfers. Calls of a rank and messages between two ranks stay in order; all
-// else may be reordered, including messages that early progress delivers. Runs that reach a
-// known state are cut off.
-//
-// Each run starts anew and follows a path of choices, so a violation comes with the path
-// that leads to it.
-type explorer struct {
-	cfg       Config
-	prog      program
-	maxStates int // limit of the exploration
+// machine is a small program of several ranks, whose calls, message deliveries and transfers occur
+// in every order. Calls of a rank and messages between two ranks stay in order; all else may be
+// reordered, including messages that early progress delivers. One rank may die at any time, if
+// mayDie is set, and every other rank then notices that at any time.
+type machine struct {
+	prog   program
+	mayDie bool
+	sum    *Stats       // of the runs that have ended
+	log    func(...any) // for the messages of a failure; nil while exploring
 
-	path       []choice
-	pathIndex  int
-	atPathEnd  bool
-	seen       map[[16]byte]bool
-	complete   int // runs that reached the end of the program
-	stats      Stats
-	events     []event
-	deliverErr error // of a delivery during a call
-	run        *exploredRun
-	scratch    []byte
+	w           *world
+	pc          []int
+	reqs        [][]*Request // by rank and act
+	arrivedFrom [][]int      // by rank: the senders of messages, in order of arrival
+	mprobed     [][]*Message // by rank and act
+	dead        int          // the rank that has died; -1 if none has
+	chooser     explore.Chooser
+	deliverErr  error // of a delivery during a call
+	scratch     []byte
 }
 
-// choice is the alternative picked of several.
-type choice struct{ picked, of int }
-
-// event is a step of a run, for error messages.
-type event struct {
-	rank, i    int
-	a          *act // call; nil for a delivery or a transfer
-	h          wire.Header
-	duringCall bool // delivered by early progress
-	bytes      int  // of a transfer
-}
-
-func (e event) String() string {
-	switch {
-	case e.a != nil:
-		return fmt.Sprintf("rank %d, %d: %v", e.rank, e.i, *e.a)
-	case e.h.Kind == 0:
-		return fmt.Sprintf("rank %d transfers %d bytes with rank %d", e.rank, e.bytes, e.i)
+func newMachine(cfg Config, prog program, mayDie bool, sum *Stats) *machine {
+	size := len(prog)
+	m := &machine{
+		prog: prog, mayDie: mayDie, sum: sum, w: newWorld(nil, size, cfg), pc: make([]int, size), dead: -1,
+		reqs: make([][]*Request, size), arrivedFrom: make([][]int, size), mprobed: make([][]*Message, size),
 	}
-	within := ""
-	if e.duringCall {
-		within = "during its call "
+	for rank, n := range m.w.ranks {
+		m.reqs[rank], m.mprobed[rank] = make([]*Request, len(prog[rank])), make([]*Message, len(prog[rank]))
+		n.progress = func() { m.progress(rank) }
 	}
-	return fmt.Sprintf("%srank %d receives %v from %d (flags %d)", within, e.rank, e.h.Kind, e.i, e.h.Flags)
+	return m
 }
 
 // act is a call of a rank in a program.
@@ -87,7 +73,7 @@ func (a act) String() string {
 	envelope := fmt.Sprintf("%d tag %d of %d B", a.peer, a.tag, a.size)
 	switch a.kind {
 	case sendAct:
-		return "send to " + envelope + map[Mode]string{Synchronous: ", synchronous"}[a.mode] + map[bool]string{true: ", without credit"}[a.noCredit] + map[bool]string{true: ", without memory"}[a.noMemory]
+		return "send to " + envelope + map[Mode]string{Synchronous: ", synchronous", Ready: ", ready"}[a.mode] + map[bool]string{true: ", without credit"}[a.noCredit] + map[bool]string{true: ", without memory"}[a.noMemory]
 	case recvAct:
 		return "receive from " + envelope + map[bool]string{true: ", without memory"}[a.noMemory]
 	case waitAct:
@@ -113,129 +99,71 @@ func (p program) String() string {
 	return s.String()
 }
 
-// exploredRun is one run of a program.
-type exploredRun struct {
-	w           *world
-	pc          []int
-	reqs        [][]*Request // by rank and act
-	arrivedFrom [][]int      // by rank: the senders of messages, in order of arrival
-	mprobed     [][]*Message // by rank and act
-}
+// The kinds of steps. A is the rank.
+const (
+	callStep     = "call"
+	deliverStep  = "deliver"  // the next message from B
+	transferStep = "transfer" // number B
+	dieStep      = "die"
+	noticeStep   = "notice" // that B has died
+)
 
-// errSeen ends a run that has reached a known state.
-var errSeen = errors.New("seen")
-
-// explore runs all paths and returns the first violation.
-func (x *explorer) explore() error {
-	x.seen = make(map[[16]byte]bool)
-	for {
-		x.pathIndex, x.atPathEnd, x.events, x.deliverErr = 0, false, x.events[:0], nil
-		if err := x.runPath(); err != nil && !errors.Is(err, errSeen) {
-			order := ""
-			for _, e := range x.events {
-				order += e.String() + "\n"
-			}
-			return fmt.Errorf("%v: %w\nprogram:\n%vorder:\n%s", x.cfg.Protocol, err, x.prog, order)
-		}
-		last := len(x.path) - 1
-		for last >= 0 && x.path[last].picked+1 == x.path[last].of {
-			last--
-		}
-		if last < 0 || len(x.seen) > x.maxStates {
-			return nil
-		}
-		x.path = x.path[:last+1]
-		x.path[last].picked++
-	}
-}
-
-// choose picks one of n alternatives: as the path says, or the first at its end.
-func (x *explorer) choose(n int) int {
-	if n == 1 {
-		return 0
-	}
-	if x.pathIndex == len(x.path) {
-		x.path = append(x.path, choice{0, n})
-	}
-	c := x.path[x.pathIndex]
-	x.pathIndex++
-	x.atPathEnd = x.pathIndex == len(x.path) // the earlier choices repeat the previous run
-	return c.picked
-}
-
-// runPath follows the path and continues to the end of the program or a known state.
-func (x *explorer) runPath() error {
-	size := len(x.prog)
-	x.run = &exploredRun{w: newWorld(nil, size, x.cfg), pc: make([]int, size), reqs: make([][]*Request, size), arrivedFrom: make([][]int, size), mprobed: make([][]*Message, size)}
-	for rank, n := range x.run.w.ranks {
-		x.run.reqs[rank], x.run.mprobed[rank] = make([]*Request, len(x.prog[rank])), make([]*Message, len(x.prog[rank]))
-		n.progress = func() { x.deliverEarly(rank) }
-	}
-	var can []step
-	for {
-		if can = x.enabledSteps(can[:0]); len(can) == 0 {
-			break
-		}
-		if err := x.doStep(can[x.choose(len(can))]); err != nil {
-			return err
-		}
-		if x.deliverErr != nil {
-			return x.deliverErr
-		}
-		if err := x.run.checkRTRCounts(); err != nil {
-			return err
-		}
-		if x.atPathEnd {
-			state := x.stateHash()
-			if x.seen[state] {
-				return errSeen
-			}
-			x.seen[state] = true
+// Enabled implements explore.Machine.
+func (m *machine) Enabled(can []explore.Step) []explore.Step {
+	for rank, acts := range m.prog {
+		if m.pc[rank] < len(acts) && rank != m.dead && !m.blocked(rank, &acts[m.pc[rank]]) {
+			can = append(can, explore.Step{Kind: callStep, A: int32(rank)})
 		}
 	}
-	x.complete++
-	for _, n := range x.run.w.ranks {
-		x.stats.merge(&n.e.Stats)
-	}
-	return x.run.check(x.prog)
-}
-
-// step is a possible next step: a delivery if to >= 0, a transfer if job >= 0, else the
-// next call of the rank.
-type step struct{ rank, to, job int }
-
-// enabledSteps appends all possible steps to can.
-func (x *explorer) enabledSteps(can []step) []step {
-	r := x.run
-	for rank, acts := range x.prog {
-		if r.pc[rank] == len(acts) {
+	for rank, n := range m.w.ranks {
+		if rank == m.dead {
 			continue
 		}
-		if !r.blocked(rank, &acts[r.pc[rank]]) {
-			can = append(can, step{rank, -1, -1})
-		}
-	}
-	for rank, n := range r.w.ranks {
-		for to := range n.outgoing {
-			if len(n.outgoing[to]) > 0 {
-				can = append(can, step{rank, to, -1})
-			}
-		}
+		can = m.arrivals(can, rank)
 		for i := range n.transfers {
-			can = append(can, step{rank, -1, i})
+			can = append(can, explore.Step{Kind: transferStep, A: int32(rank), B: int32(i)})
+		}
+		if m.mayDie && m.dead < 0 {
+			can = append(can, explore.Step{Kind: dieStep, A: int32(rank)})
 		}
 	}
 	return can
 }
 
+// arrivals appends what may arrive at a rank: messages, and the news that a rank has died.
+func (m *machine) arrivals(can []explore.Step, rank int) []explore.Step {
+	for from, n := range m.w.ranks {
+		if len(n.outgoing[rank]) > 0 {
+			can = append(can, explore.Step{Kind: deliverStep, A: int32(rank), B: int32(from)})
+		}
+	}
+	if m.dead >= 0 && !m.noticed(rank) {
+		can = append(can, explore.Step{Kind: noticeStep, A: int32(rank), B: int32(m.dead)})
+	}
+	return can
+}
+
+// dropLost drops the messages to a rank that has died.
+func (m *machine) dropLost() {
+	if m.dead >= 0 {
+		for _, n := range m.w.ranks {
+			n.outgoing[m.dead] = nil
+		}
+	}
+}
+
+// noticed reports whether a rank knows that one has died.
+func (m *machine) noticed(rank int) bool { return m.w.ranks[rank].e.lost[m.dead] != nil }
+
 // blocked reports whether a call would block.
-func (r *exploredRun) blocked(rank int, a *act) bool {
+func (m *machine) blocked(rank int, a *act) bool {
 	switch a.kind {
 	case waitAct:
-		return !r.reqs[rank][a.target].Done()
+		return !m.reqs[rank][a.target].Done()
 	case mprobeAct:
-		_, _, _, found := r.w.ranks[rank].e.Probe(a.envelope())
-		return !found
+		e := m.w.ranks[rank].e
+		_, _, _, found := e.Probe(a.envelope())
+		return !found && e.ProbeError(a.envelope()) == nil
 	}
 	return false
 }
@@ -244,81 +172,118 @@ func (a *act) envelope() Envelope {
 	return Envelope{Source: int32(a.peer), Tag: int32(a.tag)}
 }
 
-// doStep executes a step.
-func (x *explorer) doStep(s step) error {
-	switch {
-	case s.to >= 0:
-		return x.deliver(s.rank, s.to, false)
-	case s.job >= 0:
-		j := &x.run.w.ranks[s.rank].transfers[s.job]
-		x.events = append(x.events, event{rank: s.rank, i: j.peer, bytes: j.n})
-		return x.run.w.tryTransfer(s.rank, s.job)
-	}
-	x.call(s.rank, &x.prog[s.rank][x.run.pc[s.rank]])
-	return nil
-}
+// SetChooser implements explore.ChoosingMachine: early progress chooses what arrives.
+func (m *machine) SetChooser(c explore.Chooser) { m.chooser = c }
 
-// call executes the next act of a rank.
-func (x *explorer) call(rank int, a *act) {
-	r, n := x.run, x.run.w.ranks[rank]
-	i := r.pc[rank]
-	r.pc[rank]++
-	x.events = append(x.events, event{rank: rank, i: i, a: a})
-	n.noMemory = a.noMemory
-	defer func() { n.noMemory = false }()
-	switch a.kind {
-	case sendAct:
-		n.noCredit = a.noCredit
-		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: testMessage(x.id(rank, i), a.size), Mode: a.mode, Advertised: a.advertised}
-		r.reqs[rank][i] = q
-		n.e.Isend(q)
-	case recvAct:
-		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: make([]byte, a.size), Advertised: a.advertised}
-		r.reqs[rank][i] = q
-		n.e.Irecv(q)
-	case cancelAct:
-		n.e.Cancel(r.reqs[rank][a.target])
-	case mprobeAct:
-		r.mprobed[rank][i] = n.e.Improbe(a.envelope())
-	case mrecvAct:
-		q := &Request{Buf: make([]byte, a.size)}
-		r.reqs[rank][i] = q
-		n.e.Imrecv(q, r.mprobed[rank][a.target])
-	case waitAct:
+// Take implements explore.Machine.
+func (m *machine) Take(s explore.Step) error {
+	rank := int(s.A)
+	n := m.w.ranks[rank]
+	defer m.dropLost()
+	switch s.Kind {
+	case callStep:
+		m.call(rank, &m.prog[rank][m.pc[rank]])
+		return m.deliverErr
+	case transferStep:
+		j := &n.transfers[s.B]
+		m.note("rank %d transfers %d bytes with rank %d", rank, j.n, j.peer)
+		if j.peer == m.dead {
+			n.failTransfer(int(s.B))
+			return nil
+		}
+		return m.w.tryTransfer(rank, int(s.B))
+	case dieStep:
+		m.note("rank %d dies", rank)
+		m.dead, n.transfers = rank, nil
+		return nil
+	default:
+		return m.arrive(s, "")
 	}
 }
 
-// id returns a unique message number.
-func (x *explorer) id(rank, i int) int { return 1 + rank*16 + i }
+// errDead is the error of transfers with a rank that has died.
+var errDead = errors.New("dead")
 
-// deliver delivers a message.
-func (x *explorer) deliver(from, to int, duringCall bool) error {
-	h := &x.run.w.ranks[from].outgoing[to][0].h
-	x.events = append(x.events, event{rank: to, i: from, h: *h, duringCall: duringCall})
+// failTransfer completes a transfer with a rank that has died.
+func (n *node) failTransfer(i int) {
+	j := n.transfers[i]
+	n.transfers = slices.Delete(n.transfers, i, i+1)
+	if j.read {
+		n.e.ReadDone(j.owner, errDead)
+	} else {
+		n.e.WriteDone(j.owner, errDead)
+	}
+}
+
+// arrive delivers a message, or the news that a rank has died.
+func (m *machine) arrive(s explore.Step, when string) error {
+	rank, from := int(s.A), int(s.B)
+	if s.Kind == noticeStep {
+		m.note("%srank %d notices that %d has died", when, rank, from)
+		m.w.ranks[from].outgoing[rank] = nil
+		m.w.ranks[rank].e.Lost(from, errDead)
+		return nil
+	}
+	h := &m.w.ranks[from].outgoing[rank][0].h
+	m.note("%srank %d receives %v from %d (flags %d)", when, rank, h.Kind, from, h.Flags)
 	if h.Kind == wire.Eager || h.Kind == wire.RTS {
-		x.run.arrivedFrom[to] = append(x.run.arrivedFrom[to], from)
+		m.arrivedFrom[rank] = append(m.arrivedFrom[rank], from)
 	}
-	_, err := x.run.w.tryDeliver(from, to)
+	_, err := m.w.tryDeliver(from, rank)
 	return err
 }
 
-// deliverEarly delivers any of the queued messages, in any order, in early progress.
-func (x *explorer) deliverEarly(rank int) {
-	n := x.run.w.ranks[rank]
+// progress delivers any of what may arrive, in any order.
+func (m *machine) progress(rank int) {
+	n := m.w.ranks[rank]
 	defer func(was bool) { n.noMemory = was }(n.noMemory)
 	n.noMemory = false // registration fails only for the call itself
-	for x.deliverErr == nil {
-		var from []int
-		for _, n := range x.run.w.ranks {
-			if len(n.outgoing[rank]) > 0 {
-				from = append(from, n.rank)
-			}
-		}
-		c := x.choose(len(from) + 1)
+	for m.deliverErr == nil {
+		can := m.arrivals(nil, rank)
+		c := m.chooser.Choose("early", len(can)+1)
 		if c == 0 {
 			return
 		}
-		x.deliverErr = x.deliver(from[c-1], rank, true)
+		m.deliverErr = m.arrive(can[c-1], "during its call ")
+	}
+}
+
+// note logs an event.
+func (m *machine) note(format string, args ...any) {
+	if m.log != nil {
+		m.log(fmt.Sprintf(format, args...))
+	}
+}
+
+// call executes the next act of a rank.
+func (m *machine) call(rank int, a *act) {
+	n, i := m.w.ranks[rank], m.pc[rank]
+	m.pc[rank]++
+	m.note("rank %d, %d: %v", rank, i, a)
+	n.noMemory = a.noMemory
+	defer func() { n.noMemory = false }()
+	q := &Request{Peer: a.peer, Tag: int32(a.tag), Advertised: a.advertised, Mode: a.mode}
+	switch a.kind {
+	case sendAct:
+		n.noCredit = a.noCredit
+		q.Buf = testMessage(1+rank*16+i, a.size)
+		m.reqs[rank][i] = q
+		n.e.Isend(q)
+	case recvAct:
+		q.Buf = make([]byte, a.size)
+		m.reqs[rank][i] = q
+		n.e.Irecv(q)
+	case cancelAct:
+		n.e.Cancel(m.reqs[rank][a.target])
+	case mprobeAct:
+		m.mprobed[rank][i] = n.e.Improbe(a.envelope())
+	case mrecvAct:
+		if message := m.mprobed[rank][a.target]; message != nil { // the probe has not failed
+			q = &Request{Buf: make([]byte, a.size)}
+			m.reqs[rank][i] = q
+			n.e.Imrecv(q, message)
+		}
+	case waitAct:
 	}
 }
 

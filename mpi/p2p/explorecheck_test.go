@@ -11,14 +11,20 @@ import (
 // pending returns the queued RTRs.
 func (q *rtrQueue) pending() []wire.Header { return q.all[q.first:] }
 
-// checkRTRCounts checks an invariant: every received RTR was used, dropped, or is queued.
-func (r *exploredRun) checkRTRCounts() error {
-	for rank, n := range r.w.ranks {
+// Check implements explore.Machine: every received RTR was used, dropped, or is queued, and no
+// request is complete whose buffer the transport uses.
+func (m *machine) Check() error {
+	for rank, n := range m.w.ranks {
+		for i := range n.transfers {
+			if n.transfers[i].owner.Done() {
+				return fmt.Errorf("rank %d has completed a request whose data is being transferred with rank %d", rank, n.transfers[i].peer)
+			}
+		}
 		queued := 0
 		for _, s := range n.e.senders {
 			queued += s.rtrs.len()
 		}
-		if st := &n.e.Stats; st.RTRsReceived != st.RTRsUsed+st.RTRsDropped+uint64(queued) {
+		if st := &n.e.Stats; len(n.e.lost) == 0 && st.RTRsReceived != st.RTRsUsed+st.RTRsDropped+uint64(queued) {
 			return fmt.Errorf("rank %d: %d RTRs arrived, %d were used, %d dropped, and %d are queued", rank, st.RTRsReceived, st.RTRsUsed, st.RTRsDropped, queued)
 		}
 	}
@@ -39,14 +45,17 @@ func (p *placedAct) matches(s *placedAct) bool {
 	return s.a.peer == p.rank && (p.a.peer == Any || p.a.peer == s.rank) && (p.a.tag == Any || p.a.tag == s.a.tag)
 }
 
-// check checks the final state of a run.
-func (r *exploredRun) check(prog program) error {
+// Finish implements explore.Finisher. It checks the final state of a run.
+func (m *machine) Finish() error {
+	for _, n := range m.w.ranks {
+		m.sum.merge(&n.e.Stats)
+	}
 	var sent, recv []*placedAct
-	for rank, acts := range prog {
+	for rank, acts := range m.prog {
 		for i, a := range acts {
-			q := r.reqs[rank][i]
+			q := m.reqs[rank][i]
 			switch {
-			case q == nil:
+			case q == nil || rank == m.dead && a.kind != sendAct:
 			case a.kind == sendAct && a.noMemory && q.Done() && errors.Is(q.Err, errNoMemory): // no message was sent
 			case a.kind == sendAct:
 				sent = append(sent, &placedAct{rank: rank, i: i, a: a, q: q})
@@ -57,33 +66,36 @@ func (r *exploredRun) check(prog program) error {
 			}
 		}
 	}
-	unregistered, err := matchReceives(sent, recv)
+	unregistered, err := m.matchReceives(sent, recv)
 	if err != nil {
 		return err
 	}
-	held := r.mprobedMessages(prog, sent)
+	held := m.mprobedMessages(sent)
 	for _, p := range unregistered { // last: their contents are unknown
 		if !p.matchTo(sent, func(*placedAct) bool { return true }) {
 			return fmt.Errorf("rank %d, %d: the receive has matched a message that was not sent", p.rank, p.i)
 		}
 	}
 	for _, s := range sent {
-		if err := checkSend(s); err != nil {
+		if err := m.checkSend(s); err != nil {
 			return err
 		}
 	}
-	if err := checkOrder(sent, append(recv[:len(recv):len(recv)], held...)); err != nil {
+	if err := m.checkOrder(sent, append(recv[:len(recv):len(recv)], held...)); err != nil {
 		return err
 	}
-	return r.checkCleanup(sent, recv)
+	return m.checkCleanup(sent, recv)
 }
 
 // matchReceives finds the message of each completed receive by its contents. It returns
 // the receives whose registration failed, which have no contents.
-func matchReceives(sent, recv []*placedAct) (unregistered []*placedAct, err error) {
+func (m *machine) matchReceives(sent, recv []*placedAct) (unregistered []*placedAct, err error) {
 	for _, p := range recv {
 		q := p.q
 		switch {
+		case m.dead >= 0 && (p.a.peer == m.dead || p.a.peer == Any) && !q.Done():
+			return nil, fmt.Errorf("rank %d, %d: the receive waits for a rank that has died", p.rank, p.i)
+		case errors.Is(q.Err, errDead):
 		case !q.Done() && q.state != statePosted:
 			return nil, fmt.Errorf("rank %d, %d: the receive has matched but is not done", p.rank, p.i)
 		case !q.Done() || q.Cancelled:
@@ -114,18 +126,18 @@ func (p *placedAct) matchTo(sent []*placedAct, same func(*placedAct) bool) bool 
 }
 
 // mprobedMessages finds the messages that were probed and not yet received.
-func (r *exploredRun) mprobedMessages(prog program, sent []*placedAct) (probes []*placedAct) {
-	for rank, messages := range r.mprobed {
-		for i, m := range messages {
-			if m == nil || m.unexpected == nil {
+func (m *machine) mprobedMessages(sent []*placedAct) (probes []*placedAct) {
+	for rank, messages := range m.mprobed {
+		for i, msg := range messages {
+			if msg == nil || msg.unexpected == nil || rank == m.dead {
 				continue
 			}
-			p := &placedAct{rank: rank, i: i, a: prog[rank][i], q: new(Request), mprobed: true}
+			p := &placedAct{rank: rank, i: i, a: m.prog[rank][i], q: new(Request), mprobed: true}
 			for _, s := range sent {
-				if s.rank != m.unexpected.peer || s.matched != nil {
+				if s.rank != msg.unexpected.peer || s.matched != nil {
 					continue
 				}
-				if m.unexpected.header.Kind == wire.RTS && s.q.id == m.unexpected.header.Send || m.unexpected.header.Kind == wire.Eager && bytes.Equal(m.unexpected.data, s.q.Buf) {
+				if msg.unexpected.header.Kind == wire.RTS && s.q.id == msg.unexpected.header.Send || msg.unexpected.header.Kind == wire.Eager && bytes.Equal(msg.unexpected.data, s.q.Buf) {
 					s.matched, p.matched, s.mprobed = p, s, true
 					break
 				}
@@ -137,7 +149,13 @@ func (r *exploredRun) mprobedMessages(prog program, sent []*placedAct) (probes [
 }
 
 // checkSend checks that a send is done exactly when it should be.
-func checkSend(s *placedAct) error {
+func (m *machine) checkSend(s *placedAct) error {
+	switch {
+	case s.rank == m.dead || s.a.peer == m.dead && s.q.Done() && (s.q.Err == nil || errors.Is(s.q.Err, errDead)):
+		return nil
+	case s.a.peer == m.dead:
+		return fmt.Errorf("rank %d, %d: the send waits for a rank that has died, or ends with %v", s.rank, s.i, s.q.Err)
+	}
 	eager := s.a.size <= eagerLimit && !s.a.noCredit
 	want := s.matched != nil && !s.mprobed || eager && s.a.mode != Synchronous
 	if s.q.Done() != want || s.q.Err != nil {
@@ -148,10 +166,10 @@ func checkSend(s *placedAct) error {
 
 // checkOrder checks that no message has overtaken another, and that no matching send and
 // receive are both unmatched.
-func checkOrder(sent, recv []*placedAct) error {
+func (m *machine) checkOrder(sent, recv []*placedAct) error {
 	for _, p := range recv {
 		for _, s := range sent {
-			if !p.matches(s) || p.q.Cancelled {
+			if !p.matches(s) || p.q.Cancelled || errors.Is(p.q.Err, errDead) || s.rank == m.dead || s.a.peer == m.dead {
 				continue
 			}
 			if s.matched == nil && p.matched == nil {
@@ -172,8 +190,11 @@ func checkOrder(sent, recv []*placedAct) error {
 
 // checkCleanup checks that completed requests hold no resources, and that both sides agree
 // on pending requests.
-func (r *exploredRun) checkCleanup(sent, recv []*placedAct) error {
-	for rank, n := range r.w.ranks {
+func (m *machine) checkCleanup(sent, recv []*placedAct) error {
+	for rank, n := range m.w.ranks {
+		if rank == m.dead {
+			continue
+		}
 		open, regions := false, 0
 		for _, p := range append(sent[:len(sent):len(sent)], recv...) {
 			if p.rank != rank {
@@ -191,20 +212,23 @@ func (r *exploredRun) checkCleanup(sent, recv []*placedAct) error {
 			return fmt.Errorf("rank %d has %d regions, and requests that need %d; it is busy: %v, and a request is open: %v", rank, n.regions, regions, n.e.Busy(), open)
 		}
 		for key, s := range n.e.senders {
-			if err := r.checkSenderState(rank, key, s); err != nil {
+			if err := m.checkSenderState(rank, key, s); err != nil {
 				return err
 			}
 		}
 	}
-	return r.checkControlMessages()
+	return m.checkControlMessages()
 }
 
 // checkSenderState compares the state of a sender with that of its receiver.
-func (r *exploredRun) checkSenderState(rank int, key Envelope, s *senderState) error {
+func (m *machine) checkSenderState(rank int, key Envelope, s *senderState) error {
 	peer := int(key.Source)
+	if peer == m.dead {
+		return fmt.Errorf("rank %d has the state of a sender to rank %d, which has died", rank, peer)
+	}
 	for _, h := range s.rtrs.pending() {
-		i := r.actOf(peer, h.Recv)
-		if i < 0 || r.reqs[peer][i].state != statePosted || !r.reqs[peer][i].sentRTR {
+		i := m.actOf(peer, h.Recv)
+		if i < 0 || m.reqs[peer][i].state != statePosted || !m.reqs[peer][i].sentRTR {
 			return fmt.Errorf("rank %d has queued an RTR of a receive that is not posted at rank %d", rank, peer)
 		}
 	}
@@ -213,7 +237,7 @@ func (r *exploredRun) checkSenderState(rank int, key Envelope, s *senderState) e
 			return fmt.Errorf("rank %d lists an unmatched send without an RTS", rank)
 		}
 	}
-	h := r.w.ranks[peer].e.receiverStates[Envelope{Source: int32(rank), Tag: key.Tag}]
+	h := m.w.ranks[peer].e.receiverStates[Envelope{Source: int32(rank), Tag: key.Tag}]
 	if s.stopped != (h != nil && h.rtrStopped) {
 		return fmt.Errorf("rank %d has stopped RTRs of tag %d: %v, and rank %d disagrees", rank, key.Tag, s.stopped, peer)
 	}
@@ -221,9 +245,12 @@ func (r *exploredRun) checkSenderState(rank int, key Envelope, s *senderState) e
 }
 
 // checkControlMessages checks that every RTR sent was received.
-func (r *exploredRun) checkControlMessages() error {
+func (m *machine) checkControlMessages() error {
 	var sent, received uint64
-	for _, n := range r.w.ranks {
+	if m.dead >= 0 {
+		return nil
+	}
+	for _, n := range m.w.ranks {
 		sent += n.e.Stats.ControlMessages[wire.RTR]
 		received += n.e.Stats.RTRsReceived + n.e.Stats.Advertisements
 	}

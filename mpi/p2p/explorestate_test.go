@@ -1,52 +1,48 @@
 package p2p
 
 import (
-	"hash/fnv"
-
+	"github.com/fabrictest/fabrictest/explore"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// stateHash hashes the state of a run. Runs with equal states have the same possible
-// futures: ids, addresses and the time are omitted or replaced by act numbers.
-func (x *explorer) stateHash() (sum [16]byte) {
-	r, b := x.run, x.scratch[:0]
-	for rank, n := range r.w.ranks {
-		b = appendInts(b, '|', r.pc[rank], len(r.arrivedFrom[rank]))
-		b = appendInts(b, r.arrivedFrom[rank]...)
-		for i, q := range r.reqs[rank] {
-			b = r.appendRequest(b, q)
-			if m := r.mprobed[rank][i]; m != nil && m.unexpected != nil { // not received
-				b = r.appendHeader(append(b, 'm'), m.unexpected.peer, rank, &m.unexpected.header)
-				b = append(appendInts(b, m.unexpected.peer, bit(m.unexpected.rtsAcked)), m.unexpected.data...)
+// Fingerprint implements explore.Machine. Ids, addresses and the time are omitted or replaced by
+// act numbers.
+func (m *machine) Fingerprint() [16]byte {
+	b := appendInts(m.scratch[:0], m.dead)
+	for rank, n := range m.w.ranks {
+		b = appendInts(b, '|', m.pc[rank], bit(m.dead >= 0 && m.noticed(rank)), len(m.arrivedFrom[rank]))
+		b = appendInts(b, m.arrivedFrom[rank]...)
+		for i, q := range m.reqs[rank] {
+			b = m.appendRequest(b, q)
+			if msg := m.mprobed[rank][i]; msg != nil && msg.unexpected != nil { // not received
+				b = m.appendHeader(append(b, 'm'), msg.unexpected.peer, rank, &msg.unexpected.header)
+				b = append(appendInts(b, msg.unexpected.peer, bit(msg.unexpected.rtsAcked)), msg.unexpected.data...)
 			}
 		}
-		for peer := range r.w.ranks {
+		for peer := range m.w.ranks {
 			for tag := range int32(maxTag) {
-				b = r.appendEnvelope(b, rank, Envelope{Source: int32(peer), Tag: tag})
+				b = m.appendEnvelope(b, rank, Envelope{Source: int32(peer), Tag: tag})
 				for q := n.e.advertised.Match(Envelope{Source: int32(peer), Tag: tag}); q != nil; q = q.next() {
-					b = r.appendHeader(append(b, 'a'), peer, rank, &q.Value.header)
+					b = m.appendHeader(append(b, 'a'), peer, rank, &q.Value.header)
 				}
 			}
 			for _, l := range n.outgoing[peer] {
-				b = r.appendHeader(append(b, 'w'), rank, peer, &l.h)
+				b = m.appendHeader(append(b, 'w'), rank, peer, &l.h)
 				b = append(b, l.data...)
 			}
 		}
 		// Transfers in the order of their acts.
-		for i, q := range r.reqs[rank] {
+		for i, q := range m.reqs[rank] {
 			for k := range n.transfers {
 				if j := &n.transfers[k]; q != nil && j.owner == q {
 					b = appendInts(b, 'j', i, j.peer, bit(j.read), j.n)
-					b = r.appendHeader(b, rank, j.peer, &j.then)
+					b = m.appendHeader(b, rank, j.peer, &j.then)
 				}
 			}
 		}
 	}
-	x.scratch = b
-	h := fnv.New128a()
-	h.Write(b)
-	h.Sum(sum[:0])
-	return sum
+	m.scratch = b
+	return explore.Hash(b)
 }
 
 const maxTag = 9
@@ -67,32 +63,32 @@ func bit(is bool) int {
 }
 
 // appendRequest appends the state of a request.
-func (r *exploredRun) appendRequest(b []byte, q *Request) []byte {
+func (m *machine) appendRequest(b []byte, q *Request) []byte {
 	if q == nil {
 		return append(b, '-')
 	}
 	b = appendInts(b, int(q.state), bit(q.sentRTR), bit(q.revokingRTR), bit(q.recvKnown), bit(q.sentStopRTR), bit(q.noRTSAck), int(q.doneFlags), bit(q.syncAcked),
-		bit(q.Err != nil), bit(q.Cancelled), q.Source, int(q.MatchedTag), q.Size, bit(q.region != nil))
+		bit(q.Err != nil), bit(q.deferredErr != nil), bit(q.cancelErr != nil), bit(q.Cancelled), q.Source, int(q.MatchedTag), q.Size, bit(q.region != nil))
 	if q.isRecv {
 		b = append(b, q.Buf...)
 		if q.state == stateTransferring {
-			b = appendInts(b, r.actOf(q.Source, q.sendID))
+			b = appendInts(b, m.actOf(q.Source, q.sendID))
 		}
 	}
 	return b
 }
 
 // appendEnvelope appends a rank's sender and receiver state of an envelope.
-func (r *exploredRun) appendEnvelope(b []byte, rank int, key Envelope) []byte {
-	e := r.w.ranks[rank].e
+func (m *machine) appendEnvelope(b []byte, rank int, key Envelope) []byte {
+	e := m.w.ranks[rank].e
 	if s := e.senders[key]; s != nil {
 		u := &s.usage
 		b = appendInts(b, 's', int(key.Source), int(key.Tag), bit(s.eagerSent), bit(s.stopped), bit(s.stopUnconfirmed), s.withoutRTSAck, u.received, u.used, bit(u.tooFewRTRsUsed), u.sends, u.wouldHaveUsedRTR)
 		for q := s.firstUnmatched; q != nil; q = q.nextUnmatched {
-			b = appendInts(b, 'u', r.actOf(rank, q.id))
+			b = appendInts(b, 'u', m.actOf(rank, q.id))
 		}
 		for _, h := range s.rtrs.pending() {
-			b = appendInts(b, 'r', r.actOf(int(key.Source), h.Recv))
+			b = appendInts(b, 'r', m.actOf(int(key.Source), h.Recv))
 		}
 	}
 	if h := e.receiverStates[key]; h != nil {
@@ -102,8 +98,8 @@ func (r *exploredRun) appendEnvelope(b []byte, rank int, key Envelope) []byte {
 }
 
 // actOf returns the act whose request has an id; -1 if it has completed.
-func (r *exploredRun) actOf(rank int, id uint32) int {
-	for i, q := range r.reqs[rank] {
+func (m *machine) actOf(rank int, id uint32) int {
+	for i, q := range m.reqs[rank] {
 		if q != nil && id != 0 && q.id == id {
 			return i
 		}
@@ -112,7 +108,7 @@ func (r *exploredRun) actOf(rank int, id uint32) int {
 }
 
 // appendHeader appends a header, with acts in place of request ids.
-func (r *exploredRun) appendHeader(b []byte, from, to int, h *wire.Header) []byte {
+func (m *machine) appendHeader(b []byte, from, to int, h *wire.Header) []byte {
 	send, recv := from, to // the owners of the ids
 	switch h.Kind {
 	case wire.SyncAck, wire.CTS, wire.RTSAck, wire.Done:
@@ -122,5 +118,5 @@ func (r *exploredRun) appendHeader(b []byte, from, to int, h *wire.Header) []byt
 	case wire.RTR, wire.CTS, wire.Revoke:
 		recv = from
 	}
-	return appendInts(b, int(h.Kind), int(h.Flags), int(h.Tag), int(h.Size), r.actOf(send, h.Send), r.actOf(recv, h.Recv))
+	return appendInts(b, int(h.Kind), int(h.Flags), int(h.Tag), int(h.Size), m.actOf(send, h.Send), m.actOf(recv, h.Recv))
 }

@@ -2,12 +2,14 @@ package p2p
 
 import (
 	"flag"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/explore"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -32,6 +34,9 @@ var actByLetter = map[byte]act{
 	'e': {kind: sendAct, tag: 7, size: eagerLimit}, // eager
 	'l': {kind: sendAct, tag: 7, size: rendezvousSize},
 	'y': {kind: sendAct, tag: 7, size: eagerLimit, mode: Synchronous},
+	'z': {kind: sendAct, tag: 7, size: rendezvousSize, mode: Synchronous},
+	'r': {kind: sendAct, tag: 7, size: eagerLimit, mode: Ready},
+	'q': {kind: sendAct, tag: 7, size: rendezvousSize, mode: Ready},
 	'f': {kind: sendAct, tag: 7, size: eagerLimit, noCredit: true}, // falls back to a rendezvous
 	'o': {kind: sendAct, tag: 8, size: rendezvousSize},             // with another tag
 	'x': {kind: sendAct, tag: 7, size: rendezvousSize, noMemory: true},
@@ -108,27 +113,59 @@ func allStrings(of string, n int) []string {
 	return all
 }
 
-// explore explores all interleavings of a program and adds up the statistics.
-func explore(t *testing.T, cfg Config, p program, maxStates int, sum *Stats) (states int) {
+// exploration adds up the results of programs.
+type exploration struct {
+	Stats
+	programs, unfinished int
+	explore.Counts
+}
+
+// program explores all interleavings of a program, or those that reach maxStates if that is not 0.
+func (x *exploration) program(t *testing.T, cfg Config, p program, maxStates int) {
 	t.Helper()
-	x := &explorer{cfg: cfg, prog: p, maxStates: maxStates}
-	must.Do(t, x.explore())
-	sum.merge(&x.stats)
-	return len(x.seen)
+	x.explore(t, cfg, p, false, maxStates)
+}
+
+// explore explores a program, in which a rank may die.
+func (x *exploration) explore(t *testing.T, cfg Config, p program, mayDie bool, maxStates int) {
+	t.Helper()
+	r := must.Get(explore.Machines(t.Context(), explore.Options{MaxStates: maxStates, Parallel: 1}, func() explore.Machine {
+		return newMachine(cfg, p, mayDie, &x.Stats)
+	}))(t)
+	if r.Failure != nil {
+		m := newMachine(cfg, p, mayDie, new(Stats))
+		var order []any
+		m.log = func(event ...any) { order = append(append(order, event...), "\n") }
+		err := explore.Replay(m, r.Failure.Path, nil)
+		t.Fatalf("%+v: %v\nprogram:\n%vorder:\n%vpath: %v", cfg, err, p, fmt.Sprint(order...), r.Failure.Path)
+	}
+	x.programs++
+	if !r.Finished {
+		x.unfinished++
+	}
+	x.States += r.States
+	x.Edges += r.Edges
+	x.Runs += r.Runs
+	x.Deepest = max(x.Deepest, r.Deepest)
+}
+
+// String describes what was explored.
+func (x *exploration) String() string {
+	return fmt.Sprintf("%d programs (%d not finished): %d states, %d steps, %d ends, up to %d steps; %d RTRs used, %d dropped, %d crossed, %d mispredicted; speculation stopped %d times, resumed %d",
+		x.programs, x.unfinished, x.States, x.Edges, x.Runs, x.Deepest, x.RTRsUsed, x.RTRsDropped, x.RTRsCrossed, x.Mispredicted, x.SpeculationStopped, x.SpeculationResumed)
 }
 
 // All interleavings of all programs in which one rank sends two messages and another receives two.
 func TestAllInterleavingsOfTwoMessages(t *testing.T) {
 	for name, cfg := range exploredConfigs() {
 		t.Run(name, func(t *testing.T) {
-			var sum Stats
-			states := 0
+			var x exploration
 			for _, s := range allStrings("elf", 2) {
 				for _, r := range allStrings("RSAT", 2) {
-					states += explore(t, cfg, program{parseActs(s, 1), parseActs(r, 0)}, 1<<20, &sum)
+					x.program(t, cfg, program{parseActs(s, 1), parseActs(r, 0)}, 0)
 				}
 			}
-			t.Logf("%d states; %d RTRs used, %d dropped, %d crossed, %d mispredicted", states, sum.RTRsUsed, sum.RTRsDropped, sum.RTRsCrossed, sum.Mispredicted)
+			t.Log(&x)
 		})
 	}
 }
@@ -160,18 +197,16 @@ func TestAllInterleavingsOfPrograms(t *testing.T) {
 		"synchronous":               {parseActs("yll", 1), parseActs("RRR", 0)},
 		"from two":                  {parseActs("ll", 1), append(parseActs("RA", 0), parseActs("R", 2)...), parseActs("l", 1)},
 	}
-	var sum Stats
+	var x exploration
 	for name, p := range programs {
 		for _, config := range []string{"speculative", "adaptive"} {
-			t.Run(name+", "+config, func(t *testing.T) {
-				states := explore(t, exploredConfigs()[config], p, 1<<20, &sum)
-				t.Logf("%d states", states)
-			})
+			t.Run(name+", "+config, func(t *testing.T) { x.program(t, exploredConfigs()[config], p, 0) })
 		}
 	}
-	if sum.RTRsUsed == 0 || sum.RTRsCrossed == 0 || sum.Mispredicted == 0 || sum.SpeculationStopped == 0 || sum.SpeculationResumed == 0 {
-		t.Errorf("not all cases occurred: %+v", sum)
+	if x.RTRsUsed == 0 || x.RTRsCrossed == 0 || x.Mispredicted == 0 || x.SpeculationStopped == 0 || x.SpeculationResumed == 0 {
+		t.Errorf("not all cases occurred: %v", &x)
 	}
+	t.Log(&x)
 }
 
 // All interleavings of programs with advertised requests: several, with others between them, cancelled
@@ -190,12 +225,12 @@ func TestAllInterleavingsOfAdvertisedRequests(t *testing.T) {
 	}
 	for name, cfg := range exploredConfigs() {
 		t.Run(name, func(t *testing.T) {
-			var sum Stats
+			var x exploration
 			for _, p := range programs {
-				explore(t, cfg, p, 1<<20, &sum)
+				x.program(t, cfg, p, 0)
 			}
-			if sum.Advertisements == 0 || sum.RTRsReceived > 0 && cfg.Protocol != Speculative {
-				t.Errorf("%d advertisements and %d RTRs", sum.Advertisements, sum.RTRsReceived)
+			if x.Advertisements == 0 || x.RTRsReceived > 0 && cfg.Protocol != Speculative {
+				t.Errorf("%d advertisements and %d RTRs", x.Advertisements, x.RTRsReceived)
 			}
 		})
 	}
@@ -203,29 +238,20 @@ func TestAllInterleavingsOfAdvertisedRequests(t *testing.T) {
 
 // All interleavings of twelve random programs, or with -explore of as many as the time allows.
 func TestAllInterleavingsOfRandomPrograms(t *testing.T) {
-	var sum Stats
-	states, n := 0, 0
+	var x exploration
+	maxStates := 2000
+	if *exploreFor > 0 {
+		maxStates = 100_000
+	}
 	began := time.Now()
 	for seed := *exploreFrom; seed < *exploreFrom+12 || time.Since(began) < *exploreFor; seed++ {
 		for i, name := range slices.Sorted(maps.Keys(exploredConfigs())) {
-			cfg := exploredConfigs()[name]
-			if cfg.Protocol != Speculative && seed%8 > 0 {
-				continue
+			if cfg := exploredConfigs()[name]; cfg.Protocol == Speculative || seed%8 == 0 {
+				x.program(t, cfg, randomProgram(rand.New(rand.NewPCG(seed, uint64(i)))), maxStates)
 			}
-			p := randomProgram(rand.New(rand.NewPCG(seed, uint64(i))))
-			x := &explorer{cfg: cfg, prog: p, maxStates: 2000}
-			if *exploreFor > 0 {
-				x.maxStates = 100_000
-			}
-			if err := x.explore(); err != nil {
-				t.Fatalf("%s, seed %d: %v", name, seed, err)
-			}
-			sum.merge(&x.stats)
-			states, n = states+len(x.seen), n+1
 		}
 	}
-	t.Logf("%d programs with %d states; %d RTRs used, %d dropped, %d crossed, %d mispredicted; speculation stopped %d times, resumed %d",
-		n, states, sum.RTRsUsed, sum.RTRsDropped, sum.RTRsCrossed, sum.Mispredicted, sum.SpeculationStopped, sum.SpeculationResumed)
+	t.Log(&x)
 }
 
 // randomProgram returns a program of two or three ranks with up to nine acts.

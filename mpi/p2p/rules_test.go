@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// rulePart selects the rules of this run.
-var rulePart = testutil.PartFlag()
+// part selects the rules or programs of this run.
+var part = testutil.PartFlag()
 
 var withoutRules = flag.Bool("without", false, "remove each rule of the protocols, and check that a test fails")
 
@@ -99,7 +99,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			t.Errorf("%s: %s has %q %d times", r.rule, r.file, r.is, n)
 			continue
 		}
-		if *withoutRules && rulePart.Has(i) {
+		if *withoutRules && part.Has(i) {
 			t.Run(r.rule, func(t *testing.T) { runWithoutRule(t, r.file, strings.Replace(string(text), r.is, r.without, 1)) })
 		}
 	}
