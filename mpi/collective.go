@@ -19,7 +19,7 @@ func (c *Comm) callCollective(call string, a *collectiveCall) error {
 		c.recordArrival(a)
 		a.err = c.share(a)
 	}
-	return c.locked(call, a.err, func() error { return c.runCollective(a) })
+	return c.locked(call, a.err, func() error { return c.runChecked(a) })
 }
 
 // runInternal executes a blocking operation of the runtime. The caller holds the lock.
@@ -27,7 +27,18 @@ func (c *Comm) runInternal(a collectiveCall) error {
 	if a.err != nil {
 		return a.err
 	}
-	return c.runCollective(&a)
+	return c.runChecked(&a)
+}
+
+// runChecked executes a blocking operation, which the race checker observes. The caller holds the lock.
+func (c *Comm) runChecked(a *collectiveCall) error {
+	if c.rank.races == nil {
+		return c.runCollective(a)
+	}
+	o := c.rank.races.startCollective(c, a)
+	err := c.runCollective(a)
+	c.rank.races.done(o)
+	return err
 }
 
 // barrier is Barrier for a caller that holds the lock.

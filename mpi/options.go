@@ -6,6 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/racecheck"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
@@ -49,6 +50,8 @@ type Options struct {
 	// RecordArrivals records when the program calls collective operations, for Stats.Arrivals. At the end
 	// the first and the last rank measure how long messages take.
 	RecordArrivals bool
+	// Races detects data races of all ranks, which share it, in simulation; nil for no detection.
+	Races *racecheck.Checker `json:"-"`
 	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }

@@ -137,6 +137,9 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	k.lock()
 	r := k.allocP2P()
 	r.Buf = buf
+	if k.races != nil {
+		k.races.startRecv(r, buf)
+	}
 	k.p2p.Imrecv(r, m.matched)
 	st, err := m.c.await(r)
 	k.unlock()
@@ -158,6 +161,9 @@ func (m *Message) Irecv(buf []byte) (*Request, error) {
 	k.lock()
 	r.p2p = k.allocP2P()
 	r.p2p.Buf = buf
+	if k.races != nil {
+		k.races.startRecv(r.p2p, buf)
+	}
 	k.p2p.Imrecv(r.p2p, m.matched)
 	k.unlock()
 	return r, nil

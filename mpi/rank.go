@@ -41,6 +41,7 @@ type rank struct {
 	windows *window.Engine
 	communicators
 	losses
+	races *races // nil unless they are detected
 
 	arrivals         arrivals
 	collectives      []*execution // active nonblocking ones

@@ -72,6 +72,9 @@ func (r *Request) finish() (Status, error) {
 		r.c.rank.freeP2P(r.p2p)
 		r.p2p = nil
 	}
+	if r.c.rank.races != nil {
+		r.finishRaces()
+	}
 	if r.kind == collectiveRequest && !r.execution.persistent {
 		r.execution.free()
 		r.execution = nil
@@ -94,6 +97,9 @@ func (k *rank) allocP2P() *p2p.Request {
 
 // freeP2P puts a complete request on the free list.
 func (k *rank) freeP2P(r *p2p.Request) {
+	if k.races != nil {
+		k.races.finish(r)
+	}
 	r.Buf, r.Advertised = nil, false // let the collector free the buffer
 	k.freeRequests = append(k.freeRequests, r)
 }

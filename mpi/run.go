@@ -61,6 +61,9 @@ func (k *rank) close() error {
 // task if o.Progress is Background.
 func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
+	if err := checkRaceOptions(e, &o); err != nil {
+		return nil, err
+	}
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
 	k.world = k.newComm("world", 0, nil)
 	k.self = k.newComm("self", 2, []int{e.Rank}) // contexts are even: bit 0 is collective
@@ -77,6 +80,9 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
 	k.windows = window.New(o.Window, carrier)
+	if o.Races != nil {
+		k.observe(o.Races)
+	}
 	if e.Costs != nil {
 		k.p2p.Copied, k.windows.Copied = k.chargeCopy, k.chargeCopy
 	}
@@ -124,6 +130,9 @@ func (k *rank) run(f func(*World) error) (err error) {
 // defer: the panic by which a simulation ends a waiting rank comes while the lock is not held.
 func (k *rank) finalize() error {
 	k.lock()
+	if k.races != nil {
+		k.races.end()
+	}
 	// After the barrier no program posts receives. Messages that still arrive are received
 	// and discarded, so that their sends complete.
 	err := k.measureMessages()

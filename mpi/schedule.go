@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/racecheck"
 )
 
 // execution is a collective operation in progress: it executes the schedule of this rank. A blocking
@@ -33,7 +34,8 @@ type execution struct {
 	unequal    bool // a message has the wrong size: peers may not advertise their receives
 	persistent bool // it belongs to its request
 	err        error
-	advance    func() bool // run, as a value
+	raceOp     *racecheck.Op // nil unless races are detected
+	advance    func() bool   // run, as a value
 }
 
 // transfer is a send or a receive of a collective.
@@ -251,6 +253,9 @@ func (x *execution) transferError(t transfer) error {
 
 // startNonblocking starts an operation that progress advances.
 func (x *execution) startNonblocking() {
+	if races := x.c.rank.races; races != nil {
+		x.raceOp = races.startCollective(x.c, &x.collectiveCall)
+	}
 	x.start()
 	if !x.run() {
 		x.c.rank.collectives = append(x.c.rank.collectives, x)

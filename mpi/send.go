@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/racecheck"
 )
 
 // Send sends a message. It may return before the message is received.
@@ -59,6 +60,9 @@ type message struct {
 // startSend starts a nonblocking send. The caller holds the lock.
 func (c *Comm) startSend(p *p2p.Request, context uint32, m message, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(m.peer), context, int32(m.tag), m.buf, mode, false
+	if c.rank.races != nil {
+		c.rank.races.startSend(p)
+	}
 	c.rank.p2p.Isend(p)
 }
 
@@ -66,6 +70,9 @@ func (c *Comm) startSend(p *p2p.Request, context uint32, m message, mode p2p.Mod
 // Synchronous, the transport copies eager data, so that the send completes at once.
 func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(m.peer), context, int32(m.tag), m.buf, mode, mode != p2p.Synchronous
+	if c.rank.races != nil {
+		c.rank.races.startSend(p)
+	}
 	c.rank.p2p.Isend(p)
 }
 
@@ -106,6 +113,9 @@ func (c *Comm) startRecv(p *p2p.Request, context uint32, m message) {
 		m.peer = c.worldRank(m.peer)
 	}
 	p.Peer, p.Context, p.Tag, p.Buf = m.peer, context, int32(m.tag), m.buf
+	if c.rank.races != nil {
+		c.rank.races.startRecv(p, p.Buf)
+	}
 	c.rank.p2p.Irecv(p)
 }
 
@@ -278,6 +288,10 @@ func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
 	}
 	part := a.buf[m.offset : m.offset+m.size]
 	copy(part, buf)
+	if c.rank.races != nil {
+		c.rank.races.touch(racecheck.Load, buf)
+		defer c.rank.races.finish(&m.req) // the program does not know part
+	}
 	c.startSend(&m.req, c.context, message{part, dest, tag}, p2p.Standard)
 	return nil
 }

@@ -61,6 +61,9 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	}
 	w := &Win{c: d, mem: mem[:size:size]}
 	w.engine = engine.Open(d.context, segments, w.mem, region)
+	if c.rank.races != nil {
+		c.rank.races.openWindow(w)
+	}
 	// No rank may access the window before all ranks have opened it.
 	if err := d.barrier(); err != nil {
 		w.close()
@@ -72,6 +75,9 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 // close releases the window. The caller holds the lock.
 func (w *Win) close() {
 	w.freed = true
+	if w.c.rank.races != nil {
+		w.c.rank.races.closeWindow(w)
+	}
 	w.engine.Close()
 	w.c.free()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/racecheck"
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
@@ -14,12 +15,23 @@ func (w *Win) Fence(a Assert) error {
 			return err
 		}
 		w.c.rank.waitUntil(e.AllRemoteComplete)
-		var barrierErr error
-		if a&(NoPrecede|NoSucceed) != NoPrecede|NoSucceed { // else no operation is to be synchronised
-			barrierErr = w.c.barrier()
+		if w.c.rank.races != nil {
+			w.c.rank.races.fence(w, a)
 		}
-		return errors.Join(e.Fence(a), barrierErr)
+		return errors.Join(w.fenceBarrier(a), e.Fence(a))
 	})
+}
+
+// fenceBarrier waits for all ranks, unless the fence separates no operations. A program may rely on that
+// only if the fence can end an epoch.
+func (w *Win) fenceBarrier(a Assert) error {
+	switch call := w.c.barrierCall(); {
+	case call.err != nil || a&NoPrecede == 0:
+		return w.c.runInternal(call)
+	case a&NoSucceed == 0:
+		return w.c.runCollective(&call)
+	}
+	return nil
 }
 
 // Post opens an exposure epoch of the local window for a group of ranks.
@@ -39,7 +51,13 @@ func (w *Win) callWithGroup(name string, open func(*window.Window, []int, Assert
 		if err := w.checkGroup(group); err != nil {
 			return err
 		}
-		return open(e, group, a)
+		if err := open(e, group, a); err != nil {
+			return err
+		}
+		if w.c.rank.races != nil {
+			w.c.rank.races.openEpoch(w, name, group, a)
+		}
+		return nil
 	})
 }
 
@@ -58,13 +76,20 @@ func (w *Win) Complete() error {
 		if err := w.waitFor(e.CanComplete); err != nil {
 			return err
 		}
+		if w.c.rank.races != nil {
+			w.c.rank.races.complete(w)
+		}
 		return e.Complete()
 	})
 }
 
 // Wait closes the exposure epoch of Post, when the whole group has called Complete.
 func (w *Win) Wait() error {
-	return w.call("Win.Wait", func(e *window.Window) error { return w.waitFor(e.Test) })
+	return w.call("Win.Wait", func(e *window.Window) error {
+		err := w.waitFor(e.Test)
+		w.closedExposure()
+		return err
+	})
 }
 
 // Test closes the exposure epoch of Post if the whole group has called Complete, and reports
@@ -77,8 +102,18 @@ func (w *Win) Test() (bool, error) {
 			}
 			return done || err != nil
 		})
+		if done {
+			w.closedExposure()
+		}
 		return done, err
 	})
+}
+
+// closedExposure tells the race checker that the exposure epoch is closed.
+func (w *Win) closedExposure() {
+	if w.c.rank.races != nil {
+		w.c.rank.races.closeExposure(w)
+	}
 }
 
 // Lock opens an access epoch to a rank's window and waits for the lock. A target grants
@@ -94,7 +129,13 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 		if err := e.Lock(kind, target, a); err != nil {
 			return err
 		}
-		return w.waitFor(func() (bool, error) { return e.TestLock(target) })
+		if err := w.waitFor(func() (bool, error) { return e.TestLock(target) }); err != nil {
+			return err
+		}
+		if w.c.rank.races != nil {
+			w.c.rank.races.lock(w, target, kind, a)
+		}
+		return nil
 	})
 }
 
@@ -126,13 +167,24 @@ func (w *Win) waitOps(name string, target int, check func(*window.Window, int) e
 			return err
 		}
 		w.c.rank.waitUntil(func() bool { return complete(e, target) })
+		if w.c.rank.races != nil {
+			w.c.rank.races.completeOps(w, name, target)
+		}
 		return end(e, target)
 	})
 }
 
 // LockAll opens a shared access epoch to the windows of all ranks.
 func (w *Win) LockAll(a Assert) error {
-	return w.call("LockAll", func(e *window.Window) error { return e.LockAll(a) })
+	return w.call("LockAll", func(e *window.Window) error {
+		if err := e.LockAll(a); err != nil {
+			return err
+		}
+		if w.c.rank.races != nil {
+			w.c.rank.races.lock(w, racecheck.AllTargets, Shared, a)
+		}
+		return nil
+	})
 }
 
 // UnlockAll closes the epoch of LockAll; all its operations are complete at their targets.
@@ -157,6 +209,9 @@ func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete
 			return err
 		}
 		w.c.rank.waitUntil(func() bool { return complete(e) })
+		if w.c.rank.races != nil {
+			w.c.rank.races.completeOps(w, name, racecheck.AllTargets)
+		}
 		return end(e)
 	})
 }

@@ -17,6 +17,9 @@ func (w *Win) start(name string, a window.Access) (*window.Operation, error) {
 		if err := cmp.Or(w.checkTarget(a.Rank), checkOverlap(a.Result, a.Origin, a.Compare)); err != nil {
 			return nil, err
 		}
+		if w.c.rank.races != nil {
+			return w.c.rank.races.startOp(w, a)
+		}
 		return w.engine.StartOp(a)
 	})
 }

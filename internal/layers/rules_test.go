@@ -53,6 +53,7 @@ var engines = []string{
 	"./mpi/window",
 	"./mpi/coll",
 	"./mpi/datatype",
+	"./mpi/racecheck",
 }
 
 // wireEdges make the packets of an engine defective.

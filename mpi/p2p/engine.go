@@ -77,6 +77,11 @@ type Engine struct {
 	// Copied, if not nil, is called for the copy of an unexpected message to its receive. The
 	// transport has counted the copy of every message that arrives.
 	Copied func(bytes int)
+	// Arriving and Matched, if not nil, are called for each message, but not for advertised ones: when it
+	// arrives, and when a receive matches it, with the result of Arriving. Messages with the same
+	// envelope arrive in the order of their sends.
+	Arriving func(peer int, h *wire.Header) any
+	Matched  func(r *Request, arrival any)
 
 	cfg        Config
 	transport  Transport
@@ -129,11 +134,29 @@ type unexpectedMessage struct {
 	header   wire.Header
 	data     []byte // of an eager message
 	rtsAcked bool   // an RTSAck was sent: the sender expects no RTR for it
+	arrival  any    // the result of Engine.Arriving
+}
+
+// noteArrival calls Arriving, if it is set.
+func (e *Engine) noteArrival(peer int, h *wire.Header) any {
+	if e.Arriving == nil {
+		return nil
+	}
+	return e.Arriving(peer, h)
+}
+
+// noteMatch calls Matched, if it is set.
+func (e *Engine) noteMatch(r *Request, arrival any) {
+	if e.Matched != nil {
+		e.Matched(r, arrival)
+	}
 }
 
 // addUnexpected queues a copy of a message that no posted receive matches.
 func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
-	e.unexpected.Add(&e.allocUnexpected(peer, h, data).Node)
+	msg := e.allocUnexpected(peer, h, data)
+	msg.arrival = e.noteArrival(peer, h)
+	e.unexpected.Add(&msg.Node)
 	e.Stats.Unexpected++
 	e.Stats.UnexpectedBytes += uint64(len(data))
 	e.Stats.MaxUnexpected = max(e.Stats.MaxUnexpected, e.unexpected.Len())

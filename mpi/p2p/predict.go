@@ -88,6 +88,7 @@ func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	}
 	r := n.Value
 	e.posted.Remove(n)
+	e.noteMatch(r, e.noteArrival(peer, h))
 	r.state, r.Source, r.MatchedTag, r.Size = stateTransferring, peer, h.Tag, int(h.Size)
 	return nil
 }

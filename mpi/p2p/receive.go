@@ -73,6 +73,7 @@ func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	}
 	r := n.Value
 	e.posted.Remove(n)
+	e.noteMatch(r, e.noteArrival(peer, h))
 	if r.sentRTR && !r.Advertised {
 		e.Stats.Mispredicted++
 		e.receiverState(n.Envelope).mispredicted++
@@ -101,6 +102,7 @@ func (e *Engine) handleRTS(peer int, h *wire.Header) error {
 		return nil
 	}
 	e.posted.Remove(n)
+	e.noteMatch(n.Value, e.noteArrival(peer, h))
 	e.deliver(n.Value, peer, h, nil, notAcked)
 	return nil
 }
@@ -251,6 +253,7 @@ func (e *Engine) deliverUnexpected(r *Request, msg *unexpectedMessage) {
 	if n := min(len(msg.data), len(r.Buf)); n > 0 && e.Copied != nil {
 		e.Copied(n)
 	}
+	e.noteMatch(r, msg.arrival)
 	e.deliver(r, msg.peer, &msg.header, msg.data, msg.rtsAcked)
 	e.freeUnexpected(msg)
 }
