@@ -1,6 +1,7 @@
 // Package explore searches the possible runs of a program or of a state machine for one that
 // fails. [Machines] explores pure machines, whose states it can copy and hash, and can finish the
-// space of states.
+// space of states. [Runs] repeats whole runs, such as those of a simulated world, with other
+// choices.
 //
 // A run is described by its [Path], the list of its choices, and can be repeated from it.
 package explore
@@ -20,6 +21,7 @@ type Options struct {
 	MaxRuns   int           // of [Runs]
 	MaxStates int           // distinct states, of [Machines]
 	MaxDepth  int           // choices of one run
+	Depth     int           // of the strategies "pct" and "exhaustive"
 	MaxTime   time.Duration // of this call
 
 	Parallel   int            // number of goroutines that explore; 0 means one for each processor
@@ -39,6 +41,11 @@ type Counts struct {
 	States  int // distinct states
 	Edges   int // steps that were taken, without those repeated to reach a state
 	Deepest int // most steps of one run
+	// Outcomes are the distinct outcomes of Runs: see [OutcomeRecorder]. Queued is the number of
+	// alternatives that the strategy "exhaustive" has found and not run yet. Unseen is an estimate
+	// of the probability that the next run has a new outcome (Good and Turing).
+	Outcomes, Queued int
+	Unseen           float64
 }
 
 // Report is the result of an exploration.
