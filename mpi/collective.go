@@ -17,7 +17,7 @@ func isInPlace(b []byte) bool { return unsafe.SliceData(b) == unsafe.SliceData(I
 func (c *Comm) callCollective(call string, a *collectiveCall) error {
 	if a.err == nil {
 		c.recordArrival(a)
-		a.err = c.share(a)
+		a.err = c.share(a, true)
 	}
 	return c.locked(call, a.err, func() error { return c.runChecked(a) })
 }

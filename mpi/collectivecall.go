@@ -12,7 +12,8 @@ import (
 type collectiveCall struct {
 	coll.Call
 	in, out, shared []byte
-	types           *typedBlocks // of an Alltoallw
+	regions         *sharedRegions // of a nonblocking operation; nil if it needs no shared memory
+	types           *typedBlocks   // of an Alltoallw
 	reduction
 	err error
 }

@@ -27,8 +27,7 @@ func (c *Comm) SetAlgorithm(op coll.Op, a *coll.Algorithm) error {
 	})
 }
 
-// Algorithm returns the algorithm of a blocking operation on buffers with equal blocks, or a vector, of n
-// bytes.
+// Algorithm returns the algorithm of an operation on buffers with equal blocks, or a vector, of n bytes.
 func (c *Comm) Algorithm(op coll.Op, n int) (*coll.Algorithm, error) {
 	var a collectiveCall
 	a.init(c, op)

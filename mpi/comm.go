@@ -20,13 +20,14 @@ type Comm struct {
 	size             int
 	handler          ErrorHandler
 	freed            bool
-	failureAnnounced bool // the other members know that collectives have failed
-	nonblocking      int  // number of nonblocking and persistent collectives so far
-	segments         map[segmentKey]*sharedSegment
-	inGroup          bool          // this rank has joined the multicast group
-	nodes            *coll.Nodes   // nil until an algorithm needs them
-	choices          coll.Choices  // algorithms of collective operations
-	rules            *coll.RuleSet // for those without a choice; nil if there are none, or until the first call
+	failureAnnounced bool                          // the other members know that collectives have failed
+	nonblocking      int                           // number of nonblocking and persistent collectives so far
+	segments         map[segmentKey]*sharedSegment // of blocking operations
+	activeRegions    map[segmentKey]*sharedRegions // of nonblocking and persistent operations
+	inGroup          bool                          // this rank has joined the multicast group
+	nodes            *coll.Nodes                   // nil until an algorithm needs them
+	choices          coll.Choices                  // algorithms of collective operations
+	rules            *coll.RuleSet                 // for those without a choice; nil if there are none, or until the first call
 }
 
 // collective is the bit of a context that marks messages of collective operations.

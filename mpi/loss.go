@@ -97,6 +97,7 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 		visitMembers(e.Context, int(e.Source))
 	}
 	k.windows.EachAwaitedPeer(visit)
+	k.eachRegionUser(visit)
 }
 
 // eachMember calls visit for the other members of the communicator with a context; for all other

@@ -66,9 +66,14 @@ func (c *Comm) leaveGroup() {
 
 // canMulticast reports whether the operation can multicast a segment now, or fails because a member is lost.
 func (x *execution) canMulticast() bool {
+	return x.failWithContext() || x.c.rank.carrier.CanMulticast(x.c.groupID())
+}
+
+// failWithContext fails the operation if collective operations of its communicator have failed.
+func (x *execution) failWithContext() bool {
 	k, context := x.c.rank, x.c.context|collective
 	if !slices.Contains(k.failedContexts, context) {
-		return k.carrier.CanMulticast(x.c.groupID())
+		return false
 	}
 	x.err, x.failed = cmp.Or(x.err, k.p2p.ProbeError(p2p.Envelope{Context: context, Source: p2p.Any})), true
 	x.c.announceFailure()

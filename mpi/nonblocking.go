@@ -29,6 +29,7 @@ func (c *Comm) newNonblocking(call string, a *collectiveCall) *Request {
 func (c *Comm) startCollective(call string, a collectiveCall) (*Request, error) {
 	if a.err == nil {
 		c.recordArrival(&a)
+		a.err = c.share(&a, false)
 	}
 	return lockedResult(c, call, a.err, func() (*Request, error) {
 		r := c.newNonblocking(call, &a)
@@ -41,6 +42,9 @@ func (c *Comm) startCollective(call string, a collectiveCall) (*Request, error) 
 // prepareCollective creates a persistent operation, inactive until Start. All ranks create and start
 // the collective operations of a communicator in the same order.
 func (c *Comm) prepareCollective(call string, a collectiveCall) (*Request, error) {
+	if a.err == nil {
+		a.err = c.share(&a, false)
+	}
 	return lockedResult(c, call, a.err, func() (*Request, error) {
 		r := c.newNonblocking(call, &a)
 		r.execution.persistent = true

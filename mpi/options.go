@@ -80,6 +80,7 @@ type Stats struct {
 	Window window.Stats
 	// NeverReceived counts messages that were still unexpected when the program ended.
 	NeverReceived uint64
+	Shared        SharedStats
 	// Carrier is a carrier.Stats, or the statistics of another carrier.
 	Carrier any
 	// Arrivals are nil unless they are recorded.

@@ -44,6 +44,7 @@ type rank struct {
 	races *races // nil unless they are detected
 
 	arrivals         arrivals
+	shared           SharedStats
 	collectives      []*execution // active nonblocking ones
 	freeExecutions   []*execution
 	largeScratch     []byte // of the last operation that needed much; nil while one has it

@@ -252,7 +252,7 @@ func (k *rank) abort(code int, why string) {
 func (w *World) Stats() Stats {
 	k := w.rank
 	k.lock()
-	s := Stats{P2P: k.p2p.Stats, Window: k.windows.Stats, NeverReceived: k.neverReceived, Carrier: k.carrier.Stats(), Arrivals: k.arrivals.stats()}
+	s := Stats{P2P: k.p2p.Stats, Window: k.windows.Stats, NeverReceived: k.neverReceived, Shared: k.shared, Carrier: k.carrier.Stats(), Arrivals: k.arrivals.stats()}
 	k.unlock()
 	return s
 }

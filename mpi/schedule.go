@@ -29,6 +29,8 @@ type execution struct {
 	pending   int        // transfers with steps that follow their completion
 	arrived   []bool     // by rank, while sends are sorted
 
+	use regionUse // of shared memory, if the operation is nonblocking
+
 	done       bool
 	failed     bool // a peer is lost: no more steps are started
 	unequal    bool // a message has the wrong size: peers may not advertise their receives
@@ -77,12 +79,13 @@ func (x *execution) start() {
 	}
 	x.schedule, x.round.Steps, x.next = coll.Schedule{}, x.round.Steps[:0], 0
 	x.done, x.failed, x.unequal, x.err = false, false, false, nil
+	x.takeRegion()
 	x.pack()
 }
 
 // free recycles a complete operation. It keeps no memory of the program.
 func (x *execution) free() {
-	x.in, x.out, x.shared, x.types, x.In, x.Out, x.Nodes = nil, nil, nil, nil, nil, nil, nil
+	x.in, x.out, x.shared, x.regions, x.types, x.In, x.Out, x.Nodes = nil, nil, nil, nil, nil, nil, nil, nil
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared], x.buffers[coll.Packed] = nil, nil, nil, nil
 	x.freeScratch()
 	x.c.rank.freeExecutions = append(x.c.rank.freeExecutions, x)
@@ -102,6 +105,9 @@ func (c *Comm) runCollective(a *collectiveCall) error {
 
 // run executes steps until one has to wait, and reports whether the operation is complete.
 func (x *execution) run() bool {
+	if !x.mayBegin() {
+		return false
+	}
 	for !x.done {
 		for ; x.next < len(x.round.Steps) && !x.failed; x.next++ {
 			s := &x.round.Steps[x.next]
@@ -124,6 +130,7 @@ func (x *execution) run() bool {
 		x.done = x.failed || !x.schedule.Next(x.algorithm, &x.Call, &x.round)
 		x.next = 0
 		if x.done {
+			x.leaveRegion()
 			x.unpack()
 		}
 	}

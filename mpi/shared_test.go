@@ -84,6 +84,128 @@ func repeatedCalls(c *mpi.Comm, n int) error {
 	return errors.Join(errs...)
 }
 
+// manyCalls returns several calls of each operation that can use shared memory, with blocks of n bytes and buffers of their
+// own.
+func manyCalls(c *mpi.Comm, count, n int) (all []testCall) {
+	me, size := c.Rank(), c.Size()
+	for i := range count {
+		root := i % size
+		message := func(rank int) []byte { return testMessage(100*i+rank, n) }
+		toRank := func(from, to int) []byte { return testMessage(100*i+10*from+to, n) }
+		buf := make([]byte, n)
+		if me == root {
+			buf = message(root)
+		}
+		gathered, everywhere, received := make([]byte, n*size), make([]byte, n*size), make([]byte, n*size)
+		own, send := message(me), joined(size, func(to int) []byte { return toRank(me, to) })
+		all = append(all,
+			newTestCall(coll.Bcast, "Bcast", buf, message(root), func() error { return c.Bcast(buf, root) },
+				func() (*mpi.Request, error) { return c.Ibcast(buf, root) }, func() (*mpi.Request, error) { return c.BcastInit(buf, root) }),
+			newTestCall(coll.Gather, "Gather", onlyAt(me == root, gathered), onlyAt(me == root, joined(size, message)), func() error { return c.Gather(own, gathered, root) },
+				func() (*mpi.Request, error) { return c.Igather(own, gathered, root) }, func() (*mpi.Request, error) { return c.GatherInit(own, gathered, root) }),
+			newTestCall(coll.Allgather, "Allgather", everywhere, joined(size, message), func() error { return c.Allgather(own, everywhere) },
+				func() (*mpi.Request, error) { return c.Iallgather(own, everywhere) }, func() (*mpi.Request, error) { return c.AllgatherInit(own, everywhere) }),
+			newTestCall(coll.Alltoall, "Alltoall", received, joined(size, func(from int) []byte { return toRank(from, me) }), func() error { return c.Alltoall(send, received) },
+				func() (*mpi.Request, error) { return c.Ialltoall(send, received) }, func() (*mpi.Request, error) { return c.AlltoallInit(send, received) }),
+		)
+	}
+	return all
+}
+
+// startAll starts calls, and checks them in another order on each rank. Ranks start at different times, and some calls are
+// blocking.
+func startAll(w *mpi.World, calls []testCall, start func(i int) (*mpi.Request, error)) error {
+	requests := make([]*mpi.Request, len(calls))
+	for i := range calls {
+		if i%7 == w.Rank() {
+			w.Compute(20 * time.Microsecond)
+		}
+		r, err := start(i)
+		if err != nil {
+			return err
+		}
+		requests[i] = r
+	}
+	for k := range calls {
+		i := (k*5 + w.Rank()*11) % len(calls)
+		_, err := requests[i].Wait()
+		if err = calls[i].check(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Many operations use shared memory at the same time. Those for which there is no region wait for earlier ones, also
+// persistent ones, which are started again and again, and with blocking ones between.
+func TestManyOperationsShareMemory(t *testing.T) {
+	var waits uint64
+	for i, choices := range algorithmChoices(t) {
+		if testing.Short() && i%4 > 0 { // for the race detector
+			continue
+		}
+		o := configurations()[[]string{"rget polling", "rput background", "speculative polling"}[i%3]]
+		o.Collectives = choices
+		f := newFabric(t, 7, uint64(i), i%2 == 1)
+		f.hostOf = placements[i%len(placements)]
+		f.succeed(o, func(w *mpi.World) error {
+			shares := false
+			for op := range coll.NumOps {
+				shares = must.Get(w.Algorithm(op, 40))(t).UsesShared() || shares
+			}
+			node := must.Get(w.SplitNode(0))(t)
+			for _, c := range []*mpi.Comm{w.Comm, node} {
+				calls := manyCalls(c, 23, 40)
+				if err := startAll(w, calls, func(i int) (*mpi.Request, error) { return calls[i].start() }); err != nil {
+					return fmt.Errorf("%v, nonblocking in %v: %w", choices, c, err)
+				}
+				var persistent []*mpi.Request
+				for i := range calls {
+					persistent = append(persistent, must.Get(calls[i].prepare())(t))
+				}
+				for round := range 3 {
+					err := startAll(w, calls, func(i int) (*mpi.Request, error) { return persistent[i], persistent[i].Start() })
+					if err == nil && round == 1 {
+						err = calls[2].check(calls[2].blocking())
+					}
+					if err != nil {
+						return fmt.Errorf("%v, persistent in %v: %w", choices, c, err)
+					}
+				}
+			}
+			s := w.Stats().Shared
+			if shares && s.Operations == 0 || s.Fallbacks > 0 {
+				return fmt.Errorf("%v: %+v", choices, s)
+			}
+			if w.Rank() == 0 {
+				waits += s.Waits
+			}
+			return nil
+		})
+	}
+	if waits == 0 {
+		t.Error("no operation waited for memory")
+	}
+}
+
+// An operation that needs more shared memory than there is uses another algorithm, in all ways.
+func TestOperationsWithTooMuchDataShareNoMemory(t *testing.T) {
+	const n = 33 << 20
+	var o mpi.Options
+	must.Do(t, o.Collectives.UnmarshalText([]byte("allgather=shared-direct")))
+	f := newFabric(t, 2, 1, false)
+	f.hostOf = func(int) int { return 0 }
+	f.succeed(o, func(w *mpi.World) error {
+		own, all := make([]byte, n), make([]byte, 2*n)
+		must.Do(t, w.Allgather(own, all))
+		must.Get(must.Get(w.Iallgather(own, all))(t).Wait())(t)
+		if s := w.Stats().Shared; s != (mpi.SharedStats{Fallbacks: 2}) {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}
+
 // If a rank is killed between operations, all other ranks get an error, with every algorithm that knows the
 // hosts.
 func TestKilledRankFailsCollectivesOfHosts(t *testing.T) {

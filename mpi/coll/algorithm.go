@@ -77,6 +77,9 @@ func (a *Algorithm) ScratchBytes(c *Call) int {
 	return a.scratch(c)
 }
 
+// UsesShared reports whether the algorithm needs a Shared buffer.
+func (a *Algorithm) UsesShared() bool { return a.shared != nil }
+
 // SharedBytes returns the size of the Shared buffer that is needed.
 func (a *Algorithm) SharedBytes(c *Call) int {
 	if a.shared == nil {

@@ -62,6 +62,7 @@ const (
 	groupMessages     = "Messages"
 	groupSpeculation  = "Speculation"
 	groupWindows      = "Windows"
+	groupCollectives  = "Collective operations"
 	groupPackets      = "Packets"
 	groupConnections  = "Connections"
 	groupRegistration = "Registration and buffer reuse"
@@ -100,6 +101,9 @@ func Rows() []Row {
 		{groupWindows, "accumulates", Count, "Window.Accumulates"},
 		{groupWindows, "atomics executed by NICs", Count, "Window.Atomics"},
 		{groupWindows, "locks that ranks waited for", Count, "Window.LocksWaited"},
+		{groupCollectives, "operations through shared memory", Count, "Shared.Operations"},
+		{groupCollectives, "  that waited for a region", Count, "Shared.Waits"},
+		{groupCollectives, "operations that need more shared memory", Count, "Shared.Fallbacks"},
 	}
 	for i, name := range transports {
 		rows = append(rows, Row{groupPackets, "packets by " + name, Count, fmt.Sprint(packetsSent, i)})
