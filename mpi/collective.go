@@ -17,6 +17,9 @@ func isInPlace(b []byte) bool { return unsafe.SliceData(b) == unsafe.SliceData(I
 func (c *Comm) callCollective(call string, a *collectiveCall) error {
 	if a.err == nil {
 		c.recordArrival(a)
+		if c.rank.calls != nil {
+			defer c.beginCollective(checkedCall(call, c, a))()
+		}
 		a.err = c.share(a, true)
 	}
 	return c.locked(call, a.err, func() error { return c.runChecked(a) })

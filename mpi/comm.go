@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi/coll"
+	"github.com/fabrictest/fabrictest/mpi/misuse"
 )
 
 // Comm is a communicator: an ordered group of ranks with its own context.
@@ -161,13 +162,13 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if err == nil && color < 0 && color != Undefined {
 		err = fmt.Errorf("%w: colour %d; colours are non-negative or Undefined", ErrArg, color)
 	}
-	return lockedResult(c, "Split", err, func() (*Comm, error) { return c.split(color, key, fmt.Sprintf("%s/%d", c.name, color)) })
+	return c.create("Split", err, func() (*Comm, error) { return c.split(color, key, fmt.Sprintf("%s/%d", c.name, color)) })
 }
 
 // SplitNode is MPI_Comm_split_type by host. It is collective, and creates a communicator for the
 // ranks of each host, ordered by key and then by rank.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
-	return lockedResult(c, "SplitNode", c.check(), func() (*Comm, error) {
+	return c.create("SplitNode", c.check(), func() (*Comm, error) {
 		node := c.Node(c.me)
 		return c.split(node, key, fmt.Sprintf("%s/host%d", c.name, node))
 	})
@@ -175,7 +176,22 @@ func (c *Comm) SplitNode(key int) (*Comm, error) {
 
 // Dup creates a communicator with the same ranks and a new context.
 func (c *Comm) Dup() (*Comm, error) {
-	return lockedResult(c, "Dup", c.check(), func() (*Comm, error) { return c.dup(c.name + "'") })
+	return c.create("Dup", c.check(), func() (*Comm, error) { return c.dup(c.name + "'") })
+}
+
+// create calls do, which creates a communicator, with the lock held, unless err says that the arguments
+// are invalid.
+func (c *Comm) create(call string, err error, do func() (*Comm, error)) (*Comm, error) {
+	if err == nil {
+		defer c.beginCollective(misuse.Call{Name: call, Root: -1})()
+	}
+	return lockedResult(c, call, err, func() (*Comm, error) {
+		sub, err := do()
+		if t := c.rank.calls; t != nil && sub != nil {
+			t.newComm(sub, t.place())
+		}
+		return sub, err
+	})
 }
 
 // maxContext is the largest context, so that the next one, larger by 2, is an even uint32 too.
@@ -247,9 +263,15 @@ func (c *Comm) Free() error {
 	if err == nil && (c == c.rank.world || c == c.rank.self) {
 		err = fmt.Errorf("%w: %s cannot be freed", ErrComm, c.name)
 	}
+	if err == nil {
+		defer c.beginCollective(misuse.Call{Name: "Comm.Free", Root: -1})()
+	}
 	return c.locked("Comm.Free", err, func() error {
 		err := c.barrier()
 		c.free()
+		if t := c.rank.calls; t != nil {
+			t.comm(c).Freed()
+		}
 		return err
 	})
 }

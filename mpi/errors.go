@@ -113,6 +113,9 @@ func (c *Comm) raise(call string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if c != nil && c.rank.calls != nil {
+		c.rank.calls.raised(classify(err))
+	}
 	if c == nil {
 		return &Error{Op: call, Rank: Undefined, Comm: "no communicator", Err: err}
 	}

@@ -34,6 +34,10 @@ func (c *Comm) startCollective(call string, a collectiveCall) (*Request, error) 
 	return lockedResult(c, call, a.err, func() (*Request, error) {
 		r := c.newNonblocking(call, &a)
 		r.active = true
+		if t := c.rank.calls; t != nil {
+			t.collectiveStarted(call, r.execution)
+			t.newRequest(r, false)
+		}
 		r.execution.startNonblocking()
 		return r, nil
 	})
@@ -48,6 +52,10 @@ func (c *Comm) prepareCollective(call string, a collectiveCall) (*Request, error
 	return lockedResult(c, call, a.err, func() (*Request, error) {
 		r := c.newNonblocking(call, &a)
 		r.execution.persistent = true
+		if t := c.rank.calls; t != nil {
+			t.newRequest(r, true)
+			c.beginCollective(checkedCall(call, c, &r.execution.collectiveCall))()
+		}
 		return r, nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/coll"
+	"github.com/fabrictest/fabrictest/mpi/misuse"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/racecheck"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -52,6 +53,8 @@ type Options struct {
 	RecordArrivals bool
 	// Races detects data races of all ranks, which share it, in simulation; nil for no detection.
 	Races *racecheck.Checker `json:"-"`
+	// Misuse, if not nil, checks the calls of all ranks, which must share it and run in simulation.
+	Misuse *misuse.Checker `json:"-"`
 	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/mpi/misuse"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
@@ -54,6 +55,9 @@ func (c *Comm) probe(call string, source, tag int, wait bool, find func(p2p.Enve
 	k := c.rank
 	k.lock()
 	if wait {
+		if k.calls != nil {
+			k.calls.waitsFor(k.calls.probe(c, envelope))
+		}
 		k.activeProbes = append(k.activeProbes, envelope) // EachAwaitedPeer visits its peers
 		k.waitUntil(done)
 		i := slices.Index(k.activeProbes, envelope)
@@ -62,6 +66,9 @@ func (c *Comm) probe(call string, source, tag int, wait bool, find func(p2p.Enve
 		k.pollOnce(done)
 	}
 	k.unlock()
+	if t := k.calls; t != nil && !wait && !found {
+		t.polledFor(&misuse.Wait{Place: t.place(), Ops: []*misuse.Op{t.probe(c, envelope)}})
+	}
 	return found, c.raise(call, err)
 }
 
@@ -98,7 +105,11 @@ func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status
 		return &Message{c: c}, procNullStatus, true, nil
 	}
 	from, messageTag, size := m.Status()
-	return &Message{c: c, matched: m}, Status{Source: c.rankOf(from), Tag: int(messageTag), Count: size}, true, nil
+	message := &Message{c: c, matched: m}
+	if t := c.rank.calls; t != nil {
+		t.matched(c, message, from, int(messageTag))
+	}
+	return message, Status{Source: c.rankOf(from), Tag: int(messageTag), Count: size}, true, nil
 }
 
 // markReceived marks the message as received, or returns why it cannot be.
@@ -135,6 +146,9 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	}
 	k := m.c.rank
 	k.lock()
+	if k.calls != nil {
+		k.calls.received(m, buf)
+	}
 	r := k.allocP2P()
 	r.Buf = buf
 	if k.races != nil {
@@ -163,6 +177,10 @@ func (m *Message) Irecv(buf []byte) (*Request, error) {
 	r.p2p.Buf = buf
 	if k.races != nil {
 		k.races.startRecv(r.p2p, buf)
+	}
+	if k.calls != nil {
+		k.calls.received(m, buf)
+		k.calls.newRequest(r, false)
 	}
 	k.p2p.Imrecv(r.p2p, m.matched)
 	k.unlock()

@@ -43,6 +43,7 @@ type rank struct {
 	losses
 	races *races // nil unless they are detected
 
+	calls            *callChecker // nil unless Options.Misuse is set
 	arrivals         arrivals
 	shared           SharedStats
 	collectives      []*execution // active nonblocking ones
@@ -95,6 +96,9 @@ func (k *rank) lock() {
 
 // unlock is the counterpart of lock: the program leaves the runtime.
 func (k *rank) unlock() {
+	if k.calls != nil {
+		k.calls.leave()
+	}
 	k.inRuntime = false
 	k.mu.Unlock()
 }
@@ -147,10 +151,19 @@ func (k *rank) waitUntil(done func() bool) {
 		if done() { // progress returns false if it only detected the loss of a peer
 			return
 		}
-		k.unlock()
-		k.waitForEvent(limit)
-		k.lock()
+		k.sleep(limit)
 	}
+}
+
+// sleep waits for an event, without the lock, which the caller holds.
+func (k *rank) sleep(limit time.Duration) {
+	k.inRuntime = false
+	k.mu.Unlock()
+	if k.calls != nil {
+		k.runUnlocked(k.calls.sleep)
+	}
+	k.waitForEvent(limit)
+	k.lock()
 }
 
 // pollFast polls the carrier a few times for an event that may be imminent, and reports whether

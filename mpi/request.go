@@ -67,6 +67,9 @@ func (r *Request) result() (Status, error) {
 // finish deactivates a complete request and returns its result.
 func (r *Request) finish() (Status, error) {
 	st, err := r.result()
+	if t := r.c.rank.calls; t != nil {
+		t.requestFinished(r)
+	}
 	r.active = false
 	if r.p2p != nil {
 		r.c.rank.freeP2P(r.p2p)
@@ -100,6 +103,9 @@ func (k *rank) freeP2P(r *p2p.Request) {
 	if k.races != nil {
 		k.races.finish(r)
 	}
+	if k.calls != nil {
+		k.calls.completed(r)
+	}
 	r.Buf, r.Advertised = nil, false // let the collector free the buffer
 	k.freeRequests = append(k.freeRequests, r)
 }
@@ -117,6 +123,9 @@ func (r *Request) Wait() (Status, error) {
 		return emptyStatus, r.c.raise(r.call, err)
 	}
 	k.lock()
+	if k.calls != nil {
+		k.calls.waitsForRequests(false, r)
+	}
 	k.waitUntil(r.isComplete)
 	st, err := r.finish()
 	k.unlock()
@@ -145,6 +154,9 @@ func (r *Request) test(result func(*Request) (Status, error)) (Status, bool, err
 		st, err = result(r)
 	}
 	k.unlock()
+	if k.calls != nil && !done {
+		k.calls.polled(false, r)
+	}
 	return st, done, r.c.raise(r.call, err)
 }
 
@@ -169,6 +181,9 @@ func (r *Request) Cancel() error {
 func (r *Request) Free() error {
 	if r == nil || r.freed {
 		return r.comm().raise("Request.Free", fmt.Errorf("%w: it is nil or freed", ErrRequest))
+	}
+	if t := r.c.rank.calls; t != nil {
+		t.requestFreed(r)
 	}
 	r.freed = true
 	return nil
@@ -206,6 +221,9 @@ func (c *Comm) startRequest(call string, a arguments) (*Request, error) {
 		err = r.start(&a)
 		c.rank.unlock()
 		if err == nil {
+			if t := c.rank.calls; t != nil {
+				t.newRequest(r, false)
+			}
 			return r, nil
 		}
 	}
@@ -242,7 +260,11 @@ func (c *Comm) newPersistent(call string, a arguments) (*Request, error) {
 	if err := a.check(c); err != nil {
 		return nil, c.raise(call, err)
 	}
-	return &Request{c: c, call: call, persistent: &a}, nil
+	r := &Request{c: c, call: call, persistent: &a}
+	if t := c.rank.calls; t != nil {
+		t.newRequest(r, true)
+	}
+	return r, nil
 }
 
 // Start starts an inactive persistent request.
@@ -259,10 +281,18 @@ func (r *Request) Start() error {
 		if r.execution != nil {
 			r.active = true
 			r.c.recordArrival(&r.execution.collectiveCall)
+			if t := r.c.rank.calls; t != nil {
+				t.collectiveStarted("Start of "+r.call, r.execution)
+				t.requestStarted(r)
+			}
 			r.execution.startNonblocking()
 			return nil
 		}
-		return r.start(r.persistent)
+		err := r.start(r.persistent)
+		if t := r.c.rank.calls; t != nil && err == nil {
+			t.requestStarted(r)
+		}
+		return err
 	})
 }
 

@@ -33,6 +33,10 @@ func Run(e *transport.Env, o Options, f func(*World) error) error {
 		return fmt.Errorf("mpi: rank %d of %d: %w", e.Rank, e.Size, classifyControl(err))
 	}
 	err = k.run(f)
+	if k.calls != nil {
+		k.calls.end(err)
+		k.calls = nil
+	}
 	if err == nil {
 		err = k.finalize()
 	}
@@ -64,10 +68,16 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	if err := checkRaceOptions(e, &o); err != nil {
 		return nil, err
 	}
+	if o.Misuse != nil && e.Concurrent {
+		return nil, fmt.Errorf("%w: the calls of ranks can be checked in simulation only", ErrArg)
+	}
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
 	k.world = k.newComm("world", 0, nil)
 	k.self = k.newComm("self", 2, []int{e.Rank}) // contexts are even: bit 0 is collective
 	k.nextContext = 4
+	if o.Misuse != nil {
+		k.calls = newCallChecker(k, o.Misuse)
+	}
 	carrier, err := o.Open(e, k)
 	if err != nil {
 		return nil, err

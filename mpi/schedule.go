@@ -93,6 +93,9 @@ func (x *execution) free() {
 
 // runCollective executes a blocking operation. The caller holds the lock.
 func (c *Comm) runCollective(a *collectiveCall) error {
+	if t := c.rank.calls; t != nil {
+		t.enterCollective()
+	}
 	x := c.newExecution(a, int(a.Op))
 	x.start()
 	if !x.run() {

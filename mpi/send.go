@@ -34,6 +34,9 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 	c.rank.lock()
 	r := c.rank.allocP2P()
 	c.startBlockingSend(r, c.context, message{buf, dest, tag}, mode)
+	if t := c.rank.calls; t != nil {
+		t.waitsForP2P(r)
+	}
 	c.rank.carrier.Flush() // the program may compute next
 	_, err = c.await(r)
 	c.rank.unlock()
@@ -63,6 +66,9 @@ func (c *Comm) startSend(p *p2p.Request, context uint32, m message, mode p2p.Mod
 	if c.rank.races != nil {
 		c.rank.races.startSend(p)
 	}
+	if t := c.rank.calls; t != nil {
+		t.started(c, p, false)
+	}
 	c.rank.p2p.Isend(p)
 }
 
@@ -72,6 +78,9 @@ func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(m.peer), context, int32(m.tag), m.buf, mode, mode != p2p.Synchronous
 	if c.rank.races != nil {
 		c.rank.races.startSend(p)
+	}
+	if t := c.rank.calls; t != nil {
+		t.started(c, p, false)
 	}
 	c.rank.p2p.Isend(p)
 }
@@ -102,6 +111,9 @@ func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 	c.rank.lock()
 	r := c.rank.allocP2P()
 	c.startRecv(r, c.context, message{buf, source, tag})
+	if t := c.rank.calls; t != nil {
+		t.waitsForP2P(r)
+	}
 	st, err := c.await(r)
 	c.rank.unlock()
 	return st, c.raise("Recv", err)
@@ -115,6 +127,9 @@ func (c *Comm) startRecv(p *p2p.Request, context uint32, m message) {
 	p.Peer, p.Context, p.Tag, p.Buf = m.peer, context, int32(m.tag), m.buf
 	if c.rank.races != nil {
 		c.rank.races.startRecv(p, p.Buf)
+	}
+	if t := c.rank.calls; t != nil {
+		t.started(c, p, true)
 	}
 	c.rank.p2p.Irecv(p)
 }
@@ -172,6 +187,9 @@ func (c *Comm) sendrecvLocked(out, in message) (st Status, err error) {
 	if out.peer != ProcNull {
 		s = c.rank.allocP2P()
 		c.startSend(s, c.context, out, p2p.Standard)
+	}
+	if t := c.rank.calls; t != nil {
+		t.waitsForP2P(s, r)
 	}
 	if r != nil {
 		c.rank.waitUntil(r.Done)
@@ -291,6 +309,10 @@ func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
 	if c.rank.races != nil {
 		c.rank.races.touch(racecheck.Load, buf)
 		defer c.rank.races.finish(&m.req) // the program does not know part
+	}
+	if t := c.rank.calls; t != nil {
+		t.buffered = true
+		defer func() { t.buffered = false }()
 	}
 	c.startSend(&m.req, c.context, message{part, dest, tag}, p2p.Standard)
 	return nil

@@ -101,6 +101,9 @@ func completeAll(rs []*Request, wait bool) (statuses []Status, done bool, err er
 	}
 	next := 0 // requests before it are complete
 	k.lock()
+	if k.calls != nil {
+		k.calls.waitsForRequests(false, rs...)
+	}
 	if done = k.poll(wait, func() bool {
 		for next < len(rs) && (!rs[next].Active() || rs[next].isComplete()) {
 			next++
@@ -110,6 +113,9 @@ func completeAll(rs []*Request, wait bool) (statuses []Status, done bool, err er
 		statuses = finishAll(rs, &o)
 	}
 	k.unlock()
+	if k.calls != nil && !done {
+		k.calls.polled(false, rs...)
+	}
 	return statuses, done, o.raise()
 }
 
@@ -140,12 +146,18 @@ func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
 		return Undefined, emptyStatus, err == nil, err
 	}
 	k.lock()
+	if k.calls != nil {
+		k.calls.waitsForRequests(true, rs...)
+	}
 	at := Undefined
 	if !k.poll(wait, func() bool {
 		at = firstComplete(rs)
 		return at != Undefined
 	}) {
 		k.unlock()
+		if k.calls != nil {
+			k.calls.polled(true, rs...)
+		}
 		return Undefined, emptyStatus, false, nil
 	}
 	st, err := rs[at].finish()
@@ -168,8 +180,14 @@ func completeSome(rs []*Request, wait bool) ([]int, []Status, error) {
 	}
 	var o requestErrors
 	k.lock()
+	if k.calls != nil {
+		k.calls.waitsForRequests(true, rs...)
+	}
 	k.poll(wait, func() bool { return firstComplete(rs) != Undefined })
 	indices, statuses := finishCompleted(rs, &o)
 	k.unlock()
+	if k.calls != nil && len(indices) == 0 {
+		k.calls.polled(true, rs...)
+	}
 	return indices, statuses, o.raise()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/fabrictest/fabrictest/mpi/misuse"
 	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
@@ -39,6 +40,9 @@ func (c *Comm) WinAllocate(size int) (*Win, error) {
 // createWin creates a window on the first size bytes of mem. If err is not nil, it only
 // announces the failure to the other ranks.
 func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, error) {
+	if c.check() == nil {
+		defer c.beginCollective(misuse.Call{Name: call, Root: -1})()
+	}
 	return lockedResult(c, call, c.check(), func() (*Win, error) { return c.createWinLocked(mem, size, err) })
 }
 
@@ -68,6 +72,9 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	if err := d.barrier(); err != nil {
 		w.close()
 		return nil, err
+	}
+	if t := c.rank.calls; t != nil {
+		t.newWindow(w)
 	}
 	return w, nil
 }
@@ -118,8 +125,13 @@ func (w *Win) Free() error {
 		if err := e.CheckNoEpoch(); err != nil {
 			return err
 		}
+		end := w.c.beginCollective(misuse.Call{Name: "Win.Free", Root: -1})
 		err := w.c.barrier()
+		end()
 		w.close()
+		if t := w.c.rank.calls; t != nil {
+			t.windows[w].Freed()
+		}
 		return err
 	})
 }

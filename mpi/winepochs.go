@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/misuse"
 	"github.com/fabrictest/fabrictest/mpi/racecheck"
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
@@ -14,9 +15,13 @@ func (w *Win) Fence(a Assert) error {
 		if err := e.CheckFence(); err != nil {
 			return err
 		}
+		defer w.c.beginCollective(misuse.Call{Name: "Win.Fence", Root: -1, Assert: uint8(a & (NoPrecede | NoSucceed))})()
 		w.c.rank.waitUntil(e.AllRemoteComplete)
 		if w.c.rank.races != nil {
 			w.c.rank.races.fence(w, a)
+		}
+		if t := w.c.rank.calls; t != nil {
+			t.fenced(w, a)
 		}
 		return errors.Join(w.fenceBarrier(a), e.Fence(a))
 	})
@@ -57,6 +62,9 @@ func (w *Win) callWithGroup(name string, open func(*window.Window, []int, Assert
 		if w.c.rank.races != nil {
 			w.c.rank.races.openEpoch(w, name, group, a)
 		}
+		if t := w.c.rank.calls; t != nil {
+			t.epochOpened(w, name, group, a)
+		}
 		return nil
 	})
 }
@@ -73,11 +81,17 @@ func (w *Win) waitFor(test func() (bool, error)) (err error) {
 // Complete closes the access epoch of Start.
 func (w *Win) Complete() error {
 	return w.call("Complete", func(e *window.Window) error {
+		if t := w.c.rank.calls; t != nil {
+			t.waitsFor(t.windows[w].AwaitPosts(t.place()))
+		}
 		if err := w.waitFor(e.CanComplete); err != nil {
 			return err
 		}
 		if w.c.rank.races != nil {
 			w.c.rank.races.complete(w)
+		}
+		if t := w.c.rank.calls; t != nil {
+			t.windows[w].Completed()
 		}
 		return e.Complete()
 	})
@@ -86,8 +100,15 @@ func (w *Win) Complete() error {
 // Wait closes the exposure epoch of Post, when the whole group has called Complete.
 func (w *Win) Wait() error {
 	return w.call("Win.Wait", func(e *window.Window) error {
+		t := w.c.rank.calls
+		if t != nil {
+			t.waitsFor(t.windows[w].AwaitCompletes(t.place()))
+		}
 		err := w.waitFor(e.Test)
 		w.closedExposure()
+		if t != nil && err == nil {
+			t.windows[w].Waited()
+		}
 		return err
 	})
 }
@@ -104,6 +125,9 @@ func (w *Win) Test() (bool, error) {
 		})
 		if done {
 			w.closedExposure()
+		}
+		if t := w.c.rank.calls; t != nil && done {
+			t.windows[w].Waited()
 		}
 		return done, err
 	})
@@ -129,11 +153,18 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 		if err := e.Lock(kind, target, a); err != nil {
 			return err
 		}
+		t := w.c.rank.calls
+		if t != nil {
+			t.lock(w, kind, target, a)
+		}
 		if err := w.waitFor(func() (bool, error) { return e.TestLock(target) }); err != nil {
 			return err
 		}
 		if w.c.rank.races != nil {
 			w.c.rank.races.lock(w, target, kind, a)
+		}
+		if t != nil {
+			t.windows[w].Locked(target)
 		}
 		return nil
 	})
@@ -166,9 +197,16 @@ func (w *Win) waitOps(name string, target int, check func(*window.Window, int) e
 		if err := check(e, target); err != nil {
 			return err
 		}
+		t := w.c.rank.calls
+		if t != nil {
+			t.waitsForLocks(w)
+		}
 		w.c.rank.waitUntil(func() bool { return complete(e, target) })
 		if w.c.rank.races != nil {
 			w.c.rank.races.completeOps(w, name, target)
+		}
+		if t != nil && name == "Unlock" {
+			t.windows[w].Unlocked(target)
 		}
 		return end(e, target)
 	})
@@ -182,6 +220,9 @@ func (w *Win) LockAll(a Assert) error {
 		}
 		if w.c.rank.races != nil {
 			w.c.rank.races.lock(w, racecheck.AllTargets, Shared, a)
+		}
+		if t := w.c.rank.calls; t != nil {
+			t.windows[w].LockAll(t.place())
 		}
 		return nil
 	})
@@ -208,9 +249,16 @@ func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete
 		if err := check(e); err != nil {
 			return err
 		}
+		t := w.c.rank.calls
+		if t != nil {
+			t.waitsForLocks(w)
+		}
 		w.c.rank.waitUntil(func() bool { return complete(e) })
 		if w.c.rank.races != nil {
 			w.c.rank.races.completeOps(w, name, racecheck.AllTargets)
+		}
+		if t != nil && name == "UnlockAll" {
+			t.windows[w].UnlockAll()
 		}
 		return end(e)
 	})

@@ -13,9 +13,12 @@ func (w *Win) start(name string, a window.Access) (*window.Operation, error) {
 	if a.Rank == ProcNull {
 		return nil, w.comm().raise(name, w.check())
 	}
-	return lockedResult(w.comm(), name, w.check(), func() (*window.Operation, error) {
+	return lockedResult(w.comm(), name, w.check(), func() (op *window.Operation, err error) {
 		if err := cmp.Or(w.checkTarget(a.Rank), checkOverlap(a.Result, a.Origin, a.Compare)); err != nil {
 			return nil, err
+		}
+		if t := w.c.rank.calls; t != nil {
+			defer func() { t.accessed(w, a.Rank, err) }()
 		}
 		if w.c.rank.races != nil {
 			return w.c.rank.races.startOp(w, a)
@@ -40,6 +43,9 @@ func (w *Win) request(name string, a window.Access) (*Request, error) {
 	r := &Request{c: w.c, call: name, active: true, kind: rmaRequest, op: op, status: emptyStatus}
 	if op == nil {
 		r.kind = completed
+	}
+	if t := w.c.rank.calls; t != nil {
+		t.newRequest(r, false)
 	}
 	return r, nil
 }

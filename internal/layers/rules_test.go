@@ -140,6 +140,10 @@ func boundaries() []Boundary {
 			Why: "users import it in tests of their own machines and programs",
 		},
 		{
+			Name: "the checker of calls is pure", From: []string{"./mpi/misuse"}, Only: slices.Concat(pureImports, []string{"./explore"}),
+			Why: "its findings depend only on the calls of the ranks", Because: impureReasons,
+		},
+		{
 			Name: "traffic knows verbs only", From: []string{"./traffic"}, Only: []string{"std", "./verbs"},
 			Why: "what programs over verbs share must not depend on one of them, or on a device",
 		},

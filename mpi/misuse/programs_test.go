@@ -1,0 +1,118 @@
+package misuse_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/explore"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/misuse"
+	"github.com/fabrictest/fabrictest/mpi/transport"
+)
+
+// program is a wrong program and its correct twin, which run is called with to be told apart. A wrong
+// one has the finding of a kind at some lines. Each line has a comment with a mark, a capital letter; at
+// names them after the ranks: "0A 1B".
+type program struct {
+	name  string
+	ranks int
+	kind  string
+	at    string
+	run   func(w *mpi.World, wrong bool)
+}
+
+// groups are all programs, by category.
+var groups = map[string][]program{
+	"matching and deadlocks": deadlocks,
+	"buffering":              buffering,
+	"collectives":            collectives,
+}
+
+// ok and get end a program at an error.
+func ok(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func get[T any](v T, err error) T {
+	ok(err)
+	return v
+}
+
+// check runs a program with a checker: first as it is and, if nothing is found, with synchronous sends.
+func check(t testing.TB, p *program, wrong bool, without ...string) []explore.Finding {
+	for _, synchronous := range []bool{false, true} {
+		c := misuse.New(misuse.Options{Synchronous: synchronous, MessageRaces: p.kind == misuse.MessageRace, Without: without})
+		f := mpihost.Fabric{Ranks: p.ranks, PerHost: p.ranks, Limit: 30 * time.Second}
+		_, err := mpihost.InWorld(f, func(e *transport.Env) error {
+			return mpi.Run(e, mpi.Options{Misuse: c}, func(w *mpi.World) error {
+				p.run(w, wrong)
+				return nil
+			})
+		})
+		if found := c.Findings(); len(found) > 0 {
+			return found
+		}
+		if err != nil {
+			if len(without) == 0 {
+				t.Errorf("%s: the run fails without a finding: %v", p.name, err)
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+var markComment = regexp.MustCompile(`// ([A-Z])$`)
+
+// marks returns the marks of places, in the form of program.at.
+func marks(t testing.TB, places []explore.Place) string {
+	var all []string
+	for _, p := range places {
+		text, err := os.ReadFile(p.File[strings.LastIndex(p.File, "/")+1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := strings.Split(string(text), "\n")[p.Line-1]
+		mark := "?"
+		if m := markComment.FindStringSubmatch(line); m != nil {
+			mark = m[1]
+		}
+		all = append(all, fmt.Sprint(p.Rank, mark))
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), " ")
+}
+
+// Every wrong program has exactly the finding that is written beside it, with its lines, and its correct
+// twin none.
+func TestPrograms(t *testing.T) {
+	for group, programs := range groups {
+		t.Run(group, func(t *testing.T) {
+			for i := range programs {
+				p := &programs[i]
+				t.Run(p.name, func(t *testing.T) {
+					found := check(t, p, true)
+					if len(found) != 1 || found[0].Kind != p.kind || marks(t, found[0].Places) != p.at {
+						t.Errorf("found %d, want %s at %s", len(found), p.kind, p.at)
+						for i := range found {
+							t.Errorf("%s at %s", misuse.Text(&found[i]), marks(t, found[i].Places))
+						}
+					} else {
+						t.Log(misuse.Text(&found[0]))
+					}
+					for _, f := range check(t, p, false) {
+						t.Errorf("the correct program: %s", misuse.Text(&f))
+					}
+				})
+			}
+		})
+	}
+}
