@@ -13,6 +13,7 @@ type collectiveCall struct {
 	coll.Call
 	in, out, shared []byte
 	regions         *sharedRegions // of a nonblocking operation; nil if it needs no shared memory
+	layouts         *layouts       // whose memory a.In and a.Out refer to; nil without
 	types           *typedBlocks   // of an Alltoallw
 	reduction
 	err error
@@ -93,30 +94,10 @@ func (c *Comm) scattervCall(send []byte, counts, offsets []int, recv []byte, roo
 	a.InPlace = isInPlace(recv)
 	a.check(isRoot || !a.InPlace, "only root can scatter in place")
 	if isRoot {
-		a.In = a.layout(c, send, counts, offsets)
+		a.In = a.layout(c, coll.In, send, counts, offsets)
 		a.checkOwn(c, a.In)
 	}
 	return a
-}
-
-// layout returns the layout of a buffer. With nil offsets the blocks follow each other.
-func (a *collectiveCall) layout(c *Comm, b []byte, counts, offsets []int) *coll.Layout {
-	if a.err != nil {
-		return unknown
-	}
-	if offsets == nil {
-		end := 0
-		for _, n := range counts {
-			offsets = append(offsets, end)
-			end += n
-		}
-	}
-	a.check(len(counts) == c.size && len(offsets) == c.size, "%d counts and %d offsets for %d ranks", len(counts), len(offsets), c.size)
-	for i := range min(len(counts), len(offsets)) {
-		n, at := counts[i], offsets[i]
-		a.check(n >= 0 && at >= 0 && at <= len(b)-n, "a block of %d bytes at offset %d, for rank %d, in a buffer of %d bytes", n, at, i, len(b))
-	}
-	return &coll.Layout{Counts: counts, Offsets: offsets}
 }
 
 // checkOwn checks that the buffer for this rank's block, unless in place, has the size of the layout.
@@ -144,7 +125,7 @@ func (c *Comm) gathervCall(send, recv []byte, counts, offsets []int, root int) (
 	a.InPlace = isInPlace(send)
 	a.check(isRoot || !a.InPlace, "only root can gather in place")
 	if isRoot {
-		a.Out = a.layout(c, recv, counts, offsets)
+		a.Out = a.layout(c, coll.Out, recv, counts, offsets)
 		a.checkOwn(c, a.Out)
 	}
 	return a
@@ -163,7 +144,7 @@ func (c *Comm) allgatherCall(local, all []byte) (a collectiveCall) {
 func (c *Comm) allgathervCall(local, all []byte, counts, offsets []int) (a collectiveCall) {
 	a.init(c, coll.Allgather)
 	a.in, a.out, a.Bytes, a.InPlace = local, all, len(local), isInPlace(local)
-	a.Out = a.layout(c, all, counts, offsets)
+	a.Out = a.layout(c, coll.Out, all, counts, offsets)
 	a.checkOwn(c, a.Out)
 	return a
 }
@@ -185,11 +166,11 @@ func (c *Comm) alltoallCall(send, recv []byte) (a collectiveCall) {
 func (c *Comm) alltoallvCall(send []byte, sendCounts, sendOffsets []int, recv []byte, recvCounts, recvOffsets []int) (a collectiveCall) {
 	a.init(c, coll.Alltoall)
 	a.in, a.out = send, recv
-	a.Out = a.layout(c, recv, recvCounts, recvOffsets)
+	a.Out = a.layout(c, coll.Out, recv, recvCounts, recvOffsets)
 	if a.InPlace = isInPlace(send); a.InPlace {
 		a.in, a.In = nil, a.Out
 	} else {
-		a.In = a.layout(c, send, sendCounts, sendOffsets)
+		a.In = a.layout(c, coll.In, send, sendCounts, sendOffsets)
 	}
 	if a.err == nil {
 		a.check(a.In.Counts[c.me] == a.Out.Counts[c.me], "a rank sends %d bytes to itself and receives %d", a.In.Counts[c.me], a.Out.Counts[c.me])
@@ -289,7 +270,7 @@ func (c *Comm) reduceScatterCall(send, recv []byte, counts []int, t Type, op Op)
 	if a.InPlace {
 		input = recv
 	}
-	a.In = a.layout(c, input, counts, nil)
+	a.In = a.layout(c, coll.In, input, counts, nil)
 	a.Bytes = len(recv)
 	a.checkOwn(c, a.In)
 	if a.err == nil {

@@ -48,6 +48,7 @@ type rank struct {
 	shared           SharedStats
 	collectives      []*execution // active nonblocking ones
 	freeExecutions   []*execution
+	freeLayouts      []*layouts
 	largeScratch     []byte // of the last operation that needed much; nil while one has it
 	userOps          []userOp
 	freeRequests     []*p2p.Request

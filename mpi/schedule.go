@@ -65,17 +65,26 @@ func (c *Comm) newExecution(a *collectiveCall, tag int) *execution {
 	}
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared] = x.in, x.out, x.shared
 	scratch := x.algorithm.ScratchBytes(&x.Call)
-	x.takeScratch(scratch + x.types.packedBytes())
-	x.buffers[coll.Packed] = x.buffers[coll.Scratch][scratch:]
+	switch { // more memory is behind that of the algorithm
+	case x.types != nil:
+		x.takeScratch(scratch + x.types.packed)
+		x.buffers[coll.Packed] = x.buffers[coll.Scratch][scratch:]
+	case x.sendsFromCopy():
+		x.takeScratch(scratch + len(x.out))
+		x.buffers[coll.In] = x.buffers[coll.Scratch][scratch:]
+	default:
+		x.takeScratch(scratch)
+	}
 	return x
 }
 
-// start prepares the first round; a persistent operation starts more than once. An Alltoall in place
-// sends from a copy.
+// sendsFromCopy reports whether the operation is an Alltoall in place.
+func (x *execution) sendsFromCopy() bool { return x.Op == coll.Alltoall && x.InPlace }
+
+// start prepares the first round; a persistent operation starts more than once.
 func (x *execution) start() {
-	if x.Op == coll.Alltoall && x.InPlace {
-		x.buffers[coll.In] = append(x.buffers[coll.In][:0], x.out...)
-		x.copied = len(x.out)
+	if x.sendsFromCopy() {
+		x.copied = copy(x.buffers[coll.In], x.out)
 	}
 	x.schedule, x.round.Steps, x.next = coll.Schedule{}, x.round.Steps[:0], 0
 	x.done, x.failed, x.unequal, x.err = false, false, false, nil
@@ -88,6 +97,7 @@ func (x *execution) free() {
 	x.in, x.out, x.shared, x.regions, x.types, x.In, x.Out, x.Nodes = nil, nil, nil, nil, nil, nil, nil, nil
 	x.buffers[coll.In], x.buffers[coll.Out], x.buffers[coll.Shared], x.buffers[coll.Packed] = nil, nil, nil, nil
 	x.freeScratch()
+	x.freeLayouts()
 	x.c.rank.freeExecutions = append(x.c.rank.freeExecutions, x)
 }
 

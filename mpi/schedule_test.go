@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/coll"
+	"github.com/fabrictest/fabrictest/mpi/datatype"
 )
 
 // testCall is a collective call of one rank with its result.
@@ -333,12 +334,28 @@ func TestCollectivesEndAfterUnequalSizes(t *testing.T) {
 	}
 }
 
-// Blocking collectives of one size allocate nothing.
+// Blocking collectives of one size, and of blocks with sizes or datatypes of their own, allocate nothing.
 func TestCollectivesAllocateNothing(t *testing.T) {
 	runSingleRank(t, func(w *mpi.World) error {
 		for _, size := range []int{8, 4096} {
 			buf, all := make([]byte, size), make([]byte, size)
+			counts, offsets := []int{size}, []int{0}
+			apart, into := typedTestBuffer(buf, size, true), typedTestBuffer(all, size, false)
+			one := func(b *typedBuffer) ([]byte, []int, []int, []*datatype.Type) {
+				return b.buf, b.counts[:1], b.offsets[:1], b.types[:1]
+			}
 			do := func() {
+				must.Do(t, w.Alltoall(mpi.InPlace, buf))
+				must.Do(t, w.Alltoallv(buf, counts, nil, all, counts, offsets))
+				must.Do(t, w.Alltoallv(mpi.InPlace, nil, nil, all, counts, nil))
+				sent, sentCounts, sentOffsets, sentTypes := one(&apart)
+				recv, recvCounts, recvOffsets, recvTypes := one(&into)
+				must.Do(t, w.Alltoallw(sent, sentCounts, sentOffsets, sentTypes, recv, recvCounts, recvOffsets, recvTypes))
+				must.Do(t, w.Alltoallw(mpi.InPlace, nil, nil, nil, recv, recvCounts, recvOffsets, recvTypes))
+				must.Do(t, w.Scatterv(buf, counts, nil, all, 0))
+				must.Do(t, w.Gatherv(buf, all, counts, nil, 0))
+				must.Do(t, w.Allgatherv(buf, all, counts, nil))
+				must.Do(t, w.ReduceScatter(buf, all, counts, mpi.Int64, mpi.Sum))
 				must.Do(t, w.Barrier())
 				must.Do(t, w.Bcast(buf, 0))
 				must.Do(t, w.Allreduce(mpi.InPlace, buf, mpi.Int64, mpi.Sum))

@@ -23,14 +23,6 @@ type typedBlocks struct {
 	packed     int // bytes
 }
 
-// packedBytes returns the size of the memory for packed blocks.
-func (b *typedBlocks) packedBytes() int {
-	if b == nil {
-		return 0
-	}
-	return b.packed
-}
-
 func (c *Comm) alltoallwCall(send, recv typedBuffer) (a collectiveCall) {
 	a.init(c, coll.Alltoall)
 	inPlace := isInPlace(send.buf)
@@ -47,7 +39,11 @@ func (c *Comm) alltoallwCall(send, recv typedBuffer) (a collectiveCall) {
 	if a.check(sent == received, "a rank sends %d bytes to itself and receives %d", sent, received); a.err != nil {
 		return a
 	}
-	b := &typedBlocks{send: send, recv: recv}
+	a.layouts = c.rank.takeLayouts()
+	b := &a.layouts.typed
+	b.send, b.recv, b.packed = send, recv, 0
+	b.in.Clear()
+	b.out.Clear()
 	for i := range c.size {
 		b.addBlock(&b.out, &recv, coll.Out, i, false)
 		b.addBlock(&b.in, &send, coll.In, i, inPlace)

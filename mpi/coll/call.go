@@ -73,6 +73,11 @@ type Layout struct {
 	Buffers []Buffer
 }
 
+// Clear removes all blocks. The memory of the layout is used again.
+func (l *Layout) Clear() {
+	l.Counts, l.Offsets, l.Buffers = l.Counts[:0], l.Offsets[:0], l.Buffers[:0]
+}
+
 // block returns block i of a buffer.
 func (c *Call) block(b Buffer, i int) Slice {
 	l := c.Out
