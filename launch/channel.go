@@ -39,14 +39,15 @@ func (m *member) serveChannel() {
 // starts the send queue.
 func (m *member) acceptJoin() error {
 	var h hello
-	if err := m.conn.ReadHello(launcherProtocol, &h); err != nil {
+	if err := m.conn.ReadHello(m.protocol(), &h); err != nil {
+		err = m.explainHello(err)
 		if errors.Is(err, control.ErrProtocol) || errors.Is(err, control.ErrVersion) {
 			m.conn.Close(err)
 		}
 		return err
 	}
 	// The welcome overtakes the send queue, which may hold messages of other ranks already.
-	err := m.conn.SendHello(launcherProtocol, m.welcome())
+	err := m.conn.SendHello(m.protocol(), m.welcome())
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("sent hello and did not read the welcome for %v", m.g.opts.HangTimeout)
@@ -70,10 +71,14 @@ func (m *member) acceptJoin() error {
 
 // welcome returns the launcher's answer to the rank's hello.
 func (m *member) welcome() *welcome {
-	return &welcome{
-		Rank: m.spec.Rank, Size: len(m.g.members), Host: m.spec.Host,
+	w := &welcome{
+		Rank: m.spec.Rank, Size: m.g.size, Host: m.spec.Host,
 		MaxMessage: m.g.opts.MaxMessage, MaxReport: m.g.opts.MaxReport, Job: m.spec.Job,
 	}
+	if m.spec.isProxy() {
+		m.g.setProxyFields(w)
+	}
+	return w
 }
 
 func (m *member) isFrozen() bool {
@@ -113,6 +118,8 @@ func (m *member) handleFrame(f control.Frame) error {
 		m.outcome.Report = append([]byte{}, f.Body...) // copied so that an empty report is not nil
 	case control.Reply:
 		return m.calls.Reply(f)
+	case control.Stdout, control.Stderr, kindEvent: // of a proxy
+		return m.handleRankEvent(f)
 	}
 	return nil
 }
@@ -132,16 +139,24 @@ func (m *member) handleBye(reason string) {
 }
 
 // forward sends a message of this rank, the sender, to rank f.Num, the receiver. While the queue of
-// frames to the receiver is full, it blocks, and so the sender's channel is not read
+// frames to the receiver or its host is full, it blocks, and so the sender's channel is not read
 // (backpressure).
 func (m *member) forward(f control.Frame) error {
-	if f.Num >= uint64(len(m.g.members)) {
-		return fmt.Errorf("%w: message to rank %d of %d", control.ErrProtocol, f.Num, len(m.g.members))
+	if f.Num >= uint64(m.g.size) {
+		return fmt.Errorf("%w: message to rank %d of %d", control.ErrProtocol, f.Num, m.g.size)
 	}
-	// If the receiver has ended, Queue fails: the message is lost, and the sender gets a
-	// kindRankEnded frame.
-	_ = m.g.members[f.Num].conn.Queue(control.Frame{Kind: kindData, Num: uint64(m.spec.Rank), Body: f.Body})
+	// If the receiver has ended, the message is lost, and the sender gets a kindRankEnded frame.
+	if to, err := m.g.member(int(f.Num)); err == nil {
+		to.deliver(m.spec.Rank, f.Body)
+	} else {
+		m.g.proxy.send(m.spec.Rank, int(f.Num), f.Body)
+	}
 	return nil
+}
+
+// deliver queues a message for this rank. It blocks while the queue is full.
+func (m *member) deliver(from int, msg []byte) {
+	_ = m.conn.Queue(control.Frame{Kind: kindData, Num: uint64(from), Body: msg}) // fails if the rank has ended
 }
 
 // enterBarrier records that the rank has entered barrier n.
@@ -157,8 +172,8 @@ func (m *member) enterBarrier(n uint64) error {
 	return nil
 }
 
-// releaseBarrier completes the barrier if all connected ranks have entered it. The
-// caller holds the lock.
+// releaseBarrier completes the barrier if all connected ranks of this host have entered it, and those of
+// other hosts. The caller holds the lock.
 func (g *Group) releaseBarrier() {
 	entered := 0
 	for _, m := range g.members {
@@ -170,9 +185,19 @@ func (g *Group) releaseBarrier() {
 		}
 		entered++
 	}
-	if entered == 0 {
-		return
+	switch {
+	case entered == 0 || g.barrierWaits:
+	case g.proxy != nil:
+		g.barrierWaits = true
+		go g.proxy.enterBarrier()
+	default:
+		g.completeBarrier()
 	}
+}
+
+// completeBarrier informs the ranks of this host that all have entered the barrier. The caller holds
+// the lock.
+func (g *Group) completeBarrier() {
 	g.barriersDone++
 	for _, m := range g.members {
 		if !m.disconnected {
@@ -186,19 +211,27 @@ func (g *Group) releaseBarrier() {
 func (m *member) disconnect() {
 	g := m.g
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if !m.byeReceived {
 		m.conn.CloseQueue()
 	}
-	if m.disconnected {
-		return
+	first := !m.disconnected
+	if first {
+		m.disconnected, m.heartbeat.disconnectedAt = true, time.Now()
+		m.calls.Close()
+		g.announceEnd(m.spec.Rank)
+		g.releaseBarrier()
 	}
-	m.disconnected, m.heartbeat.disconnectedAt = true, time.Now()
-	m.calls.Close()
-	for _, other := range g.members {
-		if other != m {
-			_ = other.conn.QueueNow(control.Frame{Kind: kindRankEnded, Num: uint64(m.spec.Rank)})
+	g.mu.Unlock()
+	if first && g.proxy != nil {
+		g.proxy.announceEnd(m.spec.Rank)
+	}
+}
+
+// announceEnd informs the ranks of this host that a rank has ended. The caller holds the lock.
+func (g *Group) announceEnd(rank int) {
+	for _, m := range g.members {
+		if m.spec.Rank != rank {
+			_ = m.conn.QueueNow(control.Frame{Kind: kindRankEnded, Num: uint64(rank)})
 		}
 	}
-	g.releaseBarrier()
 }

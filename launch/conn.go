@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -30,11 +29,11 @@ const (
 
 // Conn is this process's connection to its launcher.
 type Conn struct {
-	file         *os.File
+	channel      control.Stream
 	welcome      welcome
 	onDisconnect func(error)
 
-	frames  *control.Conn // on file
+	frames  *control.Conn // on channel
 	flushed chan struct{} // closed when the send queue has been written
 
 	mu            sync.Mutex
@@ -47,6 +46,7 @@ type Conn struct {
 	byeAcked      bool
 	disconnectErr error // set when the connection has ended
 	requests      requests
+	stops         chan bool // to a proxy: stop the ranks; true if a time limit is the reason
 }
 
 // barriers counts the barriers that this rank has entered, that the launcher has released, and
@@ -63,10 +63,11 @@ type requests struct {
 
 // newConn starts the goroutines of a connection after the handshake. onDisconnect is called with
 // the reason if the connection ends before Close.
-func newConn(f *os.File, frames *control.Conn, w welcome, onDisconnect func(error)) *Conn {
-	frames.Limits = w.launcherLimits()
+func newConn(channel control.Stream, frames *control.Conn, w welcome, onDisconnect func(error)) *Conn {
+	frames.Limits, frames.IdleTimeout = w.launcherLimits(), w.IdleTimeout
 	c := &Conn{
-		file: f, frames: frames, welcome: w, onDisconnect: onDisconnect,
+		channel: channel, frames: frames, welcome: w, onDisconnect: onDisconnect,
+		stops:    make(chan bool, 1),
 		flushed:  make(chan struct{}),
 		changed:  make(chan struct{}),
 		waits:    map[*wait]struct{}{},
@@ -152,9 +153,9 @@ func (c *Conn) Close(reason error) error {
 	c.frames.CloseQueue()
 	close(c.requests.commands)
 	// Unblock the writer if the launcher does not read.
-	_ = c.file.SetWriteDeadline(time.Now())
+	_ = c.channel.SetWriteDeadline(time.Now())
 	<-c.flushed
-	if closeErr := c.file.Close(); closeErr != nil {
+	if closeErr := c.channel.Close(); closeErr != nil {
 		err = closeErr
 	}
 	if err != nil {
@@ -228,6 +229,11 @@ func (c *Conn) handle(f control.Frame) error {
 		go c.replyDump(f.Num)
 	case kindCommand:
 		c.queueCommand(f)
+	case kindStop:
+		select {
+		case c.stops <- f.Num != 0:
+		default: // only the first one has an effect
+		}
 	}
 	return nil
 }

@@ -16,11 +16,20 @@
 // the caller passes a Start function. Packages lab/nslab, lab/mpihost and lab/live
 // use it; so do programs that run on a fabric.
 //
+// # Several hosts
+//
+// StartHosts starts a proxy on each host, as MPICH's Hydra does: a program that calls JoinProxy. The
+// control channel of a proxy is its standard input and output, which a remote shell carries, so nothing
+// listens on a port. A proxy starts the ranks of its host as a Group, forwards their messages and
+// barriers to the proxies of other hosts by way of the launcher, and reports their output, events and
+// outcomes. A proxy that loses its channel exits, and its ranks are killed.
+//
 // # Untrusted ranks
 //
 // A rank can fail, but cannot harm its launcher. The launcher checks the kind and the size of every
 // frame, bounds all queues, disconnects a rank that does not read, and drops output beyond a limit.
-// A rank that violates the protocol is Failed, and its Outcome names the violation.
+// A rank that violates the protocol is Failed, and its Outcome names the violation. The same holds for
+// proxies, which cannot speak for ranks of other hosts: a HostError names the violation.
 //
 // # Clean-up
 //

@@ -152,7 +152,7 @@ func (m *member) recordState(d dump, needStacks bool) (quit bool) {
 	m.stopping = true
 	m.outcome.StateDump = d.text
 	needStacks = needStacks || d.timedOut || m.failState != ""
-	printsStacks := (m.isGoProgram || isGo) && !m.frozen && !m.byeReceived
+	printsStacks := (m.isGoProgram || isGo) && !m.frozen && !m.byeReceived && !m.spec.isProxy()
 	quit = needStacks && printsStacks && !d.fromRank
 	if quit {
 		m.sigquitOffset = m.stderr.snapshot().Bytes

@@ -49,7 +49,7 @@ func (s Stream) String() string {
 	return "stdout"
 }
 
-// Event is an event of a rank, or of the group if Rank is -1.
+// Event is an event of a rank, or of the group, or of the proxy on Host, if Rank is -1.
 type Event struct {
 	Rank    int
 	Host    string
@@ -59,6 +59,8 @@ type Event struct {
 	Stream  Stream
 	Sample  json.RawMessage
 	Outcome *Outcome
+
+	fromProxy bool // the rank is not a process of the group, but one of a proxy
 }
 
 // eventQueueLen bounds the events queued for OnEvent; ranks then block.

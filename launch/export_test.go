@@ -14,7 +14,16 @@ const (
 	Sample      = kindSample
 	Report      = kindReport
 	BarrierDone = kindBarrierDone
+
+	EventKindFrame = kindEvent
+	StopFrame      = kindStop
 )
+
+// WaitForEnd waits until a host has ended.
+func (p *Proxy) WaitForEnd(host int) { _, _ = p.conn.Recv(host, -1) }
+
+// SendFrame sends a frame to the launcher.
+func (p *Proxy) SendFrame(f control.Frame) error { return p.conn.put("test", f) }
 
 // JoinWith is Join with the function to call when the connection ends before Close.
 var JoinWith = join

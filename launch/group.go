@@ -15,13 +15,17 @@ type Group struct {
 	opts       Options
 	guard      *guard
 	dispatcher *eventDispatcher
-	members    []*member      // by rank
+	members    []*member      // of the ranks on this host, by rank
+	first      int            // the rank of members[0]
+	size       int            // number of ranks on all hosts
+	proxy      *Proxy         // connects the ranks with those of other hosts; nil if there are none
 	running    sync.WaitGroup // ranks
 	stopTasks  sync.WaitGroup // goroutines started by Stop
 	done       chan struct{}  // closed when all ranks have ended and all events are delivered
 
 	mu           sync.Mutex
 	barriersDone uint64
+	barrierWaits bool  // the ranks of this host have entered a barrier, those of other hosts have not
 	cause        error // why the group was stopped early
 	stopping     bool
 }
@@ -29,23 +33,29 @@ type Group struct {
 // Start starts a process for every spec, or none if one cannot be started. The group stops when a
 // rank fails (see Options.KeepGoing), when ctx is cancelled, or by Stop. The caller must call Wait.
 func Start(ctx context.Context, specs []Spec, opts Options) (*Group, error) {
+	return start(ctx, specs, opts, &Group{size: len(specs)})
+}
+
+// start starts the ranks of g, in which size and, if there are ranks on other hosts, first and proxy
+// are set.
+func start(ctx context.Context, specs []Spec, opts Options, g *Group) (*Group, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("launch: %w", err)
 	}
-	if err := checkSpecs(specs); err != nil {
+	if err := checkSpecs(specs, g.first); err != nil {
 		return nil, fmt.Errorf("launch: %w", err)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("launch: cancelled before the start: %w", err)
 	}
-	g := &Group{opts: opts, done: make(chan struct{}), members: make([]*member, len(specs))}
+	g.opts, g.done, g.members = opts, make(chan struct{}), make([]*member, len(specs))
 	if g.guard, err = startGuard(); err != nil {
 		return nil, fmt.Errorf("launch: %w", err)
 	}
 	g.dispatcher = newEventDispatcher(opts)
 	for _, s := range specs {
-		g.members[s.Rank] = newMember(g, s)
+		g.members[s.Rank-g.first] = newMember(g, s)
 	}
 	if err := g.startAll(ctx, specs); err != nil {
 		g.dispatcher.close()
@@ -96,15 +106,15 @@ func (g *Group) startAll(ctx context.Context, specs []Spec) error {
 		if err != nil {
 			err = fmt.Errorf("cancelled: %w", err)
 		} else {
-			err = g.members[s.Rank].start()
+			err = g.members[s.Rank-g.first].start()
 		}
 		if err == nil {
 			continue
 		}
 		for _, s := range specs[:i] {
-			g.members[s.Rank].killAndClose()
+			g.members[s.Rank-g.first].killAndClose()
 		}
-		return fmt.Errorf("start %s: %w", rankName(s.Rank, s.Host), err)
+		return fmt.Errorf("start %s: %w", s.name(), err)
 	}
 	return nil
 }
@@ -127,14 +137,18 @@ func (g *Group) Wait() ([]Outcome, error) {
 func (g *Group) Done() <-chan struct{} { return g.done }
 
 // Size returns the number of ranks.
-func (g *Group) Size() int { return len(g.members) }
+func (g *Group) Size() int { return g.size }
 
-// member returns the member with a rank, or an error if there is no such rank.
+// member returns the member with a rank, or an error if there is no such rank on this host.
 func (g *Group) member(rank int) (*member, error) {
-	if rank < 0 || rank >= len(g.members) {
-		return nil, fmt.Errorf("rank %d: there are %d ranks", rank, len(g.members))
+	here := rankRange{g.first, len(g.members)}
+	switch {
+	case here.contains(rank):
+		return g.members[rank-g.first], nil
+	case rank < 0 || rank >= g.size:
+		return nil, fmt.Errorf("rank %d: there are %d ranks", rank, g.size)
 	}
-	return g.members[rank], nil
+	return nil, fmt.Errorf("rank %d is on another host", rank)
 }
 
 // recordFailure makes the first failed rank the cause of the group's error, and stops

@@ -34,11 +34,12 @@ const ExitDisconnected = 125
 // Join connects to the launcher that started this process. It returns ErrNotLaunched
 // if there is none, or if it has been called before. If the launcher dies or closes the
 // connection, the process prints the error to stderr and exits with ExitDisconnected.
-func Join() (*Conn, error) {
-	return join(func(err error) {
-		fmt.Fprintf(os.Stderr, "control channel: %v; exiting\n", err)
-		os.Exit(ExitDisconnected)
-	})
+func Join() (*Conn, error) { return join(exitOnDisconnect) }
+
+// exitOnDisconnect ends the process, which has lost its launcher.
+func exitOnDisconnect(err error) {
+	fmt.Fprintf(os.Stderr, "control channel: %v; exiting\n", err)
+	os.Exit(ExitDisconnected)
 }
 
 // join does the work of Join. onDisconnect is called when the connection ends before Close.
@@ -55,13 +56,18 @@ func join(onDisconnect func(error)) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	frames := control.New(f, control.Config{Names: kindNames, QueueBytes: rankQueueBytes})
+	return joinOn(f, onDisconnect)
+}
+
+// joinOn does the work of join on a control channel, which it closes after an error.
+func joinOn(channel control.Stream, onDisconnect func(error)) (*Conn, error) {
+	frames := control.New(channel, control.Config{Names: kindNames, QueueBytes: rankQueueBytes})
 	w, err := handshake(frames, hello{PID: os.Getpid(), Go: runtime.Version()})
 	if err != nil {
-		f.Close()
+		channel.Close()
 		return nil, fmt.Errorf("join: %w", err)
 	}
-	return newConn(f, frames, w, onDisconnect), nil
+	return newConn(channel, frames, w, onDisconnect), nil
 }
 
 // handshake sends the rank's hello, and returns the launcher's welcome with rank, size and limits.
@@ -74,7 +80,7 @@ func handshake(c *control.Conn, h hello) (w welcome, err error) {
 	switch {
 	case errors.As(err, &rejected):
 		err = fmt.Errorf("rejected by the launcher: %w", err)
-	case err == nil && (w.Size < 1 || w.Rank < 0 || w.Rank >= w.Size || w.MaxMessage < 0 || w.MaxReport < 0):
+	case err == nil && (w.Size < 1 || w.Rank < 0 || w.Rank >= w.Size || w.MaxMessage < 0 || w.MaxReport < 0 || !w.hasValidHosts()):
 		err = fmt.Errorf("%w: invalid welcome as rank %d of %d", control.ErrProtocol, w.Rank, w.Size)
 	}
 	return w, err
@@ -109,7 +115,7 @@ const (
 )
 
 // version is that of the protocol.
-const version = 2
+const version = 3
 
 // joinTimeout limits the wait for the launcher's welcome.
 const joinTimeout = 30 * time.Second
@@ -138,6 +144,11 @@ type welcome struct {
 	MaxMessage int    `json:"max_message"`
 	MaxReport  int    `json:"max_report"`
 	Job        []byte `json:"job"`
+
+	// For a proxy, which is rank Rank of Size proxies: the number of ranks on each host, and the time
+	// without data from the launcher after which the proxy ends.
+	Hosts       []int         `json:"hosts,omitempty"`
+	IdleTimeout time.Duration `json:"idle_timeout,omitempty"`
 }
 
 // Frames of the protocol besides Ping, Pong, Reply and Close of package control.
@@ -157,10 +168,14 @@ const (
 	kindRankEnded   // rank Num has ended; no more messages of it will follow
 	kindDump        // a call; the reply is the state of the rank
 	kindCommand     // a call; the reply is an error, empty on success
+
+	// Frames from and to a proxy, besides those above:
+	kindEvent // from the proxy: an event of one of its ranks, as JSON (rankEvent); lines are Stdout and Stderr frames, Num is the rank
+	kindStop  // to the proxy: stop the ranks; Num is 1 if a time limit is the reason
 )
 
 // kindNames are the names of these kinds.
-var kindNames = []string{"message", "barrier", "mark", "sample", "report", "barrier done", "rank ended", "dump", "command"}
+var kindNames = []string{"message", "barrier", "mark", "sample", "report", "barrier done", "rank ended", "dump", "command", "event", "stop"}
 
 // Maximum sizes of bodies that are not configurable.
 const (
@@ -170,20 +185,30 @@ const (
 	maxCommand = 64 << 10
 	maxReason  = control.MaxReason
 	maxJob     = 64 << 20
+	// maxEvent is enough for a sample and its escaped characters.
+	maxEvent = 8 * maxSample
 )
 
 // rankLimits returns the longest body of each kind of frame that a rank may send.
 func (w *welcome) rankLimits() control.Limits {
-	return control.Limits{
+	l := control.Limits{
 		control.Pong: 0, control.Reply: maxDump, control.Close: maxReason,
 		kindData: w.MaxMessage, kindBarrier: 0, kindMark: maxMark, kindSample: maxSample, kindReport: w.MaxReport,
 	}
+	if w.Hosts != nil {
+		l[control.Stdout], l[control.Stderr], l[kindEvent] = maxLine, maxLine, maxEvent
+	}
+	return l
 }
 
 // launcherLimits returns the longest body of each kind of frame that the launcher may send.
 func (w *welcome) launcherLimits() control.Limits {
-	return control.Limits{
+	l := control.Limits{
 		control.Ping: 0, control.Close: maxReason,
 		kindData: w.MaxMessage, kindBarrierDone: 0, kindRankEnded: 0, kindDump: 0, kindCommand: maxCommand,
 	}
+	if w.Hosts != nil {
+		l[kindStop] = 0
+	}
+	return l
 }

@@ -43,7 +43,8 @@ type member struct {
 // channel is the control channel to a rank.
 type channel struct {
 	file         *os.File
-	conn         *control.Conn // on file
+	greeting     firstBytes    // on file
+	conn         *control.Conn // on greeting
 	calls        control.Calls // dumps and commands
 	disconnected bool          // no more frames will be handled; guarded by the group's lock
 }
@@ -100,11 +101,15 @@ func (m *member) start() error {
 		return err
 	}
 	defer stderr.Close()
-	m.conn = control.New(local, control.Config{
+	m.greeting.Stream = local
+	m.conn = control.New(&m.greeting, control.Config{
 		Names: kindNames, QueueBytes: sendQueueBytes, WriteTimeout: m.g.opts.HangTimeout, KeepWaiting: m.isFrozen, // a frozen rank does not read
 	})
-	cmd := m.spec.command(len(m.g.members), m.g.guard.groupID, remote)
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd := m.spec.command(m.g.size, m.g.guard.groupID, remote)
+	cmd.Stderr = stderr
+	if !m.spec.isProxy() { // its standard output is the control channel
+		cmd.Stdout = stdout
+	}
 	if m.proc, err = startProcess(cmd, m.spec.Start); err != nil {
 		m.closeFiles()
 		return err

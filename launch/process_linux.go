@@ -22,6 +22,9 @@ func sysProcAttr() *syscall.SysProcAttr {
 
 func onMainThread() bool { return unix.Gettid() == unix.Getpid() }
 
+// replaceFD makes descriptor fd a duplicate of from.
+func replaceFD(from, fd int) error { return os.NewSyscallError("dup3", unix.Dup3(from, fd, 0)) }
+
 // waitWithoutReaping waits until a child has exited and leaves it a zombie. It reports
 // whether that is possible.
 func waitWithoutReaping(pid int) bool {

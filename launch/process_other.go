@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // sysProcAttr lacks Pdeathsig: ranks exit when their channel closes; the guard kills the others.
@@ -13,6 +15,9 @@ func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: t
 
 // onMainThread returns false: the answer matters only where threads have namespaces.
 func onMainThread() bool { return false }
+
+// replaceFD makes descriptor fd a duplicate of from.
+func replaceFD(from, fd int) error { return os.NewSyscallError("dup2", unix.Dup2(from, fd)) }
 
 // waitWithoutReaping returns false: it is not supported here.
 func waitWithoutReaping(int) bool { return false }

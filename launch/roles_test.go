@@ -23,7 +23,8 @@ const forever = 10 * time.Minute
 var roles = map[string]func(){
 	"exchange":        runExchange,
 	"echo":            runEcho,
-	"neighbour":       runNeighbour,
+	"neighbour":       func() { runNeighbour(func(*launch.Conn) {}) },
+	"lastneighbour":   func() { runNeighbour(waitForLastRank) },
 	"commands":        runCommands,
 	"blockeddump":     runBlockedDump,
 	"panic":           func() { join(); panic("index out of range") },
@@ -48,6 +49,9 @@ var roles = map[string]func(){
 	"stoppedlauncher": runStoppedLauncher,
 	"ping":            runPing,
 	"marks":           runMarks,
+	"remoteshell":     runRemoteShell,
+	"proxy":           runProxy,
+	"hostslauncher":   runHostsLauncher,
 	"brief":           func() { c := join(); time.Sleep(2 * hangTimeout); check("close", c.Close(nil)) },
 }
 
@@ -131,13 +135,13 @@ func runPing() {
 	check("close", c.Close(nil))
 }
 
-// runNeighbour: rank 0 sends three messages to rank 1 and waits to be killed. The other
-// ranks pass a barrier without it; rank 1 still receives the messages.
-func runNeighbour() {
+// runNeighbour: rank 0 sends three messages to each other rank and waits to be killed. The other
+// ranks pass a barrier without it, and still receive the messages. They call last before they end.
+func runNeighbour(last func(*launch.Conn)) {
 	c := join()
 	if c.Rank() == 0 {
-		for i := range 3 {
-			check("send", c.Send(1, []byte{byte(i)}))
+		for i := range 3 * (c.Size() - 1) {
+			check("send", c.Send(1+i/3, []byte{byte(i % 3)}))
 		}
 		check("mark", c.Mark("sent"))
 		time.Sleep(forever)
@@ -149,13 +153,11 @@ func runNeighbour() {
 		fatal("receive in time", err)
 	}
 	check("barrier", c.Barrier(-1)) // returns when rank 0 has ended
-	if c.Rank() == 1 {
-		for i := range 3 {
-			msg, err := c.Recv(0, -1)
-			check("receive", err)
-			if !bytes.Equal(msg, []byte{byte(i)}) {
-				fatal("receive", fmt.Errorf("%v, want %d", msg, i))
-			}
+	for i := range 3 {
+		msg, err := c.Recv(0, -1)
+		check("receive", err)
+		if !bytes.Equal(msg, []byte{byte(i)}) {
+			fatal("receive", fmt.Errorf("%v, want %d", msg, i))
 		}
 	}
 	if _, err := c.Recv(0, -1); !errors.Is(err, launch.ErrEnded) {
@@ -164,7 +166,15 @@ func runNeighbour() {
 	if err := c.Send(0, nil); !errors.Is(err, launch.ErrEnded) {
 		fatal("send to an ended rank", err)
 	}
+	last(c)
 	check("close", c.Close(nil))
+}
+
+// waitForLastRank waits until the rank with the highest number has ended.
+func waitForLastRank(c *launch.Conn) {
+	if _, err := c.Recv(c.Size()-1, -1); !errors.Is(err, launch.ErrEnded) {
+		fatal("receive from the last rank", err)
+	}
 }
 
 // runMarks sends more marks than the event queue holds.

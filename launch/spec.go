@@ -28,6 +28,19 @@ type Spec struct {
 	Start func(cmd *exec.Cmd) error
 	// Job is sent to the rank when it joins; at most 64 MiB.
 	Job []byte
+
+	ranks rankRange // of a proxy (StartHosts); empty for a rank
+}
+
+// isProxy reports whether the process is a proxy, which runs the ranks of a host.
+func (s *Spec) isProxy() bool { return s.ranks.n > 0 }
+
+// name names the process in messages.
+func (s *Spec) name() string {
+	if s.isProxy() {
+		return "host " + s.Host
+	}
+	return rankName(s.Rank, s.Host)
 }
 
 // Command is the program of a rank.
@@ -47,28 +60,29 @@ const controlFD = 3
 // FirstFile is the descriptor of the first of Command.Files in the started process.
 const FirstFile = controlFD + 1
 
-// checkSpecs checks that the specs have the ranks 0 to n-1, each once, a program, and a job (data
-// for the program) within the limit.
-func checkSpecs(specs []Spec) error {
+// checkSpecs checks that there is one spec for each rank from first on, each with a program and a job
+// (data for the program) within the limit.
+func checkSpecs(specs []Spec, first int) error {
 	if len(specs) == 0 {
 		return errors.New("no ranks to start")
 	}
 	if len(specs) > MaxRanks {
 		return fmt.Errorf("%d ranks, the limit is %d", len(specs), MaxRanks)
 	}
+	ranks := rankRange{first, len(specs)}
 	seen := make([]bool, len(specs))
 	for i, s := range specs {
 		switch {
-		case s.Rank < 0 || s.Rank >= len(specs):
-			return fmt.Errorf("spec %d is for rank %d, but %d ranks are numbered 0 to %d", i, s.Rank, len(specs), len(specs)-1)
-		case seen[s.Rank]:
+		case !ranks.contains(s.Rank):
+			return fmt.Errorf("spec %d is for rank %d, but %d ranks are numbered %d to %d", i, s.Rank, len(specs), first, ranks.end()-1)
+		case seen[s.Rank-first]:
 			return fmt.Errorf("spec %d is the second for rank %d", i, s.Rank)
 		case s.Cmd.Path == "":
 			return fmt.Errorf("rank %d has no program to run", s.Rank)
 		case len(s.Job) > maxJob:
 			return fmt.Errorf("rank %d has a job of %d bytes, the limit is %d", s.Rank, len(s.Job), maxJob)
 		}
-		seen[s.Rank] = true
+		seen[s.Rank-first] = true
 	}
 	return nil
 }
@@ -90,7 +104,11 @@ func (s *Spec) command(size int, groupID string, channel *os.File) *exec.Cmd {
 		envHost+"="+s.Host,
 		envGroup+"="+groupID,
 	)
-	cmd.ExtraFiles = append([]*os.File{channel}, s.Cmd.Files...)
+	if s.isProxy() {
+		cmd.Stdin, cmd.Stdout = channel, channel
+	} else {
+		cmd.ExtraFiles = append([]*os.File{channel}, s.Cmd.Files...)
+	}
 	cmd.SysProcAttr = sysProcAttr()
 	return cmd
 }

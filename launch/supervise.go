@@ -145,7 +145,10 @@ func (m *member) supervise(now time.Time, tick, late time.Duration) {
 		}
 	case !m.joined:
 		if g.opts.Join == JoinRequired && now.Sub(hb.joinStart) > g.opts.JoinTimeout {
-			state, why = Failed, fmt.Sprintf("did not join within %v: does the program call Join?", g.opts.JoinTimeout)
+			state, why = Failed, fmt.Sprintf("did not join within %v", g.opts.JoinTimeout)
+			if !m.spec.isProxy() {
+				why += ": does the program call Join?"
+			}
 		}
 	case g.opts.Heartbeat <= 0 || hb.handlingFrame: // it cannot be silent
 	case now.Sub(hb.lastHeard) > g.opts.HangTimeout:

@@ -33,6 +33,10 @@ func TestTimeouts(t *testing.T) {
 		"BusyRankIsNotHung":                    busyRankIsNotHung,
 		"ProtocolViolationFailsRank":           protocolViolationFailsRank,
 		"StopCollectsStateDumps":               stopCollectsStateDumps,
+		"HostIsLostIfItDoesNotJoin":            hostIsLostIfItDoesNotJoin,
+		"HostIsLostIfItDoesNotStop":            hostIsLostIfItDoesNotStop,
+		"RanksOfAllHostsEndWithKilledLauncher": ranksOfAllHostsEndWithLauncher(syscall.SIGKILL),
+		"RanksOfAllHostsEndWithSilentLauncher": ranksOfAllHostsEndWithLauncher(syscall.SIGSTOP),
 		"CancelKillsRanksAndTheirChildren":     cancelKillsRanksAndTheirChildren,
 	})
 }

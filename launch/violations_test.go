@@ -41,6 +41,7 @@ var violations = map[string]struct {
 	"barrier":        {func(ch *os.File) { writeFrame(ch, launch.Barrier, 7, "") }, "entered barrier 7"},
 	"reply":          {func(ch *os.File) { writeFrame(ch, control.Reply, 1<<40, "") }, "never made"},
 	"pong":           {func(ch *os.File) { writeFrame(ch, control.Pong, 1<<40, "") }, "without a ping"},
+	"proxy's frame":  {func(ch *os.File) { writeFrame(ch, control.Stdout, 0, "line") }, "unexpected frame: stdout"},
 	"closed channel": {func(ch *os.File) { _ = ch.Close() }, "without Close"},
 }
 
