@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
@@ -156,7 +157,9 @@ const WorldVar = "FABRICTEST_MPI_WORLD"
 type Job struct {
 	Ranks   int `json:"ranks"`
 	PerHost int `json:"per_host"`
-	Rails   int `json:"rails"`
+	// HostRanks is the number of ranks on each host, in blocks; nil if there are PerHost on each.
+	HostRanks []int `json:"host_ranks,omitempty"`
+	Rails     int   `json:"rails"`
 	// Provider is the name in package nics. With ICRCOffloaded, RoCE neither computes nor checks
 	// ICRCs.
 	Provider      string `json:"provider"`
@@ -227,6 +230,17 @@ func (j *Job) fabric() (Fabric, error) {
 	f.SetPlatform(p)
 	f.Link.MTU = cmp.Or(j.MTU, f.Link.MTU)
 	return f, nil
+}
+
+// nodes returns the index of the host of each rank, by rank.
+func (j *Job) nodes(f *Fabric) (all []int) {
+	if j.HostRanks == nil {
+		return f.nodes()
+	}
+	for host, n := range j.HostRanks {
+		all = append(all, slices.Repeat([]int{host}, n)...)
+	}
+	return all
 }
 
 // SetPlatform gives hosts and NICs the costs of a platform, and its provider unless one is set.

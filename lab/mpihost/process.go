@@ -161,10 +161,10 @@ func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 		return err
 	}
 	e := &transport.Env{
-		Rank: p.conn.Rank(), Size: p.conn.Size(), Nodes: f.nodes(), Seed: f.Seed,
+		Rank: p.conn.Rank(), Size: p.conn.Size(), Nodes: p.job.nodes(&f), Seed: f.Seed,
 		Proc: newClock(p.job.Rank.StartTime), Control: &launcherControl{p.conn}, Concurrent: true,
 	}
-	if e.Size != f.Ranks {
+	if e.Size != f.Ranks || len(e.Nodes) != e.Size {
 		return fmt.Errorf("the launcher started %d ranks, and the job is for %d", e.Size, f.Ranks)
 	}
 	if cpu := p.job.Rank.CPU; cpu > 0 { // counted from 1

@@ -8,26 +8,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cli"
-	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios"
-)
-
-// Descriptors of a rank: the shared memory of its host, and then the cables in shared memory, by
-// rail.
-const (
-	sharedFD = launch.FirstFile
-	cablesFD = sharedFD + 1
 )
 
 // Timeouts of ranks, which are slow to start while others spin.
@@ -93,17 +84,40 @@ func testbedHosts(testbed *nslab.Testbed) (all []rankHost) {
 
 // runOn runs the ranks on hosts and writes their reports, for run.
 func (j *fabricJob) runOn(ctx context.Context, hosts []rankHost, reports io.Writer) (code int, err error) {
+	for i := range hosts { // in blocks
+		h := &hosts[i]
+		h.first = i * j.PerHost
+		h.ranks = max(min(j.PerHost, j.Ranks-h.first), 0)
+	}
 	specs, closeShared, err := j.specs(hosts)
 	defer closeShared()
 	if err != nil {
 		return 0, err
 	}
+	return j.runGroup(ctx, reports, func(ctx context.Context, o launch.Options) (func() []launch.Outcome, error) {
+		group, err := launch.Start(ctx, specs, o)
+		if err != nil {
+			return nil, err
+		}
+		return func() []launch.Outcome {
+			outcomes, _ := group.Wait() // the outcomes have the errors
+			return outcomes
+		}, nil
+	})
+}
+
+// startGroup starts ranks, and returns the function that waits for them.
+type startGroup func(context.Context, launch.Options) (wait func() []launch.Outcome, err error)
+
+// runGroup runs the ranks that start starts, and writes their reports. It returns the exit code as run
+// does.
+func (j *fabricJob) runGroup(ctx context.Context, reports io.Writer, start startGroup) (code int, err error) {
 	if j.Limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, j.Limit, fmt.Errorf("the limit of %v is reached", j.Limit))
 		defer cancel()
 	}
-	outcomes, aborted, err := j.runRanks(ctx, specs)
+	outcomes, aborted, err := j.runRanks(ctx, start)
 	if err != nil {
 		return 0, err
 	}
@@ -140,87 +154,32 @@ func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	}
 }
 
-// rankHost is a host of ranks: a network namespace, or a part of this machine.
-type rankHost struct {
-	name string
-	// nics returns the NICs for a rank; slot is the index of the rank on the host.
-	nics  func(slot int) []mpihost.NICJob
-	files []*os.File // that ranks inherit after the shared memory of the host
-	env   []string
-	start func(*exec.Cmd) error // nil in the namespace of this process
-}
-
-// specs returns the processes to start, one for each rank. closeShared closes the files of the
-// memory that the ranks of a host share; the caller must call it, also after an error.
-func (j *fabricJob) specs(hosts []rankHost) (specs []launch.Spec, closeShared func(), err error) {
-	var shared []*os.File // by host
-	closeShared = func() {
-		for _, f := range shared {
-			f.Close()
-		}
-	}
-	var cpus []int
-	if j.Bind {
-		if cpus, err = process.UsableCPUs(); err != nil {
-			return nil, closeShared, err
-		}
-	}
-	began := time.Now()
-	for i := range j.Ranks {
-		h, slot := &hosts[i/j.PerHost], i%j.PerHost // the rank's index on its host
-		if slot == 0 {
-			f, err := mpihost.NewSharedMemory(h.name)
-			if err != nil {
-				return nil, closeShared, err
-			}
-			shared = append(shared, f)
-		}
-		job := j.Job
-		job.Rank = &mpihost.RankJob{NICs: h.nics(slot), SharedFD: sharedFD, StartTime: began}
-		if j.Bind {
-			job.Rank.CPU = cpus[i%len(cpus)] + 1 // counted from 1: 0 means any CPU
-		}
-		text, err := json.Marshal(job)
-		if err != nil {
-			return nil, closeShared, err
-		}
-		start := h.start
-		if i == 0 { // only rank 0 has standard input
-			start = withStdin(start)
-		}
-		specs = append(specs, launch.Spec{
-			Rank: i, Host: h.name, Start: start, Job: text,
-			Cmd: launch.Command{
-				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir, Files: append([]*os.File{shared[i/j.PerHost]}, h.files...),
-				Env: append(os.Environ(), h.env...),
-			},
-		})
-	}
-	return specs, closeShared, nil
+// groupOptions are the options of ranks, but for OnEvent.
+func (j *fabricJob) groupOptions() launch.Options {
+	return launch.Options{JoinTimeout: joinTimeout, HangTimeout: hangTimeout, KeepGoing: j.KeepGoing, LogLimit: noLimit}
 }
 
 // runRanks runs the ranks until all have ended. aborted is the first abort that a rank reports to
 // the launcher (in a Marked event), which stops all ranks; nil if no rank aborted.
-func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
+func (j *fabricJob) runRanks(ctx context.Context, start startGroup) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	group, err := launch.Start(ctx, specs, launch.Options{
-		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, KeepGoing: j.KeepGoing, LogLimit: noLimit,
-		OnEvent: func(e launch.Event) {
-			switch e.Kind {
-			case launch.Printed:
-				j.forwardOutput(&e)
-			case launch.Marked:
-				if abort := mpihost.ParseAbort(e.Text); abort != nil {
-					cancel(abort) // stops the group; the first abort is the cause
-				}
+	o := j.groupOptions()
+	o.OnEvent = func(e launch.Event) {
+		switch e.Kind {
+		case launch.Printed:
+			j.forwardOutput(&e)
+		case launch.Marked:
+			if abort := mpihost.ParseAbort(e.Text); abort != nil {
+				cancel(abort) // stops the group; the first abort is the cause
 			}
-		},
-	})
+		}
+	}
+	wait, err := start(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	all, _ = group.Wait() // the outcomes have the errors
+	all = wait()
 	aborted, _ = errors.AsType[*mpihost.AbortError](context.Cause(ctx))
 	return all, aborted, nil
 }
