@@ -46,6 +46,7 @@ type Hosts struct {
 type HostError struct {
 	Host   string
 	Text   string // the reason in one line
+	State  State  // Failed if the proxy sent the reason, or violated the protocol
 	Joined bool   // the proxy called JoinProxy
 	// ExitCode is that of HostSpec.Cmd; -1 if a signal ended it. Stderr is the end of its standard error.
 	ExitCode int
@@ -200,7 +201,7 @@ func (h *Hosts) handleEvent(e Event) {
 func (h *Hosts) handleEnd(host int, proxy *Outcome) []Outcome {
 	ranks := h.proxies.members[host].spec.ranks
 	mine := h.outcomes[ranks.first:ranks.end()]
-	lost := &HostError{Host: proxy.Host, Text: proxy.Error, Joined: proxy.Joined, ExitCode: proxy.ExitCode, Stderr: proxy.Stderr.Tail}
+	lost := &HostError{Host: proxy.Host, Text: proxy.Error, State: proxy.State, Joined: proxy.Joined, ExitCode: proxy.ExitCode, Stderr: proxy.Stderr.Tail}
 	switch {
 	case proxy.Report != nil: // how the proxy exits does not matter then
 		outcomes, err := parseOutcomes(proxy.Report, ranks, proxy.Host)
@@ -218,6 +219,8 @@ func (h *Hosts) handleEnd(host int, proxy *Outcome) []Outcome {
 		lost.Text = "did not stop its ranks in time"
 	case proxy.State == Finished:
 		lost.Text = "ended without the outcomes of its ranks"
+	case proxy.State == Crashed && proxy.Signal != "":
+		lost.Text = "ended by " + proxy.Signal
 	}
 	h.lost = append(h.lost, lost)
 	if !h.opts.KeepGoing {

@@ -18,6 +18,7 @@ import (
 type mpirunOptions struct {
 	run      mpirun.Config
 	settings mpirun.Settings
+	hosts    mpirunHosts
 	on, seed string
 	stats    bool
 	out      string
@@ -37,7 +38,8 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	f.IntVarP(&o.run.Ranks, "ranks", "n", 2, "how many ranks")
 	f.IntVar(&o.run.PerHost, "per-host", 1, "ranks on each host")
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
-	f.StringSliceVar(&o.run.Devices, "device", nil, "run on this host, over its libibverbs device `NAME`, in loopback; may be repeated, each is a rail")
+	f.StringSliceVar(&o.run.Devices, "device", nil, "run on this host or on --hosts, over the libibverbs device `NAME`; may be repeated, each is a rail")
+	o.hosts.addFlags(cmd, &o.run)
 	choiceFlag(cmd, &o.on, "on", "", "`TIER`: sim or netns (default: netns where it works)", mpirun.Tiers()...)
 	providerFlag(cmd, &o.run.Provider, nics.Default, "the NICs are those of", "")
 	f.StringVar(&o.run.Platform, "platform", "", "in simulation, hosts and NICs take the time of `NAME` (see list platforms), or of a YAML file")
@@ -112,7 +114,13 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 // tier returns where the ranks run. With --device the fabric is that of the devices, which no flag can
 // change.
 func (o *mpirunOptions) tier(cmd *cobra.Command) (mpirun.Tier, error) {
-	if len(o.run.Devices) == 0 {
+	onHosts, err := o.hosts.apply(cmd, &o.run)
+	switch {
+	case err != nil:
+		return mpirun.Tier{}, err
+	case len(o.run.NetDevs) > 0:
+		return o.netdevTier(cmd)
+	case len(o.run.Devices) == 0:
 		return mpirun.FindTier(o.on, o.run.Platform, o.run.Cable)
 	}
 	for _, name := range []string{"on", "provider", "platform", "cable", "no-icrc", "mtu", "loss", "rails"} {
@@ -121,6 +129,9 @@ func (o *mpirunOptions) tier(cmd *cobra.Command) (mpirun.Tier, error) {
 		}
 	}
 	o.run.Provider, o.run.Rails = "", len(o.run.Devices)
+	if onHosts {
+		return mpirun.HostsTier(&o.run)
+	}
 	return mpirun.DeviceTier()
 }
 

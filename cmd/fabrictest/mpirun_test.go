@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,7 +29,7 @@ func init() {
 	if len(os.Args) > 2 && os.Args[1] == testRanks {
 		mpi.Main(rankPrograms[os.Args[2]])
 	}
-	if len(os.Args) > 1 && (os.Args[1] == mpirun.ProcessCommand || os.Args[1] == mpirun.WorkloadCommand || os.Args[1] == mpirun.MemoryCommand) {
+	if len(os.Args) > 1 && (os.Args[1] == mpirun.ProcessCommand || os.Args[1] == mpirun.ProxyCommand || os.Args[1] == mpirun.WorkloadCommand || os.Args[1] == mpirun.MemoryCommand) {
 		main()
 	}
 }
@@ -110,7 +111,7 @@ func TestMPIRunExamplesSucceed(t *testing.T) {
 		t.Errorf("%d examples: %q", len(lines), lines)
 	}
 	for _, line := range lines {
-		if noNamespaces != nil && !strings.Contains(line, "sim") {
+		if noNamespaces != nil && !strings.Contains(line, "sim") || strings.Contains(line, "--hosts") { // there are no such hosts
 			continue
 		}
 		if code, out := runWithTimeout(t, splitArgs(line)...); code != exitOK {
@@ -170,6 +171,42 @@ func TestMPIRunDeviceFlag(t *testing.T) {
 	}
 	if code, _, errs := call(t, "mpirun", "--device", "no-such-device", "ring"); code == exitOK || !strings.Contains(errs, want) {
 		t.Errorf("exit code %d, want %q: %s", code, want, errs)
+	}
+}
+
+// Ranks on several hosts need their NICs, and have no flags of created fabrics.
+func TestMPIRunHostsFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"--hosts a,b":                                      "name the RDMA device of the hosts with --device, or a network interface for emulated NICs with --netdev",
+		"--hosts a,b --device x --netdev eth0":             "give --device or --netdev, not both",
+		"--hosts a --hostfile b --netdev eth0":             "give --hosts or --hostfile, not both",
+		"--hosts a:0 --netdev eth0":                        `--hosts: "a:0": "0" ranks: give 1 to 4096`,
+		"--hosts a:2,b:2 -n 9 --netdev eth0":               "--hosts: the hosts have 4 ranks, and not 9",
+		"--hosts a,b --per-host 2 -n 9 --netdev eth0":      "--hosts: the hosts have 4 ranks, and not 9",
+		"--hostfile /no/such/file --netdev eth0":           "--hostfile: stat /no/such/file: no such file or directory",
+		"--hosts a --netdev eth0 --arrivals":               "--arrivals: the clocks of several hosts differ",
+		"--hosts a --netdev eth0 --launcher=":              "--launcher is empty",
+		"--hosts a --netdev eth0 --on netns":               "--on is for a fabric that is created: leave it out, or --netdev",
+		"--hosts a --netdev eth0 --loss 1%":                "--loss is for a fabric that is created",
+		"--hosts a --device mlx5_0 --provider softroce":    "--provider is for emulated NICs: leave it out, or --device",
+		"--netdev eth0":                                    "--netdev is for ranks on several hosts: name them with --hosts",
+		"--launcher rsh":                                   "--launcher is for ranks on several hosts",
+		"--hosts a --netdev eth0 --provider no-such-thing": `no provider "no-such-thing"`,
+	} {
+		words := append([]string{"mpirun"}, append(strings.Split(args, " "), "ring")...)
+		if code, _, errs := call(t, words...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, want %q: %s", args, code, want, errs)
+		}
+	}
+}
+
+// The workload runs on hosts, here the same machine, and fails because none of them has the interface.
+func TestMPIRunStartsProxies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "launcher")
+	must.Do(t, os.WriteFile(path, []byte("#!/bin/sh\nshift\nexec \"$@\"\n"), 0o755))
+	code, out := runWithTimeout(t, "mpirun", "--hosts", "a:2,b", "--netdev", "no-such-interface", "--launcher", path, "ring")
+	if code != exitFailed || !strings.Contains(out, "fabrictest: host ") || !strings.Contains(out, ": network interface no-such-interface: ") {
+		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
 

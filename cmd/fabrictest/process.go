@@ -34,7 +34,7 @@ func processCommands() []*cobra.Command {
 		newProcessCommand(nslab.LabCommand, withoutCode(nslab.LabMain)), newProcessCommand(nslab.RankCommand, withoutCode(nslab.RankMain)),
 		newProcessCommand(live.ServeCommand, withoutCode(live.ServeMain)), newProcessCommand(live.ProgramCommand, live.ProgramMain),
 		newProcessCommand(kernel.ServeCommand, withoutCode(kernel.ServeMain)), newProcessCommand(kernel.ProgramCommand, kernel.ProgramMain),
-		newProcessCommand(mpirun.ProcessCommand, mpirun.ProcessMain),
+		newProcessCommand(mpirun.ProcessCommand, mpirun.ProcessMain), newProcessCommand(mpirun.ProxyCommand, mpirun.ProxyMain),
 		{
 			Use: mpirun.WorkloadCommand, Hidden: true, DisableFlagParsing: true,
 			RunE: func(_ *cobra.Command, args []string) error { return mpirun.WorkloadMain(args) },

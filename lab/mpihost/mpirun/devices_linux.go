@@ -20,7 +20,7 @@ func OnDevices(ctx context.Context, from verbs.Provider, c Config) (result Resul
 	if err := c.setDefaults(); err != nil {
 		return Result{}, err
 	}
-	jobs, err := deviceNICs(from, c.Devices)
+	nicsOf, err := devices(from, c.Devices)
 	if err != nil {
 		return Result{}, err
 	}
@@ -30,9 +30,15 @@ func OnDevices(ctx context.Context, from verbs.Provider, c Config) (result Resul
 	}
 	hosts := make([]rankHost, (c.Ranks+c.PerHost-1)/c.PerHost)
 	for i := range hosts {
-		hosts[i] = rankHost{name: fmt.Sprintf("host%d", i), nics: func(int) []mpihost.NICJob { return jobs }}
+		hosts[i] = rankHost{name: fmt.Sprintf("host%d", i), nics: nicsOf}
 	}
 	return j.runHere(ctx, func(ctx context.Context, reports io.Writer) (int, error) { return j.runOn(ctx, hosts, reports) })
+}
+
+// devices returns the devices of this machine with these names, as NICs of every rank.
+func devices(from verbs.Provider, names []string) (func(slot int) []mpihost.NICJob, error) {
+	jobs, err := deviceNICs(from, names)
+	return func(int) []mpihost.NICJob { return jobs }, err
 }
 
 // deviceNICs returns the devices of this machine with these names as NICs, with the first routable

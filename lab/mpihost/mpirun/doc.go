@@ -1,11 +1,11 @@
 // Package mpirun launches ranks of the multi-rank runtime: one process for each
 // rank in the hosts of a fabric in network namespaces, or on RDMA devices of this
-// machine, or one process with all ranks of a simulation. It forwards their output
+// machine or of several ones, or one process with all ranks of a simulation. It forwards their output
 // and returns how they ended.
 //
 // The program reads its job with package mpihost. A child process in new namespaces
 // builds the fabric: a program that uses this package must call ProcessMain if its
-// first argument is ProcessCommand.
+// first argument is ProcessCommand, and ProxyMain if it is ProxyCommand.
 package mpirun
 
 import (
@@ -33,6 +33,12 @@ type Config struct {
 	// Devices are the names of the kernel's devices that ranks use instead of emulated NICs, one for
 	// each rail.
 	Devices []string `json:"devices,omitempty"`
+	// NetDevs are network interfaces of Hosts for emulated NICs on UDP or TCP sockets, one for each
+	// rail, instead of Devices.
+	NetDevs []string `json:"netdevs,omitempty"`
+	// Hosts are the hosts of ranks, which SetHosts sets; empty for this machine.
+	Hosts  []Host      `json:"hosts,omitempty"`
+	Remote RemoteStart `json:"remote,omitzero"`
 	// Cable is what connects the hosts in real time.
 	Cable scenarios.CableKind `json:"cable,omitempty"`
 	// Label prints the rank before each output line, in namespaces.
@@ -44,9 +50,9 @@ type Config struct {
 }
 
 // setDefaults sets PerHost and Rails to 1 if they are 0, and validates the configuration. Each of
-// Devices is a rail.
+// Devices and of NetDevs is a rail.
 func (c *Config) setDefaults() error {
-	c.PerHost, c.Rails = cmp.Or(c.PerHost, 1), cmp.Or(len(c.Devices), c.Rails, 1)
+	c.PerHost, c.Rails = cmp.Or(c.PerHost, 1), cmp.Or(len(c.Devices), len(c.NetDevs), c.Rails, 1)
 	if len(c.Args) == 0 {
 		return errors.New("no program to run")
 	}

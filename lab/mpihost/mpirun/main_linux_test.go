@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -41,6 +42,11 @@ func TestMain(m *testing.M) {
 				os.Exit(0)
 			}
 			exit(0, runRank(programs[os.Args[2]]))
+		case ProxyCommand:
+			code, err := ProxyMain()
+			exit(code, err)
+		case enterCommand:
+			exit(0, enter(os.Args[2:]))
 		case launchCommand:
 			launcher()
 		}
@@ -83,6 +89,18 @@ var programs = map[string]func(*transport.Env) error{
 		})
 	},
 	"share": share,
+	// In orphan, the last rank kills the process that has started it.
+	"orphan": func(e *transport.Env) error {
+		if e.Rank == e.Size-1 {
+			_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+		}
+		return must.Err(e.Control.Recv(e.Rank, verbs.Forever))
+	},
+	"folder": func(e *transport.Env) error {
+		dir, err := os.Getwd()
+		fmt.Printf("rank %d in %s\n", e.Rank, dir)
+		return err
+	},
 	"hello": func(e *transport.Env) error {
 		fmt.Printf("rank %d of %d on host %d: %s\n", e.Rank, e.Size, e.Nodes[e.Rank], e.NICs[0].Addr)
 		return nil
@@ -188,8 +206,11 @@ func launcher() {
 	r.Bind = strings.Contains(flags, "bind")
 	r.Label, r.KeepGoing = strings.Contains(flags, "label"), strings.Contains(flags, "keep-going")
 	run := InNamespaces
-	if os.Args[2] == "sim" {
+	switch os.Args[2] {
+	case "sim":
 		run = InSimulation
+	case "hosts":
+		run = launchOnHosts
 	}
 	result, err := run(context.Background(), r)
 	if err != nil {

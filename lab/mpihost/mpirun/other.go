@@ -17,5 +17,11 @@ func InNamespaces(context.Context, Config) (Result, error) { return Result{}, er
 // OnDevices fails: ranks in processes share memory as only Linux has it.
 func OnDevices(context.Context, verbs.Provider, Config) (Result, error) { return Result{}, errLinux }
 
+// OnHosts fails, as OnDevices does.
+func OnHosts(context.Context, Config) (Result, error) { return Result{}, errLinux }
+
+// ProxyMain fails, as OnHosts does.
+func ProxyMain() (int, error) { return 0, errLinux }
+
 // ProcessMain fails: namespaces need Linux.
 func ProcessMain() (int, error) { return 0, errLinux }

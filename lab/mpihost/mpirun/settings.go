@@ -117,7 +117,10 @@ func (c *Config) TuningFabric(tier string) (*tuning.Fabric, error) {
 		f.Cable = cmp.Or(string(c.Cable), string(scenarios.VethPair))
 	}
 	if len(c.Devices) > 0 {
-		f.Provider, f.Topology = ibv.ProviderName, tuning.None // loopback
+		f.Provider = ibv.ProviderName
+		if len(c.Hosts) == 0 {
+			f.Topology = tuning.None // loopback
+		}
 	}
 	if c.Platform != "" {
 		p, err := nics.LoadPlatform(c.Platform)

@@ -15,11 +15,12 @@ import (
 const (
 	onSim   = "sim"
 	onNetNS = "netns"
-	// onDevice is not a value of --on: --device selects it.
+	// onDevice is not a value of --on: --device and --hosts select it.
 	onDevice = "device"
 )
 
-// Tier is where ranks run: in the simulator, in network namespaces, or on devices of this machine.
+// Tier is where ranks run: in the simulator, in network namespaces, or on devices of this machine or of
+// several hosts.
 type Tier struct {
 	Name string
 	// Start starts ranks, and returns when all have ended.
@@ -73,22 +74,40 @@ func DeviceTier() (Tier, error) {
 	return Tier{Name: onDevice, Start: start}, nil
 }
 
+// HostsTier returns the tier of ranks on several hosts, over devices of libibverbs or emulated NICs.
+func HostsTier(c *Config) (Tier, error) {
+	if len(c.Devices) > 0 {
+		if _, err := DeviceTier(); err != nil {
+			return Tier{}, err
+		}
+	}
+	return Tier{Name: onDevice, Start: OnHosts}, nil
+}
+
 // CommandLine returns the command line with which a user can repeat a run. program is the launcher,
 // on the tier (where the ranks run, such as "sim"), and words the MPI program or workload with its
 // arguments. It leaves out flags that have their default value or change only the output.
 func (s *Settings) CommandLine(program, on string, c *Config, words []string) string {
 	all := []string{program, fmt.Sprintf("-n %d", c.Ranks)}
-	rails := fmt.Sprint(c.Rails)
+	rails, perHost := fmt.Sprint(c.Rails), fmt.Sprint(c.PerHost)
 	if on != onDevice {
 		all = append(all, "--on "+on)
 	} else {
 		rails = "1" // each device is a rail
 	}
+	hosts := make([]string, len(c.Hosts))
+	for i, h := range c.Hosts {
+		hosts[i], perHost = h.String(), "1" // hosts have their own numbers
+	}
 	for _, f := range []struct {
 		name, value, defaultValue string
 	}{
-		{"per-host", fmt.Sprint(c.PerHost), "1"},
+		{"per-host", perHost, "1"},
+		{"hosts", strings.Join(hosts, ","), ""},
+		{"launcher", strings.Join(c.Remote.Launcher, " "), ""},
+		{"remote-path", c.Remote.Program, ""},
 		{"device", strings.Join(c.Devices, ","), ""},
+		{"netdev", strings.Join(c.NetDevs, ","), ""},
 		{"rails", rails, "1"},
 		{"provider", c.Provider, ""},
 		{"platform", c.Platform, ""},
