@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,8 @@ const (
 	initProcess = "init process" // of unshared namespaces
 	lab         = "lab"
 	rank        = "rank"
+	proxy       = "proxy" // starts the ranks of a host
+	remoteShell = "remote shell"
 	guard       = "guard"
 	userProgram = "program" // of a user, in a host
 )
@@ -48,8 +51,12 @@ func roleOf(args []string, ours bool) string {
 		return guard
 	case second == "lab-process", second == "live-process", second == "once-process", second == "mpi-process":
 		return lab
-	case second == "rank-process":
+	case second == "rank-process", second == "mpi-rank":
 		return rank
+	case second == "mpi-proxy":
+		return proxy
+	case second == "lab" && slices.Contains(args, "mpi-proxy"):
+		return remoteShell
 	}
 	return cli
 }
