@@ -184,11 +184,12 @@ func (c *Carrier) Invalidate(buf []byte) error { return c.mem.Invalidate(buf) }
 // Invalidated reports whether all memory regions that overlap buf are deregistered.
 func (c *Carrier) Invalidated(buf []byte) bool { return c.mem.Invalidated(buf) }
 
-// exchangeEndpoints sends the endpoints of this rank to all ranks and receives theirs.
+// exchangeEndpoints sends the endpoints of this rank to all ranks and receives theirs. All ranks then use
+// the smallest MTU of a rail.
 func (c *Carrier) exchangeEndpoints() error {
 	mine := make([]transport.Endpoint, len(c.rails))
 	for i, r := range c.rails {
-		mine[i].GID = r.GID
+		mine[i].GID, mine[i].MTU = r.GID, r.MTU
 		if r.dg != nil {
 			mine[i].QPN, mine[i].MaxMulticast = r.dg.QP.QPN(), r.dg.MaxMulticast
 		}
@@ -200,8 +201,14 @@ func (c *Carrier) exchangeEndpoints() error {
 	if err != nil {
 		return err
 	}
-	for _, r := range c.rails {
+	for i, r := range c.rails {
 		r.endpoints = all
+		for rank := range c.env.Size {
+			r.LimitMTU(all.Of(rank, i).MTU)
+		}
+		if r.dg != nil {
+			r.dg.LimitToMTU()
+		}
 	}
 	c.groups.maxPacket = int(mine[0].MaxMulticast)
 	for rank := range c.env.Size {

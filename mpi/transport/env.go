@@ -91,16 +91,18 @@ type Endpoint struct {
 	Port uint16    // where its connection manager listens
 	// MaxMulticast is the length of the longest multicast datagram; 0 if the NIC has no multicast.
 	MaxMulticast uint16
+	MTU          verbs.MTU
 }
 
-const endpointLen = len(verbs.GID{}) + 4 + 2 + 2
+const endpointLen = len(verbs.GID{}) + 4 + 2 + 2 + 1
 
 // append appends the encoded endpoint, which parseEndpoint decodes.
 func (e Endpoint) append(b []byte) []byte {
 	b = append(b, e.GID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(e.QPN))
 	b = binary.LittleEndian.AppendUint16(b, e.Port)
-	return binary.LittleEndian.AppendUint16(b, e.MaxMulticast)
+	b = binary.LittleEndian.AppendUint16(b, e.MaxMulticast)
+	return append(b, byte(e.MTU))
 }
 
 // parseEndpoint decodes the endpoint at the start of b.
@@ -109,6 +111,7 @@ func parseEndpoint(b []byte) (e Endpoint) {
 	e.QPN = verbs.QPN(binary.LittleEndian.Uint32(b[n:]))
 	e.Port = binary.LittleEndian.Uint16(b[n+4:])
 	e.MaxMulticast = binary.LittleEndian.Uint16(b[n+6:])
+	e.MTU = verbs.MTU(b[n+8])
 	return e
 }
 

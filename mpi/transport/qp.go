@@ -372,6 +372,13 @@ func (d *Datagrams) JoinGroup(id uint64) (verbs.UD, error) {
 	return verbs.UD{AH: ah, QPN: verbs.MulticastQPN, QKey: qKey}, nil
 }
 
+// LimitToMTU limits packets to the MTU of the rail, which LimitMTU may have reduced.
+func (d *Datagrams) LimitToMTU() {
+	if !d.Reliable && !d.rail.iwarp {
+		d.MaxPacket = min(d.MaxPacket, d.rail.MTU.Bytes())
+	}
+}
+
 // LeaveGroup detaches the queue pair from a group, unless JoinGroup has failed. The address of the group remains
 // valid until Close, because packets may be posted.
 func (d *Datagrams) LeaveGroup(id uint64) error {

@@ -17,7 +17,7 @@ type Rail struct {
 	Dev  verbs.Context
 	Attr verbs.DeviceAttr
 	GID  verbs.GID
-	MTU  verbs.MTU
+	MTU  verbs.MTU // the path MTU to all peers
 	// AckTimeout is the time after which connections retransmit.
 	AckTimeout time.Duration
 
@@ -83,6 +83,14 @@ func (r *Rail) open() (err error) {
 	}
 	r.cq, err = r.Dev.CreateCQ(verbs.CQInit{Depth: min(depth, r.Attr.MaxCQE), Channel: r.channel})
 	return err
+}
+
+// LimitMTU limits the MTU of connections that are made later, and of datagrams, to that of a peer's NIC.
+// iWARP segments messages by itself.
+func (r *Rail) LimitMTU(peer verbs.MTU) {
+	if !r.iwarp {
+		r.MTU = min(r.MTU, peer)
+	}
 }
 
 // queryGID returns the GID of the NIC, by which peers reach it. That of an iWARP NIC is its IP address,

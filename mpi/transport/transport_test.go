@@ -118,7 +118,7 @@ func TestEndpointsAreFoundByRankAndRail(t *testing.T) {
 	all := Endpoints{rails: 2}
 	var want []Endpoint
 	for i := range 6 {
-		e := Endpoint{GID: verbs.GID{15: byte(i)}, QPN: verbs.QPN(i * 1000), Port: uint16(i * 10), MaxMulticast: uint16(i * 100)}
+		e := Endpoint{GID: verbs.GID{15: byte(i)}, QPN: verbs.QPN(i * 1000), Port: uint16(i * 10), MaxMulticast: uint16(i * 100), MTU: verbs.MTU1024}
 		want = append(want, e)
 		all.encoded = e.append(all.encoded)
 	}

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -50,6 +52,11 @@ func enter(args []string) error {
 func twoHosts(t *testing.T, program string, ranks ...int) Config {
 	t.Helper()
 	a, b := testutil.HostPair(t, 1500)
+	return onTwoHosts(t, a, b, program, ranks...)
+}
+
+func onTwoHosts(t *testing.T, a, b *testutil.Host, program string, ranks ...int) Config {
+	t.Helper()
 	c := configOf(program, 0, 0)
 	c.Remote.Launcher = []string{must.Get(os.Executable())(t), enterCommand}
 	var hosts []Host
@@ -99,6 +106,25 @@ func TestRanksOfHostsExchangeData(t *testing.T) {
 	}
 }
 
+// Ranks send no longer packets than the network interface of another host takes.
+func TestRanksOfHostsAgreeOnMTU(t *testing.T) {
+	for _, program := range []string{"exchange", "datagrams"} {
+		a, b := testutil.HostPair(t, 9000)
+		must.Do(t, b.Do(func() error {
+			dev, err := netlink.LinkByName(testutil.HostDevice)
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetMTU(dev, 1500)
+		}))
+		c := onTwoHosts(t, a, b, program, 1, 1)
+		c.Limit = 20 * time.Second
+		if code, out := runOnHosts(t, &c, ""); code != 0 {
+			t.Errorf("%s: code %d\n%s", program, code, out)
+		}
+	}
+}
+
 // Ranks of several hosts print, fail and end as those of this machine do.
 func TestExitStatusOfHosts(t *testing.T) {
 	cpus := must.Get(process.UsableCPUs())(t)
@@ -123,7 +149,7 @@ func TestExitStatusOfHosts(t *testing.T) {
 		{"abort", func(c *Config) { c.KeepGoing = true }, 7, []string{"aborted all ranks with code 7: enough"}, "continued"},
 		{"dies", nil, 2, []string{"panic: a bug", "rank 1 on b crashed: panic: a bug"}, ""},
 		{"nothing", nil, 1, []string{" ended: it did not join the job"}, ""},
-		{"forever", func(c *Config) { c.Limit = 1e9 }, 1, []string{"fabrictest: the limit of 1s is reached", "the state of rank 2 on b was:\n  waits for a message from rank 2"}, ""},
+		{"forever", func(c *Config) { c.Limit = time.Second }, 1, []string{"fabrictest: the limit of 1s is reached", "the state of rank 2 on b was:\n  waits for a message from rank 2"}, ""},
 		{"orphan", nil, 1, []string{"fabrictest: host b: " + os.Args[0] + " ended by SIGKILL: the connection was lost\n"}, ""},
 		{"folder", nil, 0, []string{"rank 0 in /", "rank 2 in /"}, ""},
 	} {

@@ -19,6 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -85,6 +86,11 @@ func runRank(program func(*transport.Env) error) error {
 var programs = map[string]func(*transport.Env) error{
 	"exchange": func(e *transport.Env) error {
 		return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
+			return w.Alltoall(make([]byte, 3000*e.Size), make([]byte, 3000*e.Size))
+		})
+	},
+	"datagrams": func(e *transport.Env) error {
+		return mpi.Run(e, mpi.Options{Carrier: carrier.Config{Design: carrier.UD}}, func(w *mpi.World) error {
 			return w.Alltoall(make([]byte, 3000*e.Size), make([]byte, 3000*e.Size))
 		})
 	},
