@@ -7,7 +7,7 @@ const maxQueued = 1 << 22
 type queue struct {
 	parents      []*parent // in the order of their runs
 	alternatives int       // of all parents
-	truncated    bool      // some were not added
+	dropped      int       // alternatives that were not added
 }
 
 // parent is a run with choices that could have been other than 0, after its last other choice.
@@ -51,9 +51,9 @@ func (q *queue) add(w *runWorker, o *Options, started int) {
 	added := 0
 	for step := from; step < until; step++ {
 		if of := w.path[step].Of; of > 1 {
-			if q.alternatives+added >= limit {
-				q.truncated = true
-				break
+			if q.dropped > 0 || q.alternatives+added >= limit {
+				q.dropped += of - 1
+				continue
 			}
 			p.branches = append(p.branches, branch{int32(step), int32(of)})
 			added += of - 1

@@ -159,7 +159,7 @@ func (s *runSearch) report() *Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.counts
-	c.Outcomes, c.Queued = len(s.seen), s.queue.alternatives
+	c.Outcomes, c.Queued = len(s.seen), s.queue.alternatives+s.queue.dropped
 	if c.Runs > 0 {
 		c.Unseen = float64(s.once) / float64(c.Runs)
 	}
@@ -184,7 +184,7 @@ func (s *runSearch) begin(w *runWorker) bool {
 			s.changed.Wait()
 			continue
 		default:
-			s.complete = !s.queue.truncated
+			s.complete = s.queue.dropped == 0
 			return false
 		}
 		w.number = s.next

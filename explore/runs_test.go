@@ -43,7 +43,7 @@ func TestExhaustiveRunsEachPathOnce(t *testing.T) {
 func TestExhaustiveReportsWhatIsLeft(t *testing.T) {
 	p := paths{all: map[string]int{}}
 	r, err := Runs(t.Context(), Options{Strategy: Exhaustive, MaxRuns: 3, Parallel: 1}, p.run)
-	if err != nil || r.Finished || r.Runs != 3 || r.Queued == 0 {
+	if err != nil || r.Finished || r.Runs != 3 || r.Queued != 4 {
 		t.Errorf("%v, %+v", err, r)
 	}
 }
@@ -181,5 +181,22 @@ func TestFindingsFailRun(t *testing.T) {
 	})
 	if err != nil || r.Failure == nil || len(r.Failure.Findings) != 1 || r.Failure.Err.Error() != "rank 1: window race: put and load" {
 		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestChangesRoundTrip(t *testing.T) {
+	path := Path{{"run", 0, 2}, {"event", 3, 5}, {"run", 0, 2}, {"fault", 1, 4}, {"run", 0, 3}}
+	text := path.Changes()
+	if text != "1 event:3/5\n3 fault:1/4\n" {
+		t.Errorf("changes %q", text)
+	}
+	parsed, err := ParseChanges(text)
+	if err != nil || len(parsed) != 4 || parsed.Changes() != text {
+		t.Errorf("%v, %v", parsed, err)
+	}
+	for _, text := range []string{"x run:1/2", "2 run:1/2\n1 run:1/2", "1 run:2/2", "999999999999 run:1/2", "-1 run:1/2"} {
+		if p, err := ParseChanges(text); err == nil {
+			t.Errorf("%q is parsed as %v", text, p)
+		}
 	}
 }

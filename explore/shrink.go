@@ -52,6 +52,9 @@ func (r *replayer) Choose(kind string, n int) int {
 		return 0
 	}
 	c := r.path[step]
+	if c.Kind == "" { // unknown, and 0
+		return 0
+	}
 	if c.Kind != kind || c.Of != n {
 		r.diverged = &DivergedError{step, c, kind, n}
 		return 0

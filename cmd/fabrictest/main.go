@@ -151,7 +151,7 @@ func newRootCommand(program string) *cobra.Command {
 	add(groupScenarios, newRunCommand(&runOptions{program: program}), newReplayCommand(&replayOptions{program: program, capture: cli.CaptureAll}))
 	add(groupLab, newParentCommand("lab", "Bring up a fabric that stays up, run programs in its hosts, and impair its links",
 		newLabUpCommand(program), newLabExecCommand(program), newLabSetCommand(), newLabListCommand(), newLabDownCommand(), newLabKernelCommand(program),
-	), newMPIRunCommand(&mpirunOptions{program: program}), newTuneCommand(&tuneOptions{program: program}))
+	), newMPIRunCommand(&mpirunOptions{program: program}), newExploreCommand(&exploreOptions{}), newTuneCommand(&tuneOptions{program: program}))
 	add(groupDevices, newConformCommand(&conformOptions{program: program}), newAgentCommand(program), newCertifyCommand(&certifyOptions{program: program}), newInteropCommand(program))
 	add(groupOther, newParentCommand("list", "List the scenarios, the conformance cases, the defects of NICs, and the platforms",
 		newListScenariosCommand(), newListCasesCommand(), newListDefectsCommand(), newListPlatformsCommand(),

@@ -79,7 +79,7 @@ func replayables() []replayable {
 		{
 			"a replay", newReplayCommand(replay),
 			map[string]string{"on": "sim", "all": "true"},
-			map[string]string{"out": noVerdict, "capture": noVerdict},
+			map[string]string{"out": noVerdict, "capture": noVerdict, "trace": noVerdict, "pcap": noVerdict},
 			func() string { return replay.command("a run/", []string{"loss-*"}) },
 		},
 		{

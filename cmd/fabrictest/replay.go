@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cli"
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -21,22 +22,31 @@ type replayOptions struct {
 	on      []string
 	capture cli.Captures
 	all     bool
+	trace   bool
+	pcap    string
 }
 
 // newReplayCommand returns the command 'fabrictest replay'.
 func newReplayCommand(o *replayOptions) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "replay RUN [SCENARIO...]",
+		Use:               "replay {RUN | FILE} [SCENARIO...]",
 		Short:             "Repeat a saved run, and compare the results",
 		Args:              atLeast(1, `name a run: its folder, or "last" for the latest`),
 		ValidArgsFunction: completeRuns,
-		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], args[1:]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if files := mpirun.ReplayFiles(args[0]); len(files) > 0 {
+				return o.replayFiles(cmd, files)
+			}
+			return o.run(cmd, args[0], args[1:])
+		},
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.on, "on", nil, "only what was run on these `TIER`s")
 	outFlag(cmd, &o.out)
 	captureFlag(cmd, &o.capture, "")
 	f.BoolVar(&o.all, "all", false, "also what passed")
+	f.BoolVar(&o.trace, "trace", false, "of a run of 'fabrictest explore': print a sequence diagram")
+	f.StringVar(&o.pcap, "pcap", "", "of a run of 'fabrictest explore': write its packets to `FILE`")
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns"))
 	return cmd
 }

@@ -182,6 +182,9 @@ type Job struct {
 	// writes ReportStarted; 0 for none.
 	ReportFD int `json:"report_file,omitempty"`
 
+	// Explore is set for a process that explores its simulation.
+	Explore *ExploreJob `json:"explore,omitempty"`
+
 	// Rank is set for a process that is one rank.
 	Rank *RankJob `json:"rank,omitempty"`
 }

@@ -144,6 +144,9 @@ func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 			return fmt.Errorf("the options from 'fabrictest mpirun': %w", err)
 		}
 	}
+	if p.job.Explore != nil {
+		return p.explore(o, runRank)
+	}
 	o.OnFinalize = func(rank int, s mpi.Stats) { p.Report(rank, s) }
 	return p.Run(func(e *transport.Env) error { return runRank(e, o) })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cli"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/tuning"
 	"github.com/fabrictest/fabrictest/mpi"
@@ -41,6 +42,7 @@ type Settings struct {
 	Loss                       string // the share of packets that are lost, as in 1%
 	Collectives                string // algorithms by operation and files, as in bcast=chain,@tuned.yaml
 	On                         string // the name of the tier, for which files have rules
+	FewBuffers                 bool   // see mpihost.UseFewBuffers
 	Arrivals                   bool   // record when ranks call collective operations
 	NoRules                    bool   // set by Apply if no rule of the files is for the fabric
 }
@@ -73,6 +75,9 @@ func (s *Settings) Apply(c *Config) (err error) {
 	c.LossPPM = loss.PPM()
 	options := mpi.Options{Carrier: carrier.Config{Design: carrier.Design(s.Design)}, RecordArrivals: s.Arrivals}
 	options.P2P.EagerLimit = s.EagerLimit
+	if s.FewBuffers {
+		mpihost.UseFewBuffers(&options.Carrier)
+	}
 	s.Collectives = cmp.Or(s.Collectives, os.Getenv(collectivesVariable))
 	algorithms, files := coll.SplitFiles(s.Collectives)
 	if err := options.Collectives.UnmarshalText([]byte(algorithms)); err != nil {
@@ -172,6 +177,12 @@ func ProgressModes() []string { return []string{mpi.Polling.String(), mpi.Backgr
 // WorkloadCommand is the first argument of a process that runs a built-in workload. Its
 // program must call WorkloadMain.
 const WorkloadCommand = "mpi-rank"
+
+// IsWorkload reports whether a name is that of a built-in workload, and not of a program.
+func IsWorkload(name string) bool {
+	_, err := work.Find(name)
+	return err == nil && !strings.ContainsRune(name, '/')
+}
 
 // RankArgs returns the command line of a rank. words are the name of a workload or program, and
 // its arguments. If the name has no slash and is that of a built-in workload, the command is this

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -24,19 +25,40 @@ const reportFD = 4
 // InSimulation starts the program once. That process runs all ranks in a simulation, and writes
 // their reports to the pipe that is its file descriptor reportFD.
 func InSimulation(ctx context.Context, c Config) (Result, error) {
+	var result Result
+	var started bool
+	code, err := c.simulate(ctx, c.forwardOutput, func(reports io.Reader) (err error) {
+		result.Reports, started, err = readReports(reports, c.Ranks)
+		return err
+	})
+	result.Code = code
+	switch {
+	case ctx.Err() != nil:
+		return Result{}, fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	case code != 0:
+		return result, nil // the program printed the reason
+	case err == nil && !started:
+		return Result{}, fmt.Errorf("%s has ended: %s", c.Args[0], notARank)
+	}
+	return result, err
+}
+
+// simulate starts the program with its job, calls print for each line of its output, and read with
+// its reports. It returns the exit code and the error of read.
+func (c *Config) simulate(ctx context.Context, print func(*launch.Event), read func(io.Reader) error) (code int, err error) {
 	if err := c.setDefaults(); err != nil {
-		return Result{}, err
+		return 0, err
 	}
 	reportsReader, reportsWriter, err := os.Pipe()
 	if err != nil {
-		return Result{}, err
+		return 0, err
 	}
 	defer reportsReader.Close()
 	defer reportsWriter.Close()
 	c.ReportFD = reportFD
 	job, err := json.Marshal(c.Job)
 	if err != nil {
-		return Result{}, err
+		return 0, err
 	}
 	spec := launch.Spec{Start: withStdin((*exec.Cmd).Start), Cmd: launch.Command{
 		Path: c.Args[0], Args: c.Args[1:], Files: []*os.File{reportsWriter}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
@@ -46,26 +68,17 @@ func InSimulation(ctx context.Context, c Config) (Result, error) {
 		LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
 			if e.Kind == launch.Printed {
-				c.forwardOutput(&e)
+				print(&e)
 			}
 		},
 	})
 	if err != nil {
-		return Result{}, err
+		return 0, err
 	}
 	reportsWriter.Close() // the program has the only open copy: its exit ends the reports
-	reports, started, readErr := readReports(reportsReader, c.Ranks)
+	err = read(reportsReader)
 	outcomes, _ := group.Wait() // the outcome has the error
-	result := Result{Code: exitStatus(outcomes, os.Stderr), Reports: reports}
-	switch {
-	case ctx.Err() != nil:
-		return Result{}, fmt.Errorf("interrupted: %w", context.Cause(ctx))
-	case result.Code != 0:
-		return result, nil // the program printed the reason
-	case !started:
-		return Result{}, fmt.Errorf("%s has ended: %s", c.Args[0], notARank)
-	}
-	return result, readErr
+	return exitStatus(outcomes, os.Stderr), err
 }
 
 // noLimit is for output that is forwarded and not kept.

@@ -1,0 +1,215 @@
+package mpihost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/explore"
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// ExploreJob is the part of a Job that explores its simulation, or repeats one run of it.
+type ExploreJob struct {
+	Strategy   string        `json:"strategy,omitempty"`
+	Runs       int           `json:"runs,omitempty"`
+	Time       time.Duration `json:"time,omitempty"`
+	Depth      int           `json:"depth,omitempty"`
+	Parallel   int           `json:"parallel,omitempty"`
+	ShrinkRuns int           `json:"shrink_runs,omitempty"`
+	// Reorder and Faults are those of sim.Config, Spray that of sim.LinkConfig.
+	Reorder time.Duration `json:"reorder,omitempty"`
+	Faults  int           `json:"faults,omitempty"`
+	Spray   int           `json:"spray,omitempty"`
+	Races   bool          `json:"races,omitempty"`
+	// Replay is the path of the run to repeat, as explore.Path.Changes has it; nil to explore.
+	Replay *string `json:"replay,omitempty"`
+	// Capture is the file for the packets of the repeated run.
+	Capture string `json:"capture,omitempty"`
+}
+
+// ReportProgress and ReportExplored are the ranks in Reports of an exploration: its progress, an
+// explore.Progress, and its result, an Explored.
+const (
+	ReportProgress = -2
+	ReportExplored = -3
+)
+
+// Explored is the result of an exploration, or of a repeated run.
+type Explored struct {
+	explore.Counts
+	Elapsed  time.Duration
+	Finished bool
+	Failure  *ExploredFailure `json:",omitempty"`
+	// Marks are the times of the choices of a repeated run that are not 0.
+	Marks []Mark `json:",omitempty"`
+}
+
+// Mark is a choice and its virtual time.
+type Mark struct {
+	At     time.Duration
+	Step   int
+	Choice explore.Choice
+}
+
+// ExploredFailure is an explore.Failure as text.
+type ExploredFailure struct {
+	Error    string
+	Changes  string // the path
+	Choices  int    // of the path
+	Diverged bool   // the repeated run had other choices than the path
+	Findings []explore.Finding
+}
+
+// explore explores the program of the job, or repeats a run, and reports the result. A signal that
+// ends a program ends the search, whose result so far is reported.
+func (p *Process) explore(o mpi.Options, rank rankFunc) error {
+	j := p.job.Explore
+	f, err := p.job.fabric()
+	if err != nil {
+		return err
+	}
+	f.Reorder, f.Faults, f.Link.Spray = j.Reorder, j.Faults, j.Spray
+	x := &Exploration{
+		Fabric: f, Options: o, Races: j.Races, ShrinkRuns: j.ShrinkRuns,
+		Explore: explore.Options{
+			Strategy: j.Strategy, Seed: f.Seed, MaxRuns: j.Runs, MaxTime: j.Time, Depth: j.Depth, Parallel: j.Parallel,
+			Progress: func(at explore.Progress) { p.reportExplored(ReportProgress, at) },
+		},
+	}
+	if j.Replay != nil {
+		err = p.replay(x, rank)
+	} else {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		var r *explore.Report
+		if r, err = x.run(ctx, rank); err == nil {
+			p.reportExplored(ReportExplored, Explored{Counts: r.Counts, Elapsed: r.Elapsed, Finished: r.Finished, Failure: failureText(r.Failure)})
+		}
+	}
+	if p.file != nil {
+		err = errors.Join(err, p.file.Close())
+	}
+	return errors.Join(err, p.reportErr)
+}
+
+func failureText(f *explore.Failure) *ExploredFailure {
+	if f == nil {
+		return nil
+	}
+	return &ExploredFailure{Error: f.Err.Error(), Changes: f.Path.Changes(), Choices: len(f.Path), Findings: f.Findings}
+}
+
+// reportExplored writes a Report for the launcher.
+func (p *Process) reportExplored(kind int, v any) {
+	text, err := json.Marshal(v)
+	if err == nil && p.file != nil {
+		err = json.NewEncoder(p.file).Encode(Report{Rank: kind, Text: text})
+	}
+	if err != nil && p.reportErr == nil {
+		p.reportErr = fmt.Errorf("report of the exploration: %w", err)
+	}
+}
+
+// replay repeats the run of the job's path.
+func (p *Process) replay(x *Exploration, rank rankFunc) error {
+	path, err := explore.ParseChanges(*p.job.Explore.Replay)
+	if err != nil {
+		return err
+	}
+	var run *World
+	result := Explored{Counts: explore.Counts{Runs: 1}}
+	var captured *packetCapture
+	x.Fabric.Script = func(w *World) {
+		run = w
+		if name := p.job.Explore.Capture; name != "" {
+			captured = newPacketCapture(name, w)
+		}
+	}
+	failure := x.replayWith(path, rank, func(step int, c explore.Choice) {
+		if c.Picked > 0 && run != nil {
+			result.Marks = append(result.Marks, Mark{run.Now(), step, c})
+		}
+	})
+	if failure != nil {
+		_, diverged := errors.AsType[*explore.DivergedError](failure)
+		result.Failure = failureText(&explore.Failure{Err: failure, Path: path})
+		result.Failure.Diverged = diverged
+	}
+	p.reportExplored(ReportExplored, result)
+	return captured.close()
+}
+
+// replayWith is replay, and calls each for every choice.
+func (x *Exploration) replayWith(path explore.Path, rank rankFunc, each func(step int, c explore.Choice)) error {
+	if err := x.setDefaults(); err != nil {
+		return err
+	}
+	return explore.ReplayRun(path, func(c explore.Chooser) error {
+		return x.once(&watchedChooser{Chooser: c, each: each}, rank)
+	})
+}
+
+// watchedChooser calls each after every choice.
+type watchedChooser struct {
+	explore.Chooser
+	step int
+	each func(step int, c explore.Choice)
+}
+
+// Choose implements explore.Chooser.
+func (c *watchedChooser) Choose(kind string, n int) int {
+	i := c.Chooser.Choose(kind, n)
+	c.each(c.step, explore.Choice{Kind: kind, Picked: i, Of: n})
+	c.step++
+	return i
+}
+
+// packetCapture writes the packets of a run to a file, as ports send them and as they arrive.
+type packetCapture struct {
+	file  *os.File
+	to    *pcaplink.Capture
+	ports map[*sim.Port]*pcaplink.Interface
+	err   error
+}
+
+func newPacketCapture(name string, w *World) *packetCapture {
+	c := &packetCapture{ports: map[*sim.Port]*pcaplink.Interface{}}
+	if c.file, c.err = os.Create(name); c.err != nil {
+		return c
+	}
+	c.to = pcaplink.NewCapture(c.file, pcaplink.Options{})
+	for i := range w.hosts {
+		for _, p := range w.hosts[i].ports {
+			c.ports[p] = c.to.AddInterface(p.Name())
+			p.Net().SetTap(func(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
+				direction := pcaplink.Outbound
+				if dir == sim.In {
+					direction = pcaplink.Inbound
+				}
+				c.ports[at].Write(now, direction, d)
+			})
+		}
+	}
+	return c
+}
+
+// close completes the file. A nil capture has none.
+func (c *packetCapture) close() error {
+	if c == nil || c.err != nil {
+		if c != nil {
+			return c.err
+		}
+		return nil
+	}
+	return errors.Join(c.to.Close(), c.file.Close())
+}
