@@ -1,8 +1,6 @@
 package rd
 
 import (
-	"bytes"
-	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -20,19 +18,16 @@ import (
 
 var exploreAll = flag.Bool("explore", false, "explore more segments and faults, for minutes")
 
-// machine is two hosts that send segments to each other over a network that keeps the order of
-// packets, but for a limited number of faults: a packet is lost, repeated or delayed, a timeout
-// expires while packets are in the network, or a host restarts. It is explored in every order of
-// the steps.
+// machine is two hosts that send segments to each other over a network with faults. A timeout that
+// expires while packets are in the network is a fault, too.
 type machine struct {
 	*network
-	unsent    [2]int // segments that the hosts have not sent
-	unposted  [2]int // receives that the hosts have not posted; without any, all segments are received
-	faults    int    // that may still occur
-	restarts  int    // the same
-	probes    int    // timeouts that may still expire while a host has posted no receive
-	late      []flight
-	progress  bool // of the last step
+	unsent    [2]int          // segments that the hosts have not sent
+	unposted  [2]int          // receives that the hosts have not posted; without any, all segments are received
+	transit   explore.Network // what of the network is used instead of its queue
+	restarts  int             // the same
+	probes    int             // timeouts that may still expire while a host has posted no receive
+	progress  bool            // of the last step
 	restarted bool
 	delivered [2][]uint32 // segments, by host
 	digest    *digest
@@ -46,7 +41,7 @@ type exploration struct {
 }
 
 func (x exploration) machine(d *digest) *machine {
-	m := &machine{network: newNetwork(nil, 0, impairment{}), unsent: x.segments, unposted: x.receives, faults: x.faults, restarts: x.restarts, probes: 2}
+	m := &machine{network: newNetwork(nil, 0, impairment{}), unsent: x.segments, unposted: x.receives, transit: explore.Network{Faults: x.faults}, restarts: x.restarts, probes: 2}
 	m.t = &failing{}
 	m.now = mono.Time(time.Hour)
 	for i := range 2 {
@@ -68,14 +63,10 @@ func (*failing) Helper()                   {}
 func (*failing) Fatal(a ...any)            { panic(fmt.Sprint(a...)) }
 func (*failing) Fatalf(f string, a ...any) { panic(fmt.Errorf(f, a...)) }
 
-// The kinds of steps. A is the host, or the number of the packet in the list B.
+// The kinds of steps, besides those of the network. A is the host.
 const (
 	sendStep      = "send"
 	postStep      = "post"
-	deliverStep   = "deliver"
-	loseStep      = "lose"
-	repeatStep    = "repeat"
-	delayStep     = "delay"
 	timeStep      = "time"
 	earlyTimeStep = "early-time"
 	restartStep   = "restart"
@@ -91,25 +82,13 @@ func (m *machine) Enabled(can []explore.Step) []explore.Step {
 			can = append(can, explore.Step{Kind: postStep, A: int32(i)})
 		}
 	}
-	for i := range m.queue {
-		if m.isNext(i) {
-			can = append(can, explore.Step{Kind: deliverStep, A: int32(i)})
-			for _, fault := range []string{loseStep, repeatStep, delayStep} {
-				if m.faults > 0 {
-					can = append(can, explore.Step{Kind: fault, A: int32(i)})
-				}
-			}
-		}
-	}
-	for i := range m.late {
-		can = append(can, explore.Step{Kind: deliverStep, A: int32(i), B: 1})
-	}
+	can = m.transit.Enabled(can)
 	at, timeout := m.deadline()
 	switch {
 	case at == mono.Never || m.busy() && m.probes == 0:
-	case len(m.queue)+len(m.late) == 0 || !timeout:
+	case m.transit.Empty() || !timeout:
 		can = append(can, explore.Step{Kind: timeStep})
-	case m.faults > 0:
+	case m.transit.Faults > 0:
 		can = append(can, explore.Step{Kind: earlyTimeStep})
 	}
 	for i := range m.hosts {
@@ -123,11 +102,6 @@ func (m *machine) Enabled(can []explore.Step) []explore.Step {
 // busy reports whether a host has posted no receive yet. Its peer would probe it for ever.
 func (m *machine) busy() bool {
 	return m.hosts[0].receives == 0 && m.unposted[0] > 0 || m.hosts[1].receives == 0 && m.unposted[1] > 0
-}
-
-// isNext reports whether a packet is the first of those in its direction.
-func (m *machine) isNext(i int) bool {
-	return !slices.ContainsFunc(m.queue[:i], func(f flight) bool { return f.to == m.queue[i].to })
 }
 
 // deadline returns the next deadline of a host, but for the removal of idle peers, and whether it is
@@ -159,7 +133,7 @@ func (m *machine) Take(s explore.Step) (err error) {
 	}()
 	delivered := len(m.delivered[0]) + len(m.delivered[1])
 	defer func() {
-		m.progress = s.Kind != deliverStep && s.Kind != timeStep || len(m.delivered[0])+len(m.delivered[1]) > delivered
+		m.progress = s.Kind != explore.Deliver && s.Kind != timeStep || len(m.delivered[0])+len(m.delivered[1]) > delivered
 	}()
 	switch s.Kind {
 	case sendStep:
@@ -171,32 +145,13 @@ func (m *machine) Take(s explore.Step) (err error) {
 		h.receives++
 		h.layer.Resume(testQP, 1)
 		h.drain()
-	case deliverStep:
-		list := (*[]flight)(&m.queue)
-		if s.B == 1 {
-			list = &m.late
-		}
-		f := (*list)[s.A]
-		*list = slices.Delete(*list, int(s.A), int(s.A)+1)
-		f.to.deliver(f.from.addr, f.bytes, false)
-	case loseStep, repeatStep, delayStep:
-		m.faults--
-		if s.Kind != loseStep {
-			m.late = append(m.late, m.queue[s.A])
-			slices.SortFunc(m.late, func(a, b flight) int {
-				return cmp.Or(cmp.Compare(a.to.starts, b.to.starts), bytes.Compare(a.bytes, b.bytes))
-			})
-		}
-		if s.Kind != repeatStep {
-			m.queue = slices.Delete(m.queue, int(s.A), int(s.A)+1)
-		}
 	case restartStep:
 		m.restarts--
 		m.restarted = true
 		m.restart(m.hosts[s.A])
 	case timeStep, earlyTimeStep:
 		if s.Kind == earlyTimeStep {
-			m.faults--
+			m.transit.Faults--
 		}
 		if m.busy() {
 			m.probes--
@@ -207,11 +162,18 @@ func (m *machine) Take(s explore.Step) (err error) {
 			h.layer.Tick(m.now)
 			h.drain()
 		}
+	default:
+		if p := m.transit.Take(s); p != nil {
+			m.hosts[p.To].deliver(m.hosts[p.From].addr, p.Bytes, false)
+		}
 	}
-	for _, h := range m.hosts {
+	for i, h := range m.hosts {
 		h.flush()
+		for _, f := range m.queue {
+			m.transit.Send(i, 1-i, f.bytes)
+		}
+		m.queue = nil
 	}
-	slices.SortStableFunc(m.queue, func(a, b flight) int { return cmp.Compare(a.seq, b.seq) })
 	return nil
 }
 
@@ -264,17 +226,18 @@ func (m *machine) Finish() error {
 
 // Fingerprint implements explore.Machine. Times are relative to the present.
 func (m *machine) Fingerprint() [16]byte {
-	values := []any{m.unsent, m.unposted, m.faults, m.restarts, m.probes, m.restarted, m.delivered, len(m.queue)}
-	for _, f := range slices.Concat([]flight(m.queue), m.late) {
+	packets, inOrder := m.transit.Packets()
+	values := []any{m.unsent, m.unposted, m.transit.Faults, m.restarts, m.probes, m.restarted, m.delivered, inOrder}
+	for _, p := range packets {
 		var k wire.Packet
-		must.Do(m.t, k.Parse(f.bytes))
+		must.Do(m.t, k.Parse(p.Bytes))
 		if k.Flags.Has(wire.FlagData) {
 			k.Data.Timestamp -= microseconds(m.now)
 		}
 		if k.Flags.Has(wire.FlagAck) {
 			k.Ack.Echo -= microseconds(m.now)
 		}
-		values = append(values, f.to.addr.String(), k)
+		values = append(values, p.To, k)
 	}
 	for _, h := range m.hosts {
 		values = append(values, h.layer, h.starts, h.sending, h.waiting, h.acked, h.receives, len(h.failed))
@@ -348,7 +311,7 @@ func TestAllStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDigest()
 			r := must.Get(explore.Machines(t.Context(), explore.Options{Parallel: 1}, func() explore.Machine { return all[name].machine(d) }))(t)
-			t.Logf("%+v, finished: %v, in %v", r.Counts, r.Finished, r.Elapsed)
+			t.Logf("%d states, %d steps, %d ends, up to %d steps; finished: %v, in %v", r.States, r.Edges, r.Runs, r.Deepest, r.Finished, r.Elapsed)
 			if r.Failure == nil {
 				return
 			}
