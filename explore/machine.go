@@ -6,13 +6,13 @@ import "errors"
 // states lead to equal states. A Machine may also be a [Cloner], a [Finisher], a [ChoosingMachine]
 // and a [Progresser].
 type Machine interface {
-	// Enabled appends the steps that are possible in this state. Their order must follow from the
-	// state.
+	// Enabled appends the steps that are possible in this state, always in the same order. It does
+	// not change the state: Take is also called without it, to repeat a run.
 	Enabled(into []Step) []Step
 	// Take takes a step. An error fails the run.
 	Take(Step) error
 	// Fingerprint is a hash of the state. States with equal fingerprints must have the same
-	// possible futures. [Hash] computes it from bytes.
+	// possible futures. [Hash] computes it from bytes, and a [Digest] by reflection.
 	Fingerprint() [16]byte
 	// Check returns the violation of an invariant in this state.
 	Check() error

@@ -231,6 +231,33 @@ func TestMachinesReportsNondeterminism(t *testing.T) {
 	}
 }
 
+// fickle is a machine that fails only if its steps are taken without Enabled.
+type fickle struct {
+	replayedNode
+	enabled bool
+}
+
+func (f *fickle) Enabled(into []Step) []Step {
+	f.enabled = true
+	return f.replayedNode.Enabled(into)
+}
+
+func (f *fickle) Take(s Step) error {
+	if !f.enabled {
+		return errors.New("not enabled")
+	}
+	f.enabled = false
+	return f.replayedNode.Take(s)
+}
+
+func TestMachinesReportsThatEnabledChangesState(t *testing.T) {
+	g := largeGraph(t, false)
+	_, err := Machines(t.Context(), Options{Parallel: 1}, func() Machine { return &fickle{replayedNode: replayedNode{graph: g}} })
+	if err == nil || !strings.Contains(err.Error(), "cannot be repeated") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestReplayRefusesPathsOfOtherMachines(t *testing.T) {
 	for _, text := range []string{"count:0/3", "other:0/4", "count:0/4 count:0/4 count:0/4 count:0/4"} {
 		p := must.Get(ParsePath(text))(t)

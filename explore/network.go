@@ -32,7 +32,10 @@ const (
 // Send sends a copy of a packet.
 func (n *Network) Send(from, to int, b []byte) {
 	n.inOrder = append(n.inOrder, Packet{from, to, bytes.Clone(b)})
+	slices.SortStableFunc(n.inOrder, Packet.compareDirection)
 }
+
+func (p Packet) compareDirection(q Packet) int { return cmp.Or(p.From-q.From, p.To-q.To) }
 
 // Empty reports whether no packet is in transit.
 func (n *Network) Empty() bool { return len(n.inOrder)+len(n.late) == 0 }
@@ -40,10 +43,6 @@ func (n *Network) Empty() bool { return len(n.inOrder)+len(n.late) == 0 }
 // Packets returns all packets in transit, first those that arrive in order, of which there are
 // inOrder. Machines with equal packets have equal networks.
 func (n *Network) Packets() (all []Packet, inOrder int) {
-	slices.SortStableFunc(n.inOrder, func(a, b Packet) int { return cmp.Or(a.From-b.From, a.To-b.To) })
-	slices.SortFunc(n.late, func(a, b Packet) int {
-		return cmp.Or(a.From-b.From, a.To-b.To, bytes.Compare(a.Bytes, b.Bytes))
-	})
 	return slices.Concat(n.inOrder, n.late), len(n.inOrder)
 }
 
@@ -51,7 +50,7 @@ func (n *Network) Packets() (all []Packet, inOrder int) {
 func (n *Network) Enabled(into []Step) []Step {
 	all, inOrder := n.Packets()
 	for i, p := range all {
-		if i > 0 && i < inOrder && p.From == all[i-1].From && p.To == all[i-1].To {
+		if i > 0 && i < inOrder && p.compareDirection(all[i-1]) == 0 {
 			continue // not the first of its direction
 		}
 		into = append(into, Step{Kind: Deliver, A: int32(i)})
@@ -78,6 +77,7 @@ func (n *Network) Take(s Step) (arrived *Packet) {
 		return &p
 	case Repeat, Delay:
 		n.late = append(n.late, p)
+		slices.SortFunc(n.late, func(a, b Packet) int { return cmp.Or(a.compareDirection(b), bytes.Compare(a.Bytes, b.Bytes)) })
 	}
 	n.Faults--
 	return nil

@@ -114,7 +114,7 @@ func runWithoutRule(t *testing.T, file, text string) {
 	for name, b := range map[string][]byte{other: []byte(text), overlay: replace} {
 		must.Do(t, os.WriteFile(name, b, 0o600))
 	}
-	out, err := exec.Command("go", "test", "-overlay="+overlay, "-count=1", "-skip", "TestEveryRuleIsNeeded", "-short", "-timeout=60s", ".").CombinedOutput()
+	out, err := exec.Command("go", "test", "-overlay="+overlay, "-count=1", "-failfast", "-skip", "TestEveryRuleIsNeeded", "-short", "-timeout=60s", ".").CombinedOutput()
 	if err == nil {
 		t.Error("no test fails")
 		return

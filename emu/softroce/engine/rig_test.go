@@ -45,7 +45,13 @@ func takeMemory(t testing.TB) []byte {
 // newHost creates a host at addr. edit, if not nil, changes its configuration.
 func newHost(t testing.TB, addr string, edit func(*Config)) *host {
 	t.Helper()
-	h := &host{t: t, addr: netip.MustParseAddr(addr), mem: takeMemory(t)}
+	return newHostWith(t, addr, takeMemory(t), edit)
+}
+
+// newHostWith is newHost with the given memory.
+func newHostWith(t testing.TB, addr string, mem []byte, edit func(*Config)) *host {
+	t.Helper()
+	h := &host{t: t, addr: netip.MustParseAddr(addr), mem: mem}
 	cfg := Config{GIDs: RoCEv2GIDs(h.addr), LinkMTU: 9000, Link: link.Features{SeesIPID: true, SetsIPID: true, SeesHeader: true, SetsHeader: true}}
 	if edit != nil {
 		edit(&cfg)
