@@ -385,7 +385,7 @@ func (t *callChecker) fenced(w *Win, a Assert) {
 
 // waitsForLocks records that the current call waits for operations in an epoch of locks.
 func (t *callChecker) waitsForLocks(w *Win) {
-	t.waitsFor(t.windows[w].AwaitLocks(t.place())...)
+	t.waitsFor(t.windows[w].AwaitLocks()...)
 }
 
 // lock records a lock that is requested.

@@ -96,18 +96,40 @@ func shortPath(file string) string {
 	return strings.Join(parts[max(0, len(parts)-2):], "/")
 }
 
-// report adds a finding, unless its kind is switched off or the same calls have one of this kind.
+// report adds a finding, unless its kind is switched off. The same calls of other ranks are added to the
+// finding that they have.
 func (c *Checker) report(kind, text string, places ...explore.Place) *explore.Finding {
 	if slices.Contains(c.o.Without, kind) {
 		return nil
 	}
 	for i := range c.findings {
-		if c.findings[i].Kind == kind && slices.Equal(c.findings[i].Places, places) {
-			return &c.findings[i]
+		f := &c.findings[i]
+		if f.Kind != kind || !sameCalls(f.Places, places) {
+			continue
 		}
+		for _, p := range places {
+			if !slices.Contains(f.Places, p) {
+				f.Places = append(f.Places, p)
+			}
+		}
+		return f
 	}
 	c.findings = append(c.findings, explore.Finding{Kind: kind, Text: text, Places: places})
 	return &c.findings[len(c.findings)-1]
+}
+
+// sameCalls reports whether calls are at the same places of the source as the first of a finding.
+func sameCalls(has, calls []explore.Place) bool {
+	if len(has) < len(calls) || len(calls) == 0 {
+		return false
+	}
+	for i, p := range calls {
+		p.Rank = has[i].Rank
+		if p != has[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // reportFatal adds a finding after which the run cannot continue.

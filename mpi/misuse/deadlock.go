@@ -172,10 +172,8 @@ func (a *analysis) kindOf(core []*Rank, open []*Op) string {
 		return RingReceives
 	case len(core) == 2:
 		return SendsHeadToHead
-	case sends:
-		return RingSends
 	}
-	return OtherDeadlock
+	return RingSends
 }
 
 // wildcardTook finds a receive from any source, or with any tag, that took the message that an operation

@@ -52,7 +52,6 @@ const (
 	LockOrder       = "deadlock: window locks"
 	LockHeld        = "deadlock: lock held while waiting"
 	PostStart       = "deadlock: post-start-complete-wait"
-	OtherDeadlock   = "deadlock"
 	Livelock        = "livelock: polling for ever"
 	Unsafe          = "unsafe: depends on buffering"
 )
@@ -104,7 +103,6 @@ var cures = map[string]string{
 	LockOrder:       "lock windows in the same order on all ranks",
 	LockHeld:        "release the lock before waiting for a rank that needs it",
 	PostStart:       "call Post for each Start, and Complete for each Wait, with groups that name each other",
-	OtherDeadlock:   "break the cycle of waits",
 	Livelock:        "make the call that the polled operation needs",
 	Unsafe:          "do not rely on sends that return before the receive, or collectives that return before all ranks call",
 }

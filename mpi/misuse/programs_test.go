@@ -29,9 +29,16 @@ type program struct {
 
 // groups are all programs, by category.
 var groups = map[string][]program{
-	"matching and deadlocks": deadlocks,
-	"buffering":              buffering,
-	"collectives":            collectives,
+	"matching and deadlocks":   deadlocks,
+	"buffering":                buffering,
+	"requests":                 requests,
+	"messages":                 messages,
+	"communicators, handles":   handles,
+	"windows":                  windows,
+	"message races":            races,
+	"arguments of calls":       arguments,
+	"buffers of pending calls": buffers,
+	"collectives":              collectives,
 }
 
 // ok and get end a program at an error.
@@ -50,7 +57,7 @@ func get[T any](v T, err error) T {
 func check(t testing.TB, p *program, wrong bool, without ...string) []explore.Finding {
 	for _, synchronous := range []bool{false, true} {
 		c := misuse.New(misuse.Options{Synchronous: synchronous, MessageRaces: p.kind == misuse.MessageRace, Without: without})
-		f := mpihost.Fabric{Ranks: p.ranks, PerHost: p.ranks, Limit: 30 * time.Second}
+		f := mpihost.Fabric{Ranks: p.ranks, PerHost: p.ranks, Limit: 30 * time.Second, Events: 300_000}
 		_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 			return mpi.Run(e, mpi.Options{Misuse: c}, func(w *mpi.World) error {
 				p.run(w, wrong)
@@ -114,5 +121,27 @@ func TestPrograms(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// A program notices if a kind of findings is switched off.
+func TestEveryKindIsNeeded(t *testing.T) {
+	first := map[string]*program{}
+	for _, programs := range groups {
+		for i := range programs {
+			first[programs[i].kind] = &programs[i]
+		}
+	}
+	for _, kind := range misuse.Kinds() {
+		p := first[kind]
+		if p == nil {
+			t.Errorf("no program has the kind %q", kind)
+			continue
+		}
+		for _, f := range check(t, p, true, kind) {
+			if f.Kind == kind {
+				t.Errorf("%s: %q is found although it is switched off", p.name, kind)
+			}
+		}
 	}
 }

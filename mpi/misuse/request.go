@@ -66,7 +66,12 @@ func (c *Checker) reportLeft() {
 			}
 		}
 		for _, w := range r.windows {
-			w.reportLeft()
+			w.reportOpen()
+		}
+	}
+	for _, r := range c.ranks {
+		for _, w := range r.windows {
+			w.reportLeak()
 		}
 	}
 	for to, all := range c.sends {

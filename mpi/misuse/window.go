@@ -12,6 +12,7 @@ import (
 type sharedWindow struct {
 	posts, starts, completes, waits map[[2]int]int
 	locks                           []windowLock
+	isOpen                          bool // an epoch is open at the end
 }
 
 // windowLock is a lock that a rank holds on the memory of a target.
@@ -48,7 +49,7 @@ func (e *epoch) isOpen() bool { return e.place.Line > 0 }
 func (r *Rank) NewWindow(comm *Comm, place explore.Place) *Window {
 	shared := r.c.windows[comm.id]
 	if shared == nil {
-		shared = &sharedWindow{map[[2]int]int{}, map[[2]int]int{}, map[[2]int]int{}, map[[2]int]int{}, nil}
+		shared = &sharedWindow{posts: map[[2]int]int{}, starts: map[[2]int]int{}, completes: map[[2]int]int{}, waits: map[[2]int]int{}}
 		r.c.windows[comm.id] = shared
 	}
 	w := &Window{sharedWindow: shared, comm: comm, me: slices.Index(comm.members, r.rank), place: place, locks: map[int]*windowLock{}}
@@ -190,10 +191,10 @@ func (w *Window) UnlockAll() {
 }
 
 // AwaitLocks returns the locks of LockAll that the rank may wait for.
-func (w *Window) AwaitLocks(place explore.Place) (all []*Op) {
+func (w *Window) AwaitLocks() (all []*Op) {
 	for target := range w.comm.members {
 		if l := w.locks[target]; l != nil && w.lockAll.isOpen() {
-			o := w.op(lockOp, place)
+			o := w.op(lockOp, l.place)
 			o.target = target
 			all = append(all, o)
 		}
@@ -211,30 +212,33 @@ func (w *Window) conflicting(l *windowLock) (all []windowLock) {
 	return all
 }
 
-// reportLeft reports an open epoch, or a window that is not freed.
-func (w *Window) reportLeft() {
+// reportOpen reports the open epochs, and notes that the window cannot be freed.
+func (w *Window) reportOpen() {
 	c := w.comm.rank.c
-	open := false
 	for _, x := range []struct {
 		e    epoch
 		text string
 	}{{w.start, "Start without Complete"}, {w.post, "Post without Wait"}, {w.lockAll, "LockAll without UnlockAll"}} {
 		if x.e.isOpen() {
-			open = true
+			w.isOpen = true
 			c.report(EpochOpen, x.text, x.e.place)
 		}
 	}
 	for target := range w.comm.members {
 		if l := w.locks[target]; l != nil && !w.lockAll.isOpen() {
-			open = true
+			w.isOpen = true
 			c.report(EpochOpen, fmt.Sprintf("Lock of rank %d without Unlock", target), l.place)
 		}
 	}
 	if w.fence.isOpen() && w.used {
-		open = true
+		w.isOpen = true
 		c.report(EpochOpen, "operations after the last fence", w.usedAt)
 	}
-	if !w.freed && !open {
-		c.report(WindowLeak, w.comm.name, w.place)
+}
+
+// reportLeak reports a window that is not freed, unless an open epoch is the reason.
+func (w *Window) reportLeak() {
+	if !w.freed && !w.isOpen {
+		w.comm.rank.c.report(WindowLeak, w.comm.name, w.place)
 	}
 }
