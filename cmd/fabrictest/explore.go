@@ -24,14 +24,16 @@ type exploreOptions struct {
 	settings    mpirun.Settings
 	search      mpihost.ExploreJob
 	seed, order string
+	placement   string
 	buffers     string
 	out         string
 }
 
-// Values of --order and --buffers.
+// Values of --order, --placement and --buffers.
 const (
-	orderKept, orderSprayed    = "in-order", "sprayed"
-	buffersFew, buffersDefault = "few", "default"
+	orderKept, orderSprayed           = "in-order", "sprayed"
+	placementStrict, placementRelaxed = "strict", "relaxed"
+	buffersFew, buffersDefault        = "few", "default"
 )
 
 // sprayBound is how many packets may overtake another with --order sprayed.
@@ -57,6 +59,7 @@ func newExploreCommand(o *exploreOptions) *cobra.Command {
 	f.IntVar(&o.search.Faults, "faults", 0, "in each run up to `N` packets are lost, duplicated or overtaken")
 	choiceFlag(cmd, &o.order, "order", orderKept, "`ORDER` of the packets of a link: "+orderKept+", or "+orderSprayed+" as by adaptive routing", orderKept, orderSprayed)
 	f.DurationVar(&o.search.Reorder, "reorder", 2*time.Microsecond, "events and ranks whose times differ by up to `TIME` may come in any order")
+	choiceFlag(cmd, &o.placement, "placement", placementStrict, "`ORDER` in which the writes of a NIC become visible in memory: "+placementStrict+", or "+placementRelaxed+", where only completions, READs and atomics come after them", placementStrict, placementRelaxed)
 	f.BoolVar(&o.search.Races, "races", false, "also fail runs with data races of windows and buffers")
 	f.IntVar(&o.search.Parallel, "parallel", 0, "`N` runs at a time (default: 1 for programs, which may have global variables; the processors for workloads)")
 	f.IntVar(&o.search.ShrinkRuns, "shrink", 0, "shrink a failing path with at most `N` runs (default: 2000); -1: do not")
@@ -124,6 +127,11 @@ func (o *exploreOptions) apply(args []string) (err error) {
 		return err
 	}
 	s.Spray = order * sprayBound
+	placement, err := mpirun.ChoiceIndex("placement", o.placement, []string{placementStrict, placementRelaxed})
+	if err != nil {
+		return err
+	}
+	s.RelaxedPlacement = placement == 1
 	buffers, err := mpirun.ChoiceIndex("buffers", o.buffers, []string{buffersFew, buffersDefault})
 	if err != nil {
 		return err
@@ -155,8 +163,8 @@ func (o *exploreOptions) describe(args []string) string {
 	if o.search.Time > 0 {
 		limit = o.search.Time.String()
 	}
-	return fmt.Sprintf("Exploring %s on %s: %s for %s, links %s, up to %s, events within %v in any order",
-		cli.Join(args), cli.Plural(o.run.Ranks, "rank"), o.search.Strategy, limit, o.order, cli.Plural(o.search.Faults, "fault"), max(o.search.Reorder, 0))
+	return fmt.Sprintf("Exploring %s on %s: %s for %s, links %s, placement %s, up to %s, events within %v in any order",
+		cli.Join(args), cli.Plural(o.run.Ranks, "rank"), o.search.Strategy, limit, o.order, o.placement, cli.Plural(o.search.Faults, "fault"), max(o.search.Reorder, 0))
 }
 
 // exploredCounts are the numbers of an exploration, in one line.

@@ -29,6 +29,7 @@ type Driver struct {
 	timer          Timer
 	closed         bool
 	flushScheduled bool // eventFlush is scheduled
+	placements     []*placement
 
 	addrs   []netip.Addr // addresses of the port when it was opened
 	missing []bool       // which of them were removed since

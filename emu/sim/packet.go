@@ -149,6 +149,10 @@ type PortConfig struct {
 	Addrs []netip.Addr
 	Link  LinkConfig
 	NIC   NICCosts
+	// RelaxedPlacement lets the writes of the NIC to memory become visible in any order (see
+	// Config.Reorder), and later than they are acknowledged, as with relaxed ordering on PCIe. They
+	// are visible when the host has polled a later completion, and to READs and atomics.
+	RelaxedPlacement bool
 	// Up impairs packets that the port sends, Down those that it receives. Both
 	// apply at the far end of the link: dropped packets have used its
 	// bandwidth.

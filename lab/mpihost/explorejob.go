@@ -31,6 +31,8 @@ type ExploreJob struct {
 	Faults  int           `json:"faults,omitempty"`
 	Spray   int           `json:"spray,omitempty"`
 	Races   bool          `json:"races,omitempty"`
+	// RelaxedPlacement is that of sim.PortConfig.
+	RelaxedPlacement bool `json:"relaxed_placement,omitempty"`
 	// Replay is the path of the run to repeat, as explore.Path.Changes has it; nil to explore.
 	Replay *string `json:"replay,omitempty"`
 	// Capture is the file for the packets of the repeated run.
@@ -79,6 +81,7 @@ func (p *Process) explore(o mpi.Options, rank rankFunc) error {
 		return err
 	}
 	f.Reorder, f.Faults, f.Link.Spray = j.Reorder, j.Faults, j.Spray
+	f.RelaxedPlacement = j.RelaxedPlacement
 	x := &Exploration{
 		Fabric: f, Options: o, Races: j.Races, ShrinkRuns: j.ShrinkRuns,
 		Explore: explore.Options{

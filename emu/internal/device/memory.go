@@ -47,7 +47,7 @@ func (p *PD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	m := &MR{Object: Object{D: p.D}}
 	p.D.spendBytes(drive.Registration, len(in.Buf))
 	return HandleOrNil[verbs.MR](m, p.Control("reg_mr", func() (err error) {
-		m.R, err = p.D.base.RegMR(p.ID, polledMemory{in.Buf}, in.Addr, in.Access)
+		m.R, err = p.D.base.RegMR(p.ID, p.D.memory(in.Buf), in.Addr, in.Access)
 		return err
 	}))
 }

@@ -113,6 +113,9 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 			c.D.drv.PollEmpty()
 		}
 	}
+	if n > 0 {
+		c.D.placeAll()
+	}
 	c.D.drv.Unlock()
 	if n == 0 && !willWait {
 		c.D.drv.Yield()

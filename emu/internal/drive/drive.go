@@ -90,6 +90,16 @@ type Driver interface {
 	Close()
 }
 
+// Placer is a Driver that can delay the writes of the device to memory.
+type Placer interface {
+	// RelaxedPlacement reports whether it does.
+	RelaxedPlacement() bool
+	// Place calls write later, after or before other writes.
+	Place(write func())
+	// PlaceAll calls all of them that it has not called yet.
+	PlaceAll()
+}
+
 // Cond is a condition variable of the driver's lock.
 type Cond interface {
 	// Wait releases the lock until Notify is called or timeout has passed; a negative
