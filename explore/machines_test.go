@@ -285,8 +285,15 @@ func TestVisitedKeepsTheLowestDepth(t *testing.T) {
 }
 
 func BenchmarkMachines(b *testing.B) {
-	for b.Loop() {
-		r := must.Get(Machines(b.Context(), Options{Parallel: 1}, countTo(30)))(b)
-		b.ReportMetric(float64(r.States)/r.Elapsed.Seconds(), "states/s")
+	for name, initial := range map[string]func() Machine{
+		"cloned":   countTo(12),
+		"repeated": func() Machine { return struct{ Machine }{countTo(12)()} }, // without Clone
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				r := must.Get(Machines(b.Context(), Options{Parallel: 1}, initial))(b)
+				b.ReportMetric(float64(r.States)/r.Elapsed.Seconds(), "states/s")
+			}
+		})
 	}
 }
