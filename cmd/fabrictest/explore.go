@@ -60,6 +60,7 @@ func newExploreCommand(o *exploreOptions) *cobra.Command {
 	choiceFlag(cmd, &o.order, "order", orderKept, "`ORDER` of the packets of a link: "+orderKept+", or "+orderSprayed+" as by adaptive routing", orderKept, orderSprayed)
 	f.DurationVar(&o.search.Reorder, "reorder", 2*time.Microsecond, "events and ranks whose times differ by up to `TIME` may come in any order")
 	choiceFlag(cmd, &o.placement, "placement", placementStrict, "`ORDER` in which the writes of a NIC become visible in memory: "+placementStrict+", or "+placementRelaxed+", where only completions, READs and atomics come after them", placementStrict, placementRelaxed)
+	f.BoolVar(&o.search.Misuse, "misuse", true, "fail runs that break rules of MPI: mismatched calls, leaked requests, deadlocks")
 	f.BoolVar(&o.search.Races, "races", false, "also fail runs with data races of windows and buffers")
 	f.IntVar(&o.search.Parallel, "parallel", 0, "`N` runs at a time (default: 1 for programs, which may have global variables; the processors for workloads)")
 	f.IntVar(&o.search.ShrinkRuns, "shrink", 0, "shrink a failing path with at most `N` runs (default: 2000); -1: do not")

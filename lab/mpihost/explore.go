@@ -17,6 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/explore"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/misuse"
 	"github.com/fabrictest/fabrictest/mpi/racecheck"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 )
@@ -35,8 +36,9 @@ type Exploration struct {
 	Fabric Fabric
 	// Options are those of the ranks. Few buffers (UseFewBuffers) make runs much faster.
 	Options mpi.Options
-	// Races fails runs with data races of windows and buffers.
-	Races bool
+	// Misuse fails runs that break rules of MPI (package misuse), Races those with data races of
+	// windows and buffers.
+	Misuse, Races bool
 	// Explore directs the search.
 	Explore explore.Options
 	// ShrinkRuns limits the runs that shrink a failing path; 0: 2000, negative: none.
@@ -92,6 +94,9 @@ func (x *Exploration) once(c explore.Chooser, rank rankFunc) error {
 	if x.Races {
 		o.Races = racecheck.New(f.Ranks)
 	}
+	if x.Misuse {
+		o.Misuse = misuse.New(misuse.Options{})
+	}
 	var lost lostMessages
 	o.OnFinalize = lost.add
 	var arrivals outcomeHash
@@ -113,25 +118,27 @@ func (x *Exploration) once(c explore.Chooser, rank rankFunc) error {
 	if err == nil {
 		err = lost.err()
 	}
-	if o.Races != nil {
-		err = errors.Join(raceFindings(o.Races), err)
-	}
-	return err
+	return errors.Join(findingsOf(o.Misuse, o.Races), err)
 }
 
-// raceFindings returns the findings of a race checker as an error.
-func raceFindings(c *racecheck.Checker) error {
-	found, _ := c.Findings()
-	if len(found) == 0 {
-		return nil
-	}
+// findingsOf returns the findings of the checkers that are not nil as an error.
+func findingsOf(m *misuse.Checker, r *racecheck.Checker) error {
 	e := &explore.FindingsError{}
-	for _, f := range found {
-		finding := explore.Finding{Kind: "data race", Text: f.Text}
-		for _, p := range f.Places {
-			finding.Places = append(finding.Places, explore.Place(p))
+	if m != nil {
+		e.Findings = m.Findings()
+	}
+	if r != nil {
+		races, _ := r.Findings()
+		for _, f := range races {
+			finding := explore.Finding{Kind: "data race", Text: f.Text}
+			for _, p := range f.Places {
+				finding.Places = append(finding.Places, explore.Place(p))
+			}
+			e.Findings = append(e.Findings, finding)
 		}
-		e.Findings = append(e.Findings, finding)
+	}
+	if len(e.Findings) == 0 {
+		return nil
 	}
 	return e
 }

@@ -98,6 +98,21 @@ func TestExploreReportsMessagesNeverReceived(t *testing.T) {
 	}
 }
 
+func TestExploreReportsFindings(t *testing.T) {
+	x := fewBuffers(explore.Options{Strategy: explore.Exhaustive, MaxRuns: 1})
+	x.Misuse = true
+	r := must.Get(x.Run(t.Context(), func(w *mpi.World) error {
+		_, err := w.Recv(make([]byte, 1), 1-w.Rank(), 0) // both ranks wait
+		return err
+	}))(t)
+	if r.Failure == nil || len(r.Failure.Findings) == 0 || len(r.Failure.Findings[0].Places) < 2 {
+		t.Fatalf("%+v", r.Failure)
+	}
+	if p := r.Failure.Findings[0].Places[0]; !strings.HasSuffix(p.File, "explore_test.go") {
+		t.Errorf("the place is %+v", p)
+	}
+}
+
 // BenchmarkExplore measures runs of rendezvous with reordered events.
 func BenchmarkExplore(b *testing.B) {
 	x := fewBuffers(explore.Options{Strategy: explore.PCT, Seed: 1, MaxRuns: b.N, Parallel: 1})

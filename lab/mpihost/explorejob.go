@@ -30,6 +30,7 @@ type ExploreJob struct {
 	Reorder time.Duration `json:"reorder,omitempty"`
 	Faults  int           `json:"faults,omitempty"`
 	Spray   int           `json:"spray,omitempty"`
+	Misuse  bool          `json:"misuse,omitempty"`
 	Races   bool          `json:"races,omitempty"`
 	// RelaxedPlacement is that of sim.PortConfig.
 	RelaxedPlacement bool `json:"relaxed_placement,omitempty"`
@@ -83,7 +84,7 @@ func (p *Process) explore(o mpi.Options, rank rankFunc) error {
 	f.Reorder, f.Faults, f.Link.Spray = j.Reorder, j.Faults, j.Spray
 	f.RelaxedPlacement = j.RelaxedPlacement
 	x := &Exploration{
-		Fabric: f, Options: o, Races: j.Races, ShrinkRuns: j.ShrinkRuns,
+		Fabric: f, Options: o, Misuse: j.Misuse, Races: j.Races, ShrinkRuns: j.ShrinkRuns,
 		Explore: explore.Options{
 			Strategy: j.Strategy, Seed: f.Seed, MaxRuns: j.Runs, MaxTime: j.Time, Depth: j.Depth, Parallel: j.Parallel,
 			Progress: func(at explore.Progress) { p.reportExplored(ReportProgress, at) },
