@@ -289,7 +289,7 @@ func explorations() map[string]exploration {
 		"one way":           {segments: [2]int{2, 0}, faults: 1},
 		"both ways":         {segments: [2]int{1, 1}},
 		"busy":              {segments: [2]int{2, 0}, receives: [2]int{0, 2}},
-		"receiver restarts": {segments: [2]int{2, 0}, restarts: 1},
+		"restart and fault": {segments: [2]int{2, 0}, faults: 1, restarts: 1},
 	}
 	if *exploreAll {
 		all["one way, two faults"] = exploration{segments: [2]int{2, 0}, faults: 2}
@@ -298,7 +298,6 @@ func explorations() map[string]exploration {
 		all["both ways, a fault"] = exploration{segments: [2]int{1, 1}, faults: 1}
 		all["both ways, two faults"] = exploration{segments: [2]int{2, 1}, faults: 2}
 		all["busy, two faults"] = exploration{segments: [2]int{2, 0}, receives: [2]int{0, 2}, faults: 2}
-		all["restart and fault"] = exploration{segments: [2]int{2, 0}, faults: 1, restarts: 1}
 		all["restart and fault, both ways"] = exploration{segments: [2]int{1, 1}, faults: 1, restarts: 1}
 	}
 	return all
