@@ -57,10 +57,10 @@ var sources = func() string {
 
 // place returns the call of the program that is executed, with its place in the source. A function belongs to
 // this package by its file: the compiler names closures of inlined methods after their callers.
-func (t *callChecker) place() explore.Place {
+func (k *rank) place() explore.Place {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	p := explore.Place{Rank: t.k.env.Rank}
+	p := explore.Place{Rank: k.env.Rank}
 	for {
 		f, more := frames.Next()
 		isOwn := path.Dir(f.File) == sources && !strings.HasSuffix(f.File, "_test.go")
@@ -76,6 +76,9 @@ func (t *callChecker) place() explore.Place {
 		}
 	}
 }
+
+// place returns the call of the program that is executed.
+func (t *callChecker) place() explore.Place { return t.k.place() }
 
 // isWrapper reports whether a function calls package mpi for a program.
 func isWrapper(function string) bool {

@@ -3,8 +3,6 @@ package mpi
 import (
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 
 	"github.com/fabrictest/fabrictest/mpi/coll"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -54,35 +52,12 @@ func (k *rank) observe(c *racecheck.Checker) {
 	}
 }
 
-// place returns the call of the program: the innermost frame that is not in this package, and the function
-// of this package that it called.
-func (h *races) place() racecheck.Place {
-	const maxFrames, ours = 32, "github.com/fabrictest/fabrictest/mpi."
-	var counters [maxFrames]uintptr
-	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
-	p := racecheck.Place{Rank: h.k.env.Rank}
-	for {
-		frame, more := frames.Next()
-		name, isOurs := strings.CutPrefix(frame.Function, ours)
-		if !isOurs || name == "(*rank).run" {
-			p.File, p.Line = frame.File, frame.Line
-			return p
-		}
-		if !strings.Contains(name, ".func") { // not a function literal
-			p.Call = strings.NewReplacer("(*", "", ")", "").Replace(name)
-		}
-		if !more {
-			return p
-		}
-	}
-}
-
 // touch records an access of this rank that is over when the call is.
-func (h *races) touch(kind racecheck.Kind, buf []byte) { h.checker.Touch(h.place(), kind, buf) }
+func (h *races) touch(kind racecheck.Kind, buf []byte) { h.checker.Touch(h.k.place(), kind, buf) }
 
 // end records that the program has returned.
 func (h *races) end() {
-	p := h.place()
+	p := h.k.place()
 	p.Call = "the end of the program"
 	h.checker.End(p)
 }
@@ -90,21 +65,21 @@ func (h *races) end() {
 // done records the completion of an operation; nil if it was not observed.
 func (h *races) done(o *racecheck.Op) {
 	if o != nil {
-		h.checker.Done(h.place(), o)
+		h.checker.Done(h.k.place(), o)
 	}
 }
 
 // startSend records the start of a send of the program.
 func (h *races) startSend(r *p2p.Request) {
 	if r.Context&collective == 0 {
-		h.p2p[r] = h.checker.Send(h.place(), r.Context, r.Peer, r.Tag, r.Buf, r.Mode == p2p.Synchronous)
+		h.p2p[r] = h.checker.Send(h.k.place(), r.Context, r.Peer, r.Tag, r.Buf, r.Mode == p2p.Synchronous)
 	}
 }
 
 // startRecv records the start of a receive of the program.
 func (h *races) startRecv(r *p2p.Request, buf []byte) {
 	if r.Context&collective == 0 {
-		h.p2p[r] = h.checker.Recv(h.place(), buf)
+		h.p2p[r] = h.checker.Recv(h.k.place(), buf)
 	}
 }
 
@@ -143,7 +118,7 @@ func (h *races) startCollective(c *Comm, a *collectiveCall) *racecheck.Op {
 	}
 	reads, writes := a.buffers(c)
 	comm := racecheck.Comm{Context: c.context, First: c.worldRank(0), Rank: c.me, Size: c.size}
-	return h.checker.Collective(h.place(), comm, e, a.Root, reads, writes)
+	return h.checker.Collective(h.k.place(), comm, e, a.Root, reads, writes)
 }
 
 // buffers returns the memory that a rank reads and writes in a collective operation. Those of an Alltoallw,

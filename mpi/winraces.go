@@ -12,12 +12,12 @@ func (w *Win) raceID() racecheck.WindowID {
 
 // openWindow records the local memory of a window.
 func (h *races) openWindow(w *Win) {
-	h.checker.OpenWindow(h.place(), w.raceID(), w.c.name, w.c.me, w.c.size, w.mem)
+	h.checker.OpenWindow(h.k.place(), w.raceID(), w.c.name, w.c.me, w.c.size, w.mem)
 }
 
 // closeWindow records that a window is freed.
 func (h *races) closeWindow(w *Win) {
-	h.checker.CloseWindow(h.place(), w.raceID())
+	h.checker.CloseWindow(h.k.place(), w.raceID())
 	delete(h.exposed, w)
 	delete(h.started, w)
 }
@@ -39,7 +39,7 @@ func (h *races) startOp(w *Win, a window.Access) (*window.Operation, error) {
 			rma.Kind, rma.Bytes, rma.Reads = racecheck.AtomicRead, len(a.Result), nil
 		}
 	}
-	o := h.checker.Start(h.place(), rma)
+	o := h.checker.Start(h.k.place(), rma)
 	op, err := w.engine.StartOp(a)
 	if err != nil {
 		h.checker.Failed(o)
@@ -50,33 +50,33 @@ func (h *races) startOp(w *Win, a window.Access) (*window.Operation, error) {
 }
 
 // fence records a fence, whose operations are complete.
-func (h *races) fence(w *Win, a Assert) { h.checker.Fence(h.place(), w.raceID(), a&NoPrecede == 0) }
+func (h *races) fence(w *Win, a Assert) { h.checker.Fence(h.k.place(), w.raceID(), a&NoPrecede == 0) }
 
 // openEpoch records a Post or a Start.
 func (h *races) openEpoch(w *Win, call string, group []int, a Assert) {
 	group = append([]int(nil), group...)
 	if call == "Post" {
 		h.exposed[w] = group
-		h.checker.Post(h.place(), w.raceID(), group)
+		h.checker.Post(h.k.place(), w.raceID(), group)
 		return
 	}
 	h.started[w] = group
-	h.checker.StartEpoch(h.place(), w.raceID(), group, a&NoCheck != 0)
+	h.checker.StartEpoch(h.k.place(), w.raceID(), group, a&NoCheck != 0)
 }
 
 // complete records the end of an access epoch.
-func (h *races) complete(w *Win) { h.checker.Complete(h.place(), w.raceID(), h.started[w]) }
+func (h *races) complete(w *Win) { h.checker.Complete(h.k.place(), w.raceID(), h.started[w]) }
 
 // closeExposure records the end of an exposure epoch, if one was open.
 func (h *races) closeExposure(w *Win) {
-	h.checker.WaitEpoch(h.place(), w.raceID(), h.exposed[w])
+	h.checker.WaitEpoch(h.k.place(), w.raceID(), h.exposed[w])
 	delete(h.exposed, w)
 }
 
 // lock records that a lock is held. With NoCheck no lock is taken.
 func (h *races) lock(w *Win, target int, kind LockKind, a Assert) {
 	if a&NoCheck == 0 {
-		h.checker.Lock(h.place(), w.raceID(), target, kind == Exclusive)
+		h.checker.Lock(h.k.place(), w.raceID(), target, kind == Exclusive)
 	}
 }
 
@@ -84,10 +84,10 @@ func (h *races) lock(w *Win, target int, kind LockKind, a Assert) {
 func (h *races) completeOps(w *Win, call string, target int) {
 	switch call {
 	case "Unlock", "UnlockAll":
-		h.checker.Unlock(h.place(), w.raceID(), target)
+		h.checker.Unlock(h.k.place(), w.raceID(), target)
 	default:
 		isLocal := call == "FlushLocal" || call == "FlushLocalAll"
-		h.checker.Flush(h.place(), w.raceID(), target, isLocal)
+		h.checker.Flush(h.k.place(), w.raceID(), target, isLocal)
 	}
 }
 

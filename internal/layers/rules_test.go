@@ -53,7 +53,6 @@ var engines = []string{
 	"./mpi/window",
 	"./mpi/coll",
 	"./mpi/datatype",
-	"./mpi/racecheck",
 }
 
 // wireEdges make the packets of an engine defective.
@@ -79,7 +78,7 @@ func Rules() RuleSet {
 		Boundaries: boundaries(),
 		Purities: []Purity{
 			{
-				Name: "engines are pure", From: slices.Concat(engines, wireEdges), Except: drivers, Bans: BanAll,
+				Name: "engines are pure", From: slices.Concat(engines, wireEdges, []string{"./mpi/racecheck"}), Except: drivers, Bans: BanAll,
 				Why: "an engine is a value: now, work and packets in; packets, completions and the next deadline out",
 			},
 			{
@@ -140,7 +139,7 @@ func boundaries() []Boundary {
 			Why: "users import it in tests of their own machines and programs",
 		},
 		{
-			Name: "the checker of calls is pure", From: []string{"./mpi/misuse"}, Only: slices.Concat(pureImports, []string{"./explore"}),
+			Name: "checkers of programs are pure", From: []string{"./mpi/misuse", "./mpi/racecheck"}, Only: slices.Concat(pureImports, []string{"./explore"}),
 			Why: "its findings depend only on the calls of the ranks", Because: impureReasons,
 		},
 		{

@@ -1,6 +1,10 @@
 package racecheck
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/fabrictest/fabrictest/explore"
+)
 
 // Kind is the kind of an access to memory.
 type Kind uint8
@@ -22,14 +26,6 @@ func (k Kind) writes() bool { return k == Store || k == Put || k == AtomicWrite 
 // isAtomic reports whether the access is one of an accumulate.
 func (k Kind) isAtomic() bool { return k == AtomicRead || k == AtomicWrite }
 
-// Place is a call of a program.
-type Place struct {
-	Rank int
-	Call string
-	File string
-	Line int
-}
-
 // Element is the element type of an accumulate.
 type Element struct {
 	Type uint8
@@ -38,7 +34,7 @@ type Element struct {
 
 // access is an access to memory, from its start until it is complete.
 type access struct {
-	Place
+	place    explore.Place
 	kind     Kind
 	isBuffer bool   // of an operation, not of the program
 	mem      []byte // keeps the memory from being reused
@@ -50,9 +46,9 @@ type access struct {
 }
 
 // newAccess returns an access to mem, which is not empty, that starts now.
-func newAccess(p Place, kind Kind, mem []byte, start clock) *access {
+func newAccess(p explore.Place, kind Kind, mem []byte, start clock) *access {
 	from := addressOf(mem)
-	return &access{Place: p, kind: kind, mem: mem, from: from, to: from + uintptr(len(mem)), start: start}
+	return &access{place: p, kind: kind, mem: mem, from: from, to: from + uintptr(len(mem)), start: start}
 }
 
 func addressOf(mem []byte) uintptr { return reflect.ValueOf(mem).Pointer() }
@@ -72,8 +68,7 @@ func (a *access) conflicts(b *access) bool {
 // sameElements reports whether two atomic accesses have the same element type, and the same boundaries of
 // elements: only then are they atomic with each other.
 func (a *access) sameElements(b *access) bool {
-	return a.kind == AtomicRead && b.kind == AtomicRead ||
-		a.element == b.element && a.element.Size > 0 && a.from%uintptr(a.element.Size) == b.from%uintptr(b.element.Size)
+	return a.element == b.element && a.element.Size > 0 && a.from%uintptr(a.element.Size) == b.from%uintptr(b.element.Size)
 }
 
 // orderedBefore reports whether a is complete before b starts: b starts after the epoch of a's completion,
@@ -98,7 +93,7 @@ func (a *access) excludes(b *access) *section {
 // supersedes reports whether every later access that races with old also races with a, so that old need
 // not be kept. old is ordered before a.
 func (a *access) supersedes(old *access) bool {
-	if a.Rank != old.Rank || a.kind != old.kind || a.isBuffer != old.isBuffer || a.from > old.from || a.to < old.to || a.element != old.element {
+	if a.place.Rank != old.place.Rank || a.kind != old.kind || a.isBuffer != old.isBuffer || a.from > old.from || a.to < old.to || a.element != old.element {
 		return false
 	}
 	if len(a.sections) > 0 || len(old.sections) > 0 {

@@ -1,5 +1,7 @@
 package racecheck
 
+import "github.com/fabrictest/fabrictest/explore"
+
 // Checker finds races of a program. It is not safe for concurrent use: ranks call it in turn.
 type Checker struct {
 	ranks       []rankState
@@ -8,7 +10,7 @@ type Checker struct {
 	collectives map[commKey]*commState
 	windows     map[WindowID]*window
 	ordered     []*window // in order of creation
-	findings    []Finding
+	findings    []explore.Finding
 	reported    map[reportKey]bool
 	suppressed  int
 }
@@ -16,7 +18,7 @@ type Checker struct {
 // rankState is what the checker knows of a rank.
 type rankState struct {
 	clock clock
-	last  Place // its last call
+	last  explore.Place // its last call
 	ended bool
 }
 
@@ -36,7 +38,7 @@ func New(ranks int) *Checker {
 func (c *Checker) Ranks() int { return len(c.ranks) }
 
 // begin begins an event of a rank. Stores to its windows since its last event are found first.
-func (c *Checker) begin(p Place) {
+func (c *Checker) begin(p explore.Place) {
 	c.findStores(p)
 	c.ranks[p.Rank].last = p
 	c.tick(p.Rank)
@@ -53,13 +55,13 @@ func (c *Checker) tick(rank int) epoch {
 func (c *Checker) snapshot(rank int) clock { return append(clock(nil), c.ranks[rank].clock...) }
 
 // Touch records that the program of a rank loads or stores memory now.
-func (c *Checker) Touch(p Place, kind Kind, mem []byte) {
+func (c *Checker) Touch(p explore.Place, kind Kind, mem []byte) {
 	c.begin(p)
 	c.touch(p, kind, mem, c.snapshot(p.Rank), false)
 }
 
 // touch records an access to local memory that has been completed by the current event of the rank.
-func (c *Checker) touch(p Place, kind Kind, mem []byte, start clock, isBuffer bool) {
+func (c *Checker) touch(p explore.Place, kind Kind, mem []byte, start clock, isBuffer bool) {
 	if len(mem) == 0 {
 		return
 	}
@@ -73,7 +75,7 @@ func (c *Checker) touch(p Place, kind Kind, mem []byte, start clock, isBuffer bo
 // its own windows there.
 func (c *Checker) addLocal(a *access) {
 	for _, w := range c.ordered {
-		if me, ok := w.rankOf[a.Rank]; ok && w.covers(me, a.from, a.to) {
+		if me, ok := w.rankOf[a.place.Rank]; ok && w.covers(me, a.from, a.to) {
 			if s := w.ranks[me].sections[me]; s != nil {
 				a.sections = append(a.sections, s)
 			}
@@ -92,7 +94,7 @@ func (c *Checker) add(a *access) {
 			c.report(old, a)
 		} else if s := old.excludes(a); s != nil && old.kind.writes() && !a.kind.writes() {
 			// The program may see what was written under the lock: it knows that the other section was first.
-			c.ranks[a.Rank].clock.join(s.released)
+			c.ranks[a.place.Rank].clock.join(s.released)
 			a.start = a.start.joined(s.released)
 		}
 	}
@@ -103,30 +105,26 @@ func (c *Checker) add(a *access) {
 	}
 }
 
-// knownToAll returns the clock of what all ranks that have not ended, and all queued operations, know.
+// knownToAll returns the clock of what all ranks that have not ended know. An operation that waits for a Post
+// will know what its target knows.
 func (c *Checker) knownToAll() clock {
 	known := make(clock, len(c.ranks))
 	for i := range known {
 		known[i] = ^uint32(0)
 	}
-	lower := func(by clock) {
-		for i, n := range by {
-			known[i] = min(known[i], n)
-		}
-	}
 	for i := range c.ranks {
-		if !c.ranks[i].ended {
-			lower(c.ranks[i].clock)
+		if c.ranks[i].ended {
+			continue
 		}
-	}
-	for _, w := range c.ordered {
-		w.eachQueued(func(a *access) { lower(a.start) })
+		for k, n := range c.ranks[i].clock {
+			known[k] = min(known[k], n)
+		}
 	}
 	return known
 }
 
 // End records the end of a rank's program.
-func (c *Checker) End(p Place) {
+func (c *Checker) End(p explore.Place) {
 	c.begin(p)
 	c.ranks[p.Rank].ended = true
 }

@@ -1,5 +1,7 @@
 package racecheck
 
+import "github.com/fabrictest/fabrictest/explore"
+
 // Edges say which ranks of a collective operation wait for which others.
 type Edges uint8
 
@@ -46,7 +48,7 @@ type participant struct {
 }
 
 // Collective starts a collective operation that reads and writes buffers.
-func (c *Checker) Collective(p Place, comm Comm, edges Edges, root int, reads, writes [][]byte) *Op {
+func (c *Checker) Collective(p explore.Place, comm Comm, edges Edges, root int, reads, writes [][]byte) *Op {
 	c.begin(p)
 	o := c.startBuffers(p, reads, writes)
 	key := commKey{comm.Context, comm.First}

@@ -1,6 +1,10 @@
 package racecheck
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/explore"
+)
 
 // AllTargets stands for all ranks of a window.
 const AllTargets = -1
@@ -24,14 +28,14 @@ func (c *Checker) completeOps(r *windowRank, target int, isLocal bool) {
 }
 
 // originOf returns the window with an id, and the state of a rank there.
-func (c *Checker) originOf(p Place, id WindowID) (*window, *windowRank) {
+func (c *Checker) originOf(p explore.Place, id WindowID) (*window, *windowRank) {
 	w := c.windows[id]
 	return w, &w.ranks[w.rankOf[p.Rank]]
 }
 
 // Fence records a fence of a rank, whose operations are complete at their targets. One that can end an epoch
 // orders all ranks: the caller then also records a collective operation with all edges.
-func (c *Checker) Fence(p Place, id WindowID, endsEpoch bool) {
+func (c *Checker) Fence(p explore.Place, id WindowID, endsEpoch bool) {
 	c.begin(p)
 	_, r := c.originOf(p, id)
 	if endsEpoch {
@@ -46,14 +50,14 @@ func (c *Checker) Fence(p Place, id WindowID, endsEpoch bool) {
 
 // Flush records that a rank has completed its operations on a target, or on AllTargets; with isLocal only at
 // the origin.
-func (c *Checker) Flush(p Place, id WindowID, target int, isLocal bool) {
+func (c *Checker) Flush(p explore.Place, id WindowID, target int, isLocal bool) {
 	c.begin(p)
 	_, r := c.originOf(p, id)
 	c.completeOps(r, target, isLocal)
 }
 
 // Lock records that a rank holds the lock of a target, or has called LockAll.
-func (c *Checker) Lock(p Place, id WindowID, target int, exclusive bool) {
+func (c *Checker) Lock(p explore.Place, id WindowID, target int, exclusive bool) {
 	c.begin(p)
 	w, r := c.originOf(p, id)
 	for i := range w.ranks {
@@ -64,7 +68,7 @@ func (c *Checker) Lock(p Place, id WindowID, target int, exclusive bool) {
 }
 
 // Unlock records that a rank has completed its operations on a target, or on AllTargets, and releases the lock.
-func (c *Checker) Unlock(p Place, id WindowID, target int) {
+func (c *Checker) Unlock(p explore.Place, id WindowID, target int) {
 	c.begin(p)
 	w, r := c.originOf(p, id)
 	c.completeOps(r, target, false)
@@ -105,7 +109,7 @@ func (r *windowRank) exposed(origin int) *exposures {
 }
 
 // Post records that a rank exposes its window to a group. Operations that have waited for that access it now.
-func (c *Checker) Post(p Place, id WindowID, group []int) {
+func (c *Checker) Post(p explore.Place, id WindowID, group []int) {
 	c.begin(p)
 	_, r := c.originOf(p, id)
 	posted := c.snapshot(p.Rank)
@@ -125,7 +129,7 @@ func (c *Checker) Post(p Place, id WindowID, group []int) {
 }
 
 // StartEpoch records that a rank opens an access epoch to a group. Without a check it does not wait for a Post.
-func (c *Checker) StartEpoch(p Place, id WindowID, group []int, noCheck bool) {
+func (c *Checker) StartEpoch(p explore.Place, id WindowID, group []int, noCheck bool) {
 	c.begin(p)
 	w, r := c.originOf(p, id)
 	me := w.rankOf[p.Rank]
@@ -142,7 +146,7 @@ func (c *Checker) StartEpoch(p Place, id WindowID, group []int, noCheck bool) {
 
 // Complete records that a rank closes its access epoch: its operations are complete at the origin. The rank
 // has waited for the Posts of the group.
-func (c *Checker) Complete(p Place, id WindowID, group []int) {
+func (c *Checker) Complete(p explore.Place, id WindowID, group []int) {
 	c.begin(p)
 	w, r := c.originOf(p, id)
 	me := w.rankOf[p.Rank]
@@ -168,7 +172,7 @@ func (c *Checker) Complete(p Place, id WindowID, group []int) {
 }
 
 // WaitEpoch records that a rank closes its exposure epoch to a group, which has completed it.
-func (c *Checker) WaitEpoch(p Place, id WindowID, group []int) {
+func (c *Checker) WaitEpoch(p explore.Place, id WindowID, group []int) {
 	c.begin(p)
 	_, r := c.originOf(p, id)
 	at := epoch{p.Rank, c.ranks[p.Rank].clock[p.Rank]}

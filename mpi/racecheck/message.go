@@ -1,6 +1,10 @@
 package racecheck
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/explore"
+)
 
 // envelope identifies the messages that are received in the order of their sends.
 type envelope struct {
@@ -17,7 +21,7 @@ type Message struct {
 
 // Send starts a send, which reads mem, to a world rank. With isSynchronous it completes after the receive
 // has begun.
-func (c *Checker) Send(p Place, context uint32, to int, tag int32, mem []byte, isSynchronous bool) *Op {
+func (c *Checker) Send(p explore.Place, context uint32, to int, tag int32, mem []byte, isSynchronous bool) *Op {
 	c.begin(p)
 	m := &Message{sent: c.snapshot(p.Rank)}
 	e := envelope{context, p.Rank, to, tag}
@@ -30,7 +34,7 @@ func (c *Checker) Send(p Place, context uint32, to int, tag int32, mem []byte, i
 }
 
 // Recv starts a receive, which writes mem.
-func (c *Checker) Recv(p Place, mem []byte) *Op {
+func (c *Checker) Recv(p explore.Place, mem []byte) *Op {
 	c.begin(p)
 	return c.startBuffers(p, nil, [][]byte{mem})
 }

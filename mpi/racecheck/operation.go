@@ -1,9 +1,11 @@
 package racecheck
 
+import "github.com/fabrictest/fabrictest/explore"
+
 // Op is an operation that owns buffers of its rank until it is complete there, and a part of a window until
 // it is complete at the target.
 type Op struct {
-	place   Place
+	place   explore.Place
 	start   clock
 	buffers []*access
 	remote  *access // nil if it has none
@@ -19,7 +21,7 @@ type Op struct {
 }
 
 // startBuffers starts an operation on buffers of a rank, whose event has begun.
-func (c *Checker) startBuffers(p Place, reads, writes [][]byte) *Op {
+func (c *Checker) startBuffers(p explore.Place, reads, writes [][]byte) *Op {
 	o := &Op{place: p, start: c.snapshot(p.Rank)}
 	o.addBuffers(c, Load, reads)
 	o.addBuffers(c, Store, writes)
@@ -61,7 +63,7 @@ func (o *Op) completeAtTarget(at epoch) {
 
 // Done records that a rank knows of the completion of an operation at this rank: a blocking call has
 // returned, or a request was found complete. What it waited for is ordered before what follows.
-func (c *Checker) Done(p Place, o *Op) {
+func (c *Checker) Done(p explore.Place, o *Op) {
 	c.begin(p)
 	r := &c.ranks[p.Rank]
 	if o.message != nil {

@@ -5,12 +5,16 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
 	"strings"
+	"testing"
 
+	"github.com/fabrictest/fabrictest/explore"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/racecheck"
@@ -50,16 +54,25 @@ func (r rank) wait(q *mpi.Request) {
 func buffer(n int) []byte { return make([]byte, n) }
 
 // simulate runs a program on ranks of a simulated fabric, and returns the races.
-func simulate(ranks int, program func(r rank)) ([]racecheck.Finding, error) {
+func simulate(t *testing.T, ranks int, program func(r rank)) []explore.Finding {
+	t.Helper()
 	c := racecheck.New(ranks)
+	observe(t, c, program)
+	found, _ := c.Findings()
+	return found
+}
+
+// observe runs a program with a checker.
+func observe(t *testing.T, c *racecheck.Checker, program func(r rank)) {
+	t.Helper()
+	ranks := c.Ranks()
 	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks}, func(e *transport.Env) error {
 		return mpi.Run(e, mpi.Options{Races: c}, func(w *mpi.World) error {
 			program(rank{w})
 			return nil
 		})
 	})
-	found, _ := c.Findings()
-	return found, err
+	must.Do(t, err)
 }
 
 // verdict is what was found in a program, compared with its label.
@@ -72,38 +85,28 @@ const (
 	falseNegative verdict = "false negative"
 )
 
-// judge runs a program. A race is found only if a finding names both lines; in a program without a race
-// every finding is false.
-func judge(ranks int, program func(r rank), lines [][2]int) (verdict, string) {
-	found, err := simulate(ranks, program)
+// judge compares the findings in a program with the pairs of lines that race. A race is found only if a finding
+// names both lines. A finding with other lines is false.
+func judge(found []explore.Finding, lines [][2]int) (verdict, string) {
 	var texts []string
-	if err != nil {
-		texts = append(texts, err.Error())
-	}
-	reported := false
+	right := 0
 	for _, f := range found {
 		texts = append(texts, f.Text)
-		if len(f.Places) == 2 && slices.ContainsFunc(lines, func(pair [2]int) bool {
-			a, b := f.Places[0].Line, f.Places[1].Line
-			return pair == [2]int{a, b} || pair == [2]int{b, a}
-		}) {
-			reported = true
+		a, b := f.Places[0].Line, f.Places[1].Line
+		if slices.Contains(lines, [2]int{a, b}) || slices.Contains(lines, [2]int{b, a}) {
+			right++
 		}
 	}
-	text := strings.Join(texts, "\n")
+	v := trueNegative
 	switch {
-	case err != nil && len(lines) > 0:
-		return falseNegative, text
-	case err != nil:
-		return falsePositive, text
-	case len(lines) > 0 && reported:
-		return truePositive, text
+	case right < len(found):
+		v = falsePositive
+	case right > 0:
+		v = truePositive
 	case len(lines) > 0:
-		return falseNegative, text
-	case len(found) > 0:
-		return falsePositive, text
+		v = falseNegative
 	}
-	return trueNegative, text
+	return v, strings.Join(texts, "\n")
 }
 
 // source has the comments of the files of this package, by line.
@@ -124,40 +127,48 @@ var source = func() map[string]map[int]string {
 		}
 		for _, d := range f.Decls {
 			if d, ok := d.(*ast.FuncDecl); ok {
-				functionLines[d.Name.Name] = [2]int{set.Position(d.Pos()).Line, set.Position(d.End()).Line}
+				functionLines[name+" "+d.Name.Name] = [2]int{set.Position(d.Pos()).Line, set.Position(d.End()).Line}
 			}
 		}
 	}
 	return comments
 }()
 
-// functionLines are the first and the last line of each function.
+// functionLines are the first and the last line of each function, by file and name.
 var functionLines = map[string][2]int{}
 
-// markedLines returns the pairs of lines of a function with the same comment RACE or RACE and a number; a
-// single line races with itself.
-func markedLines(program func(r rank)) (name string, pairs [][2]int) {
+// markedLines returns the pair of lines that have the comment RACE in a program, or in the function that it
+// shares with others; a single line races with itself. There is none in a program without a race.
+func markedLines(program func(r rank), shared string) (name string, pairs [][2]int) {
 	f := runtime.FuncForPC(reflect.ValueOf(program).Pointer())
 	name = f.Name()[strings.LastIndex(f.Name(), ".")+1:]
 	file, _ := f.FileLine(f.Entry())
-	span := functionLines[name]
-	marks := map[string][]int{}
-	for line, text := range source[filepath.Base(file)] {
-		if line >= span[0] && line <= span[1] && strings.HasPrefix(text, "RACE") {
-			marks[text] = append(marks[text], line)
+	lines := marksIn(filepath.Base(file), name)
+	if shared != "" {
+		for _, other := range slices.Sorted(maps.Keys(source)) {
+			lines = append(lines, marksIn(other, shared)...)
 		}
 	}
-	for mark, lines := range marks {
-		switch len(lines) {
-		case 1:
-			pairs = append(pairs, [2]int{lines[0], lines[0]})
-		case 2:
-			pairs = append(pairs, [2]int{lines[0], lines[1]})
-		default:
-			panic(fmt.Sprintf("%s: %d lines with the mark %s", name, len(lines), mark))
+	switch len(lines) {
+	case 0:
+		return name, nil
+	case 1:
+		return name, [][2]int{{lines[0], lines[0]}}
+	case 2:
+		return name, [][2]int{{lines[0], lines[1]}}
+	}
+	panic(fmt.Sprintf("%s: the mark RACE is on lines %v", name, lines))
+}
+
+// marksIn returns the lines of a function with the mark RACE.
+func marksIn(file, function string) (lines []int) {
+	span := functionLines[file+" "+function]
+	for line := span[0]; line <= span[1]; line++ {
+		if source[file][line] == "RACE" {
+			lines = append(lines, line)
 		}
 	}
-	return name, pairs
+	return lines
 }
 
 // receive receives an empty message.

@@ -1,6 +1,10 @@
 package racecheck
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/explore"
+)
 
 // MaxWatched is the size of the largest memory of a window in which stores of the program are found by
 // their effect, in bytes.
@@ -22,7 +26,7 @@ func (c *Checker) noteWrite(a *access) {
 
 // findStores compares the windows of a rank with their memory at its last event. What has changed, and no
 // known access can have changed, was stored by the program in between, without an annotation.
-func (c *Checker) findStores(p Place) {
+func (c *Checker) findStores(p explore.Place) {
 	for _, w := range c.ordered {
 		if me, ok := w.rankOf[p.Rank]; ok {
 			c.findStoresIn(&w.ranks[me], p)
@@ -30,7 +34,7 @@ func (c *Checker) findStores(p Place) {
 	}
 }
 
-func (c *Checker) findStoresIn(r *windowRank, p Place) {
+func (c *Checker) findStoresIn(r *windowRank, p explore.Place) {
 	if r.shadow == nil {
 		return
 	}
@@ -43,7 +47,7 @@ func (c *Checker) findStoresIn(r *windowRank, p Place) {
 	last := c.ranks[p.Rank].last
 	for _, change := range changes {
 		c.tick(p.Rank) // what the last event released does not include the store
-		place := Place{Rank: p.Rank, Call: "store between " + last.Call + " and " + p.Call, File: p.File, Line: p.Line}
+		place := explore.Place{Rank: p.Rank, Call: "store between " + last.Call + " and " + p.Call, File: p.File, Line: p.Line}
 		c.touch(place, Store, r.mem[change[0]:change[1]], c.snapshot(p.Rank), false)
 	}
 }

@@ -1,5 +1,7 @@
 package racecheck
 
+import "github.com/fabrictest/fabrictest/explore"
+
 // WindowID identifies a window by the context of its communicator, and the world rank of its rank 0.
 type WindowID struct {
 	Context uint32
@@ -45,7 +47,7 @@ type lockID struct {
 }
 
 // OpenWindow records the memory of a rank in a window, of which it is a rank.
-func (c *Checker) OpenWindow(p Place, id WindowID, name string, rank, size int, mem []byte) {
+func (c *Checker) OpenWindow(p explore.Place, id WindowID, name string, rank, size int, mem []byte) {
 	c.begin(p)
 	w := c.windows[id]
 	if w == nil {
@@ -62,7 +64,7 @@ func (c *Checker) OpenWindow(p Place, id WindowID, name string, rank, size int, 
 }
 
 // CloseWindow records that a rank frees a window.
-func (c *Checker) CloseWindow(p Place, id WindowID) {
+func (c *Checker) CloseWindow(p explore.Place, id WindowID) {
 	c.begin(p)
 	w := c.windows[id]
 	delete(w.rankOf, p.Rank)
@@ -97,7 +99,7 @@ type RMA struct {
 }
 
 // Start starts an operation on a window.
-func (c *Checker) Start(p Place, a RMA) *Op {
+func (c *Checker) Start(p explore.Place, a RMA) *Op {
 	c.begin(p)
 	o := c.startBuffers(p, a.Reads, a.Writes)
 	w := c.windows[a.Window]
@@ -134,17 +136,4 @@ func (c *Checker) reachTarget(o *Op, origin, target *windowRank) {
 		o.remote.start = o.remote.start.joined(target.fenceClocks[origin.fences])
 	}
 	c.add(o.remote)
-}
-
-// eachQueued calls visit for the accesses that wait for a Post.
-func (w *window) eachQueued(visit func(*access)) {
-	for i := range w.ranks {
-		for origin := range w.ranks {
-			if e := w.ranks[i].exposures[origin]; e != nil {
-				for _, q := range e.queued {
-					visit(q.op.remote)
-				}
-			}
-		}
-	}
 }
