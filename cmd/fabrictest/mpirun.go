@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cli"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/work"
@@ -60,6 +61,8 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	f.BoolVarP(&o.run.Label, "label", "l", false, "in namespaces, print the rank's number before each line")
 	f.BoolVar(&o.stats, "stats", false, "print statistics of the ranks")
 	f.BoolVar(&o.settings.Arrivals, "arrivals", false, "record when ranks call collective operations, and print how far apart")
+	f.StringSliceVar(&o.run.Checkers, "check", nil, "in simulation, check the calls of the ranks: `LIST` of "+cli.Choices(mpihost.Checks()))
+	completeFlag(cmd, "check", fixed(mpihost.Checks()...))
 	f.StringVar(&o.out, "out", "", "`FOLDER` for the statistics as ranks.json and report.html, which is created")
 	return cmd
 }

@@ -178,6 +178,8 @@ type Job struct {
 	Limit time.Duration `json:"limit,omitempty"`
 	// Options are those of the runtime; mpihost does not read them.
 	Options json.RawMessage `json:"options,omitempty"`
+	// Checkers are names of checkers of the ranks' calls, for simulations.
+	Checkers []string `json:"checkers,omitempty"`
 	// Reports asks the ranks for reports (Process.Report).
 	Reports bool `json:"reports,omitempty"`
 	// ReportFD is the descriptor for the reports of a simulation, which first

@@ -22,6 +22,19 @@ func TestMain(m *testing.M) {
 var programs = map[string]func(*mpi.World) error{
 	"barrier": func(w *mpi.World) error { return w.Barrier() },
 	"fails":   func(*mpi.World) error { return errors.New("no more paper") },
+	"races": func(w *mpi.World) error {
+		win, err := w.WinAllocate(8)
+		if err != nil {
+			return err
+		}
+		err = win.Fence(0)
+		if w.Rank() == 0 {
+			err = errors.Join(err, win.Put(make([]byte, 8), 1, 0))
+		} else {
+			win.StoreLocal(4, []byte{1})
+		}
+		return errors.Join(err, win.Fence(mpi.NoSucceed), win.Free())
+	},
 	"late": func(w *mpi.World) error {
 		if w.Rank() == 1 {
 			w.Compute(time.Hour)
@@ -47,6 +60,11 @@ func TestProgramRunsAllRanksOfWorld(t *testing.T) {
 		{"barrier", `{"ranks":2,"options":{"Carrier":{"design":"ud"},"Progress":1}}`, "ok "},
 		{"barrier", `{"ranks":2,"options":{"Carrier":{"design":"best"}}}`, "unknown design \"best\""},
 		{"barrier", `{"ranks":2,"options":[]}`, "the options from 'fabrictest mpirun'"},
+		{"barrier", `{"ranks":2,"checkers":["races","misuse"]}`, "ok "},
+		{"barrier", `{"ranks":2,"checkers":["bugs"]}`, `no checker "bugs": there are races and misuse`},
+		{"races", `{"ranks":2}`, "ok "},
+		{"races", `{"ranks":2,"checkers":["races"]}`, "data race on window world.window, memory of rank 1, 1 bytes at offset 4"},
+		{"races", `{"ranks":2,"checkers":["races"]}`, "Win.Put at mpihost/launcher_test.go:"},
 		{"fails", `{"ranks":2}`, "exit status 1 rank"},
 		{"late", `{"ranks":2,"limit":1000000000}`, "the limit of time is reached"},
 	} {

@@ -148,7 +148,13 @@ func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 		return p.explore(o, runRank)
 	}
 	o.OnFinalize = func(rank int, s mpi.Stats) { p.Report(rank, s) }
-	return p.Run(func(e *transport.Env) error { return runRank(e, o) })
+	c, err := newCheckers(p.job.Checkers, p.job.Ranks)
+	if err != nil {
+		return err
+	}
+	c.set(&o)
+	err = p.Run(func(e *transport.Env) error { return runRank(e, o) })
+	return errors.Join(err, c.err())
 }
 
 // runRank binds the process to the CPU of its rank, opens the memory that the ranks of this host share

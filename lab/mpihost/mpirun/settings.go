@@ -68,6 +68,14 @@ func (s *Settings) Apply(c *Config) (err error) {
 			return cli.Errorf("--%s %d: give %d to %d", n.flag, n.value, n.min, n.max)
 		}
 	}
+	for _, name := range c.Checkers {
+		if _, err := ChoiceIndex("check", name, mpihost.Checks()); err != nil {
+			return err
+		}
+		if s.On != onSim {
+			return cli.Errorf("--check: calls are checked in simulation only: add --on sim")
+		}
+	}
 	var loss scenarios.Percent
 	if err := loss.UnmarshalText([]byte(s.Loss)); err != nil {
 		return cli.Errorf("--loss %s: %w", s.Loss, err)

@@ -122,6 +122,7 @@ func (s *Settings) CommandLine(program, on string, c *Config, words []string) st
 		{"eager", fmt.Sprint(s.EagerLimit), "0"},
 		{"collectives", s.Collectives, ""},
 		{"arrivals", fmt.Sprint(s.Arrivals), "false"},
+		{"check", strings.Join(c.Checkers, ","), ""},
 		{"limit", c.Limit.String(), "0s"},
 		{"keep-going", fmt.Sprint(c.KeepGoing), "false"},
 		{"bind", fmt.Sprint(c.Bind), "false"},

@@ -1,0 +1,79 @@
+package mpihost
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/explore"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/misuse"
+	"github.com/fabrictest/fabrictest/mpi/racecheck"
+)
+
+// Names of checkers of the ranks' calls, in simulation.
+const (
+	CheckRaces  = "races"
+	CheckMisuse = "misuse"
+)
+
+// Checks returns the names of all checkers.
+func Checks() []string { return []string{CheckRaces, CheckMisuse} }
+
+// FindingsError is returned if checkers found errors of a program.
+type FindingsError struct {
+	Findings []explore.Finding
+	More     int // findings that were not kept
+}
+
+// Error returns the findings with their places.
+func (e *FindingsError) Error() string {
+	var b strings.Builder
+	for i := range e.Findings {
+		b.WriteString("\n" + strings.TrimSuffix(misuse.Text(&e.Findings[i]), "\n"))
+	}
+	if e.More > 0 {
+		fmt.Fprintf(&b, "\nand %d more", e.More)
+	}
+	return strings.TrimPrefix(b.String(), "\n")
+}
+
+// checkers are those of a simulation.
+type checkers struct {
+	races  *racecheck.Checker
+	misuse *misuse.Checker
+}
+
+// newCheckers returns the checkers with some names.
+func newCheckers(names []string, ranks int) (*checkers, error) {
+	c := new(checkers)
+	for _, name := range names {
+		switch name {
+		case CheckRaces:
+			c.races = racecheck.New(ranks)
+		case CheckMisuse:
+			c.misuse = misuse.New(misuse.Options{})
+		default:
+			return nil, fmt.Errorf("no checker %q: there are %s", name, strings.Join(Checks(), " and "))
+		}
+	}
+	return c, nil
+}
+
+// set lets ranks with these options tell the checkers their calls.
+func (c *checkers) set(o *mpi.Options) { o.Races, o.Misuse = c.races, c.misuse }
+
+// err returns the findings as a FindingsError; nil if there are none.
+func (c *checkers) err() error {
+	e := new(FindingsError)
+	if c.races != nil {
+		e.Findings, e.More = c.races.Findings()
+	}
+	if c.misuse != nil {
+		e.Findings = slices.Concat(e.Findings, c.misuse.Findings())
+	}
+	if len(e.Findings) == 0 {
+		return nil
+	}
+	return e
+}
