@@ -33,6 +33,7 @@ type replayable struct {
 const (
 	noVerdict      = "it changes the output or the files, not the verdict"
 	namesSelection = "it selects scenarios or cases, which the line names"
+	ofHosts        = "it names hosts, which TestCommandLineNamesHosts of mpirun covers"
 )
 
 func replayables() []replayable {
@@ -129,10 +130,13 @@ func replayables() []replayable {
 		{
 			"a run of ranks", newMPIRunCommand(mpi),
 			map[string]string{
-				"ranks": "5", "per-host": "2", "device": "[rxe0,rxe1]", "rails": "2", "on": "sim", "provider": "softiwarp", "cable": "shm", "platform": "./a host.yaml", "no-icrc": "true", "mtu": "1500", "loss": "1%", "seed": "7", "design": "srq",
+				"ranks": "5", "per-host": "2", "device": "[rxe0,rxe1]", "netdev": "[eth1,eth2]", "remote-path": "/opt/my fabrictest", "rails": "2", "on": "sim", "provider": "softiwarp", "cable": "shm", "platform": "./a host.yaml", "no-icrc": "true", "mtu": "1500", "loss": "1%", "seed": "7", "design": "srq",
 				"protocol": "rput", "progress": "background", "eager": "100", "collectives": "bcast=chain", "arrivals": "true", "limit": "1m0s", "keep-going": "true", "bind": "true",
 			},
-			map[string]string{"label": noVerdict, "stats": noVerdict, "out": noVerdict},
+			map[string]string{
+				"label": noVerdict, "stats": noVerdict, "out": noVerdict,
+				"hosts": ofHosts, "hostfile": ofHosts, "launcher": ofHosts,
+			},
 			func() string {
 				mpi.run.Seed = 7 // check sets it
 				return mpi.command([]string{"cg", "--class", "S"})
