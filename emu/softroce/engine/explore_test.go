@@ -360,7 +360,7 @@ func newDigest() *explore.Digest {
 func programs() map[string]program {
 	all := map[string]program{
 		"messages":  {[2]string{"sS", ""}, 0},
-		"fault":     {[2]string{"S", ""}, 1},
+		"fault":     {[2]string{"Ww", ""}, 1},
 		"write":     {[2]string{"W", ""}, 1},
 		"read":      {[2]string{"wR", ""}, 0},
 		"atomic":    {[2]string{"f", ""}, 1},
