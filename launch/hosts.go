@@ -243,7 +243,7 @@ func parseOutcomes(report []byte, ranks rankRange, host string) (all []Outcome, 
 		if o.Rank != ranks.first+i || !slices.Contains(states, o.State) || o.ExitCode < -1 || o.ExitCode > 255 {
 			return nil, fmt.Errorf("rank %d: state %q of rank %d with exit code %d", ranks.first+i, o.State, o.Rank, o.ExitCode)
 		}
-		o.Host = host
+		o.Host, o.Error, o.StateDump = host, truncate(o.Error, maxReason), truncate(o.StateDump, 2*maxDump) // a dump, and what was printed on SIGQUIT
 	}
 	return all, nil
 }
