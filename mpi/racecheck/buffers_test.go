@@ -225,7 +225,7 @@ func scanBackwards(r rank) {
 		r.do(win.Put(buffer(8), 0, 0)) // RACE
 		r.do(win.Flush(0))
 	} else {
-		r.Compute(1e6)
+		r.poll()
 	}
 	r.do(r.Scan(buffer(8), buffer(8), mpi.Int64, mpi.Sum))
 	if r.Rank() == 0 {
