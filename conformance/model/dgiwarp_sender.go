@@ -189,14 +189,14 @@ func (s *DGSender) grow(newlyArrived, acked int) {
 	// threshold as in slow start.
 	s.ackedLeast, s.ackedMost = s.ackedLeast+min(newlyArrived, acked), s.ackedMost+max(newlyArrived, acked)
 	newMost := s.most
-	if s.ackedMost >= s.least {
+	switch {
+	case s.least < s.threshold:
+		newMost += max(newlyArrived, acked)
+	case s.ackedMost >= s.least:
 		newMost++
 	}
 	if s.ackedLeast >= s.most {
 		s.least, s.ackedLeast = min(s.least+1, DGWindow), 0
-	}
-	if s.least < s.threshold {
-		newMost = s.most + max(newlyArrived, acked)
 	}
 	s.most = min(newMost, DGWindow)
 }

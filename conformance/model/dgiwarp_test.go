@@ -232,3 +232,15 @@ func TestDGSenderWindowFollowsAcks(t *testing.T) {
 	s.Timeout()
 	check("timeout", 4)
 }
+
+// After a timeout a window below the threshold may grow by one for each packet, although a window of packets, which
+// makes its lower bound grow by one as well, then reaches the threshold.
+func TestDGSenderGrowsFastBelowThreshold(t *testing.T) {
+	for threshold, want := range map[int]int{6: 7, 7: 14} {
+		s := NewDGSender()
+		s.slowStart, s.least, s.most, s.threshold = false, 6, 6, threshold
+		if s.grow(8, 8); s.least != 7 || s.most != want {
+			t.Errorf("threshold %d: window of %d to %d, want 7 to %d", threshold, s.least, s.most, want)
+		}
+	}
+}

@@ -260,7 +260,9 @@ func (p *peer) outputSegments(now mono.Time) {
 		p.origin.push(byResponder)
 		p.rd.Send(now, n.segment.Header, n.segment.Payload)
 	}
-	if p.rd.Room() == 0 && p.rd.Waiting() == 0 {
+	isFull := p.rd.Room() == 0
+	p.rd.SetMore(isFull)
+	if isFull && p.rd.Waiting() == 0 {
 		p.queueOutput() // other peers use all the room: try again later
 	}
 }

@@ -33,7 +33,7 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	if flags.Has(wire.FlagDuplicate) && p.send.loss.reorder < maxReorder {
 		p.send.loss.reorder *= 2 // a retransmission was spurious
 	}
-	if p.send.sacked > 0 {
+	if p.send.mayHaveLosses() {
 		p.detectLosses()
 	}
 	if flags.Has(wire.FlagMarked) {
@@ -103,14 +103,21 @@ func (f *sendFlow) markArrived(s *segment, echo uint32) bool {
 	return true
 }
 
+// mayHaveLosses reports whether a segment may have been sent before one that has arrived. Without SACKs and
+// retransmissions, segments arrive in the order in which they were sent.
+func (f *sendFlow) mayHaveLosses() bool {
+	s := f.oldest
+	return f.sacked > 0 || f.outstanding() > 0 && (s.tries > 1 || int32(f.loss.arrived-s.sentNo) > 0)
+}
+
 // detectLosses marks a segment as lost if a segment that was sent at least loss.reorder
-// transmissions later has arrived. If no segment is unsent, loss.reorder later transmissions may
+// transmissions later has arrived. If nothing is left to send, loss.reorder later transmissions may
 // never come: then as many later ones as there are other outstanding segments suffice. If it marks
 // any, it reduces the congestion window.
 func (p *Peer) detectLosses() {
 	f := &p.send
 	found, enough := false, int32(f.loss.reorder)
-	if f.unsent == nil {
+	if f.unsent == nil && !p.has(flagMore) {
 		enough = min(enough, max(f.outstanding()-1, 1))
 	}
 	for s := f.oldest; s != f.unsent; s = s.next {

@@ -96,6 +96,7 @@ const (
 	flagMarked                            // a packet had a congestion mark
 	flagDuplicate                         // a duplicate packet was received
 	flagDelayAcks                         // delay acknowledgements: the application responds soon
+	flagMore                              // the owner has segments for which there is no room
 	flagBlocked                           // the owner has deferred the next segment
 	flagQueued                            // is in Layer.turn.active
 	flagEventQueued                       // is in Layer.notices

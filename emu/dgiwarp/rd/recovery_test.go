@@ -77,6 +77,75 @@ func TestLossOfLastPacketIsDetected(t *testing.T) {
 	}
 }
 
+// Losses are detected after acknowledgements without a SACK, too: packets that were sent again have arrived.
+func TestLossIsDetectedWithoutSACK(t *testing.T) {
+	n, a, b, _ := established(t)
+	losses := map[wire.Seq]int{1: 1, 2: 1, 3: 1, 7: 1, 8: 1, 9: 1, 10: 1}
+	n.cut = func(_, _ *host, k *wire.Packet) bool {
+		isLost := k.Flags.Has(wire.FlagData) && losses[k.Data.Seq] > 0
+		if isLost {
+			losses[k.Data.Seq]--
+		}
+		return isLost
+	}
+	for range 10 {
+		a.send(b, 10)
+	}
+	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 11 })
+	if c := &a.layer.Count; c.Timeouts != 0 || c.LossesSeen != 7 {
+		t.Errorf("%d timeouts, and %d losses detected otherwise, want 0 and 7", c.Timeouts, c.LossesSeen)
+	}
+}
+
+// That the oldest packet was sent again, and is on its way, does not hide the loss of later ones that were sent before.
+func TestLossBehindRetransmissionIsDetected(t *testing.T) {
+	n, a, b, p := established(t)
+	n.cut = loseFirst(1000, func(*wire.Packet) bool { return true })
+	for range 10 {
+		a.send(b, 10)
+	}
+	a.flush()
+	for _, c := range []struct {
+		next wire.Seq
+		sack uint32
+		seen uint64
+	}{
+		{1, 0b11100, 3},    // 4, 5 and 6 have arrived: 1, 2 and 3 are sent again
+		{2, 0b1110, 3 + 2}, // then 1: so are 7 and 8
+		{7, 0, 3 + 2 + 2},  // then 2 and 3, but not 7: 9 and 10 are lost, too
+		{11, 0, 3 + 2 + 2}, // all
+	} {
+		k := wire.Ack{Epoch: p.send.epoch, Next: c.next, Echo: microseconds(n.now), Window: wire.Window}
+		if c.sack != 0 {
+			k.Words, k.Sack[0] = 1, c.sack
+		}
+		p.receiveAck(n.now, &k, 0)
+		a.flush()
+		if got := a.layer.Count.LossesSeen; got != c.seen {
+			t.Errorf("%d losses detected after an acknowledgement of %d, want %d", got, c.next, c.seen)
+		}
+	}
+}
+
+// Fewer later packets than the threshold show a loss only if none can follow: not while segments wait for room.
+func TestThresholdHoldsWhileSegmentsWaitForRoom(t *testing.T) {
+	for _, more := range []bool{false, true} {
+		n := newNetwork(t, 1, impairment{})
+		a, b := n.host(Config{Limits: Limits{PeerSegments: 3}}), n.host(Config{})
+		a.send(b, 10)
+		n.run(time.Second, func() bool { return a.acked[a.key(b)] == 1 })
+		n.cut = loseFirst(1, func(k *wire.Packet) bool { return k.Data.Seq == 1 })
+		for range 3 {
+			a.send(b, 10)
+		}
+		a.layer.peers[a.key(b)].SetMore(more)
+		n.sleep(500 * time.Microsecond)
+		if seen := a.layer.Count.LossesSeen > 0; seen == more {
+			t.Errorf("segments wait %v, loss detected %v after two later packets", more, seen)
+		}
+	}
+}
+
 // The reordering threshold adapts to a network that reorders all the time.
 func TestReorderingThresholdAdapts(t *testing.T) {
 	n := newNetwork(t, 1, impairment{reorder: 30})

@@ -71,6 +71,10 @@ func (p *Peer) Room() int {
 	return max(0, min(l.cfg.Limits.PeerSegments-p.Waiting(), l.cfg.Limits.Segments-l.segments.used))
 }
 
+// SetMore tells whether the owner has segments for which there is no Room. Otherwise the segments that were passed to
+// Send are all.
+func (p *Peer) SetMore(more bool) { p.set(flagMore, more) }
+
 // begin starts a flow with epoch e to a peer to which no segment is queued. If the peer was heard
 // of recently (recent) and has a flow to this host, that flow's epoch proves this host's address,
 // since only the flow's receiver knows it. A peer that does not accept the proof sends a challenge.
