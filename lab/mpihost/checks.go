@@ -13,12 +13,14 @@ import (
 
 // Names of checkers of the ranks' calls, in simulation.
 const (
-	CheckRaces  = "races"
-	CheckMisuse = "misuse"
+	CheckRaces        = "races"
+	CheckMisuse       = "misuse"
+	CheckUnsafe       = "unsafe"        // CheckMisuse with synchronous sends
+	CheckMessageRaces = "message-races" // CheckMisuse with races of messages
 )
 
 // Checks returns the names of all checkers.
-func Checks() []string { return []string{CheckRaces, CheckMisuse} }
+func Checks() []string { return []string{CheckRaces, CheckMisuse, CheckUnsafe, CheckMessageRaces} }
 
 // FindingsError is returned if checkers found errors of a program.
 type FindingsError struct {
@@ -44,20 +46,40 @@ type checkers struct {
 	misuse *misuse.Checker
 }
 
-// newCheckers returns the checkers with some names.
+// maxExplained is the number of ranks up to which a run without CheckMisuse explains a hang: the places of
+// calls take about a microsecond each.
+const maxExplained = 64
+
+// newCheckers returns the checkers with some names. Without one of misuse, it only explains hangs.
 func newCheckers(names []string, ranks int) (*checkers, error) {
 	c := new(checkers)
+	o := misuse.Options{OnlyWaits: true}
 	for _, name := range names {
 		switch name {
 		case CheckRaces:
 			c.races = racecheck.New(ranks)
 		case CheckMisuse:
-			c.misuse = misuse.New(misuse.Options{})
+			o.OnlyWaits = false
+		case CheckUnsafe:
+			o.OnlyWaits, o.Synchronous = false, true
+		case CheckMessageRaces:
+			o.OnlyWaits, o.MessageRaces = false, true
 		default:
-			return nil, fmt.Errorf("no checker %q: there are %s", name, strings.Join(Checks(), " and "))
+			return nil, fmt.Errorf("no checker %q: there are %s", name, strings.Join(Checks(), ", "))
 		}
 	}
+	if !o.OnlyWaits || ranks <= maxExplained {
+		c.misuse = misuse.New(o)
+	}
 	return c, nil
+}
+
+// explain is a Fabric.Explain.
+func (c *checkers) explain() string {
+	if c.misuse == nil {
+		return ""
+	}
+	return c.misuse.WaitGraph()
 }
 
 // set lets ranks with these options tell the checkers their calls.

@@ -76,6 +76,8 @@ type Fabric struct {
 	Events uint64
 	// Script, if not nil, is called once before the ranks run, to schedule faults with World.At.
 	Script func(*World)
+	// Explain, if not nil, says what the ranks of a run that hangs wait for, for HungError.WaitGraph.
+	Explain func() string
 	// Stop is that of sim.Config.
 	Stop func() error
 

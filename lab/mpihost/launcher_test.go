@@ -61,7 +61,7 @@ func TestProgramRunsAllRanksOfWorld(t *testing.T) {
 		{"barrier", `{"ranks":2,"options":{"Carrier":{"design":"best"}}}`, "unknown design \"best\""},
 		{"barrier", `{"ranks":2,"options":[]}`, "the options from 'fabrictest mpirun'"},
 		{"barrier", `{"ranks":2,"checkers":["races","misuse"]}`, "ok "},
-		{"barrier", `{"ranks":2,"checkers":["bugs"]}`, `no checker "bugs": there are races and misuse`},
+		{"barrier", `{"ranks":2,"checkers":["bugs"]}`, `no checker "bugs": there are races, misuse, unsafe, message-races`},
 		{"races", `{"ranks":2}`, "ok "},
 		{"races", `{"ranks":2,"checkers":["races"]}`, "data race on window world.window, memory of rank 1, 1 bytes at offset 4"},
 		{"races", `{"ranks":2,"checkers":["races"]}`, "Win.Put at mpihost/launcher_test.go:"},

@@ -74,7 +74,9 @@ type HungError struct {
 	Waiting []Waiting // grouped by reason and time, the longest wait first
 	// Requests are the pending sends and receives of up to maxNames ranks.
 	Requests []string
-	Err      error // of the world
+	// WaitGraph says which calls wait for which ranks, if that cannot end and is known.
+	WaitGraph string
+	Err       error // of the world
 }
 
 // Waiting has the programs, ranks or their tasks, that wait for the same reason
@@ -106,6 +108,9 @@ func (e *HungError) Error() string {
 	}
 	for _, line := range e.Requests {
 		b.WriteString("\n  " + line)
+	}
+	if e.WaitGraph != "" {
+		b.WriteString("\n  " + e.WaitGraph)
 	}
 	return b.String()
 }

@@ -22,6 +22,8 @@ type Process struct {
 	job  *Job
 	conn *launch.Conn // nil in a simulation
 
+	explain func() string // of a simulation that hangs; may be nil
+
 	mu        sync.Mutex
 	reportErr error
 	file      *os.File // for reports of a simulation; nil if not wanted
@@ -81,6 +83,7 @@ func (p *Process) Run(run func(e *transport.Env) error) error {
 		if err != nil {
 			return err
 		}
+		f.Explain = p.explain
 		_, err = InWorld(f, run)
 		if p.file != nil {
 			err = errors.Join(err, p.file.Close())
@@ -148,11 +151,20 @@ func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 		return p.explore(o, runRank)
 	}
 	o.OnFinalize = func(rank int, s mpi.Stats) { p.Report(rank, s) }
+	if p.conn == nil {
+		return p.runChecked(o, runRank)
+	}
+	return p.Run(func(e *transport.Env) error { return runRank(e, o) })
+}
+
+// runChecked runs the ranks of a simulation with the checkers of its job.
+func (p *Process) runChecked(o mpi.Options, runRank rankFunc) error {
 	c, err := newCheckers(p.job.Checkers, p.job.Ranks)
 	if err != nil {
 		return err
 	}
 	c.set(&o)
+	p.explain = c.explain
 	err = p.Run(func(e *transport.Env) error { return runRank(e, o) })
 	return errors.Join(err, c.err())
 }

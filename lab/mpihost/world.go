@@ -189,6 +189,9 @@ func (w *World) runError(simErr error) error {
 				hung.Requests = append(hung.Requests, fmt.Sprintf("pending requests of rank %d: %s", r.rank, r.describe()))
 			}
 		}
+		if w.f.Explain != nil {
+			hung.WaitGraph = w.f.Explain()
+		}
 		w.out.Elapsed = time.Duration(w.sim.Now())
 		simErr = hung
 	}

@@ -18,6 +18,8 @@ type Options struct {
 	// MessageRaces reports receives from any source that could have matched another message. Only an
 	// exploration can say whether that matters.
 	MessageRaces bool
+	// OnlyWaits reports nothing: the checker only explains the waits of a run that hangs (WaitGraph).
+	OnlyWaits bool
 	// Without are kinds of findings that are not reported.
 	Without []string
 }
@@ -99,7 +101,7 @@ func shortPath(file string) string {
 // report adds a finding, unless its kind is switched off. The same calls of other ranks are added to the
 // finding that they have.
 func (c *Checker) report(kind, text string, places ...explore.Place) *explore.Finding {
-	if slices.Contains(c.o.Without, kind) {
+	if c.o.OnlyWaits || slices.Contains(c.o.Without, kind) {
 		return nil
 	}
 	for i := range c.findings {
@@ -150,7 +152,7 @@ type Rank struct {
 	took     []*Op // completed receives from any source, with what they matched
 	comms    []*Comm
 	windows  []*Window
-	clock    []uint32 // vector clock, by rank
+	clock    []uint32 // vector clock, by rank; nil unless Options.MessageRaces is set
 
 	wait      *Wait
 	since     time.Duration // of the wait
@@ -165,7 +167,10 @@ func (c *Checker) Rank(rank, size int) *Rank {
 		c.ranks = make([]*Rank, size)
 		c.sends, c.receives = make([][]*Op, size), make([][]*Op, size)
 	}
-	r := &Rank{c: c, rank: rank, clock: make([]uint32, size)}
+	r := &Rank{c: c, rank: rank}
+	if c.o.MessageRaces {
+		r.clock = make([]uint32, size)
+	}
 	c.ranks[rank] = r
 	return r
 }
@@ -174,7 +179,9 @@ func (c *Checker) Rank(rank, size int) *Rank {
 func (r *Rank) tick() {
 	r.c.calls++
 	r.polls = 0
-	r.clock[r.rank]++
+	if r.clock != nil {
+		r.clock[r.rank]++
+	}
 }
 
 // Error reports a call that the runtime refused.

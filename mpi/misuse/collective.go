@@ -33,13 +33,12 @@ type Comm struct {
 	freed bool
 }
 
-// NewComm records a communicator. members are its world ranks; place is the call that created it, without
+// NewComm records a communicator. members returns its world ranks; place is the call that created it, without
 // a line for those that exist from the start.
-func (r *Rank) NewComm(context uint32, members []int, name string, place explore.Place) *Comm {
-	id := CommID{context, members[0]}
+func (r *Rank) NewComm(id CommID, members func() []int, name string, place explore.Place) *Comm {
 	shared := r.c.comms[id]
 	if shared == nil {
-		shared = &comm{id: id, members: members, reached: map[int]int{}}
+		shared = &comm{id: id, members: members(), reached: map[int]int{}}
 		r.c.comms[id] = shared
 	}
 	m := &Comm{comm: shared, rank: r, name: name, place: place}
@@ -80,6 +79,9 @@ func (m *Comm) Collective(call Call, place explore.Place) *Op {
 		}
 	}
 	m.memberEnded()
+	if r.clock == nil && len(m.entries[o.index]) == len(m.members) {
+		m.entries[o.index] = nil // nobody compares with it, or orders calls by it
+	}
 	return o
 }
 
@@ -170,6 +172,9 @@ func (o *Op) AllArrived() bool { return len(o.missing()) == 0 }
 // ranks whose data it has received.
 func (o *Op) Done() {
 	o.done = true
+	if o.rank.clock == nil {
+		return
+	}
 	me := slices.Index(o.Comm.members, o.rank.rank)
 	for _, other := range o.Comm.entries[o.index] {
 		from := slices.Index(o.Comm.members, other.rank.rank)

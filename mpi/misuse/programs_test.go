@@ -145,3 +145,16 @@ func TestEveryKindIsNeeded(t *testing.T) {
 		}
 	}
 }
+
+// The document has the number of programs of each category.
+func TestDocumentHasNumbers(t *testing.T) {
+	text, err := os.ReadFile("../../docs/misuse.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group, programs := range groups {
+		if want := fmt.Sprintf("\n| %s | %d | %d | 0 | 0 |", group, len(programs), len(programs)); !strings.Contains(string(text), want) {
+			t.Errorf("docs/misuse.md does not have %q", want)
+		}
+	}
+}

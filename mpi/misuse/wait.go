@@ -23,7 +23,7 @@ func (r *Rank) Sleep(w *Wait, now time.Duration) (canContinue bool) {
 		r.wait, r.since, r.polls = w, now, 0
 	}
 	c := r.c
-	if now >= r.since+patience && now >= c.nextCheck {
+	if now >= r.since+patience && now >= c.nextCheck && !c.o.OnlyWaits {
 		c.nextCheck = now + patience/8
 		c.findDeadlock(func(r *Rank) *Wait {
 			if now < r.since+patience {
@@ -46,7 +46,7 @@ func (r *Rank) Polled(w *Wait) (canContinue bool) {
 	}
 	r.polls++
 	r.polled = w
-	if r.polls%maxPolls == 0 {
+	if r.polls%maxPolls == 0 && !c.o.OnlyWaits {
 		c.findDeadlock(func(r *Rank) *Wait {
 			if r.wait == nil && r.polls > maxPolls/2 && r.pollCalls == c.calls {
 				return r.polled
