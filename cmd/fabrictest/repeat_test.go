@@ -130,7 +130,7 @@ func replayables() []replayable {
 		{
 			"a run of ranks", newMPIRunCommand(mpi),
 			map[string]string{
-				"ranks": "5", "per-host": "2", "device": "[rxe0,rxe1]", "netdev": "[eth1,eth2]", "remote-path": "/opt/my fabrictest", "rails": "2", "on": "sim", "provider": "softiwarp", "cable": "shm", "platform": "./a host.yaml", "no-icrc": "true", "mtu": "1500", "loss": "1%", "seed": "7", "design": "srq",
+				"ranks": "5", "per-host": "2", "device": "[rxe0,rxe1]", "check": "[races]", "netdev": "[eth1,eth2]", "remote-path": "/opt/my fabrictest", "rails": "2", "on": "sim", "provider": "softiwarp", "cable": "shm", "platform": "./a host.yaml", "no-icrc": "true", "mtu": "1500", "loss": "1%", "seed": "7", "design": "srq",
 				"protocol": "rput", "progress": "background", "eager": "100", "collectives": "bcast=chain", "arrivals": "true", "limit": "1m0s", "keep-going": "true", "bind": "true",
 			},
 			map[string]string{
