@@ -128,6 +128,7 @@ func TestRanksOfHostsAgreeOnMTU(t *testing.T) {
 // Ranks of several hosts print, fail and end as those of this machine do.
 func TestExitStatusOfHosts(t *testing.T) {
 	cpus := must.Get(process.UsableCPUs())(t)
+	input := strings.Repeat("line\n", 40<<10) + "some text\n" // longer than a pipe and a command
 	for _, c := range []struct {
 		program string
 		change  func(*Config)
@@ -142,7 +143,7 @@ func TestExitStatusOfHosts(t *testing.T) {
 		{"times", nil, 0, nil, "message"},
 		{"bound", func(c *Config) { c.Bind = true }, 0, []string{"rank 0 has 1\n", "rank 2 has 1\n"}, ""},
 		{"bound", nil, 0, []string{fmt.Sprintf("rank 2 has %d\n", len(cpus))}, ""},
-		{"reads", nil, 0, []string{"read some text\n"}, ""},
+		{"reads", nil, 0, []string{"read line\nline\n", "\nline\nsome text\n"}, ""},
 		{"fails", nil, 1, []string{"fabrictest: rank 1 on b failed: test error\n"}, "host "},
 		{"fails", func(c *Config) { c.KeepGoing = true }, 1, []string{"rank 1 on b failed: test error", "rank 0: peer is gone", "rank 2: peer is gone"}, ""},
 		{"abort", nil, 7, []string{"fabrictest: rank 1 aborted all ranks with code 7: enough\n"}, "continued"},
@@ -157,7 +158,7 @@ func TestExitStatusOfHosts(t *testing.T) {
 		if c.change != nil {
 			c.change(&config)
 		}
-		code, out := runOnHosts(t, &config, "some text")
+		code, out := runOnHosts(t, &config, input)
 		if code != c.code || (c.never != "" && strings.Contains(out, c.never)) {
 			t.Errorf("%s: code %d, want %d\n%s", c.program, code, c.code, out)
 		}
