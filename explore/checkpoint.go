@@ -87,7 +87,7 @@ func (s *search) load(initial [16]byte) (rest []work, err error) {
 	dec := gob.NewDecoder(bufio.NewReader(f))
 	var c checkpoint
 	if err = dec.Decode(&c); err != nil || c.Version != checkpointVersion {
-		return nil, fmt.Errorf("%s is no checkpoint of this version: remove it to begin anew (%v)", s.Checkpoint, err)
+		return nil, fmt.Errorf("%s is no checkpoint of this version: remove it to begin anew (%w)", s.Checkpoint, err)
 	}
 	if c.Initial != initial {
 		return nil, fmt.Errorf("%s is of another machine, or of another version of it: remove it to begin anew", s.Checkpoint)

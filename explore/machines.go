@@ -47,7 +47,7 @@ func Machines(ctx context.Context, opt Options, initial func() Machine) (report 
 	if s.failure != nil && !errors.Is(s.failure.Err, ErrLivelock) {
 		s.shorten(ctx)
 		if _, again := replay(initial(), s.failure.Path, nil); again == nil {
-			panic(notRepeatable(fmt.Sprintf("%v does not fail again, with %v", s.failure.Path, s.failure.Err)))
+			panic(notRepeatableError(fmt.Sprintf("%v does not fail again, with %v", s.failure.Path, s.failure.Err)))
 		}
 	}
 	r.Failure, r.Elapsed = s.failure, time.Since(s.began)

@@ -24,7 +24,7 @@ func replay(m Machine, p Path, each func(Step)) (trail []taken, err error) {
 		}
 		c := p[0]
 		if c.Of != len(steps) || c.Picked < 0 || c.Picked >= c.Of || c.Kind != steps[c.Picked].Kind {
-			panic(notRepeatable(fmt.Sprintf("step %d of the path is %v, and the machine has the steps %v", len(trail), c, steps)))
+			panic(notRepeatableError(fmt.Sprintf("step %d of the path is %v, and the machine has the steps %v", len(trail), c, steps)))
 		}
 		if each != nil {
 			each(steps[c.Picked])
@@ -74,7 +74,7 @@ func (s *script) Choose(kind string, n int) int {
 	c := s.path[s.next]
 	s.next++
 	if c.Kind != kind || c.Of != n {
-		panic(notRepeatable(fmt.Sprintf("the choice %v is %s of %d now", c, kind, n)))
+		panic(notRepeatableError(fmt.Sprintf("the choice %v is %s of %d now", c, kind, n)))
 	}
 	return c.Picked
 }
@@ -91,15 +91,17 @@ func nextWord(p Path) Path {
 	return nil
 }
 
-// notRepeatable is the panic of a machine that does not repeat a path.
-type notRepeatable string
+// notRepeatableError is the panic of a machine that does not repeat a path.
+type notRepeatableError string
 
-func (n notRepeatable) Error() string { return "explore: the run cannot be repeated: " + string(n) }
+func (n notRepeatableError) Error() string {
+	return "explore: the run cannot be repeated: " + string(n)
+}
 
-// recoverNotRepeatable returns a panic notRepeatable as an error.
+// recoverNotRepeatable returns a panic notRepeatableError as an error.
 func recoverNotRepeatable(err *error) {
 	if r := recover(); r != nil {
-		n, ok := r.(notRepeatable)
+		n, ok := r.(notRepeatableError)
 		if !ok {
 			panic(r)
 		}
@@ -132,6 +134,6 @@ func retake(m Machine, t taken) {
 	var sc script
 	sc.begin(t.inner)
 	if err := sc.take(m, t.step); err != nil {
-		panic(notRepeatable(fmt.Sprintf("%v fails now: %v", t.step, err)))
+		panic(notRepeatableError(fmt.Sprintf("%v fails now: %v", t.step, err)))
 	}
 }

@@ -40,7 +40,7 @@ type FindingsError struct{ Findings []Finding }
 
 // Error returns the texts of the findings, one on each line.
 func (e *FindingsError) Error() string {
-	var lines []string
+	lines := make([]string, 0, len(e.Findings))
 	for _, f := range e.Findings {
 		lines = append(lines, f.Kind+": "+f.Text)
 	}

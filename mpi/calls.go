@@ -202,8 +202,8 @@ func (t *callChecker) waitsForP2P(all ...*p2p.Request) {
 
 // waitFor returns a wait for requests. One that completes by itself is not part of a wait for all, and
 // makes one for any end.
-func (t *callChecker) waitFor(rs []*Request, any bool) *misuse.Wait {
-	w := &misuse.Wait{Place: t.place(), Any: any}
+func (t *callChecker) waitFor(rs []*Request, anyOf bool) *misuse.Wait {
+	w := &misuse.Wait{Place: t.place(), Any: anyOf}
 	for _, r := range rs {
 		if !r.Active() {
 			continue
@@ -212,7 +212,7 @@ func (t *callChecker) waitFor(rs []*Request, any bool) *misuse.Wait {
 		if r.kind == collectiveRequest {
 			o = t.collectives[r.execution]
 		}
-		if o == nil && any {
+		if o == nil && anyOf {
 			return &misuse.Wait{Place: w.Place}
 		}
 		if o != nil {
@@ -223,11 +223,11 @@ func (t *callChecker) waitFor(rs []*Request, any bool) *misuse.Wait {
 }
 
 // waitsForRequests records that the current call waits for all requests, or any.
-func (t *callChecker) waitsForRequests(any bool, rs ...*Request) { t.wait = t.waitFor(rs, any) }
+func (t *callChecker) waitsForRequests(anyOf bool, rs ...*Request) { t.wait = t.waitFor(rs, anyOf) }
 
 // polled records an unsuccessful test. The caller does not hold the lock.
-func (t *callChecker) polled(any bool, rs ...*Request) {
-	t.polledFor(t.waitFor(rs, any))
+func (t *callChecker) polled(anyOf bool, rs ...*Request) {
+	t.polledFor(t.waitFor(rs, anyOf))
 }
 
 // polledFor records an unsuccessful test of what w waits for.
@@ -256,9 +256,8 @@ func (t *callChecker) probe(c *Comm, e p2p.Envelope) *misuse.Op {
 }
 
 // newRequest records a request.
-func (t *callChecker) newRequest(r *Request, persistent bool) *Request {
+func (t *callChecker) newRequest(r *Request, persistent bool) {
 	t.requests[r] = t.r.NewRequest(persistent, t.ops[r.p2p], t.place())
-	return r
 }
 
 // requestStarted records the start of a persistent request.
@@ -328,7 +327,7 @@ func (t *callChecker) enterCollective() {
 
 // collectiveStarted records the start of a nonblocking or persistent collective.
 func (t *callChecker) collectiveStarted(call string, x *execution) {
-	t.collectives[x] = t.comm(x.c).Collective(checkedCall(call, x.c, &x.collectiveCall), t.place())
+	t.collectives[x] = t.comm(x.c).Collective(checkedCall(call, &x.collectiveCall), t.place())
 	t.stopIfNeeded()
 }
 
@@ -339,7 +338,7 @@ func (t *callChecker) collectiveDone(x *execution) {
 }
 
 // checkedCall returns the arguments of a collective that must agree on all ranks.
-func checkedCall(name string, c *Comm, a *collectiveCall) misuse.Call {
+func checkedCall(name string, a *collectiveCall) misuse.Call {
 	call := misuse.Call{Name: name, Root: -1, Bytes: a.Bytes}
 	hasRoot := a.Op == coll.Bcast || a.Op == coll.Scatter || a.Op == coll.Gather || a.Op == coll.Reduce
 	if hasRoot {

@@ -18,7 +18,7 @@ func (c *Comm) callCollective(call string, a *collectiveCall) error {
 	if a.err == nil {
 		c.recordArrival(a)
 		if c.rank.calls != nil {
-			defer c.beginCollective(checkedCall(call, c, a))()
+			defer c.beginCollective(checkedCall(call, a))()
 		}
 		a.err = c.share(a, true)
 	}

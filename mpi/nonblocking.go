@@ -54,7 +54,7 @@ func (c *Comm) prepareCollective(call string, a collectiveCall) (*Request, error
 		r.execution.persistent = true
 		if t := c.rank.calls; t != nil {
 			t.newRequest(r, true)
-			c.beginCollective(checkedCall(call, c, &r.execution.collectiveCall))()
+			c.beginCollective(checkedCall(call, &r.execution.collectiveCall))()
 		}
 		return r, nil
 	})

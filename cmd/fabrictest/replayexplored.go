@@ -54,8 +54,8 @@ func (o *replayOptions) replayFile(ctx context.Context, out io.Writer, name stri
 		defer f.Close()
 	}
 	fmt.Fprintf(out, "%s: %s on %s\n", name, cli.Join(file.Program), cli.Plural(job.Ranks, "rank"))
-	print := func(line string) { fmt.Fprintln(out, "  "+line) }
-	r, err := mpirun.Explore(ctx, c, print, func(explore.Progress) {})
+	printLine := func(line string) { fmt.Fprintln(out, "  "+line) }
+	r, err := mpirun.Explore(ctx, c, printLine, func(explore.Progress) {})
 	if err != nil {
 		return false, err
 	}

@@ -132,7 +132,7 @@ func findingsOf(m *misuse.Checker, r *racecheck.Checker) error {
 		for _, f := range races {
 			finding := explore.Finding{Kind: "data race", Text: f.Text}
 			for _, p := range f.Places {
-				finding.Places = append(finding.Places, explore.Place(p))
+				finding.Places = append(finding.Places, p)
 			}
 			e.Findings = append(e.Findings, finding)
 		}

@@ -210,8 +210,9 @@ func (a *analysis) open(w *Wait) (all []*Op) {
 // line describes the wait of a blocked rank in one line, with AND and OR of the operations.
 func (a *analysis) line(r *Rank) string {
 	w := a.waits[r.rank]
-	var parts []string
-	for _, o := range a.open(w) {
+	open := a.open(w)
+	parts := make([]string, 0, len(open))
+	for _, o := range open {
 		text := o.describe()
 		if o.Place != w.Place && o.Place.Line > 0 {
 			text += " (" + at(o.Place) + ")"

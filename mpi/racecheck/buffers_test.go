@@ -196,15 +196,18 @@ func afterGather(r rank)  { r.after(func() { r.do(r.Gather(buffer(8), buffer(16)
 func afterReduce(r rank) {
 	r.after(func() { r.do(r.Reduce(buffer(8), buffer(8), mpi.Int64, mpi.Sum, 1)) })
 }
+
 func afterAllreduce(r rank) {
 	r.after(func() { r.do(r.Allreduce(buffer(8), buffer(8), mpi.Int64, mpi.Sum)) })
 }
+
 func afterAllgather(r rank) { r.after(func() { r.do(r.Allgather(buffer(8), buffer(16))) }) }
 func afterAlltoall(r rank)  { r.after(func() { r.do(r.Alltoall(buffer(16), buffer(16))) }) }
 func afterScan(r rank)      { r.after(func() { r.do(r.Scan(buffer(8), buffer(8), mpi.Int64, mpi.Sum)) }) }
 func afterExscan(r rank) {
 	r.after(func() { r.do(r.Exscan(buffer(8), buffer(8), mpi.Int64, mpi.Sum)) })
 }
+
 func afterIbarrier(r rank) { r.after(func() { r.wait(r.request(r.Ibarrier())) }) }
 
 // These do not order rank 0 before rank 1.

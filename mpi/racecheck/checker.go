@@ -44,12 +44,8 @@ func (c *Checker) begin(p explore.Place) {
 	c.tick(p.Rank)
 }
 
-// tick counts an event of a rank, and returns its epoch.
-func (c *Checker) tick(rank int) epoch {
-	r := &c.ranks[rank]
-	r.clock[rank]++
-	return epoch{rank, r.clock[rank]}
-}
+// tick counts an event of a rank.
+func (c *Checker) tick(rank int) { c.ranks[rank].clock[rank]++ }
 
 // snapshot returns a copy of the clock of a rank.
 func (c *Checker) snapshot(rank int) clock { return append(clock(nil), c.ranks[rank].clock...) }

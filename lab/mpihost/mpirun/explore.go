@@ -13,12 +13,12 @@ import (
 )
 
 // Explore starts the program once. That process explores its simulation, or repeats a run, as
-// c.Explore says. print is called for each line of its output.
-func Explore(ctx context.Context, c Config, print func(line string), progress func(explore.Progress)) (*mpihost.Explored, error) {
+// c.Explore says. printLine is called for each line of its output.
+func Explore(ctx context.Context, c Config, printLine func(line string), progress func(explore.Progress)) (*mpihost.Explored, error) {
 	var result *mpihost.Explored
 	started, last := false, ""
 	code, err := c.simulate(ctx, func(e *launch.Event) {
-		print(e.Text)
+		printLine(e.Text)
 		last = (last + "\n" + e.Text)[max(0, len(last)+1+len(e.Text)-maxLastOutput):]
 	}, func(reports io.Reader) (err error) {
 		result, started, err = readExplored(reports, progress)

@@ -43,9 +43,9 @@ func InSimulation(ctx context.Context, c Config) (Result, error) {
 	return result, err
 }
 
-// simulate starts the program with its job, calls print for each line of its output, and read with
+// simulate starts the program with its job, calls onOutput for each line of its output, and read with
 // its reports. It returns the exit code and the error of read.
-func (c *Config) simulate(ctx context.Context, print func(*launch.Event), read func(io.Reader) error) (code int, err error) {
+func (c *Config) simulate(ctx context.Context, onOutput func(*launch.Event), read func(io.Reader) error) (code int, err error) {
 	if err := c.setDefaults(); err != nil {
 		return 0, err
 	}
@@ -68,7 +68,7 @@ func (c *Config) simulate(ctx context.Context, print func(*launch.Event), read f
 		LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
 			if e.Kind == launch.Printed {
-				print(&e)
+				onOutput(&e)
 			}
 		},
 	})
