@@ -408,9 +408,18 @@ func (t *callChecker) raised(err error) {
 		class error
 		kind  string
 	}{
-		{ErrRMASync, misuse.EpochMisuse}, {ErrRequest, misuse.RequestUse}, {ErrRank, misuse.Argument}, {ErrTag, misuse.Argument},
-		{ErrComm, misuse.Argument}, {ErrBuffer, misuse.Argument}, {ErrArg, misuse.Argument}, {ErrOp, misuse.Argument},
-		{ErrType, misuse.Argument}, {ErrWin, misuse.Argument}, {ErrRMARange, misuse.Argument}, {ErrRMAConflict, misuse.Argument},
+		{ErrRMASync, misuse.EpochMisuse},
+		{ErrRequest, misuse.RequestUse},
+		{ErrRank, misuse.Argument},
+		{ErrTag, misuse.Argument},
+		{ErrComm, misuse.Argument},
+		{ErrBuffer, misuse.Argument},
+		{ErrArg, misuse.Argument},
+		{ErrOp, misuse.Argument},
+		{ErrType, misuse.Argument},
+		{ErrWin, misuse.Argument},
+		{ErrRMARange, misuse.Argument},
+		{ErrRMAConflict, misuse.Argument},
 	} {
 		if errors.Is(err, x.class) {
 			t.r.Error(x.kind, err, t.place())

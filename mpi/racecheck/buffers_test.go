@@ -204,6 +204,7 @@ func afterAllreduce(r rank) {
 func afterAllgather(r rank) { r.after(func() { r.do(r.Allgather(buffer(8), buffer(16))) }) }
 func afterAlltoall(r rank)  { r.after(func() { r.do(r.Alltoall(buffer(16), buffer(16))) }) }
 func afterScan(r rank)      { r.after(func() { r.do(r.Scan(buffer(8), buffer(8), mpi.Int64, mpi.Sum)) }) }
+
 func afterExscan(r rank) {
 	r.after(func() { r.do(r.Exscan(buffer(8), buffer(8), mpi.Int64, mpi.Sum)) })
 }
