@@ -131,9 +131,7 @@ func findingsOf(m *misuse.Checker, r *racecheck.Checker) error {
 		races, _ := r.Findings()
 		for _, f := range races {
 			finding := explore.Finding{Kind: "data race", Text: f.Text}
-			for _, p := range f.Places {
-				finding.Places = append(finding.Places, p)
-			}
+			finding.Places = append(finding.Places, f.Places...)
 			e.Findings = append(e.Findings, finding)
 		}
 	}
