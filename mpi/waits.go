@@ -138,8 +138,8 @@ func WaitAny(rs []*Request) (int, Status, error) {
 // returns true and Undefined.
 func TestAny(rs []*Request) (int, Status, bool, error) { return completeAny(rs, nonblocking) }
 
-// completeAny finishes one complete request, for which it waits if wait is true, and returns its
-// index. Without one the index is Undefined, and the bool is true only if no request is active.
+// completeAny implements WaitAny (wait is true) and TestAny: it finishes one complete request and
+// returns its index. If none is complete, it returns Undefined, and true only if none is active.
 func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {

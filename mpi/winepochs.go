@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// Fence is collective. It closes the fence epoch and, unless NoSucceed is given, opens the next.
+// Fence is MPI_Win_fence: all ranks of the window call it. It completes the operations of the fence
+// epoch and, unless a has NoSucceed, opens the next epoch.
 func (w *Win) Fence(a Assert) error {
 	return w.call("Fence", func(e *window.Window) error {
 		if err := e.CheckFence(); err != nil {
@@ -27,8 +28,8 @@ func (w *Win) Fence(a Assert) error {
 	})
 }
 
-// fenceBarrier waits for all ranks, unless the fence separates no operations. A program may rely on that
-// only if the fence can end an epoch.
+// fenceBarrier is the barrier of a Fence. It is left out if, by the assertions, no operation precedes
+// the fence and none follows. The race checker counts it as synchronisation only if some may precede.
 func (w *Win) fenceBarrier(a Assert) error {
 	switch call := w.c.barrierCall(); {
 	case call.err != nil || a&NoPrecede == 0:

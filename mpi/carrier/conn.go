@@ -251,8 +251,8 @@ func (k *conn) packetReceived(pre *prefix) {
 	k.credits.available += int(pre.credits)
 }
 
-// returnManyCredits sends an ack-only packet if at least half of the receives of the connection,
-// or of the slots of the ring, have been used and not returned to the peer.
+// returnManyCredits sends a packet without data that returns credits, if the peer lacks credits for
+// half of the connection's receives or more, or for half of the slots of its ring.
 func (k *conn) returnManyCredits() {
 	p := k.peer
 	if p.lost == nil && (k.credits.enabled && k.credits.toReturn >= k.c.cfg.Receives/2 || p.ringIn != nil && p.ringIn.slotsToReturn >= p.ringIn.Slots()/2) {

@@ -173,9 +173,9 @@ const (
 // or send if it receives none.
 func (s *sampler) expect(messages int) { s.step = max(1, uint64(messages)/wantSamples) }
 
-// due reports whether a sample is due, and if so schedules the next. It is due after s.step
-// messages, the time s.gap, a new error, or the first message after a stall; in real time not
-// before realGap has passed.
+// due reports whether to record a sample of the counters now, and if so schedules the next: after
+// s.step messages, after the time s.gap, after a new error, and at the first message after a stall.
+// In real time (concurrent), samples are at least realGap apart.
 func (s *sampler) due(now time.Duration, messages uint64, errors int, concurrent bool) bool {
 	if s.gap == 0 {
 		s.gap = firstGap

@@ -144,9 +144,9 @@ func (r WaitReason) String() string { return string(r) }
 // BatchSize is how many datagrams a driver moves at a time.
 const BatchSize = 64
 
-// NewBatch returns BatchSize datagrams for an engine to fill. The engine lays all packets back to
-// back in the buffer of the first, so that a link with segmentation offload need not gather them.
-// The buffer has room for BatchSize packets of mtu bytes, or of a jumbo frame if that is smaller.
+// NewBatch returns BatchSize datagrams, which an engine fills with packets for a link to send. They
+// share one buffer, in which the packets follow each other, so that a link with segmentation offload
+// (GSO) can send them as one. It has room for BatchSize packets of mtu bytes, at most of jumbo frames.
 func NewBatch(mtu int) []link.Datagram {
 	const jumbo = 9216
 	ds := make([]link.Datagram, BatchSize)
