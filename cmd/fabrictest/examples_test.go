@@ -89,8 +89,12 @@ func TestHelpExamplesSucceed(t *testing.T) {
 		}
 		return exitOK, string(out)
 	}
-	// The examples of replay use this run.
+	writeRankProgramTo(t, dir, "swap")
+	// The examples of replay use these runs.
 	if code, out := run("run", "loss-5-percent", "pingpong", "--on", "sim", "--capture", "none", "--out", "saved"); code != exitOK {
+		t.Fatal(out)
+	}
+	if code, out := run("explore", "--limit", "1us", "--out", "failures/ring.replay", "pingpong", "--iterations", "1"); code != exitFailed {
 		t.Fatal(out)
 	}
 	runExamplesOf := func(command string) {
@@ -121,7 +125,7 @@ func TestHelpExamplesSucceed(t *testing.T) {
 			runExamplesOf(command)
 		}
 	})
-	for _, command := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab list", "lab down", "doctor", "version"} {
+	for _, command := range []string{"", "run", "list scenarios", "list cases", "list defects", "explore", "replay", "lab up", "lab exec", "lab set", "lab list", "lab down", "doctor", "version"} {
 		runExamplesOf(command)
 	}
 	background.Wait()
@@ -177,9 +181,20 @@ func adaptExample(t *testing.T, line string) (args []string, needsNamespaces boo
 			args[i+1] = t.TempDir() // an earlier example may have written there
 		}
 		return args, slices.Contains(args, "netns")
+	case "explore":
+		i := slices.Index(args, "./my-ranks")
+		if i < 0 {
+			return args, false
+		}
+		if slices.Contains(args, "--time") {
+			args[slices.Index(args, "--time")+1] = "1s"
+		}
+		return slices.Insert(args, i, "--runs", "100"), false
 	case "replay":
 		for i, a := range args {
 			switch a {
+			case "ring.replay":
+				args[i] = "failures/ring.replay"
 			case "out/":
 				args[i] = "saved/"
 			case "result.json":

@@ -193,11 +193,11 @@ func (o *exploreOptions) print(out io.Writer, args []string, r *mpihost.Explored
 		_, err := fmt.Fprintln(out, "No run failed. Not all runs were run.")
 		return err
 	}
+	printFailure(out, r.Failure)
 	name := cmp.Or(o.out, strings.TrimSuffix(filepath.Base(args[0]), ".exe")+mpirun.ReplaySuffix)
 	if err := mpirun.WriteReplay(name, args, o.run.Job, r.Failure); err != nil {
 		return err
 	}
-	printFailure(out, r.Failure)
 	fmt.Fprintf(out, "Repeat it with: fabrictest replay %s\n", cli.Quote(name))
 	return errFailed
 }

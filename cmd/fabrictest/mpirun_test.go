@@ -70,13 +70,19 @@ var rankPrograms = map[string]func(*mpi.World) error{
 	},
 }
 
-// writeRankProgram writes ./my-ranks, a rank program that the help mentions, to a new folder.
+// writeRankProgram writes ./my-ranks, a rank program that the help mentions, to a new folder,
+// which becomes the current one.
 func writeRankProgram(t *testing.T, program string) {
 	t.Helper()
-	self := must.Get(os.Executable())(t)
 	t.Chdir(t.TempDir())
-	text := fmt.Sprintf("#!/bin/sh\nexec %s %s %s\n", self, testRanks, program)
-	must.Do(t, os.WriteFile("my-ranks", []byte(text), 0o755))
+	writeRankProgramTo(t, ".", program)
+}
+
+// writeRankProgramTo writes my-ranks to the folder dir.
+func writeRankProgramTo(t *testing.T, dir, program string) {
+	t.Helper()
+	text := fmt.Sprintf("#!/bin/sh\nexec %s %s %s\n", must.Get(os.Executable())(t), testRanks, program)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "my-ranks"), []byte(text), 0o755))
 }
 
 // runWithTimeout runs the program as runProgram does, for at most a minute, because ranks may hang.

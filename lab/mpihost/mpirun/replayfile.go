@@ -51,6 +51,9 @@ func WriteReplay(name string, words []string, job mpihost.Job, failure *mpihost.
 		f.Job = *f.Job.Content[0]
 	}
 	asBlock(&f.Job)
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
 	return cli.WriteFile(name, func(w io.Writer) error {
 		if _, err := fmt.Fprintf(w, replayFirstLine, cli.Quote(name)); err != nil {
 			return err
