@@ -14,9 +14,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/explore"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-var exploreAll = flag.Bool("explore", false, "explore more segments and faults, for minutes")
+var (
+	exploreAll = flag.Bool("explore", false, "explore more segments and faults, for minutes")
+	part       = testutil.PartFlag()
+)
 
 // machine is two hosts that send segments to each other over a network with faults. A timeout that
 // expires while packets are in the network is a fault, too.
@@ -306,7 +310,10 @@ func explorations() map[string]exploration {
 // Segments are delivered once and in order whatever the network does.
 func TestAllStates(t *testing.T) {
 	all := explorations()
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		if !part.Has(i) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			d := newDigest()
 			r := must.Get(explore.Machines(t.Context(), explore.Options{Parallel: 1}, func() explore.Machine { return all[name].machine(d) }))(t)
