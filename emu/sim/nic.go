@@ -158,6 +158,8 @@ type nicPacket struct {
 	fromMemory bool
 	// consumesReceive: it takes a receive work request.
 	consumesReceive bool
+	// moreCopies is how often the receiver writes the data to memory after the first time.
+	moreCopies int
 	// addr is the address of the receiver's memory in a request with one.
 	addr    uint64
 	hasAddr bool
@@ -176,7 +178,7 @@ func (s *nicStage) pass(now mono.Time, pk nicPacket) mono.Time {
 	u.freeAt = start.Add(s.Packet + time.Duration(pk.bytes*s.PicosecondsPerByte/1000))
 	leave := u.freeAt
 	if s.dma != nil && (pk.bytes > s.inline || pk.fromMemory) {
-		leave = max(leave, s.dma.Next(start, pk.bytes)).Add(s.dmaTime)
+		leave = max(leave, s.dma.Next(start, pk.bytes*(1+pk.moreCopies))).Add(s.dmaTime)
 	}
 	if pk.consumesReceive {
 		leave = leave.Add(s.fetchTime)
@@ -301,6 +303,20 @@ func (p *portNIC) describe(pk *packet) nicPacket {
 	return d
 }
 
+// moreCopies returns how often the NIC writes a packet to memory after the first time: a multicast is written for
+// each queue pair that has joined the group, but not for that of the sender.
+func (p *Port) moreCopies(pk *packet) int {
+	group := pk.Dst.Addr()
+	if !group.IsMulticast() {
+		return 0
+	}
+	n := p.joins[group] - 1
+	if pk.from == p {
+		n--
+	}
+	return max(0, n)
+}
+
 // Handlers of a packet in a NIC or stack.
 type (
 	leavesSendStack packet // the packet leaves the stack of its sender
@@ -355,7 +371,9 @@ func (h *leavesSender) HandleEvent(now mono.Time, _ uint64) {
 func (n *Net) processReceive(pk *packet) {
 	switch s := &pk.to.nic; {
 	case s.receive != nil:
-		n.w.At(s.receive.pass(n.w.now, s.describe(pk)), (*leavesReceiver)(pk), 0)
+		d := s.describe(pk)
+		d.moreCopies = pk.to.moreCopies(pk)
+		n.w.At(s.receive.pass(n.w.now, d), (*leavesReceiver)(pk), 0)
 	case s.udpReceive != nil:
 		(*leavesReceiver)(pk).HandleEvent(n.w.now, 0)
 	default:

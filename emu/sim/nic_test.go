@@ -70,6 +70,31 @@ func TestNICsDelayPackets(t *testing.T) {
 	}
 }
 
+// A NIC writes a multicast to memory for each queue pair that has joined the group, but not for the sender's.
+func TestNICWritesMulticastForEachMember(t *testing.T) {
+	group := netip.MustParseAddr("ff02::7")
+	const once = 1020 // bytes, and ns on the cable and to memory
+	for joins := 1; joins <= 4; joins++ {
+		w := New(Config{})
+		n := newNet(t, w, NetConfig{Cable: true})
+		cfg := PortConfig{Link: LinkConfig{RateBps: 8e9, Latency: 10_000}, NIC: NICCosts{Receive: StageCosts{Packet: 1}, PCIeBps: 8e9, InlineBytes: 1 << 20}}
+		a, b := attach(t, n, cfg), attach(t, n, cfg)
+		for range joins {
+			must.Do(t, b.Join(group))
+			must.Do(t, a.Join(group))
+		}
+		d := a.to(b, sized(1000))
+		d.Dst = netip.AddrPortFrom(group, d.Dst.Port())
+		must.Get(a.Send(w.Now(), []link.Datagram{d}))(t)
+		mustRun(t, w)
+		want := []mono.Time{mono.Time(10_000 + once + joins*once)}
+		ofSender := []mono.Time{mono.Time(10_000 + once + max(1, joins-1)*once)}
+		if !slices.Equal(b.times(), want) || !slices.Equal(a.times(), ofSender) {
+			t.Errorf("%d members: received at %v, and by the sender at %v, want %v and %v", joins, b.times(), a.times(), want, ofSender)
+		}
+	}
+}
+
 func TestNICsDelaySegments(t *testing.T) {
 	w := New(Config{})
 	a, b := slowPair(t, w, 0)
