@@ -85,6 +85,8 @@ type Settings struct {
 	Eager Bytes `yaml:"eager,omitempty" range:"1..1048576"`
 	// Slot is the size of a slot of a ring, to which a peer writes small packets; 2KiB if left out.
 	Slot Bytes `yaml:"slot,omitempty" range:"256..1048576"`
+	// Stripe is the smallest transfer by RDMA that is divided among rails; 64KiB if left out.
+	Stripe Bytes `yaml:"stripe,omitempty" range:"1..1073741824"`
 	// PollBackoff divides the time that a rank has waited so far to give the interval at which it
 	// polls rings and shared memory; 8 if left out.
 	PollBackoff int `yaml:"poll_backoff,omitempty" range:"1..4000"`

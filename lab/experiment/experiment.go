@@ -287,7 +287,8 @@ func options(s *scenarios.Settings) mpi.Options {
 			PacketSize: cmp.Or(int(s.Packet), max(defaultPacket, (int(s.Eager)+headers+step-1)/step*step)),
 			Receives:   s.Receives, SharedReceives: s.SharedReceives, LowWatermark: s.LowWatermark,
 			Ring: carrier.Ring{SlotSize: int(s.Slot), Slots: s.RingSlots, After: s.RingAfter, Peers: s.RingPeers}, Waiting: carrier.Waiting{PollBackoff: s.PollBackoff},
-			NoSharedMemory: isFalse(s.SharedMemory), NoRDMA: isFalse(s.RDMA), NoCoalescing: isFalse(s.Coalescing),
+			StripeThreshold: int(s.Stripe),
+			NoSharedMemory:  isFalse(s.SharedMemory), NoRDMA: isFalse(s.RDMA), NoCoalescing: isFalse(s.Coalescing),
 		},
 	}
 	o.Carrier.Reuse.Off, o.Carrier.Reuse.Buckets = isFalse(s.Reuse), s.ReuseBuckets
