@@ -106,7 +106,7 @@ func (k *rank) freeP2P(r *p2p.Request) {
 	if k.calls != nil {
 		k.calls.completed(r)
 	}
-	r.Buf, r.Advertised = nil, false // let the collector free the buffer
+	r.Buf, r.Advertised, r.Unbuffered = nil, false, false // let the collector free the buffer
 	k.freeRequests = append(k.freeRequests, r)
 }
 

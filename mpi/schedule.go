@@ -183,7 +183,7 @@ func (x *execution) execute(s *coll.Step) {
 	case coll.Combine, coll.CombineFirst:
 		x.combine(x.slice(s.Dst), x.slice(s.Src), s.Kind == coll.CombineFirst)
 		x.c.rank.chargeCopy(s.Dst.Len) // in virtual time it takes as long as a copy, as accumulates of windows do
-	case coll.Wait, coll.WaitFor, coll.WaitStarted:
+	case coll.Wait, coll.WaitFor, coll.WaitStarted, coll.WaitSent:
 	}
 }
 
@@ -193,7 +193,7 @@ func (x *execution) tagOf(s *coll.Step) int { return x.tag + s.Tag*stepTags }
 // send starts a send.
 func (x *execution) send(s *coll.Step) {
 	r := x.c.rank.allocP2P()
-	r.Advertised = s.Kind == coll.SendAdvertised && !x.unequal
+	r.Advertised, r.Unbuffered = s.Kind == coll.SendAdvertised && !x.unequal, x.algorithm.Unbuffered
 	m := message{x.slice(s.Src), s.Peer, x.tagOf(s)}
 	if x.isOnlyTransfer() {
 		x.c.startBlockingSend(r, x.c.context|collective, m, p2p.Standard)

@@ -18,6 +18,8 @@ func (x *execution) waitIsOver(s *coll.Step) bool {
 		return x.canMulticast()
 	case coll.WaitStarted:
 		return x.allTransfers(func(t *transfer) bool { return t.Started() })
+	case coll.WaitSent:
+		return x.allTransfers(func(t *transfer) bool { return t.isRecv || t.Done() })
 	}
 	return true
 }

@@ -19,7 +19,7 @@ type packet struct {
 	numbered bool
 	posted   int           // send requests with it that the NIC has
 	acked    bool          // the packet is freed when posted is 0
-	owner    any           // of gathered data
+	owner    any           // that waits until the packet is freed; nil if none does
 	sentAt   time.Duration // last time
 }
 

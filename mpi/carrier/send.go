@@ -59,6 +59,10 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 					c.sendContents(p, via, contents{kind: message, header: h, gathered: gathered, owner: owner})
 					return
 				}
+				if o, ok := owner.(UnbufferedOwner); ok && o.IsUnbuffered() && acknowledgesPackets(via) {
+					c.sendContents(p, via, contents{kind: message, header: h, data: data, owner: owner})
+					return
+				}
 			}
 			if c.sendOn(p, via, message, h, data) {
 				c.finished(owner, OpSend, nil)
@@ -85,6 +89,16 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 // BlockingOwner is the owner of data that may block until it has its buffer back. Such data
 // is copied: a gathered buffer is not reusable before the peer has the data.
 type BlockingOwner interface{ IsBlocking() bool }
+
+// UnbufferedOwner is the owner of data whose send ends when the peer's NIC has acknowledged it, even if the carrier
+// copies the data. Messages over transports without such acknowledgements, and coalesced and queued ones, do not wait.
+type UnbufferedOwner interface{ IsUnbuffered() bool }
+
+// acknowledgesPackets reports whether the peer's NIC acknowledges the packets of a transport.
+func acknowledgesPackets(via sender) bool {
+	k := via.usedConn()
+	return k != nil && !k.rail.needsPeerAcks()
+}
 
 // gatherRegion registers data in a buffer that the program uses often, so that the NIC can gather
 // it. It returns nil if the data is to be copied after its header instead: from any other buffer,
@@ -164,7 +178,7 @@ type contents struct {
 	header   *wire.Header // of a message
 	data     []byte
 	gathered *memory.Region // data that the NIC gathers, instead of data
-	owner    any            // of gathered
+	owner    any            // that waits until the packet is acknowledged
 }
 
 // sendContents sends a packet with the contents o over the transport via, which has room. It
@@ -188,9 +202,9 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	}
 	b = append(b, o.data...)
 	c.mem.ChargeCopy(len(o.data)) // the copy takes virtual time
-	pkt.CopiedLen, pkt.Len = len(b), len(b)
+	pkt.CopiedLen, pkt.Len, pkt.owner = len(b), len(b), o.owner
 	if o.gathered != nil {
-		pkt.Gathered, pkt.owner = o.gathered, o.owner
+		pkt.Gathered = o.gathered
 		pkt.Len += o.gathered.Len()
 	}
 	pkt.numbered = o.kind.isNumbered()
@@ -264,6 +278,8 @@ func (c *Carrier) freePacket(pkt *packet) {
 	pkt.Buf = nil
 	if pkt.Gathered != nil {
 		c.release(pkt.Gathered)
+	}
+	if pkt.owner != nil {
 		c.finished(pkt.owner, OpSend, pkt.peer.lost)
 	}
 	c.packets.idle = append(c.packets.idle, pkt)

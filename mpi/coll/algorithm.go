@@ -14,6 +14,9 @@ type Algorithm struct {
 	// it may differ in the next run.
 	RoundsByArrival bool
 
+	// Unbuffered says that a small send is complete when the peer has the data, not when it is copied.
+	Unbuffered bool
+
 	phases []phase
 	// scratch returns the size of the Scratch buffer; nil if the algorithm needs none.
 	scratch func(*Call) int

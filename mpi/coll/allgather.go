@@ -3,12 +3,12 @@ package coll
 var allgathers = []*Algorithm{
 	{Op: Allgather, Name: "ring", phases: []phase{once(placeOwn), ringBlocks}},
 	{Op: Allgather, Name: "bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), bruckBlocks(binary), once(endBruck)}, scratch: allBlocks},
-	{Op: Allgather, Name: "kport-direct", phases: []phase{spreadBlocks(ports)}},
-	{Op: Allgather, Name: "kport-bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), bruckBlocks(portRadix), once(endBruck)}, scratch: allBlocks},
-	{Op: Allgather, Name: "kport-exchange", Needs: EqualBlocks, phases: []phase{once(placeOwn), exchangeGroups}},
+	{Op: Allgather, Name: "kport-direct", Unbuffered: true, phases: []phase{directPorts(placeOwn, sameBlock)}},
+	{Op: Allgather, Name: "kport-bruck", Unbuffered: true, Needs: EqualBlocks, phases: []phase{once(startBruck), inAdvance(bruckBlocks(portRadix)), once(endBruck)}, scratch: allBlocks},
+	{Op: Allgather, Name: "kport-exchange", Unbuffered: true, Needs: EqualBlocks, phases: []phase{once(placeOwn), exchangeGroups.advertised()}},
 	{Op: Allgather, Name: "recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), doublingBlocks}},
 	{Op: Allgather, Name: "neighbour-exchange", Needs: EvenSize | EqualBlocks, phases: []phase{once(placeOwn), neighbourBlocks}},
-	{Op: Allgather, Name: "spread", phases: []phase{spreadBlocks(manyAtOnce)}},
+	{Op: Allgather, Name: "spread", phases: []phase{spread(placeOwn, sameBlock)}},
 	{Op: Allgather, Name: "direct", phases: []phase{directBlocks}},
 	{Op: Allgather, Name: "arrival-direct", phases: []phase{arrivalBlocks}},
 	{Op: Allgather, Name: "shared-direct", Needs: EqualBlocks | KnownNodes, phases: allgatherNodes.phases(inOrder), shared: allgatherShared},
@@ -102,22 +102,14 @@ func (c *Call) neighbourPair(rank, i int) Slice {
 	return c.blocks((rank/2*2+distance+c.Size)%c.Size, 2)
 }
 
-// spreadBlocks returns a phase that sends this rank's block to every other rank.
-func spreadBlocks(atOnce radix) phase {
-	return spread(atOnce, placeOwn, func(c *Call, _ int) Slice { return c.ownBlock() })
-}
-
 // bcastBlocks sends all blocks of Out down a binomial tree.
 var bcastBlocks = binomialBcast.ofAllBlocks()
 
 // ofAllBlocks returns a phase that moves all blocks of a buffer as one.
 func (p phase) ofAllBlocks() phase {
+	whole := func(c *Call) *Call { d := *c; d.Bytes *= c.Size; return &d }
 	return phase{
-		p.rounds,
-		func(c *Call, i int, r *Round) {
-			whole := *c
-			whole.Bytes *= c.Size
-			p.round(&whole, i, r)
-		},
+		func(c *Call) int { return p.rounds(whole(c)) },
+		func(c *Call, i int, r *Round) { p.round(whole(c), i, r) },
 	}
 }

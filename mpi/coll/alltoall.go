@@ -1,17 +1,17 @@
 package coll
 
 var alltoalls = []*Algorithm{
-	{Op: Alltoall, Name: "spread", phases: []phase{spreadAll(manyAtOnce)}},
+	{Op: Alltoall, Name: "spread", phases: []phase{spread(keepOwn, blockFor)}},
 	{Op: Alltoall, Name: "pairwise", phases: []phase{once(keepOwn), pairwiseBlocks}},
 	{Op: Alltoall, Name: "exchange", Needs: PowerOfTwo, phases: []phase{once(keepOwn), exchangeBlocks}},
-	{Op: Alltoall, Name: "kport-direct", phases: []phase{spreadAll(ports)}},
+	{Op: Alltoall, Name: "kport-direct", Unbuffered: true, phases: []phase{directPorts(keepOwn, blockFor)}},
 	{Op: Alltoall, Name: "direct", phases: []phase{directAll}},
 	{Op: Alltoall, Name: "arrival-direct", phases: []phase{arrivalAll}},
 	{Op: Alltoall, Name: "shared-direct", Needs: EqualBlocks | KnownNodes, phases: alltoallNodes.phases(inOrder), shared: alltoallShared},
 	{Op: Alltoall, Name: "arrival-shared-direct", Needs: EqualBlocks | KnownNodes, phases: alltoallNodes.phases(byArrival), shared: alltoallShared},
 	{Op: Alltoall, Name: "bruck", Needs: EqualBlocks, phases: bruckAll(binary), scratch: bruckScratch(binary)},
-	{Op: Alltoall, Name: "kport-bruck", Needs: EqualBlocks, phases: bruckAll(portRadix), scratch: bruckScratch(portRadix)},
-	{Op: Alltoall, Name: "kport-exchange", Needs: EqualBlocks | PowerOfRadix, phases: []phase{once(keepAll), exchangeDigits}, scratch: exchangeScratch},
+	{Op: Alltoall, Name: "kport-bruck", Unbuffered: true, Needs: EqualBlocks, phases: bruckAll(portRadix), scratch: bruckScratch(portRadix)},
+	{Op: Alltoall, Name: "kport-exchange", Unbuffered: true, Needs: EqualBlocks | PowerOfRadix, phases: []phase{once(keepAll), exchangeDigits}, scratch: exchangeScratch},
 }
 
 // keepOwn copies the block that this rank has for itself, unless it is in its place.
@@ -39,18 +39,17 @@ var exchangeBlocks = phase{
 	},
 }
 
-// spreadAll returns a phase that sends to every other rank.
-func spreadAll(atOnce radix) phase {
-	return spread(atOnce, keepOwn, func(c *Call, to int) Slice { return c.block(In, to) })
-}
+// blockFor returns the block for a rank, and sameBlock that of this rank, which is for all.
+func blockFor(c *Call, to int) Slice { return c.block(In, to) }
+func sameBlock(c *Call, _ int) Slice { return c.ownBlock() }
 
-// spread returns a phase that sends the block for each rank, and receives one from each into Out, with as
-// many ranks at once as atOnce returns. own copies this rank's own block in the first round.
-func spread(atOnce radix, own func(*Call, *Round), blockFor func(c *Call, to int) Slice) phase {
+// spread returns a phase that sends the block for each rank, and receives one from each into Out, with many
+// ranks at once. own copies this rank's own block in the first round.
+func spread(own func(*Call, *Round), blockFor func(c *Call, to int) Slice) phase {
 	return phase{
-		func(c *Call) int { return max(1, batches(c.Size-1, atOnce(c))) },
+		func(c *Call) int { return max(1, batches(c.Size-1, maxAtOnce)) },
 		func(c *Call, i int, r *Round) {
-			first, end := batch(i, c.Size-1, atOnce(c))
+			first, end := batch(i, c.Size-1, maxAtOnce)
 			for k := first; k < end; k++ {
 				r.recv(c.before(k), c.block(Out, c.before(k)))
 			}

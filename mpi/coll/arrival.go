@@ -10,47 +10,54 @@ package coll
 // in Bruck's alltoall and in reductions by recursive doubling it does.
 
 // direct returns a phase that sends the block for each rank, and receives one from each into Out. own
-// copies this rank's own block.
-func direct(own func(*Call, *Round), blockFor func(c *Call, to int) Slice, inOrder bool) phase {
+// copies this rank's own block, and afterSend adds the steps that follow send k.
+func direct(own func(*Call, *Round), blockFor func(c *Call, to int) Slice, afterSend func(c *Call, r *Round, k int)) phase {
 	return once(func(c *Call, r *Round) {
 		r.advertise(c, func(peer int) Slice { return c.block(Out, peer) }, nil)
 		for k := 1; k < c.Size; k++ {
 			r.sendAdvertised(c.after(k), blockFor(c, c.after(k)))
-			if inOrder {
-				r.Steps = append(r.Steps, Step{Kind: WaitStarted})
-			}
+			afterSend(c, r, k)
 		}
 		own(c, r)
 	})
 }
 
+// waitStarted keeps the order of sends, and anyOrder does not.
+func waitStarted(_ *Call, r *Round, _ int) { r.Steps = append(r.Steps, Step{Kind: WaitStarted}) }
+func anyOrder(*Call, *Round, int)          {}
+
 const inOrder, byArrival = true, false
 
 var (
-	directBlocks  = direct(placeOwn, func(c *Call, _ int) Slice { return c.ownBlock() }, inOrder)
-	arrivalBlocks = direct(placeOwn, func(c *Call, _ int) Slice { return c.ownBlock() }, byArrival)
-	directAll     = direct(keepOwn, func(c *Call, to int) Slice { return c.block(In, to) }, inOrder)
-	arrivalAll    = direct(keepOwn, func(c *Call, to int) Slice { return c.block(In, to) }, byArrival)
+	directBlocks  = direct(placeOwn, sameBlock, waitStarted)
+	arrivalBlocks = direct(placeOwn, sameBlock, anyOrder)
+	directAll     = direct(keepOwn, blockFor, waitStarted)
+	arrivalAll    = direct(keepOwn, blockFor, anyOrder)
 )
 
-// inAdvance returns a phase that advertises the receives of all rounds first. The rounds of p are exchanges.
-// A message has data of the one before it.
+// inAdvance returns a phase that advertises the receives of all rounds first. The rounds of p are exchanges
+// with different ranks. A message has data of the round before it.
 func inAdvance(p phase) phase {
 	return once(func(c *Call, r *Round) {
-		var exchanges Round
-		for i := range p.rounds(c) {
-			p.round(c, i, &exchanges)
+		rounds := make([]Round, p.rounds(c))
+		for i := range rounds {
+			p.round(c, i, &rounds[i])
+			rounds[i].each(Recv, func(s *Step) { r.recvAdvertised(s.Peer, s.Dst) })
 		}
-		for i := 0; i < len(exchanges.Steps); i += 2 {
-			s := exchanges.Steps[i]
-			s.Kind = RecvAdvertised
-			r.Steps = append(r.Steps, s)
-		}
-		for i := 0; i < len(exchanges.Steps); i += 2 {
-			r.sendAdvertised(exchanges.Steps[i+1].Peer, exchanges.Steps[i+1].Src)
-			r.waitFor(exchanges.Steps[i].Peer)
+		for i := range rounds {
+			rounds[i].each(Send, func(s *Step) { r.sendAdvertised(s.Peer, s.Src) })
+			rounds[i].each(Recv, func(s *Step) { r.waitFor(s.Peer) })
 		}
 	})
+}
+
+// each calls do for each step of a kind.
+func (r *Round) each(k Kind, do func(s *Step)) {
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.Kind == k {
+			do(s)
+		}
+	}
 }
 
 var (

@@ -148,7 +148,7 @@ func TestPortsEqualClosedForms(t *testing.T) {
 				if w.messages != c.messages(p, k, lg) || w.bytes != s.bytes*c.bytes(p, k, lg) {
 					t.Errorf("%v %s with %d ranks and %d ports sends %d messages and %d bytes, want %d and %d", c.op, c.name, p, k, w.messages, w.bytes, c.messages(p, k, lg), s.bytes*c.bytes(p, k, lg))
 				}
-				if got := w.ranks[0].transferRounds; c.rounds != nil && got != c.rounds(p, k, lg) {
+				if got := w.ranks[0].transferSteps; c.rounds != nil && got != c.rounds(p, k, lg) {
 					t.Errorf("%v %s with %d ranks and %d ports takes %d rounds, want %d", c.op, c.name, p, k, got, c.rounds(p, k, lg))
 				}
 			}

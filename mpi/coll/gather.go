@@ -3,15 +3,15 @@ package coll
 var scatters = []*Algorithm{
 	{Op: Scatter, Name: "linear", phases: []phase{scatterFromRoot(manyAtOnce)}},
 	{Op: Scatter, Name: "binomial", Needs: EqualBlocks, phases: []phase{treeScatter(binary)}, scratch: treeScratch(binary)},
-	{Op: Scatter, Name: "kport-direct", phases: []phase{scatterFromRoot(ports)}},
-	{Op: Scatter, Name: "kport-binomial", Needs: EqualBlocks, phases: []phase{treeScatter(portRadix)}, scratch: treeScratch(portRadix)},
+	{Op: Scatter, Name: "kport-direct", Unbuffered: true, phases: []phase{scatterFromRoot(ports).advertised()}},
+	{Op: Scatter, Name: "kport-binomial", Unbuffered: true, Needs: EqualBlocks, phases: []phase{treeScatter(portRadix).advertised()}, scratch: treeScratch(portRadix)},
 }
 
 var gathers = []*Algorithm{
 	{Op: Gather, Name: "linear", phases: []phase{gatherAtRoot(manyAtOnce)}},
 	{Op: Gather, Name: "binomial", Needs: EqualBlocks, phases: []phase{treeGather(binary)}, scratch: treeScratch(binary)},
-	{Op: Gather, Name: "kport-direct", phases: []phase{gatherAtRoot(ports)}},
-	{Op: Gather, Name: "kport-binomial", Needs: EqualBlocks, phases: []phase{treeGather(portRadix)}, scratch: treeScratch(portRadix)},
+	{Op: Gather, Name: "kport-direct", Unbuffered: true, phases: []phase{gatherAtRoot(ports).advertised()}},
+	{Op: Gather, Name: "kport-binomial", Unbuffered: true, Needs: EqualBlocks, phases: []phase{treeGather(portRadix).advertised()}, scratch: treeScratch(portRadix)},
 	{Op: Gather, Name: "shared", Needs: EqualBlocks | KnownNodes, phases: []phase{sharedGather}, scratch: landingScratch, shared: slotBytes},
 }
 

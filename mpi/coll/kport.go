@@ -1,5 +1,31 @@
 package coll
 
+// The k-port algorithms are those of Qian 2010, chapter 3, which writes to the receive buffers of other ranks.
+// Ranks advertise receives before the first send, and in each step wait only for what they have sent.
+
+// directPorts returns the Direct algorithm: in each step a rank sends to as many others as it has ports.
+func directPorts(own func(*Call, *Round), blockFor func(c *Call, to int) Slice) phase {
+	return direct(own, blockFor, func(c *Call, r *Round, k int) {
+		if k%ports(c) == 0 || k == c.Size-1 {
+			r.Steps = append(r.Steps, Step{Kind: WaitSent})
+		}
+	})
+}
+
+// advertised returns a phase with advertised receives and sends.
+func (p phase) advertised() phase {
+	return phase{
+		p.rounds,
+		func(c *Call, i int, r *Round) {
+			at := len(r.Steps)
+			p.round(c, i, r)
+			added := Round{r.Steps[at:]}
+			added.each(Recv, func(s *Step) { s.Kind = RecvAdvertised })
+			added.each(Send, func(s *Step) { s.Kind = SendAdvertised })
+		},
+	}
+}
+
 // The standard exchange is recursive doubling with k ports: in round i, the ranks that differ in digit i
 // exchange what they have, each with k others.
 

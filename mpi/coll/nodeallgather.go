@@ -27,14 +27,15 @@ type nodeExchange uint8
 
 const (
 	toAll     nodeExchange = iota // each master sends to all others at once
+	byPorts                       // to as many others at a time as it has ports
 	alongRing                     // one after the other
-	bruck                         // the first node in Shared is this one
+	bruck                         // with so many ports; the first node in Shared is this one
 )
 
 // nodeAllgathers are the algorithms. The versions that receive in shared memory, and those that do so in
 // the buffers of masters, copy less than those with a buffer between.
 var nodeAllgathers = []*Algorithm{
-	nodeAllgather{groups: 1, memory: Shared, overlaps: true}.algorithm("smp-direct"),
+	nodeAllgather{groups: 1, exchange: byPorts, memory: Shared, overlaps: true}.algorithm("smp-direct"),
 	nodeAllgather{groups: 1, exchange: bruck, memory: Shared, overlaps: true}.algorithm("smp-bruck"),
 	{
 		Op: Allgather, Name: "smp-gather-bcast", Needs: EqualBlocks | KnownNodes,
@@ -58,7 +59,8 @@ func (a nodeAllgather) algorithm(name string) *Algorithm {
 	ring := a.exchange == alongRing
 	x := &Algorithm{
 		Op: Allgather, Name: name, Needs: EqualBlocks | KnownNodes, perNode: a.groups,
-		phases: []phase{{a.rounds, a.round}, once(a.share)},
+		Unbuffered: a.exchange == byPorts || a.exchange == bruck,
+		phases:     []phase{{a.rounds, a.round}, once(a.share)},
 		shared: func(c *Call) int {
 			if ring && c.Nodes.count() > MaxTag {
 				return math.MaxInt
@@ -198,20 +200,34 @@ func (a nodeAllgather) round(c *Call, i int, r *Round) {
 	if i == 0 {
 		a.collect(c, r)
 	}
-	last := len(hops) - 1 // message before the copies that overlap
-	if a.exchange == bruck {
-		last = 0
-	}
 	for k, h := range hops {
 		if from, to := a.pair(c, mine, h.to, group); from == c.Rank && (k == 0 || a.exchange != alongRing) {
 			r.sendAdvertised(to, h.sent)
 		}
-		if a.overlaps && i == 0 && k == last {
+		if k+1 < len(hops) && hops[k+1].step == h.step {
+			continue
+		}
+		if a.overlaps && i == 0 && h.step == 0 {
 			a.notify(c, r)
 			a.copyOut(c, r, mine, mine+1)
 		}
-		if from, to := a.pair(c, h.from, mine, group); a.exchange == bruck && to == c.Rank {
-			r.waitFor(from)
+		a.endStep(c, r, hops[:k+1])
+	}
+}
+
+// endStep waits, after the messages of the last step of hops, until the next step can begin.
+func (a nodeAllgather) endStep(c *Call, r *Round, hops []hop) {
+	switch {
+	case !a.isMaster(c):
+	case a.exchange == byPorts:
+		r.Steps = append(r.Steps, Step{Kind: WaitSent})
+	case a.exchange == bruck:
+		group, _, _ := a.group(c)
+		for _, h := range hops {
+			if h.step == hops[len(hops)-1].step {
+				from, _ := a.pair(c, h.from, c.myNode(), group)
+				r.waitFor(from)
+			}
 		}
 	}
 }
@@ -228,10 +244,11 @@ func (r *Round) passOn(next, k int, isLast bool) {
 	}
 }
 
-// hop is a message to a node and one from a node.
+// hop is a message to a node and one from a node. Those of a step are sent at once.
 type hop struct {
 	from, to       int // nodes
 	received, sent Slice
+	step           int
 }
 
 // hops returns the messages of a group in a round. Those of Bruck's algorithm and in a ring follow each
@@ -243,18 +260,25 @@ func (a nodeAllgather) hops(c *Call, i, group int) (all []hop) {
 	switch a.exchange {
 	case alongRing:
 		for k := range n - 1 {
-			all = append(all, hop{node(-1), node(1), blocks(node(-k - 1)), blocks(node(-k))})
+			all = append(all, hop{node(-1), node(1), blocks(node(-k - 1)), blocks(node(-k)), k})
 		}
 	case bruck:
-		for has := 1; has < n; has *= 2 {
-			count := min(has, n-has)
-			first, end := c.Nodes.places(mine, has), c.Nodes.places(mine, has+count)
-			received := Slice{a.memory, first * c.Bytes, (end - first) * c.Bytes}
-			all = append(all, hop{node(has), node(-has), received, Slice{a.memory, 0, c.Nodes.places(mine, count) * c.Bytes}})
+		q := portRadix(c)
+		for has, step := 1, 0; has < n; has, step = has*q, step+1 {
+			for distance := has; distance < min(has*q, n); distance += has {
+				count := min(has, n-distance)
+				first, end := c.Nodes.places(mine, distance), c.Nodes.places(mine, distance+count)
+				received := Slice{a.memory, first * c.Bytes, (end - first) * c.Bytes}
+				all = append(all, hop{node(distance), node(-distance), received, Slice{a.memory, 0, c.Nodes.places(mine, count) * c.Bytes}, step})
+			}
+		}
+	case byPorts:
+		for k := 1; k < n; k++ {
+			all = append(all, hop{node(-k), node(k), blocks(node(-k)), blocks(mine), (k - 1) / ports(c)})
 		}
 	default:
 		for k, end := batch(i, n-1, maxAtOnce); k < end; k++ {
-			all = append(all, hop{node(-k), node(k), blocks(node(-k)), blocks(mine)})
+			all = append(all, hop{node(-k), node(k), blocks(node(-k)), blocks(mine), 0})
 		}
 	}
 	return all

@@ -36,6 +36,7 @@ const (
 	Wait                     // for the transfers of the round so far
 	WaitFor                  // for those with Peer
 	WaitStarted              // until the sends of the round so far have started
+	WaitSent                 // for the sends of the round so far
 	// RecvAdvertised is a Recv of which Peer learns that it is posted. SendAdvertised is a Send that may wait
 	// for that; if several follow each other, those to peers that have arrived start first.
 	RecvAdvertised
@@ -68,7 +69,7 @@ func (s *Step) hasPeer() bool {
 	switch s.Kind {
 	case Send, Recv, WaitFor, RecvAdvertised, SendAdvertised, RecvMulticast:
 		return true
-	case Copy, Combine, CombineFirst, Wait, WaitStarted, Multicast:
+	case Copy, Combine, CombineFirst, Wait, WaitStarted, WaitSent, Multicast:
 	}
 	return false
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 )
 
 // testWorld executes the schedules of all ranks in memory, in a random order. A send completes when its
@@ -51,9 +50,10 @@ type testRank struct {
 	recvs    []testRecv
 	combine  func(into, from []byte) // into becomes from op into
 	finished bool
-	// transferRounds is the number of rounds with sends or receives.
-	transferRounds int
-	sentTo         int // messages to this rank that it has not received
+	// transferSteps is the number of rounds with transfers, or of their parts that end with waits for sent messages
+	// or certain peers.
+	transferSteps int
+	sentTo        int // messages to this rank that it has not received
 }
 
 // slice returns the memory of s.
@@ -63,7 +63,7 @@ func (k *testRank) slice(s Slice) []byte { return k.buffers[s.Buf][s.Off : s.Off
 func (k *testRank) mustWait(s *Step) bool {
 	waitsFor := func(peer int) bool { return s.Kind == Wait || s.Kind == WaitFor && s.Peer == peer }
 	for _, m := range k.sends {
-		if !m.done && (waitsFor(m.to) || s.Kind == WaitStarted && m.advertised) {
+		if !m.done && (waitsFor(m.to) || s.Kind == WaitStarted && m.advertised || s.Kind == WaitSent) {
 			return true
 		}
 	}
@@ -154,9 +154,7 @@ func (w *testWorld) step(k *testRank) (bool, error) {
 		return false, nil
 	}
 	if atEnd {
-		if slices.ContainsFunc(k.round.Steps, func(s Step) bool { return s.Kind == Send || s.Kind == Recv }) {
-			k.transferRounds++
-		}
+		k.transferSteps += transferSteps(&k.round)
 		k.sends = k.sends[:0]
 		k.next = 0
 		k.finished = !k.schedule.Next(k.alg, &k.call, &k.round)
@@ -166,6 +164,27 @@ func (w *testWorld) step(k *testRank) (bool, error) {
 	s := &k.round.Steps[k.next]
 	k.next += 1 + s.Then
 	return true, w.execute(k, s)
+}
+
+// transferSteps returns the number of parts of a round with transfers.
+func transferSteps(r *Round) (n int) {
+	isPart, waits := false, 0
+	for _, s := range r.Steps {
+		switch s.Kind {
+		case Send, Recv, SendAdvertised, RecvAdvertised:
+			isPart = true
+		case WaitSent, WaitFor:
+			if isPart {
+				waits++
+			}
+			isPart = false
+		default:
+		}
+	}
+	if isPart {
+		return waits + 1
+	}
+	return waits
 }
 
 // execute runs one step.
@@ -210,7 +229,7 @@ func (w *testWorld) execute(k *testRank, s *Step) error {
 		}
 	case CombineFirst:
 		k.combine(k.slice(s.Dst), k.slice(s.Src))
-	case Wait, WaitFor, WaitStarted:
+	case Wait, WaitFor, WaitStarted, WaitSent:
 	}
 	return nil
 }

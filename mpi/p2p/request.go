@@ -30,6 +30,9 @@ type Request struct {
 	// Blocking says that the caller waits for this send only. The transport then copies
 	// eager data, because that completes the send sooner than an acknowledgement.
 	Blocking bool
+	// Unbuffered says that an eager send over a connection is complete when the peer's NIC has the data, not when it
+	// is copied.
+	Unbuffered bool
 	// Advertised says that the peer's request is known to follow, and has this flag too: a receive
 	// tells the sender the address of its buffer, and a send waits for that.
 	Advertised bool
@@ -95,6 +98,9 @@ const (
 
 // IsBlocking reports whether the caller waits for this send only.
 func (r *Request) IsBlocking() bool { return r.Blocking }
+
+// IsUnbuffered returns Unbuffered.
+func (r *Request) IsUnbuffered() bool { return r.Unbuffered }
 
 // Done reports whether the request is complete.
 func (r *Request) Done() bool { return r.state == stateDone }
