@@ -60,7 +60,7 @@ func (c *Comm) share(a *collectiveCall, isBlocking bool) error {
 		return nil
 	}
 	call := a.Call
-	call.Rank, call.Size, call.Nodes, call.Shared = c.me, c.size, c.nodesFor(x), c.sharedLimit()
+	call.Rank, call.Size, call.Nodes, call.Shared, call.Segment = c.me, c.size, c.nodesFor(x), c.sharedLimit(), c.segmentBytes()
 	if !x.Fits(&call) {
 		if call.Shared = math.MaxInt; x.Fits(&call) {
 			c.rank.shared.Fallbacks++

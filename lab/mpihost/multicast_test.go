@@ -164,6 +164,35 @@ func TestLostMulticastIsSoonSentAgain(t *testing.T) {
 	}
 }
 
+// In an allgather that gathers and multicasts, rank 0 multicasts the result in segments, from the first call on. With shared
+// memory only the leaders of hosts send messages to it.
+func TestMulticastAllgather(t *testing.T) {
+	for _, name := range []string{"gather-multicast", "smp-gather-multicast"} {
+		f := mpihost.Fabric{Ranks: 7, PerHost: 3, Limit: time.Minute, Impair: []impair.Spec{{LossPPM: 20_000}}, Seed: 5}
+		_, err := mpihost.InWorld(f, func(e *transport.Env) error {
+			var o mpi.Options
+			must.Do(t, o.Collectives.UnmarshalText([]byte("allgather="+name)))
+			return mpi.Run(e, o, func(w *mpi.World) error {
+				multicasts := func() uint64 { return w.Stats().Carrier.(carrier.Stats).Packets[carrier.OverMulticast] }
+				for i, n := range []int{1, 600, 9000} {
+					before, got := multicasts(), make([]byte, 7*n)
+					must.Do(t, w.Allgather(repeated(w.Rank()+i, n), got))
+					for from := range 7 {
+						if !bytes.Equal(got[from*n:][:n], repeated(from+i, n)) {
+							t.Errorf("%s of %d bytes: rank %d has wrong data of rank %d", name, n, w.Rank(), from)
+						}
+					}
+					if sent := multicasts() - before; (w.Rank() == 0) != (sent >= uint64(7*n+4095)/4096) {
+						t.Errorf("%s of %d bytes: rank %d sends %d multicasts", name, n, w.Rank(), sent)
+					}
+				}
+				return nil
+			})
+		})
+		must.Do(t, err)
+	}
+}
+
 // If a rank is killed, also one that only receives, multicasts and barriers fail at all others.
 func TestKilledRankFailsMulticasts(t *testing.T) {
 	for _, killed := range []int{0, 3} {

@@ -16,6 +16,7 @@ var allgathers = []*Algorithm{
 	{Op: Allgather, Name: "arrival-bruck", Needs: EqualBlocks, phases: []phase{once(startBruck), arrivalBruck, once(endBruck)}, scratch: allBlocks},
 	{Op: Allgather, Name: "arrival-recursive-doubling", Needs: PowerOfTwo | EqualBlocks, phases: []phase{once(placeOwn), arrivalDoubling}},
 	{Op: Allgather, Name: "gather-bcast", Needs: EqualBlocks, phases: []phase{treeGather(binary).withRoot0(), bcastBlocks.withRoot0()}, scratch: treeScratch(binary)},
+	{Op: Allgather, Name: "gather-multicast", Needs: EqualBlocks | Multicasts, phases: []phase{treeGather(binary).withRoot0(), multicastBlocks}, scratch: treeScratch(binary)},
 }
 
 // placeOwn copies this rank's block to its place in Out.
@@ -104,6 +105,9 @@ func (c *Call) neighbourPair(rank, i int) Slice {
 
 // bcastBlocks sends all blocks of Out down a binomial tree.
 var bcastBlocks = binomialBcast.ofAllBlocks()
+
+// multicastBlocks multicasts all blocks of Out from rank 0. After a gather all ranks have called the operation.
+var multicastBlocks = multicastOut.ofAllBlocks().withRoot0()
 
 // ofAllBlocks returns a phase that moves all blocks of a buffer as one.
 func (p phase) ofAllBlocks() phase {

@@ -42,6 +42,10 @@ var nodeAllgathers = []*Algorithm{
 		phases:  []phase{sharedGather, binomialBcast.amongLeaders().ofAllBlocks(), sharedBcast.withinNode().ofAllBlocks()},
 		scratch: landingScratch, shared: allBlocks,
 	},
+	{
+		Op: Allgather, Name: "smp-gather-multicast", Needs: EqualBlocks | KnownNodes | Multicasts,
+		phases: []phase{sharedGather, multicastBlocks}, scratch: landingScratch, shared: slotBytes,
+	},
 	groupsAllgather("groups-1-ring"), groupsAllgather("groups-1-ring-direct"),
 	groupsAllgather("groups-1"), groupsAllgather("groups-1-direct"),
 	nodeAllgather{groups: 1, rotating: true}.algorithm("gather-groups"),
