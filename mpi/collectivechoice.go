@@ -8,7 +8,7 @@ import (
 
 // defaultLimits are the sizes at which the default algorithms change, as measured between processes of one
 // machine and in simulation (docs/performance.md).
-var defaultLimits = coll.Limits{Doubling: 512, Neighbour: 8 << 10, Ring: 4 << 10, LargeResult: 512 << 10, Rabenseifner: 64 << 10}
+var defaultLimits = coll.Limits{Direct: 32 << 10, Doubling: 512, Neighbour: 8 << 10, Ring: 4 << 10, LargeResult: 512 << 10, Rabenseifner: 64 << 10}
 
 // SetAlgorithm chooses the algorithm of an operation on this communicator; nil restores that of
 // Options.Collectives. All ranks must choose the same between the same calls. An algorithm that does not

@@ -81,9 +81,11 @@ func Names(op Op) string {
 
 // Limits are the sizes at which the default algorithm changes. A limit of 0 is never reached.
 type Limits struct {
-	// Bruck is the largest block of an Alltoall for Bruck's algorithm; Rabenseifner is the smallest vector of
-	// an Allreduce of at least eight ranks for that algorithm; of four to seven ranks it is four times as long.
-	Bruck, Rabenseifner int
+	// Bruck is the largest block of an Alltoall for Bruck's algorithm, and Direct the smallest for direct.
+	Bruck, Direct int
+	// Rabenseifner is the smallest vector of an Allreduce of at least eight ranks for that algorithm; of four
+	// to seven ranks it is four times as long.
+	Rabenseifner int
 	// Doubling, Neighbour and Ring are the smallest blocks of an Allgather for recursive doubling, for
 	// neighbour exchange and for the ring; with smaller blocks it uses Bruck's algorithm. The first two
 	// algorithms are for results of all ranks of up to LargeResult.
@@ -122,6 +124,8 @@ func defaults(c *Call, l Limits) *Algorithm {
 		return defaultAllgather(c, l)
 	case c.Op == Alltoall && c.Bytes <= l.Bruck:
 		return bruckAlltoall
+	case c.Op == Alltoall && l.Direct > 0 && c.Bytes >= l.Direct:
+		return directAlltoall
 	case c.Op == Allreduce && l.prefersRabenseifner(c):
 		return largeAllreduce
 	case c.Op == Scatter && c.Size > linearRanks:
@@ -164,6 +168,7 @@ var (
 	doublingAllgather    = Find(Allgather, "recursive-doubling")
 	neighbourAllgather   = Find(Allgather, "neighbour-exchange")
 	bruckAlltoall        = Find(Alltoall, "bruck")
+	directAlltoall       = Find(Alltoall, "direct")
 	largeScatter         = Find(Scatter, "binomial")
 	largeGather          = Find(Gather, "binomial")
 	largeAllreduce       = Find(Allreduce, "rabenseifner")

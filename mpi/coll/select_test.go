@@ -19,7 +19,7 @@ func TestSelect(t *testing.T) {
 	}
 	ofSixteen := NewNodes(32, func(rank int) int { return rank / 16 })
 	ofSeven := NewNodes(14, func(rank int) int { return rank / 7 })
-	limits := Limits{Bruck: 256, Ring: 4096, Rabenseifner: 65536, Doubling: 512, Neighbour: 8192, LargeResult: 65536}
+	limits := Limits{Bruck: 256, Direct: 32768, Ring: 4096, Rabenseifner: 65536, Doubling: 512, Neighbour: 8192, LargeResult: 65536}
 	different := &Layout{Counts: []int{1, 2}, Offsets: []int{0, 1}}
 	for _, c := range []struct {
 		choices Choices
@@ -33,6 +33,8 @@ func TestSelect(t *testing.T) {
 		{groups, Call{Op: Allgather, Size: 14, Nodes: ofSeven, Shared: 1 << 20}, "bruck"},
 		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 256}, "bruck"},
 		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 257}, "spread"},
+		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 32767}, "spread"},
+		{Choices{}, Call{Op: Alltoall, Size: 6, Bytes: 32768}, "direct"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4095}, "bruck"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 4096}, "ring"},
 		{Choices{}, Call{Op: Allgather, Size: 6, Bytes: 8192}, "neighbour-exchange"},
