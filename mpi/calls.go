@@ -29,6 +29,7 @@ type callChecker struct {
 	messages    map[*Message]*misuse.Op
 	collective  *misuse.Op // the current blocking one; nil within those of the runtime
 	collectives map[*execution]*misuse.Op
+	trace       *callTrace // nil unless Options.OnCall is set
 }
 
 // newCallChecker returns the callChecker of a rank.
@@ -37,6 +38,9 @@ func newCallChecker(k *rank, c *misuse.Checker) *callChecker {
 		k: k, r: c.Rank(k.env.Rank, k.env.Size), ops: map[*p2p.Request]*misuse.Op{}, sums: map[*misuse.Op]uint32{},
 		requests: map[*Request]*misuse.Request{}, comms: map[*Comm]*misuse.Comm{}, windows: map[*Win]*misuse.Window{},
 		messages: map[*Message]*misuse.Op{}, collectives: map[*execution]*misuse.Op{},
+	}
+	if k.opts.OnCall != nil {
+		t.trace = &callTrace{onCall: k.opts.OnCall, recvs: map[*p2p.Request]*Transfer{}}
 	}
 	t.comm(k.world)
 	return t
@@ -142,6 +146,7 @@ func (t *callChecker) started(c *Comm, p *p2p.Request, isRecv bool) {
 	if p.Context&collective != 0 {
 		return
 	}
+	t.trace.started(c, p, isRecv)
 	m := t.message(c, p.Buf, p.Peer, int(p.Tag))
 	var o *misuse.Op
 	m.Poll = func() (misuse.Result, bool) { return resultOf(p), p.Done() && t.ops[p] == o }
@@ -170,6 +175,7 @@ func resultOf(p *p2p.Request) misuse.Result {
 
 // completed records the completion of a send or a receive.
 func (t *callChecker) completed(p *p2p.Request) {
+	t.trace.completed(p, t.k.env.Proc.Now())
 	o := t.ops[p]
 	if o == nil {
 		return
@@ -248,6 +254,7 @@ func (t *callChecker) sleep() {
 func (t *callChecker) leave() {
 	t.wait = nil
 	t.r.Wake()
+	t.trace.exit(t.k.env.Proc.Now())
 }
 
 // probe returns a probe to wait for.
@@ -291,6 +298,7 @@ func (t *callChecker) matched(c *Comm, m *Message, from, tag int) {
 
 // received records that the message of Mprobe is received.
 func (t *callChecker) received(m *Message, buf []byte) {
+	t.trace.received(m, t.k.env.Proc.Now())
 	if o := t.messages[m]; o != nil {
 		t.r.Received(o, len(buf), t.place())
 		delete(t.messages, m)
@@ -304,6 +312,7 @@ func (c *Comm) beginCollective(call misuse.Call) (end func()) {
 	if t == nil {
 		return func() {}
 	}
+	t.trace.collective(c, &call)
 	o := t.comm(c).Collective(call, t.place())
 	t.stopIfNeeded()
 	t.collective = o
@@ -327,7 +336,9 @@ func (t *callChecker) enterCollective() {
 
 // collectiveStarted records the start of a nonblocking or persistent collective.
 func (t *callChecker) collectiveStarted(call string, x *execution) {
-	t.collectives[x] = t.comm(x.c).Collective(checkedCall(call, &x.collectiveCall), t.place())
+	checked := checkedCall(call, &x.collectiveCall)
+	t.trace.collective(x.c, &checked)
+	t.collectives[x] = t.comm(x.c).Collective(checked, t.place())
 	t.stopIfNeeded()
 }
 
@@ -380,6 +391,7 @@ func (t *callChecker) accessed(w *Win, target int, err error) {
 
 // epochOpened records a Post or a Start.
 func (t *callChecker) epochOpened(w *Win, call string, group []int, a Assert) {
+	t.trace.note("ranks %v", group)
 	if call == "Post" {
 		t.windows[w].Post(group, t.place())
 		return
@@ -399,11 +411,13 @@ func (t *callChecker) waitsForLocks(w *Win) {
 
 // lock records a lock that is requested.
 func (t *callChecker) lock(w *Win, kind LockKind, target int, a Assert) {
+	t.trace.note("%s, rank %d", [...]string{window.Shared: "shared", window.Exclusive: "exclusive"}[kind], target)
 	t.waitsFor(t.windows[w].Lock(target, kind == window.Exclusive, a&NoCheck != 0, t.place()))
 }
 
 // raised reports the error of a call, if the program has caused it.
 func (t *callChecker) raised(err error) {
+	t.traceError(err)
 	for _, x := range []struct {
 		class error
 		kind  string

@@ -55,6 +55,9 @@ type Options struct {
 	Races *racecheck.Checker `json:"-"`
 	// Misuse, if not nil, checks the calls of all ranks, which must share it and run in simulation.
 	Misuse *misuse.Checker `json:"-"`
+	// OnCall, if not nil, receives the calls of the program as they begin; the rank completes them later.
+	// Misuse must be set, too.
+	OnCall func(*Call) `json:"-"`
 	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }

@@ -85,6 +85,9 @@ type programState struct {
 // Where tasks do not run concurrently, it polls the mutex in virtual time, since blocking would
 // stop the holder too.
 func (k *rank) lock() {
+	if k.calls != nil {
+		k.calls.enter()
+	}
 	if k.env.Concurrent {
 		k.mu.Lock()
 	} else {
@@ -212,7 +215,8 @@ func (k *rank) pollOnce(done func() bool) bool {
 	if progressed || k.env.Concurrent {
 		return false
 	}
-	k.unlock()
+	k.inRuntime = false // the call goes on: k.unlock would end it
+	k.mu.Unlock()
 	k.waitForEvent(emptyPollTime)
 	k.lock()
 	k.progress()

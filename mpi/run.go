@@ -71,6 +71,9 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	if o.Misuse != nil && e.Concurrent {
 		return nil, fmt.Errorf("%w: the calls of ranks can be checked in simulation only", ErrArg)
 	}
+	if o.OnCall != nil && o.Misuse == nil {
+		return nil, fmt.Errorf("%w: Options.OnCall needs Options.Misuse", ErrArg)
+	}
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
 	k.world = k.newComm("world", 0, nil)
 	k.self = k.newComm("self", 2, []int{e.Rank}) // contexts are even: bit 0 is collective

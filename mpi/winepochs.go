@@ -200,6 +200,7 @@ func (w *Win) waitOps(name string, target int, check func(*window.Window, int) e
 		}
 		t := w.c.rank.calls
 		if t != nil {
+			t.trace.note("rank %d", target)
 			t.waitsForLocks(w)
 		}
 		w.c.rank.waitUntil(func() bool { return complete(e, target) })

@@ -18,6 +18,7 @@ func (w *Win) start(name string, a window.Access) (*window.Operation, error) {
 			return nil, err
 		}
 		if t := w.c.rank.calls; t != nil {
+			t.trace.accessed(&a)
 			defer func() { t.accessed(w, a.Rank, err) }()
 		}
 		if w.c.rank.races != nil {
