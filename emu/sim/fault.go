@@ -20,6 +20,7 @@ func (d *linkDir) spray() bool {
 		before = before.next
 	}
 	chosen := before.next
+	d.net.w.nameChoice(func() (picked, first string) { return chosen.describe(), d.first.describe() })
 	before.next = chosen.next
 	if d.last == chosen {
 		d.last = before
@@ -59,6 +60,11 @@ func (d *linkDir) arriveWithFaults(pk *packet) {
 		if fault = w.Choose("fault", n); fault > 0 {
 			w.faults--
 		}
+	}
+	if fault > 0 {
+		w.nameChoice(func() (picked, first string) {
+			return [...]string{faultLose: "loses ", faultDuplicate: "duplicates ", faultSwap: "delays "}[fault] + pk.describe(), ""
+		})
 	}
 	switch fault {
 	case faultLose:

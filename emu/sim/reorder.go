@@ -107,7 +107,13 @@ func (w *World) chooseNext() (next candidate, isProgram bool) {
 		kind = "run"
 	}
 	i := w.chooseEntity(kind, len(r.all), func(i int) any { return r.all[i].entity })
-	return r.all[i], i >= due && i < due+len(r.programs)
+	isProgramAt := func(i int) bool { return i >= due && i < due+len(r.programs) }
+	if i > 0 {
+		w.nameChoice(func() (picked, first string) {
+			return w.describe(&r.all[i], isProgramAt(i)), w.describe(&r.all[0], isProgramAt(0))
+		})
+	}
+	return r.all[i], isProgramAt(i)
 }
 
 // gatherEvents sets reorder.events to the events that may be next, the first of each entity, in
