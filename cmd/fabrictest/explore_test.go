@@ -38,15 +38,23 @@ func TestExploreWritesReplayFile(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stdout, "FAILED: rank 0") || !strings.Contains(stdout, failure) || strings.Contains(stdout, "rank 2 was first") {
 		t.Fatalf("exit code %d:\n%s\n%s", code, stdout, stderr)
 	}
-	pcap := filepath.Join(t.TempDir(), "first.pcapng")
-	code, stdout, stderr = call(t, "replay", filepath.Dir(file), "--trace", "--pcap", pcap)
-	for _, want := range []string{"  rank 2 was first\n", "==> choice ", ": event:", "RC ACKNOWLEDGE", "==> FAILED: ", failure, "fails with the same message"} {
+	folder := t.TempDir()
+	pcap, page := filepath.Join(folder, "first.pcapng"), filepath.Join(folder, "first.html")
+	code, stdout, stderr = call(t, "replay", filepath.Dir(file), "--trace", "--pcap", pcap, "--html", page)
+	for _, want := range []string{
+		"  rank 2 was first\n", "==> choice ", ": event:", ", before a packet of ", "ACKNOWLEDGE", "==> FAILED: ", failure, "fails with the same message",
+		"rank 0: Recv from any, tag 0, 1 byte  (explore_test.go:", "rank 2: Send to 0, tag 0, 1 byte  (explore_test.go:",
+		"rank 0: Recv returns, with the message of rank 2\n", "rank 0 fails: " + failure,
+	} {
 		if code != exitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, no %q in:\n%s\n%s", code, want, stdout, stderr)
 		}
 	}
 	if code, stdout, _ := call(t, "capture", "show", pcap); code != exitOK || !strings.Contains(stdout, "SEND_ONLY") {
 		t.Errorf("exit code %d:\n%s", code, stdout)
+	}
+	if html := string(must.Get(os.ReadFile(page))(t)); !strings.Contains(html, `<g class="call message"`) || !strings.Contains(html, failure) {
+		t.Errorf("the page has no call or no failure: %s", html)
 	}
 	text := string(must.Get(os.ReadFile(file))(t))
 	for from, to := range map[string][2]string{

@@ -24,6 +24,7 @@ type replayOptions struct {
 	all     bool
 	trace   bool
 	pcap    string
+	html    string
 }
 
 // newReplayCommand returns the command 'fabrictest replay'.
@@ -46,6 +47,7 @@ func newReplayCommand(o *replayOptions) *cobra.Command {
 	captureFlag(cmd, &o.capture, "")
 	f.BoolVar(&o.all, "all", false, "also what passed")
 	f.BoolVar(&o.trace, "trace", false, "of a run of 'fabrictest explore': print a sequence diagram")
+	f.StringVar(&o.html, "html", "", "of a run of 'fabrictest explore': write a page with a sequence diagram to `FILE`")
 	f.StringVar(&o.pcap, "pcap", "", "of a run of 'fabrictest explore': write its packets to `FILE`")
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns"))
 	return cmd

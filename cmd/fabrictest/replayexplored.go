@@ -12,12 +12,15 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
+	"github.com/fabrictest/fabrictest/report/sequence"
 )
 
 // replayFiles repeats the runs of replay files. It fails if one does not fail as it should.
 func (o *replayOptions) replayFiles(cmd *cobra.Command, files []string) error {
-	if o.pcap != "" && len(files) > 1 {
-		return cli.Errorf("--pcap is for one run: name one of the %d files", len(files))
+	for flag, file := range map[string]string{"pcap": o.pcap, "html": o.html} {
+		if file != "" && len(files) > 1 {
+			return cli.Errorf("--%s is for one run: name one of the %d files", flag, len(files))
+		}
 	}
 	out := cmd.OutOrStdout()
 	var failed error
@@ -44,7 +47,8 @@ func (o *replayOptions) replayFile(ctx context.Context, out io.Writer, name stri
 		return false, err
 	}
 	c.Explore.Replay, c.Explore.Capture = &file.Path, o.pcap
-	if o.trace && o.pcap == "" {
+	c.Explore.Calls = o.trace || o.html != ""
+	if c.Explore.Calls && o.pcap == "" {
 		f, err := os.CreateTemp("", "fabrictest-*.pcapng")
 		if err != nil {
 			return false, err
@@ -59,12 +63,33 @@ func (o *replayOptions) replayFile(ctx context.Context, out io.Writer, name stri
 	if err != nil {
 		return false, err
 	}
-	if o.trace {
-		if err := writeSequence(out, c.Explore.Capture, r); err != nil {
+	if c.Explore.Calls {
+		d, err := newDiagram(name, &file, &job, c.Explore.Capture, r)
+		if err == nil {
+			err = o.draw(out, d)
+		}
+		if err != nil {
 			return false, err
 		}
 	}
 	return compareReplay(out, &file, r), nil
+}
+
+// draw prints the diagram of a run, or writes its page.
+func (o *replayOptions) draw(out io.Writer, d *sequence.Diagram) error {
+	if o.trace {
+		if err := d.WriteText(out); err != nil {
+			return err
+		}
+	}
+	if o.html == "" {
+		return nil
+	}
+	if err := cli.WriteFile(o.html, d.WriteHTML); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, "Page: "+o.html)
+	return err
 }
 
 // compareReplay prints how a repeated run has ended, and reports whether it was as the file says.

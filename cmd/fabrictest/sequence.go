@@ -1,157 +1,109 @@
 package main
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
-	"io"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/report/sequence"
 )
 
-// laneWidth is the distance of the lanes of a sequence diagram.
-const laneWidth = 26
-
-// sequence prints a sequence diagram: a lane for each host, with an arrow for each packet that
-// arrives, and the choices that are not the default.
-type sequence struct {
-	out   io.Writer
-	lanes map[string]int // by host
-	names []string
-	sent  map[string]int // lane of the sender, by bytes of the packet
-	marks []mpihost.Mark
-	start time.Time
-}
-
-// writeSequence prints the sequence diagram of a repeated run, from its capture.
-func writeSequence(out io.Writer, file string, r *mpihost.Explored) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
+// newDiagram returns the sequence diagram of a repeated run: its calls and choices, and the packets of
+// its capture.
+func newDiagram(name string, file *mpirun.ReplayFile, job *mpihost.Job, captured string, r *mpihost.Explored) (*sequence.Diagram, error) {
+	d := &sequence.Diagram{
+		Program: cli.Join(file.Program), Command: "fabrictest replay " + cli.Quote(name),
+		Fabric: job.Provider,
 	}
-	defer f.Close()
-	in, err := capture.Open(f)
-	if err != nil {
-		return err
+	for i, e := range r.Ends {
+		text := strings.TrimPrefix(e.Err, fmt.Sprintf("mpi: rank %d of %d: ", i, len(r.Ends)))
+		d.Ranks = append(d.Ranks, sequence.Rank{Host: e.Host, End: e.At, Err: text})
 	}
-	s := &sequence{out: out, lanes: map[string]int{}, sent: map[string]int{}, marks: r.Marks, start: time.Unix(0, 0)}
-	if s.names, err = hostsOf(file); err != nil {
-		return err
-	}
-	for i, n := range s.names {
-		s.lanes[n] = i
-	}
-	s.header()
-	for {
-		p, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			break
+	for _, m := range r.Marks {
+		text := fmt.Sprintf("choice %d: %v", m.Step, m.Choice)
+		if m.Picked != "" {
+			text += ": " + m.Picked
 		}
-		if err != nil {
-			return err
+		if m.First != "" {
+			text += ", before " + m.First
 		}
-		s.packet(p)
+		d.Choices = append(d.Choices, sequence.Choice{At: m.At, Text: text})
 	}
-	s.marksUntil(1 << 62)
 	if r.Failure != nil {
-		first, _, _ := strings.Cut(r.Failure.Error, "\n")
-		fmt.Fprintf(out, "%12s  ==> FAILED: %s\n", "", first)
+		d.Failure, d.Findings = r.Failure.Error, r.Failure.Findings
 	}
-	return nil
+	addCalls(d, r)
+	var err error
+	d.Packets, err = packetsOf(captured)
+	return d, err
 }
 
-// hostsOf returns the names of the interfaces of a capture that have packets, in the order of the
-// file.
-func hostsOf(file string) (names []string, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	in, err := capture.Open(f)
-	if err != nil {
-		return nil, err
-	}
-	seen := map[string]bool{}
-	for {
-		p, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return names, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if name := p.Interface.Name; !seen[name] {
-			seen[name] = true
-			names = append(names, name)
+// addCalls adds the calls of the ranks, and the messages between them.
+func addCalls(d *sequence.Diagram, r *mpihost.Explored) {
+	var lines sourceLines
+	sends := map[envelope][]int{}
+	receives := map[envelope][]int{}
+	for i, c := range r.Calls {
+		d.Calls = append(d.Calls, sequence.Call{
+			Place: c.Place, Args: c.Args, Begin: c.Begin, End: c.End, Err: c.Err, Source: lines.at(c.File, c.Line),
+		})
+		for _, s := range c.Sends {
+			e := envelope{c.Rank, s.Peer, s.Tag, s.Context}
+			sends[e] = append(sends[e], i)
 		}
 	}
-}
-
-func (s *sequence) header() {
-	line := fmt.Sprintf("%12s ", "")
-	for _, n := range s.names {
-		line += fmt.Sprintf("%-*s", laneWidth, n)
-	}
-	fmt.Fprintln(s.out, strings.TrimRight(line, " "))
-}
-
-// packet prints an arrow when a packet arrives, from the lane of its sender.
-func (s *sequence) packet(p *capture.Packet) {
-	to := s.lanes[p.Interface.Name]
-	if p.Direction != capture.Inbound {
-		s.sent[string(p.Data)] = to
-		return
-	}
-	s.marksUntil(p.Time.Sub(s.start))
-	from, known := s.sent[string(p.Data)]
-	if !known { // it was changed on the path
-		from = to
-	}
-	label := p.Note
-	if len(p.PDUs) > 0 {
-		label = p.PDUs[0].Op()
-		if n := p.PDUs[0].PayloadLen(); n > 0 {
-			label += fmt.Sprintf(" %d", n)
+	for _, c := range r.Calls {
+		for _, s := range c.Recvs {
+			if s.Done < 0 {
+				continue
+			}
+			e := envelope{s.Peer, c.Rank, s.Tag, s.Context}
+			receives[e] = append(receives[e], callAt(r, c.Rank, s.Done))
 		}
 	}
-	fmt.Fprintf(s.out, "%12v %s\n", p.Time.Sub(s.start), arrow(from, to, len(s.names), label))
+	for e, from := range sends {
+		for i, to := range receives[e][:min(len(receives[e]), len(from))] {
+			d.Messages = append(d.Messages, sequence.Message{From: from[i], To: to})
+		}
+	}
 }
 
-// arrow is a line with the lanes, and an arrow with a label between two of them.
-func arrow(from, to, lanes int, label string) string {
-	line := []rune(strings.Repeat(" ", laneWidth*(lanes-1)+1))
-	for i := range lanes {
-		line[i*laneWidth] = '|'
-	}
-	left, right := min(from, to)*laneWidth, max(from, to)*laneWidth
-	if left == right {
-		return strings.TrimRight(string(line), " ") + " " + label
-	}
-	for i := left + 1; i < right; i++ {
-		line[i] = '-'
-	}
-	if to > from {
-		line[right-1] = '>'
-	} else {
-		line[left+1] = '<'
-	}
-	text := []rune(" " + label + " ")
-	if room := right - left - 6; len(text) > room {
-		text = text[:room]
-	}
-	copy(line[left+(right-left-len(text))/2:], text)
-	return string(line)
+// envelope identifies messages that are received in the order of their sends.
+type envelope struct {
+	from, to, tag int
+	context       uint32
 }
 
-// marksUntil prints the choices up to a virtual time.
-func (s *sequence) marksUntil(t time.Duration) {
-	for len(s.marks) > 0 && s.marks[0].At <= t {
-		m := s.marks[0]
-		s.marks = s.marks[1:]
-		fmt.Fprintf(s.out, "%12v  ==> choice %d: %v\n", m.At, m.Step, m.Choice)
+// callAt returns the first call of a rank that has not ended before a time; -1 if there is none.
+func callAt(r *mpihost.Explored, rank int, at time.Duration) int {
+	return slices.IndexFunc(r.Calls, func(c *mpi.Call) bool { return c.Rank == rank && (c.End >= at || c.End < 0) })
+}
+
+// sourceLines reads lines of source files, if they can be read here.
+type sourceLines struct{ files map[string][][]byte }
+
+// at returns a line of a file; empty if it cannot be read.
+func (s *sourceLines) at(name string, line int) string {
+	const maxFile, maxLine = 1 << 20, 200
+	all, known := s.files[name]
+	if !known {
+		if s.files == nil {
+			s.files = map[string][][]byte{}
+		}
+		if text, err := cli.ReadFile(name, maxFile); err == nil {
+			all = bytes.Split(text, []byte("\n"))
+		}
+		s.files[name] = all
 	}
+	if line < 1 || line > len(all) {
+		return ""
+	}
+	text := strings.TrimSpace(string(all[line-1]))
+	return cli.PrintableLine(text[:min(len(text), maxLine)])
 }

@@ -55,7 +55,7 @@ func (x *Exploration) Run(ctx context.Context, program func(*mpi.World) error) (
 // Replay repeats a run, and returns its error, or an *explore.DivergedError.
 func (x *Exploration) Replay(path explore.Path, program func(*mpi.World) error) error {
 	rank := func(e *transport.Env, o mpi.Options) error { return mpi.Run(e, o, program) }
-	return x.replayWith(path, rank, func(int, explore.Choice) {})
+	return x.replayWith(path, rank, func(int, explore.Choice) {}, func(string, string) {})
 }
 
 // rankFunc runs a rank.
@@ -94,8 +94,8 @@ func (x *Exploration) once(c explore.Chooser, rank rankFunc) error {
 	if x.Races {
 		o.Races = racecheck.New(f.Ranks)
 	}
-	if x.Misuse {
-		o.Misuse = misuse.New(misuse.Options{})
+	if x.Misuse || o.OnCall != nil {
+		o.Misuse = misuse.New(misuse.Options{OnlyWaits: !x.Misuse})
 	}
 	var lost lostMessages
 	o.OnFinalize = lost.add

@@ -36,8 +36,9 @@ type ExploreJob struct {
 	RelaxedPlacement bool `json:"relaxed_placement,omitempty"`
 	// Replay is the path of the run to repeat, as explore.Path.Changes has it; nil to explore.
 	Replay *string `json:"replay,omitempty"`
-	// Capture is the file for the packets of the repeated run.
+	// Capture is the file for the packets of the repeated run. Calls asks for the calls of its ranks.
 	Capture string `json:"capture,omitempty"`
+	Calls   bool   `json:"calls,omitempty"`
 }
 
 // ReportProgress and ReportExplored are the ranks in Reports of an exploration: its progress, an
@@ -53,8 +54,18 @@ type Explored struct {
 	Elapsed  time.Duration
 	Finished bool
 	Failure  *ExploredFailure `json:",omitempty"`
-	// Marks are the times of the choices of a repeated run that are not 0.
-	Marks []Mark `json:",omitempty"`
+	// Marks are the times of the choices of a repeated run that are not 0, Calls those that its ranks
+	// began, and Ends how the ranks ended, by rank.
+	Marks []Mark      `json:",omitempty"`
+	Calls []*mpi.Call `json:",omitempty"`
+	Ends  []RankEnd   `json:",omitempty"`
+}
+
+// RankEnd is the end of a rank in a repeated run.
+type RankEnd struct {
+	Host int
+	At   time.Duration // negative if it has not ended
+	Err  string        // of its program; empty without an error
 }
 
 // Mark is a choice and its virtual time.
@@ -62,6 +73,9 @@ type Mark struct {
 	At     time.Duration
 	Step   int
 	Choice explore.Choice
+	// Picked and First describe the alternatives that were picked, and that the default is; empty if
+	// that is not known. A fault has no First.
+	Picked, First string `json:",omitempty"`
 }
 
 // ExploredFailure is an explore.Failure as text.
@@ -132,6 +146,9 @@ func (p *Process) replay(x *Exploration, rank rankFunc) error {
 	}
 	var run *World
 	result := Explored{Counts: explore.Counts{Runs: 1}}
+	if p.job.Explore.Calls {
+		x.Options.OnCall = func(c *mpi.Call) { result.Calls = append(result.Calls, c) }
+	}
 	var captured *packetCapture
 	x.Fabric.Script = func(w *World) {
 		run = w
@@ -141,7 +158,11 @@ func (p *Process) replay(x *Exploration, rank rankFunc) error {
 	}
 	failure := x.replayWith(path, rank, func(step int, c explore.Choice) {
 		if c.Picked > 0 && run != nil {
-			result.Marks = append(result.Marks, Mark{run.Now(), step, c})
+			result.Marks = append(result.Marks, Mark{At: run.Now(), Step: step, Choice: c})
+		}
+	}, func(picked, first string) {
+		if n := len(result.Marks); n > 0 {
+			result.Marks[n-1].Picked, result.Marks[n-1].First = picked, first
 		}
 	})
 	if failure != nil {
@@ -149,17 +170,35 @@ func (p *Process) replay(x *Exploration, rank rankFunc) error {
 		result.Failure = failureText(&explore.Failure{Err: failure, Path: path})
 		result.Failure.Diverged = diverged
 	}
+	if run != nil {
+		result.Ends = run.ends()
+	}
 	p.reportExplored(ReportExplored, result)
 	return captured.close()
 }
 
-// replayWith is replay, and calls each for every choice.
-func (x *Exploration) replayWith(path explore.Path, rank rankFunc, each func(step int, c explore.Choice)) error {
+// ends returns how the ranks have ended.
+func (w *World) ends() []RankEnd {
+	all := make([]RankEnd, len(w.ranks))
+	for i, r := range w.ranks {
+		all[i] = RankEnd{Host: w.nodes[i], At: -1}
+		if r.ended {
+			all[i].At = w.out.Ranks[i].Ended
+		}
+		if err := w.out.Ranks[i].Err; err != nil {
+			all[i].Err = err.Error()
+		}
+	}
+	return all
+}
+
+// replayWith is replay, and calls each for every choice, and name for those that the simulation describes.
+func (x *Exploration) replayWith(path explore.Path, rank rankFunc, each func(step int, c explore.Choice), name func(picked, first string)) error {
 	if err := x.setDefaults(); err != nil {
 		return err
 	}
 	return explore.ReplayRun(path, func(c explore.Chooser) error {
-		return x.once(&watchedChooser{Chooser: c, each: each}, rank)
+		return x.once(&watchedChooser{Chooser: c, each: each, name: name}, rank)
 	})
 }
 
@@ -168,6 +207,7 @@ type watchedChooser struct {
 	explore.Chooser
 	step int
 	each func(step int, c explore.Choice)
+	name func(picked, first string)
 }
 
 // Choose implements explore.Chooser.
@@ -177,6 +217,9 @@ func (c *watchedChooser) Choose(kind string, n int) int {
 	c.step++
 	return i
 }
+
+// NameChoice implements sim.ChoiceNamer.
+func (c *watchedChooser) NameChoice(picked, first string) { c.name(picked, first) }
 
 // packetCapture writes the packets of a run to a file, as ports send them and as they arrive.
 type packetCapture struct {
