@@ -18,7 +18,7 @@ func runOnBothTiers(t *testing.T, text string, check func(t *testing.T, r *repor
 	needNamespaces(t)
 	s := must.Get(scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text)))(t)
 	t.Run("sim", func(t *testing.T) { check(t, simlab.Run(t.Context(), s, lab.Options{})) })
-	t.Run("netns", func(t *testing.T) { check(t, Run(t.Context(), s, lab.Options{})) })
+	t.Run("netns", func(t *testing.T) { check(t, runUnstarved(t, s, lab.Options{})) })
 }
 
 // A link counts packets offered to it, from their IP headers on, including those
