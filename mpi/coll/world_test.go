@@ -2,15 +2,16 @@ package coll
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // testWorld executes the schedules of all ranks in memory, in a random order. A send completes when its
 // receive has matched it.
 type testWorld struct {
 	ranks    []*testRank
-	sends    map[[3]int][]*testSend // by sender, receiver and tag, in order
 	rng      *rand.Rand
 	messages int
 	// multicasts are not messages
@@ -20,20 +21,31 @@ type testWorld struct {
 	copied     int // bytes
 	// between nodes
 	nodeMessages, nodeBytes int
+	// delayed says that a message is received when deliver is called, and not at once.
+	delayed bool
+	// buffered says that sends complete at once, but for advertised ones.
+	buffered bool
 }
 
 type testSend struct {
-	to             int
-	data, snapshot []byte
-	advertised     bool // the receive must be, too
-	multicast      bool
-	done           bool
+	from, to, tag int
+	src           Slice  // of the sender
+	snapshot      []byte // of src, when it was sent
+	advertised    bool   // the receive must be, too
+	multicast     bool
+	arrived       bool
+	received      bool
+	done          bool
+	copied        *testSend // by machine.Clone
 }
+
+// compareSource orders messages by sender and tag.
+func (m *testSend) compareSource(from, tag int) int { return cmp.Or(m.from-from, m.tag-tag) }
 
 // testRecv is a posted receive.
 type testRecv struct {
 	from, tag  int
-	dst        []byte
+	dst        Slice
 	advertised bool
 	multicast  bool
 	then       []Step
@@ -53,7 +65,18 @@ type testRank struct {
 	// transferSteps is the number of rounds with transfers, or of their parts that end with waits for sent messages
 	// or certain peers.
 	transferSteps int
-	sentTo        int // messages to this rank that it has not received
+	incoming      []*testSend // that it has not received: by sender and tag, in order
+}
+
+// addIncoming adds a message to this rank, after those with the same sender and tag.
+func (k *testRank) addIncoming(m *testSend) {
+	at, _ := slices.BinarySearchFunc(k.incoming, m, func(other, m *testSend) int { return cmp.Or(other.compareSource(m.from, m.tag), -1) })
+	k.incoming = slices.Insert(k.incoming, at, m)
+}
+
+// findIncoming returns the index of the first message from a sender with a tag.
+func (k *testRank) findIncoming(from, tag int) (at int, ok bool) {
+	return slices.BinarySearchFunc(k.incoming, from, func(m *testSend, from int) int { return m.compareSource(from, tag) })
 }
 
 // slice returns the memory of s.
@@ -82,7 +105,7 @@ func (w *testWorld) shuffleSends(k *testRank) {
 	for end < len(steps) && steps[end].Kind == SendAdvertised {
 		end++
 	}
-	if k.next == 0 || steps[k.next-1].Kind != SendAdvertised {
+	if w.rng != nil && (k.next == 0 || steps[k.next-1].Kind != SendAdvertised) {
 		run := steps[k.next:end]
 		w.rng.Shuffle(len(run), func(i, j int) { run[i], run[j] = run[j], run[i] })
 	}
@@ -91,7 +114,7 @@ func (w *testWorld) shuffleSends(k *testRank) {
 // newTestWorld prepares a call of all ranks. prepare returns the call and the buffers of a rank.
 func newTestWorld(alg *Algorithm, size int, seed uint64, combine func(into, from []byte), prepare func(rank int) (c Call, in, out []byte)) *testWorld {
 	shared := map[int][]byte{} // by node
-	w := &testWorld{sends: map[[3]int][]*testSend{}, rng: rand.New(rand.NewPCG(seed, 1))}
+	w := &testWorld{rng: rand.New(rand.NewPCG(seed, 1))}
 	for rank := range size {
 		k := &testRank{alg: alg, combine: combine}
 		k.call, k.buffers[In], k.buffers[Out] = prepare(rank)
@@ -136,9 +159,14 @@ func (w *testWorld) run() error {
 			return fmt.Errorf("deadlock: %d ranks have not finished", left)
 		}
 	}
-	for pair, sends := range w.sends {
-		if len(sends) > 0 {
-			return fmt.Errorf("%d messages of rank %d to rank %d are not received", len(sends), pair[0], pair[1])
+	return w.checkReceived()
+}
+
+// checkReceived returns an error if a message was not received.
+func (w *testWorld) checkReceived() error {
+	for i, k := range w.ranks {
+		if len(k.incoming) > 0 {
+			return fmt.Errorf("rank %d has not received %d messages, the first of rank %d", i, len(k.incoming), k.incoming[0].from)
 		}
 	}
 	return nil
@@ -157,6 +185,9 @@ func (w *testWorld) step(k *testRank) (bool, error) {
 		k.transferSteps += transferSteps(&k.round)
 		k.sends = k.sends[:0]
 		k.next = 0
+		if w.delayed { // copies of the rank have the steps, too
+			k.sends, k.round.Steps = nil, nil
+		}
 		k.finished = !k.schedule.Next(k.alg, &k.call, &k.round)
 		return true, nil
 	}
@@ -197,15 +228,14 @@ func (w *testWorld) execute(k *testRank, s *Step) error {
 			return fmt.Errorf("transfer with rank %d", s.Peer)
 		}
 		if s.Kind == Recv || s.Kind == RecvAdvertised || s.Kind == RecvMulticast {
-			k.recvs = append(k.recvs, testRecv{s.Peer, s.Tag, k.slice(s.Dst), s.Kind == RecvAdvertised, s.Kind == RecvMulticast, k.round.Steps[k.next-s.Then : k.next]})
+			k.recvs = append(k.recvs, testRecv{s.Peer, s.Tag, s.Dst, s.Kind == RecvAdvertised, s.Kind == RecvMulticast, k.round.Steps[k.next-s.Then : k.next]})
 			return nil
 		}
 		data := k.slice(s.Src)
-		m := &testSend{to: s.Peer, data: data, snapshot: bytes.Clone(data), advertised: s.Kind == SendAdvertised}
+		m := &testSend{from: k.call.Rank, to: s.Peer, tag: s.Tag, src: s.Src, snapshot: bytes.Clone(data), advertised: s.Kind == SendAdvertised, arrived: !w.delayed}
+		m.done = w.buffered && !m.advertised
 		k.sends = append(k.sends, m)
-		pair := [3]int{k.call.Rank, s.Peer, s.Tag}
-		w.sends[pair] = append(w.sends[pair], m)
-		w.ranks[s.Peer].sentTo++
+		w.ranks[s.Peer].addIncoming(m)
 		w.messages++
 		w.bytes += len(data)
 		if n := k.call.Nodes; n != nil && n.node[s.Peer] != k.call.myNode() {
@@ -240,46 +270,29 @@ func (w *testWorld) multicast(k *testRank, s *Step) {
 	data := bytes.Clone(k.slice(s.Src))
 	for to := range w.ranks {
 		if to != k.call.Rank {
-			m := &testSend{to: to, data: data, snapshot: data, multicast: true, done: true}
-			pair := [3]int{k.call.Rank, to, s.Tag}
-			w.sends[pair] = append(w.sends[pair], m)
-			w.ranks[to].sentTo++
+			w.ranks[to].addIncoming(&testSend{from: k.call.Rank, to: to, tag: s.Tag, snapshot: data, multicast: true, arrived: !w.delayed, done: true})
 		}
 	}
 }
 
-// match completes the posted receives of a rank whose messages have been sent.
+// match completes the posted receives of a rank whose messages have arrived.
 func (w *testWorld) match(k *testRank) error {
-	if k.sentTo == 0 {
+	if len(k.incoming) == 0 {
 		return nil
 	}
 	var left []testRecv
 	var then []Step
 	for _, r := range k.recvs {
-		pair := [3]int{r.from, k.call.Rank, r.tag}
-		queue := w.sends[pair]
-		if len(queue) == 0 { // then later receives from this rank wait, too
+		at, ok := k.findIncoming(r.from, r.tag)
+		if !ok || !k.incoming[at].arrived { // then later receives from this rank wait, too
 			left = append(left, r)
 			continue
 		}
-		k.sentTo--
-		m := queue[0]
-		w.sends[pair] = queue[1:]
-		if len(m.data) != len(r.dst) {
-			return fmt.Errorf("received %d bytes from rank %d, want %d", len(m.data), r.from, len(r.dst))
+		m := k.incoming[at]
+		k.incoming = slices.Delete(k.incoming, at, at+1)
+		if err := w.receive(k, m, &r); err != nil {
+			return err
 		}
-		if !bytes.Equal(m.data, m.snapshot) {
-			return fmt.Errorf("rank %d changed the data of a send before it completed", r.from)
-		}
-		if m.advertised != r.advertised {
-			return fmt.Errorf("of a send and its receive from rank %d one is advertised", r.from)
-		}
-		if m.multicast != r.multicast {
-			return fmt.Errorf("of a send and its receive from rank %d one is a multicast", r.from)
-		}
-		copy(r.dst, m.data)
-		m.done = true
-		w.received++
 		then = append(then, r.then...)
 	}
 	k.recvs = left
@@ -288,5 +301,24 @@ func (w *testWorld) match(k *testRank) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// receive completes a receive with a message.
+func (w *testWorld) receive(k *testRank, m *testSend, r *testRecv) error {
+	switch dst := k.slice(r.dst); {
+	case len(m.snapshot) != len(dst):
+		return fmt.Errorf("received %d bytes from rank %d, want %d", len(m.snapshot), r.from, len(dst))
+	case !m.done && !bytes.Equal(w.ranks[m.from].slice(m.src), m.snapshot):
+		return fmt.Errorf("rank %d changed the data of a send before it completed", r.from)
+	case m.advertised != r.advertised:
+		return fmt.Errorf("of a send and its receive from rank %d one is advertised", r.from)
+	case m.multicast != r.multicast:
+		return fmt.Errorf("of a send and its receive from rank %d one is a multicast", r.from)
+	default:
+		copy(dst, m.snapshot)
+	}
+	m.done, m.received = true, true
+	w.received++
 	return nil
 }
