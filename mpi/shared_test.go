@@ -141,7 +141,7 @@ func startAll(w *mpi.World, calls []testCall, start func(i int) (*mpi.Request, e
 func TestManyOperationsShareMemory(t *testing.T) {
 	var waits uint64
 	for i, choices := range algorithmChoices(t) {
-		if testing.Short() && i%4 > 0 { // for the race detector
+		if testing.Short() && i%12 > 0 { // for the race detector
 			continue
 		}
 		o := configurations()[[]string{"rget polling", "rput background", "speculative polling"}[i%3]]

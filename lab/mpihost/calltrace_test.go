@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
@@ -17,7 +18,7 @@ import (
 func tracedCalls(t *testing.T, program func(w *mpi.World) error) (calls [2][]*mpi.Call, err error) {
 	o := mpi.Options{Misuse: misuse.New(misuse.Options{OnlyWaits: true})}
 	o.OnCall = func(c *mpi.Call) { calls[c.Rank] = append(calls[c.Rank], c) }
-	_, err = mpihost.InWorld(mpihost.Fabric{Ranks: 2, Seed: 1}, func(e *transport.Env) error { return mpi.Run(e, o, program) })
+	_, err = mpihost.InWorld(mpihost.Fabric{Ranks: 2, Seed: 1, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) })
 	return calls, err
 }
 

@@ -64,6 +64,7 @@ func TestFlagAfterDataNeedsStrictPlacement(t *testing.T) {
 		{false, false, false}, {false, true, true}, {true, false, false}, {true, true, false},
 	} {
 		x := fewBuffers(explore.Options{Strategy: explore.PCT, Seed: 1, MaxRuns: 40})
+		x.ShrinkRuns = -1                   // it takes most of the time
 		x.Options.Progress = mpi.Background // rank 1 makes no calls while it polls
 		x.Fabric.Link.Spray, x.Fabric.RelaxedPlacement = 4, c.relaxed
 		r := must.Get(x.Run(t.Context(), flagAfterData(c.notify)))(t)
@@ -71,7 +72,7 @@ func TestFlagAfterDataNeedsStrictPlacement(t *testing.T) {
 			t.Fatalf("notify %v, relaxed placement %v: %+v", c.notify, c.relaxed, r)
 		}
 		if c.fails {
-			t.Logf("found in run %d, shrunk to:\n%s", r.Runs, r.Failure.Path.Changes())
+			t.Logf("found in run %d", r.Runs)
 		}
 	}
 }
