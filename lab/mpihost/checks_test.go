@@ -37,7 +37,7 @@ func TestHangHasWaitGraph(t *testing.T) {
 		t.Fatal("the ranks do not hang")
 	}
 	for _, want := range []string{
-		"deadlock: receives head to head: rank 0 in Recv at mpihost/checks_test.go:", "waits for a message from rank 1 with tag 7 on world: rank 1",
+		"deadlock: receives head to head: rank 0 in Recv at mpihost/checks_test.go:", "waits for a message from rank 1 with tag 7 on world",
 		"cycle: rank 0 waits for 1 waits for 0",
 	} {
 		if !strings.Contains(hung.Error(), want) {

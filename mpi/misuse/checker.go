@@ -186,7 +186,7 @@ func (r *Rank) tick() {
 
 // Error reports a call that the runtime refused.
 func (r *Rank) Error(kind string, err error, place explore.Place) {
-	r.c.report(kind, err.Error(), place)
+	r.c.report(kind, strings.TrimPrefix(err.Error(), kind+": "), place)
 }
 
 // End records that the program of the rank has returned. With the last rank, it looks for what is left.

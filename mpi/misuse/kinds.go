@@ -85,7 +85,7 @@ var cures = map[string]string{
 	EpochOpen:    "close the epoch on all of its ranks",
 	EpochMisuse:  "open the epoch that the call needs, and close it before another one",
 	BrokenAssert: "do not pass the assertion",
-	Argument:     "see the error of the call",
+	Argument:     "", // the error of the call says it
 
 	HeadToHead:      "let one of the ranks send first, or use Sendrecv or Irecv",
 	RingReceives:    "let one of the ranks send first, or use Sendrecv or Irecv",

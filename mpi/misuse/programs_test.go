@@ -1,15 +1,20 @@
 package misuse_test
 
 import (
+	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/explore"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/misuse"
@@ -77,31 +82,50 @@ func check(t testing.TB, p *program, wrong bool, without ...string) []explore.Fi
 	return nil
 }
 
-var markComment = regexp.MustCompile(`// ([A-Z])$`)
+var (
+	markComment = regexp.MustCompile(`// ([A-Z])$`)
+	lineOfPlace = regexp.MustCompile(`(\w+_test\.go):(\d+)`)
+)
+
+// markOf returns the mark of a line; "?" if it has none.
+func markOf(t testing.TB, file string, line int) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := markComment.FindStringSubmatch(strings.Split(string(text), "\n")[line-1]); m != nil {
+		return m[1]
+	}
+	return "?"
+}
 
 // marks returns the marks of places, in the form of program.at.
 func marks(t testing.TB, places []explore.Place) string {
 	var all []string
 	for _, p := range places {
-		text, err := os.ReadFile(p.File[strings.LastIndex(p.File, "/")+1:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		line := strings.Split(string(text), "\n")[p.Line-1]
-		mark := "?"
-		if m := markComment.FindStringSubmatch(line); m != nil {
-			mark = m[1]
-		}
-		all = append(all, fmt.Sprint(p.Rank, mark))
+		all = append(all, fmt.Sprint(p.Rank, markOf(t, filepath.Base(p.File), p.Line)))
 	}
 	slices.Sort(all)
 	return strings.Join(slices.Compact(all), " ")
 }
 
-// Every wrong program has exactly the finding that is written beside it, with its lines, and its correct
-// twin none.
+// withMarks returns a text with marks instead of the numbers of lines.
+func withMarks(t testing.TB, text string) string {
+	return lineOfPlace.ReplaceAllStringFunc(text, func(place string) string {
+		file, number, _ := strings.Cut(place, ":")
+		line, _ := strconv.Atoi(number)
+		return file + ":" + markOf(t, file, line)
+	})
+}
+
+var update = flag.Bool("update", false, "write the texts of findings to testdata/findings.golden")
+
+// Every wrong program has exactly the finding that is written beside it, with its lines and the text in the
+// golden file, and its correct twin none.
 func TestPrograms(t *testing.T) {
-	for group, programs := range groups {
+	var texts strings.Builder
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		programs := groups[group]
 		t.Run(group, func(t *testing.T) {
 			for i := range programs {
 				p := &programs[i]
@@ -113,7 +137,7 @@ func TestPrograms(t *testing.T) {
 							t.Errorf("%s at %s", misuse.Text(&found[i]), marks(t, found[i].Places))
 						}
 					} else {
-						t.Log(misuse.Text(&found[0]))
+						fmt.Fprintf(&texts, "%s\n%s\n", p.name, withMarks(t, misuse.Text(&found[0])))
 					}
 					for _, f := range check(t, p, false) {
 						t.Errorf("the correct program: %s", misuse.Text(&f))
@@ -121,6 +145,9 @@ func TestPrograms(t *testing.T) {
 				})
 			}
 		})
+	}
+	if !t.Failed() {
+		testutil.Golden(t, "testdata/findings.golden", []byte(texts.String()), *update)
 	}
 }
 

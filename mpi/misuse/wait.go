@@ -217,10 +217,11 @@ func (a *analysis) line(r *Rank) string {
 		if o.Place != w.Place && o.Place.Line > 0 {
 			text += " (" + at(o.Place) + ")"
 		}
-		if needs := a.needs(o); o.Peer == Any && (o.kind == recvOp || o.kind == probeOp) {
-			text += ": one of ranks " + list(needs, " or ")
-		} else {
-			text += ": rank " + list(needs, " and ")
+		switch isReceive := o.kind == recvOp || o.kind == probeOp; {
+		case isReceive && o.Peer == Any:
+			text += ": one of ranks " + list(a.needs(o), " or ")
+		case !isReceive && o.kind != sendOp: // those name the rank
+			text += ": rank " + list(a.needs(o), " and ")
 		}
 		parts = append(parts, text)
 	}
