@@ -80,7 +80,7 @@ func replayables() []replayable {
 		{
 			"a replay", newReplayCommand(replay),
 			map[string]string{"on": "sim", "all": "true"},
-			map[string]string{"out": noVerdict, "capture": noVerdict, "trace": noVerdict, "pcap": noVerdict},
+			map[string]string{"out": noVerdict, "capture": noVerdict, "trace": noVerdict, "html": noVerdict, "pcap": noVerdict},
 			func() string { return replay.command("a run/", []string{"loss-*"}) },
 		},
 		{

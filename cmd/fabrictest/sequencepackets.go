@@ -28,7 +28,7 @@ func packetsOf(name string) ([]sequence.Packet, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := packetMatcher{hosts: map[netip.Addr]int{}, sent: map[string][]*sentPacket{}}
+	m := packetMatcher{hosts: map[netip.Addr]int{}, byBytes: map[string][]*sentPacket{}}
 	for {
 		p, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -44,7 +44,8 @@ func packetsOf(name string) ([]sequence.Packet, error) {
 // packetMatcher finds the sending of each packet that arrives.
 type packetMatcher struct {
 	hosts   map[netip.Addr]int
-	sent    map[string][]*sentPacket // by their bytes
+	sent    []*sentPacket
+	byBytes map[string][]*sentPacket // those of sent
 	arrived []sequence.Packet
 }
 
@@ -62,13 +63,14 @@ func (m *packetMatcher) add(p *capture.Packet) {
 	if p.Direction != capture.Inbound {
 		m.hosts[p.IP.Src] = host
 		x.Lost = true
-		m.sent[key] = append(m.sent[key], &sentPacket{x, p.IP.Dst})
+		s := &sentPacket{x, p.IP.Dst}
+		m.sent, m.byBytes[key] = append(m.sent, s), append(m.byBytes[key], s)
 		return
 	}
 	if from, known := m.hosts[p.IP.Src]; known {
 		x.From = from
 	}
-	if all := m.sent[key]; len(all) > 0 { // else it was changed on its path
+	if all := m.byBytes[key]; len(all) > 0 { // else it was changed on its path
 		i := max(slices.IndexFunc(all, func(s *sentPacket) bool { return s.Lost }), 0) // 0: it was duplicated
 		all[i].Lost = false
 		x.Sent = all[i].Sent
@@ -79,12 +81,10 @@ func (m *packetMatcher) add(p *capture.Packet) {
 // packets returns all packets.
 func (m *packetMatcher) packets() []sequence.Packet {
 	all := m.arrived
-	for _, sent := range m.sent {
-		for _, s := range sent {
-			if to, known := m.hosts[s.dst]; s.Lost && known {
-				s.To = to
-				all = append(all, s.Packet)
-			}
+	for _, s := range m.sent {
+		if to, known := m.hosts[s.dst]; s.Lost && known {
+			s.To = to
+			all = append(all, s.Packet)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b sequence.Packet) int {

@@ -296,7 +296,7 @@ func (t *timeline) describe(e *event) string {
 		}
 		return text
 	case packetSent: // only of a packet that was lost
-		return fmt.Sprintf("%s → %s: %s is lost", t.who(e), t.lanes[e.other].name, t.d.Packets[e.index].Text)
+		return fmt.Sprintf("%s → %s: %s does not arrive", t.who(e), t.lanes[e.other].name, t.d.Packets[e.index].Text)
 	case callBegan, callEnded:
 		text := t.who(e) + ": " + e.text
 		if e.count > 1 {

@@ -42,7 +42,7 @@ func TestTextShowsCallsMessagesPacketsAndChoices(t *testing.T) {
          4µs  #        #        [  rank 2: Barrier  (main.go:41)  ==> peer is lost
          5µs  #<-------#        #  rank 1 → rank 0: SEND_ONLY 40
          5µs  #        #        ]  rank 2: Barrier returns: peer is lost
-         5µs  #--------X------->|  rank 0 → rank 2: ACKNOWLEDGE is lost
+         5µs  #--------X------->|  rank 0 → rank 2: ACKNOWLEDGE does not arrive
          6µs  #------->#        |  rank 0 → rank 1: ACKNOWLEDGE
          6µs  ]<================|  rank 0: Recv returns, with the message of rank 2
          8µs  |        #        x  rank 2 ends
