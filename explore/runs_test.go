@@ -128,6 +128,38 @@ func TestShrinkKeepsOnlyWhatFails(t *testing.T) {
 	}
 }
 
+// A choice of the first fifty that is not 0 makes the run longer, so that removing it moves those that fail, by a
+// few steps or by many.
+func TestShrinkRemovesChoicesThatMoveLaterOnes(t *testing.T) {
+	for _, c := range []struct{ longer, failing int }{{1, 8}, {20, 4}} {
+		run := func(chooser Chooser) error {
+			for range 50 {
+				if chooser.Choose("event", 2) == 1 {
+					for range c.longer {
+						chooser.Choose("other", 2)
+					}
+				}
+			}
+			sum := 0
+			for range 5 {
+				sum += chooser.Choose("event", 3)
+			}
+			if sum >= c.failing {
+				return errors.New("failed")
+			}
+			return nil
+		}
+		r, err := Runs(t.Context(), Options{Strategy: Random, Seed: 2, MaxRuns: 20000}, run)
+		if err != nil || r.Failure == nil || len(r.Failure.Path.changes()) < 15 {
+			t.Fatalf("%v, %+v", err, r)
+		}
+		f := Shrink(t.Context(), r.Failure, 0, run)
+		if n := len(f.Path.changes()); n > fewChanges {
+			t.Errorf("shrunk to %d changes: %v", n, f.Path.changes())
+		}
+	}
+}
+
 func TestReplayReportsDivergence(t *testing.T) {
 	run := func(c Chooser) error { c.Choose("run", 2); return errors.New("failed") }
 	for text, want := range map[string]string{

@@ -76,16 +76,23 @@ func Signature(err error) string {
 
 // Shrink looks for a run with the signature of a failure and fewer choices that are not 0, and
 // smaller ones, by delta debugging: it removes the faults, then ever smaller parts of the other
-// choices, and runs again. It stops after maxRuns (0: 2000) or when ctx is done. The path that it
+// choices, and the first choices while it moves the others by a few steps, and runs again. If many choices
+// are left it looks for a run that fails with other choices, few of them and in a row. It stops after maxRuns (0: 2000) or when ctx is done. The path that it
 // returns ends with the last choice that is not 0.
 func Shrink(ctx context.Context, f *Failure, maxRuns int, run func(Chooser) error) *Failure {
 	if maxRuns == 0 {
 		maxRuns = 2000
 	}
-	s := &shrinker{run: run, signature: Signature(f.Err), best: f, runsLeft: maxRuns, ctx: ctx}
+	s := &shrinker{run: run, signature: Signature(f.Err), best: f, runsLeft: 1, ctx: ctx}
 	s.keep(func(c *change) bool { return c.Kind != faultKind })
+	s.runsLeft = maxRuns / 4
+	s.removeParts()
+	s.runsLeft += maxRuns / 2
+	s.concentrate()
+	s.runsLeft += maxRuns / 4
 	for changed := true; changed; {
 		changed = s.removeParts()
+		changed = s.removeFirst() || changed
 		changed = s.lower() || changed
 	}
 	best := *s.best
@@ -129,11 +136,16 @@ func withoutTrailingZeros(p Path) Path {
 // try runs with only these choices other than 0. It keeps the run, and returns true, if that fails
 // in the same way.
 func (s *shrinker) try(all []change) bool {
-	if s.runsLeft == 0 || s.ctx.Err() != nil {
+	if s.runsLeft <= 0 || s.ctx.Err() != nil {
 		return false
 	}
+	return s.tryStrategy(&wanted{all: all})
+}
+
+// tryStrategy is try for any strategy.
+func (s *shrinker) tryStrategy(by strategy) bool {
 	s.runsLeft--
-	w := &runWorker{strategy: &wanted{all: all}}
+	w := &runWorker{strategy: by}
 	err := s.run(w)
 	if err == nil || Signature(err) != s.signature || len(w.path.changes()) > len(s.best.Path.changes()) {
 		return false
@@ -173,6 +185,73 @@ func (s *shrinker) removeParts() (removed bool) {
 		}
 	}
 	return removed
+}
+
+// Of the search of concentrate.
+const (
+	fewChanges    = 8  // from which on it is worth while
+	firstWindow   = 24 // steps of the smallest windows
+	maxWindows    = 40 // of a size
+	windowSamples = 12
+)
+
+// concentrate samples runs whose choices are 0 but in a window of steps, and keeps the first that fails. Choices
+// long before the failure often only exchange ranks, and cannot be removed one by one, because that moves the
+// later ones. Windows grow until one is found.
+func (s *shrinker) concentrate() {
+	changes := len(s.best.Path.changes())
+	if changes <= fewChanges {
+		return
+	}
+	first := &runWorker{strategy: defaultRun{}}
+	_ = s.run(first) // for its length: one that fails may be longer
+	s.runsLeft--
+	sampler := &runSearch{o: Options{Strategy: PCT}}
+	for size := firstWindow; size < min(len(first.path), 4*changes); size *= 4 {
+		sampler.length = size
+		for from := 0; from < len(first.path); from += max(size/2, len(first.path)/maxWindows) {
+			for range windowSamples {
+				sampler.next++
+				if s.runsLeft <= 0 || s.ctx.Err() != nil || s.tryStrategy(&window{sampler.sampler(sampler.next), from, from + size}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// window is a strategy that picks 0 but from a step on until another.
+type window struct {
+	strategy
+	from, until int
+}
+
+func (w *window) pick(step int, kind string, n int, ids []uint32) int {
+	if step < w.from || step >= w.until {
+		return 0
+	}
+	return w.strategy.pick(step-w.from, kind, n, ids)
+}
+
+// maxShift is by how many steps removeFirst moves choices.
+const maxShift = 6
+
+// removeFirst removes the first choices, as many as it can, and moves the others by a few steps: the run makes
+// other choices before them then. It returns true if that removed any.
+func (s *shrinker) removeFirst() (removed bool) {
+	all := s.best.Path.changes()
+	for n := len(all) - 1; n > 0; n -= max(1, len(all)/8) {
+		for shift := range 2*maxShift + 1 {
+			moved := append([]change(nil), all[n:]...)
+			for i := range moved {
+				moved[i].step += (shift + 1) / 2 * (1 - shift%2*2) // 0, -1, 1, -2, …
+			}
+			if moved[0].step >= 0 && s.try(moved) && len(s.best.Path.changes()) < len(all) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // lower tries smaller picks, and returns true if it found one.
