@@ -58,6 +58,8 @@ type Options struct {
 	// OnCall, if not nil, receives the calls of the program as they begin; the rank completes them later.
 	// Misuse must be set, too.
 	OnCall func(*Call) `json:"-"`
+	// OnWinFree, if not nil, receives the memory of each window when the rank frees it.
+	OnWinFree func(rank int, window string, memory []byte) `json:"-"`
 	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }

@@ -128,6 +128,9 @@ func (w *Win) Free() error {
 		end := w.c.beginCollective(misuse.Call{Name: "Win.Free", Root: -1})
 		err := w.c.barrier()
 		end()
+		if f := w.c.rank.opts.OnWinFree; f != nil {
+			f(w.c.rank.env.Rank, w.c.name, w.mem)
+		}
 		w.close()
 		if t := w.c.rank.calls; t != nil {
 			t.windows[w].Freed()

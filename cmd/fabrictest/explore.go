@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/explore"
 	"github.com/fabrictest/fabrictest/internal/cli"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
@@ -29,11 +30,10 @@ type exploreOptions struct {
 	out         string
 }
 
-// Values of --order, --placement and --buffers.
+// Values of --order and --buffers.
 const (
-	orderKept, orderSprayed           = "in-order", "sprayed"
-	placementStrict, placementRelaxed = "strict", "relaxed"
-	buffersFew, buffersDefault        = "few", "default"
+	orderKept, orderSprayed    = "in-order", "sprayed"
+	buffersFew, buffersDefault = "few", "default"
 )
 
 // sprayBound is how many packets may overtake another with --order sprayed.
@@ -59,7 +59,8 @@ func newExploreCommand(o *exploreOptions) *cobra.Command {
 	f.IntVar(&o.search.Faults, "faults", 0, "in each run up to `N` packets are lost, duplicated or overtaken")
 	choiceFlag(cmd, &o.order, "order", orderKept, "`ORDER` of the packets of a link: "+orderKept+", or "+orderSprayed+" as by adaptive routing", orderKept, orderSprayed)
 	f.DurationVar(&o.search.Reorder, "reorder", 2*time.Microsecond, "events and ranks whose times differ by up to `TIME` may come in any order")
-	choiceFlag(cmd, &o.placement, "placement", placementStrict, "`ORDER` in which the writes of a NIC become visible in memory: "+placementStrict+", or "+placementRelaxed+", where only completions, READs and atomics come after them", placementStrict, placementRelaxed)
+	choiceFlag(cmd, &o.placement, "placement", sim.Strict.String(), "`ORDER` in which the writes of a NIC become visible in memory: strict; relaxed, where only completions, READs and atomics come after them; weakest, where pieces of 64 bytes have no order and atomics overtake them", sim.Placements()...)
+	f.BoolVar(&o.search.Robust, "robust", false, "compare the results with those under --order in-order --placement strict (without these options: those under --order sprayed --placement relaxed)")
 	f.BoolVar(&o.search.Misuse, "misuse", true, "fail runs that break rules of MPI: mismatched calls, leaked requests, deadlocks")
 	f.BoolVar(&o.search.Races, "races", false, "also fail runs with data races of windows and buffers")
 	f.IntVar(&o.search.Parallel, "parallel", 0, "`N` runs at a time (default: 1 for programs, which may have global variables; the processors for workloads)")
@@ -92,6 +93,9 @@ func (o *exploreOptions) main(cmd *cobra.Command, args []string) error {
 	})
 	if err != nil {
 		return err
+	}
+	if result.Robust != nil {
+		return o.printRobust(out, args, result)
 	}
 	return o.print(out, args, result)
 }
@@ -128,18 +132,20 @@ func (o *exploreOptions) apply(args []string) (err error) {
 		return err
 	}
 	s.Spray = order * sprayBound
-	placement, err := mpirun.ChoiceIndex("placement", o.placement, []string{placementStrict, placementRelaxed})
-	if err != nil {
-		return err
+	if err := s.Placement.UnmarshalText([]byte(o.placement)); err != nil {
+		return cli.Errorf("--%w", err)
 	}
-	s.RelaxedPlacement = placement == 1
 	buffers, err := mpirun.ChoiceIndex("buffers", o.buffers, []string{buffersFew, buffersDefault})
 	if err != nil {
 		return err
 	}
+	if s.Robust && s.Spray == 0 && s.Placement == sim.Strict {
+		o.order, s.Spray, o.placement, s.Placement = orderSprayed, sprayBound, sim.Relaxed.String(), sim.Relaxed
+	}
 	if s.Runs == 0 && s.Time == 0 {
 		s.Runs = 10_000
 	}
+	s.Output = s.Robust && !mpirun.IsWorkload(args[0]) // workloads print times
 	if s.Parallel == 0 {
 		s.Parallel = 1
 		if mpirun.IsWorkload(args[0]) {
@@ -194,8 +200,13 @@ func (o *exploreOptions) print(out io.Writer, args []string, r *mpihost.Explored
 		return err
 	}
 	printFailure(out, r.Failure)
+	return o.writeReplay(out, args, r.Failure)
+}
+
+// writeReplay writes the replay file of a run that failed. It returns errFailed if it can.
+func (o *exploreOptions) writeReplay(out io.Writer, args []string, failure *mpihost.ExploredFailure) error {
 	name := cmp.Or(o.out, strings.TrimSuffix(filepath.Base(args[0]), ".exe")+mpirun.ReplaySuffix)
-	if err := mpirun.WriteReplay(name, args, o.run.Job, r.Failure); err != nil {
+	if err := mpirun.WriteReplay(name, args, o.run.Job, failure); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Repeat it with: fabrictest replay %s\n", cli.Quote(name))

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi"
@@ -67,6 +69,48 @@ func TestExploreWritesReplayFile(t *testing.T) {
 		if code, stdout, _ := call(t, "replay", file); code != exitFailed || !strings.Contains(stdout, to[1]) {
 			t.Errorf("%s: exit code %d:\n%s", from, code, stdout)
 		}
+	}
+}
+
+func init() {
+	// Rank 0 writes data and a flag, and rank 1 prints the data when it sees the flag.
+	rankPrograms["flag"] = func(w *mpi.World) error {
+		win, err := w.WinAllocate(16)
+		if err == nil {
+			err = win.LockAll(0)
+		}
+		if err == nil && w.Rank() == 0 {
+			err = win.Put([]byte{7}, 1, 0)
+			err = errors.Join(err, win.Put([]byte{1}, 1, 8))
+		}
+		for range 5000 * w.Rank() { // polls
+			if memory := win.Memory(); memory[8] == 1 {
+				fmt.Printf("the data is %d\n", memory[0])
+				break
+			}
+			w.Compute(200 * time.Nanosecond)
+		}
+		return errors.Join(err, win.UnlockAll(), win.Free())
+	}
+}
+
+func TestExploreRobustComparesOutput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "flag.replay")
+	args := []string{"explore", "--robust", "--progress", "background", "--runs", "30", "--shrink", "100", "--out", file, os.Args[0], testRanks, "flag"}
+	code, stdout, stderr := call(t, args...)
+	for _, want := range []string{
+		"NOT ROBUST", "Links in-order, placement strict: 30 runs with ", "output: the data is 0\n", "rank 0, Win.Put at ", "Repeat it with",
+	} {
+		if code != exitFailed || !strings.Contains(stdout, want) {
+			t.Fatalf("exit code %d, no %q in:\n%s\n%s", code, want, stdout, stderr)
+		}
+	}
+	if code, stdout, _ := call(t, "replay", file, "--trace"); code != exitOK || !strings.Contains(stdout, "fails with the same message") || !strings.Contains(stdout, " B to memory by ") {
+		t.Errorf("exit code %d:\n%s", code, stdout)
+	}
+	code, stdout, _ = call(t, "explore", "--robust", "--runs", "5", "pingpong", "--iterations", "1", "--bytes", "8")
+	if code != exitOK || !strings.Contains(stdout, "\nROBUST: ") {
+		t.Errorf("exit code %d:\n%s", code, stdout)
 	}
 }
 

@@ -46,7 +46,7 @@ func describeHandler(h Handler) string {
 	case *leavesRecvStack:
 		return (*packet)(h).describe()
 	case *placement:
-		return "a write to memory by " + h.driver.Port.Name()
+		return fmt.Sprintf("a write of %d B to memory by %s", h.bytes, h.driver.Port.Name())
 	case *Driver:
 		return "a timer of " + h.Port.Name()
 	case *procTimerHandler:
@@ -60,7 +60,7 @@ func (pk *packet) describe() string {
 	if pk == nil {
 		return "a packet"
 	}
-	text := fmt.Sprintf("a packet of %d bytes from %s", pk.size, pk.from.Name())
+	text := fmt.Sprintf("a packet of %d B from %s", pk.size, pk.from.Name())
 	if pk.to != nil {
 		text += " to " + pk.to.Name()
 	}

@@ -149,10 +149,8 @@ type PortConfig struct {
 	Addrs []netip.Addr
 	Link  LinkConfig
 	NIC   NICCosts
-	// RelaxedPlacement lets the writes of the NIC to memory become visible in any order (see
-	// Config.Reorder), and later than they are acknowledged, as with relaxed ordering on PCIe. They
-	// are visible when the host has polled a later completion, and to READs and atomics.
-	RelaxedPlacement bool
+	// Placement is the order in which the writes of the NIC to memory become visible.
+	Placement Placement
 	// Up impairs packets that the port sends, Down those that it receives. Both
 	// apply at the far end of the link: dropped packets have used its
 	// bandwidth.

@@ -85,17 +85,22 @@ func (c *checkers) explain() string {
 // set lets ranks with these options tell the checkers their calls.
 func (c *checkers) set(o *mpi.Options) { o.Races, o.Misuse = c.races, c.misuse }
 
-// err returns the findings as a FindingsError; nil if there are none.
-func (c *checkers) err() error {
-	e := new(FindingsError)
+// findings returns what the checkers have found, and how many more findings were not kept.
+func (c *checkers) findings() (all []explore.Finding, more int) {
 	if c.races != nil {
-		e.Findings, e.More = c.races.Findings()
+		all, more = c.races.Findings()
 	}
 	if c.misuse != nil {
-		e.Findings = slices.Concat(e.Findings, c.misuse.Findings())
+		all = slices.Concat(all, c.misuse.Findings())
 	}
-	if len(e.Findings) == 0 {
+	return all, more
+}
+
+// err returns the findings as a FindingsError; nil if there are none.
+func (c *checkers) err() error {
+	all, more := c.findings()
+	if len(all) == 0 {
 		return nil
 	}
-	return e
+	return &FindingsError{all, more}
 }

@@ -43,6 +43,8 @@ type Exploration struct {
 	Explore explore.Options
 	// ShrinkRuns limits the runs that shrink a failing path; 0: 2000, negative: none.
 	ShrinkRuns int
+
+	output func() string // returns the output of the ranks since its last call; nil: none is known
 }
 
 // Run explores a program. It returns an error if it cannot. Report.Failure has the first run that
@@ -55,7 +57,12 @@ func (x *Exploration) Run(ctx context.Context, program func(*mpi.World) error) (
 // Replay repeats a run, and returns its error, or an *explore.DivergedError.
 func (x *Exploration) Replay(path explore.Path, program func(*mpi.World) error) error {
 	rank := func(e *transport.Env, o mpi.Options) error { return mpi.Run(e, o, program) }
-	return x.replayWith(path, rank, func(int, explore.Choice) {}, func(string, string) {})
+	return x.replayWith(path, &watchedChooser{}, func(c explore.Chooser) error { return x.once(c, rank) })
+}
+
+// RunVerbs is Run for a program that uses the NICs of its environment itself, without package mpi.
+func (x *Exploration) RunVerbs(ctx context.Context, program func(*transport.Env) error) (*explore.Report, error) {
+	return x.run(ctx, func(e *transport.Env, _ mpi.Options) error { return program(e) })
 }
 
 // rankFunc runs a rank.
@@ -78,7 +85,7 @@ func (x *Exploration) run(ctx context.Context, rank rankFunc) (*explore.Report, 
 // cannot have the faults.
 func (x *Exploration) setDefaults() error {
 	f := &x.Fabric
-	f.Reorder = max(cmp.Or(f.Reorder, defaultReorder), 0)
+	f.Reorder = cmp.Or(f.Reorder, defaultReorder)
 	f.Limit, f.Events = cmp.Or(f.Limit, defaultExploreLimit), cmp.Or(f.Events, defaultExploreEvents)
 	_, provider, err := f.withDefaults()
 	if err == nil && provider.OverTCP && (f.Faults > 0 || f.Link.Spray > 0) {
@@ -89,56 +96,54 @@ func (x *Exploration) setDefaults() error {
 
 // once does one run.
 func (x *Exploration) once(c explore.Chooser, rank rankFunc) error {
-	f, o := x.Fabric, x.Options
-	f.Chooser = c
-	if x.Races {
-		o.Races = racecheck.New(f.Ranks)
-	}
-	if x.Misuse || o.OnCall != nil {
-		o.Misuse = misuse.New(misuse.Options{OnlyWaits: !x.Misuse})
-	}
-	var lost lostMessages
-	o.OnFinalize = lost.add
 	var arrivals outcomeHash
-	if recorder, ok := c.(explore.OutcomeRecorder); ok {
-		script := f.Script
-		f.Script = func(w *World) {
-			arrivals.tap(w)
-			if script != nil {
-				script(w)
-			}
-		}
-		defer func() {
-			if !arrivals.unknown {
-				recorder.SetOutcome(arrivals.sum())
-			}
-		}()
+	recorder, records := c.(explore.OutcomeRecorder)
+	f := x.Fabric
+	if records {
+		f.Script = arrivals.script(f.Script)
 	}
-	_, err := InWorld(f, func(e *transport.Env) error { return rank(e, o) })
-	if err == nil {
-		err = lost.err()
+	r := x.runOnce(f, c, rank)
+	if records && !arrivals.unknown {
+		recorder.SetOutcome(arrivals.sum())
 	}
-	return errors.Join(findingsOf(o.Misuse, o.Races), err)
+	return r.failure()
 }
 
-// findingsOf returns the findings of the checkers that are not nil as an error.
-func findingsOf(m *misuse.Checker, r *racecheck.Checker) error {
-	e := &explore.FindingsError{}
-	if m != nil {
-		e.Findings = m.Findings()
+// runResult is the result of a run.
+type runResult struct {
+	Outcome
+	err      error // of the ranks, or of the simulation
+	lost     lostMessages
+	findings []explore.Finding
+}
+
+// runOnce does one run in a fabric.
+func (x *Exploration) runOnce(f Fabric, c explore.Chooser, rank rankFunc) *runResult {
+	r, o, checks := new(runResult), x.Options, checkers{}
+	f.Chooser, f.Reorder = c, max(f.Reorder, 0)
+	if x.Races {
+		checks.races = racecheck.New(f.Ranks)
 	}
-	if r != nil {
-		races, _ := r.Findings()
-		for _, f := range races {
-			finding := explore.Finding{Kind: "data race", Text: f.Text}
-			finding.Places = append(finding.Places, f.Places...)
-			e.Findings = append(e.Findings, finding)
-		}
+	if x.Misuse || o.OnCall != nil {
+		checks.misuse = misuse.New(misuse.Options{OnlyWaits: !x.Misuse})
 	}
-	if len(e.Findings) == 0 {
-		return nil
+	checks.set(&o)
+	o.OnFinalize = r.lost.add
+	r.Outcome, r.err = InWorld(f, func(e *transport.Env) error { return rank(e, o) })
+	r.findings, _ = checks.findings()
+	return r
+}
+
+// failure returns why the run has failed; nil if it has not.
+func (r *runResult) failure() error {
+	err := r.err
+	if err == nil {
+		err = r.lost.err()
 	}
-	return e
+	if len(r.findings) == 0 {
+		return err
+	}
+	return errors.Join(&explore.FindingsError{Findings: r.findings}, err)
 }
 
 // lostMessages has the ranks whose programs ended without receiving all messages.
@@ -173,6 +178,16 @@ type outcomeHash struct {
 
 // outcomeSeed is that of all hashes, because those of different runs are compared.
 var outcomeSeed = maphash.MakeSeed()
+
+// script returns a Fabric.Script that watches the ports, and then calls another one unless it is nil.
+func (h *outcomeHash) script(then func(*World)) func(*World) {
+	return func(w *World) {
+		h.tap(w)
+		if then != nil {
+			then(w)
+		}
+	}
+}
 
 func (h *outcomeHash) tap(w *World) {
 	h.ports, h.unknown = map[*sim.Port]uint64{}, w.provider.OverTCP

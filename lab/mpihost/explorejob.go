@@ -32,8 +32,12 @@ type ExploreJob struct {
 	Spray   int           `json:"spray,omitempty"`
 	Misuse  bool          `json:"misuse,omitempty"`
 	Races   bool          `json:"races,omitempty"`
-	// RelaxedPlacement is that of sim.PortConfig.
-	RelaxedPlacement bool `json:"relaxed_placement,omitempty"`
+	// Placement is that of sim.PortConfig.
+	Placement sim.Placement `json:"placement,omitempty"`
+	// Robust compares the results with those under the strong model; see Exploration.Robust.
+	Robust bool `json:"robust,omitempty"`
+	// Output makes the output of the ranks a part of these results.
+	Output bool `json:"output,omitempty"`
 	// Replay is the path of the run to repeat, as explore.Path.Changes has it; nil to explore.
 	Replay *string `json:"replay,omitempty"`
 	// Capture is the file for the packets of the repeated run. Calls asks for the calls of its ranks.
@@ -54,6 +58,7 @@ type Explored struct {
 	Elapsed  time.Duration
 	Finished bool
 	Failure  *ExploredFailure `json:",omitempty"`
+	Robust   *Robustness      `json:",omitempty"`
 	// Marks are the times of the choices of a repeated run that are not 0, Calls those that its ranks
 	// began, and Ends how the ranks ended, by rank.
 	Marks []Mark      `json:",omitempty"`
@@ -96,7 +101,7 @@ func (p *Process) explore(o mpi.Options, rank rankFunc) error {
 		return err
 	}
 	f.Reorder, f.Faults, f.Link.Spray = j.Reorder, j.Faults, j.Spray
-	f.RelaxedPlacement = j.RelaxedPlacement
+	f.Placement = j.Placement
 	x := &Exploration{
 		Fabric: f, Options: o, Misuse: j.Misuse, Races: j.Races, ShrinkRuns: j.ShrinkRuns,
 		Explore: explore.Options{
@@ -104,20 +109,39 @@ func (p *Process) explore(o mpi.Options, rank rankFunc) error {
 			Progress: func(at explore.Progress) { p.reportExplored(ReportProgress, at) },
 		},
 	}
+	if j.Output {
+		output, err := captureOutput()
+		if err != nil {
+			return err
+		}
+		x.output = output
+	}
 	if j.Replay != nil {
 		err = p.replay(x, rank)
 	} else {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		var r *explore.Report
-		if r, err = x.run(ctx, rank); err == nil {
-			p.reportExplored(ReportExplored, Explored{Counts: r.Counts, Elapsed: r.Elapsed, Finished: r.Finished, Failure: failureText(r.Failure)})
-		}
+		err = p.search(x, rank)
 	}
 	if p.file != nil {
 		err = errors.Join(err, p.file.Close())
 	}
 	return errors.Join(err, p.reportErr)
+}
+
+// search explores, and reports the result.
+func (p *Process) search(x *Exploration, rank rankFunc) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var r *explore.Report
+	var robust *Robustness
+	if p.job.Explore.Robust {
+		robust, r, err = x.robust(ctx, rank)
+	} else {
+		r, err = x.run(ctx, rank)
+	}
+	if err == nil {
+		p.reportExplored(ReportExplored, Explored{Counts: r.Counts, Elapsed: r.Elapsed, Finished: r.Finished, Failure: failureText(r.Failure), Robust: robust})
+	}
+	return err
 }
 
 func failureText(f *explore.Failure) *ExploredFailure {
@@ -156,14 +180,20 @@ func (p *Process) replay(x *Exploration, rank rankFunc) error {
 			captured = newPacketCapture(name, w)
 		}
 	}
-	failure := x.replayWith(path, rank, func(step int, c explore.Choice) {
+	watch := &watchedChooser{each: func(step int, c explore.Choice) {
 		if c.Picked > 0 && run != nil {
 			result.Marks = append(result.Marks, Mark{At: run.Now(), Step: step, Choice: c})
 		}
-	}, func(picked, first string) {
+	}, name: func(picked, first string) {
 		if n := len(result.Marks); n > 0 {
 			result.Marks[n-1].Picked, result.Marks[n-1].First = picked, first
 		}
+	}}
+	failure := x.replayWith(path, watch, func(c explore.Chooser) error {
+		if p.job.Explore.Robust {
+			return x.onceResult(c, rank, func(string) bool { return true })
+		}
+		return x.once(c, rank)
 	})
 	if failure != nil {
 		_, diverged := errors.AsType[*explore.DivergedError](failure)
@@ -192,17 +222,19 @@ func (w *World) ends() []RankEnd {
 	return all
 }
 
-// replayWith is replay, and calls each for every choice, and name for those that the simulation describes.
-func (x *Exploration) replayWith(path explore.Path, rank rankFunc, each func(step int, c explore.Choice), name func(picked, first string)) error {
+// replayWith repeats a run with once, while watch watches its choices.
+func (x *Exploration) replayWith(path explore.Path, watch *watchedChooser, once func(explore.Chooser) error) error {
 	if err := x.setDefaults(); err != nil {
 		return err
 	}
 	return explore.ReplayRun(path, func(c explore.Chooser) error {
-		return x.once(&watchedChooser{Chooser: c, each: each, name: name}, rank)
+		watch.Chooser = c
+		return once(watch)
 	})
 }
 
-// watchedChooser calls each after every choice.
+// watchedChooser calls each, unless it is nil, after every choice, and name after those that the simulation
+// describes.
 type watchedChooser struct {
 	explore.Chooser
 	step int
@@ -213,13 +245,19 @@ type watchedChooser struct {
 // Choose implements explore.Chooser.
 func (c *watchedChooser) Choose(kind string, n int) int {
 	i := c.Chooser.Choose(kind, n)
-	c.each(c.step, explore.Choice{Kind: kind, Picked: i, Of: n})
+	if c.each != nil {
+		c.each(c.step, explore.Choice{Kind: kind, Picked: i, Of: n})
+	}
 	c.step++
 	return i
 }
 
 // NameChoice implements sim.ChoiceNamer.
-func (c *watchedChooser) NameChoice(picked, first string) { c.name(picked, first) }
+func (c *watchedChooser) NameChoice(picked, first string) {
+	if c.name != nil {
+		c.name(picked, first)
+	}
+}
 
 // packetCapture writes the packets of a run to a file, as ports send them and as they arrive.
 type packetCapture struct {

@@ -68,8 +68,8 @@ type Fabric struct {
 	Chooser sim.Chooser
 	Reorder time.Duration
 	Faults  int
-	// RelaxedPlacement is that of sim.PortConfig, for every NIC.
-	RelaxedPlacement bool
+	// Placement is that of sim.PortConfig, for every NIC.
+	Placement sim.Placement
 	// Limit is the maximum virtual time; 0 means 1 hour. Events is the maximum
 	// number of events; 0 means a billion.
 	Limit  time.Duration

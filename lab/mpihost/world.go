@@ -99,7 +99,7 @@ func (w *World) build() error {
 			}
 			port, err := nets[nic.Rail].Attach(sim.PortConfig{
 				Name: config.Name, Addrs: []netip.Addr{config.Addr}, Link: w.f.Link, NIC: w.f.NIC, Up: impair.Config{Specs: w.f.Impair},
-				Switch: leafOf[config.Name], RelaxedPlacement: w.f.RelaxedPlacement,
+				Switch: leafOf[config.Name], Placement: w.f.Placement,
 			})
 			if err != nil {
 				return err

@@ -92,10 +92,11 @@ type Driver interface {
 
 // Placer is a Driver that can delay the writes of the device to memory.
 type Placer interface {
-	// RelaxedPlacement reports whether it does.
-	RelaxedPlacement() bool
-	// Place calls write later, after or before other writes.
-	Place(write func())
+	// Placement reports whether it does, whether it places pieces of 64 bytes on their own, and whether
+	// atomics overtake writes.
+	Placement() (relaxed, pieces, atomicsOvertake bool)
+	// Place calls write, which writes n bytes, later, after or before other writes.
+	Place(n int, write func())
 	// PlaceAll calls all of them that it has not called yet.
 	PlaceAll()
 }
