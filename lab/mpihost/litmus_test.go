@@ -75,8 +75,8 @@ var flagAfterData = onWindow(func(_ *mpi.World, win *mpi.Win) error {
 
 // relaxed is an exploration of two ranks whose NICs place writes in any order.
 func relaxed() *mpihost.Exploration {
-	x := fewBuffers(explore.Options{Seed: 1, MaxRuns: 15})
-	x.ShrinkRuns = 60
+	x := fewBuffers(explore.Options{Seed: 1, MaxRuns: 12})
+	x.ShrinkRuns = -1
 	x.Options.Progress = mpi.Background // rank 1 makes no calls while it polls
 	x.Fabric.Link.Spray, x.Fabric.Placement = 4, sim.Relaxed
 	return x
@@ -116,7 +116,7 @@ func TestWindowLitmusPrograms(t *testing.T) {
 		case r.Verdict != mpihost.NotRobust || !strings.Contains(report.Failure.Err.Error(), c.differs):
 			t.Errorf("%s: %+v, %+v", c.name, r, report.Failure)
 		default:
-			t.Logf("%s: found in run %d, shrunk to:\n%s%v", c.name, report.Runs, report.Failure.Path.Changes(), r.Calls)
+			t.Logf("%s: found in run %d: %v", c.name, report.Runs, r.Calls)
 			if len(r.Calls) < 2 || r.Calls[0].Call != "Win.Put" || r.Calls[1].Call != "Win.Put" || !strings.HasSuffix(r.Calls[1].File, "litmus_test.go") {
 				t.Errorf("%s: the calls whose order matters are %v", c.name, r.Calls)
 			}
