@@ -239,7 +239,8 @@ func (x *execution) transfersComplete() bool {
 	return true
 }
 
-// recordError records the error of a complete transfer, if any.
+// recordError keeps the first error of the transfers of a collective, and tells the other ranks of it. After an error of
+// sizes the operation continues, without sends that wait for advertised receives: a peer may never advertise one.
 func (x *execution) recordError(t transfer) {
 	err := x.transferError(t)
 	if err == nil {

@@ -263,7 +263,7 @@ type Published struct {
 	Where string `yaml:"where" pattern:"^[^\\r\\n]{1,120}$" hint:"name a paper and a section, on one line"`
 }
 
-// Name is the key of the axis, such as bytes.
+// Name returns the key that the experiment varies, such as bytes; empty if it varies none.
 func (a *Axis) Name() string {
 	for _, f := range a.fields() {
 		if f.values.Len() > 0 {

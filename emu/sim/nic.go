@@ -165,9 +165,9 @@ type nicPacket struct {
 	hasAddr bool
 }
 
-// pass returns when a packet that enters the stage now leaves it. The packet waits for its unit,
-// which fetches the state of the flow and the address translation if they are not on board. Then
-// DMA takes place while the unit works. Packets of a unit leave in order.
+// pass sends a packet through a stage of the NIC, and returns when it leaves. The packet waits until the
+// processing unit of its flow is idle. The unit fetches the state of the flow and the address translation if
+// they are not in its caches, and then works while DMA moves the data. Packets of a unit leave in order.
 func (s *nicStage) pass(now mono.Time, pk nicPacket) mono.Time {
 	i := s.units.of(now, pk.flow)
 	u := &s.units.all[i]

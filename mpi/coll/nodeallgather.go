@@ -168,7 +168,8 @@ func (a nodeAllgather) pair(c *Call, from, to, group int) (sender, receiver int)
 	return sent[first], received[firstReceiver]
 }
 
-// isMaster reports whether this rank receives from other nodes.
+// isMaster reports whether this rank is one of those that exchange data with other nodes: the first of its
+// group, or with rotating the one at the place of the number of its node.
 func (a nodeAllgather) isMaster(c *Call) bool {
 	ranks, me := c.local()
 	if a.rotating {

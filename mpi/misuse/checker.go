@@ -53,7 +53,7 @@ func New(o Options) *Checker {
 	return &Checker{o: o, comms: map[CommID]*comm{}, windows: map[CommID]*sharedWindow{}}
 }
 
-// Findings returns the findings so far, without repetitions of the same calls.
+// Findings returns the errors that were found so far. The same error of several ranks is one finding.
 func (c *Checker) Findings() []explore.Finding { return slices.Clone(c.findings) }
 
 // Options returns the options of the checker.

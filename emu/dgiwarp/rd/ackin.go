@@ -43,8 +43,8 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// ackThrough releases all segments before a.Next, reports them by EventAcked, and returns how many
-// of them had not been sacked.
+// ackThrough processes the cumulative acknowledgement of a: it releases the segments before a.Next, queues an
+// EventAcked, and returns how many of them no earlier SACK had acknowledged.
 func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 	f, l := &p.send, p.layer
 	for f.una != a.Next {
